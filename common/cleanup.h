@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cleanup.h - locals that release themselves. */
+#ifndef MC_CLEANUP_H
+#define MC_CLEANUP_H
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static inline void mc_cleanup_free(void *p)
+{
+	free(*(void **)p);
+}
+
+static inline void mc_cleanup_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+static inline void mc_cleanup_unlock(pthread_mutex_t **m)
+{
+	if (*m)
+		pthread_mutex_unlock(*m);
+}
+
+#define auto_free __attribute__((cleanup(mc_cleanup_free)))
+#define auto_close __attribute__((cleanup(mc_cleanup_close)))
+
+/* Hold @m until the end of the scope. */
+#define MC_CONCAT_(a, b) a##b
+#define MC_CONCAT(a, b) MC_CONCAT_(a, b)
+#define MC_LOCKED(m) \
+	pthread_mutex_t *MC_CONCAT(mc_locked_, __LINE__) \
+		__attribute__((cleanup(mc_cleanup_unlock), unused)) = (pthread_mutex_lock(m), (m))
+
+/* Hand a pointer or descriptor over to somebody else: the local forgets it. */
+#define TAKE_PTR(p) ({ __typeof__(p) mc_taken = (p); (p) = NULL; mc_taken; })
+#define TAKE_FD(fd) ({ int mc_taken = (fd); (fd) = -1; mc_taken; })
+
+#endif

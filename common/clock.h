@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * clock.h - time.  Durations are measured on a monotonic clock; instants never travel between
+ * processes, only durations do.  Tests replace the clock. */
+#ifndef MC_CLOCK_H
+#define MC_CLOCK_H
+
+#include <stdint.h>
+
+#define MC_NS_PER_MS 1000000ull
+#define MC_NS_PER_SEC 1000000000ull
+/* A deadline that never comes. */
+#define MC_NEVER UINT64_MAX
+
+/* Monotonic time in nanoseconds. */
+uint64_t mc_now_ns(void);
+
+/* The same in milliseconds; cheap (coarse clock, a few ms of error). */
+uint64_t mc_now_ms(void);
+
+/* Wall-clock time in nanoseconds since the Unix epoch: for timestamps shown to people only. */
+uint64_t mc_wall_ns(void);
+
+/* Absolute deadline @ms from now on the mc_now_ns() scale; @ms < 0 is MC_NEVER. */
+uint64_t mc_deadline_ms(int64_t ms);
+
+/* Milliseconds left until @deadline, rounded up, 0 when past, INT32_MAX at the most: fits poll(). */
+int mc_deadline_left_ms(uint64_t deadline);
+
+/* Tests: replace all three clocks by one that stands still at @ns and moves by mc_clock_advance();
+ * mc_clock_real() goes back.  Not thread-safe against running timers. */
+void mc_clock_fake(uint64_t ns);
+void mc_clock_advance(uint64_t ns);
+void mc_clock_real(void);
+
+#endif

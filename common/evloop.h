@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evloop.h - an epoll loop with timers and posted work, one thread each.  Used by servers and by
+ * engine I/O threads.  Functions marked "loop" may only be called on the loop's own thread; the
+ * others from any thread. */
+#ifndef MC_EVLOOP_H
+#define MC_EVLOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+struct mc_evloop;
+
+/* One watched descriptor; embedded in the owner's struct, constant address while watched. */
+struct mc_evfd {
+	int fd;
+	uint32_t events;	/* EPOLL* now watched */
+	void (*ready)(struct mc_evfd *e, uint32_t events);
+};
+
+struct mc_evtimer {
+	uint64_t due_ns;	/* 0: not armed */
+	unsigned heap_pos;
+	void (*fire)(struct mc_evtimer *t);
+};
+
+/* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */
+int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret);
+int mc_evloop_start(struct mc_evloop *l);	/* runs its thread */
+/* Stop and join the thread, then free.  Watched descriptors stay the owners'.  NULL is fine. */
+void mc_evloop_free(struct mc_evloop *l);
+
+int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* any thread */
+int mc_evloop_mod(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* loop */
+/* loop: after return @e->ready does not run any more. */
+void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e);
+
+/* loop: (re)arm at an absolute time, or disarm.  A timer may free itself when it fires. */
+void mc_evtimer_arm(struct mc_evloop *l, struct mc_evtimer *t, uint64_t due_ns);
+void mc_evtimer_disarm(struct mc_evloop *l, struct mc_evtimer *t);
+
+/* any thread: run @fn(@arg) once on the loop; wakes it.  -ENOMEM. */
+int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
+/* any thread but the loop's: the same, and wait until it has run. */
+int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
+bool mc_evloop_here(const struct mc_evloop *l);	/* is this the loop's thread? */
+
+#endif

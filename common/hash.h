@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * hash.h - the one hash of keys (XXH3 64 bit, libxxhash): index shards, inode numbers, placement. */
+#ifndef MC_HASH_H
+#define MC_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t mc_hash(const void *p, size_t len, uint64_t seed);
+
+/* 64 random bits from the kernel; for ids and nonces. */
+uint64_t mc_random_u64(void);
+
+#endif

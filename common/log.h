@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * log.h - the log.  Lower case, what failed and the exact cause, then a key=value tail:
+ *
+ *	mc_warn("segment", "owner is silent, keeping its objects segment=%s silent_ms=%llu", ...)
+ *
+ * err: somebody must act; warn: degraded, says what continues; info: lifecycle, a few a minute;
+ * debug: per object; trace: per I/O.  Keys of users appear at debug only.  Any call site speaks at
+ * most once a second: further lines are counted and the count is told by the next one. */
+#ifndef MC_LOG_H
+#define MC_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mc_log_level { MC_LOG_ERR, MC_LOG_WARN, MC_LOG_INFO, MC_LOG_DEBUG, MC_LOG_TRACE };
+
+struct mc_log_conf {
+	const char *program;	/* name in lines and file names */
+	const char *dir;	/* NULL or "": stderr; else files <dir>/<program>.INFO.<date>-<pid>.log
+				 * and a link <dir>/<program>.INFO to the newest */
+	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
+	unsigned max_files;	/* keep so many rotated files of this program, 0: all */
+	const char *levels;	/* "info", or "info,engine=debug,master=trace" */
+};
+
+/* Open the log; callable again to change it.  Before the first call lines of level warn and above go
+ * to stderr.  Fails with -errno when @dir cannot be written; the old log stays then. */
+int mc_log_open(const struct mc_log_conf *conf);
+void mc_log_close(void);
+
+/* Is @level of @component written?  For callers that would have to compute what they log. */
+bool mc_log_on(const char *component, enum mc_log_level level);
+
+/* Level names: "err","warn","info","debug","trace" and upstream's "ERROR","WARNING","INFO" in any
+ * case.  Negative for anything else. */
+int mc_log_parse_level(const char *name);
+
+struct mc_log_site {	/* one per call site, static: rate limit */
+	uint64_t next_ns;
+	uint32_t suppressed;
+	uint32_t lock;
+};
+void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
+		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+#define mc_log(component, level, ...) do { \
+	static struct mc_log_site mc_log_here; \
+	if (mc_log_on(component, level)) \
+		mc_log_write(&mc_log_here, component, level, __VA_ARGS__); \
+} while (0)
+#define mc_err(component, ...) mc_log(component, MC_LOG_ERR, __VA_ARGS__)
+#define mc_warn(component, ...) mc_log(component, MC_LOG_WARN, __VA_ARGS__)
+#define mc_info(component, ...) mc_log(component, MC_LOG_INFO, __VA_ARGS__)
+#define mc_debug(component, ...) mc_log(component, MC_LOG_DEBUG, __VA_ARGS__)
+#define mc_trace(component, ...) mc_log(component, MC_LOG_TRACE, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * thread.h - threads with names and a wake-up for shutdown. */
+#ifndef MC_THREAD_H
+#define MC_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Start a thread that has all signals blocked (the process handles them in one place) and the given
+ * name (15 bytes are shown).  0 or -errno. */
+int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
+
+/* A flag that ends waits: worker threads sleep on it, shutdown sets it. */
+struct mc_stop {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;	/* monotonic clock */
+	bool stopping;
+	bool kicked;
+};
+int mc_stop_init(struct mc_stop *s);
+void mc_stop_done(struct mc_stop *s);
+void mc_stop_set(struct mc_stop *s);
+/* Wake one mc_stop_wait() early without stopping. */
+void mc_stop_kick(struct mc_stop *s);
+/* Sleep up to @ms (or until kicked); true when the thread has to end. */
+bool mc_stop_wait(struct mc_stop *s, uint64_t ms);
+
+/* Block until SIGINT, SIGTERM, SIGHUP or SIGUSR1 arrives and return its number.  Call
+ * mc_signals_block() in main() before any thread is started.  SIGPIPE is ignored by it too. */
+void mc_signals_block(void);
+int mc_signals_wait(void);
+
+#endif
