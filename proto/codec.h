@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * codec.h - encode, decode and dump messages by walking the field tables made from msg.def; frames.
+ *
+ * A frame on the wire, little-endian:
+ *	u32 length	of the body that follows the 16-byte header
+ *	u16 type	enum mcp_type; the reply carries the request's
+ *	u16 flags	MCP_FRAME_*
+ *	u32 id		chosen by the requester, echoed by the reply; 0 for one-way frames
+ *	i32 status	replies: mc_err_to_wire(), a body follows only with 0; requests: 0 */
+#ifndef MCP_CODEC_H
+#define MCP_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/msg.h"
+
+#define MCP_FRAME_HEADER 16
+#define MCP_FRAME_REPLY 0x1u
+#define MCP_FRAME_ONEWAY 0x2u
+#define MCP_FRAME_MAX (64u << 20)	/* default limit of a body */
+
+struct mcp_desc;			/* field table of one struct */
+
+/* Tables by struct name: mcp_desc_get, mcp_desc_get_reply, mcp_desc_key... */
+#define MCP_STRUCT(name)		extern const struct mcp_desc mcp_desc_##name;
+#define MCP_MESSAGE(NAME, name, num)	extern const struct mcp_desc mcp_desc_##name;
+#define MCP_REPLY(NAME, name)		extern const struct mcp_desc mcp_desc_##name##_reply;
+#define MCP_U8(s, f)
+#define MCP_U16(s, f)
+#define MCP_U32(s, f)
+#define MCP_U64(s, f)
+#define MCP_I32(s, f)
+#define MCP_ID(s, f)
+#define MCP_BYTES(s, f)
+#define MCP_LIST(s, f, e)
+#define MCP_SINCE(s, v)
+#define MCP_END(s)
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+
+/* Table of a request's or reply's body; NULL for an unknown type (or a one-way message's reply). */
+const struct mcp_desc *mcp_desc_of(uint16_t type, bool reply);
+const char *mcp_desc_name(const struct mcp_desc *d);
+
+/* A growing output buffer.  { 0 } is empty; the memory is kept for reuse by mcp_buf_reset(). */
+struct mcp_buf {
+	uint8_t *data;
+	size_t len, cap;
+};
+int mcp_buf_reserve(struct mcp_buf *b, size_t more);	/* -ENOMEM */
+void mcp_buf_reset(struct mcp_buf *b);
+void mcp_buf_free(struct mcp_buf *b);
+
+/* Append the encoding of @msg (a struct of table @d).  -ENOMEM, or -MC_EPARAM when a list is longer
+ * than MCP_BATCH_MAX; @b is as before then. */
+int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b);
+
+/* Decode @len bytes into @ret (a struct of table @d), which borrows from @data.  Everything, lists and
+ * their elements included, is checked before success: -MC_EPROTO names the field otherwise.  Bytes
+ * behind the last known field are skipped, fields behind an MCP_SINCE may be missing. */
+int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret);
+
+/* Read the elements of a decoded list one after another. */
+struct mcp_iter {
+	const struct mcp_desc *d;
+	const uint8_t *p, *end;
+};
+/* @d is the element's table. */
+void mcp_iter_init(struct mcp_iter *it, const struct mcp_list *list, const struct mcp_desc *d);
+bool mcp_iter_next(struct mcp_iter *it, void *ret_elem);
+
+/* One line of text: "get { flags=1 keys=[{key="a"}] }"; at most @max_items per list. */
+void mcp_dump(const struct mcp_desc *d, const void *msg, unsigned max_items, FILE *to);
+
+/* ---- frames ---- */
+
+struct mcp_frame {
+	uint32_t length;
+	uint16_t type;
+	uint16_t flags;
+	uint32_t id;
+	int32_t status;
+};
+
+void mcp_frame_pack(const struct mcp_frame *f, uint8_t out[MCP_FRAME_HEADER]);
+/* -MC_EPROTO for unknown flags or a length over @max_frame. */
+int mcp_frame_unpack(const uint8_t in[MCP_FRAME_HEADER], uint32_t max_frame, struct mcp_frame *ret);
+/* Append a whole frame: header and encoded body (@d NULL: no body). */
+int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d,
+		     const void *msg);
+
+/* Small conveniences. */
+static inline struct mcp_bytes mcp_bytes(const void *data, size_t len)
+{
+	return (struct mcp_bytes){ data, (uint32_t)len };
+}
+static inline struct mcp_list mcp_list(const void *items, size_t count)
+{
+	return (struct mcp_list){ (uint32_t)count, 0, items, NULL };
+}
+static inline bool mcp_id_eq(struct mcp_id a, struct mcp_id b)
+{
+	return a.hi == b.hi && a.lo == b.lo;
+}
+static inline bool mcp_id_zero(struct mcp_id a)
+{
+	return !a.hi && !a.lo;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * msg.h - the messages of msg.def as C structs, their numbers and flags.
+ *
+ * Decoded structs borrow: bytes and lists point into the frame they were decoded from. */
+#ifndef MCP_MSG_H
+#define MCP_MSG_H
+
+#include <stdint.h>
+
+#define MCP_MAGIC 0x5346434du		/* "MCFS" */
+#define MCP_VERSION 1
+#define MCP_MIN_VERSION 1
+#define MCP_KEY_MAX 4096		/* bytes of a key, 1 at least */
+#define MCP_BATCH_MAX 65536		/* items of one request */
+
+enum mcp_lane { MCP_LANE_CONTROL, MCP_LANE_HEARTBEAT };
+enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
+enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING };
+
+#define MCP_PUT_UPSERT		0x01u	/* replace an existing value when the put ends */
+#define MCP_PUT_HARD_PIN	0x02u	/* never evict */
+#define MCP_PUT_SOFT_PIN	0x04u	/* evict after everything else */
+#define MCP_PUT_COMMIT		0x08u	/* items of size 0 need no PUT_END */
+#define MCP_GET_LEASE		0x01u
+#define MCP_GET_HOLD		0x02u
+#define MCP_EXIST_PEEK		0x01u
+#define MCP_REMOVE_FORCE	0x01u
+#define MCP_RENAME_NOREPLACE	0x01u
+#define MCP_LIST_DIR		0x01u
+#define MCP_OBJ_HARD_PIN	0x01u
+#define MCP_OBJ_SOFT_PIN	0x02u
+
+struct mcp_id {
+	uint64_t hi, lo;
+};
+
+struct mcp_bytes {
+	const void *data;
+	uint32_t len;
+};
+
+/* A list as given to the encoder: @items is an array of @count element structs.  As left by the
+ * decoder: @raw holds the encoded elements, already checked, read them with mcp_iter. */
+struct mcp_list {
+	uint32_t count;
+	uint32_t raw_len;
+	const void *items;
+	const uint8_t *raw;
+};
+
+#define MCP_STRUCT(name)		struct mcp_##name {
+#define MCP_MESSAGE(NAME, name, num)	struct mcp_##name {
+#define MCP_REPLY(NAME, name)		struct mcp_##name##_reply {
+#define MCP_U8(s, f)			uint8_t f;
+#define MCP_U16(s, f)			uint16_t f;
+#define MCP_U32(s, f)			uint32_t f;
+#define MCP_U64(s, f)			uint64_t f;
+#define MCP_I32(s, f)			int32_t f;
+#define MCP_ID(s, f)			struct mcp_id f;
+#define MCP_BYTES(s, f)			struct mcp_bytes f;
+#define MCP_LIST(s, f, e)		struct mcp_list f;
+#define MCP_SINCE(s, v)
+#define MCP_END(s)			};
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+
+enum mcp_type {
+#define MCP_STRUCT(name)
+#define MCP_MESSAGE(NAME, name, num)	MCP_##NAME = num,
+#define MCP_REPLY(NAME, name)
+#define MCP_U8(s, f)
+#define MCP_U16(s, f)
+#define MCP_U32(s, f)
+#define MCP_U64(s, f)
+#define MCP_I32(s, f)
+#define MCP_ID(s, f)
+#define MCP_BYTES(s, f)
+#define MCP_LIST(s, f, e)
+#define MCP_SINCE(s, v)
+#define MCP_END(s)
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+};
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_server.h - serve messages: listening sockets, event-loop threads, sessions.
+ *
+ * Each connection is a session on one loop; its requests are handled in order on that loop's thread
+ * and never wait.  Sessions of lane HEARTBEAT move to a loop of their own after the hello.  Programs
+ * in the same process get sessions without a socket: rpc_client.h, "local:" addresses. */
+#ifndef MCP_RPC_SERVER_H
+#define MCP_RPC_SERVER_H
+
+#include "proto/codec.h"
+
+struct mcp_server;
+struct mcp_session;
+struct mcp_answer;
+
+/* Handle a request whose frame is complete.  Decode @body (borrowed), do it, and either answer with
+ * mcp_answer() and return 0 or a count, or return a negative error, which becomes the reply's status.
+ * Called on a loop thread, or on the caller's thread for a local session; several sessions run at the
+ * same time, one session's requests one after another. */
+typedef int (*mcp_handler_fn)(struct mcp_session *s, const void *body, size_t len,
+			      struct mcp_answer *answer, void *arg);
+
+struct mcp_handler {
+	uint16_t type;
+	mcp_handler_fn fn;
+};
+
+struct mcp_server_conf {
+	const char *const *addrs;	/* NULL-ended, as net.h; may be empty (local sessions only) */
+	const char *local_name;		/* name for "local:NAME" clients in this process, NULL: none */
+	unsigned loops;			/* control loops, at least 1 */
+	unsigned spin_us;
+	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
+	uint32_t max_connections;	/* further ones are closed at once; 0: 65536 */
+	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
+	uint32_t hello_timeout_ms;	/* 0: 10000 */
+	uint32_t idle_timeout_ms;	/* 0: never */
+	bool tcp_nodelay;
+	const char *software;		/* told in the hello */
+	struct mcp_id server_id;	/* all zero: random */
+	const struct mcp_handler *handlers; /* ends with type 0; HELLO is handled by the server */
+	/* A session has said hello / has ended (also at server stop).  Same threading as handlers; no
+	 * handler of the session runs during or after closed(). */
+	int (*opened)(struct mcp_session *s, void *arg);
+	void (*closed)(struct mcp_session *s, void *arg);
+	void *arg;
+};
+
+/* Everything listens when this returns 0.  @conf and what it points to are copied except handlers. */
+int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret);
+/* Close all sessions (closed() runs for each), join the threads, free.  NULL is fine. */
+void mcp_server_stop(struct mcp_server *s);
+/* The i-th bound address, with the real port; NULL past the end. */
+const char *mcp_server_addr(const struct mcp_server *s, unsigned i);
+
+/* Encode the reply.  Once per request; @msg is borrowed for the call. */
+int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
+
+void mcp_session_set(struct mcp_session *s, void *user);
+void *mcp_session_get(const struct mcp_session *s);
+struct mcp_id mcp_session_client(const struct mcp_session *s);	/* of its hello */
+enum mcp_lane mcp_session_lane(const struct mcp_session *s);
+const char *mcp_session_peer(const struct mcp_session *s);	/* address as text */
+
+#endif
