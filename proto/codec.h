@@ -43,7 +43,7 @@ struct mcp_desc;			/* field table of one struct */
 
 /* Table of a request's or reply's body; NULL for an unknown type (or a one-way message's reply). */
 const struct mcp_desc *mcp_desc_of(uint16_t type, bool reply);
-const char *mcp_desc_name(const struct mcp_desc *d);
+const char *mcp_desc_str(const struct mcp_desc *d);
 
 /* A growing output buffer.  { 0 } is empty; the memory is kept for reuse by mcp_buf_reset(). */
 struct mcp_buf {
@@ -69,7 +69,7 @@ struct mcp_iter {
 	const uint8_t *p, *end;
 };
 /* @d is the element's table. */
-void mcp_iter_init(struct mcp_iter *it, const struct mcp_list *list, const struct mcp_desc *d);
+void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct mcp_desc *d);
 bool mcp_iter_next(struct mcp_iter *it, void *ret_elem);
 
 /* One line of text: "get { flags=1 keys=[{key="a"}] }"; at most @max_items per list. */
@@ -97,9 +97,9 @@ static inline struct mcp_bytes mcp_bytes(const void *data, size_t len)
 {
 	return (struct mcp_bytes){ data, (uint32_t)len };
 }
-static inline struct mcp_list mcp_list(const void *items, size_t count)
+static inline struct mcp_seq mcp_seq(const void *items, size_t count)
 {
-	return (struct mcp_list){ (uint32_t)count, 0, items, NULL };
+	return (struct mcp_seq){ (uint32_t)count, 0, items, NULL };
 }
 static inline bool mcp_id_eq(struct mcp_id a, struct mcp_id b)
 {

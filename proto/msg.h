@@ -41,7 +41,7 @@ struct mcp_bytes {
 
 /* A list as given to the encoder: @items is an array of @count element structs.  As left by the
  * decoder: @raw holds the encoded elements, already checked, read them with mcp_iter. */
-struct mcp_list {
+struct mcp_seq {
 	uint32_t count;
 	uint32_t raw_len;
 	const void *items;
@@ -58,7 +58,7 @@ struct mcp_list {
 #define MCP_I32(s, f)			int32_t f;
 #define MCP_ID(s, f)			struct mcp_id f;
 #define MCP_BYTES(s, f)			struct mcp_bytes f;
-#define MCP_LIST(s, f, e)		struct mcp_list f;
+#define MCP_LIST(s, f, e)		struct mcp_seq f;
 #define MCP_SINCE(s, v)
 #define MCP_END(s)			};
 #include "proto/msg.def"
