@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mce.h - the transfer engine: move bytes between local memory and registered memory of a peer.
+ *
+ * A peer is named by its endpoint "host:port" (that of mce_engine_endpoint()).  Its memory is
+ * addressed as upstream does it, by the owner's virtual address, and guarded by the region's key.
+ * The path is chosen per (peer, region), best first:
+ *	local	the memory is this process's own: memcpy
+ *	mapped	same host (boot id, pid/network/ipc namespaces and a nonce agree, never the address) and the region has
+ *		a memfd: it is mapped once over a unix socket, then memcpy
+ *	tcp	persistent lanes, several I/O threads, pipelined, straight into the destination
+ * Upstream's C ABI (transfer_engine_c.h) and its wire will stand on top of this file. */
+#ifndef MCE_H
+#define MCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct mce_engine;
+struct mce_mr;
+struct mce_peer;
+
+struct mce_conf {
+	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
+	const char *bind_host;	/* address to listen on when it differs, e.g. 0.0.0.0; NULL: host */
+	int port;		/* 0: a free one */
+	unsigned io_threads;	/* TCP threads, 0: 2 */
+	unsigned lanes;		/* TCP connections per peer, 0: 2 */
+	uint64_t stripe_bytes;	/* a longer request is split over the lanes; 0: 512 KiB */
+	bool force_tcp;		/* never local or mapped (tests, measurements); upstream: MC_FORCE_TCP */
+	unsigned spin_us;	/* polling before sleep in I/O threads and waits */
+	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
+	uint64_t progress_timeout_ms; /* a lane that moves nothing for so long with work on it is dropped;
+				 * 0: 30000 (upstream: MC_TCP_PROGRESS_TIMEOUT_SEC) */
+};
+
+/* Listen and start the I/O threads. */
+int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret);
+/* Fails what is under way (-ECANCELED), closes all peers, unregisters all memory. NULL is fine. */
+void mce_engine_close(struct mce_engine *e);
+const char *mce_engine_endpoint(const struct mce_engine *e);
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+#define MCE_ACCESS_READ		0x1u	/* peers may read it */
+#define MCE_ACCESS_WRITE	0x2u	/* peers may write it */
+
+struct mce_mr_attr {
+	void *base;
+	uint64_t len;		/* > 0 */
+	unsigned access;	/* MCE_ACCESS_*; 0: only local use (pins for RDMA) */
+	int fd;			/* file the memory is a shared mapping of, -1: none; stays the caller's */
+	uint64_t fd_offset;	/* page aligned */
+};
+
+/* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED). */
+int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *attr, struct mce_mr **ret);
+/* After return no peer can reach the memory through this engine: requests being served are waited for
+ * (bounded by the progress timeout), later ones fail.  Same-host peers that mapped it are told to
+ * forget it; what they still hold is the file's memory, not this address range. */
+void mce_mr_unregister(struct mce_mr *mr);
+uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matches a new region */
+
+/* ---- transfers --------------------------------------------------------------------------------- */
+
+/* Peer handles are cached per endpoint and counted.  Does not connect: the first transfer does. */
+int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret);
+void mce_peer_put(struct mce_peer *p);
+
+enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
+enum mce_path { MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP };
+
+struct mce_batch;
+
+/* One transfer.  All fields and the memory behind iov belong to the caller and must not change or go
+ * away until the request is complete.  The part from "filled in" on is the engine's. */
+struct mce_req {
+	enum mce_op op;
+	struct mce_peer *peer;
+	uint64_t addr;		/* in the peer's address space */
+	uint64_t rkey;
+	const struct iovec *iov;
+	unsigned iovcnt;
+	/* Checksums (common/crc32c.h): when crc is set, crc[i] becomes the CRC of the i-th
+	 * MC_CRC_CHUNK bytes of the first crc_len bytes of the transfer, taken from what was really
+	 * stored (READ) or sent (WRITE).  With crc_tail a WRITE also stores the array itself at
+	 * addr + crc_len rounded up to 4, when it has more than one element; iov then holds crc_len
+	 * bytes exactly. */
+	uint32_t *crc;
+	uint64_t crc_len;
+	bool crc_tail;
+
+	/* filled in */
+	int status;		/* 0 or negative, once complete */
+	enum mce_path path;	/* the one taken */
+	struct mce_batch *batch;
+	struct mce_req *next;
+	uint64_t priv[12];
+};
+
+/* A group of requests that is waited for together; embedded anywhere. */
+struct mce_batch {
+	uint32_t left;		/* futex: requests not complete */
+	uint32_t failed;
+};
+void mce_batch_init(struct mce_batch *b);
+
+/* Hand over @n requests (an array).  They complete in any order; those on local and mapped paths are
+ * done in the caller's thread before return.  0 always: failures are in each request's status. */
+int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n);
+
+/* Wait until all are complete.  0, or -MC_ETIMEDOUT at @deadline: then the unfinished requests are
+ * cancelled and the call returns only when the engine has let go of their memory. Returns the number
+ * of failed requests via b->failed. */
+int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+		   uint64_t deadline);
+bool mce_batch_done(const struct mce_batch *b);
+
+/* One request, waited for. */
+int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline);
+
+/* A direct pointer to peer memory that is local or mapped (connects and maps when needed, within
+ * @deadline); NULL with *ret_err otherwise.  Valid until mce_peer_put() of the last handle, the
+ * region's unregister, or the peer's end - after which reading gives stale bytes, never a fault. */
+const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len,
+			 uint64_t deadline, int *ret_err);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * dram.h - memory that objects rest in: one shared file, mapped once, on huge pages where possible.
+ *
+ * Kinds, tried in this order by "auto": a file on a private tmpfs mounted huge=always that is never
+ * attached to a path (needs CAP_SYS_ADMIN; vanishes with the last descriptor), then a memfd with
+ * MADV_HUGEPAGE.  "hugetlb" (memfd of reserved huge pages) only when asked for. */
+#ifndef MCT_DRAM_H
+#define MCT_DRAM_H
+
+#include <stdint.h>
+
+struct mct_dram;
+
+struct mct_dram_conf {
+	uint64_t size;		/* bytes; rounded up to 2 MiB */
+	const char *kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
+	int numa_node;		/* bind to this node, -1: none */
+	int prefault;		/* touch pages in the background, lowest address first */
+};
+
+/* -ENOMEM with a detail that says how much is available when @size cannot be had. */
+int mct_dram_open(const struct mct_dram_conf *conf, struct mct_dram **ret);
+void mct_dram_close(struct mct_dram *d);
+void *mct_dram_base(const struct mct_dram *d);
+uint64_t mct_dram_size(const struct mct_dram *d);
+int mct_dram_fd(const struct mct_dram *d);		/* stays the tier's */
+const char *mct_dram_kind(const struct mct_dram *d);	/* the one in use */
+uint64_t mct_dram_prefaulted(const struct mct_dram *d);	/* bytes touched so far */
+
+#endif
