@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * evloop.h - an epoll loop with timers and posted work, one thread each.  Used by servers and by
  * engine I/O threads.  Functions marked "loop" may only be called on the loop's own thread; the
- * others from any thread. */
+ * others from any thread.  Before mc_evloop_start() the owner may call all of them. */
 #ifndef MC_EVLOOP_H
 #define MC_EVLOOP_H
 
@@ -18,16 +18,19 @@ struct mc_evfd {
 	void (*ready)(struct mc_evfd *e, uint32_t events);
 };
 
+/* Embedded in the owner's struct; zero but for @fire to begin with. */
 struct mc_evtimer {
 	uint64_t due_ns;	/* 0: not armed */
-	unsigned heap_pos;
 	void (*fire)(struct mc_evtimer *t);
+	struct mc_evtimer *child, *prev, *next;	/* evloop.c's */
 };
 
 /* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */
 int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret);
 int mc_evloop_start(struct mc_evloop *l);	/* runs its thread */
-/* Stop and join the thread, then free.  Watched descriptors stay the owners'.  NULL is fine. */
+/* Stop and join the thread, then free.  Work posted before runs first; posts that come later fail with
+ * -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors stay the owners'.
+ * NULL is fine. */
 void mc_evloop_free(struct mc_evloop *l);
 
 int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* any thread */
@@ -35,13 +38,14 @@ int mc_evloop_mod(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* l
 /* loop: after return @e->ready does not run any more. */
 void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e);
 
-/* loop: (re)arm at an absolute time, or disarm.  A timer may free itself when it fires. */
+/* loop: (re)arm at an absolute time (MC_NEVER: disarm), or disarm.  A timer is disarmed before it
+ * fires and may free itself then. */
 void mc_evtimer_arm(struct mc_evloop *l, struct mc_evtimer *t, uint64_t due_ns);
 void mc_evtimer_disarm(struct mc_evloop *l, struct mc_evtimer *t);
 
 /* any thread: run @fn(@arg) once on the loop; wakes it.  -ENOMEM. */
 int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
-/* any thread but the loop's: the same, and wait until it has run. */
+/* any thread but the loop's (-EDEADLK): the same on a started loop, and wait until it has run. */
 int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
 bool mc_evloop_here(const struct mc_evloop *l);	/* is this the loop's thread? */
 

@@ -7,8 +7,9 @@
  * Switched on by the environment variable MC_FAULTS or by mc_fault_set():
  * "point=action[,point=action...]", action one of kill, stop, delay:MS, error:ERRNO, each optionally
  * followed by @N (only the N-th hit, from 1) or %P (each hit with P percent).  Off: one predictable
- * branch on a global.  Points are found by name only, so a typing error in a test is an error:
- * mc_fault_hits() tells how often a point was passed. */
+ * branch on a global.  A point may be named several times; all that apply act.  Points are found by
+ * name only: a test makes sure with mc_fault_hits() that its point was passed.  ERRNO is a name (EIO,
+ * MC_ENOSPACE) or a number.  A malformed MC_FAULTS ends the process with status 2. */
 #ifndef MC_FAULT_H
 #define MC_FAULT_H
 
@@ -20,7 +21,8 @@ int mc_fault_slow(const char *point);
 
 static inline int mc_fault(const char *point)
 {
-	return __builtin_expect(mc_faults_on, 0) ? mc_fault_slow(point) : 0;
+	return __builtin_expect(__atomic_load_n(&mc_faults_on, __ATOMIC_RELAXED), 0) ?
+		mc_fault_slow(point) : 0;
 }
 
 #define MC_FAULT_POINT(point) ((void)mc_fault(point))

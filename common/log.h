@@ -5,7 +5,9 @@
  *
  * err: somebody must act; warn: degraded, says what continues; info: lifecycle, a few a minute;
  * debug: per object; trace: per I/O.  Keys of users appear at debug only.  Any call site speaks at
- * most once a second: further lines are counted and the count is told by the next one. */
+ * most once a second: further lines are counted and the count is told by the next one.
+ *
+ *	2026-11-21T08:30:00.123456Z warn segment: owner is silent, ... silent_ms=9000 suppressed=3 */
 #ifndef MC_LOG_H
 #define MC_LOG_H
 
@@ -15,16 +17,18 @@
 enum mc_log_level { MC_LOG_ERR, MC_LOG_WARN, MC_LOG_INFO, MC_LOG_DEBUG, MC_LOG_TRACE };
 
 struct mc_log_conf {
-	const char *program;	/* name in lines and file names */
+	const char *program;	/* name in file names; NULL: the process's */
 	const char *dir;	/* NULL or "": stderr; else files <dir>/<program>.INFO.<date>-<pid>.log
 				 * and a link <dir>/<program>.INFO to the newest */
 	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
 	unsigned max_files;	/* keep so many rotated files of this program, 0: all */
-	const char *levels;	/* "info", or "info,engine=debug,master=trace" */
+	const char *levels;	/* "info", or "info,engine=debug,master=trace"; a row for "engine"
+				 * also holds for "engine.rdma" */
 };
 
 /* Open the log; callable again to change it.  Before the first call lines of level warn and above go
- * to stderr.  Fails with -errno when @dir cannot be written; the old log stays then. */
+ * to stderr.  Fails with -errno when @dir cannot be written and -EINVAL for nonsense in @levels; the
+ * old log stays then. */
 int mc_log_open(const struct mc_log_conf *conf);
 void mc_log_close(void);
 
@@ -38,7 +42,6 @@ int mc_log_parse_level(const char *name);
 struct mc_log_site {	/* one per call site, static: rate limit */
 	uint64_t next_ns;
 	uint32_t suppressed;
-	uint32_t lock;
 };
 void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
 		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * clock.c - the three clocks and their stand-in for tests. */
+#include <config.h>
+
+#include "common/clock.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+static atomic_bool fake;
+static _Atomic uint64_t fake_ns;
+
+static uint64_t read_clock(clockid_t id)
+{
+	struct timespec ts;
+
+	if (__builtin_expect(atomic_load_explicit(&fake, memory_order_relaxed), 0))
+		return atomic_load(&fake_ns);
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t mc_now_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t mc_now_ms(void)
+{
+	return read_clock(CLOCK_MONOTONIC_COARSE) / MC_NS_PER_MS;
+}
+
+uint64_t mc_wall_ns(void)
+{
+	return read_clock(CLOCK_REALTIME);
+}
+
+uint64_t mc_deadline_ms(int64_t ms)
+{
+	uint64_t ns, due;
+
+	if (ms < 0 || __builtin_mul_overflow((uint64_t)ms, MC_NS_PER_MS, &ns) ||
+	    __builtin_add_overflow(mc_now_ns(), ns, &due))
+		return MC_NEVER;
+	return due;
+}
+
+int mc_deadline_left_ms(uint64_t deadline)
+{
+	uint64_t now, left;
+
+	if (deadline == MC_NEVER)
+		return INT32_MAX;
+	now = mc_now_ns();
+	if (deadline <= now)
+		return 0;
+	left = (deadline - now - 1) / MC_NS_PER_MS + 1;
+	return left < INT32_MAX ? (int)left : INT32_MAX;
+}
+
+void mc_clock_fake(uint64_t ns)
+{
+	atomic_store(&fake_ns, ns);
+	atomic_store(&fake, true);
+}
+
+void mc_clock_advance(uint64_t ns)
+{
+	atomic_fetch_add(&fake_ns, ns);
+}
+
+void mc_clock_real(void)
+{
+	atomic_store(&fake, false);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * thread.c - threads, their end, and the process's signals. */
+#include <config.h>
+
+#include "common/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+
+/* Waits longer than this are cut: the caller loops anyway, and timespec sums cannot overflow. */
+#define WAIT_MAX_MS (365ull * 86400 * 1000)
+
+struct birth {
+	void *(*fn)(void *arg);
+	void *arg;
+	char name[16];
+};
+
+static void *thread_main(void *p)
+{
+	struct birth b = *(struct birth *)p;
+
+	free(p);
+	pthread_setname_np(pthread_self(), b.name);
+	return b.fn(b.arg);
+}
+
+int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
+{
+	/* A fault of the thread itself must reach its handler (a mapped file that was cut short). */
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
+	sigset_t block, old;
+	struct birth *b;
+	int r;
+
+	b = malloc(sizeof(*b));
+	if (!b)
+		return mc_fail(-ENOMEM, "no memory to start thread %s", name);
+	b->fn = fn;
+	b->arg = arg;
+	strncpy(b->name, name, sizeof(b->name) - 1);
+	b->name[sizeof(b->name) - 1] = '\0';
+
+	sigfillset(&block);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&block, faults[i]);
+	pthread_sigmask(SIG_SETMASK, &block, &old);
+	r = pthread_create(ret, NULL, thread_main, b);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r) {
+		free(b);
+		return mc_fail(-r, "cannot start thread %s: %s", name, mc_strerror(r));
+	}
+	return 0;
+}
+
+int mc_stop_init(struct mc_stop *s)
+{
+	pthread_condattr_t attr;
+	int r;
+
+	memset(s, 0, sizeof(*s));
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	r = pthread_cond_init(&s->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	if (r)
+		return -r;
+	return -pthread_mutex_init(&s->lock, NULL);
+}
+
+void mc_stop_done(struct mc_stop *s)
+{
+	pthread_cond_destroy(&s->cond);
+	pthread_mutex_destroy(&s->lock);
+}
+
+void mc_stop_set(struct mc_stop *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->stopping = true;
+	pthread_cond_broadcast(&s->cond);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void mc_stop_kick(struct mc_stop *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->kicked = true;
+	pthread_cond_signal(&s->cond);
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool mc_stop_wait(struct mc_stop *s, uint64_t ms)
+{
+	struct timespec due;
+	bool stopping;
+	uint64_t ns;
+
+	/* The kernel's clock, not mc_now_ns(): it is the one that the condition sleeps on. */
+	clock_gettime(CLOCK_MONOTONIC, &due);
+	if (ms > WAIT_MAX_MS)
+		ms = WAIT_MAX_MS;
+	ns = (uint64_t)due.tv_nsec + ms % 1000 * MC_NS_PER_MS;
+	due.tv_sec += (time_t)(ms / 1000 + ns / MC_NS_PER_SEC);
+	due.tv_nsec = (long)(ns % MC_NS_PER_SEC);
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->stopping && !s->kicked)
+		if (pthread_cond_timedwait(&s->cond, &s->lock, &due) == ETIMEDOUT)
+			break;
+	s->kicked = false;
+	stopping = s->stopping;
+	pthread_mutex_unlock(&s->lock);
+	return stopping;
+}
+
+static void handled_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGUSR1);
+}
+
+void mc_signals_block(void)
+{
+	sigset_t set;
+
+	handled_signals(&set);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+int mc_signals_wait(void)
+{
+	sigset_t set;
+	int sig;
+
+	handled_signals(&set);
+	while (sigwait(&set, &sig))
+		;
+	return sig;
+}
