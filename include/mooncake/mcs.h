@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcs.h - the full C API of the object store.  See mcs(3).
+ *
+ * Keys are 1..4096 bytes of any value.  An object is a sequence of bytes (0 bytes are allowed) that
+ * never changes after its put: a put of a key that exists changes nothing and succeeds, an upsert
+ * publishes a new version whole.  What a get returns is what was put under that key, checked by
+ * CRC32C, or an error; never something else.
+ *
+ * Results are 0 or a count on success and negative on failure: -errno or one of -MCS_E*;
+ * mcs_strerror() gives text, mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number.
+ * All functions may be called from any thread; one handle serves all threads.  Timeouts are in
+ * milliseconds for the whole call, negative: the handle's default. */
+#ifndef MOONCAKE_MCS_H
+#define MOONCAKE_MCS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	MCS_ENOSPACE = 1006,	/* no room, although everything evictable was evicted */
+	MCS_EKEY = 1008,
+	MCS_EPARAM = 1009,
+	MCS_ENOOBJECT = 1014,	/* a miss */
+	MCS_EEXISTS = 1015,
+	MCS_ELEASED = 1016,
+	MCS_EREPLICA_GONE = 1018, /* the version that was opened can no longer be read */
+	MCS_ETRANSFER = 1019,
+	MCS_ECHECKSUM = 1020,
+	MCS_ERPC = 1021,	/* the master cannot be reached */
+	MCS_ETIMEDOUT = 1022,
+	MCS_ENOTSUP = 1024,
+	MCS_ETOOBIG = 1026	/* larger than any segment */
+};
+
+const char *mcs_strerror(int err);	/* static text */
+const char *mcs_error_detail(int err);	/* what went wrong in this thread's last failed call */
+int mcs_errno(int err);			/* positive errno for a negative result */
+int mcs_code(int err);			/* upstream's number, 0 or negative */
+const char *mcs_version(void);		/* "0.1.0" */
+
+/* ---- the handle -------------------------------------------------------------------------------- */
+
+typedef struct mcs mcs_t;
+
+struct mcs_conf {
+	size_t struct_size;		/* sizeof(struct mcs_conf); mcs_conf_init() sets it */
+	/* "host:port[,host:port...]", "unix:PATH", or "local:NAME" for a master in this process;
+	 * default 127.0.0.1:50051 */
+	const char *master;
+	/* Own name, "host" or "host:port": where peers reach this process, and the name of its
+	 * segments; default 127.0.0.1 */
+	const char *hostname;
+	const char *protocol;		/* "tcp" (same host is found by itself) */
+	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
+	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
+	int64_t timeout_ms;		/* default deadline of calls, 30000 */
+	int64_t setup_timeout_ms;	/* how long mcs_open() tries to reach the master, 5000 */
+	unsigned io_threads;		/* of the transfer engine, 0: its default */
+	unsigned spin_us;		/* how long waits poll before they sleep, 0: never */
+	int force_tcp;			/* do not use same-host paths */
+	int verify;			/* check CRCs on every get; 1 */
+	int lazy;			/* mcs_open() succeeds while the master is down, goes on trying */
+};
+void mcs_conf_init(struct mcs_conf *conf);
+
+/* Connect, contribute the segment, start heartbeats. */
+int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
+/* Puts under way fail, the segment is unmounted (its objects go), memory is freed.  Objects that are
+ * still open must be closed before.  NULL is fine. */
+void mcs_close(mcs_t *s);
+
+/* 0: healthy; 1: not connected yet; 2: master not reachable. */
+int mcs_health(mcs_t *s);
+const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: its segments' name */
+
+/* Memory that takes part in transfers may be registered beforehand; with RDMA that saves work, on
+ * other paths it is only recorded.  -EEXIST: overlaps a registered range. */
+int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
+int mcs_unregister_buffer(mcs_t *s, void *buf);
+
+/* ---- put --------------------------------------------------------------------------------------- */
+
+struct mcs_key {
+	const void *data;
+	size_t len;
+};
+
+enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK };
+
+#define MCS_PUT_UPSERT		0x1u	/* replace an existing value */
+#define MCS_PUT_HARD_PIN	0x2u	/* never evict */
+#define MCS_PUT_SOFT_PIN	0x4u	/* evict last */
+#define MCS_PUT_EXCL		0x8u	/* an existing value is -MCS_EEXISTS instead of success */
+
+struct mcs_put_opts {
+	unsigned flags;
+	unsigned replicas;		/* copies on distinct segments, 0: 1; fewer when fewer exist */
+	uint32_t soft_pin_ms;		/* 0: the master's default */
+	const char *const *preferred;	/* segment names, NULL-ended, in order; NULL: local first */
+	enum mcs_kind kind;
+};
+
+/* Store the bytes of @iov.  0 also when the key exists already (nothing is written then), unless
+ * UPSERT or EXCL says otherwise.  Retries while the pool is briefly full.  @opts NULL: defaults. */
+int mcs_put(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
+	    const struct mcs_put_opts *opts, int64_t timeout_ms);
+
+struct mcs_put_item {
+	struct mcs_key key;
+	const struct iovec *iov;
+	int iovcnt;
+	int result;			/* filled in, as of mcs_put() */
+	int existed;			/* filled in: 1 when the key had a value, nothing was written */
+};
+/* Many at once: one request to the master each way, all transfers at the same time.  Number of items
+ * that succeeded, or negative when nothing was attempted. */
+int mcs_put_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
+		  const struct mcs_put_opts *opts, int64_t timeout_ms);
+
+/* ---- get --------------------------------------------------------------------------------------- */
+
+struct mcs_info {
+	uint64_t size;
+	uint64_t generation;		/* version: differs between any two puts */
+	uint64_t mtime_ms;		/* when it was committed, Unix epoch */
+	uint32_t crc32c;		/* of all bytes */
+	enum mcs_kind kind;
+	unsigned flags;			/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN */
+	unsigned replicas;		/* readable ones */
+};
+
+/* Read the whole object.  Returns its size; -ENOBUFS when @iov is smaller, with nothing touched. */
+int64_t mcs_get(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
+		int64_t timeout_ms);
+
+/* Read the bytes from @offset on that fit into @iov; returns how many (short only at the end). */
+int64_t mcs_get_range(mcs_t *s, struct mcs_key key, uint64_t offset, const struct iovec *iov,
+		      int iovcnt, int64_t timeout_ms);
+
+struct mcs_get_item {
+	struct mcs_key key;
+	uint64_t offset;		/* with whole = 0 */
+	int whole;			/* 1: as mcs_get(), 0: as mcs_get_range() */
+	const struct iovec *iov;
+	int iovcnt;
+	int64_t result;			/* filled in */
+};
+/* Number of items that succeeded, or negative when nothing was attempted. */
+int mcs_get_batch(mcs_t *s, struct mcs_get_item *items, unsigned n, int64_t timeout_ms);
+
+/* Read the whole object into new memory; free() it. */
+int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms);
+
+int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms);
+
+/* present[i] = 1 or 0.  A present object is kept for the master's lease time, so that the get that
+ * follows finds it.  Number of present keys. */
+int mcs_exist(mcs_t *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
+	      int64_t timeout_ms);
+
+/* ---- open objects: one version, for as long as it is wanted -------------------------------------- */
+
+typedef struct mcs_object mcs_object_t;
+
+/* Pin the current version: it is not evicted, and stays readable when the key is removed, renamed or
+ * replaced.  It is lost with its owner's memory: reads give -MCS_EREPLICA_GONE then. */
+int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t timeout_ms);
+const struct mcs_info *mcs_object_info(const mcs_object_t *o);
+int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
+			int64_t timeout_ms);
+/* The object's bytes without a copy, when they are in memory that this process can map: valid until
+ * mcs_object_close().  Not verified: mcs_object_verify() does that.  -MCS_ENOTSUP when remote. */
+int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms);
+int mcs_object_verify(mcs_object_t *o);		/* 0 or -MCS_ECHECKSUM */
+void mcs_object_close(mcs_object_t *o);		/* NULL is fine */
+
+/* ---- names ------------------------------------------------------------------------------------- */
+
+#define MCS_REMOVE_FORCE	0x1u	/* also when it is being read; readers finish undisturbed */
+
+/* -MCS_ELEASED while leased.  A key that ends in '/' is a directory marker: mcs_errno() of the result
+ * is ENOTEMPTY while keys lie below it. */
+int mcs_remove(mcs_t *s, struct mcs_key key, unsigned flags, int64_t timeout_ms);
+/* results[i] as of mcs_remove(); may be NULL.  Number removed. */
+int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags, int *results,
+		     int64_t timeout_ms);
+/* All keys with @prefix (may be empty) that match the PCRE2 @pattern anywhere (NULL: all).  Leased
+ * ones are skipped unless forced.  Number removed. */
+int64_t mcs_remove_match(mcs_t *s, struct mcs_key prefix, const char *pattern, unsigned flags,
+			 int64_t timeout_ms);
+
+#define MCS_RENAME_NOREPLACE	0x1u
+/* Atomic: everybody sees the object under the old name or the new one.  Replaces @to. */
+int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
+	       int64_t timeout_ms);
+
+struct mcs_entry {
+	struct mcs_key name;		/* valid until the next mcs_list_next() */
+	uint64_t size, generation, mtime_ms;
+	enum mcs_kind kind;
+};
+typedef struct mcs_list mcs_list_t;
+/* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix "" or
+ * ending in '/'; subdirectories once each, without the '/'). */
+int mcs_list_open(mcs_t *s, struct mcs_key prefix, int dir, mcs_list_t **ret);
+/* 1 and the next entry, 0 at the end, negative on failure. */
+int mcs_list_next(mcs_list_t *l, struct mcs_entry *ret, int64_t timeout_ms);
+void mcs_list_close(mcs_list_t *l);
+
+/* ---- the pool ---------------------------------------------------------------------------------- */
+
+struct mcs_pool {
+	uint64_t capacity, used, evictable, objects;	/* bytes, bytes, bytes, number */
+	uint64_t evictions, evicted_bytes, puts_refused;
+	uint64_t largest_put;				/* biggest object that could be stored */
+	uint32_t segments, clients;
+};
+int mcs_pool_stat(mcs_t *s, struct mcs_pool *ret, int64_t timeout_ms);
+
+struct mcs_segment {
+	char id[44];			/* upstream's form: two decimal numbers joined by '-' */
+	char name[256];
+	uint64_t size, used, largest_free, objects;
+	const char *state;		/* "ok", "silent", "unmounting"; static */
+};
+/* Array of all segments; free() it.  Number of them. */
+int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);
+
+/* Prometheus text of this process's metrics; free() it.  NULL without memory. */
+char *mcs_metrics_text(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
