@@ -54,13 +54,14 @@ int mcp_buf_reserve(struct mcp_buf *b, size_t more);	/* -ENOMEM */
 void mcp_buf_reset(struct mcp_buf *b);
 void mcp_buf_free(struct mcp_buf *b);
 
-/* Append the encoding of @msg (a struct of table @d).  -ENOMEM, or -MC_EPARAM when a list is longer
- * than MCP_BATCH_MAX; @b is as before then. */
+/* Append the encoding of @msg (a struct of table @d).  Lists may be arrays or as left by the decoder.
+ * -ENOMEM, or -MC_EPARAM when a list is longer than MCP_BATCH_MAX; @b is as before then. */
 int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b);
 
 /* Decode @len bytes into @ret (a struct of table @d), which borrows from @data.  Everything, lists and
- * their elements included, is checked before success: -MC_EPROTO names the field otherwise.  Bytes
- * behind the last known field are skipped, fields behind an MCP_SINCE may be missing. */
+ * their elements included, is checked before success: -MC_EPROTO names the field otherwise, @ret is
+ * untouched.  Bytes behind the last known field are skipped; a body may end at an MCP_SINCE, the fields
+ * behind it are then 0 or empty. */
 int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret);
 
 /* Read the elements of a decoded list one after another. */
@@ -72,7 +73,10 @@ struct mcp_iter {
 void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct mcp_desc *d);
 bool mcp_iter_next(struct mcp_iter *it, void *ret_elem);
 
-/* One line of text: "get { flags=1 keys=[{key="a"}] }"; at most @max_items per list. */
+/* One line of text: "get { flags=1 keys=[{key="a"}] }"; at most @max_items per list and
+ * MCP_DUMP_BYTES per string, "+N" tells what was left out.  @msg as given to the encoder or as left
+ * by the decoder. */
+#define MCP_DUMP_BYTES 256
 void mcp_dump(const struct mcp_desc *d, const void *msg, unsigned max_items, FILE *to);
 
 /* ---- frames ---- */

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * codec.c - one interpreter of field tables per direction.
+ *
+ * Encoding measures first and then writes without checks: nothing is appended unless all of it is.
+ * Decoding is one walk over the bytes that either fills a struct or only checks; lists are checked
+ * when their message is decoded, so that reading elements later cannot fail half way. */
+#include <config.h>
+
+#include "proto/codec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/err.h"
+#include "proto/codec_i.h"
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define BUF_MIN 512
+
+/* Bytes on the wire: of the field, of its fixed part with MCP_F_BYTES and MCP_F_LIST. */
+static const uint8_t width[] = {
+	[MCP_F_U8] = 1, [MCP_F_U16] = 2, [MCP_F_U32] = 4, [MCP_F_U64] = 8, [MCP_F_I32] = 4,
+	[MCP_F_ID] = 16, [MCP_F_BYTES] = 4, [MCP_F_LIST] = 8, [MCP_F_SINCE] = 0,
+};
+
+const char *mcp_desc_str(const struct mcp_desc *d)
+{
+	return d->name;
+}
+
+/* ---- buffers ---- */
+
+int mcp_buf_reserve(struct mcp_buf *b, size_t more)
+{
+	size_t want, cap;
+	uint8_t *p;
+
+	if (b->cap - b->len >= more)
+		return 0;
+	if (__builtin_add_overflow(b->len, more, &want) || want > SIZE_MAX / 2)
+		return mc_fail(-ENOMEM, "message buffer of %zu + %zu bytes", b->len, more);
+	cap = b->cap ? b->cap : BUF_MIN;
+	while (cap < want)
+		cap *= 2;
+	p = realloc(b->data, cap);
+	if (!p)
+		return mc_fail(-ENOMEM, "no memory for a message buffer of %zu bytes", cap);
+	b->data = p;
+	b->cap = cap;
+	return 0;
+}
+
+void mcp_buf_reset(struct mcp_buf *b)
+{
+	b->len = 0;
+}
+
+void mcp_buf_free(struct mcp_buf *b)
+{
+	free(b->data);
+	*b = (struct mcp_buf){ 0 };
+}
+
+/* ---- encode ---- */
+
+static int measure(const struct mcp_desc *d, const void *msg, uint64_t *ret_size);
+
+static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
+			const struct mcp_seq *list, uint64_t *size)
+{
+	const char *item = list->items;
+	int r = 0;
+
+	if (list->count > MCP_BATCH_MAX)
+		return mc_fail(-MC_EPARAM, "%s.%s: %u elements, %u allowed", d->name, f->name,
+			       list->count, MCP_BATCH_MAX);
+	if (!item) {
+		/* As the decoder left it: it travels on unchanged. */
+		if (list->count && !list->raw)
+			return mc_fail(-MC_EPARAM, "%s.%s: %u elements at no address", d->name,
+				       f->name, list->count);
+		*size += list->count ? list->raw_len : 0;
+		return 0;
+	}
+	for (uint32_t i = 0; i < list->count && r == 0; i++, item += f->elem->size) {
+		*size += 4;
+		r = measure(f->elem, item, size);
+	}
+	return r;
+}
+
+static int measure(const struct mcp_desc *d, const void *msg, uint64_t *size)
+{
+	const struct mcp_field *f;
+	int r;
+
+	for (f = d->fields; f->kind != MCP_F_END; f++) {
+		const void *at = (const char *)msg + f->offset;
+
+		*size += width[f->kind];
+		if (f->kind == MCP_F_BYTES) {
+			const struct mcp_bytes *bytes = at;
+
+			if (bytes->len && !bytes->data)
+				return mc_fail(-MC_EPARAM, "%s.%s: %u bytes at no address", d->name,
+					       f->name, bytes->len);
+			*size += bytes->len;
+		} else if (f->kind == MCP_F_LIST) {
+			r = measure_list(d, f, at, size);
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+static uint8_t *write_fields(const struct mcp_desc *d, const void *msg, uint8_t *p);
+
+static uint8_t *write_bytes(const void *data, uint32_t len, uint8_t *p)
+{
+	if (len)
+		memcpy(p, data, len);
+	return p + len;
+}
+
+static uint8_t *write_list(const struct mcp_desc *elem, const struct mcp_seq *list, uint8_t *p)
+{
+	const char *item = list->items;
+	uint8_t *begin = p + 8, *end = begin;
+
+	if (!item && list->count)
+		end = write_bytes(list->raw, list->raw_len, begin);
+	for (uint32_t i = 0; item && i < list->count; i++, item += elem->size) {
+		uint8_t *at = end;
+
+		end = write_fields(elem, item, at + 4);
+		mcp_put_u32(at, (uint32_t)(end - at - 4));
+	}
+	mcp_put_u32(p, list->count);
+	mcp_put_u32(p + 4, (uint32_t)(end - begin));
+	return end;
+}
+
+static uint8_t *write_fields(const struct mcp_desc *d, const void *msg, uint8_t *p)
+{
+	const struct mcp_field *f;
+
+	for (f = d->fields; f->kind != MCP_F_END; f++) {
+		const void *at = (const char *)msg + f->offset;
+
+		switch ((enum mcp_field_kind)f->kind) {
+		case MCP_F_U8:
+			*p = *(const uint8_t *)at;
+			break;
+		case MCP_F_U16:
+			mcp_put_u16(p, *(const uint16_t *)at);
+			break;
+		case MCP_F_U32:
+			mcp_put_u32(p, *(const uint32_t *)at);
+			break;
+		case MCP_F_I32:
+			mcp_put_u32(p, (uint32_t)*(const int32_t *)at);
+			break;
+		case MCP_F_U64:
+			mcp_put_u64(p, *(const uint64_t *)at);
+			break;
+		case MCP_F_ID:
+			mcp_put_u64(p, ((const struct mcp_id *)at)->hi);
+			mcp_put_u64(p + 8, ((const struct mcp_id *)at)->lo);
+			break;
+		case MCP_F_BYTES: {
+			const struct mcp_bytes *bytes = at;
+
+			mcp_put_u32(p, bytes->len);
+			p = write_bytes(bytes->data, bytes->len, p + 4);
+			continue;
+		}
+		case MCP_F_LIST:
+			p = write_list(f->elem, at, p);
+			continue;
+		case MCP_F_SINCE:
+		case MCP_F_END:
+			break;
+		}
+		p += width[f->kind];
+	}
+	return p;
+}
+
+int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b)
+{
+	uint64_t size = 0;
+	int r;
+
+	r = measure(d, msg, &size);
+	if (r < 0)
+		return r;
+	if (size > UINT32_MAX)
+		return mc_fail(-MC_EPARAM, "%s: a message of %llu bytes", d->name,
+			       (unsigned long long)size);
+	r = mcp_buf_reserve(b, size);
+	if (r < 0)
+		return r;
+	b->len = (size_t)(write_fields(d, msg, b->data + b->len) - b->data);
+	return 0;
+}
+
+/* ---- decode ---- */
+
+/* Where and why a walk ended early. */
+struct flaw {
+	const struct mcp_desc *d;
+	const struct mcp_field *f;
+	const char *what;
+};
+
+static bool flawed(struct flaw *flaw, const struct mcp_desc *d, const struct mcp_field *f,
+		   const char *what)
+{
+	*flaw = (struct flaw){ d, f, what };
+	return false;
+}
+
+static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
+			 struct flaw *flaw);
+
+static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint32_t count,
+		       const uint8_t *p, const uint8_t *end, struct flaw *flaw)
+{
+	if (count > MCP_BATCH_MAX)
+		return flawed(flaw, d, f, "too many elements");
+	for (; count; count--) {
+		uint32_t len;
+
+		if (end - p < 4)
+			return flawed(flaw, d, f, "fewer elements than counted");
+		len = mcp_get_u32(p);
+		p += 4;
+		if (len > (size_t)(end - p))
+			return flawed(flaw, d, f, "an element ends outside the list");
+		if (!check_fields(f->elem, p, p + len, flaw))
+			return false;
+		p += len;
+	}
+	return p == end || flawed(flaw, d, f, "more bytes than its elements have");
+}
+
+static void fill(const struct mcp_field *f, const uint8_t *p, void *out)
+{
+	void *at = (char *)out + f->offset;
+
+	switch ((enum mcp_field_kind)f->kind) {
+	case MCP_F_U8:
+		*(uint8_t *)at = *p;
+		break;
+	case MCP_F_U16:
+		*(uint16_t *)at = mcp_get_u16(p);
+		break;
+	case MCP_F_U32:
+		*(uint32_t *)at = mcp_get_u32(p);
+		break;
+	case MCP_F_I32:
+		*(int32_t *)at = (int32_t)mcp_get_u32(p);
+		break;
+	case MCP_F_U64:
+		*(uint64_t *)at = mcp_get_u64(p);
+		break;
+	case MCP_F_ID:
+		*(struct mcp_id *)at = (struct mcp_id){ mcp_get_u64(p), mcp_get_u64(p + 8) };
+		break;
+	case MCP_F_BYTES:
+		*(struct mcp_bytes *)at = (struct mcp_bytes){ p + 4, mcp_get_u32(p) };
+		break;
+	case MCP_F_LIST:
+		*(struct mcp_seq *)at = (struct mcp_seq){
+			.count = mcp_get_u32(p), .raw_len = mcp_get_u32(p + 4), .raw = p + 8
+		};
+		break;
+	case MCP_F_SINCE:
+	case MCP_F_END:
+		break;
+	}
+}
+
+/* Walk over the fields in [@p, @end).  @out NULL: none is filled.  @deep: look into lists too. */
+static ALWAYS_INLINE bool walk(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
+			       void *out, bool deep, struct flaw *flaw)
+{
+	const struct mcp_field *f;
+
+	for (f = d->fields; f->kind != MCP_F_END; f++) {
+		size_t len = width[f->kind];
+
+		if (f->kind == MCP_F_SINCE) {
+			if (p == end)
+				return true;
+			continue;
+		}
+		if ((size_t)(end - p) < len)
+			return flawed(flaw, d, f, p == end ? "missing" : "cut short");
+		if (f->kind == MCP_F_BYTES)
+			len += mcp_get_u32(p);
+		else if (f->kind == MCP_F_LIST)
+			len += mcp_get_u32(p + 4);
+		if ((size_t)(end - p) < len)
+			return flawed(flaw, d, f, "ends outside the message");
+		if (deep && f->kind == MCP_F_LIST &&
+		    !check_list(d, f, mcp_get_u32(p), p + 8, p + len, flaw))
+			return false;
+		if (out)
+			fill(f, p, out);
+		p += len;
+	}
+	return true;
+}
+
+static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
+			 struct flaw *flaw)
+{
+	return walk(d, p, end, NULL, true, flaw);
+}
+
+int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret)
+{
+	static const uint8_t nothing[1];
+	const uint8_t *p = len ? data : nothing;
+	struct flaw flaw;
+
+	/* Checked before anything is filled: @ret stays untouched on failure. */
+	if (!walk(d, p, p + len, NULL, true, &flaw))
+		return mc_fail(-MC_EPROTO, "malformed %s: %s.%s: %s", d->name, flaw.d->name,
+			       flaw.f->name, flaw.what);
+	memset(ret, 0, d->size);
+	(void)walk(d, p, p + len, ret, false, &flaw);
+	return 0;
+}
+
+void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct mcp_desc *d)
+{
+	it->d = d;
+	it->p = list->raw;
+	it->end = list->raw ? list->raw + list->raw_len : NULL;
+}
+
+bool mcp_iter_next(struct mcp_iter *it, void *ret_elem)
+{
+	struct flaw flaw;
+	uint32_t len;
+
+	if (it->p == it->end)
+		return false;
+	len = mcp_get_u32(it->p);
+	memset(ret_elem, 0, it->d->size);
+	(void)walk(it->d, it->p + 4, it->p + 4 + len, ret_elem, false, &flaw);
+	it->p += 4 + len;
+	return true;
+}

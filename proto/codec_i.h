@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * codec_i.h - what a field table is made of.  For proto/ and its tests, which bring tables of their
+ * own: versions that no released message has yet. */
+#ifndef MCP_CODEC_I_H
+#define MCP_CODEC_I_H
+
+#include <endian.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum mcp_field_kind {
+	MCP_F_U8, MCP_F_U16, MCP_F_U32, MCP_F_U64, MCP_F_I32, MCP_F_ID, MCP_F_BYTES, MCP_F_LIST,
+	MCP_F_SINCE,		/* no field: a body may end here */
+	MCP_F_END
+};
+
+struct mcp_field {
+	const char *name;
+	const struct mcp_desc *elem;	/* MCP_F_LIST: table of its elements */
+	uint16_t offset;		/* in the C struct */
+	uint8_t kind;			/* enum mcp_field_kind */
+};
+
+struct mcp_desc {
+	const char *name;
+	const struct mcp_field *fields;	/* ends with MCP_F_END */
+	size_t size;			/* of the C struct */
+};
+
+/* Integers of the wire, at any alignment. */
+static inline uint16_t mcp_get_u16(const uint8_t *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le16toh(v);
+}
+
+static inline uint32_t mcp_get_u32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le32toh(v);
+}
+
+static inline uint64_t mcp_get_u64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le64toh(v);
+}
+
+static inline void mcp_put_u16(uint8_t *p, uint16_t v)
+{
+	v = htole16(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static inline void mcp_put_u32(uint8_t *p, uint32_t v)
+{
+	v = htole32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static inline void mcp_put_u64(uint8_t *p, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * msg.c - the field tables: msg.def once for the fields, once for the tables, once by number. */
+#include <config.h>
+
+#include "proto/codec.h"
+
+#include "proto/codec_i.h"
+
+#define ROW(s, f, kind, elem)		{ #f, elem, offsetof(struct mcp_##s, f), kind },
+
+#define MCP_STRUCT(name)		static const struct mcp_field fields_##name[] = {
+#define MCP_MESSAGE(NAME, name, num)	static const struct mcp_field fields_##name[] = {
+#define MCP_REPLY(NAME, name)		static const struct mcp_field fields_##name##_reply[] = {
+#define MCP_U8(s, f)			ROW(s, f, MCP_F_U8, NULL)
+#define MCP_U16(s, f)			ROW(s, f, MCP_F_U16, NULL)
+#define MCP_U32(s, f)			ROW(s, f, MCP_F_U32, NULL)
+#define MCP_U64(s, f)			ROW(s, f, MCP_F_U64, NULL)
+#define MCP_I32(s, f)			ROW(s, f, MCP_F_I32, NULL)
+#define MCP_ID(s, f)			ROW(s, f, MCP_F_ID, NULL)
+#define MCP_BYTES(s, f)			ROW(s, f, MCP_F_BYTES, NULL)
+#define MCP_LIST(s, f, e)		ROW(s, f, MCP_F_LIST, &mcp_desc_##e)
+#define MCP_SINCE(s, v)			{ NULL, NULL, 0, MCP_F_SINCE },
+#define MCP_END(s)			{ NULL, NULL, 0, MCP_F_END } };
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+
+#define MCP_U8(s, f)
+#define MCP_U16(s, f)
+#define MCP_U32(s, f)
+#define MCP_U64(s, f)
+#define MCP_I32(s, f)
+#define MCP_ID(s, f)
+#define MCP_BYTES(s, f)
+#define MCP_LIST(s, f, e)
+#define MCP_SINCE(s, v)
+#define MCP_END(s)
+
+#define DESC(name) \
+	const struct mcp_desc mcp_desc_##name = { #name, fields_##name, sizeof(struct mcp_##name) };
+#define MCP_STRUCT(name)		DESC(name)
+#define MCP_MESSAGE(NAME, name, num)	DESC(name)
+#define MCP_REPLY(NAME, name)		DESC(name##_reply)
+#include "proto/msg.def"
+#undef MCP_STRUCT
+#undef MCP_MESSAGE
+#undef MCP_REPLY
+
+static const struct {
+	const struct mcp_desc *request, *reply;
+} by_type[] = {
+#define MCP_STRUCT(name)
+#define MCP_MESSAGE(NAME, name, num)	[num].request = &mcp_desc_##name,
+#define MCP_REPLY(NAME, name)		[MCP_##NAME].reply = &mcp_desc_##name##_reply,
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+};
+
+const struct mcp_desc *mcp_desc_of(uint16_t type, bool reply)
+{
+	if (type >= sizeof(by_type) / sizeof(by_type[0]))
+		return NULL;
+	return reply ? by_type[type].reply : by_type[type].request;
+}
