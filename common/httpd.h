@@ -10,7 +10,7 @@ struct mc_httpd;
 
 struct mc_http_request {
 	const char *method, *path;
-	const char *body;		/* borrowed for the call; body_len bytes */
+	const char *body;		/* borrowed for the call; body_len bytes and a NUL */
 	size_t body_len;
 	void *conn;			/* for mc_http_query() */
 	/* the answer, set by the handler: */
@@ -19,21 +19,22 @@ struct mc_http_request {
 	FILE *out;			/* the handler writes the body here */
 };
 
-/* Value of ?name=, NULL when absent; borrowed for the call. */
+/* Value of ?name=, "" for a bare ?name, NULL when absent; borrowed for the call. */
 const char *mc_http_query(const struct mc_http_request *rq, const char *name);
 
 struct mc_http_route {
-	const char *method, *path;	/* exact match; path NULL ends the table */
+	const char *method, *path;	/* exact match; a GET also serves HEAD; path NULL ends the table */
 	void (*handle)(struct mc_http_request *rq, void *arg);
 };
 
 /* Serve @routes (constant) on @addr ("host:port", port 0 = free port) with @threads threads until
  * mc_httpd_stop().  Bodies over @max_body bytes get 413, unknown paths 404, other methods 405.
- * Connections are limited and time out.  *ret_port gets the real port. */
+ * Connections are limited and time out.  Handlers run on several threads at once.  *ret_port gets the
+ * real port. */
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 		   const struct mc_http_route *routes, void *arg, int *ret_port,
 		   struct mc_httpd **ret);
-void mc_httpd_stop(struct mc_httpd *h);
+void mc_httpd_stop(struct mc_httpd *h);		/* waits for running handlers; NULL is fine */
 
 /* Ready-made handlers: /metrics in Prometheus text. */
 void mc_http_metrics(struct mc_http_request *rq, void *arg);

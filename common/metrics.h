@@ -66,14 +66,17 @@ uint64_t mc_hist_quantile(const struct mc_hist *h, double q);
 void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from);
 #define mc_metric_observe(m, v) mc_hist_add((m)->hist, v)
 
-/* Gauges that cost something to compute: called before each print, in registration order. */
-void mc_metrics_collector(void (*fn)(void *arg), void *arg);
+/* Gauges that cost something to compute: called before each print, in registration order, under a
+ * lock: a collector must not print, add or remove collectors.  -ENOMEM.  After _remove() @fn does not
+ * run any more. */
+int mc_metrics_collector(void (*fn)(void *arg), void *arg);
 void mc_metrics_collector_remove(void (*fn)(void *arg), void *arg);
 
 /* All metrics in Prometheus text format 0.0.4, HELP and TYPE once per name. */
 int mc_metrics_print(FILE *to);
 
-/* Value by name and labels (counters, gauges), for tests and summaries; -ENOENT when unknown. */
+/* Value by name and labels (counters, gauges), for tests and summaries; -ENOENT when unknown.  Gauges
+ * of collectors are as of the last print. */
 int mc_metrics_lookup(const char *name, const char *labels, int64_t *ret);
 
 #endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * metrics.c - the registry, histograms, and Prometheus text. */
+#include <config.h>
+
+#include "common/metrics.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+
+#define LAST_BUCKET (MC_HIST_BUCKETS - 1)
+
+struct collector {
+	struct collector *next;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+static struct mc_metric *registry;	/* atomic; newest first */
+static pthread_mutex_t collectors_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct collector *collectors;	/* with collectors_lock held */
+
+void mc_metric_register(struct mc_metric *m)
+{
+	m->next = __atomic_load_n(&registry, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&registry, &m->next, m, false, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+/* ---- histograms ----
+ *
+ * A bucket holds the values v with low < v <= high, so that the bounds shown to Prometheus, which
+ * are inclusive, are exact: sizes are powers of two more often than not.  Hence v - 1 is classified:
+ * its exponent and the three bits below the leading one.  0 and 1 share bucket 0, 2 has bucket 1. */
+
+static unsigned bucket_of(uint64_t v)
+{
+	unsigned exp, sub;
+
+	if (v <= 2)
+		return v == 2;
+	v--;
+	exp = 63 - (unsigned)__builtin_clzll(v);
+	sub = exp >= 3 ? v >> (exp - 3) & 7 : v << (3 - exp) & 7;
+	return exp * MC_HIST_SUB + sub < LAST_BUCKET ? exp * MC_HIST_SUB + sub : LAST_BUCKET;
+}
+
+/* Smallest v - 1 of a bucket from 2 on; a fraction where the bucket can hold no integer. */
+static double bucket_low(unsigned b)
+{
+	return (double)(1ull << (b / MC_HIST_SUB)) * (1 + (b % MC_HIST_SUB) / 8.0);
+}
+
+void mc_hist_add(struct mc_hist *h, uint64_t v)
+{
+	uint64_t max = __atomic_load_n(&h->max, __ATOMIC_RELAXED);
+
+	__atomic_fetch_add(&h->count, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&h->sum, v, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&h->bucket[bucket_of(v)], 1, __ATOMIC_RELAXED);
+	while (v > max && !__atomic_compare_exchange_n(&h->max, &max, v, true, __ATOMIC_RELAXED,
+						       __ATOMIC_RELAXED))
+		;
+}
+
+static uint64_t bucket_count(const struct mc_hist *h, unsigned b)
+{
+	return __atomic_load_n(&h->bucket[b], __ATOMIC_RELAXED);
+}
+
+static uint64_t value_in_bucket(unsigned b, double part)
+{
+	double low;
+
+	if (b < 2)
+		return b + 1;
+	low = bucket_low(b);
+	return (uint64_t)(low + 1 + part * (bucket_low(b + 1) - low));
+}
+
+uint64_t mc_hist_quantile(const struct mc_hist *h, double q)
+{
+	uint64_t max = __atomic_load_n(&h->max, __ATOMIC_RELAXED), total = 0, seen = 0, v;
+	double rank;
+
+	for (unsigned b = 0; b < MC_HIST_BUCKETS; b++)
+		total += bucket_count(h, b);
+	if (total == 0)
+		return 0;
+	if (q >= 1)
+		return max;
+	rank = q > 0 ? q * (double)total : 0;
+	for (unsigned b = 0; b < MC_HIST_BUCKETS; b++) {
+		uint64_t n = bucket_count(h, b);
+
+		if (n && rank < (double)(seen + n)) {
+			v = value_in_bucket(b, (rank - (double)seen) / (double)n);
+			return v < max ? v : max;
+		}
+		seen += n;
+	}
+	return max;
+}
+
+void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from)
+{
+	uint64_t from_max = __atomic_load_n(&from->max, __ATOMIC_RELAXED);
+	uint64_t max = __atomic_load_n(&into->max, __ATOMIC_RELAXED);
+
+	__atomic_fetch_add(&into->count, __atomic_load_n(&from->count, __ATOMIC_RELAXED),
+			   __ATOMIC_RELAXED);
+	__atomic_fetch_add(&into->sum, __atomic_load_n(&from->sum, __ATOMIC_RELAXED),
+			   __ATOMIC_RELAXED);
+	for (unsigned b = 0; b < MC_HIST_BUCKETS; b++)
+		__atomic_fetch_add(&into->bucket[b], bucket_count(from, b), __ATOMIC_RELAXED);
+	while (from_max > max &&
+	       !__atomic_compare_exchange_n(&into->max, &max, from_max, true, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+/* ---- collectors ---- */
+
+int mc_metrics_collector(void (*fn)(void *arg), void *arg)
+{
+	struct collector *c = malloc(sizeof(*c)), **at;
+
+	if (!c)
+		return mc_fail(-ENOMEM, "no memory for a collector of metrics");
+	c->next = NULL;
+	c->fn = fn;
+	c->arg = arg;
+	MC_LOCKED(&collectors_lock);
+	for (at = &collectors; *at; at = &(*at)->next)
+		;
+	*at = c;
+	return 0;
+}
+
+void mc_metrics_collector_remove(void (*fn)(void *arg), void *arg)
+{
+	struct collector **at, *c;
+
+	/* Waits for a print that is under way, so that @arg may go after return. */
+	MC_LOCKED(&collectors_lock);
+	for (at = &collectors; (c = *at); at = &c->next)
+		if (c->fn == fn && c->arg == arg) {
+			*at = c->next;
+			free(c);
+			return;
+		}
+}
+
+/* ---- text ---- */
+
+static void print_name(FILE *to, const struct mc_metric *m, const char *suffix, const char *label)
+{
+	const char *labels = m->labels ? m->labels : "";
+
+	fprintf(to, "%s%s", m->name, suffix);
+	if (*labels || *label)
+		fprintf(to, "{%s%s%s}", labels, *labels && *label ? "," : "", label);
+	putc(' ', to);
+}
+
+static void print_bucket(FILE *to, const struct mc_metric *m, const char *le, uint64_t n)
+{
+	char label[48];
+
+	snprintf(label, sizeof(label), "le=\"%s\"", le);
+	print_name(to, m, "_bucket", label);
+	fprintf(to, "%" PRIu64 "\n", n);
+}
+
+/* Times are shown at every power of two from about 1 us to half a minute, the rest at every second
+ * one: enough for quantiles, few enough for a scrape of hundreds of histograms. */
+static void print_histogram(FILE *to, const struct mc_metric *m)
+{
+	bool is_time = m->scale < 1;
+	unsigned first = is_time ? 10 : 0, last = is_time ? 35 : 40, step = is_time ? 1 : 2;
+	uint64_t below = bucket_count(m->hist, 0);
+	unsigned b = 1;
+	char le[32];
+
+	for (unsigned exp = 0; exp <= last; exp++) {
+		for (; b < exp * MC_HIST_SUB; b++)
+			below += bucket_count(m->hist, b);
+		if (exp < first || (exp - first) % step)
+			continue;
+		snprintf(le, sizeof(le), "%.15g", (double)(1ull << exp) * m->scale);
+		print_bucket(to, m, le, below);
+	}
+	for (; b < MC_HIST_BUCKETS; b++)
+		below += bucket_count(m->hist, b);
+	print_bucket(to, m, "+Inf", below);
+	print_name(to, m, "_sum", "");
+	fprintf(to, "%.15g\n",
+		(double)__atomic_load_n(&m->hist->sum, __ATOMIC_RELAXED) * m->scale);
+	/* The buckets' total, not @count: the two must agree even while values are added. */
+	print_name(to, m, "_count", "");
+	fprintf(to, "%" PRIu64 "\n", below);
+}
+
+static void print_head(FILE *to, const struct mc_metric *m)
+{
+	static const char *const types[] = { "counter", "gauge", "histogram" };
+
+	fprintf(to, "# HELP %s ", m->name);
+	for (const char *s = m->help; *s; s++) {
+		if (*s == '\\')
+			fputs("\\\\", to);
+		else if (*s == '\n')
+			fputs("\\n", to);
+		else
+			putc(*s, to);
+	}
+	fprintf(to, "\n# TYPE %s %s\n", m->name, types[m->type]);
+}
+
+static void print_metric(FILE *to, const struct mc_metric *m)
+{
+	if (m->type == MC_HISTOGRAM_TYPE) {
+		print_histogram(to, m);
+		return;
+	}
+	print_name(to, m, "", "");
+	if (m->scale == 1)
+		fprintf(to, "%" PRId64 "\n", mc_metric_get(m));
+	else
+		fprintf(to, "%.15g\n", (double)mc_metric_get(m) * m->scale);
+}
+
+static int by_name_and_labels(const void *a, const void *b)
+{
+	const struct mc_metric *x = *(struct mc_metric *const *)a;
+	const struct mc_metric *y = *(struct mc_metric *const *)b;
+	int c = strcmp(x->name, y->name);
+
+	return c ? c : strcmp(x->labels ? x->labels : "", y->labels ? y->labels : "");
+}
+
+static void collect(void)
+{
+	MC_LOCKED(&collectors_lock);
+	for (struct collector *c = collectors; c; c = c->next)
+		c->fn(c->arg);
+}
+
+int mc_metrics_print(FILE *to)
+{
+	struct mc_metric *first, *m;
+	auto_free struct mc_metric **sorted = NULL;
+	size_t n = 0, i = 0;
+
+	collect();
+	first = __atomic_load_n(&registry, __ATOMIC_ACQUIRE);
+	for (m = first; m; m = m->next)
+		n++;
+	sorted = calloc(n + 1, sizeof(*sorted));
+	if (!sorted)
+		return mc_fail(-ENOMEM, "no memory to print the metrics");
+	for (m = first; m; m = m->next)
+		sorted[i++] = m;
+	/* All samples of a name have to stand together. */
+	qsort(sorted, n, sizeof(*sorted), by_name_and_labels);
+	for (i = 0; i < n; i++) {
+		if (i == 0 || strcmp(sorted[i]->name, sorted[i - 1]->name))
+			print_head(to, sorted[i]);
+		print_metric(to, sorted[i]);
+	}
+	return ferror(to) ? mc_fail(-EIO, "cannot print the metrics") : 0;
+}
+
+int mc_metrics_lookup(const char *name, const char *labels, int64_t *ret)
+{
+	struct mc_metric *m = __atomic_load_n(&registry, __ATOMIC_ACQUIRE);
+
+	for (; m; m = m->next)
+		if (m->type != MC_HISTOGRAM_TYPE && !strcmp(m->name, name) &&
+		    !strcmp(m->labels ? m->labels : "", labels ? labels : "")) {
+			*ret = mc_metric_get(m);
+			return 0;
+		}
+	return -ENOENT;
+}
