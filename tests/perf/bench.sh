@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bench.sh BENCH PROGRAM... - run the programs of tests/perf (only perf_BENCH when BENCH is not empty),
+# one after the other, and show their lines as one table.  Every figure has its comparison from the
+# same run beside it: a ratio means something on any machine, a number does not.
+set -eu
+want=$1
+shift
+status=0 ran=0
+echo "# $(uname -srm), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+for program in "$@"; do
+	name=$(basename "$program")
+	case $name in
+	perf_"${want:-${name#perf_}}") ;;
+	*) continue ;;
+	esac
+	ran=1
+	echo
+	echo "## $name"
+	# Exit 77: something is missing here, and the program has said what.
+	timeout -k 20 900 "$top_builddir/$program" || {
+		r=$?
+		[ "$r" -eq 77 ] || { echo "$name: failed with status $r"; status=1; }
+	}
+done
+[ "$ran" = 1 ] || { echo "bench: no program perf_$want" >&2; exit 2; }
+exit "$status"
