@@ -11,10 +11,12 @@
  * line; the origin of each value is kept for --print_config.
  *
  * Spellings (gflags, so that upstream's command lines work): -x=1 --x=1 --x 1, --x and --nox for
- * booleans, '-' and '_' alike; "--" ends the options.  -o a=1,b,noc is a list of options in mount(8)
- * form.  Unknown flags are a warning naming the nearest option; unknown config keys too.
- * Sizes: 4gb, 512MiB, 1048576, "4 GB" (all powers of 1024, as upstream).  Durations: 10s 500ms 2m 1h,
- * a bare number counts in the row's unit. */
+ * booleans (also followed by the word true, false, 0 or 1), '-' and '_' alike, --flagfile=FILE; "--"
+ * ends the options.  -o a=1,b,noc is a list of options in mount(8) form.  Unknown flags are a warning
+ * naming the nearest option; unknown config keys too.  The word behind an unknown flag counts as its
+ * value when the program takes no arguments.  An empty environment variable is an unset one.
+ * Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024, as upstream).  Durations: 10s 500ms
+ * 2m 1h 1d, a bare number counts in the row's unit. */
 #ifndef MC_OPTIONS_H
 #define MC_OPTIONS_H
 
@@ -49,9 +51,9 @@ struct mc_opt_row {
 	size_t offset;		/* of the field in the program's struct */
 	const char *def;	/* as a user would write it */
 	const char *env;	/* "" when there is none */
-	double min, max;	/* bounds of numbers, in the field's unit; MC_OPT_STR: ignored */
+	double min, max;	/* bounds of numbers, in the field's unit (durations: ms); equal: none */
 	const char *unit;	/* shown in help: "BYTES", "MS", "HOST:PORT", ... */
-	const char *help;	/* one sentence, no final stop */
+	const char *help;	/* one sentence, no final stop; spaces separate its words */
 };
 
 #define MC_OPT_FIELD(field, type, def, env, min, max, unit, help) mc_opt_ctype_##type field;
@@ -70,13 +72,13 @@ struct mc_program {
 	const struct mc_opt_row *rows;	/* ends with a row whose name is NULL */
 	const struct mc_opt_alias *aliases; /* ends with NULL; may be NULL */
 	/* Flags that upstream has and this version has not: name -> why.  Setting one is an error
-	 * that says so.  Ends with NULL; may be NULL. */
+	 * that says so (switching one off is none).  Ends with NULL; may be NULL. */
 	const struct mc_opt_alias *absent;
 };
 
 struct mc_options;	/* result of parsing: origins and positional arguments */
 
-/* Parse into @conf (the program's struct; its strings become owned by *ret).  Handles --help,
+/* Parse into @conf (the program's struct; its strings are freed with *ret, NULL on failure).  Handles --help,
  * --version, --print_config, --help=man (roff source of the OPTIONS section) itself: prints to stdout
  * and returns 1: the caller then exits with 0.  Returns 0, or negative with mc_err_detail() for a
  * value out of range, an unreadable config file, a missing value.  Warnings go to stderr. */

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * options_name.c - names of options: finding them and guessing what was meant. */
+#include <config.h>
+
+#include "common/options.h"
+
+#include <string.h>
+
+#include "common/options_i.h"
+
+#define NAME_MAX_LEN 64		/* longer ones are not guessed at */
+
+static char plain(char c)
+{
+	return c == '-' ? '_' : c;
+}
+
+static bool same(const char *a, const char *b)
+{
+	while (*a && plain(*a) == plain(*b)) {
+		a++;
+		b++;
+	}
+	return !*a && !*b;
+}
+
+const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name)
+{
+	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
+		if (same(r->name, name))
+			return r;
+	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
+		if (same(a->alias, name))
+			return same(a->name, name) ? NULL : mc_opt_find(prog, a->name);
+	return NULL;
+}
+
+const char *mc_opt_absent(const struct mc_program *prog, const char *name)
+{
+	for (const struct mc_opt_alias *a = prog->absent; a && a->alias; a++)
+		if (same(a->alias, name))
+			return a->name;
+	return NULL;
+}
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+	unsigned m = a < b ? a : b;
+
+	return m < c ? m : c;
+}
+
+/* Damerau-Levenshtein distance (edits of one place do not overlap): how many letters to add, drop,
+ * replace or swap with their neighbour. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned rows[3][NAME_MAX_LEN + 1];
+	size_t n = strlen(a), m = strlen(b);
+	unsigned *before = rows[0], *last = rows[1], *now = rows[2], *tmp;
+
+	if (n > NAME_MAX_LEN || m > NAME_MAX_LEN)
+		return NAME_MAX_LEN;
+	for (unsigned j = 0; j <= m; j++)
+		last[j] = j;
+	for (unsigned i = 1; i <= n; i++) {
+		now[0] = i;
+		for (unsigned j = 1; j <= m; j++) {
+			char x = plain(a[i - 1]), y = plain(b[j - 1]);
+
+			now[j] = min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (x != y));
+			if (i > 1 && j > 1 && x == plain(b[j - 2]) && plain(a[i - 2]) == y &&
+			    before[j - 2] + 1 < now[j])
+				now[j] = before[j - 2] + 1;
+		}
+		tmp = before;
+		before = last;
+		last = now;
+		now = tmp;
+	}
+	return last[m];
+}
+
+static void consider(const char *name, const char *known, const char **best, unsigned *best_d)
+{
+	unsigned d = distance(name, known);
+
+	if (d < *best_d) {
+		*best_d = d;
+		*best = known;
+	}
+}
+
+const char *mc_opt_nearest(const struct mc_program *prog, const char *name)
+{
+	/* A third of the letters wrong is a slip, more is another word. */
+	unsigned best_d = (unsigned)strlen(name) / 3 + 1;
+	const char *best = NULL;
+
+	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
+		consider(name, r->name, &best, &best_d);
+	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
+		consider(name, a->alias, &best, &best_d);
+	return best;
+}
