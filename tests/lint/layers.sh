@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Includes go down only: common < proto < {engine, tiers} < client < {mcfs, tools}; common < proto <
+# master.  Ours are written "room/file.h"; a room's *_i.h is its own; one file, mcfs/standalone.c,
+# may start a master in the same process and includes master/mcm.h for that.
+set -eu
+cd "${top_srcdir:?}"
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+
+# room and the rooms that it may include
+rooms='common:common
+proto:common proto
+engine:common proto engine
+tiers:common proto tiers
+client:common proto engine tiers client
+master:common proto master
+mcfs:common proto engine tiers client mcfs
+tools:common client tools'
+
+echo "$rooms" | while IFS=: read -r room allowed; do
+	find "$room" -name '*.[ch]' -o -name '*.def' | sort | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' |
+	while IFS=: read -r file line text; do
+		case $text in
+		*'<'*)
+			# A public header of ours may be included by any room; a private one in angle
+			# brackets would go around this test.
+			name=$(expr "$text" : '.*<\([^>]*\)>') || name=
+			case $name in
+			common/* | proto/* | engine/* | tiers/* | client/* | master/* | mcfs/* | tools/*)
+				echo "$file:$line: \"$name\" is ours, write it in quotes" ;;
+			esac
+			continue ;;
+		esac
+		name=$(expr "$text" : '.*"\([^"]*\)"') || continue
+		# config.h is made by configure
+		[ "$name" = config.h ] && continue
+		to=${name%%/*}
+		[ "$to/${name#*/}" = "$name" ] || { echo "$file:$line: \"$name\": write \"room/file.h\""; continue; }
+		[ -f "$name" ] || { echo "$file:$line: \"$name\" does not exist from the top of the tree"; continue; }
+		case " $allowed " in
+		*" $to "*) ;;
+		*)
+			[ "$file $name" = "mcfs/standalone.c master/mcm.h" ] ||
+				echo "$file:$line: $room must not include $name"
+			;;
+		esac
+		case $to:$name in
+		"$room":*) ;;
+		*_i.h) echo "$file:$line: $name is private to $to" ;;
+		esac
+	done
+done >"$found"
+
+# The installed headers stand alone.
+grep -nE '#[[:space:]]*include[[:space:]]*"' include/mooncake/*.h >>"$found" || :
+
+cat "$found"
+[ ! -s "$found" ]

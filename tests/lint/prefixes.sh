@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a room's object files define for others begins with the room's prefix.
+set -eu
+cd "${top_builddir:?}"
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+
+# check ROOM PREFIX-PATTERN
+check() {
+	objects=$(find "$1" -name '*.o' 2>/dev/null) || :
+	[ -n "$objects" ] || return 0
+	seen=1
+	# Names that begin with two underscores are the compiler's (sanitizers).
+	# shellcheck disable=SC2086
+	nm -A -g --defined-only $objects | sed 's/: *[0-9a-f]* [A-Za-z] /: /' |
+		grep -vE ": (__|main\$|$2)" >>"$found" || :
+}
+
+seen=
+check common 'mc_'
+check proto 'mcp_'
+check engine 'mce_'
+check tiers 'mct_'
+check client '(mcs_|mooncake_store_)'
+check master 'mcm_'
+check mcfs 'mcfs_'
+check tools '(mcctl_|mcbench_)'
+[ -n "$seen" ] || { echo "SKIP: nothing is built in $top_builddir"; exit 77; }
+cat "$found"
+[ ! -s "$found" ]
