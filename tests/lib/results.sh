@@ -6,7 +6,8 @@
 set -eu
 passed=0 failed=0 skipped=0
 for build in "$@"; do
-	list=$(find "$build" -name '*.trs' | sort)
+	# not the separate builds below it
+	list=$(find "$build" -path "$build/build-*" -prune -o -name '*.trs' -print | sort)
 	for trs in $list; do
 		result=$(sed -n 's/^:test-result: //p' "$trs")
 		name=$build/${trs#"$build"/}

@@ -6,7 +6,7 @@ set -eu
 dir=$1
 targets=$2
 shift 2
-src=$(cd "$top_srcdir" && pwd)
+src=$(cd "${top_srcdir:?}" && pwd)
 mkdir -p "$dir"
 # A tree that was configured in place cannot be configured a second time elsewhere: use a copy.
 if [ -e "$src/config.status" ]; then

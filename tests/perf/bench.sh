@@ -18,7 +18,7 @@ for program in "$@"; do
 	echo
 	echo "## $name"
 	# Exit 77: something is missing here, and the program has said what.
-	timeout -k 20 900 "$top_builddir/$program" || {
+	timeout -k 20 900 "${top_builddir:?}/$program" || {
 		r=$?
 		[ "$r" -eq 77 ] || { echo "$name: failed with status $r"; status=1; }
 	}
