@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_client.c - calls.
+ *
+ * There is no reader thread.  Of the callers that wait, one has the reader's role: it receives, hands
+ * every reply to the slot of its call, and wakes that caller.  When its own reply is among them it
+ * leaves, and offers the role to another that sleeps. */
+#include <config.h>
+
+#include "proto/rpc_client_i.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "proto/deadline_i.h"
+
+#define CONNECT_TIMEOUT_MS 5000
+/* A slot's buffer is kept up to this size. */
+#define TX_KEEP (512u << 10)
+
+MC_COUNTER(late, "mooncake_rpc_client_late_replies_total", "", "Replies to calls that had been given up")
+
+/* ---- open ---- */
+
+static int split_addrs(struct mcp_client *c, const char *addrs)
+{
+	unsigned count = 1;
+	char *save, *a;
+
+	c->addrs = strdup(addrs);
+	c->conf.addrs = strdup(addrs);
+	if (!c->addrs || !c->conf.addrs)
+		return -ENOMEM;
+	for (const char *p = addrs; *p; p++)
+		count += *p == ',';
+	c->addr = calloc(count, sizeof(*c->addr));
+	if (!c->addr)
+		return -ENOMEM;
+	for (a = strtok_r(c->addrs, ",", &save); a; a = strtok_r(NULL, ",", &save)) {
+		if (strlen(a) >= MC_ADDR_MAX)
+			return -EINVAL;
+		c->addr[c->addr_count++] = a;
+	}
+	return c->addr_count ? 0 : -EINVAL;
+}
+
+static void cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+static void client_free(struct mcp_client *c)
+{
+	for (unsigned i = 0; i < c->slot_count; i++) {
+		struct mcp_slot *slot = c->slots[i];
+
+		pthread_cond_destroy(&slot->cond);
+		mcp_buf_free(&slot->tx);
+		free(slot->body);
+		free(slot);
+	}
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c->addr);
+	free(c->addrs);
+	free((char *)c->conf.addrs);
+	free(c->software);
+	free(c);
+}
+
+int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
+{
+	struct mcp_client *c;
+	int r;
+
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return mc_fail(-ENOMEM, "no memory for an rpc client");
+	pthread_mutex_init(&c->lock, NULL);
+	cond_init(&c->changed);
+	c->conf = *conf;
+	c->conf.addrs = NULL;
+	c->software = strdup(conf->software ? conf->software : "");
+	c->conf.software = c->software;
+	if (!c->conf.max_frame)
+		c->conf.max_frame = MCP_FRAME_MAX;
+	if (!c->conf.connect_timeout_ms)
+		c->conf.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+	/* With one processor the server runs only while this thread does not. */
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		c->spin_max_ns = conf->spin_us * 1000ull;
+	r = c->software ? split_addrs(c, conf->addrs ? conf->addrs : "") : -ENOMEM;
+	if (r < 0) {
+		client_free(c);
+		return r == -ENOMEM ? mc_fail(r, "no memory for an rpc client") :
+				      mc_fail(r, "invalid addresses: %s", conf->addrs);
+	}
+	*ret = c;
+	return 0;
+}
+
+/* ---- slots ---- */
+
+static struct mcp_slot *grow_locked(struct mcp_client *c)
+{
+	struct mcp_slot *slot;
+
+	if (c->slot_count == MCP_SLOTS) {
+		(void)mc_fail(-MC_ELIMIT, "%u calls are outstanding", MCP_SLOTS);
+		return NULL;
+	}
+	slot = calloc(1, sizeof(*slot));
+	if (!slot) {
+		(void)mc_fail(-MC_ELIMIT, "no memory for a call");
+		return NULL;
+	}
+	cond_init(&slot->cond);
+	mc_list_init(&slot->waiter);
+	slot->index = c->slot_count;
+	c->slots[c->slot_count++] = slot;
+	return slot;
+}
+
+/* A slot for a call over @l, whose reference it takes over. */
+static int slot_new_locked(struct mcp_client *c, struct mcp_link *l, uint16_t type,
+			   struct mcp_slot **ret)
+{
+	struct mcp_slot *slot = c->free_slots;
+
+	if (slot)
+		c->free_slots = slot->next_free;
+	else
+		slot = grow_locked(c);
+	if (!slot)
+		return -MC_ELIMIT;
+	/* 0 is the id of one-way frames. */
+	do {
+		slot->id = slot->uses++ << MCP_SLOT_BITS | slot->index;
+	} while (!slot->id);
+	slot->state = MCP_SLOT_WAITING;
+	slot->type = type;
+	slot->link = l;
+	slot->err = slot->status = 0;
+	l->calls++;
+	*ret = slot;
+	return 0;
+}
+
+/* Give the slot back.  Returns the link if that was its last reference. */
+static struct mcp_link *slot_free_locked(struct mcp_client *c, struct mcp_slot *slot)
+{
+	struct mcp_link *l = slot->link;
+
+	l->calls--;
+	l->active_ms = mc_now_ms();
+	free(TAKE_PTR(slot->body));
+	slot->state = MCP_SLOT_FREE;
+	slot->link = NULL;
+	slot->next_free = c->free_slots;
+	c->free_slots = slot;
+	return mcp_link_unref_locked(l);
+}
+
+void mcp_slot_done_locked(struct mcp_slot *slot, int err)
+{
+	if (slot->state != MCP_SLOT_WAITING)
+		return;
+	slot->state = MCP_SLOT_DONE;
+	slot->err = err;
+	if (mc_list_empty(&slot->waiter))
+		return;
+	/* Off the list, so that the reader's role is offered to one that has use for it. */
+	mc_list_remove(&slot->waiter);
+	pthread_cond_signal(&slot->cond);
+}
+
+int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_frame *f, void *body)
+{
+	uint32_t index = f->id & (MCP_SLOTS - 1);
+	struct mcp_slot *slot;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	slot = index < c->slot_count ? c->slots[index] : NULL;
+	if (!slot || slot->state != MCP_SLOT_WAITING || slot->id != f->id || slot->link != l) {
+		mc_metric_add(&late, 1);
+	} else if (slot->type != f->type) {
+		r = -MC_EPROTO;
+	} else {
+		slot->status = f->status;
+		slot->len = f->length;
+		slot->body = TAKE_PTR(body);
+		mcp_slot_done_locked(slot, 0);
+	}
+	pthread_mutex_unlock(&c->lock);
+	free(body);
+	return r;
+}
+
+/* ---- calling ---- */
+
+static void leave_locked(struct mcp_client *c)
+{
+	if (--c->users == 0 && c->closing)
+		pthread_cond_broadcast(&c->changed);
+}
+
+static int encode(const struct mcp_slot *slot, struct mcp_buf *tx, const void *msg)
+{
+	struct mcp_frame f = { .type = slot->type, .id = slot->id };
+	const struct mcp_desc *d = mcp_desc_of(slot->type, false);
+	int r;
+
+	mcp_buf_reset(tx);
+	r = mcp_frame_append(tx, f, d, msg);
+	if (r == 0 && tx->len - MCP_FRAME_HEADER > slot->link->max_frame)
+		return mc_fail(-MC_EPARAM, "%s of %zu bytes, the server takes %u", mcp_desc_str(d),
+			       tx->len - MCP_FRAME_HEADER, slot->link->max_frame);
+	return r;
+}
+
+/* Begin a call; the lock is held, and dropped while it is sent. */
+static int start_locked(struct mcp_client *c, uint16_t type, const void *msg, uint64_t deadline,
+			struct mcp_slot **ret)
+{
+	struct mcp_link *l, *last = NULL;
+	struct mcp_slot *slot;
+	bool ahead;
+	int r;
+
+	if (!mcp_desc_of(type, false) || !mcp_desc_of(type, true))
+		return mc_fail(-MC_EPARAM, "message type %u is no request", type);
+	r = mcp_connect_locked(c, deadline, &l);
+	if (r < 0)
+		return r;
+	r = slot_new_locked(c, l, type, &slot);
+	ahead = l == c->link;
+	pthread_mutex_unlock(&c->lock);
+	if (r < 0) {
+		mcp_link_unref(l);
+		pthread_mutex_lock(&c->lock);
+		return r;
+	}
+	r = encode(slot, &slot->tx, msg);
+	if (r == 0)
+		r = mcp_link_send(l, &slot->tx, ahead, deadline);
+	if (slot->tx.cap > TX_KEEP)
+		mcp_buf_free(&slot->tx);
+	pthread_mutex_lock(&c->lock);
+	if (r == 0) {
+		*ret = slot;
+		return 0;
+	}
+	last = slot_free_locked(c, slot);
+	pthread_mutex_unlock(&c->lock);
+	mcp_link_free(last);
+	pthread_mutex_lock(&c->lock);
+	return r;
+}
+
+/* Sleep until the reply is there, or the reader's role is free. */
+static void sleep_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
+{
+	struct timespec due = mcp_monotonic(deadline);
+
+	mc_list_push_back(&slot->link->waiters, &slot->waiter);
+	pthread_cond_timedwait(&slot->cond, &c->lock, &due);
+	mc_list_remove(&slot->waiter);
+}
+
+static int wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
+{
+	struct mcp_link *l = slot->link;
+	int r = 0;
+
+	while (slot->state == MCP_SLOT_WAITING) {
+		if (mcp_left_ns(deadline) == 0) {
+			r = mc_fail(-MC_ETIMEDOUT, "deadline exceeded, no reply from %s to %s",
+				    l->peer, mcp_desc_str(mcp_desc_of(slot->type, false)));
+			break;
+		}
+		if (l->reading) {
+			sleep_locked(c, slot, deadline);
+			continue;
+		}
+		l->reading = true;
+		pthread_mutex_unlock(&c->lock);
+		mcp_link_read(l, POLLIN, deadline);
+		pthread_mutex_lock(&c->lock);
+		l->reading = false;
+	}
+	/* Also when this caller never had the role: it may have been offered just now. */
+	mcp_link_offer_locked(l);
+	return r;
+}
+
+/* What a call came to. */
+struct outcome {
+	int err, status;
+	void *body;
+	uint32_t len;
+	uint16_t type;
+};
+
+/* Wait for the slot's reply and give the slot and the caller's place back.  Drops the lock. */
+static void finish_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline,
+			  struct outcome *o)
+{
+	struct mcp_link *last;
+
+	*o = (struct outcome){ .type = slot->type };
+	o->err = wait_locked(c, slot, deadline);
+	if (o->err == 0 && slot->err < 0)
+		o->err = mc_fail(slot->err, "connection to %s lost: %s", slot->link->peer,
+				 slot->link->why);
+	o->status = slot->status;
+	o->len = slot->len;
+	o->body = TAKE_PTR(slot->body);
+	last = slot_free_locked(c, slot);
+	if (last) {
+		pthread_mutex_unlock(&c->lock);
+		mcp_link_free(last);
+		pthread_mutex_lock(&c->lock);
+	}
+	leave_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int read_outcome(struct outcome *o, void *ret_msg, struct mcp_reply *ret_reply)
+{
+	auto_free void *body = o->body;
+	const struct mcp_desc *d = mcp_desc_of(o->type, true);
+	int r;
+
+	if (o->err < 0)
+		return o->err;
+	if (o->status) {
+		r = mc_err_from_wire(o->status);
+		return mc_fail(r < 0 ? r : -MC_EINTERNAL, "%s: the server answers: %s",
+			       mcp_desc_str(mcp_desc_of(o->type, false)), mc_strerror(r));
+	}
+	r = ret_msg ? mcp_decode(d, body, o->len, ret_msg) : 0;
+	if (r == 0 && ret_reply)
+		ret_reply->mem = TAKE_PTR(body);
+	return r;
+}
+
+int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg,
+	     struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	struct mcp_slot *slot;
+	struct outcome o;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	c->users++;
+	r = start_locked(c, type, msg, deadline, &slot);
+	if (r < 0) {
+		leave_locked(c);
+		pthread_mutex_unlock(&c->lock);
+		return r;
+	}
+	finish_locked(c, slot, deadline, &o);
+	return read_outcome(&o, ret_msg, ret_reply);
+}
+
+int mcp_call_start(struct mcp_client *c, uint16_t type, const void *msg, struct mcp_ticket *ret,
+		   uint64_t deadline)
+{
+	struct mcp_slot *slot;
+	int r;
+
+	MC_LOCKED(&c->lock);
+	c->users++;
+	r = start_locked(c, type, msg, deadline, &slot);
+	if (r == 0)
+		*ret = (struct mcp_ticket){ slot->id, slot->index };
+	leave_locked(c);
+	return r;
+}
+
+int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	struct mcp_slot *slot;
+	struct outcome o;
+
+	pthread_mutex_lock(&c->lock);
+	slot = t.slot < c->slot_count ? c->slots[t.slot] : NULL;
+	if (!slot || slot->state == MCP_SLOT_FREE || slot->id != t.id) {
+		pthread_mutex_unlock(&c->lock);
+		return mc_fail(-MC_EPARAM, "ticket of no call");
+	}
+	c->users++;
+	finish_locked(c, slot, deadline, &o);
+	return read_outcome(&o, ret_msg, ret_reply);
+}
+
+int mcp_send(struct mcp_client *c, uint16_t type, const void *msg)
+{
+	struct mcp_frame f = { .type = type, .flags = MCP_FRAME_ONEWAY };
+	uint64_t deadline = mc_deadline_ms(c->conf.connect_timeout_ms);
+	struct mcp_link *l = NULL, *last = NULL;
+	struct mcp_buf tx = { 0 };
+	int r;
+
+	if (!mcp_desc_of(type, false))
+		return mc_fail(-MC_EPARAM, "message type %u is unknown", type);
+	r = mcp_frame_append(&tx, f, mcp_desc_of(type, false), msg);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	c->users++;
+	if (c->greeting && pthread_equal(c->connector, pthread_self()))
+		l = c->greeting;
+	else if (c->link && !c->link->dead)
+		l = c->link;
+	if (l)
+		l->refs++;
+	pthread_mutex_unlock(&c->lock);
+	r = l ? mcp_link_send(l, &tx, false, deadline) : mc_fail(-MC_ERPC, "not connected");
+	mcp_buf_free(&tx);
+
+	pthread_mutex_lock(&c->lock);
+	last = l ? mcp_link_unref_locked(l) : NULL;
+	pthread_mutex_unlock(&c->lock);
+	mcp_link_free(last);
+	pthread_mutex_lock(&c->lock);
+	leave_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+void mcp_reply_done(struct mcp_reply *r)
+{
+	free(TAKE_PTR(r->mem));
+}
+
+/* ---- state and end ---- */
+
+bool mcp_client_up(const struct mcp_client *c)
+{
+	MC_LOCKED((pthread_mutex_t *)&c->lock);
+	return c->link && !c->link->dead && !mcp_link_is_stale(c->link);
+}
+
+void mcp_client_reset(struct mcp_client *c)
+{
+	struct mcp_link *l, *last = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	l = TAKE_PTR(c->link);
+	if (l) {
+		mcp_link_fail_locked(l, "reset");
+		last = mcp_link_unref_locked(l);
+	}
+	pthread_mutex_unlock(&c->lock);
+	mcp_link_free(last);
+}
+
+/* Tickets that nobody has waited for. */
+static void drop_tickets(struct mcp_client *c)
+{
+	struct mcp_link *last;
+
+	for (unsigned i = 0; i < c->slot_count; i++) {
+		if (c->slots[i]->state == MCP_SLOT_FREE)
+			continue;
+		pthread_mutex_lock(&c->lock);
+		last = slot_free_locked(c, c->slots[i]);
+		pthread_mutex_unlock(&c->lock);
+		mcp_link_free(last);
+	}
+}
+
+void mcp_client_close(struct mcp_client *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->closing = true;
+	if (c->link)
+		mcp_link_fail_locked(c->link, "client closed");
+	if (c->greeting)
+		mcp_link_fail_locked(c->greeting, "client closed");
+	pthread_cond_broadcast(&c->changed);
+	/* Each of them ends: its link is dead, or its connect attempt runs out of time. */
+	while (c->users)
+		pthread_cond_wait(&c->changed, &c->lock);
+	pthread_mutex_unlock(&c->lock);
+	drop_tickets(c);
+	mcp_client_reset(c);
+	client_free(c);
+}

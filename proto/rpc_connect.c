@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_connect.c - how a client gets its connection.
+ *
+ * One thread connects, the others wait for the outcome.  Its hello, and what connected() calls, go
+ * over the new link through the ordinary calls: mcp_connect_locked() gives that thread the link before
+ * the others may see it. */
+#include <config.h>
+
+#include "proto/rpc_client_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "proto/deadline_i.h"
+
+/* A connection that was idle so long is asked whether it is still there before it is used. */
+#define STALE_CHECK_MS 20
+
+MC_COUNTER(connects, "mooncake_rpc_client_connects_total", "", "Connections made to servers")
+
+static int hello(struct mcp_client *c, struct mcp_link *l, uint64_t deadline)
+{
+	const struct mcp_client_conf *conf = &c->conf;
+	struct mcp_hello msg = {
+		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
+		.client = conf->client, .lane = (uint8_t)conf->lane,
+		.software = mcp_bytes(conf->software, strlen(conf->software)),
+	};
+	struct mcp_reply mem = { 0 };
+	struct mcp_hello_reply reply;
+	int r;
+
+	r = mcp_call(c, MCP_HELLO, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		return r;
+	if (reply.version < MCP_MIN_VERSION || reply.version > MCP_VERSION) {
+		r = mc_fail(-MC_EVERSION, "%s answers with version %u, this client speaks %u to %u",
+			    l->peer, reply.version, MCP_MIN_VERSION, MCP_VERSION);
+	} else {
+		l->max_frame = reply.max_frame;
+		if (conf->connected)
+			r = conf->connected(c, &reply, conf->arg);
+	}
+	mcp_reply_done(&mem);
+	return r < 0 ? r : 0;
+}
+
+/* Connect to one address and make it the client's link. */
+static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline)
+{
+	struct mcp_link *l, *last = NULL;
+	int r;
+
+	r = mcp_link_new(c, addr, deadline, &l);
+	if (r < 0)
+		return r == -ENOMEM ? r : mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r)));
+	pthread_mutex_lock(&c->lock);
+	c->greeting = l;
+	/* close() fails the links that it finds; this one it could not. */
+	if (c->closing)
+		mcp_link_fail_locked(l, "closed");
+	pthread_mutex_unlock(&c->lock);
+
+	r = hello(c, l, deadline);
+
+	pthread_mutex_lock(&c->lock);
+	c->greeting = NULL;
+	if (r == 0 && l->dead)
+		r = mc_fail(-MC_ERPC, "connection to %s lost: %s", addr, l->why);
+	if (r == 0) {
+		c->link = l;
+	} else {
+		mcp_link_fail_locked(l, "refused");
+		last = mcp_link_unref_locked(l);
+	}
+	pthread_mutex_unlock(&c->lock);
+	mcp_link_free(last);
+	return r;
+}
+
+/* Try the addresses, the last good one first; each gets its share of the time that is left. */
+static int connect_any(struct mcp_client *c, uint64_t deadline)
+{
+	uint64_t limit = c->conf.connect_timeout_ms * MC_NS_PER_MS;
+	int r = -MC_ERPC;
+
+	for (unsigned i = 0; i < c->addr_count; i++) {
+		unsigned at = (c->addr_next + i) % c->addr_count;
+		uint64_t share = mcp_left_ns(deadline) / (c->addr_count - i);
+
+		r = connect_one(c, c->addr[at], mc_now_ns() + (share < limit ? share : limit));
+		if (r == 0) {
+			c->addr_next = at;
+			mc_metric_add(&connects, 1);
+			return 0;
+		}
+		mc_info("rpc", "cannot connect: %s address=%s", mc_err_detail(r), c->addr[at]);
+	}
+	if (mcp_left_ns(deadline) == 0)
+		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded while connecting to %s: %s",
+			       c->conf.addrs, strdupa(mc_err_detail(r)));
+	return r == -MC_ETIMEDOUT ?
+		mc_fail(-MC_ERPC, "%s does not answer", c->conf.addrs) : r;
+}
+
+/* Be the one that connects. */
+static int attempt_locked(struct mcp_client *c, uint64_t deadline)
+{
+	int r;
+
+	c->connecting = true;
+	c->connector = pthread_self();
+	pthread_mutex_unlock(&c->lock);
+	r = connect_any(c, deadline);
+	pthread_mutex_lock(&c->lock);
+	c->connecting = false;
+	c->attempts++;
+	c->attempt_err = r;
+	snprintf(c->attempt_why, sizeof(c->attempt_why), "%s", r < 0 ? mc_err_detail(r) : "");
+	pthread_cond_broadcast(&c->changed);
+	return r;
+}
+
+/* Wait for the one that connects.  Its failure is ours, unless it only had less time than we have. */
+static int await_locked(struct mcp_client *c, uint64_t deadline)
+{
+	struct timespec due = mcp_monotonic(deadline);
+	uint64_t attempt = c->attempts;
+
+	while (c->attempts == attempt && !c->closing)
+		if (pthread_cond_timedwait(&c->changed, &c->lock, &due) == ETIMEDOUT &&
+		    mcp_left_ns(deadline) == 0)
+			return mc_fail(-MC_ETIMEDOUT, "deadline exceeded while another call connects");
+	if (c->attempts == attempt + 1 && c->attempt_err < 0 && c->attempt_err != -MC_ETIMEDOUT)
+		return mc_fail(c->attempt_err, "%s", c->attempt_why);
+	return 0;
+}
+
+/* Forget a link that has failed, or that the server closed while nobody looked. */
+static struct mcp_link *drop_dead_locked(struct mcp_client *c)
+{
+	struct mcp_link *l = c->link;
+
+	if (!l->dead && !l->calls && mc_now_ms() - l->active_ms >= STALE_CHECK_MS &&
+	    mcp_link_is_stale(l))
+		mcp_link_fail_locked(l, "closed by the server");
+	if (!l->dead)
+		return NULL;
+	c->link = NULL;
+	return mcp_link_unref_locked(l);
+}
+
+static int use_locked(struct mcp_link *l, struct mcp_link **ret)
+{
+	l->refs++;
+	*ret = l;
+	return 0;
+}
+
+int mcp_connect_locked(struct mcp_client *c, uint64_t deadline, struct mcp_link **ret)
+{
+	struct mcp_link *last;
+	int r = 0;
+
+	while (r == 0) {
+		if (c->closing)
+			return mc_fail(-MC_ERPC, "client is being closed");
+		if (mcp_left_ns(deadline) == 0)
+			return mc_fail(-MC_ETIMEDOUT, "deadline exceeded before the call");
+		if (c->greeting && pthread_equal(c->connector, pthread_self()))
+			return use_locked(c->greeting, ret);
+		last = c->link ? drop_dead_locked(c) : NULL;
+		if (last) {
+			pthread_mutex_unlock(&c->lock);
+			mcp_link_free(last);
+			pthread_mutex_lock(&c->lock);
+			continue;
+		}
+		if (c->link)
+			return use_locked(c->link, ret);
+		r = c->connecting ? await_locked(c, deadline) : attempt_locked(c, deadline);
+	}
+	return r;
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_link.c - one connection of a client. */
+#include <config.h>
+
+#include "proto/rpc_client_i.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "proto/codec_i.h"
+#include "proto/deadline_i.h"
+#include "proto/rpc_i.h"
+
+#define LOCAL_PREFIX "local:"
+#define RX_MIN (64u << 10)
+/* A buffer that a very large message left behind is not kept. */
+#define RX_KEEP (1u << 20)
+/* A sender without the reader's role looks so often whether replies are still being read: the server
+ * may wait for that before it takes more. */
+#define ROLE_CHECK_NS (2 * MC_NS_PER_MS)
+/* Polling that caught nothing gets shorter, down to this part of spin_us. */
+#define SPIN_SHRINK 32
+
+/* ---- life ---- */
+
+int mcp_link_new(struct mcp_client *c, const char *addr, uint64_t deadline, struct mcp_link **ret)
+{
+	struct mcp_link *l;
+	int r = 0;
+
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return mc_fail(-ENOMEM, "no memory for a connection");
+	l->client = c;
+	l->fd = -1;
+	l->refs = 1;
+	l->max_frame = MCP_FRAME_MAX;
+	l->spin_ns = c->spin_max_ns;
+	l->active_ms = mc_now_ms();
+	strncpy(l->peer, addr, sizeof(l->peer) - 1);
+	mc_list_init(&l->waiters);
+	pthread_mutex_init(&l->send_lock, NULL);
+	if (!strncmp(addr, LOCAL_PREFIX, strlen(LOCAL_PREFIX)))
+		r = mcp_local_open(addr + strlen(LOCAL_PREFIX), &l->local);
+	else
+		r = l->fd = mc_connect(addr, deadline);
+	if (r < 0) {
+		mcp_link_free(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+void mcp_link_free(struct mcp_link *l)
+{
+	if (!l)
+		return;
+	if (l->local)
+		mcp_local_close(l->local);
+	if (l->fd >= 0)
+		close(l->fd);
+	mcp_buf_free(&l->rx);
+	mcp_buf_free(&l->ahead);
+	mcp_buf_free(&l->unsent);
+	pthread_mutex_destroy(&l->send_lock);
+	free(l);
+}
+
+struct mcp_link *mcp_link_unref_locked(struct mcp_link *l)
+{
+	return --l->refs ? NULL : l;
+}
+
+void mcp_link_unref(struct mcp_link *l)
+{
+	struct mcp_client *c = l->client;
+
+	pthread_mutex_lock(&c->lock);
+	l = mcp_link_unref_locked(l);
+	pthread_mutex_unlock(&c->lock);
+	mcp_link_free(l);
+}
+
+void mcp_link_fail_locked(struct mcp_link *l, const char *why)
+{
+	struct mcp_client *c = l->client;
+
+	if (l->dead)
+		return;
+	l->dead = true;
+	strncpy(l->why, why, sizeof(l->why) - 1);
+	/* Not closed: other threads may be in poll() or send() with this number. */
+	if (l->fd >= 0)
+		shutdown(l->fd, SHUT_RDWR);
+	for (unsigned i = 0; i < c->slot_count; i++)
+		if (c->slots[i]->link == l)
+			mcp_slot_done_locked(c->slots[i], -MC_ERPC);
+}
+
+void mcp_link_fail(struct mcp_link *l, const char *why)
+{
+	pthread_mutex_lock(&l->client->lock);
+	mcp_link_fail_locked(l, why);
+	pthread_mutex_unlock(&l->client->lock);
+}
+
+bool mcp_link_is_stale(const struct mcp_link *l)
+{
+	char byte;
+	ssize_t n;
+
+	if (l->local)
+		return !mcp_local_up(l->local);
+	n = recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static int lost(struct mcp_link *l)
+{
+	char why[sizeof(l->why)];
+
+	pthread_mutex_lock(&l->client->lock);
+	memcpy(why, l->why, sizeof(why));
+	pthread_mutex_unlock(&l->client->lock);
+	return mc_fail(-MC_ERPC, "connection to %s lost: %s", l->peer, why);
+}
+
+/* ---- reading ---- */
+
+/* Hand out the frames in @rx and move the rest to the front.  NULL, or what is wrong with them. */
+static const char *hand_out(struct mcp_link *l)
+{
+	struct mcp_client *c = l->client;
+	struct mcp_frame f;
+	size_t at = 0;
+
+	while (l->rx.len - at >= MCP_FRAME_HEADER) {
+		void *body = NULL;
+
+		if (mcp_frame_unpack(l->rx.data + at, c->conf.max_frame, &f) < 0 ||
+		    !(f.flags & MCP_FRAME_REPLY))
+			return "malformed frame";
+		if (l->rx.len - at - MCP_FRAME_HEADER < f.length)
+			break;
+		if (f.length) {
+			body = malloc(f.length);
+			if (!body)
+				return "no memory for a reply";
+			memcpy(body, l->rx.data + at + MCP_FRAME_HEADER, f.length);
+		}
+		if (mcp_client_reply(c, l, &f, body) < 0)
+			return "reply of another type than its request";
+		at += MCP_FRAME_HEADER + f.length;
+	}
+	if (at) {
+		l->rx.len -= at;
+		memmove(l->rx.data, l->rx.data + at, l->rx.len);
+		if (!l->rx.len && l->rx.cap > RX_KEEP)
+			mcp_buf_free(&l->rx);
+	}
+	return NULL;
+}
+
+/* Room for more: for the rest of a frame that is known to come, but never much more than has come. */
+static int make_room(struct mcp_buf *rx)
+{
+	size_t whole, more = RX_MIN;
+
+	if (rx->len >= MCP_FRAME_HEADER) {
+		whole = MCP_FRAME_HEADER + (size_t)mcp_get_u32(rx->data);
+		more = whole - rx->len;
+		if (more > rx->len && more > RX_MIN)
+			more = rx->len > RX_MIN ? rx->len : RX_MIN;
+	}
+	return mcp_buf_reserve(rx, more);
+}
+
+/* Receive once without waiting.  Bytes, 0: nothing there; negative: failed the link. */
+static ssize_t receive(struct mcp_link *l)
+{
+	const char *wrong = NULL;
+	ssize_t n;
+
+	if (make_room(&l->rx) < 0) {
+		mcp_link_fail(l, "no memory for a reply");
+		return -MC_ERPC;
+	}
+	n = recv(l->fd, l->rx.data + l->rx.len, l->rx.cap - l->rx.len, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n < 0)
+		wrong = mc_strerror(errno);
+	else if (n == 0)
+		wrong = "closed by the server";
+	else
+		l->rx.len += (size_t)n;
+	if (!wrong)
+		wrong = hand_out(l);
+	if (!wrong)
+		return n;
+	mcp_link_fail(l, wrong);
+	return -MC_ERPC;
+}
+
+/* Poll for a while without sleeping: a wake-up costs more than most replies take. */
+static ssize_t spin(struct mcp_link *l, uint64_t deadline)
+{
+	uint64_t now = mc_now_ns(), until = now + l->spin_ns;
+	ssize_t n;
+
+	if (until > deadline)
+		until = deadline;
+	while (now < until) {
+		n = receive(l);
+		if (n) {
+			l->spin_ns = l->client->spin_max_ns;
+			return n;
+		}
+		/* The server may be waiting for this very processor. */
+		sched_yield();
+		now = mc_now_ns();
+	}
+	if (l->spin_ns > l->client->spin_max_ns / SPIN_SHRINK)
+		l->spin_ns /= 2;
+	return 0;
+}
+
+void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
+{
+	struct pollfd p = { .fd = l->fd, .events = events };
+	struct timespec left;
+	uint64_t from;
+
+	if (receive(l))
+		return;
+	if (events == POLLIN && l->spin_ns && spin(l, deadline))
+		return;
+	from = l->spin_ns ? mc_now_ns() : 0;
+	left = mcp_timespec(mcp_left_ns(deadline));
+	if (ppoll(&p, 1, &left, NULL) <= 0)
+		return;
+	if (l->spin_ns && mc_now_ns() - from < l->client->spin_max_ns)
+		l->spin_ns = l->client->spin_max_ns;
+	if (p.revents & ~POLLOUT)
+		receive(l);
+}
+
+void mcp_link_offer_locked(struct mcp_link *l)
+{
+	if (!l->reading && !mc_list_empty(&l->waiters))
+		pthread_cond_signal(&mc_list_first(&l->waiters, struct mcp_slot, waiter)->cond);
+}
+
+/* ---- sending ---- */
+
+/* The socket is full: wait, and read replies if nobody else does, since the server may not take more
+ * before they are read. */
+static void wait_writable(struct mcp_link *l, uint64_t deadline)
+{
+	struct pollfd p = { .fd = l->fd, .events = POLLOUT };
+	struct mcp_client *c = l->client;
+	struct timespec left;
+	uint64_t ns;
+	bool role;
+
+	pthread_mutex_lock(&c->lock);
+	role = !l->reading;
+	l->reading = true;
+	pthread_mutex_unlock(&c->lock);
+	if (!role) {
+		ns = mcp_left_ns(deadline);
+		left = mcp_timespec(ns < ROLE_CHECK_NS ? ns : ROLE_CHECK_NS);
+		ppoll(&p, 1, &left, NULL);
+		return;
+	}
+	mcp_link_read(l, POLLIN | POLLOUT, deadline);
+	pthread_mutex_lock(&c->lock);
+	l->reading = false;
+	mcp_link_offer_locked(l);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Send all of @iov, which is moved on.  0, -MC_ETIMEDOUT with the rest in @iov, -MC_ERPC. */
+static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
+{
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+	ssize_t n;
+
+	while (iov[0].iov_len + iov[1].iov_len) {
+		n = sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno != EAGAIN && errno != EINTR) {
+			mcp_link_fail(l, mc_strerror(errno));
+			return -MC_ERPC;
+		}
+		if (n < 0) {
+			if (mcp_left_ns(deadline) == 0)
+				return -MC_ETIMEDOUT;
+			if (errno == EAGAIN)
+				wait_writable(l, deadline);
+			continue;
+		}
+		for (int i = 0; i < 2; i++) {
+			size_t part = (size_t)n < iov[i].iov_len ? (size_t)n : iov[i].iov_len;
+
+			iov[i].iov_base = (char *)iov[i].iov_base + part;
+			iov[i].iov_len -= part;
+			n -= (ssize_t)part;
+		}
+	}
+	return 0;
+}
+
+static int append(struct mcp_buf *b, const struct iovec *iov)
+{
+	int r = mcp_buf_reserve(b, iov->iov_len);
+
+	if (r < 0)
+		return r;
+	if (iov->iov_len)
+		memcpy(b->data + b->len, iov->iov_base, iov->iov_len);
+	b->len += iov->iov_len;
+	return 0;
+}
+
+/* Finish the frame that an earlier sender had no time for: the server is in the middle of it. */
+static int send_unsent(struct mcp_link *l, uint64_t deadline)
+{
+	struct iovec iov[2] = { { l->unsent.data, l->unsent.len }, { NULL, 0 } };
+	int r;
+
+	if (!l->unsent.len)
+		return 0;
+	r = send_all(l, iov, deadline);
+	memmove(l->unsent.data, iov[0].iov_base, iov[0].iov_len);
+	l->unsent.len = iov[0].iov_len;
+	if (!l->unsent.len)
+		mcp_buf_free(&l->unsent);
+	return r;
+}
+
+/* Out of time: one-way frames are kept, since they are the hook's no more, and the request if the
+ * server has a part of it already. */
+static int keep_unsent(struct mcp_link *l, const struct iovec iov[2], size_t len)
+{
+	int r = append(&l->unsent, &iov[0]);
+
+	if (r == 0 && iov[1].iov_len < len)
+		r = append(&l->unsent, &iov[1]);
+	if (r < 0)
+		mcp_link_fail(l, "no memory for the rest of a request");
+	return r;
+}
+
+static int send_socket(struct mcp_link *l, const struct mcp_buf *frames, uint64_t deadline)
+{
+	struct iovec iov[2];
+	int r;
+
+	iov[0] = (struct iovec){ l->ahead.data, l->ahead.len };
+	iov[1] = (struct iovec){ frames->data, frames->len };
+	r = send_all(l, iov, deadline);
+	if (r == -MC_ETIMEDOUT && keep_unsent(l, iov, frames->len) < 0)
+		return -MC_ERPC;
+	return r;
+}
+
+static int send_local(struct mcp_link *l, const struct mcp_buf *frames, uint64_t deadline)
+{
+	const char *wrong;
+	int r = 0;
+
+	if (l->ahead.len)
+		r = mcp_local_exchange(l->local, &l->ahead, &l->rx, deadline);
+	if (r == 0)
+		r = mcp_local_exchange(l->local, frames, &l->rx, deadline);
+	if (r == -MC_ERPC || r == -ENOMEM) {
+		mcp_link_fail(l, "the server has stopped");
+		return -MC_ERPC;
+	}
+	wrong = hand_out(l);
+	if (wrong) {
+		mcp_link_fail(l, wrong);
+		return -MC_ERPC;
+	}
+	return r;
+}
+
+static int send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ahead,
+		       uint64_t deadline)
+{
+	const struct mcp_client_conf *conf = &l->client->conf;
+	int r;
+
+	if (l->dead)
+		return -MC_ERPC;
+	r = send_unsent(l, deadline);
+	if (r < 0)
+		return r;
+	mcp_buf_reset(&l->ahead);
+	if (ahead && conf->piggyback)
+		conf->piggyback(&l->ahead, conf->arg);
+	return l->local ? send_local(l, frames, deadline) : send_socket(l, frames, deadline);
+}
+
+int mcp_link_send(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, uint64_t deadline)
+{
+	int r;
+
+	r = mcp_lock_until(&l->send_lock, deadline);
+	if (r < 0)
+		return r;
+	r = send_locked(l, frames, ahead, deadline);
+	pthread_mutex_unlock(&l->send_lock);
+	if (r == -MC_ERPC)
+		return lost(l);
+	if (r == -MC_ETIMEDOUT)
+		return mc_fail(r, "deadline exceeded, %s does not take more requests", l->peer);
+	return r;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_local.c - sessions of clients in the server's own process: frames go in and out of buffers and
+ * handlers run on the caller's thread.
+ *
+ * The registry's lock guards names, lists and reference counts, and is never held while anything of
+ * the application runs.  A session's lock serialises its handlers and its end; whoever ends it, client
+ * or server, the other waits there until closed() has run. */
+#include <config.h>
+
+#include "proto/rpc_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "proto/deadline_i.h"
+
+struct mcp_local {
+	/* guarded by the registry's lock */
+	struct mc_list link;		/* server's locals */
+	unsigned refs;
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	struct mcp_session s;
+	bool greeted;			/* closed() is due */
+	/* atomic; set with lock */
+	atomic_bool ended;		/* s.server is not to be touched any more */
+};
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_list registry = { &registry, &registry };
+
+static struct mcp_server *find_locked(const char *name)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &registry) {
+		struct mcp_server *s = mc_container_of(pos, struct mcp_server, named);
+
+		if (!strcmp(s->local_name, name))
+			return s;
+	}
+	return NULL;
+}
+
+int mcp_local_publish(struct mcp_server *s)
+{
+	MC_LOCKED(&registry_lock);
+	if (find_locked(s->local_name))
+		return mc_fail(-EEXIST, "address already in use: local:%s", s->local_name);
+	mc_list_push_back(&registry, &s->named);
+	return 0;
+}
+
+static void unref(struct mcp_local *l)
+{
+	bool last;
+
+	pthread_mutex_lock(&registry_lock);
+	last = --l->refs == 0;
+	pthread_mutex_unlock(&registry_lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+/* The session's end, once.  It leaves the server's list only after closed() has run: a server that
+ * finds its list empty may go. */
+static void end_session(struct mcp_local *l)
+{
+	struct mcp_server *s = l->s.server;
+
+	pthread_mutex_lock(&l->lock);
+	if (!l->ended) {
+		l->ended = true;
+		if (l->greeted && s->conf.closed)
+			s->conf.closed(&l->s, s->conf.arg);
+	}
+	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_lock(&registry_lock);
+	mc_list_remove(&l->link);
+	pthread_mutex_unlock(&registry_lock);
+}
+
+static struct mcp_local *first_local(struct mcp_server *s)
+{
+	struct mcp_local *l;
+
+	MC_LOCKED(&registry_lock);
+	if (mc_list_empty(&s->locals))
+		return NULL;
+	l = mc_list_first(&s->locals, struct mcp_local, link);
+	l->refs++;
+	return l;
+}
+
+void mcp_local_retire(struct mcp_server *s)
+{
+	struct mcp_local *l;
+
+	pthread_mutex_lock(&registry_lock);
+	mc_list_remove(&s->named);
+	pthread_mutex_unlock(&registry_lock);
+	while ((l = first_local(s))) {
+		end_session(l);
+		unref(l);
+	}
+}
+
+int mcp_local_open(const char *name, struct mcp_local **ret)
+{
+	struct mcp_server *s;
+	struct mcp_local *l;
+
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return mc_fail(-ENOMEM, "no memory for a local session");
+	pthread_mutex_init(&l->lock, NULL);
+	l->refs = 1;
+	strcpy(l->s.peer, "local");
+
+	pthread_mutex_lock(&registry_lock);
+	s = find_locked(name);
+	if (s) {
+		l->s.server = s;
+		mc_list_push_back(&s->locals, &l->link);
+	}
+	pthread_mutex_unlock(&registry_lock);
+	if (!s) {
+		unref(l);
+		return mc_fail(-MC_ERPC, "no server has the name local:%s", name);
+	}
+	*ret = l;
+	return 0;
+}
+
+static int greet(struct mcp_local *l, const struct mcp_frame *f, const void *body,
+		 struct mcp_buf *out)
+{
+	const struct mcp_server_conf *conf = &l->s.server->conf;
+	int r = mcp_serve_hello(&l->s, f, body);
+
+	if (r == 0 && conf->opened) {
+		r = conf->opened(&l->s, conf->arg);
+		r = r < 0 ? r : 0;
+	}
+	l->greeted = r == 0;
+	return mcp_serve_welcome(&l->s, f->id, r, out);
+}
+
+static int exchange_locked(struct mcp_local *l, const struct mcp_buf *in, struct mcp_buf *out)
+{
+	uint64_t now = mc_now_ns();
+	struct mcp_frame f;
+	size_t at = 0;
+	int r = 0;
+
+	if (l->ended)
+		return mc_fail(-MC_ERPC, "the server has stopped");
+	while (r == 0 && in->len - at >= MCP_FRAME_HEADER) {
+		const uint8_t *body = in->data + at + MCP_FRAME_HEADER;
+
+		r = mcp_frame_unpack(in->data + at, l->s.server->conf.max_frame, &f);
+		if (r < 0 || f.length > in->len - at - MCP_FRAME_HEADER)
+			return mc_fail(-MC_EPARAM, "request larger than the server's %u bytes",
+				       l->s.server->conf.max_frame);
+		if (l->greeted)
+			r = mcp_serve_request(&l->s, &f, body, out, &now);
+		else
+			r = greet(l, &f, body, out);
+		at += MCP_FRAME_HEADER + f.length;
+	}
+	return r;
+}
+
+int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp_buf *out,
+		       uint64_t deadline)
+{
+	int r;
+
+	r = mcp_lock_until(&l->lock, deadline);
+	if (r < 0)
+		return r;
+	r = exchange_locked(l, in, out);
+	pthread_mutex_unlock(&l->lock);
+	return r;
+}
+
+bool mcp_local_up(struct mcp_local *l)
+{
+	return !l->ended;
+}
+
+void mcp_local_close(struct mcp_local *l)
+{
+	end_session(l);
+	unref(l);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_serve.c - one request: greet, find the handler, frame the reply, count. */
+#include <config.h>
+
+#include "proto/rpc_i.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+
+#define PROTOCOL_ERRORS "mooncake_rpc_protocol_errors_total"
+#define PROTOCOL_HELP "Malformed input from clients"
+MC_COUNTER(bad_header, PROTOCOL_ERRORS, "kind=\"header\"", PROTOCOL_HELP)
+MC_COUNTER(bad_hello, PROTOCOL_ERRORS, "kind=\"hello\"", PROTOCOL_HELP)
+MC_COUNTER(bad_type, PROTOCOL_ERRORS, "kind=\"type\"", PROTOCOL_HELP)
+MC_COUNTER(bad_body, PROTOCOL_ERRORS, "kind=\"body\"", PROTOCOL_HELP)
+MC_HISTOGRAM(latency, "mooncake_rpc_request_seconds", "", "Time a request took inside the server", 1e-9)
+
+#define MCP_U8(s, f)
+#define MCP_U16(s, f)
+#define MCP_U32(s, f)
+#define MCP_U64(s, f)
+#define MCP_I32(s, f)
+#define MCP_ID(s, f)
+#define MCP_BYTES(s, f)
+#define MCP_LIST(s, f, e)
+#define MCP_SINCE(s, v)
+#define MCP_END(s)
+#define MCP_STRUCT(name)
+#define MCP_REPLY(NAME, name)
+#define MCP_MESSAGE(NAME, name, num) \
+	MC_COUNTER(requests_##name, "mooncake_rpc_requests_total", "type=\"" #name "\"", \
+		   "Requests handled")
+#include "proto/msg.def"
+#undef MCP_MESSAGE
+
+static struct mc_metric *const requests[] = {
+#define MCP_MESSAGE(NAME, name, num) [num] = &requests_##name,
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+};
+
+struct mcp_answer {
+	struct mcp_buf *out;
+	size_t begin;		/* of the body in @out */
+	uint32_t max_frame;
+	bool oneway, given;
+};
+
+int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg)
+{
+	int r;
+
+	if (a->oneway)
+		return 0;
+	if (a->given)
+		return mc_fail(-MC_EPARAM, "a second answer to one request: %s", mcp_desc_str(d));
+	r = mcp_encode(d, msg, a->out);
+	if (r < 0)
+		return r;
+	if (a->out->len - a->begin > a->max_frame) {
+		r = mc_fail(-MC_EBUFFER_OVERFLOW, "%s of %zu bytes, %u fit into a frame",
+			    mcp_desc_str(d), a->out->len - a->begin, a->max_frame);
+		a->out->len = a->begin;
+		return r;
+	}
+	a->given = true;
+	return 0;
+}
+
+/* Put the header in front of what stands at @begin; an error has no body. */
+static void frame_reply(struct mcp_buf *out, size_t begin, uint16_t type, uint32_t id, int err)
+{
+	struct mcp_frame f = { .type = type, .flags = MCP_FRAME_REPLY, .id = id };
+
+	if (err < 0) {
+		out->len = begin;
+		f.status = mc_err_to_wire(err);
+	}
+	f.length = (uint32_t)(out->len - begin);
+	mcp_frame_pack(&f, out->data + begin - MCP_FRAME_HEADER);
+}
+
+static int refuse(struct mc_metric *count, int err)
+{
+	mc_metric_add(count, 1);
+	return err;
+}
+
+void mcp_serve_bad_header(const struct mcp_session *s)
+{
+	mc_metric_add(&bad_header, 1);
+	mc_warn("rpc", "closing a connection: %s peer=%s", mc_err_detail(-MC_EPROTO), s->peer);
+}
+
+int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void *body)
+{
+	struct mcp_hello hello;
+
+	if (f->type != MCP_HELLO || f->flags & MCP_FRAME_ONEWAY)
+		return refuse(&bad_hello, mc_fail(-MC_EPROTO, "first message is no hello"));
+	if (mcp_decode(&mcp_desc_hello, body, f->length, &hello) < 0)
+		return refuse(&bad_hello, -MC_EPROTO);
+	if (hello.magic != MCP_MAGIC)
+		return refuse(&bad_hello, mc_fail(-MC_EPROTO, "hello of another protocol"));
+	if (hello.version < MCP_MIN_VERSION || hello.min_version > MCP_VERSION ||
+	    hello.min_version > hello.version)
+		return refuse(&bad_hello, mc_fail(-MC_EVERSION,
+			"peer speaks versions %u to %u, this server %u to %u", hello.min_version,
+			hello.version, MCP_MIN_VERSION, MCP_VERSION));
+	if (hello.lane != MCP_LANE_CONTROL && hello.lane != MCP_LANE_HEARTBEAT)
+		return refuse(&bad_hello, mc_fail(-MC_ENOTSUP, "unknown lane %u", hello.lane));
+	s->client = hello.client;
+	s->lane = hello.lane;
+	s->version = hello.version < MCP_VERSION ? hello.version : MCP_VERSION;
+	return 0;
+}
+
+int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_buf *out)
+{
+	const struct mcp_server_conf *conf = &s->server->conf;
+	struct mcp_hello_reply hello = {
+		.version = s->version, .server = conf->server_id, .max_frame = conf->max_frame,
+		.max_outstanding = conf->max_outstanding,
+		.software = mcp_bytes(conf->software, strlen(conf->software)),
+	};
+	size_t begin;
+	int r;
+
+	r = mcp_buf_reserve(out, MCP_FRAME_HEADER);
+	if (r < 0)
+		return r;
+	out->len += MCP_FRAME_HEADER;
+	begin = out->len;
+	if (!err) {
+		mc_metric_add(&requests_hello, 1);
+		err = mcp_encode(&mcp_desc_hello_reply, &hello, out);
+	}
+	frame_reply(out, begin, MCP_HELLO, id, err);
+	return 0;
+}
+
+static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const void *body,
+		       struct mcp_answer *answer)
+{
+	struct mcp_server *server = s->server;
+	int r;
+
+	if (f->type >= server->types || !server->by_type[f->type])
+		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
+	mc_metric_add(requests[f->type], 1);
+	r = server->by_type[f->type](s, body, f->length, answer, server->conf.arg);
+	if (r == -MC_EPROTO) {
+		mc_metric_add(&bad_body, 1);
+		mc_debug("rpc", "%s peer=%s", mc_err_detail(r), s->peer);
+	}
+	if (r >= 0 && !answer->given && !answer->oneway && mcp_desc_of(f->type, true))
+		r = mc_fail(-MC_EINTERNAL, "request %s was not answered",
+			    mcp_desc_str(mcp_desc_of(f->type, false)));
+	return r;
+}
+
+int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const void *body,
+		      struct mcp_buf *out, uint64_t *now)
+{
+	struct mcp_answer answer = {
+		.out = out, .max_frame = s->server->conf.max_frame,
+		.oneway = f->flags & MCP_FRAME_ONEWAY,
+	};
+	uint64_t came = *now;
+	int r;
+
+	if (!answer.oneway) {
+		r = mcp_buf_reserve(out, MCP_FRAME_HEADER);
+		if (r < 0)
+			return r;
+		out->len += MCP_FRAME_HEADER;
+		answer.begin = out->len;
+	}
+	r = run_handler(s, f, body, &answer);
+	if (!answer.oneway)
+		frame_reply(out, answer.begin, f->type, f->id, r);
+	*now = mc_now_ns();
+	mc_metric_observe(&latency, *now - came);
+	return 0;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_server.c - the server as a whole: listening, accepting, its loops, start and stop. */
+#include <config.h>
+
+#include "proto/rpc_i.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+
+#define BACKLOG 1024
+#define SCRATCH (256u << 10)
+#define ACCEPTS_PER_EVENT 64
+#define ACCEPT_RETRY_NS (100 * MC_NS_PER_MS)
+/* A host that vanished is noticed after about a minute, so that what its sessions hold is freed. */
+#define KEEPALIVE_IDLE_SEC 30
+#define KEEPALIVE_INTERVAL_SEC 10
+#define KEEPALIVE_PROBES 3
+
+MC_GAUGE(connections, "mooncake_rpc_connections", "", "Open connections")
+MC_COUNTER(refused, "mooncake_rpc_connections_refused_total", "", "Connections over the limit")
+
+void mcp_server_count(struct mcp_server *s, int n)
+{
+	atomic_fetch_add(&s->connections, (unsigned)n);
+	mc_metric_add(&connections, n);
+}
+
+struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_lane lane)
+{
+	struct mcp_loop *best = &s->loops[0];
+
+	if (lane == MCP_LANE_CONTROL) {
+		best = &s->loops[1];
+		for (unsigned i = 2; i < s->loop_count; i++)
+			if (atomic_load(&s->loops[i].load) < atomic_load(&best->load))
+				best = &s->loops[i];
+	}
+	atomic_fetch_add(&best->load, 1);
+	return best;
+}
+
+/* ---- accepting, on the lane loop ---- */
+
+static void set_tcp_options(const struct mcp_server *s, int fd)
+{
+	int on = 1, nodelay = s->conf.tcp_nodelay;
+	int idle = KEEPALIVE_IDLE_SEC, interval = KEEPALIVE_INTERVAL_SEC, probes = KEEPALIVE_PROBES;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(nodelay));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+static void admit(struct mcp_listener *li, int fd)
+{
+	struct mcp_server *s = li->server;
+	int r;
+
+	if (atomic_load(&s->connections) >= s->conf.max_connections) {
+		mc_metric_add(&refused, 1);
+		mc_warn("rpc", "connection limit reached, refusing more limit=%u address=%s",
+			s->conf.max_connections, li->bound);
+		close(fd);
+		return;
+	}
+	if (li->tcp)
+		set_tcp_options(s, fd);
+	r = mcp_conn_new(&s->loops[0], fd);
+	if (r < 0)
+		mc_warn("rpc", "dropping a new connection: %s", mc_err_detail(r));
+}
+
+static void watch_listeners(struct mcp_server *s, uint32_t events)
+{
+	for (unsigned i = 0; i < s->listener_count; i++)
+		mc_evloop_mod(s->loops[0].ev, &s->listeners[i].ev, events);
+}
+
+/* Until descriptors are free again the waiting connection would wake the loop without end. */
+static void pause_accepting(struct mcp_server *s, int err)
+{
+	mc_warn("rpc", "cannot accept connections for now: %s", mc_strerror(err));
+	watch_listeners(s, 0);
+	mc_evtimer_arm(s->loops[0].ev, &s->retry, mc_now_ns() + ACCEPT_RETRY_NS);
+}
+
+static void resume_accepting(struct mc_evtimer *t)
+{
+	watch_listeners(mc_container_of(t, struct mcp_server, retry), EPOLLIN);
+}
+
+static void acceptable(struct mc_evfd *e, uint32_t events)
+{
+	struct mcp_listener *li = mc_container_of(e, struct mcp_listener, ev);
+
+	for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
+		int fd = mc_accept(e->fd);
+
+		if (fd >= 0) {
+			admit(li, fd);
+		} else {
+			if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS)
+				pause_accepting(li->server, fd);
+			return;
+		}
+	}
+}
+
+static int listen_on(struct mcp_server *s, const char *addr)
+{
+	struct mcp_listener *li = &s->listeners[s->listener_count];
+
+	li->server = s;
+	li->tcp = strncmp(addr, "unix:", 5) != 0;
+	li->ev.ready = acceptable;
+	li->ev.fd = mc_listen(addr, BACKLOG, 0, li->bound);
+	if (li->ev.fd < 0)
+		return li->ev.fd;
+	s->listener_count++;
+	return 0;
+}
+
+static void unlisten(struct mcp_listener *li)
+{
+	const char *path = li->bound + 5;
+
+	/* The name goes first: whoever connects from now on is told so at once. */
+	if (!li->tcp && *path && *path != '@')
+		unlink(path);
+	close(li->ev.fd);
+}
+
+const char *mcp_server_addr(const struct mcp_server *s, unsigned i)
+{
+	return i < s->listener_count ? s->listeners[i].bound : NULL;
+}
+
+/* ---- start ---- */
+
+static int copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
+{
+	struct mcp_server_conf *c = &s->conf;
+
+	*c = *conf;
+	c->addrs = NULL;
+	s->software = strdup(conf->software ? conf->software : "");
+	s->local_name = conf->local_name ? strdup(conf->local_name) : NULL;
+	if (!s->software || (conf->local_name && !s->local_name))
+		return mc_fail(-ENOMEM, "no memory for an rpc server");
+	c->software = s->software;
+	c->local_name = s->local_name;
+	c->max_frame = conf->max_frame ? conf->max_frame : MCP_FRAME_MAX;
+	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
+	c->max_outstanding = conf->max_outstanding ? conf->max_outstanding : 262144;
+	c->hello_timeout_ms = conf->hello_timeout_ms ? conf->hello_timeout_ms : 10000;
+	if (mcp_id_zero(c->server_id))
+		c->server_id = (struct mcp_id){ mc_random_u64(), mc_random_u64() };
+	return 0;
+}
+
+static int make_handler_table(struct mcp_server *s, const struct mcp_handler *h)
+{
+	for (unsigned i = 0; h[i].type; i++) {
+		if (!h[i].fn || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
+			return mc_fail(-EINVAL, "rpc handler for message type %u", h[i].type);
+		if (h[i].type >= s->types)
+			s->types = h[i].type + 1u;
+	}
+	s->by_type = calloc(s->types + 1u, sizeof(*s->by_type));
+	if (!s->by_type)
+		return mc_fail(-ENOMEM, "no memory for an rpc server");
+	for (; h->type; h++)
+		s->by_type[h->type] = h->fn;
+	return 0;
+}
+
+static int make_loop(struct mcp_server *s, unsigned i)
+{
+	struct mcp_loop *l = &s->loops[i];
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), i ? "mc-rpc-%u" : "mc-lane", i);
+	l->server = s;
+	mc_list_init(&l->conns);
+	l->scratch = malloc(SCRATCH);
+	if (!l->scratch)
+		return mc_fail(-ENOMEM, "no memory for loop %s", name);
+	r = mc_evloop_new(name, i ? s->conf.spin_us : 0, &l->ev);
+	if (r < 0)
+		return r;
+	r = mc_evloop_start(l->ev);
+	if (r < 0)
+		mc_evloop_free(TAKE_PTR(l->ev));
+	return r;
+}
+
+static int make_loops(struct mcp_server *s)
+{
+	unsigned count = (s->conf.loops ? s->conf.loops : 1) + 1;
+	int r = 0;
+
+	s->loops = calloc(count, sizeof(*s->loops));
+	if (!s->loops)
+		return mc_fail(-ENOMEM, "no memory for %u loops", count);
+	while (r == 0 && s->loop_count < count)
+		r = make_loop(s, s->loop_count++);
+	return r;
+}
+
+static int make_listeners(struct mcp_server *s, const char *const *addrs)
+{
+	unsigned count = 0;
+	int r = 0;
+
+	while (addrs && addrs[count])
+		count++;
+	s->listeners = calloc(count + 1, sizeof(*s->listeners));
+	if (!s->listeners)
+		return mc_fail(-ENOMEM, "no memory for %u addresses", count);
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = listen_on(s, addrs[i]);
+	return r;
+}
+
+int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret)
+{
+	struct mcp_server *s;
+	int r;
+
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return mc_fail(-ENOMEM, "no memory for an rpc server");
+	mc_list_init(&s->named);
+	mc_list_init(&s->locals);
+	s->retry.fire = resume_accepting;
+	r = copy_conf(s, conf);
+	if (r == 0)
+		r = make_handler_table(s, conf->handlers);
+	if (r == 0)
+		r = make_listeners(s, conf->addrs);
+	if (r == 0)
+		r = make_loops(s);
+	if (r == 0 && s->local_name)
+		r = mcp_local_publish(s);
+	for (unsigned i = 0; i < s->listener_count && r == 0; i++)
+		r = mc_evloop_add(s->loops[0].ev, &s->listeners[i].ev, EPOLLIN);
+	if (r < 0) {
+		mcp_server_stop(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+/* ---- stop ---- */
+
+static void stop_loop(void *arg)
+{
+	struct mcp_loop *l = arg;
+	struct mcp_server *s = l->server;
+
+	if (l == &s->loops[0]) {
+		mc_evtimer_disarm(l->ev, &s->retry);
+		for (unsigned i = 0; i < s->listener_count; i++)
+			mc_evloop_del(l->ev, &s->listeners[i].ev);
+	}
+	mcp_conn_close_all(l);
+}
+
+static void free_loop(struct mcp_loop *l)
+{
+	mc_evloop_free(l->ev);
+	for (unsigned i = 0; i < l->pooled; i++)
+		mcp_buf_free(&l->pool[i]);
+	mcp_buf_free(&l->out);
+	free(l->scratch);
+}
+
+void mcp_server_stop(struct mcp_server *s)
+{
+	if (!s)
+		return;
+	mcp_local_retire(s);
+	/* The lane loop first: sessions that it has dealt out are on their loops before these stop. */
+	for (unsigned i = 0; i < s->loop_count; i++)
+		if (s->loops[i].ev)
+			mc_evloop_call(s->loops[i].ev, stop_loop, &s->loops[i]);
+	for (unsigned i = 0; i < s->loop_count; i++)
+		free_loop(&s->loops[i]);
+	for (unsigned i = 0; i < s->listener_count; i++)
+		unlisten(&s->listeners[i]);
+	free(s->listeners);
+	free(s->loops);
+	free(s->by_type);
+	free(s->local_name);
+	free(s->software);
+	free(s);
+}
+
+/* ---- what handlers ask of their session ---- */
+
+void mcp_session_set(struct mcp_session *s, void *user)
+{
+	s->user = user;
+}
+
+void *mcp_session_get(const struct mcp_session *s)
+{
+	return s->user;
+}
+
+struct mcp_id mcp_session_client(const struct mcp_session *s)
+{
+	return s->client;
+}
+
+enum mcp_lane mcp_session_lane(const struct mcp_session *s)
+{
+	return s->lane;
+}
+
+const char *mcp_session_peer(const struct mcp_session *s)
+{
+	return s->peer;
+}

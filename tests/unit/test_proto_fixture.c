@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <config.h>
+
+#include "tests/unit/test_proto_fixture.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/fault.h"
+
+struct fixture fx;
+
+static int exist(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
+{
+	static __thread uint8_t present[MCP_BATCH_MAX];
+	struct mcp_exist_reply reply;
+	struct mcp_exist rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	uint32_t n = 0;
+	int r;
+
+	r = mcp_decode(&mcp_desc_exist, body, len, &rq);
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	while (mcp_iter_next(&it, &key))
+		present[n++] = key.key.len && *(const char *)key.key.data == 'y';
+	reply.present = mcp_bytes(present, n);
+	return mcp_answer(a, &mcp_desc_exist_reply, &reply);
+}
+
+static int rename_(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
+{
+	struct mcp_rename_reply reply;
+	uintptr_t number = (uintptr_t)mcp_session_get(s) + 1;
+	struct mcp_rename rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_rename, body, len, &rq);
+	if (r < 0)
+		return r;
+	if (rq.from.len == 4 && !memcmp(rq.from.data, "slow", 4))
+		MC_FAULT_POINT("test.slow");
+	if (rq.from.len == 4 && !memcmp(rq.from.data, "gate", 4))
+		for (uint64_t end = mc_deadline_ms(20000); !fx.gate && mc_now_ns() < end;)
+			usleep(1000);
+	mcp_session_set(s, (void *)number);
+	reply.generation = number;
+	return mcp_answer(a, &mcp_desc_rename_reply, &reply);
+}
+
+static int list(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
+{
+	struct mcp_list_reply reply = { 0 };
+	struct mcp_list rq;
+	char *text;
+	int r;
+
+	r = mcp_decode(&mcp_desc_list, body, len, &rq);
+	if (r < 0)
+		return r;
+	text = malloc(rq.limit + 1u);
+	assert_non_null(text);
+	memset(text, 'c', rq.limit);
+	reply.cursor = mcp_bytes(text, rq.limit);
+	r = mcp_answer(a, &mcp_desc_list_reply, &reply);
+	free(text);
+	return r;
+}
+
+static int remove_match(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
+			void *arg)
+{
+	struct mcp_remove_match_reply reply = { 0 };
+
+	/* An error also after an answer is an error. */
+	assert_int_equal(mcp_answer(a, &mcp_desc_remove_match_reply, &reply), 0);
+	assert_int_equal(mcp_answer(a, &mcp_desc_remove_match_reply, &reply), -MC_EPARAM);
+	return mc_fail(-MC_ENOOBJECT, "nothing matches");
+}
+
+static int unmount(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
+{
+	return 0;
+}
+
+static int release(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
+{
+	struct mcp_release rq;
+	struct mcp_iter it;
+	struct mcp_pin pin;
+	int r;
+
+	r = mcp_decode(&mcp_desc_release, body, len, &rq);
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &rq.pins, &mcp_desc_pin);
+	while (mcp_iter_next(&it, &pin))
+		fx.pins += (long)pin.pin;
+	return 0;
+}
+
+static int stats(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
+{
+	struct mcp_stats_reply reply = { .objects = (uint64_t)fx.pins };
+
+	return mcp_answer(a, &mcp_desc_stats_reply, &reply);
+}
+
+static int heartbeat(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
+		     void *arg)
+{
+	struct mcp_heartbeat_reply reply;
+	struct mcp_heartbeat rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_heartbeat, body, len, &rq);
+	if (r < 0)
+		return r;
+	fx.heartbeats++;
+	reply.reattach = rq.sequence & 1;
+	return mcp_answer(a, &mcp_desc_heartbeat_reply, &reply);
+}
+
+static const struct mcp_handler handlers[] = {
+	{ MCP_EXIST, exist },
+	{ MCP_RENAME, rename_ },
+	{ MCP_LIST, list },
+	{ MCP_REMOVE_MATCH, remove_match },
+	{ MCP_UNMOUNT, unmount },
+	{ MCP_RELEASE, release },
+	{ MCP_STATS, stats },
+	{ MCP_HEARTBEAT, heartbeat },
+	{ 0, NULL }
+};
+
+static int opened(struct mcp_session *s, void *arg)
+{
+	struct fixture *f = arg;
+
+	if (f->opened_result < 0)
+		return f->opened_result;
+	f->opened++;
+	return 0;
+}
+
+static void closed(struct mcp_session *s, void *arg)
+{
+	struct fixture *f = arg;
+
+	f->closed++;
+}
+
+void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *conf))
+{
+	const char *addrs[3] = { "127.0.0.1:0", f->path, NULL };
+	struct mcp_server_conf conf = {
+		.addrs = addrs, .local_name = "test", .loops = 2, .tcp_nodelay = true,
+		.software = "fixture", .handlers = handlers, .opened = opened, .closed = closed,
+		.arg = f,
+	};
+	int r;
+
+	memset(f, 0, sizeof(*f));
+	strcpy(f->dir, "/tmp/mc-proto-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	snprintf(f->path, sizeof(f->path), "unix:%s/sock", f->dir);
+	if (change)
+		change(&conf);
+	r = mcp_server_start(&conf, &f->server);
+	if (r < 0)
+		fail_msg("server: %s", mc_err_detail(r));
+	f->tcp = mcp_server_addr(f->server, 0);
+}
+
+void fixture_stop(struct fixture *f)
+{
+	mcp_server_stop(f->server);
+	/* Also tells that the server has taken its socket away. */
+	assert_int_equal(rmdir(f->dir), 0);
+}
+
+struct mcp_client *fixture_client(const char *addr)
+{
+	struct mcp_client_conf conf = {
+		.addrs = addr ? addr : fx.tcp, .client = { 1, 2 }, .software = "test",
+	};
+	struct mcp_client *c;
+
+	assert_int_equal(mcp_client_open(&conf, &c), 0);
+	return c;
+}
+
+int64_t fixture_rename(struct mcp_client *c, const char *from, int64_t ms)
+{
+	struct mcp_rename rq = { .from = mcp_bytes(from, strlen(from)) };
+	struct mcp_reply mem = { 0 };
+	struct mcp_rename_reply reply;
+	int r;
+
+	r = mcp_call(c, MCP_RENAME, &rq, &reply, &mem, mc_deadline_ms(ms));
+	mcp_reply_done(&mem);
+	return r < 0 ? r : (int64_t)reply.generation;
+}
+
+void fixture_wait(const atomic_long *value, long want)
+{
+	uint64_t end = mc_deadline_ms(10000);
+
+	while (*value != want && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(*value, want);
+}

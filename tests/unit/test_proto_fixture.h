@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_proto_fixture.h - a server with handlers that do little, for the tests of rpc. */
+#ifndef TEST_PROTO_FIXTURE_H
+#define TEST_PROTO_FIXTURE_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "proto/rpc_client.h"
+#include "proto/rpc_server.h"
+
+/* What the handlers do:
+ *	EXIST		one byte per key: 1 when the key begins with 'y'
+ *	RENAME		the how-manieth request of its session this is; @from "slow" passes the fault
+ *			point "test.slow"; @from "gate" waits until the gate is opened
+ *	LIST		a cursor of @limit bytes, all of them 'c'
+ *	REMOVE_MATCH	-MC_ENOOBJECT
+ *	UNMOUNT		forgets to answer
+ *	RELEASE		one-way: adds up its pins
+ *	STATS		how many pins were released before, as objects
+ *	HEARTBEAT	the lowest bit of the sequence */
+struct fixture {
+	struct mcp_server *server;
+	char dir[64];			/* of unix sockets */
+	char path[96];			/* unix:... */
+	const char *tcp;		/* bound address */
+	int opened_result;
+	atomic_long opened, closed, pins, heartbeats;
+	atomic_bool gate;
+};
+
+/* Start on a TCP port, a unix socket and as local:test.  @change may change the configuration. */
+void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *conf));
+void fixture_stop(struct fixture *f);
+/* A client; @addr NULL: over TCP. */
+struct mcp_client *fixture_client(const char *addr);
+/* A call of RENAME: its number in its session or the error. */
+int64_t fixture_rename(struct mcp_client *c, const char *from, int64_t ms);
+/* Wait up to 10 s until @*value is @want; fails the test otherwise. */
+void fixture_wait(const atomic_long *value, long want);
+
+extern struct fixture fx;	/* the one that handlers know */
+
+#endif
