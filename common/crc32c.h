@@ -19,8 +19,8 @@ static inline uint32_t mc_crc32c(const void *p, size_t len)
 	return mc_crc32c_add(0, p, len);
 }
 
-/* Copy @len bytes and return the CRC of what was written, continued from @crc.  The destination is
- * read while it is in cache, so source bytes that change during the copy cannot make a wrong CRC. */
+/* Copy @len bytes and return the CRC of what was written, continued from @crc.  Source bytes that
+ * change during the copy cannot make a wrong CRC: it is that of the bytes as stored. */
 uint32_t mc_crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len);
 
 /* CRC of A followed by B from their CRCs and B's length.  O(log len); table-driven and O(1) for
