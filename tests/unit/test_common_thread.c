@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <config.h>
+
+#include "common/thread.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+
+struct seen {
+	char name[16];
+	sigset_t mask;
+};
+
+static void *look(void *arg)
+{
+	struct seen *s = arg;
+
+	pthread_getname_np(pthread_self(), s->name, sizeof(s->name));
+	pthread_sigmask(SIG_SETMASK, NULL, &s->mask);
+	return s;
+}
+
+static void thread_has_name_and_mask(void **state)
+{
+	struct seen s;
+	sigset_t mine;
+	pthread_t t;
+	void *ret;
+
+	assert_int_equal(mc_thread_start(&t, "a-name-that-is-too-long", look, &s), 0);
+	pthread_join(t, &ret);
+	assert_ptr_equal(ret, &s);
+	assert_string_equal(s.name, "a-name-that-is-");
+	assert_true(sigismember(&s.mask, SIGTERM) == 1);
+	assert_true(sigismember(&s.mask, SIGALRM) == 1);
+	assert_true(sigismember(&s.mask, SIGBUS) == 0);
+	assert_true(sigismember(&s.mask, SIGSEGV) == 0);
+	pthread_sigmask(SIG_SETMASK, NULL, &mine);
+	assert_true(sigismember(&mine, SIGALRM) == 0);
+}
+
+static void wait_ends_with_its_time(void **state)
+{
+	uint64_t begin = mc_now_ns();
+	struct mc_stop s;
+
+	assert_int_equal(mc_stop_init(&s), 0);
+	assert_false(mc_stop_wait(&s, 20));
+	assert_true(mc_now_ns() - begin >= 20 * MC_NS_PER_MS);
+	assert_false(mc_stop_wait(&s, 0));
+	mc_stop_done(&s);
+}
+
+static void *wait_long(void *arg)
+{
+	return mc_stop_wait(arg, UINT64_MAX) ? arg : NULL;
+}
+
+static void stop_ends_every_wait(void **state)
+{
+	struct mc_stop s;
+	pthread_t t[3];
+	void *ret;
+
+	assert_int_equal(mc_stop_init(&s), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(mc_thread_start(&t[i], "waiter", wait_long, &s), 0);
+	mc_stop_set(&s);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(t[i], &ret);
+		assert_ptr_equal(ret, &s);
+	}
+	assert_true(mc_stop_wait(&s, 1000000));
+	mc_stop_done(&s);
+}
+
+static void kick_ends_one_wait_early(void **state)
+{
+	struct mc_stop s;
+	pthread_t t;
+	void *ret;
+
+	assert_int_equal(mc_stop_init(&s), 0);
+	assert_int_equal(mc_thread_start(&t, "waiter", wait_long, &s), 0);
+	mc_stop_kick(&s);
+	pthread_join(t, &ret);
+	assert_null(ret);
+	/* A kick that comes before the wait counts for it, once. */
+	mc_stop_kick(&s);
+	assert_false(mc_stop_wait(&s, 1000000));
+	assert_false(mc_stop_wait(&s, 1));
+	mc_stop_done(&s);
+}
+
+static void signals_arrive_in_one_place(void **state)
+{
+	static const int sigs[] = { SIGUSR1, SIGTERM, SIGHUP, SIGINT };
+	int pipefd[2];
+
+	mc_signals_block();
+	for (int i = 0; i < 4; i++) {
+		kill(getpid(), sigs[i]);
+		assert_int_equal(mc_signals_wait(), sigs[i]);
+	}
+	/* Writing to nobody is an error, not the end. */
+	assert_int_equal(pipe(pipefd), 0);
+	close(pipefd[0]);
+	assert_int_equal(write(pipefd[1], "x", 1), -1);
+	close(pipefd[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(thread_has_name_and_mask),
+		cmocka_unit_test(wait_ends_with_its_time),
+		cmocka_unit_test(stop_ends_every_wait),
+		cmocka_unit_test(kick_ends_one_wait_early),
+		cmocka_unit_test(signals_arrive_in_one_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
