@@ -245,6 +245,59 @@ free_port() {
 
 # ---- the programs ---------------------------------------------------------------------------------
 
+# started PID NAME SECONDS COMMAND... - wait for it as long as the process lives
+started() {
+	local pid=$1 name=$2 seconds=$3
+	shift 3
+	up_or_gone() { "$@" || gone "$pid"; }
+	wait_for "$seconds" up_or_gone "$@" || fail "$name does not come up"
+	alive "$pid" || fail "$name ended at its start"
+}
+
+# start_master [FLAG...] - on $MASTER_HOST (127.0.0.1) and free ports, in namespace $NS when that is
+# set; gives MASTER and MASTER_HTTP, "host:port" both, and MASTER_PID
+start_master() {
+	local rpc http host=${MASTER_HOST:-127.0.0.1}
+	free_port rpc
+	free_port http
+	MASTER=$host:$rpc MASTER_HTTP=$host:$http
+	restart_master "$@"
+}
+
+# restart_master [FLAG...] - again on the same ports, after the first one has gone
+restart_master() {
+	spawn master "$top_builddir/master/mooncake_master" --rpc_address="${MASTER%:*}" \
+		--rpc_port="${MASTER##*:}" --metrics_host="${MASTER_HTTP%:*}" \
+		--metrics_port="${MASTER_HTTP##*:}" "$@"
+	MASTER_PID=$SPAWNED
+	started "$MASTER_PID" master 20 in_ns "${NS-}" curl -sf --max-time 2 "http://$MASTER_HTTP/health"
+}
+
+# start_mcfs MASTER DIR [FLAG...] - a node with a mount, in the foreground of its own; gives MCFS_PID
+start_mcfs() {
+	local master=$1 dir=$2
+	shift 2
+	mount_with "$dir" -f "$master" "$dir" "$@"
+}
+
+# start_standalone DIR [FLAG...] - master, memory and mount in one process; gives MCFS_PID
+start_standalone() {
+	local dir=$1
+	shift
+	mount_with "$dir" -f --standalone "$dir" "$@"
+}
+
+mount_with() {
+	local dir=$1
+	shift
+	mkdir -p "$dir"
+	# Runs after the daemon was ended, so it finds something only when that went wrong.
+	cleanup_fn unmount_any "$dir"
+	spawn "mcfs-${dir##*/}" "$top_builddir/mcfs/mcfs" "$@"
+	MCFS_PID=$SPAWNED
+	started "$MCFS_PID" "mcfs on $dir" 30 is_mounted "$dir"
+}
+
 # metric HOST:PORT NAME [LABELS] - the sum over all label sets that contain LABELS, 0 when absent;
 # asked from namespace $NS
 metric() {
