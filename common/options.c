@@ -38,6 +38,16 @@ static void warn_unknown(const struct mc_options *o, const char *prefix, const c
 		fprintf(stderr, "; --help lists the options\n");
 }
 
+static int fail_unknown(const struct mc_options *o, const char *prefix, const char *name)
+{
+	const char *near = mc_opt_nearest(o->prog, name);
+
+	if (near)
+		return mc_fail(-EINVAL, "%s%s is unknown; did you mean %s%s?", prefix, name, prefix,
+			       near);
+	return mc_fail(-EINVAL, "%s%s is unknown; --help lists the options", prefix, name);
+}
+
 static int fail_absent(const char *prefix, const char *name, const char *why)
 {
 	return mc_fail(-MC_ENOTSUP, "%s%s is not in this version: %s", prefix, name, why);
@@ -120,6 +130,8 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 		return 0;
 	if (prefix[1] == 'o' && is_mount_word(name))
 		return 0;
+	if (o->prog->strict)
+		return fail_unknown(o, prefix, name);
 	/* Without arguments a lone word can only be the unknown option's value. */
 	*ret_used = !value && next && next[0] != '-' && !has_arguments(o->prog);
 	warn_unknown(o, prefix, name);

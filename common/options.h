@@ -74,6 +74,9 @@ struct mc_program {
 	/* Flags that upstream has and this version has not: name -> why.  Setting one is an error
 	 * that says so (switching one off is none).  Ends with NULL; may be NULL. */
 	const struct mc_opt_alias *absent;
+	const char *details;		/* more of --help, whole lines; may be NULL */
+	bool strict;			/* an unknown flag is an error, not a warning: for programs
+					 * that would do harm without it */
 };
 
 struct mc_options;	/* result of parsing: origins and positional arguments */

@@ -67,6 +67,12 @@ static const char *shown_unit(const struct mc_opt_row *r)
 	return r->unit && *r->unit ? r->unit : by_type[r->type];
 }
 
+/* As a user would write a flag; one dash and two mean the same. */
+static const char *dashes(const char *name)
+{
+	return name[0] && name[1] ? "--" : "-";
+}
+
 static void help_row(const struct mc_program *prog, const struct mc_opt_row *r, FILE *to)
 {
 	auto_free char *text = NULL;
@@ -80,7 +86,7 @@ static void help_row(const struct mc_program *prog, const struct mc_opt_row *r, 
 	fprintf(f, "%s", r->help);
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		if (mc_opt_find(prog, a->alias) == r)
-			fprintf(f, "; also --%s", a->alias);
+			fprintf(f, "; also %s%s", dashes(a->alias), a->alias);
 	fprintf(f, " [%s%s", r->def && *r->def ? "default " : "no default",
 		r->def ? r->def : "");
 	fprintf(f, "%s%s]", r->env && *r->env ? ", " : "", r->env ? r->env : "");
@@ -103,6 +109,8 @@ void mc_opt_help(const struct mc_program *prog, FILE *to)
 {
 	fprintf(to, "Usage: %s %s\n%s.\n\n", prog->name,
 		prog->synopsis ? prog->synopsis : "[OPTION]...", prog->summary);
+	if (prog->details)
+		fprintf(to, "%s\n", prog->details);
 	fprintf(to, "Options, with their default%s in brackets:\n",
 		has_env(prog) ? " and environment variable" : "");
 	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
@@ -149,7 +157,8 @@ static void man_row(const struct mc_program *prog, const struct mc_opt_row *r, F
 	}
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		if (mc_opt_find(prog, a->alias) == r) {
-			fputs(", \\fB\\-\\-", to);
+			fputs(", \\fB", to);
+			print_roff(to, dashes(a->alias));
 			print_roff(to, a->alias);
 			fputs("\\fR", to);
 		}
@@ -178,6 +187,18 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 		print_roff(to, common_options[i].flag);
 		fputs("\\fR\n", to);
 		print_roff(to, common_options[i].help);
+		fputs(".\n", to);
+	}
+	if (!prog->absent || !prog->absent->alias)
+		return;
+	fputs(".SH OPTIONS OF UPSTREAM THAT THIS VERSION LACKS\n"
+	      "Setting one of these is an error that gives the reason; switching one off is none.\n",
+	      to);
+	for (const struct mc_opt_alias *a = prog->absent; a->alias; a++) {
+		fputs(".TP\n\\fB\\-\\-", to);
+		print_roff(to, a->alias);
+		fputs("\\fR\n", to);
+		print_roff(to, a->name);
 		fputs(".\n", to);
 	}
 }
