@@ -2,8 +2,8 @@
  * codec.c - one interpreter of field tables per direction.
  *
  * Encoding measures first and then writes without checks: nothing is appended unless all of it is.
- * Decoding is one walk over the bytes that either fills a struct or only checks; lists are checked
- * when their message is decoded, so that reading elements later cannot fail half way. */
+ * Decoding checks first, lists and their elements included, and then loads without checks: so a failure
+ * changes nothing, and reading elements later cannot fail half way. */
 #include <config.h>
 
 #include "proto/codec.h"
@@ -14,10 +14,9 @@
 #include "common/err.h"
 #include "proto/codec_i.h"
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define BUF_MIN 512
 
-/* Bytes on the wire: of the field, of its fixed part with MCP_F_BYTES and MCP_F_LIST. */
+/* Bytes on the wire: of the field, or of its fixed part with MCP_F_BYTES and MCP_F_LIST. */
 static const uint8_t width[] = {
 	[MCP_F_U8] = 1, [MCP_F_U16] = 2, [MCP_F_U32] = 4, [MCP_F_U64] = 8, [MCP_F_I32] = 4,
 	[MCP_F_ID] = 16, [MCP_F_BYTES] = 4, [MCP_F_LIST] = 8, [MCP_F_SINCE] = 0,
@@ -245,46 +244,8 @@ static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint
 	return p == end || flawed(flaw, d, f, "more bytes than its elements have");
 }
 
-static void fill(const struct mcp_field *f, const uint8_t *p, void *out)
-{
-	void *at = (char *)out + f->offset;
-
-	switch ((enum mcp_field_kind)f->kind) {
-	case MCP_F_U8:
-		*(uint8_t *)at = *p;
-		break;
-	case MCP_F_U16:
-		*(uint16_t *)at = mcp_get_u16(p);
-		break;
-	case MCP_F_U32:
-		*(uint32_t *)at = mcp_get_u32(p);
-		break;
-	case MCP_F_I32:
-		*(int32_t *)at = (int32_t)mcp_get_u32(p);
-		break;
-	case MCP_F_U64:
-		*(uint64_t *)at = mcp_get_u64(p);
-		break;
-	case MCP_F_ID:
-		*(struct mcp_id *)at = (struct mcp_id){ mcp_get_u64(p), mcp_get_u64(p + 8) };
-		break;
-	case MCP_F_BYTES:
-		*(struct mcp_bytes *)at = (struct mcp_bytes){ p + 4, mcp_get_u32(p) };
-		break;
-	case MCP_F_LIST:
-		*(struct mcp_seq *)at = (struct mcp_seq){
-			.count = mcp_get_u32(p), .raw_len = mcp_get_u32(p + 4), .raw = p + 8
-		};
-		break;
-	case MCP_F_SINCE:
-	case MCP_F_END:
-		break;
-	}
-}
-
-/* Walk over the fields in [@p, @end).  @out NULL: none is filled.  @deep: look into lists too. */
-static ALWAYS_INLINE bool walk(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
-			       void *out, bool deep, struct flaw *flaw)
+static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
+			 struct flaw *flaw)
 {
 	const struct mcp_field *f;
 
@@ -304,20 +265,68 @@ static ALWAYS_INLINE bool walk(const struct mcp_desc *d, const uint8_t *p, const
 			len += mcp_get_u32(p + 4);
 		if ((size_t)(end - p) < len)
 			return flawed(flaw, d, f, "ends outside the message");
-		if (deep && f->kind == MCP_F_LIST &&
+		if (f->kind == MCP_F_LIST &&
 		    !check_list(d, f, mcp_get_u32(p), p + 8, p + len, flaw))
 			return false;
-		if (out)
-			fill(f, p, out);
 		p += len;
 	}
 	return true;
 }
 
-static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
-			 struct flaw *flaw)
+/* Read one field that check_fields() has seen; returns what follows it. */
+static const uint8_t *load(const struct mcp_field *f, const uint8_t *p, void *out)
 {
-	return walk(d, p, end, NULL, true, flaw);
+	void *at = (char *)out + f->offset;
+	uint32_t len;
+
+	switch ((enum mcp_field_kind)f->kind) {
+	case MCP_F_U8:
+		*(uint8_t *)at = *p;
+		return p + 1;
+	case MCP_F_U16:
+		*(uint16_t *)at = mcp_get_u16(p);
+		return p + 2;
+	case MCP_F_U32:
+		*(uint32_t *)at = mcp_get_u32(p);
+		return p + 4;
+	case MCP_F_I32:
+		*(int32_t *)at = (int32_t)mcp_get_u32(p);
+		return p + 4;
+	case MCP_F_U64:
+		*(uint64_t *)at = mcp_get_u64(p);
+		return p + 8;
+	case MCP_F_ID:
+		*(struct mcp_id *)at = (struct mcp_id){ mcp_get_u64(p), mcp_get_u64(p + 8) };
+		return p + 16;
+	case MCP_F_BYTES:
+		len = mcp_get_u32(p);
+		*(struct mcp_bytes *)at = (struct mcp_bytes){ p + 4, len };
+		return p + 4 + len;
+	case MCP_F_LIST:
+		len = mcp_get_u32(p + 4);
+		*(struct mcp_seq *)at = (struct mcp_seq){ mcp_get_u32(p), len, NULL, p + 8 };
+		return p + 8 + len;
+	case MCP_F_SINCE:
+	case MCP_F_END:
+		break;
+	}
+	return p;
+}
+
+static void load_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end, void *out)
+{
+	const struct mcp_field *f;
+
+	for (f = d->fields; f->kind != MCP_F_END; f++) {
+		/* An older peer's ends here: nothing that it did not send may be left as it was. */
+		if (f->kind == MCP_F_SINCE && p == end) {
+			size_t from = f[1].kind == MCP_F_END ? d->size : f[1].offset;
+
+			memset((char *)out + from, 0, d->size - from);
+			return;
+		}
+		p = load(f, p, out);
+	}
 }
 
 int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret)
@@ -327,11 +336,10 @@ int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret
 	struct flaw flaw;
 
 	/* Checked before anything is filled: @ret stays untouched on failure. */
-	if (!walk(d, p, p + len, NULL, true, &flaw))
+	if (!check_fields(d, p, p + len, &flaw))
 		return mc_fail(-MC_EPROTO, "malformed %s: %s.%s: %s", d->name, flaw.d->name,
 			       flaw.f->name, flaw.what);
-	memset(ret, 0, d->size);
-	(void)walk(d, p, p + len, ret, false, &flaw);
+	load_fields(d, p, p + len, ret);
 	return 0;
 }
 
@@ -344,14 +352,11 @@ void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct
 
 bool mcp_iter_next(struct mcp_iter *it, void *ret_elem)
 {
-	struct flaw flaw;
-	uint32_t len;
+	const uint8_t *p = it->p;
 
-	if (it->p == it->end)
+	if (p == it->end)
 		return false;
-	len = mcp_get_u32(it->p);
-	memset(ret_elem, 0, it->d->size);
-	(void)walk(it->d, it->p + 4, it->p + 4 + len, ret_elem, false, &flaw);
-	it->p += 4 + len;
+	it->p = p + 4 + mcp_get_u32(p);
+	load_fields(it->d, p + 4, it->p, ret_elem);
 	return true;
 }

@@ -27,6 +27,7 @@
 #define ROLE_CHECK_NS (2 * MC_NS_PER_MS)
 /* Polling that caught nothing gets shorter, down to this part of spin_us. */
 #define SPIN_SHRINK 32
+#define SPIN_YIELD 8
 
 /* ---- life ---- */
 
@@ -218,14 +219,15 @@ static ssize_t spin(struct mcp_link *l, uint64_t deadline)
 
 	if (until > deadline)
 		until = deadline;
-	while (now < until) {
+	for (unsigned i = 1; now < until; i++) {
 		n = receive(l);
 		if (n) {
 			l->spin_ns = l->client->spin_max_ns;
 			return n;
 		}
 		/* The server may be waiting for this very processor. */
-		sched_yield();
+		if (i % SPIN_YIELD == 0)
+			sched_yield();
 		now = mc_now_ns();
 	}
 	if (l->spin_ns > l->client->spin_max_ns / SPIN_SHRINK)

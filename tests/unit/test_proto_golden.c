@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_proto_golden.c - the wire stays what it was released as.  tests/golden/README says more. */
+#include <config.h>
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/err.h"
+#include "proto/codec.h"
+#include "tests/unit/test_proto_fill.h"
+
+#define PER_LINE 32
+
+struct transcript {
+	uint8_t data[2][8192];		/* request, reply */
+	size_t len[2];
+};
+
+static const char *path_of(const char *dir, const char *name)
+{
+	static char path[8192];
+
+	snprintf(path, sizeof(path), "%.4096s/%.64s.hex", dir, name);
+	return path;
+}
+
+/* The message as this tree encodes it: a frame with every field set. */
+static void encode(uint16_t type, bool reply, struct fill *f, void *msg, struct mcp_buf *b)
+{
+	const struct mcp_desc *d = mcp_desc_of(type, reply);
+	struct mcp_frame frame = { .type = type, .id = 0x04030201 };
+
+	frame.flags = reply ? MCP_FRAME_REPLY : mcp_desc_of(type, true) ? 0 : MCP_FRAME_ONEWAY;
+	frame.id = frame.flags & MCP_FRAME_ONEWAY ? 0 : frame.id;
+	fill_struct(f, d, msg);
+	assert_int_equal(mcp_frame_append(b, frame, d, msg), 0);
+}
+
+static void write_one(FILE *to, const char *what, uint16_t type, bool reply)
+{
+	const struct mcp_desc *d = mcp_desc_of(type, reply);
+	struct fill f = { .plain = true };
+	struct mcp_buf b = { 0 };
+	void *msg = malloc(4096);
+
+	encode(type, reply, &f, msg, &b);
+	fputs("# ", to);
+	mcp_dump(d, msg, 10, to);
+	fprintf(to, "\n%s\n", what);
+	for (size_t i = 0; i < b.len; i++)
+		fprintf(to, "%02x%s", b.data[i], (i + 1) % PER_LINE && i + 1 < b.len ? "" : "\n");
+	fill_free(&f);
+	mcp_buf_free(&b);
+	free(msg);
+}
+
+static void write_all(const char *dir)
+{
+	for (uint16_t type = 0; type < 1000; type++) {
+		const struct mcp_desc *d = mcp_desc_of(type, false);
+		FILE *to;
+
+		if (!d)
+			continue;
+		to = fopen(path_of(dir, mcp_desc_str(d)), "wx");
+		if (!to) {
+			perror(path_of(dir, mcp_desc_str(d)));
+			exit(1);
+		}
+		write_one(to, "request", type, false);
+		if (mcp_desc_of(type, true))
+			write_one(to, "reply", type, true);
+		fclose(to);
+	}
+}
+
+static void read_transcript(const char *path, struct transcript *t)
+{
+	FILE *from = fopen(path, "r");
+	char line[16384];
+	int part = -1;
+
+	if (!from)
+		fail_msg("%s is missing", path);
+	memset(t, 0, sizeof(*t));
+	while (fgets(line, sizeof(line), from)) {
+		if (line[0] == '#')
+			continue;
+		if (!strcmp(line, "request\n") || !strcmp(line, "reply\n")) {
+			part = line[2] == 'p';
+			continue;
+		}
+		assert_true(part >= 0);
+		for (char *p = line; p[0] != '\n' && p[0]; p += 2) {
+			unsigned byte;
+
+			assert_int_equal(sscanf(p, "%2x", &byte), 1);
+			assert_true(t->len[part] < sizeof(t->data[part]));
+			t->data[part][t->len[part]++] = (uint8_t)byte;
+		}
+	}
+	fclose(from);
+}
+
+static void check(const struct transcript *t, uint16_t type, bool reply)
+{
+	const struct mcp_desc *d = mcp_desc_of(type, reply);
+	void *msg = malloc(4096), *back = malloc(4096);
+	struct fill f = { .plain = true };
+	struct mcp_buf b = { 0 };
+	struct mcp_frame frame;
+
+	encode(type, reply, &f, msg, &b);
+	assert_int_equal(t->len[reply], b.len);
+	assert_memory_equal(t->data[reply], b.data, b.len);
+
+	assert_int_equal(mcp_frame_unpack(t->data[reply], MCP_FRAME_MAX, &frame), 0);
+	assert_int_equal(frame.type, type);
+	assert_int_equal(frame.length, t->len[reply] - MCP_FRAME_HEADER);
+	assert_int_equal(mcp_decode(d, t->data[reply] + MCP_FRAME_HEADER, frame.length, back), 0);
+	assert_true(fill_same(d, msg, back));
+	fill_free(&f);
+	mcp_buf_free(&b);
+	free(msg);
+	free(back);
+}
+
+static void version_1_is_as_it_was(void **state)
+{
+	struct transcript *t = malloc(sizeof(*t));
+	char dir[4096];
+	int count = 0;
+
+	snprintf(dir, sizeof(dir), "%s/tests/golden/v1", getenv("top_srcdir"));
+	for (uint16_t type = 0; type < 1000; type++) {
+		const struct mcp_desc *d = mcp_desc_of(type, false);
+
+		if (!d)
+			continue;
+		read_transcript(path_of(dir, mcp_desc_str(d)), t);
+		check(t, type, false);
+		if (mcp_desc_of(type, true))
+			check(t, type, true);
+		else
+			assert_int_equal(t->len[1], 0);
+		count++;
+	}
+	assert_true(count >= 18);
+	free(t);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(version_1_is_as_it_was),
+	};
+
+	if (argc == 3 && !strcmp(argv[1], "write")) {
+		write_all(argv[2]);
+		return 0;
+	}
+	if (!getenv("top_srcdir")) {
+		puts("skipped: top_srcdir is not set");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
