@@ -4,8 +4,8 @@
  *
  *	fuzz_ROOM_NAME [-n RUNS] [-s SEED] [FILE|DIR]...
  *
- * Without a FILE the corpus is tests/fuzz/corpus/fuzz_ROOM_NAME/.  RUNS is 20000 mutations unless -n
- * or MC_FUZZ_RUNS say otherwise, but no more than MC_FUZZ_SECONDS (10) of them.  Inputs end at a page
+ * Without a FILE the corpus is tests/fuzz/corpus/fuzz_ROOM_NAME/.  RUNS is 50000 mutations unless -n
+ * or MC_FUZZ_RUNS say otherwise, but no more than MC_FUZZ_SECONDS (5) of them.  Inputs end at a page
  * that cannot be read, so that reading past the end is found without a sanitizer.  When an input kills
  * the target it is saved as crash-fuzz_ROOM_NAME; give that FILE with -n 0 to see it again. */
 #include <config.h>
@@ -129,6 +129,17 @@ static size_t remove_part(uint64_t *rng, uint8_t *p, size_t size)
 	return size - n;
 }
 
+/* Say a part of the input again, right behind it: what may come once may come twice. */
+static size_t copy_part(uint64_t *rng, uint8_t *p, size_t size)
+{
+	size_t at = below(rng, size), n = 1 + below(rng, size - at < 64 ? size - at : 64);
+
+	if (size + n > INPUT_MAX)
+		return size;
+	memmove(p + at + n, p + at, size - at);
+	return size + n;
+}
+
 /* Lengths and counts live at the edges of their types. */
 static void set_edge_value(uint64_t *rng, uint8_t *p, size_t size)
 {
@@ -158,21 +169,30 @@ static size_t splice(uint64_t *rng, uint8_t *p, size_t size)
 
 static size_t mutate(uint64_t *rng, uint8_t *p, size_t size)
 {
-	switch (size ? below(rng, 7) : 2) {
+	/* The two that change most come least: an input that fails at once tests little. */
+	switch (size ? below(rng, 14) : 4) {
 	case 0:
+	case 1:
 		p[below(rng, size)] ^= (uint8_t)(1u << below(rng, 8));
 		return size;
-	case 1:
+	case 2:
+	case 3:
 		p[below(rng, size)] = (uint8_t)next_random(rng);
 		return size;
-	case 2:
-		return insert_random(rng, p, size);
-	case 3:
-		return remove_part(rng, p, size);
 	case 4:
+	case 5:
+		return insert_random(rng, p, size);
+	case 6:
+	case 7:
+		return remove_part(rng, p, size);
+	case 8:
+	case 9:
 		set_edge_value(rng, p, size);
 		return size;
-	case 5:
+	case 10:
+	case 11:
+		return copy_part(rng, p, size);
+	case 12:
 		return splice(rng, p, size);
 	default:
 		return below(rng, size + 1);	/* cut */
@@ -190,8 +210,9 @@ static size_t make_input(uint64_t seed, uint64_t i)
 	size = from->size;
 	memcpy(work, from->data, size);
 	if (i >= corpus_n)
-		for (size_t n = 1 + below(&rng, 8); n; n--)
+		do {
 			size = mutate(&rng, work, size);
+		} while (below(&rng, 2));
 	return size;
 }
 
@@ -247,7 +268,7 @@ static long number(const char *s, long otherwise)
 int main(int argc, char **argv)
 {
 	const char *name = program_invocation_short_name, *top = getenv("top_srcdir");
-	uint64_t runs = (uint64_t)number(getenv("MC_FUZZ_RUNS"), 20000), seed = 1, *progress;
+	uint64_t runs = (uint64_t)number(getenv("MC_FUZZ_RUNS"), 50000), seed = 1, *progress;
 	int opt, status;
 	char dir[4096];
 	pid_t pid;
@@ -280,7 +301,7 @@ int main(int argc, char **argv)
 	if (pid < 0)
 		die("cannot fork", name);
 	if (pid == 0) {
-		run_inputs(seed, runs, number(getenv("MC_FUZZ_SECONDS"), 10), progress);
+		run_inputs(seed, runs, number(getenv("MC_FUZZ_SECONDS"), 5), progress);
 		exit(0);
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fuzz_common_conf.c - config files.  The first byte chooses the format: 'j' is JSON, anything else
+ * YAML. */
+#include <config.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/options_i.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int on_pair(void *arg, const char *key, const char *value)
+{
+	size_t *left = arg;
+
+	/* The contract: neither is NULL, a key is never empty; and the sum has a bound. */
+	if (!*key || strlen(key) > 256 || strlen(value) > *left)
+		abort();
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	size_t longest = 1 << 20;
+
+	if (size == 0)
+		return 0;
+	(void)mc_conf_parse((const char *)data + 1, size - 1,
+			    data[0] == 'j' ? MC_CONF_JSON : MC_CONF_YAML, on_pair, &longest);
+	return 0;
+}

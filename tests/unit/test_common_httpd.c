@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <config.h>
+
+#include "common/httpd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "common/net.h"
+
+#define MAX_BODY 5000
+
+MC_COUNTER(seen, "test_http_requests_total", "", "Requests that a handler saw")
+
+static struct mc_httpd *server;
+static char addr[64];
+
+static void on_echo(struct mc_http_request *rq, void *arg)
+{
+	const char *q = mc_http_query(rq, "q");
+
+	mc_metric_add(&seen, 1);
+	assert_int_equal(rq->body[rq->body_len], '\0');
+	fprintf(rq->out, "%s %s q=%s arg=%s len=%zu:", rq->method, rq->path, q ? q : "-",
+		(const char *)arg, rq->body_len);
+	fwrite(rq->body, 1, rq->body_len, rq->out);
+}
+
+static void on_teapot(struct mc_http_request *rq, void *arg)
+{
+	rq->status = 418;
+	rq->content_type = "application/json";
+	fputs("{}", rq->out);
+}
+
+static void on_empty(struct mc_http_request *rq, void *arg)
+{
+}
+
+static const struct mc_http_route routes[] = {
+	{ "GET", "/echo", on_echo },
+	{ "POST", "/echo", on_echo },
+	{ "GET", "/teapot", on_teapot },
+	{ "DELETE", "/empty", on_empty },
+	{ "GET", "/metrics", mc_http_metrics },
+	{ NULL, NULL, NULL },
+};
+
+static int start(void **state)
+{
+	int port;
+
+	if (mc_httpd_start("127.0.0.1:0", 2, MAX_BODY, routes, (void *)(uintptr_t)"x", &port,
+			   &server))
+		return -1;
+	snprintf(addr, sizeof(addr), "127.0.0.1:%d", port);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	mc_httpd_stop(server);
+	server = NULL;
+	return 0;
+}
+
+static void send_all(int fd, const char *p, size_t len)
+{
+	struct pollfd out = { .fd = fd, .events = POLLOUT };
+
+	while (len) {
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EAGAIN)
+			poll(&out, 1, 5000);
+		else if (n < 0)
+			return;		/* refused; the answer is what counts */
+		else
+			p += n, len -= (size_t)n;
+	}
+}
+
+/* Everything the server sends until it closes. */
+static char *receive(int fd)
+{
+	struct pollfd in = { .fd = fd, .events = POLLIN };
+	size_t size = 1 << 20, len = 0;
+	char *buf = malloc(size + 1);
+	ssize_t n;
+
+	assert_non_null(buf);
+	for (;;) {
+		n = recv(fd, buf + len, size - len, 0);
+		if (n > 0)
+			len += (size_t)n;
+		else if (n == 0 || errno != EAGAIN || poll(&in, 1, 10000) <= 0)
+			break;
+	}
+	buf[len] = '\0';
+	return buf;
+}
+
+static char *exchange_raw(const char *request, size_t len)
+{
+	int fd = mc_connect(addr, mc_deadline_ms(5000));
+	char *answer;
+
+	if (fd < 0)
+		fail_msg("%s", mc_err_detail(fd));
+	send_all(fd, request, len);
+	answer = receive(fd);
+	close(fd);
+	return answer;
+}
+
+static char *exchange(const char *method, const char *path, const char *body)
+{
+	char *request, *answer;
+	int len;
+
+	len = asprintf(&request, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+		       "Content-Length: %zu\r\n\r\n%s", method, path, strlen(body), body);
+	assert_true(len > 0);
+	answer = exchange_raw(request, (size_t)len);
+	free(request);
+	return answer;
+}
+
+static void expect(char *answer, int status, const char *part)
+{
+	char line[32];
+
+	snprintf(line, sizeof(line), "HTTP/1.1 %d ", status);
+	if (strncmp(answer, line, strlen(line)) || !strstr(answer, part))
+		fail_msg("wanted %d and \"%s\" in: %.400s", status, part, answer);
+	free(answer);
+}
+
+static void routes_answer(void **state)
+{
+	expect(exchange("GET", "/echo", ""), 200, "\r\n\r\nGET /echo q=- arg=x len=0:");
+	expect(exchange("GET", "/echo?q=a%20b&z=1", ""), 200, "GET /echo q=a b arg=x");
+	expect(exchange("GET", "/echo?q", ""), 200, " q= arg=x");
+	expect(exchange("GET", "/echo?q=", ""), 200, " q= arg=x");
+	expect(exchange("POST", "/echo", "hello"), 200, "POST /echo q=- arg=x len=5:hello");
+	expect(exchange("GET", "/echo", ""), 200, "Content-Type: text/plain; charset=utf-8\r\n");
+	expect(exchange("GET", "/teapot", ""), 418, "Content-Type: application/json\r\n");
+	expect(exchange("DELETE", "/empty", ""), 200, "Content-Length: 0\r\n");
+}
+
+static void head_has_no_body(void **state)
+{
+	char *a = exchange("HEAD", "/teapot", "");
+
+	assert_string_equal(strstr(a, "\r\n\r\n"), "\r\n\r\n");
+	expect(a, 418, "Content-Length: 2\r\n");
+}
+
+static void what_is_not_there(void **state)
+{
+	expect(exchange("GET", "/", ""), 404, "not found");
+	expect(exchange("GET", "/echo/", ""), 404, "not found");
+	expect(exchange("POST", "/nothing", "some body"), 404, "not found");
+	expect(exchange("PUT", "/echo", "x"), 405, "Allow: GET, POST\r\n");
+	expect(exchange("GET", "/empty", ""), 405, "Allow: DELETE\r\n");
+	free(exchange_raw("GARBAGE\r\n\r\n", 11));
+	expect(exchange("DELETE", "/empty", ""), 200, "");
+}
+
+static char *body_of(size_t n)
+{
+	char *body = malloc(n + 1);
+
+	assert_non_null(body);
+	memset(body, 'b', n);
+	body[n] = '\0';
+	return body;
+}
+
+static void bodies_have_a_limit(void **state)
+{
+	char *body = body_of(MAX_BODY + 1);
+	int64_t before = mc_metric_get(&seen);
+
+	expect(exchange("POST", "/echo", body), 413, "body too large");
+	assert_int_equal(mc_metric_get(&seen), before);
+	body[MAX_BODY] = '\0';
+	expect(exchange("POST", "/echo", body), 200, "len=5000:bbb");
+	free(body);
+}
+
+/* A body that does not say how long it is going to be. */
+static char *exchange_chunked(size_t total)
+{
+	char *body = body_of(1000), *request, *at, *answer;
+
+	request = malloc(total + total / 100 + 1000);
+	assert_non_null(request);
+	at = stpcpy(request, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+		    "Transfer-Encoding: chunked\r\n\r\n");
+	for (size_t sent = 0; sent < total; sent += 1000)
+		at += sprintf(at, "3e8\r\n%s\r\n", body);
+	at = stpcpy(at, "0\r\n\r\n");
+	answer = exchange_raw(request, (size_t)(at - request));
+	free(request);
+	free(body);
+	return answer;
+}
+
+static void chunked_bodies_have_it_too(void **state)
+{
+	char *a;
+
+	expect(exchange_chunked(MAX_BODY), 200, "len=5000:bbb");
+	expect(exchange_chunked(MAX_BODY + 1000), 413, "body too large");
+	/* Far beyond it there is no answer, only an end. */
+	a = exchange_chunked(3 << 20);
+	assert_string_equal(a, "");
+	free(a);
+}
+
+static void metrics_are_served(void **state)
+{
+	mc_metric_add(&seen, 1);
+	expect(exchange("GET", "/metrics", ""), 200, "# TYPE test_http_requests_total counter\n");
+	expect(exchange("GET", "/metrics", ""), 200, "Content-Type: text/plain; version=0.0.4");
+}
+
+static void *ask_often(void *arg)
+{
+	for (int i = 0; i < 50; i++) {
+		char *a = exchange("POST", "/echo?q=1", "hello");
+
+		if (!strstr(a, "len=5:hello"))
+			abort();
+		free(a);
+	}
+	return NULL;
+}
+
+static void several_clients(void **state)
+{
+	pthread_t t[4];
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, ask_often, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+}
+
+/* A client in the middle of a request does not hold up the end. */
+static void stop_does_not_wait_for_clients(void **state)
+{
+	int fd = mc_connect(addr, mc_deadline_ms(5000));
+	uint64_t begin = mc_now_ns();
+	char *a;
+
+	assert_true(fd >= 0);
+	send_all(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhal", 54);
+	mc_httpd_stop(server);
+	server = NULL;
+	assert_true(mc_now_ns() - begin < 5 * MC_NS_PER_SEC);
+	a = receive(fd);
+	free(a);
+	close(fd);
+	assert_int_equal(mc_connect(addr, mc_deadline_ms(5000)), -ECONNREFUSED);
+}
+
+static void a_port_in_use(void **state)
+{
+	struct mc_httpd *second = NULL;
+
+	assert_int_equal(mc_httpd_start(addr, 1, 0, routes, NULL, NULL, &second), -EADDRINUSE);
+	assert_non_null(strstr(mc_err_detail(-EADDRINUSE), addr));
+	assert_null(second);
+	mc_httpd_stop(NULL);
+}
+
+#define SERVED(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SERVED(routes_answer),
+		SERVED(head_has_no_body),
+		SERVED(what_is_not_there),
+		SERVED(bodies_have_a_limit),
+		SERVED(chunked_bodies_have_it_too),
+		SERVED(metrics_are_served),
+		SERVED(several_clients),
+		SERVED(stop_does_not_wait_for_clients),
+		SERVED(a_port_in_use),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
