@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -129,14 +130,26 @@ static void pairs(void **state)
 static void names_are_looked_up(void **state)
 {
 	char bound[MC_ADDR_MAX], addr[64];
-	int l = mc_listen("localhost:0", 16, 0, bound), c, r;
+	struct addrinfo *found;
+	int l, c;
 
+	/* A bare chroot has no hosts file, so not even this name. */
+	if (getaddrinfo("localhost", NULL, NULL, &found) != 0)
+		skip();
+	freeaddrinfo(found);
+	l = mc_listen("localhost:0", 16, 0, bound);
 	assert_true(l >= 0);
 	snprintf(addr, sizeof(addr), "localhost:%s", strrchr(bound, ':') + 1);
 	c = mc_connect(addr, SOON);
 	assert_true(c >= 0);
 	close(c);
 	close(l);
+}
+
+static void unknown_names(void **state)
+{
+	int r;
+
 	/* No such name by RFC 6761; a network that swallows questions costs no more than the time. */
 	r = mc_connect("no-such-host.invalid:1", mc_deadline_ms(300));
 	assert_true(r == -EHOSTUNREACH || r == -EAGAIN || r == -ETIMEDOUT);
@@ -361,6 +374,7 @@ int main(void)
 		cmocka_unit_test(addresses_split),
 		cmocka_unit_test(pairs),
 		cmocka_unit_test(names_are_looked_up),
+		cmocka_unit_test(unknown_names),
 		cmocka_unit_test(ipv6),
 		cmocka_unit_test(ports_are_taken_once_or_shared),
 		cmocka_unit_test(nobody_listens),
