@@ -23,7 +23,7 @@ uint64_t mc_wall_ns(void);
 /* Absolute deadline @ms from now on the mc_now_ns() scale; @ms < 0 is MC_NEVER. */
 uint64_t mc_deadline_ms(int64_t ms);
 
-/* Milliseconds left until @deadline, rounded up, 0 when past, INT32_MAX at the most: fits poll(). */
+/* Milliseconds left until @deadline for poll(): rounded up, 0 when past, INT32_MAX at the most. */
 int mc_deadline_left_ms(uint64_t deadline);
 
 /* Tests: replace all three clocks by one that stands still at @ns and moves by mc_clock_advance();

@@ -17,9 +17,10 @@
 #define POLY 0x82f63b78u	/* 0x1edc6f41 reversed */
 #define ISAL_MAX (1u << 30)	/* ISA-L counts in int */
 
-/* The fused copy runs three independent streams, because the processor's CRC instruction takes three
- * times as long as it blocks.  Their length is a compromise: below some KiB three streams confuse the
- * prefetcher (half the speed from memory), and 4 * 3 * 5440 is just below MC_CRC_CHUNK. */
+/* The fused copy runs three independent streams, because the processor's CRC instruction takes
+ * three times as long as it blocks.  Their length is a compromise: below some KiB three streams
+ * confuse the prefetcher (half the speed from memory), and 4 * 3 * 5440 is just below
+ * MC_CRC_CHUNK. */
 #define STREAM 5440u
 #define FUSED (3 * STREAM)
 

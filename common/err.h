@@ -32,7 +32,8 @@ int mc_err_to_upstream(int err);
 /* Inverse of the above for a status that came over the wire; unknown numbers give -MC_EINTERNAL. */
 int mc_err_from_wire(int status);
 /* Wire status for a negative error.  Own numbers that share an upstream number stay distinct on the
- * wire: all but the first of errno.def travel as -(10000 + value); plain errno as -(20000 + errno). */
+ * wire: all but the first of errno.def travel as -(10000 + value), plain errno as
+ * -(20000 + errno). */
 int mc_err_to_wire(int err);
 
 #endif

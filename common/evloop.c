@@ -2,8 +2,8 @@
  * evloop.c - the loop: polls, fires timers, runs posted work.
  *
  * Timers stand in a pairing heap that is threaded through them, so arming cannot fail.  Work is
- * posted under a mutex; the poster writes the eventfd only when the loop is about to sleep, so a busy
- * loop costs its posters no system call. */
+ * posted under a mutex; the poster writes the eventfd only when the loop is about to sleep, so a
+ * busy loop costs its posters no system call. */
 #include <config.h>
 
 #include "common/evloop.h"

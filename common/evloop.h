@@ -28,9 +28,9 @@ struct mc_evtimer {
 /* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */
 int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret);
 int mc_evloop_start(struct mc_evloop *l);	/* runs its thread */
-/* Stop and join the thread, then free.  Work posted before runs first; posts that come later fail with
- * -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors stay the owners'.
- * NULL is fine. */
+/* Stop and join the thread, then free.  Work posted before runs first; posts that come later fail
+ * with -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors stay the
+ * owners'.  NULL is fine. */
 void mc_evloop_free(struct mc_evloop *l);
 
 int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* any thread */

@@ -5,11 +5,11 @@
  *	r = mc_fault("engine.tcp.send")		0, or the negative errno to fail with
  *
  * Switched on by the environment variable MC_FAULTS or by mc_fault_set():
- * "point=action[,point=action...]", action one of kill, stop, delay:MS, error:ERRNO, each optionally
- * followed by @N (only the N-th hit, from 1) or %P (each hit with P percent).  Off: one predictable
- * branch on a global.  A point may be named several times; all that apply act.  Points are found by
- * name only: a test makes sure with mc_fault_hits() that its point was passed.  ERRNO is a name (EIO,
- * MC_ENOSPACE) or a number.  A malformed MC_FAULTS ends the process with status 2. */
+ * "point=action[,point=action...]", action one of kill, stop, delay:MS, error:ERRNO, each
+ * optionally followed by @N (only the N-th hit, from 1) or %P (each hit with P percent).  Off: one
+ * predictable branch on a global.  A point may be named several times; all that apply act.  Points
+ * are found by name only: a test makes sure with mc_fault_hits() that its point was passed.  ERRNO
+ * is a name (EIO, MC_ENOSPACE) or a number.  A malformed MC_FAULTS ends the process (status 2). */
 #ifndef MC_FAULT_H
 #define MC_FAULT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hash.h - the one hash of keys (XXH3 64 bit, libxxhash): index shards, inode numbers, placement. */
+ * hash.h - the one hash of keys (XXH3 64 bit, libxxhash): index shards, inodes, placement. */
 #ifndef MC_HASH_H
 #define MC_HASH_H
 

@@ -25,8 +25,8 @@
 #define CONNECTIONS_MAX 256
 #define CONNECTION_MEMORY 65536		/* headers */
 #define IDLE_SEC 30
-/* A body that gets an error anyway is read to its end so that the client sees the answer, unless the
- * end is too far away. */
+/* A body that gets an error anyway is read to its end so that the client sees the answer, unless
+ * the end is too far away. */
 #define SWALLOW_MAX (1u << 20)
 
 struct mc_httpd {

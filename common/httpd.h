@@ -15,7 +15,7 @@ struct mc_http_request {
 	void *conn;			/* for mc_http_query() */
 	/* the answer, set by the handler: */
 	int status;			/* 200 unless changed */
-	const char *content_type;	/* static string; "text/plain; charset=utf-8" unless changed */
+	const char *content_type;	/* static; "text/plain; charset=utf-8" unless changed */
 	FILE *out;			/* the handler writes the body here */
 };
 
@@ -23,14 +23,14 @@ struct mc_http_request {
 const char *mc_http_query(const struct mc_http_request *rq, const char *name);
 
 struct mc_http_route {
-	const char *method, *path;	/* exact match; a GET also serves HEAD; path NULL ends the table */
+	const char *method, *path;	/* exact; GET also serves HEAD; path NULL: end of table */
 	void (*handle)(struct mc_http_request *rq, void *arg);
 };
 
 /* Serve @routes (constant) on @addr ("host:port", port 0 = free port) with @threads threads until
  * mc_httpd_stop().  Bodies over @max_body bytes get 413, unknown paths 404, other methods 405.
- * Connections are limited and time out.  Handlers run on several threads at once.  *ret_port gets the
- * real port. */
+ * Connections are limited and time out.  Handlers run on several threads at once.  *ret_port gets
+ * the real port. */
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 		   const struct mc_http_route *routes, void *arg, int *ret_port,
 		   struct mc_httpd **ret);

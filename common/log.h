@@ -7,7 +7,7 @@
  * debug: per object; trace: per I/O.  Keys of users appear at debug only.  Any call site speaks at
  * most once a second: further lines are counted and the count is told by the next one.
  *
- *	2026-11-21T08:30:00.123456Z warn segment: owner is silent, ... silent_ms=9000 suppressed=3 */
+ *	2026-11-21T08:30:00.123456Z warn segment: owner is silent silent_ms=90 suppressed=3 */
 #ifndef MC_LOG_H
 #define MC_LOG_H
 
@@ -18,7 +18,7 @@ enum mc_log_level { MC_LOG_ERR, MC_LOG_WARN, MC_LOG_INFO, MC_LOG_DEBUG, MC_LOG_T
 
 struct mc_log_conf {
 	const char *program;	/* name in file names; NULL: the process's */
-	const char *dir;	/* NULL or "": stderr; else files <dir>/<program>.INFO.<date>-<pid>.log
+	const char *dir;	/* NULL or "": stderr; else <dir>/<program>.INFO.<date>-<pid>.log
 				 * and a link <dir>/<program>.INFO to the newest */
 	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
 	unsigned max_files;	/* keep so many rotated files of this program, 0: all */
@@ -26,9 +26,9 @@ struct mc_log_conf {
 				 * also holds for "engine.rdma" */
 };
 
-/* Open the log; callable again to change it.  Before the first call lines of level warn and above go
- * to stderr.  Fails with -errno when @dir cannot be written and -EINVAL for nonsense in @levels; the
- * old log stays then. */
+/* Open the log; callable again to change it.  Before the first call lines of level warn and above
+ * go to stderr.  Fails with -errno when @dir cannot be written and -EINVAL for nonsense in @levels;
+ * the old log stays then. */
 int mc_log_open(const struct mc_log_conf *conf);
 void mc_log_close(void);
 

@@ -37,8 +37,9 @@ void mc_metric_register(struct mc_metric *m)
 /* ---- histograms ----
  *
  * A bucket holds the values v with low < v <= high, so that the bounds shown to Prometheus, which
- * are inclusive, are exact: sizes are powers of two more often than not.  Hence v - 1 is classified:
- * its exponent and the three bits below the leading one.  0 and 1 share bucket 0, 2 has bucket 1. */
+ * are inclusive, are exact: sizes are powers of two more often than not.  Hence v - 1 is
+ * classified: its exponent and the three bits below the leading one.  0 and 1 share bucket 0, 2 has
+ * bucket 1. */
 
 static unsigned bucket_of(uint64_t v)
 {

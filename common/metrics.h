@@ -2,7 +2,7 @@
  * metrics.h - counters, gauges and histograms of this process, one registry, Prometheus text.
  *
  * Metrics are static objects that register themselves with MC_COUNTER/MC_GAUGE/MC_HISTOGRAM at file
- * scope (a constructor links them).  Updating is one relaxed atomic operation, safe from any thread. */
+ * scope (a constructor links them).  Updating is one relaxed atomic operation, from any thread. */
 #ifndef MC_METRICS_H
 #define MC_METRICS_H
 
@@ -11,7 +11,7 @@
 
 enum mc_metric_type { MC_COUNTER_TYPE, MC_GAUGE_TYPE, MC_HISTOGRAM_TYPE };
 
-/* Log-linear buckets: 8 per power of two, from 1 to 2^40; values are what the unit says (ns, bytes). */
+/* Log-linear buckets: 8 per power of two, from 1 to 2^40; values are in any unit (ns, bytes). */
 #define MC_HIST_SUB 8
 #define MC_HIST_BUCKETS (41 * MC_HIST_SUB)
 
@@ -27,7 +27,7 @@ struct mc_metric {
 	enum mc_metric_type type;
 	int64_t value;
 	struct mc_hist *hist;
-	double scale;		/* multiply by this when shown: ns histograms show seconds with 1e-9 */
+	double scale;		/* factor when shown: 1e-9 shows ns as seconds */
 	struct mc_metric *next;
 };
 
@@ -67,16 +67,16 @@ void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from);
 #define mc_metric_observe(m, v) mc_hist_add((m)->hist, v)
 
 /* Gauges that cost something to compute: called before each print, in registration order, under a
- * lock: a collector must not print, add or remove collectors.  -ENOMEM.  After _remove() @fn does not
- * run any more. */
+ * lock: a collector must not print, add or remove collectors.  -ENOMEM.  After _remove() @fn does
+ * not run any more. */
 int mc_metrics_collector(void (*fn)(void *arg), void *arg);
 void mc_metrics_collector_remove(void (*fn)(void *arg), void *arg);
 
 /* All metrics in Prometheus text format 0.0.4, HELP and TYPE once per name. */
 int mc_metrics_print(FILE *to);
 
-/* Value by name and labels (counters, gauges), for tests and summaries; -ENOENT when unknown.  Gauges
- * of collectors are as of the last print. */
+/* Value by name and labels (counters, gauges), for tests and summaries; -ENOENT when unknown.
+ * Gauges of collectors are as of the last print. */
 int mc_metrics_lookup(const char *name, const char *labels, int64_t *ret);
 
 #endif

@@ -13,8 +13,8 @@
 #define MC_ADDR_MAX 256		/* bytes of an address string including the final NUL */
 
 /* Listen on @addr; port 0 takes a free one.  @reuseport shares the port between listeners of this
- * process.  *ret_bound gets the real address when not NULL.  Returns the descriptor, or -errno with a
- * detail that names the address ("address already in use: 0.0.0.0:50051"). */
+ * process.  *ret_bound gets the real address when not NULL.  Returns the descriptor, or -errno with
+ * a detail that names the address ("address already in use: 0.0.0.0:50051"). */
 int mc_listen(const char *addr, int backlog, int reuseport, char ret_bound[MC_ADDR_MAX]);
 
 /* Connect within the deadline (mc_now_ns() scale), trying every address of a name.  Returns the
@@ -30,8 +30,8 @@ const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX]);
 /* Split "host:port"; a missing port gives @default_port.  -EINVAL for nonsense. */
 int mc_addr_split(const char *addr, char *host, size_t host_len, int default_port, int *ret_port);
 
-/* Send and receive one descriptor over a unix socket together with up to @len bytes; both block up to
- * the deadline.  Number of bytes, or -errno. */
+/* Send and receive one descriptor over a unix socket together with up to @len bytes; both block up
+ * to the deadline.  Number of bytes, or -errno. */
 ssize_t mc_send_fd(int sock, int fd, const void *data, size_t len, uint64_t deadline);
 ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadline);
 

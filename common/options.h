@@ -11,12 +11,13 @@
  * line; the origin of each value is kept for --print_config.
  *
  * Spellings (gflags, so that upstream's command lines work): -x=1 --x=1 --x 1, --x and --nox for
- * booleans (also followed by the word true, false, 0 or 1), '-' and '_' alike, --flagfile=FILE; "--"
- * ends the options.  -o a=1,b,noc is a list of options in mount(8) form.  Unknown flags are a warning
- * naming the nearest option; unknown config keys too.  The word behind an unknown flag counts as its
- * value when the program takes no arguments.  An empty environment variable is an unset one.
- * Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024, as upstream).  Durations: 10s 500ms
- * 2m 1h 1d, a bare number counts in the row's unit. */
+ * booleans (also followed by the word true, false, 0 or 1), '-' and '_' alike, --flagfile=FILE;
+ * "--" ends the options.  -o a=1,b,noc is a list of options in mount(8) form.  Unknown flags are a
+ * warning naming the nearest option; unknown config keys too.  The word behind an unknown flag
+ * counts as its value when the program takes no arguments.  An empty environment variable is an
+ * unset one.
+ * Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024, as upstream).  Durations: 10s
+ * 500ms 2m 1h 1d, a bare number counts in the row's unit. */
 #ifndef MC_OPTIONS_H
 #define MC_OPTIONS_H
 
@@ -30,7 +31,7 @@ enum mc_opt_type {
 	MC_OPT_INT,		/* int64_t */
 	MC_OPT_SIZE,		/* uint64_t, bytes */
 	MC_OPT_MS,		/* uint64_t, milliseconds; a bare number is ms */
-	MC_OPT_SEC,		/* uint64_t, milliseconds; a bare number is seconds (upstream's *_sec) */
+	MC_OPT_SEC,		/* uint64_t, milliseconds; a bare number is seconds */
 	MC_OPT_RATIO,		/* double */
 	MC_OPT_STR,		/* char *, never NULL */
 };
@@ -51,7 +52,7 @@ struct mc_opt_row {
 	size_t offset;		/* of the field in the program's struct */
 	const char *def;	/* as a user would write it */
 	const char *env;	/* "" when there is none */
-	double min, max;	/* bounds of numbers, in the field's unit (durations: ms); equal: none */
+	double min, max;	/* bounds of numbers in the field's unit; equal: none */
 	const char *unit;	/* shown in help: "BYTES", "MS", "HOST:PORT", ... */
 	const char *help;	/* one sentence, no final stop; spaces separate its words */
 };
@@ -81,10 +82,11 @@ struct mc_program {
 
 struct mc_options;	/* result of parsing: origins and positional arguments */
 
-/* Parse into @conf (the program's struct; its strings are freed with *ret, NULL on failure).  Handles --help,
- * --version, --print_config, --help=man (roff source of the OPTIONS section) itself: prints to stdout
- * and returns 1: the caller then exits with 0.  Returns 0, or negative with mc_err_detail() for a
- * value out of range, an unreadable config file, a missing value.  Warnings go to stderr. */
+/* Parse into @conf (the program's struct; its strings are freed with *ret, NULL on failure).
+ * Handles --help, --version, --print_config, --help=man (roff source of the OPTIONS section)
+ * itself: prints to stdout and returns 1: the caller then exits with 0.  Returns 0, or negative
+ * with mc_err_detail() for a value out of range, an unreadable config file, a missing value.
+ * Warnings go to stderr. */
 int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void *conf,
 		     struct mc_options **ret);
 void mc_options_free(struct mc_options *o);
@@ -96,8 +98,8 @@ enum mc_opt_origin mc_options_origin(const struct mc_options *o, const char *nam
 /* "name = value  # origin" lines of the effective configuration, sorted by name. */
 int mc_options_print(const struct mc_options *o, const void *conf, FILE *to);
 
-/* The parsers of values, for other users (Python dictionaries, xattrs).  0 or -EINVAL, *ret untouched
- * on failure.  Overflow and trailing garbage are errors. */
+/* The parsers of values, for other users (Python dictionaries, xattrs).  0 or -EINVAL, *ret
+ * untouched on failure.  Overflow and trailing garbage are errors. */
 int mc_parse_size(const char *s, uint64_t *ret_bytes);
 int mc_parse_duration(const char *s, uint64_t bare_unit_ms, uint64_t *ret_ms);
 int mc_parse_bool(const char *s, bool *ret);

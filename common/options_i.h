@@ -23,8 +23,8 @@ struct mc_options {
 
 /* ---- options_value.c ---- */
 
-/* Set the row's field at @field from text; a new string goes to *string, the old one is freed.  0, or
- * -EINVAL/-ERANGE/-ENOMEM with a detail that says what would be right. */
+/* Set the row's field at @field from text; a new string goes to *string, the old one is freed.  0,
+ * or -EINVAL/-ERANGE/-ENOMEM with a detail that says what would be right. */
 int mc_opt_set(const struct mc_opt_row *row, const char *text, void *field, char **string);
 
 /* The field's value as a user would write it, into @buf; a string comes back as itself. */
@@ -48,8 +48,8 @@ typedef int (*mc_conf_pair_fn)(void *arg, const char *key, const char *value);
 
 enum mc_conf_format { MC_CONF_JSON, MC_CONF_YAML };
 
-/* Read a flat map.  Nested maps are joined to their keys with '_', lists of scalars to one value with
- * ','; nulls are left out.  0, what @fn returned, or -EINVAL with a detail. */
+/* Read a flat map.  Nested maps are joined to their keys with '_', lists of scalars to one value
+ * with ','; nulls are left out.  0, what @fn returned, or -EINVAL with a detail. */
 int mc_conf_parse(const char *text, size_t len, enum mc_conf_format format, mc_conf_pair_fn fn,
 		  void *arg);
 

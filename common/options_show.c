@@ -120,9 +120,9 @@ void mc_opt_help(const struct mc_program *prog, FILE *to)
 		print_wrapped(to, fprintf(to, "  %s", common_options[i].flag),
 			      common_options[i].help);
 	fprintf(to, "\n"
-		"-x=1, --x=1 and --x 1 are the same, as are '-' and '_' inside a name.  A switch is set\n"
-		"by --x and cleared by --nox or --x=false.  SIZE takes units: 512MiB, 4gb (powers of\n"
-		"1024).  Durations take units: 500ms, 10s, 2m, 1h.%s\n",
+		"-x=1, --x=1 and --x 1 are the same, as are '-' and '_' inside a name.  A switch\n"
+		"is set by --x and cleared by --nox or --x=false.  SIZE takes units: 512MiB, 4gb\n"
+		"(powers of 1024).  Durations take units: 500ms, 10s, 2m, 1h.%s\n",
 		mc_opt_find(prog, "config_path") ?
 		"  The command line overrides the\n"
 		"environment, which overrides the config file." : "");

@@ -33,7 +33,8 @@ static void *thread_main(void *p)
 
 int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
 {
-	/* A fault of the thread itself must reach its handler (a mapped file that was cut short). */
+	/* A fault of the thread itself must reach its handler (a mapped file that was cut
+	 * short). */
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
 	sigset_t block, old;
 	struct birth *b;

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Start a thread that has all signals but its own faults (SIGSEGV, SIGBUS...) blocked, as the process
- * handles them in one place, and the given name (15 bytes are shown).  0 or -errno. */
+/* Start a thread that has all signals but its own faults (SIGSEGV, SIGBUS...) blocked, as the
+ * process handles them in one place, and the given name (15 bytes are shown).  0 or -errno. */
 int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
 
 /* A flag that ends waits: worker threads sleep on it, shutdown sets it. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_main.c - runs a fuzz target without a fuzzer: every file of its corpus, then seeded mutations
- * of them.  Link it with one file that has LLVMFuzzerTestOneInput().
+ * replay_main.c - runs a fuzz target without a fuzzer: every file of its corpus, then seeded
+ * mutations of them.  Link it with one file that has LLVMFuzzerTestOneInput().
  *
  *	fuzz_ROOM_NAME [-n RUNS] [-s SEED] [FILE|DIR]...
  *
- * Without a FILE the corpus is tests/fuzz/corpus/fuzz_ROOM_NAME/.  RUNS is 50000 mutations unless -n
- * or MC_FUZZ_RUNS say otherwise, but no more than MC_FUZZ_SECONDS (5) of them.  Inputs end at a page
- * that cannot be read, so that reading past the end is found without a sanitizer.  When an input kills
- * the target it is saved as crash-fuzz_ROOM_NAME; give that FILE with -n 0 to see it again. */
+ * Without a FILE the corpus is tests/fuzz/corpus/fuzz_ROOM_NAME/.  RUNS is 50000 mutations unless
+ * -n or MC_FUZZ_RUNS say otherwise, but no more than MC_FUZZ_SECONDS (5) of them.  Inputs end at a
+ * page that cannot be read, so that reading past the end is found without a sanitizer.  When an
+ * input kills the target it is saved as crash-fuzz_ROOM_NAME; give that FILE with -n 0 to see it
+ * again. */
 #include <config.h>
 
 #include <dirent.h>

@@ -150,7 +150,7 @@ static void unknown_names(void **state)
 {
 	int r;
 
-	/* No such name by RFC 6761; a network that swallows questions costs no more than the time. */
+	/* No such name by RFC 6761; a network that swallows questions costs the time at most. */
 	r = mc_connect("no-such-host.invalid:1", mc_deadline_ms(300));
 	assert_true(r == -EHOSTUNREACH || r == -EAGAIN || r == -ETIMEDOUT);
 	assert_non_null(strstr(mc_err_detail(r), "no-such-host.invalid:1"));

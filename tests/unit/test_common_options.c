@@ -21,8 +21,8 @@
 	OPT(rpc_port, INT, "50051", "MC_TEST_PORT", 1, 65535, "PORT", "Port of the RPC service") \
 	OPT(enable_gc, BOOL, "true", "MC_TEST_GC", 0, 0, "", "Collect garbage") \
 	OPT(note, BOOL, "", "", 0, 0, "", "A name that begins like a negation") \
-	OPT(size, SIZE, "1gb", "", 4096, 1e13, "", "Bytes that this node gives to the pool, a help " \
-	    "text that is so long that it does not fit on one line of any terminal") \
+	OPT(size, SIZE, "1gb", "", 4096, 1e13, "", "Bytes that this node gives to the pool, a " \
+	    "help text that is so long that it does not fit on one line of any terminal") \
 	OPT(ttl, MS, "5s", "", 0, 3600000, "", "Lease of an object") \
 	OPT(grace_sec, SEC, "10", "", 0, 0, "", "Time between silence and removal") \
 	OPT(ratio, RATIO, "0.95", "", 0, 1, "", "High watermark") \
@@ -339,7 +339,7 @@ static void other_sources_name_themselves_in_errors(void **state)
 	expect_error("", -EINVAL, path, "line 2");
 	write_config("rpc_prot: 7\n");
 	expect_ok("");
-	expect_said("config key rpc_prot is unknown and ignored; did you mean config key rpc_port?");
+	expect_said("config key rpc_prot is unknown and ignored; did you mean config key rpc_po");
 	expect_error("--config_path=/nonexistent", -ENOENT, "cannot read config file /nonexistent",
 		     "no such file");
 }

@@ -82,8 +82,8 @@ static void bad_json(void **state)
 	expect_bad(MC_CONF_JSON, "{\"a\": [{}]}", "list of \"a\"");
 	expect_bad(MC_CONF_JSON, "{\"\": 1}", "invalid key");
 	expect_bad(MC_CONF_JSON, "{\"a\": \"\\u0000\"}", "line 1");
-	expect_bad(MC_CONF_JSON, "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{}}}}}}}}}",
-		   "nested too deeply");
+	expect_bad(MC_CONF_JSON, "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{}"
+		   "}}}}}}}}", "nested too deeply");
 }
 
 static void yaml(void **state)
