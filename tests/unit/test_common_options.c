@@ -36,7 +36,9 @@ struct conf {
 };
 
 static const struct mc_opt_row rows[] = { OPTIONS(ROW) { 0 } };
-static const struct mc_opt_alias aliases[] = { { "port", "rpc_port" }, { 0 } };
+static const struct mc_opt_alias aliases[] = {
+	{ "port", "rpc_port" }, { "r", "ratio" }, { 0 },
+};
 static const struct mc_opt_alias absent[] = { { "enable_cxl", "there is no CXL tier" }, { 0 } };
 
 static struct mc_program prog = {
@@ -131,6 +133,8 @@ static int clean(void **state)
 	unsetenv("MC_TEST_PORT");
 	unsetenv("MC_TEST_GC");
 	prog.synopsis = "[OPTION]... DIR";
+	prog.details = NULL;
+	prog.strict = false;
 	return 0;
 }
 
@@ -217,6 +221,8 @@ static void arguments_stay_in_order(void **state)
 
 static void strings_are_taken_as_they_are(void **state)
 {
+	expect_ok("-r 0.5");
+	assert_true(conf.ratio == 0.5);
 	expect_ok("--protocol=a=b,c");
 	assert_string_equal(conf.protocol, "a=b,c");
 	expect_ok("--protocol _");
@@ -275,6 +281,16 @@ static void unknown_options_are_told_and_ignored(void **state)
 	assert_int_equal(mc_options_argc(opts), 0);
 	expect_ok("--unheard --port 7");
 	assert_int_equal(conf.rpc_port, 7);
+}
+
+static void strict_programs_refuse_them(void **state)
+{
+	prog.strict = true;
+	expect_error("--rpc_prot=1", -EINVAL, "--rpc_prot is unknown", "did you mean --rpc_port?");
+	expect_error("--wholly-different", -EINVAL, "--wholly-different is unknown", "--help");
+	expect_error("-o ro", -EINVAL, "-o ro is unknown", "");
+	expect_error("--enable_cxl", -MC_ENOTSUP, "--enable_cxl", "there is no CXL tier");
+	expect_ok("--port=7 -o nofail --undefok=x --noenable_cxl");
 }
 
 static void absent_options_are_refused_with_the_reason(void **state)
@@ -373,6 +389,7 @@ static void help(void **state)
 	expect_said("  --rpc_port=PORT ");
 	expect_said("Port of the RPC service; also --port [default 50051,\n"
 		    "                                MC_TEST_PORT]\n");
+	expect_said("High watermark; also -r [default 0.95]");
 	expect_said("  --enable_gc ");
 	expect_said("  --size=SIZE ");
 	expect_said("[no default, MC_TEST_CONFIG]");
@@ -381,7 +398,9 @@ static void help(void **state)
 		longest = strlen(line) > longest ? strlen(line) : longest;
 	assert_true(longest > 80 && longest <= 100);
 	assert_null(opts);
+	prog.details = "Commands:\n  ls  list keys\n";
 	assert_int_equal(parse("-h"), 1);
+	expect_said("Test the options.\n\nCommands:\n  ls  list keys\n\nOptions,");
 	/* Help also helps who writes something wrong behind it. */
 	assert_int_equal(parse("--help --rpc_port"), 1);
 }
@@ -395,6 +414,7 @@ static void manual(void **state)
 		    "Environment: \\fBMC_TEST_PORT\\fR.\n");
 	expect_said("Transport\\ewith 'odd' .text.\n");
 	expect_said("\\fB\\-\\-version\\fR\n");
+	expect_said(".TP\n\\fB\\-\\-enable_cxl\\fR\nthere is no CXL tier.\n");
 }
 
 static void version(void **state)
@@ -435,6 +455,7 @@ int main(void)
 		CASE(strings_are_taken_as_they_are),
 		CASE(bad_values_say_what_is_wrong),
 		CASE(unknown_options_are_told_and_ignored),
+		CASE(strict_programs_refuse_them),
 		CASE(absent_options_are_refused_with_the_reason),
 		CASE(the_nearer_source_wins),
 		CASE(other_sources_name_themselves_in_errors),
