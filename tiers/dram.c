@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <linux/mempolicy.h>
 #include <stdbool.h>
 #include <stdio.h>

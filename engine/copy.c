@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * copy.c - bytes between a transfer's iov and flat memory, and their checksums.
+ *
+ * The checksum array is its own running state: chunk i starts from 0 when its first byte comes, so a
+ * piece that is transferred again simply starts its chunks again. */
+#include <config.h>
+
+#include <string.h>
+
+#include "common/crc32c.h"
+#include "engine/engine_i.h"
+
+uint64_t mce_tail_len(const struct mce_req *req)
+{
+	uint64_t n = mc_crc_chunks(req->crc_len);
+
+	return req->crc_tail && n > 1 ? n * sizeof(uint32_t) : 0;
+}
+
+uint64_t mce_req_span(struct mce_req *req)
+{
+	uint64_t tail = mce_tail_len(req);
+
+	return tail ? mce_tail_off(req) + tail : mce_reqx(req)->total;
+}
+
+/* Bytes from @pos that belong to one checksum, or to none: then *ret_crc is NULL. */
+static size_t crc_run(const struct mce_req *req, uint64_t pos, size_t n, uint32_t **ret_crc)
+{
+	uint64_t room;
+
+	*ret_crc = NULL;
+	if (!req->crc || pos >= req->crc_len)
+		return n;
+	*ret_crc = &req->crc[pos / MC_CRC_CHUNK];
+	if (pos % MC_CRC_CHUNK == 0)
+		**ret_crc = 0;
+	room = MC_CRC_CHUNK - pos % MC_CRC_CHUNK;
+	if (room > req->crc_len - pos)
+		room = req->crc_len - pos;
+	return n < room ? n : (size_t)room;
+}
+
+void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n)
+{
+	const char *at = p;
+	uint32_t *crc;
+
+	while (n) {
+		size_t run = crc_run(req, pos, n, &crc);
+
+		if (!crc)
+			return;
+		*crc = mc_crc32c_add(*crc, at, run);
+		at += run;
+		pos += run;
+		n -= run;
+	}
+}
+
+static void copy_run(struct mce_req *req, uint64_t pos, char *local, char *remote, size_t n)
+{
+	bool write = req->op == MCE_WRITE;
+	uint32_t *crc;
+
+	while (n) {
+		size_t run = crc_run(req, pos, n, &crc);
+		char *dst = write ? remote : local, *src = write ? local : remote;
+
+		if (crc)
+			*crc = mc_crc32c_copy(*crc, dst, src, run);
+		else
+			memcpy(dst, src, run);
+		local += run;
+		remote += run;
+		pos += run;
+		n -= run;
+	}
+}
+
+void mce_copy(struct mce_req *req, void *remote)
+{
+	uint64_t pos = 0, tail = mce_tail_len(req);
+
+	for (unsigned i = 0; i < req->iovcnt; i++) {
+		copy_run(req, pos, req->iov[i].iov_base, (char *)remote + pos, req->iov[i].iov_len);
+		pos += req->iov[i].iov_len;
+	}
+	if (tail)
+		memcpy((char *)remote + mce_tail_off(req), req->crc, tail);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine.c - opening, closing, and the door through which transfers come in. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "engine/engine_i.h"
+
+/* Longest piece that goes over TCP at once. */
+#define STRIPE_MAX (8ull << 20)
+
+static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
+{
+	struct mce_conf *c = &e->conf;
+
+	*c = *conf;
+	c->host = c->bind_host = NULL;
+	if (conf->port < 0 || conf->port > 65535)
+		return mc_fail(-EINVAL, "port %d is out of range", conf->port);
+	if (c->io_threads == 0)
+		c->io_threads = 2;
+	if (c->lanes == 0)
+		c->lanes = 2;
+	if (c->io_threads > MCE_IO_MAX || c->lanes > MCE_LANES_MAX)
+		return mc_fail(-EINVAL, "at most %u I/O threads and %u lanes per peer", MCE_IO_MAX,
+			       MCE_LANES_MAX);
+	if (c->stripe_bytes == 0)
+		c->stripe_bytes = 512 << 10;
+	if (c->stripe_bytes > STRIPE_MAX)
+		c->stripe_bytes = STRIPE_MAX;
+	/* A piece holds whole chunks, so that no checksum is made in two places. */
+	c->stripe_bytes = (c->stripe_bytes + MC_CRC_CHUNK - 1) / MC_CRC_CHUNK * MC_CRC_CHUNK;
+	if (c->max_peers_in == 0)
+		c->max_peers_in = 4096;
+	if (c->progress_timeout_ms == 0)
+		c->progress_timeout_ms = 30000;
+	return 0;
+}
+
+static int open_io(struct mce_engine *e)
+{
+	char name[32];
+	int r;
+
+	for (unsigned i = 0; i < e->conf.io_threads; i++) {
+		snprintf(name, sizeof(name), "mce-io%u", i);
+		r = mce_io_open(&e->io[i], e, name);
+		if (r < 0) {
+			mce_io_close(&e->io[i]);
+			return r;
+		}
+		e->nio++;
+	}
+	return 0;
+}
+
+int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
+{
+	const char *host = conf->host ? conf->host : "127.0.0.1";
+	struct mce_engine *e;
+	int r;
+
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->idle, NULL);
+	mc_list_init(&e->peers);
+	r = mce_mr_table_init(&e->mrs);
+	if (r == 0)
+		r = fill_conf(e, conf);
+	if (r == 0)
+		r = mce_id_make(&e->id);
+	if (r == 0)
+		r = open_io(e);
+	if (r == 0)
+		r = mce_mapserver_open(e, &e->mapserver);
+	if (r == 0)
+		r = mce_tcp_server_open(e, host, conf->bind_host ? conf->bind_host : host, conf->port,
+					&e->server);
+	if (r == 0)
+		r = mce_mapserver_start(e->mapserver);
+	if (r < 0) {
+		mce_engine_close(e);
+		return r;
+	}
+	*ret = e;
+	return 0;
+}
+
+void mce_engine_close(struct mce_engine *e)
+{
+	if (!e)
+		return;
+	pthread_mutex_lock(&e->lock);
+	__atomic_store_n(&e->closing, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&e->lock);
+	mce_peers_close(e);
+	mce_mr_table_done(&e->mrs);
+	for (unsigned i = 0; i < e->nio; i++)
+		mce_io_close(&e->io[i]);
+	mce_tcp_server_close(e->server);
+	mce_mapserver_close(e->mapserver);
+	pthread_cond_destroy(&e->idle);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
+
+const char *mce_engine_endpoint(const struct mce_engine *e)
+{
+	return e->endpoint;
+}
+
+/* ---- transfers --------------------------------------------------------------------------------- */
+
+/* 0 and the number of bytes in the request's x->total. */
+static int check_req(struct mce_req *req)
+{
+	struct mce_reqx *x = mce_reqx(req);
+
+	if (!req->peer || (req->op != MCE_READ && req->op != MCE_WRITE) || (req->iovcnt && !req->iov))
+		return -EINVAL;
+	for (unsigned i = 0; i < req->iovcnt; i++)
+		if (__builtin_add_overflow(x->total, req->iov[i].iov_len, &x->total))
+			return -EINVAL;
+	if (req->crc && req->crc_len > x->total)
+		return -EINVAL;
+	if (req->crc_tail && (!req->crc || req->op != MCE_WRITE || req->crc_len != x->total))
+		return -EINVAL;
+	return 0;
+}
+
+static void submit_one(struct mce_batch *b, struct mce_req *req)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	int r;
+
+	memset(req->priv, 0, sizeof(req->priv));
+	mc_list_init(&x->node);
+	req->status = -EINPROGRESS;
+	req->path = MCE_PATH_NONE;
+	req->batch = b;
+	r = check_req(req);
+	if (r < 0 || x->total == 0)
+		mce_complete(req, MCE_PATH_NONE, r);
+	else
+		mce_peer_submit(req->peer, req);
+}
+
+static void flush_peer(struct mce_peer *p)
+{
+	for (const struct mce_transport *const *t = mce_transports; *t; t++)
+		(*t)->flush(p);
+}
+
+int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n)
+{
+	struct mce_peer *p = NULL;
+
+	__atomic_fetch_add(&b->left, n, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < n; i++) {
+		/* Not a field of a request handed over before: it may be complete and gone. */
+		struct mce_peer *next = reqs[i].peer;
+
+		if (p && p != next)
+			flush_peer(p);
+		submit_one(b, &reqs[i]);
+		p = next;
+	}
+	if (p)
+		flush_peer(p);
+	return 0;
+}
+
+int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline)
+{
+	struct mce_batch b;
+	int r;
+
+	mce_batch_init(&b);
+	mce_submit(e, &b, req, 1);
+	r = mce_batch_wait(e, &b, req, 1, deadline);
+	return r < 0 ? r : req->status;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine_i.h - what the files of this directory share.
+ *
+ * Locks, in the order they are taken: a lane's tx_lock, its rx_lock, mce_peer.lock; mce_engine.lock and
+ * the region table's lock are taken alone or last.  None is held over a system call that can block. */
+#ifndef MCE_ENGINE_I_H
+#define MCE_ENGINE_I_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/evloop.h"
+#include "common/list.h"
+#include "common/net.h"
+#include "engine/mce.h"
+#include "engine/transport.h"
+
+#define MCE_LANES_MAX 16u
+#define MCE_IO_MAX 32u
+/* Connecting and greeting a peer, whatever the waiters' deadlines. */
+#define MCE_CONNECT_MS 5000
+/* Threads that connect at one time. */
+#define MCE_RESOLVERS_MAX 256u
+
+/* ---- identity ---------------------------------------------------------------------------------- */
+
+/* Who an engine is and on which host.  The host's part says "maybe the same host"; the proof is that
+ * the unix socket named by the nonce leads to the process at the other end of the TCP connection. */
+struct mce_id {
+	uint8_t nonce[16];	/* of this engine's life */
+	uint8_t boot[16];	/* boot id of the kernel */
+	uint64_t netns_dev, netns_ino;	/* abstract unix sockets are seen within one network namespace */
+};
+int mce_id_make(struct mce_id *ret);
+bool mce_id_same_host(const struct mce_id *a, const struct mce_id *b);
+bool mce_id_same_engine(const struct mce_id *a, const struct mce_id *b);
+
+/* ---- I/O threads ------------------------------------------------------------------------------- */
+
+struct mce_engine;
+
+/* One I/O thread.  What hangs on it registers a watcher, which is looked at every tick. */
+struct mce_io {
+	struct mce_engine *e;
+	struct mc_evloop *loop;
+	/* owned by the loop */
+	struct mc_evtimer tick, again;
+	struct mc_list watchers;	/* struct mce_watcher.node */
+	struct mc_list resume;		/* struct mce_watcher.resume_node */
+	uint64_t last_ms;		/* when the loop was last seen alive */
+};
+
+int mce_io_open(struct mce_io *io, struct mce_engine *e, const char *name);
+void mce_io_close(struct mce_io *io);	/* NULL loop is fine */
+
+struct mce_watcher {
+	struct mc_list node, resume_node;
+	void (*tick)(struct mce_watcher *w, uint64_t now_ms);
+	void (*resume)(struct mce_watcher *w);
+};
+/* loop: */
+void mce_io_watch(struct mce_io *io, struct mce_watcher *w);
+void mce_io_unwatch(struct mce_io *io, struct mce_watcher *w);
+/* loop: call w->resume once the other descriptors had their turn. */
+void mce_io_resume_later(struct mce_io *io, struct mce_watcher *w);
+/* loop: true when the process stood still for more than MCE_STALL_MS and the tick has not come since:
+ * what piled up in the sockets is as old as that. */
+#define MCE_STALL_MS 2000
+bool mce_io_stalled(struct mce_io *io);
+
+/* ---- memory regions ---------------------------------------------------------------------------- */
+
+#define MCE_MR_BUCKETS 1024u
+
+struct mce_mr {
+	/* constant after register */
+	struct mce_engine *e;
+	uint64_t base, len, rkey;
+	unsigned access;
+	int fd;			/* own descriptor to hand to same-host peers, -1: not to be mapped */
+	uint64_t fd_offset;
+	unsigned slot;		/* in the life page, valid with fd */
+	/* guarded by the table's lock */
+	struct mce_mr *next;
+	/* atomic */
+	uint32_t refs;		/* futex: users, the table included */
+	bool dead;
+};
+
+struct mce_mr_table {
+	pthread_rwlock_t lock;
+	struct mce_mr *bucket[MCE_MR_BUCKETS];
+	struct mce_mr **by_base;	/* sorted */
+	unsigned n, cap;
+};
+int mce_mr_table_init(struct mce_mr_table *t);
+void mce_mr_table_done(struct mce_mr_table *t);
+/* Find the region and check that [@addr, @addr + @len) lies inside it and that @access is allowed.
+ * 0 and a reference, or -ESTALE (no such key), -EACCES, -ERANGE. */
+int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
+	       struct mce_mr **ret);
+/* The same without an address: the region of @rkey. */
+int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
+void mce_mr_unref(struct mce_mr *mr);
+static inline bool mce_mr_dead(const struct mce_mr *mr)
+{
+	return __atomic_load_n(&mr->dead, __ATOMIC_ACQUIRE);
+}
+/* 0 when [@addr, @addr + @len) is inside [@base, @base + @room), else -ERANGE; nothing overflows. */
+int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len);
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+/* Where a request is.  DONE is set, under the peer's lock or before the request was shared, by who
+ * then owes mce_complete(). */
+enum mce_where { MCE_AT_NOWHERE, MCE_AT_PENDING, MCE_AT_BUSY, MCE_AT_TRANSPORT, MCE_AT_DONE };
+
+/* The engine's part of struct mce_req, kept in priv[]. */
+struct __attribute__((may_alias)) mce_reqx {
+	struct mc_list node;	/* mce_peer.pending, or the transport's queue */
+	const struct mce_transport *owner;
+	uint64_t total;		/* bytes of iov */
+	uint64_t cut;		/* bytes handed out as pieces */
+	uint64_t crc_left;	/* bytes of crc_len whose checksum is not there yet */
+	uint64_t iov_off;	/* where the next piece begins */
+	uint32_t iov_idx;
+	uint32_t pieces;	/* handed out and not finished */
+	int32_t status;		/* first failure */
+	uint8_t where;		/* enum mce_where */
+	uint8_t tries;
+	bool tail_left;		/* the CRC trailer is still to be cut */
+	bool queued;		/* node is on the transport's queue */
+};
+static inline struct mce_reqx *mce_reqx(struct mce_req *req)
+{
+	_Static_assert(sizeof(struct mce_reqx) <= sizeof(req->priv), "priv[] is too small");
+	return (struct mce_reqx *)req->priv;
+}
+static inline struct mce_req *mce_req_of(struct mc_list *node)
+{
+	return mc_container_of(mc_container_of(node, struct mce_reqx, node), struct mce_req, priv);
+}
+static inline void mce_req_move(struct mce_req *req, enum mce_where where)
+{
+	__atomic_store_n(&mce_reqx(req)->where, (uint8_t)where, __ATOMIC_RELAXED);
+}
+static inline enum mce_where mce_req_at(struct mce_req *req)
+{
+	return (enum mce_where)__atomic_load_n(&mce_reqx(req)->where, __ATOMIC_RELAXED);
+}
+static inline unsigned mce_req_access(const struct mce_req *req)
+{
+	return req->op == MCE_WRITE ? MCE_ACCESS_WRITE : MCE_ACCESS_READ;
+}
+/* Offset of the CRC trailer of a transfer and bytes of it (0: none). */
+static inline uint64_t mce_tail_off(const struct mce_req *req)
+{
+	return (req->crc_len + 3) & ~3ull;
+}
+uint64_t mce_tail_len(const struct mce_req *req);
+/* All bytes of the peer's range that the request touches. */
+uint64_t mce_req_span(struct mce_req *req);
+
+/* The one way a request ends: counts it, sets its status, wakes who waits for the batch.  The request
+ * is the caller's again when this returns. */
+void mce_complete(struct mce_req *req, enum mce_path path, int status);
+
+/* ---- bytes ------------------------------------------------------------------------------------- */
+
+/* Copy a whole transfer between its iov and @remote, checksums and trailer included. */
+void mce_copy(struct mce_req *req, void *remote);
+/* Account @n bytes at @p that stand at @pos of the transfer to its checksums; in order per chunk. */
+void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n);
+
+/* ---- peers ------------------------------------------------------------------------------------- */
+
+struct mce_mapped;
+struct mce_tcp;
+
+struct mce_peer {
+	/* constant after creation */
+	struct mce_engine *e;
+	char endpoint[MC_ADDR_MAX];
+	uint64_t token;		/* names this peer handle to the other side */
+	/* guarded by the engine's lock */
+	struct mc_list node;
+	unsigned refs;
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	bool local;		/* it is this engine */
+	bool resolving;		/* a resolver thread is at work */
+	bool kicked;		/* there is something new for it */
+	struct mc_list pending;	/* requests that wait for it */
+	bool introduced;	/* id is known, from a living connection */
+	struct mce_id id;
+	struct mce_mapped *mapped;
+	struct mce_tcp *tcp;
+};
+/* Offer @req to the transports; queues it for the resolver when it has to wait for something. */
+void mce_peer_submit(struct mce_peer *p, struct mce_req *req);
+/* The peer's lock is held: have the resolver look.  0, or why it cannot be started. */
+int mce_peer_resolve_locked(struct mce_peer *p);
+/* Cancel one request; see mce_transport.cancel. */
+void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status);
+/* Fail all that pends; the peer's lock is not held. */
+void mce_peer_fail_pending(struct mce_peer *p, int status);
+void mce_peers_close(struct mce_engine *e);
+
+/* ---- engine ------------------------------------------------------------------------------------ */
+
+struct mce_mapserver;
+struct mce_tcp_server;
+
+struct mce_engine {
+	/* constant after open */
+	struct mce_conf conf;	/* defaults filled in; strings are not kept */
+	char endpoint[MC_ADDR_MAX];
+	struct mce_id id;
+	unsigned nio;
+	struct mce_io io[MCE_IO_MAX];
+	struct mce_mapserver *mapserver;
+	struct mce_tcp_server *server;
+	struct mce_mr_table mrs;
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	pthread_cond_t idle;	/* resolvers became 0 */
+	struct mc_list peers;
+	unsigned resolvers;
+	bool closing;
+};
+static inline bool mce_closing(struct mce_engine *e)
+{
+	return __atomic_load_n(&e->closing, __ATOMIC_ACQUIRE);
+}
+
+/* The server sides.  revoke: no I/O thread touches @mr, which is dead, after return. */
+int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind_host, int port,
+			struct mce_tcp_server **ret);
+void mce_tcp_server_close(struct mce_tcp_server *s);	/* I/O threads have ended; NULL is fine */
+void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr);
+/* Socket options of both ends of a lane. */
+void mce_tcp_tune(int fd, uint64_t timeout_ms);
+/* Is a connection open that said @token in its greeting? */
+bool mce_tcp_server_knows(struct mce_tcp_server *s, uint64_t token);
+
+int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret);
+int mce_mapserver_start(struct mce_mapserver *s);	/* accept; the TCP server is there */
+void mce_mapserver_close(struct mce_mapserver *s);
+/* Take a place in the life page for a region; -ENOSPC when all are taken. */
+int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_slot);
+/* The region's end: from now on every mapper sees that it is over, and is told to unmap. */
+void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey);
+void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX]);
+
+#endif

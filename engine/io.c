@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * io.c - what an I/O thread does besides its descriptors: a tick for those who watch the time, and
+ * turns for those who had more to do than their share. */
+#include <config.h>
+
+#include "common/clock.h"
+#include "engine/engine_i.h"
+
+static uint64_t tick_ns(const struct mce_io *io)
+{
+	uint64_t ms = io->e->conf.progress_timeout_ms / 4;
+
+	/* Often enough to tell a thread that waits from a process that stood still. */
+	if (ms > MCE_STALL_MS / 4)
+		ms = MCE_STALL_MS / 4;
+	return (ms ? ms : 1) * MC_NS_PER_MS;
+}
+
+static void io_tick(struct mc_evtimer *t)
+{
+	struct mce_io *io = mc_container_of(t, struct mce_io, tick);
+	struct mc_list *pos, *next;
+	uint64_t now = mc_now_ms();
+
+	mc_list_for_each_safe(pos, next, &io->watchers) {
+		struct mce_watcher *w = mc_container_of(pos, struct mce_watcher, node);
+
+		w->tick(w, now);
+	}
+	io->last_ms = now;
+	mc_evtimer_arm(io->loop, t, mc_now_ns() + tick_ns(io));
+}
+
+static void io_again(struct mc_evtimer *t)
+{
+	struct mce_io *io = mc_container_of(t, struct mce_io, again);
+	struct mc_list turn;
+
+	/* Those who ask again go behind this turn. */
+	mc_list_init(&turn);
+	if (!mc_list_empty(&io->resume)) {
+		turn = io->resume;
+		turn.next->prev = turn.prev->next = &turn;
+		mc_list_init(&io->resume);
+	}
+	while (!mc_list_empty(&turn)) {
+		struct mce_watcher *w = mc_list_first(&turn, struct mce_watcher, resume_node);
+
+		mc_list_remove(&w->resume_node);
+		w->resume(w);
+	}
+}
+
+void mce_io_watch(struct mce_io *io, struct mce_watcher *w)
+{
+	mc_list_init(&w->resume_node);
+	mc_list_push_back(&io->watchers, &w->node);
+}
+
+void mce_io_unwatch(struct mce_io *io, struct mce_watcher *w)
+{
+	mc_list_remove(&w->node);
+	mc_list_remove(&w->resume_node);
+}
+
+void mce_io_resume_later(struct mce_io *io, struct mce_watcher *w)
+{
+	mc_list_remove(&w->resume_node);
+	mc_list_push_back(&io->resume, &w->resume_node);
+	if (!io->again.due_ns)
+		mc_evtimer_arm(io->loop, &io->again, mc_now_ns());
+}
+
+bool mce_io_stalled(struct mce_io *io)
+{
+	return mc_now_ms() - io->last_ms > MCE_STALL_MS;
+}
+
+static void io_begin(void *arg)
+{
+	struct mce_io *io = arg;
+
+	io->last_ms = mc_now_ms();
+	mc_evtimer_arm(io->loop, &io->tick, mc_now_ns() + tick_ns(io));
+}
+
+int mce_io_open(struct mce_io *io, struct mce_engine *e, const char *name)
+{
+	int r;
+
+	io->e = e;
+	mc_list_init(&io->watchers);
+	mc_list_init(&io->resume);
+	io->tick.fire = io_tick;
+	io->again.fire = io_again;
+	r = mc_evloop_new(name, e->conf.spin_us, &io->loop);
+	if (r == 0)
+		r = mc_evloop_start(io->loop);
+	if (r == 0)
+		r = mc_evloop_post(io->loop, io_begin, io);
+	return r;
+}
+
+void mce_io_close(struct mce_io *io)
+{
+	mc_evloop_free(io->loop);
+	io->loop = NULL;
+}

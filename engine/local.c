@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * local.c - the peer is this engine: the bytes are copied where they are, by the caller. */
+#include <config.h>
+
+#include "common/err.h"
+#include "engine/engine_i.h"
+
+static bool is_local(struct mce_peer *p)
+{
+	return __atomic_load_n(&p->local, __ATOMIC_ACQUIRE) && !p->e->conf.force_tcp;
+}
+
+static int local_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct mce_mr *mr;
+	int r;
+
+	if (!is_local(p))
+		return -MC_ENOTSUP;
+	r = mce_mr_get(p->e, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mr);
+	if (r == 0) {
+		mce_copy(req, (void *)(uintptr_t)req->addr);
+		mce_mr_unref(mr);
+	}
+	mce_complete(req, MCE_PATH_LOCAL, r);
+	return 0;
+}
+
+static int local_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
+{
+	struct mce_mr *mr;
+	int r;
+
+	if (!is_local(p))
+		return -MC_ENOTSUP;
+	r = mce_mr_get(p->e, rkey, addr, len, MCE_ACCESS_READ, &mr);
+	if (r < 0)
+		return mc_fail(r, "no such memory to map");
+	mce_mr_unref(mr);
+	*ret = (const void *)(uintptr_t)addr;
+	return 0;
+}
+
+const struct mce_transport mce_local_transport = {
+	.name = "local",
+	.path = MCE_PATH_LOCAL,
+	.attach = mce_no_attach,
+	.detach = mce_no_detach,
+	.connect = mce_no_connect,
+	.prepare = mce_no_prepare,
+	.submit = local_submit,
+	.flush = mce_no_flush,
+	.poll = mce_no_poll,
+	.cancel = mce_no_cancel,
+	.map = local_map,
+};

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mapserver.c - hands the descriptors of registered memory to engines of the same host.
+ *
+ * Stateless but for the greeting: mappers are told of every region's end, whether they fetched it or
+ * not.  Runs on the first I/O thread. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "engine/engine_i.h"
+#include "engine/map_wire.h"
+
+#define HELLO_MS 10000
+/* Messages served of one mapper before the next one's turn. */
+#define BUDGET 64
+
+struct mce_mapserver {
+	/* constant after open */
+	struct mce_engine *e;
+	struct mce_io *io;
+	struct mc_evfd listener;
+	int life_fd;
+	uint64_t *life;		/* atomic elements */
+	/* owned by the loop */
+	struct mc_list mappers;
+	unsigned nmappers;
+	struct mce_watcher watcher;
+	bool paused;		/* no descriptors left: accept again at the next tick */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	unsigned next_slot, used;
+};
+
+struct mapper {
+	struct mce_mapserver *s;
+	struct mc_list node;
+	struct mc_evfd evfd;
+	bool greeted;
+	uint64_t since_ms;
+};
+
+void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX])
+{
+	int n = snprintf(ret, MC_ADDR_MAX, "mooncake-engine-");
+
+	for (unsigned i = 0; i < sizeof(id->nonce); i++)
+		n += snprintf(ret + n, MC_ADDR_MAX - (size_t)n, "%02x", id->nonce[i]);
+}
+
+/* ---- life page --------------------------------------------------------------------------------- */
+
+int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_slot)
+{
+	unsigned slot;
+	int r = -ENOSPC;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->used < MCE_LIFE_SLOTS) {
+		while (s->life[s->next_slot % MCE_LIFE_SLOTS])
+			s->next_slot++;
+		slot = s->next_slot++ % MCE_LIFE_SLOTS;
+		__atomic_store_n(&s->life[slot], rkey, __ATOMIC_RELEASE);
+		s->used++;
+		*ret_slot = slot;
+		r = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+static int life_open(struct mce_mapserver *s)
+{
+	char path[64];
+	int fd, r;
+
+	fd = memfd_create("mooncake-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return mc_fail(-errno, "memfd: %m");
+	if (ftruncate(fd, MCE_LIFE_BYTES)) {
+		r = mc_fail(-errno, "life page: %m");
+		goto out;
+	}
+	s->life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (s->life == MAP_FAILED) {
+		s->life = NULL;
+		r = mc_fail(-errno, "life page: %m");
+		goto out;
+	}
+	/* Mappers must not be able to cut it short (SIGBUS) nor to bring regions back to life. */
+	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	s->life_fd = open(path, O_RDONLY | O_CLOEXEC);
+	r = s->life_fd < 0 ? mc_fail(-errno, "life page: %m") : 0;
+out:
+	close(fd);
+	return r;
+}
+
+/* ---- mappers ----------------------------------------------------------------------------------- */
+
+static void mapper_close(struct mapper *m)
+{
+	mc_evloop_del(m->s->io->loop, &m->evfd);
+	close(m->evfd.fd);
+	mc_list_remove(&m->node);
+	m->s->nmappers--;
+	free(m);
+}
+
+static int serve_hello(struct mapper *m, const struct mce_map_msg *in)
+{
+	struct mce_map_msg out = { .version = MCE_MAP_VERSION, .type = MCE_MAP_WELCOME };
+
+	if (!mce_tcp_server_knows(m->s->e->server, in->rkey))
+		return -EACCES;
+	m->greeted = true;
+	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));
+	return mce_map_send(m->evfd.fd, &out, m->s->life_fd);
+}
+
+static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
+{
+	struct mce_map_msg out = {
+		.version = MCE_MAP_VERSION, .type = MCE_MAP_REGION, .rkey = in->rkey,
+	};
+	struct mce_mr *mr;
+	int fd = -1, r;
+
+	r = mce_mr_find(m->s->e, in->rkey, &mr);
+	if (r == 0) {
+		out.base = mr->base;
+		out.len = mr->len;
+		out.fd_offset = mr->fd_offset;
+		out.access = mr->access;
+		out.slot = mr->slot;
+		fd = mr->fd;
+		r = mr->access == 0 ? -EACCES : fd < 0 ? -MC_ENOTSUP : 0;
+	} else {
+		mr = NULL;
+	}
+	out.status = r < 0 ? mc_err_to_wire(r) : 0;
+	r = mce_map_send(m->evfd.fd, &out, r == 0 ? fd : -1);
+	if (mr)
+		mce_mr_unref(mr);
+	return r;
+}
+
+static int serve(struct mapper *m)
+{
+	struct mce_map_msg in;
+	int fd, r;
+
+	r = mce_map_recv(m->evfd.fd, &in, &fd);
+	if (r < 0)
+		return r;
+	if (fd >= 0)
+		close(fd);	/* none is expected */
+	if (in.type == MCE_MAP_HELLO && !m->greeted)
+		return serve_hello(m, &in);
+	if (in.type == MCE_MAP_FETCH && m->greeted)
+		return serve_fetch(m, &in);
+	return -MC_EPROTO;
+}
+
+static void mapper_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mapper *m = mc_container_of(e, struct mapper, evfd);
+	int r = 0;
+
+	for (unsigned i = 0; i < BUDGET && r == 0; i++)
+		r = serve(m);
+	/* A mapper that does not read what it asked for fills its socket: that is its end too. */
+	if (r < 0 && (r != -EAGAIN || (events & (EPOLLHUP | EPOLLERR))))
+		mapper_close(m);
+}
+
+static int mapper_new(struct mce_mapserver *s, int fd)
+{
+	struct mapper *m;
+	int r;
+
+	if (s->nmappers >= s->e->conf.max_peers_in)
+		return -ENOBUFS;
+	r = mce_map_check_cred(fd);
+	if (r < 0)
+		return r;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->s = s;
+	m->evfd.fd = fd;
+	m->evfd.ready = mapper_ready;
+	m->since_ms = mc_now_ms();
+	r = mc_evloop_add(s->io->loop, &m->evfd, EPOLLIN);
+	if (r < 0) {
+		free(m);
+		return r;
+	}
+	mc_list_push_back(&s->mappers, &m->node);
+	s->nmappers++;
+	return 0;
+}
+
+static void accept_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mce_mapserver *s = mc_container_of(e, struct mce_mapserver, listener);
+	int fd;
+
+	for (unsigned i = 0; i < BUDGET; i++) {
+		fd = accept4(e->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+			continue;
+		if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+			mc_warn("engine", "cannot accept a mapper, trying again soon: %m");
+			s->paused = mc_evloop_mod(s->io->loop, e, 0) == 0;
+		}
+		if (fd < 0)
+			return;
+		if (mapper_new(s, fd) < 0)
+			close(fd);
+	}
+}
+
+static void server_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct mce_mapserver *s = mc_container_of(w, struct mce_mapserver, watcher);
+	struct mc_list *pos, *next;
+
+	if (s->paused)
+		s->paused = mc_evloop_mod(s->io->loop, &s->listener, EPOLLIN) != 0;
+	mc_list_for_each_safe(pos, next, &s->mappers) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		if (!m->greeted && now_ms - m->since_ms > HELLO_MS)
+			mapper_close(m);
+	}
+}
+
+/* ---- revocation -------------------------------------------------------------------------------- */
+
+struct forget {
+	struct mce_mapserver *s;
+	uint64_t rkey;
+};
+
+static void forget_run(void *arg)
+{
+	struct forget *f = arg;
+	struct mce_map_msg out = {
+		.version = MCE_MAP_VERSION, .type = MCE_MAP_FORGET, .rkey = f->rkey,
+	};
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &f->s->mappers) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		if (m->greeted && mce_map_send(m->evfd.fd, &out, -1) < 0)
+			mapper_close(m);
+	}
+}
+
+void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey)
+{
+	struct forget f = { .s = s, .rkey = rkey };
+
+	pthread_mutex_lock(&s->lock);
+	__atomic_store_n(&s->life[slot], 0, __ATOMIC_RELEASE);
+	s->used--;
+	pthread_mutex_unlock(&s->lock);
+	/* Without memory to post it mappers notice at their next transfer, in the life page. */
+	(void)mc_evloop_call(s->io->loop, forget_run, &f);
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+static int listen_abstract(const struct mce_id *id)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	char name[MC_ADDR_MAX];
+	socklen_t len;
+	int fd, r;
+
+	mce_mapserver_address(id, name);
+	memcpy(sa.sun_path + 1, name, strlen(name));
+	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return mc_fail(-errno, "unix socket: %m");
+	if (bind(fd, (struct sockaddr *)&sa, len) || listen(fd, 128)) {
+		r = mc_fail(-errno, "unix socket: %m");
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+static void server_begin(void *arg)
+{
+	struct mce_mapserver *s = arg;
+
+	mce_io_watch(s->io, &s->watcher);
+}
+
+int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret)
+{
+	struct mce_mapserver *s;
+	int r;
+
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->e = e;
+	s->io = &e->io[0];
+	s->life_fd = -1;
+	mc_list_init(&s->mappers);
+	pthread_mutex_init(&s->lock, NULL);
+	s->watcher.tick = server_tick;
+	s->listener.ready = accept_ready;
+	s->listener.fd = listen_abstract(&e->id);
+	r = s->listener.fd < 0 ? s->listener.fd : life_open(s);
+	if (r == 0)
+		r = mc_evloop_post(s->io->loop, server_begin, s);
+	*ret = s;	/* also when it failed: the engine's close takes it down */
+	return r;
+}
+
+int mce_mapserver_start(struct mce_mapserver *s)
+{
+	return mc_evloop_add(s->io->loop, &s->listener, EPOLLIN);
+}
+
+void mce_mapserver_close(struct mce_mapserver *s)
+{
+	struct mc_list *pos, *next;
+
+	if (!s)
+		return;
+	mc_list_for_each_safe(pos, next, &s->mappers) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		close(m->evfd.fd);
+		free(m);
+	}
+	if (s->listener.fd >= 0)
+		close(s->listener.fd);
+	if (s->life_fd >= 0)
+		close(s->life_fd);
+	if (s->life)
+		munmap(s->life, MCE_LIFE_BYTES);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mr.c - the table of registered memory.
+ *
+ * Whoever is about to touch a region on behalf of a peer holds a reference.  Unregister takes the
+ * region out of the table first, so references only drain, then makes the I/O threads let go. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "engine/engine_i.h"
+
+/* In mce_mr.refs: unregister waits. */
+#define WAITER (1u << 31)
+
+static struct mce_mr **bucket_of(struct mce_mr_table *t, uint64_t rkey)
+{
+	return &t->bucket[rkey % MCE_MR_BUCKETS];
+}
+
+int mce_mr_table_init(struct mce_mr_table *t)
+{
+	memset(t, 0, sizeof(*t));
+	return -pthread_rwlock_init(&t->lock, NULL);
+}
+
+void mce_mr_table_done(struct mce_mr_table *t)
+{
+	while (t->n)
+		mce_mr_unregister(t->by_base[t->n - 1]);
+	free(t->by_base);
+	pthread_rwlock_destroy(&t->lock);
+}
+
+int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len)
+{
+	if (addr < base || addr - base > room || len > room - (addr - base))
+		return -ERANGE;
+	return 0;
+}
+
+/* ---- lookup ------------------------------------------------------------------------------------ */
+
+int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret)
+{
+	struct mce_mr_table *t = &e->mrs;
+	struct mce_mr *mr;
+
+	pthread_rwlock_rdlock(&t->lock);
+	for (mr = *bucket_of(t, rkey); mr && mr->rkey != rkey; mr = mr->next)
+		;
+	if (mr)
+		__atomic_fetch_add(&mr->refs, 1, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&t->lock);
+	if (!mr)
+		return -ESTALE;
+	*ret = mr;
+	return 0;
+}
+
+int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
+	       struct mce_mr **ret)
+{
+	struct mce_mr *mr;
+	int r;
+
+	r = mce_mr_find(e, rkey, &mr);
+	if (r < 0)
+		return r;
+	r = mce_range_check(mr->base, mr->len, addr, len);
+	if (r == 0 && (mr->access & access) != access)
+		r = -EACCES;
+	if (r < 0) {
+		mce_mr_unref(mr);
+		return r;
+	}
+	*ret = mr;
+	return 0;
+}
+
+void mce_mr_unref(struct mce_mr *mr)
+{
+	/* The waiter may free the region as soon as only its own reference is left; the address alone
+	 * is used then. */
+	uint32_t *refs = &mr->refs;
+
+	if (__atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL) == (WAITER | 1))
+		syscall(SYS_futex, refs, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* ---- register ---------------------------------------------------------------------------------- */
+
+static int check_attr(const struct mce_mr_attr *a)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct stat st;
+
+	if (!a->base || a->len == 0 || (uintptr_t)a->base + a->len < (uintptr_t)a->base)
+		return mc_fail(-EINVAL, "memory region %p of %llu bytes is not valid", a->base,
+			       (unsigned long long)a->len);
+	if (a->access & ~(MCE_ACCESS_READ | MCE_ACCESS_WRITE))
+		return mc_fail(-EINVAL, "unknown access bits 0x%x", a->access);
+	if (a->fd < 0)
+		return 0;
+	if (a->fd_offset % page || (uintptr_t)a->base % page)
+		return mc_fail(-EINVAL, "a region with a descriptor begins on a page");
+	if (fstat(a->fd, &st))
+		return mc_fail(-errno, "descriptor of the region: %s", strerror(errno));
+	/* A mapper that touches pages behind the end would be killed. */
+	if (mce_range_check(0, (uint64_t)st.st_size, a->fd_offset, a->len))
+		return mc_fail(-EINVAL, "the region's file ends before the region");
+	return 0;
+}
+
+/* A descriptor that gives away no more than @access: the mapper is trusted with the memory, not to
+ * honour what it was told. */
+static int share_fd(int fd, unsigned access)
+{
+	char path[64];
+
+	if (access & MCE_ACCESS_WRITE)
+		return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Index of the first region that begins behind @base. */
+static unsigned position(const struct mce_mr_table *t, uint64_t base)
+{
+	unsigned lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		unsigned mid = (lo + hi) / 2;
+
+		if (t->by_base[mid]->base <= base)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static int insert_locked(struct mce_mr_table *t, struct mce_mr *mr)
+{
+	unsigned at = position(t, mr->base);
+
+	if ((at > 0 && t->by_base[at - 1]->base + t->by_base[at - 1]->len > mr->base) ||
+	    (at < t->n && mr->base + mr->len > t->by_base[at]->base))
+		return mc_fail(-EEXIST, "memory region overlaps a registered one");
+	if (t->n == t->cap) {
+		unsigned cap = t->cap ? t->cap * 2 : 16;
+		struct mce_mr **more = realloc(t->by_base, cap * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		t->by_base = more;
+		t->cap = cap;
+	}
+	memmove(t->by_base + at + 1, t->by_base + at, (t->n - at) * sizeof(*t->by_base));
+	t->by_base[at] = mr;
+	t->n++;
+	mr->next = *bucket_of(t, mr->rkey);
+	*bucket_of(t, mr->rkey) = mr;
+	return 0;
+}
+
+static void remove_locked(struct mce_mr_table *t, struct mce_mr *mr)
+{
+	unsigned at = position(t, mr->base) - 1;
+	struct mce_mr **pp;
+
+	memmove(t->by_base + at, t->by_base + at + 1, (t->n - at - 1) * sizeof(*t->by_base));
+	t->n--;
+	for (pp = bucket_of(t, mr->rkey); *pp != mr; pp = &(*pp)->next)
+		;
+	*pp = mr->next;
+}
+
+static void unshare_fd(struct mce_mr *mr)
+{
+	if (mr->fd < 0)
+		return;
+	mce_mapserver_revoke(mr->e->mapserver, mr->slot, mr->rkey);
+	close(mr->fd);
+	mr->fd = -1;
+}
+
+int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mce_mr **ret)
+{
+	struct mce_mr *mr;
+	int r;
+
+	r = check_attr(a);
+	if (r < 0)
+		return r;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	mr->e = e;
+	mr->base = (uintptr_t)a->base;
+	mr->len = a->len;
+	mr->access = a->access;
+	mr->fd_offset = a->fd_offset;
+	mr->refs = 1;
+	do
+		mr->rkey = mc_random_u64();
+	while (mr->rkey == 0);
+	mr->fd = a->fd >= 0 && a->access ? share_fd(a->fd, a->access) : -1;
+	/* Without a descriptor or a place in the life page peers use TCP; nothing else changes. */
+	if (mr->fd >= 0 && mce_mapserver_enter(e->mapserver, mr->rkey, &mr->slot) < 0) {
+		close(mr->fd);
+		mr->fd = -1;
+	}
+	pthread_rwlock_wrlock(&e->mrs.lock);
+	r = insert_locked(&e->mrs, mr);
+	pthread_rwlock_unlock(&e->mrs.lock);
+	if (r < 0) {
+		unshare_fd(mr);
+		free(mr);
+		return r;
+	}
+	*ret = mr;
+	return 0;
+}
+
+void mce_mr_unregister(struct mce_mr *mr)
+{
+	struct mce_engine *e;
+	uint32_t refs;
+
+	if (!mr)
+		return;
+	e = mr->e;
+	pthread_rwlock_wrlock(&e->mrs.lock);
+	remove_locked(&e->mrs, mr);
+	__atomic_store_n(&mr->dead, true, __ATOMIC_RELEASE);
+	pthread_rwlock_unlock(&e->mrs.lock);
+	mce_tcp_server_revoke(e->server, mr);
+	/* What is left are copies of other threads of this process, and the map server's look-ups. */
+	refs = __atomic_or_fetch(&mr->refs, WAITER, __ATOMIC_ACQ_REL);
+	while (refs != (WAITER | 1)) {
+		syscall(SYS_futex, &mr->refs, FUTEX_WAIT_PRIVATE, refs, NULL, NULL, 0);
+		refs = __atomic_load_n(&mr->refs, __ATOMIC_ACQUIRE);
+	}
+	unshare_fd(mr);
+	free(mr);
+}
+
+uint64_t mce_mr_rkey(const struct mce_mr *mr)
+{
+	return mr->rkey;
+}

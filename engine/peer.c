@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * peer.c - the cache of peers, and how a request finds its path.
+ *
+ * A request that a transport can take at once is taken in the caller's thread.  Otherwise it pends
+ * and the peer's resolver, a thread that lives as long as there is something to resolve, connects.  So
+ * submitting never blocks, whatever the state of the other side. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "engine/engine_i.h"
+
+/* Offers of one request after connecting for it; more mean that the peer keeps coming and going. */
+#define TRIES_MAX 4
+
+MC_GAUGE(peers_open, "mooncake_transfer_peers", "", "Peers this process has a handle of")
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+static void peer_free(struct mce_peer *p)
+{
+	for (const struct mce_transport *const *t = mce_transports; *t; t++)
+		(*t)->detach(p);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+	mc_metric_add(&peers_open, -1);
+}
+
+static int peer_new(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
+{
+	char host[MC_ADDR_MAX];
+	struct mce_peer *p;
+	int port, r;
+
+	if (strlen(endpoint) >= MC_ADDR_MAX)
+		return mc_fail(-EINVAL, "endpoint is too long");
+	r = mc_addr_split(endpoint, host, sizeof(host), -1, &port);
+	if (r < 0)
+		return r;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->e = e;
+	strcpy(p->endpoint, endpoint);
+	p->token = mc_random_u64();
+	p->refs = 1;
+	p->local = !strcmp(endpoint, e->endpoint);
+	mc_list_init(&p->pending);
+	mc_list_init(&p->node);
+	pthread_mutex_init(&p->lock, NULL);
+	mc_metric_add(&peers_open, 1);
+	for (const struct mce_transport *const *t = mce_transports; *t; t++) {
+		r = (*t)->attach(p);
+		if (r < 0) {
+			peer_free(p);
+			return r;
+		}
+	}
+	*ret = p;
+	return 0;
+}
+
+static struct mce_peer *find_locked(struct mce_engine *e, const char *endpoint)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &e->peers) {
+		struct mce_peer *p = mc_container_of(pos, struct mce_peer, node);
+
+		if (!strcmp(p->endpoint, endpoint))
+			return p;
+	}
+	return NULL;
+}
+
+int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
+{
+	struct mce_peer *p;
+	int r;
+
+	MC_LOCKED(&e->lock);
+	p = find_locked(e, endpoint);
+	if (p) {
+		p->refs++;
+	} else {
+		r = peer_new(e, endpoint, &p);
+		if (r < 0)
+			return r;
+		mc_list_push_back(&e->peers, &p->node);
+	}
+	*ret = p;
+	return 0;
+}
+
+void mce_peer_put(struct mce_peer *p)
+{
+	struct mce_engine *e;
+	bool last;
+
+	if (!p)
+		return;
+	e = p->e;
+	pthread_mutex_lock(&e->lock);
+	last = --p->refs == 0;
+	if (last)
+		mc_list_remove(&p->node);
+	pthread_mutex_unlock(&e->lock);
+	if (last)
+		peer_free(p);
+}
+
+void mce_peers_close(struct mce_engine *e)
+{
+	struct mc_list *pos, *next;
+
+	pthread_mutex_lock(&e->lock);
+	while (e->resolvers)
+		pthread_cond_wait(&e->idle, &e->lock);
+	pthread_mutex_unlock(&e->lock);
+	mc_list_for_each_safe(pos, next, &e->peers) {
+		struct mce_peer *p = mc_container_of(pos, struct mce_peer, node);
+
+		mc_list_remove(&p->node);
+		mce_peer_fail_pending(p, -ECANCELED);
+		peer_free(p);
+	}
+}
+
+/* ---- finding a path ---------------------------------------------------------------------------- */
+
+/* 0: taken.  -EAGAIN: something has to be connected or prepared first. */
+static int offer(struct mce_peer *p, struct mce_req *req)
+{
+	int r;
+
+	for (const struct mce_transport *const *t = mce_transports; *t; t++) {
+		mce_reqx(req)->owner = *t;
+		r = (*t)->submit(p, req);
+		if (r != -MC_ENOTSUP)
+			return r;
+	}
+	mce_complete(req, MCE_PATH_NONE, -MC_ETRANSFER);
+	return 0;
+}
+
+void mce_peer_fail_pending(struct mce_peer *p, int status)
+{
+	struct mc_list failed, *pos, *next;
+
+	mc_list_init(&failed);
+	pthread_mutex_lock(&p->lock);
+	mc_list_for_each_safe(pos, next, &p->pending) {
+		mc_list_remove(pos);
+		mc_list_push_back(&failed, pos);
+		mce_req_move(mce_req_of(pos), MCE_AT_DONE);
+	}
+	pthread_mutex_unlock(&p->lock);
+	mc_list_for_each_safe(pos, next, &failed)
+		mce_complete(mce_req_of(pos), MCE_PATH_NONE, status);
+}
+
+void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	const struct mce_transport *owner = NULL;
+	bool mine = false;
+
+	pthread_mutex_lock(&p->lock);
+	switch (mce_req_at(req)) {
+	case MCE_AT_PENDING:
+		mc_list_remove(&x->node);
+		mce_req_move(req, MCE_AT_DONE);
+		mine = true;
+		break;
+	case MCE_AT_BUSY:	/* the resolver looks at it when it puts it back */
+		x->status = status;
+		break;
+	case MCE_AT_TRANSPORT:
+		owner = x->owner;
+		break;
+	default:
+		break;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (mine)
+		mce_complete(req, MCE_PATH_NONE, status);
+	else if (owner)
+		owner->cancel(p, req, status);
+}
+
+/* ---- the resolver ------------------------------------------------------------------------------ */
+
+/* Wait in line again, unless it was cancelled or has been here too often. */
+static void put_back(struct mce_peer *p, struct mce_req *req, int why)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	int status = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (x->status < 0)
+		status = x->status;
+	else if (mce_closing(p->e))
+		status = -ECANCELED;
+	else if (why < 0)
+		status = why;
+	else if (++x->tries > TRIES_MAX)
+		status = -MC_ETRANSFER;
+	else
+		status = mce_peer_resolve_locked(p);
+	mce_req_move(req, status < 0 ? MCE_AT_DONE : MCE_AT_PENDING);
+	if (status == 0)
+		mc_list_push_back(&p->pending, &x->node);
+	pthread_mutex_unlock(&p->lock);
+	if (status < 0)
+		mce_complete(req, MCE_PATH_NONE, status);
+}
+
+void mce_peer_submit(struct mce_peer *p, struct mce_req *req)
+{
+	mce_req_move(req, MCE_AT_BUSY);
+	if (offer(p, req) == -EAGAIN)
+		put_back(p, req, 0);
+}
+
+static struct mce_req *take_pending(struct mce_peer *p)
+{
+	struct mce_req *req = NULL;
+
+	MC_LOCKED(&p->lock);
+	if (!mc_list_empty(&p->pending)) {
+		req = mce_req_of(p->pending.next);
+		mc_list_remove(p->pending.next);
+		mce_req_move(req, MCE_AT_BUSY);
+	}
+	return req;
+}
+
+static bool first_rkey(struct mce_peer *p, uint64_t *ret, unsigned *ret_n)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&p->lock);
+	*ret_n = 0;
+	mc_list_for_each(pos, &p->pending)
+		(*ret_n)++;
+	if (*ret_n)
+		*ret = mce_req_of(p->pending.next)->rkey;
+	return *ret_n > 0;
+}
+
+/* Connect what is wanted, make the first waiting request's region reachable, and offer each that
+ * waited by then once. */
+static void resolve_round(struct mce_peer *p)
+{
+	uint64_t deadline = mc_deadline_ms(MCE_CONNECT_MS), rkey = 0;
+	int connect_err = 0, prepare_err = 0, r;
+	struct mce_req *req;
+	unsigned i = 0, n;
+
+	while (mce_transports[i])
+		i++;
+	/* From the last: its greeting tells whether the better ones are possible. */
+	while (i-- > 0) {
+		r = mce_transports[i]->connect(p, deadline);
+		if (r < 0 && connect_err == 0)
+			connect_err = r;
+	}
+	if (!first_rkey(p, &rkey, &n))
+		return;
+	for (i = 0; mce_transports[i] && prepare_err == 0; i++)
+		prepare_err = mce_transports[i]->prepare(p, rkey, deadline);
+	while (n-- > 0 && (req = take_pending(p))) {
+		r = req->rkey == rkey ? prepare_err : 0;
+		if (r == 0 && offer(p, req) == 0)
+			continue;
+		put_back(p, req, r ? r : connect_err);
+	}
+	for (i = 0; mce_transports[i]; i++)
+		mce_transports[i]->flush(p);
+}
+
+static bool resolve_more(struct mce_peer *p)
+{
+	MC_LOCKED(&p->lock);
+	if (!p->kicked || mce_closing(p->e)) {
+		p->resolving = false;
+		return false;
+	}
+	p->kicked = false;
+	return true;
+}
+
+static void *resolver_main(void *arg)
+{
+	struct mce_peer *p = arg;
+	struct mce_engine *e = p->e;
+
+	pthread_detach(pthread_self());
+	while (resolve_more(p))
+		resolve_round(p);
+	if (mce_closing(e))
+		mce_peer_fail_pending(p, -ECANCELED);
+	mce_peer_put(p);
+	pthread_mutex_lock(&e->lock);
+	if (--e->resolvers == 0)
+		pthread_cond_broadcast(&e->idle);
+	pthread_mutex_unlock(&e->lock);
+	return NULL;
+}
+
+int mce_peer_resolve_locked(struct mce_peer *p)
+{
+	struct mce_engine *e = p->e;
+	pthread_t thread;
+	int r;
+
+	p->kicked = true;
+	if (p->resolving)
+		return 0;
+	pthread_mutex_lock(&e->lock);
+	if (e->closing)
+		r = -ECANCELED;
+	else if (e->resolvers >= MCE_RESOLVERS_MAX)
+		r = -MC_ELIMIT;
+	else
+		r = mc_thread_start(&thread, "mce-connect", resolver_main, p);
+	if (r == 0) {
+		p->refs++;
+		p->resolving = true;
+		e->resolvers++;
+	}
+	pthread_mutex_unlock(&e->lock);
+	return r;
+}
+
+/* ---- direct pointers --------------------------------------------------------------------------- */
+
+static int try_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
+{
+	int r = -MC_ENOTSUP;
+
+	for (const struct mce_transport *const *t = mce_transports; *t && r == -MC_ENOTSUP; t++)
+		r = (*t)->map(p, addr, rkey, len, ret);
+	return r;
+}
+
+const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len,
+			 uint64_t deadline, int *ret_err)
+{
+	/* An empty read: it has the region fetched like any other, and takes no path that copies. */
+	struct mce_req probe = { .op = MCE_READ, .peer = p, .addr = addr, .rkey = rkey };
+	const void *at = NULL;
+	struct mce_batch b;
+	int r;
+
+	for (unsigned i = 0; i < TRIES_MAX; i++) {
+		r = try_map(p, addr, rkey, len, &at);
+		if (r != -EAGAIN)
+			break;
+		mce_batch_init(&b);
+		b.left = 1;
+		probe.batch = &b;
+		memset(probe.priv, 0, sizeof(probe.priv));
+		mce_peer_submit(p, &probe);
+		r = mce_batch_wait(p->e, &b, &probe, 1, deadline);
+		if (r == 0)
+			r = probe.status;
+		if (r < 0)
+			break;
+		r = -MC_ETRANSFER;
+	}
+	if (r < 0)
+		*ret_err = r;
+	return at;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_client.h - the outgoing lanes of a peer: shared by tcp_queue.c (what is sent), tcp_lane.c (how)
+ * and tcp_connect.c (over what).
+ *
+ * A request waits in the peer's queue; lanes with room cut pieces off it, so the faster lane takes
+ * more.  A piece has a place in the peer's table, whose index and generation are its id on the wire.
+ * What a lane may have under way is bounded in pieces and bytes.
+ *
+ * Locks: see engine_i.h.  A piece's req is read under the lane's tx_lock or rx_lock and cleared under
+ * both, so whoever holds one may use the request's memory. */
+#ifndef MCE_TCP_CLIENT_H
+#define MCE_TCP_CLIENT_H
+
+#include "engine/engine_i.h"
+#include "engine/tcp_rx.h"
+#include "engine/tcp_wire.h"
+
+/* Bytes that a lane may have under way; a longer piece goes alone. */
+#define MCE_LANE_BYTES (4u << 20)
+/* Sent by one call. */
+#define MCE_SEND_MAX (512u << 10)
+#define MCE_SEND_IOV 64
+/* Lanes that a piece may lose before its request fails. */
+#define MCE_PIECE_TRIES 4u
+
+enum mce_piece_state {
+	MCE_PIECE_FREE,
+	MCE_PIECE_QUEUED,	/* on a lane, nothing sent */
+	MCE_PIECE_SENDING,	/* some bytes are out */
+	MCE_PIECE_FLYING,	/* all bytes are out, or are being sent right now */
+	MCE_PIECE_RETRY,	/* lost its lane */
+};
+
+/* A position in a request's iov. */
+struct mce_iovpos {
+	uint32_t idx;
+	uint64_t off;
+};
+
+struct mce_piece {
+	struct mc_list node;	/* mce_lane.pieces, mce_tcp.retry or mce_tcp.free */
+	struct mc_list tx_node;	/* mce_lane.txq until all is sent */
+	struct mce_req *req;	/* NULL: cancelled */
+	struct mce_lane *lane;	/* the present or, in retry, the last one */
+	uint32_t index, gen;
+	uint32_t lost_epoch;	/* in retry: epoch of the lane that was lost */
+	uint8_t state, tries;
+	bool write, tail;
+	uint64_t off;		/* in the transfer */
+	uint32_t len;
+	uint32_t done;		/* payload bytes sent or received */
+	uint32_t hdr_sent;
+	uint32_t crc_done;	/* WRITE: payload bytes with a checksum */
+	struct mce_iovpos first, at;	/* of the piece, of its byte at done */
+	uint8_t hdr[MCE_REQ_SIZE];
+};
+
+struct mce_lane {
+	/* constant after attach */
+	struct mce_tcp *t;
+	unsigned idx;
+	struct mce_io *io;
+	/* changed under tx_lock and rx_lock, on the loop */
+	int fd;			/* -1: down */
+	/* tx_lock */
+	pthread_mutex_t tx_lock;
+	uint64_t tx_moved;
+	/* rx_lock */
+	pthread_mutex_t rx_lock;
+	struct mce_rx rx;
+	struct mce_piece *cur;	/* whose payload is coming */
+	uint32_t left;		/* bytes of it */
+	/* guarded by the peer's lock */
+	bool up;
+	uint32_t epoch;		/* of the last greeting that was sent */
+	uint32_t greeted;	/* of the last one that was answered */
+	uint32_t window, len_max;
+	uint64_t retry_ms;	/* not to be connected before */
+	struct mc_list pieces, txq;
+	uint32_t n;
+	uint64_t bytes;
+	/* atomic */
+	bool blocked;		/* the socket is full: EPOLLOUT will come */
+	bool broken;		/* to be taken down by its loop */
+	/* owned by the loop */
+	struct mc_evfd evfd;
+	struct mce_watcher watcher;
+	uint64_t since_ms, seen_moved;
+};
+
+struct mce_tcp {
+	/* constant after attach */
+	struct mce_peer *p;
+	unsigned nlanes, npieces;
+	struct mce_lane *lanes;
+	struct mce_piece *pieces;
+	/* guarded by the peer's lock */
+	unsigned up, wanted;	/* lanes */
+	struct mc_list queue;	/* requests with something to cut */
+	struct mc_list retry, free;
+};
+
+static inline bool mce_lane_broken(const struct mce_lane *l)
+{
+	return __atomic_load_n(&l->broken, __ATOMIC_ACQUIRE);
+}
+
+/* tcp_queue.c; _locked: with the peer's lock. */
+
+/* The next piece for a lane with room, on the lane's lists; NULL. */
+struct mce_piece *mce_piece_next_locked(struct mce_lane *l);
+bool mce_lane_has_work_locked(struct mce_lane *l);
+/* The piece is over.  Returns its request when that is over too: the caller owes mce_complete() with
+ * x->status. */
+struct mce_req *mce_piece_end_locked(struct mce_piece *pc, int status);
+/* @bytes of the request's checksums are made. */
+void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes);
+/* The lane is lost: its pieces wait for another, or end with @status < 0.  Requests that are over go
+ * to @over (by their node). */
+void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over);
+/* Fail what is queued, or only what waits for @l to be fenced. */
+void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status);
+void mce_complete_list(struct mc_list *over);
+void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status);
+/* iov of the piece's payload from pc->at on, at most @max bytes; number of entries. */
+unsigned mce_piece_iov(const struct mce_piece *pc, struct iovec *iov, unsigned room, uint32_t max,
+		       uint32_t *ret_bytes);
+void mce_piece_advance(struct mce_piece *pc, uint32_t n);
+
+/* tcp_lane.c */
+
+/* Send on all lanes that have room. */
+void mce_lanes_pump(struct mce_tcp *t);
+/* Mark for taking down; any thread, no locks but tx_lock or rx_lock needed. */
+void mce_lane_break(struct mce_lane *l);
+void mce_lane_down(struct mce_lane *l, int status);	/* loop */
+void mce_lane_ready(struct mc_evfd *e, uint32_t events);
+void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms);
+void mce_lane_resume(struct mce_watcher *w);
+void mce_tcp_poll(struct mce_peer *p);
+void mce_lane_count(int n);	/* gauge of open lanes */
+
+/* tcp_connect.c */
+
+int mce_tcp_connect(struct mce_peer *p, uint64_t deadline);
+
+#endif

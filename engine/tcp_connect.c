@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_connect.c - connecting and greeting lanes, and the tcp transport's table.  What blocks here runs
+ * on the peer's resolver. */
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/tcp_client.h"
+
+/* A lane that cannot be connected while others live is tried again after this. */
+#define RETRY_MS 1000
+
+MC_COUNTER(reconnects, "mooncake_transfer_reconnects_total", "",
+	   "Lanes connected again after they were lost")
+MC_COUNTER(connect_errors, "mooncake_transfer_connect_errors_total", "", "Lanes not connected")
+
+/* ---- greeting ---------------------------------------------------------------------------------- */
+
+/* Send or receive all @len bytes by @deadline. */
+static int move_all(int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
+{
+	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
+	ssize_t n;
+
+	while (len) {
+		n = out ? send(fd, buf, len, MSG_NOSIGNAL) : recv(fd, buf, len, 0);
+		if (n == 0)
+			return -ECONNRESET;
+		if (n > 0) {
+			buf += n;
+			len -= (size_t)n;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			return -errno;
+		if (mc_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		if (poll(&pfd, 1, mc_deadline_left_ms(deadline)) < 0 && errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+static int greet(struct mce_lane *l, int fd, uint32_t epoch, uint64_t deadline,
+		 struct mce_greeting *ret)
+{
+	struct mce_engine *e = l->t->p->e;
+	struct mce_greeting g = {
+		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
+		.features = MCE_WIRE_FEATURES, .token = l->t->p->token, .lane = l->idx,
+		.epoch = epoch, .id = e->id, .len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
+	};
+	uint8_t buf[MCE_GREETING_MAX];
+	size_t have = 12, size;
+	int r;
+
+	mce_greeting_pack(buf, &g);
+	r = move_all(fd, buf, MCE_GREETING_SIZE, true, deadline);
+	if (r == 0)
+		r = move_all(fd, buf, have, false, deadline);
+	if (r < 0)
+		return r;
+	r = mce_greeting_unpack(buf, have, ret);
+	if (r < 0)
+		return mc_fail(r, "not an engine at the other end");
+	size = mce_get32(buf + 8);
+	r = move_all(fd, buf + have, size - have, false, deadline);
+	if (r == 0)
+		r = mce_greeting_unpack(buf, size, ret);
+	if (r < 0)
+		return r;
+	if (ret->status)
+		return mc_fail(mc_err_from_wire(ret->status), "refused by the peer: %s",
+			       mc_strerror(mc_err_from_wire(ret->status)));
+	if (ret->window == 0 || ret->len_max < MC_CRC_CHUNK)
+		return -MC_EPROTO;
+	return 0;
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------- */
+
+struct begin {
+	struct mce_lane *l;
+	struct mce_greeting g;
+	uint32_t epoch;
+	int fd;
+	int result;
+};
+
+/* The peer's lock is held: who is at the other end now. */
+static void introduce_locked(struct mce_tcp *t, struct mce_lane *l, const struct mce_greeting *g)
+{
+	struct mce_peer *p = t->p;
+
+	/* Another engine has taken the address over; the lanes to the old one are of no use. */
+	if (t->up && !mce_id_same_engine(&p->id, &g->id))
+		for (unsigned i = 0; i < t->nlanes; i++)
+			if (&t->lanes[i] != l && t->lanes[i].up)
+				mce_lane_break(&t->lanes[i]);
+	p->id = g->id;
+	p->introduced = true;
+	if (mce_id_same_engine(&g->id, &p->e->id))
+		__atomic_store_n(&p->local, true, __ATOMIC_RELEASE);
+}
+
+static void begin_run(void *arg)
+{
+	struct begin *b = arg;
+	struct mce_lane *l = b->l;
+	struct mce_tcp *t = l->t;
+
+	pthread_mutex_lock(&l->tx_lock);
+	pthread_mutex_lock(&l->rx_lock);
+	b->result = mce_rx_init(&l->rx, b->fd, MCE_RESP_SIZE);
+	if (b->result == 0) {
+		l->evfd.fd = b->fd;
+		b->result = mc_evloop_add(l->io->loop, &l->evfd,
+					  EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+	}
+	if (b->result == 0) {
+		l->fd = b->fd;
+		l->tx_moved = l->seen_moved = 0;
+		l->since_ms = mc_now_ms();
+		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
+		__atomic_store_n(&l->broken, false, __ATOMIC_RELEASE);
+		mce_io_watch(l->io, &l->watcher);
+		pthread_mutex_lock(&t->p->lock);
+		introduce_locked(t, l, &b->g);
+		l->up = true;
+		l->greeted = b->epoch;
+		l->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
+		l->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
+		t->up++;
+		pthread_mutex_unlock(&t->p->lock);
+	}
+	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_unlock(&l->tx_lock);
+}
+
+static int lane_connect(struct mce_lane *l, uint64_t deadline)
+{
+	struct mce_peer *p = l->t->p;
+	struct begin b = { .l = l };
+	auto_close int fd = -1;
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	b.epoch = ++l->epoch;
+	pthread_mutex_unlock(&p->lock);
+	r = mc_fault("engine.tcp.connect");
+	if (r < 0)
+		return mc_fail(r, "fault point");
+	fd = mc_connect(p->endpoint, deadline);
+	if (fd < 0)
+		return fd;
+	mce_tcp_tune(fd, p->e->conf.progress_timeout_ms);
+	r = greet(l, fd, b.epoch, deadline, &b.g);
+	if (r < 0)
+		return r;
+	b.fd = fd;
+	r = mc_evloop_call(l->io->loop, begin_run, &b);
+	if (r == 0)
+		r = b.result;
+	if (r < 0)
+		return r;
+	(void)TAKE_FD(fd);
+	mce_lane_count(1);
+	if (b.epoch > 1)
+		mc_metric_add(&reconnects, 1);
+	return 0;
+}
+
+static bool lane_wanted(struct mce_lane *l)
+{
+	struct mce_tcp *t = l->t;
+
+	MC_LOCKED(&t->p->lock);
+	if (l->up || l->idx >= t->wanted)
+		return false;
+	return t->up == 0 || mc_now_ms() >= l->retry_ms;
+}
+
+static unsigned lanes_up(struct mce_tcp *t)
+{
+	MC_LOCKED(&t->p->lock);
+	return t->up;
+}
+
+/* A request's status tells that the peer cannot be reached, the log tells why. */
+static int connect_failed(struct mce_lane *l, int err)
+{
+	struct mce_tcp *t = l->t;
+
+	mc_metric_add(&connect_errors, 1);
+	mc_warn("engine", "cannot reach peer: %s peer=%s lane=%u", mc_err_detail(err), t->p->endpoint,
+		l->idx);
+	pthread_mutex_lock(&t->p->lock);
+	l->retry_ms = mc_now_ms() + RETRY_MS;
+	pthread_mutex_unlock(&t->p->lock);
+	if (err != -MC_EVERSION)
+		err = -MC_ETRANSFER;
+	mce_queue_fail(t, lanes_up(t) ? l : NULL, err);
+	return err;
+}
+
+int mce_tcp_connect(struct mce_peer *p, uint64_t deadline)
+{
+	struct mce_tcp *t = p->tcp;
+	int r;
+
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		struct mce_lane *l = &t->lanes[i];
+
+		if (mce_closing(p->e) || !lane_wanted(l))
+			continue;
+		r = lane_connect(l, deadline);
+		if (r == 0) {
+			mce_lanes_pump(t);
+			continue;
+		}
+		r = connect_failed(l, r);
+		if (!lanes_up(t))
+			return r;
+	}
+	return 0;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static void lane_init(struct mce_tcp *t, unsigned i)
+{
+	struct mce_lane *l = &t->lanes[i];
+
+	l->t = t;
+	l->idx = i;
+	/* Peers begin on different threads, a peer's lanes are on as many as there are. */
+	l->io = &t->p->e->io[(t->p->token + i) % t->p->e->nio];
+	l->fd = -1;
+	l->evfd.ready = mce_lane_ready;
+	l->watcher.tick = mce_lane_tick;
+	l->watcher.resume = mce_lane_resume;
+	pthread_mutex_init(&l->tx_lock, NULL);
+	pthread_mutex_init(&l->rx_lock, NULL);
+	mc_list_init(&l->pieces);
+	mc_list_init(&l->txq);
+}
+
+static int tcp_attach(struct mce_peer *p)
+{
+	struct mce_tcp *t;
+
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->p = p;
+	t->nlanes = p->e->conf.lanes;
+	t->npieces = t->nlanes * MCE_WIRE_WINDOW;
+	t->wanted = 1;
+	mc_list_init(&t->queue);
+	mc_list_init(&t->retry);
+	mc_list_init(&t->free);
+	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
+	t->pieces = calloc(t->npieces, sizeof(*t->pieces));
+	if (!t->lanes || !t->pieces) {
+		free(t->lanes);
+		free(t->pieces);
+		free(t);
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < t->nlanes; i++)
+		lane_init(t, i);
+	for (unsigned i = 0; i < t->npieces; i++) {
+		t->pieces[i].index = i;
+		t->pieces[i].lane = &t->lanes[0];
+		mc_list_init(&t->pieces[i].tx_node);
+		mc_list_push_back(&t->free, &t->pieces[i].node);
+	}
+	p->tcp = t;
+	return 0;
+}
+
+static void detach_run(void *arg)
+{
+	mce_lane_down(arg, -ECANCELED);
+}
+
+static void tcp_detach(struct mce_peer *p)
+{
+	struct mce_tcp *t = p->tcp;
+
+	if (!t)
+		return;
+	for (unsigned i = 0; i < t->nlanes; i++)
+		mc_evloop_call(t->lanes[i].io->loop, detach_run, &t->lanes[i]);
+	mce_queue_fail(t, NULL, -ECANCELED);
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		mce_rx_done(&t->lanes[i].rx);
+		pthread_mutex_destroy(&t->lanes[i].tx_lock);
+		pthread_mutex_destroy(&t->lanes[i].rx_lock);
+	}
+	free(t->lanes);
+	free(t->pieces);
+	free(t);
+	p->tcp = NULL;
+}
+
+static void want_lanes_locked(struct mce_tcp *t)
+{
+	bool kick = t->wanted < t->nlanes;
+	uint64_t now;
+
+	t->wanted = t->nlanes;
+	if (t->up == t->nlanes)
+		return;
+	now = mc_now_ms();
+	for (unsigned i = 0; i < t->nlanes; i++)
+		kick = kick || (!t->lanes[i].up && now >= t->lanes[i].retry_ms);
+	/* Without a resolver the living lanes carry it alone. */
+	if (kick)
+		(void)mce_peer_resolve_locked(t->p);
+}
+
+static int tcp_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	struct mce_tcp *t = p->tcp;
+	int status = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (x->status < 0 || x->total == 0) {
+		status = x->status;
+		mce_req_move(req, MCE_AT_DONE);
+	} else if (t->up == 0) {
+		status = -EAGAIN;
+	} else {
+		x->tail_left = mce_tail_len(req) > 0;
+		x->crc_left = req->crc ? req->crc_len : 0;
+		x->queued = true;
+		mc_list_push_back(&t->queue, &x->node);
+		mce_req_move(req, MCE_AT_TRANSPORT);
+		want_lanes_locked(t);
+		status = 1;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (status == -EAGAIN)
+		return status;
+	if (status <= 0)
+		mce_complete(req, MCE_PATH_TCP, status);
+	return 0;
+}
+
+static void tcp_flush(struct mce_peer *p)
+{
+	mce_lanes_pump(p->tcp);
+}
+
+const struct mce_transport mce_tcp_transport = {
+	.name = "tcp",
+	.path = MCE_PATH_TCP,
+	.attach = tcp_attach,
+	.detach = tcp_detach,
+	.connect = mce_tcp_connect,
+	.prepare = mce_no_prepare,
+	.submit = tcp_submit,
+	.flush = tcp_flush,
+	.poll = mce_tcp_poll,
+	.cancel = mce_tcp_cancel,
+	.map = mce_no_map,
+};

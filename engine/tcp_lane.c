@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_lane.c - sending and receiving on outgoing lanes.
+ *
+ * Whoever has something to send sends it, on a lane that nobody else is sending on; only when the
+ * socket is full the I/O thread goes on.  Likewise a thread that waits for completions receives them
+ * itself while it polls.  All bytes move in non-blocking calls under the lane's locks, so taking the
+ * locks is enough to know that no call is in a request's memory. */
+#include <config.h>
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/tcp_client.h"
+
+/* Rounds of sending in a submitting thread before the I/O thread takes over. */
+#define PUMP_ROUNDS 64
+/* Bytes received before other lanes have their turn. */
+#define TURN (4u << 20)
+
+MC_GAUGE(lanes_out, "mooncake_transfer_lanes", "direction=\"out\"", "Open lanes")
+
+void mce_lane_count(int n)
+{
+	mc_metric_add(&lanes_out, n);
+}
+
+/* ---- sending ----------------------------------------------------------------------------------- */
+
+/* What one call sends of one piece. */
+struct part {
+	struct mce_piece *pc;
+	uint32_t gen, hdr, payload;
+	bool whole;
+};
+
+struct parcel {
+	struct iovec iov[MCE_SEND_IOV];
+	struct part part[MCE_SEND_IOV];
+	unsigned niov, nparts;
+	uint32_t bytes;
+};
+
+/* Checksums of what goes out with this call, while it is about to be in the cache anyway. */
+static uint32_t make_crc(struct mce_piece *pc, const struct iovec *iov, unsigned n)
+{
+	const struct mce_req *req = pc->req;
+	uint32_t pos = pc->done, made = 0;
+
+	if (!req->crc || pc->tail)
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t len = (uint32_t)iov[i].iov_len, skip = 0;
+
+		if (pos < pc->crc_done)
+			skip = pc->crc_done - pos < len ? pc->crc_done - pos : len;
+		mce_crc_feed(pc->req, pc->off + pos + skip, (char *)iov[i].iov_base + skip, len - skip);
+		made += len - skip;
+		pos += len;
+	}
+	if (pos > pc->crc_done)
+		pc->crc_done = pos;
+	return made;
+}
+
+/* Put what fits of @pc into the parcel; false when there is no room for more. */
+static bool pack(struct parcel *pl, struct mce_piece *pc, uint32_t *ret_crc)
+{
+	struct part *part = &pl->part[pl->nparts];
+	unsigned n = 0;
+
+	*ret_crc = 0;
+	if (pl->niov + 2 > MCE_SEND_IOV || pl->bytes >= MCE_SEND_MAX)
+		return false;
+	part->pc = pc;
+	part->gen = pc->gen;
+	part->hdr = MCE_REQ_SIZE - pc->hdr_sent;
+	part->payload = 0;
+	part->whole = true;
+	if (part->hdr) {
+		pl->iov[pl->niov].iov_base = pc->hdr + pc->hdr_sent;
+		pl->iov[pl->niov++].iov_len = part->hdr;
+	}
+	if (pc->write && pc->req) {
+		n = mce_piece_iov(pc, pl->iov + pl->niov, MCE_SEND_IOV - pl->niov,
+				  MCE_SEND_MAX - pl->bytes, &part->payload);
+		part->whole = pc->done + part->payload == pc->len;
+		*ret_crc = make_crc(pc, pl->iov + pl->niov, n);
+	}
+	pl->niov += n;
+	pl->bytes += part->hdr + part->payload;
+	pl->nparts++;
+	return part->whole;
+}
+
+/* Take pieces for the lane and make a parcel of them. */
+static void fill(struct mce_lane *l, struct parcel *pl)
+{
+	struct mce_peer *p = l->t->p;
+	struct mce_piece *pc;
+	struct mc_list *pos;
+	bool more = true;
+	uint32_t crc;
+
+	pl->niov = pl->nparts = 0;
+	pl->bytes = 0;
+	pthread_mutex_lock(&p->lock);
+	pos = l->txq.next;
+	for (;;) {
+		if (pos == &l->txq) {
+			if (!more || !mce_piece_next_locked(l))
+				break;
+			pos = l->txq.prev;
+		}
+		pc = mc_container_of(pos, struct mce_piece, tx_node);
+		/* The lists may change meanwhile, but not this piece's place on txq: that takes tx_lock. */
+		pthread_mutex_unlock(&p->lock);
+		more = pack(pl, pc, &crc);
+		pthread_mutex_lock(&p->lock);
+		if (crc && pc->req)
+			mce_crc_made_locked(l->t, pc->req, crc);
+		if (!more)
+			break;
+		pos = pc->tx_node.next;
+	}
+	/* The answer may be here before this thread is back from the call. */
+	for (unsigned i = 0; i < pl->nparts; i++)
+		if (pl->part[i].whole)
+			pl->part[i].pc->state = MCE_PIECE_FLYING;
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Account @sent bytes.  -EPROTO when a piece ended before it was sent. */
+static int account(struct mce_lane *l, struct parcel *pl, size_t sent)
+{
+	struct mce_peer *p = l->t->p;
+	int r = 0;
+
+	MC_LOCKED(&p->lock);
+	for (unsigned i = 0; i < pl->nparts; i++) {
+		struct part *part = &pl->part[i];
+		struct mce_piece *pc = part->pc;
+		uint32_t all = part->hdr + part->payload, hdr, n;
+
+		n = sent < all ? (uint32_t)sent : all;
+		sent -= n;
+		/* Answered already: there is nothing left to account. */
+		if (pc->gen != part->gen || pc->lane != l || pc->state == MCE_PIECE_FREE) {
+			r = n == all ? r : -EPROTO;
+			continue;
+		}
+		hdr = n < part->hdr ? n : part->hdr;
+		pc->hdr_sent += hdr;
+		/* A READ's position is that of what is received, and none of our business. */
+		if (pc->req && n > hdr)
+			mce_piece_advance(pc, n - hdr);
+		if (part->whole && n == all)
+			mc_list_remove(&pc->tx_node);
+		else
+			pc->state = pc->hdr_sent ? MCE_PIECE_SENDING : MCE_PIECE_QUEUED;
+	}
+	return r;
+}
+
+/* One call's worth, with tx_lock.  1: something went out, 0: nothing to send, -EAGAIN: the socket is
+ * full, else the lane is lost. */
+static int send_some(struct mce_lane *l)
+{
+	struct parcel pl;
+	struct msghdr msg = { .msg_iov = pl.iov };
+	ssize_t n;
+	int r;
+
+	if (l->fd < 0 || mce_lane_broken(l))
+		return 0;
+	fill(l, &pl);
+	if (pl.nparts == 0)
+		return 0;
+	msg.msg_iovlen = pl.niov;
+	r = mc_fault("engine.tcp.send");
+	if (r < 0)
+		return r;
+	do
+		n = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	r = n < 0 ? -errno : 0;
+	if (r == -EAGAIN)
+		__atomic_store_n(&l->blocked, true, __ATOMIC_RELEASE);
+	if (n > 0)
+		l->tx_moved += (size_t)n;
+	if (account(l, &pl, n > 0 ? (size_t)n : 0) < 0)
+		r = -EPROTO;
+	return r < 0 ? r : 1;
+}
+
+/* The lane with work and the least under way that is not in @skip. */
+static struct mce_lane *pick_lane(struct mce_tcp *t, uint32_t skip)
+{
+	struct mce_lane *best = NULL;
+
+	MC_LOCKED(&t->p->lock);
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		struct mce_lane *l = &t->lanes[i];
+
+		if (!(skip & 1u << i) && mce_lane_has_work_locked(l) &&
+		    (!best || l->bytes < best->bytes))
+			best = l;
+	}
+	return best;
+}
+
+static void pump_run(void *arg)
+{
+	mce_lanes_pump(arg);
+}
+
+void mce_lanes_pump(struct mce_tcp *t)
+{
+	struct mce_lane *l;
+	uint32_t skip = 0;
+	unsigned rounds;
+	int r;
+
+	for (rounds = 0; rounds < PUMP_ROUNDS && (l = pick_lane(t, skip)); rounds++) {
+		/* Who holds the lane looks for work again after letting go of it, as this loop does. */
+		if (pthread_mutex_trylock(&l->tx_lock)) {
+			skip |= 1u << l->idx;
+			continue;
+		}
+		r = send_some(l);
+		pthread_mutex_unlock(&l->tx_lock);
+		if (r < 0 && r != -EAGAIN)
+			mce_lane_break(l);
+	}
+	/* Out of memory the next completion or submit pumps again. */
+	if (rounds == PUMP_ROUNDS)
+		(void)mc_evloop_post(t->lanes[0].io->loop, pump_run, t);
+}
+
+/* ---- receiving --------------------------------------------------------------------------------- */
+
+static void end_piece(struct mce_lane *l, struct mce_piece *pc, int status)
+{
+	struct mce_peer *p = l->t->p;
+	struct mce_req *over;
+
+	pthread_mutex_lock(&p->lock);
+	over = mce_piece_end_locked(pc, status);
+	pthread_mutex_unlock(&p->lock);
+	if (over)
+		mce_complete(over, MCE_PATH_TCP, mce_reqx(over)->status);
+}
+
+/* The piece that an answer is for, NULL when it makes no sense. */
+static struct mce_piece *answered(struct mce_lane *l, const struct mce_wire_resp *resp)
+{
+	struct mce_tcp *t = l->t;
+	uint32_t index = (uint32_t)resp->id, gen = (uint32_t)(resp->id >> 32);
+	struct mce_piece *pc;
+
+	MC_LOCKED(&t->p->lock);
+	if (index >= t->npieces)
+		return NULL;
+	pc = &t->pieces[index];
+	if (pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING)
+		return NULL;
+	if (pc->write != (resp->type == MCE_FRAME_ACK))
+		return NULL;
+	if (resp->type == MCE_FRAME_DATA && resp->status == 0 && resp->len != pc->len)
+		return NULL;
+	return pc;
+}
+
+static int take_answer(struct mce_lane *l)
+{
+	struct mce_wire_resp resp;
+	struct mce_piece *pc;
+	int r, status;
+
+	r = mce_resp_unpack(mce_rx_peek(&l->rx), mce_rx_have(&l->rx), &resp);
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		if (l->rx.dry)
+			return 0;
+		r = mce_rx_headers(&l->rx);
+		return r < 0 ? r : 1;
+	}
+	pc = answered(l, &resp);
+	if (!pc)
+		return mc_fail(-MC_EPROTO, "answer to no request");
+	mce_rx_use(&l->rx, (size_t)r);
+	l->rx.small = resp.len <= MCE_RX_SMALL;
+	status = resp.status ? mc_err_from_wire(resp.status) : 0;
+	if (resp.len) {
+		l->cur = pc;
+		l->left = resp.len;
+	} else {
+		end_piece(l, pc, status);
+	}
+	return 1;
+}
+
+/* @n bytes are at the piece's position: checksum, and go on. */
+static void account_payload(struct mce_piece *pc, const struct iovec *iov, uint32_t n)
+{
+	uint64_t pos = pc->off + pc->done;
+	uint32_t left = n;
+
+	for (unsigned i = 0; left; i++) {
+		uint32_t len = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
+
+		mce_crc_feed(pc->req, pos, iov[i].iov_base, len);
+		pos += len;
+		left -= len;
+	}
+	mce_piece_advance(pc, n);
+}
+
+static ssize_t take_payload(struct mce_lane *l)
+{
+	struct iovec iov[MCE_RX_IOV - 1];
+	struct mce_piece *pc = l->cur;
+	unsigned niov;
+	uint32_t want;
+	ssize_t n = 0;
+
+	if (mce_rx_have(&l->rx) == 0 && l->rx.dry)
+		return 0;
+	if (!pc->req) {
+		n = mce_rx_drain(&l->rx, l->left);
+	} else {
+		niov = mce_piece_iov(pc, iov, MCE_RX_IOV - 1, l->left, &want);
+		if (mce_rx_have(&l->rx))
+			for (unsigned i = 0; i < niov && mce_rx_have(&l->rx); i++)
+				n += (ssize_t)mce_rx_copy(&l->rx, iov[i].iov_base, iov[i].iov_len);
+		else
+			n = mce_rx_payload(&l->rx, iov, niov, want);
+		if (n > 0)
+			account_payload(pc, iov, (uint32_t)n);
+	}
+	if (n <= 0)
+		return n;
+	l->left -= (uint32_t)n;
+	if (l->left == 0) {
+		l->cur = NULL;
+		end_piece(l, pc, 0);
+	}
+	return n;
+}
+
+/* With rx_lock.  0: the socket is dry, -EAGAIN: there is more, else the lane is lost. */
+static int receive(struct mce_lane *l)
+{
+	uint64_t until = l->rx.moved + TURN;
+	ssize_t n;
+	int r;
+
+	if (l->fd < 0 || mce_lane_broken(l))
+		return 0;
+	r = mc_fault("engine.tcp.recv");
+	if (r < 0)
+		return r;
+	do {
+		n = l->left ? take_payload(l) : take_answer(l);
+		if (n <= 0)
+			return (int)n;
+		/* Nobody is told of bytes that are left in the buffer. */
+	} while (l->rx.moved < until || mce_rx_have(&l->rx));
+	return -EAGAIN;
+}
+
+void mce_tcp_poll(struct mce_peer *p)
+{
+	struct mce_tcp *t = p->tcp;
+	uint64_t moved;
+	int r;
+
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		struct mce_lane *l = &t->lanes[i];
+
+		if (pthread_mutex_trylock(&l->rx_lock))
+			continue;
+		moved = l->rx.moved;
+		l->rx.dry = false;
+		r = receive(l);
+		moved = l->rx.moved - moved;
+		pthread_mutex_unlock(&l->rx_lock);
+		if (r < 0 && r != -EAGAIN)
+			mce_lane_break(l);
+		else if (moved)
+			mce_lanes_pump(t);
+	}
+}
+
+/* ---- the loop's side --------------------------------------------------------------------------- */
+
+void mce_lane_break(struct mce_lane *l)
+{
+	__atomic_store_n(&l->broken, true, __ATOMIC_RELEASE);
+	/* Wakes the loop, which looks at broken.  The descriptor is only closed by the loop after that,
+	 * and a number used anew in between would be one of this process's own sockets being hurried. */
+	shutdown(l->fd, SHUT_RDWR);
+}
+
+void mce_lane_down(struct mce_lane *l, int status)
+{
+	struct mce_tcp *t = l->t;
+	struct mce_peer *p = t->p;
+	struct mc_list over;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&l->tx_lock);
+	pthread_mutex_lock(&l->rx_lock);
+	if (l->fd >= 0) {
+		mc_evloop_del(l->io->loop, &l->evfd);
+		mce_io_unwatch(l->io, &l->watcher);
+		close(l->fd);
+		l->fd = -1;
+		mce_lane_count(-1);
+	}
+	l->cur = NULL;
+	l->left = 0;
+	pthread_mutex_lock(&p->lock);
+	if (l->up)
+		t->up--;
+	l->up = false;
+	p->introduced = t->up > 0;
+	mce_lane_lost_locked(l, status, &over);
+	if (status == 0 && (!mc_list_empty(&t->retry) || !mc_list_empty(&t->queue)))
+		(void)mce_peer_resolve_locked(p);
+	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_unlock(&l->tx_lock);
+	mce_complete_list(&over);
+	if (status == 0)
+		mce_lanes_pump(t);
+}
+
+static void lane_run(struct mce_lane *l)
+{
+	int r;
+
+	pthread_mutex_lock(&l->rx_lock);
+	r = receive(l);
+	pthread_mutex_unlock(&l->rx_lock);
+	if (r == -EAGAIN)
+		mce_io_resume_later(l->io, &l->watcher);
+	if ((r < 0 && r != -EAGAIN) || mce_lane_broken(l)) {
+		mc_debug("engine", "lane lost, peer=%s lane=%u cause=%s", l->t->p->endpoint, l->idx,
+			 mc_err_detail(r));
+		mce_lane_down(l, 0);
+		return;
+	}
+	mce_lanes_pump(l->t);
+}
+
+void mce_lane_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mce_lane *l = mc_container_of(e, struct mce_lane, evfd);
+
+	if (events & EPOLLOUT) {
+		/* Not before a thread that just found the socket full has said so. */
+		pthread_mutex_lock(&l->tx_lock);
+		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&l->tx_lock);
+	}
+	pthread_mutex_lock(&l->rx_lock);
+	l->rx.dry = false;
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		l->rx.ending = true;
+	pthread_mutex_unlock(&l->rx_lock);
+	lane_run(l);
+}
+
+void mce_lane_resume(struct mce_watcher *w)
+{
+	lane_run(mc_container_of(w, struct mce_lane, watcher));
+}
+
+void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct mce_lane *l = mc_container_of(w, struct mce_lane, watcher);
+	struct mce_peer *p = l->t->p;
+	uint64_t moved;
+	bool busy;
+
+	pthread_mutex_lock(&l->tx_lock);
+	moved = l->tx_moved;
+	pthread_mutex_unlock(&l->tx_lock);
+	pthread_mutex_lock(&l->rx_lock);
+	moved += l->rx.moved;
+	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_lock(&p->lock);
+	busy = l->n > 0;
+	pthread_mutex_unlock(&p->lock);
+	if (!busy || moved != l->seen_moved) {
+		l->seen_moved = moved;
+		l->since_ms = now_ms;
+	}
+	/* A tick that comes late says nothing about the peer. */
+	if (mce_io_stalled(l->io))
+		l->since_ms = now_ms;
+	if (now_ms - l->since_ms > p->e->conf.progress_timeout_ms) {
+		mc_warn("engine", "lane makes no progress, dropping it peer=%s lane=%u", p->endpoint,
+			l->idx);
+		__atomic_store_n(&l->broken, true, __ATOMIC_RELEASE);
+	}
+	if (mce_lane_broken(l))
+		mce_lane_down(l, 0);
+}

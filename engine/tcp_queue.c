@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_queue.c - requests, the pieces cut off them, and their ends.
+ *
+ * A piece that lost its lane is sent again over another.  A READ may go at once.  A WRITE must not:
+ * the peer may still find it in the dead connection's socket later, when the range has been given to
+ * somebody else.  It waits until the lost lane was greeted anew, because answering that greeting is how
+ * the peer says that nothing of the old connection will be carried out any more. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "engine/tcp_client.h"
+
+/* ---- positions --------------------------------------------------------------------------------- */
+
+static void pos_advance(const struct mce_req *req, struct mce_iovpos *pos, uint64_t n)
+{
+	while (n) {
+		uint64_t room = req->iov[pos->idx].iov_len - pos->off;
+
+		if (n < room) {
+			pos->off += n;
+			return;
+		}
+		n -= room;
+		pos->idx++;
+		pos->off = 0;
+	}
+}
+
+unsigned mce_piece_iov(const struct mce_piece *pc, struct iovec *iov, unsigned room, uint32_t max,
+		       uint32_t *ret_bytes)
+{
+	const struct mce_req *req = pc->req;
+	struct mce_iovpos pos = pc->at;
+	uint32_t left = pc->len - pc->done, bytes = 0;
+	unsigned n = 0;
+
+	if (left > max)
+		left = max;
+	if (pc->tail && left && room) {
+		iov[0].iov_base = (char *)req->crc + pc->done;
+		iov[0].iov_len = left;
+		*ret_bytes = left;
+		return 1;
+	}
+	for (; left && n < room; pos.idx++, pos.off = 0) {
+		const struct iovec *from = &req->iov[pos.idx];
+		uint64_t take = from->iov_len - pos.off;
+
+		if (take == 0)
+			continue;
+		if (take > left)
+			take = left;
+		iov[n].iov_base = (char *)from->iov_base + pos.off;
+		iov[n++].iov_len = take;
+		left -= (uint32_t)take;
+		bytes += (uint32_t)take;
+	}
+	*ret_bytes = bytes;
+	return n;
+}
+
+void mce_piece_advance(struct mce_piece *pc, uint32_t n)
+{
+	pc->done += n;
+	if (!pc->tail)
+		pos_advance(pc->req, &pc->at, n);
+}
+
+/* ---- cutting ----------------------------------------------------------------------------------- */
+
+static bool lane_has_room(const struct mce_lane *l, uint32_t len)
+{
+	return l->n < l->window && (l->n == 0 || l->bytes + len <= MCE_LANE_BYTES);
+}
+
+static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
+{
+	struct mce_req *req = pc->req;
+	struct mce_wire_req q = {
+		.type = pc->write ? MCE_FRAME_WRITE : MCE_FRAME_READ,
+		.len = pc->len, .addr = req->addr + pc->off, .rkey = req->rkey,
+	};
+
+	pc->gen++;
+	q.id = (uint64_t)pc->gen << 32 | pc->index;
+	mce_req_pack(pc->hdr, &q);
+	pc->lane = l;
+	pc->state = MCE_PIECE_QUEUED;
+	pc->done = pc->hdr_sent = 0;
+	pc->at = pc->first;
+	mc_list_remove(&pc->node);
+	mc_list_push_back(&l->pieces, &pc->node);
+	mc_list_push_back(&l->txq, &pc->tx_node);
+	l->n++;
+	l->bytes += pc->len;
+}
+
+static struct mce_piece *retry_locked(struct mce_lane *l)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &l->t->retry) {
+		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+
+		if (pc->write && pc->lane->greeted <= pc->lost_epoch)
+			continue;
+		return lane_has_room(l, pc->len) ? pc : NULL;
+	}
+	return NULL;
+}
+
+static void unqueue_locked(struct mce_reqx *x)
+{
+	if (x->queued)
+		mc_list_remove(&x->node);
+	x->queued = false;
+}
+
+static uint32_t next_len(struct mce_lane *l, struct mce_req *req)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	uint64_t len = x->total - x->cut, max = l->t->p->e->conf.stripe_bytes;
+
+	if (max > l->len_max)
+		max = l->len_max;
+	if (len == 0)
+		return (uint32_t)mce_tail_len(req);
+	return (uint32_t)(len < max ? len : max);
+}
+
+/* Cut @len bytes, or the trailer when all data is cut, into the free piece @pc. */
+static void cut_locked(struct mce_req *req, uint32_t len, struct mce_piece *pc)
+{
+	struct mce_reqx *x = mce_reqx(req);
+
+	pc->req = req;
+	pc->write = req->op == MCE_WRITE;
+	pc->tries = 0;
+	pc->crc_done = 0;
+	pc->len = len;
+	pc->tail = x->cut == x->total;
+	x->pieces++;
+	if (pc->tail) {
+		pc->off = mce_tail_off(req);
+		x->tail_left = false;
+	} else {
+		struct mce_iovpos pos = { .idx = x->iov_idx, .off = x->iov_off };
+
+		pc->off = x->cut;
+		pc->first = pos;
+		pos_advance(req, &pos, len);
+		x->iov_idx = pos.idx;
+		x->iov_off = pos.off;
+		x->cut += len;
+	}
+	/* The trailer follows when the checksums are made, see mce_crc_made_locked(). */
+	if (x->cut == x->total && (!x->tail_left || x->crc_left))
+		unqueue_locked(x);
+}
+
+struct mce_piece *mce_piece_next_locked(struct mce_lane *l)
+{
+	struct mce_tcp *t = l->t;
+	struct mce_piece *pc;
+	struct mce_req *req;
+	uint32_t len;
+
+	pc = retry_locked(l);
+	if (!pc) {
+		if (mc_list_empty(&t->queue) || mc_list_empty(&t->free))
+			return NULL;
+		req = mce_req_of(t->queue.next);
+		len = next_len(l, req);
+		if (!lane_has_room(l, len))
+			return NULL;
+		pc = mc_list_first(&t->free, struct mce_piece, node);
+		cut_locked(req, len, pc);
+	}
+	give_to_lane_locked(pc, l);
+	return pc;
+}
+
+bool mce_lane_has_work_locked(struct mce_lane *l)
+{
+	struct mce_tcp *t = l->t;
+
+	if (!l->up || mce_lane_broken(l) || __atomic_load_n(&l->blocked, __ATOMIC_ACQUIRE))
+		return false;
+	if (!mc_list_empty(&l->txq) || retry_locked(l))
+		return true;
+	if (mc_list_empty(&t->queue) || mc_list_empty(&t->free))
+		return false;
+	return lane_has_room(l, next_len(l, mce_req_of(t->queue.next)));
+}
+
+void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
+{
+	struct mce_reqx *x = mce_reqx(req);
+
+	x->crc_left -= bytes;
+	if (x->crc_left || !x->tail_left || x->cut < x->total || x->queued)
+		return;
+	x->queued = true;
+	mc_list_push_front(&t->queue, &x->node);
+}
+
+/* ---- ending ------------------------------------------------------------------------------------ */
+
+static void take_from_lane_locked(struct mce_piece *pc)
+{
+	struct mce_lane *l = pc->lane;
+
+	mc_list_remove(&pc->tx_node);
+	mc_list_remove(&pc->node);
+	l->n--;
+	l->bytes -= pc->len;
+}
+
+static void free_locked(struct mce_piece *pc)
+{
+	pc->req = NULL;
+	pc->state = MCE_PIECE_FREE;
+	/* Last used, first used again: its lines are in the cache. */
+	mc_list_push_front(&pc->lane->t->free, &pc->node);
+}
+
+/* The request lost one piece, by its end or by cancelling. */
+static struct mce_req *piece_gone_locked(struct mce_req *req, int status)
+{
+	struct mce_reqx *x = mce_reqx(req);
+
+	x->pieces--;
+	if (status < 0 && x->status == 0)
+		x->status = status;
+	if (x->status < 0) {
+		unqueue_locked(x);
+		x->cut = x->total;
+		x->tail_left = false;
+	}
+	if (x->pieces || x->cut < x->total || x->tail_left)
+		return NULL;
+	mce_req_move(req, MCE_AT_DONE);
+	return req;
+}
+
+struct mce_req *mce_piece_end_locked(struct mce_piece *pc, int status)
+{
+	struct mce_req *req = pc->req;
+
+	take_from_lane_locked(pc);
+	free_locked(pc);
+	return req ? piece_gone_locked(req, status) : NULL;
+}
+
+void mce_complete_list(struct mc_list *over)
+{
+	while (!mc_list_empty(over)) {
+		struct mce_req *req = mce_req_of(over->next);
+
+		mc_list_remove(over->next);
+		mce_complete(req, MCE_PATH_TCP, mce_reqx(req)->status);
+	}
+}
+
+static void note_over(struct mce_req *req, struct mc_list *over)
+{
+	if (req)
+		mc_list_push_back(over, &mce_reqx(req)->node);
+}
+
+void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over)
+{
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &l->pieces) {
+		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+		struct mce_reqx *x = pc->req ? mce_reqx(pc->req) : NULL;
+
+		if (!x || x->status < 0 || status < 0 || ++pc->tries >= MCE_PIECE_TRIES) {
+			note_over(mce_piece_end_locked(pc, status < 0 ? status : -MC_ETRANSFER), over);
+			continue;
+		}
+		take_from_lane_locked(pc);
+		pc->state = MCE_PIECE_RETRY;
+		pc->lost_epoch = l->epoch;
+		mc_list_push_back(&l->t->retry, &pc->node);
+	}
+}
+
+/* A piece of the retry list ends. */
+static struct mce_req *retry_end_locked(struct mce_piece *pc, int status)
+{
+	struct mce_req *req = pc->req;
+
+	mc_list_remove(&pc->node);
+	free_locked(pc);
+	return piece_gone_locked(req, status);
+}
+
+void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
+{
+	struct mc_list over, *pos, *next;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&t->p->lock);
+	mc_list_for_each_safe(pos, next, &t->retry) {
+		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+
+		if (!l || (pc->write && pc->lane == l && l->greeted <= pc->lost_epoch))
+			note_over(retry_end_locked(pc, status), &over);
+	}
+	while (!l && !mc_list_empty(&t->queue)) {
+		struct mce_req *req = mce_req_of(t->queue.next);
+		struct mce_reqx *x = mce_reqx(req);
+
+		x->pieces++;
+		if (x->status == 0)
+			x->status = status;
+		note_over(piece_gone_locked(req, status), &over);
+	}
+	pthread_mutex_unlock(&t->p->lock);
+	mce_complete_list(&over);
+}
+
+/* ---- cancelling -------------------------------------------------------------------------------- */
+
+/* With both locks of the lane: no system call is in the piece's memory. */
+static void cancel_piece_locked(struct mce_piece *pc, int status, struct mc_list *over)
+{
+	struct mce_req *req = pc->req;
+
+	if (pc->state == MCE_PIECE_QUEUED) {
+		note_over(mce_piece_end_locked(pc, status), over);
+		return;
+	}
+	/* A payload that is half sent cannot be finished without the memory. */
+	if (pc->state == MCE_PIECE_SENDING && pc->write)
+		mce_lane_break(pc->lane);
+	/* What still comes for it is thrown away. */
+	pc->req = NULL;
+	note_over(piece_gone_locked(req, status), over);
+}
+
+static void cancel_on_lane(struct mce_lane *l, struct mce_req *req, int status, struct mc_list *over)
+{
+	struct mc_list *pos, *next;
+
+	pthread_mutex_lock(&l->tx_lock);
+	pthread_mutex_lock(&l->rx_lock);
+	pthread_mutex_lock(&l->t->p->lock);
+	mc_list_for_each_safe(pos, next, &l->pieces) {
+		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+
+		if (pc->req == req)
+			cancel_piece_locked(pc, status, over);
+	}
+	pthread_mutex_unlock(&l->t->p->lock);
+	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_unlock(&l->tx_lock);
+}
+
+void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	struct mce_tcp *t = p->tcp;
+	struct mc_list over, *pos, *next;
+	bool mine;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&p->lock);
+	mine = mce_req_at(req) == MCE_AT_TRANSPORT;
+	if (mine) {
+		/* From here on it gets no new pieces, and those that lose their lane end. */
+		x->pieces++;
+		if (x->status == 0)
+			x->status = status;
+		mc_list_for_each_safe(pos, next, &t->retry) {
+			struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+
+			if (pc->req == req)
+				retry_end_locked(pc, status);
+		}
+		note_over(piece_gone_locked(req, status), &over);
+	}
+	/* Only the pieces' locks keep the request from ending meanwhile; it is still the caller's. */
+	mine = mine && mc_list_empty(&over);
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; mine && i < t->nlanes; i++)
+		cancel_on_lane(&t->lanes[i], req, status, &over);
+	mce_complete_list(&over);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_wire.h - our lanes' wire.  Little-endian, layouts at fixed offsets; every frame says its own
+ * length, and what a newer peer appends is skipped.
+ *
+ * The first eight bytes tell our protocol from upstream's on the same port: read as upstream would,
+ * they are a length above 2^63, which neither its data header nor its handshake frame can hold.
+ *
+ *	client: GREETING, then requests; the server answers each, in any order
+ *	server: GREETING, then responses
+ *
+ * A lane is named by (token, lane); a greeting with a higher epoch ends the connection that had the
+ * name before, in the server, before the greeting is answered: after that nothing of the old
+ * connection is carried out any more, so its writes may be repeated. */
+#ifndef MCE_TCP_WIRE_H
+#define MCE_TCP_WIRE_H
+
+#include <endian.h>
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "engine/engine_i.h"
+
+#define MCE_WIRE_VERSION 1u
+#define MCE_WIRE_VERSION_MIN 1u
+#define MCE_WIRE_FEATURES 0ull
+
+/* Limits of one lane.  The server tells its own in the greeting; the client keeps to the lesser. */
+#define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */
+#define MCE_WIRE_WINDOW 256u		/* requests under way */
+
+#define MCE_GREETING_SIZE 128u
+#define MCE_GREETING_MAX 4096u
+#define MCE_MAGIC_SIZE 8u
+static const uint8_t mce_wire_magic[MCE_MAGIC_SIZE] = { 'M', 'C', 'E', 'L', 'A', 'N', 'E', 0xf1 };
+
+struct mce_greeting {
+	uint32_t size;		/* of the whole greeting, set by unpack */
+	uint16_t version, version_min;
+	int32_t status;		/* server: 0 or a wire status, then it closes */
+	uint64_t features;
+	uint64_t token;		/* client */
+	uint32_t lane, epoch;	/* client */
+	struct mce_id id;
+	uint32_t len_max;	/* server */
+	uint32_t window;	/* server */
+};
+
+#define MCE_REQ_SIZE 32u
+#define MCE_RESP_SIZE 24u
+#define MCE_HDR_MAX 256u
+
+enum mce_frame { MCE_FRAME_READ = 1, MCE_FRAME_WRITE, MCE_FRAME_DATA, MCE_FRAME_ACK };
+
+struct mce_wire_req {	/* READ, WRITE; a WRITE is followed by len bytes */
+	uint8_t type;
+	uint16_t hlen;		/* of this header, set by unpack */
+	uint32_t len;
+	uint64_t id, addr, rkey;
+};
+
+struct mce_wire_resp {	/* DATA, followed by len bytes; ACK */
+	uint8_t type;
+	uint16_t hlen;
+	uint32_t len;
+	uint64_t id;
+	int32_t status;		/* 0 or a wire status, then len is 0 */
+};
+
+static inline void mce_put16(uint8_t *p, uint16_t v)
+{
+	v = htole16(v);
+	memcpy(p, &v, 2);
+}
+static inline void mce_put32(uint8_t *p, uint32_t v)
+{
+	v = htole32(v);
+	memcpy(p, &v, 4);
+}
+static inline void mce_put64(uint8_t *p, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(p, &v, 8);
+}
+static inline uint16_t mce_get16(const uint8_t *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, 2);
+	return le16toh(v);
+}
+static inline uint32_t mce_get32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, 4);
+	return le32toh(v);
+}
+static inline uint64_t mce_get64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, 8);
+	return le64toh(v);
+}
+
+static inline void mce_greeting_pack(uint8_t b[MCE_GREETING_SIZE], const struct mce_greeting *g)
+{
+	memset(b, 0, MCE_GREETING_SIZE);
+	memcpy(b, mce_wire_magic, MCE_MAGIC_SIZE);
+	mce_put32(b + 8, MCE_GREETING_SIZE);
+	mce_put16(b + 12, g->version);
+	mce_put16(b + 14, g->version_min);
+	mce_put32(b + 16, (uint32_t)g->status);
+	mce_put64(b + 24, g->features);
+	mce_put64(b + 32, g->token);
+	mce_put32(b + 40, g->lane);
+	mce_put32(b + 44, g->epoch);
+	memcpy(b + 48, g->id.nonce, 16);
+	memcpy(b + 64, g->id.boot, 16);
+	mce_put64(b + 80, g->id.netns_dev);
+	mce_put64(b + 88, g->id.netns_ino);
+	mce_put32(b + 96, g->len_max);
+	mce_put32(b + 100, g->window);
+}
+
+/* Each unpack: bytes that the frame takes, 0 when more are needed to tell, -MC_EPROTO. */
+
+static inline int mce_greeting_unpack(const uint8_t *b, size_t n, struct mce_greeting *ret)
+{
+	size_t known = n < MCE_MAGIC_SIZE ? n : MCE_MAGIC_SIZE;
+	uint32_t size;
+
+	if (memcmp(b, mce_wire_magic, known))
+		return -MC_EPROTO;
+	if (n < 12)
+		return 0;
+	size = mce_get32(b + 8);
+	if (size < MCE_GREETING_SIZE || size > MCE_GREETING_MAX)
+		return -MC_EPROTO;
+	if (n < size)
+		return 0;
+	ret->size = size;
+	ret->version = mce_get16(b + 12);
+	ret->version_min = mce_get16(b + 14);
+	ret->status = (int32_t)mce_get32(b + 16);
+	ret->features = mce_get64(b + 24);
+	ret->token = mce_get64(b + 32);
+	ret->lane = mce_get32(b + 40);
+	ret->epoch = mce_get32(b + 44);
+	memcpy(ret->id.nonce, b + 48, 16);
+	memcpy(ret->id.boot, b + 64, 16);
+	ret->id.netns_dev = mce_get64(b + 80);
+	ret->id.netns_ino = mce_get64(b + 88);
+	ret->len_max = mce_get32(b + 96);
+	ret->window = mce_get32(b + 100);
+	return (int)size;
+}
+
+static inline void mce_req_pack(uint8_t b[MCE_REQ_SIZE], const struct mce_wire_req *q)
+{
+	b[0] = q->type;
+	b[1] = 0;
+	mce_put16(b + 2, MCE_REQ_SIZE);
+	mce_put32(b + 4, q->len);
+	mce_put64(b + 8, q->id);
+	mce_put64(b + 16, q->addr);
+	mce_put64(b + 24, q->rkey);
+}
+
+static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req *ret)
+{
+	uint16_t hlen;
+
+	if (n < MCE_REQ_SIZE)
+		return 0;
+	hlen = mce_get16(b + 2);
+	ret->type = b[0];
+	ret->hlen = hlen;
+	ret->len = mce_get32(b + 4);
+	ret->id = mce_get64(b + 8);
+	ret->addr = mce_get64(b + 16);
+	ret->rkey = mce_get64(b + 24);
+	if (hlen < MCE_REQ_SIZE || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
+	    (ret->type != MCE_FRAME_READ && ret->type != MCE_FRAME_WRITE))
+		return -MC_EPROTO;
+	return n < hlen ? 0 : hlen;
+}
+
+static inline void mce_resp_pack(uint8_t b[MCE_RESP_SIZE], const struct mce_wire_resp *q)
+{
+	b[0] = q->type;
+	b[1] = 0;
+	mce_put16(b + 2, MCE_RESP_SIZE);
+	mce_put32(b + 4, q->len);
+	mce_put64(b + 8, q->id);
+	mce_put32(b + 16, (uint32_t)q->status);
+	mce_put32(b + 20, 0);
+}
+
+static inline int mce_resp_unpack(const uint8_t *b, size_t n, struct mce_wire_resp *ret)
+{
+	uint16_t hlen;
+
+	if (n < MCE_RESP_SIZE)
+		return 0;
+	hlen = mce_get16(b + 2);
+	ret->type = b[0];
+	ret->hlen = hlen;
+	ret->len = mce_get32(b + 4);
+	ret->id = mce_get64(b + 8);
+	ret->status = (int32_t)mce_get32(b + 16);
+	if (hlen < MCE_RESP_SIZE || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
+	    (ret->type != MCE_FRAME_DATA && ret->type != MCE_FRAME_ACK) ||
+	    (ret->len && (ret->type == MCE_FRAME_ACK || ret->status)))
+		return -MC_EPROTO;
+	return n < hlen ? 0 : hlen;
+}
+
+#endif

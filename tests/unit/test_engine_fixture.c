@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_fixture.c - see test_engine_fixture.h. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/crc32c.h"
+
+/* ---- pattern ---- */
+
+static uint64_t word(uint64_t seed, uint64_t i)
+{
+	uint64_t z = seed * 0x9e3779b97f4a7c15ull + i;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+void pattern_fill(void *to, uint64_t n, uint64_t seed, uint64_t pos)
+{
+	unsigned char *p = to;
+	uint64_t w;
+
+	while (n) {
+		uint64_t skip = pos % 8, take = 8 - skip < n ? 8 - skip : n;
+
+		w = word(seed, pos / 8);
+		memcpy(p, (char *)&w + skip, take);
+		p += take;
+		pos += take;
+		n -= take;
+	}
+}
+
+void pattern_check(const void *p, uint64_t n, uint64_t seed, uint64_t pos)
+{
+	char want[4096];
+
+	for (uint64_t at = 0; at < n; at += sizeof(want)) {
+		uint64_t take = n - at < sizeof(want) ? n - at : sizeof(want);
+
+		pattern_fill(want, take, seed, pos + at);
+		if (memcmp((const char *)p + at, want, take))
+			fail_msg("bytes differ between %" PRIu64 " and %" PRIu64, at, at + take);
+	}
+}
+
+/* ---- in this process ---- */
+
+static void *memory(uint64_t len, int *ret_fd)
+{
+	void *mem;
+	int fd = memfd_create("test", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, (off_t)len))
+		abort();
+	mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED)
+		abort();
+	*ret_fd = fd;
+	return mem;
+}
+
+void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsigned access,
+	       uint64_t seed)
+{
+	struct mce_conf none = { .port = 0 };
+	struct mce_mr_attr attr = { .len = len, .access = access };
+
+	memset(s, 0, sizeof(*s));
+	s->fd = -1;
+	assert_int_equal(mce_engine_open(conf ? conf : &none, &s->e), 0);
+	if (len == 0)
+		return;
+	s->len = len;
+	s->mem = memory(len, &s->fd);
+	pattern_fill(s->mem, len, seed, 0);
+	attr.base = s->mem;
+	attr.fd = s->fd;
+	assert_int_equal(mce_mr_register(s->e, &attr, &s->mr), 0);
+}
+
+void side_close(struct side *s)
+{
+	mce_engine_close(s->e);
+	if (s->mem)
+		munmap(s->mem, s->len);
+	if (s->fd >= 0)
+		close(s->fd);
+}
+
+/* ---- in another process ---- */
+
+static void owner_register(struct mce_engine *e, char *mem, uint64_t len, unsigned access, int fd,
+			   struct mce_mr **ret)
+{
+	struct mce_mr_attr attr = { .base = mem, .len = len, .access = access, .fd = fd };
+
+	if (mce_mr_register(e, &attr, ret))
+		exit(1);
+	printf("%s %" PRIu64 " %" PRIu64 "\n", mce_engine_endpoint(e), (uint64_t)(uintptr_t)mem,
+	       mce_mr_rkey(*ret));
+	fflush(stdout);
+}
+
+static void owner_serve(struct mce_engine *e, char *mem, uint64_t len, unsigned access, int fd)
+{
+	struct mce_mr *mr;
+	char line[128];
+	uint64_t off, n;
+
+	owner_register(e, mem, len, access, fd, &mr);
+	while (fgets(line, sizeof(line), stdin)) {
+		if (sscanf(line, "crc %" SCNu64 " %" SCNu64, &off, &n) == 2) {
+			printf("%u\n", mc_crc32c(mem + off, n));
+		} else if (!strncmp(line, "unregister", 10)) {
+			mce_mr_unregister(mr);
+			printf("0\n");
+		} else if (!strncmp(line, "register", 8)) {
+			owner_register(e, mem, len, access, fd, &mr);
+		}
+		fflush(stdout);
+	}
+}
+
+void owner_main(int argc, char **argv)
+{
+	struct mce_conf conf = { .port = 0 };
+	struct mce_engine *e;
+	uint64_t len;
+	char *mem;
+	int fd;
+
+	if (argc != 8 || strcmp(argv[1], "owner"))
+		return;
+	/* Nobody else would end it when the test dies. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (atoi(argv[6]) && unshare(CLONE_NEWNET)) {
+		printf("no network namespace: %s\n", strerror(errno));
+		exit(77);
+	}
+	len = strtoull(argv[2], NULL, 10);
+	conf.port = atoi(argv[4]);
+	conf.bind_host = atoi(argv[6]) ? "0.0.0.0" : NULL;
+	conf.progress_timeout_ms = 2000;
+	mem = memory(len, &fd);
+	pattern_fill(mem, len, strtoull(argv[7], NULL, 10), 0);
+	if (mce_engine_open(&conf, &e))
+		exit(1);
+	owner_serve(e, mem, len, (unsigned)atoi(argv[3]), atoi(argv[5]) ? -1 : fd);
+	mce_engine_close(e);
+	munmap(mem, len);
+	close(fd);
+	exit(0);
+}
+
+static void owner_exec(const struct owner_conf *c)
+{
+	char len[24], access[12], port[12], no_fd[4], netns[4], seed[24];
+	char *argv[] = { (char *)"owner", (char *)"owner", len, access, port, no_fd, netns, seed, NULL };
+
+	snprintf(len, sizeof(len), "%" PRIu64, c->len);
+	snprintf(access, sizeof(access), "%u", c->access);
+	snprintf(port, sizeof(port), "%d", c->port);
+	snprintf(no_fd, sizeof(no_fd), "%d", c->no_fd);
+	snprintf(netns, sizeof(netns), "%d", c->netns);
+	snprintf(seed, sizeof(seed), "%" PRIu64, c->seed);
+	if (c->faults)
+		setenv("MC_FAULTS", c->faults, 1);
+	execv("/proc/self/exe", argv);
+	_exit(126);
+}
+
+static void read_line(int fd, char *line, size_t size)
+{
+	size_t n = 0;
+
+	while (n + 1 < size && read(fd, line + n, 1) == 1 && line[n] != '\n')
+		n++;
+	line[n] = 0;
+}
+
+static bool read_address(struct owner *o, char line[512])
+{
+	read_line(o->from, line, 512);
+	return sscanf(line, "%255s %" SCNu64 " %" SCNu64, o->endpoint, &o->addr, &o->rkey) == 3;
+}
+
+int owner_start(struct owner *o, const struct owner_conf *conf)
+{
+	int in[2], out[2], status;
+	char line[512];
+
+	o->len = conf->len;
+	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+		abort();
+	o->pid = fork();
+	if (o->pid == 0) {
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		owner_exec(conf);
+	}
+	close(in[0]);
+	close(out[1]);
+	o->to = in[1];
+	o->from = out[0];
+	if (read_address(o, line))
+		return 0;
+	close(o->to);
+	close(o->from);
+	waitpid(o->pid, &status, 0);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 77)
+		fail_msg("the owner did not start: %s", line);
+	printf("SKIP: %s\n", line);
+	return 77;
+}
+
+uint64_t owner_tell(struct owner *o, const char *command)
+{
+	char line[512];
+
+	dprintf(o->to, "%s\n", command);
+	if (!strcmp(command, "register")) {
+		assert_true(read_address(o, line));
+		return 0;
+	}
+	read_line(o->from, line, sizeof(line));
+	return strtoull(line, NULL, 10);
+}
+
+static void owner_reap(struct owner *o)
+{
+	int status;
+
+	close(o->to);
+	close(o->from);
+	waitpid(o->pid, &status, 0);
+}
+
+void owner_stop(struct owner *o)
+{
+	int status;
+
+	close(o->to);
+	waitpid(o->pid, &status, 0);
+	close(o->from);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+void owner_kill(struct owner *o)
+{
+	kill(o->pid, SIGKILL);
+	owner_reap(o);
+}
+
+/* ---- transfers ---- */
+
+int transfer(struct mce_engine *e, struct mce_peer *peer, enum mce_op op, uint64_t addr,
+	     uint64_t rkey, void *mem, uint64_t len, enum mce_path *ret_path)
+{
+	struct iovec iov = { .iov_base = mem, .iov_len = len };
+	struct mce_req req = {
+		.op = op, .peer = peer, .addr = addr, .rkey = rkey, .iov = &iov, .iovcnt = 1,
+	};
+	int r = mce_transfer(e, &req, SECONDS(30));
+
+	if (ret_path)
+		*ret_path = req.path;
+	return r;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_fixture.h - engines with memory that is full of a pattern, in this process and in
+ * others. */
+#ifndef TEST_ENGINE_FIXTURE_H
+#define TEST_ENGINE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+#include "engine/mce.h"
+
+#define SECONDS(n) mc_deadline_ms((n) * 1000)
+
+/* One engine and one region of memory of it. */
+struct side {
+	struct mce_engine *e;
+	struct mce_mr *mr;
+	char *mem;
+	uint64_t len;
+	int fd;
+};
+
+/* Open an engine; NULL @conf: defaults.  With @len its memory is a memfd of the pattern of @seed,
+ * registered with @access. */
+void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsigned access,
+	       uint64_t seed);
+void side_close(struct side *s);
+
+/* The same in another process, which is this program again: main() has to begin with
+ * owner_main(). */
+struct owner {
+	pid_t pid;
+	int to, from;		/* pipes; -1 when closed */
+	char endpoint[256];
+	uint64_t addr, rkey, len;
+};
+struct owner_conf {
+	uint64_t len;
+	unsigned access;
+	int port;		/* 0: a free one */
+	bool no_fd;		/* memory that cannot be mapped */
+	bool netns;		/* in a network namespace of its own */
+	uint64_t seed;
+	const char *faults;	/* MC_FAULTS of it, NULL: none */
+};
+/* Returns only in the process that the tests run in. */
+void owner_main(int argc, char **argv);
+/* 0, or 77 with a printed reason when the machine cannot do it. */
+int owner_start(struct owner *o, const struct owner_conf *conf);
+/* Commands: "unregister", "crc OFF LEN" (the answer is returned), "register". */
+uint64_t owner_tell(struct owner *o, const char *command);
+void owner_stop(struct owner *o);	/* ask it to end, and reap */
+void owner_kill(struct owner *o);	/* SIGKILL, and reap */
+
+/* @n bytes of the pattern @seed from position @pos of it. */
+void pattern_fill(void *to, uint64_t n, uint64_t seed, uint64_t pos);
+void pattern_check(const void *p, uint64_t n, uint64_t seed, uint64_t pos);
+
+/* One transfer of flat memory to or from @peer, within 30 seconds. */
+int transfer(struct mce_engine *e, struct mce_peer *peer, enum mce_op op, uint64_t addr,
+	     uint64_t rkey, void *mem, uint64_t len, enum mce_path *ret_path);
+
+#endif

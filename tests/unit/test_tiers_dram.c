@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tiers_dram.c - segment memory of every kind. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "tiers/dram.h"
+#include "tiers/memlimit.h"
+
+#define MIB (1ull << 20)
+
+static int open_kind(const char *kind, uint64_t size, int prefault, struct mct_dram **ret)
+{
+	struct mct_dram_conf conf = {
+		.size = size, .kind = kind, .numa_node = -1, .prefault = prefault,
+	};
+
+	return mct_dram_open(&conf, ret);
+}
+
+/* The file is the memory: what is written through one is read through the other. */
+static void check_memory(struct mct_dram *d, uint64_t size)
+{
+	char *mem = mct_dram_base(d), *other;
+	char byte;
+
+	assert_int_equal(mct_dram_size(d), size);
+	assert_int_equal((uintptr_t)mem % (2 * MIB), 0);
+	assert_int_equal(mem[0], 0);
+	assert_int_equal(mem[size - 1], 0);
+	mem[0] = 1;
+	mem[size - 1] = 2;
+	other = mmap(NULL, size, PROT_READ, MAP_SHARED, mct_dram_fd(d), 0);
+	assert_true(other != MAP_FAILED);
+	assert_int_equal(other[0], 1);
+	assert_int_equal(other[size - 1], 2);
+	munmap(other, size);
+	/* hugetlbfs has no pread of its own in old kernels, the others have. */
+	if (strcmp(mct_dram_kind(d), "hugetlb")) {
+		assert_int_equal(pread(mct_dram_fd(d), &byte, 1, 0), 1);
+		assert_int_equal(byte, 1);
+	}
+	assert_true(fcntl(mct_dram_fd(d), F_GETFD) & FD_CLOEXEC);
+}
+
+static void auto_kind(void **state)
+{
+	struct mct_dram *d;
+
+	assert_int_equal(open_kind("auto", 5 * MIB, 0, &d), 0);
+	check_memory(d, 6 * MIB);
+	assert_true(!strcmp(mct_dram_kind(d), "tmpfs") || !strcmp(mct_dram_kind(d), "memfd"));
+	mct_dram_close(d);
+	assert_int_equal(open_kind(NULL, 1, 0, &d), 0);
+	check_memory(d, 2 * MIB);
+	mct_dram_close(d);
+}
+
+static void tmpfs(void **state)
+{
+	struct mct_dram *d;
+	struct stat st;
+	int r = open_kind("tmpfs", 4 * MIB, 0, &d);
+
+	if (r == -EPERM || r == -EINVAL || r == -ENOSYS) {
+		printf("SKIP: %s\n", mc_err_detail(r));
+		skip();
+	}
+	assert_int_equal(r, 0);
+	check_memory(d, 4 * MIB);
+	assert_string_equal(mct_dram_kind(d), "tmpfs");
+	/* No name leads to it. */
+	assert_int_equal(fstat(mct_dram_fd(d), &st), 0);
+	assert_int_equal(st.st_nlink, 0);
+	/* The file cannot grow behind the size that was asked for. */
+	assert_int_equal(fallocate(mct_dram_fd(d), 0, 0, 64 * MIB), -1);
+	assert_int_equal(errno, ENOSPC);
+	mct_dram_close(d);
+}
+
+static void memfd(void **state)
+{
+	struct mct_dram *d;
+
+	assert_int_equal(open_kind("memfd", 4 * MIB, 0, &d), 0);
+	check_memory(d, 4 * MIB);
+	assert_string_equal(mct_dram_kind(d), "memfd");
+	mct_dram_close(d);
+}
+
+static void hugetlb(void **state)
+{
+	struct mct_dram *d;
+	int r;
+
+	if (mct_hugetlb_free() < 4 * MIB) {
+		/* Not asked for by "auto", and refused with what there is. */
+		r = open_kind("hugetlb", 4 * MIB, 0, &d);
+		assert_int_equal(r, -ENOMEM);
+		assert_non_null(strstr(mc_err_detail(r), "huge pages"));
+		return;
+	}
+	assert_int_equal(open_kind("hugetlb", 4 * MIB, 0, &d), 0);
+	check_memory(d, 4 * MIB);
+	mct_dram_close(d);
+}
+
+static void unprivileged(void **state)
+{
+	struct mct_dram *d;
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		skip();		/* then auto_kind has shown it */
+	pid = fork();
+	if (pid == 0) {
+		if (setgid(65534) || setuid(65534))
+			_exit(9);
+		if (open_kind("tmpfs", MIB, 0, &d) != -EPERM)
+			_exit(1);
+		if (open_kind("auto", MIB, 1, &d) || strcmp(mct_dram_kind(d), "memfd"))
+			_exit(2);
+		memset(mct_dram_base(d), 1, mct_dram_size(d));
+		mct_dram_close(d);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void refused(void **state)
+{
+	struct mct_dram_conf conf = { .size = 2 * MIB, .kind = "auto", .numa_node = 5000 };
+	struct mct_dram *d = NULL;
+	const char *by;
+	char number[32];
+	int r;
+
+	assert_int_equal(mct_dram_open(&conf, &d), -EINVAL);
+	conf.numa_node = 900;
+	assert_true(mct_dram_open(&conf, &d) < 0);
+	assert_int_equal(open_kind("paper", MIB, 0, &d), -EINVAL);
+	assert_int_equal(open_kind("memfd", 0, 0, &d), -EINVAL);
+	assert_int_equal(open_kind("memfd", UINT64_MAX, 0, &d), -EINVAL);
+	r = open_kind("memfd", 1ull << 50, 0, &d);
+	assert_int_equal(r, -ENOMEM);
+	/* The text tells the amount to the operator, give or take what others just used. */
+	snprintf(number, sizeof(number), "%llu", 1ull << 50);
+	assert_non_null(strstr(mc_err_detail(r), number));
+	assert_non_null(strstr(mc_err_detail(r), "can be had"));
+	assert_true(mct_mem_available(&by) < 1ull << 50);
+	assert_null(d);
+	mct_dram_close(NULL);
+}
+
+static void prefault(void **state)
+{
+	uint64_t end = mc_deadline_ms(60000);
+	struct mct_dram *d;
+	struct stat st;
+	char *mem;
+
+	assert_int_equal(open_kind("auto", 64 * MIB, 1, &d), 0);
+	mem = mct_dram_base(d);
+	memset(mem, 0x5a, 64 * MIB);	/* served while it grows */
+	while (mct_dram_prefaulted(d) < 64 * MIB && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(mct_dram_prefaulted(d), 64 * MIB);
+	assert_int_equal(fstat(mct_dram_fd(d), &st), 0);
+	assert_true((uint64_t)st.st_blocks * 512 >= 64 * MIB);
+	for (uint64_t i = 0; i < 64 * MIB; i += 4096)
+		assert_int_equal(mem[i], 0x5a);
+	mct_dram_close(d);
+}
+
+/* Closing does not wait for gigabytes to be cleared. */
+static void prefault_ends_early(void **state)
+{
+	struct mct_dram *d;
+	const char *by;
+	uint64_t size = 4096 * MIB, began;
+
+	if (mct_mem_available(&by) < size)
+		skip();
+	assert_int_equal(open_kind("memfd", size, 1, &d), 0);
+	began = mc_now_ns();
+	mct_dram_close(d);
+	assert_true(mc_now_ns() - began < MC_NS_PER_SEC);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(auto_kind),
+		cmocka_unit_test(tmpfs),
+		cmocka_unit_test(memfd),
+		cmocka_unit_test(hugetlb),
+		cmocka_unit_test(unprivileged),
+		cmocka_unit_test(refused),
+		cmocka_unit_test(prefault),
+		cmocka_unit_test(prefault_ends_early),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
