@@ -144,6 +144,11 @@ requires_memory() {
 	[ "$free" -ge "$1" ] || skip "needs $1 MiB of memory, $free are available"
 }
 
+# requires_plain_program FILE - it must be the program itself, not libtool's script around it
+requires_plain_program() {
+	[ "$(head -c 4 "$1" | tail -c 3)" = ELF ] || skip "$1 is a script in this build tree"
+}
+
 # unless_sanitized REASON - for what measures time or memory
 unless_sanitized() {
 	[ -z "${SANITIZER-}" ] || skip "$1"
@@ -257,6 +262,7 @@ started() {
 # start_master [FLAG...] - on $MASTER_HOST (127.0.0.1) and free ports, in namespace $NS when that is
 # set; gives MASTER and MASTER_HTTP, "host:port" both, and MASTER_PID
 start_master() {
+	requires curl
 	local rpc http host=${MASTER_HOST:-127.0.0.1}
 	free_port rpc
 	free_port http
