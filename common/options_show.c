@@ -192,7 +192,7 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 	if (!prog->absent || !prog->absent->alias)
 		return;
 	fputs(".SH OPTIONS OF UPSTREAM THAT THIS VERSION LACKS\n"
-	      "Setting one of these is an error that gives the reason; switching one off is none.\n",
+	      "Setting one of these is an error that gives the reason; switching one off is\nnone.\n",
 	      to);
 	for (const struct mc_opt_alias *a = prog->absent; a->alias; a++) {
 		fputs(".TP\n\\fB\\-\\-", to);
