@@ -3,12 +3,14 @@
 
 #include "tests/unit/test_proto_fixture.h"
 
-#include <sched.h>
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "common/fault.h"
+#include "common/net.h"
 
 struct fixture fx;
 
@@ -213,4 +215,104 @@ void fixture_wait(const atomic_long *value, long want)
 	while (*value != want && mc_now_ns() < end)
 		usleep(1000);
 	assert_int_equal(*value, want);
+}
+
+/* ---- the wire by hand ---- */
+
+int raw_connect(const char *addr)
+{
+	int fd = mc_connect(addr, mc_deadline_ms(10000));
+
+	if (fd < 0)
+		fail_msg("connect: %s", mc_err_detail(fd));
+	return fd;
+}
+
+static void raw_wait(int fd, short events)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	if (poll(&p, 1, 10000) != 1)
+		fail_msg("the peer does not go on");
+}
+
+void raw_send(int fd, const void *data, size_t len)
+{
+	const char *p = data;
+
+	while (len) {
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		} else if (errno == EAGAIN) {
+			raw_wait(fd, POLLOUT);
+		} else {
+			return;		/* closed: the test sees it when it reads */
+		}
+	}
+}
+
+static bool raw_recv(int fd, uint8_t *p, size_t len)
+{
+	while (len) {
+		ssize_t n = recv(fd, p, len, 0);
+
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		} else if (n < 0 && errno == EAGAIN) {
+			raw_wait(fd, POLLIN);
+		} else {
+			return false;
+		}
+	}
+	return true;
+}
+
+void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const void *msg)
+{
+	struct mcp_buf b = { 0 };
+
+	assert_int_equal(mcp_frame_append(&b, f, d, msg), 0);
+	raw_send(fd, b.data, b.len);
+	mcp_buf_free(&b);
+}
+
+bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body)
+{
+	static __thread uint8_t body[1 << 20];
+	uint8_t header[MCP_FRAME_HEADER];
+
+	if (!raw_recv(fd, header, sizeof(header)))
+		return false;
+	assert_int_equal(mcp_frame_unpack(header, sizeof(body), ret), 0);
+	if (ret_body)
+		*ret_body = body;
+	return raw_recv(fd, body, ret->length);
+}
+
+void raw_hello_fill(struct mcp_hello *hello, enum mcp_lane lane)
+{
+	*hello = (struct mcp_hello){
+		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
+		.lane = (uint8_t)lane,
+	};
+}
+
+int raw_hello(const char *addr, enum mcp_lane lane)
+{
+	int fd = raw_connect(addr);
+	struct mcp_hello hello;
+	struct mcp_frame f;
+
+	raw_hello_fill(&hello, lane);
+	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 4711 }, &mcp_desc_hello, &hello);
+	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_int_equal(f.type, MCP_HELLO);
+	assert_int_equal(f.flags, MCP_FRAME_REPLY);
+	assert_int_equal(f.id, 4711);
+	assert_int_equal(f.status, 0);
+	return fd;
 }

@@ -3,9 +3,9 @@
 #ifndef TEST_PROTO_FIXTURE_H
 #define TEST_PROTO_FIXTURE_H
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -46,6 +46,19 @@ struct mcp_client *fixture_client(const char *addr);
 int64_t fixture_rename(struct mcp_client *c, const char *from, int64_t ms);
 /* Wait up to 10 s until @*value is @want; fails the test otherwise. */
 void fixture_wait(const atomic_long *value, long want);
+
+/* ---- the wire by hand ---- */
+
+/* Blocking reads end after 10 s. */
+int raw_connect(const char *addr);
+void raw_send(int fd, const void *data, size_t len);
+/* A frame with the encoding of @msg (@d NULL: no body). */
+void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const void *msg);
+/* The next frame, its body in memory of this thread: true; the peer has closed: false. */
+bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body);
+/* Connect and say hello. */
+int raw_hello(const char *addr, enum mcp_lane lane);
+void raw_hello_fill(struct mcp_hello *hello, enum mcp_lane lane);
 
 extern struct fixture fx;	/* the one that handlers know */
 
