@@ -207,6 +207,24 @@ static void malformed_lists_are_named(void **state)
 	EXPECT(d, "malformed exist: exist.keys: too many elements", 0, MCP_BATCH_MAX + 1, 0);
 }
 
+/* Three bytes are no length. */
+static void rest_of_a_list_is_no_element(void **state)
+{
+	const uint32_t words[] = { 0, 2, 15, 8, 4, 0, 0 };
+	struct mcp_buf b = { 0 };
+	struct mcp_exist rq;
+	uint8_t *mem, *data;
+
+	for (size_t i = 0; i < sizeof(words) / 4; i++)
+		put32(&b, words[i]);
+	data = copy_at_odd(&b, b.len - 1, &mem);
+	assert_int_equal(mcp_decode(&mcp_desc_exist, data, b.len - 1, &rq), -MC_EPROTO);
+	assert_string_equal(mc_err_detail(-MC_EPROTO),
+			    "malformed exist: exist.keys: fewer elements than counted");
+	free(mem);
+	mcp_buf_free(&b);
+}
+
 static void lists_in_lists_are_checked(void **state)
 {
 	const struct mcp_desc *d = &mcp_desc_put_start_reply;
@@ -431,6 +449,7 @@ int main(void)
 		cmocka_unit_test(damaged_input_is_safe),
 		cmocka_unit_test(unknown_tails_are_skipped),
 		cmocka_unit_test(malformed_lists_are_named),
+		cmocka_unit_test(rest_of_a_list_is_no_element),
 		cmocka_unit_test(lists_in_lists_are_checked),
 		cmocka_unit_test(encoder_refuses_and_appends_nothing),
 		cmocka_unit_test(versions_understand_each_other),

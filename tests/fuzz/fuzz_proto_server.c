@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fuzz_proto_server.c - a running server that is sent anything.  Input: options, then what is sent.
+ *	0x01 say a proper hello first
+ *	0x02 on the heartbeat lane
+ *	0x04 send in two pieces
+ *
+ * Whatever comes back has to be whole frames; the connection has to end; and the server has to serve a
+ * well-behaved client in between. */
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "proto/rpc_client.h"
+#include "proto/rpc_server.h"
+
+#define CHECK_EVERY 256
+#define MAX_REPLY (4u << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Every message has a handler that decodes it, reads it and answers with zeros. */
+static int handle(uint16_t type, const void *body, size_t len, struct mcp_answer *a)
+{
+	static FILE *null;
+	uint64_t msg[128] = { 0 };
+	const struct mcp_desc *reply = mcp_desc_of(type, true);
+	int r = mcp_decode(mcp_desc_of(type, false), body, len, msg);
+
+	if (r < 0)
+		return r;
+	if (!null)
+		null = fopen("/dev/null", "w");
+	if (null)
+		mcp_dump(mcp_desc_of(type, false), msg, UINT32_MAX, null);
+	memset(msg, 0, sizeof(msg));
+	return reply ? mcp_answer(a, reply, msg) : 0;
+}
+
+#define MCP_U8(s, f)
+#define MCP_U16(s, f)
+#define MCP_U32(s, f)
+#define MCP_U64(s, f)
+#define MCP_I32(s, f)
+#define MCP_ID(s, f)
+#define MCP_BYTES(s, f)
+#define MCP_LIST(s, f, e)
+#define MCP_SINCE(s, v)
+#define MCP_END(s)
+#define MCP_STRUCT(name)
+#define MCP_REPLY(NAME, name)
+#define MCP_MESSAGE(NAME, name, num) \
+	static int handle_##name(struct mcp_session *s, const void *body, size_t len, \
+				 struct mcp_answer *a, void *arg) \
+	{ \
+		return handle(num, body, len, a); \
+	}
+#include "proto/msg.def"
+#undef MCP_MESSAGE
+
+static const struct mcp_handler all[] = {
+#define MCP_MESSAGE(NAME, name, num) { num, handle_##name },
+#include "proto/msg.def"
+#include "proto/msg_undef.h"
+	{ 0, NULL }
+};
+
+static char address[64];
+static struct mcp_client *good;
+
+static void start(void)
+{
+	const char *addrs[] = { address, NULL };
+	struct mcp_server_conf conf = {
+		.addrs = addrs, .loops = 1, .max_frame = 65536, .hello_timeout_ms = 5000,
+		.handlers = all + 1,	/* without the hello, which is the server's own */
+	};
+	struct mcp_client_conf client = { .addrs = address };
+	struct mcp_server *s;
+
+	mc_log_open(&(struct mc_log_conf){ .program = "fuzz", .levels = "err" });
+	snprintf(address, sizeof(address), "unix:@mc-fuzz-%d", (int)getpid());
+	if (all[0].type != MCP_HELLO || mcp_server_start(&conf, &s) < 0 ||
+	    mcp_client_open(&client, &good) < 0)
+		abort();
+}
+
+static void send_bytes(int fd, const uint8_t *p, size_t len)
+{
+	struct pollfd poller = { .fd = fd, .events = POLLOUT };
+
+	while (len) {
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		} else if (errno != EAGAIN) {
+			return;		/* the server has had enough */
+		} else if (poll(&poller, 1, 10000) != 1) {
+			abort();
+		}
+	}
+}
+
+/* All that comes until the server closes. */
+static size_t receive_all(int fd, uint8_t *buf)
+{
+	struct pollfd poller = { .fd = fd, .events = POLLIN };
+	size_t len = 0;
+
+	for (;;) {
+		ssize_t n = recv(fd, buf + len, MAX_REPLY - len, 0);
+
+		if (n > 0)
+			len += (size_t)n;
+		else if (n == 0 || errno != EAGAIN)
+			return len;
+		else if (poll(&poller, 1, 10000) != 1)
+			abort();
+	}
+}
+
+static void check_frames(const uint8_t *p, size_t len)
+{
+	struct mcp_frame f;
+
+	while (len) {
+		if (len < MCP_FRAME_HEADER || mcp_frame_unpack(p, MCP_FRAME_MAX, &f) < 0 ||
+		    f.flags != MCP_FRAME_REPLY || f.length > len - MCP_FRAME_HEADER ||
+		    (f.status && f.length))
+			abort();
+		p += MCP_FRAME_HEADER + f.length;
+		len -= MCP_FRAME_HEADER + f.length;
+	}
+}
+
+static void say_hello(int fd, enum mcp_lane lane)
+{
+	struct mcp_hello hello = {
+		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
+		.lane = (uint8_t)lane,
+	};
+	struct mcp_buf b = { 0 };
+
+	if (mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello) < 0)
+		abort();
+	send_bytes(fd, b.data, b.len);
+	mcp_buf_free(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static uint8_t buf[MAX_REPLY];
+	static unsigned inputs;
+	struct mcp_stats_reply stats;
+	size_t first;
+	int fd;
+
+	if (!good)
+		start();
+	if (!size)
+		return 0;
+	fd = mc_connect(address, mc_deadline_ms(10000));
+	if (fd < 0)
+		abort();
+	if (data[0] & 1)
+		say_hello(fd, data[0] & 2 ? MCP_LANE_HEARTBEAT : MCP_LANE_CONTROL);
+	first = data[0] & 4 ? (size - 1) / 2 : 0;
+	send_bytes(fd, data + 1, first);
+	send_bytes(fd, data + 1 + first, size - 1 - first);
+	shutdown(fd, SHUT_WR);
+	check_frames(buf, receive_all(fd, buf));
+	close(fd);
+	if (++inputs % CHECK_EVERY == 0 &&
+	    mcp_call(good, MCP_STATS, &(struct mcp_stats){ 0 }, &stats, NULL, mc_deadline_ms(10000)))
+		abort();
+	return 0;
+}
