@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -320,6 +321,8 @@ static bool spin(struct mc_evloop *l)
 			return true;
 		}
 		now = mc_now_ns();
+		/* Whoever else wants this processor may well be the one that is waited for. */
+		sched_yield();
 	} while (now < until);
 	if (l->spin_ns > l->spin_max_ns / SPIN_SHRINK)
 		l->spin_ns /= 2;
