@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * keys.c - which keys are keys, and how many of them make a request. */
+#include <config.h>
+
+#include "client/store_i.h"
+
+int mcs_key_check(struct mcs_key key)
+{
+	if (!key.data || !key.len)
+		return mc_fail(-MC_EKEY, "the key is empty");
+	if (key.len > MCP_KEY_MAX)
+		return mc_fail(-MC_EKEY, "the key has %zu bytes, more than %d", key.len,
+			       MCP_KEY_MAX);
+	return 0;
+}
+
+unsigned mcs_group(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
+		   const void *arg)
+{
+	size_t bytes = 0;
+	unsigned k = 0;
+
+	while (k < n && k < MCS_GROUP_ITEMS && bytes < MCS_GROUP_BYTES) {
+		struct mcs_key key = key_of(arg, k++);
+
+		/* Longer ones are refused before they are sent. */
+		bytes += key.len <= MCP_KEY_MAX ? key.len : 0;
+	}
+	return k;
+}

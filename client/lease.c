@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * lease.c - pins given back and kept alive. */
+#include <config.h>
+
+#include "client/lease.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+
+/* More than this waiting means that nobody sends: the rest runs out by itself. */
+#define QUEUE_MAX 16384
+
+MC_GAUGE(pins_held, "mooncake_client_pins", "", "pins held on objects")
+MC_COUNTER(renewals, "mooncake_client_lease_renewals_total", "", "leases of long reads renewed")
+MC_COUNTER(dropped, "mooncake_client_releases_dropped_total", "",
+	   "pins left to run out because too many waited to be given back")
+
+int mcs_leases_init(struct mcs_leases *l, void (*wake)(void *arg), void *arg)
+{
+	memset(l, 0, sizeof(*l));
+	pthread_mutex_init(&l->lock, NULL);
+	mc_list_init(&l->readings);
+	l->wake = wake;
+	l->arg = arg;
+	l->queue = malloc(QUEUE_MAX * sizeof(*l->queue));
+	l->spare = malloc(QUEUE_MAX * sizeof(*l->spare));
+	return l->queue && l->spare ? 0 : -ENOMEM;
+}
+
+void mcs_leases_done(struct mcs_leases *l)
+{
+	free(l->queue);
+	free(l->spare);
+	pthread_mutex_destroy(&l->lock);
+}
+
+void mcs_leases_epoch(struct mcs_leases *l, uint64_t epoch)
+{
+	MC_LOCKED(&l->lock);
+	l->epoch = epoch;
+	l->n_queue = 0;
+}
+
+void mcs_leases_granted(int n)
+{
+	mc_metric_add(&pins_held, n);
+}
+
+/* True when the queue was empty before. */
+static bool queue_pin(struct mcs_leases *l, struct mcs_pin pin)
+{
+	if (!pin.id)
+		return false;
+	mc_metric_add(&pins_held, -1);
+	if (pin.epoch != l->epoch)
+		return false;
+	if (l->n_queue == QUEUE_MAX) {
+		mc_metric_add(&dropped, 1);
+		return false;
+	}
+	l->queue[l->n_queue++] = pin.id;
+	if (l->n_queue > 1)
+		return false;
+	l->flushed_ns = mc_now_ns();
+	return true;
+}
+
+void mcs_leases_begin(struct mcs_leases *l, struct mcs_reading *rd, const struct mcs_pin *pins,
+		      unsigned n, uint64_t granted_ns)
+{
+	rd->pins = pins;
+	rd->n = n;
+	rd->renewed_ns = granted_ns;
+	MC_LOCKED(&l->lock);
+	mc_list_push_back(&l->readings, &rd->link);
+}
+
+void mcs_leases_end(struct mcs_leases *l, struct mcs_reading *rd)
+{
+	bool wake = false;
+
+	pthread_mutex_lock(&l->lock);
+	mc_list_remove(&rd->link);
+	for (unsigned i = 0; i < rd->n; i++)
+		wake |= queue_pin(l, rd->pins[i]);
+	pthread_mutex_unlock(&l->lock);
+	if (wake)
+		l->wake(l->arg);
+}
+
+void mcs_leases_release(struct mcs_leases *l, struct mcs_pin pin)
+{
+	bool wake;
+
+	pthread_mutex_lock(&l->lock);
+	wake = queue_pin(l, pin);
+	pthread_mutex_unlock(&l->lock);
+	if (wake)
+		l->wake(l->arg);
+}
+
+void mcs_leases_piggyback(struct mcs_leases *l, struct mcp_buf *b)
+{
+	const struct mcp_frame f = { .type = MCP_RELEASE, .flags = MCP_FRAME_ONEWAY };
+	struct mcp_release msg;
+
+	MC_LOCKED(&l->lock);
+	if (!l->n_queue)
+		return;
+	msg.pins = mcp_seq(l->queue, l->n_queue);
+	/* The element struct is one u64, so that the queue is an array of them as it is. */
+	_Static_assert(sizeof(struct mcp_pin) == sizeof(uint64_t), "struct mcp_pin");
+	if (!mcp_frame_append(b, f, &mcp_desc_release, &msg))
+		l->n_queue = 0;
+}
+
+bool mcs_leases_flush(struct mcs_leases *l, struct mcs_session *s)
+{
+	struct mcp_release msg;
+	uint64_t epoch, *pins;
+	unsigned n;
+
+	pthread_mutex_lock(&l->lock);
+	n = l->n_queue;
+	if (!n || mc_now_ns() - l->flushed_ns < MCS_RELEASE_MS * MC_NS_PER_MS / 2) {
+		pthread_mutex_unlock(&l->lock);
+		return n > 0;
+	}
+	/* Only this thread uses @spare, so it may be read without the lock. */
+	pins = l->queue;
+	l->queue = l->spare;
+	l->spare = pins;
+	l->n_queue = 0;
+	epoch = l->epoch;
+	pthread_mutex_unlock(&l->lock);
+
+	if (epoch == mcs_session_epoch(s)) {
+		msg.pins = mcp_seq(pins, n);
+		(void)mcs_send(s, MCP_RELEASE, &msg);
+	}
+	return true;
+}
+
+void mcs_leases_renew(struct mcs_leases *l, struct mcs_session *s, uint32_t lease_ms)
+{
+	uint64_t now = mc_now_ns(), half = (uint64_t)lease_ms * MC_NS_PER_MS / 2;
+	uint64_t *pins = l->spare;
+	struct mcp_renew msg;
+	struct mc_list *pos;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&l->lock);
+	mc_list_for_each(pos, &l->readings) {
+		struct mcs_reading *rd = mc_container_of(pos, struct mcs_reading, link);
+
+		/* The next look is a quarter of the lease away. */
+		if (now - rd->renewed_ns < half / 2 || rd->n > QUEUE_MAX - n)
+			continue;
+		for (unsigned i = 0; i < rd->n; i++)
+			if (rd->pins[i].id && rd->pins[i].epoch == l->epoch)
+				pins[n++] = rd->pins[i].id;
+		rd->renewed_ns = now;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!n)
+		return;
+	msg.pins = mcp_seq(pins, n);
+	if (!mcs_send(s, MCP_RENEW, &msg))
+		mc_metric_add(&renewals, n);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * names.c - everything about keys that moves no bytes: stat, exist, remove, rename. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "client/read.h"
+
+int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)
+{
+	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
+	struct mcp_get msg = { .keys = mcp_seq(&one, 1) };
+	struct mcp_get_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcs_version v;
+	struct mcp_object obj;
+	struct mcp_iter it;
+	int r;
+
+	r = mcs_key_check(key);
+	if (r < 0)
+		return r;
+	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
+	r = mcp_iter_next(&it, &obj) ? mcs_version_decode(&obj, 0, 0, &v) :
+		mc_fail(-MC_EPROTO, "master answered for no key");
+	mcp_reply_done(&mem);
+	if (!r)
+		*ret = v.info;
+	return r;
+}
+
+static struct mcs_key key_of(const void *keys, unsigned i)
+{
+	return ((const struct mcs_key *)keys)[i];
+}
+
+/* The valid ones of @n keys as a list of the wire; memory from @sc. */
+static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
+		    struct mcp_seq *ret)
+{
+	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
+	unsigned k = 0;
+
+	if (!list)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n; i++)
+		if (!mcs_key_check(keys[i]))
+			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
+	*ret = mcp_seq(list, k);
+	return 0;
+}
+
+static int exist_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
+		       unsigned n, uint8_t *present, uint64_t deadline)
+{
+	struct mcp_exist msg = { 0 };
+	struct mcp_exist_reply reply;
+	struct mcp_reply mem = { 0 };
+	const uint8_t *answer;
+	unsigned k = 0;
+	int r, count = 0;
+
+	r = key_list(sc, keys, n, &msg.keys);
+	if (r < 0)
+		return r;
+	r = mcs_call(s->session, MCP_EXIST, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		return r;
+	if (reply.present.len != msg.keys.count) {
+		mcp_reply_done(&mem);
+		return mc_fail(-MC_EPROTO, "master answered for %u keys of %u",
+			       reply.present.len, msg.keys.count);
+	}
+	answer = reply.present.data;
+	/* What cannot be a key cannot exist. */
+	for (unsigned i = 0; i < n; i++) {
+		present[i] = !mcs_key_check(keys[i]) && answer[k++] == 1;
+		count += present[i];
+	}
+	mcp_reply_done(&mem);
+	return count;
+}
+
+int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
+	      int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	int r = 0, count = 0;
+
+	for (unsigned i = 0; i < n;) {
+		unsigned k = mcs_group(n - i, key_of, keys + i);
+		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
+
+		r = sc ? exist_group(s, sc, keys + i, k, present + i, deadline) : -ENOMEM;
+		mcs_scratch_put(&s->scratch, sc);
+		if (r < 0)
+			return r;
+		count += r;
+		i += k;
+	}
+	return count;
+}
+
+/* ---- remove ---- */
+
+/* One request; @status gets the status of each valid key.  @lost is set when an earlier attempt may
+ * have been carried out. */
+static int remove_call(struct mcs *s, const struct mcp_remove *msg, struct mcp_remove_reply *reply,
+		       struct mcp_reply *mem, bool *lost, uint64_t deadline)
+{
+	int r;
+
+	*lost = false;
+	r = mcs_call_once(s->session, MCP_REMOVE, msg, reply, mem, deadline);
+	if (r != -MC_ERPC)
+		return r;
+	*lost = true;
+	return mcs_call(s->session, MCP_REMOVE, msg, reply, mem, deadline);
+}
+
+static int remove_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
+			unsigned n, unsigned flags, int *results, uint64_t deadline)
+{
+	struct mcp_remove msg = { .flags = flags };
+	struct mcp_remove_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_status st;
+	struct mcp_iter it;
+	int r, count = 0;
+	bool lost;
+
+	r = key_list(sc, keys, n, &msg.keys);
+	if (r < 0)
+		return r;
+	r = remove_call(s, &msg, &reply, &mem, &lost, deadline);
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
+	for (unsigned i = 0; i < n; i++) {
+		r = mcs_key_check(keys[i]);
+		if (!r && !mcp_iter_next(&it, &st))
+			r = mc_fail(-MC_EPROTO, "master answered for too few keys");
+		else if (!r)
+			r = mc_err_from_wire(st.status);
+		if (r == -MC_ENOOBJECT && lost)
+			r = 0;
+		results[i] = r;
+		count += !r;
+	}
+	mcp_reply_done(&mem);
+	return count;
+}
+
+int mcs_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
+		     int *results, int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	int r, count = 0;
+
+	_Static_assert(MCS_REMOVE_FORCE == MCP_REMOVE_FORCE, "flags are passed on as they are");
+	if (flags & ~MCS_REMOVE_FORCE)
+		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
+	for (unsigned i = 0; i < n;) {
+		unsigned k = mcs_group(n - i, key_of, keys + i);
+		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
+		int *res = sc ? mcs_scratch_raw(sc, k, sizeof(*res)) : NULL;
+
+		r = res ? remove_group(s, sc, keys + i, k, flags, res, deadline) : -ENOMEM;
+		for (unsigned j = 0; j < k && results; j++)
+			results[i + j] = r < 0 ? r : res[j];
+		mcs_scratch_put(&s->scratch, sc);
+		i += k;
+		if (r < 0) {
+			for (; i < n && results; i++)
+				results[i] = r;
+			return count ? count : r;
+		}
+		count += r;
+	}
+	return count;
+}
+
+int mcs_remove(struct mcs *s, struct mcs_key key, unsigned flags, int64_t timeout_ms)
+{
+	int result, r;
+
+	r = mcs_key_check(key);
+	if (r < 0)
+		return r;
+	r = mcs_remove_batch(s, &key, 1, flags, &result, timeout_ms);
+	return r < 0 ? r : result;
+}
+
+int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *pattern, unsigned flags,
+			 int64_t timeout_ms)
+{
+	struct mcp_remove_match msg = {
+		.flags = flags,
+		.prefix = mcp_bytes(prefix.data, (uint32_t)prefix.len),
+	};
+	struct mcp_remove_match_reply reply;
+	struct mcp_reply mem = { 0 };
+	int64_t n;
+	int r;
+
+	if (flags & ~MCS_REMOVE_FORCE)
+		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
+	if (prefix.len > MCP_KEY_MAX)
+		return 0;
+	if (pattern)
+		msg.pattern = mcp_bytes(pattern, strlen(pattern));
+	/* Repeated, it removes what is left; only the number may come out short. */
+	r = mcs_call(s->session, MCP_REMOVE_MATCH, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
+	if (r < 0)
+		return r;
+	n = (int64_t)reply.removed;
+	mcp_reply_done(&mem);
+	return n;
+}
+
+/* ---- rename ---- */
+
+int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags,
+	       int64_t timeout_ms)
+{
+	struct mcp_rename msg = { .flags = flags };
+	struct mcp_rename_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE,
+		       "flags are passed on as they are");
+	if (flags & ~MCS_RENAME_NOREPLACE)
+		return mc_fail(-MC_EPARAM, "unknown rename flags 0x%x", flags);
+	r = mcs_key_check(from);
+	if (!r)
+		r = mcs_key_check(to);
+	if (r < 0)
+		return r;
+	msg.from = mcp_bytes(from.data, (uint32_t)from.len);
+	msg.to = mcp_bytes(to.data, (uint32_t)to.len);
+	r = mcs_call_once(s->session, MCP_RENAME, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
+	if (r < 0)
+		return r;
+	mcp_reply_done(&mem);
+	return 0;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * object.c - open objects: one version, pinned, read in parts or mapped. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/layout.h"
+#include "client/read.h"
+#include "common/cleanup.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+
+/* A larger trailer (of an object over 64 GiB) is fetched for each read. */
+#define TRAILER_KEPT ((uint64_t)4 << 20)
+#define VERIFY_STEP ((size_t)1 << 20)
+
+MC_GAUGE(open_objects, "mooncake_client_open_objects", "", "objects held open")
+MC_COUNTER(repins, "mooncake_client_repins_total", "",
+	   "open objects pinned again after the connection to the master was lost")
+MC_COUNTER(bytes, "mooncake_client_object_bytes_total", "", "bytes read from open objects")
+
+struct mcs_object {
+	/* constant after open; the version's pin excepted */
+	struct mcs *s;
+	struct mcs_version v;
+	struct mcs_key key;
+
+	struct mc_list link;		/* guarded by the handle's lock */
+	unsigned refs;			/* guarded by the handle's lock */
+
+	pthread_mutex_t lock;
+	/* with the lock held */
+	struct mcs_pin pin;
+	uint32_t *trailer;		/* set once, then constant */
+	struct mcs_seg *mapped;		/* keeps the mapping; set once */
+	const void *map;
+
+	unsigned char key_bytes[];
+};
+
+static int ask_once(struct mcs *s, struct mcs_key key, uint32_t flags, uint64_t epoch,
+		    struct mcs_version *ret, uint64_t deadline)
+{
+	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
+	struct mcp_get msg = { .flags = flags, .keys = mcp_seq(&one, 1) };
+	uint64_t asked_ns = mc_now_ns();
+	struct mcp_reply mem = { 0 };
+	struct mcp_get_reply reply;
+	struct mcp_object obj;
+	struct mcp_iter it;
+	int r;
+
+	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
+	/* A pin that is granted later has no holder. */
+	if (r == -MC_ETIMEDOUT && (flags & MCP_GET_HOLD))
+		mcs_session_taint(s->session, epoch);
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
+	r = mcp_iter_next(&it, &obj) ? mcs_version_decode(&obj, epoch, asked_ns, ret) :
+		mc_fail(-MC_EPROTO, "master answered for no key");
+	mcp_reply_done(&mem);
+	if (!r && ret->pin.id)
+		mcs_leases_granted(1);
+	return r;
+}
+
+/* Ask for one key; the pin is the caller's to give back. */
+static int ask(struct mcs *s, struct mcs_key key, uint32_t flags, struct mcs_version *ret,
+	       uint64_t deadline)
+{
+	for (;;) {
+		uint64_t epoch = mcs_epoch(s);
+		int r = ask_once(s, key, flags, epoch, ret, deadline);
+
+		if (r < 0 || epoch == mcs_epoch(s))
+			return r;
+		/* The connection changed meanwhile, so the pin is of either: ask again. */
+		ret->pin.epoch = mcs_epoch(s);
+		mcs_leases_release(&s->leases, ret->pin);
+	}
+}
+
+int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
+		    int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	struct mcs_object *o;
+	int r;
+
+	r = mcs_key_check(key);
+	if (r < 0)
+		return r;
+	o = calloc(1, sizeof(*o) + key.len);
+	if (!o)
+		return -ENOMEM;
+	r = ask(s, key, MCP_GET_HOLD, &o->v, deadline);
+	if (r < 0) {
+		free(o);
+		return r;
+	}
+	MC_FAULT_POINT("client.object.after_open");
+	o->s = s;
+	o->v.lease_ms = 0;	/* held, not leased */
+	o->pin = o->v.pin;
+	o->refs = 1;
+	memcpy(o->key_bytes, key.data, key.len);
+	o->key = (struct mcs_key){ o->key_bytes, key.len };
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_mutex_lock(&s->lock);
+	mc_list_push_back(&s->objects, &o->link);
+	pthread_mutex_unlock(&s->lock);
+	mc_metric_add(&open_objects, 1);
+	/* The keeper may have gone through the list just before. */
+	if (o->v.pin.epoch != mcs_epoch(s))
+		mcs_keeper_connected(s->keeper);
+	*ret = o;
+	return 0;
+}
+
+const struct mcs_info *mcs_object_info(const struct mcs_object *o)
+{
+	return &o->v.info;
+}
+
+/* The last reference gives the pin back. */
+static void unref(struct mcs_object *o, bool unlink)
+{
+	struct mcs *s = o->s;
+	bool last;
+
+	pthread_mutex_lock(&s->lock);
+	if (unlink)
+		mc_list_remove(&o->link);
+	last = !--o->refs;
+	pthread_mutex_unlock(&s->lock);
+	if (!last)
+		return;
+	mcs_leases_release(&s->leases, o->pin);
+	mcs_seg_put(o->mapped);
+	pthread_mutex_destroy(&o->lock);
+	free(o->trailer);
+	free(o);
+}
+
+void mcs_object_close(struct mcs_object *o)
+{
+	if (!o)
+		return;
+	mc_metric_add(&open_objects, -1);
+	unref(o, true);
+}
+
+/* ---- after a new connection ---- */
+
+static struct mcs_object *next_to_repin(struct mcs *s, uint64_t epoch)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&s->lock);
+	mc_list_for_each(pos, &s->objects) {
+		struct mcs_object *o = mc_container_of(pos, struct mcs_object, link);
+
+		pthread_mutex_lock(&o->lock);
+		if (o->pin.epoch == epoch) {
+			pthread_mutex_unlock(&o->lock);
+			continue;
+		}
+		/* Looked at once per connection, whatever comes of it. */
+		if (o->pin.id)
+			mcs_leases_granted(-1);
+		o->pin = (struct mcs_pin){ 0, epoch };
+		pthread_mutex_unlock(&o->lock);
+		o->refs++;
+		return o;
+	}
+	return NULL;
+}
+
+static void repin(struct mcs *s, struct mcs_object *o, uint64_t deadline)
+{
+	struct mcs_version v;
+
+	if (ask(s, o->key, MCP_GET_HOLD, &v, deadline) < 0)
+		return;
+	if (v.info.generation != o->v.info.generation) {
+		mcs_leases_release(&s->leases, v.pin);
+		return;
+	}
+	pthread_mutex_lock(&o->lock);
+	o->pin = v.pin;
+	pthread_mutex_unlock(&o->lock);
+	mc_metric_add(&repins, 1);
+}
+
+void mcs_objects_repin(struct mcs *s)
+{
+	uint64_t epoch = mcs_epoch(s);
+	struct mcs_object *o;
+
+	while (epoch == mcs_epoch(s) && (o = next_to_repin(s, epoch))) {
+		repin(s, o, mc_deadline_ms(2000));
+		unref(o, false);
+	}
+}
+
+/* ---- reading ---- */
+
+static bool pinned(struct mcs_object *o)
+{
+	MC_LOCKED(&o->lock);
+	return o->pin.id && o->pin.epoch == mcs_epoch(o->s);
+}
+
+/* Is this version still the one that its key has?  Asked after failures only. */
+static bool current(struct mcs_object *o, uint64_t deadline)
+{
+	struct mcs_version v;
+
+	return !ask(o->s, o->key, 0, &v, deadline) &&
+		v.info.generation == o->v.info.generation;
+}
+
+static void keep_trailer(struct mcs_object *o, const uint32_t *trailer)
+{
+	uint64_t size = mcs_trailer_size(o->v.info.size);
+	uint32_t *copy;
+
+	if (size > TRAILER_KEPT)
+		return;
+	copy = malloc(size);
+	if (!copy)
+		return;
+	memcpy(copy, trailer, size);
+	pthread_mutex_lock(&o->lock);
+	if (!o->trailer)
+		o->trailer = TAKE_PTR(copy);
+	pthread_mutex_unlock(&o->lock);
+	free(copy);
+}
+
+static const uint32_t *kept_trailer(struct mcs_object *o)
+{
+	MC_LOCKED(&o->lock);
+	return o->trailer;
+}
+
+/* Try the replicas in turn, each twice. */
+static int read_part(struct mcs_object *o, struct mcs_scratch *sc, struct mcs_part *part,
+		     uint64_t deadline)
+{
+	int r = -MC_EREPLICA_GONE;
+
+	while (mcs_part_left(part, true)) {
+		mcs_read(o->s, sc, &part, 1, deadline);
+		if (!part->status) {
+			if (part->fetched)
+				keep_trailer(o, part->fetched);
+			return 0;
+		}
+		r = part->status;
+		if (r == -ENOMEM)
+			return r;
+		if (mc_now_ns() >= deadline)
+			return r == -MC_ECHECKSUM ? r :
+				mc_fail(-MC_ETIMEDOUT, "read did not end in time");
+	}
+	r = mcs_part_verdict(part);
+	/* Bytes that are not held may have been reused: that is no damage. */
+	if (r == -MC_ECHECKSUM ? pinned(o) : current(o, deadline))
+		return r;
+	return mc_fail(-MC_EREPLICA_GONE, "the version that was opened is gone");
+}
+
+static int64_t read_checked(struct mcs_object *o, uint64_t offset, const struct iovec *iov,
+			    int iovcnt, bool verify, uint64_t deadline)
+{
+	uint64_t size = o->v.info.size;
+	struct mcs_part part = {
+		.v = &o->v, .offset = offset, .iov = iov, .iovcnt = iovcnt,
+		.unverified = !verify,
+	};
+	int64_t room = mcs_iov_len(iov, iovcnt);
+	struct mcs_scratch *sc;
+	int r;
+
+	if (room < 0)
+		return room;
+	if (offset >= size || !room)
+		return 0;
+	part.len = size - offset < (uint64_t)room ? size - offset : (uint64_t)room;
+	part.trailer = kept_trailer(o);
+	sc = mcs_scratch_get(&o->s->scratch);
+	r = sc ? read_part(o, sc, &part, deadline) : -ENOMEM;
+	mcs_scratch_put(&o->s->scratch, sc);
+	if (r < 0)
+		return r;
+	mc_metric_add(&bytes, (int64_t)part.len);
+	return (int64_t)part.len;
+}
+
+int64_t mcs_object_read(struct mcs_object *o, uint64_t offset, const struct iovec *iov, int iovcnt,
+			int64_t timeout_ms)
+{
+	/* The pin of @v is the one of the open, so that reads after a reconnect are verified. */
+	return read_checked(o, offset, iov, iovcnt, o->s->conf.verify,
+			    mcs_deadline(o->s, timeout_ms));
+}
+
+/* ---- mapping ---- */
+
+static int map_replica(struct mcs_object *o, const struct mcp_replica *rep, uint64_t deadline)
+{
+	struct mcs_seg *seg;
+	const void *p;
+	int r;
+
+	r = mcs_segmap_get(o->s->segmap, rep->segment, deadline, &seg);
+	if (r < 0)
+		return r;
+	if (rep->offset > seg->size || o->v.info.size > seg->size - rep->offset) {
+		mcs_seg_put(seg);
+		return mc_fail(-MC_EPROTO, "replica lies outside of its segment");
+	}
+	p = mce_peer_map(seg->peer, seg->base + rep->offset, seg->rkey, o->v.info.size, deadline,
+			 &r);
+	if (!p) {
+		mcs_seg_put(seg);
+		return r;
+	}
+	o->mapped = seg;
+	o->map = p;
+	return 0;
+}
+
+int mcs_object_map(struct mcs_object *o, const void **ret_data, int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(o->s, timeout_ms);
+	int r = -MC_ENOTSUP;
+
+	MC_LOCKED(&o->lock);
+	if (!o->map && !o->v.info.size)
+		o->map = "";
+	for (unsigned i = 0; i < o->v.n && !o->map; i++)
+		r = map_replica(o, &o->v.replica[i], deadline);
+	if (!o->map)
+		return r == -MC_ETIMEDOUT ? r :
+			mc_fail(-MC_ENOTSUP, "object is not in memory that can be mapped: %s",
+				mc_strerror(r));
+	*ret_data = o->map;
+	return 0;
+}
+
+static int verify_by_reading(struct mcs_object *o)
+{
+	auto_free unsigned char *buf = malloc(VERIFY_STEP);
+	struct iovec iov = { buf, VERIFY_STEP };
+
+	if (!buf)
+		return -ENOMEM;
+	for (uint64_t at = 0; at < o->v.info.size; at += VERIFY_STEP) {
+		int64_t n = read_checked(o, at, &iov, 1, true, mcs_deadline(o->s, -1));
+
+		if (n < 0)
+			return (int)n;
+	}
+	return 0;
+}
+
+int mcs_object_verify(struct mcs_object *o)
+{
+	const void *map;
+
+	pthread_mutex_lock(&o->lock);
+	map = o->map;
+	pthread_mutex_unlock(&o->lock);
+	if (!map)
+		return verify_by_reading(o);
+	if (mc_crc32c(map, o->v.info.size) == o->v.info.crc32c)
+		return 0;
+	return mc_fail(-MC_ECHECKSUM, "checksum mismatch in mapped object");
+}

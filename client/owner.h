@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * owner.h - the memory that this process contributes: got, registered with the engine, offered to the
+ * master.  Its id and epoch stay the same for its whole life, so that the master that comes back, or
+ * that lost sight of us, finds its objects again. */
+#ifndef MCS_OWNER_H
+#define MCS_OWNER_H
+
+#include <stdint.h>
+
+#include "client/session.h"
+#include "engine/mce.h"
+
+struct mcs_owner;
+
+struct mcs_owner_conf {
+	struct mce_engine *engine;
+	struct mcp_id client;
+	uint64_t size;
+	const char *kind;		/* as of mct_dram_conf */
+	const char *protocol;
+};
+
+/* Get the memory and register it. */
+int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret);
+/* Unregister and free it.  NULL is fine. */
+void mcs_owner_close(struct mcs_owner *o);
+
+/* Offer the memory; repeated offers are harmless.  NULL is fine: nothing to offer. */
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline);
+int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
+/* Take it back: its objects go. */
+int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
+
+#endif

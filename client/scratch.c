@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * scratch.c - blocks that operations take their short-lived memory from. */
+#include <config.h>
+
+#include "client/scratch.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+
+#define ALIGN 64
+#define BLOCK_MIN ((size_t)32 << 10)
+#define BLOCK_KEPT ((size_t)4 << 20)	/* larger ones go back to the system */
+#define POOL_MAX 32			/* scratches kept */
+
+/* Positions count through all blocks of a scratch: a block begins at @start. */
+struct block {
+	struct block *prev;
+	size_t start, cap;
+	_Alignas(ALIGN) unsigned char mem[];
+};
+
+struct mcs_scratch {
+	struct mcs_scratch *next;
+	struct block *top;
+	size_t used;		/* position behind the last piece handed out */
+};
+
+void mcs_scratch_pool_init(struct mcs_scratch_pool *p)
+{
+	pthread_mutex_init(&p->lock, NULL);
+	p->free = NULL;
+	p->n_free = 0;
+}
+
+static void drop_blocks(struct mcs_scratch *s)
+{
+	while (s->top) {
+		struct block *b = s->top;
+
+		s->top = b->prev;
+		free(b);
+	}
+	s->used = 0;
+}
+
+void mcs_scratch_pool_done(struct mcs_scratch_pool *p)
+{
+	while (p->free) {
+		struct mcs_scratch *s = p->free;
+
+		p->free = s->next;
+		drop_blocks(s);
+		free(s);
+	}
+	pthread_mutex_destroy(&p->lock);
+}
+
+struct mcs_scratch *mcs_scratch_get(struct mcs_scratch_pool *p)
+{
+	struct mcs_scratch *s;
+
+	pthread_mutex_lock(&p->lock);
+	s = p->free;
+	if (s) {
+		p->free = s->next;
+		p->n_free--;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return s ? s : calloc(1, sizeof(*s));
+}
+
+static struct block *block_new(size_t start, size_t cap)
+{
+	struct block *b = NULL;
+
+	if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
+		return NULL;
+	cap = (cap + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+	b = aligned_alloc(ALIGN, sizeof(*b) + cap);
+	if (b)
+		*b = (struct block){ .start = start, .cap = cap };
+	return b;
+}
+
+void mcs_scratch_put(struct mcs_scratch_pool *p, struct mcs_scratch *s)
+{
+	if (!s)
+		return;
+	/* Several blocks mean that the first was too small: one that holds all of it takes over. */
+	if (s->top && s->top->prev) {
+		size_t need = s->top->start + s->top->cap;
+
+		drop_blocks(s);
+		if (need <= BLOCK_KEPT)
+			s->top = block_new(0, need);
+	} else if (s->top && s->top->cap > BLOCK_KEPT) {
+		drop_blocks(s);
+	}
+	s->used = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->n_free < POOL_MAX) {
+		s->next = p->free;
+		p->free = s;
+		p->n_free++;
+		s = NULL;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (s) {
+		drop_blocks(s);
+		free(s);
+	}
+}
+
+void *mcs_scratch_raw(struct mcs_scratch *s, size_t n, size_t size)
+{
+	struct block *b = s->top;
+	size_t bytes, at;
+
+	if (__builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX / 2)
+		return NULL;
+	bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+	if (!b || bytes > b->start + b->cap - s->used) {
+		size_t cap = bytes > BLOCK_MIN ? bytes : BLOCK_MIN;
+
+		if (b && cap < b->cap)
+			cap = b->cap;
+		b = block_new(s->top ? s->top->start + s->top->cap : 0, cap);
+		if (!b)
+			return NULL;
+		b->prev = s->top;
+		s->top = b;
+		s->used = b->start;
+	}
+	at = s->used - b->start;
+	s->used += bytes;
+	return b->mem + at;
+}
+
+void *mcs_scratch_alloc(struct mcs_scratch *s, size_t n, size_t size)
+{
+	void *p = mcs_scratch_raw(s, n, size);
+
+	if (p)
+		memset(p, 0, n * size);
+	return p;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * session.h - the connection to the master and the rule for what happens while it is gone.
+ *
+ * A call that finds no master tries again until its deadline, but no longer than the grace period
+ * after the master was last there: a master that restarts is waited for, one that is gone fails
+ * calls at once with -MC_ERPC.
+ *
+ * Each new connection has a number, the epoch.  What the master ties to a connection (pins, open
+ * puts) is gone when the epoch has changed. */
+#ifndef MCS_SESSION_H
+#define MCS_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/rpc_client.h"
+
+struct mcs_session;
+
+struct mcs_session_conf {
+	const char *addrs;
+	const char *name;		/* of this process, told to the master */
+	struct mcp_id client;
+	unsigned spin_us;
+	uint64_t grace_ms;
+	/* On every new connection, after it is registered and before other calls use it: offer the
+	 * segments again.  May call through @c.  Negative: the connection is given up. */
+	int (*attach)(struct mcp_client *c, uint64_t epoch, void *arg);
+	/* As of mcp_client_conf. */
+	void (*piggyback)(struct mcp_buf *b, void *arg);
+	void *arg;
+};
+
+/* What the master told at registration. */
+struct mcs_terms {
+	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+};
+
+/* Does not connect.  The addresses must stay valid until close. */
+int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **ret);
+void mcs_session_close(struct mcs_session *s);		/* NULL is fine */
+
+/* Make sure that there is a connection.  Tries until @deadline, whatever the grace period. */
+int mcs_session_connect(struct mcs_session *s, uint64_t deadline);
+/* One attempt. */
+int mcs_session_probe(struct mcs_session *s, uint64_t deadline);
+
+/* A request of connection @epoch that holds something at the master was given up without an answer:
+ * the keeper makes the connection anew, which lets go of it. */
+void mcs_session_taint(struct mcs_session *s, uint64_t epoch);
+void mcs_session_cleanse(struct mcs_session *s);
+
+bool mcs_session_up(const struct mcs_session *s);
+bool mcs_session_ever(const struct mcs_session *s);	/* was there ever a connection? */
+/* Is this another master than the one before, for less than @ms?  Owners then come back to it. */
+bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
+uint64_t mcs_session_epoch(const struct mcs_session *s);
+struct mcs_terms mcs_session_terms(const struct mcs_session *s);
+
+/* Call and wait, as mcp_call(); repeated after a lost connection as said above, so for requests only
+ * that may be repeated. */
+int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+	     struct mcp_reply *ret_reply, uint64_t deadline);
+/* The same for requests that must not be repeated: once a connection is there, one attempt.
+ * -MC_ERPC: whether the master did it is not known. */
+int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline);
+/* One-way; -MC_ERPC without a connection. */
+int mcs_send(struct mcs_session *s, uint16_t type, const void *msg);
+
+#endif

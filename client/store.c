@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * store.c - open and close a handle. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/heartbeat.h"
+#include "client/store_i.h"
+#include "common/cleanup.h"
+#include "common/fault.h"
+#include "common/hash.h"
+#include "common/log.h"
+
+#define MOUNT_MS 5000
+#define UNMOUNT_MS 2000
+#define LAZY_MS 200		/* a lazy open tries so long, the keeper goes on */
+
+void mcs_conf_init(struct mcs_conf *conf)
+{
+	*conf = (struct mcs_conf){
+		.struct_size = sizeof(*conf),
+		.master = "127.0.0.1:50051",
+		.hostname = "127.0.0.1",
+		.protocol = "tcp",
+		.segment_kind = "auto",
+		.timeout_ms = 30000,
+		.setup_timeout_ms = 5000,
+		.verify = 1,
+	};
+}
+
+/* The caller's idea of the struct may be older (shorter) than ours. */
+static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
+{
+	struct mcs_conf c;
+
+	mcs_conf_init(&c);
+	if (from) {
+		if (from->struct_size < offsetof(struct mcs_conf, hostname) ||
+		    from->struct_size > 4096)
+			return mc_fail(-MC_EPARAM, "mcs_conf was not set up by mcs_conf_init()");
+		memcpy(&c, from, from->struct_size < sizeof(c) ? from->struct_size : sizeof(c));
+	}
+	c.master = c.master ? c.master : "127.0.0.1:50051";
+	c.hostname = c.hostname ? c.hostname : "127.0.0.1";
+	c.protocol = c.protocol ? c.protocol : "tcp";
+	c.segment_kind = c.segment_kind ? c.segment_kind : "auto";
+	if (!*c.master || !*c.hostname)
+		return mc_fail(-MC_EPARAM, "the %s is empty",
+			       *c.master ? "hostname" : "master's address");
+	if (strcmp(c.protocol, "tcp"))
+		return mc_fail(-MC_ENOTSUP, "protocol \"%s\" is not supported, only \"tcp\" is "
+			       "(which uses shared memory on the same host by itself)", c.protocol);
+	if (c.timeout_ms < 0 || c.setup_timeout_ms < 0)
+		return mc_fail(-MC_EPARAM, "a default timeout must not be negative");
+	*ret = c;
+	return 0;
+}
+
+static int copy_strings(struct mcs_conf *c)
+{
+	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind };
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
+		*field[i] = strdup(*field[i]);
+		if (!*field[i])
+			r = -ENOMEM;
+	}
+	return r;
+}
+
+static void free_strings(struct mcs_conf *c)
+{
+	free((char *)c->master);
+	free((char *)c->hostname);
+	free((char *)c->protocol);
+	free((char *)c->segment_kind);
+}
+
+static int open_engine(struct mcs *s)
+{
+	char host[MC_ADDR_MAX];
+	struct mce_conf conf = {
+		.host = host,
+		.io_threads = s->conf.io_threads,
+		.force_tcp = s->conf.force_tcp,
+		.spin_us = s->conf.spin_us,
+	};
+	int r;
+
+	r = mc_addr_split(s->conf.hostname, host, sizeof(host), 0, &conf.port);
+	if (r < 0)
+		return r;
+	return mce_engine_open(&conf, &s->engine);
+}
+
+/* ---- what the session calls ---- */
+
+static int attach(struct mcp_client *c, uint64_t epoch, void *arg)
+{
+	struct mcs *s = arg;
+	int r;
+
+	mcs_leases_epoch(&s->leases, epoch);
+	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
+		r = mcs_owner_mount(s->owner, c, mc_deadline_ms(MOUNT_MS));
+		/* Reading works without it, so the connection is kept. */
+		if (r < 0)
+			mcs_keeper_remount(s->keeper);
+	}
+	mcs_keeper_connected(s->keeper);
+	return 0;
+}
+
+static void piggyback(struct mcp_buf *b, void *arg)
+{
+	struct mcs *s = arg;
+
+	mcs_leases_piggyback(&s->leases, b);
+}
+
+static void wake_keeper(void *arg)
+{
+	struct mcs *s = arg;
+
+	mcs_keeper_wake(s->keeper);
+}
+
+static int open_session(struct mcs *s)
+{
+	struct mcs_session_conf conf = {
+		.addrs = s->conf.master,
+		.name = mce_engine_endpoint(s->engine),
+		.client = s->client,
+		.spin_us = s->conf.spin_us,
+		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
+		.attach = attach,
+		.piggyback = piggyback,
+		.arg = s,
+	};
+	char why[256];
+	int r;
+
+	r = mcs_session_open(&conf, &s->session);
+	if (r < 0)
+		return r;
+	r = s->conf.lazy ? mcs_session_probe(s->session, mc_deadline_ms(LAZY_MS)) :
+		mcs_session_connect(s->session, mc_deadline_ms(s->conf.setup_timeout_ms));
+	if (r < 0 && s->conf.lazy && (r == -MC_ERPC || r == -MC_ETIMEDOUT))
+		return 0;
+	if (r < 0) {
+		snprintf(why, sizeof(why), "%s", mc_err_detail(r));
+		return mc_fail(r, "master %s: %s", s->conf.master, why);
+	}
+	return 0;
+}
+
+static int open_owner(struct mcs *s)
+{
+	struct mcs_owner_conf conf = {
+		.engine = s->engine,
+		.client = s->client,
+		.size = s->conf.segment_size,
+		.kind = s->conf.segment_kind,
+		.protocol = s->conf.protocol,
+	};
+	int r;
+
+	if (!s->conf.segment_size)
+		return 0;
+	r = mcs_owner_open(&conf, &s->owner);
+	if (r < 0)
+		return r;
+	__atomic_store_n(&s->attaching, true, __ATOMIC_RELEASE);
+	if (!mcs_session_ever(s->session))
+		return 0;
+	MC_FAULT_POINT("client.open.before_mount");
+	r = mcs_owner_remount(s->owner, s->session, mc_deadline_ms(MOUNT_MS));
+	MC_FAULT_POINT("client.open.after_mount");
+	return r;
+}
+
+int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
+{
+	struct mcs *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
+	mc_list_init(&s->buffers);
+	mc_list_init(&s->objects);
+	mcs_scratch_pool_init(&s->scratch);
+	r = mcs_leases_init(&s->leases, wake_keeper, s);
+	if (r < 0)
+		goto fail;
+	r = take_conf(conf, &s->conf);
+	if (r < 0) {
+		s->conf = (struct mcs_conf){ 0 };
+		goto fail;
+	}
+	r = copy_strings(&s->conf);
+	if (r < 0)
+		goto fail;
+	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
+	r = open_engine(s);
+	if (r < 0)
+		goto fail;
+	r = open_session(s);
+	if (r < 0)
+		goto fail;
+	r = mcs_segmap_open(s->engine, s->session, s->client, &s->segmap);
+	if (r < 0)
+		goto fail;
+	r = open_owner(s);
+	if (r < 0)
+		goto fail;
+	r = mcs_keeper_start(s, &s->keeper);
+	if (r < 0)
+		goto fail;
+	r = mcs_heartbeat_start(s, &s->heartbeat);
+	if (r < 0)
+		goto fail;
+	*ret = s;
+	return 0;
+fail:
+	mcs_close(s);
+	return r;
+}
+
+static void free_buffers(struct mcs *s)
+{
+	while (!mc_list_empty(&s->buffers)) {
+		struct mcs_buffer *b = mc_list_first(&s->buffers, struct mcs_buffer, link);
+
+		mc_list_remove(&b->link);
+		mce_mr_unregister(b->mr);
+		free(b);
+	}
+}
+
+void mcs_close(struct mcs *s)
+{
+	if (!s)
+		return;
+	mcs_heartbeat_stop(s->heartbeat);
+	mcs_keeper_stop(s->keeper);
+	s->keeper = NULL;
+	if (s->owner && s->session && mcs_session_up(s->session))
+		(void)mcs_owner_unmount(s->owner, s->session, mc_deadline_ms(UNMOUNT_MS));
+	mcs_session_close(s->session);
+	mcs_owner_close(s->owner);
+	free_buffers(s);
+	mcs_segmap_close(s->segmap);
+	mce_engine_close(s->engine);
+	mcs_leases_done(&s->leases);
+	mcs_scratch_pool_done(&s->scratch);
+	pthread_mutex_destroy(&s->lock);
+	free_strings(&s->conf);
+	free(s);
+}
+
+int mcs_health(struct mcs *s)
+{
+	if (!mcs_session_ever(s->session))
+		return 1;
+	return mcs_heartbeat_ok(s->heartbeat) && mcs_session_up(s->session) ? 0 : 2;
+}
+
+const char *mcs_hostname(struct mcs *s)
+{
+	return mce_engine_endpoint(s->engine);
+}
+
+int mcs_register_buffer(struct mcs *s, void *buf, size_t len)
+{
+	struct mce_mr_attr attr = { .base = buf, .len = len, .fd = -1 };
+	struct mcs_buffer *b;
+	int r;
+
+	if (!buf || !len)
+		return mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return -ENOMEM;
+	b->base = buf;
+	r = mce_mr_register(s->engine, &attr, &b->mr);
+	if (r < 0) {
+		free(b);
+		return r;
+	}
+	MC_LOCKED(&s->lock);
+	mc_list_push_back(&s->buffers, &b->link);
+	return 0;
+}
+
+int mcs_unregister_buffer(struct mcs *s, void *buf)
+{
+	struct mcs_buffer *found = NULL;
+	struct mc_list *pos;
+
+	pthread_mutex_lock(&s->lock);
+	mc_list_for_each(pos, &s->buffers) {
+		struct mcs_buffer *b = mc_container_of(pos, struct mcs_buffer, link);
+
+		if (b->base == buf) {
+			found = b;
+			mc_list_remove(&b->link);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!found)
+		return mc_fail(-MC_EPARAM, "no buffer is registered at %p", buf);
+	mce_mr_unregister(found->mr);
+	free(found);
+	return 0;
+}

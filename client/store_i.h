@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * store_i.h - the handle, and what the client's files share. */
+#ifndef MCS_STORE_I_H
+#define MCS_STORE_I_H
+
+#include <pthread.h>
+
+#include "client/keeper.h"
+#include "client/lease.h"
+#include "client/owner.h"
+#include "client/scratch.h"
+#include "client/segmap.h"
+#include "client/session.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/mce.h"
+#include <mooncake/mcs.h>
+
+/* Items of one request; longer batches go in several. */
+#define MCS_GROUP_ITEMS 4096
+#define MCS_GROUP_BYTES (8u << 20)	/* of keys */
+
+struct mcs_buffer {		/* memory registered by the program */
+	struct mc_list link;
+	void *base;
+	struct mce_mr *mr;
+};
+
+struct mcs {
+	/* constant after open */
+	struct mcs_conf conf;	/* its strings are copies */
+	struct mcp_id client;
+	struct mce_engine *engine;
+	struct mcs_session *session;
+	struct mcs_segmap *segmap;
+	struct mcs_owner *owner;	/* NULL: contributes nothing; set before the first mount */
+	struct mcs_keeper *keeper;
+	struct mcs_heartbeat *heartbeat;
+
+	/* with their own locks */
+	struct mcs_scratch_pool scratch;
+	struct mcs_leases leases;
+
+	pthread_mutex_t lock;
+	/* with the lock held */
+	struct mc_list buffers;		/* struct mcs_buffer */
+	struct mc_list objects;		/* struct mcs_object: open ones */
+	/* atomic */
+	bool attaching;			/* new connections offer the segment */
+};
+
+/* Absolute deadline of a call. */
+static inline uint64_t mcs_deadline(const struct mcs *s, int64_t timeout_ms)
+{
+	return mc_deadline_ms(timeout_ms < 0 ? s->conf.timeout_ms : timeout_ms);
+}
+
+/* 0, or -MC_EKEY. */
+int mcs_key_check(struct mcs_key key);
+
+/* How many of @n keys, the k-th by @key_of(@arg, k), make one request. */
+unsigned mcs_group(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
+		   const void *arg);
+
+/* The error of a call for a transfer that ended with @err. */
+int mcs_transfer_error(int err);
+
+/* A number that counts connections right now; see session.h. */
+static inline uint64_t mcs_epoch(const struct mcs *s)
+{
+	return mcs_session_epoch(s->session);
+}
+
+/* Keeper thread, after a new connection: pin the open objects again. */
+void mcs_objects_repin(struct mcs *s);
+
+#endif
