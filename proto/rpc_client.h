@@ -5,7 +5,9 @@
  * Addresses are those of net.h, several separated by commas (tried in turn), or "local:NAME" for a
  * server in this process: the handler then runs on the caller's thread.
  * A lost connection fails the calls under way with -MC_ERPC; the next call connects again within its
- * own deadline.  Nothing is repeated automatically: the caller knows what is safe to repeat. */
+ * own deadline.  Nothing is repeated automatically: the caller knows what is safe to repeat.
+ *
+ * Fault points: "rpc.connect" (each attempt), "rpc.send" (an error loses the connection). */
 #ifndef MCP_RPC_CLIENT_H
 #define MCP_RPC_CLIENT_H
 
@@ -32,7 +34,9 @@ struct mcp_client_conf {
 
 /* Does not connect yet.  @conf is copied. */
 int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret);
-void mcp_client_close(struct mcp_client *c);		/* calls under way fail; NULL is fine */
+/* Calls under way fail with -MC_ERPC and are waited for (one that connects: connect_timeout_ms at the
+ * most).  Tickets that nobody waits for yet are void.  NULL is fine. */
+void mcp_client_close(struct mcp_client *c);
 
 /* A reply's memory: what the decoded struct borrows from. */
 struct mcp_reply {
@@ -42,8 +46,11 @@ void mcp_reply_done(struct mcp_reply *r);		/* { 0 } and repeated calls are fine 
 
 /* Call and wait.  @type selects the tables; @ret_msg gets the decoded reply, which borrows from
  * @ret_reply (release with mcp_reply_done()).  0, the server's error, -MC_ETIMEDOUT, -MC_ERPC,
- * -MC_ELIMIT when too many calls are outstanding.
- * @deadline: mc_now_ns() scale. */
+ * -MC_ELIMIT when too many calls are outstanding (1024), -MC_EPARAM for a request that cannot be encoded
+ * or is larger than the server takes, -MC_EPROTO for a reply that cannot be decoded.
+ * @ret_msg NULL: only whether it worked.  @ret_reply may be NULL when the reply has no bytes or lists.
+ * After -MC_ETIMEDOUT and -MC_ERPC the server may or may not have done it.
+ * @deadline: mc_now_ns() scale.  A request whose deadline has passed is not sent. */
 int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
 
@@ -58,7 +65,8 @@ int mcp_call_start(struct mcp_client *c, uint16_t type, const void *msg, struct 
 int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
 
-/* Send a one-way message now.  Not delivered when the connection is down: -MC_ERPC. */
+/* Send a one-way message now.  Not delivered when the connection is down: -MC_ERPC.  Waits up to
+ * connect_timeout_ms for room in the socket. */
 int mcp_send(struct mcp_client *c, uint16_t type, const void *msg);
 
 /* Is a connection up right now? */

@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "proto/deadline_i.h"
@@ -56,7 +57,9 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 	struct mcp_link *l, *last = NULL;
 	int r;
 
-	r = mcp_link_new(c, addr, deadline, &l);
+	r = mc_fault("rpc.connect");
+	if (r == 0)
+		r = mcp_link_new(c, addr, deadline, &l);
 	if (r < 0)
 		return r == -ENOMEM ? r : mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r)));
 	pthread_mutex_lock(&c->lock);

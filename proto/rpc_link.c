@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "proto/codec_i.h"
 #include "proto/deadline_i.h"
 #include "proto/rpc_i.h"
@@ -403,6 +404,10 @@ static int send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ah
 
 	if (l->dead)
 		return -MC_ERPC;
+	if (mc_fault("rpc.send") < 0) {
+		mcp_link_fail(l, "fault rpc.send");
+		return -MC_ERPC;
+	}
 	r = send_unsent(l, deadline);
 	if (r < 0)
 		return r;

@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 
 #define PROTOCOL_ERRORS "mooncake_rpc_protocol_errors_total"
@@ -152,6 +153,9 @@ static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const v
 	if (f->type >= server->types || !server->by_type[f->type])
 		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
 	mc_metric_add(requests[f->type], 1);
+	r = mc_fault("rpc.serve");
+	if (r < 0)
+		return mc_fail(r, "fault rpc.serve");
 	r = server->by_type[f->type](s, body, f->length, answer, server->conf.arg);
 	if (r == -MC_EPROTO) {
 		mc_metric_add(&bad_body, 1);
@@ -181,6 +185,7 @@ int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const vo
 		answer.begin = out->len;
 	}
 	r = run_handler(s, f, body, &answer);
+	MC_FAULT_POINT("rpc.reply");
 	if (!answer.oneway)
 		frame_reply(out, answer.begin, f->type, f->id, r);
 	*now = mc_now_ns();

@@ -2,8 +2,15 @@
  * rpc_server.h - serve messages: listening sockets, event-loop threads, sessions.
  *
  * Each connection is a session on one loop; its requests are handled in order on that loop's thread
- * and never wait.  Sessions of lane HEARTBEAT move to a loop of their own after the hello.  Programs
- * in the same process get sessions without a socket: rpc_client.h, "local:" addresses. */
+ * and never wait.  A loop of its own accepts, hears the hellos and keeps the sessions of lane HEARTBEAT;
+ * the others go to the control loop that has the fewest.  Programs in the same process get sessions
+ * without a socket: rpc_client.h, "local:" addresses.
+ *
+ * A session whose client does not read its replies is not read from while more than max_outstanding
+ * of them wait.  A malformed header ends the session; a malformed body is answered -MC_EPROTO, an
+ * unknown type -MC_ENOTSUP, and the session goes on.
+ *
+ * Fault points: "rpc.serve" before each handler (an error is the answer), "rpc.reply" after it. */
 #ifndef MCP_RPC_SERVER_H
 #define MCP_RPC_SERVER_H
 
@@ -48,12 +55,14 @@ struct mcp_server_conf {
 
 /* Everything listens when this returns 0.  @conf and what it points to are copied except handlers. */
 int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret);
-/* Close all sessions (closed() runs for each), join the threads, free.  NULL is fine. */
+/* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL is
+ * fine. */
 void mcp_server_stop(struct mcp_server *s);
 /* The i-th bound address, with the real port; NULL past the end. */
 const char *mcp_server_addr(const struct mcp_server *s, unsigned i);
 
-/* Encode the reply.  Once per request; @msg is borrowed for the call. */
+/* Encode the reply.  Once per request; @msg is borrowed for the call.  To a one-way request: 0, nothing
+ * happens.  -MC_EBUFFER_OVERFLOW when the reply is larger than a frame may be. */
 int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 
 void mcp_session_set(struct mcp_session *s, void *user);

@@ -545,6 +545,33 @@ static void wrong_answers_fail_their_call_only(void **state)
 	assert_int_equal(call_liar(&l, 10000, NULL), -MC_EINTERNAL);
 }
 
+/* ---- the fault points that other tests lean on ---- */
+
+static void fault_points_work(void **state)
+{
+	struct mcp_client *c;
+
+	fixture_start(&fx, NULL);
+	for (int t = 0; t < 2; t++) {
+		c = fixture_client(t ? "local:test" : NULL);
+		assert_int_equal(mc_fault_set("rpc.connect=error:EIO"), 0);
+		assert_int_equal(fixture_rename(c, "a", 10000), -MC_ERPC);
+		assert_int_equal(mc_fault_hits("rpc.connect"), 1);
+		assert_int_equal(mc_fault_set(NULL), 0);
+		assert_int_equal(fixture_rename(c, "a", 10000), 1);
+		assert_int_equal(mc_fault_set("rpc.serve=error:ENOSPC"), 0);
+		assert_int_equal(fixture_rename(c, "a", 10000), mc_err_from_wire(mc_err_to_wire(-ENOSPC)));
+		assert_int_equal(mc_fault_set("rpc.send=error:EPIPE"), 0);
+		assert_int_equal(fixture_rename(c, "a", 10000), -MC_ERPC);
+		assert_int_equal(mc_fault_set("rpc.reply=delay:200"), 0);
+		assert_int_equal(fixture_rename(c, "a", 10000), 1);
+		assert_int_equal(mc_fault_hits("rpc.reply"), 1);
+		assert_int_equal(mc_fault_set(NULL), 0);
+		mcp_client_close(c);
+	}
+	fixture_stop(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -560,6 +587,7 @@ int main(void)
 		cmocka_unit_test(local_callers_wait_their_turn),
 		cmocka_unit_test(nonsense_fails_the_connection),
 		cmocka_unit_test(wrong_answers_fail_their_call_only),
+		cmocka_unit_test(fault_points_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
