@@ -33,6 +33,7 @@ struct work {
 	struct work *next;
 	void (*fn)(void *arg);
 	void *arg;
+	bool allocated;		/* else it is its poster's, who may take it back once @fn runs */
 };
 
 struct mc_evloop {
@@ -157,22 +158,13 @@ static void fire_timers(struct mc_evloop *l)
 
 /* ---- posted work ---- */
 
-int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
+static int post(struct mc_evloop *l, struct work *w)
 {
-	struct work *w;
 	bool wake;
-
-	w = malloc(sizeof(*w));
-	if (!w)
-		return mc_fail(-ENOMEM, "no memory to post work to loop %s", l->name);
-	w->next = NULL;
-	w->fn = fn;
-	w->arg = arg;
 
 	pthread_mutex_lock(&l->lock);
 	if (l->closed) {
 		pthread_mutex_unlock(&l->lock);
-		free(w);
 		return mc_fail(-ESHUTDOWN, "loop %s has ended", l->name);
 	}
 	*l->tail = w;
@@ -185,6 +177,20 @@ int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 		eventfd_write(l->wakefd, 1);
 	pthread_mutex_unlock(&l->lock);
 	return 0;
+}
+
+int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
+{
+	struct work *w = malloc(sizeof(*w));
+	int r;
+
+	if (!w)
+		return mc_fail(-ENOMEM, "no memory to post work to loop %s", l->name);
+	*w = (struct work){ .fn = fn, .arg = arg, .allocated = true };
+	r = post(l, w);
+	if (r < 0)
+		free(w);
+	return r;
 }
 
 static void run_posted(struct mc_evloop *l)
@@ -200,13 +206,17 @@ static void run_posted(struct mc_evloop *l)
 	atomic_store_explicit(&l->posted, false, memory_order_relaxed);
 	pthread_mutex_unlock(&l->lock);
 	for (; w; w = next) {
+		bool allocated = w->allocated;
+
 		next = w->next;
 		w->fn(w->arg);
-		free(w);
+		if (allocated)
+			free(w);
 	}
 }
 
 struct call {
+	struct work work;
 	void (*fn)(void *arg);
 	void *arg;
 	pthread_mutex_t lock;
@@ -227,15 +237,16 @@ static void call_run(void *p)
 
 int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 {
+	/* Nothing to allocate: this is how owners stop, which cannot fail. */
 	struct call c = {
-		.fn = fn, .arg = arg,
+		.work = { .fn = call_run, .arg = &c }, .fn = fn, .arg = arg,
 		.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,
 	};
 	int r;
 
 	if (mc_evloop_here(l))
 		return mc_fail(-EDEADLK, "loop %s cannot wait for itself", l->name);
-	r = mc_evloop_post(l, call_run, &c);
+	r = post(l, &c.work);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c.lock);
@@ -442,7 +453,8 @@ void mc_evloop_free(struct mc_evloop *l)
 		struct work *w = l->head;
 
 		l->head = w->next;
-		free(w);
+		if (w->allocated)
+			free(w);
 	}
 	if (l->wakefd >= 0)
 		close(l->wakefd);
