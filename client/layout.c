@@ -32,7 +32,7 @@ int64_t mcs_iov_len(const struct iovec *iov, int iovcnt)
 		if (iov[i].iov_len && !iov[i].iov_base)
 			return mc_fail(-EINVAL, "buffer %d is NULL", i);
 		if (iov[i].iov_len > MCS_SIZE_MAX - sum)
-			return mc_fail(-EINVAL, "buffers hold more than 2^60 bytes");
+			return mc_fail(-EINVAL, "buffers hold 2^48 bytes or more");
 		sum += iov[i].iov_len;
 	}
 	return (int64_t)sum;

@@ -12,8 +12,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are stored little-endian");
 
-/* No object is larger; keeps every sum of sizes and offsets below 2^63. */
-#define MCS_SIZE_MAX ((uint64_t)1 << 60)
+/* No object is larger, so that sums of sizes and offsets do not overflow; the master's limit too. */
+#define MCS_SIZE_MAX (((uint64_t)1 << 48) - 1)
 
 static inline uint64_t mcs_trailer_offset(uint64_t size)
 {

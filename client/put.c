@@ -127,7 +127,8 @@ static void run(struct mcs_put_group *b)
 					mcs_put_done(&b->ops[i], r);
 			return;
 		}
-		progress = any(b, MCS_STEP_WRITE) || any(b, MCS_STEP_COMMIT);
+		progress = any(b, MCS_STEP_WRITE) || any(b, MCS_STEP_COMMIT) ||
+			any(b, MCS_STEP_BROKEN);
 		if (progress) {
 			MC_FAULT_POINT("client.put.after_start");
 			mcs_put_write(b);

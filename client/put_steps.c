@@ -144,10 +144,12 @@ int mcs_put_reserve(struct mcs_put_group *b)
 
 		if (op->state != MCS_STEP_RESERVE)
 			continue;
-		if (mcp_iter_next(&it, &grant))
+		if (mcp_iter_next(&it, &grant)) {
 			granted(b, op, &grant);
-		else
-			mcs_put_done(op, mc_fail(-MC_EPROTO, "master granted too few puts"));
+			continue;
+		}
+		mcs_session_taint(b->s->session, mcs_epoch(b->s));
+		mcs_put_done(op, mc_fail(-MC_EPROTO, "master granted too few puts"));
 	}
 	mcp_reply_done(&mem);
 	return 0;

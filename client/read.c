@@ -212,15 +212,15 @@ static int fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t ob
 	return 0;
 }
 
-/* Build the requests of one part, at most two, at @p->req. */
-static int prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side,
-		   uint64_t deadline)
+/* Choose a replica and find its segment. */
+static int locate(struct mcs *s, struct mcs_part *p, uint64_t deadline)
 {
-	uint64_t size = p->v->info.size, object;
-	struct span sp = span_of(p);
 	const struct mcp_replica *rep;
 	int r;
 
+	p->seg = NULL;
+	p->n_req = 0;
+	p->fetched = NULL;
 	r = choose(s, p);
 	if (r < 0)
 		return r;
@@ -228,9 +228,21 @@ static int prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *p, un
 	r = mcs_segmap_get(s->segmap, rep->segment, deadline, &p->seg);
 	if (r < 0)
 		return r;
-	if (rep->offset > p->seg->size || mcs_stored_size(size) > p->seg->size - rep->offset)
-		return mc_fail(-MC_EPROTO, "replica lies outside of its segment");
-	object = p->seg->base + rep->offset;
+	if (rep->offset <= p->seg->size &&
+	    mcs_stored_size(p->v->info.size) <= p->seg->size - rep->offset)
+		return 0;
+	mcs_seg_put(p->seg);
+	p->seg = NULL;
+	return mc_fail(-MC_EPROTO, "replica lies outside of its segment");
+}
+
+/* Build the requests of one part, at most two, at @p->req. */
+static int prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side)
+{
+	uint64_t object = p->seg->base + p->v->replica[p->replica].offset;
+	struct span sp = span_of(p);
+	int r;
+
 	p->req[0] = (struct mce_req){
 		.op = MCE_READ, .peer = p->seg->peer, .rkey = p->seg->rkey,
 		.addr = object + sp.start,
@@ -344,38 +356,54 @@ static void run(struct mcs *s, struct mcs_part **parts, unsigned n, struct mce_r
 	}
 }
 
-/* Parts that can not even be tried count as tried, so that callers come to an end. */
+/* Parts that cannot even be tried count as tried, so that callers come to an end. */
 static void give_up(struct mcs_part *p, int r)
 {
+	mcs_seg_put(p->seg);
+	p->seg = NULL;
 	p->status = r;
 	p->n_req = 0;
 	if (p->replica < p->v->n)
 		p->unreachable[p->replica]++;
 }
 
+/* Find the replicas of all parts; how much memory beside the callers' they need at a time. */
+static uint64_t locate_all(struct mcs *s, struct mcs_part **parts, unsigned n, uint64_t deadline)
+{
+	uint64_t sum = 0, largest = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t need;
+		int r = locate(s, parts[i], deadline);
+
+		if (r < 0) {
+			give_up(parts[i], r);
+			continue;
+		}
+		need = side_bytes(parts[i]);
+		sum += need;
+		largest = need > largest ? need : largest;
+	}
+	sum = sum < SIDE_MAX ? sum : SIDE_MAX;
+	return sum > largest ? sum : largest;
+}
+
 void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
 	      uint64_t deadline)
 {
 	struct mce_req *reqs = mcs_scratch_raw(sc, 2 * (size_t)n, sizeof(*reqs));
-	uint64_t used = 0, cap = 0, largest = 0;
+	uint64_t used = 0, cap = locate_all(s, parts, n, deadline);
+	unsigned char *side = cap ? mcs_scratch_raw(sc, 1, cap + 64) : NULL;
 	unsigned first = 0, n_req = 0;
-	unsigned char *side = NULL;
 
-	for (unsigned i = 0; i < n; i++) {
-		uint64_t need = side_bytes(parts[i]);
-
-		cap += need;
-		largest = need > largest ? need : largest;
-	}
-	cap = cap < SIDE_MAX ? cap : SIDE_MAX;
-	cap = cap > largest ? cap : largest;
-	if (cap)
-		side = mcs_scratch_raw(sc, 1, cap + 64);
 	for (unsigned i = 0; i < n; i++) {
 		struct mcs_part *p = parts[i];
-		uint64_t need = side_bytes(p);
+		uint64_t need;
 		int r;
 
+		if (!p->seg)
+			continue;
+		need = side_bytes(p);
 		if (used + need > cap) {
 			run(s, parts + first, i - first, reqs, n_req, deadline);
 			first = i;
@@ -383,10 +411,7 @@ void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, un
 			used = 0;
 		}
 		p->req = reqs + n_req;
-		p->n_req = 0;
-		p->seg = NULL;
-		p->fetched = NULL;
-		r = !reqs || (cap && !side) ? -ENOMEM : prepare(s, sc, p, side + used, deadline);
+		r = !reqs || (cap && !side) ? -ENOMEM : prepare(sc, p, side + used);
 		if (r < 0) {
 			give_up(p, r);
 			continue;
