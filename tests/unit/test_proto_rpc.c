@@ -52,12 +52,12 @@ static void calls_are_answered(void **state)
 		char present[4];
 
 		assert_false(mcp_client_up(c));
-		assert_int_equal(exist(c, names, 4, present, 5000), 0);
+		assert_int_equal(exist(c, names, 4, present, 60000), 0);
 		assert_memory_equal(present, "\1\0\0\1", 4);
 		assert_true(mcp_client_up(c));
 		for (int i = 1; i <= 100; i++)
-			assert_int_equal(fixture_rename(c, "a", 5000), i);
-		assert_int_equal(exist(c, names, 0, present, 5000), 0);
+			assert_int_equal(fixture_rename(c, "a", 60000), i);
+		assert_int_equal(exist(c, names, 0, present, 60000), 0);
 		mcp_client_close(c);
 	}
 	fixture_wait(&fx.closed, fx.opened);
@@ -78,7 +78,7 @@ static void large_batches_pass(void **state)
 		for (unsigned i = 0; i < MCP_BATCH_MAX; i++)
 			assert_int_equal(present[i], i % 3 == 0);
 		assert_int_equal(exist(c, names, MCP_BATCH_MAX + 1, present, 20000), -MC_EPARAM);
-		assert_int_equal(exist(c, names, 1, present, 5000), 0);
+		assert_int_equal(exist(c, names, 1, present, 60000), 0);
 		mcp_client_close(c);
 	}
 	free(names);
@@ -95,7 +95,7 @@ static void errors_travel(void **state)
 
 	FOR_EACH_TRANSPORT(t) {
 		struct mcp_client *c = fixture_client(address(t));
-		uint64_t deadline = mc_deadline_ms(5000);
+		uint64_t deadline = mc_deadline_ms(60000);
 
 		assert_int_equal(mcp_call(c, MCP_REMOVE_MATCH, &match, NULL, NULL, deadline),
 				 -MC_ENOOBJECT);
@@ -112,7 +112,7 @@ static void errors_travel(void **state)
 		assert_int_equal(mcp_call(c, MCP_RELEASE, &list, NULL, NULL, deadline), -MC_EPARAM);
 		assert_int_equal(mcp_call(c, 999, &list, NULL, NULL, deadline), -MC_EPARAM);
 		assert_int_equal(fixture_rename(c, "a", 0), -MC_ETIMEDOUT);
-		assert_int_equal(fixture_rename(c, "a", 5000), 1);
+		assert_int_equal(fixture_rename(c, "a", 60000), 1);
 		mcp_client_close(c);
 	}
 }
@@ -130,9 +130,9 @@ static void too_large_requests_are_not_sent(void **state)
 		struct mcp_client *c = fixture_client(address(t));
 
 		memset(name, 'x', 200000);
-		assert_int_equal(fixture_rename(c, name, 5000), -MC_EPARAM);
+		assert_int_equal(fixture_rename(c, name, 60000), -MC_EPARAM);
 		name[90000] = '\0';
-		assert_int_equal(fixture_rename(c, name, 5000), 1);
+		assert_int_equal(fixture_rename(c, name, 60000), 1);
 		mcp_client_close(c);
 	}
 	free(name);
@@ -148,11 +148,11 @@ static void one_way(void **state)
 		long before = fx.pins;
 
 		assert_int_equal(mcp_send(c, MCP_RELEASE, &release), -MC_ERPC);
-		assert_int_equal(fixture_rename(c, "a", 5000), 1);
+		assert_int_equal(fixture_rename(c, "a", 60000), 1);
 		assert_int_equal(mcp_send(c, MCP_RELEASE, &release), 0);
 		/* in order: the call behind it sees what it did */
 		assert_int_equal(mcp_call(c, MCP_STATS, &(struct mcp_stats){ 0 }, &stats, NULL,
-					  mc_deadline_ms(5000)), 0);
+					  mc_deadline_ms(60000)), 0);
 		assert_int_equal(stats.objects, before + 7);
 		mcp_client_close(c);
 	}
@@ -183,7 +183,7 @@ static void piggyback_goes_ahead(void **state)
 		assert_int_equal(mcp_client_open(&conf, &c), 0);
 		for (long i = 1; i <= 3; i++) {
 			assert_int_equal(mcp_call(c, MCP_STATS, &(struct mcp_stats){ 0 }, &stats, NULL,
-						  mc_deadline_ms(5000)), 0);
+						  mc_deadline_ms(60000)), 0);
 			assert_int_equal(stats.objects, before + 10 * (i < 2 ? i : 2));
 		}
 		mcp_client_close(c);
@@ -218,12 +218,12 @@ static void tickets_in_any_order(void **state)
 		struct mcp_ticket ticket[N];
 
 		for (int i = 0; i < N; i++)
-			assert_int_equal(start_rename(c, "a", &ticket[i], 5000), 0);
+			assert_int_equal(start_rename(c, "a", &ticket[i], 60000), 0);
 		for (int i = N - 1; i >= 0; i--)
-			assert_int_equal(wait_rename(c, ticket[i], 5000), i + 1);
+			assert_int_equal(wait_rename(c, ticket[i], 60000), i + 1);
 		/* a ticket is good for one wait */
-		assert_int_equal(wait_rename(c, ticket[5], 5000), -MC_EPARAM);
-		assert_int_equal(wait_rename(c, (struct mcp_ticket){ 5, 70000 }, 5000), -MC_EPARAM);
+		assert_int_equal(wait_rename(c, ticket[5], 60000), -MC_EPARAM);
+		assert_int_equal(wait_rename(c, (struct mcp_ticket){ 5, 70000 }, 60000), -MC_EPARAM);
 		mcp_client_close(c);
 	}
 }
@@ -237,11 +237,11 @@ static void outstanding_calls_are_limited(void **state)
 		struct mcp_ticket ticket[MAX], more;
 
 		for (int i = 0; i < MAX; i++)
-			assert_int_equal(start_rename(c, "a", &ticket[i], 5000), 0);
-		assert_int_equal(start_rename(c, "a", &more, 5000), -MC_ELIMIT);
-		assert_int_equal(wait_rename(c, ticket[MAX / 2], 5000), MAX / 2 + 1);
-		assert_int_equal(start_rename(c, "a", &more, 5000), 0);
-		assert_int_equal(wait_rename(c, more, 5000), MAX + 1);
+			assert_int_equal(start_rename(c, "a", &ticket[i], 60000), 0);
+		assert_int_equal(start_rename(c, "a", &more, 60000), -MC_ELIMIT);
+		assert_int_equal(wait_rename(c, ticket[MAX / 2], 60000), MAX / 2 + 1);
+		assert_int_equal(start_rename(c, "a", &more, 60000), 0);
+		assert_int_equal(wait_rename(c, more, 60000), MAX + 1);
 		mcp_client_close(c);	/* with tickets that nobody waits for */
 	}
 }
@@ -301,7 +301,7 @@ static void threads_share_a_connection(void **state)
 
 		assert_int_equal(mcp_client_open(&conf, &c), 0);
 		run_callers(c, 500);
-		assert_int_equal(fixture_rename(c, "a", 5000), THREADS * 500 + 1);
+		assert_int_equal(fixture_rename(c, "a", 60000), THREADS * 500 + 1);
 		mcp_client_close(c);
 	}
 	assert_int_equal(fx.opened, opened + 3);
@@ -325,10 +325,10 @@ static void requests_are_counted(void **state)
 	int64_t unknown = metric("mooncake_rpc_protocol_errors_total", "kind=\"type\"");
 	struct mcp_client *c = fixture_client(NULL);
 
-	assert_int_equal(fixture_rename(c, "a", 5000), 1);
-	assert_int_equal(fixture_rename(c, "a", 5000), 2);
+	assert_int_equal(fixture_rename(c, "a", 60000), 1);
+	assert_int_equal(fixture_rename(c, "a", 60000), 2);
 	assert_int_equal(mcp_call(c, MCP_REGISTER, &(struct mcp_register){ 0 }, NULL, NULL,
-				  mc_deadline_ms(5000)), -MC_ENOTSUP);
+				  mc_deadline_ms(60000)), -MC_ENOTSUP);
 	assert_int_equal(metric("mooncake_rpc_requests_total", "type=\"rename\""), renames + 2);
 	assert_int_equal(metric("mooncake_rpc_protocol_errors_total", "kind=\"type\""), unknown + 1);
 	assert_int_equal(metric("mooncake_rpc_connections", ""), 1);
@@ -369,7 +369,7 @@ static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, 
 	assert_int_equal(hello->server.hi, 5);
 	assert_int_equal(hello->server.lo, 6);
 	assert_int_equal(hello->software.len, strlen("fixture"));
-	assert_int_equal(fixture_rename(c, "a", 5000), 1);
+	assert_int_equal(fixture_rename(c, "a", 60000), 1);
 	assert_int_equal(mcp_send(c, MCP_RELEASE, &(struct mcp_release){ 0 }), 0);
 	return *result;
 }
@@ -386,10 +386,10 @@ static void session_and_hello_tell(void **state)
 
 		assert_int_equal(mcp_client_open(&conf, &c), 0);
 		/* connected() says no */
-		assert_int_equal(fixture_rename(c, "a", 5000), -MC_ENOCLIENT);
+		assert_int_equal(fixture_rename(c, "a", 60000), -MC_ENOCLIENT);
 		assert_false(mcp_client_up(c));
 		result = 0;
-		assert_int_equal(fixture_rename(c, "a", 5000), 2);
+		assert_int_equal(fixture_rename(c, "a", 60000), 2);
 		mcp_client_close(c);
 	}
 	assert_int_equal(fx.opened, 6);
@@ -402,14 +402,14 @@ static void application_may_refuse(void **state)
 	FOR_EACH_TRANSPORT(t) {
 		struct mcp_client *c = fixture_client(address(t));
 
-		assert_int_equal(fixture_rename(c, "a", 5000), -MC_EUNAVAILABLE);
+		assert_int_equal(fixture_rename(c, "a", 60000), -MC_EUNAVAILABLE);
 		mcp_client_close(c);
 	}
 	fx.opened_result = 0;
 	FOR_EACH_TRANSPORT(t) {
 		struct mcp_client *c = fixture_client(address(t));
 
-		assert_int_equal(fixture_rename(c, "a", 5000), 1);
+		assert_int_equal(fixture_rename(c, "a", 60000), 1);
 		mcp_client_close(c);
 	}
 	fixture_wait(&fx.closed, 3);
