@@ -46,6 +46,9 @@ struct mce_piece {
 	uint32_t lost_epoch;	/* in retry: epoch of the lane that was lost */
 	uint8_t state, tries;
 	bool write, tail;
+	bool in_call;		/* a thread is sending of it right now */
+	bool answered;		/* over with @answer as soon as that call is back */
+	int answer;
 	uint64_t off;		/* in the transfer */
 	uint32_t len;
 	uint32_t done;		/* payload bytes sent or received */

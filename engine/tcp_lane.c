@@ -36,7 +36,7 @@ void mce_lane_count(int n)
 /* What one call sends of one piece. */
 struct part {
 	struct mce_piece *pc;
-	uint32_t gen, hdr, payload;
+	uint32_t hdr, payload;
 	bool whole;
 };
 
@@ -79,7 +79,6 @@ static bool pack(struct parcel *pl, struct mce_piece *pc, uint32_t *ret_crc)
 	if (pl->niov + 2 > MCE_SEND_IOV || pl->bytes >= MCE_SEND_MAX)
 		return false;
 	part->pc = pc;
-	part->gen = pc->gen;
 	part->hdr = MCE_REQ_SIZE - pc->hdr_sent;
 	part->payload = 0;
 	part->whole = true;
@@ -129,43 +128,74 @@ static void fill(struct mce_lane *l, struct parcel *pl)
 			break;
 		pos = pc->tx_node.next;
 	}
-	/* The answer may be here before this thread is back from the call. */
-	for (unsigned i = 0; i < pl->nparts; i++)
+	/* The answer may be here before this thread is back from the call; the request's memory is
+	 * let go of only after both. */
+	for (unsigned i = 0; i < pl->nparts; i++) {
+		pl->part[i].pc->in_call = true;
 		if (pl->part[i].whole)
 			pl->part[i].pc->state = MCE_PIECE_FLYING;
+	}
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Account @sent bytes.  -EPROTO when a piece ended before it was sent. */
+/* @n bytes of the part are sent.  -MC_EPROTO when it was answered although bytes are missing. */
+static int account_part(struct part *part, uint32_t n, struct mc_list *over)
+{
+	struct mce_piece *pc = part->pc;
+	uint32_t hdr = n < part->hdr ? n : part->hdr;
+	struct mce_req *req;
+
+	pc->in_call = false;
+	pc->hdr_sent += hdr;
+	/* A READ's position is that of what is received, and none of our business. */
+	if (pc->req && n > hdr)
+		mce_piece_advance(pc, n - hdr);
+	if (!part->whole || n < part->hdr + part->payload) {
+		pc->state = pc->hdr_sent ? MCE_PIECE_SENDING : MCE_PIECE_QUEUED;
+		return pc->answered ? -MC_EPROTO : 0;
+	}
+	mc_list_remove(&pc->tx_node);
+	if (pc->answered) {
+		req = mce_piece_end_locked(pc, pc->answer);
+		if (req)
+			mc_list_push_back(over, &mce_reqx(req)->node);
+	}
+	return 0;
+}
+
 static int account(struct mce_lane *l, struct parcel *pl, size_t sent)
 {
 	struct mce_peer *p = l->t->p;
+	struct mc_list over;
 	int r = 0;
 
-	MC_LOCKED(&p->lock);
+	mc_list_init(&over);
+	pthread_mutex_lock(&p->lock);
 	for (unsigned i = 0; i < pl->nparts; i++) {
 		struct part *part = &pl->part[i];
-		struct mce_piece *pc = part->pc;
-		uint32_t all = part->hdr + part->payload, hdr, n;
+		uint32_t all = part->hdr + part->payload, n = sent < all ? (uint32_t)sent : all;
 
-		n = sent < all ? (uint32_t)sent : all;
 		sent -= n;
-		/* Answered already: there is nothing left to account. */
-		if (pc->gen != part->gen || pc->lane != l || pc->state == MCE_PIECE_FREE) {
-			r = n == all ? r : -EPROTO;
-			continue;
-		}
-		hdr = n < part->hdr ? n : part->hdr;
-		pc->hdr_sent += hdr;
-		/* A READ's position is that of what is received, and none of our business. */
-		if (pc->req && n > hdr)
-			mce_piece_advance(pc, n - hdr);
-		if (part->whole && n == all)
-			mc_list_remove(&pc->tx_node);
-		else
-			pc->state = pc->hdr_sent ? MCE_PIECE_SENDING : MCE_PIECE_QUEUED;
+		if (account_part(part, n, &over) < 0)
+			r = -MC_EPROTO;
 	}
+	pthread_mutex_unlock(&p->lock);
+	mce_complete_list(&over);
 	return r;
+}
+
+static ssize_t send_parcel(struct mce_lane *l, struct parcel *pl)
+{
+	struct msghdr msg = { .msg_iov = pl->iov, .msg_iovlen = pl->niov };
+	ssize_t n;
+
+	n = mc_fault("engine.tcp.send");
+	if (n < 0)
+		return n;
+	do
+		n = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
 }
 
 /* One call's worth, with tx_lock.  1: something went out, 0: nothing to send, -EAGAIN: the socket is
@@ -173,7 +203,6 @@ static int account(struct mce_lane *l, struct parcel *pl, size_t sent)
 static int send_some(struct mce_lane *l)
 {
 	struct parcel pl;
-	struct msghdr msg = { .msg_iov = pl.iov };
 	ssize_t n;
 	int r;
 
@@ -182,21 +211,13 @@ static int send_some(struct mce_lane *l)
 	fill(l, &pl);
 	if (pl.nparts == 0)
 		return 0;
-	msg.msg_iovlen = pl.niov;
-	r = mc_fault("engine.tcp.send");
-	if (r < 0)
-		return r;
-	do
-		n = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	r = n < 0 ? -errno : 0;
+	n = send_parcel(l, &pl);
+	r = n < 0 ? (int)n : 1;
 	if (r == -EAGAIN)
 		__atomic_store_n(&l->blocked, true, __ATOMIC_RELEASE);
 	if (n > 0)
 		l->tx_moved += (size_t)n;
-	if (account(l, &pl, n > 0 ? (size_t)n : 0) < 0)
-		r = -EPROTO;
-	return r < 0 ? r : 1;
+	return account(l, &pl, n > 0 ? (size_t)n : 0) < 0 ? -MC_EPROTO : r;
 }
 
 /* The lane with work and the least under way that is not in @skip. */
@@ -248,10 +269,15 @@ void mce_lanes_pump(struct mce_tcp *t)
 static void end_piece(struct mce_lane *l, struct mce_piece *pc, int status)
 {
 	struct mce_peer *p = l->t->p;
-	struct mce_req *over;
+	struct mce_req *over = NULL;
 
 	pthread_mutex_lock(&p->lock);
-	over = mce_piece_end_locked(pc, status);
+	if (pc->in_call) {
+		pc->answered = true;
+		pc->answer = status;
+	} else {
+		over = mce_piece_end_locked(pc, status);
+	}
 	pthread_mutex_unlock(&p->lock);
 	if (over)
 		mce_complete(over, MCE_PATH_TCP, mce_reqx(over)->status);
@@ -268,7 +294,7 @@ static struct mce_piece *answered(struct mce_lane *l, const struct mce_wire_resp
 	if (index >= t->npieces)
 		return NULL;
 	pc = &t->pieces[index];
-	if (pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING)
+	if (pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING || pc->answered)
 		return NULL;
 	if (pc->write != (resp->type == MCE_FRAME_ACK))
 		return NULL;

@@ -90,6 +90,7 @@ static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 	pc->lane = l;
 	pc->state = MCE_PIECE_QUEUED;
 	pc->done = pc->hdr_sent = 0;
+	pc->answered = false;
 	pc->at = pc->first;
 	mc_list_remove(&pc->node);
 	mc_list_push_back(&l->pieces, &pc->node);

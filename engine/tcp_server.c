@@ -144,7 +144,7 @@ static void reply(struct mce_conn *c, int status)
 static int greet(struct mce_conn *c)
 {
 	struct mce_conn *old = NULL;
-	struct mce_greeting g;
+	struct mce_greeting g = { .size = 0 };
 	int r;
 
 	while ((r = mce_greeting_unpack(mce_rx_peek(&c->rx), mce_rx_have(&c->rx), &g)) == 0) {
