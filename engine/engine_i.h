@@ -18,7 +18,7 @@
 
 #define MCE_LANES_MAX 16u
 #define MCE_IO_MAX 32u
-/* Connecting and greeting a peer, whatever the waiters' deadlines. */
+/* Connecting and greeting a peer, whatever the waiters' deadlines; the progress timeout if less. */
 #define MCE_CONNECT_MS 5000
 /* Threads that connect at one time. */
 #define MCE_RESOLVERS_MAX 256u

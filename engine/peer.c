@@ -260,7 +260,8 @@ static bool first_rkey(struct mce_peer *p, uint64_t *ret, unsigned *ret_n)
  * waited by then once. */
 static void resolve_round(struct mce_peer *p)
 {
-	uint64_t deadline = mc_deadline_ms(MCE_CONNECT_MS), rkey = 0;
+	uint64_t ms = p->e->conf.progress_timeout_ms, rkey = 0;
+	uint64_t deadline = mc_deadline_ms(ms < MCE_CONNECT_MS ? (int64_t)ms : MCE_CONNECT_MS);
 	int connect_err = 0, prepare_err = 0, r;
 	struct mce_req *req;
 	unsigned i = 0, n;

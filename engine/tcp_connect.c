@@ -20,6 +20,8 @@
 
 /* A lane that cannot be connected while others live is tried again after this. */
 #define RETRY_MS 1000
+/* A wait for a greeting looks for the engine's end this often. */
+#define CLOSE_LOOK_MS 50
 
 MC_COUNTER(reconnects, "mooncake_transfer_reconnects_total", "",
 	   "Lanes connected again after they were lost")
@@ -28,10 +30,11 @@ MC_COUNTER(connect_errors, "mooncake_transfer_connect_errors_total", "", "Lanes 
 /* ---- greeting ---------------------------------------------------------------------------------- */
 
 /* Send or receive all @len bytes by @deadline. */
-static int move_all(int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
+static int move_all(struct mce_engine *e, int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
 	ssize_t n;
+	int ms;
 
 	while (len) {
 		n = out ? send(fd, buf, len, MSG_NOSIGNAL) : recv(fd, buf, len, 0);
@@ -48,7 +51,10 @@ static int move_all(int fd, uint8_t *buf, size_t len, bool out, uint64_t deadlin
 			return -errno;
 		if (mc_now_ns() >= deadline)
 			return -ETIMEDOUT;
-		if (poll(&pfd, 1, mc_deadline_left_ms(deadline)) < 0 && errno != EINTR)
+		if (mce_closing(e))
+			return -ECANCELED;
+		ms = mc_deadline_left_ms(deadline);
+		if (poll(&pfd, 1, ms < CLOSE_LOOK_MS ? ms : CLOSE_LOOK_MS) < 0 && errno != EINTR)
 			return -errno;
 	}
 	return 0;
@@ -68,16 +74,16 @@ static int greet(struct mce_lane *l, int fd, uint32_t epoch, uint64_t deadline,
 	int r;
 
 	mce_greeting_pack(buf, &g);
-	r = move_all(fd, buf, MCE_GREETING_SIZE, true, deadline);
+	r = move_all(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
 	if (r == 0)
-		r = move_all(fd, buf, have, false, deadline);
+		r = move_all(e, fd, buf, have, false, deadline);
 	if (r < 0)
 		return r;
 	r = mce_greeting_unpack(buf, have, ret);
 	if (r < 0)
 		return mc_fail(r, "not an engine at the other end");
 	size = mce_get32(buf + 8);
-	r = move_all(fd, buf + have, size - have, false, deadline);
+	r = move_all(e, fd, buf + have, size - have, false, deadline);
 	if (r == 0)
 		r = mce_greeting_unpack(buf, size, ret);
 	if (r < 0)

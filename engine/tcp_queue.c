@@ -82,6 +82,7 @@ static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 	struct mce_wire_req q = {
 		.type = pc->write ? MCE_FRAME_WRITE : MCE_FRAME_READ,
 		.len = pc->len, .addr = req->addr + pc->off, .rkey = req->rkey,
+		.whole = req->addr, .whole_len = mce_req_span(req),
 	};
 
 	pc->gen++;

@@ -143,12 +143,22 @@ static void refuse_payload(struct mce_conn *c, int status)
 	c->status = status;
 }
 
+static int find_region(struct mce_conn *c, unsigned access, struct mce_mr **ret)
+{
+	const struct mce_wire_req *q = &c->req;
+	int r;
+
+	r = mce_range_check(q->whole, q->whole_len, q->addr, q->len);
+	if (r == 0)
+		r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, access, ret);
+	return r;
+}
+
 static void begin_write(struct mce_conn *c)
 {
 	struct mce_wire_req *q = &c->req;
 
-	c->status = mce_mr_get(c->io->e, q->rkey, q->addr, q->len, MCE_ACCESS_WRITE,
-			       &c->mr);
+	c->status = find_region(c, MCE_ACCESS_WRITE, &c->mr);
 	if (c->status < 0)
 		c->mr = NULL;
 	c->dst = (uint8_t *)(uintptr_t)q->addr;
@@ -162,7 +172,7 @@ static void begin_read(struct mce_conn *c)
 	struct mce_mr *mr;
 	int r;
 
-	r = mce_mr_get(c->io->e, q->rkey, q->addr, q->len, MCE_ACCESS_READ, &mr);
+	r = find_region(c, MCE_ACCESS_READ, &mr);
 	if (r < 0)
 		answer(c, r, NULL, 0, NULL);
 	else

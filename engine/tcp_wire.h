@@ -48,17 +48,21 @@ struct mce_greeting {
 	uint32_t window;	/* server */
 };
 
-#define MCE_REQ_SIZE 32u
+#define MCE_REQ_SIZE 48u
 #define MCE_RESP_SIZE 24u
 #define MCE_HDR_MAX 256u
 
 enum mce_frame { MCE_FRAME_READ = 1, MCE_FRAME_WRITE, MCE_FRAME_DATA, MCE_FRAME_ACK };
 
-struct mce_wire_req {	/* READ, WRITE; a WRITE is followed by len bytes */
+/* READ, WRITE; a WRITE is followed by len bytes.  The request may be a piece of a transfer: all of
+ * [whole, whole + whole_len) has to be in the region, so that a transfer that is partly outside changes
+ * nothing. */
+struct mce_wire_req {
 	uint8_t type;
 	uint16_t hlen;		/* of this header, set by unpack */
 	uint32_t len;
 	uint64_t id, addr, rkey;
+	uint64_t whole, whole_len;
 };
 
 struct mce_wire_resp {	/* DATA, followed by len bytes; ACK */
@@ -168,6 +172,8 @@ static inline void mce_req_pack(uint8_t b[MCE_REQ_SIZE], const struct mce_wire_r
 	mce_put64(b + 8, q->id);
 	mce_put64(b + 16, q->addr);
 	mce_put64(b + 24, q->rkey);
+	mce_put64(b + 32, q->whole);
+	mce_put64(b + 40, q->whole_len);
 }
 
 static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req *ret)
@@ -183,6 +189,8 @@ static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req
 	ret->id = mce_get64(b + 8);
 	ret->addr = mce_get64(b + 16);
 	ret->rkey = mce_get64(b + 24);
+	ret->whole = mce_get64(b + 32);
+	ret->whole_len = mce_get64(b + 40);
 	if (hlen < MCE_REQ_SIZE || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
 	    (ret->type != MCE_FRAME_READ && ret->type != MCE_FRAME_WRITE))
 		return -MC_EPROTO;

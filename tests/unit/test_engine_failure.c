@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_failure.c - peers that stop, die, come back; lanes that break; and that a call which has
+ * returned has let go of the caller's memory. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/metrics.h"
+#include "common/net.h"
+
+#define MIB (1ull << 20)
+#define LEN (64 * MIB)
+
+static const struct mce_conf tcp_conf = { .force_tcp = true, .progress_timeout_ms = 1000 };
+static const struct owner_conf any_owner = {
+	.len = LEN, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE, .seed = 3,
+};
+
+static double seconds_since(uint64_t then)
+{
+	return (double)(mc_now_ns() - then) / 1e9;
+}
+
+static int64_t metric(const char *name, const char *labels)
+{
+	int64_t v = -1;
+
+	assert_int_equal(mc_metrics_lookup(name, labels, &v), 0);
+	return v;
+}
+
+static void wait_stopped(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+/* ---- a peer that stands still in the middle ---- */
+
+/* Start a transfer of everything, stop the owner, wait until @ms.  The owner may have been fast. */
+static int stopped_in_the_middle(struct mce_engine *e, struct mce_peer *peer, struct owner *o,
+				 enum mce_op op, char *mem, unsigned ms)
+{
+	struct iovec iov = { .iov_base = mem, .iov_len = LEN };
+	struct mce_req req = {
+		.op = op, .peer = peer, .addr = o->addr, .rkey = o->rkey, .iov = &iov, .iovcnt = 1,
+	};
+	struct mce_batch b;
+	uint64_t began;
+	int r;
+
+	mce_batch_init(&b);
+	kill(o->pid, SIGSTOP);
+	wait_stopped(o->pid);
+	began = mc_now_ns();
+	mce_submit(e, &b, &req, 1);
+	r = mce_batch_wait(e, &b, &req, 1, mc_deadline_ms(ms));
+	assert_true(seconds_since(began) >= ms / 1000.0 || r == 0);
+	assert_true(seconds_since(began) < ms / 1000.0 + 2);
+	assert_int_equal(r, req.status);
+	assert_true(mce_batch_done(&b));
+	return r;
+}
+
+static void stopped_peer(enum mce_op op)
+{
+	struct mce_conf conf = tcp_conf;
+	struct mce_peer *peer;
+	struct owner o;
+	struct side s;
+	char *mem, byte;
+
+	conf.progress_timeout_ms = 30000;
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	/* The lanes are there before the peer stops. */
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, NULL), 0);
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(mem != MAP_FAILED);
+	assert_int_equal(stopped_in_the_middle(s.e, peer, &o, op, mem, 100), -MC_ETIMEDOUT);
+	/* From here on the memory is ours: nobody writes it when the peer goes on... */
+	memset(mem, 0x77, LEN);
+	kill(o.pid, SIGCONT);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, NULL), 0);
+	for (uint64_t i = 0; i < LEN; i += 512)
+		assert_int_equal(mem[i], 0x77);
+	/* ...and nobody reads it, so that it can go. */
+	munmap(mem, LEN);
+	/* The end of a write was never sent. */
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr + LEN - 1, o.rkey, &byte, 1, NULL), 0);
+	pattern_check(&byte, 1, 3, LEN - 1);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_stop(&o);
+}
+
+static void stopped_read(void **state)
+{
+	stopped_peer(MCE_READ);
+}
+
+static void stopped_write(void **state)
+{
+	stopped_peer(MCE_WRITE);
+}
+
+/* Many deadlines that hit while bytes are on their way, into memory that is taken away at once. */
+static void cancelled_at_any_moment(void **state)
+{
+	struct mce_peer *peer;
+	struct owner o;
+	struct side s;
+	unsigned late = 0, done = 0;
+	char byte;
+
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &tcp_conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, NULL), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		uint64_t len = 4 * MIB;
+		char *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct iovec iov = { .iov_base = mem, .iov_len = len };
+		uint32_t crc[64];
+		struct mce_req req = {
+			.op = i % 2 ? MCE_WRITE : MCE_READ, .peer = peer, .addr = o.addr + MIB,
+			.rkey = o.rkey, .iov = &iov, .iovcnt = 1, .crc = crc, .crc_len = len,
+			.crc_tail = i % 4 == 1,
+		};
+		int r = mce_transfer(s.e, &req, mc_now_ns() + i % 150 * 20000);
+
+		assert_true(r == 0 || r == -MC_ETIMEDOUT);
+		late += r < 0;
+		done += r == 0;
+		munmap(mem, len);
+	}
+	/* The peer still serves, and the lanes are in step. */
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr + 17, o.rkey, &byte, 1, NULL), 0);
+	pattern_check(&byte, 1, 3, 17);
+	assert_true(late > 0);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_stop(&o);
+}
+
+/* A peer that stands still for longer than the progress timeout costs its transfers, no more. */
+static void progress_timeout(void **state)
+{
+	struct mce_conf conf = tcp_conf;
+	struct mce_peer *peer;
+	struct owner o;
+	struct side s;
+	char *mem = malloc(LEN);
+	uint64_t began;
+
+	conf.progress_timeout_ms = 300;
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 1, NULL), 0);
+	kill(o.pid, SIGSTOP);
+	wait_stopped(o.pid);
+	began = mc_now_ns();
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, LEN, NULL), -MC_ETRANSFER);
+	assert_true(seconds_since(began) < 10);
+	kill(o.pid, SIGCONT);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, LEN, NULL), 0);
+	pattern_check(mem, LEN, 3, 0);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_stop(&o);
+	free(mem);
+}
+
+/* ---- a peer that dies ---- */
+
+static void killed_then_restarted(bool tcp)
+{
+	struct owner_conf conf = any_owner;
+	struct mce_conf econf = tcp_conf;
+	struct mce_peer *peer;
+	struct owner o, again;
+	struct side s;
+	char *mem = malloc(LEN);
+	uint64_t began, old;
+	enum mce_path path;
+	int r;
+
+	econf.force_tcp = tcp;
+	assert_int_equal(owner_start(&o, &conf), 0);
+	side_open(&s, &econf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 100, &path), 0);
+	assert_int_equal(path, tcp ? MCE_PATH_TCP : MCE_PATH_MAPPED);
+	old = o.rkey;
+	owner_kill(&o);
+	/* Until its end is noticed a mapped peer's memory is still there, and right. */
+	began = mc_now_ns();
+	do
+		r = transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 100, NULL);
+	while (r == 0 && seconds_since(began) < 10);
+	assert_int_equal(r, -MC_ETRANSFER);
+	/* Refused at once, each time. */
+	began = mc_now_ns();
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(transfer(s.e, peer, MCE_WRITE, o.addr, o.rkey, mem, MIB, NULL),
+				 -MC_ETRANSFER);
+	assert_true(seconds_since(began) < 5);
+	/* The next life on the same port is another engine with other keys. */
+	conf.port = atoi(strrchr(o.endpoint, ':') + 1);
+	conf.seed = 4;
+	assert_int_equal(owner_start(&again, &conf), 0);
+	assert_string_equal(again.endpoint, o.endpoint);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, again.addr, old, mem, 100, NULL), -ESTALE);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, again.addr, again.rkey, mem, LEN, &path), 0);
+	assert_int_equal(path, tcp ? MCE_PATH_TCP : MCE_PATH_MAPPED);
+	pattern_check(mem, LEN, 4, 0);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_stop(&again);
+	free(mem);
+}
+
+static void killed_tcp(void **state)
+{
+	killed_then_restarted(true);
+}
+
+static void killed_mapped(void **state)
+{
+	killed_then_restarted(false);
+}
+
+static void *kill_soon(void *arg)
+{
+	struct owner *o = arg;
+
+	usleep(3000);
+	kill(o->pid, SIGKILL);
+	return NULL;
+}
+
+static void killed_in_the_middle(void **state)
+{
+	struct mce_peer *peer;
+	struct owner o;
+	struct side s;
+	char *mem = malloc(LEN);
+	uint64_t began;
+	pthread_t t;
+	int r;
+
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &tcp_conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 1, NULL), 0);
+	assert_int_equal(pthread_create(&t, NULL, kill_soon, &o), 0);
+	began = mc_now_ns();
+	do
+		r = transfer(s.e, peer, MCE_WRITE, o.addr, o.rkey, mem, LEN, NULL);
+	while (r == 0 && seconds_since(began) < 20);
+	assert_int_equal(r, -MC_ETRANSFER);
+	assert_true(seconds_since(began) < 5);
+	pthread_join(t, NULL);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_kill(&o);
+	free(mem);
+}
+
+/* ---- nobody there ---- */
+
+static void refused_then_there(void **state)
+{
+	struct mce_conf conf = { .host = "127.0.0.1" };
+	struct mce_peer *peer;
+	char addr[MC_ADDR_MAX], mem[64];
+	struct side s, late;
+	uint64_t began;
+	int fd;
+
+	side_open(&s, &tcp_conf, 0, 0, 0);
+	/* A port that is ours and that nobody listens on. */
+	fd = mc_listen("127.0.0.1:0", 1, 0, addr);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
+	began = mc_now_ns();
+	assert_int_equal(transfer(s.e, peer, MCE_READ, 4096, 1, mem, 64, NULL), -MC_ETRANSFER);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, 4096, 1, mem, 64, NULL), -MC_ETRANSFER);
+	assert_true(seconds_since(began) < 2);
+	conf.port = atoi(strrchr(addr, ':') + 1);
+	side_open(&late, &conf, MIB, MCE_ACCESS_READ, 8);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, (uintptr_t)late.mem, mce_mr_rkey(late.mr), mem, 64,
+				  NULL), 0);
+	pattern_check(mem, 64, 8, 0);
+	mce_peer_put(peer);
+	side_close(&s);
+	side_close(&late);
+}
+
+/* Somebody listens and never says a word: the waiter's deadline counts, not the connector's. */
+static void silent_listener(void **state)
+{
+	struct mce_peer *peer;
+	char addr[MC_ADDR_MAX], mem[64];
+	struct iovec iov = { mem, sizeof(mem) };
+	struct mce_req req = { .op = MCE_READ, .addr = 4096, .rkey = 1, .iov = &iov, .iovcnt = 1 };
+	struct side s;
+	uint64_t began;
+	int fd;
+
+	side_open(&s, &tcp_conf, 0, 0, 0);
+	fd = mc_listen("127.0.0.1:0", 8, 0, addr);
+	assert_true(fd >= 0);
+	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
+	req.peer = peer;
+	began = mc_now_ns();
+	assert_int_equal(mce_transfer(s.e, &req, mc_deadline_ms(50)), -MC_ETIMEDOUT);
+	assert_true(seconds_since(began) < 0.8);
+	assert_int_equal(mce_transfer(s.e, &req, MC_NEVER), -MC_ETRANSFER);
+	mce_peer_put(peer);
+	side_close(&s);
+	close(fd);
+}
+
+/* ---- lanes that break ---- */
+
+static void broken_lanes(const char *fault)
+{
+	struct mce_conf conf = tcp_conf;
+	struct side owner, user;
+	struct mce_peer *peer;
+	char *mem = malloc(16 * MIB);
+	int64_t before;
+
+	conf.progress_timeout_ms = 30000;
+	side_open(&owner, &conf, 16 * MIB, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 6);
+	side_open(&user, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(owner.e), &peer), 0);
+	before = metric("mooncake_transfer_reconnects_total", "");
+	assert_int_equal(transfer(user.e, peer, MCE_READ, (uintptr_t)owner.mem, mce_mr_rkey(owner.mr), mem,
+				  MIB, NULL), 0);
+	for (unsigned i = 1; i < 12; i++) {
+		char spec[128];
+		uint32_t crc[256];
+		struct iovec iov = { .iov_base = mem, .iov_len = 16 * MIB - 1024 };
+		struct mce_req req = {
+			.op = MCE_WRITE, .peer = peer, .addr = (uintptr_t)owner.mem,
+			.rkey = mce_mr_rkey(owner.mr), .iov = &iov, .iovcnt = 1,
+			.crc = crc, .crc_len = iov.iov_len, .crc_tail = true,
+		};
+
+		snprintf(spec, sizeof(spec), "%s=error:EPIPE@%u", fault, i);
+		assert_int_equal(mc_fault_set(spec), 0);
+		pattern_fill(mem, iov.iov_len, i, 0);
+		assert_int_equal(mce_transfer(user.e, &req, SECONDS(30)), 0);
+		assert_true(mc_fault_hits(fault) >= 1);
+		mc_fault_set(NULL);
+		pattern_check(owner.mem, iov.iov_len, i, 0);
+		assert_memory_equal(owner.mem + iov.iov_len, crc, sizeof(crc));
+
+		assert_int_equal(mc_fault_set(spec), 0);
+		memset(mem, 0, iov.iov_len);
+		memset(crc, 0, sizeof(crc));
+		req.op = MCE_READ;
+		req.crc_tail = false;
+		assert_int_equal(mce_transfer(user.e, &req, SECONDS(30)), 0);
+		mc_fault_set(NULL);
+		pattern_check(mem, iov.iov_len, i, 0);
+		assert_int_equal(crc[0], mc_crc32c(mem, MC_CRC_CHUNK));
+		assert_int_equal(crc[255], mc_crc32c(mem + 255 * MC_CRC_CHUNK,
+						     iov.iov_len - 255 * MC_CRC_CHUNK));
+	}
+	assert_true(metric("mooncake_transfer_reconnects_total", "") > before + 5);
+	mce_peer_put(peer);
+	side_close(&user);
+	side_close(&owner);
+	free(mem);
+}
+
+static void broken_sending(void **state)
+{
+	broken_lanes("engine.tcp.send");
+}
+
+static void broken_receiving(void **state)
+{
+	broken_lanes("engine.tcp.recv");
+}
+
+/* Every lane breaks every time: the transfer fails, and does not go on for ever. */
+static void hopeless_lanes(void **state)
+{
+	struct side owner, user;
+	struct mce_peer *peer;
+	char mem[4096];
+
+	side_open(&owner, &tcp_conf, MIB, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 6);
+	side_open(&user, &tcp_conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(owner.e), &peer), 0);
+	assert_int_equal(mc_fault_set("engine.tcp.send=error:EPIPE"), 0);
+	assert_int_equal(transfer(user.e, peer, MCE_WRITE, (uintptr_t)owner.mem, mce_mr_rkey(owner.mr), mem,
+				  sizeof(mem), NULL), -MC_ETRANSFER);
+	mc_fault_set(NULL);
+	mce_peer_put(peer);
+	side_close(&user);
+	side_open(&user, &tcp_conf, 0, 0, 0);
+	assert_int_equal(mc_fault_set("engine.tcp.connect=error:ENETUNREACH"), 0);
+	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(owner.e), &peer), 0);
+	assert_int_equal(transfer(user.e, peer, MCE_READ, (uintptr_t)owner.mem, mce_mr_rkey(owner.mr), mem,
+				  sizeof(mem), NULL), -MC_ETRANSFER);
+	mc_fault_set(NULL);
+	assert_int_equal(transfer(user.e, peer, MCE_READ, (uintptr_t)owner.mem, mce_mr_rkey(owner.mr), mem,
+				  sizeof(mem), NULL), 0);
+	pattern_check(mem, sizeof(mem), 6, 0);
+	mce_peer_put(peer);
+	side_close(&user);
+	side_close(&owner);
+}
+
+/* ---- closing ---- */
+
+struct waiter {
+	struct mce_engine *e;
+	struct mce_req *req;
+	struct mce_batch *b;
+};
+
+static void *wait_main(void *arg)
+{
+	struct waiter *w = arg;
+
+	mce_batch_wait(w->e, w->b, w->req, 1, MC_NEVER);
+	return NULL;
+}
+
+static void close_under_way(void **state)
+{
+	char *mem = malloc(LEN);
+	struct iovec iov = { .iov_base = mem, .iov_len = LEN };
+	struct mce_req req = { .op = MCE_READ, .iov = &iov, .iovcnt = 1 };
+	struct mce_conf conf = tcp_conf;
+	struct mce_peer *peer;
+	struct mce_batch b;
+	struct waiter w;
+	struct owner o;
+	struct side s;
+	pthread_t t;
+
+	conf.progress_timeout_ms = 30000;
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 1, NULL), 0);
+	kill(o.pid, SIGSTOP);
+	wait_stopped(o.pid);
+	req.peer = peer;
+	req.addr = o.addr;
+	req.rkey = o.rkey;
+	mce_batch_init(&b);
+	mce_submit(s.e, &b, &req, 1);
+	w = (struct waiter){ .e = s.e, .req = &req, .b = &b };
+	assert_int_equal(pthread_create(&t, NULL, wait_main, &w), 0);
+	mce_engine_close(s.e);
+	pthread_join(t, NULL);
+	assert_int_equal(req.status, -ECANCELED);
+	assert_int_equal(b.failed, 1);
+	kill(o.pid, SIGCONT);
+	owner_stop(&o);
+	free(mem);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stopped_read),
+		cmocka_unit_test(stopped_write),
+		cmocka_unit_test(cancelled_at_any_moment),
+		cmocka_unit_test(progress_timeout),
+		cmocka_unit_test(killed_tcp),
+		cmocka_unit_test(killed_mapped),
+		cmocka_unit_test(killed_in_the_middle),
+		cmocka_unit_test(refused_then_there),
+		cmocka_unit_test(silent_listener),
+		cmocka_unit_test(broken_sending),
+		cmocka_unit_test(broken_receiving),
+		cmocka_unit_test(hopeless_lanes),
+		cmocka_unit_test(close_under_way),
+	};
+
+	owner_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

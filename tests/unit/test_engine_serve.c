@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_serve.c - the serving side against peers that do not keep to the rules: raw sockets. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/map_wire.h"
+#include "engine/tcp_wire.h"
+
+#define LEN (4ull << 20)
+#define SEED 9
+
+static struct mce_conf conf = { .progress_timeout_ms = 60000 };
+
+static int dial(const struct side *s)
+{
+	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void put(int fd, const void *p, size_t n)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLOUT };
+
+	while (n) {
+		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
+
+		if (k > 0) {
+			p = (const char *)p + k;
+			n -= (size_t)k;
+		} else if (errno != EAGAIN || poll(&pfd, 1, 10000) <= 0) {
+			fail_msg("send: %s", strerror(errno));
+		}
+	}
+}
+
+/* True when all @n bytes came, false when the connection ended before. */
+static bool get(int fd, void *p, size_t n)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	while (n) {
+		ssize_t k;
+
+		if (poll(&pfd, 1, 10000) <= 0)
+			fail_msg("no answer");
+		k = recv(fd, p, n, 0);
+		if (k == 0 || (k < 0 && errno == ECONNRESET))
+			return false;
+		if (k > 0) {
+			p = (char *)p + k;
+			n -= (size_t)k;
+		}
+	}
+	return true;
+}
+
+static bool ended(int fd)
+{
+	char byte;
+
+	return !get(fd, &byte, 1);
+}
+
+static struct mce_greeting greet_as(int fd, uint64_t token, uint32_t lane, uint32_t epoch)
+{
+	struct mce_greeting g = {
+		.version = 1, .version_min = 1, .token = token, .lane = lane, .epoch = epoch,
+	};
+	uint8_t b[MCE_GREETING_SIZE];
+
+	mce_greeting_pack(b, &g);
+	put(fd, b, sizeof(b));
+	assert_true(get(fd, b, sizeof(b)));
+	assert_int_equal(mce_greeting_unpack(b, sizeof(b), &g), sizeof(b));
+	return g;
+}
+
+static void ask(int fd, struct mce_wire_req q)
+{
+	uint8_t b[MCE_REQ_SIZE];
+
+	if (q.whole_len == 0) {
+		q.whole = q.addr;
+		q.whole_len = q.len;
+	}
+	mce_req_pack(b, &q);
+	put(fd, b, sizeof(b));
+}
+
+static struct mce_wire_resp answer(int fd)
+{
+	struct mce_wire_resp a = { .type = 0 };
+	uint8_t b[MCE_RESP_SIZE];
+
+	assert_true(get(fd, b, sizeof(b)));
+	assert_int_equal(mce_resp_unpack(b, sizeof(b), &a), sizeof(b));
+	return a;
+}
+
+static struct mce_wire_req request(const struct side *s, uint8_t type, uint64_t off, uint32_t len)
+{
+	return (struct mce_wire_req){
+		.type = type, .len = len, .id = off + 1, .addr = (uintptr_t)s->mem + off,
+		.rkey = mce_mr_rkey(s->mr),
+	};
+}
+
+/* ---- greeting ---- */
+
+static void other_protocols(void **state)
+{
+	static const struct {
+		const char *what;
+		const char *bytes;
+		size_t n;
+	} start[] = {
+		{ "HTTP", "GET / HTTP/1.1\r\n", 16 },
+		{ "TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11 },
+		/* upstream: a data header of 64 KiB, and a handshake frame of 40 bytes */
+		{ "data", "\0\0\1\0\0\0\0\0" "\0\0\0\0\0\x7f\0\0" "\1\0\0\0\0\0\0\0", 24 },
+		{ "handshake", "\x28\0\0\0\0\0\0\0\1{}", 11 },
+		{ "almost", "MCELANE\xf2", 8 },
+	};
+	struct side s;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	for (size_t i = 0; i < sizeof(start) / sizeof(start[0]); i++) {
+		int fd = dial(&s);
+
+		put(fd, start[i].bytes, start[i].n);
+		if (!ended(fd))
+			fail_msg("%s was answered", start[i].what);
+		close(fd);
+	}
+	side_close(&s);
+}
+
+static void versions(void **state)
+{
+	struct mce_greeting g = { .version = 9, .version_min = 1, .token = 1, .epoch = 1 };
+	uint8_t b[MCE_GREETING_SIZE + 64] = { 0 };
+	struct mce_wire_resp a;
+	struct side s;
+	char byte;
+	int fd;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	/* A newer peer that can speak our version, with a longer greeting and longer headers. */
+	fd = dial(&s);
+	mce_greeting_pack(b, &g);
+	mce_put32(b + 8, sizeof(b));
+	put(fd, b, sizeof(b));
+	assert_true(get(fd, b, MCE_GREETING_SIZE));
+	assert_int_equal(mce_greeting_unpack(b, MCE_GREETING_SIZE, &g), MCE_GREETING_SIZE);
+	assert_int_equal(g.status, 0);
+	assert_int_equal(g.version, 1);
+	assert_true(g.window > 0 && g.len_max > 0);
+	{
+		struct mce_wire_req q = request(&s, MCE_FRAME_READ, 3, 1);
+		uint8_t h[MCE_REQ_SIZE + 8] = { 0 };
+
+		q.whole = q.addr;
+		q.whole_len = 1;
+		mce_req_pack(h, &q);
+		mce_put16(h + 2, sizeof(h));
+		put(fd, h, sizeof(h));
+	}
+	a = answer(fd);
+	assert_int_equal(a.status, 0);
+	assert_true(get(fd, &byte, 1));
+	pattern_check(&byte, 1, SEED, 3);
+	close(fd);
+	/* One that cannot is told so. */
+	fd = dial(&s);
+	g = (struct mce_greeting){ .version = 9, .version_min = 8, .token = 1, .epoch = 5 };
+	mce_greeting_pack(b, &g);
+	put(fd, b, MCE_GREETING_SIZE);
+	assert_true(get(fd, b, MCE_GREETING_SIZE));
+	assert_int_equal(mce_greeting_unpack(b, MCE_GREETING_SIZE, &g), MCE_GREETING_SIZE);
+	assert_int_equal(mc_err_from_wire(g.status), -MC_EVERSION);
+	assert_true(ended(fd));
+	close(fd);
+	side_close(&s);
+}
+
+/* A connection that took the lane's name over ends the one before, in the middle of its payload. */
+static void fencing(void **state)
+{
+	char *payload = malloc(LEN);
+	struct side s;
+	int old, new, older;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
+	memset(payload, 0x44, LEN);
+	old = dial(&s);
+	assert_int_equal(greet_as(old, 77, 0, 5).status, 0);
+	ask(old, request(&s, MCE_FRAME_WRITE, 0, 65536));
+	put(old, payload, 1000);
+	while (__atomic_load_n(&s.mem[999], __ATOMIC_RELAXED) != 0x44)
+		usleep(100);
+	/* Another lane of the same peer is another name. */
+	older = dial(&s);
+	assert_int_equal(greet_as(older, 77, 1, 1).status, 0);
+	new = dial(&s);
+	assert_int_equal(greet_as(new, 77, 0, 6).status, 0);
+	(void)send(old, payload, 64536, MSG_NOSIGNAL);
+	assert_true(ended(old));
+	pattern_check(s.mem + 1000, 65536 - 1000, SEED, 1000);
+	/* The name goes to no one who is older. */
+	close(old);
+	old = dial(&s);
+	assert_int_equal(mc_err_from_wire(greet_as(old, 77, 0, 5).status), -ESTALE);
+	assert_true(ended(old));
+	ask(new, request(&s, MCE_FRAME_READ, 0, 1));
+	assert_int_equal(answer(new).status, 0);
+	ask(older, request(&s, MCE_FRAME_READ, 0, 1));
+	assert_int_equal(answer(older).status, 0);
+	close(old);
+	close(older);
+	close(new);
+	side_close(&s);
+	free(payload);
+}
+
+/* ---- requests ---- */
+
+/* A refused WRITE's payload is thrown away and the connection goes on. */
+static void refused_writes(void **state)
+{
+	struct mce_wire_req q;
+	struct mce_wire_resp a;
+	char *payload = malloc(LEN);
+	struct side s;
+	char byte;
+	int fd;
+
+	memset(payload, 0x55, LEN);
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	fd = dial(&s);
+	greet_as(fd, 1, 0, 1);
+	for (unsigned i = 0; i < 6; i++) {
+		q = request(&s, MCE_FRAME_WRITE, i, 300000);
+		if (i == 1)
+			q.rkey++;
+		if (i == 2)
+			q.addr = UINT64_MAX - 5;
+		if (i == 3)
+			q.whole = q.addr + 1, q.whole_len = 300000;	/* a piece outside its whole */
+		if (i == 4)
+			q.whole = q.addr, q.whole_len = UINT64_MAX;
+		if (i == 5)
+			q.len = 0;
+		ask(fd, q);
+		put(fd, payload, q.len);
+		a = answer(fd);
+		assert_int_equal(a.type, MCE_FRAME_ACK);
+		assert_int_equal(a.id, q.id);
+		assert_int_equal(mc_err_from_wire(a.status), i == 1 ? -ESTALE :
+				 i == 0 || i == 5 ? -EACCES : -ERANGE);
+	}
+	pattern_check(s.mem, LEN, SEED, 0);
+	ask(fd, request(&s, MCE_FRAME_READ, 7, 1));
+	assert_int_equal(answer(fd).status, 0);
+	assert_true(get(fd, &byte, 1));
+	pattern_check(&byte, 1, SEED, 7);
+	close(fd);
+	side_close(&s);
+	free(payload);
+}
+
+static void malformed(void **state)
+{
+	uint8_t h[MCE_REQ_SIZE];
+	struct side s;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
+	for (unsigned i = 0; i < 4; i++) {
+		struct mce_wire_req q = request(&s, MCE_FRAME_READ, 0, 1);
+		int fd = dial(&s);
+
+		greet_as(fd, i + 1, 0, 1);
+		q.whole = q.addr;
+		q.whole_len = q.len;
+		mce_req_pack(h, &q);
+		if (i == 0)
+			h[0] = MCE_FRAME_ACK;
+		if (i == 1)
+			mce_put32(h + 4, MCE_WIRE_LEN_MAX + 1);
+		if (i == 2)
+			mce_put16(h + 2, MCE_REQ_SIZE - 1);
+		if (i == 3)
+			mce_put16(h + 2, MCE_HDR_MAX + 1);
+		put(fd, h, sizeof(h));
+		assert_true(ended(fd));
+		close(fd);
+	}
+	side_close(&s);
+}
+
+/* A peer that asks for more than it takes is not read any further, and the others are served. */
+static void greedy_reader(void **state)
+{
+	struct side s;
+	int greedy, fd;
+	unsigned asked = 0;
+	uint8_t h[MCE_REQ_SIZE];
+	struct mce_wire_req q;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	greedy = dial(&s);
+	greet_as(greedy, 1, 0, 1);
+	q = request(&s, MCE_FRAME_READ, 0, LEN);
+	q.whole = q.addr;
+	q.whole_len = q.len;
+	mce_req_pack(h, &q);
+	/* Far more than the window; the socket fills because nobody reads it. */
+	while (asked < 100 * 1000 * 1000) {
+		struct pollfd pfd = { .fd = greedy, .events = POLLOUT };
+		ssize_t n = send(greedy, h + asked % sizeof(h), sizeof(h) - asked % sizeof(h),
+				 MSG_NOSIGNAL);
+
+		if (n > 0)
+			asked += (unsigned)n;
+		else if (poll(&pfd, 1, 300) <= 0)
+			break;
+	}
+	assert_true(asked < 100 * 1000 * 1000);
+	fd = dial(&s);
+	greet_as(fd, 2, 0, 1);
+	ask(fd, request(&s, MCE_FRAME_READ, 0, 100));
+	assert_int_equal(answer(fd).status, 0);
+	/* Its memory can be taken away at once although answers wait to be sent from it. */
+	{
+		uint64_t began = mc_now_ns();
+
+		mce_mr_unregister(s.mr);
+		assert_true(mc_now_ns() - began < 2 * MC_NS_PER_SEC);
+	}
+	close(greedy);
+	close(fd);
+	side_close(&s);
+}
+
+/* Unregistering ends a WRITE in the middle: the rest is thrown away and the answer says so. */
+static void unregister_in_the_middle(void **state)
+{
+	char *payload = malloc(LEN);
+	struct mce_wire_resp a;
+	struct side s;
+	uint64_t began;
+	int fd;
+
+	memset(payload, 0x66, LEN);
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
+	fd = dial(&s);
+	greet_as(fd, 1, 0, 1);
+	ask(fd, request(&s, MCE_FRAME_WRITE, 0, LEN));
+	put(fd, payload, 5000);
+	while (__atomic_load_n(&s.mem[4999], __ATOMIC_RELAXED) != 0x66)
+		usleep(100);
+	began = mc_now_ns();
+	mce_mr_unregister(s.mr);
+	assert_true(mc_now_ns() - began < 2 * MC_NS_PER_SEC);
+	put(fd, payload, LEN - 5000);
+	a = answer(fd);
+	assert_int_equal(mc_err_from_wire(a.status), -ESTALE);
+	pattern_check(s.mem + 5000, LEN - 5000, SEED, 5000);
+	close(fd);
+	side_close(&s);
+	free(payload);
+}
+
+/* ---- limits ---- */
+
+static void too_many(void **state)
+{
+	struct mce_conf few = conf;
+	struct side s;
+	int fd[5];
+
+	few.max_peers_in = 3;
+	side_open(&s, &few, LEN, MCE_ACCESS_READ, SEED);
+	for (unsigned i = 0; i < 3; i++) {
+		fd[i] = dial(&s);
+		assert_int_equal(greet_as(fd[i], i + 1, 0, 1).status, 0);
+	}
+	fd[3] = dial(&s);
+	assert_true(ended(fd[3]));
+	close(fd[3]);
+	/* A place that is free again can be had again. */
+	close(fd[0]);
+	for (unsigned i = 0; ; i++) {
+		uint8_t b[MCE_GREETING_SIZE];
+		struct mce_greeting g = { .version = 1, .version_min = 1, .token = 50, .epoch = 1 };
+
+		assert_true(i < 1000);
+		fd[4] = dial(&s);
+		mce_greeting_pack(b, &g);
+		if (send(fd[4], b, sizeof(b), MSG_NOSIGNAL) == sizeof(b) && get(fd[4], b, sizeof(b)))
+			break;
+		close(fd[4]);
+		usleep(1000);
+	}
+	close(fd[1]);
+	close(fd[2]);
+	close(fd[4]);
+	side_close(&s);
+}
+
+/* Half a request and then nothing: the connection goes when it makes no progress. */
+static void half_request(void **state)
+{
+	struct mce_conf quick = conf;
+	struct side s;
+	int fd, idle;
+
+	quick.progress_timeout_ms = 200;
+	side_open(&s, &quick, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
+	idle = dial(&s);
+	greet_as(idle, 1, 0, 1);
+	fd = dial(&s);
+	greet_as(fd, 2, 0, 1);
+	ask(fd, request(&s, MCE_FRAME_WRITE, 0, 1000));
+	put(fd, "x", 1);
+	assert_true(ended(fd));
+	/* One that wants nothing stays. */
+	ask(idle, request(&s, MCE_FRAME_READ, 0, 1));
+	assert_int_equal(answer(idle).status, 0);
+	close(fd);
+	close(idle);
+	side_close(&s);
+}
+
+/* ---- the map server ---- */
+
+static int map_dial(const struct mce_id *id)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	char name[MC_ADDR_MAX];
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	mce_mapserver_address(id, name);
+	memcpy(sa.sun_path + 1, name, strlen(name));
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa,
+				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))), 0);
+	return fd;
+}
+
+static int map_answer(int fd, struct mce_map_msg *m, int *ret_fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	*ret_fd = -1;
+	assert_int_equal(poll(&pfd, 1, 10000), 1);
+	return mce_map_recv(fd, m, ret_fd);
+}
+
+static void map_server(void **state)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH }, in;
+	struct mce_greeting g;
+	struct side s;
+	int lane, fd, got;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	lane = dial(&s);
+	g = greet_as(lane, 4711, 0, 1);
+	/* Nothing before a greeting, no greeting with another's token, no nonsense. */
+	fd = map_dial(&g.id);
+	m.rkey = mce_mr_rkey(s.mr);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
+	close(fd);
+	fd = map_dial(&g.id);
+	m.type = MCE_MAP_HELLO;
+	m.rkey = 4712;
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
+	close(fd);
+	fd = map_dial(&g.id);
+	assert_int_equal(send(fd, "hello", 5, 0), 5);
+	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
+	close(fd);
+	/* The right way; a descriptor that comes along is not kept. */
+	fd = map_dial(&g.id);
+	m.rkey = 4711;
+	assert_int_equal(mce_map_send(fd, &m, 1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(in.type, MCE_MAP_WELCOME);
+	assert_memory_equal(in.nonce, g.id.nonce, 16);
+	assert_true(got >= 0);
+	assert_int_equal(write(got, "x", 1), -1);
+	close(got);
+	m.type = MCE_MAP_FETCH;
+	m.rkey = mce_mr_rkey(s.mr) + 1;
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(mc_err_from_wire(in.status), -ESTALE);
+	assert_int_equal(got, -1);
+	m.rkey = mce_mr_rkey(s.mr);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(in.status, 0);
+	assert_int_equal(in.len, LEN);
+	assert_true(got >= 0);
+	close(got);
+	mce_mr_unregister(s.mr);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(in.type, MCE_MAP_FORGET);
+	assert_true(in.rkey == m.rkey);
+	close(fd);
+	close(lane);
+	side_close(&s);
+}
+
+/* One who asks and never reads loses the connection, and nobody waits for him. */
+static void deaf_mapper(void **state)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = 5 };
+	struct mce_greeting g;
+	struct side s;
+	int lane, fd, r = 0;
+	unsigned i;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	lane = dial(&s);
+	g = greet_as(lane, 5, 0, 1);
+	fd = map_dial(&g.id);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	m.type = MCE_MAP_FETCH;
+	m.rkey = mce_mr_rkey(s.mr);
+	for (i = 0; i < 100000 && r != -EPIPE && r != -ECONNRESET; i++)
+		r = mce_map_send(fd, &m, -1);
+	assert_true(r == -EPIPE || r == -ECONNRESET);
+	mce_mr_unregister(s.mr);
+	close(fd);
+	close(lane);
+	side_close(&s);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(other_protocols),
+		cmocka_unit_test(versions),
+		cmocka_unit_test(fencing),
+		cmocka_unit_test(refused_writes),
+		cmocka_unit_test(malformed),
+		cmocka_unit_test(greedy_reader),
+		cmocka_unit_test(unregister_in_the_middle),
+		cmocka_unit_test(too_many),
+		cmocka_unit_test(half_request),
+		cmocka_unit_test(map_server),
+		cmocka_unit_test(deaf_mapper),
+	};
+
+	owner_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
