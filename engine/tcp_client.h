@@ -108,6 +108,12 @@ static inline bool mce_lane_broken(const struct mce_lane *l)
 	return __atomic_load_n(&l->broken, __ATOMIC_ACQUIRE);
 }
 
+/* Nothing is sent or received any more; its loop takes it down at the next tick. */
+static inline void mce_lane_mark_broken(struct mce_lane *l)
+{
+	__atomic_store_n(&l->broken, true, __ATOMIC_RELEASE);
+}
+
 /* tcp_queue.c; _locked: with the peer's lock. */
 
 /* The next piece for a lane with room, on the lane's lists; NULL. */
@@ -134,7 +140,7 @@ void mce_piece_advance(struct mce_piece *pc, uint32_t n);
 
 /* Send on all lanes that have room. */
 void mce_lanes_pump(struct mce_tcp *t);
-/* Mark for taking down; any thread, no locks but tx_lock or rx_lock needed. */
+/* The same, and now: with the lane's tx_lock or rx_lock. */
 void mce_lane_break(struct mce_lane *l);
 void mce_lane_down(struct mce_lane *l, int status);	/* loop */
 void mce_lane_ready(struct mc_evfd *e, uint32_t events);

@@ -115,7 +115,7 @@ static void introduce_locked(struct mce_tcp *t, struct mce_lane *l, const struct
 	if (t->up && !mce_id_same_engine(&p->id, &g->id))
 		for (unsigned i = 0; i < t->nlanes; i++)
 			if (&t->lanes[i] != l && t->lanes[i].up)
-				mce_lane_break(&t->lanes[i]);
+				mce_lane_mark_broken(&t->lanes[i]);
 	p->id = g->id;
 	p->introduced = true;
 	if (mce_id_same_engine(&g->id, &p->e->id))

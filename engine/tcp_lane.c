@@ -255,9 +255,9 @@ void mce_lanes_pump(struct mce_tcp *t)
 			continue;
 		}
 		r = send_some(l);
-		pthread_mutex_unlock(&l->tx_lock);
 		if (r < 0 && r != -EAGAIN)
 			mce_lane_break(l);
+		pthread_mutex_unlock(&l->tx_lock);
 	}
 	/* Out of memory the next completion or submit pumps again. */
 	if (rounds == PUMP_ROUNDS)
@@ -417,10 +417,10 @@ void mce_tcp_poll(struct mce_peer *p)
 		l->rx.dry = false;
 		r = receive(l);
 		moved = l->rx.moved - moved;
-		pthread_mutex_unlock(&l->rx_lock);
 		if (r < 0 && r != -EAGAIN)
 			mce_lane_break(l);
-		else if (moved)
+		pthread_mutex_unlock(&l->rx_lock);
+		if (moved)
 			mce_lanes_pump(t);
 	}
 }
@@ -429,9 +429,8 @@ void mce_tcp_poll(struct mce_peer *p)
 
 void mce_lane_break(struct mce_lane *l)
 {
-	__atomic_store_n(&l->broken, true, __ATOMIC_RELEASE);
-	/* Wakes the loop, which looks at broken.  The descriptor is only closed by the loop after that,
-	 * and a number used anew in between would be one of this process's own sockets being hurried. */
+	mce_lane_mark_broken(l);
+	/* Wakes the loop, which looks at it. */
 	shutdown(l->fd, SHUT_RDWR);
 }
 
@@ -536,7 +535,7 @@ void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms)
 	if (now_ms - l->since_ms > p->e->conf.progress_timeout_ms) {
 		mc_warn("engine", "lane makes no progress, dropping it peer=%s lane=%u", p->endpoint,
 			l->idx);
-		__atomic_store_n(&l->broken, true, __ATOMIC_RELEASE);
+		mce_lane_mark_broken(l);
 	}
 	if (mce_lane_broken(l))
 		mce_lane_down(l, 0);

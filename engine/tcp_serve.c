@@ -206,7 +206,8 @@ static ssize_t take_payload(struct mce_conn *c)
 	else
 		n = mce_rx_payload(&c->rx, &iov, 1, c->left);
 	if (n > 0) {
-		c->dst += n;
+		if (c->mr)
+			c->dst += n;
 		c->left -= (uint32_t)n;
 	}
 	return n;

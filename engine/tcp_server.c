@@ -191,13 +191,18 @@ static void conn_run(struct mce_conn *c)
 		conn_close(c);
 }
 
+/* Requests that waited while this process stood still may have been given up, and their memory handed
+ * to others: the client asks again for those it still wants. */
+static bool is_stale(const struct mce_conn *c)
+{
+	return mce_io_stalled(c->io) && c->begun_ms <= c->io->last_ms;
+}
+
 static void conn_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_conn *c = mc_container_of(e, struct mce_conn, evfd);
 
-	/* Requests that waited that long may have been given up, and their memory handed to others:
-	 * the client asks again for those it still wants. */
-	if (mce_io_stalled(c->io)) {
+	if (is_stale(c)) {
 		conn_close(c);
 		return;
 	}
@@ -224,7 +229,7 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
 	}
-	if (mce_io_stalled(c->io) || now_ms - c->since_ms > limit)
+	if (is_stale(c) || now_ms - c->since_ms > limit)
 		conn_close(c);
 }
 
@@ -236,7 +241,7 @@ static void conn_begin(void *arg)
 
 	mc_list_push_back(&c->s->on_io[c->io - c->io->e->io], &c->io_node);
 	mce_io_watch(c->io, &c->watcher);
-	c->since_ms = mc_now_ms();
+	c->begun_ms = c->since_ms = mc_now_ms();
 	if (mc_evloop_add(c->io->loop, &c->evfd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0)
 		conn_close(c);
 }

@@ -33,6 +33,7 @@ struct mce_conn {
 	struct mc_list io_node;
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;
+	uint64_t begun_ms;
 	uint64_t since_ms;	/* of the last progress */
 	uint64_t seen_moved;
 	struct mce_rx rx;
