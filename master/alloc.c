@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * alloc.c - bins, bitmaps and nodes.
+ *
+ * Bin (top, sub) holds the free ranges whose length has the same highest bit and the same five bits
+ * below it, so lengths in a bin differ by 3 % at the most.  A request looks at a few ranges of its own
+ * bin first: that is where ranges of exactly its length lie, which makes equal sizes recycle without
+ * loss and without rounding lengths up to a bin's.  Every range of a higher bin is long enough. */
+#include <config.h>
+
+#include "master/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+
+#define NODES_SHIFT 7		/* 4 KiB of nodes at first */
+#define OWN_BIN_TRIES 4
+#define UPPER_BIN_TRIES 4
+
+static void bin_of(uint64_t granules, unsigned *ret_top, unsigned *ret_sub)
+{
+	unsigned high;
+
+	if (granules < MCM_BIN_SUB) {
+		*ret_top = 0;
+		*ret_sub = (unsigned)granules;
+		return;
+	}
+	high = 63 - (unsigned)__builtin_clzll(granules);
+	*ret_top = high - MCM_BIN_SUB_SHIFT + 1;
+	*ret_sub = (unsigned)(granules >> (high - MCM_BIN_SUB_SHIFT)) & (MCM_BIN_SUB - 1);
+}
+
+static void node_place(struct mcm_node *n, uint64_t at)
+{
+	n->at_lo = (uint32_t)at;
+	n->at_hi = (uint16_t)(at >> 32);
+}
+
+static int node_new(struct mcm_alloc *a, uint64_t at, uint32_t *ret)
+{
+	struct mcm_node *n;
+	int r;
+
+	if (a->spare) {
+		*ret = a->spare;
+		a->spare = mcm_node(a, *ret)->next;
+	} else {
+		r = mcm_slab_take(&a->nodes, 1, ret);
+		if (r < 0)
+			return r;
+	}
+	n = mcm_node(a, *ret);
+	memset(n, 0, sizeof(*n));
+	node_place(n, at);
+	return 0;
+}
+
+static void node_spare(struct mcm_alloc *a, uint32_t id)
+{
+	mcm_node(a, id)->next = a->spare;
+	a->spare = id;
+}
+
+static void bin_add(struct mcm_alloc *a, uint32_t id)
+{
+	struct mcm_node *n = mcm_node(a, id);
+	unsigned top, sub;
+	uint32_t *head;
+
+	bin_of(mcm_node_granules(a, n), &top, &sub);
+	head = &a->bin[top][sub];
+	n->list_prev = 0;
+	n->list_next = *head;
+	if (*head)
+		mcm_node(a, *head)->list_prev = id;
+	*head = id;
+	a->sub_map[top] |= 1u << sub;
+	a->top_map |= 1ull << top;
+}
+
+static void bin_del(struct mcm_alloc *a, uint32_t id)
+{
+	struct mcm_node *n = mcm_node(a, id);
+	unsigned top, sub;
+
+	if (n->list_next)
+		mcm_node(a, n->list_next)->list_prev = n->list_prev;
+	if (n->list_prev) {
+		mcm_node(a, n->list_prev)->list_next = n->list_next;
+	} else {
+		bin_of(mcm_node_granules(a, n), &top, &sub);
+		a->bin[top][sub] = n->list_next;
+		if (!n->list_next) {
+			a->sub_map[top] &= ~(1u << sub);
+			if (!a->sub_map[top])
+				a->top_map &= ~(1ull << top);
+		}
+	}
+	n->list_prev = n->list_next = 0;
+}
+
+int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
+{
+	int r;
+
+	memset(a, 0, sizeof(*a));
+	if (size < MCM_GRANULE || size > MCM_ALLOC_MAX)
+		return mc_fail(-MC_EPARAM, "segment of %llu bytes", (unsigned long long)size);
+	mcm_slab_init(&a->nodes, sizeof(struct mcm_node), NODES_SHIFT);
+	a->granules = size >> MCM_GRANULE_SHIFT;
+	r = node_new(a, 0, &a->first);
+	if (r == 0)
+		r = node_new(a, a->granules, &a->end);
+	if (r < 0) {
+		mcm_alloc_done(a);
+		return r;
+	}
+	mcm_node(a, a->end)->flags = MCM_NODE_USED;
+	mcm_node(a, a->end)->prev = a->first;
+	mcm_node(a, a->first)->next = a->end;
+	a->hand = a->first;
+	bin_add(a, a->first);
+	return 0;
+}
+
+void mcm_alloc_done(struct mcm_alloc *a)
+{
+	if (!a->nodes.elem)
+		return;
+	mcm_slab_done(&a->nodes);
+	memset(a, 0, sizeof(*a));
+}
+
+uint64_t mcm_alloc_round(uint64_t len)
+{
+	uint64_t g = (len + MCM_GRANULE - 1) >> MCM_GRANULE_SHIFT, pages;
+
+	if (!g)
+		g = 1;
+	if (g < MCM_PAGE_GRANULES)
+		return g;
+	/* A tail that is small beside the object is not worth a node of its own. */
+	pages = (g + MCM_PAGE_GRANULES - 1) & ~(uint64_t)(MCM_PAGE_GRANULES - 1);
+	return (pages - g) * 64 <= g ? pages : g;
+}
+
+static uint64_t start_in(uint64_t at, uint64_t want)
+{
+	if (want < MCM_PAGE_GRANULES)
+		return at;
+	return (at + MCM_PAGE_GRANULES - 1) & ~(uint64_t)(MCM_PAGE_GRANULES - 1);
+}
+
+static bool fits(uint64_t at, uint64_t granules, uint64_t want)
+{
+	return start_in(at, want) + want <= at + granules;
+}
+
+bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len)
+{
+	return fits(at, granules, mcm_alloc_round(len));
+}
+
+/* First non-empty bin at or above (top, sub). */
+static bool bin_next(const struct mcm_alloc *a, unsigned *top, unsigned *sub)
+{
+	uint32_t subs = 0;
+	uint64_t tops;
+
+	if (*top >= MCM_BIN_TOP)
+		return false;
+	if (*sub < MCM_BIN_SUB)
+		subs = a->sub_map[*top] & ~0u << *sub;
+	if (!subs) {
+		tops = a->top_map & ~1ull << *top;
+		if (!tops)
+			return false;
+		*top = (unsigned)__builtin_ctzll(tops);
+		subs = a->sub_map[*top];
+	}
+	*sub = (unsigned)__builtin_ctz(subs);
+	return true;
+}
+
+/* Look at up to @tries ranges of a bin. */
+static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, uint64_t want)
+{
+	for (; id && tries; tries--) {
+		const struct mcm_node *n = mcm_node(a, id);
+
+		if (fits(mcm_node_at(n), mcm_node_granules(a, n), want))
+			return id;
+		id = n->list_next;
+	}
+	return 0;
+}
+
+/* A free range for @want granules, 0 when none is found. */
+static uint32_t find(const struct mcm_alloc *a, uint64_t want)
+{
+	unsigned top, sub, i;
+	uint64_t sure = want;
+	uint32_t id;
+
+	bin_of(want, &top, &sub);
+	id = bin_try(a, a->bin[top][sub], OWN_BIN_TRIES, want);
+	for (i = 0; !id && i < UPPER_BIN_TRIES; i++) {
+		sub++;
+		if (!bin_next(a, &top, &sub))
+			break;
+		id = bin_try(a, a->bin[top][sub], 1, want);
+	}
+	if (id)
+		return id;
+	/* Long enough whatever its alignment: the first range of any bin above this length. */
+	if (want >= MCM_PAGE_GRANULES)
+		sure += MCM_PAGE_GRANULES - 1;
+	bin_of(sure, &top, &sub);
+	sub++;
+	if (bin_next(a, &top, &sub))
+		return a->bin[top][sub];
+	/* The evictor leaves the hand on the run that it has emptied for this request. */
+	if (!(mcm_node(a, a->hand)->flags & MCM_NODE_USED))
+		return bin_try(a, a->hand, 1, want);
+	return 0;
+}
+
+/* Make [at, at + granules of @id) out of the free range @id two ranges; the second stays free. */
+static int split(struct mcm_alloc *a, uint32_t id, uint64_t at, uint32_t *ret_second)
+{
+	struct mcm_node *n, *s;
+	uint32_t second;
+	int r;
+
+	r = node_new(a, at, &second);
+	if (r < 0)
+		return r;
+	n = mcm_node(a, id);
+	s = mcm_node(a, second);
+	s->prev = id;
+	s->next = n->next;
+	mcm_node(a, s->next)->prev = second;
+	n->next = second;
+	*ret_second = second;
+	return 0;
+}
+
+/* Undo split(): @id takes the range behind it, which is in no bin. */
+static void absorb_next(struct mcm_alloc *a, uint32_t id)
+{
+	struct mcm_node *n = mcm_node(a, id);
+	uint32_t gone = n->next;
+
+	n->next = mcm_node(a, gone)->next;
+	mcm_node(a, n->next)->prev = id;
+	if (a->hand == gone)
+		a->hand = id;
+	node_spare(a, gone);
+}
+
+int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node)
+{
+	uint64_t want = mcm_alloc_round(len), at, start;
+	uint32_t id, front = 0, rest = 0;
+	int r;
+
+	if (want > a->granules - a->used)
+		return -MC_ENOSPACE;
+	id = find(a, want);
+	if (!id)
+		return -MC_ENOSPACE;
+	bin_del(a, id);
+	at = mcm_node_at(mcm_node(a, id));
+	start = start_in(at, want);
+	if (start > at) {
+		front = id;
+		r = split(a, front, start, &id);
+		if (r < 0)
+			goto undo;
+	}
+	if (mcm_node_granules(a, mcm_node(a, id)) > want) {
+		r = split(a, id, start + want, &rest);
+		if (r < 0) {
+			if (front)
+				absorb_next(a, front);
+			goto undo;
+		}
+		bin_add(a, rest);
+	}
+	if (front)
+		bin_add(a, front);
+	mcm_node(a, id)->flags = MCM_NODE_USED;
+	a->used += want;
+	a->ranges++;
+	*ret_node = id;
+	return 0;
+undo:
+	bin_add(a, front ? front : id);
+	return r;
+}
+
+void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
+{
+	struct mcm_node *n = mcm_node(a, id);
+	uint32_t prev = n->prev, next = n->next;
+
+	a->used -= mcm_node_granules(a, n);
+	a->ranges--;
+	n->flags = n->policy = 0;
+	n->owner = n->score = 0;
+	if (!(mcm_node(a, next)->flags & MCM_NODE_USED)) {
+		bin_del(a, next);
+		absorb_next(a, id);
+	}
+	if (prev && !(mcm_node(a, prev)->flags & MCM_NODE_USED)) {
+		bin_del(a, prev);
+		absorb_next(a, prev);
+		id = prev;
+	}
+	bin_add(a, id);
+}
+
+uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
+{
+	unsigned top, sub, i;
+	uint64_t best = 0;
+	uint32_t id, ret = 0;
+
+	if (!a->top_map)
+		return 0;
+	top = 63 - (unsigned)__builtin_clzll(a->top_map);
+	sub = 31 - (unsigned)__builtin_clz(a->sub_map[top]);
+	id = a->bin[top][sub];
+	for (i = 0; id && i < 16; i++, id = mcm_node(a, id)->list_next) {
+		uint64_t g = mcm_node_granules(a, mcm_node(a, id));
+
+		if (g > best) {
+			best = g;
+			ret = id;
+		}
+	}
+	return ret;
+}
+
+uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a)
+{
+	uint32_t id = mcm_alloc_largest(a);
+	uint64_t at, g, pad;
+
+	if (!id)
+		return 0;
+	at = mcm_node_at(mcm_node(a, id));
+	g = mcm_node_granules(a, mcm_node(a, id));
+	pad = start_in(at, g) - at;
+	return (pad < g ? g - pad : g) << MCM_GRANULE_SHIFT;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * alloc.h - the allocator of one segment's bytes.
+ *
+ * Constant time: free ranges are kept in bins of similar size, found through a two-level bitmap;
+ * neighbours merge at once.  Its bookkeeping lies in nodes outside the segment (the memory is somebody
+ * else's), 32 bytes each, which never move.  Lengths are whole granules of 64 bytes; ranges of 4 KiB
+ * and more begin at a multiple of 4 KiB.  No locking here: the segment's lock guards it. */
+#ifndef MCM_ALLOC_H
+#define MCM_ALLOC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "master/slab.h"
+
+#define MCM_GRANULE_SHIFT 6
+#define MCM_GRANULE (1u << MCM_GRANULE_SHIFT)
+#define MCM_PAGE_GRANULES 64u		/* 4 KiB */
+#define MCM_ALLOC_MAX (1ull << 48)	/* bytes of a segment */
+
+#define MCM_BIN_SUB_SHIFT 5
+#define MCM_BIN_SUB (1u << MCM_BIN_SUB_SHIFT)
+#define MCM_BIN_TOP (48 - MCM_GRANULE_SHIFT - MCM_BIN_SUB_SHIFT + 2)
+
+#define MCM_NODE_USED 0x01u
+#define MCM_NODE_EVICTABLE 0x02u	/* @owner is an object that the eviction policy may choose */
+#define MCM_NODE_LISTED 0x04u		/* on one of the policy's lists */
+
+/* A range.  Its length is the distance to the next one's beginning. */
+struct mcm_node {
+	uint32_t at_lo;			/* beginning, in granules */
+	uint16_t at_hi;
+	uint8_t flags;			/* MCM_NODE_* */
+	uint8_t policy;			/* the eviction policy's */
+	uint32_t prev, next;		/* by address; next is never 0 but in the end mark */
+	uint32_t list_prev, list_next;	/* free: its bin's; used: the eviction policy's list */
+	uint32_t owner;			/* used: the object, 0 while none is committed */
+	uint32_t score;			/* the eviction policy's */
+};
+
+struct mcm_alloc {
+	struct mcm_slab nodes;
+	uint64_t granules;		/* of the segment */
+	uint64_t used;			/* granules in used ranges */
+	uint64_t ranges;		/* number of used ranges */
+	uint32_t first, end;		/* first range; end mark */
+	uint32_t spare;			/* free list of nodes, by next */
+	uint32_t hand;			/* where a walk goes on; when the range merges, the merged one */
+	uint64_t top_map;
+	uint32_t sub_map[MCM_BIN_TOP];
+	uint32_t bin[MCM_BIN_TOP][MCM_BIN_SUB];
+};
+
+/* @size bytes, at least one granule; the rest of a last partial granule is not used.  -ENOMEM. */
+int mcm_alloc_init(struct mcm_alloc *a, uint64_t size);
+void mcm_alloc_done(struct mcm_alloc *a);
+
+/* A range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough, -ENOMEM. */
+int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node);
+/* Give a range back.  It must not be on a list of the eviction policy. */
+void mcm_alloc_give(struct mcm_alloc *a, uint32_t node);
+
+/* Granules that mcm_alloc_take() of @len bytes takes. */
+uint64_t mcm_alloc_round(uint64_t len);
+/* Would @len bytes fit into a free range of @granules that begins at granule @at? */
+bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len);
+/* A free range, one of the largest; 0 when there is none. */
+uint32_t mcm_alloc_largest(const struct mcm_alloc *a);
+/* Bytes of the largest object that could be placed now: exact up to what the largest bin hides. */
+uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a);
+
+/* Recount everything.  0, or -MC_EINTERNAL with a detail of what does not agree. */
+int mcm_alloc_check(const struct mcm_alloc *a);
+
+static inline struct mcm_node *mcm_node(const struct mcm_alloc *a, uint32_t id)
+{
+	return mcm_slab_at(&a->nodes, id);
+}
+
+static inline uint64_t mcm_node_at(const struct mcm_node *n)
+{
+	return (uint64_t)n->at_hi << 32 | n->at_lo;
+}
+
+/* Where a range begins, in bytes from the segment's beginning. */
+static inline uint64_t mcm_node_offset(const struct mcm_alloc *a, uint32_t id)
+{
+	return mcm_node_at(mcm_node(a, id)) << MCM_GRANULE_SHIFT;
+}
+
+static inline uint64_t mcm_node_granules(const struct mcm_alloc *a, const struct mcm_node *n)
+{
+	return mcm_node_at(mcm_node(a, n->next)) - mcm_node_at(n);
+}
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * client.c - clients, and mounting and unmounting what they own. */
+#include <config.h>
+
+#include "master/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "segment"
+
+MC_COUNTER(mounts, "master_mount_segment_requests_total", "", "Segments offered")
+MC_COUNTER(mount_failures, "master_mount_segment_failures_total", "", "Segments refused")
+MC_COUNTER(remounts, "master_remount_segment_requests_total", "",
+	   "Known segments that came back with their objects")
+MC_COUNTER(unmounts, "master_unmount_segment_requests_total", "", "Segments taken back")
+
+void mcm_clients_init(struct mcm_clients *cs)
+{
+	memset(cs, 0, sizeof(*cs));
+	pthread_mutex_init(&cs->lock, NULL);
+}
+
+void mcm_clients_done(struct mcm_clients *cs)
+{
+	struct mcm_client *c;
+	unsigned i;
+
+	for (i = 0; i < MCM_CLIENT_BUCKETS; i++) {
+		while ((c = cs->bucket[i])) {
+			cs->bucket[i] = c->next;
+			free(c);
+		}
+	}
+	pthread_mutex_destroy(&cs->lock);
+}
+
+/* ---- lock held ---- */
+
+static struct mcm_client **place_of(struct mcm_clients *cs, struct mcp_id id)
+{
+	struct mcm_client **c = &cs->bucket[(id.hi ^ id.lo ^ id.lo >> 32) % MCM_CLIENT_BUCKETS];
+
+	while (*c && !mcp_id_eq((*c)->id, id))
+		c = &(*c)->next;
+	return c;
+}
+
+struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id)
+{
+	return *place_of(cs, id);
+}
+
+static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
+{
+	struct mcm_client **at = place_of(&m->clients, id), *c = *at;
+
+	if (c)
+		return c;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->id = id;
+	c->seen_ms = mcm_now_ms(m);
+	*at = c;
+	m->clients.count++;
+	return c;
+}
+
+void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c)
+{
+	if (c->sessions || c->segments)
+		return;
+	*place_of(cs, c->id) = c->next;
+	cs->count--;
+	free(c);
+}
+
+/* New objects go to clients that are connected only. */
+static void set_connected(struct mcm *m, const struct mcm_client *c)
+{
+	unsigned i;
+
+	if (!c->segments)
+		return;
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (i = 0; i < m->segments.n_live; i++) {
+		struct mcm_segment *s = m->segments.at[m->segments.live[i]];
+
+		if (mcp_id_eq(s->client, c->id))
+			__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
+	}
+	pthread_rwlock_unlock(&m->segments.lock);
+}
+
+/* ---- connections ---- */
+
+int mcm_client_opened(struct mcm *m, struct mcp_id id)
+{
+	struct mcm_client *c;
+
+	if (mcp_id_zero(id))
+		return 0;
+	MC_LOCKED(&m->clients.lock);
+	c = client_get(m, id);
+	if (!c)
+		return mc_fail(-ENOMEM, "no memory for another client");
+	if (c->sessions++ == 0)
+		set_connected(m, c);
+	return 0;
+}
+
+void mcm_client_closed(struct mcm *m, struct mcp_id id)
+{
+	struct mcm_client *c;
+
+	if (mcp_id_zero(id))
+		return;
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	if (!c || --c->sessions)
+		return;
+	set_connected(m, c);
+	mcm_client_unneeded(&m->clients, c);
+}
+
+/* Names go into logs, metrics and JSON. */
+static int check_text(const char *what, struct mcp_bytes text)
+{
+	const unsigned char *p = text.data;
+	uint32_t i;
+
+	if (text.len > MCM_NAME_MAX)
+		return mc_fail(-MC_EPARAM, "%s of %u bytes, %u are allowed", what, text.len,
+			       MCM_NAME_MAX);
+	for (i = 0; i < text.len; i++)
+		if (p[i] <= ' ' || p[i] >= 0x7f || p[i] == '"' || p[i] == '\\')
+			return mc_fail(-MC_EPARAM, "%s has a byte %#x in it", what, p[i]);
+	return 0;
+}
+
+int mcm_client_register(struct mcm *m, const struct mcp_register *rq)
+{
+	struct mcm_client *c;
+	int r;
+
+	r = check_text("the client's name", rq->name);
+	if (r < 0)
+		return r;
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, rq->client);
+	if (!c)
+		return mc_fail(-MC_ENOCLIENT, "no connection has said hello as this client");
+	memset(c->name, 0, sizeof(c->name));
+	memcpy(c->name, rq->name.data, rq->name.len);
+	c->registered = true;
+	c->seen_ms = mcm_now_ms(m);
+	return 0;
+}
+
+unsigned mcm_client_count(struct mcm *m)
+{
+	MC_LOCKED(&m->clients.lock);
+	return m->clients.count;
+}
+
+/* ---- mounting; both tables locked ---- */
+
+static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
+{
+	int r;
+
+	if (mcp_id_zero(rq->segment) || mcp_id_zero(rq->client))
+		return mc_fail(-MC_EPARAM, "a segment needs an id and an owner");
+	if (!mcp_id_zero(sender) && !mcp_id_eq(sender, rq->client))
+		return mc_fail(-MC_EOWNER, "a client mounts its own segments only");
+	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX)
+		return mc_fail(-MC_EPARAM, "a segment of %llu bytes",
+			       (unsigned long long)rq->size);
+	r = check_text("the segment's name", rq->name);
+	if (r == 0 && !rq->name.len)
+		r = mc_fail(-MC_EPARAM, "a segment without a name");
+	if (r == 0)
+		r = check_text("the endpoint", rq->endpoint);
+	if (r == 0)
+		r = check_text("the protocol", rq->protocol);
+	return r;
+}
+
+/* Give a segment to @rq's client.  Whoever has the epoch has the memory, but not from under an owner
+ * that is there. */
+static int take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_mount *rq)
+{
+	struct mcm_client *old = mcm_client_find(&m->clients, s->client);
+	struct mcm_client *new = mcm_client_find(&m->clients, rq->client);
+
+	if (mcp_id_eq(s->client, rq->client))
+		return 0;
+	if (old && old->sessions && mcm_segment_state(s) == MCP_SEG_OK)
+		return s->epoch == rq->epoch ?
+			mc_fail(-MC_EOWNER, "the segment's owner is connected") :
+			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment of this id");
+	if (old) {
+		old->segments--;
+		mcm_client_unneeded(&m->clients, old);
+	}
+	new->segments++;
+	s->client = rq->client;
+	return 0;
+}
+
+void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
+{
+	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
+
+	mcm_segments_remove(&m->segments, s);
+	if (c) {
+		c->segments--;
+		mcm_client_unneeded(&m->clients, c);
+	}
+}
+
+static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
+{
+	struct mcm_segment *s = mcm_segments_find(&m->segments, rq->segment);
+	struct mcm_client *c = client_get(m, rq->client);
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	if (s) {
+		r = take_over(m, s, rq);
+		if (r < 0)
+			return r;
+	}
+	if (s && s->epoch == rq->epoch && s->size == rq->size) {
+		mcm_segment_describe(s, rq);
+		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
+		mcm_segments_set_silent(&m->segments, s, false);
+		ret->reattached = 1;
+		ret->objects = mcm_peek(&s->objects);
+	} else {
+		/* Other memory under the same id: whatever lay in the old one is lost. */
+		c->segments++;
+		if (s)
+			mcm_client_drop_segment(m, s);
+		r = mcm_segments_add(&m->segments, rq, &s);
+		if (r < 0) {
+			c->segments--;
+			return r;
+		}
+		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
+	}
+	c->seen_ms = mcm_now_ms(m);
+	return 0;
+}
+
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
+	      struct mcp_mount_reply *ret)
+{
+	int r;
+
+	mc_metric_add(&mounts, 1);
+	*ret = (struct mcp_mount_reply){ 0 };
+	r = check_mount(sender, rq);
+	if (r == 0) {
+		struct mcm_client *c;
+
+		pthread_mutex_lock(&m->clients.lock);
+		pthread_rwlock_wrlock(&m->segments.lock);
+		r = mount_locked(m, rq, ret);
+		pthread_rwlock_unlock(&m->segments.lock);
+		c = r < 0 ? mcm_client_find(&m->clients, rq->client) : NULL;
+		if (c)
+			mcm_client_unneeded(&m->clients, c);
+		pthread_mutex_unlock(&m->clients.lock);
+	}
+	if (r < 0) {
+		mc_metric_add(&mount_failures, 1);
+		mc_warn(LOG, "refused a segment: %s", mc_err_detail(r));
+		return r;
+	}
+	if (ret->reattached)
+		mc_metric_add(&remounts, 1);
+	/* A predecessor's objects wait for the sweeper. */
+	mc_stop_kick(&m->evictor_stop);
+	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
+		ret->reattached ? "segment is back with its objects" : "segment mounted",
+		(int)rq->name.len, (const char *)rq->name.data, (unsigned long long)rq->size,
+		(unsigned long long)ret->objects);
+	return 0;
+}
+
+int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost)
+{
+	char name[MCM_NAME_MAX + 1] = "";
+	struct mcm_segment *s;
+	int r = 0;
+
+	mc_metric_add(&unmounts, 1);
+	pthread_mutex_lock(&m->clients.lock);
+	pthread_rwlock_wrlock(&m->segments.lock);
+	s = mcm_segments_find(&m->segments, segment);
+	if (!s) {
+		r = mc_fail(-MC_ENOSEGMENT, "no such segment is mounted");
+	} else if (!mcp_id_eq(s->client, sender)) {
+		r = mc_fail(-MC_EOWNER, "the segment is another client's");
+	} else {
+		memcpy(name, s->name, sizeof(name));
+		*ret_lost = mcm_peek(&s->objects);
+		mcm_client_drop_segment(m, s);
+	}
+	pthread_rwlock_unlock(&m->segments.lock);
+	pthread_mutex_unlock(&m->clients.lock);
+	if (r < 0)
+		return r;
+	mc_stop_kick(&m->evictor_stop);
+	mc_info(LOG, "segment unmounted name=%s objects=%llu", name, (unsigned long long)*ret_lost);
+	return 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * client.h - who is connected, who owns memory, and who has fallen silent.
+ *
+ * A client is known as long as it has a connection or a segment.  Silence is measured on the master's
+ * own clock (mcm_now_ms()), which stands still while the master does. */
+#ifndef MCM_CLIENT_H
+#define MCM_CLIENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "master/segment.h"
+#include "proto/msg.h"
+
+struct mcm;
+
+#define MCM_CLIENT_BUCKETS 1024u
+
+struct mcm_client {
+	struct mcm_client *next;
+	struct mcp_id id;
+	char name[MCM_NAME_MAX + 1];
+	bool registered;	/* has sent REGISTER to this master */
+	unsigned sessions;
+	unsigned segments;
+	uint64_t seen_ms;
+};
+
+struct mcm_clients {
+	pthread_mutex_t lock;
+	unsigned count;
+	struct mcm_client *bucket[MCM_CLIENT_BUCKETS];
+};
+
+void mcm_clients_init(struct mcm_clients *cs);
+void mcm_clients_done(struct mcm_clients *cs);
+
+/* A connection of client @id begins or ends.  An id of zero is nobody.  -ENOMEM. */
+int mcm_client_opened(struct mcm *m, struct mcp_id id);
+void mcm_client_closed(struct mcm *m, struct mcp_id id);
+
+/* -MC_EPARAM for a bad name, -ENOMEM. */
+int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
+/* True: the client has to register and mount again. */
+bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id);
+unsigned mcm_client_count(struct mcm *m);
+
+/* ---- segments of clients ---- */
+
+/* @sender: the client of the connection, zero when it did not say; it may only mount its own.
+ * -MC_EOWNER, -MC_ESEGMENT_EXISTS when it belongs to a client that is there, -MC_EPARAM, -MC_ELIMIT. */
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
+	      struct mcp_mount_reply *ret);
+/* -MC_ENOSEGMENT, -MC_EOWNER. */
+int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
+
+/* ---- for liveness.c; clients' lock held, for the last one the segments' for writing too ---- */
+
+struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
+/* Forget a client that has neither connection nor segment. */
+void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
+void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
+
+/* ---- the monitor (liveness.c) ---- */
+
+/* Notice how long the master itself stood still.  Called with a period of mcm_tick_ms(). */
+void mcm_clock_tick(struct mcm *m);
+uint64_t mcm_tick_ms(const struct mcm *m);
+/* Segments of silent clients stop being served, those of long forgotten ones go. */
+void mcm_liveness_tick(struct mcm *m);
+
+#endif

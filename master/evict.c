@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict.c - the evictor: victims, inline eviction of puts, the background's watermark. */
+#include <config.h>
+
+#include "master/evict.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+
+#define BATCH 32
+#define SWEEP_BATCH 64
+/* One round of the background on one segment: then others get their turn. */
+#define BACKGROUND_ROUNDS 256
+#define RUN_TRIES 64
+
+MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
+MC_COUNTER(evicted_bytes, "master_evicted_size_bytes", "", "Bytes evicted")
+MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for something to evict")
+MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found something")
+MC_COUNTER(broken, "mooncake_master_promises_broken_total", "",
+	   "Objects evicted although an exist had promised them, because nothing else was left")
+MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "",
+	   "Puts that had to evict to find room")
+
+const struct mcm_evict_ops *mcm_evict_ops_find(const char *name)
+{
+	return strcmp(name, mcm_evict_lru.name) ? NULL : &mcm_evict_lru;
+}
+
+static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
+{
+	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m) };
+}
+
+void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint32_t slot)
+{
+	struct mcm_evict_view v = view_of(m, s);
+	struct mcm_node *n;
+
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) != MCM_SEG_NONE) {
+		n = mcm_node(&s->alloc, node);
+		if (n->owner == slot && n->flags & MCM_NODE_EVICTABLE &&
+		    !(n->flags & MCM_NODE_LISTED))
+			m->evict->insert(s->policy, &v, node);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* shard locked: may the object still go? */
+static bool may_evict(const struct mcm *m, const struct mcm_object *o, const struct mcm_victim *v,
+		      unsigned level)
+{
+	uint32_t now = mcm_now_tick(m);
+
+	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != v->generation || o->pins)
+		return false;
+	if (!(level & MCM_EVICT_LEASED) && o->lease > now)
+		return false;
+	return level & MCM_EVICT_SOFT || !mcm_evict_soft(&m->index, o, now);
+}
+
+static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
+			  unsigned level)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
+	struct mcm_object *o = mcm_object(&m->index, v->slot);
+	uint64_t bytes = mcm_object_size(o);
+	bool leased = o->lease > mcm_now_tick(m);
+	bool done = may_evict(m, o, v, level) &&
+		mcm_object_lose(m, sh, v->slot, (struct mcm_place){ v->node, s->index });
+
+	pthread_mutex_unlock(&sh->lock);
+	if (!done) {
+		mcm_evict_relist(m, s, v->node, v->slot);
+		return 0;
+	}
+	if (leased)
+		mc_metric_add(&broken, 1);
+	mc_metric_add(&evicted_keys, 1);
+	mc_metric_add(&evicted_bytes, (int64_t)bytes);
+	return mcm_alloc_round(mcm_object_reserve(bytes)) << MCM_GRANULE_SHIFT;
+}
+
+uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
+			   unsigned n, unsigned level)
+{
+	uint64_t freed = 0;
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		freed += evict_one(m, s, &v[i], level);
+	return freed;
+}
+
+/* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */
+static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
+			  unsigned level, uint64_t want, struct mcm_victim *v,
+			  unsigned *n, bool *more, uint32_t *ret_node)
+{
+	struct mcm_evict_view view = view_of(m, s);
+	int r;
+
+	*n = 0;
+	*more = false;
+	pthread_mutex_lock(&s->lock);
+	r = mcm_segment_take_locked(s, len, ret_node);
+	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
+		mc_metric_add(&attempts, 1);
+		*n = m->evict->victims(s->policy, &view, level, want, v, BATCH, more);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
+		  uint32_t *ret_node)
+{
+	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
+	/* More rounds than ranges could need: others may take what this one frees, but not for ever. */
+	uint64_t rounds = mcm_peek(&s->objects) / 16 + 1024;
+	struct mcm_victim v[BATCH];
+	unsigned n, tries;
+	bool more = true;
+	int r;
+
+	mc_metric_add(&inline_evictions, 1);
+	while (rounds--) {
+		r = take_or_choose(m, s, len, level, freed < want ? want - freed : 0, v, &n, &more,
+				   ret_node);
+		if (r != -MC_ENOSPACE)
+			return r;
+		if (n) {
+			mc_metric_add(&successes, 1);
+			freed += mcm_evict_victims(m, s, v, n, level);
+		} else if (!more) {
+			break;
+		}
+	}
+	for (tries = 0; tries < RUN_TRIES; tries++) {
+		r = mcm_evict_run(m, s, len, level, ret_node);
+		if (r != -EAGAIN)
+			return r;
+	}
+	return -MC_ENOSPACE;
+}
+
+/* ---- background ---- */
+
+static uint64_t share_of(const struct mcm_segment *s, double ratio)
+{
+	return (uint64_t)((double)s->size * ratio);
+}
+
+void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
+{
+	if (mcm_peek(&s->used) <= share_of(s, m->conf.eviction_high_watermark_ratio))
+		return;
+	/* Once: the evictor clears it when it begins. */
+	if (!__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
+		mc_stop_kick(&m->evictor_stop);
+}
+
+/* True: it had to stop before the segment was low enough. */
+static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
+{
+	double low = m->conf.eviction_high_watermark_ratio - m->conf.eviction_ratio;
+	uint64_t goal = share_of(s, low > 0 ? low : 0);
+	struct mcm_victim v[BATCH];
+	unsigned rounds, n;
+	bool more;
+
+	for (rounds = 0; rounds < BACKGROUND_ROUNDS; rounds++) {
+		struct mcm_evict_view view = view_of(m, s);
+		uint64_t used;
+
+		pthread_mutex_lock(&s->lock);
+		used = s->alloc.used << MCM_GRANULE_SHIFT;
+		n = 0;
+		more = false;
+		if (mcm_segment_state(s) == MCP_SEG_OK && used > goal) {
+			mc_metric_add(&attempts, 1);
+			n = m->evict->victims(s->policy, &view, level, used - goal, v, BATCH, &more);
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (n) {
+			mc_metric_add(&successes, 1);
+			mcm_evict_victims(m, s, v, n, level);
+		} else if (!more) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Committed ranges from the hand on; the hand moves behind them.  True: the end is reached. */
+static bool sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned *n)
+{
+	struct mcm_alloc *a = &s->alloc;
+	uint32_t id = a->hand;
+	unsigned steps;
+
+	*n = 0;
+	for (steps = 0; id != a->end && steps < 4096 && *n < SWEEP_BATCH; steps++) {
+		const struct mcm_node *node = mcm_node(a, id);
+		const struct mcm_object *o = mcm_object(&m->index, node->owner);
+
+		if (node->flags & MCM_NODE_USED && node->owner &&
+		    mcm_peek(&o->flags) & MCM_OBJ_LIVE)
+			v[(*n)++] = (struct mcm_victim){ node->owner, id, mcm_peek(&o->generation) };
+		id = node->next;
+	}
+	a->hand = id;
+	return id == a->end;
+}
+
+/* Drop what an unmounted segment held.  What readers or writers still hold goes when they do. */
+static void sweep(struct mcm *m, struct mcm_segment *s)
+{
+	struct mcm_victim v[SWEEP_BATCH];
+	unsigned n, i;
+	bool end;
+
+	pthread_mutex_lock(&s->run_lock);
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
+		s->alloc.hand = s->alloc.first;
+	pthread_mutex_unlock(&s->lock);
+	do {
+		n = 0;
+		end = true;
+		pthread_mutex_lock(&s->lock);
+		if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
+			end = sweep_collect(m, s, v, &n);
+		pthread_mutex_unlock(&s->lock);
+		for (i = 0; i < n; i++) {
+			struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v[i].slot);
+			struct mcm_object *o = mcm_object(&m->index, v[i].slot);
+
+			if (o->flags & MCM_OBJ_LIVE && o->generation == v[i].generation)
+				mcm_object_lose(m, sh, v[i].slot,
+						(struct mcm_place){ v[i].node, s->index });
+			pthread_mutex_unlock(&sh->lock);
+		}
+	} while (!end);
+	pthread_mutex_unlock(&s->run_lock);
+	mcm_segments_reap(&m->segments, s);
+}
+
+bool mcm_evict_background(struct mcm *m)
+{
+	double high = m->conf.eviction_high_watermark_ratio;
+	unsigned i, top;
+	bool more = false;
+
+	__atomic_store_n(&m->evict_wanted, false, __ATOMIC_RELAXED);
+	pthread_rwlock_rdlock(&m->segments.lock);
+	top = m->segments.top;
+	pthread_rwlock_unlock(&m->segments.lock);
+	for (i = 0; i < top; i++) {
+		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+		uint8_t state = mcm_segment_state(s);
+
+		if (state == MCP_SEG_UNMOUNTING) {
+			sweep(m, s);
+		} else if (state == MCP_SEG_OK && mcm_peek(&s->used) > share_of(s, high)) {
+			if (lower(m, s, MCM_EVICT_PLAIN))
+				more = true;
+			else if (m->conf.allow_evict_soft_pinned_objects &&
+				 mcm_peek(&s->used) > share_of(s, high))
+				more |= lower(m, s, MCM_EVICT_SOFT);
+		}
+	}
+	return more;
+}

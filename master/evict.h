@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict.h - making room.
+ *
+ * Victims are chosen under the segment's lock and removed under their shards' locks, one after the
+ * other, after a second look: what was read, pinned, renamed or removed meanwhile is left alone. */
+#ifndef MCM_EVICT_H
+#define MCM_EVICT_H
+
+#include <stdint.h>
+
+#include "master/evict_policy.h"
+#include "master/object.h"
+#include "master/segment.h"
+
+struct mcm;
+
+/* No lock held for any of these but mcm_evict_relist(). */
+
+/* A range of @len bytes from @s, evicting what @level allows: first about as many bytes as are wanted
+ * in the policy's order, then, when free space lies scattered, neighbours.  -MC_ENOSPACE when even
+ * everything that the level allows leaves no range long enough; -ENOMEM. */
+int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
+		  uint32_t *ret_node);
+
+/* Remove proposed victims; bytes freed.  Those that must stay go back on the lists. */
+uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
+			   unsigned n, unsigned level);
+
+/* Put a range that is on no list, and whose owner still is @slot, back on one. */
+void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint32_t slot);
+
+/* Empty a run of neighbouring ranges that together hold @len bytes (evict_run.c) and take it.
+ * -EAGAIN: somebody else got it, or an object of the run was pinned meanwhile.  -MC_ENOSPACE: there is
+ * no such run. */
+int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
+		  uint32_t *ret_node);
+
+/* Bring every segment below its watermark; drop the objects of unmounted segments.  True: there is
+ * more to do. */
+bool mcm_evict_background(struct mcm *m);
+/* Wake the evictor when @s is above the watermark. */
+void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict_policy.h - which of a segment's ranges should go next: an ops table per policy.
+ *
+ * A policy orders ranges (allocator nodes) whose owner is an evictable object; its lists run through
+ * the nodes' list links.  Everything here is called with the segment's lock held and takes no other
+ * lock: what it wants to know of an object it peeks at.  A victim is a proposal: the evictor looks at
+ * it again under its shard's lock (evict.c). */
+#ifndef MCM_EVICT_POLICY_H
+#define MCM_EVICT_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "master/alloc.h"
+#include "master/index.h"
+
+/* What may be taken beside objects that nothing protects. */
+#define MCM_EVICT_PLAIN 0u
+#define MCM_EVICT_SOFT 1u	/* soft-pinned ones */
+#define MCM_EVICT_LEASED 2u	/* those promised to a reader, first those whose promise ends first */
+#define MCM_EVICT_LEVELS 4
+
+struct mcm_evict_view {
+	const struct mcm_index *ix;
+	struct mcm_alloc *a;
+	uint32_t now;		/* tick */
+};
+
+struct mcm_victim {
+	uint32_t slot;
+	uint32_t node;
+	uint64_t generation;	/* of the object when it was chosen */
+};
+
+struct mcm_evict_ops {
+	const char *name;
+	size_t state_size;	/* zeroed memory per segment */
+
+	/* @lease_ticks: length of the leases that will be met.  -ENOMEM. */
+	int (*init)(void *state, struct mcm_alloc *a, uint32_t lease_ticks);
+	/* A range whose owner has just been committed, or comes back after its readers have gone. */
+	void (*insert)(void *state, const struct mcm_evict_view *v, uint32_t node);
+	/* A listed range goes: removed, or its place is not wanted any more. */
+	void (*remove)(void *state, const struct mcm_evict_view *v, uint32_t node);
+	/* Choose up to @max victims of together about @want bytes, best first, and take them off the
+	 * lists; @level: MCM_EVICT_*.  Does a bounded amount of work: *ret_more says that another call may find more
+	 * although this one has found nothing. */
+	unsigned (*victims)(void *state, const struct mcm_evict_view *v, unsigned level,
+			    uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more);
+};
+
+extern const struct mcm_evict_ops mcm_evict_lru;
+
+/* The table of a name, NULL when there is none. */
+const struct mcm_evict_ops *mcm_evict_ops_find(const char *name);
+
+/* ---- what policies ask about objects ---- */
+
+enum mcm_peek { MCM_PEEK_COLD, MCM_PEEK_TOUCHED, MCM_PEEK_LEASED, MCM_PEEK_PINNED };
+
+static inline struct mcm_object *mcm_evict_owner(const struct mcm_evict_view *v, uint32_t node)
+{
+	return mcm_object(v->ix, mcm_node(v->a, node)->owner);
+}
+
+static inline enum mcm_peek mcm_evict_peek(const struct mcm_evict_view *v,
+					   const struct mcm_object *o)
+{
+	if (mcm_peek(&o->pins))
+		return MCM_PEEK_PINNED;
+	if (mcm_peek(&o->lease) > v->now)
+		return MCM_PEEK_LEASED;
+	return mcm_peek(&o->marks) & MCM_MARK_TOUCHED ? MCM_PEEK_TOUCHED : MCM_PEEK_COLD;
+}
+
+/* Is the object soft-pinned now? */
+static inline bool mcm_evict_soft(const struct mcm_index *ix, const struct mcm_object *o,
+				  uint32_t now)
+{
+	uint32_t ext = mcm_peek(&o->ext);
+
+	return (mcm_peek(&o->flags) & MCM_OBJ_SOFT) && ext &&
+	       mcm_peek(&mcm_ext(ix, ext)->soft_until) > now;
+}
+
+/* Take a pinned object's range off the lists until its last reader puts it back
+ * (mcm_object_unpin()).  False when that reader has just gone. */
+bool mcm_evict_park(struct mcm_object *o);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict_run.c - room in one piece: empty neighbouring ranges when free space lies scattered.
+ *
+ * First the largest hole is widened into its neighbours; when something that must stay stands on both
+ * sides, a window slides over the segment from where the last one was found, until it holds nothing
+ * but free and evictable ranges.  The walk lets go of the lock now and then, and when it has found
+ * nothing, the next one for as much waits ten times as long as this one took: a segment full of pinned
+ * objects must not cost every put a walk. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "master/mcm_i.h"
+
+#define BATCH 32
+#define SLICE 2048		/* ranges looked at without letting go of the lock */
+#define WALK_REST 10
+
+struct window {
+	uint32_t first, last;	/* ranges, both included */
+	uint64_t at, end;	/* granules */
+};
+
+struct run {
+	struct mcm *m;
+	struct mcm_segment *s;
+	struct mcm_evict_view v;
+	unsigned level;
+	uint64_t len;
+};
+
+/* Could this range be empty after evicting at this level? */
+static bool movable(const struct run *r, uint32_t id)
+{
+	const struct mcm_node *n = mcm_node(r->v.a, id);
+	const struct mcm_object *o;
+
+	if (!(n->flags & MCM_NODE_USED))
+		return true;
+	if (!(n->flags & MCM_NODE_EVICTABLE))
+		return false;
+	o = mcm_object(r->v.ix, n->owner);
+	if (mcm_peek(&o->pins))
+		return false;
+	if (!(r->level & MCM_EVICT_LEASED) && mcm_peek(&o->lease) > r->v.now)
+		return false;
+	return r->level & MCM_EVICT_SOFT || !mcm_evict_soft(r->v.ix, o, r->v.now);
+}
+
+static bool wide_enough(const struct run *r, const struct window *w)
+{
+	return w->end > w->at && mcm_alloc_fits(w->at, w->end - w->at, r->len);
+}
+
+static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
+{
+	return mcm_node_at(mcm_node(a, mcm_node(a, id)->next));
+}
+
+/* Widen the largest hole to the right, then to the left. */
+static bool widen_hole(const struct run *r, struct window *w)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint32_t id = mcm_alloc_largest(a), next;
+
+	if (!id)
+		return false;
+	*w = (struct window){ id, id, mcm_node_at(mcm_node(a, id)), range_end(a, id) };
+	while (!wide_enough(r, w)) {
+		next = mcm_node(a, w->last)->next;
+		if (next == a->end || !movable(r, next))
+			break;
+		w->last = next;
+		w->end = range_end(a, next);
+	}
+	while (!wide_enough(r, w)) {
+		next = mcm_node(a, w->first)->prev;
+		if (!next || !movable(r, next))
+			return false;
+		w->first = next;
+		w->at = mcm_node_at(mcm_node(a, next));
+	}
+	return true;
+}
+
+/* Slide a window from the hand on; it has to begin before granule @stop.  The segment is locked, and
+ * let go between slices. */
+static bool slide(const struct run *r, struct window *w, uint64_t stop)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint32_t id = a->hand;
+	unsigned steps = 0;
+	bool open = false;
+
+	while (id != a->end && (open || mcm_node_at(mcm_node(a, id)) < stop)) {
+		if (!movable(r, id)) {
+			open = false;
+			id = mcm_node(a, id)->next;
+		} else {
+			if (!open)
+				*w = (struct window){ id, id, mcm_node_at(mcm_node(a, id)), 0 };
+			open = true;
+			w->last = id;
+			w->end = range_end(a, id);
+			if (wide_enough(r, w))
+				return true;
+			id = mcm_node(a, id)->next;
+		}
+		if (++steps % SLICE == 0 && !open) {
+			/* The hand keeps the place while others change the ranges around it. */
+			a->hand = id;
+			pthread_mutex_unlock(&r->s->lock);
+			pthread_mutex_lock(&r->s->lock);
+			if (mcm_segment_state(r->s) != MCP_SEG_OK)
+				return false;
+			id = a->hand;
+		}
+	}
+	return false;
+}
+
+static bool walk(const struct run *r, struct window *w)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint64_t began = mc_now_ns(), from = mcm_node_at(mcm_node(a, a->hand));
+	uint64_t want = mcm_alloc_round(r->len), now;
+
+	if (began < r->s->walk[r->level].retry_ns && want >= r->s->walk[r->level].want)
+		return false;
+	if (slide(r, w, UINT64_MAX))
+		return true;
+	if (mcm_segment_state(r->s) != MCP_SEG_OK)
+		return false;
+	a->hand = a->first;
+	if (slide(r, w, from))
+		return true;
+	now = mc_now_ns();
+	r->s->walk[r->level].retry_ns = now + WALK_REST * (now - began);
+	r->s->walk[r->level].want = want;
+	return false;
+}
+
+/* Take the window's objects off the lists, a batch at a time.  False: one of them must stay now. */
+static bool collect(const struct run *r, const struct window *w, struct mcm_victim *v, unsigned *n)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint32_t id = a->hand;
+
+	for (*n = 0; *n < BATCH && id != a->end; id = mcm_node(a, id)->next) {
+		struct mcm_node *node = mcm_node(a, id);
+
+		if (mcm_node_at(node) >= w->end)
+			break;
+		if (!(node->flags & MCM_NODE_USED))
+			continue;
+		if (!movable(r, id)) {
+			while (*n)
+				r->m->evict->insert(r->s->policy, &r->v, v[--*n].node);
+			return false;
+		}
+		if (node->flags & MCM_NODE_LISTED)
+			r->m->evict->remove(r->s->policy, &r->v, id);
+		v[(*n)++] = (struct mcm_victim){
+			node->owner, id, mcm_peek(&mcm_object(r->v.ix, node->owner)->generation)
+		};
+	}
+	return true;
+}
+
+/* Segment locked; let go while victims are removed. */
+static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_node)
+{
+	struct mcm_victim v[BATCH];
+	unsigned n;
+	int e;
+
+	r->v.a->hand = w->first;
+	for (;;) {
+		if (mcm_segment_state(r->s) != MCP_SEG_OK || !collect(r, w, v, &n))
+			return -EAGAIN;
+		if (!n)
+			break;
+		pthread_mutex_unlock(&r->s->lock);
+		mcm_evict_victims(r->m, r->s, v, n, r->level);
+		pthread_mutex_lock(&r->s->lock);
+	}
+	e = mcm_segment_take_locked(r->s, r->len, ret_node);
+	return e == -MC_ENOSPACE ? -EAGAIN : e;
+}
+
+int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
+		  uint32_t *ret_node)
+{
+	struct run run = { m, s, { &m->index, &s->alloc, mcm_now_tick(m) }, level, len };
+	struct window w;
+	int r = -MC_ENOSPACE;
+
+	MC_LOCKED(&s->run_lock);
+	MC_LOCKED(&s->lock);
+	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)
+		return -MC_ENOSPACE;
+	if (widen_hole(&run, &w) || walk(&run, &w))
+		r = empty_and_take(&run, &w, ret_node);
+	return r;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * get.c - finding objects: get with its pins, exist with its promises. */
+#include <config.h>
+
+#include "master/get.h"
+
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+
+#define WINDOW 32	/* keys whose memory is loaded ahead */
+
+MC_COUNTER(total_gets, "total_get_nums_", "", "Keys asked for by get")
+MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys asked for by get and found")
+MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
+MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
+
+static unsigned readable_copies(const struct mcm *m, const struct mcm_object *o,
+				struct mcp_replica ret[MCM_REPLICA_MAX])
+{
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_places(&m->index, o, p), i, copies = 0;
+
+	for (i = 0; i < n; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
+
+		/* Ranges and ids stay as they are while the object has them. */
+		if (mcm_segment_readable(s))
+			ret[copies++] = (struct mcp_replica){
+				s->id, mcm_node_offset(&s->alloc, p[i].node)
+			};
+	}
+	return copies;
+}
+
+static uint32_t promise_left(const struct mcm *m, const struct mcm_object *o)
+{
+	uint64_t end = (uint64_t)o->lease << MCM_TICK_SHIFT, now = mcm_now_ms(m);
+
+	return end > now ? (uint32_t)(end - now) : 0;
+}
+
+static void describe(const struct mcm *m, const struct mcm_object *o, struct mcp_object *ret)
+{
+	ret->size = mcm_object_size(o);
+	ret->generation = o->generation;
+	ret->mtime_ms = mcm_object_mtime(o);
+	ret->crc = o->crc;
+	ret->lease_ms = promise_left(m, o);
+	ret->kind = o->flags & MCM_OBJ_KIND;
+	ret->flags = (uint8_t)((o->flags & MCM_OBJ_HARD ? MCP_OBJ_HARD_PIN : 0) |
+			       (mcm_evict_soft(&m->index, o, mcm_now_tick(m)) ?
+				MCP_OBJ_SOFT_PIN : 0));
+}
+
+static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_object *o,
+	       uint32_t slot, struct mcp_object *ret)
+{
+	uint64_t until = 0;
+	int r;
+
+	r = mcm_pin_reserve(m, s);
+	if (r == 0)
+		r = mcm_object_pin(o);
+	if (r < 0)
+		return r;
+	if (!(flags & MCP_GET_HOLD)) {
+		until = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
+		ret->lease_ms = (uint32_t)m->conf.default_kv_lease_ttl;
+	}
+	ret->pin = mcm_pin_add(s, slot, until);
+	return 0;
+}
+
+int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
+	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
+	    unsigned *ret_copies)
+{
+	struct mcm_shard *sh;
+	struct mcm_object *o;
+	uint32_t hash, slot;
+	int r;
+
+	if (!key.len || key.len > MCP_KEY_MAX)
+		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
+	mc_metric_add(&total_gets, 1);
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (!slot)
+		return -MC_ENOOBJECT;
+	o = mcm_object(&m->index, slot);
+	*ret_copies = readable_copies(m, o, ret_replica);
+	if (o->node && !*ret_copies)
+		return -MC_ENOOBJECT;
+	memset(ret, 0, sizeof(*ret));
+	describe(m, o, ret);
+	if (flags & (MCP_GET_LEASE | MCP_GET_HOLD)) {
+		mcm_object_touch(o);
+		if (o->node) {
+			r = pin(m, s, flags, o, slot, ret);
+			if (r < 0)
+				return r;
+		}
+		mc_metric_add(&mem_hits, 1);
+		mc_metric_add(&mem_hit_bytes, (int64_t)ret->size);
+	}
+	mc_metric_add(&valid_gets, 1);
+	return 0;
+}
+
+static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, uint32_t lease)
+{
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	struct mcm_object *o;
+	uint32_t slot;
+
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
+	if (!slot)
+		return false;
+	o = mcm_object(&m->index, slot);
+	if (!mcm_object_readable(m, o))
+		return false;
+	if (lease) {
+		if (o->lease < lease)
+			mcm_poke(&o->lease, lease);
+		mcm_object_touch(o);
+	}
+	return true;
+}
+
+void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
+	       uint8_t *ret_present)
+{
+	uint32_t hash[WINDOW], lease = 0;
+	unsigned i, j, w;
+
+	if (!(flags & MCP_EXIST_PEEK))
+		lease = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+	for (i = 0; i < n; i += w) {
+		w = n - i < WINDOW ? n - i : WINDOW;
+		for (j = 0; j < w; j++) {
+			if (!keys[i + j].len || keys[i + j].len > MCP_KEY_MAX)
+				continue;
+			hash[j] = mcm_index_hash(&m->index, keys[i + j].data, keys[i + j].len);
+			if (w > 1)
+				mcm_index_prefetch(&m->index, hash[j]);
+		}
+		for (j = 0; j < w; j++)
+			ret_present[i + j] = keys[i + j].len && keys[i + j].len <= MCP_KEY_MAX &&
+				exists(m, &keys[i + j], hash[j], lease);
+	}
+}

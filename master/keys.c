@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * keys.c - an arena of short strings.  A freed run serves strings of its own length first, and is
+ * split for shorter ones before the arena grows. */
+#include <config.h>
+
+#include "master/keys.h"
+
+#include <string.h>
+
+#define FIRST_CHUNK_SHIFT 10	/* 8 KiB, and twice the longest key */
+
+static uint32_t units_of(uint32_t len)
+{
+	return (len + MCM_KEYS_UNIT - 1) / MCM_KEYS_UNIT;
+}
+
+void mcm_keys_init(struct mcm_keys *k)
+{
+	memset(k, 0, sizeof(*k));
+	mcm_slab_init(&k->slab, MCM_KEYS_UNIT, FIRST_CHUNK_SHIFT);
+}
+
+void mcm_keys_done(struct mcm_keys *k)
+{
+	mcm_slab_done(&k->slab);
+}
+
+static void run_push(struct mcm_keys *k, uint32_t ref, uint32_t units)
+{
+	memcpy(mcm_slab_at(&k->slab, ref), &k->free[units], sizeof(ref));
+	k->free[units] = ref;
+	k->some[units / 64] |= 1ull << units % 64;
+}
+
+static uint32_t run_pop(struct mcm_keys *k, uint32_t units)
+{
+	uint32_t ref = k->free[units];
+
+	memcpy(&k->free[units], mcm_slab_at(&k->slab, ref), sizeof(ref));
+	if (!k->free[units])
+		k->some[units / 64] &= ~(1ull << units % 64);
+	return ref;
+}
+
+/* The shortest free run of at least @units, 0 when there is none. */
+static uint32_t run_find(const struct mcm_keys *k, uint32_t units)
+{
+	unsigned word = units / 64;
+	uint64_t bits = k->some[word] & ~0ull << units % 64;
+
+	while (!bits) {
+		if (++word > MCM_KEYS_CLASSES / 64)
+			return 0;
+		bits = k->some[word];
+	}
+	return word * 64 + (unsigned)__builtin_ctzll(bits);
+}
+
+int mcm_keys_add(struct mcm_keys *k, const void *p, uint32_t len, uint32_t *ret_ref)
+{
+	uint32_t units = units_of(len), found = run_find(k, units), ref;
+	int r;
+
+	if (found) {
+		ref = run_pop(k, found);
+		if (found > units)
+			run_push(k, ref + units, found - units);
+	} else {
+		r = mcm_slab_take(&k->slab, units, &ref);
+		if (r < 0)
+			return r;
+	}
+	memcpy(mcm_slab_at(&k->slab, ref), p, len);
+	*ret_ref = ref;
+	return 0;
+}
+
+void mcm_keys_del(struct mcm_keys *k, uint32_t ref, uint32_t len)
+{
+	run_push(k, ref, units_of(len));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * keys.h - bytes of keys, packed: steps of 8 bytes, no header, a 32-bit reference.  A stored string
+ * never moves.  One arena per lock: no locking here; reading a string needs none. */
+#ifndef MCM_KEYS_H
+#define MCM_KEYS_H
+
+#include <stdint.h>
+
+#include "master/slab.h"
+#include "proto/msg.h"
+
+#define MCM_KEYS_UNIT 8u
+#define MCM_KEYS_CLASSES (MCP_KEY_MAX / MCM_KEYS_UNIT)
+
+struct mcm_keys {
+	struct mcm_slab slab;				/* of units */
+	uint32_t free[MCM_KEYS_CLASSES + 1];		/* by units; a free run's first word is the next */
+	uint64_t some[MCM_KEYS_CLASSES / 64 + 1];	/* which of free[] are not empty */
+};
+
+void mcm_keys_init(struct mcm_keys *k);
+void mcm_keys_done(struct mcm_keys *k);
+
+/* Store @len bytes (1..MCP_KEY_MAX).  -ENOMEM. */
+int mcm_keys_add(struct mcm_keys *k, const void *p, uint32_t len, uint32_t *ret_ref);
+void mcm_keys_del(struct mcm_keys *k, uint32_t ref, uint32_t len);
+
+static inline const char *mcm_keys_at(const struct mcm_keys *k, uint32_t ref)
+{
+	return mcm_slab_at(&k->slab, ref);
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c - mooncake_master. */
+#include <config.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "common/thread.h"
+#include "master/mcm.h"
+
+#define LOG "main"
+#define HOST_LEN (MC_ADDR_MAX - 16)
+
+static int fail(int err)
+{
+	fprintf(stderr, "mooncake_master: %s\n", mc_err_detail(err));
+	return 1;
+}
+
+static const char *levels_of(const struct mcm_conf *conf)
+{
+	static const char *const by_severity[] = { "info", "warn", "err", "err" };
+
+	if (*conf->log)
+		return conf->log;
+	if (conf->v)
+		return conf->v == 1 ? "debug" : "trace";
+	return by_severity[conf->minloglevel];
+}
+
+static int open_log(const struct mcm_conf *conf)
+{
+	struct mc_log_conf lc = {
+		.program = "mooncake_master",
+		.dir = conf->logtostderr ? NULL : conf->log_dir,
+		.max_file_size = (uint64_t)conf->max_log_size << 20,
+		.max_files = (unsigned)conf->max_log_files,
+		.levels = levels_of(conf),
+	};
+
+	return mc_log_open(&lc);
+}
+
+/* The first IPv4 address of an interface. */
+static int interface_addr(const char *name, char *ret, size_t len)
+{
+	struct ifaddrs *all, *i;
+	int r = -ENODEV;
+
+	if (getifaddrs(&all))
+		return mc_fail(-errno, "cannot list the network interfaces");
+	for (i = all; i; i = i->ifa_next) {
+		if (strcmp(i->ifa_name, name) != 0 || !i->ifa_addr ||
+		    i->ifa_addr->sa_family != AF_INET)
+			continue;
+		inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, ret,
+			  (socklen_t)len);
+		r = 0;
+		break;
+	}
+	freeifaddrs(all);
+	return r < 0 ? mc_fail(r, "rpc_interface=%s: no such interface with an IPv4 address", name) :
+		0;
+}
+
+/* "host:port", an IPv6 address in brackets. */
+static int join(const char *host, int64_t port, char ret[MC_ADDR_MAX])
+{
+	bool bare_v6 = strchr(host, ':') && host[0] != '[';
+
+	if (strlen(host) > HOST_LEN)
+		return mc_fail(-EINVAL, "address too long: %s", host);
+	snprintf(ret, MC_ADDR_MAX, bare_v6 ? "[%s]:%d" : "%s:%d", host, (int)port);
+	return 0;
+}
+
+struct where {
+	char rpc[MC_ADDR_MAX], unix_addr[MC_ADDR_MAX], http[MC_ADDR_MAX];
+	const char *addrs[3];
+	struct mcm_listen listen;
+};
+
+static int where_of(const struct mcm_conf *conf, struct where *w)
+{
+	char host[MC_ADDR_MAX];
+	unsigned n = 0;
+	int r = 0;
+
+	memset(w, 0, sizeof(*w));
+	if (*conf->rpc_interface)
+		r = interface_addr(conf->rpc_interface, host, sizeof(host));
+	else if (strlen(conf->rpc_address) > HOST_LEN)
+		r = mc_fail(-EINVAL, "address too long: %s", conf->rpc_address);
+	else
+		strcpy(host, conf->rpc_address);
+	if (r == 0)
+		r = join(host, conf->rpc_port ? conf->rpc_port : conf->port, w->rpc);
+	if (r == 0)
+		r = join(conf->metrics_host, conf->metrics_port, w->http);
+	if (r < 0)
+		return r;
+	w->addrs[n++] = w->rpc;
+	if (*conf->rpc_socket) {
+		if (strlen(conf->rpc_socket) > HOST_LEN)
+			return mc_fail(-EINVAL, "path too long: %s", conf->rpc_socket);
+		snprintf(w->unix_addr, MC_ADDR_MAX, "unix:%.*s", HOST_LEN, conf->rpc_socket);
+		w->addrs[n++] = w->unix_addr;
+	}
+	w->listen.addrs = w->addrs;
+	w->listen.http_addr = w->http;
+	return 0;
+}
+
+/* Until a signal says to end; SIGHUP begins a new log file. */
+static void wait_for_end(const struct mcm_conf *conf)
+{
+	int sig, r;
+
+	for (;;) {
+		sig = mc_signals_wait();
+		if (sig == SIGINT || sig == SIGTERM)
+			break;
+		r = sig == SIGHUP ? open_log(conf) : 0;
+		if (r < 0)
+			mc_warn(LOG, "cannot open the log again, keeping the old one: %s",
+				mc_err_detail(r));
+	}
+	mc_info(LOG, "ending signal=%d", sig);
+}
+
+static int run(const struct mcm_conf *conf)
+{
+	struct where w;
+	struct mcm *m;
+	int r;
+
+	r = where_of(conf, &w);
+	if (r == 0)
+		r = mcm_conf_check(conf);
+	if (r == 0)
+		r = open_log(conf);
+	if (r < 0)
+		return fail(r);
+	r = mcm_start(conf, &w.listen, &m);
+	if (r < 0)
+		return fail(r);
+	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
+		mcm_http_port(m));
+	wait_for_end(conf);
+	mcm_stop(m);
+	mc_log_close();
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct mc_options *options = NULL;
+	struct mcm_conf conf;
+	int r;
+
+	mc_signals_block();
+	r = mc_options_parse(&mcm_program, argc, argv, &conf, &options);
+	if (r < 0)
+		return fail(r);
+	if (r > 0)
+		return 0;
+	if (mc_options_argc(options)) {
+		fprintf(stderr, "mooncake_master: unexpected argument %s\n",
+			mc_options_argv(options, 0));
+		r = 1;
+	} else {
+		r = run(&conf);
+	}
+	mc_options_free(options);
+	return r;
+}

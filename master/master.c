@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * master.c - a master as a whole: its state, its threads, its servers.
+ *
+ *	monitor		the clock, liveness, leases and puts that run out; the summary in the log
+ *	evictor		watermarks, objects of unmounted segments
+ *	rpc loops	everything else, one of them for heartbeats alone */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/httpd.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/admin_http.h"
+#include "master/mcm_i.h"
+#include "master/service.h"
+#include "master/stats.h"
+
+#define LOG "master"
+#define EVICTOR_PERIOD_MS 200
+#define SUMMARY_PERIOD_MS 10000
+#define RPC_THREADS_MIN 1
+
+int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
+{
+	struct mcm *m;
+	void *mem;
+	int r;
+
+	r = mcm_conf_check(conf);
+	if (r < 0)
+		return r;
+	if (posix_memalign(&mem, 64, sizeof(*m)))
+		return -ENOMEM;
+	m = memset(mem, 0, sizeof(*m));
+	m->conf = *conf;
+	m->strategy = mcm_strategy_find(conf->allocation_strategy);
+	m->evict = mcm_evict_ops_find(conf->eviction_policy);
+	m->start_ms = mc_now_ms();
+	m->tick_ns = mc_now_ns();
+	/* Never given out by an earlier start: its puts came slower than one per 64 ns. */
+	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
+	mc_list_init(&m->sessions);
+	pthread_mutex_init(&m->sessions_lock, NULL);
+	mc_stop_init(&m->monitor_stop);
+	mc_stop_init(&m->evictor_stop);
+	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
+	mcm_clients_init(&m->clients);
+	mcm_puts_init(&m->puts);
+	r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
+	if (r == 0)
+		r = mcm_names_init(&m->names, &m->index);
+	if (r < 0) {
+		mcm_core_free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mcm_core_free(struct mcm *m)
+{
+	if (!m)
+		return;
+	mcm_names_done(&m->names);
+	if (m->segments.at)
+		mcm_segments_done(&m->segments);
+	mcm_puts_done(&m->puts);
+	mcm_clients_done(&m->clients);
+	mcm_index_done(&m->index);
+	mc_stop_done(&m->evictor_stop);
+	mc_stop_done(&m->monitor_stop);
+	pthread_mutex_destroy(&m->sessions_lock);
+	free(m);
+}
+
+/* ---- threads ---- */
+
+static void log_summary(struct mcm *m, char last[512])
+{
+	char line[512];
+
+	mcm_stats_summary(m, line, sizeof(line));
+	if (!strcmp(line, last))
+		return;
+	memcpy(last, line, sizeof(line));
+	mc_info(LOG, "summary %s", line);
+}
+
+static void *monitor_run(void *arg)
+{
+	uint64_t next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;
+	struct mcm *m = arg;
+	char last[512] = "";
+
+	while (!mc_stop_wait(&m->monitor_stop, mcm_tick_ms(m))) {
+		mcm_clock_tick(m);
+		mcm_liveness_tick(m);
+		mcm_pins_tick(m);
+		mcm_puts_tick(m);
+		if (m->conf.enable_metric_reporting && mc_now_ms() >= next_summary) {
+			log_summary(m, last);
+			next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;
+		}
+	}
+	return NULL;
+}
+
+static void *evictor_run(void *arg)
+{
+	struct mcm *m = arg;
+	bool more = false;
+
+	while (!mc_stop_wait(&m->evictor_stop, more ? 0 : EVICTOR_PERIOD_MS))
+		more = mcm_evict_background(m);
+	return NULL;
+}
+
+static int threads_start(struct mcm *m)
+{
+	int r;
+
+	m->tick_ns = mc_now_ns();
+	r = mc_thread_start(&m->monitor, "mc-monitor", monitor_run, m);
+	if (r < 0)
+		return r;
+	m->monitor_runs = true;
+	r = mc_thread_start(&m->evictor, "mc-evictor", evictor_run, m);
+	m->evictor_runs = r == 0;
+	return r;
+}
+
+static void threads_stop(struct mcm *m)
+{
+	mc_stop_set(&m->monitor_stop);
+	mc_stop_set(&m->evictor_stop);
+	if (m->monitor_runs)
+		pthread_join(m->monitor, NULL);
+	if (m->evictor_runs)
+		pthread_join(m->evictor, NULL);
+}
+
+/* ---- start and stop ---- */
+
+static unsigned rpc_threads(const struct mcm_conf *conf)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (conf->rpc_thread_num)
+		return (unsigned)conf->rpc_thread_num;
+	if (cpus < RPC_THREADS_MIN)
+		cpus = RPC_THREADS_MIN;
+	return (unsigned)(cpus < conf->max_threads ? cpus : conf->max_threads);
+}
+
+static int server_start(struct mcm *m, const struct mcm_listen *where)
+{
+	static const char *const none[] = { NULL };
+	struct mcp_server_conf conf = {
+		.addrs = where->addrs ? where->addrs : none,
+		.local_name = where->local_name,
+		.loops = rpc_threads(&m->conf),
+		.spin_us = (unsigned)m->conf.rpc_spin_us,
+		.idle_timeout_ms = (uint32_t)m->conf.rpc_conn_timeout_seconds,
+		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
+		.software = "mooncake_master " PACKAGE_VERSION,
+		.handlers = mcm_handlers,
+		.opened = mcm_session_opened,
+		.closed = mcm_session_closed,
+		.arg = m,
+	};
+
+	return mcp_server_start(&conf, &m->server);
+}
+
+int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret)
+{
+	struct mcm *m;
+	int r;
+
+	r = mcm_core_new(conf, &m);
+	if (r < 0)
+		return r;
+	mc_metrics_collector(mcm_stats_collect, m);
+	r = threads_start(m);
+	if (r == 0)
+		r = server_start(m, where);
+	/* Last, because /health is what others wait for. */
+	if (r == 0 && where->http_addr)
+		r = mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
+				   mcm_http_routes, m, &m->http_port, &m->httpd);
+	if (r < 0) {
+		mcm_stop(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mcm_stop(struct mcm *m)
+{
+	if (!m)
+		return;
+	mc_httpd_stop(m->httpd);
+	mcp_server_stop(m->server);
+	threads_stop(m);
+	mc_metrics_collector_remove(mcm_stats_collect, m);
+	mcm_core_free(m);
+}
+
+const char *mcm_addr(const struct mcm *m, unsigned i)
+{
+	return mcp_server_addr(m->server, i);
+}
+
+int mcm_http_port(const struct mcm *m)
+{
+	return m->http_port;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcm_i.h - the master as its own files see it.
+ *
+ * Order of locks, taken downwards only (docs/LOCKING.md says why):
+ *	clients.lock, sessions.lock, session.lock, segment.run_lock,
+ *	shards (ascending), put shard, names.tree_lock, names stripe, segments.lock, segment.lock,
+ *	quarantine.lock, slabs */
+#ifndef MCM_MCM_I_H
+#define MCM_MCM_I_H
+
+#include "common/clock.h"
+#include "common/list.h"
+#include "common/thread.h"
+#include "master/client.h"
+#include "master/evict.h"
+#include "master/index.h"
+#include "master/mcm.h"
+#include "master/names.h"
+#include "master/put.h"
+#include "master/segment.h"
+#include "master/strategy.h"
+
+struct mcm {
+	/* constant after start */
+	struct mcm_conf conf;		/* strings are the caller's */
+	const struct mcm_strategy *strategy;
+	const struct mcm_evict_ops *evict;
+	uint64_t start_ms;
+	uint64_t start_wall_ms;
+	/* atomic */
+	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
+	uint64_t generation;		/* the next one, without the put shard's bits */
+	bool evict_wanted;
+	/* each with its own locks */
+	struct mcm_index index;
+	struct mcm_names names;
+	struct mcm_segments segments;
+	struct mcm_clients clients;
+	struct mcm_puts puts;
+	pthread_mutex_t sessions_lock;
+	struct mc_list sessions;
+	/* the threads; monitor only: */
+	struct mc_stop monitor_stop, evictor_stop;
+	pthread_t monitor, evictor;
+	bool monitor_runs, evictor_runs;
+	uint64_t tick_ns;		/* when the monitor last ran */
+	struct mcp_server *server;
+	struct mc_httpd *httpd;
+	int http_port;
+};
+
+/* The master's clock: milliseconds since its start during which it ran.  Leases and silence are
+ * measured on it, so that a master that was stopped for a minute blames nobody for that minute. */
+static inline uint64_t mcm_now_ms(const struct mcm *m)
+{
+	return mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t mcm_now_tick(const struct mcm *m)
+{
+	return mcm_tick(mcm_now_ms(m));
+}
+
+/* The state without threads, sockets and sessions: what tests drive with a fake clock.  @conf is
+ * copied, its strings are not. */
+int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret);
+void mcm_core_free(struct mcm *m);
+
+#endif

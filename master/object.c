@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * object.c - what happens to an object between its commit and the moment its memory is free.
+ *
+ *	live	in the index; its ranges on eviction lists unless it is pinned hard or a file of the names
+ *	zombie	out of the index while readers hold it; the last one frees it
+ *
+ * A reader that goes and an evictor that comes by do not share a lock: the evictor marks the object as
+ * parked and then looks at its pins, the reader drops its pin and then looks for the mark, so one of
+ * the two puts the range back on its list. */
+#include <config.h>
+
+#include "master/mcm_i.h"
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+
+MC_GAUGE(soft_pins, "master_soft_pin_key_count", "", "Objects put with a soft pin")
+MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects that readers still hold")
+
+static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
+{
+	return mcm_node_granules(&s->alloc, mcm_node(&s->alloc, node)) << MCM_GRANULE_SHIFT;
+}
+
+static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
+{
+	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m) };
+}
+
+/* Make @slot the owner of its range.  False when the segment has gone: the range is given back. */
+static bool attach(struct mcm *m, uint32_t slot, struct mcm_place p, bool evictable)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	struct mcm_evict_view v = view_of(m, s);
+	struct mcm_node *n;
+	bool there;
+
+	pthread_mutex_lock(&s->lock);
+	there = mcm_segment_state(s) != MCP_SEG_UNMOUNTING;
+	if (there) {
+		n = mcm_node(&s->alloc, p.node);
+		n->owner = slot;
+		if (evictable) {
+			n->flags |= MCM_NODE_EVICTABLE;
+			m->evict->insert(s->policy, &v, p.node);
+			mcm_poke(&s->evictable, s->evictable + range_bytes(s, p.node));
+		}
+		mcm_poke(&s->objects, s->objects + 1);
+	} else {
+		mcm_segment_give_locked(s, m->evict, &m->index, p.node);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
+/* The object gives up a range: free now, or only out of the evictor's reach while @keep. */
+static void detach(struct mcm *m, struct mcm_place p, bool keep)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	struct mcm_evict_view v = view_of(m, s);
+	struct mcm_node *n;
+
+	pthread_mutex_lock(&s->lock);
+	n = mcm_node(&s->alloc, p.node);
+	if (n->flags & MCM_NODE_EVICTABLE)
+		mcm_poke(&s->evictable, s->evictable - range_bytes(s, p.node));
+	if (n->flags & MCM_NODE_LISTED)
+		m->evict->remove(s->policy, &v, p.node);
+	n->flags &= (uint8_t)~MCM_NODE_EVICTABLE;
+	mcm_poke(&s->objects, s->objects - 1);
+	if (!keep)
+		mcm_segment_give_locked(s, m->evict, &m->index, p.node);
+	pthread_mutex_unlock(&s->lock);
+}
+
+unsigned mcm_object_places(const struct mcm_index *ix, const struct mcm_object *o,
+			   struct mcm_place ret[MCM_REPLICA_MAX])
+{
+	unsigned n = 0, i;
+
+	if (!o->node)
+		return 0;
+	ret[n++] = (struct mcm_place){ o->node, o->segment };
+	if (o->ext) {
+		const struct mcm_object_ext *e = mcm_ext(ix, o->ext);
+
+		for (i = 0; i < e->copies; i++)
+			ret[n++] = (struct mcm_place){ e->node[i], e->segment[i] };
+	}
+	return n;
+}
+
+bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
+{
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	if (!o->node || mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
+		return true;
+	n = mcm_object_places(&m->index, o, p);
+	for (i = 1; i < n; i++)
+		if (mcm_segment_readable(mcm_segment(&m->segments, p[i].segment)))
+			return true;
+	return false;
+}
+
+static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	uint32_t ext = o->ext;
+
+	if (o->flags & MCM_OBJ_SOFT)
+		mc_metric_add(&soft_pins, -1);
+	mcm_shard_free(&m->index, sh, slot);
+	if (ext)
+		mcm_ext_free(&m->index, ext);
+}
+
+void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_places(&m->index, o, p), i;
+	bool held = o->pins != 0;
+
+	for (i = 0; i < n; i++)
+		detach(m, p[i], held);
+	if (held) {
+		mcm_poke(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
+		mc_metric_add(&zombies, 1);
+	} else {
+		object_free(m, sh, slot);
+	}
+}
+
+void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	mcm_shard_unlink(&m->index, sh, slot);
+	mcm_object_retire(m, sh, slot);
+}
+
+void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	mcm_names_remove(&m->names, slot);
+	mcm_object_unindex(m, sh, slot);
+}
+
+/* Fill a fresh object, but for its ranges. */
+static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
+{
+	uint64_t mtime = mc_wall_ns() / MC_NS_PER_MS;
+	uint32_t ext = 0;
+	int r;
+
+	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT) {
+		r = mcm_ext_new(&m->index, &ext);
+		if (r < 0)
+			return r;
+		mcm_poke(&mcm_ext(&m->index, ext)->soft_until,
+			 mcm_tick_after(mcm_now_ms(m) + c->soft_ms));
+		mcm_poke(&o->ext, ext);
+	}
+	o->size_lo = (uint32_t)c->size;
+	o->size_hi = (uint16_t)(c->size >> 32);
+	o->crc = c->crc;
+	o->mtime_lo = (uint32_t)mtime;
+	o->mtime_hi = (uint16_t)(mtime >> 32);
+	mcm_poke(&o->generation, c->generation);
+	mcm_poke(&o->flags, c->flags);
+	if (c->flags & MCM_OBJ_SOFT)
+		mc_metric_add(&soft_pins, 1);
+	return 0;
+}
+
+/* Take over the ranges that are still there. */
+static unsigned attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	bool evictable = !(c->flags & MCM_OBJ_HARD) && (c->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+	struct mcm_object_ext *e;
+	unsigned i, n = 0;
+
+	for (i = 0; i < c->copies; i++) {
+		if (!attach(m, slot, c->place[i], evictable))
+			continue;
+		if (n++ == 0) {
+			o->node = c->place[i].node;
+			o->segment = c->place[i].segment;
+			continue;
+		}
+		e = mcm_ext(&m->index, o->ext);
+		e->node[e->copies] = c->place[i].node;
+		e->segment[e->copies++] = c->place[i].segment;
+	}
+	return n;
+}
+
+int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c,
+		      uint32_t old)
+{
+	uint32_t slot;
+	unsigned i;
+	int r;
+
+	r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
+	if (r < 0)
+		goto give;
+	r = fill(m, c, mcm_object(&m->index, slot));
+	if (r < 0) {
+		object_free(m, sh, slot);
+		goto give;
+	}
+	if (c->copies && !attach_all(m, c, slot)) {
+		object_free(m, sh, slot);
+		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
+	}
+	if (old) {
+		mcm_names_replace(&m->names, old, slot);
+		mcm_object_unindex(m, sh, old);
+	} else {
+		r = mcm_names_add(&m->names, slot);
+		if (r < 0) {
+			mcm_object_retire(m, sh, slot);
+			return r;
+		}
+	}
+	mcm_shard_link(&m->index, sh, slot);
+	return 0;
+give:
+	for (i = 0; i < c->copies; i++)
+		mcm_place_give(m, &c->place[i]);
+	return r;
+}
+
+bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_place place)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_place p[MCM_REPLICA_MAX], last;
+	unsigned n = mcm_object_places(&m->index, o, p), i;
+	struct mcm_object_ext *e;
+
+	for (i = 0; i < n; i++)
+		if (p[i].segment == place.segment && p[i].node == place.node)
+			break;
+	if (i == n)
+		return false;
+	if (n == 1) {
+		mcm_object_remove(m, sh, slot);
+		return true;
+	}
+	/* The last copy takes the lost one's place. */
+	e = mcm_ext(&m->index, o->ext);
+	last = p[n - 1];
+	e->copies--;
+	if (i == 0) {
+		o->node = last.node;
+		o->segment = last.segment;
+	} else if (i < n - 1) {
+		e->node[i - 1] = last.node;
+		e->segment[i - 1] = last.segment;
+	}
+	detach(m, place, false);
+	return true;
+}
+
+int mcm_object_pin(struct mcm_object *o)
+{
+	if (o->pins == MCM_PINS_MAX)
+		return mc_fail(-MC_ELIMIT, "object has %u readers", MCM_PINS_MAX);
+	mcm_poke(&o->pins, (uint16_t)(o->pins + 1));
+	return 0;
+}
+
+bool mcm_evict_park(struct mcm_object *o)
+{
+	__atomic_fetch_or(&o->marks, MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&o->pins, __ATOMIC_SEQ_CST))
+		return true;
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
+	return false;
+}
+
+/* Back on the lists, where the evictor had taken ranges off. */
+static void unpark(struct mcm *m, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_places(&m->index, o, p), i;
+
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
+	for (i = 0; i < n; i++)
+		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+}
+
+void mcm_object_unpin(struct mcm *m, uint32_t slot)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	__atomic_store_n(&o->pins, (uint16_t)(o->pins - 1), __ATOMIC_SEQ_CST);
+	if (!o->pins && o->flags & MCM_OBJ_ZOMBIE) {
+		n = mcm_object_places(&m->index, o, p);
+		for (i = 0; i < n; i++)
+			mcm_place_give(m, &p[i]);
+		object_free(m, sh, slot);
+		mc_metric_add(&zombies, -1);
+	} else if (!o->pins &&
+		   __atomic_load_n(&o->marks, __ATOMIC_SEQ_CST) & MCM_MARK_PARKED) {
+		unpark(m, slot);
+	}
+	pthread_mutex_unlock(&sh->lock);
+}

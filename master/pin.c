@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * pin.c - the pins of a session.
+ *
+ * A pin's id is its place in the session's array and a tag that changes with each use of the place, so
+ * it is found at once and a late release meets nobody else's pin.  Leases all last equally long, so a
+ * list in the order of their beginnings is one in the order of their ends. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+
+#define PINS_MIN 64
+
+MC_GAUGE(pins, "mooncake_master_pins", "", "Objects that readers hold, leases included")
+MC_COUNTER(expired, "mooncake_master_leases_expired_total", "",
+	   "Read leases that ran out before they were given back")
+
+int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_pin *p;
+	uint32_t cap;
+
+	if (s->n_pins >= m->conf.max_session_pins)
+		return mc_fail(-MC_ELIMIT, "%u objects leased or pinned by one connection", s->n_pins);
+	if (s->pin_free || s->pin_used + 1 < s->pin_cap)
+		return 0;
+	cap = s->pin_cap ? 2 * s->pin_cap : PINS_MIN;
+	p = realloc(s->pin, cap * sizeof(*p));
+	if (!p)
+		return mc_fail(-ENOMEM, "no memory for %u pins", cap);
+	s->pin = p;
+	s->pin_cap = cap;
+	return 0;
+}
+
+static void lease_append(struct mcm_session *s, uint32_t i)
+{
+	struct mcm_pin *p = &s->pin[i];
+
+	p->next = 0;
+	p->prev = s->lease_last;
+	if (s->lease_last)
+		s->pin[s->lease_last].next = i;
+	else
+		s->lease_first = i;
+	s->lease_last = i;
+}
+
+static void lease_unlink(struct mcm_session *s, uint32_t i)
+{
+	struct mcm_pin *p = &s->pin[i];
+
+	if (p->prev)
+		s->pin[p->prev].next = p->next;
+	else
+		s->lease_first = p->next;
+	if (p->next)
+		s->pin[p->next].prev = p->prev;
+	else
+		s->lease_last = p->prev;
+}
+
+uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms)
+{
+	uint32_t i = s->pin_free, tag;
+	struct mcm_pin *p;
+
+	if (i) {
+		s->pin_free = s->pin[i].next;
+		tag = s->pin[i].tag + 1;
+	} else {
+		i = ++s->pin_used;
+		tag = (uint32_t)mc_hash(&i, sizeof(i), (uintptr_t)s);
+	}
+	if (!tag)
+		tag = 1;	/* so that no id is 0 in its upper half */
+	p = &s->pin[i];
+	*p = (struct mcm_pin){ .slot = slot, .tag = tag, .until_ms = until_ms };
+	if (until_ms)
+		lease_append(s, i);
+	s->n_pins++;
+	mc_metric_add(&pins, 1);
+	return (uint64_t)tag << 32 | i;
+}
+
+static struct mcm_pin *pin_find(struct mcm_session *s, uint64_t id)
+{
+	uint32_t i = (uint32_t)id;
+
+	if (!i || i > s->pin_used || !s->pin[i].slot || s->pin[i].tag != id >> 32)
+		return NULL;
+	return &s->pin[i];
+}
+
+static void pin_drop(struct mcm *m, struct mcm_session *s, uint32_t i)
+{
+	struct mcm_pin *p = &s->pin[i];
+	uint32_t slot = p->slot;
+
+	if (p->until_ms)
+		lease_unlink(s, i);
+	p->slot = 0;
+	p->next = s->pin_free;
+	s->pin_free = i;
+	s->n_pins--;
+	mc_metric_add(&pins, -1);
+	mcm_object_unpin(m, slot);
+}
+
+void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin)
+{
+	if (pin_find(s, pin))
+		pin_drop(m, s, (uint32_t)pin);
+}
+
+void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)
+{
+	struct mcm_pin *p = pin_find(s, pin);
+
+	if (!p || !p->until_ms)
+		return;
+	lease_unlink(s, (uint32_t)pin);
+	p->until_ms = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
+	lease_append(s, (uint32_t)pin);
+}
+
+void mcm_pins_tick(struct mcm *m)
+{
+	struct mcm_session *s;
+	struct mc_list *pos;
+	uint64_t now;
+
+	MC_LOCKED(&m->sessions_lock);
+	mc_list_for_each(pos, &m->sessions) {
+		s = mc_container_of(pos, struct mcm_session, link);
+		now = mcm_now_ms(m);
+		pthread_mutex_lock(&s->lock);
+		while (s->lease_first && s->pin[s->lease_first].until_ms <= now) {
+			mc_metric_add(&expired, 1);
+			pin_drop(m, s, s->lease_first);
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+/* ---- sessions ---- */
+
+int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **ret)
+{
+	static unsigned turn;
+	struct mcm_session *s;
+
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return mc_fail(-ENOMEM, "no memory for a session");
+	s->client = client;
+	s->put_shard = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % MCM_PUT_SHARDS;
+	pthread_mutex_init(&s->lock, NULL);
+	MC_LOCKED(&m->sessions_lock);
+	mc_list_push_back(&m->sessions, &s->link);
+	*ret = s;
+	return 0;
+}
+
+void mcm_session_free(struct mcm *m, struct mcm_session *s)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&m->sessions_lock);
+	mc_list_remove(&s->link);
+	pthread_mutex_unlock(&m->sessions_lock);
+	for (i = 1; i <= s->pin_used; i++)
+		if (s->pin[i].slot)
+			pin_drop(m, s, i);
+	mcm_puts_abandon(m, s);
+	pthread_mutex_destroy(&s->lock);
+	free(s->pin);
+	free(s);
+}

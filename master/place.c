@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * place.c - finding room for an object: free space anywhere first, then eviction, the mildest kind on
+ * every segment before a harsher one on any. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+
+/* Segments asked for free space before eviction is considered (upstream's limit too). */
+#define FREE_TRIES 100
+#define STACK_CANDIDATES 128
+
+MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",
+	   "Puts refused because no room could be made")
+MC_COUNTER(partial, "master_put_start_partial_allocations_total", "",
+	   "Puts that got fewer copies than they wanted")
+
+struct placing {
+	struct mcm *m;
+	const struct mcm_put_request *rq;
+	uint64_t len;
+	struct mcm_place *place;
+	uint64_t name[MCM_REPLICA_MAX];		/* of the segments chosen */
+	unsigned n;
+};
+
+static bool eligible(const struct placing *p, const struct mcm_segment *s)
+{
+	unsigned i;
+
+	if (!mcm_segment_allocatable(s) || mcm_peek(&s->size) < p->len)
+		return false;
+	for (i = 0; i < p->n; i++)
+		if (p->name[i] == mcm_peek(&s->name_hash))
+			return false;
+	return true;
+}
+
+static void chosen(struct placing *p, const struct mcm_segment *s, uint64_t name, uint32_t node)
+{
+	p->name[p->n] = name;
+	p->place[p->n++] = (struct mcm_place){ node, s->index };
+	mcm_evict_kick(p->m, s);
+}
+
+/* -MC_ENOSPACE is what is expected to go wrong. */
+static int try_free(struct placing *p, struct mcm_segment *s)
+{
+	uint32_t node;
+	int r;
+
+	if (!eligible(p, s) || mcm_peek(&s->size) - mcm_peek(&s->used) < p->len)
+		return -MC_ENOSPACE;
+	r = mcm_segment_take(s, p->len, &node);
+	if (r == 0)
+		chosen(p, s, s->name_hash, node);
+	return r;
+}
+
+/* The mounted segments of a name, one after the other; table lock held. */
+static struct mcm_segment *by_name(const struct mcm_segments *ss, uint64_t hash, unsigned *i)
+{
+	while (*i < ss->n_live) {
+		struct mcm_segment *s = ss->at[ss->live[(*i)++]];
+
+		if (s->name_hash == hash)
+			return s;
+	}
+	return NULL;
+}
+
+static struct mcm_pick pick_begin(const struct placing *p)
+{
+	struct mcm_pick pick = { .ss = &p->m->segments, .copies = p->rq->copies };
+	static __thread uint64_t random;
+
+	if (!random)
+		random = mc_random_u64() | 1;
+	/* xorshift: any spread will do */
+	random ^= random << 13;
+	random ^= random >> 7;
+	random ^= random << 17;
+	pick.random = random >> 16;
+	p->m->strategy->begin(&pick);
+	return pick;
+}
+
+/* table lock held: free space only. */
+static int place_free(struct placing *p)
+{
+	struct mcm_segment *s;
+	struct mcm_pick pick;
+	unsigned i, at, tries;
+	int r;
+
+	for (i = 0; i < p->rq->n_preferred; i++) {
+		for (at = 0; p->n < p->rq->copies &&
+		     (s = by_name(&p->m->segments, p->rq->preferred[i], &at));) {
+			r = try_free(p, s);
+			if (r < 0 && r != -MC_ENOSPACE)
+				return r;
+		}
+	}
+	pick = pick_begin(p);
+	for (tries = 0; tries < FREE_TRIES && p->n < p->rq->copies; tries++) {
+		s = p->m->strategy->next(&pick);
+		if (!s)
+			break;
+		r = try_free(p, s);
+		if (r < 0 && r != -MC_ENOSPACE)
+			return r;
+	}
+	return 0;
+}
+
+/* table lock held: whom to ask for room by eviction, preferred segments first; there is room for
+ * all. */
+static unsigned candidates(const struct placing *p, uint16_t *ret)
+{
+	struct mcm_pick pick = pick_begin(p);
+	struct mcm_segment *s;
+	unsigned i, at, n = 0;
+
+	for (i = 0; i < p->rq->n_preferred; i++)
+		for (at = 0; (s = by_name(&p->m->segments, p->rq->preferred[i], &at));)
+			if (eligible(p, s) && n < p->m->segments.n_live)
+				ret[n++] = s->index;
+	while ((s = p->m->strategy->next(&pick)))
+		if (eligible(p, s) && n < 2 * p->m->segments.n_live)
+			ret[n++] = s->index;
+	return n;
+}
+
+/* Evict on the candidates in turn.  Further copies are worth evicting plain objects only. */
+static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
+{
+	unsigned soft = p->m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
+	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
+	uint32_t node;
+	unsigned l, i;
+	int r;
+
+	for (l = 0; l < sizeof(levels) / sizeof(levels[0]); l++) {
+		if (l && levels[l] == levels[l - 1])
+			continue;
+		for (i = 0; i < n && p->n < p->rq->copies; i++) {
+			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
+			uint64_t name = mcm_peek(&s->name_hash);
+
+			if (!eligible(p, s))
+				continue;
+			r = mcm_make_room(p->m, s, p->len, levels[l], &node);
+			if (r == 0)
+				chosen(p, s, name, node);
+			else if (r != -MC_ENOSPACE)
+				return r;
+		}
+		if (p->n)
+			return 0;
+	}
+	return 0;
+}
+
+static int place_with_eviction(struct placing *p)
+{
+	struct mcm_segments *ss = &p->m->segments;
+	uint16_t few[STACK_CANDIDATES], *cand = few;
+	unsigned n;
+	int r;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	if (ss->n_live > STACK_CANDIDATES / 2)
+		cand = malloc(2 * ss->n_live * sizeof(*cand));
+	n = cand ? candidates(p, cand) : 0;
+	pthread_rwlock_unlock(&ss->lock);
+	r = cand ? place_evicting(p, cand, n) : -ENOMEM;
+	if (cand != few)
+		free(cand);
+	return r;
+}
+
+static int no_room(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
+{
+	uint64_t largest = __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED);
+
+	mc_metric_add(&alloc_failures, 1);
+	if (!largest)
+		return mc_fail(-MC_ENOSPACE, "no memory is mounted");
+	if (len > largest)
+		return mc_fail(-MC_ETOOBIG, "an object of %llu bytes, the largest segment has %llu",
+			       (unsigned long long)len, (unsigned long long)largest);
+	if (!rq->refused || len < rq->refused)
+		rq->refused = len;
+	return mc_fail(-MC_ENOSPACE, "no room for %llu bytes", (unsigned long long)len);
+}
+
+int mcm_place_take(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
+		   struct mcm_place *ret_place, unsigned *ret_copies)
+{
+	struct placing p = { .m = m, .rq = rq, .len = len, .place = ret_place };
+	int r;
+
+	/* What found no room a moment ago in the same request needs no second search. */
+	if (rq->refused && len >= rq->refused)
+		return no_room(m, rq, len);
+	pthread_rwlock_rdlock(&m->segments.lock);
+	r = place_free(&p);
+	pthread_rwlock_unlock(&m->segments.lock);
+	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest,
+								 __ATOMIC_RELAXED))
+		r = place_with_eviction(&p);
+	if (!p.n)
+		return r < 0 ? r : no_room(m, rq, len);
+	if (p.n < rq->copies)
+		mc_metric_add(&partial, 1);
+	*ret_copies = p.n;
+	return 0;
+}
+
+void mcm_place_give(struct mcm *m, const struct mcm_place *p)
+{
+	mcm_segment_give(mcm_segment(&m->segments, p->segment), p->node);
+}

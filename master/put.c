@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * put.c - beginning, ending and breaking off puts. */
+#include <config.h>
+
+#include "master/put.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+#include "proto/codec.h"
+
+#define PUTS_SHIFT 5
+
+MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
+MC_COUNTER(released, "master_put_start_release_cnt", "",
+	   "Puts revoked because they were unfinished for too long")
+MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
+	   "Puts revoked because their connection ended")
+
+static const struct mcm_table_type by_generation = {
+	.link = offsetof(struct mcm_put, next), .hash = offsetof(struct mcm_put, hash),
+	.shift = 0, .load = 0,
+};
+
+void mcm_puts_init(struct mcm_puts *ps)
+{
+	unsigned i;
+
+	memset(ps, 0, sizeof(*ps));
+	pthread_mutex_init(&ps->quarantine_lock, NULL);
+	for (i = 0; i < MCM_PUT_SHARDS; i++) {
+		pthread_mutex_init(&ps->shard[i].lock, NULL);
+		mcm_slab_init(&ps->shard[i].slab, sizeof(struct mcm_put), PUTS_SHIFT);
+		mcm_keys_init(&ps->shard[i].keys);
+	}
+}
+
+void mcm_puts_done(struct mcm_puts *ps)
+{
+	unsigned i;
+
+	for (i = 0; i < MCM_PUT_SHARDS; i++) {
+		mcm_table_done(&ps->shard[i].table);
+		mcm_keys_done(&ps->shard[i].keys);
+		mcm_slab_done(&ps->shard[i].slab);
+		pthread_mutex_destroy(&ps->shard[i].lock);
+	}
+	free(ps->quarantine);
+	pthread_mutex_destroy(&ps->quarantine_lock);
+}
+
+static struct mcm_put *put_at(const struct mcm_put_shard *ps, uint32_t id)
+{
+	return mcm_slab_at(&ps->slab, id);
+}
+
+static uint32_t generation_hash(uint64_t generation)
+{
+	return (uint32_t)((generation >> MCM_PUT_SHARD_BITS) * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
+{
+	uint64_t n = __atomic_fetch_add(&m->generation, 1, __ATOMIC_RELAXED);
+
+	return n << MCM_PUT_SHARD_BITS | shard;
+}
+
+/* ---- the table; the put shard's lock held ---- */
+
+static uint32_t put_find(struct mcm_put_shard *ps, uint64_t generation)
+{
+	uint32_t id = *mcm_table_head(&ps->table, mcm_table_pos(&by_generation,
+								 generation_hash(generation)));
+
+	while (id && put_at(ps, id)->generation != generation)
+		id = put_at(ps, id)->next;
+	return id;
+}
+
+static int put_insert(struct mcm_put_shard *ps, const struct mcm_put *put, struct mcp_bytes key)
+{
+	struct mcm_session *s = put->session;
+	struct mcm_put *p;
+	uint32_t id;
+	int r;
+
+	if (ps->free) {
+		id = ps->free;
+	} else {
+		r = mcm_slab_take(&ps->slab, 1, &id);
+		if (r < 0)
+			return r;
+		put_at(ps, id)->next = 0;
+		ps->free = id;
+	}
+	p = put_at(ps, id);
+	ps->free = p->next;
+	*p = *put;
+	r = mcm_keys_add(&ps->keys, key.data, key.len, &p->key);
+	if (r < 0) {
+		p->next = ps->free;
+		ps->free = id;
+		return r;
+	}
+	p->key_len = (uint16_t)key.len;
+	p->hash = generation_hash(p->generation);
+	mcm_table_insert(&ps->table, &by_generation, &ps->slab, id);
+	p->sess_prev = 0;
+	p->sess_next = s->puts;
+	if (s->puts)
+		put_at(ps, s->puts)->sess_prev = id;
+	s->puts = id;
+	s->n_puts++;
+	p->age_next = 0;
+	p->age_prev = ps->newest;
+	if (ps->newest)
+		put_at(ps, ps->newest)->age_next = id;
+	else
+		ps->oldest = id;
+	ps->newest = id;
+	mc_metric_add(&unfinished, 1);
+	return 0;
+}
+
+/* Take a put out; the copy in @ret is the caller's, its ranges too. */
+static void put_claim(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret)
+{
+	struct mcm_put *p = put_at(ps, id);
+
+	mcm_table_remove(&ps->table, &by_generation, &ps->slab, id);
+	if (p->sess_next)
+		put_at(ps, p->sess_next)->sess_prev = p->sess_prev;
+	if (p->sess_prev)
+		put_at(ps, p->sess_prev)->sess_next = p->sess_next;
+	else
+		p->session->puts = p->sess_next;
+	p->session->n_puts--;
+	if (p->age_next)
+		put_at(ps, p->age_next)->age_prev = p->age_prev;
+	else
+		ps->newest = p->age_prev;
+	if (p->age_prev)
+		put_at(ps, p->age_prev)->age_next = p->age_next;
+	else
+		ps->oldest = p->age_next;
+	*ret = *p;
+	mcm_keys_del(&ps->keys, p->key, p->key_len);
+	p->next = ps->free;
+	ps->free = id;
+	mc_metric_add(&unfinished, -1);
+}
+
+static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[done->generation & (MCM_PUT_SHARDS - 1)];
+	const struct mcm_put *p;
+	uint32_t id;
+
+	MC_LOCKED(&ps->lock);
+	id = put_find(ps, done->generation);
+	p = put_at(ps, id);
+	if (!id || p->key_len != done->key.len ||
+	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
+		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
+	put_claim(ps, id, ret);
+	return 0;
+}
+
+/* ---- space ---- */
+
+static void give_all(struct mcm *m, const struct mcm_put *put)
+{
+	unsigned i;
+
+	for (i = 0; i < put->copies; i++)
+		mcm_place_give(m, &put->place[i]);
+}
+
+static int quarantine_grow(struct mcm_puts *ps)
+{
+	size_t cap = ps->q_cap ? 2 * ps->q_cap : 64, i;
+	struct mcm_quarantined *q = malloc(cap * sizeof(*q));
+
+	if (!q)
+		return -ENOMEM;
+	for (i = 0; i < ps->q_count; i++)
+		q[i] = ps->quarantine[(ps->q_head + i) % ps->q_cap];
+	free(ps->quarantine);
+	ps->quarantine = q;
+	ps->q_head = 0;
+	ps->q_cap = cap;
+	return 0;
+}
+
+static void quarantine(struct mcm *m, struct mcm_place place)
+{
+	struct mcm_puts *ps = &m->puts;
+	int r = 0;
+
+	pthread_mutex_lock(&ps->quarantine_lock);
+	if (ps->q_count == ps->q_cap)
+		r = quarantine_grow(ps);
+	if (r == 0)
+		ps->quarantine[(ps->q_head + ps->q_count++) % ps->q_cap] = (struct mcm_quarantined){
+			mcm_now_ms(m) + m->conf.put_quarantine_ms, place
+		};
+	pthread_mutex_unlock(&ps->quarantine_lock);
+	/* Checksums catch what a late byte may do; space lost for good would be worse. */
+	if (r < 0)
+		mcm_place_give(m, &place);
+}
+
+/* Bytes for a broken-off put may still be in some socket on the way to somebody else's memory; into
+ * the writer's own memory only the writer itself writes. */
+static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+{
+	unsigned i;
+	bool own;
+
+	for (i = 0; i < put->copies; i++) {
+		struct mcm_segment *s = mcm_segment(&m->segments, put->place[i].segment);
+
+		pthread_rwlock_rdlock(&m->segments.lock);
+		own = mcp_id_eq(s->client, put->client);
+		pthread_rwlock_unlock(&m->segments.lock);
+		if ((own && writer_lives) || !m->conf.put_quarantine_ms)
+			mcm_place_give(m, &put->place[i]);
+		else
+			quarantine(m, put->place[i]);
+	}
+}
+
+static bool quarantine_due(struct mcm *m, uint64_t now, struct mcm_place *ret)
+{
+	struct mcm_puts *ps = &m->puts;
+
+	MC_LOCKED(&ps->quarantine_lock);
+	if (!ps->q_count || ps->quarantine[ps->q_head].due_ms > now)
+		return false;
+	*ret = ps->quarantine[ps->q_head].place;
+	ps->q_head = (ps->q_head + 1) % ps->q_cap;
+	ps->q_count--;
+	return true;
+}
+
+/* ---- start ---- */
+
+static uint8_t object_flags(uint32_t put_flags, uint8_t kind)
+{
+	return (uint8_t)(kind | (put_flags & MCP_PUT_HARD_PIN ? MCM_OBJ_HARD : 0) |
+			 (put_flags & MCP_PUT_SOFT_PIN ? MCM_OBJ_SOFT : 0));
+}
+
+static int check_item(const struct mcp_put_item *item)
+{
+	if (!item->key.len || item->key.len > MCP_KEY_MAX)
+		return mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", item->key.len,
+			       MCP_KEY_MAX);
+	if (item->kind > MCP_KIND_SYMLINK)
+		return mc_fail(-MC_EPARAM, "unknown kind %u", item->kind);
+	if (item->size > MCM_SIZE_MAX)
+		return mc_fail(-MC_ETOOBIG, "an object of %llu bytes",
+			       (unsigned long long)item->size);
+	return 0;
+}
+
+static int check_absent(struct mcm *m, struct mcp_bytes key)
+{
+	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	return slot && mcm_object_readable(m, mcm_object(&m->index, slot)) ? -MC_EEXISTS : 0;
+}
+
+static int check_session(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+
+	MC_LOCKED(&ps->lock);
+	if (s->n_puts >= m->conf.max_session_puts)
+		return mc_fail(-MC_ELIMIT, "%u unfinished puts on one connection", s->n_puts);
+	return 0;
+}
+
+/* Publish a claimed or never registered put.  Its ranges are used or given back. */
+static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes key, uint32_t crc)
+{
+	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), old;
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	struct mcm_commit c = {
+		.key = key.data, .len = key.len, .hash = hash, .crc = crc, .size = put->size,
+		.generation = put->generation, .soft_ms = put->soft_ms,
+		.flags = object_flags(put->flags, put->kind), .copies = put->copies,
+	};
+	const struct mcm_object *o;
+	int r = 0;
+
+	memcpy(c.place, put->place, sizeof(c.place));
+	pthread_mutex_lock(&sh->lock);
+	old = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (old) {
+		o = mcm_object(&m->index, old);
+		if (!mcm_object_readable(m, o))
+			;	/* lost to readers: anything may replace it */
+		else if (!(put->flags & MCP_PUT_UPSERT))
+			r = -MC_EEXISTS;
+		else if (o->generation > put->generation &&
+			 mcm_now_ms(m) >= put->began_ms + m->conf.put_start_discard_timeout_sec)
+			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
+	}
+	if (r == 0)
+		r = mcm_object_commit(m, sh, &c, old);
+	else
+		give_all(m, put);
+	pthread_mutex_unlock(&sh->lock);
+	return r;
+}
+
+int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+		  const struct mcp_put_item *item, struct mcm_put_granted *ret)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	struct mcm_put put = {
+		.size = item->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
+		.soft_ms = rq->soft_ms,
+		.flags = (uint8_t)rq->flags, .kind = item->kind,
+	};
+	unsigned i, copies = 0;
+	int r;
+
+	r = check_item(item);
+	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
+		r = check_absent(m, item->key);
+	if (r == 0)
+		r = check_session(m, s);
+	if (r == 0 && item->size)
+		r = mcm_place_take(m, rq, mcm_object_reserve(item->size), put.place, &copies);
+	if (r < 0)
+		return r;
+	put.copies = (uint8_t)copies;
+	put.generation = mcm_generation_next(m, s->put_shard);
+	if (!item->size && rq->flags & MCP_PUT_COMMIT) {
+		r = publish(m, &put, item->key, 0);
+	} else {
+		pthread_mutex_lock(&ps->lock);
+		r = put_insert(ps, &put, item->key);
+		pthread_mutex_unlock(&ps->lock);
+		if (r < 0)
+			give_all(m, &put);
+	}
+	if (r < 0)
+		return r;
+	ret->generation = put.generation;
+	ret->copies = copies;
+	for (i = 0; i < copies; i++) {
+		struct mcm_segment *seg = mcm_segment(&m->segments, put.place[i].segment);
+
+		ret->replica[i].segment = seg->id;
+		ret->replica[i].offset = mcm_node_offset(&seg->alloc, put.place[i].node);
+	}
+	return 0;
+}
+
+/* ---- end ---- */
+
+int mcm_put_end(struct mcm *m, const struct mcp_put_done *done)
+{
+	struct mcm_put put;
+	int r;
+
+	r = claim(m, done, &put);
+	if (r < 0)
+		return r;
+	return publish(m, &put, done->key, done->crc);
+}
+
+int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done)
+{
+	struct mcm_put put;
+	int r;
+
+	r = claim(m, done, &put);
+	if (r < 0)
+		return r;
+	break_off(m, &put, true);
+	return 0;
+}
+
+void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	struct mcm_put put;
+	bool found;
+
+	do {
+		pthread_mutex_lock(&ps->lock);
+		found = s->puts;
+		if (found)
+			put_claim(ps, s->puts, &put);
+		pthread_mutex_unlock(&ps->lock);
+		if (found) {
+			mc_metric_add(&abandoned, 1);
+			break_off(m, &put, false);
+		}
+	} while (found);
+}
+
+void mcm_puts_tick(struct mcm *m)
+{
+	uint64_t now = mcm_now_ms(m), limit = m->conf.put_start_release_timeout_sec;
+	struct mcm_place place;
+	struct mcm_put put;
+	unsigned i;
+	bool found;
+
+	while (quarantine_due(m, now, &place))
+		mcm_place_give(m, &place);
+	for (i = 0; i < MCM_PUT_SHARDS; i++) {
+		struct mcm_put_shard *ps = &m->puts.shard[i];
+
+		do {
+			pthread_mutex_lock(&ps->lock);
+			found = ps->oldest && put_at(ps, ps->oldest)->began_ms + limit < now;
+			if (found)
+				put_claim(ps, ps->oldest, &put);
+			pthread_mutex_unlock(&ps->lock);
+			if (found) {
+				mc_metric_add(&released, 1);
+				break_off(m, &put, false);
+			}
+		} while (found);
+	}
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * put.h - puts under way: begun, not yet committed, invisible to readers.
+ *
+ * They are known by their generation, whose low bits name the table's shard; all puts of one session
+ * are in one shard, so that its lock guards the session's list of them too. */
+#ifndef MCM_PUT_H
+#define MCM_PUT_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "master/keys.h"
+#include "master/object.h"
+#include "master/table.h"
+
+struct mcm;
+struct mcm_session;
+
+#define MCM_PUT_SHARD_BITS 6
+#define MCM_PUT_SHARDS (1u << MCM_PUT_SHARD_BITS)
+
+struct mcm_put {
+	uint32_t next;			/* chain; free list */
+	uint32_t hash;			/* of the generation */
+	uint64_t generation;
+	uint64_t size;
+	uint64_t began_ms;		/* the master's clock */
+	struct mcm_session *session;	/* may be gone once the put is out of the table */
+	struct mcp_id client;
+	uint32_t sess_prev, sess_next;	/* its other puts */
+	uint32_t age_prev, age_next;	/* the shard's, oldest first */
+	uint32_t soft_ms;
+	uint32_t key;
+	uint16_t key_len;
+	uint8_t flags;			/* MCP_PUT_* */
+	uint8_t kind;
+	uint8_t copies;
+	struct mcm_place place[MCM_REPLICA_MAX];
+};
+
+struct mcm_put_shard {
+	pthread_mutex_t lock;
+	struct mcm_table table;
+	struct mcm_slab slab;
+	struct mcm_keys keys;
+	uint32_t free;
+	uint32_t oldest, newest;
+} __attribute__((aligned(64)));
+
+/* Ranges of broken-off puts: bytes for them may still be on their way. */
+struct mcm_quarantined {
+	uint64_t due_ms;
+	struct mcm_place place;
+};
+
+struct mcm_puts {
+	struct mcm_put_shard shard[MCM_PUT_SHARDS];
+	pthread_mutex_t quarantine_lock;
+	struct mcm_quarantined *quarantine;	/* ring, in the order of due_ms */
+	size_t q_head, q_count, q_cap;
+};
+
+void mcm_puts_init(struct mcm_puts *ps);
+void mcm_puts_done(struct mcm_puts *ps);
+
+/* What the items of one PUT_START have in common. */
+struct mcm_put_request {
+	uint32_t flags;			/* MCP_PUT_* */
+	unsigned copies;
+	uint32_t soft_ms;
+	const uint64_t *preferred;	/* hashes of segment names, in order */
+	unsigned n_preferred;
+	uint64_t refused;		/* length that found no room already, 0: none; updated */
+};
+
+struct mcm_put_granted {
+	uint64_t generation;
+	unsigned copies;
+	struct mcp_replica replica[MCM_REPLICA_MAX];
+};
+
+/* Begin a put; with MCP_PUT_COMMIT and size 0 it is committed at once.  -MC_EKEY, -MC_EPARAM,
+ * -MC_EEXISTS, -MC_ENOSPACE, -MC_ETOOBIG, -MC_ELIMIT, -ENOMEM. */
+int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
+/* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -ENOMEM. */
+int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
+/* -MC_ESTALE_PUT. */
+int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done);
+
+/* A generation never given out before, larger than those before; @shard: of the put, else 0. */
+uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
+
+/* The session ends. */
+void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
+/* Revoke puts of living sessions that are older than put_start_release_timeout, and give quarantined
+ * space back that is due. */
+void mcm_puts_tick(struct mcm *m);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * remove.c - removing one key, or all that match.
+ *
+ * Matching goes through the index in steps: keys are copied under the shard's lock, matched without
+ * it, and removed if they still are what was matched. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <config.h>
+
+#include <errno.h>
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/get.h"
+#include "master/mcm_i.h"
+
+#define PATTERN_MAX 1024	/* bytes */
+#define MATCH_LIMIT 100000	/* steps of the matcher per key: no pattern may stop the master */
+#define MATCH_HEAP_KIB 256
+#define BATCH 256	/* objects looked at before those that match are removed */
+#define EQUAL 16	/* room for more of the same hash */
+
+struct found {
+	uint32_t slot;
+	uint64_t generation;
+	size_t key;		/* in text */
+	uint32_t len;
+};
+
+MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed on request")
+
+/* shard locked */
+static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint32_t flags)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	int r;
+
+	if (!(flags & MCP_REMOVE_FORCE) && mcm_object_leased(o, mcm_now_tick(m)))
+		return -MC_ELEASED;
+	r = mcm_names_remove_marker(&m->names, slot);
+	if (r < 0)
+		return r;
+	mcm_object_unindex(m, sh, slot);
+	mc_metric_add(&removed, 1);
+	return 0;
+}
+
+/* shard locked.  What lies below a directory marker that matches either matches too or goes on
+ * making the directory exist. */
+static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f,
+			   uint32_t flags)
+{
+	const struct mcm_object *o = mcm_object(&m->index, f->slot);
+
+	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != f->generation)
+		return false;
+	if (!(flags & MCP_REMOVE_FORCE) && mcm_object_leased(o, mcm_now_tick(m)))
+		return false;
+	mcm_object_remove(m, sh, f->slot);
+	mc_metric_add(&removed, 1);
+	return true;
+}
+
+int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
+{
+	uint32_t hash, slot;
+	struct mcm_shard *sh;
+	int r = -MC_ENOOBJECT;
+
+	if (!key.len || key.len > MCP_KEY_MAX)
+		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	pthread_mutex_lock(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (slot)
+		r = remove_found(m, sh, slot, flags);
+	pthread_mutex_unlock(&sh->lock);
+	/* A directory that exists without a marker is no less in use. */
+	if (!slot && ((const char *)key.data)[key.len - 1] == '/' &&
+	    mcm_names_busy(&m->names, key.data, key.len))
+		r = -MC_ENOTEMPTY;
+	return r;
+}
+
+/* ---- many ---- */
+
+struct match {
+	const struct mcm *m;
+	struct mcp_bytes prefix;
+	bool keep_text;
+	struct found found[BATCH + EQUAL];
+	unsigned n;
+	char *text;
+	size_t text_len, text_cap;
+	int error;
+};
+
+static int text_add(struct match *mt, const char *key, uint32_t len)
+{
+	if (mt->text_cap - mt->text_len < len) {
+		size_t cap = 2 * mt->text_cap + MCP_KEY_MAX;
+		char *text = realloc(mt->text, cap);
+
+		if (!text)
+			return -ENOMEM;
+		mt->text = text;
+		mt->text_cap = cap;
+	}
+	memcpy(mt->text + mt->text_len, key, len);
+	mt->text_len += len;
+	return 0;
+}
+
+static void collect(void *arg, uint32_t slot)
+{
+	struct match *mt = arg;
+	const struct mcm_object *o = mcm_object(&mt->m->index, slot);
+	const char *key = mcm_shard_key(&mt->m->index, slot);
+
+	if (mt->error || mt->n == BATCH + EQUAL || o->key_len < mt->prefix.len ||
+	    (mt->prefix.len && memcmp(key, mt->prefix.data, mt->prefix.len) != 0))
+		return;
+	mt->found[mt->n++] = (struct found){ slot, o->generation, mt->text_len, o->key_len };
+	if (mt->keep_text)
+		mt->error = text_add(mt, key, o->key_len);
+}
+
+struct pattern {
+	pcre2_code *code;
+	pcre2_match_data *data;
+	pcre2_match_context *ctx;
+};
+
+static void pattern_free(struct pattern *p)
+{
+	pcre2_match_context_free(p->ctx);
+	pcre2_match_data_free(p->data);
+	pcre2_code_free(p->code);
+}
+
+static int pattern_compile(struct mcp_bytes text, struct pattern *ret)
+{
+	struct pattern p = { 0 };
+	PCRE2_SIZE at;
+	PCRE2_UCHAR why[128];
+	int e;
+
+	if (text.len > PATTERN_MAX)
+		return mc_fail(-MC_EPARAM, "a pattern of %u bytes, %u are allowed", text.len,
+			       PATTERN_MAX);
+	p.code = pcre2_compile(text.data, text.len, PCRE2_NEVER_BACKSLASH_C, &e, &at, NULL);
+	if (!p.code) {
+		pcre2_get_error_message(e, why, sizeof(why));
+		return mc_fail(-MC_EPARAM, "bad pattern: %s at byte %zu", (const char *)why, at);
+	}
+	p.data = pcre2_match_data_create(1, NULL);
+	p.ctx = pcre2_match_context_create(NULL);
+	if (!p.data || !p.ctx) {
+		pattern_free(&p);
+		return -ENOMEM;
+	}
+	pcre2_set_match_limit(p.ctx, MATCH_LIMIT);
+	pcre2_set_heap_limit(p.ctx, MATCH_HEAP_KIB);
+	*ret = p;
+	return 0;
+}
+
+/* 1 or 0; -MC_EPARAM when the pattern takes too long. */
+static int pattern_match(const struct pattern *p, const char *key, uint32_t len)
+{
+	int r = pcre2_match(p->code, (PCRE2_SPTR)key, len, 0, 0, p->data, p->ctx);
+
+	if (r >= 0)
+		return 1;
+	if (r == PCRE2_ERROR_NOMATCH)
+		return 0;
+	return mc_fail(-MC_EPARAM, "the pattern takes too long to match (%d)", r);
+}
+
+static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct pattern *p,
+			     uint32_t flags, int *error)
+{
+	uint64_t n = 0;
+	unsigned i;
+	int r;
+
+	for (i = 0; i < mt->n; i++) {
+		const struct found *f = &mt->found[i];
+		struct mcm_shard *sh;
+
+		r = p->code ? pattern_match(p, mt->text + f->key, f->len) : 1;
+		if (r < 0) {
+			*error = r;
+			return n;
+		}
+		if (!r)
+			continue;
+		sh = mcm_index_lock_slot(&m->index, f->slot);
+		n += remove_matched(m, sh, f, flags);
+		pthread_mutex_unlock(&sh->lock);
+	}
+	return n;
+}
+
+int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed)
+{
+	struct match mt = { .m = m, .prefix = rq->prefix, .keep_text = rq->pattern.len };
+	struct pattern p = { 0 };
+	uint64_t pos = 0;
+	int r = 0;
+
+	*ret_removed = 0;
+	if (rq->pattern.len) {
+		r = pattern_compile(rq->pattern, &p);
+		if (r < 0)
+			return r;
+	}
+	while (r == 0 && pos < MCM_TABLE_END) {
+		mt.n = 0;
+		mt.text_len = 0;
+		mcm_index_scan(&m->index, &pos, BATCH, collect, &mt);
+		r = mt.error;
+		if (r == 0)
+			*ret_removed += remove_batch(m, &mt, &p, rq->flags, &r);
+	}
+	pattern_free(&p);
+	free(mt.text);
+	return r;
+}

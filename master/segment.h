@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segment.h - memory that clients offer: one allocator and one set of eviction lists each.
+ *
+ * Segments are numbered (objects store 16 bits) and their structs are never freed while the master
+ * runs, so a number can be followed without a lock; what is found is used under the segment's own lock
+ * after a look at its state.  The table's lock guards who is mounted and what they are called. */
+#ifndef MCM_SEGMENT_H
+#define MCM_SEGMENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "master/alloc.h"
+#include "master/evict_policy.h"
+#include "proto/msg.h"
+
+#define MCM_SEGMENTS_MAX 65535u
+#define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint, protocol */
+
+/* The states of enum mcp_segment_state, and none. */
+#define MCM_SEG_NONE 0
+
+struct mcm_segment {
+	/* constant once the struct exists */
+	uint16_t index;
+	pthread_mutex_t lock;
+	/* constant while mounted; changed under the table's lock for writing.  size and name_hash are
+	 * also peeked at. */
+	struct mcp_id id, client;
+	uint64_t epoch, base, rkey, size;
+	uint64_t name_hash;
+	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
+	uint64_t silent_ms;		/* since when; the master's clock */
+	/* atomic */
+	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being dropped */
+	bool connected;			/* its owner has an open connection: new objects may go there */
+	uint64_t objects;		/* committed copies in it */
+	uint64_t evictable;		/* bytes of those that a policy may choose */
+	uint64_t used;			/* bytes, as of the last change of alloc */
+	/* guarded by lock */
+	struct mcm_alloc alloc;
+	void *policy;			/* state of the eviction policy */
+	/* guarded by run_lock, taken before all other locks of objects (evict_run.c) */
+	pthread_mutex_t run_lock;
+	struct {
+		uint64_t retry_ns;	/* no walk before */
+		uint64_t want;		/* for so many granules or more */
+	} walk[MCM_EVICT_LEVELS];
+};
+
+struct mcm_segments {
+	pthread_rwlock_t lock;
+	const struct mcm_evict_ops *evict;
+	uint32_t lease_ticks;
+	struct mcm_segment **at;	/* by number; entries are set once, atomic */
+	unsigned top;			/* numbers ever used */
+	uint16_t *live;			/* mounted ones (OK or SILENT) */
+	unsigned n_live;
+	unsigned n_hidden;		/* those whose objects readers do not see; atomic */
+	uint64_t largest;		/* bytes of the largest mounted one; atomic */
+};
+
+int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
+		      uint32_t lease_ticks);
+void mcm_segments_done(struct mcm_segments *ss);
+
+static inline struct mcm_segment *mcm_segment(const struct mcm_segments *ss, uint16_t index)
+{
+	return __atomic_load_n(&ss->at[index], __ATOMIC_ACQUIRE);
+}
+
+static inline uint8_t mcm_segment_state(const struct mcm_segment *s)
+{
+	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+}
+
+static inline bool mcm_segment_readable(const struct mcm_segment *s)
+{
+	return mcm_segment_state(s) == MCP_SEG_OK;
+}
+
+static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
+{
+	return mcm_segment_state(s) == MCP_SEG_OK &&
+	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED);
+}
+
+/* ---- table lock held ---- */
+
+/* A mounted segment, NULL when there is none. */
+struct mcm_segment *mcm_segments_find(const struct mcm_segments *ss, struct mcp_id id);
+/* A new segment from a checked request, mounted and OK.  For writing.  -ENOMEM, -MC_ELIMIT. */
+int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
+		     struct mcm_segment **ret);
+/* Take over what may change while the memory stays: owner, address, names.  For writing. */
+void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq);
+void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent);
+/* From now on its objects are gone for readers; the sweeper drops them.  For writing. */
+void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);
+
+/* ---- no lock held ---- */
+
+/* An unmounted segment that holds no range any more becomes free for the next mount. */
+void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s);
+
+/* A range; the segment's lock is taken.  -MC_ENOSPACE, -ENOMEM. */
+int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node);
+void mcm_segment_give(struct mcm_segment *s, uint32_t node);
+
+/* ---- segment's lock held ---- */
+
+int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_node);
+void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
+			     const struct mcm_index *ix, uint32_t node);
+void mcm_segment_used(struct mcm_segment *s);
+
+#endif

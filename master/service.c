@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service.c - sessions, REGISTER, HEARTBEAT, MOUNT, UNMOUNT, SEGMENTS, STATS; the table of handlers. */
+#include <config.h>
+
+#include "master/service.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "master/mcm_i.h"
+#include "master/scratch.h"
+#include "master/session.h"
+#include "master/stats.h"
+
+int mcm_session_opened(struct mcp_session *s, void *arg)
+{
+	struct mcm_session *ms;
+	struct mcm *m = arg;
+	int r;
+
+	r = mcm_session_new(m, mcp_session_client(s), &ms);
+	if (r < 0)
+		return r;
+	r = mcm_client_opened(m, ms->client);
+	if (r < 0) {
+		mcm_session_free(m, ms);
+		return r;
+	}
+	mcp_session_set(s, ms);
+	return 0;
+}
+
+void mcm_session_closed(struct mcp_session *s, void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_id client;
+
+	/* A session that was refused has none. */
+	if (!ms)
+		return;
+	client = ms->client;
+	mcm_session_free(arg, ms);
+	mcm_client_closed(arg, client);
+}
+
+static int serve_register(struct mcp_session *s, const void *body, size_t len,
+			  struct mcp_answer *answer, void *arg)
+{
+	struct mcp_register_reply reply;
+	struct mcp_register rq;
+	struct mcm *m = arg;
+	uint64_t beat;
+	int r;
+
+	r = mcp_decode(&mcp_desc_register, body, len, &rq);
+	if (r < 0)
+		return r;
+	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
+		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+	r = mcm_client_register(m, &rq);
+	if (r < 0)
+		return r;
+	/* Several may get lost before the client is taken for silent. */
+	beat = m->conf.client_ttl / 10;
+	reply = (struct mcp_register_reply){
+		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
+		.heartbeat_ms = (uint32_t)(beat > 1000 ? 1000 : beat < 10 ? 10 : beat),
+		.lease_ttl_ms = (uint32_t)m->conf.default_kv_lease_ttl,
+	};
+	return mcp_answer(answer, &mcp_desc_register_reply, &reply);
+}
+
+static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
+			   struct mcp_answer *answer, void *arg)
+{
+	struct mcp_heartbeat_reply reply;
+	struct mcp_heartbeat rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_heartbeat, body, len, &rq);
+	if (r < 0)
+		return r;
+	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
+		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+	reply.reattach = mcm_client_heartbeat(arg, rq.client);
+	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
+}
+
+static int serve_mount(struct mcp_session *s, const void *body, size_t len,
+		       struct mcp_answer *answer, void *arg)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_mount rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_mount, body, len, &rq);
+	if (r == 0)
+		r = mcm_mount(arg, mcp_session_client(s), &rq, &reply);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_mount_reply, &reply);
+}
+
+static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
+			 struct mcp_answer *answer, void *arg)
+{
+	struct mcp_unmount_reply reply = { 0 };
+	struct mcp_unmount rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_unmount, body, len, &rq);
+	if (r == 0)
+		r = mcm_unmount(arg, mcp_session_client(s), rq.segment, &reply.objects_lost);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);
+}
+
+static struct mcp_segment describe(struct mcm_segment *s)
+{
+	struct mcp_segment d = {
+		.segment = s->id, .client = s->client, .base = s->base, .rkey = s->rkey,
+		.size = s->size, .used = mcm_peek(&s->used), .objects = mcm_peek(&s->objects),
+		.state = mcm_segment_state(s),
+		.name = mcp_bytes(s->name, strlen(s->name)),
+		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
+		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
+	};
+
+	pthread_mutex_lock(&s->lock);
+	d.largest_free = mcm_alloc_largest_free(&s->alloc);
+	pthread_mutex_unlock(&s->lock);
+	return d;
+}
+
+static int serve_segments(struct mcp_session *s, const void *body, size_t len,
+			  struct mcp_answer *answer, void *arg)
+{
+	struct mcp_segments_reply reply = { 0 };
+	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
+	struct mcp_segment *seg;
+	struct mcp_segments rq;
+	unsigned i, n = 0;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_segments, body, len, &rq);
+	if (r < 0)
+		return r;
+	pthread_rwlock_rdlock(&ss->lock);
+	seg = mcm_scratch(MCM_SCRATCH_ITEMS, ss->n_live, sizeof(*seg));
+	for (i = 0; seg && i < ss->n_live; i++) {
+		struct mcm_segment *it = ss->at[ss->live[i]];
+
+		if (mcp_id_zero(rq.segment) || mcp_id_eq(rq.segment, it->id))
+			seg[n++] = describe(it);
+	}
+	reply.segments = mcp_seq(seg, n);
+	/* Names are borrowed from the table until they are encoded. */
+	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;
+	pthread_rwlock_unlock(&ss->lock);
+	return r;
+}
+
+static int serve_stats(struct mcp_session *s, const void *body, size_t len,
+		       struct mcp_answer *answer, void *arg)
+{
+	struct mcp_stats_reply reply;
+	struct mcp_stats rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_stats, body, len, &rq);
+	if (r < 0)
+		return r;
+	mcm_stats(arg, &reply);
+	return mcp_answer(answer, &mcp_desc_stats_reply, &reply);
+}
+
+const struct mcp_handler mcm_handlers[] = {
+	{ MCP_REGISTER, serve_register },
+	{ MCP_HEARTBEAT, serve_heartbeat },
+	{ MCP_MOUNT, serve_mount },
+	{ MCP_UNMOUNT, serve_unmount },
+	{ MCP_SEGMENTS, serve_segments },
+	{ MCP_STATS, serve_stats },
+	{ MCP_PUT_START, mcm_serve_put_start },
+	{ MCP_PUT_END, mcm_serve_put_end },
+	{ MCP_PUT_REVOKE, mcm_serve_put_revoke },
+	{ MCP_GET, mcm_serve_get },
+	{ MCP_RELEASE, mcm_serve_release },
+	{ MCP_RENEW, mcm_serve_renew },
+	{ MCP_EXIST, mcm_serve_exist },
+	{ MCP_REMOVE, mcm_serve_remove },
+	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
+	{ MCP_RENAME, mcm_serve_rename },
+	{ MCP_LIST, mcm_serve_list },
+	{ 0, NULL },
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service.h - the master behind the wire: one handler per message. */
+#ifndef MCM_SERVICE_H
+#define MCM_SERVICE_H
+
+#include "proto/rpc_server.h"
+
+/* Ends with type 0; the handlers' argument is the struct mcm. */
+extern const struct mcp_handler mcm_handlers[];
+
+int mcm_session_opened(struct mcp_session *s, void *arg);
+void mcm_session_closed(struct mcp_session *s, void *arg);
+
+/* service_put.c */
+int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
+			struct mcp_answer *answer, void *arg);
+int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
+		      struct mcp_answer *answer, void *arg);
+int mcm_serve_put_revoke(struct mcp_session *s, const void *body, size_t len,
+			 struct mcp_answer *answer, void *arg);
+/* service_get.c */
+int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer,
+		  void *arg);
+int mcm_serve_release(struct mcp_session *s, const void *body, size_t len,
+		      struct mcp_answer *answer, void *arg);
+int mcm_serve_renew(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg);
+int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg);
+/* service_name.c */
+int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg);
+int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
+			   struct mcp_answer *answer, void *arg);
+int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg);
+int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
+		   struct mcp_answer *answer, void *arg);
+
+#endif

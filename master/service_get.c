@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service_get.c - GET, RELEASE, RENEW, EXIST. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "master/get.h"
+#include "master/mcm_i.h"
+#include "master/op_metrics.h"
+#include "master/scratch.h"
+#include "master/service.h"
+#include "master/session.h"
+
+MCM_OP_METRICS(gets, "get_replica_list", "batch_get_replica_list")
+MCM_OP_METRICS(exists, "exist_key", "batch_exist_key")
+
+/* Session locked: pins are added. */
+static unsigned get_items(struct mcm *m, struct mcm_session *s, const struct mcp_get *rq,
+			  struct mcp_object *obj, struct mcp_replica *part)
+{
+	unsigned failed = 0, copies;
+	struct mcp_iter it;
+	struct mcp_key key;
+	int r;
+
+	mcp_iter_init(&it, &rq->keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); obj++) {
+		r = mcm_get(m, s, rq->flags, key.key, obj, part, &copies);
+		if (r < 0) {
+			memset(obj, 0, sizeof(*obj));
+			obj->status = mc_err_to_wire(r);
+			failed++;
+			continue;
+		}
+		obj->replicas = mcp_seq(part, copies);
+		part += copies;
+	}
+	return failed;
+}
+
+int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer,
+		  void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_get_reply reply = { 0 };
+	struct mcp_object *obj;
+	struct mcp_replica *part;
+	struct mcp_get rq;
+	unsigned failed;
+	int r;
+
+	r = mcp_decode(&mcp_desc_get, body, len, &rq);
+	if (r < 0)
+		return r;
+	obj = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*obj));
+	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.keys.count * MCM_REPLICA_MAX, sizeof(*part));
+	if (!obj || !part)
+		return -ENOMEM;
+	pthread_mutex_lock(&ms->lock);
+	failed = get_items(arg, ms, &rq, obj, part);
+	pthread_mutex_unlock(&ms->lock);
+	mcm_op_count(&gets, rq.keys.count, failed);
+	reply.objects = mcp_seq(obj, rq.keys.count);
+	return mcp_answer(answer, &mcp_desc_get_reply, &reply);
+}
+
+static void each_pin(struct mcm *m, struct mcm_session *s, const struct mcp_seq *pins,
+		     void (*fn)(struct mcm *m, struct mcm_session *s, uint64_t pin))
+{
+	struct mcp_iter it;
+	struct mcp_pin pin;
+
+	pthread_mutex_lock(&s->lock);
+	mcp_iter_init(&it, pins, &mcp_desc_pin);
+	while (mcp_iter_next(&it, &pin))
+		fn(m, s, pin.pin);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int mcm_serve_release(struct mcp_session *s, const void *body, size_t len,
+		      struct mcp_answer *answer, void *arg)
+{
+	struct mcp_release rq;
+	int r;
+
+	(void)answer;
+	r = mcp_decode(&mcp_desc_release, body, len, &rq);
+	if (r == 0)
+		each_pin(arg, mcp_session_get(s), &rq.pins, mcm_pin_release);
+	return r;
+}
+
+int mcm_serve_renew(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg)
+{
+	struct mcp_renew rq;
+	int r;
+
+	(void)answer;
+	r = mcp_decode(&mcp_desc_renew, body, len, &rq);
+	if (r == 0)
+		each_pin(arg, mcp_session_get(s), &rq.pins, mcm_pin_renew);
+	return r;
+}
+
+int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg)
+{
+	struct mcp_exist_reply reply = { 0 };
+	struct mcp_bytes *keys;
+	struct mcp_exist rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	uint8_t *present;
+	uint32_t n = 0;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_exist, body, len, &rq);
+	if (r < 0)
+		return r;
+	keys = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*keys));
+	present = mcm_scratch(MCM_SCRATCH_BYTES, rq.keys.count, 1);
+	if (!keys || !present)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	while (mcp_iter_next(&it, &key))
+		keys[n++] = key.key;
+	mcm_exist(arg, rq.flags, keys, n, present);
+	mcm_op_count(&exists, n, 0);
+	reply.present = mcp_bytes(present, n);
+	return mcp_answer(answer, &mcp_desc_exist_reply, &reply);
+}

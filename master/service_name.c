@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service_name.c - REMOVE, REMOVE_MATCH, RENAME, LIST. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/get.h"
+#include "master/mcm_i.h"
+#include "master/scratch.h"
+#include "master/service.h"
+
+MC_COUNTER(removes, "master_remove_requests_total", "", "Keys asked to be removed")
+MC_COUNTER(remove_failures, "master_remove_failures_total", "", "Keys that were not removed")
+MC_COUNTER(matches, "master_remove_by_regex_requests_total", "", "Removals by pattern or prefix")
+MC_COUNTER(match_failures, "master_remove_by_regex_failures_total", "",
+	   "Removals by pattern or prefix that failed")
+MC_COUNTER(alls, "master_remove_all_requests_total", "", "Removals of everything")
+
+int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg)
+{
+	struct mcp_remove_reply reply = { 0 };
+	struct mcp_status *status, *st;
+	struct mcp_remove rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_remove, body, len, &rq);
+	if (r < 0)
+		return r;
+	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
+	if (!status)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); st++) {
+		r = mcm_remove(arg, rq.flags, key.key);
+		st->status = r < 0 ? mc_err_to_wire(r) : 0;
+		if (r < 0)
+			mc_metric_add(&remove_failures, 1);
+	}
+	mc_metric_add(&removes, rq.keys.count);
+	reply.results = mcp_seq(status, rq.keys.count);
+	return mcp_answer(answer, &mcp_desc_remove_reply, &reply);
+}
+
+int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
+			   struct mcp_answer *answer, void *arg)
+{
+	struct mcp_remove_match_reply reply = { 0 };
+	struct mcp_remove_match rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_remove_match, body, len, &rq);
+	if (r < 0)
+		return r;
+	r = mcm_remove_match(arg, &rq, &reply.removed);
+	mc_metric_add(rq.pattern.len || rq.prefix.len ? &matches : &alls, 1);
+	if (r < 0) {
+		mc_metric_add(&match_failures, 1);
+		return r;
+	}
+	return mcp_answer(answer, &mcp_desc_remove_match_reply, &reply);
+}
+
+int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg)
+{
+	struct mcp_rename_reply reply = { 0 };
+	struct mcp_rename rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_rename, body, len, &rq);
+	if (r == 0)
+		r = mcm_rename(arg, &rq, &reply.generation);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_reply, &reply);
+}
+
+int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
+		   struct mcp_answer *answer, void *arg)
+{
+	struct mcm_list_page *pg = mcm_scratch_page();
+	struct mcp_list_reply reply = { 0 };
+	struct mcp_entry *entry;
+	struct mcp_list rq;
+	unsigned i;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_list, body, len, &rq);
+	if (r == 0)
+		r = pg ? mcm_list(arg, &rq, pg) : -ENOMEM;
+	if (r < 0)
+		return r;
+	entry = mcm_scratch(MCM_SCRATCH_ITEMS, pg->names.count, sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
+	for (i = 0; i < pg->names.count; i++) {
+		const struct mcm_names_item *item = &pg->names.item[i];
+
+		entry[i] = (struct mcp_entry){
+			.name = mcp_bytes(pg->names.text + item->name, item->name_len),
+			.size = item->size, .generation = item->generation,
+			.mtime_ms = item->mtime_ms, .kind = item->kind,
+		};
+	}
+	reply.entries = mcp_seq(entry, pg->names.count);
+	reply.cursor = mcp_bytes(pg->cursor, pg->cursor_len);
+	return mcp_answer(answer, &mcp_desc_list_reply, &reply);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service_put.c - PUT_START, PUT_END, PUT_REVOKE. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/op_metrics.h"
+#include "master/scratch.h"
+#include "master/service.h"
+
+#define PREFERRED_MAX 64	/* further ones are not looked at */
+
+MCM_OP_METRICS(starts, "put_start", "batch_put_start")
+MCM_OP_METRICS(ends, "put_end", "batch_put_end")
+MCM_OP_METRICS(revokes, "put_revoke", "batch_put_revoke")
+MC_HISTOGRAM(value_size, "master_value_size_bytes", "", "Sizes of objects put", 1)
+
+static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint64_t *preferred,
+		      struct mcm_put_request *ret)
+{
+	struct mcp_name name;
+	struct mcp_iter it;
+
+	*ret = (struct mcm_put_request){
+		.flags = rq->flags, .copies = rq->replicas, .soft_ms = rq->soft_pin_ms,
+		.preferred = preferred,
+	};
+	if (!ret->copies)
+		ret->copies = 1;
+	if (ret->copies > MCM_REPLICA_MAX)
+		ret->copies = MCM_REPLICA_MAX;
+	if (!ret->soft_ms)
+		ret->soft_ms = (uint32_t)m->conf.default_kv_soft_pin_ttl;
+	else if (ret->soft_ms > m->conf.max_kv_soft_pin_ttl)
+		return mc_fail(-MC_EPARAM, "a soft pin of %u ms, %llu are allowed", ret->soft_ms,
+			       (unsigned long long)m->conf.max_kv_soft_pin_ttl);
+	mcp_iter_init(&it, &rq->preferred, &mcp_desc_name);
+	while (ret->n_preferred < PREFERRED_MAX && mcp_iter_next(&it, &name))
+		preferred[ret->n_preferred++] = mc_hash(name.name.data, name.name.len, 0);
+	return 0;
+}
+
+static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_put_request *pr,
+		       const struct mcp_seq *items, struct mcp_put_grant *grant,
+		       struct mcp_replica *part)
+{
+	struct mcm_put_granted granted;
+	struct mcp_put_item item;
+	unsigned failed = 0, i;
+	struct mcp_iter it;
+	int r;
+
+	mcp_iter_init(&it, items, &mcp_desc_put_item);
+	for (; mcp_iter_next(&it, &item); grant++) {
+		*grant = (struct mcp_put_grant){ 0 };
+		r = mcm_put_start(m, s, pr, &item, &granted);
+		if (r < 0) {
+			grant->status = mc_err_to_wire(r);
+			failed++;
+			continue;
+		}
+		mc_metric_observe(&value_size, item.size);
+		for (i = 0; i < granted.copies; i++)
+			part[i] = granted.replica[i];
+		grant->generation = granted.generation;
+		grant->replicas = mcp_seq(part, granted.copies);
+		part += granted.copies;
+	}
+	return (int)failed;
+}
+
+int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
+			struct mcp_answer *answer, void *arg)
+{
+	struct mcp_put_start_reply reply = { 0 };
+	uint64_t preferred[PREFERRED_MAX];
+	struct mcm_put_request pr;
+	struct mcp_put_start rq;
+	struct mcp_put_grant *grant;
+	struct mcp_replica *part;
+	struct mcm *m = arg;
+	int r;
+
+	r = mcp_decode(&mcp_desc_put_start, body, len, &rq);
+	if (r == 0)
+		r = request_of(m, &rq, preferred, &pr);
+	if (r < 0)
+		return r;
+	grant = mcm_scratch(MCM_SCRATCH_ITEMS, rq.items.count, sizeof(*grant));
+	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.items.count * pr.copies, sizeof(*part));
+	if (!grant || !part)
+		return -ENOMEM;
+	r = start_items(m, mcp_session_get(s), &pr, &rq.items, grant, part);
+	mcm_op_count(&starts, rq.items.count, (unsigned)r);
+	reply.grants = mcp_seq(grant, rq.items.count);
+	return mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
+}
+
+static int finish_items(struct mcm *m, const struct mcp_seq *items,
+			int (*fn)(struct mcm *m, const struct mcp_put_done *done),
+			const struct mcm_op_metrics *om, struct mcp_seq *ret)
+{
+	struct mcp_status *status, *st;
+	struct mcp_put_done done;
+	unsigned failed = 0;
+	struct mcp_iter it;
+
+	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, items->count, sizeof(*st));
+	if (!status)
+		return -ENOMEM;
+	mcp_iter_init(&it, items, &mcp_desc_put_done);
+	for (; mcp_iter_next(&it, &done); st++) {
+		int r = fn(m, &done);
+
+		st->status = r < 0 ? mc_err_to_wire(r) : 0;
+		failed += r < 0;
+	}
+	mcm_op_count(om, items->count, failed);
+	*ret = mcp_seq(status, items->count);
+	return 0;
+}
+
+int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
+		      struct mcp_answer *answer, void *arg)
+{
+	struct mcp_put_end_reply reply = { 0 };
+	struct mcp_put_end rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_put_end, body, len, &rq);
+	if (r == 0)
+		r = finish_items(arg, &rq.items, mcm_put_end, &ends, &reply.results);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_end_reply, &reply);
+}
+
+int mcm_serve_put_revoke(struct mcp_session *s, const void *body, size_t len,
+			 struct mcp_answer *answer, void *arg)
+{
+	struct mcp_put_revoke_reply reply = { 0 };
+	struct mcp_put_revoke rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_put_revoke, body, len, &rq);
+	if (r == 0)
+		r = finish_items(arg, &rq.items, mcm_put_revoke, &revokes, &reply.results);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_revoke_reply, &reply);
+}

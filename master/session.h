@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * session.h - what one connection holds: pins and unfinished puts, all dropped when it ends.
+ *
+ * A session's requests run one after another; its lock is there for the monitor, which drops pins whose
+ * lease has run out. */
+#ifndef MCM_SESSION_H
+#define MCM_SESSION_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "common/list.h"
+#include "proto/msg.h"
+
+struct mcm;
+
+/* One reader's hold on one object.  Its id is the place in the session's array and a tag. */
+struct mcm_pin {
+	uint32_t slot;		/* the object; 0: free */
+	uint32_t tag;
+	uint32_t prev, next;	/* leases, in the order they end; free ones: next only */
+	uint64_t until_ms;	/* 0: until released */
+};
+
+struct mcm_session {
+	/* constant */
+	struct mcp_id client;
+	unsigned put_shard;
+	/* guarded by the master's sessions_lock */
+	struct mc_list link;
+	/* guarded by the put shard's lock */
+	uint32_t puts;
+	uint32_t n_puts;
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	struct mcm_pin *pin;	/* [0] is not used */
+	uint32_t pin_cap, pin_used, pin_free, n_pins;
+	uint32_t lease_first, lease_last;
+};
+
+int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **ret);
+/* Drop everything that it holds, and itself. */
+void mcm_session_free(struct mcm *m, struct mcm_session *s);
+
+/* ---- pins; the session's lock held (pin.c) ---- */
+
+/* Make room for one more, so that mcm_pin_add() cannot fail.  -MC_ELIMIT, -ENOMEM. */
+int mcm_pin_reserve(struct mcm *m, struct mcm_session *s);
+/* Note a pin that the caller has counted in the object.  @until_ms 0: until released. */
+uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms);
+/* Unknown pins are ignored: their lease has run out. */
+void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin);
+void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);
+
+/* ---- no lock held ---- */
+
+/* Drop pins whose lease has run out, in all sessions. */
+void mcm_pins_tick(struct mcm *m);
+
+#endif

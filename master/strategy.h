@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * strategy.h - in which order segments are asked for room: an ops table per strategy. */
+#ifndef MCM_STRATEGY_H
+#define MCM_STRATEGY_H
+
+#include <stdint.h>
+
+#include "master/segment.h"
+
+#define MCM_PICK_SAMPLE 48
+
+/* One walk over the mounted segments; the table's lock is held for reading throughout. */
+struct mcm_pick {
+	const struct mcm_segments *ss;
+	uint64_t random;
+	unsigned copies;			/* wanted */
+	unsigned at;				/* candidates given so far */
+	uint16_t sample[MCM_PICK_SAMPLE];	/* the strategy's */
+	unsigned n_sample;
+};
+
+struct mcm_strategy {
+	const char *name;
+	/* All fields but the strategy's own are set. */
+	void (*begin)(struct mcm_pick *p);
+	/* The next candidate; every mounted segment comes up at least once, then NULL. */
+	struct mcm_segment *(*next)(struct mcm_pick *p);
+};
+
+extern const struct mcm_strategy mcm_strategy_random;
+extern const struct mcm_strategy mcm_strategy_free_ratio;
+
+/* NULL when there is none of that name. */
+const struct mcm_strategy *mcm_strategy_find(const char *name);
+
+/* ---- placing (place.c) ---- */
+
+struct mcm;
+struct mcm_put_request;
+struct mcm_place;
+
+/* Ranges for @len bytes on rq->copies segments of different names, evicting when there is no free
+ * room; fewer than wanted are fine, at least one.  -MC_ENOSPACE, -MC_ETOOBIG, -ENOMEM. */
+int mcm_place_take(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
+		   struct mcm_place *ret_place, unsigned *ret_copies);
+void mcm_place_give(struct mcm *m, const struct mcm_place *p);
+
+#endif
