@@ -32,13 +32,13 @@ static void bin_of(uint64_t granules, unsigned *ret_top, unsigned *ret_sub)
 	*ret_sub = (unsigned)(granules >> (high - MCM_BIN_SUB_SHIFT)) & (MCM_BIN_SUB - 1);
 }
 
-static void node_place(struct mcm_node *n, uint64_t at)
+static void node_resize(struct mcm_node *n, uint64_t granules)
 {
-	n->at_lo = (uint32_t)at;
-	n->at_hi = (uint16_t)(at >> 32);
+	n->len_lo = (uint32_t)granules;
+	n->len_hi = (uint8_t)(granules >> 32);
 }
 
-static int node_new(struct mcm_alloc *a, uint64_t at, uint32_t *ret)
+static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret)
 {
 	struct mcm_node *n;
 	int r;
@@ -53,7 +53,9 @@ static int node_new(struct mcm_alloc *a, uint64_t at, uint32_t *ret)
 	}
 	n = mcm_node(a, *ret);
 	memset(n, 0, sizeof(*n));
-	node_place(n, at);
+	n->at_lo = (uint32_t)at;
+	n->at_hi = (uint8_t)(at >> 32);
+	node_resize(n, granules);
 	return 0;
 }
 
@@ -69,7 +71,7 @@ static void bin_add(struct mcm_alloc *a, uint32_t id)
 	unsigned top, sub;
 	uint32_t *head;
 
-	bin_of(mcm_node_granules(a, n), &top, &sub);
+	bin_of(mcm_node_granules(n), &top, &sub);
 	head = &a->bin[top][sub];
 	n->list_prev = 0;
 	n->list_next = *head;
@@ -90,7 +92,7 @@ static void bin_del(struct mcm_alloc *a, uint32_t id)
 	if (n->list_prev) {
 		mcm_node(a, n->list_prev)->list_next = n->list_next;
 	} else {
-		bin_of(mcm_node_granules(a, n), &top, &sub);
+		bin_of(mcm_node_granules(n), &top, &sub);
 		a->bin[top][sub] = n->list_next;
 		if (!n->list_next) {
 			a->sub_map[top] &= ~(1u << sub);
@@ -110,9 +112,9 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 		return mc_fail(-MC_EPARAM, "segment of %llu bytes", (unsigned long long)size);
 	mcm_slab_init(&a->nodes, sizeof(struct mcm_node), NODES_SHIFT);
 	a->granules = size >> MCM_GRANULE_SHIFT;
-	r = node_new(a, 0, &a->first);
+	r = node_new(a, 0, a->granules, &a->first);
 	if (r == 0)
-		r = node_new(a, a->granules, &a->end);
+		r = node_new(a, a->granules, 0, &a->end);
 	if (r < 0) {
 		mcm_alloc_done(a);
 		return r;
@@ -190,7 +192,7 @@ static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, 
 	for (; id && tries; tries--) {
 		const struct mcm_node *n = mcm_node(a, id);
 
-		if (fits(mcm_node_at(n), mcm_node_granules(a, n), want))
+		if (fits(mcm_node_at(n), mcm_node_granules(n), want))
 			return id;
 		id = n->list_next;
 	}
@@ -232,12 +234,15 @@ static int split(struct mcm_alloc *a, uint32_t id, uint64_t at, uint32_t *ret_se
 {
 	struct mcm_node *n, *s;
 	uint32_t second;
+	uint64_t first;
 	int r;
 
-	r = node_new(a, at, &second);
+	n = mcm_node(a, id);
+	first = at - mcm_node_at(n);
+	r = node_new(a, at, mcm_node_granules(n) - first, &second);
 	if (r < 0)
 		return r;
-	n = mcm_node(a, id);
+	node_resize(n, first);
 	s = mcm_node(a, second);
 	s->prev = id;
 	s->next = n->next;
@@ -253,6 +258,7 @@ static void absorb_next(struct mcm_alloc *a, uint32_t id)
 	struct mcm_node *n = mcm_node(a, id);
 	uint32_t gone = n->next;
 
+	node_resize(n, mcm_node_granules(n) + mcm_node_granules(mcm_node(a, gone)));
 	n->next = mcm_node(a, gone)->next;
 	mcm_node(a, n->next)->prev = id;
 	if (a->hand == gone)
@@ -280,7 +286,7 @@ int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node)
 		if (r < 0)
 			goto undo;
 	}
-	if (mcm_node_granules(a, mcm_node(a, id)) > want) {
+	if (mcm_node_granules(mcm_node(a, id)) > want) {
 		r = split(a, id, start + want, &rest);
 		if (r < 0) {
 			if (front)
@@ -306,10 +312,10 @@ void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 	struct mcm_node *n = mcm_node(a, id);
 	uint32_t prev = n->prev, next = n->next;
 
-	a->used -= mcm_node_granules(a, n);
+	a->used -= mcm_node_granules(n);
 	a->ranges--;
 	n->flags = n->policy = 0;
-	n->owner = n->score = 0;
+	n->owner = 0;
 	if (!(mcm_node(a, next)->flags & MCM_NODE_USED)) {
 		bin_del(a, next);
 		absorb_next(a, id);
@@ -334,7 +340,7 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
 	sub = 31 - (unsigned)__builtin_clz(a->sub_map[top]);
 	id = a->bin[top][sub];
 	for (i = 0; id && i < 16; i++, id = mcm_node(a, id)->list_next) {
-		uint64_t g = mcm_node_granules(a, mcm_node(a, id));
+		uint64_t g = mcm_node_granules(mcm_node(a, id));
 
 		if (g > best) {
 			best = g;
@@ -352,7 +358,7 @@ uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a)
 	if (!id)
 		return 0;
 	at = mcm_node_at(mcm_node(a, id));
-	g = mcm_node_granules(a, mcm_node(a, id));
+	g = mcm_node_granules(mcm_node(a, id));
 	pad = start_in(at, g) - at;
 	return (pad < g ? g - pad : g) << MCM_GRANULE_SHIFT;
 }

@@ -17,27 +17,26 @@
 #define MCM_GRANULE_SHIFT 6
 #define MCM_GRANULE (1u << MCM_GRANULE_SHIFT)
 #define MCM_PAGE_GRANULES 64u		/* 4 KiB */
-#define MCM_ALLOC_MAX (1ull << 48)	/* bytes of a segment */
+#define MCM_ALLOC_MAX (1ull << 45)	/* bytes of a segment */
 
 #define MCM_BIN_SUB_SHIFT 5
 #define MCM_BIN_SUB (1u << MCM_BIN_SUB_SHIFT)
-#define MCM_BIN_TOP (48 - MCM_GRANULE_SHIFT - MCM_BIN_SUB_SHIFT + 2)
+#define MCM_BIN_TOP (45 - MCM_GRANULE_SHIFT - MCM_BIN_SUB_SHIFT + 2)
 
 #define MCM_NODE_USED 0x01u
 #define MCM_NODE_EVICTABLE 0x02u	/* @owner is an object that the eviction policy may choose */
 #define MCM_NODE_LISTED 0x04u		/* on one of the policy's lists */
 
-/* A range.  Its length is the distance to the next one's beginning. */
 struct mcm_node {
-	uint32_t at_lo;			/* beginning, in granules */
-	uint16_t at_hi;
+	uint32_t at_lo, len_lo;		/* beginning and length, in granules */
+	uint8_t at_hi, len_hi;
 	uint8_t flags;			/* MCM_NODE_* */
 	uint8_t policy;			/* the eviction policy's */
 	uint32_t prev, next;		/* by address; next is never 0 but in the end mark */
 	uint32_t list_prev, list_next;	/* free: its bin's; used: the eviction policy's list */
 	uint32_t owner;			/* used: the object, 0 while none is committed */
-	uint32_t score;			/* the eviction policy's */
 };
+_Static_assert(sizeof(struct mcm_node) == 32, "two ranges are one cache line");
 
 struct mcm_alloc {
 	struct mcm_slab nodes;
@@ -89,9 +88,9 @@ static inline uint64_t mcm_node_offset(const struct mcm_alloc *a, uint32_t id)
 	return mcm_node_at(mcm_node(a, id)) << MCM_GRANULE_SHIFT;
 }
 
-static inline uint64_t mcm_node_granules(const struct mcm_alloc *a, const struct mcm_node *n)
+static inline uint64_t mcm_node_granules(const struct mcm_node *n)
 {
-	return mcm_node_at(mcm_node(a, n->next)) - mcm_node_at(n);
+	return (uint64_t)n->len_hi << 32 | n->len_lo;
 }
 
 #endif

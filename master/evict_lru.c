@@ -170,7 +170,7 @@ static void harvest_add(struct harvest *h, struct lru *l, const struct mcm_evict
 
 	list_del(l, v->a, id);
 	h->out[h->n++] = (struct mcm_victim){ n->owner, id, mcm_peek(&o->generation) };
-	h->got += mcm_node_granules(v->a, n) << MCM_GRANULE_SHIFT;
+	h->got += mcm_node_granules(n) << MCM_GRANULE_SHIFT;
 }
 
 static void harvest_queue(struct harvest *h, struct lru *l, const struct mcm_evict_view *v,

@@ -56,7 +56,7 @@ static bool wide_enough(const struct run *r, const struct window *w)
 
 static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
 {
-	return mcm_node_at(mcm_node(a, mcm_node(a, id)->next));
+	return mcm_node_at(mcm_node(a, id)) + mcm_node_granules(mcm_node(a, id));
 }
 
 /* Widen the largest hole to the right, then to the left. */

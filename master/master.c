@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/err.h"
 #include "common/hash.h"
@@ -18,6 +19,7 @@
 #include "master/admin_http.h"
 #include "master/mcm_i.h"
 #include "master/service.h"
+#include "master/session.h"
 #include "master/stats.h"
 
 #define LOG "master"

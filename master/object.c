@@ -21,7 +21,7 @@ MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects th
 
 static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
 {
-	return mcm_node_granules(&s->alloc, mcm_node(&s->alloc, node)) << MCM_GRANULE_SHIFT;
+	return mcm_node_granules(mcm_node(&s->alloc, node)) << MCM_GRANULE_SHIFT;
 }
 
 static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)

@@ -334,13 +334,14 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		.soft_ms = rq->soft_ms,
 		.flags = (uint8_t)rq->flags, .kind = item->kind,
 	};
+	bool at_once = !item->size && rq->flags & MCP_PUT_COMMIT;
 	unsigned i, copies = 0;
 	int r;
 
 	r = check_item(item);
 	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
 		r = check_absent(m, item->key);
-	if (r == 0)
+	if (r == 0 && !at_once)
 		r = check_session(m, s);
 	if (r == 0 && item->size)
 		r = mcm_place_take(m, rq, mcm_object_reserve(item->size), put.place, &copies);
@@ -348,7 +349,7 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		return r;
 	put.copies = (uint8_t)copies;
 	put.generation = mcm_generation_next(m, s->put_shard);
-	if (!item->size && rq->flags & MCP_PUT_COMMIT) {
+	if (at_once) {
 		r = publish(m, &put, item->key, 0);
 	} else {
 		pthread_mutex_lock(&ps->lock);

@@ -143,7 +143,7 @@ static void live_changed(struct mcm_segments *ss)
 int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		     struct mcm_segment **ret)
 {
-	struct mcm_segment *s;
+	struct mcm_segment *s = NULL;
 	int r;
 
 	r = struct_get(ss, &s);

@@ -13,6 +13,8 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 
+#define HUGE (2u << 20)
+
 void mcm_slab_init(struct mcm_slab *s, size_t elem, unsigned shift)
 {
 	*s = (struct mcm_slab){ .elem = elem, .shift = shift, .next = 1 };
@@ -44,6 +46,8 @@ static int map_chunk(struct mcm_slab *s, unsigned chunk)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes of metadata", bytes);
+	if (bytes >= HUGE)
+		(void)madvise(p, bytes, MADV_HUGEPAGE);
 	/* The first number of the series is 2^(shift + chunk): subtract it once and for all. */
 	__atomic_store_n(&s->base[chunk], (uintptr_t)p - bytes, __ATOMIC_RELEASE);
 	return 0;

@@ -43,14 +43,15 @@ static void free_ratio_begin(struct mcm_pick *p)
 	unsigned n = SAMPLE_PER_COPY * p->copies, i, j;
 	double ratio[MCM_PICK_SAMPLE];
 
-	if (n > p->ss->n_live)
-		n = p->ss->n_live;
 	if (n > MCM_PICK_SAMPLE)
 		n = MCM_PICK_SAMPLE;
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = walk(p, i);
-		double r = free_ratio(s);
+		double r;
 
+		if (!s)
+			break;
+		r = free_ratio(s);
 		for (j = i; j && ratio[j - 1] < r; j--) {
 			ratio[j] = ratio[j - 1];
 			p->sample[j] = p->sample[j - 1];
@@ -58,7 +59,7 @@ static void free_ratio_begin(struct mcm_pick *p)
 		ratio[j] = r;
 		p->sample[j] = s->index;
 	}
-	p->n_sample = n;
+	p->n_sample = i;
 }
 
 static struct mcm_segment *free_ratio_next(struct mcm_pick *p)

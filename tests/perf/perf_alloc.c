@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * perf_alloc.c - the segment allocator: pairs of alloc and free per second, and how full a segment gets
+ * before an allocation fails.  malloc() on the same sizes stands beside it. */
+#include <config.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "master/alloc.h"
+
+#define SEGMENT (16ull << 30)
+#define PAIRS 4000000u
+
+static uint64_t state = 88172645463325252ull;
+
+static uint64_t rnd(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static uint64_t size_4k(void)
+{
+	return 4096;
+}
+
+static uint64_t size_1m(void)
+{
+	return 1 << 20;
+}
+
+static uint64_t size_odd(void)
+{
+	return (1 << 20) - 17;
+}
+
+static uint64_t size_1m_trailer(void)
+{
+	return (1 << 20) + 64;
+}
+
+static uint64_t size_mixed(void)
+{
+	return 1024 + rnd() % (2 << 20);
+}
+
+static uint64_t size_small_mixed(void)
+{
+	return 64 + rnd() % 65536;
+}
+
+/* Two kinds of blocks side by side, as attention variants have. */
+static uint64_t size_pairs(void)
+{
+	return rnd() & 1 ? 3274752 : 658432;
+}
+
+struct held {
+	uint32_t node;
+	uint64_t len;
+};
+
+/* Fill until an allocation fails, then free at random until it fits, over and over. */
+static void utilisation(const char *name, uint64_t (*size)(void), unsigned rounds)
+{
+	uint64_t n = 0, cap = SEGMENT / 4096, len, sum = 0, i, pairs = 0, began;
+	struct held *held = calloc(cap, sizeof(*held));
+	double low = 1, total = 0, u;
+	struct mcm_alloc a;
+	uint32_t node;
+
+	if (!held || mcm_alloc_init(&a, SEGMENT) < 0)
+		exit(1);
+	began = mc_now_ns();
+	for (i = 0; i < rounds;) {
+		len = size();
+		while (mcm_alloc_take(&a, len, &node) < 0) {
+			uint64_t victim = rnd() % n;
+
+			u = (double)sum / (double)SEGMENT;
+			total += u;
+			low = u < low ? u : low;
+			i++;
+			mcm_alloc_give(&a, held[victim].node);
+			sum -= held[victim].len;
+			held[victim] = held[--n];
+			pairs++;
+		}
+		held[n++] = (struct held){ node, len };
+		sum += len;
+	}
+	printf("utilisation, %-22s min %.4f  mean %.4f  (%.2f M allocs/s when full)\n", name, low,
+	       total / (double)i, (double)pairs * 1e3 / (double)(mc_now_ns() - began));
+	mcm_alloc_done(&a);
+	free(held);
+}
+
+static double pairs_per_sec(uint64_t (*size)(void), unsigned live)
+{
+	uint32_t *node = calloc(live, sizeof(*node));
+	struct mcm_alloc a;
+	uint64_t began;
+	unsigned i;
+
+	if (!node || mcm_alloc_init(&a, 64 * SEGMENT) < 0)
+		exit(1);
+	for (i = 0; i < live; i++)
+		if (mcm_alloc_take(&a, size(), &node[i]) < 0)
+			exit(1);
+	began = mc_now_ns();
+	for (i = 0; i < PAIRS; i++) {
+		uint32_t *slot = &node[rnd() % live];
+
+		mcm_alloc_give(&a, *slot);
+		if (mcm_alloc_take(&a, size(), slot) < 0)
+			exit(1);
+	}
+	began = mc_now_ns() - began;
+	mcm_alloc_done(&a);
+	free(node);
+	return PAIRS * 1e3 / (double)began;
+}
+
+static double malloc_pairs_per_sec(unsigned live)
+{
+	void **p = calloc(live, sizeof(*p));
+	uint64_t began;
+	unsigned i;
+
+	if (!p)
+		exit(1);
+	began = mc_now_ns();
+	for (i = 0; i < PAIRS; i++) {
+		void **slot = &p[rnd() % live];
+
+		free(*slot);
+		*slot = malloc(64 + rnd() % 4096);
+	}
+	began = mc_now_ns() - began;
+	for (i = 0; i < live; i++)
+		free(p[i]);
+	free(p);
+	return PAIRS * 1e3 / (double)began;
+}
+
+int main(void)
+{
+	printf("malloc+free, 64 B..4 KiB, 10000 live         %6.2f M pairs/s\n",
+	       malloc_pairs_per_sec(10000));
+	printf("alloc+free, 4 KiB, 10000 live                %6.2f M pairs/s\n",
+	       pairs_per_sec(size_4k, 10000));
+	printf("alloc+free, 1 MiB, 10000 live                %6.2f M pairs/s\n",
+	       pairs_per_sec(size_1m, 10000));
+	printf("alloc+free, 64 B..64 KiB mixed, 10000 live   %6.2f M pairs/s\n",
+	       pairs_per_sec(size_small_mixed, 10000));
+	printf("alloc+free, 64 B..64 KiB mixed, 1000000 live %6.2f M pairs/s\n",
+	       pairs_per_sec(size_small_mixed, 1000000));
+	printf("alloc+free, 1 KiB..2 MiB mixed, 100000 live  %6.2f M pairs/s\n",
+	       pairs_per_sec(size_mixed, 100000));
+	utilisation("uniform 4 KiB", size_4k, 100000);
+	utilisation("uniform 1 MiB", size_1m, 100000);
+	utilisation("uniform 1 MiB - 17", size_odd, 100000);
+	utilisation("uniform 1 MiB + 64", size_1m_trailer, 100000);
+	utilisation("3.1 MiB and 643 KiB", size_pairs, 100000);
+	utilisation("1 KiB..2 MiB", size_mixed, 200000);
+	utilisation("64 B..64 KiB", size_small_mixed, 2000000);
+	return 0;
+}

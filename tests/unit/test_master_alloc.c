@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The allocator against a map of bytes, with its own books checked all the way. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <string.h>
+
+#include "master/alloc.h"
+
+#define SLOTS 512
+
+struct held {
+	uint32_t node;
+	uint64_t at, len;
+};
+
+static void assert_books(const struct mcm_alloc *a)
+{
+	if (mcm_alloc_check(a) < 0)
+		fail_msg("%s", mc_err_detail(-MC_EINTERNAL));
+}
+
+/* No two ranges may share a granule, whatever happens in which order. */
+static void mark(uint8_t *map, const struct held *h, bool on)
+{
+	uint64_t g;
+
+	for (g = h->at / MCM_GRANULE; g < (h->at + h->len + MCM_GRANULE - 1) / MCM_GRANULE; g++) {
+		assert_int_equal(map[g], !on);
+		map[g] = on;
+	}
+}
+
+static uint64_t random_len(unsigned seed)
+{
+	switch (seed % 4) {
+	case 0:
+		return 1 + rnd() % 200;
+	case 1:
+		return 1 + rnd() % 5000;
+	case 2:
+		return 4096 * (1 + rnd() % 16);
+	default:
+		return 1 + rnd() % 300000;
+	}
+}
+
+static void test_random(void **state)
+{
+	uint64_t size = (8u << 20) + 100, i;
+	uint8_t *map = calloc(size / MCM_GRANULE + 1, 1);
+	struct held held[SLOTS] = { 0 };
+	struct mcm_alloc a;
+
+	(void)state;
+	assert_non_null(map);
+	assert_int_equal(mcm_alloc_init(&a, size), 0);
+	for (i = 0; i < 60000; i++) {
+		struct held *h = &held[rnd() % SLOTS];
+
+		if (h->node) {
+			mark(map, h, false);
+			mcm_alloc_give(&a, h->node);
+			h->node = 0;
+		} else {
+			int r;
+
+			h->len = random_len((unsigned)rnd());
+			r = mcm_alloc_take(&a, h->len, &h->node);
+			if (r < 0) {
+				assert_int_equal(r, -MC_ENOSPACE);
+				h->node = 0;
+				continue;
+			}
+			h->at = mcm_node_offset(&a, h->node);
+			assert_true(h->at + h->len <= size);
+			assert_int_equal(h->at % MCM_GRANULE, 0);
+			if (h->len >= 4096)
+				assert_int_equal(h->at % 4096, 0);
+			mark(map, h, true);
+		}
+		if (i % 500 == 0)
+			assert_books(&a);
+	}
+	for (i = 0; i < SLOTS; i++)
+		if (held[i].node)
+			mcm_alloc_give(&a, held[i].node);
+	assert_books(&a);
+	/* Everything has merged again. */
+	assert_int_equal(a.used, 0);
+	assert_int_equal(mcm_alloc_largest_free(&a), size / MCM_GRANULE * MCM_GRANULE);
+	mcm_alloc_done(&a);
+	free(map);
+}
+
+/* A full segment of equal objects is full, and stays so however they come and go. */
+static void recycle(uint64_t len, uint64_t size)
+{
+	uint64_t takes = mcm_alloc_round(len) * MCM_GRANULE, step, n, i;
+	struct mcm_alloc a;
+	uint32_t *node, id;
+
+	step = takes >= 4096 ? (takes + 4095) / 4096 * 4096 : takes;
+	n = (size - takes) / step + 1;
+	node = calloc(n, sizeof(*node));
+	assert_non_null(node);
+	assert_int_equal(mcm_alloc_init(&a, size), 0);
+	for (i = 0; i < n; i++)
+		assert_int_equal(mcm_alloc_take(&a, len, &node[i]), 0);
+	assert_int_equal(mcm_alloc_take(&a, len, &id), -MC_ENOSPACE);
+	for (i = 0; i < 4 * n; i++) {
+		uint64_t j = rnd() % n, k = rnd() % n;
+
+		if (j == k)
+			continue;
+		mcm_alloc_give(&a, node[j]);
+		mcm_alloc_give(&a, node[k]);
+		assert_int_equal(mcm_alloc_take(&a, len, &node[k]), 0);
+		assert_int_equal(mcm_alloc_take(&a, len, &node[j]), 0);
+	}
+	assert_books(&a);
+	assert_int_equal(a.ranges, n);
+	mcm_alloc_done(&a);
+	free(node);
+}
+
+static void test_uniform(void **state)
+{
+	static const uint64_t len[] = { 1, 64, 100, 4095, 4096, 4097, 5000, 65536, 131088, 100000,
+					1 << 20, (1 << 20) + 64 };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(len) / sizeof(len[0]); i++)
+		recycle(len[i], 16u << 20);
+}
+
+static void test_bounds(void **state)
+{
+	struct mcm_alloc a;
+	uint32_t node;
+
+	(void)state;
+	assert_int_equal(mcm_alloc_init(&a, 63), -MC_EPARAM);
+	assert_int_equal(mcm_alloc_init(&a, MCM_ALLOC_MAX + 1), -MC_EPARAM);
+
+	/* A segment of the largest size; its first and last bytes can be had. */
+	assert_int_equal(mcm_alloc_init(&a, MCM_ALLOC_MAX), 0);
+	assert_int_equal(mcm_alloc_largest_free(&a), MCM_ALLOC_MAX);
+	assert_int_equal(mcm_alloc_take(&a, MCM_ALLOC_MAX, &node), 0);
+	assert_int_equal(mcm_alloc_take(&a, 1, &node), -MC_ENOSPACE);
+	mcm_alloc_done(&a);
+
+	assert_int_equal(mcm_alloc_init(&a, 64), 0);
+	assert_int_equal(mcm_alloc_take(&a, 65, &node), -MC_ENOSPACE);
+	assert_int_equal(mcm_alloc_take(&a, 64, &node), 0);
+	assert_books(&a);
+	mcm_alloc_give(&a, node);
+	assert_books(&a);
+	mcm_alloc_done(&a);
+}
+
+/* The hand, a walk's place, survives the merging of its range. */
+static void test_hand(void **state)
+{
+	uint32_t node[8], i;
+	struct mcm_alloc a;
+
+	(void)state;
+	assert_int_equal(mcm_alloc_init(&a, 8 * 4096), 0);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(mcm_alloc_take(&a, 4096, &node[i]), 0);
+	a.hand = node[3];
+	mcm_alloc_give(&a, node[2]);
+	mcm_alloc_give(&a, node[3]);
+	assert_int_equal(mcm_node_offset(&a, a.hand), 2 * 4096);
+	mcm_alloc_give(&a, node[1]);
+	assert_int_equal(mcm_node_offset(&a, a.hand), 4096);
+	assert_books(&a);
+	mcm_alloc_done(&a);
+}
+
+/* What is found only by the hand: a range long enough behind many of its bin that are not. */
+static void test_crowded_bin(void **state)
+{
+	uint32_t node[64], id, i;
+	struct mcm_alloc a;
+
+	(void)state;
+	assert_int_equal(mcm_alloc_init(&a, 32 * (100 * 4096 + 4096)), 0);
+	/* holes of 100 pages, one of 101, kept apart */
+	for (i = 0; i < 32; i++) {
+		assert_int_equal(mcm_alloc_take(&a, (i == 0 ? 101 : 100) * 4096, &node[2 * i]), 0);
+		if (i < 31)
+			assert_int_equal(mcm_alloc_take(&a, 4096, &node[2 * i + 1]), 0);
+	}
+	for (i = 0; i < 32; i++)
+		mcm_alloc_give(&a, node[2 * i]);
+	a.hand = a.first;
+	assert_int_equal(mcm_alloc_take(&a, 101 * 4096, &id), 0);
+	assert_int_equal(mcm_node_offset(&a, id), 0);
+	assert_books(&a);
+	mcm_alloc_done(&a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_uniform),
+		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_hand),
+		cmocka_unit_test(test_crowded_bin),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

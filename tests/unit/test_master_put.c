@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Two-phase puts: who wins, what readers see meanwhile, and where the space goes. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <string.h>
+
+#define MIB (1u << 20)
+
+static void test_two_phases(void **state)
+{
+	struct mcm_put_granted g;
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	assert_int_equal(fx_start(&fx, fx.s, "a", 100000, 0, &g), 0);
+	assert_int_equal(g.copies, 1);
+	assert_int_equal(g.replica[0].offset % 4096, 0);
+	/* Invisible until it ends. */
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_exist(&fx, "a", 0), 0);
+	assert_int_equal(fx_end(&fx, "b", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_end(&fx, "a", g.generation + 64), -MC_ESTALE_PUT);
+	assert_int_equal(fx_end(&fx, "a", g.generation), 0);
+	assert_int_equal(fx_end(&fx, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_stat(&fx, "a", &o), 0);
+	assert_int_equal(o.size, 100000);
+	assert_int_equal(o.generation, g.generation);
+	assert_int_equal(o.crc, 42);
+	assert_int_equal(o.pin, 0);
+	/* First put wins, and a second one is told so before it writes. */
+	assert_int_equal(fx_start(&fx, fx.s, "a", 5, 0, &g), -MC_EEXISTS);
+	fx_down(&fx);
+}
+
+static void test_two_writers(void **state)
+{
+	struct mcm_put_granted g1, g2;
+	struct mcp_object o;
+	struct fixture fx;
+	uint64_t used;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	assert_int_equal(fx_start(&fx, fx.s, "a", 100, 0, &g1), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "a", 200, 0, &g2), 0);
+	assert_true(g2.generation > g1.generation);
+	assert_int_not_equal(g1.replica[0].offset, g2.replica[0].offset);
+	used = fx_used(&fx);
+	assert_int_equal(fx_end(&fx, "a", g2.generation), 0);
+	/* The loser's space is back at once, its value was never seen. */
+	assert_int_equal(fx_end(&fx, "a", g1.generation), -MC_EEXISTS);
+	assert_int_equal(used - fx_used(&fx), 128);
+	assert_int_equal(fx_stat(&fx, "a", &o), 0);
+	assert_int_equal(o.size, 200);
+	fx_down(&fx);
+}
+
+static void test_upsert(void **state)
+{
+	struct mcp_object o1, o2, o3;
+	struct mcp_replica r1, r2;
+	struct fixture fx;
+	uint64_t used;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 4096, MCP_PUT_UPSERT), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &o1, &r1), 0);
+	assert_int_not_equal(o1.pin, 0);
+	assert_int_equal(o1.lease_ms, fx.conf.default_kv_lease_ttl);
+	assert_int_equal(fx_put(&fx, "a", 8192, MCP_PUT_UPSERT), 0);
+	/* New readers get the new version, the old one's memory stays until its reader is done. */
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &o2, &r2), 0);
+	assert_int_equal(o2.size, 8192);
+	assert_int_not_equal(r1.offset, r2.offset);
+	used = fx_used(&fx);
+	assert_int_equal(used, 4096 + 8192);
+	fx_check(&fx);
+	fx_release(&fx, fx.s, o1.pin);
+	assert_int_equal(fx_used(&fx), 8192);
+	/* Released twice is released once. */
+	fx_release(&fx, fx.s, o1.pin);
+	assert_int_equal(fx_stat(&fx, "a", &o3), 0);
+	fx_release(&fx, fx.s, o2.pin);
+	assert_int_equal(fx_used(&fx), 8192);
+	fx_down(&fx);
+}
+
+static void test_revoke(void **state)
+{
+	struct mcm_put_granted g;
+	struct mcm_session *other;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	/* The writer's own memory is free at once. */
+	assert_int_equal(fx_start(&fx, fx.s, "a", 4096, 0, &g), 0);
+	assert_int_equal(fx_revoke(&fx, "a", g.generation), 0);
+	assert_int_equal(fx_revoke(&fx, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_end(&fx, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_used(&fx), 0);
+	/* Somebody else's memory may still be written to by bytes on their way. */
+	other = fx_session(&fx, 2);
+	assert_int_equal(fx_start(&fx, other, "a", 4096, 0, &g), 0);
+	assert_int_equal(fx_revoke(&fx, "a", g.generation), 0);
+	assert_int_equal(fx_used(&fx), 4096);
+	fx_advance(&fx, fx.conf.put_quarantine_ms - 1);
+	assert_int_equal(fx_used(&fx), 4096);
+	fx_advance(&fx, 1 + mcm_tick_ms(fx.m));
+	assert_int_equal(fx_used(&fx), 0);
+	fx_down(&fx);
+}
+
+static void test_session_ends(void **state)
+{
+	struct mcm_session *other;
+	struct mcp_object o;
+	struct fixture fx;
+	char key[16];
+	int i;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "held", 4096, 0), 0);
+	other = fx_session(&fx, 2);
+	for (i = 0; i < 100; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		assert_int_equal(fx_start(&fx, other, key, 10000, 0, NULL), 0);
+	}
+	assert_int_equal(fx_pin(&fx, other, "held", MCP_GET_HOLD, &o, NULL), 0);
+	assert_int_equal(o.lease_ms, 0);
+	assert_int_equal(fx_remove(&fx, "held", 0), -MC_ELEASED);
+	assert_int_equal(fx_remove(&fx, "held", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_stat(&fx, "held", NULL), -MC_ENOOBJECT);
+	fx_session_end(&fx, other);
+	fx_advance(&fx, fx.conf.put_quarantine_ms + mcm_tick_ms(fx.m));
+	assert_int_equal(fx_used(&fx), 0);
+	fx_down(&fx);
+}
+
+static void test_timeouts(void **state)
+{
+	struct mcm_put_granted g1, g2;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	/* An old upsert does not replace what was put after it began. */
+	assert_int_equal(fx_start(&fx, fx.s, "a", 100, MCP_PUT_UPSERT, &g1), 0);
+	assert_int_equal(fx_put(&fx, "a", 200, MCP_PUT_UPSERT), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "a", 300, MCP_PUT_UPSERT, &g2), 0);
+	fx.m->conf.client_ttl = 3600 * 1000;
+	fx_advance(&fx, 31000);
+	assert_int_equal(fx_end(&fx, "a", g1.generation), -MC_ESTALE_PUT);
+	/* One that began later does, however long it takes. */
+	assert_int_equal(fx_end(&fx, "a", g2.generation), 0);
+	/* A stuck writer's space comes back. */
+	assert_int_equal(fx_start(&fx, fx.s, "b", 4096, 0, &g1), 0);
+	fx_advance(&fx, fx.conf.put_start_release_timeout_sec - 1000);
+	assert_int_equal(fx_used(&fx), 320 + 4096);
+	fx_advance(&fx, 1000 + fx.conf.put_quarantine_ms + 3 * mcm_tick_ms(fx.m));
+	assert_int_equal(fx_used(&fx), 320);
+	assert_int_equal(fx_end(&fx, "b", g1.generation), -MC_ESTALE_PUT);
+	fx_down(&fx);
+}
+
+static void test_empty_objects(void **state)
+{
+	struct mcm_put_granted g;
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	/* No memory at all is needed for what has no bytes. */
+	assert_int_equal(fx_start(&fx, fx.s, "e", 0, 0, &g), 0);
+	assert_int_equal(fx_stat(&fx, "e", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_end(&fx, "e", g.generation), 0);
+	assert_int_equal(fx_put(&fx, "f", 0, MCP_PUT_COMMIT), 0);
+	assert_int_equal(fx_put(&fx, "f", 0, MCP_PUT_COMMIT), -MC_EEXISTS);
+	assert_int_equal(fx_put(&fx, "f", 0, MCP_PUT_COMMIT | MCP_PUT_UPSERT), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "f", MCP_GET_LEASE, &o, NULL), 0);
+	assert_int_equal(o.size, 0);
+	assert_int_equal(o.pin, 0);
+	assert_int_equal(fx_exist(&fx, "f", 0), 1);
+	assert_int_equal(fx_put(&fx, "g", 1, 0), -MC_ENOSPACE);
+	fx_down(&fx);
+}
+
+static void test_bad_input(void **state)
+{
+	struct mcm_put_request rq = { .copies = 1 };
+	struct mcp_put_item item = { .size = 1 };
+	struct mcm_put_granted g;
+	struct fixture fx;
+	char key[4097];
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	memset(key, 'k', sizeof(key));
+	item.key = mcp_bytes(key, 0);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), -MC_EKEY);
+	item.key = mcp_bytes(key, 4097);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), -MC_EKEY);
+	assert_int_equal(mcm_remove(fx.m, 0, item.key), -MC_EKEY);
+	item.key = mcp_bytes(key, 4096);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	item.kind = 3;
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), -MC_EPARAM);
+	item.kind = 0;
+	item.size = 16 * MIB + 1;
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), -MC_ETOOBIG);
+	item.size = UINT64_MAX;
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), -MC_ETOOBIG);
+	fx_down(&fx);
+}
+
+static void two_puts(struct mcm_conf *conf)
+{
+	conf->max_session_puts = 2;
+	conf->max_session_pins = 2;
+	conf->max_objects = 256;
+}
+
+static void test_limits(void **state)
+{
+	struct mcp_object o[3];
+	struct fixture fx;
+	char key[16];
+	int i, r = 0;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, two_puts);
+	assert_int_equal(fx_put(&fx, "x", 100, 0), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "a", 1, 0, NULL), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "b", 1, 0, NULL), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "c", 1, 0, NULL), -MC_ELIMIT);
+	assert_int_equal(fx_pin(&fx, fx.s, "x", MCP_GET_LEASE, &o[0], NULL), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "x", MCP_GET_HOLD, &o[1], NULL), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "x", MCP_GET_LEASE, &o[2], NULL), -MC_ELIMIT);
+	fx_release(&fx, fx.s, o[0].pin);
+	assert_int_equal(fx_pin(&fx, fx.s, "x", MCP_GET_LEASE, &o[2], NULL), 0);
+	for (i = 0; i < 100000 && r == 0; i++) {
+		snprintf(key, sizeof(key), "n%d", i);
+		r = fx_put(&fx, key, 0, MCP_PUT_COMMIT);
+	}
+	assert_int_equal(r, -MC_ELIMIT);
+	assert_in_range(i, 256, 10000);
+	fx_down(&fx);
+}
+
+/* Copies lie on segments of different names; fewer are fine. */
+static void test_copies(void **state)
+{
+	struct mcm_put_request rq = { .copies = 3 };
+	struct mcp_put_item item = { .key = { "c", 1 }, .size = 10000 };
+	struct mcp_replica replica[MCM_REPLICA_MAX];
+	struct mcm_put_granted g;
+	struct mcp_object o;
+	struct fixture fx;
+	unsigned n;
+
+	(void)state;
+	fx_up(&fx, 4, MIB, NULL);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(g.copies, 3);
+	assert_false(mcp_id_eq(g.replica[0].segment, g.replica[1].segment));
+	assert_false(mcp_id_eq(g.replica[0].segment, g.replica[2].segment));
+	assert_false(mcp_id_eq(g.replica[1].segment, g.replica[2].segment));
+	assert_int_equal(fx_end(&fx, "c", g.generation), 0);
+	assert_int_equal(mcm_get(fx.m, NULL, 0, item.key, &o, replica, &n), 0);
+	assert_int_equal(n, 3);
+	rq.copies = 8;
+	item.key = fx_bytes("d");
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(g.copies, 4);
+	/* A segment less is a copy less. */
+	fx_advance(&fx, 0);
+	{
+		uint64_t lost;
+
+		assert_int_equal(mcm_unmount(fx.m, fx.s->client, g.replica[0].segment, &lost), 0);
+		assert_int_equal(fx_end(&fx, "d", g.generation), 0);
+		fx_advance(&fx, 0);
+		assert_int_equal(mcm_get(fx.m, NULL, 0, item.key, &o, replica, &n), 0);
+		assert_int_equal(n, 3);
+	}
+	fx_down(&fx);
+}
+
+/* A preferred segment gets the object while it has room. */
+static void test_preferred(void **state)
+{
+	uint64_t preferred = mc_hash("seg-3", 5, 0);
+	struct mcm_put_request rq = { .copies = 1, .preferred = &preferred, .n_preferred = 1 };
+	struct mcm_put_granted g;
+	struct fixture fx;
+	unsigned i, other = 0;
+	char key[16];
+
+	(void)state;
+	fx_up(&fx, 4, MIB, NULL);
+	for (i = 0; i < 20; i++) {
+		struct mcp_put_item item = { .size = 65536 };
+
+		snprintf(key, sizeof(key), "p%u", i);
+		item.key = fx_bytes(key);
+		assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+		if (g.replica[0].segment.lo != 3)
+			other++;
+	}
+	assert_int_equal(other, 4);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_two_phases),
+		cmocka_unit_test(test_two_writers),
+		cmocka_unit_test(test_upsert),
+		cmocka_unit_test(test_revoke),
+		cmocka_unit_test(test_session_ends),
+		cmocka_unit_test(test_timeouts),
+		cmocka_unit_test(test_empty_objects),
+		cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_preferred),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
