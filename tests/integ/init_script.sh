@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The init script starts, reports, restarts and stops the master; starting twice is harmless.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_root
+requires curl start-stop-daemon
+[ -r /lib/lsb/init-functions ] || skip "no LSB init functions"
+requires_plain_program "$top_builddir/master/mooncake_master"
+
+free_port rpc
+free_port http
+mkdir -p "$tmp/default"
+cat >"$tmp/default/mooncake-master" <<SH
+PIDFILE=$tmp/pid
+RUN_AS=root
+LOG_DIR=$tmp/log
+MASTER_OPTIONS="--rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
+SH
+sed -e "s|@sbindir@|$top_builddir/master|g" -e "s|@sysconfdir@|$tmp|g" \
+	"$top_srcdir/init/mooncake-master.in" >"$tmp/init"
+chmod +x "$tmp/init"
+serves() { curl -sf --max-time 2 "http://127.0.0.1:$http/health"; }
+cleanup_fn "$tmp/init" stop
+
+fails "$tmp/init" status
+"$tmp/init" start
+wait_for 20 serves
+"$tmp/init" status
+pid=$(cat "$tmp/pid")
+"$tmp/init" start
+equal "pid after a second start" "$(cat "$tmp/pid")" "$pid"
+[ -n "$(ls "$tmp/log")" ] || fail "no log file"
+
+"$tmp/init" restart
+wait_for 20 serves
+[ "$(cat "$tmp/pid")" != "$pid" ] || fail "restart kept the process"
+gone "$pid" || fail "the old process is still there"
+
+pid=$(cat "$tmp/pid")
+"$tmp/init" stop
+gone "$pid" || fail "stop returned and the process is there"
+fails "$tmp/init" status
+"$tmp/init" stop
+fails "$tmp/init" nonsense
