@@ -57,8 +57,9 @@ enum mcctl_status mcctl_complain(enum mcctl_status status, const char *fmt, ...)
 
 /* ---- mcctl_key.c: keys as text ----
  *
- * The text of a key is the path of its file below a mount of mcfs: '%' and control bytes appear as %
- * and two hexadecimal digits. */
+ * A key is shown as it is, but for control bytes: they appear as '%' and two hexadecimal digits.  A key
+ * that itself has such a sequence in it (or that of a byte from 80 to FF) gets a "25" behind the '%',
+ * and one that has "%25" before the digits one more "25", so that every text means one key. */
 
 /* The key that an argument means; free() *ret.  0, or the exit status after a message. */
 enum mcctl_status mcctl_key_parse(const struct mcctl *c, const char *arg, struct mcs_key *ret);

@@ -11,26 +11,61 @@
 
 static const char digits[] = "0123456789ABCDEF";
 
-static bool is_odd(unsigned char c)
+static int hex(unsigned char c)
 {
-	return c < 0x20 || c == 0x7f || c == '%';
+	const char *p;
+
+	if (c >= 'a' && c <= 'f')
+		c = (unsigned char)(c - 'a' + 'A');
+	p = c ? strchr(digits, c) : NULL;
+	return p ? (int)(p - digits) : -1;
+}
+
+static bool is_control(unsigned char c)
+{
+	return c < 0x20 || c == 0x7f;
+}
+
+/* Does an escape begin here: '%', any number of "25", two digits of a byte that is no printing ASCII?
+ * Its byte or -1; *ret_quoted: there is a "25". */
+static int escape_at(const unsigned char *p, const unsigned char *end, bool *ret_quoted)
+{
+	int byte;
+
+	if (p == end || *p++ != '%')
+		return -1;
+	*ret_quoted = false;
+	while (end - p >= 4 && p[0] == '2' && p[1] == '5') {
+		*ret_quoted = true;
+		p += 2;
+	}
+	if (end - p < 2 || hex(p[0]) < 0 || hex(p[1]) < 0)
+		return -1;
+	byte = hex(p[0]) << 4 | hex(p[1]);
+	return is_control((unsigned char)byte) || byte >= 0x80 ? byte : -1;
 }
 
 /* @ascii: escape all that is not ASCII as well. */
 static char *escape(struct mcs_key key, bool ascii, size_t *ret_len)
 {
-	const unsigned char *in = key.data;
+	const unsigned char *in = key.data, *end = in + key.len;
 	char *text = malloc(3 * key.len + 1), *p = text;
+	bool quoted;
 
 	if (!text)
 		return NULL;
-	for (size_t i = 0; i < key.len; i++) {
-		if (is_odd(in[i]) || (ascii && in[i] >= 0x80)) {
+	for (; in < end; in++) {
+		if (is_control(*in) || (ascii && *in >= 0x80)) {
 			*p++ = '%';
-			*p++ = digits[in[i] >> 4];
-			*p++ = digits[in[i] & 15];
-		} else {
-			*p++ = (char)in[i];
+			*p++ = digits[*in >> 4];
+			*p++ = digits[*in & 15];
+			continue;
+		}
+		*p++ = (char)*in;
+		/* What the key spells like an escape must not be taken for one. */
+		if (*in == '%' && escape_at(in, end, &quoted) >= 0) {
+			*p++ = '2';
+			*p++ = '5';
 		}
 	}
 	*p = '\0';
@@ -56,18 +91,15 @@ char *mcctl_key_text(bool raw, struct mcs_key key, size_t *ret_len)
 
 void mcctl_key_print(bool raw, struct mcs_key key, FILE *to)
 {
-	const unsigned char *in = key.data;
+	size_t len;
+	char *text = mcctl_key_text(raw, key, &len);
 
-	if (raw) {
-		fwrite(in, 1, key.len, to);
-		return;
-	}
-	for (size_t i = 0; i < key.len; i++) {
-		if (is_odd(in[i]))
-			fprintf(to, "%%%02X", in[i]);
-		else
-			putc(in[i], to);
-	}
+	/* Without memory the bytes themselves are better than nothing. */
+	if (text)
+		fwrite(text, 1, len, to);
+	else
+		fwrite(key.data, 1, key.len, to);
+	free(text);
 }
 
 json_t *mcctl_key_json(struct mcs_key key)
@@ -87,35 +119,19 @@ json_t *mcctl_key_json(struct mcs_key key)
 	return j;
 }
 
-static int hex(char c)
-{
-	const char *p;
-
-	if (c >= 'a' && c <= 'f')
-		c = (char)(c - 'a' + 'A');
-	p = c ? strchr(digits, c) : NULL;
-	return p ? (int)(p - digits) : -1;
-}
-
 enum mcctl_status mcctl_prefix_parse(const struct mcctl *c, const char *arg, struct mcs_key *ret)
 {
+	const unsigned char *in = (const unsigned char *)arg, *end = in + strlen(arg);
 	char *data = malloc(strlen(arg) + 1), *p = data;
+	bool quoted;
+	int byte;
 
 	if (!data)
 		return mcctl_complain(MCCTL_FAILED, "out of memory");
-	for (const char *s = arg; *s; s++) {
-		if (*s != '%' || c->conf->raw) {
-			*p++ = *s;
-			continue;
-		}
-		if (hex(s[1]) < 0 || hex(s[2]) < 0) {
-			free(data);
-			return mcctl_complain(MCCTL_USAGE, "key \"%s\": two hexadecimal digits "
-					      "follow a '%%'; write %%25 for the sign itself, or "
-					      "use --raw", arg);
-		}
-		*p++ = (char)(hex(s[1]) << 4 | hex(s[2]));
-		s += 2;
+	while (in < end) {
+		byte = c->conf->raw ? -1 : escape_at(in, end, &quoted);
+		*p++ = byte < 0 || quoted ? (char)*in : (char)byte;
+		in += byte < 0 ? 1 : 3;
 	}
 	if (p - data > KEY_MAX) {
 		free(data);

@@ -32,7 +32,8 @@ static enum mcctl_status compile(struct matching *m)
 
 	if (!*pattern)
 		return MCCTL_OK;
-	m->re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, 0, &err, &at, NULL);
+	m->re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+			      PCRE2_NEVER_BACKSLASH_C, &err, &at, NULL);
 	if (!m->re) {
 		pcre2_get_error_message(err, why, sizeof(why));
 		return mcctl_complain(MCCTL_USAGE, "--match=%s: %s, at character %zu", pattern,
