@@ -1,0 +1,11 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The example of mcs(3) links with the library and does what it says.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+[ -x "$top_builddir/master/mooncake_master" ] || skip "mooncake_master is not built"
+start_master
+cd "$top_builddir"
+# shellcheck disable=SC2086
+./libtool --quiet --tag=CC --mode=link $CC ${SANITIZER-} -o "$tmp/example" -I"$top_srcdir/include" \
+	"$top_srcdir/man/mcs_example.c" client/libmooncake_store.la
+equal "output" "$(MOONCAKE_MASTER=$MASTER "$tmp/example")" '12 bytes: hello, pool'
