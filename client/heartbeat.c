@@ -84,10 +84,15 @@ static void note(struct mcs_heartbeat *h, int r)
 static void *heartbeat_main(void *arg)
 {
 	struct mcs_heartbeat *h = arg;
+	int r;
 
-	do
-		note(h, beat(h));
-	while (!mc_stop_wait(&h->stop, period_ms(h)));
+	do {
+		r = beat(h);
+		/* Cut off by the end: nothing is wrong with the master. */
+		if (mc_stop_wait(&h->stop, 0))
+			break;
+		note(h, r);
+	} while (!mc_stop_wait(&h->stop, period_ms(h)));
 	return NULL;
 }
 
