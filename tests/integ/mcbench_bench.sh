@@ -3,7 +3,6 @@
 # mcbench bench measures each operation for each size, with its references, and leaves nothing behind.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/integ/mcctl_functions.sh"
-requires_master
 start_master
 bench() {
 	"$top_builddir/tools/mcbench" --master="$MASTER" "$@"

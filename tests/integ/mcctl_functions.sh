@@ -1,18 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # mcctl_functions.sh - for the tests of the tools: a pool, and mcctl that knows it.
+: "${tmp:?}" "${top_builddir:?}"
 requires jq
-
-requires_master() {
-	[ -x "$top_builddir/master/mooncake_master" ] || skip "mooncake_master is not built"
-}
 
 # start_pool SIZE [MASTER-FLAG...] - a master, and a process that does nothing but contribute memory:
 # mcbench between two requests that lie a day apart
 start_pool() {
 	local size=$1
 	shift
-	requires_master
 	start_master "$@"
 	printf '{"timestamp": 0, "hash_ids": [1]}\n{"timestamp": 86400000, "hash_ids": [1]}\n' >"$tmp/day.jsonl"
 	spawn donor "$top_builddir/tools/mcbench" --master="$MASTER" --segment_size="$size" --speed=1 \

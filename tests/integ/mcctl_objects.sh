@@ -94,6 +94,7 @@ ctl df | grep -qE '^pool +64 MiB ' || fail "df does not show the pool: $(ctl df)
 equal "df --json" "$(ctl --json df | jq -c '[.pool.capacity, .pool.segments, (.segments | length)]')" '[67108864,1,1]'
 ctl health >/dev/null
 equal "health" "$(ctl --json health | jq -c '[.status, .http.ok, .rpc.ok]')" '["healthy",true,true]'
+other=
 free_port other
 status 1 ctl --metrics_port="$other" health >/dev/null
 status 2 "$top_builddir/tools/mcctl" --master="127.0.0.1:$other" --metrics_port="$other" health >/dev/null
