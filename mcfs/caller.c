@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * caller.c - the process behind a request.
+ * The last thread of a process that ends closes its files: its PF_EXITING says so, and exit_code how
+ * it ends.  PF_SIGNALED alone does not: exit(0) of one thread ends the others by a signal, too. */
+#include <config.h>
+#include "mcfs/caller.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+
+/* Of the kernel's include/linux/sched.h; they are in /proc/PID/stat for ever. */
+#define PF_EXITING_BIT 0x4ul
+#define PF_SIGNALED_BIT 0x400ul
+
+static ssize_t read_proc(pid_t tid, const char *name, char *buf, size_t size)
+{
+	char path[64];
+	auto_close int fd = -1;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, buf, size - 1);
+	if (n < 0)
+		return -errno;
+	buf[n] = '\0';
+	return n;
+}
+
+/* Thread @tid exists in process @pid. */
+static bool thread_of(pid_t pid, pid_t tid)
+{
+	return syscall(SYS_tgkill, pid, tid, 0) == 0 || errno != ESRCH;
+}
+
+pid_t mcfs_caller_process(pid_t tid)
+{
+	char buf[2048], *p;
+
+	if (tid <= 0 || thread_of(tid, tid))
+		return tid;
+	if (read_proc(tid, "status", buf, sizeof(buf)) <= 0)
+		return tid;
+	p = strstr(buf, "\nTgid:");
+	return p ? (pid_t)atoi(p + strlen("\nTgid:")) : tid;
+}
+
+bool mcfs_caller_is(pid_t pid, pid_t tid)
+{
+	if (pid == tid)
+		return true;
+	return pid > 0 && tid > 0 && thread_of(pid, tid);
+}
+
+/* Field @n of a /proc/PID/stat line, counted from 1; @p stands behind the command name, which is
+ * field 2 and may hold anything. */
+static const char *stat_field(const char *p, int n)
+{
+	for (int i = 3; i < n && p; i++) {
+		p = strchr(p, ' ');
+		if (p)
+			p++;
+	}
+	return p;
+}
+
+enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid)
+{
+	char buf[2048], *name_end, state;
+	const char *p;
+	unsigned long flags;
+	long code;
+
+	if (tid <= 0)
+		return MCFS_ALIVE;
+	if (read_proc(tid, "stat", buf, sizeof(buf)) <= 0)
+		return MCFS_GONE;
+	name_end = strrchr(buf, ')');
+	if (!name_end || name_end[1] != ' ')
+		return MCFS_GONE;
+	state = name_end[2];
+	p = stat_field(name_end + 2, 9);
+	flags = p ? strtoul(p, NULL, 10) : 0;
+	if (!(flags & PF_EXITING_BIT) && state != 'Z' && state != 'X')
+		return MCFS_ALIVE;
+	p = stat_field(name_end + 2, 52);
+	code = p ? strtol(p, NULL, 10) : 0;
+	if (code)
+		return MCFS_DIED;
+	if ((flags & PF_SIGNALED_BIT) && geteuid() != 0 && uid != geteuid())
+		return MCFS_DIED;
+	return MCFS_EXITED;
+}
+
+/* The signal mask in the line "@name:\t<hex>" of a status file. */
+static unsigned long long mask_of(const char *status, const char *name)
+{
+	const char *p = strstr(status, name);
+
+	return p ? strtoull(p + strlen(name), NULL, 16) : 0;
+}
+
+bool mcfs_caller_killed(pid_t tid)
+{
+	const unsigned long long sigkill = 1ull << (9 - 1);
+	char buf[4096];
+
+	if (tid <= 0)
+		return false;
+	if (read_proc(tid, "status", buf, sizeof(buf)) <= 0)
+		return true;
+	/* The kernel gives every thread of a process that must end a SIGKILL of its own. */
+	return (mask_of(buf, "\nSigPnd:\t") | mask_of(buf, "\nShdPnd:\t")) & sigkill;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * caller.h - who is behind a request: a FUSE request carries the caller's thread id, and the kernel's
+ * /proc tells how that thread's process is doing.  A thread id of 0 belongs to a process that this pid
+ * namespace does not show: it counts as alive, and all of those as one process. */
+#ifndef MCFS_CALLER_H
+#define MCFS_CALLER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum mcfs_fate {
+	MCFS_ALIVE,
+	MCFS_EXITED,	/* is ending by exit(0) */
+	MCFS_DIED,	/* is ending by a signal or with a non-zero status */
+	MCFS_GONE	/* is not there any more: nobody knows */
+};
+
+/* The process of thread @tid; @tid itself when it is gone. */
+pid_t mcfs_caller_process(pid_t tid);
+/* Does thread @tid belong to process @pid? */
+bool mcfs_caller_is(pid_t pid, pid_t tid);
+/* @uid: the caller's; what other users' processes end with is hidden from a daemon without
+ * privileges, which then takes every death by signal for a bad one. */
+enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid);
+/* Is a signal under way to @tid that will end it? */
+bool mcfs_caller_killed(pid_t tid);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * compat.c - the hook between libfuse and /dev/fuse. */
+#include <config.h>
+#include "mcfs/compat.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "mcfs/slot.h"
+
+/* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers
+ * are ABI. */
+#define OPCODE_WRITE 16u
+#define OPCODE_INIT 26u
+#define INIT_EXT (1u << 30)
+#define INIT2_DIRECT_IO_ALLOW_MMAP (1u << (36 - 32))
+#define FOPEN_PARALLEL_DIRECT_WRITES (1u << 6)
+#define OPEN_OUT_SIZE 16u	/* fh, flags, padding */
+#define INIT_OUT_SIZE 64u
+
+struct in_header {
+	uint32_t len, opcode;
+	uint64_t unique, nodeid;
+	uint32_t uid, gid, pid, padding;
+};
+#define WRITE_IN_SIZE 40u
+/* What stands in front of a WRITE's data. */
+#define HEAD (sizeof(struct in_header) + WRITE_IN_SIZE)
+
+struct init_in {
+	uint32_t major, minor, max_readahead, flags, flags2;
+};
+
+struct init_out {
+	uint32_t major, minor, max_readahead, flags;
+	uint16_t max_background, congestion_threshold;
+	uint32_t max_write, time_gran;
+	uint16_t max_pages, map_alignment;
+	uint32_t flags2, unused[7];
+};
+_Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
+
+struct out_header {
+	uint32_t len;
+	int32_t error;
+	uint64_t unique;
+};
+
+static struct {
+	bool attached;
+	struct mcfs_pool *pool;
+	pthread_key_t slot_key;
+	int slots;		/* atomic: threads that hold one */
+	/* INIT comes first and alone */
+	uint64_t init_unique;
+	uint32_t kernel_flags2;
+	bool shared_mmap;
+} hook;
+
+static __thread void *slot;		/* of this thread: where the next WRITE's data go */
+static __thread bool slot_filled;	/* the request at hand has its data there */
+static __thread uint32_t open_flags;
+
+static void thread_ends(void *p)
+{
+	mcfs_slot_put(hook.pool, slot);
+	slot = NULL;
+	__atomic_sub_fetch(&hook.slots, 1, __ATOMIC_RELEASE);
+}
+
+static void *thread_slot(void)
+{
+	if (!slot) {
+		slot = mcfs_slot_get(hook.pool);
+		if (!slot)
+			return NULL;
+		/* Any value but NULL makes the key's destructor run. */
+		(void)pthread_setspecific(hook.slot_key, &hook);
+		__atomic_add_fetch(&hook.slots, 1, __ATOMIC_RELAXED);
+	}
+	return slot;
+}
+
+void *mcfs_compat_buffer(void)
+{
+	slot_filled = false;
+	return thread_slot();
+}
+
+void **mcfs_compat_payload(void)
+{
+	return slot_filled ? &slot : NULL;
+}
+
+void mcfs_compat_open_flags(bool parallel_writes)
+{
+	open_flags = parallel_writes ? FOPEN_PARALLEL_DIRECT_WRITES : 0;
+}
+
+bool mcfs_compat_shared_mmap(void)
+{
+	return hook.shared_mmap;
+}
+
+static void see_init(const struct in_header *in, size_t len)
+{
+	const struct init_in *arg = (const void *)(in + 1);
+
+	if (len < sizeof(*in) + sizeof(*arg))
+		return;
+	hook.init_unique = in->unique;
+	if (arg->flags & INIT_EXT)
+		hook.kernel_flags2 = arg->flags2;
+}
+
+/* One request: its head into @buf, the rest into a slot.  Only a WRITE's data stay there. */
+static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
+{
+	char *payload = thread_slot();
+	struct iovec iov[2] = { { buf, HEAD }, { payload, MCFS_SLOT } };
+	const struct in_header *in = buf;
+	ssize_t n;
+
+	slot_filled = false;
+	if (!payload || len < HEAD + MCFS_SLOT)
+		return read(fd, buf, len);
+	n = readv(fd, iov, 2);
+	if (n < (ssize_t)sizeof(*in))
+		return n;
+	if (in->opcode == OPCODE_WRITE)
+		slot_filled = true;
+	else if ((size_t)n > HEAD)
+		memcpy((char *)buf + HEAD, payload, (size_t)n - HEAD);
+	if (in->opcode == OPCODE_INIT)
+		see_init(in, (size_t)n);
+	return n;
+}
+
+static void amend_init(struct init_out *out)
+{
+	uint32_t flags2 = hook.kernel_flags2 & INIT2_DIRECT_IO_ALLOW_MMAP;
+
+	hook.init_unique = 0;
+	if (!flags2)
+		return;
+	out->flags |= INIT_EXT;
+	out->flags2 |= flags2;
+	hook.shared_mmap = true;
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
+{
+	const struct out_header *out = iov[0].iov_base;
+
+	if (hook.init_unique && out->unique == hook.init_unique) {
+		if (!out->error && count == 2 && iov[1].iov_len == INIT_OUT_SIZE)
+			amend_init(iov[1].iov_base);
+	} else if (open_flags) {
+		/* An open reply ends in its flags and a padding. */
+		if (!out->error && count == 2 && iov[1].iov_len >= OPEN_OUT_SIZE)
+			*(uint32_t *)((char *)iov[1].iov_base + iov[1].iov_len - 8) |= open_flags;
+		open_flags = 0;
+	}
+	return writev(fd, iov, count);
+}
+
+int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool)
+{
+	static const struct fuse_custom_io io = { .writev = hook_writev, .read = hook_read };
+	int r;
+
+	memset(&hook, 0, sizeof(hook));
+	hook.pool = pool;
+	r = pthread_key_create(&hook.slot_key, thread_ends);
+	if (r)
+		return -r;
+	hook.attached = true;
+	r = fuse_session_custom_io(se, &io, fuse_session_fd(se));
+	/* A libfuse that was built without it serves without these extras. */
+	return r == -ENOTSUP ? 0 : r;
+}
+
+void mcfs_compat_detach(void)
+{
+	uint64_t deadline = mc_deadline_ms(1000);
+
+	if (!hook.attached)
+		return;
+	hook.attached = false;
+	/* Threads of which libfuse had too many end by themselves, unjoined. */
+	while (__atomic_load_n(&hook.slots, __ATOMIC_ACQUIRE) > 0 && mc_now_ns() < deadline)
+		(void)usleep(1000);
+	pthread_key_delete(hook.slot_key);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * compat.h - libfuse, and what newer kernels offer that the libfuse of Debian 12 (3.14) cannot ask for.
+ *
+ * All traffic with /dev/fuse goes through fuse_session_custom_io(): the hook adds flags of the FUSE
+ * protocol 7.39 (shared mappings of direct_io files) to the INIT reply and of 7.36 (parallel writes) to
+ * OPEN replies, and lets the bytes of a WRITE land in a slot of their own, so that they need not be
+ * copied once more. */
+#ifndef MCFS_COMPAT_H
+#define MCFS_COMPAT_H
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include <stdbool.h>
+
+struct mcfs_pool;
+
+/* Install the hook; the session is mounted.  @pool gives the slots. */
+int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool);
+void mcfs_compat_detach(void);
+
+/* Set what the next open reply of this thread says besides what libfuse knows. */
+void mcfs_compat_open_flags(bool parallel_writes);
+
+/* In a write handler: the slot that holds the data, which may be exchanged for another one; NULL: the
+ * data are where libfuse says. */
+void **mcfs_compat_payload(void);
+
+/* A page-aligned buffer of MCFS_SLOT bytes that belongs to this thread; NULL without memory.  Not to be
+ * used together with the payload. */
+void *mcfs_compat_buffer(void);
+
+bool mcfs_compat_shared_mmap(void);	/* was it granted? */
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * control.c - the files below .mcfs: text that is made when a file is opened.  They show size 0, as
+ * files of /proc do, and are read until they end. */
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/metrics.h"
+#include "mcfs/handle.h"
+#include "mcfs/reply.h"
+
+static void say_version(struct mcfs *fs, FILE *to)
+{
+	fprintf(to, "mcfs %s\nlibfuse %s\n", mcs_version(), fuse_pkgversion());
+}
+
+static void say_config(struct mcfs *fs, FILE *to)
+{
+	(void)mc_options_print(fs->options, &fs->conf, to);
+}
+
+static void say_metrics(struct mcfs *fs, FILE *to)
+{
+	(void)mc_metrics_print(to);
+}
+
+static void say_health(struct mcfs *fs, FILE *to)
+{
+	int code;
+	const char *status = mcfs_health(fs, &code);
+
+	fprintf(to, "{\"status\":\"%s\",\"code\":%d}\n", status, code);
+}
+
+static void say_errors(struct mcfs *fs, FILE *to)
+{
+	mcfs_errors_print(&fs->errors, to);
+}
+
+static void line(FILE *to, const char *name, uint64_t value)
+{
+	fprintf(to, "%-24s %" PRIu64 "\n", name, value);
+}
+
+static void say_pool(struct mcfs *fs, FILE *to)
+{
+	struct mcs_pool pool;
+
+	/* Whoever looks here wants to see it also while the master is away. */
+	if (mcs_pool_stat(fs->store, &pool, 1000) < 0) {
+		fprintf(to, "%-24s %s\n", "pool", "unreachable");
+		return;
+	}
+	line(to, "pool_capacity_bytes", pool.capacity);
+	line(to, "pool_used_bytes", pool.used);
+	line(to, "pool_evictable_bytes", pool.evictable);
+	line(to, "pool_objects", pool.objects);
+	line(to, "pool_evictions", pool.evictions);
+	line(to, "pool_puts_refused", pool.puts_refused);
+	line(to, "pool_largest_put_bytes", pool.largest_put);
+	line(to, "pool_segments", pool.segments);
+	line(to, "pool_clients", pool.clients);
+}
+
+static void say_stats(struct mcfs *fs, FILE *to)
+{
+	uint64_t now_ms = mc_wall_ns() / MC_NS_PER_MS;
+	uint64_t nhandles;
+
+	pthread_mutex_lock(&fs->handles_lock);
+	nhandles = fs->nhandles;
+	pthread_mutex_unlock(&fs->handles_lock);
+	fprintf(to, "%-24s %s\n", "master", fs->master);
+	fprintf(to, "%-24s %s\n", "node", mcs_hostname(fs->store));
+	fprintf(to, "%-24s %s\n", "health", mcfs_health(fs, &(int){ 0 }));
+	line(to, "uptime_s", (now_ms - fs->start_wall_ms) / 1000);
+	line(to, "open_handles", nhandles);
+	line(to, "known_inodes", mcfs_inodes_count(&fs->inodes));
+	line(to, "operations_under_way", mcfs_reply_inflight());
+	line(to, "staged_bytes", mcfs_pool_staged(fs->pool));
+	line(to, "staging_max_bytes", mcfs_pool_limit(fs->pool));
+	fprintf(to, "%-24s %s\n", "shared_mmap", mcfs_compat_shared_mmap() ? "yes" : "no");
+	say_pool(fs, to);
+}
+
+static const struct control {
+	const char *name;
+	void (*say)(struct mcfs *fs, FILE *to);
+} files[] = {
+	{ "version", say_version },
+	{ "config", say_config },
+	{ "stats", say_stats },
+	{ "metrics", say_metrics },
+	{ "health", say_health },
+	{ "errors", say_errors },
+};
+#define NFILES (sizeof(files) / sizeof(files[0]))
+#define FIRST_FILE (MCFS_CONTROL_DIR + 1)
+
+int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
+{
+	if (ino < MCFS_CONTROL_DIR || ino >= FIRST_FILE + NFILES)
+		return -ENOENT;
+	mcfs_stat_entry(fs, ino, ino == MCFS_CONTROL_DIR ? MCS_DIR : MCS_OBJECT, 0,
+			mc_wall_ns() / MC_NS_PER_MS, ret);
+	/* Nobody writes here. */
+	ret->st_mode &= ~(mode_t)0222;
+	return 0;
+}
+
+int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *ret)
+{
+	if (strcmp(name, MCFS_CONTROL_NAME) == 0)
+		return mcfs_control_stat(fs, MCFS_CONTROL_DIR, ret);
+	for (size_t i = 0; i < NFILES; i++)
+		if (strcmp(files[i].name, name) == 0)
+			return mcfs_control_stat(fs, FIRST_FILE + i, ret);
+	return -ENOENT;
+}
+
+const char *mcfs_control_name(unsigned i, uint64_t *ret_ino)
+{
+	if (i >= NFILES)
+		return NULL;
+	*ret_ino = FIRST_FILE + i;
+	return files[i].name;
+}
+
+int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_len)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to;
+
+	if (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES)
+		return ino == MCFS_CONTROL_DIR ? -EISDIR : -ENOENT;
+	to = open_memstream(&text, &len);
+	if (!to)
+		return -ENOMEM;
+	files[ino - FIRST_FILE].say(fs, to);
+	if (fclose(to)) {
+		free(text);
+		return -ENOMEM;
+	}
+	*ret = text;
+	*ret_len = len;
+	return 0;
+}

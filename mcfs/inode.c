@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * inode.c - the table of inodes.
+ * The kernel's number of an inode is its address: the kernel only names what it holds a reference to. */
+#include <config.h>
+#include "mcfs/inode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+
+#define FIRST_BUCKETS 4096u
+#define ROOT_INO FUSE_ROOT_ID
+/* Below are the root and the control files. */
+#define FIRST_INO 4096u
+
+int mcfs_inodes_init(struct mcfs_inodes *t)
+{
+	memset(t, 0, sizeof(*t));
+	t->bucket = malloc(FIRST_BUCKETS * sizeof(*t->bucket));
+	if (!t->bucket)
+		return -ENOMEM;
+	t->nbucket = FIRST_BUCKETS;
+	for (size_t i = 0; i < t->nbucket; i++)
+		mc_list_init(&t->bucket[i]);
+	t->root.ino = ROOT_INO;
+	t->root.kind = MCS_DIR;
+	t->root.key = strdup("");
+	t->root.nlookup = 1;
+	if (!t->root.key) {
+		free(t->bucket);
+		return -ENOMEM;
+	}
+	mc_list_init(&t->root.bucket);
+	return -pthread_mutex_init(&t->lock, NULL);
+}
+
+/* Hidden inodes are in a bucket too, so that the end of a mount finds all of them. */
+void mcfs_inodes_done(struct mcfs_inodes *t)
+{
+	struct mc_list *pos, *tmp;
+
+	for (size_t i = 0; i < t->nbucket; i++) {
+		mc_list_for_each_safe(pos, tmp, &t->bucket[i]) {
+			struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, bucket);
+
+			free(in->key);
+			free(in);
+		}
+	}
+	free(t->bucket);
+	free(t->root.key);
+	pthread_mutex_destroy(&t->lock);
+}
+
+size_t mcfs_inodes_count(struct mcfs_inodes *t)
+{
+	MC_LOCKED(&t->lock);
+	return t->count;
+}
+
+fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in)
+{
+	return in == &t->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)in;
+}
+
+struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node)
+{
+	return node == FUSE_ROOT_ID ? &t->root : (struct mcfs_inode *)(uintptr_t)node;
+}
+
+static uint64_t hash_of(struct mcs_key key, uint64_t generation)
+{
+	return mc_hash(key.data, key.len, generation);
+}
+
+static struct mc_list *bucket_of(struct mcfs_inodes *t, uint64_t hash)
+{
+	return &t->bucket[hash & (t->nbucket - 1)];
+}
+
+static struct mcs_key key_of(const struct mcfs_inode *in)
+{
+	return (struct mcs_key){ in->key, in->key_len };
+}
+
+/* Failing to grow only makes lookups slower. */
+static void grow(struct mcfs_inodes *t)
+{
+	size_t old = t->nbucket, n = old * 2;
+	struct mc_list *more = malloc(n * sizeof(*more)), *was = t->bucket, *pos, *tmp;
+
+	if (!more)
+		return;
+	for (size_t i = 0; i < n; i++)
+		mc_list_init(&more[i]);
+	t->bucket = more;
+	t->nbucket = n;
+	for (size_t i = 0; i < old; i++) {
+		mc_list_for_each_safe(pos, tmp, &was[i]) {
+			struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, bucket);
+
+			mc_list_remove(pos);
+			mc_list_push_back(bucket_of(t, hash_of(key_of(in), in->info.generation)), pos);
+		}
+	}
+	free(was);
+}
+
+static struct mcfs_inode *find(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+			       uint64_t generation)
+{
+	struct mc_list *pos, *head = bucket_of(t, hash_of(key, generation));
+
+	mc_list_for_each(pos, head) {
+		struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, bucket);
+
+		if (in->hashed && in->info.generation == generation && in->kind == kind &&
+		    in->key_len == key.len && memcmp(in->key, key.data, key.len) == 0)
+			return in;
+	}
+	return NULL;
+}
+
+static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+			      const struct mcs_info *info, bool hashed)
+{
+	struct mcfs_inode *in = calloc(1, sizeof(*in));
+	uint64_t hash;
+
+	if (!in)
+		return NULL;
+	in->key = malloc(key.len + 1);
+	if (!in->key) {
+		free(in);
+		return NULL;
+	}
+	memcpy(in->key, key.data, key.len);
+	in->key_len = key.len;
+	in->kind = kind;
+	if (info)
+		in->info = *info;
+	hash = hash_of(key, in->info.generation);
+	/* A version's number is the same on all nodes; one that is not committed has nobody to agree
+	 * with. */
+	in->ino = hashed || in->info.generation ? hash : mc_hash(&t->next_private, 8, hash);
+	t->next_private++;
+	if (in->ino < FIRST_INO)
+		in->ino += FIRST_INO;
+	in->hashed = hashed;
+	in->nlookup = 1;
+	if (t->count >= t->nbucket)
+		grow(t);
+	mc_list_push_front(bucket_of(t, hash), &in->bucket);
+	t->count++;
+	return in;
+}
+
+/* ---- tickets ---- */
+
+static void give_ticket(struct mcfs_inodes *t, const struct mcfs_inode *in, pid_t tid)
+{
+	struct mcfs_ticket *k = &t->ticket[t->next_ticket++ % MCFS_TICKETS];
+
+	k->key_hash = hash_of(key_of(in), 0);
+	k->tid = tid;
+}
+
+static bool take_ticket(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
+{
+	uint64_t hash = 0;
+
+	if (!t->next_ticket || !tid)
+		return false;
+	for (size_t i = 0; i < MCFS_TICKETS; i++) {
+		if (t->ticket[i].tid != tid)
+			continue;
+		if (!hash)
+			hash = hash_of(key, 0);
+		if (t->ticket[i].key_hash != hash)
+			continue;
+		t->ticket[i].tid = 0;
+		return true;
+	}
+	return false;
+}
+
+/* ---- lookups ---- */
+
+struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+				     const struct mcs_info *info, bool implied, pid_t tid)
+{
+	static const struct mcs_info none;
+	struct mcfs_inode *in;
+	bool own;
+
+	/* A directory is the same one whatever marker it has. */
+	if (kind == MCS_DIR)
+		info = &none;
+	MC_LOCKED(&t->lock);
+	own = kind == MCS_OBJECT && take_ticket(t, key, tid);
+	in = own ? NULL : find(t, key, kind, info->generation);
+	if (in) {
+		in->nlookup++;
+		return in;
+	}
+	in = add(t, key, kind, info, !own);
+	if (in)
+		in->implied = implied;
+	return in;
+}
+
+struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key)
+{
+	MC_LOCKED(&t->lock);
+	return add(t, key, MCS_OBJECT, NULL, false);
+}
+
+static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	if (in->nlookup || in->refs || in == &t->root)
+		return;
+	mc_list_remove(&in->bucket);
+	t->count--;
+	free(in->key);
+	free(in);
+}
+
+void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->nlookup++;
+}
+
+void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n)
+{
+	MC_LOCKED(&t->lock);
+	if (in == &t->root)
+		return;
+	in->nlookup -= n < in->nlookup ? n : in->nlookup;
+	drop_unused(t, in);
+}
+
+void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret)
+{
+	MC_LOCKED(&t->lock);
+	ret->len = in->key_len;
+	memcpy(ret->data, in->key, in->key_len);
+}
+
+int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
+			 struct mcfs_key *ret)
+{
+	int n;
+
+	mcfs_inode_key(t, dir, ret);
+	n = mcfs_name_decode(name, dir == &t->root, ret->data + ret->len, MCFS_KEY_MAX - ret->len);
+	if (n < 0)
+		return n;
+	ret->len += (size_t)n;
+	return 0;
+}
+
+/* ---- handles ---- */
+
+int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid,
+			   struct mcfs_object **ret_object)
+{
+	MC_LOCKED(&t->lock);
+	if (in->writers) {
+		in->hashed = false;
+		give_ticket(t, in, tid);
+		return -ESTALE;
+	}
+	in->readers++;
+	in->refs++;
+	*ret_object = in->object ? mcfs_object_ref(in->object) : NULL;
+	return 0;
+}
+
+int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid)
+{
+	MC_LOCKED(&t->lock);
+	if (in->readers) {
+		in->hashed = false;
+		give_ticket(t, in, tid);
+		return -ESTALE;
+	}
+	in->writers++;
+	in->refs++;
+	return 0;
+}
+
+void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o)
+{
+	MC_LOCKED(&t->lock);
+	if (!in->object)
+		in->object = mcfs_object_ref(o);
+}
+
+void mcfs_inode_close_reader(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	struct mcfs_object *o = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	if (!--in->readers) {
+		o = in->object;
+		in->object = NULL;
+	}
+	in->refs--;
+	drop_unused(t, in);
+	pthread_mutex_unlock(&t->lock);
+	/* May talk to the master. */
+	mcfs_object_unref(o);
+}
+
+void mcfs_inode_close_writer(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->writers--;
+	in->refs--;
+	drop_unused(t, in);
+}
+
+void mcfs_inode_ref(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->refs++;
+}
+
+void mcfs_inode_unref(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->refs--;
+	drop_unused(t, in);
+}
+
+void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->hashed = false;
+}
+
+void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to)
+{
+	struct mcfs_inode *in, *over;
+	char *key = malloc(to.len + 1);
+
+	MC_LOCKED(&t->lock);
+	in = find(t, from, MCS_DIR, 0);
+	over = find(t, to, MCS_DIR, 0);
+	if (over)
+		over->hashed = false;
+	if (!in)
+		goto out;
+	if (!key) {
+		/* The kernel asks again when its entry times out. */
+		in->hashed = false;
+		goto out;
+	}
+	memcpy(key, to.data, to.len);
+	free(in->key);
+	in->key = key;
+	in->key_len = to.len;
+	key = NULL;
+	mc_list_remove(&in->bucket);
+	mc_list_push_front(bucket_of(t, hash_of(to, 0)), &in->bucket);
+out:
+	free(key);
+}

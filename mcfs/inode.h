@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * inode.h - what the kernel has looked up.
+ *
+ * A file's inode is one version of one key: a name that gets a new version gets a new inode, so that
+ * nothing cached under the old one can be taken for it.  Descriptors that read and descriptors that
+ * write never share an inode: the kernel keeps one size and one set of cached pages per inode.  When
+ * they would, the open is answered ESTALE, which makes the kernel look the name up once more, and
+ * that lookup gets an inode of its own (a ticket remembers whose it is). */
+#ifndef MCFS_INODE_H
+#define MCFS_INODE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/list.h"
+#include "mcfs/compat.h"
+#include "mcfs/keymap.h"
+#include "mcfs/object.h"
+
+struct mcfs_key {
+	size_t len;
+	char data[MCFS_KEY_MAX + 1];	/* not NUL-ended; room for a directory's '/' */
+};
+
+static inline struct mcs_key mcfs_key_of(const struct mcfs_key *k)
+{
+	return (struct mcs_key){ k->data, k->len };
+}
+
+struct mcfs_inode {
+	/* constant */
+	uint64_t ino;			/* st_ino */
+	enum mcs_kind kind;
+	struct mcs_info info;		/* of the version; generation 0: nothing was committed yet */
+	bool implied;			/* a directory without a marker of its own */
+
+	/* guarded by the inodes' lock */
+	struct mc_list bucket;
+	bool hashed;			/* lookups of the key find it */
+	uint64_t nlookup;		/* references that the kernel holds */
+	unsigned refs;			/* those of open handles */
+	unsigned readers, writers;	/* handles */
+	struct mcfs_object *object;	/* one reference while there are readers */
+	size_t key_len;
+	char *key;			/* a directory's ends in '/'; the root's is "" */
+};
+
+#define MCFS_TICKETS 256u
+struct mcfs_ticket {
+	uint64_t key_hash;
+	pid_t tid;			/* 0: free */
+};
+
+struct mcfs_inodes {
+	pthread_mutex_t lock;
+	struct mc_list *bucket;
+	size_t nbucket, count;
+	struct mcfs_inode root;
+	unsigned next_ticket;
+	struct mcfs_ticket ticket[MCFS_TICKETS];
+	uint64_t next_private;
+};
+
+int mcfs_inodes_init(struct mcfs_inodes *t);
+void mcfs_inodes_done(struct mcfs_inodes *t);	/* frees all that are left */
+size_t mcfs_inodes_count(struct mcfs_inodes *t);
+
+/* The kernel's number of an inode, and back. */
+fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in);
+struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
+
+/* The inode of a version or directory, for a reply that counts as a lookup.  @tid: who asks, for its
+ * ticket; 0: nobody.  NULL without memory. */
+struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+				     const struct mcs_info *info, bool implied, pid_t tid);
+/* One of its own for a file that has no version yet, not found by lookups; the same. */
+struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key);
+/* One more reference of the kernel to an inode that is open. */
+void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in);
+void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n);
+
+/* What its key is at the moment. */
+void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret);
+/* The key of @name in directory @dir.  -ENAMETOOLONG, -EINVAL. */
+int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
+			 struct mcfs_key *ret);
+
+/* A handle is opened or closed.  Opening gives -ESTALE when readers and writers would meet; thread
+ * @tid gets a ticket then.  A reader takes a reference to the open version, when there is one. */
+int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid,
+			   struct mcfs_object **ret_object);
+int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid);
+/* The version that a new reader has opened, for the next ones. */
+void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);
+void mcfs_inode_close_reader(struct mcfs_inodes *t, struct mcfs_inode *in);
+void mcfs_inode_close_writer(struct mcfs_inodes *t, struct mcfs_inode *in);
+/* A reference that keeps the inode, without a part in the above. */
+void mcfs_inode_ref(struct mcfs_inodes *t, struct mcfs_inode *in);
+void mcfs_inode_unref(struct mcfs_inodes *t, struct mcfs_inode *in);
+/* Lookups do not find it any more: what it shows is not what everybody sees. */
+void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in);
+/* The directory @from (with its '/') is now @to. */
+void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to);
+
+#endif

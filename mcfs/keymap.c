@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * keymap.c - keys as paths.
+ * Injective by one trick: an escape that a key contains literally gets a "25" behind its '%', and one
+ * that already has some gets one more.  So an escape is '%', any number of "25", and its tail. */
+#include <config.h>
+#include "mcfs/keymap.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* What a whole component cannot be shown as, and the tail of its escape. */
+static const struct special {
+	const char *comp, *tail;
+	bool top_only;
+} specials[] = {
+	{ "", "_", false },
+	{ ".", "2E", false },
+	{ "..", "2E%2E", false },
+	{ MCFS_CONTROL_NAME, "2Emcfs", true },
+};
+#define NSPECIALS (sizeof(specials) / sizeof(specials[0]))
+
+/* Number of "25" from @p on, up to @end; *ret_rest is what follows them. */
+static size_t quotes(const char *p, const char *end, const char **ret_rest)
+{
+	size_t n = 0;
+
+	while (end - p >= 2 && p[0] == '2' && p[1] == '5') {
+		p += 2;
+		n++;
+	}
+	*ret_rest = p;
+	return n;
+}
+
+/* Is [p, end) '%' + "25"* + the tail of a special?  *ret_quotes: how many "25". */
+static const struct special *whole_escape(const char *p, const char *end, bool top,
+					  size_t *ret_quotes)
+{
+	const char *rest;
+
+	if (p == end || *p != '%')
+		return NULL;
+	*ret_quotes = quotes(p + 1, end, &rest);
+	for (size_t i = 0; i < NSPECIALS; i++) {
+		size_t len = strlen(specials[i].tail);
+
+		if (specials[i].top_only && !top)
+			continue;
+		if ((size_t)(end - rest) == len && memcmp(rest, specials[i].tail, len) == 0)
+			return &specials[i];
+	}
+	return NULL;
+}
+
+/* Does a '%' at @p begin an escape of NUL, plain or quoted? */
+static bool nul_escape(const char *p, const char *end, size_t *ret_quotes)
+{
+	const char *rest;
+
+	*ret_quotes = quotes(p + 1, end, &rest);
+	return end - rest >= 2 && rest[0] == '0' && rest[1] == '0';
+}
+
+struct out {
+	char *to;
+	size_t len, size;
+};
+
+static void put(struct out *o, const char *s, size_t len)
+{
+	if (o->len + len <= o->size)
+		memcpy(o->to + o->len, s, len);
+	o->len += len;
+}
+
+int mcfs_name_encode(const void *comp, size_t len, bool top, char *ret, size_t size)
+{
+	const char *p = comp, *end = p + len;
+	struct out o = { ret, 0, size - 1 };
+	size_t n;
+
+	for (size_t i = 0; i < NSPECIALS; i++) {
+		if ((specials[i].top_only && !top) || strlen(specials[i].comp) != len ||
+		    memcmp(specials[i].comp, p, len) != 0)
+			continue;
+		put(&o, "%", 1);
+		put(&o, specials[i].tail, strlen(specials[i].tail));
+		p = end;
+		goto done;
+	}
+	if (whole_escape(p, end, top, &n)) {
+		put(&o, "%25", 3);
+		p++;
+	}
+	for (; p < end; p++) {
+		if (*p == '\0')
+			put(&o, "%00", 3);
+		else if (*p == '%' && nul_escape(p, end, &n))
+			put(&o, "%25", 3);
+		else
+			put(&o, p, 1);
+	}
+done:
+	if (o.len > o.size)
+		return -ENAMETOOLONG;
+	ret[o.len] = '\0';
+	return (int)o.len;
+}
+
+int mcfs_name_decode(const char *name, bool top, void *ret, size_t size)
+{
+	const char *p = name, *end = p + strlen(name);
+	struct out o = { ret, 0, size };
+	const struct special *sp;
+	size_t n;
+
+	sp = whole_escape(p, end, top, &n);
+	if (sp && n == 0) {
+		put(&o, sp->comp, strlen(sp->comp));
+		p = end;
+	} else if (sp) {
+		put(&o, "%", 1);
+		p += 3;
+	}
+	while (p < end) {
+		if (*p != '%' || !nul_escape(p, end, &n)) {
+			put(&o, p++, 1);
+		} else if (n == 0) {
+			put(&o, "", 1);
+			p += 3;
+		} else {
+			put(&o, "%", 1);
+			p += 3;
+		}
+	}
+	return o.len > o.size ? -ENAMETOOLONG : (int)o.len;
+}
+
+int mcfs_key_to_path(const void *key, size_t len, char *ret, size_t size)
+{
+	const char *p = key, *end = p + len;
+	size_t done = 0;
+	bool top = true;
+
+	for (;;) {
+		const char *slash = memchr(p, '/', (size_t)(end - p));
+		const char *stop = slash ? slash : end;
+		int r;
+
+		/* A key that ends in '/' is shown as a directory, whose path ends there. */
+		if (stop == end && p == end && !top)
+			break;
+		r = mcfs_name_encode(p, (size_t)(stop - p), top, ret + done, size - done);
+		if (r < 0)
+			return r;
+		done += (size_t)r;
+		if (!slash)
+			break;
+		if (size - done < 2)
+			return -ENAMETOOLONG;
+		ret[done++] = '/';
+		p = slash + 1;
+		top = false;
+	}
+	ret[done] = '\0';
+	return (int)done;
+}
+
+int mcfs_path_to_key(const char *path, void *ret, size_t size)
+{
+	char name[MCFS_NAME_MAX + 1], *to = ret;
+	size_t done = 0;
+	bool top = true;
+
+	for (;;) {
+		size_t n = strcspn(path, "/");
+		int r;
+
+		if (n > MCFS_NAME_MAX)
+			return -ENAMETOOLONG;
+		if (n == 0 && path[0] == '\0' && !top)
+			break;
+		memcpy(name, path, n);
+		name[n] = '\0';
+		r = mcfs_name_decode(name, top, to + done, size - done);
+		if (r < 0)
+			return r;
+		done += (size_t)r;
+		if (path[n] == '\0')
+			break;
+		if (done == size)
+			return -ENAMETOOLONG;
+		to[done++] = '/';
+		path += n + 1;
+		top = false;
+	}
+	return (int)done;
+}

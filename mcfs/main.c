@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c - mcfs: options, the daemon's life, and its end. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/httpd.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "common/thread.h"
+#include "mcfs/handle.h"
+#include "mcfs/host.h"
+#include "mcfs/mcfs.h"
+#include "mcfs/reply.h"
+
+#define READY_MS 20000
+
+static const struct mc_opt_row rows[] = {
+#define OPT(...) MC_OPT_ROW(struct mcfs_conf, __VA_ARGS__)
+#include "mcfs/options.def"
+#undef OPT
+	{ 0 },
+};
+
+static const struct mc_opt_alias aliases[] = {
+	{ "f", "foreground" },
+	{ "d", "debug" },
+	{ NULL, NULL },
+};
+
+static const struct mc_opt_alias absent[] = {
+	{ "enable_offload", "there is no SSD tier yet" },
+	{ "start_offload_rpc_server", "there is no SSD tier yet" },
+	{ "tenant_id", "all clients share one name space" },
+	{ NULL, NULL },
+};
+
+static const struct mc_program program = {
+	.name = "mcfs",
+	.synopsis = "[OPTION]... [MASTER[,MASTER...]] MOUNTPOINT",
+	.summary = "mount the object pool as a file system",
+	.rows = rows,
+	.aliases = aliases,
+	.absent = absent,
+};
+
+/* What runs, in the order of its start. */
+struct running {
+	struct mcfs fs;
+	struct mcfs_standalone *standalone;
+	struct mc_httpd *httpd;
+	bool versions, inodes, errors, replies;
+	int ended;		/* atomic: the session is over */
+};
+
+static int complain(int err)
+{
+	fprintf(stderr, "mcfs: %s\n", mcs_error_detail(err));
+	return err;
+}
+
+/* ---- configuration ---- */
+
+static int parse_mode(const char *name, const char *text, mode_t *ret)
+{
+	char *end;
+	unsigned long mode = strtoul(text, &end, 8);
+
+	if (!*text || *end || mode > 0777)
+		return mc_fail(-EINVAL, "%s: %s is not an octal mode", name, text);
+	*ret = (mode_t)mode;
+	return 0;
+}
+
+static uint64_t quarter_of_memory(void)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES), page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return pages * page / 4;
+}
+
+static int check_conf(struct mcfs *fs)
+{
+	struct mcfs_conf *c = &fs->conf;
+	int r;
+
+	r = parse_mode("file_mode", c->file_mode, &fs->file_mode);
+	if (r == 0)
+		r = parse_mode("dir_mode", c->dir_mode, &fs->dir_mode);
+	if (r < 0)
+		return r;
+	if (strcmp(c->protocol, "tcp") != 0)
+		return mc_fail(-EINVAL, "protocol: %s is not in this version, only tcp", c->protocol);
+	fs->uid = c->uid < 0 ? geteuid() : (uid_t)c->uid;
+	fs->gid = c->gid < 0 ? getegid() : (gid_t)c->gid;
+	if (!c->staging_max)
+		c->staging_max = quarter_of_memory();
+	if (c->staging_max < MCFS_SLOT)
+		return mc_fail(-EINVAL, "staging_max: less than 1 MiB");
+	fs->name_max = 255;
+	fs->start_wall_ms = mc_wall_ns() / MC_NS_PER_MS;
+	return 0;
+}
+
+/* Positional arguments: [MASTER] MOUNTPOINT. */
+static int check_arguments(struct mcfs *fs)
+{
+	const struct mc_options *o = fs->options;
+	int n = mc_options_argc(o);
+
+	if (n < 1)
+		return mc_fail(-EINVAL, "no mount point is given; --help tells more");
+	if (n > 2)
+		return mc_fail(-EINVAL, "too many arguments; --help tells more");
+	if (n == 2 && fs->conf.standalone)
+		return mc_fail(-EINVAL, "a master is given, but standalone brings its own");
+	fs->master = strdup(fs->conf.standalone ? "standalone" :
+			    n == 2 ? mc_options_argv(o, 0) : fs->conf.master_server_address);
+	if (!fs->master)
+		return -ENOMEM;
+	return mcfs_mountpoint_prepare(mc_options_argv(o, n - 1), &fs->mountpoint);
+}
+
+static int open_log(const struct mcfs_conf *c)
+{
+	static const char *const by_minloglevel[] = { "info", "warn", "err", "err" };
+	struct mc_log_conf log = {
+		.program = "mcfs",
+		.dir = c->logtostderr || c->debug ? NULL : c->log_dir,
+		.max_file_size = (uint64_t)c->max_log_size << 20,
+		.max_files = (unsigned)c->max_log_files,
+		.levels = by_minloglevel[c->minloglevel],
+	};
+
+	if (c->v)
+		log.levels = c->v > 1 ? "trace" : "debug";
+	if (c->debug)
+		log.levels = "info,mcfs=trace";
+	if (c->log[0])
+		log.levels = c->log;
+	return mc_log_open(&log);
+}
+
+/* ---- starting and stopping ---- */
+
+static void on_failed(struct mcfs_version_env *env, const void *key, size_t len, int err,
+		      const char *when, pid_t pid)
+{
+	struct mcfs *fs = (struct mcfs *)((char *)env - offsetof(struct mcfs, versions));
+
+	mcfs_errors_add(&fs->errors, key, len, err, when, pid);
+	mc_warn("mcfs", "a file was not stored, see .mcfs/errors: %s when=%s pid=%d",
+		mcs_error_detail(err), when, (int)pid);
+}
+
+static void on_session_end(void *arg)
+{
+	struct running *run = arg;
+
+	__atomic_store_n(&run->ended, 1, __ATOMIC_RELEASE);
+	(void)kill(getpid(), SIGUSR1);
+}
+
+static int open_store(struct running *run, const char *master)
+{
+	struct mcfs *fs = &run->fs;
+	char host[MC_ADDR_MAX];
+	struct mcs_conf conf;
+
+	mcs_conf_init(&conf);
+	mcfs_host_of(fs->conf.host, master, host, sizeof(host));
+	conf.master = master;
+	conf.hostname = host;
+	conf.protocol = fs->conf.protocol;
+	conf.segment_size = fs->conf.global_segment_size;
+	conf.segment_kind = fs->conf.segment_kind;
+	conf.timeout_ms = (int64_t)fs->conf.timeout;
+	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
+	conf.spin_us = (unsigned)fs->conf.spin_us;
+	conf.lazy = fs->conf.lazy;
+	return mcs_open(&conf, &fs->store);
+}
+
+static int start_parts(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+	const char *master = fs->master;
+	int r;
+
+	pthread_mutex_init(&fs->handles_lock, NULL);
+	mc_list_init(&fs->handles);
+	r = mcfs_pool_new(fs->conf.staging_max, (unsigned)fs->conf.max_threads + 16, &fs->pool);
+	if (r == 0 && fs->conf.standalone)
+		r = mcfs_standalone_start(&run->standalone, &master);
+	if (r == 0)
+		r = open_store(run, master);
+	if (r < 0)
+		return r;
+	r = mcfs_version_env_init(&fs->versions, fs->store, fs->pool);
+	if (r < 0)
+		return r;
+	run->versions = true;
+	fs->versions.failed = on_failed;
+	r = mcfs_inodes_init(&fs->inodes);
+	if (r < 0)
+		return r;
+	run->inodes = true;
+	r = mcfs_errors_init(&fs->errors);
+	if (r < 0)
+		return r;
+	run->errors = true;
+	r = mcfs_reply_init(fs);
+	if (r < 0)
+		return r;
+	run->replies = true;
+	if (fs->conf.enable_http_server)
+		r = mcfs_http_start(fs, &run->httpd);
+	return r;
+}
+
+static int start(struct running *run)
+{
+	int r = start_parts(run);
+
+	if (r == 0)
+		r = mcfs_session_start(&run->fs, on_session_end, run);
+	if (r == 0)
+		r = mcfs_session_wait_ready(&run->fs, READY_MS);
+	return r;
+}
+
+/* Everything that start() made, also when it did not come far. */
+static int stop(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+	bool unmounted = __atomic_load_n(&run->ended, __ATOMIC_ACQUIRE) &&
+		!mcfs_mountpoint_is_mounted(fs->mountpoint);
+	int r;
+
+	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
+	if (r < 0) {
+		/* Threads are still at it: only the end of the process frees what they use. */
+		mcfs_mountpoint_detach(fs->mountpoint);
+		mc_err("mcfs", "giving up on operations that do not end: %s", mc_err_detail(r));
+		mc_log_close();
+		_exit(1);
+	}
+	if (fs->session)
+		mcfs_mountpoint_detach(fs->mountpoint);
+	/* After umount(8) no file is open; after a signal some may be, half written. */
+	if (run->versions)
+		mcfs_handles_end(fs, !unmounted);
+	mcfs_session_free(fs);
+	mc_httpd_stop(run->httpd);
+	if (run->replies)
+		mcfs_reply_done(fs);
+	if (run->errors)
+		mcfs_errors_done(&fs->errors);
+	if (run->inodes)
+		mcfs_inodes_done(&fs->inodes);
+	mcs_close(fs->store);
+	if (run->versions)
+		mcfs_version_env_done(&fs->versions);
+	mcfs_standalone_stop(run->standalone);
+	mcfs_pool_free(fs->pool);
+	pthread_mutex_destroy(&fs->handles_lock);
+	return 0;
+}
+
+static void wait_for_end(struct running *run)
+{
+	for (;;) {
+		int sig = mc_signals_wait();
+
+		if (__atomic_load_n(&run->ended, __ATOMIC_ACQUIRE)) {
+			mc_info("mcfs", "unmounted");
+			return;
+		}
+		if (sig == SIGINT || sig == SIGTERM) {
+			mc_info("mcfs", "ending on signal %d", sig);
+			return;
+		}
+		/* SIGHUP: for log files that were moved away. */
+		if (sig == SIGHUP)
+			(void)open_log(&run->fs.conf);
+	}
+}
+
+/* ---- the daemon ---- */
+
+/* The parent stays until it is told how the start went: with its exit status, the mount is there, or
+ * the reason why it is not has been printed.  In the child: the descriptor to tell it by. */
+static int become_daemon(void)
+{
+	int fds[2], status = 1, fd;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return mc_fail(-errno, "pipe");
+	pid = fork();
+	if (pid < 0)
+		return mc_fail(-errno, "fork");
+	if (pid > 0) {
+		close(fds[1]);
+		do
+			n = read(fds[0], &status, sizeof(status));
+		while (n < 0 && errno == EINTR);
+		if (n != sizeof(status))
+			fprintf(stderr, "mcfs: the daemon died at its start\n");
+		_exit(n == sizeof(status) ? status : 1);
+	}
+	close(fds[0]);
+	(void)setsid();
+	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (fd > 0) {
+		(void)dup2(fd, STDIN_FILENO);
+		close(fd);
+	}
+	return fds[1];
+}
+
+static void tell_parent(int fd, int status)
+{
+	int null;
+
+	if (fd < 0)
+		return;
+	if (status == 0) {
+		if (chdir("/") < 0)
+			mc_warn("mcfs", "chdir /: %s", mc_strerror(errno));
+		null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+		if (null >= 0) {
+			(void)dup2(null, STDOUT_FILENO);
+			(void)dup2(null, STDERR_FILENO);
+			if (null > STDERR_FILENO)
+				close(null);
+		}
+	}
+	if (write(fd, &status, sizeof(status)) != sizeof(status))
+		mc_warn("mcfs", "the process that started the daemon has gone");
+	close(fd);
+}
+
+static void raise_limits(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
+	}
+}
+
+static int run_mount(struct running *run, int parent)
+{
+	int r;
+
+	mc_signals_block();
+	raise_limits();
+	r = start(run);
+	if (r < 0) {
+		(void)complain(r);
+		(void)stop(run);
+		tell_parent(parent, 1);
+		return 1;
+	}
+	tell_parent(parent, 0);
+	wait_for_end(run);
+	(void)stop(run);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct running run;
+	struct mcfs *fs = &run.fs;
+	int parent = -1, r;
+
+	r = mc_options_parse(&program, argc, argv, &fs->conf, &fs->options);
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = check_conf(fs);
+	if (r == 0)
+		r = open_log(&fs->conf);
+	if (r == 0)
+		r = check_arguments(fs);
+	if (r == 0 && !fs->conf.foreground && !fs->conf.debug) {
+		parent = become_daemon();
+		r = parent < 0 ? parent : 0;
+	}
+	r = r < 0 ? (complain(r), 1) : run_mount(&run, parent);
+	free(fs->master);
+	free(fs->mountpoint);
+	mc_options_free(fs->options);
+	mc_log_close();
+	return r;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcfs.h - the mount as its own files see it. */
+#ifndef MCFS_MCFS_H
+#define MCFS_MCFS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "common/options.h"
+#include "mcfs/compat.h"
+#include "mcfs/errors.h"
+#include "mcfs/inode.h"
+#include "mcfs/slot.h"
+#include "mcfs/version.h"
+#include <mooncake/mcs.h>
+
+#define OPT MC_OPT_FIELD
+struct mcfs_conf {
+#include "mcfs/options.def"
+};
+#undef OPT
+
+struct mcfs {
+	/* constant while mounted */
+	struct mcfs_conf conf;
+	struct mc_options *options;
+	char *mountpoint;		/* absolute */
+	char *master;			/* where the store is: as of struct mcs_conf */
+	mode_t file_mode, dir_mode;
+	uid_t uid;
+	gid_t gid;
+	unsigned name_max;		/* bytes of a name that this kernel takes */
+	uint64_t start_wall_ms;
+	mcs_t *store;
+	struct mcfs_pool *pool;
+	struct fuse_session *session;
+
+	/* each with its own lock */
+	struct mcfs_version_env versions;
+	struct mcfs_inodes inodes;
+	struct mcfs_errors errors;
+	pthread_mutex_t handles_lock;
+	struct mc_list handles;		/* guarded by handles_lock, as is the number */
+	unsigned nhandles;
+	/* atomic */
+	uint64_t limit_read_ms;		/* when versions.max_size was asked for last */
+};
+
+static inline struct mcfs *mcfs_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* ---- mount.c: the session ---------------------------------------------------------------------- */
+
+/* Mount, and serve in threads of its own until the session ends; @ended is told then. */
+int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg);
+/* The mount serves, or @ms have passed: 0, -ETIMEDOUT. */
+int mcfs_session_wait_ready(struct mcfs *fs, uint64_t ms);
+/* Detach the mount, let operations under way end, stop the threads.  -ETIMEDOUT: some did not end
+ * within @ms, and their threads are still there. */
+int mcfs_session_stop(struct mcfs *fs, uint64_t ms);
+void mcfs_session_free(struct mcfs *fs);
+
+/* ---- mountpoint.c ------------------------------------------------------------------------------ */
+
+/* Make @dir ready to be mounted on: detaches what a daemon that died has left there.  0 and the absolute
+ * path (free() it), or negative with a detail that says what is wrong with it. */
+int mcfs_mountpoint_prepare(const char *dir, char **ret_path);
+/* Take the mount away, although files are open. */
+void mcfs_mountpoint_detach(const char *path);
+bool mcfs_mountpoint_is_mounted(const char *path);
+
+/* ---- standalone.c ------------------------------------------------------------------------------ */
+
+struct mcfs_standalone;
+/* Start a master in this process; *ret_addr is how to reach it ("local:..."), valid until stop. */
+int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr);
+void mcfs_standalone_stop(struct mcfs_standalone *s);	/* NULL is fine */
+
+/* ---- http.c ------------------------------------------------------------------------------------ */
+
+struct mc_httpd;
+int mcfs_http_start(struct mcfs *fs, struct mc_httpd **ret);
+/* "healthy", "not_initialized" or "master_unreachable", with upstream's code. */
+const char *mcfs_health(struct mcfs *fs, int *ret_code);
+
+/* ---- stat.c ------------------------------------------------------------------------------------ */
+
+/* Attributes of a file or directory; @in is locked against change or constant. */
+void mcfs_stat_inode(const struct mcfs *fs, const struct mcfs_inode *in, struct stat *ret);
+/* The same, with what is staged by @w instead of the version. */
+void mcfs_stat_writer(const struct mcfs *fs, const struct mcfs_inode *in,
+		      const struct mcfs_writer *w, struct stat *ret);
+/* What a directory listing knows of an entry. */
+void mcfs_stat_entry(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, uint64_t size,
+		     uint64_t mtime_ms, struct stat *ret);
+
+/* ---- control.c: the .mcfs tree ----------------------------------------------------------------- */
+
+#define MCFS_CONTROL_DIR 2ull		/* inode numbers; files follow */
+#define MCFS_CONTROL_END 64ull
+static inline bool mcfs_is_control(fuse_ino_t ino)
+{
+	return ino >= MCFS_CONTROL_DIR && ino < MCFS_CONTROL_END;
+}
+/* 0 or -ENOENT. */
+int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *ret);
+int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret);
+/* The @i-th file, NULL behind the last. */
+const char *mcfs_control_name(unsigned i, uint64_t *ret_ino);
+/* What a control file says now; free() it. */
+int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_len);
+
+#endif

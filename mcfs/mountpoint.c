@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mountpoint.c - the directory to mount on, and what an earlier daemon may have left there. */
+#include <config.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "mcfs/mcfs.h"
+
+#define FS_TYPE "fuse.mcfs"
+/* How long a mount may take to say whether it lives. */
+#define PROBE_MS 3000
+
+/* mountinfo writes blanks and the like as \ooo. */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
+			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	}
+	*to = '\0';
+}
+
+/* Fields of a line: ID PARENT DEV ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE OPTIONS */
+static bool parse_line(char *line, char **ret_dir, char **ret_type)
+{
+	char *save, *word = strtok_r(line, " ", &save);
+
+	for (int i = 1; word && i < 5; i++)
+		word = strtok_r(NULL, " ", &save);
+	*ret_dir = word;
+	while (word && strcmp(word, "-") != 0)
+		word = strtok_r(NULL, " ", &save);
+	*ret_type = word ? strtok_r(NULL, " ", &save) : NULL;
+	if (!*ret_type)
+		return false;
+	unescape(*ret_dir);
+	return true;
+}
+
+bool mcfs_mountpoint_is_mounted(const char *path)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	auto_free char *line = NULL;
+	char *dir, *type;
+	size_t size = 0;
+	bool found = false;
+
+	if (!f)
+		return false;
+	/* The last one lies on top. */
+	while (getline(&line, &size, f) > 0)
+		if (parse_line(line, &dir, &type) && strcmp(dir, path) == 0)
+			found = strcmp(type, FS_TYPE) == 0;
+	fclose(f);
+	return found;
+}
+
+/* fusermount3 -u -z: what users without privileges unmount with. */
+static void detach_by_helper(const char *path)
+{
+	static char name[] = "fusermount3", unmount[] = "-u", lazy[] = "-z", quiet[] = "-q", end[] = "--";
+	auto_free char *dir = strdup(path);
+	char *argv[] = { name, unmount, lazy, quiet, end, dir, NULL };
+	pid_t pid;
+
+	if (!dir || posix_spawnp(&pid, name, NULL, NULL, argv, environ))
+		return;
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+void mcfs_mountpoint_detach(const char *path)
+{
+	if (!mcfs_mountpoint_is_mounted(path))
+		return;
+	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+		return;
+	detach_by_helper(path);
+}
+
+/* What stat() says of a mount: 0 or an errno; ETIMEDOUT when it says nothing.  In a process of its own,
+ * since asking a daemon that is stopped cannot be broken off. */
+static int probe(const char *path)
+{
+	uint64_t deadline = mc_deadline_ms(PROBE_MS);
+	auto_close int fd = -1;
+	struct pollfd pfd;
+	struct stat st;
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	if (pid < 0)
+		return errno;
+	if (pid == 0)
+		_exit(stat(path, &st) == 0 ? 0 : errno);
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
+	if (fd < 0 || poll(&pfd, 1, mc_deadline_left_ms(deadline)) != 1) {
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+		return ETIMEDOUT;
+	}
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+/* The absolute path of @dir without touching @dir itself, which may be a mount that is dead. */
+static int absolute(const char *dir, char *ret, size_t size)
+{
+	auto_free char *copy = strdup(dir), *parent = NULL;
+	char *slash, *last;
+	size_t n;
+
+	if (!copy)
+		return -ENOMEM;
+	n = strlen(copy);
+	while (n > 1 && copy[n - 1] == '/')
+		copy[--n] = '\0';
+	slash = strrchr(copy, '/');
+	last = slash ? slash + 1 : copy;
+	if (!*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
+		parent = realpath(copy, NULL);
+		last = NULL;
+	} else if (!slash) {
+		parent = realpath(".", NULL);
+	} else {
+		*slash = '\0';
+		parent = realpath(slash == copy ? "/" : copy, NULL);
+	}
+	if (!parent)
+		return mc_fail(-errno, "mount point %s: %s", dir, mc_strerror(errno));
+	if ((size_t)snprintf(ret, size, "%s%s%s", parent, last && parent[1] ? "/" : "",
+			     last ? last : "") >= size)
+		return mc_fail(-ENAMETOOLONG, "mount point %s: its path is too long", dir);
+	return 0;
+}
+
+/* A mount of ours is there: dead ones go. */
+static int clear_old_mount(const char *path)
+{
+	int err = probe(path);
+
+	if (err == ENOTCONN || err == ECONNABORTED) {
+		mcfs_mountpoint_detach(path);
+		if (mcfs_mountpoint_is_mounted(path))
+			return mc_fail(-EBUSY, "mount point %s: a dead mount cannot be removed", path);
+		return 0;
+	}
+	if (err == ETIMEDOUT)
+		return mc_fail(-EBUSY, "mount point %s: mcfs is mounted there and does not answer", path);
+	return mc_fail(-EBUSY, "mount point %s: mcfs is mounted there already", path);
+}
+
+int mcfs_mountpoint_prepare(const char *dir, char **ret_path)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	char *real;
+	int r;
+
+	r = absolute(dir, path, sizeof(path));
+	if (r < 0)
+		return r;
+	/* As often as daemons have died there. */
+	while (mcfs_mountpoint_is_mounted(path)) {
+		r = clear_old_mount(path);
+		if (r < 0)
+			return r;
+	}
+	if (stat(path, &st) < 0)
+		return mc_fail(-errno, "mount point %s: %s", dir, mc_strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return mc_fail(-ENOTDIR, "mount point %s is not a directory", dir);
+	if (geteuid() != 0 && access(path, W_OK) < 0)
+		return mc_fail(-EACCES, "mount point %s is not writable", dir);
+	real = realpath(path, NULL);
+	if (!real)
+		return mc_fail(-errno, "mount point %s: %s", dir, mc_strerror(errno));
+	/* A symbolic link leads elsewhere. */
+	if (strcmp(real, path) != 0 && mcfs_mountpoint_is_mounted(real)) {
+		r = clear_old_mount(real);
+		if (r < 0) {
+			free(real);
+			return r;
+		}
+	}
+	*ret_path = real;
+	return 0;
+}

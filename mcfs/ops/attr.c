@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attr.c - attributes: shown, and, but for the size, accepted without being kept. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+static void reply_attr(struct mcfs_op *op, struct mcfs_inode *in, const struct mcfs_handle *h)
+{
+	struct mcfs *fs = op->fs;
+	uint64_t timeout = fs->conf.attr_timeout;
+	struct mcfs_writer *w = NULL;
+	struct stat st;
+
+	if (h && h->writer) {
+		mcfs_stat_writer(fs, in, h->writer, &st);
+		timeout = 0;
+	} else if ((w = mcfs_handle_writer_seen(fs, in))) {
+		mcfs_stat_writer(fs, in, w, &st);
+		timeout = 0;
+	} else {
+		mcfs_stat_inode(fs, in, &st);
+	}
+	mcfs_writer_unref(w);
+	(void)mcfs_reply_attr(op, &st, timeout);
+}
+
+static void control_attr(struct mcfs_op *op, fuse_ino_t ino)
+{
+	struct stat st;
+	int r = mcfs_control_stat(op->fs, ino, &st);
+
+	if (r < 0)
+		(void)mcfs_reply_err(op, r);
+	else
+		(void)mcfs_reply_attr(op, &st, 0);
+}
+
+void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mcfs_op op;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_getattr))
+		return;
+	if (mcfs_is_control(ino))
+		control_attr(&op, ino);
+	else
+		reply_attr(&op, mcfs_inode_at(&op.fs->inodes, ino), fi ? mcfs_handle_of(fi) : NULL);
+}
+
+/* truncate(2) of a path: a version of its own, published before the call returns. */
+static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t size)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_writer_args args = { .tid = op->ctx.pid, .uid = op->ctx.uid };
+	struct mcfs_writer *w = NULL;
+	struct mcfs_key key;
+	int r = 0;
+
+	if (fs->conf.immutable)
+		return -EPERM;
+	if (in->info.generation && size == in->info.size)
+		return 0;
+	mcfs_refresh_limit(op);
+	mcfs_inode_key(&fs->inodes, in, &key);
+	args.key = key.data;
+	args.len = key.len;
+	if (size)
+		r = mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &args.base);
+	else
+		args.flags = MCFS_WRITER_FRESH;
+	if (r == 0)
+		r = mcfs_writer_new(&fs->versions, &args, &w);
+	if (r == 0)
+		r = mcfs_writer_truncate(w, size);
+	if (r == 0 && !mcfs_op_given_up(op))
+		r = mcfs_writer_sync(w, op->deadline);
+	mcfs_writer_unref(w);
+	mcfs_object_unref(args.base);
+	return r;
+}
+
+static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handle *h,
+		    uint64_t size)
+{
+	struct mcfs_writer *w;
+	int r;
+
+	if (in->kind != MCS_OBJECT)
+		return in->kind == MCS_DIR ? -EISDIR : -EINVAL;
+	if (h && h->type == MCFS_WRITE) {
+		mcfs_handle_hide(op->fs, h);
+		return mcfs_writer_truncate(h->writer, size);
+	}
+	w = mcfs_handle_writer_on(op->fs, in);
+	r = w ? mcfs_writer_truncate(w, size) : truncate_version(op, in, size);
+	mcfs_writer_unref(w);
+	return r;
+}
+
+void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		     struct fuse_file_info *fi)
+{
+	struct mcfs_handle *h = fi ? mcfs_handle_of(fi) : NULL;
+	struct mcfs_inode *in;
+	struct stat st;
+	struct mcfs_op op;
+	int r = 0;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_setattr))
+		return;
+	if (mcfs_is_control(ino)) {
+		/* Truncated by shells on the way to an open that fails by itself. */
+		if (to_set & FUSE_SET_ATTR_SIZE)
+			control_attr(&op, ino);
+		else
+			(void)mcfs_reply_err(&op, -EPERM);
+		return;
+	}
+	in = mcfs_inode_at(&op.fs->inodes, ino);
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		r = set_size(&op, in, h, (uint64_t)attr->st_size);
+	if (r < 0) {
+		(void)mcfs_reply_err(&op, r);
+		return;
+	}
+	if ((to_set & FUSE_SET_ATTR_SIZE) && !(h && h->writer)) {
+		/* The version behind this inode has another size than what the name shows now. */
+		mcfs_stat_inode(op.fs, in, &st);
+		st.st_size = attr->st_size;
+		st.st_blocks = (attr->st_size + 511) / 512;
+		(void)mcfs_reply_attr(&op, &st, 0);
+		return;
+	}
+	reply_attr(&op, in, h);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * data.c - read, write and fallocate. */
+#include <config.h>
+
+#include <errno.h>
+#include <linux/falloc.h>
+
+#include "common/metrics.h"
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+MC_COUNTER(bytes_read, "mcfs_read_bytes_total", "", "bytes given to readers")
+MC_COUNTER(bytes_written, "mcfs_written_bytes_total", "", "bytes taken from writers")
+
+static void read_text(struct mcfs_op *op, const struct mcfs_handle *h, size_t size, uint64_t offset)
+{
+	size_t left = offset < h->text_len ? h->text_len - (size_t)offset : 0;
+
+	(void)mcfs_reply_buf(op, h->text + (left ? offset : 0), size < left ? size : left);
+}
+
+void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		  struct fuse_file_info *fi)
+{
+	struct mcfs_handle *h = mcfs_handle_of(fi);
+	const void *data;
+	struct mcfs_op op;
+	void *buf;
+	int64_t n;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_read))
+		return;
+	if (h->type == MCFS_TEXT) {
+		read_text(&op, h, size, (uint64_t)offset);
+		return;
+	}
+	buf = mcfs_compat_buffer();
+	if (!buf) {
+		(void)mcfs_reply_err(&op, -ENOMEM);
+		return;
+	}
+	if (size > MCFS_SLOT)
+		size = MCFS_SLOT;
+	data = buf;
+	if (h->writer)
+		n = mcfs_writer_read(h->writer, (uint64_t)offset, buf, size, op.deadline);
+	else
+		n = mcfs_object_get(h->object, (uint64_t)offset, size, buf, op.deadline, &data);
+	if (n < 0) {
+		(void)mcfs_reply_err(&op, (int)n);
+		return;
+	}
+	mc_metric_add(&bytes_read, n);
+	(void)mcfs_reply_buf(&op, data, (size_t)n);
+}
+
+void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t offset,
+		   struct fuse_file_info *fi)
+{
+	struct mcfs_handle *h = mcfs_handle_of(fi);
+	void **payload = mcfs_compat_payload();
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_write))
+		return;
+	if (h->type != MCFS_WRITE) {
+		(void)mcfs_reply_err(&op, -EBADF);
+		return;
+	}
+	mcfs_handle_hide(op.fs, h);
+	r = mcfs_writer_write(h->writer, (uint64_t)offset, payload ? *payload : buf, size, payload,
+			      fi->writepage, op.deadline);
+	if (r < 0) {
+		(void)mcfs_reply_err(&op, r);
+		return;
+	}
+	mc_metric_add(&bytes_written, (int64_t)size);
+	(void)mcfs_reply_write(&op, size);
+}
+
+void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+		       struct fuse_file_info *fi)
+{
+	struct mcfs_handle *h = mcfs_handle_of(fi);
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_fallocate))
+		return;
+	if (h->type != MCFS_WRITE)
+		r = -EBADF;
+	else if (mode & ~FALLOC_FL_KEEP_SIZE)
+		r = -EOPNOTSUPP;
+	else
+		r = mcfs_writer_allocate(h->writer, (uint64_t)offset + (uint64_t)length,
+					 mode & FALLOC_FL_KEEP_SIZE);
+	(void)mcfs_reply_err(&op, r);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * lookup.c - names to inodes.
+ * Nothing is remembered about a name: another node may have created, replaced or removed it since the
+ * last question, and a lookup that says "not there" for too long is a lost hit. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+static bool is_missing(int err)
+{
+	return mcs_errno(err) == ENOENT;
+}
+
+int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
+{
+	mcs_t *store = op->fs->store;
+	struct mcs_entry entry;
+	mcs_list_t *list;
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	if (key->len == 0) {
+		ret->info.kind = MCS_DIR;
+		return 0;
+	}
+	if (key->len <= MCFS_KEY_MAX) {
+		r = mcs_stat(store, mcfs_key_of(key), &ret->info, mcfs_op_left_ms(op));
+		if (r == 0 || !is_missing(r)) {
+			ret->info.kind = MCS_DIR;
+			return r;
+		}
+	}
+	/* No marker: it is there as long as keys lie below it. */
+	r = mcs_list_open(store, mcfs_key_of(key), 1, &list);
+	if (r < 0)
+		return r;
+	r = mcs_list_next(list, &entry, mcfs_op_left_ms(op));
+	mcs_list_close(list);
+	if (r < 0)
+		return r;
+	if (r == 0)
+		return -MCS_ENOOBJECT;
+	ret->info = (struct mcs_info){ .kind = MCS_DIR };
+	ret->implied = true;
+	return 0;
+}
+
+int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
+{
+	struct mcfs_key dir = *key;
+	struct mcs_info info;
+	int file = -MCS_ENOOBJECT, r;
+
+	if (key->len && key->data[key->len - 1] != '/') {
+		file = mcs_stat(op->fs->store, mcfs_key_of(key), &info, mcfs_op_left_ms(op));
+		if (file < 0 && !is_missing(file))
+			return file;
+	}
+	/* A directory hides an object of the same name. */
+	dir.data[dir.len++] = '/';
+	r = mcfs_find_dir(op, &dir, ret);
+	if (r == 0 || !is_missing(r) || file < 0)
+		return r;
+	ret->info = info;
+	ret->implied = false;
+	return 0;
+}
+
+int mcfs_child_key(struct mcfs *fs, fuse_ino_t parent, const char *name, struct mcfs_key *ret)
+{
+	if (mcfs_is_control(parent) ||
+	    (parent == FUSE_ROOT_ID && strcmp(name, MCFS_CONTROL_NAME) == 0))
+		return -EPERM;
+	if (strlen(name) > fs->name_max)
+		return -ENAMETOOLONG;
+	return mcfs_inode_child_key(&fs->inodes, mcfs_inode_at(&fs->inodes, parent), name, ret);
+}
+
+static void fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse_entry_param *ret)
+{
+	ret->ino = mcfs_inode_node(&fs->inodes, in);
+	if (in->kind == MCS_DIR)
+		ret->entry_timeout = (double)fs->conf.entry_timeout / 1000;
+	ret->attr_timeout = (double)fs->conf.attr_timeout / 1000;
+}
+
+int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
+		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_key dir;
+	struct mcs_key k = mcfs_key_of(key);
+	struct mcfs_inode *in;
+
+	if (found->info.kind == MCS_DIR && (!key->len || key->data[key->len - 1] != '/')) {
+		dir = *key;
+		dir.data[dir.len++] = '/';
+		k = mcfs_key_of(&dir);
+	}
+	in = mcfs_inode_lookup(&fs->inodes, k, found->info.kind, &found->info, found->implied, tid);
+	if (!in)
+		return -ENOMEM;
+	memset(ret, 0, sizeof(*ret));
+	fill(fs, in, ret);
+	mcfs_stat_entry(fs, in->ino, in->kind, found->info.size, found->info.mtime_ms, &ret->attr);
+	*ret_inode = in;
+	return 0;
+}
+
+void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
+			    struct fuse_entry_param *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	fill(fs, in, ret);
+	/* Its size changes, and who asks matters. */
+	ret->attr_timeout = 0;
+	mcfs_stat_writer(fs, in, w, &ret->attr);
+}
+
+static void lookup_control(struct mcfs_op *op, const char *name)
+{
+	struct fuse_entry_param e = { 0 };
+	int r = mcfs_control_lookup(op->fs, name, &e.attr);
+
+	e.ino = e.attr.st_ino;
+	if (r < 0)
+		(void)mcfs_reply_err(op, r);
+	else
+		(void)mcfs_reply_entry(op, &e);
+}
+
+/* A name that has no version yet, of a file that is being written here: it is there, and as large as it
+ * is by now.  True: answered. */
+static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_writer *w = mcfs_handle_pending(fs, mcfs_key_of(key));
+	struct fuse_entry_param e;
+	struct mcfs_inode *in;
+
+	if (!w)
+		return false;
+	/* Not the writer's own inode: another writer of this name is another file. */
+	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key));
+	if (!in) {
+		(void)mcfs_reply_err(op, -ENOMEM);
+	} else {
+		mcfs_fill_writer_entry(fs, in, w, &e);
+		if (mcfs_reply_entry(op, &e) < 0)
+			mcfs_inode_forget(&fs->inodes, in, 1);
+	}
+	mcfs_writer_unref(w);
+	return true;
+}
+
+void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param e;
+	struct mcfs_found found;
+	struct mcfs_inode *in;
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup))
+		return;
+	if (mcfs_is_control(parent) ||
+	    (parent == FUSE_ROOT_ID && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
+		lookup_control(&op, name);
+		return;
+	}
+	r = mcfs_child_key(op.fs, parent, name, &key);
+	if (r < 0) {
+		(void)mcfs_reply_err(&op, r);
+		return;
+	}
+	r = mcfs_find(&op, &key, &found);
+	if (is_missing(r) && lookup_pending(&op, &key))
+		return;
+	if (r == 0)
+		r = mcfs_fill_entry(&op, &key, &found, op.ctx.pid, &e, &in);
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else if (mcfs_reply_entry(&op, &e) < 0)
+		mcfs_inode_forget(&op.fs->inodes, in, 1);
+}
+
+static void forget(struct mcfs *fs, fuse_ino_t ino, uint64_t n)
+{
+	if (!mcfs_is_control(ino))
+		mcfs_inode_forget(&fs->inodes, mcfs_inode_at(&fs->inodes, ino), n);
+}
+
+void mcfs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	forget(mcfs_of(req), ino, n);
+	fuse_reply_none(req);
+}
+
+void mcfs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	struct mcfs *fs = mcfs_of(req);
+
+	for (size_t i = 0; i < count; i++)
+		forget(fs, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * names.c - directories, and removing.
+ * A directory that was made is a marker key that ends in '/', so that every node sees it although it is
+ * empty; one that other clients' keys imply needs none. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+#define WRITERS_AT_ONCE 64
+
+static int child_dir_key(struct mcfs *fs, fuse_ino_t parent, const char *name, struct mcfs_key *ret)
+{
+	int r = mcfs_child_key(fs, parent, name, ret);
+
+	if (r < 0)
+		return r;
+	if (ret->len == MCFS_KEY_MAX)
+		return -ENAMETOOLONG;
+	ret->data[ret->len++] = '/';
+	return 0;
+}
+
+void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	static const struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_DIR };
+	struct mcfs_found found = { .info = { .kind = MCS_DIR } };
+	struct fuse_entry_param e;
+	struct mcfs_inode *in;
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_mkdir))
+		return;
+	r = child_dir_key(op.fs, parent, name, &key);
+	if (r == 0)
+		r = mcs_put(op.fs->store, mcfs_key_of(&key), NULL, 0, &opts, mcfs_op_left_ms(&op));
+	if (r == 0)
+		r = mcfs_fill_entry(&op, &key, &found, 0, &e, &in);
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else if (mcfs_reply_entry(&op, &e) < 0)
+		mcfs_inode_forget(&op.fs->inodes, in, 1);
+}
+
+static int remove_dir(struct mcfs_op *op, const struct mcfs_key *key)
+{
+	struct mcfs_found found;
+	int r;
+
+	if (mcfs_writers_below(&op->fs->versions, key->data, key->len))
+		return -ENOTEMPTY;
+	r = mcs_remove(op->fs->store, mcfs_key_of(key), MCS_REMOVE_FORCE, mcfs_op_left_ms(op));
+	if (mcs_errno(r) != ENOENT)
+		return r;
+	/* Without a marker: it has gone with the last key below it, or has keys. */
+	r = mcfs_find_dir(op, key, &found);
+	if (r == 0)
+		return -ENOTEMPTY;
+	return mcs_errno(r) == ENOENT ? 0 : r;
+}
+
+void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_rmdir))
+		return;
+	r = child_dir_key(op.fs, parent, name, &key);
+	if (r == 0)
+		r = remove_dir(&op, &key);
+	(void)mcfs_reply_err(&op, r);
+}
+
+static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
+{
+	struct mcfs_writer *w[WRITERS_AT_ONCE];
+	size_t n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
+	bool pending = false;
+	int r;
+
+	/* Before the object goes, so that none of them brings it back. */
+	for (size_t i = 0; i < n; i++) {
+		pending |= mcfs_writer_pending(w[i]);
+		mcfs_writer_unlink(w[i]);
+		mcfs_writer_unref(w[i]);
+	}
+	r = mcs_remove(op->fs->store, mcfs_key_of(key), MCS_REMOVE_FORCE, mcfs_op_left_ms(op));
+	return pending && mcs_errno(r) == ENOENT ? 0 : r;
+}
+
+void mcfs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_unlink))
+		return;
+	r = mcfs_child_key(op.fs, parent, name, &key);
+	if (r == 0)
+		r = remove_file(&op, &key);
+	(void)mcfs_reply_err(&op, r);
+}
+
+void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct mcfs_op op;
+
+	if (mcfs_op_begin(&op, req, MCFS_OP_mknod))
+		(void)mcfs_reply_err(&op, -EPERM);
+}
+
+void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	struct mcfs_op op;
+
+	if (mcfs_op_begin(&op, req, MCFS_OP_link))
+		(void)mcfs_reply_err(&op, -EPERM);
+}

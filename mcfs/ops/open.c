@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * open.c - open and create. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+/* How old the pool's word on the largest object may be. */
+#define LIMIT_AGE_MS 1000
+
+void mcfs_refresh_limit(struct mcfs_op *op)
+{
+	struct mcfs *fs = op->fs;
+	uint64_t now = mc_now_ms(), was = __atomic_load_n(&fs->limit_read_ms, __ATOMIC_RELAXED);
+	int64_t ms = mcfs_op_left_ms(op);
+	struct mcs_pool pool;
+
+	if (was && now - was < LIMIT_AGE_MS)
+		return;
+	/* One asks, the others take what is known. */
+	if (!__atomic_compare_exchange_n(&fs->limit_read_ms, &was, now, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
+		return;
+	if (mcs_pool_stat(fs->store, &pool, ms < LIMIT_AGE_MS ? ms : LIMIT_AGE_MS) < 0)
+		return;
+	/* Without memory in the pool the put is what says so. */
+	__atomic_store_n(&fs->versions.max_size, pool.largest_put ? pool.largest_put : INT64_MAX,
+			 __ATOMIC_RELAXED);
+}
+
+static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool reader)
+{
+	fi->direct_io = fs->conf.direct_io;
+	fi->noflush = reader;
+}
+
+static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct mcfs_handle *h)
+{
+	fi->fh = (uintptr_t)h;
+	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
+	if (mcfs_reply_open(op, fi, true) < 0)
+		mcfs_handle_free(op->fs, h);
+}
+
+static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mcfs_handle **ret)
+{
+	struct mcfs_handle *h;
+	int r;
+
+	if ((flags & O_ACCMODE) != O_RDONLY)
+		return -EACCES;
+	h = mcfs_handle_new(op->fs, MCFS_TEXT);
+	if (!h)
+		return -ENOMEM;
+	r = mcfs_control_read(op->fs, ino, &h->text, &h->text_len);
+	if (r < 0) {
+		mcfs_handle_free(op->fs, h);
+		return r;
+	}
+	*ret = h;
+	return 0;
+}
+
+/* The version that the kernel looked up, pinned. */
+static int open_version(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_object **ret)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_object *o;
+	struct mcfs_key key;
+	int r;
+
+	mcfs_inode_key(&fs->inodes, in, &key);
+	r = mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &o);
+	if (r < 0)
+		return r;
+	/* Replaced since the lookup: the kernel looks again. */
+	if (mcfs_object_info(o)->generation != in->info.generation) {
+		mcfs_object_unref(o);
+		return -ESTALE;
+	}
+	*ret = o;
+	return 0;
+}
+
+static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handle **ret)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_handle *h;
+	int r;
+
+	/* A file that is being written is nobody's to read before it is whole.  Has it been closed
+	 * since the lookup, the kernel looks again. */
+	if (!in->info.generation) {
+		struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
+
+		r = w && mcfs_writer_pending(w) ? -EBUSY : -ESTALE;
+		mcfs_writer_unref(w);
+		return r;
+	}
+	h = mcfs_handle_new(fs, MCFS_READ);
+	if (!h)
+		return -ENOMEM;
+	r = mcfs_inode_open_reader(&fs->inodes, in, op->ctx.pid, &h->object);
+	if (r < 0)
+		goto fail;
+	h->inode = in;
+	if (!h->object) {
+		r = open_version(op, in, &h->object);
+		if (r < 0)
+			goto fail;
+		mcfs_inode_share(&fs->inodes, in, h->object);
+	}
+	*ret = h;
+	return 0;
+fail:
+	mcfs_handle_free(fs, h);
+	return r;
+}
+
+static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
+		       struct mcfs_handle **ret)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_writer_args args = {
+		.inode = in, .generation = in->info.generation,
+		.tid = op->ctx.pid, .uid = op->ctx.uid,
+	};
+	struct mcfs_handle *h;
+	struct mcfs_key key;
+	int r;
+
+	if (fs->conf.immutable && in->info.generation)
+		return -EPERM;
+	mcfs_refresh_limit(op);
+	h = mcfs_handle_new(fs, MCFS_WRITE);
+	if (!h)
+		return -ENOMEM;
+	r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);
+	if (r < 0)
+		goto out;
+	h->inode = in;
+	if (flags & O_TRUNC)
+		args.flags |= MCFS_WRITER_FRESH;
+	else if (in->info.generation && in->info.size)
+		r = open_version(op, in, &args.base);
+	/* It was there a moment ago, so that a new lookup decides what the open means. */
+	if (mcs_errno(r) == ENOENT)
+		r = -ESTALE;
+	if (r < 0)
+		goto out;
+	if (flags & O_APPEND)
+		args.flags |= MCFS_WRITER_APPEND;
+	mcfs_inode_key(&fs->inodes, in, &key);
+	args.key = key.data;
+	args.len = key.len;
+	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
+	if (r == 0 && (flags & O_TRUNC))
+		mcfs_inode_hide(&fs->inodes, in);
+out:
+	mcfs_object_unref(args.base);
+	if (r < 0)
+		mcfs_handle_free(fs, h);
+	else
+		*ret = h;
+	return r;
+}
+
+void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mcfs_handle *h = NULL;
+	struct mcfs_inode *in;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_open))
+		return;
+	if (mcfs_is_control(ino)) {
+		r = open_control(&op, ino, fi->flags, &h);
+	} else {
+		in = mcfs_inode_at(&op.fs->inodes, ino);
+		if (in->kind != MCS_OBJECT)
+			r = in->kind == MCS_DIR ? -EISDIR : -ELOOP;
+		else if ((fi->flags & O_ACCMODE) == O_RDONLY && !(fi->flags & O_TRUNC))
+			r = open_reader(&op, in, &h);
+		else
+			r = open_writer(&op, in, fi->flags, &h);
+	}
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else
+		reply_handle(&op, fi, h);
+}
+
+static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
+		  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_writer_args args = {
+		.key = key->data, .len = key->len, .flags = MCFS_WRITER_FRESH,
+		.tid = op->ctx.pid, .uid = op->ctx.uid,
+	};
+	struct mcfs_handle *h = mcfs_handle_new(fs, MCFS_WRITE);
+	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key));
+	int r = h && in ? 0 : -ENOMEM;
+
+	if (flags & O_EXCL)
+		args.flags |= MCFS_WRITER_EXCL;
+	if (flags & O_APPEND)
+		args.flags |= MCFS_WRITER_APPEND;
+	args.inode = in;
+	if (r == 0)
+		r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);
+	if (r == 0) {
+		h->inode = in;
+		r = mcfs_writer_new(&fs->versions, &args, &h->writer);
+	}
+	if (r < 0) {
+		mcfs_handle_free(fs, h);
+		if (in)
+			mcfs_inode_forget(&fs->inodes, in, 1);
+		return r;
+	}
+	*ret_inode = in;
+	*ret = h;
+	return 0;
+}
+
+void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		    struct fuse_file_info *fi)
+{
+	struct fuse_entry_param e;
+	struct mcfs_handle *h = NULL;
+	struct mcfs_inode *in = NULL;
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_create))
+		return;
+	r = mcfs_child_key(op.fs, parent, name, &key);
+	if (r == 0 && key.data[key.len - 1] == '/')
+		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
+	if (r == 0) {
+		mcfs_refresh_limit(&op);
+		r = create(&op, &key, fi->flags, &in, &h);
+	}
+	if (r < 0) {
+		(void)mcfs_reply_err(&op, r);
+		return;
+	}
+	mcfs_fill_writer_entry(op.fs, in, h->writer, &e);
+	fi->fh = (uintptr_t)h;
+	set_io_flags(op.fs, fi, false);
+	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
+		/* Nobody has got the descriptor: the file was never created. */
+		mcfs_writer_revoke(h->writer);
+		mcfs_handle_free(op.fs, h);
+		mcfs_inode_forget(&op.fs->inodes, in, 1);
+	}
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ops.h - the handlers of the kernel's requests, one file per group. */
+#ifndef MCFS_OPS_OPS_H
+#define MCFS_OPS_OPS_H
+
+#include "mcfs/mcfs.h"
+#include "mcfs/reply.h"
+
+/* lookup.c */
+struct mcfs_found {
+	struct mcs_info info;	/* info.kind says what it is */
+	bool implied;		/* a directory that exists because of what is in it */
+};
+/* What a name stands for: 0, or -MCS_ENOOBJECT.  @key is without a '/' at its end. */
+int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
+/* The same for a directory, whose key ends in '/'. */
+int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
+/* Fill in a reply that counts as a lookup, and its inode.  -ENOMEM. */
+int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
+		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
+/* For a file that is being written. */
+void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
+			    struct fuse_entry_param *ret);
+/* The key of @name in the directory @parent.  -ENAMETOOLONG, or -EPERM for the reserved one. */
+int mcfs_child_key(struct mcfs *fs, fuse_ino_t parent, const char *name, struct mcfs_key *ret);
+void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void mcfs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
+void mcfs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+
+/* attr.c */
+void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		     struct fuse_file_info *fi);
+
+/* open.c */
+void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		    struct fuse_file_info *fi);
+/* Ask the pool, now and then, how large an object can be. */
+void mcfs_refresh_limit(struct mcfs_op *op);
+
+/* data.c */
+void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		  struct fuse_file_info *fi);
+void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t offset,
+		   struct fuse_file_info *fi);
+void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+		       struct fuse_file_info *fi);
+
+/* flush.c */
+void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void mcfs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+
+/* readdir.c */
+void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		     struct fuse_file_info *fi);
+void mcfs_do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+			 struct fuse_file_info *fi);
+void mcfs_do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void mcfs_do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+
+/* names.c */
+void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void mcfs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
+
+/* symlink.c */
+void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void mcfs_do_readlink(fuse_req_t req, fuse_ino_t ino);
+
+/* rename.c */
+void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to_parent,
+		    const char *to_name, unsigned flags);
+
+/* statfs.c */
+void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino);
+
+/* xattr.c */
+void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void mcfs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+		      size_t size, int flags);
+void mcfs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+/* ioctl.c */
+void mcfs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
+		   struct fuse_file_info *fi, unsigned flags, const void *in_buf, size_t in_size,
+		   size_t out_size);
+
+#endif

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * readdir.c - directories, streamed from the master page by page.
+ *
+ * Offsets count entries.  The kernel may ask again for entries that it was given already, because the
+ * program's buffer was too small for them: those of the last answer are kept.  Going back further
+ * begins a new listing and skips. */
+#include <config.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+struct entry {
+	uint64_t index;		/* its position; the offset behind it is one more */
+	enum mcs_kind kind;
+	uint64_t size, generation, mtime_ms;
+	char *name;		/* as shown */
+	size_t comp_len;
+	char *comp;		/* as in the key; behind the name */
+};
+
+/* Hashes of the subdirectories' names: an object of the same name is hidden. */
+struct seen {
+	uint64_t *hash;		/* 0: free */
+	size_t cap, n;
+};
+
+struct mcfs_dir {
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	struct mcfs_key key;
+	bool top;
+	mcs_list_t *list;	/* NULL: not begun, or at its end */
+	bool begun;
+	uint64_t next;		/* index of the next entry of the stream */
+	struct entry *window;	/* entries given last, in order */
+	size_t nwindow, cap_window;
+	struct seen dirs;
+	struct entry *pending;	/* files that are being written here, not listed so far */
+	size_t npending, pending_at;
+};
+
+/* "." and ".." come first. */
+#define FIRST_INDEX 2u
+
+static void free_entries(struct entry *e, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(e[i].name);
+}
+
+static void rewind_stream(struct mcfs_dir *d)
+{
+	mcs_list_close(d->list);
+	d->list = NULL;
+	d->begun = false;
+	free_entries(d->window, d->nwindow);
+	d->nwindow = 0;
+	free_entries(d->pending, d->npending);
+	free(d->pending);
+	d->pending = NULL;
+	d->npending = d->pending_at = 0;
+	free(d->dirs.hash);
+	memset(&d->dirs, 0, sizeof(d->dirs));
+	d->next = FIRST_INDEX;
+}
+
+void mcfs_dir_free(struct mcfs_dir *d)
+{
+	if (!d)
+		return;
+	rewind_stream(d);
+	free(d->window);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+/* ---- the names of subdirectories ---- */
+
+static size_t seen_place(const struct seen *s, uint64_t hash)
+{
+	size_t at = hash & (s->cap - 1);
+
+	while (s->hash[at] && s->hash[at] != hash)
+		at = (at + 1) & (s->cap - 1);
+	return at;
+}
+
+static uint64_t seen_hash(const char *comp, size_t len)
+{
+	uint64_t h = mc_hash(comp, len, 0);
+
+	return h ? h : 1;
+}
+
+static bool seen_has(const struct seen *s, const char *comp, size_t len)
+{
+	return s->n && s->hash[seen_place(s, seen_hash(comp, len))];
+}
+
+static int seen_add(struct seen *s, const char *comp, size_t len)
+{
+	uint64_t h = seen_hash(comp, len);
+
+	if (2 * (s->n + 1) > s->cap) {
+		struct seen more = { .cap = s->cap ? 2 * s->cap : 64, .n = s->n };
+
+		more.hash = calloc(more.cap, sizeof(*more.hash));
+		if (!more.hash)
+			return -ENOMEM;
+		for (size_t i = 0; i < s->cap; i++)
+			if (s->hash[i])
+				more.hash[seen_place(&more, s->hash[i])] = s->hash[i];
+		free(s->hash);
+		*s = more;
+	}
+	s->hash[seen_place(s, h)] = h;
+	s->n++;
+	return 0;
+}
+
+/* ---- the stream ---- */
+
+static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *comp, size_t len,
+		      struct entry *ret)
+{
+	char name[3 * MCFS_KEY_MAX + 1];
+	int n = mcfs_name_encode(comp, len, d->top, name, sizeof(name));
+
+	/* A name that the kernel cannot take would make it refuse the whole directory; so would a
+	 * slash, which stands in names of levels deeper than the master tells apart. */
+	if (n < 0 || (unsigned)n > fs->name_max || memchr(comp, '/', len))
+		return 0;
+	memset(ret, 0, sizeof(*ret));
+	ret->name = malloc((size_t)n + 1 + len);
+	if (!ret->name)
+		return -ENOMEM;
+	memcpy(ret->name, name, (size_t)n + 1);
+	ret->comp = ret->name + n + 1;
+	ret->comp_len = len;
+	memcpy(ret->comp, comp, len);
+	return 1;
+}
+
+/* Files under this directory that have no version yet: the stream ends with those of them that it has
+ * not met. */
+static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
+{
+	struct mcfs_version_env *env = &fs->versions;
+	struct mc_list *pos;
+	int r = 0;
+
+	MC_LOCKED(&env->names);
+	mc_list_for_each(pos, &env->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+		struct entry *more, e;
+
+		if (!w->inode || !mcfs_writer_pending(w) || w->inode->info.generation ||
+		    w->key_len <= d->key.len || memcmp(w->key, d->key.data, d->key.len) != 0 ||
+		    memchr(w->key + d->key.len, '/', w->key_len - d->key.len))
+			continue;
+		r = make_entry(fs, d, w->key + d->key.len, w->key_len - d->key.len, &e);
+		if (r <= 0)
+			continue;
+		e.kind = MCS_OBJECT;
+		e.size = __atomic_load_n(&w->shown_size, __ATOMIC_RELAXED);
+		e.mtime_ms = __atomic_load_n(&w->mtime_ms, __ATOMIC_RELAXED);
+		more = realloc(d->pending, (d->npending + 1) * sizeof(*more));
+		if (!more) {
+			free(e.name);
+			return -ENOMEM;
+		}
+		d->pending = more;
+		more[d->npending++] = e;
+	}
+	return r < 0 ? r : 0;
+}
+
+/* It is listed now: not once more at the end. */
+static void listed(struct mcfs_dir *d, const char *comp, size_t len)
+{
+	for (size_t i = 0; i < d->npending; i++) {
+		struct entry *e = &d->pending[i];
+
+		if (!e->name || e->comp_len != len || memcmp(e->comp, comp, len) != 0)
+			continue;
+		free(e->name);
+		e->name = NULL;
+	}
+}
+
+static int begin(struct mcfs_op *op, struct mcfs_dir *d)
+{
+	int r = collect_pending(op->fs, d);
+
+	if (r < 0)
+		return r;
+	r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), 1, &d->list);
+	if (r == 0)
+		d->begun = true;
+	return r;
+}
+
+/* The next entry that is shown: 1, 0 at the end, or negative. */
+static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
+{
+	struct mcs_entry e;
+	int r = d->begun ? 0 : begin(op, d);
+
+	if (r < 0)
+		return r;
+	while (d->list) {
+		r = mcs_list_next(d->list, &e, mcfs_op_left_ms(op));
+		if (r < 0)
+			return r;
+		if (r == 0) {
+			mcs_list_close(d->list);
+			d->list = NULL;
+			break;
+		}
+		if (e.kind != MCS_DIR && seen_has(&d->dirs, e.name.data, e.name.len))
+			continue;
+		if (e.kind == MCS_DIR && seen_add(&d->dirs, e.name.data, e.name.len) < 0)
+			return -ENOMEM;
+		listed(d, e.name.data, e.name.len);
+		r = make_entry(op->fs, d, e.name.data, e.name.len, ret);
+		if (r == 0)
+			continue;
+		ret->kind = e.kind;
+		ret->size = e.size;
+		ret->generation = e.generation;
+		ret->mtime_ms = e.mtime_ms;
+		return r;
+	}
+	while (d->pending_at < d->npending) {
+		*ret = d->pending[d->pending_at];
+		d->pending[d->pending_at++].name = NULL;
+		if (ret->name)
+			return 1;
+	}
+	return 0;
+}
+
+/* Have entry @index in the window: *ret is it, valid until the next call.  1, 0 at the end, negative. */
+static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, struct entry **ret)
+{
+	struct entry e, *more;
+	int r;
+
+	if (d->nwindow && index >= d->window[0].index && index < d->next) {
+		*ret = &d->window[index - d->window[0].index];
+		return 1;
+	}
+	if (index < d->next)
+		rewind_stream(d);
+	for (;;) {
+		r = next_entry(op, d, &e);
+		if (r <= 0)
+			return r;
+		e.index = d->next++;
+		if (e.index == index)
+			break;
+		free(e.name);
+	}
+	if (d->nwindow == d->cap_window) {
+		size_t cap = d->cap_window ? 2 * d->cap_window : 64;
+
+		more = realloc(d->window, cap * sizeof(*more));
+		if (!more) {
+			free(e.name);
+			rewind_stream(d);
+			return -ENOMEM;
+		}
+		d->window = more;
+		d->cap_window = cap;
+	}
+	d->window[d->nwindow] = e;
+	*ret = &d->window[d->nwindow++];
+	return 1;
+}
+
+/* Entries in front of @index are not asked for any more. */
+static void drop_before(struct mcfs_dir *d, uint64_t index)
+{
+	size_t n = 0;
+
+	while (n < d->nwindow && d->window[n].index < index)
+		n++;
+	free_entries(d->window, n);
+	d->nwindow -= n;
+	memmove(d->window, d->window + n, d->nwindow * sizeof(*d->window));
+}
+
+/* ---- answers ---- */
+
+struct answer {
+	struct mcfs_op *op;
+	char *buf;
+	size_t size, len;
+	bool plus;
+};
+
+/* False: it does not fit. */
+static bool add_plain(struct answer *a, const char *name, const struct stat *st, uint64_t next)
+{
+	struct fuse_entry_param e = { .attr = *st };
+	size_t n;
+
+	/* Without a node number, which is what "." and ".." have, this counts as no lookup. */
+	if (a->plus)
+		n = fuse_add_direntry_plus(a->op->req, a->buf + a->len, a->size - a->len, name, &e,
+					   (off_t)next);
+	else
+		n = fuse_add_direntry(a->op->req, a->buf + a->len, a->size - a->len, name, st,
+				      (off_t)next);
+	if (n > a->size - a->len)
+		return false;
+	a->len += n;
+	return true;
+}
+
+static struct mcfs_inode *lookup_entry(struct answer *a, const struct mcfs_dir *d,
+				       const struct entry *e, struct fuse_entry_param *ret)
+{
+	struct mcfs_found found = { .info = {
+		.size = e->size, .generation = e->generation, .mtime_ms = e->mtime_ms,
+		.kind = e->kind,
+	} };
+	struct mcfs_inode *in;
+	struct mcfs_key key = d->key;
+
+	if (key.len + e->comp_len > MCFS_KEY_MAX)
+		return NULL;
+	memcpy(key.data + key.len, e->comp, e->comp_len);
+	key.len += e->comp_len;
+	return mcfs_fill_entry(a->op, &key, &found, 0, ret, &in) < 0 ? NULL : in;
+}
+
+static bool add_entry(struct answer *a, const struct mcfs_dir *d, const struct entry *e)
+{
+	struct fuse_entry_param param;
+	struct mcfs_inode *in = NULL;
+	struct stat st;
+	size_t n;
+
+	/* A file that is being written looks different to each who asks. */
+	if (a->plus && (e->kind == MCS_DIR || e->generation))
+		in = lookup_entry(a, d, e, &param);
+	if (!in) {
+		/* Any number but 0, which would mean that the entry is no more. */
+		mcfs_stat_entry(a->op->fs, seen_hash(e->comp, e->comp_len), e->kind, e->size,
+				e->mtime_ms, &st);
+		return add_plain(a, e->name, &st, e->index + 1);
+	}
+	n = fuse_add_direntry_plus(a->op->req, a->buf + a->len, a->size - a->len, e->name, &param,
+				   (off_t)(e->index + 1));
+	if (n > a->size - a->len) {
+		mcfs_inode_forget(&a->op->fs->inodes, in, 1);
+		return false;
+	}
+	a->len += n;
+	return true;
+}
+
+static int fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
+{
+	static const char *const dots[] = { ".", ".." };
+	struct entry *e;
+	struct stat st;
+	int r;
+
+	mcfs_stat_entry(a->op->fs, FUSE_ROOT_ID, MCS_DIR, 0, 0, &st);
+	for (; offset < FIRST_INDEX; offset++)
+		if (!add_plain(a, dots[offset], &st, offset + 1))
+			return 0;
+	drop_before(d, offset);
+	for (;; offset++) {
+		r = entry_at(a->op, d, offset, &e);
+		/* What is there goes out; the error comes with the next call. */
+		if (r <= 0)
+			return a->len ? 0 : r;
+		if (!add_entry(a, d, e))
+			return 0;
+	}
+}
+
+static int fill_control(struct answer *a, uint64_t offset)
+{
+	static const char *const dots[] = { ".", ".." };
+	const char *name;
+	uint64_t ino;
+	struct stat st;
+
+	(void)mcfs_control_stat(a->op->fs, MCFS_CONTROL_DIR, &st);
+	for (; offset < FIRST_INDEX; offset++)
+		if (!add_plain(a, dots[offset], &st, offset + 1))
+			return 0;
+	while ((name = mcfs_control_name((unsigned)(offset - FIRST_INDEX), &ino))) {
+		(void)mcfs_control_stat(a->op->fs, ino, &st);
+		if (!add_plain(a, name, &st, ++offset))
+			break;
+	}
+	return 0;
+}
+
+static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t offset,
+		    struct fuse_file_info *fi, bool plus)
+{
+	struct mcfs_handle *h = mcfs_handle_of(fi);
+	struct mcfs_op op;
+	struct answer a = { .op = &op, .size = size < MCFS_SLOT ? size : MCFS_SLOT, .plus = plus };
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_readdir))
+		return;
+	a.buf = mcfs_compat_buffer();
+	if (!a.buf) {
+		r = -ENOMEM;
+	} else if (mcfs_is_control(ino)) {
+		r = fill_control(&a, offset);
+	} else {
+		pthread_mutex_lock(&h->dir->lock);
+		r = fill(&a, h->dir, offset);
+		pthread_mutex_unlock(&h->dir->lock);
+	}
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else
+		(void)mcfs_reply_buf(&op, a.buf, a.len);
+}
+
+void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		     struct fuse_file_info *fi)
+{
+	answer_readdir(req, ino, size, (uint64_t)offset, fi, false);
+}
+
+void mcfs_do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+			 struct fuse_file_info *fi)
+{
+	answer_readdir(req, ino, size, (uint64_t)offset, fi, true);
+}
+
+static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in)
+{
+	struct mcfs_dir *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	if (pthread_mutex_init(&d->lock, NULL)) {
+		free(d);
+		return NULL;
+	}
+	mcfs_inode_key(&fs->inodes, in, &d->key);
+	d->top = in == &fs->inodes.root;
+	d->next = FIRST_INDEX;
+	return d;
+}
+
+void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mcfs_handle *h;
+	struct mcfs_op op;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_opendir))
+		return;
+	h = mcfs_handle_new(op.fs, MCFS_LIST);
+	if (h && !mcfs_is_control(ino)) {
+		h->dir = dir_new(op.fs, mcfs_inode_at(&op.fs->inodes, ino));
+		if (!h->dir) {
+			mcfs_handle_free(op.fs, h);
+			h = NULL;
+		}
+	}
+	if (!h) {
+		(void)mcfs_reply_err(&op, -ENOMEM);
+		return;
+	}
+	fi->fh = (uintptr_t)h;
+	if (mcfs_reply_open(&op, fi, false) < 0)
+		mcfs_handle_free(op.fs, h);
+}
+
+void mcfs_do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mcfs_op op;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_releasedir))
+		return;
+	mcfs_handle_free(op.fs, mcfs_handle_of(fi));
+	(void)mcfs_reply_err(&op, 0);
+}
+
+void mcfs_do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct mcfs_op op;
+
+	if (mcfs_op_begin(&op, req, MCFS_OP_fsyncdir))
+		(void)mcfs_reply_err(&op, 0);
+}

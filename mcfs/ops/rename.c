@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rename.c - giving a file another name.
+ *
+ * A committed file is re-keyed by the master in one step.  A file that the renaming process itself has
+ * open and not committed yet is published under its new name by this call: programs write a temporary
+ * file, rename it and close it afterwards, and the new name has to be there, whole, when rename
+ * returns.  What other processes are still writing under the old name goes along without being
+ * published. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/err.h"
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+#define WRITERS_AT_ONCE 64
+
+struct renaming {
+	struct mcfs_op *op;
+	const struct mcfs_key *from, *to;
+	bool noreplace;
+	/* writers under the old name, newest first; the caller's own to publish, if any */
+	struct mcfs_writer *w[WRITERS_AT_ONCE], *own;
+	size_t n;
+};
+
+/* The writer that a rename by @op's caller is about: its own thread's, else its process's. */
+static struct mcfs_writer *find_own(const struct renaming *rn)
+{
+	struct mcfs_writer *found = NULL;
+
+	for (size_t i = 0; i < rn->n; i++) {
+		struct mcfs_writer *w = rn->w[i];
+
+		if (!mcfs_writer_pending(w) || !mcfs_caller_is(w->pid, rn->op->ctx.pid))
+			continue;
+		if (w->tid == rn->op->ctx.pid)
+			return w;
+		if (!found)
+			found = w;
+	}
+	return found;
+}
+
+/* Files that are being written under the new name lose it. */
+static void displace(const struct renaming *rn)
+{
+	struct mcfs_version_env *env = &rn->op->fs->versions;
+	struct mcfs_writer *w[WRITERS_AT_ONCE];
+	size_t n = mcfs_writers_of(env, rn->to->data, rn->to->len, w, WRITERS_AT_ONCE);
+
+	for (size_t i = 0; i < n; i++) {
+		mcfs_writer_unlink(w[i]);
+		mcfs_writer_unref(w[i]);
+	}
+}
+
+/* Writers of committed files, and those of other processes: only their name changes. */
+static int carry_along(const struct renaming *rn)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < rn->n && r >= 0; i++)
+		if (rn->w[i] != rn->own)
+			r = mcfs_writer_rename(rn->w[i], rn->to->data, rn->to->len, false, false,
+					       rn->op->deadline);
+	return r < 0 ? r : 0;
+}
+
+static int rename_own(const struct renaming *rn)
+{
+	mcs_t *store = rn->op->fs->store;
+	int r;
+
+	displace(rn);
+	r = mcfs_writer_rename(rn->own, rn->to->data, rn->to->len, true, rn->noreplace,
+			       rn->op->deadline);
+	if (r < 0)
+		return r;
+	/* The version before, if the file had one.  Writers of others go on under the old name: two
+	 * writers of one name are two files. */
+	r = mcs_remove(store, mcfs_key_of(rn->from), MCS_REMOVE_FORCE, mcfs_op_left_ms(rn->op));
+	return mcs_errno(r) == ENOENT ? 0 : r;
+}
+
+static int rename_committed(const struct renaming *rn)
+{
+	unsigned flags = rn->noreplace ? MCS_RENAME_NOREPLACE : 0;
+	bool pending = false;
+	int r;
+
+	r = mcs_rename(rn->op->fs->store, mcfs_key_of(rn->from), mcfs_key_of(rn->to), flags,
+		       mcfs_op_left_ms(rn->op));
+	for (size_t i = 0; i < rn->n; i++)
+		pending |= mcfs_writer_pending(rn->w[i]);
+	/* A file that exists by its writer only takes the name and shows it when it is closed. */
+	if (r < 0 && !(pending && mcs_errno(r) == ENOENT))
+		return r;
+	displace(rn);
+	return carry_along(rn);
+}
+
+static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,
+		       bool noreplace)
+{
+	struct renaming rn = { .op = op, .from = from, .to = to, .noreplace = noreplace };
+	struct mcfs_found found;
+	int r;
+
+	if (op->fs->conf.immutable && !noreplace) {
+		r = mcfs_find(op, to, &found);
+		if (r == 0)
+			return -EPERM;
+		if (mcs_errno(r) != ENOENT)
+			return r;
+	}
+	rn.n = mcfs_writers_of(&op->fs->versions, from->data, from->len, rn.w, WRITERS_AT_ONCE);
+	rn.own = find_own(&rn);
+	r = rn.own ? rename_own(&rn) : rename_committed(&rn);
+	for (size_t i = 0; i < rn.n; i++)
+		mcfs_writer_unref(rn.w[i]);
+	return r;
+}
+
+/* Is there anything in directory @key?  1, 0 or negative. */
+static int has_children(struct mcfs_op *op, const struct mcfs_key *key)
+{
+	struct mcs_entry entry;
+	mcs_list_t *list;
+	int r;
+
+	if (mcfs_writers_below(&op->fs->versions, key->data, key->len))
+		return 1;
+	r = mcs_list_open(op->fs->store, mcfs_key_of(key), 1, &list);
+	if (r < 0)
+		return r;
+	r = mcs_list_next(list, &entry, mcfs_op_left_ms(op));
+	mcs_list_close(list);
+	return r;
+}
+
+/* Only an empty directory is one key; mv copies a full one when it is told EXDEV. */
+static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)
+{
+	int r;
+
+	if (from->len == MCFS_KEY_MAX || to->len == MCFS_KEY_MAX)
+		return -ENAMETOOLONG;
+	from->data[from->len++] = '/';
+	to->data[to->len++] = '/';
+	r = has_children(op, from);
+	if (r)
+		return r < 0 ? r : -EXDEV;
+	r = has_children(op, to);
+	if (r)
+		return r < 0 ? r : noreplace ? -EEXIST : -ENOTEMPTY;
+	r = mcs_rename(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
+		       noreplace ? MCS_RENAME_NOREPLACE : 0, mcfs_op_left_ms(op));
+	if (r == 0)
+		mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
+	return r;
+}
+
+/* 1: a directory, 0: not, or negative. */
+static int is_dir(struct mcfs_op *op, const struct mcfs_key *key)
+{
+	struct mcfs_found found;
+	int r = mcfs_find(op, key, &found);
+
+	if (mcs_errno(r) == ENOENT)
+		return 0;	/* perhaps a file that is being written */
+	return r < 0 ? r : found.info.kind == MCS_DIR;
+}
+
+void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to_parent,
+		    const char *to_name, unsigned flags)
+{
+	struct mcfs_key from, to;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_rename))
+		return;
+	r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
+	if (r == 0)
+		r = mcfs_child_key(op.fs, parent, name, &from);
+	if (r == 0)
+		r = mcfs_child_key(op.fs, to_parent, to_name, &to);
+	if (r == 0 && to.data[to.len - 1] == '/')
+		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
+	if (r == 0)
+		r = is_dir(&op, &from);
+	if (r > 0)
+		r = rename_dir(&op, &from, &to, flags & RENAME_NOREPLACE);
+	else if (r == 0)
+		r = rename_file(&op, &from, &to, flags & RENAME_NOREPLACE);
+	(void)mcfs_reply_err(&op, r);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * symlink.c - symbolic links: objects of their own kind, whose bytes are the target. */
+#include <config.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "mcfs/handle.h"
+#include "mcfs/ops/ops.h"
+
+void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	static const struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_SYMLINK };
+	struct iovec iov = { (void *)(uintptr_t)target, strlen(target) };
+	struct fuse_entry_param e;
+	struct mcfs_found found;
+	struct mcfs_inode *in;
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_symlink))
+		return;
+	r = mcfs_child_key(op.fs, parent, name, &key);
+	if (r == 0 && key.data[key.len - 1] == '/')
+		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
+	if (r == 0)
+		r = mcs_put(op.fs->store, mcfs_key_of(&key), &iov, 1, &opts, mcfs_op_left_ms(&op));
+	if (r == 0)
+		r = mcfs_find(&op, &key, &found);
+	if (r == 0)
+		r = mcfs_fill_entry(&op, &key, &found, 0, &e, &in);
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else if (mcfs_reply_entry(&op, &e) < 0)
+		mcfs_inode_forget(&op.fs->inodes, in, 1);
+}
+
+static int read_target(struct mcfs_op *op, const struct mcfs_key *key, char ret[PATH_MAX])
+{
+	struct mcfs_object *o;
+	int64_t n;
+	int r;
+
+	r = mcfs_object_open(op->fs->store, mcfs_key_of(key), op->deadline, &o);
+	if (r < 0)
+		return r;
+	n = (int64_t)mcfs_object_info(o)->size;
+	if (mcfs_object_info(o)->kind != MCS_SYMLINK)
+		r = -ESTALE;
+	else if (n >= PATH_MAX)
+		r = -ENAMETOOLONG;
+	else
+		r = mcfs_object_copy(o, 0, ret, (size_t)n, op->deadline);
+	mcfs_object_unref(o);
+	if (r < 0)
+		return r;
+	ret[n] = '\0';
+	return 0;
+}
+
+void mcfs_do_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[PATH_MAX];
+	struct mcfs_inode *in;
+	struct mcfs_key key;
+	struct mcfs_op op;
+	int r = -EINVAL;
+
+	if (!mcfs_op_begin(&op, req, MCFS_OP_readlink))
+		return;
+	if (!mcfs_is_control(ino)) {
+		in = mcfs_inode_at(&op.fs->inodes, ino);
+		mcfs_inode_key(&op.fs->inodes, in, &key);
+		r = read_target(&op, &key, target);
+	}
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else
+		(void)mcfs_reply_text(&op, target);
+}

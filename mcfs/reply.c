@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reply.c - answering requests once.
+ *
+ * A signal to a caller that waits makes the kernel send one INTERRUPT, whatever the signal, and never a
+ * second one.  A caller that is being killed is answered at once.  For other signals the operation has
+ * a moment to end by itself - file operations are not expected to be interrupted, and programs that
+ * get timer signals all day would hardly get anything done - while a watcher looks whether the caller
+ * is killed after all. */
+#include <config.h>
+#include "mcfs/reply.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "mcfs/mcfs.h"
+
+#define GRACE_MS 250
+#define WATCH_MS 10
+/* Threads that stay free to read interrupts and releases while all others are busy. */
+#define RESERVED_THREADS 8
+
+static const char *const op_names[] = {
+#define NAME(name) #name,
+	MCFS_OPS(NAME)
+#undef NAME
+};
+
+static struct mc_hist latency_hist[MCFS_NOPS];
+static struct mc_metric ops_metric[MCFS_NOPS] = {
+#define ROW(name) { "mcfs_ops_total", "op=\"" #name "\"", "operations answered", \
+	MC_COUNTER_TYPE, 0, NULL, 1, NULL },
+	MCFS_OPS(ROW)
+#undef ROW
+};
+static struct mc_metric failed_metric[MCFS_NOPS] = {
+#define ROW(name) { "mcfs_op_errors_total", "op=\"" #name "\"", "operations answered with an error", \
+	MC_COUNTER_TYPE, 0, NULL, 1, NULL },
+	MCFS_OPS(ROW)
+#undef ROW
+};
+static struct mc_metric latency_metric[MCFS_NOPS] = {
+#define ROW(name) { "mcfs_op_seconds", "op=\"" #name "\"", "time from request to answer", \
+	MC_HISTOGRAM_TYPE, 0, &latency_hist[MCFS_OP_##name], 1e-9, NULL },
+	MCFS_OPS(ROW)
+#undef ROW
+};
+
+#define ERRNOS(E) \
+	E(ENOENT) E(EEXIST) E(ENOTDIR) E(EISDIR) E(ENOTEMPTY) E(EXDEV) E(EINVAL) E(EPERM) E(EACCES) \
+	E(EROFS) E(EBUSY) E(ESTALE) E(EFBIG) E(ENOSPC) E(ENOMEM) E(EIO) E(ETIMEDOUT) E(EINTR) \
+	E(EAGAIN) E(ENOTTY) E(EOPNOTSUPP) E(ENODATA) E(ERANGE) E(ENAMETOOLONG)
+static const int errno_numbers[] = {
+#define NUMBER(e) e,
+	ERRNOS(NUMBER)
+#undef NUMBER
+};
+#define NERRNOS (sizeof(errno_numbers) / sizeof(errno_numbers[0]))
+static struct mc_metric errno_metric[NERRNOS + 1] = {
+#define ROW(e) { "mcfs_errors_total", "errno=\"" #e "\"", "error answers", \
+	MC_COUNTER_TYPE, 0, NULL, 1, NULL },
+	ERRNOS(ROW)
+#undef ROW
+	{ "mcfs_errors_total", "errno=\"other\"", "error answers", MC_COUNTER_TYPE, 0, NULL, 1, NULL },
+};
+
+MC_GAUGE(inflight, "mcfs_inflight", "", "operations under way")
+MC_COUNTER(interrupted, "mcfs_interrupted_total", "",
+	   "operations whose caller was answered EINTR before they had ended")
+MC_COUNTER(refused, "mcfs_refused_total", "", "operations refused because max_threads were busy")
+
+/* ---- callers that were interrupted ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	struct mc_list ops;	/* guarded by lock */
+	struct mc_stop stop;
+	pthread_t thread;
+} patience = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Once taken, @op may vanish at any moment. */
+static void interrupt_now(struct mcfs_op *op, fuse_req_t req)
+{
+	if (__atomic_exchange_n(&op->taken, 1, __ATOMIC_ACQ_REL))
+		return;
+	mc_metric_add(&interrupted, 1);
+	(void)fuse_reply_err(req, EINTR);
+}
+
+static void watch_once(void)
+{
+	struct mc_list *pos, *tmp;
+	uint64_t now = mc_now_ns();
+
+	pthread_mutex_lock(&patience.lock);
+	mc_list_for_each_safe(pos, tmp, &patience.ops) {
+		struct mcfs_op *op = mc_container_of(pos, struct mcfs_op, link);
+
+		if (now < op->due_ns && !mcfs_caller_killed(op->ctx.pid))
+			continue;
+		mc_list_remove(pos);
+		op->impatient = false;
+		interrupt_now(op, op->req);
+	}
+	pthread_mutex_unlock(&patience.lock);
+}
+
+static bool nobody_waits(void)
+{
+	bool empty;
+
+	pthread_mutex_lock(&patience.lock);
+	empty = mc_list_empty(&patience.ops);
+	pthread_mutex_unlock(&patience.lock);
+	return empty;
+}
+
+static void *watch(void *arg)
+{
+	while (!mc_stop_wait(&patience.stop, nobody_waits() ? 3600 * 1000 : WATCH_MS))
+		watch_once();
+	return NULL;
+}
+
+/* The request cannot go away while this runs - unless it is called out of mcfs_op_begin(), because the
+ * signal was faster than the request: an answer would then free what libfuse still holds. */
+static void on_interrupt(fuse_req_t req, void *arg)
+{
+	struct mcfs_op *op = arg;
+	bool killed = mcfs_caller_killed(op->ctx.pid);
+
+	if (killed && !op->beginning) {
+		interrupt_now(op, req);
+		return;
+	}
+	pthread_mutex_lock(&patience.lock);
+	op->impatient = true;
+	op->due_ns = mc_now_ns() + (killed ? 0 : GRACE_MS * MC_NS_PER_MS);
+	mc_list_push_back(&patience.ops, &op->link);
+	pthread_mutex_unlock(&patience.lock);
+	mc_stop_kick(&patience.stop);
+}
+
+int mcfs_reply_init(struct mcfs *fs)
+{
+	static bool registered;
+	int r;
+
+	for (size_t i = 0; i < MCFS_NOPS && !registered; i++) {
+		mc_metric_register(&ops_metric[i]);
+		mc_metric_register(&failed_metric[i]);
+		mc_metric_register(&latency_metric[i]);
+	}
+	for (size_t i = 0; i <= NERRNOS && !registered; i++)
+		mc_metric_register(&errno_metric[i]);
+	registered = true;
+	mc_list_init(&patience.ops);
+	r = mc_stop_init(&patience.stop);
+	if (r < 0)
+		return r;
+	r = mc_thread_start(&patience.thread, "mcfs-patience", watch, NULL);
+	if (r < 0)
+		mc_stop_done(&patience.stop);
+	return r;
+}
+
+void mcfs_reply_done(struct mcfs *fs)
+{
+	mc_stop_set(&patience.stop);
+	pthread_join(patience.thread, NULL);
+	mc_stop_done(&patience.stop);
+}
+
+uint64_t mcfs_reply_inflight(void)
+{
+	return (uint64_t)mc_metric_get(&inflight);
+}
+
+/* ---- operations ---- */
+
+static void count(const struct mcfs_op *op, int err)
+{
+	size_t i = 0;
+
+	mc_metric_add(&ops_metric[op->code], 1);
+	mc_metric_observe(&latency_metric[op->code], mc_now_ns() - op->start_ns);
+	if (!err)
+		return;
+	mc_metric_add(&failed_metric[op->code], 1);
+	while (i < NERRNOS && errno_numbers[i] != err)
+		i++;
+	mc_metric_add(&errno_metric[i], 1);
+}
+
+bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code)
+{
+	struct mcfs *fs = mcfs_of(req);
+	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
+
+	op->req = req;
+	op->ctx = *fuse_req_ctx(req);
+	op->fs = fs;
+	op->code = code;
+	op->start_ns = mc_now_ns();
+	op->deadline = op->start_ns + fs->conf.timeout * MC_NS_PER_MS;
+	op->taken = 0;
+	op->impatient = false;
+	/* What gives something back is always let through. */
+	if (busy > fs->conf.max_threads - RESERVED_THREADS && code != MCFS_OP_release &&
+	    code != MCFS_OP_releasedir && code != MCFS_OP_flush) {
+		mc_metric_add(&refused, 1);
+		(void)mcfs_reply_err(op, -EAGAIN);
+		return false;
+	}
+	op->beginning = true;
+	fuse_req_interrupt_func(req, on_interrupt, op);
+	op->beginning = false;
+	mc_trace("mcfs", "%s pid=%d", op_names[code], (int)op->ctx.pid);
+	return true;
+}
+
+bool mcfs_op_given_up(const struct mcfs_op *op)
+{
+	return __atomic_load_n(&op->taken, __ATOMIC_ACQUIRE);
+}
+
+int64_t mcfs_op_left_ms(const struct mcfs_op *op)
+{
+	return mc_deadline_left_ms(op->deadline);
+}
+
+/* Take the right to answer.  After this @op is known to nobody else. */
+static bool take(struct mcfs_op *op)
+{
+	bool ours = !__atomic_exchange_n(&op->taken, 1, __ATOMIC_ACQ_REL);
+
+	/* While the request is not answered, this waits for an interrupt that is being handled. */
+	if (ours)
+		fuse_req_interrupt_func(op->req, NULL, NULL);
+	pthread_mutex_lock(&patience.lock);
+	if (op->impatient)
+		mc_list_remove(&op->link);
+	op->impatient = false;
+	pthread_mutex_unlock(&patience.lock);
+	mc_metric_add(&inflight, -1);
+	return ours;
+}
+
+static int answered(struct mcfs_op *op, int r)
+{
+	/* libfuse tells that the kernel did not take the answer: the caller had gone. */
+	count(op, r < 0 ? EINTR : 0);
+	return r < 0 ? -ECANCELED : 0;
+}
+
+static int missed(struct mcfs_op *op)
+{
+	count(op, EINTR);
+	return -ECANCELED;
+}
+
+static int to_errno(int err)
+{
+	int e = mcs_errno(err);
+
+	/* The kernel would take ENOSYS for good, for the whole mount. */
+	return e <= 0 || e == ENOSYS ? EIO : e;
+}
+
+int mcfs_reply_err(struct mcfs_op *op, int err)
+{
+	int e = err < 0 ? to_errno(err) : 0, r;
+
+	if (!take(op))
+		return missed(op);
+	/* Most errors are answers; these tell of trouble. */
+	if (e == EIO || e == ETIMEDOUT || e == ENOMEM || e == EPROTO || e == EHOSTDOWN)
+		mc_warn("mcfs", "%s failed: %s", op_names[op->code], mcs_error_detail(err));
+	else if (e)
+		mc_debug("mcfs", "%s failed: %s", op_names[op->code], mcs_error_detail(err));
+	r = fuse_reply_err(op->req, e);
+	count(op, r < 0 ? EINTR : e);
+	return r < 0 ? -ECANCELED : 0;
+}
+
+int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e)
+{
+	return take(op) ? answered(op, fuse_reply_entry(op->req, e)) : missed(op);
+}
+
+int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
+		      const struct fuse_file_info *fi, bool parallel)
+{
+	if (!take(op))
+		return missed(op);
+	mcfs_compat_open_flags(parallel);
+	return answered(op, fuse_reply_create(op->req, e, fi));
+}
+
+int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool parallel)
+{
+	if (!take(op))
+		return missed(op);
+	mcfs_compat_open_flags(parallel);
+	return answered(op, fuse_reply_open(op->req, fi));
+}
+
+int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms)
+{
+	if (!take(op))
+		return missed(op);
+	return answered(op, fuse_reply_attr(op->req, st, (double)timeout_ms / 1000));
+}
+
+int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len)
+{
+	return take(op) ? answered(op, fuse_reply_buf(op->req, buf, len)) : missed(op);
+}
+
+int mcfs_reply_write(struct mcfs_op *op, size_t len)
+{
+	return take(op) ? answered(op, fuse_reply_write(op->req, len)) : missed(op);
+}
+
+int mcfs_reply_text(struct mcfs_op *op, const char *text)
+{
+	return take(op) ? answered(op, fuse_reply_readlink(op->req, text)) : missed(op);
+}
+
+int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st)
+{
+	return take(op) ? answered(op, fuse_reply_statfs(op->req, st)) : missed(op);
+}
+
+int mcfs_reply_xattr(struct mcfs_op *op, const void *value, size_t len, size_t size)
+{
+	if (size && size < len)
+		return mcfs_reply_err(op, -ERANGE);
+	if (!take(op))
+		return missed(op);
+	if (!size)
+		return answered(op, fuse_reply_xattr(op->req, len));
+	return answered(op, fuse_reply_buf(op->req, value, len));
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reply.h - one request of the kernel, from its arrival to its one answer.
+ *
+ * Answers are given exactly once.  When the caller is killed, or keeps being interrupted while the
+ * operation takes its time, the answer is EINTR and comes at once; the operation goes on by itself and
+ * its own reply function then says that nobody took it (-ECANCELED), so that what it made can be
+ * undone.  Here, and nowhere else, errors change their sign for libfuse. */
+#ifndef MCFS_REPLY_H
+#define MCFS_REPLY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "common/list.h"
+#include "mcfs/compat.h"
+
+struct mcfs;
+struct stat;
+struct statvfs;
+
+/* Every operation once: number, name in metrics, counted twice over. */
+#define MCFS_OPS(OP) \
+	OP(lookup) OP(getattr) OP(setattr) OP(readlink) OP(symlink) OP(mknod) OP(link) OP(mkdir) \
+	OP(unlink) OP(rmdir) OP(rename) OP(open) OP(create) OP(read) OP(write) OP(flush) \
+	OP(release) OP(fsync) OP(fallocate) OP(opendir) OP(readdir) OP(releasedir) OP(fsyncdir) \
+	OP(statfs) OP(getxattr) OP(listxattr) OP(setxattr) OP(removexattr) OP(ioctl)
+#define MCFS_OP_NUMBER(name) MCFS_OP_##name,
+enum mcfs_opcode { MCFS_OPS(MCFS_OP_NUMBER) MCFS_NOPS };
+#undef MCFS_OP_NUMBER
+
+struct mcfs_op {
+	fuse_req_t req;		/* gone once somebody has answered */
+	struct fuse_ctx ctx;	/* the caller */
+	struct mcfs *fs;
+	enum mcfs_opcode code;
+	uint64_t start_ns;
+	uint64_t deadline;	/* on the mc_now_ns() scale */
+	int taken;		/* atomic: the answer was given, or is about to be */
+	bool beginning;		/* its own thread is still in mcfs_op_begin() */
+	/* guarded by the patience lock */
+	bool impatient;
+	uint64_t due_ns;
+	struct mc_list link;
+};
+
+/* Threads, metrics and the watcher of interrupted callers. */
+int mcfs_reply_init(struct mcfs *fs);
+void mcfs_reply_done(struct mcfs *fs);
+uint64_t mcfs_reply_inflight(void);
+
+/* False: too many operations are under way, answered already. */
+bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code);
+/* Does nobody wait for the answer any more? */
+bool mcfs_op_given_up(const struct mcfs_op *op);
+/* Milliseconds left, for calls of the store; never negative. */
+int64_t mcfs_op_left_ms(const struct mcfs_op *op);
+
+/* Each of these is the end of @op.  @err is 0 or negative, also of the store.  0, or -ECANCELED when
+ * the kernel did not take the answer. */
+int mcfs_reply_err(struct mcfs_op *op, int err);
+int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e);
+int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
+		      const struct fuse_file_info *fi, bool parallel);
+int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool parallel);
+int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms);
+int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len);
+int mcfs_reply_write(struct mcfs_op *op, size_t len);
+int mcfs_reply_text(struct mcfs_op *op, const char *text);	/* readlink */
+int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st);
+/* The value of an attribute, or its length when the caller offered no room (@size 0). */
+int mcfs_reply_xattr(struct mcfs_op *op, const void *value, size_t len, size_t size);
+
+#endif

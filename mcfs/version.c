@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * version.c - stage, commit, revoke. */
+#include <config.h>
+#include "mcfs/version.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+
+/* A put gets this much more time per this many bytes than an operation has by itself. */
+#define COMMIT_RATE ((uint64_t)32 << 20)
+#define COMMIT_RATE_MS 1000
+
+int mcfs_version_env_init(struct mcfs_version_env *env, mcs_t *store, struct mcfs_pool *pool)
+{
+	memset(env, 0, sizeof(*env));
+	env->store = store;
+	env->pool = pool;
+	env->max_size = INT64_MAX;
+	mc_list_init(&env->writers);
+	return -pthread_mutex_init(&env->names, NULL);
+}
+
+void mcfs_version_env_done(struct mcfs_version_env *env)
+{
+	pthread_mutex_destroy(&env->names);
+}
+
+static void show(struct mcfs_writer *w)
+{
+	__atomic_store_n(&w->shown_size, w->stage.size, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->pending, (w->dirty || w->fresh) && !w->revoked && !w->unlinked,
+			 __ATOMIC_RELAXED);
+}
+
+static void touched(struct mcfs_writer *w)
+{
+	w->dirty = true;
+	__atomic_store_n(&w->mtime_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
+	show(w);
+}
+
+int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
+		    struct mcfs_writer **ret)
+{
+	struct mcfs_writer *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->key = malloc(args->len ? args->len : 1);
+	r = w->key ? -pthread_mutex_init(&w->lock, NULL) : -ENOMEM;
+	if (r < 0) {
+		free(w->key);
+		free(w);
+		return r;
+	}
+	w->env = env;
+	w->flags = args->flags;
+	w->tid = args->tid;
+	w->pid = mcfs_caller_process(args->tid);
+	w->uid = args->uid;
+	w->inode = args->inode;
+	w->fresh = args->flags & MCFS_WRITER_FRESH;
+	w->excl = args->flags & MCFS_WRITER_EXCL;
+	w->base_generation = args->generation;
+	w->refs = 1;
+	memcpy(w->key, args->key, args->len);
+	w->key_len = args->len;
+	w->key_hash = mc_hash(args->key, args->len, 0);
+	w->mtime_ms = mc_wall_ns() / MC_NS_PER_MS;
+	mcfs_stage_init(&w->stage, env->pool);
+	if (args->base)
+		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
+	show(w);
+	pthread_mutex_lock(&env->names);
+	mc_list_push_front(&env->writers, &w->link);
+	pthread_mutex_unlock(&env->names);
+	*ret = w;
+	return 0;
+}
+
+void mcfs_writer_unref(struct mcfs_writer *w)
+{
+	bool last;
+
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->env->names);
+	last = --w->refs == 0;
+	if (last)
+		mc_list_remove(&w->link);
+	pthread_mutex_unlock(&w->env->names);
+	if (!last)
+		return;
+	mcfs_stage_clear(&w->stage);
+	pthread_mutex_destroy(&w->lock);
+	free(w->key);
+	free(w);
+}
+
+size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len,
+		       struct mcfs_writer **ret, size_t max)
+{
+	struct mc_list *pos;
+	uint64_t hash;
+	size_t n = 0;
+
+	MC_LOCKED(&env->names);
+	if (mc_list_empty(&env->writers))
+		return 0;
+	hash = mc_hash(key, len, 0);
+	mc_list_for_each(pos, &env->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (w->key_hash != hash || w->key_len != len || memcmp(w->key, key, len) != 0)
+			continue;
+		if (n == max)
+			break;
+		w->refs++;
+		ret[n++] = w;
+	}
+	return n;
+}
+
+bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&env->names);
+	mc_list_for_each(pos, &env->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (mcfs_writer_pending(w) && w->key_len > len && memcmp(w->key, prefix, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* From now on nothing is published, and the memory is free for others. */
+static void give_up(struct mcfs_writer *w)
+{
+	mcfs_stage_clear(&w->stage);
+	w->dirty = w->fresh = false;
+	show(w);
+}
+
+static int fail_for_good(struct mcfs_writer *w, int err)
+{
+	w->failed = err;
+	return err;
+}
+
+int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
+		      void **slot, bool mapped, uint64_t deadline)
+{
+	uint64_t max = __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED);
+	int r;
+
+	MC_LOCKED(&w->lock);
+	if (w->failed || w->revoked)
+		return mc_fail(-EIO, "an earlier write of this file failed");
+	if ((w->flags & MCFS_WRITER_APPEND) && !mapped)
+		offset = w->stage.size;
+	if (offset > max || len > max - offset)
+		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
+	if (len == MCFS_SLOT && slot && *slot == data && offset % MCFS_SLOT == 0)
+		r = mcfs_stage_adopt(&w->stage, offset, slot, deadline);
+	else
+		r = mcfs_stage_write(&w->stage, offset, data, len, deadline);
+	if (r < 0)
+		return fail_for_good(w, r);
+	w->mapped = mapped;
+	touched(w);
+	return 0;
+}
+
+int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
+			 uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	if (w->revoked)
+		return -EIO;
+	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
+}
+
+static int set_size(struct mcfs_writer *w, uint64_t size)
+{
+	int r;
+
+	if (size > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
+		return mc_fail(-EFBIG, "larger than any object can be");
+	r = mcfs_stage_truncate(&w->stage, size);
+	if (r == 0)
+		touched(w);
+	return r;
+}
+
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size)
+{
+	MC_LOCKED(&w->lock);
+	if (w->revoked)
+		return -EIO;
+	/* Beginning anew is how a program recovers from a full disk. */
+	if (size == 0)
+		w->failed = 0;
+	if (w->failed)
+		return w->failed;
+	if (size == w->stage.size && !w->fresh)
+		return 0;
+	return set_size(w, size);
+}
+
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
+{
+	MC_LOCKED(&w->lock);
+	if (w->failed || w->revoked)
+		return mc_fail(-EIO, "an earlier write of this file failed");
+	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
+		return mc_fail(-EFBIG, "larger than any object can be");
+	return keep_size || end <= w->stage.size ? 0 : set_size(w, end);
+}
+
+/* Store what is staged under @key. */
+static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags,
+	       uint64_t deadline)
+{
+	struct mcs_put_opts opts = { .flags = put_flags, .kind = MCS_OBJECT };
+	int64_t ms = mc_deadline_left_ms(deadline);
+	struct iovec *iov = NULL;
+	int n = 0, r;
+
+	ms += (int64_t)(w->stage.size / COMMIT_RATE * COMMIT_RATE_MS);
+	r = mcfs_stage_vectors(&w->stage, deadline, &iov, &n);
+	if (r < 0)
+		return r;
+	mcfs_pool_put_begin(w->env->pool);
+	r = mcs_put(w->env->store, (struct mcs_key){ key, len }, iov, n, &opts, ms);
+	mcfs_pool_put_end(w->env->pool);
+	free(iov);
+	return r;
+}
+
+static void tell(struct mcfs_writer *w, int err, const char *when)
+{
+	if (w->env->failed)
+		w->env->failed(w->env, w->key, w->key_len, err, when, w->pid);
+}
+
+static int commit(struct mcfs_writer *w, const char *when, uint64_t deadline)
+{
+	int r = put(w, w->key, w->key_len, w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
+
+	if (r < 0) {
+		tell(w, r, when);
+		return fail_for_good(w, r);
+	}
+	w->dirty = w->fresh = w->excl = w->mapped = w->abandoned = false;
+	show(w);
+	return 0;
+}
+
+/* A file that was created or truncated, and then not written: it is empty, unless another put gave the
+ * name a value meanwhile. */
+static int commit_untouched(struct mcfs_writer *w, uint64_t deadline)
+{
+	struct mcs_key key = { w->key, w->key_len };
+	struct mcs_info info;
+	int r;
+
+	if (!w->base_generation) {
+		r = put(w, w->key, w->key_len, 0, deadline);
+	} else {
+		r = mcs_stat(w->env->store, key, &info, mc_deadline_left_ms(deadline));
+		if (r == 0 && info.generation == w->base_generation)
+			r = put(w, w->key, w->key_len, MCS_PUT_UPSERT, deadline);
+		else if (mcs_errno(r) == ENOENT)
+			r = 0;
+	}
+	w->fresh = false;
+	show(w);
+	return r;
+}
+
+static int commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline)
+{
+	int r;
+
+	if (w->dirty || (w->fresh && w->excl))
+		return commit(w, when, deadline);
+	if (!w->fresh)
+		return 0;
+	r = commit_untouched(w, deadline);
+	if (r < 0) {
+		tell(w, r, when);
+		return fail_for_good(w, r);
+	}
+	return 0;
+}
+
+/* Another process: a pipeline's part, or a child that inherited the descriptor.  Its closes say
+ * nothing about the file, only its violent death does, should nobody come after it. */
+static int flush_other(struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	if (fate == MCFS_DIED && w->dirty)
+		w->abandoned = true;
+	return 0;
+}
+
+int mcfs_writer_flush(struct mcfs_writer *w, bool opener, enum mcfs_fate fate, uint64_t deadline)
+{
+	bool dead = fate == MCFS_DIED || fate == MCFS_GONE;
+
+	MC_LOCKED(&w->lock);
+	if (!opener)
+		return flush_other(w, fate);
+	if (fate == MCFS_EXITED)
+		w->exited = true;
+	if (w->failed) {
+		give_up(w);
+		return w->failed;
+	}
+	if (w->revoked)
+		return dead ? 0 : -EIO;
+	if (dead) {
+		w->revoked = true;
+		give_up(w);
+		return 0;
+	}
+	if (w->unlinked)
+		return 0;
+	if (fate == MCFS_EXITED)
+		return commit_all(w, "exit", deadline);
+	return w->dirty ? commit(w, "close", deadline) : 0;
+}
+
+int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	if (w->failed)
+		return w->failed;
+	if (w->revoked)
+		return -EIO;
+	return w->unlinked ? 0 : commit_all(w, "fsync", deadline);
+}
+
+/* May what is left be published although its writer cannot be asked any more?  Had the opener been
+ * killed with the descriptor open, its flush would have told.  Stores through a mapping go on after
+ * the last close, so that a kill during them shows in the opener's fate only. */
+static bool trusted(const struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	if (w->abandoned)
+		return false;
+	return !w->mapped || fate == MCFS_ALIVE || fate == MCFS_EXITED || w->exited;
+}
+
+int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
+{
+	int r = 0;
+
+	MC_LOCKED(&w->lock);
+	if (!w->failed && !w->revoked && !w->unlinked && trusted(w, fate))
+		r = commit_all(w, "release", deadline);
+	w->revoked = true;
+	give_up(w);
+	return r;
+}
+
+void mcfs_writer_revoke(struct mcfs_writer *w)
+{
+	MC_LOCKED(&w->lock);
+	w->revoked = true;
+	give_up(w);
+}
+
+void mcfs_writer_unlink(struct mcfs_writer *w)
+{
+	MC_LOCKED(&w->lock);
+	w->unlinked = true;
+	show(w);
+}
+
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool publish,
+		       bool noreplace, uint64_t deadline)
+{
+	char *key, *old;
+	int r, published = 0;
+
+	MC_LOCKED(&w->lock);
+	if (publish && w->failed)
+		return w->failed;
+	key = malloc(len ? len : 1);
+	if (!key)
+		return -ENOMEM;
+	memcpy(key, to, len);
+	if (publish && !w->revoked && !w->unlinked && (w->dirty || w->fresh)) {
+		r = put(w, to, len, noreplace ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
+		if (r < 0) {
+			free(key);
+			return r;
+		}
+		w->dirty = w->fresh = w->excl = false;
+		show(w);
+		published = 1;
+	}
+	pthread_mutex_lock(&w->env->names);
+	old = w->key;
+	w->key = key;
+	w->key_len = len;
+	w->key_hash = mc_hash(key, len, 0);
+	pthread_mutex_unlock(&w->env->names);
+	free(old);
+	return published;
+}

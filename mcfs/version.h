@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * version.h - the life of one descriptor that writes: what it stages, and when that becomes the
+ * next version of its name.
+ *
+ *	open -> (write, truncate)* -> flush by the opener: commit -> write* -> flush: commit -> release
+ *
+ * A commit publishes all bytes at once under the name that the writer has at that moment; readers see
+ * the old version or the new one, whole.  A writer whose process was killed is revoked: what it had
+ * staged since its last commit never appears.  After a write or a commit that failed nothing is
+ * published any more, and every flush repeats the error, until the file is truncated to nothing.
+ *
+ * All functions may be called from any thread; they wait for each other. */
+#ifndef MCFS_VERSION_H
+#define MCFS_VERSION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/list.h"
+#include "mcfs/caller.h"
+#include "mcfs/object.h"
+#include "mcfs/stage.h"
+
+struct mcfs_inode;
+
+struct mcfs_version_env {	/* what all writers of a mount share */
+	mcs_t *store;
+	struct mcfs_pool *pool;
+	uint64_t max_size;	/* atomic: the largest object that can be stored */
+	pthread_mutex_t names;	/* innermost lock; guards names and the list of writers */
+	struct mc_list writers;	/* by their link; guarded by names */
+	/* Tell that a version could not be published.  @key is borrowed. */
+	void (*failed)(struct mcfs_version_env *env, const void *key, size_t len, int err,
+		       const char *when, pid_t pid);
+};
+
+#define MCFS_WRITER_FRESH	0x1u	/* created or truncated: exists even when nothing is written */
+#define MCFS_WRITER_EXCL	0x2u	/* O_EXCL: the first commit must not find the key */
+#define MCFS_WRITER_APPEND	0x4u	/* O_APPEND: each write goes to the end */
+
+struct mcfs_writer {
+	struct mcfs_version_env *env;	/* constant, as are the next three */
+	pid_t tid, pid;			/* of the opener: thread and process */
+	uid_t uid;
+	unsigned flags;
+
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	struct mcfs_stage stage;
+	uint64_t base_generation;	/* of the version that the name had at open, 0: none */
+	bool dirty;			/* bytes changed since the last commit */
+	bool fresh;			/* never committed, and must exist */
+	bool excl;
+	bool mapped;			/* the last bytes came through a shared mapping */
+	bool abandoned;			/* another process was killed with the descriptor open */
+	bool exited;			/* the opener ended by exit(0) */
+	bool revoked, unlinked;
+	int failed;			/* 0, or why nothing is published any more */
+
+	/* changed under lock and env->names: either is enough to read */
+	char *key;
+	size_t key_len;
+	uint64_t key_hash;
+
+	/* atomic, for those who only look */
+	bool pending;			/* holds what its name does not show yet */
+	uint64_t shown_size, mtime_ms;
+
+	/* guarded by env->names */
+	unsigned refs;
+	struct mc_list link;
+
+	struct mcfs_inode *inode;	/* the file that it was opened as; constant */
+};
+
+int mcfs_version_env_init(struct mcfs_version_env *env, mcs_t *store, struct mcfs_pool *pool);
+void mcfs_version_env_done(struct mcfs_version_env *env);
+
+struct mcfs_writer_args {
+	const void *key;
+	size_t len;
+	unsigned flags;			/* MCFS_WRITER_* */
+	struct mcfs_object *base;	/* what the file begins with; NULL: nothing */
+	uint64_t generation;		/* of the version that the name has now, 0 without one */
+	struct mcfs_inode *inode;	/* kept; NULL: none, and nobody finds it by name */
+	pid_t tid;
+	uid_t uid;
+};
+/* The new writer is on env->writers and has one reference. */
+int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
+		    struct mcfs_writer **ret);
+void mcfs_writer_unref(struct mcfs_writer *w);
+/* The writers under a name, each with one more reference, newest first: at most @max of them go to
+ * @ret, and their number comes back. */
+size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len,
+		       struct mcfs_writer **ret, size_t max);
+
+/* All @len bytes or an error.  *slot is NULL or a whole slot that holds @data; it may be exchanged.
+ * @mapped: the bytes come from the page cache. */
+int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
+		      void **slot, bool mapped, uint64_t deadline);
+int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
+			 uint64_t deadline);
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size);
+/* fallocate(2): the file reaches to @end at least, unless @keep_size. */
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size);
+
+/* A descriptor was closed by a process that is doing as @fate says; @opener: the one that opened it. */
+int mcfs_writer_flush(struct mcfs_writer *w, bool opener, enum mcfs_fate fate, uint64_t deadline);
+int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline);
+/* The last descriptor is closed; @fate is the opener's.  Commits what is left, or drops it. */
+int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline);
+void mcfs_writer_revoke(struct mcfs_writer *w);
+/* Is there a writer with uncommitted bytes under a name that begins with @prefix? */
+bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len);
+static inline bool mcfs_writer_pending(const struct mcfs_writer *w)
+{
+	return __atomic_load_n(&w->pending, __ATOMIC_RELAXED);
+}
+
+/* The name was removed or taken by another file: nothing is published any more. */
+void mcfs_writer_unlink(struct mcfs_writer *w);
+/* The name changes to @to.  With @publish what is staged appears there at once, in the place of what
+ * is there (-MCS_EEXISTS with @noreplace).  1: published; 0: only the name changed. */
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool publish,
+		       bool noreplace, uint64_t deadline);
+
+#endif
