@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fuzz_mcfs_keymap.c - any bytes as a key, and as a path: both come back as they were. */
+#include <config.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mcfs/keymap.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void key_round_trip(const uint8_t *key, size_t len)
+{
+	static char path[4 * MCFS_KEY_MAX + 1], back[MCFS_KEY_MAX];
+	int n = mcfs_key_to_path(key, len, path, sizeof(path));
+
+	if (n < 0)
+		abort();
+	n = mcfs_path_to_key(path, back, sizeof(back));
+	if (n < 0 || (size_t)n != len || memcmp(back, key, len) != 0)
+		abort();
+}
+
+/* A file name, unless the bytes cannot be one. */
+static void name_round_trip(const uint8_t *data, size_t size)
+{
+	static char name[MCFS_NAME_MAX + 1], comp[MCFS_NAME_MAX], back[3 * MCFS_NAME_MAX + 1];
+
+	memcpy(name, data, size);
+	name[size] = '\0';
+	if (!size || memchr(data, '/', size) || memchr(data, '\0', size) || !strcmp(name, ".") ||
+	    !strcmp(name, ".."))
+		return;
+	for (int top = 0; top < 2; top++) {
+		int n;
+
+		if (top && !strcmp(name, MCFS_CONTROL_NAME))
+			continue;
+		n = mcfs_name_decode(name, top, comp, sizeof(comp));
+		if (n < 0 || mcfs_name_encode(comp, (size_t)n, top, back, sizeof(back)) < 0 ||
+		    strcmp(back, name) != 0)
+			abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	/* A longer one may have a component whose name is too long to be shown. */
+	if (size && size <= MCFS_NAME_MAX / 3)
+		key_round_trip(data, size);
+	if (size <= MCFS_NAME_MAX)
+		name_round_trip(data, size);
+	return 0;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcfs_calls_data.c - bytes: read and write in all their ways. */
+#include <config.h>
+#include "tests/integ/mcfs_calls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void read_back_while_writing(void)
+{
+	int fd = opened("f", O_RDWR | O_CREAT | O_EXCL);
+	struct stat st;
+	char buf[16];
+
+	wrote(fd, "hello", 5);
+	CHECK(pread(fd, buf, sizeof(buf), 0) == 5 && memcmp(buf, "hello", 5) == 0);
+	CHECK(pwrite(fd, "J", 1, 0) == 1);
+	CHECK(lseek(fd, 0, SEEK_END) == 5);
+	CHECK(pwrite(fd, "end", 3, 3000000) == 3);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 3000003);
+	CHECK(pread(fd, buf, 8, 2999998) == 5 && memcmp(buf, "\0\0end", 5) == 0);
+	CHECK(close(fd) == 0);
+	fd = opened("f", O_RDONLY);
+	CHECK(pread(fd, buf, 6, 0) == 6 && memcmp(buf, "Jello\0", 6) == 0);
+	CHECK(pread(fd, buf, 8, 2999998) == 5 && memcmp(buf, "\0\0end", 5) == 0);
+	CHECK(read(fd, buf, 0) == 0);
+	CHECK(pread(fd, buf, 8, 3000003) == 0);
+	CHECK(pread(fd, buf, 8, 4000000) == 0);
+	CHECK(close(fd) == 0);
+}
+
+static void sizes_around_chunks_and_slots(void)
+{
+	static const size_t sizes[] = {
+		0, 1, 4095, 4096, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1, 3 * MIB + 12345,
+	};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const char *data = pattern((unsigned)i, sizes[i] ? sizes[i] : 1);
+		int fd = opened("f", O_WRONLY | O_CREAT | O_TRUNC);
+
+		wrote(fd, data, sizes[i]);
+		/* What was only truncated is published by the last close, which is not waited for. */
+		if (!sizes[i])
+			CHECK(fsync(fd) == 0);
+		CHECK(close(fd) == 0);
+		holds("f", data, sizes[i]);
+	}
+}
+
+static void random_writes_make_one_file(void)
+{
+	const size_t size = 5 * MIB + 77;
+	char *model = calloc(1, size);
+	int fd = opened("f", O_RDWR | O_CREAT | O_TRUNC);
+	unsigned rng = 1;
+	size_t end = 0;
+
+	for (int i = 0; i < 200; i++) {
+		size_t off, len;
+
+		rng = rng * 1103515245 + 12345;
+		off = (size_t)(rng >> 4) % size;
+		rng = rng * 1103515245 + 12345;
+		len = (size_t)(rng >> 4) % (size - off < 70000 ? size - off : 70000);
+		memcpy(model + off, pattern((unsigned)i, len + 1), len);
+		CHECK(pwrite(fd, model + off, len, (off_t)off) == (ssize_t)len);
+		if (len && off + len > end)
+			end = off + len;
+	}
+	CHECK(close(fd) == 0);
+	holds("f", model, end);
+}
+
+static void overwrite_in_place_keeps_the_rest(void)
+{
+	const size_t size = 2 * MIB + 100;
+	char *model = malloc(size);
+	int fd;
+
+	memcpy(model, pattern(1, size), size);
+	put_file("f", model, size);
+	fd = opened("f", O_WRONLY);
+	CHECK(pwrite(fd, "XYZ", 3, (off_t)MIB - 1) == 3);
+	memcpy(model + MIB - 1, "XYZ", 3);
+	CHECK(close(fd) == 0);
+	holds("f", model, size);
+	fd = opened("f", O_RDWR);
+	CHECK(pwrite(fd, "AB", 2, (off_t)size) == 2);
+	CHECK(close(fd) == 0);
+	model = realloc(model, size + 2);
+	memcpy(model + size, "AB", 2);
+	holds("f", model, size + 2);
+}
+
+static void append_begins_at_the_end(void)
+{
+	int fd;
+
+	put_text("f", "one\n");
+	fd = opened("f", O_WRONLY | O_APPEND);
+	wrote(fd, "two\n", 4);
+	CHECK(pwrite(fd, "three\n", 6, 0) == 6);
+	CHECK(close(fd) == 0);
+	holds_text("f", "one\ntwo\nthree\n");
+	fd = opened("g", O_WRONLY | O_APPEND | O_CREAT);
+	wrote(fd, "a", 1);
+	wrote(fd, "b", 1);
+	CHECK(close(fd) == 0);
+	holds_text("g", "ab");
+}
+
+static void truncate_in_all_ways(void)
+{
+	struct stat st;
+	int fd;
+
+	put_text("f", "0123456789");
+	CHECK(truncate("f", 4) == 0);
+	holds_text("f", "0123");
+	CHECK(truncate("f", 6) == 0);
+	holds("f", "0123\0\0", 6);
+	CHECK(truncate("f", 0) == 0);
+	holds_text("f", "");
+	fd = opened("f", O_RDWR);
+	CHECK(ftruncate(fd, 3) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 3);
+	CHECK(pwrite(fd, "x", 1, 1) == 1);
+	CHECK(close(fd) == 0);
+	holds("f", "\0x\0", 3);
+	FAILS(truncate("f", (off_t)1 << 50), EFBIG);
+	holds("f", "\0x\0", 3);
+	FAILS(truncate("missing", 1), ENOENT);
+}
+
+static void allocation_sets_the_size(void)
+{
+	int fd = opened("f", O_WRONLY | O_CREAT);
+	struct stat st;
+
+	CHECK(fallocate(fd, 0, 0, 5000) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 5000);
+	CHECK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 100000) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 5000);
+	FAILS(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 10), EOPNOTSUPP);
+	FAILS(fallocate(fd, 0, 0, (off_t)1 << 50), EFBIG);
+	CHECK(close(fd) == 0);
+	CHECK(stat("f", &st) == 0 && st.st_size == 5000);
+}
+
+static void too_large_is_refused_and_not_published(void)
+{
+	int fd = opened("f", O_WRONLY | O_CREAT);
+
+	wrote(fd, "begin", 5);
+	FAILS(pwrite(fd, "x", 1, (off_t)1 << 50), EFBIG);
+	FAILS(close(fd), EFBIG);
+	absent("f");
+}
+
+static void direct_io(void)
+{
+	const size_t size = 4 * MIB + 4096;
+	char *got = aligned_alloc(4096, size + 4096);
+	int fd = opened("f", O_WRONLY | O_CREAT | O_EXCL | O_TRUNC | O_DIRECT);
+
+	wrote(fd, pattern(3, size), size);
+	CHECK(close(fd) == 0);
+	fd = opened("f", O_RDONLY | O_DIRECT | O_NOATIME);
+	CHECK(read(fd, got, size + 4096) == (ssize_t)size);
+	CHECK(memcmp(got, pattern(3, size), size) == 0);
+	CHECK(close(fd) == 0);
+	/* Rewritten in place, as a cache does that knows its sizes. */
+	fd = opened("f", O_WRONLY | O_CREAT | O_DIRECT);
+	wrote(fd, pattern(4, size), size);
+	CHECK(close(fd) == 0);
+	holds("f", pattern(4, size), size);
+}
+
+static void private_mappings(void)
+{
+	const size_t size = 2 * MIB + 999;
+	char *p;
+	int fd;
+
+	put_file("f", pattern(5, size), size);
+	fd = opened("f", O_RDONLY);
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK(p != MAP_FAILED);
+	CHECK(close(fd) == 0);
+	CHECK(memcmp(p, pattern(5, size), size) == 0);
+	p[0] = '!';
+	CHECK(munmap(p, size) == 0);
+	holds("f", pattern(5, size), size);
+	fd = opened("f", O_RDONLY);
+	p = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+	CHECK(p != MAP_FAILED);
+	CHECK(memcmp(p, pattern(5, size), size) == 0);
+	/* A new version does not reach into what is mapped. */
+	put_file("f", "short", 5);
+	CHECK(memcmp(p, pattern(5, size), size) == 0);
+	CHECK(close(fd) == 0);
+	CHECK(munmap(p, size) == 0);
+	holds_text("f", "short");
+}
+
+/* A file is made in two steps, the second through a mapping that outlives all descriptors but one. */
+static void shared_writable_mapping(void)
+{
+	const size_t size = MIB + 4096;
+	int fd, other;
+	char *p;
+
+	put_file("f.tmp", pattern(6, 4096), 4096);
+	fd = opened("f.tmp", O_RDWR);
+	CHECK(ftruncate(fd, (off_t)size) == 0);
+	p = mmap(NULL, size, PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED && errno == ENODEV)
+		return;		/* a kernel before 6.6 */
+	CHECK(p != MAP_FAILED);
+	other = dup(fd);
+	CHECK(other >= 0 && close(fd) == 0);
+	memcpy(p + 4096, pattern(7, MIB), MIB);
+	CHECK(munmap(p, size) == 0);
+	CHECK(close(other) == 0);
+	CHECK(rename("f.tmp", "f") == 0);
+	p = malloc(size);
+	memcpy(p, pattern(6, 4096), 4096);
+	memcpy(p + 4096, pattern(7, MIB), MIB);
+	holds("f", p, size);
+}
+
+static void copies_inside_the_kernel(void)
+{
+	const size_t size = MIB + 5;
+	off_t off = 0;
+	int from, to;
+	ssize_t n;
+
+	put_file("f", pattern(8, size), size);
+	from = opened("f", O_RDONLY);
+	to = opened("g", O_WRONLY | O_CREAT);
+	while ((n = sendfile(to, from, &off, size)) > 0)
+		;
+	CHECK(n == 0);
+	CHECK(close(to) == 0);
+	holds("g", pattern(8, size), size);
+	to = opened("h", O_WRONLY | O_CREAT);
+	off = 0;
+	while ((n = copy_file_range(from, &off, to, NULL, size, 0)) > 0)
+		;
+	CHECK(n == 0);
+	CHECK(close(to) == 0);
+	holds("h", pattern(8, size), size);
+}
+
+struct part {
+	int fd;
+	unsigned n;
+};
+
+static void *write_part(void *arg)
+{
+	const struct part *p = arg;
+	char *data = malloc(MIB);
+
+	for (unsigned k = 0; k < 4; k++) {
+		memset(data, (int)(p->n * 4 + k), MIB);
+		CHECK(pwrite(p->fd, data, MIB, (off_t)((p->n * 4 + k) * MIB)) == (ssize_t)MIB);
+	}
+	free(data);
+	return NULL;
+}
+
+static void threads_write_one_file(void)
+{
+	enum { THREADS = 6 };
+	int fd = opened("f", O_WRONLY | O_CREAT);
+	char *model = malloc(THREADS * 4 * MIB);
+	struct part parts[THREADS];
+	pthread_t threads[THREADS];
+
+	for (unsigned i = 0; i < THREADS; i++) {
+		parts[i] = (struct part){ fd, i };
+		CHECK(pthread_create(&threads[i], NULL, write_part, &parts[i]) == 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK(close(fd) == 0);
+	for (unsigned i = 0; i < THREADS * 4; i++)
+		memset(model + i * MIB, (int)i, MIB);
+	holds("f", model, THREADS * 4 * MIB);
+}
+
+static void seeks(void)
+{
+	int fd;
+
+	put_text("f", "0123456789");
+	fd = opened("f", O_RDONLY);
+	CHECK(lseek(fd, 0, SEEK_END) == 10);
+	CHECK(lseek(fd, 2, SEEK_DATA) == 2);
+	CHECK(lseek(fd, 2, SEEK_HOLE) == 10);
+	FAILS(lseek(fd, 11, SEEK_DATA), ENXIO);
+	CHECK(close(fd) == 0);
+}
+
+const struct call_case data_cases[] = {
+	{ "read_back_while_writing", read_back_while_writing },
+	{ "sizes_around_chunks_and_slots", sizes_around_chunks_and_slots },
+	{ "random_writes_make_one_file", random_writes_make_one_file },
+	{ "overwrite_in_place_keeps_the_rest", overwrite_in_place_keeps_the_rest },
+	{ "append_begins_at_the_end", append_begins_at_the_end },
+	{ "truncate_in_all_ways", truncate_in_all_ways },
+	{ "allocation_sets_the_size", allocation_sets_the_size },
+	{ "too_large_is_refused_and_not_published", too_large_is_refused_and_not_published },
+	{ "direct_io", direct_io },
+	{ "private_mappings", private_mappings },
+	{ "shared_writable_mapping", shared_writable_mapping },
+	{ "copies_inside_the_kernel", copies_inside_the_kernel },
+	{ "threads_write_one_file", threads_write_one_file },
+	{ "seeks", seeks },
+	{ NULL, NULL },
+};

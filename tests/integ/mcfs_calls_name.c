@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcfs_calls_name.c - names, directories, links, attributes. */
+#include <config.h>
+#include "tests/integ/mcfs_calls.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static void directories(void)
+{
+	struct stat st;
+
+	CHECK(mkdir("d", 0755) == 0);
+	FAILS(mkdir("d", 0755), EEXIST);
+	CHECK(stat("d", &st) == 0 && S_ISDIR(st.st_mode));
+	put_text("d/f", "x");
+	FAILS(rmdir("d"), ENOTEMPTY);
+	FAILS(unlink("d"), EISDIR);
+	FAILS(rmdir("d/f"), ENOTDIR);
+	FAILS(mkdir("d/f", 0755), EEXIST);
+	FAILS(mkdir("missing/d", 0755), ENOENT);
+	FAILS(open("d/f/g", O_RDONLY), ENOTDIR);
+	CHECK(unlink("d/f") == 0);
+	/* It was made, so it stays. */
+	CHECK(stat("d", &st) == 0 && S_ISDIR(st.st_mode));
+	CHECK(rmdir("d") == 0);
+	absent("d");
+	FAILS(rmdir("d"), ENOENT);
+}
+
+static void an_open_file_keeps_its_directory(void)
+{
+	int fd;
+
+	CHECK(mkdir("d", 0755) == 0);
+	fd = opened("d/f", O_WRONLY | O_CREAT);
+	wrote(fd, "x", 1);
+	FAILS(rmdir("d"), ENOTEMPTY);
+	CHECK(close(fd) == 0);
+	holds_text("d/f", "x");
+}
+
+static void make_tree(void)
+{
+	char path[64];
+
+	for (int i = 0; i < 20; i++) {
+		(void)snprintf(path, sizeof(path), "t/%d", i % 4);
+		if (mkdir("t", 0755) < 0)
+			CHECK(errno == EEXIST);
+		if (mkdir(path, 0755) < 0)
+			CHECK(errno == EEXIST);
+		(void)snprintf(path, sizeof(path), "t/%d/%d", i % 4, i);
+		if (mkdir(path, 0755) < 0)
+			CHECK(errno == EEXIST);
+	}
+}
+
+static void many_make_the_same_directories(void)
+{
+	pid_t pids[8];
+	int status;
+
+	for (int i = 0; i < 8; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			make_tree();
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 8; i++)
+		CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0);
+	for (int i = 0; i < 20; i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof(path), "t/%d/%d", i % 4, i);
+		CHECK(rmdir(path) == 0);
+	}
+}
+
+static void directories_are_renamed_when_empty(void)
+{
+	CHECK(mkdir("a", 0755) == 0 && mkdir("b", 0755) == 0 && mkdir("full", 0755) == 0);
+	put_text("full/f", "x");
+	put_text("file", "x");
+	CHECK(rename("a", "c") == 0);
+	absent("a");
+	put_text("c/f", "1");
+	holds_text("c/f", "1");
+	CHECK(unlink("c/f") == 0);
+	CHECK(rename("c", "b") == 0);
+	FAILS(rename("b", "full"), ENOTEMPTY);
+	FAILS(rename("full", "moved"), EXDEV);
+	FAILS(rename("b", "file"), ENOTDIR);
+	FAILS(rename("file", "b"), EISDIR);
+	CHECK(renameat2(AT_FDCWD, "b", AT_FDCWD, "e", RENAME_NOREPLACE) == 0);
+	put_text("e/f", "2");
+	holds_text("e/f", "2");
+	holds_text("full/f", "x");
+}
+
+static unsigned count_entries(DIR *d, const char *find, unsigned char *ret_type)
+{
+	struct dirent *e;
+	unsigned n = 0;
+
+	while ((e = readdir(d))) {
+		if (strcmp(e->d_name, find) == 0)
+			*ret_type = e->d_type;
+		n++;
+	}
+	return n;
+}
+
+static void names_of_all_kinds(void)
+{
+	char longest[256], name[32];
+	static const char *const names[] = {
+		"%", "100%", "%25_", "%2F", "%2E", "a%00b", "new\nline", "tab\there", " ", "-", "...", "*?[x]",
+		"caf\xc3\xa9", "\xff\xfe", ".hidden", "vllm@meta-llama%2FLlama@1@0@ab.data", ".mcfs", "~",
+		"\x01\x7f",
+	};
+	const size_t n = sizeof(names) / sizeof(names[0]);
+	unsigned char type = 0;
+	DIR *d;
+
+	memset(longest, 'n', 255);
+	longest[255] = '\0';
+	put_text(longest, "long");
+	for (size_t i = 0; i < n; i++)
+		put_text(names[i], names[i]);
+	d = opendir(".");
+	CHECK(d);
+	CHECK(count_entries(d, "%2F", &type) == n + 3);
+	CHECK(type == DT_REG);
+	closedir(d);
+	for (size_t i = 0; i < n; i++) {
+		holds_text(names[i], names[i]);
+		(void)snprintf(name, sizeof(name), "renamed%zu", i);
+		CHECK(rename(names[i], name) == 0);
+		holds_text(name, names[i]);
+		CHECK(unlink(name) == 0);
+	}
+	holds_text(longest, "long");
+}
+
+static void long_paths(void)
+{
+	char name[5000];
+
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	FAILS(open(name, O_WRONLY | O_CREAT, 0644), ENAMETOOLONG);
+	/* A key ends at 4096 bytes, however short its parts are. */
+	name[200] = '\0';
+	for (int i = 0; i < 19; i++) {
+		CHECK(mkdir(name, 0755) == 0);
+		CHECK(chdir(name) == 0);
+	}
+	for (int i = 0; i < 3 && mkdir(name, 0755) == 0; i++)
+		CHECK(chdir(name) == 0);
+	FAILS(mkdir(name, 0755), ENAMETOOLONG);
+	FAILS(open(name, O_WRONLY | O_CREAT, 0644), ENAMETOOLONG);
+	put_text("f", "deep");
+	holds_text("f", "deep");
+}
+
+static void symbolic_links(void)
+{
+	char target[PATH_MAX], longest[4000];
+	struct stat st;
+	ssize_t n;
+
+	put_text("f", "text");
+	CHECK(symlink("f", "l") == 0);
+	FAILS(symlink("g", "l"), EEXIST);
+	holds_text("l", "text");
+	CHECK(lstat("l", &st) == 0 && S_ISLNK(st.st_mode) && st.st_size == 1);
+	n = readlink("l", target, sizeof(target));
+	CHECK(n == 1 && target[0] == 'f');
+	FAILS(open("l", O_RDONLY | O_NOFOLLOW), ELOOP);
+	CHECK(symlink("missing", "dangling") == 0);
+	FAILS(open("dangling", O_RDONLY), ENOENT);
+	CHECK(rename("l", "m") == 0);
+	holds_text("m", "text");
+	CHECK(unlink("m") == 0);
+	absent("m");
+	holds_text("f", "text");
+	memset(longest, 'y', sizeof(longest));
+	longest[sizeof(longest) - 1] = '\0';
+	CHECK(symlink(longest, "long") == 0);
+	n = readlink("long", target, sizeof(target));
+	CHECK(n == sizeof(longest) - 1 && memcmp(target, longest, (size_t)n) == 0);
+	FAILS(readlink("f", target, sizeof(target)), EINVAL);
+}
+
+static void what_is_not_kept(void)
+{
+	struct timeval times[2] = { { 1000, 0 }, { 2000, 0 } };
+	struct stat st;
+
+	put_text("f", "x");
+	CHECK(chmod("f", 0600) == 0);
+	CHECK(chown("f", getuid(), getgid()) == 0);
+	CHECK(utimes("f", times) == 0);
+	CHECK(stat("f", &st) == 0);
+	CHECK((st.st_mode & 07777) == 0644 && st.st_uid == geteuid() && st.st_mtime > 2000);
+	CHECK(st.st_nlink == 1 && st.st_blksize == (blksize_t)MIB && st.st_blocks == 1);
+}
+
+static void what_is_refused(void)
+{
+	put_text("f", "x");
+	FAILS(link("f", "g"), EPERM);
+	FAILS(mkfifo("p", 0644), EPERM);
+	FAILS(setxattr("f", "user.a", "b", 1, 0), EOPNOTSUPP);
+	FAILS(setxattr("f", "user.mooncake.pin", "b", 1, 0), EOPNOTSUPP);
+	FAILS(removexattr("f", "user.mooncake.size"), EOPNOTSUPP);
+	FAILS(getxattr("f", "security.selinux", NULL, 0), EOPNOTSUPP);
+	FAILS(getxattr("f", "system.posix_acl_access", NULL, 0), EOPNOTSUPP);
+	FAILS(getxattr("f", "user.other", NULL, 0), ENODATA);
+}
+
+static void terminals_are_not_files(void)
+{
+	int fd, n;
+
+	put_text("f", "x");
+	fd = opened("f", O_RDONLY);
+	CHECK(!isatty(fd) && errno == ENOTTY);
+	FAILS(ioctl(fd, TIOCGWINSZ, &n), ENOTTY);
+	FAILS(ioctl(fd, _IOR('f', 1, long), &n), ENOTTY);	/* FS_IOC_GETFLAGS */
+	CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL) == 0);
+	CHECK(close(fd) == 0);
+}
+
+static void attributes_of_an_object(void)
+{
+	char buf[256];
+	ssize_t n;
+	int fd;
+
+	put_text("f", "123456789");
+	n = getxattr("f", "user.mooncake.crc", buf, sizeof(buf));
+	CHECK(n == 15 && memcmp(buf, "crc32c:e3069283", 15) == 0);
+	n = getxattr("f", "user.mooncake.size", buf, sizeof(buf));
+	CHECK(n == 1 && buf[0] == '9');
+	n = getxattr("f", "user.mooncake.key", buf, sizeof(buf));
+	CHECK(n > 2 && memcmp(buf + n - 2, "/f", 2) == 0);
+	CHECK(getxattr("f", "user.mooncake.key", NULL, 0) == n);
+	FAILS(getxattr("f", "user.mooncake.key", buf, 1), ERANGE);
+	n = listxattr("f", buf, sizeof(buf));
+	CHECK(n > 0 && memmem(buf, (size_t)n, "user.mooncake.generation", 25));
+	CHECK(listxattr(".", buf, sizeof(buf)) == 0);
+	fd = opened("g", O_WRONLY | O_CREAT);
+	wrote(fd, "ab", 2);
+	n = fgetxattr(fd, "user.mooncake.state", buf, sizeof(buf));
+	CHECK(n == 7 && memcmp(buf, "writing", 7) == 0);
+	FAILS(fgetxattr(fd, "user.mooncake.crc", buf, sizeof(buf)), ENODATA);
+	CHECK(close(fd) == 0);
+	n = getxattr("g", "user.mooncake.state", buf, sizeof(buf));
+	CHECK(n == 8 && memcmp(buf, "complete", 8) == 0);
+}
+
+static void listings(void)
+{
+	enum { FILES = 3000 };
+	unsigned char type = 0, seen[FILES] = { 0 };
+	struct dirent *e;
+	char name[32];
+	long middle = 0;
+	unsigned n = 0;
+	DIR *d;
+	int fd;
+
+	CHECK(mkdir("sub", 0755) == 0);
+	CHECK(symlink("x", "link") == 0);
+	for (int i = 0; i < FILES; i++) {
+		(void)snprintf(name, sizeof(name), "file%d", i);
+		put_text(name, "x");
+	}
+	/* One that is not closed yet is listed, too. */
+	fd = opened("open", O_WRONLY | O_CREAT);
+	d = opendir(".");
+	CHECK(d);
+	while ((e = readdir(d))) {
+		int i;
+
+		CHECK(e->d_ino != 0);
+		if (sscanf(e->d_name, "file%d", &i) == 1)
+			CHECK(i >= 0 && i < FILES && !seen[i]++ && e->d_type == DT_REG);
+		if (++n == FILES / 2)
+			middle = telldir(d);
+	}
+	CHECK(n == FILES + 5);
+	rewinddir(d);
+	CHECK(count_entries(d, "sub", &type) == FILES + 5 && type == DT_DIR);
+	rewinddir(d);
+	CHECK(count_entries(d, "link", &type) == FILES + 5 && type == DT_LNK);
+	rewinddir(d);
+	CHECK(count_entries(d, "open", &type) == FILES + 5 && type == DT_REG);
+	seekdir(d, middle);
+	CHECK(count_entries(d, "x", &type) == FILES + 5 - FILES / 2);
+	closedir(d);
+	CHECK(close(fd) == 0);
+}
+
+static void figures_of_the_pool(void)
+{
+	struct statvfs before, after;
+
+	CHECK(statvfs(".", &before) == 0);
+	CHECK(before.f_bsize == 4096 && before.f_frsize == 4096);
+	CHECK(before.f_blocks > 0 && before.f_bfree <= before.f_blocks);
+	CHECK(before.f_bavail <= before.f_blocks && before.f_namemax >= 255);
+	put_file("f", pattern(9, 4 * MIB), 4 * MIB);
+	CHECK(statvfs(".", &after) == 0);
+	CHECK(after.f_blocks == before.f_blocks);
+	CHECK(after.f_bfree <= before.f_bfree - 1024 && after.f_bfree >= before.f_bfree - 1100);
+}
+
+const struct call_case name_cases[] = {
+	{ "directories", directories },
+	{ "an_open_file_keeps_its_directory", an_open_file_keeps_its_directory },
+	{ "many_make_the_same_directories", many_make_the_same_directories },
+	{ "directories_are_renamed_when_empty", directories_are_renamed_when_empty },
+	{ "names_of_all_kinds", names_of_all_kinds },
+	{ "long_paths", long_paths },
+	{ "symbolic_links", symbolic_links },
+	{ "what_is_not_kept", what_is_not_kept },
+	{ "what_is_refused", what_is_refused },
+	{ "terminals_are_not_files", terminals_are_not_files },
+	{ "attributes_of_an_object", attributes_of_an_object },
+	{ "listings", listings },
+	{ "figures_of_the_pool", figures_of_the_pool },
+	{ NULL, NULL },
+};

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <config.h>
+#include "tests/lib/fake_mcs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "common/list.h"
+
+struct version {
+	unsigned refs;
+	struct mcs_info info;
+	char *data;
+};
+
+struct item {
+	struct mc_list link;
+	struct version *v;
+	size_t len;
+	char key[];
+};
+
+struct mcs {
+	pthread_mutex_t lock;
+	struct mc_list items;
+	uint64_t generation;
+	unsigned fail_puts, fail_reads, puts, open;
+	int put_err, read_err;
+	void (*on_put)(void *arg);
+	void *on_put_arg;
+};
+
+struct mcs_object {
+	mcs_t *s;
+	struct version *v;
+};
+
+mcs_t *fake_mcs_new(void)
+{
+	mcs_t *s = calloc(1, sizeof(*s));
+
+	pthread_mutex_init(&s->lock, NULL);
+	mc_list_init(&s->items);
+	return s;
+}
+
+static void version_unref(struct version *v)
+{
+	if (!v || --v->refs)
+		return;
+	free(v->data);
+	free(v);
+}
+
+static void item_free(struct item *it)
+{
+	mc_list_remove(&it->link);
+	version_unref(it->v);
+	free(it);
+}
+
+void fake_mcs_free(mcs_t *s)
+{
+	if (s->open) {
+		fprintf(stderr, "%u objects are still open\n", s->open);
+		abort();
+	}
+	while (!mc_list_empty(&s->items))
+		item_free(mc_list_first(&s->items, struct item, link));
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+void fake_mcs_fail_puts(mcs_t *s, unsigned n, int err)
+{
+	s->fail_puts = n;
+	s->put_err = err;
+}
+
+void fake_mcs_fail_reads(mcs_t *s, unsigned n, int err)
+{
+	s->fail_reads = n;
+	s->read_err = err;
+}
+
+void fake_mcs_on_put(mcs_t *s, void (*fn)(void *arg), void *arg)
+{
+	s->on_put = fn;
+	s->on_put_arg = arg;
+}
+
+unsigned fake_mcs_puts(const mcs_t *s)
+{
+	return s->puts;
+}
+
+unsigned fake_mcs_open_objects(const mcs_t *s)
+{
+	return s->open;
+}
+
+static struct item *find(mcs_t *s, struct mcs_key key)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &s->items) {
+		struct item *it = mc_container_of(pos, struct item, link);
+
+		if (it->len == key.len && memcmp(it->key, key.data, key.len) == 0)
+			return it;
+	}
+	return NULL;
+}
+
+static void set(mcs_t *s, struct mcs_key key, struct version *v)
+{
+	struct item *it = find(s, key);
+
+	if (!it) {
+		it = malloc(sizeof(*it) + key.len);
+		it->len = key.len;
+		it->v = NULL;
+		memcpy(it->key, key.data, key.len);
+		mc_list_push_back(&s->items, &it->link);
+	}
+	version_unref(it->v);
+	it->v = v;
+}
+
+int mcs_put(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
+	    const struct mcs_put_opts *opts, int64_t timeout_ms)
+{
+	unsigned flags = opts ? opts->flags : 0;
+	struct version *v = calloc(1, sizeof(*v));
+	size_t at = 0;
+
+	if (s->on_put)
+		s->on_put(s->on_put_arg);
+	for (int i = 0; i < iovcnt; i++)
+		v->info.size += iov[i].iov_len;
+	v->data = malloc(v->info.size + 1);
+	for (int i = 0; i < iovcnt; i++) {
+		memcpy(v->data + at, iov[i].iov_base, iov[i].iov_len);
+		at += iov[i].iov_len;
+	}
+	v->refs = 1;
+	v->info.crc32c = mc_crc32c(v->data, v->info.size);
+	v->info.kind = opts ? opts->kind : MCS_OBJECT;
+	v->info.replicas = 1;
+	MC_LOCKED(&s->lock);
+	if (s->fail_puts) {
+		s->fail_puts--;
+		version_unref(v);
+		return s->put_err;
+	}
+	if (find(s, key) && !(flags & MCS_PUT_UPSERT)) {
+		version_unref(v);
+		return flags & MCS_PUT_EXCL ? -MCS_EEXISTS : 0;
+	}
+	v->info.generation = ++s->generation;
+	s->puts++;
+	set(s, key, v);
+	return 0;
+}
+
+int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)
+{
+	struct item *it;
+
+	MC_LOCKED(&s->lock);
+	it = find(s, key);
+	if (!it)
+		return -MCS_ENOOBJECT;
+	*ret = it->v->info;
+	return 0;
+}
+
+int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms)
+{
+	struct item *it;
+
+	MC_LOCKED(&s->lock);
+	it = find(s, key);
+	if (!it)
+		return -MCS_ENOOBJECT;
+	*ret_data = malloc(it->v->info.size + 1);
+	memcpy(*ret_data, it->v->data, it->v->info.size);
+	return (int64_t)it->v->info.size;
+}
+
+int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t timeout_ms)
+{
+	mcs_object_t *o;
+	struct item *it;
+
+	MC_LOCKED(&s->lock);
+	it = find(s, key);
+	if (!it)
+		return -MCS_ENOOBJECT;
+	o = calloc(1, sizeof(*o));
+	o->s = s;
+	o->v = it->v;
+	o->v->refs++;
+	s->open++;
+	*ret = o;
+	return 0;
+}
+
+const struct mcs_info *mcs_object_info(const mcs_object_t *o)
+{
+	return &o->v->info;
+}
+
+int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
+			int64_t timeout_ms)
+{
+	int64_t done = 0;
+
+	MC_LOCKED(&o->s->lock);
+	if (o->s->fail_reads) {
+		o->s->fail_reads--;
+		return o->s->read_err;
+	}
+	for (int i = 0; i < iovcnt && offset < o->v->info.size; i++) {
+		size_t n = iov[i].iov_len;
+
+		if (n > o->v->info.size - offset)
+			n = (size_t)(o->v->info.size - offset);
+		memcpy(iov[i].iov_base, o->v->data + offset, n);
+		offset += n;
+		done += (int64_t)n;
+	}
+	return done;
+}
+
+int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms)
+{
+	return -MCS_ENOTSUP;
+}
+
+int mcs_object_verify(mcs_object_t *o)
+{
+	return 0;
+}
+
+void mcs_object_close(mcs_object_t *o)
+{
+	mcs_t *s;
+
+	if (!o)
+		return;
+	s = o->s;
+	pthread_mutex_lock(&s->lock);
+	version_unref(o->v);
+	s->open--;
+	pthread_mutex_unlock(&s->lock);
+	free(o);
+}
+
+int mcs_remove(mcs_t *s, struct mcs_key key, unsigned flags, int64_t timeout_ms)
+{
+	struct item *it;
+
+	MC_LOCKED(&s->lock);
+	it = find(s, key);
+	if (!it)
+		return -MCS_ENOOBJECT;
+	item_free(it);
+	return 0;
+}
+
+int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags, int64_t timeout_ms)
+{
+	struct version *v, *old;
+	struct item *it;
+
+	MC_LOCKED(&s->lock);
+	it = find(s, from);
+	if (!it)
+		return -MCS_ENOOBJECT;
+	if ((flags & MCS_RENAME_NOREPLACE) && find(s, to))
+		return -MCS_EEXISTS;
+	old = it->v;
+	it->v = NULL;
+	item_free(it);
+	/* Readers of the old name keep their version, so the new one is a copy. */
+	v = calloc(1, sizeof(*v));
+	*v = *old;
+	v->data = malloc(old->info.size + 1);
+	memcpy(v->data, old->data, old->info.size);
+	v->refs = 1;
+	v->info.generation = ++s->generation;
+	version_unref(old);
+	set(s, to, v);
+	return 0;
+}
+
+int mcs_errno(int err)
+{
+	return mc_err_to_errno(err);
+}
+
+const char *mcs_strerror(int err)
+{
+	return mc_strerror(err);
+}
+
+const char *mcs_error_detail(int err)
+{
+	return mc_err_detail(err);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <config.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mcfs/caller.h"
+
+struct thread {
+	pid_t tid;
+	int fds[2];
+};
+
+static void *report(void *arg)
+{
+	struct thread *t = arg;
+	char c;
+
+	t->tid = (pid_t)syscall(SYS_gettid);
+	assert_int_equal(write(t->fds[1], "t", 1), 1);
+	assert_int_equal(read(t->fds[1], &c, 1), 0);
+	return NULL;
+}
+
+static void threads_belong_to_their_process(void **state)
+{
+	struct thread t;
+	pthread_t thread;
+	char c;
+
+	assert_int_equal(mcfs_caller_process(getpid()), getpid());
+	assert_int_equal(mcfs_caller_process(0), 0);
+	assert_true(mcfs_caller_is(0, 0));
+	assert_false(mcfs_caller_is(0, getpid()));
+	assert_true(mcfs_caller_is(getpid(), getpid()));
+	assert_false(mcfs_caller_is(getpid(), getppid()));
+	assert_int_equal(pipe(t.fds), 0);
+	close(t.fds[0]);
+	close(t.fds[1]);
+	assert_int_equal(syscall(SYS_socketpair, 1, 1, 0, t.fds), 0);
+	assert_int_equal(pthread_create(&thread, NULL, report, &t), 0);
+	assert_int_equal(read(t.fds[0], &c, 1), 1);
+	assert_int_not_equal(t.tid, getpid());
+	assert_int_equal(mcfs_caller_process(t.tid), getpid());
+	assert_true(mcfs_caller_is(getpid(), t.tid));
+	close(t.fds[0]);
+	pthread_join(thread, NULL);
+	close(t.fds[1]);
+}
+
+/* A zombie has ended but is still there to be asked. */
+static pid_t zombie(int how)
+{
+	siginfo_t info;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)prctl(PR_SET_NAME, "odd) name (", 0, 0, 0);
+		if (how < 0)
+			kill(getpid(), -how);
+		_exit(how);
+	}
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	return pid;
+}
+
+static void endings_are_told_apart(void **state)
+{
+	static const struct {
+		int how;
+		enum mcfs_fate fate;
+	} cases[] = {
+		{ 0, MCFS_EXITED }, { 1, MCFS_DIED }, { 255, MCFS_DIED }, { -SIGKILL, MCFS_DIED },
+		{ -SIGTERM, MCFS_DIED },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		pid_t pid = zombie(cases[i].how);
+
+		assert_int_equal(mcfs_caller_fate(pid, getuid()), cases[i].fate);
+		waitpid(pid, NULL, 0);
+		assert_int_equal(mcfs_caller_fate(pid, getuid()), MCFS_GONE);
+	}
+	assert_int_equal(mcfs_caller_fate(getpid(), getuid()), MCFS_ALIVE);
+	assert_int_equal(mcfs_caller_fate(0, 0), MCFS_ALIVE);
+}
+
+static void a_pending_kill_is_seen(void **state)
+{
+	sigset_t set, old;
+
+	assert_false(mcfs_caller_killed(getpid()));
+	assert_false(mcfs_caller_killed(0));
+	/* One that is held back does not end anybody. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	kill(getpid(), SIGTERM);
+	assert_false(mcfs_caller_killed(getpid()));
+	signal(SIGTERM, SIG_IGN);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	signal(SIGTERM, SIG_DFL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_belong_to_their_process),
+		cmocka_unit_test(endings_are_told_apart),
+		cmocka_unit_test(a_pending_kill_is_seen),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <config.h>
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "mcfs/version.h"
+#include "tests/lib/fake_mcs.h"
+
+#define DEADLINE mc_deadline_ms(1000)
+
+struct fixture {
+	mcs_t *store;
+	struct mcfs_pool *pool;
+	struct mcfs_version_env env;
+	unsigned told;
+	int told_err;
+};
+
+static struct fixture *current;
+
+static void on_failed(struct mcfs_version_env *env, const void *key, size_t len, int err,
+		      const char *when, pid_t pid)
+{
+	current->told++;
+	current->told_err = err;
+}
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	f->store = fake_mcs_new();
+	assert_int_equal(mcfs_pool_new(16 * MCFS_SLOT, 4, &f->pool), 0);
+	assert_int_equal(mcfs_version_env_init(&f->env, f->store, f->pool), 0);
+	f->env.failed = on_failed;
+	current = f;
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(mc_list_empty(&f->env.writers));
+	assert_int_equal(mcfs_pool_staged(f->pool), 0);
+	assert_int_equal(fake_mcs_open_objects(f->store), 0);
+	mcfs_version_env_done(&f->env);
+	mcfs_pool_free(f->pool);
+	fake_mcs_free(f->store);
+	free(f);
+	return 0;
+}
+
+static struct mcfs_writer *opened(struct fixture *f, const char *key, unsigned flags)
+{
+	struct mcs_key k = { key, strlen(key) };
+	struct mcfs_writer_args args = {
+		.key = key, .len = strlen(key), .flags = flags, .tid = getpid(), .uid = getuid(),
+	};
+	struct mcfs_writer *w;
+	struct mcs_info info;
+
+	if (mcs_stat(f->store, k, &info, 0) == 0) {
+		args.generation = info.generation;
+		if (!(flags & MCFS_WRITER_FRESH))
+			assert_int_equal(mcfs_object_open(f->store, k, DEADLINE, &args.base), 0);
+	}
+	assert_int_equal(mcfs_writer_new(&f->env, &args, &w), 0);
+	mcfs_object_unref(args.base);
+	return w;
+}
+
+#define created(f, key) opened(f, key, MCFS_WRITER_FRESH)
+
+static void writes(struct mcfs_writer *w, uint64_t at, const char *text)
+{
+	assert_int_equal(mcfs_writer_write(w, at, text, strlen(text), NULL, false, DEADLINE), 0);
+}
+
+static int flushes(struct mcfs_writer *w)
+{
+	return mcfs_writer_flush(w, true, MCFS_ALIVE, DEADLINE);
+}
+
+static int releases(struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	int r = mcfs_writer_release(w, fate, DEADLINE);
+
+	mcfs_writer_unref(w);
+	return r;
+}
+
+/* @text NULL: the key does not exist. */
+static void stored(struct fixture *f, const char *key, const char *text)
+{
+	struct mcs_key k = { key, strlen(key) };
+	void *data;
+	int64_t n = mcs_get_alloc(f->store, k, &data, 0);
+
+	if (!text) {
+		assert_int_equal(n, -MCS_ENOOBJECT);
+		return;
+	}
+	assert_int_equal(n, strlen(text));
+	assert_memory_equal(data, text, strlen(text));
+	free(data);
+}
+
+static void put(struct fixture *f, const char *key, const char *text)
+{
+	struct iovec iov = { (void *)(uintptr_t)text, strlen(text) };
+	struct mcs_put_opts opts = { .flags = MCS_PUT_UPSERT };
+
+	assert_int_equal(mcs_put(f->store, (struct mcs_key){ key, strlen(key) }, &iov, 1, &opts, 0), 0);
+}
+
+static void a_close_publishes_once(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	/* dup2 and close, as shells do before the program runs */
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", NULL);
+	assert_true(mcfs_writer_pending(w));
+	writes(w, 0, "hello");
+	stored(f, "k", NULL);
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "hello");
+	assert_false(mcfs_writer_pending(w));
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(releases(w, MCFS_GONE), 0);
+	assert_int_equal(fake_mcs_puts(f->store), 1);
+}
+
+static void other_processes_do_not_commit(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "one ");
+	assert_int_equal(mcfs_writer_flush(w, false, MCFS_EXITED, DEADLINE), 0);
+	stored(f, "k", NULL);
+	writes(w, 4, "two");
+	assert_int_equal(mcfs_writer_flush(w, true, MCFS_EXITED, DEADLINE), 0);
+	stored(f, "k", "one two");
+	assert_int_equal(releases(w, MCFS_EXITED), 0);
+	assert_int_equal(fake_mcs_puts(f->store), 1);
+}
+
+static void a_killed_writer_is_revoked(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "half");
+	assert_int_equal(mcfs_writer_flush(w, true, MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(mcfs_pool_staged(f->pool), 0);
+	assert_int_equal(mcfs_writer_write(w, 4, "x", 1, NULL, false, DEADLINE), -EIO);
+	assert_int_equal(releases(w, MCFS_DIED), 0);
+	stored(f, "k", NULL);
+}
+
+static void a_killed_rewriter_leaves_the_old_version(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w;
+
+	put(f, "k", "old");
+	w = opened(f, "k", MCFS_WRITER_FRESH);
+	writes(w, 0, "new and lon");
+	assert_int_equal(mcfs_writer_flush(w, true, MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(releases(w, MCFS_GONE), 0);
+	stored(f, "k", "old");
+}
+
+static void what_is_written_after_a_close_is_the_next_version(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "first");
+	assert_int_equal(flushes(w), 0);
+	writes(w, 5, " second");
+	stored(f, "k", "first");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", "first second");
+}
+
+static void stores_of_a_killed_mapper_are_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "first");
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, true, DEADLINE), 0);
+	assert_int_equal(releases(w, MCFS_GONE), 0);
+	stored(f, "k", "first");
+
+	w = opened(f, "k", 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, true, DEADLINE), 0);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", "First");
+}
+
+static void a_killed_heir_is_not_trusted(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "half");
+	assert_int_equal(mcfs_writer_flush(w, false, MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(releases(w, MCFS_GONE), 0);
+	stored(f, "k", NULL);
+}
+
+static void an_untouched_file_is_empty(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(releases(w, MCFS_GONE), 0);
+	stored(f, "k", "");
+
+	/* One that was given a value meanwhile keeps it. */
+	w = created(f, "j");
+	put(f, "j", "value");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "j", "value");
+}
+
+static void a_truncated_file_is_empty_unless_replaced(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w;
+
+	put(f, "k", "old");
+	w = opened(f, "k", MCFS_WRITER_FRESH);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", "");
+
+	put(f, "k", "old");
+	w = opened(f, "k", MCFS_WRITER_FRESH);
+	put(f, "k", "newer");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", "newer");
+}
+
+static void appends_go_to_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w;
+
+	put(f, "k", "abc");
+	w = opened(f, "k", MCFS_WRITER_APPEND);
+	writes(w, 0, "def");
+	writes(w, 1, "ghi");
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "abcdefghi");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void two_writers_do_not_mix(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *a = created(f, "k"), *b = created(f, "k");
+
+	writes(a, 0, "aaaa");
+	writes(b, 0, "bb");
+	assert_int_equal(flushes(a), 0);
+	stored(f, "k", "aaaa");
+	assert_int_equal(flushes(b), 0);
+	stored(f, "k", "bb");
+	assert_int_equal(releases(a, MCFS_ALIVE), 0);
+	assert_int_equal(releases(b, MCFS_ALIVE), 0);
+	stored(f, "k", "bb");
+}
+
+static void exclusive_creation_holds_until_the_commit(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = opened(f, "k", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL);
+
+	writes(w, 0, "mine");
+	put(f, "k", "theirs");
+	assert_int_equal(flushes(w), -MCS_EEXISTS);
+	assert_int_equal(f->told, 1);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", "theirs");
+
+	w = opened(f, "j", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL);
+	writes(w, 0, "1");
+	assert_int_equal(flushes(w), 0);
+	writes(w, 1, "2");
+	assert_int_equal(flushes(w), 0);
+	stored(f, "j", "12");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void a_failed_write_is_never_published(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	f->env.max_size = 10;
+	writes(w, 0, "123456789");
+	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, false, DEADLINE), -EFBIG);
+	assert_int_equal(mcfs_writer_write(w, 9, "a", 1, NULL, false, DEADLINE), -EIO);
+	assert_int_equal(flushes(w), -EFBIG);
+	assert_int_equal(flushes(w), -EFBIG);
+	stored(f, "k", NULL);
+	/* Beginning anew is allowed. */
+	assert_int_equal(mcfs_writer_truncate(w, 0), 0);
+	writes(w, 0, "short");
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "short");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void a_failed_commit_is_told_and_final(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "x");
+	fake_mcs_fail_puts(f->store, 1, -MCS_ENOSPACE);
+	assert_int_equal(flushes(w), -MCS_ENOSPACE);
+	assert_int_equal(f->told, 1);
+	assert_int_equal(f->told_err, -MCS_ENOSPACE);
+	assert_int_equal(mcfs_writer_sync(w, DEADLINE), -MCS_ENOSPACE);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", NULL);
+	assert_int_equal(f->told, 1);
+}
+
+static void a_failed_release_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	fake_mcs_fail_puts(f->store, 1, -MCS_ERPC);
+	assert_int_equal(releases(w, MCFS_ALIVE), -MCS_ERPC);
+	assert_int_equal(f->told, 1);
+	stored(f, "k", NULL);
+}
+
+static void fsync_commits(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "one");
+	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
+	stored(f, "k", "one");
+	writes(w, 3, "two");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", "onetwo");
+}
+
+static void an_unlinked_file_publishes_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+	char buf[8];
+
+	writes(w, 0, "x");
+	mcfs_writer_unlink(w);
+	assert_false(mcfs_writer_pending(w));
+	assert_int_equal(flushes(w), 0);
+	writes(w, 1, "y");
+	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 2);
+	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", NULL);
+}
+
+static void a_rename_publishes_under_the_new_name(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "tmp");
+
+	put(f, "final", "old");
+	writes(w, 0, "new");
+	assert_int_equal(mcfs_writer_rename(w, "final", 5, true, true, DEADLINE), -MCS_EEXISTS);
+	assert_int_equal(mcfs_writer_rename(w, "final", 5, true, false, DEADLINE), 1);
+	stored(f, "final", "new");
+	stored(f, "tmp", NULL);
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(fake_mcs_puts(f->store), 2);
+	/* And goes on there. */
+	writes(w, 3, "er");
+	assert_int_equal(flushes(w), 0);
+	stored(f, "final", "newer");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void a_carried_writer_publishes_later(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "log"), *found[2];
+
+	writes(w, 0, "line");
+	assert_int_equal(mcfs_writer_rename(w, "log.1", 5, false, false, DEADLINE), 0);
+	stored(f, "log.1", NULL);
+	assert_int_equal(mcfs_writers_of(&f->env, "log", 3, found, 2), 0);
+	assert_int_equal(mcfs_writers_of(&f->env, "log.1", 5, found, 2), 1);
+	assert_ptr_equal(found[0], w);
+	mcfs_writer_unref(found[0]);
+	assert_true(mcfs_writers_below(&f->env, "log", 3));
+	assert_false(mcfs_writers_below(&f->env, "dir/", 4));
+	assert_int_equal(flushes(w), 0);
+	stored(f, "log.1", "line");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void sizes_are_limited(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	f->env.max_size = 100;
+	assert_int_equal(mcfs_writer_truncate(w, 101), -EFBIG);
+	assert_int_equal(mcfs_writer_allocate(w, 101, true), -EFBIG);
+	assert_int_equal(mcfs_writer_allocate(w, 50, true), 0);
+	assert_int_equal(w->stage.size, 0);
+	assert_int_equal(mcfs_writer_allocate(w, 50, false), 0);
+	assert_int_equal(w->stage.size, 50);
+	assert_int_equal(mcfs_writer_write(w, UINT64_MAX - 1, "ab", 2, NULL, false, DEADLINE), -EFBIG);
+	mcfs_writer_revoke(w);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+struct race {
+	struct mcfs_pool *pool;
+	int charged;
+};
+
+static void *charge(void *arg)
+{
+	struct race *r = arg;
+
+	r->charged = mcfs_pool_charge(r->pool, 16, mc_deadline_ms(10000));
+	return NULL;
+}
+
+/* Memory of a put under way is waited for; without one there is nothing to wait for. */
+static void staging_waits_for_puts(void **state)
+{
+	struct fixture *f = *state;
+	struct race race = { f->pool, 1 };
+	pthread_t thread;
+
+	assert_int_equal(mcfs_pool_charge(f->pool, 16, DEADLINE), 0);
+	assert_int_equal(mcfs_pool_charge(f->pool, 1, mc_deadline_ms(60000)), -ENOSPC);
+	mcfs_pool_put_begin(f->pool);
+	assert_int_equal(pthread_create(&thread, NULL, charge, &race), 0);
+	mcfs_pool_uncharge(f->pool, 16);
+	pthread_join(thread, NULL);
+	assert_int_equal(race.charged, 0);
+	mcfs_pool_put_end(f->pool);
+	mcfs_pool_uncharge(f->pool, 16);
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_close_publishes_once),
+		TEST(other_processes_do_not_commit),
+		TEST(a_killed_writer_is_revoked),
+		TEST(a_killed_rewriter_leaves_the_old_version),
+		TEST(what_is_written_after_a_close_is_the_next_version),
+		TEST(stores_of_a_killed_mapper_are_dropped),
+		TEST(a_killed_heir_is_not_trusted),
+		TEST(an_untouched_file_is_empty),
+		TEST(a_truncated_file_is_empty_unless_replaced),
+		TEST(appends_go_to_the_end),
+		TEST(two_writers_do_not_mix),
+		TEST(exclusive_creation_holds_until_the_commit),
+		TEST(a_failed_write_is_never_published),
+		TEST(a_failed_commit_is_told_and_final),
+		TEST(a_failed_release_is_told),
+		TEST(fsync_commits),
+		TEST(an_unlinked_file_publishes_nothing),
+		TEST(a_rename_publishes_under_the_new_name),
+		TEST(a_carried_writer_publishes_later),
+		TEST(sizes_are_limited),
+		TEST(staging_waits_for_puts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
