@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heartbeat.h - tell the master that this process lives: own thread, own connection, so that nothing
- * else can delay it. */
+ * heartbeat.h - tell the master that this process lives: own thread, own connection, so that
+ * nothing else can delay it. */
 #ifndef MCS_HEARTBEAT_H
 #define MCS_HEARTBEAT_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keeper.h - the thread that does what calls leave behind: gives back pins that no request took along,
- * renews leases of long reads, takes back puts, finds the master again and attaches to it. */
+ * keeper.h - the thread that does what calls leave behind: gives back pins that no request took
+ * along, renews leases of long reads, takes back puts, finds the master again and attaches to
+ * it. */
 #ifndef MCS_KEEPER_H
 #define MCS_KEEPER_H
 
@@ -13,7 +14,8 @@ struct mcs_keeper;
 int mcs_keeper_start(struct mcs *s, struct mcs_keeper **ret);
 void mcs_keeper_stop(struct mcs_keeper *k);	/* NULL is fine */
 
-/* All of these may be called with NULL, before the start and after the stop: nothing happens then. */
+/* All of these may be called with NULL, before the start and after the stop: nothing happens
+ * then. */
 
 /* There is something to give back.  Cheap. */
 void mcs_keeper_wake(struct mcs_keeper *k);

@@ -12,7 +12,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are stored little-endian");
 
-/* No object is larger, so that sums of sizes and offsets do not overflow; the master's limit too. */
+/* No object is larger, so that sums of sizes and offsets do not overflow; the master's limit
+ * too. */
 #define MCS_SIZE_MAX (((uint64_t)1 << 48) - 1)
 
 static inline uint64_t mcs_trailer_offset(uint64_t size)
@@ -37,12 +38,12 @@ static inline uint64_t mcs_stored_size(uint64_t size)
 /* CRC of @size bytes from the CRCs of their chunks. */
 uint32_t mcs_crc_of_chunks(const uint32_t *crc, uint64_t size);
 
-/* Sum of the lengths; -EINVAL when @iov is malformed (negative count, NULL with a length) or the sum
- * is over MCS_SIZE_MAX. */
+/* Sum of the lengths; -EINVAL when @iov is malformed (negative count, NULL with a length) or the
+ * sum is over MCS_SIZE_MAX. */
 int64_t mcs_iov_len(const struct iovec *iov, int iovcnt);
 
-/* Put the elements of @iov that hold its first @len bytes into @out (room for @iovcnt), the last one
- * cut.  Number of elements. */
+/* Put the elements of @iov that hold its first @len bytes into @out (room for @iovcnt), the last
+ * one cut.  Number of elements. */
 unsigned mcs_iov_head(struct iovec *out, const struct iovec *iov, int iovcnt, uint64_t len);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * owner.h - the memory that this process contributes: got, registered with the engine, offered to the
- * master.  Its id and epoch stay the same for its whole life, so that the master that comes back, or
- * that lost sight of us, finds its objects again. */
+ * owner.h - the memory that this process contributes: got, registered with the engine, offered
+ * to the master.  Its id and epoch stay the same for its whole life, so that the master that
+ * comes back, or that lost sight of us, finds its objects again. */
 #ifndef MCS_OWNER_H
 #define MCS_OWNER_H
 

@@ -8,7 +8,9 @@
 /* Attempts per object for reasons other than a full pool. */
 #define MCS_PUT_TRIES 3
 
-enum mcs_put_step { MCS_STEP_RESERVE, MCS_STEP_WRITE, MCS_STEP_COMMIT, MCS_STEP_BROKEN, MCS_STEP_DONE };
+enum mcs_put_step {
+	MCS_STEP_RESERVE, MCS_STEP_WRITE, MCS_STEP_COMMIT, MCS_STEP_BROKEN, MCS_STEP_DONE
+};
 
 struct mcs_put_op {
 	struct mcs_put_item *item;

@@ -51,8 +51,8 @@ static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
 		.replicas = (uint16_t)b->replicas,
 		.soft_pin_ms = b->soft_pin_ms,
 	};
-	/* An exclusive put must know whether a value is its own when the answer was lost, and only a
-	 * generation tells; so it commits in a step of its own. */
+	/* An exclusive put must know whether a value is its own when the answer was lost, and
+	 * only a generation tells; so it commits in a step of its own. */
 	if (!(b->flags & MCS_PUT_EXCL))
 		ret->flags |= MCP_PUT_COMMIT;
 	for (unsigned i = 0; i < b->n; i++) {

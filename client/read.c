@@ -139,7 +139,8 @@ int mcs_part_verdict(const struct mcs_part *p)
 static unsigned distance(struct mcs *s, struct mcp_id segment)
 {
 	static const unsigned of_path[] = {
-		[MCE_PATH_NONE] = 2, [MCE_PATH_LOCAL] = 0, [MCE_PATH_MAPPED] = 1, [MCE_PATH_TCP] = 3,
+		[MCE_PATH_NONE] = 2, [MCE_PATH_LOCAL] = 0, [MCE_PATH_MAPPED] = 1,
+		[MCE_PATH_TCP] = 3,
 	};
 	struct mcs_seg *seg = mcs_segmap_peek(s->segmap, segment);
 	unsigned d = 2, path;
@@ -309,20 +310,24 @@ static void finish(struct mcs *s, struct mcs_part *p)
 	}
 }
 
-/* Sooner than @deadline when a part could go to another replica then. */
+static bool has_other(const struct mcs_part *p)
+{
+	for (unsigned k = 0; k < p->v->n; k++)
+		if (k != p->replica && usable(p, k, 1))
+			return true;
+	return false;
+}
+
+/* Sooner than @deadline when all parts could go to another replica then. */
 static uint64_t attempt_deadline(struct mcs_part **parts, unsigned n, uint64_t deadline)
 {
-	uint64_t bytes = 0, now, limit;
-	bool others = false;
+	uint64_t bytes = 0, now = mc_now_ns(), limit;
 
 	for (unsigned i = 0; i < n; i++) {
+		if (parts[i]->n_req && !has_other(parts[i]))
+			return deadline;
 		bytes += parts[i]->len;
-		for (unsigned k = 0; k < parts[i]->v->n && !others; k++)
-			others = k != parts[i]->replica && usable(parts[i], k, 1);
 	}
-	if (!others)
-		return deadline;
-	now = mc_now_ns();
 	limit = now + (PATIENCE_MS + bytes / PATIENCE_BYTES_PER_MS) * MC_NS_PER_MS;
 	if (now < deadline && deadline != MC_NEVER && limit > now + (deadline - now) / 2)
 		limit = now + (deadline - now) / 2;
@@ -339,7 +344,8 @@ static void run(struct mcs *s, struct mcs_part **parts, unsigned n, struct mce_r
 	if (n_req && !r) {
 		mce_batch_init(&batch);
 		mce_submit(s->engine, &batch, reqs, n_req);
-		/* Also late: the engine has let go of the memory and each request has its status. */
+		/* Also late: the engine has let go of the memory and each request has its
+		 * status. */
 		(void)mce_batch_wait(s->engine, &batch, reqs, n_req,
 				     attempt_deadline(parts, n, deadline));
 		r = mc_fault("client.get.after_read");

@@ -49,8 +49,8 @@ struct mcs_part {
 	/* filled in */
 	int status;			/* 0, -MC_ECHECKSUM, or why the bytes could not be had */
 	unsigned replica;		/* the one taken */
-	const uint32_t *fetched;	/* checked trailer, in the scratch; only from a call with one
-					 * part; NULL: was not needed */
+	/* Checked trailer, in the scratch; only from a call with one part; NULL: not needed. */
+	const uint32_t *fetched;
 	/* while reading */
 	struct mcs_seg *seg;
 	struct mce_req *req;

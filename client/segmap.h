@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segmap.h - where segments are: id -> peer, base address, key.  Filled on demand from the master.  An
- * id means the same memory as long as it exists, so that an entry is never wrong, only dead. */
+ * segmap.h - where segments are: id -> peer, base address, key.  Filled on demand from the
+ * master.  An id means the same memory as long as it exists, so that an entry is never wrong,
+ * only dead. */
 #ifndef MCS_SEGMAP_H
 #define MCS_SEGMAP_H
 

@@ -57,8 +57,8 @@ bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
 
-/* Call and wait, as mcp_call(); repeated after a lost connection as said above, so for requests only
- * that may be repeated. */
+/* Call and wait, as mcp_call(); repeated after a lost connection as said above, so for requests
+ * only that may be repeated. */
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
 /* The same for requests that must not be repeated: once a connection is there, one attempt.

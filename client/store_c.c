@@ -300,7 +300,9 @@ int mooncake_store_batch_put_from(mooncake_store_t store, const char **keys, voi
 		if (results_out[i] < 0)
 			continue;
 		iov[k] = (struct iovec){ buffers[i], sizes[i] };
-		items[k] = (struct mcs_put_item){ .key = key_of(keys[i]), .iov = &iov[k], .iovcnt = 1 };
+		items[k] = (struct mcs_put_item){
+			.key = key_of(keys[i]), .iov = &iov[k], .iovcnt = 1,
+		};
 		k++;
 	}
 	s = enter(h);

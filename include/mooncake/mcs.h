@@ -59,7 +59,9 @@ struct mcs_conf {
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int64_t timeout_ms;		/* default deadline of calls, 30000 */
-	int64_t setup_timeout_ms;	/* how long mcs_open() tries to reach the master, 5000 */
+	/* How long mcs_open() tries to reach the master, and calls wait for one that went away (never
+	 * beyond their own deadline); 5000 */
+	int64_t setup_timeout_ms;
 	unsigned io_threads;		/* of the transfer engine, 0: its default */
 	unsigned spin_us;		/* how long waits poll before they sleep, 0: never */
 	int force_tcp;			/* do not use same-host paths */
@@ -70,8 +72,8 @@ void mcs_conf_init(struct mcs_conf *conf);
 
 /* Connect, contribute the segment, start heartbeats. */
 int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
-/* Puts under way fail, the segment is unmounted (its objects go), memory is freed.  Objects that are
- * still open must be closed before.  NULL is fine. */
+/* The segment is unmounted (its objects go), memory is freed.  Open objects and listings must be
+ * closed before, and no other call may be under way.  NULL is fine. */
 void mcs_close(mcs_t *s);
 
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */

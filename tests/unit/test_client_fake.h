@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_fake.h - a master that answers as it is told: right, too little, too much, nonsense. */
+ * test_client_fake.h - a master that answers as it is told: right, too little, too much,
+ * nonsense. */
 #ifndef TEST_CLIENT_FAKE_H
 #define TEST_CLIENT_FAKE_H
 

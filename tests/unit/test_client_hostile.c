@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_hostile.c - a master that answers wrongly: a clear error, no wrong byte, nothing left. */
+ * test_client_hostile.c - a master that answers wrongly: a clear error, no wrong byte, nothing
+ * left. */
 #include <config.h>
 
 #include "tests/unit/test_client_fake.h"

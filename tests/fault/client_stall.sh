@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Master or owner stopped for longer than the client TTL: calls end at their deadline, nothing is
+# lost.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/fault/client_lib.sh"
+start_master --client_ttl=1 --put_quarantine_ms=10
+start_actor owner own 32
+owner=$ACTOR_PID
+actor_status 0 5000 put k $((2 * MIB)) 5
+start_actor reader hold k $((2 * MIB)) 5
+
+reads() {
+	[ "$(grep -c '^ok' "$tmp/reader.log")" -ge "$1" ]
+}
+
+kill -STOP "$MASTER_PID"
+# what is open is still read: the master is not in the way of the data
+tell reader
+wait_for 10 reads 2 || fail "an open object cannot be read while the master is stopped"
+# opening takes 5 s to give up, five times the TTL
+actor_status 2 500 get k $((2 * MIB)) 5
+grep -q 'error -1022' "$tmp/actor.out" || fail "not a timeout: $(cat "$tmp/actor.out")"
+[ "$(took "$tmp/actor.out")" -lt 7000 ] || fail "late: $(cat "$tmp/actor.out")"
+kill -CONT "$MASTER_PID"
+actor_status 0 5000 get k $((2 * MIB)) 5
+actor_status 0 5000 put after $MIB 6
+actor_status 0 5000 get after $MIB 6
+wait_pool 5 silent 0
+
+# the owner is silent until it goes on
+kill -STOP "$owner"
+wait_pool 10 silent 1
+got=0
+actor 1500 get k $((2 * MIB)) 5 || got=$?
+[ "$got" -eq 0 ] || [ "$got" -eq 1 ] || [ "$got" -eq 2 ] || fail "status $got"
+[ "$(took "$tmp/actor.out")" -lt 4000 ] || fail "late: $(cat "$tmp/actor.out")"
+kill -CONT "$owner"
+wait_pool 10 silent 0
+actor_status 0 5000 get k $((2 * MIB)) 5
+ACTOR_TCP=1 actor_status 0 5000 get after $MIB 6
+tell reader
+wait_for 10 reads 3 || fail "the open object is lost"

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The same between processes: three that all own memory, one of them over TCP only, and a master.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+hunter=$top_builddir/tests/integ/client_hunter
+start_master --put_quarantine_ms=10
+pids=()
+for me in 0 1 2; do
+	tcp=
+	[ "$me" -ne 2 ] || tcp=tcp
+	# shellcheck disable=SC2086
+	timeout 120 "$hunter" "$MASTER" 5 5 "$me" 3 $tcp >"$tmp/hunter-$me.log" 2>&1 &
+	pids+=($!)
+	cleanup_fn end_pid $!
+done
+for pid in "${pids[@]}"; do
+	wait "$pid" || fail "a hunter found something"
+done
+cat "$tmp"/hunter-*.log

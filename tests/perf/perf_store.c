@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * perf_store.c - put and get of the store on one host: bandwidth of large objects against memcpy
+ * over the same working set, and latency of a small get between processes against a round trip over
+ * a socket between processes, in one run.
+ *
+ * Three processes: master, owner of the memory, and the one that measures. */
+#include <config.h>
+
+#include <mooncake/mcs.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "common/net.h"
+#include "master/mcm.h"
+
+#define WORKING_SET ((size_t)256 << 20)
+#define SEGMENT ((size_t)1 << 30)
+#define BATCH_BYTES ((size_t)64 << 20)
+#define LATENCY_ROUNDS 4000
+#define SPIN_US 50
+
+static char master_addr[MC_ADDR_MAX];
+
+static void die(const char *what, int r)
+{
+	fprintf(stderr, "%s: %s\n", what, mc_err_detail(r));
+	exit(1);
+}
+
+/* Run @fn in a process that ends with this one; it writes to @out when it is ready. */
+static pid_t child(void (*fn)(int out), int *ret_fd)
+{
+	int p[2];
+	pid_t pid;
+
+	if (pipe(p))
+		die("pipe", -errno);
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork", -errno);
+	if (!pid) {
+		close(p[0]);
+		fn(p[1]);
+		for (;;)
+			pause();
+	}
+	close(p[1]);
+	*ret_fd = p[0];
+	return pid;
+}
+
+static void run_master(int out)
+{
+	static const char *const addrs[] = { "127.0.0.1:0", NULL };
+	const struct mcm_listen where = { .addrs = addrs };
+	struct mc_options *owner;
+	char addr[MC_ADDR_MAX] = "";
+	struct mcm_conf conf;
+	struct mcm *m;
+	int r;
+
+	r = mcm_conf_defaults(&conf, &owner);
+	conf.rpc_spin_us = SPIN_US;
+	conf.put_quarantine_ms = 0;
+	if (!r)
+		r = mcm_start(&conf, &where, &m);
+	if (r < 0)
+		die("master", r);
+	snprintf(addr, sizeof(addr), "%s", mcm_addr(m, 0));
+	if (write(out, addr, sizeof(addr)) != sizeof(addr))
+		exit(1);
+}
+
+static mcs_t *open_store(uint64_t segment, int force_tcp)
+{
+	struct mcs_conf conf;
+	mcs_t *s;
+	int r;
+
+	mcs_conf_init(&conf);
+	conf.master = master_addr;
+	conf.segment_size = segment;
+	conf.force_tcp = force_tcp;
+	conf.spin_us = segment ? 0 : SPIN_US;
+	r = mcs_open(&conf, &s);
+	if (r < 0)
+		die("mcs_open", r);
+	return s;
+}
+
+static void run_owner(int out)
+{
+	(void)open_store(SEGMENT, 0);
+	if (write(out, "x", 1) != 1)
+		exit(1);
+}
+
+/* Answers 4 KiB for each 64 bytes. */
+static void run_echo(int out)
+{
+	static char reply[4096], ask[64];
+	char addr[MC_ADDR_MAX];
+	int fd, c;
+
+	fd = mc_listen("127.0.0.1:0", 1, 0, addr);
+	if (fd < 0)
+		die("listen", fd);
+	if (write(out, addr, sizeof(addr)) != sizeof(addr))
+		exit(1);
+	do
+		c = mc_accept(fd);
+	while (c < 0);
+	for (;;) {
+		size_t n = 0;
+		ssize_t r;
+
+		while (n < sizeof(ask)) {
+			r = recv(c, ask + n, sizeof(ask) - n, MSG_DONTWAIT);
+			if (!r)
+				_exit(0);
+			n += r > 0 ? (size_t)r : 0;
+		}
+		while (send(c, reply, sizeof(reply), MSG_NOSIGNAL) < 0 && errno == EAGAIN)
+			;
+	}
+}
+
+static void *region(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap", -errno);
+	(void)madvise(p, len, MADV_HUGEPAGE);
+	memset(p, 1, len);
+	return p;
+}
+
+static double gbs(size_t bytes, uint64_t ns)
+{
+	return (double)bytes / (double)ns;
+}
+
+static double best(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Bytes per ns of copying the working set in pieces of @size. */
+static double measure_memcpy(char *dst, const char *src, size_t size)
+{
+	double result = 0;
+
+	for (int round = 0; round < 3; round++) {
+		uint64_t began = mc_now_ns();
+
+		for (size_t at = 0; at + size <= WORKING_SET; at += size)
+			memcpy(dst + at, src + at, size);
+		result = best(result, gbs(WORKING_SET / size * size, mc_now_ns() - began));
+	}
+	return result;
+}
+
+struct rates {
+	double put, get;
+};
+
+static struct rates measure_store(mcs_t *s, char *src, char *dst, size_t size)
+{
+	unsigned total = (unsigned)(WORKING_SET / size), per = (unsigned)(BATCH_BYTES / size);
+	struct mcs_put_item *put = calloc(total, sizeof(*put));
+	struct mcs_get_item *get = calloc(total, sizeof(*get));
+	struct iovec *in = calloc(total, sizeof(*in)), *out = calloc(total, sizeof(*out));
+	char (*name)[24] = calloc(total, sizeof(*name));
+	const struct mcs_key all = { NULL, 0 };
+	struct rates rates = { 0, 0 };
+
+	per = per ? per : 1;
+	per = per < 256 ? per : 256;
+	for (int round = 0; round < 3; round++) {
+		uint64_t began, put_ns, get_ns;
+
+		for (unsigned i = 0; i < total; i++) {
+			snprintf(name[i], sizeof(name[i]), "p%zu-%u", size, i);
+			in[i] = (struct iovec){ src + i * size, size };
+			out[i] = (struct iovec){ dst + i * size, size };
+			put[i] = (struct mcs_put_item){
+				{ name[i], strlen(name[i]) }, &in[i], 1, 0, 0 };
+			get[i] = (struct mcs_get_item){
+				{ name[i], strlen(name[i]) }, 0, 1, &out[i], 1, 0 };
+		}
+		began = mc_now_ns();
+		for (unsigned i = 0; i < total; i += per) {
+			unsigned n = total - i < per ? total - i : per;
+
+			if (mcs_put_batch(s, put + i, n, NULL, -1) != (int)n)
+				die("put", put[i].result);
+		}
+		put_ns = mc_now_ns() - began;
+		began = mc_now_ns();
+		for (unsigned i = 0; i < total; i += per) {
+			unsigned n = total - i < per ? total - i : per;
+
+			if (mcs_get_batch(s, get + i, n, -1) != (int)n)
+				die("get", (int)get[i].result);
+		}
+		get_ns = mc_now_ns() - began;
+		rates.put = best(rates.put, gbs(total * size, put_ns));
+		rates.get = best(rates.get, gbs(total * size, get_ns));
+		if (memcmp(src, dst, total * size))
+			die("the bytes differ", -EIO);
+		(void)mcs_remove_match(s, all, NULL, MCS_REMOVE_FORCE, -1);
+	}
+	free(put);
+	free(get);
+	free(in);
+	free(out);
+	free(name);
+	return rates;
+}
+
+static void bandwidth(mcs_t *s, const char *how, char *src, char *dst)
+{
+	static const size_t sizes[] = {
+		4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20,
+	};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t size = sizes[i];
+		double copy = measure_memcpy(dst, src, size);
+		struct rates r = measure_store(s, src, dst, size);
+
+		printf("store_%s_put_%zuKiB  %.2f  GB/s\n", how, size >> 10, r.put);
+		printf("store_%s_put_%zuKiB_vs_memcpy  %.2f  x\n", how, size >> 10, r.put / copy);
+		printf("store_%s_get_%zuKiB  %.2f  GB/s\n", how, size >> 10, r.get);
+		printf("store_%s_get_%zuKiB_vs_memcpy  %.2f  x\n", how, size >> 10, r.get / copy);
+		fflush(stdout);
+	}
+}
+
+static uint64_t raw_round_trip(const char *addr)
+{
+	static char ask[64], reply[4096];
+	struct mc_hist hist = { 0 };
+	int fd = mc_connect(addr, mc_deadline_ms(5000));
+
+	if (fd < 0)
+		die("connect", fd);
+	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+		uint64_t began = mc_now_ns();
+		size_t n = 0;
+
+		if (send(fd, ask, sizeof(ask), MSG_NOSIGNAL) != sizeof(ask))
+			die("send", -errno);
+		while (n < sizeof(reply)) {
+			ssize_t r = recv(fd, reply + n, sizeof(reply) - n, MSG_DONTWAIT);
+
+			n += r > 0 ? (size_t)r : 0;
+		}
+		mc_hist_add(&hist, mc_now_ns() - began);
+	}
+	close(fd);
+	return mc_hist_quantile(&hist, 0.5);
+}
+
+static uint64_t small_get(mcs_t *s, char *buf)
+{
+	const struct mcs_key key = { "small", 5 };
+	struct iovec iov = { buf, 4096 };
+	struct mc_hist hist = { 0 };
+
+	if (mcs_put(s, key, &iov, 1, NULL, -1))
+		die("put", -EIO);
+	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+		uint64_t began = mc_now_ns();
+
+		if (mcs_get(s, key, &iov, 1, -1) != 4096)
+			die("get", -EIO);
+		mc_hist_add(&hist, mc_now_ns() - began);
+	}
+	return mc_hist_quantile(&hist, 0.5);
+}
+
+static uint64_t small_put(mcs_t *s, char *buf)
+{
+	struct iovec iov = { buf, 4096 };
+	struct mc_hist hist = { 0 };
+
+	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+		char name[32];
+		struct mcs_key key = { name, (size_t)snprintf(name, sizeof(name), "put-%d", i) };
+		uint64_t began = mc_now_ns();
+
+		if (mcs_put(s, key, &iov, 1, NULL, -1))
+			die("put", -EIO);
+		mc_hist_add(&hist, mc_now_ns() - began);
+	}
+	return mc_hist_quantile(&hist, 0.5);
+}
+
+static uint64_t mapped_read(mcs_t *s)
+{
+	const struct mcs_key key = { "small", 5 };
+	struct mc_hist hist = { 0 };
+	mcs_object_t *o;
+	int r;
+
+	r = mcs_object_open(s, key, &o, -1);
+	if (r < 0)
+		die("open", r);
+	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+		uint64_t began = mc_now_ns();
+		const void *p;
+
+		r = mcs_object_map(o, &p, -1);
+		if (r < 0)
+			die("map", r);
+		mc_hist_add(&hist, mc_now_ns() - began);
+	}
+	mcs_object_close(o);
+	return mc_hist_quantile(&hist, 0.5);
+}
+
+int main(void)
+{
+	pid_t master, owner, echo;
+	char echo_addr[MC_ADDR_MAX], *src, *dst, c;
+	uint64_t raw, get;
+	int fd;
+	mcs_t *s;
+
+	master = child(run_master, &fd);
+	if (read(fd, master_addr, sizeof(master_addr)) != sizeof(master_addr))
+		die("master", -EIO);
+	owner = child(run_owner, &fd);
+	if (read(fd, &c, 1) != 1)
+		die("owner", -EIO);
+	src = region(WORKING_SET);
+	dst = region(WORKING_SET);
+	for (size_t i = 0; i < WORKING_SET; i++)
+		src[i] = (char)(i * 131 + i / 4096);
+
+	s = open_store(0, 0);
+	get = small_get(s, src);
+	printf("store_get_4KiB_p50  %.1f  us\n", (double)get / 1000);
+	printf("store_put_4KiB_p50  %.1f  us\n", (double)small_put(s, src) / 1000);
+	printf("store_map_p50  %.2f  us\n", (double)mapped_read(s) / 1000);
+	echo = child(run_echo, &fd);
+	if (read(fd, echo_addr, sizeof(echo_addr)) != sizeof(echo_addr))
+		die("echo", -EIO);
+	raw = raw_round_trip(echo_addr);
+	printf("socket_round_trip_4KiB_p50  %.1f  us\n", (double)raw / 1000);
+	printf("store_get_4KiB_vs_round_trip  %.2f  x\n", (double)get / (double)raw);
+	(void)waitpid(echo, NULL, 0);
+	bandwidth(s, "mapped", src, dst);
+	mcs_close(s);
+	s = open_store(0, 1);
+	bandwidth(s, "tcp", src, dst);
+	mcs_close(s);
+	kill(owner, SIGKILL);
+	kill(master, SIGKILL);
+	(void)waitpid(owner, NULL, 0);
+	(void)waitpid(master, NULL, 0);
+	return 0;
+}

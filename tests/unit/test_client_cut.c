@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_client_cut.c - the connection to the master breaks at each message, before it arrives and
+ * before its answer does: calls have the outcome that they tell, and nothing is left behind. */
+#include <config.h>
+
+#include "tests/unit/test_client_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/metrics.h"
+#include "common/net.h"
+#include "proto/codec.h"
+
+/* ---- a relay in front of the master that cuts where it is told ---- */
+
+static struct {
+	int listener;
+	char addr[MC_ADDR_MAX];
+	pthread_t thread;
+	/* atomic */
+	unsigned type;		/* cut at this message, 0: never */
+	bool reply;		/* at its answer, else at the request */
+	unsigned cuts;
+	bool stop;
+} relay;
+
+static bool stopping(void)
+{
+	return __atomic_load_n(&relay.stop, __ATOMIC_SEQ_CST);
+}
+
+struct pump {
+	int fd[2];		/* client, master */
+};
+
+static bool read_full(int fd, void *buf, size_t len)
+{
+	for (size_t n = 0; n < len;) {
+		struct pollfd p = { fd, POLLIN, 0 };
+		ssize_t r;
+
+		if (poll(&p, 1, 100) < 0 || stopping())
+			return false;
+		r = recv(fd, (char *)buf + n, len - n, MSG_DONTWAIT);
+		if (r == 0 || (r < 0 && errno != EAGAIN))
+			return false;
+		n += r > 0 ? (size_t)r : 0;
+	}
+	return true;
+}
+
+static bool write_full(int fd, const void *buf, size_t len)
+{
+	for (size_t n = 0; n < len;) {
+		ssize_t r = send(fd, (const char *)buf + n, len - n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		struct pollfd p = { fd, POLLOUT, 0 };
+
+		if (r < 0 && errno != EAGAIN)
+			return false;
+		if (r < 0)
+			(void)poll(&p, 1, 100);
+		n += r > 0 ? (size_t)r : 0;
+	}
+	return true;
+}
+
+/* One frame from side @from to the other; false ends the connection. */
+static bool pass(struct pump *p, int from)
+{
+	uint8_t head[MCP_FRAME_HEADER], *body;
+	struct mcp_frame f;
+	unsigned type;
+	bool ok;
+
+	if (!read_full(p->fd[from], head, sizeof(head)) ||
+	    mcp_frame_unpack(head, MCP_FRAME_MAX, &f) < 0)
+		return false;
+	body = malloc(f.length + 1);
+	ok = read_full(p->fd[from], body, f.length);
+	type = __atomic_load_n(&relay.type, __ATOMIC_SEQ_CST);
+	if (ok && type == f.type && __atomic_load_n(&relay.reply, __ATOMIC_SEQ_CST) == (from == 1)) {
+		__atomic_store_n(&relay.type, 0, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&relay.cuts, 1, __ATOMIC_SEQ_CST);
+		ok = false;
+	}
+	ok = ok && write_full(p->fd[!from], head, sizeof(head)) &&
+		write_full(p->fd[!from], body, f.length);
+	free(body);
+	return ok;
+}
+
+static void *pump_main(void *arg)
+{
+	struct pump *p = arg;
+	bool ok = true;
+
+	while (ok && !stopping()) {
+		struct pollfd fds[2] = { { p->fd[0], POLLIN, 0 }, { p->fd[1], POLLIN, 0 } };
+
+		(void)poll(fds, 2, 50);
+		for (int i = 0; i < 2 && ok; i++)
+			if (fds[i].revents)
+				ok = pass(p, i);
+	}
+	close(p->fd[0]);
+	close(p->fd[1]);
+	free(p);
+	return NULL;
+}
+
+static void *relay_main(void *arg)
+{
+	pthread_t pumps[256];
+	unsigned n = 0;
+
+	while (!stopping()) {
+		struct pollfd fds = { relay.listener, POLLIN, 0 };
+		struct pump *p;
+		int fd;
+
+		(void)poll(&fds, 1, 50);
+		fd = mc_accept(relay.listener);
+		if (fd < 0 || n == 256)
+			continue;
+		p = malloc(sizeof(*p));
+		p->fd[0] = fd;
+		p->fd[1] = mc_connect(fixture_master_addr(), mc_deadline_ms(5000));
+		assert_true(p->fd[1] >= 0);
+		assert_int_equal(pthread_create(&pumps[n++], NULL, pump_main, p), 0);
+	}
+	while (n)
+		pthread_join(pumps[--n], NULL);
+	return NULL;
+}
+
+static void cut_at(unsigned type, bool reply)
+{
+	__atomic_store_n(&relay.reply, reply, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&relay.cuts, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&relay.type, type, __ATOMIC_SEQ_CST);
+}
+
+static void expect_cut(void)
+{
+	assert_int_equal(__atomic_load_n(&relay.cuts, __ATOMIC_SEQ_CST), 1);
+}
+
+/* ---- the tests ---- */
+
+static mcs_t *s, *direct;
+
+static int setup(void **state)
+{
+	fixture_master(NULL);
+	memset(&relay, 0, sizeof(relay));
+	relay.listener = mc_listen("127.0.0.1:0", 16, 0, relay.addr);
+	assert_true(relay.listener >= 0);
+	assert_int_equal(pthread_create(&relay.thread, NULL, relay_main, NULL), 0);
+	direct = fixture_store(32 * MIB);
+	s = fixture_store_with(0, 0, relay.addr);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	mcs_close(s);
+	mcs_close(direct);
+	__atomic_store_n(&relay.stop, true, __ATOMIC_SEQ_CST);
+	pthread_join(relay.thread, NULL);
+	close(relay.listener);
+	fixture_master_stop();
+	return 0;
+}
+
+/* What is left after everything was removed?  Nothing. */
+static void expect_clean(void)
+{
+	assert_true(mcs_remove_match(direct, (struct mcs_key){ NULL, 0 }, NULL, MCS_REMOVE_FORCE,
+				     -1) >= 0);
+	assert_int_equal(fixture_wait_used(direct, 0), 0);
+}
+
+static const unsigned put_types[] = { MCP_PUT_START, MCP_PUT_END };
+
+static void puts_are_done_once(void **state)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		cut_at(put_types[i / 2], i % 2);
+		assert_int_equal(fixture_put(s, "plain", 100000, 1, 0), 0);
+		expect_cut();
+		fixture_expect(direct, "plain", 100000, 1);
+
+		/* A put that must be the first knows its own value when it sees it. */
+		cut_at(put_types[i / 2], i % 2);
+		assert_int_equal(fixture_put(s, "excl", 100000, 2, MCS_PUT_EXCL), 0);
+		expect_cut();
+		fixture_expect(direct, "excl", 100000, 2);
+		cut_at(put_types[i / 2], i % 2);
+		assert_int_equal(fixture_put(s, "excl0", 0, 2, MCS_PUT_EXCL), 0);
+		expect_cut();
+
+		cut_at(put_types[i / 2], i % 2);
+		assert_int_equal(fixture_put(s, "plain", 70000, 3, MCS_PUT_UPSERT), 0);
+		expect_cut();
+		fixture_expect(direct, "plain", 70000, 3);
+		expect_clean();
+	}
+}
+
+static void batches_are_done_once(void **state)
+{
+	enum { N = 20 };
+	unsigned char data[N][5000], out[N][5000];
+	struct mcs_put_item put[N];
+	struct mcs_get_item get[N];
+	struct iovec in[N], to[N];
+	char name[N][8];
+
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned k = 0; k < N; k++) {
+			snprintf(name[k], sizeof(name[k]), "b%u", k);
+			fixture_fill(data[k], 5000, i * 100 + k, 0);
+			in[k] = (struct iovec){ data[k], 5000 };
+			to[k] = (struct iovec){ out[k], 5000 };
+			put[k] = (struct mcs_put_item){ fixture_key(name[k]), &in[k], 1, -1, -1 };
+			get[k] = (struct mcs_get_item){ fixture_key(name[k]), 0, 1, &to[k], 1, -1 };
+		}
+		cut_at(put_types[i / 2], i % 2);
+		assert_int_equal(mcs_put_batch(s, put, N, NULL, -1), N);
+		expect_cut();
+		cut_at(MCP_GET, i % 2);
+		assert_int_equal(mcs_get_batch(s, get, N, -1), N);
+		expect_cut();
+		assert_memory_equal(data, out, sizeof(data));
+		expect_clean();
+	}
+}
+
+static void questions_are_asked_again(void **state)
+{
+	const struct mcs_key key = fixture_key("q");
+	struct mcs_segment *seg;
+	struct mcs_info info;
+	struct mcs_pool pool;
+	struct mcs_entry e;
+	mcs_object_t *o;
+	uint8_t present;
+	mcs_list_t *l;
+
+	fixture_put_ok(direct, "q", 200000, 1);
+	for (unsigned reply = 0; reply < 2; reply++) {
+		cut_at(MCP_GET, reply);
+		fixture_expect(s, "q", 200000, 1);
+		expect_cut();
+		cut_at(MCP_GET, reply);
+		assert_int_equal(mcs_stat(s, key, &info, -1), 0);
+		expect_cut();
+		cut_at(MCP_GET, reply);
+		assert_int_equal(mcs_object_open(s, key, &o, -1), 0);
+		expect_cut();
+		assert_int_equal(mcs_object_verify(o), 0);
+		mcs_object_close(o);
+		cut_at(MCP_EXIST, reply);
+		assert_int_equal(mcs_exist(s, &key, 1, &present, -1), 1);
+		expect_cut();
+		cut_at(MCP_STATS, reply);
+		assert_int_equal(mcs_pool_stat(s, &pool, -1), 0);
+		expect_cut();
+		cut_at(MCP_SEGMENTS, reply);
+		assert_int_equal(mcs_segments(s, &seg, -1), 1);
+		free(seg);
+		expect_cut();
+		cut_at(MCP_LIST, reply);
+		assert_int_equal(mcs_list_open(s, fixture_key(""), 0, &l), 0);
+		assert_int_equal(mcs_list_next(l, &e, -1), 1);
+		expect_cut();
+		mcs_list_close(l);
+	}
+	expect_clean();
+}
+
+static void removes_say_what_is(void **state)
+{
+	for (unsigned reply = 0; reply < 2; reply++) {
+		fixture_put_ok(direct, "r", 1000, 1);
+		cut_at(MCP_REMOVE, reply);
+		assert_int_equal(mcs_remove(s, fixture_key("r"), 0, -1), 0);
+		expect_cut();
+		assert_int_equal(mcs_remove(s, fixture_key("r"), 0, -1), -MCS_ENOOBJECT);
+	}
+	expect_clean();
+}
+
+/* A rename cannot be repeated; whatever it says, the object is under one name. */
+static void renames_never_lose_the_object(void **state)
+{
+	for (unsigned reply = 0; reply < 2; reply++) {
+		struct mcs_info info;
+		bool from, to;
+		int r;
+
+		fixture_put_ok(direct, "from", 1000, reply);
+		cut_at(MCP_RENAME, reply);
+		r = mcs_rename(s, fixture_key("from"), fixture_key("to"), 0, -1);
+		expect_cut();
+		assert_true(r == 0 || r == -MCS_ERPC);
+		from = !mcs_stat(direct, fixture_key("from"), &info, -1);
+		to = !mcs_stat(direct, fixture_key("to"), &info, -1);
+		assert_true(from != to);
+		assert_true(r != 0 || to);
+		fixture_expect(direct, from ? "from" : "to", 1000, reply);
+		assert_true(mcs_remove_match(direct, (struct mcs_key){ NULL, 0 }, NULL, 0, -1) == 1);
+	}
+	expect_clean();
+}
+
+static int64_t repins(void)
+{
+	int64_t n = 0;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_client_repins_total", "", &n), 0);
+	return n;
+}
+
+static void open_objects_are_pinned_again(void **state)
+{
+	const struct timespec tick = { .tv_nsec = 5000000 };
+	mcs_object_t *kept, *gone;
+	struct mcs_info info;
+	int64_t before = repins();
+
+	fixture_put_ok(direct, "kept", 300000, 1);
+	fixture_put_ok(direct, "gone", 300000, 2);
+	assert_int_equal(mcs_object_open(s, fixture_key("kept"), &kept, -1), 0);
+	assert_int_equal(mcs_object_open(s, fixture_key("gone"), &gone, -1), 0);
+	assert_int_equal(mcs_remove(direct, fixture_key("gone"), MCS_REMOVE_FORCE, -1), 0);
+	cut_at(MCP_GET, true);
+	assert_int_equal(mcs_stat(s, fixture_key("kept"), &info, -1), 0);
+	expect_cut();
+	/* Two pins went with the connection; one comes back by itself. */
+	for (int i = 0; i < 400 && repins() == before; i++)
+		nanosleep(&tick, NULL);
+	assert_int_equal(mcs_remove(direct, fixture_key("kept"), 0, -1), -MCS_ELEASED);
+	/* The other's memory is used again, so it cannot be read, and is never wrong. */
+	for (int i = 0; i < 64; i++) {
+		char key[16];
+
+		snprintf(key, sizeof(key), "fill-%d", i);
+		fixture_put_ok(direct, key, MIB, 9);
+	}
+	assert_int_equal(mcs_object_verify(gone), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_verify(kept), 0);
+	mcs_object_close(kept);
+	mcs_object_close(gone);
+	expect_clean();
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(puts_are_done_once), T(batches_are_done_once), T(questions_are_asked_again),
+		T(removes_say_what_is), T(renames_never_lose_the_object),
+		T(open_objects_are_pinned_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
