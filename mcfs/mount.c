@@ -175,6 +175,8 @@ static char *mount_options(const struct mcfs *fs)
 		fputs(",allow_other", to);
 	if (fs->conf.ro)
 		fputs(",ro", to);
+	if (fs->conf.noexec)
+		fputs(",noexec", to);
 	return fclose(to) ? NULL : text;
 }
 
