@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Eviction: who goes, who stays, and that a put fails only when nothing more can go. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (1u << 20)
+#define KIB 1024u
+
+/* Inline eviction alone, so that what happens is what the put did. */
+static void no_background(struct mcm_conf *conf)
+{
+	conf->eviction_high_watermark_ratio = 1.0;
+	conf->client_ttl = 3600 * 1000;
+}
+
+static const char *key_of(char *buf, unsigned i)
+{
+	sprintf(buf, "key-%u", i);
+	return buf;
+}
+
+/* Fill a segment of 1 MiB with 256 objects of 4 KiB, key-0 the oldest. */
+static void fill(struct fixture *fx, uint32_t flags)
+{
+	char key[32];
+	unsigned i;
+
+	for (i = 0; i < 256; i++)
+		assert_int_equal(fx_put(fx, key_of(key, i), 4 * KIB, flags), 0);
+	assert_int_equal(fx_used(fx), MIB);
+}
+
+static unsigned present(struct fixture *fx)
+{
+	unsigned i, n = 0;
+	char key[32];
+
+	for (i = 0; i < 256; i++)
+		n += fx_exist(fx, key_of(key, i), MCP_EXIST_PEEK);
+	return n;
+}
+
+static void test_oldest_first(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+	char key[32];
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, 0);
+	/* A read is a second chance, a stat is none. */
+	assert_int_equal(fx_pin(&fx, fx.s, "key-0", MCP_GET_LEASE, &o, NULL), 0);
+	fx_release(&fx, fx.s, o.pin);
+	assert_int_equal(fx_stat(&fx, "key-1", NULL), 0);
+	assert_int_equal(fx_put(&fx, "new", 12 * KIB, 0), 0);
+	assert_int_equal(fx_exist(&fx, "key-0", MCP_EXIST_PEEK), 1);
+	assert_int_equal(fx_exist(&fx, key_of(key, 1), MCP_EXIST_PEEK), 0);
+	assert_int_equal(fx_exist(&fx, key_of(key, 2), MCP_EXIST_PEEK), 0);
+	assert_int_equal(fx_exist(&fx, key_of(key, 3), MCP_EXIST_PEEK), 0);
+	assert_int_equal(fx_exist(&fx, key_of(key, 4), MCP_EXIST_PEEK), 1);
+	assert_int_equal(present(&fx), 253);
+	fx_down(&fx);
+}
+
+static void test_pinned_stay(void **state)
+{
+	struct mcp_object o[256];
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, 0);
+	for (i = 0; i < 256; i++)
+		assert_int_equal(fx_pin(&fx, fx.s, key_of(key, i), MCP_GET_LEASE, &o[i], NULL), 0);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
+	assert_int_equal(present(&fx), 256);
+	/* One that was given back is enough, though the evictor has taken all off its lists. */
+	fx_release(&fx, fx.s, o[100].pin);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
+	assert_int_equal(fx_exist(&fx, key_of(key, 100), MCP_EXIST_PEEK), 0);
+	assert_int_equal(fx_put(&fx, "new2", 4 * KIB, 0), 0);
+	assert_int_equal(fx_exist(&fx, "new", MCP_EXIST_PEEK), 0);
+	/* Leases that nobody gives back end by themselves. */
+	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 2 * mcm_tick_ms(fx.m));
+	for (i = 0; i < 256; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, 0), 0);
+	/* All had been read, so their second chances are mixed with what is new. */
+	assert_in_range(present(&fx), 0, 32);
+	fx_down(&fx);
+}
+
+static void test_renewed(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * KIB, no_background);
+	assert_int_equal(fx_put(&fx, "a", 64 * KIB, 0), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &o, NULL), 0);
+	for (i = 0; i < 5; i++) {
+		fx_advance(&fx, fx.conf.default_kv_lease_ttl / 2);
+		pthread_mutex_lock(&fx.s->lock);
+		mcm_pin_renew(fx.m, fx.s, o.pin);
+		pthread_mutex_unlock(&fx.s->lock);
+		assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), -MC_ENOSPACE);
+	}
+	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), 0);
+	/* Its pin is unknown now; nothing happens. */
+	fx_release(&fx, fx.s, o.pin);
+	fx_down(&fx);
+}
+
+static void test_hard_pins_stay(void **state)
+{
+	struct mcp_put_item item = { .size = 4 * KIB, .kind = MCP_KIND_SYMLINK };
+	struct mcm_put_request rq = { .copies = 1 };
+	struct mcm_put_granted g;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, MCP_PUT_HARD_PIN);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_remove(&fx, "key-7", 0), 0);
+	item.key = fx_bytes("link");
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(fx_end(&fx, "link", g.generation), 0);
+	/* A link is a name, not cache. */
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
+	fx_down(&fx);
+}
+
+static void test_soft_pins_last(void **state)
+{
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	for (i = 0; i < 256; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, i < 128 ? MCP_PUT_SOFT_PIN : 0),
+				 0);
+	for (i = 0; i < 128; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, MCP_PUT_SOFT_PIN), 0);
+	assert_int_equal(present(&fx), 128);
+	/* Only soft-pinned ones are left: now they go, the oldest first. */
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
+	assert_int_equal(fx_exist(&fx, "key-0", MCP_EXIST_PEEK), 0);
+	assert_int_equal(present(&fx), 127);
+	fx_down(&fx);
+}
+
+static void soft_never(struct mcm_conf *conf)
+{
+	no_background(conf);
+	conf->allow_evict_soft_pinned_objects = false;
+	conf->default_kv_soft_pin_ttl = 60000;
+}
+
+static void test_soft_pins_not_allowed(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+	char key[32];
+
+	(void)state;
+	fx_up(&fx, 1, MIB, soft_never);
+	fill(&fx, MCP_PUT_SOFT_PIN);
+	assert_int_equal(fx_stat(&fx, "key-9", &o), 0);
+	assert_int_equal(o.flags, MCP_OBJ_SOFT_PIN);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
+	/* Not even promised ones, which would be broken otherwise. */
+	assert_int_equal(fx_exist(&fx, key_of(key, 3), 0), 1);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
+	fx_advance(&fx, 61000);
+	assert_int_equal(fx_stat(&fx, "key-9", &o), 0);
+	assert_int_equal(o.flags, 0);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
+	fx_down(&fx);
+}
+
+static void test_promises(void **state)
+{
+	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, 0);
+	/* Everything but 200 and above is promised, and in the reverse order of the puts. */
+	for (i = 200; i-- > 0;) {
+		assert_int_equal(fx_exist(&fx, key_of(key, i), 0), 1);
+		if (i % 40 == 0)
+			fx_advance(&fx, 1000);
+	}
+	assert_int_equal(fx_remove(&fx, "key-5", 0), -MC_ELEASED);
+	for (i = 0; i < 56; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_metric("mooncake_master_promises_broken_total"), broken);
+	for (i = 200; i < 256; i++)
+		assert_int_equal(fx_exist(&fx, key_of(key, i), MCP_EXIST_PEEK), 0);
+	assert_int_equal(present(&fx), 200);
+	/* Nothing else is left: the oldest promises, 160..199, are broken first, and counted. */
+	for (i = 0; i < 40; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 2000 + i), 4 * KIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_metric("mooncake_master_promises_broken_total"), broken + 40);
+	for (i = 0; i < 160; i++)
+		assert_int_equal(fx_exist(&fx, key_of(key, i), MCP_EXIST_PEEK), 1);
+	assert_int_equal(present(&fx), 160);
+	/* Promises end. */
+	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 200);
+	for (i = 0; i < 160; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 3000 + i), 4 * KIB, 0), 0);
+	assert_int_equal(fx_metric("mooncake_master_promises_broken_total"), broken + 40);
+	fx_down(&fx);
+}
+
+/* Free space in pieces that are too small, with something that stays in between. */
+static void test_fragmented(void **state)
+{
+	struct mcp_object o[256];
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, 0);
+	/* Every other one goes: no two free pages touch. */
+	for (i = 0; i < 256; i += 2)
+		assert_int_equal(fx_remove(&fx, key_of(key, i), 0), 0);
+	assert_int_equal(fx_put(&fx, "big", 64 * KIB, 0), 0);
+	/* As many bytes were free already, so about as many more as the object needs may have gone. */
+	assert_in_range(present(&fx), 128 - 16 - 16, 127);
+	assert_int_equal(fx_remove(&fx, "big", 0), 0);
+	fx_down(&fx);
+
+	/* The same with every 32nd page pinned: runs of 31 pages are the longest that can be made. */
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, 0);
+	for (i = 0; i < 256; i += 32)
+		assert_int_equal(fx_pin(&fx, fx.s, key_of(key, i), MCP_GET_HOLD, &o[i], NULL), 0);
+	assert_int_equal(fx_put(&fx, "big", 31 * 4 * KIB - 128, 0), 0);
+	assert_int_equal(fx_put(&fx, "bigger", 32 * 4 * KIB, 0), -MC_ENOSPACE);
+	for (i = 0; i < 256; i += 32)
+		assert_int_equal(fx_exist(&fx, key_of(key, i), MCP_EXIST_PEEK), 1);
+	fx_release(&fx, fx.s, o[64].pin);
+	assert_int_equal(fx_put(&fx, "bigger", 32 * 4 * KIB, 0), 0);
+	fx_down(&fx);
+}
+
+static void test_whole_pool(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	fill(&fx, 0);
+	/* As large as a segment with its checksums; larger never fits. */
+	assert_int_equal(fx_put(&fx, "all", MIB - 64, 0), 0);
+	assert_int_equal(fx_put(&fx, "all2", MIB - 64, 0), 0);
+	assert_int_equal(fx_put(&fx, "all3", MIB, 0), -MC_ETOOBIG);
+	assert_int_equal(present(&fx), 0);
+	fx_down(&fx);
+}
+
+static void test_watermark(void **state)
+{
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	for (i = 0; i < 230; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, 0), 0);
+	fx_advance(&fx, 0);
+	/* Below the mark nothing goes. */
+	assert_int_equal(present(&fx), 230);
+	assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, 0), 0);
+	fx_advance(&fx, 0);
+	assert_in_range(fx_used(&fx), MIB * 80 / 100, MIB * 85 / 100);
+	fx_down(&fx);
+}
+
+/* ---- the law: a put does not fail while evictable bytes exist ---- */
+
+#define KEYS 400
+
+struct model {
+	struct mcp_object held[KEYS];
+	bool is_held[KEYS], hard[KEYS];
+};
+
+/* The longest run of bytes that are free or could be made so, from the truth of the allocator. */
+static uint64_t longest_run(struct fixture *fx, unsigned seg)
+{
+	struct mcm_segment *s = fx->m->segments.at[seg];
+	uint64_t run = 0, best = 0;
+	uint32_t id;
+
+	for (id = s->alloc.first; id != s->alloc.end; id = mcm_node(&s->alloc, id)->next) {
+		const struct mcm_node *n = mcm_node(&s->alloc, id);
+		bool stays = n->flags & MCM_NODE_USED &&
+			(!(n->flags & MCM_NODE_EVICTABLE) || mcm_object(&fx->m->index, n->owner)->pins);
+
+		run = stays ? 0 : run + mcm_node_granules(n) * MCM_GRANULE;
+		/* alignment at both ends may cost a page */
+		best = run > best ? run : best;
+	}
+	return best;
+}
+
+static void law_step(struct fixture *fx, struct model *md)
+{
+	unsigned k = (unsigned)(rnd() % KEYS), i;
+	uint64_t len, run = 0;
+	char key[32];
+	int r;
+
+	key_of(key, k);
+	switch (rnd() % 8) {
+	case 0:
+		if (!md->is_held[k] && !fx_pin(fx, fx->s, key, MCP_GET_HOLD, &md->held[k], NULL))
+			md->is_held[k] = true;
+		break;
+	case 1:
+	case 2:
+		if (md->is_held[k])
+			fx_release(fx, fx->s, md->held[k].pin);
+		md->is_held[k] = false;
+		break;
+	case 3:
+		fx_exist(fx, key, 0);
+		break;
+	case 4:
+		if (!md->is_held[k])
+			fx_remove(fx, key, MCP_REMOVE_FORCE);
+		break;
+	default:
+		len = 1 + rnd() % (rnd() % 4 ? 20 * KIB : 200 * KIB);
+		for (i = 0; i < 2; i++)
+			run = longest_run(fx, i) > run ? longest_run(fx, i) : run;
+		r = fx_put(fx, key, len, MCP_PUT_UPSERT |
+			   (rnd() % 50 ? 0 : MCP_PUT_HARD_PIN) | (rnd() % 5 ? 0 : MCP_PUT_SOFT_PIN));
+		if (r == -MC_ENOSPACE)
+			assert_true(run < mcm_object_reserve(len) + 2 * 4096);
+		else
+			assert_int_equal(r, 0);
+		break;
+	}
+}
+
+static void test_law(void **state)
+{
+	int64_t refused = fx_metric("master_put_start_alloc_failures_total");
+	static struct model md;
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 2, MIB, no_background);
+	for (i = 0; i < 30000; i++) {
+		law_step(&fx, &md);
+		if (i % 1000 == 0)
+			fx_check(&fx);
+		if (i % 100 == 0)
+			mc_clock_advance(20 * MC_NS_PER_MS);
+	}
+	assert_true(fx_metric("master_evicted_key_count") > 1000);
+	/* Both answers were seen. */
+	assert_true(fx_metric("master_put_start_alloc_failures_total") > refused + 10);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_oldest_first),
+		cmocka_unit_test(test_pinned_stay),
+		cmocka_unit_test(test_renewed),
+		cmocka_unit_test(test_hard_pins_stay),
+		cmocka_unit_test(test_soft_pins_last),
+		cmocka_unit_test(test_soft_pins_not_allowed),
+		cmocka_unit_test(test_promises),
+		cmocka_unit_test(test_fragmented),
+		cmocka_unit_test(test_whole_pool),
+		cmocka_unit_test(test_watermark),
+		cmocka_unit_test(test_law),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

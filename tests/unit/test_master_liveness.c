@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Owners that fall silent, come back, are forgotten, are replaced; and a master that did not run. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (1u << 20)
+
+static struct mcp_id id_of(uint64_t n)
+{
+	return (struct mcp_id){ 7, n };
+}
+
+static bool beat(struct fixture *fx, uint64_t client)
+{
+	return mcm_client_heartbeat(fx->m, id_of(client));
+}
+
+/* Time goes by, client 1 keeps saying that it is there. */
+static void alive_for(struct fixture *fx, uint64_t ms)
+{
+	uint64_t i;
+
+	for (i = 0; i < ms; i += 1000) {
+		fx_advance(fx, 1000);
+		assert_false(beat(fx, 1));
+	}
+}
+
+static uint8_t state_of(struct fixture *fx, uint64_t id)
+{
+	struct mcm_segment *s = mcm_segments_find(&fx->m->segments, id_of(id));
+
+	return s ? mcm_segment_state(s) : MCM_SEG_NONE;
+}
+
+static void test_silent_and_back(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	uint64_t used;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_int_equal(fx_put(&fx, "z", 0, MCP_PUT_COMMIT), 0);
+	alive_for(&fx, 60000);
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
+	assert_int_equal(fx_exist(&fx, "a", 0), 1);
+
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_exist(&fx, "a", 0), 0);
+	assert_int_equal(fx_stat(&fx, "z", NULL), 0);
+	/* Nothing new goes there, nothing is dropped. */
+	assert_int_equal(fx_put(&fx, "b", 1000, 0), -MC_ENOSPACE);
+	used = fx_used(&fx);
+	assert_true(used);
+	/* A heartbeat asks for a mount, and does not replace it: only that carries the epoch. */
+	assert_true(beat(&fx, 1));
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	assert_int_equal(reply.objects, 1);
+	assert_false(beat(&fx, 1));
+	assert_int_equal(fx_used(&fx), used);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
+	assert_int_equal(fx_put(&fx, "b", 1000, 0), 0);
+	fx_down(&fx);
+}
+
+/* What nobody can read may be put again; the old one does not come back. */
+static void test_replaced_while_silent(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", 1000, 0), 0);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 2, 202, MIB, NULL), 0);
+	assert_int_equal(fx_put(&fx, "a", 2000, 0), 0);
+	assert_int_equal(fx_stat(&fx, "a", &o), 0);
+	assert_int_equal(o.size, 2000);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, &reply), 0);
+	assert_int_equal(reply.objects, 1);
+	assert_int_equal(fx_stat(&fx, "a", &o), 0);
+	assert_int_equal(o.size, 2000);
+	assert_int_equal(fx_stat(&fx, "b", NULL), 0);
+	fx_down(&fx);
+}
+
+static void test_other_epoch(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_object held;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_int_equal(fx_put(&fx, "held", 1000, 0), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "held", MCP_GET_HOLD, &held, NULL), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 999, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 0);
+	/* Gone at once for readers, before anything was swept. */
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_used(&fx), 0);
+	assert_int_equal(fx_put(&fx, "a", 3000, 0), 0);
+	fx_advance(&fx, 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 1);
+	assert_int_equal(fx.m->segments.top, 2);
+	/* The old struct lives as long as a reader holds something of it. */
+	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCP_SEG_UNMOUNTING);
+	fx_release(&fx, fx.s, held.pin);
+	fx_advance(&fx, 0);
+	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCM_SEG_NONE);
+	/* Its number serves the next one. */
+	assert_int_equal(fx_mount(&fx, 1, 5, 5, MIB, NULL), 0);
+	assert_int_equal(fx.m->segments.top, 2);
+	fx_down(&fx);
+}
+
+static void test_unmount(void **state)
+{
+	struct mcm_put_granted g;
+	struct fixture fx;
+	uint64_t lost;
+
+	(void)state;
+	fx_up(&fx, 2, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "p", 1000, 0, &g), 0);
+	assert_int_equal(mcm_unmount(fx.m, id_of(2), id_of(1), &lost), -MC_EOWNER);
+	assert_int_equal(mcm_unmount(fx.m, id_of(1), id_of(77), &lost), -MC_ENOSEGMENT);
+	assert_int_equal(mcm_unmount(fx.m, id_of(1), id_of(1), &lost), 0);
+	assert_int_equal(mcm_unmount(fx.m, id_of(1), id_of(2), &lost), 0);
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_end(&fx, "p", g.generation), -MC_EREPLICA_GONE);
+	fx_advance(&fx, 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 0);
+	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCM_SEG_NONE);
+	assert_int_equal(mcm_segment_state(fx.m->segments.at[1]), MCM_SEG_NONE);
+	fx_down(&fx);
+}
+
+static void test_forgotten(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	fx_advance(&fx, fx.conf.client_forget_ttl);
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(state_of(&fx, 1), MCM_SEG_NONE);
+	assert_int_equal(mcm_index_count(&fx.m->index), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 0);
+	fx_down(&fx);
+}
+
+static void test_master_paused(void **state)
+{
+	struct mcp_object lease;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &lease, NULL), 0);
+	assert_int_equal(fx_exist(&fx, "a", 0), 1);
+	/* SIGSTOP for ten minutes: nobody's silence, nobody's lease. */
+	mc_clock_advance(600 * MC_NS_PER_SEC);
+	fx_advance(&fx, 100);
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
+	assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
+	assert_int_equal(fx_metric("mooncake_master_leases_expired_total"), 0);
+	/* Pauses again and again do not add up either. */
+	{
+		int i;
+
+		for (i = 0; i < 20; i++) {
+			mc_clock_advance(60 * MC_NS_PER_SEC);
+			fx_advance(&fx, 10);
+		}
+	}
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
+	/* But silence while the master runs does. */
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
+	fx_down(&fx);
+}
+
+static void test_client_paused(void **state)
+{
+	struct mcm_session *other;
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	other = fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 2, 202, MIB, NULL), 0);
+	assert_int_equal(fx_put(&fx, "a", 400000, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", 400000, 0), 0);
+	assert_int_equal(fx_put(&fx, "c", 400000, 0), 0);
+	/* Client 2 stands still for a minute, its connection stays. */
+	alive_for(&fx, 60000);
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
+	assert_int_equal(state_of(&fx, 2), MCP_SEG_SILENT);
+	assert_in_range(fx_exist(&fx, "a", 0) + fx_exist(&fx, "b", 0) + fx_exist(&fx, "c", 0), 1, 2);
+	assert_true(beat(&fx, 2));
+	assert_int_equal(fx_mount(&fx, 2, 2, 202, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	assert_int_equal(fx_exist(&fx, "a", 0) + fx_exist(&fx, "b", 0) + fx_exist(&fx, "c", 0), 3);
+	fx_session_end(&fx, other);
+	fx_down(&fx);
+}
+
+static void test_disconnected(void **state)
+{
+	struct mcm_put_granted g;
+	struct mcm_session *other;
+	struct fixture fx;
+	char key[16];
+	int i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	other = fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 2, 202, MIB, NULL), 0);
+	fx_session_end(&fx, other);
+	/* New objects go to owners that are connected; old ones are served until silence is proved. */
+	for (i = 0; i < 40; i++) {
+		sprintf(key, "k%d", i);
+		assert_int_equal(fx_start(&fx, fx.s, key, 1000, 0, &g), 0);
+		assert_int_equal(g.replica[0].segment.lo, 1);
+		assert_int_equal(fx_end(&fx, key, g.generation), 0);
+	}
+	fx_session(&fx, 2);
+	for (i = 0; i < 100; i++) {
+		sprintf(key, "n%d", i);
+		assert_int_equal(fx_start(&fx, fx.s, key, 1000, 0, &g), 0);
+		if (g.replica[0].segment.lo == 2)
+			break;
+	}
+	assert_true(i < 100);
+	fx_down(&fx);
+}
+
+static void test_owners(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_register rq = { .client = id_of(9), .name = fx_bytes("n") };
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	fx_session(&fx, 2);
+	/* Nobody takes memory from an owner that is there, epoch or not. */
+	assert_int_equal(fx_mount(&fx, 2, 1, 101, MIB, NULL), -MC_EOWNER);
+	assert_int_equal(fx_mount(&fx, 2, 1, 999, MIB, NULL), -MC_ESEGMENT_EXISTS);
+	/* A restarted daemon that kept the memory is another client. */
+	fx_session_end(&fx, fx.s);
+	fx.s = fx_session(&fx, 3);
+	assert_int_equal(fx_mount(&fx, 3, 1, 101, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
+	assert_int_equal(mcm_client_count(fx.m), 2);
+	/* A client that the master has never heard of, or that has not registered, is told so. */
+	assert_true(beat(&fx, 9));
+	assert_int_equal(mcm_client_register(fx.m, &rq), -MC_ENOCLIENT);
+	assert_int_equal(mcm_client_opened(fx.m, id_of(9)), 0);
+	assert_true(beat(&fx, 9));
+	assert_int_equal(mcm_client_register(fx.m, &rq), 0);
+	assert_false(beat(&fx, 9));
+	mcm_client_closed(fx.m, id_of(9));
+	fx_down(&fx);
+}
+
+static void test_bad_mounts(void **state)
+{
+	struct mcp_mount rq = {
+		.segment = id_of(3), .client = id_of(1), .epoch = 1, .size = MIB,
+		.name = fx_bytes("n"), .endpoint = fx_bytes("h:1"), .protocol = fx_bytes("tcp"),
+	}, bad;
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	char name[300];
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	bad = rq;
+	bad.client = id_of(2);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EOWNER);
+	bad = rq;
+	bad.segment = (struct mcp_id){ 0, 0 };
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	bad = rq;
+	bad.size = 10;
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	bad.size = UINT64_MAX;
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	bad = rq;
+	bad.name = fx_bytes("");
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	bad.name = fx_bytes("a b\n");
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	memset(name, 'n', 299);
+	name[299] = 0;
+	bad.name = fx_bytes(name);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(fx.m->segments.n_live, 0);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), &rq, &reply), 0);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_silent_and_back),
+		cmocka_unit_test(test_replaced_while_silent),
+		cmocka_unit_test(test_other_epoch),
+		cmocka_unit_test(test_unmount),
+		cmocka_unit_test(test_forgotten),
+		cmocka_unit_test(test_master_paused),
+		cmocka_unit_test(test_client_paused),
+		cmocka_unit_test(test_disconnected),
+		cmocka_unit_test(test_owners),
+		cmocka_unit_test(test_bad_mounts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Everything at once from several threads, then a recount.  Meant for ThreadSanitizer, useful without:
+ * readers check that what they pinned is theirs by a table that says which put owns which byte. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/thread.h"
+
+#define MIB (1u << 20)
+#define THREADS 6
+#define KEYS 300
+#define SEGMENTS 3
+
+static unsigned steps = 6000;
+static struct fixture fx;
+static bool done;
+
+/* Per segment and granule: the generation that was granted it last, written by the put's owner between
+ * start and end.  A reader with a pin must find its object's generation in all of it. */
+static uint64_t *owner[SEGMENTS + 1];
+
+static void key_name(char *key, unsigned k)
+{
+	/* some in directories, so that these come and go */
+	sprintf(key, k % 3 ? "d%u/k%u" : "k%u", k % 3 ? k % 7 : k, k);
+}
+
+static void stamp(const struct mcp_replica *r, uint64_t size, uint64_t generation)
+{
+	uint64_t g = r->offset / MCM_GRANULE, end = (r->offset + size + MCM_GRANULE - 1) / MCM_GRANULE;
+
+	for (; g < end; g++)
+		__atomic_store_n(&owner[r->segment.lo][g], generation, __ATOMIC_RELAXED);
+}
+
+static bool stamped(const struct mcp_replica *r, uint64_t size, uint64_t *generation)
+{
+	uint64_t g = r->offset / MCM_GRANULE, end = (r->offset + size + MCM_GRANULE - 1) / MCM_GRANULE;
+
+	*generation = __atomic_load_n(&owner[r->segment.lo][g], __ATOMIC_RELAXED);
+	for (; g < end; g++)
+		if (__atomic_load_n(&owner[r->segment.lo][g], __ATOMIC_RELAXED) != *generation)
+			return false;
+	return true;
+}
+
+static void do_put(struct mcm_session *s, const char *key)
+{
+	uint64_t size = 1 + rnd() % (rnd() % 4 ? 6000 : 60000);
+	struct mcm_put_granted g;
+	uint32_t flags = (rnd() % 2 ? MCP_PUT_UPSERT : 0) | (rnd() % 8 ? 0 : MCP_PUT_SOFT_PIN);
+
+	if (fx_start(&fx, s, key, size, flags, &g) < 0)
+		return;
+	stamp(&g.replica[0], size, g.generation);
+	if (rnd() % 16)
+		fx_end(&fx, key, g.generation);
+	else
+		fx_revoke(&fx, key, g.generation);
+}
+
+static void do_get(struct mcm_session *s, const char *key)
+{
+	uint64_t g1, g2;
+	struct mcp_replica r;
+	struct mcp_object o;
+
+	if (fx_pin(&fx, s, key, rnd() % 2 ? MCP_GET_LEASE : MCP_GET_HOLD, &o, &r) < 0 || !o.size)
+		return;
+	/* Of one put and, as long as the pin lasts, of the same one.  Renames change the object's
+	 * generation, not its bytes. */
+	assert_true(stamped(&r, o.size, &g1));
+	sched_yield();
+	assert_true(stamped(&r, o.size, &g2));
+	assert_int_equal(g1, g2);
+	assert_true(g1 <= o.generation);
+	if (rnd() % 8)
+		fx_release(&fx, s, o.pin);
+}
+
+static void do_list(void)
+{
+	struct mcm_list_page pg = { 0 };
+	struct mcp_list rq = {
+		.flags = rnd() % 2 ? MCP_LIST_DIR : 0, .limit = 50,
+		.prefix = fx_bytes(rnd() % 2 ? "" : "d3/"),
+	};
+	uint8_t cursor[16];
+
+	do {
+		assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
+		memcpy(cursor, pg.cursor, sizeof(cursor));
+		rq.cursor = mcp_bytes(cursor, pg.cursor_len);
+	} while (pg.cursor_len);
+	mcm_names_page_done(&pg.names);
+}
+
+static void step(struct mcm_session **s)
+{
+	char key[32], other[32];
+	struct mcp_remove_match all = { .prefix = { "d5/", 3 } };
+	uint64_t removed;
+
+	key_name(key, (unsigned)(rnd() % KEYS));
+	key_name(other, (unsigned)(rnd() % KEYS));
+	switch (rnd() % 40) {
+	case 0:
+		do_list();
+		break;
+	case 1:
+		fx_session_end(&fx, *s);
+		*s = fx_session(&fx, 2);
+		break;
+	case 2:
+		mcm_remove_match(fx.m, &all, &removed);
+		break;
+	case 3:
+	case 4:
+		fx_remove(&fx, key, rnd() % 2 ? MCP_REMOVE_FORCE : 0);
+		break;
+	case 5:
+	case 6:
+	case 7:
+		fx_rename(&fx, key, other, 0);
+		break;
+	case 8:
+	case 9:
+	case 10:
+		fx_exist(&fx, key, 0);
+		break;
+	case 11:
+		fx_put(&fx, "d6/", 0, MCP_PUT_COMMIT | MCP_PUT_UPSERT);
+		fx_remove(&fx, "d6/", 0);
+		break;
+	default:
+		if (rnd() % 2)
+			do_put(*s, key);
+		else
+			do_get(*s, key);
+		break;
+	}
+}
+
+static void *worker(void *arg)
+{
+	struct mcm_session *s = fx_session(&fx, 2);
+	unsigned i;
+
+	rnd_seed((uint64_t)(uintptr_t)arg + 1);
+	for (i = 0; i < steps; i++)
+		step(&s);
+	fx_session_end(&fx, s);
+	return NULL;
+}
+
+/* What monitor and evictor do, and a segment that comes and goes. */
+static void *housekeeper(void *arg)
+{
+	struct mcp_mount_reply reply;
+	uint64_t lost;
+	unsigned i;
+
+	(void)arg;
+	for (i = 1; !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
+		mcm_clock_tick(fx.m);
+		mcm_liveness_tick(fx.m);
+		mcm_pins_tick(fx.m);
+		mcm_puts_tick(fx.m);
+		mcm_evict_background(fx.m);
+		mcm_client_heartbeat(fx.m, fx.s->client);
+		if (i % 32 == 0)
+			assert_int_equal(mcm_unmount(fx.m, fx.s->client, (struct mcp_id){ 7, 3 }, &lost),
+					 0);
+		if (i % 32 == 8 && i > 32)
+			assert_int_equal(fx_mount(&fx, 1, 3, i, MIB, &reply), 0);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void quick_leases(struct mcm_conf *conf)
+{
+	conf->default_kv_lease_ttl = 64;
+	conf->put_quarantine_ms = 5;
+	conf->client_ttl = 3600 * 1000;
+}
+
+static void test_hammer(void **state)
+{
+	struct mcp_remove_match all = { .flags = MCP_REMOVE_FORCE };
+	pthread_t thread[THREADS], keeper;
+	uint64_t removed;
+	uintptr_t i;
+
+	(void)state;
+	if (getenv("MASTER_TEST_STEPS"))
+		steps = (unsigned)atoi(getenv("MASTER_TEST_STEPS"));
+	fx_up(&fx, SEGMENTS, MIB, quick_leases);
+	mc_clock_real();
+	fx.m->start_ms = mc_now_ms();
+	fx.m->tick_ns = mc_now_ns();
+	for (i = 1; i <= SEGMENTS; i++)
+		owner[i] = calloc(MIB / MCM_GRANULE, sizeof(uint64_t));
+	assert_int_equal(mc_thread_start(&keeper, "keeper", housekeeper, NULL), 0);
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(mc_thread_start(&thread[i], "worker", worker, (void *)i), 0);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
+	pthread_join(keeper, NULL);
+
+	/* All sessions of the workers have ended: nothing is pinned, begun or lost. */
+	fx_check(&fx);
+	assert_int_equal(mcm_remove_match(fx.m, &all, &removed), 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 0);
+	while (fx.m->puts.q_count)
+		mcm_puts_tick(fx.m);
+	mcm_evict_background(fx.m);
+	assert_int_equal(fx_used(&fx), 0);
+	assert_int_equal(fx_metric("mooncake_master_zombies"), 0);
+	assert_int_equal(fx_metric("mooncake_master_pins"), 0);
+	assert_int_equal(fx_metric("mooncake_master_unfinished_puts"), 0);
+	assert_int_equal(fx_metric("master_soft_pin_key_count"), 0);
+	for (i = 0; i < SEGMENTS; i++)
+		assert_int_equal(mcm_peek(&fx.m->segments.at[i]->evictable), 0);
+	assert_int_equal(fx.m->names.count, 1);
+	for (i = 1; i <= SEGMENTS; i++)
+		free(owner[i]);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hammer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
