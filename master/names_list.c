@@ -39,7 +39,7 @@ int mcm_names_page_add(struct mcm_names_page *pg, const char *name, uint32_t len
 		pg->item = it;
 		pg->cap = cap;
 	}
-	if (pg->text_cap - pg->text_len < len) {
+	if (pg->text_cap - pg->text_len <= len) {
 		size_t cap = 2 * pg->text_cap + len + 4096;
 		char *text = realloc(pg->text, cap);
 

@@ -16,7 +16,7 @@
 #define KEYS 300
 #define SEGMENTS 3
 
-static unsigned steps = 6000;
+static unsigned steps = 20000;
 static struct fixture fx;
 static bool done;
 
@@ -66,19 +66,23 @@ static void do_put(struct mcm_session *s, const char *key)
 
 static void do_get(struct mcm_session *s, const char *key)
 {
+	bool hold = rnd() % 2;
 	uint64_t g1, g2;
 	struct mcp_replica r;
 	struct mcp_object o;
 
-	if (fx_pin(&fx, s, key, rnd() % 2 ? MCP_GET_LEASE : MCP_GET_HOLD, &o, &r) < 0 || !o.size)
+	if (fx_pin(&fx, s, key, hold ? MCP_GET_HOLD : MCP_GET_LEASE, &o, &r) < 0 || !o.size)
 		return;
 	/* Of one put and, as long as the pin lasts, of the same one.  Renames change the object's
-	 * generation, not its bytes. */
-	assert_true(stamped(&r, o.size, &g1));
-	sched_yield();
-	assert_true(stamped(&r, o.size, &g2));
-	assert_int_equal(g1, g2);
-	assert_true(g1 <= o.generation);
+	 * generation, not its bytes.  Leases are short here and may end at any time; the memory of the
+	 * segment that comes and goes is another one each time. */
+	if (hold && r.segment.lo != SEGMENTS) {
+		assert_true(stamped(&r, o.size, &g1));
+		sched_yield();
+		assert_true(stamped(&r, o.size, &g2));
+		assert_int_equal(g1, g2);
+		assert_true(g1 <= o.generation);
+	}
 	if (rnd() % 8)
 		fx_release(&fx, s, o.pin);
 }

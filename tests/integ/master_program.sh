@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# mooncake_master as an operator meets it: help, bad options, busy ports, config files, logs, signals.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires curl
+master=$top_builddir/master/mooncake_master
+
+# what it says about itself
+"$master" --help >"$tmp/help"
+grep -q -- '--default_kv_lease_ttl=MS' "$tmp/help"
+"$master" --version >"$tmp/version"
+grep -q mooncake_master "$tmp/version"
+"$master" --print_config --eviction_ratio 0.2 >"$tmp/config"
+grep -q '^eviction_ratio = 0.2' "$tmp/config"
+"$master" --help=man >"$tmp/man"
+grep -q 'eviction_high_watermark_ratio' "$tmp/man"
+
+# clear errors: one line that names the cause, a status that is not 0
+refuses() {
+	local text=$1
+	shift
+	fails timeout 20 "$master" "$@"
+	grep -q -- "$text" "$tmp/fails.out" || fail "$*: no '$text' in: $(cat "$tmp/fails.out")"
+	equal "lines for $*" "$(wc -l <"$tmp/fails.out")" 1
+}
+spare='' spare_http=''
+free_port spare
+free_port spare_http
+refuses 'eviction_ratio.*out of range' --eviction_ratio=2
+refuses 'only offset' --memory_allocator=cachelib
+refuses 'allocation_strategy=nearest' --allocation_strategy=nearest
+refuses 'eviction_policy=mru' --eviction_policy=mru
+refuses 'max_kv_soft_pin_ttl' --max_kv_soft_pin_ttl=1s
+refuses 'put_start_release_timeout_sec' --put_start_release_timeout_sec=10
+refuses 'enable_ha is not in this version' --enable_ha
+refuses 'no such interface' --rpc_interface=nonesuch0
+refuses 'unexpected argument' extra
+refuses "$tmp/none.json" --config_path="$tmp/none.json"
+refuses "$tmp/none" --log_dir="$tmp/none/dir" --rpc_port="$spare" --metrics_port="$spare_http"
+refuses 'cannot\|no such\|not' --rpc_address=no.such.host.invalid --rpc_port="$spare" \
+	--metrics_port="$spare_http"
+
+# an unknown flag is a warning that knows the nearest one
+start_master --evicton_ratio=0.1
+grep -q 'evicton_ratio is unknown.*eviction_ratio' "$tmp/master.log"
+connects "$MASTER"
+equal health "$(curl -sf --max-time 5 "http://$MASTER_HTTP/health")" \
+	'{"status":"ok","role":"leader","ha_state":"serving","service_ready":true}'
+curl -sf --max-time 5 -o "$tmp/metrics" "http://$MASTER_HTTP/metrics"
+grep -q '^master_key_count 0$' "$tmp/metrics"
+curl -sf --max-time 5 -o "$tmp/summary" "http://$MASTER_HTTP/metrics/summary"
+grep -q '^role=leader, state=serving' "$tmp/summary"
+
+# busy ports, either of them, and the one that is there goes on
+refuses "address already in use: .*:${MASTER##*:}" --rpc_address=127.0.0.1 \
+	--rpc_port="${MASTER##*:}" --metrics_port="$spare_http"
+refuses "address already in use: .*:${MASTER_HTTP##*:}" --metrics_host=127.0.0.1 \
+	--rpc_port="$spare" --metrics_port="${MASTER_HTTP##*:}"
+curl -sf --max-time 5 "http://$MASTER_HTTP/health" >/dev/null
+
+# garbage on both ports changes nothing
+head -c 100000 /dev/urandom | timeout 10 bash -c "cat >/dev/tcp/${MASTER%:*}/${MASTER##*:}" || :
+head -c 100000 /dev/urandom | timeout 10 bash -c "cat >/dev/tcp/${MASTER_HTTP%:*}/${MASTER_HTTP##*:}" || :
+curl -sf --max-time 5 "http://$MASTER_HTTP/health" >/dev/null
+alive "$MASTER_PID" || fail "garbage killed the master"
+
+# SIGTERM ends it cleanly, and the port is free again
+stop_pid "$MASTER_PID"
+restart_master
+stop_pid "$MASTER_PID"
+
+# SIGINT too
+restart_master
+kill -INT "$MASTER_PID"
+wait_for 15 gone "$MASTER_PID"
+status=0
+wait "$MASTER_PID" || status=$?
+equal "status after SIGINT" "$status" 0
+
+# a config file under upstream's key names; the command line wins; the log goes to files
+mkdir "$tmp/logs"
+printf '{"client_live_ttl_sec": 60, "default_kv_lease_ttl": "5s", "eviction_ratio": 0.1}\n' >"$tmp/m.json"
+"$master" --config_path="$tmp/m.json" --print_config --eviction_ratio=0.3 >"$tmp/config"
+grep -q '^client_ttl = 1m  # file' "$tmp/config" ||
+	fail "client_live_ttl_sec is not taken: $(grep client_ttl "$tmp/config")"
+grep -q '^eviction_ratio = 0.3' "$tmp/config"
+start_master --config_path="$tmp/m.json" --log_dir="$tmp/logs" --rpc_socket="$tmp/master.sock"
+test -S "$tmp/master.sock"
+wait_for 10 grep -q 'is up' "$tmp/logs/mooncake_master.INFO"
+kill -HUP "$MASTER_PID"
+curl -sf --max-time 5 "http://$MASTER_HTTP/health" >/dev/null
+stop_pid "$MASTER_PID"
+[ ! -e "$tmp/master.sock" ] || fail "the socket is left behind"

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * perf_master.c - a master under its C client: memory per object, exists, gets and puts in batches, the
+ * index alone, listing.  The master runs in a process of its own, on a unix socket, with one RPC thread;
+ * its CPU time is told beside the wall clock, so keys per second and core can be read off.
+ *
+ *	perf_master [OBJECTS]		10^6 unless said otherwise */
+#include <config.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "master/get.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+#include "proto/rpc_client.h"
+
+#define BATCH_MAX 5000u
+#define KEY_LEN 64u
+
+static const struct mcp_id me = { 1, 2 };
+
+static void die(const char *what, int err)
+{
+	fprintf(stderr, "perf_master: %s: %s\n", what, mc_err_detail(err));
+	exit(1);
+}
+
+/* 64 bytes, as a prefix hash in hex. */
+static void make_key(char key[KEY_LEN + 1], uint64_t n)
+{
+	uint64_t h = (n + 1) * 0x9e3779b97f4a7c15ull;
+
+	snprintf(key, KEY_LEN + 1, "%016llx%016llx%016llx%016llx", (unsigned long long)h,
+		 (unsigned long long)(h * 3), (unsigned long long)(h * 5), (unsigned long long)n);
+}
+
+static uint64_t rss_of(pid_t pid)
+{
+	unsigned long long size, rss = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	f = fopen(path, "r");
+	if (f) {
+		if (fscanf(f, "%llu %llu", &size, &rss) != 2)
+			rss = 0;
+		fclose(f);
+	}
+	return rss * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t cpu_ns_of(pid_t pid)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &ts))
+		return 0;
+	return (uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- the master's process ---- */
+
+static struct mc_options *options;
+
+static void conf_of(struct mcm_conf *conf)
+{
+	int r = mcm_conf_defaults(conf, &options);
+
+	if (r < 0)
+		die("options", r);
+	conf->rpc_thread_num = 1;
+	conf->enable_metric_reporting = false;
+	conf->eviction_high_watermark_ratio = 1;
+	conf->client_ttl = 3600 * 1000;
+}
+
+static pid_t master_start(const char *addr)
+{
+	const char *addrs[] = { addr, NULL };
+	struct mcm_listen where = { .addrs = addrs };
+	struct mcm_conf conf;
+	struct mcm *m;
+	pid_t pid;
+	int r;
+
+	pid = fork();
+	if (pid)
+		return pid;
+	conf_of(&conf);
+	r = mcm_start(&conf, &where, &m);
+	if (r < 0)
+		die("master", r);
+	for (;;)
+		pause();
+}
+
+/* ---- the client ---- */
+
+struct bench {
+	struct mcp_client *c;
+	pid_t master;
+	struct mcp_key key[BATCH_MAX];
+	struct mcp_put_item item[BATCH_MAX];
+	struct mcp_put_done done[BATCH_MAX];
+	char text[BATCH_MAX][KEY_LEN + 1];
+};
+
+static void call(struct bench *b, uint16_t type, const void *rq, void *ret, struct mcp_reply *mem)
+{
+	int r = mcp_call(b->c, type, rq, ret, mem, mc_deadline_ms(60000));
+
+	if (r < 0)
+		die("call", r);
+}
+
+static void client_start(struct bench *b, const char *addr, uint64_t segment)
+{
+	struct mcp_client_conf conf = {
+		.addrs = addr, .client = me, .lane = MCP_LANE_CONTROL, .software = "perf",
+	};
+	struct mcp_register reg = { .client = me, .name = mcp_bytes("perf:1", 6) };
+	struct mcp_mount mount = {
+		.segment = { 3, 4 }, .client = me, .epoch = 1, .size = segment,
+		.name = mcp_bytes("perf:1", 6), .endpoint = mcp_bytes("perf:2", 6),
+		.protocol = mcp_bytes("tcp", 3),
+	};
+	struct mcp_register_reply registered;
+	struct mcp_mount_reply mounted;
+	struct mcp_reply mem = { 0 };
+	int r, tries;
+
+	r = mcp_client_open(&conf, &b->c);
+	if (r < 0)
+		die("client", r);
+	for (tries = 0, r = -1; r < 0 && tries < 500; tries++) {
+		r = mcp_call(b->c, MCP_REGISTER, &reg, &registered, &mem, mc_deadline_ms(1000));
+		if (r < 0)
+			usleep(10000);
+	}
+	if (r < 0)
+		die("register", r);
+	mcp_reply_done(&mem);
+	call(b, MCP_MOUNT, &mount, &mounted, &mem);
+	mcp_reply_done(&mem);
+}
+
+static void fill_keys(struct bench *b, uint64_t first, unsigned n, uint64_t step, uint64_t wrap)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		make_key(b->text[i], (first + i * step) % wrap);
+		b->key[i].key = mcp_bytes(b->text[i], KEY_LEN);
+		b->item[i] = (struct mcp_put_item){ .key = b->key[i].key, .size = 4096 };
+	}
+}
+
+/* One batch of puts, both phases. */
+static void put_batch(struct bench *b, unsigned n)
+{
+	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(b->item, n) };
+	struct mcp_put_end end = { .items = mcp_seq(b->done, n) };
+	struct mcp_put_start_reply started;
+	struct mcp_put_end_reply ended;
+	struct mcp_reply mem = { 0 };
+	struct mcp_put_grant g;
+	struct mcp_iter it;
+	unsigned i = 0;
+
+	call(b, MCP_PUT_START, &rq, &started, &mem);
+	mcp_iter_init(&it, &started.grants, &mcp_desc_put_grant);
+	while (mcp_iter_next(&it, &g)) {
+		if (g.status)
+			die("put", mc_err_from_wire(g.status));
+		b->done[i] = (struct mcp_put_done){ b->key[i].key, g.generation, 1 };
+		i++;
+	}
+	mcp_reply_done(&mem);
+	call(b, MCP_PUT_END, &end, &ended, &mem);
+	mcp_reply_done(&mem);
+}
+
+struct timing {
+	uint64_t wall, cpu;
+};
+
+static struct timing timing_begin(const struct bench *b)
+{
+	return (struct timing){ mc_now_ns(), cpu_ns_of(b->master) };
+}
+
+static void timing_print(const struct bench *b, const char *what, struct timing t, uint64_t n)
+{
+	double wall = (double)(mc_now_ns() - t.wall), cpu = (double)(cpu_ns_of(b->master) - t.cpu);
+
+	printf("%-34s %7.2f M/s   %7.2f M/s per core of the master\n", what, (double)n * 1e3 / wall,
+	       (double)n * 1e3 / cpu);
+}
+
+static void bench_puts(struct bench *b, uint64_t objects)
+{
+	uint64_t before = rss_of(b->master), i, after;
+	struct timing t = timing_begin(b);
+	unsigned n;
+
+	for (i = 0; i < objects; i += n) {
+		n = objects - i < 500 ? (unsigned)(objects - i) : 500;
+		fill_keys(b, i, n, 1, UINT64_MAX);
+		put_batch(b, n);
+	}
+	timing_print(b, "put start+end, batches of 500", t, objects);
+	after = rss_of(b->master);
+	printf("memory per object                  %7.1f B      (%llu objects, %u of them the key)\n",
+	       (double)(after - before) / (double)objects, (unsigned long long)objects, KEY_LEN);
+}
+
+static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint32_t flags,
+			 const char *what)
+{
+	struct mcp_exist rq = { .flags = flags, .keys = mcp_seq(b->key, batch) };
+	uint64_t total = 2000000, done, encode = 0, began;
+	struct mcp_exist_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct timing t = timing_begin(b);
+	unsigned i;
+
+	for (done = 0; done < total; done += batch) {
+		began = mc_now_ns();
+		/* in no order that the index likes */
+		fill_keys(b, done * 7919, batch, 104729, objects);
+		encode += mc_now_ns() - began;
+		call(b, MCP_EXIST, &rq, &reply, &mem);
+		for (i = 0; i < batch; i++)
+			if (!((const uint8_t *)reply.present.data)[i])
+				die("a key is missing", -MC_ENOOBJECT);
+		mcp_reply_done(&mem);
+	}
+	/* Making up the keys is not what is measured. */
+	t.wall += encode;
+	timing_print(b, what, t, total);
+}
+
+static void bench_gets(struct bench *b, uint64_t objects, unsigned batch)
+{
+	struct mcp_get rq = { .flags = MCP_GET_LEASE, .keys = mcp_seq(b->key, batch) };
+	uint64_t total = 500000, done, other = 0, began;
+	static struct mcp_pin pin[BATCH_MAX];
+	struct mcp_release release = { .pins = mcp_seq(pin, batch) };
+	struct mcp_get_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_object o;
+	struct mcp_iter it;
+	struct timing t = timing_begin(b);
+	unsigned i;
+
+	for (done = 0; done < total; done += batch) {
+		began = mc_now_ns();
+		fill_keys(b, done * 7919, batch, 104729, objects);
+		other += mc_now_ns() - began;
+		call(b, MCP_GET, &rq, &reply, &mem);
+		mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
+		for (i = 0; mcp_iter_next(&it, &o); i++)
+			pin[i].pin = o.pin;
+		mcp_reply_done(&mem);
+		mcp_send(b->c, MCP_RELEASE, &release);
+	}
+	t.wall += other;
+	timing_print(b, "get with lease+release, 500", t, total);
+}
+
+static void bench_list(struct bench *b, uint64_t objects)
+{
+	struct mcp_list rq = { .flags = MCP_LIST_DIR, .limit = 1000 };
+	struct timing t = timing_begin(b);
+	struct mcp_list_reply reply;
+	struct mcp_reply mem = { 0 };
+	uint8_t cursor[64];
+	uint64_t n = 0;
+
+	do {
+		call(b, MCP_LIST, &rq, &reply, &mem);
+		n += reply.entries.count;
+		memcpy(cursor, reply.cursor.data, reply.cursor.len);
+		rq.cursor = mcp_bytes(cursor, reply.cursor.len);
+		mcp_reply_done(&mem);
+	} while (rq.cursor.len);
+	if (n != objects)
+		die("listing", -MC_EINTERNAL);
+	timing_print(b, "listing of one directory", t, n);
+}
+
+/* A full pool: each put evicts. */
+static void bench_evict(struct bench *b, uint64_t objects)
+{
+	uint64_t total = 200000, i;
+	struct timing t = timing_begin(b);
+
+	for (i = 0; i < total; i += 500) {
+		fill_keys(b, objects + i, 500, 1, UINT64_MAX);
+		put_batch(b, 500);
+	}
+	timing_print(b, "put start+end when full (evicting)", t, total);
+}
+
+/* The index by itself, without wire. */
+static void bench_core(uint64_t objects)
+{
+	static char text[500][KEY_LEN + 1];
+	struct mcp_bytes key[500];
+	uint8_t present[500];
+	struct mcm_session *s;
+	struct mcm_conf conf;
+	uint64_t i, began, spent = 0, total = 2000000;
+	struct mcm *m;
+	unsigned j;
+	int r;
+
+	conf_of(&conf);
+	r = mcm_core_new(&conf, &m);
+	if (r == 0)
+		r = mcm_session_new(m, me, &s);
+	if (r < 0)
+		die("core", r);
+	for (i = 0; i < objects; i++) {
+		struct mcm_put_request rq = { .flags = MCP_PUT_COMMIT, .copies = 1 };
+		struct mcp_put_item item = { .size = 0 };
+		struct mcm_put_granted granted;
+
+		make_key(text[0], i);
+		item.key = mcp_bytes(text[0], KEY_LEN);
+		if (mcm_put_start(m, s, &rq, &item, &granted) < 0)
+			die("core put", -MC_EINTERNAL);
+	}
+	for (i = 0; i < total; i += 500) {
+		for (j = 0; j < 500; j++) {
+			make_key(text[j], (i * 7919 + j * 104729) % objects);
+			key[j] = mcp_bytes(text[j], KEY_LEN);
+		}
+		began = cpu_ns_of(getpid());
+		mcm_exist(m, 0, key, 500, present);
+		spent += cpu_ns_of(getpid()) - began;
+	}
+	printf("%-34s %7.2f M/s per core\n", "exists in the index alone, 500", (double)total * 1e3 / (double)spent);
+	mcm_session_free(m, s);
+	mcm_core_free(m);
+	mc_options_free(options);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t objects = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
+	static struct bench b;
+	char addr[64];
+
+	if (!objects)
+		objects = 1;
+	snprintf(addr, sizeof(addr), "unix:@perf-master-%d", (int)getpid());
+	b.master = master_start(addr);
+	client_start(&b, addr, objects * 4096);
+	bench_puts(&b, objects);
+	bench_exists(&b, objects, 500, 0, "exists, batches of 500");
+	bench_exists(&b, objects, 5000, 0, "exists, batches of 5000");
+	bench_exists(&b, objects, 500, MCP_EXIST_PEEK, "exists without promise, 500");
+	bench_gets(&b, objects, 500);
+	bench_list(&b, objects);
+	bench_evict(&b, objects);
+	mcp_client_close(b.c);
+	kill(b.master, SIGKILL);
+	waitpid(b.master, NULL, 0);
+	bench_core(objects);
+	return 0;
+}

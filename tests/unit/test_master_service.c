@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The master over the wire: every message through a real client, in this process and over a socket, and
+ * the HTTP service. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/rpc_client.h"
+
+#define MIB (1u << 20)
+
+struct world {
+	struct mc_options *options;
+	struct mcm_conf conf;
+	struct mcm *m;
+	char socket[64];
+	struct mcp_client *c;
+};
+
+static const struct mcp_id me = { 5, 6 }, seg = { 1, 2 };
+
+static struct mcp_client *connect_to(const char *addr, struct mcp_id id, enum mcp_lane lane)
+{
+	struct mcp_client_conf conf = {
+		.addrs = addr, .client = id, .lane = lane, .software = "test",
+	};
+	struct mcp_client *c;
+
+	assert_int_equal(mcp_client_open(&conf, &c), 0);
+	return c;
+}
+
+static int call(struct mcp_client *c, uint16_t type, const void *msg, void *ret,
+		struct mcp_reply *mem)
+{
+	struct mcp_reply own = { 0 };
+	int r = mcp_call(c, type, msg, ret, mem ? mem : &own, mc_deadline_ms(10000));
+
+	mcp_reply_done(&own);
+	return r;
+}
+
+static void world_up(struct world *w, bool local)
+{
+	const char *addrs[2] = { NULL, NULL };
+	struct mcm_listen where = { .addrs = addrs, .local_name = "test", .http_addr = "127.0.0.1:0" };
+	struct mcp_register reg = { .client = me, .name = fx_bytes("me:1") };
+	struct mcp_register_reply registered;
+	struct mcp_mount mount = {
+		.segment = seg, .client = me, .epoch = 9, .base = 0x1000, .size = 4 * MIB,
+		.name = fx_bytes("me:1"), .endpoint = fx_bytes("me:2"), .protocol = fx_bytes("tcp"),
+	};
+	struct mcp_mount_reply mounted;
+
+	memset(w, 0, sizeof(*w));
+	snprintf(w->socket, sizeof(w->socket), "unix:@mcm-test-%d", (int)getpid());
+	addrs[0] = w->socket;
+	assert_int_equal(mcm_conf_defaults(&w->conf, &w->options), 0);
+	w->conf.enable_metric_reporting = false;
+	w->conf.rpc_thread_num = 2;
+	assert_int_equal(mcm_start(&w->conf, &where, &w->m), 0);
+	assert_string_equal(mcm_addr(w->m, 0), w->socket);
+	w->c = connect_to(local ? "local:test" : w->socket, me, MCP_LANE_CONTROL);
+	assert_int_equal(call(w->c, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(registered.client_ttl_ms, 10000);
+	assert_int_equal(registered.heartbeat_ms, 1000);
+	assert_int_equal(registered.lease_ttl_ms, 10000);
+	assert_int_equal(call(w->c, MCP_MOUNT, &mount, &mounted, NULL), 0);
+	assert_int_equal(mounted.reattached, 0);
+}
+
+static void world_down(struct world *w)
+{
+	mcp_client_close(w->c);
+	mcm_stop(w->m);
+	mc_options_free(w->options);
+}
+
+static int start(struct world *w, const char *key, uint64_t size, struct mcp_put_grant *ret,
+		 struct mcp_replica *replica)
+{
+	struct mcp_put_item item = { .key = fx_bytes(key), .size = size };
+	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(&item, 1) };
+	struct mcp_put_start_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_iter it;
+
+	assert_int_equal(call(w->c, MCP_PUT_START, &rq, &reply, &mem), 0);
+	assert_int_equal(reply.grants.count, 1);
+	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
+	assert_true(mcp_iter_next(&it, ret));
+	if (!ret->status && size) {
+		mcp_iter_init(&it, &ret->replicas, &mcp_desc_replica);
+		assert_true(mcp_iter_next(&it, replica));
+	}
+	mcp_reply_done(&mem);
+	return mc_err_from_wire(ret->status);
+}
+
+static int end(struct world *w, uint16_t type, const char *key, uint64_t generation)
+{
+	struct mcp_put_done done = { .key = fx_bytes(key), .generation = generation, .crc = 77 };
+	struct mcp_put_end rq = { .items = mcp_seq(&done, 1) };
+	struct mcp_put_end_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_status st;
+	struct mcp_iter it;
+
+	assert_int_equal(call(w->c, type, &rq, &reply, &mem), 0);
+	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
+	assert_true(mcp_iter_next(&it, &st));
+	mcp_reply_done(&mem);
+	return mc_err_from_wire(st.status);
+}
+
+static int get(struct world *w, const char *key, uint32_t flags, struct mcp_object *ret,
+	       struct mcp_replica *replica)
+{
+	struct mcp_key k = { fx_bytes(key) };
+	struct mcp_get rq = { .flags = flags, .keys = mcp_seq(&k, 1) };
+	struct mcp_get_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_iter it;
+
+	assert_int_equal(call(w->c, MCP_GET, &rq, &reply, &mem), 0);
+	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
+	assert_true(mcp_iter_next(&it, ret));
+	mcp_iter_init(&it, &ret->replicas, &mcp_desc_replica);
+	if (ret->replicas.count)
+		assert_true(mcp_iter_next(&it, replica));
+	mcp_reply_done(&mem);
+	return mc_err_from_wire(ret->status);
+}
+
+static int remove_key(struct world *w, const char *key, uint32_t flags)
+{
+	struct mcp_key k = { fx_bytes(key) };
+	struct mcp_remove rq = { .flags = flags, .keys = mcp_seq(&k, 1) };
+	struct mcp_remove_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_status st;
+	struct mcp_iter it;
+
+	assert_int_equal(call(w->c, MCP_REMOVE, &rq, &reply, &mem), 0);
+	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
+	assert_true(mcp_iter_next(&it, &st));
+	mcp_reply_done(&mem);
+	return mc_err_from_wire(st.status);
+}
+
+static void put(struct world *w, const char *key, uint64_t size)
+{
+	struct mcp_put_grant g;
+	struct mcp_replica r;
+
+	assert_int_equal(start(w, key, size, &g, &r), 0);
+	assert_int_equal(end(w, MCP_PUT_END, key, g.generation), 0);
+}
+
+static void check_objects(struct world *w)
+{
+	struct mcp_put_grant g;
+	struct mcp_replica r, where;
+	struct mcp_release release;
+	struct mcp_renew renew;
+	struct mcp_object o;
+	struct mcp_pin pin;
+
+	assert_int_equal(start(w, "a", 70000, &g, &r), 0);
+	assert_true(mcp_id_eq(r.segment, seg));
+	assert_int_equal(get(w, "a", 0, &o, &where), -MC_ENOOBJECT);
+	assert_int_equal(end(w, MCP_PUT_END, "a", g.generation), 0);
+	assert_int_equal(start(w, "a", 1, &g, &r), -MC_EEXISTS);
+	assert_int_equal(start(w, "b", 1, &g, &r), 0);
+	assert_int_equal(end(w, MCP_PUT_REVOKE, "b", g.generation), 0);
+	assert_int_equal(end(w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(get(w, "a", MCP_GET_LEASE, &o, &where), 0);
+	assert_int_equal(o.size, 70000);
+	assert_int_equal(o.crc, 77);
+	assert_int_equal(o.lease_ms, 10000);
+	assert_int_equal(where.offset, 0);
+	assert_true(o.mtime_ms > 1600000000000ull);
+	assert_int_equal(remove_key(w, "a", 0), -MC_ELEASED);
+	pin.pin = o.pin;
+	renew.pins = mcp_seq(&pin, 1);
+	assert_int_equal(mcp_send(w->c, MCP_RENEW, &renew), 0);
+	assert_int_equal(remove_key(w, "a", 0), -MC_ELEASED);
+	release.pins = mcp_seq(&pin, 1);
+	assert_int_equal(mcp_send(w->c, MCP_RELEASE, &release), 0);
+	assert_int_equal(remove_key(w, "a", 0), 0);
+	assert_int_equal(remove_key(w, "a", 0), -MC_ENOOBJECT);
+}
+
+static void check_names(struct world *w)
+{
+	struct mcp_rename rename = { .from = fx_bytes("dir/x"), .to = fx_bytes("dir/y") };
+	struct mcp_remove_match match = { .prefix = fx_bytes("dir/") };
+	struct mcp_list list = { .flags = MCP_LIST_DIR, .limit = 10, .prefix = fx_bytes("dir/") };
+	struct mcp_remove_match_reply matched;
+	struct mcp_rename_reply renamed;
+	struct mcp_list_reply listed;
+	struct mcp_reply mem = { 0 };
+	struct mcp_entry e;
+	struct mcp_iter it;
+
+	put(w, "dir/x", 100);
+	assert_int_equal(call(w->c, MCP_RENAME, &rename, &renamed, NULL), 0);
+	assert_int_equal(call(w->c, MCP_RENAME, &rename, &renamed, NULL), -MC_ENOOBJECT);
+	assert_int_equal(call(w->c, MCP_LIST, &list, &listed, &mem), 0);
+	assert_int_equal(listed.entries.count, 1);
+	assert_int_equal(listed.cursor.len, 0);
+	mcp_iter_init(&it, &listed.entries, &mcp_desc_entry);
+	assert_true(mcp_iter_next(&it, &e));
+	assert_int_equal(e.name.len, 1);
+	assert_memory_equal(e.name.data, "y", 1);
+	assert_int_equal(e.size, 100);
+	mcp_reply_done(&mem);
+	match.pattern = fx_bytes("[");
+	assert_int_equal(call(w->c, MCP_REMOVE_MATCH, &match, &matched, NULL), -MC_EPARAM);
+	match.pattern = fx_bytes("y$");
+	assert_int_equal(call(w->c, MCP_REMOVE_MATCH, &match, &matched, NULL), 0);
+	assert_int_equal(matched.removed, 1);
+}
+
+static void check_batches(struct world *w)
+{
+	struct mcp_put_item item[500];
+	struct mcp_key key[501];
+	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(item, 500) };
+	struct mcp_exist exist = { .keys = mcp_seq(key, 501) };
+	struct mcp_put_start_reply started;
+	struct mcp_exist_reply existing;
+	struct mcp_reply mem = { 0 };
+	struct mcp_put_grant g;
+	char name[501][16];
+	struct mcp_iter it;
+	unsigned i;
+
+	for (i = 0; i <= 500; i++) {
+		sprintf(name[i], "batch-%u", i);
+		key[i].key = fx_bytes(name[i]);
+		if (i < 500)
+			item[i] = (struct mcp_put_item){ .key = key[i].key, .size = 64 };
+	}
+	/* one of them is bad, and only that one fails */
+	item[250].key.len = 0;
+	assert_int_equal(call(w->c, MCP_PUT_START, &rq, &started, &mem), 0);
+	mcp_iter_init(&it, &started.grants, &mcp_desc_put_grant);
+	for (i = 0; mcp_iter_next(&it, &g); i++) {
+		assert_int_equal(mc_err_from_wire(g.status), i == 250 ? -MC_EKEY : 0);
+		if (i != 250)
+			assert_int_equal(end(w, MCP_PUT_END, name[i], g.generation), 0);
+	}
+	assert_int_equal(i, 500);
+	mcp_reply_done(&mem);
+	assert_int_equal(call(w->c, MCP_EXIST, &exist, &existing, &mem), 0);
+	assert_int_equal(existing.present.len, 501);
+	for (i = 0; i <= 500; i++)
+		assert_int_equal(((const uint8_t *)existing.present.data)[i], i != 250 && i != 500);
+	mcp_reply_done(&mem);
+}
+
+static void check_segments(struct world *w)
+{
+	struct mcp_segments rq = { .segment = { 0, 0 } };
+	struct mcp_segments_reply reply;
+	struct mcp_stats stats = { 0 };
+	struct mcp_stats_reply sums;
+	struct mcp_reply mem = { 0 };
+	struct mcp_segment s;
+	struct mcp_iter it;
+
+	assert_int_equal(call(w->c, MCP_SEGMENTS, &rq, &reply, &mem), 0);
+	assert_int_equal(reply.segments.count, 1);
+	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
+	assert_true(mcp_iter_next(&it, &s));
+	assert_true(mcp_id_eq(s.segment, seg) && mcp_id_eq(s.client, me));
+	assert_int_equal(s.size, 4 * MIB);
+	assert_int_equal(s.base, 0x1000);
+	assert_int_equal(s.state, MCP_SEG_OK);
+	assert_memory_equal(s.endpoint.data, "me:2", 4);
+	mcp_reply_done(&mem);
+	rq.segment.lo = 77;
+	assert_int_equal(call(w->c, MCP_SEGMENTS, &rq, &reply, &mem), 0);
+	assert_int_equal(reply.segments.count, 0);
+	mcp_reply_done(&mem);
+	assert_int_equal(call(w->c, MCP_STATS, &stats, &sums, NULL), 0);
+	assert_int_equal(sums.capacity, 4 * MIB);
+	assert_int_equal(sums.segments, 1);
+	assert_int_equal(sums.clients, 1);
+	assert_int_equal(sums.objects, 499);
+	assert_int_equal(sums.used, 499 * 64);
+	/* It says the truth about what fits. */
+	assert_in_range(sums.largest_put, 4 * MIB - 4096, 4 * MIB);
+	assert_true(mcm_alloc_round(mcm_object_reserve(sums.largest_put)) * MCM_GRANULE <= 4 * MIB);
+}
+
+static void check_liveness(struct world *w, const char *addr)
+{
+	struct mcp_client *hb = connect_to(addr, me, MCP_LANE_HEARTBEAT);
+	struct mcp_client *other = connect_to(addr, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
+	struct mcp_heartbeat beat = { .client = me, .sequence = 1 };
+	struct mcp_unmount unmount = { .segment = seg };
+	struct mcp_unmount_reply unmounted;
+	struct mcp_heartbeat_reply reply;
+
+	assert_int_equal(call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), 0);
+	assert_int_equal(reply.reattach, 0);
+	/* Only for oneself. */
+	beat.client.lo++;
+	assert_int_equal(call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), -MC_EPARAM);
+	assert_int_equal(call(other, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
+	assert_int_equal(call(w->c, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
+	assert_int_equal(unmounted.objects_lost, 499);
+	mcp_client_close(other);
+	mcp_client_close(hb);
+}
+
+static void all_messages(bool local)
+{
+	struct world w;
+
+	world_up(&w, local);
+	check_objects(&w);
+	check_names(&w);
+	check_batches(&w);
+	check_segments(&w);
+	check_liveness(&w, local ? "local:test" : w.socket);
+	world_down(&w);
+}
+
+static void test_socket(void **state)
+{
+	(void)state;
+	all_messages(false);
+}
+
+static void test_local(void **state)
+{
+	(void)state;
+	all_messages(true);
+}
+
+/* A connection that ends takes its pins and puts with it. */
+static void test_connection_ends(void **state)
+{
+	struct mcp_client *second;
+	struct mcp_put_grant g;
+	struct mcp_replica r;
+	struct mcp_object o;
+	struct world w, as_second;
+	int i;
+
+	(void)state;
+	world_up(&w, false);
+	put(&w, "a", 100);
+	as_second = w;
+	second = as_second.c = connect_to(w.socket, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
+	assert_int_equal(get(&as_second, "a", MCP_GET_HOLD, &o, &r), 0);
+	assert_int_equal(start(&as_second, "b", 100, &g, &r), 0);
+	assert_int_equal(remove_key(&w, "a", 0), -MC_ELEASED);
+	mcp_client_close(second);
+	for (i = 0; i < 1000 && remove_key(&w, "a", 0) == -MC_ELEASED; i++)
+		usleep(10000);
+	assert_int_equal(get(&w, "a", 0, &o, &r), -MC_ENOOBJECT);
+	/* Its put is no longer open, and the space comes back after the quarantine. */
+	assert_int_equal(end(&w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
+	for (i = 0; i < 1000 && mcm_peek(&w.m->segments.at[0]->used); i++)
+		usleep(10000);
+	assert_int_equal(mcm_peek(&w.m->segments.at[0]->used), 0);
+	world_down(&w);
+}
+
+/* ---- HTTP ---- */
+
+struct page {
+	char text[65536];
+	size_t len;
+	long status;
+};
+
+static size_t receive(char *data, size_t size, size_t n, void *arg)
+{
+	struct page *p = arg;
+
+	if (p->len + size * n >= sizeof(p->text))
+		return 0;
+	memcpy(p->text + p->len, data, size * n);
+	p->len += size * n;
+	p->text[p->len] = 0;
+	return size * n;
+}
+
+static void fetch(struct world *w, const char *path, struct page *p)
+{
+	CURL *c = curl_easy_init();
+	char url[256];
+
+	memset(p, 0, sizeof(*p));
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d%s", mcm_http_port(w->m), path);
+	curl_easy_setopt(c, CURLOPT_URL, url);
+	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
+	curl_easy_setopt(c, CURLOPT_WRITEDATA, p);
+	curl_easy_setopt(c, CURLOPT_TIMEOUT, 10L);
+	curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+	assert_int_equal(curl_easy_perform(c), CURLE_OK);
+	curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &p->status);
+	curl_easy_cleanup(c);
+}
+
+static void expect(struct world *w, const char *path, long status, const char *text)
+{
+	static struct page p;
+
+	fetch(w, path, &p);
+	assert_int_equal(p.status, status);
+	if (!strstr(p.text, text))
+		fail_msg("%s: no \"%s\" in \"%s\"", path, text, p.text);
+}
+
+static void test_http(void **state)
+{
+	struct world w;
+
+	(void)state;
+	world_up(&w, true);
+	put(&w, "key/1", 4000);
+	put(&w, "key 2", 5000);
+	expect(&w, "/health", 200, "\"status\":\"ok\"");
+	expect(&w, "/role", 200, "leader");
+	expect(&w, "/get_all_segments", 200, "me:1\n");
+	expect(&w, "/get_all_keys", 200, "key/1\n");
+	expect(&w, "/get_all_keys", 200, "key 2\n");
+	expect(&w, "/query_key?key=key%202", 200,
+	       "{\"success\":true,\"data\":[{\"size_\":5000,\"buffer_address_\":");
+	expect(&w, "/query_key?key=key/1", 200, "\"protocol_\":\"tcp\",\"transport_endpoint_\":\"me:2\"");
+	expect(&w, "/query_key?key=none", 404, "\"error_code\":-704");
+	expect(&w, "/query_key", 400, "\"success\":false");
+	expect(&w, "/query_segment?segment=me:1", 200, "me:1\nUsed(bytes): ");
+	expect(&w, "/query_segment?segment=none", 500, "");
+	expect(&w, "/get_segments_detail", 200, "{\"total_segments\":1,\"segments\":[{\"segment_name\":"
+	       "\"me:1\",\"segment_id\":\"1-2\",\"client_id\":\"5-6\",\"base_address\":\"0x1000\","
+	       "\"size_bytes\":4194304,\"size_human\":\"4 MiB\",\"te_endpoint\":\"me:2\","
+	       "\"protocol\":\"tcp\",\"status\":\"OK\",\"allocator_used_bytes\":");
+	expect(&w, "/metrics", 200, "\nmaster_key_count 2\n");
+	expect(&w, "/metrics", 200, "\nsegment_total_capacity_bytes{segment=\"me:1\"} 4194304\n");
+	expect(&w, "/metrics", 200, "# TYPE master_value_size_bytes histogram");
+	expect(&w, "/metrics/summary", 200, "role=leader, state=serving, service_ready=true, master={keys=2");
+	world_down(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_socket),
+		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_connection_ends),
+		cmocka_unit_test(test_http),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
