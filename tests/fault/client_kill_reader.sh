@@ -14,6 +14,18 @@ for point in client.get.after_query client.get.before_read client.get.after_read
 	wait_pool 5 used 0
 done
 
+# in the middle of the bytes
+for n in 1 2 5; do
+	actor_status 0 5000 put k $((8 * MIB)) 1
+	ACTOR_TCP=1 MC_FAULTS=engine.tcp.recv=kill@$n actor_status 137 5000 get k $((8 * MIB)) 1
+	wait_for 5 actor 5000 rm k || fail "the lease of a dead reader is kept"
+	wait_pool 5 used 0
+done
+# lanes that break: other attempts bring the whole object
+actor_status 0 5000 put k $((8 * MIB)) 1
+ACTOR_TCP=1 MC_FAULTS=engine.tcp.recv=error:ECONNRESET@2 actor_status 0 5000 get k $((8 * MIB)) 1
+actor_status 0 5000 rm k
+
 actor_status 0 5000 put k $((3 * MIB)) 1
 MC_FAULTS=client.object.after_open=kill actor_status 137 5000 hold k $((3 * MIB)) 1
 wait_for 5 actor 5000 rm k || fail "the pin of a dead reader is kept"

@@ -23,6 +23,12 @@ for point in client.put.after_start client.put.write client.put.after_write clie
 		wait_pool 5 used "$before"
 	done
 done
+# in the middle of the bytes
+for n in 1 2 5; do
+	MC_FAULTS=engine.tcp.send=kill@$n actor_status 137 5000 put cut $((8 * MIB)) 1
+	actor_status 1 5000 get cut $((8 * MIB)) 1
+	wait_pool 5 used "$before"
+done
 unset ACTOR_TCP
 # after the commit it is there, whole
 MC_FAULTS=client.put.after_end=kill actor_status 137 5000 put late $((2 * MIB)) 3
