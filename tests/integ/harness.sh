@@ -26,6 +26,13 @@ equal "status of a failing test" "$status" 1
 says '^ran$'
 fails grep -q "not reached" "$tmp/out"
 
+# The reader of the output is gone: cleanups run all the same.
+printf '#!/bin/bash\n. "%s/tests/lib/functions.sh"\ncleanup_fn touch "%s/ran"; cleanup_fn echo x; fail y\n' \
+	"$top_srcdir" "$tmp" >"$tmp/inner.sh"
+env -u MC_TEST_ID TMPDIR="$tmp" bash "$tmp/inner.sh" | exec true || :
+wait_for 10 test -e "$tmp/ran"
+rm "$tmp/ran"
+
 run 'skip "no such thing here"'
 equal "status of a skip" "$status" 77
 says '^SKIP: no such thing here$'

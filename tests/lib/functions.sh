@@ -70,7 +70,8 @@ mounts_left() {
 at_exit() {
 	local status=$? i left
 	trap - EXIT
-	trap '' INT TERM
+	# nor may a reader of our output that went away end this half-way
+	trap '' INT TERM PIPE
 	set +e
 	cd /
 	if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
