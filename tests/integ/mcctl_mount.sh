@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Keys as mcctl prints and takes them are the paths of their files on a mount.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/integ/mcctl_functions.sh"
+requires_fuse
+requires find
+start_master
+start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=32MiB
+
+i=0
+for key in plain 'a/b/c' 'model@meta-llama%2FLlama-3' '100%' 'with space/x' $'\xc3\xa9/\xff' '%41' '-dash' '%2500'; do
+	i=$((i + 1))
+	echo "$i" | ctl put -- "$key"
+	equal "$key on the mount" "$(cat "$tmp/mnt/$key")" "$i"
+	mkdir -p "$(dirname "$tmp/mnt/by mount/$key")"
+	echo "mount $i" >"$tmp/mnt/by mount/$key"
+	equal "$key by mcctl" "$(ctl get -- "by mount/$key")" "mount $i"
+done
+# directories made by mkdir are keys of their own, which end in a slash
+equal "all keys" "$(ctl ls -R -0 | grep -zv '/$' | sort -z | tr '\0' '\n')" \
+	"$(find "$tmp/mnt" -type f -printf '%P\0' | sort -z | tr '\0' '\n')"
+equal "one directory" "$(ctl ls 'by mount' | sort)" "$(cd "$tmp/mnt/by mount" && printf '%s\n' * | while read -r n; do
+	[ -d "$n" ] && echo "$n/" || echo "$n"
+done | sort)"
+
+ctl mv plain moved/plain
+equal "renamed" "$(cat "$tmp/mnt/moved/plain")" 1
+mv "$tmp/mnt/moved/plain" "$tmp/mnt/plain"
+equal "renamed back" "$(ctl get plain)" 1
+ctl rm plain
+[ ! -e "$tmp/mnt/plain" ] || fail "removed by mcctl, and still on the mount"
+equal "df" "$(df -B1 --output=size "$tmp/mnt" | tail -n 1 | tr -d ' ')" "$(ctl --json df | jq .pool.capacity)"
+stop_pid "$MCFS_PID" 30
