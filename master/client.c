@@ -180,7 +180,7 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 
 	if (mcp_id_zero(rq->segment) || mcp_id_zero(rq->client))
 		return mc_fail(-MC_EPARAM, "a segment needs an id and an owner");
-	if (!mcp_id_zero(sender) && !mcp_id_eq(sender, rq->client))
+	if (!mcp_id_eq(sender, rq->client))
 		return mc_fail(-MC_EOWNER, "a client mounts its own segments only");
 	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX)
 		return mc_fail(-MC_EPARAM, "a segment of %llu bytes",

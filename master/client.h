@@ -48,7 +48,7 @@ unsigned mcm_client_count(struct mcm *m);
 
 /* ---- segments of clients ---- */
 
-/* @sender: the client of the connection, zero when it did not say; it may only mount its own.
+/* @sender: the client of the connection; it may only mount its own.
  * -MC_EOWNER, -MC_ESEGMENT_EXISTS when it belongs to a client that is there, -MC_EPARAM, -MC_ELIMIT. */
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	      struct mcp_mount_reply *ret);

@@ -238,10 +238,61 @@ static void test_hammer(void **state)
 	fx_down(&fx);
 }
 
+/* ---- a target that is replaced by renames is there at any time ---- */
+
+static void *watcher(void *arg)
+{
+	struct mcm_list_page pg = { 0 };
+	struct mcp_list rq = { .flags = MCP_LIST_DIR, .limit = 10, .prefix = fx_bytes("dir/") };
+	uint64_t last = 0;
+	struct mcp_object o;
+	unsigned i, n;
+
+	(void)arg;
+	while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) {
+		assert_int_equal(fx_stat(&fx, "dir/target", &o), 0);
+		assert_true(o.generation >= last);
+		last = o.generation;
+		assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
+		for (i = n = 0; i < pg.names.count; i++)
+			n += pg.names.item[i].name_len == 6 &&
+				!memcmp(pg.names.text + pg.names.item[i].name, "target", 6);
+		assert_int_equal(n, 1);
+	}
+	mcm_names_page_done(&pg.names);
+	return NULL;
+}
+
+static void test_renames(void **state)
+{
+	pthread_t thread[3];
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	done = false;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "dir/target", 1000, 0), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(mc_thread_start(&thread[i], "watcher", watcher, NULL), 0);
+	for (i = 0; i < steps; i++) {
+		/* from the same directory and from others, from any shard */
+		sprintf(key, "%s/tmp-%u", i % 2 ? "dir" : "other", i % 100);
+		assert_int_equal(fx_put(&fx, key, 1000, 0), 0);
+		assert_int_equal(fx_rename(&fx, key, "dir/target", 0), 0);
+	}
+	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	assert_int_equal(mcm_index_count(&fx.m->index), 1);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hammer),
+		cmocka_unit_test(test_renames),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
