@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +109,35 @@ static void run_owner(int out)
 		exit(1);
 }
 
+/* Receive @len bytes; polls for SPIN_US before it sleeps, as both ends of the store's calls do. */
+static void recv_all(int fd, char *buf, size_t len)
+{
+	uint64_t sleep_ns = mc_now_ns() + SPIN_US * 1000ull;
+	size_t n = 0;
+
+	while (n < len) {
+		ssize_t r = recv(fd, buf + n, len - n, MSG_DONTWAIT);
+		struct pollfd p = { fd, POLLIN, 0 };
+
+		if (!r)
+			_exit(0);
+		n += r > 0 ? (size_t)r : 0;
+		if (r < 0 && mc_now_ns() > sleep_ns)
+			(void)poll(&p, 1, -1);
+	}
+}
+
+static void send_all(int fd, const char *buf, size_t len)
+{
+	for (size_t n = 0; n < len;) {
+		ssize_t r = send(fd, buf + n, len - n, MSG_NOSIGNAL);
+
+		if (r < 0 && errno != EAGAIN)
+			_exit(0);
+		n += r > 0 ? (size_t)r : 0;
+	}
+}
+
 /* Answers 4 KiB for each 64 bytes. */
 static void run_echo(int out)
 {
@@ -124,17 +154,8 @@ static void run_echo(int out)
 		c = mc_accept(fd);
 	while (c < 0);
 	for (;;) {
-		size_t n = 0;
-		ssize_t r;
-
-		while (n < sizeof(ask)) {
-			r = recv(c, ask + n, sizeof(ask) - n, MSG_DONTWAIT);
-			if (!r)
-				_exit(0);
-			n += r > 0 ? (size_t)r : 0;
-		}
-		while (send(c, reply, sizeof(reply), MSG_NOSIGNAL) < 0 && errno == EAGAIN)
-			;
+		recv_all(c, ask, sizeof(ask));
+		send_all(c, reply, sizeof(reply));
 	}
 }
 
@@ -251,47 +272,55 @@ static void bandwidth(mcs_t *s, const char *how, char *src, char *dst)
 	}
 }
 
-static uint64_t raw_round_trip(const char *addr)
+static void raw_round_trips(int fd, unsigned n, struct mc_hist *hist)
 {
 	static char ask[64], reply[4096];
-	struct mc_hist hist = { 0 };
-	int fd = mc_connect(addr, mc_deadline_ms(5000));
 
-	if (fd < 0)
-		die("connect", fd);
-	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+	while (n--) {
 		uint64_t began = mc_now_ns();
-		size_t n = 0;
 
-		if (send(fd, ask, sizeof(ask), MSG_NOSIGNAL) != sizeof(ask))
-			die("send", -errno);
-		while (n < sizeof(reply)) {
-			ssize_t r = recv(fd, reply + n, sizeof(reply) - n, MSG_DONTWAIT);
-
-			n += r > 0 ? (size_t)r : 0;
-		}
-		mc_hist_add(&hist, mc_now_ns() - began);
+		send_all(fd, ask, sizeof(ask));
+		recv_all(fd, reply, sizeof(reply));
+		mc_hist_add(hist, mc_now_ns() - began);
 	}
-	close(fd);
-	return mc_hist_quantile(&hist, 0.5);
 }
 
-static uint64_t small_get(mcs_t *s, char *buf)
+static void small_gets(mcs_t *s, char *buf, unsigned n, struct mc_hist *hist)
 {
 	const struct mcs_key key = { "small", 5 };
 	struct iovec iov = { buf, 4096 };
-	struct mc_hist hist = { 0 };
 
-	if (mcs_put(s, key, &iov, 1, NULL, -1))
-		die("put", -EIO);
-	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+	while (n--) {
 		uint64_t began = mc_now_ns();
 
 		if (mcs_get(s, key, &iov, 1, -1) != 4096)
 			die("get", -EIO);
-		mc_hist_add(&hist, mc_now_ns() - began);
+		mc_hist_add(hist, mc_now_ns() - began);
 	}
-	return mc_hist_quantile(&hist, 0.5);
+}
+
+/* In turns, so that both meet the same disturbances. */
+static void small_get_latency(mcs_t *s, char *buf, const char *echo_addr)
+{
+	const struct mcs_key key = { "small", 5 };
+	struct iovec iov = { buf, 4096 };
+	static struct mc_hist raw, get;
+	double ratio;
+	int fd = mc_connect(echo_addr, mc_deadline_ms(5000));
+
+	if (fd < 0)
+		die("connect", fd);
+	if (mcs_put(s, key, &iov, 1, NULL, -1))
+		die("put", -EIO);
+	for (int turn = 0; turn < 20; turn++) {
+		raw_round_trips(fd, LATENCY_ROUNDS / 20, &raw);
+		small_gets(s, buf, LATENCY_ROUNDS / 20, &get);
+	}
+	close(fd);
+	ratio = (double)mc_hist_quantile(&get, 0.5) / (double)mc_hist_quantile(&raw, 0.5);
+	printf("socket_round_trip_4KiB_p50  %.1f  us\n", (double)mc_hist_quantile(&raw, 0.5) / 1000);
+	printf("store_get_4KiB_p50  %.1f  us\n", (double)mc_hist_quantile(&get, 0.5) / 1000);
+	printf("store_get_4KiB_vs_round_trip  %.2f  x\n", ratio);
 }
 
 static uint64_t small_put(mcs_t *s, char *buf)
@@ -338,7 +367,6 @@ int main(void)
 {
 	pid_t master, owner, echo;
 	char echo_addr[MC_ADDR_MAX], *src, *dst, c;
-	uint64_t raw, get;
 	int fd;
 	mcs_t *s;
 
@@ -348,23 +376,19 @@ int main(void)
 	owner = child(run_owner, &fd);
 	if (read(fd, &c, 1) != 1)
 		die("owner", -EIO);
+	echo = child(run_echo, &fd);
+	if (read(fd, echo_addr, sizeof(echo_addr)) != sizeof(echo_addr))
+		die("echo", -EIO);
 	src = region(WORKING_SET);
 	dst = region(WORKING_SET);
 	for (size_t i = 0; i < WORKING_SET; i++)
 		src[i] = (char)(i * 131 + i / 4096);
 
 	s = open_store(0, 0);
-	get = small_get(s, src);
-	printf("store_get_4KiB_p50  %.1f  us\n", (double)get / 1000);
+	small_get_latency(s, src, echo_addr);
+	(void)waitpid(echo, NULL, 0);
 	printf("store_put_4KiB_p50  %.1f  us\n", (double)small_put(s, src) / 1000);
 	printf("store_map_p50  %.2f  us\n", (double)mapped_read(s) / 1000);
-	echo = child(run_echo, &fd);
-	if (read(fd, echo_addr, sizeof(echo_addr)) != sizeof(echo_addr))
-		die("echo", -EIO);
-	raw = raw_round_trip(echo_addr);
-	printf("socket_round_trip_4KiB_p50  %.1f  us\n", (double)raw / 1000);
-	printf("store_get_4KiB_vs_round_trip  %.2f  x\n", (double)get / (double)raw);
-	(void)waitpid(echo, NULL, 0);
 	bandwidth(s, "mapped", src, dst);
 	mcs_close(s);
 	s = open_store(0, 1);
