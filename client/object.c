@@ -84,6 +84,18 @@ static int ask(struct mcs *s, struct mcs_key key, uint32_t flags, struct mcs_ver
 	}
 }
 
+/* From here on the bytes can be had without the master. */
+static void find_segments(struct mcs *s, const struct mcs_version *v, uint64_t deadline)
+{
+	for (unsigned i = 0; i < v->n; i++) {
+		struct mcs_seg *seg;
+
+		/* What is not found now is looked for again by the read that needs it. */
+		if (!mcs_segmap_get(s->segmap, v->replica[i].segment, deadline, &seg))
+			mcs_seg_put(seg);
+	}
+}
+
 int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 		    int64_t timeout_ms)
 {
@@ -103,6 +115,7 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 		return r;
 	}
 	MC_FAULT_POINT("client.object.after_open");
+	find_segments(s, &o->v, deadline);
 	o->s = s;
 	o->v.lease_ms = 0;	/* held, not leased */
 	o->pin = o->v.pin;
@@ -312,8 +325,10 @@ int64_t mcs_object_read(struct mcs_object *o, uint64_t offset, const struct iove
 
 /* ---- mapping ---- */
 
-static int map_replica(struct mcs_object *o, const struct mcp_replica *rep, uint64_t deadline)
+static int map_replica(struct mcs_object *o, const struct mcp_replica *rep, uint64_t deadline,
+		       struct mcs_seg **ret_seg, const void **ret_map)
 {
+	uint64_t size = o->v.info.size;
 	struct mcs_seg *seg;
 	const void *p;
 	int r;
@@ -321,36 +336,58 @@ static int map_replica(struct mcs_object *o, const struct mcp_replica *rep, uint
 	r = mcs_segmap_get(o->s->segmap, rep->segment, deadline, &seg);
 	if (r < 0)
 		return r;
-	if (rep->offset > seg->size || o->v.info.size > seg->size - rep->offset) {
-		mcs_seg_put(seg);
-		return mc_fail(-MC_EPROTO, "replica lies outside of its segment");
-	}
-	p = mce_peer_map(seg->peer, seg->base + rep->offset, seg->rkey, o->v.info.size, deadline,
-			 &r);
+	if (rep->offset > seg->size || size > seg->size - rep->offset)
+		r = mc_fail(-MC_EPROTO, "replica lies outside of its segment");
+	p = r < 0 ? NULL : mce_peer_map(seg->peer, seg->base + rep->offset, seg->rkey, size,
+					deadline, &r);
 	if (!p) {
 		mcs_seg_put(seg);
 		return r;
 	}
-	o->mapped = seg;
-	o->map = p;
+	*ret_seg = seg;
+	*ret_map = p;
 	return 0;
+}
+
+static const void *mapping(struct mcs_object *o)
+{
+	MC_LOCKED(&o->lock);
+	return o->map;
+}
+
+/* Keep a mapping, unless another thread was first.  The one that is kept. */
+static const void *keep_mapping(struct mcs_object *o, const void *map, struct mcs_seg *seg)
+{
+	pthread_mutex_lock(&o->lock);
+	if (!o->map) {
+		o->map = map;
+		o->mapped = TAKE_PTR(seg);
+	}
+	map = o->map;
+	pthread_mutex_unlock(&o->lock);
+	mcs_seg_put(seg);
+	return map;
 }
 
 int mcs_object_map(struct mcs_object *o, const void **ret_data, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(o->s, timeout_ms);
+	const void *map = mapping(o);
+	struct mcs_seg *seg = NULL;
 	int r = -MC_ENOTSUP;
 
-	MC_LOCKED(&o->lock);
-	if (!o->map && !o->v.info.size)
-		o->map = "";
-	for (unsigned i = 0; i < o->v.n && !o->map; i++)
-		r = map_replica(o, &o->v.replica[i], deadline);
-	if (!o->map)
+	if (!map && !o->v.info.size)
+		map = "";
+	for (unsigned i = 0; i < o->v.n && !map; i++) {
+		r = map_replica(o, &o->v.replica[i], deadline, &seg, &map);
+		if (!r)
+			map = keep_mapping(o, map, seg);
+	}
+	if (!map)
 		return r == -MC_ETIMEDOUT ? r :
 			mc_fail(-MC_ENOTSUP, "object is not in memory that can be mapped: %s",
 				mc_strerror(r));
-	*ret_data = o->map;
+	*ret_data = map;
 	return 0;
 }
 
@@ -372,11 +409,8 @@ static int verify_by_reading(struct mcs_object *o)
 
 int mcs_object_verify(struct mcs_object *o)
 {
-	const void *map;
+	const void *map = mapping(o);
 
-	pthread_mutex_lock(&o->lock);
-	map = o->map;
-	pthread_mutex_unlock(&o->lock);
 	if (!map)
 		return verify_by_reading(o);
 	if (mc_crc32c(map, o->v.info.size) == o->v.info.crc32c)

@@ -12,6 +12,7 @@
 #include "common/fault.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/metrics.h"
 
 #define MOUNT_MS 5000
 #define UNMOUNT_MS 2000
@@ -183,6 +184,25 @@ static int open_owner(struct mcs *s)
 	return r;
 }
 
+/* Which process these metrics are of.  The registry only grows, so the first handle names it. */
+static struct mc_metric info = {
+	.name = "mooncake_client_info", .help = "name of this process's first store",
+	.type = MC_GAUGE_TYPE, .value = 1, .scale = 1,
+};
+
+static void name_metrics(const char *hostname)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static char labels[MC_ADDR_MAX + 16];
+
+	MC_LOCKED(&lock);
+	if (info.labels)
+		return;
+	snprintf(labels, sizeof(labels), "hostname=\"%s\"", hostname);
+	info.labels = labels;
+	mc_metric_register(&info);
+}
+
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 {
 	struct mcs *s = calloc(1, sizeof(*s));
@@ -224,6 +244,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 	r = mcs_heartbeat_start(s, &s->heartbeat);
 	if (r < 0)
 		goto fail;
+	name_metrics(mce_engine_endpoint(s->engine));
 	*ret = s;
 	return 0;
 fail:

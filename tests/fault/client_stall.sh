@@ -41,3 +41,29 @@ actor_status 0 5000 get k $((2 * MIB)) 5
 ACTOR_TCP=1 actor_status 0 5000 get after $MIB 6
 tell reader
 wait_for 10 reads 3 || fail "the open object is lost"
+
+# a reader stopped for longer than its lease, while the memory goes to another object of the same size
+stopped() {
+	grep -q '^State:.*T' "/proc/$1/status"
+}
+stop_pid "$MASTER_PID"
+restart_master --client_ttl=1 --put_quarantine_ms=10 --default_kv_lease_ttl=300
+wait_pool 10 capacity $((32 * MIB))
+for point in client.get.after_query client.get.before_read client.get.after_read; do
+	actor_status 0 5000 put late $((20 * MIB)) 7
+	MC_FAULTS=$point=stop@1 "$actor_program" "$MASTER" 10000 get late $((20 * MIB)) 7 >"$tmp/late.log" 2>&1 &
+	late=$!
+	cleanup_fn end_pid "$late"
+	wait_for 10 stopped "$late" || fail "the reader does not come to $point"
+	wait_for 5 actor 5000 rm late || fail "the lease of a stopped reader does not end"
+	actor_status 0 5000 put other $((20 * MIB)) 8
+	kill -CONT "$late"
+	got=0
+	wait "$late" || got=$?
+	# what was read before the stop is right, whatever the clock says; later there is none
+	case $point in
+	client.get.after_read) [ "$got" -eq 0 ] ;;
+	*) [ "$got" -eq 1 ] ;;
+	esac || fail "$point: status $got: $(cat "$tmp/late.log")"
+	actor_status 0 5000 rm other
+done

@@ -5,12 +5,14 @@
 #include "tests/unit/test_client_fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/fault.h"
 #include "common/metrics.h"
 #include "engine/mce.h"
 #include "proto/rpc_client.h"
@@ -161,6 +163,29 @@ static void pins_outlive_leases(void **state)
 	assert_int_equal(fixture_wait_used(a, 0), 0);
 }
 
+static void *slow_get(void *arg)
+{
+	fixture_expect(peer, "slow", 100000, 3);
+	return NULL;
+}
+
+static void leases_of_long_reads_are_renewed(void **state)
+{
+	pthread_t t;
+
+	fixture_put_ok(a, "slow", 100000, 3);
+	assert_int_equal(mc_fault_set("client.get.before_read=delay:1000@1"), 0);
+	assert_int_equal(pthread_create(&t, NULL, slow_get, NULL), 0);
+	while (mc_fault_hits("client.get.before_read") < 1)
+		sleep_ms(1);
+	sleep_ms(700);		/* the lease time is 200 */
+	assert_int_equal(mcs_remove(a, fixture_key("slow"), 0, -1), -MCS_ELEASED);
+	pthread_join(t, NULL);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	sleep_ms(60);
+	assert_int_equal(mcs_remove(a, fixture_key("slow"), 0, -1), 0);
+}
+
 /* ---- bad memory: written into behind the store's back ---- */
 
 /* Where replica @i of an object lies. */
@@ -283,6 +308,30 @@ static void small_objects_are_checked_too(void **state)
 	assert_int_equal(mcs_get_range(peer, fixture_key("k"), 0, &part, 1, -1), -MCS_ECHECKSUM);
 }
 
+/* Who asks for no checks gets none, but only while the memory was surely not reused. */
+static void unchecked_reads_are_checked_when_late(void **state)
+{
+	unsigned char buf[5000];
+	struct iovec iov = { buf, sizeof(buf) };
+	struct mcs_conf conf;
+	mcs_t *blind;
+
+	mcs_conf_init(&conf);
+	conf.master = FIXTURE_LOCAL;
+	conf.verify = 0;
+	assert_int_equal(mcs_open(&conf, &blind), 0);
+	fixture_put_ok(a, "k", sizeof(buf), 1);
+	assert_int_equal(mcs_get(blind, fixture_key("k"), &iov, 1, -1), sizeof(buf));
+	assert_true(fixture_same(buf, sizeof(buf), 1, 0));
+	damage("k", 0, 77);
+	assert_int_equal(mcs_get(blind, fixture_key("k"), &iov, 1, -1), sizeof(buf));
+	assert_false(fixture_same(buf, sizeof(buf), 1, 0));
+	assert_int_equal(mc_fault_set("client.get.after_read=delay:400@1"), 0);
+	assert_int_equal(mcs_get(blind, fixture_key("k"), &iov, 1, -1), -MCS_ECHECKSUM);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	mcs_close(blind);
+}
+
 static void another_replica_helps(void **state)
 {
 	const struct mcs_put_opts two = { .replicas = 2 };
@@ -333,7 +382,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(versions_stay_while_open), T(empty_and_small_objects), T(no_map_over_tcp_only),
-		T(pins_outlive_leases), T(bad_bytes_are_never_data),
+		T(pins_outlive_leases), T(leases_of_long_reads_are_renewed),
+		T(unchecked_reads_are_checked_when_late), T(bad_bytes_are_never_data),
 		T(a_bad_trailer_spoils_ranges_only), T(small_objects_are_checked_too),
 		T(another_replica_helps), T(an_owner_that_leaves_takes_its_objects),
 	};

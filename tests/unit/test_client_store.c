@@ -492,6 +492,7 @@ static void pool_and_segments_are_told(void **state)
 	text = mcs_metrics_text();
 	assert_non_null(strstr(text, "mooncake_client_puts_total"));
 	assert_non_null(strstr(text, "mooncake_checksum_errors_total 0\n"));
+	assert_non_null(strstr(text, "mooncake_client_info{hostname=\"127.0.0.1:"));
 	free(text);
 }
 
