@@ -29,7 +29,7 @@ grep -q 'would remove 6 objects (12 B)' "$tmp/stderr" || fail "no count: $(cat "
 equal "objects after a refusal" "$(count)" 12
 
 # on a terminal it is asked for
-requires script
+requires_terminal
 asked() {
 	local answer=$1
 	shift

@@ -128,8 +128,24 @@ requires_root() {
 requires_fuse() {
 	[ -r /dev/fuse ] && [ -w /dev/fuse ] || skip "/dev/fuse cannot be opened here"
 	# A container may show the device and refuse the mount.
-	[ "$(id -u)" -ne 0 ] || unshare -m true 2>/dev/null || skip "mounting is not allowed here"
+	[ "$(id -u)" -ne 0 ] || may_mount || skip "mounting is not allowed here"
 	[ "$(id -u)" -eq 0 ] || requires fusermount3
+}
+
+# In a mount namespace of its own; the propagation cannot be changed in a chroot.
+may_mount() {
+	local status=0
+	mkdir "$tmp/may-mount"
+	unshare -m --propagation unchanged sh -c "mount -t tmpfs none '$tmp/may-mount' &&
+		umount '$tmp/may-mount'" 2>/dev/null || status=1
+	rmdir "$tmp/may-mount"
+	return "$status"
+}
+
+# a terminal, as script(1) makes one
+requires_terminal() {
+	requires script
+	script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "no terminal can be made here"
 }
 
 requires_netns() {
@@ -351,13 +367,14 @@ two_nodes() {
 	for ns in "$NS_A" "$NS_B"; do
 		ip netns add "$ns"
 		cleanup_fn ip netns del "$ns"
-		ip -n "$ns" link set lo up
+		# not "ip -n", which makes a mount namespace and fails in a chroot
+		in_ns "$ns" ip link set lo up
 	done
-	ip -n "$NS_A" link add veth-a type veth peer name veth-b netns "$NS_B"
-	ip -n "$NS_A" addr add "$ADDR_A/24" dev veth-a
-	ip -n "$NS_B" addr add "$ADDR_B/24" dev veth-b
-	ip -n "$NS_A" link set veth-a up
-	ip -n "$NS_B" link set veth-b up
+	in_ns "$NS_A" ip link add veth-a type veth peer name veth-b netns "$NS_B"
+	in_ns "$NS_A" ip addr add "$ADDR_A/24" dev veth-a
+	in_ns "$NS_B" ip addr add "$ADDR_B/24" dev veth-b
+	in_ns "$NS_A" ip link set veth-a up
+	in_ns "$NS_B" ip link set veth-b up
 }
 
 # ---- comparing ------------------------------------------------------------------------------------
