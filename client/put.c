@@ -114,6 +114,12 @@ static void wait_for_room(struct mcs_put_group *b)
 	nanosleep(&t, NULL);
 }
 
+/* Time that ran out while waiting for room is a lack of room. */
+static int why_not(const struct mcs_put_op *op, int r)
+{
+	return r == -MC_ETIMEDOUT && op->refused ? op->refused : r;
+}
+
 /* Round and round until all are done.  Objects written in one round make room for the next. */
 static void run(struct mcs_put_group *b)
 {
@@ -124,7 +130,7 @@ static void run(struct mcs_put_group *b)
 		if (r < 0) {
 			for (unsigned i = 0; i < b->n; i++)
 				if (b->ops[i].state == MCS_STEP_RESERVE)
-					mcs_put_done(&b->ops[i], r);
+					mcs_put_done(&b->ops[i], why_not(&b->ops[i], r));
 			return;
 		}
 		progress = any(b, MCS_STEP_WRITE) || any(b, MCS_STEP_COMMIT) ||
