@@ -334,10 +334,10 @@ static void law_step(struct fixture *fx, struct model *md)
 	key_of(key, k);
 	switch (rnd() % 8) {
 	case 0:
+	case 1:
 		if (!md->is_held[k] && !fx_pin(fx, fx->s, key, MCP_GET_HOLD, &md->held[k], NULL))
 			md->is_held[k] = true;
 		break;
-	case 1:
 	case 2:
 		if (md->is_held[k])
 			fx_release(fx, fx->s, md->held[k].pin);
@@ -382,7 +382,7 @@ static void test_law(void **state)
 	}
 	assert_true(fx_metric("master_evicted_key_count") > 1000);
 	/* Both answers were seen. */
-	assert_true(fx_metric("master_put_start_alloc_failures_total") > refused + 10);
+	assert_true(fx_metric("master_put_start_alloc_failures_total") > refused + 100);
 	fx_down(&fx);
 }
 
