@@ -71,15 +71,17 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
 	struct mcm_object *o = mcm_object(&m->index, v->slot);
 	uint64_t bytes = mcm_object_size(o);
+	struct mcm_place place = { v->node, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
-	bool done = may_evict(m, o, v, level) &&
-		mcm_object_lose(m, sh, v->slot, (struct mcm_place){ v->node, s->index });
+	bool done = may_evict(m, o, v, level) && mcm_object_lose(m, sh, v->slot, place);
 
-	pthread_mutex_unlock(&sh->lock);
-	if (!done) {
+	/* An object that has the range, renamed perhaps, keeps the segment in being; without one the
+	 * range may not even exist any more. */
+	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, place))
 		mcm_evict_relist(m, s, v->node, v->slot);
+	pthread_mutex_unlock(&sh->lock);
+	if (!done)
 		return 0;
-	}
 	if (leased)
 		mc_metric_add(&broken, 1);
 	mc_metric_add(&evicted_keys, 1);

@@ -26,7 +26,8 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Put a range that is on no list, and whose owner still is @slot, back on one. */
+/* Put a range that is on no list, and whose owner still is @slot, back on one.  The owner's shard is
+ * locked. */
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint32_t slot);
 
 /* Empty a run of neighbouring ranges that together hold @len bytes (evict_run.c) and take it.

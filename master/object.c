@@ -92,6 +92,25 @@ unsigned mcm_object_places(const struct mcm_index *ix, const struct mcm_object *
 	return n;
 }
 
+/* Which of the places it is, @n when it is none of them. */
+static unsigned place_index(const struct mcm_place *p, unsigned n, struct mcm_place place)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (p[i].segment == place.segment && p[i].node == place.node)
+			break;
+	return i;
+}
+
+bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_place place)
+{
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_places(ix, o, p);
+
+	return place_index(p, n, place) < n;
+}
+
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
 {
 	struct mcm_place p[MCM_REPLICA_MAX];
@@ -238,12 +257,9 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_place p[MCM_REPLICA_MAX], last;
-	unsigned n = mcm_object_places(&m->index, o, p), i;
+	unsigned n = mcm_object_places(&m->index, o, p), i = place_index(p, n, place);
 	struct mcm_object_ext *e;
 
-	for (i = 0; i < n; i++)
-		if (p[i].segment == place.segment && p[i].node == place.node)
-			break;
 	if (i == n)
 		return false;
 	if (n == 1) {

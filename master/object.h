@@ -147,6 +147,7 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 
 unsigned mcm_object_places(const struct mcm_index *ix, const struct mcm_object *o,
 			   struct mcm_place ret[MCM_REPLICA_MAX]);
+bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_place place);
 /* Is there a copy that can be read, or nothing to read? */
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
 /* -MC_ELIMIT */

@@ -318,6 +318,36 @@ static void test_preferred(void **state)
 	fx_down(&fx);
 }
 
+static void free_ratio_first(struct mcm_conf *conf)
+{
+	static char name[] = "free_ratio_first";
+
+	conf->allocation_strategy = name;
+}
+
+/* The emptiest of few segments is found each time, so they fill evenly. */
+static void test_free_ratio(void **state)
+{
+	struct fixture fx;
+	unsigned i;
+	char key[16];
+
+	(void)state;
+	fx_up(&fx, 3, MIB, free_ratio_first);
+	assert_int_equal(fx_mount(&fx, 1, 9, 9, 2 * MIB, NULL), 0);
+	for (i = 0; i < 80; i++) {
+		snprintf(key, sizeof(key), "f%u", i);
+		assert_int_equal(fx_put(&fx, key, 32768, 0), 0);
+	}
+	/* 80 of 160 places: every segment is half full. */
+	for (i = 0; i < 4; i++) {
+		const struct mcm_segment *s = fx.m->segments.at[i];
+
+		assert_in_range(mcm_peek(&s->used) * 100 / s->size, 45, 55);
+	}
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -332,6 +362,7 @@ int main(void)
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_preferred),
+		cmocka_unit_test(test_free_ratio),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
