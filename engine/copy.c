@@ -9,6 +9,7 @@
 
 #include "common/crc32c.h"
 #include "engine/engine_i.h"
+#include "engine/stream_copy.h"
 
 uint64_t mce_tail_len(const struct mce_req *req)
 {
@@ -60,17 +61,19 @@ void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n)
 
 static void copy_run(struct mce_req *req, uint64_t pos, char *local, char *remote, size_t n)
 {
-	bool write = req->op == MCE_WRITE;
+	bool write = req->op == MCE_WRITE, stream = mce_reqx(req)->total >= MCE_STREAM_MIN;
 	uint32_t *crc;
 
 	while (n) {
 		size_t run = crc_run(req, pos, n, &crc);
 		char *dst = write ? remote : local, *src = write ? local : remote;
 
-		if (crc)
+		if (crc && run == MC_CRC_CHUNK)
+			*crc = mce_stream_copy_chunk(dst, src, stream);
+		else if (crc)
 			*crc = mc_crc32c_copy(*crc, dst, src, run);
 		else
-			memcpy(dst, src, run);
+			mce_stream_copy(dst, src, run, stream);
 		local += run;
 		remote += run;
 		pos += run;

@@ -211,8 +211,9 @@ static int connect_failed(struct mce_lane *l, int err)
 	struct mce_tcp *t = l->t;
 
 	mc_metric_add(&connect_errors, 1);
-	mc_warn("engine", "cannot reach peer: %s peer=%s lane=%u", mc_err_detail(err), t->p->endpoint,
-		l->idx);
+	if (err != -ECANCELED)
+		mc_warn("engine", "cannot reach peer: %s peer=%s lane=%u", mc_err_detail(err),
+			t->p->endpoint, l->idx);
 	pthread_mutex_lock(&t->p->lock);
 	l->retry_ms = mc_now_ms() + RETRY_MS;
 	pthread_mutex_unlock(&t->p->lock);

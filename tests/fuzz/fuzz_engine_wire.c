@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fuzz_engine_wire.c - the decoders of the engine's frames: they read no byte that is not there, and
+ * what they accept keeps to the limits. */
+#include <config.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "engine/map_wire.h"
+#include "engine/tcp_wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int ok)
+{
+	if (!ok)
+		abort();
+}
+
+static void greeting(const uint8_t *data, size_t size)
+{
+	struct mce_greeting g = { .size = 0 }, back = { .size = 0 };
+	uint8_t packed[MCE_GREETING_SIZE];
+	int r = mce_greeting_unpack(data, size, &g);
+
+	if (r <= 0)
+		return;
+	check((size_t)r <= size && (uint32_t)r == g.size && g.size <= MCE_GREETING_MAX);
+	mce_greeting_pack(packed, &g);
+	check(mce_greeting_unpack(packed, sizeof(packed), &back) == MCE_GREETING_SIZE);
+	check(back.token == g.token && back.epoch == g.epoch && back.window == g.window &&
+	      !memcmp(&back.id, &g.id, sizeof(g.id)));
+	/* What is a greeting has no beginning that upstream would take for its own. */
+	check(mce_get64(data) > UINT64_MAX / 2);
+}
+
+static void requests(const uint8_t *data, size_t size)
+{
+	struct mce_wire_req q = { .type = 0 };
+	int r;
+
+	while ((r = mce_req_unpack(data, size, &q)) > 0) {
+		check((size_t)r <= size && r == q.hlen && q.hlen <= MCE_HDR_MAX);
+		check(q.len <= MCE_WIRE_LEN_MAX);
+		check(q.type == MCE_FRAME_READ || q.type == MCE_FRAME_WRITE);
+		data += r;
+		size -= (size_t)r;
+	}
+}
+
+static void responses(const uint8_t *data, size_t size)
+{
+	struct mce_wire_resp q = { .type = 0 };
+	int r;
+
+	while ((r = mce_resp_unpack(data, size, &q)) > 0) {
+		check((size_t)r <= size && r == q.hlen && q.hlen <= MCE_HDR_MAX);
+		check(q.len <= MCE_WIRE_LEN_MAX && (q.len == 0 || q.status == 0));
+		data += r;
+		size -= (size_t)r;
+	}
+}
+
+static void map_message(const uint8_t *data, size_t size)
+{
+	struct mce_map_msg m;
+
+	if (mce_map_msg_unpack(data, size, &m) == 0 && m.type == MCE_MAP_REGION && m.status == 0)
+		check(m.len && m.base + m.len > m.base && m.slot < MCE_LIFE_SLOTS);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	greeting(data, size);
+	requests(data, size);
+	responses(data, size);
+	map_message(data, size);
+	return 0;
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * perf_engine.c - the transfer engine beside what the machine can do, in one run: memcpy over the same
+ * working set for the paths local and mapped, and for tcp a minimal program that pushes the same
+ * number of bytes through two sockets.  The comparison is measured again beside every figure, and each
+ * pair several times: the best of both counts. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/mce.h"
+
+#define KIB (1ull << 10)
+#define MIB (1ull << 20)
+/* Larger than the caches. */
+#define REGION (256 * MIB)
+#define REPEATS 3
+#define SPELL_NS (250 * MC_NS_PER_MS)
+#define STREAMS 2
+#define FLIGHT_MAX 256u
+
+/* What the owner's process offers. */
+struct offer {
+	char endpoint[MC_ADDR_MAX], raw[MC_ADDR_MAX];
+	uint64_t addr, rkey;
+};
+
+static char *local;		/* REGION bytes of this process */
+static struct offer offer;
+
+static void die(const char *what, int err)
+{
+	fprintf(stderr, "%s: %s\n", what, mc_err_detail(err));
+	exit(1);
+}
+
+static char *huge_memory(int *ret_fd)
+{
+	int fd = memfd_create("perf", MFD_CLOEXEC);
+	char *mem;
+
+	if (fd < 0 || ftruncate(fd, REGION))
+		die("memfd", -errno);
+	mem = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED)
+		die("mmap", -errno);
+	madvise(mem, REGION, MADV_HUGEPAGE);
+	memset(mem, 1, REGION);
+	*ret_fd = fd;
+	return mem;
+}
+
+/* ---- the owner's process ---- */
+
+/* Read what comes on one connection into memory, block by block, or write to it: one byte that the
+ * client sends first says which, eight more the size of a block. */
+static void *raw_serve(void *arg)
+{
+	static char *into;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int fd = (int)(intptr_t)arg;
+	uint64_t head[2], off = 0;
+	ssize_t n;
+
+	pthread_mutex_lock(&lock);
+	if (!into)
+		into = huge_memory(&(int){ 0 });
+	pthread_mutex_unlock(&lock);
+	n = recv(fd, head, sizeof(head), MSG_WAITALL);
+	while (n > 0) {
+		n = head[0] ? send(fd, into + off, head[1], MSG_NOSIGNAL) :
+			recv(fd, into + off, head[1], MSG_WAITALL);
+		off = (off + head[1]) % (REGION / 2);
+	}
+	close(fd);
+	return NULL;
+}
+
+static void *raw_accept(void *arg)
+{
+	int listener = (int)(intptr_t)arg, fd;
+	pthread_t t;
+
+	for (;;) {
+		struct pollfd pfd = { .fd = listener, .events = POLLIN };
+
+		poll(&pfd, 1, -1);
+		fd = accept(listener, NULL, NULL);
+		if (fd < 0)
+			continue;
+		if (pthread_create(&t, NULL, raw_serve, (void *)(intptr_t)fd))
+			die("thread", -EAGAIN);
+		pthread_detach(t);
+	}
+	return NULL;
+}
+
+static void owner(int out, unsigned spin_us)
+{
+	struct mce_conf conf = { .spin_us = spin_us };
+	struct mce_mr_attr attr = { .len = REGION, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct mce_engine *e;
+	struct mce_mr *mr;
+	struct offer o = { .addr = 0 };
+	int r, listener;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	attr.base = huge_memory(&attr.fd);
+	r = mce_engine_open(&conf, &e);
+	if (r == 0)
+		r = mce_mr_register(e, &attr, &mr);
+	if (r < 0)
+		die("engine", r);
+	listener = mc_listen("127.0.0.1:0", 8, 0, o.raw);
+	if (listener < 0)
+		die("listen", listener);
+	snprintf(o.endpoint, sizeof(o.endpoint), "%s", mce_engine_endpoint(e));
+	o.addr = (uintptr_t)attr.base;
+	o.rkey = mce_mr_rkey(mr);
+	if (write(out, &o, sizeof(o)) != sizeof(o))
+		exit(1);
+	raw_accept((void *)(intptr_t)listener);
+}
+
+static pid_t owner_start(unsigned spin_us)
+{
+	int p[2];
+	pid_t pid;
+
+	if (pipe(p))
+		die("pipe", -errno);
+	pid = fork();
+	if (pid == 0)
+		owner(p[1], spin_us);
+	close(p[1]);
+	if (read(p[0], &offer, sizeof(offer)) != sizeof(offer))
+		exit(1);
+	close(p[0]);
+	return pid;
+}
+
+/* ---- comparisons ---- */
+
+/* Each returns GB/s. */
+static double run_memcpy(const char *from, uint64_t size)
+{
+	uint64_t began = mc_now_ns(), now = began, bytes = 0, off = 0;
+
+	while (now - began < SPELL_NS) {
+		for (uint64_t k = 0; k < 8 * MIB; k += size) {
+			memcpy(local + off, from + off, size);
+			off = (off + size) % REGION;
+			bytes += size;
+		}
+		now = mc_now_ns();
+	}
+	return (double)bytes / (double)(now - began);
+}
+
+struct stream {
+	uint64_t op, size, bytes, end;
+	unsigned n;
+};
+
+static void *raw_main(void *arg)
+{
+	struct stream *s = arg;
+	uint64_t head[2] = { s->op == MCE_READ, s->size }, off = s->n * (REGION / STREAMS);
+	int fd = mc_connect(offer.raw, mc_deadline_ms(5000));
+	ssize_t n = 1;
+
+	if (fd < 0)
+		die("connect", fd);
+	/* A plain program blocks. */
+	if (fcntl(fd, F_SETFL, 0) || send(fd, head, sizeof(head), 0) != sizeof(head))
+		die("raw", -errno);
+	while (n > 0 && mc_now_ns() < s->end) {
+		n = s->op == MCE_READ ? recv(fd, local + off, s->size, MSG_WAITALL) :
+			send(fd, local + off, s->size, MSG_NOSIGNAL);
+		s->bytes += n > 0 ? (uint64_t)n : 0;
+		off = (off + s->size) % (REGION / STREAMS);
+	}
+	close(fd);
+	return NULL;
+}
+
+static double run_raw(enum mce_op op, uint64_t size)
+{
+	struct stream s[STREAMS];
+	pthread_t t[STREAMS];
+	uint64_t began = mc_now_ns(), bytes = 0;
+
+	for (unsigned i = 0; i < STREAMS; i++) {
+		s[i] = (struct stream){ .op = op, .size = size, .end = began + SPELL_NS, .n = i };
+		if (pthread_create(&t[i], NULL, raw_main, &s[i]))
+			die("thread", -EAGAIN);
+	}
+	for (unsigned i = 0; i < STREAMS; i++) {
+		pthread_join(t[i], NULL);
+		bytes += s[i].bytes;
+	}
+	return (double)bytes / (double)(mc_now_ns() - began);
+}
+
+/* ---- the engine ---- */
+
+struct load {
+	struct mce_engine *e;
+	struct mce_peer *peer;
+	uint64_t addr, rkey, size;
+	enum mce_op op;
+	unsigned flight;
+	bool crc;
+	enum mce_path path;
+};
+
+static double run_engine(const struct load *l)
+{
+	static struct mce_req reqs[FLIGHT_MAX];
+	static struct iovec iov[FLIGHT_MAX];
+	static uint32_t crc[FLIGHT_MAX][256];
+	uint64_t began = mc_now_ns(), now = began, bytes = 0, off = 0;
+	struct mce_batch b;
+
+	while (now - began < SPELL_NS) {
+		memset(reqs, 0, l->flight * sizeof(reqs[0]));
+		for (unsigned i = 0; i < l->flight; i++) {
+			iov[i].iov_base = local + off;
+			iov[i].iov_len = l->size;
+			reqs[i].op = l->op;
+			reqs[i].peer = l->peer;
+			reqs[i].addr = l->addr + off;
+			reqs[i].rkey = l->rkey;
+			reqs[i].iov = &iov[i];
+			reqs[i].iovcnt = 1;
+			if (l->crc) {
+				reqs[i].crc = crc[i];
+				reqs[i].crc_len = l->size;
+			}
+			off = (off + l->size) % REGION;
+		}
+		mce_batch_init(&b);
+		mce_submit(l->e, &b, reqs, l->flight);
+		if (mce_batch_wait(l->e, &b, reqs, l->flight, mc_deadline_ms(30000)) || b.failed)
+			die("transfer", reqs[0].status);
+		if (reqs[0].path != l->path)
+			die("path", -EINVAL);
+		bytes += l->size * l->flight;
+		now = mc_now_ns();
+	}
+	return (double)bytes / (double)(now - began);
+}
+
+static void row(const char *name, const char *figure, double value, const char *unit)
+{
+	printf("%-42s %-12s %12.2f  %s\n", name, figure, value, unit);
+}
+
+static const char *size_name(uint64_t size, char buf[16])
+{
+	snprintf(buf, 16, size < MIB ? "%llu KiB" : "%llu MiB",
+		 (unsigned long long)(size < MIB ? size / KIB : size / MIB));
+	return buf;
+}
+
+static void compare(struct load *l, const char *path)
+{
+	double mine = 0, theirs = 0, v;
+	bool tcp = l->path == MCE_PATH_TCP;
+	char name[80], size[16];
+
+	for (unsigned i = 0; i < REPEATS; i++) {
+		v = tcp ? run_raw(l->op, l->size) : run_memcpy((const char *)(uintptr_t)l->addr, l->size);
+		theirs = v > theirs ? v : theirs;
+		v = run_engine(l);
+		mine = v > mine ? v : mine;
+	}
+	snprintf(name, sizeof(name), "%s %s %s%s", path, l->op == MCE_READ ? "read" : "write",
+		 size_name(l->size, size), l->crc ? ", crc" : "");
+	if (l->flight > 1)
+		snprintf(name + strlen(name), sizeof(name) - strlen(name), ", %u at once", l->flight);
+	row(name, "engine", mine, "GB/s");
+	row("", tcp ? "2 sockets" : "memcpy", theirs, "GB/s");
+	row("", "ratio", mine / theirs, "");
+}
+
+static void latency(struct load *l, const char *path)
+{
+	enum { ROUNDS = 5000 };
+	struct iovec iov = { .iov_base = local, .iov_len = l->size };
+	struct mce_req req = {
+		.op = l->op, .peer = l->peer, .addr = l->addr, .rkey = l->rkey, .iov = &iov, .iovcnt = 1,
+	};
+	char name[80], size[16];
+	uint64_t began = mc_now_ns();
+
+	for (unsigned i = 0; i < ROUNDS; i++)
+		if (mce_transfer(l->e, &req, mc_deadline_ms(5000)))
+			die("transfer", req.status);
+	snprintf(name, sizeof(name), "%s %s %s, one at a time", path,
+		 l->op == MCE_READ ? "read" : "write", size_name(l->size, size));
+	row(name, "mean", (double)(mc_now_ns() - began) / ROUNDS / 1000, "us");
+}
+
+static const uint64_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 16 * MIB };
+
+/* memcpy's source has to be memory of this process, so for the mapped path it is the same mapping. */
+static void same_host(struct mce_engine *e, struct load *l, const char *path)
+{
+	struct load m = *l;
+
+	m.e = e;
+	m.flight = 1;
+	for (int crc = 0; crc < 2; crc++)
+		for (unsigned i = 0; i < 4; i++) {
+			m.size = sizes[i];
+			m.crc = crc;
+			compare(&m, path);
+		}
+	m.size = 4 * KIB;
+	m.crc = false;
+	latency(&m, path);
+}
+
+static void local_path(void)
+{
+	struct mce_mr_attr attr = { .len = REGION, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct load l = { .op = MCE_READ, .path = MCE_PATH_LOCAL };
+	struct mce_conf conf = { .spin_us = 50 };
+	struct mce_mr *mr;
+	int r;
+
+	attr.base = huge_memory(&attr.fd);
+	r = mce_engine_open(&conf, &l.e);
+	if (r == 0)
+		r = mce_mr_register(l.e, &attr, &mr);
+	if (r == 0)
+		r = mce_peer_get(l.e, mce_engine_endpoint(l.e), &l.peer);
+	if (r < 0)
+		die("local", r);
+	l.addr = (uintptr_t)attr.base;
+	l.rkey = mce_mr_rkey(mr);
+	same_host(l.e, &l, "local");
+	mce_peer_put(l.peer);
+	mce_engine_close(l.e);
+	munmap(attr.base, REGION);
+	close(attr.fd);
+}
+
+static void mapped_path(void)
+{
+	struct load l = { .path = MCE_PATH_MAPPED, .addr = offer.addr, .rkey = offer.rkey };
+	struct mce_conf conf = { .spin_us = 50 };
+	double engine[2][4] = { { 0 } }, copy[4] = { 0 }, v;
+	char name[80], size[16];
+	const char *at;
+	int err, r;
+
+	r = mce_engine_open(&conf, &l.e);
+	if (r == 0)
+		r = mce_peer_get(l.e, offer.endpoint, &l.peer);
+	if (r < 0)
+		die("mapped", r);
+	at = mce_peer_map(l.peer, offer.addr, offer.rkey, REGION, mc_deadline_ms(5000), &err);
+	if (!at)
+		die("map", err);
+	l.flight = 1;
+	for (unsigned k = 0; k < REPEATS; k++)
+		for (unsigned i = 0; i < 4; i++) {
+			v = run_memcpy(at, sizes[i]);
+			copy[i] = v > copy[i] ? v : copy[i];
+			l.size = sizes[i];
+			for (int crc = 0; crc < 2; crc++) {
+				l.crc = crc;
+				v = run_engine(&l);
+				engine[crc][i] = v > engine[crc][i] ? v : engine[crc][i];
+			}
+		}
+	for (unsigned i = 0; i < 4; i++)
+		for (int crc = 0; crc < 2; crc++) {
+			snprintf(name, sizeof(name), "mapped read %s%s", size_name(sizes[i], size),
+				 crc ? ", crc" : "");
+			row(name, "engine", engine[crc][i], "GB/s");
+			row("", "memcpy", copy[i], "GB/s");
+			row("", "ratio", engine[crc][i] / copy[i], "");
+		}
+	l.size = 4 * KIB;
+	l.crc = false;
+	latency(&l, "mapped");
+	mce_peer_put(l.peer);
+	mce_engine_close(l.e);
+}
+
+static void tcp_path(unsigned spin_us)
+{
+	static const unsigned flights[] = { 256, 64, 16, 4 };
+	struct load l = { .path = MCE_PATH_TCP, .addr = offer.addr, .rkey = offer.rkey };
+	struct mce_conf conf = { .force_tcp = true, .spin_us = spin_us };
+	int r;
+
+	r = mce_engine_open(&conf, &l.e);
+	if (r == 0)
+		r = mce_peer_get(l.e, offer.endpoint, &l.peer);
+	if (r < 0)
+		die("tcp", r);
+	for (int op = MCE_READ; op <= MCE_WRITE; op++)
+		for (unsigned i = 0; i < 4; i++) {
+			l.op = (enum mce_op)op;
+			l.size = sizes[i];
+			l.flight = flights[i];
+			compare(&l, "tcp");
+		}
+	l.crc = true;
+	l.size = MIB;
+	l.flight = 16;
+	for (int op = MCE_READ; op <= MCE_WRITE; op++) {
+		l.op = (enum mce_op)op;
+		compare(&l, "tcp");
+	}
+	l.crc = false;
+	l.size = 4 * KIB;
+	latency(&l, "tcp");
+	mce_peer_put(l.peer);
+	mce_engine_close(l.e);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned spin_us = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
+	pid_t pid = owner_start(spin_us);
+	int fd;
+
+	local = huge_memory(&fd);
+	local_path();
+	mapped_path();
+	tcp_path(spin_us);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_copy.c - copies and their checksums, at every alignment. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/crc32c.h"
+#include "engine/stream_copy.h"
+
+#define ROOM (MC_CRC_CHUNK + 256)
+
+static void chunk(void **state)
+{
+	char *src = aligned_alloc(64, ROOM), *dst = aligned_alloc(64, ROOM);
+
+	pattern_fill(src, ROOM, 1, 0);
+	for (unsigned s = 0; s < 40; s++)
+		for (unsigned d = 0; d < 64; d += d < 17 ? 1 : 16)
+			for (int stream = 0; stream < 2; stream++) {
+				memset(dst, 0x5c, ROOM);
+				assert_int_equal(mce_stream_copy_chunk(dst + d, src + s, stream),
+						 mc_crc32c(src + s, MC_CRC_CHUNK));
+				assert_memory_equal(dst + d, src + s, MC_CRC_CHUNK);
+				for (unsigned i = 0; i < d; i++)
+					assert_int_equal(dst[i], 0x5c);
+				for (unsigned i = d + MC_CRC_CHUNK; i < ROOM; i++)
+					assert_int_equal(dst[i], 0x5c);
+			}
+	free(src);
+	free(dst);
+}
+
+/* Every single bit counts, in each of the strands and behind them. */
+static void chunk_bits(void **state)
+{
+	char *src = aligned_alloc(64, MC_CRC_CHUNK), *dst = aligned_alloc(64, MC_CRC_CHUNK);
+
+	memset(src, 0, MC_CRC_CHUNK);
+	for (uint32_t bit = 0; bit < 8 * MC_CRC_CHUNK; bit += 4093) {
+		src[bit / 8] = (char)(1 << bit % 8);
+		assert_int_equal(mce_stream_copy_chunk(dst, src, true), mc_crc32c(src, MC_CRC_CHUNK));
+		src[bit / 8] = 0;
+	}
+	free(src);
+	free(dst);
+}
+
+static void plain(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 15, 16, 63, 64, 65, 127, 128, 1000, 4096, 65536 + 3 };
+	char *src = aligned_alloc(64, ROOM), *dst = aligned_alloc(64, ROOM);
+
+	pattern_fill(src, ROOM, 2, 0);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (unsigned s = 0; s < 20; s++)
+			for (unsigned d = 0; d < 70; d++) {
+				memset(dst, 0x5c, ROOM);
+				mce_stream_copy(dst + d, src + s, sizes[i], true);
+				assert_memory_equal(dst + d, src + s, sizes[i]);
+				if (d)
+					assert_int_equal(dst[d - 1], 0x5c);
+				assert_int_equal(dst[d + sizes[i]], 0x5c);
+			}
+	free(src);
+	free(dst);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(chunk),
+		cmocka_unit_test(chunk_bits),
+		cmocka_unit_test(plain),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
