@@ -64,9 +64,9 @@ void mce_io_watch(struct mce_io *io, struct mce_watcher *w);
 void mce_io_unwatch(struct mce_io *io, struct mce_watcher *w);
 /* loop: call w->resume once the other descriptors had their turn. */
 void mce_io_resume_later(struct mce_io *io, struct mce_watcher *w);
-/* loop: true when the process stood still for more than MCE_STALL_MS and the tick has not come since:
- * what piled up in the sockets is as old as that. */
-#define MCE_STALL_MS 2000
+/* loop: true when the process stood still for longer than MCE_STALL_MS, or half the progress timeout if
+ * that is less, and the tick has not come since: what piled up in the sockets is as old as that. */
+#define MCE_STALL_MS 2000u
 bool mce_io_stalled(struct mce_io *io);
 
 /* ---- memory regions ---------------------------------------------------------------------------- */
@@ -131,6 +131,7 @@ struct __attribute__((may_alias)) mce_reqx {
 	uint8_t tries;
 	bool tail_left;		/* the CRC trailer is still to be cut */
 	bool queued;		/* node is on the transport's queue */
+	bool seen;		/* it waited when the resolver's round began */
 };
 static inline struct mce_reqx *mce_reqx(struct mce_req *req)
 {

@@ -6,14 +6,17 @@
 #include "common/clock.h"
 #include "engine/engine_i.h"
 
+static uint64_t stall_ms(const struct mce_io *io)
+{
+	uint64_t ms = io->e->conf.progress_timeout_ms / 2;
+
+	return ms < MCE_STALL_MS ? ms : MCE_STALL_MS;
+}
+
+/* Often enough to tell a thread that waits from a process that stood still. */
 static uint64_t tick_ns(const struct mce_io *io)
 {
-	uint64_t ms = io->e->conf.progress_timeout_ms / 4;
-
-	/* Often enough to tell a thread that waits from a process that stood still. */
-	if (ms > MCE_STALL_MS / 4)
-		ms = MCE_STALL_MS / 4;
-	return (ms ? ms : 1) * MC_NS_PER_MS;
+	return (stall_ms(io) / 4 + 1) * MC_NS_PER_MS;
 }
 
 static void io_tick(struct mc_evtimer *t)
@@ -73,7 +76,12 @@ void mce_io_resume_later(struct mce_io *io, struct mce_watcher *w)
 
 bool mce_io_stalled(struct mce_io *io)
 {
-	return mc_now_ms() - io->last_ms > MCE_STALL_MS;
+	uint64_t now = mc_now_ms();
+
+	if (now - io->last_ms > stall_ms(io))
+		return true;
+	io->last_ms = now;
+	return false;
 }
 
 static void io_begin(void *arg)

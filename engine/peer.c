@@ -209,7 +209,7 @@ static void put_back(struct mce_peer *p, struct mce_req *req, int why)
 		status = x->status;
 	else if (mce_closing(p->e))
 		status = -ECANCELED;
-	else if (why < 0)
+	else if (why < 0 && x->seen)
 		status = why;
 	else if (++x->tries > TRIES_MAX)
 		status = -MC_ETRANSFER;
@@ -243,6 +243,16 @@ static struct mce_req *take_pending(struct mce_peer *p)
 	return req;
 }
 
+/* Only who waited from the beginning shares the fate of this round's connecting. */
+static void begin_round(struct mce_peer *p)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&p->lock);
+	mc_list_for_each(pos, &p->pending)
+		mce_reqx(mce_req_of(pos))->seen = true;
+}
+
 static bool first_rkey(struct mce_peer *p, uint64_t *ret, unsigned *ret_n)
 {
 	struct mc_list *pos;
@@ -266,6 +276,7 @@ static void resolve_round(struct mce_peer *p)
 	struct mce_req *req;
 	unsigned i = 0, n;
 
+	begin_round(p);
 	while (mce_transports[i])
 		i++;
 	/* From the last: its greeting tells whether the better ones are possible. */

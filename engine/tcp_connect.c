@@ -217,32 +217,48 @@ static int connect_failed(struct mce_lane *l, int err)
 	pthread_mutex_lock(&t->p->lock);
 	l->retry_ms = mc_now_ms() + RETRY_MS;
 	pthread_mutex_unlock(&t->p->lock);
-	if (err != -MC_EVERSION)
-		err = -MC_ETRANSFER;
-	mce_queue_fail(t, lanes_up(t) ? l : NULL, err);
-	return err;
+	return err == -MC_EVERSION ? err : -MC_ETRANSFER;
+}
+
+/* A wanted lane that is not among @tried. */
+static struct mce_lane *next_lane(struct mce_tcp *t, uint32_t tried)
+{
+	for (unsigned i = 0; i < t->nlanes; i++)
+		if (!(tried & 1u << i) && lane_wanted(&t->lanes[i]))
+			return &t->lanes[i];
+	return NULL;
 }
 
 int mce_tcp_connect(struct mce_peer *p, uint64_t deadline)
 {
 	struct mce_tcp *t = p->tcp;
-	int r;
+	struct mce_lane *l;
+	uint32_t tried = 0;
+	int r, err = 0;
 
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		struct mce_lane *l = &t->lanes[i];
-
-		if (mce_closing(p->e) || !lane_wanted(l))
-			continue;
+	/* A lane that was up when it was looked at may be lost now, hence the second look. */
+	for (;;) {
+		l = next_lane(t, tried);
+		if (!l && !lanes_up(t))
+			l = next_lane(t, tried);
+		if (!l || mce_closing(p->e))
+			break;
+		tried |= 1u << l->idx;
 		r = lane_connect(l, deadline);
 		if (r == 0) {
 			mce_lanes_pump(t);
 			continue;
 		}
-		r = connect_failed(l, r);
-		if (!lanes_up(t))
-			return r;
+		err = connect_failed(l, r);
+		mce_queue_fail(t, l, err);
 	}
-	return 0;
+	if (mce_closing(p->e))
+		err = -ECANCELED;
+	/* Connected and lost again is no failure to connect: the requests count their tries. */
+	if (err == 0 || lanes_up(t))
+		return 0;
+	mce_queue_fail(t, NULL, err);
+	return err;
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */

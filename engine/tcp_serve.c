@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "common/err.h"
+#include "engine/peers_bytes.h"
 #include "engine/tcp_server.h"
 
 /* Received before answers are sent again, and before the other connections have their turn. */
@@ -92,9 +93,11 @@ static ssize_t send_iov(struct mce_conn *c, struct iovec *iov, unsigned n)
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = n };
 	ssize_t sent;
 
+	mce_peers_bytes_begin();
 	do
 		sent = sendmsg(c->evfd.fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (sent < 0 && errno == EINTR);
+	mce_peers_bytes_end();
 	if (sent < 0 && errno == EAGAIN)
 		c->tx_blocked = true;
 	return sent < 0 ? -errno : sent;
@@ -199,12 +202,14 @@ static ssize_t take_payload(struct mce_conn *c)
 		refuse_payload(c, -ESTALE);
 	if (mce_rx_have(&c->rx) == 0 && c->rx.dry)
 		return 0;
+	mce_peers_bytes_begin();
 	if (!c->mr)
 		n = mce_rx_drain(&c->rx, c->left);
 	else if (mce_rx_have(&c->rx))
 		n = (ssize_t)mce_rx_copy(&c->rx, c->dst, c->left);
 	else
 		n = mce_rx_payload(&c->rx, &iov, 1, c->left);
+	mce_peers_bytes_end();
 	if (n > 0) {
 		if (c->mr)
 			c->dst += n;

@@ -241,6 +241,8 @@ static void conn_begin(void *arg)
 
 	mc_list_push_back(&c->s->on_io[c->io - c->io->e->io], &c->io_node);
 	mce_io_watch(c->io, &c->watcher);
+	/* Seen alive now: a stall that begins later finds this connection older. */
+	(void)mce_io_stalled(c->io);
 	c->begun_ms = c->since_ms = mc_now_ms();
 	if (mc_evloop_add(c->io->loop, &c->evfd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0)
 		conn_close(c);

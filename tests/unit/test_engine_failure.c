@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -166,19 +167,53 @@ static void cancelled_at_any_moment(void **state)
 	owner_stop(&o);
 }
 
+/* What a writer gave up while the peer stood still is not carried out when it goes on: the range may
+ * be somebody else's by then. */
+static void stale_write(void **state)
+{
+	/* Longer than half the owner's progress timeout; the length of the stall is what is tested. */
+	const struct timespec stall = { .tv_sec = 1, .tv_nsec = 500000000 };
+	struct mce_peer *peer;
+	char mem[4096], byte, command[64];
+	struct iovec iov = { mem, sizeof(mem) };
+	struct mce_req req = { .op = MCE_WRITE, .iov = &iov, .iovcnt = 1 };
+	struct owner o;
+	struct side s;
+	uint64_t crc;
+
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &tcp_conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, NULL), 0);
+	snprintf(command, sizeof(command), "crc 0 %u", (unsigned)sizeof(mem));
+	crc = owner_tell(&o, command);
+	kill(o.pid, SIGSTOP);
+	wait_stopped(o.pid);
+	memset(mem, 0x12, sizeof(mem));
+	req.peer = peer;
+	req.addr = o.addr;
+	req.rkey = o.rkey;
+	assert_int_equal(mce_transfer(s.e, &req, mc_deadline_ms(20)), -MC_ETIMEDOUT);
+	nanosleep(&stall, NULL);
+	kill(o.pid, SIGCONT);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr + LEN / 2, o.rkey, &byte, 1, NULL), 0);
+	assert_int_equal(owner_tell(&o, command), crc);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_stop(&o);
+}
+
 /* A peer that stands still for longer than the progress timeout costs its transfers, no more. */
 static void progress_timeout(void **state)
 {
-	struct mce_conf conf = tcp_conf;
 	struct mce_peer *peer;
 	struct owner o;
 	struct side s;
 	char *mem = malloc(LEN);
 	uint64_t began;
 
-	conf.progress_timeout_ms = 500;
 	assert_int_equal(owner_start(&o, &any_owner), 0);
-	side_open(&s, &conf, 0, 0, 0);
+	side_open(&s, &tcp_conf, 0, 0, 0);
 	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
 	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 1, NULL), 0);
 	kill(o.pid, SIGSTOP);
@@ -500,6 +535,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stopped_read),
 		cmocka_unit_test(stopped_write),
 		cmocka_unit_test(cancelled_at_any_moment),
+		cmocka_unit_test(stale_write),
 		cmocka_unit_test(progress_timeout),
 		cmocka_unit_test(killed_tcp),
 		cmocka_unit_test(killed_mapped),
