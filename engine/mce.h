@@ -5,10 +5,27 @@
  * addressed as upstream does it, by the owner's virtual address, and guarded by the region's key.
  * The path is chosen per (peer, region), best first:
  *	local	the memory is this process's own: memcpy
- *	mapped	same host (boot id, pid/network/ipc namespaces and a nonce agree, never the address) and the region has
- *		a memfd: it is mapped once over a unix socket, then memcpy
+ *	mapped	same host (boot id and network namespace agree, and the peer's unix socket leads to the same
+ *		process as the TCP connection; never the address) and the region has a descriptor: it is
+ *		mapped once, then memcpy
  *	tcp	persistent lanes, several I/O threads, pipelined, straight into the destination
- * Upstream's C ABI (transfer_engine_c.h) and its wire will stand on top of this file. */
+ *
+ * What a request can end with, the same on every path:
+ *	-ESTALE		no region of that key: never was, or is unregistered
+ *	-ERANGE		the transfer is not wholly inside the region; nothing was touched
+ *	-EACCES		the region does not allow it
+ *	-EINVAL		the request contradicts itself
+ *	-MC_ETRANSFER	the peer cannot be reached, or was lost too often on the way
+ *	-MC_EVERSION	it speaks another protocol
+ *	-MC_ETIMEDOUT	the waiter's deadline
+ *	-MC_ELIMIT	too many peers are being connected at this time
+ *	-ECANCELED	the engine was closed
+ * A WRITE that failed for one of the last five may have stored any part of its bytes, and over TCP may
+ * still store some for as long as the peer needs to take what is in its socket: its range should not
+ * be given to others at once.  (A peer that stood still for 2 s drops what piled up meanwhile.)
+ *
+ * Threads: everything may be called from any thread, but closing the engine and putting the last handle
+ * of a peer may not overlap with other uses of them.  Upstream's C ABI (transfer_engine_c.h) and its wire will stand on top of this file. */
 #ifndef MCE_H
 #define MCE_H
 

@@ -7,18 +7,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <net/if.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/crc32c.h"
+#include "common/net.h"
 
 /* ---- pattern ---- */
 
@@ -106,6 +112,9 @@ void side_close(struct side *s)
 
 /* ---- in another process ---- */
 
+/* Where the owner can be reached: its engine, or the forwarder before it. */
+static char reachable[MC_ADDR_MAX];
+
 static void owner_register(struct mce_engine *e, char *mem, uint64_t len, unsigned access, int fd,
 			   struct mce_mr **ret)
 {
@@ -113,9 +122,76 @@ static void owner_register(struct mce_engine *e, char *mem, uint64_t len, unsign
 
 	if (mce_mr_register(e, &attr, ret))
 		exit(1);
-	printf("%s %" PRIu64 " %" PRIu64 "\n", mce_engine_endpoint(e), (uint64_t)(uintptr_t)mem,
-	       mce_mr_rkey(*ret));
+	printf("%s %" PRIu64 " %" PRIu64 "\n", reachable, (uint64_t)(uintptr_t)mem, mce_mr_rkey(*ret));
 	fflush(stdout);
+}
+
+struct relay {
+	int listener;
+	char inner[MC_ADDR_MAX];
+};
+
+/* Carry bytes both ways between two connections. */
+static void *relay_pump(void *arg)
+{
+	struct pollfd pfd[2];
+	int *ends = arg;
+	char buf[65536];
+	ssize_t n, k, off;
+
+	for (unsigned i = 0; i < 2; i++)
+		pfd[i] = (struct pollfd){ .fd = ends[i], .events = POLLIN };
+	while (poll(pfd, 2, -1) >= 0)
+		for (unsigned i = 0; i < 2; i++) {
+			if (!pfd[i].revents)
+				continue;
+			n = recv(ends[i], buf, sizeof(buf), 0);
+			if (n == 0 || (n < 0 && errno != EAGAIN))
+				goto out;
+			for (off = 0; off < n; off += k > 0 ? k : 0) {
+				k = send(ends[!i], buf + off, (size_t)(n - off), MSG_NOSIGNAL);
+				if (k < 0 && errno != EAGAIN)
+					goto out;
+			}
+		}
+out:
+	close(ends[0]);
+	close(ends[1]);
+	free(ends);
+	return NULL;
+}
+
+static void *relay_main(void *arg)
+{
+	struct relay *r = arg;
+	struct pollfd pfd = { .fd = r->listener, .events = POLLIN };
+	pthread_t t;
+
+	while (poll(&pfd, 1, -1) > 0) {
+		int *ends = malloc(2 * sizeof(int));
+
+		ends[0] = mc_accept(r->listener);
+		ends[1] = mc_connect(r->inner, mc_deadline_ms(5000));
+		if (ends[0] < 0 || ends[1] < 0 || pthread_create(&t, NULL, relay_pump, ends))
+			exit(1);
+		pthread_detach(t);
+	}
+	return NULL;
+}
+
+static void own_network(void)
+{
+	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd;
+
+	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
+		printf("no network namespace: %s\n", strerror(errno));
+		exit(77);
+	}
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr))
+		exit(1);
+	close(fd);
 }
 
 static void owner_serve(struct mce_engine *e, char *mem, uint64_t len, unsigned access, int fd)
@@ -141,7 +217,9 @@ static void owner_serve(struct mce_engine *e, char *mem, uint64_t len, unsigned 
 void owner_main(int argc, char **argv)
 {
 	struct mce_conf conf = { .port = 0 };
+	static struct relay relay;
 	struct mce_engine *e;
+	pthread_t t;
 	uint64_t len;
 	char *mem;
 	int fd;
@@ -150,17 +228,20 @@ void owner_main(int argc, char **argv)
 		return;
 	/* Nobody else would end it when the test dies. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (atoi(argv[6]) && unshare(CLONE_NEWNET)) {
-		printf("no network namespace: %s\n", strerror(errno));
-		exit(77);
-	}
+	/* The forwarder's socket stays in the network it was made in. */
+	if (atoi(argv[6]))
+		relay.listener = mc_listen("127.0.0.1:0", 8, 0, reachable);
+	if (atoi(argv[6]) > 1)
+		own_network();
 	len = strtoull(argv[2], NULL, 10);
 	conf.port = atoi(argv[4]);
-	conf.bind_host = atoi(argv[6]) ? "0.0.0.0" : NULL;
 	conf.progress_timeout_ms = 2000;
 	mem = memory(len, &fd);
 	pattern_fill(mem, len, strtoull(argv[7], NULL, 10), 0);
 	if (mce_engine_open(&conf, &e))
+		exit(1);
+	strcpy(atoi(argv[6]) ? relay.inner : reachable, mce_engine_endpoint(e));
+	if (atoi(argv[6]) && pthread_create(&t, NULL, relay_main, &relay))
 		exit(1);
 	owner_serve(e, mem, len, (unsigned)atoi(argv[3]), atoi(argv[5]) ? -1 : fd);
 	mce_engine_close(e);
@@ -171,14 +252,14 @@ void owner_main(int argc, char **argv)
 
 static void owner_exec(const struct owner_conf *c)
 {
-	char len[24], access[12], port[12], no_fd[4], netns[4], seed[24];
-	char *argv[] = { (char *)"owner", (char *)"owner", len, access, port, no_fd, netns, seed, NULL };
+	char len[24], access[12], port[12], no_fd[4], relay[4], seed[24];
+	char *argv[] = { (char *)"owner", (char *)"owner", len, access, port, no_fd, relay, seed, NULL };
 
 	snprintf(len, sizeof(len), "%" PRIu64, c->len);
 	snprintf(access, sizeof(access), "%u", c->access);
 	snprintf(port, sizeof(port), "%d", c->port);
 	snprintf(no_fd, sizeof(no_fd), "%d", c->no_fd);
-	snprintf(netns, sizeof(netns), "%d", c->netns);
+	snprintf(relay, sizeof(relay), "%d", c->relay + c->netns);
 	snprintf(seed, sizeof(seed), "%" PRIu64, c->seed);
 	if (c->faults)
 		setenv("MC_FAULTS", c->faults, 1);

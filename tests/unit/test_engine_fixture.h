@@ -45,7 +45,8 @@ struct owner_conf {
 	unsigned access;
 	int port;		/* 0: a free one */
 	bool no_fd;		/* memory that cannot be mapped */
-	bool netns;		/* in a network namespace of its own */
+	bool relay;		/* reached through a port forwarder, at another address than its own */
+	bool netns;		/* with relay: in a network namespace of its own */
 	uint64_t seed;
 	const char *faults;	/* MC_FAULTS of it, NULL: none */
 };

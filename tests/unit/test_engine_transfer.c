@@ -285,12 +285,8 @@ static void large_batch(void **state)
 
 /* ---- the same between processes ---- */
 
-static void run_owner(bool no_fd, bool netns, bool force_tcp, enum mce_path want)
+static void run_owner(struct owner_conf conf, bool force_tcp, enum mce_path want)
 {
-	struct owner_conf conf = {
-		.len = 8 * MIB, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE, .seed = 3,
-		.no_fd = no_fd, .netns = netns,
-	};
 	struct mce_conf econf = { .force_tcp = force_tcp };
 	char *mem = malloc(3 * MIB), command[64];
 	struct mce_peer *peer;
@@ -298,6 +294,9 @@ static void run_owner(bool no_fd, bool netns, bool force_tcp, enum mce_path want
 	struct owner o;
 	struct side s;
 
+	conf.len = 8 * MIB;
+	conf.access = MCE_ACCESS_READ | MCE_ACCESS_WRITE;
+	conf.seed = 3;
 	if (owner_start(&o, &conf) == 77) {
 		free(mem);
 		skip();
@@ -319,17 +318,29 @@ static void run_owner(bool no_fd, bool netns, bool force_tcp, enum mce_path want
 
 static void process_mapped(void **state)
 {
-	run_owner(false, false, false, MCE_PATH_MAPPED);
+	run_owner((struct owner_conf){ .len = 0 }, false, MCE_PATH_MAPPED);
 }
 
 static void process_forced(void **state)
 {
-	run_owner(false, false, true, MCE_PATH_TCP);
+	run_owner((struct owner_conf){ .len = 0 }, true, MCE_PATH_TCP);
 }
 
 static void process_no_fd(void **state)
 {
-	run_owner(true, false, false, MCE_PATH_TCP);
+	run_owner((struct owner_conf){ .no_fd = true }, false, MCE_PATH_TCP);
+}
+
+/* Not the address says that it is the same host... */
+static void process_relayed(void **state)
+{
+	run_owner((struct owner_conf){ .relay = true }, false, MCE_PATH_MAPPED);
+}
+
+/* ...nor does the host alone: from another network its socket cannot be reached. */
+static void process_netns(void **state)
+{
+	run_owner((struct owner_conf){ .relay = true, .netns = true }, false, MCE_PATH_TCP);
 }
 
 /* ---- polling, counting ---- */
@@ -447,6 +458,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(process_mapped),
 		cmocka_unit_test(process_forced),
 		cmocka_unit_test(process_no_fd),
+		cmocka_unit_test(process_relayed),
+		cmocka_unit_test(process_netns),
 		cmocka_unit_test(polled),
 		cmocka_unit_test(counted),
 		cmocka_unit_test(own_alias),
