@@ -25,7 +25,9 @@
  * be given to others at once.  (A peer that stood still for 2 s drops what piled up meanwhile.)
  *
  * Threads: everything may be called from any thread, but closing the engine and putting the last handle
- * of a peer may not overlap with other uses of them.  Upstream's C ABI (transfer_engine_c.h) and its wire will stand on top of this file. */
+ * of a peer may not overlap with other uses of them.
+ *
+ * Upstream's C ABI (transfer_engine_c.h) and its wire will stand on top of this file. */
 #ifndef MCE_H
 #define MCE_H
 
@@ -54,7 +56,8 @@ struct mce_conf {
 
 /* Listen and start the I/O threads. */
 int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret);
-/* Fails what is under way (-ECANCELED), closes all peers, unregisters all memory. NULL is fine. */
+/* Fails what is under way (-ECANCELED), closes all peers, unregisters all memory: their handles are gone
+ * too.  Takes up to 5 s when a peer that does not answer is just being connected.  NULL is fine. */
 void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
 
@@ -71,11 +74,13 @@ struct mce_mr_attr {
 	uint64_t fd_offset;	/* page aligned */
 };
 
-/* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED). */
+/* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED); -EINVAL
+ * with a detail.  A region with a descriptor begins on a page and its file must not become shorter. */
 int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *attr, struct mce_mr **ret);
-/* After return no peer can reach the memory through this engine: requests being served are waited for
- * (bounded by the progress timeout), later ones fail.  Same-host peers that mapped it are told to
- * forget it; what they still hold is the file's memory, not this address range. */
+/* After return no peer can reach the memory through this engine: copies of this process are waited for,
+ * requests being served over TCP are refused in the middle, later ones fail, on same-host peers too.  A
+ * copy that such a peer is just making goes on in the file's memory and then fails; it no longer uses
+ * this address range.  NULL is fine.  Not from an I/O thread. */
 void mce_mr_unregister(struct mce_mr *mr);
 uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matches a new region */
 
@@ -101,7 +106,7 @@ struct mce_req {
 	unsigned iovcnt;
 	/* Checksums (common/crc32c.h): when crc is set, crc[i] becomes the CRC of the i-th
 	 * MC_CRC_CHUNK bytes of the first crc_len bytes of the transfer, taken from what was really
-	 * stored (READ) or sent (WRITE).  With crc_tail a WRITE also stores the array itself at
+	 * stored (READ) or sent (WRITE).  They are valid when status is 0.  With crc_tail a WRITE also stores the array itself at
 	 * addr + crc_len rounded up to 4, when it has more than one element; iov then holds crc_len
 	 * bytes exactly. */
 	uint32_t *crc;
@@ -118,7 +123,7 @@ struct mce_req {
 
 /* A group of requests that is waited for together; embedded anywhere. */
 struct mce_batch {
-	uint32_t left;		/* futex: requests not complete */
+	uint32_t left;		/* futex: requests not complete, and a flag for a sleeper */
 	uint32_t failed;
 };
 void mce_batch_init(struct mce_batch *b);
@@ -138,8 +143,10 @@ bool mce_batch_done(const struct mce_batch *b);
 int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline);
 
 /* A direct pointer to peer memory that is local or mapped (connects and maps when needed, within
- * @deadline); NULL with *ret_err otherwise.  Valid until mce_peer_put() of the last handle, the
- * region's unregister, or the peer's end - after which reading gives stale bytes, never a fault. */
+ * @deadline), for reading; NULL with *ret_err otherwise, -MC_ENOTSUP when the region is only to be had
+ * over TCP.  Good until the region's unregister or the peer's end, after which a mapped pointer gives
+ * stale bytes, and readable until mce_peer_put() of the last handle; a local one is as good as the
+ * memory itself. */
 const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len,
 			 uint64_t deadline, int *ret_err);
 
