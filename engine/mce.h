@@ -106,9 +106,9 @@ struct mce_req {
 	unsigned iovcnt;
 	/* Checksums (common/crc32c.h): when crc is set, crc[i] becomes the CRC of the i-th
 	 * MC_CRC_CHUNK bytes of the first crc_len bytes of the transfer, taken from what was really
-	 * stored (READ) or sent (WRITE).  They are valid when status is 0.  With crc_tail a WRITE also stores the array itself at
-	 * addr + crc_len rounded up to 4, when it has more than one element; iov then holds crc_len
-	 * bytes exactly. */
+	 * stored (READ) or sent (WRITE).  They are valid when status is 0.  With crc_tail a WRITE
+	 * also stores the array itself at addr + crc_len rounded up to 4, when it has more than one
+	 * element; iov then holds crc_len bytes exactly. */
 	uint32_t *crc;
 	uint64_t crc_len;
 	bool crc_tail;
