@@ -17,6 +17,7 @@
 /* One round of the background on one segment: then others get their turn. */
 #define BACKGROUND_ROUNDS 256
 #define RUN_TRIES 64
+#define TINY 64		/* so many times smaller than the object that needs room */
 
 MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
 MC_COUNTER(evicted_bytes, "master_evicted_size_bytes", "", "Bytes evicted")
@@ -132,6 +133,10 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	int r;
 
 	mc_metric_add(&inline_evictions, 1);
+	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
+	 * over the segment, and a run of neighbours would have to go all the same. */
+	if (want / TINY > mcm_peek(&s->used) / (mcm_peek(&s->objects) + 1))
+		rounds = 0;
 	while (rounds--) {
 		r = take_or_choose(m, s, len, level, freed < want ? want - freed : 0, v, &n, &more,
 				   ret_node);

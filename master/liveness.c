@@ -80,26 +80,48 @@ bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
 	return reattach;
 }
 
-/* Both tables locked: does this segment's state change?  True: it was dropped, and another one stands
- * at its place in the list. */
-static bool judge(struct mcm *m, struct mcm_segment *s, uint64_t now)
+enum verdict { STAYS, FALLS_SILENT, IS_FORGOTTEN };
+
+/* Both tables locked. */
+static enum verdict judge(struct mcm *m, const struct mcm_segment *s, uint64_t now)
 {
 	const struct mcm_client *c = mcm_client_find(&m->clients, s->client);
-	uint64_t seen = c ? c->seen_ms : 0;
+	uint8_t state = mcm_segment_state(s);
 
-	if (mcm_segment_state(s) == MCP_SEG_OK && now > seen + m->conf.client_ttl) {
+	if (state == MCP_SEG_OK && now > (c ? c->seen_ms : 0) + m->conf.client_ttl)
+		return FALLS_SILENT;
+	if (state == MCP_SEG_SILENT && now > s->silent_ms + m->conf.client_forget_ttl)
+		return IS_FORGOTTEN;
+	return STAYS;
+}
+
+static bool anybody_due(struct mcm *m, uint64_t now)
+{
+	struct mcm_segments *ss = &m->segments;
+	bool due = false;
+	unsigned i;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (i = 0; i < ss->n_live && !due; i++)
+		due = judge(m, ss->at[ss->live[i]], now) != STAYS;
+	pthread_rwlock_unlock(&ss->lock);
+	return due;
+}
+
+static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint64_t now)
+{
+	unsigned long long objects = mcm_peek(&s->objects);
+
+	if (v == FALLS_SILENT) {
 		s->silent_ms = now;
 		mcm_segments_set_silent(&m->segments, s, true);
 		mc_warn(LOG, "owner is silent, keeping its objects unseen segment=%s objects=%llu",
-			s->name, (unsigned long long)mcm_peek(&s->objects));
-	} else if (mcm_segment_state(s) == MCP_SEG_SILENT &&
-		   now > s->silent_ms + m->conf.client_forget_ttl) {
+			s->name, objects);
+	} else {
 		mc_warn(LOG, "owner was silent for too long, dropping segment=%s objects=%llu",
-			s->name, (unsigned long long)mcm_peek(&s->objects));
+			s->name, objects);
 		mcm_client_drop_segment(m, s);
-		return true;
 	}
-	return false;
 }
 
 void mcm_liveness_tick(struct mcm *m)
@@ -109,16 +131,23 @@ void mcm_liveness_tick(struct mcm *m)
 	bool dropped = false;
 	unsigned i = 0;
 
-	pthread_mutex_lock(&m->clients.lock);
+	MC_LOCKED(&m->clients.lock);
+	if (!anybody_due(m, now))
+		return;
 	pthread_rwlock_wrlock(&ss->lock);
 	while (i < ss->n_live) {
-		if (judge(m, ss->at[ss->live[i]], now))
+		struct mcm_segment *s = ss->at[ss->live[i]];
+		enum verdict v = judge(m, s, now);
+
+		if (v != STAYS)
+			sentence(m, s, v, now);
+		/* A dropped one leaves its place in the list to another. */
+		if (v == IS_FORGOTTEN)
 			dropped = true;
 		else
 			i++;
 	}
 	pthread_rwlock_unlock(&ss->lock);
-	pthread_mutex_unlock(&m->clients.lock);
 	if (dropped)
 		mc_stop_kick(&m->evictor_stop);
 }

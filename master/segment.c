@@ -17,8 +17,14 @@
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
 		      uint32_t lease_ticks)
 {
+	pthread_rwlockattr_t attr;
+
 	memset(ss, 0, sizeof(*ss));
-	pthread_rwlock_init(&ss->lock, NULL);
+	/* Puts hold it for reading all the time; a mount must get its turn all the same. */
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&ss->lock, &attr);
+	pthread_rwlockattr_destroy(&attr);
 	ss->evict = evict;
 	ss->lease_ticks = lease_ticks;
 	/* Full size from the beginning, because it is read without a lock; unused pages are free. */

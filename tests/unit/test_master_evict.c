@@ -262,6 +262,23 @@ static void test_fragmented(void **state)
 	fx_down(&fx);
 }
 
+/* A large object among many tiny ones costs about its own bytes, not twice as many. */
+static void test_large_among_tiny(void **state)
+{
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	for (i = 0; i < 4096; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, i), 256, 0), 0);
+	assert_int_equal(fx_used(&fx), MIB);
+	assert_int_equal(fx_put(&fx, "large", 256 * KIB, 0), 0);
+	assert_in_range(mcm_index_count(&fx.m->index), 4096 - 1024 - 32, 4096 - 1024 + 1);
+	fx_down(&fx);
+}
+
 static void test_whole_pool(void **state)
 {
 	struct fixture fx;
@@ -397,6 +414,7 @@ int main(void)
 		cmocka_unit_test(test_soft_pins_not_allowed),
 		cmocka_unit_test(test_promises),
 		cmocka_unit_test(test_fragmented),
+		cmocka_unit_test(test_large_among_tiny),
 		cmocka_unit_test(test_whole_pool),
 		cmocka_unit_test(test_watermark),
 		cmocka_unit_test(test_law),
