@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -97,6 +98,8 @@ static pid_t master_start(const char *addr)
 	pid = fork();
 	if (pid)
 		return pid;
+	/* A benchmark that is killed leaves nobody behind. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	conf_of(&conf);
 	r = mcm_start(&conf, &where, &m);
 	if (r < 0)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -285,6 +286,8 @@ static void with_server(enum where where, unsigned spin_us, bool batches)
 		die("setup", -errno);
 	pid = fork();
 	if (pid == 0) {
+		/* A benchmark that is killed leaves nobody behind. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(sock[0]);
 		_exit(serve(dir, where == TOGETHER ? 0 : 1, spin_us, sock[1]));
 	}

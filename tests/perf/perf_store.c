@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +76,8 @@ static pid_t child(void (*fn)(int out), int *ret_fd)
 	if (pid < 0)
 		die("fork", -errno);
 	if (!pid) {
+		/* A benchmark that is killed leaves nobody behind. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(p[0]);
 		fn(p[1]);
 		for (;;)
