@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "master/alloc.h"
+#include "tests/perf/row.h"
 
 #define SEGMENT (16ull << 30)
 #define PAIRS 4000000u
@@ -72,6 +73,7 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 	double low = 1, total = 0, u;
 	struct mcm_alloc a;
 	uint32_t node;
+	char what[48];
 
 	if (!held || mcm_alloc_init(&a, SEGMENT) < 0)
 		exit(1);
@@ -93,8 +95,11 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 		held[n++] = (struct held){ node, len };
 		sum += len;
 	}
-	printf("utilisation, %-22s min %.4f  mean %.4f  (%.2f M allocs/s when full)\n", name, low,
-	       total / (double)i, (double)pairs * 1e3 / (double)(mc_now_ns() - began));
+	began = mc_now_ns() - began;
+	(void)snprintf(what, sizeof(what), "utilisation, %s", name);
+	perf_row(what, "least", low * 100, "% of the segment");
+	perf_row(what, "mean", total / (double)i * 100, "% of the segment");
+	perf_row(what, "when full", (double)pairs * 1e3 / (double)began, "M allocs/s");
 	mcm_alloc_done(&a);
 	free(held);
 }
@@ -149,18 +154,22 @@ static double malloc_pairs_per_sec(unsigned live)
 
 int main(void)
 {
-	printf("malloc+free, 64 B..4 KiB, 10000 live         %6.2f M pairs/s\n",
-	       malloc_pairs_per_sec(10000));
-	printf("alloc+free, 4 KiB, 10000 live                %6.2f M pairs/s\n",
-	       pairs_per_sec(size_4k, 10000));
-	printf("alloc+free, 1 MiB, 10000 live                %6.2f M pairs/s\n",
-	       pairs_per_sec(size_1m, 10000));
-	printf("alloc+free, 64 B..64 KiB mixed, 10000 live   %6.2f M pairs/s\n",
-	       pairs_per_sec(size_small_mixed, 10000));
-	printf("alloc+free, 64 B..64 KiB mixed, 1000000 live %6.2f M pairs/s\n",
-	       pairs_per_sec(size_small_mixed, 1000000));
-	printf("alloc+free, 1 KiB..2 MiB mixed, 100000 live  %6.2f M pairs/s\n",
-	       pairs_per_sec(size_mixed, 100000));
+	static const struct {
+		const char *what;
+		uint64_t (*size)(void);
+		unsigned live;
+	} mix[] = {
+		{ "alloc+free, 4 KiB, 10000 live", size_4k, 10000 },
+		{ "alloc+free, 1 MiB, 10000 live", size_1m, 10000 },
+		{ "alloc+free, 64 B..64 KiB mixed, 10000 live", size_small_mixed, 10000 },
+		{ "alloc+free, 64 B..64 KiB mixed, 1000000 live", size_small_mixed, 1000000 },
+		{ "alloc+free, 1 KiB..2 MiB mixed, 100000 live", size_mixed, 100000 },
+	};
+
+	perf_row("malloc+free, 64 B..4 KiB, 10000 live", "rate", malloc_pairs_per_sec(10000),
+		 "M pairs/s");
+	for (size_t i = 0; i < sizeof(mix) / sizeof(mix[0]); i++)
+		perf_row(mix[i].what, "rate", pairs_per_sec(mix[i].size, mix[i].live), "M pairs/s");
 	utilisation("uniform 4 KiB", size_4k, 100000);
 	utilisation("uniform 1 MiB", size_1m, 100000);
 	utilisation("uniform 1 MiB - 17", size_odd, 100000);

@@ -25,6 +25,7 @@
 #include "common/err.h"
 #include "common/net.h"
 #include "engine/mce.h"
+#include "tests/perf/row.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
@@ -267,11 +268,6 @@ static double run_engine(const struct load *l)
 	return (double)bytes / (double)(now - began);
 }
 
-static void row(const char *name, const char *figure, double value, const char *unit)
-{
-	printf("%-42s %-12s %12.2f  %s\n", name, figure, value, unit);
-}
-
 static const char *size_name(uint64_t size, char buf[16])
 {
 	snprintf(buf, 16, size < MIB ? "%llu KiB" : "%llu MiB",
@@ -295,9 +291,9 @@ static void compare(struct load *l, const char *path)
 		 size_name(l->size, size), l->crc ? ", crc" : "");
 	if (l->flight > 1)
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), ", %u at once", l->flight);
-	row(name, "engine", mine, "GB/s");
-	row("", tcp ? "2 sockets" : "memcpy", theirs, "GB/s");
-	row("", "ratio", mine / theirs, "");
+	perf_row(name, "engine", mine, "GB/s");
+	perf_row(name, tcp ? "2 sockets" : "memcpy", theirs, "GB/s");
+	perf_row(name, "ratio", mine / theirs, tcp ? "x sockets" : "x memcpy");
 }
 
 static void latency(struct load *l, const char *path)
@@ -315,7 +311,7 @@ static void latency(struct load *l, const char *path)
 			die("transfer", req.status);
 	snprintf(name, sizeof(name), "%s %s %s, one at a time", path,
 		 l->op == MCE_READ ? "read" : "write", size_name(l->size, size));
-	row(name, "mean", (double)(mc_now_ns() - began) / ROUNDS / 1000, "us");
+	perf_row(name, "mean", (double)(mc_now_ns() - began) / ROUNDS / 1000, "us");
 }
 
 static const uint64_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 16 * MIB };
@@ -396,9 +392,9 @@ static void mapped_path(void)
 		for (int crc = 0; crc < 2; crc++) {
 			snprintf(name, sizeof(name), "mapped read %s%s", size_name(sizes[i], size),
 				 crc ? ", crc" : "");
-			row(name, "engine", engine[crc][i], "GB/s");
-			row("", "memcpy", copy[i], "GB/s");
-			row("", "ratio", engine[crc][i] / copy[i], "");
+			perf_row(name, "engine", engine[crc][i], "GB/s");
+			perf_row(name, "memcpy", copy[i], "GB/s");
+			perf_row(name, "ratio", engine[crc][i] / copy[i], "x memcpy");
 		}
 	l.size = 4 * KIB;
 	l.crc = false;

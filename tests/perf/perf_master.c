@@ -23,6 +23,7 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/rpc_client.h"
+#include "tests/perf/row.h"
 
 #define BATCH_MAX 5000u
 #define KEY_LEN 64u
@@ -207,8 +208,8 @@ static void timing_print(const struct bench *b, const char *what, struct timing 
 {
 	double wall = (double)(mc_now_ns() - t.wall), cpu = (double)(cpu_ns_of(b->master) - t.cpu);
 
-	printf("%-34s %7.2f M/s   %7.2f M/s per core of the master\n", what, (double)n * 1e3 / wall,
-	       (double)n * 1e3 / cpu);
+	perf_row(what, "rate", (double)n * 1e3 / wall, "M/s");
+	perf_row(what, "per core", (double)n * 1e3 / cpu, "M/s of the master's CPU time");
 }
 
 static void bench_puts(struct bench *b, uint64_t objects)
@@ -224,8 +225,10 @@ static void bench_puts(struct bench *b, uint64_t objects)
 	}
 	timing_print(b, "put start+end, batches of 500", t, objects);
 	after = rss_of(b->master);
-	printf("memory per object                  %7.1f B      (%llu objects, %u of them the key)\n",
-	       (double)(after - before) / (double)objects, (unsigned long long)objects, KEY_LEN);
+	perf_row("objects in the master's memory", "number", (double)objects, "");
+	perf_row("objects in the master's memory", "RSS of one", (double)(after - before) / (double)objects,
+		 "B");
+	perf_row("objects in the master's memory", "key of one", KEY_LEN, "B of these");
 }
 
 static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint32_t flags,
@@ -354,7 +357,7 @@ static void bench_core(uint64_t objects)
 		mcm_exist(m, 0, key, 500, present);
 		spent += cpu_ns_of(getpid()) - began;
 	}
-	printf("%-34s %7.2f M/s per core\n", "exists in the index alone, 500", (double)total * 1e3 / (double)spent);
+	perf_row("exists in the index alone, 500", "per core", (double)total * 1e3 / (double)spent, "M/s");
 	mcm_session_free(m, s);
 	mcm_core_free(m);
 	mc_options_free(options);

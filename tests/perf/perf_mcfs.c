@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "tests/perf/row.h"
 
 #define MIB ((size_t)1 << 20)
 #define ROUNDS_MAX 101
@@ -125,11 +126,6 @@ static double median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-static void row(const char *name, const char *figure, double value, const char *unit)
-{
-	printf("%-42s %-12s %12.2f  %s\n", name, figure, value, unit);
-}
-
 static void compare(size_t mib, unsigned rounds)
 {
 	static double w[2][ROUNDS_MAX], r[2][ROUNDS_MAX];
@@ -146,13 +142,13 @@ static void compare(size_t mib, unsigned rounds)
 		m[2 + k] = median(r[k], rounds);
 	}
 	snprintf(name, sizeof(name), "write new file, %zu MiB", mib);
-	row(name, "tmpfs", m[0], "GB/s");
-	row(name, "mcfs", m[1], "GB/s");
-	row(name, "ratio", m[1] / m[0], "x tmpfs");
+	perf_row(name, "tmpfs", m[0], "GB/s");
+	perf_row(name, "mcfs", m[1], "GB/s");
+	perf_row(name, "ratio", m[1] / m[0], "x tmpfs");
 	snprintf(name, sizeof(name), "read file, %zu MiB", mib);
-	row(name, "tmpfs", m[2], "GB/s");
-	row(name, "mcfs", m[3], "GB/s");
-	row(name, "ratio", m[3] / m[2], "x tmpfs");
+	perf_row(name, "tmpfs", m[2], "GB/s");
+	perf_row(name, "mcfs", m[3], "GB/s");
+	perf_row(name, "ratio", m[3] / m[2], "x tmpfs");
 	fflush(stdout);
 }
 
@@ -168,18 +164,18 @@ static void names(unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		if (stat(path, &st) == 0)
 			die(path);
-	row("stat of an absent name", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
+	perf_row("stat of an absent name", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
 	snprintf(path, sizeof(path), "%s/file", mnt);
 	write_file(path, 4096);
 	t = mc_now_ns();
 	for (unsigned i = 0; i < n; i++)
 		if (stat(path, &st) < 0)
 			die(path);
-	row("stat of a file", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
+	perf_row("stat of a file", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
 	t = mc_now_ns();
 	for (unsigned i = 0; i < n; i++)
 		read_file(path, 4096);
-	row("open, read 4 KiB, close", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
+	perf_row("open, read 4 KiB, close", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
 	unlink(path);
 	t = mc_now_ns();
 	for (unsigned i = 0; i < n; i++) {
@@ -187,7 +183,7 @@ static void names(unsigned n)
 		if (unlink(path) < 0)
 			die(path);
 	}
-	row("create, write 4 KiB, close, unlink", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
+	perf_row("create, write 4 KiB, close, unlink", "mean", (double)(mc_now_ns() - t) / n / 1000, "us");
 }
 
 static bool is_fuse(const char *dir)

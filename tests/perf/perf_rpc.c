@@ -22,6 +22,7 @@
 #include "common/net.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
+#include "tests/perf/row.h"
 
 #define ROUNDS 20000
 #define KEY_LEN 64
@@ -241,12 +242,6 @@ static void measure_rpc(const char *addr, unsigned n, unsigned spin_us, unsigned
 	mcp_client_close(c);
 }
 
-static void row(const char *name, const char *figure, double value, const char *unit)
-{
-	printf("%-42s %-12s %12.2f  %s\n", name, figure, value, unit);
-	fflush(stdout);
-}
-
 /* @n 0: the small call. */
 static void compare(const struct addresses *at, int transport, unsigned n, unsigned spin_us,
 		    const char *where)
@@ -267,12 +262,12 @@ static void compare(const struct addresses *at, int transport, unsigned n, unsig
 		snprintf(what, sizeof(what), "small call");
 	snprintf(name, sizeof(name), "%s, %s, %s%s", what, transport ? "unix" : "tcp", where,
 		 spin_us ? ", polling" : "");
-	row(name, "socket p50", raw50 / 1e3, "us");
-	row(name, "p50", p50 / 1e3, "us");
-	row(name, "p99", p99 / 1e3, "us");
-	row(name, "p50 ratio", p50 / raw50, "x socket");
+	perf_row(name, "socket p50", raw50 / 1e3, "us");
+	perf_row(name, "p50", p50 / 1e3, "us");
+	perf_row(name, "p99", p99 / 1e3, "us");
+	perf_row(name, "p50 ratio", p50 / raw50, "x socket");
 	if (n)
-		row(name, "rate", n * 1e3 / p50, "M keys/s");
+		perf_row(name, "rate", n * 1e3 / p50, "M keys/s");
 }
 
 static void with_server(enum where where, unsigned spin_us, bool batches)
@@ -325,9 +320,9 @@ static void local(void)
 		measure_rpc("local:perf", sizes[i], 0, sizes[i] ? 2000 : ROUNDS, &p50, &p99);
 		snprintf(name, sizeof(name), sizes[i] ? "exist %u keys, local" : "small call, local",
 			 sizes[i]);
-		row(name, "p50", p50 / 1e3, "us");
+		perf_row(name, "p50", p50 / 1e3, "us");
 		if (sizes[i])
-			row(name, "per key", p50 / sizes[i], "ns");
+			perf_row(name, "per key", p50 / sizes[i], "ns");
 	}
 	mcp_server_stop(s);
 }

@@ -27,6 +27,7 @@
 #include "common/metrics.h"
 #include "common/net.h"
 #include "master/mcm.h"
+#include "tests/perf/row.h"
 
 #define WORKING_SET ((size_t)256 << 20)
 #define SEGMENT ((size_t)1 << 30)
@@ -292,11 +293,14 @@ static void bandwidth(mcs_t *s, const char *how, char *src, char *dst)
 		double copy = measure_memcpy(dst, src, size);
 		struct rates r = measure_store(s, src, dst, size);
 
-		printf("store_%s_put_%zuKiB  %.2f  GB/s\n", how, size >> 10, r.put);
-		printf("store_%s_put_%zuKiB_vs_memcpy  %.2f  x\n", how, size >> 10, r.put / copy);
-		printf("store_%s_get_%zuKiB  %.2f  GB/s\n", how, size >> 10, r.get);
-		printf("store_%s_get_%zuKiB_vs_memcpy  %.2f  x\n", how, size >> 10, r.get / copy);
-		fflush(stdout);
+		char what[48];
+
+		(void)snprintf(what, sizeof(what), "store put, %s, %zu KiB", how, size >> 10);
+		perf_row(what, "rate", r.put, "GB/s");
+		perf_row(what, "ratio", r.put / copy, "x memcpy");
+		(void)snprintf(what, sizeof(what), "store get, %s, %zu KiB", how, size >> 10);
+		perf_row(what, "rate", r.get, "GB/s");
+		perf_row(what, "ratio", r.get / copy, "x memcpy");
 	}
 }
 
@@ -346,9 +350,10 @@ static void small_get_latency(mcs_t *s, char *buf, const char *echo_addr)
 	}
 	close(fd);
 	ratio = (double)mc_hist_quantile(&get, 0.5) / (double)mc_hist_quantile(&raw, 0.5);
-	printf("socket_round_trip_4KiB_p50  %.1f  us\n", (double)mc_hist_quantile(&raw, 0.5) / 1000);
-	printf("store_get_4KiB_p50  %.1f  us\n", (double)mc_hist_quantile(&get, 0.5) / 1000);
-	printf("store_get_4KiB_vs_round_trip  %.2f  x\n", ratio);
+	perf_row("socket round trip of 4 KiB", "p50", (double)mc_hist_quantile(&raw, 0.5) / 1000, "us");
+	perf_row("store get, between processes, 4 KiB", "p50",
+		 (double)mc_hist_quantile(&get, 0.5) / 1000, "us");
+	perf_row("store get, between processes, 4 KiB", "p50 ratio", ratio, "x socket");
 }
 
 static uint64_t small_put(mcs_t *s, char *buf)
@@ -448,9 +453,9 @@ int main(void)
 	pin(0);
 	small_get_latency(s, src, echo_addr);
 	(void)waitpid(echo, NULL, 0);
-	printf("store_put_4KiB_p50  %.1f  us\n", (double)small_put(s, src) / 1000);
-	printf("store_map_p50  %.2f  us\n", (double)mapped_read(s) / 1000);
-	printf("store_exist_500  %.2f  Mkeys/s\n", exist_rate(s, src));
+	perf_row("store put, between processes, 4 KiB", "p50", (double)small_put(s, src) / 1000, "us");
+	perf_row("store open and map", "p50", (double)mapped_read(s) / 1000, "us");
+	perf_row("store exist, batches of 500", "rate", exist_rate(s, src), "M keys/s");
 	unpin();
 	bandwidth(s, "mapped", src, dst);
 	mcs_close(s);
