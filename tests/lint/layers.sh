@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Includes go down only: common < proto < {engine, tiers} < client < {mcfs, tools}; common < proto <
-# master.  Ours are written "room/file.h"; a room's *_i.h is its own; one file, mcfs/standalone.c,
+# master.  mcfs and tools stand on the public API alone (and on common).  Ours are written "room/file.h"; a room's *_i.h is its own; one file, mcfs/standalone.c,
 # may start a master in the same process and includes master/mcm.h for that.
 set -eu
 cd "${top_srcdir:?}"
@@ -15,8 +15,8 @@ engine:common proto engine
 tiers:common proto tiers
 client:common proto engine tiers client
 master:common proto master
-mcfs:common proto engine tiers client mcfs
-tools:common client tools'
+mcfs:common mcfs
+tools:common tools'
 
 echo "$rooms" | while IFS=: read -r room allowed; do
 	find "$room" -name '*.[ch]' -o -name '*.def' | sort | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' |
