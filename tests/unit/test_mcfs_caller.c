@@ -19,17 +19,16 @@
 #include "mcfs/caller.h"
 
 struct thread {
-	pid_t tid;
 	int fds[2];
 };
 
 static void *report(void *arg)
 {
 	struct thread *t = arg;
+	pid_t tid = (pid_t)syscall(SYS_gettid);
 	char c;
 
-	t->tid = (pid_t)syscall(SYS_gettid);
-	assert_int_equal(write(t->fds[1], "t", 1), 1);
+	assert_int_equal(write(t->fds[1], &tid, sizeof(tid)), sizeof(tid));
 	assert_int_equal(read(t->fds[1], &c, 1), 0);
 	return NULL;
 }
@@ -38,7 +37,7 @@ static void threads_belong_to_their_process(void **state)
 {
 	struct thread t;
 	pthread_t thread;
-	char c;
+	pid_t tid;
 
 	assert_int_equal(mcfs_caller_process(getpid()), getpid());
 	assert_int_equal(mcfs_caller_process(0), 0);
@@ -51,10 +50,10 @@ static void threads_belong_to_their_process(void **state)
 	close(t.fds[1]);
 	assert_int_equal(syscall(SYS_socketpair, 1, 1, 0, t.fds), 0);
 	assert_int_equal(pthread_create(&thread, NULL, report, &t), 0);
-	assert_int_equal(read(t.fds[0], &c, 1), 1);
-	assert_int_not_equal(t.tid, getpid());
-	assert_int_equal(mcfs_caller_process(t.tid), getpid());
-	assert_true(mcfs_caller_is(getpid(), t.tid));
+	assert_int_equal(read(t.fds[0], &tid, sizeof(tid)), sizeof(tid));
+	assert_int_not_equal(tid, getpid());
+	assert_int_equal(mcfs_caller_process(tid), getpid());
+	assert_true(mcfs_caller_is(getpid(), tid));
 	close(t.fds[0]);
 	pthread_join(thread, NULL);
 	close(t.fds[1]);
