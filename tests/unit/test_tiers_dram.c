@@ -124,7 +124,7 @@ static void hugetlb(void **state)
 static void unprivileged(void **state)
 {
 	struct mct_dram *d;
-	int status;
+	int status, r;
 	pid_t pid;
 
 	if (geteuid() != 0)
@@ -133,7 +133,9 @@ static void unprivileged(void **state)
 	if (pid == 0) {
 		if (setgid(65534) || setuid(65534))
 			_exit(9);
-		if (open_kind("tmpfs", MIB, 0, &d) != -EPERM)
+		/* ENOSYS: a system, or valgrind, that has not the call at all */
+		r = open_kind("tmpfs", MIB, 0, &d);
+		if (r != -EPERM && r != -ENOSYS)
 			_exit(1);
 		if (open_kind("auto", MIB, 1, &d) || strcmp(mct_dram_kind(d), "memfd"))
 			_exit(2);
