@@ -53,6 +53,8 @@ struct mce_io {
 
 int mce_io_open(struct mce_io *io, struct mce_engine *e, const char *name);
 void mce_io_close(struct mce_io *io);	/* NULL loop is fine */
+/* Any thread but the loop's: run @fn on the loop and wait until it has run. */
+void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg);
 
 struct mce_watcher {
 	struct mc_list node, resume_node;

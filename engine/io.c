@@ -3,6 +3,9 @@
  * turns for those who had more to do than their share. */
 #include <config.h>
 
+#include <errno.h>
+#include <time.h>
+
 #include "common/clock.h"
 #include "engine/engine_i.h"
 
@@ -82,6 +85,15 @@ bool mce_io_stalled(struct mce_io *io)
 		return true;
 	io->last_ms = now;
 	return false;
+}
+
+void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+
+	/* What waits for this cannot go on without it, so a lack of memory has to be waited out. */
+	while (mc_evloop_call(io->loop, fn, arg) == -ENOMEM)
+		nanosleep(&pause, NULL);
 }
 
 static void io_begin(void *arg)

@@ -358,7 +358,7 @@ static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 	if (!worth_trying(m))
 		return 0;
 	/* The engine before this one on the same address may not have been noticed to be gone. */
-	mc_evloop_call(m->io->loop, down_run, m);
+	mce_io_call(m->io, down_run, m);
 	pthread_mutex_lock(&p->lock);
 	id = p->id;
 	memcpy(m->tried, id.nonce, sizeof(m->tried));
@@ -379,7 +379,7 @@ static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 		m->state = STATE_UP;
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
-		mc_evloop_call(m->io->loop, down_run, m);
+		mce_io_call(m->io, down_run, m);
 	return 0;
 }
 
@@ -522,7 +522,7 @@ static void mapped_detach(struct mce_peer *p)
 	if (!m)
 		return;
 	if (m->state != STATE_NONE)
-		mc_evloop_call(m->io->loop, down_run, m);
+		mce_io_call(m->io, down_run, m);
 	forget_reply_locked(m);
 	while (m->kept) {
 		struct mapping *mp = m->kept;

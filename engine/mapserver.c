@@ -277,8 +277,7 @@ void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey)
 	__atomic_store_n(&s->life[slot], 0, __ATOMIC_RELEASE);
 	s->used--;
 	pthread_mutex_unlock(&s->lock);
-	/* Without memory to post it mappers notice at their next transfer, in the life page. */
-	(void)mc_evloop_call(s->io->loop, forget_run, &f);
+	mce_io_call(s->io, forget_run, &f);
 }
 
 /* ---- life -------------------------------------------------------------------------------------- */

@@ -15,8 +15,11 @@
 #include "engine/tcp_rx.h"
 #include "engine/tcp_wire.h"
 
-/* Bytes that a lane may have under way; a longer piece goes alone. */
-#define MCE_LANE_BYTES (4u << 20)
+/* Bytes that a lane may have under way, or two pieces if that is more.  Two lanes of it fill a link of
+ * 100 Gb/s over 160 us; more only falls out of the caches on its way through the sockets. */
+#define MCE_LANE_BYTES (1u << 20)
+/* Pieces are allocated so many at a time. */
+#define MCE_PIECE_CHUNK 32u
 /* Sent by one call. */
 #define MCE_SEND_MAX (512u << 10)
 #define MCE_SEND_IOV 64
@@ -94,10 +97,12 @@ struct mce_lane {
 struct mce_tcp {
 	/* constant after attach */
 	struct mce_peer *p;
-	unsigned nlanes, npieces;
+	unsigned nlanes;
+	uint64_t lane_bytes;
 	struct mce_lane *lanes;
-	struct mce_piece *pieces;
 	/* guarded by the peer's lock */
+	struct mce_piece *chunk[MCE_LANES_MAX * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK];
+	unsigned nchunks;
 	unsigned up, wanted;	/* lanes */
 	struct mc_list queue;	/* requests with something to cut */
 	struct mc_list retry, free;
@@ -116,6 +121,9 @@ static inline void mce_lane_mark_broken(struct mce_lane *l)
 
 /* tcp_queue.c; _locked: with the peer's lock. */
 
+/* Make more free pieces; false when there are as many as lanes can have, or no memory. */
+bool mce_pieces_grow_locked(struct mce_tcp *t);
+struct mce_piece *mce_piece_find_locked(struct mce_tcp *t, uint32_t index);
 /* The next piece for a lane with room, on the lane's lists; NULL. */
 struct mce_piece *mce_piece_next_locked(struct mce_lane *l);
 bool mce_lane_has_work_locked(struct mce_lane *l);

@@ -177,11 +177,9 @@ static int lane_connect(struct mce_lane *l, uint64_t deadline)
 	if (r < 0)
 		return r;
 	b.fd = fd;
-	r = mc_evloop_call(l->io->loop, begin_run, &b);
-	if (r == 0)
-		r = b.result;
-	if (r < 0)
-		return r;
+	mce_io_call(l->io, begin_run, &b);
+	if (b.result < 0)
+		return b.result;
 	(void)TAKE_FD(fd);
 	mce_lane_count(1);
 	if (b.epoch > 1)
@@ -290,27 +288,22 @@ static int tcp_attach(struct mce_peer *p)
 		return -ENOMEM;
 	t->p = p;
 	t->nlanes = p->e->conf.lanes;
-	t->npieces = t->nlanes * MCE_WIRE_WINDOW;
+	t->lane_bytes = 2 * p->e->conf.stripe_bytes;
+	if (t->lane_bytes < MCE_LANE_BYTES)
+		t->lane_bytes = MCE_LANE_BYTES;
 	t->wanted = 1;
 	mc_list_init(&t->queue);
 	mc_list_init(&t->retry);
 	mc_list_init(&t->free);
 	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
-	t->pieces = calloc(t->npieces, sizeof(*t->pieces));
-	if (!t->lanes || !t->pieces) {
+	/* With the first pieces there a lack of memory can slow it down but not stop it. */
+	if (!t->lanes || !mce_pieces_grow_locked(t)) {
 		free(t->lanes);
-		free(t->pieces);
 		free(t);
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < t->nlanes; i++)
 		lane_init(t, i);
-	for (unsigned i = 0; i < t->npieces; i++) {
-		t->pieces[i].index = i;
-		t->pieces[i].lane = &t->lanes[0];
-		mc_list_init(&t->pieces[i].tx_node);
-		mc_list_push_back(&t->free, &t->pieces[i].node);
-	}
 	p->tcp = t;
 	return 0;
 }
@@ -327,7 +320,7 @@ static void tcp_detach(struct mce_peer *p)
 	if (!t)
 		return;
 	for (unsigned i = 0; i < t->nlanes; i++)
-		mc_evloop_call(t->lanes[i].io->loop, detach_run, &t->lanes[i]);
+		mce_io_call(t->lanes[i].io, detach_run, &t->lanes[i]);
 	mce_queue_fail(t, NULL, -ECANCELED);
 	for (unsigned i = 0; i < t->nlanes; i++) {
 		mce_rx_done(&t->lanes[i].rx);
@@ -335,7 +328,8 @@ static void tcp_detach(struct mce_peer *p)
 		pthread_mutex_destroy(&t->lanes[i].rx_lock);
 	}
 	free(t->lanes);
-	free(t->pieces);
+	for (unsigned i = 0; i < t->nchunks; i++)
+		free(t->chunk[i]);
 	free(t);
 	p->tcp = NULL;
 }

@@ -291,10 +291,8 @@ static struct mce_piece *answered(struct mce_lane *l, const struct mce_wire_resp
 	struct mce_piece *pc;
 
 	MC_LOCKED(&t->p->lock);
-	if (index >= t->npieces)
-		return NULL;
-	pc = &t->pieces[index];
-	if (pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING || pc->answered)
+	pc = mce_piece_find_locked(t, index);
+	if (!pc || pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING || pc->answered)
 		return NULL;
 	if (pc->write != (resp->type == MCE_FRAME_ACK))
 		return NULL;

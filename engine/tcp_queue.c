@@ -8,6 +8,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "common/err.h"
 #include "engine/tcp_client.h"
@@ -40,7 +41,7 @@ unsigned mce_piece_iov(const struct mce_piece *pc, struct iovec *iov, unsigned r
 	if (left > max)
 		left = max;
 	if (pc->tail && left && room) {
-		iov[0].iov_base = (char *)req->crc + pc->done;
+		iov[0].iov_base = (char *)req->crc + pc->first.off + pc->done;
 		iov[0].iov_len = left;
 		*ret_bytes = left;
 		return 1;
@@ -69,11 +70,44 @@ void mce_piece_advance(struct mce_piece *pc, uint32_t n)
 		pos_advance(pc->req, &pc->at, n);
 }
 
+/* ---- the table of pieces ----------------------------------------------------------------------- */
+
+bool mce_pieces_grow_locked(struct mce_tcp *t)
+{
+	struct mce_piece *pc;
+
+	if (t->nchunks == t->nlanes * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK)
+		return false;
+	pc = calloc(MCE_PIECE_CHUNK, sizeof(*pc));
+	if (!pc)
+		return false;
+	for (unsigned i = 0; i < MCE_PIECE_CHUNK; i++) {
+		pc[i].index = t->nchunks * MCE_PIECE_CHUNK + i;
+		pc[i].lane = &t->lanes[0];
+		mc_list_init(&pc[i].tx_node);
+		mc_list_push_back(&t->free, &pc[i].node);
+	}
+	t->chunk[t->nchunks++] = pc;
+	return true;
+}
+
+struct mce_piece *mce_piece_find_locked(struct mce_tcp *t, uint32_t index)
+{
+	if (index / MCE_PIECE_CHUNK >= t->nchunks)
+		return NULL;
+	return &t->chunk[index / MCE_PIECE_CHUNK][index % MCE_PIECE_CHUNK];
+}
+
+static bool have_free_locked(struct mce_tcp *t)
+{
+	return !mc_list_empty(&t->free) || mce_pieces_grow_locked(t);
+}
+
 /* ---- cutting ----------------------------------------------------------------------------------- */
 
 static bool lane_has_room(const struct mce_lane *l, uint32_t len)
 {
-	return l->n < l->window && (l->n == 0 || l->bytes + len <= MCE_LANE_BYTES);
+	return l->n < l->window && (l->n == 0 || l->bytes + len <= l->t->lane_bytes);
 }
 
 static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
@@ -129,7 +163,7 @@ static uint32_t next_len(struct mce_lane *l, struct mce_req *req)
 	if (max > l->len_max)
 		max = l->len_max;
 	if (len == 0)
-		return (uint32_t)mce_tail_len(req);
+		len = mce_tail_len(req) - x->iov_off;
 	return (uint32_t)(len < max ? len : max);
 }
 
@@ -144,15 +178,18 @@ static void cut_locked(struct mce_req *req, uint32_t len, struct mce_piece *pc)
 	pc->crc_done = 0;
 	pc->len = len;
 	pc->tail = x->cut == x->total;
+	pc->first.idx = x->iov_idx;
+	pc->first.off = x->iov_off;
 	x->pieces++;
 	if (pc->tail) {
-		pc->off = mce_tail_off(req);
-		x->tail_left = false;
+		/* The data's last piece has left iov_off at 0; now it counts the trailer's bytes. */
+		pc->off = mce_tail_off(req) + x->iov_off;
+		x->iov_off += len;
+		x->tail_left = x->iov_off < mce_tail_len(req);
 	} else {
-		struct mce_iovpos pos = { .idx = x->iov_idx, .off = x->iov_off };
+		struct mce_iovpos pos = pc->first;
 
 		pc->off = x->cut;
-		pc->first = pos;
 		pos_advance(req, &pos, len);
 		x->iov_idx = pos.idx;
 		x->iov_off = pos.off;
@@ -172,7 +209,7 @@ struct mce_piece *mce_piece_next_locked(struct mce_lane *l)
 
 	pc = retry_locked(l);
 	if (!pc) {
-		if (mc_list_empty(&t->queue) || mc_list_empty(&t->free))
+		if (mc_list_empty(&t->queue) || !have_free_locked(t))
 			return NULL;
 		req = mce_req_of(t->queue.next);
 		len = next_len(l, req);
@@ -193,7 +230,7 @@ bool mce_lane_has_work_locked(struct mce_lane *l)
 		return false;
 	if (!mc_list_empty(&l->txq) || retry_locked(l))
 		return true;
-	if (mc_list_empty(&t->queue) || mc_list_empty(&t->free))
+	if (mc_list_empty(&t->queue) || !have_free_locked(t))
 		return false;
 	return lane_has_room(l, next_len(l, mce_req_of(t->queue.next)));
 }

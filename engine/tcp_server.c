@@ -388,9 +388,7 @@ void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr)
 	if (!s)
 		return;
 	for (v.io = 0; v.io < s->e->nio; v.io++)
-		/* Without memory to post it the lanes let go by themselves, at the latest when the
-		 * progress timeout ends them. */
-		(void)mc_evloop_call(s->e->io[v.io].loop, revoke_run, &v);
+		mce_io_call(&s->e->io[v.io], revoke_run, &v);
 }
 
 /* ---- life -------------------------------------------------------------------------------------- */

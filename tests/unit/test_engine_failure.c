@@ -479,20 +479,6 @@ static void hopeless_lanes(void **state)
 
 /* ---- closing ---- */
 
-struct waiter {
-	struct mce_engine *e;
-	struct mce_req *req;
-	struct mce_batch *b;
-};
-
-static void *wait_main(void *arg)
-{
-	struct waiter *w = arg;
-
-	mce_batch_wait(w->e, w->b, w->req, 1, MC_NEVER);
-	return NULL;
-}
-
 static void close_under_way(void **state)
 {
 	char *mem = malloc(LEN);
@@ -501,10 +487,8 @@ static void close_under_way(void **state)
 	struct mce_conf conf = tcp_conf;
 	struct mce_peer *peer;
 	struct mce_batch b;
-	struct waiter w;
 	struct owner o;
 	struct side s;
-	pthread_t t;
 
 	conf.progress_timeout_ms = 30000;
 	assert_int_equal(owner_start(&o, &any_owner), 0);
@@ -518,10 +502,9 @@ static void close_under_way(void **state)
 	req.rkey = o.rkey;
 	mce_batch_init(&b);
 	mce_submit(s.e, &b, &req, 1);
-	w = (struct waiter){ .e = s.e, .req = &req, .b = &b };
-	assert_int_equal(pthread_create(&t, NULL, wait_main, &w), 0);
+	assert_false(mce_batch_done(&b));
 	mce_engine_close(s.e);
-	pthread_join(t, NULL);
+	assert_true(mce_batch_done(&b));
 	assert_int_equal(req.status, -ECANCELED);
 	assert_int_equal(b.failed, 1);
 	kill(o.pid, SIGCONT);
