@@ -18,6 +18,7 @@
  * are ABI. */
 #define OPCODE_WRITE 16u
 #define OPCODE_INIT 26u
+#define INIT_PARALLEL_DIROPS (1u << 18)
 #define INIT_EXT (1u << 30)
 #define INIT2_DIRECT_IO_ALLOW_MMAP (1u << (36 - 32))
 #define FOPEN_PARALLEL_DIRECT_WRITES (1u << 6)
@@ -59,7 +60,7 @@ static struct {
 	int slots;		/* atomic: threads that hold one */
 	/* INIT comes first and alone */
 	uint64_t init_unique;
-	uint32_t kernel_flags2;
+	uint32_t kernel_flags, kernel_flags2;
 	bool shared_mmap;
 } hook;
 
@@ -115,6 +116,7 @@ static void see_init(const struct in_header *in, size_t len)
 	if (len < sizeof(*in) + sizeof(*arg))
 		return;
 	hook.init_unique = in->unique;
+	hook.kernel_flags = arg->flags;
 	if (arg->flags & INIT_EXT)
 		hook.kernel_flags2 = arg->flags2;
 }
@@ -147,6 +149,9 @@ static void amend_init(struct init_out *out)
 	uint32_t flags2 = hook.kernel_flags2 & INIT2_DIRECT_IO_ALLOW_MMAP;
 
 	hook.init_unique = 0;
+	/* libfuse 3.14 knows this one and forgets to ask for it.  Without it callers queue up for one
+	 * directory in the kernel, where nothing can interrupt them. */
+	out->flags |= hook.kernel_flags & INIT_PARALLEL_DIROPS;
 	if (!flags2)
 		return;
 	out->flags |= INIT_EXT;

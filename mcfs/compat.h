@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * compat.h - libfuse, and what newer kernels offer that the libfuse of Debian 12 (3.14) cannot ask for.
  *
- * All traffic with /dev/fuse goes through fuse_session_custom_io(): the hook adds flags of the FUSE
+ * All traffic with /dev/fuse goes through fuse_session_custom_io().  The hook adds flags of the FUSE
  * protocol 7.39 (shared mappings of direct_io files) to the INIT reply and of 7.36 (parallel writes) to
- * OPEN replies, and lets the bytes of a WRITE land in a slot of their own, so that they need not be
- * copied once more. */
+ * OPEN replies, mends what libfuse forgets, and lets the bytes of a WRITE land in a slot of their own,
+ * so that they need not be copied once more. */
 #ifndef MCFS_COMPAT_H
 #define MCFS_COMPAT_H
 

@@ -19,15 +19,22 @@ struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
 	if (!h)
 		return NULL;
 	h->type = type;
+	h->refs = 1;
 	MC_LOCKED(&fs->handles_lock);
 	mc_list_push_back(&fs->handles, &h->link);
 	fs->nhandles++;
 	return h;
 }
 
-void mcfs_handle_free(struct mcfs *fs, struct mcfs_handle *h)
+struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h)
 {
-	if (!h)
+	__atomic_fetch_add(&h->refs, 1, __ATOMIC_RELAXED);
+	return h;
+}
+
+void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
+{
+	if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	pthread_mutex_lock(&fs->handles_lock);
 	mc_list_remove(&h->link);
@@ -114,7 +121,7 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 		} else if (w) {
 			(void)mcfs_writer_release(w, mcfs_caller_fate(w->pid, w->uid), deadline);
 		}
-		mcfs_handle_free(fs, h);
+		mcfs_handle_unref(fs, h);
 	}
 	if (lost)
 		mc_warn("mcfs", "unmounted with unfinished files, which are dropped files=%u", lost);

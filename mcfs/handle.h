@@ -10,7 +10,8 @@ struct mcfs_dir;
 enum mcfs_handle_type { MCFS_READ, MCFS_WRITE, MCFS_TEXT, MCFS_LIST };
 
 struct mcfs_handle {
-	/* constant */
+	unsigned refs;			/* atomic: the kernel's, and operations under way */
+	/* constant once it is open */
 	enum mcfs_handle_type type;
 	struct mcfs_inode *inode;	/* one reference; NULL: a control file */
 	struct mcfs_object *object;	/* READ: one reference, or NULL */
@@ -28,9 +29,11 @@ static inline struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi
 	return (struct mcfs_handle *)(uintptr_t)fi->fh;
 }
 
-/* A handle owns the references that it is given; @fs knows all that are open. */
+/* A handle owns the references that it is given; @fs knows all that are open.  It begins with one
+ * reference, the kernel's. */
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type);
-void mcfs_handle_free(struct mcfs *fs, struct mcfs_handle *h);	/* NULL is fine */
+struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h);
+void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h);	/* NULL is fine */
 
 /* Bytes of a WRITE handle change: from now on other openers get an inode of their own, which shows what
  * this writer began from, not what it makes of it. */

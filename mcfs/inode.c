@@ -71,6 +71,13 @@ struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node)
 	return node == FUSE_ROOT_ID ? &t->root : (struct mcfs_inode *)(uintptr_t)node;
 }
 
+uint64_t mcfs_inode_number(struct mcs_key key)
+{
+	uint64_t ino = mc_hash(key.data, key.len, 0);
+
+	return ino < FIRST_INO ? ino + FIRST_INO : ino;
+}
+
 static uint64_t hash_of(struct mcs_key key, uint64_t generation)
 {
 	return mc_hash(key.data, key.len, generation);
@@ -128,7 +135,6 @@ static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mc
 			      const struct mcs_info *info, bool hashed)
 {
 	struct mcfs_inode *in = calloc(1, sizeof(*in));
-	uint64_t hash;
 
 	if (!in)
 		return NULL;
@@ -142,18 +148,12 @@ static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mc
 	in->kind = kind;
 	if (info)
 		in->info = *info;
-	hash = hash_of(key, in->info.generation);
-	/* A version's number is the same on all nodes; one that is not committed has nobody to agree
-	 * with. */
-	in->ino = hashed || in->info.generation ? hash : mc_hash(&t->next_private, 8, hash);
-	t->next_private++;
-	if (in->ino < FIRST_INO)
-		in->ino += FIRST_INO;
+	in->ino = mcfs_inode_number(key);
 	in->hashed = hashed;
 	in->nlookup = 1;
 	if (t->count >= t->nbucket)
 		grow(t);
-	mc_list_push_front(bucket_of(t, hash), &in->bucket);
+	mc_list_push_front(bucket_of(t, hash_of(key, in->info.generation)), &in->bucket);
 	t->count++;
 	return in;
 }

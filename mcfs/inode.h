@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * inode.h - what the kernel has looked up.
  *
- * A file's inode is one version of one key: a name that gets a new version gets a new inode, so that
- * nothing cached under the old one can be taken for it.  Descriptors that read and descriptors that
+ * For the kernel a file's inode is one version of one key: a name that gets a new version gets a new
+ * inode, so that nothing cached under the old one can be taken for it.  Descriptors that read and descriptors that
  * write never share an inode: the kernel keeps one size and one set of cached pages per inode.  When
  * they would, the open is answered ESTALE, which makes the kernel look the name up once more, and
  * that lookup gets an inode of its own (a ticket remembers whose it is). */
@@ -61,13 +61,15 @@ struct mcfs_inodes {
 	struct mcfs_inode root;
 	unsigned next_ticket;
 	struct mcfs_ticket ticket[MCFS_TICKETS];
-	uint64_t next_private;
 };
 
 int mcfs_inodes_init(struct mcfs_inodes *t);
 void mcfs_inodes_done(struct mcfs_inodes *t);	/* frees all that are left */
 size_t mcfs_inodes_count(struct mcfs_inodes *t);
 
+/* st_ino of a key, a directory's with its '/': the same on all nodes and for all versions, since programs
+ * take a file whose number changes for another file. */
+uint64_t mcfs_inode_number(struct mcs_key key);
 /* The kernel's number of an inode, and back. */
 fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in);
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);

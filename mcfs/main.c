@@ -142,6 +142,10 @@ static int open_log(const struct mcfs_conf *c)
 		.levels = by_minloglevel[c->minloglevel],
 	};
 
+	/* A daemon without files of a log has nobody to talk to: standard error is its parent's, for the
+	 * reason why it cannot start. */
+	if (!c->foreground && !c->debug && !c->log_dir[0] && !c->logtostderr)
+		log.levels = "err";
 	if (c->v)
 		log.levels = c->v > 1 ? "trace" : "debug";
 	if (c->debug)

@@ -100,9 +100,11 @@ void mcfs_mountpoint_detach(const char *path)
 }
 
 /* What stat() says of a mount: 0 or an errno; ETIMEDOUT when it says nothing.  In a process of its own,
- * since asking a daemon that is stopped cannot be broken off. */
+ * since asking a daemon that is stopped cannot be broken off.  The kernel never answers for a daemon
+ * about a control file, and the daemon answers without its master. */
 static int probe(const char *path)
 {
+	char file[PATH_MAX + 32];
 	uint64_t deadline = mc_deadline_ms(PROBE_MS);
 	auto_close int fd = -1;
 	struct pollfd pfd;
@@ -110,11 +112,12 @@ static int probe(const char *path)
 	int status;
 	pid_t pid;
 
+	(void)snprintf(file, sizeof(file), "%s/" MCFS_CONTROL_NAME "/version", path);
 	pid = fork();
 	if (pid < 0)
 		return errno;
 	if (pid == 0)
-		_exit(stat(path, &st) == 0 ? 0 : errno);
+		_exit(stat(file, &st) == 0 ? 0 : errno);
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
 	if (fd < 0 || poll(&pfd, 1, mc_deadline_left_ms(deadline)) != 1) {

@@ -17,9 +17,11 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
+#include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 
 #define GRACE_MS 250
+#define LAST_GRACE_MS 50
 #define WATCH_MS 10
 /* Threads that stay free to read interrupts and releases while all others are busy. */
 #define RESERVED_THREADS 8
@@ -100,7 +102,10 @@ static void watch_once(void)
 	mc_list_for_each_safe(pos, tmp, &patience.ops) {
 		struct mcfs_op *op = mc_container_of(pos, struct mcfs_op, link);
 
-		if (now < op->due_ns && !mcfs_caller_killed(op->ctx.pid))
+		if (__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE))
+			continue;
+		if (now < op->due_ns &&
+		    (op->code == MCFS_OP_flush || !mcfs_caller_killed(op->ctx.pid)))
 			continue;
 		mc_list_remove(pos);
 		op->impatient = false;
@@ -126,6 +131,15 @@ static void *watch(void *arg)
 	return NULL;
 }
 
+/* When the caller has waited long enough.  Those that are being killed close their files on the way:
+ * what becomes of these is decided within the moment, and before anybody learns of the death. */
+static uint64_t due_ms(const struct mcfs_op *op, bool killed)
+{
+	if (!killed)
+		return GRACE_MS;
+	return op->code == MCFS_OP_flush ? LAST_GRACE_MS : 0;
+}
+
 /* The request cannot go away while this runs - unless it is called out of mcfs_op_begin(), because the
  * signal was faster than the request: an answer would then free what libfuse still holds. */
 static void on_interrupt(fuse_req_t req, void *arg)
@@ -133,13 +147,13 @@ static void on_interrupt(fuse_req_t req, void *arg)
 	struct mcfs_op *op = arg;
 	bool killed = mcfs_caller_killed(op->ctx.pid);
 
-	if (killed && !op->beginning) {
+	if (killed && !op->beginning && op->code != MCFS_OP_flush) {
 		interrupt_now(op, req);
 		return;
 	}
 	pthread_mutex_lock(&patience.lock);
 	op->impatient = true;
-	op->due_ns = mc_now_ns() + (killed ? 0 : GRACE_MS * MC_NS_PER_MS);
+	op->due_ns = mc_now_ns() + due_ms(op, killed) * MC_NS_PER_MS;
 	mc_list_push_back(&patience.ops, &op->link);
 	pthread_mutex_unlock(&patience.lock);
 	mc_stop_kick(&patience.stop);
@@ -196,31 +210,65 @@ static void count(const struct mcfs_op *op, int err)
 	mc_metric_add(&errno_metric[i], 1);
 }
 
-bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code)
+static bool begin(struct mcfs_op *op)
 {
-	struct mcfs *fs = mcfs_of(req);
 	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
 
-	op->req = req;
-	op->ctx = *fuse_req_ctx(req);
-	op->fs = fs;
-	op->code = code;
 	op->start_ns = mc_now_ns();
-	op->deadline = op->start_ns + fs->conf.timeout * MC_NS_PER_MS;
+	op->deadline = op->start_ns + op->fs->conf.timeout * MC_NS_PER_MS;
 	op->taken = 0;
 	op->impatient = false;
 	/* What gives something back is always let through. */
-	if (busy > fs->conf.max_threads - RESERVED_THREADS && code != MCFS_OP_release &&
-	    code != MCFS_OP_releasedir && code != MCFS_OP_flush) {
+	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && op->code != MCFS_OP_release &&
+	    op->code != MCFS_OP_releasedir && op->code != MCFS_OP_flush) {
 		mc_metric_add(&refused, 1);
 		(void)mcfs_reply_err(op, -EAGAIN);
 		return false;
 	}
+	/* From here on somebody else may answer. */
 	op->beginning = true;
-	fuse_req_interrupt_func(req, on_interrupt, op);
-	op->beginning = false;
-	mc_trace("mcfs", "%s pid=%d", op_names[code], (int)op->ctx.pid);
+	fuse_req_interrupt_func(op->req, on_interrupt, op);
+	__atomic_store_n(&op->beginning, false, __ATOMIC_RELEASE);
+	mc_trace("mcfs", "%s pid=%d", op_names[op->code], (int)op->ctx.pid);
 	return true;
+}
+
+static struct mcfs_inode *keep_inode(struct mcfs *fs, fuse_ino_t ino)
+{
+	struct mcfs_inode *in;
+
+	if (!ino || mcfs_is_control(ino))
+		return NULL;
+	in = mcfs_inode_at(&fs->inodes, ino);
+	mcfs_inode_ref(&fs->inodes, in);
+	return in;
+}
+
+bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
+		   const struct fuse_file_info *fi)
+{
+	op->req = req;
+	op->ctx = *fuse_req_ctx(req);
+	op->fs = mcfs_of(req);
+	op->code = code;
+	op->handle = fi ? mcfs_handle_ref(mcfs_handle_of(fi)) : NULL;
+	/* An open file keeps its inode. */
+	op->in = op->handle ? op->handle->inode : keep_inode(op->fs, ino);
+	op->other = NULL;
+	return begin(op);
+}
+
+bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
+		       fuse_ino_t other)
+{
+	op->req = req;
+	op->ctx = *fuse_req_ctx(req);
+	op->fs = mcfs_of(req);
+	op->code = code;
+	op->handle = NULL;
+	op->in = keep_inode(op->fs, ino);
+	op->other = keep_inode(op->fs, other);
+	return begin(op);
 }
 
 bool mcfs_op_given_up(const struct mcfs_op *op)
@@ -250,16 +298,29 @@ static bool take(struct mcfs_op *op)
 	return ours;
 }
 
+/* The end: @err is the errno that the caller was given. */
+static void end(struct mcfs_op *op, int err)
+{
+	count(op, err);
+	if (op->handle)
+		mcfs_handle_unref(op->fs, op->handle);
+	else if (op->in)
+		mcfs_inode_unref(&op->fs->inodes, op->in);
+	if (op->other)
+		mcfs_inode_unref(&op->fs->inodes, op->other);
+}
+
+/* @r: what libfuse says; negative when the kernel did not take the answer, because the caller had
+ * gone. */
 static int answered(struct mcfs_op *op, int r)
 {
-	/* libfuse tells that the kernel did not take the answer: the caller had gone. */
-	count(op, r < 0 ? EINTR : 0);
+	end(op, r < 0 ? EINTR : 0);
 	return r < 0 ? -ECANCELED : 0;
 }
 
 static int missed(struct mcfs_op *op)
 {
-	count(op, EINTR);
+	end(op, EINTR);
 	return -ECANCELED;
 }
 
@@ -283,7 +344,7 @@ int mcfs_reply_err(struct mcfs_op *op, int err)
 	else if (e)
 		mc_debug("mcfs", "%s failed: %s", op_names[op->code], mcs_error_detail(err));
 	r = fuse_reply_err(op->req, e);
-	count(op, r < 0 ? EINTR : e);
+	end(op, r < 0 ? EINTR : e);
 	return r < 0 ? -ECANCELED : 0;
 }
 

@@ -17,6 +17,8 @@
 #include "mcfs/compat.h"
 
 struct mcfs;
+struct mcfs_handle;
+struct mcfs_inode;
 struct stat;
 struct statvfs;
 
@@ -35,10 +37,14 @@ struct mcfs_op {
 	struct fuse_ctx ctx;	/* the caller */
 	struct mcfs *fs;
 	enum mcfs_opcode code;
+	/* What the operation is about, kept until its end: a caller that was told EINTR may close the
+	 * file and forget the name while the operation still goes on.  NULL for control files. */
+	struct mcfs_inode *in, *other;
+	struct mcfs_handle *handle;
 	uint64_t start_ns;
 	uint64_t deadline;	/* on the mc_now_ns() scale */
 	int taken;		/* atomic: the answer was given, or is about to be */
-	bool beginning;		/* its own thread is still in mcfs_op_begin() */
+	bool beginning;		/* atomic; libfuse still has the request in its hands */
 	/* guarded by the patience lock */
 	bool impatient;
 	uint64_t due_ns;
@@ -50,15 +56,20 @@ int mcfs_reply_init(struct mcfs *fs);
 void mcfs_reply_done(struct mcfs *fs);
 uint64_t mcfs_reply_inflight(void);
 
-/* False: too many operations are under way, answered already. */
-bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code);
+/* @ino: the inode that the operation is about, 0: none; @fi: the open file, NULL: none.  False: too many
+ * operations are under way, answered already. */
+bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
+		   const struct fuse_file_info *fi);
+/* The same with two inodes. */
+bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
+		       fuse_ino_t other);
 /* Does nobody wait for the answer any more? */
 bool mcfs_op_given_up(const struct mcfs_op *op);
 /* Milliseconds left, for calls of the store; never negative. */
 int64_t mcfs_op_left_ms(const struct mcfs_op *op);
 
-/* Each of these is the end of @op.  @err is 0 or negative, also of the store.  0, or -ECANCELED when
- * the kernel did not take the answer. */
+/* Each of these is the end of @op and of what it keeps.  @err is 0 or negative, also of the store.  0, or
+ * -ECANCELED when the kernel did not take the answer. */
 int mcfs_reply_err(struct mcfs_op *op, int err);
 int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e);
 int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,

@@ -156,8 +156,17 @@ static int fail_for_good(struct mcfs_writer *w, int err)
 	return err;
 }
 
+static void written_by(struct mcfs_writer *w, pid_t tid)
+{
+	w->mapped = w->abandoned = false;
+	if (tid == w->last_tid)
+		return;
+	w->last_tid = tid;
+	w->last_pid = mcfs_caller_process(tid);
+}
+
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
-		      void **slot, bool mapped, uint64_t deadline)
+		      void **slot, pid_t tid, uint64_t deadline)
 {
 	uint64_t max = __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED);
 	int r;
@@ -165,7 +174,7 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 	MC_LOCKED(&w->lock);
 	if (w->failed || w->revoked)
 		return mc_fail(-EIO, "an earlier write of this file failed");
-	if ((w->flags & MCFS_WRITER_APPEND) && !mapped)
+	if ((w->flags & MCFS_WRITER_APPEND) && tid)
 		offset = w->stage.size;
 	if (offset > max || len > max - offset)
 		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
@@ -175,7 +184,10 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 		r = mcfs_stage_write(&w->stage, offset, data, len, deadline);
 	if (r < 0)
 		return fail_for_good(w, r);
-	w->mapped = mapped;
+	if (tid)
+		written_by(w, tid);
+	else
+		w->mapped = true;
 	touched(w);
 	return 0;
 }
@@ -304,21 +316,28 @@ static int commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline
 }
 
 /* Another process: a pipeline's part, or a child that inherited the descriptor.  Its closes say
- * nothing about the file, only its violent death does, should nobody come after it. */
-static int flush_other(struct mcfs_writer *w, enum mcfs_fate fate)
+ * nothing about the file; its violent death does, when it was the one who wrote. */
+static int flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
 {
-	if (fate == MCFS_DIED && w->dirty)
+	if (fate == MCFS_DIED && w->dirty && mcfs_caller_is(w->last_pid, tid))
 		w->abandoned = true;
 	return 0;
 }
 
-int mcfs_writer_flush(struct mcfs_writer *w, bool opener, enum mcfs_fate fate, uint64_t deadline)
+static int drop_all(struct mcfs_writer *w, int err)
+{
+	w->revoked = true;
+	give_up(w);
+	return err;
+}
+
+int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline)
 {
 	bool dead = fate == MCFS_DIED || fate == MCFS_GONE;
 
 	MC_LOCKED(&w->lock);
-	if (!opener)
-		return flush_other(w, fate);
+	if (!mcfs_caller_is(w->pid, tid))
+		return flush_other(w, tid, fate);
 	if (fate == MCFS_EXITED)
 		w->exited = true;
 	if (w->failed) {
@@ -327,11 +346,10 @@ int mcfs_writer_flush(struct mcfs_writer *w, bool opener, enum mcfs_fate fate, u
 	}
 	if (w->revoked)
 		return dead ? 0 : -EIO;
-	if (dead) {
-		w->revoked = true;
-		give_up(w);
-		return 0;
-	}
+	if (dead)
+		return drop_all(w, 0);
+	if (w->abandoned)
+		return drop_all(w, mc_fail(-EIO, "the process that wrote was killed"));
 	if (w->unlinked)
 		return 0;
 	if (fate == MCFS_EXITED)

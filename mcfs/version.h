@@ -6,7 +6,8 @@
  *
  * A commit publishes all bytes at once under the name that the writer has at that moment; readers see
  * the old version or the new one, whole.  A writer whose process was killed is revoked: what it had
- * staged since its last commit never appears.  After a write or a commit that failed nothing is
+ * staged since its last commit never appears; the same holds when it was a child or a wrapped command
+ * that wrote, and was killed, before the opener closes the file.  After a write or a commit that failed nothing is
  * published any more, and every flush repeats the error, until the file is truncated to nothing.
  *
  * All functions may be called from any thread; they wait for each other. */
@@ -55,7 +56,8 @@ struct mcfs_writer {
 	bool fresh;			/* never committed, and must exist */
 	bool excl;
 	bool mapped;			/* the last bytes came through a shared mapping */
-	bool abandoned;			/* another process was killed with the descriptor open */
+	pid_t last_tid, last_pid;	/* who wrote last: thread and process */
+	bool abandoned;			/* who wrote last was killed, and was not the opener */
 	bool exited;			/* the opener ended by exit(0) */
 	bool revoked, unlinked;
 	int failed;			/* 0, or why nothing is published any more */
@@ -99,17 +101,17 @@ size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len
 		       struct mcfs_writer **ret, size_t max);
 
 /* All @len bytes or an error.  *slot is NULL or a whole slot that holds @data; it may be exchanged.
- * @mapped: the bytes come from the page cache. */
+ * @tid: the thread that writes; 0: the bytes come from the page cache, nobody knows from whom. */
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
-		      void **slot, bool mapped, uint64_t deadline);
+		      void **slot, pid_t tid, uint64_t deadline);
 int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
 			 uint64_t deadline);
 int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size);
 /* fallocate(2): the file reaches to @end at least, unless @keep_size. */
 int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size);
 
-/* A descriptor was closed by a process that is doing as @fate says; @opener: the one that opened it. */
-int mcfs_writer_flush(struct mcfs_writer *w, bool opener, enum mcfs_fate fate, uint64_t deadline);
+/* Thread @tid, whose process is doing as @fate says, has closed a descriptor. */
+int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline);
 int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline);
 /* The last descriptor is closed; @fate is the opener's.  Commits what is left, or drops it. */
 int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline);

@@ -42,12 +42,12 @@ void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_op op;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_getattr))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_getattr, ino, fi))
 		return;
-	if (mcfs_is_control(ino))
+	if (!op.in)
 		control_attr(&op, ino);
 	else
-		reply_attr(&op, mcfs_inode_at(&op.fs->inodes, ino), fi ? mcfs_handle_of(fi) : NULL);
+		reply_attr(&op, op.in, op.handle);
 }
 
 /* truncate(2) of a path: a version of its own, published before the call returns. */
@@ -103,15 +103,15 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		     struct fuse_file_info *fi)
 {
-	struct mcfs_handle *h = fi ? mcfs_handle_of(fi) : NULL;
+	struct mcfs_handle *h;
 	struct mcfs_inode *in;
 	struct stat st;
 	struct mcfs_op op;
 	int r = 0;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_setattr))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_setattr, ino, fi))
 		return;
-	if (mcfs_is_control(ino)) {
+	if (!op.in) {
 		/* Truncated by shells on the way to an open that fails by itself. */
 		if (to_set & FUSE_SET_ATTR_SIZE)
 			control_attr(&op, ino);
@@ -119,7 +119,8 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 			(void)mcfs_reply_err(&op, -EPERM);
 		return;
 	}
-	in = mcfs_inode_at(&op.fs->inodes, ino);
+	in = op.in;
+	h = op.handle;
 	if (to_set & FUSE_SET_ATTR_SIZE)
 		r = set_size(&op, in, h, (uint64_t)attr->st_size);
 	if (r < 0) {

@@ -28,7 +28,7 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	void *buf;
 	int64_t n;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_read))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_read, ino, fi))
 		return;
 	if (h->type == MCFS_TEXT) {
 		read_text(&op, h, size, (uint64_t)offset);
@@ -62,7 +62,7 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_write))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_write, ino, fi))
 		return;
 	if (h->type != MCFS_WRITE) {
 		(void)mcfs_reply_err(&op, -EBADF);
@@ -70,7 +70,7 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	}
 	mcfs_handle_hide(op.fs, h);
 	r = mcfs_writer_write(h->writer, (uint64_t)offset, payload ? *payload : buf, size, payload,
-			      fi->writepage, op.deadline);
+			      fi->writepage ? 0 : op.ctx.pid, op.deadline);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;
@@ -86,7 +86,7 @@ void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, o
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_fallocate))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_fallocate, ino, fi))
 		return;
 	if (h->type != MCFS_WRITE)
 		r = -EBADF;

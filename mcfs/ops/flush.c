@@ -9,16 +9,13 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_op op;
-	bool opener;
 	int r = 0;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_flush))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_flush, ino, fi))
 		return;
-	if (h->type == MCFS_WRITE) {
-		opener = mcfs_caller_is(h->writer->pid, op.ctx.pid);
-		r = mcfs_writer_flush(h->writer, opener,
+	if (h->type == MCFS_WRITE)
+		r = mcfs_writer_flush(h->writer, op.ctx.pid,
 				      mcfs_caller_fate(op.ctx.pid, op.ctx.uid), op.deadline);
-	}
 	(void)mcfs_reply_err(&op, r);
 }
 
@@ -27,7 +24,7 @@ void mcfs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fil
 	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_op op;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_fsync))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_fsync, ino, fi))
 		return;
 	(void)mcfs_reply_err(&op, h->type == MCFS_WRITE ?
 			     mcfs_writer_sync(h->writer, op.deadline) : 0);
@@ -39,11 +36,11 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct mcfs_op op;
 	int r = 0;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_release))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_release, ino, fi))
 		return;
 	if (h->type == MCFS_WRITE)
 		r = mcfs_writer_release(h->writer, mcfs_caller_fate(h->writer->pid, h->writer->uid),
 					op.deadline);
-	mcfs_handle_free(op.fs, h);
+	mcfs_handle_unref(op.fs, h);
 	(void)mcfs_reply_err(&op, r);
 }

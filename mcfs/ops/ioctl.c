@@ -13,6 +13,6 @@ void mcfs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_ioctl))
+	if (mcfs_op_begin(&op, req, MCFS_OP_ioctl, 0, NULL))
 		(void)mcfs_reply_err(&op, -ENOTTY);
 }

@@ -29,8 +29,9 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 	}
 	if (key->len <= MCFS_KEY_MAX) {
 		r = mcs_stat(store, mcfs_key_of(key), &ret->info, mcfs_op_left_ms(op));
+		/* Of a directory nothing is shown but that it is there: listings know no more. */
 		if (r == 0 || !is_missing(r)) {
-			ret->info.kind = MCS_DIR;
+			ret->info = (struct mcs_info){ .kind = MCS_DIR };
 			return r;
 		}
 	}
@@ -70,14 +71,15 @@ int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found 
 	return 0;
 }
 
-int mcfs_child_key(struct mcfs *fs, fuse_ino_t parent, const char *name, struct mcfs_key *ret)
+int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
+		   struct mcfs_key *ret)
 {
-	if (mcfs_is_control(parent) ||
-	    (parent == FUSE_ROOT_ID && strcmp(name, MCFS_CONTROL_NAME) == 0))
+	if (!parent ||
+	    (parent == &fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0))
 		return -EPERM;
 	if (strlen(name) > fs->name_max)
 		return -ENAMETOOLONG;
-	return mcfs_inode_child_key(&fs->inodes, mcfs_inode_at(&fs->inodes, parent), name, ret);
+	return mcfs_inode_child_key(&fs->inodes, parent, name, ret);
 }
 
 static void fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse_entry_param *ret)
@@ -166,14 +168,13 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
 		return;
-	if (mcfs_is_control(parent) ||
-	    (parent == FUSE_ROOT_ID && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
+	if (!op.in || (op.in == &op.fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
 		lookup_control(&op, name);
 		return;
 	}
-	r = mcfs_child_key(op.fs, parent, name, &key);
+	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;

@@ -11,7 +11,8 @@
 
 #define WRITERS_AT_ONCE 64
 
-static int child_dir_key(struct mcfs *fs, fuse_ino_t parent, const char *name, struct mcfs_key *ret)
+static int child_dir_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
+			 struct mcfs_key *ret)
 {
 	int r = mcfs_child_key(fs, parent, name, ret);
 
@@ -33,9 +34,9 @@ void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_mkdir))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_mkdir, parent, NULL))
 		return;
-	r = child_dir_key(op.fs, parent, name, &key);
+	r = child_dir_key(op.fs, op.in, name, &key);
 	if (r == 0)
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), NULL, 0, &opts, mcfs_op_left_ms(&op));
 	if (r == 0)
@@ -69,9 +70,9 @@ void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_rmdir))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_rmdir, parent, NULL))
 		return;
-	r = child_dir_key(op.fs, parent, name, &key);
+	r = child_dir_key(op.fs, op.in, name, &key);
 	if (r == 0)
 		r = remove_dir(&op, &key);
 	(void)mcfs_reply_err(&op, r);
@@ -100,9 +101,9 @@ void mcfs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_unlink))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_unlink, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, parent, name, &key);
+	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0)
 		r = remove_file(&op, &key);
 	(void)mcfs_reply_err(&op, r);
@@ -112,7 +113,7 @@ void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_mknod))
+	if (mcfs_op_begin(&op, req, MCFS_OP_mknod, 0, NULL))
 		(void)mcfs_reply_err(&op, -EPERM);
 }
 
@@ -120,6 +121,6 @@ void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char 
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_link))
+	if (mcfs_op_begin(&op, req, MCFS_OP_link, 0, NULL))
 		(void)mcfs_reply_err(&op, -EPERM);
 }

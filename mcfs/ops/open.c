@@ -45,7 +45,7 @@ static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct m
 	fi->fh = (uintptr_t)h;
 	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
 	if (mcfs_reply_open(op, fi, true) < 0)
-		mcfs_handle_free(op->fs, h);
+		mcfs_handle_unref(op->fs, h);
 }
 
 static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mcfs_handle **ret)
@@ -60,7 +60,7 @@ static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mc
 		return -ENOMEM;
 	r = mcfs_control_read(op->fs, ino, &h->text, &h->text_len);
 	if (r < 0) {
-		mcfs_handle_free(op->fs, h);
+		mcfs_handle_unref(op->fs, h);
 		return r;
 	}
 	*ret = h;
@@ -119,7 +119,7 @@ static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_ha
 	*ret = h;
 	return 0;
 fail:
-	mcfs_handle_free(fs, h);
+	mcfs_handle_unref(fs, h);
 	return r;
 }
 
@@ -165,7 +165,7 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 out:
 	mcfs_object_unref(args.base);
 	if (r < 0)
-		mcfs_handle_free(fs, h);
+		mcfs_handle_unref(fs, h);
 	else
 		*ret = h;
 	return r;
@@ -178,12 +178,12 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_open))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_open, ino, NULL))
 		return;
-	if (mcfs_is_control(ino)) {
+	in = op.in;
+	if (!in) {
 		r = open_control(&op, ino, fi->flags, &h);
 	} else {
-		in = mcfs_inode_at(&op.fs->inodes, ino);
 		if (in->kind != MCS_OBJECT)
 			r = in->kind == MCS_DIR ? -EISDIR : -ELOOP;
 		else if ((fi->flags & O_ACCMODE) == O_RDONLY && !(fi->flags & O_TRUNC))
@@ -221,7 +221,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		r = mcfs_writer_new(&fs->versions, &args, &h->writer);
 	}
 	if (r < 0) {
-		mcfs_handle_free(fs, h);
+		mcfs_handle_unref(fs, h);
 		if (in)
 			mcfs_inode_forget(&fs->inodes, in, 1);
 		return r;
@@ -241,9 +241,9 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_create))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_create, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, parent, name, &key);
+	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0 && key.data[key.len - 1] == '/')
 		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
 	if (r == 0) {
@@ -260,7 +260,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
 		/* Nobody has got the descriptor: the file was never created. */
 		mcfs_writer_revoke(h->writer);
-		mcfs_handle_free(op.fs, h);
+		mcfs_handle_unref(op.fs, h);
 		mcfs_inode_forget(&op.fs->inodes, in, 1);
 	}
 }

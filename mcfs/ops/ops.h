@@ -21,8 +21,10 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 /* For a file that is being written. */
 void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
 			    struct fuse_entry_param *ret);
-/* The key of @name in the directory @parent.  -ENAMETOOLONG, or -EPERM for the reserved one. */
-int mcfs_child_key(struct mcfs *fs, fuse_ino_t parent, const char *name, struct mcfs_key *ret);
+/* The key of @name in the directory @parent, NULL: below .mcfs.  -ENAMETOOLONG, or -EPERM for what is
+ * reserved. */
+int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
+		   struct mcfs_key *ret);
 void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mcfs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
 void mcfs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);

@@ -292,6 +292,8 @@ static void drop_before(struct mcfs_dir *d, uint64_t index)
 
 	while (n < d->nwindow && d->window[n].index < index)
 		n++;
+	if (!n)
+		return;
 	free_entries(d->window, n);
 	d->nwindow -= n;
 	memmove(d->window, d->window + n, d->nwindow * sizeof(*d->window));
@@ -325,36 +327,39 @@ static bool add_plain(struct answer *a, const char *name, const struct stat *st,
 	return true;
 }
 
-static struct mcfs_inode *lookup_entry(struct answer *a, const struct mcfs_dir *d,
-				       const struct entry *e, struct fuse_entry_param *ret)
+/* The whole key of an entry. */
+static bool entry_key(const struct mcfs_dir *d, const struct entry *e, struct mcfs_key *ret)
+{
+	*ret = d->key;
+	if (ret->len + e->comp_len + 1 > MCFS_KEY_MAX + 1)
+		return false;
+	memcpy(ret->data + ret->len, e->comp, e->comp_len);
+	ret->len += e->comp_len;
+	if (e->kind == MCS_DIR)
+		ret->data[ret->len++] = '/';
+	return true;
+}
+
+static bool add_entry(struct answer *a, const struct mcfs_dir *d, const struct entry *e)
 {
 	struct mcfs_found found = { .info = {
 		.size = e->size, .generation = e->generation, .mtime_ms = e->mtime_ms,
 		.kind = e->kind,
 	} };
-	struct mcfs_inode *in;
-	struct mcfs_key key = d->key;
-
-	if (key.len + e->comp_len > MCFS_KEY_MAX)
-		return NULL;
-	memcpy(key.data + key.len, e->comp, e->comp_len);
-	key.len += e->comp_len;
-	return mcfs_fill_entry(a->op, &key, &found, 0, ret, &in) < 0 ? NULL : in;
-}
-
-static bool add_entry(struct answer *a, const struct mcfs_dir *d, const struct entry *e)
-{
 	struct fuse_entry_param param;
 	struct mcfs_inode *in = NULL;
+	struct mcfs_key key;
 	struct stat st;
 	size_t n;
 
-	/* A file that is being written looks different to each who asks. */
-	if (a->plus && (e->kind == MCS_DIR || e->generation))
-		in = lookup_entry(a, d, e, &param);
+	if (!entry_key(d, e, &key))
+		return true;
+	/* A file that is being written is left to lookups. */
+	if (a->plus && (e->kind == MCS_DIR || e->generation) &&
+	    mcfs_fill_entry(a->op, &key, &found, 0, &param, &in) < 0)
+		in = NULL;
 	if (!in) {
-		/* Any number but 0, which would mean that the entry is no more. */
-		mcfs_stat_entry(a->op->fs, seen_hash(e->comp, e->comp_len), e->kind, e->size,
+		mcfs_stat_entry(a->op->fs, mcfs_inode_number(mcfs_key_of(&key)), e->kind, e->size,
 				e->mtime_ms, &st);
 		return add_plain(a, e->name, &st, e->index + 1);
 	}
@@ -417,7 +422,7 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	struct answer a = { .op = &op, .size = size < MCFS_SLOT ? size : MCFS_SLOT, .plus = plus };
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_readdir))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_readdir, ino, fi))
 		return;
 	a.buf = mcfs_compat_buffer();
 	if (!a.buf) {
@@ -468,13 +473,13 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct mcfs_handle *h;
 	struct mcfs_op op;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_opendir))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_opendir, ino, NULL))
 		return;
 	h = mcfs_handle_new(op.fs, MCFS_LIST);
-	if (h && !mcfs_is_control(ino)) {
-		h->dir = dir_new(op.fs, mcfs_inode_at(&op.fs->inodes, ino));
+	if (h && op.in) {
+		h->dir = dir_new(op.fs, op.in);
 		if (!h->dir) {
-			mcfs_handle_free(op.fs, h);
+			mcfs_handle_unref(op.fs, h);
 			h = NULL;
 		}
 	}
@@ -484,16 +489,16 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	fi->fh = (uintptr_t)h;
 	if (mcfs_reply_open(&op, fi, false) < 0)
-		mcfs_handle_free(op.fs, h);
+		mcfs_handle_unref(op.fs, h);
 }
 
 void mcfs_do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_op op;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_releasedir))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_releasedir, ino, fi))
 		return;
-	mcfs_handle_free(op.fs, mcfs_handle_of(fi));
+	mcfs_handle_unref(op.fs, mcfs_handle_of(fi));
 	(void)mcfs_reply_err(&op, 0);
 }
 
@@ -501,6 +506,6 @@ void mcfs_do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_fsyncdir))
+	if (mcfs_op_begin(&op, req, MCFS_OP_fsyncdir, 0, NULL))
 		(void)mcfs_reply_err(&op, 0);
 }

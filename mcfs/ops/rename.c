@@ -181,13 +181,13 @@ void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_in
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_rename))
+	if (!mcfs_op_begin_two(&op, req, MCFS_OP_rename, parent, to_parent))
 		return;
 	r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
 	if (r == 0)
-		r = mcfs_child_key(op.fs, parent, name, &from);
+		r = mcfs_child_key(op.fs, op.in, name, &from);
 	if (r == 0)
-		r = mcfs_child_key(op.fs, to_parent, to_name, &to);
+		r = mcfs_child_key(op.fs, op.other, to_name, &to);
 	if (r == 0 && to.data[to.len - 1] == '/')
 		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
 	if (r == 0)

@@ -17,7 +17,7 @@ void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_statfs))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_statfs, 0, NULL))
 		return;
 	r = mcs_pool_stat(op.fs->store, &pool, mcfs_op_left_ms(&op));
 	if (r < 0) {

@@ -21,9 +21,9 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 	struct mcfs_op op;
 	int r;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_symlink))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_symlink, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, parent, name, &key);
+	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0 && key.data[key.len - 1] == '/')
 		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
 	if (r == 0)
@@ -64,16 +64,14 @@ static int read_target(struct mcfs_op *op, const struct mcfs_key *key, char ret[
 void mcfs_do_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	char target[PATH_MAX];
-	struct mcfs_inode *in;
 	struct mcfs_key key;
 	struct mcfs_op op;
 	int r = -EINVAL;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_readlink))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_readlink, ino, NULL))
 		return;
-	if (!mcfs_is_control(ino)) {
-		in = mcfs_inode_at(&op.fs->inodes, ino);
-		mcfs_inode_key(&op.fs->inodes, in, &key);
+	if (op.in) {
+		mcfs_inode_key(&op.fs->inodes, op.in, &key);
 		r = read_target(&op, &key, target);
 	}
 	if (r < 0)

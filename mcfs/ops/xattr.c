@@ -100,16 +100,15 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	const struct attribute *a = find(name);
-	struct mcfs_inode *in = NULL;
+	struct mcfs_inode *in;
 	struct file_facts facts;
 	char buf[MCFS_KEY_MAX + 1];
 	struct mcfs_op op;
 	int r = 0;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_getxattr))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_getxattr, ino, NULL))
 		return;
-	if (!mcfs_is_control(ino))
-		in = mcfs_inode_at(&op.fs->inodes, ino);
+	in = op.in;
 	if (strncmp(name, "user.", strlen("user.")) != 0)
 		r = -EOPNOTSUPP;
 	else if (!a || !in || in->kind == MCS_DIR)
@@ -126,17 +125,16 @@ void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 
 void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	struct mcfs_inode *in = NULL;
+	struct mcfs_inode *in;
 	struct file_facts facts;
 	struct mcfs_op op;
 	char buf[512];
 	size_t n = 0;
 	int r = 0;
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_listxattr))
+	if (!mcfs_op_begin(&op, req, MCFS_OP_listxattr, ino, NULL))
 		return;
-	if (!mcfs_is_control(ino))
-		in = mcfs_inode_at(&op.fs->inodes, ino);
+	in = op.in;
 	if (in && in->kind != MCS_DIR)
 		r = learn(&op, in, &facts);
 	else
@@ -158,7 +156,7 @@ void mcfs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const ch
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_setxattr))
+	if (mcfs_op_begin(&op, req, MCFS_OP_setxattr, 0, NULL))
 		(void)mcfs_reply_err(&op, -EOPNOTSUPP);
 }
 
@@ -166,6 +164,6 @@ void mcfs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_removexattr))
+	if (mcfs_op_begin(&op, req, MCFS_OP_removexattr, 0, NULL))
 		(void)mcfs_reply_err(&op, -EOPNOTSUPP);
 }
