@@ -73,25 +73,21 @@ static char *huge_memory(int *ret_fd)
  * client sends first says which, eight more the size of a block. */
 static void *raw_serve(void *arg)
 {
-	static char *all;
-	static unsigned conns;
+	static char *into;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int fd = (int)(intptr_t)arg;
 	uint64_t head[2], off = 0;
-	char *into;
 	ssize_t n;
 
-	/* Each stream has its own part, as in the client, or they would meet in the cache. */
 	pthread_mutex_lock(&lock);
-	if (!all)
-		all = huge_memory(&(int){ 0 });
-	into = all + conns++ % STREAMS * (REGION / STREAMS);
+	if (!into)
+		into = huge_memory(&(int){ 0 });
 	pthread_mutex_unlock(&lock);
 	n = recv(fd, head, sizeof(head), MSG_WAITALL);
 	while (n > 0) {
 		n = head[0] ? send(fd, into + off, head[1], MSG_NOSIGNAL) :
 			recv(fd, into + off, head[1], MSG_WAITALL);
-		off = (off + head[1]) % (REGION / STREAMS);
+		off = (off + head[1]) % (REGION / 2);
 	}
 	close(fd);
 	return NULL;

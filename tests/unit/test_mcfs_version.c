@@ -86,12 +86,12 @@ static struct mcfs_writer *opened(struct fixture *f, const char *key, unsigned f
 
 static void writes(struct mcfs_writer *w, uint64_t at, const char *text)
 {
-	assert_int_equal(mcfs_writer_write(w, at, text, strlen(text), NULL, false, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, at, text, strlen(text), NULL, getpid(), DEADLINE), 0);
 }
 
 static int flushes(struct mcfs_writer *w)
 {
-	return mcfs_writer_flush(w, true, MCFS_ALIVE, DEADLINE);
+	return mcfs_writer_flush(w, getpid(), MCFS_ALIVE, DEADLINE);
 }
 
 static int releases(struct mcfs_writer *w, enum mcfs_fate fate)
@@ -151,10 +151,10 @@ static void other_processes_do_not_commit(void **state)
 	struct mcfs_writer *w = created(f, "k");
 
 	writes(w, 0, "one ");
-	assert_int_equal(mcfs_writer_flush(w, false, MCFS_EXITED, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
 	stored(f, "k", NULL);
 	writes(w, 4, "two");
-	assert_int_equal(mcfs_writer_flush(w, true, MCFS_EXITED, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_EXITED, DEADLINE), 0);
 	stored(f, "k", "one two");
 	assert_int_equal(releases(w, MCFS_EXITED), 0);
 	assert_int_equal(fake_mcs_puts(f->store), 1);
@@ -166,9 +166,9 @@ static void a_killed_writer_is_revoked(void **state)
 	struct mcfs_writer *w = created(f, "k");
 
 	writes(w, 0, "half");
-	assert_int_equal(mcfs_writer_flush(w, true, MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(mcfs_pool_staged(f->pool), 0);
-	assert_int_equal(mcfs_writer_write(w, 4, "x", 1, NULL, false, DEADLINE), -EIO);
+	assert_int_equal(mcfs_writer_write(w, 4, "x", 1, NULL, getpid(), DEADLINE), -EIO);
 	assert_int_equal(releases(w, MCFS_DIED), 0);
 	stored(f, "k", NULL);
 }
@@ -181,7 +181,7 @@ static void a_killed_rewriter_leaves_the_old_version(void **state)
 	put(f, "k", "old");
 	w = opened(f, "k", MCFS_WRITER_FRESH);
 	writes(w, 0, "new and lon");
-	assert_int_equal(mcfs_writer_flush(w, true, MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(releases(w, MCFS_GONE), 0);
 	stored(f, "k", "old");
 }
@@ -206,12 +206,12 @@ static void stores_of_a_killed_mapper_are_dropped(void **state)
 
 	writes(w, 0, "first");
 	assert_int_equal(flushes(w), 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, true, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, 0, DEADLINE), 0);
 	assert_int_equal(releases(w, MCFS_GONE), 0);
 	stored(f, "k", "first");
 
 	w = opened(f, "k", 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, true, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, 0, DEADLINE), 0);
 	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 	stored(f, "k", "First");
 }
@@ -221,10 +221,31 @@ static void a_killed_heir_is_not_trusted(void **state)
 	struct fixture *f = *state;
 	struct mcfs_writer *w = created(f, "k");
 
-	writes(w, 0, "half");
-	assert_int_equal(mcfs_writer_flush(w, false, MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(releases(w, MCFS_GONE), 0);
 	stored(f, "k", NULL);
+
+	/* Nor when the opener, a wrapper of the command, closes the file properly. */
+	w = created(f, "k");
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(flushes(w), -EIO);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "k", NULL);
+
+	/* A bystander that is killed has nothing to do with it, and who goes on writing answers for it. */
+	w = created(f, "k");
+	writes(w, 0, "whole");
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "whole");
+	assert_int_equal(mcfs_writer_write(w, 5, "!", 1, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+	writes(w, 6, "?");
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "whole!?");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 }
 
 static void an_untouched_file_is_empty(void **state)
@@ -318,8 +339,8 @@ static void a_failed_write_is_never_published(void **state)
 
 	f->env.max_size = 10;
 	writes(w, 0, "123456789");
-	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, false, DEADLINE), -EFBIG);
-	assert_int_equal(mcfs_writer_write(w, 9, "a", 1, NULL, false, DEADLINE), -EIO);
+	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE), -EFBIG);
+	assert_int_equal(mcfs_writer_write(w, 9, "a", 1, NULL, getpid(), DEADLINE), -EIO);
 	assert_int_equal(flushes(w), -EFBIG);
 	assert_int_equal(flushes(w), -EFBIG);
 	stored(f, "k", NULL);
@@ -439,7 +460,7 @@ static void sizes_are_limited(void **state)
 	assert_int_equal(w->stage.size, 0);
 	assert_int_equal(mcfs_writer_allocate(w, 50, false), 0);
 	assert_int_equal(w->stage.size, 50);
-	assert_int_equal(mcfs_writer_write(w, UINT64_MAX - 1, "ab", 2, NULL, false, DEADLINE), -EFBIG);
+	assert_int_equal(mcfs_writer_write(w, UINT64_MAX - 1, "ab", 2, NULL, getpid(), DEADLINE), -EFBIG);
 	mcfs_writer_revoke(w);
 	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 }

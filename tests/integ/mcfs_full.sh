@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A pool that is full evicts for what is new; what cannot fit is refused at write or close and leaves
+# nothing behind; memory for staging has a limit.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_memory 2048
+
+start_standalone "$tmp/mnt" --global_segment_size=64MiB --staging_max=48MiB
+m=$tmp/mnt
+head -c 4000000 /dev/urandom >"$tmp/s"
+
+# ten times what fits
+for i in $(seq 1 160); do
+	cp "$tmp/s" "$m/f$i" || fail "copy $i into a pool full of evictable files"
+done
+cmp "$tmp/s" "$m/f160" || fail "the newest file"
+n=$(find "$m" -name 'f*' | wc -l)
+[ "$n" -ge 8 ] && [ "$n" -le 16 ] || fail "$n files of 4 MB in a pool of 64 MiB"
+for f in "$m"/f*; do
+	# One that is evicted between the listing and this is a miss, not a wrong file.
+	[ ! -e "$f" ] || cmp "$tmp/s" "$f" || fail "a file in a full pool differs"
+done
+fails cat "$m/f1"
+grep -q "No such file" "$tmp/fails.out" || fail "reading an evicted file is no miss"
+
+# a file that is open is not evicted
+exec 3<"$m/f160"
+for i in $(seq 1 40); do cp "$tmp/s" "$m/g$i"; done
+cmp "$tmp/s" - <&3 || fail "an open file was evicted under its reader"
+exec 3<&-
+
+# larger than any object can be: the write says so, and nothing appears
+fails dd if=/dev/zero of="$m/huge" bs=1M count=80 status=none
+grep -qE "File too large|No space left" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+[ ! -e "$m/huge" ] || fail "a file that was refused is there"
+echo kept >"$m/small"
+fails truncate -s 1T "$m/small"
+equal "a file whose size was refused" "$(cat "$m/small")" kept
+
+# staging: two files of 30 MiB at a time do not fit into 48 MiB
+exec 3>"$m/a"
+head -c 31457280 /dev/zero >&3
+fails dd if=/dev/zero of="$m/b" bs=1M count=30 status=none
+grep -q "No space left" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+[ ! -e "$m/b" ] || fail "a file that was refused is there"
+exec 3>&-
+wait_for 5 grep -qE '^staged_bytes +0$' "$m/.mcfs/stats"
+equal "the file that was staged first" "$(wc -c <"$m/a")" 31457280
+dd if=/dev/zero of="$m/b" bs=1M count=30 status=none || fail "staging memory does not come back"
+
+# files that are written at the same time share it: each waits for the others' puts
+for i in $(seq 1 12); do
+	cp "$tmp/s" "$m/p$i" &
+done
+failed=0
+for job in $(jobs -p); do
+	[ "$job" = "$MCFS_PID" ] || wait "$job" || failed=1
+done
+equal "copies at the same time that failed" "$failed" 0

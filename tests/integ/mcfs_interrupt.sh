@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# While the master stands still, whoever waits for a file can be killed at once, everything ends by its
+# deadline, and afterwards all is as before.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+start_master
+start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=64MiB --timeout=8s --setup_timeout=5s
+m=$tmp/mnt
+head -c 3000000 /dev/urandom >"$tmp/s"
+cp "$tmp/s" "$m/f"
+exec 3<"$m/f"
+
+ms() {
+	echo $((${EPOCHREALTIME/./} / 1000))
+}
+# killed_at_once WHAT COMMAND... - it waits, and a SIGKILL ends it within a second
+killed_at_once() {
+	local what=$1 pid t
+	shift
+	"$@" >/dev/null 2>&1 &
+	pid=$!
+	wait_for 5 in_fuse "$pid" || fail "$what does not wait for the mount"
+	t=$(ms)
+	kill -KILL "$pid"
+	wait "$pid" 2>/dev/null || :
+	t=$(($(ms) - t))
+	[ "$t" -lt 1000 ] || fail "$what took $t ms to be killed"
+	echo "$what: killed in $t ms"
+}
+# in_fuse PID - it, or its only child, sleeps in the kernel's FUSE
+in_fuse() {
+	local task
+	for task in $1 $(pgrep -P "$1" || :); do
+		grep -qE 'fuse|request_wait' "/proc/$task/wchan" "/proc/$task/stack" 2>/dev/null && return 0
+	done
+	return 1
+}
+
+kill -STOP "$MASTER_PID"
+cleanup_fn kill -CONT "$MASTER_PID"
+killed_at_once "cat" cat "$m/f"
+killed_at_once "stat" stat "$m/g"
+killed_at_once "ls" ls "$m"
+killed_at_once "df" df "$m"
+killed_at_once "cp" cp "$tmp/s" "$m/new"
+killed_at_once "mkdir" mkdir "$m/dir"
+# Bytes of an open file are in memory: no master is needed.
+cmp "$tmp/s" - <&3 || fail "an open file cannot be read while the master stands still"
+
+# An alarm is no kill: it gets EINTR, a little later.
+if command -v python3 >/dev/null; then
+	python3 - "$m/g" <<'PY' || fail "EINTR"
+import os, signal, sys, time
+class Alarm(Exception): pass
+def on_alarm(*a): raise Alarm
+signal.signal(signal.SIGALRM, on_alarm)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+t = time.time()
+try:
+    os.stat(sys.argv[1])
+    sys.exit('stat succeeded')
+except Alarm:
+    pass
+t = time.time() - t
+assert t < 2, t
+PY
+fi
+
+# Left alone, it ends by its deadline.
+t=$(ms)
+fails timeout 60 cat "$m/f"
+t=$(($(ms) - t))
+[ "$t" -ge 4000 ] && [ "$t" -lt 20000 ] || fail "cat ended after $t ms, the deadline is 8000"
+grep -q "timed out" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+
+# More callers than threads at rest, all killed.
+pids=()
+for i in $(seq 1 100); do
+	cat "$m/f$i" 2>/dev/null &
+	pids+=($!)
+done
+all_wait() {
+	[ "$(metric_sum mcfs_inflight <"$m/.mcfs/metrics")" -ge 100 ]
+}
+wait_for 5 all_wait || fail "not all callers wait for the mount"
+t=$(ms)
+kill -KILL "${pids[@]}"
+for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || :; done
+t=$(($(ms) - t))
+[ "$t" -lt 3000 ] || fail "100 callers took $t ms to be killed"
+
+kill -CONT "$MASTER_PID"
+wait_for 30 cmp "$tmp/s" "$m/f" || fail "the file is not readable again"
+cp "$tmp/s" "$m/after"
+cmp "$tmp/s" "$m/after"
+[ "$(metric_sum mcfs_interrupted_total <"$m/.mcfs/metrics")" -ge 100 ] || fail "interrupts are not counted"
+exec 3<&-
+# Nothing is left of the operations that went on behind their callers.
+wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "operations are left"
+unmount "$m"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end"

@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# One file of 1 GiB goes in and out, is renamed and rewritten.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_memory 7000
+unless_sanitized "moves some GiB"
+
+start_standalone "$tmp/mnt" --global_segment_size=3GiB --staging_max=2GiB
+m=$tmp/mnt
+# 1 GiB and a bit that is no whole chunk; cheap to make, and no two parts of it are the same.
+content() {
+	# seq does not live to its end
+	{ seq 1 125000000 || :; } 2>/dev/null | head -c 1073800001
+}
+want=$(content | sha256sum)
+content >"$m/big"
+equal "size" "$(stat -c %s "$m/big")" 1073800001
+equal "sum after writing" "$(sha256sum <"$m/big")" "$want"
+mv "$m/big" "$m/moved"
+cp "$m/moved" "$m/copy"
+equal "sum after copying" "$(sha256sum <"$m/copy")" "$want"
+rm "$m/copy"
+printf X | dd of="$m/moved" bs=1 seek=700000000 conv=notrunc status=none
+equal "sum after a change in the middle" "$(sha256sum <"$m/moved")" \
+	"$( (content | head -c 700000000; printf X; content | tail -c +700000002) | sha256sum)"
+grep -qE '^staged_bytes +0$' "$m/.mcfs/stats" || fail "staged bytes are left"

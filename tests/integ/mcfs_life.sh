@@ -1,0 +1,177 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# mcfs begins with a mount that serves or with one line that says why not, and ends without a trace,
+# however it is ended.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_root
+mcfs=$top_builddir/mcfs/mcfs
+m=$tmp/mnt
+mkdir "$m"
+cleanup_fn unmount_any "$m"
+# Daemons have left their parent, which spawn() could have ended.
+end_daemons() {
+	local pid
+	for pid in $(processes_left | awk '$2 ~ /mcfs$/ { print $1 }'); do
+		kill -KILL "$pid"
+		wait_for 10 gone "$pid"
+	done
+}
+cleanup_fn end_daemons
+flags=(--standalone --global_segment_size=64MiB)
+
+# refused WORDS COMMAND... - it fails at once, with one line on standard error that has the words
+refused() {
+	local words=$1
+	shift
+	fails timeout 20 "$@"
+	grep -q -- "$words" "$tmp/fails.out" || fail "no \"$words\" in: $(cat "$tmp/fails.out")"
+	equal "lines about: $words" "$(wc -l <"$tmp/fails.out")" 1
+	is_mounted "$m" && fail "mounted after: $words"
+	return 0
+}
+
+# ---- what cannot work
+refused "no mount point" "$mcfs"
+refused "too many arguments" "$mcfs" a b c
+refused "no such file" "$mcfs" "${flags[@]}" "$tmp/missing"
+touch "$tmp/file"
+refused "not a directory" "$mcfs" "${flags[@]}" "$tmp/file"
+refused "brings its own" "$mcfs" "${flags[@]}" 127.0.0.1:1 "$m"
+refused "octal" "$mcfs" "${flags[@]}" --file_mode=rw "$m"
+refused "only tcp" "$mcfs" "${flags[@]}" --protocol=rdma "$m"
+refused "SSD tier" "$mcfs" "${flags[@]}" --enable_offload "$m"
+closed=
+free_port closed
+refused "127.0.0.1:$closed" "$mcfs" --setup_timeout=1s "127.0.0.1:$closed" "$m"
+refused "127.0.0.1:$closed" "$mcfs" -f --log=err --setup_timeout=1s "127.0.0.1:$closed" "$m"
+
+# ---- a daemon
+daemon_of() {
+	local pid
+	for pid in $(processes_left | awk '$2 ~ /mcfs$/ { print $1 }'); do
+		tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$1" && echo "$pid"
+	done
+}
+start_daemon() {
+	timeout 30 "$mcfs" "${flags[@]}" "$@" "$m" </dev/null >"$tmp/start.out" 2>&1 || {
+		cat "$tmp/start.out"
+		fail "mcfs does not start"
+	}
+	is_mounted "$m" || fail "mcfs returned before the mount was there"
+	pid=$(daemon_of "$m")
+	[ -n "$pid" ] || fail "no daemon"
+}
+ended() {
+	wait_for 20 gone "$pid" || fail "the daemon does not end"
+	is_mounted "$m" && fail "the mount is left"
+	[ -z "$(processes_left)" ] || fail "processes are left: $(processes_left)"
+	return 0
+}
+before=$(grep -c . /proc/self/mounts)
+start_daemon
+echo text >"$m/f"
+equal "a file" "$(cat "$m/f")" text
+equal "working directory of the daemon" "$(readlink "/proc/$pid/cwd")" /
+refused_mounted() {
+	fails timeout 20 "$mcfs" "${flags[@]}" "$m"
+	grep -q "mounted there already" "$tmp/fails.out" || fail "a second mount: $(cat "$tmp/fails.out")"
+}
+refused_mounted
+equal "the file, after a second mount was refused" "$(cat "$m/f")" text
+umount "$m"
+ended
+equal "mounts" "$(grep -c . /proc/self/mounts)" "$before"
+
+for sig in TERM INT; do
+	start_daemon
+	echo text >"$m/f"
+	kill -"$sig" "$pid"
+	ended
+done
+# SIGHUP is no end.
+start_daemon
+kill -HUP "$pid"
+echo text >"$m/f"
+equal "a file after SIGHUP" "$(cat "$m/f")" text
+fusermount3 -u "$m"
+ended
+
+# ---- a busy mount
+start_daemon
+exec 3>"$m/open"
+echo unfinished >&3
+fails umount "$m"
+is_mounted "$m" || fail "a busy mount was unmounted"
+kill -TERM "$pid"
+ended
+# Its descriptor is dead, and says so.
+fails sh -c 'echo more >&3'
+exec 3>&-
+ls -A "$m" >/dev/null
+equal "the directory below" "$(ls -A "$m")" ""
+
+# ---- a lazy unmount goes on until the last descriptor is closed
+start_daemon
+exec 3>"$m/open"
+umount -l "$m"
+echo text >&3 || fail "a write after umount -l"
+exec 3>&-
+ended
+
+# ---- a daemon that was killed, and what it left
+start_daemon
+echo text >"$m/f"
+kill -KILL "$pid"
+wait_for 10 gone "$pid"
+is_mounted "$m" || fail "the dead mount is not there"
+fails ls "$m"
+start_daemon
+equal "a new pool is empty" "$(ls -A "$m")" ""
+echo again >"$m/f"
+equal "a file after a restart" "$(cat "$m/f")" again
+# Stopped, it is neither dead nor alive: nobody takes its place.
+kill -STOP "$pid"
+fails timeout 20 "$mcfs" "${flags[@]}" "$m"
+grep -q "does not answer" "$tmp/fails.out" || fail "a stopped daemon: $(cat "$tmp/fails.out")"
+kill -CONT "$pid"
+equal "after SIGCONT" "$(cat "$m/f")" again
+umount "$m"
+ended
+
+# ---- paths of all kinds lead to the mount point
+mkdir "$tmp/odd dir"
+cleanup_fn unmount_any "$tmp/odd dir"
+ln -s "odd dir" "$tmp/link"
+(cd "$tmp" && timeout 30 "$mcfs" "${flags[@]}" link//)
+is_mounted "$tmp/odd\\\\040dir" || fail "not mounted through a link: $(tail -n 1 /proc/self/mounts)"
+pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+kill -KILL "$pid"
+wait_for 10 gone "$pid"
+(cd "$tmp" && timeout 30 "$mcfs" "${flags[@]}" "./odd dir/")
+echo x >"$tmp/odd dir/f"
+umount "$tmp/odd dir"
+wait_for 10 test -z "$(processes_left)"
+
+# ---- files of a log
+mkdir "$tmp/logs"
+start_daemon --log_dir="$tmp/logs"
+grep -q "mounted dir=$m" "$tmp/logs/mcfs.INFO" || fail "the log lacks the start"
+umount "$m"
+ended
+refused "cannot write the log" "$mcfs" "${flags[@]}" --log_dir="$tmp/none/where" "$m"
+# ---- read-only, immutable
+start_daemon -o ro
+fails touch "$m/f"
+umount "$m"
+ended
+start_daemon -o immutable
+echo one >"$m/f"
+fails sh -c "echo two >'$m/f'"
+fails sh -c "echo two >>'$m/f'"
+echo two >"$m/g"
+fails mv -f "$m/g" "$m/f"
+equal "an immutable file" "$(cat "$m/f")" one
+rm "$m/f" "$m/g"
+umount "$m"
+ended
