@@ -128,7 +128,8 @@ static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req
 		while (i < n && mce_req_at(&reqs[i]) == MCE_AT_DONE)
 			i++;
 		if (i < n && mce_req_at(&reqs[i]) == MCE_AT_TRANSPORT)
-			mce_tcp_transport.poll(reqs[i].peer);
+			for (const struct mce_transport *const *t = mce_transports; *t; t++)
+				(*t)->poll(reqs[i].peer);
 		now = mc_now_ns();
 	}
 }

@@ -13,8 +13,9 @@
 struct mce_transport {
 	const char *name;
 	enum mce_path path;
-	/* Allocate and free this transport's part of a peer.  attach does not connect.  detach is called
-	 * when no request of the peer is under way, on any thread but an I/O thread. */
+	/* Allocate and free this transport's part of a peer.  attach does not connect.  detach runs on any
+	 * thread but an I/O thread; what is still under way (the engine is closing) ends with
+	 * -ECANCELED.  Half-attached is fine. */
 	int (*attach)(struct mce_peer *p);
 	void (*detach)(struct mce_peer *p);
 	/* Resolver thread: make the transport usable for this peer by @deadline.  0 when it is, or when
