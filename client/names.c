@@ -54,6 +54,59 @@ static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned
 	return 0;
 }
 
+static int stat_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
+		      struct mcs_info *infos, int *results, uint64_t deadline)
+{
+	struct mcp_get msg = { .flags = MCP_GET_DIRS };
+	struct mcp_get_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcs_version v;
+	struct mcp_object obj;
+	struct mcp_iter it;
+	int r, count = 0;
+
+	r = key_list(sc, keys, n, &msg.keys);
+	if (r < 0)
+		return r;
+	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
+	for (unsigned i = 0; i < n; i++) {
+		r = mcs_key_check(keys[i]);
+		if (!r)
+			r = mcp_iter_next(&it, &obj) ? mcs_version_decode(&obj, 0, 0, &v) :
+				mc_fail(-MC_EPROTO, "master answered for too few keys");
+		results[i] = r;
+		if (r < 0)
+			continue;
+		infos[i] = v.info;
+		count++;
+	}
+	mcp_reply_done(&mem);
+	return count;
+}
+
+int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		   int *results, int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	int r, count = 0;
+
+	for (unsigned i = 0; i < n;) {
+		unsigned k = mcs_group(n - i, key_of, keys + i);
+		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
+
+		r = sc ? stat_group(s, sc, keys + i, k, infos + i, results + i, deadline) : -ENOMEM;
+		mcs_scratch_put(&s->scratch, sc);
+		if (r < 0)
+			return r;
+		count += r;
+		i += k;
+	}
+	return count;
+}
+
 static int exist_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
 		       unsigned n, uint8_t *present, uint64_t deadline)
 {

@@ -76,6 +76,19 @@ static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_
 	return 0;
 }
 
+/* A directory that exists by what lies in it. */
+static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret,
+		   unsigned *ret_copies)
+{
+	if (((const char *)key.data)[key.len - 1] != '/' ||
+	    !mcm_names_busy(&m->names, key.data, key.len))
+		return -MC_ENOOBJECT;
+	memset(ret, 0, sizeof(*ret));
+	ret->kind = MCP_KIND_DIR;
+	*ret_copies = 0;
+	return 0;
+}
+
 int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
 	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
 	    unsigned *ret_copies)
@@ -93,7 +106,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (!slot)
-		return -MC_ENOOBJECT;
+		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies) : -MC_ENOOBJECT;
 	o = mcm_object(&m->index, slot);
 	*ret_copies = readable_copies(m, o, ret_replica);
 	if (o->node && !*ret_copies)

@@ -23,6 +23,7 @@ enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING };
 #define MCP_PUT_COMMIT		0x08u	/* items of size 0 need no PUT_END */
 #define MCP_GET_LEASE		0x01u
 #define MCP_GET_HOLD		0x02u
+#define MCP_GET_DIRS		0x04u	/* a key that ends in '/' is found while keys lie below it */
 #define MCP_EXIST_PEEK		0x01u
 #define MCP_REMOVE_FORCE	0x01u
 #define MCP_RENAME_NOREPLACE	0x01u

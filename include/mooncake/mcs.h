@@ -159,6 +159,11 @@ int mcs_get_batch(mcs_t *s, struct mcs_get_item *items, unsigned n, int64_t time
 int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms);
 
 int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms);
+/* Many at once, in one request: results[i] and infos[i] as of mcs_stat().  A key that ends in '/' is also
+ * found, as MCS_DIR with generation 0, when there is no such marker but keys lie below it.  Number
+ * found, or negative when the master could not be asked. */
+int mcs_stat_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		   int *results, int64_t timeout_ms);
 
 /* present[i] = 1 or 0.  A present object is kept for the master's lease time, so that the get that
  * follows finds it.  Number of present keys. */

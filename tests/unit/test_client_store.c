@@ -153,6 +153,34 @@ static void ranges_are_exact(void **state)
 	free(buf);
 }
 
+static void many_keys_are_looked_at_together(void **state)
+{
+	const struct mcs_key keys[] = {
+		fixture_key("sb/dir/x"), fixture_key("sb/none"), fixture_key("sb/dir/"), fixture_key(""),
+		fixture_key("sb/"), fixture_key("sb/none/"), fixture_key("sb/dir"),
+	};
+	enum { N = sizeof(keys) / sizeof(keys[0]) };
+	struct mcs_info infos[N], one;
+	int results[N];
+
+	fixture_put_ok(s, "sb/dir/x", 5000, 1);
+	assert_int_equal(mcs_stat_batch(peer, keys, N, infos, results, -1), 3);
+	assert_int_equal(mcs_stat(peer, keys[0], &one, -1), 0);
+	assert_int_equal(results[0], 0);
+	assert_int_equal(infos[0].generation, one.generation);
+	assert_int_equal(infos[0].size, 5000);
+	assert_int_equal(results[1], -MCS_ENOOBJECT);
+	assert_int_equal(results[2], 0);
+	assert_int_equal(infos[2].kind, MCS_DIR);
+	assert_int_equal(infos[2].generation, 0);
+	assert_int_equal(results[3], -MCS_EKEY);
+	assert_int_equal(results[4], 0);
+	assert_int_equal(results[5], -MCS_ENOOBJECT);
+	assert_int_equal(results[6], -MCS_ENOOBJECT);
+	assert_int_equal(mcs_stat(peer, keys[2], &one, -1), -MCS_ENOOBJECT);
+	assert_int_equal(mcs_stat_batch(peer, keys, 0, infos, results, -1), 0);
+}
+
 static void first_put_wins_and_upsert_replaces(void **state)
 {
 	struct mcs_put_item item = { .key = fixture_key("w") };
@@ -504,6 +532,7 @@ static int run_all(const char *name)
 		T(thousands_of_pieces),
 		T(buffers_larger_and_smaller), T(ranges_are_exact),
 		T(first_put_wins_and_upsert_replaces), T(batches_isolate_their_items),
+		T(many_keys_are_looked_at_together),
 		T(large_batches_go_in_several_requests),
 		T(leases_of_exist_protect_and_finished_reads_do_not),
 		T(keys_are_removed_by_pattern), T(rename_moves_and_replaces),

@@ -89,6 +89,22 @@ static void put(struct fixture *fx, const char *key)
 	assert_int_equal(fx_put(fx, key, 0, MCP_PUT_COMMIT), 0);
 }
 
+/* What a get that asks for directories finds: its kind, or -1. */
+static void found(struct fixture *fx, const char *key, int kind)
+{
+	struct mcp_replica where[MCM_REPLICA_MAX];
+	struct mcp_object o;
+	unsigned n;
+	int r;
+
+	pthread_mutex_lock(&fx->s->lock);
+	r = mcm_get(fx->m, fx->s, MCP_GET_DIRS, fx_bytes(key), &o, where, &n);
+	pthread_mutex_unlock(&fx->s->lock);
+	assert_int_equal(r, kind < 0 ? -MC_ENOOBJECT : 0);
+	if (r == 0)
+		assert_int_equal(o.kind, kind);
+}
+
 static void test_tree(void **state)
 {
 	struct fixture fx;
@@ -115,9 +131,21 @@ static void test_tree(void **state)
 	expect(&fx, "a/", 0, "a/b/c/deep a/x a/y");
 	expect(&fx, "", 0, "/rooted a a/b/c/deep a/x a/y e/ top z//odd");
 
+	/* To a get that asks for directories they are there, with or without a marker. */
+	found(&fx, "a/", MCP_KIND_DIR);
+	found(&fx, "a/b/c/", MCP_KIND_DIR);
+	found(&fx, "z//", MCP_KIND_DIR);
+	found(&fx, "e/", MCP_KIND_OBJECT);	/* a marker is what it was put as */
+	found(&fx, "nothing/", -1);
+	found(&fx, "a/b", -1);
+	assert_int_equal(fx_pin(&fx, fx.s, "a/", 0, &(struct mcp_object){ 0 }, NULL),
+			 -MC_ENOOBJECT);
+
 	/* Directories go with their last key, and only they. */
 	assert_int_equal(fx_remove(&fx, "a/b/c/", 0), -MC_ENOTEMPTY);
 	assert_int_equal(fx_remove(&fx, "a/b/c/deep", 0), 0);
+	found(&fx, "a/b/c/", -1);
+	found(&fx, "a/b/", -1);
 	assert_int_equal(fx_remove(&fx, "a/b/c/", 0), -MC_ENOOBJECT);
 	expect(&fx, "a/", MCP_LIST_DIR, "x y");
 	fx_check(&fx);
