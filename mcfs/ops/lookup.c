@@ -17,58 +17,59 @@ static bool is_missing(int err)
 
 int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
 {
-	mcs_t *store = op->fs->store;
-	struct mcs_entry entry;
-	mcs_list_t *list;
-	int r;
+	struct mcs_key k = mcfs_key_of(key);
+	int r, result;
 
 	memset(ret, 0, sizeof(*ret));
-	if (key->len == 0) {
-		ret->info.kind = MCS_DIR;
+	ret->info.kind = MCS_DIR;
+	/* The root is always there, and what cannot be a key has no marker and nothing below it. */
+	if (key->len == 0)
 		return 0;
-	}
-	if (key->len <= MCFS_KEY_MAX) {
-		r = mcs_stat(store, mcfs_key_of(key), &ret->info, mcfs_op_left_ms(op));
-		/* Of a directory nothing is shown but that it is there: listings know no more. */
-		if (r == 0 || !is_missing(r)) {
-			ret->info = (struct mcs_info){ .kind = MCS_DIR };
-			return r;
-		}
-	}
-	/* No marker: it is there as long as keys lie below it. */
-	r = mcs_list_open(store, mcfs_key_of(key), 1, &list);
-	if (r < 0)
-		return r;
-	r = mcs_list_next(list, &entry, mcfs_op_left_ms(op));
-	mcs_list_close(list);
-	if (r < 0)
-		return r;
-	if (r == 0)
+	if (key->len > MCFS_KEY_MAX)
 		return -MCS_ENOOBJECT;
+	r = mcs_stat_batch(op->fs->store, &k, 1, &ret->info, &result, mcfs_op_left_ms(op));
+	if (r < 0 || result < 0)
+		return r < 0 ? r : result;
+	/* Of a directory nothing is shown but that it is there: listings know no more. */
+	ret->implied = !ret->info.generation;
 	ret->info = (struct mcs_info){ .kind = MCS_DIR };
-	ret->implied = true;
 	return 0;
 }
 
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
 {
 	struct mcfs_key dir = *key;
-	struct mcs_info info;
-	int file = -MCS_ENOOBJECT, r;
+	struct mcs_key keys[2];
+	struct mcs_info infos[2];
+	unsigned n = 0, file = 2, directory = 2;
+	int results[3], r;
 
-	if (key->len && key->data[key->len - 1] != '/') {
-		file = mcs_stat(op->fs->store, mcfs_key_of(key), &info, mcfs_op_left_ms(op));
-		if (file < 0 && !is_missing(file))
-			return file;
-	}
-	/* A directory hides an object of the same name. */
+	results[2] = -MCS_ENOOBJECT;
 	dir.data[dir.len++] = '/';
-	r = mcfs_find_dir(op, &dir, ret);
-	if (r == 0 || !is_missing(r) || file < 0)
+	if (key->len && key->data[key->len - 1] != '/') {
+		file = n;
+		keys[n++] = mcfs_key_of(key);
+	}
+	if (dir.len <= MCFS_KEY_MAX) {
+		directory = n;
+		keys[n++] = mcfs_key_of(&dir);
+	}
+	r = n ? mcs_stat_batch(op->fs->store, keys, n, infos, results, mcfs_op_left_ms(op)) : 0;
+	if (r < 0)
 		return r;
-	ret->info = info;
-	ret->implied = false;
-	return 0;
+	/* A directory hides an object of the same name. */
+	if (results[directory] == 0) {
+		ret->implied = !infos[directory].generation;
+		ret->info = (struct mcs_info){ .kind = MCS_DIR };
+		return 0;
+	}
+	if (!is_missing(results[directory]))
+		return results[directory];
+	if (results[file] == 0) {
+		ret->implied = false;
+		ret->info = infos[file];
+	}
+	return results[file];
 }
 
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
