@@ -140,8 +140,7 @@ static void *serve(void *arg)
 	sigemptyset(&set);
 	sigaddset(&set, WAKE_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* A user who is not allowed to open the device still has the descriptor of fusermount3. */
-	fuse_loop_cfg_set_clone_fd(cfg, access("/dev/fuse", R_OK | W_OK) == 0);
+	fuse_loop_cfg_set_clone_fd(cfg, 1);
 	fuse_loop_cfg_set_max_threads(cfg, (unsigned)fs->conf.max_threads);
 	fuse_loop_cfg_set_idle_threads(cfg, IDLE_THREADS);
 	r = fuse_session_loop_mt(fs->session, cfg);
@@ -173,8 +172,14 @@ static char *mount_options(const struct mcfs *fs)
 	}
 	if (fs->conf.allow_other)
 		fputs(",allow_other", to);
-	if (fs->conf.ro)
+	if (fs->conf.ro || !fs->conf.rw)
 		fputs(",ro", to);
+	if (!fs->conf.exec)
+		fputs(",noexec", to);
+	if (fs->conf.suid)
+		fputs(",suid", to);
+	if (fs->conf.dev)
+		fputs(",dev", to);
 	if (fs->conf.noexec)
 		fputs(",noexec", to);
 	return fclose(to) ? NULL : text;

@@ -95,16 +95,10 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode)
 {
 	struct mcfs *fs = op->fs;
-	struct mcfs_key dir;
-	struct mcs_key k = mcfs_key_of(key);
 	struct mcfs_inode *in;
 
-	if (found->info.kind == MCS_DIR && (!key->len || key->data[key->len - 1] != '/')) {
-		dir = *key;
-		dir.data[dir.len++] = '/';
-		k = mcfs_key_of(&dir);
-	}
-	in = mcfs_inode_lookup(&fs->inodes, k, found->info.kind, &found->info, found->implied, tid);
+	in = mcfs_inode_lookup(&fs->inodes, mcfs_key_of(key), found->info.kind, &found->info,
+			       found->implied, tid);
 	if (!in)
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
@@ -183,6 +177,8 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	r = mcfs_find(&op, &key, &found);
 	if (is_missing(r) && lookup_pending(&op, &key))
 		return;
+	if (r == 0 && found.info.kind == MCS_DIR)
+		key.data[key.len++] = '/';
 	if (r == 0)
 		r = mcfs_fill_entry(&op, &key, &found, op.ctx.pid, &e, &in);
 	if (r < 0)

@@ -15,7 +15,7 @@ struct mcfs_found {
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
 /* The same for a directory, whose key ends in '/'. */
 int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
-/* Fill in a reply that counts as a lookup, and its inode.  -ENOMEM. */
+/* Fill in a reply that counts as a lookup, and its inode.  @key of a directory ends in '/'.  -ENOMEM. */
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
 		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
 /* For a file that is being written. */

@@ -165,6 +165,11 @@ start_daemon -o ro
 fails touch "$m/f"
 umount "$m"
 ended
+start_daemon -o rw,noexec,nosuid,nodev,noatime
+[ ! -s "$tmp/start.out" ] || { cat "$tmp/start.out"; fail "words of mount(8) are warned about"; }
+grep -qE "^standalone $m fuse.mcfs rw,nosuid,nodev,noexec" /proc/self/mounts || fail "noexec"
+umount "$m"
+ended
 start_daemon -o immutable
 echo one >"$m/f"
 fails sh -c "echo two >'$m/f'"

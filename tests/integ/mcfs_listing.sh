@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A directory of a hundred thousand files is listed whole, streamed and in little memory.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_memory 2048
+
+start_master
+start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=64MiB
+m=$tmp/mnt n=100000
+timeout 300 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" dir/ "$n"
+
+equal "names" "$(find "$m/dir" -type f | wc -l)" "$n"
+equal "ls" "$(find "$m/dir" -printf '%f\n' | sort -u | wc -l)" $((n + 1))
+equal "ls -U" "$(timeout 60 ls -U "$m/dir" | sort | uniq | wc -l)" "$n"
+equal "du" "$(find "$m/dir" -printf '%s\n' | awk '{ n += $1 } END { print n }')" $((n * 5))
+# Whoever wants three names does not wait for all of them.
+ms=$((${EPOCHREALTIME/./} / 1000))
+equal "head" "$( { timeout 60 ls -U "$m/dir" || :; } | head -n 3 | wc -l)" 3
+ms=$((${EPOCHREALTIME/./} / 1000 - ms))
+echo "first names after $ms ms"
+# An unfinished listing leaves nothing open.
+wait_for 10 grep -qE '^open_handles +1$' "$m/.mcfs/stats" || fail "handles are left"
+t=$SECONDS
+timeout 120 ls -l "$m/dir" >"$tmp/ls"
+equal "lines of ls -l" "$(wc -l <"$tmp/ls")" $((n + 1))
+echo "ls -l took $((SECONDS - t)) s"
+equal "one of them" "$(cat "$m/dir/k77777")" 77777
+# Names that go while they are listed are no error.
+( timeout 120 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" dir/ 0 ) &
+timeout 120 find "$m/dir" -maxdepth 1 -name 'k*' | wc -l
+wait $!
+wait_for 10 test -z "$(ls "$m/dir" 2>/dev/null)"

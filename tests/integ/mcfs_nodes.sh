@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Two mounts of one pool, and a client without a mount: what one does the others see at once, whole;
+# keys of other clients are files and directories.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_memory 2048
+mcctl() {
+	timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" "$@"
+}
+
+start_master
+start_mcfs "$MASTER" "$tmp/a" --global_segment_size=128MiB
+start_mcfs "$MASTER" "$tmp/b" --global_segment_size=128MiB
+a=$tmp/a b=$tmp/b
+head -c 5000000 /dev/urandom >"$tmp/s"
+head -c 4000000 /dev/urandom >"$tmp/s2"
+
+# ---- files
+for i in $(seq 1 20); do
+	fails test -e "$b/f$i"
+	cp "$tmp/s" "$a/f$i"
+	cmp "$tmp/s" "$b/f$i" || fail "a file that was closed on a is not whole on b"
+done
+equal "names on b" "$(find "$b" -name 'f*' | wc -l)" 20
+cp "$tmp/s2" "$b/f1"
+cmp "$tmp/s2" "$a/f1" || fail "a rewritten file"
+rm "$b/f2"
+fails test -e "$a/f2"
+mv "$a/f3" "$a/g"
+cmp "$tmp/s" "$b/g" || fail "a renamed file"
+fails test -e "$b/f3"
+mv "$b/g" "$b/f1"
+cmp "$tmp/s" "$a/f1" || fail "a file that was replaced by a rename"
+# Somebody who reads goes on with what he has opened.
+exec 3<"$a/f4"
+cp "$tmp/s2" "$b/f4"
+cmp "$tmp/s" - <&3 || fail "a reader's version changed under it"
+exec 3<"$a/f5"
+rm "$b/f5"
+cmp "$tmp/s" - <&3 || fail "a reader's version went with its name"
+exec 3<&-
+echo text >"$tmp/text"
+# What is not closed is not there for others.
+exec 3>"$a/open"
+# by another process, whose closes publish nothing
+cat "$tmp/text" >&3
+fails test -e "$b/open"
+exec 3>&-
+equal "a file, after its close" "$(cat "$b/open")" text
+
+# ---- directories
+mkdir "$a/dir"
+[ -d "$b/dir" ] || fail "a new directory"
+fails mkdir "$b/dir"
+cp "$tmp/s" "$b/dir/x"
+fails rmdir "$a/dir"
+rm "$a/dir/x"
+rmdir "$b/dir"
+gone_dir() {
+	[ ! -e "$a/dir" ]
+}
+wait_for 5 gone_dir || fail "a directory that was removed"
+ln -s f1 "$a/link"
+cmp "$tmp/s" "$b/link" || fail "a symbolic link"
+
+# ---- keys that others put
+echo value >"$tmp/v"
+mcctl put meta-llama/Llama-3@1/ab.data "$tmp/v" >/dev/null
+equal "a key's file" "$(cat "$a/meta-llama/Llama-3@1/ab.data")" value
+[ -d "$b/meta-llama" ] || fail "a directory that a key implies"
+equal "names of an implied directory" "$(ls "$b/meta-llama")" Llama-3@1
+equal "find" "$(cd "$a" && find meta-llama | sort | tr '\n' ' ')" \
+	"meta-llama meta-llama/Llama-3@1 meta-llama/Llama-3@1/ab.data "
+fails rmdir "$a/meta-llama/Llama-3@1"
+rm -r "$a/meta-llama"
+wait_for 5 test ! -e "$b/meta-llama" || fail "an implied directory outlives its last key"
+# A directory hides an object of its name.
+mcctl put both "$tmp/v" >/dev/null
+mcctl put both/below "$tmp/v" >/dev/null
+[ -d "$a/both" ] || fail "an object hides a directory"
+equal "entries of one name" "$(find "$a" -maxdepth 1 -name both | wc -l)" 1
+# Escapes lead to keys that are no names.
+printf x >"$tmp/v"
+mcctl put "odd//key/./.." "$tmp/v" >/dev/null
+equal "an odd key" "$(cat "$a/odd/%_/key/%2E/%2E%2E")" x
+equal "odd names" "$(cd "$a" && find odd | sort | tr '\n' ' ')" \
+	"odd odd/%_ odd/%_/key odd/%_/key/%2E odd/%_/key/%2E/%2E%2E "
+echo 'by the mount' >"$a/100%"
+equal "a file's key" "$(mcctl get '100%' -)" 'by the mount'
+
+# ---- a node leaves with its memory: its files are gone, not wrong
+cp "$tmp/s" "$b/on-b"
+exec 3<"$a/on-b"
+stop_pid "$MCFS_PID"
+wait_for 10 test ! -e "$a/on-b" || fail "a file outlives its memory"
+fails cmp "$tmp/s" - <&3
+exec 3<&-
+cp "$tmp/s" "$a/new" && cmp "$tmp/s" "$a/new" || fail "the node that is left"

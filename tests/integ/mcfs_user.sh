@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A user without privileges mounts, uses and unmounts through fusermount3; what only root may do is
+# refused with a reason.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires fusermount3 setpriv
+[ -u "$(command -v fusermount3)" ] || skip "fusermount3 is not set-uid root"
+# Where only root may open the device, others cannot mount anything: for this test they may, in a mount
+# namespace of its own.
+if [ "$(id -u)" -eq 0 ] && [ -z "${MCFS_USER_NS-}" ] && [ "$(stat -c %a /dev/fuse)" != 666 ]; then
+	rmdir "$tmp"
+	MCFS_USER_NS=1 exec unshare -m bash "$0"
+fi
+if [ -n "${MCFS_USER_NS-}" ]; then
+	mknod -m 666 "$tmp/fuse" c 10 229 && mount --bind "$tmp/fuse" /dev/fuse ||
+		skip "/dev/fuse is for root only, and cannot be replaced"
+	cleanup_fn umount /dev/fuse
+fi
+user=65534
+if [ "$(id -u)" -eq 0 ]; then
+	as_user() { setpriv --reuid="$user" --regid="$user" --clear-groups "$@"; }
+	as_user test -x "$top_builddir/mcfs/mcfs" 2>/dev/null || skip "others cannot read the build directory"
+else
+	as_user() { "$@"; }
+	user=$(id -u)
+fi
+chmod 755 "$tmp"
+m=$tmp/mnt
+mkdir "$m"
+cleanup_fn unmount_any "$m"
+flags=(--standalone --global_segment_size=32MiB)
+
+# the mount point must be theirs
+if [ "$(id -u)" -eq 0 ]; then
+	fails as_user timeout 20 "$top_builddir/mcfs/mcfs" "${flags[@]}" "$m"
+	grep -q "not writable" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+	chown "$user" "$m"
+fi
+if ! grep -qs '^user_allow_other' /etc/fuse.conf && [ "$user" -ne 0 ]; then
+	fails as_user timeout 20 "$top_builddir/mcfs/mcfs" "${flags[@]}" -o allow_other "$m"
+	grep -q "allow_other" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+	is_mounted "$m" && fail "mounted in spite of that"
+fi
+
+as_user timeout 30 "$top_builddir/mcfs/mcfs" "${flags[@]}" "$m" || fail "mcfs does not start for a user"
+is_mounted "$m" || fail "not mounted"
+as_user sh -c "echo text >'$m/f'"
+equal "a file" "$(as_user cat "$m/f")" text
+equal "its owner" "$(as_user stat -c %u "$m/f")" "$user"
+as_user mkdir "$m/d"
+as_user cp /bin/sh "$m/d/"
+as_user cmp /bin/sh "$m/d/sh"
+# exit status of a writer of the same user is seen
+status=0
+as_user timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1k status=none || status=$?
+equal "status of a killed dd" "$status" 137
+wait_for 5 as_user test ! -e "$m/killed" || fail "a killed writer's file is there"
+as_user sh -c "exec 3>'$m/g'; echo x >&3; exit 0"
+equal "a file that exit closed" "$(as_user cat "$m/g")" x
+pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+as_user fusermount3 -u "$m"
+wait_for 15 gone "$pid" || fail "the daemon does not end"
+
+# SIGTERM, and a mount that was left by SIGKILL
+as_user timeout 30 "$top_builddir/mcfs/mcfs" "${flags[@]}" "$m"
+pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+kill -KILL "$pid"
+wait_for 10 gone "$pid"
+is_mounted "$m" || fail "the dead mount is not there"
+as_user timeout 30 "$top_builddir/mcfs/mcfs" "${flags[@]}" "$m" || fail "a dead mount is in the way"
+pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+as_user sh -c "echo again >'$m/f'"
+kill -TERM "$pid"
+wait_for 15 gone "$pid" || fail "the daemon does not end after SIGTERM"
+is_mounted "$m" && fail "the mount is left"
+exit 0
