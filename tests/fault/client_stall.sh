@@ -14,7 +14,7 @@ reads() {
 	[ "$(grep -c '^ok' "$tmp/reader.log")" -ge "$1" ]
 }
 
-kill -STOP "$MASTER_PID"
+stop_still "$MASTER_PID"
 # what is open is still read: the master is not in the way of the data
 tell reader
 wait_for 10 reads 2 || fail "an open object cannot be read while the master is stopped"
@@ -29,7 +29,7 @@ actor_status 0 5000 get after $MIB 6
 wait_pool 5 silent 0
 
 # the owner is silent until it goes on
-kill -STOP "$owner"
+stop_still "$owner"
 wait_pool 10 silent 1
 got=0
 actor 1500 get k $((2 * MIB)) 5 || got=$?

@@ -37,7 +37,7 @@ in_fuse() {
 	return 1
 }
 
-kill -STOP "$MASTER_PID"
+stop_still "$MASTER_PID"
 cleanup_fn kill -CONT "$MASTER_PID"
 killed_at_once "cat" cat "$m/f"
 killed_at_once "stat" stat "$m/g"

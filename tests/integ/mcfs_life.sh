@@ -131,7 +131,7 @@ equal "a new pool is empty" "$(ls -A "$m")" ""
 echo again >"$m/f"
 equal "a file after a restart" "$(cat "$m/f")" again
 # Stopped, it is neither dead nor alive: nobody takes its place.
-kill -STOP "$pid"
+stop_still "$pid"
 fails timeout 20 "$mcfs" "${flags[@]}" "$m"
 grep -q "does not answer" "$tmp/fails.out" || fail "a stopped daemon: $(cat "$tmp/fails.out")"
 kill -CONT "$pid"

@@ -251,6 +251,16 @@ kill_pid() {
 	wait "$1" 2>/dev/null || :
 }
 
+# stop_still PID - SIGSTOP, and none of its threads runs any more: the signal alone is only asked for
+stop_still() {
+	kill -STOP "$1"
+	wait_for 10 stands_still "$1"
+}
+
+stands_still() {
+	! grep -h '^State:' /proc/"$1"/task/*/status | grep -qv 'T (stopped)'
+}
+
 # free_port VARIABLE - a TCP port that nobody uses, reserved against the other tests of this run.
 # Below the kernel's range of ephemeral ports, so that no connection takes it meanwhile.
 free_port() {
