@@ -147,7 +147,8 @@ static void on_interrupt(fuse_req_t req, void *arg)
 	struct mcfs_op *op = arg;
 	bool killed = mcfs_caller_killed(op->ctx.pid);
 
-	if (killed && !op->beginning && op->code != MCFS_OP_flush) {
+	if (killed && op->code != MCFS_OP_flush &&
+	    !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
 		interrupt_now(op, req);
 		return;
 	}
