@@ -9,6 +9,7 @@
  *		process as the TCP connection; never the address) and the region has a descriptor: it is
  *		mapped once, then memcpy
  *	tcp	persistent lanes, several I/O threads, pipelined, straight into the destination
+ *	upstream  upstream's TCP protocol, the one path to a peer of mce_peer_get_upstream()
  *
  * What a request can end with, the same on every path:
  *	-ESTALE		no region of that key: never was, or is unregistered
@@ -27,7 +28,9 @@
  * Threads: everything may be called from any thread, but closing the engine and putting the last handle
  * of a peer may not overlap with other uses of them.
  *
- * Upstream's C ABI (transfer_engine_c.h) and its wire will stand on top of this file. */
+ * Upstream's nodes are spoken to, and listened to, in upstream's own TCP protocol.  It knows no keys, so
+ * whoever can connect to the upstream port may use the regions as their access bits say; nothing of it
+ * is open unless asked for. */
 #ifndef MCE_H
 #define MCE_H
 
@@ -52,6 +55,13 @@ struct mce_conf {
 	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
 	uint64_t progress_timeout_ms; /* a lane that moves nothing for so long with work on it is dropped;
 				 * 0: 30000 (upstream: MC_TCP_PROGRESS_TIMEOUT_SEC) */
+	/* Serve upstream's nodes as well.  Port 0: a free one between upstream_port_min and _max (0: 15000
+	 * and 17000; upstream: MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).  Like bind_host, but all addresses of
+	 * both families when that is NULL, as upstream does it. */
+	bool upstream;
+	int upstream_port, upstream_port_min, upstream_port_max;
+	uint64_t status_timeout_ms; /* an upstream peer that owes an answer and sends nothing for so long
+				 * is given up; 0: 30000 (upstream: MC_TCP_STATUS_TIMEOUT_SEC) */
 };
 
 /* Listen and start the I/O threads. */
@@ -60,6 +70,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret);
  * too.  Takes up to 5 s when a peer that does not answer is just being connected.  NULL is fine. */
 void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
+/* The port that upstream's nodes may read and write this engine's regions through, -1: none. */
+int mce_engine_upstream_port(const struct mce_engine *e);
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
@@ -90,8 +102,20 @@ uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matc
 int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret);
 void mce_peer_put(struct mce_peer *p);
 
+/* A peer that speaks upstream's TCP protocol at @host:@port and nothing else, cached like others.
+ * @proto_version: what its segment says (tcp_proto_version; 0: it does not, so 1); 2 and more mean 2.
+ * Requests carry the address; rkey is ignored.  What differs:
+ *	a request that the peer refuses ends with -ERANGE, for whatever reason; of a WRITE longer than
+ *	  mce_conf.stripe_bytes the parts that were inside a region are stored then
+ *	a WRITE is complete when it is stored there, with version 1 too: a READ of its last byte follows
+ *	  it down the same connection, so the peer has to allow that
+ *	a peer that vanishes ends a WRITE with -MC_ETRANSFER, or it is repeated when the peer itself has
+ *	  closed the connection */
+int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsigned proto_version,
+			  struct mce_peer **ret);
+
 enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
-enum mce_path { MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP };
+enum mce_path { MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM };
 
 struct mce_batch;
 
