@@ -25,9 +25,16 @@ MC_HISTOGRAM(latency, "mooncake_client_get_seconds", "", "time of get calls", 1e
 
 enum state { ASK, READ, DONE };
 
+/* Who provides the memory; alloc NULL: the items' iov. */
+struct provider {
+	mcs_alloc_fn alloc;
+	void *arg;
+};
+
 struct op {
 	struct mcs_get_item *item;
-	void **alloc;		/* allocate the buffer, put it here; NULL: item->iov */
+	const struct provider *provider;
+	unsigned index;		/* of the item in the caller's batch */
 	struct iovec alloc_iov;
 	enum state state;
 	unsigned rounds;
@@ -48,12 +55,11 @@ static int place(struct mcs *s, struct op *op)
 	uint64_t size = op->v.info.size, offset = item->whole ? 0 : item->offset;
 	int64_t room;
 
-	if (op->alloc) {
-		void *p = realloc(*op->alloc, size ? size : 1);
+	if (op->provider->alloc) {
+		void *p = op->provider->alloc(op->provider->arg, op->index, size);
 
 		if (!p)
 			return -ENOMEM;
-		*op->alloc = p;
 		op->alloc_iov = (struct iovec){ p, size };
 		item->iov = &op->alloc_iov;
 		item->iovcnt = 1;
@@ -234,8 +240,8 @@ static int run(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 }
 
 /* Everything that gets by key comes through here. */
-static int get_group(struct mcs *s, struct mcs_get_item *items, unsigned n, void **alloc,
-		     uint64_t deadline)
+static int get_group(struct mcs *s, struct mcs_get_item *items, unsigned n, unsigned first,
+		     const struct provider *provider, uint64_t deadline)
 {
 	struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
 	struct op *ops = sc ? mcs_scratch_alloc(sc, n, sizeof(*ops)) : NULL;
@@ -243,7 +249,8 @@ static int get_group(struct mcs *s, struct mcs_get_item *items, unsigned n, void
 
 	for (unsigned i = 0; i < n && ops; i++) {
 		ops[i].item = &items[i];
-		ops[i].alloc = alloc;
+		ops[i].provider = provider;
+		ops[i].index = first + i;
 		r = mcs_key_check(items[i].key);
 		if (r < 0)
 			done(&ops[i], r);
@@ -280,7 +287,8 @@ static struct mcs_key key_of(const void *items, unsigned i)
 	return ((const struct mcs_get_item *)items)[i].key;
 }
 
-int mcs_get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n, int64_t timeout_ms)
+static int get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n,
+		     const struct provider *provider, int64_t timeout_ms)
 {
 	uint64_t began = mc_now_ns(), deadline = mcs_deadline(s, timeout_ms);
 	int r = 0, ok = 0;
@@ -288,12 +296,39 @@ int mcs_get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n, int64_t
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, items + i);
 
-		r = get_group(s, items + i, k, NULL, deadline);
+		r = get_group(s, items + i, k, i, provider, deadline);
 		ok += r > 0 ? r : 0;
 		i += k;
 	}
 	count(items, n, began);
 	return r < 0 && !ok ? r : ok;
+}
+
+int mcs_get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n, int64_t timeout_ms)
+{
+	static const struct provider none;
+
+	return get_batch(s, items, n, &none, timeout_ms);
+}
+
+int mcs_get_batch_alloc(struct mcs *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
+			void *arg, int64_t timeout_ms)
+{
+	const struct provider provider = { alloc, arg };
+	int r;
+
+	for (unsigned i = 0; i < n; i++) {
+		items[i].whole = 1;
+		items[i].iov = NULL;
+		items[i].iovcnt = 0;
+	}
+	r = get_batch(s, items, n, &provider, timeout_ms);
+	/* They point into our own memory. */
+	for (unsigned i = 0; i < n; i++) {
+		items[i].iov = NULL;
+		items[i].iovcnt = 0;
+	}
+	return r;
 }
 
 int64_t mcs_get(struct mcs *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
@@ -314,14 +349,21 @@ int64_t mcs_get_range(struct mcs *s, struct mcs_key key, uint64_t offset, const 
 	return item.result;
 }
 
+static void *realloc_one(void *arg, unsigned index, uint64_t size)
+{
+	void **data = arg, *p = realloc(*data, size ? size : 1);
+
+	if (p)
+		*data = p;
+	return p;
+}
+
 int64_t mcs_get_alloc(struct mcs *s, struct mcs_key key, void **ret_data, int64_t timeout_ms)
 {
-	struct mcs_get_item item = { .key = key, .whole = 1 };
-	uint64_t began = mc_now_ns();
+	struct mcs_get_item item = { .key = key };
 	void *data = NULL;
 
-	(void)get_group(s, &item, 1, &data, mcs_deadline(s, timeout_ms));
-	count(&item, 1, began);
+	(void)mcs_get_batch_alloc(s, &item, 1, realloc_one, &data, timeout_ms);
 	if (item.result < 0)
 		free(data);
 	else

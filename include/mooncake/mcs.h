@@ -158,6 +158,15 @@ int mcs_get_batch(mcs_t *s, struct mcs_get_item *items, unsigned n, int64_t time
 /* Read the whole object into new memory; free() it. */
 int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms);
 
+/* Memory for the @size bytes of item @index; NULL: there is none, the item fails with -ENOMEM.  Called
+ * in the caller's thread, no lock is held.  Called again when the object changed before it was read:
+ * what was provided for the item before is not used any more, but still the provider's. */
+typedef void *(*mcs_alloc_fn)(void *arg, unsigned index, uint64_t size);
+/* As mcs_get_batch() of whole objects, into memory that @alloc provides once their sizes are known; the
+ * items' iov are not used.  Memory of items that failed has undefined contents. */
+int mcs_get_batch_alloc(mcs_t *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
+			void *arg, int64_t timeout_ms);
+
 int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms);
 /* Many at once, in one request: results[i] and infos[i] as of mcs_stat().  A key that ends in '/' is also
  * found, as MCS_DIR with generation 0, when there is no such marker but keys lie below it.  Number

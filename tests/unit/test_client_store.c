@@ -458,6 +458,52 @@ static void what_cannot_fit_is_refused_at_once(void **state)
 	fixture_expect(s, "pin-59", MIB - 4096, 1);
 }
 
+struct provided {
+	unsigned char *data[4];
+	uint64_t size[4];
+	unsigned calls;
+};
+
+static void *provide(void *arg, unsigned index, uint64_t size)
+{
+	struct provided *p = arg;
+
+	p->calls++;
+	p->size[index] = size;
+	if (index == 3)
+		return NULL;
+	free(p->data[index]);
+	return p->data[index] = malloc(size + 1);
+}
+
+static void memory_is_provided_once_the_size_is_known(void **state)
+{
+	struct mcs_get_item items[4] = { 0 };
+	struct provided p = { 0 };
+	unsigned char want[100000];
+
+	fixture_put_ok(s, "a", 100000, 1);
+	fixture_put_ok(s, "empty", 0, 1);
+	fixture_put_ok(s, "refused", 10, 1);
+	items[0].key = fixture_key("a");
+	items[1].key = fixture_key("missing");
+	items[2].key = fixture_key("empty");
+	items[3].key = fixture_key("refused");
+	assert_int_equal(mcs_get_batch_alloc(peer, items, 4, provide, &p, -1), 2);
+	assert_int_equal(items[0].result, 100000);
+	assert_int_equal(items[1].result, -MCS_ENOOBJECT);
+	assert_int_equal(items[2].result, 0);
+	assert_int_equal(items[3].result, -ENOMEM);
+	assert_null(items[0].iov);
+	assert_int_equal(p.calls, 3);
+	assert_int_equal(p.size[0], 100000);
+	assert_int_equal(p.size[3], 10);
+	fixture_fill(want, sizeof(want), 1, 0);
+	assert_memory_equal(p.data[0], want, sizeof(want));
+	for (int i = 0; i < 4; i++)
+		free(p.data[i]);
+}
+
 static void wrong_arguments_change_nothing(void **state)
 {
 	struct mcs_put_opts opts = { .flags = 0x100 };
@@ -538,7 +584,8 @@ static int run_all(const char *name)
 		T(keys_are_removed_by_pattern), T(rename_moves_and_replaces),
 		T(listings_are_complete), T(a_pool_smaller_than_the_work_takes_every_put),
 		T(a_batch_larger_than_the_pool_goes_through),
-		T(what_cannot_fit_is_refused_at_once), T(wrong_arguments_change_nothing),
+		T(what_cannot_fit_is_refused_at_once),
+		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
 		T(registered_buffers_serve_both_ways), T(pool_and_segments_are_told),
 	};
 
