@@ -21,7 +21,7 @@ try() {
 	}
 }
 
-for h in */*.h; do
+for h in */*.h engine/*/*.h; do
 	try "${CC:?} -D_GNU_SOURCE -std=gnu11 -x c" "$h"
 done
 for h in include/mooncake/*.h; do
