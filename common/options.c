@@ -50,7 +50,7 @@ static int fail_unknown(const struct mc_options *o, const char *prefix, const ch
 
 static int fail_absent(const char *prefix, const char *name, const char *why)
 {
-	return mc_fail(-MC_ENOTSUP, "%s%s is not in this version: %s", prefix, name, why);
+	return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, why);
 }
 
 /* ---- the command line ----
@@ -115,15 +115,26 @@ static bool has_arguments(const struct mc_program *prog)
 	return s[strspn(s, " ")];
 }
 
+/* Is the word behind an absent option its value? */
+static bool takes_word(const struct mc_opt_absent *a, const char *next)
+{
+	bool on;
+
+	if (is_switch_word(next))
+		return true;
+	return mc_parse_bool(a->def, &on) && next && next[0] != '-';
+}
+
 static int set_unknown(struct mc_options *o, const char *prefix, const char *name,
 		       const char *value, const char *next, bool *ret_used)
 {
-	const char *off = negated(name), *why = mc_opt_absent(o->prog, name);
+	const struct mc_opt_absent *absent = mc_opt_absent(o->prog, name);
+	const char *off = negated(name);
 
-	if (why) {
-		*ret_used = !value && is_switch_word(next);
-		return is_off(value ? value : *ret_used ? next : NULL) ? 0 :
-			fail_absent(prefix, name, why);
+	if (absent) {
+		*ret_used = !value && takes_word(absent, next);
+		return mc_opt_absent_harmless(absent, *ret_used ? next : value) ? 0 :
+			fail_absent(prefix, name, absent->why);
 	}
 	/* Switching off what is not there is no error. */
 	if ((off && mc_opt_absent(o->prog, off)) || !strcmp(name, "undefok"))
@@ -360,13 +371,14 @@ static int apply_pair(void *arg, const char *key, const char *value)
 {
 	struct file_target *t = arg;
 	const struct mc_opt_row *row = mc_opt_find(t->o->prog, key);
-	const char *why;
+	const struct mc_opt_absent *absent;
 	int r;
 
 	if (!row) {
-		why = mc_opt_absent(t->o->prog, key);
-		if (why)
-			return is_off(value) ? 0 : fail_absent("", key, why);
+		absent = mc_opt_absent(t->o->prog, key);
+		if (absent)
+			return mc_opt_absent_harmless(absent, value) ? 0 :
+				fail_absent("", key, absent->why);
 		warn_unknown(t->o, "config key ", key);
 		return 0;
 	}

@@ -65,6 +65,13 @@ struct mc_opt_alias {	/* an older or shorter spelling of a row */
 	const char *alias, *name;
 };
 
+/* An option that upstream has and this version has not. */
+struct mc_opt_absent {
+	const char *name;
+	const char *def;	/* upstream's default: saying that is no error */
+	const char *why;
+};
+
 /* What a program is: given once, drives parsing, help, man page and --print_config. */
 struct mc_program {
 	const char *name;
@@ -72,9 +79,9 @@ struct mc_program {
 	const char *summary;		/* one line */
 	const struct mc_opt_row *rows;	/* ends with a row whose name is NULL */
 	const struct mc_opt_alias *aliases; /* ends with NULL; may be NULL */
-	/* Flags that upstream has and this version has not: name -> why.  Setting one is an error
-	 * that says so (switching one off is none).  Ends with NULL; may be NULL. */
-	const struct mc_opt_alias *absent;
+	/* Setting one of them to anything but its default is an error that says so (switching one
+	 * off is none).  Ends with a NULL name; may be NULL. */
+	const struct mc_opt_absent *absent;
 	const char *details;		/* more of --help, whole lines; may be NULL */
 	bool strict;			/* an unknown flag is an error, not a warning: for programs
 					 * that would do harm without it */

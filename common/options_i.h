@@ -35,8 +35,10 @@ const char *mc_opt_format(const struct mc_opt_row *row, const void *field, char 
 /* Row of a name or alias, NULL when unknown; '-' and '_' are alike. */
 const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name);
 
-/* Why this version has not an option that upstream has; NULL when @name is not such a one. */
-const char *mc_opt_absent(const struct mc_program *prog, const char *name);
+/* The option of that name that upstream has and this version has not, else NULL. */
+const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name);
+/* Does @value (NULL: the bare switch) ask for no more than is there without the option? */
+bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value);
 
 /* The known name that @name most likely means, NULL when none is close. */
 const char *mc_opt_nearest(const struct mc_program *prog, const char *name);

@@ -4,6 +4,7 @@
 
 #include "common/options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/options_i.h"
@@ -35,12 +36,31 @@ const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *
 	return NULL;
 }
 
-const char *mc_opt_absent(const struct mc_program *prog, const char *name)
+const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
 {
-	for (const struct mc_opt_alias *a = prog->absent; a && a->alias; a++)
-		if (same(a->alias, name))
-			return a->name;
+	for (const struct mc_opt_absent *a = prog->absent; a && a->name; a++)
+		if (same(a->name, name))
+			return a;
 	return NULL;
+}
+
+static bool same_number(const char *a, const char *b)
+{
+	char *end_a, *end_b;
+	double x = strtod(a, &end_a), y = strtod(b, &end_b);
+
+	return end_a != a && !*end_a && end_b != b && !*end_b && x == y;
+}
+
+bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value)
+{
+	bool on;
+
+	if (!value)
+		return false;
+	if (!strcmp(value, a->def) || same_number(value, a->def))
+		return true;
+	return !mc_parse_bool(value, &on) && (!on || !strcmp(a->def, "true"));
 }
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)

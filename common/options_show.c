@@ -189,17 +189,19 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 		print_roff(to, common_options[i].help);
 		fputs(".\n", to);
 	}
-	if (!prog->absent || !prog->absent->alias)
+	if (!prog->absent || !prog->absent->name)
 		return;
 	fputs(".SH OPTIONS OF UPSTREAM THAT THIS VERSION LACKS\n"
-	      "Setting one of these is an error that gives the reason; switching one off is\nnone.\n",
-	      to);
-	for (const struct mc_opt_alias *a = prog->absent; a->alias; a++) {
+	      "Setting one of these to anything but its default is an error that says \\(lqnot built into\n"
+	      "this version\\(rq and gives the reason.\n", to);
+	for (const struct mc_opt_absent *a = prog->absent; a->name; a++) {
 		fputs(".TP\n\\fB\\-\\-", to);
-		print_roff(to, a->alias);
-		fputs("\\fR\n", to);
 		print_roff(to, a->name);
-		fputs(".\n", to);
+		fputs("\\fR\n", to);
+		print_roff(to, a->why);
+		fputs(".\nDefault: \\fB", to);
+		print_roff(to, *a->def ? a->def : "(empty)");
+		fputs("\\fR.\n", to);
 	}
 }
 

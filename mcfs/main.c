@@ -38,11 +38,11 @@ static const struct mc_opt_alias aliases[] = {
 	{ NULL, NULL },
 };
 
-static const struct mc_opt_alias absent[] = {
-	{ "enable_offload", "there is no SSD tier yet" },
-	{ "start_offload_rpc_server", "there is no SSD tier yet" },
-	{ "tenant_id", "all clients share one name space" },
-	{ NULL, NULL },
+static const struct mc_opt_absent absent[] = {
+	{ "enable_offload", "false", "there is no SSD tier yet" },
+	{ "start_offload_rpc_server", "false", "there is no SSD tier yet" },
+	{ "tenant_id", "default", "all clients share one name space" },
+	{ NULL, NULL, NULL },
 };
 
 static const struct mc_program program = {

@@ -43,10 +43,10 @@ check_commands() {
 check_absent() {
 	sed -n '/^\.SH .*LACKS/,/^\.SH [^O]/s/^\\fB\\-\\-\(.*\)\\fR$/\1/p' "$2" >"$tmp/absent"
 	while read -r name; do
-		if "./$1" "--$name=1" >"$tmp/out" 2>&1; then
-			bad "$1 --$name=1: no error, but $2 says that it is absent"
-		elif ! grep -q "$name.*not in this version" "$tmp/out"; then
-			bad "$1 --$name=1: $(cat "$tmp/out")"
+		if "./$1" "--$name=7654321" >"$tmp/out" 2>&1; then
+			bad "$1 --$name=7654321: no error, but $2 says that it is absent"
+		elif ! grep -q "$name.*not built into this version" "$tmp/out"; then
+			bad "$1 --$name=7654321: $(cat "$tmp/out")"
 		fi
 	done <"$tmp/absent"
 }

@@ -39,7 +39,12 @@ static const struct mc_opt_row rows[] = { OPTIONS(ROW) { 0 } };
 static const struct mc_opt_alias aliases[] = {
 	{ "port", "rpc_port" }, { "r", "ratio" }, { 0 },
 };
-static const struct mc_opt_alias absent[] = { { "enable_cxl", "there is no CXL tier" }, { 0 } };
+static const struct mc_opt_absent absent[] = {
+	{ "enable_cxl", "false", "there is no CXL tier" },
+	{ "cxl_size", "8589934592", "there is no CXL tier" },
+	{ "keep_files", "true", "there are no files" },
+	{ 0 },
+};
 
 static struct mc_program prog = {
 	.name = "prog", .synopsis = "[OPTION]... DIR", .summary = "Test the options",
@@ -296,8 +301,8 @@ static void strict_programs_refuse_them(void **state)
 static void absent_options_are_refused_with_the_reason(void **state)
 {
 	expect_error("--enable_cxl", -MC_ENOTSUP, "--enable_cxl", "there is no CXL tier");
-	expect_error("--enable-cxl=true", -MC_ENOTSUP, "not in this version", "no CXL tier");
-	expect_error("--enable_cxl 5", -MC_ENOTSUP, "not in this version", "no CXL tier");
+	expect_error("--enable-cxl=true", -MC_ENOTSUP, "not built into this version", "no CXL tier");
+	expect_error("--enable_cxl 5", -MC_ENOTSUP, "not built into this version", "no CXL tier");
 	expect_error("-o enable_cxl", -MC_ENOTSUP, "-o enable_cxl", "no CXL tier");
 	expect_ok("--noenable_cxl --enable_cxl=false --enable_cxl false");
 	assert_string_equal(said, "");
@@ -307,6 +312,15 @@ static void absent_options_are_refused_with_the_reason(void **state)
 	expect_error("", -MC_ENOTSUP, path, "no CXL tier");
 	write_config("enable_cxl: false\n");
 	expect_ok("");
+	/* What the default says is no wish. */
+	expect_error("--cxl_size=4096", -MC_ENOTSUP, "--cxl_size", "no CXL tier");
+	expect_error("--cxl_size 4096", -MC_ENOTSUP, "--cxl_size", "no CXL tier");
+	expect_error("--keep_files=7", -MC_ENOTSUP, "--keep_files", "no files");
+	expect_ok("--cxl_size=8589934592 --cxl_size 8589934592 --keep_files=true --nokeep_files");
+	write_config("cxl_size: 8589934592\nkeep_files: true\n");
+	expect_ok("");
+	write_config("cxl_size: 1\n");
+	expect_error("", -MC_ENOTSUP, "cxl_size", "no CXL tier");
 }
 
 static void the_nearer_source_wins(void **state)
