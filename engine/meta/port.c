@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * port.c - ports of upstream's range.
+ *
+ * Chosen at random, because operators open the whole range in their firewalls, and engines that start together
+ * on one host would all try the first ones. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/net.h"
+#include "engine/env.h"
+#include "engine/meta/handshake.h"
+
+#define TRIES 500
+#define MIN_PORT 15000
+#define MAX_PORT 17000
+
+/* Upstream reads these under both spellings. */
+static int bound_of(const char *name, const char *misspelt, int def)
+{
+	return (int)mce_env_int(name, mce_env_int(misspelt, def, 1024, 65535), 1024, 65535);
+}
+
+static int listen_on(const char *host, int port, int backlog)
+{
+	char addr[MC_ADDR_MAX];
+
+	if (strlen(host) > MC_ADDR_MAX - 16)
+		return mc_fail(-EINVAL, "address too long: %s", host);
+	snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+	return mc_listen(addr, backlog, 0, NULL);
+}
+
+int mce_port_listen(const char *host, int port, int backlog, int *ret_port)
+{
+	int min = bound_of("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT", MIN_PORT);
+	int max = bound_of("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT", MAX_PORT);
+	int fd = -EADDRINUSE, at = port;
+
+	if (!host || !*host)
+		host = mce_env_on("MC_USE_IPV6") ? "::" : "0.0.0.0";
+	if (min > max) {
+		min = MIN_PORT;
+		max = MAX_PORT;
+	}
+	if (port)
+		fd = listen_on(host, port, backlog);
+	for (int i = 0; !port && fd == -EADDRINUSE && i < TRIES; i++) {
+		at = min + (int)(mc_random_u64() % (unsigned)(max - min + 1));
+		fd = listen_on(host, at, backlog);
+	}
+	if (fd < 0)
+		return port || fd != -EADDRINUSE ? fd :
+			mc_fail(fd, "no free port found between %d and %d", min, max);
+	*ret_port = at;
+	return fd;
+}
