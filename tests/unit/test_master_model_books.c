@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_model_books.c - the model's books, and comparing them with the master's. */
+#include <config.h>
+
+#include "test_master_model_i.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct model mo;
+
+void model_broke(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(mo.pr->why, sizeof(mo.pr->why), fmt, ap);
+	va_end(ap);
+	_exit(1);
+}
+
+/* ---- granules ---- */
+
+bool range_there(const struct range *r)
+{
+	return mo.seg[r->segment].mounted && mo.seg[r->segment].mount == r->mount;
+}
+
+void range_take(const struct range *r, uint32_t who)
+{
+	struct segment_map *s = &mo.seg[r->segment];
+	uint64_t g;
+
+	if (!range_there(r))
+		return;
+	for (g = r->at; g < r->at + r->granules; g++) {
+		MUST(!s->who[g] || who != WHO_PUT, "segment %u: granule %llu was given out twice",
+		     r->segment, (unsigned long long)g);
+		s->used += !s->who[g];
+		s->who[g] = who;
+	}
+}
+
+void range_give(const struct range *r)
+{
+	struct segment_map *s = &mo.seg[r->segment];
+	uint64_t g;
+
+	if (!range_there(r))
+		return;
+	for (g = r->at; g < r->at + r->granules; g++)
+		s->who[g] = 0;
+	s->used -= r->granules;
+}
+
+void range_aside(const struct range *r)
+{
+	if (!mo.setup->quarantine_ms) {
+		range_give(r);
+		return;
+	}
+	if (mo.n_aside == mo.cap_aside) {
+		mo.cap_aside = 2 * mo.cap_aside + 64;
+		mo.aside = realloc(mo.aside, mo.cap_aside * sizeof(*mo.aside));
+		MUST(mo.aside, "out of memory");
+	}
+	range_take(r, WHO_ASIDE);
+	mo.aside[mo.n_aside++] = (struct aside){ now_ms() + mo.setup->quarantine_ms, *r };
+}
+
+/* ---- who may go ---- */
+
+bool version_leased(const struct version *v)
+{
+	return v->lease > now_tick();
+}
+
+static bool soft(const struct version *v)
+{
+	return v->soft_until > now_tick();
+}
+
+static bool may_go(const struct version *v, bool soft_too, bool leased_too)
+{
+	return !v->pins && !v->hard && v->kind == MCP_KIND_OBJECT && (soft_too || !soft(v)) &&
+	       (leased_too || !version_leased(v));
+}
+
+bool window(uint64_t len, bool soft_too, bool leased_too)
+{
+	uint64_t want = mcm_alloc_round(len), g, begin;
+	unsigned i, s, k;
+
+	for (s = 1; s <= mo.setup->segments; s++) {
+		struct segment_map *sm = &mo.seg[s];
+		uint8_t *stays;
+
+		if (!sm->mounted)
+			continue;
+		stays = calloc(sm->granules, 1);
+		MUST(stays, "out of memory");
+		for (g = 0; g < sm->granules; g++)
+			stays[g] = sm->who[g] != 0;
+		for (k = 1; k <= mo.setup->keys; k++) {
+			const struct version *v = mo.of_key[k];
+
+			for (i = 0; v && may_go(v, soft_too, leased_too) && i < v->copies; i++)
+				if (v->range[i].segment == s && range_there(&v->range[i]))
+					memset(stays + v->range[i].at, 0, v->range[i].granules);
+		}
+		for (g = begin = 0; g < sm->granules; g++) {
+			if (stays[g])
+				begin = g + 1;
+			else if (mcm_alloc_fits(begin, g + 1 - begin, len))
+				break;
+		}
+		free(stays);
+		if (g < sm->granules && want <= sm->granules)
+			return true;
+	}
+	return false;
+}
+
+/* ---- versions ---- */
+
+static void version_gone(struct version *v)
+{
+	unsigned i;
+
+	for (i = 0; i < v->copies; i++)
+		range_give(&v->range[i]);
+	free(v);
+}
+
+void version_unindex(struct version *v)
+{
+	mo.of_key[v->key] = NULL;
+	v->key = 0;
+	if (!v->pins)
+		version_gone(v);
+}
+
+void unpin(struct held_pin *p)
+{
+	struct version *v = p->v;
+
+	p->v = NULL;
+	v->pins--;
+	if (!v->pins && !v->key)
+		version_gone(v);
+}
+
+/* ---- looking at the master ---- */
+
+struct range range_of(const struct mcp_replica *r, uint64_t size)
+{
+	uint32_t seg = (uint32_t)r->segment.lo;
+
+	MUST(seg >= 1 && seg <= mo.setup->segments && mo.seg[seg].mounted, "a copy in segment %u", seg);
+	MUST(r->offset % MCM_GRANULE == 0, "a range at %llu", (unsigned long long)r->offset);
+	return (struct range){
+		seg, mo.seg[seg].mount, r->offset / MCM_GRANULE,
+		mcm_alloc_round(mcm_object_reserve(size)),
+	};
+}
+
+static bool same_range(const struct range *a, const struct range *b)
+{
+	return a->segment == b->segment && a->mount == b->mount && a->at == b->at;
+}
+
+unsigned compare_copies(struct version *v, const struct mcp_replica *rep, unsigned n)
+{
+	unsigned i, j, lost = 0;
+
+	for (i = 0; i < v->copies;) {
+		for (j = 0; j < n; j++) {
+			struct range r = range_of(&rep[j], v->size);
+
+			if (same_range(&r, &v->range[i]))
+				break;
+		}
+		if (j < n) {
+			i++;
+			continue;
+		}
+		range_give(&v->range[i]);
+		v->range[i] = v->range[--v->copies];
+		lost++;
+	}
+	MUST(v->copies == n, "%s has %u copies, %u were expected", mo.name[v->key], n, v->copies);
+	return lost;
+}
+
+unsigned look(uint32_t key, bool may_be_gone)
+{
+	struct mcp_replica rep[MCM_REPLICA_MAX];
+	struct version *v = mo.of_key[key];
+	struct mcp_object o;
+	unsigned n, lost;
+	int r;
+
+	r = mcm_get(mo.fx.m, NULL, 0, key_bytes(key), &o, rep, &n);
+	MUST(r == 0 || r == -MC_ENOOBJECT, "stat of %s: %d", mo.name[key], r);
+	if (!v) {
+		MUST(r < 0, "%s should not exist", mo.name[key]);
+		return 0;
+	}
+	if (r < 0) {
+		MUST(may_be_gone && v->copies, "%s has vanished", mo.name[key]);
+		lost = v->copies;
+		version_unindex(v);
+		return lost;
+	}
+	MUST(o.size == v->size && o.generation == v->generation && o.crc == v->crc && o.kind == v->kind,
+	     "%s is generation %llu of %llu bytes, expected %llu of %llu", mo.name[key],
+	     (unsigned long long)o.generation, (unsigned long long)o.size,
+	     (unsigned long long)v->generation, (unsigned long long)v->size);
+	MUST(!(o.flags & MCP_OBJ_SOFT_PIN) == !soft(v), "%s: soft pin", mo.name[key]);
+	lost = compare_copies(v, rep, n);
+	MUST(may_be_gone || !lost, "%s has lost a copy", mo.name[key]);
+	return lost;
+}
+
+void look_for_evicted(bool soft_too, bool leased_too)
+{
+	int64_t now = fx_metric("master_evicted_key_count");
+	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
+	unsigned k, lost = 0, lost_leased = 0, n;
+
+	if (now == mo.evicted) {
+		MUST(broken == mo.broken, "a promise was broken without evicting");
+		return;
+	}
+	for (k = 1; k <= mo.setup->keys; k++) {
+		struct version *v = mo.of_key[k];
+		bool was_leased = v && version_leased(v), went = v && may_go(v, soft_too, leased_too);
+
+		if (!v)
+			continue;
+		n = look(k, true);
+		MUST(!n || went, "%s was evicted, but it had to stay", mo.name[k]);
+		lost += n;
+		lost_leased += was_leased ? n : 0;
+	}
+	MUST(lost == now - mo.evicted, "%u objects have gone, %lld were counted", lost,
+	     (long long)(now - mo.evicted));
+	MUST(lost_leased == broken - mo.broken, "%u promises broken, %lld were counted", lost_leased,
+	     (long long)(broken - mo.broken));
+	mo.evicted = now;
+	mo.broken = broken;
+}
+
+void look_at_used(void)
+{
+	uint64_t used = 0;
+	unsigned s;
+
+	for (s = 1; s <= mo.setup->segments; s++)
+		used += mo.seg[s].mounted ? mo.seg[s].used : 0;
+	MUST(used * MCM_GRANULE == fx_used(&mo.fx), "%llu bytes are used, %llu were expected",
+	     (unsigned long long)fx_used(&mo.fx), (unsigned long long)used * MCM_GRANULE);
+}
+
+void look_at_all(void)
+{
+	uint64_t n = 0;
+	unsigned k;
+
+	for (k = 1; k <= mo.setup->keys; k++) {
+		look(k, false);
+		n += mo.of_key[k] != NULL;
+	}
+	MUST(n == mcm_index_count(&mo.fx.m->index), "%llu objects, %llu were expected",
+	     (unsigned long long)mcm_index_count(&mo.fx.m->index), (unsigned long long)n);
+	fx_check(&mo.fx);
+}

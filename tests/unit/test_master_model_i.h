@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_model_i.h - the model's books: which keys there are, which version each has, who holds it
+ * and whom every granule of every segment belongs to. */
+#ifndef TEST_MASTER_MODEL_I_H
+#define TEST_MASTER_MODEL_I_H
+
+#include "test_master_model.h"
+
+#define KEYS_MAX 10000u
+#define SESSIONS 5u
+#define PUTS_MAX 64u
+#define PINS_MAX 512u
+#define SEGMENTS_MAX 3u
+#define LEASE_MS 256u
+#define DISCARD_MS 500u
+#define RELEASE_MS 2000u
+#define SOFT_MS 3000u
+
+/* A range of a segment. */
+struct range {
+	uint32_t segment;	/* 1.. */
+	uint32_t mount;		/* the segment's how-many'th life */
+	uint64_t at, granules;
+};
+
+struct version {
+	uint64_t size, generation;
+	uint32_t crc;
+	uint32_t key;		/* 0: not in the index any more */
+	uint32_t lease;		/* tick */
+	uint32_t soft_until;	/* tick, 0: no soft pin */
+	uint8_t kind, hard;
+	unsigned pins, copies;
+	struct range range[MCM_REPLICA_MAX];
+};
+
+struct open_put {
+	bool open;
+	unsigned session;
+	uint32_t key, flags;
+	uint8_t kind;
+	uint64_t size, generation, began;
+	unsigned copies;
+	struct range range[MCM_REPLICA_MAX];
+};
+
+struct held_pin {
+	struct version *v;	/* NULL: free */
+	unsigned session;
+	uint64_t id, until;	/* 0: no end */
+};
+
+struct aside {
+	uint64_t due;
+	struct range range;
+};
+
+struct segment_map {
+	bool mounted;
+	uint32_t mount;
+	uint64_t granules, used;
+	/* 0: free; else who: 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */
+	uint32_t *who;
+};
+
+extern struct model {
+	struct fixture fx;
+	const struct model_setup *setup;
+	struct model_progress *pr;
+	struct mcm_session *session[SESSIONS];
+	uint64_t client[SESSIONS];
+	struct version *of_key[KEYS_MAX];	/* by key, [0] unused */
+	char name[KEYS_MAX][32];
+	struct open_put put[PUTS_MAX];
+	struct held_pin pin[PINS_MAX];
+	struct aside *aside;
+	unsigned n_aside, cap_aside;
+	struct segment_map seg[SEGMENTS_MAX + 1];
+	struct version *zombie[PINS_MAX];
+	unsigned n_zombies;
+	int64_t evicted, broken;	/* the master's counters at the last look */
+	uint64_t newest;		/* generation */
+	uint32_t epochs;
+	unsigned committed, refused;
+} mo;
+
+#define MUST(cond, ...) do { if (!(cond)) model_broke(__VA_ARGS__); } while (0)
+
+/* The master and the model do not agree: say why, end the process. */
+__attribute__((format(printf, 1, 2), noreturn)) void model_broke(const char *fmt, ...);
+
+static inline uint64_t now_ms(void)
+{
+	return mcm_now_ms(mo.fx.m);
+}
+
+static inline uint32_t now_tick(void)
+{
+	return mcm_now_tick(mo.fx.m);
+}
+
+static inline struct mcp_bytes key_bytes(uint32_t key)
+{
+	return fx_bytes(mo.name[key]);
+}
+
+enum { WHO_PUT = 1, WHO_OBJECT, WHO_ASIDE };
+
+/* The segment has not been unmounted since the range was taken. */
+bool range_there(const struct range *r);
+void range_take(const struct range *r, uint32_t who);
+void range_give(const struct range *r);
+/* Broken-off puts: for the quarantine's time. */
+void range_aside(const struct range *r);
+struct range range_of(const struct mcp_replica *r, uint64_t size);
+
+bool version_leased(const struct version *v);
+/* Would @len bytes fit into some segment after evicting what may go? */
+bool window(uint64_t len, bool soft_too, bool leased_too);
+/* Out of the index: removed, replaced, evicted. */
+void version_unindex(struct version *v);
+void unpin(struct held_pin *p);
+
+/* The copies that the master tells are among those of the model; the others have been evicted.
+ * Returns how many these are. */
+unsigned compare_copies(struct version *v, const struct mcp_replica *rep, unsigned n);
+/* Compare what the master says of a key; returns how many copies have gone since the last look. */
+unsigned look(uint32_t key, bool may_be_gone);
+/* Whom has the evictor taken?  Only such as @soft_too and @leased_too allow. */
+void look_for_evicted(bool soft_too, bool leased_too);
+void look_at_used(void);
+void look_at_all(void);
+
+#endif
