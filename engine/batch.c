@@ -37,7 +37,7 @@ bool mce_batch_done(const struct mce_batch *b)
 
 /* ---- completion -------------------------------------------------------------------------------- */
 
-#define PATHS 3
+#define PATHS 4
 #define OPS 2
 #define COUNTERS(what, help) \
 	MC_COUNTER(what##_local_read, "mooncake_transfer_" #what "_total", \
@@ -52,10 +52,15 @@ bool mce_batch_done(const struct mce_batch *b)
 		   "path=\"tcp\",op=\"read\"", help) \
 	MC_COUNTER(what##_tcp_write, "mooncake_transfer_" #what "_total", \
 		   "path=\"tcp\",op=\"write\"", help) \
+	MC_COUNTER(what##_upstream_read, "mooncake_transfer_" #what "_total", \
+		   "path=\"upstream\",op=\"read\"", help) \
+	MC_COUNTER(what##_upstream_write, "mooncake_transfer_" #what "_total", \
+		   "path=\"upstream\",op=\"write\"", help) \
 	static struct mc_metric *const what##_counters[PATHS][OPS] = { \
 		{ &what##_local_read, &what##_local_write }, \
 		{ &what##_mapped_read, &what##_mapped_write }, \
 		{ &what##_tcp_read, &what##_tcp_write }, \
+		{ &what##_upstream_read, &what##_upstream_write }, \
 	}
 
 COUNTERS(bytes, "Bytes moved by completed transfers this process asked for");
@@ -128,7 +133,8 @@ static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req
 		while (i < n && mce_req_at(&reqs[i]) == MCE_AT_DONE)
 			i++;
 		if (i < n && mce_req_at(&reqs[i]) == MCE_AT_TRANSPORT)
-			for (const struct mce_transport *const *t = mce_transports; *t; t++)
+			for (const struct mce_transport *const *t = reqs[i].peer->transports;
+			     *t; t++)
 				(*t)->poll(reqs[i].peer);
 		now = mc_now_ns();
 	}

@@ -22,6 +22,14 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	c->host = c->bind_host = NULL;
 	if (conf->port < 0 || conf->port > 65535)
 		return mc_fail(-EINVAL, "port %d is out of range", conf->port);
+	if (c->upstream_port_min == 0)
+		c->upstream_port_min = 15000;
+	if (c->upstream_port_max == 0)
+		c->upstream_port_max = 17000;
+	if (c->upstream_port < 0 || c->upstream_port > 65535 || c->upstream_port_min < 1 ||
+	    c->upstream_port_max > 65535 || c->upstream_port_min > c->upstream_port_max)
+		return mc_fail(-EINVAL, "port %d, or the range %d to %d, is not valid", c->upstream_port,
+			       c->upstream_port_min, c->upstream_port_max);
 	if (c->io_threads == 0)
 		c->io_threads = 2;
 	if (c->lanes == 0)
@@ -39,6 +47,8 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 		c->max_peers_in = 4096;
 	if (c->progress_timeout_ms == 0)
 		c->progress_timeout_ms = 30000;
+	if (c->status_timeout_ms == 0)
+		c->status_timeout_ms = 30000;
 	return 0;
 }
 
@@ -71,6 +81,7 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->idle, NULL);
 	mc_list_init(&e->peers);
+	e->upstream_port = -1;
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
 		r = fill_conf(e, conf);
@@ -83,6 +94,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	if (r == 0)
 		r = mce_tcp_server_open(e, host, conf->bind_host ? conf->bind_host : host, conf->port,
 					&e->server);
+	if (r == 0 && conf->upstream)
+		r = mce_tcp_server_open_upstream(e->server, conf->bind_host);
 	if (r == 0)
 		r = mce_mapserver_start(e->mapserver);
 	if (r < 0) {
@@ -114,6 +127,11 @@ void mce_engine_close(struct mce_engine *e)
 const char *mce_engine_endpoint(const struct mce_engine *e)
 {
 	return e->endpoint;
+}
+
+int mce_engine_upstream_port(const struct mce_engine *e)
+{
+	return e->upstream_port;
 }
 
 /* ---- transfers --------------------------------------------------------------------------------- */
@@ -154,7 +172,7 @@ static void submit_one(struct mce_batch *b, struct mce_req *req)
 
 static void flush_peer(struct mce_peer *p)
 {
-	for (const struct mce_transport *const *t = mce_transports; *t; t++)
+	for (const struct mce_transport *const *t = p->transports; *t; t++)
 		(*t)->flush(p);
 }
 

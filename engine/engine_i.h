@@ -102,6 +102,9 @@ void mce_mr_table_done(struct mce_mr_table *t);
  * 0 and a reference, or -ESTALE (no such key), -EACCES, -ERANGE. */
 int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
 	       struct mce_mr **ret);
+/* The same without a key: the region that @addr is in.  -ERANGE also when there is none. */
+int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access,
+		  struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
 void mce_mr_unref(struct mce_mr *mr);
@@ -186,6 +189,8 @@ struct mce_peer {
 	struct mce_engine *e;
 	char endpoint[MC_ADDR_MAX];
 	uint64_t token;		/* names this peer handle to the other side */
+	unsigned upstream;	/* it speaks upstream's protocol of this version; 0: ours */
+	const struct mce_transport *const *transports; /* best first, ends with NULL */
 	/* guarded by the engine's lock */
 	struct mc_list node;
 	unsigned refs;
@@ -224,6 +229,7 @@ struct mce_engine {
 	struct mce_io io[MCE_IO_MAX];
 	struct mce_mapserver *mapserver;
 	struct mce_tcp_server *server;
+	int upstream_port;	/* -1: none */
 	struct mce_mr_table mrs;
 	/* guarded by lock */
 	pthread_mutex_t lock;
@@ -240,6 +246,10 @@ static inline bool mce_closing(struct mce_engine *e)
 /* The server sides.  revoke: no I/O thread touches @mr, which is dead, after return. */
 int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind_host, int port,
 			struct mce_tcp_server **ret);
+/* Listen for upstream's nodes as well; NULL @bind_host: on all addresses of both families. */
+int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host);
+/* "host:port" with brackets where they are needed; "" when it is too long. */
+void mce_join_address(char ret[MC_ADDR_MAX], const char *host, int port);
 void mce_tcp_server_close(struct mce_tcp_server *s);	/* I/O threads have ended; NULL is fine */
 void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr);
 /* Socket options of both ends of a lane. */

@@ -51,6 +51,22 @@ int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len)
 
 /* ---- lookup ------------------------------------------------------------------------------------ */
 
+/* Index of the first region that begins behind @base. */
+static unsigned position(const struct mce_mr_table *t, uint64_t base)
+{
+	unsigned lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		unsigned mid = (lo + hi) / 2;
+
+		if (t->by_base[mid]->base <= base)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret)
 {
 	struct mce_mr_table *t = &e->mrs;
@@ -86,6 +102,30 @@ int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len,
 	}
 	*ret = mr;
 	return 0;
+}
+
+int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access,
+		  struct mce_mr **ret)
+{
+	struct mce_mr_table *t = &e->mrs;
+	struct mce_mr *mr = NULL;
+	unsigned at;
+	int r = -ERANGE;
+
+	pthread_rwlock_rdlock(&t->lock);
+	at = position(t, addr);
+	if (at > 0) {
+		mr = t->by_base[at - 1];
+		r = mce_range_check(mr->base, mr->len, addr, len);
+	}
+	if (r == 0 && (len == 0 || (mr->access & access) != access))
+		r = len ? -EACCES : -ERANGE;
+	if (r == 0)
+		__atomic_fetch_add(&mr->refs, 1, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&t->lock);
+	if (r == 0)
+		*ret = mr;
+	return r;
 }
 
 void mce_mr_unref(struct mce_mr *mr)
@@ -132,22 +172,6 @@ static int share_fd(int fd, unsigned access)
 		return fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-/* Index of the first region that begins behind @base. */
-static unsigned position(const struct mce_mr_table *t, uint64_t base)
-{
-	unsigned lo = 0, hi = t->n;
-
-	while (lo < hi) {
-		unsigned mid = (lo + hi) / 2;
-
-		if (t->by_base[mid]->base <= base)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
 }
 
 static int insert_locked(struct mce_mr_table *t, struct mce_mr *mr)

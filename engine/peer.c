@@ -27,14 +27,15 @@ MC_GAUGE(peers_open, "mooncake_transfer_peers", "", "Peers this process has a ha
 
 static void peer_free(struct mce_peer *p)
 {
-	for (const struct mce_transport *const *t = mce_transports; *t; t++)
+	for (const struct mce_transport *const *t = p->transports; *t; t++)
 		(*t)->detach(p);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 	mc_metric_add(&peers_open, -1);
 }
 
-static int peer_new(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
+static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstream,
+		    struct mce_peer **ret)
 {
 	char host[MC_ADDR_MAX];
 	struct mce_peer *p;
@@ -52,12 +53,14 @@ static int peer_new(struct mce_engine *e, const char *endpoint, struct mce_peer 
 	strcpy(p->endpoint, endpoint);
 	p->token = mc_random_u64();
 	p->refs = 1;
-	p->local = !strcmp(endpoint, e->endpoint);
+	p->upstream = upstream;
+	p->transports = upstream ? mce_upstream_transports : mce_transports;
+	p->local = !upstream && !strcmp(endpoint, e->endpoint);
 	mc_list_init(&p->pending);
 	mc_list_init(&p->node);
 	pthread_mutex_init(&p->lock, NULL);
 	mc_metric_add(&peers_open, 1);
-	for (const struct mce_transport *const *t = mce_transports; *t; t++) {
+	for (const struct mce_transport *const *t = p->transports; *t; t++) {
 		r = (*t)->attach(p);
 		if (r < 0) {
 			peer_free(p);
@@ -68,36 +71,55 @@ static int peer_new(struct mce_engine *e, const char *endpoint, struct mce_peer 
 	return 0;
 }
 
-static struct mce_peer *find_locked(struct mce_engine *e, const char *endpoint)
+static struct mce_peer *find_locked(struct mce_engine *e, const char *endpoint, unsigned upstream)
 {
 	struct mc_list *pos;
 
 	mc_list_for_each(pos, &e->peers) {
 		struct mce_peer *p = mc_container_of(pos, struct mce_peer, node);
 
-		if (!strcmp(p->endpoint, endpoint))
+		if (p->upstream == upstream && !strcmp(p->endpoint, endpoint))
 			return p;
 	}
 	return NULL;
 }
 
-int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
+static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstream,
+		    struct mce_peer **ret)
 {
 	struct mce_peer *p;
 	int r;
 
 	MC_LOCKED(&e->lock);
-	p = find_locked(e, endpoint);
+	p = find_locked(e, endpoint, upstream);
 	if (p) {
 		p->refs++;
 	} else {
-		r = peer_new(e, endpoint, &p);
+		r = peer_new(e, endpoint, upstream, &p);
 		if (r < 0)
 			return r;
 		mc_list_push_back(&e->peers, &p->node);
 	}
 	*ret = p;
 	return 0;
+}
+
+int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
+{
+	return peer_get(e, endpoint, 0, ret);
+}
+
+int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsigned proto_version,
+			  struct mce_peer **ret)
+{
+	char endpoint[MC_ADDR_MAX];
+
+	if (port < 1 || port > 65535)
+		return mc_fail(-EINVAL, "port %d is out of range", port);
+	mce_join_address(endpoint, host, port);
+	if (!endpoint[0])
+		return mc_fail(-EINVAL, "host name is too long");
+	return peer_get(e, endpoint, proto_version >= 2 ? 2 : 1, ret);
 }
 
 void mce_peer_put(struct mce_peer *p)
@@ -141,7 +163,7 @@ static int offer(struct mce_peer *p, struct mce_req *req)
 {
 	int r;
 
-	for (const struct mce_transport *const *t = mce_transports; *t; t++) {
+	for (const struct mce_transport *const *t = p->transports; *t; t++) {
 		mce_reqx(req)->owner = *t;
 		r = (*t)->submit(p, req);
 		if (r != -MC_ENOTSUP)
@@ -277,26 +299,26 @@ static void resolve_round(struct mce_peer *p)
 	unsigned i = 0, n;
 
 	begin_round(p);
-	while (mce_transports[i])
+	while (p->transports[i])
 		i++;
 	/* From the last: its greeting tells whether the better ones are possible. */
 	while (i-- > 0) {
-		r = mce_transports[i]->connect(p, deadline);
+		r = p->transports[i]->connect(p, deadline);
 		if (r < 0 && connect_err == 0)
 			connect_err = r;
 	}
 	if (!first_rkey(p, &rkey, &n))
 		return;
-	for (i = 0; mce_transports[i] && prepare_err == 0; i++)
-		prepare_err = mce_transports[i]->prepare(p, rkey, deadline);
+	for (i = 0; p->transports[i] && prepare_err == 0; i++)
+		prepare_err = p->transports[i]->prepare(p, rkey, deadline);
 	while (n-- > 0 && (req = take_pending(p))) {
 		r = req->rkey == rkey ? prepare_err : 0;
 		if (r == 0 && offer(p, req) == 0)
 			continue;
 		put_back(p, req, r ? r : connect_err);
 	}
-	for (i = 0; mce_transports[i]; i++)
-		mce_transports[i]->flush(p);
+	for (i = 0; p->transports[i]; i++)
+		p->transports[i]->flush(p);
 }
 
 static bool resolve_more(struct mce_peer *p)
@@ -359,7 +381,7 @@ static int try_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t le
 {
 	int r = -MC_ENOTSUP;
 
-	for (const struct mce_transport *const *t = mce_transports; *t && r == -MC_ENOTSUP; t++)
+	for (const struct mce_transport *const *t = p->transports; *t && r == -MC_ENOTSUP; t++)
 		r = (*t)->map(p, addr, rkey, len, ret);
 	return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_client.h - the outgoing lanes of a peer: shared by tcp_queue.c (what is sent), tcp_lane.c (how)
- * and tcp_connect.c (over what).
+ * tcp_client.h - the outgoing lanes of a peer: shared by tcp_queue.c (what is sent), tcp_lane.c (how),
+ * tcp_connect.c (over what), and the protocols: tcp_proto.c (ours), upstream_client.c.
  *
  * A request waits in the peer's queue; lanes with room cut pieces off it, so the faster lane takes
  * more.  A piece has a place in the peer's table, whose index and generation are its id on the wire.
@@ -14,6 +14,7 @@
 #include "engine/engine_i.h"
 #include "engine/tcp_rx.h"
 #include "engine/tcp_wire.h"
+#include "engine/upstream_wire.h"
 
 /* Bytes that a lane may have under way, or two pieces if that is more.  Two lanes of it fill a link of
  * 100 Gb/s over 160 us; more only falls out of the caches on its way through the sockets. */
@@ -55,11 +56,34 @@ struct mce_piece {
 	uint64_t off;		/* in the transfer */
 	uint32_t len;
 	uint32_t done;		/* payload bytes sent or received */
-	uint32_t hdr_sent;
+	uint32_t hdr_sent, trail_sent;
 	uint32_t crc_done;	/* WRITE: payload bytes with a checksum */
 	struct mce_iovpos first, at;	/* of the piece, of its byte at done */
 	uint8_t hdr[MCE_REQ_SIZE];
+	uint8_t trail[MCE_UP_REQ_SIZE];	/* of a WRITE, what goes out behind the payload */
 };
+
+struct mce_lane;
+
+/* What a protocol makes of a lane. */
+struct mce_tcp_proto {
+	enum mce_path path;
+	uint32_t hdr_len;	/* of a request */
+	uint32_t trail_len;	/* of a WRITE */
+	uint32_t answer_len;	/* of the shortest answer's header; at least 1 */
+	/* Answers come in the order of the requests and name none, a refused request ends the connection,
+	 * and nothing tells when the peer is through with a lost one. */
+	bool in_order;
+	/* Resolver thread: say who we are on the new connection.  Fills *ret. */
+	int (*greet)(struct mce_lane *l, int fd, uint32_t epoch, uint64_t deadline,
+		     struct mce_greeting *ret);
+	/* With the peer's lock: make hdr and trail of a piece that was just given to a lane. */
+	void (*pack)(struct mce_piece *pc);
+	/* With rx_lock: take the next answer's header out of the lane's buffer.  1: the piece it is for,
+	 * the bytes that follow and, when there are none, how it ended.  0: more is needed to tell. */
+	int (*answer)(struct mce_lane *l, struct mce_piece **ret, uint32_t *ret_len, int *ret_status);
+};
+extern const struct mce_tcp_proto mce_tcp_proto_ours, mce_tcp_proto_upstream1, mce_tcp_proto_upstream2;
 
 struct mce_lane {
 	/* constant after attach */
@@ -76,6 +100,7 @@ struct mce_lane {
 	struct mce_rx rx;
 	struct mce_piece *cur;	/* whose payload is coming */
 	uint32_t left;		/* bytes of it */
+	bool refused;		/* the peer closes it because of a request that has ended */
 	/* guarded by the peer's lock */
 	bool up;
 	uint32_t epoch;		/* of the last greeting that was sent */
@@ -88,15 +113,18 @@ struct mce_lane {
 	/* atomic */
 	bool blocked;		/* the socket is full: EPOLLOUT will come */
 	bool broken;		/* to be taken down by its loop */
+	bool draining;		/* in_order: nothing more is sent, the peer will close it */
 	/* owned by the loop */
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;
 	uint64_t since_ms, seen_moved;
+	uint64_t owes_ms, seen_received;	/* since when the peer owes an answer and sends nothing */
 };
 
 struct mce_tcp {
 	/* constant after attach */
 	struct mce_peer *p;
+	const struct mce_tcp_proto *proto;
 	unsigned nlanes;
 	uint64_t lane_bytes;
 	struct mce_lane *lanes;
@@ -104,6 +132,7 @@ struct mce_tcp {
 	struct mce_piece *chunk[MCE_LANES_MAX * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK];
 	unsigned nchunks;
 	unsigned up, wanted;	/* lanes */
+	unsigned lost;		/* in_order: lanes since a request succeeded */
 	struct mc_list queue;	/* requests with something to cut */
 	struct mc_list retry, free;
 };
@@ -111,6 +140,11 @@ struct mce_tcp {
 static inline bool mce_lane_broken(const struct mce_lane *l)
 {
 	return __atomic_load_n(&l->broken, __ATOMIC_ACQUIRE);
+}
+
+static inline bool mce_lane_sends(const struct mce_lane *l)
+{
+	return !mce_lane_broken(l) && !__atomic_load_n(&l->draining, __ATOMIC_ACQUIRE);
 }
 
 /* Nothing is sent or received any more; its loop takes it down at the next tick. */
@@ -133,11 +167,11 @@ struct mce_req *mce_piece_end_locked(struct mce_piece *pc, int status);
 /* @bytes of the request's checksums are made. */
 void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes);
 /* The lane is lost: its pieces wait for another, or end with @status < 0.  Requests that are over go
- * to @over (by their node). */
+ * to @over (by their node).  in_order: broken says that it was not the peer who closed it. */
 void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over);
 /* Fail what is queued, or only what waits for @l to be fenced. */
 void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status);
-void mce_complete_list(struct mc_list *over);
+void mce_complete_list(struct mce_tcp *t, struct mc_list *over);
 void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status);
 /* iov of the piece's payload from pc->at on, at most @max bytes; number of entries. */
 unsigned mce_piece_iov(const struct mce_piece *pc, struct iovec *iov, unsigned room, uint32_t max,
@@ -148,8 +182,10 @@ void mce_piece_advance(struct mce_piece *pc, uint32_t n);
 
 /* Send on all lanes that have room. */
 void mce_lanes_pump(struct mce_tcp *t);
-/* The same, and now: with the lane's tx_lock or rx_lock. */
+/* The same as marking it broken, and now: with the lane's tx_lock or rx_lock. */
 void mce_lane_break(struct mce_lane *l);
+/* With tx_lock: send nothing more, since a payload that is half sent cannot be finished. */
+void mce_lane_cut_off(struct mce_lane *l);
 void mce_lane_down(struct mce_lane *l, int status);	/* loop */
 void mce_lane_ready(struct mc_evfd *e, uint32_t events);
 void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms);
@@ -159,6 +195,10 @@ void mce_lane_count(int n);	/* gauge of open lanes */
 
 /* tcp_connect.c */
 
+int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto);
+void mce_tcp_detach(struct mce_peer *p);
 int mce_tcp_connect(struct mce_peer *p, uint64_t deadline);
+int mce_tcp_submit(struct mce_peer *p, struct mce_req *req);
+void mce_tcp_flush(struct mce_peer *p);
 
 #endif

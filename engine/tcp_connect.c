@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_connect.c - connecting and greeting lanes, and the tcp transport's table.  What blocks here runs
- * on the peer's resolver. */
+ * tcp_connect.c - connecting lanes, and taking requests.  What blocks here runs on the peer's resolver. */
 #include <config.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -20,81 +17,10 @@
 
 /* A lane that cannot be connected while others live is tried again after this. */
 #define RETRY_MS 1000
-/* A wait for a greeting looks for the engine's end this often. */
-#define CLOSE_LOOK_MS 50
 
 MC_COUNTER(reconnects, "mooncake_transfer_reconnects_total", "",
 	   "Lanes connected again after they were lost")
 MC_COUNTER(connect_errors, "mooncake_transfer_connect_errors_total", "", "Lanes not connected")
-
-/* ---- greeting ---------------------------------------------------------------------------------- */
-
-/* Send or receive all @len bytes by @deadline. */
-static int move_all(struct mce_engine *e, int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
-{
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-	ssize_t n;
-	int ms;
-
-	while (len) {
-		n = out ? send(fd, buf, len, MSG_NOSIGNAL) : recv(fd, buf, len, 0);
-		if (n == 0)
-			return -ECONNRESET;
-		if (n > 0) {
-			buf += n;
-			len -= (size_t)n;
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return -errno;
-		if (mc_now_ns() >= deadline)
-			return -ETIMEDOUT;
-		if (mce_closing(e))
-			return -ECANCELED;
-		ms = mc_deadline_left_ms(deadline);
-		if (poll(&pfd, 1, ms < CLOSE_LOOK_MS ? ms : CLOSE_LOOK_MS) < 0 && errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
-
-static int greet(struct mce_lane *l, int fd, uint32_t epoch, uint64_t deadline,
-		 struct mce_greeting *ret)
-{
-	struct mce_engine *e = l->t->p->e;
-	struct mce_greeting g = {
-		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
-		.features = MCE_WIRE_FEATURES, .token = l->t->p->token, .lane = l->idx,
-		.epoch = epoch, .id = e->id, .len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
-	};
-	uint8_t buf[MCE_GREETING_MAX];
-	size_t have = 12, size;
-	int r;
-
-	mce_greeting_pack(buf, &g);
-	r = move_all(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
-	if (r == 0)
-		r = move_all(e, fd, buf, have, false, deadline);
-	if (r < 0)
-		return r;
-	r = mce_greeting_unpack(buf, have, ret);
-	if (r < 0)
-		return mc_fail(r, "not an engine at the other end");
-	size = mce_get32(buf + 8);
-	r = move_all(e, fd, buf + have, size - have, false, deadline);
-	if (r == 0)
-		r = mce_greeting_unpack(buf, size, ret);
-	if (r < 0)
-		return r;
-	if (ret->status)
-		return mc_fail(mc_err_from_wire(ret->status), "refused by the peer: %s",
-			       mc_strerror(mc_err_from_wire(ret->status)));
-	if (ret->window == 0 || ret->len_max < MC_CRC_CHUNK)
-		return -MC_EPROTO;
-	return 0;
-}
 
 /* ---- lanes ------------------------------------------------------------------------------------- */
 
@@ -130,7 +56,7 @@ static void begin_run(void *arg)
 
 	pthread_mutex_lock(&l->tx_lock);
 	pthread_mutex_lock(&l->rx_lock);
-	b->result = mce_rx_init(&l->rx, b->fd, MCE_RESP_SIZE);
+	b->result = mce_rx_init(&l->rx, b->fd, t->proto->answer_len);
 	if (b->result == 0) {
 		l->evfd.fd = b->fd;
 		b->result = mc_evloop_add(l->io->loop, &l->evfd,
@@ -138,13 +64,16 @@ static void begin_run(void *arg)
 	}
 	if (b->result == 0) {
 		l->fd = b->fd;
-		l->tx_moved = l->seen_moved = 0;
-		l->since_ms = mc_now_ms();
+		l->tx_moved = l->seen_moved = l->seen_received = 0;
+		l->since_ms = l->owes_ms = mc_now_ms();
 		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
 		__atomic_store_n(&l->broken, false, __ATOMIC_RELEASE);
+		__atomic_store_n(&l->draining, false, __ATOMIC_RELEASE);
+		l->refused = false;
 		mce_io_watch(l->io, &l->watcher);
 		pthread_mutex_lock(&t->p->lock);
-		introduce_locked(t, l, &b->g);
+		if (!t->p->upstream)
+			introduce_locked(t, l, &b->g);
 		l->up = true;
 		l->greeted = b->epoch;
 		l->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
@@ -173,7 +102,7 @@ static int lane_connect(struct mce_lane *l, uint64_t deadline)
 	if (fd < 0)
 		return fd;
 	mce_tcp_tune(fd, p->e->conf.progress_timeout_ms);
-	r = greet(l, fd, b.epoch, deadline, &b.g);
+	r = l->t->proto->greet(l, fd, b.epoch, deadline, &b.g);
 	if (r < 0)
 		return r;
 	b.fd = fd;
@@ -259,7 +188,7 @@ int mce_tcp_connect(struct mce_peer *p, uint64_t deadline)
 	return err;
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- for the table of transports --------------------------------------------------------------------------------- */
 
 static void lane_init(struct mce_tcp *t, unsigned i)
 {
@@ -279,7 +208,7 @@ static void lane_init(struct mce_tcp *t, unsigned i)
 	mc_list_init(&l->txq);
 }
 
-static int tcp_attach(struct mce_peer *p)
+int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 {
 	struct mce_tcp *t;
 
@@ -287,6 +216,7 @@ static int tcp_attach(struct mce_peer *p)
 	if (!t)
 		return -ENOMEM;
 	t->p = p;
+	t->proto = proto;
 	t->nlanes = p->e->conf.lanes;
 	t->lane_bytes = 2 * p->e->conf.stripe_bytes;
 	if (t->lane_bytes < MCE_LANE_BYTES)
@@ -313,7 +243,7 @@ static void detach_run(void *arg)
 	mce_lane_down(arg, -ECANCELED);
 }
 
-static void tcp_detach(struct mce_peer *p)
+void mce_tcp_detach(struct mce_peer *p)
 {
 	struct mce_tcp *t = p->tcp;
 
@@ -350,7 +280,7 @@ static void want_lanes_locked(struct mce_tcp *t)
 		(void)mce_peer_resolve_locked(t->p);
 }
 
-static int tcp_submit(struct mce_peer *p, struct mce_req *req)
+int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
 	struct mce_tcp *t = p->tcp;
@@ -375,25 +305,11 @@ static int tcp_submit(struct mce_peer *p, struct mce_req *req)
 	if (status == -EAGAIN)
 		return status;
 	if (status <= 0)
-		mce_complete(req, MCE_PATH_TCP, status);
+		mce_complete(req, t->proto->path, status);
 	return 0;
 }
 
-static void tcp_flush(struct mce_peer *p)
+void mce_tcp_flush(struct mce_peer *p)
 {
 	mce_lanes_pump(p->tcp);
 }
-
-const struct mce_transport mce_tcp_transport = {
-	.name = "tcp",
-	.path = MCE_PATH_TCP,
-	.attach = tcp_attach,
-	.detach = tcp_detach,
-	.connect = mce_tcp_connect,
-	.prepare = mce_no_prepare,
-	.submit = tcp_submit,
-	.flush = tcp_flush,
-	.poll = mce_tcp_poll,
-	.cancel = mce_tcp_cancel,
-	.map = mce_no_map,
-};

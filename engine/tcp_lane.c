@@ -23,6 +23,8 @@
 #define PUMP_ROUNDS 64
 /* Bytes received before other lanes have their turn. */
 #define TURN (4u << 20)
+/* Lanes to an in_order peer that may be lost in a row before everything that waits fails. */
+#define LOST_MAX 16u
 
 MC_GAUGE(lanes_out, "mooncake_transfer_lanes", "direction=\"out\"", "Open lanes")
 
@@ -36,7 +38,7 @@ void mce_lane_count(int n)
 /* What one call sends of one piece. */
 struct part {
 	struct mce_piece *pc;
-	uint32_t hdr, payload;
+	uint32_t hdr, payload, trail;
 	bool whole;
 };
 
@@ -72,28 +74,34 @@ static uint32_t make_crc(struct mce_piece *pc, const struct iovec *iov, unsigned
 /* Put what fits of @pc into the parcel; false when there is no room for more. */
 static bool pack(struct parcel *pl, struct mce_piece *pc, uint32_t *ret_crc)
 {
+	const struct mce_tcp_proto *proto = pc->lane->t->proto;
 	struct part *part = &pl->part[pl->nparts];
 	unsigned n = 0;
 
 	*ret_crc = 0;
-	if (pl->niov + 2 > MCE_SEND_IOV || pl->bytes >= MCE_SEND_MAX)
+	if (pl->niov + 3 > MCE_SEND_IOV || pl->bytes >= MCE_SEND_MAX)
 		return false;
 	part->pc = pc;
-	part->hdr = MCE_REQ_SIZE - pc->hdr_sent;
-	part->payload = 0;
+	part->hdr = proto->hdr_len - pc->hdr_sent;
+	part->payload = part->trail = 0;
 	part->whole = true;
 	if (part->hdr) {
 		pl->iov[pl->niov].iov_base = pc->hdr + pc->hdr_sent;
 		pl->iov[pl->niov++].iov_len = part->hdr;
 	}
 	if (pc->write && pc->req) {
-		n = mce_piece_iov(pc, pl->iov + pl->niov, MCE_SEND_IOV - pl->niov,
+		n = mce_piece_iov(pc, pl->iov + pl->niov, MCE_SEND_IOV - pl->niov - 1,
 				  MCE_SEND_MAX - pl->bytes, &part->payload);
 		part->whole = pc->done + part->payload == pc->len;
 		*ret_crc = make_crc(pc, pl->iov + pl->niov, n);
 	}
 	pl->niov += n;
-	pl->bytes += part->hdr + part->payload;
+	if (pc->write && part->whole && proto->trail_len) {
+		part->trail = proto->trail_len - pc->trail_sent;
+		pl->iov[pl->niov].iov_base = pc->trail + pc->trail_sent;
+		pl->iov[pl->niov++].iov_len = part->trail;
+	}
+	pl->bytes += part->hdr + part->payload + part->trail;
 	pl->nparts++;
 	return part->whole;
 }
@@ -143,16 +151,19 @@ static int account_part(struct part *part, uint32_t n, struct mc_list *over)
 {
 	struct mce_piece *pc = part->pc;
 	uint32_t hdr = n < part->hdr ? n : part->hdr;
+	uint32_t payload = n - hdr < part->payload ? n - hdr : part->payload;
 	struct mce_req *req;
 
 	pc->in_call = false;
 	pc->hdr_sent += hdr;
+	pc->trail_sent += n - hdr - payload;
 	/* A READ's position is that of what is received, and none of our business. */
-	if (pc->req && n > hdr)
-		mce_piece_advance(pc, n - hdr);
-	if (!part->whole || n < part->hdr + part->payload) {
+	if (pc->req && payload)
+		mce_piece_advance(pc, payload);
+	if (!part->whole || n < part->hdr + part->payload + part->trail) {
 		pc->state = pc->hdr_sent ? MCE_PIECE_SENDING : MCE_PIECE_QUEUED;
-		return pc->answered ? -MC_EPROTO : 0;
+		/* A refusal need not wait for the bytes. */
+		return pc->answered && pc->answer == 0 ? -MC_EPROTO : 0;
 	}
 	mc_list_remove(&pc->tx_node);
 	if (pc->answered) {
@@ -173,14 +184,14 @@ static int account(struct mce_lane *l, struct parcel *pl, size_t sent)
 	pthread_mutex_lock(&p->lock);
 	for (unsigned i = 0; i < pl->nparts; i++) {
 		struct part *part = &pl->part[i];
-		uint32_t all = part->hdr + part->payload, n = sent < all ? (uint32_t)sent : all;
+		uint32_t all = part->hdr + part->payload + part->trail, n = sent < all ? (uint32_t)sent : all;
 
 		sent -= n;
 		if (account_part(part, n, &over) < 0)
 			r = -MC_EPROTO;
 	}
 	pthread_mutex_unlock(&p->lock);
-	mce_complete_list(&over);
+	mce_complete_list(l->t, &over);
 	return r;
 }
 
@@ -206,7 +217,7 @@ static int send_some(struct mce_lane *l)
 	ssize_t n;
 	int r;
 
-	if (l->fd < 0 || mce_lane_broken(l))
+	if (l->fd < 0 || !mce_lane_sends(l))
 		return 0;
 	fill(l, &pl);
 	if (pl.nparts == 0)
@@ -218,6 +229,42 @@ static int send_some(struct mce_lane *l)
 	if (n > 0)
 		l->tx_moved += (size_t)n;
 	return account(l, &pl, n > 0 ? (size_t)n : 0) < 0 ? -MC_EPROTO : r;
+}
+
+void mce_lane_break(struct mce_lane *l)
+{
+	mce_lane_mark_broken(l);
+	/* Wakes the loop, which looks at it. */
+	shutdown(l->fd, SHUT_RDWR);
+}
+
+void mce_lane_cut_off(struct mce_lane *l)
+{
+	if (!l->t->proto->in_order) {
+		mce_lane_break(l);
+		return;
+	}
+	/* The peer then closes, and by that tells that it carries out nothing more of it. */
+	__atomic_store_n(&l->draining, true, __ATOMIC_RELEASE);
+	shutdown(l->fd, SHUT_WR);
+}
+
+/* Was it the peer who ended the connection? */
+static bool is_peers_end(const struct mce_lane *l, int err)
+{
+	return l->t->proto->in_order && (err == -ECONNRESET || err == -EPIPE);
+}
+
+/* With tx_lock or rx_lock: sending or receiving has failed. */
+static void lane_failed(struct mce_lane *l, int err)
+{
+	if (!is_peers_end(l, err)) {
+		mce_lane_break(l);
+		return;
+	}
+	/* The loop takes what the peer said before, and then finds the end. */
+	__atomic_store_n(&l->draining, true, __ATOMIC_RELEASE);
+	shutdown(l->fd, SHUT_RDWR);
 }
 
 /* The lane with work and the least under way that is not in @skip. */
@@ -256,7 +303,7 @@ void mce_lanes_pump(struct mce_tcp *t)
 		}
 		r = send_some(l);
 		if (r < 0 && r != -EAGAIN)
-			mce_lane_break(l);
+			lane_failed(l, r);
 		pthread_mutex_unlock(&l->tx_lock);
 	}
 	/* Out of memory the next completion or submit pumps again. */
@@ -278,36 +325,30 @@ static void end_piece(struct mce_lane *l, struct mce_piece *pc, int status)
 	} else {
 		over = mce_piece_end_locked(pc, status);
 	}
+	if (status == 0)
+		l->t->lost = 0;
 	pthread_mutex_unlock(&p->lock);
 	if (over)
-		mce_complete(over, MCE_PATH_TCP, mce_reqx(over)->status);
+		mce_complete(over, l->t->proto->path, mce_reqx(over)->status);
 }
 
-/* The piece that an answer is for, NULL when it makes no sense. */
-static struct mce_piece *answered(struct mce_lane *l, const struct mce_wire_resp *resp)
+/* Its bytes may be on their way out at this moment; the lane's end, which comes now, is its end. */
+static int refused(struct mce_lane *l, struct mce_piece *pc, int status)
 {
-	struct mce_tcp *t = l->t;
-	uint32_t index = (uint32_t)resp->id, gen = (uint32_t)(resp->id >> 32);
-	struct mce_piece *pc;
-
-	MC_LOCKED(&t->p->lock);
-	pc = mce_piece_find_locked(t, index);
-	if (!pc || pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING || pc->answered)
-		return NULL;
-	if (pc->write != (resp->type == MCE_FRAME_ACK))
-		return NULL;
-	if (resp->type == MCE_FRAME_DATA && resp->status == 0 && resp->len != pc->len)
-		return NULL;
-	return pc;
+	MC_LOCKED(&l->t->p->lock);
+	pc->answered = true;
+	pc->answer = status;
+	l->refused = true;
+	return -ECONNRESET;
 }
 
 static int take_answer(struct mce_lane *l)
 {
-	struct mce_wire_resp resp;
 	struct mce_piece *pc;
-	int r, status;
+	int r, status = 0;
+	uint32_t len = 0;
 
-	r = mce_resp_unpack(mce_rx_peek(&l->rx), mce_rx_have(&l->rx), &resp);
+	r = l->t->proto->answer(l, &pc, &len, &status);
 	if (r < 0)
 		return r;
 	if (r == 0) {
@@ -316,18 +357,15 @@ static int take_answer(struct mce_lane *l)
 		r = mce_rx_headers(&l->rx);
 		return r < 0 ? r : 1;
 	}
-	pc = answered(l, &resp);
-	if (!pc)
-		return mc_fail(-MC_EPROTO, "answer to no request");
-	mce_rx_use(&l->rx, (size_t)r);
-	l->rx.small = resp.len <= MCE_RX_SMALL;
-	status = resp.status ? mc_err_from_wire(resp.status) : 0;
-	if (resp.len) {
+	l->rx.small = len <= MCE_RX_SMALL;
+	if (len) {
 		l->cur = pc;
-		l->left = resp.len;
-	} else {
-		end_piece(l, pc, status);
+		l->left = len;
+		return 1;
 	}
+	if (status < 0 && l->t->proto->in_order)
+		return refused(l, pc, status);
+	end_piece(l, pc, status);
 	return 1;
 }
 
@@ -416,7 +454,7 @@ void mce_tcp_poll(struct mce_peer *p)
 		r = receive(l);
 		moved = l->rx.moved - moved;
 		if (r < 0 && r != -EAGAIN)
-			mce_lane_break(l);
+			lane_failed(l, r);
 		pthread_mutex_unlock(&l->rx_lock);
 		if (moved)
 			mce_lanes_pump(t);
@@ -425,11 +463,18 @@ void mce_tcp_poll(struct mce_peer *p)
 
 /* ---- the loop's side --------------------------------------------------------------------------- */
 
-void mce_lane_break(struct mce_lane *l)
+/* Nothing that waits would fare better: lane after lane was lost without a success between them, or
+ * the peer stands still and the last one was given up. */
+static bool is_hopeless_locked(struct mce_lane *l)
 {
-	mce_lane_mark_broken(l);
-	/* Wakes the loop, which looks at it. */
-	shutdown(l->fd, SHUT_RDWR);
+	struct mce_tcp *t = l->t;
+
+	if (!t->proto->in_order || l->n == 0 || l->refused)
+		return false;
+	if (++t->lost < LOST_MAX && !(mce_lane_broken(l) && t->up == 0))
+		return false;
+	t->lost = 0;
+	return true;
 }
 
 void mce_lane_down(struct mce_lane *l, int status)
@@ -437,6 +482,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	struct mce_tcp *t = l->t;
 	struct mce_peer *p = t->p;
 	struct mc_list over;
+	bool hopeless;
 
 	mc_list_init(&over);
 	pthread_mutex_lock(&l->tx_lock);
@@ -454,14 +500,17 @@ void mce_lane_down(struct mce_lane *l, int status)
 	if (l->up)
 		t->up--;
 	l->up = false;
-	p->introduced = t->up > 0;
+	p->introduced = t->up > 0 && !p->upstream;
+	hopeless = status == 0 && is_hopeless_locked(l);
 	mce_lane_lost_locked(l, status, &over);
 	if (status == 0 && (!mc_list_empty(&t->retry) || !mc_list_empty(&t->queue)))
 		(void)mce_peer_resolve_locked(p);
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&l->rx_lock);
 	pthread_mutex_unlock(&l->tx_lock);
-	mce_complete_list(&over);
+	mce_complete_list(t, &over);
+	if (hopeless)
+		mce_queue_fail(t, NULL, -MC_ETRANSFER);
 	if (status == 0)
 		mce_lanes_pump(t);
 }
@@ -476,6 +525,8 @@ static void lane_run(struct mce_lane *l)
 	if (r == -EAGAIN)
 		mce_io_resume_later(l->io, &l->watcher);
 	if ((r < 0 && r != -EAGAIN) || mce_lane_broken(l)) {
+		if (r < 0 && l->t->proto->in_order && !is_peers_end(l, r))
+			mce_lane_mark_broken(l);
 		mc_debug("engine", "lane lost, peer=%s lane=%u cause=%s", l->t->p->endpoint, l->idx,
 			 mc_err_detail(r));
 		mce_lane_down(l, 0);
@@ -507,6 +558,31 @@ void mce_lane_resume(struct mce_watcher *w)
 	lane_run(mc_container_of(w, struct mce_lane, watcher));
 }
 
+/* An answer that is owed has its own limit, and what is sent meanwhile does not count. */
+static void look_for_answer(struct mce_lane *l, uint64_t now_ms)
+{
+	struct mce_peer *p = l->t->p;
+	uint64_t received;
+	bool owes = false;
+
+	if (!l->t->proto->in_order)
+		return;
+	pthread_mutex_lock(&l->rx_lock);
+	received = l->rx.moved;
+	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_lock(&p->lock);
+	if (!mc_list_empty(&l->pieces))
+		owes = mc_list_first(&l->pieces, struct mce_piece, node)->state == MCE_PIECE_FLYING;
+	pthread_mutex_unlock(&p->lock);
+	if (!owes || received != l->seen_received || mce_io_stalled(l->io))
+		l->owes_ms = now_ms;
+	l->seen_received = received;
+	if (now_ms - l->owes_ms <= p->e->conf.status_timeout_ms)
+		return;
+	mc_warn("engine", "no answer, dropping the lane peer=%s lane=%u", p->endpoint, l->idx);
+	mce_lane_mark_broken(l);
+}
+
 void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms)
 {
 	struct mce_lane *l = mc_container_of(w, struct mce_lane, watcher);
@@ -535,6 +611,7 @@ void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms)
 			l->idx);
 		mce_lane_mark_broken(l);
 	}
+	look_for_answer(l, now_ms);
 	if (mce_lane_broken(l))
 		mce_lane_down(l, 0);
 }

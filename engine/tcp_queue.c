@@ -112,19 +112,11 @@ static bool lane_has_room(const struct mce_lane *l, uint32_t len)
 
 static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 {
-	struct mce_req *req = pc->req;
-	struct mce_wire_req q = {
-		.type = pc->write ? MCE_FRAME_WRITE : MCE_FRAME_READ,
-		.len = pc->len, .addr = req->addr + pc->off, .rkey = req->rkey,
-		.whole = req->addr, .whole_len = mce_req_span(req),
-	};
-
 	pc->gen++;
-	q.id = (uint64_t)pc->gen << 32 | pc->index;
-	mce_req_pack(pc->hdr, &q);
+	l->t->proto->pack(pc);
 	pc->lane = l;
 	pc->state = MCE_PIECE_QUEUED;
-	pc->done = pc->hdr_sent = 0;
+	pc->done = pc->hdr_sent = pc->trail_sent = 0;
 	pc->answered = false;
 	pc->at = pc->first;
 	mc_list_remove(&pc->node);
@@ -134,6 +126,12 @@ static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 	l->bytes += pc->len;
 }
 
+/* A WRITE that waits until its lost lane is greeted anew. */
+static bool is_fenced_off(const struct mce_piece *pc)
+{
+	return pc->write && !pc->lane->t->proto->in_order && pc->lane->greeted <= pc->lost_epoch;
+}
+
 static struct mce_piece *retry_locked(struct mce_lane *l)
 {
 	struct mc_list *pos;
@@ -141,7 +139,7 @@ static struct mce_piece *retry_locked(struct mce_lane *l)
 	mc_list_for_each(pos, &l->t->retry) {
 		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
 
-		if (pc->write && pc->lane->greeted <= pc->lost_epoch)
+		if (is_fenced_off(pc))
 			continue;
 		return lane_has_room(l, pc->len) ? pc : NULL;
 	}
@@ -226,7 +224,7 @@ bool mce_lane_has_work_locked(struct mce_lane *l)
 {
 	struct mce_tcp *t = l->t;
 
-	if (!l->up || mce_lane_broken(l) || __atomic_load_n(&l->blocked, __ATOMIC_ACQUIRE))
+	if (!l->up || !mce_lane_sends(l) || __atomic_load_n(&l->blocked, __ATOMIC_ACQUIRE))
 		return false;
 	if (!mc_list_empty(&l->txq) || retry_locked(l))
 		return true;
@@ -294,13 +292,13 @@ struct mce_req *mce_piece_end_locked(struct mce_piece *pc, int status)
 	return req ? piece_gone_locked(req, status) : NULL;
 }
 
-void mce_complete_list(struct mc_list *over)
+void mce_complete_list(struct mce_tcp *t, struct mc_list *over)
 {
 	while (!mc_list_empty(over)) {
 		struct mce_req *req = mce_req_of(over->next);
 
 		mc_list_remove(over->next);
-		mce_complete(req, MCE_PATH_TCP, mce_reqx(req)->status);
+		mce_complete(req, t->proto->path, mce_reqx(req)->status);
 	}
 }
 
@@ -310,18 +308,34 @@ static void note_over(struct mce_req *req, struct mc_list *over)
 		mc_list_push_back(over, &mce_reqx(req)->node);
 }
 
+/* Is it worth another lane?  In order only the first may be to blame, by being refused without a word;
+ * and unless it was the peer who closed the lane, nobody knows what it will carry out later. */
+static bool try_again(struct mce_lane *l, struct mce_piece *pc, bool first)
+{
+	if (!l->t->proto->in_order)
+		return ++pc->tries < MCE_PIECE_TRIES;
+	if (mce_lane_broken(l))
+		return pc->state == MCE_PIECE_QUEUED;
+	return l->refused || !first || ++pc->tries < MCE_PIECE_TRIES;
+}
+
 void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over)
 {
 	struct mc_list *pos, *next;
+	bool first = true;
 
 	mc_list_for_each_safe(pos, next, &l->pieces) {
 		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
 		struct mce_reqx *x = pc->req ? mce_reqx(pc->req) : NULL;
+		bool again = x && x->status == 0 && status == 0 && try_again(l, pc, first);
 
-		if (!x || x->status < 0 || status < 0 || ++pc->tries >= MCE_PIECE_TRIES) {
+		first = false;
+		if (pc->answered && pc->answer < 0)
+			note_over(mce_piece_end_locked(pc, pc->answer), over);
+		else if (!again)
 			note_over(mce_piece_end_locked(pc, status < 0 ? status : -MC_ETRANSFER), over);
+		if (!again || (pc->answered && pc->answer < 0))
 			continue;
-		}
 		take_from_lane_locked(pc);
 		pc->state = MCE_PIECE_RETRY;
 		pc->lost_epoch = l->epoch;
@@ -348,7 +362,7 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
 	mc_list_for_each_safe(pos, next, &t->retry) {
 		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
 
-		if (!l || (pc->write && pc->lane == l && l->greeted <= pc->lost_epoch))
+		if (!l || (pc->lane == l && is_fenced_off(pc)))
 			note_over(retry_end_locked(pc, status), &over);
 	}
 	while (!l && !mc_list_empty(&t->queue)) {
@@ -361,7 +375,7 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
 		note_over(piece_gone_locked(req, status), &over);
 	}
 	pthread_mutex_unlock(&t->p->lock);
-	mce_complete_list(&over);
+	mce_complete_list(t, &over);
 }
 
 /* ---- cancelling -------------------------------------------------------------------------------- */
@@ -376,8 +390,8 @@ static void cancel_piece_locked(struct mce_piece *pc, int status, struct mc_list
 		return;
 	}
 	/* A payload that is half sent cannot be finished without the memory. */
-	if (pc->state == MCE_PIECE_SENDING && pc->write)
-		mce_lane_break(pc->lane);
+	if (pc->state == MCE_PIECE_SENDING && pc->write && pc->done < pc->len)
+		mce_lane_cut_off(pc->lane);
 	/* What still comes for it is thrown away. */
 	pc->req = NULL;
 	note_over(piece_gone_locked(req, status), over);
@@ -429,5 +443,5 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	pthread_mutex_unlock(&p->lock);
 	for (unsigned i = 0; mine && i < t->nlanes; i++)
 		cancel_on_lane(&t->lanes[i], req, status, &over);
-	mce_complete_list(&over);
+	mce_complete_list(t, &over);
 }

@@ -10,11 +10,14 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "engine/peers_bytes.h"
 #include "engine/tcp_server.h"
 
 /* Received before answers are sent again, and before the other connections have their turn. */
+/* A refused client may go on sending for so long. */
+#define LINGER_MS 2000
 #define QUANTUM (512u << 10)
 #define TURN (4u << 20)
 #define SEND_MAX (1u << 20)
@@ -22,9 +25,14 @@
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
+struct mce_answer *mce_serve_answer(struct mce_conn *c)
+{
+	return &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
+}
+
 static void answer(struct mce_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
 {
-	struct mce_answer *a = &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
+	struct mce_answer *a = mce_serve_answer(c);
 	struct mce_wire_resp resp = {
 		.type = c->req.type == MCE_FRAME_WRITE ? MCE_FRAME_ACK : MCE_FRAME_DATA,
 		.id = c->req.id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
@@ -34,6 +42,7 @@ static void answer(struct mce_conn *c, int status, const uint8_t *at, uint32_t l
 	a->at = at;
 	a->len = len;
 	a->mr = mr;
+	a->hlen = MCE_RESP_SIZE;
 	mce_resp_pack(a->hdr, &resp);
 }
 
@@ -53,10 +62,10 @@ static void consume(struct mce_conn *c, size_t sent)
 {
 	c->tx_moved += sent;
 	while (sent) {
-		size_t left = MCE_RESP_SIZE + c->ring[c->head].len - c->tx_off;
+		uint64_t left = c->ring[c->head].hlen + c->ring[c->head].len - c->tx_off;
 
 		if (sent < left) {
-			c->tx_off += (uint32_t)sent;
+			c->tx_off += sent;
 			return;
 		}
 		sent -= left;
@@ -71,17 +80,21 @@ static unsigned gather(struct mce_conn *c, struct iovec *iov)
 
 	for (uint32_t i = 0; i < c->n && i < SEND_ANSWERS && bytes < SEND_MAX; i++) {
 		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
-		uint32_t off = i == 0 ? c->tx_off : 0, skip;
+		uint64_t off = i == 0 ? c->tx_off : 0, skip, take;
 
-		if (off < MCE_RESP_SIZE) {
+		if (off < a->hlen) {
 			iov[n].iov_base = a->hdr + off;
-			iov[n++].iov_len = MCE_RESP_SIZE - off;
+			iov[n++].iov_len = a->hlen - off;
 		}
-		skip = off > MCE_RESP_SIZE ? off - MCE_RESP_SIZE : 0;
+		skip = off > a->hlen ? off - a->hlen : 0;
 		if (a->len > skip) {
+			take = a->len - skip < SEND_MAX ? a->len - skip : SEND_MAX;
 			iov[n].iov_base = (void *)(uintptr_t)(a->at + skip);
-			iov[n++].iov_len = a->len - skip;
-			bytes += a->len - skip;
+			iov[n++].iov_len = take;
+			bytes += take;
+			/* What comes next has to follow the rest of this. */
+			if (take < a->len - skip)
+				break;
 		}
 	}
 	return n;
@@ -115,7 +128,16 @@ static int send_greeting(struct mce_conn *c)
 		return (int)n;
 	c->greeting_left -= (uint32_t)n;
 	c->tx_moved += (size_t)n;
-	return c->greeting_left == 0 && c->closing ? -ECONNRESET : 0;
+	return 0;
+}
+
+/* A refusal is out.  With bytes of the peer still unread a close would reset the connection, and the
+ * peer might never see why. */
+static void linger(struct mce_conn *c)
+{
+	shutdown(c->evfd.fd, SHUT_WR);
+	c->lingering = true;
+	c->linger_until_ms = mc_now_ms() + LINGER_MS;
 }
 
 static int send_answers(struct mce_conn *c)
@@ -132,6 +154,12 @@ static int send_answers(struct mce_conn *c)
 			r = (int)n;
 		else
 			consume(c, (size_t)n);
+	}
+	if (r == 0 && c->closing) {
+		/* A client of version 1 can only learn it from a reset. */
+		if (c->upstream && !c->up.v2)
+			return -ECONNRESET;
+		linger(c);
 	}
 	return r == -EAGAIN ? 0 : r;
 }
@@ -184,6 +212,10 @@ static void begin_read(struct mce_conn *c)
 
 static void end_write(struct mce_conn *c)
 {
+	if (c->upstream) {
+		mce_upstream_end_write(c);
+		return;
+	}
 	/* The answer leaves only after the bytes are in place, so the region may go now. */
 	if (c->mr)
 		mce_mr_unref(c->mr);
@@ -198,8 +230,11 @@ static ssize_t take_payload(struct mce_conn *c)
 	struct iovec iov = { .iov_base = c->dst, .iov_len = c->left };
 	ssize_t n;
 
-	if (c->mr && mce_mr_dead(c->mr))
+	if (c->mr && mce_mr_dead(c->mr)) {
 		refuse_payload(c, -ESTALE);
+		if (c->upstream)
+			return -ESTALE;
+	}
 	if (mce_rx_have(&c->rx) == 0 && c->rx.dry)
 		return 0;
 	mce_peers_bytes_begin();
@@ -213,7 +248,7 @@ static ssize_t take_payload(struct mce_conn *c)
 	if (n > 0) {
 		if (c->mr)
 			c->dst += n;
-		c->left -= (uint32_t)n;
+		c->left -= (uint64_t)n;
 	}
 	return n;
 }
@@ -249,7 +284,9 @@ static int receive(struct mce_conn *c)
 	ssize_t n;
 
 	while (c->rx.moved < until) {
-		if (c->left) {
+		if (c->closing) {
+			return 0;
+		} else if (c->left) {
 			n = take_payload(c);
 		} else if (c->writing) {
 			end_write(c);
@@ -257,7 +294,7 @@ static int receive(struct mce_conn *c)
 		} else if (c->n == MCE_WIRE_WINDOW) {
 			return 1;
 		} else {
-			n = take_header(c);
+			n = c->upstream ? mce_upstream_take_header(c) : take_header(c);
 		}
 		if (n <= 0)
 			return (int)n;
@@ -265,11 +302,29 @@ static int receive(struct mce_conn *c)
 	return 1;
 }
 
+/* The connection's end, or 0 while it has not come. */
+static int drop(struct mce_conn *c)
+{
+	uint64_t until = c->rx.moved + QUANTUM;
+	ssize_t n;
+
+	while (mce_rx_have(&c->rx) || !c->rx.dry) {
+		if (c->rx.moved >= until)
+			return -EAGAIN;
+		n = mce_rx_drain(&c->rx, QUANTUM);
+		if (n < 0)
+			return (int)n;
+	}
+	return 0;
+}
+
 int mce_serve(struct mce_conn *c)
 {
 	uint64_t until = c->rx.moved + c->tx_moved + TURN;
 	int more, r;
 
+	if (c->lingering)
+		return drop(c);
 	if (c->closing)
 		return send_answers(c);
 	do {
@@ -288,8 +343,20 @@ int mce_serve(struct mce_conn *c)
 
 /* ---- letting go -------------------------------------------------------------------------------- */
 
+/* Upstream's answers name no request and its connections carry one at a time: it is told by the end. */
+static bool upstream_uses(const struct mce_conn *c, const struct mce_mr *mr)
+{
+	bool uses = c->mr == mr;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		uses = uses || c->ring[(c->head + i) % MCE_WIRE_WINDOW].mr == mr;
+	return uses;
+}
+
 bool mce_serve_revoke(struct mce_conn *c, struct mce_mr *mr)
 {
+	if (c->upstream)
+		return !upstream_uses(c, mr);
 	if (c->mr == mr)
 		refuse_payload(c, -ESTALE);
 	for (uint32_t i = 0; i < c->n; i++) {

@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/tcp_server.h"
@@ -26,13 +27,21 @@ MC_GAUGE(conns_in, "mooncake_transfer_lanes", "direction=\"in\"", "Open lanes")
 MC_COUNTER(refused, "mooncake_transfer_refused_total", "",
 	   "Incoming connections closed at once: over the limit, or not of our protocol")
 
+struct listener {
+	/* constant after open */
+	struct mce_tcp_server *s;
+	struct mc_evfd evfd;
+	bool upstream;
+	/* owned by the first loop */
+	bool paused;
+};
+
 struct mce_tcp_server {
 	/* constant after open */
 	struct mce_engine *e;
-	struct mc_evfd listener;
+	struct listener ours, upstream;
 	struct mce_watcher watcher;
 	/* owned by the first loop */
-	bool paused;
 	unsigned next_io;
 	/* each owned by its loop */
 	struct mc_list on_io[MCE_IO_MAX];
@@ -171,7 +180,7 @@ static int greet(struct mce_conn *c)
 
 static bool is_greeted(const struct mce_conn *c)
 {
-	return c->greeting_left || c->greeted;
+	return c->upstream || c->greeting_left || c->greeted;
 }
 
 static void conn_run(struct mce_conn *c)
@@ -195,7 +204,10 @@ static void conn_run(struct mce_conn *c)
  * to others: the client asks again for those it still wants. */
 static bool is_stale(const struct mce_conn *c)
 {
-	return mce_io_stalled(c->io) && c->begun_ms <= c->io->last_ms;
+	bool stalled = mce_io_stalled(c->io);
+
+	/* Upstream's clients do not ask again. */
+	return stalled && !c->upstream && c->begun_ms <= c->io->last_ms;
 }
 
 static void conn_ready(struct mc_evfd *e, uint32_t events)
@@ -229,7 +241,8 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
 	}
-	if (is_stale(c) || now_ms - c->since_ms > limit)
+	if (is_stale(c) || now_ms - c->since_ms > limit ||
+	    (c->lingering && now_ms > c->linger_until_ms))
 		conn_close(c);
 }
 
@@ -262,8 +275,9 @@ void mce_tcp_tune(int fd, uint64_t timeout_ms)
 }
 
 /* The fd becomes the connection's on success. */
-static int conn_new(struct mce_tcp_server *s, int fd)
+static int conn_new(struct listener *from, int fd)
 {
+	struct mce_tcp_server *s = from->s;
 	struct mce_conn *c;
 	unsigned others;
 	int r;
@@ -276,7 +290,7 @@ static int conn_new(struct mce_tcp_server *s, int fd)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	r = mce_rx_init(&c->rx, fd, MCE_REQ_SIZE);
+	r = mce_rx_init(&c->rx, fd, from->upstream ? MCE_UP_REQ_SIZE : MCE_REQ_SIZE);
 	if (r < 0) {
 		free(c);
 		return r;
@@ -284,6 +298,7 @@ static int conn_new(struct mce_tcp_server *s, int fd)
 	/* Greeting, then maybe small requests: take what is there. */
 	c->rx.small = true;
 	c->s = s;
+	c->upstream = from->upstream;
 	c->io = &s->e->io[s->next_io++ % s->e->nio];
 	c->refs = 1;
 	c->evfd.fd = fd;
@@ -313,7 +328,8 @@ static int conn_new(struct mce_tcp_server *s, int fd)
 
 static void accept_ready(struct mc_evfd *e, uint32_t events)
 {
-	struct mce_tcp_server *s = mc_container_of(e, struct mce_tcp_server, listener);
+	struct listener *from = mc_container_of(e, struct listener, evfd);
+	struct mce_tcp_server *s = from->s;
 	int fd, r;
 
 	for (unsigned i = 0; i < ACCEPTS; i++) {
@@ -322,11 +338,11 @@ static void accept_ready(struct mc_evfd *e, uint32_t events)
 			return;
 		if (fd < 0) {
 			mc_warn("engine", "cannot accept, trying again soon: %s", mc_err_detail(fd));
-			s->paused = mc_evloop_mod(s->e->io[0].loop, e, 0) == 0;
+			from->paused = mc_evloop_mod(s->e->io[0].loop, e, 0) == 0;
 			return;
 		}
 		mce_tcp_tune(fd, s->e->conf.progress_timeout_ms);
-		r = conn_new(s, fd);
+		r = conn_new(from, fd);
 		if (r < 0) {
 			mc_warn("engine", "incoming connection refused: %s limit=%u", mc_strerror(r),
 				s->e->conf.max_peers_in);
@@ -336,12 +352,18 @@ static void accept_ready(struct mc_evfd *e, uint32_t events)
 	}
 }
 
+static void resume(struct listener *l)
+{
+	if (l->paused)
+		l->paused = mc_evloop_mod(l->s->e->io[0].loop, &l->evfd, EPOLLIN) != 0;
+}
+
 static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 {
 	struct mce_tcp_server *s = mc_container_of(w, struct mce_tcp_server, watcher);
 
-	if (s->paused)
-		s->paused = mc_evloop_mod(s->e->io[0].loop, &s->listener, EPOLLIN) != 0;
+	resume(&s->ours);
+	resume(&s->upstream);
 }
 
 /* ---- for the others ---------------------------------------------------------------------------- */
@@ -393,7 +415,7 @@ void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr)
 
 /* ---- life -------------------------------------------------------------------------------------- */
 
-static void join_address(char *buf, const char *host, int port)
+void mce_join_address(char buf[MC_ADDR_MAX], const char *host, int port)
 {
 	bool bare = strchr(host, ':') && host[0] != '[';
 
@@ -409,6 +431,20 @@ static void server_begin(void *arg)
 	mce_io_watch(&s->e->io[0], &s->watcher);
 }
 
+static void listener_init(struct mce_tcp_server *s, struct listener *l, bool upstream)
+{
+	l->s = s;
+	l->upstream = upstream;
+	l->evfd.fd = -1;
+	l->evfd.ready = accept_ready;
+}
+
+static void listener_close(struct listener *l)
+{
+	if (l->evfd.fd >= 0)
+		close(l->evfd.fd);
+}
+
 int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind_host, int port,
 			struct mce_tcp_server **ret)
 {
@@ -421,27 +457,60 @@ int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind
 		return -ENOMEM;
 	*ret = s;	/* also when it fails: the engine's close takes it down */
 	s->e = e;
-	s->listener.fd = -1;
+	listener_init(s, &s->ours, false);
+	listener_init(s, &s->upstream, true);
 	mc_list_init(&s->conns);
 	for (unsigned i = 0; i < MCE_IO_MAX; i++)
 		mc_list_init(&s->on_io[i]);
 	pthread_mutex_init(&s->lock, NULL);
 	s->watcher.tick = server_tick;
-	s->listener.ready = accept_ready;
-	join_address(addr, bind_host, port);
-	s->listener.fd = mc_listen(addr, BACKLOG, 0, bound);
-	if (s->listener.fd < 0)
-		return s->listener.fd;
+	mce_join_address(addr, bind_host, port);
+	s->ours.evfd.fd = mc_listen(addr, BACKLOG, 0, bound);
+	if (s->ours.evfd.fd < 0)
+		return s->ours.evfd.fd;
 	r = mc_addr_split(bound, ignored, sizeof(ignored), -1, &port);
 	if (r < 0)
 		return r;
-	join_address(e->endpoint, host, port);
+	mce_join_address(e->endpoint, host, port);
 	if (!e->endpoint[0])
 		return mc_fail(-EINVAL, "host name is too long");
 	r = mc_evloop_post(e->io[0].loop, server_begin, s);
 	if (r < 0)
 		return r;
-	return mc_evloop_add(e->io[0].loop, &s->listener, EPOLLIN);
+	return mc_evloop_add(e->io[0].loop, &s->ours.evfd, EPOLLIN);
+}
+
+/* On any address means on those of both families, where there are two. */
+static int listen_on(struct listener *l, const char *host, int port)
+{
+	char addr[MC_ADDR_MAX];
+
+	mce_join_address(addr, host ? host : "::", port);
+	l->evfd.fd = mc_listen(addr, BACKLOG, 0, NULL);
+	if (l->evfd.fd == -EAFNOSUPPORT || l->evfd.fd == -EADDRNOTAVAIL) {
+		mce_join_address(addr, host ? host : "0.0.0.0", port);
+		l->evfd.fd = mc_listen(addr, BACKLOG, 0, NULL);
+	}
+	return l->evfd.fd < 0 ? l->evfd.fd : 0;
+}
+
+int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host)
+{
+	const struct mce_conf *c = &s->e->conf;
+	unsigned n = (unsigned)(c->upstream_port_max - c->upstream_port_min) + 1;
+	unsigned from = mc_random_u64() % n, tries = c->upstream_port ? 1 : n;
+	int r = -EADDRINUSE, port = c->upstream_port;
+
+	/* From a random one on, so that engines that start together seldom try the same. */
+	for (unsigned i = 0; i < tries && r == -EADDRINUSE; i++) {
+		if (c->upstream_port == 0)
+			port = c->upstream_port_min + (int)((from + i) % n);
+		r = listen_on(&s->upstream, bind_host, port);
+	}
+	if (r < 0)
+		return r;
+	s->e->upstream_port = port;
+	return mc_evloop_add(s->e->io[0].loop, &s->upstream.evfd, EPOLLIN);
 }
 
 void mce_tcp_server_close(struct mce_tcp_server *s)
@@ -450,8 +519,8 @@ void mce_tcp_server_close(struct mce_tcp_server *s)
 		return;
 	while (!mc_list_empty(&s->conns))
 		conn_close(mc_list_first(&s->conns, struct mce_conn, node));
-	if (s->listener.fd >= 0)
-		close(s->listener.fd);
+	listener_close(&s->ours);
+	listener_close(&s->upstream);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }

@@ -15,6 +15,11 @@ const struct mce_transport *const mce_transports[] = {
 	NULL,
 };
 
+const struct mce_transport *const mce_upstream_transports[] = {
+	&mce_upstream_transport,
+	NULL,
+};
+
 int mce_no_attach(struct mce_peer *p)
 {
 	return 0;

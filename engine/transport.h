@@ -2,9 +2,9 @@
  * transport.h - what a path to a peer has to offer.  One const table per transport, complete: a
  * transport that has nothing to do in a slot gives a function that does nothing.
  *
- * A request is offered to the transports in their order of preference (mce_transports[]) until one
- * takes it.  submit never blocks; what has to block (connecting, fetching a descriptor) is done by
- * connect and prepare, which the peer's resolver thread runs before it offers the request again. */
+ * A request is offered to its peer's transports in their order of preference until one takes it.  submit
+ * never blocks; what has to block (connecting, fetching a descriptor) is done by connect and prepare, which
+ * the peer's resolver thread runs before it offers the request again. */
 #ifndef MCE_TRANSPORT_H
 #define MCE_TRANSPORT_H
 
@@ -40,9 +40,11 @@ struct mce_transport {
 };
 
 extern const struct mce_transport mce_local_transport, mce_mapped_transport, mce_tcp_transport;
+extern const struct mce_transport mce_upstream_transport;
 
-/* Best first; ends with NULL. */
+/* Best first; ends with NULL: those of our own peers, and of peers that speak upstream's protocol. */
 extern const struct mce_transport *const mce_transports[];
+extern const struct mce_transport *const mce_upstream_transports[];
 
 /* For slots with nothing to do. */
 int mce_no_attach(struct mce_peer *p);
