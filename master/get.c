@@ -12,8 +12,6 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 
-#define WINDOW 32	/* keys whose memory is loaded ahead */
-
 MC_COUNTER(total_gets, "total_get_nums_", "", "Keys asked for by get")
 MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys asked for by get and found")
 MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
@@ -148,25 +146,28 @@ static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, ui
 	return true;
 }
 
+static bool is_key(const struct mcp_bytes *key)
+{
+	return key->len && key->len <= MCP_KEY_MAX;
+}
+
 void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
 	       uint8_t *ret_present)
 {
-	uint32_t hash[WINDOW], lease = 0;
+	uint32_t hash[MCM_WARM_MAX], lease = 0;
 	unsigned i, j, w;
 
 	if (!(flags & MCP_EXIST_PEEK))
 		lease = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
 	for (i = 0; i < n; i += w) {
-		w = n - i < WINDOW ? n - i : WINDOW;
-		for (j = 0; j < w; j++) {
-			if (!keys[i + j].len || keys[i + j].len > MCP_KEY_MAX)
-				continue;
-			hash[j] = mcm_index_hash(&m->index, keys[i + j].data, keys[i + j].len);
-			if (w > 1)
-				mcm_index_prefetch(&m->index, hash[j]);
-		}
+		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
 		for (j = 0; j < w; j++)
-			ret_present[i + j] = keys[i + j].len && keys[i + j].len <= MCP_KEY_MAX &&
+			hash[j] = mcm_index_hash(&m->index, keys[i + j].data,
+						 is_key(&keys[i + j]) ? keys[i + j].len : 0);
+		if (w > 1)
+			mcm_index_warm(&m->index, hash, w);
+		for (j = 0; j < w; j++)
+			ret_present[i + j] = is_key(&keys[i + j]) &&
 				exists(m, &keys[i + j], hash[j], lease);
 	}
 }

@@ -13,6 +13,7 @@
 #define OBJECTS_SHIFT 12	/* 256 KiB at first */
 #define EXTS_SHIFT 7
 #define FRESH_SLOTS 32		/* taken from the slab at a time */
+#define CHAIN_WARM 4		/* objects of a chain loaded ahead */
 
 static const struct mcm_table_type by_key = {
 	.link = offsetof(struct mcm_object, next),
@@ -94,7 +95,18 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 		pthread_mutex_unlock(&b->lock);
 }
 
-void mcm_index_prefetch(struct mcm_index *ix, uint32_t hash)
+/* Addresses are computed from what may change meanwhile, but loading ahead cannot fail. */
+static void warm_head(struct mcm_index *ix, uint32_t hash)
+{
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+	uint32_t pos = mcm_table_pos(&by_key, hash), *heads = mcm_peek(&sh->table.bucket);
+	unsigned bits = mcm_peek(&sh->table.bits);
+
+	if (bits)
+		__builtin_prefetch(&heads[pos >> (32 - bits)]);
+}
+
+static uint32_t warm_object(struct mcm_index *ix, uint32_t hash)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 	uint32_t slot;
@@ -105,6 +117,45 @@ void mcm_index_prefetch(struct mcm_index *ix, uint32_t hash)
 	/* Slots stay mapped, so this is harmless whatever becomes of the object. */
 	if (slot)
 		__builtin_prefetch(mcm_object(ix, slot), 1);
+	return slot;
+}
+
+/* The key, when @slot has the hash; otherwise the next object of the chain, which is returned. */
+static uint32_t warm_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(ix, slot);
+	const char *key;
+	uint32_t next;
+
+	if (mcm_peek(&o->hash) != hash) {
+		next = mcm_peek(&o->next);
+		if (next)
+			__builtin_prefetch(mcm_object(ix, next), 1);
+		return next;
+	}
+	key = mcm_keys_at(&mcm_index_shard(ix, hash)->keys, mcm_peek(&o->key));
+	__builtin_prefetch(key);
+	__builtin_prefetch(key + 63);
+	return 0;
+}
+
+void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n)
+{
+	uint32_t slot[MCM_WARM_MAX];
+	unsigned i, round, left;
+
+	for (i = 0; i < n; i++)
+		warm_head(ix, hash[i]);
+	for (i = 0; i < n; i++)
+		slot[i] = warm_object(ix, hash[i]);
+	for (round = 0, left = n; left && round < CHAIN_WARM; round++) {
+		for (i = left = 0; i < n; i++) {
+			if (!slot[i])
+				continue;
+			slot[i] = warm_key(ix, hash[i], slot[i]);
+			left += slot[i] != 0;
+		}
+	}
 }
 
 uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
@@ -144,7 +195,7 @@ static int slot_take(struct mcm_index *ix, struct mcm_shard *sh, uint32_t *ret)
 
 static void slot_give(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 {
-	mcm_object(ix, slot)->next = sh->free;
+	mcm_poke(&mcm_object(ix, slot)->next, sh->free);
 	sh->free = slot;
 }
 
@@ -173,10 +224,11 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	mcm_poke(&o->lease, 0);
 	mcm_poke(&o->pins, 0);
 	mcm_poke(&o->generation, 0);
-	o->next = o->crc = o->size_lo = o->mtime_lo = o->node = o->ext = 0;
+	mcm_poke(&o->next, 0);
+	mcm_poke(&o->key, ref);
+	o->crc = o->size_lo = o->mtime_lo = o->node = o->ext = 0;
 	o->dir = o->dir_next = 0;
 	o->size_hi = o->mtime_hi = o->segment = 0;
-	o->key = ref;
 	o->key_len = (uint16_t)len;
 	*ret_slot = slot;
 	return 0;

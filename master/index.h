@@ -49,8 +49,10 @@ static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t
 	return mcm_slab_at(&ix->objects, slot);
 }
 
-/* Start loading what a lookup of @hash will need. */
-void mcm_index_prefetch(struct mcm_index *ix, uint32_t hash);
+/* Load what lookups of these hashes will need, all at the same time: memory answers several questions
+ * as fast as one.  @n: MCM_WARM_MAX at the most. */
+#define MCM_WARM_MAX 32u
+void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n);
 
 /* Lock the shard of an object that cannot be freed meanwhile, but may be renamed. */
 struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);

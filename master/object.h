@@ -34,9 +34,9 @@ struct mcm_place {
 };
 
 struct mcm_object {
-	uint32_t next;			/* hash chain; free list */
+	uint32_t next;			/* hash chain; free list; peek */
 	uint32_t hash;			/* peek; the shard's number in the top byte */
-	uint32_t key;			/* in the shard's arena */
+	uint32_t key;			/* in the shard's arena; peek */
 	uint32_t crc;
 	uint32_t size_lo;
 	uint16_t size_hi;

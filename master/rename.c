@@ -35,7 +35,7 @@ static uint64_t move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t
 	mcm_names_remove(&m->names, slot);
 	mcm_shard_unlink(&m->index, rn->from_shard, slot);
 	mcm_keys_del(&rn->from_shard->keys, o->key, o->key_len);
-	o->key = key;
+	mcm_poke(&o->key, key);
 	o->key_len = (uint16_t)rn->to.len;
 	mcm_poke(&o->hash, rn->to_hash);
 	mcm_poke(&o->generation, mcm_generation_next(m, 0));

@@ -29,8 +29,8 @@ static void resize_begin(struct mcm_table *t, unsigned bits)
 	}
 	t->old = t->bucket;
 	t->old_bits = t->bits;
-	t->bucket = heads;
-	t->bits = (uint8_t)bits;
+	__atomic_store_n(&t->bucket, heads, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->bits, (uint8_t)bits, __ATOMIC_RELAXED);
 	t->moved = 0;
 	t->resizing = true;
 }
@@ -44,7 +44,7 @@ static void relink(struct mcm_table *t, const struct mcm_table_type *type,
 		uint32_t pos = mcm_table_pos(type, *(uint32_t *)(e + type->hash));
 		uint32_t *head = mcm_table_head(t, pos);
 
-		*link = *head;
+		mcm_table_set(link, *head);
 		*head = id;
 		id = next;
 	}
@@ -72,7 +72,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 				continue;
 			for (last = mcm_table_link(type, slab, id); *last;)
 				last = mcm_table_link(type, slab, *last);
-			*last = chain;
+			mcm_table_set(last, chain);
 			chain = id;
 		}
 		t->moved = end;

@@ -5,7 +5,8 @@
  * Buckets are chosen by the hash's top bits, so the buckets in their order are the elements in the
  * order of their hashes, whatever the number of buckets: a walk may stop at any hash and go on from it
  * later, after the table has grown or shrunk, and still meets every element that stayed, once.
- * Resizing goes on a few buckets per insert or remove, never all at once.  No locking here. */
+ * Resizing goes on a few buckets per insert or remove, never all at once.  No locking here, but links,
+ * bucket and bits are written atomically: who loads memory ahead looks at them without the lock. */
 #ifndef MCM_TABLE_H
 #define MCM_TABLE_H
 
@@ -53,6 +54,11 @@ static inline uint32_t mcm_table_pos(const struct mcm_table_type *type, uint32_t
 	return hash << type->shift;
 }
 
+static inline void mcm_table_set(uint32_t *link, uint32_t id)
+{
+	__atomic_store_n(link, id, __ATOMIC_RELAXED);
+}
+
 /* Head of the chain that holds the elements at @pos. */
 static inline uint32_t *mcm_table_head(struct mcm_table *t, uint32_t pos)
 {
@@ -81,7 +87,7 @@ static inline void mcm_table_insert(struct mcm_table *t, const struct mcm_table_
 	char *e = mcm_slab_at(slab, id);
 	uint32_t *head = mcm_table_head(t, mcm_table_pos(type, *(uint32_t *)(e + type->hash)));
 
-	*(uint32_t *)(e + type->link) = *head;
+	mcm_table_set((uint32_t *)(e + type->link), *head);
 	*head = id;
 	t->count++;
 	mcm_table_step(t, type, slab);
@@ -96,7 +102,7 @@ static inline void mcm_table_remove(struct mcm_table *t, const struct mcm_table_
 
 	while (*at != id)
 		at = mcm_table_link(type, slab, *at);
-	*at = *(uint32_t *)(e + type->link);
+	mcm_table_set(at, *(uint32_t *)(e + type->link));
 	t->count--;
 	mcm_table_step(t, type, slab);
 }

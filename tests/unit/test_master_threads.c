@@ -87,6 +87,21 @@ static void do_get(struct mcm_session *s, const char *key)
 		fx_release(&fx, s, o.pin);
 }
 
+/* A batch loads the index ahead, without its locks. */
+static void do_exist(void)
+{
+	struct mcp_bytes key[40];
+	uint8_t present[40];
+	char text[40][32];
+	unsigned i;
+
+	for (i = 0; i < 40; i++) {
+		key_name(text[i], (unsigned)(rnd() % KEYS));
+		key[i] = fx_bytes(text[i]);
+	}
+	mcm_exist(fx.m, 0, key, 40, present);
+}
+
 static void do_list(void)
 {
 	struct mcm_list_page pg = { 0 };
@@ -135,7 +150,7 @@ static void step(struct mcm_session **s)
 	case 8:
 	case 9:
 	case 10:
-		fx_exist(&fx, key, 0);
+		do_exist();
 		break;
 	case 11:
 		fx_put(&fx, "d6/", 0, MCP_PUT_COMMIT | MCP_PUT_UPSERT);
