@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upstream's side of the tests with upstream's nodes; see interop_actor.c, which takes the same words.
+VERSION is not among them: the environment (MC_TCP_PROTO) forces it here."""
+import ctypes
+import mmap
+import sys
+import threading
+
+from mooncake.engine import TransferEngine
+
+WORDS = 131073
+BLOCK = 8 * WORDS
+THREADS = 8
+BATCH = 64
+SIZES = [1, 2, 3, 8, 23, 24, 25, 100, 4095, 4096, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 20]
+
+
+def make_block():
+    words, w = [], 1
+    for _ in range(WORDS):
+        w = (w * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        words.append(w.to_bytes(8, "little"))
+    return b"".join(words)
+
+
+block = memoryview(make_block())
+
+
+def pieces(pos, n, seed):
+    """(position in the range, bytes of the block) until n bytes are there"""
+    done = 0
+    while done < n:
+        at = (pos + done + seed * 65537) % BLOCK
+        take = min(n - done, BLOCK - at)
+        yield done, block[at:at + take]
+        done += take
+
+
+def fill(mem, pos, n, seed):
+    for off, want in pieces(pos, n, seed):
+        mem[pos + off:pos + off + len(want)] = want
+
+
+def check(mem, pos, n, seed):
+    for off, want in pieces(pos, n, seed):
+        if mem[pos + off:pos + off + len(want)] != want:
+            sys.exit(f"bytes from {pos + off} on differ, seed {seed}")
+
+
+def engine(meta, length):
+    e = TransferEngine()
+    if e.initialize("127.0.0.1", meta, "tcp", "") != 0:
+        sys.exit("initialize failed")
+    area = mmap.mmap(-1, length)
+    addr = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    if e.register_memory(addr, length) != 0:
+        sys.exit("register_memory failed")
+    return e, addr, memoryview(area)
+
+
+def serve(meta, length):
+    e, _, mem = engine(meta, length)
+    print(f"127.0.0.1:{e.get_rpc_port()}" if meta == "P2PHANDSHAKE" else "127.0.0.1", flush=True)
+    for line in sys.stdin:
+        word, seed = line.split()
+        {"fill": fill, "check": check}[word](mem, 0, length, int(seed))
+        print("ok", flush=True)
+
+
+def run_sizes(op, e, name, addr, mem, peer, length, seed):
+    one = e.transfer_sync_write if op == "write" else e.transfer_sync_read
+    for n in SIZES + [length]:
+        n = min(n, length)
+        pos = length - n
+        r = one(name, addr + pos, peer + pos, n)
+        if r != 0:
+            sys.exit(f"{op} of {n} bytes: {r}")
+        if op == "read":
+            check(mem, pos, n, seed)
+
+
+def run_part(op, e, name, addr, peer, begin, end, failed):
+    many = e.batch_transfer_sync_write if op == "write" else e.batch_transfer_sync_read
+    pos, size = begin, 0
+    while pos < end:
+        offs, lens = [], []
+        while len(offs) < BATCH and pos < end:
+            n = min(SIZES[size % len(SIZES)], end - pos)
+            size += 1
+            offs.append(pos)
+            lens.append(n)
+            pos += n
+        r = many(name, [addr + o for o in offs], [peer + o for o in offs], lens)
+        if r != 0:
+            failed.append(f"{op} of a batch: {r}")
+            return
+
+
+def drive(op, meta, name, length, seed):
+    e, addr, mem = engine(meta, length)
+    peer = e.get_first_buffer_address(name)
+    if peer == 0:
+        sys.exit(f"{name}: no such segment")
+    if op == "write":
+        fill(mem, 0, length, seed)
+    run_sizes(op, e, name, addr, mem, peer, length, seed)
+    if op == "read":
+        ctypes.memset(addr, 0, length)
+    failed, part = [], length // THREADS
+    threads = [
+        threading.Thread(target=run_part, args=(
+            op, e, name, addr, peer, part * i, length if i == THREADS - 1 else part * (i + 1), failed))
+        for i in range(THREADS)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failed:
+        sys.exit(failed[0])
+    check(mem, 0, length, seed)
+
+
+if sys.argv[1] == "serve":
+    serve(sys.argv[2], int(sys.argv[3]))
+else:
+    drive(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# interop_lib.sh - one node offers memory, the other reads and writes all of it, and both compare.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/upstream.sh"
+
+ours=("$top_builddir/tests/integ/interop_actor")
+LEN=$((256 << 20))
+
+# serve COMMAND... - start a node that offers LEN bytes; $TARGET is its name
+serve() {
+	rm -f "$tmp/in" "$tmp/out"
+	mkfifo "$tmp/in" "$tmp/out"
+	timeout 300 "$@" <"$tmp/in" >"$tmp/out" 2>"$tmp/server.log" &
+	node=$!
+	cleanup_fn end_pid "$node"
+	exec 7>"$tmp/in" 8<"$tmp/out"
+	read -r -t 60 TARGET <&8 || fail "no node: $*"
+}
+
+# tell WORD SEED - have the node fill its memory, or check it
+tell() {
+	local line
+	echo "$*" >&7
+	read -r -t 60 line <&8 || fail "the node says nothing to $*"
+	[ "$line" = ok ] || fail "$*: $line"
+}
+
+end_node() {
+	exec 7>&- 8<&-
+	wait_for 20 gone "$node" || fail "the node does not end"
+}
+
+# both_ways META SERVER... -- DRIVER... - the driver gets "read|write META NAME LEN SEED" appended
+both_ways() {
+	local meta=$1 server=()
+	shift
+	while [ "$1" != -- ]; do
+		server+=("$1")
+		shift
+	done
+	shift
+	serve "${server[@]}" serve "$meta" "$LEN"
+	tell fill 1
+	timeout 300 "$@" read "$meta" "$TARGET" "$LEN" 1 "${VERSION-}" >"$tmp/driver.log" 2>&1 ||
+		fail "reading does not work: ${server[*]} and $*"
+	timeout 300 "$@" write "$meta" "$TARGET" "$LEN" 2 "${VERSION-}" >"$tmp/driver.log" 2>&1 ||
+		fail "writing does not work: ${server[*]} and $*"
+	tell check 2
+	end_node
+}
+
+# interop RELEASE - in both roles, both versions of the protocol, with and without their pool
+interop() {
+	upstream_python "$1"
+	local theirs=("$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/interop_actor.py")
+	VERSION=0 both_ways P2PHANDSHAKE "${theirs[@]}" -- "${ours[@]}"
+	both_ways P2PHANDSHAKE "${ours[@]}" -- "${theirs[@]}"
+	LEN=$((32 << 20))
+	VERSION=1 both_ways P2PHANDSHAKE "${theirs[@]}" -- "${ours[@]}"
+	both_ways P2PHANDSHAKE "${ours[@]}" -- env MC_TCP_PROTO=1 MC_TCP_ENABLE_CONNECTION_POOL=1 "${theirs[@]}"
+	both_ways P2PHANDSHAKE "${ours[@]}" -- env MC_TCP_ENABLE_CONNECTION_POOL=0 "${theirs[@]}"
+}
