@@ -387,7 +387,7 @@ static void end_puts(struct mcs_put_group *b)
 {
 	struct mcp_put_end_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_put_end msg;
+	struct mcp_put_end msg = { 0 };
 	struct mcp_status st;
 	struct mcp_iter it;
 	int r;
@@ -425,7 +425,7 @@ static void revoke_broken(struct mcs_put_group *b)
 {
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_put_revoke msg;
+	struct mcp_put_revoke msg = { 0 };
 	bool late = mc_now_ns() >= b->deadline;
 	int r;
 

@@ -29,7 +29,8 @@ static unsigned readable_copies(const struct mcm *m, const struct mcm_object *o,
 		/* Ranges and ids stay as they are while the object has them. */
 		if (mcm_segment_readable(s))
 			ret[copies++] = (struct mcp_replica){
-				s->id, mcm_node_offset(&s->alloc, p[i].node)
+				.segment = s->id,
+				.offset = mcm_node_offset(&s->alloc, p[i].node),
 			};
 	}
 	return copies;

@@ -365,8 +365,10 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 	for (i = 0; i < copies; i++) {
 		struct mcm_segment *seg = mcm_segment(&m->segments, put.place[i].segment);
 
-		ret->replica[i].segment = seg->id;
-		ret->replica[i].offset = mcm_node_offset(&seg->alloc, put.place[i].node);
+		ret->replica[i] = (struct mcp_replica){
+			.segment = seg->id,
+			.offset = mcm_node_offset(&seg->alloc, put.place[i].node),
+		};
 	}
 	return 0;
 }

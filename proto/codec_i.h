@@ -18,7 +18,7 @@ enum mcp_field_kind {
 struct mcp_field {
 	const char *name;
 	const struct mcp_desc *elem;	/* MCP_F_LIST: table of its elements */
-	uint16_t offset;		/* in the C struct; ascending */
+	uint16_t offset;		/* in the C struct; ascending.  MCP_F_SINCE: the version */
 	uint8_t kind;			/* enum mcp_field_kind */
 };
 

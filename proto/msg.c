@@ -19,7 +19,7 @@
 #define MCP_ID(s, f)			ROW(s, f, MCP_F_ID, NULL)
 #define MCP_BYTES(s, f)			ROW(s, f, MCP_F_BYTES, NULL)
 #define MCP_LIST(s, f, e)		ROW(s, f, MCP_F_LIST, &mcp_desc_##e)
-#define MCP_SINCE(s, v)			{ NULL, NULL, 0, MCP_F_SINCE },
+#define MCP_SINCE(s, v)			{ NULL, NULL, v, MCP_F_SINCE },
 #define MCP_END(s)			{ NULL, NULL, 0, MCP_F_END } };
 #include "proto/msg.def"
 #include "proto/msg_undef.h"

@@ -8,24 +8,35 @@
 #include <stdint.h>
 
 #define MCP_MAGIC 0x5346434du		/* "MCFS" */
-#define MCP_VERSION 1
+#define MCP_VERSION 2
 #define MCP_MIN_VERSION 1
 #define MCP_KEY_MAX 4096		/* bytes of a key, 1 at least */
 #define MCP_BATCH_MAX 65536		/* items of one request */
+#define MCP_TENANT_MAX 255		/* bytes of a tenant's name */
+#define MCP_GROUP_MAX 1024		/* bytes of a group's name */
+#define MCP_DATA_TYPES 16		/* data types are smaller */
 
 enum mcp_lane { MCP_LANE_CONTROL, MCP_LANE_HEARTBEAT };
 enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
+/* What a put does to the soft pin: an upsert's object keeps the one of the value that it replaces, gets
+ * a new one, or has none. */
+enum mcp_soft_pin { MCP_SOFT_PIN_PRESERVE, MCP_SOFT_PIN_ENABLE, MCP_SOFT_PIN_DISABLE };
 enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING };
 
 #define MCP_PUT_UPSERT		0x01u	/* replace an existing value when the put ends */
 #define MCP_PUT_HARD_PIN	0x02u	/* never evict */
-#define MCP_PUT_SOFT_PIN	0x04u	/* evict after everything else */
+#define MCP_PUT_SOFT_PIN	0x04u	/* evict after everything else; version 2: soft_pin ENABLE */
 #define MCP_PUT_COMMIT		0x08u	/* items of size 0 need no PUT_END */
+#define MCP_PUT_ALL_REPLICAS	0x10u	/* no room for as many as wanted is no room */
+#define MCP_PUT_SAME_NODE	0x20u	/* one replica each: on the writer's host, all items together */
 #define MCP_GET_LEASE		0x01u
 #define MCP_GET_HOLD		0x02u
 #define MCP_GET_DIRS		0x04u	/* a key that ends in '/' is found while keys lie below it */
+#define MCP_GET_PROMISE		0x08u
+#define MCP_GET_DESCRIBE	0x10u
 #define MCP_EXIST_PEEK		0x01u
 #define MCP_REMOVE_FORCE	0x01u
+#define MCP_REMOVE_TENANTS	0x02u
 #define MCP_RENAME_NOREPLACE	0x01u
 #define MCP_LIST_DIR		0x01u
 #define MCP_OBJ_HARD_PIN	0x01u

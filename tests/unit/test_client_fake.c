@@ -94,7 +94,9 @@ static unsigned count_list(unsigned n)
 
 static struct mcp_replica replica_of(const struct entry *e)
 {
-	struct mcp_replica r = { mounted.segment, e->offset + fake.add_offset };
+	struct mcp_replica r = {
+		.segment = mounted.segment, .offset = e->offset + fake.add_offset,
+	};
 
 	if (fake.unknown_segment)
 		r.segment.lo ^= 1;

@@ -62,8 +62,48 @@ static void every_table_round_trips(void **state)
 	assert_true(tables >= 45);
 }
 
-/* No message has an MCP_SINCE yet, so each proper prefix lacks something; none may pass or be read
- * beyond its end. */
+/* Bytes of the plain message up to the fields that came after @version, elements of lists as they are
+ * now. */
+static size_t length_of_version(const struct mcp_desc *d, unsigned version, struct mcp_buf *b)
+{
+	struct mcp_field cut[32];
+	struct mcp_desc older = *d;
+	struct fill f = { .plain = true };
+	void *msg = malloc(d->size);
+	unsigned n = 0;
+	size_t len;
+
+	for (; d->fields[n].kind != MCP_F_END &&
+	     !(d->fields[n].kind == MCP_F_SINCE && d->fields[n].offset > version); n++)
+		cut[n] = d->fields[n];
+	cut[n] = (struct mcp_field){ .kind = MCP_F_END };
+	older.fields = cut;
+	fill_struct(&f, d, msg);
+	assert_int_equal(mcp_encode(&older, msg, b), 0);
+	len = b->len;
+	fill_free(&f);
+	free(msg);
+	return len;
+}
+
+/* Does a message of @len bytes end where an older version ended? */
+static bool ends_at_a_version(const struct mcp_desc *d, size_t len)
+{
+	for (unsigned v = 1; v < MCP_VERSION; v++) {
+		struct mcp_buf b = { 0 };
+		bool same;
+
+		/* Of a plain message the older fields have their full length. */
+		same = length_of_version(d, v, &b) == len;
+		mcp_buf_free(&b);
+		if (same)
+			return true;
+	}
+	return false;
+}
+
+/* A proper prefix lacks something unless it ends at an MCP_SINCE; none may pass or be read beyond its
+ * end. */
 static void every_prefix_is_refused(void **state)
 {
 	const struct mcp_desc *d;
@@ -80,6 +120,10 @@ static void every_prefix_is_refused(void **state)
 		for (size_t len = 0; len < b.len; len++) {
 			uint8_t *mem, *data = copy_at_odd(&b, len, &mem);
 
+			if (ends_at_a_version(d, len)) {
+				free(mem);
+				continue;
+			}
 			assert_int_equal(mcp_decode(d, data, len, back), -MC_EPROTO);
 			assert_non_null(strstr(mc_err_detail(-MC_EPROTO), mcp_desc_str(d)));
 			free(mem);
@@ -254,14 +298,14 @@ static void encoder_refuses_and_appends_nothing(void **state)
 	struct mcp_buf b = { 0 };
 
 	assert_int_equal(mcp_encode(&mcp_desc_exist, &fine, &b), 0);
-	assert_int_equal(b.len, 12);
+	assert_int_equal(b.len, 16);
 	assert_int_equal(mcp_encode(&mcp_desc_exist, &too_many, &b), -MC_EPARAM);
 	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "exist.keys"));
 	assert_int_equal(mcp_encode(&mcp_desc_exist, &nowhere, &b), -MC_EPARAM);
 	assert_int_equal(mcp_encode(&mcp_desc_exist, &inside, &b), -MC_EPARAM);
 	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "key.key"));
 	assert_int_equal(mcp_encode(&mcp_desc_rename, &huge, &b), -MC_EPARAM);
-	assert_int_equal(b.len, 12);
+	assert_int_equal(b.len, 16);
 	mcp_buf_free(&b);
 	assert_null(b.data);
 }
@@ -277,7 +321,7 @@ struct grown {
 };
 
 #define FIELD(f, kind, elem) { #f, elem, offsetof(struct grown, f), kind }
-#define SINCE { NULL, NULL, 0, MCP_F_SINCE }
+#define SINCE { NULL, NULL, 2, MCP_F_SINCE }
 #define END { NULL, NULL, 0, MCP_F_END }
 static const struct mcp_field fields_v1[] = { FIELD(a, MCP_F_U32, NULL), END };
 static const struct mcp_field fields_v2[] = {
@@ -397,7 +441,7 @@ static void types_find_their_tables(void **state)
 	assert_null(mcp_desc_of(MCP_RELEASE, true));
 	assert_null(mcp_desc_of(0, false));
 	assert_null(mcp_desc_of(14, false));
-	assert_null(mcp_desc_of(31, false));
+	assert_null(mcp_desc_of(9, false));
 	assert_null(mcp_desc_of(UINT16_MAX, true));
 	assert_string_equal(mcp_desc_str(&mcp_desc_get_reply), "get_reply");
 }
@@ -422,17 +466,18 @@ static void dump_is_one_line(void **state)
 	struct mcp_buf b = { 0 };
 
 	dump(&mcp_desc_get, &get, 10, text, sizeof(text));
-	strcpy(want, "get { flags=3 keys=[{key=\"a\\\"\\\\\"} {key=\"\\x00\\x0a\\xff\"} {key=\"\"}] }");
+	strcpy(want, "get { flags=3 keys=[{key=\"a\\\"\\\\\"} {key=\"\\x00\\x0a\\xff\"} {key=\"\"}] tenant=\"\" }");
 	assert_string_equal(text, want);
 	assert_int_equal(mcp_encode(&mcp_desc_get, &get, &b), 0);
 	assert_int_equal(mcp_decode(&mcp_desc_get, b.data, b.len, &back), 0);
 	dump(&mcp_desc_get, &back, 10, text, sizeof(text));
 	assert_string_equal(text, want);
 	dump(&mcp_desc_get, &back, 1, text, sizeof(text));
-	assert_string_equal(text, "get { flags=3 keys=[{key=\"a\\\"\\\\\"}]+2 }");
+	assert_string_equal(text, "get { flags=3 keys=[{key=\"a\\\"\\\\\"}]+2 tenant=\"\" }");
 	dump(&mcp_desc_put_grant, &grant, 1, text, sizeof(text));
 	assert_string_equal(text, "put_grant { status=-705 generation=9 replicas=[{segment="
-			    "000000000000000100000000000000ab offset=18446744073709551615}] }");
+			    "000000000000000100000000000000ab offset=18446744073709551615 "
+			    "state=0}] }");
 	memset(many, 'k', sizeof(many));
 	keys[0].key = mcp_bytes(many, sizeof(many));
 	dump(&mcp_desc_key, &keys[0], 1, text, sizeof(text));

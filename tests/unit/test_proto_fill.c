@@ -105,6 +105,8 @@ void fill_struct(struct fill *f, const struct mcp_desc *d, void *out)
 	for (const struct mcp_field *field = d->fields; field->kind != MCP_F_END; field++) {
 		void *at = (char *)out + field->offset;
 
+		if (field->kind == MCP_F_SINCE && f->version && field->offset > f->version)
+			return;
 		switch ((enum mcp_field_kind)field->kind) {
 		case MCP_F_U8:
 			*(uint8_t *)at = (uint8_t)value(f);

@@ -12,6 +12,7 @@
 /* Where the values come from, and what they point to; { .seed = n } to begin. */
 struct fill {
 	uint64_t seed;
+	unsigned version;	/* leave newer fields 0; 0: fill all */
 	bool plain;		/* no chance: counting values, two elements per list, all fields set */
 	uint64_t count;
 	void *mem;		/* chain of allocations */
