@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes go down only: common < proto < {engine, tiers} < client < {mcfs, tools}; common < proto <
-# master.  mcfs and tools stand on the public API alone (and on common).  Ours are written "room/file.h"; a room's *_i.h is its own; one file, mcfs/standalone.c,
+# Includes go down only: common < proto < {engine, tiers} < client < {mcfs, tools, python}; common <
+# proto < master.  mcfs and tools stand on the public API alone (and on common), python on the public API.  Ours are written "room/file.h"; a room's *_i.h is its own; one file, mcfs/standalone.c,
 # may start a master in the same process and includes master/mcm.h for that.
 set -eu
 cd "${top_srcdir:?}"
@@ -16,7 +16,8 @@ tiers:common proto tiers
 client:common proto engine tiers client
 master:common proto master
 mcfs:common mcfs
-tools:common tools'
+tools:common tools
+python:python'
 
 echo "$rooms" | while IFS=: read -r room allowed; do
 	find "$room" -name '*.[ch]' -o -name '*.def' | sort | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' |
@@ -27,7 +28,7 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 			# brackets would go around this test.
 			name=$(expr "$text" : '.*<\([^>]*\)>') || name=
 			case $name in
-			common/* | proto/* | engine/* | tiers/* | client/* | master/* | mcfs/* | tools/*)
+			common/* | proto/* | engine/* | tiers/* | client/* | master/* | mcfs/* | tools/* | python/*)
 				echo "$file:$line: \"$name\" is ours, write it in quotes" ;;
 			esac
 			continue ;;

@@ -26,6 +26,7 @@ check client '(mcs_|mooncake_store_)'
 check master 'mcm_'
 check mcfs 'mcfs_'
 check tools '(mcctl_|mcbench_)'
+check python '(mcpy_|PyInit_)'
 [ -n "$seen" ] || { echo "SKIP: nothing is built in $top_builddir"; exit 77; }
 cat "$found"
 [ ! -s "$found" ]

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * args.c - Python arguments to plain C. */
+#include "python/mcpy.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int index_of(const struct mcpy_sig *sig, PyObject *name)
+{
+	for (int i = 0; sig->args[i]; i++)
+		if (PyUnicode_CompareWithASCIIString(name, sig->args[i]) == 0)
+			return i;
+	return -1;
+}
+
+int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t nargs,
+	      PyObject *kwnames, PyObject **ret)
+{
+	Py_ssize_t n = 0, n_kw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+
+	while (sig->args[n])
+		n++;
+	if (nargs > n) {
+		PyErr_Format(PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)",
+			     sig->name, n, nargs);
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < n; i++)
+		ret[i] = i < nargs ? args[i] : NULL;
+	for (Py_ssize_t k = 0; k < n_kw; k++) {
+		PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+		int i = index_of(sig, name);
+
+		if (i < 0) {
+			PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+				     sig->name, name);
+			return -1;
+		}
+		if (ret[i]) {
+			PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'",
+				     sig->name, name);
+			return -1;
+		}
+		ret[i] = args[nargs + k];
+	}
+	for (int i = 0; i < sig->required; i++) {
+		if (ret[i])
+			continue;
+		PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s'", sig->name,
+			     sig->args[i]);
+		return -1;
+	}
+	return 0;
+}
+
+int mcpy_key(PyObject *obj, struct mcs_key *ret)
+{
+	Py_ssize_t len;
+
+	if (PyUnicode_Check(obj)) {
+		ret->data = PyUnicode_AsUTF8AndSize(obj, &len);
+		if (!ret->data)
+			return -1;
+	} else if (PyBytes_Check(obj)) {
+		ret->data = PyBytes_AS_STRING(obj);
+		len = PyBytes_GET_SIZE(obj);
+	} else {
+		PyErr_Format(PyExc_TypeError, "a key must be str or bytes, not %.100s",
+			     Py_TYPE(obj)->tp_name);
+		return -1;
+	}
+	ret->len = (size_t)len;
+	return 0;
+}
+
+/* A tuple of the elements.  A string is a sequence too, but surely not the one that is meant. */
+static PyObject *elements(PyObject *obj, const char *what)
+{
+	if (!PyUnicode_Check(obj) && !PyBytes_Check(obj) &&
+	    (PyList_Check(obj) || PyTuple_Check(obj) || PySequence_Check(obj)))
+		return PySequence_Tuple(obj);
+	return PyErr_Format(PyExc_TypeError, "%s must be a list, not %.100s", what,
+			    Py_TYPE(obj)->tp_name);
+}
+
+static void *array(Py_ssize_t n, size_t size)
+{
+	void *p = (size_t)n < PY_SSIZE_T_MAX / size ? PyMem_RawMalloc(((size_t)n + 1) * size) : NULL;
+
+	if (!p)
+		PyErr_NoMemory();
+	return p;
+}
+
+int mcpy_keys(PyObject *obj, struct mcpy_keys *ret)
+{
+	*ret = (struct mcpy_keys){ 0 };
+	ret->tuple = elements(obj, "keys");
+	if (!ret->tuple)
+		return -1;
+	ret->n = PyTuple_GET_SIZE(ret->tuple);
+	if (ret->n > INT32_MAX) {
+		PyErr_SetString(PyExc_ValueError, "too many keys for one call");
+		goto fail;
+	}
+	ret->key = array(ret->n, sizeof(*ret->key));
+	if (!ret->key)
+		goto fail;
+	for (Py_ssize_t i = 0; i < ret->n; i++)
+		if (mcpy_key(PyTuple_GET_ITEM(ret->tuple, i), &ret->key[i]) < 0)
+			goto fail;
+	return 0;
+fail:
+	mcpy_keys_done(ret);
+	return -1;
+}
+
+void mcpy_keys_done(struct mcpy_keys *k)
+{
+	Py_CLEAR(k->tuple);
+	PyMem_RawFree(k->key);
+	k->key = NULL;
+	k->n = 0;
+}
+
+int mcpy_u64(PyObject *obj, const char *what, uint64_t *ret)
+{
+	PyObject *number = NULL;
+	unsigned long long v;
+
+	if (!PyLong_CheckExact(obj)) {
+		number = PyNumber_Index(obj);
+		if (!number) {
+			PyErr_Format(PyExc_TypeError, "%s must be an int, not %.100s", what,
+				     Py_TYPE(obj)->tp_name);
+			return -1;
+		}
+		obj = number;
+	}
+	v = PyLong_AsUnsignedLongLong(obj);
+	Py_XDECREF(number);
+	if (v == (unsigned long long)-1 && PyErr_Occurred()) {
+		PyErr_Format(PyExc_TypeError, "%s must be from 0 to 2**64 - 1", what);
+		return -1;
+	}
+	*ret = v;
+	return 0;
+}
+
+int mcpy_numbers(PyObject *obj, const char *what, struct mcpy_numbers *ret)
+{
+	PyObject *tuple = elements(obj, what);
+	uint64_t *v;
+
+	if (!tuple)
+		return -1;
+	ret->n = PyTuple_GET_SIZE(tuple);
+	v = array(ret->n, sizeof(*v));
+	for (Py_ssize_t i = 0; i < ret->n && v; i++)
+		if (mcpy_u64(PyTuple_GET_ITEM(tuple, i), what, &v[i]) < 0) {
+			PyMem_RawFree(v);
+			v = NULL;
+		}
+	Py_DECREF(tuple);
+	ret->v = v;
+	return v ? 0 : -1;
+}
+
+/* The inner list @i of @outer, as a tuple. */
+static PyObject *inner(PyObject *outer, Py_ssize_t i, const char *what)
+{
+	return elements(PyTuple_GET_ITEM(outer, i), what);
+}
+
+/* Room for the pieces of all items: how many, or -1. */
+static Py_ssize_t count_pieces(PyObject *ptrs, struct mcpy_vectors *ret)
+{
+	Py_ssize_t sum = 0, len;
+
+	for (Py_ssize_t i = 0; i < ret->n; i++) {
+		len = PyObject_Size(PyTuple_GET_ITEM(ptrs, i));
+		if (len < 0) {
+			PyErr_SetString(PyExc_TypeError, "all_buffer_ptrs must be a list of lists");
+			return -1;
+		}
+		sum += len;
+		if (sum > INT32_MAX) {
+			PyErr_SetString(PyExc_ValueError, "too many buffers for one call");
+			return -1;
+		}
+	}
+	ret->iov = array(sum, sizeof(*ret->iov));
+	return ret->iov ? sum : -1;
+}
+
+/* The pieces of one item, into @room elements: code of the caller's may have changed the lists. */
+static int take_pieces(PyObject *ptrs, PyObject *sizes, Py_ssize_t i, struct mcpy_vectors *ret,
+		       Py_ssize_t room)
+{
+	PyObject *p = inner(ptrs, i, "all_buffer_ptrs[i]");
+	PyObject *s = p ? inner(sizes, i, "all_sizes[i]") : NULL;
+	Py_ssize_t n = p ? PyTuple_GET_SIZE(p) : 0;
+	uint64_t at, len;
+	int r = p && s ? 0 : -1;
+
+	ret->first[i + 1] = ret->first[i];
+	ret->bad[i] = r < 0 || n != PyTuple_GET_SIZE(s) || n > room;
+	for (Py_ssize_t k = 0; k < n && r >= 0 && !ret->bad[i]; k++) {
+		r = mcpy_u64(PyTuple_GET_ITEM(p, k), "a buffer pointer", &at);
+		if (r >= 0)
+			r = mcpy_u64(PyTuple_GET_ITEM(s, k), "a size", &len);
+		if (r >= 0)
+			ret->iov[ret->first[i + 1]++] = (struct iovec){ (void *)(uintptr_t)at, len };
+	}
+	Py_XDECREF(p);
+	Py_XDECREF(s);
+	return r;
+}
+
+int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret)
+{
+	PyObject *p, *s = NULL;
+	Py_ssize_t room;
+	int r = -1;
+
+	*ret = (struct mcpy_vectors){ 0 };
+	p = elements(ptrs, "all_buffer_ptrs");
+	s = p ? elements(sizes, "all_sizes") : NULL;
+	if (!p || !s)
+		goto out;
+	/* Items that have no partner are found by the caller, who compares with the keys. */
+	ret->n = PyTuple_GET_SIZE(p) == PyTuple_GET_SIZE(s) ? PyTuple_GET_SIZE(p) : -1;
+	if (ret->n < 0) {
+		r = 0;
+		goto out;
+	}
+	ret->first = array(ret->n, sizeof(*ret->first));
+	ret->bad = array(ret->n, sizeof(*ret->bad));
+	if (!ret->first || !ret->bad)
+		goto out;
+	room = count_pieces(p, ret);
+	if (room < 0)
+		goto out;
+	ret->first[0] = 0;
+	r = 0;
+	for (Py_ssize_t i = 0; i < ret->n && r >= 0; i++)
+		r = take_pieces(p, s, i, ret, room - ret->first[i]);
+out:
+	Py_XDECREF(p);
+	Py_XDECREF(s);
+	if (r < 0)
+		mcpy_vectors_done(ret);
+	return r;
+}
+
+void mcpy_vectors_done(struct mcpy_vectors *v)
+{
+	PyMem_RawFree(v->iov);
+	PyMem_RawFree(v->first);
+	PyMem_RawFree(v->bad);
+	*v = (struct mcpy_vectors){ 0 };
+}
+
+int mcpy_bool(PyObject *obj, bool fallback, bool *ret)
+{
+	int r = obj ? PyObject_IsTrue(obj) : fallback;
+
+	*ret = r > 0;
+	return r < 0 ? -1 : 0;
+}
+
+int mcpy_bytes(PyObject *obj, Py_buffer *ret)
+{
+	PyObject *copy;
+	int r;
+
+	if (!PyObject_CheckBuffer(obj)) {
+		PyErr_Format(PyExc_TypeError, "a value must have a buffer (bytes, memoryview, numpy "
+			     "array), not %.100s", Py_TYPE(obj)->tp_name);
+		return -1;
+	}
+	if (PyObject_GetBuffer(obj, ret, PyBUF_C_CONTIGUOUS) == 0)
+		return 0;
+	PyErr_Clear();
+	/* Strides: all of its elements in order, in memory of their own. */
+	copy = PyMemoryView_GetContiguous(obj, PyBUF_READ, 'C');
+	if (!copy)
+		return -1;
+	r = PyObject_GetBuffer(copy, ret, PyBUF_C_CONTIGUOUS);
+	Py_DECREF(copy);
+	return r;
+}
+
+int64_t mcpy_code(int64_t r)
+{
+	if (r >= 0)
+		return r;
+	return r == -ENOBUFS || r == -EINVAL ? MCPY_INVALID_PARAMS : mcs_code((int)r);
+}
+
+PyObject *mcpy_list_of(Py_ssize_t n, int64_t value)
+{
+	PyObject *list = PyList_New(n);
+
+	for (Py_ssize_t i = 0; i < n && list; i++) {
+		PyObject *v = PyLong_FromLongLong(value);
+
+		if (!v)
+			Py_CLEAR(list);
+		else
+			PyList_SET_ITEM(list, i, v);
+	}
+	return list;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * config.c - ReplicateConfig: how objects are to be stored.  Values are checked when they are set, and
+ * read anew by every call. */
+#include "python/mcpy.h"
+
+#include <stddef.h>
+
+enum { PRESERVE, ENABLE, DISABLE };	/* SoftPinAction */
+
+struct config {
+	PyObject_HEAD
+	uint64_t replica_num, nof_replica_num, dfs_replica_num;
+	uint64_t soft_pin_action, data_type;
+	char hard_pin, same_node;
+	PyObject *soft_pin_ttl_ms;	/* None or int */
+	PyObject *preferred, *preferred_nof;	/* tuples of str */
+	PyObject *preferred_one;	/* str */
+	PyObject *group_ids;		/* None or tuple of str */
+};
+
+enum kind { NUMBER, MAYBE_NUMBER, BOOL, STRING, STRINGS, MAYBE_STRINGS };
+
+struct field {
+	const char *name;
+	enum kind kind;
+	size_t at;
+};
+
+#define F(name, kind, member) { name, kind, offsetof(struct config, member) }
+static const struct field fields[] = {
+	F("replica_num", NUMBER, replica_num),
+	F("nof_replica_num", NUMBER, nof_replica_num),
+	F("dfs_replica_num", NUMBER, dfs_replica_num),
+	F("_soft_pin_action", NUMBER, soft_pin_action),
+	F("soft_pin_ttl_ms", MAYBE_NUMBER, soft_pin_ttl_ms),
+	F("with_hard_pin", BOOL, hard_pin),
+	F("preferred_segments", STRINGS, preferred),
+	F("preferred_nof_segments", STRINGS, preferred_nof),
+	F("preferred_segment", STRING, preferred_one),
+	F("prefer_alloc_in_same_node", BOOL, same_node),
+	F("_data_type", NUMBER, data_type),
+	F("group_ids", MAYBE_STRINGS, group_ids),
+};
+
+static PyObject *config_get(PyObject *self, void *closure)
+{
+	const struct field *f = closure;
+	void *at = (char *)self + f->at;
+
+	switch (f->kind) {
+	case NUMBER:
+		return PyLong_FromUnsignedLongLong(*(uint64_t *)at);
+	case BOOL:
+		return PyBool_FromLong(*(char *)at);
+	case STRINGS:
+	case MAYBE_STRINGS:
+		if (*(PyObject **)at != Py_None)
+			return PySequence_List(*(PyObject **)at);
+		/* fall through */
+	default:
+		return Py_NewRef(*(PyObject **)at);
+	}
+}
+
+static PyObject *wrong(const struct field *f, const char *wanted, PyObject *v)
+{
+	return PyErr_Format(PyExc_TypeError, "ReplicateConfig.%s must be %s, not %.100s", f->name,
+			    wanted, Py_TYPE(v)->tp_name);
+}
+
+static PyObject *take_strings(const struct field *f, PyObject *v)
+{
+	PyObject *tuple = NULL;
+
+	if (f->kind == MAYBE_STRINGS && v == Py_None)
+		return Py_NewRef(v);
+	if (PyList_Check(v) || PyTuple_Check(v))
+		tuple = PySequence_Tuple(v);
+	else
+		wrong(f, "a list of str", v);
+	for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++)
+		if (!PyUnicode_Check(PyTuple_GET_ITEM(tuple, i))) {
+			wrong(f, "a list of str", PyTuple_GET_ITEM(tuple, i));
+			Py_CLEAR(tuple);
+		}
+	return tuple;
+}
+
+static PyObject *take_object(const struct field *f, PyObject *v)
+{
+	uint64_t number;
+
+	if (f->kind == STRINGS || f->kind == MAYBE_STRINGS)
+		return take_strings(f, v);
+	if (f->kind == STRING)
+		return PyUnicode_Check(v) ? Py_NewRef(v) : wrong(f, "str", v);
+	if (v == Py_None)
+		return Py_NewRef(v);
+	return mcpy_u64(v, f->name, &number) < 0 ? NULL : PyLong_FromUnsignedLongLong(number);
+}
+
+static int config_set(PyObject *self, PyObject *v, void *closure)
+{
+	const struct field *f = closure;
+	void *at = (char *)self + f->at;
+	PyObject *object;
+	bool on;
+
+	if (!v) {
+		PyErr_Format(PyExc_AttributeError, "%s cannot be deleted", f->name);
+		return -1;
+	}
+	if (f->kind == NUMBER)
+		return mcpy_u64(v, f->name, at);
+	if (f->kind == BOOL) {
+		if (mcpy_bool(v, false, &on) < 0)
+			return -1;
+		*(char *)at = on;
+		return 0;
+	}
+	object = take_object(f, v);
+	if (!object)
+		return -1;
+	Py_XSETREF(*(PyObject **)at, object);
+	return 0;
+}
+
+static PyObject *config_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	struct config *c = (struct config *)type->tp_alloc(type, 0);
+
+	if (!c)
+		return NULL;
+	c->replica_num = 1;
+	c->soft_pin_ttl_ms = Py_NewRef(Py_None);
+	c->group_ids = Py_NewRef(Py_None);
+	c->preferred = PyTuple_New(0);
+	c->preferred_nof = PyTuple_New(0);
+	c->preferred_one = PyUnicode_FromString("");
+	if (!c->preferred || !c->preferred_nof || !c->preferred_one)
+		Py_CLEAR(c);
+	return (PyObject *)c;
+}
+
+static int config_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	PyObject *name, *value;
+	Py_ssize_t at = 0;
+
+	if (PyTuple_GET_SIZE(args)) {
+		PyErr_SetString(PyExc_TypeError, "ReplicateConfig() takes keyword arguments only");
+		return -1;
+	}
+	while (kwargs && PyDict_Next(kwargs, &at, &name, &value))
+		if (PyObject_SetAttr(self, name, value) < 0) {
+			if (PyErr_ExceptionMatches(PyExc_AttributeError))
+				PyErr_Format(PyExc_TypeError, "ReplicateConfig() got an "
+					     "unexpected keyword argument '%U'", name);
+			return -1;
+		}
+	return 0;
+}
+
+static void config_dealloc(PyObject *self)
+{
+	struct config *c = (struct config *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	Py_CLEAR(c->soft_pin_ttl_ms);
+	Py_CLEAR(c->preferred);
+	Py_CLEAR(c->preferred_nof);
+	Py_CLEAR(c->preferred_one);
+	Py_CLEAR(c->group_ids);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+/* ---- for a put ---- */
+
+static int take_preferred(const struct config *c, struct mcpy_opts *ret)
+{
+	Py_ssize_t n = PyTuple_GET_SIZE(c->preferred), k = 0;
+
+	if (!n && !PyUnicode_GET_LENGTH(c->preferred_one))
+		return 0;
+	ret->preferred = PyMem_Calloc((size_t)n + 2, sizeof(*ret->preferred));
+	/* The lists may be set anew by another thread during the call. */
+	ret->held = PyTuple_Pack(2, c->preferred, c->preferred_one);
+	if (!ret->preferred || !ret->held) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	if (PyUnicode_GET_LENGTH(c->preferred_one))
+		ret->preferred[k++] = PyUnicode_AsUTF8(c->preferred_one);
+	for (Py_ssize_t i = 0; i < n; i++)
+		ret->preferred[k++] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(c->preferred, i));
+	for (Py_ssize_t i = 0; i < k; i++)
+		if (!ret->preferred[i])
+			return -1;
+	ret->opts.preferred = ret->preferred;
+	return 0;
+}
+
+/* Upstream's rules: a time goes with ENABLE only. */
+static int take_pins(const struct config *c, struct mcpy_opts *ret)
+{
+	uint64_t ttl = 0;
+
+	if (c->hard_pin)
+		ret->opts.flags |= MCS_PUT_HARD_PIN;
+	if (c->soft_pin_ttl_ms != Py_None) {
+		if (mcpy_u64(c->soft_pin_ttl_ms, "soft_pin_ttl_ms", &ttl) < 0)
+			return -1;
+		if (c->soft_pin_action != ENABLE || ttl > UINT32_MAX)
+			return MCPY_INVALID_PARAMS;
+	}
+	if (c->soft_pin_action == ENABLE) {
+		ret->opts.flags |= MCS_PUT_SOFT_PIN;
+		ret->opts.soft_pin_ms = (uint32_t)ttl;
+	}
+	return 0;
+}
+
+int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_opts *ret)
+{
+	const struct config *c = (const struct config *)config;
+	int r;
+
+	*ret = (struct mcpy_opts){ { .replicas = 1 }, NULL, NULL };
+	if (!config)
+		return 0;
+	if (!PyObject_TypeCheck(config, (PyTypeObject *)mcpy_types.config)) {
+		PyErr_Format(PyExc_TypeError, "config must be a ReplicateConfig, not %.100s",
+			     Py_TYPE(config)->tp_name);
+		return -1;
+	}
+	if (!c->replica_num || c->replica_num > UINT16_MAX || (c->same_node && !same_node))
+		return MCPY_INVALID_PARAMS;
+	if (c->group_ids != Py_None && PyTuple_GET_SIZE(c->group_ids) != n_keys)
+		return MCPY_INVALID_PARAMS;
+	ret->opts.replicas = (unsigned)c->replica_num;
+	r = take_pins(c, ret);
+	if (!r)
+		r = take_preferred(c, ret);
+	if (r)
+		mcpy_opts_done(ret);
+	return r;
+}
+
+void mcpy_opts_done(struct mcpy_opts *o)
+{
+	PyMem_Free(o->preferred);
+	Py_CLEAR(o->held);
+	o->preferred = NULL;
+}
+
+/* ---- the type ---- */
+
+#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+static PyGetSetDef getset[N_FIELDS + 1];
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, config_new },
+	{ Py_tp_init, config_init },
+	{ Py_tp_dealloc, config_dealloc },
+	{ Py_tp_getset, getset },
+	{ Py_tp_doc, (char *)"How objects are stored; the base of mooncake.store.ReplicateConfig." },
+	{ 0, NULL }
+};
+
+static PyType_Spec spec = {
+	.name = "mooncake._store.ReplicateConfig",
+	.basicsize = sizeof(struct config),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+PyObject *mcpy_config_type(PyObject *module)
+{
+	for (size_t i = 0; i < N_FIELDS; i++)
+		getset[i] = (PyGetSetDef){
+			.name = fields[i].name, .get = config_get, .set = config_set,
+			.closure = (void *)&fields[i],
+		};
+	return PyType_FromModuleAndSpec(module, &spec, NULL);
+}

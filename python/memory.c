@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * memory.c - memory for engines: MooncakeHostMemAllocator, and where this thread's memory comes from. */
+#include "python/mcpy.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NODES_MAX 1024
+#define MPOL_PREFERRED_ 1
+
+/* address -> bytes of what was given out, so that nothing else is ever unmapped. */
+struct allocator {
+	PyObject_HEAD
+	PyObject *sizes;
+};
+
+static PyObject *allocator_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	struct allocator *a = (struct allocator *)type->tp_alloc(type, 0);
+
+	if (!a)
+		return NULL;
+	a->sizes = PyDict_New();
+	if (!a->sizes)
+		Py_CLEAR(a);
+	return (PyObject *)a;
+}
+
+/* Engines keep tensors on this memory and drop the allocator, so memory outlives it. */
+static void allocator_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+
+	Py_CLEAR(((struct allocator *)self)->sizes);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static PyObject *allocator_alloc(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				 PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "alloc", 1, { "size" } };
+	PyObject *a[1], *address, *bytes;
+	uint64_t size;
+	void *p;
+	int r = -1;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "size", &size) < 0)
+		return NULL;
+	if (!size || size > PY_SSIZE_T_MAX)
+		return PyLong_FromLong(0);
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return PyLong_FromLong(0);
+	(void)madvise(p, size, MADV_HUGEPAGE);
+	address = PyLong_FromVoidPtr(p);
+	bytes = PyLong_FromUnsignedLongLong(size);
+	if (address && bytes)
+		r = PyDict_SetItem(((struct allocator *)self)->sizes, address, bytes);
+	Py_XDECREF(bytes);
+	if (r < 0) {
+		munmap(p, size);
+		Py_CLEAR(address);
+	}
+	return address;
+}
+
+static PyObject *allocator_free(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "free", 1, { "ptr" } };
+	PyObject *sizes = ((struct allocator *)self)->sizes;
+	PyObject *a[1], *size;
+	uint64_t at, bytes;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "ptr", &at) < 0)
+		return NULL;
+	size = PyDict_GetItemWithError(sizes, a[0]);
+	if (!size)
+		return PyErr_Occurred() ? NULL : PyLong_FromLong(-1);
+	if (mcpy_u64(size, "size", &bytes) < 0 || PyDict_DelItem(sizes, a[0]) < 0)
+		return NULL;
+	munmap((void *)(uintptr_t)at, bytes);
+	return PyLong_FromLong(0);
+}
+
+static PyMethodDef methods[] = {
+	{ "alloc", MCPY_FAST(allocator_alloc),
+	  "alloc(size: int) -> int\n\nAddress of that many zeroed bytes, aligned to a page; 0: there is no "
+	  "such memory.\nIt stays until free()." },
+	{ "free", MCPY_FAST(allocator_free),
+	  "free(ptr: int) -> int\n\n0, or -1 for an address that alloc() did not give." },
+	{ NULL, NULL, 0, NULL }
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, allocator_new },
+	{ Py_tp_dealloc, allocator_dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_doc, (char *)"Memory of the host for pools of an engine, in huge pages where possible." },
+	{ 0, NULL }
+};
+
+static PyType_Spec spec = {
+	.name = "mooncake.store.MooncakeHostMemAllocator",
+	.basicsize = sizeof(struct allocator),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
+
+PyObject *mcpy_allocator_type(PyObject *module)
+{
+	return PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+static PyObject *bind_to_numa_node(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
+				   PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "bind_to_numa_node", 1, { "node" } };
+	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
+	PyObject *a[1];
+	long node;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+		return NULL;
+	node = PyLong_AsLong(a[0]);
+	if (node == -1 && PyErr_Occurred())
+		return NULL;
+	/* As upstream: what the machine does not have changes nothing. */
+	if (node >= 0 && node < NODES_MAX) {
+		mask[(size_t)node / (8 * sizeof(mask[0]))] |= 1ul << ((size_t)node % (8 * sizeof(mask[0])));
+		(void)syscall(SYS_set_mempolicy, MPOL_PREFERRED_, mask, NODES_MAX);
+	}
+	Py_RETURN_NONE;
+}
+
+PyMethodDef mcpy_memory_functions[] = {
+	{ "bind_to_numa_node", MCPY_FAST(bind_to_numa_node),
+	  "bind_to_numa_node(node: int) -> None\n\nNew memory of this thread comes from that NUMA node, "
+	  "if it can.  A node that is not there changes nothing." },
+	{ NULL, NULL, 0, NULL }
+};

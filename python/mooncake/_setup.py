@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the arguments of setup() mean: sizes, truth values, addresses, names that were mistyped."""
+
+import difflib
+import logging
+import os
+
+log = logging.getLogger("mooncake.store")
+
+INVALID_PARAMS = -600
+INTERNAL_ERROR = -1
+DEFAULT_MASTER = "127.0.0.1:50051"
+DEFAULT_SIZE = 16 << 20
+# The allocator's own structures want some room.
+SEGMENT_MIN = 1 << 20
+UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
+         "mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
+         "tib": 1 << 40}
+TRUE = ("true", "1", "yes", "on", "enable", "enabled")
+FALSE = ("false", "0", "no", "off", "disable", "disabled", "", "none")
+# Protocols of upstream that this library answers with its own: shared memory and TCP.
+FALLBACK = ("rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "ascend", "ub",
+            "ubshmem", "maca", "sunrise_link", "flagcx")
+METADATA_SCHEMES = ("http", "https", "etcd", "redis", "rediss")
+
+KEYS = {
+    "local_hostname": None,
+    "metadata_server": None,
+    "global_segment_size": DEFAULT_SIZE,
+    "local_buffer_size": DEFAULT_SIZE,
+    "protocol": "tcp",
+    "rdma_devices": "",
+    "master_server_addr": DEFAULT_MASTER,
+    "ipc_socket_path": "",
+    "enable_ssd_offload": False,
+    "ssd_offload_path": "",
+    "tenant_id": "default",
+    "enable_client_http_server": False,
+    "client_http_port": 9300,
+}
+ALIASES = {
+    "device_name": "rdma_devices",
+    "master_server_address": "master_server_addr",
+    "master_addr": "master_server_addr",
+    "hostname": "local_hostname",
+}
+
+
+class Bad(ValueError):
+    """An argument that setup() answers with -600."""
+
+
+def parse_size(value, what="size"):
+    """Bytes: an int, "1073741824", "1 GB", "1.5gb" (binary units)."""
+    if isinstance(value, bool):
+        raise Bad(f"{what}: {value!r} is not a size")
+    if isinstance(value, (int, float)):
+        number, unit = value, ""
+    else:
+        text = str(value).strip().lower()
+        unit = text.lstrip("+-0123456789.").strip()
+        digits = text[: len(text) - len(unit)].strip() if unit else text
+        try:
+            number = float(digits) if "." in digits else int(digits)
+        except ValueError:
+            raise Bad(f"{what}: {value!r} is not a size (a number, or one with b, kb, mb, gb, tb)") from None
+    if unit not in UNITS:
+        raise Bad(f"{what}: {value!r} is not a size (a number, or one with b, kb, mb, gb, tb)")
+    size = int(number * UNITS[unit])
+    if size < 0 or size >= 1 << 63:
+        raise Bad(f"{what}: {value!r} is out of range")
+    return size
+
+
+def parse_bool(value, what):
+    if isinstance(value, (bool, int)):
+        return bool(value)
+    text = str(value).strip().lower()
+    if text in TRUE:
+        return True
+    if text in FALSE:
+        return False
+    raise Bad(f"{what}: {value!r} is neither true nor false")
+
+
+def nearest(name, names):
+    """', did you mean "x"?', or nothing."""
+    found = difflib.get_close_matches(name, names, 1)
+    return f', did you mean "{found[0]}"?' if found else ""
+
+
+def take_dict(config):
+    """The arguments of setup(config), by the names of the long form."""
+    args = dict(KEYS)
+    for key, value in config.items():
+        name = ALIASES.get(key, key)
+        if name not in KEYS:
+            log.warning('setup: unknown key "%s" is ignored%s', key,
+                        nearest(str(key), list(KEYS) + list(ALIASES)))
+        elif value is not None:
+            args[name] = value
+    for name in ("local_hostname", "metadata_server"):
+        if args[name] is None:
+            raise Bad(f"{name} is missing")
+    return args
+
+
+def master_address(addr):
+    """"host" gets the default port; a list of masters stays one."""
+    addr = str(addr or "").strip()
+    if addr.startswith(("unix:", "local:")):
+        return addr
+    if not addr:
+        raise Bad("the master's address is empty (host:port)")
+    if "://" in addr:
+        raise Bad(f'"{addr}" is no address of a master (host:port[,host:port...])')
+    out = []
+    for one in addr.split(","):
+        one = one.strip()
+        host, colon, port = one.rpartition(":")
+        if not colon or one.endswith("]"):
+            host, port = one, "50051"
+        elif ":" in host and not host.startswith("["):
+            host, port = f"[{one}]", "50051"
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise Bad(f'"{one}" is no address of a master (host:port)')
+        out.append(f"{host}:{port}")
+    return ",".join(out)
+
+
+def check_metadata(server):
+    scheme, colon, _ = str(server or "").partition("://")
+    if colon and scheme not in METADATA_SCHEMES:
+        raise Bad(f'metadata_server "{server}": unknown scheme "{scheme}" (P2PHANDSHAKE, http://, https://, '
+                  "etcd://, redis://)")
+
+
+_warned = set()
+
+
+def _once(text, *args):
+    if text % args not in _warned:
+        _warned.add(text % args)
+        log.warning(text, *args)
+
+
+def check_protocol(protocol, segment_size):
+    name = str(protocol if protocol is not None else "tcp")
+    if name == "tcp":
+        return
+    if name == "rpc_only":
+        if segment_size:
+            raise Bad("protocol rpc_only contributes no memory: global_segment_size must be 0")
+        return
+    if name in FALLBACK:
+        _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name)
+        return
+    raise Bad(f'unknown protocol "{name}"{nearest(name, ("tcp", "rpc_only") + FALLBACK)}')
+
+
+def hostname_of(name, engine):
+    host = str(name if name is not None else "").strip()
+    if not host:
+        raise Bad("local_hostname is empty")
+    if engine is not None:
+        # "ip:port" is the engine's own name, and its port is taken by it.
+        if host.startswith("["):
+            return host.partition("]")[0] + "]"
+        if host.count(":") == 1:
+            return host.partition(":")[0]
+    return host
+
+
+def forced_tcp():
+    """As upstream's engine reads MC_FORCE_TCP: set is on, but for a false value."""
+    value = os.environ.get("MC_FORCE_TCP")
+    return value is not None and (value == "" or value.strip().lower() not in FALSE)
+
+
+def prepare(a):
+    """Arguments of Store._open() from those of setup(); Bad for what cannot be meant."""
+    segment = parse_size(a["global_segment_size"], "global_segment_size")
+    parse_size(a["local_buffer_size"], "local_buffer_size")
+    if 0 < segment < SEGMENT_MIN:
+        raise Bad(f"global_segment_size: {segment} bytes are less than 1 MiB")
+    check_metadata(a["metadata_server"])
+    check_protocol(a["protocol"], segment)
+    if parse_bool(a["enable_ssd_offload"], "enable_ssd_offload"):
+        _once("enable_ssd_offload: this client has no disk tier, continuing with memory only")
+    if str(a["tenant_id"] or "default") != "default":
+        _once("tenant_id: keys of all tenants share one pool of names in this version")
+    return dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), segment_size=segment,
+                master=master_address(a["master_server_addr"]), force_tcp=forced_tcp())

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The object store: MooncakeDistributedStore and what goes with it.
+
+Results are upstream's: 0 or a count, or a negative number (-704 there is no such object, -200 no space,
+-706 leased, -600 wrong parameter or not set up, -800 transfer, -900 master not reachable, -901 deadline).
+Wrong types are TypeErrors; nothing else is raised.  Every call gives the GIL back while it waits, may
+be made from any thread, and ends by its deadline (30 s)."""
+
+import atexit as _atexit
+import weakref as _weakref
+
+from mooncake import _setup
+from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
+from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
+                             bind_to_numa_node)
+
+# Members are names of the module too, as upstream's are.
+for _enum in (ObjectDataType, ReplicaStatus, TaskType, TaskStatus):
+    for _member in _enum:
+        globals().setdefault(_member.name, _member)
+
+_open_stores = _weakref.WeakSet()
+
+
+@_atexit.register
+def _close_all():
+    for store in list(_open_stores):
+        store.close()
+
+
+def _enum_property(name, kind, doc):
+    def get(self):
+        return kind(getattr(_Config, name).__get__(self))
+
+    def put(self, value):
+        if not isinstance(value, kind):
+            raise TypeError(f"ReplicateConfig{name.replace('_', '.', 1)} must be {kind.__name__}, "
+                            f"not {type(value).__name__}")
+        getattr(_Config, name).__set__(self, value.value)
+
+    return property(get, put, doc=doc)
+
+
+class ReplicateConfig(_Config):
+    """How objects are stored.
+
+    replica_num: copies, each on another segment (1).  with_hard_pin: never evict.  soft_pin_action, soft_pin_ttl_ms:
+    evict last, for so long (None: the master's default); with_soft_pin is an older name of the action.
+    preferred_segment, preferred_segments: names of segments ("host:port") to try first; one that is not there
+    is passed over.  group_ids: one for each key of the call, None without groups.  data_type: a label.
+    prefer_alloc_in_same_node: of batch_put_from_multi_buffers() only.  nof_replica_num, dfs_replica_num and
+    preferred_nof_segments speak of tiers that this store does not have, and change nothing."""
+
+    __slots__ = ()
+
+    soft_pin_action = _enum_property("_soft_pin_action", SoftPinAction, "PRESERVE, ENABLE or DISABLE")
+    data_type = _enum_property("_data_type", ObjectDataType, "what the object is, a label")
+
+    @property
+    def with_soft_pin(self):
+        """soft_pin_action is ENABLE; the attribute's name until upstream 0.3.11."""
+        return self.soft_pin_action is SoftPinAction.ENABLE
+
+    @with_soft_pin.setter
+    def with_soft_pin(self, on):
+        self.soft_pin_action = SoftPinAction.ENABLE if on else SoftPinAction.PRESERVE
+
+    def __str__(self):
+        ttl = "default" if self.soft_pin_ttl_ms is None else self.soft_pin_ttl_ms
+        return (f"ReplicateConfig: {{ replica_num: {self.replica_num}, nof_replica_num: {self.nof_replica_num}, "
+                f"dfs_replica_num: {self.dfs_replica_num}, soft_pin_action: {self.soft_pin_action.name}, "
+                f"soft_pin_ttl_ms: {ttl}, with_hard_pin: {int(self.with_hard_pin)}, "
+                f"preferred_segments: [{', '.join(self.preferred_segments)}], "
+                f"preferred_nof_segments: [{', '.join(self.preferred_nof_segments)}], "
+                f"prefer_alloc_in_same_node: {int(self.prefer_alloc_in_same_node)}, "
+                f"data_type: {self.data_type.name} }}")
+
+
+_SETUP_NAMES = ("local_hostname", "metadata_server", "global_segment_size", "local_buffer_size", "protocol",
+                "rdma_devices", "master_server_addr", "engine", "enable_ssd_offload", "ssd_offload_path", "tenant_id",
+                "enable_client_http_server", "client_http_port")
+_SETUP_DEFAULTS = {"engine": None, "enable_ssd_offload": False, "ssd_offload_path": "", "tenant_id": "default",
+                   "enable_client_http_server": False, "client_http_port": 9300}
+
+
+def _setup_args(args, kwargs):
+    """The arguments of the long form of setup() by name; TypeErrors name what is wrong."""
+    if len(args) > len(_SETUP_NAMES):
+        raise TypeError(f"setup() takes at most {len(_SETUP_NAMES)} arguments ({len(args)} given)")
+    given = dict(zip(_SETUP_NAMES, args))
+    for key, value in kwargs.items():
+        name = _setup.ALIASES.get(key, key)
+        if name not in _SETUP_NAMES:
+            raise TypeError(f"setup() got an unexpected keyword argument '{key}'"
+                            f"{_setup.nearest(key, _SETUP_NAMES)}")
+        if name in given:
+            raise TypeError(f"setup() got multiple values for argument '{key}'")
+        given[name] = value
+    missing = [n for n in _SETUP_NAMES[:7] if n not in given]
+    if missing:
+        raise TypeError(f"setup() missing required arguments: {', '.join(missing)}")
+    for name in ("global_segment_size", "local_buffer_size"):
+        value = given[name]
+        if isinstance(value, float) or value is None or (isinstance(value, int) and value < 0):
+            raise TypeError(f"setup(): {name} must be a size from 0 on, not {value!r}")
+    return {**_SETUP_DEFAULTS, **given}
+
+
+class MooncakeDistributedStore(_Store):
+    """A connection to a pool, and, when it has a segment, a part of the pool.
+
+    Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must
+    make its own: there, calls of the parent's answer as those of a store that is not set up."""
+
+    def setup(self, *args, **kwargs):
+        """setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
+        protocol: str, rdma_devices: str, master_server_addr: str, engine=None, enable_ssd_offload: bool = False,
+        ssd_offload_path: str = "", tenant_id: str = "default", enable_client_http_server: bool = False,
+        client_http_port: int = 9300) -> int
+        setup(config: dict) -> int
+
+        Connect to the master, and contribute global_segment_size bytes of memory (0: none) under the name
+        local_hostname ("host" or "host:port", where peers reach this process).  The dict has the same names;
+        sizes may be texts ("4gb"), values None are defaults.  device_name is rdma_devices, and
+        master_server_address is master_server_addr.
+
+        0, -600 for wrong values, -1 when the master cannot be reached (within 5 seconds); the log of
+        "mooncake.store" says why.  Called again, it closes first."""
+        if (len(args) == 1 and isinstance(args[0], dict) and not kwargs) or (
+                not args and set(kwargs) == {"config"} and isinstance(kwargs["config"], dict)):
+            config = args[0] if args else kwargs["config"]
+            take = lambda: _setup.take_dict(config)
+        else:
+            values = _setup_args(args, kwargs)
+            take = lambda: values
+        try:
+            conf = _setup.prepare(take())
+        except _setup.Bad as e:
+            _setup.log.error("setup: %s", e)
+            return _setup.INVALID_PARAMS
+        return self._connect(conf)
+
+    def _connect(self, conf):
+        code, why = self._open(**conf)
+        if code:
+            _setup.log.error("setup: %s", why)
+            return _setup.INVALID_PARAMS if code == _setup.INVALID_PARAMS else _setup.INTERNAL_ERROR
+        _open_stores.add(self)
+        return 0
+
+    def init_all(self, protocol, device_name, mount_segment_size):
+        """init_all(protocol: str, device_name: str, mount_segment_size: int) -> int
+
+        setup() with the master on 127.0.0.1:50051 and that many bytes of memory."""
+        return self.setup({"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE", "protocol": protocol,
+                           "rdma_devices": device_name, "global_segment_size": mount_segment_size})
+
+    # ---- parts of objects ----
+
+    def get_into_ranges(self, buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes):
+        """get_into_ranges(buffer_ptrs: list[int], all_keys: list[list[str]], all_dst_offsets: list[list[list[int]]],
+        all_src_offsets: list[list[list[int]]], all_sizes: list[list[list[int]]]) -> list[list[list[int]]]
+
+        Read fragments: of key all_keys[b][k], all_sizes[b][k][f] bytes from all_src_offsets[b][k][f] to address
+        buffer_ptrs[b] + all_dst_offsets[b][k][f].  All of them in one request; the result has the same shape: bytes
+        read, -704 for a miss, -600 for what lies outside the object; [[[-600]]] when the lists do not match."""
+        keys, at, offsets, sizes, shape = [], [], [], [], []
+        try:
+            for base, names, dst, src, size in zip(buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes,
+                                                   strict=True):
+                rows = []
+                for name, d, o, n in zip(names, dst, src, size, strict=True):
+                    if not len(d) == len(o) == len(n):
+                        return [[[_setup.INVALID_PARAMS]]]
+                    keys += [name] * len(n)
+                    at += [base + x for x in d]
+                    offsets += o
+                    sizes += n
+                    rows.append(len(n))
+                shape.append(rows)
+        except ValueError:
+            return [[[_setup.INVALID_PARAMS]]]
+        got = iter(self._get_ranges(keys, at, offsets, sizes))
+        return [[[next(got) for _ in range(n)] for n in rows] for rows in shape]

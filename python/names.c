@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * names.c - methods about keys: exist, size, remove. */
+#include "python/mcpy.h"
+
+#include <stdlib.h>
+
+static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "is_exist", 1, { "key" } };
+	int r = MCPY_INVALID_PARAMS;
+	struct mcpy_core *c;
+	struct mcs_key key;
+	uint8_t present;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = key.len ? (int)mcpy_code(mcs_exist(c->mcs, &key, 1, &present, -1)) : 0;
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				      PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "batch_is_exist", 1, { "keys" } };
+	int r = MCPY_INVALID_PARAMS;
+	PyObject *a[1], *list, *v;
+	struct mcpy_keys keys;
+	struct mcpy_core *c;
+	uint8_t *present;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+		return NULL;
+	present = PyMem_RawCalloc((size_t)keys.n + 1, 1);
+	c = present ? mcpy_enter(self) : NULL;
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = keys.n ? (int)mcpy_code(mcs_exist(c->mcs, keys.key, (unsigned)keys.n, present,
+						      -1)) : 0;
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	if (r < 0) {
+		list = mcpy_list_of(keys.n, r);
+	} else {
+		list = PyList_New(keys.n);
+		for (Py_ssize_t i = 0; i < keys.n && list; i++) {
+			v = PyLong_FromLong(present[i]);
+			if (!v)
+				Py_CLEAR(list);
+			else
+				PyList_SET_ITEM(list, i, v);
+		}
+	}
+	PyMem_RawFree(present);
+	mcpy_keys_done(&keys);
+	return list;
+}
+
+static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "get_size", 1, { "key" } };
+	int64_t r = MCPY_INVALID_PARAMS;
+	struct mcs_info info;
+	struct mcpy_core *c;
+	struct mcs_key key;
+	uint8_t present;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = key.len ? mcs_stat(c->mcs, key, &info, -1) : -MCS_ENOOBJECT;
+		/* Upstream's answer promises the object for the lease time. */
+		if (!r)
+			(void)mcs_exist(c->mcs, &key, 1, &present, -1);
+		r = r < 0 ? mcpy_code(r) : (int64_t)info.size;
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLongLong(r);
+}
+
+/* (size, generation, mtime_ms, crc32c, replicas), or the negative code. */
+static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			    PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "_stat", 1, { "key" } };
+	int64_t r = MCPY_INVALID_PARAMS;
+	struct mcs_info info = { 0 };
+	struct mcpy_core *c;
+	struct mcs_key key;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = key.len ? mcpy_code(mcs_stat(c->mcs, key, &info, -1)) : MCPY_NO_OBJECT;
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	if (r < 0)
+		return PyLong_FromLongLong(r);
+	return Py_BuildValue("(KKKII)", (unsigned long long)info.size,
+			     (unsigned long long)info.generation,
+			     (unsigned long long)info.mtime_ms, info.crc32c, info.replicas);
+}
+
+/* ---- remove ---- */
+
+static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			      PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "remove", 1, { "key", "force" } };
+	int64_t r = MCPY_INVALID_PARAMS;
+	struct mcpy_core *c;
+	struct mcs_key key;
+	PyObject *a[2];
+	bool force;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
+	    mcpy_bool(a[1], false, &force) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = key.len ? mcs_remove(c->mcs, key, force ? MCS_REMOVE_FORCE : 0, -1) :
+			-MCS_ENOOBJECT;
+		r = mcpy_code(r);
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLongLong(r);
+}
+
+/* An empty key among many would refuse them all, so it is left out. */
+static void remove_keys(struct mcpy_core *c, const struct mcpy_keys *keys, bool force,
+			struct mcs_key *some, int *result)
+{
+	unsigned n = 0, k = 0;
+	int r = 0;
+
+	for (Py_ssize_t i = 0; i < keys->n; i++)
+		if (keys->key[i].len)
+			some[n++] = keys->key[i];
+	if (n)
+		r = mcs_remove_batch(c->mcs, some, n, force ? MCS_REMOVE_FORCE : 0, result, -1);
+	/* From the end, as the results of all keys take more room than those of some. */
+	k = n;
+	for (Py_ssize_t i = keys->n - 1; i >= 0; i--)
+		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT :
+			(int)mcpy_code(r < 0 ? r : result[--k]);
+}
+
+static PyObject *store_batch_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				    PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "batch_remove", 1, { "keys", "force" } };
+	PyObject *a[2], *list = NULL, *v;
+	struct mcpy_core *c = NULL;
+	struct mcpy_keys keys;
+	struct mcs_key *some;
+	int *result;
+	bool force;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0 ||
+	    mcpy_keys(a[0], &keys) < 0)
+		return NULL;
+	result = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*result));
+	some = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*some));
+	if (!result || !some) {
+		PyErr_NoMemory();
+		goto out;
+	}
+	c = mcpy_enter(self);
+	if (!c) {
+		list = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
+		goto out;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	remove_keys(c, &keys, force, some, result);
+	mcpy_leave(c);
+	Py_END_ALLOW_THREADS
+	list = PyList_New(keys.n);
+	for (Py_ssize_t i = 0; i < keys.n && list; i++) {
+		v = PyLong_FromLong(result[i]);
+		if (!v)
+			Py_CLEAR(list);
+		else
+			PyList_SET_ITEM(list, i, v);
+	}
+out:
+	PyMem_RawFree(result);
+	PyMem_RawFree(some);
+	mcpy_keys_done(&keys);
+	return list;
+}
+
+static PyObject *remove_match(PyObject *self, const char *pattern, bool force)
+{
+	struct mcpy_core *c = mcpy_enter(self);
+	int64_t r = MCPY_INVALID_PARAMS;
+
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mcpy_code(mcs_remove_match(c->mcs, (struct mcs_key){ NULL, 0 }, pattern,
+					       force ? MCS_REMOVE_FORCE : 0, -1));
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLongLong(r);
+}
+
+static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				    PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "remove_by_regex", 1, { "regex_pattern", "force" } };
+	const char *pattern;
+	PyObject *a[2];
+	bool force;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0)
+		return NULL;
+	if (!PyUnicode_Check(a[0]))
+		return PyErr_Format(PyExc_TypeError, "regex_pattern must be str, not %.100s",
+				    Py_TYPE(a[0])->tp_name);
+	pattern = PyUnicode_AsUTF8(a[0]);
+	return pattern ? remove_match(self, pattern, force) : NULL;
+}
+
+static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				  PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "remove_all", 0, { "force" } };
+	PyObject *a[1];
+	bool force;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[0], false, &force) < 0)
+		return NULL;
+	return remove_match(self, NULL, force);
+}
+
+PyMethodDef mcpy_name_methods[] = {
+	{ "is_exist", MCPY_FAST(store_is_exist),
+	  "is_exist(key: str) -> int\n\n1: there is such an object, and it is kept for the master's lease "
+	  "time; 0: there is none;\nnegative: upstream's error code." },
+	{ "batch_is_exist", MCPY_FAST(store_batch_is_exist),
+	  "batch_is_exist(keys: list) -> list[int]\n\nAs is_exist(), one result for each key, in one "
+	  "request." },
+	{ "get_size", MCPY_FAST(store_get_size),
+	  "get_size(key: str) -> int\n\nBytes of the object, -704 for a miss, or another negative error "
+	  "code." },
+	{ "_stat", MCPY_FAST(store_stat),
+	  "_stat(key) -> (size, generation, mtime_ms, crc32c, replicas) or a negative code." },
+	{ "remove", MCPY_FAST(store_remove),
+	  "remove(key: str, force: bool = False) -> int\n\n0, -704 for a miss, -706 while the object is "
+	  "leased (a read, is_exist) and not force." },
+	{ "batch_remove", MCPY_FAST(store_batch_remove),
+	  "batch_remove(keys: list, force: bool = False) -> list[int]\n\nAs remove(), one result for each "
+	  "key." },
+	{ "remove_by_regex", MCPY_FAST(store_remove_regex),
+	  "remove_by_regex(regex_pattern: str, force: bool = False) -> int\n\nRemove all keys in which "
+	  "the pattern (PCRE2) is found; leased ones are left unless force.\nHow many were removed, or "
+	  "a negative error code." },
+	{ "remove_all", MCPY_FAST(store_remove_all),
+	  "remove_all(force: bool = False) -> int\n\nRemove all keys; leased ones are left unless force.  "
+	  "How many were removed, or a\nnegative error code." },
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the extensions against libmooncake_store: the one of a build tree (MOONCAKE_BUILD_DIR, which
+is its top directory), or the installed one that pkg-config finds."""
+
+import os
+import shlex
+import subprocess
+
+from setuptools import Extension, setup
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# What callers that ask for a release of the wheel compare with: upstream's release whose behaviour this is.
+VERSION = "0.3.13.post1"
+
+
+def from_pkg_config(option, package):
+    try:
+        out = subprocess.check_output(["pkg-config", option, package], text=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise SystemExit(
+            f"{package} is not installed: make install it first (and set PKG_CONFIG_PATH when the prefix is "
+            "not a standard one), or set MOONCAKE_BUILD_DIR to a directory where it was built"
+        )
+    return shlex.split(out)
+
+
+def flags(package, build_subdir, library):
+    """Where the headers and the library are: keyword arguments of Extension."""
+    build = os.environ.get("MOONCAKE_BUILD_DIR")
+    if build:
+        libs = os.path.join(os.path.abspath(build), build_subdir, ".libs")
+        include = [os.path.join(HERE, "..", "include")]
+        rpath = os.environ.get("MOONCAKE_RPATH", libs)
+        return dict(include_dirs=include, library_dirs=[libs], libraries=[library],
+                    extra_link_args=[f"-Wl,-rpath,{rpath}"])
+    libdir = subprocess.check_output(
+        ["pkg-config", "--variable=libdir", package], text=True).strip() if from_pkg_config(
+            "--modversion", package) else ""
+    return dict(extra_compile_args=from_pkg_config("--cflags", package),
+                extra_link_args=from_pkg_config("--libs", package) + [f"-Wl,-rpath,{libdir}"])
+
+
+def extension(name, sources, **where):
+    where["include_dirs"] = where.get("include_dirs", []) + [os.path.dirname(HERE)]
+    where["extra_compile_args"] = where.get("extra_compile_args", []) + [
+        "-std=gnu11", "-D_GNU_SOURCE", "-fvisibility=hidden"]
+    return Extension(name, sources=sources, depends=["mcpy.h"], **where)
+
+
+setup(
+    version=VERSION,
+    ext_modules=[
+        extension("mooncake._store",
+                  ["args.c", "store.c", "put.c", "get.c", "names.c", "config.c", "handle.c", "memory.c",
+                   "module.c"],
+                  **flags("mooncake-store", "client", "mooncake_store")),
+    ],
+)

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * store.c - the handle: open, close, what calls hold while they are under way, and registered
+ * memory. */
+#include "python/mcpy.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* close() waits so long for calls that are under way; after that, the last of them closes. */
+#define CLOSE_WAIT_S 2
+
+static void core_free(struct mcpy_core *c)
+{
+	/* The threads of the parent did not come along with a fork, so nothing may be stopped. */
+	if (c->pid == getpid())
+		mcs_close(c->mcs);
+	pthread_cond_destroy(&c->idle);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+struct mcpy_core *mcpy_enter(PyObject *self)
+{
+	struct mcpy_core *c = ((struct mcpy_store *)self)->core;
+
+	if (!c || c->pid != getpid())
+		return NULL;
+	pthread_mutex_lock(&c->lock);
+	c->users++;
+	pthread_mutex_unlock(&c->lock);
+	return c;
+}
+
+void mcpy_leave(struct mcpy_core *c)
+{
+	bool last;
+
+	pthread_mutex_lock(&c->lock);
+	last = --c->users == 0 && c->closed;
+	if (c->closed && !last)
+		pthread_cond_broadcast(&c->idle);
+	pthread_mutex_unlock(&c->lock);
+	if (last)
+		core_free(c);
+}
+
+/* Without the GIL: let go of the store, wait a while for the others. */
+static void core_close(struct mcpy_core *c)
+{
+	struct timespec until;
+
+	if (c->pid != getpid()) {
+		core_free(c);
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	c->closed = true;
+	/* One more user, so that none of them frees it while this one waits. */
+	c->users++;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += CLOSE_WAIT_S;
+	while (c->users > 1 && pthread_cond_timedwait(&c->idle, &c->lock, &until) == 0)
+		;
+	pthread_mutex_unlock(&c->lock);
+	mcpy_leave(c);
+}
+
+static int core_new(struct mcpy_core **ret)
+{
+	struct mcpy_core *c = calloc(1, sizeof(*c));
+	pthread_condattr_t attr;
+
+	if (!c)
+		return -ENOMEM;
+	c->pid = getpid();
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->idle, &attr);
+	pthread_condattr_destroy(&attr);
+	*ret = c;
+	return 0;
+}
+
+/* Take the core out of the object, and close it without the GIL. */
+static void detach(struct mcpy_store *self)
+{
+	struct mcpy_core *c = self->core;
+
+	self->core = NULL;
+	if (self->noted)
+		PyDict_Clear(self->noted);
+	if (!c)
+		return;
+	Py_BEGIN_ALLOW_THREADS
+	core_close(c);
+	Py_END_ALLOW_THREADS
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	PyObject *self = type->tp_alloc(type, 0);
+
+	if (!self)
+		return NULL;
+	((struct mcpy_store *)self)->noted = PyDict_New();
+	if (!((struct mcpy_store *)self)->noted)
+		Py_CLEAR(self);
+	return self;
+}
+
+static void store_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	PyObject *kind, *value, *trace;
+
+	PyObject_GC_UnTrack(self);
+	PyErr_Fetch(&kind, &value, &trace);
+	detach((struct mcpy_store *)self);
+	PyErr_Restore(kind, value, trace);
+	Py_CLEAR(((struct mcpy_store *)self)->noted);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static int store_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(self));
+	Py_VISIT(((struct mcpy_store *)self)->noted);
+	return 0;
+}
+
+/* ---- open and close ---- */
+
+enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TIMEOUT, A_SETUP_TIMEOUT, A_END };
+static const struct mcpy_sig open_sig = {
+	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "timeout_ms",
+		      "setup_timeout_ms" },
+};
+
+static int take_conf(PyObject *const *a, struct mcs_conf *conf)
+{
+	uint64_t v;
+	bool on;
+
+	mcs_conf_init(conf);
+	conf->hostname = PyUnicode_AsUTF8(a[A_HOSTNAME]);
+	conf->master = conf->hostname ? PyUnicode_AsUTF8(a[A_MASTER]) : NULL;
+	if (!conf->master || mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
+	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0)
+		return -1;
+	conf->force_tcp = on;
+	if (a[A_TIMEOUT]) {
+		if (mcpy_u64(a[A_TIMEOUT], "timeout_ms", &v) < 0)
+			return -1;
+		conf->timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
+	}
+	if (a[A_SETUP_TIMEOUT]) {
+		if (mcpy_u64(a[A_SETUP_TIMEOUT], "setup_timeout_ms", &v) < 0)
+			return -1;
+		conf->setup_timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
+	}
+	return 0;
+}
+
+static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			    PyObject *kwnames)
+{
+	struct mcpy_store *store = (struct mcpy_store *)self;
+	struct mcpy_core *c, *old;
+	PyObject *a[A_END];
+	struct mcs_conf conf;
+	const char *why = "";
+	int r;
+
+	if (mcpy_args(&open_sig, args, nargs, kwnames, a) < 0 || take_conf(a, &conf) < 0)
+		return NULL;
+	detach(store);
+	r = core_new(&c);
+	if (r < 0)
+		return PyErr_NoMemory();
+	Py_BEGIN_ALLOW_THREADS
+	r = mcs_open(&conf, &c->mcs);
+	if (r < 0)
+		why = mcs_error_detail(r);
+	Py_END_ALLOW_THREADS
+	if (r < 0) {
+		c->mcs = NULL;
+		core_free(c);
+		return Py_BuildValue("(is)", mcs_code(r), why);
+	}
+	/* Another thread may have set it up meanwhile. */
+	old = store->core;
+	store->core = c;
+	if (old) {
+		Py_BEGIN_ALLOW_THREADS
+		core_close(old);
+		Py_END_ALLOW_THREADS
+	}
+	return Py_BuildValue("(is)", 0, "");
+}
+
+static PyObject *store_close(PyObject *self, PyObject *none)
+{
+	detach((struct mcpy_store *)self);
+	return PyLong_FromLong(0);
+}
+
+static PyObject *store_health(PyObject *self, PyObject *none)
+{
+	struct mcpy_core *c = mcpy_enter(self);
+	int r = 1;
+
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mcs_health(c->mcs);
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *store_hostname(PyObject *self, PyObject *none)
+{
+	struct mcpy_core *c = mcpy_enter(self);
+	PyObject *name;
+
+	if (!c)
+		return PyUnicode_FromString("");
+	name = PyUnicode_FromString(mcs_hostname(c->mcs));
+	Py_BEGIN_ALLOW_THREADS
+	mcpy_leave(c);
+	Py_END_ALLOW_THREADS
+	return name;
+}
+
+/* ---- registered memory ---- */
+
+/* Without RDMA a registration is a note only.  One that overlaps another is counted here, so that it can
+ * be taken back; the difference is @add. */
+static int note(struct mcpy_store *store, uint64_t at, long add, long *ret_before)
+{
+	PyObject *key = PyLong_FromUnsignedLongLong(at), *count, *after = NULL;
+	int r = -1;
+
+	if (!key)
+		return -1;
+	count = PyDict_GetItemWithError(store->noted, key);
+	*ret_before = count ? PyLong_AsLong(count) : 0;
+	if (*ret_before + add < 0)
+		r = PyErr_Occurred() ? -1 : 0;
+	else if (*ret_before + add == 0)
+		r = count ? PyDict_DelItem(store->noted, key) : 0;
+	else if ((after = PyLong_FromLong(*ret_before + add)))
+		r = PyDict_SetItem(store->noted, key, after);
+	Py_XDECREF(after);
+	Py_DECREF(key);
+	return r;
+}
+
+static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "register_buffer", 2, { "buffer_ptr", "size" } };
+	struct mcpy_core *c;
+	uint64_t at, size;
+	PyObject *a[2];
+	long before;
+	int r;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
+	    mcpy_u64(a[1], "size", &size) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (!c || !at || !size || at + size < at)
+		r = MCPY_INVALID_PARAMS;
+	else {
+		Py_BEGIN_ALLOW_THREADS
+		r = mcs_register_buffer(c->mcs, (void *)(uintptr_t)at, size);
+		Py_END_ALLOW_THREADS
+		r = r == -EEXIST ? 1 : (int)mcpy_code(r);
+	}
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	if (r == 1) {
+		if (note((struct mcpy_store *)self, at, 1, &before) < 0)
+			return NULL;
+		r = 0;
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *store_unregister(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				  PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "unregister_buffer", 1, { "buffer_ptr" } };
+	int r = MCPY_INVALID_PARAMS;
+	struct mcpy_core *c;
+	PyObject *a[1];
+	uint64_t at;
+	long before;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
+	    note((struct mcpy_store *)self, at, -1, &before) < 0)
+		return NULL;
+	if (before > 0)
+		return PyLong_FromLong(0);
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = (int)mcpy_code(mcs_unregister_buffer(c->mcs, (void *)(uintptr_t)at));
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyMethodDef store_methods[] = {
+	{ "_open", MCPY_FAST(store_open), "Connect; (code, why)." },
+	{ "close", store_close, METH_NOARGS,
+	  "close() -> int\n\nLeave the pool: the own segment is unmounted and its objects go.  Always 0, "
+	  "also when closed before.\nCalls that are under way in other threads are waited for, "
+	  "2 seconds at most." },
+	{ "health_check", store_health, METH_NOARGS,
+	  "health_check() -> int\n\n0: healthy, 1: not set up or closed, 2: the master is not reachable." },
+	{ "get_hostname", store_hostname, METH_NOARGS,
+	  "get_hostname() -> str\n\n\"host:port\": the name of the own segment." },
+	{ "register_buffer", MCPY_FAST(store_register),
+	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nNote memory (address, bytes) that "
+	  "transfers will use; it stays the caller's, who unregisters it before\nit is freed.  0, or "
+	  "-600.  Over TCP and shared memory transfers need no registration; ranges may overlap." },
+	{ "unregister_buffer", MCPY_FAST(store_unregister),
+	  "unregister_buffer(buffer_ptr: int) -> int\n\n0, or -600 when nothing is registered at that "
+	  "address." },
+	{ NULL, NULL, 0, NULL }
+};
+
+/* All the tables in one, as the type wants them. */
+static PyMethodDef all_methods[64];
+
+static void join_methods(void)
+{
+	PyMethodDef *const tables[] = {
+		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
+	};
+	size_t k = 0;
+
+	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+		for (const PyMethodDef *m = tables[t]; m->ml_name; m++)
+			all_methods[k++] = *m;
+}
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, store_new },
+	{ Py_tp_dealloc, store_dealloc },
+	{ Py_tp_traverse, store_traverse },
+	{ Py_tp_methods, all_methods },
+	{ Py_tp_doc, (char *)"Connection to a pool; the base of mooncake.store.MooncakeDistributedStore." },
+	{ 0, NULL }
+};
+
+static PyType_Spec spec = {
+	.name = "mooncake._store.Store",
+	.basicsize = sizeof(struct mcpy_store),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+	.slots = slots,
+};
+
+PyObject *mcpy_store_type(PyObject *module)
+{
+	join_methods();
+	return PyType_FromModuleAndSpec(module, &spec, NULL);
+}

@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# python.sh - for tests of the Python package; sourced after functions.sh.  python_package builds it below
+# $top_builddir/python, once for all tests, and sets PYTHON and PYTHONPATH.
+
+# shellcheck disable=SC2154
+# (what functions.sh sets)
+
+# A Python 3.10 or newer that can compile an extension.
+find_python() {
+	local python
+	for python in ${PYTHON3:+"$PYTHON3"} python3 /usr/bin/python3; do
+		command -v "$python" >/dev/null || continue
+		"$python" - 2>/dev/null <<-'P' || continue
+			import os, sys, sysconfig
+			import setuptools
+			if sys.version_info < (3, 10):
+			    sys.exit(1)
+			if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+			    sys.exit(1)
+		P
+		PYTHON=$python
+		return 0
+	done
+	return 1
+}
+
+python_package() {
+	unless_sanitized "python itself is not sanitized"
+	find_python || skip "no python3 >= 3.10 with headers and setuptools (apt-get install python3-dev python3-setuptools)"
+	local dir=$top_builddir/python
+	mkdir -p "$dir"
+	exec 8>"$dir/.lock"
+	flock 8
+	# setuptools writes beside its sources, which may be read-only
+	rm -rf "$tmp/package"
+	mkdir "$tmp/package"
+	cp -r "$top_srcdir/python" "$top_srcdir/include" "$tmp/package/"
+	(cd "$tmp/package/python" && PYTHONDONTWRITEBYTECODE=1 MOONCAKE_BUILD_DIR=$top_builddir \
+		CFLAGS="-Wall -Wextra -Wno-unused-parameter -Werror ${CFLAGS-}" \
+		"$PYTHON" -W ignore setup.py -q build --build-base "$dir/objects" --build-lib "$dir/lib") \
+		>"$tmp/build.log" 2>&1 || fail "the package cannot be built"
+	exec 8>&-
+	export PYTHON PYTHONPATH=$dir/lib PYTHONDONTWRITEBYTECODE=1
+	export PYTHONFAULTHANDLER=1
+}
