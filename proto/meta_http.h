@@ -6,7 +6,7 @@
  *	PUT    /metadata?key=K[&ttl=S]	200 "metadata updated"; with ttl it goes after S seconds without
  *					another PUT (an extension: upstream's servers keep it)
  *	DELETE /metadata?key=K		200 "metadata deleted", 404
- *	GET    /health			"OK"
+ *	GET    /health			"OK"; GET /metrics
  * A missing or blank key is 400.  A key with "rpc_meta" in it is written once: the same text again is 200
  * "metadata unchanged", another is 400 until it is deleted or has expired. */
 #ifndef MCP_META_HTTP_H

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * etcd.c - etcd by its gateway, JSON over HTTP: keys and values in base64, 64-bit numbers as strings.
+ *
+ * All that one node publishes hangs on one lease.  It is kept alive as a whole; when it is gone - etcd was away
+ * longer than the TTL, or lost its data - a new one is made and everything is put again. */
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/meta/meta_i.h"
+
+#define ENDPOINTS_MAX 16
+#define ENDPOINT_LEN 280
+#define PORT 2379
+/* One member that does not answer must not use up the time of the others. */
+#define TRY_MS 2000
+#define GRPC_NOT_FOUND 5
+
+struct etcd {
+	struct mce_meta_backend base;
+	struct mce_web *web;
+	unsigned ttl_s;
+	unsigned n;
+	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	unsigned good;		/* the one that answered last */
+	int64_t lease;		/* 0: none */
+	bool lost;		/* a lease was, and with it what hung on it */
+};
+
+static struct etcd *etcd_of(struct mce_meta_backend *b)
+{
+	return (struct etcd *)b;
+}
+
+/* ---- open -------------------------------------------------------------------------------------- */
+
+static int add_endpoint(struct etcd *e, const char *s, size_t len)
+{
+	const char *scheme = "http://";
+	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
+	int port, r;
+
+	/* Lists that clients of etcd take have schemes. */
+	if (len > 7 && !memcmp(s, "http://", 7)) {
+		s += 7;
+		len -= 7;
+	} else if (len > 8 && !memcmp(s, "https://", 8)) {
+		scheme = "https://";
+		s += 8;
+		len -= 8;
+	}
+	if (len == 0 || len >= sizeof(addr) || e->n == ENDPOINTS_MAX)
+		return mc_fail(-EINVAL, "etcd: 1 to %u addresses HOST:PORT are wanted", ENDPOINTS_MAX);
+	memcpy(addr, s, len);
+	addr[len] = '\0';
+	if (strpbrk(addr, "/?#@ \t\"\\"))
+		return mc_fail(-EINVAL, "etcd: not an address: %s", addr);
+	r = mc_addr_split(addr, host, sizeof(host), PORT, &port);
+	if (r < 0)
+		return r;
+	if (!*host || !port)
+		return mc_fail(-EINVAL, "etcd: not an address: %s", addr);
+	snprintf(e->endpoints[e->n++], ENDPOINT_LEN, strchr(host, ':') ? "%s[%s]:%d" : "%s%s:%d",
+		 scheme, host, port);
+	return 0;
+}
+
+static void etcd_close(struct mce_meta_backend *b)
+{
+	struct etcd *e = etcd_of(b);
+
+	mce_web_close(e->web);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
+
+static int etcd_open(const char *where, unsigned ttl_s, struct mce_meta_backend **ret)
+{
+	struct etcd *e = calloc(1, sizeof(*e));
+	size_t len;
+	int r = 0;
+
+	if (!e)
+		return mc_fail(-ENOMEM, "no memory for a metadata client");
+	e->base.ops = &mce_meta_etcd;
+	e->ttl_s = ttl_s;
+	pthread_mutex_init(&e->lock, NULL);
+	do {
+		len = strcspn(where, ",;");
+		r = add_endpoint(e, where, len);
+		where += len;
+	} while (r == 0 && *where++);
+	if (r == 0)
+		r = mce_web_open(&e->web);
+	if (r < 0) {
+		etcd_close(&e->base);
+		return r;
+	}
+	*ret = &e->base;
+	return 0;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+/* What etcd says in an error's body. */
+static int error_of(const struct mce_web_call *c, int *ret_grpc)
+{
+	json_t *o = json_loadb(c->text ? c->text : "", c->len, 0, NULL);
+	const char *said = json_string_value(json_object_get(o, "error"));
+	char line[256];
+	int r = -EIO;
+
+	*ret_grpc = (int)json_integer_value(json_object_get(o, "code"));
+	if (c->status == 401 || c->status == 403 || *ret_grpc == 7 || *ret_grpc == 16)
+		r = -EACCES;
+	else if (said && (strstr(said, "request is too large") || strstr(said, "larger than max")))
+		r = -EMSGSIZE;
+	else if (said && strstr(said, "database space exceeded"))
+		r = -ENOSPC;
+	else if (*ret_grpc == GRPC_NOT_FOUND)
+		r = -ESTALE;
+	if (said)
+		mc_fail(r, "etcd: %s", said);
+	else
+		mc_fail(r, "etcd: %s", mce_web_said(c, line, sizeof(line)));
+	json_decref(o);
+	return r;
+}
+
+/* A member that cannot answer now may have a neighbour that can: no leader, just starting, gone. */
+static bool another_may(const struct mce_web_call *c, int r)
+{
+	if (r < 0)
+		return r != -ECANCELED && r != -EMSGSIZE && r != -ENOMEM && r != -EINVAL;
+	return c->status == 502 || c->status == 503 || c->status == 504;
+}
+
+/* POST @body to @path of one member after the other.  0 with status 200; free c->text in any case. */
+static int etcd_call(struct etcd *e, const char *path, const char *body,
+		     const struct mce_meta_wait *w, struct mce_web_call *c)
+{
+	char url[ENDPOINT_LEN + 64];
+	unsigned first, at = 0;
+	uint64_t latest;
+	int r = 0, grpc;
+
+	pthread_mutex_lock(&e->lock);
+	first = e->good;
+	pthread_mutex_unlock(&e->lock);
+	for (unsigned i = 0; i < e->n; i++) {
+		free(c->text);
+		at = (first + i) % e->n;
+		snprintf(url, sizeof(url), "%s%s", e->endpoints[at], path);
+		*c = (struct mce_web_call){ .method = "POST", .url = url, .body = body, .keep = true,
+					    .wait = *w };
+		latest = mc_deadline_ms(TRY_MS);
+		if (i + 1 < e->n && latest < w->deadline)
+			c->wait.deadline = latest;
+		r = mce_web_run(e->web, c);
+		if (!another_may(c, r))
+			break;
+	}
+	c->url = NULL;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	e->good = at;
+	pthread_mutex_unlock(&e->lock);
+	return c->status == 200 ? 0 : error_of(c, &grpc);
+}
+
+static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,
+			  const struct mce_meta_wait *w, struct mce_web_call *c)
+{
+	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
+
+	json_decref(o);
+	return body ? etcd_call(e, path, body, w, c) : mc_fail(-ENOMEM, "no memory for etcd");
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+static int no_answer(const char *what)
+{
+	return mc_fail(-EINVAL, "etcd: the answer to %s makes no sense", what);
+}
+
+int mce_etcd_range_decode(const char *text, size_t len, char **ret_text)
+{
+	json_t *o = json_loadb(text, len, 0, NULL), *kvs, *value;
+	char *decoded = NULL;
+	size_t n = 0;
+	int r = 0;
+
+	if (!json_is_object(o)) {
+		json_decref(o);
+		return no_answer("range");
+	}
+	kvs = json_object_get(o, "kvs");
+	/* Members of value zero are left out: no "kvs" when nothing was found, no "value" when it is empty. */
+	if (!kvs || (json_is_array(kvs) && json_array_size(kvs) == 0)) {
+		json_decref(o);
+		return -ENOENT;
+	}
+	value = json_object_get(json_array_get(kvs, 0), "value");
+	if (!json_is_object(json_array_get(kvs, 0)) || (value && !json_is_string(value)))
+		r = no_answer("range");
+	else
+		r = mce_base64_decode(value ? json_string_value(value) : "", &decoded, &n);
+	json_decref(o);
+	if (r == 0 && strlen(decoded) != n)
+		r = mc_fail(-EINVAL, "etcd: a value that is not text");
+	if (r < 0) {
+		free(decoded);
+		return r;
+	}
+	*ret_text = decoded;
+	return 0;
+}
+
+/* A 64-bit number: a string by the gateway's rules, a number by others'. */
+static int take_number(const json_t *o, const char *member, int64_t *ret)
+{
+	const json_t *v = json_object_get(o, member);
+	const char *s = json_string_value(v);
+	char *end;
+
+	if (json_is_integer(v)) {
+		*ret = json_integer_value(v);
+		return 0;
+	}
+	if (!s || !*s)
+		return -EINVAL;
+	errno = 0;
+	*ret = strtoll(s, &end, 10);
+	return errno || *end ? -EINVAL : 0;
+}
+
+int mce_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id)
+{
+	json_t *o = json_loadb(text, len, 0, NULL);
+	int64_t id = 0;
+	int r;
+
+	r = take_number(o, "ID", &id);
+	json_decref(o);
+	if (r < 0 || id == 0)
+		return no_answer("lease grant");
+	*ret_id = id;
+	return 0;
+}
+
+/* No TTL in it: the lease is gone. */
+int mce_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl)
+{
+	/* It is a stream: one object, and maybe more behind it. */
+	json_t *o = json_loadb(text, len, JSON_DISABLE_EOF_CHECK, NULL);
+	json_t *result = json_object_get(o, "result");
+	int64_t ttl = 0;
+	int r = 0;
+
+	if (!json_is_object(result))
+		r = no_answer("lease keepalive");
+	else if (json_object_get(result, "TTL"))
+		r = take_number(result, "TTL", &ttl) < 0 ? no_answer("lease keepalive") : 0;
+	json_decref(o);
+	if (r < 0)
+		return r;
+	*ret_ttl = ttl;
+	return 0;
+}
+
+/* ---- leases ------------------------------------------------------------------------------------ */
+
+/* The lease, a new one when there is none.  Two threads may both make one: the second expires unused. */
+static int lease_get(struct etcd *e, const struct mce_meta_wait *w, int64_t *ret)
+{
+	struct mce_web_call c = { .text = NULL };
+	int64_t id;
+	int r;
+
+	pthread_mutex_lock(&e->lock);
+	id = e->lease;
+	pthread_mutex_unlock(&e->lock);
+	if (id) {
+		*ret = id;
+		return 0;
+	}
+	r = etcd_call_pack(e, "/v3/lease/grant", json_pack("{s:I}", "TTL", (json_int_t)e->ttl_s), w, &c);
+	if (r == 0)
+		r = mce_etcd_grant_decode(c.text ? c.text : "", c.len, &id);
+	free(c.text);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	if (!e->lease)
+		e->lease = id;
+	*ret = e->lease;
+	pthread_mutex_unlock(&e->lock);
+	return 0;
+}
+
+static void lease_lost(struct etcd *e, int64_t id)
+{
+	pthread_mutex_lock(&e->lock);
+	if (e->lease == id) {
+		e->lease = 0;
+		e->lost = true;
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+static int etcd_beat(struct mce_meta_backend *b, const struct mce_meta_wait *w)
+{
+	struct mce_web_call c = { .text = NULL };
+	struct etcd *e = etcd_of(b);
+	int64_t id, ttl = 0;
+	char number[24];
+	bool lost;
+	int r;
+
+	pthread_mutex_lock(&e->lock);
+	id = e->lease;
+	lost = e->lost;
+	e->lost = false;
+	pthread_mutex_unlock(&e->lock);
+	if (!id || lost)
+		return 1;
+	snprintf(number, sizeof(number), "%" PRId64, id);
+	r = etcd_call_pack(e, "/v3/lease/keepalive", json_pack("{s:s}", "ID", number), w, &c);
+	if (r == 0)
+		r = mce_etcd_keepalive_decode(c.text ? c.text : "", c.len, &ttl);
+	free(c.text);
+	if (r < 0 && r != -ESTALE)
+		return r;
+	if (r == 0 && ttl > 0)
+		return 0;
+	pthread_mutex_lock(&e->lock);
+	if (e->lease == id)
+		e->lease = 0;
+	pthread_mutex_unlock(&e->lock);
+	return 1;
+}
+
+/* The lease does it. */
+static int etcd_refresh(struct mce_meta_backend *b, const char *key, const char *text,
+			const struct mce_meta_wait *w)
+{
+	return 0;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------- */
+
+static int etcd_get(struct mce_meta_backend *b, const char *key, const struct mce_meta_wait *w,
+		    char **ret_text)
+{
+	auto_free char *key64 = mce_base64_encode(key, strlen(key));
+	struct mce_web_call c = { .text = NULL };
+	int r;
+
+	r = etcd_call_pack(etcd_of(b), "/v3/kv/range", key64 ? json_pack("{s:s}", "key", key64) : NULL, w,
+			   &c);
+	if (r == 0)
+		r = mce_etcd_range_decode(c.text ? c.text : "", c.len, ret_text);
+	free(c.text);
+	return r == -ENOENT ? mc_fail(r, "etcd: no %s", key) : r;
+}
+
+static int put_with(struct etcd *e, const char *key, const char *text, int64_t lease,
+		    const struct mce_meta_wait *w)
+{
+	auto_free char *key64 = mce_base64_encode(key, strlen(key));
+	auto_free char *text64 = mce_base64_encode(text, strlen(text));
+	struct mce_web_call c = { .text = NULL };
+	json_t *o = NULL;
+	char number[24];
+	int r;
+
+	snprintf(number, sizeof(number), "%" PRId64, lease);
+	if (key64 && text64)
+		o = json_pack("{s:s, s:s, s:s}", "key", key64, "value", text64, "lease", number);
+	r = etcd_call_pack(e, "/v3/kv/put", o, w, &c);
+	free(c.text);
+	return r;
+}
+
+static int etcd_put(struct mce_meta_backend *b, const char *key, const char *text,
+		    const struct mce_meta_wait *w)
+{
+	struct etcd *e = etcd_of(b);
+	int64_t lease = 0;
+	int r;
+
+	/* Once more when the lease that we knew is gone. */
+	for (unsigned i = 0; i < 2; i++) {
+		r = lease_get(e, w, &lease);
+		if (r == 0)
+			r = put_with(e, key, text, lease, w);
+		if (r != -ESTALE)
+			break;
+		lease_lost(e, lease);
+	}
+	return r;
+}
+
+static int etcd_del(struct mce_meta_backend *b, const char *key, const struct mce_meta_wait *w)
+{
+	auto_free char *key64 = mce_base64_encode(key, strlen(key));
+	struct mce_web_call c = { .text = NULL };
+	int r;
+
+	r = etcd_call_pack(etcd_of(b), "/v3/kv/deleterange",
+			   key64 ? json_pack("{s:s}", "key", key64) : NULL, w, &c);
+	free(c.text);
+	return r;
+}
+
+const struct mce_meta_ops mce_meta_etcd = {
+	.scheme = "etcd",
+	.open = etcd_open,
+	.close = etcd_close,
+	.get = etcd_get,
+	.put = etcd_put,
+	.del = etcd_del,
+	.beat = etcd_beat,
+	.refresh = etcd_refresh,
+};

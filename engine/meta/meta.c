@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * meta.c - one metadata server of whatever kind: what is published there is kept fresh.
+ *
+ * One call at a time is under way per published key, so that an older text never overtakes a newer one; calls
+ * for other keys and lookups do not wait for it. */
+#include <config.h>
+
+#include "engine/meta/meta.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/list.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "engine/env.h"
+#include "engine/meta/meta_i.h"
+
+#define LOG "metadata"
+#define TTL_SEC 30
+#define CALL_MS 5000		/* of the refresher */
+#define RETRY_MS 1000u		/* while the server does not answer */
+
+MC_COUNTER(calls_failed, "mooncake_engine_metadata_failures_total", "",
+	   "Calls to the metadata server that failed");
+MC_COUNTER(refreshed, "mooncake_engine_metadata_refreshes_total", "",
+	   "Published texts that were kept fresh");
+
+struct entry {
+	struct mc_list link;
+	char *key, *text;
+	bool busy;		/* its text stands still: a call with it is under way */
+	bool gone;		/* whoever ends the call removes it */
+	bool delivered;		/* the server has this text */
+	uint64_t round;		/* of the refresher that saw it last */
+};
+
+struct mce_meta {
+	/* constant after open */
+	struct mce_meta_backend *backend;
+	unsigned ttl_s;
+	char server[160];	/* for people, without a password */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	pthread_cond_t idle;	/* a call with an entry ended */
+	struct mc_list entries;
+	bool running;		/* the refresher was started */
+	/* the refresher's */
+	struct mc_stop stop;
+	pthread_t thread;
+	uint64_t round;
+	bool down;
+	atomic_bool cancel;
+};
+
+int mce_meta_waited(const struct mce_meta_wait *w, const char *server)
+{
+	if (w->cancel && atomic_load(w->cancel))
+		return mc_fail(-ECANCELED, "%s: stopped", server);
+	if (mc_deadline_left_ms(w->deadline) == 0)
+		return mc_fail(-ETIMEDOUT, "%s: no answer in time", server);
+	return 0;
+}
+
+/* ---- entries, under the lock ------------------------------------------------------------------- */
+
+static struct entry *entry_find(struct mce_meta *m, const char *key)
+{
+	struct mc_list *l;
+
+	mc_list_for_each(l, &m->entries) {
+		struct entry *e = mc_container_of(l, struct entry, link);
+
+		if (!e->gone && !strcmp(e->key, key))
+			return e;
+	}
+	return NULL;
+}
+
+static void entry_free(struct entry *e)
+{
+	mc_list_remove(&e->link);
+	free(e->key);
+	free(e->text);
+	free(e);
+}
+
+static struct entry *entry_new(struct mce_meta *m, const char *key)
+{
+	struct entry *e = calloc(1, sizeof(*e));
+
+	if (e)
+		e->key = strdup(key);
+	if (!e || !e->key) {
+		free(e);
+		return NULL;
+	}
+	mc_list_push_back(&m->entries, &e->link);
+	return e;
+}
+
+static void entry_release(struct mce_meta *m, struct entry *e)
+{
+	e->busy = false;
+	if (e->gone)
+		entry_free(e);
+	pthread_cond_broadcast(&m->idle);
+}
+
+/* Find it, and wait until no call with it is under way.  *ret is NULL when there is none. */
+static int entry_claim(struct mce_meta *m, const char *key, uint64_t deadline, struct entry **ret)
+{
+	struct timespec due = {
+		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
+		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
+	};
+	struct entry *e;
+
+	while ((e = entry_find(m, key)) && e->busy) {
+		if (pthread_cond_timedwait(&m->idle, &m->lock, &due) == ETIMEDOUT)
+			return mc_fail(-ETIMEDOUT, "%s: no answer in time", m->server);
+	}
+	if (e)
+		e->busy = true;
+	*ret = e;
+	return 0;
+}
+
+/* ---- the refresher ----------------------------------------------------------------------------- */
+
+static void tell_state(struct mce_meta *m, int r)
+{
+	if (r < 0 && r != -ECANCELED && !m->down)
+		mc_warn(LOG, "cannot refresh, going on with what is known: %s", mc_err_detail(r));
+	if (r >= 0 && m->down)
+		mc_info(LOG, "the server is back server=%s", m->server);
+	m->down = r < 0;
+}
+
+/* The next entry of this round, claimed; NULL: that were all. */
+static struct entry *next_entry(struct mce_meta *m)
+{
+	struct mc_list *l;
+
+	mc_list_for_each(l, &m->entries) {
+		struct entry *e = mc_container_of(l, struct entry, link);
+
+		/* One that is busy is just being put. */
+		if (e->busy || e->round == m->round)
+			continue;
+		e->round = m->round;
+		e->busy = true;
+		return e;
+	}
+	return NULL;
+}
+
+static int refresh_one(struct mce_meta *m, struct entry *e)
+{
+	const struct mce_meta_ops *ops = m->backend->ops;
+	struct mce_meta_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
+	int r;
+
+	r = e->delivered ? ops->refresh(m->backend, e->key, e->text, &w) :
+			   ops->put(m->backend, e->key, e->text, &w);
+	if (r == 0)
+		mc_metric_add(&refreshed, 1);
+	return r;
+}
+
+/* Only this key is refused; the server is well. */
+static bool refused(int r)
+{
+	return r == -EEXIST || r == -EINVAL || r == -EACCES || r == -EMSGSIZE;
+}
+
+static int refresh_all(struct mce_meta *m)
+{
+	struct mce_meta_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
+	struct entry *e;
+	struct mc_list *l;
+	int r, lost;
+
+	r = lost = m->backend->ops->beat(m->backend, &w);
+	pthread_mutex_lock(&m->lock);
+	if (lost > 0)
+		mc_list_for_each(l, &m->entries)
+			mc_container_of(l, struct entry, link)->delivered = false;
+	m->round++;
+	while (r >= 0 && (e = next_entry(m))) {
+		pthread_mutex_unlock(&m->lock);
+		r = refresh_one(m, e);
+		if (refused(r))
+			mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
+		pthread_mutex_lock(&m->lock);
+		e->delivered = r == 0;
+		if (refused(r))
+			r = 0;
+		entry_release(m, e);
+	}
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0)
+		mc_metric_add(&calls_failed, 1);
+	return r < 0 ? r : 0;
+}
+
+static void *refresher_main(void *arg)
+{
+	struct mce_meta *m = arg;
+	unsigned every = m->ttl_s * 1000 / 3;
+	int r = 0;
+
+	while (!mc_stop_wait(&m->stop, r < 0 && RETRY_MS < every ? RETRY_MS : every)) {
+		r = refresh_all(m);
+		tell_state(m, r);
+	}
+	return NULL;
+}
+
+static int refresher_start(struct mce_meta *m)
+{
+	int r = 0;
+
+	if (!m->running)
+		r = mc_thread_start(&m->thread, "mce-metadata", refresher_main, m);
+	m->running = r == 0;
+	return r;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+static int count(int r)
+{
+	if (r < 0 && r != -ENOENT)
+		mc_metric_add(&calls_failed, 1);
+	return r;
+}
+
+int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t deadline)
+{
+	struct mce_meta_wait w = { .deadline = deadline };
+
+	return count(m->backend->ops->get(m->backend, key, &w, ret_text));
+}
+
+/* Under the lock: the entry of @key with @text in it, claimed. */
+static int entry_prepare(struct mce_meta *m, const char *key, const char *text, uint64_t deadline,
+			 struct entry **ret, bool *ret_new)
+{
+	struct entry *e;
+	char *copy;
+	int r;
+
+	r = refresher_start(m);
+	if (r == 0)
+		r = entry_claim(m, key, deadline, &e);
+	if (r < 0)
+		return r;
+	copy = strdup(text);
+	*ret_new = !e;
+	if (!e)
+		e = entry_new(m, key);
+	if (!e || !copy) {
+		free(copy);
+		if (e) {
+			e->gone = *ret_new;
+			entry_release(m, e);
+		}
+		return mc_fail(-ENOMEM, "no memory to publish %s", key);
+	}
+	free(e->text);
+	e->text = copy;
+	e->busy = true;
+	e->delivered = false;
+	*ret = e;
+	return 0;
+}
+
+int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline)
+{
+	struct mce_meta_wait w = { .deadline = deadline };
+	struct entry *e = NULL;
+	bool is_new = false;
+	int r;
+
+	if (strlen(key) >= MCE_META_KEY_MAX)
+		return mc_fail(-EINVAL, "key of %zu bytes", strlen(key));
+	if (strlen(text) > MCE_META_TEXT_MAX)
+		return mc_fail(-EMSGSIZE, "%s: text of %zu bytes", key, strlen(text));
+	pthread_mutex_lock(&m->lock);
+	r = entry_prepare(m, key, text, deadline, &e, &is_new);
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0)
+		return r;
+	r = m->backend->ops->put(m->backend, key, text, &w);
+	pthread_mutex_lock(&m->lock);
+	e->delivered = r == 0;
+	if (is_new && refused(r))
+		e->gone = true;
+	entry_release(m, e);
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0)
+		mc_stop_kick(&m->stop);
+	return count(r);
+}
+
+int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
+{
+	struct mce_meta_wait w = { .deadline = deadline };
+	struct entry *e = NULL;
+	int r;
+
+	pthread_mutex_lock(&m->lock);
+	r = entry_claim(m, key, deadline, &e);
+	/* Whatever happens now, the refresher must not bring it back. */
+	if (r < 0)
+		e = entry_find(m, key);
+	if (e)
+		e->gone = true;
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0)
+		return count(r);
+	r = m->backend->ops->del(m->backend, key, &w);
+	if (e) {
+		pthread_mutex_lock(&m->lock);
+		entry_release(m, e);
+		pthread_mutex_unlock(&m->lock);
+	}
+	return count(r);
+}
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+bool mce_meta_is_p2p(const char *conn)
+{
+	return !strcmp(conn, "P2PHANDSHAKE");
+}
+
+/* Which kind @conn is of, and what its open wants to see. */
+static const struct mce_meta_ops *kind_of(const char *conn, const char **ret_where)
+{
+	static const struct mce_meta_ops *const kinds[] = {
+		&mce_meta_http, &mce_meta_https, &mce_meta_etcd, &mce_meta_redis,
+	};
+	const char *sep = strstr(conn, "://");
+
+	if (!sep) {
+		/* Upstream takes a bare list of addresses for etcd. */
+		*ret_where = conn;
+		return strchr(conn, ':') ? &mce_meta_etcd : NULL;
+	}
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		size_t len = strlen(kinds[i]->scheme);
+
+		if ((size_t)(sep - conn) != len || memcmp(conn, kinds[i]->scheme, len))
+			continue;
+		*ret_where = kinds[i] == &mce_meta_http || kinds[i] == &mce_meta_https ? conn : sep + 3;
+		return kinds[i];
+	}
+	return NULL;
+}
+
+/* For people: without what stands before an '@', which may be a password. */
+static void name_server(const char *conn, char *buf, size_t len)
+{
+	const char *sep = strstr(conn, "://"), *from = sep ? sep + 3 : conn, *at = strrchr(from, '@');
+
+	snprintf(buf, len, "%.*s%s", sep ? (int)(from - conn) : 0, conn, at ? at + 1 : from);
+}
+
+static void meta_free(struct mce_meta *m)
+{
+	while (!mc_list_empty(&m->entries))
+		entry_free(mc_list_first(&m->entries, struct entry, link));
+	if (m->backend)
+		m->backend->ops->close(m->backend);
+	mc_stop_done(&m->stop);
+	pthread_cond_destroy(&m->idle);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+static int meta_new(struct mce_meta **ret)
+{
+	struct mce_meta *m = calloc(1, sizeof(*m));
+	pthread_condattr_t attr;
+
+	if (!m || mc_stop_init(&m->stop) < 0) {
+		free(m);
+		return mc_fail(-ENOMEM, "no memory for a metadata client");
+	}
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&m->idle, &attr);
+	pthread_condattr_destroy(&attr);
+	mc_list_init(&m->entries);
+	m->ttl_s = (unsigned)mce_env_int("MC_METADATA_TTL_SEC", TTL_SEC, 2, 86400);
+	*ret = m;
+	return 0;
+}
+
+int mce_meta_open(const char *conn, struct mce_meta **ret)
+{
+	const struct mce_meta_ops *ops;
+	struct mce_meta *m = NULL;
+	const char *where;
+	int r;
+
+	ops = kind_of(conn, &where);
+	if (!ops)
+		return mc_fail(-EINVAL, "unknown metadata server: %.100s; known are P2PHANDSHAKE, "
+			       "http://HOST:PORT/metadata, etcd://HOST:PORT and redis://HOST:PORT",
+			       *conn ? conn : "(empty)");
+	r = meta_new(&m);
+	if (r < 0)
+		return r;
+	name_server(conn, m->server, sizeof(m->server));
+	r = ops->open(where, m->ttl_s, &m->backend);
+	if (r < 0) {
+		meta_free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mce_meta_close(struct mce_meta *m)
+{
+	if (!m)
+		return;
+	atomic_store(&m->cancel, true);
+	mc_stop_set(&m->stop);
+	if (m->running)
+		pthread_join(m->thread, NULL);
+	meta_free(m);
+}

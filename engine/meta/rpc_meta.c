@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rpc_meta.c - names of keys, and the records that say where a node's handshake daemon is. */
+#include <config.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "engine/env.h"
+#include "engine/meta/meta.h"
+
+#define LOG "metadata"
+/* A daemon that lives takes a connection at once. */
+#define ALIVE_MS 2000
+
+static int key_of(const char *kind, const char *name, char ret[MCE_META_KEY_MAX])
+{
+	const char *cluster = mce_env_str("MC_METADATA_CLUSTER_ID");
+	int n;
+
+	if (!*name)
+		return mc_fail(-EINVAL, "a segment without a name");
+	n = snprintf(ret, MCE_META_KEY_MAX, "mooncake/%s%s%s%s", cluster ? cluster : "",
+		     cluster ? "/" : "", kind, name);
+	return n < MCE_META_KEY_MAX ? 0 : mc_fail(-EINVAL, "segment name of %zu bytes", strlen(name));
+}
+
+int mce_meta_key_segment(const char *name, char ret[MCE_META_KEY_MAX])
+{
+	int n;
+
+	if (!strchr(name, '/'))
+		return key_of("ram/", name, ret);
+	n = snprintf(ret, MCE_META_KEY_MAX, "mooncake/%s", name);
+	return n < MCE_META_KEY_MAX ? 0 : mc_fail(-EINVAL, "segment name of %zu bytes", strlen(name));
+}
+
+int mce_meta_key_rpc(const char *name, char ret[MCE_META_KEY_MAX])
+{
+	return key_of("rpc_meta/", name, ret);
+}
+
+int mce_rpc_meta_decode(const char *text, size_t len, struct mce_rpc_meta *ret)
+{
+	json_t *o = json_loadb(text, len, 0, NULL), *port;
+	const char *host = json_string_value(json_object_get(o, "ip_or_host_name"));
+	int r = 0;
+
+	port = json_object_get(o, "rpc_port");
+	if (!host || !*host || strlen(host) >= sizeof(ret->host) || !json_is_integer(port) ||
+	    json_integer_value(port) < 1 || json_integer_value(port) > 65535) {
+		r = mc_fail(-EINVAL, "not a node's address: %.*s", len < 100 ? (int)len : 100, text);
+	} else {
+		strcpy(ret->host, host);
+		ret->port = (int)json_integer_value(port);
+	}
+	json_decref(o);
+	return r;
+}
+
+int mce_rpc_meta_get(struct mce_meta *m, const char *name, struct mce_rpc_meta *ret, uint64_t deadline)
+{
+	char key[MCE_META_KEY_MAX];
+	auto_free char *text = NULL;
+	int r;
+
+	r = mce_meta_key_rpc(name, key);
+	if (r == 0)
+		r = mce_meta_get(m, key, &text, deadline);
+	return r < 0 ? r : mce_rpc_meta_decode(text, strlen(text), ret);
+}
+
+/* Does a daemon listen there?  A stopped one does: the kernel takes the connection. */
+static bool somebody_there(const struct mce_rpc_meta *rpc, uint64_t deadline)
+{
+	uint64_t latest = mc_deadline_ms(ALIVE_MS);
+	char addr[MCE_META_HOST_MAX + 16];
+	int fd;
+
+	snprintf(addr, sizeof(addr), strchr(rpc->host, ':') ? "[%s]:%d" : "%s:%d", rpc->host,
+		 rpc->port);
+	fd = mc_connect(addr, latest < deadline ? latest : deadline);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* The name is another node's.  When that is dead its record goes, and ours takes its place. */
+static int take_over(struct mce_meta *m, const char *key, const char *text, uint64_t deadline)
+{
+	struct mce_rpc_meta old;
+	auto_free char *theirs = NULL;
+	int r;
+
+	r = mce_meta_get(m, key, &theirs, deadline);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r == 0 && mce_rpc_meta_decode(theirs, strlen(theirs), &old) == 0) {
+		if (somebody_there(&old, deadline))
+			return mc_fail(-EEXIST, "%s is the name of the node at %s:%d", key, old.host,
+				       old.port);
+		mc_warn(LOG, "taking over the name of a node that is gone key=%s host=%s port=%d", key,
+			old.host, old.port);
+	}
+	r = mce_meta_unpublish(m, key, deadline);
+	return r < 0 ? r : mce_meta_publish(m, key, text, deadline);
+}
+
+int mce_rpc_meta_publish(struct mce_meta *m, const char *name, const struct mce_rpc_meta *rpc,
+			 uint64_t deadline)
+{
+	char key[MCE_META_KEY_MAX];
+	auto_free char *text = NULL;
+	json_t *o;
+	int r;
+
+	r = mce_meta_key_rpc(name, key);
+	if (r < 0)
+		return r;
+	o = json_pack("{s:s, s:i}", "ip_or_host_name", rpc->host, "rpc_port", rpc->port);
+	text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	json_decref(o);
+	if (!text)
+		return mc_fail(-EINVAL, "not a host name: %s", rpc->host);
+	r = mce_meta_publish(m, key, text, deadline);
+	return r == -EEXIST ? take_over(m, key, text, deadline) : r;
+}
+
+int mce_rpc_meta_unpublish(struct mce_meta *m, const char *name, uint64_t deadline)
+{
+	char key[MCE_META_KEY_MAX];
+	int r;
+
+	r = mce_meta_key_rpc(name, key);
+	return r < 0 ? r : mce_meta_unpublish(m, key, deadline);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * meta_http.c - the routes of a metadata server. */
+#include <config.h>
+
+#include "proto/meta_http.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/httpd.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "proto/meta_store_i.h"
+
+#define LOG "metadata"
+#define THREADS 4
+#define BYTES_MAX (1ull << 30)
+
+MC_COUNTER(gets, "mooncake_metadata_requests_total", "method=\"get\"", "Requests for a metadata key");
+MC_COUNTER(puts_, "mooncake_metadata_requests_total", "method=\"put\"", "Requests for a metadata key");
+MC_COUNTER(dels, "mooncake_metadata_requests_total", "method=\"delete\"", "Requests for a metadata key");
+
+struct mcp_meta_http {
+	struct mc_httpd *httpd;
+	struct mcp_meta_store *store;
+};
+
+static void say(struct mc_http_request *rq, int status, const char *text)
+{
+	rq->status = status;
+	fputs(text, rq->out);
+}
+
+/* The key without white space around it, malloc'ed; NULL: the request was answered. */
+static char *key_of(struct mc_http_request *rq)
+{
+	const char *key = mc_http_query(rq, "key");
+	size_t len;
+	char *copy;
+
+	while (key && isspace((unsigned char)*key))
+		key++;
+	len = key ? strlen(key) : 0;
+	while (len && isspace((unsigned char)key[len - 1]))
+		len--;
+	if (!len || len > MCP_META_KEY_MAX) {
+		say(rq, 400, len ? "key too long" : "missing key");
+		return NULL;
+	}
+	copy = strndup(key, len);
+	if (!copy)
+		say(rq, 500, "no memory");
+	return copy;
+}
+
+/* 0 also when there is none; negative: the request was answered. */
+static int ttl_of(struct mc_http_request *rq, uint32_t *ret)
+{
+	const char *s = mc_http_query(rq, "ttl");
+	unsigned long n = 0;
+
+	*ret = 0;
+	if (!s)
+		return 0;
+	for (const char *p = s; n <= MCP_META_TTL_MAX && isdigit((unsigned char)*p); p++) {
+		n = n * 10 + (unsigned long)(*p - '0');
+		if (!p[1] && n && n <= MCP_META_TTL_MAX) {
+			*ret = (uint32_t)n;
+			return 0;
+		}
+	}
+	say(rq, 400, "ttl is a number of seconds");
+	return -EINVAL;
+}
+
+static void on_get(struct mc_http_request *rq, void *arg)
+{
+	struct mcp_meta_http *m = arg;
+	auto_free char *key = key_of(rq), *text = NULL;
+	size_t len;
+	int r;
+
+	mc_metric_add(&gets, 1);
+	if (!key)
+		return;
+	r = mcp_meta_store_get(m->store, key, &text, &len);
+	if (r == -ENOENT) {
+		say(rq, 404, "metadata not found");
+	} else if (r < 0) {
+		say(rq, 500, mc_err_detail(r));
+	} else {
+		rq->content_type = "application/json";
+		fwrite(text, 1, len, rq->out);
+	}
+}
+
+static void on_put(struct mc_http_request *rq, void *arg)
+{
+	struct mcp_meta_http *m = arg;
+	auto_free char *key = key_of(rq);
+	uint32_t ttl_s;
+	bool once;
+	int r;
+
+	mc_metric_add(&puts_, 1);
+	if (!key || ttl_of(rq, &ttl_s) < 0)
+		return;
+	once = strstr(key, "rpc_meta");
+	r = mcp_meta_store_put(m->store, key, rq->body, rq->body_len, ttl_s, once);
+	if (r >= 0) {
+		say(rq, 200, r && once ? "metadata unchanged" : "metadata updated");
+		return;
+	}
+	if (r == -EEXIST)
+		say(rq, 400, "Duplicate rpc_meta key not allowed");
+	else
+		say(rq, r == -ENOSPC ? 507 : 500, mc_err_detail(r));
+	if (r != -EEXIST)
+		mc_warn(LOG, "cannot store a text: %s", mc_err_detail(r));
+}
+
+static void on_delete(struct mc_http_request *rq, void *arg)
+{
+	struct mcp_meta_http *m = arg;
+	auto_free char *key = key_of(rq);
+	int r;
+
+	mc_metric_add(&dels, 1);
+	if (!key)
+		return;
+	r = mcp_meta_store_del(m->store, key);
+	if (r == 0)
+		say(rq, 200, "metadata deleted");
+	else if (r == -ENOENT)
+		say(rq, 404, "metadata not found");
+	else
+		say(rq, 500, mc_err_detail(r));
+}
+
+static void on_health(struct mc_http_request *rq, void *arg)
+{
+	say(rq, 200, "OK");
+}
+
+static const struct mc_http_route routes[] = {
+	{ "GET", "/metadata", on_get },
+	{ "PUT", "/metadata", on_put },
+	{ "DELETE", "/metadata", on_delete },
+	{ "GET", "/health", on_health },
+	{ "GET", "/metrics", mc_http_metrics },
+	{ NULL, NULL, NULL },
+};
+
+int mcp_meta_http_start(const struct mcp_meta_http_conf *conf, int *ret_port,
+			struct mcp_meta_http **ret)
+{
+	struct mcp_meta_http *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return mc_fail(-ENOMEM, "no memory for a metadata server");
+	r = mcp_meta_store_open(conf->persist, conf->max_bytes ? conf->max_bytes : BYTES_MAX, &m->store);
+	if (r == 0)
+		r = mc_httpd_start(conf->addr, conf->threads ? conf->threads : THREADS,
+				   MCP_META_TEXT_MAX, routes, m, ret_port, &m->httpd);
+	if (r < 0) {
+		mcp_meta_http_stop(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mcp_meta_http_stop(struct mcp_meta_http *m)
+{
+	if (!m)
+		return;
+	mc_httpd_stop(m->httpd);
+	mcp_meta_store_close(m->store);
+	free(m);
+}
+
+int mcp_meta_http_delete(struct mcp_meta_http *m, const char *key)
+{
+	return mcp_meta_store_del(m->store, key);
+}
+
+/* "mooncake/[CLUSTER/]ram/NAME" and ".../rpc_meta/NAME"; with a slash in the name "mooncake/NAME". */
+static bool is_of_segment(const char *key, const void *arg)
+{
+	static const char *const kinds[] = { "ram/", "rpc_meta/" };
+	size_t key_len = strlen(key), name_len = strlen(arg), kind_len;
+	const char *name;
+
+	if (strncmp(key, "mooncake/", 9) || key_len < 9 + name_len)
+		return false;
+	name = key + key_len - name_len;
+	if (strcmp(name, arg))
+		return false;
+	if (strchr(arg, '/') && name == key + 9)
+		return true;
+	for (unsigned i = 0; i < 2; i++) {
+		kind_len = strlen(kinds[i]);
+		if ((size_t)(name - key) >= 9 + kind_len &&
+		    !memcmp(name - kind_len, kinds[i], kind_len) && name[-(long)kind_len - 1] == '/')
+			return true;
+	}
+	return false;
+}
+
+int mcp_meta_http_forget(struct mcp_meta_http *m, const char *segment_name)
+{
+	if (!*segment_name)
+		return 0;
+	return mcp_meta_store_del_if(m->store, is_of_segment, segment_name);
+}

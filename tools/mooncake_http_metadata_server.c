@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mooncake_http_metadata_server.c - the metadata server of transfer engines, on its own. */
+#include <config.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "common/options.h"
+#include "common/thread.h"
+#include "proto/meta_http.h"
+
+#define NAME "mooncake_http_metadata_server"
+#define LOG "main"
+
+struct conf {
+#define OPT MC_OPT_FIELD
+#include "tools/mooncake_http_metadata_server.def"
+#undef OPT
+};
+
+static const struct mc_opt_row rows[] = {
+#define OPT(...) MC_OPT_ROW(struct conf, __VA_ARGS__)
+#include "tools/mooncake_http_metadata_server.def"
+#undef OPT
+	{ .name = NULL },
+};
+
+static const struct mc_program program = {
+	.name = NAME,
+	.synopsis = "[OPTION]...",
+	.summary = "keep the metadata of transfer engines and give it out over HTTP",
+	.rows = rows,
+};
+
+static int fail(int err)
+{
+	fprintf(stderr, NAME ": %s\n", mc_err_detail(err));
+	return 1;
+}
+
+static int open_log(const struct conf *conf)
+{
+	int level = mc_log_parse_level(conf->log_level);
+	struct mc_log_conf log = { .program = NAME, .levels = conf->log_level };
+
+	/* Python's name for the worst. */
+	if (level < 0 && !strcasecmp(conf->log_level, "critical"))
+		log.levels = "err";
+	else if (level < 0)
+		return mc_fail(-EINVAL, "log_level=%s: DEBUG, INFO, WARNING or ERROR is wanted",
+			       conf->log_level);
+	return mc_log_open(&log);
+}
+
+static int start(const struct conf *conf, int *ret_port, struct mcp_meta_http **ret)
+{
+	char addr[MC_ADDR_MAX];
+	struct mcp_meta_http_conf mc = {
+		.addr = addr,
+		.threads = (unsigned)conf->threads,
+		.persist = *conf->persist ? conf->persist : NULL,
+		.max_bytes = conf->max_size,
+	};
+	bool bare_v6 = strchr(conf->host, ':') && conf->host[0] != '[';
+
+	if (strlen(conf->host) > MC_ADDR_MAX - 16)
+		return mc_fail(-EINVAL, "address too long: %s", conf->host);
+	snprintf(addr, sizeof(addr), bare_v6 ? "[%s]:%d" : "%s:%d", conf->host, (int)conf->port);
+	return mcp_meta_http_start(&mc, ret_port, ret);
+}
+
+static int run(const struct conf *conf)
+{
+	struct mcp_meta_http *m;
+	int r, port, sig;
+
+	r = open_log(conf);
+	if (r == 0)
+		r = start(conf, &port, &m);
+	if (r < 0)
+		return fail(r);
+	mc_info(LOG, NAME " " PACKAGE_VERSION " is up host=%s port=%d persist=%s", conf->host, port,
+		*conf->persist ? conf->persist : "no");
+	do {
+		sig = mc_signals_wait();
+	} while (sig != SIGINT && sig != SIGTERM);
+	mc_info(LOG, "ending signal=%d", sig);
+	mcp_meta_http_stop(m);
+	mc_log_close();
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct mc_options *options = NULL;
+	struct conf conf;
+	int r;
+
+	mc_signals_block();
+	r = mc_options_parse(&program, argc, argv, &conf, &options);
+	if (r < 0)
+		return fail(r);
+	if (r > 0)
+		return 0;
+	if (mc_options_argc(options)) {
+		fprintf(stderr, NAME ": unexpected argument %s\n", mc_options_argv(options, 0));
+		r = 1;
+	} else {
+		r = run(&conf);
+	}
+	mc_options_free(options);
+	return r;
+}
