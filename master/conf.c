@@ -141,7 +141,8 @@ int mcm_conf_check(const struct mcm_conf *c)
 		return mc_fail(-EINVAL, "allocation_strategy=%s: random and free_ratio_first are known",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
-		return mc_fail(-EINVAL, "eviction_policy=%s: only lru is known", c->eviction_policy);
+		return mc_fail(-EINVAL, "eviction_policy=%s: lru, fifo and s3fifo are known",
+			       c->eviction_policy);
 	if (c->default_kv_soft_pin_ttl > c->max_kv_soft_pin_ttl)
 		return mc_fail(-EINVAL, "default_kv_soft_pin_ttl is above max_kv_soft_pin_ttl");
 	if (c->put_start_release_timeout_sec <= c->put_start_discard_timeout_sec)

@@ -30,7 +30,34 @@ MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "",
 
 const struct mcm_evict_ops *mcm_evict_ops_find(const char *name)
 {
-	return strcmp(name, mcm_evict_lru.name) ? NULL : &mcm_evict_lru;
+	static const struct mcm_evict_ops *const all[] = {
+		&mcm_evict_lru, &mcm_evict_fifo, &mcm_evict_s3fifo,
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!strcmp(all[i]->name, name))
+			return all[i];
+	return NULL;
+}
+
+void *mcm_evict_shared_none(void)
+{
+	static char nothing;
+
+	return &nothing;
+}
+
+void mcm_evict_shared_free(void *shared)
+{
+	(void)shared;
+}
+
+void mcm_evict_forget(void *shared, const struct mcm_victim *victim, uint32_t hash)
+{
+	(void)shared;
+	(void)victim;
+	(void)hash;
 }
 
 static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
@@ -48,7 +75,7 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint3
 		n = mcm_node(&s->alloc, node);
 		if (n->owner == slot && n->flags & MCM_NODE_EVICTABLE &&
 		    !(n->flags & MCM_NODE_LISTED))
-			m->evict->insert(s->policy, &v, node);
+			m->evict->insert(s->policy, &v, node, false);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -74,6 +101,7 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 	uint64_t bytes = mcm_object_size(o);
 	struct mcm_place place = { v->node, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
+	uint32_t hash = o->hash;
 	bool done = may_evict(m, o, v, level) && mcm_object_lose(m, sh, v->slot, place);
 
 	/* An object that has the range, renamed perhaps, keeps the segment in being; without one the
@@ -83,6 +111,7 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
 		return 0;
+	m->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
 		mc_metric_add(&broken, 1);
 	mc_metric_add(&evicted_keys, 1);
@@ -219,7 +248,9 @@ static bool sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victi
 
 		if (node->flags & MCM_NODE_USED && node->owner &&
 		    mcm_peek(&o->flags) & MCM_OBJ_LIVE)
-			v[(*n)++] = (struct mcm_victim){ node->owner, id, mcm_peek(&o->generation) };
+			v[(*n)++] = (struct mcm_victim){
+				node->owner, id, mcm_peek(&o->generation), node->policy
+			};
 		id = node->next;
 	}
 	a->hand = id;

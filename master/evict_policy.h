@@ -31,16 +31,23 @@ struct mcm_victim {
 	uint32_t slot;
 	uint32_t node;
 	uint64_t generation;	/* of the object when it was chosen */
+	uint8_t policy;		/* its node's, when it was chosen */
 };
 
 struct mcm_evict_ops {
 	const char *name;
 	size_t state_size;	/* zeroed memory per segment */
 
-	/* @lease_ticks: length of the leases that will be met.  -ENOMEM. */
-	int (*init)(void *state, struct mcm_alloc *a, uint32_t lease_ticks);
-	/* A range whose owner has just been committed, or comes back after its readers have gone. */
-	void (*insert)(void *state, const struct mcm_evict_view *v, uint32_t node);
+	/* What the policy knows of the whole master, such as a history of evicted keys; used by several
+	 * threads at once, under no common lock.  NULL: no memory. */
+	void *(*shared_new)(void);
+	void (*shared_free)(void *shared);
+
+	/* @shared outlives the state; @lease_ticks: length of the leases that will be met.  -ENOMEM. */
+	int (*init)(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks);
+	/* A range is listed: its owner has just been committed (@fresh; the owner's hash is its key's), or
+	 * it comes back after its readers have gone. */
+	void (*insert)(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh);
 	/* A listed range goes: removed, or its place is not wanted any more. */
 	void (*remove)(void *state, const struct mcm_evict_view *v, uint32_t node);
 	/* Choose up to @max victims of together about @want bytes, best first, and take them off the
@@ -48,9 +55,17 @@ struct mcm_evict_ops {
 	 * although this one has found nothing. */
 	unsigned (*victims)(void *state, const struct mcm_evict_view *v, unsigned level,
 			    uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more);
+	/* A victim has really gone, the object of the key with this hash.  The segment's lock is not
+	 * held. */
+	void (*evicted)(void *shared, const struct mcm_victim *victim, uint32_t hash);
 };
 
-extern const struct mcm_evict_ops mcm_evict_lru;
+extern const struct mcm_evict_ops mcm_evict_lru, mcm_evict_fifo, mcm_evict_s3fifo;
+
+/* For policies that learn nothing. */
+void *mcm_evict_shared_none(void);
+void mcm_evict_shared_free(void *shared);
+void mcm_evict_forget(void *shared, const struct mcm_victim *victim, uint32_t hash);
 
 /* The table of a name, NULL when there is none. */
 const struct mcm_evict_ops *mcm_evict_ops_find(const char *name);
@@ -72,6 +87,36 @@ static inline enum mcm_peek mcm_evict_peek(const struct mcm_evict_view *v,
 	if (mcm_peek(&o->lease) > v->now)
 		return MCM_PEEK_LEASED;
 	return mcm_peek(&o->marks) & MCM_MARK_TOUCHED ? MCM_PEEK_TOUCHED : MCM_PEEK_COLD;
+}
+
+static inline bool mcm_evict_touched(const struct mcm_evict_view *v, uint32_t node)
+{
+	return mcm_peek(&mcm_evict_owner(v, node)->marks) & MCM_MARK_TOUCHED;
+}
+
+/* 0: not touched, 1: touched, 2: got more than once, since the marks were taken back. */
+static inline unsigned mcm_evict_reads(const struct mcm_evict_view *v, uint32_t node)
+{
+	uint8_t marks = mcm_peek(&mcm_evict_owner(v, node)->marks);
+
+	return marks & MCM_MARK_AGAIN ? 2 : marks & MCM_MARK_TOUCHED ? 1 : 0;
+}
+
+static inline void mcm_evict_untouch(const struct mcm_evict_view *v, uint32_t node)
+{
+	__atomic_fetch_and(&mcm_evict_owner(v, node)->marks,
+			   (uint8_t)~(MCM_MARK_TOUCHED | MCM_MARK_READ | MCM_MARK_AGAIN),
+			   __ATOMIC_RELAXED);
+}
+
+/* One read less. */
+static inline void mcm_evict_unread(const struct mcm_evict_view *v, uint32_t node)
+{
+	if (mcm_evict_reads(v, node) < 2)
+		mcm_evict_untouch(v, node);
+	else
+		__atomic_fetch_and(&mcm_evict_owner(v, node)->marks, (uint8_t)~MCM_MARK_AGAIN,
+				   __ATOMIC_RELAXED);
 }
 
 /* Is the object soft-pinned now? */

@@ -157,13 +157,14 @@ static bool collect(const struct run *r, const struct window *w, struct mcm_vict
 			continue;
 		if (!movable(r, id)) {
 			while (*n)
-				r->m->evict->insert(r->s->policy, &r->v, v[--*n].node);
+				r->m->evict->insert(r->s->policy, &r->v, v[--*n].node, false);
 			return false;
 		}
 		if (node->flags & MCM_NODE_LISTED)
 			r->m->evict->remove(r->s->policy, &r->v, id);
 		v[(*n)++] = (struct mcm_victim){
-			node->owner, id, mcm_peek(&mcm_object(r->v.ix, node->owner)->generation)
+			node->owner, id, mcm_peek(&mcm_object(r->v.ix, node->owner)->generation),
+			node->policy
 		};
 	}
 	return true;

@@ -113,7 +113,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	memset(ret, 0, sizeof(*ret));
 	describe(m, o, ret);
 	if (flags & (MCP_GET_LEASE | MCP_GET_HOLD)) {
-		mcm_object_touch(o);
+		mcm_object_read(o);
 		if (o->node) {
 			r = pin(m, s, flags, o, slot, ret);
 			if (r < 0)

@@ -44,7 +44,7 @@ static bool attach(struct mcm *m, uint32_t slot, struct mcm_place p, bool evicta
 		n->owner = slot;
 		if (evictable) {
 			n->flags |= MCM_NODE_EVICTABLE;
-			m->evict->insert(s->policy, &v, p.node);
+			m->evict->insert(s->policy, &v, p.node, true);
 			mcm_poke(&s->evictable, s->evictable + range_bytes(s, p.node));
 		}
 		mcm_poke(&s->objects, s->objects + 1);

@@ -25,7 +25,9 @@
 #define MCM_OBJ_LIVE 0x10u	/* in the index */
 #define MCM_OBJ_ZOMBIE 0x20u	/* out of it, kept for its readers */
 
-#define MCM_MARK_TOUCHED 0x01u	/* read since the evictor came by */
+#define MCM_MARK_TOUCHED 0x01u	/* read, or asked for, since the evictor came by */
+#define MCM_MARK_READ 0x40u	/* read since */
+#define MCM_MARK_AGAIN 0x80u	/* read more than once since */
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
 
 struct mcm_place {
@@ -101,6 +103,17 @@ static inline void mcm_object_touch(struct mcm_object *o)
 	/* Most are touched already: do not dirty the line again. */
 	if (!(mcm_peek(&o->marks) & MCM_MARK_TOUCHED))
 		__atomic_fetch_or(&o->marks, MCM_MARK_TOUCHED, __ATOMIC_RELAXED);
+}
+
+/* The same for a read, which is more than a question. */
+static inline void mcm_object_read(struct mcm_object *o)
+{
+	uint8_t marks = mcm_peek(&o->marks);
+
+	if (!(marks & MCM_MARK_READ))
+		__atomic_fetch_or(&o->marks, MCM_MARK_TOUCHED | MCM_MARK_READ, __ATOMIC_RELAXED);
+	else if (!(marks & MCM_MARK_AGAIN))
+		__atomic_fetch_or(&o->marks, MCM_MARK_TOUCHED | MCM_MARK_AGAIN, __ATOMIC_RELAXED);
 }
 
 /* Bytes that an object of @size takes in a segment: its own, and behind them, aligned to 4, the CRC of

@@ -30,7 +30,8 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	/* Full size from the beginning, because it is read without a lock; unused pages are free. */
 	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
 	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
-	if (!ss->at || !ss->live) {
+	ss->evict_shared = evict->shared_new();
+	if (!ss->at || !ss->live || !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
 	}
@@ -54,6 +55,8 @@ void mcm_segments_done(struct mcm_segments *ss)
 		pthread_mutex_destroy(&ss->at[i]->run_lock);
 		free(ss->at[i]);
 	}
+	if (ss->evict_shared)
+		ss->evict->shared_free(ss->evict_shared);
 	free(ss->at);
 	free(ss->live);
 	pthread_rwlock_destroy(&ss->lock);
@@ -123,7 +126,8 @@ static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, u
 	if (r < 0)
 		return r;
 	s->policy = calloc(1, ss->evict->state_size);
-	r = s->policy ? ss->evict->init(s->policy, &s->alloc, ss->lease_ticks) : -ENOMEM;
+	r = s->policy ? ss->evict->init(s->policy, ss->evict_shared, &s->alloc,
+					      ss->lease_ticks) : -ENOMEM;
 	if (r < 0)
 		contents_free(s);
 	return r;

@@ -52,6 +52,7 @@ struct mcm_segment {
 struct mcm_segments {
 	pthread_rwlock_t lock;
 	const struct mcm_evict_ops *evict;
+	void *evict_shared;
 	uint32_t lease_ticks;
 	struct mcm_segment **at;	/* by number; entries are set once, atomic */
 	unsigned top;			/* numbers ever used */

@@ -51,7 +51,7 @@ static void make_ops(uint64_t seed, struct op *op, unsigned n)
 
 static void make_setup(uint64_t seed, struct model_setup *ret)
 {
-	static const char *const policy[] = { "lru" };
+	static const char *const policy[] = { "lru", "fifo", "s3fifo" };
 	static const struct {
 		unsigned keys;
 		uint64_t segment, size;
@@ -63,7 +63,7 @@ static void make_setup(uint64_t seed, struct model_setup *ret)
 
 	rnd_seed(~seed);
 	*ret = (struct model_setup){
-		.policy = policy[seed % (sizeof(policy) / sizeof(policy[0]))],
+		.policy = policy[seed / 3 % (sizeof(policy) / sizeof(policy[0]))],
 		.keys = scale[seed % 3].keys, .segments = 1 + (unsigned)(rnd() % 3),
 		.segment_size = scale[seed % 3].segment, .size_max = scale[seed % 3].size,
 		.quarantine_ms = rnd() % 3 ? 20 : 0, .watermark = rnd() % 2 ? 1.0 : 0.8,

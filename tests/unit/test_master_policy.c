@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Eviction policies: what each of them is for. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KIB 1024u
+#define OBJECTS 256u		/* of 4 KiB fit */
+
+static char *policy;
+
+static void tune(struct mcm_conf *conf)
+{
+	conf->eviction_policy = policy;
+	conf->eviction_high_watermark_ratio = 1.0;
+	conf->client_ttl = 3600 * 1000;
+}
+
+static void up(struct fixture *fx, const char *name)
+{
+	static char text[16];
+
+	strcpy(text, name);
+	policy = text;
+	fx_up(fx, 1, OBJECTS * 4 * KIB, tune);
+}
+
+static void put(struct fixture *fx, const char *kind, unsigned i)
+{
+	char key[32];
+
+	sprintf(key, "%s-%u", kind, i);
+	assert_int_equal(fx_put(fx, key, 4 * KIB, 0), 0);
+}
+
+static void read_it(struct fixture *fx, const char *kind, unsigned i)
+{
+	struct mcp_object o;
+	char key[32];
+
+	sprintf(key, "%s-%u", kind, i);
+	assert_int_equal(fx_pin(fx, fx->s, key, MCP_GET_LEASE, &o, NULL), 0);
+	fx_release(fx, fx->s, o.pin);
+}
+
+static bool there(struct fixture *fx, const char *kind, unsigned i)
+{
+	char key[32];
+
+	sprintf(key, "%s-%u", kind, i);
+	return fx_exist(fx, key, MCP_EXIST_PEEK);
+}
+
+static unsigned count(struct fixture *fx, const char *kind, unsigned n)
+{
+	unsigned i, sum = 0;
+
+	for (i = 0; i < n; i++)
+		sum += there(fx, kind, i);
+	return sum;
+}
+
+static void test_names(void **state)
+{
+	(void)state;
+	assert_string_equal(mcm_evict_ops_find("lru")->name, "lru");
+	assert_string_equal(mcm_evict_ops_find("fifo")->name, "fifo");
+	assert_string_equal(mcm_evict_ops_find("s3fifo")->name, "s3fifo");
+	assert_null(mcm_evict_ops_find("mru"));
+	assert_null(mcm_evict_ops_find(""));
+}
+
+/* The first in is the first out, however often it is read. */
+static void test_fifo(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	up(&fx, "fifo");
+	for (i = 0; i < OBJECTS; i++)
+		put(&fx, "a", i);
+	for (i = 0; i < 10; i++)
+		read_it(&fx, "a", i);
+	for (i = 0; i < 10; i++) {
+		put(&fx, "b", i);
+		assert_false(there(&fx, "a", i));
+		assert_true(there(&fx, "a", i + 1));
+	}
+	/* Who is passed over because it is held is the next as soon as it is not. */
+	assert_int_equal(fx_pin(&fx, fx.s, "a-10", MCP_GET_LEASE, &o, NULL), 0);
+	put(&fx, "b", 10);
+	assert_true(there(&fx, "a", 10));
+	assert_false(there(&fx, "a", 11));
+	fx_release(&fx, fx.s, o.pin);
+	put(&fx, "b", 11);
+	assert_false(there(&fx, "a", 10));
+	assert_true(there(&fx, "a", 12));
+	fx_down(&fx);
+}
+
+/* How many of @hot objects, read twice, outlive @scan others that are never read. */
+static unsigned survivors(const char *name, unsigned hot, unsigned scan)
+{
+	struct fixture fx;
+	unsigned i, n;
+
+	up(&fx, name);
+	for (i = 0; i < hot; i++)
+		put(&fx, "hot", i);
+	for (i = 0; i < hot; i++) {
+		read_it(&fx, "hot", i);
+		read_it(&fx, "hot", i);
+	}
+	for (i = 0; i < scan; i++)
+		put(&fx, "scan", i);
+	n = count(&fx, "hot", hot);
+	fx_down(&fx);
+	return n;
+}
+
+static void test_scan(void **state)
+{
+	(void)state;
+	assert_int_equal(survivors("s3fifo", 100, 20 * OBJECTS), 100);
+	assert_int_equal(survivors("lru", 100, 20 * OBJECTS), 0);
+	assert_int_equal(survivors("fifo", 100, 20 * OBJECTS), 0);
+}
+
+/* What comes back soon after it went was missed: it enters the main queue, and a scan passes it by. */
+static void test_ghosts(void **state)
+{
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	up(&fx, "s3fifo");
+	for (i = 0; i < 100; i++)
+		put(&fx, "main", i);
+	for (i = 0; i < 200; i++)
+		read_it(&fx, "main", i % 100);
+	for (i = 0; i < OBJECTS; i++)
+		put(&fx, "first", i);
+	for (i = 0; i < 20 && !there(&fx, "first", i); i++)
+		put(&fx, "first", i);
+	assert_int_equal(i, 20);
+	for (i = 0; i < 10 * OBJECTS; i++)
+		put(&fx, "scan", i);
+	assert_int_equal(count(&fx, "first", 20), 20);
+	assert_int_equal(count(&fx, "first", OBJECTS), 20);
+	/* A ghost is not remembered for ever. */
+	assert_false(there(&fx, "scan", 0));
+	put(&fx, "scan", 0);
+	for (i = 0; i < 10 * OBJECTS; i++)
+		put(&fx, "more", i);
+	assert_false(there(&fx, "scan", 0));
+	fx_down(&fx);
+}
+
+/* Main objects that are not read any more make way in the end. */
+static void test_main_ages(void **state)
+{
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	up(&fx, "s3fifo");
+	for (i = 0; i < OBJECTS; i++)
+		put(&fx, "old", i);
+	for (i = 0; i < 2 * OBJECTS; i++)
+		read_it(&fx, "old", i % OBJECTS);
+	for (i = 0; i < 2 * OBJECTS; i++) {
+		put(&fx, "new", i);
+		read_it(&fx, "new", i);
+		read_it(&fx, "new", i);
+	}
+	assert_in_range(count(&fx, "old", OBJECTS), 0, OBJECTS / 8);
+	fx_down(&fx);
+}
+
+/* Hits of a skewed stream of reads with scans in it; a miss puts. */
+static unsigned hits(const char *name)
+{
+	unsigned i, n = 0, scan = 0;
+	struct fixture fx;
+
+	up(&fx, name);
+	rnd_seed(4711);
+	for (i = 0; i < 20000; i++) {
+		/* The product of two: small numbers come much more often. */
+		unsigned k = (unsigned)(rnd() % 1000 * (rnd() % 1000) / 1000);
+
+		if (i % 4 == 3) {
+			put(&fx, "scan", scan++);
+			continue;
+		}
+		if (there(&fx, "key", k)) {
+			n++;
+			read_it(&fx, "key", k);
+		} else {
+			put(&fx, "key", k);
+		}
+	}
+	fx_down(&fx);
+	return n;
+}
+
+static void test_hit_ratio(void **state)
+{
+	unsigned fifo = hits("fifo"), lru = hits("lru"), s3 = hits("s3fifo");
+
+	(void)state;
+	printf("hits of 15000: fifo %u, lru %u, s3fifo %u\n", fifo, lru, s3);
+	assert_true(lru > fifo);
+	assert_true(s3 > lru);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_fifo),
+		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_ghosts),
+		cmocka_unit_test(test_main_ages),
+		cmocka_unit_test(test_hit_ratio),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
