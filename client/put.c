@@ -77,20 +77,34 @@ static bool any(const struct mcs_put_group *b, enum mcs_put_step state)
 	return false;
 }
 
-/* Would waiting help a put that found no room? */
+static uint64_t smallest_refused(const struct mcs_put_group *b)
+{
+	uint64_t size = UINT64_MAX;
+
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->ops[i].state == MCS_STEP_RESERVE && b->ops[i].size < size)
+			size = b->ops[i].size;
+	return size;
+}
+
+/* Would waiting help a put that found no room?  Not when all that is free or may be evicted, in the
+ * whole pool, is less than it needs. */
 static bool hope(struct mcs_put_group *b)
 {
 	struct mcp_stats msg = { 0 };
 	struct mcp_reply mem = { 0 };
 	struct mcp_stats_reply reply;
-	bool evictable;
+	uint64_t room;
+	bool may;
 
 	if (mcs_call(b->s->session, MCP_STATS, &msg, &reply, &mem, b->deadline) < 0)
 		return false;
 	/* After a restart of the master its owners come one after another. */
-	evictable = reply.evictable > 0 || mcs_session_young(b->s->session, RETURN_MS);
+	room = reply.capacity > reply.used ? reply.capacity - reply.used : 0;
+	may = (reply.evictable > 0 && reply.evictable + room >= smallest_refused(b)) ||
+		mcs_session_young(b->s->session, RETURN_MS);
 	mcp_reply_done(&mem);
-	return evictable;
+	return may;
 }
 
 /* Puts that found no room: wait a little, or let them fail. */

@@ -161,6 +161,9 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	bool more = true;
 	int r;
 
+	/* A put that cannot be helped must not cost the others anything. */
+	if (mcm_peek(&s->evictable) + s->size < mcm_peek(&s->used) + want)
+		return -MC_ENOSPACE;
 	mc_metric_add(&inline_evictions, 1);
 	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
 	 * over the segment, and a run of neighbours would have to go all the same. */
@@ -188,14 +191,22 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 
 /* ---- background ---- */
 
-static uint64_t share_of(const struct mcm_segment *s, double ratio)
+/* Bytes to evict until @ratio is reached.  It is a share of what can be managed: hard-pinned objects and
+ * unfinished puts are no objects of eviction, and a segment with many of them would otherwise lose
+ * everything else at once, what was just put too. */
+static uint64_t excess(const struct mcm_segment *s, double ratio)
 {
-	return (uint64_t)((double)s->size * ratio);
+	uint64_t used = mcm_peek(&s->used), evictable = mcm_peek(&s->evictable);
+	uint64_t fixed = used > evictable ? used - evictable : 0;
+	uint64_t room = s->size > fixed ? s->size - fixed : 0;
+	uint64_t goal = (uint64_t)((double)room * ratio);
+
+	return evictable > goal ? evictable - goal : 0;
 }
 
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 {
-	if (mcm_peek(&s->used) <= share_of(s, m->conf.eviction_high_watermark_ratio))
+	if (!excess(s, m->conf.eviction_high_watermark_ratio))
 		return;
 	/* Once: the evictor clears it when it begins. */
 	if (!__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
@@ -206,22 +217,21 @@ void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 {
 	double low = m->conf.eviction_high_watermark_ratio - m->conf.eviction_ratio;
-	uint64_t goal = share_of(s, low > 0 ? low : 0);
 	struct mcm_victim v[BATCH];
 	unsigned rounds, n;
 	bool more;
 
 	for (rounds = 0; rounds < BACKGROUND_ROUNDS; rounds++) {
 		struct mcm_evict_view view = view_of(m, s);
-		uint64_t used;
+		uint64_t want;
 
 		pthread_mutex_lock(&s->lock);
-		used = s->alloc.used << MCM_GRANULE_SHIFT;
+		want = excess(s, low > 0 ? low : 0);
 		n = 0;
 		more = false;
-		if (mcm_segment_state(s) == MCP_SEG_OK && used > goal) {
+		if (mcm_segment_state(s) == MCP_SEG_OK && want) {
 			mc_metric_add(&attempts, 1);
-			n = m->evict->victims(s->policy, &view, level, used - goal, v, BATCH, &more);
+			n = m->evict->victims(s->policy, &view, level, want, v, BATCH, &more);
 		}
 		pthread_mutex_unlock(&s->lock);
 		if (n) {
@@ -306,11 +316,10 @@ bool mcm_evict_background(struct mcm *m)
 
 		if (state == MCP_SEG_UNMOUNTING) {
 			sweep(m, s);
-		} else if (state == MCP_SEG_OK && mcm_peek(&s->used) > share_of(s, high)) {
+		} else if (state == MCP_SEG_OK && excess(s, high)) {
 			if (lower(m, s, MCM_EVICT_PLAIN))
 				more = true;
-			else if (m->conf.allow_evict_soft_pinned_objects &&
-				 mcm_peek(&s->used) > share_of(s, high))
+			else if (m->conf.allow_evict_soft_pinned_objects && excess(s, high))
 				more |= lower(m, s, MCM_EVICT_SOFT);
 		}
 	}

@@ -294,6 +294,48 @@ static void test_whole_pool(void **state)
 	fx_down(&fx);
 }
 
+/* What may not be evicted does not count: little room beside it is no reason to drop what was just put. */
+static void test_watermark_beside_pinned(void **state)
+{
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	for (i = 0; i < 248; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, MCP_PUT_HARD_PIN), 0);
+	for (i = 0; i < 7; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, 0), 0);
+	fx_advance(&fx, 100);
+	assert_int_equal(present(&fx), 7);
+	/* Above nine tenths of those 32 KiB. */
+	assert_int_equal(fx_put(&fx, key_of(key, 7), 4 * KIB, 0), 0);
+	fx_advance(&fx, 100);
+	assert_in_range(present(&fx), 6, 7);
+	fx_down(&fx);
+}
+
+/* A put for which even everything evictable is too little takes nothing from the others. */
+static void test_hopeless_put(void **state)
+{
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	for (i = 0; i < 200; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, MCP_PUT_HARD_PIN), 0);
+	for (i = 0; i < 56; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, 0), 0);
+	assert_int_equal(fx_put(&fx, "new", 57 * 4 * KIB, 0), -MC_ENOSPACE);
+	assert_int_equal(present(&fx), 56);
+	assert_int_equal(fx_put(&fx, "new", 56 * 4 * KIB - 64, 0), 0);
+	assert_int_equal(present(&fx), 0);
+	fx_down(&fx);
+}
+
 static void test_watermark(void **state)
 {
 	struct fixture fx;
@@ -416,7 +458,9 @@ int main(void)
 		cmocka_unit_test(test_fragmented),
 		cmocka_unit_test(test_large_among_tiny),
 		cmocka_unit_test(test_whole_pool),
+		cmocka_unit_test(test_hopeless_put),
 		cmocka_unit_test(test_watermark),
+		cmocka_unit_test(test_watermark_beside_pinned),
 		cmocka_unit_test(test_law),
 	};
 
