@@ -28,6 +28,18 @@ void mce_batch_init(struct mce_batch *b)
 {
 	b->left = 0;
 	b->failed = 0;
+	b->done = NULL;
+	b->arg = NULL;
+}
+
+unsigned mce_batch_left(const struct mce_batch *b)
+{
+	return left(b);
+}
+
+void mce_batch_hold(struct mce_batch *b)
+{
+	__atomic_fetch_add(&b->left, 1, __ATOMIC_RELAXED);
 }
 
 bool mce_batch_done(const struct mce_batch *b)
@@ -37,7 +49,7 @@ bool mce_batch_done(const struct mce_batch *b)
 
 /* ---- completion -------------------------------------------------------------------------------- */
 
-#define PATHS 4
+#define PATHS (MCE_PATHS - 1)
 #define OPS 2
 #define COUNTERS(what, help) \
 	MC_COUNTER(what##_local_read, "mooncake_transfer_" #what "_total", \
@@ -56,11 +68,16 @@ bool mce_batch_done(const struct mce_batch *b)
 		   "path=\"upstream\",op=\"read\"", help) \
 	MC_COUNTER(what##_upstream_write, "mooncake_transfer_" #what "_total", \
 		   "path=\"upstream\",op=\"write\"", help) \
+	MC_COUNTER(what##_process_vm_read, "mooncake_transfer_" #what "_total", \
+		   "path=\"process_vm\",op=\"read\"", help) \
+	MC_COUNTER(what##_process_vm_write, "mooncake_transfer_" #what "_total", \
+		   "path=\"process_vm\",op=\"write\"", help) \
 	static struct mc_metric *const what##_counters[PATHS][OPS] = { \
 		{ &what##_local_read, &what##_local_write }, \
 		{ &what##_mapped_read, &what##_mapped_write }, \
 		{ &what##_tcp_read, &what##_tcp_write }, \
 		{ &what##_upstream_read, &what##_upstream_write }, \
+		{ &what##_process_vm_read, &what##_process_vm_write }, \
 	}
 
 COUNTERS(bytes, "Bytes moved by completed transfers this process asked for");
@@ -69,14 +86,25 @@ COUNTERS(errors, "Failed transfers this process asked for");
 MC_COUNTER(unconnected_errors, "mooncake_transfer_errors_total", "path=\"none\",op=\"any\"",
 	   "Failed transfers this process asked for")
 
-static void count(const struct mce_req *req, uint64_t total)
+static void add(uint64_t *sum, uint64_t n)
+{
+	__atomic_fetch_add(sum, n, __ATOMIC_RELAXED);
+}
+
+static void count(const struct mce_req *req, int status, uint64_t total)
 {
 	unsigned path = (unsigned)req->path - 1, op = req->op == MCE_WRITE;
+	struct mce_peer *p = req->peer;
 
+	if (p) {
+		add(&p->ended, total);
+		add(status < 0 ? &p->path[req->path].errors : &p->path[req->path].requests, 1);
+		add(&p->path[req->path].bytes, status < 0 ? 0 : total);
+	}
 	if (req->path == MCE_PATH_NONE) {
-		if (req->status < 0)
+		if (status < 0)
 			mc_metric_add(&unconnected_errors, 1);
-	} else if (req->status < 0) {
+	} else if (status < 0) {
 		mc_metric_add(errors_counters[path][op], 1);
 	} else {
 		mc_metric_add(requests_counters[path][op], 1);
@@ -84,21 +112,39 @@ static void count(const struct mce_req *req, uint64_t total)
 	}
 }
 
-void mce_complete(struct mce_req *req, enum mce_path path, int status)
+void mce_batch_release(struct mce_batch *b)
 {
-	struct mce_batch *b = req->batch;
+	void (*done)(void *arg) = b->done;
 	uint32_t *word = &b->left;
+	void *arg = b->arg;
 	uint32_t was;
 
-	req->status = status;
-	req->path = path;
-	mce_req_move(req, MCE_AT_DONE);
-	count(req, mce_reqx(req)->total);
-	if (status < 0)
-		__atomic_fetch_add(&b->failed, 1, __ATOMIC_RELAXED);
 	was = __atomic_fetch_sub(word, 1, __ATOMIC_ACQ_REL);
 	if (was == (SLEEPER | 1))
 		syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	if (done && (was & ~SLEEPER) == 1)
+		done(arg);
+}
+
+void mce_complete(struct mce_req *req, enum mce_path path, int status)
+{
+	struct mce_batch *b = req->batch;
+
+	req->path = path;
+	mce_req_move(req, MCE_AT_DONE);
+	count(req, status, mce_reqx(req)->total);
+	if (status < 0)
+		__atomic_fetch_add(&b->failed, 1, __ATOMIC_RELAXED);
+	/* Last: who looks at the request alone takes it back now. */
+	mce_req_set_status(req, status);
+	mce_batch_release(b);
+}
+
+void mce_req_poll(struct mce_req *req)
+{
+	if (mce_req_at(req) == MCE_AT_TRANSPORT)
+		for (const struct mce_transport *const *t = req->peer->transports; *t; t++)
+			(*t)->poll(req->peer);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------- */

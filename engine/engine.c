@@ -160,10 +160,12 @@ static void submit_one(struct mce_batch *b, struct mce_req *req)
 
 	memset(req->priv, 0, sizeof(req->priv));
 	mc_list_init(&x->node);
-	req->status = -EINPROGRESS;
+	mce_req_set_status(req, -EINPROGRESS);
 	req->path = MCE_PATH_NONE;
 	req->batch = b;
 	r = check_req(req);
+	if (req->peer)
+		__atomic_fetch_add(&req->peer->asked, x->total, __ATOMIC_RELAXED);
 	if (r < 0 || x->total == 0)
 		mce_complete(req, MCE_PATH_NONE, r);
 	else

@@ -82,7 +82,8 @@ struct mce_mr {
 	unsigned access;
 	int fd;			/* own descriptor to hand to same-host peers, -1: not to be mapped */
 	uint64_t fd_offset;
-	unsigned slot;		/* in the life page, valid with fd */
+	bool listed;		/* it has a place in the life page: */
+	unsigned slot;
 	/* guarded by the table's lock */
 	struct mce_mr *next;
 	/* atomic */
@@ -204,6 +205,9 @@ struct mce_peer {
 	struct mce_id id;
 	struct mce_mapped *mapped;
 	struct mce_tcp *tcp;
+	/* atomic */
+	struct mce_path_stats path[MCE_PATHS];
+	uint64_t asked, ended;	/* bytes of requests */
 };
 /* Offer @req to the transports; queues it for the resolver when it has to wait for something. */
 void mce_peer_submit(struct mce_peer *p, struct mce_req *req);
@@ -262,7 +266,9 @@ int mce_mapserver_start(struct mce_mapserver *s);	/* accept; the TCP server is t
 void mce_mapserver_close(struct mce_mapserver *s);
 /* Take a place in the life page for a region; -ENOSPC when all are taken. */
 int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_slot);
-/* The region's end: from now on every mapper sees that it is over, and is told to unmap. */
+/* The region's end: from now on every mapper sees that it is over, and is told to unmap; those that are
+ * copying from or to it are waited for, unless they are stopped (MCE_BUSY_WAIT_MS). */
+#define MCE_BUSY_WAIT_MS 10000
 void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey);
 void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX]);
 

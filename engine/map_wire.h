@@ -4,13 +4,19 @@
  * is a newer peer's and its tail is ignored.
  *
  *	mapper			owner
- *	HELLO token		WELCOME nonce, and the life page's descriptor
+ *	HELLO token, and the	WELCOME nonce, its address (base), and the life page's descriptor
+ *	  busy page's descriptor
  *	FETCH rkey		REGION rkey, status, and the region's descriptor when status is 0
  *				FORGET rkey, whenever a region ends
  *
  * The token is the one that the mapper said in its TCP greeting: it proves that both connections have
  * the same process at the other end.  The life page is an array of region keys; a region is over when
- * its place does not hold its key any more, which costs a mapper one load to see. */
+ * its place does not hold its key any more, which costs a mapper one load to see.
+ *
+ * A region that has no descriptor is REGION with status "not supported".  When its length is given too, the
+ * mapper may read and write the owner's memory itself (process_vm_readv(2), process_vm_writev(2)): it
+ * puts the key on its busy page, sees that the region lives, copies, and takes the key off.  The owner ends the
+ * region on the life page and then waits until no busy page has it, so afterwards nobody copies. */
 #ifndef MCE_MAP_WIRE_H
 #define MCE_MAP_WIRE_H
 
@@ -22,8 +28,11 @@
 #include "common/err.h"
 
 #define MCE_MAP_VERSION 1u
-#define MCE_LIFE_SLOTS 4096u
+#define MCE_LIFE_SLOTS 65536u
 #define MCE_LIFE_BYTES (MCE_LIFE_SLOTS * sizeof(uint64_t))
+/* The busy page: a key for each copy that is being made. */
+#define MCE_BUSY_SLOTS 64u
+#define MCE_BUSY_BYTES (MCE_BUSY_SLOTS * sizeof(uint64_t))
 
 enum mce_map_type { MCE_MAP_HELLO = 1, MCE_MAP_WELCOME, MCE_MAP_FETCH, MCE_MAP_REGION, MCE_MAP_FORGET };
 
@@ -32,7 +41,7 @@ struct mce_map_msg {
 	uint16_t type;
 	int32_t status;		/* REGION: wire status (common/err.h) */
 	uint64_t rkey;		/* HELLO: the token */
-	uint64_t base, len;	/* REGION */
+	uint64_t base, len;	/* REGION; WELCOME: base */
 	uint64_t fd_offset;
 	uint32_t access;
 	uint32_t slot;
@@ -50,7 +59,7 @@ static inline int mce_map_msg_unpack(const void *buf, size_t n, struct mce_map_m
 	memcpy(&m, buf, sizeof(m));
 	if (m.version < MCE_MAP_VERSION || m.type < MCE_MAP_HELLO || m.type > MCE_MAP_FORGET)
 		return -MC_EPROTO;
-	if (m.type == MCE_MAP_REGION && m.status == 0 &&
+	if (m.type == MCE_MAP_REGION && (m.status == 0 || m.len) &&
 	    (m.len == 0 || m.base + m.len < m.base || m.slot >= MCE_LIFE_SLOTS ||
 	     m.fd_offset + m.len < m.fd_offset))
 		return -MC_EPROTO;

@@ -22,61 +22,29 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/engine_i.h"
-#include "engine/map_wire.h"
+#include "engine/mapped.h"
 
-#define BUCKETS 64u
 /* Regions of one peer that are remembered; the others go over TCP. */
-#define MAPPINGS_MAX 8192u
+#define MAPPINGS_MAX 65536u
 #define HUGE_SIZE (2ull << 20)
 /* A wait for the owner looks for the engine's end this often. */
 #define CLOSE_LOOK_NS (50 * MC_NS_PER_MS)
 
 MC_GAUGE(mapped_bytes, "mooncake_transfer_mapped_bytes", "", "Peer memory mapped by this process")
 
-struct mapping {
-	struct mapping *next;
-	/* constant */
-	uint64_t rkey, base, len;
-	unsigned access, slot;
-	char *at;		/* NULL: the region is only to be had over TCP */
-	/* guarded by the peer's lock */
-	unsigned refs;
-	bool dead, given;
-};
-
-enum state { STATE_NONE, STATE_GREETING, STATE_UP, STATE_DOWN };
-
-struct mce_mapped {
-	/* constant after attach */
-	struct mce_peer *p;
-	struct mce_io *io;
-	/* guarded by the peer's lock */
-	enum state state;
-	uint8_t tried[16];	/* nonce of the engine that the state is about */
-	struct mc_evfd evfd;	/* watched when fd >= 0 */
-	pthread_cond_t news;	/* what the I/O thread received */
-	const uint64_t *life;
-	struct mce_map_msg reply;
-	int reply_fd;
-	bool replied;
-	struct mapping *bucket[BUCKETS];
-	unsigned n;
-	struct mapping *kept;	/* dead, but pointers into them were given out */
-};
-
 /* ---- mappings ---------------------------------------------------------------------------------- */
 
-static struct mapping **find_locked(struct mce_mapped *m, uint64_t rkey)
+static struct mce_mapping **find_locked(struct mce_mapped *m, uint64_t rkey)
 {
-	struct mapping **pp;
+	struct mce_mapping **pp;
 
-	for (pp = &m->bucket[rkey % BUCKETS]; *pp && (*pp)->rkey != rkey; pp = &(*pp)->next)
-		;
+	pp = &m->bucket[rkey % MCE_MAPPING_BUCKETS];
+	while (*pp && (*pp)->rkey != rkey)
+		pp = &(*pp)->next;
 	return pp;
 }
 
-static void mapping_free(struct mapping *mp)
+static void mapping_free(struct mce_mapping *mp)
 {
 	if (mp->at) {
 		munmap(mp->at, mp->len);
@@ -86,9 +54,9 @@ static void mapping_free(struct mapping *mp)
 }
 
 /* Out of the table; freed by the last who uses it. */
-static void drop_locked(struct mce_mapped *m, struct mapping **pp)
+static void drop_locked(struct mce_mapped *m, struct mce_mapping **pp)
 {
-	struct mapping *mp = *pp;
+	struct mce_mapping *mp = *pp;
 
 	*pp = mp->next;
 	m->n--;
@@ -103,17 +71,17 @@ static void drop_locked(struct mce_mapped *m, struct mapping **pp)
 
 static void drop_all_locked(struct mce_mapped *m)
 {
-	for (unsigned i = 0; i < BUCKETS; i++)
+	for (unsigned i = 0; i < MCE_MAPPING_BUCKETS; i++)
 		while (m->bucket[i])
 			drop_locked(m, &m->bucket[i]);
 }
 
-static bool alive_locked(const struct mce_mapped *m, const struct mapping *mp)
+bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
 {
-	return !mp->at || __atomic_load_n(&m->life[mp->slot], __ATOMIC_ACQUIRE) == mp->rkey;
+	return !mp->listed || __atomic_load_n(&m->life[mp->slot], __ATOMIC_SEQ_CST) == mp->rkey;
 }
 
-static void unref_locked(struct mapping *mp)
+void mce_mapping_unref_locked(struct mce_mapping *mp)
 {
 	if (--mp->refs == 0 && mp->dead && !mp->given)
 		mapping_free(mp);
@@ -149,11 +117,11 @@ static void *map_aligned(int fd, uint64_t offset, uint64_t len, int prot)
 	return at;
 }
 
-/* A mapping from the owner's answer; without a descriptor it only remembers "use TCP". */
-static int mapping_new(const struct mce_map_msg *msg, int fd, struct mapping **ret)
+/* A mapping from the owner's answer; without a descriptor it only remembers where the region is. */
+static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping **ret)
 {
 	int prot = PROT_READ | (msg->access & MCE_ACCESS_WRITE ? PROT_WRITE : 0);
-	struct mapping *mp;
+	struct mce_mapping *mp;
 	struct stat st;
 	void *at;
 
@@ -161,6 +129,11 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mapping **r
 	if (!mp)
 		return -ENOMEM;
 	mp->rkey = msg->rkey;
+	mp->listed = msg->len != 0;
+	mp->base = msg->base;
+	mp->len = msg->len;
+	mp->access = msg->access;
+	mp->slot = msg->slot;
 	if (fd >= 0 && mc_fault("engine.mapped.map") == 0 && fstat(fd, &st) == 0 &&
 	    mce_range_check(0, (uint64_t)st.st_size, msg->fd_offset, msg->len) == 0) {
 		at = map_aligned(fd, msg->fd_offset, msg->len, prot);
@@ -169,10 +142,6 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mapping **r
 				(unsigned long long)msg->len);
 		} else {
 			mp->at = at;
-			mp->base = msg->base;
-			mp->len = msg->len;
-			mp->access = msg->access;
-			mp->slot = msg->slot;
 			mc_metric_add(&mapped_bytes, (int64_t)msg->len);
 		}
 	}
@@ -184,12 +153,14 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mapping **r
 
 static void down_locked(struct mce_mapped *m)
 {
+	mce_vm_unref(m->vm);
+	m->vm = NULL;
 	if (m->evfd.fd >= 0) {
 		mc_evloop_del(m->io->loop, &m->evfd);
 		close(m->evfd.fd);
 		m->evfd.fd = -1;
 	}
-	m->state = STATE_DOWN;
+	m->state = MCE_MAPPED_DOWN;
 	drop_all_locked(m);
 	pthread_cond_broadcast(&m->news);
 }
@@ -197,7 +168,7 @@ static void down_locked(struct mce_mapped *m)
 /* The fd becomes this function's. */
 static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int fd)
 {
-	struct mapping **pp;
+	struct mce_mapping **pp;
 
 	switch (msg->type) {
 	case MCE_MAP_FORGET:
@@ -260,11 +231,11 @@ static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint6
 	forget_reply_locked(m);
 	if (m->evfd.fd < 0)
 		return -ECONNRESET;
-	r = mce_map_send(m->evfd.fd, msg, -1);
+	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->busy_fd : -1);
 	if (r < 0)
 		return r;
 	while (!m->replied) {
-		if (m->state == STATE_DOWN)
+		if (m->state == MCE_MAPPED_DOWN)
 			return -ECONNRESET;
 		if (mce_closing(m->p->e))
 			return -ECANCELED;
@@ -326,6 +297,7 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	if (m->life)
 		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
 	m->life = life;
+	m->vm = m->busy && in.base ? mce_vm_open(m->evfd.fd, in.base, m->tried) : NULL;
 	return 0;
 }
 
@@ -371,12 +343,14 @@ static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 	}
 	pthread_mutex_lock(&p->lock);
 	m->evfd.fd = fd;
-	m->state = STATE_GREETING;
+	m->state = MCE_MAPPED_GREETING;
+	if (!m->busy)
+		m->busy_fd = mce_vm_busy_page(&m->busy);
 	r = mc_evloop_add(m->io->loop, &m->evfd, EPOLLIN);
 	if (r == 0)
 		r = greet_locked(m, deadline);
-	if (r == 0 && m->state == STATE_GREETING)
-		m->state = STATE_UP;
+	if (r == 0 && m->state == MCE_MAPPED_GREETING)
+		m->state = MCE_MAPPED_UP;
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
 		mce_io_call(m->io, down_run, m);
@@ -390,11 +364,11 @@ static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	}, in;
 	struct mce_mapped *m = p->mapped;
 	auto_close int fd = -1;
-	struct mapping *mp;
+	struct mce_mapping *mp;
 	int r;
 
 	MC_LOCKED(&p->lock);
-	if (m->state != STATE_UP || *find_locked(m, rkey) || m->n >= MAPPINGS_MAX)
+	if (m->state != MCE_MAPPED_UP || *find_locked(m, rkey) || m->n >= MAPPINGS_MAX)
 		return 0;
 	r = ask_locked(m, &out, deadline, &in, &fd);
 	if (r < 0)
@@ -408,29 +382,28 @@ static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	if (r < 0)
 		return r;
 	/* The lock was free while the answer was on its way: the region may be over. */
-	if (m->state != STATE_UP || !alive_locked(m, mp)) {
+	if (m->state != MCE_MAPPED_UP || !mce_mapping_alive_locked(m, mp)) {
 		mapping_free(mp);
-		return m->state != STATE_UP ? 0 : -ESTALE;
+		return m->state != MCE_MAPPED_UP ? 0 : -ESTALE;
 	}
-	mp->next = m->bucket[rkey % BUCKETS];
-	m->bucket[rkey % BUCKETS] = mp;
+	mp->next = m->bucket[rkey % MCE_MAPPING_BUCKETS];
+	m->bucket[rkey % MCE_MAPPING_BUCKETS] = mp;
 	m->n++;
 	return 0;
 }
 
 /* ---- transfers --------------------------------------------------------------------------------- */
 
-/* The mapping of @rkey when it can serve the range. */
-static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
-			 unsigned access, struct mapping **ret)
+int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
+			   unsigned access, struct mce_mapping **ret)
 {
 	struct mce_peer *p = m->p;
-	struct mapping **pp, *mp;
+	struct mce_mapping **pp, *mp;
 	int r;
 
 	if (p->e->conf.force_tcp)
 		return -MC_ENOTSUP;
-	if (m->state != STATE_UP) {
+	if (m->state != MCE_MAPPED_UP) {
 		if (!p->introduced)
 			return -EAGAIN;
 		return mce_id_same_host(&p->id, &p->e->id) &&
@@ -440,9 +413,9 @@ static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uin
 	mp = *pp;
 	if (!mp)
 		return m->n < MAPPINGS_MAX ? -EAGAIN : -MC_ENOTSUP;
-	if (!mp->at)
+	if (!mp->listed)
 		return -MC_ENOTSUP;
-	if (!alive_locked(m, mp)) {
+	if (!mce_mapping_alive_locked(m, mp)) {
 		drop_locked(m, pp);
 		return -ESTALE;
 	}
@@ -453,10 +426,24 @@ static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uin
 	return r;
 }
 
+/* The same for what can be mapped. */
+static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
+			 unsigned access, struct mce_mapping **ret)
+{
+	struct mce_mapping *mp = NULL;
+	int r;
+
+	r = mce_mapped_find_locked(m, rkey, addr, len, access, &mp);
+	if (mp && !mp->at)
+		return -MC_ENOTSUP;
+	*ret = mp;
+	return r;
+}
+
 static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_mapped *m = p->mapped;
-	struct mapping *mp;
+	struct mce_mapping *mp;
 	int r;
 
 	pthread_mutex_lock(&p->lock);
@@ -470,9 +457,9 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 		mce_copy(req, mp->at + (req->addr - mp->base));
 		pthread_mutex_lock(&p->lock);
 		/* The region may have ended, and its memory been used again, during the copy. */
-		if (!alive_locked(m, mp))
+		if (!mce_mapping_alive_locked(m, mp))
 			r = -ESTALE;
-		unref_locked(mp);
+		mce_mapping_unref_locked(mp);
 		pthread_mutex_unlock(&p->lock);
 	}
 	mce_complete(req, MCE_PATH_MAPPED, r);
@@ -481,7 +468,7 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 
 static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
 {
-	struct mapping *mp;
+	struct mce_mapping *mp;
 	int r;
 
 	MC_LOCKED(&p->lock);
@@ -505,7 +492,7 @@ static int mapped_attach(struct mce_peer *p)
 		return -ENOMEM;
 	m->p = p;
 	m->io = &p->e->io[0];
-	m->evfd.fd = m->reply_fd = -1;
+	m->evfd.fd = m->reply_fd = m->busy_fd = -1;
 	m->evfd.ready = mapped_ready;
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -521,17 +508,21 @@ static void mapped_detach(struct mce_peer *p)
 
 	if (!m)
 		return;
-	if (m->state != STATE_NONE)
+	if (m->state != MCE_MAPPED_NONE)
 		mce_io_call(m->io, down_run, m);
 	forget_reply_locked(m);
 	while (m->kept) {
-		struct mapping *mp = m->kept;
+		struct mce_mapping *mp = m->kept;
 
 		m->kept = mp->next;
 		mapping_free(mp);
 	}
 	if (m->life)
 		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
+	if (m->busy)
+		munmap(m->busy, MCE_BUSY_BYTES);
+	if (m->busy_fd >= 0)
+		close(m->busy_fd);
 	pthread_cond_destroy(&m->news);
 	free(m);
 	p->mapped = NULL;

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -47,6 +49,7 @@ struct mapper {
 	struct mc_evfd evfd;
 	bool greeted;
 	uint64_t since_ms;
+	const uint64_t *busy;	/* its busy page, written by it; NULL: it has given none */
 };
 
 void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX])
@@ -69,7 +72,7 @@ int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_sl
 		while (s->life[s->next_slot % MCE_LIFE_SLOTS])
 			s->next_slot++;
 		slot = s->next_slot++ % MCE_LIFE_SLOTS;
-		__atomic_store_n(&s->life[slot], rkey, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->life[slot], rkey, __ATOMIC_SEQ_CST);
 		s->used++;
 		*ret_slot = slot;
 		r = 0;
@@ -114,16 +117,38 @@ static void mapper_close(struct mapper *m)
 	close(m->evfd.fd);
 	mc_list_remove(&m->node);
 	m->s->nmappers--;
+	if (m->busy)
+		munmap((void *)(uintptr_t)m->busy, MCE_BUSY_BYTES);
 	free(m);
 }
 
-static int serve_hello(struct mapper *m, const struct mce_map_msg *in)
+/* A page that its owner could cut short would kill us. */
+static void take_busy(struct mapper *m, int fd)
+{
+	struct stat st;
+	void *at;
+	int seals;
+
+	if (fd < 0)
+		return;
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) ||
+	    (uint64_t)st.st_size < MCE_BUSY_BYTES)
+		return;
+	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	if (at != MAP_FAILED)
+		m->busy = at;
+}
+
+static int serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
 {
 	struct mce_map_msg out = { .version = MCE_MAP_VERSION, .type = MCE_MAP_WELCOME };
 
 	if (!mce_tcp_server_knows(m->s->e->server, in->rkey))
 		return -EACCES;
 	m->greeted = true;
+	take_busy(m, fd);
+	out.base = (uintptr_t)m->s->e->id.nonce;
 	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));
 	return mce_map_send(m->evfd.fd, &out, m->s->life_fd);
 }
@@ -138,13 +163,15 @@ static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
 
 	r = mce_mr_find(m->s->e, in->rkey, &mr);
 	if (r == 0) {
-		out.base = mr->base;
-		out.len = mr->len;
-		out.fd_offset = mr->fd_offset;
-		out.access = mr->access;
-		out.slot = mr->slot;
 		fd = mr->fd;
 		r = mr->access == 0 ? -EACCES : fd < 0 ? -MC_ENOTSUP : 0;
+		if (r == 0 || (r == -MC_ENOTSUP && mr->listed && m->busy)) {
+			out.base = mr->base;
+			out.len = mr->len;
+			out.fd_offset = mr->fd_offset;
+			out.access = mr->access;
+			out.slot = mr->slot;
+		}
 	} else {
 		mr = NULL;
 	}
@@ -163,13 +190,14 @@ static int serve(struct mapper *m)
 	r = mce_map_recv(m->evfd.fd, &in, &fd);
 	if (r < 0)
 		return r;
-	if (fd >= 0)
-		close(fd);	/* none is expected */
+	r = -MC_EPROTO;
 	if (in.type == MCE_MAP_HELLO && !m->greeted)
-		return serve_hello(m, &in);
-	if (in.type == MCE_MAP_FETCH && m->greeted)
-		return serve_fetch(m, &in);
-	return -MC_EPROTO;
+		r = serve_hello(m, &in, fd);
+	else if (in.type == MCE_MAP_FETCH && m->greeted)
+		r = serve_fetch(m, &in);
+	if (fd >= 0)
+		close(fd);
+	return r;
 }
 
 static void mapper_ready(struct mc_evfd *e, uint32_t events)
@@ -251,7 +279,44 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 struct forget {
 	struct mce_mapserver *s;
 	uint64_t rkey;
+	bool busy;		/* out: somebody is copying */
 };
+
+static void busy_run(void *arg)
+{
+	struct forget *f = arg;
+	struct mc_list *pos;
+
+	f->busy = false;
+	mc_list_for_each(pos, &f->s->mappers) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		for (unsigned i = 0; m->busy && i < MCE_BUSY_SLOTS; i++)
+			if (__atomic_load_n(&m->busy[i], __ATOMIC_SEQ_CST) == f->rkey)
+				f->busy = true;
+	}
+}
+
+/* A mapper that dies lets go by the end of its connection.  One that is stopped may keep us waiting, but not
+ * for ever. */
+static void wait_copies(struct forget *f)
+{
+	uint64_t deadline = mc_deadline_ms(MCE_BUSY_WAIT_MS);
+	struct timespec pause = { .tv_nsec = 20000 };
+
+	for (;;) {
+		mce_io_call(f->s->io, busy_run, f);
+		if (!f->busy)
+			return;
+		if (mc_now_ns() >= deadline) {
+			mc_warn("engine", "a same-host peer does not end its copy, giving up on it");
+			return;
+		}
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 1000000)
+			pause.tv_nsec *= 2;
+	}
+}
 
 static void forget_run(void *arg)
 {
@@ -274,10 +339,12 @@ void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey)
 	struct forget f = { .s = s, .rkey = rkey };
 
 	pthread_mutex_lock(&s->lock);
-	__atomic_store_n(&s->life[slot], 0, __ATOMIC_RELEASE);
+	/* Before the busy pages are read: a mapper writes its own and then reads this. */
+	__atomic_store_n(&s->life[slot], 0, __ATOMIC_SEQ_CST);
 	s->used--;
 	pthread_mutex_unlock(&s->lock);
 	mce_io_call(s->io, forget_run, &f);
+	wait_copies(&f);
 }
 
 /* ---- life -------------------------------------------------------------------------------------- */

@@ -115,7 +115,23 @@ int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsi
 			  struct mce_peer **ret);
 
 enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
-enum mce_path { MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM };
+enum mce_path {
+	MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM,
+	MCE_PATH_PROCESS_VM,
+};
+
+#define MCE_PATHS 6
+const char *mce_path_name(enum mce_path path);
+
+/* What has become of the requests to a peer, by the path they took ([0]: none); the result is the bytes
+ * of those that are not complete. */
+struct mce_path_stats {
+	uint64_t requests, bytes, errors;
+};
+uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS]);
+const char *mce_peer_endpoint(const struct mce_peer *p);
+/* @fn must not call the engine but for the two above. */
+void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, void *arg), void *arg);
 
 struct mce_batch;
 
@@ -149,8 +165,17 @@ struct mce_req {
 struct mce_batch {
 	uint32_t left;		/* futex: requests not complete, and a flag for a sleeper */
 	uint32_t failed;
+	/* Set after mce_batch_init() by who does not wait: called each time the last request has
+	 * completed, on the thread that completed it.  Must not block.  The batch has to stay until it
+	 * has run. */
+	void (*done)(void *arg);
+	void *arg;
 };
 void mce_batch_init(struct mce_batch *b);
+/* Count as a request that is not complete, between several mce_submit() of one batch. */
+void mce_batch_hold(struct mce_batch *b);
+void mce_batch_release(struct mce_batch *b);
+unsigned mce_batch_left(const struct mce_batch *b);
 
 /* Hand over @n requests (an array).  They complete in any order; those on local and mapped paths are
  * done in the caller's thread before return.  0 always: failures are in each request's status. */
@@ -162,6 +187,18 @@ int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, 
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		   uint64_t deadline);
 bool mce_batch_done(const struct mce_batch *b);
+
+/* For who looks at single requests: the status, -EINPROGRESS until it is complete; and a look for
+ * completions on behalf of who looks again and again, of a request that was submitted. */
+static inline int mce_req_status(const struct mce_req *req)
+{
+	return __atomic_load_n(&req->status, __ATOMIC_ACQUIRE);
+}
+static inline void mce_req_set_status(struct mce_req *req, int status)
+{
+	__atomic_store_n(&req->status, status, __ATOMIC_RELEASE);
+}
+void mce_req_poll(struct mce_req *req);
 
 /* One request, waited for. */
 int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline);

@@ -210,13 +210,26 @@ static void remove_locked(struct mce_mr_table *t, struct mce_mr *mr)
 	*pp = mr->next;
 }
 
-static void unshare_fd(struct mce_mr *mr)
+/* Same-host peers must not reach it any more. */
+static void unlist(struct mce_mr *mr)
 {
-	if (mr->fd < 0)
-		return;
-	mce_mapserver_revoke(mr->e->mapserver, mr->slot, mr->rkey);
-	close(mr->fd);
+	if (mr->listed)
+		mce_mapserver_revoke(mr->e->mapserver, mr->slot, mr->rkey);
+	mr->listed = false;
+	if (mr->fd >= 0)
+		close(mr->fd);
 	mr->fd = -1;
+}
+
+/* Without a place in the life page peers use TCP; without a descriptor they copy from process to process.
+ * Nothing else changes. */
+static void list(struct mce_mr *mr, const struct mce_mr_attr *a)
+{
+	mr->fd = -1;
+	mr->listed = a->access &&
+		     mce_mapserver_enter(mr->e->mapserver, mr->rkey, &mr->slot) == 0;
+	if (mr->listed && a->fd >= 0)
+		mr->fd = share_fd(a->fd, a->access);
 }
 
 int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mce_mr **ret)
@@ -239,17 +252,12 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	do
 		mr->rkey = mc_random_u64();
 	while (mr->rkey == 0);
-	mr->fd = a->fd >= 0 && a->access ? share_fd(a->fd, a->access) : -1;
-	/* Without a descriptor or a place in the life page peers use TCP; nothing else changes. */
-	if (mr->fd >= 0 && mce_mapserver_enter(e->mapserver, mr->rkey, &mr->slot) < 0) {
-		close(mr->fd);
-		mr->fd = -1;
-	}
+	list(mr, a);
 	pthread_rwlock_wrlock(&e->mrs.lock);
 	r = insert_locked(&e->mrs, mr);
 	pthread_rwlock_unlock(&e->mrs.lock);
 	if (r < 0) {
-		unshare_fd(mr);
+		unlist(mr);
 		free(mr);
 		return r;
 	}
@@ -276,7 +284,7 @@ void mce_mr_unregister(struct mce_mr *mr)
 		syscall(SYS_futex, &mr->refs, FUTEX_WAIT_PRIVATE, refs, NULL, NULL, 0);
 		refs = __atomic_load_n(&mr->refs, __ATOMIC_ACQUIRE);
 	}
-	unshare_fd(mr);
+	unlist(mr);
 	free(mr);
 }
 

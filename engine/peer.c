@@ -20,6 +20,8 @@
 
 /* Offers of one request after connecting for it; more mean that the peer keeps coming and going. */
 #define TRIES_MAX 4
+/* Regions that are asked for before requests are offered again. */
+#define ROUND_KEYS 256u
 
 MC_GAUGE(peers_open, "mooncake_transfer_peers", "", "Peers this process has a handle of")
 
@@ -156,6 +158,50 @@ void mce_peers_close(struct mce_engine *e)
 	}
 }
 
+/* ---- what there is to see ---------------------------------------------------------------------- */
+
+static const char *const path_names[MCE_PATHS] = {
+	[MCE_PATH_NONE] = "none", [MCE_PATH_LOCAL] = "local", [MCE_PATH_MAPPED] = "mapped",
+	[MCE_PATH_TCP] = "tcp", [MCE_PATH_UPSTREAM] = "upstream", [MCE_PATH_PROCESS_VM] = "process_vm",
+};
+
+const char *mce_path_name(enum mce_path path)
+{
+	return path_names[path];
+}
+
+const char *mce_peer_endpoint(const struct mce_peer *p)
+{
+	return p->endpoint;
+}
+
+static uint64_t sum_of(const uint64_t *sum)
+{
+	return __atomic_load_n(sum, __ATOMIC_RELAXED);
+}
+
+uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS])
+{
+	/* In this order: a request that comes and ends in between must not make it negative. */
+	uint64_t ended = sum_of(&p->ended), asked = sum_of(&p->asked);
+
+	for (unsigned i = 0; i < MCE_PATHS; i++) {
+		ret[i].requests = sum_of(&p->path[i].requests);
+		ret[i].bytes = sum_of(&p->path[i].bytes);
+		ret[i].errors = sum_of(&p->path[i].errors);
+	}
+	return asked - ended;
+}
+
+void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, void *arg), void *arg)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&e->lock);
+	mc_list_for_each(pos, &e->peers)
+		fn(mc_container_of(pos, struct mce_peer, node), arg);
+}
+
 /* ---- finding a path ---------------------------------------------------------------------------- */
 
 /* 0: taken.  -EAGAIN: something has to be connected or prepared first. */
@@ -220,8 +266,9 @@ void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status)
 
 /* ---- the resolver ------------------------------------------------------------------------------ */
 
-/* Wait in line again, unless it was cancelled or has been here too often. */
-static void put_back(struct mce_peer *p, struct mce_req *req, int why)
+/* Wait in line again, unless it was cancelled or has been here too often; a round that did nothing for it
+ * does not count. */
+static void put_back(struct mce_peer *p, struct mce_req *req, int why, bool counts)
 {
 	struct mce_reqx *x = mce_reqx(req);
 	int status = 0;
@@ -233,7 +280,7 @@ static void put_back(struct mce_peer *p, struct mce_req *req, int why)
 		status = -ECANCELED;
 	else if (why < 0 && x->seen)
 		status = why;
-	else if (++x->tries > TRIES_MAX)
+	else if (counts && ++x->tries > TRIES_MAX)
 		status = -MC_ETRANSFER;
 	else
 		status = mce_peer_resolve_locked(p);
@@ -249,7 +296,7 @@ void mce_peer_submit(struct mce_peer *p, struct mce_req *req)
 {
 	mce_req_move(req, MCE_AT_BUSY);
 	if (offer(p, req) == -EAGAIN)
-		put_back(p, req, 0);
+		put_back(p, req, 0, true);
 }
 
 static struct mce_req *take_pending(struct mce_peer *p)
@@ -275,28 +322,56 @@ static void begin_round(struct mce_peer *p)
 		mce_reqx(mce_req_of(pos))->seen = true;
 }
 
-static bool first_rkey(struct mce_peer *p, uint64_t *ret, unsigned *ret_n)
+/* Regions that one round prepares, and what came of it. */
+struct round {
+	unsigned n, nkeys;	/* requests that waited, regions of theirs */
+	uint64_t rkey[ROUND_KEYS];
+	int err[ROUND_KEYS];
+};
+
+static unsigned key_at(const struct round *r, uint64_t rkey)
+{
+	unsigned i = 0;
+
+	while (i < r->nkeys && r->rkey[i] != rkey)
+		i++;
+	return i;
+}
+
+static void gather_keys(struct mce_peer *p, struct round *r)
 {
 	struct mc_list *pos;
 
+	r->n = r->nkeys = 0;
 	MC_LOCKED(&p->lock);
-	*ret_n = 0;
-	mc_list_for_each(pos, &p->pending)
-		(*ret_n)++;
-	if (*ret_n)
-		*ret = mce_req_of(p->pending.next)->rkey;
-	return *ret_n > 0;
+	mc_list_for_each(pos, &p->pending) {
+		uint64_t rkey = mce_req_of(pos)->rkey;
+
+		r->n++;
+		if (r->nkeys < ROUND_KEYS && key_at(r, rkey) == r->nkeys)
+			r->rkey[r->nkeys++] = rkey;
+	}
 }
 
-/* Connect what is wanted, make the first waiting request's region reachable, and offer each that
- * waited by then once. */
+static int prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
+{
+	int r = 0;
+
+	for (unsigned i = 0; p->transports[i] && r == 0; i++)
+		r = p->transports[i]->prepare(p, rkey, deadline);
+	return r;
+}
+
+/* Connect what is wanted, make the waiting requests' regions reachable, and offer each that waited by then
+ * once. */
 static void resolve_round(struct mce_peer *p)
 {
-	uint64_t ms = p->e->conf.progress_timeout_ms, rkey = 0;
+	uint64_t ms = p->e->conf.progress_timeout_ms;
 	uint64_t deadline = mc_deadline_ms(ms < MCE_CONNECT_MS ? (int64_t)ms : MCE_CONNECT_MS);
-	int connect_err = 0, prepare_err = 0, r;
+	int connect_err = 0, r;
+	struct round round;
 	struct mce_req *req;
-	unsigned i = 0, n;
+	unsigned i = 0;
 
 	begin_round(p);
 	while (p->transports[i])
@@ -307,15 +382,15 @@ static void resolve_round(struct mce_peer *p)
 		if (r < 0 && connect_err == 0)
 			connect_err = r;
 	}
-	if (!first_rkey(p, &rkey, &n))
-		return;
-	for (i = 0; p->transports[i] && prepare_err == 0; i++)
-		prepare_err = p->transports[i]->prepare(p, rkey, deadline);
-	while (n-- > 0 && (req = take_pending(p))) {
-		r = req->rkey == rkey ? prepare_err : 0;
+	gather_keys(p, &round);
+	for (i = 0; i < round.nkeys; i++)
+		round.err[i] = prepare(p, round.rkey[i], deadline);
+	while (round.n-- > 0 && (req = take_pending(p))) {
+		i = key_at(&round, req->rkey);
+		r = i < round.nkeys ? round.err[i] : 0;
 		if (r == 0 && offer(p, req) == 0)
 			continue;
-		put_back(p, req, r ? r : connect_err);
+		put_back(p, req, r ? r : connect_err, i < round.nkeys);
 	}
 	for (i = 0; p->transports[i]; i++)
 		p->transports[i]->flush(p);

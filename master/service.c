@@ -74,7 +74,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 			   struct mcp_answer *answer, void *arg)
 {
-	struct mcp_heartbeat_reply reply = { 0 };
+	struct mcp_heartbeat_reply reply;
 	struct mcp_heartbeat rq;
 	int r;
 
@@ -84,7 +84,6 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
 	reply.reattach = mcm_client_heartbeat(arg, rq.client);
-	reply.tasks = mcm_client_has_tasks(arg, rq.client);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
 }
 
@@ -119,7 +118,7 @@ static struct mcp_segment describe(struct mcm_segment *s)
 	struct mcp_segment d = {
 		.segment = s->id, .client = s->client, .base = s->base, .rkey = s->rkey,
 		.size = s->size, .used = mcm_peek(&s->used), .objects = mcm_peek(&s->objects),
-		.state = mcm_segment_shown(s),
+		.state = mcm_segment_state(s),
 		.name = mcp_bytes(s->name, strlen(s->name)),
 		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
 		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
@@ -175,25 +174,6 @@ static int serve_stats(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_stats_reply, &reply);
 }
 
-void mcm_serve_warm(struct mcm *m, struct mcp_iter it, size_t key)
-{
-	uint32_t hash[MCM_WARM_MAX];
-	unsigned n = 0;
-	union {
-		struct mcp_key key;
-		struct mcp_put_item item;
-		struct mcp_put_done done;
-	} elem;
-
-	while (n < MCM_WARM_MAX && mcp_iter_next(&it, &elem)) {
-		const struct mcp_bytes *k = (const void *)((const char *)&elem + key);
-
-		hash[n++] = mcm_index_hash(&m->index, k->data, k->len);
-	}
-	if (n > 1)
-		mcm_index_warm(&m->index, hash, n);
-}
-
 const struct mcp_handler mcm_handlers[] = {
 	{ MCP_REGISTER, serve_register },
 	{ MCP_HEARTBEAT, serve_heartbeat },
@@ -212,10 +192,5 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
 	{ MCP_RENAME, mcm_serve_rename },
 	{ MCP_LIST, mcm_serve_list },
-	{ MCP_TASK_CREATE, mcm_serve_task_create },
-	{ MCP_TASKS, mcm_serve_tasks },
-	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },
-	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
-	{ MCP_COPIED, mcm_serve_copied },
 	{ 0, NULL },
 };

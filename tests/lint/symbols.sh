@@ -1,17 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libmooncake_store.so exports exactly the functions that mcs.h and store_c.h declare.
+# The shared libraries export exactly the functions that their installed headers declare.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-so=$(find "${top_builddir:?}/client" -name libmooncake_store.so | head -n 1)
-[ -n "$so" ] || { echo "libmooncake_store.so is not built"; exit 1; }
+status=0
 
-# The preprocessor takes the comments away; a declared name is the one before a parenthesis.
-printf '#include <mooncake/mcs.h>\n#include <mooncake/store_c.h>\n' |
-	${CC:?} -E -P -I "${top_srcdir:?}/include" -x c - |
-	grep -oE '\b(mcs|mooncake_store)_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$tmp/declared"
-nm -D --defined-only "$so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
-	grep -v '^__' | sort -u >"$tmp/exported"
-[ -s "$tmp/declared" ] && [ -s "$tmp/exported" ]
-diff -u "$tmp/declared" "$tmp/exported"
+# check ROOM LIBRARY NAME-PATTERN HEADER...
+check() {
+	so=$(find "${top_builddir:?}/$1" -name "$2.so" | head -n 1)
+	[ -n "$so" ] || { echo "$2.so is not built"; status=1; return; }
+	pattern=$3 library=$2
+	shift 3
+	# The preprocessor takes the comments away; a declared name is the one before a parenthesis.
+	for h; do
+		echo "#include <mooncake/$h>"
+	done | "${CC:?}" -E -P -I "${top_srcdir:?}/include" -x c - |
+		grep -oE "\b($pattern) *\(" | tr -d ' (' | sort -u >"$tmp/declared"
+	nm -D --defined-only "$so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+		grep -v '^__' | sort -u >"$tmp/exported"
+	[ -s "$tmp/declared" ] && [ -s "$tmp/exported" ] || { echo "$library: no functions"; status=1; }
+	diff -u "$tmp/declared" "$tmp/exported" || status=1
+}
+
+check client libmooncake_store '(mcs|mooncake_store)_[a-z0-9_]+' mcs.h store_c.h
+# What the system's headers declare does not begin like this.
+check engine libtransfer_engine 'mce_te_[a-z_]+|[a-z]+[A-Z][A-Za-z]*' transfer_engine_c.h mce_te.h
+exit "$status"

@@ -59,6 +59,9 @@ uint64_t owner_tell(struct owner *o, const char *command);
 void owner_stop(struct owner *o);	/* ask it to end, and reap */
 void owner_kill(struct owner *o);	/* SIGKILL, and reap */
 
+/* The path that memory without a descriptor takes between processes of this machine. */
+enum mce_path path_without_fd(void);
+
 /* @n bytes of the pattern @seed from position @pos of it. */
 void pattern_fill(void *to, uint64_t n, uint64_t seed, uint64_t pos);
 void pattern_check(const void *p, uint64_t n, uint64_t seed, uint64_t pos);

@@ -328,7 +328,7 @@ static void process_forced(void **state)
 
 static void process_no_fd(void **state)
 {
-	run_owner((struct owner_conf){ .no_fd = true }, false, MCE_PATH_TCP);
+	run_owner((struct owner_conf){ .no_fd = true }, false, path_without_fd());
 }
 
 /* Not the address says that it is the same host... */

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * process_vm.c - the peer is on this host and its region is memory of its user's, which cannot be mapped:
+ * the kernel copies between the two processes, in the caller's thread.
+ *
+ * The kernel checks no region, so everything is checked here, and the owner is told what we are about
+ * (map_wire.h) so that it can wait for us.  The process is found by the socket that the owner accepted us on,
+ * proved by the nonce in its memory, and held by a descriptor: a process that got its number later is never
+ * touched. */
+#include <config.h>
+
+#include "engine/mapped.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+
+/* Bytes and parts of one call: the region's end is looked for in between. */
+#define CALL_BYTES (4ull << 20)
+#define CALL_PARTS 64u
+
+struct mce_vm {
+	uint32_t refs;		/* atomic */
+	pid_t pid;
+	int pidfd;
+	bool refused;		/* atomic: the kernel does not let us (any more) */
+};
+
+/* ---- the process ------------------------------------------------------------------------------- */
+
+void mce_vm_unref(struct mce_vm *vm)
+{
+	if (!vm || __atomic_sub_fetch(&vm->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (vm->pidfd >= 0)
+		close(vm->pidfd);
+	free(vm);
+}
+
+static bool has_ended(const struct mce_vm *vm)
+{
+	struct pollfd pfd = { .fd = vm->pidfd, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) != 0;
+}
+
+static bool is_the_owner(const struct mce_vm *vm, uint64_t addr, const uint8_t nonce[16])
+{
+	uint8_t got[16];
+	struct iovec local = { got, sizeof(got) }, remote = { (void *)(uintptr_t)addr, sizeof(got) };
+
+	if (mc_fault("engine.process_vm.probe") < 0)
+		return false;
+	return process_vm_readv(vm->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(got) &&
+	       !memcmp(got, nonce, sizeof(got)) && !has_ended(vm);
+}
+
+struct mce_vm *mce_vm_open(int sock, uint64_t addr, const uint8_t nonce[16])
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	struct mce_vm *vm;
+
+	/* In another pid namespace it has no number here. */
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.pid <= 0)
+		return NULL;
+	vm = calloc(1, sizeof(*vm));
+	if (!vm)
+		return NULL;
+	vm->refs = 1;
+	vm->pid = cred.pid;
+	vm->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
+	if (vm->pidfd >= 0 && is_the_owner(vm, addr, nonce))
+		return vm;
+	mc_info("engine", "same host but the peer's memory is out of reach, using tcp for what cannot be "
+		"mapped: %m pid=%d", cred.pid);
+	mce_vm_unref(vm);
+	return NULL;
+}
+
+int mce_vm_busy_page(uint64_t **ret)
+{
+	auto_close int fd = memfd_create("mooncake-busy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *at;
+
+	if (fd < 0 || ftruncate(fd, MCE_BUSY_BYTES) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return -1;
+	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -1;
+	*ret = at;
+	return TAKE_FD(fd);
+}
+
+/* ---- one transfer ------------------------------------------------------------------------------ */
+
+struct copy {
+	struct mce_mapped *m;
+	struct mce_vm *vm;
+	struct mce_req *req;
+	const struct mce_mapping *mp;	/* referenced */
+	unsigned place;			/* on the busy page */
+};
+
+static bool alive(const struct copy *c)
+{
+	MC_LOCKED(&c->m->p->lock);
+	return !c->mp->dead && mce_mapping_alive_locked(c->m, c->mp);
+}
+
+/* A place on the busy page that is free, taken for @rkey; -EBUSY when more threads copy than there are. */
+static int busy_take(uint64_t *busy, uint64_t rkey, unsigned *ret)
+{
+	for (unsigned i = 0; i < MCE_BUSY_SLOTS; i++) {
+		uint64_t none = 0;
+
+		if (__atomic_compare_exchange_n(&busy[i], &none, rkey, false, __ATOMIC_SEQ_CST,
+						__ATOMIC_RELAXED)) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return -EBUSY;
+}
+
+/* The next parts of @iov from (*idx, *off) on, CALL_BYTES at the most. */
+static unsigned next_parts(const struct iovec *iov, unsigned iovcnt, unsigned *idx, uint64_t *off,
+			   struct iovec part[CALL_PARTS], uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0;
+	unsigned n = 0;
+
+	while (*idx < iovcnt && n < CALL_PARTS && bytes < CALL_BYTES) {
+		uint64_t take = iov[*idx].iov_len - *off;
+
+		if (take > CALL_BYTES - bytes)
+			take = CALL_BYTES - bytes;
+		if (take) {
+			part[n].iov_base = (char *)iov[*idx].iov_base + *off;
+			part[n++].iov_len = take;
+		}
+		bytes += take;
+		*off += take;
+		if (*off == iov[*idx].iov_len) {
+			*off = 0;
+			(*idx)++;
+		}
+	}
+	*ret_bytes = bytes;
+	return n;
+}
+
+static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
+{
+	struct iovec remote = { (void *)(uintptr_t)addr, bytes };
+	ssize_t got;
+
+	got = mc_fault("engine.process_vm.copy");
+	if (got < 0)
+		errno = (int)-got;
+	else if (c->req->op == MCE_WRITE)
+		got = process_vm_writev(c->vm->pid, part, n, &remote, 1, 0);
+	else
+		got = process_vm_readv(c->vm->pid, part, n, &remote, 1, 0);
+	if (got == (ssize_t)bytes)
+		return 0;
+	if (got < 0 && (errno == EPERM || errno == ESRCH || errno == ENOSYS)) {
+		__atomic_store_n(&c->vm->refused, true, __ATOMIC_RELAXED);
+		return -MC_ENOTSUP;
+	}
+	/* Pages that are not there, on either side. */
+	return mc_fail(-MC_ETRANSFER, "copy between processes: %s",
+		       got < 0 ? strerror(errno) : "memory is missing");
+}
+
+static void feed(struct mce_req *req, uint64_t pos, const struct iovec *part, unsigned n)
+{
+	for (unsigned i = 0; req->crc && i < n; i++) {
+		mce_crc_feed(req, pos, part[i].iov_base, part[i].iov_len);
+		pos += part[i].iov_len;
+	}
+}
+
+static int copy_all(struct copy *c)
+{
+	struct mce_req *req = c->req;
+	uint64_t pos = 0, off = 0, bytes;
+	struct iovec part[CALL_PARTS];
+	unsigned idx = 0, n;
+	int r;
+
+	while ((n = next_parts(req->iov, req->iovcnt, &idx, &off, part, &bytes))) {
+		if (pos && !alive(c))
+			return -ESTALE;
+		if (req->op == MCE_WRITE)
+			feed(req, pos, part, n);
+		r = call(c, part, n, req->addr + pos, bytes);
+		if (r < 0)
+			return r;
+		if (req->op == MCE_READ)
+			feed(req, pos, part, n);
+		pos += bytes;
+	}
+	bytes = mce_tail_len(req);
+	if (bytes == 0)
+		return 0;
+	part[0].iov_base = req->crc;
+	part[0].iov_len = bytes;
+	return call(c, part, 1, req->addr + mce_tail_off(req), bytes);
+}
+
+/* 0 with everything taken that a copy needs, else as submit. */
+static int begin_locked(struct copy *c, uint64_t len)
+{
+	struct mce_mapping *mp = NULL;
+	struct mce_mapped *m = c->m;
+	int r;
+
+	r = mce_mapped_find_locked(m, c->req->rkey, c->req->addr, len, mce_req_access(c->req), &mp);
+	if (r == -EAGAIN || r == -MC_ENOTSUP)
+		return r;
+	if (!m->vm || __atomic_load_n(&m->vm->refused, __ATOMIC_RELAXED))
+		return -MC_ENOTSUP;
+	if (r < 0)
+		return r;
+	if (busy_take(m->busy, c->req->rkey, &c->place) < 0)
+		return -MC_ENOTSUP;
+	/* The owner ends a region before it looks at the page: one of us sees the other. */
+	if (!mce_mapping_alive_locked(m, mp)) {
+		__atomic_store_n(&m->busy[c->place], 0, __ATOMIC_SEQ_CST);
+		return -ESTALE;
+	}
+	mp->refs++;
+	c->mp = mp;
+	c->vm = m->vm;
+	__atomic_add_fetch(&c->vm->refs, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int copy_run(struct copy *c)
+{
+	struct mce_mapping *mp = (struct mce_mapping *)(uintptr_t)c->mp;
+	struct mce_mapped *m = c->m;
+	int r;
+
+	r = has_ended(c->vm) ? -MC_ENOTSUP : copy_all(c);
+	__atomic_store_n(&m->busy[c->place], 0, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&m->p->lock);
+	/* The region may have ended, and its memory been used again, during the copy. */
+	if (r == 0 && (mp->dead || !mce_mapping_alive_locked(m, mp)))
+		r = -ESTALE;
+	mce_mapping_unref_locked(mp);
+	pthread_mutex_unlock(&m->p->lock);
+	mce_vm_unref(c->vm);
+	return r;
+}
+
+static int vm_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct copy c = { .m = p->mapped, .req = req };
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = begin_locked(&c, mce_req_span(req));
+	pthread_mutex_unlock(&p->lock);
+	if (r == 0)
+		r = copy_run(&c);
+	if (r == -EAGAIN || r == -MC_ENOTSUP)
+		return r;
+	mce_complete(req, MCE_PATH_PROCESS_VM, r);
+	return 0;
+}
+
+const struct mce_transport mce_process_vm_transport = {
+	.name = "process_vm",
+	.path = MCE_PATH_PROCESS_VM,
+	.attach = mce_no_attach,
+	.detach = mce_no_detach,
+	.connect = mce_no_connect,
+	.prepare = mce_no_prepare,
+	.submit = vm_submit,
+	.flush = mce_no_flush,
+	.poll = mce_no_poll,
+	.cancel = mce_no_cancel,
+	.map = mce_no_map,
+};

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * arena.c - managed memory: files in memory, registered once, cut into blocks of powers of two (a buddy
+ * allocator whose notes lie outside of the memory, which peers may write).  A request that is larger than
+ * the largest block gets an arena of its own. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hwloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+
+#define HUGE_PAGE (2ull << 20)
+#define ORDER_MIN 13		/* 8 KiB */
+#define ORDER_MAX 28		/* 256 MiB */
+#define ORDERS (ORDER_MAX - ORDER_MIN + 1)
+/* Untouched memory of a sparse file costs nothing; reserved huge pages are the machine's. */
+#define SPARSE_BYTES (2ull << 30)
+#define RESERVED_BYTES (256ull << 20)
+/* A block from this size on is given back to the system when it is freed. */
+#define PUNCH_ORDER 20
+#define NONE UINT32_MAX
+
+struct block {
+	uint32_t prev, next;	/* on the free list of its order */
+	uint8_t order;
+	bool head, free;
+};
+
+struct mce_te_arena {
+	struct mce_te_arena *next;
+	char *base;
+	uint64_t len;
+	int fd, node;
+	struct block *block;	/* one per 8 KiB; NULL: the arena is one block */
+	uint32_t list[ORDERS];	/* free blocks by order */
+};
+
+/* ---- the buddies ------------------------------------------------------------------------------- */
+
+static void list_push(struct mce_te_arena *a, uint32_t i, unsigned order)
+{
+	struct block *b = &a->block[i];
+	uint32_t *head = &a->list[order - ORDER_MIN];
+
+	b->order = (uint8_t)order;
+	b->head = b->free = true;
+	b->prev = NONE;
+	b->next = *head;
+	if (*head != NONE)
+		a->block[*head].prev = i;
+	*head = i;
+}
+
+static void list_take(struct mce_te_arena *a, uint32_t i)
+{
+	struct block *b = &a->block[i];
+
+	if (b->prev != NONE)
+		a->block[b->prev].next = b->next;
+	else
+		a->list[b->order - ORDER_MIN] = b->next;
+	if (b->next != NONE)
+		a->block[b->next].prev = b->prev;
+	b->free = false;
+}
+
+static uint32_t span(unsigned order)
+{
+	return 1u << (order - ORDER_MIN);
+}
+
+/* The smallest free block that is large enough, cut down; NULL when there is none. */
+static void *block_get(struct mce_te_arena *a, unsigned order)
+{
+	unsigned at = order;
+	uint32_t i;
+
+	while (at <= ORDER_MAX && a->list[at - ORDER_MIN] == NONE)
+		at++;
+	if (at > ORDER_MAX)
+		return NULL;
+	i = a->list[at - ORDER_MIN];
+	list_take(a, i);
+	for (; at > order; at--)
+		list_push(a, i + span(at - 1), at - 1);
+	a->block[i].order = (uint8_t)order;
+	return a->base + ((uint64_t)i << ORDER_MIN);
+}
+
+static void block_put(struct mce_te_arena *a, uint32_t i)
+{
+	unsigned order = a->block[i].order;
+	uint32_t n = (uint32_t)(a->len >> ORDER_MIN);
+
+	if (order >= PUNCH_ORDER)
+		(void)fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				(off_t)i << ORDER_MIN, (off_t)1 << order);
+	while (order < ORDER_MAX) {
+		uint32_t buddy = i ^ span(order);
+
+		if (buddy + span(order) > n || !a->block[buddy].head || !a->block[buddy].free ||
+		    a->block[buddy].order != order)
+			break;
+		list_take(a, buddy);
+		a->block[i].head = a->block[buddy].head = false;
+		i = i < buddy ? i : buddy;
+		order++;
+	}
+	list_push(a, i, order);
+}
+
+static int blocks_init(struct mce_te_arena *a)
+{
+	a->block = calloc(a->len >> ORDER_MIN, sizeof(*a->block));
+	if (!a->block)
+		return -ENOMEM;
+	for (unsigned i = 0; i < ORDERS; i++)
+		a->list[i] = NONE;
+	for (uint64_t at = 0; at < a->len >> ORDER_MIN; at += span(ORDER_MAX))
+		list_push(a, (uint32_t)at, ORDER_MAX);
+	return 0;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static int map_file(struct mce_te_arena *a, uint64_t len, unsigned flags)
+{
+	auto_close int fd = memfd_create("mooncake-te", MFD_CLOEXEC | flags);
+	char *at;
+
+	if (fd < 0 || ftruncate(fd, (off_t)len))
+		return -errno;
+	at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	a->base = at;
+	a->len = len;
+	a->fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Best effort: memory of another node is slower, not wrong. */
+static void bind_node(struct mce_te_arena *a)
+{
+	hwloc_topology_t top;
+	hwloc_nodeset_t set;
+
+	if (a->node < 0 || hwloc_topology_init(&top))
+		return;
+	set = hwloc_bitmap_alloc();
+	if (set && hwloc_topology_load(top) == 0) {
+		hwloc_bitmap_only(set, (unsigned)a->node);
+		if (hwloc_set_area_membind(top, a->base, a->len, set, HWLOC_MEMBIND_BIND,
+					   HWLOC_MEMBIND_BYNODESET))
+			mc_warn("engine", "cannot bind memory, continuing with any node=%d: %m",
+				a->node);
+	}
+	hwloc_bitmap_free(set);
+	hwloc_topology_destroy(top);
+}
+
+static void arena_free(struct mce_te_arena *a)
+{
+	if (a->base)
+		munmap(a->base, a->len);
+	if (a->fd >= 0)
+		close(a->fd);
+	free(a->block);
+	free(a);
+}
+
+/* @whole: bytes of the one block it is to be, 0: an arena for many. */
+static int arena_make(uint64_t whole, int node, struct mce_te_arena **ret)
+{
+	struct mce_te_arena *a;
+	int r;
+
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	a->fd = -1;
+	a->node = node;
+	whole = (whole + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	r = map_file(a, whole ? whole : RESERVED_BYTES, MFD_HUGETLB);
+	if (r < 0) {
+		r = map_file(a, whole ? whole : SPARSE_BYTES, 0);
+		if (r == 0)
+			(void)madvise(a->base, a->len, MADV_HUGEPAGE);
+	}
+	if (r < 0)
+		r = mc_fail(r, "no memory file of %llu bytes", (unsigned long long)whole);
+	if (r == 0 && !whole)
+		r = blocks_init(a);
+	if (r < 0) {
+		arena_free(a);
+		return r;
+	}
+	bind_node(a);
+	*ret = a;
+	return 0;
+}
+
+/* ---- public ------------------------------------------------------------------------------------ */
+
+static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_arena **ret)
+{
+	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct mce_te_arena *a;
+	int r;
+
+	r = arena_make(whole, node, &a);
+	if (r < 0)
+		return r;
+	attr.base = a->base;
+	attr.len = a->len;
+	attr.fd = a->fd;
+	r = mce_te_mem_add(te, &attr, NULL);
+	if (r < 0) {
+		arena_free(a);
+		return r;
+	}
+	r = mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS));
+	if (r < 0) {
+		(void)mce_te_mem_remove(te, (uintptr_t)a->base);
+		arena_free(a);
+		return r;
+	}
+	pthread_mutex_lock(&te->arena_lock);
+	a->next = te->arenas;
+	te->arenas = a;
+	pthread_mutex_unlock(&te->arena_lock);
+	*ret = a;
+	return 0;
+}
+
+static void *try_arenas(struct mce_te *te, unsigned order, int node)
+{
+	void *at = NULL;
+
+	MC_LOCKED(&te->arena_lock);
+	for (struct mce_te_arena *a = te->arenas; a && !at; a = a->next)
+		if (a->block && a->node == node)
+			at = block_get(a, order);
+	return at;
+}
+
+int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret)
+{
+	unsigned order = ORDER_MIN;
+	struct mce_te_arena *a;
+	void *at;
+	int r;
+
+	if (len == 0 || len > SIZE_MAX / 2)
+		return mc_fail(-EINVAL, "managed memory of %zu bytes", len);
+	if (numa_node < 0)
+		numa_node = -1;
+	if (len > 1ull << ORDER_MAX) {
+		r = arena_add(te, len, numa_node, &a);
+		if (r == 0)
+			*ret = a->base;
+		return r;
+	}
+	while (len > 1ull << order)
+		order++;
+	/* Others may take what was added meanwhile. */
+	while (!(at = try_arenas(te, order, numa_node))) {
+		r = arena_add(te, 0, numa_node, &a);
+		if (r < 0)
+			return r;
+	}
+	*ret = at;
+	return 0;
+}
+
+/* The arena of @addr, off the list when it is all one block; 0 or -ENOENT. */
+static int block_free(struct mce_te *te, char *addr, struct mce_te_arena **ret_whole)
+{
+	struct mce_te_arena **pp, *a;
+	uint64_t off;
+
+	MC_LOCKED(&te->arena_lock);
+	for (pp = &te->arenas; (a = *pp); pp = &a->next)
+		if (addr >= a->base && addr < a->base + a->len)
+			break;
+	if (a && !a->block && addr == a->base) {
+		*pp = a->next;
+		*ret_whole = a;
+		return 0;
+	}
+	off = a ? (uint64_t)(addr - a->base) : 1;
+	if (!a || !a->block || off & ((1u << ORDER_MIN) - 1) || !a->block[off >> ORDER_MIN].head ||
+	    a->block[off >> ORDER_MIN].free)
+		return mc_fail(-ENOENT, "%p is not the address of managed memory", (void *)addr);
+	block_put(a, (uint32_t)(off >> ORDER_MIN));
+	return 0;
+}
+
+int mce_te_unmanage(struct mce_te *te, void *addr)
+{
+	struct mce_te_arena *whole = NULL;
+	int r;
+
+	r = block_free(te, addr, &whole);
+	if (r < 0 || !whole)
+		return r;
+	r = mce_te_unregister(te, whole->base);
+	arena_free(whole);
+	return r;
+}
+
+void mce_te_arenas_done(struct mce_te *te)
+{
+	while (te->arenas) {
+		struct mce_te_arena *a = te->arenas;
+
+		te->arenas = a->next;
+		arena_free(a);
+	}
+	pthread_mutex_destroy(&te->arena_lock);
+}

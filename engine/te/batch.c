@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * batch.c - batches: handles, the states of their tasks, waiting for them.
+ *
+ * An id is a generation and a place.  The generation never comes again, so an id of a batch that was freed
+ * is refused, whoever uses the place by then. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+
+#define INDEX_BITS 20
+#define GENERATION_MASK ((1ull << (63 - INDEX_BITS)) - 1)
+#define TASKS_MAX (1u << 24)
+/* Room for so many tasks stays with the place when its batch is freed. */
+#define ROOM_KEPT 1024u
+
+_Static_assert(MCE_TE_CHUNKS * MCE_TE_CHUNK == 1u << INDEX_BITS, "ids have a place for every batch");
+
+/* ---- places ------------------------------------------------------------------------------------ */
+
+static void slot_init(struct mce_te *te, struct mce_te_batch *b, uint32_t index)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&b->change, &attr);
+	pthread_condattr_destroy(&attr);
+	b->te = te;
+	b->index = index;
+	b->eventfd = -1;
+	mce_te_deadline_set(b, MC_NEVER);
+	/* Ids of one engine mean nothing to another. */
+	b->generation = mc_random_u64() & GENERATION_MASK;
+	mc_list_init(&b->work_node);
+	mc_list_init(&b->timer_node);
+}
+
+/* New places for the list of free ones. */
+static int chunk_add_locked(struct mce_te *te)
+{
+	uint32_t *more, at = te->nslots;
+	struct mce_te_batch *chunk;
+
+	if (at / MCE_TE_CHUNK == MCE_TE_CHUNKS)
+		return mc_fail(-MC_ELIMIT, "too many batches");
+	more = realloc(te->free_slot, (at + MCE_TE_CHUNK) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	te->free_slot = more;
+	chunk = calloc(MCE_TE_CHUNK, sizeof(*chunk));
+	if (!chunk)
+		return -ENOMEM;
+	for (uint32_t i = MCE_TE_CHUNK; i-- > 0;) {
+		slot_init(te, &chunk[i], at + i);
+		te->free_slot[te->nfree++] = at + i;
+	}
+	te->nslots += MCE_TE_CHUNK;
+	__atomic_store_n(&te->chunk[at / MCE_TE_CHUNK], chunk, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static struct mce_te_batch *slot_at(struct mce_te *te, uint32_t index)
+{
+	struct mce_te_batch *chunk;
+
+	chunk = __atomic_load_n(&te->chunk[index / MCE_TE_CHUNK], __ATOMIC_ACQUIRE);
+	return chunk ? &chunk[index % MCE_TE_CHUNK] : NULL;
+}
+
+static int slot_take(struct mce_te *te, struct mce_te_batch **ret)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&te->slot_lock);
+	if (te->nfree == 0)
+		r = chunk_add_locked(te);
+	if (r == 0)
+		*ret = slot_at(te, te->free_slot[--te->nfree]);
+	pthread_mutex_unlock(&te->slot_lock);
+	return r;
+}
+
+static void slot_give(struct mce_te *te, struct mce_te_batch *b)
+{
+	pthread_mutex_lock(&te->slot_lock);
+	te->free_slot[te->nfree++] = b->index;
+	pthread_mutex_unlock(&te->slot_lock);
+}
+
+struct mce_te_batch *mce_te_batch_lock(struct mce_te *te, batch_id_t id)
+{
+	struct mce_te_batch *b;
+
+	b = id && id != INVALID_BATCH ? slot_at(te, (uint32_t)(id & ((1u << INDEX_BITS) - 1))) : NULL;
+	if (!b)
+		return NULL;
+	pthread_mutex_lock(&b->lock);
+	if (b->id == id)
+		return b;
+	pthread_mutex_unlock(&b->lock);
+	return NULL;
+}
+
+void mce_te_batch_unlock(struct mce_te_batch *b)
+{
+	pthread_mutex_unlock(&b->lock);
+}
+
+static int no_batch(void)
+{
+	return mc_fail(-EINVAL, "no such batch: never was, or was freed");
+}
+
+/* ---- allocating -------------------------------------------------------------------------------- */
+
+static void room_free(struct mce_te_batch *b)
+{
+	free(b->reqs);
+	free(b->iovs);
+	free(b->tasks);
+	b->reqs = NULL;
+	b->iovs = NULL;
+	b->tasks = NULL;
+	b->room = 0;
+}
+
+static int room_make(struct mce_te_batch *b, size_t capacity)
+{
+	if (capacity <= b->room)
+		return 0;
+	room_free(b);
+	b->reqs = calloc(capacity, sizeof(*b->reqs));
+	b->iovs = calloc(capacity, sizeof(*b->iovs));
+	b->tasks = calloc(capacity, sizeof(*b->tasks));
+	if (!b->reqs || !b->iovs || !b->tasks) {
+		room_free(b);
+		return -ENOMEM;
+	}
+	b->room = capacity;
+	return 0;
+}
+
+int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret)
+{
+	struct mce_te_batch *b = NULL;
+	int r;
+
+	if (capacity > TASKS_MAX)
+		return mc_fail(-MC_ELIMIT, "a batch has at most %u tasks", TASKS_MAX);
+	r = slot_take(te, &b);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&b->lock);
+	r = room_make(b, capacity);
+	if (r == 0) {
+		b->generation = b->generation % GENERATION_MASK + 1;
+		b->id = b->generation << INDEX_BITS | b->index;
+		b->capacity = capacity;
+		b->n = 0;
+		mce_batch_init(&b->group);
+		b->group.done = mce_te_batch_ended;
+		b->group.arg = b;
+		*ret = b->id;
+	}
+	pthread_mutex_unlock(&b->lock);
+	if (r < 0)
+		slot_give(te, b);
+	return r;
+}
+
+int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v)
+{
+	unsigned cap = b->views_cap ? b->views_cap * 2 : 4, i;
+	struct mce_te_view **more;
+	int r = 0;
+
+	pthread_mutex_lock(&b->lock);
+	for (i = 0; i < b->nviews && b->views[i] != v; i++)
+		;
+	if (i == b->nviews && i == b->views_cap) {
+		more = realloc(b->views, cap * sizeof(*more));
+		if (more) {
+			b->views = more;
+			b->views_cap = cap;
+		} else {
+			r = -ENOMEM;
+		}
+	}
+	if (i == b->nviews && r == 0) {
+		b->views[b->nviews++] = v;
+		v = NULL;
+	}
+	pthread_mutex_unlock(&b->lock);
+	/* Known already: the batch has a reference.  No memory: nothing may lean on it. */
+	mce_te_view_unref(v);
+	return r;
+}
+
+/* ---- freeing ----------------------------------------------------------------------------------- */
+
+static void wait_change_locked(struct mce_te_batch *b, uint64_t deadline)
+{
+	struct timespec until;
+
+	if (deadline == MC_NEVER) {
+		pthread_cond_wait(&b->change, &b->lock);
+		return;
+	}
+	until.tv_sec = (time_t)(deadline / MC_NS_PER_SEC);
+	until.tv_nsec = (long)(deadline % MC_NS_PER_SEC);
+	pthread_cond_timedwait(&b->change, &b->lock, &until);
+}
+
+/* What a place owns beyond its room for tasks. */
+static void slot_empty(struct mce_te_batch *b, struct mce_te_view ***ret_views, unsigned *ret_n)
+{
+	*ret_views = b->views;
+	*ret_n = b->nviews;
+	b->views = NULL;
+	b->nviews = b->views_cap = 0;
+	free(b->notify_name);
+	free(b->notify_msg);
+	b->notify_name = b->notify_msg = NULL;
+	b->notify = b->prepared = false;
+	b->stop_status = 0;
+	if (b->eventfd >= 0)
+		close(b->eventfd);
+	b->eventfd = -1;
+	if (b->deadline != MC_NEVER)
+		mce_te_timer_remove(b);
+	mce_te_deadline_set(b, MC_NEVER);
+	b->id = 0;
+	b->n = b->capacity = 0;
+	if (b->room > ROOM_KEPT)
+		room_free(b);
+}
+
+static bool tasks_left_locked(struct mce_te_batch *b)
+{
+	return b->submitters || b->finishing || !mce_batch_done(&b->group);
+}
+
+int mce_te_batch_free(struct mce_te *te, batch_id_t id)
+{
+	struct mce_te_view **views;
+	struct mce_te_batch *b;
+	unsigned n;
+
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		return no_batch();
+	if (tasks_left_locked(b)) {
+		mce_te_batch_unlock(b);
+		return mc_fail(-EBUSY, "tasks of the batch have not ended");
+	}
+	/* The last task has ended a moment ago, or somebody is just looking: both are over at once. */
+	while (b->id == id && (b->busy || b->users || b->pollers) && !tasks_left_locked(b))
+		wait_change_locked(b, MC_NEVER);
+	if (b->id != id || tasks_left_locked(b)) {
+		bool gone = b->id != id;
+
+		mce_te_batch_unlock(b);
+		return gone ? no_batch() : mc_fail(-EBUSY, "tasks of the batch have not ended");
+	}
+	slot_empty(b, &views, &n);
+	mce_te_batch_unlock(b);
+	for (unsigned i = 0; i < n; i++)
+		mce_te_view_unref(views[i]);
+	free(views);
+	slot_give(te, b);
+	return 0;
+}
+
+void mce_te_batches_stop(struct mce_te *te)
+{
+	for (uint32_t i = 0; i < te->nslots; i++) {
+		struct mce_te_batch *b = slot_at(te, i);
+
+		pthread_mutex_lock(&b->lock);
+		if (b->busy)
+			mce_te_batch_stop_locked(b, -ECANCELED);
+		while (b->busy)
+			wait_change_locked(b, MC_NEVER);
+		pthread_mutex_unlock(&b->lock);
+	}
+}
+
+void mce_te_batches_done(struct mce_te *te)
+{
+	for (uint32_t i = 0; i < te->nslots; i++) {
+		struct mce_te_batch *b = slot_at(te, i);
+		struct mce_te_view **views;
+		unsigned n;
+
+		slot_empty(b, &views, &n);
+		for (unsigned k = 0; k < n; k++)
+			mce_te_view_unref(views[k]);
+		free(views);
+		room_free(b);
+		pthread_cond_destroy(&b->change);
+		pthread_mutex_destroy(&b->lock);
+	}
+	for (uint32_t i = 0; i * MCE_TE_CHUNK < te->nslots; i++)
+		free(te->chunk[i]);
+	free(te->free_slot);
+	pthread_mutex_destroy(&te->slot_lock);
+}
+
+/* ---- states ------------------------------------------------------------------------------------ */
+
+void mce_te_batch_settle_locked(struct mce_te_batch *b)
+{
+	uint64_t one = 1;
+
+	b->busy = false;
+	if (b->deadline != MC_NEVER) {
+		mce_te_timer_remove(b);
+		mce_te_deadline_set(b, MC_NEVER);
+	}
+	/* Full is as readable as can be. */
+	if (b->eventfd >= 0)
+		(void)!write(b->eventfd, &one, sizeof(one));
+	pthread_cond_broadcast(&b->change);
+}
+
+/* A failure is final when the batch has come to its end: until then it may be tried again. */
+static int state_of_locked(const struct mce_te_batch *b, size_t i, uint64_t *ret_bytes)
+{
+	int status = mce_req_status(&b->reqs[i]);
+
+	*ret_bytes = 0;
+	if (status == -EINPROGRESS || (b->busy && (status < 0 || b->notify)))
+		return STATUS_WAITING;
+	switch (status) {
+	case 0:
+		*ret_bytes = b->iovs[i].iov_len;
+		return STATUS_COMPLETED;
+	case -ECANCELED:
+		return STATUS_CANCELED;
+	case -MC_ETIMEDOUT:
+		return STATUS_TIMEOUT;
+	default:
+		return STATUS_FAILED;
+	}
+}
+
+/* Do the I/O thread's work for a caller that looks again and again. */
+static void poll_for(struct mce_te_batch *b, size_t task)
+{
+	if (b->finishing || b->submitters || mce_req_status(&b->reqs[task]) != -EINPROGRESS)
+		return;
+	b->pollers++;
+	pthread_mutex_unlock(&b->lock);
+	mce_req_poll(&b->reqs[task]);
+	pthread_mutex_lock(&b->lock);
+	if (--b->pollers == 0)
+		pthread_cond_broadcast(&b->change);
+}
+
+int mce_te_task_status(struct mce_te *te, batch_id_t id, size_t task, struct transfer_status *ret)
+{
+	struct mce_te_batch *b;
+	uint64_t bytes;
+	int r = 0;
+
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		return no_batch();
+	if (task >= b->n)
+		r = mc_fail(-EINVAL, "the batch has no task %zu", task);
+	else
+		poll_for(b, task);
+	if (r == 0) {
+		ret->status = state_of_locked(b, task, &bytes);
+		ret->transferred_bytes = bytes;
+	}
+	mce_te_batch_unlock(b);
+	return r;
+}
+
+/* Poll for the first task that has not ended. */
+static void poll_first(struct mce_te_batch *b)
+{
+	while (b->cursor < b->n && mce_req_status(&b->reqs[b->cursor]) != -EINPROGRESS)
+		b->cursor++;
+	if (b->cursor < b->n)
+		poll_for(b, b->cursor);
+}
+
+static void sum_locked(const struct mce_te_batch *b, struct mce_te_batch_status *st)
+{
+	uint64_t bytes;
+
+	for (size_t i = 0; i < b->n; i++) {
+		int state = state_of_locked(b, i, &bytes);
+
+		st->bytes += bytes;
+		st->failed += state != STATUS_COMPLETED;
+		if (state != STATUS_COMPLETED)
+			st->status = state;
+	}
+}
+
+int mce_te_batch_status(struct mce_te *te, batch_id_t id, struct mce_te_batch_status *ret)
+{
+	struct mce_te_batch_status st = { .status = STATUS_COMPLETED };
+	struct mce_te_batch *b;
+
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		return no_batch();
+	if (b->busy)
+		poll_first(b);
+	st.tasks = st.ended = b->n;
+	if (b->busy) {
+		unsigned left = mce_batch_left(&b->group);
+
+		st.status = STATUS_WAITING;
+		st.ended -= left < b->n ? left : b->n;
+	} else {
+		sum_locked(b, &st);
+	}
+	mce_te_batch_unlock(b);
+	*ret = st;
+	return 0;
+}
+
+static int eventfd_locked(struct mce_te_batch *b)
+{
+	if (b->eventfd >= 0)
+		return b->eventfd;
+	b->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (b->eventfd < 0)
+		return mc_fail(-errno, "eventfd: %s", strerror(errno));
+	if (b->n && !b->busy && !b->prepared)
+		mce_te_batch_settle_locked(b);
+	return b->eventfd;
+}
+
+int mce_te_batch_eventfd(struct mce_te *te, batch_id_t id)
+{
+	struct mce_te_batch *b;
+	int fd;
+
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		return no_batch();
+	fd = eventfd_locked(b);
+	mce_te_batch_unlock(b);
+	return fd;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+/* Look at the transports for a while: it saves the I/O thread's wake-up. */
+static void spin_locked(struct mce_te_batch *b, uint64_t deadline)
+{
+	uint64_t now = mc_now_ns(), until = now + b->te->engine->conf.spin_us * 1000ull;
+
+	if (until > deadline)
+		until = deadline;
+	while (b->busy && !b->finishing && now < until) {
+		poll_first(b);
+		now = mc_now_ns();
+	}
+}
+
+int mce_te_wait(struct mce_te *te, batch_id_t id, int64_t timeout_ms)
+{
+	uint64_t deadline = mc_deadline_ms(timeout_ms);
+	struct mce_te_batch *b;
+	int r = 0;
+
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		return no_batch();
+	b->users++;
+	spin_locked(b, deadline);
+	while (b->busy && r == 0) {
+		if (mc_now_ns() >= deadline)
+			r = mc_fail(-MC_ETIMEDOUT, "tasks of the batch have not ended");
+		else
+			wait_change_locked(b, deadline);
+	}
+	if (--b->users == 0)
+		pthread_cond_broadcast(&b->change);
+	mce_te_batch_unlock(b);
+	return r;
+}
+
+int mce_te_cancel(struct mce_te *te, batch_id_t id)
+{
+	struct mce_te_batch *b;
+
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		return no_batch();
+	b->users++;
+	if (b->busy)
+		mce_te_batch_stop_locked(b, -ECANCELED);
+	while (b->busy)
+		wait_change_locked(b, MC_NEVER);
+	if (--b->users == 0)
+		pthread_cond_broadcast(&b->change);
+	mce_te_batch_unlock(b);
+	return 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * env.c - upstream's environment variables, read once per engine. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <string.h>
+#include <strings.h>
+
+#include "engine/env.h"
+
+/* Upstream misspelt some names, and renamed others. */
+static const char *either(const char *name, const char *alias)
+{
+	return mce_env_str(name) ? name : alias;
+}
+
+void mce_te_env_load(struct mce_te_env *env)
+{
+	const char *text;
+
+	memset(env, 0, sizeof(*env));
+	env->force_tcp = mce_env_on("MC_FORCE_TCP");
+	env->ipv6 = mce_env_on("MC_USE_IPV6");
+	env->legacy_binding = mce_env_on("MC_LEGACY_RPC_PORT_BINDING");
+	env->no_metacache = mce_env_on("MC_DISABLE_METACACHE");
+	env->proto_v1 = mce_env_int("MC_TCP_PROTO", 2, 1, 2) == 1;
+	text = mce_env_str("MC_TCP_BIND_ADDRESS");
+	if (text && strlen(text) < sizeof(env->bind_address))
+		strcpy(env->bind_address, text);
+	env->handshake_port = (int)mce_env_int("MC_HANDSHAKE_PORT", 12001, 1, 65535);
+	env->port_min = (int)mce_env_int(either("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT"), 0, 1, 65535);
+	env->port_max = (int)mce_env_int(either("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT"), 0, 1, 65535);
+	env->lanes = (unsigned)mce_env_int(
+		either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,
+		MCE_LANES_MAX);
+	env->io_threads = (unsigned)mce_env_int("MC_NUM_TCP_IO_THREADS", 0, 1, MCE_IO_MAX);
+	env->progress_ms =
+		(uint64_t)mce_env_int("MC_TCP_PROGRESS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
+	env->status_ms = (uint64_t)mce_env_int("MC_TCP_STATUS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
+	env->refresh_ms =
+		(uint64_t)mce_env_int("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS", 0, 0, 86400) * 1000;
+}
+
+void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX])
+{
+	int family = ipv6 ? AF_INET6 : AF_INET;
+	struct ifaddrs *all, *i;
+
+	strcpy(ret, ipv6 ? "::1" : "127.0.0.1");
+	if (getifaddrs(&all))
+		return;
+	for (i = all; i; i = i->ifa_next) {
+		const void *at;
+
+		if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) ||
+		    (i->ifa_flags & IFF_LOOPBACK))
+			continue;
+		if (ipv6) {
+			const struct sockaddr_in6 *sa = (const struct sockaddr_in6 *)i->ifa_addr;
+
+			/* Means nothing without the interface. */
+			if (IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr))
+				continue;
+			at = &sa->sin6_addr;
+		} else {
+			at = &((const struct sockaddr_in *)i->ifa_addr)->sin_addr;
+		}
+		if (inet_ntop(family, at, ret, MC_ADDR_MAX))
+			break;
+	}
+	freeifaddrs(all);
+}
+
+bool mce_te_is_loopback(const char *host)
+{
+	return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcasecmp(host, "localhost");
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * finish.c - what follows the last completion of a batch: a second try of tasks whose peer has changed
+ * since we looked, the notification, the news for whoever waits.
+ *
+ * Completions come on I/O threads, which must not wait; what has to ask others is left to workers, which
+ * are started when there is something to do. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/thread.h"
+
+/* ---- a second try ------------------------------------------------------------------------------ */
+
+/* Its region has ended or its engine is another one by now: what was looked up may be out of date. */
+static bool may_retry(const struct mce_te_batch *b, size_t i)
+{
+	int status = mce_req_status(&b->reqs[i]);
+
+	return !b->tasks[i].retried && (status == -ESTALE || status == -MC_ETRANSFER);
+}
+
+/* Look task @i up again, after a reload for the first of each segment.  True when that changed something. */
+static bool look_again(struct mce_te_batch *b, size_t i, struct mce_te_cache *cache)
+{
+	struct mce_req *req = &b->reqs[i];
+	struct mce_peer *peer = req->peer;
+	segment_id_t segment = b->tasks[i].segment;
+	uint64_t rkey = req->rkey;
+	struct mce_te_view *v;
+
+	b->tasks[i].retried = true;
+	if (!cache->view || cache->segment != segment) {
+		cache->view = NULL;
+		cache->segment = segment;
+		if (mce_te_view_newer(b->te, segment, NULL, &v) < 0 || mce_te_batch_keep(b, v) < 0)
+			return false;
+		cache->view = v;
+	}
+	return mce_te_resolve(b, i, false, cache) == 0 && (req->peer != peer || req->rkey != rkey);
+}
+
+/* Hand over again what has a new place, of the first @n tasks; the batch is held.  True when there was any. */
+static bool retry(struct mce_te_batch *b, size_t n)
+{
+	struct mce_te_cache cache = { .view = NULL };
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!may_retry(b, i) || !look_again(b, i, &cache))
+			continue;
+		any = true;
+		mce_req_set_status(&b->reqs[i], -EINPROGRESS);
+		mce_submit(b->te->engine, &b->group, &b->reqs[i], 1);
+	}
+	return any;
+}
+
+/* ---- the end of a batch ------------------------------------------------------------------------ */
+
+static bool all_completed(const struct mce_te_batch *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (mce_req_status(&b->reqs[i]) != 0)
+			return false;
+	return true;
+}
+
+/* The data is there: say so.  A notification that cannot be delivered does not undo the transfer. */
+static void notify(struct mce_te_batch *b, segment_id_t segment, const char *name, const char *msg)
+{
+	int r;
+
+	r = mce_te_notify(b->te, segment, name, msg);
+	if (r < 0)
+		mc_warn("engine", "a notification is lost: %s segment=%d", mc_err_detail(r), segment);
+}
+
+static bool needs_worker_locked(struct mce_te_batch *b)
+{
+	if (b->notify)
+		return true;
+	if (!__atomic_load_n(&b->group.failed, __ATOMIC_RELAXED) || b->stop_status)
+		return false;
+	for (size_t i = 0; i < b->n; i++)
+		if (may_retry(b, i))
+			return true;
+	return false;
+}
+
+static int enqueue(struct mce_te *te, struct mce_te_batch *b);
+
+/* Nothing is under way: the end, or work to do first. */
+static void conclude_locked(struct mce_te_batch *b)
+{
+	/* More came, or it was seen to before. */
+	if (!b->busy || b->finishing || !mce_batch_done(&b->group))
+		return;
+	b->finishing = needs_worker_locked(b) && enqueue(b->te, b) == 0;
+	if (!b->finishing) {
+		b->notify = false;
+		mce_te_batch_settle_locked(b);
+	}
+}
+
+void mce_te_batch_ended(void *arg)
+{
+	struct mce_te_batch *b = arg;
+
+	MC_LOCKED(&b->lock);
+	conclude_locked(b);
+}
+
+/* Worker: the requests are ours while finishing says so, but for those that come anew. */
+static void finish(struct mce_te_batch *b)
+{
+	auto_free char *name = NULL, *msg = NULL;
+	bool again, tell;
+	size_t n;
+
+	pthread_mutex_lock(&b->lock);
+	while (b->pollers)
+		pthread_cond_wait(&b->change, &b->lock);
+	n = b->n;
+	again = b->group.failed && !b->stop_status;
+	mce_batch_hold(&b->group);
+	pthread_mutex_unlock(&b->lock);
+	again = again && retry(b, n);
+	pthread_mutex_lock(&b->lock);
+	tell = b->notify && !again && all_completed(b, n);
+	if (tell) {
+		name = TAKE_PTR(b->notify_name);
+		msg = TAKE_PTR(b->notify_msg);
+	}
+	pthread_mutex_unlock(&b->lock);
+	if (tell)
+		notify(b, b->notify_segment, name, msg);
+	pthread_mutex_lock(&b->lock);
+	if (!again)
+		b->notify = false;
+	b->finishing = false;
+	/* Stopped meanwhile: the requests of the second try have not been told. */
+	if (b->stop_status)
+		mce_te_batch_stop_locked(b, b->stop_status);
+	pthread_mutex_unlock(&b->lock);
+	mce_batch_release(&b->group);
+}
+
+/* ---- workers ----------------------------------------------------------------------------------- */
+
+static struct mce_te_batch *take(struct mce_te_work *w)
+{
+	struct mce_te_batch *b = NULL;
+
+	MC_LOCKED(&w->lock);
+	while (mc_list_empty(&w->queue) && !w->stopping) {
+		w->idle++;
+		pthread_cond_wait(&w->news, &w->lock);
+		w->idle--;
+	}
+	if (!mc_list_empty(&w->queue)) {
+		b = mc_list_first(&w->queue, struct mce_te_batch, work_node);
+		mc_list_remove(&b->work_node);
+	}
+	return b;
+}
+
+static void *worker_main(void *arg)
+{
+	struct mce_te *te = arg;
+	struct mce_te_batch *b;
+
+	while ((b = take(&te->work)))
+		finish(b);
+	return NULL;
+}
+
+static int enqueue(struct mce_te *te, struct mce_te_batch *b)
+{
+	struct mce_te_work *w = &te->work;
+	int r = 0;
+
+	MC_LOCKED(&w->lock);
+	if (w->stopping)
+		return -ECANCELED;
+	if (w->idle == 0 && w->workers < MCE_TE_WORKERS) {
+		r = mc_thread_start(&w->worker[w->workers], "mce-te-finish", worker_main, te);
+		if (r == 0)
+			w->workers++;
+		else if (w->workers == 0)
+			return r;
+	}
+	mc_list_push_back(&w->queue, &b->work_node);
+	pthread_cond_signal(&w->news);
+	return 0;
+}
+
+/* ---- stopping ---------------------------------------------------------------------------------- */
+
+void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
+{
+	size_t n;
+
+	if (!b->stop_status)
+		b->stop_status = status;
+	/* Requests that are just being handed over would not know. */
+	while (b->submitters)
+		pthread_cond_wait(&b->change, &b->lock);
+	if (b->finishing || !b->busy)
+		return;
+	n = b->n;
+	b->pollers++;
+	pthread_mutex_unlock(&b->lock);
+	for (size_t i = 0; i < n; i++)
+		if (mce_req_status(&b->reqs[i]) == -EINPROGRESS)
+			mce_peer_cancel(b->reqs[i].peer, &b->reqs[i], status);
+	pthread_mutex_lock(&b->lock);
+	if (--b->pollers == 0)
+		pthread_cond_broadcast(&b->change);
+}
+
+/* ---- the timer --------------------------------------------------------------------------------- */
+
+/* The first batch that is late, off the list, and used; else the time of the next. */
+static struct mce_te_batch *late_one(struct mce_te_work *w, uint64_t now, uint64_t *ret_next)
+{
+	struct mc_list *pos;
+
+	*ret_next = MC_NEVER;
+	mc_list_for_each(pos, &w->timed) {
+		struct mce_te_batch *b = mc_container_of(pos, struct mce_te_batch, timer_node);
+		uint64_t due = __atomic_load_n(&b->deadline, __ATOMIC_RELAXED);
+
+		if (due <= now) {
+			mc_list_remove(&b->timer_node);
+			return b;
+		}
+		if (due < *ret_next)
+			*ret_next = due;
+	}
+	return NULL;
+}
+
+static void timer_sleep(struct mce_te_work *w, uint64_t until)
+{
+	struct timespec ts = { .tv_sec = (time_t)(until / MC_NS_PER_SEC),
+			       .tv_nsec = (long)(until % MC_NS_PER_SEC) };
+
+	if (until == MC_NEVER)
+		pthread_cond_wait(&w->timer_news, &w->lock);
+	else
+		pthread_cond_timedwait(&w->timer_news, &w->lock, &ts);
+}
+
+/* It was late when it was taken off; by now it may have ended, or be another batch in the same place. */
+static void stop_late(struct mce_te_batch *b)
+{
+	MC_LOCKED(&b->lock);
+	if (b->deadline == MC_NEVER || b->deadline > mc_now_ns())
+		return;
+	mce_te_deadline_set(b, MC_NEVER);
+	if (b->busy)
+		mce_te_batch_stop_locked(b, -MC_ETIMEDOUT);
+}
+
+static void *timer_main(void *arg)
+{
+	struct mce_te *te = arg;
+	struct mce_te_work *w = &te->work;
+	uint64_t every = te->env.refresh_ms * MC_NS_PER_MS, next;
+	uint64_t refresh = every ? mc_now_ns() + every : MC_NEVER;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->stopping) {
+		uint64_t now = mc_now_ns();
+		struct mce_te_batch *b = late_one(w, now, &next);
+
+		if (b || now >= refresh) {
+			pthread_mutex_unlock(&w->lock);
+			if (b)
+				stop_late(b);
+			if (now >= refresh) {
+				(void)mce_te_sync(te);
+				refresh = mc_now_ns() + every;
+			}
+			pthread_mutex_lock(&w->lock);
+			continue;
+		}
+		timer_sleep(w, next < refresh ? next : refresh);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+static int timer_start_locked(struct mce_te *te)
+{
+	struct mce_te_work *w = &te->work;
+	int r = 0;
+
+	if (!w->timer_runs)
+		r = mc_thread_start(&w->timer, "mce-te-timer", timer_main, te);
+	if (r == 0)
+		w->timer_runs = true;
+	return r;
+}
+
+int mce_te_timer_start(struct mce_te *te)
+{
+	MC_LOCKED(&te->work.lock);
+	return timer_start_locked(te);
+}
+
+int mce_te_timer_add(struct mce_te_batch *b)
+{
+	struct mce_te_work *w = &b->te->work;
+	int r;
+
+	MC_LOCKED(&w->lock);
+	r = w->stopping ? -ECANCELED : timer_start_locked(b->te);
+	if (r < 0)
+		return r;
+	mc_list_remove(&b->timer_node);
+	mc_list_push_back(&w->timed, &b->timer_node);
+	pthread_cond_signal(&w->timer_news);
+	return 0;
+}
+
+void mce_te_timer_remove(struct mce_te_batch *b)
+{
+	MC_LOCKED(&b->te->work.lock);
+	mc_list_remove(&b->timer_node);
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+void mce_te_work_init(struct mce_te_work *w)
+{
+	pthread_condattr_t attr;
+
+	mc_list_init(&w->queue);
+	mc_list_init(&w->timed);
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->news, &attr);
+	pthread_cond_init(&w->timer_news, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+void mce_te_work_stop(struct mce_te *te)
+{
+	struct mce_te_work *w = &te->work;
+
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	pthread_cond_broadcast(&w->news);
+	pthread_cond_broadcast(&w->timer_news);
+	pthread_mutex_unlock(&w->lock);
+	for (unsigned i = 0; i < w->workers; i++)
+		pthread_join(w->worker[i], NULL);
+	if (w->timer_runs)
+		pthread_join(w->timer, NULL);
+	w->timer_runs = false;
+	w->workers = 0;
+}
+
+void mce_te_work_done(struct mce_te_work *w)
+{
+	pthread_cond_destroy(&w->news);
+	pthread_cond_destroy(&w->timer_news);
+	pthread_mutex_destroy(&w->lock);
+}

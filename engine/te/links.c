@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * links.c - what there is to see of an engine: devices, topology, peers and the paths that requests to
+ * them took. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "engine/topo/topo.h"
+
+/* ---- gathering --------------------------------------------------------------------------------- */
+
+static json_t *nics_json(const struct mce_topo *t)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < mce_topo_nics(t); i++) {
+		const struct mce_topo_nic *nic = mce_topo_nic(t, i);
+
+		(void)json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:i, s:i, s:f, s:s}",
+			"device", nic->name, "numa", nic->numa, "gid", nic->gid, "gid_index", 0,
+			"port", nic->port, "speed_gbps", nic->speed_gbps, "source", "sysfs"));
+	}
+	return list;
+}
+
+static json_t *paths_json(const struct mce_peer *p)
+{
+	struct mce_path_stats stats[MCE_PATHS];
+	json_t *paths = json_object();
+
+	mce_peer_paths(p, stats);
+	for (unsigned i = 1; i < MCE_PATHS; i++)
+		if (stats[i].requests || stats[i].errors)
+			(void)json_object_set_new(paths, mce_path_name((enum mce_path)i),
+				json_pack("{s:I, s:I, s:I}",
+					  "requests", (json_int_t)stats[i].requests,
+					  "bytes", (json_int_t)stats[i].bytes,
+					  "errors", (json_int_t)stats[i].errors));
+	return paths;
+}
+
+struct gather {
+	struct mce_te *te;
+	json_t *list;
+};
+
+static void peer_json(const struct mce_peer *p, void *arg)
+{
+	struct gather *g = arg;
+	const char *name;
+	json_t *o;
+
+	name = mce_te_name_of_locked(g->te, p);
+	o = json_pack("{s:s, s:o}", "endpoint", mce_peer_endpoint(p), "paths", paths_json(p));
+	if (name)
+		(void)json_object_set_new(o, "segment", json_string(name));
+	(void)json_array_append_new(g->list, o);
+}
+
+static json_t *peers_json(struct mce_te *te)
+{
+	struct gather g = { .te = te, .list = json_array() };
+
+	pthread_rwlock_rdlock(&te->seg_lock);
+	mce_peers_each(te->engine, peer_json, &g);
+	pthread_rwlock_unlock(&te->seg_lock);
+	return g.list;
+}
+
+static int links_json(struct mce_te *te, json_t **ret)
+{
+	auto_free char *matrix = NULL;
+	struct mce_topo *t;
+	json_t *root;
+	int r;
+
+	r = mce_te_topo(te, &t);
+	if (r == 0)
+		r = mce_topo_json(t, NULL, &matrix);
+	if (r < 0)
+		return r;
+	root = json_pack("{s:s, s:s, s:o, s:o, s:o}", "segment", te->name, "endpoint",
+			 mce_engine_endpoint(te->engine), "local_nics", nics_json(t), "topology",
+			 json_loads(matrix, 0, NULL), "peers", peers_json(te));
+	if (!root)
+		return -ENOMEM;
+	*ret = root;
+	return 0;
+}
+
+/* ---- as text ----------------------------------------------------------------------------------- */
+
+static const char *str(const json_t *o, const char *name)
+{
+	const char *s = json_string_value(json_object_get(o, name));
+
+	return s ? s : "-";
+}
+
+static void print_text(FILE *f, json_t *root)
+{
+	json_t *nics = json_object_get(root, "local_nics"), *v, *stats;
+	const char *name;
+	size_t i;
+
+	fprintf(f, "segment %s at %s\n", str(root, "segment"), str(root, "endpoint"));
+	fprintf(f, "network devices: %s\n", json_array_size(nics) ? "" : "none for RDMA, using TCP");
+	json_array_foreach(nics, i, v)
+		fprintf(f, "  %s port %lld numa %lld %.0f Gb/s gid %s\n", str(v, "device"),
+			json_integer_value(json_object_get(v, "port")),
+			json_integer_value(json_object_get(v, "numa")),
+			json_real_value(json_object_get(v, "speed_gbps")), str(v, "gid"));
+	fprintf(f, "topology:\n");
+	json_object_foreach(json_object_get(root, "topology"), name, v) {
+		auto_free char *lists = json_dumps(v, JSON_COMPACT);
+
+		fprintf(f, "  %s %s\n", name, lists ? lists : "");
+	}
+	fprintf(f, "peers:\n");
+	json_array_foreach(json_object_get(root, "peers"), i, v) {
+		fprintf(f, "  %s at %s\n", str(v, "segment"), str(v, "endpoint"));
+		json_object_foreach(json_object_get(v, "paths"), name, stats)
+			fprintf(f, "    %s: %lld requests, %lld bytes, %lld errors\n", name,
+				json_integer_value(json_object_get(stats, "requests")),
+				json_integer_value(json_object_get(stats, "bytes")),
+				json_integer_value(json_object_get(stats, "errors")));
+	}
+}
+
+static char *links_text(json_t *root)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f;
+
+	f = open_memstream(&text, &len);
+	if (!f)
+		return NULL;
+	print_text(f, root);
+	if (fclose(f)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+int mce_te_links(struct mce_te *te, int json, char **ret_text)
+{
+	json_t *root;
+	char *text;
+	int r;
+
+	r = links_json(te, &root);
+	if (r < 0)
+		return r;
+	text = json ? json_dumps(root, JSON_COMPACT) : links_text(root);
+	json_decref(root);
+	if (!text)
+		return -ENOMEM;
+	*ret_text = text;
+	return 0;
+}
+
+/* ---- load -------------------------------------------------------------------------------------- */
+
+struct load {
+	uint64_t bytes, inflight;
+};
+
+static void add_load(const struct mce_peer *p, void *arg)
+{
+	struct mce_path_stats stats[MCE_PATHS];
+	struct load *l = arg;
+
+	l->inflight += mce_peer_paths(p, stats);
+	l->bytes += stats[MCE_PATH_TCP].bytes + stats[MCE_PATH_UPSTREAM].bytes;
+}
+
+/* Peers come and go, so the sum may shrink; the rate does not become negative for that. */
+static double rate_locked(struct mce_te_rate *rate, uint64_t bytes)
+{
+	uint64_t now = mc_now_ns(), span = now - rate->at_ns;
+	double bps;
+
+	if (rate->at_ns && span < MC_NS_PER_MS)
+		return rate->ewma_bps;
+	if (rate->at_ns) {
+		bps = bytes > rate->bytes ? (double)(bytes - rate->bytes) * 1e9 / (double)span : 0;
+		rate->ewma_bps += (bps - rate->ewma_bps) / 4;
+	}
+	rate->at_ns = now;
+	rate->bytes = bytes;
+	return rate->ewma_bps;
+}
+
+/* Over TCP the routing chooses the device, so they all are one. */
+int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t room)
+{
+	struct load l = { .bytes = 0 };
+
+	mce_peers_each(te->engine, add_load, &l);
+	if (room == 0)
+		return 1;
+	memset(stats, 0, sizeof(*stats));
+	strcpy(stats->device_name, "tcp");
+	stats->inflight_bytes = l.inflight;
+	MC_LOCKED(&te->topo_lock);
+	stats->ewma_bandwidth_bps = rate_locked(&te->rate, l.bytes);
+	return 1;
+}

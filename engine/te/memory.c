@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * memory.c - registered memory, and how others learn of it. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+
+/* ---- telling others ---------------------------------------------------------------------------- */
+
+/* Upstream's TCP puts the segment's name where a location would stand; so do we, for what its readers may
+ * make of it. */
+static int describe_locked(struct mce_te *te, char **ret)
+{
+	int port = mce_engine_upstream_port(te->engine);
+	struct mce_segdesc d = {
+		.name = te->name, .protocol = (char *)"tcp", .tcp_data_host = te->host,
+		.tcp_data_port = port > 0 ? port : 0, .tcp_proto_version = te->env.proto_v1 ? 1 : 2,
+		.endpoint = (char *)(uintptr_t)mce_engine_endpoint(te->engine),
+	};
+	auto_free struct mce_segdesc_buffer *buf = NULL;
+
+	buf = calloc(te->nmem + 1, sizeof(*buf));
+	if (!buf)
+		return -ENOMEM;
+	for (unsigned i = 0; i < te->nmem; i++) {
+		const struct mce_te_mem *m = &te->mem[i];
+		struct mce_segdesc_buffer *b = &buf[d.nbuffers];
+
+		if (!m->remote)
+			continue;
+		b->name = te->name;
+		b->addr = m->addr;
+		b->length = m->len;
+		b->rkey = mce_mr_rkey(m->mr);
+		d.nbuffers++;
+	}
+	d.buffers = buf;
+	return mce_segdesc_encode(&d, ret);
+}
+
+static int text_locked(struct mce_te *te)
+{
+	return te->text ? 0 : describe_locked(te, &te->text);
+}
+
+int mce_te_mem_describe(struct mce_te *te, char **ret_text)
+{
+	char *copy;
+	int r;
+
+	MC_LOCKED(&te->mem_lock);
+	r = text_locked(te);
+	if (r < 0)
+		return r;
+	copy = strdup(te->text);
+	if (!copy)
+		return -ENOMEM;
+	*ret_text = copy;
+	return 0;
+}
+
+int mce_te_mem_publish(struct mce_te *te, uint64_t deadline)
+{
+	auto_free char *text = NULL;
+	char key[MCE_META_KEY_MAX];
+	int r;
+
+	if (!te->meta)
+		return 0;
+	r = mce_meta_key_segment(te->name, key);
+	if (r < 0)
+		return r;
+	/* An older state must not arrive after a newer one. */
+	MC_LOCKED(&te->publish_lock);
+	if (te->withdrawn)
+		return 0;
+	r = mce_te_mem_describe(te, &text);
+	return r < 0 ? r : mce_meta_publish(te->meta, key, text, deadline);
+}
+
+void mce_te_withdraw(struct mce_te *te)
+{
+	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
+	char key[MCE_META_KEY_MAX];
+
+	MC_LOCKED(&te->publish_lock);
+	if (!te->meta || te->withdrawn)
+		return;
+	te->withdrawn = true;
+	if (mce_meta_key_segment(te->name, key) == 0)
+		(void)mce_meta_unpublish(te->meta, key, deadline);
+	(void)mce_rpc_meta_unpublish(te->meta, te->name, deadline);
+}
+
+/* ---- the list ---------------------------------------------------------------------------------- */
+
+static void changed_locked(struct mce_te *te)
+{
+	free(te->text);
+	te->text = NULL;
+}
+
+static int grow_locked(struct mce_te *te)
+{
+	unsigned cap = te->mem_cap ? te->mem_cap * 2 : 16;
+	struct mce_te_mem *more;
+
+	if (te->nmem < te->mem_cap)
+		return 0;
+	if (te->nmem >= MCE_SEGDESC_BUFFERS_MAX)
+		return mc_fail(-MC_ELIMIT, "too many buffers are registered");
+	more = realloc(te->mem, cap * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	te->mem = more;
+	te->mem_cap = cap;
+	return 0;
+}
+
+int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location)
+{
+	struct mce_te_mem m = {
+		.addr = (uintptr_t)attr->base, .len = attr->len, .remote = attr->access != 0,
+	};
+	int r;
+
+	m.location = strdup(location ? location : "*");
+	if (!m.location)
+		return -ENOMEM;
+	pthread_mutex_lock(&te->mem_lock);
+	r = grow_locked(te);
+	if (r == 0)
+		r = mce_mr_register(te->engine, attr, &m.mr);
+	if (r == 0) {
+		te->mem[te->nmem++] = m;
+		changed_locked(te);
+	}
+	pthread_mutex_unlock(&te->mem_lock);
+	if (r < 0)
+		free(m.location);
+	else
+		mce_te_own_changed(te);
+	return r;
+}
+
+int mce_te_mem_remove(struct mce_te *te, uint64_t addr)
+{
+	struct mce_te_mem m;
+	unsigned i;
+
+	pthread_mutex_lock(&te->mem_lock);
+	for (i = 0; i < te->nmem && te->mem[i].addr != addr; i++)
+		;
+	if (i == te->nmem) {
+		pthread_mutex_unlock(&te->mem_lock);
+		return mc_fail(-ENOENT, "no memory is registered at 0x%llx", (unsigned long long)addr);
+	}
+	m = te->mem[i];
+	memmove(te->mem + i, te->mem + i + 1, (te->nmem - i - 1) * sizeof(m));
+	te->nmem--;
+	changed_locked(te);
+	pthread_mutex_unlock(&te->mem_lock);
+	mce_te_own_changed(te);
+	mce_mr_unregister(m.mr);
+	free(m.location);
+	return 0;
+}
+
+void mce_te_mem_done(struct mce_te *te)
+{
+	for (unsigned i = 0; i < te->nmem; i++) {
+		mce_mr_unregister(te->mem[i].mr);
+		free(te->mem[i].location);
+	}
+	free(te->mem);
+	free(te->text);
+	te->mem = NULL;
+	te->text = NULL;
+	te->nmem = 0;
+	pthread_mutex_destroy(&te->mem_lock);
+}
+
+/* ---- public ------------------------------------------------------------------------------------ */
+
+static int add_user(struct mce_te *te, void *addr, size_t len, const char *location, int remote)
+{
+	struct mce_mr_attr attr = {
+		.base = addr, .len = len, .fd = -1,
+		.access = remote ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0,
+	};
+
+	if (len == 0)
+		return mc_fail(-EINVAL, "memory to be registered has a length");
+	return mce_te_mem_add(te, &attr, location);
+}
+
+/* The metadata server, which did not answer, must not be told later of what was taken back. */
+static void unpublish_later(struct mce_te *te)
+{
+	(void)mce_te_mem_publish(te, mc_now_ns());
+}
+
+int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location,
+		    int remote_accessible)
+{
+	int r;
+
+	r = add_user(te, addr, len, location, remote_accessible);
+	if (r < 0)
+		return r;
+	r = mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS));
+	if (r < 0) {
+		(void)mce_te_mem_remove(te, (uintptr_t)addr);
+		unpublish_later(te);
+	}
+	return r;
+}
+
+int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, size_t n,
+			  const char *location)
+{
+	size_t i;
+	int r = 0;
+
+	if (n && !list)
+		return mc_fail(-EINVAL, "no list of buffers");
+	for (i = 0; i < n && r == 0; i++)
+		r = add_user(te, list[i].addr, list[i].length, location, 1);
+	if (r < 0)
+		i--;
+	else if (n)
+		r = mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS));
+	if (r < 0) {
+		while (i-- > 0)
+			(void)mce_te_mem_remove(te, (uintptr_t)list[i].addr);
+		unpublish_later(te);
+	}
+	return r;
+}
+
+int mce_te_unregister(struct mce_te *te, void *addr)
+{
+	return mce_te_unregister_batch(te, &addr, 1);
+}
+
+/* The memory is out of reach whatever becomes of the publishing, which the metadata's refresher repeats. */
+int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n)
+{
+	int r, err = 0;
+
+	if (n && !addrs)
+		return mc_fail(-EINVAL, "no list of addresses");
+	for (size_t i = 0; i < n; i++) {
+		r = mce_te_mem_remove(te, (uintptr_t)addrs[i]);
+		if (r < 0 && err == 0)
+			err = r;
+	}
+	r = n ? mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS)) : 0;
+	if (r < 0)
+		mc_warn("engine", "cannot tell the metadata server of unregistered memory: %s",
+			mc_err_detail(r));
+	return err;
+}

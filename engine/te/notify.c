@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * notify.c - short messages between engines, by the handshake service. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+
+/* ---- what came in ------------------------------------------------------------------------------ */
+
+static int grow_locked(struct mce_te_inbox *in)
+{
+	unsigned cap = in->cap ? in->cap * 2 : 16;
+	notify_msg_t *more;
+
+	if (in->n < in->cap)
+		return 0;
+	more = realloc(in->item, cap * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	in->item = more;
+	in->cap = cap;
+	return 0;
+}
+
+int mce_te_inbox_add(struct mce_te_inbox *in, const char *name, const char *msg)
+{
+	uint64_t bytes = strlen(name) + strlen(msg) + 2;
+	notify_msg_t item;
+
+	MC_LOCKED(&in->lock);
+	if (in->n >= MCE_TE_INBOX_MAX || in->bytes + bytes > MCE_TE_INBOX_BYTES)
+		return -ENOBUFS;
+	if (grow_locked(in) < 0)
+		return -ENOMEM;
+	item.name = strdup(name);
+	item.msg = strdup(msg);
+	if (!item.name || !item.msg) {
+		free(item.name);
+		free(item.msg);
+		return -ENOMEM;
+	}
+	in->item[in->n++] = item;
+	in->bytes += bytes;
+	return 0;
+}
+
+int mce_te_inbox_take(struct mce_te_inbox *in, notify_msg_t **ret)
+{
+	notify_msg_t *got;
+	int n;
+
+	MC_LOCKED(&in->lock);
+	/* Callers take NULL for a failure, so there is an array even for nothing. */
+	got = in->item ? in->item : malloc(sizeof(*got));
+	if (!got)
+		return -ENOMEM;
+	n = (int)in->n;
+	in->item = NULL;
+	in->n = in->cap = 0;
+	in->bytes = 0;
+	*ret = got;
+	return n;
+}
+
+void mce_te_inbox_free(notify_msg_t *item, int n)
+{
+	for (int i = 0; item && i < n; i++) {
+		free(item[i].name);
+		free(item[i].msg);
+	}
+	free(item);
+}
+
+void mce_te_inbox_done(struct mce_te_inbox *in)
+{
+	mce_te_inbox_free(in->item, (int)in->n);
+	pthread_mutex_destroy(&in->lock);
+}
+
+/* ---- what goes out ----------------------------------------------------------------------------- */
+
+int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name, const char *msg)
+{
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	if (!segment || !name || !msg)
+		return mc_fail(-EINVAL, "a notification needs a segment, a name and a message");
+	/* Upstream delivers to oneself too. */
+	if (!strcmp(segment, te->name))
+		return mce_te_inbox_add(&te->inbox, name, msg);
+	r = mce_te_rpc_address(te, segment, host, &port);
+	if (r < 0)
+		return r;
+	return mce_handshake_notify(host, port, name, msg, mc_deadline_ms(MCE_TE_ASK_MS));
+}
+
+int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, const char *msg)
+{
+	auto_free char *to = NULL;
+	int r;
+
+	r = mce_te_segment_name(te, segment, &to);
+	return r < 0 ? r : mce_te_notify_name(te, to, name, msg);
+}
+
+int mce_te_probe(struct mce_te *te, const char *name)
+{
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	if (!name)
+		return mc_fail(-EINVAL, "no segment is named");
+	if (!strcmp(name, te->name))
+		return 0;
+	r = mce_te_rpc_address(te, name, host, &port);
+	if (r < 0)
+		return r;
+	return mce_handshake_probe(host, port, mc_deadline_ms(MCE_TE_ASK_MS));
+}

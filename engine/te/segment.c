@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segment.c - what is known of other engines' memory.
+ *
+ * A view never changes: a descriptor that is fetched again makes a new one, and requests that lean on the
+ * old one keep it, and with it their peer, until their batch is freed. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+
+#define SEGMENTS_MAX (1u << 20)
+
+/* ---- views ------------------------------------------------------------------------------------- */
+
+static struct mce_te_view *view_alloc(size_t n)
+{
+	struct mce_te_view *v = calloc(1, sizeof(*v) + n * sizeof(v->buf[0]));
+
+	if (v)
+		v->refs = 1;
+	return v;
+}
+
+void mce_te_view_unref(struct mce_te_view *v)
+{
+	if (!v || __atomic_sub_fetch(&v->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	mce_peer_put(v->peer);
+	free(v);
+}
+
+static struct mce_te_view *view_ref(struct mce_te_view *v)
+{
+	__atomic_add_fetch(&v->refs, 1, __ATOMIC_RELAXED);
+	return v;
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct mce_te_buf *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t addr, uint64_t len)
+{
+	unsigned lo = 0, hi = v->n;
+
+	while (lo < hi) {
+		unsigned mid = lo + (hi - lo) / 2;
+
+		if (v->buf[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == 0 || mce_range_check(v->buf[lo - 1].addr, v->buf[lo - 1].len, addr, len))
+		return NULL;
+	return &v->buf[lo - 1];
+}
+
+/* ---- fetching ---------------------------------------------------------------------------------- */
+
+int mce_te_rpc_address(struct mce_te *te, const char *name, char host[MC_ADDR_MAX], int *ret_port)
+{
+	struct mce_rpc_meta rpc;
+	int r;
+
+	if (!te->meta)
+		return mc_addr_split(name, host, MC_ADDR_MAX, te->env.handshake_port, ret_port);
+	r = mce_rpc_meta_get(te->meta, name, &rpc, mc_deadline_ms(MCE_TE_ASK_MS));
+	if (r < 0)
+		return r;
+	if (strlen(rpc.host) >= MC_ADDR_MAX)
+		return mc_fail(-EINVAL, "the address of segment %s is too long", name);
+	strcpy(host, rpc.host);
+	*ret_port = rpc.port;
+	return 0;
+}
+
+/* From the peer itself, which gets ours for it. */
+static int ask_peer(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
+{
+	auto_free char *own = NULL;
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	r = mce_te_rpc_address(te, name, host, &port);
+	if (r == 0)
+		r = mce_te_mem_describe(te, &own);
+	if (r == 0)
+		r = mce_handshake_call(host, port, MCE_HANDSHAKE_METADATA, own, deadline, ret);
+	return r;
+}
+
+static int ask_server(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
+{
+	char key[MCE_META_KEY_MAX];
+	int r;
+
+	r = mce_meta_key_segment(name, key);
+	return r < 0 ? r : mce_meta_get(te->meta, key, ret, deadline);
+}
+
+/* Upstream's nodes of before 0.3.13 do not say where their data port is, but their handshake service is on
+ * the same host. */
+static int upstream_peer(struct mce_te *te, const char *name, const struct mce_segdesc *d,
+			 struct mce_peer **ret)
+{
+	unsigned version = te->env.proto_v1 ? 1 : d->tcp_proto_version;
+	const char *at = d->tcp_data_host;
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	if (d->tcp_data_port == 0)
+		return mc_fail(-MC_ENOTSUP, "segment %s cannot be reached over TCP", name);
+	if (!*at) {
+		r = mce_te_rpc_address(te, name, host, &port);
+		if (r < 0)
+			return r;
+		at = host;
+	}
+	return mce_peer_get_upstream(te->engine, at, d->tcp_data_port, version, ret);
+}
+
+static int view_from(struct mce_te *te, const char *name, const struct mce_segdesc *d,
+		     struct mce_te_view **ret)
+{
+	struct mce_te_view *v;
+	int r;
+
+	v = view_alloc(d->nbuffers);
+	if (!v)
+		return -ENOMEM;
+	if (*d->endpoint)
+		r = mce_peer_get(te->engine, d->endpoint, &v->peer);
+	else
+		r = upstream_peer(te, name, d, &v->peer);
+	if (r < 0) {
+		free(v);
+		return r;
+	}
+	for (size_t i = 0; i < d->nbuffers; i++) {
+		v->buf[i].addr = d->buffers[i].addr;
+		v->buf[i].len = d->buffers[i].length;
+		v->buf[i].rkey = d->buffers[i].rkey;
+	}
+	v->n = (unsigned)d->nbuffers;
+	if (v->n)
+		v->first = v->buf[0];
+	qsort(v->buf, v->n, sizeof(v->buf[0]), by_addr);
+	*ret = v;
+	return 0;
+}
+
+static int fetch(struct mce_te *te, const char *name, struct mce_te_view **ret)
+{
+	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
+	struct mce_segdesc *d;
+	auto_free char *text = NULL;
+	int r;
+
+	r = te->meta ? ask_server(te, name, deadline, &text) : ask_peer(te, name, deadline, &text);
+	if (r == 0)
+		r = mce_segdesc_decode(text, strlen(text), &d);
+	if (r < 0)
+		return r;
+	r = view_from(te, name, d, ret);
+	mce_segdesc_free(d);
+	return r;
+}
+
+/* ---- the own segment --------------------------------------------------------------------------- */
+
+void mce_te_own_changed(struct mce_te *te)
+{
+	struct mce_te_view *old;
+
+	pthread_rwlock_wrlock(&te->seg_lock);
+	old = te->own;
+	te->own = NULL;
+	pthread_rwlock_unlock(&te->seg_lock);
+	mce_te_view_unref(old);
+}
+
+static int own_make(struct mce_te *te, struct mce_te_view **ret)
+{
+	struct mce_te_view *v;
+	int r;
+
+	MC_LOCKED(&te->mem_lock);
+	v = view_alloc(te->nmem);
+	if (!v)
+		return -ENOMEM;
+	r = mce_peer_get(te->engine, mce_engine_endpoint(te->engine), &v->peer);
+	if (r < 0) {
+		free(v);
+		return r;
+	}
+	v->n = te->nmem;
+	for (unsigned i = 0; i < te->nmem; i++) {
+		v->buf[i].addr = te->mem[i].addr;
+		v->buf[i].len = te->mem[i].len;
+		v->buf[i].rkey = mce_mr_rkey(te->mem[i].mr);
+	}
+	if (v->n)
+		v->first = v->buf[0];
+	qsort(v->buf, v->n, sizeof(v->buf[0]), by_addr);
+	/* Under the memory's lock, so that a change that comes now finds it. */
+	pthread_rwlock_wrlock(&te->seg_lock);
+	if (te->own)
+		mce_te_view_unref(te->own);
+	te->own = view_ref(v);
+	pthread_rwlock_unlock(&te->seg_lock);
+	*ret = v;
+	return 0;
+}
+
+static int own_get(struct mce_te *te, struct mce_te_view **ret)
+{
+	struct mce_te_view *v = NULL;
+
+	pthread_rwlock_rdlock(&te->seg_lock);
+	if (te->own)
+		v = view_ref(te->own);
+	pthread_rwlock_unlock(&te->seg_lock);
+	if (!v)
+		return own_make(te, ret);
+	*ret = v;
+	return 0;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static struct mce_te_segment *find_locked(struct mce_te *te, const char *name)
+{
+	for (unsigned i = 0; i < te->nsegments; i++)
+		if (!strcmp(te->segment[i]->name, name))
+			return te->segment[i];
+	return NULL;
+}
+
+static struct mce_te_segment *by_id(struct mce_te *te, segment_id_t id)
+{
+	struct mce_te_segment *s = NULL;
+
+	pthread_rwlock_rdlock(&te->seg_lock);
+	if (id > 0 && (unsigned)id <= te->nsegments)
+		s = te->segment[id - 1];
+	pthread_rwlock_unlock(&te->seg_lock);
+	return s;
+}
+
+static void segment_free(struct mce_te_segment *s)
+{
+	if (!s)
+		return;
+	mce_te_view_unref(s->view);
+	pthread_mutex_destroy(&s->reload_lock);
+	free(s->name);
+	free(s);
+}
+
+static int segment_add_locked(struct mce_te *te, struct mce_te_segment *s)
+{
+	unsigned cap = te->segments_cap ? te->segments_cap * 2 : 16;
+	struct mce_te_segment **more;
+
+	if (te->nsegments == SEGMENTS_MAX)
+		return mc_fail(-MC_ELIMIT, "too many segments are open");
+	if (te->nsegments == te->segments_cap) {
+		more = realloc(te->segment, cap * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		te->segment = more;
+		te->segments_cap = cap;
+	}
+	te->segment[te->nsegments++] = s;
+	s->id = (segment_id_t)te->nsegments;
+	return 0;
+}
+
+/* Ids are for good, so a segment gets one only after it was found. */
+static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *v, segment_id_t *ret)
+{
+	struct mce_te_segment *s, *other;
+	int r = 0;
+
+	s = calloc(1, sizeof(*s));
+	if (!s || !(s->name = strdup(name))) {
+		free(s);
+		mce_te_view_unref(v);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&s->reload_lock, NULL);
+	s->view = v;
+	pthread_rwlock_wrlock(&te->seg_lock);
+	other = find_locked(te, name);
+	if (!other)
+		r = segment_add_locked(te, s);
+	if (!other && r == 0)
+		*ret = s->id;
+	else if (other)
+		*ret = other->id;
+	pthread_rwlock_unlock(&te->seg_lock);
+	if (other || r < 0)
+		segment_free(s);
+	return r;
+}
+
+int mce_te_view_get(struct mce_te *te, segment_id_t id, struct mce_te_view **ret)
+{
+	struct mce_te_segment *s;
+
+	if (id == LOCAL_SEGMENT)
+		return own_get(te, ret);
+	if (te->env.no_metacache)
+		return mce_te_view_newer(te, id, NULL, ret);
+	s = by_id(te, id);
+	if (!s)
+		return mc_fail(-ENOENT, "no segment has the id %d", id);
+	pthread_rwlock_rdlock(&te->seg_lock);
+	*ret = view_ref(s->view);
+	pthread_rwlock_unlock(&te->seg_lock);
+	return 0;
+}
+
+int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
+		      struct mce_te_view **ret)
+{
+	struct mce_te_view *v, *old = NULL;
+	struct mce_te_segment *s;
+	bool replaced;
+	int r;
+
+	if (id == LOCAL_SEGMENT)
+		return own_get(te, ret);
+	s = by_id(te, id);
+	if (!s)
+		return mc_fail(-ENOENT, "no segment has the id %d", id);
+	MC_LOCKED(&s->reload_lock);
+	pthread_rwlock_rdlock(&te->seg_lock);
+	replaced = than && s->view != than;
+	if (replaced)
+		*ret = view_ref(s->view);
+	pthread_rwlock_unlock(&te->seg_lock);
+	if (replaced)
+		return 0;
+	r = fetch(te, s->name, &v);
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&te->seg_lock);
+	old = s->view;
+	s->view = view_ref(v);
+	pthread_rwlock_unlock(&te->seg_lock);
+	mce_te_view_unref(old);
+	*ret = v;
+	return 0;
+}
+
+int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret)
+{
+	struct mce_te_segment *s;
+	char *name;
+
+	s = id == LOCAL_SEGMENT ? NULL : by_id(te, id);
+	if (id != LOCAL_SEGMENT && !s)
+		return mc_fail(-ENOENT, "no segment has the id %d", id);
+	name = strdup(s ? s->name : te->name);
+	if (!name)
+		return -ENOMEM;
+	*ret = name;
+	return 0;
+}
+
+const char *mce_te_name_of_locked(struct mce_te *te, const struct mce_peer *peer)
+{
+	if (te->own && te->own->peer == peer)
+		return te->name;
+	for (unsigned i = 0; i < te->nsegments; i++)
+		if (te->segment[i]->view->peer == peer)
+			return te->segment[i]->name;
+	return NULL;
+}
+
+void mce_te_segments_done(struct mce_te *te)
+{
+	for (unsigned i = 0; i < te->nsegments; i++)
+		segment_free(te->segment[i]);
+	free(te->segment);
+	mce_te_view_unref(te->own);
+	te->own = NULL;
+	pthread_rwlock_destroy(&te->seg_lock);
+}
+
+/* ---- public ------------------------------------------------------------------------------------ */
+
+int mce_te_open_segment(struct mce_te *te, const char *name, unsigned flags, segment_id_t *ret)
+{
+	struct mce_te_segment *s;
+	struct mce_te_view *v;
+	int r;
+
+	if (!name || !*name)
+		return mc_fail(-EINVAL, "a segment has a name");
+	if (!strcmp(name, te->name)) {
+		*ret = LOCAL_SEGMENT;
+		return 0;
+	}
+	pthread_rwlock_rdlock(&te->seg_lock);
+	s = find_locked(te, name);
+	pthread_rwlock_unlock(&te->seg_lock);
+	if (!s) {
+		r = fetch(te, name, &v);
+		return r < 0 ? r : segment_add(te, name, v, ret);
+	}
+	if ((flags & MCE_TE_FRESH) || te->env.no_metacache) {
+		r = mce_te_view_newer(te, s->id, NULL, &v);
+		if (r < 0)
+			return r;
+		mce_te_view_unref(v);
+	}
+	*ret = s->id;
+	return 0;
+}
+
+int mce_te_first_buffer(struct mce_te *te, segment_id_t segment, uint64_t *ret_addr, uint64_t *ret_len)
+{
+	struct mce_te_view *v;
+	int r;
+
+	r = mce_te_view_get(te, segment, &v);
+	/* It may have registered its first one after we looked. */
+	if (r == 0 && v->n == 0 && segment != LOCAL_SEGMENT) {
+		struct mce_te_view *old = v;
+
+		r = mce_te_view_newer(te, segment, old, &v);
+		mce_te_view_unref(old);
+	}
+	if (r < 0)
+		return r;
+	if (v->n) {
+		*ret_addr = v->first.addr;
+		*ret_len = v->first.len;
+	}
+	r = v->n ? 0 : mc_fail(-ENOENT, "segment %d has no registered memory", segment);
+	mce_te_view_unref(v);
+	return r;
+}
+
+int mce_te_sync(struct mce_te *te)
+{
+	struct mce_te_view *v;
+	unsigned n;
+	int r, err = 0;
+
+	pthread_rwlock_rdlock(&te->seg_lock);
+	n = te->nsegments;
+	pthread_rwlock_unlock(&te->seg_lock);
+	for (unsigned i = 1; i <= n; i++) {
+		r = mce_te_view_newer(te, (segment_id_t)i, NULL, &v);
+		if (r == 0)
+			mce_te_view_unref(v);
+		else if (err == 0)
+			err = r;
+	}
+	return err;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * shutdown.c - engines that ask for it take their entries out of the metadata server when the process
+ * is ended by SIGINT, SIGTERM or exit().
+ *
+ * A signal handler may do next to nothing, so it wakes a thread, which withdraws and then lets the signal
+ * do what it would have done without us. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/thread.h"
+
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_list live = { &live, &live };
+static bool hooked;
+static int wake[2] = { -1, -1 };
+static struct sigaction before[2];
+static const int signals[2] = { SIGINT, SIGTERM };
+
+static void withdraw_all(void)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&live_lock);
+	mc_list_for_each(pos, &live)
+		mce_te_withdraw(mc_container_of(pos, struct mce_te, live_node));
+}
+
+static void on_signal(int sig)
+{
+	unsigned char byte = (unsigned char)sig;
+	int was = errno;
+
+	(void)!write(wake[1], &byte, 1);
+	errno = was;
+}
+
+/* As if we had never been asked: the program's own handler, or the default's end. */
+static void pass_on(int sig)
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (signals[i] == sig)
+			(void)sigaction(sig, &before[i], NULL);
+	(void)kill(getpid(), sig);
+}
+
+static void *signal_main(void *arg)
+{
+	unsigned char sig;
+	ssize_t n;
+
+	pthread_detach(pthread_self());
+	while ((n = read(wake[0], &sig, 1)) != 0) {
+		if (n < 0 && errno != EINTR)
+			break;
+		if (n < 0)
+			continue;
+		withdraw_all();
+		pass_on(sig);
+	}
+	return NULL;
+}
+
+/* A signal that the program ignores stays ignored. */
+static int hook_signals(void)
+{
+	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (sigaction(signals[i], NULL, &before[i]))
+			return -errno;
+		if (before[i].sa_handler != SIG_IGN && sigaction(signals[i], &act, NULL))
+			return -errno;
+	}
+	return 0;
+}
+
+static int hook_locked(void)
+{
+	pthread_t thread;
+	int r;
+
+	if (hooked)
+		return 0;
+	if (wake[0] < 0 && pipe2(wake, O_CLOEXEC))
+		return mc_fail(-errno, "pipe: %m");
+	r = mc_thread_start(&thread, "mce-shutdown", signal_main, NULL);
+	if (r == 0)
+		r = hook_signals();
+	if (r == 0 && atexit(withdraw_all))
+		r = -ENOMEM;
+	hooked = r == 0;
+	return r;
+}
+
+int mce_te_graceful_shutdown(struct mce_te *te)
+{
+	int r;
+
+	MC_LOCKED(&live_lock);
+	r = hook_locked();
+	if (r == 0 && mc_list_empty(&te->live_node))
+		mc_list_push_back(&live, &te->live_node);
+	return r;
+}
+
+void mce_te_shutdown_forget(struct mce_te *te)
+{
+	MC_LOCKED(&live_lock);
+	mc_list_remove(&te->live_node);
+}

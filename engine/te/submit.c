@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * submit.c - from upstream's requests to the engine's: whose memory, by which key. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+
+/* ---- looking up -------------------------------------------------------------------------------- */
+
+static int cache_set(struct mce_te_batch *b, segment_id_t segment, struct mce_te_view *v,
+		     struct mce_te_cache *cache)
+{
+	int r;
+
+	r = mce_te_batch_keep(b, v);
+	if (r < 0)
+		return r;
+	if (cache->segment != segment)
+		cache->reloaded = false;
+	cache->segment = segment;
+	cache->view = v;
+	return 0;
+}
+
+static int cache_fill(struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
+{
+	struct mce_te_view *v;
+	int r;
+
+	if (cache->view && cache->segment == segment)
+		return 0;
+	cache->view = NULL;
+	r = mce_te_view_get(b->te, segment, &v);
+	return r < 0 ? r : cache_set(b, segment, v, cache);
+}
+
+/* The peer may have registered the memory after we looked; once per call, not per request. */
+static int cache_reload(struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
+{
+	struct mce_te_view *v;
+	int r;
+
+	if (cache->reloaded)
+		return -ERANGE;
+	cache->reloaded = true;
+	r = mce_te_view_newer(b->te, segment, cache->view, &v);
+	return r < 0 ? r : cache_set(b, segment, v, cache);
+}
+
+int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache)
+{
+	segment_id_t segment = b->tasks[i].segment;
+	struct mce_req *req = &b->reqs[i];
+	const struct mce_te_buf *buf;
+	uint64_t len = b->iovs[i].iov_len;
+	int r;
+
+	if (req->op != MCE_READ && req->op != MCE_WRITE)
+		return mc_fail(-EINVAL, "task %zu neither reads nor writes", i);
+	if (len && !b->iovs[i].iov_base)
+		return mc_fail(-EINVAL, "task %zu has no local memory", i);
+	r = cache_fill(b, segment, cache);
+	if (r < 0)
+		return r;
+	buf = len ? mce_te_view_find(cache->view, req->addr, len) : NULL;
+	if (!buf && len && reload && cache_reload(b, segment, cache) == 0)
+		buf = mce_te_view_find(cache->view, req->addr, len);
+	if (!buf && len)
+		return mc_fail(-ERANGE, "segment %d has no buffer with all of 0x%llx and %llu bytes",
+			       segment, (unsigned long long)req->addr, (unsigned long long)len);
+	req->peer = cache->view->peer;
+	req->rkey = buf ? buf->rkey : 0;
+	return 0;
+}
+
+/* ---- handing over ------------------------------------------------------------------------------ */
+
+static void end_task(struct mce_te_batch *b, size_t i, int status)
+{
+	__atomic_add_fetch(&b->group.failed, 1, __ATOMIC_RELAXED);
+	mce_req_set_status(&b->reqs[i], status);
+}
+
+/* Tasks [first, first + n), those in a row that can be found handed over together. */
+static void hand_over(struct mce_te_batch *b, size_t first, size_t n)
+{
+	struct mce_te_cache cache = { .view = NULL };
+	size_t run = first, i;
+	int r;
+
+	for (i = first; i < first + n; i++) {
+		r = mce_te_resolve(b, i, true, &cache);
+		if (r == 0)
+			continue;
+		if (i > run)
+			mce_submit(b->te->engine, &b->group, &b->reqs[run], (unsigned)(i - run));
+		end_task(b, i, r);
+		run = i + 1;
+	}
+	if (i > run)
+		mce_submit(b->te->engine, &b->group, &b->reqs[run], (unsigned)(i - run));
+}
+
+static void fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n)
+{
+	for (size_t k = 0; k < n; k++) {
+		size_t i = b->n + k;
+		struct mce_req *req = &b->reqs[i];
+
+		memset(req, 0, offsetof(struct mce_req, status));
+		req->op = reqs[k].opcode == OPCODE_READ ? MCE_READ :
+			  reqs[k].opcode == OPCODE_WRITE ? MCE_WRITE : (enum mce_op)-1;
+		req->addr = reqs[k].target_offset;
+		b->iovs[i].iov_base = reqs[k].source;
+		b->iovs[i].iov_len = reqs[k].length;
+		req->iov = &b->iovs[i];
+		req->iovcnt = 1;
+		b->tasks[i].segment = reqs[k].target_id;
+		b->tasks[i].retried = false;
+		mce_req_set_status(req, -EINPROGRESS);
+	}
+}
+
+/* ---- what a submission brings besides ---------------------------------------------------------- */
+
+static int opts_check(const struct mce_te_submit_opts *opts, struct mce_te_submit_opts *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	if (!opts)
+		return 0;
+	/* A program of an older header has fewer fields; one of a newer may have set more. */
+	if (opts->size < offsetof(struct mce_te_submit_opts, notify_name) || opts->size > 4096)
+		return mc_fail(-EINVAL, "the options' size is %zu", opts->size);
+	memcpy(ret, opts, opts->size < sizeof(*ret) ? opts->size : sizeof(*ret));
+	if (!ret->notify_name != !ret->notify_msg)
+		return mc_fail(-EINVAL, "a notification has a name and a message");
+	if (ret->deadline_ms < 0)
+		return mc_fail(-EINVAL, "the deadline has passed");
+	return 0;
+}
+
+static int notify_set_locked(struct mce_te_batch *b, segment_id_t segment,
+			     const struct mce_te_submit_opts *opts)
+{
+	char *name, *msg;
+
+	if (!opts->notify_name)
+		return 0;
+	name = strdup(opts->notify_name);
+	msg = strdup(opts->notify_msg);
+	if (!name || !msg) {
+		free(name);
+		free(msg);
+		return -ENOMEM;
+	}
+	free(b->notify_name);
+	free(b->notify_msg);
+	b->notify_name = name;
+	b->notify_msg = msg;
+	b->notify_segment = segment;
+	b->notify = true;
+	return 0;
+}
+
+static int opts_set_locked(struct mce_te_batch *b, segment_id_t segment,
+			   const struct mce_te_submit_opts *opts)
+{
+	int r = 0;
+
+	if (opts->deadline_ms > 0) {
+		uint64_t deadline = mc_deadline_ms(opts->deadline_ms), was = b->deadline;
+
+		/* Of several, the earliest counts for all. */
+		if (deadline < was) {
+			mce_te_deadline_set(b, deadline);
+			r = mce_te_timer_add(b);
+		}
+		if (r < 0)
+			mce_te_deadline_set(b, was);
+	}
+	return r < 0 ? r : notify_set_locked(b, segment, opts);
+}
+
+/* From here until submit_end() the batch does not come to its end. */
+static void submit_begin_locked(struct mce_te_batch *b)
+{
+	if (!b->busy) {
+		b->cursor = 0;
+		b->stop_status = 0;
+	}
+	b->busy = true;
+	b->submitters++;
+	mce_batch_hold(&b->group);
+}
+
+static void submit_end(struct mce_te_batch *b)
+{
+	pthread_mutex_lock(&b->lock);
+	if (--b->submitters == 0)
+		pthread_cond_broadcast(&b->change);
+	pthread_mutex_unlock(&b->lock);
+	mce_batch_release(&b->group);
+}
+
+/* ---- public ------------------------------------------------------------------------------------ */
+
+static struct mce_te_batch *lock_for(struct mce_te *te, batch_id_t id, const void *reqs, size_t n,
+				     int *ret_err)
+{
+	struct mce_te_batch *b;
+
+	if (n && !reqs) {
+		*ret_err = mc_fail(-EINVAL, "no list of requests");
+		return NULL;
+	}
+	b = mce_te_batch_lock(te, id);
+	if (!b)
+		*ret_err = mc_fail(-EINVAL, "no such batch: never was, or was freed");
+	return b;
+}
+
+static int room_check_locked(const struct mce_te_batch *b, size_t n)
+{
+	if (n > b->capacity - b->n)
+		return mc_fail(-ENOBUFS, "the batch has room for %zu more tasks, not for %zu",
+			       b->capacity - b->n, n);
+	return 0;
+}
+
+int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_request *reqs, size_t n,
+		  const struct mce_te_submit_opts *opts)
+{
+	struct mce_te_submit_opts o;
+	struct mce_te_batch *b;
+	size_t first;
+	int r;
+
+	r = opts_check(opts, &o);
+	if (r < 0)
+		return r;
+	b = lock_for(te, id, reqs, n, &r);
+	if (!b)
+		return r;
+	r = room_check_locked(b, n);
+	if (r == 0 && b->prepared)
+		r = mc_fail(-EINVAL, "the batch has prepared tasks");
+	if (r == 0 && n)
+		r = opts_set_locked(b, reqs[0].target_id, &o);
+	if (r < 0 || n == 0) {
+		mce_te_batch_unlock(b);
+		return r;
+	}
+	first = b->n;
+	fill_locked(b, reqs, n);
+	b->n += n;
+	submit_begin_locked(b);
+	mce_te_batch_unlock(b);
+	hand_over(b, first, n);
+	submit_end(b);
+	return 0;
+}
+
+int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_request *reqs, size_t n)
+{
+	struct mce_te_cache cache = { .view = NULL };
+	struct mce_te_batch *b;
+	size_t first;
+	int r;
+
+	b = lock_for(te, id, reqs, n, &r);
+	if (!b)
+		return r;
+	r = room_check_locked(b, n);
+	if (r == 0 && (b->busy || b->submitters || (b->n && !b->prepared)))
+		r = mc_fail(-EBUSY, "the batch has submitted tasks");
+	if (r < 0) {
+		mce_te_batch_unlock(b);
+		return r;
+	}
+	first = b->n;
+	fill_locked(b, reqs, n);
+	b->submitters++;
+	mce_te_batch_unlock(b);
+	for (size_t i = first; i < first + n && r == 0; i++)
+		r = mce_te_resolve(b, i, true, &cache);
+	pthread_mutex_lock(&b->lock);
+	if (r == 0) {
+		b->n += n;
+		b->prepared = true;
+	}
+	if (--b->submitters == 0)
+		pthread_cond_broadcast(&b->change);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opts *opts)
+{
+	struct mce_te_submit_opts o;
+	struct mce_te_batch *b;
+	int r;
+
+	r = opts_check(opts, &o);
+	if (r < 0)
+		return r;
+	b = lock_for(te, id, NULL, 0, &r);
+	if (!b)
+		return r;
+	if (!b->prepared)
+		r = mc_fail(-EINVAL, "the batch has no prepared tasks");
+	else if (b->busy || b->submitters)
+		r = mc_fail(-EBUSY, "the tasks of the last post have not ended");
+	else
+		r = opts_set_locked(b, b->tasks[0].segment, &o);
+	if (r < 0) {
+		mce_te_batch_unlock(b);
+		return r;
+	}
+	for (size_t i = 0; i < b->n; i++) {
+		mce_req_set_status(&b->reqs[i], -EINPROGRESS);
+		b->tasks[i].retried = false;
+	}
+	b->group.failed = 0;
+	submit_begin_locked(b);
+	mce_te_batch_unlock(b);
+	mce_submit(te->engine, &b->group, b->reqs, (unsigned)b->n);
+	submit_end(b);
+	return 0;
+}

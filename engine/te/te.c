@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * te.c - opening and closing an engine that upstream's programs know.
+ *
+ * With P2PHANDSHAKE its name is where its handshake service listens; with a metadata server the name is
+ * the user's, and the server tells where the service is. */
+#include <config.h>
+
+#include "engine/te/te_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/topo/topo.h"
+
+/* Polling before sleep: about a round trip on loopback. */
+#define SPIN_US 20
+
+const char *mce_te_strerror(int err)
+{
+	return mc_strerror(err);
+}
+
+const char *mce_te_error_detail(int err)
+{
+	return mc_err_detail(err);
+}
+
+/* ---- what peers ask for ------------------------------------------------------------------------ */
+
+static int on_metadata(void *arg, const char *peer_text, size_t len, char **ret_text)
+{
+	struct mce_te *te = arg;
+
+	if (!__atomic_load_n(&te->ready, __ATOMIC_ACQUIRE))
+		return -EAGAIN;
+	return mce_te_mem_describe(te, ret_text);
+}
+
+static int on_notify(void *arg, const char *name, const char *msg)
+{
+	struct mce_te *te = arg;
+	int r;
+
+	r = mce_te_inbox_add(&te->inbox, name, msg);
+	if (r == -ENOBUFS)
+		mc_warn("engine", "nobody fetches notifications, refusing more");
+	return r;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+/* Every peer costs descriptors; upstream does the same. */
+static void raise_nofile(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
+	}
+}
+
+/* "host" and the port that the caller wants the service on, 0: a free one. */
+static int choose_host(struct mce_te *te, const struct mce_te_conf *conf, int *ret_port)
+{
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	*ret_port = 0;
+	if (te->meta && !te->env.legacy_binding) {
+		if (*te->env.bind_address)
+			strcpy(te->host, te->env.bind_address);
+		else
+			mce_te_own_address(te->env.ipv6, te->host);
+		return 0;
+	}
+	r = mc_addr_split(conf->name, host, sizeof(host), 0, &port);
+	if (r < 0)
+		return r;
+	if (te->env.legacy_binding && conf->legacy_host && *conf->legacy_host) {
+		if (strlen(conf->legacy_host) >= sizeof(host))
+			return mc_fail(-EINVAL, "the host's name is too long");
+		strcpy(host, conf->legacy_host);
+		port = conf->legacy_port;
+	}
+	strcpy(te->host, host);
+	if (te->env.legacy_binding)
+		*ret_port = port;
+	return 0;
+}
+
+/* "host:port", an IPv6 address in brackets. */
+static int join(const char *host, int port, char ret[MC_ADDR_MAX])
+{
+	const char *form = strchr(host, ':') ? "[%s]:%d" : "%s:%d";
+	int n;
+
+	/* The format is one of the two above. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	n = snprintf(ret, MC_ADDR_MAX, form, host, port);
+#pragma GCC diagnostic pop
+	return n < MC_ADDR_MAX ? 0 : mc_fail(-EINVAL, "the host's name is too long");
+}
+
+static int open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
+{
+	struct mce_handshake_conf h = {
+		.host = mce_te_is_loopback(te->host) ? te->host : NULL,
+		.arg = te, .metadata = on_metadata, .notify = on_notify,
+	};
+	int r;
+
+	r = choose_host(te, conf, &h.port);
+	if (r < 0)
+		return r;
+	/* Of a name for the loopback nobody else can make use. */
+	h.host = mce_te_is_loopback(te->host) ? te->host : NULL;
+	r = mce_handshake_open(&h, &te->handshake);
+	if (r < 0)
+		return r;
+	te->rpc_port = mce_handshake_port(te->handshake);
+	r = join(te->host, te->rpc_port, te->address);
+	if (r < 0)
+		return r;
+	if (!te->meta)
+		strcpy(te->name, te->address);
+	else if (strlen(conf->name) >= sizeof(te->name))
+		r = mc_fail(-EINVAL, "the segment's name is too long");
+	else
+		strcpy(te->name, conf->name);
+	return r;
+}
+
+static int open_engine(struct mce_te *te)
+{
+	bool loopback = mce_te_is_loopback(te->host);
+	struct mce_conf c = {
+		.host = te->host,
+		.bind_host = loopback ? NULL : strchr(te->host, ':') ? "::" : "0.0.0.0",
+		.io_threads = te->env.io_threads, .lanes = te->env.lanes,
+		.force_tcp = te->env.force_tcp, .spin_us = SPIN_US,
+		.progress_timeout_ms = te->env.progress_ms,
+		.status_timeout_ms = te->env.status_ms,
+		.upstream = true,
+		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
+	};
+
+	return mce_engine_open(&c, &te->engine);
+}
+
+static int publish(struct mce_te *te)
+{
+	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
+	struct mce_rpc_meta rpc = { .port = te->rpc_port };
+	int r;
+
+	if (!te->meta)
+		return 0;
+	if (strlen(te->host) >= sizeof(rpc.host))
+		return mc_fail(-EINVAL, "the host's name is too long");
+	strcpy(rpc.host, te->host);
+	r = mce_rpc_meta_publish(te->meta, te->name, &rpc, deadline);
+	return r < 0 ? r : mce_te_mem_publish(te, deadline);
+}
+
+static void init_locks(struct mce_te *te)
+{
+	pthread_mutex_init(&te->publish_lock, NULL);
+	pthread_mutex_init(&te->mem_lock, NULL);
+	pthread_mutex_init(&te->arena_lock, NULL);
+	pthread_rwlock_init(&te->seg_lock, NULL);
+	pthread_mutex_init(&te->slot_lock, NULL);
+	pthread_mutex_init(&te->inbox.lock, NULL);
+	pthread_mutex_init(&te->topo_lock, NULL);
+	mce_te_work_init(&te->work);
+	mc_list_init(&te->live_node);
+}
+
+static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
+{
+	int r = 0;
+
+	if (conf->nic_filter && *conf->nic_filter && !(te->nic_filter = strdup(conf->nic_filter)))
+		return -ENOMEM;
+	if (!mce_meta_is_p2p(conf->metadata))
+		r = mce_meta_open(conf->metadata, &te->meta);
+	if (r == 0)
+		r = open_handshake(te, conf);
+	if (r == 0)
+		r = open_engine(te);
+	if (r < 0)
+		return r;
+	__atomic_store_n(&te->ready, true, __ATOMIC_RELEASE);
+	r = publish(te);
+	if (r == 0 && te->env.refresh_ms)
+		r = mce_te_timer_start(te);
+	return r;
+}
+
+int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
+{
+	struct mce_te *te;
+	int r;
+
+	if (!conf || conf->size < sizeof(*conf) || !conf->metadata || !conf->name || !*conf->name)
+		return mc_fail(-EINVAL, "an engine needs a metadata server and a name");
+	te = calloc(1, sizeof(*te));
+	if (!te)
+		return -ENOMEM;
+	raise_nofile();
+	init_locks(te);
+	mce_te_env_load(&te->env);
+	r = open_all(te, conf);
+	if (r < 0) {
+		mce_te_close(te);
+		return r;
+	}
+	*ret = te;
+	return 0;
+}
+
+/* ---- closing ----------------------------------------------------------------------------------- */
+
+void mce_te_close(struct mce_te *te)
+{
+	if (!te)
+		return;
+	mce_te_shutdown_forget(te);
+	mce_te_work_stop(te);
+	if (te->meta)
+		mce_te_withdraw(te);
+	mce_te_batches_stop(te);
+	mce_handshake_close(te->handshake);
+	/* Peers' handles go before the engine that they belong to. */
+	mce_te_batches_done(te);
+	mce_te_segments_done(te);
+	mce_te_mem_done(te);
+	mce_te_arenas_done(te);
+	mce_engine_close(te->engine);
+	mce_meta_close(te->meta);
+	mce_te_work_done(&te->work);
+	mce_te_inbox_done(&te->inbox);
+	mce_topo_free(te->topo);
+	pthread_mutex_destroy(&te->topo_lock);
+	pthread_mutex_destroy(&te->publish_lock);
+	free(te->nic_filter);
+	free(te);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+const char *mce_te_name(const struct mce_te *te)
+{
+	return te->name;
+}
+
+const char *mce_te_address(const struct mce_te *te)
+{
+	return te->address;
+}
+
+int mce_te_rpc_port(const struct mce_te *te)
+{
+	return te->rpc_port;
+}
+
+int mce_te_topo(struct mce_te *te, struct mce_topo **ret)
+{
+	const char *file = getenv("MC_CUSTOM_TOPO_JSON");
+	int r = 0;
+
+	MC_LOCKED(&te->topo_lock);
+	if (!te->topo && file && *file)
+		r = mce_topo_load(file, &te->topo);
+	else if (!te->topo)
+		r = mce_topo_discover(NULL, te->nic_filter, &te->topo);
+	if (r < 0)
+		return r;
+	*ret = te->topo;
+	return 0;
+}
+
+int mce_te_topology(struct mce_te *te, const char *filter, char **ret_json)
+{
+	struct mce_topo *t;
+	int r;
+
+	r = mce_te_topo(te, &t);
+	return r < 0 ? r : mce_topo_json(t, filter, ret_json);
+}
+
+int mce_te_metrics(char **ret_text)
+{
+	auto_free char *text = NULL;
+	size_t len;
+	FILE *f;
+	int r;
+
+	f = open_memstream(&text, &len);
+	if (!f)
+		return -ENOMEM;
+	r = mc_metrics_print(f);
+	if (fclose(f) && r == 0)
+		r = -ENOMEM;
+	if (r < 0)
+		return r;
+	*ret_text = TAKE_PTR(text);
+	return 0;
+}

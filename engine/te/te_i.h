@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * te_i.h - what the files of the upstream-compatible engine share.
+ *
+ * Locks, in the order they are taken: a segment's reload_lock, publish_lock, mem_lock, seg_lock, a batch's
+ * lock, mce_te_work.lock; arena_lock, slot_lock, topo_lock and the inbox's lock are leaves.  The first two
+ * are held over the network. */
+#ifndef MCE_TE_I_H
+#define MCE_TE_I_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <mooncake/mce_te.h>
+
+#include "common/list.h"
+#include "common/net.h"
+#include "engine/engine_i.h"
+#include "engine/meta/handshake.h"
+#include "engine/meta/meta.h"
+#include "engine/meta/segdesc.h"
+
+/* Asking a peer's handshake service or the metadata server. */
+#define MCE_TE_ASK_MS 5000
+
+/* ---- settings (env.c) -------------------------------------------------------------------------- */
+
+/* The MC_* variables as they were when the engine was opened; 0 and "": not set. */
+struct mce_te_env {
+	bool force_tcp;
+	bool ipv6;
+	bool legacy_binding;
+	bool no_metacache;
+	bool proto_v1;
+	char bind_address[MC_ADDR_MAX];
+	int handshake_port;
+	int port_min, port_max;
+	unsigned lanes, io_threads;
+	uint64_t progress_ms, status_ms, refresh_ms;
+};
+void mce_te_env_load(struct mce_te_env *env);
+/* The address of the first interface that is up and not the loopback, "127.0.0.1" when there is none. */
+void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX]);
+/* Does it name this host's loopback, so that nobody else can come this way? */
+bool mce_te_is_loopback(const char *host);
+
+/* ---- registered memory (memory.c) -------------------------------------------------------------- */
+
+struct mce_te_mem {
+	uint64_t addr, len;
+	bool remote;		/* published */
+	struct mce_mr *mr;
+	char *location;
+};
+
+/* With a descriptor the memory is a shared mapping of (managed memory); -1 else. */
+int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location);
+int mce_te_mem_remove(struct mce_te *te, uint64_t addr);
+/* Tell the metadata server what is registered; does nothing with P2PHANDSHAKE. */
+int mce_te_mem_publish(struct mce_te *te, uint64_t deadline);
+/* The descriptor as text; free() it. */
+int mce_te_mem_describe(struct mce_te *te, char **ret_text);
+void mce_te_mem_done(struct mce_te *te);
+
+void mce_te_arenas_done(struct mce_te *te);		/* regions are unregistered */
+
+/* ---- segments (segment.c) ---------------------------------------------------------------------- */
+
+struct mce_te_buf {
+	uint64_t addr, len, rkey;
+};
+
+/* What was known of a segment at one time; constant, counted. */
+struct mce_te_view {
+	uint32_t refs;		/* atomic */
+	struct mce_peer *peer;
+	unsigned n;
+	struct mce_te_buf first;	/* in the order of the descriptor */
+	struct mce_te_buf buf[];	/* sorted by address */
+};
+
+struct mce_te_segment {
+	segment_id_t id;	/* constant */
+	char *name;
+	pthread_mutex_t reload_lock;
+	/* guarded by mce_te.seg_lock */
+	struct mce_te_view *view;
+};
+
+/* A reference to what is known of a segment.  -ENOENT: no such id. */
+int mce_te_view_get(struct mce_te *te, segment_id_t id, struct mce_te_view **ret);
+/* Fetch the segment's descriptor again, unless somebody else replaced @than meanwhile (NULL: in any case).
+ * A reference to what is known then. */
+int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
+		      struct mce_te_view **ret);
+void mce_te_view_unref(struct mce_te_view *v);	/* NULL is fine */
+/* The buffer that holds [@addr, @addr + @len), or NULL. */
+const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t addr, uint64_t len);
+/* What is known of the engine's own segment has changed. */
+void mce_te_own_changed(struct mce_te *te);
+/* Where the segment's handshake service is; @host as for mce_handshake_call(). */
+int mce_te_rpc_address(struct mce_te *te, const char *name, char host[MC_ADDR_MAX], int *ret_port);
+int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret);
+void mce_te_segments_done(struct mce_te *te);
+/* The name of a segment that leads to @peer, or NULL; seg_lock is held. */
+const char *mce_te_name_of_locked(struct mce_te *te, const struct mce_peer *peer);
+
+/* ---- batches (batch.c, submit.c, finish.c) ----------------------------------------------------- */
+
+struct mce_te_task {
+	segment_id_t segment;
+	bool retried;
+};
+
+/* A place for a batch.  Places are never freed before the engine is closed, so an id may be looked up
+ * whatever became of its batch. */
+struct mce_te_batch {
+	pthread_mutex_t lock;
+	pthread_cond_t change;	/* monotonic clock */
+	struct mce_te *te;
+	uint32_t index;
+	struct mce_batch group;
+	/* guarded by lock */
+	uint64_t id;		/* 0: free */
+	uint64_t generation;
+	size_t capacity, n;	/* tasks there is room for, and those there are */
+	size_t room;		/* tasks the arrays below have room for */
+	size_t cursor;		/* tasks before it have ended */
+	unsigned users;		/* threads that wait */
+	unsigned pollers;	/* threads that look at its requests without the lock */
+	unsigned submitters;	/* threads that hand over requests */
+	bool busy;		/* tasks were submitted and have not all come to their end */
+	bool finishing;		/* in the worker's queue or hands */
+	bool prepared;
+	int stop_status;	/* 0, or what the rest is being ended with */
+	bool notify;		/* a notification is to follow */
+	segment_id_t notify_segment;
+	char *notify_name, *notify_msg;
+	int eventfd;		/* -1: none */
+	uint64_t deadline;	/* MC_NEVER: none; the timer reads it without */
+	struct mce_te_view **views;	/* that the requests lean on */
+	unsigned nviews, views_cap;
+	/* owned by the submitter, then the engine, then the worker */
+	struct mce_req *reqs;
+	struct iovec *iovs;
+	struct mce_te_task *tasks;
+	/* guarded by the worker's lock */
+	struct mc_list work_node, timer_node;
+};
+
+static inline void mce_te_deadline_set(struct mce_te_batch *b, uint64_t deadline)
+{
+	__atomic_store_n(&b->deadline, deadline, __ATOMIC_RELAXED);
+}
+
+/* The batch, locked; NULL: no such id. */
+struct mce_te_batch *mce_te_batch_lock(struct mce_te *te, batch_id_t id);
+void mce_te_batch_unlock(struct mce_te_batch *b);
+/* All tasks have come to their end: tell whoever waits.  Locked. */
+void mce_te_batch_settle_locked(struct mce_te_batch *b);
+/* Keep a view as long as the batch lasts; takes over the reference, also on failure.  Not locked. */
+int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v);
+/* End all tasks; nothing is submitted any more. */
+void mce_te_batches_stop(struct mce_te *te);
+void mce_te_batches_done(struct mce_te *te);
+
+/* Fill in request @i from what is known of its segment; @reload: its descriptor may be fetched again.  0 or
+ * what the task ends with.  *cache: the view of the last request, kept by the batch. */
+struct mce_te_cache {
+	segment_id_t segment;
+	struct mce_te_view *view;
+	bool reloaded;
+};
+int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache);
+
+/* ---- work that may wait (finish.c) ------------------------------------------------------------- */
+
+#define MCE_TE_WORKERS 4u
+
+struct mce_te_work {
+	pthread_mutex_t lock;
+	pthread_cond_t news, timer_news;	/* monotonic clock */
+	struct mc_list queue;	/* batches to finish */
+	struct mc_list timed;	/* batches with a deadline */
+	unsigned workers, idle;
+	pthread_t worker[MCE_TE_WORKERS];
+	pthread_t timer;
+	bool timer_runs, stopping;
+};
+void mce_te_work_init(struct mce_te_work *w);
+/* Finish the queue, waiting for the network MCE_TE_ASK_MS at most per item, and end the threads.  What ends
+ * from now on is not followed up. */
+void mce_te_work_stop(struct mce_te *te);
+void mce_te_work_done(struct mce_te_work *w);
+/* mce_batch.done of every batch. */
+void mce_te_batch_ended(void *arg);
+/* The batch has a deadline, or the descriptors are to be refreshed: have the timer look. */
+int mce_te_timer_add(struct mce_te_batch *b);
+void mce_te_timer_remove(struct mce_te_batch *b);
+int mce_te_timer_start(struct mce_te *te);
+/* End what has not ended with @status; batch locked, and unlocked in between. */
+void mce_te_batch_stop_locked(struct mce_te_batch *b, int status);
+
+/* ---- notifications (notify.c) ------------------------------------------------------------------ */
+
+#define MCE_TE_INBOX_MAX 65536u		/* notifications that nobody fetched; more are refused */
+#define MCE_TE_INBOX_BYTES (64u << 20)
+
+struct mce_te_inbox {
+	pthread_mutex_t lock;
+	notify_msg_t *item;
+	unsigned n, cap;
+	uint64_t bytes;
+};
+int mce_te_inbox_add(struct mce_te_inbox *in, const char *name, const char *msg);
+/* The number of notifications and their array, for mce_te_inbox_free(). */
+int mce_te_inbox_take(struct mce_te_inbox *in, notify_msg_t **ret);
+void mce_te_inbox_free(notify_msg_t *item, int n);
+void mce_te_inbox_done(struct mce_te_inbox *in);
+
+/* ---- engine ------------------------------------------------------------------------------------ */
+
+struct mce_topo;
+
+#define MCE_TE_CHUNKS 16384u		/* of 64 batches: 1,048,576 at a time */
+#define MCE_TE_CHUNK 64u
+
+struct mce_te_rate {
+	uint64_t at_ns, bytes;
+	double ewma_bps;
+};
+
+struct mce_te {
+	/* constant after open */
+	struct mce_te_env env;
+	struct mce_engine *engine;
+	struct mce_meta *meta;	/* NULL with P2PHANDSHAKE */
+	struct mce_handshake *handshake;
+	char host[MC_ADDR_MAX];	/* advertised */
+	char name[MC_ADDR_MAX];
+	char address[MC_ADDR_MAX];
+	int rpc_port;
+	char *nic_filter;
+	bool ready;		/* atomic: name and engine are there */
+	/* guarded by publish_lock, which is held over the network */
+	pthread_mutex_t publish_lock;
+	bool withdrawn;
+	/* guarded by mem_lock */
+	pthread_mutex_t mem_lock;
+	struct mce_te_mem *mem;	/* in the order of registration */
+	unsigned nmem, mem_cap;
+	char *text;		/* the descriptor, NULL: to be made */
+	/* guarded by arena_lock */
+	pthread_mutex_t arena_lock;
+	struct mce_te_arena *arenas;
+	/* guarded by seg_lock */
+	pthread_rwlock_t seg_lock;
+	struct mce_te_segment **segment;	/* [id - 1] */
+	unsigned nsegments, segments_cap;
+	struct mce_te_view *own;	/* NULL: to be made */
+	/* guarded by slot_lock; the chunks themselves are read without */
+	pthread_mutex_t slot_lock;
+	struct mce_te_batch *chunk[MCE_TE_CHUNKS];
+	uint32_t *free_slot;
+	uint32_t nslots, nfree;
+	/* own locks */
+	struct mce_te_work work;
+	struct mce_te_inbox inbox;
+	pthread_mutex_t topo_lock;
+	struct mce_topo *topo;
+	struct mce_te_rate rate;
+	struct mc_list live_node;	/* shutdown.c */
+};
+
+/* Take the engine's entries out of the metadata server; nothing is published after that. */
+void mce_te_withdraw(struct mce_te *te);
+void mce_te_shutdown_forget(struct mce_te *te);	/* shutdown.c: the engine is being closed */
+/* The load of each device, for getNicLoadStats(): how many there are; @room of them are filled in. */
+int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t room);
+/* Discover, or read the topology file; kept. */
+int mce_te_topo(struct mce_te *te, struct mce_topo **ret);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * discover.c - the matrix of this machine.
+ *
+ * A NUMA node prefers the devices that are on it; a GPU, of the devices on its node (of all, if there are
+ * none), those that share the longest part of the way to it on the PCI tree. */
+#include <config.h>
+
+#include "engine/topo/topo_i.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <hwloc.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+
+#define NODES_MAX 256u
+
+struct found {
+	struct mce_topo *t;
+	const char *root;
+	const char *filter;
+	char way[MCE_TOPO_NICS_MAX][PATH_MAX];	/* of each device through sysfs */
+	int node[NODES_MAX];
+	unsigned nnodes;
+	char bus[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS_MAX];
+};
+
+/* ---- sysfs ------------------------------------------------------------------------------------- */
+
+/* The first line of a file below /sys without its end; "" when it cannot be read. */
+static void read_line(const char *root, const char *path, char *buf, size_t len)
+{
+	char full[PATH_MAX];
+	FILE *f;
+
+	buf[0] = 0;
+	if (snprintf(full, sizeof(full), "%s%s", root, path) >= (int)sizeof(full))
+		return;
+	f = fopen(full, "re");
+	if (!f)
+		return;
+	if (!fgets(buf, (int)len, f))
+		buf[0] = 0;
+	buf[strcspn(buf, "\n")] = 0;
+	fclose(f);
+}
+
+static int read_int(const char *root, const char *path, int def)
+{
+	char line[64], *end;
+	long v;
+
+	read_line(root, path, line, sizeof(line));
+	v = strtol(line, &end, 10);
+	return end == line ? def : (int)v;
+}
+
+/* The device's place in the tree of devices, "" when it is not known. */
+static void way_to(const char *root, const char *link, char ret[PATH_MAX])
+{
+	char full[PATH_MAX];
+
+	if (snprintf(full, sizeof(full), "%s%s", root, link) >= (int)sizeof(full) ||
+	    !realpath(full, ret))
+		ret[0] = 0;
+}
+
+/* Components that two ways have in common. */
+static unsigned shared(const char *a, const char *b)
+{
+	unsigned n = 0;
+
+	for (; *a && *a == *b; a++, b++)
+		n += *a == '/';
+	return n + ((!*a || *a == '/') && (!*b || *b == '/'));
+}
+
+/* ---- network devices --------------------------------------------------------------------------- */
+
+static bool wanted(const struct found *f, const char *name)
+{
+	const char *only = getenv("MC_TE_FILTERS"), *not = getenv("MC_TE_FILTERS_EXCLUDE");
+
+	if (f->filter && *f->filter && !mce_topo_listed(f->filter, name))
+		return false;
+	if (only && *only && !mce_topo_listed(only, name))
+		return false;
+	return !mce_topo_listed(not, name);
+}
+
+/* The first port that is up, with its GID and speed. */
+static bool find_port(const char *root, const char *name, struct mce_topo_nic *nic)
+{
+	char path[512], line[128];
+
+	for (int port = 1; port <= 16; port++) {
+		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/state", name, port);
+		read_line(root, path, line, sizeof(line));
+		if (!*line)
+			return false;
+		if (!strstr(line, "ACTIVE"))
+			continue;
+		nic->port = port;
+		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/rate", name, port);
+		read_line(root, path, line, sizeof(line));
+		nic->speed_gbps = atof(line);
+		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/gids/0", name, port);
+		read_line(root, path, line, sizeof(line));
+		snprintf(nic->gid, sizeof(nic->gid), "%.47s", line);
+		return true;
+	}
+	return false;
+}
+
+static int add_nic(struct found *f, const char *name)
+{
+	struct mce_topo_nic nic = { .numa = -1 };
+	char path[512];
+	int i;
+
+	if (strlen(name) >= sizeof(nic.name) || !wanted(f, name) || !find_port(f->root, name, &nic))
+		return 0;
+	i = mce_topo_nic_add(f->t, name);
+	if (i < 0)
+		return i;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", name);
+	nic.numa = read_int(f->root, path, -1);
+	strcpy(nic.name, name);
+	f->t->nic[i] = nic;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", name);
+	way_to(f->root, path, f->way[i]);
+	return 0;
+}
+
+static int find_nics(struct found *f)
+{
+	struct dirent **entry;
+	char dir[PATH_MAX];
+	int n, r = 0;
+
+	if (snprintf(dir, sizeof(dir), "%s/sys/class/infiniband", f->root) >= (int)sizeof(dir))
+		return mc_fail(-EINVAL, "the path is too long");
+	/* Sorted, so that every process numbers them alike. */
+	n = scandir(dir, &entry, NULL, versionsort);
+	if (n < 0)
+		return 0;
+	for (int i = 0; i < n; i++) {
+		if (r == 0 && entry[i]->d_name[0] != '.')
+			r = add_nic(f, entry[i]->d_name);
+		free(entry[i]);
+	}
+	free(entry);
+	return r;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static int find_nodes(struct found *f)
+{
+	hwloc_topology_t top;
+	hwloc_obj_t node = NULL;
+
+	if (hwloc_topology_init(&top))
+		return mc_fail(-ENOMEM, "hwloc: no topology");
+	if (hwloc_topology_load(top)) {
+		hwloc_topology_destroy(top);
+		return mc_fail(-EIO, "hwloc cannot see the machine's topology");
+	}
+	while ((node = hwloc_get_next_obj_by_type(top, HWLOC_OBJ_NUMANODE, node)))
+		if (f->nnodes < NODES_MAX)
+			f->node[f->nnodes++] = (int)node->os_index;
+	hwloc_topology_destroy(top);
+	if (f->nnodes == 0)
+		f->node[f->nnodes++] = 0;
+	return 0;
+}
+
+/* ---- the matrix -------------------------------------------------------------------------------- */
+
+static void put(struct mce_topo_place *p, unsigned nic, bool preferred)
+{
+	/* Preferred ones come first, so all of them are put before the others. */
+	p->nic[p->preferred + p->others] = (unsigned char)nic;
+	if (preferred)
+		p->preferred++;
+	else
+		p->others++;
+}
+
+static int add_node(struct found *f, int node)
+{
+	struct mce_topo_place *p;
+	char name[64];
+	int r;
+
+	snprintf(name, sizeof(name), "cpu:%d", node);
+	r = mce_topo_place_add(f->t, name, &p);
+	if (r < 0)
+		return r;
+	for (int pass = 1; pass >= 0; pass--)
+		for (unsigned i = 0; i < f->t->nnics; i++)
+			if ((f->t->nic[i].numa == node) == pass)
+				put(p, i, pass);
+	return 0;
+}
+
+static int add_gpu(struct found *f, unsigned gpu)
+{
+	unsigned near = 0, on_node = 0;
+	struct mce_topo_place *p;
+	char name[64], path[512], way[PATH_MAX];
+	int node, r;
+
+	snprintf(name, sizeof(name), "cuda:%u", gpu);
+	r = mce_topo_place_add(f->t, name, &p);
+	if (r < 0)
+		return r;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", f->bus[gpu]);
+	node = read_int(f->root, path, -1);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", f->bus[gpu]);
+	way_to(f->root, path, way);
+	for (unsigned i = 0; i < f->t->nnics; i++)
+		on_node += f->t->nic[i].numa == node;
+	for (unsigned i = 0; i < f->t->nnics; i++)
+		if ((!on_node || f->t->nic[i].numa == node) && shared(f->way[i], way) > near)
+			near = shared(f->way[i], way);
+	for (int pass = 1; pass >= 0; pass--)
+		for (unsigned i = 0; i < f->t->nnics; i++) {
+			bool candidate = !on_node || f->t->nic[i].numa == node;
+
+			if ((candidate && shared(f->way[i], way) == near) == pass)
+				put(p, i, pass);
+		}
+	return 0;
+}
+
+static int fill(struct found *f)
+{
+	unsigned gpus;
+	int r;
+
+	r = find_nics(f);
+	if (r == 0)
+		r = find_nodes(f);
+	for (unsigned i = 0; i < f->nnodes && r == 0; i++)
+		r = add_node(f, f->node[i]);
+	gpus = r == 0 ? mce_topo_gpus(*f->root ? f->root : NULL, f->bus) : 0;
+	for (unsigned i = 0; i < gpus && r == 0; i++)
+		r = add_gpu(f, i);
+	return r;
+}
+
+int mce_topo_discover(const char *root, const char *filter, struct mce_topo **ret)
+{
+	struct found *f;
+	int r = -ENOMEM;
+
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->root = root ? root : "";
+	f->filter = filter;
+	f->t = calloc(1, sizeof(*f->t));
+	if (f->t)
+		r = fill(f);
+	if (r == 0)
+		*ret = f->t;
+	else
+		mce_topo_free(f->t);
+	free(f);
+	return r;
+}

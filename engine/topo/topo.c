@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * topo.c - the matrix as an object, and as upstream's JSON. */
+#include <config.h>
+
+#include "engine/topo/topo_i.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+
+/* ---- the object -------------------------------------------------------------------------------- */
+
+void mce_topo_free(struct mce_topo *t)
+{
+	if (!t)
+		return;
+	free(t->nic);
+	free(t->place);
+	free(t);
+}
+
+unsigned mce_topo_nics(const struct mce_topo *t)
+{
+	return t->nnics;
+}
+
+const struct mce_topo_nic *mce_topo_nic(const struct mce_topo *t, unsigned i)
+{
+	return &t->nic[i];
+}
+
+int mce_topo_nic_add(struct mce_topo *t, const char *name)
+{
+	struct mce_topo_nic *more;
+
+	for (unsigned i = 0; i < t->nnics; i++)
+		if (!strcmp(t->nic[i].name, name))
+			return (int)i;
+	if (t->nnics == MCE_TOPO_NICS_MAX)
+		return mc_fail(-MC_ELIMIT, "more than %u network devices", MCE_TOPO_NICS_MAX);
+	if (strlen(name) >= sizeof(more->name))
+		return mc_fail(-EINVAL, "the name of a network device is too long");
+	more = realloc(t->nic, (t->nnics + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	t->nic = more;
+	memset(&more[t->nnics], 0, sizeof(*more));
+	more[t->nnics].numa = -1;
+	strcpy(more[t->nnics].name, name);
+	return (int)t->nnics++;
+}
+
+int mce_topo_place_add(struct mce_topo *t, const char *name, struct mce_topo_place **ret)
+{
+	struct mce_topo_place *more;
+
+	if (t->nplaces == MCE_TOPO_PLACES_MAX)
+		return mc_fail(-MC_ELIMIT, "more than %u locations", MCE_TOPO_PLACES_MAX);
+	if (strlen(name) >= sizeof(more->name))
+		return mc_fail(-EINVAL, "the name of a location is too long");
+	more = realloc(t->place, (t->nplaces + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	t->place = more;
+	*ret = &more[t->nplaces++];
+	memset(*ret, 0, sizeof(**ret));
+	strcpy((*ret)->name, name);
+	return 0;
+}
+
+bool mce_topo_listed(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+
+	while (list && *list) {
+		size_t n;
+
+		list += strspn(list, ", ");
+		n = strcspn(list, ", ");
+		if (n == len && n && !memcmp(list, name, n))
+			return true;
+		list += n;
+	}
+	return false;
+}
+
+/* ---- JSON in ----------------------------------------------------------------------------------- */
+
+static int parse_list(struct mce_topo *t, struct mce_topo_place *p, const json_t *list, bool preferred)
+{
+	size_t i;
+	json_t *v;
+	int nic;
+
+	if (!json_is_array(list))
+		return mc_fail(-EINVAL, "topology: %s has not two lists of devices", p->name);
+	json_array_foreach(list, i, v) {
+		if (!json_is_string(v) || !*json_string_value(v))
+			return mc_fail(-EINVAL, "topology: a device of %s is not a name", p->name);
+		if (p->preferred + p->others == MCE_TOPO_NICS_MAX)
+			return mc_fail(-MC_ELIMIT, "topology: too many devices of %s", p->name);
+		nic = mce_topo_nic_add(t, json_string_value(v));
+		if (nic < 0)
+			return nic;
+		p->nic[p->preferred + p->others] = (unsigned char)nic;
+		if (preferred)
+			p->preferred++;
+		else
+			p->others++;
+	}
+	return 0;
+}
+
+static int parse_matrix(struct mce_topo *t, json_t *root)
+{
+	struct mce_topo_place *p;
+	const char *name;
+	json_t *v;
+	int r;
+
+	if (!json_is_object(root))
+		return mc_fail(-EINVAL, "topology: not an object of locations");
+	json_object_foreach(root, name, v) {
+		if (!*name || !json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > 2)
+			return mc_fail(-EINVAL, "topology: %s has not two lists of devices", name);
+		r = mce_topo_place_add(t, name, &p);
+		if (r == 0)
+			r = parse_list(t, p, json_array_get(v, 0), true);
+		if (r == 0 && json_array_size(v) == 2)
+			r = parse_list(t, p, json_array_get(v, 1), false);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int parse_done(json_t *root, const char *what, const json_error_t *err, struct mce_topo **ret)
+{
+	struct mce_topo *t;
+	int r;
+
+	if (!root)
+		return mc_fail(-EINVAL, "%s: %s in line %d", what, err->text, err->line);
+	t = calloc(1, sizeof(*t));
+	r = t ? parse_matrix(t, root) : -ENOMEM;
+	json_decref(root);
+	if (r < 0)
+		mce_topo_free(t);
+	else
+		*ret = t;
+	return r;
+}
+
+int mce_topo_parse(const char *text, size_t len, struct mce_topo **ret)
+{
+	json_error_t err;
+	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+
+	return parse_done(root, "topology", &err, ret);
+}
+
+int mce_topo_load(const char *path, struct mce_topo **ret)
+{
+	json_error_t err;
+	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &err);
+
+	return parse_done(root, path, &err, ret);
+}
+
+/* ---- JSON out ---------------------------------------------------------------------------------- */
+
+static json_t *list_json(const struct mce_topo *t, const unsigned char *nic, unsigned n,
+			 const char *filter)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < n; i++)
+		if (!filter || !*filter || mce_topo_listed(filter, t->nic[nic[i]].name))
+			(void)json_array_append_new(list, json_string(t->nic[nic[i]].name));
+	return list;
+}
+
+int mce_topo_json(const struct mce_topo *t, const char *filter, char **ret)
+{
+	json_t *root = json_object();
+	char *text;
+
+	if (!root)
+		return -ENOMEM;
+	for (unsigned i = 0; i < t->nplaces; i++) {
+		const struct mce_topo_place *p = &t->place[i];
+		json_t *both = json_array();
+
+		(void)json_array_append_new(both, list_json(t, p->nic, p->preferred, filter));
+		(void)json_array_append_new(both, list_json(t, p->nic + p->preferred, p->others,
+							    filter));
+		(void)json_object_set_new(root, p->name, both);
+	}
+	text = json_dumps(root, JSON_COMPACT);
+	json_decref(root);
+	if (!text)
+		return -ENOMEM;
+	*ret = text;
+	return 0;
+}
