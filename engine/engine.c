@@ -114,9 +114,10 @@ void mce_engine_close(struct mce_engine *e)
 	__atomic_store_n(&e->closing, true, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&e->lock);
 	mce_peers_close(e);
-	mce_mr_table_done(&e->mrs);
+	mce_mr_table_clear(&e->mrs);
 	for (unsigned i = 0; i < e->nio; i++)
 		mce_io_close(&e->io[i]);
+	mce_mr_table_done(&e->mrs);
 	mce_tcp_server_close(e->server);
 	mce_mapserver_close(e->mapserver);
 	pthread_cond_destroy(&e->idle);

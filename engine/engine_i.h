@@ -98,7 +98,8 @@ struct mce_mr_table {
 	unsigned n, cap;
 };
 int mce_mr_table_init(struct mce_mr_table *t);
-void mce_mr_table_done(struct mce_mr_table *t);
+void mce_mr_table_clear(struct mce_mr_table *t);	/* unregister all; the I/O threads run */
+void mce_mr_table_done(struct mce_mr_table *t);	/* and have ended here */
 /* Find the region and check that [@addr, @addr + @len) lies inside it and that @access is allowed.
  * 0 and a reference, or -ESTALE (no such key), -EACCES, -ERANGE. */
 int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,

@@ -34,10 +34,14 @@ int mce_mr_table_init(struct mce_mr_table *t)
 	return -pthread_rwlock_init(&t->lock, NULL);
 }
 
-void mce_mr_table_done(struct mce_mr_table *t)
+void mce_mr_table_clear(struct mce_mr_table *t)
 {
 	while (t->n)
 		mce_mr_unregister(t->by_base[t->n - 1]);
+}
+
+void mce_mr_table_done(struct mce_mr_table *t)
+{
 	free(t->by_base);
 	pthread_rwlock_destroy(&t->lock);
 }
