@@ -38,6 +38,7 @@ struct entry {
 	bool busy;		/* its text stands still: a call with it is under way */
 	bool gone;		/* whoever ends the call removes it */
 	bool delivered;		/* the server has this text */
+	bool removing;		/* it is not published any more, but the server may still have it */
 	uint64_t round;		/* of the refresher that saw it last */
 };
 
@@ -161,12 +162,14 @@ static struct entry *next_entry(struct mce_meta *m)
 	return NULL;
 }
 
-static int refresh_one(struct mce_meta *m, struct entry *e)
+static int refresh_one(struct mce_meta *m, struct entry *e, bool remove)
 {
 	const struct mce_meta_ops *ops = m->backend->ops;
 	struct mce_meta_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
 	int r;
 
+	if (remove)
+		return ops->del(m->backend, e->key, &w);
 	r = e->delivered ? ops->refresh(m->backend, e->key, e->text, &w) :
 			   ops->put(m->backend, e->key, e->text, &w);
 	if (r == 0)
@@ -183,8 +186,9 @@ static bool refused(int r)
 static int refresh_all(struct mce_meta *m)
 {
 	struct mce_meta_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
-	struct entry *e;
 	struct mc_list *l;
+	struct entry *e;
+	bool remove;
 	int r, lost;
 
 	r = lost = m->backend->ops->beat(m->backend, &w);
@@ -194,12 +198,16 @@ static int refresh_all(struct mce_meta *m)
 			mc_container_of(l, struct entry, link)->delivered = false;
 	m->round++;
 	while (r >= 0 && (e = next_entry(m))) {
+		remove = e->removing;
 		pthread_mutex_unlock(&m->lock);
-		r = refresh_one(m, e);
+		r = refresh_one(m, e, remove);
 		if (refused(r))
 			mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
 		pthread_mutex_lock(&m->lock);
-		e->delivered = r == 0;
+		if (remove)
+			e->gone = r == 0 || refused(r);
+		else
+			e->delivered = r == 0;
 		if (refused(r))
 			r = 0;
 		entry_release(m, e);
@@ -277,7 +285,7 @@ static int entry_prepare(struct mce_meta *m, const char *key, const char *text, 
 	free(e->text);
 	e->text = copy;
 	e->busy = true;
-	e->delivered = false;
+	e->delivered = e->removing = false;
 	*ret = e;
 	return 0;
 }
@@ -318,17 +326,19 @@ int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
 
 	pthread_mutex_lock(&m->lock);
 	r = entry_claim(m, key, deadline, &e);
-	/* Whatever happens now, the refresher must not bring it back. */
+	/* Whatever happens now, the refresher must not bring it back, but see it go: on a lease that lives it would
+	 * never expire. */
 	if (r < 0)
 		e = entry_find(m, key);
 	if (e)
-		e->gone = true;
+		e->removing = true;
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0)
 		return count(r);
 	r = m->backend->ops->del(m->backend, key, &w);
 	if (e) {
 		pthread_mutex_lock(&m->lock);
+		e->gone = r == 0;
 		entry_release(m, e);
 		pthread_mutex_unlock(&m->lock);
 	}
@@ -350,8 +360,8 @@ static const struct mce_meta_ops *kind_of(const char *conn, const char **ret_whe
 	};
 	const char *sep = strstr(conn, "://");
 
-	if (!sep) {
-		/* Upstream takes a bare list of addresses for etcd. */
+	/* Upstream takes a bare list of addresses for etcd; those in it may be URLs. */
+	if (!sep || strcspn(conn, ",") < (size_t)(sep - conn)) {
 		*ret_where = conn;
 		return strchr(conn, ':') ? &mce_meta_etcd : NULL;
 	}

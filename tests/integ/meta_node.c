@@ -5,7 +5,8 @@
  *	publish KEY TEXT	get KEY		unpublish KEY
  *	rpc NAME HOST PORT	rpc_get NAME	rpc_unpublish NAME
  *	long KEY LENGTH		publish a text of that length; "check KEY LENGTH" looks whether it is there
- *	fds			how many descriptors are open */
+ *	fds			how many descriptors are open
+ *	end */
 #include <config.h>
 
 #include <errno.h>
@@ -148,7 +149,7 @@ int main(int argc, char **argv)
 		answer(r);
 		return 1;
 	}
-	while (fgets(line, sizeof(line), stdin))
+	while (fgets(line, sizeof(line), stdin) && strcmp(line, "end\n"))
 		obey(m, line);
 	mce_meta_close(m);
 	return 0;

@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Metadata in a real etcd: texts, leases, outages, loss of all data, several members, and keys as upstream's.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "${top_srcdir:?}/tests/integ/meta_functions.sh"
+requires etcd curl jq base64
+
+server_start() {
+	spawn etcd etcd --name n --data-dir "$tmp/etcd" --listen-client-urls "http://127.0.0.1:$PORT" \
+		--advertise-client-urls "http://127.0.0.1:$PORT" \
+		--listen-peer-urls "http://127.0.0.1:$PEER_PORT" \
+		--initial-advertise-peer-urls "http://127.0.0.1:$PEER_PORT" \
+		--initial-cluster "n=http://127.0.0.1:$PEER_PORT" --log-level error
+	SERVER_PID=$SPAWNED
+	started "$SERVER_PID" etcd 30 answers
+}
+answers() {
+	curl -sf --noproxy '*' --max-time 2 "http://127.0.0.1:$PORT/health" | grep -q '"true"'
+}
+# etcd_do CALL JSON
+etcd_do() {
+	curl -sf --noproxy '*' --max-time 10 "http://127.0.0.1:$PORT/v3/$1" -d "$2"
+}
+key64() {
+	printf %s "$1" | base64 -w 0
+}
+leases() {
+	etcd_do kv/lease/leases '{}' | jq '.leases | length'
+}
+
+PORT='' PEER_PORT='' DEAD_PORT=''
+free_port PORT
+free_port PEER_PORT
+free_port DEAD_PORT
+CONN=etcd://127.0.0.1:$PORT
+server_start
+check_all
+
+# as upstream reads and writes them; what we put hangs on a lease
+node_start u "127.0.0.1:$PORT" MC_METADATA_TTL_SEC=30
+expect u 'publish mooncake/ram/u {"a":1}' ok
+expect u 'publish mooncake/ram/u2 2' ok
+etcd_do kv/range "{\"key\":\"$(key64 mooncake/ram/u)\"}" >"$tmp/range"
+equal 'value in etcd' "$(jq -r '.kvs[0].value' "$tmp/range" | base64 -d)" '{"a":1}'
+lease=$(jq -r '.kvs[0].lease' "$tmp/range")
+equal 'lease of the other key' "$lease" \
+	"$(etcd_do kv/range "{\"key\":\"$(key64 mooncake/ram/u2)\"}" | jq -r '.kvs[0].lease')"
+etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/theirs)\",\"value\":\"$(key64 'from upstream')\"}" >/dev/null
+expect u 'get mooncake/ram/theirs' 'from upstream'
+etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/empty)\"}" >/dev/null
+expect u 'get mooncake/ram/empty' ''
+etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/nul)\",\"value\":\"AAEC\"}" >/dev/null
+expect_error u 'get mooncake/ram/nul' -22 'not text'
+# more than etcd takes
+expect_error u 'long mooncake/ram/longer 3000000' -90 'larger than max\|too large'
+expect_error u 'get mooncake/ram/longer' -2 'no mooncake'
+node_end u
+
+# the lease is revoked under us: everything is put again, under another one
+node_start again "$CONN" MC_METADATA_TTL_SEC=3
+expect again 'publish mooncake/ram/again 1' ok
+expect again 'publish mooncake/ram/again2 2' ok
+lease=$(etcd_do kv/range "{\"key\":\"$(key64 mooncake/ram/again)\"}" | jq -r '.kvs[0].lease')
+etcd_do kv/lease/revoke "{\"ID\":\"$lease\"}" >/dev/null
+# a put meets that first; the other key must come back all the same
+expect again 'publish mooncake/ram/again 3' ok
+wait_for 10 says again 'get mooncake/ram/again2' 2
+expect again 'get mooncake/ram/again' 3
+
+# a cluster that lost everything
+kill_pid "$SERVER_PID"
+rm -rf "$tmp/etcd"
+server_start
+wait_for 20 says again 'get mooncake/ram/again' 3
+wait_for 20 says again 'get mooncake/ram/again2' 2
+node_end again
+
+# a member that is dead, in front or behind, does not matter
+node_start m1 "etcd://127.0.0.1:$DEAD_PORT,127.0.0.1:$PORT"
+expect m1 'publish mooncake/ram/m1 1' ok
+node_start m2 "127.0.0.1:$DEAD_PORT,http://127.0.0.1:$PORT"
+expect m2 'get mooncake/ram/m1' 1
+node_end m1
+node_end m2
+
+# one lease a node, however often it publishes: all of this test's others expire
+node_start l "$CONN" MC_METADATA_TTL_SEC=2
+for ((i = 0; i < 50; i++)); do
+	expect l "publish mooncake/ram/l$i $i" ok
+done
+one_lease() {
+	[ "$(leases)" -eq 1 ]
+}
+wait_for 60 one_lease
+node_end l

@@ -1,0 +1,188 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# meta_functions.sh - nodes of a metadata server, and what all kinds of servers have to pass.  The test defines
+#
+#	server_start	on $PORT, and waits until it answers; gives SERVER_PID
+#	CONN		the connection string
+#
+# A node is tests/integ/meta_node with pipes; its commands are told there.
+: "${tmp:?}" "${top_builddir:?}"
+# Nodes of tests are forgotten soon, unless they say otherwise.
+export MC_METADATA_TTL_SEC=5
+declare -A NODE_IN=() NODE_OUT=() NODE_PID=()
+
+# node_start NAME CONN [VARIABLE=VALUE...]
+node_start() {
+	local name=$1 server=$2 in out
+	shift 2
+	rm -f "$tmp/$name.in" "$tmp/$name.out"
+	mkfifo "$tmp/$name.in" "$tmp/$name.out"
+	env "$@" "$top_builddir/tests/integ/meta_node" "$server" \
+		<"$tmp/$name.in" >"$tmp/$name.out" 2>>"$tmp/$name.log" &
+	NODE_PID[$name]=$!
+	cleanup_fn end_pid "$!"
+	exec {in}>"$tmp/$name.in" {out}<"$tmp/$name.out"
+	NODE_IN[$name]=$in
+	NODE_OUT[$name]=$out
+}
+
+# ask NAME COMMAND - the answer
+ask() {
+	local line
+	echo "$2" >&"${NODE_IN[$1]}"
+	read -r -t 40 -u "${NODE_OUT[$1]}" line || fail "node $1 does not answer: $2"
+	echo "$line"
+}
+
+# expect NAME COMMAND ANSWER
+expect() {
+	equal "$1: $2" "$(ask "$1" "$2")" "$3"
+}
+
+# expect_error NAME COMMAND NUMBER TEXT - an error whose detail matches
+expect_error() {
+	local said
+	said=$(ask "$1" "$2")
+	[ "${said%% *}" = "$3" ] || fail "$1: $2: ${said:0:300}, not error $3"
+	grep -q -- "$4" <<<"$said" || fail "$1: $2: no '$4' in: ${said:0:300}"
+}
+
+says() {
+	[ "$(ask "$1" "$2")" = "$3" ]
+}
+
+is_gone() {
+	[[ "$(ask "$1" "get $2")" == "-2 "* ]]
+}
+
+# node_end NAME - it is told to, and ends well
+node_end() {
+	local in=${NODE_IN[$1]} out=${NODE_OUT[$1]}
+	echo end >&"$in"
+	exec {in}>&- {out}<&-
+	wait_for 5 gone "${NODE_PID[$1]}" || fail "node $1 does not end"
+	wait "${NODE_PID[$1]}" || fail "node $1 ended with status $?"
+}
+
+node_kill() {
+	local in=${NODE_IN[$1]} out=${NODE_OUT[$1]}
+	kill_pid "${NODE_PID[$1]}"
+	exec {in}>&- {out}<&-
+}
+
+# Texts come and go, and are seen by others.
+check_texts() {
+	node_start a "$CONN"
+	node_start b "$CONN"
+	expect_error a 'get mooncake/ram/x' -2 'no mooncake/ram/x'
+	expect a 'publish mooncake/ram/x {"name":"x y","n":"\u00e9+&?=%41"}' ok
+	expect b 'get mooncake/ram/x' '{"name":"x y","n":"\u00e9+&?=%41"}'
+	expect a 'publish mooncake/ram/x two' ok
+	expect b 'get mooncake/ram/x' two
+	expect a 'publish odd/k&e?y=%41+1 é' ok
+	expect b 'get odd/k&e?y=%41+1' é
+	expect a 'long mooncake/ram/long 1000000' ok
+	expect b 'check mooncake/ram/long 1000000' same
+	expect a 'rpc n1 10.1.2.3 15000' ok
+	expect b 'rpc_get n1' '10.1.2.3 15000'
+	expect b 'get mooncake/rpc_meta/n1' '{"ip_or_host_name":"10.1.2.3","rpc_port":15000}'
+	expect a 'unpublish mooncake/ram/x' ok
+	expect_error b 'get mooncake/ram/x' -2 'no mooncake/ram/x'
+	expect a 'unpublish mooncake/ram/x' ok
+	expect a 'rpc_unpublish n1' ok
+	expect_error b 'rpc_get n1' -2 'rpc_meta/n1'
+	expect b 'publish mooncake/rpc_meta/bad {"ip_or_host_name":"h","rpc_port":70000}' ok
+	expect_error a 'rpc_get bad' -22 "not a node's address"
+	node_end a
+	node_end b
+}
+
+# What a node publishes outlives its TTL as long as the node lives, and not much longer.
+check_expiry() {
+	node_start see "$CONN"
+	node_start lives "$CONN" MC_METADATA_TTL_SEC=2
+	node_start dies "$CONN" MC_METADATA_TTL_SEC=2
+	node_start ends "$CONN" MC_METADATA_TTL_SEC=2
+	expect lives 'publish mooncake/ram/lives 1' ok
+	expect dies 'publish mooncake/ram/dies 1' ok
+	expect dies 'rpc dies 127.0.0.1 1' ok
+	expect ends 'publish mooncake/ram/ends 1' ok
+	node_kill dies
+	node_end ends
+	wait_for 20 is_gone see mooncake/ram/dies
+	wait_for 20 is_gone see mooncake/rpc_meta/dies
+	wait_for 20 is_gone see mooncake/ram/ends
+	expect see 'get mooncake/ram/lives' 1
+	node_end lives
+	node_end see
+}
+
+# A server that goes away costs an error, and has everything again when it is back.
+check_outage() {
+	node_start c "$CONN" MC_METADATA_TTL_SEC=6 NODE_MS=2000
+	node_start see "$CONN" NODE_MS=2000
+	expect c 'publish mooncake/ram/c before' ok
+	expect c 'publish mooncake/ram/gone before' ok
+	kill_pid "$SERVER_PID"
+	expect_error see 'get mooncake/ram/c' -111 "127.0.0.1:$PORT"
+	expect_error c 'publish mooncake/ram/c during' -111 "127.0.0.1:$PORT"
+	expect_error c 'publish mooncake/ram/c2 during' -111 refused
+	expect_error c 'unpublish mooncake/ram/gone' -111 refused
+	wait_for 10 grep -q 'cannot refresh, going on with what is known' "$tmp/c.log"
+	server_start
+	wait_for 20 says see 'get mooncake/ram/c' during
+	wait_for 20 says see 'get mooncake/ram/c2' during
+	wait_for 10 grep -q 'the server is back' "$tmp/c.log"
+	wait_for 20 is_gone see mooncake/ram/gone
+	# stopped: as long as the caller says, and not longer
+	stop_still "$SERVER_PID"
+	local before=${EPOCHREALTIME/./} took
+	expect_error see 'get mooncake/ram/c' -110 "127.0.0.1:$PORT"
+	took=$((${EPOCHREALTIME/./} - before))
+	[ "$took" -ge 1900000 ] && [ "$took" -lt 8000000 ] || fail "a stopped server took $took us"
+	# and no longer than a second to leave it
+	node_end c
+	kill -CONT "$SERVER_PID"
+	wait_for 10 is_gone see mooncake/ram/none
+	node_end see
+}
+
+# Nobody is there at the start.
+check_late() {
+	kill_pid "$SERVER_PID"
+	node_start early "$CONN" MC_METADATA_TTL_SEC=6 NODE_MS=2000
+	expect_error early 'publish mooncake/ram/early 1' -111 refused
+	expect_error early 'get mooncake/ram/early' -111 refused
+	server_start
+	wait_for 20 says early 'get mooncake/ram/early' 1
+	node_end early
+}
+
+# Nothing stays behind of 1,000 calls.
+check_descriptors() {
+	local before after
+	node_start f "$CONN"
+	for i in 1 2 3; do
+		expect f "publish mooncake/ram/f $i" ok
+		expect f 'get mooncake/ram/f' "$i"
+	done
+	before=$(ask f fds)
+	for ((i = 0; i < 250; i++)); do
+		expect f "publish mooncake/ram/f $i" ok
+		expect f 'get mooncake/ram/f' "$i"
+		expect f 'unpublish mooncake/ram/f' ok
+		is_gone f mooncake/ram/f
+	done
+	after=$(ask f fds)
+	# the refresher may have a connection of its own by now
+	[ "$after" -le $((before + 4)) ] || fail "$before descriptors became $after"
+	node_end f
+}
+
+check_all() {
+	check_texts
+	check_expiry
+	check_outage
+	check_late
+	check_descriptors
+}
