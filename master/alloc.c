@@ -135,6 +135,40 @@ void mcm_alloc_done(struct mcm_alloc *a)
 	memset(a, 0, sizeof(*a));
 }
 
+int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
+{
+	uint64_t more, granules = size >> MCM_GRANULE_SHIFT;
+	struct mcm_node *end = mcm_node(a, a->end);
+	uint32_t last = end->prev, id;
+	int r;
+
+	if (granules < a->granules || size > MCM_ALLOC_MAX)
+		return mc_fail(-MC_EPARAM, "a segment of %llu bytes cannot have %llu",
+			       (unsigned long long)a->granules << MCM_GRANULE_SHIFT,
+			       (unsigned long long)size);
+	more = granules - a->granules;
+	if (!more)
+		return 0;
+	if (mcm_node(a, last)->flags & MCM_NODE_USED) {
+		r = node_new(a, a->granules, more, &id);
+		if (r < 0)
+			return r;
+		mcm_node(a, id)->prev = last;
+		mcm_node(a, id)->next = a->end;
+		mcm_node(a, last)->next = id;
+		end->prev = id;
+	} else {
+		id = last;
+		bin_del(a, id);
+		node_resize(mcm_node(a, id), mcm_node_granules(mcm_node(a, id)) + more);
+	}
+	bin_add(a, id);
+	a->granules = granules;
+	end->at_lo = (uint32_t)granules;
+	end->at_hi = (uint8_t)(granules >> 32);
+	return 0;
+}
+
 uint64_t mcm_alloc_round(uint64_t len)
 {
 	uint64_t g = (len + MCM_GRANULE - 1) >> MCM_GRANULE_SHIFT, pages;

@@ -54,6 +54,9 @@ struct mcm_alloc {
 /* @size bytes, at least one granule; the rest of a last partial granule is not used.  -ENOMEM. */
 int mcm_alloc_init(struct mcm_alloc *a, uint64_t size);
 void mcm_alloc_done(struct mcm_alloc *a);
+/* The segment has @size bytes from now on, more than before.  -MC_EPARAM when it would have fewer, or too
+ * many; -ENOMEM. */
+int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size);
 
 /* A range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough, -ENOMEM. */
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node);

@@ -10,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
@@ -159,6 +160,10 @@ int mcm_client_register(struct mcm *m, const struct mcp_register *rq)
 	c = mcm_client_find(&m->clients, rq->client);
 	if (!c)
 		return mc_fail(-MC_ENOCLIENT, "no connection has said hello as this client");
+	/* The first one of an id has it for as long as it is connected. */
+	if (c->registered && c->sessions > 1 &&
+	    (strlen(c->name) != rq->name.len || memcmp(c->name, rq->name.data, rq->name.len) != 0))
+		return mc_fail(-MC_EOWNER, "the client of this id is %s, which is connected", c->name);
 	memset(c->name, 0, sizeof(c->name));
 	memcpy(c->name, rq->name.data, rq->name.len);
 	c->registered = true;
@@ -182,9 +187,9 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 		return mc_fail(-MC_EPARAM, "a segment needs an id and an owner");
 	if (!mcp_id_eq(sender, rq->client))
 		return mc_fail(-MC_EOWNER, "a client mounts its own segments only");
-	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX)
-		return mc_fail(-MC_EPARAM, "a segment of %llu bytes",
-			       (unsigned long long)rq->size);
+	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX || rq->base > UINT64_MAX - rq->size)
+		return mc_fail(-MC_EPARAM, "a segment of %llu bytes at %#llx",
+			       (unsigned long long)rq->size, (unsigned long long)rq->base);
 	r = check_text("the segment's name", rq->name);
 	if (r == 0 && !rq->name.len)
 		r = mc_fail(-MC_EPARAM, "a segment without a name");
@@ -193,6 +198,39 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 	if (r == 0)
 		r = check_text("the protocol", rq->protocol);
 	return r;
+}
+
+static bool there(struct mcm *m, const struct mcm_segment *s)
+{
+	const struct mcm_client *c = mcm_client_find(&m->clients, s->client);
+
+	return c && c->sessions && mcm_segment_state(s) == MCP_SEG_OK;
+}
+
+/* What would make nonsense of other segments, or of @s, which has the id already (NULL: none has). */
+static int check_others(struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
+{
+	uint64_t name = mc_hash(rq->name.data, rq->name.len, 0);
+	unsigned i;
+
+	if (s && s->epoch == rq->epoch && rq->size < s->size)
+		return mc_fail(-MC_EPARAM, "a segment of %llu bytes does not shrink to %llu",
+			       (unsigned long long)s->size, (unsigned long long)rq->size);
+	for (i = 0; i < m->segments.n_live; i++) {
+		const struct mcm_segment *t = m->segments.at[m->segments.live[i]];
+		bool same_owner = mcp_id_eq(t->client, rq->client);
+
+		if (t == s)
+			continue;
+		if (same_owner && rq->base && t->base && rq->base < t->base + t->size &&
+		    t->base < rq->base + rq->size)
+			return mc_fail(-MC_ESEGMENT_EXISTS, "it overlaps segment %s of this client",
+				       t->name);
+		if (!same_owner && t->name_hash == name && there(m, t))
+			return mc_fail(-MC_ESEGMENT_EXISTS,
+				       "a client that is connected has a segment named %s", t->name);
+	}
+	return 0;
 }
 
 /* Give a segment to @rq's client.  Whoever has the epoch has the memory, but not from under an owner
@@ -236,12 +274,15 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 
 	if (!c)
 		return -ENOMEM;
-	if (s) {
+	r = check_others(m, s, rq);
+	if (r == 0 && s)
 		r = take_over(m, s, rq);
-		if (r < 0)
-			return r;
-	}
-	if (s && s->epoch == rq->epoch && s->size == rq->size) {
+	/* The same memory, and perhaps some more behind it. */
+	if (r == 0 && s && s->epoch == rq->epoch && s->size != rq->size)
+		r = mcm_segments_grow(&m->segments, s, rq->size);
+	if (r < 0)
+		return r;
+	if (s && s->epoch == rq->epoch) {
 		mcm_segment_describe(s, rq);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segments_set_silent(&m->segments, s, false);

@@ -40,7 +40,8 @@ void mcm_clients_done(struct mcm_clients *cs);
 int mcm_client_opened(struct mcm *m, struct mcp_id id);
 void mcm_client_closed(struct mcm *m, struct mcp_id id);
 
-/* -MC_EPARAM for a bad name, -ENOMEM. */
+/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a client of another name that is connected,
+ * -ENOMEM. */
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
 /* True: the client has to register and mount again. */
 bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id);
@@ -48,8 +49,10 @@ unsigned mcm_client_count(struct mcm *m);
 
 /* ---- segments of clients ---- */
 
-/* @sender: the client of the connection; it may only mount its own.
- * -MC_EOWNER, -MC_ESEGMENT_EXISTS when it belongs to a client that is there, -MC_EPARAM, -MC_ELIMIT. */
+/* @sender: the client of the connection; it may only mount its own.  A mounted segment of the same epoch
+ * is taken back with its objects, and grows when the request's size is larger.
+ * -MC_EOWNER, -MC_ESEGMENT_EXISTS when it, its name or its memory belongs to a segment that is there,
+ * -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	      struct mcp_mount_reply *ret);
 /* -MC_ENOSEGMENT, -MC_EOWNER. */

@@ -127,7 +127,7 @@ static bool walk(const struct run *r, struct window *w)
 	uint64_t began = mc_now_ns(), from = mcm_node_at(mcm_node(a, a->hand));
 	uint64_t want = mcm_alloc_round(r->len), now;
 
-	if (began < r->s->walk[r->level].retry_ns && want >= r->s->walk[r->level].want)
+	if (began < mcm_peek(&r->s->walk[r->level].retry_ns) && want >= r->s->walk[r->level].want)
 		return false;
 	if (slide(r, w, UINT64_MAX))
 		return true;
@@ -137,7 +137,7 @@ static bool walk(const struct run *r, struct window *w)
 	if (slide(r, w, from))
 		return true;
 	now = mc_now_ns();
-	r->s->walk[r->level].retry_ns = now + WALK_REST * (now - began);
+	mcm_poke(&r->s->walk[r->level].retry_ns, now + WALK_REST * (now - began));
 	r->s->walk[r->level].want = want;
 	return false;
 }

@@ -180,6 +180,25 @@ int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 	return 0;
 }
 
+int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+{
+	unsigned i;
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	r = mcm_alloc_grow(&s->alloc, size);
+	if (r == 0)
+		mcm_poke(&s->size, size);
+	pthread_mutex_unlock(&s->lock);
+	if (r < 0)
+		return r;
+	/* The last walk for room found none in what there was. */
+	for (i = 0; i < MCM_EVICT_LEVELS; i++)
+		mcm_poke(&s->walk[i].retry_ns, 0);
+	live_changed(ss);
+	return 0;
+}
+
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent)
 {
 	__atomic_store_n(&s->state, silent ? MCP_SEG_SILENT : MCP_SEG_OK, __ATOMIC_RELEASE);

@@ -44,7 +44,7 @@ struct mcm_segment {
 	/* guarded by run_lock, taken before all other locks of objects (evict_run.c) */
 	pthread_mutex_t run_lock;
 	struct {
-		uint64_t retry_ns;	/* no walk before */
+		uint64_t retry_ns;	/* no walk before; atomic: growing sets it to 0 */
 		uint64_t want;		/* for so many granules or more */
 	} walk[MCM_EVICT_LEVELS];
 };
@@ -96,6 +96,8 @@ int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		     struct mcm_segment **ret);
 /* Take over what may change while the memory stays: owner, address, names.  For writing. */
 void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq);
+/* Its memory has become larger; what lies in it stays.  For writing.  -MC_EPARAM, -ENOMEM. */
+int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent);
 /* From now on its objects are gone for readers; the sweeper drops them.  For writing. */
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);

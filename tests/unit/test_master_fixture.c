@@ -36,7 +36,7 @@ int fx_mount(struct fixture *fx, uint64_t client, uint64_t id, uint64_t epoch, u
 	char name[32];
 	struct mcp_mount rq = {
 		.segment = id_of(id), .client = id_of(client), .epoch = epoch, .size = size,
-		.base = 0x10000, .rkey = 5, .endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"),
+		.base = 0x10000 + (id << 40), .rkey = 5, .endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"),
 	};
 	int r;
 

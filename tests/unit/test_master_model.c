@@ -25,7 +25,7 @@ static struct model_progress *progress;
 static const unsigned weight[OP_KINDS] = {
 	[OP_START] = 300, [OP_END] = 290, [OP_REVOKE] = 15, [OP_GET] = 120, [OP_RELEASE] = 110,
 	[OP_RENEW] = 10, [OP_EXIST] = 80, [OP_REMOVE] = 30, [OP_REMOVE_MATCH] = 1, [OP_RENAME] = 40,
-	[OP_LIST] = 2, [OP_SESSION] = 3, [OP_SEGMENT] = 1, [OP_ADVANCE] = 60,
+	[OP_LIST] = 2, [OP_SESSION] = 3, [OP_SEGMENT] = 1, [OP_GROW] = 1, [OP_ADVANCE] = 60,
 };
 
 static enum op_kind random_kind(void)

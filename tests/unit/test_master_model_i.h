@@ -58,7 +58,7 @@ struct aside {
 struct segment_map {
 	bool mounted;
 	uint32_t mount;
-	uint64_t granules, used;
+	uint64_t epoch, granules, used;
 	/* 0: free; else who: 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */
 	uint32_t *who;
 };

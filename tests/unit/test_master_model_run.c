@@ -13,7 +13,7 @@ const char *model_op_name(enum op_kind kind)
 {
 	static const char *const name[] = {
 		"start", "end", "revoke", "get", "release", "renew", "exist", "remove", "remove-match",
-		"rename", "list", "session", "segment", "advance",
+		"rename", "list", "session", "segment", "grow", "advance",
 	};
 
 	return name[kind];
@@ -492,8 +492,9 @@ static void op_segment(const struct op *op)
 
 	(void)op;
 	if (!s->mounted) {
-		MUST(fx_mount(&mo.fx, 1, id, 1000 + ++mo.epochs, mo.setup->segment_size, NULL) == 0,
-		     "mount");
+		s->epoch = 1000 + ++mo.epochs;
+		s->granules = mo.setup->segment_size / MCM_GRANULE;
+		MUST(fx_mount(&mo.fx, 1, id, s->epoch, mo.setup->segment_size, NULL) == 0, "mount");
 		s->mounted = true;
 		s->mount++;
 		s->used = 0;
@@ -516,6 +517,27 @@ static void op_segment(const struct op *op)
 			version_unindex(v);
 	}
 	evict_in_background();
+}
+
+/* A segment gets larger, up to twice what it was; now and then it is asked to shrink. */
+static void op_grow(const struct op *op)
+{
+	unsigned id = 1 + op->a % mo.setup->segments;
+	struct segment_map *s = &mo.seg[id];
+	uint64_t most = 2 * mo.setup->segment_size, size = s->granules * MCM_GRANULE;
+	struct mcp_mount_reply reply;
+
+	if (!s->mounted)
+		return;
+	if (op->b % 8 == 0) {
+		MUST(fx_mount(&mo.fx, 1, id, s->epoch, size - MCM_GRANULE, NULL) == -MC_EPARAM,
+		     "a segment shrank");
+		return;
+	}
+	size += op->c % (most / 8);
+	size = size < most ? size : most;
+	MUST(fx_mount(&mo.fx, 1, id, s->epoch, size, &reply) == 0 && reply.reattached, "growing");
+	s->granules = size / MCM_GRANULE;
 }
 
 static void op_advance(const struct op *op)
@@ -592,7 +614,8 @@ static void begin(void)
 	for (i = 1; i <= mo.setup->segments; i++) {
 		mo.seg[i].mounted = true;
 		mo.seg[i].granules = mo.setup->segment_size / MCM_GRANULE;
-		mo.seg[i].who = calloc(mo.seg[i].granules, sizeof(uint32_t));
+		mo.seg[i].epoch = 100 + i;
+		mo.seg[i].who = calloc(2 * mo.seg[i].granules, sizeof(uint32_t));
 		MUST(mo.seg[i].who, "out of memory");
 	}
 	mo.evicted = fx_metric("master_evicted_key_count");
@@ -638,6 +661,9 @@ static void step(const struct op *op)
 		break;
 	case OP_SEGMENT:
 		op_segment(op);
+		break;
+	case OP_GROW:
+		op_grow(op);
 		break;
 	case OP_ADVANCE:
 	case OP_KINDS:

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Segments that grow, and offers of segments that make no sense. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (1ull << 20)
+#define KIB 1024u
+
+static struct mcp_id id_of(uint64_t n)
+{
+	return (struct mcp_id){ 7, n };
+}
+
+static struct mcm_segment *segment(struct fixture *fx, uint64_t id)
+{
+	return mcm_segments_find(&fx->m->segments, id_of(id));
+}
+
+static void test_grows(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", MIB - 64 * KIB, 0), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
+	assert_int_equal(fx_put(&fx, "large", MIB - 64 * KIB, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "huge", 2 * MIB, 0), -MC_ETOOBIG);
+	/* The last range is free: it becomes larger. */
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 2 * MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	assert_int_equal(reply.objects, 1);
+	assert_int_equal(segment(&fx, 1)->size, 2 * MIB);
+	assert_int_equal(fx_put(&fx, "large", MIB - 64 * KIB, 0), 0);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
+	fx_check(&fx);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 4 * MIB, &reply), 0);
+	fx_check(&fx);
+	assert_int_equal(fx_put(&fx, "more", 2 * MIB - 64 * KIB, 0), 0);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
+	assert_int_equal(fx_stat(&fx, "large", NULL), 0);
+	fx_release(&fx, fx.s, o.pin);
+	fx_down(&fx);
+}
+
+/* Pinned objects on all of it, so that the search for room rests; the new room is found all the same. */
+static void test_grows_when_full(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+	char key[16];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	mc_clock_real();
+	for (i = 0; i < 16; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(fx_put(&fx, key, 64 * KIB, 0), 0);
+		assert_int_equal(fx_pin(&fx, fx.s, key, MCP_GET_HOLD, &o, NULL), 0);
+	}
+	for (i = 0; i < 3; i++)
+		assert_int_equal(fx_put(&fx, "new", 64 * KIB, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 2 * MIB, NULL), 0);
+	assert_int_equal(fx_put(&fx, "new", 64 * KIB, 0), 0);
+	fx_down(&fx);
+}
+
+static void test_does_not_shrink(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 2 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", KIB, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, NULL), -MC_EPARAM);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 0, NULL), -MC_EPARAM);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 1ull << 63, NULL), -MC_EPARAM);
+	assert_int_equal(segment(&fx, 1)->size, 2 * MIB);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
+	/* Other memory is another matter. */
+	assert_int_equal(fx_mount(&fx, 1, 1, 202, MIB, NULL), 0);
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	while (mcm_evict_background(fx.m))
+		;
+	fx_down(&fx);
+}
+
+static int mount(struct fixture *fx, uint64_t client, uint64_t id, const char *name, uint64_t base,
+		 uint64_t size)
+{
+	struct mcp_mount rq = {
+		.segment = id_of(id), .client = id_of(client), .epoch = 1, .size = size, .base = base,
+		.rkey = 5, .name = fx_bytes(name), .endpoint = fx_bytes("h:1"),
+		.protocol = fx_bytes("tcp"),
+	};
+	struct mcp_mount_reply reply;
+
+	return mcm_mount(fx->m, id_of(client), &rq, &reply);
+}
+
+static void test_overlaps(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	fx_session(&fx, 2);
+	assert_int_equal(mount(&fx, 1, 1, "a", 16 * MIB, MIB), 0);
+	assert_int_equal(fx_put(&fx, "x", KIB, 0), 0);
+	assert_int_equal(mount(&fx, 1, 2, "b", 16 * MIB, MIB), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount(&fx, 1, 2, "b", 17 * MIB - 1, MIB), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount(&fx, 1, 2, "b", 15 * MIB + 1, MIB), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount(&fx, 1, 2, "b", 1, 100 * MIB), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount(&fx, 1, 2, "b", UINT64_MAX - 10, MIB), -MC_EPARAM);
+	assert_int_equal(fx.m->segments.n_live, 1);
+	/* Neighbours, and addresses of another process. */
+	assert_int_equal(mount(&fx, 1, 2, "b", 17 * MIB, MIB), 0);
+	assert_int_equal(mount(&fx, 2, 3, "c", 16 * MIB, MIB), 0);
+	/* It would grow into the neighbour. */
+	assert_int_equal(mount(&fx, 1, 1, "a", 16 * MIB, 2 * MIB), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(segment(&fx, 1)->size, MIB);
+	assert_int_equal(fx_stat(&fx, "x", NULL), 0);
+	fx_down(&fx);
+}
+
+static void test_names(void **state)
+{
+	struct mcm_session *other;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	other = fx_session(&fx, 2);
+	assert_int_equal(mount(&fx, 1, 1, "host:1", 0, MIB), 0);
+	/* One client may offer several pieces of memory under its name. */
+	assert_int_equal(mount(&fx, 1, 2, "host:1", 0, MIB), 0);
+	assert_int_equal(mount(&fx, 2, 3, "host:1", 0, MIB), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount(&fx, 2, 1, "host:2", 0, MIB), -MC_EOWNER);
+	assert_int_equal(fx.m->segments.n_live, 2);
+	/* The first has gone away: whoever is started in its place has the name. */
+	fx_session_end(&fx, fx.s);
+	assert_int_equal(mount(&fx, 2, 3, "host:1", 0, MIB), 0);
+	(void)other;
+	fx_down(&fx);
+}
+
+static int call_yourself(struct fixture *fx, uint64_t client, const char *name)
+{
+	struct mcp_register rq = { .client = id_of(client), .name = fx_bytes(name) };
+
+	return mcm_client_register(fx->m, &rq);
+}
+
+/* Two programs with the same id: the second is told so, the first notices nothing. */
+static void test_fenced(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(call_yourself(&fx, 1, "first:1"), 0);
+	assert_int_equal(mcm_client_opened(fx.m, id_of(1)), 0);
+	assert_int_equal(call_yourself(&fx, 1, "second:1"), -MC_EOWNER);
+	assert_non_null(strstr(mc_err_detail(-MC_EOWNER), "first:1"));
+	/* The first one's other connections are welcome. */
+	assert_int_equal(call_yourself(&fx, 1, "first:1"), 0);
+	mcm_client_closed(fx.m, id_of(1));
+	assert_int_equal(fx_put(&fx, "a", KIB, 0), 0);
+	assert_false(mcm_client_heartbeat(fx.m, id_of(1)));
+	assert_int_equal(call_yourself(&fx, 9, "nobody:1"), -MC_ENOCLIENT);
+	assert_int_equal(call_yourself(&fx, 1, "b\xc3\x28 d"), -MC_EPARAM);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_grows),
+		cmocka_unit_test(test_grows_when_full),
+		cmocka_unit_test(test_does_not_shrink),
+		cmocka_unit_test(test_overlaps),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_fenced),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
