@@ -116,6 +116,7 @@ void mcpy_leave(struct mcpy_core *core);
 extern PyMethodDef mcpy_put_methods[];
 extern PyMethodDef mcpy_get_methods[];
 extern PyMethodDef mcpy_name_methods[];
+extern PyMethodDef mcpy_object_methods[];
 
 /* ---- config.c: ReplicateConfig ---- */
 
@@ -138,6 +139,10 @@ PyObject *mcpy_handle_type(PyObject *module);
 /* Takes @data (of malloc). */
 PyObject *mcpy_handle_new(void *data, Py_ssize_t size);
 
+/* ---- object.c: open objects, for sessions ---- */
+
+PyObject *mcpy_object_type(PyObject *module);
+
 /* ---- memory.c: MooncakeHostMemAllocator, bind_to_numa_node ---- */
 
 PyObject *mcpy_allocator_type(PyObject *module);
@@ -146,7 +151,7 @@ extern PyMethodDef mcpy_memory_functions[];
 /* ---- module.c ---- */
 
 struct mcpy_types {
-	PyObject *store, *config, *handle, *allocator;
+	PyObject *store, *config, *handle, *object, *allocator;
 };
 /* The types live as long as the process: instances may outlive the module at exit. */
 extern struct mcpy_types mcpy_types;

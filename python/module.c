@@ -37,6 +37,7 @@ PyMODINIT_FUNC PyInit__store(void)
 	if (!m || add(m, "Store", mcpy_store_type(m), &mcpy_types.store) < 0 ||
 	    add(m, "ReplicateConfig", mcpy_config_type(m), &mcpy_types.config) < 0 ||
 	    add(m, "BufferHandle", mcpy_handle_type(m), &mcpy_types.handle) < 0 ||
+	    add(m, "Object", mcpy_object_type(m), &mcpy_types.object) < 0 ||
 	    add(m, "MooncakeHostMemAllocator", mcpy_allocator_type(m), &mcpy_types.allocator) < 0 ||
 	    PyModule_AddFunctions(m, mcpy_memory_functions) < 0)
 		Py_CLEAR(m);

@@ -10,6 +10,7 @@ import atexit as _atexit
 import weakref as _weakref
 
 from mooncake import _setup
+from mooncake._sessions import Sessions as _Sessions
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
                              bind_to_numa_node)
@@ -106,11 +107,19 @@ def _setup_args(args, kwargs):
     return {**_SETUP_DEFAULTS, **given}
 
 
-class MooncakeDistributedStore(_Store):
+class MooncakeDistributedStore(_Sessions, _Store):
     """A connection to a pool, and, when it has a segment, a part of the pool.
 
     Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must
     make its own: there, calls of the parent's answer as those of a store that is not set up."""
+
+    _config_type = ReplicateConfig
+
+    def close(self):
+        self._end_sessions()
+        return super().close()
+
+    close.__doc__ = _Store.close.__doc__
 
     def setup(self, *args, **kwargs):
         """setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
@@ -141,6 +150,7 @@ class MooncakeDistributedStore(_Store):
         return self._connect(conf)
 
     def _connect(self, conf):
+        self._end_sessions()
         code, why = self._open(**conf)
         if code:
             _setup.log.error("setup: %s", why)

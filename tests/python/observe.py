@@ -174,6 +174,44 @@ def ranges(s, memory, out, a, o):
     case("ranges: shape", lambda: s.get_into_ranges([o], [["f"]], [[[0]]], [[[0, 1]]], [[[0]]]))
 
 
+def sessions(s):
+    memory = ctypes.create_string_buffer(bytes(range(256)) * 4)
+    a = ctypes.addressof(memory)
+    s.register_buffer(a, 1024)
+    s.put("old", b"x")
+    case("put session: start", lambda: s.batch_put_session_start(["s1", "s2", "old", "s1", "z", ""],
+                                                                 [100, 50, 10, 5, 0, 4]))
+    case("put session: start none", lambda: s.batch_put_session_start([], []))
+    case("put session: start lengths", lambda: s.batch_put_session_start(["q"], [1, 2]))
+    case("put session: before its end", lambda: [s.is_exist("s1"), s.get("s1").decode()])
+    case("put session: get_size before its end", lambda: s.get_size("s1"))
+    case("put session: remove before its end", lambda: [s.remove("s1"), s.remove("s1", True)])
+    put = s.batch_put_from_multi_buffer_ranges
+    case("put session: write", lambda: put(["s1", "s2", "nope"], [[a, a + 50], [a], [a]], [[50, 50], [50], [10]],
+                                           [[0, 50], [0], [0]]))
+    case("put session: beyond", lambda: put(["s1"], [[a]], [[50]], [[60]]))
+    case("put session: nothing", lambda: put(["s1"], [[a]], [[0]], [[0]]))
+    case("put session: inner lengths", lambda: put(["s1"], [[a]], [[1, 2]], [[0]]))
+    case("put session: lengths", lambda: put(["s1"], [[a], [a]], [[1]], [[0]]))
+    case("put session: none", lambda: put([], [], [], []))
+    case("put session: end", lambda: s.batch_put_session_end(["s1", "nope", "old"]))
+    case("put session: value", lambda: s.get("s1") == memory.raw[:100])
+    case("put session: end again", lambda: s.batch_put_session_end(["s1"]))
+    case("put session: revoke", lambda: s.batch_put_session_revoke(["s2", "nope"]) + [s.is_exist("s2")])
+    case("put session: end unwritten", lambda: [s.batch_put_session_start(["un"], [10]), s.batch_put_session_end(["un"]),
+                                                s.is_exist("un")])
+    get = s.batch_get_into_multi_buffer_ranges
+    case("get session: start", lambda: s.batch_get_session_start(["s1", "nope", ""]))
+    case("get session: read", lambda: get(["s1", "nope"], [[a, a + 10], [a]], [[10, 5], [1]], [[20, 0], [0]]))
+    case("get session: bytes", lambda: memory.raw[:15] == bytes(range(20, 30)) + bytes(range(5)))
+    case("get session: beyond", lambda: get(["s1"], [[a]], [[10]], [[95]]))
+    case("get session: nothing", lambda: get(["s1"], [[a]], [[0]], [[0]]))
+    case("get session: lengths", lambda: get(["s1"], [[a, a]], [[1]], [[0]]))
+    case("get session: end", lambda: s.batch_get_session_end(["s1", "nope"]))
+    case("get session: ended", lambda: get(["s1"], [[a]], [[10]], [[0]]))
+    s.unregister_buffer(a)
+
+
 def handles(s):
     h = s.get_buffer("f")
     view = memoryview(h)
@@ -248,6 +286,7 @@ def main():
     values(s)
     buffers(s)
     handles(s)
+    sessions(s)
     names(s)
     configs(s)
     full(s)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: objects that are read or written piece by piece.
+
+A read session holds one version of a key readable until it ends.  A write session collects the pieces in
+memory of its own and stores the object, whole, when it ends; one that was not written completely is
+refused, so that nobody ever reads what nobody wrote."""
+
+import ctypes
+import mmap
+import threading
+
+INVALID_PARAMS = -600
+INVALID_WRITE = -700
+NO_OBJECT = -704
+EXISTS = -705
+
+
+class _Write:
+    """An object while it is being written."""
+
+    def __init__(self, size, config, index):
+        self.size = size
+        self.config = config
+        self.index = index
+        self.memory = mmap.mmap(-1, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.written = []
+        self.lock = threading.Lock()
+
+    def write(self, ptrs, sizes, offsets):
+        if not len(ptrs) == len(sizes) == len(offsets):
+            return INVALID_PARAMS
+        for size, offset in zip(sizes, offsets):
+            if size < 0 or offset < 0 or offset + size > self.size:
+                return INVALID_PARAMS
+        for ptr, size, offset in zip(ptrs, sizes, offsets):
+            if size and not ptr:
+                return INVALID_PARAMS
+            # gives the GIL back while it copies
+            ctypes.memmove(self.address + offset, ptr, size)
+        with self.lock:
+            self.written += [(o, o + n) for o, n in zip(offsets, sizes) if n]
+        return sum(sizes)
+
+    def complete(self):
+        end = 0
+        with self.lock:
+            for first, last in sorted(self.written):
+                if first > end:
+                    return False
+                end = max(end, last)
+        return end == self.size
+
+    def put_config(self, kind):
+        """The options for this object alone."""
+        c = self.config
+        if c is None or c.group_ids is None:
+            return {} if c is None else {"config": c}
+        one = kind()
+        for name in ("replica_num", "soft_pin_action", "soft_pin_ttl_ms", "with_hard_pin", "preferred_segments",
+                     "preferred_segment", "data_type"):
+            setattr(one, name, getattr(c, name))
+        one.group_ids = [c.group_ids[self.index]]
+        return {"config": one}
+
+
+class Sessions:
+    """The methods of MooncakeDistributedStore for sessions."""
+
+    def __init__(self):
+        super().__init__()
+        self._reads = {}
+        self._writes = {}
+        self._sessions_lock = threading.Lock()
+
+    def _end_sessions(self):
+        with self._sessions_lock:
+            self._reads.clear()
+            self._writes.clear()
+
+    def batch_get_session_start(self, keys):
+        """batch_get_session_start(keys: list[str]) -> list[int]
+
+        Hold the current version of each key readable until batch_get_session_end().  0, or -704 for a miss."""
+        results = []
+        for key in keys:
+            found = self._open_object(key)
+            if not isinstance(found, int):
+                with self._sessions_lock:
+                    self._reads[key] = found
+                found = 0
+            results.append(found)
+        return results
+
+    def batch_get_into_multi_buffer_ranges(self, keys, all_buffer_ptrs, all_sizes, all_src_offsets):
+        """batch_get_into_multi_buffer_ranges(keys: list[str], all_buffer_ptrs: list[list[int]],
+        all_sizes: list[list[int]], all_src_offsets: list[list[int]]) -> list[int]
+
+        Read pieces of objects that a session holds.  Bytes read for each key; -600 without a session, or for a
+        piece that does not lie inside the object."""
+        if not len(keys) == len(all_buffer_ptrs) == len(all_sizes) == len(all_src_offsets):
+            return [INVALID_PARAMS] * len(keys)
+        results = []
+        for key, ptrs, sizes, offsets in zip(keys, all_buffer_ptrs, all_sizes, all_src_offsets):
+            with self._sessions_lock:
+                found = self._reads.get(key)
+            results.append(INVALID_PARAMS if found is None else found.read(ptrs, sizes, offsets))
+        return results
+
+    def batch_get_session_end(self, keys):
+        """batch_get_session_end(keys: list[str]) -> int
+
+        Let go of the keys; 0."""
+        with self._sessions_lock:
+            gone = [self._reads.pop(key, None) for key in keys]
+        # closed here, outside of the lock
+        del gone
+        return 0
+
+    def batch_put_session_start(self, keys, sizes, config=None):
+        """batch_put_session_start(keys: list[str], sizes: list[int], config: ReplicateConfig = None) -> list[int]
+
+        Begin to write objects of that many bytes.  0; -705 when the key has a value or is being written by
+        this store; -600 for size 0."""
+        if len(keys) != len(sizes):
+            return [INVALID_PARAMS] * len(keys)
+        if config is not None and config.group_ids is not None and len(config.group_ids) != len(keys):
+            return [INVALID_PARAMS] * len(keys)
+        there = self.batch_is_exist(list(keys)) if keys else []
+        return [self._start_write(key, size, config, i, there[i]) for i, (key, size) in enumerate(zip(keys, sizes))]
+
+    def _start_write(self, key, size, config, index, there):
+        if there < 0:
+            return there
+        if not key or not isinstance(size, int) or not 0 < size < 1 << 48:
+            return INVALID_PARAMS
+        if there:
+            return EXISTS
+        with self._sessions_lock:
+            if key in self._writes:
+                return EXISTS
+            try:
+                self._writes[key] = _Write(size, config, index)
+            except (OSError, ValueError, OverflowError):
+                return -200
+        return 0
+
+    def batch_put_from_multi_buffer_ranges(self, keys, all_buffer_ptrs, all_sizes, all_dst_offsets):
+        """batch_put_from_multi_buffer_ranges(keys: list[str], all_buffer_ptrs: list[list[int]],
+        all_sizes: list[list[int]], all_dst_offsets: list[list[int]]) -> list[int]
+
+        Write pieces of objects that a session began.  The memory is copied before the call returns.  Bytes written
+        for each key; -600 without a session, or for a piece that does not lie inside the object."""
+        if not len(keys) == len(all_buffer_ptrs) == len(all_sizes) == len(all_dst_offsets):
+            return [INVALID_PARAMS] * len(keys)
+        results = []
+        for key, ptrs, sizes, offsets in zip(keys, all_buffer_ptrs, all_sizes, all_dst_offsets):
+            with self._sessions_lock:
+                found = self._writes.get(key)
+            results.append(INVALID_PARAMS if found is None else found.write(ptrs, sizes, offsets))
+        return results
+
+    def batch_put_session_end(self, keys):
+        """batch_put_session_end(keys: list[str]) -> list[int]
+
+        Store the objects.  0; -600 without a session; -700 when not all of the object was written: it is dropped
+        then."""
+        results = []
+        for key in keys:
+            with self._sessions_lock:
+                found = self._writes.pop(key, None)
+            if found is None:
+                results.append(INVALID_PARAMS)
+            elif not found.complete():
+                results.append(INVALID_WRITE)
+            else:
+                results.append(self.put_from(key, found.address, found.size, **found.put_config(self._config_type)))
+        return results
+
+    def batch_put_session_revoke(self, keys):
+        """batch_put_session_revoke(keys: list[str]) -> list[int]
+
+        Drop what was written.  0, or -600 without a session."""
+        with self._sessions_lock:
+            return [INVALID_PARAMS if self._writes.pop(key, None) is None else 0 for key in keys]

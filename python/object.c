@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * object.c - open objects for sessions: one version of a key, held readable until it is closed. */
+#include "python/mcpy.h"
+
+/* An open object counts as a call that is under way: the store is not freed before it is closed. */
+struct object {
+	PyObject_HEAD
+	struct mcpy_core *core;
+	mcs_object_t *object;
+};
+
+static void close_object(struct mcpy_core *core, mcs_object_t *object)
+{
+	Py_BEGIN_ALLOW_THREADS
+	mcs_object_close(object);
+	mcpy_leave(core);
+	Py_END_ALLOW_THREADS
+}
+
+static void object_dealloc(PyObject *self)
+{
+	struct object *o = (struct object *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	PyObject *kind, *value, *trace;
+
+	PyErr_Fetch(&kind, &value, &trace);
+	if (o->core)
+		close_object(o->core, o->object);
+	PyErr_Restore(kind, value, trace);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static PyObject *object_size(PyObject *self, void *closure)
+{
+	return PyLong_FromUnsignedLongLong(mcs_object_info(((struct object *)self)->object)->size);
+}
+
+/* All pieces one after another; the bytes read, or the first failure. */
+static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const uint64_t *offset,
+			   Py_ssize_t n)
+{
+	uint64_t size = mcs_object_info(object)->size;
+	int64_t r, sum = 0;
+
+	for (Py_ssize_t i = 0; i < n; i++) {
+		if (!iov[i].iov_len)
+			continue;
+		if (!iov[i].iov_base || offset[i] > size || iov[i].iov_len > size - offset[i])
+			return MCPY_INVALID_PARAMS;
+		r = mcs_object_read(object, offset[i], &iov[i], 1, -1);
+		if (r < 0)
+			return mcpy_code(r);
+		sum += r;
+	}
+	return sum;
+}
+
+static PyObject *object_read(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "read", 3, { "buffer_ptrs", "sizes", "offsets" } };
+	struct mcpy_numbers at = { 0 }, size = { 0 }, offset = { 0 };
+	struct object *o = (struct object *)self;
+	int64_t r = MCPY_INVALID_PARAMS;
+	struct iovec *iov = NULL;
+	PyObject *a[3];
+	bool ok;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+		return NULL;
+	ok = mcpy_numbers(a[0], "buffer_ptrs", &at) >= 0 && mcpy_numbers(a[1], "sizes", &size) >= 0 &&
+		mcpy_numbers(a[2], "offsets", &offset) >= 0;
+	if (ok && at.n == size.n && at.n == offset.n) {
+		iov = PyMem_RawCalloc((size_t)at.n + 1, sizeof(*iov));
+		for (Py_ssize_t i = 0; i < at.n && iov; i++)
+			iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], size.v[i] };
+		Py_BEGIN_ALLOW_THREADS
+		if (iov)
+			r = read_pieces(o->object, iov, offset.v, at.n);
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_RawFree(at.v);
+	PyMem_RawFree(size.v);
+	PyMem_RawFree(offset.v);
+	PyMem_RawFree(iov);
+	return ok ? PyLong_FromLongLong(r) : NULL;
+}
+
+static PyMethodDef methods[] = {
+	{ "read", MCPY_FAST(object_read),
+	  "read(buffer_ptrs, sizes, offsets) -> int\n\nPieces of the object to addresses; bytes or a "
+	  "negative code." },
+	{ NULL, NULL, 0, NULL }
+};
+
+static PyGetSetDef getset[] = {
+	{ "size", object_size, NULL, "bytes", NULL },
+	{ NULL, NULL, NULL, NULL, NULL }
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_dealloc, object_dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, getset },
+	{ Py_tp_doc, (char *)"An open object: closed when it goes." },
+	{ 0, NULL }
+};
+
+static PyType_Spec spec = {
+	.name = "mooncake._store.Object",
+	.basicsize = sizeof(struct object),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
+};
+
+PyObject *mcpy_object_type(PyObject *module)
+{
+	return PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+static PyObject *store_open_object(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				   PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "_open_object", 1, { "key" } };
+	PyTypeObject *type = (PyTypeObject *)mcpy_types.object;
+	mcs_object_t *object = NULL;
+	struct mcpy_core *c;
+	struct mcs_key key;
+	struct object *o;
+	PyObject *a[1];
+	int64_t r;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (!c)
+		return PyLong_FromLong(MCPY_INVALID_PARAMS);
+	Py_BEGIN_ALLOW_THREADS
+	r = key.len ? mcpy_code(mcs_object_open(c->mcs, key, &object, -1)) : MCPY_NO_OBJECT;
+	if (r < 0)
+		mcpy_leave(c);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return PyLong_FromLongLong(r);
+	o = (struct object *)type->tp_alloc(type, 0);
+	if (!o) {
+		close_object(c, object);
+		return NULL;
+	}
+	o->core = c;
+	o->object = object;
+	return (PyObject *)o;
+}
+
+PyMethodDef mcpy_object_methods[] = {
+	{ "_open_object", MCPY_FAST(store_open_object),
+	  "_open_object(key) -> Object or a negative code." },
+	{ NULL, NULL, 0, NULL }
+};
