@@ -117,6 +117,7 @@ extern PyMethodDef mcpy_put_methods[];
 extern PyMethodDef mcpy_get_methods[];
 extern PyMethodDef mcpy_name_methods[];
 extern PyMethodDef mcpy_object_methods[];
+extern PyMethodDef mcpy_pool_methods[];
 
 /* ---- config.c: ReplicateConfig ---- */
 

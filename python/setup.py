@@ -51,7 +51,7 @@ setup(
     version=VERSION,
     ext_modules=[
         extension("mooncake._store",
-                  ["args.c", "store.c", "put.c", "get.c", "names.c", "config.c", "handle.c", "memory.c", "object.c",
+                  ["args.c", "store.c", "put.c", "get.c", "names.c", "config.c", "handle.c", "memory.c", "object.c", "pool.c",
                    "module.c"],
                   **flags("mooncake-store", "client", "mooncake_store")),
     ],

@@ -348,7 +348,7 @@ static void join_methods(void)
 {
 	PyMethodDef *const tables[] = {
 		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
-		mcpy_object_methods,
+		mcpy_object_methods, mcpy_pool_methods,
 	};
 	size_t k = 0;
 

@@ -10,10 +10,14 @@ import atexit as _atexit
 import weakref as _weakref
 
 from mooncake import _setup
+from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
+from mooncake._segments import Segments as _Segments
 from mooncake._sessions import Sessions as _Sessions
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
                              bind_to_numa_node)
+
+RegisteredBufferPool, RegisteredBufferLease, RegisteredBufferLeaseView = BufferPool, BufferLease, BufferLeaseView
 
 # Members are names of the module too, as upstream's are.
 for _enum in (ObjectDataType, ReplicaStatus, TaskType, TaskStatus):
@@ -107,16 +111,20 @@ def _setup_args(args, kwargs):
     return {**_SETUP_DEFAULTS, **given}
 
 
-class MooncakeDistributedStore(_Sessions, _Store):
+class MooncakeDistributedStore(_Sessions, _Segments, _Store):
     """A connection to a pool, and, when it has a segment, a part of the pool.
 
     Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must
     make its own: there, calls of the parent's answer as those of a store that is not set up."""
 
     _config_type = ReplicateConfig
+    _base_type = _Store
+    _log = _setup.log
+    _conf = None
 
     def close(self):
         self._end_sessions()
+        self._close_segments()
         return super().close()
 
     close.__doc__ = _Store.close.__doc__
@@ -151,10 +159,12 @@ class MooncakeDistributedStore(_Sessions, _Store):
 
     def _connect(self, conf):
         self._end_sessions()
+        self._close_segments()
         code, why = self._open(**conf)
         if code:
             _setup.log.error("setup: %s", why)
             return _setup.INVALID_PARAMS if code == _setup.INVALID_PARAMS else _setup.INTERNAL_ERROR
+        self._conf = conf
         _open_stores.add(self)
         return 0
 

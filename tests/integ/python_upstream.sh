@@ -11,6 +11,7 @@ timeout 300 "$tmp/venv/bin/pip" -q install --timeout 10 --retries 0 \
 wheel=$(echo "$tmp"/venv/lib/python3*/site-packages/mooncake)
 "$tmp/venv/bin/python" -c "import mooncake.store" 2>"$tmp/import.log" ||
 	skip "upstream's package does not start: $(tail -n 1 "$tmp/import.log")"
+rpc='' http=''
 free_port rpc
 free_port http
 spawn master "$wheel/mooncake_master" --rpc_port="$rpc" --metrics_port="$http" --default_kv_lease_ttl=2000

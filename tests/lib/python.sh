@@ -6,10 +6,10 @@
 # shellcheck disable=SC2154
 # (what functions.sh sets)
 
-# A Python 3.10 or newer that can compile an extension.
+# The one of the distribution first, which has its packages.  A Python 3.10 or newer that can compile an extension.
 find_python() {
 	local python
-	for python in ${PYTHON3:+"$PYTHON3"} python3 /usr/bin/python3; do
+	for python in ${MC_PYTHON:+"$MC_PYTHON"} /usr/bin/python3 python3; do
 		command -v "$python" >/dev/null || continue
 		"$python" - 2>/dev/null <<-'P' || continue
 			import os, sys, sysconfig

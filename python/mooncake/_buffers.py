@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BufferPool: memory for transfers, lent and given back, so that it is allocated and registered once."""
+
+import collections
+import ctypes
+import mmap
+import threading
+import time
+
+CLOSED_POOL = "buffer pool is closed"
+CLOSED_LEASE = "buffer lease is closed"
+MIN_CLASS = 64 << 10
+
+
+class _Region:
+    """Memory of one size class, registered with the store."""
+
+    def __init__(self, store, size):
+        self.size = size
+        self.memory = mmap.mmap(-1, size)
+        self.ptr = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        code = store.register_buffer(self.ptr, size)
+        if code:
+            raise RuntimeError(f"a buffer of {size} bytes cannot be registered: error {code}")
+
+    def forget(self, store):
+        store.unregister_buffer(self.ptr)
+
+
+class BufferLeaseView:
+    """The memory of a lease as an object with a buffer."""
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+
+
+class BufferLease:
+    """Memory of a pool, until release(): ptr (address), size (bytes), buffer (a writable memoryview).  A context
+    manager that releases."""
+
+    def __init__(self, pool, region, size):
+        self._pool = pool
+        self._region = region
+        self._size = size
+
+    def _open(self):
+        if self._region is None:
+            raise RuntimeError(CLOSED_LEASE)
+        return self._region
+
+    @property
+    def ptr(self):
+        return self._open().ptr
+
+    @property
+    def size(self):
+        self._open()
+        return self._size
+
+    @property
+    def buffer(self):
+        return memoryview(self._open().memory)[: self._size]
+
+    def release(self):
+        """Give the memory back; again is harmless."""
+        region, self._region = self._region, None
+        if region is not None:
+            self._pool._give_back(region)
+
+    def __enter__(self):
+        self._open()
+        return self
+
+    def __exit__(self, *exc):
+        self.release()
+
+    def __del__(self):
+        # a lease that is forgotten is not lost
+        if getattr(self, "_region", None) is not None:
+            self.release()
+
+
+class BufferPool:
+    """BufferPool(store, max_bytes=0, min_size_class=65536, max_size_class=None, alignment=8388608,
+    block_on_exhaustion=True, default_timeout=None, max_regions=None, prewarm_size=None, prewarm_count=0)
+
+    Buffers in size classes (powers of two from min_size_class on; sizes above max_size_class as they are).  max_bytes
+    and max_regions limit what the pool has allocated (0, None: no limit): acquire() then waits for a release,
+    for default_timeout seconds (None: without end), or raises when block_on_exhaustion is false."""
+
+    def __init__(self, store, max_bytes=0, min_size_class=MIN_CLASS, max_size_class=None, alignment=8 << 20,
+                 block_on_exhaustion=True, default_timeout=None, max_regions=None, prewarm_size=None, prewarm_count=0):
+        if store is None or store.health_check() == 1:
+            raise RuntimeError("MooncakeDistributedStore is not initialized")
+        if min_size_class <= 0 or (max_size_class is not None and max_size_class < min_size_class):
+            raise ValueError("size classes must be above 0, and the largest not below the smallest")
+        if max_bytes < 0 or (max_regions is not None and max_regions <= 0):
+            raise ValueError("limits must not be negative")
+        self._store = store
+        self._max_bytes = max_bytes
+        self._max_regions = max_regions
+        self._min_class = min_size_class
+        self._max_class = max_size_class
+        self._block = block_on_exhaustion
+        self._timeout = default_timeout
+        self._changed = threading.Condition()
+        self._free = collections.defaultdict(list)
+        self._bytes = self._regions = self._lent = 0
+        self._closed = False
+        if prewarm_size is not None and prewarm_count:
+            self.prewarm(prewarm_size, prewarm_count)
+
+    def _class_of(self, size):
+        if self._max_class is not None and size > self._max_class:
+            return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        c = self._min_class
+        while c < size:
+            c *= 2
+        return c
+
+    def _room(self, size):
+        return (not self._max_bytes or self._bytes + size <= self._max_bytes) and (
+            self._max_regions is None or self._regions < self._max_regions)
+
+    def _drop_idle(self, size):
+        """Buffers of other classes that nobody has make room."""
+        for c in list(self._free):
+            while c != size and self._free[c] and not self._room(size):
+                region = self._free[c].pop()
+                region.forget(self._store)
+                self._bytes -= region.size
+                self._regions -= 1
+
+    def _take(self, size):
+        """With the lock: a region, or None when the limits say no."""
+        if self._closed:
+            raise RuntimeError(CLOSED_POOL)
+        if self._free[size]:
+            return self._free[size].pop()
+        self._drop_idle(size)
+        if not self._room(size):
+            return None
+        region = _Region(self._store, size)
+        self._bytes += size
+        self._regions += 1
+        return region
+
+    def acquire(self, size, block=None, timeout=None):
+        """acquire(size: int, block: bool = None, timeout: float = None) -> BufferLease
+
+        Lend a buffer of size bytes.  TimeoutError when there was none in time, RuntimeError when the pool is closed or
+        exhausted and it shall not wait."""
+        if not isinstance(size, int) or size < 0:
+            raise ValueError("size must be an int from 0 on")
+        rounded = self._class_of(size)
+        if self._max_bytes and rounded > self._max_bytes:
+            raise RuntimeError(f"{size} bytes are more than the pool may have")
+        block = self._block if block is None else block
+        timeout = self._timeout if timeout is None else timeout
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            region = self._take(rounded)
+            while region is None:
+                if not block:
+                    raise RuntimeError("buffer pool is exhausted")
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError("no buffer was given back in time")
+                self._changed.wait(left)
+                region = self._take(rounded)
+            self._lent += 1
+        return BufferLease(self, region, size)
+
+    buffer = acquire
+
+    def _give_back(self, region):
+        with self._changed:
+            self._lent -= 1
+            self._free[region.size].append(region)
+            self._changed.notify_all()
+
+    def prewarm(self, size, count):
+        """prewarm(size: int, count: int): have that many buffers ready."""
+        leases = []
+        try:
+            for _ in range(count):
+                leases.append(self.acquire(size, block=False))
+        finally:
+            for lease in leases:
+                lease.release()
+
+    def close(self):
+        """Free all buffers; RuntimeError while some are lent."""
+        with self._changed:
+            if self._lent:
+                raise RuntimeError("cannot close buffer pool with active leases")
+            self._closed = True
+            for regions in self._free.values():
+                for region in regions:
+                    region.forget(self._store)
+            self._free.clear()
+            self._changed.notify_all()

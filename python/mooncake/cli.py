@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console scripts that become the programs of the same name."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _is_program(path):
+    """A program of its own, not a script such as the one that asks."""
+    try:
+        with open(path, "rb") as f:
+            return os.access(path, os.X_OK) and f.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def find_program(name):
+    """Where the program is: beside this file (in a wheel), in a directory of MOONCAKE_BIN_DIR, or on the PATH.  None
+    when it is nowhere."""
+    own = os.path.join(HERE, name)
+    if _is_program(own):
+        return own
+    for directory in os.environ.get("MOONCAKE_BIN_DIR", "").split(os.pathsep):
+        path = os.path.join(directory, name)
+        if directory and os.access(path, os.X_OK):
+            return path
+    for directory in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(directory, name)
+        if directory and _is_program(path):
+            return path
+    return None
+
+
+def become(name, args):
+    """Run the program in this process's place, so that its pid is this one's."""
+    path = find_program(name)
+    if path is None:
+        sys.exit(f"{name}: the program is not installed (make install, or set MOONCAKE_BIN_DIR)")
+    os.execv(path, [path] + list(args))
+
+
+def master():
+    become("mooncake_master", sys.argv[1:])
+
+
+main = master

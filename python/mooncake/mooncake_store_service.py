@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m mooncake.mooncake_store_service: a store with a REST interface, for those who have no Python.
+
+PUT /api/put {"key", "value"}   GET /api/get/KEY   GET /api/exist/KEY   DELETE /api/remove/KEY
+DELETE /api/remove_all   POST /api/mount {"size"}   POST /api/unmount {"segment_ids"}"""
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+
+from aiohttp import web
+
+from mooncake import _setup
+from mooncake.mooncake_config import MooncakeConfig
+from mooncake.store import MooncakeDistributedStore
+
+log = logging.getLogger("mooncake.service")
+
+BODY_MAX = 100 << 20
+# A client that says nothing for so long is sent away.
+READ_SECONDS = 60
+NO_OBJECT = -704
+GRACE_MAX = 3600
+
+
+class Bad(Exception):
+    """A request that is answered with 400."""
+
+
+def failure(status, text):
+    return web.json_response({"error": text}, status=status)
+
+
+@web.middleware
+async def answer(request, handler):
+    """Every failure is JSON; every request is logged with its time."""
+    began = time.monotonic()
+    try:
+        response = await handler(request)
+    except Bad as e:
+        response = failure(400, str(e))
+    except web.HTTPRequestEntityTooLarge:
+        response = failure(413, f"the body is larger than {BODY_MAX} bytes")
+    except web.HTTPException as e:
+        response = failure(e.status, e.reason)
+    except asyncio.TimeoutError:
+        response = failure(408, f"the body did not come within {READ_SECONDS} s")
+    except Exception as e:
+        log.exception("%s %s", request.method, request.rel_url.path)
+        response = failure(500, f"{type(e).__name__}: {e}")
+    log.info("%s %s %d %.3f ms", request.method, request.rel_url.path, response.status,
+             (time.monotonic() - began) * 1e3)
+    return response
+
+
+async def body_of(request):
+    """The JSON object that the request carries."""
+    data = await asyncio.wait_for(request.read(), READ_SECONDS)
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Bad("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise Bad("the body must be a JSON object")
+    return body
+
+
+def grace_of(body):
+    grace = body.get("grace_period_seconds", 0)
+    if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace <= GRACE_MAX:
+        raise Bad(f"grace_period_seconds must be a number from 0 to {GRACE_MAX}")
+    return grace
+
+
+def ids_of(body):
+    ids = body.get("segment_ids")
+    if isinstance(ids, str) and ids:
+        ids = [ids]
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, str) for i in ids):
+        raise Bad("segment_ids must be a list of segment ids")
+    return ids
+
+
+class MooncakeStoreService:
+    """The routes, and the store behind them."""
+
+    def __init__(self, config, store=None):
+        self.config = config
+        self.store = store or MooncakeDistributedStore()
+        self.runner = None
+
+    async def call(self, method, *args):
+        """A call of the store, which may wait, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(None, method, *args)
+
+    async def start_store(self, max_wait_time):
+        """setup(), again every second until it succeeds or the time is over."""
+        c = self.config
+        settings = {"local_hostname": c.local_hostname, "metadata_server": c.metadata_server,
+                    "global_segment_size": c.global_segment_size, "local_buffer_size": c.local_buffer_size,
+                    "protocol": c.protocol, "rdma_devices": c.device_name,
+                    "master_server_addr": c.master_server_address, "tenant_id": c.tenant_id,
+                    "enable_ssd_offload": c.enable_ssd_offload, "ssd_offload_path": c.ssd_offload_path}
+        end = time.monotonic() + max_wait_time
+        while True:
+            code = await self.call(self.store.setup, settings)
+            if code == 0:
+                return
+            if code == _setup.INVALID_PARAMS or time.monotonic() >= end:
+                raise SystemExit(f"the store cannot be set up: error {code}")
+            await asyncio.sleep(min(1, max(0, end - time.monotonic())))
+
+    def application(self):
+        app = web.Application(client_max_size=BODY_MAX, middlewares=[answer])
+        app.add_routes([
+            web.put("/api/put", self.put),
+            web.get("/api/get/{key:.+}", self.get),
+            web.get("/api/exist/{key:.+}", self.exist),
+            web.delete("/api/remove/{key:.+}", self.remove),
+            web.delete("/api/remove_all", self.remove_all),
+            web.post("/api/mount", self.mount),
+            web.post("/api/unmount", self.unmount),
+            web.post("/api/unmount_local_disk", self.unmount_local_disk),
+        ])
+        return app
+
+    async def start_http(self, port):
+        self.runner = web.AppRunner(self.application(), access_log=None, keepalive_timeout=75)
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "0.0.0.0", port).start()
+        log.info("REST on port %d", port)
+
+    async def stop(self):
+        if self.runner:
+            await self.runner.cleanup()
+        await self.call(self.store.close)
+
+    # ---- the routes ----
+
+    async def put(self, request):
+        body = await body_of(request)
+        key, value = body.get("key"), body.get("value")
+        if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
+            raise Bad("key and value are required, both texts")
+        try:
+            data = value.encode("utf-8")
+            key.encode("utf-8")
+        except UnicodeEncodeError:
+            raise Bad("key and value must be Unicode text") from None
+        code = await self.call(self.store.put, key, data)
+        return web.json_response({"status": "success"}) if code == 0 else failure(500, f"put: error {code}")
+
+    async def get(self, request):
+        handle = await self.call(self.store.get_buffer, request.match_info["key"])
+        if handle is None:
+            there = await self.call(self.store.is_exist, request.match_info["key"])
+            return failure(500, f"get: error {there}") if there < 0 else failure(404, "there is no such object")
+        return web.Response(body=bytes(handle), content_type="application/octet-stream")
+
+    async def exist(self, request):
+        code = await self.call(self.store.is_exist, request.match_info["key"])
+        return failure(500, f"exist: error {code}") if code < 0 else web.json_response({"exists": code == 1})
+
+    async def remove(self, request):
+        code = await self.call(self.store.remove, request.match_info["key"])
+        return web.json_response({"status": "success"}) if code == 0 else failure(500, f"remove: error {code}")
+
+    async def remove_all(self, request):
+        code = await self.call(self.store.remove_all)
+        if code < 0:
+            return failure(500, f"remove_all: error {code}")
+        return web.json_response({"status": f"success removed {code} keys"})
+
+    async def mount(self, request):
+        body = await body_of(request)
+        size = body.get("size")
+        if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
+            raise Bad("size must be a whole number of bytes above 0")
+        got = await self.call(self.store.allocate_and_mount_segment, size,
+                              str(body.get("protocol", self.config.protocol)), str(body.get("location", "")))
+        if got["ret"] != 0:
+            return failure(500, f"mount: error {got['ret']}")
+        return web.json_response({"status": "success", "segment_ids": got["segment_ids"],
+                                  "allocated_size": got["allocated_size"]})
+
+    async def unmount(self, request):
+        body = await body_of(request)
+        ids, grace = ids_of(body), grace_of(body)
+        failed = []
+        for one in ids:
+            if await self.call(self.store.unmount_and_free_segment, [one], grace) != 0:
+                failed.append(one)
+        if failed:
+            return web.json_response({"error": "not unmounted", "failed_segment_ids": failed}, status=500)
+        return web.json_response({"status": "success"})
+
+    async def unmount_local_disk(self, request):
+        # There is no disk tier in this client, so there is nothing left to unmount.
+        if request.can_read_body:
+            grace_of(await body_of(request))
+        return web.json_response({"status": "success"})
+
+
+def config_of(args):
+    config = MooncakeConfig.from_file(args.config) if args.config else MooncakeConfig.load_from_env()
+    for pair in args.define:
+        key, equals, value = pair.partition("=")
+        if not equals or not hasattr(config, key):
+            log.warning('-D %s is ignored: no such setting%s', pair, _setup.nearest(key, list(vars(config))))
+        else:
+            setattr(config, key, value)
+    return config
+
+
+async def serve(args):
+    service = MooncakeStoreService(config_of(args))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await service.start_store(args.max_wait_time)
+    await service.start_http(args.port)
+    await stop.wait()
+    await service.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="mc_store_rest_server", description="A store with a REST interface.")
+    parser.add_argument("--config", help="JSON file; else MOONCAKE_CONFIG_PATH, else the variables MOONCAKE_*")
+    parser.add_argument("-D", "--define", action="append", default=[], metavar="KEY=VALUE", help="one setting")
+    parser.add_argument("--port", type=int, default=8080, help="HTTP port (%(default)s)")
+    parser.add_argument("--max-wait-time", type=float, default=60, help="seconds to wait for the master (%(default)s)")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(serve(args))
+    except (ValueError, OSError) as e:
+        sys.exit(f"mc_store_rest_server: {e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The REST service and the modules and settings around it.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/python.sh"
+python_package
+"$PYTHON" -c "import aiohttp" 2>/dev/null || skip "no aiohttp (apt-get install python3-aiohttp)"
+start_master --default_kv_lease_ttl=2000
+rest=
+free_port rest
+cat >"$tmp/conf.json" <<J
+{"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE", "master_server_addr": "$MASTER",
+ "global_segment_size": "64mb", "local_bufer_size": 5}
+J
+spawn service "$PYTHON" -m mooncake.mooncake_store_service --config "$tmp/conf.json" --port "$rest" -D bogus=1
+service=$SPAWNED
+started "$service" service 20 connects "127.0.0.1:$rest"
+grep -q 'unknown key "local_bufer_size" is ignored, did you mean "local_buffer_size"' "$tmp/service.log" ||
+	fail "a mistyped setting is not told"
+grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not told"
+timeout 120 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest"
+stop_pid "$service"
+
+# from the environment, and without a master: a clear end
+MOONCAKE_MASTER=127.0.0.1:1 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest" --max-wait-time 0
+grep -q "127.0.0.1:1: connection refused" "$tmp/fails.out" || fail "the cause is not told: $(cat "$tmp/fails.out")"
+fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest"
+grep -q "neither MOONCAKE_CONFIG_PATH nor MOONCAKE_MASTER" "$tmp/fails.out"
+
+# the metadata server, as TorchSpec and SGLang start it
+export MOONCAKE_BIN_DIR=$top_builddir/tools:$top_builddir/master
+meta=
+free_port meta
+spawn metadata "$PYTHON" -m mooncake.http_metadata_server --port "$meta" --host 127.0.0.1 --log-level warning
+started "$SPAWNED" metadata 20 connects "127.0.0.1:$meta"
+url="http://127.0.0.1:$meta/metadata?key=k"
+equal "metadata of nobody" "$(curl -s -o "$tmp/none" -w '%{http_code}' "$url")" 404
+curl -sf -X PUT -d '{"a": 1}' "$url" >"$tmp/put"
+equal "metadata" "$(curl -sf "$url")" '{"a": 1}'
+stop_pid "$SPAWNED"
+# the console script becomes the program
+"$PYTHON" -c 'import sys; from mooncake.cli import master; sys.argv = ["x", "--help"]; master()' >"$tmp/help"
+grep -q rpc_port "$tmp/help"

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store does with wrong input, threads, forks, signals, and the end of the interpreter.
+
+behaviour.py MASTER MASTER_PID"""
+
+import array
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import mooncake
+import mooncake.store as ms
+from mooncake.async_store import MooncakeDistributedStoreAsync
+
+MASTER, MASTER_PID = sys.argv[1], int(sys.argv[2])
+MIB = 1 << 20
+
+
+def opened(segment=64 * MIB, **more):
+    s = ms.MooncakeDistributedStore()
+    args = dict(local_hostname="127.0.0.1", metadata_server="P2PHANDSHAKE", global_segment_size=segment,
+                local_buffer_size=0, protocol="tcp", rdma_devices="", master_server_addr=MASTER)
+    assert s.setup(**{**args, **more}) == 0
+    return s
+
+
+class Memory:
+    """Memory with an address."""
+
+    def __init__(self, data):
+        self.raw = ctypes.create_string_buffer(bytes(data), len(data))
+        self.ptr = ctypes.addressof(self.raw)
+
+
+class WithStore(unittest.TestCase):
+    def setUp(self):
+        self.s = opened()
+
+    def tearDown(self):
+        self.s.close()
+
+
+class WrongInput(WithStore):
+    def test_types(self):
+        s, m = self.s, Memory(b"x" * 100)
+        for call in (
+            lambda: s.put(), lambda: s.put("k"), lambda: s.put(None, b"x"), lambda: s.put(["k"], b"x"),
+            lambda: s.put("k", "text"), lambda: s.put("k", None), lambda: s.put("k", b"x", 5),
+            lambda: s.put("k", b"x", None), lambda: s.put("k", b"x", nope=1), lambda: s.put("k", b"x", key="k"),
+            lambda: s.put("k", b"x", ms.ReplicateConfig(), 1), lambda: s.put_from("k", "p", 1),
+            lambda: s.put_from("k", m.ptr, -1), lambda: s.put_from("k", m.ptr, 2 ** 64), lambda: s.put_from("k", 1.5, 1),
+            lambda: s.get(7), lambda: s.get_into("k", None, 1), lambda: s.batch_is_exist(None),
+            lambda: s.batch_is_exist("abc"), lambda: s.batch_is_exist([1]), lambda: s.batch_is_exist({"a"}),
+            lambda: s.batch_put_from(["a"], m.ptr, [1]), lambda: s.batch_put_from(["a"], ["x"], [1]),
+            lambda: s.batch_put_from_multi_buffers(["a"], [m.ptr], [[1]]), lambda: s.put_parts(),
+            lambda: s.put_parts("k", 5), lambda: s.put_batch(["a"], [5]), lambda: s.register_buffer("x", 1),
+            lambda: s.remove(), lambda: s.remove_by_regex(5), lambda: ms.ReplicateConfig(nope=1),
+            lambda: ms.ReplicateConfig(1), lambda: ms.BufferHandle(), lambda: s.get_buffer(b"k", b"k"),
+        ):
+            with self.assertRaises(TypeError):
+                call()
+        self.assertEqual(s.batch_is_exist(["k", "a"]), [0, 0])
+
+    def test_setup_names_the_argument(self):
+        args = ["127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER]
+        s = ms.MooncakeDistributedStore()
+        with self.assertRaisesRegex(TypeError, "bogus"):
+            s.setup(*args, ssd_offload_path="x", bogus=1)
+        with self.assertRaisesRegex(TypeError, "master_server_addr"):
+            s.setup(*args[:6])
+        with self.assertLogs("mooncake.store", "WARNING") as log:
+            self.assertEqual(s.setup({"local_hostname": "127.0.0.1", "metadata_server": "", "protocl": "tcp",
+                                      "master_server_address": MASTER}), 0)
+        self.assertIn('did you mean "protocol"', "".join(log.output))
+        s.close()
+
+    def test_setup_says_why(self):
+        s = ms.MooncakeDistributedStore()
+        for change, why in (({"master_server_addr": ""}, "empty"), ({"master_server_addr": "http://x"}, "http://x"),
+                            ({"protocol": "bogus"}, "bogus"), ({"metadata_server": "ftp://x"}, "ftp"),
+                            ({"local_hostname": None}, "local_hostname"), ({"global_segment_size": 4096}, "MiB"),
+                            ({"protocol": "rpc_only", "global_segment_size": MIB}, "rpc_only"),
+                            ({"master_server_addr": "127.0.0.1:99999"}, "99999")):
+            args = dict(local_hostname="127.0.0.1", metadata_server="P2PHANDSHAKE", global_segment_size=0,
+                        local_buffer_size=0, protocol="tcp", rdma_devices=None, master_server_addr=MASTER)
+            with self.assertLogs("mooncake.store", "ERROR") as log:
+                self.assertEqual(s.setup(**{**args, **change}), -600, change)
+            self.assertIn(why, "".join(log.output))
+        began = time.monotonic()
+        with self.assertLogs("mooncake.store", "ERROR") as log:
+            self.assertEqual(s.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", "127.0.0.1:1"), -1)
+        self.assertLess(time.monotonic() - began, 8)
+        self.assertIn("127.0.0.1:1: connection refused", "".join(log.output))
+        self.assertEqual(s.health_check(), 1)
+
+    def test_before_setup_and_after_close(self):
+        new, closed, m = ms.MooncakeDistributedStore(), opened(), Memory(b"x" * 10)
+        closed.close()
+        for s in (new, closed):
+            for call in (lambda: s.put("k", b"x"), lambda: s.put_parts("k", b"x"), lambda: s.put_batch(["k"], [b"x"]),
+                         lambda: s.put_from("k", m.ptr, 1), lambda: s.upsert("k", b"x"), lambda: s.get_into("k", m.ptr, 1),
+                         lambda: s.is_exist("k"), lambda: s.get_size("k"), lambda: s.remove("k"), lambda: s.remove_all(),
+                         lambda: s.remove_by_regex("."), lambda: s.register_buffer(m.ptr, 1)):
+                self.assertEqual(call(), -600)
+            for call in (lambda: s.batch_put_from(["a", "b"], [m.ptr] * 2, [1, 1]), lambda: s.batch_is_exist(["a", "b"]),
+                         lambda: s.batch_get_into(["a", "b"], [m.ptr] * 2, [1, 1]), lambda: s.batch_remove(["a", "b"]),
+                         lambda: s.batch_put_from_multi_buffers(["a", "b"], [[m.ptr]] * 2, [[1]] * 2),
+                         lambda: s.batch_get_into_multi_buffers(["a", "b"], [[m.ptr]] * 2, [[1]] * 2),
+                         lambda: s.batch_put_session_start(["a", "b"], [1, 1]), lambda: s.batch_get_session_start(["a", "b"])):
+                self.assertEqual(call(), [-600, -600])
+            self.assertEqual((s.get("k"), s.get_batch(["a", "b"])), (b"", [b"", b""]))
+            self.assertEqual((s.get_buffer("k"), s.batch_get_buffer(["a", "b"])), (None, [None, None]))
+            self.assertEqual((s.get_hostname(), s.health_check(), s.close(), s.close()), ("", 1, 0, 0))
+
+    def test_lengths_and_sizes(self):
+        s, m = self.s, Memory(b"x" * 100)
+        self.assertEqual(s.batch_put_from(["a", "b"], [m.ptr], [1, 1]), [-600, -600])
+        self.assertEqual(s.batch_get_into(["a"], [m.ptr, m.ptr], [1]), [-600])
+        self.assertEqual(s.batch_put_from_multi_buffers(["a", "b"], [[m.ptr]], [[1], [1]]), [-600, -600])
+        self.assertEqual(s.batch_put_from_multi_buffers(["a", "b"], [[], [0]], [[], [5]]), [-600, -600])
+        self.assertEqual(s.batch_put_from(["a", "b"], [0, m.ptr], [1, 0]), [-600, -600])
+        self.assertEqual(s.put_from("a", 0, 5), -600)
+        self.assertEqual(s.put_from("a", m.ptr, 1 << 62), -600)
+        self.assertEqual(s.register_buffer(m.ptr, 2 ** 64 - 1), -600)
+        self.assertEqual(s.batch_is_exist(["a", "b"]), [0, 0])
+
+    def test_a_million_keys(self):
+        keys = [f"key-{i}" for i in range(1000000)]
+        self.s.put("key-999999", b"x")
+        found = self.s.batch_is_exist(keys)
+        self.assertEqual((len(found), sum(found), found[-1]), (1000000, 1, 1))
+
+    def test_keys_are_bytes(self):
+        keys = ["a", "a\0", "a\0b", "ä", b"\xff", "k" * 4096, "a/b", "a//b", " ", "\n"]
+        self.assertEqual(self.s.put_batch(keys, [str(i).encode() for i in range(len(keys))]), 0)
+        self.assertEqual(self.s.get_batch(keys), [str(i).encode() for i in range(len(keys))])
+        with self.assertRaises(UnicodeEncodeError):
+            self.s.put("\ud800", b"x")
+
+    def test_values_are_all_their_bytes(self):
+        s = self.s
+        self.assertEqual((s.put("i", array.array("i", [1, 2, 3])), len(s.get("i"))), (0, 12))
+        self.assertEqual((s.put("s", memoryview(bytes(range(10)))[::3]), s.get("s")), (0, b"\0\3\6\t"))
+        self.assertEqual((s.put("r", memoryview(b"abc")[::-1]), s.get("r")), (0, b"cba"))
+        two = memoryview(bytes(range(6))).cast("B", (2, 3))
+        self.assertEqual((s.put("2d", two), s.get("2d")), (0, bytes(range(6))))
+        self.assertEqual((s.put_parts("p", two, array.array("h", [1])), s.get("p")), (0, bytes(range(6)) + b"\1\0"))
+
+    def test_an_index_that_raises(self):
+        class Bad:
+            def __index__(self):
+                raise KeyError("mine")
+
+        class Shrinks:
+            def __index__(self):
+                lists[0].clear()
+                return 4096
+
+        with self.assertRaises(TypeError):
+            self.s.put_from("k", Bad(), 1)
+        lists = [[Shrinks(), 1, 2]]
+        self.assertEqual(self.s.batch_put_from_multi_buffers(["k"], lists, [[0, 0, 0]]), [-600])
+
+
+class Handles(WithStore):
+    def test_memory_outlives_everything(self):
+        self.s.put("h", b"0123456789")
+        view = memoryview(self.s.get_buffer("h"))
+        views = [memoryview(h) for h in self.s.batch_get_buffer(["h"] * 50)]
+        self.s.remove("h", True)
+        self.s.close()
+        gc.collect()
+        self.assertEqual(bytes(view), b"0123456789")
+        view[0] = ord("x")
+        self.assertTrue(all(bytes(v) == b"0123456789" for v in views))
+
+    def test_engines_config(self):
+        c = ms.ReplicateConfig(replica_num=2, with_hard_pin=True)
+        self.assertEqual((c.replica_num, c.with_hard_pin, c.with_soft_pin), (2, True, False))
+        c.with_soft_pin = True
+        self.assertEqual(c.soft_pin_action, ms.SoftPinAction.ENABLE)
+        c.group_ids = ["g1", "g2"]
+        m = Memory(b"x" * 10)
+        self.assertEqual(self.s.batch_put_from(["a", "b"], [m.ptr] * 2, [10, 10], c), [0, 0])
+        self.assertEqual(self.s.batch_put_from(["c"], [m.ptr], [10], c), [-600])
+        c.group_ids = ["g3"]
+        self.assertEqual(self.s.batch_put_from(["c"], [m.ptr], [10], c), [0])
+
+    def test_buffer_pool(self):
+        with self.assertRaisesRegex(RuntimeError, "not initialized"):
+            mooncake.BufferPool(ms.MooncakeDistributedStore())
+        pool = mooncake.BufferPool(self.s, max_bytes=MIB, default_timeout=0.05)
+        with pool.acquire(1000) as lease:
+            lease.buffer[:5] = b"hello"
+            self.assertEqual(lease.size, 1000)
+            self.assertEqual(self.s.put_from("bp", lease.ptr, 5), 0)
+            with self.assertRaises(TimeoutError):
+                pool.acquire(MIB)
+            with self.assertRaises(RuntimeError):
+                pool.acquire(MIB, block=False)
+            with self.assertRaisesRegex(RuntimeError, "active leases"):
+                pool.close()
+        self.assertEqual(self.s.get("bp"), b"hello")
+        with self.assertRaisesRegex(RuntimeError, "lease is closed"):
+            lease.ptr
+        waiting = pool.acquire(MIB)
+        threading.Timer(0.05, waiting.release).start()
+        pool.acquire(MIB, timeout=20).release()
+        pool.close()
+        with self.assertRaisesRegex(RuntimeError, "pool is closed"):
+            pool.acquire(1)
+
+    def test_segments(self):
+        got = self.s.allocate_and_mount_segment(1000)
+        self.assertEqual((got["ret"], got["allocated_size"], len(got["segment_ids"])), (0, 16 * MIB, 1))
+        self.assertEqual(self.s.allocate_and_mount_segment(0), {"ret": -1, "segment_ids": [], "allocated_size": 0})
+        self.assertEqual(self.s.unmount_and_free_segment(got["segment_ids"]), 0)
+        self.assertEqual(self.s.unmount_and_free_segment(got["segment_ids"]), -1)
+
+    def test_async(self):
+        s = MooncakeDistributedStoreAsync()
+        self.assertEqual(s.setup({"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE",
+                                  "master_server_addr": MASTER}), 0)
+
+        async def work():
+            self.assertEqual(await s.async_put("as", b"1"), 0)
+            return await asyncio.gather(s.async_get("as"), s.async_is_exist("as"), s.async_get("nope"))
+
+        self.assertEqual(asyncio.run(work()), [b"1", 1, b""])
+        with self.assertRaises(AttributeError):
+            s.async_nope
+        s.close()
+
+    def test_host_memory(self):
+        a = ms.MooncakeHostMemAllocator()
+        ptr = a.alloc(MIB)
+        self.assertEqual(ctypes.string_at(ptr, 8), bytes(8))
+        self.assertEqual((a.free(ptr), a.free(ptr), a.free(12345), a.alloc(0)), (0, -1, -1, 0))
+
+
+class Threads(unittest.TestCase):
+    def test_ten_threads_and_a_close(self):
+        s = opened()
+        value, wrong, stop = bytes(range(256)) * 256, [], threading.Event()
+
+        def work(n):
+            i = 0
+            while not stop.is_set():
+                key = f"t{n}-{i % 7}"
+                r = s.upsert(key, value)
+                got = s.get(key)
+                # after close() both say so
+                if r not in (0, -600) or got not in (value, b""):
+                    wrong.append((r, len(got)))
+                i += 1
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(10)]
+        for t in threads:
+            t.start()
+        while s.batch_is_exist([f"t{n}-0" for n in range(10)]) != [1] * 10:
+            pass
+        began = time.monotonic()
+        s.close()
+        took = time.monotonic() - began
+        stop.set()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+        self.assertLess(took, 4)
+
+    def test_six_stores(self):
+        stores = [opened(16 * MIB) for _ in range(6)]
+        self.assertEqual([s.put(f"six{i}", b"x") for i, s in enumerate(stores)], [0] * 6)
+        stores.pop(0).close()
+        self.assertTrue(all(s.health_check() == 0 for s in stores))
+        self.assertEqual(stores[0].put("more", b"x"), 0)
+        del stores
+
+    def test_setup_twice(self):
+        s = opened()
+        s.put("k", b"x")
+        self.assertEqual(s.setup("127.0.0.1", "P2PHANDSHAKE", 16 * MIB, 0, "tcp", "", MASTER), 0)
+        self.assertEqual((s.is_exist("k"), s.put("k", b"y")), (0, 0))
+        s.close()
+
+
+class Processes(unittest.TestCase):
+    PROLOGUE = ("import mooncake.store as ms, os, sys, threading, time\n"
+                "s = ms.MooncakeDistributedStore()\n"
+                f"assert s.setup('127.0.0.1', 'P2PHANDSHAKE', 1 << 26, 0, 'tcp', '', '{MASTER}') == 0\n")
+
+    def run_script(self, text, **more):
+        return subprocess.run([sys.executable, "-c", self.PROLOGUE + text], timeout=60, **more)
+
+    def test_exit_without_close(self):
+        self.assertEqual(self.run_script("s.put('k', b'x')").returncode, 0)
+
+    def test_exit_while_threads_call(self):
+        text = ("def work():\n"
+                "    while True: s.upsert('k', bytes(100000)); s.get('k')\n"
+                "for _ in range(4): threading.Thread(target=work, daemon=True).start()\n"
+                "while s.is_exist('k') != 1: pass\n")
+        self.assertEqual(self.run_script(text).returncode, 0)
+
+    def test_exit_with_a_store_in_a_cycle(self):
+        self.assertEqual(self.run_script("s.me = s; l = [s]; l.append(l); del s").returncode, 0)
+
+    def test_fork(self):
+        text = ("pid = os.fork()\n"
+                "if pid == 0:\n"
+                "    bad = [s.put('k', b'x'), s.is_exist('k'), s.health_check(), s.close()]\n"
+                "    t = ms.MooncakeDistributedStore()\n"
+                f"    good = [t.setup('127.0.0.1', 'P2PHANDSHAKE', 1 << 24, 0, 'tcp', '', '{MASTER}'), t.put('c', b'x')]\n"
+                "    t.close()\n"
+                "    os._exit(0 if bad == [-600, -600, 1, 0] and good == [0, 0] else 3)\n"
+                "assert os.waitpid(pid, 0)[1] == 0\n"
+                "assert s.put('parent', b'x') == 0 and s.health_check() == 0\n")
+        self.assertEqual(self.run_script(text).returncode, 0)
+
+    def test_import_starts_no_thread(self):
+        out = subprocess.run([sys.executable, "-c", "import mooncake.store, os; print(len(os.listdir('/proc/self/task')))"],
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(out.stdout.strip(), "1")
+
+    def test_two_processes_share(self):
+        s = opened()
+        self.assertEqual(s.put("shared", b"from here"), 0)
+        text = ("assert s.get('shared') == b'from here'\n"
+                "c = ms.ReplicateConfig(preferred_segment=s.get_hostname())\n"
+                "assert s.put('back', b'from there' * 1000, c) == 0\n"
+                "print(s.get_hostname(), flush=True)\n"
+                "sys.stdin.read()\n")
+        with subprocess.Popen([sys.executable, "-c", self.PROLOGUE + text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True) as child:
+            self.assertTrue(child.stdout.readline().startswith("127.0.0.1:"))
+            self.assertEqual(s.get("back"), b"from there" * 1000)
+            child.stdin.close()
+            self.assertEqual(child.wait(20), 0)
+        # its memory went with it
+        self.assertEqual(s.get("back"), b"")
+        s.close()
+
+    def test_interrupt(self):
+        """The master stands still: Ctrl-C raises at the latest when the call's deadline is over."""
+        s = ms.MooncakeDistributedStore()
+        self.assertEqual(s._open("127.0.0.1", 0, MASTER, timeout_ms=2000), (0, ""))
+        os.kill(MASTER_PID, signal.SIGSTOP)
+        try:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            began = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                s.is_exist("k")
+                # the result, and then the exception
+                time.sleep(5)
+            self.assertLess(time.monotonic() - began, 8)
+        finally:
+            os.kill(MASTER_PID, signal.SIGCONT)
+        s.close()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
