@@ -17,7 +17,6 @@ stress() {
 	timeout 120 stress-ng --temp-path "$tmp/mnt" --timeout "$seconds" --verify "$@" >"$tmp/stress.out" 2>&1
 }
 works() {
-	local sum
 	head -c 3000000 /dev/urandom >"$tmp/file"
 	cp "$tmp/file" "$tmp/mnt/file" && cmp "$tmp/file" "$tmp/mnt/file" || fail "after $1 the mount does not work"
 	rm "$tmp/mnt/file"
