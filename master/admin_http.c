@@ -4,63 +4,47 @@
 
 #include "master/admin_http.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
 #include "common/metrics.h"
 #include "common/options.h"
-#include "master/get.h"
+#include "master/admin_json.h"
 #include "master/mcm_i.h"
-#include "master/scratch.h"
 #include "master/stats.h"
-#include "proto/codec.h"
 
-#define JSON_TYPE "application/json"
+#define TEXT "text/plain; version=0.0.4"
 
-/* Print @json, which is given; NULL: there was no memory for it. */
-static void answer_json(struct mc_http_request *rq, int status, json_t *json)
+static bool is_ready(const struct mcm *m)
 {
-	rq->content_type = JSON_TYPE;
-	rq->status = json ? status : 500;
-	if (json)
-		json_dumpf(json, rq->out, JSON_COMPACT);
-	json_decref(json);
-}
-
-static void answer_error(struct mc_http_request *rq, int err)
-{
-	int status = 500;
-
-	if (err == -MC_EPARAM || err == -MC_EKEY)
-		status = 400;
-	else if (err == -MC_ENOOBJECT || err == -MC_ENOSEGMENT)
-		status = 404;
-	answer_json(rq, status, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code",
-					  mc_err_to_upstream(err), "error_message",
-					  mc_err_detail(err)));
+	return __atomic_load_n(&m->ready, __ATOMIC_ACQUIRE);
 }
 
 static void serve_health(struct mc_http_request *rq, void *arg)
 {
-	(void)arg;
-	answer_json(rq, 200, json_pack("{s:s, s:s, s:s, s:b}", "status", "ok", "role", "leader",
-				       "ha_state", "serving", "service_ready", 1));
+	bool ready = is_ready(arg);
+
+	mcm_answer_json(rq, 200, json_pack("{s:s, s:s, s:s, s:b}", "status", "ok", "role",
+					   ready ? "leader" : "standby", "ha_state",
+					   ready ? "serving" : "starting", "service_ready", ready));
 }
 
 static void serve_role(struct mc_http_request *rq, void *arg)
 {
-	(void)arg;
-	fputs("leader", rq->out);
+	fputs(is_ready(arg) ? "leader" : "standby", rq->out);
 }
 
 static void serve_ha_status(struct mc_http_request *rq, void *arg)
 {
+	fputs(is_ready(arg) ? "serving" : "starting", rq->out);
+}
+
+/* There is one master, which nobody has elected. */
+static void serve_leader(struct mc_http_request *rq, void *arg)
+{
 	(void)arg;
-	fputs("serving", rq->out);
+	mcm_answer_json(rq, 200, json_pack("{s:b}", "present", 0));
 }
 
 static void serve_metrics(struct mc_http_request *rq, void *arg)
@@ -74,24 +58,22 @@ static void serve_summary(struct mc_http_request *rq, void *arg)
 	char line[512];
 
 	mcm_stats_summary(arg, line, sizeof(line));
-	fprintf(rq->out, "role=leader, state=serving, service_ready=true, master={%s}, ha={}\n",
-		line);
+	fprintf(rq->out, is_ready(arg) ?
+		"role=leader, state=serving, service_ready=true, master={%s}, ha={}\n" :
+		"role=standby, state=starting, service_ready=false, master={%s}, ha={}\n", line);
 }
 
 /* ---- segments ---- */
 
-/* Upstream prints its ids like this. */
-static const char *print_id(struct mcp_id id, char buf[48])
-{
-	snprintf(buf, 48, "%" PRIu64 "-%" PRIu64, id.hi, id.lo);
-	return buf;
-}
-
 static const char *state_name(const struct mcm_segment *s)
 {
-	switch (mcm_segment_state(s)) {
+	switch (mcm_segment_shown(s)) {
 	case MCP_SEG_OK:
 		return "OK";
+	case MCP_SEG_DRAINING:
+		return "DRAINING";
+	case MCP_SEG_DRAINED:
+		return "DRAINED";
 	case MCP_SEG_SILENT:
 		return "SILENT";
 	default:
@@ -104,6 +86,7 @@ static void serve_segment_names(struct mc_http_request *rq, void *arg)
 	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
 	unsigned i, j;
 
+	rq->content_type = TEXT;
 	pthread_rwlock_rdlock(&ss->lock);
 	for (i = 0; i < ss->n_live; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
@@ -118,13 +101,13 @@ static void serve_segment_names(struct mc_http_request *rq, void *arg)
 
 static json_t *segment_json(const struct mcm_segment *s)
 {
-	char id[48], client[48], base[24], human[32];
+	char id[MCM_ID_TEXT], client[MCM_ID_TEXT], base[24], human[32];
 	uint64_t used = mcm_peek(&s->used);
 
 	snprintf(base, sizeof(base), "0x%" PRIx64, s->base);
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f}",
-			 "segment_name", s->name, "segment_id", print_id(s->id, id),
-			 "client_id", print_id(s->client, client), "base_address", base,
+			 "segment_name", s->name, "segment_id", mcm_id_text(s->id, id),
+			 "client_id", mcm_id_text(s->client, client), "base_address", base,
 			 "size_bytes", (json_int_t)s->size,
 			 "size_human", mc_format_size(s->size, human, sizeof(human)),
 			 "te_endpoint", s->endpoint, "protocol", s->protocol, "status", state_name(s),
@@ -143,7 +126,7 @@ static void serve_segments_detail(struct mc_http_request *rq, void *arg)
 	for (i = 0; list && i < ss->n_live; i++)
 		json_array_append_new(list, segment_json(ss->at[ss->live[i]]));
 	pthread_rwlock_unlock(&ss->lock);
-	answer_json(rq, 200, json_pack("{s:I, s:o}", "total_segments",
+	mcm_answer_json(rq, 200, json_pack("{s:I, s:o}", "total_segments",
 				       (json_int_t)json_array_size(list), "segments", list));
 }
 
@@ -154,6 +137,7 @@ static void serve_segment(struct mc_http_request *rq, void *arg)
 	uint64_t used = 0, size = 0;
 	unsigned i;
 
+	rq->content_type = TEXT;
 	pthread_rwlock_rdlock(&ss->lock);
 	for (i = 0; name && i < ss->n_live; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
@@ -169,87 +153,75 @@ static void serve_segment(struct mc_http_request *rq, void *arg)
 			used, size);
 	} else {
 		rq->status = 500;
-		fputs("no segment has this name\n", rq->out);
+		fputs("Failed to query segment", rq->out);
 	}
 }
 
-/* ---- keys ---- */
-
-static void serve_keys(struct mc_http_request *rq, void *arg)
+static void serve_kv_events(struct mc_http_request *rq, void *arg)
 {
-	struct mcm_list_page *pg = mcm_scratch_page();
-	struct mcp_list list = { 0 };
-	uint8_t cursor[sizeof(pg->cursor)];
-	unsigned i;
-	int r;
-
-	do {
-		r = pg ? mcm_list(arg, &list, pg) : -ENOMEM;
-		if (r < 0) {
-			rq->status = 500;
-			return;
-		}
-		for (i = 0; i < pg->names.count; i++) {
-			const struct mcm_names_item *it = &pg->names.item[i];
-
-			fwrite(pg->names.text + it->name, 1, it->name_len, rq->out);
-			fputc('\n', rq->out);
-		}
-		memcpy(cursor, pg->cursor, sizeof(cursor));
-		list.cursor = mcp_bytes(cursor, pg->cursor_len);
-	} while (pg->cursor_len);
+	(void)arg;
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:i, s:i, s:i, s:i}", "enabled", 0,
+					   "published_batches", 0, "published_events", 0,
+					   "dropped_events", 0, "skipped_unparsed_keys", 0));
 }
 
-static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t size)
-{
-	const struct mcm_segment *s;
-	json_t *json = NULL;
+/* ---- the table ---- */
 
-	pthread_rwlock_rdlock(&m->segments.lock);
-	s = mcm_segments_find(&m->segments, r->segment);
-	if (s)
-		json = json_pack("{s:I, s:I, s:s, s:s}", "size_", (json_int_t)size, "buffer_address_",
-				 (json_int_t)(s->base + r->offset), "protocol_", s->protocol,
-				 "transport_endpoint_", s->endpoint);
-	pthread_rwlock_unlock(&m->segments.lock);
-	return json;
+struct guarded {
+	struct mc_http_route route;
+	bool early;		/* also before the master is ready */
+};
+
+static const struct guarded table[];
+
+/* Hand a request on when the master is ready for it. */
+static void serve_guarded(struct mc_http_request *rq, void *arg)
+{
+	const struct guarded *g;
+	const char *method = strcmp(rq->method, "HEAD") ? rq->method : "GET";
+
+	for (g = table; g->route.path; g++)
+		if (!strcmp(g->route.path, rq->path) && !strcmp(g->route.method, method))
+			break;
+	if (g->route.path && (g->early || is_ready(arg)))
+		g->route.handle(rq, arg);
+	else
+		mcm_answer_json(rq, 503, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code",
+						   -1011, "error_message",
+						   "service plane is not active"));
 }
 
-static void serve_key(struct mc_http_request *rq, void *arg)
-{
-	const char *key = mc_http_query(rq, "key");
-	struct mcp_replica replica[MCM_REPLICA_MAX];
-	struct mcp_object obj;
-	unsigned n, i;
-	json_t *list;
-	int r;
+#define MCM_ADMIN_ROUTES(X) \
+	X("GET", "/health", serve_health, true) \
+	X("GET", "/role", serve_role, true) \
+	X("GET", "/ha_status", serve_ha_status, true) \
+	X("GET", "/leader", serve_leader, true) \
+	X("GET", "/metrics", serve_metrics, true) \
+	X("GET", "/metrics/summary", serve_summary, true) \
+	X("GET", "/get_all_segments", serve_segment_names, false) \
+	X("GET", "/get_segments_detail", serve_segments_detail, false) \
+	X("GET", "/query_segment", serve_segment, false) \
+	X("GET", "/get_all_keys", mcm_admin_all_keys, false) \
+	X("GET", "/query_key", mcm_admin_key, false) \
+	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false) \
+	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false) \
+	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false) \
+	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false) \
+	X("POST", "/api/v1/drain_jobs/cancel", mcm_admin_drain_cancel, false) \
+	X("POST", "/api/v1/remove_all", mcm_admin_remove_all, false) \
+	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("GET", "/kv_events/status", serve_kv_events, false)
 
-	r = key && *key ? mcm_get(arg, NULL, 0, mcp_bytes(key, strlen(key)), &obj, replica, &n) :
-		mc_fail(-MC_EPARAM, "which key? ask for /query_key?key=NAME");
-	if (r < 0) {
-		answer_error(rq, r);
-		return;
-	}
-	list = json_array();
-	for (i = 0; list && i < n; i++) {
-		json_t *one = replica_json(arg, &replica[i], obj.size);
+#define GUARDED(method, path, handle, early) { { method, path, handle }, early },
+static const struct guarded table[] = {
+	MCM_ADMIN_ROUTES(GUARDED)
+	{ { NULL, NULL, NULL }, false },
+};
 
-		if (one)
-			json_array_append_new(list, one);
-	}
-	answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
-}
-
+#define ROUTE(method, path, handle, early) { method, path, serve_guarded },
 const struct mc_http_route mcm_http_routes[] = {
-	{ "GET", "/health", serve_health },
-	{ "GET", "/role", serve_role },
-	{ "GET", "/ha_status", serve_ha_status },
-	{ "GET", "/metrics", serve_metrics },
-	{ "GET", "/metrics/summary", serve_summary },
-	{ "GET", "/get_all_segments", serve_segment_names },
-	{ "GET", "/get_segments_detail", serve_segments_detail },
-	{ "GET", "/query_segment", serve_segment },
-	{ "GET", "/get_all_keys", serve_keys },
-	{ "GET", "/query_key", serve_key },
+	MCM_ADMIN_ROUTES(ROUTE)
 	{ NULL, NULL, NULL },
 };

@@ -188,17 +188,18 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (r < 0)
 		return r;
 	mc_metrics_collector(mcm_stats_collect, m);
-	r = threads_start(m);
+	/* First, so that whoever waits can see that it is starting; /health says when it serves. */
+	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
+					      mcm_http_routes, m, &m->http_port, &m->httpd) : 0;
+	if (r == 0)
+		r = threads_start(m);
 	if (r == 0)
 		r = server_start(m, where);
-	/* Last, because /health is what others wait for. */
-	if (r == 0 && where->http_addr)
-		r = mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
-				   mcm_http_routes, m, &m->http_port, &m->httpd);
 	if (r < 0) {
 		mcm_stop(m);
 		return r;
 	}
+	__atomic_store_n(&m->ready, true, __ATOMIC_RELEASE);
 	*ret = m;
 	return 0;
 }

@@ -31,6 +31,7 @@ struct mcm {
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	bool evict_wanted;
+	bool ready;			/* clients are served */
 	/* each with its own locks */
 	struct mcm_index index;
 	struct mcm_names names;

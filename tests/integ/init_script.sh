@@ -19,7 +19,7 @@ SH
 sed -e "s|@sbindir@|$top_builddir/master|g" -e "s|@sysconfdir@|$tmp|g" \
 	"$top_srcdir/init/mooncake-master.in" >"$tmp/init"
 chmod +x "$tmp/init"
-serves() { curl -sf --max-time 2 "http://127.0.0.1:$http/health"; }
+serves() { master_serves "127.0.0.1:$http"; }
 cleanup_fn "$tmp/init" stop
 
 fails "$tmp/init" status

@@ -303,7 +303,12 @@ restart_master() {
 		--rpc_port="${MASTER##*:}" --metrics_host="${MASTER_HTTP%:*}" \
 		--metrics_port="${MASTER_HTTP##*:}" "$@"
 	MASTER_PID=$SPAWNED
-	started "$MASTER_PID" master 20 in_ns "${NS-}" curl -sf --max-time 2 "http://$MASTER_HTTP/health"
+	started "$MASTER_PID" master 20 master_serves "$MASTER_HTTP"
+}
+
+# master_serves HOST:PORT - it answers over HTTP before it serves clients, and says so
+master_serves() {
+	in_ns "${NS-}" curl -sf --max-time 2 "http://$1/health" | grep -q '"service_ready":true'
 }
 
 # start_mcfs MASTER DIR [FLAG...] - a node with a mount, in the foreground of its own; gives MCFS_PID

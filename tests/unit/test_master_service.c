@@ -440,7 +440,7 @@ static void test_http(void **state)
 	       "{\"success\":true,\"data\":[{\"size_\":5000,\"buffer_address_\":");
 	expect(&w, "/query_key?key=key/1", 200, "\"protocol_\":\"tcp\",\"transport_endpoint_\":\"me:2\"");
 	expect(&w, "/query_key?key=none", 404, "\"error_code\":-704");
-	expect(&w, "/query_key", 400, "\"success\":false");
+	expect(&w, "/query_key", 404, "\"error_message\":\"OBJECT_NOT_FOUND\"");
 	expect(&w, "/query_segment?segment=me:1", 200, "me:1\nUsed(bytes): ");
 	expect(&w, "/query_segment?segment=none", 500, "");
 	expect(&w, "/get_segments_detail", 200, "{\"total_segments\":1,\"segments\":[{\"segment_name\":"

@@ -1,0 +1,127 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The master's admin HTTP service: upstream's routes, statuses and JSON; what is malformed changes nothing.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires curl jq
+start_master
+base=http://$MASTER_HTTP
+
+# ask STATUS METHOD PATH [BODY] - the answer is in $tmp/answer
+ask() {
+	local status got method=$2 path=$3
+	status=$1
+	shift 3
+	got=$(curl -s --max-time 10 -X "$method" -o "$tmp/answer" -w '%{http_code}' "$@" "$base$path")
+	equal "status of $method $path" "$got" "$status"
+}
+
+is() {
+	equal "$1" "$(jq -c "$1" "$tmp/answer")" "$2"
+}
+
+answers() {
+	equal "the answer" "$(cat "$tmp/answer")" "$1"
+}
+
+ask 200 GET /health
+answers '{"status":"ok","role":"leader","ha_state":"serving","service_ready":true}'
+ask 200 GET /role
+answers leader
+ask 200 GET /ha_status
+answers serving
+ask 200 GET /leader
+is .present false
+ask 200 GET /get_all_keys
+answers ''
+ask 200 GET /get_all_segments
+answers ''
+ask 404 GET '/query_key?key=none'
+answers '{"success":false,"error_code":-704,"error_message":"OBJECT_NOT_FOUND"}'
+ask 404 GET /query_key
+ask 400 GET /batch_query_keys
+answers '{"success":false,"error":"No keys provided. Use ?keys=key1,key2,..."}'
+ask 400 GET '/batch_query_keys?keys=,,'
+ask 200 GET '/batch_query_keys?keys=a,b'
+is .data.a '{"ok":false,"error":"OBJECT_NOT_FOUND","values":null,"disk_values":null,"local_disk_values":null,"nof_values":null}'
+is '.data|keys' '["a","b"]'
+ask 500 GET '/query_segment?segment=none'
+answers 'Failed to query segment'
+ask 400 GET /api/v1/segments/status
+is .error_code -600
+is .error_message '"Missing segment query parameter"'
+ask 404 GET '/api/v1/segments/status?segment=none'
+is .error_code -101
+
+ask 400 POST /api/v1/drain_jobs -d '{'
+is .error_code -600
+jq -r .error_message "$tmp/answer" | grep -q '^Invalid JSON body: '
+for body in '{}' '[]' '{"segments":"x"}' '{"segments":[1]}' '{"segments":[""]}' \
+	'{"segments":["a"],"max_concurrency":0}' '{"segments":["a"],"max_concurrency":1e99}' \
+	'{"segments":["a"],"max_concurrency":9223372036854775808}' '{"segments":["a"],"max_concurrency":"4"}' \
+	'{"segments":["a"],"target_segments":7}'; do
+	ask 400 POST /api/v1/drain_jobs -d "$body"
+	is .error_code -600
+	is .success false
+done
+ask 404 POST /api/v1/drain_jobs -d '{"segments":["none"]}'
+is .error_code -101
+for id in '' '?job_id=' '?job_id=x' '?job_id=1-2x' '?job_id=-1-2' '?job_id=99999999999999999999-1'; do
+	ask 400 GET "/api/v1/drain_jobs/query$id"
+	is .error_message '"Missing or invalid job_id"'
+	ask 400 POST "/api/v1/drain_jobs/cancel$id"
+done
+ask 404 GET '/api/v1/drain_jobs/query?job_id=1-2'
+is .error_code -1402
+ask 404 POST '/api/v1/drain_jobs/cancel?job_id=1-2'
+ask 405 GET /api/v1/drain_jobs
+ask 404 GET /version
+head -c 70000 /dev/zero | tr '\0' x >"$tmp/large"
+ask 413 POST /api/v1/drain_jobs --data-binary "@$tmp/large"
+# nested so deeply that a decoder without a limit would not come back
+head -c 60000 /dev/zero | tr '\0' '[' >"$tmp/deep"
+ask 400 POST /api/v1/drain_jobs --data-binary "@$tmp/deep"
+ask 200 POST /api/v1/remove_all
+answers '{"success":true,"removed_count":0}'
+ask 200 GET /kv_events/status
+is .enabled false
+ask 409 GET /api/v1/tenant_quotas
+is .error_code -1011
+
+# with memory, through the owner that tests of the client have
+mkfifo "$tmp/stays"
+exec 9<>"$tmp/stays"
+spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 32 <'$tmp/stays'"
+has_segment() { [ -n "$(curl -sf "$base/get_all_segments")" ]; }
+wait_for 20 has_segment
+segment=$(curl -sf "$base/get_all_segments")
+"$top_builddir/tools/mcctl" --master="$MASTER" put "a,b" "$0"
+"$top_builddir/tools/mcctl" --master="$MASTER" put "plain" "$0"
+ask 200 GET '/query_key?key=plain'
+is '.data[0].size_' "$(stat -c %s "$0")"
+is '.data[0]|keys' '["buffer_address_","protocol_","size_","transport_endpoint_"]'
+ask 200 GET '/batch_query_keys?keys=plain,none'
+is .data.plain.ok true
+is '.data.plain.values|length' 1
+is .data.none.ok false
+ask 200 GET "/api/v1/segments/status?segment=$segment"
+is '[.status,.status_name,.error_code]' '[1,"OK",0]'
+curl -sf "$base/query_segment?segment=$segment" | grep -q '^Capacity(bytes) : 33554432$'
+
+# nowhere to go: the drain waits, says so, and can be cancelled
+ask 200 POST /api/v1/drain_jobs -d "{\"segments\":[\"$segment\"]}"
+is '[.success,.status,.error_code,.error_message]' '[true,"CREATED",0,""]'
+job=$(jq -r .job_id "$tmp/answer")
+ask 409 POST /api/v1/drain_jobs -d "{\"segments\":[\"$segment\"]}"
+ask 200 GET "/api/v1/drain_jobs/query?job_id=$job"
+is '[.type,.type_name,.status_name,.succeeded_units]' '[0,"DRAIN","RUNNING",0]'
+is .segments "[\"$segment\"]"
+ask 200 GET "/api/v1/segments/status?segment=$segment"
+is .status_name '"DRAINING"'
+ask 200 POST "/api/v1/drain_jobs/cancel?job_id=$job"
+is .status '"CANCELED"'
+ask 200 GET "/api/v1/segments/status?segment=$segment"
+is .status_name '"OK"'
+ask 200 POST '/api/v1/remove_all?force=true'
+is .removed_count 2
+ask 200 GET /get_all_keys
+answers ''
