@@ -126,8 +126,9 @@ static int blocks_init(struct mce_te_arena *a)
 		return -ENOMEM;
 	for (unsigned i = 0; i < ORDERS; i++)
 		a->list[i] = NONE;
-	for (uint64_t at = 0; at < a->len >> ORDER_MIN; at += span(ORDER_MAX))
-		list_push(a, (uint32_t)at, ORDER_MAX);
+	/* The lowest is taken first. */
+	for (uint64_t n = a->len >> ORDER_MAX; n-- > 0;)
+		list_push(a, (uint32_t)n * span(ORDER_MAX), ORDER_MAX);
 	return 0;
 }
 

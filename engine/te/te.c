@@ -200,7 +200,9 @@ static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
 	if (r < 0)
 		return r;
 	__atomic_store_n(&te->ready, true, __ATOMIC_RELEASE);
-	r = publish(te);
+	r = mce_peer_get(te->engine, mce_engine_endpoint(te->engine), &te->self);
+	if (r == 0)
+		r = publish(te);
 	if (r == 0 && te->env.refresh_ms)
 		r = mce_te_timer_start(te);
 	return r;
@@ -243,6 +245,7 @@ void mce_te_close(struct mce_te *te)
 	/* Peers' handles go before the engine that they belong to. */
 	mce_te_batches_done(te);
 	mce_te_segments_done(te);
+	mce_peer_put(te->self);
 	mce_te_mem_done(te);
 	mce_te_arenas_done(te);
 	mce_engine_close(te->engine);

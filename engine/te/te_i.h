@@ -234,6 +234,7 @@ struct mce_te {
 	/* constant after open */
 	struct mce_te_env env;
 	struct mce_engine *engine;
+	struct mce_peer *self;	/* kept, with its counts */
 	struct mce_meta *meta;	/* NULL with P2PHANDSHAKE */
 	struct mce_handshake *handshake;
 	char host[MC_ADDR_MAX];	/* advertised */
