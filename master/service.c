@@ -174,6 +174,25 @@ static int serve_stats(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_stats_reply, &reply);
 }
 
+void mcm_serve_warm(struct mcm *m, struct mcp_iter it, size_t key)
+{
+	uint32_t hash[MCM_WARM_MAX];
+	unsigned n = 0;
+	union {
+		struct mcp_key key;
+		struct mcp_put_item item;
+		struct mcp_put_done done;
+	} elem;
+
+	while (n < MCM_WARM_MAX && mcp_iter_next(&it, &elem)) {
+		const struct mcp_bytes *k = (const void *)((const char *)&elem + key);
+
+		hash[n++] = mcm_index_hash(&m->index, k->data, k->len);
+	}
+	if (n > 1)
+		mcm_index_warm(&m->index, hash, n);
+}
+
 const struct mcp_handler mcm_handlers[] = {
 	{ MCP_REGISTER, serve_register },
 	{ MCP_HEARTBEAT, serve_heartbeat },

@@ -11,6 +11,11 @@ extern const struct mcp_handler mcm_handlers[];
 int mcm_session_opened(struct mcp_session *s, void *arg);
 void mcm_session_closed(struct mcp_session *s, void *arg);
 
+/* For lists whose elements have a key: load what looking up the next MCM_WARM_MAX of them will need.
+ * To be called before the first of each so many.  @key: offset of the key in the element's struct. */
+struct mcm;
+void mcm_serve_warm(struct mcm *m, struct mcp_iter it, size_t key);
+
 /* service_put.c */
 int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
 			struct mcp_answer *answer, void *arg);

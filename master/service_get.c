@@ -20,13 +20,16 @@ MCM_OP_METRICS(exists, "exist_key", "batch_exist_key")
 static unsigned get_items(struct mcm *m, struct mcm_session *s, const struct mcp_get *rq,
 			  struct mcp_object *obj, struct mcp_replica *part)
 {
-	unsigned failed = 0, copies;
+	unsigned failed = 0, copies, i;
 	struct mcp_iter it;
 	struct mcp_key key;
 	int r;
 
 	mcp_iter_init(&it, &rq->keys, &mcp_desc_key);
-	for (; mcp_iter_next(&it, &key); obj++) {
+	for (i = 0; i < rq->keys.count; i++, obj++) {
+		if (i % MCM_WARM_MAX == 0)
+			mcm_serve_warm(m, it, offsetof(struct mcp_key, key));
+		mcp_iter_next(&it, &key);
 		r = mcm_get(m, s, rq->flags, key.key, obj, part, &copies);
 		if (r < 0) {
 			memset(obj, 0, sizeof(*obj));

@@ -50,12 +50,15 @@ static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_put_requ
 {
 	struct mcm_put_granted granted;
 	struct mcp_put_item item;
-	unsigned failed = 0, i;
+	unsigned failed = 0, i, n;
 	struct mcp_iter it;
 	int r;
 
 	mcp_iter_init(&it, items, &mcp_desc_put_item);
-	for (; mcp_iter_next(&it, &item); grant++) {
+	for (n = 0; n < items->count; n++, grant++) {
+		if (n % MCM_WARM_MAX == 0)
+			mcm_serve_warm(m, it, offsetof(struct mcp_put_item, key));
+		mcp_iter_next(&it, &item);
 		*grant = (struct mcp_put_grant){ 0 };
 		r = mcm_put_start(m, s, pr, &item, &granted);
 		if (r < 0) {
@@ -106,16 +109,20 @@ static int finish_items(struct mcm *m, const struct mcp_seq *items,
 {
 	struct mcp_status *status, *st;
 	struct mcp_put_done done;
-	unsigned failed = 0;
+	unsigned failed = 0, n;
 	struct mcp_iter it;
 
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, items->count, sizeof(*st));
 	if (!status)
 		return -ENOMEM;
 	mcp_iter_init(&it, items, &mcp_desc_put_done);
-	for (; mcp_iter_next(&it, &done); st++) {
-		int r = fn(m, &done);
+	for (n = 0; n < items->count; n++, st++) {
+		int r;
 
+		if (n % MCM_WARM_MAX == 0)
+			mcm_serve_warm(m, it, offsetof(struct mcp_put_done, key));
+		mcp_iter_next(&it, &done);
+		r = fn(m, &done);
 		st->status = r < 0 ? mc_err_to_wire(r) : 0;
 		failed += r < 0;
 	}

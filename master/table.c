@@ -50,6 +50,28 @@ static void relink(struct mcm_table *t, const struct mcm_table_type *type,
 	}
 }
 
+/* Load the elements of the next chains, all at the same time. */
+static void load_ahead(struct mcm_table *t, const struct mcm_table_type *type,
+		       const struct mcm_slab *slab)
+{
+	uint32_t id[STEP_BUCKETS];
+	uint64_t pos = t->moved;
+	unsigned n, i, depth;
+
+	for (n = 0; n < STEP_BUCKETS && pos < MCM_TABLE_END; n++) {
+		id[n] = *mcm_table_head(t, (uint32_t)pos);
+		pos = mcm_table_chain_end(t, (uint32_t)pos);
+	}
+	for (depth = 0; depth <= 1u << type->load; depth++) {
+		for (i = 0; i < n; i++) {
+			if (depth && id[i])
+				id[i] = *mcm_table_link(type, slab, id[i]);
+			if (id[i])
+				__builtin_prefetch(mcm_table_link(type, slab, id[i]), 1);
+		}
+	}
+}
+
 static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 			const struct mcm_slab *slab)
 {
@@ -57,6 +79,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 	uint64_t span = MCM_TABLE_END >> coarse, pos, end;
 	unsigned n;
 
+	load_ahead(t, type, slab);
 	for (n = 0; n < STEP_BUCKETS && t->moved < MCM_TABLE_END; n++) {
 		uint32_t chain = 0;
 
