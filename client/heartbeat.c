@@ -56,6 +56,8 @@ static int beat(struct mcs_heartbeat *h)
 		return r;
 	if (reply.reattach)
 		mcs_keeper_remount(h->s->keeper);
+	if (reply.tasks)
+		mcs_mover_kick(h->s->mover);
 	mcp_reply_done(&mem);
 	return 0;
 }

@@ -131,6 +131,19 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 	return r < 0 ? r : mounted(&reply, &mem);
 }
 
+const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
+			 uint64_t len)
+{
+	uint64_t size;
+
+	if (!o || !mcp_id_eq(segment, o->segment))
+		return NULL;
+	size = mct_dram_size(o->dram);
+	if (offset > size || len > size - offset)
+		return NULL;
+	return (const char *)mct_dram_base(o->dram) + offset;
+}
+
 int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)
 {
 	struct mcp_unmount_reply reply;

@@ -28,6 +28,9 @@ void mcs_owner_close(struct mcs_owner *o);
 /* Offer the memory; repeated offers are harmless.  NULL is fine: nothing to offer. */
 int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline);
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
+/* The segment's bytes from @offset on; NULL when it is not this owner's or has not @len of them. */
+const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
+			 uint64_t len);
 /* Take it back: its objects go. */
 int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
 

@@ -38,6 +38,10 @@ static const char *state_name(uint8_t state)
 		return "ok";
 	case MCP_SEG_SILENT:
 		return "silent";
+	case MCP_SEG_DRAINING:
+		return "draining";
+	case MCP_SEG_DRAINED:
+		return "drained";
 	case MCP_SEG_UNMOUNTING:
 		return "unmounting";
 	default:

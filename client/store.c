@@ -241,6 +241,9 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 	r = mcs_keeper_start(s, &s->keeper);
 	if (r < 0)
 		goto fail;
+	r = s->owner ? mcs_mover_start(s, &s->mover) : 0;
+	if (r < 0)
+		goto fail;
 	r = mcs_heartbeat_start(s, &s->heartbeat);
 	if (r < 0)
 		goto fail;
@@ -268,6 +271,7 @@ void mcs_close(struct mcs *s)
 	if (!s)
 		return;
 	mcs_heartbeat_stop(s->heartbeat);
+	mcs_mover_stop(s->mover);
 	mcs_keeper_stop(s->keeper);
 	s->keeper = NULL;
 	if (s->owner && s->session && mcs_session_up(s->session))

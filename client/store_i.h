@@ -7,6 +7,7 @@
 
 #include "client/keeper.h"
 #include "client/lease.h"
+#include "client/mover.h"
 #include "client/owner.h"
 #include "client/scratch.h"
 #include "client/segmap.h"
@@ -36,6 +37,7 @@ struct mcs {
 	struct mcs_segmap *segmap;
 	struct mcs_owner *owner;	/* NULL: contributes nothing; set before the first mount */
 	struct mcs_keeper *keeper;
+	struct mcs_mover *mover;	/* NULL: contributes nothing */
 	struct mcs_heartbeat *heartbeat;
 
 	/* with their own locks */

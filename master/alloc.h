@@ -26,6 +26,7 @@
 #define MCM_NODE_USED 0x01u
 #define MCM_NODE_EVICTABLE 0x02u	/* @owner is an object that the eviction policy may choose */
 #define MCM_NODE_LISTED 0x04u		/* on one of the policy's lists */
+#define MCM_NODE_MOVING 0x08u		/* a task copies it */
 
 struct mcm_node {
 	uint32_t at_lo, len_lo;		/* beginning and length, in granules */

@@ -45,6 +45,8 @@ void mcm_client_closed(struct mcm *m, struct mcp_id id);
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
 /* True: the client has to register and mount again. */
 bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id);
+/* Should it ask for copies to make? */
+bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
 
 /* ---- segments of clients ---- */

@@ -27,7 +27,6 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_SSD "there is no SSD tier"
 #define NO_NOF "there is no NVMe-oF tier"
 #define NO_SNAPSHOT "the index is not kept across restarts"
-#define NO_TASKS "there are no copy, move and drain tasks"
 #define NO_EVENTS "there are no KV events"
 #define NO_TENANTS "there is one tenant"
 #define NO_META "run mooncake_http_metadata_server of upstream, or none: nodes here need none"
@@ -93,12 +92,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "snapshot_catalog_backend_type", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
-	{ "max_total_finished_tasks", "10000", NO_TASKS },
-	{ "max_total_pending_tasks", "10000", NO_TASKS },
-	{ "max_total_processing_tasks", "10000", NO_TASKS },
-	{ "pending_task_timeout_sec", "300", NO_TASKS },
-	{ "processing_task_timeout_sec", "300", NO_TASKS },
-	{ "max_retry_attempts", "10", NO_TASKS },
 	{ "enable_kv_events", "false", NO_EVENTS },
 	{ "kv_events_bind_endpoint", "", NO_EVENTS },
 	{ "kv_events_backend_id", "", NO_EVENTS },

@@ -51,6 +51,17 @@ void mcm_clock_tick(struct mcm *m)
 		(unsigned long long)lost);
 }
 
+bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id)
+{
+	const struct mcm_client *c;
+
+	if (!__atomic_load_n(&m->tasks.n_active, __ATOMIC_RELAXED))
+		return false;
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	return c && c->segments;
+}
+
 bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
 {
 	struct mcm_client *c;

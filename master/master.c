@@ -3,6 +3,7 @@
  *
  *	monitor		the clock, liveness, leases and puts that run out; the summary in the log
  *	evictor		watermarks, objects of unmounted segments
+ *	tasks		what copies, drains and the like do with time
  *	rpc loops	everything else, one of them for heartbeats alone */
 #include <config.h>
 
@@ -53,6 +54,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
+	mcm_tasks_init(&m->tasks);
 	r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
@@ -72,6 +74,7 @@ void mcm_core_free(struct mcm *m)
 	if (m->segments.at)
 		mcm_segments_done(&m->segments);
 	mcm_puts_done(&m->puts);
+	mcm_tasks_done(m);
 	mcm_clients_done(&m->clients);
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
@@ -133,11 +136,12 @@ static int threads_start(struct mcm *m)
 	m->monitor_runs = true;
 	r = mc_thread_start(&m->evictor, "mc-evictor", evictor_run, m);
 	m->evictor_runs = r == 0;
-	return r;
+	return r < 0 ? r : mcm_tasks_start(m);
 }
 
 static void threads_stop(struct mcm *m)
 {
+	mcm_tasks_stop(m);
 	mc_stop_set(&m->monitor_stop);
 	mc_stop_set(&m->evictor_stop);
 	if (m->monitor_runs)

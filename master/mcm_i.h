@@ -2,7 +2,7 @@
  * mcm_i.h - the master as its own files see it.
  *
  * Order of locks, taken downwards only (docs/LOCKING.md says why):
- *	clients.lock, sessions.lock, session.lock, segment.run_lock,
+ *	clients.lock, sessions.lock, tasks.lock, session.lock, segment.run_lock,
  *	shards (ascending), put shard, names.tree_lock, names stripe, segments.lock, segment.lock,
  *	quarantine.lock, slabs */
 #ifndef MCM_MCM_I_H
@@ -19,6 +19,7 @@
 #include "master/put.h"
 #include "master/segment.h"
 #include "master/strategy.h"
+#include "master/task.h"
 
 struct mcm {
 	/* constant after start */
@@ -38,6 +39,7 @@ struct mcm {
 	struct mcm_segments segments;
 	struct mcm_clients clients;
 	struct mcm_puts puts;
+	struct mcm_tasks tasks;
 	pthread_mutex_t sessions_lock;
 	struct mc_list sessions;
 	/* the threads; monitor only: */

@@ -193,11 +193,16 @@ static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 	return 0;
 }
 
+static bool is_evictable(const struct mcm_object *o)
+{
+	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+}
+
 /* Take over the ranges that are still there. */
 static unsigned attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
-	bool evictable = !(c->flags & MCM_OBJ_HARD) && (c->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+	bool evictable = is_evictable(o);
 	struct mcm_object_ext *e;
 	unsigned i, n = 0;
 
@@ -268,6 +273,8 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	}
 	/* The last copy takes the lost one's place. */
 	e = mcm_ext(&m->index, o->ext);
+	if (mcm_object_leaves(&m->index, o, place))
+		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_LEAVING, __ATOMIC_RELAXED);
 	last = p[n - 1];
 	e->copies--;
 	if (i == 0) {
@@ -279,6 +286,67 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	}
 	detach(m, place, false);
 	return true;
+}
+
+int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_place place)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_object_ext *e;
+	uint32_t ext;
+	int r = 0;
+
+	if (!o->ext) {
+		r = mcm_ext_new(&m->index, &ext);
+		if (r == 0)
+			mcm_poke(&o->ext, ext);
+	} else if (mcm_ext(&m->index, o->ext)->copies == MCM_REPLICA_MAX - 1) {
+		r = mc_fail(-MC_ELIMIT, "the object has %u copies", MCM_REPLICA_MAX);
+	}
+	if (r < 0) {
+		mcm_place_give(m, &place);
+		return r;
+	}
+	if (!attach(m, slot, place, is_evictable(o)))
+		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the copy");
+	e = mcm_ext(&m->index, o->ext);
+	e->node[e->copies] = place.node;
+	e->segment[e->copies++] = place.segment;
+	return 0;
+}
+
+static bool same_place(struct mcm_place a, struct mcm_place b)
+{
+	return a.node == b.node && a.segment == b.segment;
+}
+
+bool mcm_object_leaves(const struct mcm_index *ix, const struct mcm_object *o,
+		       struct mcm_place place)
+{
+	return mcm_peek(&o->marks) & MCM_MARK_LEAVING && o->ext &&
+	       mcm_ext(ix, o->ext)->copies && same_place(mcm_ext(ix, o->ext)->leaving, place);
+}
+
+/* Nobody reads it any more. */
+static void leave_now(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	/* With the other copies lost meanwhile, this one is the object. */
+	if (mcm_ext(&m->index, o->ext)->copies)
+		mcm_object_lose(m, sh, slot, mcm_ext(&m->index, o->ext)->leaving);
+}
+
+void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_place place)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (!o->ext || mcm_peek(&o->marks) & MCM_MARK_LEAVING)
+		return;
+	mcm_ext(&m->index, o->ext)->leaving = place;
+	__atomic_fetch_or(&o->marks, MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	if (!o->pins)
+		leave_now(m, sh, slot);
 }
 
 int mcm_object_pin(struct mcm_object *o)
@@ -324,9 +392,11 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 			mcm_place_give(m, &p[i]);
 		object_free(m, sh, slot);
 		mc_metric_add(&zombies, -1);
-	} else if (!o->pins &&
-		   __atomic_load_n(&o->marks, __ATOMIC_SEQ_CST) & MCM_MARK_PARKED) {
-		unpark(m, slot);
+	} else if (!o->pins) {
+		if (__atomic_load_n(&o->marks, __ATOMIC_SEQ_CST) & MCM_MARK_PARKED)
+			unpark(m, slot);
+		if (mcm_peek(&o->marks) & MCM_MARK_LEAVING)
+			leave_now(m, sh, slot);
 	}
 	pthread_mutex_unlock(&sh->lock);
 }

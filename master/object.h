@@ -29,6 +29,7 @@
 #define MCM_MARK_READ 0x40u	/* read since */
 #define MCM_MARK_AGAIN 0x80u	/* read more than once since */
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
+#define MCM_MARK_LEAVING 0x04u	/* a copy goes when the last reader has gone: ext.leaving */
 
 struct mcm_place {
 	uint32_t node;		/* range in the segment's allocator */
@@ -65,6 +66,7 @@ struct mcm_object_ext {
 	uint32_t node[MCM_REPLICA_MAX - 1];
 	uint16_t segment[MCM_REPLICA_MAX - 1];
 	uint8_t copies;			/* further ones, in node[] and segment[] */
+	struct mcm_place leaving;	/* the copy that MCM_MARK_LEAVING is about */
 };
 
 /* Promise leases and soft pins are kept in ticks of 64 ms since the master's start. */
@@ -157,6 +159,15 @@ void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
 void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
 /* One copy is gone; with the last one goes the object.  False when it has no such copy. */
 bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_place place);
+
+/* Another copy of a live object, written and checked.  The range is the object's or, on failure, given
+ * back.  -MC_ELIMIT, -MC_EREPLICA_GONE when its segment has gone, -ENOMEM. */
+int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_place place);
+/* A copy of a live object is to go, now or with its last reader, unless it is the only one then. */
+void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_place place);
+/* Is this copy on its way out, and another one there? */
+bool mcm_object_leaves(const struct mcm_index *ix, const struct mcm_object *o,
+		       struct mcm_place place);
 
 unsigned mcm_object_places(const struct mcm_index *ix, const struct mcm_object *o,
 			   struct mcm_place ret[MCM_REPLICA_MAX]);

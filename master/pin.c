@@ -176,10 +176,12 @@ void mcm_session_free(struct mcm *m, struct mcm_session *s)
 	pthread_mutex_lock(&m->sessions_lock);
 	mc_list_remove(&s->link);
 	pthread_mutex_unlock(&m->sessions_lock);
+	/* First, because tasks give back the pins of their copies. */
+	mcm_puts_abandon(m, s);
+	mcm_tasks_session_gone(m, s);
 	for (i = 1; i <= s->pin_used; i++)
 		if (s->pin[i].slot)
 			pin_drop(m, s, i);
-	mcm_puts_abandon(m, s);
 	pthread_mutex_destroy(&s->lock);
 	free(s->pin);
 	free(s);

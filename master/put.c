@@ -13,6 +13,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
+#include "master/task.h"
 #include "proto/codec.h"
 
 #define PUTS_SHIFT 5
@@ -166,7 +167,7 @@ static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put 
 	MC_LOCKED(&ps->lock);
 	id = put_find(ps, done->generation);
 	p = put_at(ps, id);
-	if (!id || p->key_len != done->key.len ||
+	if (!id || p->unit || p->key_len != done->key.len ||
 	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
 		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
 	put_claim(ps, id, ret);
@@ -398,6 +399,53 @@ int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done)
 	return 0;
 }
 
+/* ---- copies of tasks ---- */
+
+int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	struct mcm_put put = {
+		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
+		.copies = 1, .place = { unit->to }, .unit = unit,
+	};
+	int r;
+
+	r = check_session(m, s);
+	if (r < 0)
+		return r;
+	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
+	MC_LOCKED(&ps->lock);
+	return put_insert(ps, &put, mcp_bytes("copy", 4));
+}
+
+int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
+	uint32_t id;
+
+	MC_LOCKED(&ps->lock);
+	id = put_find(ps, generation);
+	if (!id || !put_at(ps, id)->unit)
+		return -MC_ESTALE_PUT;
+	put_claim(ps, id, ret);
+	return 0;
+}
+
+void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+{
+	break_off(m, put, writer_lives);
+}
+
+void mcm_put_break(struct mcm *m, uint64_t generation)
+{
+	struct mcm_put put;
+
+	if (mcm_put_take_copy(m, generation, &put) < 0)
+		return;
+	break_off(m, &put, false);
+	mcm_unit_broken(m, put.unit);
+}
+
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
@@ -413,6 +461,8 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 		if (found) {
 			mc_metric_add(&abandoned, 1);
 			break_off(m, &put, false);
+			if (put.unit)
+				mcm_unit_broken(m, put.unit);
 		}
 	} while (found);
 }
@@ -439,6 +489,8 @@ void mcm_puts_tick(struct mcm *m)
 			if (found) {
 				mc_metric_add(&released, 1);
 				break_off(m, &put, false);
+				if (put.unit)
+					mcm_unit_broken(m, put.unit);
 			}
 		} while (found);
 	}

@@ -15,6 +15,7 @@
 
 struct mcm;
 struct mcm_session;
+struct mcm_unit;
 
 #define MCM_PUT_SHARD_BITS 6
 #define MCM_PUT_SHARDS (1u << MCM_PUT_SHARD_BITS)
@@ -36,6 +37,7 @@ struct mcm_put {
 	uint8_t kind;
 	uint8_t copies;
 	struct mcm_place place[MCM_REPLICA_MAX];
+	struct mcm_unit *unit;		/* a task's copy: PUT_END and PUT_REVOKE do not know it */
 };
 
 struct mcm_put_shard {
@@ -90,6 +92,17 @@ int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done);
 
 /* A generation never given out before, larger than those before; @shard: of the put, else 0. */
 uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
+
+/* ---- for tasks: the put behind a copy, known by its generation ---- */
+
+/* Register the copy's put; unit->put is filled in.  -MC_ELIMIT, -ENOMEM. */
+int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
+/* Whoever takes it out ends it.  -MC_ESTALE_PUT. */
+int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret);
+/* Give its space back, once bytes on their way cannot hit it any more. */
+void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
+/* Take it out and break it off. */
+void mcm_put_break(struct mcm *m, uint64_t generation);
 
 /* The session ends. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);

@@ -166,6 +166,7 @@ int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		s->epoch = rq->epoch;
 		mcm_poke(&s->size, rq->size);
 		memset(s->walk, 0, sizeof(s->walk));
+		mcm_poke(&s->draining, 0);
 		mcm_segment_describe(s, rq);
 		mcm_poke(&s->used, 0);
 		__atomic_store_n(&s->connected, true, __ATOMIC_RELAXED);

@@ -35,6 +35,7 @@ struct mcm_segment {
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being dropped */
 	bool connected;			/* its owner has an open connection: new objects may go there */
+	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: nothing new is put there; 0 */
 	uint64_t objects;		/* committed copies in it */
 	uint64_t evictable;		/* bytes of those that a policy may choose */
 	uint64_t used;			/* bytes, as of the last change of alloc */
@@ -81,10 +82,19 @@ static inline bool mcm_segment_readable(const struct mcm_segment *s)
 	return mcm_segment_state(s) == MCP_SEG_OK;
 }
 
+/* The state as others are told of it. */
+static inline uint8_t mcm_segment_shown(const struct mcm_segment *s)
+{
+	uint8_t state = mcm_segment_state(s), draining = mcm_peek(&s->draining);
+
+	return state == MCP_SEG_OK && draining ? draining : state;
+}
+
 static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 {
 	return mcm_segment_state(s) == MCP_SEG_OK &&
-	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED);
+	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }
 
 /* ---- table lock held ---- */

@@ -74,7 +74,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 			   struct mcp_answer *answer, void *arg)
 {
-	struct mcp_heartbeat_reply reply;
+	struct mcp_heartbeat_reply reply = { 0 };
 	struct mcp_heartbeat rq;
 	int r;
 
@@ -84,6 +84,7 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
 	reply.reattach = mcm_client_heartbeat(arg, rq.client);
+	reply.tasks = mcm_client_has_tasks(arg, rq.client);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
 }
 
@@ -118,7 +119,7 @@ static struct mcp_segment describe(struct mcm_segment *s)
 	struct mcp_segment d = {
 		.segment = s->id, .client = s->client, .base = s->base, .rkey = s->rkey,
 		.size = s->size, .used = mcm_peek(&s->used), .objects = mcm_peek(&s->objects),
-		.state = mcm_segment_state(s),
+		.state = mcm_segment_shown(s),
 		.name = mcp_bytes(s->name, strlen(s->name)),
 		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
 		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
@@ -211,5 +212,10 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
 	{ MCP_RENAME, mcm_serve_rename },
 	{ MCP_LIST, mcm_serve_list },
+	{ MCP_TASK_CREATE, mcm_serve_task_create },
+	{ MCP_TASKS, mcm_serve_tasks },
+	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },
+	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
+	{ MCP_COPIED, mcm_serve_copied },
 	{ 0, NULL },
 };

@@ -41,5 +41,16 @@ int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg);
 int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 		   struct mcp_answer *answer, void *arg);
+/* service_task.c */
+int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
+			  struct mcp_answer *answer, void *arg);
+int mcm_serve_tasks(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg);
+int mcm_serve_task_cancel(struct mcp_session *s, const void *body, size_t len,
+			  struct mcp_answer *answer, void *arg);
+int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
+			 struct mcp_answer *answer, void *arg);
+int mcm_serve_copied(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg);
 
 #endif

@@ -21,7 +21,27 @@ enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
 /* What a put does to the soft pin: an upsert's object keeps the one of the value that it replaces, gets
  * a new one, or has none. */
 enum mcp_soft_pin { MCP_SOFT_PIN_PRESERVE, MCP_SOFT_PIN_ENABLE, MCP_SOFT_PIN_DISABLE };
-enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING };
+enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
+	/* OK, but taking nothing new; told by version 2 */
+	MCP_SEG_DRAINING, MCP_SEG_DRAINED };
+
+/* What a task does, and how it stands. */
+enum mcp_task_type {
+	MCP_TASK_COPY,			/* of one object, to each of the targets */
+	MCP_TASK_MOVE,			/* of one object, from the source to the target */
+	MCP_TASK_DRAIN,			/* move everything off the sources, which take nothing new */
+	MCP_TASK_EVICT,			/* evict what may be evicted in the sources */
+	MCP_TASK_REBALANCE,		/* from the fullest segments to the emptiest */
+	MCP_TASK_REPLICATE,		/* another copy of an object that is read often */
+	MCP_TASK_TYPES
+};
+enum mcp_task_status {
+	MCP_TASK_PENDING, MCP_TASK_RUNNING, MCP_TASK_SUCCEEDED, MCP_TASK_FAILED, MCP_TASK_CANCELED
+};
+
+enum mcp_event_type {
+	MCP_EVENT_PUT, MCP_EVENT_REMOVE, MCP_EVENT_EVICT, MCP_EVENT_RENAME, MCP_EVENT_TYPES
+};
 
 #define MCP_PUT_UPSERT		0x01u	/* replace an existing value when the put ends */
 #define MCP_PUT_HARD_PIN	0x02u	/* never evict */

@@ -242,10 +242,56 @@ struct mcs_segment {
 	char id[44];			/* upstream's form: two decimal numbers joined by '-' */
 	char name[256];
 	uint64_t size, used, largest_free, objects;
-	const char *state;		/* "ok", "silent", "unmounting"; static */
+	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting"; static */
 };
 /* Array of all segments; free() it.  Number of them. */
 int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);
+
+/* ---- tasks: work on objects that takes a while ------------------------------------------------- */
+
+enum mcs_task_kind {
+	MCS_TASK_COPY,		/* the object @key to each of @targets */
+	MCS_TASK_MOVE,		/* the object @key from one segment to another */
+	MCS_TASK_DRAIN,		/* everything off @sources, which take nothing new from now on */
+	MCS_TASK_EVICT,		/* what may be evicted in @sources */
+	MCS_TASK_REBALANCE	/* from full segments to empty ones */
+};
+#define MCS_TASK_ID 44		/* bytes of an id as text: two decimal numbers joined by '-' */
+
+struct mcs_task_opts {
+	enum mcs_task_kind kind;
+	struct mcs_key key;
+	const char *const *sources;	/* names of segments, NULL-ended; NULL: none */
+	const char *const *targets;	/* NULL: any (a copy needs some) */
+	unsigned max_active;		/* objects copied at a time, 0: 4 */
+};
+
+struct mcs_task {
+	char id[MCS_TASK_ID];
+	const char *kind;		/* "copy", "move", "drain", ...; static */
+	const char *status;		/* "pending", "running", "succeeded", "failed", "canceled" */
+	unsigned char key[4096];
+	size_t key_len;
+	char sources[1024], targets[1024];	/* joined by commas; long lists are cut */
+	uint64_t created_ms, updated_ms;	/* Unix epoch */
+	uint64_t succeeded, failed;	/* objects */
+	uint64_t blocked;		/* places that wait: for readers, for unfinished puts */
+	uint64_t active;		/* copies under way */
+	uint64_t bytes;			/* moved, or evicted */
+	uint64_t total, left;		/* bytes in the sources at the beginning, and now */
+	int error;			/* why it failed */
+	char message[160];
+};
+
+/* The master has it done by the owners of the memory; objects stay readable all the time.  A drain has
+ * succeeded when nothing at all is left in the sources. */
+int mcs_task_create(mcs_t *s, const struct mcs_task_opts *opts, char ret_id[MCS_TASK_ID],
+		    int64_t timeout_ms);
+/* Array of tasks, newest first, or of the one with @id; free() it.  Number of them. */
+int mcs_tasks(mcs_t *s, const char *id, struct mcs_task **ret, int64_t timeout_ms);
+/* End it; what has been moved stays where it is.  Segments of a drain, also of one that has succeeded,
+ * take new objects again. */
+int mcs_task_cancel(mcs_t *s, const char *id, int64_t timeout_ms);
 
 /* Prometheus text of this process's metrics; free() it.  NULL without memory. */
 char *mcs_metrics_text(void);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_unit.c - how a copy ends: published as another place of the version, or taken back. */
+#include <config.h>
+
+#include "master/task.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+
+MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made for tasks")
+MC_COUNTER(failures, "mooncake_master_copies_total", "result=\"failed\"", "Copies made for tasks")
+MC_COUNTER(bytes, "mooncake_master_copied_bytes_total", "", "Bytes copied for tasks")
+
+/* The new place belongs to the object from here on, or is given back. */
+static int publish(struct mcm *m, const struct mcm_unit *u)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
+	struct mcm_object *o = mcm_object(&m->index, u->slot);
+	int r = -MC_ENOOBJECT;
+
+	/* A pinned object's number is not reused; what was renamed is still the same bytes. */
+	if (o->flags & MCM_OBJ_LIVE)
+		r = mcm_object_gain(m, u->slot, u->to);
+	else
+		mcm_place_give(m, &u->to);
+	if (r == 0 && u->move)
+		mcm_object_leave(m, sh, u->slot, u->from);
+	pthread_mutex_unlock(&sh->lock);
+	return r;
+}
+
+/* tasks.lock held. */
+static void object_task_done(struct mcm *m, struct mcm_task *t, const struct mcm_unit *u)
+{
+	if (t->type == MCP_TASK_COPY) {
+		t->busy_targets &= ~(1u << u->target);
+		t->done_targets |= 1u << u->target;
+		if (t->done_targets != (1u << t->n_targets) - 1)
+			return;
+	}
+	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0,
+		     t->type == MCP_TASK_MOVE ? "moved" : "copied");
+}
+
+static void object_task_failed(struct mcm *m, struct mcm_task *t, const struct mcm_unit *u, int why)
+{
+	t->busy_targets &= ~(1u << u->target);
+	t->retry_ms = mcm_now_ms(m) + 50 * ++t->tries;
+	if (t->tries >= MCM_UNIT_TRIES || why == -MC_ENOOBJECT) {
+		t->failed++;
+		mcm_task_end(m, t, MCP_TASK_FAILED, why, mc_strerror(why));
+	}
+}
+
+/* Count, let go of the source, forget the unit.  An object that has gone meanwhile is no failure of a
+ * drain. */
+static void account(struct mcm *m, struct mcm_unit *u, int result)
+{
+	struct mcm_task *t = u->task;
+	bool open;
+
+	mcm_unit_unmark(m, u);
+	pthread_mutex_lock(&m->tasks.lock);
+	if (u->session) {
+		pthread_mutex_lock(&u->session->lock);
+		mcm_pin_release(m, u->session, u->pin);
+		pthread_mutex_unlock(&u->session->lock);
+	}
+	mc_list_remove(&u->link);
+	m->tasks.n_units--;
+	t->active--;
+	t->updated_ms = mc_wall_ns() / MC_NS_PER_MS;
+	t->began_ms = mcm_now_ms(m);
+	open = t->status == MCP_TASK_PENDING || t->status == MCP_TASK_RUNNING;
+	if (result == 0) {
+		t->succeeded++;
+		t->bytes += u->size;
+		if (t->key && open)
+			object_task_done(m, t, u);
+	} else if (t->key && open) {
+		object_task_failed(m, t, u, result);
+	} else if (open && result != -MC_ENOOBJECT && result != -ECANCELED) {
+		mcm_task_object_failed(m, t, u->version, result);
+	}
+	pthread_mutex_unlock(&m->tasks.lock);
+	mc_metric_add(result == 0 ? &copies : &failures, 1);
+	if (result == 0)
+		mc_metric_add(&bytes, (int64_t)u->size);
+	free(u);
+}
+
+int mcm_task_copied(struct mcm *m, const struct mcp_copied *c)
+{
+	int r = mc_err_from_wire(c->status);
+	struct mcm_put put;
+	struct mcm_unit *u;
+
+	if (mcm_put_take_copy(m, c->put, &put) < 0)
+		return -MC_ESTALE_PUT;
+	u = put.unit;
+	if (r == 0 && c->crc != u->crc)
+		r = -MC_ECHECKSUM;
+	if (r < 0)
+		mcm_put_give_copy(m, &put, true);
+	else
+		r = publish(m, u);
+	account(m, u, r);
+	return r;
+}
+
+void mcm_unit_broken(struct mcm *m, struct mcm_unit *u)
+{
+	account(m, u, -MC_ETIMEDOUT);
+}
+
+void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&m->tasks.lock);
+	mc_list_for_each(pos, &m->tasks.units) {
+		struct mcm_unit *u = mc_container_of(pos, struct mcm_unit, link);
+
+		if (u->session == s)
+			u->session = NULL;
+	}
+}
+
+void mcm_task_move_within(struct mcm *m, struct mcm_task *t, uint32_t slot, uint64_t generation,
+			  struct mcm_place from)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (o->flags & MCM_OBJ_LIVE && o->generation == generation)
+		mcm_object_leave(m, sh, slot, from);
+	pthread_mutex_unlock(&sh->lock);
+	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the target had a copy already");
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_task.c - tasks on a master whose clock stands still: the test is the owner that copies. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (1ull << 20)
+#define CRC 42		/* what fx_put() says */
+
+struct fetched {
+	struct mcp_copy copy[MCM_FETCH_MAX];
+	struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
+	unsigned n;
+};
+
+static unsigned fetch(struct fixture *fx, struct mcm_session *s, struct fetched *f)
+{
+	f->n = mcm_task_fetch(fx->m, s, MCM_FETCH_MAX, f->copy, f->from, f->to);
+	return f->n;
+}
+
+static int copied(struct fixture *fx, const struct mcp_copy *c, int status, uint32_t crc)
+{
+	struct mcp_copied done = { .put = c->put, .status = status, .crc = crc };
+
+	return mcm_task_copied(fx->m, &done);
+}
+
+static int create(struct fixture *fx, uint8_t type, const char *key, const char *source,
+		  const char *target, struct mcp_id *ret)
+{
+	struct mcp_bytes src = source ? fx_bytes(source) : mcp_bytes(NULL, 0);
+	struct mcp_bytes dst = target ? fx_bytes(target) : mcp_bytes(NULL, 0);
+	struct mcm_task_request rq = {
+		.type = type, .key = key ? fx_bytes(key) : mcp_bytes(NULL, 0), .source = &src,
+		.target = &dst, .n_sources = source != NULL, .n_targets = target != NULL,
+	};
+	struct mcp_id id;
+
+	return mcm_task_create(fx->m, &rq, ret ? ret : &id);
+}
+
+static int keep_task(void *arg, const struct mcm_task *t)
+{
+	*(struct mcm_task *)arg = *t;
+	return 0;
+}
+
+static struct mcm_task look(struct fixture *fx, struct mcp_id id)
+{
+	struct mcm_task t;
+
+	assert_int_equal(mcm_task_each(fx->m, id, keep_task, &t), 0);
+	return t;
+}
+
+static struct mcm_segment *seg(struct fixture *fx, uint64_t id)
+{
+	struct mcm_segment *s = mcm_segments_find(&fx->m->segments, (struct mcp_id){ 7, id });
+
+	assert_non_null(s);
+	return s;
+}
+
+/* The clock moves and the owner's heartbeat goes on. */
+static void later(struct fixture *fx, uint64_t ms)
+{
+	for (uint64_t step; ms; ms -= step) {
+		step = ms < 5000 ? ms : 5000;
+		fx_advance(fx, step);
+		mcm_client_heartbeat(fx->m, fx->s->client);
+	}
+	mcm_tasks_tick(fx->m);
+}
+
+/* Make every copy that the master wants of @s until it wants none. */
+static unsigned work(struct fixture *fx, struct mcm_session *s)
+{
+	unsigned n = 0, i;
+	struct fetched f;
+
+	while (fetch(fx, s, &f)) {
+		for (i = 0; i < f.n; i++)
+			assert_int_equal(copied(fx, &f.copy[i], 0, f.copy[i].crc), 0);
+		n += f.n;
+	}
+	mcm_tasks_tick(fx->m);
+	return n;
+}
+
+/* "k0", "k1", ... over the segments that are mounted. */
+static void put_many(struct fixture *fx, unsigned n, uint64_t size)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(fx_put(fx, key, size, 0), 0);
+	}
+}
+
+static void check_many(struct fixture *fx, unsigned n)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(fx_stat(fx, key, NULL), 0);
+	}
+}
+
+static unsigned copies_of(struct fixture *fx, const char *key)
+{
+	struct mcp_replica r[MCM_REPLICA_MAX];
+	struct mcp_object o;
+	unsigned n;
+
+	assert_int_equal(mcm_get(fx->m, NULL, 0, fx_bytes(key), &o, r, &n), 0);
+	return n;
+}
+
+static void a_drain_empties_a_segment_and_loses_nothing(void **state)
+{
+	struct mcm_session *other;
+	struct fixture fx;
+	struct mcp_id id;
+	struct mcm_task t;
+	uint64_t before;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, 300, 10000);
+	other = fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 2, 1, 16 * MIB, NULL), 0);
+	before = seg(&fx, 1)->objects;
+	assert_int_equal(before, 300);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINING);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, NULL), -MC_EUNAVAILABLE);
+
+	/* Nothing new goes there, and nobody else is asked to copy. */
+	assert_int_equal(fx_put(&fx, "new", 5000, 0), 0);
+	assert_int_equal(seg(&fx, 2)->objects, 1);
+	assert_int_equal(work(&fx, other), 0);
+	assert_int_equal(work(&fx, fx.s), 300);
+
+	assert_int_equal(seg(&fx, 1)->objects, 0);
+	assert_int_equal(seg(&fx, 1)->used, 0);
+	assert_int_equal(seg(&fx, 2)->objects, 301);
+	check_many(&fx, 300);
+	t = look(&fx, id);
+	assert_int_equal(t.status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(t.succeeded, 300);
+	assert_int_equal(t.bytes, 300 * 10000);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINED);
+	assert_int_equal(fx_put(&fx, "newer", 5000, 0), 0);
+	assert_int_equal(seg(&fx, 1)->objects, 0);
+	/* An operator may change his mind. */
+	assert_int_equal(mcm_task_cancel(fx.m, id, &t.status), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
+	fx_down(&fx);
+}
+
+static void only_so_many_copies_are_under_way(void **state)
+{
+	struct fixture fx;
+	struct fetched f;
+
+	fx_up(&fx, 2, 8 * MIB, NULL);
+	put_many(&fx, 100, 1000);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, NULL), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 4);
+	assert_int_equal(fetch(&fx, fx.s, &(struct fetched){ .n = 0 }), 0);
+	for (unsigned i = 0; i < f.n; i++)
+		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC), 0);
+	assert_int_equal(copied(&fx, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
+	work(&fx, fx.s);
+	check_many(&fx, 100);
+	fx_down(&fx);
+}
+
+static void readers_keep_what_they_have(void **state)
+{
+	struct mcm_session *reader;
+	struct mcp_replica where, now;
+	struct mcp_object o, again;
+	struct fixture fx;
+	struct mcp_id id;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "k", 100000, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	reader = fx_session(&fx, 3);
+	assert_int_equal(fx_pin(&fx, reader, "k", MCP_GET_HOLD, &o, &where), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(work(&fx, fx.s), 1);
+	/* The old place is his, new readers may be sent to either. */
+	assert_true(seg(&fx, 1)->used > 0);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_RUNNING);
+	assert_int_equal(work(&fx, fx.s), 0);
+	assert_int_equal(copies_of(&fx, "k"), 2);
+	fx_release(&fx, reader, o.pin);
+	assert_int_equal(seg(&fx, 1)->used, 0);
+	mcm_tasks_tick(fx.m);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(fx_pin(&fx, reader, "k", MCP_GET_LEASE, &again, &now), 0);
+	assert_int_equal(again.generation, o.generation);
+	assert_int_equal(again.mtime_ms, o.mtime_ms);
+	assert_int_equal(now.segment.lo, 2);
+	fx_down(&fx);
+}
+
+static void wrong_bytes_are_not_kept(void **state)
+{
+	struct fixture fx;
+	struct fetched f;
+	struct mcp_id id;
+	unsigned i;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "k", 100000, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	for (i = 0; i < MCM_UNIT_TRIES; i++) {
+		assert_int_equal(fetch(&fx, fx.s, &f), 1);
+		assert_int_equal(copied(&fx, &f.copy[0], 0, CRC + 1), -MC_ECHECKSUM);
+		assert_int_equal(fetch(&fx, fx.s, &f), 0);
+		later(&fx, 5000);
+	}
+	assert_int_equal(fetch(&fx, fx.s, &f), 0);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_FAILED);
+	assert_int_equal(look(&fx, id).failed, 1);
+	assert_int_equal(copies_of(&fx, "k"), 1);
+	assert_int_equal(seg(&fx, 2)->used, 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
+	fx_down(&fx);
+}
+
+static void a_worker_that_goes_takes_its_copies_along(void **state)
+{
+	struct mcm_session *worker;
+	struct fixture fx;
+	struct fetched f, g;
+	struct mcp_id id;
+
+	fx_up(&fx, 2, 8 * MIB, NULL);
+	put_many(&fx, 40, 20000);
+	worker = fx_session(&fx, 1);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(fetch(&fx, worker, &f), 4);
+	fx_session_end(&fx, worker);
+	assert_int_equal(look(&fx, id).active, 0);
+	assert_int_equal(copied(&fx, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
+	later(&fx, 5000);
+	/* One that hangs loses them too. */
+	assert_int_equal(fetch(&fx, fx.s, &g), 4);
+	later(&fx, fx.conf.processing_task_timeout_sec + 1000);
+	later(&fx, 1000);
+	assert_int_equal(look(&fx, id).active, 0);
+	assert_int_equal(copied(&fx, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
+	later(&fx, 5000);
+	work(&fx, fx.s);
+	check_many(&fx, 40);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	fx_down(&fx);
+}
+
+static void cancel_takes_everything_back(void **state)
+{
+	struct fixture fx;
+	struct fetched f;
+	struct mcp_id id;
+	uint8_t status;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, 40, 20000);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 4);
+	assert_int_equal(mcm_task_cancel(fx.m, id, &status), 0);
+	assert_int_equal(status, MCP_TASK_CANCELED);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
+	for (unsigned i = 0; i < f.n; i++)
+		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC), -MC_ESTALE_PUT);
+	later(&fx, 5000);
+	assert_int_equal(seg(&fx, 2)->used, 0);
+	assert_int_equal(work(&fx, fx.s), 0);
+	check_many(&fx, 40);
+	id.lo++;
+	assert_int_equal(mcm_task_cancel(fx.m, id, &status), -MC_ENOTASK);
+	fx_down(&fx);
+}
+
+static void what_changes_meanwhile(void **state)
+{
+	struct fixture fx;
+	struct fetched f;
+	struct mcp_id id;
+	unsigned i;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "removed", 1000, 0), 0);
+	assert_int_equal(fx_put(&fx, "renamed", 2000, 0), 0);
+	assert_int_equal(fx_put(&fx, "replaced", 3000, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 3);
+	assert_int_equal(fx_remove(&fx, "removed", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_rename(&fx, "renamed", "to", 0), 0);
+	assert_int_equal(fx_put(&fx, "replaced", 50, MCP_PUT_UPSERT), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC),
+				 f.copy[i].size == 2000 ? 0 : -MC_ENOOBJECT);
+	work(&fx, fx.s);
+	assert_int_equal(seg(&fx, 1)->used, 0);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(look(&fx, id).failed, 0);
+	assert_int_equal(fx_stat(&fx, "removed", NULL), -MC_ENOOBJECT);
+	assert_int_equal(copies_of(&fx, "to"), 1);
+	assert_int_equal(copies_of(&fx, "replaced"), 1);
+	fx_down(&fx);
+}
+
+static void copies_and_moves_of_one_object(void **state)
+{
+	struct mcp_bytes two[] = { fx_bytes("seg-2"), fx_bytes("seg-3") };
+	struct mcm_task_request rq = {
+		.type = MCP_TASK_COPY, .key = fx_bytes("k"), .target = two, .n_targets = 2,
+	};
+	struct fixture fx;
+	struct mcp_id id;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "k", 100000, 0), 0);
+	for (unsigned i = 2; i <= 4; i++)
+		assert_int_equal(fx_mount(&fx, 1, i, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
+	assert_int_equal(work(&fx, fx.s), 2);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(copies_of(&fx, "k"), 3);
+	/* Again: they are there. */
+	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
+	assert_int_equal(work(&fx, fx.s), 0);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-2", "seg-4", &id), 0);
+	assert_int_equal(work(&fx, fx.s), 1);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(copies_of(&fx, "k"), 3);
+	assert_int_equal(seg(&fx, 2)->used, 0);
+	assert_true(seg(&fx, 4)->used > 0);
+	/* Where there is a copy already, only the source goes. */
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-4", "seg-3", &id), 0);
+	assert_int_equal(work(&fx, fx.s), 0);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(copies_of(&fx, "k"), 2);
+
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-4", "seg-2", NULL), -MC_EREPLICA);
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-1", "seg-1", NULL), -MC_EPARAM);
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "none", "seg-1", "seg-2", NULL), -MC_ENOOBJECT);
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-1", "seg-9", NULL), -MC_ENOSEGMENT);
+	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, NULL, NULL), -MC_EPARAM);
+	assert_int_equal(create(&fx, MCP_TASK_COPY, NULL, NULL, "seg-1", NULL), -MC_EPARAM);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-9", NULL, NULL), -MC_ENOSEGMENT);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, NULL, NULL, NULL), -MC_EPARAM);
+	assert_int_equal(create(&fx, MCP_TASK_TYPES, NULL, NULL, NULL, NULL), -MC_EPARAM);
+	fx_down(&fx);
+}
+
+static void few_tasks(struct mcm_conf *conf)
+{
+	conf->max_total_pending_tasks = 2;
+	conf->max_total_finished_tasks = 1;
+	conf->pending_task_timeout_sec = 10000;
+	conf->max_retry_attempts = 3;
+}
+
+static void limits_and_time_outs(void **state)
+{
+	struct mcp_id first, second, third;
+	struct mcm_task t;
+	struct fixture fx;
+
+	fx_up(&fx, 1, MIB, few_tasks);
+	assert_int_equal(fx_put(&fx, "k", 500000, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, MIB / 4, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-1", &first), 0);
+	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-1", &second), 0);
+	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-1", &third), -MC_ELIMIT);
+	later(&fx, 11000);
+	/* Nobody fetched them; one of two ended ones is remembered. */
+	assert_int_equal(mcm_task_each(fx.m, first, keep_task, &t), -MC_ENOTASK);
+	t = look(&fx, second);
+	assert_int_equal(t.status, MCP_TASK_FAILED);
+	assert_int_equal(t.error, -MC_ETIMEDOUT);
+	/* No room: tried so often, and then it fails. */
+	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-2", &third), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(look(&fx, third).status, i ? MCP_TASK_RUNNING : MCP_TASK_PENDING);
+		assert_int_equal(work(&fx, fx.s), 0);
+		fx_advance(&fx, 1000);
+	}
+	assert_int_equal(look(&fx, third).status, MCP_TASK_FAILED);
+	assert_int_equal(look(&fx, third).error, -MC_ENOSPACE);
+	fx_down(&fx);
+}
+
+static void evict_and_rebalance(void **state)
+{
+	struct mcm_session *holder;
+	struct mcp_object o;
+	struct fixture fx;
+	struct mcp_id id;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, 60, 100000);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_REBALANCE, NULL, NULL, NULL, &id), 0);
+	work(&fx, fx.s);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_in_range(seg(&fx, 1)->objects, 20, 40);
+	assert_int_equal(seg(&fx, 1)->objects + seg(&fx, 2)->objects, 60);
+	check_many(&fx, 60);
+
+	assert_int_equal(fx_put(&fx, "hard", 1000, MCP_PUT_HARD_PIN), 0);
+	holder = fx_session(&fx, 5);
+	assert_int_equal(fx_pin(&fx, holder, "k0", MCP_GET_HOLD, &o, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-1", NULL, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-2", NULL, &id), 0);
+	mcm_tasks_tick(fx.m);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(seg(&fx, 1)->objects + seg(&fx, 2)->objects, 2);
+	assert_int_equal(fx_stat(&fx, "hard", NULL), 0);
+	assert_int_equal(fx_stat(&fx, "k0", NULL), 0);
+	fx_down(&fx);
+}
+
+static void a_segment_that_comes_back_is_drained_on(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	struct mcp_id id;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, 50, 10000);
+	fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	fx_advance(&fx, 20000);
+	mcm_tasks_tick(fx.m);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_SILENT);
+	assert_int_equal(fx_mount(&fx, 2, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 8 * MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	assert_int_equal(work(&fx, fx.s), 50);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	check_many(&fx, 50);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_drain_empties_a_segment_and_loses_nothing),
+		cmocka_unit_test(only_so_many_copies_are_under_way),
+		cmocka_unit_test(readers_keep_what_they_have),
+		cmocka_unit_test(wrong_bytes_are_not_kept),
+		cmocka_unit_test(a_worker_that_goes_takes_its_copies_along),
+		cmocka_unit_test(cancel_takes_everything_back),
+		cmocka_unit_test(what_changes_meanwhile),
+		cmocka_unit_test(copies_and_moves_of_one_object),
+		cmocka_unit_test(limits_and_time_outs),
+		cmocka_unit_test(evict_and_rebalance),
+		cmocka_unit_test(a_segment_that_comes_back_is_drained_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
