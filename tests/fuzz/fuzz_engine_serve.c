@@ -3,7 +3,9 @@
  * nothing outside the one region that may be written.
  *
  * So that inputs get past the checks, eight bytes "WKEYWKEY" or "RKEYRKEY" stand for the key of the
- * region for writing or reading, and "WADR" or "RADR" with the offset in the low half for an address. */
+ * region for writing or reading, and "WADR" or "RADR" with the offset in the low half for an address.
+ *
+ * Built once more with FUZZ_UPSTREAM, for the port of upstream's protocol. */
 #include <config.h>
 
 #include <errno.h>
@@ -19,6 +21,10 @@
 #include "common/clock.h"
 #include "engine/mce.h"
 #include "engine/tcp_wire.h"
+
+#ifndef FUZZ_UPSTREAM
+#define FUZZ_UPSTREAM 0
+#endif
 
 #define PART 65536u
 #define INPUT 65536u
@@ -38,7 +44,7 @@ static void check(bool ok)
 
 static void begin(void)
 {
-	struct mce_conf conf = { .progress_timeout_ms = 5000 };
+	struct mce_conf conf = { .progress_timeout_ms = 5000, .upstream = FUZZ_UPSTREAM };
 	struct mce_mr_attr attr = { .len = PART, .fd = -1 };
 
 	mem = mmap(NULL, 5 * PART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,6 +74,17 @@ static void fill_in(uint8_t *p, size_t size)
 			continue;
 		i += 7;
 	}
+}
+
+static int dial(void)
+{
+	char addr[MC_ADDR_MAX];
+	int fd;
+
+	snprintf(addr, sizeof(addr), "127.0.0.1:%d", mce_engine_upstream_port(e));
+	fd = mc_connect(FUZZ_UPSTREAM ? addr : mce_engine_endpoint(e), mc_deadline_ms(5000));
+	check(fd >= 0);
+	return fd;
 }
 
 /* Send everything, take what comes, until the other side has closed. */
@@ -117,8 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(bytes, data, size);
 	fill_in(bytes, size);
-	fd = mc_connect(mce_engine_endpoint(e), mc_deadline_ms(5000));
-	check(fd >= 0);
+	fd = dial();
 	converse(fd, bytes, size);
 	close(fd);
 	check_guards();

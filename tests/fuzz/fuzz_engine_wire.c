@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/map_wire.h"
-#include "engine/tcp_wire.h"
+#include "engine/upstream_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -61,6 +61,23 @@ static void responses(const uint8_t *data, size_t size)
 	}
 }
 
+static void upstreams(const uint8_t *data, size_t size)
+{
+	uint8_t packed[MCE_UP_REQ_SIZE];
+	struct mce_up_req q, back;
+	uint32_t code;
+	int r = mce_up_req_unpack(data, size, &q);
+
+	if (r > 0) {
+		check((size_t)r <= size && q.op <= MCE_UP_WRITE);
+		mce_up_req_pack(packed, &q);
+		check(mce_up_req_unpack(packed, sizeof(packed), &back) == r && back.size == q.size &&
+		      back.addr == q.addr && back.op == q.op && back.v2 == q.v2);
+	}
+	r = mce_up_status_unpack(data, size, &code);
+	check(r <= 0 || (size_t)r <= size);
+}
+
 static void map_message(const uint8_t *data, size_t size)
 {
 	struct mce_map_msg m;
@@ -74,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	greeting(data, size);
 	requests(data, size);
 	responses(data, size);
+	upstreams(data, size);
 	map_message(data, size);
 	return 0;
 }

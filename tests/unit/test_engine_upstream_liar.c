@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_upstream_liar.c - asking upstream's servers that fail: each request ends in time, what can be
+ * repeated is, and the memory is let go of. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/upstream_wire.h"
+
+#define LEN 200000u
+
+enum lie {
+	LIE_NONE,
+	LIE_MAGIC,		/* a status that is none */
+	LIE_UNASKED,		/* a status before the request has come */
+	LIE_HALF,		/* of an answer, then the end */
+	LIE_CLOSE,		/* accepts and closes */
+	LIE_REFUSE,		/* everything */
+	LIE_SILENT,		/* takes what comes and says nothing */
+	LIE_STOPPED,		/* takes nothing */
+	LIE_ONE_EACH,		/* closes after each request: no lie, old servers do */
+	LIE_DRIP,		/* answers in small parts with time between */
+};
+
+struct server {
+	int listener, port;
+	pthread_t thread;
+	enum lie lie;
+	unsigned version;
+	bool stop;
+	unsigned conns;
+	char mem[LEN];
+};
+
+static bool stopping(struct server *s)
+{
+	return __atomic_load_n(&s->stop, __ATOMIC_RELAXED);
+}
+
+static bool move_all(struct server *s, int fd, void *p, size_t n, bool out)
+{
+	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
+
+	while (n) {
+		ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
+
+		if (k > 0) {
+			p = (char *)p + k;
+			n -= (size_t)k;
+			continue;
+		}
+		if (k == 0 || errno != EAGAIN || stopping(s))
+			return false;
+		poll(&pfd, 1, 20);
+	}
+	return true;
+}
+
+static bool drip(struct server *s, int fd, char *p, size_t n)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		if (!move_all(s, fd, p + n / 8 * i, i < 7 ? n / 8 : n - n / 8 * 7, true))
+			return false;
+		poll(NULL, 0, 100);
+	}
+	return true;
+}
+
+/* False: close. */
+static bool answer(struct server *s, int fd, const struct mce_up_req *q)
+{
+	static char trash[LEN];
+	uint64_t off = q->addr % LEN;
+	uint8_t b[MCE_UP_STATUS_SIZE];
+	bool ok;
+
+	mce_up_status_pack(b, s->lie == LIE_REFUSE);
+	if (s->lie == LIE_MAGIC)
+		b[7] = 'X';
+	if (s->lie == LIE_HALF || s->lie == LIE_REFUSE) {
+		move_all(s, fd, b, s->lie == LIE_HALF ? 3 : 8, true);
+		return false;
+	}
+	if (s->lie == LIE_SILENT) {
+		while (move_all(s, fd, trash, 1, false))
+			;
+		return false;
+	}
+	if (q->op == MCE_UP_WRITE)
+		return move_all(s, fd, s->mem + off, q->size, false) &&
+			(!q->v2 || move_all(s, fd, b, sizeof(b), true));
+	ok = !q->v2 || move_all(s, fd, b, sizeof(b), true);
+	if (ok && s->lie == LIE_DRIP)
+		return drip(s, fd, s->mem + off, q->size);
+	return ok && move_all(s, fd, s->mem + off, q->size, true);
+}
+
+static void serve(struct server *s, int fd)
+{
+	struct mce_up_req q = { .size = 0 };
+	uint8_t b[MCE_UP_REQ_SIZE];
+
+	if (s->lie == LIE_UNASKED)
+		move_all(s, fd, (char *)"\0\0\0\0VTCM", 8, true);
+	while (s->lie == LIE_STOPPED && !stopping(s))
+		poll(NULL, 0, 20);
+	while (move_all(s, fd, b, sizeof(b), false)) {
+		assert_int_equal(mce_up_req_unpack(b, sizeof(b), &q), sizeof(b));
+		assert_int_equal(q.v2, s->version == 2);
+		if (!answer(s, fd, &q) || s->lie == LIE_ONE_EACH)
+			return;
+	}
+}
+
+static void *server_main(void *arg)
+{
+	struct server *s = arg;
+	struct pollfd pfd = { .fd = s->listener, .events = POLLIN };
+	int fd;
+
+	while (!stopping(s)) {
+		poll(&pfd, 1, 20);
+		fd = mc_accept(s->listener);
+		if (fd < 0)
+			continue;
+		s->conns++;
+		if (s->lie != LIE_CLOSE)
+			serve(s, fd);
+		close(fd);
+	}
+	return NULL;
+}
+
+static void server_start(struct server *s, enum lie lie, unsigned version)
+{
+	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
+
+	memset(s, 0, sizeof(*s));
+	s->lie = lie;
+	s->version = version;
+	pattern_fill(s->mem, LEN, 8, 0);
+	s->listener = mc_listen("127.0.0.1:0", 64, 0, addr);
+	assert_true(s->listener >= 0);
+	assert_int_equal(mc_addr_split(addr, host, sizeof(host), -1, &s->port), 0);
+	assert_int_equal(pthread_create(&s->thread, NULL, server_main, s), 0);
+}
+
+static void server_stop(struct server *s)
+{
+	__atomic_store_n(&s->stop, true, __ATOMIC_RELAXED);
+	pthread_join(s->thread, NULL);
+	close(s->listener);
+}
+
+/* ---- one request against each lie ---- */
+
+static const struct mce_conf quick = {
+	.lanes = 1, .progress_timeout_ms = 1000, .status_timeout_ms = 600,
+};
+
+static int ask(struct server *s, enum mce_op op, const struct mce_conf *conf, char *mem, uint64_t n)
+{
+	struct mce_engine *e;
+	struct mce_peer *peer;
+	int r;
+
+	assert_int_equal(mce_engine_open(conf, &e), 0);
+	assert_int_equal(mce_peer_get_upstream(e, "127.0.0.1", s->port, s->version, &peer), 0);
+	r = transfer(e, peer, op, LEN * 1000ull, 0, mem, n, NULL);
+	mce_peer_put(peer);
+	mce_engine_close(e);
+	return r;
+}
+
+static int ask_liar(enum lie lie, unsigned version, enum mce_op op, uint64_t n)
+{
+	static struct server s;
+	static char mem[LEN];
+	int r;
+
+	server_start(&s, lie, version);
+	memset(mem, 'm', sizeof(mem));
+	r = ask(&s, op, &quick, mem, n);
+	server_stop(&s);
+	if (r == 0 && op == MCE_READ)
+		pattern_check(mem, n, 8, 0);
+	if (r == 0 && op == MCE_WRITE)
+		assert_memory_equal(mem, s.mem, n);
+	return r;
+}
+
+static void lies(void **state)
+{
+	for (enum mce_op op = MCE_READ; op <= MCE_WRITE; op++) {
+		assert_int_equal(ask_liar(LIE_NONE, 2, op, LEN), 0);
+		assert_int_equal(ask_liar(LIE_MAGIC, 2, op, LEN), -MC_ETRANSFER);
+		assert_int_equal(ask_liar(LIE_HALF, 2, op, LEN), -MC_ETRANSFER);
+		assert_int_equal(ask_liar(LIE_CLOSE, 2, op, LEN), -MC_ETRANSFER);
+		assert_int_equal(ask_liar(LIE_REFUSE, 2, op, LEN), -ERANGE);
+		assert_int_equal(ask_liar(LIE_ONE_EACH, 2, op, LEN), 0);
+		assert_int_equal(ask_liar(LIE_NONE, 1, op, LEN), 0);
+		assert_int_equal(ask_liar(LIE_CLOSE, 1, op, LEN), -MC_ETRANSFER);
+	}
+	assert_int_equal(ask_liar(LIE_ONE_EACH, 1, MCE_READ, LEN), 0);
+}
+
+static void early_ack(void **state)
+{
+	static struct server s;
+	char *mem = calloc(1, 8 << 20);
+	struct mce_conf conf = quick;
+
+	/* One piece larger than what the sockets swallow while the server does not read. */
+	conf.stripe_bytes = 8 << 20;
+	server_start(&s, LIE_UNASKED, 2);
+	assert_int_equal(ask(&s, MCE_WRITE, &conf, mem, 8 << 20), -MC_ETRANSFER);
+	server_stop(&s);
+	free(mem);
+}
+
+/* ---- time ---- */
+
+static void timeouts(void **state)
+{
+	for (enum mce_op op = MCE_READ; op <= MCE_WRITE; op++)
+		for (enum lie lie = LIE_SILENT; lie <= LIE_STOPPED; lie++) {
+			uint64_t began = mc_now_ms();
+
+			assert_int_equal(ask_liar(lie, 2, op, LEN), -MC_ETRANSFER);
+			assert_in_range(mc_now_ms() - began, 500, 5000);
+		}
+}
+
+/* Slow is not dead: each part is progress. */
+static void slow_server(void **state)
+{
+	struct mce_conf conf = quick;
+	static struct server s;
+	static char mem[LEN];
+
+	conf.progress_timeout_ms = 400;
+	conf.status_timeout_ms = 400;
+	server_start(&s, LIE_DRIP, 2);
+	assert_int_equal(ask(&s, MCE_READ, &conf, mem, LEN), 0);
+	pattern_check(mem, LEN, 8, 0);
+	server_stop(&s);
+}
+
+/* A thousand requests to one that closes every connection end soon, by the count of lost lanes. */
+static void hopeless(void **state)
+{
+	enum { N = 1000 };
+	struct mce_req *reqs = calloc(N, sizeof(*reqs));
+	static struct server s;
+	static char mem[N];
+	struct iovec iov[N];
+	struct mce_engine *e;
+	struct mce_peer *peer;
+	struct mce_batch b;
+
+	server_start(&s, LIE_CLOSE, 2);
+	assert_int_equal(mce_engine_open(&quick, &e), 0);
+	assert_int_equal(mce_peer_get_upstream(e, "127.0.0.1", s.port, 2, &peer), 0);
+	for (unsigned i = 0; i < N; i++) {
+		iov[i] = (struct iovec){ mem + i, 1 };
+		reqs[i] = (struct mce_req){
+			.op = MCE_READ, .peer = peer, .addr = i + 1, .iov = &iov[i], .iovcnt = 1,
+		};
+	}
+	mce_batch_init(&b);
+	mce_submit(e, &b, reqs, N);
+	assert_int_equal(mce_batch_wait(e, &b, reqs, N, SECONDS(20)), 0);
+	assert_int_equal(b.failed, N);
+	mce_peer_put(peer);
+	mce_engine_close(e);
+	server_stop(&s);
+	assert_in_range(s.conns, 1, 200);
+	free(reqs);
+}
+
+/* ---- cancelling ---- */
+
+/* The deadline passes while a WRITE is half out: its memory is free at once, and what waits behind it gets
+ * through as soon as the server is back. */
+static void cancel_half_sent(void **state)
+{
+	uint64_t big = 64 << 20;
+	char *mem = calloc(1, big), byte = 0;
+	struct mce_conf serve_conf = { .upstream = true, .bind_host = "127.0.0.1" };
+	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 20000 };
+	struct iovec iov = { mem, big };
+	struct mce_req req = { .op = MCE_WRITE, .iov = &iov, .iovcnt = 1 };
+	struct side owner;
+	struct mce_engine *e;
+	uint64_t began;
+
+	side_open(&owner, &serve_conf, big, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+	assert_int_equal(mce_engine_open(&conf, &e), 0);
+	assert_int_equal(mce_peer_get_upstream(e, "127.0.0.1", mce_engine_upstream_port(owner.e), 2,
+					       &req.peer), 0);
+	req.addr = (uintptr_t)owner.mem;
+	for (unsigned i = 0; i < 20; i++) {
+		began = mc_now_ms();
+		memset(mem, 1, big);
+		assert_int_equal(mce_transfer(e, &req, mc_deadline_ms(i % 5)), -MC_ETIMEDOUT);
+		memset(mem, 2, big);
+		/* What arrived is what was sent before the deadline. */
+		assert_int_equal(transfer(e, req.peer, MCE_READ, req.addr, 0, &byte, 1, NULL), 0);
+		assert_true(byte != 2);
+		assert_true(mc_now_ms() - began < 10000);
+	}
+	mce_peer_put(req.peer);
+	mce_engine_close(e);
+	side_close(&owner);
+	free(mem);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lies),
+		cmocka_unit_test(early_ack),
+		cmocka_unit_test(timeouts),
+		cmocka_unit_test(slow_server),
+		cmocka_unit_test(hopeless),
+		cmocka_unit_test(cancel_half_sent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
