@@ -341,6 +341,40 @@ undo:
 	return r;
 }
 
+int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_node)
+{
+	uint32_t id = mcm_node(a, a->end)->prev, front = 0, rest = 0;
+	const struct mcm_node *n = mcm_node(a, id);
+	int r = 0;
+
+	if (!granules || n->flags & MCM_NODE_USED || at < mcm_node_at(n) ||
+	    granules > mcm_node_granules(n) || at - mcm_node_at(n) > mcm_node_granules(n) - granules)
+		return mc_fail(-MC_EINTERNAL, "the range at %llu is not free", (unsigned long long)at);
+	bin_del(a, id);
+	if (at > mcm_node_at(n)) {
+		front = id;
+		r = split(a, front, at, &id);
+	}
+	if (r == 0 && mcm_node_granules(mcm_node(a, id)) > granules) {
+		r = split(a, id, at + granules, &rest);
+		if (r == 0)
+			bin_add(a, rest);
+		else if (front)
+			absorb_next(a, front);
+	}
+	if (r < 0) {
+		bin_add(a, front ? front : id);
+		return r;
+	}
+	if (front)
+		bin_add(a, front);
+	mcm_node(a, id)->flags = MCM_NODE_USED;
+	a->used += granules;
+	a->ranges++;
+	*ret_node = id;
+	return 0;
+}
+
 void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 {
 	struct mcm_node *n = mcm_node(a, id);

@@ -61,6 +61,9 @@ int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size);
 
 /* A range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough, -ENOMEM. */
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node);
+/* The range [@at, @at + @granules) exactly, behind all that is in use, within the segment: to build an
+ * allocator from front to back.  -MC_EINTERNAL when something is in the way, -ENOMEM. */
+int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_node);
 /* Give a range back.  It must not be on a list of the eviction policy. */
 void mcm_alloc_give(struct mcm_alloc *a, uint32_t node);
 

@@ -259,6 +259,7 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 {
 	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
+	mcm_journal_segment_gone(m, s);
 	mcm_segments_remove(&m->segments, s);
 	if (c) {
 		c->segments--;
@@ -300,7 +301,43 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		}
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
+	mcm_journal_segment(m, s);
 	c->seen_ms = mcm_now_ms(m);
+	return 0;
+}
+
+/* What a mount request would have to be, of a record that is damaged perhaps. */
+static int check_record(const struct mcm_segment_record *rec)
+{
+	const struct mcp_mount rq = {
+		.segment = rec->id, .client = rec->client, .size = rec->size, .name = rec->name,
+		.endpoint = rec->endpoint, .protocol = rec->protocol,
+	};
+
+	return check_mount(rec->client, &rq);
+}
+
+int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
+{
+	struct mcm_segment *s;
+	struct mcm_client *c;
+	int r;
+
+	r = check_record(rec);
+	if (r < 0)
+		return r;
+	if (mcm_segments_find(&m->segments, rec->id))
+		return mc_fail(-MC_EPARAM, "two segments have the same id");
+	c = client_get(m, rec->client);
+	if (!c)
+		return -ENOMEM;
+	r = mcm_segments_restore(&m->segments, rec, &s);
+	if (r < 0) {
+		mcm_client_unneeded(&m->clients, c);
+		return r;
+	}
+	s->silent_ms = mcm_now_ms(m);
+	c->segments++;
 	return 0;
 }
 

@@ -60,6 +60,10 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 /* -MC_ENOSEGMENT, -MC_EOWNER. */
 int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
 
+/* A segment of an earlier master: known, silent since now, waiting for its owner.  -MC_EPARAM, -ENOMEM. */
+struct mcm_segment_record;
+int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec);
+
 /* ---- for liveness.c; clients' lock held, for the last one the segments' for writing too ---- */
 
 struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
@@ -72,6 +76,8 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
 /* Notice how long the master itself stood still.  Called with a period of mcm_tick_ms(). */
 void mcm_clock_tick(struct mcm *m);
 uint64_t mcm_tick_ms(const struct mcm *m);
+/* How often clients are asked to send one. */
+uint64_t mcm_heartbeat_ms(const struct mcm *m);
 /* Segments of silent clients stop being served, those of long forgotten ones go. */
 void mcm_liveness_tick(struct mcm *m);
 

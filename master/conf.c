@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "master/evict_policy.h"
+#include "master/journal.h"
 #include "master/mcm.h"
 #include "master/strategy.h"
 
@@ -20,13 +21,17 @@ static const struct mc_opt_row rows[] = {
 
 static const struct mc_opt_alias aliases[] = {
 	{ "client_live_ttl_sec", "client_ttl" },
+	{ "snapshot_payload_store_type", "snapshot_object_store_type" },
+	{ "snapshot_payload_backend_type", "snapshot_object_store_type" },
+	{ "snapshot_catalog_backend_type", "snapshot_catalog_store_type" },
 	{ NULL, NULL },
 };
 
 #define NO_HA "there is no high availability; run one master"
 #define NO_SSD "there is no SSD tier"
 #define NO_NOF "there is no NVMe-oF tier"
-#define NO_SNAPSHOT "the index is not kept across restarts"
+#define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
+#define NO_STANDBY "there is no standby that reads the journal"
 #define NO_EVENTS "there are no KV events"
 #define NO_TENANTS "there is one tenant"
 #define NO_META "run mooncake_http_metadata_server of upstream, or none: nodes here need none"
@@ -72,24 +77,13 @@ static const struct mc_opt_absent absent[] = {
 	{ "ha_backend_type", "etcd", NO_HA },
 	{ "ha_backend_connstring", "", NO_HA },
 	{ "etcd_endpoints", "", NO_HA },
-	{ "cluster_id", "mooncake_cluster", NO_HA },
-	{ "enable_oplog", "false", NO_HA },
-	{ "oplog_poll_interval_ms", "1000", NO_HA },
-	{ "oplog_batch_max_entries", "1024", NO_HA },
-	{ "batch_oplog_retry_timeout_sec", "180", NO_HA },
+	{ "oplog_poll_interval_ms", "1000", NO_STANDBY },
+	{ "oplog_batch_max_entries", "1024", NO_STANDBY },
+	{ "batch_oplog_retry_timeout_sec", "180", NO_STANDBY },
 	{ "pod_name", "", NO_HA },
 	{ "pod_namespace", "", NO_HA },
-	{ "enable_snapshot", "false", NO_SNAPSHOT },
-	{ "enable_snapshot_restore", "false", NO_SNAPSHOT },
-	{ "snapshot_interval_seconds", "600", NO_SNAPSHOT },
 	{ "snapshot_child_timeout_seconds", "300", NO_SNAPSHOT },
 	{ "snapshot_retention_count", "2", NO_SNAPSHOT },
-	{ "snapshot_backup_dir", "", NO_SNAPSHOT },
-	{ "snapshot_object_store_type", "", NO_SNAPSHOT },
-	{ "snapshot_payload_store_type", "", NO_SNAPSHOT },
-	{ "snapshot_payload_backend_type", "", NO_SNAPSHOT },
-	{ "snapshot_catalog_store_type", "", NO_SNAPSHOT },
-	{ "snapshot_catalog_backend_type", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
 	{ "enable_kv_events", "false", NO_EVENTS },
@@ -127,6 +121,9 @@ int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner)
 
 int mcm_conf_check(const struct mcm_conf *c)
 {
+	const char *dir;
+	int r;
+
 	if (strcmp(c->memory_allocator, "offset") != 0)
 		return mc_fail(-EINVAL, "memory_allocator=%s: only offset is known",
 			       c->memory_allocator);
@@ -141,5 +138,6 @@ int mcm_conf_check(const struct mcm_conf *c)
 	if (c->put_start_release_timeout_sec <= c->put_start_discard_timeout_sec)
 		return mc_fail(-EINVAL,
 			       "put_start_release_timeout_sec must be above put_start_discard_timeout_sec");
-	return 0;
+	r = mcm_journal_wanted(c, &dir);
+	return r < 0 ? r : 0;
 }

@@ -304,7 +304,7 @@ bool mcm_evict_background(struct mcm *m)
 {
 	double high = m->conf.eviction_high_watermark_ratio;
 	unsigned i, top;
-	bool more = false;
+	bool more = mcm_restored_release(m);
 
 	__atomic_store_n(&m->evict_wanted, false, __ATOMIC_RELAXED);
 	pthread_rwlock_rdlock(&m->segments.lock);

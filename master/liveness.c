@@ -36,6 +36,14 @@ uint64_t mcm_tick_ms(const struct mcm *m)
 	return ms > TICK_MAX_MS ? TICK_MAX_MS : ms < TICK_MIN_MS ? TICK_MIN_MS : ms;
 }
 
+uint64_t mcm_heartbeat_ms(const struct mcm *m)
+{
+	/* Several may get lost before the client is taken for silent. */
+	uint64_t beat = m->conf.client_ttl / 10;
+
+	return beat > 1000 ? 1000 : beat < 10 ? 10 : beat;
+}
+
 void mcm_clock_tick(struct mcm *m)
 {
 	uint64_t now = mc_now_ns(), gap = (now - m->tick_ns) / MC_NS_PER_MS, lost;

@@ -4,6 +4,7 @@
  *	monitor		the clock, liveness, leases and puts that run out; the summary in the log
  *	evictor		watermarks, objects of unmounted segments
  *	tasks		what copies, drains and the like do with time
+ *	journal		late records, checkpoints
  *	rpc loops	everything else, one of them for heartbeats alone */
 #include <config.h>
 
@@ -58,6 +59,10 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
+	if (r == 0)
+		r = mcm_notes_init(&m->notes);
+	if (r == 0)
+		r = mcm_journal_open(m);
 	if (r < 0) {
 		mcm_core_free(m);
 		return r;
@@ -70,6 +75,8 @@ void mcm_core_free(struct mcm *m)
 {
 	if (!m)
 		return;
+	mcm_journal_close(m, false);
+	mcm_notes_done(&m->notes);
 	mcm_names_done(&m->names);
 	if (m->segments.at)
 		mcm_segments_done(&m->segments);
@@ -136,7 +143,9 @@ static int threads_start(struct mcm *m)
 	m->monitor_runs = true;
 	r = mc_thread_start(&m->evictor, "mc-evictor", evictor_run, m);
 	m->evictor_runs = r == 0;
-	return r < 0 ? r : mcm_tasks_start(m);
+	if (r == 0)
+		r = mcm_tasks_start(m);
+	return r < 0 ? r : mcm_journal_start(m);
 }
 
 static void threads_stop(struct mcm *m)
@@ -148,6 +157,7 @@ static void threads_stop(struct mcm *m)
 		pthread_join(m->monitor, NULL);
 	if (m->evictor_runs)
 		pthread_join(m->evictor, NULL);
+	mcm_journal_stop(m);
 }
 
 /* ---- start and stop ---- */
@@ -161,6 +171,11 @@ static unsigned rpc_threads(const struct mcm_conf *conf)
 	if (cpus < RPC_THREADS_MIN)
 		cpus = RPC_THREADS_MIN;
 	return (unsigned)(cpus < conf->max_threads ? cpus : conf->max_threads);
+}
+
+static void settle(void *arg)
+{
+	mcm_journal_settle(arg);
 }
 
 static int server_start(struct mcm *m, const struct mcm_listen *where)
@@ -177,6 +192,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.handlers = mcm_handlers,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
+		.settle = settle,
 		.arg = m,
 	};
 
@@ -215,6 +231,7 @@ void mcm_stop(struct mcm *m)
 	mc_httpd_stop(m->httpd);
 	mcp_server_stop(m->server);
 	threads_stop(m);
+	mcm_journal_close(m, true);
 	mc_metrics_collector_remove(mcm_stats_collect, m);
 	mcm_core_free(m);
 }

@@ -14,6 +14,7 @@
 #include "master/client.h"
 #include "master/evict.h"
 #include "master/index.h"
+#include "master/journal_i.h"
 #include "master/mcm.h"
 #include "master/names.h"
 #include "master/put.h"
@@ -42,6 +43,11 @@ struct mcm {
 	struct mcm_tasks tasks;
 	pthread_mutex_t sessions_lock;
 	struct mc_list sessions;
+	struct mcm_notes notes;
+	struct mcm_journal *journal;	/* NULL: none */
+	/* objects of an earlier master that are held: the evictor's */
+	uint32_t held_next, held_end;
+	uint64_t held_until_ms;		/* 0: none are */
 	/* the threads; monitor only: */
 	struct mc_stop monitor_stop, evictor_stop;
 	pthread_t monitor, evictor;

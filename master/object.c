@@ -29,8 +29,12 @@ static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
 	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m) };
 }
 
-/* Make @slot the owner of its range.  False when the segment has gone: the range is given back. */
-static bool attach(struct mcm *m, uint32_t slot, struct mcm_place p, bool evictable)
+static bool may_be_evicted(const struct mcm_object *o)
+{
+	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+}
+
+bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_place p)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 	struct mcm_evict_view v = view_of(m, s);
@@ -42,7 +46,7 @@ static bool attach(struct mcm *m, uint32_t slot, struct mcm_place p, bool evicta
 	if (there) {
 		n = mcm_node(&s->alloc, p.node);
 		n->owner = slot;
-		if (evictable) {
+		if (may_be_evicted(mcm_object(&m->index, slot))) {
 			n->flags |= MCM_NODE_EVICTABLE;
 			m->evict->insert(s->policy, &v, p.node, true);
 			mcm_poke(&s->evictable, s->evictable + range_bytes(s, p.node));
@@ -162,14 +166,28 @@ void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 
 void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
+	mcm_journal_object_gone(m, slot);
 	mcm_names_remove(&m->names, slot);
 	mcm_object_unindex(m, sh, slot);
+}
+
+void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t generation,
+		    uint64_t mtime_ms, uint8_t flags)
+{
+	o->size_lo = (uint32_t)size;
+	o->size_hi = (uint16_t)(size >> 32);
+	o->crc = crc;
+	o->mtime_lo = (uint32_t)mtime_ms;
+	o->mtime_hi = (uint16_t)(mtime_ms >> 32);
+	mcm_poke(&o->generation, generation);
+	mcm_poke(&o->flags, (uint8_t)((o->flags & MCM_OBJ_LIVE) | flags));
+	if (flags & MCM_OBJ_SOFT)
+		mc_metric_add(&soft_pins, 1);
 }
 
 /* Fill a fresh object, but for its ranges. */
 static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 {
-	uint64_t mtime = mc_wall_ns() / MC_NS_PER_MS;
 	uint32_t ext = 0;
 	int r;
 
@@ -181,33 +199,19 @@ static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 			 mcm_tick_after(mcm_now_ms(m) + c->soft_ms));
 		mcm_poke(&o->ext, ext);
 	}
-	o->size_lo = (uint32_t)c->size;
-	o->size_hi = (uint16_t)(c->size >> 32);
-	o->crc = c->crc;
-	o->mtime_lo = (uint32_t)mtime;
-	o->mtime_hi = (uint16_t)(mtime >> 32);
-	mcm_poke(&o->generation, c->generation);
-	mcm_poke(&o->flags, c->flags);
-	if (c->flags & MCM_OBJ_SOFT)
-		mc_metric_add(&soft_pins, 1);
+	mcm_object_set(o, c->size, c->crc, c->generation, mc_wall_ns() / MC_NS_PER_MS, c->flags);
 	return 0;
-}
-
-static bool is_evictable(const struct mcm_object *o)
-{
-	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
 }
 
 /* Take over the ranges that are still there. */
 static unsigned attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
-	bool evictable = is_evictable(o);
 	struct mcm_object_ext *e;
 	unsigned i, n = 0;
 
 	for (i = 0; i < c->copies; i++) {
-		if (!attach(m, slot, c->place[i], evictable))
+		if (!mcm_object_attach(m, slot, c->place[i]))
 			continue;
 		if (n++ == 0) {
 			o->node = c->place[i].node;
@@ -240,12 +244,15 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		object_free(m, sh, slot);
 		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
 	}
+	/* Before the old one's memory can be anybody else's. */
+	mcm_journal_object(m, slot);
 	if (old) {
 		mcm_names_replace(&m->names, old, slot);
 		mcm_object_unindex(m, sh, old);
 	} else {
 		r = mcm_names_add(&m->names, slot);
 		if (r < 0) {
+			mcm_journal_object_gone(m, slot);
 			mcm_object_retire(m, sh, slot);
 			return r;
 		}
@@ -284,6 +291,7 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 		e->node[i - 1] = last.node;
 		e->segment[i - 1] = last.segment;
 	}
+	mcm_journal_object(m, slot);
 	detach(m, place, false);
 	return true;
 }
@@ -306,11 +314,12 @@ int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_place place)
 		mcm_place_give(m, &place);
 		return r;
 	}
-	if (!attach(m, slot, place, is_evictable(o)))
+	if (!mcm_object_attach(m, slot, place))
 		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the copy");
 	e = mcm_ext(&m->index, o->ext);
 	e->node[e->copies] = place.node;
 	e->segment[e->copies++] = place.segment;
+	mcm_journal_object(m, slot);
 	return 0;
 }
 

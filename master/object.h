@@ -30,6 +30,7 @@
 #define MCM_MARK_AGAIN 0x80u	/* read more than once since */
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
 #define MCM_MARK_LEAVING 0x04u	/* a copy goes when the last reader has gone: ext.leaving */
+#define MCM_MARK_RESTORED 0x08u	/* one pin is nobody's: restore_held.c */
 
 struct mcm_place {
 	uint32_t node;		/* range in the segment's allocator */
@@ -153,7 +154,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		      uint32_t old);
 /* Take a live object out of the index; its memory is free now or when its last reader has gone. */
 void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
-/* The same for an object that is in no directory any more. */
+/* The same for an object that is in no directory any more, and whose removal the journal knows. */
 void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
 /* For an object that is in no table and no directory any more. */
 void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
@@ -178,8 +179,17 @@ bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
 int mcm_object_pin(struct mcm_object *o);
 static inline bool mcm_object_leased(const struct mcm_object *o, uint32_t now_tick)
 {
-	return o->pins || o->lease > now_tick;
+	unsigned nobodys = !!(mcm_peek(&o->marks) & MCM_MARK_RESTORED);
+
+	return o->pins > nobodys || o->lease > now_tick;
 }
+
+/* What a fresh object has beside its key, its places and its extension. */
+void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t generation,
+		    uint64_t mtime_ms, uint8_t flags);
+/* Make @slot, which has the place, its owner on the segment's side too.  False when the segment has gone:
+ * the range is given back. */
+bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_place p);
 
 /* No lock held: one reader less.  @slot is pinned by the caller. */
 void mcm_object_unpin(struct mcm *m, uint32_t slot);

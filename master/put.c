@@ -17,6 +17,7 @@
 #include "proto/codec.h"
 
 #define PUTS_SHIFT 5
+#define PUTS_PER_STEP 256	/* chains looked at under one lock */
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(released, "master_put_start_release_cnt", "",
@@ -52,7 +53,8 @@ void mcm_puts_done(struct mcm_puts *ps)
 		mcm_slab_done(&ps->shard[i].slab);
 		pthread_mutex_destroy(&ps->shard[i].lock);
 	}
-	free(ps->quarantine);
+	free(ps->broken_off.ring);
+	free(ps->restored.ring);
 	pthread_mutex_destroy(&ps->quarantine_lock);
 }
 
@@ -85,7 +87,8 @@ static uint32_t put_find(struct mcm_put_shard *ps, uint64_t generation)
 	return id;
 }
 
-static int put_insert(struct mcm_put_shard *ps, const struct mcm_put *put, struct mcp_bytes key)
+static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_put *put,
+		      struct mcp_bytes key)
 {
 	struct mcm_session *s = put->session;
 	struct mcm_put *p;
@@ -127,6 +130,7 @@ static int put_insert(struct mcm_put_shard *ps, const struct mcm_put *put, struc
 		ps->oldest = id;
 	ps->newest = id;
 	mc_metric_add(&unfinished, 1);
+	mcm_journal_put(m, p->generation, p->place, p->copies);
 	return 0;
 }
 
@@ -180,74 +184,91 @@ static void give_all(struct mcm *m, const struct mcm_put *put)
 {
 	unsigned i;
 
+	if (put->copies)
+		mcm_journal_put_gone(m, put->generation);
 	for (i = 0; i < put->copies; i++)
 		mcm_place_give(m, &put->place[i]);
 }
 
-static int quarantine_grow(struct mcm_puts *ps)
+static int quarantine_grow(struct mcm_quarantine *q)
 {
-	size_t cap = ps->q_cap ? 2 * ps->q_cap : 64, i;
-	struct mcm_quarantined *q = malloc(cap * sizeof(*q));
+	size_t cap = q->cap ? 2 * q->cap : 64, i;
+	struct mcm_quarantined *ring = malloc(cap * sizeof(*ring));
 
-	if (!q)
+	if (!ring)
 		return -ENOMEM;
-	for (i = 0; i < ps->q_count; i++)
-		q[i] = ps->quarantine[(ps->q_head + i) % ps->q_cap];
-	free(ps->quarantine);
-	ps->quarantine = q;
-	ps->q_head = 0;
-	ps->q_cap = cap;
+	for (i = 0; i < q->count; i++)
+		ring[i] = q->ring[(q->head + i) % q->cap];
+	free(q->ring);
+	q->ring = ring;
+	q->head = 0;
+	q->cap = cap;
 	return 0;
 }
 
-static void quarantine(struct mcm *m, struct mcm_place place)
+static int quarantine_add(struct mcm_quarantine *q, uint64_t due_ms, uint64_t generation,
+			  struct mcm_place place)
 {
+	int r = q->count == q->cap ? quarantine_grow(q) : 0;
+
+	if (r == 0)
+		q->ring[(q->head + q->count++) % q->cap] = (struct mcm_quarantined){
+			due_ms, generation, place
+		};
+	return r;
+}
+
+static void quarantine(struct mcm *m, const struct mcm_put *put)
+{
+	uint64_t due = mcm_now_ms(m) + m->conf.put_quarantine_ms;
 	struct mcm_puts *ps = &m->puts;
-	int r = 0;
+	unsigned i, kept = 0;
 
 	pthread_mutex_lock(&ps->quarantine_lock);
-	if (ps->q_count == ps->q_cap)
-		r = quarantine_grow(ps);
-	if (r == 0)
-		ps->quarantine[(ps->q_head + ps->q_count++) % ps->q_cap] = (struct mcm_quarantined){
-			mcm_now_ms(m) + m->conf.put_quarantine_ms, place
-		};
+	/* Again, for a checkpoint that has looked for it where it is not any more. */
+	mcm_journal_put(m, put->generation, put->place, put->copies);
+	while (kept < put->copies &&
+	       quarantine_add(&ps->broken_off, due, put->generation, put->place[kept]) == 0)
+		kept++;
 	pthread_mutex_unlock(&ps->quarantine_lock);
 	/* Checksums catch what a late byte may do; space lost for good would be worse. */
-	if (r < 0)
-		mcm_place_give(m, &place);
+	for (i = kept; i < put->copies; i++)
+		mcm_place_give(m, &put->place[i]);
+}
+
+int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place)
+{
+	return quarantine_add(&m->puts.restored, mcm_now_ms(m) + m->conf.restart_quarantine_sec,
+			      generation, place);
 }
 
 /* Bytes for a broken-off put may still be in some socket on the way to somebody else's memory; into
  * the writer's own memory only the writer itself writes. */
 static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_lives)
 {
+	bool own = writer_lives;
 	unsigned i;
-	bool own;
 
-	for (i = 0; i < put->copies; i++) {
-		struct mcm_segment *s = mcm_segment(&m->segments, put->place[i].segment);
-
-		pthread_rwlock_rdlock(&m->segments.lock);
-		own = mcp_id_eq(s->client, put->client);
-		pthread_rwlock_unlock(&m->segments.lock);
-		if ((own && writer_lives) || !m->conf.put_quarantine_ms)
-			mcm_place_give(m, &put->place[i]);
-		else
-			quarantine(m, put->place[i]);
-	}
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (i = 0; i < put->copies && own; i++)
+		own = mcp_id_eq(mcm_segment(&m->segments, put->place[i].segment)->client, put->client);
+	pthread_rwlock_unlock(&m->segments.lock);
+	if (own || !m->conf.put_quarantine_ms)
+		give_all(m, put);
+	else
+		quarantine(m, put);
 }
 
-static bool quarantine_due(struct mcm *m, uint64_t now, struct mcm_place *ret)
+static bool quarantine_due(struct mcm *m, struct mcm_quarantine *q, uint64_t now,
+			   struct mcm_quarantined *ret)
 {
-	struct mcm_puts *ps = &m->puts;
-
-	MC_LOCKED(&ps->quarantine_lock);
-	if (!ps->q_count || ps->quarantine[ps->q_head].due_ms > now)
+	MC_LOCKED(&m->puts.quarantine_lock);
+	if (!q->count || q->ring[q->head].due_ms > now)
 		return false;
-	*ret = ps->quarantine[ps->q_head].place;
-	ps->q_head = (ps->q_head + 1) % ps->q_cap;
-	ps->q_count--;
+	*ret = q->ring[q->head];
+	q->head = (q->head + 1) % q->cap;
+	q->count--;
+	mcm_journal_put_gone(m, ret->generation);
 	return true;
 }
 
@@ -318,10 +339,13 @@ static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes ke
 			 mcm_now_ms(m) >= put->began_ms + m->conf.put_start_discard_timeout_sec)
 			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
 	}
-	if (r == 0)
+	if (r == 0) {
 		r = mcm_object_commit(m, sh, &c, old);
-	else
+		if (r < 0 && put->copies)
+			mcm_journal_put_gone(m, put->generation);
+	} else {
 		give_all(m, put);
+	}
 	pthread_mutex_unlock(&sh->lock);
 	return r;
 }
@@ -354,7 +378,7 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		r = publish(m, &put, item->key, 0);
 	} else {
 		pthread_mutex_lock(&ps->lock);
-		r = put_insert(ps, &put, item->key);
+		r = put_insert(m, ps, &put, item->key);
 		pthread_mutex_unlock(&ps->lock);
 		if (r < 0)
 			give_all(m, &put);
@@ -415,7 +439,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 		return r;
 	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
 	MC_LOCKED(&ps->lock);
-	return put_insert(ps, &put, mcp_bytes("copy", 4));
+	return put_insert(m, ps, &put, mcp_bytes("copy", 4));
 }
 
 int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret)
@@ -470,13 +494,14 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 void mcm_puts_tick(struct mcm *m)
 {
 	uint64_t now = mcm_now_ms(m), limit = m->conf.put_start_release_timeout_sec;
-	struct mcm_place place;
+	struct mcm_quarantined q;
 	struct mcm_put put;
 	unsigned i;
 	bool found;
 
-	while (quarantine_due(m, now, &place))
-		mcm_place_give(m, &place);
+	while (quarantine_due(m, &m->puts.broken_off, now, &q) ||
+	       quarantine_due(m, &m->puts.restored, now, &q))
+		mcm_place_give(m, &q.place);
 	for (i = 0; i < MCM_PUT_SHARDS; i++) {
 		struct mcm_put_shard *ps = &m->puts.shard[i];
 
@@ -494,4 +519,77 @@ void mcm_puts_tick(struct mcm *m)
 			}
 		} while (found);
 	}
+}
+
+/* ---- for checkpoints ---- */
+
+static void describe(const struct mcm *m, uint64_t generation, const struct mcm_place *place,
+		     unsigned copies, struct mcm_put_record *ret)
+{
+	unsigned i;
+
+	ret->generation = generation;
+	ret->copies = (uint8_t)copies;
+	for (i = 0; i < copies; i++)
+		ret->place[i] = mcm_extent_of(m, place[i]);
+}
+
+static void quarantine_each(struct mcm *m, const struct mcm_quarantine *q,
+			    void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+{
+	struct mcm_put_record rec;
+	size_t i, n = 0;
+
+	/* The ranges of one put stand beside each other. */
+	for (i = 0; i < q->count; i += n) {
+		const struct mcm_quarantined *first = &q->ring[(q->head + i) % q->cap];
+		struct mcm_place place[MCM_REPLICA_MAX];
+
+		for (n = 0; n < MCM_REPLICA_MAX && i + n < q->count; n++) {
+			const struct mcm_quarantined *it = &q->ring[(q->head + i + n) % q->cap];
+
+			if (it->generation != first->generation)
+				break;
+			place[n] = it->place;
+		}
+		describe(m, first->generation, place, (unsigned)n, &rec);
+		fn(arg, &rec);
+	}
+}
+
+/* A step of a shard's puts, in the order of their hashes. */
+static void shard_each(struct mcm *m, struct mcm_put_shard *ps,
+		       void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+{
+	struct mcm_put_record rec;
+	uint64_t pos = 0;
+	unsigned n;
+	uint32_t id;
+
+	while (pos < MCM_TABLE_END) {
+		MC_LOCKED(&ps->lock);
+		for (n = 0; n < PUTS_PER_STEP && pos < MCM_TABLE_END; n++) {
+			for (id = *mcm_table_head(&ps->table, (uint32_t)pos); id;
+			     id = put_at(ps, id)->next) {
+				const struct mcm_put *p = put_at(ps, id);
+
+				describe(m, p->generation, p->place, p->copies, &rec);
+				if (p->hash >= pos && p->copies)
+					fn(arg, &rec);
+			}
+			pos = mcm_table_chain_end(&ps->table, (uint32_t)pos);
+		}
+	}
+}
+
+void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < MCM_PUT_SHARDS; i++)
+		shard_each(m, &m->puts.shard[i], fn, arg);
+	/* Last: a put goes from the shard to there. */
+	MC_LOCKED(&m->puts.quarantine_lock);
+	quarantine_each(m, &m->puts.broken_off, fn, arg);
+	quarantine_each(m, &m->puts.restored, fn, arg);
 }

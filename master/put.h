@@ -52,14 +52,21 @@ struct mcm_put_shard {
 /* Ranges of broken-off puts: bytes for them may still be on their way. */
 struct mcm_quarantined {
 	uint64_t due_ms;
+	uint64_t generation;
 	struct mcm_place place;
+};
+
+/* In the order of due_ms. */
+struct mcm_quarantine {
+	struct mcm_quarantined *ring;
+	size_t head, count, cap;
 };
 
 struct mcm_puts {
 	struct mcm_put_shard shard[MCM_PUT_SHARDS];
 	pthread_mutex_t quarantine_lock;
-	struct mcm_quarantined *quarantine;	/* ring, in the order of due_ms */
-	size_t q_head, q_count, q_cap;
+	struct mcm_quarantine broken_off;
+	struct mcm_quarantine restored;		/* of writers whose master was an earlier one */
 };
 
 void mcm_puts_init(struct mcm_puts *ps);
@@ -103,6 +110,9 @@ int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret);
 void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
 /* Take it out and break it off. */
 void mcm_put_break(struct mcm *m, uint64_t generation);
+
+/* A range that a writer of an earlier master may still write to.  -ENOMEM. */
+int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place);
 
 /* The session ends. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);

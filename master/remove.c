@@ -42,6 +42,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	r = mcm_names_remove_marker(&m->names, slot);
 	if (r < 0)
 		return r;
+	mcm_journal_object_gone(m, slot);
 	mcm_object_unindex(m, sh, slot);
 	mc_metric_add(&removed, 1);
 	return 0;

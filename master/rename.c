@@ -39,6 +39,7 @@ static uint64_t move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t
 	o->key_len = (uint16_t)rn->to.len;
 	mcm_poke(&o->hash, rn->to_hash);
 	mcm_poke(&o->generation, mcm_generation_next(m, 0));
+	mcm_journal_renamed(m, rn->from, slot);
 	if (target) {
 		mcm_names_replace(&m->names, target, slot);
 		mcm_object_unindex(m, rn->to_shard, target);

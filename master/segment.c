@@ -11,6 +11,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "master/record.h"
 #include "proto/codec.h"
 
 
@@ -93,18 +94,10 @@ void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 	mcm_poke(&s->name_hash, mc_hash(rq->name.data, rq->name.len, 0));
 }
 
-/* A struct that no segment uses, its number included. */
-static int struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
+static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 {
 	struct mcm_segment *s;
-	unsigned i;
 
-	for (i = 0; i < ss->top; i++) {
-		if (mcm_segment_state(ss->at[i]) == MCM_SEG_NONE) {
-			*ret = ss->at[i];
-			return 0;
-		}
-	}
 	if (ss->top == MCM_SEGMENTS_MAX)
 		return mc_fail(-MC_ELIMIT, "more than %u segments", MCM_SEGMENTS_MAX);
 	s = calloc(1, sizeof(*s));
@@ -116,6 +109,20 @@ static int struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
 	__atomic_store_n(&ss->at[ss->top++], s, __ATOMIC_RELEASE);
 	*ret = s;
 	return 0;
+}
+
+/* A struct that no segment uses, its number included. */
+static int struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
+{
+	unsigned i;
+
+	for (i = 0; i < ss->top; i++) {
+		if (mcm_segment_state(ss->at[i]) == MCM_SEG_NONE) {
+			*ret = ss->at[i];
+			return 0;
+		}
+	}
+	return struct_new(ss, ret);
 }
 
 static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
@@ -150,15 +157,12 @@ static void live_changed(struct mcm_segments *ss)
 	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
 }
 
-int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
-		     struct mcm_segment **ret)
+/* Into a struct that no segment uses. */
+static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq,
+			uint8_t state)
 {
-	struct mcm_segment *s = NULL;
 	int r;
 
-	r = struct_get(ss, &s);
-	if (r < 0)
-		return r;
 	pthread_mutex_lock(&s->lock);
 	r = contents_make(ss, s, rq->size);
 	if (r == 0) {
@@ -169,14 +173,52 @@ int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		mcm_poke(&s->draining, 0);
 		mcm_segment_describe(s, rq);
 		mcm_poke(&s->used, 0);
-		__atomic_store_n(&s->connected, true, __ATOMIC_RELAXED);
-		__atomic_store_n(&s->state, MCP_SEG_OK, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
 		ss->live[ss->n_live++] = s->index;
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (r == 0)
+		live_changed(ss);
+	return r;
+}
+
+int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
+		     struct mcm_segment **ret)
+{
+	struct mcm_segment *s = NULL;
+	int r;
+
+	r = struct_get(ss, &s);
+	if (r == 0)
+		r = segment_make(ss, s, rq, MCP_SEG_OK);
 	if (r < 0)
 		return r;
-	live_changed(ss);
+	*ret = s;
+	return 0;
+}
+
+int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_record *rec,
+			 struct mcm_segment **ret)
+{
+	struct mcp_mount rq = {
+		.segment = rec->id, .client = rec->client, .epoch = rec->epoch, .base = rec->base,
+		.rkey = rec->rkey, .size = rec->size, .name = rec->name,
+		.endpoint = rec->endpoint, .protocol = rec->protocol,
+	};
+	struct mcm_segment *s;
+	int r = 0;
+
+	while (r == 0 && ss->top <= rec->index)
+		r = struct_new(ss, &s);
+	if (r < 0)
+		return r;
+	s = ss->at[rec->index];
+	if (mcm_segment_state(s) != MCM_SEG_NONE)
+		return mc_fail(-MC_EPARAM, "two segments have number %u", rec->index);
+	r = segment_make(ss, s, &rq, MCP_SEG_SILENT);
+	if (r < 0)
+		return r;
 	*ret = s;
 	return 0;
 }

@@ -104,6 +104,11 @@ struct mcm_segment *mcm_segments_find(const struct mcm_segments *ss, struct mcp_
 /* A new segment from a checked request, mounted and OK.  For writing.  -ENOMEM, -MC_ELIMIT. */
 int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		     struct mcm_segment **ret);
+/* A segment of an earlier master, under its number: mounted and silent until its owner comes.  -ENOMEM,
+ * -MC_EPARAM. */
+struct mcm_segment_record;
+int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_record *rec,
+			 struct mcm_segment **ret);
 /* Take over what may change while the memory stays: owner, address, names.  For writing. */
 void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq);
 /* Its memory has become larger; what lies in it stays.  For writing.  -MC_EPARAM, -ENOMEM. */

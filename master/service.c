@@ -50,7 +50,6 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_register_reply reply;
 	struct mcp_register rq;
 	struct mcm *m = arg;
-	uint64_t beat;
 	int r;
 
 	r = mcp_decode(&mcp_desc_register, body, len, &rq);
@@ -61,11 +60,9 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	r = mcm_client_register(m, &rq);
 	if (r < 0)
 		return r;
-	/* Several may get lost before the client is taken for silent. */
-	beat = m->conf.client_ttl / 10;
 	reply = (struct mcp_register_reply){
 		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
-		.heartbeat_ms = (uint32_t)(beat > 1000 ? 1000 : beat < 10 ? 10 : beat),
+		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),
 		.lease_ttl_ms = (uint32_t)m->conf.default_kv_lease_ttl,
 	};
 	return mcp_answer(answer, &mcp_desc_register_reply, &reply);

@@ -106,10 +106,13 @@ int mcm_task_copied(struct mcm *m, const struct mcp_copied *c)
 	u = put.unit;
 	if (r == 0 && c->crc != u->crc)
 		r = -MC_ECHECKSUM;
-	if (r < 0)
+	if (r < 0) {
 		mcm_put_give_copy(m, &put, true);
-	else
+	} else {
+		/* Before the object has the range: then it is nobody's put any more. */
+		mcm_journal_put_gone(m, c->put);
 		r = publish(m, u);
+	}
 	account(m, u, r);
 	return r;
 }

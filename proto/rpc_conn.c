@@ -185,6 +185,7 @@ static int flush(struct conn *c)
 
 	if (!out->len)
 		return 0;
+	mcp_serve_settle(&c->s);
 	if (!pending(c))
 		n = send_some(c, out->data, out->len);
 	if (n >= 0 && (size_t)n < out->len) {

@@ -87,6 +87,12 @@ int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_bu
  * then when it was done.  -ENOMEM: there is no reply, the session has to end. */
 int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const void *body,
 		      struct mcp_buf *out, uint64_t *now);
+/* Before replies leave. */
+static inline void mcp_serve_settle(const struct mcp_session *s)
+{
+	if (s->server->conf.settle)
+		s->server->conf.settle(s->server->conf.arg);
+}
 /* Count a header that is no header, for whoever closes the session then. */
 void mcp_serve_bad_header(const struct mcp_session *s);
 

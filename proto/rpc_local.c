@@ -187,6 +187,8 @@ int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp
 	if (r < 0)
 		return r;
 	r = exchange_locked(l, in, out);
+	if (!l->ended)
+		mcp_serve_settle(&l->s);
 	pthread_mutex_unlock(&l->lock);
 	return r;
 }

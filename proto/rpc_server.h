@@ -50,6 +50,9 @@ struct mcp_server_conf {
 	 * handler of the session runs during or after closed(). */
 	int (*opened)(struct mcp_session *s, void *arg);
 	void (*closed)(struct mcp_session *s, void *arg);
+	/* Before replies leave, on the thread whose handlers made them; once for several of them.  May
+	 * block for as long as what the handlers did takes to be safe.  NULL: nothing. */
+	void (*settle)(void *arg);
 	void *arg;
 };
 

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * restore_build.c - from the last record of each key to a master's state.
+ *
+ * All ranges of objects and of puts under way are put in order of their places first: then a segment's
+ * allocator is built from front to back, and ranges that overlap stand beside each other.  Of two that do
+ * the younger one is right: the older one's owner was gone before its memory was given away, and only the
+ * record of that is missing.  Objects go on the eviction lists in the order of their generations, which is
+ * that of their puts. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "master/mcm_i.h"
+#include "master/restore_i.h"
+#include "proto/codec.h"
+
+#define LOG "journal"
+#define SCAN 4096
+
+/* One range of one owner. */
+struct piece {
+	uint64_t at;
+	uint64_t generation;
+	uint32_t len;		/* granules; 0: there is no such range (any more) */
+	uint32_t slot;		/* 0: a put's */
+	uint32_t node;
+	uint16_t segment;
+	uint8_t copy;
+};
+
+struct build {
+	struct mcm *m;
+	struct mcm_restored *r;
+	struct piece *piece;
+	size_t n, cap;
+	int error;
+};
+
+/* A frame that was checked when it was applied. */
+static void record_of(const uint8_t *frame, struct mcm_record *ret)
+{
+	uint32_t word = (uint32_t)frame[8] | (uint32_t)frame[9] << 8 | (uint32_t)frame[10] << 16 |
+		(uint32_t)frame[11] << 24;
+
+	*ret = (struct mcm_record){
+		(enum mcm_record_type)(word & 0xff), frame + MCM_RECORD_HEAD, word >> 8
+	};
+}
+
+static int object_of(const uint8_t *frame, struct mcm_object_record *ret)
+{
+	struct mcm_record rec;
+	struct mcp_bytes from;
+
+	record_of(frame, &rec);
+	return rec.type == MCM_REC_RENAMED ? mcm_unpack_renamed(&rec, &from, ret) :
+		mcm_unpack_object(&rec, ret);
+}
+
+/* ---- what was read ---- */
+
+struct mcm_restored *mcm_restored_new(void)
+{
+	struct mcm_restored *r = calloc(1, sizeof(*r));
+
+	if (r)
+		r->segment = calloc(MCM_SEGMENTS_MAX, sizeof(*r->segment));
+	if (r && !r->segment) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+void mcm_restored_done(struct mcm_restored *r)
+{
+	if (!r)
+		return;
+	free(r->frame);
+	free(r->segment);
+	free(r->put);
+	free(r);
+}
+
+static size_t put_home(const struct mcm_restored *r, uint64_t generation)
+{
+	return (size_t)(generation * 0x9e3779b97f4a7c15ull >> 20) & (r->put_cap - 1);
+}
+
+static size_t put_find(const struct mcm_restored *r, uint64_t generation)
+{
+	size_t i = put_home(r, generation);
+
+	while (r->put[i].frame && r->put[i].generation != generation)
+		i = (i + 1) & (r->put_cap - 1);
+	return i;
+}
+
+static int puts_grow(struct mcm_restored *r)
+{
+	struct mcm_restored_put *old = r->put;
+	size_t cap = r->put_cap, i;
+
+	if (2 * (r->puts + 1) <= cap)
+		return 0;
+	r->put_cap = cap ? 2 * cap : 1024;
+	r->put = calloc(r->put_cap, sizeof(*r->put));
+	if (!r->put) {
+		r->put = old;
+		r->put_cap = cap;
+		return -ENOMEM;
+	}
+	for (i = 0; i < cap; i++)
+		if (old[i].frame)
+			r->put[put_find(r, old[i].generation)] = old[i];
+	free(old);
+	return 0;
+}
+
+int mcm_restored_put_set(struct mcm_restored *r, uint64_t generation, const uint8_t *frame)
+{
+	int e = puts_grow(r);
+	size_t i;
+
+	if (e < 0)
+		return e;
+	i = put_find(r, generation);
+	r->puts += !r->put[i].frame;
+	r->put[i] = (struct mcm_restored_put){ generation, frame };
+	return 0;
+}
+
+void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation)
+{
+	size_t i, next, home;
+
+	if (!r->puts)
+		return;
+	i = put_find(r, generation);
+	if (!r->put[i].frame)
+		return;
+	r->puts--;
+	/* Move up what could not get its place because of this one. */
+	for (next = (i + 1) & (r->put_cap - 1); r->put[next].frame;
+	     next = (next + 1) & (r->put_cap - 1)) {
+		home = put_home(r, r->put[next].generation);
+		if (((next - home) & (r->put_cap - 1)) >= ((next - i) & (r->put_cap - 1))) {
+			r->put[i] = r->put[next];
+			i = next;
+		}
+	}
+	r->put[i].frame = NULL;
+}
+
+/* ---- collecting ---- */
+
+static int add(struct build *b, const struct piece *p)
+{
+	if (b->n == b->cap) {
+		size_t cap = b->cap ? 2 * b->cap : 4096;
+		struct piece *more = realloc(b->piece, cap * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		b->piece = more;
+		b->cap = cap;
+	}
+	b->piece[b->n++] = *p;
+	return 0;
+}
+
+static void add_places(struct build *b, uint32_t slot, uint64_t generation,
+		       const struct mcm_extent *e, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n && !b->error; i++) {
+		struct piece p = { e[i].at, generation, (uint32_t)e[i].len, slot, 0, e[i].segment,
+				   (uint8_t)i };
+
+		/* Not longer than an object can be: 2^48 bytes are 2^42 granules, records have 40 bits. */
+		if (e[i].len > UINT32_MAX)
+			p.len = 0;
+		b->error = add(b, &p);
+	}
+}
+
+static void collect(void *arg, uint32_t slot)
+{
+	struct mcm_object_record o;
+	struct build *b = arg;
+	struct piece none = { .slot = slot };
+
+	if (b->error || object_of(b->r->frame[slot], &o) < 0)
+		return;
+	none.generation = o.generation;
+	if (o.copies)
+		add_places(b, slot, o.generation, o.place, o.copies);
+	else
+		b->error = add(b, &none);
+}
+
+static void collect_puts(struct build *b)
+{
+	struct mcm_put_record p;
+	struct mcm_record rec;
+	size_t i;
+
+	for (i = 0; i < b->r->put_cap && !b->error; i++) {
+		if (!b->r->put[i].frame)
+			continue;
+		record_of(b->r->put[i].frame, &rec);
+		if (mcm_unpack_put(&rec, &p) == 0)
+			add_places(b, 0, p.generation, p.place, p.copies);
+	}
+}
+
+/* ---- segments ---- */
+
+static int make_segments(struct build *b)
+{
+	struct mcm_segment_record s;
+	struct mcm_record rec;
+	unsigned i;
+	int r;
+
+	for (i = 0; i < MCM_SEGMENTS_MAX; i++) {
+		if (!b->r->segment[i])
+			continue;
+		record_of(b->r->segment[i], &rec);
+		r = mcm_unpack_segment(&rec, &s);
+		if (r == 0)
+			r = mcm_segment_restore(b->m, &s);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			mc_err(LOG, "a segment cannot be brought back: %s", mc_err_detail(r));
+		else
+			b->r->segments++;
+	}
+	return 0;
+}
+
+/* ---- ranges ---- */
+
+static int by_place(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	if (x->generation != y->generation)
+		return x->generation < y->generation ? -1 : 1;
+	if (x->slot != y->slot)
+		return x->slot < y->slot ? -1 : 1;
+	return x->copy < y->copy ? -1 : x->copy > y->copy;
+}
+
+static bool in_segment(const struct mcm *m, const struct piece *p)
+{
+	const struct mcm_segment *s = p->segment < m->segments.top ?
+		m->segments.at[p->segment] : NULL;
+
+	return s && mcm_segment_state(s) == MCP_SEG_SILENT && p->at < s->alloc.granules &&
+	       p->len <= s->alloc.granules - p->at;
+}
+
+static int take(struct build *b, struct piece *p)
+{
+	struct mcm_segment *s = mcm_segment(&b->m->segments, p->segment);
+	int r = mcm_alloc_take_at(&s->alloc, p->at, p->len, &p->node);
+
+	mcm_segment_used(s);
+	return r;
+}
+
+/* Front to back; of two that overlap the younger one stays. */
+static int make_ranges(struct build *b)
+{
+	struct piece *last = NULL;
+	uint64_t overlaps = 0;
+	size_t i;
+	int r = 0;
+
+	qsort(b->piece, b->n, sizeof(*b->piece), by_place);
+	for (i = 0; i < b->n && r == 0; i++) {
+		struct piece *p = &b->piece[i];
+
+		if (!p->len)
+			continue;
+		if (!in_segment(b->m, p)) {
+			p->len = 0;
+			continue;
+		}
+		if (last && last->segment == p->segment && last->at + last->len > p->at) {
+			overlaps++;
+			if (last->generation > p->generation) {
+				p->len = 0;
+				continue;
+			}
+			last->len = 0;
+			last = NULL;
+		}
+		if (last)
+			r = take(b, last);
+		last = p;
+	}
+	if (r == 0 && last)
+		r = take(b, last);
+	if (overlaps)
+		mc_warn(LOG, "ranges had two owners, the younger one keeps them ranges=%llu",
+			(unsigned long long)overlaps);
+	return r;
+}
+
+/* ---- objects ---- */
+
+static void drop(struct build *b, uint32_t slot)
+{
+	struct mcm_index *ix = &b->m->index;
+	struct mcm_shard *sh = mcm_index_shard(ix, mcm_object(ix, slot)->hash);
+
+	mcm_shard_unlink(ix, sh, slot);
+	mcm_shard_free(ix, sh, slot);
+	b->r->dropped++;
+}
+
+static void give_place(struct build *b, uint32_t slot, const struct piece *p, unsigned nth)
+{
+	struct mcm *m = b->m;
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_object_ext *e;
+
+	if (nth == 0) {
+		o->node = p->node;
+		o->segment = p->segment;
+	} else {
+		e = mcm_ext(&m->index, o->ext);
+		e->node[e->copies] = p->node;
+		e->segment[e->copies++] = p->segment;
+	}
+	mcm_object_attach(m, slot, (struct mcm_place){ p->node, p->segment });
+}
+
+/* An object from its @n pieces, those that are left. */
+static int make_object(struct build *b, const struct piece *p, size_t n)
+{
+	uint32_t slot = p->slot;
+	struct mcm_object_record o;
+	unsigned copies = 0;
+	size_t i;
+	int r;
+
+	r = object_of(b->r->frame[slot], &o);
+	if (r < 0)
+		return r;
+	for (i = 0; i < n; i++)
+		copies += p[i].len != 0;
+	if (o.size && !copies) {
+		drop(b, slot);
+		return 0;
+	}
+	o.copies = (uint8_t)copies;
+	r = mcm_object_restore(b->m, slot, &o);
+	if (r == 0)
+		r = mcm_names_add(&b->m->names, slot);
+	if (r < 0)
+		return r;
+	for (i = 0, copies = 0; i < n; i++)
+		if (p[i].len)
+			give_place(b, slot, &p[i], copies++);
+	if (copies)
+		mcm_restored_hold(b->m, slot);
+	b->r->objects++;
+	return 0;
+}
+
+static int make_objects(struct build *b)
+{
+	size_t i, end;
+	int r = 0;
+
+	qsort(b->piece, b->n, sizeof(*b->piece), by_age);
+	for (i = 0; i < b->n && r == 0; i = end) {
+		const struct piece *p = &b->piece[i];
+
+		for (end = i + 1; end < b->n && b->piece[end].generation == p->generation &&
+				  b->piece[end].slot == p->slot; end++)
+			;
+		if (p->slot)
+			r = make_object(b, p, end - i);
+		else
+			for (; i < end && r == 0; i++)
+				if (b->piece[i].len)
+					r = mcm_puts_restore(b->m, b->piece[i].generation,
+						(struct mcm_place){ b->piece[i].node,
+								    b->piece[i].segment });
+	}
+	return r;
+}
+
+static void forget_one(void *arg, uint32_t slot)
+{
+	struct build *b = arg;
+	struct piece p = { .slot = slot };
+
+	if (!b->error)
+		b->error = add(b, &p);
+}
+
+void mcm_restored_forget(struct mcm *m, struct mcm_restored *r)
+{
+	struct build b = { .m = m, .r = r };
+	uint64_t pos = 0;
+	size_t i;
+
+	while (pos < MCM_TABLE_END)
+		mcm_index_scan(&m->index, &pos, SCAN, forget_one, &b);
+	for (i = 0; i < b.n; i++)
+		drop(&b, b.piece[i].slot);
+	free(b.piece);
+	memset(r->segment, 0, MCM_SEGMENTS_MAX * sizeof(*r->segment));
+	free(r->put);
+	r->put = NULL;
+	r->put_cap = r->puts = 0;
+	r->dropped = 0;
+}
+
+int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
+{
+	struct build b = { .m = m, .r = r };
+	uint64_t pos = 0, next = (r->generation >> MCM_PUT_SHARD_BITS) + 1;
+
+	/* Whatever the wall clock says: generations never come again. */
+	if (m->generation < next)
+		m->generation = next;
+	b.error = make_segments(&b);
+	while (pos < MCM_TABLE_END && !b.error)
+		mcm_index_scan(&m->index, &pos, SCAN, collect, &b);
+	if (!b.error)
+		collect_puts(&b);
+	if (!b.error)
+		b.error = make_ranges(&b);
+	if (!b.error)
+		b.error = make_objects(&b);
+	free(b.piece);
+	if (b.error)
+		return mc_fail(b.error, "cannot bring the index back from %s", m->journal->path);
+	mcm_restored_held(m, r->objects);
+	return 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * restore_held.c - the first seconds after a restart.
+ *
+ * Who had an object pinned is unknown, and may still be reading its memory: through a mapping nobody
+ * would notice that it has become another object's.  So each object that was brought back is held by a
+ * pin of nobody's until clients have had the time to connect and pin again what they need. */
+#include <config.h>
+
+#include "master/journal_i.h"
+#include "master/mcm_i.h"
+
+#define STEP 65536u		/* slots looked at before others get their turn */
+#define HEARTBEATS 3		/* in which a client that lives has found this master */
+
+void mcm_restored_hold(struct mcm *m, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	mcm_poke(&o->pins, (uint16_t)(o->pins + 1));
+	__atomic_fetch_or(&o->marks, MCM_MARK_RESTORED, __ATOMIC_RELAXED);
+	if (slot >= m->held_end)
+		m->held_end = slot + 1;
+}
+
+void mcm_restored_held(struct mcm *m, uint64_t objects)
+{
+	m->held_next = 1;
+	m->held_until_ms = objects ? mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_ms(m) : 0;
+}
+
+/* A slot that was held is nobody else's before this. */
+static void release(struct mcm *m, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (!(mcm_peek(&o->marks) & MCM_MARK_RESTORED))
+		return;
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RESTORED, __ATOMIC_SEQ_CST);
+	mcm_object_unpin(m, slot);
+}
+
+bool mcm_restored_release(struct mcm *m)
+{
+	uint32_t end = m->held_end;
+
+	if (!m->held_until_ms || mcm_now_ms(m) < m->held_until_ms)
+		return false;
+	if (end - m->held_next > STEP)
+		end = m->held_next + STEP;
+	for (; m->held_next < end; m->held_next++)
+		release(m, m->held_next);
+	if (m->held_next < m->held_end)
+		return true;
+	m->held_until_ms = 0;
+	return false;
+}

@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_journal.c - a master that is killed at any moment and started again from its journal. */
+#include <config.h>
+
+#include "test_master_journal_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fault.h"
+#include "master/journal_i.h"
+
+#define MIB (1u << 20)
+
+/* ---- tests ---- */
+
+static void t_comes_back(void **state)
+{
+	struct mcm_put_request two = { .copies = 2, .flags = MCP_PUT_SOFT_PIN, .soft_ms = 60000 };
+	struct mcp_put_item item = { .key = fx_bytes("two"), .size = 70000 };
+	struct mcp_put_done done = { .key = fx_bytes("two"), .crc = 7 };
+	struct mcm_put_granted g;
+	struct mcp_object o;
+	struct jx_dump a, b;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 2, MIB);
+	assert_int_equal(fx_put(&fx, "a/b", 5000, 0), 0);
+	assert_int_equal(fx_put(&fx, "a/gone", 5000, 0), 0);
+	assert_int_equal(fx_put(&fx, "hard", 100, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_put(&fx, "empty", 0, MCP_PUT_COMMIT), 0);
+	assert_int_equal(fx_put(&fx, "old", 300, 0), 0);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &two, &item, &g), 0);
+	assert_int_equal(g.copies, 2);
+	done.generation = g.generation;
+	assert_int_equal(mcm_put_end(fx.m, &done), 0);
+	assert_int_equal(fx_rename(&fx, "old", "new", 0), 0);
+	assert_int_equal(fx_put(&fx, "a/b", 6000, MCP_PUT_UPSERT), 0);
+	assert_int_equal(fx_remove(&fx, "a/gone", MCP_REMOVE_FORCE), 0);
+	a = jx_dump(fx.m);
+	assert_int_equal(a.n, 5);
+	jx_again(&fx);
+	b = jx_dump(fx.m);
+	jx_same(&a, &b);
+	jx_dump_free(&b);
+	/* not before the owner is there */
+	assert_int_equal(fx_stat(&fx, "a/b", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_stat(&fx, "empty", NULL), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, NULL), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 102, MIB, NULL), 0);
+	assert_int_equal(fx_stat(&fx, "a/b", &o), 0);
+	assert_int_equal(o.size, 6000);
+	assert_int_equal(fx_stat(&fx, "two", &o), 0);
+	assert_int_equal(o.flags, MCP_OBJ_SOFT_PIN);
+	assert_int_equal(fx_stat(&fx, "hard", &o), 0);
+	assert_int_equal(o.flags, MCP_OBJ_HARD_PIN);
+	assert_int_equal(fx_stat(&fx, "old", NULL), -MC_ENOOBJECT);
+	/* and once more, from what the second one wrote */
+	jx_again(&fx);
+	b = jx_dump(fx.m);
+	jx_same(&a, &b);
+	jx_dump_free(&a);
+	jx_dump_free(&b);
+	fx_down(&fx);
+}
+
+/* What clients and the evictor do, without a plan. */
+static void random_step(struct fixture *fx)
+{
+	char key[32], to[32];
+	struct mcm_put_granted g;
+	uint64_t size = rnd() % 8 ? rnd() % 6000 : rnd() % 150000;
+
+	snprintf(key, sizeof(key), "d%u/k%u", (unsigned)(rnd() % 4), (unsigned)(rnd() % 60));
+	snprintf(to, sizeof(to), "d%u/k%u", (unsigned)(rnd() % 4), (unsigned)(rnd() % 60));
+	switch (rnd() % 10) {
+	case 0:
+		fx_remove(fx, key, MCP_REMOVE_FORCE);
+		break;
+	case 1:
+		fx_rename(fx, key, to, 0);
+		break;
+	case 2:
+		/* stays under way, or is broken off */
+		if (fx_start(fx, fx->s, key, size + 1, MCP_PUT_UPSERT, &g) == 0 && rnd() % 2)
+			fx_revoke(fx, key, g.generation);
+		break;
+	case 3:
+		fx_put(fx, key, size, rnd() % 2 ? MCP_PUT_SOFT_PIN : 0);
+		break;
+	default:
+		fx_put(fx, key, size + 1, MCP_PUT_UPSERT);
+	}
+}
+
+static void attach(struct fixture *fx, unsigned n, uint64_t size)
+{
+	for (unsigned i = 1; i <= n; i++)
+		assert_int_equal(fx_mount(fx, 1, i, 100 + i, size, NULL), 0);
+}
+
+static void t_random(void **state)
+{
+	struct fixture fx;
+	struct jx_dump a, b;
+
+	(void)state;
+	rnd_seed(11);
+	jx_up(&fx, 3, MIB);
+	for (int round = 0; round < 60; round++) {
+		for (int i = 0; i < 200; i++) {
+			random_step(&fx);
+			if (rnd() % 100 == 0)
+				assert_int_equal(mcm_checkpoint(fx.m), 0);
+			if (rnd() % 20 == 0)
+				fx_advance(&fx, rnd() % 500);
+		}
+		fx_check(&fx);
+		a = jx_dump(fx.m);
+		jx_again(&fx);
+		b = jx_dump(fx.m);
+		jx_same(&a, &b);
+		jx_dump_free(&a);
+		jx_dump_free(&b);
+		fx_check(&fx);
+		attach(&fx, 3, MIB);
+		fx_advance(&fx, 4000);
+		fx_check(&fx);
+	}
+	fx_down(&fx);
+}
+
+/* ---- checkpoints while everything changes ---- */
+
+static bool enough;
+
+static void *checkpoints(void *arg)
+{
+	struct mcm *m = arg;
+
+	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED))
+		if (mcm_checkpoint(m) < 0)
+			return (void *)mc_err_detail(-EIO);
+	return NULL;
+}
+
+static void t_fuzzy(void **state)
+{
+	struct fixture fx;
+	struct jx_dump a, b;
+	pthread_t thread;
+	void *wrong;
+
+	(void)state;
+	rnd_seed(12);
+	jx_up(&fx, 3, MIB);
+	for (int round = 0; round < 12; round++) {
+		enough = false;
+		assert_int_equal(pthread_create(&thread, NULL, checkpoints, fx.m), 0);
+		for (int i = 0; i < 4000; i++)
+			random_step(&fx);
+		__atomic_store_n(&enough, true, __ATOMIC_RELAXED);
+		pthread_join(thread, &wrong);
+		if (wrong)
+			fail_msg("%s", (const char *)wrong);
+		for (int i = 0; i < 20; i++)
+			random_step(&fx);
+		a = jx_dump(fx.m);
+		jx_again(&fx);
+		b = jx_dump(fx.m);
+		jx_same(&a, &b);
+		jx_dump_free(&a);
+		jx_dump_free(&b);
+		fx_check(&fx);
+		attach(&fx, 3, MIB);
+		fx_advance(&fx, 40000);
+	}
+	fx_down(&fx);
+}
+
+/* ---- damage ---- */
+
+static struct mcm *open_copy(struct fixture *fx, int want_r)
+{
+	struct mcm_conf conf = fx->conf;
+	struct mcm *m = NULL;
+
+	conf.journal_dir = jx_copy;
+	assert_int_equal(mcm_core_new(&conf, &m), want_r);
+	return m;
+}
+
+/* Every version is one that there was; no memory has two owners. */
+static void check_copy(struct fixture *fx, struct jx_dump *ever, size_t least)
+{
+	struct fixture other = *fx;
+	struct jx_dump b;
+
+	other.m = open_copy(fx, 0);
+	fx_check(&other);
+	b = jx_dump(other.m);
+	jx_part_of(&b, ever);
+	assert_true(b.n >= least);
+	jx_dump_free(&b);
+	mcm_core_free(other.m);
+}
+
+/* All that ever was, as lines of a dump. */
+static void remember(struct jx_dump *ever, struct mcm *m)
+{
+	struct jx_dump now = jx_dump(m);
+
+	for (size_t i = 0; i < now.n; i++) {
+		if (ever->n && bsearch(&now.line[i], ever->line, ever->n, sizeof(*ever->line), jx_by_text)) {
+			free(now.line[i]);
+			continue;
+		}
+		if (ever->n == ever->cap) {
+			ever->cap = ever->cap ? 2 * ever->cap : 64;
+			ever->line = realloc(ever->line, ever->cap * sizeof(*ever->line));
+		}
+		ever->line[ever->n++] = now.line[i];
+	}
+	free(now.line);
+	qsort(ever->line, ever->n, sizeof(*ever->line), jx_by_text);
+}
+
+static off_t size_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+static void t_torn(void **state)
+{
+	struct jx_dump ever = { 0 };
+	struct fixture fx;
+	off_t size, cut;
+
+	(void)state;
+	rnd_seed(13);
+	jx_up(&fx, 1, MIB);
+	for (int i = 0; i < 40; i++) {
+		random_step(&fx);
+		remember(&ever, fx.m);
+	}
+	jx_answer(&fx);
+	jx_copy_dir();
+	size = size_of(jx_file(jx_copy, "journal-"));
+	for (cut = 1; cut < size; cut += 3) {
+		jx_copy_dir();
+		assert_int_equal(truncate(jx_file(jx_copy, "journal-"), size - cut), 0);
+		check_copy(&fx, &ever, 0);
+	}
+	jx_dump_free(&ever);
+	fx_down(&fx);
+}
+
+static void flip(const char *path, off_t at)
+{
+	int fd = open(path, O_RDWR);
+	uint8_t byte;
+
+	assert_int_equal(pread(fd, &byte, 1, at), 1);
+	byte ^= (uint8_t)(1u << rnd() % 8);
+	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+	close(fd);
+}
+
+static void t_flipped(void **state)
+{
+	struct jx_dump ever = { 0 }, now;
+	struct fixture fx;
+	off_t size, head = 80, segment = 104;
+
+	(void)state;
+	rnd_seed(14);
+	jx_up(&fx, 1, MIB);
+	for (int i = 0; i < 60; i++) {
+		random_step(&fx);
+		remember(&ever, fx.m);
+		if (i == 30)
+			assert_int_equal(mcm_checkpoint(fx.m), 0);
+	}
+	jx_answer(&fx);
+	now = jx_dump(fx.m);
+	jx_copy_dir();
+	size = size_of(jx_file(jx_copy, "journal-"));
+	for (off_t at = head; at < size; at += 5) {
+		jx_copy_dir();
+		flip(jx_file(jx_copy, "journal-"), at);
+		/* what one record said is missing, which may have been what made room for another's */
+		check_copy(&fx, &ever, now.n - 2);
+	}
+	size = size_of(jx_file(jx_copy, "checkpoint-"));
+	for (off_t at = head + segment; at < size; at += 5) {
+		jx_copy_dir();
+		flip(jx_file(jx_copy, "checkpoint-"), at);
+		check_copy(&fx, &ever, now.n - 2);
+	}
+	/* with its segment an object is gone, and nothing is known about a file without a header */
+	for (off_t at = 0; at < head + segment; at += 7) {
+		jx_copy_dir();
+		flip(jx_file(jx_copy, "checkpoint-"), at);
+		check_copy(&fx, &ever, 0);
+	}
+	jx_dump_free(&now);
+	jx_dump_free(&ever);
+	fx_down(&fx);
+}
+
+/* ---- who may use it ---- */
+
+static void write_bytes(const char *path, off_t at, const void *p, size_t len)
+{
+	int fd = open(path, O_RDWR);
+
+	assert_int_equal(pwrite(fd, p, len, at), (ssize_t)len);
+	close(fd);
+}
+
+static void t_not_ours(void **state)
+{
+	struct mcm_header_record h = { .sequence = 1, .cluster = fx_bytes("mooncake_cluster") };
+	uint8_t mem[256];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+	struct mcm *other = NULL;
+	struct mcm_conf conf;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "k", 5000, 0), 0);
+	jx_answer(&fx);
+	conf = fx.conf;
+	assert_int_equal(mcm_core_new(&conf, &other), -EBUSY);
+	assert_non_null(strstr(mc_err_detail(-EBUSY), "in use by another master"));
+	jx_killed(&fx);
+	conf.cluster_id = (char *)"elsewhere";
+	assert_int_equal(mcm_core_new(&conf, &other), -EINVAL);
+	assert_non_null(strstr(mc_err_detail(-EINVAL), "cluster_id=mooncake_cluster"));
+	conf.cluster_id = (char *)"not good";
+	assert_int_equal(mcm_core_new(&conf, &other), -EINVAL);
+	/* it was not touched */
+	jx_started(&fx);
+	attach(&fx, 1, MIB);
+	assert_int_equal(fx_stat(&fx, "k", NULL), 0);
+	jx_answer(&fx);
+	jx_copy_dir();
+	/* a later version's file: refused, and left as it is */
+	mcm_pack_header(&p, &h);
+	mem[MCM_RECORD_HEAD] = MCM_RECORD_VERSION + 1;
+	*(uint32_t *)(void *)(mem + 4) = mc_crc32c(mem + 8, 4 + (*(uint32_t *)(void *)(mem + 8) >> 8));
+	write_bytes(jx_file(jx_copy, "checkpoint-"), 0, mem, p.len);
+	open_copy(&fx, -MC_EVERSION);
+	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), "format version 2"));
+	assert_non_null(jx_file(jx_copy, "journal-"));
+	fx_down(&fx);
+}
+
+/* The machine went down: what was only written is not believed; what was synced or ended is. */
+static void t_other_boot(void **state)
+{
+	const char *path;
+	struct mcm *other;
+	struct fixture fx;
+	uint8_t mem[256];
+	uint32_t len;
+	int fd;
+
+	(void)state;
+	for (int how = 0; how < 3; how++) {
+		jx_want.journal_sync = (char *)(how == 1 ? "fdatasync" : "write");
+		jx_up(&fx, 1, MIB);
+		assert_int_equal(fx_put(&fx, "k", 5000, 0), 0);
+		jx_answer(&fx);
+		if (how == 2)
+			mcm_journal_close(fx.m, true);
+		jx_copy_dir();
+		path = jx_file(jx_copy, "journal-");
+		fd = open(path, O_RDWR);
+		assert_true(pread(fd, mem, sizeof(mem), 0) > 64);
+		/* the boot id, and the checksum over it */
+		mem[MCM_RECORD_HEAD + 30] ^= 1;
+		memcpy(&len, mem + 8, 4);
+		len = mc_crc32c(mem + 8, 4 + (len >> 8));
+		memcpy(mem + 4, &len, 4);
+		assert_true(pwrite(fd, mem, 64, 0) == 64);
+		close(fd);
+		other = open_copy(&fx, 0);
+		assert_int_equal(mcm_index_count(&other->index), how == 0 ? 0 : 1);
+		mcm_core_free(other);
+		fx_down(&fx);
+	}
+	jx_want.journal_sync = NULL;
+}
+
+/* ---- puts, generations, owners ---- */
+
+static void t_put_under_way(void **state)
+{
+	struct mcm_put_granted g, later;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_start(&fx, fx.s, "half", 600 << 10, 0, &g), 0);
+	jx_again(&fx);
+	attach(&fx, 1, MIB);
+	/* the writer is told that it lost, and its memory is nobody else's */
+	assert_int_equal(fx_end(&fx, "half", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_stat(&fx, "half", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
+	assert_int_equal(fx_start(&fx, fx.s, "small", 300 << 10, 0, &later), 0);
+	assert_true(later.generation > g.generation);
+	fx_revoke(&fx, "small", later.generation);
+	fx_advance(&fx, 29000);
+	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
+	/* also when the master is started anew meanwhile */
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	jx_again(&fx);
+	attach(&fx, 1, MIB);
+	fx_advance(&fx, 29000);
+	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
+	fx_advance(&fx, 2000);
+	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), 0);
+	/* and then it is free for good */
+	assert_int_equal(fx_revoke(&fx, "big", later.generation), 0);
+	jx_again(&fx);
+	attach(&fx, 1, MIB);
+	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), 0);
+	fx_down(&fx);
+}
+
+static void t_generations(void **state)
+{
+	struct mcm_put_granted g;
+	struct fixture fx;
+	uint64_t last;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	fx_advance(&fx, 600 * 1000);
+	assert_int_equal(fx_start(&fx, fx.s, "k", 100, 0, &g), 0);
+	last = g.generation;
+	mcm_journal_settle(fx.m);
+	jx_killed(&fx);
+	/* a clock that went back by a day */
+	mc_clock_fake(10 * MC_NS_PER_SEC);
+	jx_started(&fx);
+	attach(&fx, 1, MIB);
+	assert_int_equal(fx_start(&fx, fx.s, "k", 100, 0, &g), 0);
+	assert_true(g.generation > last);
+	fx_down(&fx);
+}
+
+static void t_owners(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 2, MIB);
+	for (int i = 0; i < 20; i++) {
+		char key[16];
+
+		snprintf(key, sizeof(key), "k%d", i);
+		assert_int_equal(fx_put(&fx, key, 5000, 0), 0);
+	}
+	jx_again(&fx);
+	assert_int_equal(mcm_index_count(&fx.m->index), 20);
+	/* the memory of another life */
+	assert_int_equal(fx_mount(&fx, 1, 1, 999, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 102, MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	fx_advance(&fx, 100);
+	assert_int_equal(mcm_index_count(&fx.m->index), reply.objects);
+	/* one whose owner never comes */
+	jx_again(&fx);
+	assert_int_equal(fx_mount(&fx, 1, 1, 999, MIB, &reply), 0);
+	fx_advance(&fx, (uint64_t)fx.conf.client_forget_ttl - 4000);
+	assert_true(mcm_index_count(&fx.m->index) > 0);
+	fx_advance(&fx, 5000);
+	assert_int_equal(mcm_index_count(&fx.m->index), 0);
+	jx_again(&fx);
+	assert_int_equal(mcm_index_count(&fx.m->index), 0);
+	assert_int_equal(fx.m->segments.n_live, 1);
+	fx_down(&fx);
+}
+
+/* Whoever had it mapped gets the time to say so. */
+static void t_held(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "a", 500 << 10, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", 400 << 10, 0), 0);
+	jx_again(&fx);
+	attach(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "c", 500 << 10, 0), -MC_ENOSPACE);
+	/* nobody's pin is in nobody's way */
+	assert_int_equal(fx_remove(&fx, "b", 0), 0);
+	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
+	fx_advance(&fx, 4000);
+	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), 0);
+	assert_int_equal(fx_put(&fx, "d", 600 << 10, 0), -MC_ENOSPACE);
+	fx_release(&fx, fx.s, o.pin);
+	assert_int_equal(fx_put(&fx, "d", 600 << 10, 0), 0);
+	fx_down(&fx);
+}
+
+/* ---- a disk that is full ---- */
+
+static void t_full(void **state)
+{
+	struct mcm_journal_stats st;
+	struct fixture fx;
+	struct jx_dump a, b;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "before", 5000, 0), 0);
+	jx_answer(&fx);
+	assert_int_equal(mc_fault_set("journal.write=error:ENOSPC"), 0);
+	assert_int_equal(fx_put(&fx, "during", 5000, 0), 0);
+	jx_answer(&fx);
+	mcm_journal_stats(fx.m, &st);
+	assert_true(st.on && st.lost);
+	/* an old state must not be found */
+	assert_null(jx_file(jx_dir, "journal-"));
+	assert_null(jx_file(jx_dir, "checkpoint-"));
+	assert_int_equal(fx_put(&fx, "later", 5000, 0), 0);
+	jx_answer(&fx);
+	assert_int_equal(mc_fault_set("journal.create=error:ENOSPC"), 0);
+	assert_int_equal(mcm_checkpoint(fx.m), -ENOSPC);
+	assert_int_equal(mc_fault_set("checkpoint.write=error:ENOSPC"), 0);
+	assert_int_equal(mcm_checkpoint(fx.m), -ENOSPC);
+	assert_null(jx_file(jx_dir, "checkpoint-"));
+	mcm_journal_stats(fx.m, &st);
+	assert_true(st.lost);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(fx_put(&fx, "between", 5000, 0), 0);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	mcm_journal_stats(fx.m, &st);
+	assert_false(st.lost);
+	assert_int_equal(fx_put(&fx, "after", 5000, 0), 0);
+	a = jx_dump(fx.m);
+	jx_again(&fx);
+	b = jx_dump(fx.m);
+	assert_int_equal(b.n, 5);
+	jx_same(&a, &b);
+	jx_dump_free(&a);
+	jx_dump_free(&b);
+	/* full at the start */
+	mcm_journal_settle(fx.m);
+	jx_killed(&fx);
+	assert_int_equal(mc_fault_set("journal.create=error:ENOSPC"), 0);
+	jx_started(&fx);
+	assert_int_equal(mcm_index_count(&fx.m->index), 5);
+	assert_null(jx_file(jx_dir, "checkpoint-"));
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	jx_again(&fx);
+	assert_int_equal(mcm_index_count(&fx.m->index), 5);
+	fx_down(&fx);
+}
+
+/* ---- notes ---- */
+
+static unsigned notes;
+
+static void count_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+{
+	assert_int_equal(name.len, 3);
+	assert_int_equal(value.len, *(unsigned *)arg);
+	notes++;
+}
+
+static void t_notes(void **state)
+{
+	char name[8], value[2000] = "";
+	struct fixture fx;
+	unsigned len = 1000;
+
+	(void)state;
+	jx_up(&fx, 0, MIB);
+	for (int i = 0; i < 500; i++) {
+		snprintf(name, sizeof(name), "%03d", i);
+		assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TASK, fx_bytes(name),
+					      mcp_bytes(value, 7)), 0);
+		assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TASK, fx_bytes(name),
+					      mcp_bytes(value, len)), 0);
+		if (i % 2)
+			mcm_note_drop(fx.m, MCM_NOTE_TASK, fx_bytes(name));
+		if (i == 250)
+			assert_int_equal(mcm_checkpoint(fx.m), 0);
+	}
+	assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TENANT, fx_bytes("abc"), mcp_bytes(NULL, 0)), 0);
+	jx_again(&fx);
+	notes = 0;
+	mcm_notes_each(fx.m, MCM_NOTE_TASK, count_note, &len);
+	assert_int_equal(notes, 250);
+	assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TASK, fx_bytes("x"),
+				      mcp_bytes(value, MCM_NOTE_VALUE_MAX + 1)), -MC_EPARAM);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(t_comes_back), cmocka_unit_test(t_random),
+		cmocka_unit_test(t_fuzzy), cmocka_unit_test(t_torn), cmocka_unit_test(t_flipped),
+		cmocka_unit_test(t_not_ours), cmocka_unit_test(t_other_boot),
+		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
+		cmocka_unit_test(t_owners), cmocka_unit_test(t_held), cmocka_unit_test(t_full),
+		cmocka_unit_test(t_notes),
+	};
+
+	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
+}
