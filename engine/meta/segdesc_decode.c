@@ -56,8 +56,11 @@ static int take_protocol(const json_t *o, struct mce_segdesc *d)
 	const json_t *v = json_object_get(o, "protocol"), *item;
 	size_t i, len = 1;
 
-	if (!json_is_array(v))
+	if (!json_is_array(v)) {
+		if (json_string_value(v) && strchr(json_string_value(v), ','))
+			return bad("is not a name", "protocol");
 		return take_string(o, "protocol", true, &d->protocol);
+	}
 	json_array_foreach(v, i, item) {
 		if (!json_string_length(item) || strchr(json_string_value(item), ','))
 			return bad("is not an array of names", "protocol");

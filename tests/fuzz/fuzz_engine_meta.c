@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fuzz_engine_meta.c - what metadata servers answer, and what users write about them; the first byte says
+ * what. */
+#include <config.h>
+
+#include <hiredis.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/meta/meta_i.h"
+#include "engine/meta/redis_i.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int ok)
+{
+	if (!ok)
+		abort();
+}
+
+static void etcd(const char *text, size_t size)
+{
+	char *value = NULL;
+	int64_t n = 0;
+
+	if (mce_etcd_range_decode(text, size, &value) == 0)
+		check(strlen(value) <= size);
+	free(value);
+	if (mce_etcd_grant_decode(text, size, &n) == 0)
+		check(n != 0);
+	(void)mce_etcd_keepalive_decode(text, size, &n);
+}
+
+/* In pieces of the size that the first byte says. */
+static void redis(const char *p, size_t size)
+{
+	redisReader *reader = redisReaderCreate();
+	size_t step = size ? (unsigned char)*p % 64 + 1 : 1, total = 0, n;
+	redisReply *reply = NULL;
+	char *text = NULL;
+	int r = 0;
+
+	check(reader != NULL);
+	for (size_t at = size ? 1 : 0; r == 0 && at < size; at += n) {
+		n = size - at < step ? size - at : step;
+		r = mce_redis_feed(reader, &total, p + at, n, &reply);
+	}
+	check((r == 1) == (reply != NULL));
+	if (reply && mce_redis_value(reply, "server", "key", &text) == 0)
+		check(strlen(text) < size);
+	free(text);
+	freeReplyObject(reply);
+	redisReaderFree(reader);
+}
+
+static void base64(const char *s)
+{
+	char *plain, *again;
+	size_t len;
+
+	if (mce_base64_decode(s, &plain, &len) < 0)
+		return;
+	check(len <= strlen(s) / 4 * 3);
+	again = mce_base64_encode(plain, len);
+	/* The bits that do not count may have been others. */
+	check(again && strlen(again) == strlen(s));
+	free(again);
+	free(plain);
+}
+
+static void connection(const char *s)
+{
+	struct mce_redis_where where;
+	struct mce_meta *m;
+
+	if (mce_meta_open(s, &m) == 0)
+		mce_meta_close(m);
+	if (mce_redis_where_parse(s, &where) == 0) {
+		check(*where.addr && where.db >= 0 && where.db <= 255);
+		mce_redis_where_done(&where);
+	}
+}
+
+static void names(const char *s)
+{
+	char key[MCE_META_KEY_MAX];
+
+	if (mce_meta_key_segment(s, key) == 0)
+		check(strlen(key) < MCE_META_KEY_MAX && !strncmp(key, "mooncake/", 9));
+	if (mce_meta_key_rpc(s, key) == 0)
+		check(strlen(key) < MCE_META_KEY_MAX && !strncmp(key, "mooncake/", 9));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct mce_rpc_meta rpc = { .port = -1 };
+	const char *p;
+	char *s;
+
+	if (size < 1)
+		return 0;
+	p = (const char *)data + 1;
+	s = strndup(p, size - 1);
+	check(s != NULL);
+	switch (data[0] % 6) {
+	case 0:
+		etcd(p, size - 1);
+		break;
+	case 1:
+		redis(p, size - 1);
+		break;
+	case 2:
+		if (mce_rpc_meta_decode(p, size - 1, &rpc) == 0)
+			check(*rpc.host && rpc.port > 0 && rpc.port <= 65535);
+		break;
+	case 3:
+		base64(s);
+		break;
+	case 4:
+		connection(s);
+		break;
+	default:
+		names(s);
+	}
+	free(s);
+	return 0;
+}

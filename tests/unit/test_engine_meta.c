@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_meta.c - metadata clients against our server in this process, and the parts without a server:
+ * keys, addresses, base64.  Real servers are in tests/integ/engine_meta_*.sh. */
+#include <config.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "engine/meta/meta_i.h"
+#include "engine/meta/redis_i.h"
+#include "proto/meta_http.h"
+
+#define SECONDS(n) mc_deadline_ms((n) * 1000)
+
+struct fixture {
+	struct mcp_meta_http *server;
+	struct mce_meta *m;
+	int port;
+	char conn[64];
+};
+
+static void server_start(struct fixture *f)
+{
+	char addr[64];
+	struct mcp_meta_http_conf conf = { .addr = addr };
+
+	snprintf(addr, sizeof(addr), "127.0.0.1:%d", f->port);
+	assert_int_equal(mcp_meta_http_start(&conf, &f->port, &f->server), 0);
+	snprintf(f->conn, sizeof(f->conn), "http://127.0.0.1:%d/metadata", f->port);
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	setenv("MC_METADATA_TTL_SEC", "3", 1);
+	server_start(f);
+	assert_int_equal(mce_meta_open(f->conn, &f->m), 0);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	mce_meta_close(f->m);
+	mcp_meta_http_stop(f->server);
+	free(f);
+	return 0;
+}
+
+static void expect(struct mce_meta *m, const char *key, const char *wanted)
+{
+	char *text = NULL;
+	int r = mce_meta_get(m, key, &text, SECONDS(20));
+
+	if (wanted) {
+		assert_int_equal(r, 0);
+		assert_string_equal(text, wanted);
+	} else {
+		assert_int_equal(r, -ENOENT);
+	}
+	free(text);
+}
+
+static void texts(void **state)
+{
+	struct fixture *f = *state;
+
+	expect(f->m, "a", NULL);
+	assert_int_equal(mce_meta_publish(f->m, "a", "", SECONDS(20)), 0);
+	expect(f->m, "a", "");
+	assert_int_equal(mce_meta_publish(f->m, "a", "2", SECONDS(20)), 0);
+	expect(f->m, "a", "2");
+	assert_int_equal(mce_meta_unpublish(f->m, "a", SECONDS(20)), 0);
+	assert_int_equal(mce_meta_unpublish(f->m, "a", SECONDS(20)), 0);
+	expect(f->m, "a", NULL);
+}
+
+/* One key is published and taken back by several threads; no call is lost, and no older text comes back after a
+ * newer one. */
+struct worker {
+	struct fixture *f;
+	unsigned n;
+};
+
+static void *work(void *arg)
+{
+	const struct worker *w = arg;
+	char key[32], text[32];
+
+	snprintf(key, sizeof(key), "own%u", w->n);
+	for (unsigned i = 0; i < 30; i++) {
+		snprintf(text, sizeof(text), "%u.%u", w->n, i);
+		assert_int_equal(mce_meta_publish(w->f->m, "shared", text, SECONDS(20)), 0);
+		assert_int_equal(mce_meta_publish(w->f->m, key, text, SECONDS(20)), 0);
+		expect(w->f->m, key, text);
+		if (i % 10 == 9)
+			assert_int_equal(mce_meta_unpublish(w->f->m, key, SECONDS(20)), 0);
+	}
+	return NULL;
+}
+
+static void threads(void **state)
+{
+	struct worker w[6];
+	pthread_t t[6];
+
+	for (unsigned i = 0; i < 6; i++) {
+		w[i] = (struct worker){ *state, i };
+		assert_int_equal(pthread_create(&t[i], NULL, work, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < 6; i++)
+		pthread_join(t[i], NULL);
+	assert_int_equal(mce_meta_publish(w->f->m, "shared", "last", SECONDS(20)), 0);
+	expect(w->f->m, "shared", "last");
+}
+
+static void wait_until(struct mce_meta *m, const char *key, const char *wanted)
+{
+	uint64_t end = SECONDS(20);
+	char *text;
+	int r;
+
+	for (;;) {
+		text = NULL;
+		r = mce_meta_get(m, key, &text, SECONDS(20));
+		if (wanted ? r == 0 && !strcmp(text, wanted) : r == -ENOENT) {
+			free(text);
+			return;
+		}
+		free(text);
+		if (mc_now_ns() > end)
+			fail_msg("%s is not %s", key, wanted ? wanted : "gone");
+		usleep(10000);
+	}
+}
+
+/* The server forgets all, is away, comes back: what is published is there again, what was taken back is not. */
+static void server_comes_back(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(mce_meta_publish(f->m, "a", "1", SECONDS(20)), 0);
+	assert_int_equal(mce_meta_publish(f->m, "b", "1", SECONDS(20)), 0);
+	mcp_meta_http_stop(f->server);
+	assert_int_equal(mce_meta_publish(f->m, "a", "2", SECONDS(20)), -ECONNREFUSED);
+	assert_int_equal(mce_meta_publish(f->m, "c", "3", SECONDS(20)), -ECONNREFUSED);
+	assert_int_equal(mce_meta_unpublish(f->m, "b", SECONDS(20)), -ECONNREFUSED);
+	server_start(f);
+	wait_until(f->m, "a", "2");
+	wait_until(f->m, "c", "3");
+	expect(f->m, "b", NULL);
+	/* deleted under us: back with the next refresh */
+	assert_int_equal(mcp_meta_http_delete(f->server, "a"), 0);
+	wait_until(f->m, "a", "2");
+}
+
+static void expiry(void **state)
+{
+	struct fixture *f = *state;
+	struct mce_meta *dies;
+
+	assert_int_equal(mce_meta_open(f->conn, &dies), 0);
+	assert_int_equal(mce_meta_publish(dies, "dies", "1", SECONDS(20)), 0);
+	assert_int_equal(mce_meta_publish(f->m, "lives", "1", SECONDS(20)), 0);
+	mce_meta_close(dies);
+	expect(f->m, "dies", "1");
+	wait_until(f->m, "dies", NULL);
+	expect(f->m, "lives", "1");
+}
+
+/* The address of a node is its own until it is dead. */
+static void names_of_nodes(void **state)
+{
+	struct mce_rpc_meta a = { .host = "127.0.0.1" }, b = { .host = "127.0.0.1", .port = 9 }, got;
+	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX];
+	struct fixture *f = *state;
+	struct mce_meta *m2;
+	int fd = mc_listen("127.0.0.1:0", 8, 0, bound);
+
+	assert_true(fd >= 0);
+	assert_int_equal(mc_addr_split(bound, host, sizeof(host), 0, &a.port), 0);
+	assert_int_equal(mce_meta_open(f->conn, &m2), 0);
+	assert_int_equal(mce_rpc_meta_publish(f->m, "n", &a, SECONDS(20)), 0);
+	assert_int_equal(mce_rpc_meta_publish(f->m, "n", &a, SECONDS(20)), 0);
+	assert_int_equal(mce_rpc_meta_publish(m2, "n", &b, SECONDS(20)), -EEXIST);
+	assert_non_null(strstr(mc_err_detail(-EEXIST), bound));
+	assert_int_equal(mce_rpc_meta_get(m2, "n", &got, SECONDS(20)), 0);
+	assert_int_equal(got.port, a.port);
+	close(fd);
+	assert_int_equal(mce_rpc_meta_publish(m2, "n", &b, SECONDS(20)), 0);
+	assert_int_equal(mce_rpc_meta_get(f->m, "n", &got, SECONDS(20)), 0);
+	assert_int_equal(got.port, 9);
+	assert_int_equal(mce_rpc_meta_unpublish(m2, "n", SECONDS(20)), 0);
+	mce_meta_close(m2);
+}
+
+/* Both records of a segment, with and without a cluster, and nothing that only looks like it. */
+static void forget(void **state)
+{
+	static const char *const its[] = {
+		"mooncake/ram/seg", "mooncake/rpc_meta/seg", "mooncake/east/ram/seg",
+	};
+	static const char *const others[] = {
+		"mooncake/ram/aseg", "mooncake/program/seg", "ram/seg", "mooncake/ram/seg2",
+		"mooncake/seg",
+	};
+	struct fixture *f = *state;
+
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(mce_meta_publish(f->m, its[i], "x", SECONDS(20)), 0);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(mce_meta_publish(f->m, others[i], "x", SECONDS(20)), 0);
+	assert_int_equal(mcp_meta_http_forget(f->server, "seg"), 3);
+	assert_int_equal(mcp_meta_http_forget(f->server, ""), 0);
+	for (unsigned i = 0; i < 5; i++)
+		expect(f->m, others[i], "x");
+	assert_int_equal(mce_meta_publish(f->m, "mooncake/nvmeof/seg", "x", SECONDS(20)), 0);
+	assert_int_equal(mcp_meta_http_forget(f->server, "nvmeof/seg"), 1);
+}
+
+/* It takes connections and says nothing. */
+static void deadline_of(const char *conn)
+{
+	struct mce_meta *m;
+	uint64_t before;
+	char *text;
+
+	assert_int_equal(mce_meta_open(conn, &m), 0);
+	before = mc_now_ns();
+	assert_int_equal(mce_meta_get(m, "k", &text, mc_deadline_ms(300)), -ETIMEDOUT);
+	assert_int_equal(mce_meta_publish(m, "k", "t", mc_deadline_ms(300)), -ETIMEDOUT);
+	assert_int_equal(mce_meta_get(m, "k", &text, mc_deadline_ms(0)), -ETIMEDOUT);
+	assert_true(mc_now_ns() - before > 500 * MC_NS_PER_MS);
+	/* in the middle of a refresher's call */
+	usleep(100000);
+	before = mc_now_ns();
+	mce_meta_close(m);
+	assert_true(mc_now_ns() - before < 3 * MC_NS_PER_SEC);
+}
+
+static void deadlines(void **state)
+{
+	char bound[MC_ADDR_MAX], conn[300];
+	int fd = mc_listen("127.0.0.1:0", 8, 0, bound);
+
+	assert_true(fd >= 0);
+	snprintf(conn, sizeof(conn), "http://%s/metadata", bound);
+	deadline_of(conn);
+	snprintf(conn, sizeof(conn), "etcd://%s", bound);
+	deadline_of(conn);
+	snprintf(conn, sizeof(conn), "redis://%s", bound);
+	deadline_of(conn);
+	close(fd);
+}
+
+static void keys(void **state)
+{
+	char key[MCE_META_KEY_MAX], name[MCE_META_KEY_MAX + 1];
+
+	assert_int_equal(mce_meta_key_segment("n:1", key), 0);
+	assert_string_equal(key, "mooncake/ram/n:1");
+	assert_int_equal(mce_meta_key_segment("nvmeof/n", key), 0);
+	assert_string_equal(key, "mooncake/nvmeof/n");
+	assert_int_equal(mce_meta_key_rpc("n", key), 0);
+	assert_string_equal(key, "mooncake/rpc_meta/n");
+	setenv("MC_METADATA_CLUSTER_ID", "east", 1);
+	assert_int_equal(mce_meta_key_rpc("n", key), 0);
+	assert_string_equal(key, "mooncake/east/rpc_meta/n");
+	assert_int_equal(mce_meta_key_segment("n", key), 0);
+	assert_string_equal(key, "mooncake/east/ram/n");
+	unsetenv("MC_METADATA_CLUSTER_ID");
+	assert_int_equal(mce_meta_key_rpc("", key), -EINVAL);
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_int_equal(mce_meta_key_segment(name, key), -EINVAL);
+}
+
+static void connection_strings(void **state)
+{
+	static const char *const bad[] = {
+		"", "host", "mysql://h:1", "P2PHANDSHAKE", "://h:1", "http://", "http:///metadata",
+		"etcd://", "etcd://h:x", "etcd://h:0", "h:1,", "h:70000", "h:1/x", "redis://",
+		"redis://h:1/256", "redis://h:1/x", "redis://user@h:1", "redis://h:0",
+	};
+	static const char *const good[] = {
+		"http://h/metadata", "https://h:1/metadata?x=1", "etcd://h", "h:1", "h:1,h2:2",
+		"etcd://http://h:1,https://h2:2", "[::1]:2379", "redis://h", "redis://:p@h:1/255",
+		"redis://u:p@[::1]:6379",
+	};
+	struct mce_meta *m = NULL;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (mce_meta_open(bad[i], &m) != -EINVAL)
+			fail_msg("%s was taken", bad[i]);
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		if (mce_meta_open(good[i], &m) < 0)
+			fail_msg("%s: %s", good[i], mc_err_detail(-EINVAL));
+		mce_meta_close(m);
+	}
+	assert_true(mce_meta_is_p2p("P2PHANDSHAKE"));
+	assert_false(mce_meta_is_p2p("p2phandshake:1"));
+}
+
+static void redis_addresses(void **state)
+{
+	struct mce_redis_where w;
+
+	setenv("MC_REDIS_PASSWORD", "env", 1);
+	setenv("MC_REDIS_USERNAME", "bob", 1);
+	setenv("MC_REDIS_DB_INDEX", "7", 1);
+	assert_int_equal(mce_redis_where_parse("h", &w), 0);
+	assert_string_equal(w.addr, "h:6379");
+	assert_string_equal(w.user, "bob");
+	assert_string_equal(w.password, "env");
+	assert_int_equal(w.db, 7);
+	mce_redis_where_done(&w);
+	assert_int_equal(mce_redis_where_parse(":a%40b%@[::1]:1/3", &w), 0);
+	assert_string_equal(w.addr, "[::1]:1");
+	assert_null(w.user);
+	assert_string_equal(w.password, "a@b%");
+	assert_int_equal(w.db, 3);
+	mce_redis_where_done(&w);
+	/* out of range: the default, as upstream does it */
+	setenv("MC_REDIS_DB_INDEX", "256", 1);
+	assert_int_equal(mce_redis_where_parse("h:1", &w), 0);
+	assert_int_equal(w.db, 0);
+	mce_redis_where_done(&w);
+	unsetenv("MC_REDIS_PASSWORD");
+	unsetenv("MC_REDIS_USERNAME");
+	unsetenv("MC_REDIS_DB_INDEX");
+}
+
+static void base64(void **state)
+{
+	static const char *const pairs[][2] = {
+		{ "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" },
+		{ "\xff\xfe?>", "//4/Pg==" },
+	};
+	static const char *const bad[] = { "Z", "Zg", "Zg=", "Zg===", "Z===", "====", "Zm9v!", "Zm9\n", "Z=g=" };
+	unsigned char all[256];
+	char *text, *back;
+	size_t len;
+
+	for (unsigned i = 0; i < 6; i++) {
+		text = mce_base64_encode(pairs[i][0], strlen(pairs[i][0]));
+		assert_string_equal(text, pairs[i][1]);
+		assert_int_equal(mce_base64_decode(text, &back, &len), 0);
+		assert_string_equal(back, pairs[i][0]);
+		free(text);
+		free(back);
+	}
+	for (unsigned i = 0; i < 9; i++)
+		if (mce_base64_decode(bad[i], &back, &len) != -EINVAL)
+			fail_msg("%s was taken", bad[i]);
+	for (unsigned i = 0; i < 256; i++)
+		all[i] = (unsigned char)i;
+	text = mce_base64_encode(all, 256);
+	assert_int_equal(mce_base64_decode(text, &back, &len), 0);
+	assert_int_equal(len, 256);
+	assert_memory_equal(back, all, 256);
+	free(text);
+	free(back);
+}
+
+int main(void)
+{
+	static const struct mc_log_conf quiet = { .levels = "err" };
+#define WITH(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		WITH(texts), WITH(threads), WITH(server_comes_back), WITH(expiry),
+		WITH(names_of_nodes), WITH(forget), cmocka_unit_test(deadlines),
+		cmocka_unit_test(keys), cmocka_unit_test(connection_strings),
+		cmocka_unit_test(redis_addresses), cmocka_unit_test(base64),
+	};
+
+	mc_log_open(&quiet);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
