@@ -505,10 +505,14 @@ static int mapped_attach(struct mce_peer *p)
 static void mapped_detach(struct mce_peer *p)
 {
 	struct mce_mapped *m = p->mapped;
+	bool talked;
 
 	if (!m)
 		return;
-	if (m->state != MCE_MAPPED_NONE)
+	pthread_mutex_lock(&p->lock);
+	talked = m->state != MCE_MAPPED_NONE;
+	pthread_mutex_unlock(&p->lock);
+	if (talked)
 		mce_io_call(m->io, down_run, m);
 	forget_reply_locked(m);
 	while (m->kept) {

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * transfer_engine_bench.c - upstream's benchmark of the transfer engine: a target lends memory, the threads of
+ * an initiator read or write it in batches. */
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <mooncake/mce_te.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "common/options.h"
+#include "common/thread.h"
+
+#define OPT MC_OPT_FIELD
+struct conf {
+#include "tools/transfer_engine_bench.def"
+};
+#undef OPT
+
+#define OPT(...) MC_OPT_ROW(struct conf, __VA_ARGS__)
+static const struct mc_opt_row rows[] = {
+#include "tools/transfer_engine_bench.def"
+	{ .name = NULL },
+};
+#undef OPT
+
+/* A batch may take so long before the run is given up. */
+#define BATCH_MS 120000
+
+struct bench {
+	/* constant while threads run */
+	struct conf conf;
+	struct mce_te *te;
+	unsigned char *mem;
+	segment_id_t segment;
+	uint64_t remote, room;	/* first address, and bytes that both sides have */
+	/* atomic */
+	bool stop;
+	uint64_t batches, failed;
+	struct mc_hist latency;	/* of batches, ns */
+};
+
+struct worker {
+	struct bench *b;
+	unsigned index;
+	pthread_t thread;
+};
+
+/* The library's own record of why becomes ours. */
+static int told(int r)
+{
+	return r < 0 ? mc_fail(r, "%s", mce_te_error_detail(r)) : r;
+}
+
+/* ---- one thread -------------------------------------------------------------------------------- */
+
+/* Requests of the threads lie side by side, as upstream has them. */
+static void fill(const struct worker *w, struct transfer_request *r)
+{
+	const struct conf *c = &w->b->conf;
+	uint64_t places = w->b->room / c->block_size;
+
+	for (uint64_t i = 0; i < (uint64_t)c->batch_size; i++) {
+		uint64_t at = (i * (uint64_t)c->threads + w->index) % places * c->block_size;
+
+		r[i].opcode = strcmp(c->operation, "read") ? OPCODE_WRITE : OPCODE_READ;
+		r[i].source = w->b->mem + at;
+		r[i].target_id = w->b->segment;
+		r[i].target_offset = w->b->remote + at;
+		r[i].length = c->block_size;
+	}
+}
+
+static int run_batch(struct bench *b, const struct transfer_request *r)
+{
+	struct mce_te_batch_status st;
+	uint64_t begin = mc_now_ns();
+	batch_id_t id;
+	int e;
+
+	e = mce_te_batch_new(b->te, (size_t)b->conf.batch_size, &id);
+	if (e < 0)
+		return e;
+	e = mce_te_submit(b->te, id, r, (size_t)b->conf.batch_size, NULL);
+	if (e == 0)
+		e = mce_te_wait(b->te, id, BATCH_MS);
+	if (e < 0)
+		(void)mce_te_cancel(b->te, id);
+	else
+		e = mce_te_batch_status(b->te, id, &st);
+	(void)mce_te_batch_free(b->te, id);
+	if (e < 0)
+		return e;
+	mc_hist_add(&b->latency, mc_now_ns() - begin);
+	return st.status == STATUS_COMPLETED ? 0 : -EIO;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct bench *b = w->b;
+	struct transfer_request *r;
+
+	r = calloc((size_t)b->conf.batch_size, sizeof(*r));
+	if (!r) {
+		__atomic_fetch_add(&b->failed, 1, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	fill(w, r);
+	while (!__atomic_load_n(&b->stop, __ATOMIC_RELAXED)) {
+		int e = run_batch(b, r);
+
+		__atomic_fetch_add(e < 0 ? &b->failed : &b->batches, 1, __ATOMIC_RELAXED);
+		if (e < 0) {
+			fprintf(stderr, "worker %u: a batch failed: %s\n", w->index,
+				e == -EIO ? "the target refused or was lost" : mce_te_error_detail(e));
+			break;
+		}
+	}
+	free(r);
+	return NULL;
+}
+
+/* ---- the run ----------------------------------------------------------------------------------- */
+
+static int unit_of(const char *name, double *ret)
+{
+	static const struct {
+		const char *name;
+		double bytes;
+	} units[] = {
+		{ "GB", 1e9 }, { "GiB", 1073741824.0 }, { "Gb", 1e9 / 8 }, { "MB", 1e6 },
+		{ "MiB", 1048576.0 }, { "Mb", 1e6 / 8 }, { "KB", 1e3 }, { "KiB", 1024.0 }, { "Kb", 1e3 / 8 },
+	};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (!strcmp(units[i].name, name)) {
+			*ret = units[i].bytes;
+			return 0;
+		}
+	return mc_fail(-EINVAL, "unknown unit: %s", name);
+}
+
+static void print_json(const struct bench *b, double seconds, double rate)
+{
+	const struct conf *c = &b->conf;
+	const struct mc_hist *h = &b->latency;
+	json_t *o;
+
+	o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:{s:f, s:f, s:f, s:f}}",
+		      "operation", c->operation, "segment", c->segment_id, "memory", c->memory,
+		      "block_size", (json_int_t)c->block_size, "batch_size", (json_int_t)c->batch_size,
+		      "threads", (json_int_t)c->threads, "seconds", seconds,
+		      "batches", (json_int_t)b->batches, "failed", (json_int_t)b->failed,
+		      "bytes", (json_int_t)(b->batches * (uint64_t)c->batch_size * c->block_size),
+		      "bytes_per_second", rate, "batch_latency_us",
+		      "p50", (double)mc_hist_quantile(h, 0.5) / 1e3,
+		      "p90", (double)mc_hist_quantile(h, 0.9) / 1e3,
+		      "p99", (double)mc_hist_quantile(h, 0.99) / 1e3, "max", (double)h->max / 1e3);
+	json_dumpf(o, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	printf("\n");
+	json_decref(o);
+}
+
+static void report(const struct bench *b, double seconds)
+{
+	const struct conf *c = &b->conf;
+	double rate, unit = 1;
+
+	rate = (double)b->batches * (double)c->batch_size * (double)c->block_size / seconds;
+	if (c->json) {
+		print_json(b, seconds, rate);
+		return;
+	}
+	(void)unit_of(c->report_unit, &unit);
+	printf("Test completed: duration %.2f, batch count %" PRIu64 ", throughput %.*f %s/s\n", seconds,
+	       b->batches, (int)c->report_precision, rate / unit, c->report_unit);
+}
+
+static int run_threads(struct bench *b)
+{
+	unsigned n = (unsigned)b->conf.threads, started = 0;
+	struct worker *w = calloc(n, sizeof(*w));
+	uint64_t begin, end;
+	int r = 0;
+
+	if (!w)
+		return -ENOMEM;
+	begin = mc_now_ns();
+	end = begin + b->conf.duration * MC_NS_PER_MS;
+	while (started < n && r == 0) {
+		w[started] = (struct worker){ .b = b, .index = started };
+		r = mc_thread_start(&w[started].thread, "bench", worker_main, &w[started]);
+		started += r == 0;
+	}
+	while (r == 0 && mc_now_ns() < end && !__atomic_load_n(&b->failed, __ATOMIC_RELAXED))
+		usleep(10000);
+	__atomic_store_n(&b->stop, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(w[i].thread, NULL);
+	free(w);
+	if (r == 0)
+		report(b, (double)(mc_now_ns() - begin) / 1e9);
+	return r < 0 ? r : b->failed ? mc_fail(-EIO, "batches have failed") : 0;
+}
+
+static int initiator(struct bench *b)
+{
+	uint64_t len;
+	int r;
+
+	r = mce_te_open_segment(b->te, b->conf.segment_id, 0, &b->segment);
+	if (r == 0)
+		r = mce_te_first_buffer(b->te, b->segment, &b->remote, &len);
+	if (r < 0)
+		return told(r);
+	b->room = len < b->conf.buffer_size ? len : b->conf.buffer_size;
+	if (b->room < b->conf.block_size)
+		return mc_fail(-EINVAL, "the buffers have no room for a block");
+	return run_threads(b);
+}
+
+static int target(struct bench *b)
+{
+	if (strcmp(b->conf.metadata_server, "P2PHANDSHAKE") == 0)
+		printf("Transfer Engine RPC using P2P handshake, listening on %s\n",
+		       mce_te_address(b->te));
+	printf("Target is ready, segment %s\n", mce_te_name(b->te));
+	fflush(stdout);
+	(void)mc_signals_wait();
+	return 0;
+}
+
+/* ---- set-up ------------------------------------------------------------------------------------ */
+
+static int check(const struct conf *c)
+{
+	double unit;
+
+	if (strcmp(c->mode, "initiator") && strcmp(c->mode, "target"))
+		return mc_fail(-EINVAL, "mode is initiator or target, not %s", c->mode);
+	if (strcmp(c->operation, "read") && strcmp(c->operation, "write"))
+		return mc_fail(-EINVAL, "operation is read or write, not %s", c->operation);
+	if (strcmp(c->memory, "managed") && strcmp(c->memory, "user"))
+		return mc_fail(-EINVAL, "memory is managed or user, not %s", c->memory);
+	if (strcmp(c->protocol, "tcp"))
+		fprintf(stderr, "protocol %s is not in this version, going on with tcp\n", c->protocol);
+	return unit_of(c->report_unit, &unit);
+}
+
+static int memory_open(struct bench *b)
+{
+	size_t len = b->conf.buffer_size;
+	void *at;
+	int r;
+
+	if (!strcmp(b->conf.memory, "managed")) {
+		r = mce_te_manage(b->te, len, (int)b->conf.numa_node, &at);
+	} else {
+		at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (at == MAP_FAILED)
+			return mc_fail(-errno, "no memory for %zu bytes", len);
+		(void)madvise(at, len, MADV_HUGEPAGE);
+		r = mce_te_register(b->te, at, len, "*", 1);
+	}
+	if (r < 0)
+		return told(r);
+	b->mem = at;
+	if (b->conf.init_mem)
+		memset(at, 0x5a, len);
+	return 0;
+}
+
+/* User memory goes with the process, after the engine. */
+static void memory_close(struct bench *b)
+{
+	if (b->mem && !strcmp(b->conf.memory, "managed"))
+		(void)mce_te_unmanage(b->te, b->mem);
+	else if (b->mem)
+		(void)mce_te_unregister(b->te, b->mem);
+}
+
+static int run(struct bench *b)
+{
+	char host[256] = "localhost";
+	struct mce_te_conf te = {
+		.size = sizeof(te), .metadata = b->conf.metadata_server,
+		.name = b->conf.local_server_name, .nic_filter = b->conf.device_name,
+	};
+	int r;
+
+	r = check(&b->conf);
+	if (r < 0)
+		return r;
+	if (!*te.name && gethostname(host, sizeof(host) - 1) == 0)
+		te.name = host;
+	r = told(mce_te_open(&te, &b->te));
+	if (r == 0)
+		r = memory_open(b);
+	if (r == 0)
+		r = strcmp(b->conf.mode, "target") ? initiator(b) : target(b);
+	if (b->te)
+		memory_close(b);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	const struct mc_program prog = {
+		.name = "transfer_engine_bench",
+		.synopsis = "[OPTION]...",
+		.summary = "Measure transfers between two nodes' memory",
+		.rows = rows,
+	};
+	static struct bench b;
+	struct mc_options *o;
+	int r;
+
+	r = mc_options_parse(&prog, argc, argv, &b.conf, &o);
+	if (r > 0)
+		return 0;
+	if (r < 0) {
+		fprintf(stderr, "transfer_engine_bench: %s\n", mc_err_detail(r));
+		return 2;
+	}
+	if (!strcmp(b.conf.mode, "target"))
+		mc_signals_block();
+	r = run(&b);
+	if (r < 0)
+		fprintf(stderr, "transfer_engine_bench: %s\n", mc_err_detail(r));
+	mce_te_close(b.te);
+	mc_options_free(o);
+	return r < 0 ? 1 : 0;
+}
