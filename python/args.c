@@ -2,7 +2,6 @@
  * args.c - Python arguments to plain C. */
 #include "python/mcpy.h"
 
-#include <errno.h>
 #include <string.h>
 
 static int index_of(const struct mcpy_sig *sig, PyObject *name)
@@ -289,13 +288,6 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret)
 	r = PyObject_GetBuffer(copy, ret, PyBUF_C_CONTIGUOUS);
 	Py_DECREF(copy);
 	return r;
-}
-
-int64_t mcpy_code(int64_t r)
-{
-	if (r >= 0)
-		return r;
-	return r == -ENOBUFS || r == -EINVAL ? MCPY_INVALID_PARAMS : mcs_code((int)r);
 }
 
 PyObject *mcpy_list_of(Py_ssize_t n, int64_t value)

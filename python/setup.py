@@ -54,5 +54,7 @@ setup(
                   ["args.c", "store.c", "put.c", "get.c", "names.c", "config.c", "handle.c", "memory.c", "object.c", "pool.c",
                    "module.c"],
                   **flags("mooncake-store", "client", "mooncake_store")),
+        extension("mooncake._engine", ["args.c", "engine.c"],
+                  **flags("transfer-engine", "engine", "transfer_engine")),
     ],
 )

@@ -12,6 +12,13 @@
 /* close() waits so long for calls that are under way; after that, the last of them closes. */
 #define CLOSE_WAIT_S 2
 
+int64_t mcpy_code(int64_t r)
+{
+	if (r >= 0)
+		return r;
+	return r == -ENOBUFS || r == -EINVAL ? MCPY_INVALID_PARAMS : mcs_code((int)r);
+}
+
 static void core_free(struct mcpy_core *c)
 {
 	/* The threads of the parent did not come along with a fork, so nothing may be stopped. */

@@ -1,0 +1,708 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine.c - the extension mooncake._engine: the transfer engine, over mce_te.h. */
+#include "python/mcpy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <mooncake/mce_te.h>
+
+#define FAILED (-1)
+/* What a call waits beyond its transfers' own deadline, for them to be taken back. */
+#define GRACE_MS 5000
+
+struct engine {
+	PyObject_HEAD
+	struct mce_te *te;	/* NULL: not initialized; set once, with the GIL held */
+	pid_t pid;
+};
+
+/* The engine, of this process; NULL otherwise.  Methods hold a reference to the object, so that it is
+ * not closed under them. */
+static struct mce_te *te_of(PyObject *self)
+{
+	struct engine *e = (struct engine *)self;
+
+	return e->te && e->pid == getpid() ? e->te : NULL;
+}
+
+static void engine_dealloc(PyObject *self)
+{
+	struct mce_te *te = te_of(self);
+	PyTypeObject *type = Py_TYPE(self);
+	PyObject *kind, *value, *trace;
+
+	PyObject_GC_UnTrack(self);
+	PyErr_Fetch(&kind, &value, &trace);
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		mce_te_close(te);
+		Py_END_ALLOW_THREADS
+	}
+	PyErr_Restore(kind, value, trace);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static int engine_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(self));
+	return 0;
+}
+
+static PyObject *engine_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "_open", 3, { "metadata", "name", "nic_filter" } };
+	struct mce_te_conf conf = { .size = sizeof(conf) };
+	struct engine *e = (struct engine *)self;
+	struct mce_te *te = NULL;
+	const char *why = "";
+	PyObject *a[3];
+	int r;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+		return NULL;
+	conf.metadata = PyUnicode_AsUTF8(a[0]);
+	conf.name = conf.metadata ? PyUnicode_AsUTF8(a[1]) : NULL;
+	conf.nic_filter = conf.name ? PyUnicode_AsUTF8(a[2]) : NULL;
+	if (!conf.nic_filter)
+		return NULL;
+	if (e->te)
+		return Py_BuildValue("(is)", FAILED, "the engine is initialized already");
+	Py_BEGIN_ALLOW_THREADS
+	r = mce_te_open(&conf, &te);
+	if (r < 0)
+		why = mce_te_error_detail(r);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return Py_BuildValue("(is)", FAILED, why);
+	if (e->te) {
+		Py_BEGIN_ALLOW_THREADS
+		mce_te_close(te);
+		Py_END_ALLOW_THREADS
+		return Py_BuildValue("(is)", FAILED, "the engine is initialized already");
+	}
+	e->te = te;
+	e->pid = getpid();
+	return Py_BuildValue("(is)", 0, "");
+}
+
+static PyObject *engine_port(PyObject *self, PyObject *none)
+{
+	struct mce_te *te = te_of(self);
+
+	return PyLong_FromLong(te ? mce_te_rpc_port(te) : 0);
+}
+
+static PyObject *engine_name(PyObject *self, PyObject *none)
+{
+	struct mce_te *te = te_of(self);
+
+	return PyUnicode_FromString(te ? mce_te_name(te) : "");
+}
+
+static PyObject *engine_pointer(PyObject *self, PyObject *none)
+{
+	return PyLong_FromVoidPtr(te_of(self));
+}
+
+static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				 PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "get_local_topology", 0, { "device_name" } };
+	struct mce_te *te = te_of(self);
+	const char *filter = NULL;
+	char *json = NULL;
+	PyObject *a[1], *ret;
+	int r = FAILED;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+		return NULL;
+	if (a[0] && a[0] != Py_None) {
+		filter = PyUnicode_AsUTF8(a[0]);
+		if (!filter)
+			return NULL;
+	}
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mce_te_topology(te, filter && *filter ? filter : NULL, &json);
+		Py_END_ALLOW_THREADS
+	}
+	ret = PyUnicode_FromString(r < 0 ? "" : json);
+	free(json);
+	return ret;
+}
+
+/* ---- memory ---- */
+
+/* Upstream's numbers. */
+static int memory_code(int r)
+{
+	switch (r) {
+	case -EEXIST:
+		return -7;
+	case -ENOENT:
+		return -3;
+	default:
+		return r < 0 ? FAILED : 0;
+	}
+}
+
+static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				 PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = {
+		"register_memory", 2, { "buffer_addr", "capacity", "location" },
+	};
+	struct mce_te *te = te_of(self);
+	const char *location = "*";
+	uint64_t at, len;
+	int r = FAILED;
+	PyObject *a[3];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_addr", &at) < 0 ||
+	    mcpy_u64(a[1], "capacity", &len) < 0)
+		return NULL;
+	if (a[2]) {
+		location = PyUnicode_AsUTF8(a[2]);
+		if (!location)
+			return NULL;
+	}
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		r = memory_code(mce_te_register(te, (void *)(uintptr_t)at, len, location, 1));
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *engine_unregister(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				   PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "unregister_memory", 1, { "buffer_addr" } };
+	struct mce_te *te = te_of(self);
+	int r = FAILED;
+	PyObject *a[1];
+	uint64_t at;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_addr", &at) < 0)
+		return NULL;
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		r = memory_code(mce_te_unregister(te, (void *)(uintptr_t)at));
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *engine_register_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				       PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = {
+		"batch_register_memory", 2, { "buffer_addresses", "capacities", "location" },
+	};
+	struct mcpy_numbers at = { 0 }, len = { 0 };
+	struct mce_te *te = te_of(self);
+	struct buffer_entry *list = NULL;
+	const char *location = "*";
+	int r = FAILED, bad;
+	PyObject *a[3];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+		return NULL;
+	if (a[2]) {
+		location = PyUnicode_AsUTF8(a[2]);
+		if (!location)
+			return NULL;
+	}
+	bad = mcpy_numbers(a[0], "buffer_addresses", &at) < 0 ||
+		mcpy_numbers(a[1], "capacities", &len) < 0;
+	if (!bad && te && at.n == len.n) {
+		list = PyMem_RawCalloc((size_t)at.n + 1, sizeof(*list));
+		for (Py_ssize_t i = 0; i < at.n && list; i++)
+			list[i] = (struct buffer_entry){ (void *)(uintptr_t)at.v[i], len.v[i] };
+		Py_BEGIN_ALLOW_THREADS
+		if (list)
+			r = at.n ? memory_code(mce_te_register_batch(te, list, (size_t)at.n,
+								     location)) : 0;
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_RawFree(at.v);
+	PyMem_RawFree(len.v);
+	PyMem_RawFree(list);
+	return bad ? NULL : PyLong_FromLong(r);
+}
+
+static PyObject *engine_unregister_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+					 PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "batch_unregister_memory", 1, { "buffer_addresses" } };
+	struct mce_te *te = te_of(self);
+	struct mcpy_numbers at;
+	int r = FAILED;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
+	    mcpy_numbers(a[0], "buffer_addresses", &at) < 0)
+		return NULL;
+	_Static_assert(sizeof(void *) == sizeof(*at.v), "addresses are 64 bits");
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		r = at.n ? memory_code(mce_te_unregister_batch(te, (void *const *)at.v,
+							       (size_t)at.n)) : 0;
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_RawFree(at.v);
+	return PyLong_FromLong(r);
+}
+
+static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			       PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "allocate_managed_buffer", 1, { "length" } };
+	struct mce_te *te = te_of(self);
+	void *p = NULL;
+	PyObject *a[1];
+	uint64_t len;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "length", &len) < 0)
+		return NULL;
+	if (te && len) {
+		Py_BEGIN_ALLOW_THREADS
+		if (mce_te_manage(te, len, -1, &p) < 0)
+			p = NULL;
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromVoidPtr(p);
+}
+
+static PyObject *engine_unmanage(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				 PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = {
+		"free_managed_buffer", 1, { "buffer_addr", "length" },
+	};
+	struct mce_te *te = te_of(self);
+	int r = FAILED;
+	PyObject *a[2];
+	uint64_t at;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_addr", &at) < 0)
+		return NULL;
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mce_te_unmanage(te, (void *)(uintptr_t)at) < 0 ? FAILED : 0;
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				    PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = {
+		"write_bytes_to_buffer", 2, { "dest_address", "src_ptr", "length" },
+	};
+	Py_buffer buf;
+	uint64_t at, len;
+	PyObject *a[3];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
+	    mcpy_u64(a[0], "dest_address", &at) < 0 || mcpy_bytes(a[1], &buf) < 0)
+		return NULL;
+	len = (uint64_t)buf.len;
+	if (a[2] && mcpy_u64(a[2], "length", &len) < 0) {
+		PyBuffer_Release(&buf);
+		return NULL;
+	}
+	if (!at || len > (uint64_t)buf.len) {
+		PyBuffer_Release(&buf);
+		return PyLong_FromLong(FAILED);
+	}
+	Py_BEGIN_ALLOW_THREADS
+	memcpy((void *)(uintptr_t)at, buf.buf, len);
+	Py_END_ALLOW_THREADS
+	PyBuffer_Release(&buf);
+	return PyLong_FromLong(0);
+}
+
+static PyObject *engine_read_bytes(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				   PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = {
+		"read_bytes_from_buffer", 2, { "source_address", "length" },
+	};
+	uint64_t at, len;
+	PyObject *a[2];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
+	    mcpy_u64(a[0], "source_address", &at) < 0 || mcpy_u64(a[1], "length", &len) < 0)
+		return NULL;
+	if (len > PY_SSIZE_T_MAX)
+		return PyErr_NoMemory();
+	return PyBytes_FromStringAndSize(at ? (const char *)(uintptr_t)at : NULL,
+					 at ? (Py_ssize_t)len : 0);
+}
+
+/* ---- transfers ---- */
+
+enum { A_TARGET, A_LOCAL, A_REMOTE, A_LENGTH, A_OPCODE, A_TIMEOUT, A_NAME, A_MSG, A_END };
+static const struct mcpy_sig transfer_sig = {
+	"transfer", 6, { "target", "buffers", "peer_buffer_addresses", "lengths", "opcode",
+			 "timeout_ms", "notify_name", "notify_msg" },
+};
+
+struct transfer {
+	const char *target;
+	struct transfer_request *req;
+	size_t n;
+	struct mce_te_submit_opts opts;
+	uint64_t batch;
+};
+
+/* Lists of one length to requests; n = -1 when they are not of one length. */
+static int take_requests(PyObject *const *a, int opcode, struct transfer *t, bool *ret_equal)
+{
+	struct mcpy_numbers local = { 0 }, remote = { 0 }, len = { 0 };
+	int r = -1;
+
+	if (mcpy_numbers(a[A_LOCAL], "buffers", &local) < 0 ||
+	    mcpy_numbers(a[A_REMOTE], "peer_buffer_addresses", &remote) < 0 ||
+	    mcpy_numbers(a[A_LENGTH], "lengths", &len) < 0)
+		goto out;
+	r = 0;
+	*ret_equal = local.n == remote.n && local.n == len.n;
+	if (!*ret_equal)
+		goto out;
+	t->n = (size_t)local.n;
+	t->req = PyMem_RawCalloc(t->n + 1, sizeof(*t->req));
+	if (!t->req) {
+		PyErr_NoMemory();
+		r = -1;
+		goto out;
+	}
+	for (size_t i = 0; i < t->n; i++)
+		t->req[i] = (struct transfer_request){
+			.opcode = opcode, .source = (void *)(uintptr_t)local.v[i],
+			.target_offset = remote.v[i], .length = len.v[i],
+		};
+out:
+	PyMem_RawFree(local.v);
+	PyMem_RawFree(remote.v);
+	PyMem_RawFree(len.v);
+	return r;
+}
+
+/* 0, 1: lists of unequal length, -1: an exception. */
+static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+			 struct transfer *t)
+{
+	PyObject *a[A_END];
+	uint64_t opcode, ms;
+	bool equal = false;
+
+	*t = (struct transfer){ .opts = { .size = sizeof(t->opts) } };
+	if (mcpy_args(&transfer_sig, args, nargs, kwnames, a) < 0)
+		return -1;
+	t->target = PyUnicode_AsUTF8(a[A_TARGET]);
+	if (!t->target || mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 ||
+	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
+		return -1;
+	if (a[A_NAME] && a[A_NAME] != Py_None) {
+		t->opts.notify_name = PyUnicode_AsUTF8(a[A_NAME]);
+		t->opts.notify_msg = a[A_MSG] ? PyUnicode_AsUTF8(a[A_MSG]) : "";
+		if (!t->opts.notify_name || !t->opts.notify_msg)
+			return -1;
+	}
+	if (take_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &equal) < 0)
+		return -1;
+	t->opts.deadline_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
+	/* as upstream: one nanosecond more for each byte */
+	for (size_t i = 0; i < t->n; i++)
+		t->opts.deadline_ms += (int64_t)(t->req[i].length / 1000000 % INT32_MAX);
+	return equal ? 0 : 1;
+}
+
+/* Without the GIL: submit everything to the segment. */
+static int submit(struct mce_te *te, struct transfer *t, unsigned flags)
+{
+	segment_id_t segment;
+	int r = mce_te_open_segment(te, t->target, flags, &segment);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < t->n; i++)
+		t->req[i].target_id = segment;
+	r = mce_te_batch_new(te, t->n ? t->n : 1, &t->batch);
+	if (r < 0)
+		return r;
+	r = mce_te_submit(te, t->batch, t->req, t->n, &t->opts);
+	if (r < 0)
+		(void)mce_te_batch_free(te, t->batch);
+	return r;
+}
+
+/* Wait for a batch and free it: STATUS_COMPLETED, or how it failed. */
+static int finish(struct mce_te *te, uint64_t batch, int64_t timeout_ms)
+{
+	struct mce_te_batch_status st;
+	int r = mce_te_wait(te, batch, timeout_ms), status = STATUS_TIMEOUT;
+
+	if (r < 0)
+		(void)mce_te_cancel(te, batch);
+	else
+		status = mce_te_batch_status(te, batch, &st) < 0 ? STATUS_FAILED : st.status;
+	(void)mce_te_batch_free(te, batch);
+	return status;
+}
+
+static int run(struct mce_te *te, struct transfer *t, unsigned flags)
+{
+	if (submit(te, t, flags) < 0)
+		return STATUS_FAILED;
+	return finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
+}
+
+static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				 PyObject *kwnames)
+{
+	struct mce_te *te = te_of(self);
+	struct transfer t;
+	int status = STATUS_FAILED, r = take_transfer(args, nargs, kwnames, &t);
+
+	if (!r && te) {
+		Py_BEGIN_ALLOW_THREADS
+		if (!t.n && !t.opts.notify_name) {
+			status = STATUS_COMPLETED;
+		} else {
+			status = run(te, &t, 0);
+			/* The peer may be another one than before under the same name. */
+			if (status == STATUS_FAILED)
+				status = run(te, &t, MCE_TE_FRESH);
+		}
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_RawFree(t.req);
+	return r < 0 ? NULL : PyLong_FromLong(status == STATUS_COMPLETED ? 0 : FAILED);
+}
+
+/* Ids of batches as Python sees them: 0 is a failure. */
+static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			       PyObject *kwnames)
+{
+	struct mce_te *te = te_of(self);
+	struct transfer t;
+	int r = take_transfer(args, nargs, kwnames, &t), done = FAILED;
+
+	if (!r && te && t.n) {
+		Py_BEGIN_ALLOW_THREADS
+		done = submit(te, &t, 0);
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_RawFree(t.req);
+	return r < 0 ? NULL : PyLong_FromUnsignedLongLong(done < 0 ? 0 : t.batch + 1);
+}
+
+static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "get_batch_transfer_status", 1, { "batch_ids" } };
+	struct mce_te *te = te_of(self);
+	struct mcpy_numbers ids;
+	int r = te ? 0 : FAILED;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
+	    mcpy_numbers(a[0], "batch_ids", &ids) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	/* The transfers have deadlines of their own. */
+	for (Py_ssize_t i = 0; i < ids.n && te; i++)
+		if (!ids.v[i] || finish(te, ids.v[i] - 1, -1) != STATUS_COMPLETED)
+			r = FAILED;
+	Py_END_ALLOW_THREADS
+	PyMem_RawFree(ids.v);
+	return PyLong_FromLong(r);
+}
+
+static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			      PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "transfer_check_status", 1, { "batch_id" } };
+	struct mce_te *te = te_of(self);
+	struct mce_te_batch_status st;
+	PyObject *a[1];
+	uint64_t id;
+	int r;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "batch_id", &id) < 0)
+		return NULL;
+	if (!te || !id || mce_te_batch_status(te, id - 1, &st) < 0)
+		return PyLong_FromLong(FAILED);
+	if (st.status == STATUS_WAITING || st.status == STATUS_PENDING)
+		return PyLong_FromLong(0);
+	r = st.status == STATUS_COMPLETED ? 1 : st.status == STATUS_TIMEOUT ? -2 : FAILED;
+	Py_BEGIN_ALLOW_THREADS
+	(void)mce_te_batch_free(te, id - 1);
+	Py_END_ALLOW_THREADS
+	return PyLong_FromLong(r);
+}
+
+/* ---- peers ---- */
+
+static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			      PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "send_probe", 1, { "peer_server_name" } };
+	struct mce_te *te = te_of(self);
+	const char *name;
+	int r = FAILED;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = PyUnicode_AsUTF8(a[0])))
+		return NULL;
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mce_te_probe(te, name) < 0 ? -102 : 0;
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
+}
+
+static PyObject *engine_first_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				     PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "get_first_buffer_address", 1, { "segment_name" } };
+	struct mce_te *te = te_of(self);
+	uint64_t at = 0, len;
+	segment_id_t segment;
+	const char *name;
+	PyObject *a[1];
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = PyUnicode_AsUTF8(a[0])))
+		return NULL;
+	if (te) {
+		Py_BEGIN_ALLOW_THREADS
+		if (mce_te_open_segment(te, name, MCE_TE_FRESH, &segment) < 0 ||
+		    mce_te_first_buffer(te, segment, &at, &len) < 0)
+			at = 0;
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromUnsignedLongLong(at);
+}
+
+/* [(name, msg), ...]; text of peers may be anything. */
+static PyObject *engine_notifies(PyObject *self, PyObject *none)
+{
+	struct mce_te *te = te_of(self);
+	notify_msg_t *list = NULL;
+	PyObject *ret, *one;
+	int n = 0;
+
+	if (te)
+		list = getNotifsFromEngine(te, &n);
+	n = list ? n : 0;
+	ret = PyList_New(n);
+	for (int i = 0; i < n && ret; i++) {
+		one = Py_BuildValue("(NN)",
+				    PyUnicode_DecodeUTF8(list[i].name, (Py_ssize_t)strlen(list[i].name),
+							 "replace"),
+				    PyUnicode_DecodeUTF8(list[i].msg, (Py_ssize_t)strlen(list[i].msg),
+							 "replace"));
+		if (one)
+			PyList_SET_ITEM(ret, i, one);
+		else
+			Py_CLEAR(ret);
+	}
+	if (list)
+		freeNotifsMsgBuf(list, n);
+	return ret;
+}
+
+static PyMethodDef methods[] = {
+	{ "_open", MCPY_FAST(engine_open), "_open(metadata, name, nic_filter) -> (code, why)" },
+	{ "_transfer", MCPY_FAST(engine_transfer), "Transfer and wait; 0 or -1." },
+	{ "_submit", MCPY_FAST(engine_submit), "Start transfers; an id, 0 on failure." },
+	{ "_notifies", engine_notifies, METH_NOARGS, "[(name, msg)]" },
+	{ "_name", engine_name, METH_NOARGS, "The name under which peers open this engine." },
+	{ "get_rpc_port", engine_port, METH_NOARGS,
+	  "get_rpc_port() -> int\n\nWith P2PHANDSHAKE peers know this engine as \"host:port\"." },
+	{ "get_engine_ptr", engine_pointer, METH_NOARGS,
+	  "get_engine_ptr() -> int\n\nAddress of the engine: a transfer_engine_t.  0 before initialize()." },
+	{ "get_local_topology", MCPY_FAST(engine_topology),
+	  "get_local_topology(device_name: str = None) -> str\n\nThe priority matrix as JSON; device_name: "
+	  "a comma list of devices that may appear." },
+	{ "register_memory", MCPY_FAST(engine_register),
+	  "register_memory(buffer_addr: int, capacity: int, location: str = '*') -> int\n\nLet peers "
+	  "read and write that memory (bytes), which stays the caller's.\n0, -7 when it overlaps "
+	  "registered memory, -1 otherwise." },
+	{ "unregister_memory", MCPY_FAST(engine_unregister),
+	  "unregister_memory(buffer_addr: int) -> int\n\n0, no peer can reach it any more; -3 when "
+	  "nothing is registered there." },
+	{ "batch_register_memory", MCPY_FAST(engine_register_batch),
+	  "batch_register_memory(buffer_addresses: list[int], capacities: list[int], "
+	  "location: str = '*') -> int\n\nAll of them or none." },
+	{ "batch_unregister_memory", MCPY_FAST(engine_unregister_batch),
+	  "batch_unregister_memory(buffer_addresses: list[int]) -> int" },
+	{ "allocate_managed_buffer", MCPY_FAST(engine_manage),
+	  "allocate_managed_buffer(length: int) -> int\n\nAddress of registered memory, which peers on "
+	  "the same host map; 0: there is none." },
+	{ "free_managed_buffer", MCPY_FAST(engine_unmanage),
+	  "free_managed_buffer(buffer_addr: int, length: int = 0) -> int\n\n0, or -1 for an address "
+	  "that was not allocated." },
+	{ "write_bytes_to_buffer", MCPY_FAST(engine_write_bytes),
+	  "write_bytes_to_buffer(dest_address: int, src_ptr: bytes, length: int = None) -> int\n\n0, "
+	  "or -1 when there are fewer bytes." },
+	{ "read_bytes_from_buffer", MCPY_FAST(engine_read_bytes),
+	  "read_bytes_from_buffer(source_address: int, length: int) -> bytes" },
+	{ "get_batch_transfer_status", MCPY_FAST(engine_wait),
+	  "get_batch_transfer_status(batch_ids: list[int]) -> int\n\nWait until all have ended, and "
+	  "forget them.  0 when all succeeded, else -1." },
+	{ "transfer_check_status", MCPY_FAST(engine_check),
+	  "transfer_check_status(batch_id: int) -> int\n\n0: under way.  1: done, -1: failed, -2: timed "
+	  "out; the id is forgotten then." },
+	{ "send_probe", MCPY_FAST(engine_probe),
+	  "send_probe(peer_server_name: str) -> int\n\n0: the peer answers; -102: it does not." },
+	{ "get_first_buffer_address", MCPY_FAST(engine_first_buffer),
+	  "get_first_buffer_address(segment_name: str) -> int\n\nOf the memory that the peer registered; "
+	  "0: none." },
+	{ NULL, NULL, 0, NULL }
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_dealloc, engine_dealloc },
+	{ Py_tp_traverse, engine_traverse },
+	{ Py_tp_methods, methods },
+	{ Py_tp_doc, (char *)"The base of mooncake.engine.TransferEngine." },
+	{ 0, NULL }
+};
+
+static PyType_Spec spec = {
+	.name = "mooncake._engine.Engine",
+	.basicsize = sizeof(struct engine),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+	.slots = slots,
+};
+
+static struct PyModuleDef definition = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "mooncake._engine",
+	.m_doc = "The part of mooncake.engine that is in C.",
+	.m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__engine(void);
+
+PyMODINIT_FUNC PyInit__engine(void)
+{
+	PyObject *m = PyModule_Create(&definition);
+	PyObject *type = m ? PyType_FromModuleAndSpec(m, &spec, NULL) : NULL;
+
+	if (!type || PyModule_AddObjectRef(m, "Engine", type) < 0)
+		Py_CLEAR(m);
+	Py_XDECREF(type);
+	return m;
+}

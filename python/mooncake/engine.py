@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transfer engine: TransferEngine moves bytes between the memory of processes.
+
+Addresses are ints, lengths are bytes.  Peers are named "host:port" with P2PHANDSHAKE (host and get_rpc_port() of
+the peer), or as they named themselves at a metadata server.  Results are 0, or negative on failure; no call raises but
+for wrong types.  Every call gives the GIL back while it waits; transfers end by MC_TRANSFER_TIMEOUT
+seconds (30, at least 5) and a nanosecond for each byte."""
+
+import enum as _enum
+import logging as _logging
+import os as _os
+
+from mooncake._engine import Engine as _Engine
+
+SUPPORT_CUDA = SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_MUSA = SUPPORT_INTRA_NVLINK = False
+
+_log = _logging.getLogger("mooncake.engine")
+
+
+class TransferOpcode(_enum.Enum):
+    """What a transfer does: Read from the peer, or Write to it."""
+
+    Read = 0
+    Write = 1
+
+    def __int__(self):
+        return self.value
+
+    __index__ = __int__
+
+
+Read, Write = TransferOpcode.Read, TransferOpcode.Write
+
+
+class TransferNotify:
+    """A message that reaches the peer after the data: name and msg, texts."""
+
+    def __init__(self, name="", msg=""):
+        if not isinstance(name, str) or not isinstance(msg, str):
+            raise TypeError("name and msg must be str")
+        self.name = name
+        self.msg = msg
+
+    def __repr__(self):
+        return f"TransferNotify(name={self.name!r}, msg={self.msg!r})"
+
+
+class InnerTransferEngine:
+    """An engine as TransferEngine.get_engine() hands it on; keeps it open."""
+
+    def __init__(self, engine):
+        self._engine = engine
+
+
+def _timeout_ms():
+    try:
+        seconds = int(_os.environ.get("MC_TRANSFER_TIMEOUT", "30"))
+    except ValueError:
+        seconds = 30
+    return max(seconds, 5) * 1000
+
+
+class TransferEngine(_Engine):
+    """One engine of this process.  It closes itself when it goes."""
+
+    TransferOpcode = TransferOpcode
+
+    def initialize(self, local_hostname, metadata_server, protocol, device_name):
+        """initialize(local_hostname: str, metadata_server: str, protocol: str, device_name: str) -> int
+
+        Start the engine: metadata_server is "P2PHANDSHAKE", http://..., etcd://..., redis://..., or "host:port,..." of
+        an etcd.  The protocol is chosen by what both ends can do; device_name lists the network devices to use.
+        0, or -1 (the log of "mooncake.engine" says why)."""
+        code, why = self._open(metadata_server or "", local_hostname or "", device_name or "")
+        if code:
+            _log.error("initialize: %s", why)
+        return code
+
+    def initialize_ext(self, local_hostname, metadata_server, protocol, device_name, metadata_type):
+        """initialize_ext(local_hostname: str, metadata_server: str, protocol: str, device_name: str,
+        metadata_type: str) -> int
+
+        initialize() with the kind of the metadata server given apart: "etcd", "redis", "http"."""
+        server = metadata_server or ""
+        if metadata_type and "://" not in server and server != "P2PHANDSHAKE":
+            server = f"{metadata_type}://{server}"
+        return self.initialize(local_hostname, server, protocol, device_name)
+
+    def get_engine(self):
+        """get_engine() -> InnerTransferEngine: for MooncakeDistributedStore.setup(engine=)."""
+        return InnerTransferEngine(self)
+
+    # ---- transfers that are waited for ----
+
+    def batch_transfer_sync(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify=None,
+                            transport_hint=""):
+        """batch_transfer_sync(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
+        lengths: list[int], opcode: TransferOpcode, notify: TransferNotify = None, transport_hint: str = "") -> int
+
+        Transfer between own buffers and the peer's, and wait.  0 when all arrived; -1."""
+        if notify is None:
+            return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms())
+        return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms(),
+                              notify.name, notify.msg)
+
+    def batch_transfer_sync_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
+        """batch_transfer_sync_write(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
+        lengths: list[int], transport_hint: str = "") -> int
+
+        Write own buffers to the peer's.  0 when all arrived; -1."""
+        return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, 1, _timeout_ms())
+
+    def batch_transfer_sync_read(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
+        """batch_transfer_sync_read(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
+        lengths: list[int], transport_hint: str = "") -> int
+
+        Read the peer's buffers into own ones.  0 when all arrived; -1."""
+        return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, 0, _timeout_ms())
+
+    def transfer_sync(self, target_hostname, buffer, peer_buffer_address, length, opcode, notify=None, transport_hint=""):
+        """transfer_sync(target_hostname: str, buffer: int, peer_buffer_address: int, length: int,
+        opcode: TransferOpcode, notify: TransferNotify = None, transport_hint: str = "") -> int
+
+        One transfer.  0, or -1."""
+        return self.batch_transfer_sync(target_hostname, (buffer,), (peer_buffer_address,), (length,), opcode, notify)
+
+    def transfer_sync_write(self, target_hostname, buffer, peer_buffer_address, length, transport_hint=""):
+        """transfer_sync_write(target_hostname: str, buffer: int, peer_buffer_address: int, length: int,
+        transport_hint: str = "") -> int
+
+        Write to the peer.  0, or -1."""
+        return self._transfer(target_hostname, (buffer,), (peer_buffer_address,), (length,), 1, _timeout_ms())
+
+    def transfer_sync_read(self, target_hostname, buffer, peer_buffer_address, length, transport_hint=""):
+        """transfer_sync_read(target_hostname: str, buffer: int, peer_buffer_address: int, length: int,
+        transport_hint: str = "") -> int
+
+        Read from the peer.  0, or -1."""
+        return self._transfer(target_hostname, (buffer,), (peer_buffer_address,), (length,), 0, _timeout_ms())
+
+    # ---- transfers that are started ----
+
+    def batch_transfer_async(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=""):
+        """batch_transfer_async(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
+        lengths: list[int], opcode: TransferOpcode, transport_hint: str = "") -> int
+
+        Start; an id for get_batch_transfer_status() or transfer_check_status(), 0 on failure.  The memory belongs to the
+        engine until then."""
+        return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms())
+
+    def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
+        """As batch_transfer_async() with TransferOpcode.Write."""
+        return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, 1, _timeout_ms())
+
+    def batch_transfer_async_read(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
+        """As batch_transfer_async() with TransferOpcode.Read."""
+        return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, 0, _timeout_ms())
+
+    def transfer_submit_write(self, target_hostname, buffer, peer_buffer_address, length, transport_hint=""):
+        """transfer_submit_write(target_hostname: str, buffer: int, peer_buffer_address: int, length: int,
+        transport_hint: str = "") -> int
+
+        Start one write; an id for transfer_check_status(), 0 on failure."""
+        return self._submit(target_hostname, (buffer,), (peer_buffer_address,), (length,), 1, _timeout_ms())
+
+    def get_notifies(self):
+        """get_notifies() -> list[TransferNotify]: what came in since the last call."""
+        return [TransferNotify(name, msg) for name, msg in self._notifies()]

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mooncake.engine: two engines in this process, and one in another."""
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import mooncake.engine as me
+
+MIB = 1 << 20
+
+
+class Memory:
+    def __init__(self, data):
+        self.size = len(data)
+        self.raw = ctypes.create_string_buffer(bytes(data), len(data))
+        self.ptr = ctypes.addressof(self.raw)
+
+    def bytes(self, at=0, n=None):
+        return ctypes.string_at(self.ptr + at, self.size - at if n is None else n)
+
+
+def pattern(n, seed=1):
+    return bytes((i * 131 + seed) & 255 for i in range(256)) * (n // 256) + bytes(n % 256)
+
+
+def opened():
+    e = me.TransferEngine()
+    assert e.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+    return e, f"127.0.0.1:{e.get_rpc_port()}"
+
+
+class TwoEngines(unittest.TestCase):
+    def setUp(self):
+        self.a, self.a_name = opened()
+        self.b, self.b_name = opened()
+        self.mine, self.theirs = Memory(pattern(4 * MIB)), Memory(bytes(4 * MIB))
+        self.assertEqual(self.a.register_memory(self.mine.ptr, self.mine.size), 0)
+        self.assertEqual(self.b.register_memory(self.theirs.ptr, self.theirs.size, "cpu:0"), 0)
+
+    def tearDown(self):
+        del self.a, self.b
+
+    def test_write_and_read(self):
+        a, m, t = self.a, self.mine, self.theirs
+        self.assertEqual(a.transfer_sync_write(self.b_name, m.ptr, t.ptr + 100, MIB), 0)
+        self.assertEqual(t.bytes(100, MIB), m.bytes(0, MIB))
+        self.assertEqual(a.transfer_sync_read(self.b_name, m.ptr + 2 * MIB, t.ptr + 100, MIB), 0)
+        self.assertEqual(m.bytes(2 * MIB, MIB), m.bytes(0, MIB))
+        self.assertEqual(a.transfer_sync(self.b_name, m.ptr, t.ptr, 5, me.TransferOpcode.Write), 0)
+        self.assertEqual(a.transfer_sync(target_hostname=self.b_name, buffer=m.ptr, peer_buffer_address=t.ptr,
+                                         length=5, opcode=me.TransferEngine.TransferOpcode.Read), 0)
+        self.assertEqual(a.transfer_sync_write(self.b_name, m.ptr, t.ptr, 0), 0)
+
+    def test_batches(self):
+        a, m, t, n = self.a, self.mine, self.theirs, 3000
+        at, to, len_ = [m.ptr + i * 1000 for i in range(n)], [t.ptr + (n - 1 - i) * 1000 for i in range(n)], [1000] * n
+        self.assertEqual(a.batch_transfer_sync_write(self.b_name, at, to, len_), 0)
+        self.assertTrue(all(t.bytes((n - 1 - i) * 1000, 1000) == m.bytes(i * 1000, 1000) for i in range(n)))
+        self.assertEqual(a.batch_transfer_sync_read(self.b_name, at[:5], to[:5], len_[:5]), 0)
+        self.assertEqual(a.batch_transfer_sync_write(self.b_name, at, to[:5], len_), -1)
+        self.assertEqual(a.batch_transfer_sync_write(self.b_name, [], [], []), 0)
+
+    def test_async(self):
+        a, m, t = self.a, self.mine, self.theirs
+        ids = [a.batch_transfer_async_write(self.b_name, [m.ptr + i * MIB], [t.ptr + i * MIB], [MIB]) for i in range(4)]
+        self.assertTrue(all(ids))
+        self.assertEqual(a.get_batch_transfer_status(ids), 0)
+        self.assertEqual(t.bytes(), m.bytes())
+        self.assertEqual(a.get_batch_transfer_status(ids), -1)
+        one = a.transfer_submit_write(self.b_name, m.ptr, t.ptr, 1000)
+        status = 0
+        while status == 0:
+            status = a.transfer_check_status(one)
+        self.assertEqual(status, 1)
+        self.assertEqual((a.transfer_check_status(one), a.transfer_check_status(0), a.transfer_check_status(12345)), (-1,) * 3)
+        self.assertEqual(a.get_batch_transfer_status([a.batch_transfer_async(self.b_name, [m.ptr], [t.ptr], [9],
+                                                                             me.Read)]), 0)
+        bad = a.batch_transfer_async_read(self.b_name, [m.ptr], [t.ptr + 5 * MIB], [9])
+        self.assertEqual(a.get_batch_transfer_status([bad]), -1)
+
+    def test_refusals(self):
+        a, m, t = self.a, self.mine, self.theirs
+        self.assertEqual(a.transfer_sync_write(self.b_name, m.ptr, t.ptr + 4 * MIB - 5, 10), -1)
+        self.assertEqual(a.transfer_sync_write(self.b_name, m.ptr, 4096, 10), -1)
+        began = time.monotonic()
+        self.assertEqual(a.transfer_sync_write("127.0.0.1:1", m.ptr, t.ptr, 10), -1)
+        self.assertEqual(a.transfer_sync_write("", m.ptr, t.ptr, 10), -1)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertEqual((a.register_memory(m.ptr, 100), a.register_memory(m.ptr + 8 * MIB, 0)), (-7, -1))
+        self.assertEqual(a.unregister_memory(m.ptr + 1), -3)
+        self.assertEqual((a.unregister_memory(m.ptr), a.unregister_memory(m.ptr)), (0, -3))
+        self.assertEqual((a.send_probe(self.b_name), a.send_probe("127.0.0.1:1")), (0, -102))
+        for call in (lambda: a.transfer_sync_write(5, m.ptr, t.ptr, 10), lambda: a.register_memory("x", 1),
+                     lambda: a.transfer_sync_write(self.b_name, m.ptr, t.ptr, -1), lambda: a.initialize("x"),
+                     lambda: a.batch_transfer_sync_write(self.b_name, m.ptr, t.ptr, 1), lambda: me.TransferNotify(1, 2),
+                     lambda: a.transfer_sync(self.b_name, m.ptr, t.ptr, 1, "write"), lambda: a.register_memory(1)):
+            with self.assertRaises(TypeError):
+                call()
+        self.assertEqual(a.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", ""), -1)
+
+    def test_notifies(self):
+        note = me.TransferNotify("who", "grüße")
+        self.assertEqual(self.a.transfer_sync(self.b_name, self.mine.ptr, self.theirs.ptr, 10, me.Write, note), 0)
+        got, end = [], time.monotonic() + 10
+        while not got and time.monotonic() < end:
+            got = self.b.get_notifies()
+        self.assertEqual([(n.name, n.msg) for n in got], [("who", "grüße")])
+        self.assertEqual(self.b.get_notifies(), [])
+
+    def test_memory(self):
+        b = self.b
+        self.assertEqual(self.a.get_first_buffer_address(self.b_name), self.theirs.ptr)
+        self.assertEqual(self.a.get_first_buffer_address("127.0.0.1:1"), 0)
+        ptr = b.allocate_managed_buffer(100000)
+        self.assertNotEqual(ptr, 0)
+        self.assertEqual(b.write_bytes_to_buffer(ptr, b"hello", 5), 0)
+        self.assertEqual(b.write_bytes_to_buffer(ptr, b"hello", 6), -1)
+        self.assertEqual(b.read_bytes_from_buffer(ptr, 5), b"hello")
+        self.assertEqual(self.a.transfer_sync_read(self.b_name, self.mine.ptr, ptr, 5), 0)
+        self.assertEqual(self.mine.bytes(0, 5), b"hello")
+        self.assertEqual((b.free_managed_buffer(ptr, 100000), b.free_managed_buffer(ptr, 100000)), (0, -1))
+        self.assertEqual(b.allocate_managed_buffer(0), 0)
+        more = [Memory(bytes(1000)) for _ in range(3)]
+        self.assertEqual(b.batch_register_memory([x.ptr for x in more], [1000] * 3), 0)
+        self.assertEqual(b.batch_register_memory([more[0].ptr], [1, 2]), -1)
+        self.assertEqual(b.batch_unregister_memory([x.ptr for x in more]), 0)
+        self.assertTrue(b.get_local_topology().startswith("{"))
+        self.assertNotEqual(b.get_engine_ptr(), 0)
+
+    def test_threads(self):
+        wrong = []
+
+        def work(i):
+            for _ in range(200):
+                at = i * 100000
+                if self.a.transfer_sync_write(self.b_name, self.mine.ptr + at, self.theirs.ptr + at, 100000):
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(10)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(self.theirs.bytes(0, MIB - 48576), self.mine.bytes(0, MIB - 48576))
+
+
+class Others(unittest.TestCase):
+    def test_before_initialize(self):
+        e = me.TransferEngine()
+        self.assertEqual((e.get_rpc_port(), e.get_engine_ptr(), e.get_notifies(), e.send_probe("x"), e.register_memory(1, 1),
+                          e.transfer_sync_write("x", 1, 1, 1), e.batch_transfer_async_write("x", [1], [1], [1]),
+                          e.get_batch_transfer_status([1]), e.allocate_managed_buffer(5), e.get_local_topology()),
+                         (0, 0, [], -1, -1, -1, 0, -1, 0, ""))
+        for server in ("", "bogus://x"):
+            with self.assertLogs("mooncake.engine", "ERROR"):
+                self.assertEqual(e.initialize("127.0.0.1", server, "tcp", ""), -1)
+
+    def test_another_process(self):
+        text = ("import mooncake.engine as me, ctypes, sys\n"
+                "e = me.TransferEngine(); e.initialize('127.0.0.1', 'P2PHANDSHAKE', 'tcp', '')\n"
+                "m = ctypes.create_string_buffer(b'from there' * 1000); p = ctypes.addressof(m)\n"
+                "e.register_memory(p, 10000)\n"
+                "print(e.get_rpc_port(), p, flush=True); sys.stdin.readline()\n"
+                "assert m.raw[:10] == b'from here!'\n")
+        e, _ = opened()
+        with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            port, ptr = map(int, child.stdout.readline().split())
+            mine = Memory(bytes(10000))
+            self.assertEqual(e.transfer_sync_read(f"127.0.0.1:{port}", mine.ptr, ptr, 10000), 0)
+            self.assertEqual(mine.bytes(), b"from there" * 1000)
+            here = Memory(b"from here!")
+            self.assertEqual(e.transfer_sync_write(f"127.0.0.1:{port}", here.ptr, ptr, 10), 0)
+            child.stdin.close()
+            self.assertEqual(child.wait(20), 0)
+        self.assertEqual(e.transfer_sync_write(f"127.0.0.1:{port}", here.ptr, ptr, 10), -1)
+
+    def test_with_the_store(self):
+        from mooncake import _setup
+
+        e, name = opened()
+        self.assertEqual(_setup.hostname_of(name, e.get_engine()), "127.0.0.1")
+        self.assertEqual(_setup.hostname_of("[::1]:5", e.get_engine()), "[::1]")
+        self.assertEqual(_setup.hostname_of(name, None), name)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
