@@ -333,13 +333,12 @@ static int map_replica(struct mcs_object *o, const struct mcp_replica *rep, uint
 	const void *p;
 	int r;
 
-	r = mcs_segmap_get(o->s->segmap, rep->segment, deadline, &seg);
+	if (rep->offset > UINT64_MAX - size)
+		return mc_fail(-MC_EPROTO, "a replica lies outside of its segment");
+	r = mcs_segmap_reach(o->s->segmap, rep->segment, rep->offset + size, deadline, &seg);
 	if (r < 0)
 		return r;
-	if (rep->offset > seg->size || size > seg->size - rep->offset)
-		r = mc_fail(-MC_EPROTO, "replica lies outside of its segment");
-	p = r < 0 ? NULL : mce_peer_map(seg->peer, seg->base + rep->offset, seg->rkey, size,
-					deadline, &r);
+	p = mce_peer_map(seg->peer, seg->base + rep->offset, seg->rkey, size, deadline, &r);
 	if (!p) {
 		mcs_seg_put(seg);
 		return r;

@@ -39,7 +39,8 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 {
 	struct mcs_owner *o = calloc(1, sizeof(*o));
 	struct mct_dram_conf dram = {
-		.size = conf->size, .kind = conf->kind, .numa_node = -1, .prefault = 1,
+		.size = conf->size, .reserve = conf->max, .kind = conf->kind, .numa_node = -1,
+		.prefault = 1,
 	};
 	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
 	int r;
@@ -51,7 +52,8 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	if (r < 0)
 		goto fail;
 	attr.base = mct_dram_base(o->dram);
-	attr.len = mct_dram_size(o->dram);
+	/* Peers may reach into all of it from the beginning; the master says what they have to do there. */
+	attr.len = mct_dram_reserved(o->dram);
 	attr.fd = mct_dram_fd(o->dram);
 	r = mce_mr_register(conf->engine, &attr, &o->mr);
 	if (r < 0)
@@ -142,6 +144,16 @@ const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint6
 	if (offset > size || len > size - offset)
 		return NULL;
 	return (const char *)mct_dram_base(o->dram) + offset;
+}
+
+int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline)
+{
+	int r;
+
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	r = mct_dram_grow(o->dram, size);
+	return r < 0 ? r : mcs_owner_remount(o, s, deadline);
 }
 
 int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)

@@ -15,7 +15,7 @@ struct mcs_owner;
 struct mcs_owner_conf {
 	struct mce_engine *engine;
 	struct mcp_id client;
-	uint64_t size;
+	uint64_t size, max;		/* bytes now, and what it may grow to */
 	const char *kind;		/* as of mct_dram_conf */
 	const char *protocol;
 };
@@ -31,6 +31,9 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 /* The segment's bytes from @offset on; NULL when it is not this owner's or has not @len of them. */
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
 			 uint64_t len);
+/* Enlarge the memory to @size bytes and offer all of it.  -EINVAL, -ENOMEM, and what the master says.
+ * Not from two threads at once. */
+int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline);
 /* Take it back: its objects go. */
 int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
 

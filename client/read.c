@@ -226,15 +226,10 @@ static int locate(struct mcs *s, struct mcs_part *p, uint64_t deadline)
 	if (r < 0)
 		return r;
 	rep = &p->v->replica[p->replica];
-	r = mcs_segmap_get(s->segmap, rep->segment, deadline, &p->seg);
-	if (r < 0)
-		return r;
-	if (rep->offset <= p->seg->size &&
-	    mcs_stored_size(p->v->info.size) <= p->seg->size - rep->offset)
-		return 0;
-	mcs_seg_put(p->seg);
-	p->seg = NULL;
-	return mc_fail(-MC_EPROTO, "replica lies outside of its segment");
+	if (rep->offset > UINT64_MAX - mcs_stored_size(p->v->info.size))
+		return mc_fail(-MC_EPROTO, "a replica lies outside of its segment");
+	return mcs_segmap_reach(s->segmap, rep->segment,
+				rep->offset + mcs_stored_size(p->v->info.size), deadline, &p->seg);
 }
 
 /* Build the requests of one part, at most two, at @p->req. */

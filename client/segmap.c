@@ -212,3 +212,23 @@ void mcs_segmap_forget(struct mcs_segmap *m, struct mcp_id id)
 	if (e)
 		mcs_seg_put(&e->seg);
 }
+
+int mcs_segmap_reach(struct mcs_segmap *m, struct mcp_id id, uint64_t size, uint64_t deadline,
+		     struct mcs_seg **ret)
+{
+	struct mcs_seg *seg;
+	int r, tries;
+
+	for (tries = 0; tries < 2; tries++) {
+		r = mcs_segmap_get(m, id, deadline, &seg);
+		if (r < 0)
+			return r;
+		if (size <= seg->size) {
+			*ret = seg;
+			return 0;
+		}
+		mcs_seg_put(seg);
+		mcs_segmap_forget(m, id);
+	}
+	return mc_fail(-MC_EPROTO, "a replica lies outside of its segment");
+}

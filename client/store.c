@@ -165,6 +165,7 @@ static int open_owner(struct mcs *s)
 		.engine = s->engine,
 		.client = s->client,
 		.size = s->conf.segment_size,
+		.max = s->conf.segment_max,
 		.kind = s->conf.segment_kind,
 		.protocol = s->conf.protocol,
 	};
@@ -211,6 +212,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 	if (!s)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->grow_lock, NULL);
 	mc_list_init(&s->buffers);
 	mc_list_init(&s->objects);
 	mcs_scratch_pool_init(&s->scratch);
@@ -255,6 +257,12 @@ fail:
 	return r;
 }
 
+int mcs_segment_grow(struct mcs *s, uint64_t size, int64_t timeout_ms)
+{
+	MC_LOCKED(&s->grow_lock);
+	return mcs_owner_grow(s->owner, s->session, size, mcs_deadline(s, timeout_ms));
+}
+
 static void free_buffers(struct mcs *s)
 {
 	while (!mc_list_empty(&s->buffers)) {
@@ -283,6 +291,7 @@ void mcs_close(struct mcs *s)
 	mce_engine_close(s->engine);
 	mcs_leases_done(&s->leases);
 	mcs_scratch_pool_done(&s->scratch);
+	pthread_mutex_destroy(&s->grow_lock);
 	pthread_mutex_destroy(&s->lock);
 	free_strings(&s->conf);
 	free(s);

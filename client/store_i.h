@@ -44,6 +44,7 @@ struct mcs {
 	struct mcs_scratch_pool scratch;
 	struct mcs_leases leases;
 
+	pthread_mutex_t grow_lock;	/* one enlarging of the segment at a time */
 	pthread_mutex_t lock;
 	/* with the lock held */
 	struct mc_list buffers;		/* struct mcs_buffer */

@@ -27,6 +27,7 @@
 #include "tiers/memlimit.h"
 
 #define HUGE_SIZE (2ull << 20)
+#define SIZE_LIMIT (1ull << 56)
 /* Nodes that a mask of unsigned longs covers here; far above what kernels are built with. */
 #define MAX_NODES 1024
 #define BITS_PER_LONG (8 * sizeof(unsigned long))
@@ -34,12 +35,15 @@
 struct mct_dram {
 	/* constant after open */
 	void *base;
-	uint64_t size;
+	uint64_t reserved;	/* bytes mapped, and of the file */
 	int fd;
 	const char *kind;
+	bool prefault;
+	/* who opens, grows and closes */
 	bool prefaulting;
 	pthread_t thread;
 	/* atomic */
+	uint64_t size;
 	bool stop;
 	uint64_t prefaulted;
 };
@@ -98,7 +102,7 @@ static int open_kind(struct mct_dram *d, const char *kind)
 
 	if (!strcmp(kind, "tmpfs")) {
 		d->kind = "tmpfs";
-		r = open_tmpfs(d->size, &d->fd);
+		r = open_tmpfs(d->reserved, &d->fd);
 	} else if (!strcmp(kind, "memfd")) {
 		d->kind = "memfd";
 		r = open_memfd(0, &d->fd);
@@ -106,9 +110,9 @@ static int open_kind(struct mct_dram *d, const char *kind)
 		d->kind = "hugetlb";
 		r = open_memfd(MFD_HUGETLB | MFD_HUGE_2MB, &d->fd);
 	}
-	if (r == 0 && ftruncate(d->fd, (off_t)d->size))
+	if (r == 0 && ftruncate(d->fd, (off_t)d->reserved))
 		r = mc_fail(-errno, "cannot size the segment file to %llu bytes: %s",
-			    (unsigned long long)d->size, strerror(errno));
+			    (unsigned long long)d->reserved, strerror(errno));
 	return r;
 }
 
@@ -136,29 +140,29 @@ static int map_aligned(struct mct_dram *d)
 	char *room, *at;
 	uint64_t head;
 
-	room = mmap(NULL, d->size + HUGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	room = mmap(NULL, d->reserved + HUGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		    -1, 0);
 	if (room == MAP_FAILED)
-		return mc_fail(-ENOMEM, "no address space for %llu bytes", (unsigned long long)d->size);
+		return mc_fail(-ENOMEM, "no address space for %llu bytes", (unsigned long long)d->reserved);
 	at = (char *)(((uintptr_t)room + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1));
 	head = (uint64_t)(at - room);
-	if (mmap(at, d->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, d->fd, 0) == MAP_FAILED) {
+	if (mmap(at, d->reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, d->fd, 0) == MAP_FAILED) {
 		int r = -errno;
 
-		munmap(room, d->size + HUGE_SIZE);
+		munmap(room, d->reserved + HUGE_SIZE);
 		if (r == -ENOMEM && !strcmp(d->kind, "hugetlb"))
 			return mc_fail(r, "%llu bytes wanted but only %llu bytes of huge pages are free",
-				       (unsigned long long)d->size,
+				       (unsigned long long)d->reserved,
 				       (unsigned long long)mct_hugetlb_free());
 		return mc_fail(r, "cannot map the segment: %s", strerror(-r));
 	}
 	if (head)
 		munmap(room, head);
-	munmap(at + d->size, HUGE_SIZE - head);
+	munmap(at + d->reserved, HUGE_SIZE - head);
 	d->base = at;
 	/* Advice only: without it everything works, on small pages and with large core files. */
-	(void)madvise(at, d->size, MADV_HUGEPAGE);
-	(void)madvise(at, d->size, MADV_DONTDUMP);
+	(void)madvise(at, d->reserved, MADV_HUGEPAGE);
+	(void)madvise(at, d->reserved, MADV_DONTDUMP);
 	return 0;
 }
 
@@ -167,7 +171,7 @@ static int bind_node(struct mct_dram *d, int node)
 	unsigned long mask[MAX_NODES / BITS_PER_LONG] = { 0 };
 
 	mask[(unsigned)node / BITS_PER_LONG] = 1ul << ((unsigned)node % BITS_PER_LONG);
-	if (syscall(SYS_mbind, d->base, d->size, MPOL_BIND, mask, (unsigned long)MAX_NODES, 0u))
+	if (syscall(SYS_mbind, d->base, d->reserved, MPOL_BIND, mask, (unsigned long)MAX_NODES, 0u))
 		return mc_fail(-errno, "cannot bind the segment to NUMA node %d: %s", node,
 			       strerror(errno));
 	return 0;
@@ -194,7 +198,7 @@ static void *prefault_main(void *arg)
 
 	/* Serving goes first: the segment is usable while it grows. */
 	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-	for (off = 0; off < d->size; off += HUGE_SIZE) {
+	for (off = mct_dram_prefaulted(d); off < mct_dram_size(d); off += HUGE_SIZE) {
 		if (__atomic_load_n(&d->stop, __ATOMIC_RELAXED))
 			return NULL;
 		do
@@ -202,12 +206,25 @@ static void *prefault_main(void *arg)
 		while (r == -EINTR || r == -EAGAIN);
 		if (r < 0) {
 			mc_warn("dram", "prefault ends early, continuing without: %s done=%llu size=%llu",
-				mc_strerror(r), (unsigned long long)off, (unsigned long long)d->size);
+				mc_strerror(r), (unsigned long long)off,
+				(unsigned long long)mct_dram_size(d));
 			return NULL;
 		}
 		__atomic_store_n(&d->prefaulted, off + HUGE_SIZE, __ATOMIC_RELAXED);
 	}
 	return NULL;
+}
+
+static int prefault_start(struct mct_dram *d)
+{
+	int r;
+
+	if (!d->prefault)
+		return 0;
+	r = mc_thread_start(&d->thread, "mct-prefault", prefault_main, d);
+	if (r == 0)
+		d->prefaulting = true;
+	return r;
 }
 
 /* ---- the interface ----------------------------------------------------------------------------- */
@@ -229,9 +246,14 @@ static int check_available(uint64_t size, const char *kind)
 	return 0;
 }
 
+static uint64_t round_up(uint64_t size)
+{
+	return (size + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1);
+}
+
 static int check_conf(const struct mct_dram_conf *conf, const char *kind)
 {
-	if (conf->size == 0 || conf->size > (1ull << 56))
+	if (conf->size == 0 || conf->size > SIZE_LIMIT || conf->reserve > SIZE_LIMIT)
 		return mc_fail(-EINVAL, "segment size %llu is out of range",
 			       (unsigned long long)conf->size);
 	if (strcmp(kind, "auto") && strcmp(kind, "tmpfs") && strcmp(kind, "memfd") &&
@@ -255,8 +277,10 @@ int mct_dram_open(const struct mct_dram_conf *conf, struct mct_dram **ret)
 	if (!d)
 		return -ENOMEM;
 	d->fd = -1;
-	d->size = (conf->size + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1);
-	r = check_available(d->size, kind);
+	d->size = round_up(conf->size);
+	d->reserved = conf->reserve > conf->size ? round_up(conf->reserve) : d->size;
+	d->prefault = conf->prefault;
+	r = check_available(strcmp(kind, "hugetlb") ? d->size : d->reserved, kind);
 	if (r < 0)
 		goto fail;
 	r = open_file(d, kind);
@@ -270,12 +294,9 @@ int mct_dram_open(const struct mct_dram_conf *conf, struct mct_dram **ret)
 		if (r < 0)
 			goto fail;
 	}
-	if (conf->prefault) {
-		r = mc_thread_start(&d->thread, "mct-prefault", prefault_main, d);
-		if (r < 0)
-			goto fail;
-		d->prefaulting = true;
-	}
+	r = prefault_start(d);
+	if (r < 0)
+		goto fail;
 	*ret = d;
 	return 0;
 fail:
@@ -292,7 +313,7 @@ void mct_dram_close(struct mct_dram *d)
 		pthread_join(d->thread, NULL);
 	}
 	if (d->base)
-		munmap(d->base, d->size);
+		munmap(d->base, d->reserved);
 	if (d->fd >= 0)
 		close(d->fd);
 	free(d);
@@ -305,7 +326,39 @@ void *mct_dram_base(const struct mct_dram *d)
 
 uint64_t mct_dram_size(const struct mct_dram *d)
 {
-	return d->size;
+	return __atomic_load_n(&d->size, __ATOMIC_RELAXED);
+}
+
+uint64_t mct_dram_reserved(const struct mct_dram *d)
+{
+	return d->reserved;
+}
+
+int mct_dram_grow(struct mct_dram *d, uint64_t size)
+{
+	uint64_t before = mct_dram_size(d);
+	int r;
+
+	if (size > d->reserved || round_up(size) < before)
+		return mc_fail(-EINVAL, "a segment of %llu bytes that may grow to %llu cannot have %llu",
+			       (unsigned long long)before, (unsigned long long)d->reserved,
+			       (unsigned long long)size);
+	size = round_up(size);
+	if (size == before)
+		return 0;
+	r = strcmp(d->kind, "hugetlb") ? check_available(size - before, d->kind) : 0;
+	if (r < 0)
+		return r;
+	__atomic_store_n(&d->size, size, __ATOMIC_RELAXED);
+	/* The thread that touched the memory so far may have seen the new size or not. */
+	if (d->prefaulting) {
+		pthread_join(d->thread, NULL);
+		d->prefaulting = false;
+	}
+	r = mct_dram_prefaulted(d) < size ? prefault_start(d) : 0;
+	if (r < 0)
+		mc_warn("dram", "no thread to prefault with, continuing without: %s", mc_strerror(r));
+	return 0;
 }
 
 int mct_dram_fd(const struct mct_dram *d)

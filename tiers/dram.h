@@ -13,6 +13,8 @@ struct mct_dram;
 
 struct mct_dram_conf {
 	uint64_t size;		/* bytes; rounded up to 2 MiB */
+	uint64_t reserve;	/* addresses for so much, to grow into; less than size: none.  Costs no
+				 * memory, but for hugetlb, which takes all of it at once */
 	const char *kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int numa_node;		/* bind to this node, -1: none */
 	int prefault;		/* touch pages in the background, lowest address first */
@@ -21,8 +23,12 @@ struct mct_dram_conf {
 /* -ENOMEM with a detail that says how much is available when @size cannot be had. */
 int mct_dram_open(const struct mct_dram_conf *conf, struct mct_dram **ret);
 void mct_dram_close(struct mct_dram *d);
+/* Enlarge to @size bytes (rounded up), within what was reserved; the base stays.  -EINVAL when it would
+ * shrink or exceed that, -ENOMEM with a detail.  Not from two threads at once. */
+int mct_dram_grow(struct mct_dram *d, uint64_t size);
 void *mct_dram_base(const struct mct_dram *d);
-uint64_t mct_dram_size(const struct mct_dram *d);
+uint64_t mct_dram_size(const struct mct_dram *d);	/* now */
+uint64_t mct_dram_reserved(const struct mct_dram *d);	/* of the mapping and the file */
 int mct_dram_fd(const struct mct_dram *d);		/* stays the tier's */
 const char *mct_dram_kind(const struct mct_dram *d);	/* the one in use */
 uint64_t mct_dram_prefaulted(const struct mct_dram *d);	/* bytes touched so far */

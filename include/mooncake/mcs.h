@@ -67,6 +67,7 @@ struct mcs_conf {
 	int force_tcp;			/* do not use same-host paths */
 	int verify;			/* check CRCs on every get; 1 */
 	int lazy;			/* mcs_open() succeeds while the master is down, goes on trying */
+	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
 };
 void mcs_conf_init(struct mcs_conf *conf);
 
@@ -75,6 +76,12 @@ int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
 /* The segment is unmounted (its objects go), memory is freed.  Open objects and listings must be
  * closed before, and no other call may be under way.  NULL is fine. */
 void mcs_close(mcs_t *s);
+
+/* Enlarge this process's segment to @size bytes (rounded up to 2 MiB), segment_max at the most, and offer
+ * them to the pool; what lies in it stays where it is.  -EINVAL: smaller than it is, too large, or there
+ * is none; -ENOMEM: the machine does not have them.  When the master cannot be reached it hears of them
+ * with the next connection. */
+int mcs_segment_grow(mcs_t *s, uint64_t size, int64_t timeout_ms);
 
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);

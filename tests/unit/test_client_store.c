@@ -570,6 +570,59 @@ static void pool_and_segments_are_told(void **state)
 	free(text);
 }
 
+static struct mcs_segment segment_of(mcs_t *of)
+{
+	struct mcs_segment *all, found = { "", "", 0, 0, 0, 0, NULL };
+	int n = mcs_segments(s, &all, -1), i;
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(all[i].name, mcs_hostname(of)))
+			found = all[i];
+	free(all);
+	assert_non_null(found.state);
+	return found;
+}
+
+/* Two objects that lie on @on, of which the first one was read before. */
+static void segments_grow(void **state)
+{
+	struct mcs_conf conf;
+	const char *preferred[2] = { NULL, NULL };
+	struct mcs_put_opts opts = { .preferred = preferred };
+	char *data = malloc(6 * MIB);
+	mcs_t *g;
+
+	mcs_conf_init(&conf);
+	conf.master = fixture_master_addr();
+	conf.segment_size = 4 * MIB;
+	conf.segment_max = 16 * MIB;
+	conf.segment_kind = "memfd";
+	conf.force_tcp = force_tcp;
+	assert_int_equal(mcs_open(&conf, &g), 0);
+	preferred[0] = mcs_hostname(g);
+	fixture_fill(data, 6 * MIB, 1, 0);
+	assert_int_equal(mcs_put(peer, fixture_key("first"), &(struct iovec){ data, 3 * MIB }, 1, &opts,
+				 -1), 0);
+	fixture_expect(peer, "first", 3 * MIB, 1);
+	assert_in_range(segment_of(g).used, 3 * MIB, 4 * MIB);
+
+	assert_int_equal(mcs_errno(mcs_segment_grow(g, 2 * MIB, -1)), EINVAL);
+	assert_int_equal(mcs_errno(mcs_segment_grow(g, 17 * MIB, -1)), EINVAL);
+	assert_int_equal(mcs_errno(mcs_segment_grow(peer, 17 * MIB, -1)), EINVAL);
+	assert_int_equal(segment_of(g).size, 4 * MIB);
+	assert_int_equal(mcs_segment_grow(g, 12 * MIB, -1), 0);
+	assert_int_equal(segment_of(g).size, 12 * MIB);
+
+	assert_int_equal(mcs_put(g, fixture_key("second"), &(struct iovec){ data, 6 * MIB }, 1, &opts,
+				 -1), 0);
+	assert_in_range(segment_of(g).used, 9 * MIB, 10 * MIB);
+	fixture_expect(peer, "second", 6 * MIB, 1);
+	fixture_expect(peer, "first", 3 * MIB, 1);
+	fixture_expect(g, "second", 6 * MIB, 1);
+	mcs_close(g);
+	free(data);
+}
+
 static int run_all(const char *name)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -586,7 +639,7 @@ static int run_all(const char *name)
 		T(a_batch_larger_than_the_pool_goes_through),
 		T(what_cannot_fit_is_refused_at_once),
 		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
-		T(registered_buffers_serve_both_ways), T(pool_and_segments_are_told),
+		T(registered_buffers_serve_both_ways), T(segments_grow), T(pool_and_segments_are_told),
 	};
 
 	return cmocka_run_group_tests_name(name, tests, NULL, NULL);

@@ -72,6 +72,42 @@ static void auto_kind(void **state)
 	mct_dram_close(d);
 }
 
+static void growing(void **state)
+{
+	struct mct_dram_conf conf = {
+		.size = 2 * MIB, .reserve = 7 * MIB, .kind = "auto", .numa_node = -1, .prefault = 1,
+	};
+	struct mct_dram *d;
+	char *base;
+
+	assert_int_equal(mct_dram_open(&conf, &d), 0);
+	base = mct_dram_base(d);
+	assert_int_equal(mct_dram_size(d), 2 * MIB);
+	assert_int_equal(mct_dram_reserved(d), 8 * MIB);
+	base[0] = 7;
+	assert_int_equal(mct_dram_grow(d, 1 * MIB), 0);
+	assert_int_equal(mct_dram_size(d), 2 * MIB);
+	assert_int_equal(mct_dram_grow(d, 5 * MIB), 0);
+	assert_int_equal(mct_dram_size(d), 6 * MIB);
+	assert_ptr_equal(mct_dram_base(d), base);
+	assert_int_equal(base[0], 7);
+	base[6 * MIB - 1] = 8;
+	assert_int_equal(mct_dram_grow(d, 4 * MIB), -EINVAL);
+	assert_int_equal(mct_dram_grow(d, 8 * MIB + 1), -EINVAL);
+	assert_int_equal(mct_dram_grow(d, UINT64_MAX), -EINVAL);
+	assert_int_equal(mct_dram_size(d), 6 * MIB);
+	assert_int_equal(mct_dram_grow(d, 8 * MIB), 0);
+	/* The new part is touched beforehand, too. */
+	while (mct_dram_prefaulted(d) < 8 * MIB)
+		usleep(1000);
+	base[8 * MIB - 1] = 9;
+	mct_dram_close(d);
+	/* Without a reserve there is nothing to grow into. */
+	assert_int_equal(open_kind("memfd", 2 * MIB, 0, &d), 0);
+	assert_int_equal(mct_dram_grow(d, 4 * MIB), -EINVAL);
+	mct_dram_close(d);
+}
+
 static void tmpfs(void **state)
 {
 	struct mct_dram *d;
@@ -211,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(auto_kind),
+		cmocka_unit_test(growing),
 		cmocka_unit_test(tmpfs),
 		cmocka_unit_test(memfd),
 		cmocka_unit_test(hugetlb),
