@@ -333,16 +333,23 @@ int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
 	if (e)
 		e->removing = true;
 	pthread_mutex_unlock(&m->lock);
-	if (r < 0)
+	if (r < 0 || !e)
 		return count(r);
 	r = m->backend->ops->del(m->backend, key, &w);
-	if (e) {
-		pthread_mutex_lock(&m->lock);
-		e->gone = r == 0;
-		entry_release(m, e);
-		pthread_mutex_unlock(&m->lock);
-	}
+	pthread_mutex_lock(&m->lock);
+	e->gone = r == 0;
+	entry_release(m, e);
+	pthread_mutex_unlock(&m->lock);
 	return count(r);
+}
+
+int mce_meta_remove(struct mce_meta *m, const char *key, uint64_t deadline)
+{
+	struct mce_meta_wait w = { .deadline = deadline };
+	int r;
+
+	r = mce_meta_unpublish(m, key, deadline);
+	return r < 0 ? r : count(m->backend->ops->del(m->backend, key, &w));
 }
 
 /* ---- open and close ---------------------------------------------------------------------------- */

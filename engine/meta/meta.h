@@ -41,9 +41,11 @@ int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t 
  * Negative: the server has not got it yet.  It stays ours all the same and is tried again, but for a key that
  * was not ours before and that was refused (-EEXIST, -EINVAL, -EACCES, -EMSGSIZE). */
 int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline);
-/* Take it back from the server.  When that fails it is tried again until close, and expires by itself then.  A key
- * that was never published is simply removed; one that is not there is no error. */
+/* Take it back from the server.  When that fails it is tried again until close, and expires by itself then.  Nothing
+ * happens to a key that this object has not published: it may be another node's. */
 int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline);
+/* Remove a key, whoever published it.  One that is not there is no error. */
+int mce_meta_remove(struct mce_meta *m, const char *key, uint64_t deadline);
 
 /* ---- what engines keep there ------------------------------------------------------------------- */
 

@@ -110,7 +110,7 @@ static int take_over(struct mce_meta *m, const char *key, const char *text, uint
 		mc_warn(LOG, "taking over the name of a node that is gone key=%s host=%s port=%d", key,
 			old.host, old.port);
 	}
-	r = mce_meta_unpublish(m, key, deadline);
+	r = mce_meta_remove(m, key, deadline);
 	return r < 0 ? r : mce_meta_publish(m, key, text, deadline);
 }
 

@@ -204,6 +204,9 @@ static void names_of_nodes(void **state)
 	assert_non_null(strstr(mc_err_detail(-EEXIST), bound));
 	assert_int_equal(mce_rpc_meta_get(m2, "n", &got, SECONDS(20)), 0);
 	assert_int_equal(got.port, a.port);
+	/* who did not get it cannot take it back either */
+	assert_int_equal(mce_rpc_meta_unpublish(m2, "n", SECONDS(20)), 0);
+	assert_int_equal(mce_rpc_meta_get(m2, "n", &got, SECONDS(20)), 0);
 	close(fd);
 	assert_int_equal(mce_rpc_meta_publish(m2, "n", &b, SECONDS(20)), 0);
 	assert_int_equal(mce_rpc_meta_get(f->m, "n", &got, SECONDS(20)), 0);

@@ -201,7 +201,8 @@ static void refused(void **state)
 	static const char *const texts[] = {
 		"", " ", "{", "[]", "null", "1", "\"x\"", "{}", "{\"name\":\"n\"}",
 		"{\"name\":\"\",\"protocol\":\"tcp\"}", "{\"name\":7,\"protocol\":\"tcp\"}",
-		"{\"name\":\"n\",\"protocol\":\"tcp,\"}", "{\"name\":\"n\",\"protocol\":[]}", "{\"name\":\"n\",\"protocol\":[1]}",
+		"{\"name\":\"n\",\"protocol\":\"tcp,\"}",
+		"{\"name\":\"n\",\"protocol\":[]}", "{\"name\":\"n\",\"protocol\":[1]}",
 		"{\"name\":\"n\",\"protocol\":[\"a,b\"]}", "{\"name\":\"n\",\"protocol\":[\"\"]}",
 		"{" N "} x", "{" N ",\"tcp_data_port\":65536}", "{" N ",\"tcp_data_port\":-1}",
 		"{" N ",\"tcp_data_port\":\"1\"}", "{" N ",\"tcp_data_host\":1}",
