@@ -263,137 +263,165 @@ static uint32_t find(const struct mcm_alloc *a, uint64_t want)
 	return 0;
 }
 
-/* Make [at, at + granules of @id) out of the free range @id two ranges; the second stays free. */
-static int split(struct mcm_alloc *a, uint32_t id, uint64_t at, uint32_t *ret_second)
-{
-	struct mcm_node *n, *s;
-	uint32_t second;
-	uint64_t first;
-	int r;
-
-	n = mcm_node(a, id);
-	first = at - mcm_node_at(n);
-	r = node_new(a, at, mcm_node_granules(n) - first, &second);
-	if (r < 0)
-		return r;
-	node_resize(n, first);
-	s = mcm_node(a, second);
-	s->prev = id;
-	s->next = n->next;
-	mcm_node(a, s->next)->prev = second;
-	n->next = second;
-	*ret_second = second;
-	return 0;
-}
-
-/* Undo split(): @id takes the range behind it, which is in no bin. */
-static void absorb_next(struct mcm_alloc *a, uint32_t id)
+/* A free range in its bin gets another length; it stays where it is in the list while its bin is the
+ * same, which saves the look at its neighbours there. */
+static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 {
 	struct mcm_node *n = mcm_node(a, id);
-	uint32_t gone = n->next;
+	unsigned top, sub, new_top, new_sub;
 
-	node_resize(n, mcm_node_granules(n) + mcm_node_granules(mcm_node(a, gone)));
-	n->next = mcm_node(a, gone)->next;
-	mcm_node(a, n->next)->prev = id;
-	if (a->hand == gone)
-		a->hand = id;
-	node_spare(a, gone);
+	bin_of(mcm_node_granules(n), &top, &sub);
+	bin_of(granules, &new_top, &new_sub);
+	if (top == new_top && sub == new_sub) {
+		node_resize(n, granules);
+		return;
+	}
+	bin_del(a, id);
+	node_resize(n, granules);
+	bin_add(a, id);
+}
+
+static void node_move(struct mcm_node *n, uint64_t at)
+{
+	n->at_lo = (uint32_t)at;
+	n->at_hi = (uint8_t)(at >> 32);
+}
+
+/* @id, a new node, between two neighbours; @prev may be 0. */
+static void chain_between(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32_t next)
+{
+	struct mcm_node *n = mcm_node(a, id);
+
+	n->prev = prev;
+	n->next = next;
+	mcm_node(a, next)->prev = id;
+	if (prev)
+		mcm_node(a, prev)->next = id;
+	else
+		a->first = id;
+}
+
+/* The range @id is part of @into from now on. */
+static void chain_drop(struct mcm_alloc *a, uint32_t id, uint32_t into)
+{
+	const struct mcm_node *n = mcm_node(a, id);
+
+	mcm_node(a, n->next)->prev = n->prev;
+	if (n->prev)
+		mcm_node(a, n->prev)->next = n->next;
+	else
+		a->first = n->next;
+	if (a->hand == id)
+		a->hand = into;
+	node_spare(a, id);
+}
+
+static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
+{
+	mcm_node(a, id)->flags = MCM_NODE_USED;
+	a->used += granules;
+	a->ranges++;
+}
+
+/* Use [start, start + want) of the free range @id.  The free node goes on as what is left of it. */
+static int carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want, uint32_t *ret)
+{
+	struct mcm_node *n = mcm_node(a, id);
+	uint64_t at = mcm_node_at(n), end = at + mcm_node_granules(n), behind = start + want;
+	uint32_t used, rest = 0;
+	int r;
+
+	if (start == at && behind == end) {
+		bin_del(a, id);
+		node_use(a, id, want);
+		*ret = id;
+		return 0;
+	}
+	r = node_new(a, start, want, &used);
+	if (r == 0 && start > at && behind < end) {
+		r = node_new(a, behind, end - behind, &rest);
+		if (r < 0)
+			node_spare(a, used);
+	}
+	if (r < 0)
+		return r;
+	if (start == at) {
+		node_move(n, behind);
+		bin_resize(a, id, end - behind);
+		chain_between(a, n->prev, used, id);
+	} else {
+		bin_resize(a, id, start - at);
+		chain_between(a, id, used, n->next);
+	}
+	if (rest) {
+		chain_between(a, used, rest, mcm_node(a, used)->next);
+		bin_add(a, rest);
+	}
+	node_use(a, used, want);
+	*ret = used;
+	return 0;
 }
 
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node)
 {
-	uint64_t want = mcm_alloc_round(len), at, start;
-	uint32_t id, front = 0, rest = 0;
-	int r;
+	uint64_t want = mcm_alloc_round(len);
+	uint32_t id;
 
 	if (want > a->granules - a->used)
 		return -MC_ENOSPACE;
 	id = find(a, want);
 	if (!id)
 		return -MC_ENOSPACE;
-	bin_del(a, id);
-	at = mcm_node_at(mcm_node(a, id));
-	start = start_in(at, want);
-	if (start > at) {
-		front = id;
-		r = split(a, front, start, &id);
-		if (r < 0)
-			goto undo;
-	}
-	if (mcm_node_granules(mcm_node(a, id)) > want) {
-		r = split(a, id, start + want, &rest);
-		if (r < 0) {
-			if (front)
-				absorb_next(a, front);
-			goto undo;
-		}
-		bin_add(a, rest);
-	}
-	if (front)
-		bin_add(a, front);
-	mcm_node(a, id)->flags = MCM_NODE_USED;
-	a->used += want;
-	a->ranges++;
-	*ret_node = id;
-	return 0;
-undo:
-	bin_add(a, front ? front : id);
-	return r;
+	return carve(a, id, start_in(mcm_node_at(mcm_node(a, id)), want), want, ret_node);
 }
 
 int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_node)
 {
-	uint32_t id = mcm_node(a, a->end)->prev, front = 0, rest = 0;
+	uint32_t id = mcm_node(a, a->end)->prev;
 	const struct mcm_node *n = mcm_node(a, id);
-	int r = 0;
 
 	if (!granules || n->flags & MCM_NODE_USED || at < mcm_node_at(n) ||
 	    granules > mcm_node_granules(n) || at - mcm_node_at(n) > mcm_node_granules(n) - granules)
 		return mc_fail(-MC_EINTERNAL, "the range at %llu is not free", (unsigned long long)at);
-	bin_del(a, id);
-	if (at > mcm_node_at(n)) {
-		front = id;
-		r = split(a, front, at, &id);
-	}
-	if (r == 0 && mcm_node_granules(mcm_node(a, id)) > granules) {
-		r = split(a, id, at + granules, &rest);
-		if (r == 0)
-			bin_add(a, rest);
-		else if (front)
-			absorb_next(a, front);
-	}
-	if (r < 0) {
-		bin_add(a, front ? front : id);
-		return r;
-	}
-	if (front)
-		bin_add(a, front);
-	mcm_node(a, id)->flags = MCM_NODE_USED;
-	a->used += granules;
-	a->ranges++;
-	*ret_node = id;
-	return 0;
+	return carve(a, id, at, granules, ret_node);
+}
+
+static bool is_free(const struct mcm_alloc *a, uint32_t id)
+{
+	return id && !(mcm_node(a, id)->flags & MCM_NODE_USED);
 }
 
 void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 {
 	struct mcm_node *n = mcm_node(a, id);
 	uint32_t prev = n->prev, next = n->next;
+	uint64_t granules = mcm_node_granules(n);
+	bool before, behind;
 
-	a->used -= mcm_node_granules(n);
+	/* Both at once: they lie anywhere. */
+	__builtin_prefetch(mcm_node(a, prev), 1);
+	__builtin_prefetch(mcm_node(a, next), 1);
+	a->used -= granules;
 	a->ranges--;
 	n->flags = n->policy = 0;
 	n->owner = 0;
-	if (!(mcm_node(a, next)->flags & MCM_NODE_USED)) {
-		bin_del(a, next);
-		absorb_next(a, id);
+	before = is_free(a, prev);
+	behind = is_free(a, next);
+	if (before) {
+		if (behind) {
+			granules += mcm_node_granules(mcm_node(a, next));
+			bin_del(a, next);
+			chain_drop(a, next, prev);
+		}
+		chain_drop(a, id, prev);
+		bin_resize(a, prev, mcm_node_granules(mcm_node(a, prev)) + granules);
+	} else if (behind) {
+		node_move(mcm_node(a, next), mcm_node_at(n));
+		chain_drop(a, id, next);
+		bin_resize(a, next, mcm_node_granules(mcm_node(a, next)) + granules);
+	} else {
+		bin_add(a, id);
 	}
-	if (prev && !(mcm_node(a, prev)->flags & MCM_NODE_USED)) {
-		bin_del(a, prev);
-		absorb_next(a, prev);
-		id = prev;
-	}
-	bin_add(a, id);
 }
 
 uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
