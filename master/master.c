@@ -56,6 +56,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
 	mcm_tasks_init(&m->tasks);
+	mcm_events_init(&m->events);
 	r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
@@ -82,6 +83,7 @@ void mcm_core_free(struct mcm *m)
 		mcm_segments_done(&m->segments);
 	mcm_puts_done(&m->puts);
 	mcm_tasks_done(m);
+	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
@@ -114,6 +116,7 @@ static void *monitor_run(void *arg)
 		mcm_liveness_tick(m);
 		mcm_pins_tick(m);
 		mcm_puts_tick(m);
+		mcm_events_tick(m);
 		if (m->conf.enable_metric_reporting && mc_now_ms() >= next_summary) {
 			log_summary(m, last);
 			next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;

@@ -12,6 +12,7 @@
 #include "common/list.h"
 #include "common/thread.h"
 #include "master/client.h"
+#include "master/event.h"
 #include "master/evict.h"
 #include "master/index.h"
 #include "master/journal_i.h"
@@ -41,6 +42,7 @@ struct mcm {
 	struct mcm_clients clients;
 	struct mcm_puts puts;
 	struct mcm_tasks tasks;
+	struct mcm_events events;
 	pthread_mutex_t sessions_lock;
 	struct mc_list sessions;
 	struct mcm_notes notes;

@@ -258,6 +258,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		}
 	}
 	mcm_shard_link(&m->index, sh, slot);
+	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 give:
 	for (i = 0; i < c->copies; i++)
@@ -275,6 +276,7 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	if (i == n)
 		return false;
 	if (n == 1) {
+		mcm_event_object(m, MCP_EVENT_EVICT, slot);
 		mcm_object_remove(m, sh, slot);
 		return true;
 	}

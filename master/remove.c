@@ -43,6 +43,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	if (r < 0)
 		return r;
 	mcm_journal_object_gone(m, slot);
+	mcm_event_object(m, MCP_EVENT_REMOVE, slot);
 	mcm_object_unindex(m, sh, slot);
 	mc_metric_add(&removed, 1);
 	return 0;
@@ -59,6 +60,7 @@ static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct fou
 		return false;
 	if (!(flags & MCP_REMOVE_FORCE) && mcm_object_leased(o, mcm_now_tick(m)))
 		return false;
+	mcm_event_object(m, MCP_EVENT_REMOVE, f->slot);
 	mcm_object_remove(m, sh, f->slot);
 	mc_metric_add(&removed, 1);
 	return true;

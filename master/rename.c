@@ -49,6 +49,7 @@ static uint64_t move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t
 	}
 	rn->dir = 0;
 	mcm_shard_link(&m->index, rn->to_shard, slot);
+	mcm_event_rename(m, slot, rn->from);
 	return o->generation;
 }
 

@@ -214,5 +214,6 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },
 	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
 	{ MCP_COPIED, mcm_serve_copied },
+	{ MCP_EVENTS, mcm_serve_events },
 	{ 0, NULL },
 };

@@ -52,5 +52,8 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 			 struct mcp_answer *answer, void *arg);
 int mcm_serve_copied(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg);
+/* service_event.c */
+int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg);
 
 #endif

@@ -300,6 +300,36 @@ int mcs_tasks(mcs_t *s, const char *id, struct mcs_task **ret, int64_t timeout_m
  * take new objects again. */
 int mcs_task_cancel(mcs_t *s, const char *id, int64_t timeout_ms);
 
+/* ---- events: what happens to keys ---------------------------------------------------------------- */
+
+enum mcs_event_type {
+	MCS_EVENT_PUT,		/* has a new value */
+	MCS_EVENT_REMOVE,	/* was removed */
+	MCS_EVENT_EVICT,	/* was evicted, or lost with its memory */
+	MCS_EVENT_RENAME,	/* is now called @to */
+	MCS_EVENT_GAP		/* @lost events were missed: what is known has to be looked at anew */
+};
+
+struct mcs_event {
+	enum mcs_event_type type;
+	struct mcs_key key, to;		/* valid until the next mcs_watch_next() */
+	uint64_t sequence;		/* grows */
+	uint64_t time_ms;		/* Unix epoch */
+	uint64_t size, generation;	/* of the value that was put, renamed or is gone */
+	enum mcs_kind kind;
+	uint64_t lost;
+};
+typedef struct mcs_watch mcs_watch_t;
+/* From now on, what happens to keys with this prefix (a rename counts for both names).  @types: bits
+ * 1u << MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: who reads too slowly, or
+ * asks a master that was started anew, gets MCS_EVENT_GAP.  One thread at a time per watch. */
+int mcs_watch_open(mcs_t *s, struct mcs_key prefix, unsigned types, mcs_watch_t **ret,
+		   int64_t timeout_ms);
+/* 1 and the next event, 0 when there was none in this time, negative on failure, after which the watch
+ * can be asked again. */
+int mcs_watch_next(mcs_watch_t *w, struct mcs_event *ret, int64_t timeout_ms);
+void mcs_watch_close(mcs_watch_t *w);		/* NULL is fine */
+
 /* Prometheus text of this process's metrics; free() it.  NULL without memory. */
 char *mcs_metrics_text(void);
 

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * watch.c - what happens to keys, asked for again and again: the master keeps the last events, the
+ * watcher the number of the one that it has seen last, so a lost connection loses nothing by itself. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/store_i.h"
+
+#define EVENTS 256
+#define WAIT_FIRST_MS 5
+#define WAIT_LAST_MS 100
+
+_Static_assert((int)MCS_EVENT_RENAME == (int)MCP_EVENT_RENAME &&
+	       (int)MCS_EVENT_GAP == (int)MCP_EVENT_TYPES, "types are passed on as they are");
+
+struct mcs_watch {
+	/* constant */
+	struct mcs *s;
+	uint32_t types;
+
+	uint64_t since;
+	uint64_t lost;			/* to be told first */
+	struct mcp_reply page;		/* what @it goes through */
+	struct mcp_iter it;
+	bool any;
+	uint64_t wait_ms;
+
+	size_t prefix_len;
+	unsigned char prefix[];
+};
+
+static int ask(struct mcs_watch *w, uint64_t deadline)
+{
+	const struct mcp_events msg = {
+		.since = w->since, .types = w->types, .limit = EVENTS,
+		.prefix = mcp_bytes(w->prefix, w->prefix_len),
+	};
+	struct mcp_events_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	r = mcs_call(w->s->session, MCP_EVENTS, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		return r;
+	mcp_reply_done(&w->page);
+	w->page = mem;
+	mcp_iter_init(&w->it, &reply.events, &mcp_desc_event);
+	w->any = true;
+	w->since = reply.next;
+	w->lost = reply.lost;
+	return reply.events.count || reply.lost ? 1 : 0;
+}
+
+int mcs_watch_open(struct mcs *s, struct mcs_key prefix, unsigned types, struct mcs_watch **ret,
+		   int64_t timeout_ms)
+{
+	struct mcs_watch *w;
+	int r;
+
+	if (prefix.len > MCP_KEY_MAX || (prefix.len && !prefix.data))
+		return mc_fail(-MC_EKEY, "the prefix has %zu bytes", prefix.len);
+	if (types >= 1u << MCP_EVENT_TYPES)
+		return mc_fail(-MC_EPARAM, "unknown types of events %#x", types);
+	w = calloc(1, sizeof(*w) + prefix.len);
+	if (!w)
+		return -ENOMEM;
+	w->s = s;
+	w->types = types;
+	w->since = UINT64_MAX;
+	w->prefix_len = prefix.len;
+	if (prefix.len)
+		memcpy(w->prefix, prefix.data, prefix.len);
+	/* What happens after this returns is seen. */
+	r = ask(w, mcs_deadline(s, timeout_ms));
+	if (r < 0) {
+		mcs_watch_close(w);
+		return r;
+	}
+	*ret = w;
+	return 0;
+}
+
+void mcs_watch_close(struct mcs_watch *w)
+{
+	if (!w)
+		return;
+	mcp_reply_done(&w->page);
+	free(w);
+}
+
+static bool next_known(struct mcs_watch *w, struct mcs_event *ret)
+{
+	struct mcp_event e;
+
+	memset(ret, 0, sizeof(*ret));
+	if (w->lost) {
+		ret->type = MCS_EVENT_GAP;
+		ret->lost = w->lost;
+		w->lost = 0;
+		return true;
+	}
+	if (!w->any || !mcp_iter_next(&w->it, &e))
+		return false;
+	*ret = (struct mcs_event){
+		.type = e.type < MCP_EVENT_TYPES ? (enum mcs_event_type)e.type : MCS_EVENT_GAP,
+		.key = { e.key.data, e.key.len }, .to = { e.to.data, e.to.len },
+		.sequence = e.sequence, .time_ms = e.time_ms, .size = e.size,
+		.generation = e.generation, .kind = (enum mcs_kind)e.kind,
+	};
+	return true;
+}
+
+/* False when the time is up. */
+static bool wait_a_little(struct mcs_watch *w, uint64_t deadline)
+{
+	uint64_t now = mc_now_ns(), ns;
+
+	if (now >= deadline)
+		return false;
+	w->wait_ms = w->wait_ms ? 2 * w->wait_ms : WAIT_FIRST_MS;
+	if (w->wait_ms > WAIT_LAST_MS)
+		w->wait_ms = WAIT_LAST_MS;
+	ns = w->wait_ms * MC_NS_PER_MS;
+	if (ns > deadline - now)
+		ns = deadline - now;
+	nanosleep(&(struct timespec){ .tv_sec = 0, .tv_nsec = (long)ns }, NULL);
+	return true;
+}
+
+int mcs_watch_next(struct mcs_watch *w, struct mcs_event *ret, int64_t timeout_ms)
+{
+	uint64_t until = mcs_deadline(w->s, timeout_ms);
+	struct mcs_event e;
+	int r;
+
+	while (!next_known(w, &e)) {
+		r = ask(w, mcs_deadline(w->s, -1));
+		if (r < 0)
+			return r;
+		if (r)
+			w->wait_ms = 0;
+		else if (!wait_a_little(w, until))
+			return 0;
+	}
+	*ret = e;
+	return 1;
+}

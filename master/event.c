@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * event.c - see the header. */
+#include <config.h>
+
+#include "master/event.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define SCAN_MAX 4096		/* events looked at under the lock */
+
+MC_COUNTER(noted, "mooncake_master_events_total", "", "Events noted for watchers")
+MC_COUNTER(missed, "mooncake_master_events_missed_total", "",
+	   "Events that watchers asked for too late")
+
+/* In the ring: this and the bytes of both keys, never across its end. */
+struct record {
+	uint64_t time_ms, size, generation;
+	uint16_t key_len, to_len;
+	uint8_t type, kind;
+};
+
+void mcm_events_init(struct mcm_events *e)
+{
+	memset(e, 0, sizeof(*e));
+	pthread_mutex_init(&e->lock, NULL);
+	/* Numbers of an earlier master are smaller: who had read there has missed something. */
+	e->first = e->next = mc_wall_ns() / 1000;
+}
+
+void mcm_events_done(struct mcm_events *e)
+{
+	free(e->ring);
+	free(e->at);
+	pthread_mutex_destroy(&e->lock);
+}
+
+/* Lock held. */
+static int switch_on(struct mcm_events *e)
+{
+	e->ring = malloc(MCM_EVENTS_BYTES);
+	e->at = malloc(MCM_EVENTS_MAX * sizeof(*e->at));
+	if (!e->ring || !e->at) {
+		free(e->ring);
+		free(e->at);
+		e->ring = NULL;
+		e->at = NULL;
+		return mc_fail(-ENOMEM, "no memory for events");
+	}
+	/* Something may have happened while nobody looked. */
+	e->first = ++e->next;
+	e->end = 0;
+	__atomic_store_n(&e->on, true, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void mcm_events_tick(struct mcm *m)
+{
+	struct mcm_events *e = &m->events;
+
+	if (!mcm_events_on(e))
+		return;
+	MC_LOCKED(&e->lock);
+	if (mcm_now_ms(m) < e->asked_ms + MCM_EVENTS_IDLE_MS)
+		return;
+	__atomic_store_n(&e->on, false, __ATOMIC_RELAXED);
+	free(e->ring);
+	free(e->at);
+	e->ring = NULL;
+	e->at = NULL;
+	e->first = e->next;
+}
+
+/* ---- writing ---- */
+
+static uint64_t *place(const struct mcm_events *e, uint64_t n)
+{
+	return &e->at[n % MCM_EVENTS_MAX];
+}
+
+static void note(struct mcm *m, const struct record *r, const void *key, const void *to)
+{
+	uint64_t need = (sizeof(*r) + r->key_len + r->to_len + 7) & ~7ull, left;
+	struct mcm_events *e = &m->events;
+	uint8_t *p;
+
+	MC_LOCKED(&e->lock);
+	if (!e->ring)
+		return;
+	left = MCM_EVENTS_BYTES - e->end % MCM_EVENTS_BYTES;
+	if (left < need)
+		e->end += left;
+	while (e->first < e->next && (e->next - e->first >= MCM_EVENTS_MAX ||
+				      *place(e, e->first) + MCM_EVENTS_BYTES < e->end + need))
+		e->first++;
+	p = e->ring + e->end % MCM_EVENTS_BYTES;
+	memcpy(p, r, sizeof(*r));
+	memcpy(p + sizeof(*r), key, r->key_len);
+	if (r->to_len)
+		memcpy(p + sizeof(*r) + r->key_len, to, r->to_len);
+	*place(e, e->next++) = e->end;
+	e->end += need;
+	mc_metric_add(&noted, 1);
+}
+
+static struct record record_of(const struct mcm *m, enum mcp_event_type type, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+
+	return (struct record){
+		.time_ms = mc_wall_ns() / MC_NS_PER_MS, .size = mcm_object_size(o),
+		.generation = o->generation, .key_len = o->key_len, .type = (uint8_t)type,
+		.kind = o->flags & MCM_OBJ_KIND,
+	};
+}
+
+void mcm_event_object(struct mcm *m, enum mcp_event_type type, uint32_t slot)
+{
+	struct record r;
+
+	if (!mcm_events_on(&m->events))
+		return;
+	r = record_of(m, type, slot);
+	note(m, &r, mcm_shard_key(&m->index, slot), NULL);
+}
+
+void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from)
+{
+	struct record r;
+
+	if (!mcm_events_on(&m->events))
+		return;
+	r = record_of(m, MCP_EVENT_RENAME, slot);
+	r.to_len = r.key_len;
+	r.key_len = (uint16_t)from.len;
+	note(m, &r, from.data, mcm_shard_key(&m->index, slot));
+}
+
+/* ---- reading ---- */
+
+static bool begins(const char *key, uint32_t len, struct mcp_bytes prefix)
+{
+	return len >= prefix.len && (!prefix.len || !memcmp(key, prefix.data, prefix.len));
+}
+
+/* False: there is no room for its keys. */
+static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, struct mcp_bytes prefix,
+		 struct mcp_event *ret, char **text, size_t *text_len, bool *ret_taken)
+{
+	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES;
+	const char *key = (const char *)p + sizeof(struct record);
+	struct record r;
+
+	memcpy(&r, p, sizeof(r));
+	*ret_taken = false;
+	if (types && !(types & 1u << r.type))
+		return true;
+	if (!begins(key, r.key_len, prefix) && !(r.to_len && begins(key + r.key_len, r.to_len, prefix)))
+		return true;
+	if (*text_len < (size_t)r.key_len + r.to_len)
+		return false;
+	memcpy(*text, key, (size_t)r.key_len + r.to_len);
+	*ret = (struct mcp_event){
+		.sequence = n, .time_ms = r.time_ms, .size = r.size, .generation = r.generation,
+		.type = r.type, .kind = r.kind, .key = mcp_bytes(*text, r.key_len),
+		.to = mcp_bytes(*text + r.key_len, r.to_len),
+	};
+	*text += r.key_len + r.to_len;
+	*text_len -= (size_t)r.key_len + r.to_len;
+	*ret_taken = true;
+	return true;
+}
+
+int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, struct mcp_bytes prefix,
+		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
+		    uint64_t *ret_since, uint64_t *ret_lost)
+{
+	struct mcm_events *e = &m->events;
+	unsigned n = 0, scanned;
+	uint64_t at;
+	bool taken;
+	int r = 0;
+
+	MC_LOCKED(&e->lock);
+	e->asked_ms = mcm_now_ms(m);
+	if (!e->ring)
+		r = switch_on(e);
+	if (r < 0)
+		return r;
+	*ret_lost = 0;
+	at = since == UINT64_MAX ? e->next : since + 1;
+	/* A number that was not given out yet is another master's. */
+	if (at < e->first || at > e->next) {
+		*ret_lost = at < e->first ? e->first - at : 1;
+		mc_metric_add(&missed, (int64_t)*ret_lost);
+		at = e->first;
+	}
+	for (scanned = 0; at < e->next && n < max && scanned < SCAN_MAX; scanned++, at++) {
+		if (!take(e, at, types, prefix, &ret[n], &text, &text_len, &taken))
+			break;
+		n += taken;
+	}
+	*ret_since = at - 1;
+	return (int)n;
+}
