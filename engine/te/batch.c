@@ -325,6 +325,8 @@ void mce_te_batch_settle_locked(struct mce_te_batch *b)
 	uint64_t one = 1;
 
 	b->busy = false;
+	if (b->began_ns)
+		mce_te_metric_batch(b->te->metric, b->began_ns);
 	if (b->deadline != MC_NEVER) {
 		mce_te_timer_remove(b);
 		mce_te_deadline_set(b, MC_NEVER);

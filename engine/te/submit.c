@@ -193,6 +193,7 @@ static void submit_begin_locked(struct mce_te_batch *b)
 	if (!b->busy) {
 		b->cursor = 0;
 		b->stop_status = 0;
+		b->began_ns = b->te->metric ? mc_now_ns() : 0;
 	}
 	b->busy = true;
 	b->submitters++;

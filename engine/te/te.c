@@ -205,6 +205,8 @@ static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
 		r = publish(te);
 	if (r == 0 && te->env.refresh_ms)
 		r = mce_te_timer_start(te);
+	if (r == 0)
+		r = mce_te_metric_open(te, &te->metric);
 	return r;
 }
 
@@ -218,6 +220,7 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 	te = calloc(1, sizeof(*te));
 	if (!te)
 		return -ENOMEM;
+	mce_te_log_open();
 	raise_nofile();
 	init_locks(te);
 	mce_te_env_load(&te->env);
@@ -244,6 +247,7 @@ void mce_te_close(struct mce_te *te)
 	mce_handshake_close(te->handshake);
 	/* Peers' handles go before the engine that they belong to. */
 	mce_te_batches_done(te);
+	mce_te_metric_close(te->metric);
 	mce_te_segments_done(te);
 	mce_peer_put(te->self);
 	mce_te_mem_done(te);

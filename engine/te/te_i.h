@@ -138,6 +138,7 @@ struct mce_te_batch {
 	char *notify_name, *notify_msg;
 	int eventfd;		/* -1: none */
 	uint64_t deadline;	/* MC_NEVER: none; the timer reads it without */
+	uint64_t began_ns;	/* when the first of what is under way was submitted; 0 without metrics */
 	struct mce_te_view **views;	/* that the requests lean on */
 	unsigned nviews, views_cap;
 	/* owned by the submitter, then the engine, then the worker */
@@ -237,6 +238,7 @@ struct mce_te {
 	struct mce_peer *self;	/* kept, with its counts */
 	struct mce_meta *meta;	/* NULL with P2PHANDSHAKE */
 	struct mce_handshake *handshake;
+	struct mce_te_metric *metric;	/* NULL: nobody asked for it */
 	char host[MC_ADDR_MAX];	/* advertised */
 	char name[MC_ADDR_MAX];
 	char address[MC_ADDR_MAX];
@@ -272,6 +274,15 @@ struct mce_te {
 	struct mce_te_rate rate;
 	struct mc_list live_node;	/* shutdown.c */
 };
+
+/* ---- MC_TE_METRIC and the log (metric.c) ------------------------------------------------------- */
+
+/* 0 also when the variable is not set; *ret stays NULL then. */
+int mce_te_metric_open(struct mce_te *te, struct mce_te_metric **ret);
+void mce_te_metric_close(struct mce_te_metric *m);	/* before the engine's */
+void mce_te_metric_batch(struct mce_te_metric *m, uint64_t began_ns);	/* a batch has ended */
+/* As MC_LOG_LEVEL and MC_LOG_DIR say, once per process; the program's own log stays when they say nothing. */
+void mce_te_log_open(void);
 
 /* Take the engine's entries out of the metadata server; nothing is published after that. */
 void mce_te_withdraw(struct mce_te *te);

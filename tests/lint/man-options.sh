@@ -7,7 +7,7 @@ set -eu
 cd "${top_builddir:?}"
 command -v groff >/dev/null || { echo "SKIP: groff is not installed"; exit 77; }
 programs='tools/mcctl tools/mcbench tools/mooncake_http_metadata_server master/mooncake_master mcfs/mcfs'
-pages='man/mcctl.1 man/mcbench.1 man/mooncake_master.1 man/mooncake_http_metadata_server.1 man/mcs.3 man/mcfs.1 man/mcfs.5'
+pages='man/mcctl.1 man/mcbench.1 man/mooncake_master.1 man/mooncake_http_metadata_server.1 man/mcs.3 man/mcfs.1 man/mcfs.5 man/transfer_engine.7'
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 status=0
