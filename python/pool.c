@@ -2,6 +2,7 @@
  * pool.c - methods about the pool as a whole. */
 #include "python/mcpy.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* [(id, name, size, used, state), ...] of all segments, or a negative code. */
@@ -34,8 +35,105 @@ static PyObject *store_segments(PyObject *self, PyObject *none)
 	return list;
 }
 
+/* ---- tasks ---- */
+
+/* A NULL-ended array of the strings of a tuple, which keeps them. */
+static const char **take_names(PyObject *tuple)
+{
+	Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+	const char **names = PyMem_Calloc((size_t)n + 1, sizeof(*names));
+
+	if (!names)
+		PyErr_NoMemory();
+	for (Py_ssize_t i = 0; i < n && names; i++) {
+		names[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i));
+		if (!names[i]) {
+			PyMem_Free(names);
+			names = NULL;
+		}
+	}
+	return names;
+}
+
+/* The id of the new task, or a negative code. */
+static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				   PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "_task_create", 4, { "move", "key", "sources", "targets" } };
+	const char **sources = NULL, **targets = NULL;
+	struct mcs_task_opts opts = { 0 };
+	int64_t r = MCPY_INVALID_PARAMS;
+	struct mcpy_core *c = NULL;
+	char id[MCS_TASK_ID];
+	PyObject *a[4];
+	bool move;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[0], false, &move) < 0 ||
+	    mcpy_key(a[1], &opts.key) < 0)
+		return NULL;
+	if (!PyTuple_Check(a[2]) || !PyTuple_Check(a[3])) {
+		PyErr_SetString(PyExc_TypeError, "sources and targets must be tuples");
+		return NULL;
+	}
+	sources = take_names(a[2]);
+	targets = sources ? take_names(a[3]) : NULL;
+	if (targets)
+		c = mcpy_enter(self);
+	if (c) {
+		opts.kind = move ? MCS_TASK_MOVE : MCS_TASK_COPY;
+		opts.sources = *sources ? sources : NULL;
+		opts.targets = *targets ? targets : NULL;
+		Py_BEGIN_ALLOW_THREADS
+		r = mcpy_code(mcs_task_create(c->mcs, &opts, id, -1));
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_Free(sources);
+	PyMem_Free(targets);
+	if (PyErr_Occurred())
+		return NULL;
+	return r < 0 ? PyLong_FromLongLong(r) : PyUnicode_FromString(id);
+}
+
+/* (kind, status, created_ms, updated_ms, message), None for no such task, or a negative code. */
+static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			    PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "_task", 1, { "id" } };
+	struct mcs_task *task = NULL;
+	struct mcpy_core *c;
+	PyObject *a[1], *ret;
+	const char *id;
+	int64_t n;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(id = PyUnicode_AsUTF8(a[0])))
+		return NULL;
+	c = mcpy_enter(self);
+	if (!c)
+		return PyLong_FromLong(MCPY_INVALID_PARAMS);
+	Py_BEGIN_ALLOW_THREADS
+	n = mcs_tasks(c->mcs, id, &task, -1);
+	mcpy_leave(c);
+	Py_END_ALLOW_THREADS
+	if (n < 0)
+		return n == -MCS_ENOOBJECT || n == -ENOENT ? Py_NewRef(Py_None) :
+			PyLong_FromLongLong(mcpy_code(n));
+	if (!n)
+		ret = Py_NewRef(Py_None);
+	else
+		ret = Py_BuildValue("(ssKKs)", task->kind, task->status,
+				    (unsigned long long)task->created_ms,
+				    (unsigned long long)task->updated_ms, task->message);
+	free(task);
+	return ret;
+}
+
 PyMethodDef mcpy_pool_methods[] = {
 	{ "_segments", store_segments, METH_NOARGS,
 	  "_segments() -> [(id, name, size, used, state)] or a negative code." },
+	{ "_task_create", MCPY_FAST(store_task_create),
+	  "_task_create(move, key, sources, targets) -> id or a negative code." },
+	{ "_task", MCPY_FAST(store_task),
+	  "_task(id) -> (kind, status, created_ms, updated_ms, message), None or a negative code." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -2,20 +2,22 @@
 """BufferPool: memory for transfers, lent and given back, so that it is allocated and registered once."""
 
 import collections
-import ctypes
-import mmap
 import threading
 import time
 
 CLOSED_POOL = "buffer pool is closed"
 CLOSED_LEASE = "buffer lease is closed"
 MIN_CLASS = 64 << 10
+PAGE = 4096
 
 
 class _Region:
     """Memory of one size class, registered with the store."""
 
     def __init__(self, store, size):
+        import ctypes
+        import mmap
+
         self.size = size
         self.memory = mmap.mmap(-1, size)
         self.ptr = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
@@ -112,7 +114,7 @@ class BufferPool:
 
     def _class_of(self, size):
         if self._max_class is not None and size > self._max_class:
-            return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+            return -(-size // PAGE) * PAGE
         c = self._min_class
         while c < size:
             c *= 2

@@ -5,8 +5,6 @@ A read session holds one version of a key readable until it ends.  A write sessi
 memory of its own and stores the object, whole, when it ends; one that was not written completely is
 refused, so that nobody ever reads what nobody wrote."""
 
-import ctypes
-import mmap
 import threading
 
 INVALID_PARAMS = -600
@@ -22,10 +20,15 @@ class _Write:
         self.size = size
         self.config = config
         self.index = index
+        import ctypes
+        import mmap
+
         self.memory = mmap.mmap(-1, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.written = []
         self.lock = threading.Lock()
+        # gives the GIL back while it copies
+        self.copy = ctypes.memmove
 
     def write(self, ptrs, sizes, offsets):
         if not len(ptrs) == len(sizes) == len(offsets):
@@ -36,8 +39,7 @@ class _Write:
         for ptr, size, offset in zip(ptrs, sizes, offsets):
             if size and not ptr:
                 return INVALID_PARAMS
-            # gives the GIL back while it copies
-            ctypes.memmove(self.address + offset, ptr, size)
+            self.copy(self.address + offset, ptr, size)
         with self.lock:
             self.written += [(o, o + n) for o, n in zip(offsets, sizes) if n]
         return sum(sizes)

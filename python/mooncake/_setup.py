@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the arguments of setup() mean: sizes, truth values, addresses, names that were mistyped."""
 
-import difflib
-import logging
 import os
 
-log = logging.getLogger("mooncake.store")
+
+class Log:
+    """A logger that is made when something is to be said, since most processes never say anything and import in
+    less time."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, level):
+        import logging
+
+        return getattr(logging.getLogger(self._name), level)
+
+
+log = Log("mooncake.store")
 
 INVALID_PARAMS = -600
 INTERNAL_ERROR = -1
@@ -85,6 +97,8 @@ def parse_bool(value, what):
 
 def nearest(name, names):
     """', did you mean "x"?', or nothing."""
+    import difflib
+
     found = difflib.get_close_matches(name, names, 1)
     return f', did you mean "{found[0]}"?' if found else ""
 

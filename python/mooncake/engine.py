@@ -7,14 +7,14 @@ for wrong types.  Every call gives the GIL back while it waits; transfers end by
 seconds (30, at least 5) and a nanosecond for each byte."""
 
 import enum as _enum
-import logging as _logging
 import os as _os
 
 from mooncake._engine import Engine as _Engine
+from mooncake._setup import Log as _Log
 
 SUPPORT_CUDA = SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_MUSA = SUPPORT_INTRA_NVLINK = False
 
-_log = _logging.getLogger("mooncake.engine")
+_log = _Log("mooncake.engine")
 
 
 class TransferOpcode(_enum.Enum):

@@ -14,6 +14,7 @@ from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
 from mooncake._segments import Segments as _Segments
 from mooncake._sessions import Sessions as _Sessions
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
+from mooncake._tasks import QueryTaskResponse, Tasks as _Tasks
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
                              bind_to_numa_node)
 
@@ -111,7 +112,7 @@ def _setup_args(args, kwargs):
     return {**_SETUP_DEFAULTS, **given}
 
 
-class MooncakeDistributedStore(_Sessions, _Segments, _Store):
+class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Store):
     """A connection to a pool, and, when it has a segment, a part of the pool.
 
     Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must

@@ -9,7 +9,11 @@ shift
 status=0 ran=0
 echo "# $(uname -srm), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 for program in "$@"; do
-	name=$(basename "$program")
+	name=$(basename "$program" .sh)
+	case $program in
+	*.sh) program=${top_srcdir:?}/$program ;;
+	*) program=${top_builddir:?}/$program ;;
+	esac
 	case $name in
 	perf_"${want:-${name#perf_}}") ;;
 	*) continue ;;
@@ -18,7 +22,7 @@ for program in "$@"; do
 	echo
 	echo "## $name"
 	# Exit 77: something is missing here, and the program has said what.
-	timeout -k 20 900 "${top_builddir:?}/$program" || {
+	timeout -k 20 900 "$program" || {
 		r=$?
 		[ "$r" -eq 77 ] || { echo "$name: failed with status $r"; status=1; }
 	}

@@ -224,6 +224,28 @@ class Handles(WithStore):
         self.assertEqual(self.s.unmount_and_free_segment(got["segment_ids"]), 0)
         self.assertEqual(self.s.unmount_and_free_segment(got["segment_ids"]), -1)
 
+    def test_tasks(self):
+        other = opened()
+        here = ms.ReplicateConfig(preferred_segment=self.s.get_hostname())
+        self.assertEqual(self.s.put("copied", b"x" * 100000, here), 0)
+        none = (0, 0)
+        self.assertEqual(other.create_copy_task("copied", []), (none, -600))
+        self.assertEqual(other.create_copy_task("copied", ["10.9.8.7:1"]), (none, -600))
+        self.assertEqual(other.create_copy_task("missing", [other.get_hostname()]), (none, -704))
+        self.assertEqual(other.create_move_task("copied", "a", "a"), (none, -600))
+        self.assertEqual(other.query_task((1, 2)), (None, -1400))
+        task, code = other.create_copy_task("copied", [other.get_hostname()])
+        self.assertEqual(code, 0)
+        end = time.monotonic() + 30
+        answer, code = other.query_task(task)
+        while answer.status not in (ms.SUCCESS, ms.TaskStatus.FAILED) and time.monotonic() < end:
+            answer, code = other.query_task(task)
+        self.assertEqual((answer.status, answer.type, answer.id, code), (ms.SUCCESS, ms.TaskType.REPLICA_COPY, task, 0))
+        # the copy outlives the first owner
+        self.s.close()
+        self.assertEqual(other.get("copied"), b"x" * 100000)
+        other.close()
+
     def test_async(self):
         s = MooncakeDistributedStoreAsync()
         self.assertEqual(s.setup({"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE",

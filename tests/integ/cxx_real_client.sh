@@ -1,0 +1,16 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A C++ program that was written for upstream's client (the calls of LMCache's L2 adapter) compiles
+# against our headers, as strict C++17 and as C++20, and works.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires c++
+unless_sanitized "a sanitized library needs its runtime in the program"
+lib=$top_builddir/client/.libs
+[ -e "$lib/libmooncake_store.so" ] || skip "libmooncake_store.so is not in $lib"
+start_master
+for std in c++17 c++20; do
+	c++ -std=$std -Wall -Wextra -Werror -pedantic -O1 -pthread -I "$top_srcdir/include/mooncake/cxx" \
+		"$top_srcdir/tests/integ/cxx_real_client.cpp" -o "$tmp/program" -L "$lib" -lmooncake_store \
+		-Wl,-rpath,"$lib"
+done
+MC_MAX_MR_SIZE=4096 timeout 120 "$tmp/program" "$MASTER"

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package against upstream's wheel, in turns in the same minutes.
+
+perf_python.py OURS_PYTHON OURS_MASTER [UPSTREAM_PYTHON UPSTREAM_MASTER]: the driver; it runs itself as workers,
+two processes for each package: one that owns memory and one that has none and is measured."""
+
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+MIB = 1 << 20
+ROUNDS = 5
+
+
+# ---- a worker ---------------------------------------------------------------------------------------
+
+
+def memory(size):
+    raw = (ctypes.c_char * size)()
+    ctypes.memset(raw, 7, size)
+    return raw, ctypes.addressof(raw)
+
+
+def p50(call, n):
+    times = []
+    for i in range(n):
+        began = time.perf_counter()
+        call(i)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e6
+
+
+class Worker:
+    def __init__(self, store):
+        self.s = store
+        self.raw, self.ptr = memory(256 * MIB)
+        store.register_buffer(self.ptr, 256 * MIB)
+        self.value = bytes(4096)
+
+    def put_4k(self):
+        r = p50(lambda i: self.s.put(f"p4-{i}", self.value), 500)
+        self.s.batch_remove([f"p4-{i}" for i in range(500)], True)
+        return r
+
+    def get_4k(self):
+        self.s.put("g4", self.value)
+        return p50(lambda i: self.s.get("g4"), 1000)
+
+    def exist(self, n):
+        keys = [f"e-{i}" for i in range(n)]
+        self.s.put_batch(keys[:500], [b"x"] * 500)
+        self.s.batch_is_exist(keys)
+        r = p50(lambda i: self.s.batch_is_exist(keys), 20)
+        self.s.remove_all(True)
+        return r
+
+    def exist_500(self):
+        return self.exist(500)
+
+    def exist_5000(self):
+        return self.exist(5000)
+
+    def batch(self, n, size, get):
+        keys = [f"b-{i}" for i in range(n)]
+        ptrs, sizes = [self.ptr + i * size for i in range(n)], [size] * n
+        best = None
+        for _ in range(3):
+            self.s.batch_remove(keys, True)
+            began = time.perf_counter()
+            put = self.s.batch_put_from(keys, ptrs, sizes)
+            middle = time.perf_counter()
+            got = self.s.batch_get_into(keys, ptrs, sizes)
+            end = time.perf_counter()
+            assert put == [0] * n and got == sizes, (put[:3], got[:3])
+            took = end - middle if get else middle - began
+            best = took if best is None else min(best, took)
+        self.s.remove_all(True)
+        return n * size / best / 1e9 if size >= MIB else best * 1e6 / n
+
+    def put_500x4k(self):
+        return self.batch(500, 4096, False)
+
+    def get_500x4k(self):
+        return self.batch(500, 4096, True)
+
+    def put_32x1m(self):
+        return self.batch(32, MIB, False)
+
+    def get_32x1m(self):
+        return self.batch(32, MIB, True)
+
+    def put_32x4m(self):
+        return self.batch(32, 4 * MIB, False)
+
+    def get_32x4m(self):
+        return self.batch(32, 4 * MIB, True)
+
+    def threads(self, n):
+        """GB/s of get_into of 1 MiB by n threads."""
+        key = ["th"]
+        assert self.s.batch_put_from(key, [self.ptr], [MIB]) == [0]
+        calls = 400 // n
+
+        def work(k):
+            at = self.ptr + k * MIB
+            for _ in range(calls):
+                assert self.s.get_into("th", at, MIB) == MIB
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(n)]
+        began = time.perf_counter()
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        took = time.perf_counter() - began
+        self.s.remove_all(True)
+        return calls * n * MIB / took / 1e9
+
+    def threads_1(self):
+        return self.threads(1)
+
+    def threads_10(self):
+        return self.threads(10)
+
+    def memcpy(self):
+        """GB/s over the working set of 32 x 4 MiB."""
+        other, to = memory(128 * MIB)
+        best = 1e9
+        for _ in range(3):
+            began = time.perf_counter()
+            ctypes.memmove(to, self.ptr, 128 * MIB)
+            best = min(best, time.perf_counter() - began)
+        return 128 * MIB / best / 1e9
+
+
+def worker(role, master):
+    import mooncake.store as ms
+
+    s = ms.MooncakeDistributedStore()
+    segment = 1 << 30 if role == "owner" else 0
+    out = os.dup(1)
+    os.dup2(2, 1)
+    code = s.setup("127.0.0.1", "P2PHANDSHAKE", segment, 64 * MIB, "tcp", "", master)
+    w = Worker(s) if role == "user" else None
+    os.write(out, f"{code}\n".encode())
+    for line in sys.stdin:
+        name = line.strip()
+        try:
+            answer = repr(getattr(w, name)())
+        except Exception as e:
+            answer = f"failed {type(e).__name__} {e}".replace("\n", " ")[:200]
+        os.write(out, (answer + "\n").encode())
+    s.close()
+
+
+# ---- the driver -------------------------------------------------------------------------------------
+
+
+class Child:
+    def __init__(self, python, role, master):
+        self.p = subprocess.Popen([python, __file__, "--worker", role, master], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if self.p.stdout.readline().strip() != "0":
+            sys.exit(f"{python}: setup failed")
+
+    def ask(self, name):
+        self.p.stdin.write(name + "\n")
+        self.p.stdin.flush()
+        answer = self.p.stdout.readline().strip()
+        return None if not answer or answer.startswith("failed") else float(answer)
+
+    def close(self):
+        self.p.stdin.close()
+        self.p.wait(60)
+
+
+ROWS = (("put 4 KiB", "put_4k", "us p50", -1), ("get 4 KiB", "get_4k", "us p50", -1),
+        ("batch_is_exist 500 keys", "exist_500", "us", -1), ("batch_is_exist 5000 keys", "exist_5000", "us", -1),
+        ("batch_put_from 500 x 4 KiB", "put_500x4k", "us/key", -1), ("batch_get_into 500 x 4 KiB", "get_500x4k", "us/key", -1),
+        ("batch_put_from 32 x 1 MiB", "put_32x1m", "GB/s", 1), ("batch_get_into 32 x 1 MiB", "get_32x1m", "GB/s", 1),
+        ("batch_put_from 32 x 4 MiB", "put_32x4m", "GB/s", 1), ("batch_get_into 32 x 4 MiB", "get_32x4m", "GB/s", 1),
+        ("get_into 1 MiB, 1 thread", "threads_1", "GB/s", 1), ("get_into 1 MiB, 10 threads", "threads_10", "GB/s", 1),
+        ("memcpy 128 MiB", "memcpy", "GB/s", 1))
+
+
+def row(what, figure, value, unit):
+    print(f"{what:46} {figure:12} {value:12.2f}  {unit}", flush=True)
+
+
+def import_ms(python):
+    code = "import time; t = time.perf_counter(); import mooncake.store; print((time.perf_counter() - t) * 1e3)"
+    out = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
+    return float(out.stdout.split()[-1])
+
+
+def main(args):
+    packages = [("ours", args[0], args[1])] + ([("upstream", args[2], args[3])] if len(args) > 2 else [])
+    times = {name: [] for name, _, _ in packages}
+    for _ in range(ROUNDS):
+        for name, python, _ in packages:
+            times[name].append(import_ms(python))
+    for name in times:
+        row("import mooncake.store", name, statistics.median(times[name]), "ms")
+    children = [(name, Child(python, "owner", master), Child(python, "user", master)) for name, python, master in packages]
+    for what, method, unit, better in ROWS:
+        values = {name: [] for name, _, _ in children}
+        for _ in range(ROUNDS):
+            for name, _, user in children:
+                v = user.ask(method)
+                if v is not None:
+                    values[name].append(v)
+        middle = {n: statistics.median(v) for n, v in values.items() if v}
+        for n, v in middle.items():
+            row(what, n, v, unit)
+        if len(middle) == 2 and method != "memcpy":
+            ratio = middle["ours"] / middle["upstream"]
+            row(what, "x upstream", ratio if better > 0 else 1 / ratio, "times as fast")
+    for _, owner, user in children:
+        user.close()
+        owner.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--worker":
+        worker(sys.argv[2], sys.argv[3])
+    else:
+        main(sys.argv[1:])
