@@ -102,7 +102,7 @@ static void *flip_main(void *arg)
 
 	for (unsigned i = 0; !__atomic_load_n(&f->stop, __ATOMIC_ACQUIRE); i++) {
 		CHECK(mce_te_register(f->te, f->mem, BYTES, "*", 1) == 0);
-		usleep(2000u << i % 5);
+		usleep(2000u << i % 8);
 		CHECK(mce_te_unregister(f->te, f->mem) == 0);
 		memset(f->mem, (int)(i & 0x7f), BYTES);
 		CHECK(f->mem[0] == (i & 0x7f) && f->mem[BYTES - 1] == (i & 0x7f));
