@@ -6,8 +6,8 @@
 set -eu
 cd "${top_builddir:?}"
 command -v groff >/dev/null || { echo "SKIP: groff is not installed"; exit 77; }
-programs='tools/mcctl tools/mcbench tools/mooncake_http_metadata_server master/mooncake_master mcfs/mcfs'
-pages='man/mcctl.1 man/mcbench.1 man/mooncake_master.1 man/mooncake_http_metadata_server.1 man/mcs.3 man/mcfs.1 man/mcfs.5 man/transfer_engine.7'
+programs='tools/mcctl tools/mcbench tools/mooncake_http_metadata_server tools/transfer_engine_bench master/mooncake_master mcfs/mcfs'
+pages='man/mcctl.1 man/mcbench.1 man/mooncake_master.1 man/mooncake_http_metadata_server.1 man/mcs.3 man/mcfs.1 man/mcfs.5 man/transfer_engine.7 man/transfer_engine.3 man/transfer_engine_bench.1'
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 status=0
@@ -97,6 +97,20 @@ check_example() {
 		bad "mcs.3: the example is not that of man/mcs_example.c"
 }
 
+# Functions of the transfer engine's headers, in both sections of the page.
+check_engine() {
+	cat "${top_srcdir:?}/include/mooncake/transfer_engine_c.h" "$top_srcdir/include/mooncake/mce_te.h" >"$tmp/engine.h"
+	"$CC" -fpreprocessed -dD -E -P "$tmp/engine.h" |
+		grep -oE '\b(mce_te_[a-z_]+|[a-z]+[A-Z][A-Za-z]*)\(' | sort -u >"$tmp/functions"
+	[ "$(wc -l <"$tmp/functions")" -ge 60 ] || bad "too few functions of the transfer engine were found"
+	sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' man/transfer_engine.3 >"$tmp/synopsis"
+	sed -n '/^\.SH DESCRIPTION/,$p' man/transfer_engine.3 >"$tmp/description"
+	while read -r name; do
+		grep -qF "$name" "$tmp/synopsis" || bad "transfer_engine.3: SYNOPSIS has not $name)"
+		grep -qw "${name%(}" "$tmp/description" || bad "transfer_engine.3: says nothing of $name)"
+	done <"$tmp/functions"
+}
+
 for program in $programs; do
 	page=man/${program##*/}.1
 	check_options "$program" "$page"
@@ -107,5 +121,6 @@ for page in $pages; do
 	check_warnings "$page"
 done
 check_library
+check_engine
 check_example
 exit "$status"
