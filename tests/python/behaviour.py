@@ -6,6 +6,7 @@ behaviour.py MASTER MASTER_PID"""
 import array
 import asyncio
 import ctypes
+import enum
 import gc
 import os
 import signal
@@ -345,6 +346,23 @@ class Processes(unittest.TestCase):
                 "assert os.waitpid(pid, 0)[1] == 0\n"
                 "assert s.put('parent', b'x') == 0 and s.health_check() == 0\n")
         self.assertEqual(self.run_script(text).returncode, 0)
+
+    def test_type_files_name_what_there_is(self):
+        import ast
+        import mooncake.engine as me
+
+        for module in (ms, me):
+            with open(module.__file__ + "i", encoding="utf-8") as f:
+                tree = ast.parse(f.read())
+            for node in (n for n in tree.body if isinstance(n, ast.ClassDef)):
+                kind = getattr(module, node.name)
+                said = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                there = {n for n in dir(kind) if not n.startswith("_") and callable(getattr(kind, n))}
+                self.assertEqual(set(), {n for n in said if not hasattr(kind, n) and n != "__buffer__"}, node.name)
+                if not issubclass(kind, enum.Enum):
+                    self.assertEqual(set(), there - said - {"TransferOpcode"}, node.name)
+                for name in there:
+                    self.assertTrue(getattr(kind, name).__doc__, f"{node.name}.{name} has no help")
 
     def test_import_starts_no_thread(self):
         out = subprocess.run([sys.executable, "-c", "import mooncake.store, os; print(len(os.listdir('/proc/self/task')))"],
