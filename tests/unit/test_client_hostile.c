@@ -215,7 +215,7 @@ static void a_full_pool_is_waited_for(void **state)
 
 	SET(grant_err, -MC_ENOSPACE);
 	SET(grant_times, 20);
-	SET(evictable, 1);
+	SET(evictable, 100);
 	assert_int_equal(put("a", 100, 0), 0);
 	/* Nothing will ever go: at once. */
 	SET(grant_times, 1000000);
@@ -223,8 +223,13 @@ static void a_full_pool_is_waited_for(void **state)
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
 	assert_true(mc_now_ns() - began < MC_NS_PER_SEC);
-	/* Something could go, but does not: until the deadline. */
-	SET(evictable, 1);
+	/* Less than it needs could go: the same. */
+	SET(evictable, 99);
+	began = mc_now_ns();
+	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
+	assert_true(mc_now_ns() - began < MC_NS_PER_SEC);
+	/* Enough could go, but does not: until the deadline. */
+	SET(evictable, 100);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
 	assert_true(mc_now_ns() - began < 4 * MC_NS_PER_SEC);
