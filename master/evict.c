@@ -17,6 +17,7 @@
 /* One round of the background on one segment: then others get their turn. */
 #define BACKGROUND_ROUNDS 256
 #define RUN_TRIES 64
+#define NEW_SHARE 8		/* one of so many objects is new */
 #define TINY 64		/* so many times smaller than the object that needs room */
 
 MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
@@ -60,14 +61,21 @@ void mcm_evict_forget(void *shared, const struct mcm_victim *victim, uint32_t ha
 	(void)hash;
 }
 
-static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
+struct mcm_evict_view mcm_evict_view_of(const struct mcm *m, struct mcm_segment *s)
 {
-	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m) };
+	/* As many puts of the whole master as this segment has objects by now, had all segments as many. */
+	uint64_t puts = mcm_peek(&s->objects) * mcm_peek(&m->segments.n_live) / NEW_SHARE + 1;
+
+	return (struct mcm_evict_view){
+		&m->index, &s->alloc, mcm_now_tick(m),
+		(mcm_peek(&m->generation) - puts) << MCM_PUT_SHARD_BITS,
+		(uint32_t)(mc_wall_ns() / MC_NS_PER_MS),
+	};
 }
 
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint32_t slot)
 {
-	struct mcm_evict_view v = view_of(m, s);
+	struct mcm_evict_view v = mcm_evict_view_of(m, s);
 	struct mcm_node *n;
 
 	pthread_mutex_lock(&s->lock);
@@ -135,7 +143,7 @@ static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 			  unsigned level, uint64_t want, struct mcm_victim *v,
 			  unsigned *n, bool *more, uint32_t *ret_node)
 {
-	struct mcm_evict_view view = view_of(m, s);
+	struct mcm_evict_view view = mcm_evict_view_of(m, s);
 	int r;
 
 	*n = 0;
@@ -222,7 +230,7 @@ static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 	bool more;
 
 	for (rounds = 0; rounds < BACKGROUND_ROUNDS; rounds++) {
-		struct mcm_evict_view view = view_of(m, s);
+		struct mcm_evict_view view = mcm_evict_view_of(m, s);
 		uint64_t want;
 
 		pthread_mutex_lock(&s->lock);
@@ -300,8 +308,14 @@ static void sweep(struct mcm *m, struct mcm_segment *s)
 	mcm_segments_reap(&m->segments, s);
 }
 
+bool mcm_evict_promises(const struct mcm *m)
+{
+	return mcm_peek(&m->promised_until) > mcm_now_tick(m);
+}
+
 bool mcm_evict_background(struct mcm *m)
 {
+	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
 	double high = m->conf.eviction_high_watermark_ratio;
 	unsigned i, top;
 	bool more = mcm_restored_release(m);
@@ -317,10 +331,10 @@ bool mcm_evict_background(struct mcm *m)
 		if (state == MCP_SEG_UNMOUNTING) {
 			sweep(m, s);
 		} else if (state == MCP_SEG_OK && excess(s, high)) {
-			if (lower(m, s, MCM_EVICT_PLAIN))
+			if (lower(m, s, settled))
 				more = true;
 			else if (m->conf.allow_evict_soft_pinned_objects && excess(s, high))
-				more |= lower(m, s, MCM_EVICT_SOFT);
+				more |= lower(m, s, settled | MCM_EVICT_SOFT);
 		}
 	}
 	return more;

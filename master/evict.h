@@ -6,6 +6,7 @@
 #ifndef MCM_EVICT_H
 #define MCM_EVICT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "master/evict_policy.h"
@@ -35,6 +36,12 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint3
  * no such run. */
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node);
+
+/* The view for choosing victims of a segment.  New is the last
+ * quarter of what was put, and what was committed less than MCM_MOMENT_MS ago: a large put takes long. */
+struct mcm_evict_view mcm_evict_view_of(const struct mcm *m, struct mcm_segment *s);
+/* Does any exist's promise stand?  Then what was just put waits with MCM_EVICT_SETTLED. */
+bool mcm_evict_promises(const struct mcm *m);
 
 /* Bring every segment below its watermark; drop the objects of unmounted segments.  True: there is
  * more to do. */

@@ -47,7 +47,7 @@ static unsigned fifo_victims(void *state, const struct mcm_evict_view *v, unsign
 {
 	struct fifo *fifo = state;
 	struct mcm_lists *l = &fifo->lists;
-	struct mcm_harvest h = mcm_harvest_begin(l, v, want, ret, max);
+	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
 	uint32_t id;
 
 	h.chances = 0;

@@ -154,17 +154,6 @@ static void soften(struct mcm_lists *l, const struct mcm_evict_view *v)
 
 /* ---- victims ---- */
 
-struct mcm_harvest mcm_harvest_begin(struct mcm_lists *l, const struct mcm_evict_view *v,
-				     uint64_t want, struct mcm_victim *ret, unsigned max)
-{
-	struct mcm_harvest h = { .out = ret, .max = max, .want = want, .steps = STEPS,
-				 .chances = SECOND_CHANCES };
-
-	wheel_turn(l, v, &h.steps);
-	soften(l, v);
-	return h;
-}
-
 bool mcm_harvest_full(const struct mcm_harvest *h)
 {
 	return h->n == h->max || (h->n && h->got >= h->want) || h->steps <= 0;
@@ -186,15 +175,19 @@ void mcm_harvest_take(struct mcm_harvest *h, struct mcm_lists *l, const struct m
 uint32_t mcm_harvest_next(struct mcm_harvest *h, struct mcm_lists *l,
 			  const struct mcm_evict_view *v, uint32_t head)
 {
+	enum mcm_peek peek;
 	uint32_t id;
 
 	while (!mcm_harvest_full(h) && (id = list_first(v->a, head))) {
 		struct mcm_object *o = mcm_evict_owner(v, id);
 
-		h->steps--;
 		/* The next ones' objects, while this one is looked at. */
 		__builtin_prefetch(mcm_evict_owner(v, mcm_node(v->a, id)->list_next));
-		switch (mcm_evict_peek(v, o)) {
+		peek = mcm_evict_peek(v, o);
+		if (h->settled && peek < MCM_PEEK_LEASED && mcm_evict_recent(v, o))
+			return 0;
+		h->steps--;
+		switch (peek) {
 		case MCM_PEEK_PINNED:
 			if (mcm_evict_park(o))
 				mcm_lists_del(l, v->a, id);
@@ -243,6 +236,20 @@ static void harvest_wheel(struct mcm_harvest *h, struct mcm_lists *l,
 	}
 }
 
+struct mcm_harvest mcm_harvest_begin(struct mcm_lists *l, const struct mcm_evict_view *v,
+				     unsigned level, uint64_t want, struct mcm_victim *ret,
+				     unsigned max)
+{
+	struct mcm_harvest h = { .out = ret, .max = max, .want = want, .steps = STEPS,
+				 .chances = SECOND_CHANCES, .settled = level & MCM_EVICT_SETTLED };
+
+	wheel_turn(l, v, &h.steps);
+	soften(l, v);
+	if (level & MCM_EVICT_LEASED)
+		harvest_wheel(&h, l, v, level & MCM_EVICT_SOFT);
+	return h;
+}
+
 unsigned mcm_harvest_end(struct mcm_harvest *h, struct mcm_lists *l,
 			 const struct mcm_evict_view *v, unsigned level, bool *ret_more)
 {
@@ -257,8 +264,6 @@ unsigned mcm_harvest_end(struct mcm_harvest *h, struct mcm_lists *l,
 			mcm_harvest_take(h, l, v, id);
 		}
 	}
-	if (level & MCM_EVICT_LEASED && !mcm_harvest_full(h))
-		harvest_wheel(h, l, v, level & MCM_EVICT_SOFT);
 	*ret_more = h->steps <= 0;
 	return h->n;
 }

@@ -49,20 +49,23 @@ struct mcm_harvest {
 	uint64_t got, want;		/* bytes */
 	int steps;			/* ranges that may still be moved in this call */
 	int chances;			/* touched ones that may still be passed over */
+	bool settled;			/* MCM_EVICT_SETTLED */
 };
 
-/* Begin: what became plain since the last time is requeued. */
+/* Begin: what became plain since the last time is requeued.  When @level allows to break promises, the
+ * oldest are the first victims: what is plain still is new then. */
 struct mcm_harvest mcm_harvest_begin(struct mcm_lists *l, const struct mcm_evict_view *v,
-				     uint64_t want, struct mcm_victim *ret, unsigned max);
+				     unsigned level, uint64_t want, struct mcm_victim *ret,
+				     unsigned max);
 bool mcm_harvest_full(const struct mcm_harvest *h);
 /* The first range of a list that nobody holds; those before it that are pinned or promised leave the
- * list.  0: the list is empty, or the harvest full. */
+ * list.  0: the list is empty, the harvest full, or what comes next has to settle. */
 uint32_t mcm_harvest_next(struct mcm_harvest *h, struct mcm_lists *l,
 			  const struct mcm_evict_view *v, uint32_t head);
 /* Take what mcm_harvest_next() gave as a victim. */
 void mcm_harvest_take(struct mcm_harvest *h, struct mcm_lists *l, const struct mcm_evict_view *v,
 		      uint32_t id);
-/* After the plain ones: what else @level allows.  Returns the number of victims. */
+/* After the plain ones: the soft-pinned ones, when @level allows.  Returns the number of victims. */
 unsigned mcm_harvest_end(struct mcm_harvest *h, struct mcm_lists *l,
 			 const struct mcm_evict_view *v, unsigned level, bool *ret_more);
 

@@ -43,7 +43,7 @@ static unsigned lru_victims(void *state, const struct mcm_evict_view *v, unsigne
 {
 	struct lru *lru = state;
 	struct mcm_lists *l = &lru->lists;
-	struct mcm_harvest h = mcm_harvest_begin(l, v, want, ret, max);
+	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
 	uint32_t id;
 
 	while ((id = mcm_harvest_next(&h, l, v, lru->queue))) {

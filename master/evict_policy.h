@@ -19,12 +19,19 @@
 #define MCM_EVICT_PLAIN 0u
 #define MCM_EVICT_SOFT 1u	/* soft-pinned ones */
 #define MCM_EVICT_LEASED 2u	/* those promised to a reader, first those whose promise ends first */
-#define MCM_EVICT_LEVELS 4
+/* ... and what must not, beside what is pinned: what was put last.  While there are promises, old ones
+ * are broken before what was put a moment ago goes unread. */
+#define MCM_EVICT_SETTLED 4u
+#define MCM_MOMENT_MS 100u
+#define MCM_EVICT_LEVELS 8
 
 struct mcm_evict_view {
 	const struct mcm_index *ix;
 	struct mcm_alloc *a;
 	uint32_t now;		/* tick */
+	/* for choosing victims: what is new, by generation and by the commit's time in ms */
+	uint64_t recent;
+	uint32_t wall;
 };
 
 struct mcm_victim {
@@ -117,6 +124,12 @@ static inline void mcm_evict_unread(const struct mcm_evict_view *v, uint32_t nod
 	else
 		__atomic_fetch_and(&mcm_evict_owner(v, node)->marks, (uint8_t)~MCM_MARK_AGAIN,
 				   __ATOMIC_RELAXED);
+}
+
+static inline bool mcm_evict_recent(const struct mcm_evict_view *v, const struct mcm_object *o)
+{
+	return mcm_peek(&o->generation) >= v->recent ||
+	       v->wall - mcm_peek(&o->mtime_lo) < MCM_MOMENT_MS;
 }
 
 /* Is the object soft-pinned now? */

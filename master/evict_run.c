@@ -46,6 +46,8 @@ static bool movable(const struct run *r, uint32_t id)
 		return false;
 	if (!(r->level & MCM_EVICT_LEASED) && mcm_peek(&o->lease) > r->v.now)
 		return false;
+	if (r->level & MCM_EVICT_SETTLED && mcm_evict_recent(&r->v, o))
+		return false;
 	return r->level & MCM_EVICT_SOFT || !mcm_evict_soft(r->v.ix, o, r->v.now);
 }
 
@@ -191,18 +193,31 @@ static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_n
 	return e == -MC_ENOSPACE ? -EAGAIN : e;
 }
 
+/* Segment and run locked. */
+static int run_at(struct run *run, uint32_t *ret_node)
+{
+	struct window w;
+
+	if (widen_hole(run, &w) || walk(run, &w))
+		return empty_and_take(run, &w, ret_node);
+	return -MC_ENOSPACE;
+}
+
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node)
 {
-	struct run run = { m, s, { &m->index, &s->alloc, mcm_now_tick(m) }, level, len };
-	struct window w;
-	int r = -MC_ENOSPACE;
+	struct run run = { m, s, mcm_evict_view_of(m, s), level | MCM_EVICT_SETTLED, len };
+	int r;
 
 	MC_LOCKED(&s->run_lock);
 	MC_LOCKED(&s->lock);
 	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)
 		return -MC_ENOSPACE;
-	if (widen_hole(&run, &w) || walk(&run, &w))
-		r = empty_and_take(&run, &w, ret_node);
+	/* A run knows no order: pass over what is new for as long as there is another. */
+	r = run_at(&run, ret_node);
+	if (r == -MC_ENOSPACE && run.level != level && mcm_segment_state(s) == MCP_SEG_OK) {
+		run.level = level;
+		r = run_at(&run, ret_node);
+	}
 	return r;
 }

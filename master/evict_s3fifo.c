@@ -200,7 +200,7 @@ static unsigned s3fifo_victims(void *state, const struct mcm_evict_view *v, unsi
 {
 	struct s3fifo *s = state;
 	struct mcm_lists *l = &s->lists;
-	struct mcm_harvest h = mcm_harvest_begin(l, v, want, ret, max);
+	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
 	uint32_t id;
 	bool small;
 

@@ -158,8 +158,11 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 	uint32_t hash[MCM_WARM_MAX], lease = 0;
 	unsigned i, j, w;
 
-	if (!(flags & MCP_EXIST_PEEK))
+	if (!(flags & MCP_EXIST_PEEK)) {
 		lease = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+		if (mcm_peek(&m->promised_until) != lease)
+			mcm_poke(&m->promised_until, lease);
+	}
 	for (i = 0; i < n; i += w) {
 		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
 		for (j = 0; j < w; j++)

@@ -226,7 +226,8 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	mcm_poke(&o->generation, 0);
 	mcm_poke(&o->next, 0);
 	mcm_poke(&o->key, ref);
-	o->crc = o->size_lo = o->mtime_lo = o->node = o->ext = 0;
+	mcm_poke(&o->mtime_lo, 0);
+	o->crc = o->size_lo = o->node = o->ext = 0;
 	o->dir = o->dir_next = 0;
 	o->size_hi = o->mtime_hi = o->segment = 0;
 	o->key_len = (uint16_t)len;

@@ -26,7 +26,7 @@ static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
 
 static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
 {
-	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m) };
+	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m), 0, 0 };
 }
 
 static bool may_be_evicted(const struct mcm_object *o)
@@ -177,7 +177,7 @@ void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t 
 	o->size_lo = (uint32_t)size;
 	o->size_hi = (uint16_t)(size >> 32);
 	o->crc = crc;
-	o->mtime_lo = (uint32_t)mtime_ms;
+	mcm_poke(&o->mtime_lo, (uint32_t)mtime_ms);
 	o->mtime_hi = (uint16_t)(mtime_ms >> 32);
 	mcm_poke(&o->generation, generation);
 	mcm_poke(&o->flags, (uint8_t)((o->flags & MCM_OBJ_LIVE) | flags));

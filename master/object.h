@@ -46,7 +46,7 @@ struct mcm_object {
 	uint16_t size_hi;
 	uint16_t key_len;
 	uint64_t generation;		/* peek */
-	uint32_t mtime_lo;		/* commit, ms since the epoch */
+	uint32_t mtime_lo;		/* commit, ms since the epoch; peek */
 	uint16_t mtime_hi;
 	uint8_t flags;			/* MCM_OBJ_*, peek */
 	uint8_t marks;			/* MCM_MARK_*, set and cleared by atomic or/and */

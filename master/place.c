@@ -140,7 +140,10 @@ static unsigned candidates(const struct placing *p, uint16_t *ret)
 static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 {
 	unsigned soft = p->m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
-	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
+	unsigned settled = mcm_evict_promises(p->m) ? MCM_EVICT_SETTLED : 0;
+	const unsigned levels[] = {
+		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
+	};
 	uint32_t node;
 	unsigned l, i;
 	int r;

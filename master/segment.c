@@ -175,7 +175,8 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		mcm_poke(&s->used, 0);
 		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
 		__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
-		ss->live[ss->n_live++] = s->index;
+		ss->live[ss->n_live] = s->index;
+		mcm_poke(&ss->n_live, ss->n_live + 1);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (r == 0)
@@ -258,7 +259,8 @@ void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 	pthread_mutex_unlock(&s->lock);
 	for (i = 0; ss->live[i] != s->index; i++)
 		;
-	ss->live[i] = ss->live[--ss->n_live];
+	ss->live[i] = ss->live[ss->n_live - 1];
+	mcm_poke(&ss->n_live, ss->n_live - 1);
 	live_changed(ss);
 }
 
@@ -300,7 +302,7 @@ int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
 void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
 			     const struct mcm_index *ix, uint32_t node)
 {
-	struct mcm_evict_view v = { ix, &s->alloc, 0 };
+	struct mcm_evict_view v = { ix, &s->alloc, 0, 0, 0 };
 
 	if (mcm_node(&s->alloc, node)->flags & MCM_NODE_LISTED)
 		ops->remove(s->policy, &v, node);

@@ -540,7 +540,7 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 static bool evict_some(struct mcm *m, struct mcm_segment *s, struct mcm_task *t)
 {
 	unsigned level = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : MCM_EVICT_PLAIN;
-	struct mcm_evict_view view = { &m->index, &s->alloc, mcm_now_tick(m) };
+	struct mcm_evict_view view = mcm_evict_view_of(m, s);
 	struct mcm_victim v[EVICT_BATCH];
 	unsigned n, rounds;
 	uint64_t before;

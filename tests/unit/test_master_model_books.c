@@ -80,13 +80,14 @@ static bool soft(const struct version *v)
 	return v->soft_until > now_tick();
 }
 
-static bool may_go(const struct version *v, bool soft_too, bool leased_too)
+static bool may_go(const struct version *v, unsigned level)
 {
-	return !v->pins && !v->hard && v->kind == MCP_KIND_OBJECT && (soft_too || !soft(v)) &&
-	       (leased_too || !version_leased(v));
+	return !v->pins && !v->hard && v->kind == MCP_KIND_OBJECT &&
+	       (level & MCM_EVICT_SOFT || !soft(v)) &&
+	       (level & MCM_EVICT_LEASED || !version_leased(v));
 }
 
-bool window(uint64_t len, bool soft_too, bool leased_too)
+bool window(uint64_t len, unsigned level)
 {
 	uint64_t want = mcm_alloc_round(len), g, begin;
 	unsigned i, s, k;
@@ -104,7 +105,11 @@ bool window(uint64_t len, bool soft_too, bool leased_too)
 		for (k = 1; k <= mo.setup->keys; k++) {
 			const struct version *v = mo.of_key[k];
 
-			for (i = 0; v && may_go(v, soft_too, leased_too) && i < v->copies; i++)
+			if (v && level & MCM_EVICT_SETTLED &&
+			    (v->generation >= sm->recent ||
+			     v->committed + MCM_MOMENT_MS > mc_wall_ns() / MC_NS_PER_MS))
+				continue;
+			for (i = 0; v && may_go(v, level) && i < v->copies; i++)
 				if (v->range[i].segment == s && range_there(&v->range[i]))
 					memset(stays + v->range[i].at, 0, v->range[i].granules);
 		}
@@ -119,6 +124,26 @@ bool window(uint64_t len, bool soft_too, bool leased_too)
 			return true;
 	}
 	return false;
+}
+
+unsigned window_level(uint64_t len)
+{
+	unsigned soft = mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0, i;
+	unsigned settled = mo.promised > now_tick() ? MCM_EVICT_SETTLED : 0;
+	const struct mcm_segments *ss = &mo.fx.m->segments;
+	const unsigned level[] = {
+		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
+	};
+
+	for (i = 0; i < ss->n_live; i++) {
+		struct mcm_segment *s = ss->at[ss->live[i]];
+
+		mo.seg[s->id.lo].recent = mcm_evict_view_of(mo.fx.m, s).recent;
+	}
+	for (i = 0; i < sizeof(level) / sizeof(level[0]); i++)
+		if (window(len, level[i]))
+			return level[i];
+	return NO_LEVEL;
 }
 
 /* ---- versions ---- */
@@ -222,7 +247,7 @@ unsigned look(uint32_t key, bool may_be_gone)
 	return lost;
 }
 
-void look_for_evicted(bool soft_too, bool leased_too)
+void look_for_evicted(unsigned level)
 {
 	int64_t now = fx_metric("master_evicted_key_count");
 	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
@@ -234,7 +259,7 @@ void look_for_evicted(bool soft_too, bool leased_too)
 	}
 	for (k = 1; k <= mo.setup->keys; k++) {
 		struct version *v = mo.of_key[k];
-		bool was_leased = v && version_leased(v), went = v && may_go(v, soft_too, leased_too);
+		bool was_leased = v && version_leased(v), went = v && may_go(v, level);
 
 		if (!v)
 			continue;

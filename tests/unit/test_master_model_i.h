@@ -24,7 +24,7 @@ struct range {
 };
 
 struct version {
-	uint64_t size, generation;
+	uint64_t size, generation, committed;	/* ms */
 	uint32_t crc;
 	uint32_t key;		/* 0: not in the index any more */
 	uint32_t lease;		/* tick */
@@ -59,6 +59,7 @@ struct segment_map {
 	bool mounted;
 	uint32_t mount;
 	uint64_t epoch, granules, used;
+	uint64_t recent;	/* generation: from here on objects were new before the operation */
 	/* 0: free; else who: 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */
 	uint32_t *who;
 };
@@ -80,6 +81,7 @@ extern struct model {
 	unsigned n_zombies;
 	int64_t evicted, broken;	/* the master's counters at the last look */
 	uint64_t newest;		/* generation */
+	uint32_t promised;		/* tick at which the last promise ends */
 	uint32_t epochs;
 	unsigned committed, refused;
 } mo;
@@ -115,8 +117,11 @@ void range_aside(const struct range *r);
 struct range range_of(const struct mcp_replica *r, uint64_t size);
 
 bool version_leased(const struct version *v);
-/* Would @len bytes fit into some segment after evicting what may go? */
-bool window(uint64_t len, bool soft_too, bool leased_too);
+/* Would @len bytes fit into some segment after evicting what @level allows (MCM_EVICT_*)? */
+bool window(uint64_t len, unsigned level);
+/* The mildest level at which it would, NO_LEVEL when it would not at any. */
+#define NO_LEVEL MCM_EVICT_LEVELS
+unsigned window_level(uint64_t len);
 /* Out of the index: removed, replaced, evicted. */
 void version_unindex(struct version *v);
 void unpin(struct held_pin *p);
@@ -126,8 +131,8 @@ void unpin(struct held_pin *p);
 unsigned compare_copies(struct version *v, const struct mcp_replica *rep, unsigned n);
 /* Compare what the master says of a key; returns how many copies have gone since the last look. */
 unsigned look(uint32_t key, bool may_be_gone);
-/* Whom has the evictor taken?  Only such as @soft_too and @leased_too allow. */
-void look_for_evicted(bool soft_too, bool leased_too);
+/* Whom has the evictor taken?  Only such as @level allows. */
+void look_for_evicted(unsigned level);
 void look_at_used(void);
 void look_at_all(void);
 

@@ -67,6 +67,7 @@ static void put_commit(struct open_put *p, uint32_t crc)
 	MUST(v, "out of memory");
 	*v = (struct version){
 		.size = p->size, .generation = p->generation, .crc = crc, .key = p->key,
+		.committed = mc_wall_ns() / MC_NS_PER_MS,
 		.kind = p->kind, .hard = !!(p->flags & MCP_PUT_HARD_PIN),
 		.soft_until = p->flags & MCP_PUT_SOFT_PIN ? mcm_tick_after(now_ms() + SOFT_MS) : 0,
 	};
@@ -118,7 +119,8 @@ static void op_start(const struct op *op)
 	struct mcp_put_item item;
 	struct mcm_put_granted g = { 0 };
 	uint64_t len;
-	bool plain, all, at_once;
+	unsigned level;
+	bool at_once;
 	int r, want;
 
 	if (!p)
@@ -135,13 +137,12 @@ static void op_start(const struct op *op)
 	rq.flags = put.flags;
 	item = (struct mcp_put_item){ .key = key_bytes(put.key), .size = put.size, .kind = put.kind };
 	len = mcm_object_reserve(put.size);
-	plain = put.size && window(len, false, false);
-	all = plain || (put.size && window(len, mo.setup->soft_may_go, true));
-	want = expected_start(&put, all);
+	level = put.size ? window_level(len) : 0;
+	want = expected_start(&put, level != NO_LEVEL);
 	r = mcm_put_start(mo.fx.m, mo.session[put.session], &rq, &item, &g);
 	MUST(r == want, "start of %s with %llu bytes: %d, expected %d", mo.name[put.key],
 	     (unsigned long long)put.size, r, want);
-	look_for_evicted(!plain && mo.setup->soft_may_go, !plain);
+	look_for_evicted(level == NO_LEVEL ? MCM_EVICT_SOFT | MCM_EVICT_LEASED : level);
 	mo.refused += r == -MC_ENOSPACE;
 	if (r < 0)
 		return;
@@ -309,6 +310,8 @@ static void op_exist(const struct op *op)
 	for (i = 0; i < n; i++)
 		key[i] = (op->b + i) % 97 ? key_bytes(key_of(op->a + i * (op->b % 7))) :
 			 (struct mcp_bytes){ "", 0 };
+	if (!flags)
+		mo.promised = lease;
 	mcm_exist(mo.fx.m, flags, key, n, present);
 	for (i = 0; i < n; i++) {
 		uint32_t k = key_of(op->a + i * (op->b % 7));
@@ -480,7 +483,8 @@ static void evict_in_background(void)
 {
 	while (mcm_evict_background(mo.fx.m))
 		;
-	look_for_evicted(mo.setup->soft_may_go, false);
+	look_for_evicted((mo.promised > now_tick() ? MCM_EVICT_SETTLED : 0) |
+			 (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0));
 }
 
 /* The last segment is unmounted, or comes back empty. */
