@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_engine.c - the transfer engine beside what the machine can do, in one run: memcpy over the same
  * working set for the paths local and mapped, and for tcp a minimal program that pushes the same
- * number of bytes through two sockets.  The comparison is measured again beside every figure, and each
- * pair several times: the best of both counts. */
+ * number of bytes through two sockets, or a ping-pong.  The comparison is measured again beside every
+ * figure, and each pair several times: the best of both counts.  For tcp the processors' time of both
+ * processes stands beside it, which other load on the machine disturbs less. */
 #include <config.h>
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -44,6 +46,11 @@ struct offer {
 
 static char *local;		/* REGION bytes of this process */
 static struct offer offer;
+static pid_t owner_pid;
+
+/* What a connection to the plain program is for. */
+enum plain { PLAIN_WRITE, PLAIN_READ, PLAIN_PING };
+#define PING_BYTES 48u		/* of a request, answered by one block */
 
 static void die(const char *what, int err)
 {
@@ -69,25 +76,31 @@ static char *huge_memory(int *ret_fd)
 
 /* ---- the owner's process ---- */
 
-/* Read what comes on one connection into memory, block by block, or write to it: one byte that the
- * client sends first says which, eight more the size of a block. */
+/* Read what comes on one connection into memory, block by block, or write to it: what the client sends
+ * first says which, the size of a block, and which part of the memory is this stream's. */
 static void *raw_serve(void *arg)
 {
 	static char *into;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int fd = (int)(intptr_t)arg;
-	uint64_t head[2], off = 0;
+	uint64_t head[3], off = 0;
 	ssize_t n;
+	char *part;
 
 	pthread_mutex_lock(&lock);
 	if (!into)
 		into = huge_memory(&(int){ 0 });
 	pthread_mutex_unlock(&lock);
 	n = recv(fd, head, sizeof(head), MSG_WAITALL);
+	part = into + head[2] % STREAMS * (REGION / STREAMS);
 	while (n > 0) {
-		n = head[0] ? send(fd, into + off, head[1], MSG_NOSIGNAL) :
-			recv(fd, into + off, head[1], MSG_WAITALL);
-		off = (off + head[1]) % (REGION / 2);
+		if (head[0] == PLAIN_PING)
+			n = recv(fd, part + REGION / STREAMS - PING_BYTES, PING_BYTES, MSG_WAITALL);
+		if (n <= 0)
+			break;
+		n = head[0] ? send(fd, part + off, head[1], MSG_NOSIGNAL) :
+			recv(fd, part + off, head[1], MSG_WAITALL);
+		off = (off + head[1]) % (REGION / STREAMS);
 	}
 	close(fd);
 	return NULL;
@@ -182,7 +195,8 @@ struct stream {
 static void *raw_main(void *arg)
 {
 	struct stream *s = arg;
-	uint64_t head[2] = { s->op == MCE_READ, s->size }, off = s->n * (REGION / STREAMS);
+	uint64_t head[3] = { s->op == MCE_READ ? PLAIN_READ : PLAIN_WRITE, s->size, s->n }, off = 0;
+	char *part = local + s->n * (REGION / STREAMS);
 	int fd = mc_connect(offer.raw, mc_deadline_ms(5000));
 	ssize_t n = 1;
 
@@ -192,13 +206,50 @@ static void *raw_main(void *arg)
 	if (fcntl(fd, F_SETFL, 0) || send(fd, head, sizeof(head), 0) != sizeof(head))
 		die("raw", -errno);
 	while (n > 0 && mc_now_ns() < s->end) {
-		n = s->op == MCE_READ ? recv(fd, local + off, s->size, MSG_WAITALL) :
-			send(fd, local + off, s->size, MSG_NOSIGNAL);
+		n = s->op == MCE_READ ? recv(fd, part + off, s->size, MSG_WAITALL) :
+			send(fd, part + off, s->size, MSG_NOSIGNAL);
 		s->bytes += n > 0 ? (uint64_t)n : 0;
 		off = (off + s->size) % (REGION / STREAMS);
 	}
 	close(fd);
 	return NULL;
+}
+
+static double seconds_of(clockid_t clock)
+{
+	struct timespec ts = { .tv_sec = 0 };
+
+	clock_gettime(clock, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Processors' time of both processes. */
+static double cpu_seconds(void)
+{
+	clockid_t owners;
+
+	if (clock_getcpuclockid(owner_pid, &owners))
+		die("clock", -EINVAL);
+	return seconds_of(owners) + seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* Microseconds of a round trip that brings one block. */
+static double raw_ping(uint64_t size, unsigned rounds)
+{
+	uint64_t head[3] = { PLAIN_PING, size, 0 }, began;
+	int fd = mc_connect(offer.raw, mc_deadline_ms(5000));
+
+	if (fd < 0)
+		die("connect", fd);
+	if (fcntl(fd, F_SETFL, 0) || send(fd, head, sizeof(head), 0) != sizeof(head))
+		die("raw", -errno);
+	began = mc_now_ns();
+	for (unsigned i = 0; i < rounds; i++)
+		if (send(fd, local + size, PING_BYTES, 0) < 0 ||
+		    recv(fd, local, size, MSG_WAITALL) != (ssize_t)size)
+			die("ping", -errno);
+	close(fd);
+	return (double)(mc_now_ns() - began) / rounds / 1000;
 }
 
 static double run_raw(enum mce_op op, uint64_t size)
@@ -277,15 +328,21 @@ static const char *size_name(uint64_t size, char buf[16])
 
 static void compare(struct load *l, const char *path)
 {
-	double mine = 0, theirs = 0, v;
+	double mine = 0, theirs = 0, v, cpu[2] = { 0 }, bytes[2] = { 0 }, from;
 	bool tcp = l->path == MCE_PATH_TCP;
 	char name[80], size[16];
 
 	for (unsigned i = 0; i < REPEATS; i++) {
+		from = tcp ? cpu_seconds() : 0;
 		v = tcp ? run_raw(l->op, l->size) : run_memcpy((const char *)(uintptr_t)l->addr, l->size);
 		theirs = v > theirs ? v : theirs;
+		cpu[0] += tcp ? cpu_seconds() - from : 0;
+		bytes[0] += v * (double)SPELL_NS;
+		from = tcp ? cpu_seconds() : 0;
 		v = run_engine(l);
 		mine = v > mine ? v : mine;
+		cpu[1] += tcp ? cpu_seconds() - from : 0;
+		bytes[1] += v * (double)SPELL_NS;
 	}
 	snprintf(name, sizeof(name), "%s %s %s%s", path, l->op == MCE_READ ? "read" : "write",
 		 size_name(l->size, size), l->crc ? ", crc" : "");
@@ -294,24 +351,41 @@ static void compare(struct load *l, const char *path)
 	perf_row(name, "engine", mine, "GB/s");
 	perf_row(name, tcp ? "2 sockets" : "memcpy", theirs, "GB/s");
 	perf_row(name, "ratio", mine / theirs, tcp ? "x sockets" : "x memcpy");
+	if (!tcp)
+		return;
+	perf_row(name, "engine cpu", cpu[1] / bytes[1] * 1e9, "s/GB");
+	perf_row(name, "ratio", cpu[1] / bytes[1] / (cpu[0] / bytes[0]), "x sockets' cpu");
 }
 
 static void latency(struct load *l, const char *path)
 {
-	enum { ROUNDS = 5000 };
+	const unsigned rounds = l->size <= 4 * KIB ? 5000 : 500;
 	struct iovec iov = { .iov_base = local, .iov_len = l->size };
 	struct mce_req req = {
 		.op = l->op, .peer = l->peer, .addr = l->addr, .rkey = l->rkey, .iov = &iov, .iovcnt = 1,
 	};
+	double mine = 1e9, theirs = 1e9, v;
+	bool tcp = l->path == MCE_PATH_TCP;
 	char name[80], size[16];
-	uint64_t began = mc_now_ns();
 
-	for (unsigned i = 0; i < ROUNDS; i++)
-		if (mce_transfer(l->e, &req, mc_deadline_ms(5000)))
-			die("transfer", req.status);
+	for (unsigned k = 0; k < REPEATS; k++) {
+		uint64_t began = mc_now_ns();
+
+		for (unsigned i = 0; i < rounds; i++)
+			if (mce_transfer(l->e, &req, mc_deadline_ms(5000)))
+				die("transfer", req.status);
+		v = (double)(mc_now_ns() - began) / rounds / 1000;
+		mine = v < mine ? v : mine;
+		v = tcp ? raw_ping(l->size, rounds) : theirs;
+		theirs = v < theirs ? v : theirs;
+	}
 	snprintf(name, sizeof(name), "%s %s %s, one at a time", path,
 		 l->op == MCE_READ ? "read" : "write", size_name(l->size, size));
-	perf_row(name, "mean", (double)(mc_now_ns() - began) / ROUNDS / 1000, "us");
+	perf_row(name, "mean", mine, "us");
+	if (!tcp)
+		return;
+	perf_row(name, "ping-pong", theirs, "us");
+	perf_row(name, "ratio", theirs / mine, "x ping-pong");
 }
 
 static const uint64_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 16 * MIB };
@@ -430,8 +504,11 @@ static void tcp_path(unsigned spin_us)
 		compare(&l, "tcp");
 	}
 	l.crc = false;
-	l.size = 4 * KIB;
-	latency(&l, "tcp");
+	l.op = MCE_READ;
+	for (unsigned i = 0; i < 3; i++) {
+		l.size = sizes[i];
+		latency(&l, "tcp");
+	}
 	mce_peer_put(l.peer);
 	mce_engine_close(l.e);
 }
@@ -439,14 +516,14 @@ static void tcp_path(unsigned spin_us)
 int main(int argc, char **argv)
 {
 	unsigned spin_us = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
-	pid_t pid = owner_start(spin_us);
 	int fd;
 
+	owner_pid = owner_start(spin_us);
 	local = huge_memory(&fd);
 	local_path();
 	mapped_path();
 	tcp_path(spin_us);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill(owner_pid, SIGKILL);
+	waitpid(owner_pid, NULL, 0);
 	return 0;
 }
