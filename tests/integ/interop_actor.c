@@ -24,6 +24,7 @@
 #include "common/net.h"
 #include "engine/mce.h"
 #include "engine/meta/handshake.h"
+#include "engine/meta/meta.h"
 #include "engine/meta/segdesc.h"
 
 #define WORDS 131073u
@@ -117,16 +118,45 @@ static void describe(struct mce_engine *e, const char *name, const char *mem, ui
 		die("segment", r);
 }
 
-static char *lookup(const char *name)
+static void publish(const char *conn, const char *name, int port)
 {
-	char host[MC_ADDR_MAX], *text = NULL;
+	struct mce_rpc_meta rpc = { .host = "127.0.0.1", .port = port };
+	char key[MCE_META_KEY_MAX];
+	struct mce_meta *m;
+	int r;
+
+	r = mce_meta_open(conn, &m);
+	if (r == 0)
+		r = mce_meta_key_segment(name, key);
+	if (r == 0)
+		r = mce_meta_publish(m, key, own_text, SECONDS(10));
+	if (r == 0)
+		r = mce_rpc_meta_publish(m, name, &rpc, SECONDS(10));
+	if (r < 0)
+		die("publish", r);
+}
+
+static char *lookup(const char *conn, const char *name)
+{
+	char host[MC_ADDR_MAX], key[MCE_META_KEY_MAX], *text = NULL;
+	struct mce_meta *m;
 	int port, r;
 
-	r = mc_addr_split(name, host, sizeof(host), -1, &port);
-	if (r == 0)
-		r = mce_handshake_call(host, port, MCE_HANDSHAKE_METADATA,
-				       "{\"name\":\"interop\",\"protocol\":\"tcp\",\"buffers\":[]}",
-				       SECONDS(10), &text);
+	if (mce_meta_is_p2p(conn)) {
+		r = mc_addr_split(name, host, sizeof(host), -1, &port);
+		if (r == 0)
+			r = mce_handshake_call(host, port, MCE_HANDSHAKE_METADATA,
+					       "{\"name\":\"interop\",\"protocol\":\"tcp\",\"buffers\":[]}",
+					       SECONDS(10), &text);
+	} else {
+		r = mce_meta_open(conn, &m);
+		if (r == 0)
+			r = mce_meta_key_segment(name, key);
+		if (r == 0)
+			r = mce_meta_get(m, key, &text, SECONDS(10));
+		if (r == 0)
+			mce_meta_close(m);
+	}
 	if (r < 0)
 		die("look-up", r);
 	return text;
@@ -134,7 +164,7 @@ static char *lookup(const char *name)
 
 /* ---- serving ---- */
 
-static void serve(uint64_t len)
+static void serve(const char *conn, uint64_t len)
 {
 	struct mce_conf conf = { .upstream = true, .bind_host = "127.0.0.1" };
 	struct mce_handshake_conf hconf = { .host = "127.0.0.1", .metadata = tell_own };
@@ -156,6 +186,8 @@ static void serve(uint64_t len)
 		die("serve", r);
 	snprintf(name, sizeof(name), "127.0.0.1:%d", mce_handshake_port(h));
 	describe(e, name, attr.base, len);
+	if (!mce_meta_is_p2p(conn))
+		publish(conn, name, mce_handshake_port(h));
 	printf("%s\n", name);
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
@@ -267,18 +299,20 @@ static void run_sizes(const struct drive *d)
 	}
 }
 
-static void drive(struct drive *d, const char *name, unsigned version)
+static void drive(struct drive *d, const char *conn, const char *name, unsigned version)
 {
 	struct mce_conf conf = { .port = 0 };
 	struct mce_segdesc *desc;
-	char *text = lookup(name);
+	char *text = lookup(conn, name);
 	int r;
 
 	r = mce_segdesc_decode(text, strlen(text), &desc);
 	if (r == 0)
 		r = mce_engine_open(&conf, &d->e);
 	if (r == 0)
-		r = mce_peer_get_upstream(d->e, "127.0.0.1", desc->tcp_data_port,
+		/* 0.3.12 says no host. */
+		r = mce_peer_get_upstream(d->e, desc->tcp_data_host[0] ? desc->tcp_data_host : "127.0.0.1",
+					  desc->tcp_data_port,
 					  version ? version : desc->tcp_proto_version, &d->peer);
 	if (r == 0 && (desc->nbuffers != 1 || desc->buffers[0].length != d->len || desc->endpoint[0]))
 		r = mc_fail(-EINVAL, "not the segment that was expected: %s", text);
@@ -305,7 +339,7 @@ int main(int argc, char **argv)
 
 	block_init();
 	if (argc == 4 && !strcmp(argv[1], "serve")) {
-		serve(strtoull(argv[3], NULL, 0));
+		serve(argv[2], strtoull(argv[3], NULL, 0));
 		return 0;
 	}
 	if (argc != 7)
@@ -313,6 +347,6 @@ int main(int argc, char **argv)
 	d.op = strcmp(argv[1], "write") ? MCE_READ : MCE_WRITE;
 	d.len = strtoull(argv[4], NULL, 0);
 	d.seed = strtoull(argv[5], NULL, 0);
-	drive(&d, argv[3], (unsigned)atoi(argv[6]));
+	drive(&d, argv[2], argv[3], (unsigned)atoi(argv[6]));
 	return 0;
 }

@@ -3,6 +3,7 @@
 VERSION is not among them: the environment (MC_TCP_PROTO) forces it here."""
 import ctypes
 import mmap
+import socket
 import sys
 import threading
 
@@ -48,23 +49,31 @@ def check(mem, pos, n, seed):
 
 
 def engine(meta, length):
-    e = TransferEngine()
-    if e.initialize("127.0.0.1", meta, "tcp", "") != 0:
+    """the engine, the name that others find it by, and its memory"""
+    e, name = TransferEngine(), "127.0.0.1"
+    if meta != "P2PHANDSHAKE":
+        with socket.socket() as s:
+            s.bind((name, 0))
+            name = f"{name}:{s.getsockname()[1]}"
+    if e.initialize(name, meta, "tcp", "") != 0:
         sys.exit("initialize failed")
+    if meta == "P2PHANDSHAKE":
+        name = f"{name}:{e.get_rpc_port()}"
     area = mmap.mmap(-1, length)
     addr = ctypes.addressof(ctypes.c_char.from_buffer(area))
     if e.register_memory(addr, length) != 0:
         sys.exit("register_memory failed")
-    return e, addr, memoryview(area)
+    return e, name, addr, memoryview(area)
 
 
 def serve(meta, length):
-    e, _, mem = engine(meta, length)
-    print(f"127.0.0.1:{e.get_rpc_port()}" if meta == "P2PHANDSHAKE" else "127.0.0.1", flush=True)
+    e, name, _, mem = engine(meta, length)
+    print(name, flush=True)
     for line in sys.stdin:
         word, seed = line.split()
         {"fill": fill, "check": check}[word](mem, 0, length, int(seed))
         print("ok", flush=True)
+    del e
 
 
 def run_sizes(op, e, name, addr, mem, peer, length, seed):
@@ -97,7 +106,7 @@ def run_part(op, e, name, addr, peer, begin, end, failed):
 
 
 def drive(op, meta, name, length, seed):
-    e, addr, mem = engine(meta, length)
+    e, _, addr, mem = engine(meta, length)
     peer = e.get_first_buffer_address(name)
     if peer == 0:
         sys.exit(f"{name}: no such segment")

@@ -6,6 +6,8 @@
 
 ours=("$top_builddir/tests/integ/interop_actor")
 LEN=$((256 << 20))
+# what their nodes tell others
+export MC_TCP_BIND_ADDRESS=127.0.0.1
 
 # serve COMMAND... - start a node that offers LEN bytes; $TARGET is its name
 serve() {
@@ -53,11 +55,43 @@ both_ways() {
 # interop RELEASE - in both roles, both versions of the protocol, with and without their pool
 interop() {
 	upstream_python "$1"
-	local theirs=("$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/interop_actor.py")
+	theirs=("$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/interop_actor.py")
 	VERSION=0 both_ways P2PHANDSHAKE "${theirs[@]}" -- "${ours[@]}"
 	both_ways P2PHANDSHAKE "${ours[@]}" -- "${theirs[@]}"
 	LEN=$((32 << 20))
 	VERSION=1 both_ways P2PHANDSHAKE "${theirs[@]}" -- "${ours[@]}"
 	both_ways P2PHANDSHAKE "${ours[@]}" -- env MC_TCP_PROTO=1 MC_TCP_ENABLE_CONNECTION_POOL=1 "${theirs[@]}"
 	both_ways P2PHANDSHAKE "${ours[@]}" -- env MC_TCP_ENABLE_CONNECTION_POOL=0 "${theirs[@]}"
+	interop_http
+	interop_etcd
+}
+
+# found_by META - each finds the other by what is kept there
+found_by() {
+	VERSION=0 both_ways "$1" "${theirs[@]}" -- "${ours[@]}"
+	both_ways "$1" "${ours[@]}" -- "${theirs[@]}"
+}
+
+# by upstream's own server
+interop_http() {
+	PORT=''
+	free_port PORT
+	spawn http "$(dirname "$UPSTREAM_PYTHON")/mooncake_http_metadata_server" --host 127.0.0.1 --port "$PORT"
+	started "$SPAWNED" "upstream's metadata server" 30 connects "127.0.0.1:$PORT"
+	found_by "http://127.0.0.1:$PORT/metadata"
+	end_pid "$SPAWNED"
+}
+
+interop_etcd() {
+	PORT='' PEER_PORT=''
+	command -v etcd >/dev/null || { echo "etcd is not installed: not tried"; return; }
+	free_port PORT
+	free_port PEER_PORT
+	spawn etcd etcd --name n --data-dir "$tmp/etcd" --listen-client-urls "http://127.0.0.1:$PORT" \
+		--advertise-client-urls "http://127.0.0.1:$PORT" --listen-peer-urls "http://127.0.0.1:$PEER_PORT" \
+		--initial-advertise-peer-urls "http://127.0.0.1:$PEER_PORT" \
+		--initial-cluster "n=http://127.0.0.1:$PEER_PORT" --log-level error
+	started "$SPAWNED" etcd 30 connects "127.0.0.1:$PORT"
+	found_by "etcd://127.0.0.1:$PORT"
+	end_pid "$SPAWNED"
 }
