@@ -18,6 +18,8 @@
 #include "engine/engine_i.h"
 
 #define SLEEPER (1u << 31)
+/* Requests of a batch that its waiter may receive by itself. */
+#define LEAD_MAX 16u
 
 static uint32_t left(const struct mce_batch *b)
 {
@@ -186,11 +188,26 @@ static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req
 	}
 }
 
+/* Receive what is little in this thread. */
+static void batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline)
+{
+	if (n == 0 || n > LEAD_MAX)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		if (reqs[i].peer != reqs[0].peer || mce_req_at(&reqs[i]) < MCE_AT_TRANSPORT)
+			return;
+	for (const struct mce_transport *const *t = reqs[0].peer->transports; *t; t++)
+		if ((*t)->lead(reqs[0].peer, b, deadline) == 0)
+			return;
+}
+
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		   uint64_t deadline)
 {
 	bool late = false;
 
+	if (left(b))
+		batch_lead(b, reqs, n, deadline);
 	if (left(b) && e->conf.spin_us)
 		batch_spin(e, b, reqs, n, deadline);
 	while (left(b)) {

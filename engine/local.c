@@ -51,6 +51,7 @@ const struct mce_transport mce_local_transport = {
 	.submit = local_submit,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
+	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.map = local_map,
 };

@@ -542,6 +542,7 @@ const struct mce_transport mce_mapped_transport = {
 	.submit = mapped_submit,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
+	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.map = mapped_map,
 };

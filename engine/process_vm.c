@@ -293,6 +293,7 @@ const struct mce_transport mce_process_vm_transport = {
 	.submit = vm_submit,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
+	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.map = mce_no_map,
 };

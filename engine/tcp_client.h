@@ -128,6 +128,9 @@ struct mce_tcp {
 	unsigned nlanes;
 	uint64_t lane_bytes;
 	struct mce_lane *lanes;
+	int wait_fd;		/* epoll of the lanes that are up, -1: none */
+	/* atomic */
+	bool led;		/* a waiting thread receives, see tcp_wait.c */
 	/* guarded by the peer's lock */
 	struct mce_piece *chunk[MCE_LANES_MAX * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK];
 	unsigned nchunks;
@@ -191,7 +194,13 @@ void mce_lane_ready(struct mc_evfd *e, uint32_t events);
 void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms);
 void mce_lane_resume(struct mce_watcher *w);
 void mce_tcp_poll(struct mce_peer *p);
+/* Take all that has come, waiting for a thread that does so already. */
+void mce_lane_look(struct mce_lane *l);
 void mce_lane_count(int n);	/* gauge of open lanes */
+
+/* tcp_wait.c */
+
+int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
 
 /* tcp_connect.c */
 

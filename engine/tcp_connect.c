@@ -52,6 +52,7 @@ static void begin_run(void *arg)
 {
 	struct begin *b = arg;
 	struct mce_lane *l = b->l;
+	struct epoll_event wait_ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = l };
 	struct mce_tcp *t = l->t;
 
 	pthread_mutex_lock(&l->tx_lock);
@@ -63,6 +64,9 @@ static void begin_run(void *arg)
 					  EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
 	}
 	if (b->result == 0) {
+		/* When it fails, who sleeps there looks up by itself. */
+		if (t->wait_fd >= 0)
+			(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, b->fd, &wait_ev);
 		l->fd = b->fd;
 		l->tx_moved = l->seen_moved = l->seen_received = 0;
 		l->since_ms = l->owes_ms = mc_now_ms();
@@ -222,12 +226,15 @@ int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 	if (t->lane_bytes < MCE_LANE_BYTES)
 		t->lane_bytes = MCE_LANE_BYTES;
 	t->wanted = 1;
+	t->wait_fd = epoll_create1(EPOLL_CLOEXEC);
 	mc_list_init(&t->queue);
 	mc_list_init(&t->retry);
 	mc_list_init(&t->free);
 	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
 	/* With the first pieces there a lack of memory can slow it down but not stop it. */
 	if (!t->lanes || !mce_pieces_grow_locked(t)) {
+		if (t->wait_fd >= 0)
+			close(t->wait_fd);
 		free(t->lanes);
 		free(t);
 		return -ENOMEM;
@@ -260,6 +267,8 @@ void mce_tcp_detach(struct mce_peer *p)
 	free(t->lanes);
 	for (unsigned i = 0; i < t->nchunks; i++)
 		free(t->chunk[i]);
+	if (t->wait_fd >= 0)
+		close(t->wait_fd);
 	free(t);
 	p->tcp = NULL;
 }

@@ -461,6 +461,19 @@ void mce_tcp_poll(struct mce_peer *p)
 	}
 }
 
+void mce_lane_look(struct mce_lane *l)
+{
+	int r;
+
+	MC_LOCKED(&l->rx_lock);
+	l->rx.dry = false;
+	do
+		r = receive(l);
+	while (r == -EAGAIN);
+	if (r < 0)
+		lane_failed(l, r);
+}
+
 /* ---- the loop's side --------------------------------------------------------------------------- */
 
 /* Nothing that waits would fare better: lane after lane was lost without a success between them, or
@@ -535,19 +548,30 @@ static void lane_run(struct mce_lane *l)
 	mce_lanes_pump(l->t);
 }
 
+static bool is_led(struct mce_lane *l)
+{
+	return __atomic_load_n(&l->t->led, __ATOMIC_SEQ_CST);
+}
+
 void mce_lane_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_lane *l = mc_container_of(e, struct mce_lane, evfd);
+	bool ending = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR), blocked = false;
 
 	if (events & EPOLLOUT) {
 		/* Not before a thread that just found the socket full has said so. */
 		pthread_mutex_lock(&l->tx_lock);
-		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
+		blocked = __atomic_exchange_n(&l->blocked, false, __ATOMIC_ACQ_REL);
 		pthread_mutex_unlock(&l->tx_lock);
+	}
+	if (is_led(l) && !ending) {
+		if (blocked)
+			mce_lanes_pump(l->t);
+		return;
 	}
 	pthread_mutex_lock(&l->rx_lock);
 	l->rx.dry = false;
-	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+	if (ending)
 		l->rx.ending = true;
 	pthread_mutex_unlock(&l->rx_lock);
 	lane_run(l);
@@ -555,7 +579,10 @@ void mce_lane_ready(struct mc_evfd *e, uint32_t events)
 
 void mce_lane_resume(struct mce_watcher *w)
 {
-	lane_run(mc_container_of(w, struct mce_lane, watcher));
+	struct mce_lane *l = mc_container_of(w, struct mce_lane, watcher);
+
+	if (!is_led(l))
+		lane_run(l);
 }
 
 /* An answer that is owed has its own limit, and what is sent meanwhile does not count. */

@@ -158,6 +158,7 @@ const struct mce_transport mce_tcp_transport = {
 	.submit = mce_tcp_submit,
 	.flush = mce_tcp_flush,
 	.poll = mce_tcp_poll,
+	.lead = mce_tcp_lead,
 	.cancel = mce_tcp_cancel,
 	.map = mce_no_map,
 };

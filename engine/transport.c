@@ -4,6 +4,7 @@
 
 #include "engine/transport.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #include "common/err.h"
@@ -46,6 +47,11 @@ void mce_no_flush(struct mce_peer *p)
 
 void mce_no_poll(struct mce_peer *p)
 {
+}
+
+int mce_no_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline)
+{
+	return -EAGAIN;
 }
 
 void mce_no_cancel(struct mce_peer *p, struct mce_req *req, int status)

@@ -31,6 +31,9 @@ struct mce_transport {
 	void (*flush)(struct mce_peer *p);
 	/* Look for completions on behalf of a thread that waits for one.  Does not block. */
 	void (*poll)(struct mce_peer *p);
+	/* Receive in the calling thread until @b is done or @deadline: 0.  -EAGAIN, at once: others do it
+	 * better now.  @b's requests are all with this peer. */
+	int (*lead)(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
 	/* End a request taken by submit with @status and let go of its memory, unless it completes by
 	 * itself within the call.  Bounded by what a non-blocking system call takes. */
 	void (*cancel)(struct mce_peer *p, struct mce_req *req, int status);
@@ -54,6 +57,7 @@ int mce_no_connect(struct mce_peer *p, uint64_t deadline);
 int mce_no_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline);
 void mce_no_flush(struct mce_peer *p);
 void mce_no_poll(struct mce_peer *p);
+int mce_no_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
 void mce_no_cancel(struct mce_peer *p, struct mce_req *req, int status);
 int mce_no_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret);
 

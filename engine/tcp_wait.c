@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_wait.c - a thread that waits for little receives it by itself: the I/O thread would have to be woken
+ * first and then wake it, and that costs more than the transfer.  While it does, the I/O threads leave
+ * what comes from this peer to it; its own sleep ends by what comes, not by what others complete, so it
+ * looks up now and then. */
+#include <config.h>
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "engine/tcp_client.h"
+
+/* With more under way the I/O threads' side by side is worth more. */
+#define LITTLE (256u << 10)
+/* Sleeps between looks at the batch. */
+#define LOOK_MIN_MS 5
+#define LOOK_MAX_MS 50
+
+static bool is_little(struct mce_tcp *t)
+{
+	uint64_t bytes = 0;
+
+	MC_LOCKED(&t->p->lock);
+	if (!mc_list_empty(&t->queue) || !mc_list_empty(&t->retry) || t->up == 0)
+		return false;
+	for (unsigned i = 0; i < t->nlanes; i++)
+		bytes += t->lanes[i].bytes;
+	return bytes <= LITTLE;
+}
+
+static void wait_for_others(struct mce_tcp *t)
+{
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		pthread_mutex_lock(&t->lanes[i].rx_lock);
+		pthread_mutex_unlock(&t->lanes[i].rx_lock);
+	}
+}
+
+/* Take what has come, or comes within @ms.  Level-triggered: what is left is told again. */
+static void take(struct mce_tcp *t, uint64_t until, int ms)
+{
+	struct epoll_event ev[MCE_LANES_MAX];
+	int left = ms ? mc_deadline_left_ms(until) : 0, n;
+
+	n = epoll_wait(t->wait_fd, ev, MCE_LANES_MAX, left < ms ? left : ms);
+	for (int i = 0; i < n; i++)
+		mce_lane_look(ev[i].data.ptr);
+	if (n > 0)
+		mce_lanes_pump(t);
+}
+
+int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline)
+{
+	uint64_t spin_until = mc_now_ns() + p->e->conf.spin_us * 1000ull;
+	struct mce_tcp *t = p->tcp;
+	int ms = LOOK_MIN_MS;
+	bool led = false;
+
+	if (t->wait_fd < 0 || !is_little(t))
+		return -EAGAIN;
+	if (!__atomic_compare_exchange_n(&t->led, &led, true, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		return -EAGAIN;
+	/* An I/O thread that still receives may end the batch without waking us. */
+	wait_for_others(t);
+	while (!mce_batch_done(b) && mc_now_ns() < deadline) {
+		if (mc_now_ns() < spin_until) {
+			take(t, deadline, 0);
+			continue;
+		}
+		take(t, deadline, ms);
+		ms = ms * 2 < LOOK_MAX_MS ? ms * 2 : LOOK_MAX_MS;
+	}
+	/* What came before this was left to us, and what comes after it finds the I/O threads. */
+	__atomic_store_n(&t->led, false, __ATOMIC_SEQ_CST);
+	take(t, deadline, 0);
+	return 0;
+}
