@@ -13,12 +13,18 @@ declare -A NODE_IN=() NODE_OUT=() NODE_PID=()
 
 # node_start NAME CONN [VARIABLE=VALUE...]
 node_start() {
-	local name=$1 server=$2 in out
+	local name=$1 server=$2
 	shift 2
+	node_run "$name" env "$@" "$top_builddir/tests/integ/meta_node" "$server"
+}
+
+# node_run NAME COMMAND... - a program that is told things in lines and answers in lines
+node_run() {
+	local name=$1 in out
+	shift
 	rm -f "$tmp/$name.in" "$tmp/$name.out"
 	mkfifo "$tmp/$name.in" "$tmp/$name.out"
-	env "$@" "$top_builddir/tests/integ/meta_node" "$server" \
-		<"$tmp/$name.in" >"$tmp/$name.out" 2>>"$tmp/$name.log" &
+	"$@" <"$tmp/$name.in" >"$tmp/$name.out" 2>>"$tmp/$name.log" &
 	NODE_PID[$name]=$!
 	cleanup_fn end_pid "$!"
 	exec {in}>"$tmp/$name.in" {out}<"$tmp/$name.out"
@@ -26,12 +32,17 @@ node_start() {
 	NODE_OUT[$name]=$out
 }
 
+# hear NAME - its next line
+hear() {
+	local line
+	read -r -t 40 -u "${NODE_OUT[$1]}" line || fail "node $1 says nothing"
+	echo "$line"
+}
+
 # ask NAME COMMAND - the answer
 ask() {
-	local line
 	echo "$2" >&"${NODE_IN[$1]}"
-	read -r -t 40 -u "${NODE_OUT[$1]}" line || fail "node $1 does not answer: $2"
-	echo "$line"
+	hear "$1"
 }
 
 # expect NAME COMMAND ANSWER

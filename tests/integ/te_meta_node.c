@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * te_meta_node.c - an engine with some memory that does what it is told, a command a line, each answered by a line;
+ * te_meta_node.py is the same with upstream's engine.
+ *
+ *	te_meta_node META NAME LEN
+ *	fill SEED, check SEED		its own memory
+ *	read NAME SEED			all memory of that segment into its own, and check it
+ *	write NAME SEED			fill its own, and write all of it there
+ *	end */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <mooncake/mce_te.h>
+#include <mooncake/transfer_engine_c.h>
+
+#define BLOCK 65521u
+
+static struct mce_te *te;
+static unsigned char *mem;
+static size_t len;
+
+static unsigned char byte_at(size_t i, unsigned seed)
+{
+	size_t k = i % BLOCK;
+
+	return (unsigned char)((k * 131 + seed * 7) >> 3);
+}
+
+static const char *check(unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		if (mem[i] != byte_at(i, seed))
+			return "the bytes differ";
+	return "ok";
+}
+
+static void fill(unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		mem[i] = byte_at(i, seed);
+}
+
+static const char *ended(batch_id_t batch)
+{
+	struct timespec nap = { .tv_nsec = 1000000 };
+	struct transfer_status st;
+
+	for (int i = 0; i < 60000; i++) {
+		if (getTransferStatus(te, batch, 0, &st))
+			return "getTransferStatus fails";
+		if (st.status == STATUS_COMPLETED)
+			return st.transferred_bytes == len ? "ok" : "not all bytes were moved";
+		if (st.status != STATUS_WAITING)
+			return "the transfer failed";
+		nanosleep(&nap, NULL);
+	}
+	return "the transfer does not end";
+}
+
+static const char *move(int opcode, const char *name)
+{
+	struct transfer_request req = { .opcode = opcode, .source = mem, .length = len };
+	segment_id_t segment;
+	const char *said;
+	batch_id_t batch;
+	uint64_t there;
+	int r;
+
+	/* openSegment() with the reason, which the log would say only once a second. */
+	r = mce_te_open_segment(te, name, 0, &segment);
+	if (r < 0)
+		return mce_te_error_detail(r);
+	if (mce_te_first_buffer(te, segment, &req.target_offset, &there) < 0 || there < len)
+		return "no buffer of that length";
+	req.target_id = segment;
+	batch = allocateBatchID(te, 1);
+	if (batch == INVALID_BATCH)
+		return "no batch";
+	said = submitTransfer(te, batch, &req, 1) ? "submitTransfer fails" : ended(batch);
+	freeBatchID(te, batch);
+	return said;
+}
+
+static const char *obey(const char *word, const char *name, unsigned seed)
+{
+	const char *said;
+
+	if (!strcmp(word, "check"))
+		return check(seed);
+	if (!strcmp(word, "write"))
+		fill(seed);
+	if (!strcmp(word, "fill")) {
+		fill(seed);
+		return "ok";
+	}
+	if (!strcmp(word, "read"))
+		memset(mem, 0, len);
+	said = move(!strcmp(word, "read") ? OPCODE_READ : OPCODE_WRITE, name);
+	return strcmp(said, "ok") || !strcmp(word, "write") ? said : check(seed);
+}
+
+int main(int argc, char **argv)
+{
+	char line[512], word[16], name[256];
+	unsigned seed;
+
+	len = argc == 4 ? (size_t)atol(argv[3]) : 0;
+	mem = len ? malloc(len) : NULL;
+	te = mem ? createTransferEngine(argv[1], argv[2], argv[2], 0, 1) : NULL;
+	if (!te) {
+		printf("no engine\n");
+		return 1;
+	}
+	if (registerLocalMemory(te, mem, len, "cpu:0", 1)) {
+		printf("no memory\n");
+		return 1;
+	}
+	printf("ok\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin) && strcmp(line, "end\n")) {
+		name[0] = '\0';
+		if (sscanf(line, "%15s %255s %u", word, name, &seed) != 3 &&
+		    sscanf(line, "%15s %u", word, &seed) != 2)
+			break;
+		printf("%s\n", obey(word, name, seed));
+		fflush(stdout);
+	}
+	destroyTransferEngine(te);
+	free(mem);
+	return 0;
+}
