@@ -115,7 +115,7 @@ static int ask(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 	       struct mcs_pin *pins, unsigned *ret_pins, uint64_t deadline)
 {
 	struct mcp_key *keys = mcs_scratch_raw(sc, n, sizeof(*keys));
-	struct mcp_get msg = { .flags = MCP_GET_LEASE };
+	struct mcp_get msg = { .flags = MCP_GET_LEASE, .tenant = s->tenant };
 	uint64_t epoch, asked_ns = mc_now_ns();
 	struct mcp_reply mem = { 0 };
 	struct mcp_get_reply reply;

@@ -128,7 +128,9 @@ static bool send_revokes(struct mcs_keeper *k)
 			.key = mcp_bytes(rv->key, (uint32_t)rv->key_len),
 			.generation = rv->generation,
 		};
-		struct mcp_put_revoke msg = { .items = mcp_seq(&one, 1) };
+		struct mcp_put_revoke msg = {
+			.items = mcp_seq(&one, 1), .tenant = k->s->tenant,
+		};
 		struct mcp_put_revoke_reply reply;
 		struct mcp_reply mem = { 0 };
 		int r = 0;

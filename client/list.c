@@ -134,6 +134,7 @@ static int next_page(struct mcs_list *l, uint64_t deadline)
 		.limit = PAGE_ENTRIES,
 		.prefix = mcp_bytes(l->prefix, l->prefix_len),
 		.cursor = mcp_bytes(l->cursor, l->cursor_len),
+		.tenant = l->s->tenant,
 	};
 	struct mcp_list_reply reply;
 	struct mcp_reply mem = { 0 };

@@ -10,7 +10,7 @@
 int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)
 {
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
-	struct mcp_get msg = { .keys = mcp_seq(&one, 1) };
+	struct mcp_get msg = { .keys = mcp_seq(&one, 1), .tenant = s->tenant };
 	struct mcp_get_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_version v;
@@ -57,7 +57,7 @@ static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned
 static int stat_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
 		      struct mcs_info *infos, int *results, uint64_t deadline)
 {
-	struct mcp_get msg = { .flags = MCP_GET_DIRS };
+	struct mcp_get msg = { .flags = MCP_GET_DIRS, .tenant = s->tenant };
 	struct mcp_get_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_version v;
@@ -110,7 +110,7 @@ int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct
 static int exist_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
 		       unsigned n, uint8_t *present, uint64_t deadline)
 {
-	struct mcp_exist msg = { 0 };
+	struct mcp_exist msg = { .tenant = s->tenant };
 	struct mcp_exist_reply reply;
 	struct mcp_reply mem = { 0 };
 	const uint8_t *answer;
@@ -178,7 +178,7 @@ static int remove_call(struct mcs *s, const struct mcp_remove *msg, struct mcp_r
 static int remove_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
 			unsigned n, unsigned flags, int *results, uint64_t deadline)
 {
-	struct mcp_remove msg = { .flags = flags };
+	struct mcp_remove msg = { .flags = flags, .tenant = s->tenant };
 	struct mcp_remove_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcp_status st;
@@ -254,6 +254,7 @@ int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *patte
 	struct mcp_remove_match msg = {
 		.flags = flags,
 		.prefix = mcp_bytes(prefix.data, (uint32_t)prefix.len),
+		.tenant = s->tenant,
 	};
 	struct mcp_remove_match_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -280,7 +281,7 @@ int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *patte
 int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 	       int64_t timeout_ms)
 {
-	struct mcp_rename msg = { .flags = flags };
+	struct mcp_rename msg = { .flags = flags, .tenant = s->tenant };
 	struct mcp_rename_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;

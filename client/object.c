@@ -45,7 +45,7 @@ static int ask_once(struct mcs *s, struct mcs_key key, uint32_t flags, uint64_t 
 		    struct mcs_version *ret, uint64_t deadline)
 {
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
-	struct mcp_get msg = { .flags = flags, .keys = mcp_seq(&one, 1) };
+	struct mcp_get msg = { .flags = flags, .keys = mcp_seq(&one, 1), .tenant = s->tenant };
 	uint64_t asked_ns = mc_now_ns();
 	struct mcp_reply mem = { 0 };
 	struct mcp_get_reply reply;

@@ -31,7 +31,7 @@ int mcs_pool_stat(struct mcs *s, struct mcs_pool *ret, int64_t timeout_ms)
 	return 0;
 }
 
-static const char *state_name(uint8_t state)
+const char *mcs_segment_state_name(uint8_t state)
 {
 	switch (state) {
 	case MCP_SEG_OK:
@@ -61,7 +61,7 @@ static void fill_segment(struct mcs_segment *out, const struct mcp_segment *in)
 	out->used = in->used;
 	out->largest_free = in->largest_free;
 	out->objects = in->objects;
-	out->state = state_name(in->state);
+	out->state = mcs_segment_state_name(in->state);
 }
 
 int mcs_segments(struct mcs *s, struct mcs_segment **ret, int64_t timeout_ms)

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "client/layout.h"
+#include "client/twins.h"
 #include "common/fault.h"
 #include "common/metrics.h"
 
@@ -62,6 +63,8 @@ static int check_item(struct mcs_put_op *op)
 	r = mcs_key_check(item->key);
 	if (r < 0)
 		return r;
+	if (item->group.len > MCP_GROUP_MAX)
+		return mc_fail(-MC_EPARAM, "a group's name of %zu bytes", item->group.len);
 	len = mcs_iov_len(item->iov, item->iovcnt);
 	if (len < 0)
 		return (int)len;
@@ -162,6 +165,11 @@ static void run(struct mcs_put_group *b)
 	}
 }
 
+static enum mcs_soft_pin soft_pin_of(const struct mcs_put_opts *opts)
+{
+	return opts->flags & MCS_PUT_SOFT_PIN ? MCS_SOFT_PIN_ENABLE : opts->soft_pin;
+}
+
 static const char *const *default_preferred(struct mcs *s, const char **own)
 {
 	own[0] = s->owner ? mce_engine_endpoint(s->engine) : NULL;
@@ -171,7 +179,7 @@ static const char *const *default_preferred(struct mcs *s, const char **own)
 
 /* Everything that stores comes through here. */
 static int put_group(struct mcs *s, struct mcs_put_item *items, unsigned n,
-		     const struct mcs_put_opts *opts, uint64_t deadline)
+		     const struct mcs_put_opts *opts, const struct mcs_twins *tw, uint64_t deadline)
 {
 	const char *own[2];
 	struct mcs_put_group b = {
@@ -180,6 +188,9 @@ static int put_group(struct mcs *s, struct mcs_put_item *items, unsigned n,
 		.replicas = opts->replicas ? opts->replicas : 1,
 		.soft_pin_ms = opts->soft_pin_ms,
 		.kind = opts->kind,
+		.soft_pin = soft_pin_of(opts),
+		.data_type = (uint8_t)opts->data_type,
+		.group = opts->group,
 		.preferred = opts->preferred ? opts->preferred : default_preferred(s, own),
 		.sc = mcs_scratch_get(&s->scratch),
 	};
@@ -191,7 +202,7 @@ static int put_group(struct mcs *s, struct mcs_put_item *items, unsigned n,
 
 		b.ops[i].item = &items[i];
 		r = check_item(&b.ops[i]);
-		if (r < 0)
+		if (r < 0 || mcs_twins_skip(tw, &items[i]))
 			mcs_put_done(&b.ops[i], r);
 	}
 	if (b.ops)
@@ -207,7 +218,8 @@ static int put_group(struct mcs *s, struct mcs_put_item *items, unsigned n,
 
 static int check_opts(const struct mcs_put_opts *opts)
 {
-	const unsigned all = MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_EXCL;
+	const unsigned all = MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_EXCL |
+		MCS_PUT_ALL_REPLICAS | MCS_PUT_SAME_NODE | MCS_PUT_LAST;
 
 	if (opts->flags & ~all)
 		return mc_fail(-MC_EPARAM, "unknown put flags 0x%x", opts->flags & ~all);
@@ -217,6 +229,13 @@ static int check_opts(const struct mcs_put_opts *opts)
 		return mc_fail(-MC_EPARAM, "%u replicas", opts->replicas);
 	if ((unsigned)opts->kind > MCS_SYMLINK)
 		return mc_fail(-MC_EPARAM, "unknown kind %u", (unsigned)opts->kind);
+	if ((unsigned)opts->data_type >= MCP_DATA_TYPES)
+		return mc_fail(-MC_EPARAM, "unknown data type %u", (unsigned)opts->data_type);
+	if ((unsigned)opts->soft_pin > MCS_SOFT_PIN_DISABLE ||
+	    ((opts->flags & MCS_PUT_SOFT_PIN) && opts->soft_pin == MCS_SOFT_PIN_DISABLE))
+		return mc_fail(-MC_EPARAM, "contradictory or unknown soft pin");
+	if (opts->group.len > MCP_GROUP_MAX)
+		return mc_fail(-MC_EPARAM, "a group's name of %zu bytes", opts->group.len);
 	return 0;
 }
 
@@ -247,10 +266,14 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 {
 	static const struct mcs_put_opts defaults;
 	uint64_t began = mc_now_ns(), deadline = mcs_deadline(s, timeout_ms);
+	struct mcs_scratch *sc = n > 1 ? mcs_scratch_get(&s->scratch) : NULL;
+	struct mcs_twins tw = { 0 };
 	int r, ok = 0;
 
 	opts = opts ? opts : &defaults;
 	r = check_opts(opts);
+	if (!r && n > 1)
+		r = sc ? mcs_twins_find(sc, items, n, opts->flags & MCS_PUT_LAST, &tw) : -ENOMEM;
 	for (unsigned i = 0; i < n && r < 0; i++) {
 		items[i].result = r;
 		items[i].existed = 0;
@@ -258,7 +281,7 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 	for (unsigned i = 0; i < n && r >= 0;) {
 		unsigned k = mcs_group(n - i, key_of, items + i);
 
-		r = put_group(s, items + i, k, opts, deadline);
+		r = put_group(s, items + i, k, opts, &tw, deadline);
 		ok += r > 0 ? r : 0;
 		i += k;
 		for (unsigned j = i; j < n && r < 0; j++) {
@@ -266,6 +289,8 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 			items[j].existed = 0;
 		}
 	}
+	ok += mcs_twins_settle(&tw, items);
+	mcs_scratch_put(&s->scratch, sc);
 	count(items, n, began);
 	return r < 0 && !ok ? r : ok;
 }
@@ -276,5 +301,25 @@ int mcs_put(struct mcs *s, struct mcs_key key, const struct iovec *iov, int iovc
 	struct mcs_put_item item = { .key = key, .iov = iov, .iovcnt = iovcnt };
 
 	(void)mcs_put_batch(s, &item, 1, opts, timeout_ms);
+	return item.result;
+}
+
+int mcs_upsert_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
+		     const struct mcs_put_opts *opts, int64_t timeout_ms)
+{
+	struct mcs_put_opts o = { 0 };
+
+	if (opts)
+		o = *opts;
+	o.flags |= MCS_PUT_UPSERT;
+	return mcs_put_batch(s, items, n, &o, timeout_ms);
+}
+
+int mcs_upsert(struct mcs *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
+	       const struct mcs_put_opts *opts, int64_t timeout_ms)
+{
+	struct mcs_put_item item = { .key = key, .iov = iov, .iovcnt = iovcnt };
+
+	(void)mcs_upsert_batch(s, &item, 1, opts, timeout_ms);
 	return item.result;
 }

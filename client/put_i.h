@@ -35,6 +35,9 @@ struct mcs_put_group {
 	unsigned flags, replicas;	/* as of mcs_put_opts */
 	uint32_t soft_pin_ms;
 	enum mcs_kind kind;
+	enum mcs_soft_pin soft_pin;
+	uint8_t data_type;
+	struct mcs_key group;
 	const char *const *preferred;	/* NULL-ended */
 	uint64_t deadline;
 	unsigned rounds, hopeless;	/* of waiting for room */

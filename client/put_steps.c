@@ -12,9 +12,16 @@
 #include "common/metrics.h"
 
 _Static_assert(MCS_PUT_UPSERT == MCP_PUT_UPSERT && MCS_PUT_HARD_PIN == MCP_PUT_HARD_PIN &&
-	       MCS_PUT_SOFT_PIN == MCP_PUT_SOFT_PIN, "flags are passed on as they are");
+	       MCS_PUT_SOFT_PIN == MCP_PUT_SOFT_PIN &&
+	       MCS_PUT_ALL_REPLICAS == MCP_PUT_ALL_REPLICAS &&
+	       MCS_PUT_SAME_NODE == MCP_PUT_SAME_NODE, "flags are passed on as they are");
+_Static_assert((int)MCS_SOFT_PIN_ENABLE == (int)MCP_SOFT_PIN_ENABLE &&
+	       (int)MCS_SOFT_PIN_DISABLE == (int)MCP_SOFT_PIN_DISABLE, "and so are pins");
 _Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP_KIND_SYMLINK,
 	       "kinds are passed on as they are");
+
+#define WIRE_FLAGS (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_ALL_REPLICAS | \
+		    MCS_PUT_SAME_NODE)
 
 MC_COUNTER(write_bytes, "mooncake_client_transfer_bytes_total", "op=\"write\"",
 	   "bytes moved between this process and segments")
@@ -39,6 +46,13 @@ static int preferred_names(struct mcs_put_group *b, struct mcp_seq *ret)
 	return 0;
 }
 
+static struct mcp_bytes group_of(const struct mcs_put_group *b, const struct mcs_put_item *item)
+{
+	const struct mcs_key *group = item->group.len ? &item->group : &b->group;
+
+	return mcp_bytes(group->data, group->len);
+}
+
 static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
 {
 	struct mcp_put_item *items = mcs_scratch_raw(b->sc, b->n, sizeof(*items));
@@ -47,9 +61,12 @@ static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
 	if (!items)
 		return -ENOMEM;
 	*ret = (struct mcp_put_start){
-		.flags = b->flags & (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN),
+		.flags = b->flags & WIRE_FLAGS,
 		.replicas = (uint16_t)b->replicas,
 		.soft_pin_ms = b->soft_pin_ms,
+		.soft_pin = (uint8_t)b->soft_pin,
+		.data_type = b->data_type,
+		.tenant = b->s->tenant,
 	};
 	/* An exclusive put must know whether a value is its own when the answer was lost, and
 	 * only a generation tells; so it commits in a step of its own. */
@@ -64,6 +81,7 @@ static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
 			.key = mcp_bytes(op->item->key.data, (uint32_t)op->item->key.len),
 			.size = op->size,
 			.kind = (uint8_t)b->kind,
+			.group = group_of(b, op->item),
 		};
 	}
 	ret->items = mcp_seq(items, n);
@@ -353,7 +371,7 @@ static void find_out(struct mcs_put_group *b)
 	struct mcp_key *keys = mcs_scratch_raw(b->sc, b->n, sizeof(*keys));
 	struct mcp_get_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_get msg = { 0 };
+	struct mcp_get msg = { .tenant = b->s->tenant };
 	struct mcp_object obj;
 	struct mcp_iter it;
 	unsigned n = 0;
@@ -387,7 +405,7 @@ static void end_puts(struct mcs_put_group *b)
 {
 	struct mcp_put_end_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_put_end msg = { 0 };
+	struct mcp_put_end msg = { .tenant = b->s->tenant };
 	struct mcp_status st;
 	struct mcp_iter it;
 	int r;
@@ -425,7 +443,7 @@ static void revoke_broken(struct mcs_put_group *b)
 {
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_put_revoke msg = { 0 };
+	struct mcp_put_revoke msg = { .tenant = b->s->tenant };
 	bool late = mc_now_ns() >= b->deadline;
 	int r;
 

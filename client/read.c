@@ -77,6 +77,8 @@ int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t as
 			.flags = (obj->flags & MCP_OBJ_HARD_PIN ? MCS_PUT_HARD_PIN : 0) |
 				 (obj->flags & MCP_OBJ_SOFT_PIN ? MCS_PUT_SOFT_PIN : 0),
 			.replicas = obj->replicas.count,
+			.data_type = (enum mcs_data_type)obj->data_type,
+			.soft_pin_ms = obj->soft_pin_ms,
 		},
 		.pin = { .id = obj->pin, .epoch = epoch },
 		.asked_ns = asked_ns,

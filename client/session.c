@@ -35,6 +35,7 @@ struct mcs_session {
 	uint64_t tainted;	/* epoch to be ended, 0: none */
 	uint64_t changed_ns;	/* when another master was found, 0: never */
 	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+	unsigned version;	/* of the protocol */
 
 	/* the connecting thread's, one at a time */
 	struct mcp_id server;
@@ -69,12 +70,15 @@ static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, 
 	uint64_t epoch;
 	int r;
 
+	if (hello->version < s->conf.min_version)
+		return mc_fail(-MC_ENOTSUP, "the master is too old for tenants");
 	r = register_with(s, c);
 	if (r < 0)
 		return r;
 	if (!mcp_id_zero(s->server) && !mcp_id_eq(s->server, hello->server))
 		__atomic_store_n(&s->changed_ns, mc_now_ns(), __ATOMIC_RELAXED);
 	s->server = hello->server;
+	__atomic_store_n(&s->version, hello->version, __ATOMIC_RELAXED);
 	epoch = __atomic_add_fetch(&s->epoch, 1, __ATOMIC_ACQ_REL);
 	r = s->conf.attach(c, epoch, s->conf.arg);
 	if (r < 0)
@@ -153,6 +157,11 @@ bool mcs_session_young(const struct mcs_session *s, uint64_t ms)
 uint64_t mcs_session_epoch(const struct mcs_session *s)
 {
 	return __atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE);
+}
+
+unsigned mcs_session_version(const struct mcs_session *s)
+{
+	return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
 
 struct mcs_terms mcs_session_terms(const struct mcs_session *s)

@@ -21,6 +21,7 @@ struct mcs_session_conf {
 	const char *addrs;
 	const char *name;		/* of this process, told to the master */
 	struct mcp_id client;
+	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;
 	/* On every new connection, after it is registered and before other calls use it: offer the
@@ -54,6 +55,7 @@ bool mcs_session_up(const struct mcs_session *s);
 bool mcs_session_ever(const struct mcs_session *s);	/* was there ever a connection? */
 /* Is this another master than the one before, for less than @ms?  Owners then come back to it. */
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
+unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
 

@@ -48,12 +48,16 @@ static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
 	c.hostname = c.hostname ? c.hostname : "127.0.0.1";
 	c.protocol = c.protocol ? c.protocol : "tcp";
 	c.segment_kind = c.segment_kind ? c.segment_kind : "auto";
+	c.tenant = c.tenant && strcmp(c.tenant, "default") ? c.tenant : "";
 	if (!*c.master || !*c.hostname)
 		return mc_fail(-MC_EPARAM, "the %s is empty",
 			       *c.master ? "hostname" : "master's address");
 	if (strcmp(c.protocol, "tcp"))
 		return mc_fail(-MC_ENOTSUP, "protocol \"%s\" is not supported, only \"tcp\" is "
 			       "(which uses shared memory on the same host by itself)", c.protocol);
+	if (c.tenant && strlen(c.tenant) > MCP_TENANT_MAX)
+		return mc_fail(-MC_EPARAM, "a tenant's name of %zu bytes, %u are allowed",
+			       strlen(c.tenant), MCP_TENANT_MAX);
 	if (c.timeout_ms < 0 || c.setup_timeout_ms < 0)
 		return mc_fail(-MC_EPARAM, "a default timeout must not be negative");
 	*ret = c;
@@ -62,7 +66,8 @@ static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
 
 static int copy_strings(struct mcs_conf *c)
 {
-	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind };
+	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
+				  &c->tenant };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -79,6 +84,7 @@ static void free_strings(struct mcs_conf *c)
 	free((char *)c->hostname);
 	free((char *)c->protocol);
 	free((char *)c->segment_kind);
+	free((char *)c->tenant);
 }
 
 static int open_engine(struct mcs *s)
@@ -136,6 +142,7 @@ static int open_session(struct mcs *s)
 		.addrs = s->conf.master,
 		.name = mce_engine_endpoint(s->engine),
 		.client = s->client,
+		.min_version = *s->conf.tenant ? 2 : 1,
 		.spin_us = s->conf.spin_us,
 		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
 		.attach = attach,
@@ -227,6 +234,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 	r = copy_strings(&s->conf);
 	if (r < 0)
 		goto fail;
+	s->tenant = mcp_bytes(s->conf.tenant, strlen(s->conf.tenant));
 	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
 	r = open_engine(s);
 	if (r < 0)

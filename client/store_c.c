@@ -305,6 +305,7 @@ int mooncake_store_batch_put_from(mooncake_store_t store, const char **keys, voi
 		};
 		k++;
 	}
+	po.opts.flags |= MCS_PUT_LAST;
 	s = enter(h);
 	if (!s)
 		r = fail_all(results_out, count, INVALID_PARAMS);

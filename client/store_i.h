@@ -32,6 +32,7 @@ struct mcs {
 	/* constant after open */
 	struct mcs_conf conf;	/* its strings are copies */
 	struct mcp_id client;
+	struct mcp_bytes tenant; /* in each message that names keys; "": the default one */
 	struct mce_engine *engine;
 	struct mcs_session *session;
 	struct mcs_segmap *segmap;
@@ -74,6 +75,9 @@ static inline uint64_t mcs_epoch(const struct mcs *s)
 {
 	return mcs_session_epoch(s->session);
 }
+
+/* Of enum mcp_segment_state; static text. */
+const char *mcs_segment_state_name(uint8_t state);
 
 /* Keeper thread, after a new connection: pin the open objects again. */
 void mcs_objects_repin(struct mcs *s);

@@ -34,7 +34,11 @@ enum {
 	MCS_ERPC = 1021,	/* the master cannot be reached */
 	MCS_ETIMEDOUT = 1022,
 	MCS_ENOTSUP = 1024,
-	MCS_ETOOBIG = 1026	/* larger than any segment */
+	MCS_ETOOBIG = 1026,	/* larger than any segment */
+	MCS_EMODE = 1031,	/* the master does not run in the mode that this needs */
+	MCS_EQUOTA = 1032,	/* the tenant has no room left */
+	MCS_ENOTENANT = 1033,	/* the tenant is not registered at the master */
+	MCS_ETENANT_BUSY = 1034	/* the tenant still has objects */
 };
 
 const char *mcs_strerror(int err);	/* static text */
@@ -68,6 +72,7 @@ struct mcs_conf {
 	int verify;			/* check CRCs on every get; 1 */
 	int lazy;			/* mcs_open() succeeds while the master is down, goes on trying */
 	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
+	const char *tenant;		/* whose keys this handle is about; NULL or "": "default" */
 };
 void mcs_conf_init(struct mcs_conf *conf);
 
@@ -105,6 +110,19 @@ enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK };
 #define MCS_PUT_HARD_PIN	0x2u	/* never evict */
 #define MCS_PUT_SOFT_PIN	0x4u	/* evict last */
 #define MCS_PUT_EXCL		0x8u	/* an existing value is -MCS_EEXISTS instead of success */
+#define MCS_PUT_ALL_REPLICAS	0x10u	/* no room for all replicas is no room */
+#define MCS_PUT_SAME_NODE	0x20u	/* with one replica: on the own host, a batch's items together */
+#define MCS_PUT_LAST		0x40u	/* of items with the same key the last counts, not the first */
+
+/* The soft pin of an upsert's new version: that of the version it replaces, a new one, or none. */
+enum mcs_soft_pin { MCS_SOFT_PIN_PRESERVE, MCS_SOFT_PIN_ENABLE, MCS_SOFT_PIN_DISABLE };
+
+/* What an object is: a tag that travels with it.  The numbers are upstream's. */
+enum mcs_data_type {
+	MCS_TYPE_UNKNOWN, MCS_TYPE_KVCACHE, MCS_TYPE_TENSOR, MCS_TYPE_WEIGHT, MCS_TYPE_SAMPLE,
+	MCS_TYPE_ACTIVATION, MCS_TYPE_GRADIENT, MCS_TYPE_OPTIMIZER_STATE, MCS_TYPE_METADATA,
+	MCS_TYPE_GENERAL
+};
 
 struct mcs_put_opts {
 	unsigned flags;
@@ -112,6 +130,11 @@ struct mcs_put_opts {
 	uint32_t soft_pin_ms;		/* 0: the master's default */
 	const char *const *preferred;	/* segment names, NULL-ended, in order; NULL: local first */
 	enum mcs_kind kind;
+	enum mcs_soft_pin soft_pin;	/* the flag MCS_PUT_SOFT_PIN is another way to say ENABLE */
+	enum mcs_data_type data_type;
+	/* Objects of a group are kept while one of them is read, and evicted together.  Up to 1024
+	 * bytes; an upsert must not change it.  Empty: none. */
+	struct mcs_key group;
 };
 
 /* Store the bytes of @iov.  0 also when the key exists already (nothing is written then), unless
@@ -125,11 +148,19 @@ struct mcs_put_item {
 	int iovcnt;
 	int result;			/* filled in, as of mcs_put() */
 	int existed;			/* filled in: 1 when the key had a value, nothing was written */
+	struct mcs_key group;		/* instead of the options'; empty: the options' */
 };
 /* Many at once: one request to the master each way, all transfers at the same time.  Number of items
- * that succeeded, or negative when nothing was attempted. */
+ * that succeeded, or negative when nothing was attempted.  Of items with the same key the first counts,
+ * or the last with MCS_PUT_LAST; the others get its result. */
 int mcs_put_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 		  const struct mcs_put_opts *opts, int64_t timeout_ms);
+
+/* The same with MCS_PUT_UPSERT. */
+int mcs_upsert(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
+	       const struct mcs_put_opts *opts, int64_t timeout_ms);
+int mcs_upsert_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
+		     const struct mcs_put_opts *opts, int64_t timeout_ms);
 
 /* ---- get --------------------------------------------------------------------------------------- */
 
@@ -141,6 +172,8 @@ struct mcs_info {
 	enum mcs_kind kind;
 	unsigned flags;			/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN */
 	unsigned replicas;		/* readable ones */
+	enum mcs_data_type data_type;
+	uint32_t soft_pin_ms;		/* what is left of the soft pin, 0: none */
 };
 
 /* Read the whole object.  Returns its size; -ENOBUFS when @iov is smaller, with nothing touched. */
@@ -186,6 +219,34 @@ int mcs_stat_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_
 int mcs_exist(mcs_t *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
 	      int64_t timeout_ms);
 
+/* One copy of an object. */
+struct mcs_replica {
+	char segment_id[44];		/* as in struct mcs_segment */
+	char segment[256];		/* its name */
+	char endpoint[256];		/* host:port of the owner's transfer engine */
+	char protocol[32];
+	uint64_t address;		/* in the owner */
+	uint64_t size;
+	int readable;			/* its owner is there */
+	const char *state;		/* of the segment, as in struct mcs_segment; static */
+};
+
+struct mcs_replicas {
+	int result;			/* 0, or as of mcs_stat(); the rest is empty then */
+	struct mcs_info info;
+	unsigned n;
+	struct mcs_replica *replica;	/* NULL: none (objects of 0 bytes) */
+	struct mcs_key group;		/* empty: none */
+};
+
+#define MCS_PROMISE		0x1u	/* keep the objects as mcs_exist() does */
+
+/* Where objects lie: all copies, also those that cannot be read now.  ret[i] is filled for each key
+ * and must be given to mcs_replicas_free().  Number of keys found, or negative: nothing is filled. */
+int mcs_replicas(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
+		 struct mcs_replicas *ret, int64_t timeout_ms);
+void mcs_replicas_free(struct mcs_replicas *r, unsigned n);
+
 /* ---- open objects: one version, for as long as it is wanted -------------------------------------- */
 
 typedef struct mcs_object mcs_object_t;
@@ -216,6 +277,9 @@ int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned 
  * ones are skipped unless forced.  Number removed. */
 int64_t mcs_remove_match(mcs_t *s, struct mcs_key prefix, const char *pattern, unsigned flags,
 			 int64_t timeout_ms);
+
+/* All keys of @tenant (NULL: of every tenant).  Number removed. */
+int64_t mcs_remove_tenant(mcs_t *s, const char *tenant, unsigned flags, int64_t timeout_ms);
 
 #define MCS_RENAME_NOREPLACE	0x1u
 /* Atomic: everybody sees the object under the old name or the new one.  Replaces @to. */
@@ -253,6 +317,20 @@ struct mcs_segment {
 };
 /* Array of all segments; free() it.  Number of them. */
 int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);
+
+struct mcs_tenant {
+	char name[256];
+	uint64_t requested;		/* quota of its policy in bytes, 0: none */
+	uint64_t effective;		/* less when all policies ask for more than there is */
+	uint64_t charged, objects;	/* bytes of objects times their copies; number */
+	int explicit_policy;		/* it stands in the policy: it may store objects */
+	int admission_closed;		/* it is on its way out: no new objects */
+};
+/* Array of all tenants, or of the one called @tenant; free() it.  Number of them.  -MCS_EMODE when the
+ * master has no tenants, -MCS_ENOTENANT. */
+int mcs_tenants(mcs_t *s, const char *tenant, struct mcs_tenant **ret, int64_t timeout_ms);
+/* Write a quota into the policy; 0 takes the tenant out of it: -MCS_ETENANT_BUSY while it has objects. */
+int mcs_quota_set(mcs_t *s, const char *tenant, uint64_t bytes, int64_t timeout_ms);
 
 /* ---- tasks: work on objects that takes a while ------------------------------------------------- */
 

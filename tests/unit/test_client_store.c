@@ -225,10 +225,10 @@ static void batches_isolate_their_items(void **state)
 		iov[i] = (struct iovec){ data[i], 3000 };
 	}
 	fixture_put_ok(s, "b1", 10, 99);
-	put[0] = (struct mcs_put_item){ fixture_key("b0"), &iov[0], 1, -99, 9 };
-	put[1] = (struct mcs_put_item){ fixture_key("b1"), &iov[1], 1, -99, 9 };
-	put[2] = (struct mcs_put_item){ { big_key, 4097 }, &iov[2], 1, -99, 9 };
-	put[3] = (struct mcs_put_item){ { big_key, 4096 }, &iov[3], 1, -99, 9 };
+	put[0] = (struct mcs_put_item){ .key = fixture_key("b0"), .iov = &iov[0], .iovcnt = 1, .existed = 9 };
+	put[1] = (struct mcs_put_item){ .key = fixture_key("b1"), .iov = &iov[1], .iovcnt = 1, .existed = 9 };
+	put[2] = (struct mcs_put_item){ .key = { big_key, 4097 }, .iov = &iov[2], .iovcnt = 1 };
+	put[3] = (struct mcs_put_item){ .key = { big_key, 4096 }, .iov = &iov[3], .iovcnt = 1 };
 	assert_int_equal(mcs_put_batch(s, put, 4, NULL, -1), 3);
 	assert_int_equal(put[0].result, 0);
 	assert_int_equal(put[0].existed, 0);
