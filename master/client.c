@@ -284,7 +284,9 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 	if (r < 0)
 		return r;
 	if (s && s->epoch == rq->epoch) {
+		mcm_local_remove(&m->segments, s);
 		mcm_segment_describe(s, rq);
+		mcm_local_insert(&m->segments, s);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segments_set_silent(&m->segments, s, false);
 		ret->reattached = 1;

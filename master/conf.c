@@ -33,7 +33,6 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
 #define NO_STANDBY "there is no standby that reads the journal"
 #define NO_EVENTS "there are no KV events"
-#define NO_TENANTS "there is one tenant"
 #define NO_META "run mooncake_http_metadata_server of upstream, or none: nodes here need none"
 #define NO_REPLICATION "hot keys are not copied"
 #define NO_CXL "there is no CXL tier"
@@ -50,9 +49,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "http_metadata_server_port", "8080", NO_META },
 	{ "http_metadata_server_host", "0.0.0.0", NO_META },
 	{ "enable_metadata_cleanup_on_timeout", "false", NO_META },
-	{ "enable_multi_tenants", "false", NO_TENANTS },
-	{ "tenant_quota_connector_type", "file", NO_TENANTS },
-	{ "tenant_quota_connector_uri", "", NO_TENANTS },
 	{ "enable_offload", "false", NO_SSD },
 	{ "offload_on_evict", "false", NO_SSD },
 	{ "offload_force_evict", "false", NO_SSD },
@@ -128,11 +124,14 @@ int mcm_conf_check(const struct mcm_conf *c)
 		return mc_fail(-EINVAL, "memory_allocator=%s: only offset is known",
 			       c->memory_allocator);
 	if (!mcm_strategy_find(c->allocation_strategy))
-		return mc_fail(-EINVAL, "allocation_strategy=%s: random and free_ratio_first are known",
+		return mc_fail(-EINVAL, "allocation_strategy=%s: random, free_ratio_first and local_first are known",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
 		return mc_fail(-EINVAL, "eviction_policy=%s: lru, fifo and s3fifo are known",
 			       c->eviction_policy);
+	if (strcmp(c->tenant_quota_connector_type, "file") != 0)
+		return mc_fail(-EINVAL, "tenant_quota_connector_type=%s: not built into this version, "
+			       "only file is", c->tenant_quota_connector_type);
 	if (c->default_kv_soft_pin_ttl > c->max_kv_soft_pin_ttl)
 		return mc_fail(-EINVAL, "default_kv_soft_pin_ttl is above max_kv_soft_pin_ttl");
 	if (c->put_start_release_timeout_sec <= c->put_start_discard_timeout_sec)

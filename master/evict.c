@@ -110,13 +110,17 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 	struct mcm_place place = { v->node, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
 	uint32_t hash = o->hash;
-	bool done = may_evict(m, o, v, level) && mcm_object_lose(m, sh, v->slot, place);
+	uint32_t group = 0;
+	bool done = may_evict(m, o, v, level) && mcm_group_may_go(m, o, level, &group) &&
+		mcm_object_lose(m, sh, v->slot, place);
 
 	/* An object that has the range, renamed perhaps, keeps the segment in being; without one the
 	 * range may not even exist any more. */
 	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, place))
 		mcm_evict_relist(m, s, v->node, v->slot);
 	pthread_mutex_unlock(&sh->lock);
+	if (group)
+		mcm_group_evict(m, group);
 	if (!done)
 		return 0;
 	m->evict->evicted(m->segments.evict_shared, v, hash);
@@ -136,6 +140,28 @@ uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mc
 	for (i = 0; i < n; i++)
 		freed += evict_one(m, s, &v[i], level);
 	return freed;
+}
+
+uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsigned level)
+{
+	const struct mcm_victim v = { .slot = slot, .generation = generation };
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	bool leased = o->lease > mcm_now_tick(m), done;
+	uint64_t bytes = mcm_object_size(o);
+
+	done = may_evict(m, o, &v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
+		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+	if (done)
+		mcm_object_remove(m, sh, slot);
+	pthread_mutex_unlock(&sh->lock);
+	if (!done)
+		return 0;
+	if (leased)
+		mc_metric_add(&broken, 1);
+	mc_metric_add(&evicted_keys, 1);
+	mc_metric_add(&evicted_bytes, (int64_t)bytes);
+	return bytes;
 }
 
 /* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */
@@ -337,5 +363,6 @@ bool mcm_evict_background(struct mcm *m)
 				more |= lower(m, s, settled | MCM_EVICT_SOFT);
 		}
 	}
-	return more;
+	/* Last: what went above may have begun another group. */
+	return mcm_groups_background(m) || more;
 }

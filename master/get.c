@@ -12,13 +12,16 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 
+#define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)
+
 MC_COUNTER(total_gets, "total_get_nums_", "", "Keys asked for by get")
 MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys asked for by get and found")
 MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
 MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
 
-static unsigned readable_copies(const struct mcm *m, const struct mcm_object *o,
-				struct mcp_replica ret[MCM_REPLICA_MAX])
+/* Those that can be read now, or all. */
+static unsigned copies_of(const struct mcm *m, const struct mcm_object *o, bool all,
+			  struct mcp_replica ret[MCM_REPLICA_MAX])
 {
 	struct mcm_place p[MCM_REPLICA_MAX];
 	unsigned n = mcm_object_places(&m->index, o, p), i, copies = 0;
@@ -27,10 +30,11 @@ static unsigned readable_copies(const struct mcm *m, const struct mcm_object *o,
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 
 		/* Ranges and ids stay as they are while the object has them. */
-		if (mcm_segment_readable(s))
+		if (all || mcm_segment_readable(s))
 			ret[copies++] = (struct mcp_replica){
 				.segment = s->id,
 				.offset = mcm_node_offset(&s->alloc, p[i].node),
+				.state = mcm_segment_state(s),
 			};
 	}
 	return copies;
@@ -43,6 +47,14 @@ static uint32_t promise_left(const struct mcm *m, const struct mcm_object *o)
 	return end > now ? (uint32_t)(end - now) : 0;
 }
 
+static uint32_t soft_pin_left(const struct mcm *m, const struct mcm_object *o)
+{
+	uint32_t now = mcm_now_tick(m);
+
+	return mcm_evict_soft(&m->index, o, now) ?
+		(mcm_ext(&m->index, o->ext)->soft_until - now) << MCM_TICK_SHIFT : 0;
+}
+
 static void describe(const struct mcm *m, const struct mcm_object *o, struct mcp_object *ret)
 {
 	ret->size = mcm_object_size(o);
@@ -51,6 +63,8 @@ static void describe(const struct mcm *m, const struct mcm_object *o, struct mcp
 	ret->crc = o->crc;
 	ret->lease_ms = promise_left(m, o);
 	ret->kind = o->flags & MCM_OBJ_KIND;
+	ret->data_type = mcm_object_type(o);
+	ret->soft_pin_ms = soft_pin_left(m, o);
 	ret->flags = (uint8_t)((o->flags & MCM_OBJ_HARD ? MCP_OBJ_HARD_PIN : 0) |
 			       (mcm_evict_soft(&m->index, o, mcm_now_tick(m)) ?
 				MCP_OBJ_SOFT_PIN : 0));
@@ -71,8 +85,19 @@ static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_
 		until = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
 		ret->lease_ms = (uint32_t)m->conf.default_kv_lease_ttl;
 	}
+	mcm_group_pin(m, o, 1);
 	ret->pin = mcm_pin_add(s, slot, until);
 	return 0;
+}
+
+/* Keep it, and what is in its group, until @tick. */
+static void promise(struct mcm *m, struct mcm_object *o, uint32_t tick)
+{
+	if (o->lease < tick)
+		mcm_poke(&o->lease, tick);
+	mcm_object_touch(o);
+	if (o->ext)
+		mcm_group_lease(m, o, tick);
 }
 
 /* A directory that exists by what lies in it. */
@@ -97,7 +122,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	uint32_t hash, slot;
 	int r;
 
-	if (!key.len || key.len > MCP_KEY_MAX)
+	if (!mcm_key_ok(key))
 		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
 	mc_metric_add(&total_gets, 1);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
@@ -107,13 +132,17 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	if (!slot)
 		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies) : -MC_ENOOBJECT;
 	o = mcm_object(&m->index, slot);
-	*ret_copies = readable_copies(m, o, ret_replica);
-	if (o->node && !*ret_copies)
+	*ret_copies = copies_of(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
+	if (o->node && (!*ret_copies ||
+			(flags & HOLDS && !mcm_object_readable(m, o))))
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
+	if (flags & MCP_GET_PROMISE)
+		promise(m, o, mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl));
 	describe(m, o, ret);
-	if (flags & (MCP_GET_LEASE | MCP_GET_HOLD)) {
+	if (flags & HOLDS) {
 		mcm_object_read(o);
+		mcm_group_touch(m, o);
 		if (o->node) {
 			r = pin(m, s, flags, o, slot, ret);
 			if (r < 0)
@@ -124,6 +153,22 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	}
 	mc_metric_add(&valid_gets, 1);
 	return 0;
+}
+
+uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX])
+{
+	uint32_t hash, slot, ext, group;
+	struct mcm_shard *sh;
+
+	if (!mcm_key_ok(key))
+		return 0;
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	ext = slot ? mcm_object(&m->index, slot)->ext : 0;
+	group = ext ? mcm_ext(&m->index, ext)->group : 0;
+	return group ? mcm_group_name(m, group, ret_name) : 0;
 }
 
 static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, uint32_t lease)
@@ -139,17 +184,14 @@ static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, ui
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
 		return false;
-	if (lease) {
-		if (o->lease < lease)
-			mcm_poke(&o->lease, lease);
-		mcm_object_touch(o);
-	}
+	if (lease)
+		promise(m, o, lease);
 	return true;
 }
 
 static bool is_key(const struct mcp_bytes *key)
 {
-	return key->len && key->len <= MCP_KEY_MAX;
+	return mcm_key_ok(*key);
 }
 
 void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,

@@ -13,11 +13,14 @@ struct mcm_session;
 
 /* ---- get.c ---- */
 
-/* Fill *ret, but for the list of replicas, which is given as array.  A pin, when asked for, belongs to
- * @s, whose lock is held.  -MC_ENOOBJECT, -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
+/* Fill *ret, but for the list of replicas, which is given as array, and the group (mcm_get_group()).  A
+ * pin, when asked for, belongs to @s, whose lock is held.  -MC_ENOOBJECT, -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
 int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
 	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
 	    unsigned *ret_copies);
+
+/* The name of the group that the object of @key is in; its length, 0 when it is in none. */
+uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX]);
 
 /* ret_present[i] is 1 when keys[i] can be read; grants promise leases unless MCP_EXIST_PEEK.  A key
  * that is no key is not present. */

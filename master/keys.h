@@ -10,7 +10,8 @@
 #include "proto/msg.h"
 
 #define MCM_KEYS_UNIT 8u
-#define MCM_KEYS_CLASSES (MCP_KEY_MAX / MCM_KEYS_UNIT)
+#define MCM_KEYS_MAX (MCP_KEY_MAX + MCM_KEYS_UNIT)	/* bytes */
+#define MCM_KEYS_CLASSES (MCM_KEYS_MAX / MCM_KEYS_UNIT)
 
 struct mcm_keys {
 	struct mcm_slab slab;				/* of units */
@@ -21,7 +22,7 @@ struct mcm_keys {
 void mcm_keys_init(struct mcm_keys *k);
 void mcm_keys_done(struct mcm_keys *k);
 
-/* Store @len bytes (1..MCP_KEY_MAX).  -ENOMEM. */
+/* Store @len bytes (1..MCM_KEYS_MAX).  -ENOMEM. */
 int mcm_keys_add(struct mcm_keys *k, const void *p, uint32_t len, uint32_t *ret_ref);
 void mcm_keys_del(struct mcm_keys *k, uint32_t ref, uint32_t len);
 

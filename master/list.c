@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "master/get.h"
 #include "master/mcm_i.h"
+#include "proto/codec.h"
 
 #define LIMIT_DEFAULT 1000u
 #define LIMIT_MAX 8192u
@@ -20,7 +21,9 @@
 #define SCAN_SLICE 1024u
 #define SCAN_MAX 65536u		/* keys looked at for one page */
 
-enum { CURSOR_DIR = 'd', CURSOR_KEYS = 'k' };
+/* Keys of the default tenant that begin with a NUL lie in a directory of their own: the root's listing goes
+ * on with it. */
+enum { CURSOR_DIR = 'd', CURSOR_NUL = 'n', CURSOR_KEYS = 'k' };
 
 static void cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, uint64_t pos)
 {
@@ -76,33 +79,81 @@ static void drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 	pg->count = n;
 }
 
-static int list_dir(struct mcm *m, const struct mcp_list *rq, unsigned limit,
-		    struct mcm_list_page *pg)
+/* One directory, as it is called inside. */
+static int list_path(struct mcm *m, struct mcp_bytes path, struct mcp_bytes cursor, uint8_t kind,
+		     unsigned limit, struct mcm_list_page *pg)
 {
 	struct mcm_names_cursor cur;
-	const char *path = rq->prefix.data;
 	int r;
 
-	if (rq->prefix.len && path[rq->prefix.len - 1] != '/')
-		return mc_fail(-MC_EPARAM, "the path of a directory ends in '/'");
-	r = cursor_read(rq->cursor, CURSOR_DIR, &cur.objects, &cur.pos);
+	r = cursor_read(cursor, kind, &cur.objects, &cur.pos);
 	while (r == 0 && pg->names.count < limit && pg->names.text_len < TEXT_MAX &&
 	       !(cur.objects && cur.pos == MCM_TABLE_END)) {
 		unsigned room = limit - pg->names.count;
 
-		r = mcm_names_list(&m->names, rq->prefix.len ? path : "", rq->prefix.len,
+		r = mcm_names_list(&m->names, path.len ? path.data : "", path.len,
 				   room < SLICE ? room : SLICE, &cur, &pg->names);
 	}
 	if (r < 0)
 		return r;
 	if (!(cur.objects && cur.pos == MCM_TABLE_END))
-		cursor_write(pg, CURSOR_DIR, cur.objects, cur.pos);
+		cursor_write(pg, kind, cur.objects, cur.pos);
 	return 0;
+}
+
+/* Tenants' directories are nobody's names. */
+static void drop_tenants(struct mcm_names_page *pg)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < pg->count; i++)
+		if (!pg->item[i].name_len || pg->text[pg->item[i].name])
+			pg->item[n++] = pg->item[i];
+	pg->count = n;
+}
+
+static int list_root(struct mcm *m, const struct mcp_list *rq, unsigned limit,
+		     struct mcm_list_page *pg)
+{
+	const uint8_t *cursor = rq->cursor.data;
+	char nul[MCM_PREFIX_MAX];
+	int r;
+
+	mcm_tenant_prefix(MCM_TENANT_DEFAULT, nul);
+	if (rq->cursor.len && cursor[0] == CURSOR_NUL)
+		return list_path(m, mcp_bytes(nul, sizeof(nul)), rq->cursor, CURSOR_NUL, limit, pg);
+	r = list_path(m, (struct mcp_bytes){ 0 }, rq->cursor, CURSOR_DIR, limit, pg);
+	if (r < 0)
+		return r;
+	drop_tenants(&pg->names);
+	if (!pg->cursor_len && mcm_names_busy(&m->names, nul, sizeof(nul)))
+		cursor_write(pg, CURSOR_NUL, false, 0);
+	return 0;
+}
+
+static int list_dir(struct mcm *m, struct mcm_scope sc, const struct mcp_list *rq, unsigned limit,
+		    struct mcm_list_page *pg)
+{
+	char buf[MCM_KEY_MAX];
+	struct mcp_bytes path = rq->prefix;
+
+	if (path.len && ((const char *)path.data)[path.len - 1] != '/')
+		return mc_fail(-MC_EPARAM, "the path of a directory ends in '/'");
+	if (!path.len && sc.tenant == MCM_TENANT_DEFAULT)
+		return list_root(m, rq, limit, pg);
+	if (path.len) {
+		path = mcm_scope_key(sc, path, buf);
+	} else {
+		mcm_tenant_prefix(sc.tenant, buf);
+		path = mcp_bytes(buf, MCM_PREFIX_MAX);
+	}
+	return list_path(m, path, rq->cursor, CURSOR_DIR, limit, pg);
 }
 
 struct keys_call {
 	struct mcm *m;
 	struct mcp_bytes prefix;
+	uint32_t tenant;
 	struct mcm_names_page *pg;
 	int error;
 };
@@ -111,13 +162,15 @@ static void list_key(void *arg, uint32_t slot)
 {
 	struct keys_call *c = arg;
 	const struct mcm_object *o = mcm_object(&c->m->index, slot);
-	const char *key = mcm_shard_key(&c->m->index, slot);
+	struct mcp_bytes key = mcp_bytes(mcm_shard_key(&c->m->index, slot), o->key_len);
 	struct mcm_names_item *it;
+	uint32_t tenant;
 
-	if (c->error || o->key_len < c->prefix.len ||
-	    (c->prefix.len && memcmp(key, c->prefix.data, c->prefix.len) != 0))
+	key = mcm_key_bare(key, &tenant);
+	if (c->error || tenant != c->tenant || key.len < c->prefix.len ||
+	    (c->prefix.len && memcmp(key.data, c->prefix.data, c->prefix.len) != 0))
 		return;
-	c->error = mcm_names_page_add(c->pg, key, o->key_len, &it);
+	c->error = mcm_names_page_add(c->pg, key.data, key.len, &it);
 	if (c->error < 0)
 		return;
 	it->slot = slot;
@@ -127,10 +180,12 @@ static void list_key(void *arg, uint32_t slot)
 	it->kind = o->flags & MCM_OBJ_KIND;
 }
 
-static int list_keys(struct mcm *m, const struct mcp_list *rq, unsigned limit,
+static int list_keys(struct mcm *m, struct mcm_scope sc, const struct mcp_list *rq, unsigned limit,
 		     struct mcm_list_page *pg)
 {
-	struct keys_call c = { .m = m, .prefix = rq->prefix, .pg = &pg->names };
+	struct keys_call c = {
+		.m = m, .prefix = rq->prefix, .tenant = sc.tenant, .pg = &pg->names,
+	};
 	unsigned seen = 0;
 	uint64_t pos;
 	bool objects;
@@ -155,6 +210,7 @@ static int list_keys(struct mcm *m, const struct mcp_list *rq, unsigned limit,
 int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 {
 	unsigned limit = rq->limit ? rq->limit : LIMIT_DEFAULT;
+	struct mcm_scope sc;
 	int r;
 
 	if (limit > LIMIT_MAX)
@@ -164,7 +220,11 @@ int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 	pg->cursor_len = 0;
 	if (rq->prefix.len > MCP_KEY_MAX)
 		return mc_fail(-MC_EPARAM, "a prefix of %u bytes", rq->prefix.len);
-	r = rq->flags & MCP_LIST_DIR ? list_dir(m, rq, limit, pg) : list_keys(m, rq, limit, pg);
+	r = mcm_scope_begin(m, rq->tenant, false, &sc);
+	if (r < 0)
+		return r;
+	r = rq->flags & MCP_LIST_DIR ? list_dir(m, sc, rq, limit, pg) :
+		list_keys(m, sc, rq, limit, pg);
 	if (r == 0)
 		drop_unreadable(m, &pg->names);
 	return r;

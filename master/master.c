@@ -55,15 +55,20 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
+	mcm_groups_init(&m->groups);
+	r = mcm_tenants_init(m);
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
-	r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
+	if (r == 0)
+		r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
 	if (r == 0)
 		r = mcm_notes_init(&m->notes);
 	if (r == 0)
 		r = mcm_journal_open(m);
+	if (r == 0)
+		r = mcm_tenants_load(m);
 	if (r < 0) {
 		mcm_core_free(m);
 		return r;
@@ -82,6 +87,8 @@ void mcm_core_free(struct mcm *m)
 	if (m->segments.at)
 		mcm_segments_done(&m->segments);
 	mcm_puts_done(&m->puts);
+	mcm_groups_done(&m->groups);
+	mcm_tenants_done(m);
 	mcm_tasks_done(m);
 	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);
@@ -117,6 +124,7 @@ static void *monitor_run(void *arg)
 		mcm_pins_tick(m);
 		mcm_puts_tick(m);
 		mcm_events_tick(m);
+		mcm_tenants_tick(m);
 		if (m->conf.enable_metric_reporting && mc_now_ms() >= next_summary) {
 			log_summary(m, last);
 			next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;

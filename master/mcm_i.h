@@ -14,6 +14,7 @@
 #include "master/client.h"
 #include "master/event.h"
 #include "master/evict.h"
+#include "master/group.h"
 #include "master/index.h"
 #include "master/journal_i.h"
 #include "master/mcm.h"
@@ -22,6 +23,7 @@
 #include "master/segment.h"
 #include "master/strategy.h"
 #include "master/task.h"
+#include "master/tenant.h"
 
 struct mcm {
 	/* constant after start */
@@ -44,6 +46,8 @@ struct mcm {
 	struct mcm_puts puts;
 	struct mcm_tasks tasks;
 	struct mcm_events events;
+	struct mcm_groups groups;
+	struct mcm_tenants tenants;
 	pthread_mutex_t sessions_lock;
 	struct mc_list sessions;
 	struct mcm_notes notes;

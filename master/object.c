@@ -148,6 +148,8 @@ void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 	unsigned n = mcm_object_places(&m->index, o, p), i;
 	bool held = o->pins != 0;
 
+	mcm_group_leave(m, slot);
+	mcm_tenant_leave(m, slot, n);
 	for (i = 0; i < n; i++)
 		detach(m, p[i], held);
 	if (held) {
@@ -191,15 +193,17 @@ static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 	uint32_t ext = 0;
 	int r;
 
-	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT) {
+	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT || c->group || m->tenants.on) {
 		r = mcm_ext_new(&m->index, &ext);
 		if (r < 0)
 			return r;
 		mcm_poke(&mcm_ext(&m->index, ext)->soft_until,
+			 c->soft_until ? c->soft_until :
 			 mcm_tick_after(mcm_now_ms(m) + c->soft_ms));
 		mcm_poke(&o->ext, ext);
 	}
 	mcm_object_set(o, c->size, c->crc, c->generation, mc_wall_ns() / MC_NS_PER_MS, c->flags);
+	mcm_object_set_type(o, c->data_type);
 	return 0;
 }
 
@@ -244,6 +248,9 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		object_free(m, sh, slot);
 		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
 	}
+	if (c->group)
+		mcm_group_join(m, c->group, slot);
+	mcm_tenant_join(m, slot);
 	/* Before the old one's memory can be anybody else's. */
 	mcm_journal_object(m, slot);
 	if (old) {
@@ -295,6 +302,8 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	}
 	mcm_journal_object(m, slot);
 	detach(m, place, false);
+	mcm_tenant_refund(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
+			  mcm_object_size(o));
 	return true;
 }
 
@@ -321,6 +330,8 @@ int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_place place)
 	e = mcm_ext(&m->index, o->ext);
 	e->node[e->copies] = place.node;
 	e->segment[e->copies++] = place.segment;
+	mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
+		       mcm_object_size(o));
 	mcm_journal_object(m, slot);
 	return 0;
 }
@@ -397,6 +408,7 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 	unsigned n, i;
 
 	__atomic_store_n(&o->pins, (uint16_t)(o->pins - 1), __ATOMIC_SEQ_CST);
+	mcm_group_pin(m, o, -1);
 	if (!o->pins && o->flags & MCM_OBJ_ZOMBIE) {
 		n = mcm_object_places(&m->index, o, p);
 		for (i = 0; i < n; i++)

@@ -16,7 +16,20 @@
 #include "proto/msg.h"
 
 #define MCM_REPLICA_MAX 8	/* copies of an object */
-#define MCM_SIZE_MAX ((1ull << 48) - 1)
+#define MCM_SIZE_MAX ((1ull << 44) - 1)
+#define MCM_TYPE_SHIFT 12	/* of the data type in size_hi */
+/* Keys inside the master may begin with a tenant's prefix (tenant.h). */
+#define MCM_PREFIX_MAX 4
+#define MCM_KEY_MAX (MCP_KEY_MAX + MCM_PREFIX_MAX)
+#define MCM_GROUP_NAME_MAX (MCP_GROUP_MAX + MCM_PREFIX_MAX)
+
+
+static inline bool mcm_key_ok(struct mcp_bytes key)
+{
+	return key.len && (key.len <= MCP_KEY_MAX ||
+			   (key.len <= MCM_KEY_MAX && !((const char *)key.data)[0]));
+}
+
 #define MCM_PINS_MAX UINT16_MAX	/* readers of one object at a time */
 
 #define MCM_OBJ_KIND 0x03u	/* enum mcp_kind */
@@ -43,7 +56,7 @@ struct mcm_object {
 	uint32_t key;			/* in the shard's arena; peek */
 	uint32_t crc;
 	uint32_t size_lo;
-	uint16_t size_hi;
+	uint16_t size_hi;		/* the data type above MCM_TYPE_SHIFT */
 	uint16_t key_len;
 	uint64_t generation;		/* peek */
 	uint32_t mtime_lo;		/* commit, ms since the epoch; peek */
@@ -68,6 +81,11 @@ struct mcm_object_ext {
 	uint16_t segment[MCM_REPLICA_MAX - 1];
 	uint8_t copies;			/* further ones, in node[] and segment[] */
 	struct mcm_place leaving;	/* the copy that MCM_MARK_LEAVING is about */
+	/* guarded by the groups' lock; group by the shard's too */
+	uint32_t group;			/* 0: none */
+	uint32_t group_prev, group_next;	/* its other members */
+	/* guarded by the tenants' lock */
+	uint32_t tenant_prev, tenant_next;	/* its other objects, oldest first */
 };
 
 /* Promise leases and soft pins are kept in ticks of 64 ms since the master's start. */
@@ -88,7 +106,18 @@ static inline uint32_t mcm_tick_after(uint64_t ms)
 
 static inline uint64_t mcm_object_size(const struct mcm_object *o)
 {
-	return (uint64_t)o->size_hi << 32 | o->size_lo;
+	return (uint64_t)(o->size_hi & ((1u << MCM_TYPE_SHIFT) - 1)) << 32 | o->size_lo;
+}
+
+static inline uint8_t mcm_object_type(const struct mcm_object *o)
+{
+	return (uint8_t)(o->size_hi >> MCM_TYPE_SHIFT);
+}
+
+/* Once, after mcm_object_set(). */
+static inline void mcm_object_set_type(struct mcm_object *o, uint8_t type)
+{
+	o->size_hi = (uint16_t)(o->size_hi | type << MCM_TYPE_SHIFT);
 }
 
 static inline uint64_t mcm_object_mtime(const struct mcm_object *o)
@@ -141,6 +170,9 @@ struct mcm_commit {
 	uint32_t crc;
 	uint64_t size, generation;
 	uint32_t soft_ms;
+	uint32_t soft_until;		/* tick; instead of soft_ms when not 0 */
+	uint32_t group;			/* 0: none */
+	uint8_t data_type;
 	uint8_t flags;			/* MCM_OBJ_KIND, _HARD, _SOFT */
 	unsigned copies;
 	struct mcm_place place[MCM_REPLICA_MAX];

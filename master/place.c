@@ -76,7 +76,10 @@ static struct mcm_segment *by_name(const struct mcm_segments *ss, uint64_t hash,
 
 static struct mcm_pick pick_begin(const struct placing *p)
 {
-	struct mcm_pick pick = { .ss = &p->m->segments, .copies = p->rq->copies };
+	struct mcm_pick pick = {
+		.ss = &p->m->segments, .copies = p->rq->copies, .host = p->rq->host,
+	};
+	const struct mcm_strategy *st = p->m->strategy;
 	static __thread uint64_t random;
 
 	if (!random)
@@ -86,7 +89,13 @@ static struct mcm_pick pick_begin(const struct placing *p)
 	random ^= random >> 7;
 	random ^= random << 17;
 	pick.random = random >> 16;
-	p->m->strategy->begin(&pick);
+	if (p->rq->flags & MCP_PUT_SAME_NODE)
+		st = &mcm_strategy_local;
+	/* Copies on one host would go together. */
+	if (st == &mcm_strategy_local && p->rq->copies > 1)
+		st = &mcm_strategy_random;
+	pick.next = st->next;
+	st->begin(&pick);
 	return pick;
 }
 
@@ -98,6 +107,13 @@ static int place_free(struct placing *p)
 	unsigned i, at, tries;
 	int r;
 
+	if (p->rq->flags & MCP_PUT_SAME_NODE && p->rq->same_node && p->rq->copies == 1) {
+		for (at = 0; !p->n && (s = by_name(&p->m->segments, p->rq->same_node, &at));) {
+			r = try_free(p, s);
+			if (r < 0 && r != -MC_ENOSPACE)
+				return r;
+		}
+	}
 	for (i = 0; i < p->rq->n_preferred; i++) {
 		for (at = 0; p->n < p->rq->copies &&
 		     (s = by_name(&p->m->segments, p->rq->preferred[i], &at));) {
@@ -108,7 +124,7 @@ static int place_free(struct placing *p)
 	}
 	pick = pick_begin(p);
 	for (tries = 0; tries < FREE_TRIES && p->n < p->rq->copies; tries++) {
-		s = p->m->strategy->next(&pick);
+		s = pick.next(&pick);
 		if (!s)
 			break;
 		r = try_free(p, s);
@@ -130,7 +146,7 @@ static unsigned candidates(const struct placing *p, uint16_t *ret)
 		for (at = 0; (s = by_name(&p->m->segments, p->rq->preferred[i], &at));)
 			if (eligible(p, s) && n < p->m->segments.n_live)
 				ret[n++] = s->index;
-	while ((s = p->m->strategy->next(&pick)))
+	while ((s = pick.next(&pick)))
 		if (eligible(p, s) && n < 2 * p->m->segments.n_live)
 			ret[n++] = s->index;
 	return n;
@@ -217,8 +233,14 @@ int mcm_place_take(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest,
 								 __ATOMIC_RELAXED))
 		r = place_with_eviction(&p);
+	if (p.n && p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS) {
+		while (p.n)
+			mcm_place_give(m, &p.place[--p.n]);
+	}
 	if (!p.n)
 		return r < 0 ? r : no_room(m, rq, len);
+	if (!rq->same_node)
+		rq->same_node = p.name[0];
 	if (p.n < rq->copies)
 		mc_metric_add(&partial, 1);
 	*ret_copies = p.n;

@@ -242,6 +242,13 @@ int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place)
 			      generation, place);
 }
 
+/* What a put holds beside its ranges. */
+static void let_go(struct mcm *m, const struct mcm_put *put)
+{
+	mcm_group_put(m, put->group);
+	mcm_tenant_refund(m, put->tenant, put->charged);
+}
+
 /* Bytes for a broken-off put may still be in some socket on the way to somebody else's memory; into
  * the writer's own memory only the writer itself writes. */
 static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_lives)
@@ -249,6 +256,7 @@ static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_live
 	bool own = writer_lives;
 	unsigned i;
 
+	let_go(m, put);
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (i = 0; i < put->copies && own; i++)
 		own = mcp_id_eq(mcm_segment(&m->segments, put->place[i].segment)->client, put->client);
@@ -282,7 +290,7 @@ static uint8_t object_flags(uint32_t put_flags, uint8_t kind)
 
 static int check_item(const struct mcp_put_item *item)
 {
-	if (!item->key.len || item->key.len > MCP_KEY_MAX)
+	if (!mcm_key_ok(item->key))
 		return mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", item->key.len,
 			       MCP_KEY_MAX);
 	if (item->kind > MCP_KIND_SYMLINK)
@@ -303,6 +311,26 @@ static int check_absent(struct mcm *m, struct mcp_bytes key)
 	return slot && mcm_object_readable(m, mcm_object(&m->index, slot)) ? -MC_EEXISTS : 0;
 }
 
+/* What an upsert must not do: take an object out of its group, or put it into one. */
+static int check_group(const struct mcm *m, const struct mcm_object *o, uint32_t group)
+{
+	uint32_t is = o->ext ? mcm_ext(&m->index, o->ext)->group : 0;
+
+	if (group && group != is && mcm_object_readable(m, o))
+		return mc_fail(-MC_EPARAM, "the object is in another group");
+	return 0;
+}
+
+static int check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
+{
+	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	return slot ? check_group(m, mcm_object(&m->index, slot), group) : 0;
+}
+
 static int check_session(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
@@ -311,6 +339,20 @@ static int check_session(struct mcm *m, struct mcm_session *s)
 	if (s->n_puts >= m->conf.max_session_puts)
 		return mc_fail(-MC_ELIMIT, "%u unfinished puts on one connection", s->n_puts);
 	return 0;
+}
+
+/* What an upsert's version takes over from the one before. */
+static void inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
+		    struct mcm_commit *c)
+{
+	c->flags |= o->flags & MCM_OBJ_HARD;
+	if (o->ext && !c->group)
+		c->group = mcm_ext(&m->index, o->ext)->group;
+	if (put->soft_pin == MCP_SOFT_PIN_PRESERVE && !(c->flags & MCM_OBJ_SOFT) &&
+	    mcm_evict_soft(&m->index, o, mcm_now_tick(m))) {
+		c->flags |= MCM_OBJ_SOFT;
+		c->soft_until = mcm_ext(&m->index, o->ext)->soft_until;
+	}
 }
 
 /* Publish a claimed or never registered put.  Its ranges are used or given back. */
@@ -322,6 +364,7 @@ static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes ke
 		.key = key.data, .len = key.len, .hash = hash, .crc = crc, .size = put->size,
 		.generation = put->generation, .soft_ms = put->soft_ms,
 		.flags = object_flags(put->flags, put->kind), .copies = put->copies,
+		.group = put->group, .data_type = put->data_type,
 	};
 	const struct mcm_object *o;
 	int r = 0;
@@ -338,7 +381,13 @@ static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes ke
 		else if (o->generation > put->generation &&
 			 mcm_now_ms(m) >= put->began_ms + m->conf.put_start_discard_timeout_sec)
 			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
+		else
+			r = check_group(m, o, put->group);
+		if (r == 0 && mcm_object_readable(m, o))
+			inherit(m, put, o, &c);
 	}
+	/* The object is charged for itself. */
+	mcm_tenant_refund(m, put->tenant, put->charged);
 	if (r == 0) {
 		r = mcm_object_commit(m, sh, &c, old);
 		if (r < 0 && put->copies)
@@ -347,6 +396,41 @@ static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes ke
 		give_all(m, put);
 	}
 	pthread_mutex_unlock(&sh->lock);
+	mcm_group_put(m, put->group);
+	return r;
+}
+
+/* Memory, a share of the tenant's quota, the group. */
+static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
+		   struct mcm_put *put)
+{
+	uint64_t want = item->size * rq->copies;
+	unsigned copies = 0;
+	int r;
+
+	if (item->group.len) {
+		r = mcm_group_get(m, item->group, &put->group);
+		if (r == 0 && rq->flags & MCP_PUT_UPSERT)
+			r = check_upsert(m, item->key, put->group);
+		if (r < 0)
+			goto fail;
+	}
+	put->tenant = mcm_key_tenant(item->key.data, item->key.len);
+	r = mcm_tenant_charge(m, put->tenant, want);
+	if (r < 0)
+		goto fail;
+	put->charged = want;
+	if (item->size)
+		r = mcm_place_take(m, rq, mcm_object_reserve(item->size), put->place, &copies);
+	if (r < 0)
+		goto fail;
+	put->copies = (uint8_t)copies;
+	/* Fewer copies cost less. */
+	put->charged = item->size * copies;
+	mcm_tenant_refund(m, put->tenant, want - put->charged);
+	return 0;
+fail:
+	let_go(m, put);
 	return r;
 }
 
@@ -356,11 +440,11 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = item->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.soft_ms = rq->soft_ms,
+		.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin, .data_type = rq->data_type,
 		.flags = (uint8_t)rq->flags, .kind = item->kind,
 	};
 	bool at_once = !item->size && rq->flags & MCP_PUT_COMMIT;
-	unsigned i, copies = 0;
+	unsigned i;
 	int r;
 
 	r = check_item(item);
@@ -368,11 +452,10 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		r = check_absent(m, item->key);
 	if (r == 0 && !at_once)
 		r = check_session(m, s);
-	if (r == 0 && item->size)
-		r = mcm_place_take(m, rq, mcm_object_reserve(item->size), put.place, &copies);
+	if (r == 0)
+		r = acquire(m, rq, item, &put);
 	if (r < 0)
 		return r;
-	put.copies = (uint8_t)copies;
 	put.generation = mcm_generation_next(m, s->put_shard);
 	if (at_once) {
 		r = publish(m, &put, item->key, 0);
@@ -380,14 +463,16 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		pthread_mutex_lock(&ps->lock);
 		r = put_insert(m, ps, &put, item->key);
 		pthread_mutex_unlock(&ps->lock);
-		if (r < 0)
+		if (r < 0) {
 			give_all(m, &put);
+			let_go(m, &put);
+		}
 	}
 	if (r < 0)
 		return r;
 	ret->generation = put.generation;
-	ret->copies = copies;
-	for (i = 0; i < copies; i++) {
+	ret->copies = put.copies;
+	for (i = 0; i < put.copies; i++) {
 		struct mcm_segment *seg = mcm_segment(&m->segments, put.place[i].segment);
 
 		ret->replica[i] = (struct mcp_replica){

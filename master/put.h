@@ -36,6 +36,11 @@ struct mcm_put {
 	uint8_t flags;			/* MCP_PUT_* */
 	uint8_t kind;
 	uint8_t copies;
+	uint8_t soft_pin;		/* enum mcp_soft_pin */
+	uint8_t data_type;
+	uint32_t group;			/* kept; 0: none */
+	uint32_t tenant;
+	uint64_t charged;		/* to the tenant */
 	struct mcm_place place[MCM_REPLICA_MAX];
 	struct mcm_unit *unit;		/* a task's copy: PUT_END and PUT_REVOKE do not know it */
 };
@@ -79,6 +84,10 @@ struct mcm_put_request {
 	uint32_t soft_ms;
 	const uint64_t *preferred;	/* hashes of segment names, in order */
 	unsigned n_preferred;
+	struct mcp_bytes host;		/* of the writer, "": unknown */
+	uint8_t soft_pin;		/* enum mcp_soft_pin; ENABLE is the flag MCP_PUT_SOFT_PIN too */
+	uint8_t data_type;
+	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; updated */
 	uint64_t refused;		/* length that found no room already, 0: none; updated */
 };
 
@@ -88,7 +97,9 @@ struct mcm_put_granted {
 	struct mcp_replica replica[MCM_REPLICA_MAX];
 };
 
-/* Begin a put; with MCP_PUT_COMMIT and size 0 it is committed at once.  -MC_EKEY, -MC_EPARAM,
+/* Keys, and the groups in @item, are as they are inside the master (tenant.h).  The quota and groups:
+ * -MC_EQUOTA, -MC_EPARAM.
+ * Begin a put; with MCP_PUT_COMMIT and size 0 it is committed at once.  -MC_EKEY, -MC_EPARAM,
  * -MC_EEXISTS, -MC_ENOSPACE, -MC_ETOOBIG, -MC_ELIMIT, -ENOMEM. */
 int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);

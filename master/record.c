@@ -119,6 +119,8 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_raw(p, r->key, r->key_len);
 	/* what few have, or later versions added */
 	put_int(p, r->soft_until_ms, 8);
+	put_bytes(p, r->group);
+	put_int(p, r->data_type, 1);
 }
 
 void mcm_pack_object(struct mcm_packer *p, const struct mcm_object_record *r)
@@ -357,7 +359,7 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	ret->flags = (uint8_t)get_int(c, 1);
 	ret->copies = get_places(c, ret->place);
 	ret->key_len = (uint32_t)get_int(c, 2);
-	if (!ret->key_len || ret->key_len > MCP_KEY_MAX || ret->key_len > c->left) {
+	if (ret->key_len > c->left || !mcm_key_ok(mcp_bytes(c->p, ret->key_len))) {
 		c->bad = true;
 		return;
 	}
@@ -365,8 +367,12 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	c->p += ret->key_len;
 	c->left -= ret->key_len;
 	ret->soft_until_ms = get_late(c, 8);
+	if (c->left)
+		ret->group = get_bytes(c);
+	ret->data_type = (uint8_t)get_late(c, 1);
 	if (ret->flags & ~(MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT) ||
-	    ret->size > MCM_SIZE_MAX || (ret->size && !ret->copies))
+	    ret->size > MCM_SIZE_MAX || (ret->size && !ret->copies) ||
+	    ret->group.len > MCM_GROUP_NAME_MAX || ret->data_type >= MCP_DATA_TYPES)
 		c->bad = true;
 }
 
@@ -380,7 +386,7 @@ int mcm_unpack_object(const struct mcm_record *r, struct mcm_object_record *ret)
 
 static void check_key(struct cursor *c, struct mcp_bytes key)
 {
-	if (!key.len || key.len > MCP_KEY_MAX)
+	if (!mcm_key_ok(key))
 		c->bad = true;
 }
 

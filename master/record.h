@@ -56,6 +56,8 @@ struct mcm_object_record {
 	uint64_t generation, size;
 	uint64_t mtime_ms;	/* wall clock */
 	uint64_t soft_until_ms;	/* wall clock; meaningful with MCM_OBJ_SOFT */
+	struct mcp_bytes group;	/* borrowed; as inside the master (tenant.h), "": none */
+	uint8_t data_type;
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint8_t copies;
 	struct mcm_extent place[MCM_REPLICA_MAX];

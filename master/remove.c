@@ -15,6 +15,7 @@
 #include "common/metrics.h"
 #include "master/get.h"
 #include "master/mcm_i.h"
+#include "proto/codec.h"
 
 #define PATTERN_MAX 1024	/* bytes */
 #define MATCH_LIMIT 100000	/* steps of the matcher per key: no pattern may stop the master */
@@ -72,7 +73,7 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 	struct mcm_shard *sh;
 	int r = -MC_ENOOBJECT;
 
-	if (!key.len || key.len > MCP_KEY_MAX)
+	if (!mcm_key_ok(key))
 		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
 	sh = mcm_index_shard(&m->index, hash);
@@ -93,6 +94,8 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 struct match {
 	const struct mcm *m;
 	struct mcp_bytes prefix;
+	struct mcm_scope scope;
+	bool all_tenants;
 	bool keep_text;
 	struct found found[BATCH + EQUAL];
 	unsigned n;
@@ -121,14 +124,17 @@ static void collect(void *arg, uint32_t slot)
 {
 	struct match *mt = arg;
 	const struct mcm_object *o = mcm_object(&mt->m->index, slot);
-	const char *key = mcm_shard_key(&mt->m->index, slot);
+	struct mcp_bytes key = mcp_bytes(mcm_shard_key(&mt->m->index, slot), o->key_len);
+	uint32_t tenant;
 
-	if (mt->error || mt->n == BATCH + EQUAL || o->key_len < mt->prefix.len ||
-	    (mt->prefix.len && memcmp(key, mt->prefix.data, mt->prefix.len) != 0))
+	key = mcm_key_bare(key, &tenant);
+	if (mt->error || mt->n == BATCH + EQUAL || key.len < mt->prefix.len ||
+	    (tenant != mt->scope.tenant && !mt->all_tenants) ||
+	    (mt->prefix.len && memcmp(key.data, mt->prefix.data, mt->prefix.len) != 0))
 		return;
-	mt->found[mt->n++] = (struct found){ slot, o->generation, mt->text_len, o->key_len };
+	mt->found[mt->n++] = (struct found){ slot, o->generation, mt->text_len, key.len };
 	if (mt->keep_text)
-		mt->error = text_add(mt, key, o->key_len);
+		mt->error = text_add(mt, key.data, key.len);
 }
 
 struct pattern {
@@ -210,12 +216,18 @@ static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct
 
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed)
 {
-	struct match mt = { .m = m, .prefix = rq->prefix, .keep_text = rq->pattern.len };
+	struct match mt = {
+		.m = m, .prefix = rq->prefix, .keep_text = rq->pattern.len,
+		.all_tenants = rq->flags & MCP_REMOVE_TENANTS,
+	};
 	struct pattern p = { 0 };
 	uint64_t pos = 0;
 	int r = 0;
 
 	*ret_removed = 0;
+	r = mcm_scope_begin(m, rq->tenant, false, &mt.scope);
+	if (r < 0)
+		return r;
 	if (rq->pattern.len) {
 		r = pattern_compile(rq->pattern, &p);
 		if (r < 0)

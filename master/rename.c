@@ -22,7 +22,7 @@ struct rename {
 
 static int check_key(struct mcp_bytes key)
 {
-	return key.len && key.len <= MCP_KEY_MAX ? 0 :
+	return mcm_key_ok(key) ? 0 :
 		mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", key.len, MCP_KEY_MAX);
 }
 

@@ -33,6 +33,8 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 		end = (uint64_t)mcm_peek(&mcm_ext(&m->index, o->ext)->soft_until) << MCM_TICK_SHIFT;
 		ret->soft_until_ms = mc_wall_ns() / MC_NS_PER_MS + end - mcm_now_ms(m);
 	}
+	ret->data_type = mcm_object_type(o);
+	ret->group = mcm_group_of(m, o);
 	ret->copies = (uint8_t)mcm_object_places(&m->index, o, place);
 	for (i = 0; i < ret->copies; i++)
 		ret->place[i] = mcm_extent_of(m, place[i]);
@@ -55,16 +57,27 @@ static uint32_t soft_tick(const struct mcm *m, const struct mcm_object_record *r
 int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_record *r)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
-	uint32_t ext = 0;
+	uint32_t ext = 0, group = 0;
 	int e;
 
-	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT) {
-		e = mcm_ext_new(&m->index, &ext);
+	if (r->group.len) {
+		e = mcm_group_get(m, r->group, &group);
 		if (e < 0)
 			return e;
+	}
+	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group || m->tenants.on) {
+		e = mcm_ext_new(&m->index, &ext);
+		if (e < 0) {
+			mcm_group_put(m, group);
+			return e;
+		}
 		mcm_poke(&mcm_ext(&m->index, ext)->soft_until, soft_tick(m, r));
 		mcm_poke(&o->ext, ext);
 	}
 	mcm_object_set(o, r->size, r->crc, r->generation, r->mtime_ms, r->flags);
+	mcm_object_set_type(o, r->data_type);
+	if (group)
+		mcm_group_join(m, group, slot);
+	mcm_group_put(m, group);
 	return 0;
 }

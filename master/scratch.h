@@ -8,7 +8,8 @@
 
 struct mcm_list_page;
 
-enum mcm_scratch_use { MCM_SCRATCH_ITEMS, MCM_SCRATCH_PARTS, MCM_SCRATCH_BYTES, MCM_SCRATCH_USES };
+enum mcm_scratch_use { MCM_SCRATCH_ITEMS, MCM_SCRATCH_PARTS, MCM_SCRATCH_BYTES, MCM_SCRATCH_TEXT,
+			MCM_SCRATCH_USES };
 
 /* At least @count elements of @size bytes, contents undefined; good until this thread's next call with
  * the same @use.  NULL: no memory. */

@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "master/record.h"
+#include "master/strategy.h"
 #include "proto/codec.h"
 
 
@@ -31,8 +32,9 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	/* Full size from the beginning, because it is read without a lock; unused pages are free. */
 	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
 	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
+	ss->by_host = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->by_host));
 	ss->evict_shared = evict->shared_new();
-	if (!ss->at || !ss->live || !ss->evict_shared) {
+	if (!ss->at || !ss->live || !ss->by_host || !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
 	}
@@ -60,6 +62,7 @@ void mcm_segments_done(struct mcm_segments *ss)
 		ss->evict->shared_free(ss->evict_shared);
 	free(ss->at);
 	free(ss->live);
+	free(ss->by_host);
 	pthread_rwlock_destroy(&ss->lock);
 	memset(ss, 0, sizeof(*ss));
 }
@@ -142,7 +145,7 @@ static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, u
 
 static void live_changed(struct mcm_segments *ss)
 {
-	uint64_t largest = 0;
+	uint64_t largest = 0, capacity = 0;
 	unsigned i, hidden = 0;
 
 	for (i = 0; i < ss->n_live; i++)
@@ -153,6 +156,9 @@ static void live_changed(struct mcm_segments *ss)
 
 		hidden += state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
 	}
+	for (i = 0; i < ss->n_live; i++)
+		capacity += ss->at[ss->live[i]]->size;
+	__atomic_store_n(&ss->capacity, capacity, __ATOMIC_RELAXED);
 	__atomic_store_n(&ss->largest, largest, __ATOMIC_RELAXED);
 	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
 }
@@ -177,6 +183,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
 		ss->live[ss->n_live] = s->index;
 		mcm_poke(&ss->n_live, ss->n_live + 1);
+		mcm_local_insert(ss, s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (r == 0)
@@ -261,6 +268,7 @@ void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 		;
 	ss->live[i] = ss->live[ss->n_live - 1];
 	mcm_poke(&ss->n_live, ss->n_live - 1);
+	mcm_local_remove(ss, s);
 	live_changed(ss);
 }
 

@@ -61,6 +61,9 @@ struct mcm_segments {
 	unsigned n_live;
 	unsigned n_hidden;		/* those whose objects readers do not see; atomic */
 	uint64_t largest;		/* bytes of the largest mounted one; atomic */
+	uint64_t capacity;		/* of all mounted ones; atomic */
+	uint16_t *by_host;		/* live ones in the order of their hosts (strategy_local.c) */
+	unsigned n_by_host;
 };
 
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,

@@ -209,6 +209,8 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
 	{ MCP_RENAME, mcm_serve_rename },
 	{ MCP_LIST, mcm_serve_list },
+	{ MCP_TENANTS, mcm_serve_tenants },
+	{ MCP_QUOTA, mcm_serve_quota },
 	{ MCP_TASK_CREATE, mcm_serve_task_create },
 	{ MCP_TASKS, mcm_serve_tasks },
 	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },

@@ -56,4 +56,10 @@ int mcm_serve_copied(struct mcp_session *s, const void *body, size_t len,
 int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg);
 
+/* service_tenant.c */
+int mcm_serve_tenants(struct mcp_session *s, const void *body, size_t len,
+		      struct mcp_answer *answer, void *arg);
+int mcm_serve_quota(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer,
+		    void *arg);
+
 #endif

@@ -13,13 +13,17 @@
 #include "master/service.h"
 #include "master/session.h"
 
+#define DESCRIBE_MAX 4096u	/* keys of one request */
+
 MCM_OP_METRICS(gets, "get_replica_list", "batch_get_replica_list")
 MCM_OP_METRICS(exists, "exist_key", "batch_exist_key")
 
-/* Session locked: pins are added. */
-static unsigned get_items(struct mcm *m, struct mcm_session *s, const struct mcp_get *rq,
-			  struct mcp_object *obj, struct mcp_replica *part)
+/* Session locked: pins are added.  @names has room for each group's name when they are wanted. */
+static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
+			  const struct mcp_get *rq, struct mcp_object *obj,
+			  struct mcp_replica *part, char *names)
 {
+	char buf[MCM_KEY_MAX];
 	unsigned failed = 0, copies, i;
 	struct mcp_iter it;
 	struct mcp_key key;
@@ -30,6 +34,7 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, const struct mcp
 		if (i % MCM_WARM_MAX == 0)
 			mcm_serve_warm(m, it, offsetof(struct mcp_key, key));
 		mcp_iter_next(&it, &key);
+		key.key = mcm_scope_key(sc, key.key, buf);
 		r = mcm_get(m, s, rq->flags, key.key, obj, part, &copies);
 		if (r < 0) {
 			memset(obj, 0, sizeof(*obj));
@@ -39,6 +44,10 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, const struct mcp
 		}
 		obj->replicas = mcp_seq(part, copies);
 		part += copies;
+		if (names) {
+			obj->group = mcp_bytes(names, mcm_get_group(m, key.key, names));
+			names += obj->group.len;
+		}
 	}
 	return failed;
 }
@@ -50,19 +59,28 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 	struct mcp_get_reply reply = { 0 };
 	struct mcp_object *obj;
 	struct mcp_replica *part;
+	char *names = NULL;
+	struct mcm_scope sc;
 	struct mcp_get rq;
 	unsigned failed;
 	int r;
 
 	r = mcp_decode(&mcp_desc_get, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r == 0 && rq.flags & MCP_GET_DESCRIBE && rq.keys.count > DESCRIBE_MAX)
+		r = mc_fail(-MC_EPARAM, "%u keys to describe, %u are allowed", rq.keys.count,
+			    DESCRIBE_MAX);
 	if (r < 0)
 		return r;
 	obj = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*obj));
 	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.keys.count * MCM_REPLICA_MAX, sizeof(*part));
-	if (!obj || !part)
+	if (rq.flags & MCP_GET_DESCRIBE)
+		names = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.count, MCP_GROUP_MAX);
+	if (!obj || !part || (rq.flags & MCP_GET_DESCRIBE && !names))
 		return -ENOMEM;
 	pthread_mutex_lock(&ms->lock);
-	failed = get_items(arg, ms, &rq, obj, part);
+	failed = get_items(arg, ms, sc, &rq, obj, part, names);
 	pthread_mutex_unlock(&ms->lock);
 	mcm_op_count(&gets, rq.keys.count, failed);
 	reply.objects = mcp_seq(obj, rq.keys.count);
@@ -116,21 +134,29 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_exist rq;
 	struct mcp_iter it;
 	struct mcp_key key;
+	struct mcm_scope sc;
 	uint8_t *present;
 	uint32_t n = 0;
+	char *text;
 	int r;
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_exist, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
 	if (r < 0)
 		return r;
 	keys = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*keys));
 	present = mcm_scratch(MCM_SCRATCH_BYTES, rq.keys.count, 1);
-	if (!keys || !present)
+	/* A key stands in the message with more than a prefix's bytes beside it. */
+	text = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.raw_len, 1);
+	if (!keys || !present || !text)
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
-	while (mcp_iter_next(&it, &key))
-		keys[n++] = key.key;
+	for (; mcp_iter_next(&it, &key); n++) {
+		keys[n] = mcm_scope_key(sc, key.key, text);
+		text += keys[n].data == text ? keys[n].len : 0;
+	}
 	mcm_exist(arg, rq.flags, keys, n, present);
 	mcm_op_count(&exists, n, 0);
 	reply.present = mcp_bytes(present, n);

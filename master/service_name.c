@@ -23,6 +23,8 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 {
 	struct mcp_remove_reply reply = { 0 };
 	struct mcp_status *status, *st;
+	char buf[MCM_KEY_MAX];
+	struct mcm_scope sc;
 	struct mcp_remove rq;
 	struct mcp_iter it;
 	struct mcp_key key;
@@ -30,6 +32,8 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_remove, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
 	if (r < 0)
 		return r;
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
@@ -37,7 +41,7 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
 	for (; mcp_iter_next(&it, &key); st++) {
-		r = mcm_remove(arg, rq.flags, key.key);
+		r = mcm_remove(arg, rq.flags, mcm_scope_key(sc, key.key, buf));
 		st->status = r < 0 ? mc_err_to_wire(r) : 0;
 		if (r < 0)
 			mc_metric_add(&remove_failures, 1);
@@ -71,11 +75,19 @@ int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
 {
 	struct mcp_rename_reply reply = { 0 };
+	char from[MCM_KEY_MAX], to[MCM_KEY_MAX];
+	struct mcm_scope sc;
 	struct mcp_rename rq;
 	int r;
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_rename, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+	if (r < 0)
+		return r;
+	rq.from = mcm_scope_key(sc, rq.from, from);
+	rq.to = mcm_scope_key(sc, rq.to, to);
 	if (r == 0)
 		r = mcm_rename(arg, &rq, &reply.generation);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_reply, &reply);

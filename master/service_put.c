@@ -27,8 +27,14 @@ static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint6
 
 	*ret = (struct mcm_put_request){
 		.flags = rq->flags, .copies = rq->replicas, .soft_ms = rq->soft_pin_ms,
-		.preferred = preferred,
+		.preferred = preferred, .soft_pin = rq->soft_pin, .data_type = rq->data_type,
+		.host = rq->host,
 	};
+	if (rq->soft_pin > MCP_SOFT_PIN_DISABLE || rq->data_type >= MCP_DATA_TYPES)
+		return mc_fail(-MC_EPARAM, "unknown soft pin action %u or data type %u",
+			       rq->soft_pin, rq->data_type);
+	if (rq->soft_pin == MCP_SOFT_PIN_ENABLE)
+		ret->flags |= MCP_PUT_SOFT_PIN;
 	if (!ret->copies)
 		ret->copies = 1;
 	if (ret->copies > MCM_REPLICA_MAX)
@@ -44,10 +50,12 @@ static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint6
 	return 0;
 }
 
-static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_put_request *pr,
+static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
+		       struct mcm_put_request *pr,
 		       const struct mcp_seq *items, struct mcp_put_grant *grant,
 		       struct mcp_replica *part)
 {
+	char key[MCM_KEY_MAX], group[MCM_GROUP_NAME_MAX];
 	struct mcm_put_granted granted;
 	struct mcp_put_item item;
 	unsigned failed = 0, i, n;
@@ -60,7 +68,12 @@ static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_put_requ
 			mcm_serve_warm(m, it, offsetof(struct mcp_put_item, key));
 		mcp_iter_next(&it, &item);
 		*grant = (struct mcp_put_grant){ 0 };
-		r = mcm_put_start(m, s, pr, &item, &granted);
+		r = item.group.len > MCP_GROUP_MAX ?
+			mc_fail(-MC_EPARAM, "a group's name of %u bytes", item.group.len) : 0;
+		item.key = mcm_scope_key(sc, item.key, key);
+		item.group = mcm_scope_name(sc, item.group, MCP_GROUP_MAX, group);
+		if (r == 0)
+			r = mcm_put_start(m, s, pr, &item, &granted);
 		if (r < 0) {
 			grant->status = mc_err_to_wire(r);
 			failed++;
@@ -82,6 +95,7 @@ int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_put_start_reply reply = { 0 };
 	uint64_t preferred[PREFERRED_MAX];
 	struct mcm_put_request pr;
+	struct mcm_scope sc;
 	struct mcp_put_start rq;
 	struct mcp_put_grant *grant;
 	struct mcp_replica *part;
@@ -91,37 +105,45 @@ int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
 	r = mcp_decode(&mcp_desc_put_start, body, len, &rq);
 	if (r == 0)
 		r = request_of(m, &rq, preferred, &pr);
+	if (r == 0)
+		r = mcm_scope_begin(m, rq.tenant, true, &sc);
 	if (r < 0)
 		return r;
 	grant = mcm_scratch(MCM_SCRATCH_ITEMS, rq.items.count, sizeof(*grant));
 	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.items.count * pr.copies, sizeof(*part));
 	if (!grant || !part)
 		return -ENOMEM;
-	r = start_items(m, mcp_session_get(s), &pr, &rq.items, grant, part);
+	r = start_items(m, mcp_session_get(s), sc, &pr, &rq.items, grant, part);
 	mcm_op_count(&starts, rq.items.count, (unsigned)r);
 	reply.grants = mcp_seq(grant, rq.items.count);
 	return mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
 }
 
-static int finish_items(struct mcm *m, const struct mcp_seq *items,
+static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp_seq *items,
 			int (*fn)(struct mcm *m, const struct mcp_put_done *done),
 			const struct mcm_op_metrics *om, struct mcp_seq *ret)
 {
 	struct mcp_status *status, *st;
 	struct mcp_put_done done;
 	unsigned failed = 0, n;
+	char key[MCM_KEY_MAX];
+	struct mcm_scope sc;
 	struct mcp_iter it;
+	int r;
 
+	/* What was begun may end, also when the tenant was taken out of the policy meanwhile. */
+	r = mcm_scope_begin(m, tenant, false, &sc);
+	if (r < 0)
+		return r;
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, items->count, sizeof(*st));
 	if (!status)
 		return -ENOMEM;
 	mcp_iter_init(&it, items, &mcp_desc_put_done);
 	for (n = 0; n < items->count; n++, st++) {
-		int r;
-
 		if (n % MCM_WARM_MAX == 0)
 			mcm_serve_warm(m, it, offsetof(struct mcp_put_done, key));
 		mcp_iter_next(&it, &done);
+		done.key = mcm_scope_key(sc, done.key, key);
 		r = fn(m, &done);
 		st->status = r < 0 ? mc_err_to_wire(r) : 0;
 		failed += r < 0;
@@ -141,7 +163,7 @@ int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
 	(void)s;
 	r = mcp_decode(&mcp_desc_put_end, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, &rq.items, mcm_put_end, &ends, &reply.results);
+		r = finish_items(arg, rq.tenant, &rq.items, mcm_put_end, &ends, &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_end_reply, &reply);
 }
 
@@ -155,6 +177,7 @@ int mcm_serve_put_revoke(struct mcp_session *s, const void *body, size_t len,
 	(void)s;
 	r = mcp_decode(&mcp_desc_put_revoke, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, &rq.items, mcm_put_revoke, &revokes, &reply.results);
+		r = finish_items(arg, rq.tenant, &rq.items, mcm_put_revoke, &revokes,
+				 &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_revoke_reply, &reply);
 }

@@ -79,7 +79,7 @@ const struct mcm_strategy mcm_strategy_free_ratio = {
 const struct mcm_strategy *mcm_strategy_find(const char *name)
 {
 	static const struct mcm_strategy *const all[] = {
-		&mcm_strategy_random, &mcm_strategy_free_ratio,
+		&mcm_strategy_random, &mcm_strategy_free_ratio, &mcm_strategy_local,
 	};
 	unsigned i;
 

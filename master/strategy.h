@@ -17,6 +17,9 @@ struct mcm_pick {
 	unsigned at;				/* candidates given so far */
 	uint16_t sample[MCM_PICK_SAMPLE];	/* the strategy's */
 	unsigned n_sample;
+	struct mcp_bytes host;			/* of the writer, "": unknown */
+	/* The strategy's: the next candidate; every mounted segment comes up at least once, then NULL. */
+	struct mcm_segment *(*next)(struct mcm_pick *p);
 };
 
 struct mcm_strategy {
@@ -29,6 +32,11 @@ struct mcm_strategy {
 
 extern const struct mcm_strategy mcm_strategy_random;
 extern const struct mcm_strategy mcm_strategy_free_ratio;
+extern const struct mcm_strategy mcm_strategy_local;
+
+/* Keep the order by host; the table's lock is held for writing. */
+void mcm_local_insert(struct mcm_segments *ss, const struct mcm_segment *s);
+void mcm_local_remove(struct mcm_segments *ss, const struct mcm_segment *s);
 
 /* NULL when there is none of that name. */
 const struct mcm_strategy *mcm_strategy_find(const char *name);

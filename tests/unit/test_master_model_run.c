@@ -77,8 +77,13 @@ static void put_commit(struct open_put *p, uint32_t crc)
 		range_take(&p->range[i], WHO_OBJECT);
 		v->range[v->copies++] = p->range[i];
 	}
-	if (old)
+	if (old) {
+		/* An upsert keeps the pins. */
+		v->hard |= old->hard;
+		if (!v->soft_until && old->soft_until > now_tick())
+			v->soft_until = old->soft_until;
 		version_unindex(old);
+	}
 	mo.of_key[p->key] = v;
 	mo.committed++;
 }

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tenant.c - names, numbers and quotas of tenants. */
+#include <config.h>
+
+#include "master/tenant.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+/* As upstream: a put tries so often to evict objects of its tenant. */
+#define EVICT_TRIES 3
+
+MC_COUNTER(rejected, "mooncake_tenant_quota_reject_total", "",
+	   "Puts refused because their tenant's quota was exceeded")
+
+/* ---- names and keys ---- */
+
+int mcm_tenant_check_name(struct mcp_bytes name)
+{
+	const unsigned char *p = name.data;
+	uint32_t i;
+
+	if (name.len > MCP_TENANT_MAX)
+		return mc_fail(-MC_EPARAM, "a tenant's name of %u bytes, %u are allowed", name.len,
+			       MCP_TENANT_MAX);
+	if (name.len && p[0] == '_')
+		return mc_fail(-MC_EPARAM, "a tenant's name must not begin with '_'");
+	for (i = 0; i < name.len; i++)
+		if (p[i] < 0x20 || p[i] == 0x7f)
+			return mc_fail(-MC_EPARAM, "a tenant's name must not have control characters");
+	return 0;
+}
+
+static bool is_default(struct mcp_bytes name)
+{
+	return !name.len || (name.len == 7 && !memcmp(name.data, "default", 7));
+}
+
+static struct mcm_tenant *tenant_at(const struct mcm *m, uint32_t i)
+{
+	return __atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE);
+}
+
+/* lock held */
+static uint32_t find(const struct mcm *m, struct mcp_bytes name)
+{
+	uint32_t i;
+
+	if (is_default(name))
+		return MCM_TENANT_DEFAULT;
+	for (i = 1; i < m->tenants.count; i++) {
+		const struct mcm_tenant *t = tenant_at(m, i);
+
+		if (strlen(t->name) == name.len && !memcmp(t->name, name.data, name.len))
+			return i;
+	}
+	return MCM_TENANT_NOBODY;
+}
+
+int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	bool may;
+	int r;
+
+	ret->tenant = MCM_TENANT_DEFAULT;
+	if (!ts->on)
+		return 0;
+	r = mcm_tenant_check_name(tenant);
+	if (r < 0)
+		return r;
+	pthread_rwlock_rdlock(&ts->lock);
+	ret->tenant = find(m, tenant);
+	may = ret->tenant != MCM_TENANT_NOBODY && tenant_at(m, ret->tenant)->explicit_policy;
+	pthread_rwlock_unlock(&ts->lock);
+	if (write && !may)
+		return mc_fail(-MC_ENOTENANT, "tenant \"%.*s\" does not stand in the quota policy",
+			       (int)tenant.len, tenant.len ? (const char *)tenant.data : "");
+	return 0;
+}
+
+void mcm_tenant_prefix(uint32_t tenant, char ret[MCM_PREFIX_MAX])
+{
+	ret[0] = '\0';
+	/* Neither NUL nor '/'. */
+	ret[1] = (char)(0x80 | tenant >> 7);
+	ret[2] = (char)(0x80 | (tenant & 0x7f));
+	ret[3] = '/';
+}
+
+struct mcp_bytes mcm_scope_name(struct mcm_scope sc, struct mcp_bytes name, uint32_t max, char *buf)
+{
+	if (!name.len || name.len > max)
+		return (struct mcp_bytes){ "", 0 };
+	if (mcm_scope_plain(sc, name))
+		return name;
+	mcm_tenant_prefix(sc.tenant, buf);
+	memcpy(buf + MCM_PREFIX_MAX, name.data, name.len);
+	return mcp_bytes(buf, MCM_PREFIX_MAX + name.len);
+}
+
+struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant)
+{
+	const char *p = key.data;
+
+	if (ret_tenant)
+		*ret_tenant = mcm_key_tenant(p, key.len);
+	if (key.len < MCM_PREFIX_MAX || p[0])
+		return key;
+	return mcp_bytes(p + MCM_PREFIX_MAX, key.len - MCM_PREFIX_MAX);
+}
+
+/* ---- quotas ---- */
+
+void mcm_tenants_share_out(struct mcm *m)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	uint64_t capacity = mcm_peek(&m->segments.capacity), left = capacity;
+	unsigned __int128 sum = 0;
+	unsigned i;
+
+	for (i = 0; i < ts->count; i++)
+		if (ts->at[i]->explicit_policy)
+			sum += ts->at[i]->requested;
+	ts->shared_out = capacity;
+	for (i = 0; i < ts->count; i++) {
+		struct mcm_tenant *t = ts->at[i];
+		uint64_t share = t->explicit_policy ? t->requested : 0;
+
+		if (sum > capacity)
+			share = (uint64_t)((unsigned __int128)share * capacity / sum);
+		mcm_poke(&t->effective, share);
+		left -= share < left ? share : left;
+	}
+	/* What the divisions left over, a byte each to the first ones. */
+	for (i = 0; i < ts->count && left && sum > capacity; i++) {
+		if (!ts->at[i]->explicit_policy)
+			continue;
+		mcm_poke(&ts->at[i]->effective, ts->at[i]->effective + 1);
+		left--;
+	}
+}
+
+/* Segments may have come or gone. */
+static void keep_shares(struct mcm *m)
+{
+	struct mcm_tenants *ts = &m->tenants;
+
+	if (mcm_peek(&m->segments.capacity) == mcm_peek(&ts->shared_out))
+		return;
+	pthread_rwlock_wrlock(&ts->lock);
+	mcm_tenants_share_out(m);
+	pthread_rwlock_unlock(&ts->lock);
+}
+
+static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
+{
+	uint64_t old = mcm_peek(&t->charged), limit = mcm_peek(&t->effective);
+
+	do {
+		if (bytes > limit || old > limit - bytes)
+			return false;
+	} while (!__atomic_compare_exchange_n(&t->charged, &old, old + bytes, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return true;
+}
+
+int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
+{
+	struct mcm_tenant *t;
+	unsigned tries;
+
+	if (!m->tenants.on)
+		return 0;
+	keep_shares(m);
+	t = tenant_at(m, tenant);
+	for (tries = 0; !try_charge(t, bytes); tries++) {
+		uint64_t limit = mcm_peek(&t->effective), charged = mcm_peek(&t->charged);
+
+		if (bytes > limit || tries == EVICT_TRIES ||
+		    (charged + bytes > limit &&
+		     !mcm_tenant_evict(m, tenant, charged + bytes - limit))) {
+			mc_metric_add(&rejected, 1);
+			return mc_fail(-MC_EQUOTA, "tenant %s may use %llu bytes", t->name,
+				       (unsigned long long)limit);
+		}
+	}
+	return 0;
+}
+
+void mcm_tenant_add(struct mcm *m, uint32_t tenant, uint64_t bytes)
+{
+	if (m->tenants.on)
+		__atomic_fetch_add(&tenant_at(m, tenant)->charged, bytes, __ATOMIC_RELAXED);
+}
+
+void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes)
+{
+	if (m->tenants.on)
+		__atomic_fetch_sub(&tenant_at(m, tenant)->charged, bytes, __ATOMIC_RELAXED);
+}
+
+/* ---- what is known ---- */
+
+bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	const struct mcm_tenant *t;
+
+	keep_shares(m);
+	pthread_rwlock_rdlock(&ts->lock);
+	t = i < ts->count ? tenant_at(m, i) : NULL;
+	if (t)
+		*ret = (struct mcp_tenant){
+			.name = mcp_bytes(t->name, strlen(t->name)),
+			.requested = t->requested, .effective = t->effective,
+			.charged = mcm_peek(&t->charged), .objects = mcm_peek(&t->objects),
+			.explicit_policy = t->explicit_policy,
+			.admission_closed = !t->explicit_policy,
+		};
+	pthread_rwlock_unlock(&ts->lock);
+	return t;
+}
+
+int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
+{
+	pthread_rwlock_rdlock(&m->tenants.lock);
+	*ret = find(m, name);
+	pthread_rwlock_unlock(&m->tenants.lock);
+	return *ret == MCM_TENANT_NOBODY ? mc_fail(-MC_ENOTENANT, "no such tenant") : 0;
+}
+
+int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	uint32_t i = find(m, name);
+	struct mcm_tenant *t;
+
+	if (i != MCM_TENANT_NOBODY) {
+		*ret = tenant_at(m, i);
+		return 0;
+	}
+	if (ts->count == MCM_TENANTS_MAX)
+		return mc_fail(-MC_ELIMIT, "more than %u tenants", MCM_TENANTS_MAX);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	memcpy(t->name, name.data, name.len);
+	t->number = ts->count;
+	pthread_mutex_init(&t->lock, NULL);
+	__atomic_store_n(&ts->at[ts->count], t, __ATOMIC_RELEASE);
+	__atomic_store_n(&ts->count, ts->count + 1, __ATOMIC_RELAXED);
+	mcm_tenant_note(m, t);
+	*ret = t;
+	return 0;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tenant.h - tenants: whose keys are whose, and how much of the pool each may use.
+ *
+ * Inside the master a key of the default tenant is what it is; a key of another tenant, or one that begins
+ * with a NUL, has a prefix of MCM_PREFIX_MAX bytes, NUL, two bytes of the tenant's number, '/', so that
+ * no two tenants' keys meet and each tenant's lie in a directory of their own.  Handlers add the prefix
+ * (mcm_scope), answers leave it out; everything between knows keys only.
+ *
+ * While tenants are on (--enable_multi_tenants), a tenant that stands in the policy may write as long as
+ * its objects, times their copies, fit into its quota; when they do not, its oldest ones that nobody
+ * protects are evicted.  When all quotas together ask for more than there is, each gets its share.
+ * While they are off, everything belongs to the default tenant. */
+#ifndef MCM_TENANT_H
+#define MCM_TENANT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "master/object.h"
+
+#define MCM_TENANTS_MAX 16383u
+#define MCM_TENANT_NOBODY MCM_TENANTS_MAX	/* of names that are not registered: has no keys */
+#define MCM_TENANT_DEFAULT 0u
+
+struct mcm;
+
+struct mcm_tenant {
+	char name[MCP_TENANT_MAX + 1];
+	uint32_t number;
+	bool explicit_policy;		/* it stands in the policy */
+	uint64_t requested, effective;
+	/* atomic */
+	uint64_t charged, objects;
+	/* guarded by lock: its objects, the oldest first (tenant_evict.c) */
+	pthread_mutex_t lock;
+	uint32_t first, last;
+};
+
+struct mcm_tenants {
+	bool on;			/* constant */
+	pthread_rwlock_t lock;
+	/* guarded by lock; entries are set once and never freed while the master runs, atomic */
+	struct mcm_tenant **at;		/* by number; [0] is the default one */
+	unsigned count;
+	uint64_t shared_out;		/* capacity that the effective quotas were computed for */
+	/* the policy file (tenant_policy.c); the monitor's, and of who holds policy_lock */
+	pthread_mutex_t policy_lock;
+	uint64_t file_stamp;
+	uint64_t checked_ms;
+};
+
+/* ---- names and keys ---- */
+
+/* -MC_EPARAM. */
+int mcm_tenant_check_name(struct mcp_bytes name);
+
+/* Which keys a request is about. */
+struct mcm_scope {
+	uint32_t tenant;
+};
+
+/* Resolve the tenant of a request.  @write: it has to be registered: -MC_ENOTENANT.  -MC_EPARAM. */
+int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret);
+/* @name as it is inside the master: itself, or written to @buf of its length + MCM_PREFIX_MAX.  What is
+ * longer than @max, or empty, becomes empty, which no key is. */
+struct mcp_bytes mcm_scope_name(struct mcm_scope sc, struct mcp_bytes name, uint32_t max, char *buf);
+static inline struct mcp_bytes mcm_scope_key(struct mcm_scope sc, struct mcp_bytes key, char *buf)
+{
+	return mcm_scope_name(sc, key, MCP_KEY_MAX, buf);
+}
+/* Does @key need no buffer? */
+static inline bool mcm_scope_plain(struct mcm_scope sc, struct mcp_bytes key)
+{
+	return sc.tenant == MCM_TENANT_DEFAULT && key.len && ((const char *)key.data)[0];
+}
+/* The prefix of all keys of a tenant that have one. */
+void mcm_tenant_prefix(uint32_t tenant, char ret[MCM_PREFIX_MAX]);
+
+/* Whose is this inside key? */
+static inline uint32_t mcm_key_tenant(const char *key, uint32_t len)
+{
+	if (len < MCM_PREFIX_MAX || key[0])
+		return MCM_TENANT_DEFAULT;
+	return ((uint32_t)key[1] & 0x7f) << 7 | ((uint32_t)key[2] & 0x7f);
+}
+/* The key as its owner calls it; *ret_tenant may be NULL. */
+struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
+
+/* ---- quotas; nothing happens while tenants are off ---- */
+
+/* Room for a put, evicting the tenant's own objects when needed.  -MC_EQUOTA. */
+int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes);
+/* What was decided already: a copy of an object that is there. */
+void mcm_tenant_add(struct mcm *m, uint32_t tenant, uint64_t bytes);
+void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes);
+
+/* ---- the object's shard locked ---- */
+
+/* A committed object is charged for its copies, and listed. */
+void mcm_tenant_join(struct mcm *m, uint32_t slot);
+/* It goes, with @copies copies. */
+void mcm_tenant_leave(struct mcm *m, uint32_t slot, unsigned copies);
+
+/* ---- no lock held ---- */
+
+/* Evict about @want bytes of a tenant's objects; bytes freed (tenant_evict.c). */
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want);
+
+int mcm_tenants_init(struct mcm *m);	/* -ENOMEM */
+/* After the journal was read: numbers of tenants, the policy file, whose objects are whose.  -ENOMEM, an
+ * error of the policy file. */
+int mcm_tenants_load(struct mcm *m);
+void mcm_tenants_done(struct mcm *m);
+/* Look whether the policy file has changed. */
+void mcm_tenants_tick(struct mcm *m);
+
+/* The @i-th known tenant's figures, its name borrowed for good.  False past the end. */
+bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret);
+/* Number of a name.  -MC_ENOTENANT. */
+int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
+/* Set its quota in the policy, or (0) take it out of it, and write the policy file if there is one.
+ * -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an error of the file. */
+int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
+			 uint64_t *ret_effective);
+
+/* ---- for tenant_policy.c; tenants' lock held for writing ---- */
+
+/* Find or make.  -MC_ELIMIT, -ENOMEM. */
+int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret);
+/* Make its number and quota survive a restart. */
+void mcm_tenant_note(struct mcm *m, const struct mcm_tenant *t);
+/* Compute all effective quotas anew. */
+void mcm_tenants_share_out(struct mcm *m);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tenant_evict.c - room inside of a tenant's quota: its objects from the oldest on.
+ *
+ * One list per tenant through all its objects; what was read since the evictor came by, or must stay, goes
+ * to the end, so each object is looked at once per round and nothing is searched. */
+#include <config.h>
+
+#include "master/mcm_i.h"
+
+#include "common/cleanup.h"
+#include "common/metrics.h"
+
+#define BATCH 32
+#define STEPS_MAX 4096		/* objects looked at per level and call */
+
+MC_COUNTER(evicted, "mooncake_tenant_evict_bytes_total", "",
+	   "Bytes evicted to make room inside of a tenant's quota")
+
+static struct mcm_object_ext *ext_of(const struct mcm *m, uint32_t slot)
+{
+	return mcm_ext(&m->index, mcm_object(&m->index, slot)->ext);
+}
+
+static struct mcm_tenant *tenant_of(const struct mcm *m, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+
+	return m->tenants.at[mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len)];
+}
+
+/* ---- the list; lock held ---- */
+
+static void link_last(const struct mcm *m, struct mcm_tenant *t, uint32_t slot)
+{
+	struct mcm_object_ext *e = ext_of(m, slot);
+
+	e->tenant_next = 0;
+	e->tenant_prev = t->last;
+	if (t->last)
+		ext_of(m, t->last)->tenant_next = slot;
+	else
+		t->first = slot;
+	t->last = slot;
+}
+
+static void unlink_object(const struct mcm *m, struct mcm_tenant *t, uint32_t slot)
+{
+	struct mcm_object_ext *e = ext_of(m, slot);
+
+	if (e->tenant_prev)
+		ext_of(m, e->tenant_prev)->tenant_next = e->tenant_next;
+	else
+		t->first = e->tenant_next;
+	if (e->tenant_next)
+		ext_of(m, e->tenant_next)->tenant_prev = e->tenant_prev;
+	else
+		t->last = e->tenant_prev;
+}
+
+void mcm_tenant_join(struct mcm *m, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_place p[MCM_REPLICA_MAX];
+	struct mcm_tenant *t;
+
+	if (!m->tenants.on)
+		return;
+	t = tenant_of(m, slot);
+	__atomic_fetch_add(&t->charged,
+			   mcm_object_places(&m->index, o, p) * mcm_object_size(o),
+			   __ATOMIC_RELAXED);
+	MC_LOCKED(&t->lock);
+	link_last(m, t, slot);
+	mcm_poke(&t->objects, t->objects + 1);
+}
+
+void mcm_tenant_leave(struct mcm *m, uint32_t slot, unsigned copies)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_tenant *t;
+
+	if (!m->tenants.on)
+		return;
+	t = tenant_of(m, slot);
+	__atomic_fetch_sub(&t->charged, copies * mcm_object_size(o), __ATOMIC_RELAXED);
+	MC_LOCKED(&t->lock);
+	unlink_object(m, t, slot);
+	mcm_poke(&t->objects, t->objects - 1);
+}
+
+static bool may_go(const struct mcm *m, const struct mcm_object *o, unsigned level, uint32_t now)
+{
+	if (mcm_peek(&o->pins) || mcm_peek(&o->flags) & MCM_OBJ_HARD || !o->node)
+		return false;
+	if (!(level & MCM_EVICT_SOFT) && mcm_evict_soft(&m->index, o, now))
+		return false;
+	if (level & MCM_EVICT_LEASED)
+		return true;
+	return mcm_peek(&o->lease) <= now;
+}
+
+static unsigned choose(struct mcm *m, struct mcm_tenant *t, unsigned level, uint64_t want,
+		       struct mcm_victim *v, unsigned *steps)
+{
+	uint32_t now = mcm_now_tick(m);
+	unsigned n = 0;
+
+	MC_LOCKED(&t->lock);
+	while (n < BATCH && want && *steps && t->first) {
+		uint32_t slot = t->first;
+		struct mcm_object *o = mcm_object(&m->index, slot);
+		uint64_t bytes = mcm_object_size(o);
+		bool touched = mcm_peek(&o->marks) & MCM_MARK_TOUCHED;
+
+		--*steps;
+		unlink_object(m, t, slot);
+		link_last(m, t, slot);
+		/* A second chance for what was read. */
+		if (touched && !(level & MCM_EVICT_LEASED)) {
+			__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_TOUCHED, __ATOMIC_RELAXED);
+			continue;
+		}
+		if (!may_go(m, o, level, now))
+			continue;
+		v[n++] = (struct mcm_victim){ .slot = slot, .generation = mcm_peek(&o->generation) };
+		want -= bytes < want ? bytes : want;
+	}
+	return n;
+}
+
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
+{
+	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0, l;
+	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
+	struct mcm_tenant *t = m->tenants.at[tenant];
+	struct mcm_victim v[BATCH];
+	uint64_t freed = 0;
+
+	for (l = 0; l < sizeof(levels) / sizeof(levels[0]) && freed < want; l++) {
+		/* Twice around, so that second chances are used up. */
+		unsigned steps = 2 * (unsigned)mcm_peek(&t->objects) + 1, n, i;
+
+		if (steps > STEPS_MAX)
+			steps = STEPS_MAX;
+		while (freed < want && (n = choose(m, t, levels[l], want - freed, v, &steps)))
+			for (i = 0; i < n; i++)
+				freed += mcm_evict_whole(m, v[i].slot, v[i].generation, levels[l]);
+	}
+	mc_metric_add(&evicted, (int64_t)freed);
+	return freed;
+}
