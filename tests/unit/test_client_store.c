@@ -277,7 +277,7 @@ static void large_batches_go_in_several_requests(void **state)
 		keys[i] = fixture_key(name[i]);
 		val[i] = (uint64_t)i * 77;
 		iov[i] = (struct iovec){ &val[i], sizeof(val[i]) };
-		put[i] = (struct mcs_put_item){ keys[i], &iov[i], 1, -1, -1 };
+		put[i] = (struct mcs_put_item){ .key = keys[i], .iov = &iov[i], .iovcnt = 1, .result = -1 };
 	}
 	assert_int_equal(mcs_put_batch(s, put, N, NULL, -1), N);
 	for (int i = 0; i < N; i++) {
@@ -428,7 +428,8 @@ static void a_batch_larger_than_the_pool_goes_through(void **state)
 	fixture_fill(data, MIB, 3, 0);
 	for (int i = 0; i < N; i++) {
 		snprintf(name[i], sizeof(name[i]), "batch-%d", i);
-		put[i] = (struct mcs_put_item){ fixture_key(name[i]), &iov, 1, -1, -1 };
+		put[i] = (struct mcs_put_item){ .key = fixture_key(name[i]), .iov = &iov, .iovcnt = 1,
+						 .result = -1 };
 	}
 	assert_int_equal(mcs_put_batch(s, put, N, NULL, -1), N);
 	free(data);

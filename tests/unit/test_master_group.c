@@ -360,7 +360,7 @@ static void tune_local(struct mcm_conf *conf)
 static int mount_on(struct fixture *fx, uint64_t id, const char *name)
 {
 	struct mcp_mount rq = {
-		.segment = { 7, id }, .client = fx->s->client, .epoch = id, .size = 4 * MIB, .base = 4096,
+		.segment = { 7, id }, .client = fx->s->client, .epoch = id, .size = 4 * MIB, .base = id << 32,
 		.name = fx_bytes(name), .endpoint = fx_bytes(name), .protocol = fx_bytes("tcp"),
 	};
 	struct mcp_mount_reply reply;
