@@ -73,8 +73,8 @@ void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick);
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o);
 /* A member got a reader, or (-1) lost one. */
 void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
-/* May the evictor take a copy of @o?  If not, @o has a lease now.  When that is its last, *ret_group is what goes with it, kept, to be
- * given to mcm_group_evict(); else 0. */
+/* May the evictor take a copy of @o?  If not, @o has a lease now.  When it is the last copy, *ret_group is
+ * what goes with it, kept, to be given to mcm_group_evict(); else 0. */
 bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
 		      uint32_t *ret_group);
 
