@@ -22,10 +22,14 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 
+/* A number that has just been seen to be in use is not given to another process so soon: for that all numbers
+ * have to be used up once. */
+#define SEEN_NS (MC_NS_PER_MS / 2)
 /* Bytes and parts of one call: the region's end is looked for in between. */
 #define CALL_BYTES (4ull << 20)
 #define CALL_PARTS 64u
@@ -35,6 +39,7 @@ struct mce_vm {
 	pid_t pid;
 	int pidfd;
 	bool refused;		/* atomic: the kernel does not let us (any more) */
+	uint64_t seen_ns;	/* atomic: when the process was last seen alive */
 };
 
 /* ---- the process ------------------------------------------------------------------------------- */
@@ -48,14 +53,20 @@ void mce_vm_unref(struct mce_vm *vm)
 	free(vm);
 }
 
-static bool has_ended(const struct mce_vm *vm)
+static bool has_ended(struct mce_vm *vm)
 {
 	struct pollfd pfd = { .fd = vm->pidfd, .events = POLLIN };
+	uint64_t now = mc_now_ns();
 
-	return poll(&pfd, 1, 0) != 0;
+	if (now - __atomic_load_n(&vm->seen_ns, __ATOMIC_RELAXED) < SEEN_NS)
+		return false;
+	if (poll(&pfd, 1, 0) != 0)
+		return true;
+	__atomic_store_n(&vm->seen_ns, now, __ATOMIC_RELAXED);
+	return false;
 }
 
-static bool is_the_owner(const struct mce_vm *vm, uint64_t addr, const uint8_t nonce[16])
+static bool is_the_owner(struct mce_vm *vm, uint64_t addr, const uint8_t nonce[16])
 {
 	uint8_t got[16];
 	struct iovec local = { got, sizeof(got) }, remote = { (void *)(uintptr_t)addr, sizeof(got) };

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * perf_te.c - libtransfer_engine between two processes of one host, over its public API: the engine's memory
+ * against memcpy, the user's against process_vm_readv and _writev, measured in turns. */
+#include <config.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "tests/integ/te_pair.h"
+#include "tests/perf/row.h"
+
+#include <mooncake/mce_te.h>
+
+#define WORKING (128ul << 20)
+#define ROUNDS 7
+#define SMALL 4096u
+#define SMALLS 20000u
+
+static int managed;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct mce_te *side(unsigned char **ret)
+{
+	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
+	struct mce_te *te;
+	void *mem;
+
+	CHECK(mce_te_open(&conf, &te) == 0);
+	if (managed) {
+		CHECK(mce_te_manage(te, WORKING, -1, &mem) == 0);
+	} else {
+		mem = malloc(WORKING);
+		CHECK(mem && mce_te_register(te, mem, WORKING, "*", 1) == 0);
+	}
+	memset(mem, 3, WORKING);
+	*ret = mem;
+	return te;
+}
+
+static void target(int from, int to)
+{
+	struct te_note note = { .len = WORKING };
+	unsigned char *mem;
+	struct mce_te *te = side(&mem);
+	char c;
+
+	snprintf(note.name, sizeof(note.name), "%s", mce_te_name(te));
+	note.addr = (uint64_t)(uintptr_t)mem;
+	te_tell(to, &note, sizeof(note));
+	te_hear(from, &c, 1);
+	mce_te_close(te);
+	if (!managed)
+		free(mem);
+}
+
+struct pair {
+	struct te_pair p;
+	struct mce_te *te;
+	unsigned char *mem;
+	segment_id_t id;
+	uint64_t there;
+};
+
+/* As programs do it: a batch for each. */
+static void engine_move(struct pair *x, int opcode, uint64_t at, uint64_t len)
+{
+	struct transfer_request r = { opcode, x->mem + at, x->id, x->there + at, len };
+	batch_id_t b = allocateBatchID(x->te, 1);
+	struct transfer_status st;
+
+	CHECK(submitTransfer(x->te, b, &r, 1) == 0);
+	do
+		CHECK(getTransferStatus(x->te, b, 0, &st) == 0);
+	while (st.status == STATUS_WAITING);
+	CHECK(st.status == STATUS_COMPLETED && freeBatchID(x->te, b) == 0);
+}
+
+/* What it is compared with: nothing but the copy. */
+static void bare_move(struct pair *x, int opcode, uint64_t at, uint64_t len)
+{
+	struct iovec here = { x->mem + at, len }, there = { (void *)(uintptr_t)(x->there + at), len };
+
+	if (managed)
+		memcpy(x->mem + at, x->mem + (at + WORKING / 2) % WORKING, len);
+	else if (opcode == OPCODE_READ)
+		CHECK(process_vm_readv(x->p.pid, &here, 1, &there, 1, 0) == (ssize_t)len);
+	else
+		CHECK(process_vm_writev(x->p.pid, &here, 1, &there, 1, 0) == (ssize_t)len);
+}
+
+typedef void move_fn(struct pair *x, int opcode, uint64_t at, uint64_t len);
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double latency(struct pair *x, int opcode, move_fn *move)
+{
+	static double t[SMALLS];
+
+	for (unsigned i = 0; i < SMALLS; i++) {
+		double begin = now();
+
+		move(x, opcode, (uint64_t)(i * 37 % 1024) * SMALL, SMALL);
+		t[i] = now() - begin;
+	}
+	qsort(t, SMALLS, sizeof(t[0]), by_value);
+	return t[SMALLS / 2] * 1e6;
+}
+
+static double bandwidth(struct pair *x, int opcode, uint64_t len, move_fn *move)
+{
+	double begin = now();
+
+	for (uint64_t at = 0; at + len <= WORKING; at += len)
+		move(x, opcode, at, len);
+	return (double)(WORKING / len * len) / (now() - begin) / 1e9;
+}
+
+static void median(double *v, unsigned n, double *ret)
+{
+	qsort(v, n, sizeof(*v), by_value);
+	*ret = v[n / 2];
+}
+
+static void measure(struct pair *x, int opcode, const char *what)
+{
+	const char *memory = managed ? "managed" : "user", *rival = managed ? "x memcpy" : "x process_vm";
+	static const uint64_t sizes[] = { 64 << 10, 1 << 20, 16 << 20 };
+	char name[64];
+	double ours, theirs;
+
+	ours = latency(x, opcode, engine_move);
+	theirs = latency(x, opcode, bare_move);
+	snprintf(name, sizeof(name), "same host, %s memory, %s 4 KiB", memory, what);
+	perf_row(name, "p50", ours, "us");
+	perf_row(name, managed ? "memcpy p50" : "bare p50", theirs, "us");
+	for (unsigned s = 0; s < 3; s++) {
+		double rate[ROUNDS], ratio[ROUNDS];
+
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			rate[i] = bandwidth(x, opcode, sizes[s], engine_move);
+			ratio[i] = rate[i] / bandwidth(x, opcode, sizes[s], bare_move);
+		}
+		median(rate, ROUNDS, &ours);
+		median(ratio, ROUNDS, &theirs);
+		snprintf(name, sizeof(name), "same host, %s memory, %s %u KiB", memory, what,
+			 (unsigned)(sizes[s] >> 10));
+		perf_row(name, "rate", ours, "GB/s");
+		perf_row(name, rival, theirs, "");
+	}
+}
+
+int main(void)
+{
+	for (managed = 1; managed >= 0; managed--) {
+		struct te_note note;
+		struct pair x;
+
+		te_pair_start(&x.p, target);
+		x.te = side(&x.mem);
+		te_hear(x.p.from, &note, sizeof(note));
+		CHECK(mce_te_open_segment(x.te, note.name, 0, &x.id) == 0);
+		x.there = note.addr;
+		engine_move(&x, OPCODE_READ, 0, 1);
+		measure(&x, OPCODE_READ, "read");
+		measure(&x, OPCODE_WRITE, "write");
+		te_pair_end(&x.p);
+		mce_te_close(x.te);
+		if (!managed)
+			free(x.mem);
+	}
+	return 0;
+}

@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# transfer_engine_bench, ours and upstream's, each between two processes of this host, in turns: same host as it comes,
+# and ours forced to TCP.  Upstream runs with its pool on and its queue as long as it can be.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "${top_srcdir:?}/tests/lib/upstream.sh"
+requires jq
+UPSTREAM_PYTHON=''
+upstream_python 0.3.13.post1
+theirs=$(dirname "$UPSTREAM_PYTHON")/transfer_engine_bench
+ours=$top_builddir/tools/transfer_engine_bench
+export MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER=65535 MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER=65535
+export MC_TCP_ENABLE_CONNECTION_POOL=1 MC_FORCE_TCP
+base=(--metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=tcp)
+size=268435456
+
+# target PROGRAM FORCE_TCP - gives SEGMENT; its pid stays in SPAWNED
+target() {
+	MC_FORCE_TCP=$2
+	rm -f "$tmp/target.log"
+	spawn target "$1" "${base[@]}" --mode=target --buffer_size=$size
+	started "$SPAWNED" target 60 grep -q 'listening on [^ ]*:[0-9]' "$tmp/target.log"
+	SEGMENT=$(sed -n 's/.*listening on \([^ ]*:[0-9]*\).*/\1/p' "$tmp/target.log" | head -n 1)
+	wait_for 20 connects "$SEGMENT"
+}
+
+# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - GB/s
+rate() {
+	MC_FORCE_TCP=$2 timeout 120 "$1" "${base[@]}" --segment_id="$3" --buffer_size=$size --block_size="$4" \
+		--batch_size="$5" --operation="$6" --duration=2 --threads=2 >"$tmp/run.log" 2>&1 || :
+	sed -n 's/.*throughput \([0-9.]*\) GB\/s.*/\1/p' "$tmp/run.log" | tail -n 1
+}
+
+row() {
+	printf '%-46s %-12s %12.2f  %s\n' "$1" "$2" "$3" "$4"
+}
+
+SEGMENT=''
+target "$theirs" 1
+their_segment=$SEGMENT
+target "$ours" 0
+our_segment=$SEGMENT
+for shape in "4096 4096" "65536 128" "1048576 32" "16777216 4"; do
+	read -r block batch <<<"$shape"
+	for operation in read write; do
+		what="$operation $((block / 1024)) KiB x $batch, 2 threads"
+		for round in 1 2 3; do
+			t=$(rate "$theirs" 1 "$their_segment" "$block" "$batch" "$operation")
+			h=$(rate "$ours" 0 "$our_segment" "$block" "$batch" "$operation")
+			c=$(rate "$ours" 1 "$our_segment" "$block" "$batch" "$operation")
+			echo "${t:-0} ${h:-0} ${c:-0}"
+		done >"$tmp/rates"
+		# the median of each
+		for i in 1 2 3; do
+			cut -d ' ' -f $i "$tmp/rates" | sort -g | sed -n 2p
+		done >"$tmp/medians"
+		{ read -r t; read -r h; read -r c; } <"$tmp/medians"
+		row "bench $what" upstream "$t" GB/s
+		row "bench $what" same-host "$h" GB/s
+		row "bench $what" tcp "$c" GB/s
+		row "bench $what" "x upstream" "$(jq -n "if $t > 0 then $h / $t else 0 end")" "same host"
+		row "bench $what" "x upstream" "$(jq -n "if $t > 0 then $c / $t else 0 end")" "tcp"
+	done
+done
