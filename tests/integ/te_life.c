@@ -165,12 +165,10 @@ static void memory_goes(int tcp)
 
 /* ---- a peer goes ------------------------------------------------------------------------------- */
 
-static char peer_name[128];
-
-static void serve(int from, int to)
+static void serve_as(const char *name, int from, int to)
 {
 	struct te_note note = { .len = BYTES };
-	struct mce_te *te = open_engine(peer_name);
+	struct mce_te *te = open_engine(name);
 	unsigned char *mem = malloc(BYTES);
 	char c;
 
@@ -184,11 +182,26 @@ static void serve(int from, int to)
 	free(mem);
 }
 
+static void serve(int from, int to)
+{
+	serve_as("127.0.0.1", from, to);
+}
+
+/* The same later, under the name of the first. */
+static void serve_again(int from, int to)
+{
+	struct te_note note;
+
+	te_hear(from, &note, sizeof(note));
+	setenv("MC_LEGACY_RPC_PORT_BINDING", "1", 1);
+	serve_as(note.name, from, to);
+}
+
 static void killed_in_the_middle(int tcp)
 {
 	unsigned char *mine = malloc(BYTES);
 	struct te_note first, second;
-	struct te_pair p;
+	struct te_pair p, later;
 	struct mce_te *te;
 	segment_id_t id;
 	int status;
@@ -196,8 +209,8 @@ static void killed_in_the_middle(int tcp)
 	if (tcp)
 		setenv("MC_FORCE_TCP", "1", 1);
 	setenv("MC_TCP_PROGRESS_TIMEOUT_SEC", "2", 1);
-	strcpy(peer_name, "127.0.0.1");
 	te_pair_start(&p, serve);
+	te_pair_start(&later, serve_again);
 	te = open_engine("127.0.0.1");
 	te_hear(p.from, &first, sizeof(first));
 	CHECK(mine && mce_te_open_segment(te, first.name, 0, &id) == 0);
@@ -212,17 +225,14 @@ static void killed_in_the_middle(int tcp)
 	close(p.to);
 	close(p.from);
 	/* the same name, other addresses and keys */
-	snprintf(peer_name, sizeof(peer_name), "%s", first.name);
-	setenv("MC_LEGACY_RPC_PORT_BINDING", "1", 1);
-	te_pair_start(&p, serve);
-	te_hear(p.from, &second, sizeof(second));
-	unsetenv("MC_LEGACY_RPC_PORT_BINDING");
+	te_tell(later.to, &first, sizeof(first));
+	te_hear(later.from, &second, sizeof(second));
 	CHECK(!strcmp(first.name, second.name));
 	memset(mine, 0, BYTES);
 	CHECK(mce_te_probe(te, second.name) == 0);
 	CHECK(move(te, OPCODE_READ, mine, id, second.addr, BYTES) == STATUS_COMPLETED);
 	CHECK(te_filled(mine, BYTES, 9));
-	te_pair_end(&p);
+	te_pair_end(&later);
 	mce_te_close(te);
 	free(mine);
 	unsetenv("MC_FORCE_TCP");

@@ -44,7 +44,7 @@ for shape in "4096 4096" "65536 128" "1048576 32" "16777216 4"; do
 	read -r block batch <<<"$shape"
 	for operation in read write; do
 		what="$operation $((block / 1024)) KiB x $batch, 2 threads"
-		for round in 1 2 3; do
+		for _ in 1 2 3; do
 			t=$(rate "$theirs" 1 "$their_segment" "$block" "$batch" "$operation")
 			h=$(rate "$ours" 0 "$our_segment" "$block" "$batch" "$operation")
 			c=$(rate "$ours" 1 "$our_segment" "$block" "$batch" "$operation")
