@@ -41,8 +41,6 @@ def become(name, args):
     os.execv(path, [path] + list(args))
 
 
-def master():
-    become("mooncake_master", sys.argv[1:])
-
-
-main = master
+def main():
+    """The program that the script is named after."""
+    become(os.path.basename(sys.argv[0]), sys.argv[1:])

@@ -39,5 +39,5 @@ curl -sf -X PUT -d '{"a": 1}' "$url" >"$tmp/put"
 equal "metadata" "$(curl -sf "$url")" '{"a": 1}'
 stop_pid "$SPAWNED"
 # the console script becomes the program
-"$PYTHON" -c 'import sys; from mooncake.cli import master; sys.argv = ["x", "--help"]; master()' >"$tmp/help"
+"$PYTHON" -c 'import sys; from mooncake.cli import main; sys.argv = ["/x/mooncake_master", "--help"]; main()' >"$tmp/help"
 grep -q rpc_port "$tmp/help"
