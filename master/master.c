@@ -69,6 +69,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 		r = mcm_journal_open(m);
 	if (r == 0)
 		r = mcm_tenants_load(m);
+	if (r == 0)
+		mcm_tasks_restore(m);
 	if (r < 0) {
 		mcm_core_free(m);
 		return r;

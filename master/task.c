@@ -263,6 +263,7 @@ static void task_add(struct mcm *m, struct mcm_task *t)
 	mc_metric_add(&created, 1);
 	mc_metric_add(&running, 1);
 	t->total = mcm_task_left(m, t);
+	mcm_task_keep(m, t);
 }
 
 int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp_id *ret)
@@ -404,6 +405,11 @@ void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, 
 		snprintf(t->message, sizeof(t->message), "%s", why);
 	if (t->type == MCP_TASK_DRAIN)
 		set_draining(m, t, status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : 0);
+	/* Its segments go on taking nothing. */
+	if (t->type == MCP_TASK_DRAIN && status == MCP_TASK_SUCCEEDED)
+		mcm_task_keep(m, t);
+	else
+		mcm_task_drop(m, t->id);
 	mc_list_remove(&t->link);
 	mc_list_push_back(&ts->finished, &t->link);
 	ts->n_finished++;
@@ -431,6 +437,7 @@ static void forget_old(struct mcm *m)
 		if (t->active)
 			continue;
 		mc_list_remove(&t->link);
+		mcm_task_drop(m, t->id);
 		task_free(t);
 		ts->n_finished--;
 	}
@@ -472,6 +479,61 @@ bool mcm_task_object_due(const struct mcm *m, const struct mcm_task *t, uint64_t
 			return t->failure[i].tries < MCM_UNIT_TRIES &&
 			       mcm_now_ms(m) >= t->failure[i].retry_ms;
 	return true;
+}
+
+/* ---- of before a restart ---- */
+
+static struct mcp_bytes *names_list(const struct mcp_seq *list, unsigned *ret_n)
+{
+	struct mcp_bytes *names = calloc((size_t)list->count + 1, sizeof(*names));
+	struct mcp_name name;
+	struct mcp_iter it;
+
+	*ret_n = 0;
+	mcp_iter_init(&it, list, &mcp_desc_name);
+	while (names && mcp_iter_next(&it, &name))
+		names[(*ret_n)++] = name.name;
+	return names;
+}
+
+int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg)
+{
+	struct mcm_task_request rq = {
+		.type = msg->type, .key = msg->key, .max_active = msg->max_active,
+	};
+	auto_free struct mcp_bytes *source = names_list(&msg->sources, &rq.n_sources);
+	auto_free struct mcp_bytes *target = names_list(&msg->targets, &rq.n_targets);
+	struct mcm_task *t = NULL;
+	int r;
+
+	rq.source = source;
+	rq.target = target;
+	r = source && target ? check_request(&rq) : -ENOMEM;
+	if (r == 0)
+		r = task_new(m, &rq, &t);
+	if (r < 0)
+		return r;
+	t->id = msg->id;
+	t->created_ms = msg->created_ms;
+	t->updated_ms = msg->updated_ms;
+	t->succeeded = msg->succeeded;
+	t->bytes = msg->bytes;
+	t->total = msg->total;
+	MC_LOCKED(&m->tasks.lock);
+	if (msg->status == MCP_TASK_SUCCEEDED) {
+		t->status = MCP_TASK_SUCCEEDED;
+		mc_list_push_back(&m->tasks.finished, &t->link);
+		m->tasks.n_finished++;
+	} else {
+		mc_list_push_back(&m->tasks.active, &t->link);
+		m->tasks.n_pending++;
+		__atomic_store_n(&m->tasks.n_active, m->tasks.n_active + 1, __ATOMIC_RELAXED);
+		mc_metric_add(&running, 1);
+	}
+	if (t->type == MCP_TASK_DRAIN)
+		set_draining(m, t, msg->status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED :
+			     MCP_SEG_DRAINING);
+	return 0;
 }
 
 /* ---- taking copies back ---- */
@@ -520,8 +582,10 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 			pthread_mutex_unlock(&ts->lock);
 			return mc_fail(-MC_ENOTASK, "no task has this id");
 		}
-		if (t->type == MCP_TASK_DRAIN && t->status == MCP_TASK_SUCCEEDED)
+		if (t->type == MCP_TASK_DRAIN && t->status == MCP_TASK_SUCCEEDED) {
 			set_draining(m, t, 0);
+			mcm_task_drop(m, id);
+		}
 	}
 	*ret_status = t->status;
 	t->active++;		/* keeps it while its copies are taken back */

@@ -129,6 +129,16 @@ int mcm_task_replicate(struct mcm *m, struct mcp_bytes key);
 /* Period of the thread: sources that came back, time-outs, evictions, ends. */
 void mcm_tasks_tick(struct mcm *m);
 
+/* ---- across a restart (task_keep.c) ---- */
+
+/* After the journal was read. */
+void mcm_tasks_restore(struct mcm *m);
+/* tasks.lock held: note how it stands, or that it is over. */
+void mcm_task_keep(struct mcm *m, const struct mcm_task *t);
+void mcm_task_drop(struct mcm *m, struct mcp_id id);
+/* One that was noted.  -MC_EPARAM, -ENOMEM. */
+int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg);
+
 /* ---- copies (task_plan.c, task_unit.c) ---- */
 
 /* Up to @max copies for the owner behind @s; their number. */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_keep.c - tasks across a restart: a note each, which the journal keeps.  What was under way in
+ * copies is found anew; a drain that has succeeded is remembered because its segments take nothing. */
+#include <config.h>
+
+#include "master/task.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "master/admin_json.h"
+#include "master/journal.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "task"
+
+static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n,
+				 struct mcp_name *ret)
+{
+	for (unsigned i = 0; i < n; i++)
+		ret[i].name = mcp_bytes(names[i].name, strlen(names[i].name));
+	return mcp_seq(ret, n);
+}
+
+void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
+{
+	auto_free struct mcp_name *names = calloc(t->n_sources + t->n_targets + 1, sizeof(*names));
+	struct mcp_buf b = { 0 };
+	char id[MCM_ID_TEXT];
+	struct mcp_task msg;
+	int r = names ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		msg = (struct mcp_task){
+			.id = t->id, .type = t->type, .status = t->status,
+			.key = mcp_bytes(t->key, t->key_len),
+			.sources = names_list(t->source, t->n_sources, names),
+			.targets = names_list(t->target, t->n_targets, names + t->n_sources),
+			.max_active = t->max_active, .created_ms = t->created_ms,
+			.updated_ms = t->updated_ms, .succeeded = t->succeeded,
+			.bytes = t->bytes, .total = t->total,
+		};
+		r = mcp_encode(&mcp_desc_task, &msg, &b);
+	}
+	mcm_id_text(t->id, id);
+	if (r == 0)
+		r = mcm_note_set(m, MCM_NOTE_TASK, mcp_bytes(id, strlen(id)),
+				 mcp_bytes(b.data, b.len));
+	if (r < 0)
+		mc_warn(LOG, "a task will not survive a restart, continuing: %s",
+			mc_err_detail(r));
+	mcp_buf_free(&b);
+}
+
+void mcm_task_drop(struct mcm *m, struct mcp_id id)
+{
+	char text[MCM_ID_TEXT];
+
+	mcm_id_text(id, text);
+	mcm_note_drop(m, MCM_NOTE_TASK, mcp_bytes(text, strlen(text)));
+}
+
+static void restore_one(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+{
+	struct mcm *m = arg;
+	struct mcp_task t;
+	int r;
+
+	(void)name;
+	r = mcp_decode(&mcp_desc_task, value.data, value.len, &t);
+	if (r == 0)
+		r = mcm_task_adopt(m, &t);
+	if (r < 0)
+		mc_warn(LOG, "a task of before cannot be continued: %s", mc_err_detail(r));
+}
+
+void mcm_tasks_restore(struct mcm *m)
+{
+	mcm_notes_each(m, MCM_NOTE_TASK, restore_one, m);
+}
