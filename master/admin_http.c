@@ -212,6 +212,7 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
 	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
 	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false) \
 	X("GET", "/kv_events/status", serve_kv_events, false)
 
 #define GUARDED(method, path, handle, early) { { method, path, handle }, early },

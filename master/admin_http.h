@@ -23,6 +23,7 @@ void mcm_admin_drain_query(struct mc_http_request *rq, void *arg);
 void mcm_admin_drain_cancel(struct mc_http_request *rq, void *arg);
 void mcm_admin_segment_status(struct mc_http_request *rq, void *arg);
 void mcm_admin_remove_all(struct mc_http_request *rq, void *arg);
+void mcm_admin_snapshot(struct mc_http_request *rq, void *arg);
 void mcm_admin_tenants(struct mc_http_request *rq, void *arg);
 
 #endif

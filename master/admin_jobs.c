@@ -10,6 +10,7 @@
 #include "master/admin_http.h"
 #include "master/admin_json.h"
 #include "master/get.h"
+#include "master/journal.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
@@ -196,6 +197,26 @@ void mcm_admin_remove_all(struct mc_http_request *rq, void *arg)
 	else
 		mcm_answer_json(rq, 200, json_pack("{s:b, s:I}", "success", 1, "removed_count",
 						   (json_int_t)removed));
+}
+
+/* ---- the journal ---- */
+
+void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_journal_stats st;
+	int r;
+
+	mcm_journal_stats(arg, &st);
+	r = st.on ? mcm_checkpoint(arg) : mc_fail(-MC_EMODE, "there is no journal; start the master with "
+						  "--journal_dir");
+	if (r < 0) {
+		mcm_answer_error(rq, r, mc_err_detail(r));
+		return;
+	}
+	mcm_journal_stats(arg, &st);
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I}", "success", 1, "sequence",
+					   (json_int_t)st.sequence, "checkpoint_ms_epoch",
+					   (json_int_t)st.checkpoint_ms));
 }
 
 /* ---- what is switched off ---- */

@@ -42,6 +42,16 @@ int mcctl_rm(struct mcctl *c);
 int mcctl_mv(struct mcctl *c);
 int mcctl_df(struct mcctl *c);
 int mcctl_health(struct mcctl *c);
+int mcctl_drain(struct mcctl *c);
+int mcctl_evict(struct mcctl *c);
+int mcctl_copy(struct mcctl *c);
+int mcctl_move(struct mcctl *c);
+int mcctl_rebalance(struct mcctl *c);
+int mcctl_tasks(struct mcctl *c);
+int mcctl_watch(struct mcctl *c);
+int mcctl_top(struct mcctl *c);
+int mcctl_doctor(struct mcctl *c);
+int mcctl_snapshot(struct mcctl *c);
 
 /* ---- mcctl_error.c ---- */
 
@@ -97,9 +107,17 @@ void mcctl_progress_end(struct mcctl_progress *p);	/* wipes it away */
 
 /* ---- mcctl_http.c ---- */
 
-/* GET http://HOST:PORT/PATH.  The body, NUL-ended and at most 64 KiB of it, is to be freed; *ret_code
+/* GET http://HOST:PORT/PATH.  The body, NUL-ended and at most 4 MiB of it, is to be freed; *ret_code
  * is the status.  0 or -errno with a detail. */
 int mcctl_http_get(const char *host, int port, const char *path, int64_t timeout_ms, long *ret_code,
 		   char **ret_body);
+/* The same with POST (@method) or another one; @body may be NULL. */
+int mcctl_http(const char *host, int port, const char *method, const char *path, const char *body,
+	       int64_t timeout_ms, long *ret_code, char **ret_body);
+
+/* The same of the first master of --master, at --metrics_port. */
+int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body);
+int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path, const char *body,
+		    long *ret_code, char **ret_body);
 
 #endif

@@ -26,6 +26,8 @@ static const struct advice {
 	{ ENOENT, MCCTL_NO, NULL },
 	{ MCS_EEXISTS, MCCTL_NO, NULL },
 	{ EEXIST, MCCTL_NO, NULL },
+	{ EHOSTDOWN, MCCTL_NO, "\"mcctl df\" shows the segments and their names" },
+	{ EAGAIN, MCCTL_NO, "\"mcctl tasks\" shows what is under way" },
 	{ ENOTEMPTY, MCCTL_NO, "remove what lies below it first, see --prefix" },
 	{ MCS_EREPLICA_GONE, MCCTL_FAILED, "its owner has left the pool; read it again" },
 	{ MCS_ECHECKSUM, MCCTL_FAILED, "the bytes in memory are damaged and were not used" },

@@ -24,16 +24,33 @@ struct answers {
 };
 
 /* The first master's host, where its HTTP server is. */
-static void find_host(struct answers *a, const struct mcctl_conf *conf)
+static void find_host(const struct mcctl_conf *conf, char ret[MC_ADDR_MAX])
 {
 	char first[MC_ADDR_MAX];
 	int port;
 
-	a->port = (int)conf->metrics_port;
 	snprintf(first, sizeof(first), "%.*s", (int)strcspn(conf->master, ","), conf->master);
-	if (!strncmp(first, "unix:", 5) ||
-	    mc_addr_split(first, a->host, sizeof(a->host), 50051, &port) < 0)
-		strcpy(a->host, "127.0.0.1");
+	if (!strncmp(first, "unix:", 5) || mc_addr_split(first, ret, MC_ADDR_MAX, 50051, &port) < 0)
+		strcpy(ret, "127.0.0.1");
+}
+
+int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body)
+{
+	char host[MC_ADDR_MAX];
+
+	find_host(c->conf, host);
+	return mcctl_http_get(host, (int)c->conf->metrics_port, path, (int64_t)c->conf->timeout,
+			      ret_code, ret_body);
+}
+
+int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path, const char *body,
+		    long *ret_code, char **ret_body)
+{
+	char host[MC_ADDR_MAX];
+
+	find_host(c->conf, host);
+	return mcctl_http(host, (int)c->conf->metrics_port, method, path, body,
+			  (int64_t)c->conf->timeout, ret_code, ret_body);
 }
 
 static void ask_http(struct answers *a, int64_t timeout_ms)
@@ -112,7 +129,8 @@ int mcctl_health(struct mcctl *c)
 
 	if (timeout_ms > TIMEOUT_MS)
 		timeout_ms = TIMEOUT_MS;
-	find_host(&a, c->conf);
+	find_host(c->conf, a.host);
+	a.port = (int)c->conf->metrics_port;
 	ask_http(&a, timeout_ms);
 	ask_rpc(&a, c->conf, timeout_ms);
 	health = a.rpc && a.http ? HEALTHY : a.rpc || a.http ? DEGRADED : UNREACHABLE;

@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 
-#define BODY_MAX 65536u
+#define BODY_MAX (4u << 20)
 
 struct body {
 	char *data;
@@ -33,11 +33,15 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 	return size * n;
 }
 
-static CURLcode perform(CURL *curl, const char *url, int64_t timeout_ms, struct body *body,
-			long *ret_code, char *why)
+static CURLcode perform(CURL *curl, const char *url, const char *method, const char *text,
+			int64_t timeout_ms, struct body *body, long *ret_code, char *why)
 {
 	CURLcode rc;
 
+	if (method) {
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text ? text : "");
+		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+	}
 	curl_easy_setopt(curl, CURLOPT_URL, url);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 	/* Not through a proxy: it is this cluster's master that is asked for. */
@@ -55,6 +59,12 @@ static CURLcode perform(CURL *curl, const char *url, int64_t timeout_ms, struct 
 int mcctl_http_get(const char *host, int port, const char *path, int64_t timeout_ms, long *ret_code,
 		   char **ret_body)
 {
+	return mcctl_http(host, port, NULL, path, NULL, timeout_ms, ret_code, ret_body);
+}
+
+int mcctl_http(const char *host, int port, const char *method, const char *path, const char *text,
+	       int64_t timeout_ms, long *ret_code, char **ret_body)
+{
 	bool v6 = strchr(host, ':') && host[0] != '[';
 	char url[512], why[CURL_ERROR_SIZE] = "";
 	struct body body = { NULL, 0 };
@@ -65,7 +75,7 @@ int mcctl_http_get(const char *host, int port, const char *path, int64_t timeout
 		 path);
 	curl = curl_easy_init();
 	if (curl)
-		rc = perform(curl, url, timeout_ms, &body, ret_code, why);
+		rc = perform(curl, url, method, text, timeout_ms, &body, ret_code, why);
 	curl_easy_cleanup(curl);
 	if (rc == CURLE_OK && !body.data)
 		body.data = strdup("");

@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# mcctl's verbs of an operator: drain (with what is read meanwhile), copy, move, evict, rebalance, tasks,
+# watch, top, doctor, snapshot; and what they say when something is wrong.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires curl jq
+start_master --client_ttl=2s --journal_dir="$tmp/journal"
+ctl() { "$top_builddir/tools/mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" "$@"; }
+
+# start_owner NAME MIB - its pid is in SPAWNED, its segment's name in SEGMENT
+start_owner() {
+	local before
+	before=$(ctl segments --json | jq -r '.segments[].name' | sort)
+	mkfifo "$tmp/$1.stays"
+	eval "exec {keep_$1}<>'$tmp/$1.stays'"
+	spawn "$1" bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own $2 <'$tmp/$1.stays'"
+	new_segment() { [ "$(ctl segments --json | jq -r '.segments[].name' | sort)" != "$before" ]; }
+	wait_for 20 new_segment
+	SEGMENT=$(ctl segments --json | jq -r '.segments[].name' | sort | comm -13 <(echo "$before") -)
+}
+
+# nothing there yet
+if ctl doctor >"$tmp/out"; then fail "doctor is content with a pool without memory"; fi
+grep -q 'nobody contributes memory' "$tmp/out"
+equal "tasks at first" "$(ctl tasks --json)" '[]'
+fails ctl drain nobody:1
+grep -q 'segment not found' "$tmp/fails.out"
+grep -q 'mcctl df' "$tmp/fails.out"
+fails ctl tasks 7-7
+fails ctl tasks nonsense
+fails ctl tasks --cancel
+grep -q 'needs the id' "$tmp/fails.out"
+
+start_owner a 64
+a=$SEGMENT
+head -c 300000 /dev/urandom >"$tmp/data"
+for i in $(seq 40); do ctl put "k$i" "$tmp/data"; done
+start_owner b 128
+b=$SEGMENT
+
+# what happens is seen from the moment on that the watch stands
+spawn watcher "$top_builddir/tools/mcctl" --master="$MASTER" watch --json w/
+seen() { grep -q "\"event\":\"$1\"" "$tmp/watcher.log"; }
+put_is_seen() { ctl put --upsert w/1 "$0" && seen put; }
+wait_for 20 put_is_seen
+ctl mv w/1 w/2
+ctl rm -f w/2
+ctl put other "$0"
+wait_for 20 seen remove
+jq -es 'map(.event) | unique == ["put","remove","rename"]' "$tmp/watcher.log" >/dev/null ||
+	fail "the watch saw $(cat "$tmp/watcher.log")"
+jq -es 'map(select(.event == "rename")) | .[0] | [.key,.to] == ["w/1","w/2"]' "$tmp/watcher.log" >/dev/null
+end_pid "$SPAWNED"
+ctl rm -f other
+
+# drain, while somebody reads
+reader() {
+	local n=0 i
+	until [ -e "$tmp/stop" ]; do
+		for i in 1 7 23 40; do
+			ctl get "k$i" "$tmp/read" && cmp -s "$tmp/read" "$tmp/data" || { echo "k$i"; return 1; }
+			n=$((n + 1))
+		done
+	done
+	echo "$n" >"$tmp/reads"
+}
+reader >"$tmp/reader.log" 2>&1 &
+reader=$!
+ctl drain --json "$a" >"$tmp/drain"
+touch "$tmp/stop"
+wait "$reader" || fail "a read failed while the segment was drained: $(cat "$tmp/reader.log")"
+equal "the drain" "$(jq -c '[.kind,.status,.succeeded,.failed,.left_bytes]' "$tmp/drain")" \
+	'["drain","succeeded",40,0,0]'
+equal "what is left in it" "$(ctl segments --json | jq --arg n "$a" '.segments[] | select(.name == $n) | .objects')" 0
+for i in $(seq 40); do
+	ctl get "k$i" "$tmp/read"
+	cmp "$tmp/read" "$tmp/data"
+done
+ctl df | grep -q drained
+ctl doctor >"$tmp/out" || fail "doctor: $(cat "$tmp/out")"
+grep -q 'is drained and takes nothing new' "$tmp/out"
+ctl tasks | grep -q "drain  *succeeded.*$a"
+
+# it takes objects again
+ctl tasks --cancel "$(jq -r .id "$tmp/drain")"
+equal "state" "$(ctl segments --json | jq -r --arg n "$a" '.segments[] | select(.name == $n) | .state')" ok
+ctl copy k1 "$a" | grep -q '^copy: 1 objects'
+equal replicas "$(ctl stat --json k1 | jq '.[0].replicas')" 2
+ctl move k2 "$b" "$a"
+fails ctl move k2 "$b" "$a"
+grep -q 'cannot begin the move: .*replica' "$tmp/fails.out"
+ctl rebalance --json | jq -e '.status == "succeeded"' >/dev/null
+ctl evict "$a" "$b" >"$tmp/out"
+few_objects() { [ "$(ctl df --json | jq .pool.objects)" -lt 40 ]; }
+wait_for 15 few_objects
+
+equal "lines of top" "$(ctl top --count=2 --interval=100ms --json | jq -s length)" 2
+ctl top --count=1 --interval=50ms | grep -q 'gets/s'
+ctl snapshot | grep -q written
+ls "$tmp/journal"/checkpoint-* >/dev/null
+
+# a drain survives the master; an interrupted command does not end it
+ctl put lonely "$tmp/data"
+ctl drain --background --json "$a" "$b" >"$tmp/drain"
+id=$(jq -r .id "$tmp/drain")
+kill_pid "$MASTER_PID"
+restart_master --client_ttl=2s --journal_dir="$tmp/journal"
+back() { [ "$(ctl tasks --json "$id" | jq -r '.[0].status')" = running ]; }
+wait_for 20 back
+segments_back() { [ "$(ctl df --json | jq '[.segments[] | select(.state == "draining")] | length')" = 2 ]; }
+wait_for 20 segments_back
+fails ctl drain "$a"
+grep -q 'mcctl tasks' "$tmp/fails.out"
+ctl tasks --cancel "$id"
+ctl get lonely "$tmp/read"
+cmp "$tmp/read" "$tmp/data"
