@@ -49,6 +49,7 @@ engine_start() {
 	node_run "$name" "$@" "$CONN" "$name" "$LEN"
 	equal "$name" "$(hear "$name")" ok
 }
+# shellcheck disable=SC2034 # the tests start it
 ours=("$top_builddir/tests/integ/te_meta_node")
 
 # both_ways A B - A reads and writes B's memory, and B A's
