@@ -90,6 +90,16 @@ static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_
 	return 0;
 }
 
+/* When promises that are given now end. */
+static uint32_t promise_end(struct mcm *m)
+{
+	uint32_t tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+
+	if (mcm_peek(&m->promised_until) != tick)
+		mcm_poke(&m->promised_until, tick);
+	return tick;
+}
+
 /* Keep it, and what is in its group, until @tick. */
 static void promise(struct mcm *m, struct mcm_object *o, uint32_t tick)
 {
@@ -138,7 +148,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE)
-		promise(m, o, mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl));
+		promise(m, o, promise_end(m));
 	describe(m, o, ret);
 	if (flags & HOLDS) {
 		mcm_object_read(o);
@@ -200,11 +210,8 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 	uint32_t hash[MCM_WARM_MAX], lease = 0;
 	unsigned i, j, w;
 
-	if (!(flags & MCP_EXIST_PEEK)) {
-		lease = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
-		if (mcm_peek(&m->promised_until) != lease)
-			mcm_poke(&m->promised_until, lease);
-	}
+	if (!(flags & MCP_EXIST_PEEK))
+		lease = promise_end(m);
 	for (i = 0; i < n; i += w) {
 		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
 		for (j = 0; j < w; j++)

@@ -87,6 +87,20 @@ static void pass(struct fixture *fx, uint64_t ms)
 	fx_advance(fx, ms);
 }
 
+static void age_one(void *arg, uint32_t slot)
+{
+	mcm_object(&((struct mcm *)arg)->index, slot)->mtime_lo -= 10 * MCM_MOMENT_MS;
+}
+
+/* What is there was not put a moment ago. */
+static void age(struct fixture *fx)
+{
+	uint64_t pos = 0;
+
+	while (pos < MCM_TABLE_END)
+		mcm_index_scan(&fx->m->index, &pos, 100, age_one, fx->m);
+}
+
 /* ---- groups ---- */
 
 static void a_group_goes_as_a_whole(void **state)
@@ -116,6 +130,7 @@ static void reading_one_keeps_all(void **state)
 	fill(&fx, "g", 6, MIB, "group");
 	fill(&fx, "x", 9, MIB, NULL);
 	assert_int_equal(fx_exist(&fx, "g5", 0), 1);
+	age(&fx);
 	assert_int_equal(PUT(&fx, "new", 2 * MIB, 0), 0);
 	assert_int_equal(present(&fx, "g", 6), 6);
 	assert_true(present(&fx, "x", 9) < 9);

@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tenants: names, key spaces, quotas, the policy file, restarts. */
+#include <config.h>
+
+#include "test_master_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+#define MIB (1ull << 20)
+
+static char dir[] = "/tmp/mc-tenant-XXXXXX", policy_file[64], journal[64];
+
+/* ---- short ways ---- */
+
+static void write_policy(const char *text)
+{
+	static time_t stamp = 1000;
+	struct timespec t[2] = { { .tv_sec = ++stamp }, { .tv_sec = stamp } };
+	FILE *f = fopen(policy_file, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+	/* Changes within the clock's grain are changes. */
+	assert_int_equal(utimensat(AT_FDCWD, policy_file, t, 0), 0);
+}
+
+static const char two[] =
+	"version: 1\ntenants:\n  - name: alice\n    quota: \"8MB\"\n  - {name: bob, quota: 4MB}\n";
+
+static void tune(struct mcm_conf *conf)
+{
+	conf->enable_multi_tenants = true;
+}
+
+static void tune_file(struct mcm_conf *conf)
+{
+	tune(conf);
+	conf->tenant_quota_connector_uri = policy_file;
+}
+
+static void tune_journal(struct mcm_conf *conf)
+{
+	tune(conf);
+	conf->journal_dir = journal;
+}
+
+static struct mcm_scope scope(struct fixture *fx, const char *tenant)
+{
+	struct mcm_scope sc;
+
+	assert_int_equal(mcm_scope_begin(fx->m, fx_bytes(tenant), false, &sc), 0);
+	return sc;
+}
+
+/* What the service does for a client of @tenant. */
+static int put(struct fixture *fx, const char *tenant, const char *key, uint64_t size,
+	       uint32_t flags)
+{
+	struct mcm_put_request rq = { .flags = flags, .copies = 1, .soft_ms = 1000 };
+	char buf[MCM_KEY_MAX];
+	struct mcp_put_item item = { .size = size };
+	struct mcm_put_granted g;
+	struct mcm_scope sc;
+	int r;
+
+	r = mcm_scope_begin(fx->m, fx_bytes(tenant), true, &sc);
+	if (r < 0)
+		return r;
+	item.key = mcm_scope_key(sc, fx_bytes(key), buf);
+	r = mcm_put_start(fx->m, fx->s, &rq, &item, &g);
+	if (r < 0)
+		return r;
+	return mcm_put_end(fx->m, &(struct mcp_put_done){ item.key, g.generation, 1 });
+}
+
+static int stat_key(struct fixture *fx, const char *tenant, const char *key, uint64_t *size)
+{
+	struct mcp_replica rep[MCM_REPLICA_MAX];
+	char buf[MCM_KEY_MAX];
+	struct mcp_object o;
+	unsigned n;
+	int r = mcm_get(fx->m, NULL, 0, mcm_scope_key(scope(fx, tenant), fx_bytes(key), buf), &o, rep,
+			&n);
+
+	if (r == 0 && size)
+		*size = o.size;
+	return r;
+}
+
+static struct mcp_tenant figures(struct fixture *fx, const char *tenant)
+{
+	struct mcp_tenant t;
+	uint32_t number;
+
+	assert_int_equal(mcm_tenant_find(fx->m, fx_bytes(tenant), &number), 0);
+	assert_true(mcm_tenant_describe(fx->m, number, &t));
+	return t;
+}
+
+static void quota(struct fixture *fx, const char *tenant, uint64_t bytes)
+{
+	uint64_t effective;
+
+	assert_int_equal(mcm_tenant_set_quota(fx->m, fx_bytes(tenant), bytes, &effective), 0);
+}
+
+/* All names of a listing, sorted as they come, joined by commas. */
+static const char *listed(struct fixture *fx, const char *tenant, const char *prefix, uint32_t flags)
+{
+	struct mcp_list rq = {
+		.flags = flags, .limit = 2, .prefix = fx_bytes(prefix), .tenant = fx_bytes(tenant),
+	};
+	struct mcm_list_page pg = { 0 };
+	static char all[4096];
+	uint8_t cursor[16];
+	unsigned i;
+
+	all[0] = '\0';
+	do {
+		assert_int_equal(mcm_list(fx->m, &rq, &pg), 0);
+		for (i = 0; i < pg.names.count; i++) {
+			const struct mcm_names_item *it = &pg.names.item[i];
+
+			snprintf(all + strlen(all), sizeof(all) - strlen(all), "%.*s%s,",
+				 (int)it->name_len, pg.names.text + it->name,
+				 it->kind == MCP_KIND_DIR ? "/" : "");
+		}
+		memcpy(cursor, pg.cursor, sizeof(cursor));
+		rq.cursor = mcp_bytes(cursor, pg.cursor_len);
+	} while (pg.cursor_len);
+	mcm_names_page_done(&pg.names);
+	return all;
+}
+
+static uint64_t remove_match(struct fixture *fx, const char *tenant, const char *pattern,
+			     uint32_t flags)
+{
+	struct mcp_remove_match rq = {
+		.flags = flags, .pattern = fx_bytes(pattern), .tenant = fx_bytes(tenant),
+	};
+	uint64_t n;
+
+	assert_int_equal(mcm_remove_match(fx->m, &rq, &n), 0);
+	return n;
+}
+
+/* ---- names and keys ---- */
+
+static void names_are_checked(void **state)
+{
+	char longest[MCP_TENANT_MAX + 2];
+
+	memset(longest, 'x', sizeof(longest));
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("alice")), 0);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("a/b \xff\xfe")), 0);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("_x")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("a\nb")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(mcp_bytes("a\0b", 3)), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("\x7f")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(mcp_bytes(longest, MCP_TENANT_MAX)), 0);
+	assert_int_equal(mcm_tenant_check_name(mcp_bytes(longest, MCP_TENANT_MAX + 1)), -MC_EPARAM);
+}
+
+static void keys_are_mapped_one_to_one(void **state)
+{
+	static const char *const keys[] = { "a", "\0", "\0\x80\x80/a", "\0\x80\x81/a", "/", "\0/" };
+	static const uint32_t lens[] = { 1, 1, 5, 5, 1, 2 };
+	struct mcp_bytes in[3][6];
+	static char buf[3][6][MCM_KEY_MAX];
+	unsigned t, k, u, l;
+
+	for (t = 0; t < 3; t++) {
+		for (k = 0; k < 6; k++) {
+			struct mcm_scope sc = { t == 2 ? 300 : t };
+			struct mcp_bytes key = mcp_bytes(keys[k], lens[k]), bare;
+			uint32_t tenant;
+
+			in[t][k] = mcm_scope_key(sc, key, buf[t][k]);
+			assert_true(mcm_key_ok(in[t][k]));
+			bare = mcm_key_bare(in[t][k], &tenant);
+			assert_int_equal(tenant, sc.tenant);
+			assert_int_equal(bare.len, key.len);
+			assert_memory_equal(bare.data, key.data, key.len);
+		}
+	}
+	for (t = 0; t < 18; t++)
+		for (u = 0; u < t; u++) {
+			k = t % 6;
+			l = u % 6;
+			assert_false(in[t / 6][k].len == in[u / 6][l].len &&
+				     !memcmp(in[t / 6][k].data, in[u / 6][l].data, in[t / 6][k].len));
+		}
+	assert_int_equal(mcm_scope_key((struct mcm_scope){ 1 }, mcp_bytes("", 0), buf[0][0]).len, 0);
+}
+
+static void tenants_do_not_meet(void **state)
+{
+	struct fixture fx;
+	uint64_t size;
+
+	fx_up(&fx, 1, 16 * MIB, tune);
+	quota(&fx, "alice", MIB);
+	quota(&fx, "bob", MIB);
+	quota(&fx, "default", MIB);
+	assert_int_equal(put(&fx, "alice", "d/k", 100, 0), 0);
+	assert_int_equal(put(&fx, "bob", "d/k", 200, 0), 0);
+	assert_int_equal(put(&fx, "", "d/k", 300, 0), 0);
+	assert_int_equal(put(&fx, "default", "d/k", 1, 0), -MC_EEXISTS);
+	assert_int_equal(stat_key(&fx, "alice", "d/k", &size), 0);
+	assert_int_equal(size, 100);
+	assert_int_equal(stat_key(&fx, "bob", "d/k", &size), 0);
+	assert_int_equal(size, 200);
+	assert_int_equal(stat_key(&fx, "default", "d/k", &size), 0);
+	assert_int_equal(size, 300);
+	assert_int_equal(put(&fx, "alice", "only", 1, 0), 0);
+	assert_int_equal(stat_key(&fx, "bob", "only", NULL), -MC_ENOOBJECT);
+	assert_int_equal(stat_key(&fx, "", "only", NULL), -MC_ENOOBJECT);
+	assert_int_equal(stat_key(&fx, "nobody", "only", NULL), -MC_ENOOBJECT);
+	assert_int_equal(put(&fx, "nobody", "k", 1, 0), -MC_ENOTENANT);
+	assert_int_equal(put(&fx, "_x", "k", 1, 0), -MC_EPARAM);
+	fx_down(&fx);
+}
+
+static void listings_keep_to_their_tenant(void **state)
+{
+	struct fixture fx;
+
+	fx_up(&fx, 1, 16 * MIB, tune);
+	quota(&fx, "alice", MIB);
+	quota(&fx, "default", MIB);
+	assert_int_equal(put(&fx, "alice", "d/k", 100, 0), 0);
+	assert_int_equal(put(&fx, "alice", "top", 100, 0), 0);
+	assert_string_equal(listed(&fx, "", "", 0), "");
+	assert_string_equal(listed(&fx, "", "", MCP_LIST_DIR), "");
+	assert_string_equal(listed(&fx, "alice", "", MCP_LIST_DIR), "d/,top,");
+	assert_string_equal(listed(&fx, "alice", "d/", MCP_LIST_DIR), "k,");
+	assert_string_equal(listed(&fx, "alice", "d/", 0), "d/k,");
+	assert_int_equal(put(&fx, "", "x", 100, 0), 0);
+	assert_string_equal(listed(&fx, "", "", 0), "x,");
+	assert_string_equal(listed(&fx, "", "", MCP_LIST_DIR), "x,");
+	assert_string_equal(listed(&fx, "nobody", "", 0), "");
+	fx_down(&fx);
+}
+
+static void keys_that_begin_with_nul(void **state)
+{
+	struct mcm_scope sc = { MCM_TENANT_DEFAULT };
+	struct mcp_list rq = { .flags = MCP_LIST_DIR };
+	struct mcm_put_request pr = { .copies = 1 };
+	struct mcm_list_page pg = { 0 };
+	char buf[MCM_KEY_MAX];
+	struct mcp_put_item item = { .size = 10 };
+	struct mcm_put_granted g;
+	struct fixture fx;
+
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	item.key = mcm_scope_key(sc, mcp_bytes("\0x", 2), buf);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &pr, &item, &g), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	/* The root shows it once, under its own name, though on a page of its own. */
+	assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
+	assert_int_equal(pg.names.count, 0);
+	assert_true(pg.cursor_len > 0);
+	rq.cursor = mcp_bytes(memcpy(buf, pg.cursor, pg.cursor_len), pg.cursor_len);
+	assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
+	assert_int_equal(pg.names.count, 1);
+	assert_int_equal(pg.names.item[0].name_len, 2);
+	assert_memory_equal(pg.names.text + pg.names.item[0].name, "\0x", 2);
+	assert_int_equal(pg.cursor_len, 0);
+	mcm_names_page_done(&pg.names);
+	fx_down(&fx);
+}
+
+static void removal_by_tenant(void **state)
+{
+	struct fixture fx;
+
+	fx_up(&fx, 1, 16 * MIB, tune);
+	quota(&fx, "alice", MIB);
+	quota(&fx, "bob", MIB);
+	assert_int_equal(put(&fx, "alice", "k1", 1, 0), 0);
+	assert_int_equal(put(&fx, "alice", "k2", 1, 0), 0);
+	assert_int_equal(put(&fx, "bob", "k1", 1, 0), 0);
+	/* The pattern sees keys, not what stands before them inside. */
+	assert_int_equal(remove_match(&fx, "alice", "^k1$", 0), 1);
+	assert_int_equal(remove_match(&fx, "nobody", "", 0), 0);
+	assert_int_equal(remove_match(&fx, "", "", 0), 0);
+	assert_int_equal(remove_match(&fx, "alice", "", 0), 1);
+	assert_int_equal(put(&fx, "alice", "k3", 1, 0), 0);
+	assert_int_equal(remove_match(&fx, "", "", MCP_REMOVE_TENANTS), 2);
+	fx_down(&fx);
+}
+
+static void without_tenants_all_is_one(void **state)
+{
+	uint64_t effective, size;
+	struct fixture fx;
+
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	assert_int_equal(put(&fx, "alice", "k", 100, 0), 0);
+	assert_int_equal(stat_key(&fx, "_whatever", "k", &size), 0);
+	assert_int_equal(size, 100);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 1, &effective), -MC_EMODE);
+	fx_down(&fx);
+}
+
+/* ---- quotas ---- */
+
+static void a_quota_is_kept_by_evicting_its_own(void **state)
+{
+	struct fixture fx;
+	char key[16];
+	unsigned i;
+
+	fx_up(&fx, 1, 64 * MIB, tune);
+	quota(&fx, "alice", 8 * MIB);
+	quota(&fx, "bob", 8 * MIB);
+	assert_int_equal(put(&fx, "bob", "b", MIB, 0), 0);
+	for (i = 0; i < 30; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(put(&fx, "alice", key, MIB, 0), 0);
+		assert_true(figures(&fx, "alice").charged <= 8 * MIB);
+		assert_int_equal(stat_key(&fx, "alice", key, NULL), 0);
+	}
+	assert_int_equal(figures(&fx, "alice").objects, 8);
+	assert_int_equal(figures(&fx, "alice").charged, 8 * MIB);
+	assert_int_equal(stat_key(&fx, "alice", "k22", NULL), 0);
+	assert_int_equal(stat_key(&fx, "alice", "k21", NULL), -MC_ENOOBJECT);
+	/* Nobody else paid for it. */
+	assert_int_equal(stat_key(&fx, "bob", "b", NULL), 0);
+	assert_int_equal(figures(&fx, "bob").charged, MIB);
+	fx_down(&fx);
+}
+
+static void what_cannot_go_fills_the_quota(void **state)
+{
+	struct fixture fx;
+
+	fx_up(&fx, 1, 64 * MIB, tune);
+	quota(&fx, "alice", 4 * MIB);
+	assert_int_equal(put(&fx, "alice", "too large", 5 * MIB, 0), -MC_EQUOTA);
+	assert_int_equal(put(&fx, "alice", "h1", 2 * MIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(put(&fx, "alice", "h2", 2 * MIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(put(&fx, "alice", "k", 1, 0), -MC_EQUOTA);
+	assert_int_equal(figures(&fx, "alice").charged, 4 * MIB);
+	assert_int_equal(remove_match(&fx, "alice", "h1", 0), 1);
+	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(put(&fx, "alice", "k", 1, 0), 0);
+	/* A larger quota helps at once. */
+	assert_int_equal(put(&fx, "alice", "h3", 2 * MIB - 1, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), -MC_EQUOTA);
+	quota(&fx, "alice", 8 * MIB);
+	assert_int_equal(put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), 0);
+	fx_down(&fx);
+}
+
+static void charges_follow_puts(void **state)
+{
+	struct mcm_put_request rq = { .copies = 3 };
+	char buf[MCM_KEY_MAX];
+	struct mcp_put_item item = { .size = MIB };
+	struct mcm_put_granted g;
+	struct fixture fx;
+
+	fx_up(&fx, 2, 16 * MIB, tune);
+	quota(&fx, "alice", 8 * MIB);
+	item.key = mcm_scope_key(scope(&fx, "alice"), fx_bytes("k"), buf);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(g.copies, 2);
+	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(mcm_put_revoke(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(figures(&fx, "alice").charged, 0);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(figures(&fx, "alice").objects, 1);
+	/* An upsert pays for both until the old one has gone. */
+	rq.flags = MCP_PUT_UPSERT;
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(figures(&fx, "alice").charged, 4 * MIB);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	/* A writer whose connection ends. */
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	mcm_puts_abandon(fx.m, fx.s);
+	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	/* One of the copies' segments goes. */
+	assert_int_equal(mcm_unmount(fx.m, fx.s->client, mcm_segment(&fx.m->segments, 0)->id,
+				     &(uint64_t){ 0 }), 0);
+	mcm_evict_background(fx.m);
+	assert_int_equal(figures(&fx, "alice").charged, MIB);
+	assert_int_equal(remove_match(&fx, "alice", "", 0), 1);
+	assert_int_equal(figures(&fx, "alice").charged, 0);
+	fx_down(&fx);
+}
+
+static void shares_of_a_pool_that_is_too_small(void **state)
+{
+	struct fixture fx;
+
+	fx_up(&fx, 1, 16 * MIB, tune);
+	quota(&fx, "alice", 30 * MIB);
+	assert_int_equal(figures(&fx, "alice").effective, 16 * MIB);
+	quota(&fx, "bob", 10 * MIB);
+	assert_int_equal(figures(&fx, "alice").effective, 12 * MIB);
+	assert_int_equal(figures(&fx, "bob").effective, 4 * MIB);
+	assert_int_equal(fx_mount(&fx, 1, 2, 2, 48 * MIB, NULL), 0);
+	assert_int_equal(figures(&fx, "alice").effective, 30 * MIB);
+	assert_int_equal(figures(&fx, "bob").effective, 10 * MIB);
+	quota(&fx, "carol", INT64_MAX);
+	quota(&fx, "dave", INT64_MAX);
+	assert_true(figures(&fx, "carol").effective + figures(&fx, "dave").effective <= 64 * MIB);
+	fx_down(&fx);
+}
+
+/* ---- the policy ---- */
+
+static void the_file_is_read_and_read_again(void **state)
+{
+	struct fixture fx;
+
+	write_policy(two);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	assert_int_equal(figures(&fx, "alice").requested, 8 * MIB);
+	assert_int_equal(figures(&fx, "bob").requested, 4 * MIB);
+	assert_int_equal(put(&fx, "bob", "k", 1, 0), 0);
+	write_policy("version: 1\ntenants: [{name: alice, quota: 1MB}, {name: carol, quota: 2MB}]\n");
+	fx_advance(&fx, 2000);
+	mcm_tenants_tick(fx.m);
+	assert_int_equal(figures(&fx, "alice").requested, MIB);
+	assert_int_equal(put(&fx, "carol", "k", 1, 0), 0);
+	/* Out of the policy: what is there stays readable. */
+	assert_int_equal(put(&fx, "bob", "k2", 1, 0), -MC_ENOTENANT);
+	assert_true(figures(&fx, "bob").admission_closed);
+	assert_int_equal(stat_key(&fx, "bob", "k", NULL), 0);
+	/* Nonsense changes nothing. */
+	write_policy("version: 1\ntenants: [{name: alice, quota: lots}]\n");
+	fx_advance(&fx, 2000);
+	mcm_tenants_tick(fx.m);
+	assert_int_equal(figures(&fx, "alice").requested, MIB);
+	assert_true(figures(&fx, "carol").explicit_policy);
+	fx_down(&fx);
+}
+
+static void bad_files_are_refused_at_the_start(void **state)
+{
+	static const char *const bad[] = {
+		"", "tenants: []", "version: 2\ntenants: []", "version: 1", "version: 1\ntenants: 5",
+		"version: 1\ntenants: [alice]", "version: 1\ntenants: [{name: alice}]",
+		"version: 1\ntenants: [{quota: 1MB}]", "version: 1\ntenants: [{name: _a, quota: 1MB}]",
+		"version: 1\ntenants: [{name: a, quota: 0}]", "version: 1\ntenants: [{name: a, quota: -1}]",
+		"version: 1\ntenants: [{name: a, quota: 16EB}]",
+		"version: 1\ntenants: [{name: a, quota: 1MB}, {name: a, quota: 2MB}]", "a: [", "\t",
+	};
+	struct mc_options *options;
+	struct mcm_conf conf;
+	struct mcm *m;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		write_policy(bad[i]);
+		assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
+		tune_file(&conf);
+		assert_true(mcm_core_new(&conf, &m) < 0);
+		mc_options_free(options);
+	}
+	unlink(policy_file);
+	assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
+	tune_file(&conf);
+	assert_int_equal(mcm_core_new(&conf, &m), -ENOENT);
+	mc_options_free(options);
+}
+
+static void quotas_are_written_to_the_file(void **state)
+{
+	struct fixture fx;
+	uint64_t effective;
+
+	write_policy(two);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	quota(&fx, "it's: #odd \"name\"", 3 * MIB);
+	quota(&fx, "bob", 5 * MIB);
+	assert_int_equal(put(&fx, "alice", "k", 1, 0), 0);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 0, &effective),
+			 -MC_ETENANT_BUSY);
+	assert_int_equal(remove_match(&fx, "alice", "", 0), 1);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 0, &effective), 0);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 0, &effective),
+			 -MC_ENOTENANT);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("x"), 1ull << 63, &effective),
+			 -MC_EPARAM);
+	fx_down(&fx);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	assert_int_equal(figures(&fx, "it's: #odd \"name\"").requested, 3 * MIB);
+	assert_int_equal(figures(&fx, "bob").requested, 5 * MIB);
+	assert_int_equal(put(&fx, "alice", "k", 1, 0), -MC_ENOTENANT);
+	fx_down(&fx);
+}
+
+static void tenants_and_groups_survive_a_restart(void **state)
+{
+	struct mcm_put_request rq = { .copies = 1, .data_type = 5 };
+	char buf[MCM_KEY_MAX], gbuf[MCM_GROUP_NAME_MAX], name[MCP_GROUP_MAX];
+	struct mcp_put_item item = { .size = 1000 };
+	struct mcm_put_granted g;
+	struct mcp_replica rep[MCM_REPLICA_MAX];
+	struct mcp_object o;
+	struct fixture fx;
+	uint32_t before;
+	unsigned n;
+
+	fx_up(&fx, 1, 64 * MIB, tune_journal);
+	quota(&fx, "zed", MIB);
+	quota(&fx, "alice", 8 * MIB);
+	assert_int_equal(put(&fx, "alice", "k", MIB, 0), 0);
+	item.key = mcm_scope_key(scope(&fx, "alice"), fx_bytes("grouped"), buf);
+	item.group = mcm_scope_name(scope(&fx, "alice"), fx_bytes("team"), MCP_GROUP_MAX, gbuf);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	before = scope(&fx, "alice").tenant;
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	mcm_journal_settle(fx.m);
+	fx_down(&fx);
+	fx_up(&fx, 1, 64 * MIB, tune_journal);
+	assert_int_equal(scope(&fx, "alice").tenant, before);
+	assert_int_equal(figures(&fx, "alice").requested, 8 * MIB);
+	assert_int_equal(figures(&fx, "alice").charged, MIB + 1000);
+	assert_int_equal(figures(&fx, "alice").objects, 2);
+	/* Its owner comes back with it. */
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 64 * MIB, NULL), 0);
+	assert_int_equal(stat_key(&fx, "alice", "k", NULL), 0);
+	assert_int_equal(mcm_get(fx.m, NULL, 0, item.key, &o, rep, &n), 0);
+	assert_int_equal(o.data_type, 5);
+	assert_int_equal(mcm_get_group(fx.m, item.key, name), 4);
+	assert_memory_equal(name, "team", 4);
+	assert_int_equal(remove_match(&fx, "alice", "", MCP_REMOVE_FORCE), 2);
+	assert_int_equal(figures(&fx, "alice").charged, 0);
+	assert_int_equal(fx.m->groups.table.count, 0);
+	fx_down(&fx);
+}
+
+static int up(void **state)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(policy_file, sizeof(policy_file), "%s/policy.yaml", dir);
+	snprintf(journal, sizeof(journal), "%s/journal", dir);
+	return 0;
+}
+
+static int down(void **state)
+{
+	char cmd[96];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	return system(cmd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_are_checked),
+		cmocka_unit_test(keys_are_mapped_one_to_one),
+		cmocka_unit_test(tenants_do_not_meet),
+		cmocka_unit_test(listings_keep_to_their_tenant),
+		cmocka_unit_test(keys_that_begin_with_nul),
+		cmocka_unit_test(removal_by_tenant),
+		cmocka_unit_test(without_tenants_all_is_one),
+		cmocka_unit_test(a_quota_is_kept_by_evicting_its_own),
+		cmocka_unit_test(what_cannot_go_fills_the_quota),
+		cmocka_unit_test(charges_follow_puts),
+		cmocka_unit_test(shares_of_a_pool_that_is_too_small),
+		cmocka_unit_test(the_file_is_read_and_read_again),
+		cmocka_unit_test(bad_files_are_refused_at_the_start),
+		cmocka_unit_test(quotas_are_written_to_the_file),
+		cmocka_unit_test(tenants_and_groups_survive_a_restart),
+	};
+
+	return cmocka_run_group_tests(tests, up, down);
+}
