@@ -7,7 +7,9 @@
 requires jq
 UPSTREAM_PYTHON=''
 upstream_python 0.3.13.post1
-theirs=$(dirname "$UPSTREAM_PYTHON")/transfer_engine_bench
+# the program itself: the script of that name starts it as a child, which would outlive a signal
+theirs=$("$UPSTREAM_PYTHON" -c 'import mooncake.engine as e, os; print(os.path.dirname(e.__file__))')/transfer_engine_bench
+chmod +x "$theirs"
 ours=$top_builddir/tools/transfer_engine_bench
 export MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER=65535 MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER=65535
 export MC_TCP_ENABLE_CONNECTION_POOL=1 MC_FORCE_TCP
