@@ -69,7 +69,7 @@ struct mcm_evict_view mcm_evict_view_of(const struct mcm *m, struct mcm_segment 
 	return (struct mcm_evict_view){
 		&m->index, &s->alloc, mcm_now_tick(m),
 		(mcm_peek(&m->generation) - puts) << MCM_PUT_SHARD_BITS,
-		(uint32_t)(mc_wall_ns() / MC_NS_PER_MS),
+		(uint32_t)(mc_wall_ns() / MC_NS_PER_MS), MCM_MOMENT_MS,
 	};
 }
 

@@ -22,8 +22,9 @@
 /* ... and what must not, beside what is pinned: what was put last.  While there are promises, old ones
  * are broken before what was put a moment ago goes unread. */
 #define MCM_EVICT_SETTLED 4u
+#define MCM_EVICT_LATEST 8u	/* with it, in runs: only a small part of the new counts as such */
 #define MCM_MOMENT_MS 100u
-#define MCM_EVICT_LEVELS 8
+#define MCM_EVICT_LEVELS 16
 
 struct mcm_evict_view {
 	const struct mcm_index *ix;
@@ -31,7 +32,7 @@ struct mcm_evict_view {
 	uint32_t now;		/* tick */
 	/* for choosing victims: what is new, by generation and by the commit's time in ms */
 	uint64_t recent;
-	uint32_t wall;
+	uint32_t wall, moment;
 };
 
 struct mcm_victim {
@@ -129,7 +130,7 @@ static inline void mcm_evict_unread(const struct mcm_evict_view *v, uint32_t nod
 static inline bool mcm_evict_recent(const struct mcm_evict_view *v, const struct mcm_object *o)
 {
 	return mcm_peek(&o->generation) >= v->recent ||
-	       v->wall - mcm_peek(&o->mtime_lo) < MCM_MOMENT_MS;
+	       v->wall - mcm_peek(&o->mtime_lo) < v->moment;
 }
 
 /* Is the object soft-pinned now? */

@@ -17,6 +17,7 @@
 #define BATCH 32
 #define SLICE 2048		/* ranges looked at without letting go of the lock */
 #define WALK_REST 10
+#define LATEST_SHARE 8
 
 struct window {
 	uint32_t first, last;	/* ranges, both included */
@@ -194,19 +195,29 @@ static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_n
 }
 
 /* Segment and run locked. */
-static int run_at(struct run *run, uint32_t *ret_node)
+static int run_at(struct run *run, unsigned level, uint32_t *ret_node)
 {
 	struct window w;
 
+	run->level = level;
 	if (widen_hole(run, &w) || walk(run, &w))
 		return empty_and_take(run, &w, ret_node);
 	return -MC_ENOSPACE;
 }
 
+/* Only what was put last of all is new. */
+static void narrow(struct run *run)
+{
+	uint64_t next = mcm_peek(&run->m->generation) << MCM_PUT_SHARD_BITS;
+
+	run->v.recent = next - (next - run->v.recent) / LATEST_SHARE;
+	run->v.moment /= LATEST_SHARE;
+}
+
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node)
 {
-	struct run run = { m, s, mcm_evict_view_of(m, s), level | MCM_EVICT_SETTLED, len };
+	struct run run = { m, s, mcm_evict_view_of(m, s), level, len };
 	int r;
 
 	MC_LOCKED(&s->run_lock);
@@ -214,10 +225,14 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)
 		return -MC_ENOSPACE;
 	/* A run knows no order: pass over what is new for as long as there is another. */
-	r = run_at(&run, ret_node);
-	if (r == -MC_ENOSPACE && run.level != level && mcm_segment_state(s) == MCP_SEG_OK) {
-		run.level = level;
-		r = run_at(&run, ret_node);
+	r = run_at(&run, level | MCM_EVICT_SETTLED, ret_node);
+	if (level & MCM_EVICT_SETTLED)
+		return r;
+	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK) {
+		narrow(&run);
+		r = run_at(&run, level | MCM_EVICT_SETTLED | MCM_EVICT_LATEST, ret_node);
 	}
+	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK)
+		r = run_at(&run, level, ret_node);
 	return r;
 }

@@ -26,7 +26,7 @@ static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
 
 static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
 {
-	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m), 0, 0 };
+	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m), 0, 0, 0 };
 }
 
 static bool may_be_evicted(const struct mcm_object *o)

@@ -310,7 +310,7 @@ int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
 void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
 			     const struct mcm_index *ix, uint32_t node)
 {
-	struct mcm_evict_view v = { ix, &s->alloc, 0, 0, 0 };
+	struct mcm_evict_view v = { ix, &s->alloc, 0, 0, 0, 0 };
 
 	if (mcm_node(&s->alloc, node)->flags & MCM_NODE_LISTED)
 		ops->remove(s->policy, &v, node);
