@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-enum { PRESERVE, ENABLE, DISABLE };	/* SoftPinAction */
+#define DATA_TYPES 10
+#define GROUP_MAX 1024
 
 struct config {
 	PyObject_HEAD
@@ -184,9 +185,7 @@ static int take_preferred(const struct config *c, struct mcpy_opts *ret)
 	if (!n && !PyUnicode_GET_LENGTH(c->preferred_one))
 		return 0;
 	ret->preferred = PyMem_Calloc((size_t)n + 2, sizeof(*ret->preferred));
-	/* The lists may be set anew by another thread during the call. */
-	ret->held = PyTuple_Pack(2, c->preferred, c->preferred_one);
-	if (!ret->preferred || !ret->held) {
+	if (!ret->preferred) {
 		PyErr_NoMemory();
 		return -1;
 	}
@@ -201,6 +200,28 @@ static int take_preferred(const struct config *c, struct mcpy_opts *ret)
 	return 0;
 }
 
+static int take_groups(const struct config *c, Py_ssize_t n, struct mcpy_opts *ret)
+{
+	if (c->group_ids == Py_None)
+		return 0;
+	if (PyTuple_GET_SIZE(c->group_ids) != n)
+		return MCPY_INVALID_PARAMS;
+	ret->groups = PyMem_Calloc((size_t)n + 1, sizeof(*ret->groups));
+	if (!ret->groups) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < n; i++) {
+		if (mcpy_key(PyTuple_GET_ITEM(c->group_ids, i), &ret->groups[i]) < 0)
+			return -1;
+		if (ret->groups[i].len > GROUP_MAX)
+			return MCPY_INVALID_PARAMS;
+	}
+	if (n == 1)
+		ret->opts.group = ret->groups[0];
+	return 0;
+}
+
 /* Upstream's rules: a time goes with ENABLE only. */
 static int take_pins(const struct config *c, struct mcpy_opts *ret)
 {
@@ -211,13 +232,16 @@ static int take_pins(const struct config *c, struct mcpy_opts *ret)
 	if (c->soft_pin_ttl_ms != Py_None) {
 		if (mcpy_u64(c->soft_pin_ttl_ms, "soft_pin_ttl_ms", &ttl) < 0)
 			return -1;
-		if (c->soft_pin_action != ENABLE || ttl > UINT32_MAX)
+		if (c->soft_pin_action != MCS_SOFT_PIN_ENABLE || ttl > UINT32_MAX)
 			return MCPY_INVALID_PARAMS;
 	}
-	if (c->soft_pin_action == ENABLE) {
-		ret->opts.flags |= MCS_PUT_SOFT_PIN;
-		ret->opts.soft_pin_ms = (uint32_t)ttl;
-	}
+	if (c->soft_pin_action > MCS_SOFT_PIN_DISABLE || c->data_type >= DATA_TYPES)
+		return MCPY_INVALID_PARAMS;
+	ret->opts.soft_pin = (enum mcs_soft_pin)c->soft_pin_action;
+	ret->opts.soft_pin_ms = (uint32_t)ttl;
+	ret->opts.data_type = (enum mcs_data_type)c->data_type;
+	if (c->same_node)
+		ret->opts.flags |= MCS_PUT_SAME_NODE;
 	return 0;
 }
 
@@ -226,7 +250,7 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 	const struct config *c = (const struct config *)config;
 	int r;
 
-	*ret = (struct mcpy_opts){ { .replicas = 1 }, NULL, NULL };
+	*ret = (struct mcpy_opts){ .opts = { .replicas = 1 } };
 	if (!config)
 		return 0;
 	if (!PyObject_TypeCheck(config, (PyTypeObject *)mcpy_types.config)) {
@@ -236,12 +260,16 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 	}
 	if (!c->replica_num || c->replica_num > UINT16_MAX || (c->same_node && !same_node))
 		return MCPY_INVALID_PARAMS;
-	if (c->group_ids != Py_None && PyTuple_GET_SIZE(c->group_ids) != n_keys)
-		return MCPY_INVALID_PARAMS;
+	/* The lists may be set anew by another thread during the call. */
+	ret->held = PyTuple_Pack(3, c->preferred, c->preferred_one, c->group_ids);
+	if (!ret->held)
+		return -1;
 	ret->opts.replicas = (unsigned)c->replica_num;
 	r = take_pins(c, ret);
 	if (!r)
 		r = take_preferred(c, ret);
+	if (!r)
+		r = take_groups(c, n_keys, ret);
 	if (r)
 		mcpy_opts_done(ret);
 	return r;
@@ -250,8 +278,10 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 void mcpy_opts_done(struct mcpy_opts *o)
 {
 	PyMem_Free(o->preferred);
+	PyMem_Free(o->groups);
 	Py_CLEAR(o->held);
 	o->preferred = NULL;
+	o->groups = NULL;
 }
 
 /* ---- the type ---- */

@@ -126,6 +126,7 @@ PyObject *mcpy_config_type(PyObject *module);
 struct mcpy_opts {
 	struct mcs_put_opts opts;
 	const char **preferred;		/* NULL-ended */
+	struct mcs_key *groups;		/* of the keys; NULL: none */
 	PyObject *held;			/* keeps the strings */
 };
 /* @config: a ReplicateConfig, NULL: defaults.  @n_keys: of the call, for lists that go with the keys.

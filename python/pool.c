@@ -35,6 +35,63 @@ static PyObject *store_segments(PyObject *self, PyObject *none)
 	return list;
 }
 
+/* ---- replicas ---- */
+
+/* [(segment, endpoint, address, size, readable), ...] */
+static PyObject *replica_list(const struct mcs_replicas *r)
+{
+	PyObject *list = PyList_New(r->n), *one;
+
+	for (unsigned i = 0; i < r->n && list; i++) {
+		one = Py_BuildValue("(ssKKO)", r->replica[i].segment, r->replica[i].endpoint,
+				    (unsigned long long)r->replica[i].address,
+				    (unsigned long long)r->replica[i].size,
+				    r->replica[i].readable ? Py_True : Py_False);
+		if (one)
+			PyList_SET_ITEM(list, i, one);
+		else
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+/* One list for each key, None for a miss; a negative code for all of them. */
+static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "_replicas", 1, { "keys" } };
+	struct mcs_replicas *got = NULL;
+	PyObject *a[1], *list = NULL, *one;
+	int64_t r = MCPY_INVALID_PARAMS;
+	struct mcpy_keys keys;
+	struct mcpy_core *c;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+		return NULL;
+	got = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*got));
+	c = got ? mcpy_enter(self) : NULL;
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = keys.n ? mcs_replicas(c->mcs, keys.key, (unsigned)keys.n, MCS_PROMISE, got, -1) : 0;
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	if (r >= 0)
+		list = PyList_New(keys.n);
+	for (Py_ssize_t i = 0; i < keys.n && list; i++) {
+		one = got[i].result < 0 ? Py_NewRef(Py_None) : replica_list(&got[i]);
+		if (one)
+			PyList_SET_ITEM(list, i, one);
+		else
+			Py_CLEAR(list);
+	}
+	if (r >= 0 && keys.n)
+		mcs_replicas_free(got, (unsigned)keys.n);
+	PyMem_RawFree(got);
+	mcpy_keys_done(&keys);
+	return r < 0 ? PyLong_FromLongLong(mcpy_code(r)) : list;
+}
+
 /* ---- tasks ---- */
 
 /* A NULL-ended array of the strings of a tuple, which keeps them. */
@@ -131,6 +188,8 @@ static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t na
 PyMethodDef mcpy_pool_methods[] = {
 	{ "_segments", store_segments, METH_NOARGS,
 	  "_segments() -> [(id, name, size, used, state)] or a negative code." },
+	{ "_replicas", MCPY_FAST(store_replicas),
+	  "_replicas(keys) -> [[(segment, endpoint, address, size, readable)] or None] or a negative code." },
 	{ "_task_create", MCPY_FAST(store_task_create),
 	  "_task_create(move, key, sources, targets) -> id or a negative code." },
 	{ "_task", MCPY_FAST(store_task),

@@ -271,13 +271,17 @@ static void batch_done(struct batch *b)
 }
 
 /* The pieces of item @i are iov[0..n-1]; it is skipped when its result is set. */
-static void batch_add(struct batch *b, Py_ssize_t i, unsigned *used, const struct iovec *iov, int n)
+static void batch_add(struct batch *b, Py_ssize_t i, unsigned *used, const struct iovec *iov, int n,
+		      const struct mcpy_opts *o)
 {
 	if (b->result[i])
 		return;
-	b->item[(*used)++] = (struct mcs_put_item){
+	b->item[*used] = (struct mcs_put_item){
 		.key = b->keys.key[i], .iov = iov, .iovcnt = n,
 	};
+	if (o->groups)
+		b->item[*used].group = o->groups[i];
+	(*used)++;
 }
 
 static void batch_run(PyObject *self, struct batch *b, unsigned used, const struct mcpy_opts *o)
@@ -325,7 +329,7 @@ static PyObject *run_from(PyObject *self, struct batch *b, const struct mcpy_num
 		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], sizes->v[i] };
 		if (!ptrs->v[i] || !sizes->v[i])
 			b->result[i] = MCPY_INVALID_PARAMS;
-		batch_add(b, i, &used, &iov[i], 1);
+		batch_add(b, i, &used, &iov[i], 1, o);
 	}
 	batch_run(self, b, used, o);
 	PyMem_RawFree(iov);
@@ -346,7 +350,8 @@ static PyObject *batch_from(PyObject *self, const struct mcpy_sig *sig, unsigned
 	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 ||
 	    mcpy_numbers(a[2], "sizes", &sizes) < 0 || batch_init(&b) < 0)
 		goto out;
-	r = take_opts(a[3], b.keys.n, false, flags, &o);
+	/* As upstream: of a key that is there twice the last value counts, here alone. */
+	r = take_opts(a[3], b.keys.n, false, flags | MCS_PUT_LAST, &o);
 	if (r == -1 && PyErr_Occurred())
 		goto out;
 	if (!r && (ptrs.n != b.keys.n || sizes.n != b.keys.n))
@@ -405,7 +410,7 @@ static PyObject *run_multi(PyObject *self, struct batch *b, const struct mcpy_ve
 
 		if (v->bad[i] || empty_pieces(iov, n))
 			b->result[i] = MCPY_INVALID_PARAMS;
-		batch_add(b, i, &used, iov, (int)n);
+		batch_add(b, i, &used, iov, (int)n, o);
 	}
 	batch_run(self, b, used, o);
 	return batch_list(b);
@@ -466,7 +471,7 @@ static int run_values(PyObject *self, struct batch *b, const Py_buffer *buf,
 	}
 	for (Py_ssize_t i = 0; i < b->keys.n && !r; i++) {
 		iov[i] = (struct iovec){ buf[i].buf, (size_t)buf[i].len };
-		batch_add(b, i, &used, &iov[i], 1);
+		batch_add(b, i, &used, &iov[i], 1, o);
 		if (!buf[i].len)
 			r = MCPY_INVALID_PARAMS;
 	}

@@ -142,10 +142,10 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 
 /* ---- open and close ---- */
 
-enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TIMEOUT, A_SETUP_TIMEOUT, A_END };
+enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_END };
 static const struct mcpy_sig open_sig = {
-	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "timeout_ms",
-		      "setup_timeout_ms" },
+	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "tenant",
+		      "timeout_ms", "setup_timeout_ms" },
 };
 
 static int take_conf(PyObject *const *a, struct mcs_conf *conf)
@@ -160,6 +160,11 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0)
 		return -1;
 	conf->force_tcp = on;
+	if (a[A_TENANT]) {
+		conf->tenant = PyUnicode_AsUTF8(a[A_TENANT]);
+		if (!conf->tenant)
+			return -1;
+	}
 	if (a[A_TIMEOUT]) {
 		if (mcpy_u64(a[A_TIMEOUT], "timeout_ms", &v) < 0)
 			return -1;

@@ -201,7 +201,6 @@ def prepare(a):
     check_protocol(a["protocol"], segment)
     if parse_bool(a["enable_ssd_offload"], "enable_ssd_offload"):
         _once("enable_ssd_offload: this client has no disk tier, continuing with memory only")
-    if str(a["tenant_id"] or "default") != "default":
-        _once("tenant_id: keys of all tenants share one pool of names in this version")
     return dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), segment_size=segment,
-                master=master_address(a["master_server_addr"]), force_tcp=forced_tcp())
+                master=master_address(a["master_server_addr"]), force_tcp=forced_tcp(),
+                tenant=str(a["tenant_id"] or "default"))

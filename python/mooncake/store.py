@@ -11,6 +11,7 @@ import weakref as _weakref
 
 from mooncake import _setup
 from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
+from mooncake._replicas import Descriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
 from mooncake._segments import Segments as _Segments
 from mooncake._sessions import Sessions as _Sessions
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
@@ -112,7 +113,7 @@ def _setup_args(args, kwargs):
     return {**_SETUP_DEFAULTS, **given}
 
 
-class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Store):
+class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Store):
     """A connection to a pool, and, when it has a segment, a part of the pool.
 
     Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must

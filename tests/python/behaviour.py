@@ -225,6 +225,25 @@ class Handles(WithStore):
         self.assertEqual(self.s.unmount_and_free_segment(got["segment_ids"]), 0)
         self.assertEqual(self.s.unmount_and_free_segment(got["segment_ids"]), -1)
 
+    def test_groups_types_and_pins(self):
+        s, m = self.s, Memory(b"x" * 100)
+        c = ms.ReplicateConfig(group_ids=["g", "g"], data_type=ms.KVCACHE, soft_pin_action=ms.SoftPinAction.ENABLE)
+        self.assertEqual(s.batch_put_from(["g1", "g2"], [m.ptr] * 2, [100, 50], c), [0, 0])
+        self.assertEqual(s.batch_put_from_multi_buffers(["g3"], [[m.ptr]], [[5]], ms.ReplicateConfig(
+            group_ids=["g" * 1025])), [-600])
+        self.assertEqual((s.get("g1"), s.get("g2")), (b"x" * 100, b"x" * 50))
+        # an upsert must not change the group, and knows it
+        self.assertEqual(s.upsert("g1", b"y", ms.ReplicateConfig(group_ids=["other"])), -600)
+        self.assertEqual(s.upsert("g1", b"y", ms.ReplicateConfig(group_ids=["g"])), 0)
+        self.assertEqual(s.put("p", b"x", ms.ReplicateConfig(prefer_alloc_in_same_node=True)), -600)
+        self.assertEqual(s.batch_put_from_multi_buffers(["p"], [[m.ptr]], [[5]], ms.ReplicateConfig(
+            prefer_alloc_in_same_node=True)), [0])
+
+    def test_tenants_when_the_master_has_none(self):
+        t = opened(0, tenant_id="someone")
+        self.assertEqual((t.put("tk", b"x"), t.get("tk")), (0, b"x"))
+        t.close()
+
     def test_tasks(self):
         other = opened()
         here = ms.ReplicateConfig(preferred_segment=self.s.get_hostname())

@@ -141,6 +141,9 @@ def buffers(s):
     case("batch_put_from: mixed", lambda: s.batch_put_from(["p1", "q2", ""], [a, a, a], [10, 0, 5]))
     case("batch_put_from: none", lambda: s.batch_put_from([], [], []))
     case("batch_put_from: lengths", lambda: s.batch_put_from(["x1", "x2"], [a], [10, 10]))
+    case("batch_put_from: twice", lambda: [s.batch_put_from(["tw", "tw"], [a, a + 1], [10, 20]), s.get_size("tw")])
+    case("multi: twice", lambda: [s.batch_put_from_multi_buffers(["tm", "tm"], [[a], [a]], [[10], [20]]),
+                                  s.get_size("tm")])
     case("batch_put_from: same node", lambda: s.batch_put_from(["sn"], [a], [10], config(prefer_alloc_in_same_node=True)))
     case("put_from: same node", lambda: s.put_from("sn", a, 10, config(prefer_alloc_in_same_node=True)))
     case("put: same node", lambda: s.put("sn", b"x", config(prefer_alloc_in_same_node=True)))
@@ -172,6 +175,20 @@ def ranges(s, memory, out, a, o):
     case("ranges: beyond", lambda: s.get_into_ranges([o], [["f"]], [[[0]]], [[[99990]]], [[[20]]]))
     case("ranges: nothing", lambda: s.get_into_ranges([o], [["f"]], [[[0]]], [[[0]]], [[[0]]]))
     case("ranges: shape", lambda: s.get_into_ranges([o], [["f"]], [[[0]]], [[[0, 1]]], [[[0]]]))
+
+
+def replicas(s):
+    s.put("rep", b"x" * 100)
+    case("replicas", lambda: [len(s.get_replica_desc("rep")), s.get_replica_desc("missing"),
+                              sorted(s.batch_get_replica_desc(["rep", "missing"]))])
+    d = s.get_replica_desc("rep")[0]
+    case("replica: kind", lambda: [d.is_memory_replica(), d.is_disk_replica(), d.is_local_disk_replica()])
+    case("replica: status", lambda: d.status.name)
+    case("replica: memory", lambda: [d.get_memory_descriptor().buffer_descriptor.size,
+                                     d.get_memory_descriptor().buffer_descriptor.buffer_address > 0,
+                                     ":" in d.get_memory_descriptor().buffer_descriptor.transport_endpoint])
+    case("replica: disk", d.get_disk_descriptor)
+    case("replica: keeps the object", lambda: s.remove("rep"))
 
 
 def sessions(s):
@@ -287,6 +304,7 @@ def main():
     buffers(s)
     handles(s)
     sessions(s)
+    replicas(s)
     names(s)
     configs(s)
     full(s)

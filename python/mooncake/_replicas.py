@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where objects lie: the descriptors of upstream."""
+
+from mooncake._enums import ReplicaStatus
+
+
+class Descriptor:
+    """A range of a segment: size (bytes), buffer_address (in its owner), transport_endpoint ("host:port")."""
+
+    def __init__(self, size, address, endpoint):
+        self.size = size
+        self.buffer_address = address
+        self.transport_endpoint = endpoint
+
+
+class MemoryDescriptor:
+    """A copy in memory: buffer_descriptor."""
+
+    def __init__(self, descriptor):
+        self.buffer_descriptor = descriptor
+
+
+class ReplicaDescriptor:
+    """One copy of an object; status is COMPLETE, or FAILED while its owner is silent."""
+
+    def __init__(self, size, address, endpoint, readable):
+        self.status = ReplicaStatus.COMPLETE if readable else ReplicaStatus.FAILED
+        self._memory = MemoryDescriptor(Descriptor(size, address, endpoint))
+
+    def is_memory_replica(self):
+        """is_memory_replica() -> bool"""
+        return True
+
+    def is_disk_replica(self):
+        """is_disk_replica() -> bool"""
+        return False
+
+    def is_local_disk_replica(self):
+        """is_local_disk_replica() -> bool"""
+        return False
+
+    def get_memory_descriptor(self):
+        """get_memory_descriptor() -> MemoryDescriptor"""
+        return self._memory
+
+    def get_disk_descriptor(self):
+        """get_disk_descriptor(): RuntimeError, a copy is in memory."""
+        raise RuntimeError("the replica is in memory")
+
+
+class Replicas:
+    """The methods of MooncakeDistributedStore for replicas."""
+
+    def _replica_lists(self, keys):
+        found = self._replicas(keys)
+        if isinstance(found, int):
+            return {}
+        return {key: [ReplicaDescriptor(size, address, endpoint, readable)
+                      for _, endpoint, address, size, readable in copies]
+                for key, copies in zip(keys, found) if copies is not None}
+
+    def get_replica_desc(self, key):
+        """get_replica_desc(key: str) -> list[ReplicaDescriptor]
+
+        Where the object's copies lie; [] for a miss or a failure.  The object is kept for the lease time."""
+        return self._replica_lists([key]).get(key, [])
+
+    def batch_get_replica_desc(self, keys):
+        """batch_get_replica_desc(keys: list[str]) -> dict[str, list[ReplicaDescriptor]]
+
+        The same of many keys; those that are not there are left out."""
+        return self._replica_lists(list(keys))
