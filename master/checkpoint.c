@@ -113,6 +113,7 @@ static void objects(struct writer *w)
 		}
 	}
 	mc_metric_observe(&step_time, longest);
+	w->m->journal->longest_ns = longest;
 }
 
 static void segments(struct writer *w)

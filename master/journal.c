@@ -354,6 +354,7 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 		.sequence = sequence, .wall_ms = mc_wall_ns() / MC_NS_PER_MS,
 		.generation = mcm_generation_next(m, 0), .checkpoint = checkpoint,
 		.synced = j->sync, .cluster = mcp_bytes(j->cluster, strlen(j->cluster)),
+		.seed = m->index.seed,
 	};
 	int r, fd;
 

@@ -63,6 +63,7 @@ struct mcm_journal {
 	/* guarded by checkpoint_lock, the outermost */
 	pthread_mutex_t checkpoint_lock;
 	uint64_t last_bytes;		/* of the last checkpoint; also read without */
+	uint64_t longest_ns;		/* that it held a lock of objects */
 	/* the thread */
 	pthread_t thread;
 	bool runs;

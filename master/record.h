@@ -92,6 +92,7 @@ struct mcm_header_record {
 	uint8_t synced;		/* answers waited for the disk */
 	uint8_t boot[MCM_BOOT_ID];	/* the machine's start */
 	struct mcp_bytes cluster;	/* borrowed */
+	uint64_t seed;		/* of the index's hash: keys are met again in its order */
 };
 
 /* A whole record in memory: encode with one of mcm_pack_*(), then it is bytes[0 .. len). */

@@ -223,6 +223,15 @@ static int map_file(struct load *ld, const char *name, struct mapped *ret)
 	return 0;
 }
 
+/* A checkpoint has its objects in the order of their hashes: with the same hash the index is filled from
+ * one end to the other, in the cache.  Nothing is in it yet but the root of the names. */
+static int take_seed(struct mcm *m, uint64_t seed)
+{
+	mcm_names_done(&m->names);
+	m->index.seed = seed;
+	return mcm_names_init(&m->names, &m->index);
+}
+
 /* Whose is it, and can it be trusted? */
 static int check_header(struct load *ld, const char *name, const struct mcm_header_record *h,
 			uint64_t sequence, bool checkpoint)
@@ -237,7 +246,9 @@ static int check_header(struct load *ld, const char *name, const struct mcm_head
 	if (h->sequence != sequence || h->checkpoint != checkpoint)
 		return mc_fail(-MC_EPROTO, "%s/%s has another file's contents", j->path, name);
 	seen(ld, h->generation);
-	if (!checkpoint && !h->synced && memcmp(h->boot, j->boot, MCM_BOOT_ID) != 0)
+	if (checkpoint)
+		return take_seed(ld->m, h->seed);
+	if (!h->synced && memcmp(h->boot, j->boot, MCM_BOOT_ID) != 0)
 		ld->other_boot = true;
 	return 0;
 }

@@ -4,8 +4,8 @@
  * All ranges of objects and of puts under way are put in order of their places first: then a segment's
  * allocator is built from front to back, and ranges that overlap stand beside each other.  Of two that do
  * the younger one is right: the older one's owner was gone before its memory was given away, and only the
- * record of that is missing.  Objects go on the eviction lists in the order of their generations, which is
- * that of their puts. */
+ * record of that is missing.  Objects are made in the order of the index, and go on the eviction lists in
+ * that of their generations, which is the order of their puts. */
 #include <config.h>
 
 #include <errno.h>
@@ -20,8 +20,9 @@
 
 #define LOG "journal"
 #define SCAN 4096
+#define AHEAD 16		/* loaded before their turn */
 
-/* One range of one owner. */
+/* One range of one owner; those of one object stand beside each other, in the order of the index. */
 struct piece {
 	uint64_t at;
 	uint64_t generation;
@@ -29,7 +30,13 @@ struct piece {
 	uint32_t slot;		/* 0: a put's */
 	uint32_t node;
 	uint16_t segment;
-	uint8_t copy;
+};
+
+/* Pieces in another order. */
+struct order {
+	uint64_t key;
+	uint32_t piece;
+	uint16_t segment;
 };
 
 struct build {
@@ -179,8 +186,7 @@ static void add_places(struct build *b, uint32_t slot, uint64_t generation,
 	unsigned i;
 
 	for (i = 0; i < n && !b->error; i++) {
-		struct piece p = { e[i].at, generation, (uint32_t)e[i].len, slot, 0, e[i].segment,
-				   (uint8_t)i };
+		struct piece p = { e[i].at, generation, (uint32_t)e[i].len, slot, 0, e[i].segment };
 
 		/* Not longer than an object can be: 2^48 bytes are 2^42 granules, records have 40 bits. */
 		if (e[i].len > UINT32_MAX)
@@ -247,24 +253,32 @@ static int make_segments(struct build *b)
 
 /* ---- ranges ---- */
 
-static int by_place(const void *a, const void *b)
+static int by_key(const void *a, const void *b)
 {
-	const struct piece *x = a, *y = b;
+	const struct order *x = a, *y = b;
 
 	if (x->segment != y->segment)
 		return x->segment < y->segment ? -1 : 1;
-	return x->at < y->at ? -1 : x->at > y->at;
+	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-static int by_age(const void *a, const void *b)
+/* All pieces that have a range, by place or by generation. */
+static struct order *order_of(const struct build *b, bool by_place, size_t *ret_n)
 {
-	const struct piece *x = a, *y = b;
+	struct order *o = malloc((b->n + 1) * sizeof(*o));
+	size_t i, n = 0;
 
-	if (x->generation != y->generation)
-		return x->generation < y->generation ? -1 : 1;
-	if (x->slot != y->slot)
-		return x->slot < y->slot ? -1 : 1;
-	return x->copy < y->copy ? -1 : x->copy > y->copy;
+	for (i = 0; o && i < b->n; i++) {
+		const struct piece *p = &b->piece[i];
+
+		if (p->len)
+			o[n++] = (struct order){ by_place ? p->at : p->generation, (uint32_t)i,
+						 by_place ? p->segment : 0 };
+	}
+	if (o)
+		qsort(o, n, sizeof(*o), by_key);
+	*ret_n = n;
+	return o;
 }
 
 static bool in_segment(const struct mcm *m, const struct piece *p)
@@ -286,19 +300,17 @@ static int take(struct build *b, struct piece *p)
 }
 
 /* Front to back; of two that overlap the younger one stays. */
-static int make_ranges(struct build *b)
+static int take_all(struct build *b, const struct order *o, size_t n)
 {
 	struct piece *last = NULL;
 	uint64_t overlaps = 0;
 	size_t i;
 	int r = 0;
 
-	qsort(b->piece, b->n, sizeof(*b->piece), by_place);
-	for (i = 0; i < b->n && r == 0; i++) {
-		struct piece *p = &b->piece[i];
+	for (i = 0; i < n && r == 0; i++) {
+		struct piece *p = &b->piece[o[i].piece];
 
-		if (!p->len)
-			continue;
+		__builtin_prefetch(&b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece], 1);
 		if (!in_segment(b->m, p)) {
 			p->len = 0;
 			continue;
@@ -321,6 +333,20 @@ static int make_ranges(struct build *b)
 	if (overlaps)
 		mc_warn(LOG, "ranges had two owners, the younger one keeps them ranges=%llu",
 			(unsigned long long)overlaps);
+	return r;
+}
+
+static int make_ranges(struct build *b)
+{
+	struct order *o;
+	size_t n;
+	int r;
+
+	if (b->n > UINT32_MAX)
+		return -MC_ELIMIT;
+	o = order_of(b, true, &n);
+	r = o ? take_all(b, o, n) : -ENOMEM;
+	free(o);
 	return r;
 }
 
@@ -350,7 +376,6 @@ static void give_place(struct build *b, uint32_t slot, const struct piece *p, un
 		e->node[e->copies] = p->node;
 		e->segment[e->copies++] = p->segment;
 	}
-	mcm_object_attach(m, slot, (struct mcm_place){ p->node, p->segment });
 }
 
 /* An object from its @n pieces, those that are left. */
@@ -391,22 +416,44 @@ static int make_objects(struct build *b)
 	size_t i, end;
 	int r = 0;
 
-	qsort(b->piece, b->n, sizeof(*b->piece), by_age);
 	for (i = 0; i < b->n && r == 0; i = end) {
 		const struct piece *p = &b->piece[i];
 
-		for (end = i + 1; end < b->n && b->piece[end].generation == p->generation &&
-				  b->piece[end].slot == p->slot; end++)
-			;
-		if (p->slot)
-			r = make_object(b, p, end - i);
-		else
-			for (; i < end && r == 0; i++)
-				if (b->piece[i].len)
-					r = mcm_puts_restore(b->m, b->piece[i].generation,
-						(struct mcm_place){ b->piece[i].node,
-								    b->piece[i].segment });
+		end = i + 1;
+		if (!p->slot)
+			continue;
+		while (end < b->n && b->piece[end].slot == p->slot)
+			end++;
+		r = make_object(b, p, end - i);
 	}
+	return r;
+}
+
+/* Onto the eviction lists, the oldest first; and what puts had into quarantine. */
+static int make_lists(struct build *b)
+{
+	struct mcm *m = b->m;
+	struct order *o;
+	size_t i, n;
+	int r = 0;
+
+	o = order_of(b, false, &n);
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < n && r == 0; i++) {
+		const struct piece *p = &b->piece[o[i].piece];
+		const struct piece *next = &b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece];
+		struct mcm_place place = { p->node, p->segment };
+
+		__builtin_prefetch(mcm_object(&m->index, next->slot), 1);
+		__builtin_prefetch(mcm_node(&mcm_segment(&m->segments, next->segment)->alloc,
+					    next->node), 1);
+		if (p->slot)
+			mcm_object_attach(m, p->slot, place);
+		else
+			r = mcm_puts_restore(m, p->generation, place);
+	}
+	free(o);
 	return r;
 }
 
@@ -454,9 +501,12 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 		b.error = make_ranges(&b);
 	if (!b.error)
 		b.error = make_objects(&b);
+	if (!b.error)
+		b.error = make_lists(&b);
 	free(b.piece);
 	if (b.error)
-		return mc_fail(b.error, "cannot bring the index back from %s", m->journal->path);
+		return mc_fail(b.error, "cannot bring the index back from %s: %s", m->journal->path,
+			       mc_err_detail(b.error));
 	mcm_restored_held(m, r->objects);
 	return 0;
 }

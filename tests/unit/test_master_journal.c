@@ -278,7 +278,7 @@ static void t_flipped(void **state)
 {
 	struct jx_dump ever = { 0 }, now;
 	struct fixture fx;
-	off_t size, head = 80, segment = 104;
+	off_t size, head = 88, segment = 104;
 
 	(void)state;
 	rnd_seed(14);
