@@ -14,6 +14,7 @@ cat >"$tmp/default/mooncake-master" <<SH
 PIDFILE=$tmp/pid
 RUN_AS=root
 LOG_DIR=$tmp/log
+STATE_DIR=$tmp/state
 MASTER_OPTIONS="--rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
 SH
 sed -e "s|@sbindir@|$top_builddir/master|g" -e "s|@sysconfdir@|$tmp|g" \
