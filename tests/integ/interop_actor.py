@@ -6,6 +6,7 @@ import mmap
 import socket
 import sys
 import threading
+import time
 
 from mooncake.engine import TransferEngine
 
@@ -130,7 +131,31 @@ def drive(op, meta, name, length, seed):
     check(mem, 0, length, seed)
 
 
+def bench(meta, name, length):
+    """per line "read|write SIZE COUNT SECONDS": batches for that long, then GB/s (tests/perf/perf_rival.c)"""
+    e, _, addr, _ = engine(meta, length)
+    peer = e.get_first_buffer_address(name)
+    for line in sys.stdin:
+        op, size, count, seconds = line.split()
+        size, count = int(size), int(count)
+        many = e.batch_transfer_sync_write if op == "write" else e.batch_transfer_sync_read
+        parts = [
+            ([addr + o for o in offs], [peer + o for o in offs], [size] * count)
+            for offs in ([b * size * count + i * size for i in range(count)]
+                         for b in range(max(1, length // (size * count))))
+        ]
+        began, moved, turn = time.monotonic(), 0, 0
+        while time.monotonic() - began < float(seconds):
+            if many(name, *parts[turn % len(parts)]) != 0:
+                sys.exit(f"{line}: failed")
+            moved += size * count
+            turn += 1
+        print(moved / (time.monotonic() - began) / 1e9, flush=True)
+
+
 if sys.argv[1] == "serve":
     serve(sys.argv[2], int(sys.argv[3]))
+elif sys.argv[1] == "bench":
+    bench(sys.argv[2], sys.argv[3], int(sys.argv[4]))
 else:
     drive(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -5,7 +5,9 @@
 
 #include "test_engine_fixture.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +251,88 @@ static void refused_among_good(void **state)
 	free(reqs);
 }
 
+/* ---- ends ---- */
+
+/* The node comes back on the same port with its memory elsewhere. */
+static void restarted(void **state)
+{
+	struct mce_conf again = { .upstream = true, .bind_host = "127.0.0.1" };
+	char *mem = malloc(MIB);
+	struct side kept;
+	uint64_t old;
+	struct pair p;
+
+	pair_open(&p, 2, MCE_ACCESS_READ | MCE_ACCESS_WRITE);
+	assert_int_equal(move(&p, MCE_READ, 0, mem, MIB), 0);
+	old = p.addr;
+	again.upstream_port = mce_engine_upstream_port(p.owner.e);
+	mce_engine_close(p.owner.e);
+	assert_int_equal(move(&p, MCE_WRITE, 0, mem, MIB), -MC_ETRANSFER);
+	/* What was registered before is still mapped here, and must not be reached any more. */
+	p.owner.e = NULL;
+	kept = p.owner;
+	side_open(&p.owner, &again, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED + 1);
+	p.addr = (uintptr_t)p.owner.mem;
+	assert_true(p.addr != old);
+	assert_int_equal(move(&p, MCE_READ, 0, mem, MIB), 0);
+	pattern_check(mem, MIB, SEED + 1, 0);
+	p.addr = old;
+	assert_int_equal(move(&p, MCE_WRITE, 0, mem, MIB), -ERANGE);
+	p.addr = (uintptr_t)p.owner.mem;
+	assert_int_equal(move(&p, MCE_WRITE, 0, mem, MIB), 0);
+	pattern_check(kept.mem, MIB, SEED, 0);
+	pair_close(&p);
+	side_close(&kept);
+	free(mem);
+}
+
+static unsigned count_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Peers that come and go, some of them in the middle of a transfer. */
+static void thousand_peers(void **state)
+{
+	char *mem = malloc(MIB);
+	unsigned files;
+	struct pair p;
+	uint64_t end;
+	int port;
+
+	pair_open(&p, 2, MCE_ACCESS_READ | MCE_ACCESS_WRITE);
+	port = mce_engine_upstream_port(p.owner.e);
+	assert_int_equal(move(&p, MCE_READ, 0, mem, MIB), 0);
+	mce_peer_put(p.peer);
+	files = count_files();
+	for (unsigned i = 0; i < 1000; i++) {
+		struct iovec iov = { mem, MIB };
+		struct mce_req req = { .op = i % 2 ? MCE_WRITE : MCE_READ, .iov = &iov, .iovcnt = 1 };
+		int r;
+
+		assert_int_equal(mce_peer_get_upstream(p.user.e, "127.0.0.1", port, 1 + i / 2 % 2, &p.peer), 0);
+		req.peer = p.peer;
+		req.addr = p.addr;
+		r = mce_transfer(p.user.e, &req, mc_deadline_ms(i % 3 ? 10000 : 0));
+		assert_true(r == 0 || (i % 3 == 0 && r == -MC_ETIMEDOUT));
+		mce_peer_put(p.peer);
+	}
+	end = SECONDS(10);
+	while (count_files() > files) {
+		assert_true(mc_now_ns() < end);
+		poll(NULL, 0, 5);
+	}
+	p.peer = NULL;
+	pair_close(&p);
+	free(mem);
+}
+
 /* ---- names ---- */
 
 static void handles(void **state)
@@ -308,6 +392,8 @@ int main(void)
 		cmocka_unit_test(bounds),
 		cmocka_unit_test(access_bits),
 		cmocka_unit_test(refused_among_good),
+		cmocka_unit_test(restarted),
+		cmocka_unit_test(thousand_peers),
 		cmocka_unit_test(handles),
 		cmocka_unit_test(port_range),
 	};
