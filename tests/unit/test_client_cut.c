@@ -231,7 +231,8 @@ static void batches_are_done_once(void **state)
 			fixture_fill(data[k], 5000, i * 100 + k, 0);
 			in[k] = (struct iovec){ data[k], 5000 };
 			to[k] = (struct iovec){ out[k], 5000 };
-			put[k] = (struct mcs_put_item){ fixture_key(name[k]), &in[k], 1, -1, -1 };
+			put[k] = (struct mcs_put_item){ .key = fixture_key(name[k]), .iov = &in[k],
+							.iovcnt = 1, .result = -1, .existed = -1 };
 			get[k] = (struct mcs_get_item){ fixture_key(name[k]), 0, 1, &to[k], 1, -1 };
 		}
 		cut_at(put_types[i / 2], i % 2);
