@@ -275,26 +275,19 @@ static void *timer_main(void *arg)
 {
 	struct mce_te *te = arg;
 	struct mce_te_work *w = &te->work;
-	uint64_t every = te->env.refresh_ms * MC_NS_PER_MS, next;
-	uint64_t refresh = every ? mc_now_ns() + every : MC_NEVER;
+	struct mce_te_batch *b;
+	uint64_t next;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping) {
-		uint64_t now = mc_now_ns();
-		struct mce_te_batch *b = late_one(w, now, &next);
-
-		if (b || now >= refresh) {
+		b = late_one(w, mc_now_ns(), &next);
+		if (b) {
 			pthread_mutex_unlock(&w->lock);
-			if (b)
-				stop_late(b);
-			if (now >= refresh) {
-				(void)mce_te_sync(te);
-				refresh = mc_now_ns() + every;
-			}
+			stop_late(b);
 			pthread_mutex_lock(&w->lock);
-			continue;
+		} else {
+			timer_sleep(w, next);
 		}
-		timer_sleep(w, next < refresh ? next : refresh);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -312,10 +305,36 @@ static int timer_start_locked(struct mce_te *te)
 	return r;
 }
 
-int mce_te_timer_start(struct mce_te *te)
+/* A thread of its own: peers that do not answer must not keep deadlines waiting. */
+static void *refresh_main(void *arg)
 {
-	MC_LOCKED(&te->work.lock);
-	return timer_start_locked(te);
+	struct mce_te *te = arg;
+	struct mce_te_work *w = &te->work;
+	uint64_t every = te->env.refresh_ms * MC_NS_PER_MS, next = mc_now_ns() + every;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->stopping) {
+		if (mc_now_ns() < next) {
+			timer_sleep(w, next);
+			continue;
+		}
+		pthread_mutex_unlock(&w->lock);
+		(void)mce_te_sync(te);
+		next = mc_now_ns() + every;
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int mce_te_refresh_start(struct mce_te *te)
+{
+	struct mce_te_work *w = &te->work;
+	int r;
+
+	r = mc_thread_start(&w->refresher, "mce-te-refresh", refresh_main, te);
+	w->refresher_runs = r == 0;
+	return r;
 }
 
 int mce_te_timer_add(struct mce_te_batch *b)
@@ -329,7 +348,7 @@ int mce_te_timer_add(struct mce_te_batch *b)
 		return r;
 	mc_list_remove(&b->timer_node);
 	mc_list_push_back(&w->timed, &b->timer_node);
-	pthread_cond_signal(&w->timer_news);
+	pthread_cond_broadcast(&w->timer_news);
 	return 0;
 }
 
@@ -368,7 +387,9 @@ void mce_te_work_stop(struct mce_te *te)
 		pthread_join(w->worker[i], NULL);
 	if (w->timer_runs)
 		pthread_join(w->timer, NULL);
-	w->timer_runs = false;
+	if (w->refresher_runs)
+		pthread_join(w->refresher, NULL);
+	w->timer_runs = w->refresher_runs = false;
 	w->workers = 0;
 }
 

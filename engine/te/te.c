@@ -204,7 +204,7 @@ static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
 	if (r == 0)
 		r = publish(te);
 	if (r == 0 && te->env.refresh_ms)
-		r = mce_te_timer_start(te);
+		r = mce_te_refresh_start(te);
 	if (r == 0)
 		r = mce_te_metric_open(te, &te->metric);
 	return r;

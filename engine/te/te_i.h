@@ -180,13 +180,13 @@ int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_
 
 struct mce_te_work {
 	pthread_mutex_t lock;
-	pthread_cond_t news, timer_news;	/* monotonic clock */
+	pthread_cond_t news, timer_news;	/* monotonic clock; the second of timer and refresher */
 	struct mc_list queue;	/* batches to finish */
 	struct mc_list timed;	/* batches with a deadline */
 	unsigned workers, idle;
 	pthread_t worker[MCE_TE_WORKERS];
-	pthread_t timer;
-	bool timer_runs, stopping;
+	pthread_t timer, refresher;
+	bool timer_runs, refresher_runs, stopping;
 };
 void mce_te_work_init(struct mce_te_work *w);
 /* Finish the queue, waiting for the network MCE_TE_ASK_MS at most per item, and end the threads.  What ends
@@ -195,10 +195,11 @@ void mce_te_work_stop(struct mce_te *te);
 void mce_te_work_done(struct mce_te_work *w);
 /* mce_batch.done of every batch. */
 void mce_te_batch_ended(void *arg);
-/* The batch has a deadline, or the descriptors are to be refreshed: have the timer look. */
+/* The batch has a deadline: have the timer look. */
 int mce_te_timer_add(struct mce_te_batch *b);
 void mce_te_timer_remove(struct mce_te_batch *b);
-int mce_te_timer_start(struct mce_te *te);
+/* Fetch all descriptors again, every mce_te_env.refresh_ms. */
+int mce_te_refresh_start(struct mce_te *te);
 /* End what has not ended with @status; batch locked, and unlocked in between. */
 void mce_te_batch_stop_locked(struct mce_te_batch *b, int status);
 
