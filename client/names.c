@@ -248,6 +248,29 @@ int mcs_remove(struct mcs *s, struct mcs_key key, unsigned flags, int64_t timeou
 	return r < 0 ? r : result;
 }
 
+int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t deadline)
+{
+	struct mcp_remove_match_reply reply;
+	int64_t sum = 0;
+
+	msg->sliced = 1;
+	do {
+		struct mcp_reply mem = { 0 };
+		/* Repeated, it removes what is left; only the number may come out short. */
+		int r = mcs_call(s->session, MCP_REMOVE_MATCH, msg, &reply, &mem, deadline);
+
+		if (r < 0)
+			return r;
+		sum += (int64_t)reply.removed;
+		mcp_reply_done(&mem);
+		/* Each part goes on behind the one before. */
+		if (reply.at && reply.at <= msg->at)
+			return mc_fail(-MC_EPROTO, "a removal at the master does not move on");
+		msg->at = reply.at;
+	} while (msg->at);
+	return sum;
+}
+
 int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *pattern, unsigned flags,
 			 int64_t timeout_ms)
 {
@@ -256,24 +279,13 @@ int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *patte
 		.prefix = mcp_bytes(prefix.data, (uint32_t)prefix.len),
 		.tenant = s->tenant,
 	};
-	struct mcp_remove_match_reply reply;
-	struct mcp_reply mem = { 0 };
-	int64_t n;
-	int r;
-
 	if (flags & ~MCS_REMOVE_FORCE)
 		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
 	if (prefix.len > MCP_KEY_MAX)
 		return 0;
 	if (pattern)
 		msg.pattern = mcp_bytes(pattern, strlen(pattern));
-	/* Repeated, it removes what is left; only the number may come out short. */
-	r = mcs_call(s->session, MCP_REMOVE_MATCH, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
-	if (r < 0)
-		return r;
-	n = (int64_t)reply.removed;
-	mcp_reply_done(&mem);
-	return n;
+	return mcs_remove_parts(s, &msg, mcs_deadline(s, timeout_ms));
 }
 
 /* ---- rename ---- */

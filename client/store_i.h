@@ -76,6 +76,9 @@ static inline uint64_t mcs_epoch(const struct mcs *s)
 	return mcs_session_epoch(s->session);
 }
 
+/* Remove what @msg says, part by part; the number removed. */
+int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t deadline);
+
 /* Of enum mcp_segment_state; static text. */
 const char *mcs_segment_state_name(uint8_t state);
 

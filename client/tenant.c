@@ -84,15 +84,13 @@ int mcs_quota_set(struct mcs *s, const char *tenant, uint64_t bytes, int64_t tim
 int64_t mcs_remove_tenant(struct mcs *s, const char *tenant, unsigned flags, int64_t timeout_ms)
 {
 	struct mcp_remove_match msg = { .flags = flags };
-	struct mcp_remove_match_reply reply;
-	struct mcp_reply mem = { 0 };
-	int64_t n;
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	int r;
 
 	if (flags & ~MCS_REMOVE_FORCE)
 		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
 	/* An old master would remove the default tenant's keys. */
-	r = mcs_session_connect(s->session, mcs_deadline(s, timeout_ms));
+	r = mcs_session_connect(s->session, deadline);
 	if (!r && mcs_session_version(s->session) < 2)
 		r = old_master(-MC_ENOTSUP);
 	if (!r)
@@ -101,10 +99,5 @@ int64_t mcs_remove_tenant(struct mcs *s, const char *tenant, unsigned flags, int
 		return r;
 	if (!tenant)
 		msg.flags |= MCP_REMOVE_TENANTS;
-	r = mcs_call(s->session, MCP_REMOVE_MATCH, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
-	if (r < 0)
-		return r;
-	n = (int64_t)reply.removed;
-	mcp_reply_done(&mem);
-	return n;
+	return mcs_remove_parts(s, &msg, deadline);
 }

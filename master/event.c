@@ -156,24 +156,31 @@ static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, struct 
 {
 	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES;
 	const char *key = (const char *)p + sizeof(struct record);
+	struct mcp_bytes from, to;
 	struct record r;
+	uint32_t tenant;
 
 	memcpy(&r, p, sizeof(r));
 	*ret_taken = false;
 	if (types && !(types & 1u << r.type))
 		return true;
-	if (!begins(key, r.key_len, prefix) && !(r.to_len && begins(key + r.key_len, r.to_len, prefix)))
+	from = mcm_key_bare(mcp_bytes(key, r.key_len), &tenant);
+	to = mcm_key_bare(mcp_bytes(key + r.key_len, r.to_len), NULL);
+	/* Who watches is of the default tenant. */
+	if (tenant != MCM_TENANT_DEFAULT ||
+	    (!begins(from.data, from.len, prefix) && !(to.len && begins(to.data, to.len, prefix))))
 		return true;
-	if (*text_len < (size_t)r.key_len + r.to_len)
+	if (*text_len < (size_t)from.len + to.len)
 		return false;
-	memcpy(*text, key, (size_t)r.key_len + r.to_len);
+	memcpy(*text, from.data, from.len);
+	memcpy(*text + from.len, to.data, to.len);
 	*ret = (struct mcp_event){
 		.sequence = n, .time_ms = r.time_ms, .size = r.size, .generation = r.generation,
-		.type = r.type, .kind = r.kind, .key = mcp_bytes(*text, r.key_len),
-		.to = mcp_bytes(*text + r.key_len, r.to_len),
+		.type = r.type, .kind = r.kind, .key = mcp_bytes(*text, from.len),
+		.to = mcp_bytes(*text + from.len, to.len),
 	};
-	*text += r.key_len + r.to_len;
-	*text_len -= (size_t)r.key_len + r.to_len;
+	*text += from.len + to.len;
+	*text_len -= (size_t)from.len + to.len;
 	*ret_taken = true;
 	return true;
 }

@@ -33,6 +33,9 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key);
 /* Leased objects are passed over unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern; -ENOMEM. */
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);
+/* The same, with rq->sliced only as much as takes half a millisecond or so; ret->at is where to go on. */
+int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
+		    struct mcp_remove_match_reply *ret);
 
 /* ---- rename.c ---- */
 

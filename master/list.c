@@ -19,7 +19,7 @@
 #define TEXT_MAX (4u << 20)	/* bytes of names in a page, about */
 #define SLICE 256u		/* entries gathered under one lock */
 #define SCAN_SLICE 1024u
-#define SCAN_MAX 65536u		/* keys looked at for one page */
+#define SCAN_MAX 8192u		/* keys looked at for one page: others wait for it */
 
 /* Keys of the default tenant that begin with a NUL lie in a directory of their own: the root's listing goes
  * on with it. */

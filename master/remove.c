@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "master/get.h"
@@ -21,6 +22,7 @@
 #define MATCH_LIMIT 100000	/* steps of the matcher per key: no pattern may stop the master */
 #define MATCH_HEAP_KIB 256
 #define BATCH 256	/* objects looked at before those that match are removed */
+#define SLICE_NS (500 * 1000)	/* of a removal in parts: others wait for it */
 #define EQUAL 16	/* room for more of the same hash */
 
 struct found {
@@ -214,17 +216,19 @@ static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct
 	return n;
 }
 
-int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed)
+int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
+		    struct mcp_remove_match_reply *ret)
 {
 	struct match mt = {
 		.m = m, .prefix = rq->prefix, .keep_text = rq->pattern.len,
 		.all_tenants = rq->flags & MCP_REMOVE_TENANTS,
 	};
+	uint64_t pos = rq->sliced ? rq->at : 0, began = mc_now_ns();
 	struct pattern p = { 0 };
-	uint64_t pos = 0;
 	int r = 0;
 
-	*ret_removed = 0;
+	ret->removed = 0;
+	ret->at = 0;
 	r = mcm_scope_begin(m, rq->tenant, false, &mt.scope);
 	if (r < 0)
 		return r;
@@ -234,14 +238,30 @@ int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t 
 			return r;
 	}
 	while (r == 0 && pos < MCM_TABLE_END) {
+		if (rq->sliced && mc_now_ns() - began > SLICE_NS) {
+			ret->at = pos;
+			break;
+		}
 		mt.n = 0;
 		mt.text_len = 0;
 		mcm_index_scan(&m->index, &pos, BATCH, collect, &mt);
 		r = mt.error;
 		if (r == 0)
-			*ret_removed += remove_batch(m, &mt, &p, rq->flags, &r);
+			ret->removed += remove_batch(m, &mt, &p, rq->flags, &r);
 	}
 	pattern_free(&p);
 	free(mt.text);
+	return r;
+}
+
+int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed)
+{
+	struct mcp_remove_match whole = *rq;
+	struct mcp_remove_match_reply reply;
+	int r;
+
+	whole.sliced = 0;
+	r = mcm_remove_part(m, &whole, &reply);
+	*ret_removed = reply.removed;
 	return r;
 }

@@ -62,8 +62,9 @@ int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
 	r = mcp_decode(&mcp_desc_remove_match, body, len, &rq);
 	if (r < 0)
 		return r;
-	r = mcm_remove_match(arg, &rq, &reply.removed);
-	mc_metric_add(rq.pattern.len || rq.prefix.len ? &matches : &alls, 1);
+	r = mcm_remove_part(arg, &rq, &reply);
+	if (!rq.at)
+		mc_metric_add(rq.pattern.len || rq.prefix.len ? &matches : &alls, 1);
 	if (r < 0) {
 		mc_metric_add(&match_failures, 1);
 		return r;
