@@ -65,7 +65,8 @@ int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadlin
 		return -EAGAIN;
 	/* An I/O thread that still receives may end the batch without waking us. */
 	wait_for_others(t);
-	while (!mce_batch_done(b) && mc_now_ns() < deadline) {
+	/* Others may ask for much meanwhile: then it is better shared again. */
+	while (!mce_batch_done(b) && mc_now_ns() < deadline && is_little(t)) {
 		if (mc_now_ns() < spin_until) {
 			take(t, deadline, 0);
 			continue;
