@@ -19,7 +19,10 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/metrics.h"
+#include "common/thread.h"
 #include "master/get.h"
+#include "master/journal.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/rpc_client.h"
@@ -75,6 +78,9 @@ static uint64_t cpu_ns_of(pid_t pid)
 
 static struct mc_options *options;
 
+/* With a journal, the master does nothing but write checkpoints beside its work. */
+static char *journal_dir;
+
 static void conf_of(struct mcm_conf *conf)
 {
 	int r = mcm_conf_defaults(conf, &options);
@@ -102,11 +108,18 @@ static pid_t master_start(const char *addr)
 	/* A benchmark that is killed leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	conf_of(&conf);
+	if (journal_dir) {
+		conf.journal_dir = journal_dir;
+		conf.rpc_thread_num = 4;
+	}
 	r = mcm_start(&conf, &where, &m);
 	if (r < 0)
 		die("master", r);
-	for (;;)
-		pause();
+	for (;;) {
+		if (journal_dir)
+			mcm_checkpoint(m);
+		usleep(100000);
+	}
 }
 
 /* ---- the client ---- */
@@ -319,7 +332,217 @@ static void bench_evict(struct bench *b, uint64_t objects)
 	timing_print(b, "put start+end when full (evicting)", t, total);
 }
 
-/* The index by itself, without wire. */
+/* ---- one question, while others ask for much ---- */
+
+#define ASKS 20000u
+
+static const char *busy_addr;
+static volatile bool busy_end;
+
+static struct mcp_client *another_client(uint64_t id)
+{
+	struct mcp_client_conf conf = {
+		.addrs = busy_addr, .client = { 9, id }, .lane = MCP_LANE_CONTROL, .software = "perf",
+	};
+	struct mcp_client *c;
+	int r = mcp_client_open(&conf, &c);
+
+	if (r < 0)
+		die("client", r);
+	return c;
+}
+
+static void *remove_nothing(void *arg)
+{
+	struct mcp_remove_match rq = { .pattern = mcp_bytes("^no (such|other) key$", 21) };
+	struct mcp_client *c = another_client(1);
+	struct mcp_remove_match_reply reply;
+	struct mcp_reply mem = { 0 };
+
+	while (!busy_end) {
+		if (mcp_call(c, MCP_REMOVE_MATCH, &rq, &reply, &mem, mc_deadline_ms(60000)) < 0)
+			die("remove", -MC_EINTERNAL);
+		mcp_reply_done(&mem);
+	}
+	mcp_client_close(c);
+	return arg;
+}
+
+static void *list_everything(void *arg)
+{
+	struct mcp_list rq = { .limit = 1000 };
+	struct mcp_client *c = another_client(2);
+	struct mcp_list_reply reply;
+	struct mcp_reply mem = { 0 };
+	uint8_t cursor[64];
+
+	while (!busy_end) {
+		if (mcp_call(c, MCP_LIST, &rq, &reply, &mem, mc_deadline_ms(60000)) < 0)
+			die("list", -MC_EINTERNAL);
+		memcpy(cursor, reply.cursor.data, reply.cursor.len);
+		rq.cursor = mcp_bytes(cursor, reply.cursor.len);
+		mcp_reply_done(&mem);
+	}
+	mcp_client_close(c);
+	return arg;
+}
+
+static void ask_often(struct bench *b, uint64_t objects, const char *what)
+{
+	struct mcp_exist rq = { .flags = MCP_EXIST_PEEK, .keys = mcp_seq(b->key, 1) };
+	struct mc_hist *h = calloc(1, sizeof(*h));
+	struct mcp_exist_reply reply;
+	struct mcp_reply mem = { 0 };
+	uint64_t began;
+	unsigned i;
+
+	if (!h)
+		die("memory", -ENOMEM);
+	for (i = 0; i < ASKS; i++) {
+		fill_keys(b, (uint64_t)i * 7919, 1, 1, objects);
+		began = mc_now_ns();
+		call(b, MCP_EXIST, &rq, &reply, &mem);
+		mc_hist_add(h, mc_now_ns() - began);
+		mcp_reply_done(&mem);
+	}
+	perf_row(what, "p50", (double)mc_hist_quantile(h, 0.5) / 1e3, "us");
+	perf_row(what, "p99", (double)mc_hist_quantile(h, 0.99) / 1e3, "us");
+	perf_row(what, "p99.9", (double)mc_hist_quantile(h, 0.999) / 1e3, "us");
+	free(h);
+}
+
+static void bench_latency(struct bench *b, uint64_t objects)
+{
+	char addr[64], dir[] = "/tmp/perf-master-XXXXXX", command[64];
+	pthread_t thread[2];
+	uint64_t i;
+	unsigned n;
+
+	if (!mkdtemp(dir))
+		die("directory", -errno);
+	journal_dir = dir;
+	snprintf(addr, sizeof(addr), "unix:@perf-master-busy-%d", (int)getpid());
+	busy_addr = addr;
+	b->master = master_start(addr);
+	client_start(b, addr, objects * 4096);
+	for (i = 0; i < objects; i += n) {
+		n = objects - i < 500 ? (unsigned)(objects - i) : 500;
+		fill_keys(b, i, n, 1, UINT64_MAX);
+		put_batch(b, n);
+	}
+	ask_often(b, objects, "one exist, checkpoints beside it");
+	if (mc_thread_start(&thread[0], "remove", remove_nothing, NULL) < 0 ||
+	    mc_thread_start(&thread[1], "list", list_everything, NULL) < 0)
+		die("threads", -ENOMEM);
+	ask_often(b, objects, "one exist, remove, listing, checkpoint too");
+	busy_end = true;
+	pthread_join(thread[0], NULL);
+	pthread_join(thread[1], NULL);
+	mcp_client_close(b->c);
+	kill(b->master, SIGKILL);
+	waitpid(b->master, NULL, 0);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	if (system(command) != 0)
+		fprintf(stderr, "perf_master: %s is left\n", dir);
+	journal_dir = NULL;
+}
+
+/* ---- the index by itself, without wire ---- */
+
+static void core_mount(struct mcm *m, uint64_t size)
+{
+	struct mcp_mount rq = {
+		.segment = { 3, 4 }, .client = me, .epoch = 1, .size = size,
+		.name = mcp_bytes("perf:1", 6), .endpoint = mcp_bytes("perf:2", 6),
+		.protocol = mcp_bytes("tcp", 3),
+	};
+	struct mcp_mount_reply reply;
+
+	if (mcm_client_opened(m, me) < 0 || mcm_mount(m, me, &rq, &reply) < 0)
+		die("mount", -MC_EINTERNAL);
+}
+
+/* Put @n objects of 4 KiB from number @first on; when @worst, tell the one that took the longest, in the
+ * processor's time: others on the machine do not count. */
+static uint64_t core_puts(struct mcm *m, struct mcm_session *s, uint64_t first, uint64_t n,
+			  bool worst)
+{
+	struct mcm_put_request rq = { .copies = 1 };
+	struct mcp_put_item item = { .size = 4096 };
+	struct mcp_put_done done = { .crc = 1 };
+	struct mcm_put_granted granted;
+	uint64_t i, began = 0, took, most = 0;
+	char text[KEY_LEN + 1];
+
+	for (i = first; i < first + n; i++) {
+		make_key(text, i);
+		done.key = item.key = mcp_bytes(text, KEY_LEN);
+		if (worst)
+			began = cpu_ns_of(getpid());
+		if (mcm_put_start(m, s, &rq, &item, &granted) < 0)
+			die("put", -MC_EINTERNAL);
+		took = worst ? cpu_ns_of(getpid()) - began : 0;
+		most = took > most ? took : most;
+		done.generation = granted.generation;
+		if (mcm_put_end(m, &done) < 0)
+			die("put end", -MC_EINTERNAL);
+	}
+	return most;
+}
+
+static void promise_all(struct mcm *m, uint64_t first, uint64_t n)
+{
+	char text[KEY_LEN + 1];
+	struct mcp_bytes key;
+	uint8_t present;
+	uint64_t i;
+
+	for (i = first; i < first + n; i++) {
+		make_key(text, i);
+		key = mcp_bytes(text, KEY_LEN);
+		mcm_exist(m, 0, &key, 1, &present);
+	}
+}
+
+/* 1 GiB of objects of 4 KiB makes way for as much, one put after the other. */
+static void bench_core_evict(void)
+{
+	uint64_t n = 262144, cpu, empty, full, worst;
+	struct mcm_session *s;
+	struct mcm_conf conf;
+	struct mcm *m;
+	int r;
+
+	conf_of(&conf);
+	r = mcm_core_new(&conf, &m);
+	if (r == 0)
+		r = mcm_session_new(m, me, &s);
+	if (r < 0)
+		die("core", r);
+	core_mount(m, n * 4096);
+	cpu = cpu_ns_of(getpid());
+	core_puts(m, s, 0, n, false);
+	empty = cpu_ns_of(getpid()) - cpu;
+	cpu = cpu_ns_of(getpid());
+	core_puts(m, s, n, n, false);
+	full = cpu_ns_of(getpid()) - cpu;
+	worst = core_puts(m, s, 2 * n, n, true);
+	perf_row("1 GiB of 4 KiB objects put, empty pool", "in total", (double)empty / 1e9, "s");
+	perf_row("1 GiB of 4 KiB objects put, full pool", "in total", (double)full / 1e9, "s");
+	perf_row("1 GiB of 4 KiB objects put, full pool", "evicting", (double)full / 1e9 -
+		 (double)empty / 1e9, "s of it");
+	perf_row("1 GiB of 4 KiB objects put, full pool", "worst put", (double)worst / 1e3, "us");
+	promise_all(m, 2 * n, n);
+	cpu = cpu_ns_of(getpid());
+	core_puts(m, s, 3 * n, n / 4, false);
+	full = cpu_ns_of(getpid()) - cpu;
+	perf_row("put of 4 KiB, all others promised", "one", (double)full * 4e-3 / (double)n, "us");
+	mcm_session_free(m, s);
+	mcm_core_free(m);
+	mc_options_free(options);
+}
+
+/* Exists. */
 static void bench_core(uint64_t objects)
 {
 	static char text[500][KEY_LEN + 1];
@@ -384,6 +607,8 @@ int main(int argc, char **argv)
 	mcp_client_close(b.c);
 	kill(b.master, SIGKILL);
 	waitpid(b.master, NULL, 0);
+	bench_latency(&b, objects < 1000000 ? objects : 1000000);
 	bench_core(objects);
+	bench_core_evict();
 	return 0;
 }
