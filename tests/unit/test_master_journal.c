@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -577,6 +578,56 @@ static void t_full(void **state)
 	fx_down(&fx);
 }
 
+/* ---- what released versions have written ---- */
+
+static void golden_of(char path[512], const char *name)
+{
+	const char *top = getenv("top_srcdir");
+
+	snprintf(path, 512, "%s/tests/golden/journal-v1/%s", top ? top : "..", name);
+}
+
+/* A directory that a master of format 1 left when it was killed: all of it is read, by every later one. */
+static void t_golden(void **state)
+{
+	static const char *const files[] = { "checkpoint-0000000000000003", "journal-0000000000000003" };
+	char path[512], to[512], line[512];
+	struct fixture fx;
+	struct jx_dump d;
+	size_t n = 0;
+	FILE *f;
+
+	(void)state;
+	jx_up(&fx, 0, MIB);
+	jx_copy_dir();
+	unlink(jx_file(jx_copy, "checkpoint-"));
+	unlink(jx_file(jx_copy, "journal-"));
+	for (int i = 0; i < 2; i++) {
+		golden_of(path, files[i]);
+		snprintf(to, sizeof(to), "%s/%s", jx_copy, files[i]);
+		jx_copy_file(path, to);
+	}
+	jx_killed(&fx);
+	fx.conf.journal_dir = jx_copy;
+	jx_started(&fx);
+	d = jx_dump(fx.m);
+	golden_of(path, "objects");
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		assert_true(n < d.n);
+		assert_string_equal(line, d.line[n++]);
+	}
+	fclose(f);
+	assert_int_equal(n, d.n);
+	jx_dump_free(&d);
+	assert_int_equal(fx.m->segments.n_live, 2);
+	assert_int_equal(fx.m->puts.restored.count, 1);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 /* ---- notes ---- */
 
 static unsigned notes;
@@ -617,7 +668,57 @@ static void t_notes(void **state)
 	fx_down(&fx);
 }
 
-int main(void)
+/* After a checkpoint, one of each kind of record. */
+static void each_of_kind(struct fixture *fx)
+{
+	assert_int_equal(mcm_checkpoint(fx->m), 0);
+	assert_int_equal(fx_put(fx, "late/\xc3\xa4", 6000, 0), 0);
+	assert_int_equal(fx_put(fx, "empty", 0, MCP_PUT_COMMIT), 0);
+	assert_int_equal(fx_rename(fx, "a/b", "c/d", 0), 0);
+	assert_int_equal(fx_remove(fx, "gone", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_start(fx, fx->s, "under way", 8000, 0, NULL), 0);
+	assert_int_equal(mcm_note_set(fx->m, MCM_NOTE_TASK, fx_bytes("note"), fx_bytes("value")), 0);
+	mcm_note_drop(fx->m, MCM_NOTE_TASK, fx_bytes("note"));
+}
+
+/* Make what t_golden reads, for a new version: test_master_journal write DIR. */
+static int write_golden(const char *to)
+{
+	struct mcm_put_request two = { .copies = 2, .flags = MCP_PUT_SOFT_PIN, .soft_ms = 60000 };
+	struct mcp_put_item item = { .key = fx_bytes("two"), .size = 70000 };
+	struct mcp_put_done done = { .key = fx_bytes("two"), .crc = 7 };
+	struct mcm_put_granted g;
+	struct fixture fx;
+	struct jx_dump d;
+	char path[512];
+	FILE *f;
+
+	jx_want.journal_sync = (char *)"fdatasync";
+	jx_up(&fx, 2, MIB);
+	assert_int_equal(fx_put(&fx, "a/b", 5000, 0), 0);
+	assert_int_equal(fx_put(&fx, "hard", 100, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_put(&fx, "gone", 300, 0), 0);
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &two, &item, &g), 0);
+	done.generation = g.generation;
+	assert_int_equal(mcm_put_end(fx.m, &done), 0);
+	each_of_kind(&fx);
+	d = jx_dump(fx.m);
+	jx_answer(&fx);
+	snprintf(path, sizeof(path), "%s/objects", to);
+	f = fopen(path, "w");
+	for (size_t i = 0; f && i < d.n; i++)
+		fprintf(f, "%s\n", d.line[i]);
+	assert_true(f && fclose(f) == 0);
+	snprintf(path, sizeof(path), "%s/checkpoint-0000000000000003", to);
+	jx_copy_file(jx_file(jx_dir, "checkpoint-"), path);
+	snprintf(path, sizeof(path), "%s/journal-0000000000000003", to);
+	jx_copy_file(jx_file(jx_dir, "journal-"), path);
+	jx_dump_free(&d);
+	fx_down(&fx);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t_comes_back), cmocka_unit_test(t_random),
@@ -625,8 +726,10 @@ int main(void)
 		cmocka_unit_test(t_not_ours), cmocka_unit_test(t_other_boot),
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
 		cmocka_unit_test(t_owners), cmocka_unit_test(t_held), cmocka_unit_test(t_full),
-		cmocka_unit_test(t_notes),
+		cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
 	};
 
+	if (argc == 3 && !strcmp(argv[1], "write"))
+		return jx_setup(NULL) || write_golden(argv[2]) || jx_teardown(NULL);
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
 }

@@ -38,20 +38,25 @@ static void remove_one(const char *path)
 	unlink(path);
 }
 
-static void copy_one(const char *path)
+void jx_copy_file(const char *from, const char *to)
 {
 	static char mem[MIB];
-	char to[512];
-	int in = open(path, O_RDONLY), out;
+	int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	ssize_t n;
 
-	snprintf(to, sizeof(to), "%s%s", jx_copy, strrchr(path, '/'));
-	out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	assert_true(in >= 0 && out >= 0);
 	while ((n = read(in, mem, sizeof(mem))) > 0)
 		assert_int_equal(write(out, mem, (size_t)n), n);
 	close(in);
 	close(out);
+}
+
+static void copy_one(const char *path)
+{
+	char to[512];
+
+	snprintf(to, sizeof(to), "%s%s", jx_copy, strrchr(path, '/'));
+	jx_copy_file(path, to);
 }
 
 /* The directory as it is now, into another one. */

@@ -15,6 +15,7 @@ int jx_teardown(void **state);
 
 /* The directory as it is now, into another one. */
 void jx_copy_dir(void);
+void jx_copy_file(const char *from, const char *to);
 /* The path of the one file that has @part in its name, NULL when there is none; good until the next. */
 const char *jx_file(const char *where, const char *part);
 
