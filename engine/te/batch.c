@@ -247,9 +247,19 @@ static void slot_empty(struct mce_te_batch *b, struct mce_te_view ***ret_views, 
 		room_free(b);
 }
 
-static bool tasks_left_locked(struct mce_te_batch *b)
+static bool all_ended_locked(const struct mce_te_batch *b)
 {
-	return b->submitters || b->finishing || !mce_batch_done(&b->group);
+	for (size_t i = b->cursor; i < b->n; i++)
+		if (mce_req_status(&b->reqs[i]) == -EINPROGRESS)
+			return false;
+	return true;
+}
+
+/* A task is seen to have ended a moment before the batch knows that it was the last. */
+static bool tasks_left_locked(const struct mce_te_batch *b)
+{
+	return b->submitters || b->finishing ||
+	       (!mce_batch_done(&b->group) && !all_ended_locked(b));
 }
 
 int mce_te_batch_free(struct mce_te *te, batch_id_t id)
