@@ -186,11 +186,16 @@ void mcm_admin_segment_status(struct mc_http_request *rq, void *arg)
 void mcm_admin_remove_all(struct mc_http_request *rq, void *arg)
 {
 	struct mcp_remove_match match = { .flags = MCP_REMOVE_TENANTS };
+	const char *tenant = mc_http_query(rq, "tenant_id");
 	uint64_t removed;
 	int r;
 
 	if (mcm_flag_parse(mc_http_query(rq, "force")))
 		match.flags |= MCP_REMOVE_FORCE;
+	if (tenant && *tenant) {
+		match.flags &= ~MCP_REMOVE_TENANTS;
+		match.tenant = mcp_bytes(tenant, strlen(tenant));
+	}
 	r = mcm_remove_match(arg, &match, &removed);
 	if (r < 0)
 		mcm_answer_error(rq, r, mc_err_detail(r));
@@ -217,12 +222,4 @@ void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
 	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I}", "success", 1, "sequence",
 					   (json_int_t)st.sequence, "checkpoint_ms_epoch",
 					   (json_int_t)st.checkpoint_ms));
-}
-
-/* ---- what is switched off ---- */
-
-void mcm_admin_tenants(struct mc_http_request *rq, void *arg)
-{
-	(void)arg;
-	mcm_answer_error(rq, -MC_EMODE, NULL);
 }

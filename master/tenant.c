@@ -21,19 +21,40 @@ MC_COUNTER(rejected, "mooncake_tenant_quota_reject_total", "",
 
 /* ---- names and keys ---- */
 
+/* Bytes of the UTF-8 character at @p, 0 when it is none: too long a form, a surrogate, cut short. */
+static uint32_t utf8_len(const unsigned char *p, uint32_t left)
+{
+	uint32_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 :
+		p[0] < 0xf5 ? 4 : 0, i;
+
+	if (!n || n > left)
+		return 0;
+	for (i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+		return 0;
+	return n;
+}
+
 int mcm_tenant_check_name(struct mcp_bytes name)
 {
 	const unsigned char *p = name.data;
-	uint32_t i;
+	uint32_t i, n;
 
 	if (name.len > MCP_TENANT_MAX)
 		return mc_fail(-MC_EPARAM, "a tenant's name of %u bytes, %u are allowed", name.len,
 			       MCP_TENANT_MAX);
 	if (name.len && p[0] == '_')
 		return mc_fail(-MC_EPARAM, "a tenant's name must not begin with '_'");
-	for (i = 0; i < name.len; i++)
+	for (i = 0; i < name.len; i += n) {
+		n = utf8_len(p + i, name.len - i);
+		if (!n)
+			return mc_fail(-MC_EPARAM, "a tenant's name is no UTF-8");
 		if (p[i] < 0x20 || p[i] == 0x7f)
 			return mc_fail(-MC_EPARAM, "a tenant's name must not have control characters");
+	}
 	return 0;
 }
 

@@ -176,7 +176,12 @@ static void names_are_checked(void **state)
 
 	memset(longest, 'x', sizeof(longest));
 	assert_int_equal(mcm_tenant_check_name(fx_bytes("alice")), 0);
-	assert_int_equal(mcm_tenant_check_name(fx_bytes("a/b \xff\xfe")), 0);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("a/b \xc3\xa4 \xf0\x9f\x98\x80")), 0);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("a\xff")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("a\xc3")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("\xc0\xaf")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("\xed\xa0\x80")), -MC_EPARAM);
+	assert_int_equal(mcm_tenant_check_name(fx_bytes("\xf4\x90\x80\x80")), -MC_EPARAM);
 	assert_int_equal(mcm_tenant_check_name(fx_bytes("_x")), -MC_EPARAM);
 	assert_int_equal(mcm_tenant_check_name(fx_bytes("a\nb")), -MC_EPARAM);
 	assert_int_equal(mcm_tenant_check_name(mcp_bytes("a\0b", 3)), -MC_EPARAM);
