@@ -218,6 +218,7 @@ static int start_parts(struct running *run)
 	r = mcfs_inodes_init(&fs->inodes);
 	if (r < 0)
 		return r;
+	mcfs_reopen_init(&fs->reopen);
 	run->inodes = true;
 	r = mcfs_errors_init(&fs->errors);
 	if (r < 0)
@@ -270,8 +271,10 @@ static int stop(struct running *run)
 		mcfs_reply_done(fs);
 	if (run->errors)
 		mcfs_errors_done(&fs->errors);
-	if (run->inodes)
+	if (run->inodes) {
+		mcfs_reopen_done(&fs->reopen);
 		mcfs_inodes_done(&fs->inodes);
+	}
 	mcs_close(fs->store);
 	if (run->versions)
 		mcfs_version_env_done(&fs->versions);

@@ -174,7 +174,11 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		(void)mcfs_reply_err(&op, r);
 		return;
 	}
-	r = mcfs_find(&op, &key, &found);
+	found.implied = false;
+	if (mcfs_reopen_peek(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid, &found.info))
+		r = 0;
+	else
+		r = mcfs_find(&op, &key, &found);
 	if (is_missing(r) && lookup_pending(&op, &key))
 		return;
 	if (r == 0 && found.info.kind == MCS_DIR)

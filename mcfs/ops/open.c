@@ -76,12 +76,13 @@ static int open_version(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_o
 	int r;
 
 	mcfs_inode_key(&fs->inodes, in, &key);
-	r = mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &o);
+	o = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation);
+	r = o ? 0 : mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &o);
 	if (r < 0)
 		return r;
-	/* Replaced since the lookup: the kernel looks again. */
+	/* Replaced since the lookup: the kernel looks again, once, and gets this version then. */
 	if (mcfs_object_info(o)->generation != in->info.generation) {
-		mcfs_object_unref(o);
+		mcfs_reopen_keep(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, o);
 		return -ESTALE;
 	}
 	*ret = o;

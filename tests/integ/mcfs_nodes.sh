@@ -4,6 +4,7 @@
 # keys of other clients are files and directories.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
+requires python3
 requires_memory 2048
 mcctl() {
 	timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" "$@"
@@ -48,6 +49,40 @@ cat "$tmp/text" >&3
 fails test -e "$b/open"
 exec 3>&-
 equal "a file, after its close" "$(cat "$b/open")" text
+
+# A name that is replaced all the time, by both nodes, can always be opened.
+cat >"$tmp/replace.py" <<'PY'
+import os, sys, time
+d, end, n = sys.argv[1], time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < end:
+    with open(d + "/tmp" + sys.argv[3], "wb") as f:
+        f.write(b"%d" % n * 100)
+    os.rename(d + "/tmp" + sys.argv[3], d + "/busy")
+    n += 1
+PY
+cat >"$tmp/reopen.py" <<'PY'
+import os, sys, time
+end, n = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < end:
+    with open(sys.argv[1] + "/busy", "rb") as f:
+        data = f.read()
+        size = os.fstat(f.fileno()).st_size
+    if len(data) != size or data != data[:size // 100] * 100:
+        sys.exit("%d bytes of a file of %d" % (len(data), size))
+    n += 1
+print("opened", n)
+PY
+python3 - "$a" <<'PY'
+import sys
+open(sys.argv[1] + "/busy", "wb").write(b"0" * 100)
+PY
+timeout 60 python3 "$tmp/replace.py" "$a" 4 a &
+replacers=($!)
+timeout 60 python3 "$tmp/replace.py" "$b" 4 b &
+replacers+=($!)
+timeout 60 python3 "$tmp/reopen.py" "$a" 3.5 || fail "a file that is being replaced cannot be opened"
+for pid in "${replacers[@]}"; do wait "$pid" || fail "replacing a file"; done
+rm "$a/busy"
 
 # ---- directories
 mkdir "$a/dir"
