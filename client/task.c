@@ -69,6 +69,7 @@ int mcs_task_create(struct mcs *s, const struct mcs_task_opts *opts, char ret_id
 	if (opts->key.len > MCP_KEY_MAX)
 		return mc_fail(-MC_EKEY, "a key of %zu bytes", opts->key.len);
 	msg.key = mcp_bytes(opts->key.data, opts->key.len);
+	msg.tenant = s->tenant;
 	r = names_of(opts->sources, &source, &msg.sources);
 	if (r == 0)
 		r = names_of(opts->targets, &target, &msg.targets);

@@ -37,7 +37,7 @@ static int ask(struct mcs_watch *w, uint64_t deadline)
 {
 	const struct mcp_events msg = {
 		.since = w->since, .types = w->types, .limit = EVENTS,
-		.prefix = mcp_bytes(w->prefix, w->prefix_len),
+		.prefix = mcp_bytes(w->prefix, w->prefix_len), .tenant = w->s->tenant,
 	};
 	struct mcp_events_reply reply;
 	struct mcp_reply mem = { 0 };

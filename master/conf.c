@@ -33,7 +33,6 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
 #define NO_STANDBY "there is no standby that reads the journal"
 #define NO_EVENTS "there are no KV events"
-#define NO_META "run mooncake_http_metadata_server of upstream, or none: nodes here need none"
 #define NO_REPLICATION "hot keys are not copied"
 #define NO_CXL "there is no CXL tier"
 #define NO_ARENA "a master holds no memory of objects"
@@ -45,10 +44,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "nof_heartbeat_interval_sec", "10", NO_NOF },
 	{ "nof_heartbeat_probe_timeout_ms", "1000", NO_NOF },
 	{ "nof_heartbeat_failures_threshold", "3", NO_NOF },
-	{ "enable_http_metadata_server", "false", NO_META },
-	{ "http_metadata_server_port", "8080", NO_META },
-	{ "http_metadata_server_host", "0.0.0.0", NO_META },
-	{ "enable_metadata_cleanup_on_timeout", "false", NO_META },
 	{ "enable_offload", "false", NO_SSD },
 	{ "offload_on_evict", "false", NO_SSD },
 	{ "offload_force_evict", "false", NO_SSD },

@@ -145,47 +145,46 @@ void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from)
 
 /* ---- reading ---- */
 
-static bool begins(const char *key, uint32_t len, struct mcp_bytes prefix)
+static bool begins(struct mcp_bytes key, struct mcp_bytes prefix)
 {
-	return len >= prefix.len && (!prefix.len || !memcmp(key, prefix.data, prefix.len));
+	return key.len >= prefix.len && (!prefix.len || !memcmp(key.data, prefix.data, prefix.len));
 }
 
 /* False: there is no room for its keys. */
-static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, struct mcp_bytes prefix,
-		 struct mcp_event *ret, char **text, size_t *text_len, bool *ret_taken)
+static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, uint32_t tenant,
+		 struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len, bool *ret_taken)
 {
 	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES;
-	const char *key = (const char *)p + sizeof(struct record);
-	struct mcp_bytes from, to;
+	struct mcp_bytes key, to = { "", 0 };
+	uint32_t owner;
 	struct record r;
-	uint32_t tenant;
 
 	memcpy(&r, p, sizeof(r));
 	*ret_taken = false;
-	if (types && !(types & 1u << r.type))
+	key = mcm_key_bare(mcp_bytes(p + sizeof(r), r.key_len), &owner);
+	if (r.to_len)
+		to = mcm_key_bare(mcp_bytes(p + sizeof(r) + r.key_len, r.to_len), NULL);
+	if (owner != tenant || (types && !(types & 1u << r.type)))
 		return true;
-	from = mcm_key_bare(mcp_bytes(key, r.key_len), &tenant);
-	to = mcm_key_bare(mcp_bytes(key + r.key_len, r.to_len), NULL);
-	/* Who watches is of the default tenant. */
-	if (tenant != MCM_TENANT_DEFAULT ||
-	    (!begins(from.data, from.len, prefix) && !(to.len && begins(to.data, to.len, prefix))))
+	if (!begins(key, prefix) && !(r.to_len && begins(to, prefix)))
 		return true;
-	if (*text_len < (size_t)from.len + to.len)
+	if (*text_len < (size_t)key.len + to.len)
 		return false;
-	memcpy(*text, from.data, from.len);
-	memcpy(*text + from.len, to.data, to.len);
+	memcpy(*text, key.data, key.len);
+	memcpy(*text + key.len, to.data, to.len);
 	*ret = (struct mcp_event){
 		.sequence = n, .time_ms = r.time_ms, .size = r.size, .generation = r.generation,
-		.type = r.type, .kind = r.kind, .key = mcp_bytes(*text, from.len),
-		.to = mcp_bytes(*text + from.len, to.len),
+		.type = r.type, .kind = r.kind, .key = mcp_bytes(*text, key.len),
+		.to = mcp_bytes(*text + key.len, to.len),
 	};
-	*text += from.len + to.len;
-	*text_len -= (size_t)from.len + to.len;
+	*text += key.len + to.len;
+	*text_len -= (size_t)key.len + to.len;
 	*ret_taken = true;
 	return true;
 }
 
-int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, struct mcp_bytes prefix,
+int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
+		    struct mcp_bytes prefix,
 		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
 		    uint64_t *ret_since, uint64_t *ret_lost)
 {
@@ -210,7 +209,7 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, struct mcp_by
 		at = e->first;
 	}
 	for (scanned = 0; at < e->next && n < max && scanned < SCAN_MAX; scanned++, at++) {
-		if (!take(e, at, types, prefix, &ret[n], &text, &text_len, &taken))
+		if (!take(e, at, types, tenant, prefix, &ret[n], &text, &text_len, &taken))
 			break;
 		n += taken;
 	}

@@ -16,6 +16,7 @@
 #include "master/client.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
+#include "proto/meta_http.h"
 
 #define LOG "liveness"
 #define TICK_MAX_MS 200
@@ -134,6 +135,8 @@ static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint6
 	if (v == FALLS_SILENT) {
 		s->silent_ms = now;
 		mcm_segments_set_silent(&m->segments, s, true);
+		if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
+			(void)mcp_meta_http_forget(m->meta, s->name);
 		mc_warn(LOG, "owner is silent, keeping its objects unseen segment=%s objects=%llu",
 			s->name, objects);
 	} else {

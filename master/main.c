@@ -120,8 +120,22 @@ static int where_of(const struct mcm_conf *conf, struct where *w)
 	return 0;
 }
 
-/* Until a signal says to end; SIGHUP begins a new log file. */
-static void wait_for_end(const struct mcm_conf *conf)
+/* The log's options as the config file and the command line have them now. */
+static int reopen_log(int argc, char **argv)
+{
+	struct mc_options *options = NULL;
+	struct mcm_conf conf;
+	int r;
+
+	r = mc_options_parse(&mcm_program, argc, argv, &conf, &options);
+	if (r == 0)
+		r = open_log(&conf);
+	mc_options_free(options);
+	return r;
+}
+
+/* Until a signal says to end; SIGHUP begins a new log file, with the levels that are set now. */
+static void wait_for_end(int argc, char **argv)
 {
 	int sig, r;
 
@@ -129,15 +143,17 @@ static void wait_for_end(const struct mcm_conf *conf)
 		sig = mc_signals_wait();
 		if (sig == SIGINT || sig == SIGTERM)
 			break;
-		r = sig == SIGHUP ? open_log(conf) : 0;
+		r = sig == SIGHUP ? reopen_log(argc, argv) : 0;
 		if (r < 0)
 			mc_warn(LOG, "cannot open the log again, keeping the old one: %s",
 				mc_err_detail(r));
+		else
+			mc_debug(LOG, "the log's options were read again");
 	}
 	mc_info(LOG, "ending signal=%d", sig);
 }
 
-static int run(const struct mcm_conf *conf)
+static int run(const struct mcm_conf *conf, int argc, char **argv)
 {
 	struct where w;
 	struct mcm *m;
@@ -155,7 +171,7 @@ static int run(const struct mcm_conf *conf)
 		return fail(r);
 	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
 		mcm_http_port(m));
-	wait_for_end(conf);
+	wait_for_end(argc, argv);
 	mcm_stop(m);
 	mc_log_close();
 	return 0;
@@ -178,7 +194,7 @@ int main(int argc, char **argv)
 			mc_options_argv(options, 0));
 		r = 1;
 	} else {
-		r = run(&conf);
+		r = run(&conf, argc, argv);
 	}
 	mc_options_free(options);
 	return r;

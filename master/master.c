@@ -18,11 +18,13 @@
 #include "common/httpd.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/net.h"
 #include "master/admin_http.h"
 #include "master/mcm_i.h"
 #include "master/service.h"
 #include "master/session.h"
 #include "master/stats.h"
+#include "proto/meta_http.h"
 
 #define LOG "master"
 #define EVICTOR_PERIOD_MS 200
@@ -191,6 +193,22 @@ static void settle(void *arg)
 	mcm_journal_settle(arg);
 }
 
+static int meta_start(struct mcm *m)
+{
+	const char *host = m->conf.http_metadata_server_host;
+	bool bare_v6 = strchr(host, ':') && host[0] != '[';
+	char addr[MC_ADDR_MAX];
+	const struct mcp_meta_http_conf conf = { .addr = addr };
+
+	if (!m->conf.enable_http_metadata_server)
+		return 0;
+	if (strlen(host) > MC_ADDR_MAX - 16)
+		return mc_fail(-EINVAL, "address too long: %s", host);
+	snprintf(addr, sizeof(addr), bare_v6 ? "[%s]:%d" : "%s:%d", host,
+		 (int)m->conf.http_metadata_server_port);
+	return mcp_meta_http_start(&conf, &m->meta_port, &m->meta);
+}
+
 static int server_start(struct mcm *m, const struct mcm_listen *where)
 {
 	static const char *const none[] = { NULL };
@@ -225,6 +243,8 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
 					      mcm_http_routes, m, &m->http_port, &m->httpd) : 0;
 	if (r == 0)
+		r = meta_start(m);
+	if (r == 0)
 		r = threads_start(m);
 	if (r == 0)
 		r = server_start(m, where);
@@ -244,6 +264,7 @@ void mcm_stop(struct mcm *m)
 	mc_httpd_stop(m->httpd);
 	mcp_server_stop(m->server);
 	threads_stop(m);
+	mcp_meta_http_stop(m->meta);
 	mcm_journal_close(m, true);
 	mc_metrics_collector_remove(mcm_stats_collect, m);
 	mcm_core_free(m);

@@ -62,6 +62,8 @@ struct mcm {
 	uint64_t tick_ns;		/* when the monitor last ran */
 	struct mcp_server *server;
 	struct mc_httpd *httpd;
+	struct mcp_meta_http *meta;	/* NULL: not wanted */
+	int meta_port;
 	int http_port;
 };
 

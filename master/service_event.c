@@ -16,6 +16,7 @@ int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
 {
 	struct mcp_events_reply reply = { 0 };
+	struct mcm_scope sc;
 	struct mcp_event *event;
 	struct mcp_events rq;
 	unsigned max;
@@ -28,12 +29,15 @@ int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	if (rq.prefix.len > MCP_KEY_MAX)
 		return mc_fail(-MC_EPARAM, "a prefix of %u bytes", rq.prefix.len);
+	r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r < 0)
+		return r;
 	max = rq.limit && rq.limit < EVENTS ? rq.limit : EVENTS;
 	event = mcm_scratch(MCM_SCRATCH_ITEMS, max, sizeof(*event));
 	text = mcm_scratch(MCM_SCRATCH_BYTES, TEXT, 1);
 	if (!event || !text)
 		return -ENOMEM;
-	r = mcm_events_read(arg, rq.since, rq.types, rq.prefix, event, max, text, TEXT, &reply.next,
+	r = mcm_events_read(arg, rq.since, rq.types, sc.tenant, rq.prefix, event, max, text, TEXT, &reply.next,
 			    &reply.lost);
 	if (r < 0)
 		return r;

@@ -57,12 +57,19 @@ int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_task_create_reply reply;
 	struct mcm_task_request tr;
 	struct mcp_task_create rq;
+	struct mcm_scope sc;
+	char key[MCM_KEY_MAX];
 	int r;
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_task_create, body, len, &rq);
 	if (r < 0)
 		return r;
+	r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r < 0)
+		return r;
+	if (rq.key.len)
+		rq.key = mcm_scope_key(sc, rq.key, key);
 	if (rq.type == MCP_TASK_COPY || rq.type == MCP_TASK_MOVE)
 		mc_metric_add(rq.type == MCP_TASK_COPY ? &copies_created : &moves_created, 1);
 	tr = (struct mcm_task_request){
@@ -153,6 +160,7 @@ static int grow(struct listing *l)
 
 static int take(void *arg, const struct mcm_task *t)
 {
+	struct mcp_bytes key = mcm_key_bare(mcp_bytes(t->key ? t->key : "", t->key_len), NULL);
 	struct listing *l = arg;
 	int r = 0;
 
@@ -164,7 +172,7 @@ static int take(void *arg, const struct mcm_task *t)
 		return r;
 	l->task[l->n++] = (struct mcp_task){
 		.id = t->id, .type = t->type, .status = t->status,
-		.key = bytes_copy(l, t->key, t->key_len, &r),
+		.key = bytes_copy(l, key.data, key.len, &r),
 		.sources = names_copy(l, t->source, t->n_sources, &r),
 		.targets = names_copy(l, t->target, t->n_targets, &r),
 		.max_active = t->max_active, .created_ms = t->created_ms,

@@ -160,7 +160,7 @@ static int check_request(const struct mcm_task_request *rq)
 	if (one != (rq->key.len > 0))
 		return mc_fail(-MC_EPARAM, one ? "which object?  A key is needed" :
 			       "a task about segments takes no key");
-	if (one && rq->key.len > MCP_KEY_MAX)
+	if (one && !mcm_key_ok(rq->key))
 		return mc_fail(-MC_EKEY, "a key of %u bytes", rq->key.len);
 	if (rq->type == MCP_TASK_COPY && (!rq->n_targets || rq->n_targets > MCM_TASK_TARGETS))
 		return mc_fail(-MC_EPARAM, "a copy goes to 1 to %u segments", MCM_TASK_TARGETS);

@@ -10,12 +10,13 @@ requires_plain_program "$top_builddir/master/mooncake_master"
 free_port rpc
 free_port http
 mkdir -p "$tmp/default"
+echo "v: 0" >"$tmp/master.yaml"
 cat >"$tmp/default/mooncake-master" <<SH
 PIDFILE=$tmp/pid
 RUN_AS=root
 LOG_DIR=$tmp/log
 STATE_DIR=$tmp/state
-MASTER_OPTIONS="--rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
+MASTER_OPTIONS="--config_path=$tmp/master.yaml --rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
 SH
 sed -e "s|@sbindir@|$top_builddir/master|g" -e "s|@sysconfdir@|$tmp|g" \
 	"$top_srcdir/init/mooncake-master.in" >"$tmp/init"
@@ -31,6 +32,14 @@ pid=$(cat "$tmp/pid")
 "$tmp/init" start
 equal "pid after a second start" "$(cat "$tmp/pid")" "$pid"
 [ -n "$(ls "$tmp/log")" ] || fail "no log file"
+
+# its index has a place to survive in
+[ -n "$(ls "$tmp/state")" ] || fail "no journal"
+# reload: the level of the log, and the process stays
+echo "v: 2" >"$tmp/master.yaml"
+"$tmp/init" reload
+wait_for 10 grep -rq "debug main: the log's options were read again" "$tmp/log"
+equal "pid after reload" "$(cat "$tmp/pid")" "$pid"
 
 "$tmp/init" restart
 wait_for 20 serves

@@ -91,6 +91,7 @@ is .error_code -1011
 mkfifo "$tmp/stays"
 exec 9<>"$tmp/stays"
 spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 32 <'$tmp/stays'"
+owner=$SPAWNED
 has_segment() { [ -n "$(curl -sf "$base/get_all_segments")" ]; }
 wait_for 20 has_segment
 segment=$(curl -sf "$base/get_all_segments")
@@ -125,3 +126,37 @@ ask 200 POST '/api/v1/remove_all?force=true'
 is .removed_count 2
 ask 200 GET /get_all_keys
 answers ''
+
+# tenants
+stop_pid "$MASTER_PID"
+printf 'version: 1\ntenants:\n  - name: blue\n    quota: 10MB\n' >"$tmp/policy.yaml"
+meta=''
+free_port meta
+restart_master --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml" --client_ttl=1s \
+	--enable_http_metadata_server --http_metadata_server_host=127.0.0.1 \
+	--http_metadata_server_port="$meta" --enable_metadata_cleanup_on_timeout
+ask 200 GET /api/v1/tenant_quotas
+is '[.data[]|select(.tenant_id=="blue")|.requested_quota_bytes,.has_explicit_policy,.over_quota]' '[10485760,true,false]'
+ask 200 GET '/api/v1/tenant_quotas?tenant_id=blue'
+is .data.tenant_id '"blue"'
+ask 404 GET '/api/v1/tenant_quotas?tenant_id=red'
+is .error_code -1701
+for body in '{}' '{"requested_quota_bytes":0}' '{"requested_quota_bytes":-1}' '{"requested_quota_bytes":1e3}' \
+	'{"requested_quota_bytes":9223372036854775808}' x; do
+	ask 400 PUT '/api/v1/tenant_quotas?tenant_id=red' -d "$body"
+done
+ask 400 PUT /api/v1/tenant_quotas -d '{"requested_quota_bytes":5}'
+ask 200 PUT '/api/v1/tenant_quotas?tenant_id=red' -d '{"requested_quota_bytes":5000000}'
+is .data.requested_quota_bytes 5000000
+ask 200 DELETE '/api/v1/tenant_quotas?tenant_id=red'
+ask 404 GET '/api/v1/tenant_quotas?tenant_id=red'
+
+# the metadata of engines, and what is forgotten of an owner that fell silent
+wait_for 20 has_segment
+segment=$(curl -sf "$base/get_all_segments")
+key=http://127.0.0.1:$meta/metadata?key=mooncake/ram/$segment
+equal "metadata" "$(curl -s -X PUT -d '{"a":1}' "$key")" 'metadata updated'
+equal "metadata" "$(curl -s "$key")" '{"a":1}'
+kill_pid "$owner"
+forgotten() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$key")" = 404 ]; }
+wait_for 20 forgotten

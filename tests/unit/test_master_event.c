@@ -15,7 +15,7 @@ static uint64_t since, lost;
 
 static int read_on(struct fixture *fx, const char *prefix, uint32_t types)
 {
-	return mcm_events_read(fx->m, since, types, fx_bytes(prefix), ev, 512, text, sizeof(text),
+	return mcm_events_read(fx->m, since, types, MCM_TENANT_DEFAULT, fx_bytes(prefix), ev, 512, text, sizeof(text),
 			       &since, &lost);
 }
 
@@ -64,9 +64,9 @@ static void what_happens_is_told_in_order(void **state)
 	since = before;
 	assert_int_equal(read_on(&fx, "", 1u << MCP_EVENT_REMOVE), 1);
 	since = before;
-	assert_int_equal(mcm_events_read(fx.m, since, 0, fx_bytes(""), ev, 2, text, sizeof(text),
+	assert_int_equal(mcm_events_read(fx.m, since, 0, MCM_TENANT_DEFAULT, fx_bytes(""), ev, 2, text, sizeof(text),
 					 &since, &lost), 2);
-	assert_int_equal(mcm_events_read(fx.m, since, 0, fx_bytes(""), ev, 9, text, 4, &since,
+	assert_int_equal(mcm_events_read(fx.m, since, 0, MCM_TENANT_DEFAULT, fx_bytes(""), ev, 9, text, 4, &since,
 					 &lost), 1);
 	assert_int_equal(read_on(&fx, "", 0), 2);
 	fx_down(&fx);
