@@ -44,9 +44,9 @@ void mcm_event_object(struct mcm *m, enum mcp_event_type type, uint32_t slot);
 /* The object got the key that it has now; @from is the one it had. */
 void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from);
 
-/* Read on about a tenant's keys after number @since (UINT64_MAX: from now on).  @ret has room for @max, @text for @text_len
- * bytes of keys, which they point to.  Their number; *ret_since is what to ask with next, *ret_lost how
- * many came before and are gone.  -ENOMEM. */
+/* Read on about a tenant's keys after number @since (UINT64_MAX: from now on).  @ret has room for @max,
+ * @text for @text_len bytes of keys, which they point to.  Their number; *ret_since is what to ask with
+ * next, *ret_lost how many came before and are gone.  -ENOMEM. */
 int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
 		    struct mcp_bytes prefix,
 		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,

@@ -154,7 +154,7 @@ ask 404 GET '/api/v1/tenant_quotas?tenant_id=red'
 # the metadata of engines, and what is forgotten of an owner that fell silent
 wait_for 20 has_segment
 segment=$(curl -sf "$base/get_all_segments")
-key=http://127.0.0.1:$meta/metadata?key=mooncake/ram/$segment
+key="http://127.0.0.1:$meta/metadata?key=mooncake/ram/$segment"
 equal "metadata" "$(curl -s -X PUT -d '{"a":1}' "$key")" 'metadata updated'
 equal "metadata" "$(curl -s "$key")" '{"a":1}'
 kill_pid "$owner"

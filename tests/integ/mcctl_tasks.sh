@@ -58,7 +58,10 @@ reader() {
 	local n=0 i
 	until [ -e "$tmp/stop" ]; do
 		for i in 1 7 23 40; do
-			ctl get "k$i" "$tmp/read" && cmp -s "$tmp/read" "$tmp/data" || { echo "k$i"; return 1; }
+			if ! ctl get "k$i" "$tmp/read" || ! cmp -s "$tmp/read" "$tmp/data"; then
+				echo "k$i"
+				return 1
+			fi
 			n=$((n + 1))
 		done
 	done
