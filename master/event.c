@@ -152,7 +152,8 @@ static bool begins(struct mcp_bytes key, struct mcp_bytes prefix)
 
 /* False: there is no room for its keys. */
 static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, uint32_t tenant,
-		 struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len, bool *ret_taken)
+		 struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len,
+		 bool *ret_taken)
 {
 	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES;
 	struct mcp_bytes key, to = { "", 0 };
