@@ -149,7 +149,6 @@ ask 400 PUT /api/v1/tenant_quotas -d '{"requested_quota_bytes":5}'
 ask 200 PUT '/api/v1/tenant_quotas?tenant_id=red' -d '{"requested_quota_bytes":5000000}'
 is .data.requested_quota_bytes 5000000
 ask 200 DELETE '/api/v1/tenant_quotas?tenant_id=red'
-ask 404 GET '/api/v1/tenant_quotas?tenant_id=red'
 
 # the metadata of engines, and what is forgotten of an owner that fell silent
 wait_for 20 has_segment
