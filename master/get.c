@@ -82,18 +82,22 @@ static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_
 	if (r < 0)
 		return r;
 	if (!(flags & MCP_GET_HOLD)) {
-		until = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
-		ret->lease_ms = (uint32_t)m->conf.default_kv_lease_ttl;
+		until = mcm_now_ms(m) + mcm_read_lease_ms(m);
+		ret->lease_ms = (uint32_t)mcm_read_lease_ms(m);
 	}
 	mcm_group_pin(m, o, 1);
 	ret->pin = mcm_pin_add(s, slot, until);
 	return 0;
 }
 
-/* When promises that are given now end. */
+/* When promises that are given now end; 0: none are given. */
 static uint32_t promise_end(struct mcm *m)
 {
-	uint32_t tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+	uint32_t tick;
+
+	if (!m->conf.default_kv_lease_ttl)
+		return 0;
+	tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
 
 	if (mcm_peek(&m->promised_until) != tick)
 		mcm_poke(&m->promised_until, tick);
@@ -129,7 +133,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 {
 	struct mcm_shard *sh;
 	struct mcm_object *o;
-	uint32_t hash, slot;
+	uint32_t hash, slot, lease = 0;
 	int r;
 
 	if (!mcm_key_ok(key))
@@ -148,7 +152,9 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE)
-		promise(m, o, promise_end(m));
+		lease = promise_end(m);
+	if (lease)
+		promise(m, o, lease);
 	describe(m, o, ret);
 	if (flags & HOLDS) {
 		mcm_object_read(o);

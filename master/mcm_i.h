@@ -79,6 +79,17 @@ static inline uint32_t mcm_now_tick(const struct mcm *m)
 	return mcm_tick(mcm_now_ms(m));
 }
 
+/* How long a read holds its object's bytes when it is neither renewed nor given back.  Also where promises
+ * are not wanted (default_kv_lease_ttl 0) the bytes of a read under way must not be given to others, and
+ * a lease of 0 would mean to clients that it has no end. */
+#define MCM_READ_LEASE_MIN_MS 64
+static inline uint64_t mcm_read_lease_ms(const struct mcm *m)
+{
+	uint64_t ms = m->conf.default_kv_lease_ttl;
+
+	return ms < MCM_READ_LEASE_MIN_MS ? MCM_READ_LEASE_MIN_MS : ms;
+}
+
 /* The state without threads, sockets and sessions: what tests drive with a fake clock.  @conf is
  * copied, its strings are not. */
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret);

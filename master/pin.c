@@ -127,7 +127,7 @@ void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)
 	if (!p || !p->until_ms)
 		return;
 	lease_unlink(s, (uint32_t)pin);
-	p->until_ms = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
+	p->until_ms = mcm_now_ms(m) + mcm_read_lease_ms(m);
 	lease_append(s, (uint32_t)pin);
 }
 

@@ -63,7 +63,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	reply = (struct mcp_register_reply){
 		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
 		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),
-		.lease_ttl_ms = (uint32_t)m->conf.default_kv_lease_ttl,
+		.lease_ttl_ms = (uint32_t)mcm_read_lease_ms(m),
 	};
 	return mcp_answer(answer, &mcp_desc_register_reply, &reply);
 }

@@ -48,6 +48,8 @@ int mcctl_copy(struct mcctl *c);
 int mcctl_move(struct mcctl *c);
 int mcctl_rebalance(struct mcctl *c);
 int mcctl_tasks(struct mcctl *c);
+int mcctl_tenants(struct mcctl *c);
+int mcctl_quota(struct mcctl *c);
 int mcctl_watch(struct mcctl *c);
 int mcctl_top(struct mcctl *c);
 int mcctl_doctor(struct mcctl *c);

@@ -22,6 +22,11 @@ static const struct advice {
 	{ MCS_ETOOBIG, MCCTL_NO, "\"mcctl df\" shows the largest object that fits" },
 	{ MCS_ELEASED, MCCTL_NO, "it is being read or was just looked up; try again, or use "
 				 "--force" },
+	{ MCS_ENOTENANT, MCCTL_NO, "\"mcctl tenants\" shows them, \"mcctl quota TENANT SIZE\" makes "
+				   "one" },
+	{ MCS_ETENANT_BUSY, MCCTL_NO, "remove its objects first" },
+	{ MCS_EQUOTA, MCCTL_NO, "\"mcctl quota TENANT\" shows its quota and use" },
+	{ MCS_EMODE, MCCTL_NO, "tenants need a master with --enable_multi_tenants" },
 	{ MCS_ENOOBJECT, MCCTL_NO, NULL },
 	{ ENOENT, MCCTL_NO, NULL },
 	{ MCS_EEXISTS, MCCTL_NO, NULL },

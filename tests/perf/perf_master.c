@@ -508,7 +508,7 @@ static void promise_all(struct mcm *m, uint64_t first, uint64_t n)
 static void bench_core_evict(void)
 {
 	uint64_t n = 262144, cpu, empty, full, worst;
-	struct mcm_session *s;
+	struct mcm_session *s = NULL;
 	struct mcm_conf conf;
 	struct mcm *m;
 	int r;

@@ -229,6 +229,44 @@ static void test_promises(void **state)
 }
 
 /* Free space in pieces that are too small, with something that stays in between. */
+static void no_lease(struct mcm_conf *conf)
+{
+	no_background(conf);
+	conf->default_kv_lease_ttl = 0;
+}
+
+/* With a lease of 0 an exist promises nothing, and a read is as safe as ever. */
+static void test_no_promises(void **state)
+{
+	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_lease);
+	fill(&fx, 0);
+	assert_int_equal(fx_exist(&fx, "key-0", 0), 1);
+	assert_int_equal(fx_stat(&fx, "key-0", &o), 0);
+	assert_int_equal(o.lease_ms, 0);
+	assert_int_equal(fx_remove(&fx, "key-0", 0), 0);
+	assert_int_equal(fx_put(&fx, "key-0", 4 * KIB, 0), 0);
+	/* Renewed in time it lasts; a lease that is said to be 0 would have no end. */
+	assert_int_equal(fx_pin(&fx, fx.s, "key-1", MCP_GET_LEASE, &o, NULL), 0);
+	assert_int_equal(o.lease_ms, MCM_READ_LEASE_MIN_MS);
+	fx_advance(&fx, MCM_READ_LEASE_MIN_MS - 1);
+	pthread_mutex_lock(&fx.s->lock);
+	mcm_pin_renew(fx.m, fx.s, o.pin);
+	pthread_mutex_unlock(&fx.s->lock);
+	fx_advance(&fx, MCM_READ_LEASE_MIN_MS - 1);
+	assert_int_equal(fx_remove(&fx, "key-1", 0), -MC_ELEASED);
+	assert_int_equal(fx_put(&fx, "new", 255 * 4 * KIB, 0), -MC_ENOSPACE);
+	fx_advance(&fx, MCM_READ_LEASE_MIN_MS);
+	assert_int_equal(fx_remove(&fx, "key-1", 0), 0);
+	assert_int_equal(fx_metric("mooncake_master_promises_broken_total"), broken);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void test_fragmented(void **state)
 {
 	struct mcp_object o[256];
@@ -455,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_soft_pins_last),
 		cmocka_unit_test(test_soft_pins_not_allowed),
 		cmocka_unit_test(test_promises),
+		cmocka_unit_test(test_no_promises),
 		cmocka_unit_test(test_fragmented),
 		cmocka_unit_test(test_large_among_tiny),
 		cmocka_unit_test(test_whole_pool),

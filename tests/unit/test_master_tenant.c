@@ -22,9 +22,10 @@ static char dir[] = "/tmp/mc-tenant-XXXXXX", policy_file[64], journal[64];
 static void write_policy(const char *text)
 {
 	static time_t stamp = 1000;
-	struct timespec t[2] = { { .tv_sec = ++stamp }, { .tv_sec = stamp } };
+	struct timespec t[2] = { { .tv_sec = stamp }, { .tv_sec = stamp } };
 	FILE *f = fopen(policy_file, "w");
 
+	stamp++;
 	assert_non_null(f);
 	fputs(text, f);
 	fclose(f);
