@@ -98,13 +98,12 @@ static uint32_t promise_end(struct mcm *m)
 	if (!m->conf.default_kv_lease_ttl)
 		return 0;
 	tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
-
 	if (mcm_peek(&m->promised_until) != tick)
 		mcm_poke(&m->promised_until, tick);
 	return tick;
 }
 
-/* Keep it, and what is in its group, until @tick. */
+/* Keep it, and what is in its group, until @tick; asked for it was also when that is 0. */
 static void promise(struct mcm *m, struct mcm_object *o, uint32_t tick)
 {
 	if (o->lease < tick)
@@ -133,7 +132,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 {
 	struct mcm_shard *sh;
 	struct mcm_object *o;
-	uint32_t hash, slot, lease = 0;
+	uint32_t hash, slot;
 	int r;
 
 	if (!mcm_key_ok(key))
@@ -152,9 +151,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE)
-		lease = promise_end(m);
-	if (lease)
-		promise(m, o, lease);
+		promise(m, o, promise_end(m));
 	describe(m, o, ret);
 	if (flags & HOLDS) {
 		mcm_object_read(o);
@@ -187,7 +184,8 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 	return group ? mcm_group_name(m, group, ret_name) : 0;
 }
 
-static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, uint32_t lease)
+static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, uint32_t flags,
+		   uint32_t lease)
 {
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 	struct mcm_object *o;
@@ -200,7 +198,7 @@ static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, ui
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
 		return false;
-	if (lease)
+	if (!(flags & MCP_EXIST_PEEK))
 		promise(m, o, lease);
 	return true;
 }
@@ -227,6 +225,6 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 			mcm_index_warm(&m->index, hash, w);
 		for (j = 0; j < w; j++)
 			ret_present[i + j] = is_key(&keys[i + j]) &&
-				exists(m, &keys[i + j], hash[j], lease);
+				exists(m, &keys[i + j], hash[j], flags, lease);
 	}
 }

@@ -77,6 +77,11 @@ status=0
 wait "$MASTER_PID" || status=$?
 equal "status after SIGINT" "$status" 0
 
+# a lease of 0 is one; a client that may be silent for no time at all is none
+"$master" --default_kv_lease_ttl=0 --print_config | grep -q '^default_kv_lease_ttl = 0'
+fails timeout 10 "$master" --client_ttl=0 --print_config
+grep -q 'client_ttl' "$tmp/fails.out"
+
 # a config file under upstream's key names; the command line wins; the log goes to files
 mkdir "$tmp/logs"
 printf '{"client_live_ttl_sec": 60, "default_kv_lease_ttl": "5s", "eviction_ratio": 0.1}\n' >"$tmp/m.json"

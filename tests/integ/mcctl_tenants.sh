@@ -25,7 +25,7 @@ status 1 'enable_multi_tenants' ctl quota blue 10MB
 stop_pid "$MASTER_PID"
 
 printf 'version: 1\ntenants:\n  - name: blue\n    quota: 10MB\n' >"$tmp/policy.yaml"
-restart_master --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml"
+restart_master --enable_multi_tenants --default_kv_lease_ttl=0 --tenant_quota_connector_uri="$tmp/policy.yaml"
 
 # the command line
 status 2 'too few' ctl quota
@@ -57,6 +57,9 @@ ctl quota default 1mb >"$tmp/out"
 grep -q '^default .* 1 MiB .* 0  ok$' "$tmp/out" || fail "quota: $(cat "$tmp/out")"
 grep -q 'default' "$tmp/policy.yaml"
 ctl put k "$tmp/data"
+# also with a master that promises nothing
+ctl get k "$tmp/read"
+cmp "$tmp/read" "$tmp/data"
 equal "use" "$(field default charged),$(field default objects)" "300000,1"
 ctl tenants >"$tmp/out"
 grep -q '^TENANT .*EFFECTIVE' "$tmp/out"

@@ -250,6 +250,11 @@ static void test_no_promises(void **state)
 	assert_int_equal(o.lease_ms, 0);
 	assert_int_equal(fx_remove(&fx, "key-0", 0), 0);
 	assert_int_equal(fx_put(&fx, "key-0", 4 * KIB, 0), 0);
+	/* Asked for it was all the same: it is not the oldest any more. */
+	assert_int_equal(fx_exist(&fx, "key-1", 0), 1);
+	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
+	assert_int_equal(fx_exist(&fx, "key-1", MCP_EXIST_PEEK), 1);
+	assert_int_equal(fx_exist(&fx, "key-2", MCP_EXIST_PEEK), 0);
 	/* Renewed in time it lasts; a lease that is said to be 0 would have no end. */
 	assert_int_equal(fx_pin(&fx, fx.s, "key-1", MCP_GET_LEASE, &o, NULL), 0);
 	assert_int_equal(o.lease_ms, MCM_READ_LEASE_MIN_MS);
@@ -259,7 +264,7 @@ static void test_no_promises(void **state)
 	pthread_mutex_unlock(&fx.s->lock);
 	fx_advance(&fx, MCM_READ_LEASE_MIN_MS - 1);
 	assert_int_equal(fx_remove(&fx, "key-1", 0), -MC_ELEASED);
-	assert_int_equal(fx_put(&fx, "new", 255 * 4 * KIB, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "large", 255 * 4 * KIB, 0), -MC_ENOSPACE);
 	fx_advance(&fx, MCM_READ_LEASE_MIN_MS);
 	assert_int_equal(fx_remove(&fx, "key-1", 0), 0);
 	assert_int_equal(fx_metric("mooncake_master_promises_broken_total"), broken);
