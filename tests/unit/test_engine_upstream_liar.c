@@ -78,6 +78,17 @@ static bool drip(struct server *s, int fd, char *p, size_t n)
 	return true;
 }
 
+/* Bytes that are nobody's to keep. */
+static bool swallow(struct server *s, int fd, uint64_t n)
+{
+	static char trash[LEN];
+
+	for (; n > LEN; n -= LEN)
+		if (!move_all(s, fd, trash, LEN, false))
+			return false;
+	return move_all(s, fd, trash, n, false);
+}
+
 /* False: close. */
 static bool answer(struct server *s, int fd, const struct mce_up_req *q)
 {
@@ -98,6 +109,8 @@ static bool answer(struct server *s, int fd, const struct mce_up_req *q)
 			;
 		return false;
 	}
+	if (q->op == MCE_UP_WRITE && q->size > LEN - off)
+		return swallow(s, fd, q->size);
 	if (q->op == MCE_UP_WRITE)
 		return move_all(s, fd, s->mem + off, q->size, false) &&
 			(!q->v2 || move_all(s, fd, b, sizeof(b), true));
