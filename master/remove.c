@@ -238,16 +238,17 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 			return r;
 	}
 	while (r == 0 && pos < MCM_TABLE_END) {
-		if (rq->sliced && mc_now_ns() - began > SLICE_NS) {
-			ret->at = pos;
-			break;
-		}
 		mt.n = 0;
 		mt.text_len = 0;
 		mcm_index_scan(&m->index, &pos, BATCH, collect, &mt);
 		r = mt.error;
 		if (r == 0)
 			ret->removed += remove_batch(m, &mt, &p, rq->flags, &r);
+		/* Only now: whatever else took time, each part has to move on. */
+		if (rq->sliced && pos < MCM_TABLE_END && mc_now_ns() - began > SLICE_NS) {
+			ret->at = pos;
+			break;
+		}
 	}
 	pattern_free(&p);
 	free(mt.text);
