@@ -196,7 +196,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	int r;
 
 	/* A put that cannot be helped must not cost the others anything. */
-	if (mcm_peek(&s->evictable) + s->size < mcm_peek(&s->used) + want)
+	if (mcm_peek(&s->evictable) + mcm_peek(&s->size) < mcm_peek(&s->used) + want)
 		return -MC_ENOSPACE;
 	mc_metric_add(&inline_evictions, 1);
 	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
@@ -232,7 +232,7 @@ static uint64_t excess(const struct mcm_segment *s, double ratio)
 {
 	uint64_t used = mcm_peek(&s->used), evictable = mcm_peek(&s->evictable);
 	uint64_t fixed = used > evictable ? used - evictable : 0;
-	uint64_t room = s->size > fixed ? s->size - fixed : 0;
+	uint64_t size = mcm_peek(&s->size), room = size > fixed ? size - fixed : 0;
 	uint64_t goal = (uint64_t)((double)room * ratio);
 
 	return evictable > goal ? evictable - goal : 0;

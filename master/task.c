@@ -519,7 +519,7 @@ int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg)
 	t->succeeded = msg->succeeded;
 	t->bytes = msg->bytes;
 	t->total = msg->total;
-	MC_LOCKED(&m->tasks.lock);
+	/* No lock: nobody else is there yet, and the notes, whose lock comes after it, are being read. */
 	if (msg->status == MCP_TASK_SUCCEEDED) {
 		t->status = MCP_TASK_SUCCEEDED;
 		mc_list_push_back(&m->tasks.finished, &t->link);

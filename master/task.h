@@ -136,7 +136,7 @@ void mcm_tasks_restore(struct mcm *m);
 /* tasks.lock held: note how it stands, or that it is over. */
 void mcm_task_keep(struct mcm *m, const struct mcm_task *t);
 void mcm_task_drop(struct mcm *m, struct mcp_id id);
-/* One that was noted.  -MC_EPARAM, -ENOMEM. */
+/* One that was noted, before the master has threads.  -MC_EPARAM, -ENOMEM. */
 int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg);
 
 /* ---- copies (task_plan.c, task_unit.c) ---- */
