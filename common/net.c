@@ -551,8 +551,7 @@ ssize_t mc_send_fd(int sock, int fd, const void *data, size_t len, uint64_t dead
 	}
 }
 
-/* First descriptor of the message, -1 when there is none; the others are closed. */
-static int take_fd(struct msghdr *msg)
+int mc_take_fd(struct msghdr *msg)
 {
 	int first = -1, fd;
 
@@ -596,6 +595,6 @@ ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadl
 		if (r < 0)
 			return mc_fail(r, "cannot receive a descriptor: %s", mc_strerror(r));
 	}
-	*ret_fd = take_fd(&msg);
+	*ret_fd = mc_take_fd(&msg);
 	return n;
 }

@@ -34,5 +34,7 @@ int mc_addr_split(const char *addr, char *host, size_t host_len, int default_por
  * to the deadline.  Number of bytes, or -errno. */
 ssize_t mc_send_fd(int sock, int fd, const void *data, size_t len, uint64_t deadline);
 ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadline);
+/* First descriptor of a received message, -1 when there is none; the others are closed. */
+int mc_take_fd(struct msghdr *msg);
 
 #endif

@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/net.h"
+
 int mce_map_send(int sock, const struct mce_map_msg *m, int fd)
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)m, .iov_len = sizeof(*m) };
@@ -37,25 +39,6 @@ int mce_map_send(int sock, const struct mce_map_msg *m, int fd)
 	return 0;
 }
 
-/* The first descriptor; any more that a peer sent are closed. */
-static int take_fd(struct msghdr *msg)
-{
-	int first = -1, fd;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
-			memcpy(&fd, (char *)c + at, sizeof(int));
-			if (first < 0)
-				first = fd;
-			else
-				close(fd);
-		}
-	}
-	return first;
-}
-
 int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 {
 	char buf[256];
@@ -78,7 +61,7 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 		return -errno;
 	if (n == 0)
 		return -ECONNRESET;
-	fd = take_fd(&msg);
+	fd = mc_take_fd(&msg);
 	r = mce_map_msg_unpack(buf, (size_t)n, ret);
 	if (r < 0) {
 		if (fd >= 0)

@@ -225,8 +225,8 @@ void mcm_group_leave(struct mcm *m, uint32_t slot)
 	unlink_member(m, g, slot);
 	mcm_ext(&m->index, o->ext)->group = 0;
 	g->members--;
-	if (g->todo > g->members)
-		g->todo = g->members;
+	if (g->unseen > g->members)
+		g->unseen = g->members;
 	drop(m, id);
 }
 
@@ -303,7 +303,7 @@ bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
 	if (!g->doomed) {
 		g->doomed = true;
 		g->level = (uint8_t)level;
-		g->todo = g->members;
+		g->unseen = g->members;
 		g->spared = mcm_generation_next(m, 0);
 	}
 	g->refs++;
@@ -319,18 +319,18 @@ static bool next_members(struct mcm *m, uint32_t id, struct mcm_victim *v, unsig
 	*n = 0;
 	MC_LOCKED(&m->groups.lock);
 	if (g->doomed && busy(m, g, g->level))
-		g->todo = 0;
-	while (g->doomed && g->todo && *n < BATCH) {
+		g->unseen = 0;
+	while (g->doomed && g->unseen && *n < BATCH) {
 		uint32_t slot = g->first;
 		uint64_t generation = mcm_peek(&mcm_object(&m->index, slot)->generation);
 
 		unlink_member(m, g, slot);
 		link_last(m, g, slot);
-		g->todo--;
+		g->unseen--;
 		if (generation < g->spared)
 			v[(*n)++] = (struct mcm_victim){ .slot = slot, .generation = generation };
 	}
-	if (!g->todo)
+	if (!g->unseen)
 		g->doomed = false;
 	return *n;
 }

@@ -30,7 +30,7 @@ struct mcm_group {
 	uint32_t refs;			/* members, puts, evictors */
 	uint32_t members;
 	uint32_t first, last;		/* slots, linked through their extensions */
-	uint32_t todo;			/* members that the evictor has not looked at yet */
+	uint32_t unseen;			/* members that the evictor has not looked at yet */
 	uint32_t doomed_next;		/* queue of the background */
 	bool queued;
 	uint64_t spared;		/* generation from which on members are not evicted with it */
