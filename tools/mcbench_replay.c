@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "tools/bar.h"
 
 #define LOOK_MS 200
 
@@ -23,11 +24,12 @@ static uint64_t get(const uint64_t *v)
 void mcbench_replay_progress(const struct mcbench_replay *r)
 {
 	unsigned threads = (unsigned)r->b->conf->threads;
-	uint64_t blocks = get(&r->n.blocks);
+	uint64_t blocks = get(&r->n.blocks), requests = get(&r->n.requests);
+	char bar[MCCTL_BAR_LEN];
 
-	fprintf(stderr, "\r%" PRIu64 " of %zu requests, %.1f%% of blocks found, get %.2f GB/s, "
-		"put %.2f GB/s, %" PRIu64 " errors, %" PRIu64 " wrong bytes\033[K",
-		get(&r->n.requests), r->trace.n_requests,
+	fprintf(stderr, "\r%s of %zu requests, %.1f%% hits, get %.2f GB/s, put %.2f GB/s, "
+		"%" PRIu64 " errors, %" PRIu64 " wrong bytes\033[K",
+		mcctl_bar(requests, r->trace.n_requests, bar), r->trace.n_requests,
 		blocks ? 100.0 * (double)get(&r->n.prefix) / (double)blocks : 0,
 		mcbench_stats_bytes_rate(&r->get, threads) / 1e9,
 		mcbench_stats_bytes_rate(&r->put, threads) / 1e9,

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "tools/bar.h"
 
 #define FIRST_NS (500 * MC_NS_PER_MS)	/* quick work shows no bar */
 #define EACH_NS (100 * MC_NS_PER_MS)
-#define BAR_WIDTH 30u
 
 void mcctl_progress_begin(struct mcctl_progress *p, const char *what, uint64_t total)
 {
@@ -23,25 +23,10 @@ void mcctl_progress_begin(struct mcctl_progress *p, const char *what, uint64_t t
 	p->next_ns = p->begun_ns + FIRST_NS;
 }
 
-static void draw_bar(const struct mcctl_progress *p, uint64_t done)
-{
-	char bar[BAR_WIDTH + 1], size[32];
-	unsigned n;
-
-	if (done > p->total)
-		done = p->total;
-	n = (unsigned)((double)done / (double)p->total * BAR_WIDTH);
-	memset(bar, '#', n);
-	memset(bar + n, '.', BAR_WIDTH - n);
-	bar[BAR_WIDTH] = '\0';
-	fprintf(stderr, " [%s] %3.0f%% of %s", bar, 100.0 * (double)done / (double)p->total,
-		mc_format_size(p->total, size, sizeof(size)));
-}
-
 void mcctl_progress_step(struct mcctl_progress *p, uint64_t done)
 {
 	uint64_t now;
-	char buf[32];
+	char buf[32], bar[MCCTL_BAR_LEN];
 	double seconds;
 
 	if (!p->shown)
@@ -54,7 +39,8 @@ void mcctl_progress_step(struct mcctl_progress *p, uint64_t done)
 	seconds = (double)(now - p->begun_ns) / (double)MC_NS_PER_SEC;
 	fprintf(stderr, "\r%s", p->what);
 	if (p->total)
-		draw_bar(p, done);
+		fprintf(stderr, " %s of %s", mcctl_bar(done, p->total, bar),
+			mc_format_size(p->total, buf, sizeof(buf)));
 	else
 		fprintf(stderr, " %s", mc_format_size(done, buf, sizeof(buf)));
 	if (done)

@@ -57,6 +57,14 @@ status 1 bench --requests=1 --block_size=4KiB replay "$tmp/trace.jsonl" >"$tmp/t
 grep -q 'WRONG BYTES: mcbench/4096-1/0' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
 grep -q '^wrong bytes: 4096 in 1 of' "$tmp/text" || fail "$(cat "$tmp/text")"
 
+# on a terminal a bar that fills, and that is wiped away
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+	script -qec "$(printf '%q ' "$top_builddir/tools/mcbench" --master="$MASTER" --requests=100 --speed=0.5 \
+		--block_size=1KiB replay "$tmp/trace.jsonl")" /dev/null </dev/null >"$tmp/screen"
+	grep -qE '\[#{3,}\.{3,}\] +[1-9][0-9]% of 100 requests' "$tmp/screen" || fail "no bar: $(cat -v "$tmp/screen")"
+	[ "$(grep -oE '\[#*\.*\]' "$tmp/screen" | sort -u | wc -l)" -ge 3 ] || fail "the bar stands still"
+fi
+
 # timestamps, the end by time and by signal
 begun=${EPOCHREALTIME/./}
 bench --requests=100 --speed=1 --block_size=1KiB replay "$tmp/trace.jsonl" >/dev/null
