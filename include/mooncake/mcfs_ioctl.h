@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcfs_ioctl.h - what a descriptor of any file or directory of an mcfs mount can be asked by ioctl(2), for
+ * tools, tests and languages without the library; C and C++ programs want mcs.h.
+ *
+ * Structs have one size and layout everywhere.  `version` is MCFS_IOC_VERSION in everything that goes in.
+ * Results are those of ioctl(2): 0 or a count, or -1 and errno; a command or size that is not listed here
+ * is ENOTTY.  Structs are written back on success only.
+ *
+ * Python:	buf = bytearray(184); fcntl.ioctl(fd, 0x80b84d01, buf)		# MCFS_IOC_INFO */
+#ifndef MOONCAKE_MCFS_IOCTL_H
+#define MOONCAKE_MCFS_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MCFS_IOC_VERSION 1u
+#define MCFS_IOC_KEY_MAX 4096
+
+struct mcfs_ioc_info {
+	uint32_t version;
+	uint32_t features;		/* MCFS_FEATURE_* */
+	uint32_t page_size;
+	uint32_t nsegments;		/* that can be mapped */
+	uint64_t segment_size;		/* of the node's own, segment 0 */
+	uint64_t connections, buffers, pins; /* of local clients now */
+	uint64_t reserved[2];
+	char socket[120];		/* of mcfs_ring.h: "unix:@NAME" or "unix:PATH"; "": none */
+};
+#define MCFS_FEATURE_SOCKET		0x1u
+#define MCFS_FEATURE_PASSTHROUGH	0x2u	/* .mcfs/segments/N is the memory itself */
+#define MCFS_FEATURE_SHARED_MMAP	0x4u	/* files can be mapped shared and writable */
+
+/* Where an object lies.  EXTENT: that of the open file, good until it is closed. */
+struct mcfs_ioc_extent {
+	uint32_t version;
+	uint32_t segment;
+	uint64_t offset, length;	/* in .mcfs/segments/SEGMENT */
+	uint64_t generation;
+	uint32_t crc32c;
+	uint32_t reserved;
+};
+
+struct mcfs_ioc_stat {			/* in: version, key_len, key */
+	uint32_t version;
+	uint32_t key_len;
+	uint64_t size, generation, mtime_ms;
+	uint32_t crc32c, kind, flags, replicas;	/* as of struct mcs_info */
+	uint8_t key[MCFS_IOC_KEY_MAX];
+};
+
+#define MCFS_IOC_EXIST_MAX 512
+struct mcfs_ioc_exist {			/* the result is the number of those that are present */
+	uint32_t version;
+	uint32_t n;
+	uint16_t key_len[MCFS_IOC_EXIST_MAX];
+	uint8_t present[MCFS_IOC_EXIST_MAX];
+	uint8_t keys[8192];		/* one behind the other */
+};
+
+/* GET and PUT move bytes between an object and memory that was handed over at the socket; the token is that
+ * of its connection.  The result is 0, `len` becomes the number of bytes. */
+struct mcfs_ioc_io {
+	uint32_t version;
+	uint32_t flags;			/* MCFS_IO_* */
+	uint64_t token;
+	uint32_t buffer;
+	uint32_t key_len;
+	uint64_t at, len;		/* in the buffer */
+	uint64_t offset;		/* GET: in the object */
+	uint32_t replicas;		/* PUT, 0: 1 */
+	uint32_t reserved;
+	uint8_t key[MCFS_IOC_KEY_MAX];
+};
+#define MCFS_IO_UPSERT	0x1u		/* PUT: replace what there is */
+#define MCFS_IO_EXCL	0x2u		/* PUT: EEXIST when there is something */
+
+struct mcfs_ioc_key {			/* REMOVE, PREFETCH */
+	uint32_t version;
+	uint32_t flags;			/* REMOVE: 1: also when it is being read */
+	uint32_t key_len;
+	uint32_t reserved;
+	uint8_t key[MCFS_IOC_KEY_MAX];
+};
+
+struct mcfs_ioc_pin {			/* PIN: in version, key_len, key; the rest is filled in */
+	uint32_t version;
+	uint32_t key_len;
+	uint64_t pin;
+	struct mcfs_ioc_extent extent;
+	uint8_t key[MCFS_IOC_KEY_MAX];
+};
+struct mcfs_ioc_unpin {
+	uint32_t version;
+	uint32_t reserved;
+	uint64_t pin;
+};
+
+#define MCFS_IOC_BUFFERS_MAX 64
+struct mcfs_ioc_buffers {		/* of the caller's user; root sees all */
+	uint32_t version;
+	uint32_t n;
+	struct {
+		uint64_t token, size;
+		uint32_t id, uid;
+		int32_t pid;
+		uint32_t reserved;
+	} buffer[MCFS_IOC_BUFFERS_MAX];
+};
+
+struct mcfs_ioc_reserve {		/* of a file that is being written: room for so many bytes */
+	uint32_t version;
+	uint32_t reserved;
+	uint64_t size;
+};
+
+#define MCFS_IOC_INFO		_IOR('M', 1, struct mcfs_ioc_info)
+#define MCFS_IOC_EXTENT		_IOR('M', 2, struct mcfs_ioc_extent)
+#define MCFS_IOC_STAT		_IOWR('M', 3, struct mcfs_ioc_stat)
+#define MCFS_IOC_EXIST		_IOWR('M', 4, struct mcfs_ioc_exist)
+#define MCFS_IOC_GET		_IOWR('M', 5, struct mcfs_ioc_io)
+#define MCFS_IOC_PUT		_IOWR('M', 6, struct mcfs_ioc_io)
+#define MCFS_IOC_REMOVE		_IOW('M', 7, struct mcfs_ioc_key)
+#define MCFS_IOC_PREFETCH	_IOW('M', 8, struct mcfs_ioc_key)
+/* Pins belong to the descriptor that was asked and end with its last close. */
+#define MCFS_IOC_PIN		_IOWR('M', 9, struct mcfs_ioc_pin)
+#define MCFS_IOC_UNPIN		_IOW('M', 10, struct mcfs_ioc_unpin)
+#define MCFS_IOC_BUFFERS	_IOR('M', 11, struct mcfs_ioc_buffers)
+#define MCFS_IOC_RESERVE	_IOW('M', 12, struct mcfs_ioc_reserve)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

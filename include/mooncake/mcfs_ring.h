@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcfs_ring.h - how programs talk to the node daemon (mcfs, mooncake_client): a unix socket to get to know
+ * each other and to hand over memory, and rings in shared memory for everything else.  Most programs
+ * want mcs.h, which speaks this by itself.
+ *
+ * The socket is SOCK_SEQPACKET, one struct mcfs_msg per packet, in native byte order.  Each request of the
+ * client is answered by one packet of the same type, in order; status says how it went.
+ *
+ *	HELLO				token, nsegments, text: the master's address
+ *	SEGMENT id			size, kind, and a read-only descriptor of the segment
+ *	BUFFER size, and a memfd	id: from now on operations may name (id, offset, length)
+ *	UNBUFFER id			no operation uses the memory any more
+ *	RING entries, size of arena	id, and the ring's descriptor: size bytes to map shared
+ *	UNRING id
+ *
+ * A buffer is a memfd that cannot shrink (F_SEAL_SHRINK; the daemon sets the seal when it may).  Whoever
+ * connects has to be the daemon's user, root, or a user whom the daemon's options name.  When the connection
+ * ends, also by kill -9, its rings, buffers and pins end.
+ *
+ * A ring has one user at a time on each side.  The client fills the entry at sq_tail & (entries - 1),
+ * and then sets sq_tail (release); it wakes the daemon (futex on sq_tail) when sq_sleep says so.  Answers
+ * come at cq_tail the same way, the client sets cq_head when it has read them and cq_sleep while it sleeps
+ * on cq_tail.  Each entry gets one answer, not always in the order of the requests.  The daemon
+ * takes no new entries while there is no room for their answers.  It copies an entry, and the key and lists it
+ * points to, before it looks at them: what is changed afterwards has no effect. */
+#ifndef MOONCAKE_MCFS_RING_H
+#define MOONCAKE_MCFS_RING_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MCFS_RING_MAGIC 0x676e6972u
+#define MCFS_RING_VERSION 1u
+
+/* Name of the socket in the abstract name space, by the daemon's port. */
+#define MCFS_SOCKET_FORMAT "mooncake_client_%d.sock"
+#define MCFS_SOCKET_PORT 50052
+
+enum mcfs_msg_type {
+	MCFS_MSG_HELLO = 1, MCFS_MSG_SEGMENT, MCFS_MSG_BUFFER, MCFS_MSG_UNBUFFER, MCFS_MSG_RING,
+	MCFS_MSG_UNRING
+};
+
+struct mcfs_msg {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	int32_t status;		/* answers: 0, or negative as of mcs.h */
+	uint32_t id;
+	uint64_t size;
+	uint64_t token;		/* names the connection in ioctls */
+	uint32_t entries;	/* of a ring: a power of two, 2 to MCFS_RING_ENTRIES_MAX */
+	uint32_t nsegments;
+	uint64_t reserved[3];
+	char text[192];
+};
+
+#define MCFS_RING_ENTRIES_MAX 8192u
+#define MCFS_RING_ARENA_MAX (16u << 20)
+#define MCFS_KEY_MAX 4096u
+
+struct mcfs_ring {
+	uint32_t magic, version;
+	uint32_t entries;
+	uint32_t reserved;
+	uint64_t sq_offset, cq_offset;	/* of the arrays, from here */
+	uint64_t arena_offset, arena_size; /* keys and lists of the requests; the client's to use */
+	/* each on a cache line of its own */
+	uint32_t sq_tail __attribute__((aligned(64)));	/* client */
+	uint32_t sq_head __attribute__((aligned(64)));	/* daemon */
+	uint32_t sq_sleep;				/* daemon */
+	uint32_t cq_tail __attribute__((aligned(64)));	/* daemon */
+	uint32_t closed;				/* daemon: it has ended */
+	uint32_t cq_head __attribute__((aligned(64)));	/* client */
+	uint32_t cq_sleep;				/* client */
+};
+
+enum mcfs_ring_op {
+	MCFS_RING_NOP,		/* result 0 */
+	MCFS_RING_GET,		/* bytes of the object from offset on, into the buffer: result is their number */
+	MCFS_RING_PUT,		/* result 1: stored; 0: the key has a value already */
+	MCFS_RING_EXIST,	/* result 1 or 0 */
+	MCFS_RING_STAT,		/* result 0 and the answer's fields */
+	MCFS_RING_PIN,		/* result 0, and where the object lies in which segment, until UNPIN */
+	MCFS_RING_UNPIN,	/* of the pin */
+	MCFS_RING_REMOVE,
+	MCFS_RING_PREFETCH,	/* bring it to this node; the answer comes when it is there */
+	MCFS_RING_OPS
+};
+
+#define MCFS_SQE_WHOLE		0x01u	/* GET: an object larger than the room is -ENOBUFS */
+#define MCFS_SQE_HOT		0x02u	/* PIN: as the node knew it lately will do (MCS_MAP_HOT) */
+#define MCFS_SQE_FORCE		0x04u	/* REMOVE: as MCS_REMOVE_FORCE */
+#define MCFS_SQE_MORE		0x08u	/* more of this batch follow at once: wait for them */
+
+struct mcfs_sqe {
+	uint8_t op;
+	uint8_t flags;
+	uint16_t key_len;	/* 1 to 4096 */
+	uint32_t key;		/* where in the arena it stands */
+	uint32_t buffer;
+	uint32_t nranges;	/* not 0: `at` is where in the arena so many struct mcfs_ring_range stand */
+	uint64_t at;		/* in the buffer */
+	uint64_t len;
+	uint64_t offset;	/* GET: in the object */
+	uint64_t pin;		/* UNPIN */
+	uint32_t timeout_ms;	/* 0: the daemon's default */
+	uint32_t put;		/* PUT: where in the arena a struct mcfs_ring_put stands; ~0u: none */
+	uint64_t tag;		/* is returned */
+};
+
+#define MCFS_RING_RANGES_MAX 1024u
+struct mcfs_ring_range {
+	uint32_t buffer, reserved;
+	uint64_t at, len;
+};
+
+struct mcfs_ring_put {		/* as struct mcs_put_opts */
+	uint32_t flags, replicas, soft_pin_ms;
+	uint8_t kind, soft_pin, data_type, reserved;
+	uint32_t group, group_len;	/* where in the arena */
+	uint32_t preferred, preferred_len; /* the same: names that end in NUL, one behind the other */
+};
+#define MCFS_RING_PREFERRED_MAX 4096u
+
+struct mcfs_cqe {
+	uint64_t tag;
+	int64_t result;		/* negative: as of mcs.h */
+	/* PIN, STAT */
+	uint64_t generation, size, mtime_ms;
+	uint64_t offset;	/* PIN: in the segment; STAT: enum mcs_data_type in the lower half, and
+				 * what is left of the soft pin in ms in the upper */
+	uint64_t pin;
+	uint32_t crc32c;
+	uint8_t segment;	/* PIN */
+	uint8_t kind, flags, replicas;	/* as of struct mcs_info */
+};
+
+#ifdef __cplusplus
+}
+#elif __STDC_VERSION__ >= 201112L
+_Static_assert(sizeof(struct mcfs_msg) == 256 && sizeof(struct mcfs_sqe) == 64 &&
+	       sizeof(struct mcfs_cqe) == 64 && sizeof(struct mcfs_ring) == 320, "ABI");
+#endif
+
+#endif
