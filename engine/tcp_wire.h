@@ -48,8 +48,12 @@ struct mce_greeting {
 	uint32_t window;	/* server */
 };
 
-#define MCE_REQ_SIZE 48u
-#define MCE_RESP_SIZE 24u
+/* Headers as they are sent, and the least that is understood.  Sent are whole cache lines, so that payloads of
+ * whole lines stay on them in the kernel's buffers: copies that straddle lines cost up to half as much again. */
+#define MCE_REQ_SIZE 64u
+#define MCE_REQ_MIN 48u
+#define MCE_RESP_SIZE 64u
+#define MCE_RESP_MIN 24u
 #define MCE_HDR_MAX 256u
 
 enum mce_frame { MCE_FRAME_READ = 1, MCE_FRAME_WRITE, MCE_FRAME_DATA, MCE_FRAME_ACK };
@@ -174,13 +178,14 @@ static inline void mce_req_pack(uint8_t b[MCE_REQ_SIZE], const struct mce_wire_r
 	mce_put64(b + 24, q->rkey);
 	mce_put64(b + 32, q->whole);
 	mce_put64(b + 40, q->whole_len);
+	memset(b + MCE_REQ_MIN, 0, MCE_REQ_SIZE - MCE_REQ_MIN);
 }
 
 static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req *ret)
 {
 	uint16_t hlen;
 
-	if (n < MCE_REQ_SIZE)
+	if (n < MCE_REQ_MIN)
 		return 0;
 	hlen = mce_get16(b + 2);
 	ret->type = b[0];
@@ -191,7 +196,7 @@ static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req
 	ret->rkey = mce_get64(b + 24);
 	ret->whole = mce_get64(b + 32);
 	ret->whole_len = mce_get64(b + 40);
-	if (hlen < MCE_REQ_SIZE || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
+	if (hlen < MCE_REQ_MIN || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
 	    (ret->type != MCE_FRAME_READ && ret->type != MCE_FRAME_WRITE))
 		return -MC_EPROTO;
 	return n < hlen ? 0 : hlen;
@@ -206,13 +211,14 @@ static inline void mce_resp_pack(uint8_t b[MCE_RESP_SIZE], const struct mce_wire
 	mce_put64(b + 8, q->id);
 	mce_put32(b + 16, (uint32_t)q->status);
 	mce_put32(b + 20, 0);
+	memset(b + MCE_RESP_MIN, 0, MCE_RESP_SIZE - MCE_RESP_MIN);
 }
 
 static inline int mce_resp_unpack(const uint8_t *b, size_t n, struct mce_wire_resp *ret)
 {
 	uint16_t hlen;
 
-	if (n < MCE_RESP_SIZE)
+	if (n < MCE_RESP_MIN)
 		return 0;
 	hlen = mce_get16(b + 2);
 	ret->type = b[0];
@@ -220,7 +226,7 @@ static inline int mce_resp_unpack(const uint8_t *b, size_t n, struct mce_wire_re
 	ret->len = mce_get32(b + 4);
 	ret->id = mce_get64(b + 8);
 	ret->status = (int32_t)mce_get32(b + 16);
-	if (hlen < MCE_RESP_SIZE || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
+	if (hlen < MCE_RESP_MIN || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
 	    (ret->type != MCE_FRAME_DATA && ret->type != MCE_FRAME_ACK) ||
 	    (ret->len && (ret->type == MCE_FRAME_ACK || ret->status)))
 		return -MC_EPROTO;

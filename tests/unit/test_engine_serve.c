@@ -192,11 +192,18 @@ static void versions(void **state)
 		mce_req_pack(h, &q);
 		mce_put16(h + 2, sizeof(h));
 		put(fd, h, sizeof(h));
+		/* And one as short as headers once were. */
+		q.id++;
+		mce_req_pack(h, &q);
+		mce_put16(h + 2, MCE_REQ_MIN);
+		put(fd, h, MCE_REQ_MIN);
 	}
-	a = answer(fd);
-	assert_int_equal(a.status, 0);
-	assert_true(get(fd, &byte, 1));
-	pattern_check(&byte, 1, SEED, 3);
+	for (int i = 0; i < 2; i++) {
+		a = answer(fd);
+		assert_int_equal(a.status, 0);
+		assert_true(get(fd, &byte, 1));
+		pattern_check(&byte, 1, SEED, 3);
+	}
 	close(fd);
 	/* One that cannot is told so. */
 	fd = dial(&s);
@@ -314,7 +321,7 @@ static void malformed(void **state)
 		if (i == 1)
 			mce_put32(h + 4, MCE_WIRE_LEN_MAX + 1);
 		if (i == 2)
-			mce_put16(h + 2, MCE_REQ_SIZE - 1);
+			mce_put16(h + 2, MCE_REQ_MIN - 1);
 		if (i == 3)
 			mce_put16(h + 2, MCE_HDR_MAX + 1);
 		put(fd, h, sizeof(h));
