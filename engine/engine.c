@@ -13,6 +13,8 @@
 
 /* Longest piece that goes over TCP at once. */
 #define STRIPE_MAX (8ull << 20)
+/* Requests that a transport may look at together. */
+#define RUN_MAX 1024u
 
 static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 {
@@ -154,23 +156,66 @@ static int check_req(struct mce_req *req)
 	return 0;
 }
 
-static void submit_one(struct mce_batch *b, struct mce_req *req)
+/* What is wrong with a request is kept in it until its turn comes. */
+static void prepare_req(struct mce_batch *b, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
-	int r;
 
 	memset(req->priv, 0, sizeof(req->priv));
 	mc_list_init(&x->node);
 	mce_req_set_status(req, -EINPROGRESS);
 	req->path = MCE_PATH_NONE;
 	req->batch = b;
-	r = check_req(req);
+	x->status = check_req(req);
 	if (req->peer)
 		__atomic_fetch_add(&req->peer->asked, x->total, __ATOMIC_RELAXED);
-	if (r < 0 || x->total == 0)
-		mce_complete(req, MCE_PATH_NONE, r);
+}
+
+static void submit_one(struct mce_req *req)
+{
+	struct mce_reqx *x = mce_reqx(req);
+
+	if (x->status < 0 || x->total == 0)
+		mce_complete(req, MCE_PATH_NONE, x->status);
 	else
 		mce_peer_submit(req->peer, req);
+}
+
+/* Requests that are handed over: [next, ready) are prepared and of one peer. */
+struct handing {
+	struct mce_req *reqs;
+	unsigned next, ready, n;
+	uint64_t alone;		/* key of a region whose requests no transport takes together */
+	bool any_alone;
+};
+
+/* More prepared ones, when there are none or few. */
+static void prepare_more(struct mce_batch *b, struct handing *h)
+{
+	struct mce_peer *p = h->reqs[h->next].peer;
+
+	if (h->ready > h->next)
+		return;
+	while (h->ready < h->n && h->ready < h->next + RUN_MAX && h->reqs[h->ready].peer == p)
+		prepare_req(b, &h->reqs[h->ready++]);
+}
+
+static void submit_some(struct handing *h)
+{
+	struct mce_req *req = &h->reqs[h->next];
+	unsigned n = h->ready - h->next, took = 0;
+
+	if (n > 1 && req->peer && !(h->any_alone && h->alone == req->rkey)) {
+		for (const struct mce_transport *const *t = req->peer->transports; *t && !took; t++)
+			took = (*t)->submit_run(req->peer, req, n);
+		h->any_alone = took == 0;
+		h->alone = took ? 0 : req->rkey;
+	}
+	if (took == 0) {
+		submit_one(req);
+		took = 1;
+	}
+	h->next += took;
 }
 
 static void flush_peer(struct mce_peer *p)
@@ -181,16 +226,18 @@ static void flush_peer(struct mce_peer *p)
 
 int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n)
 {
+	struct handing h = { .reqs = reqs, .n = n };
 	struct mce_peer *p = NULL;
 
 	__atomic_fetch_add(&b->left, n, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < n; i++) {
+	while (h.next < n) {
 		/* Not a field of a request handed over before: it may be complete and gone. */
-		struct mce_peer *next = reqs[i].peer;
+		struct mce_peer *next = reqs[h.next].peer;
 
 		if (p && p != next)
 			flush_peer(p);
-		submit_one(b, &reqs[i]);
+		prepare_more(b, &h);
+		submit_some(&h);
 		p = next;
 	}
 	if (p)

@@ -49,6 +49,7 @@ const struct mce_transport mce_local_transport = {
 	.connect = mce_no_connect,
 	.prepare = mce_no_prepare,
 	.submit = local_submit,
+	.submit_run = mce_no_run,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,

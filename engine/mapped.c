@@ -154,7 +154,7 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping
 static void down_locked(struct mce_mapped *m)
 {
 	mce_vm_unref(m->vm);
-	m->vm = NULL;
+	__atomic_store_n(&m->vm, NULL, __ATOMIC_RELAXED);
 	if (m->evfd.fd >= 0) {
 		mc_evloop_del(m->io->loop, &m->evfd);
 		close(m->evfd.fd);
@@ -297,7 +297,8 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	if (m->life)
 		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
 	m->life = life;
-	m->vm = m->busy && in.base ? mce_vm_open(m->evfd.fd, in.base, m->tried) : NULL;
+	__atomic_store_n(&m->vm, m->busy && in.base ? mce_vm_open(m->evfd.fd, in.base, m->tried) : NULL,
+			 __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -540,6 +541,7 @@ const struct mce_transport mce_mapped_transport = {
 	.connect = mapped_connect,
 	.prepare = mapped_prepare,
 	.submit = mapped_submit,
+	.submit_run = mce_no_run,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,

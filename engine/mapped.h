@@ -39,7 +39,7 @@ struct mce_mapped {
 	struct mce_mapping *bucket[MCE_MAPPING_BUCKETS];
 	unsigned n;
 	struct mce_mapping *kept;	/* dead, but pointers into them were given out */
-	struct mce_vm *vm;	/* the owner's process, NULL: its memory is out of reach */
+	struct mce_vm *vm;	/* the owner's process, NULL: its memory is out of reach; atomic as a hint */
 	uint64_t *busy;		/* our busy page; constant once made, NULL: none */
 	int busy_fd;
 };

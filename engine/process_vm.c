@@ -294,6 +294,176 @@ static int vm_submit(struct mce_peer *p, struct mce_req *req)
 	return 0;
 }
 
+/* ---- many transfers in one call ---------------------------------------------------------------- */
+
+/* Limits of the kernel's, of what one call should take, and of places that one caller should use. */
+#define RUN_PARTS 1024u
+#define RUN_REGIONS 16u
+#define RUN_REQ_BYTES (256u << 10)
+
+struct run {
+	struct mce_mapped *m;
+	struct mce_vm *vm;
+	struct mce_req *reqs;
+	unsigned n;		/* requests taken, from the first on */
+	uint64_t bytes;
+	struct {
+		struct mce_mapping *mp;	/* referenced */
+		unsigned place;
+		bool over;
+	} region[RUN_REGIONS];
+	unsigned nregions, nhere, nthere;
+	struct iovec here[RUN_PARTS], there[RUN_PARTS];
+	uint8_t region_of[RUN_PARTS];
+};
+
+/* The place of @mp among the run's regions; -EBUSY when there is none. */
+static int run_region_locked(struct run *run, struct mce_mapping *mp)
+{
+	unsigned i, place;
+
+	for (i = 0; i < run->nregions; i++)
+		if (run->region[i].mp == mp)
+			return (int)i;
+	if (i == RUN_REGIONS || busy_take(run->m->busy, mp->rkey, &place) < 0)
+		return -EBUSY;
+	/* As for one transfer: the owner has to see us, or we its end. */
+	if (!mce_mapping_alive_locked(run->m, mp)) {
+		__atomic_store_n(&run->m->busy[place], 0, __ATOMIC_SEQ_CST);
+		return -EBUSY;
+	}
+	mp->refs++;
+	run->region[i].mp = mp;
+	run->region[i].place = place;
+	run->region[i].over = false;
+	run->nregions++;
+	return (int)i;
+}
+
+static void run_add(struct run *run, const struct mce_req *req, uint64_t total, int region)
+{
+	struct iovec *last = run->nthere ? &run->there[run->nthere - 1] : NULL;
+
+	/* What lies side by side in one region is one part. */
+	if (last && (uintptr_t)last->iov_base + last->iov_len == req->addr &&
+	    run->region_of[run->n - 1] == region) {
+		last->iov_len += total;
+	} else {
+		run->there[run->nthere].iov_base = (void *)(uintptr_t)req->addr;
+		run->there[run->nthere++].iov_len = total;
+	}
+	memcpy(&run->here[run->nhere], req->iov, req->iovcnt * sizeof(*req->iov));
+	run->nhere += req->iovcnt;
+	run->region_of[run->n++] = (uint8_t)region;
+	run->bytes += total;
+}
+
+/* Can the next request come along?  What is wrong with it is told when it is offered alone. */
+static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t total)
+{
+	struct mce_mapping *mp = NULL;
+	int region;
+
+	if (req->op != run->reqs->op || req->crc || total == 0 || total > RUN_REQ_BYTES ||
+	    req->iovcnt > RUN_PARTS - run->nhere || run->bytes + total > CALL_BYTES)
+		return false;
+	if (mce_mapped_find_locked(run->m, req->rkey, req->addr, total, mce_req_access(req), &mp) ||
+	    mp->at)
+		return false;
+	region = run_region_locked(run, mp);
+	if (region >= 0)
+		run_add(run, req, total, region);
+	return region >= 0;
+}
+
+static void run_begin(struct run *run, struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	run->m = p->mapped;
+	run->reqs = reqs;
+	run->n = run->nregions = run->nhere = run->nthere = 0;
+	run->bytes = 0;
+	MC_LOCKED(&p->lock);
+	run->vm = run->m->vm;
+	if (!run->vm || __atomic_load_n(&run->vm->refused, __ATOMIC_RELAXED))
+		return;
+	while (run->n < n && run->n < RUN_PARTS && mce_reqx(&reqs[run->n])->status == 0 &&
+	       run_take_locked(run, &reqs[run->n], mce_reqx(&reqs[run->n])->total))
+		;
+	if (run->n)
+		__atomic_add_fetch(&run->vm->refs, 1, __ATOMIC_RELAXED);
+}
+
+/* One by one, after the call for all failed: each gets the status that is its own.  The transfers may be done
+ * again, as the call stored what they store. */
+static void run_singly(struct run *run, int status[RUN_PARTS])
+{
+	for (unsigned i = 0; i < run->n; i++) {
+		struct copy c = {
+			.m = run->m, .vm = run->vm, .req = &run->reqs[i],
+			.mp = run->region[run->region_of[i]].mp,
+		};
+
+		status[i] = alive(&c) ? copy_all(&c) : -ESTALE;
+		/* The rest has to find another path. */
+		if (status[i] == -MC_ENOTSUP)
+			run->n = i;
+	}
+}
+
+/* Leaves in run->n those of the taken requests whose status is final. */
+static void run_copy(struct run *run, int status[RUN_PARTS])
+{
+	ssize_t got;
+
+	if (has_ended(run->vm)) {
+		run->n = 0;
+		return;
+	}
+	memset(status, 0, run->n * sizeof(*status));
+	got = mc_fault("engine.process_vm.run");
+	if (got == 0 && run->reqs->op == MCE_WRITE)
+		got = process_vm_writev(run->vm->pid, run->here, run->nhere, run->there,
+					run->nthere, 0);
+	else if (got == 0)
+		got = process_vm_readv(run->vm->pid, run->here, run->nhere, run->there,
+				       run->nthere, 0);
+	if (got != (ssize_t)run->bytes)
+		run_singly(run, status);
+}
+
+static void run_end(struct run *run)
+{
+	for (unsigned i = 0; i < run->nregions; i++)
+		__atomic_store_n(&run->m->busy[run->region[i].place], 0, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&run->m->p->lock);
+	for (unsigned i = 0; i < run->nregions; i++) {
+		struct mce_mapping *mp = run->region[i].mp;
+
+		run->region[i].over = mp->dead || !mce_mapping_alive_locked(run->m, mp);
+		mce_mapping_unref_locked(mp);
+	}
+	pthread_mutex_unlock(&run->m->p->lock);
+	mce_vm_unref(run->vm);
+}
+
+static unsigned vm_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	int status[RUN_PARTS];
+	struct run run;
+
+	if (!__atomic_load_n(&p->mapped->vm, __ATOMIC_RELAXED))
+		return 0;
+	run_begin(&run, p, reqs, n);
+	if (run.n == 0)
+		return 0;
+	run_copy(&run, status);
+	run_end(&run);
+	for (unsigned i = 0; i < run.n; i++)
+		mce_complete(&reqs[i], MCE_PATH_PROCESS_VM,
+			     status[i] == 0 && run.region[run.region_of[i]].over ? -ESTALE : status[i]);
+	return run.n;
+}
+
 const struct mce_transport mce_process_vm_transport = {
 	.name = "process_vm",
 	.path = MCE_PATH_PROCESS_VM,
@@ -302,6 +472,7 @@ const struct mce_transport mce_process_vm_transport = {
 	.connect = mce_no_connect,
 	.prepare = mce_no_prepare,
 	.submit = vm_submit,
+	.submit_run = vm_run,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,

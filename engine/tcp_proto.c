@@ -156,6 +156,7 @@ const struct mce_transport mce_tcp_transport = {
 	.connect = mce_tcp_connect,
 	.prepare = mce_no_prepare,
 	.submit = mce_tcp_submit,
+	.submit_run = mce_no_run,
 	.flush = mce_tcp_flush,
 	.poll = mce_tcp_poll,
 	.lead = mce_tcp_lead,

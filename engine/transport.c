@@ -41,6 +41,11 @@ int mce_no_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	return 0;
 }
 
+unsigned mce_no_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	return 0;
+}
+
 void mce_no_flush(struct mce_peer *p)
 {
 }

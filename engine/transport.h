@@ -27,6 +27,9 @@ struct mce_transport {
 	 * -EAGAIN: not before connect and prepare.  -MC_ENOTSUP: not over this path, try the next.
 	 * Nothing else.  Does not block. */
 	int (*submit)(struct mce_peer *p, struct mce_req *req);
+	/* Take more than one at a time, from the first of @reqs on, an array of requests of this peer that nobody
+	 * else has seen: how many it took, each as submit would.  0: offer the first to submit. */
+	unsigned (*submit_run)(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 	/* All requests of a batch are handed over: send.  Does not block. */
 	void (*flush)(struct mce_peer *p);
 	/* Look for completions on behalf of a thread that waits for one.  Does not block. */
@@ -55,6 +58,7 @@ int mce_no_attach(struct mce_peer *p);
 void mce_no_detach(struct mce_peer *p);
 int mce_no_connect(struct mce_peer *p, uint64_t deadline);
 int mce_no_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline);
+unsigned mce_no_run(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 void mce_no_flush(struct mce_peer *p);
 void mce_no_poll(struct mce_peer *p);
 int mce_no_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);

@@ -191,8 +191,162 @@ static void many_regions(void **state)
 		assert_int_equal(req[i].path, MCE_PATH_PROCESS_VM);
 	}
 	assert_memory_equal(got, mem, sizeof(mem));
+	/* known now: calls over many regions */
+	memset(got, 0, sizeof(got));
+	mce_batch_init(&b);
+	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EIO@9999"), 0);
+	mce_submit(user.e, &b, req, REGIONS * 2);
+	assert_int_equal(mce_batch_wait(user.e, &b, req, REGIONS * 2, SECONDS(30)), 0);
+	assert_int_equal(b.failed, 0);
+	assert_in_range(mc_fault_hits("engine.process_vm.run"), 1, REGIONS * 2 / 16);
+	assert_memory_equal(got, mem, sizeof(mem));
 	mce_peer_put(self);
 	side_close(&other);
+}
+
+/* ---- many at once ------------------------------------------------------------------------------ */
+
+#define MANY 3000u
+#define PIECE 300u
+#define STRIDE 5000ull
+
+static struct mce_req many_req[MANY];
+static struct iovec many_iov[MANY];
+static char many_mem[MANY * PIECE];
+
+/* MANY transfers of PIECE bytes, at STRIDE there. */
+static void many_prepare(enum mce_op op)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		many_iov[i].iov_base = many_mem + i * PIECE;
+		many_iov[i].iov_len = PIECE;
+		many_req[i] = (struct mce_req){
+			.op = op, .peer = peer, .addr = owner.addr + i * STRIDE, .rkey = owner.rkey,
+			.iov = &many_iov[i], .iovcnt = 1,
+		};
+	}
+}
+
+static unsigned many_run(void)
+{
+	struct mce_batch b;
+
+	mce_batch_init(&b);
+	mce_submit(user.e, &b, many_req, MANY);
+	assert_int_equal(mce_batch_wait(user.e, &b, many_req, MANY, SECONDS(30)), 0);
+	return b.failed;
+}
+
+/* Bytes of those that were read, all by @path. */
+static void many_check(enum mce_path path)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_int_equal(many_req[i].status, 0);
+		assert_int_equal(many_req[i].path, path);
+		pattern_check(many_mem + i * PIECE, PIECE, SEED, i * STRIDE);
+	}
+}
+
+static void share_calls(void **state)
+{
+	read_some(0, 64, 0);
+	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EIO@9999,"
+				      "engine.process_vm.copy=error:EIO@9999"), 0);
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 0);
+	many_check(MCE_PATH_PROCESS_VM);
+	/* 1024 parts are the most that the kernel takes */
+	assert_int_equal(mc_fault_hits("engine.process_vm.run"), (MANY + 1023) / 1024);
+	assert_int_equal(mc_fault_hits("engine.process_vm.copy"), 0);
+	/* and back, to where it was taken from, backwards: one part each */
+	many_prepare(MCE_WRITE);
+	for (unsigned i = 0; i < MANY / 2; i++) {
+		struct mce_req r = many_req[i];
+
+		many_req[i] = many_req[MANY - 1 - i];
+		many_req[MANY - 1 - i] = r;
+	}
+	assert_int_equal(many_run(), 0);
+	memset(many_mem, 0, sizeof(many_mem));
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 0);
+	many_check(MCE_PATH_PROCESS_VM);
+	read_some(0, LEN, 0);
+}
+
+/* What lies side by side is one part, and a long one goes alone. */
+static void side_by_side(void **state)
+{
+	read_some(0, 64, 0);
+	many_prepare(MCE_READ);
+	for (unsigned i = 0; i < MANY; i++)
+		many_req[i].addr = owner.addr + i * PIECE;
+	many_req[7].iov = &(struct iovec){ malloc(MIB), MIB };
+	assert_non_null(many_req[7].iov->iov_base);
+	assert_int_equal(many_run(), 0);
+	pattern_check(many_req[7].iov->iov_base, MIB, SEED, 7 * PIECE);
+	pattern_fill(many_mem + 7 * PIECE, PIECE, SEED, 7 * PIECE);
+	pattern_check(many_mem, sizeof(many_mem), SEED, 0);
+	free(many_req[7].iov->iov_base);
+}
+
+/* What is wrong with one is its own affair. */
+static void wrong_ones_among(void **state)
+{
+	uint32_t crc = 0;
+
+	read_some(0, 64, 0);
+	many_prepare(MCE_READ);
+	many_req[5].addr = owner.addr - 1;
+	many_req[6].addr = owner.addr + LEN - PIECE + 1;
+	many_req[7].addr = UINT64_MAX - 5;
+	many_req[1023].iovcnt = 0;
+	many_req[1024].rkey++;
+	many_req[1025].op = MCE_WRITE;
+	pattern_fill(many_mem + 1025 * PIECE, PIECE, SEED, 1025 * STRIDE);
+	many_req[1026].crc = &crc;
+	many_req[1026].crc_len = PIECE;
+	many_req[2999].op = (enum mce_op)9;
+	assert_int_equal(many_run(), 5);
+	for (unsigned i = 0; i < MANY; i++) {
+		int want = i >= 5 && i <= 7 ? -ERANGE : i == 1024 ? -ESTALE : i == 2999 ? -EINVAL : 0;
+
+		assert_int_equal(many_req[i].status, want);
+		if (want == 0 && i != 1023)
+			pattern_check(many_mem + i * PIECE, PIECE, SEED, i * STRIDE);
+	}
+	assert_int_equal(crc, mc_crc32c(many_mem + 1026 * PIECE, PIECE));
+	read_some(0, LEN, 0);
+}
+
+/* The call for all fails: each gets its own status, or another path. */
+static void call_fails(void **state)
+{
+	read_some(0, 64, 0);
+	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EFAULT,"
+				      "engine.process_vm.copy=error:EFAULT@2000"), 0);
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 1);
+	assert_int_equal(many_req[1999].status, -MC_ETRANSFER);
+	memset(many_mem, 0, sizeof(many_mem));
+	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EPERM@2,"
+				      "engine.process_vm.copy=error:EPERM"), 0);
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_int_equal(many_req[i].path, i < 1024 ? MCE_PATH_PROCESS_VM : MCE_PATH_TCP);
+		pattern_check(many_mem + i * PIECE, PIECE, SEED, i * STRIDE);
+	}
+}
+
+static void many_unregistered(void **state)
+{
+	read_some(0, 64, 0);
+	owner_tell(&owner, "unregister");
+	many_prepare(MCE_WRITE);
+	assert_int_equal(many_run(), MANY);
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(many_req[i].status, -ESTALE);
 }
 
 int main(int argc, char **argv)
@@ -206,6 +360,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(share_calls, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(side_by_side, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(call_fails, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(many_unregistered, open_pair, close_pair),
 	};
 
 	owner_main(argc, argv);
