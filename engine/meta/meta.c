@@ -39,6 +39,7 @@ struct entry {
 	bool gone;		/* whoever ends the call removes it */
 	bool delivered;		/* the server has this text */
 	bool removing;		/* it is not published any more, but the server may still have it */
+	char *next;		/* came during a call that took too long: the text from its end on, NULL: none */
 	uint64_t round;		/* of the refresher that saw it last */
 };
 
@@ -58,6 +59,8 @@ struct mce_meta {
 	uint64_t round;
 	bool down;
 	atomic_bool cancel;
+	/* atomic */
+	atomic_bool away;	/* the last call that published could not reach the server */
 };
 
 int mce_meta_waited(const struct mce_meta_wait *w, const char *server)
@@ -89,6 +92,7 @@ static void entry_free(struct entry *e)
 	mc_list_remove(&e->link);
 	free(e->key);
 	free(e->text);
+	free(e->next);
 	free(e);
 }
 
@@ -109,6 +113,11 @@ static struct entry *entry_new(struct mce_meta *m, const char *key)
 static void entry_release(struct mce_meta *m, struct entry *e)
 {
 	e->busy = false;
+	if (e->next && !e->removing) {
+		free(e->text);
+		e->text = TAKE_PTR(e->next);
+		e->gone = e->delivered = false;
+	}
 	if (e->gone)
 		entry_free(e);
 	pthread_cond_broadcast(&m->idle);
@@ -215,6 +224,7 @@ static int refresh_all(struct mce_meta *m)
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0)
 		mc_metric_add(&calls_failed, 1);
+	atomic_store(&m->away, r < 0);
 	return r < 0 ? r : 0;
 }
 
@@ -257,6 +267,19 @@ int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t 
 	return count(m->backend->ops->get(m->backend, key, &w, ret_text));
 }
 
+/* Under the lock: what is just being sent took too long; @text follows it. */
+static void entry_follow(struct mce_meta *m, const char *key, const char *text)
+{
+	struct entry *e = entry_find(m, key);
+	char *copy = e ? strdup(text) : NULL;
+
+	if (!copy)
+		return;
+	free(e->next);
+	e->next = copy;
+	e->removing = false;
+}
+
 /* Under the lock: the entry of @key with @text in it, claimed. */
 static int entry_prepare(struct mce_meta *m, const char *key, const char *text, uint64_t deadline,
 			 struct entry **ret, bool *ret_new)
@@ -266,10 +289,13 @@ static int entry_prepare(struct mce_meta *m, const char *key, const char *text, 
 	int r;
 
 	r = refresher_start(m);
-	if (r == 0)
-		r = entry_claim(m, key, deadline, &e);
 	if (r < 0)
 		return r;
+	r = entry_claim(m, key, deadline, &e);
+	if (r < 0) {
+		entry_follow(m, key, text);
+		return r;
+	}
 	copy = strdup(text);
 	*ret_new = !e;
 	if (!e)
@@ -283,6 +309,8 @@ static int entry_prepare(struct mce_meta *m, const char *key, const char *text, 
 		return mc_fail(-ENOMEM, "no memory to publish %s", key);
 	}
 	free(e->text);
+	free(e->next);
+	e->next = NULL;
 	e->text = copy;
 	e->busy = true;
 	e->delivered = e->removing = false;
@@ -313,9 +341,20 @@ int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint
 		e->gone = true;
 	entry_release(m, e);
 	pthread_mutex_unlock(&m->lock);
+	atomic_store(&m->away, mce_meta_keeps(r));
 	if (r < 0)
 		mc_stop_kick(&m->stop);
 	return count(r);
+}
+
+bool mce_meta_keeps(int r)
+{
+	return r < 0 && !refused(r) && r != -ENOMEM && r != -ECANCELED;
+}
+
+bool mce_meta_away(struct mce_meta *m)
+{
+	return atomic_load(&m->away);
 }
 
 int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)

@@ -41,6 +41,10 @@ int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t 
  * Negative: the server has not got it yet.  It stays ours all the same and is tried again, but for a key that
  * was not ours before and that was refused (-EEXIST, -EINVAL, -EACCES, -EMSGSIZE). */
 int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline);
+/* Publishing failed with @r: is it one of those that go on by themselves, the server being out of reach? */
+bool mce_meta_keeps(int r);
+/* The last call that published found the server out of reach: who has time for later need not wait for the next. */
+bool mce_meta_away(struct mce_meta *m);
 /* Take it back from the server.  When that fails it is tried again until close, and expires by itself then.  Nothing
  * happens to a key that this object has not published: it may be another node's. */
 int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline);

@@ -230,7 +230,7 @@ static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_
 		arena_free(a);
 		return r;
 	}
-	r = mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS));
+	r = mce_te_mem_publish(te);
 	if (r < 0) {
 		(void)mce_te_mem_remove(te, (uintptr_t)a->base);
 		arena_free(a);

@@ -68,7 +68,22 @@ int mce_te_mem_describe(struct mce_te *te, char **ret_text)
 	return 0;
 }
 
-int mce_te_mem_publish(struct mce_te *te, uint64_t deadline)
+uint64_t mce_te_publish_deadline(struct mce_te *te)
+{
+	/* One wait for a server that is away is enough. */
+	return mce_meta_away(te->meta) ? mc_now_ns() : mc_deadline_ms(MCE_TE_ASK_MS);
+}
+
+int mce_te_published(struct mce_te *te, int r)
+{
+	if (!mce_meta_keeps(r))
+		return r;
+	mc_warn("engine", "the metadata server is out of reach, telling it later: %s segment=%s",
+		mc_err_detail(r), te->name);
+	return 0;
+}
+
+int mce_te_mem_publish(struct mce_te *te)
 {
 	auto_free char *text = NULL;
 	char key[MCE_META_KEY_MAX];
@@ -84,7 +99,9 @@ int mce_te_mem_publish(struct mce_te *te, uint64_t deadline)
 	if (te->withdrawn)
 		return 0;
 	r = mce_te_mem_describe(te, &text);
-	return r < 0 ? r : mce_meta_publish(te->meta, key, text, deadline);
+	if (r < 0)
+		return r;
+	return mce_te_published(te, mce_meta_publish(te->meta, key, text, mce_te_publish_deadline(te)));
 }
 
 void mce_te_withdraw(struct mce_te *te)
@@ -203,12 +220,6 @@ static int add_user(struct mce_te *te, void *addr, size_t len, const char *locat
 	return mce_te_mem_add(te, &attr, location);
 }
 
-/* The metadata server, which did not answer, must not be told later of what was taken back. */
-static void unpublish_later(struct mce_te *te)
-{
-	(void)mce_te_mem_publish(te, mc_now_ns());
-}
-
 int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location,
 		    int remote_accessible)
 {
@@ -217,10 +228,10 @@ int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *locat
 	r = add_user(te, addr, len, location, remote_accessible);
 	if (r < 0)
 		return r;
-	r = mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS));
+	r = mce_te_mem_publish(te);
 	if (r < 0) {
 		(void)mce_te_mem_remove(te, (uintptr_t)addr);
-		unpublish_later(te);
+		(void)mce_te_mem_publish(te);
 	}
 	return r;
 }
@@ -238,11 +249,12 @@ int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, si
 	if (r < 0)
 		i--;
 	else if (n)
-		r = mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS));
-	if (r < 0) {
+		r = mce_te_mem_publish(te);
+	if (r < 0 && i) {
 		while (i-- > 0)
 			(void)mce_te_mem_remove(te, (uintptr_t)list[i].addr);
-		unpublish_later(te);
+		/* What was refused must not be told again. */
+		(void)mce_te_mem_publish(te);
 	}
 	return r;
 }
@@ -264,7 +276,7 @@ int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n)
 		if (r < 0 && err == 0)
 			err = r;
 	}
-	r = n ? mce_te_mem_publish(te, mc_deadline_ms(MCE_TE_ASK_MS)) : 0;
+	r = n ? mce_te_mem_publish(te) : 0;
 	if (r < 0)
 		mc_warn("engine", "cannot tell the metadata server of unregistered memory: %s",
 			mc_err_detail(r));

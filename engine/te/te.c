@@ -159,7 +159,6 @@ static int open_engine(struct mce_te *te)
 
 static int publish(struct mce_te *te)
 {
-	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
 	struct mce_rpc_meta rpc = { .port = te->rpc_port };
 	int r;
 
@@ -168,8 +167,9 @@ static int publish(struct mce_te *te)
 	if (strlen(te->host) >= sizeof(rpc.host))
 		return mc_fail(-EINVAL, "the host's name is too long");
 	strcpy(rpc.host, te->host);
-	r = mce_rpc_meta_publish(te->meta, te->name, &rpc, deadline);
-	return r < 0 ? r : mce_te_mem_publish(te, deadline);
+	r = mce_rpc_meta_publish(te->meta, te->name, &rpc, mce_te_publish_deadline(te));
+	r = mce_te_published(te, r);
+	return r < 0 ? r : mce_te_mem_publish(te);
 }
 
 static void init_locks(struct mce_te *te)

@@ -56,8 +56,12 @@ struct mce_te_mem {
 /* With a descriptor the memory is a shared mapping of (managed memory); -1 else. */
 int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location);
 int mce_te_mem_remove(struct mce_te *te, uint64_t addr);
-/* Tell the metadata server what is registered; does nothing with P2PHANDSHAKE. */
-int mce_te_mem_publish(struct mce_te *te, uint64_t deadline);
+/* Tell the metadata server what is registered; does nothing with P2PHANDSHAKE.  0 also when the server is out of
+ * reach: it is told when it is back. */
+int mce_te_mem_publish(struct mce_te *te);
+/* For what is published besides: how long to wait, and the result of it with the same mercy. */
+uint64_t mce_te_publish_deadline(struct mce_te *te);
+int mce_te_published(struct mce_te *te, int r);
 /* The descriptor as text; free() it. */
 int mce_te_mem_describe(struct mce_te *te, char **ret_text);
 void mce_te_mem_done(struct mce_te *te);

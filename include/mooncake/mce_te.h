@@ -35,6 +35,8 @@ struct mce_te_conf {
 	const char *legacy_host;	/* with MC_LEGACY_RPC_PORT_BINDING, else ignored; may be NULL */
 	uint16_t legacy_port;
 };
+/* A metadata server that cannot be reached is no error: it is told of the engine, and of the memory that is
+ * registered, when it can be. */
 int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret);
 /* Waits for notifications on their way (5 s at most), fails what else is under way, takes the engine's
  * entries out of the metadata server, frees managed memory.  NULL is fine. */

@@ -29,6 +29,7 @@ static int one(int opcode, void *source, segment_id_t id, uint64_t at, uint64_t 
 static void engines(void)
 {
 	char small[4], name[64];
+	transfer_engine_t away;
 	nic_load_stat_t load[4];
 	size_t n = 4;
 
@@ -36,7 +37,12 @@ static void engines(void)
 	CHECK(!createTransferEngine("P2PHANDSHAKE", NULL, "", 0, 1));
 	CHECK(!createTransferEngine("P2PHANDSHAKE", "", "", 0, 1));
 	CHECK(!createTransferEngine("gopher://127.0.0.1:1", "x", "", 0, 1));
-	CHECK(!createTransferEngine("http://127.0.0.1:9/metadata", "x", "", 0, 1));
+	/* nobody listens there (yet): the engine is there, and says so to who looks for another */
+	away = createTransferEngine("http://127.0.0.1:9/metadata", "x", "", 0, 1);
+	CHECK(away && registerLocalMemory(away, small, sizeof(small), "*", 1) == 0);
+	CHECK(openSegment(away, "x") == LOCAL_SEGMENT && openSegment(away, "y") == -102);
+	CHECK(unregisterLocalMemory(away, small) == 0);
+	destroyTransferEngine(away);
 	CHECK(discoverTopology(engine) == 0 && discoverTopology(NULL) == -1);
 	CHECK(getLocalIpAndPort(engine, small, sizeof(small)) == -1);
 	CHECK(getLocalIpAndPort(engine, NULL, 64) == -1);

@@ -17,13 +17,34 @@ without_server() {
 	kill_pid "$SERVER_PID"
 	# open segments do not notice
 	both_ways a b
-	# another engine is told what is wrong: at its start, or when it opens
-	node_run late "${ours[@]}" "$CONN" late "$LEN"
-	equal 'an engine without its server' "$(hear late)" 'no engine'
-	grep -q "cannot create a transfer engine: .*127.0.0.1.*$PORT" "$tmp/late.log"
+	# another engine starts all the same, and says why it finds nobody
+	engine_start late "${ours[@]}"
+	grep -q "out of reach, telling it later: .*127.0.0.1.*$PORT" "$tmp/late.log"
+	expect_reason late 'read a 1' "127.0.0.1:$PORT"
 	expect_reason a 'read unknown 1' "127.0.0.1:$PORT"
 	server_start
 	wait_for 20 says c 'read b 5' ok
+	# it is found by who asks for it once the server is there
+	expect late 'fill 6' ok
+	wait_for 20 says a 'read late 6' ok
+	both_ways late a
+	both_ways a b
+}
+
+# A server that takes connections and says nothing: one wait, not one per call.
+with_stopped_server() {
+	local before took
+	stop_still "$SERVER_PID"
+	before=${EPOCHREALTIME/./}
+	engine_start slow "${ours[@]}"
+	took=$((${EPOCHREALTIME/./} - before))
+	[ "$took" -lt 9000000 ] || fail "an engine took $took us to start without an answer"
+	both_ways a b
+	kill -CONT "$SERVER_PID"
+	expect slow 'fill 7' ok
+	wait_for 20 says a 'read slow 7' ok
+	node_end slow
+	both_ways a b
 }
 
 for kind in http etcd redis; do
@@ -34,6 +55,7 @@ for kind in http etcd redis; do
 	expect_reason a 'read unknown 1' 'no mooncake/ram/unknown'
 	engine_start c "${ours[@]}"
 	without_server
+	with_stopped_server
 	# c opens what came back by itself; what dies is forgotten
 	node_kill b
 	node_start see "$CONN"
@@ -41,7 +63,7 @@ for kind in http etcd redis; do
 	wait_for 20 is_gone see mooncake/rpc_meta/b
 	engine_start d "${ours[@]}"
 	expect_reason d 'read b 5' 'no mooncake/ram/b'
-	for node in a c d see; do
+	for node in a c d late see; do
 		node_end "$node"
 	done
 	end_pid "$SERVER_PID"
