@@ -26,7 +26,9 @@ struct mcs_heartbeat {
 	pthread_t thread;
 	struct mc_stop stop;
 
-	bool ok;			/* atomic */
+	/* atomic */
+	bool ok;
+	uint64_t answered_ms;		/* when the last one that was answered was sent */
 
 	/* the thread's */
 	uint64_t sequence;
@@ -86,13 +88,17 @@ static void note(struct mcs_heartbeat *h, int r)
 static void *heartbeat_main(void *arg)
 {
 	struct mcs_heartbeat *h = arg;
+	uint64_t sent_ms;
 	int r;
 
 	do {
+		sent_ms = mc_now_ms();
 		r = beat(h);
 		/* Cut off by the end: nothing is wrong with the master. */
 		if (mc_stop_wait(&h->stop, 0))
 			break;
+		if (r >= 0)
+			__atomic_store_n(&h->answered_ms, sent_ms, __ATOMIC_RELAXED);
 		note(h, r);
 	} while (!mc_stop_wait(&h->stop, period_ms(h)));
 	return NULL;
@@ -113,6 +119,7 @@ int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret)
 		return -ENOMEM;
 	h->s = s;
 	h->ok = true;
+	h->answered_ms = mc_now_ms();
 	r = mcp_client_open(&conf, &h->rpc);
 	if (r < 0)
 		goto fail;
@@ -143,6 +150,11 @@ void mcs_heartbeat_stop(struct mcs_heartbeat *h)
 	mcp_client_close(h->rpc);
 	mc_stop_done(&h->stop);
 	free(h);
+}
+
+bool mcs_heartbeat_fresh(const struct mcs_heartbeat *h, uint64_t ms)
+{
+	return mc_now_ms() - __atomic_load_n(&h->answered_ms, __ATOMIC_RELAXED) < ms;
 }
 
 bool mcs_heartbeat_ok(const struct mcs_heartbeat *h)

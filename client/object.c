@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/heartbeat.h"
 #include "client/layout.h"
 #include "client/read.h"
 #include "common/cleanup.h"
@@ -16,6 +17,9 @@
 /* A larger trailer (of an object over 64 GiB) is fetched for each read. */
 #define TRAILER_KEPT ((uint64_t)4 << 20)
 #define VERIFY_STEP ((size_t)1 << 20)
+/* A master to which nothing comes through lets go of a connection after a minute (rpc_server.c). */
+#define SILENCE_MS 20000
+#define ASK_MS 1000
 
 MC_GAUGE(open_objects, "mooncake_client_open_objects", "", "objects held open")
 MC_COUNTER(repins, "mooncake_client_repins_total", "",
@@ -193,13 +197,25 @@ static struct mcs_object *next_to_repin(struct mcs *s, uint64_t epoch)
 	return NULL;
 }
 
+/* The memory that is mapped and read is still this version's. */
+static bool same_places(const struct mcs_version *a, const struct mcs_version *b)
+{
+	if (a->info.generation != b->info.generation || a->n != b->n)
+		return false;
+	for (unsigned i = 0; i < a->n; i++)
+		if (!mcp_id_eq(a->replica[i].segment, b->replica[i].segment) ||
+		    a->replica[i].offset != b->replica[i].offset)
+			return false;
+	return true;
+}
+
 static void repin(struct mcs *s, struct mcs_object *o, uint64_t deadline)
 {
 	struct mcs_version v;
 
 	if (ask(s, o->key, MCP_GET_HOLD, &v, deadline) < 0)
 		return;
-	if (v.info.generation != o->v.info.generation) {
+	if (!same_places(&v, &o->v)) {
 		mcs_leases_release(&s->leases, v.pin);
 		return;
 	}
@@ -388,6 +404,20 @@ int mcs_object_map(struct mcs_object *o, const void **ret_data, int64_t timeout_
 				mc_strerror(r));
 	*ret_data = map;
 	return 0;
+}
+
+int mcs_object_held(struct mcs_object *o)
+{
+	struct mcs *s = o->s;
+	bool there;
+
+	/* First whether there is a connection, then whether the pin is of it: one that is made between
+	 * the two is another. */
+	there = mcs_heartbeat_fresh(s->heartbeat, SILENCE_MS) ? mcs_session_up(s->session) :
+		!mcs_session_probe(s->session, mc_deadline_ms(ASK_MS));
+	if (there && pinned(o))
+		return 0;
+	return mc_fail(-MC_EREPLICA_GONE, "the version is not held any more");
 }
 
 static int verify_by_reading(struct mcs_object *o)

@@ -453,7 +453,7 @@ void mcp_reply_done(struct mcp_reply *r)
 bool mcp_client_up(const struct mcp_client *c)
 {
 	MC_LOCKED((pthread_mutex_t *)&c->lock);
-	return c->link && !c->link->dead && !mcp_link_is_stale(c->link);
+	return c->link && !c->link->dead && !mcp_link_is_over(c->link);
 }
 
 void mcp_client_reset(struct mcp_client *c)

@@ -69,7 +69,7 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
  * connect_timeout_ms for room in the socket. */
 int mcp_send(struct mcp_client *c, uint16_t type, const void *msg);
 
-/* Is a connection up right now? */
+/* Is a connection up right now?  Asks the socket: an end that nobody has noticed yet counts too. */
 bool mcp_client_up(const struct mcp_client *c);
 /* Close the connection (the next call connects anew); calls under way fail. */
 void mcp_client_reset(struct mcp_client *c);

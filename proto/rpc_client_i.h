@@ -111,7 +111,10 @@ void mcp_link_unref(struct mcp_link *l);
 void mcp_link_fail_locked(struct mcp_link *l, const char *why);
 void mcp_link_fail(struct mcp_link *l, const char *why);
 /* Has the peer closed it while nobody was reading? */
+/* Nothing can be read any more: replies that are still there are used first. */
 bool mcp_link_is_stale(const struct mcp_link *l);
+/* The server has ended it, whatever may still be read. */
+bool mcp_link_is_over(const struct mcp_link *l);
 
 /* Send whole frames.  @ahead: the piggyback hook may put one-way frames in front.
  * -MC_ETIMEDOUT, -MC_ERPC (the link has failed then). */

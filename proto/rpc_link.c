@@ -125,6 +125,15 @@ bool mcp_link_is_stale(const struct mcp_link *l)
 	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+bool mcp_link_is_over(const struct mcp_link *l)
+{
+	struct pollfd p = { l->fd, POLLRDHUP, 0 };
+
+	if (l->local)
+		return !mcp_local_up(l->local);
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
 static int lost(struct mcp_link *l)
 {
 	char why[sizeof(l->why)];

@@ -257,9 +257,19 @@ int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t ti
 const struct mcs_info *mcs_object_info(const mcs_object_t *o);
 int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms);
-/* The object's bytes without a copy, when they are in memory that this process can map: valid until
- * mcs_object_close().  Not verified: mcs_object_verify() does that.  -MCS_ENOTSUP when remote. */
+/* The object's bytes without a copy, when they are in memory that this process can map.  The pointer
+ * may be read until mcs_object_close().  Not verified: mcs_object_verify() does that.  -MCS_ENOTSUP
+ * when remote.
+ *
+ * A pin needs the connection to the master: while that is lost the memory may become another
+ * object's.  So, as with a sequence lock, use the bytes, then ask mcs_object_held(), and only then
+ * believe what was made of them. */
 int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms);
+/* 0: from mcs_object_open() until now the memory has been this version's.  -MCS_EREPLICA_GONE: not
+ * known any more; what was read through the pointer since the last 0 may be anything.  It can be 0
+ * again when the version was found, where it was, by a new connection.  Asks nobody, unless the
+ * master was silent for long (one second at the most). */
+int mcs_object_held(mcs_object_t *o);
 int mcs_object_verify(mcs_object_t *o);		/* 0 or -MCS_ECHECKSUM */
 void mcs_object_close(mcs_object_t *o);		/* NULL is fine */
 

@@ -114,6 +114,10 @@ static int hold(struct mcs_key key, size_t len, uint64_t seed)
 		if (!mcs_object_map(o, &map, -1) && !mcs_object_verify(o) &&
 		    !same(map, (int64_t)len, len, seed))
 			status = 3;
+		/* And what was still held after it was read is right without that. */
+		if (!mcs_object_map(o, &map, -1) && !same(map, (int64_t)len, len, seed) &&
+		    !mcs_object_held(o))
+			status = 3;
 		say(n);
 	}
 	mcs_object_close(o);

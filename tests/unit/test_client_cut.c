@@ -31,6 +31,7 @@ static struct {
 	bool reply;		/* at its answer, else at the request */
 	unsigned cuts;
 	bool stop;
+	bool cut_all;		/* every connection, now */
 } relay;
 
 static bool stopping(void)
@@ -103,7 +104,7 @@ static void *pump_main(void *arg)
 	struct pump *p = arg;
 	bool ok = true;
 
-	while (ok && !stopping()) {
+	while (ok && !stopping() && !__atomic_load_n(&relay.cut_all, __ATOMIC_SEQ_CST)) {
 		struct pollfd fds[2] = { { p->fd[0], POLLIN, 0 }, { p->fd[1], POLLIN, 0 } };
 
 		(void)poll(fds, 2, 50);
@@ -365,13 +366,65 @@ static void open_objects_are_pinned_again(void **state)
 	expect_clean();
 }
 
+/* A pointer is good as long as the connection is, and this is known without any call. */
+static void a_mapped_object_knows_when_it_is_lost(void **state)
+{
+	const struct timespec tick = { .tv_nsec = 5000000 };
+	mcs_object_t *kept, *gone;
+	const void *map, *map_gone;
+	int lost = 0;
+	char key[16];
+
+	fixture_put_ok(direct, "kept", 300000, 1);
+	fixture_put_ok(direct, "gone", 300000, 2);
+	assert_int_equal(mcs_object_open(s, fixture_key("kept"), &kept, -1), 0);
+	assert_int_equal(mcs_object_open(s, fixture_key("gone"), &gone, -1), 0);
+	assert_int_equal(mcs_object_map(kept, &map, -1), 0);
+	assert_int_equal(mcs_object_map(gone, &map_gone, -1), 0);
+	assert_int_equal(mcs_remove(direct, fixture_key("gone"), MCS_REMOVE_FORCE, -1), 0);
+	assert_int_equal(mcs_object_held(kept), 0);
+	assert_int_equal(mcs_object_held(gone), 0);
+	/* As long as it is held nothing else comes there. */
+	for (int i = 0; i < 64; i++) {
+		snprintf(key, sizeof(key), "fill-%d", i);
+		fixture_put_ok(direct, key, MIB, 9);
+	}
+	assert_true(fixture_same(map_gone, 300000, 2, 0));
+	assert_int_equal(mcs_object_held(gone), 0);
+
+	__atomic_store_n(&relay.cut_all, true, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < 2000 && fixture_same(map_gone, 300000, 2, 0); i++) {
+		snprintf(key, sizeof(key), "more-%d", i);
+		fixture_put_ok(direct, key, 300000, 9);
+		lost += mcs_object_held(kept) != 0;
+	}
+	assert_false(fixture_same(map_gone, 300000, 2, 0));
+	assert_int_equal(mcs_object_held(gone), -MCS_EREPLICA_GONE);
+	assert_int_not_equal(lost, 0);
+	__atomic_store_n(&relay.cut_all, false, __ATOMIC_SEQ_CST);
+	/* It may have been evicted while nobody held it, else it is held again. */
+	for (int i = 0; i < 400 && mcs_object_held(kept); i++) {
+		struct mcs_info info;
+
+		if (mcs_stat(direct, fixture_key("kept"), &info, -1))
+			break;
+		nanosleep(&tick, NULL);
+	}
+	if (!fixture_same(map, 300000, 1, 0))
+		assert_int_equal(mcs_object_held(kept), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_held(gone), -MCS_EREPLICA_GONE);
+	mcs_object_close(kept);
+	mcs_object_close(gone);
+	expect_clean();
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(puts_are_done_once), T(batches_are_done_once), T(questions_are_asked_again),
 		T(removes_say_what_is), T(renames_never_lose_the_object),
-		T(open_objects_are_pinned_again),
+		T(open_objects_are_pinned_again), T(a_mapped_object_knows_when_it_is_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
