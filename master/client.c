@@ -22,7 +22,11 @@ MC_COUNTER(mounts, "master_mount_segment_requests_total", "", "Segments offered"
 MC_COUNTER(mount_failures, "master_mount_segment_failures_total", "", "Segments refused")
 MC_COUNTER(remounts, "master_remount_segment_requests_total", "",
 	   "Known segments that came back with their objects")
+MC_COUNTER(remount_failures, "master_remount_segment_failures_total", "",
+	   "Segments refused that are mounted already")
 MC_COUNTER(unmounts, "master_unmount_segment_requests_total", "", "Segments taken back")
+MC_COUNTER(unmount_failures, "master_unmount_segment_failures_total", "",
+	   "Segments that could not be taken back")
 
 void mcm_clients_init(struct mcm_clients *cs)
 {
@@ -357,6 +361,8 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 		pthread_mutex_lock(&m->clients.lock);
 		pthread_rwlock_wrlock(&m->segments.lock);
 		r = mount_locked(m, rq, ret);
+		if (r < 0 && mcm_segments_find(&m->segments, rq->segment))
+			mc_metric_add(&remount_failures, 1);
 		pthread_rwlock_unlock(&m->segments.lock);
 		c = r < 0 ? mcm_client_find(&m->clients, rq->client) : NULL;
 		if (c)
@@ -400,8 +406,10 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 	}
 	pthread_rwlock_unlock(&m->segments.lock);
 	pthread_mutex_unlock(&m->clients.lock);
-	if (r < 0)
+	if (r < 0) {
+		mc_metric_add(&unmount_failures, 1);
 		return r;
+	}
 	mc_stop_kick(&m->evictor_stop);
 	mc_info(LOG, "segment unmounted name=%s objects=%llu", name, (unsigned long long)*ret_lost);
 	return 0;

@@ -129,6 +129,8 @@ int mcm_conf_check(const struct mcm_conf *c)
 			       "only file is", c->tenant_quota_connector_type);
 	if (c->default_kv_soft_pin_ttl > c->max_kv_soft_pin_ttl)
 		return mc_fail(-EINVAL, "default_kv_soft_pin_ttl is above max_kv_soft_pin_ttl");
+	if (c->client_ttl && c->client_ttl < 100)
+		return mc_fail(-EINVAL, "client_ttl is out of range: 0, or at least 0.1 seconds");
 	if (c->put_start_release_timeout_sec <= c->put_start_discard_timeout_sec)
 		return mc_fail(-EINVAL,
 			       "put_start_release_timeout_sec must be above put_start_discard_timeout_sec");

@@ -30,6 +30,7 @@
 #define EVICTOR_PERIOD_MS 200
 #define SUMMARY_PERIOD_MS 10000
 #define RPC_THREADS_MIN 1
+#define CLIENT_TTL_LEAST_MS 1000	/* what upstream's 0 amounts to */
 
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 {
@@ -44,6 +45,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 		return -ENOMEM;
 	m = memset(mem, 0, sizeof(*m));
 	m->conf = *conf;
+	if (!m->conf.client_ttl)
+		m->conf.client_ttl = CLIENT_TTL_LEAST_MS;
 	m->strategy = mcm_strategy_find(conf->allocation_strategy);
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
@@ -58,6 +61,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
 	mcm_groups_init(&m->groups);
+	mcm_rates_init(&m->rates);
 	r = mcm_tenants_init(m);
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
@@ -96,6 +100,7 @@ void mcm_core_free(struct mcm *m)
 	mcm_tasks_done(m);
 	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);
+	mcm_rates_done(&m->rates);
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
 	mc_stop_done(&m->monitor_stop);
@@ -105,22 +110,22 @@ void mcm_core_free(struct mcm *m)
 
 /* ---- threads ---- */
 
-static void log_summary(struct mcm *m, char last[512])
+static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
 {
-	char line[512];
+	char line[MCM_SUMMARY_MAX];
 
 	mcm_stats_summary(m, line, sizeof(line));
 	if (!strcmp(line, last))
 		return;
 	memcpy(last, line, sizeof(line));
-	mc_info(LOG, "summary %s", line);
+	mc_info(LOG, "summary: %s", line);
 }
 
 static void *monitor_run(void *arg)
 {
 	uint64_t next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;
 	struct mcm *m = arg;
-	char last[512] = "";
+	char last[MCM_SUMMARY_MAX] = "";
 
 	while (!mc_stop_wait(&m->monitor_stop, mcm_tick_ms(m))) {
 		mcm_clock_tick(m);
@@ -129,6 +134,7 @@ static void *monitor_run(void *arg)
 		mcm_puts_tick(m);
 		mcm_events_tick(m);
 		mcm_tenants_tick(m);
+		mcm_rates_tick(&m->rates);
 		if (m->conf.enable_metric_reporting && mc_now_ms() >= next_summary) {
 			log_summary(m, last);
 			next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;

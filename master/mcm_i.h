@@ -21,6 +21,7 @@
 #include "master/names.h"
 #include "master/put.h"
 #include "master/segment.h"
+#include "master/stats.h"
 #include "master/strategy.h"
 #include "master/task.h"
 #include "master/tenant.h"
@@ -48,6 +49,7 @@ struct mcm {
 	struct mcm_events events;
 	struct mcm_groups groups;
 	struct mcm_tenants tenants;
+	struct mcm_rates rates;
 	pthread_mutex_t sessions_lock;
 	struct mc_list sessions;
 	struct mcm_notes notes;

@@ -20,8 +20,12 @@
 #define PUTS_PER_STEP 256	/* chains looked at under one lock */
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
-MC_COUNTER(released, "master_put_start_release_cnt", "",
+MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",
 	   "Puts revoked because they were unfinished for too long")
+MC_COUNTER(discarded, "master_put_start_discard_cnt", "",
+	   "Copies of broken-off puts whose space was put aside")
+MC_COUNTER(released, "master_put_start_release_cnt", "", "Of those, given back since")
+MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes that are aside")
 MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
 	   "Puts revoked because their connection ended")
 
@@ -207,13 +211,13 @@ static int quarantine_grow(struct mcm_quarantine *q)
 }
 
 static int quarantine_add(struct mcm_quarantine *q, uint64_t due_ms, uint64_t generation,
-			  struct mcm_place place)
+			  struct mcm_place place, uint64_t size)
 {
 	int r = q->count == q->cap ? quarantine_grow(q) : 0;
 
 	if (r == 0)
 		q->ring[(q->head + q->count++) % q->cap] = (struct mcm_quarantined){
-			due_ms, generation, place
+			due_ms, generation, place, size
 		};
 	return r;
 }
@@ -228,9 +232,12 @@ static void quarantine(struct mcm *m, const struct mcm_put *put)
 	/* Again, for a checkpoint that has looked for it where it is not any more. */
 	mcm_journal_put(m, put->generation, put->place, put->copies);
 	while (kept < put->copies &&
-	       quarantine_add(&ps->broken_off, due, put->generation, put->place[kept]) == 0)
+	       quarantine_add(&ps->broken_off, due, put->generation, put->place[kept],
+			      put->size) == 0)
 		kept++;
 	pthread_mutex_unlock(&ps->quarantine_lock);
+	mc_metric_add(&discarded, kept);
+	mc_metric_add(&staging, (int64_t)(kept * put->size));
 	/* Checksums catch what a late byte may do; space lost for good would be worse. */
 	for (i = kept; i < put->copies; i++)
 		mcm_place_give(m, &put->place[i]);
@@ -239,7 +246,7 @@ static void quarantine(struct mcm *m, const struct mcm_put *put)
 int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place)
 {
 	return quarantine_add(&m->puts.restored, mcm_now_ms(m) + m->conf.restart_quarantine_sec,
-			      generation, place);
+			      generation, place, 0);
 }
 
 /* What a put holds beside its ranges. */
@@ -584,8 +591,12 @@ void mcm_puts_tick(struct mcm *m)
 	unsigned i;
 	bool found;
 
-	while (quarantine_due(m, &m->puts.broken_off, now, &q) ||
-	       quarantine_due(m, &m->puts.restored, now, &q))
+	while (quarantine_due(m, &m->puts.broken_off, now, &q)) {
+		mc_metric_add(&released, 1);
+		mc_metric_add(&staging, -(int64_t)q.size);
+		mcm_place_give(m, &q.place);
+	}
+	while (quarantine_due(m, &m->puts.restored, now, &q))
 		mcm_place_give(m, &q.place);
 	for (i = 0; i < MCM_PUT_SHARDS; i++) {
 		struct mcm_put_shard *ps = &m->puts.shard[i];
@@ -597,7 +608,7 @@ void mcm_puts_tick(struct mcm *m)
 				put_claim(ps, ps->oldest, &put);
 			pthread_mutex_unlock(&ps->lock);
 			if (found) {
-				mc_metric_add(&released, 1);
+				mc_metric_add(&timed_out, 1);
 				break_off(m, &put, false);
 				if (put.unit)
 					mcm_unit_broken(m, put.unit);

@@ -59,6 +59,7 @@ struct mcm_quarantined {
 	uint64_t due_ms;
 	uint64_t generation;
 	struct mcm_place place;
+	uint64_t size;			/* of the put's object */
 };
 
 /* In the order of due_ms. */

@@ -17,6 +17,8 @@ MC_COUNTER(matches, "master_remove_by_regex_requests_total", "", "Removals by pa
 MC_COUNTER(match_failures, "master_remove_by_regex_failures_total", "",
 	   "Removals by pattern or prefix that failed")
 MC_COUNTER(alls, "master_remove_all_requests_total", "", "Removals of everything")
+MC_COUNTER(all_failures, "master_remove_all_failures_total", "",
+	   "Removals of everything that failed")
 
 int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
@@ -56,17 +58,19 @@ int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
 {
 	struct mcp_remove_match_reply reply = { 0 };
 	struct mcp_remove_match rq;
+	bool all;
 	int r;
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_remove_match, body, len, &rq);
 	if (r < 0)
 		return r;
+	all = !rq.pattern.len && !rq.prefix.len;
 	r = mcm_remove_part(arg, &rq, &reply);
 	if (!rq.at)
-		mc_metric_add(rq.pattern.len || rq.prefix.len ? &matches : &alls, 1);
+		mc_metric_add(all ? &alls : &matches, 1);
 	if (r < 0) {
-		mc_metric_add(&match_failures, 1);
+		mc_metric_add(all ? &all_failures : &match_failures, 1);
 		return r;
 	}
 	return mcp_answer(answer, &mcp_desc_remove_match_reply, &reply);

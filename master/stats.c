@@ -5,7 +5,6 @@
 #include "master/stats.h"
 
 #include "common/metrics.h"
-#include "common/options.h"
 #include "master/mcm_i.h"
 
 MC_GAUGE(allocated, "master_allocated_bytes", "", "Bytes used in segments")
@@ -133,21 +132,4 @@ void mcm_stats_print_segments(struct mcm *m, FILE *to)
 	print_one(m, to, "segment_total_capacity_bytes", "Bytes of a segment", size_of);
 	print_one(m, to, "mooncake_master_segment_objects", "Objects in a segment", objects_of);
 	pthread_rwlock_unlock(&m->segments.lock);
-}
-
-void mcm_stats_summary(struct mcm *m, char *buf, size_t len)
-{
-	char used[32], size[32];
-	struct mcp_stats_reply st;
-
-	mcm_stats(m, &st);
-	snprintf(buf, len,
-		 "keys=%llu memory=%s/%s segments=%u clients=%u gets=%lld hits=%lld "
-		 "puts_refused=%llu evicted=%llu unfinished_puts=%lld pins=%lld",
-		 (unsigned long long)st.objects, mc_format_size(st.used, used, sizeof(used)),
-		 mc_format_size(st.capacity, size, sizeof(size)), st.segments, st.clients,
-		 (long long)counter("total_get_nums_"), (long long)counter("valid_get_nums_"),
-		 (unsigned long long)st.puts_refused, (unsigned long long)st.evictions,
-		 (long long)counter("mooncake_master_unfinished_puts"),
-		 (long long)counter("mooncake_master_pins"));
 }

@@ -146,6 +146,8 @@ unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, stru
 			struct mcp_replica *ret_from, struct mcp_replica *ret_to);
 /* The client is done with one.  -MC_ESTALE_PUT, or why it is not kept. */
 int mcm_task_copied(struct mcm *m, const struct mcp_copied *c);
+/* For task_plan.c: a copy was begun, or could not be. */
+void mcm_unit_started(bool move, int result);
 /* For put.c: the unit's put was broken off; its space is the caller's to give back. */
 void mcm_unit_broken(struct mcm *m, struct mcm_unit *u);
 /* The session has no puts any more and is about to drop its pins. */

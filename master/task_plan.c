@@ -254,6 +254,7 @@ static int begin(struct plan *p, const struct wish *w)
 	p->t->active++;
 	p->t->client = p->s->client;
 	describe(p, u);
+	mcm_unit_started(w->move, 0);
 	return 0;
 fail_pin:
 	mcm_unit_unmark(p->m, u);
@@ -263,6 +264,7 @@ fail_pin:
 fail_room:
 	mcm_place_give(p->m, &u->to);
 fail:
+	mcm_unit_started(w->move, r);
 	free(u);
 	return r;
 }

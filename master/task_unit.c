@@ -17,6 +17,30 @@ MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made
 MC_COUNTER(failures, "mooncake_master_copies_total", "result=\"failed\"", "Copies made for tasks")
 MC_COUNTER(bytes, "mooncake_master_copied_bytes_total", "", "Bytes copied for tasks")
 
+/* The steps of a copy, and of a move, under upstream's names: [0] all, [1] those that failed. */
+#define STEP(var, name, help) \
+	MC_COUNTER(var##_all, "master_" name "_requests_total", "", help) \
+	MC_COUNTER(var##_failed, "master_" name "_failures_total", "", help ", in vain") \
+	static struct mc_metric *const var[] = { &var##_all, &var##_failed };
+STEP(copy_start, "copy_start", "Copies begun")
+STEP(copy_end, "copy_end", "Copies ended")
+STEP(copy_revoke, "copy_revoke", "Copies taken back")
+STEP(move_start, "move_start", "Moves begun")
+STEP(move_end, "move_end", "Moves ended")
+STEP(move_revoke, "move_revoke", "Moves taken back")
+
+static void count(struct mc_metric *const step[2], bool failed)
+{
+	mc_metric_add(step[0], 1);
+	if (failed)
+		mc_metric_add(step[1], 1);
+}
+
+void mcm_unit_started(bool move, int result)
+{
+	count(move ? move_start : copy_start, result < 0);
+}
+
 /* The new place belongs to the object from here on, or is given back. */
 static int publish(struct mcm *m, const struct mcm_unit *u)
 {
@@ -113,12 +137,17 @@ int mcm_task_copied(struct mcm *m, const struct mcp_copied *c)
 		mcm_journal_put_gone(m, c->put);
 		r = publish(m, u);
 	}
+	if (c->status)
+		count(u->move ? move_revoke : copy_revoke, false);
+	else
+		count(u->move ? move_end : copy_end, r < 0);
 	account(m, u, r);
 	return r;
 }
 
 void mcm_unit_broken(struct mcm *m, struct mcm_unit *u)
 {
+	count(u->move ? move_revoke : copy_revoke, false);
 	account(m, u, -MC_ETIMEDOUT);
 }
 

@@ -9,15 +9,11 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
 /* As upstream: a put tries so often to evict objects of its tenant. */
 #define EVICT_TRIES 3
-
-MC_COUNTER(rejected, "mooncake_tenant_quota_reject_total", "",
-	   "Puts refused because their tenant's quota was exceeded")
 
 /* ---- names and keys ---- */
 
@@ -207,7 +203,7 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 		if (bytes > limit || tries == EVICT_TRIES ||
 		    (charged + bytes > limit &&
 		     !mcm_tenant_evict(m, tenant, charged + bytes - limit))) {
-			mc_metric_add(&rejected, 1);
+			__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
 			return mc_fail(-MC_EQUOTA, "tenant %s may use %llu bytes", t->name,
 				       (unsigned long long)limit);
 		}
@@ -247,6 +243,15 @@ bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
 		};
 	pthread_rwlock_unlock(&ts->lock);
 	return t;
+}
+
+struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i)
+{
+	const struct mcm_tenant *t = tenant_at(m, i);
+
+	return (struct mcm_tenant_counts){
+		mcm_peek(&t->counts.rejected), mcm_peek(&t->counts.evicted_bytes),
+	};
 }
 
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)

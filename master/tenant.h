@@ -26,6 +26,12 @@
 
 struct mcm;
 
+/* Since the start. */
+struct mcm_tenant_counts {
+	uint64_t rejected;		/* puts that did not fit the quota */
+	uint64_t evicted_bytes;		/* to keep it to its quota or its share */
+};
+
 struct mcm_tenant {
 	char name[MCP_TENANT_MAX + 1];
 	uint32_t number;
@@ -33,6 +39,7 @@ struct mcm_tenant {
 	uint64_t requested, effective;
 	/* atomic */
 	uint64_t charged, objects;
+	struct mcm_tenant_counts counts;
 	/* guarded by lock: its objects, the oldest first (tenant_evict.c) */
 	pthread_mutex_t lock;
 	uint32_t first, last;
@@ -118,6 +125,8 @@ void mcm_tenants_tick(struct mcm *m);
 
 /* The @i-th known tenant's figures, its name borrowed for good.  False past the end. */
 bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret);
+/* Of the same tenant, which is known. */
+struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i);
 /* Number of a name.  -MC_ENOTENANT. */
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
 /* Set its quota in the policy, or (0) take it out of it, and write the policy file if there is one.

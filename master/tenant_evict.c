@@ -8,13 +8,9 @@
 #include "master/mcm_i.h"
 
 #include "common/cleanup.h"
-#include "common/metrics.h"
 
 #define BATCH 32
 #define STEPS_MAX 4096		/* objects looked at per level and call */
-
-MC_COUNTER(evicted, "mooncake_tenant_evict_bytes_total", "",
-	   "Bytes evicted to make room inside of a tenant's quota")
 
 static struct mcm_object_ext *ext_of(const struct mcm *m, uint32_t slot)
 {
@@ -146,6 +142,6 @@ uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
 			for (i = 0; i < n; i++)
 				freed += mcm_evict_whole(m, v[i].slot, v[i].generation, levels[l]);
 	}
-	mc_metric_add(&evicted, (int64_t)freed);
+	__atomic_fetch_add(&t->counts.evicted_bytes, freed, __ATOMIC_RELAXED);
 	return freed;
 }

@@ -24,13 +24,13 @@ answers() {
 }
 
 ask 200 GET /health
-answers '{"status":"ok","role":"leader","ha_state":"serving","service_ready":true}'
+answers '{"status":"ok","role":"leader","ha_state":"serving","service_ready":true,"leader_address":null,"view_version":null}'
 ask 200 GET /role
 answers leader
 ask 200 GET /ha_status
 answers serving
 ask 200 GET /leader
-is .present false
+answers '{"present":false,"leader_address":null,"view_version":null}'
 ask 200 GET /get_all_keys
 answers ''
 ask 200 GET /get_all_segments

@@ -45,7 +45,7 @@ start_master --evicton_ratio=0.1
 grep -q 'evicton_ratio is unknown.*eviction_ratio' "$tmp/master.log"
 connects "$MASTER"
 equal health "$(curl -sf --max-time 5 "http://$MASTER_HTTP/health")" \
-	'{"status":"ok","role":"leader","ha_state":"serving","service_ready":true}'
+	'{"status":"ok","role":"leader","ha_state":"serving","service_ready":true,"leader_address":null,"view_version":null}'
 curl -sf --max-time 5 -o "$tmp/metrics" "http://$MASTER_HTTP/metrics"
 grep -q '^master_key_count 0$' "$tmp/metrics"
 curl -sf --max-time 5 -o "$tmp/summary" "http://$MASTER_HTTP/metrics/summary"
@@ -77,10 +77,24 @@ status=0
 wait "$MASTER_PID" || status=$?
 equal "status after SIGINT" "$status" 0
 
-# a lease of 0 is one; a client that may be silent for no time at all is none
+# a lease of 0 is one; with a client_ttl of 0 a client lives as long as its heartbeats come
 "$master" --default_kv_lease_ttl=0 --print_config | grep -q '^default_kv_lease_ttl = 0'
-fails timeout 10 "$master" --client_ttl=0 --print_config
-grep -q 'client_ttl' "$tmp/fails.out"
+refuses 'client_ttl' --client_ttl=0.05
+start_master --client_ttl=0
+mkfifo "$tmp/stays"
+exec 9<>"$tmp/stays"
+spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 16 <'$tmp/stays'"
+owner=$SPAWNED
+state() { curl -sf "http://$MASTER_HTTP/get_segments_detail" | grep -q "\"status\":\"$1\""; }
+wait_for 20 state OK
+silent_for() { metric "$MASTER_HTTP" master_ping_requests_total; }
+pings=$(silent_for)
+more_pings() { [ "$(silent_for)" -gt $((pings + 20)) ]; }
+wait_for 20 more_pings
+state OK || fail "with client_ttl=0 a living client is taken for dead"
+kill_pid "$owner"
+wait_for 20 state SILENT
+stop_pid "$MASTER_PID"
 
 # a config file under upstream's key names; the command line wins; the log goes to files
 mkdir "$tmp/logs"
