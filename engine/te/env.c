@@ -43,6 +43,7 @@ void mce_te_env_load(struct mce_te_env *env)
 	env->status_ms = (uint64_t)mce_env_int("MC_TCP_STATUS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
 	env->refresh_ms =
 		(uint64_t)mce_env_int("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS", 0, 0, 86400) * 1000;
+	env->max_mr = (uint64_t)mce_env_int("MC_MAX_MR_SIZE", 1ll << 40, 1, INT64_MAX);
 }
 
 void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX])

@@ -16,6 +16,26 @@
 
 /* ---- telling others ---------------------------------------------------------------------------- */
 
+static uint64_t pieces_of(const struct mce_te *te, const struct mce_te_mem *m)
+{
+	return m->remote ? (m->len - 1) / te->env.max_mr + 1 : 0;
+}
+
+/* As upstream does it, for who believes that a buffer is never longer; our readers put the pieces, which have one
+ * key, together again.  The number of them. */
+static uint64_t cut(struct mce_te *te, const struct mce_te_mem *m, struct mce_segdesc_buffer *b)
+{
+	uint64_t n = pieces_of(te, m), at = 0;
+
+	for (uint64_t i = 0; i < n; i++, at += te->env.max_mr) {
+		b[i].name = te->name;
+		b[i].addr = m->addr + at;
+		b[i].length = i + 1 < n ? te->env.max_mr : m->len - at;
+		b[i].rkey = mce_mr_rkey(m->mr);
+	}
+	return n;
+}
+
 /* Upstream's TCP puts the segment's name where a location would stand; so do we, for what its readers may
  * make of it. */
 static int describe_locked(struct mce_te *te, char **ret)
@@ -28,21 +48,11 @@ static int describe_locked(struct mce_te *te, char **ret)
 	};
 	auto_free struct mce_segdesc_buffer *buf = NULL;
 
-	buf = calloc(te->nmem + 1, sizeof(*buf));
+	buf = calloc(te->npieces + 1, sizeof(*buf));
 	if (!buf)
 		return -ENOMEM;
-	for (unsigned i = 0; i < te->nmem; i++) {
-		const struct mce_te_mem *m = &te->mem[i];
-		struct mce_segdesc_buffer *b = &buf[d.nbuffers];
-
-		if (!m->remote)
-			continue;
-		b->name = te->name;
-		b->addr = m->addr;
-		b->length = m->len;
-		b->rkey = mce_mr_rkey(m->mr);
-		d.nbuffers++;
-	}
+	for (unsigned i = 0; i < te->nmem; i++)
+		d.nbuffers += cut(te, &te->mem[i], buf + d.nbuffers);
 	d.buffers = buf;
 	return mce_segdesc_encode(&d, ret);
 }
@@ -126,15 +136,15 @@ static void changed_locked(struct mce_te *te)
 	te->text = NULL;
 }
 
-static int grow_locked(struct mce_te *te)
+static int grow_locked(struct mce_te *te, uint64_t pieces)
 {
 	unsigned cap = te->mem_cap ? te->mem_cap * 2 : 16;
 	struct mce_te_mem *more;
 
+	if (te->nmem >= MCE_SEGDESC_BUFFERS_MAX || pieces > MCE_SEGDESC_BUFFERS_MAX - te->npieces)
+		return mc_fail(-MC_ELIMIT, "too many buffers are registered");
 	if (te->nmem < te->mem_cap)
 		return 0;
-	if (te->nmem >= MCE_SEGDESC_BUFFERS_MAX)
-		return mc_fail(-MC_ELIMIT, "too many buffers are registered");
 	more = realloc(te->mem, cap * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
@@ -154,11 +164,12 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	if (!m.location)
 		return -ENOMEM;
 	pthread_mutex_lock(&te->mem_lock);
-	r = grow_locked(te);
+	r = grow_locked(te, pieces_of(te, &m));
 	if (r == 0)
 		r = mce_mr_register(te->engine, attr, &m.mr);
 	if (r == 0) {
 		te->mem[te->nmem++] = m;
+		te->npieces += pieces_of(te, &m);
 		changed_locked(te);
 	}
 	pthread_mutex_unlock(&te->mem_lock);
@@ -184,6 +195,7 @@ int mce_te_mem_remove(struct mce_te *te, uint64_t addr)
 	m = te->mem[i];
 	memmove(te->mem + i, te->mem + i + 1, (te->nmem - i - 1) * sizeof(m));
 	te->nmem--;
+	te->npieces -= pieces_of(te, &m);
 	changed_locked(te);
 	pthread_mutex_unlock(&te->mem_lock);
 	mce_te_own_changed(te);
@@ -215,8 +227,8 @@ static int add_user(struct mce_te *te, void *addr, size_t len, const char *locat
 		.access = remote ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0,
 	};
 
-	if (len == 0)
-		return mc_fail(-EINVAL, "memory to be registered has a length");
+	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)
+		return mc_fail(-EINVAL, "memory of %zu bytes at %p cannot be registered", len, addr);
 	return mce_te_mem_add(te, &attr, location);
 }
 

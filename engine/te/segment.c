@@ -130,6 +130,23 @@ static int upstream_peer(struct mce_te *te, const char *name, const struct mce_s
 	return mce_peer_get_upstream(te->engine, at, d->tcp_data_port, version, ret);
 }
 
+/* What was registered as one and published in pieces is one again, so that requests may cross their borders. */
+static void view_join(struct mce_te_view *v)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < v->n; i++) {
+		struct mce_te_buf *last = n ? &v->buf[n - 1] : NULL, *b = &v->buf[i];
+
+		if (last && b->rkey && last->rkey == b->rkey && b->addr - last->addr == last->len &&
+		    last->len + b->len >= last->len)
+			last->len += b->len;
+		else
+			v->buf[n++] = *b;
+	}
+	v->n = n;
+}
+
 static int view_from(struct mce_te *te, const char *name, const struct mce_segdesc *d,
 		     struct mce_te_view **ret)
 {
@@ -156,6 +173,10 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 	if (v->n)
 		v->first = v->buf[0];
 	qsort(v->buf, v->n, sizeof(v->buf[0]), by_addr);
+	view_join(v);
+	for (unsigned i = 0; i < v->n; i++)
+		if (v->buf[i].addr == v->first.addr)
+			v->first = v->buf[i];
 	*ret = v;
 	return 0;
 }

@@ -37,6 +37,7 @@ struct mce_te_env {
 	int port_min, port_max;
 	unsigned lanes, io_threads;
 	uint64_t progress_ms, status_ms, refresh_ms;
+	uint64_t max_mr;	/* bytes; more is published in pieces */
 };
 void mce_te_env_load(struct mce_te_env *env);
 /* The address of the first interface that is up and not the loopback, "127.0.0.1" when there is none. */
@@ -257,6 +258,7 @@ struct mce_te {
 	pthread_mutex_t mem_lock;
 	struct mce_te_mem *mem;	/* in the order of registration */
 	unsigned nmem, mem_cap;
+	uint64_t npieces;	/* that they are published in */
 	char *text;		/* the descriptor, NULL: to be made */
 	/* guarded by arena_lock */
 	pthread_mutex_t arena_lock;

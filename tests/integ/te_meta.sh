@@ -4,7 +4,7 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_servers.sh"
-requires curl
+requires curl jq
 
 # expect_reason NAME COMMAND TEXT - it fails, and says why
 expect_reason() {
@@ -47,6 +47,36 @@ with_stopped_server() {
 	both_ways a b
 }
 
+# puts - how many texts the server was told
+puts() {
+	curl -sf --noproxy '*' "http://127.0.0.1:$PORT/metrics" |
+		sed -n 's/^mooncake_metadata_requests_total{method="put"} //p'
+}
+
+# What is longer than MC_MAX_MR_SIZE is published in pieces, and moved as one.
+in_pieces() {
+	engine_start pieces env MC_MAX_MR_SIZE=65536 "${ours[@]}"
+	curl -sf --noproxy '*' "$CONN?key=mooncake/ram/pieces" >"$tmp/segment"
+	equal 'pieces' "$(jq -c '[.buffers | length, (map(.length) | add), .[0].length, .[15].length,
+		(.[15].addr - .[0].addr)]' "$tmp/segment")" '[16,1000003,65536,16963,983040]'
+	both_ways pieces a
+	both_ways a pieces
+	node_end pieces
+}
+
+# A batch of registrations is published once, and so is the end of it.
+published_once() {
+	local before after
+	engine_start many env MC_METADATA_TTL_SEC=600 "${ours[@]}"
+	# others refresh meanwhile
+	node_end a
+	before=$(puts)
+	expect many 'batch 1000' ok
+	after=$(puts)
+	equal 'texts told for 1,000 buffers' $((after - before)) 2
+	node_end many
+}
+
 for kind in http etcd redis; do
 	server_use "$kind" || continue
 	engine_start a "${ours[@]}"
@@ -63,8 +93,14 @@ for kind in http etcd redis; do
 	wait_for 20 is_gone see mooncake/rpc_meta/b
 	engine_start d "${ours[@]}"
 	expect_reason d 'read b 5' 'no mooncake/ram/b'
-	for node in a c d late see; do
+	[ "$kind" != http ] || in_pieces
+	for node in c d late see; do
 		node_end "$node"
 	done
+	if [ "$kind" = http ]; then
+		published_once
+	else
+		node_end a
+	fi
 	end_pid "$SERVER_PID"
 done

@@ -6,6 +6,7 @@
  *	fill SEED, check SEED		its own memory
  *	read NAME SEED			all memory of that segment into its own, and check it
  *	write NAME SEED			fill its own, and write all of it there
+ *	batch N				register N buffers at once, and unregister them at once
  *	end */
 #include <stdint.h>
 #include <stdio.h>
@@ -84,12 +85,32 @@ static const char *move(int opcode, const char *name)
 	return said;
 }
 
+/* All calls that are possible at once: the metadata server counts them. */
+static const char *batch(unsigned n)
+{
+	static unsigned char room[1024][16];
+	static buffer_entry_t list[1024];
+	static void *at[1024];
+
+	if (n > 1024)
+		return "too many";
+	for (unsigned i = 0; i < n; i++) {
+		at[i] = list[i].addr = room[i];
+		list[i].length = sizeof(room[i]);
+	}
+	if (registerLocalMemoryBatch(te, list, n, "*"))
+		return "registerLocalMemoryBatch fails";
+	return unregisterLocalMemoryBatch(te, at, n) ? "unregisterLocalMemoryBatch fails" : "ok";
+}
+
 static const char *obey(const char *word, const char *name, unsigned seed)
 {
 	const char *said;
 
 	if (!strcmp(word, "check"))
 		return check(seed);
+	if (!strcmp(word, "batch"))
+		return batch(seed);
 	if (!strcmp(word, "write"))
 		fill(seed);
 	if (!strcmp(word, "fill")) {
