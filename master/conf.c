@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "master/evict_policy.h"
+#include "master/hot.h"
 #include "master/journal.h"
 #include "master/mcm.h"
 #include "master/strategy.h"
@@ -33,7 +34,6 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
 #define NO_STANDBY "there is no standby that reads the journal"
 #define NO_EVENTS "there are no KV events"
-#define NO_REPLICATION "hot keys are not copied"
 #define NO_CXL "there is no CXL tier"
 #define NO_ARENA "a master holds no memory of objects"
 #define NO_DISK "there is no shared-filesystem tier"
@@ -57,10 +57,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "enable_disk_eviction", "true", NO_DISK },
 	{ "root_fs_dir", "", NO_DISK },
 	{ "global_file_segment_size", "9223372036854775807", NO_DISK },
-	{ "dynamic_replication_mode", "off", NO_REPLICATION },
-	{ "dynamic_replication_heat_window_seconds", "10", NO_REPLICATION },
-	{ "dynamic_replication_admission_qps_threshold", "0.8", NO_REPLICATION },
-	{ "dynamic_replication_max_memory_replicas", "2", NO_REPLICATION },
 	{ "enable_cxl", "false", NO_CXL },
 	{ "cxl_path", "/dev/dax0.0", NO_CXL },
 	{ "cxl_size", "8589934592", NO_CXL },
@@ -134,6 +130,8 @@ int mcm_conf_check(const struct mcm_conf *c)
 	if (c->put_start_release_timeout_sec <= c->put_start_discard_timeout_sec)
 		return mc_fail(-EINVAL,
 			       "put_start_release_timeout_sec must be above put_start_discard_timeout_sec");
-	r = mcm_journal_wanted(c, &dir);
+	r = mcm_hot_check(c);
+	if (r == 0)
+		r = mcm_journal_wanted(c, &dir);
 	return r < 0 ? r : 0;
 }

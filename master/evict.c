@@ -152,8 +152,10 @@ uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsi
 
 	done = may_evict(m, o, &v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
-	if (done)
+	if (done) {
+		mcm_event_object(m, MCP_EVENT_EVICT, slot);
 		mcm_object_remove(m, sh, slot);
+	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
 		return 0;

@@ -160,6 +160,8 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 			r = pin(m, s, flags, o, slot, ret);
 			if (r < 0)
 				return r;
+			if (mcm_hot_on(&m->hot))
+				mcm_hot_read(m, sh, slot);
 		}
 		mc_metric_add(&mem_hits, 1);
 		mc_metric_add(&mem_hit_bytes, (int64_t)ret->size);

@@ -66,6 +66,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
 	if (r == 0)
+		r = mcm_hot_init(m);
+	if (r == 0)
 		r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
@@ -101,6 +103,7 @@ void mcm_core_free(struct mcm *m)
 	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);
 	mcm_rates_done(&m->rates);
+	mcm_hot_done(&m->hot);
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
 	mc_stop_done(&m->monitor_stop);

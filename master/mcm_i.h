@@ -15,6 +15,7 @@
 #include "master/event.h"
 #include "master/evict.h"
 #include "master/group.h"
+#include "master/hot.h"
 #include "master/index.h"
 #include "master/journal_i.h"
 #include "master/mcm.h"
@@ -50,6 +51,7 @@ struct mcm {
 	struct mcm_groups groups;
 	struct mcm_tenants tenants;
 	struct mcm_rates rates;
+	struct mcm_hot hot;
 	pthread_mutex_t sessions_lock;
 	struct mc_list sessions;
 	struct mcm_notes notes;

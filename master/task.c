@@ -740,8 +740,10 @@ static void *tasks_run(void *arg)
 {
 	struct mcm *m = arg;
 
-	while (!mc_stop_wait(&m->tasks.stop, PERIOD_MS))
+	while (!mc_stop_wait(&m->tasks.stop, PERIOD_MS)) {
+		mcm_hot_tick(m);
 		mcm_tasks_tick(m);
+	}
 	return NULL;
 }
 

@@ -163,6 +163,47 @@ static void copy_and_move(void **state)
 	fixture_expect(reader, "one", 3 * MIB, 77);
 }
 
+static void hot(struct mcm_conf *conf)
+{
+	static char enforce[] = "enforce";
+
+	quick(conf);
+	conf->dynamic_replication_mode = enforce;
+	conf->dynamic_replication_admission_qps_threshold = 2;
+}
+
+static int setup_hot(void **state)
+{
+	fixture_master(hot);
+	a = fixture_store_with(64 * MIB, force_tcp, fixture_master_addr());
+	b = fixture_store_with(64 * MIB, force_tcp, fixture_master_addr());
+	reader = fixture_store_with(0, force_tcp, fixture_master_addr());
+	return 0;
+}
+
+/* Nobody asks for the copy: it is read often, and an owner makes another one. */
+static void an_object_read_often_gets_a_copy(void **state)
+{
+	const struct timespec tick = { .tv_nsec = 10000000 };
+	struct mcs_info info = { 0 };
+
+	fixture_put_ok(a, "hot", 3 * MIB + 5, 78);
+	fixture_put_ok(a, "cold", 3 * MIB + 5, 79);
+	for (unsigned i = 0; i < 30; i++)
+		fixture_expect(reader, "hot", 3 * MIB + 5, 78);
+	for (unsigned i = 0; i < 3000 && info.replicas != 2; i++) {
+		nanosleep(&tick, NULL);
+		assert_int_equal(mcs_stat(reader, fixture_key("hot"), &info, -1), 0);
+	}
+	assert_int_equal(info.replicas, 2);
+	assert_int_equal(mcs_stat(reader, fixture_key("cold"), &info, -1), 0);
+	assert_int_equal(info.replicas, 1);
+	/* Either owner's going leaves the other's copy. */
+	mcs_close(a);
+	a = NULL;
+	fixture_expect(reader, "hot", 3 * MIB + 5, 78);
+}
+
 static void questions_that_have_no_answer(void **state)
 {
 	struct mcs_task_opts opts = { .kind = MCS_TASK_DRAIN };
@@ -185,6 +226,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(drain_while_everything_is_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(copy_and_move, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_object_read_often_gets_a_copy, setup_hot,
+						teardown),
 		cmocka_unit_test_setup_teardown(questions_that_have_no_answer, setup, teardown),
 	};
 
