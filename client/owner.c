@@ -40,7 +40,7 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	struct mcs_owner *o = calloc(1, sizeof(*o));
 	struct mct_dram_conf dram = {
 		.size = conf->size, .reserve = conf->max, .kind = conf->kind, .numa_node = -1,
-		.prefault = 1,
+		.prefault = 1, .path = conf->path, .path_offset = conf->path_offset,
 	};
 	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
 	int r;
@@ -55,6 +55,7 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	/* Peers may reach into all of it from the beginning; the master says what they have to do there. */
 	attr.len = mct_dram_reserved(o->dram);
 	attr.fd = mct_dram_fd(o->dram);
+	attr.fd_offset = mct_dram_fd_offset(o->dram);
 	r = mce_mr_register(conf->engine, &attr, &o->mr);
 	if (r < 0)
 		goto fail;

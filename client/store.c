@@ -67,10 +67,12 @@ static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
 static int copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
-				  &c->tenant };
+				  &c->tenant, &c->segment_path };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
+		if (!*field[i])
+			continue;
 		*field[i] = strdup(*field[i]);
 		if (!*field[i])
 			r = -ENOMEM;
@@ -85,6 +87,7 @@ static void free_strings(struct mcs_conf *c)
 	free((char *)c->protocol);
 	free((char *)c->segment_kind);
 	free((char *)c->tenant);
+	free((char *)c->segment_path);
 }
 
 static int open_engine(struct mcs *s)
@@ -174,6 +177,8 @@ static int open_owner(struct mcs *s)
 		.size = s->conf.segment_size,
 		.max = s->conf.segment_max,
 		.kind = s->conf.segment_kind,
+		.path = s->conf.segment_path,
+		.path_offset = s->conf.segment_offset,
 		.protocol = s->conf.protocol,
 	};
 	int r;

@@ -59,20 +59,23 @@ static PyObject *replica_list(const struct mcs_replicas *r)
 static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 				PyObject *kwnames)
 {
-	static const struct mcpy_sig sig = { "_replicas", 1, { "keys" } };
+	static const struct mcpy_sig sig = { "_replicas", 1, { "keys", "promise" } };
 	struct mcs_replicas *got = NULL;
-	PyObject *a[1], *list = NULL, *one;
+	PyObject *a[2], *list = NULL, *one;
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
+	bool promise;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], true, &promise) < 0 ||
+	    mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	got = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*got));
 	c = got ? mcpy_enter(self) : NULL;
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		r = keys.n ? mcs_replicas(c->mcs, keys.key, (unsigned)keys.n, MCS_PROMISE, got, -1) : 0;
+		r = keys.n ? mcs_replicas(c->mcs, keys.key, (unsigned)keys.n, promise ? MCS_PROMISE : 0, got,
+					  -1) : 0;
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
@@ -189,7 +192,7 @@ PyMethodDef mcpy_pool_methods[] = {
 	{ "_segments", store_segments, METH_NOARGS,
 	  "_segments() -> [(id, name, size, used, state)] or a negative code." },
 	{ "_replicas", MCPY_FAST(store_replicas),
-	  "_replicas(keys) -> [[(segment, endpoint, address, size, readable)] or None] or a negative code." },
+	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable)] or None] or a negative code." },
 	{ "_task_create", MCPY_FAST(store_task_create),
 	  "_task_create(move, key, sources, targets) -> id or a negative code." },
 	{ "_task", MCPY_FAST(store_task),

@@ -142,11 +142,25 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 
 /* ---- open and close ---- */
 
-enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_END };
+enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_PATH, A_OFFSET,
+       A_END };
 static const struct mcpy_sig open_sig = {
 	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "tenant",
-		      "timeout_ms", "setup_timeout_ms" },
+		      "timeout_ms", "setup_timeout_ms", "path", "offset" },
 };
+
+/* The file that is to be the segment; points into @a. */
+static int take_path(PyObject *const *a, struct mcs_conf *conf)
+{
+	if (!a[A_PATH])
+		return 0;
+	if (!PyBytes_Check(a[A_PATH])) {
+		PyErr_SetString(PyExc_TypeError, "path must be bytes");
+		return -1;
+	}
+	conf->segment_path = PyBytes_AsString(a[A_PATH]);
+	return a[A_OFFSET] ? mcpy_u64(a[A_OFFSET], "offset", &conf->segment_offset) : 0;
+}
 
 static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 {
@@ -175,7 +189,7 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 			return -1;
 		conf->setup_timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
 	}
-	return 0;
+	return take_path(a, conf);
 }
 
 static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs,

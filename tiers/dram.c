@@ -37,6 +37,7 @@ struct mct_dram {
 	void *base;
 	uint64_t reserved;	/* bytes mapped, and of the file */
 	int fd;
+	uint64_t fd_offset;
 	const char *kind;
 	bool prefault;
 	/* who opens, grows and closes */
@@ -132,6 +133,35 @@ static int open_file(struct mct_dram *d, const char *kind)
 	return open_kind(d, "memfd");
 }
 
+/* Every block is allocated now, since a store into a hole of a full file system is a SIGBUS. */
+static int open_path(struct mct_dram *d, const char *path, uint64_t offset)
+{
+	struct stat st;
+	int r;
+
+	d->kind = "file";
+	d->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (d->fd < 0 || fstat(d->fd, &st) < 0)
+		return mc_fail(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return mc_fail(-EINVAL, "%s is not a regular file", path);
+	if (offset % (uint64_t)sysconf(_SC_PAGESIZE) || !d->size)
+		return mc_fail(-EINVAL, "%s: a segment from a file begins at a page and has 2 MiB or more",
+			       path);
+	if (offset > (uint64_t)st.st_size || (uint64_t)st.st_size - offset < d->size)
+		return mc_fail(-EINVAL, "%s has %llu bytes, and %llu from offset %llu on are wanted", path,
+			       (unsigned long long)st.st_size, (unsigned long long)d->size,
+			       (unsigned long long)offset);
+	do
+		r = fallocate(d->fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)d->size) ? -errno : 0;
+	while (r == -EINTR);
+	if (r < 0)
+		return mc_fail(r, "%s: %llu bytes cannot be allocated: %s", path,
+			       (unsigned long long)d->size, strerror(-r));
+	d->fd_offset = offset;
+	return 0;
+}
+
 /* ---- the mapping ------------------------------------------------------------------------------- */
 
 /* Address and file offset must agree modulo 2 MiB, or the kernel maps a huge page 4 KiB at a time. */
@@ -146,7 +176,8 @@ static int map_aligned(struct mct_dram *d)
 		return mc_fail(-ENOMEM, "no address space for %llu bytes", (unsigned long long)d->reserved);
 	at = (char *)(((uintptr_t)room + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1));
 	head = (uint64_t)(at - room);
-	if (mmap(at, d->reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, d->fd, 0) == MAP_FAILED) {
+	if (mmap(at, d->reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, d->fd,
+		 (off_t)d->fd_offset) == MAP_FAILED) {
 		int r = -errno;
 
 		munmap(room, d->reserved + HUGE_SIZE);
@@ -187,7 +218,7 @@ static int populate(struct mct_dram *d, uint64_t off)
 		return -errno;
 	/* Kernels before 5.14.  Touching instead would change bytes that a peer may be writing, and
 	 * answer a lack of memory with SIGBUS. */
-	return fallocate(d->fd, 0, (off_t)off, HUGE_SIZE) ? -errno : 0;
+	return fallocate(d->fd, 0, (off_t)(d->fd_offset + off), HUGE_SIZE) ? -errno : 0;
 }
 
 static void *prefault_main(void *arg)
@@ -277,13 +308,13 @@ int mct_dram_open(const struct mct_dram_conf *conf, struct mct_dram **ret)
 	if (!d)
 		return -ENOMEM;
 	d->fd = -1;
-	d->size = round_up(conf->size);
-	d->reserved = conf->reserve > conf->size ? round_up(conf->reserve) : d->size;
+	d->size = conf->path ? conf->size & ~(HUGE_SIZE - 1) : round_up(conf->size);
+	d->reserved = conf->reserve > conf->size && !conf->path ? round_up(conf->reserve) : d->size;
 	d->prefault = conf->prefault;
-	r = check_available(strcmp(kind, "hugetlb") ? d->size : d->reserved, kind);
+	r = conf->path ? 0 : check_available(strcmp(kind, "hugetlb") ? d->size : d->reserved, kind);
 	if (r < 0)
 		goto fail;
-	r = open_file(d, kind);
+	r = conf->path ? open_path(d, conf->path, conf->path_offset) : open_file(d, kind);
 	if (r < 0)
 		goto fail;
 	r = map_aligned(d);
@@ -364,6 +395,11 @@ int mct_dram_grow(struct mct_dram *d, uint64_t size)
 int mct_dram_fd(const struct mct_dram *d)
 {
 	return d->fd;
+}
+
+uint64_t mct_dram_fd_offset(const struct mct_dram *d)
+{
+	return d->fd_offset;
 }
 
 const char *mct_dram_kind(const struct mct_dram *d)

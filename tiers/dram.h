@@ -3,7 +3,9 @@
  *
  * Kinds, tried in this order by "auto": a file on a private tmpfs mounted huge=always that is never
  * attached to a path (needs CAP_SYS_ADMIN; vanishes with the last descriptor), then a memfd with
- * MADV_HUGEPAGE.  "hugetlb" (memfd of reserved huge pages) only when asked for. */
+ * MADV_HUGEPAGE.  "hugetlb" (memfd of reserved huge pages) only when asked for.  A file of the caller's (a
+ * path) is none of these: its blocks are allocated at once, what they hold is overwritten, and whoever
+ * shortens it meanwhile crashes the process. */
 #ifndef MCT_DRAM_H
 #define MCT_DRAM_H
 
@@ -16,6 +18,8 @@ struct mct_dram_conf {
 	uint64_t reserve;	/* addresses for so much, to grow into; less than size: none.  Costs no
 				 * memory, but for hugetlb, which takes all of it at once */
 	const char *kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
+	const char *path;	/* a regular file to use instead, NULL: none; @size is rounded down then */
+	uint64_t path_offset;	/* where in it, page aligned; @size bytes from there must be in it */
 	int numa_node;		/* bind to this node, -1: none */
 	int prefault;		/* touch pages in the background, lowest address first */
 };
@@ -30,6 +34,7 @@ void *mct_dram_base(const struct mct_dram *d);
 uint64_t mct_dram_size(const struct mct_dram *d);	/* now */
 uint64_t mct_dram_reserved(const struct mct_dram *d);	/* of the mapping and the file */
 int mct_dram_fd(const struct mct_dram *d);		/* stays the tier's */
+uint64_t mct_dram_fd_offset(const struct mct_dram *d);	/* of the base in that file */
 const char *mct_dram_kind(const struct mct_dram *d);	/* the one in use */
 uint64_t mct_dram_prefaulted(const struct mct_dram *d);	/* bytes touched so far */
 

@@ -73,6 +73,10 @@ struct mcs_conf {
 	int lazy;			/* mcs_open() succeeds while the master is down, goes on trying */
 	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
 	const char *tenant;		/* whose keys this handle is about; NULL or "": "default" */
+	/* Contribute so much of an existing file (also one in /dev/shm) instead of own memory, from a page
+	 * aligned offset on, rounded down to 2 MiB; what it holds there is overwritten.  NULL: none */
+	const char *segment_path;
+	uint64_t segment_offset;
 };
 void mcs_conf_init(struct mcs_conf *conf);
 

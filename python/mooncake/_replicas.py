@@ -70,3 +70,17 @@ class Replicas:
 
         The same of many keys; those that are not there are left out."""
         return self._replica_lists(list(keys))
+
+    def batch_replica_clear(self, keys, segment_name=""):
+        """batch_replica_clear(keys: list[str], segment_name: str = "") -> list[str]
+
+        Remove objects that are not leased; with a segment's name, those of which all copies lie there: an object that
+        has copies elsewhere too stays as it is.  The keys of those that are gone."""
+        keys = list(keys)
+        if segment_name:
+            found = self._replicas(keys, False)
+            if isinstance(found, int):
+                return []
+            keys = [key for key, copies in zip(keys, found)
+                    if copies and all(segment_name in (name, endpoint) for name, endpoint, *_ in copies)]
+        return [key for key, code in zip(keys, self.batch_remove(keys)) if code == 0]

@@ -5,6 +5,7 @@ import threading
 import time
 
 INTERNAL_ERROR = -1
+INVALID_PARAMS = -600
 # The pool's memory comes in such pieces.
 SEGMENT_STEP = 16 << 20
 SIZE_MAX = 1 << 46
@@ -34,30 +35,53 @@ class Segments:
         nothing = {"ret": INTERNAL_ERROR, "segment_ids": [], "allocated_size": 0}
         if not isinstance(size, int):
             raise TypeError(f"size must be an int, not {type(size).__name__}")
-        conf = self._conf
-        if not 0 < size < SIZE_MAX or conf is None or self.health_check() == 1:
+        if not 0 < size < SIZE_MAX:
             return nothing
         size = -(-size // SEGMENT_STEP) * SEGMENT_STEP
+        ids = self._add_segment("allocate_and_mount_segment", segment_size=size)
+        return {"ret": 0, "segment_ids": ids, "allocated_size": size} if ids else nothing
+
+    def mount_segment(self, path, size, offset=0, protocol="tcp", location=""):
+        """mount_segment(path: str, size: int, offset: int = 0, protocol: str = "tcp", location: str = "") -> dict
+
+        Contribute size bytes of an existing file (in /dev/shm, of a DAX device), from a page aligned offset on, rounded
+        down to 2 MiB.  What it holds there is overwritten; it must not become shorter meanwhile.  {"ret": 0,
+        "segment_ids": [str]}, or "ret" -600 for wrong values and -1 when it cannot be mounted, and no ids (the log says why)."""
+        import os
+
+        for name, value in (("size", size), ("offset", offset)):
+            if not isinstance(value, int):
+                raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+        path = os.fsencode(path)
+        if not path or b"\0" in path or not 0 < size < SIZE_MAX or not 0 <= offset < SIZE_MAX:
+            return {"ret": INVALID_PARAMS, "segment_ids": []}
+        ids = self._add_segment("mount_segment", segment_size=size, path=path, offset=offset)
+        return {"ret": 0, "segment_ids": ids} if ids else {"ret": INTERNAL_ERROR, "segment_ids": []}
+
+    def _add_segment(self, what, **more):
+        """Another node of this host, with a port of its own; the id of its segment in a list, or None."""
+        conf = self._conf
+        if conf is None or self.health_check() == 1:
+            return None
         node = self._base_type()
-        # the same host under a port of its own
-        code, why = node._open(**{**conf, "hostname": self._host_of(conf["hostname"]), "segment_size": size})
+        code, why = node._open(**{**conf, "hostname": self._host_of(conf["hostname"]), **more})
         if code:
-            self._log.error("allocate_and_mount_segment: %s", why)
-            return nothing
+            self._log.error("%s: %s", what, why)
+            return None
         found = node._segments()
         ids = [s[0] for s in found if s[1] == node.get_hostname()] if isinstance(found, list) else []
         if not ids:
             node.close()
-            return nothing
+            return None
         with self._more_lock:
             self._more[ids[0]] = node
-        return {"ret": 0, "segment_ids": ids, "allocated_size": size}
+        return ids
 
     def unmount_and_free_segment(self, segment_ids, grace_period_seconds=0):
         """unmount_and_free_segment(segment_ids: list[str], grace_period_seconds: int = 0) -> int
 
         Take the memory back, after so many seconds; its objects go.  0, or -1 when one of the ids is not of
-        allocate_and_mount_segment() or was given back."""
+        allocate_and_mount_segment() or mount_segment(), or was given back."""
         if isinstance(segment_ids, str) or not 0 <= grace_period_seconds <= GRACE_MAX:
             return INTERNAL_ERROR
         with self._more_lock:

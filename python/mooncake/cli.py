@@ -42,5 +42,10 @@ def become(name, args):
 
 
 def main():
-    """The program that the script is named after."""
-    become(os.path.basename(sys.argv[0]), sys.argv[1:])
+    """The program that the console script is named after; python -m mooncake.cli is mooncake_master."""
+    name = os.path.basename(sys.argv[0])
+    become("mooncake_master" if name == "cli.py" else name, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

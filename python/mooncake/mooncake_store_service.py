@@ -92,6 +92,9 @@ class MooncakeStoreService:
         self.config = config
         self.store = store or MooncakeDistributedStore()
         self.runner = None
+        # of the mode that /api/reconfigure set
+        self.segments = []
+        self.changing = asyncio.Lock()
 
     async def call(self, method, *args):
         """A call of the store, which may wait, beside the event loop."""
@@ -124,6 +127,9 @@ class MooncakeStoreService:
             web.delete("/api/remove_all", self.remove_all),
             web.post("/api/mount", self.mount),
             web.post("/api/unmount", self.unmount),
+            web.post("/api/mount_shm", self.mount_shm),
+            web.post("/api/unmount_shm", self.unmount),
+            web.post("/api/reconfigure", self.reconfigure),
             web.post("/api/unmount_local_disk", self.unmount_local_disk),
         ])
         return app
@@ -187,13 +193,56 @@ class MooncakeStoreService:
         return web.json_response({"status": "success", "segment_ids": got["segment_ids"],
                                   "allocated_size": got["allocated_size"]})
 
+    async def mount_file(self, body, path):
+        """The ids of a segment over a file, or None."""
+        numbers = []
+        for name in ("size", "offset"):
+            value = body.get(name, 0)
+            if isinstance(value, bool) or not isinstance(value, int) or value < (name == "size"):
+                raise Bad(f"{name} must be a whole number of bytes")
+            numbers.append(value)
+        got = await self.call(self.store.mount_segment, path, *numbers,
+                              str(body.get("protocol", self.config.protocol)), str(body.get("location", "")))
+        return got["segment_ids"] if got["ret"] == 0 else None
+
+    async def mount_shm(self, request):
+        body = await body_of(request)
+        name = body.get("name")
+        if not isinstance(name, str) or not name.lstrip("/") or "/" in name.lstrip("/") or "\0" in name or (
+                name.lstrip("/") in (".", "..")):
+            raise Bad("name must be that of shared memory, without a / inside")
+        ids = await self.mount_file(body, "/dev/shm/" + name.lstrip("/"))
+        return (failure(500, "mount_shm: it cannot be mounted") if ids is None
+                else web.json_response({"status": "success", "segment_ids": ids}))
+
+    async def reconfigure(self, request):
+        """The new segment first, then the ones of the mode before."""
+        body = await body_of(request)
+        mode, ids = body.get("mode"), []
+        if mode not in ("decode", "prefill"):
+            raise Bad("mode must be decode or prefill")
+        if mode == "decode":
+            path = body.get("path")
+            if not isinstance(path, str) or not path or "\0" in path or "size" not in body:
+                raise Bad("path and size are required")
+            ids = await self.mount_file(body, path)
+            if ids is None:
+                return failure(500, "reconfigure: the segment cannot be mounted, all is as before")
+        async with self.changing:
+            self.segments, failed = ids, await self.unmount_all(self.segments, 0)
+            self.segments = self.segments + failed
+        if failed:
+            return web.json_response({"error": "not unmounted", "failed_segment_ids": failed}, status=500)
+        answer = {"status": "success", "mode": mode}
+        return web.json_response({**answer, "segment_ids": ids} if mode == "decode" else answer)
+
+    async def unmount_all(self, ids, grace):
+        """Those that are still there afterwards."""
+        return [one for one in ids if await self.call(self.store.unmount_and_free_segment, [one], grace) != 0]
+
     async def unmount(self, request):
         body = await body_of(request)
-        ids, grace = ids_of(body), grace_of(body)
-        failed = []
-        for one in ids:
-            if await self.call(self.store.unmount_and_free_segment, [one], grace) != 0:
-                failed.append(one)
+        failed = await self.unmount_all(ids_of(body), grace_of(body))
         if failed:
             return web.json_response({"error": "not unmounted", "failed_segment_ids": failed}, status=500)
         return web.json_response({"status": "success"})

@@ -14,6 +14,8 @@ from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
 from mooncake._replicas import Descriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
 from mooncake._segments import Segments as _Segments
 from mooncake._sessions import Sessions as _Sessions
+from mooncake._tensors import (Tensors as _Tensors, deserialize as _deserialize_tensor,
+                               metadata_size as _tensor_metadata_size, serialize as _serialize_tensor)
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._tasks import QueryTaskResponse, Tasks as _Tasks
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
@@ -113,7 +115,7 @@ def _setup_args(args, kwargs):
     return {**_SETUP_DEFAULTS, **given}
 
 
-class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Store):
+class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors, _Store):
     """A connection to a pool, and, when it has a segment, a part of the pool.
 
     Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must

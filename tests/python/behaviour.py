@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -324,6 +325,55 @@ class Threads(unittest.TestCase):
         self.assertTrue(all(s.health_check() == 0 for s in stores))
         self.assertEqual(stores[0].put("more", b"x"), 0)
         del stores
+
+    def test_segment_of_a_file(self):
+        """Objects lie in the file, from the offset on, and go with unmount_segment()."""
+        s = opened(0)
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as f:
+            f.truncate(10 * MIB)
+            got = s.mount_segment(f.name, 5 * MIB, 4096)
+            self.assertEqual((got["ret"], len(got["segment_ids"])), (0, 1))
+            value = os.urandom(100000)
+            self.assertEqual((s.put("in-file", value), s.get("in-file")), (0, value))
+            t = opened(0)
+            self.assertEqual(t.get("in-file"), value)
+            t.close()
+            with open(f.name, "rb") as g:
+                at = g.read().find(value)
+            self.assertTrue(4096 <= at < 4096 + 4 * MIB, at)
+            self.assertEqual(s.put("too large", bytes(6 * MIB)), -200)
+            self.assertEqual(s.unmount_segment(got["segment_ids"]), 0)
+            self.assertEqual((s.unmount_segment(got["segment_ids"]), s.get("in-file")), (-1, b""))
+            with self.assertLogs("mooncake.store", "ERROR") as log:
+                for args in ((f.name, 13 * MIB), (f.name, MIB), (f.name, 2 * MIB, 5), ("/nowhere", 2 * MIB), ("/dev/shm", 2 * MIB)):
+                    self.assertEqual(s.mount_segment(*args), {"ret": -1, "segment_ids": []})
+            self.assertIn("/nowhere: No such file", "".join(log.output))
+            for args in ((f.name, 0), (f.name, -1), (f.name, 1 << 60), (f.name, MIB, -1), ("", MIB)):
+                self.assertEqual(s.mount_segment(*args), {"ret": -600, "segment_ids": []})
+            for args in ((f.name, "x"), (f.name, None), (None, MIB), (f.name, MIB, 1.5), ()):
+                with self.assertRaises(TypeError):
+                    s.mount_segment(*args)
+        s.close()
+        self.assertEqual(s.mount_segment("/dev/null", 2 * MIB), {"ret": -1, "segment_ids": []})
+
+    def test_replica_clear(self):
+        s, t = opened(16 * MIB), opened(16 * MIB)
+        here, there = (ms.ReplicateConfig(preferred_segment=x.get_hostname()) for x in (s, t))
+        self.assertEqual([s.put("c1", b"x", here), s.put("c2", b"x", there), s.put("c3", b"x", ms.ReplicateConfig(replica_num=2))],
+                         [0, 0, 0])
+        self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], "no:1"), [])
+        self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], t.get_hostname()), ["c2"])
+        self.assertEqual(s.is_exist("c1"), 1)
+        # it is leased now
+        self.assertEqual(s.batch_replica_clear(["c1", "c3", "none"]), ["c3"])
+        end = time.monotonic() + 20
+        while s.batch_replica_clear(["c1"], s.get_hostname()) != ["c1"]:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+        self.assertEqual((s.batch_is_exist(["c1", "c2", "c3"]), s.batch_replica_clear([])), ([0, 0, 0], []))
+        s.close()
+        t.close()
+        self.assertEqual(s.batch_replica_clear(["c1"]), [])
 
     def test_setup_twice(self):
         s = opened()

@@ -3,6 +3,7 @@
 
 import http.client
 import json
+import os
 import random
 import socket
 import sys
@@ -60,6 +61,41 @@ def routes():
     expect(("DELETE", "/api/remove_all"), 200)
 
 
+def files():
+    """Segments over shared memory and files."""
+    name = f"mc-rest-{os.getpid()}"
+    path = f"/dev/shm/{name}"
+    with open(path, "wb") as f:
+        f.truncate(8 << 20)
+    try:
+        got = expect(("POST", "/api/mount_shm", {"name": name, "size": 4 << 20, "offset": 4096}), 200)
+        assert len(got["segment_ids"]) == 1
+        for bad in ({}, {"name": name}, {"name": "a/b", "size": 4 << 20}, {"name": "..", "size": 4 << 20}, {"name": 5, "size": 1},
+                    {"name": name, "size": 0}, {"name": name, "size": "4 MB"}, {"name": name, "size": 4 << 20, "offset": -1},
+                    {"name": "a\0b", "size": 4 << 20}, {"name": name, "size": True}):
+            expect(("POST", "/api/mount_shm", bad), 400)
+        for bad in ({"name": name, "size": 16 << 20}, {"name": name, "size": 4 << 20, "offset": 100},
+                    {"name": "mc-there-is-none", "size": 4 << 20}):
+            expect(("POST", "/api/mount_shm", bad), 500)
+        expect(("POST", "/api/unmount_shm", {"segment_ids": got["segment_ids"][0]}), 200, {"status": "success"})
+        expect(("POST", "/api/unmount_shm", {"segment_ids": got["segment_ids"]}), 500,
+               {"error": "not unmounted", "failed_segment_ids": got["segment_ids"]})
+        # another part takes the place of the first, nothing is lost by a failure
+        first = expect(("POST", "/api/reconfigure", {"mode": "decode", "path": path, "size": 4 << 20}), 200)
+        assert first["mode"] == "decode" and len(first["segment_ids"]) == 1
+        expect(("POST", "/api/reconfigure", {"mode": "decode", "path": path + ".none", "size": 4 << 20}), 500)
+        for bad in ({}, {"mode": "both"}, {"mode": "decode"}, {"mode": "decode", "path": path}, {"mode": "decode", "size": 1},
+                    {"mode": ["decode"]}, {"mode": "decode", "path": path, "size": -1}):
+            expect(("POST", "/api/reconfigure", bad), 400)
+        second = expect(("POST", "/api/reconfigure", {"mode": "decode", "path": path, "size": 2 << 20, "offset": 4 << 20}), 200)
+        assert second["segment_ids"] != first["segment_ids"]
+        expect(("POST", "/api/unmount_shm", {"segment_ids": first["segment_ids"]}), 500)
+        expect(("POST", "/api/reconfigure", {"mode": "prefill"}), 200, {"status": "success", "mode": "prefill"})
+        expect(("POST", "/api/unmount_shm", {"segment_ids": second["segment_ids"]}), 500)
+    finally:
+        os.unlink(path)
+
+
 def oversized():
     """Refused by its length alone; nobody has to send 100 MiB."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
@@ -107,6 +143,7 @@ def slow():
 
 
 routes()
+files()
 oversized()
 noise()
 slow()

@@ -243,6 +243,55 @@ static void prefault_ends_early(void **state)
 	assert_true(mc_now_ns() - began < MC_NS_PER_SEC);
 }
 
+/* A caller's file, of which a part is the segment. */
+static int open_part(const char *path, uint64_t size, uint64_t offset, struct mct_dram **ret)
+{
+	struct mct_dram_conf conf = {
+		.size = size, .path = path, .path_offset = offset, .numa_node = -1, .prefault = 1,
+	};
+
+	return mct_dram_open(&conf, ret);
+}
+
+static void test_path(void **state)
+{
+	char path[] = "/tmp/mc-dram.XXXXXX", byte;
+	int fd = mkstemp(path);
+	struct mct_dram *d;
+	struct stat st;
+	char *mem;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 8 * MIB), 0);
+	assert_int_equal(open_part(path, 5 * MIB, 4096, &d), 0);
+	assert_string_equal(mct_dram_kind(d), "file");
+	assert_int_equal(mct_dram_size(d), 4 * MIB);
+	assert_int_equal(mct_dram_reserved(d), 4 * MIB);
+	assert_int_equal(mct_dram_fd_offset(d), 4096);
+	mem = mct_dram_base(d);
+	mem[0] = 1;
+	mem[4 * MIB - 1] = 2;
+	assert_int_equal(pread(fd, &byte, 1, 4096), 1);
+	assert_int_equal(byte, 1);
+	assert_int_equal(pread(fd, &byte, 1, 4 * MIB + 4095), 1);
+	assert_int_equal(byte, 2);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true((uint64_t)st.st_blocks * 512 >= 4 * MIB);
+	mct_dram_close(d);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, 8 * MIB);
+	/* beyond its end, not a page's beginning, too little, no file, no memory behind it */
+	assert_int_equal(open_part(path, 8 * MIB, 4096, &d), -EINVAL);
+	assert_int_equal(open_part(path, 2 * MIB, 1ull << 60, &d), -EINVAL);
+	assert_int_equal(open_part(path, 2 * MIB, 100, &d), -EINVAL);
+	assert_int_equal(open_part(path, MIB, 0, &d), -EINVAL);
+	assert_int_equal(open_part("/nowhere/at/all", 2 * MIB, 0, &d), -ENOENT);
+	assert_int_equal(open_part("/tmp", 2 * MIB, 0, &d), -EISDIR);
+	assert_int_equal(open_part("/dev/null", 2 * MIB, 0, &d), -EINVAL);
+	close(fd);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +304,7 @@ int main(void)
 		cmocka_unit_test(refused),
 		cmocka_unit_test(prefault),
 		cmocka_unit_test(prefault_ends_early),
+		cmocka_unit_test(test_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors: objects of a header of 304 bytes, which says type and shape, and the elements in C order.
+
+A tensor to store is one of torch, or anything with a buffer (numpy arrays, memoryviews).  What is read is a tensor of
+torch where torch can be imported, else an array of numpy, else a memoryview of that type and shape."""
+
+import ctypes
+import math
+import struct
+
+from mooncake import _setup
+
+INVALID_PARAMS = -600
+NO_OBJECT = -704
+
+MAGIC = 0x4D4F4F4E
+VERSION = 1
+HEADER = 304
+DIMS_MAX = 8
+FULL, SHARD = 0, 1
+# Length of the header, type, dimensions, layout, axes, where the elements are, their bytes; the shape of the whole and
+# of what is here; the axes follow.
+_FIXED = struct.Struct("<IHHiiiiQQ8q8q")
+AXIS = struct.Struct("<8i")
+AXES_MAX = 4
+
+# Name (torch), bytes, name (safetensors), name (numpy), format of a buffer.  The index is the number in the header.
+TYPES = (
+    ("float32", 4, "F32", "float32", "f"), ("float64", 8, "F64", "float64", "d"), ("int8", 1, "I8", "int8", "b"),
+    ("uint8", 1, "U8", "uint8", "B"), ("int16", 2, "I16", "int16", "h"), ("uint16", 2, "U16", "uint16", "H"),
+    ("int32", 4, "I32", "int32", "i"), ("uint32", 4, "U32", "uint32", "I"), ("int64", 8, "I64", "int64", "q"),
+    ("uint64", 8, "U64", "uint64", "Q"), ("bool", 1, "BOOL", "bool", "?"), ("float16", 2, "F16", "float16", "e"),
+    ("bfloat16", 2, "BF16", None, "H"), ("float8_e4m3fn", 1, "F8_E4M3", None, "B"),
+    ("float8_e5m2", 1, "F8_E5M2", None, "B"),
+)
+_BY_NAME = {t[0]: i for i, t in enumerate(TYPES)}
+_BY_SAFE = {t[2]: i for i, t in enumerate(TYPES)}
+# "l" and "L" have the size of int64 where these numbers run; a "c" is a byte
+_BY_FORMAT = {**{t[4]: i for i, t in reversed(list(enumerate(TYPES)))}, "l": 8, "L": 9, "c": 3}
+
+
+def _module(name):
+    """A module, or None when it cannot be imported."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+class Header:
+    """What the first 304 bytes say."""
+
+    __slots__ = ("code", "shape", "whole", "layout", "axes")
+
+    def __init__(self, code, shape, whole=None, layout=FULL, axes=()):
+        self.code = code
+        self.shape = tuple(shape)
+        self.whole = self.shape if whole is None else tuple(whole)
+        self.layout = layout
+        self.axes = tuple(axes)
+
+    @property
+    def nbytes(self):
+        return math.prod(self.shape) * TYPES[self.code][1]
+
+    def pack(self):
+        def dims(shape):
+            return tuple(shape) + (-1,) * (DIMS_MAX - len(shape))
+
+        fixed = _FIXED.pack(MAGIC, VERSION, HEADER, self.code, len(self.shape), self.layout, len(self.axes), HEADER,
+                            self.nbytes, *dims(self.whole), *dims(self.shape))
+        return (fixed + b"".join(AXIS.pack(*a) for a in self.axes)).ljust(HEADER, b"\0")
+
+    @classmethod
+    def unpack(cls, data, size):
+        """From the first bytes of an object of @size bytes; None when they are no such header."""
+        if size < HEADER or len(data) < HEADER:
+            return None
+        magic, version, length, code, ndim, layout, n_axes, at, nbytes, *dims = _FIXED.unpack_from(data)
+        if (magic, version, length, at) != (MAGIC, VERSION, HEADER, HEADER) or not 0 <= code < len(TYPES):
+            return None
+        if not 0 <= ndim <= DIMS_MAX or layout not in (FULL, SHARD) or not 0 <= n_axes <= AXES_MAX:
+            return None
+        whole, shape = dims[:ndim], dims[DIMS_MAX:DIMS_MAX + ndim]
+        if any(d < 0 for d in whole + shape):
+            return None
+        axes = [AXIS.unpack_from(data, _FIXED.size + i * AXIS.size) for i in range(n_axes)]
+        found = cls(code, shape, whole, layout, axes)
+        return found if found.nbytes == nbytes and nbytes <= size - HEADER else None
+
+
+class Elements:
+    """The elements of a tensor, in C order at an address; keeps their memory."""
+
+    __slots__ = ("header", "address", "nbytes", "_held")
+
+    def __init__(self, header, address, held):
+        self.header = header
+        self.address = address
+        self.nbytes = header.nbytes
+        self._held = held
+
+
+def _of_torch(tensor):
+    import torch
+
+    name = str(tensor.dtype).rpartition(".")[2]
+    code = _BY_NAME.get(name)
+    shape = tuple(tensor.shape)
+    if code is None or len(shape) > DIMS_MAX:
+        return None
+    flat = tensor.detach()
+    if flat.device.type != "cpu":
+        flat = flat.cpu()
+    # lazily conjugated or negated elements are other bytes in memory
+    flat = torch.resolve_neg(torch.resolve_conj(flat)).contiguous()
+    return Elements(Header(code, shape), flat.data_ptr(), flat)
+
+
+def _of_buffer(obj):
+    view = memoryview(obj)
+    code = _BY_FORMAT.get(view.format.lstrip("@=<"))
+    if code is None or view.ndim > DIMS_MAX or TYPES[code][1] != view.itemsize:
+        return None
+    shape = tuple(view.shape)
+    if not math.prod(shape):
+        return Elements(Header(code, shape), 0, None)
+    if not view.c_contiguous or view.readonly:
+        copy = bytearray(view.tobytes())
+        raw = (ctypes.c_char * len(copy)).from_buffer(copy)
+    else:
+        raw = (ctypes.c_char * view.nbytes).from_buffer(view)
+    return Elements(Header(code, shape), ctypes.addressof(raw), (raw, view))
+
+
+def elements(tensor):
+    """The elements of @tensor; None for what is none."""
+    kind = type(tensor)
+    if kind.__module__.partition(".")[0] == "torch" or hasattr(tensor, "data_ptr"):
+        try:
+            return _of_torch(tensor)
+        except (AttributeError, ImportError, RuntimeError, TypeError):
+            return None
+    try:
+        return _of_buffer(tensor)
+    except (TypeError, ValueError, BufferError, NotImplementedError):
+        return None
+
+
+def tensor_of(header, memory):
+    """A tensor over the writable buffer @memory, which begins with the header."""
+    name, _, _, array, fmt = TYPES[header.code]
+    torch = _module("torch")
+    if torch is not None:
+        kind = getattr(torch, name)
+        if not header.nbytes:
+            return torch.empty(header.shape, dtype=kind)
+        flat = torch.frombuffer(memory, dtype=torch.uint8, offset=HEADER, count=header.nbytes)
+        return flat.view(kind).reshape(header.shape)
+    numpy = _module("numpy")
+    if numpy is not None and array is not None:
+        return numpy.frombuffer(memory, dtype=array, offset=HEADER,
+                                count=math.prod(header.shape)).reshape(header.shape)
+    flat = memoryview(memory).cast("B")[HEADER:HEADER + header.nbytes]
+    return flat.cast(fmt, header.shape) if header.nbytes and header.shape else flat.cast(fmt)
+
+
+def memory_at(address, size):
+    return (ctypes.c_char * size).from_address(address)
+
+
+def _read_file(path):
+    """Header and elements of a safetensors file: {name: (code, shape, begin, end)}, bytes."""
+    import json
+
+    with open(path, "rb") as f:
+        data = f.read()
+    if len(data) < 8:
+        raise ValueError(f"{path}: not a safetensors file")
+    n = int.from_bytes(data[:8], "little")
+    if n > len(data) - 8:
+        raise ValueError(f"{path}: not a safetensors file")
+    names, out = json.loads(data[8:8 + n]), {}
+    body = memoryview(data)[8 + n:]
+    for name, about in names.items():
+        if name == "__metadata__":
+            continue
+        begin, end = about["data_offsets"]
+        code = _BY_SAFE.get(about["dtype"])
+        shape = tuple(about["shape"])
+        if code is None or len(shape) > DIMS_MAX or any(not isinstance(d, int) or d < 0 for d in shape) or not (
+                0 <= begin <= end <= len(body)) or math.prod(shape) * TYPES[code][1] != end - begin:
+            raise ValueError(f"{path}: tensor {name!r} is damaged or of a type that is not supported")
+        out[name] = (code, shape, begin, end)
+    return out, body
+
+
+def _write_file(path, name, header, data):
+    import json
+    import os
+
+    about = json.dumps({name: {"dtype": TYPES[header.code][2], "shape": list(header.shape),
+                               "data_offsets": [0, header.nbytes]}}).encode()
+    about += b" " * (-len(about) % 8)
+    part = f"{path}.part.{os.getpid()}"
+    try:
+        with open(part, "wb") as f:
+            f.write(len(about).to_bytes(8, "little") + about)
+            f.write(data)
+        os.replace(part, path)
+    except OSError:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+class Tensors:
+    """The methods of MooncakeDistributedStore for whole tensors."""
+
+    # ---- writing ----
+
+    def _tensor_put(self, keys, found, config, upsert):
+        """Store Elements under keys; None among them is -600."""
+        config = self._config_type() if config is None else config
+        results = [INVALID_PARAMS] * len(keys)
+        there = [i for i, e in enumerate(found) if e is not None]
+        heads = {i: ctypes.create_string_buffer(found[i].header.pack(), HEADER) for i in there}
+        if upsert:
+            for i in there:
+                results[i] = self.upsert_parts(keys[i], heads[i],
+                                               memory_at(found[i].address, found[i].nbytes) if found[i].nbytes else b"",
+                                               config=config)
+            return results
+        ptrs, sizes = [], []
+        for i in there:
+            more = bool(found[i].nbytes)
+            ptrs.append([ctypes.addressof(heads[i])] + [found[i].address] * more)
+            sizes.append([HEADER] + [found[i].nbytes] * more)
+        if there:
+            for i, r in zip(there, self.batch_put_from_multi_buffers([keys[i] for i in there], ptrs, sizes, config)):
+                results[i] = r
+        return results
+
+    def _tensor_batch(self, keys, tensors, config, upsert):
+        keys, tensors = list(keys), list(tensors)
+        if len(keys) != len(tensors):
+            return [INVALID_PARAMS] * len(keys)
+        return self._tensor_put(keys, [elements(t) for t in tensors], config, upsert)
+
+    def put_tensor(self, key, tensor):
+        """put_tensor(key: str, tensor) -> int
+
+        Store a tensor.  0, also when the key exists and keeps its value; -600 for what is no tensor."""
+        return self._tensor_batch([key], [tensor], None, False)[0]
+
+    def pub_tensor(self, key, tensor, config=None):
+        """pub_tensor(key: str, tensor, config: ReplicateConfig = None) -> int
+
+        put_tensor() with a configuration."""
+        return self._tensor_batch([key], [tensor], config, False)[0]
+
+    def upsert_tensor(self, key, tensor):
+        """upsert_tensor(key: str, tensor) -> int
+
+        Store a tensor in the place of what the key has.  0; negative."""
+        return self._tensor_batch([key], [tensor], None, True)[0]
+
+    def upsert_pub_tensor(self, key, tensor, config=None):
+        """upsert_pub_tensor(key: str, tensor, config: ReplicateConfig = None) -> int
+
+        upsert_tensor() with a configuration."""
+        return self._tensor_batch([key], [tensor], config, True)[0]
+
+    def batch_put_tensor(self, keys, tensors_list):
+        """batch_put_tensor(keys: list[str], tensors_list: list) -> list[int]
+
+        put_tensor() of each; all -600 when the lists differ in length."""
+        return self._tensor_batch(keys, tensors_list, None, False)
+
+    def batch_pub_tensor(self, keys, tensors_list, config=None):
+        """batch_pub_tensor(keys: list[str], tensors_list: list, config: ReplicateConfig = None) -> list[int]
+
+        pub_tensor() of each."""
+        return self._tensor_batch(keys, tensors_list, config, False)
+
+    def batch_upsert_tensor(self, keys, tensors_list):
+        """batch_upsert_tensor(keys: list[str], tensors_list: list) -> list[int]
+
+        upsert_tensor() of each."""
+        return self._tensor_batch(keys, tensors_list, None, True)
+
+    def batch_upsert_pub_tensor(self, keys, tensors_list, config=None):
+        """batch_upsert_pub_tensor(keys: list[str], tensors_list: list, config: ReplicateConfig = None) -> list[int]
+
+        upsert_pub_tensor() of each."""
+        return self._tensor_batch(keys, tensors_list, config, True)
+
+    # ---- from and into memory that begins with the header ----
+
+    @staticmethod
+    def _elements_at(address, size):
+        """Elements of a header and data in memory; None when they are none."""
+        if not isinstance(address, int) or not isinstance(size, int):
+            raise TypeError("addresses and sizes must be int")
+        if address <= 0 or size < HEADER:
+            return None
+        header = Header.unpack(ctypes.string_at(address, HEADER), size)
+        return None if header is None else Elements(header, address + HEADER, None)
+
+    def _from_batch(self, keys, buffer_ptrs, sizes, upsert):
+        if not len(keys) == len(buffer_ptrs) == len(sizes):
+            return [INVALID_PARAMS] * len(keys)
+        found = [self._elements_at(p, n) for p, n in zip(buffer_ptrs, sizes)]
+        return self._tensor_put(list(keys), found, None, upsert)
+
+    def put_tensor_from(self, key, buffer_ptr, size):
+        """put_tensor_from(key: str, buffer_ptr: int, size: int) -> int
+
+        Store the tensor that lies at an address as get_tensor_into() leaves it: header, elements.  0; -600 when there is
+        no such header."""
+        return self._from_batch([key], [buffer_ptr], [size], False)[0]
+
+    def upsert_tensor_from(self, key, buffer_ptr, size):
+        """upsert_tensor_from(key: str, buffer_ptr: int, size: int) -> int
+
+        put_tensor_from() in the place of what the key has."""
+        return self._from_batch([key], [buffer_ptr], [size], True)[0]
+
+    def batch_put_tensor_from(self, keys, buffer_ptrs, sizes):
+        """batch_put_tensor_from(keys: list[str], buffer_ptrs: list[int], sizes: list[int]) -> list[int]
+
+        put_tensor_from() of each."""
+        return self._from_batch(keys, buffer_ptrs, sizes, False)
+
+    def batch_upsert_tensor_from(self, keys, buffer_ptrs, sizes):
+        """batch_upsert_tensor_from(keys: list[str], buffer_ptrs: list[int], sizes: list[int]) -> list[int]
+
+        upsert_tensor_from() of each."""
+        return self._from_batch(keys, buffer_ptrs, sizes, True)
+
+    # ---- reading ----
+
+    def get_tensor(self, key):
+        """get_tensor(key: str) -> tensor, or None
+
+        A tensor over a copy of its own; None for a miss, or an object that is no tensor."""
+        return self.batch_get_tensor([key])[0]
+
+    def batch_get_tensor(self, keys):
+        """batch_get_tensor(keys: list[str]) -> list
+
+        get_tensor() of each, in one request."""
+        out = []
+        for handle in self.batch_get_buffer(list(keys)):
+            header = None
+            if handle is not None:
+                header = Header.unpack(bytes(memoryview(handle).cast("B")[:HEADER]), handle.size())
+            out.append(None if header is None else tensor_of(header, handle))
+        return out
+
+    def get_tensor_into(self, key, buffer_ptr, size):
+        """get_tensor_into(key: str, buffer_ptr: int, size: int) -> tensor, or None
+
+        Read header and elements to an address of the caller's, who keeps the memory; a tensor over it."""
+        return self.batch_get_tensor_into([key], [buffer_ptr], [size])[0]
+
+    def batch_get_tensor_into(self, keys, buffer_ptrs, sizes):
+        """batch_get_tensor_into(keys: list[str], buffer_ptrs: list[int], sizes: list[int]) -> list
+
+        get_tensor_into() of each, in one request."""
+        keys = list(keys)
+        out = []
+        for got, at in zip(self.batch_get_into(keys, buffer_ptrs, sizes), buffer_ptrs):
+            header = Header.unpack(ctypes.string_at(at, HEADER), got) if got >= HEADER else None
+            out.append(None if header is None else tensor_of(header, memory_at(at, got)))
+        return out + [None] * (len(keys) - len(out))
+
+    def get_tensor_into_cuda(self, key, tensor):
+        """get_tensor_into_cuda(key: str, tensor) -> int
+
+        Read the elements into a tensor of torch on a GPU, of the same type and shape, through memory of the host.
+        0; -704 for a miss; -600 when the tensor does not fit."""
+        return self.batch_get_tensor_into_cuda([key], [tensor])[0]
+
+    def batch_get_tensor_into_cuda(self, keys, tensors_list):
+        """batch_get_tensor_into_cuda(keys: list[str], tensors_list: list) -> list[int]
+
+        get_tensor_into_cuda() of each."""
+        keys, tensors = list(keys), list(tensors_list)
+        if len(keys) != len(tensors):
+            return [INVALID_PARAMS] * len(keys)
+        out = []
+        for tensor, got in zip(tensors, self.batch_get_tensor(keys)):
+            if got is None:
+                out.append(NO_OBJECT)
+            elif (getattr(tensor, "is_cuda", False) and tensor.dtype == got.dtype and tensor.shape == got.shape
+                    and tensor.is_contiguous()):
+                tensor.copy_(got)
+                out.append(0)
+            else:
+                out.append(INVALID_PARAMS)
+        return out
+
+    # ---- files ----
+
+    def save_tensor_to_safetensor(self, key, file_name=None):
+        """save_tensor_to_safetensor(key: str, file_name: str = None) -> int
+
+        Write the tensor to a file of the safetensors format (the key is the file's name when none is given), under the
+        name key.  0, -704 for a miss, -1 when the file cannot be written."""
+        handle = self.get_buffer(key)
+        if handle is None:
+            return NO_OBJECT
+        view = memoryview(handle).cast("B")
+        header = Header.unpack(bytes(view[:HEADER]), len(view))
+        if header is None:
+            return INVALID_PARAMS
+        try:
+            _write_file(key if file_name is None else file_name, key, header, view[HEADER:HEADER + header.nbytes])
+        except (OSError, ValueError) as e:
+            _setup.log.error("save_tensor_to_safetensor: %s", e)
+            return _setup.INTERNAL_ERROR
+        return 0
+
+    def load_tensor_from_safetensor(self, key=None, file_name=None):
+        """load_tensor_from_safetensor(key: str = None, file_name: str) -> tensor, or None
+
+        Store the tensor of that name from a safetensors file under the key (file_name when none is given) and return it.
+        A file without that name gives its first tensor, and a warning; None when the file cannot be read."""
+        if file_name is None:
+            raise TypeError("load_tensor_from_safetensor() missing required argument: file_name")
+        key = file_name if key is None else key
+        try:
+            names, body = _read_file(file_name)
+            if not names:
+                raise ValueError(f"{file_name}: no tensor in it")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+            _setup.log.error("load_tensor_from_safetensor: %s", e)
+            return None
+        if key not in names:
+            if key != file_name:
+                _setup.log.warning('load_tensor_from_safetensor: %s has no "%s", taking "%s"', file_name, key,
+                                   next(iter(names)))
+            code, shape, begin, end = next(iter(names.values()))
+        else:
+            code, shape, begin, end = names[key]
+        header = Header(code, shape)
+        whole = bytearray(header.pack() + bytes(body[begin:end]))
+        raw = memory_at(ctypes.addressof(ctypes.c_char.from_buffer(whole)), len(whole))
+        found = Elements(header, ctypes.addressof(raw) + HEADER, whole)
+        if self._tensor_put([key], [found], None, False)[0]:
+            return None
+        return tensor_of(header, whole)
+
+
+# ---- functions of the module ----
+
+
+def serialize(tensor):
+    """_serialize_tensor(tensor) -> (header: bytes, address: int, size: int, owner)"""
+    found = elements(tensor)
+    if found is None:
+        raise TypeError("not a tensor of a type that can be stored")
+    return found.header.pack(), found.address, found.nbytes, found._held if found._held is not None else tensor
+
+
+def metadata_size():
+    """_tensor_metadata_size() -> int: bytes of the header."""
+    return HEADER
+
+
+def deserialize(data):
+    """_deserialize_tensor(data: bytes) -> tensor over a copy of the data, or None"""
+    header = Header.unpack(bytes(data[:HEADER]), len(data))
+    return None if header is None else tensor_of(header, bytearray(data))

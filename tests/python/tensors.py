@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors: every type and shape comes back, through each method, with torch, numpy, or neither.
+
+tensors.py MASTER [--bare]; --bare: as where neither torch nor numpy is installed"""
+
+import array
+import ctypes
+import json
+import logging
+import os
+import sys
+import tempfile
+import unittest
+
+MASTER, BARE = sys.argv[1], "--bare" in sys.argv[2:]
+if BARE:
+    sys.modules["torch"] = sys.modules["numpy"] = None
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+import mooncake.store as ms
+from mooncake import _tensors
+
+MIB = 1 << 20
+HEADER = ms._tensor_metadata_size()
+
+
+def samples():
+    """(object to store, its type in the header, its shape, its bytes)"""
+    yield memoryview(bytearray(range(24))).cast("B", (2, 3, 4)), "uint8", (2, 3, 4), bytes(range(24))
+    yield array.array("d", [1.5, -2.5]), "float64", (2,), array.array("d", [1.5, -2.5]).tobytes()
+    yield array.array("f", []), "float32", (0,), b""
+    if numpy is not None:
+        for name in ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool", "float16"):
+            a = numpy.arange(30).reshape(2, 3, 5).astype(name)
+            yield a, name, (2, 3, 5), a.tobytes()
+        a = numpy.arange(60, dtype="int32").reshape(6, 10)
+        for b in (a[::2, 1::3], a.T, a[0, 0], numpy.frombuffer(a.tobytes(), "int32"), a[:, :0]):
+            yield b, "int32", b.shape, b.tobytes()
+    if torch is not None:
+        for name, *_ in _tensors.TYPES:
+            t = torch.arange(24).reshape(2, 3, 4).to(getattr(torch, name))
+            yield t, name, (2, 3, 4), bytes(t.view(torch.uint8).flatten().tolist())
+        t = torch.arange(60, dtype=torch.float32, requires_grad=True).reshape(6, 10)
+        for u in (t[::2, 1::3], t.T, t[0, 0], t.neg().T):
+            yield u, "float32", tuple(u.shape), u.detach().contiguous().numpy().tobytes() if numpy is not None else None
+
+
+def raw(tensor):
+    """Type, shape and bytes of what a getter gave."""
+    if torch is not None:
+        assert isinstance(tensor, torch.Tensor), type(tensor)
+        flat = tensor.contiguous().reshape(-1)
+        data = bytes(flat.view(torch.uint8).tolist()) if flat.numel() else b""
+        return str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape), data
+    if numpy is not None:
+        assert isinstance(tensor, numpy.ndarray), type(tensor)
+        return tensor.dtype.name, tensor.shape, tensor.tobytes()
+    assert isinstance(tensor, memoryview), type(tensor)
+    return _tensors.TYPES[_tensors._BY_FORMAT[tensor.format]][0], tensor.shape, tensor.tobytes()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.s = ms.MooncakeDistributedStore()
+        self.assertEqual(self.s.setup("127.0.0.1", "P2PHANDSHAKE", 64 * MIB, 0, "tcp", "", MASTER), 0)
+
+    def tearDown(self):
+        self.s.remove_all(True)
+        self.s.close()
+
+    def test_all_types_and_shapes(self):
+        s, n = self.s, 0
+        for n, (value, name, shape, data) in enumerate(samples()):
+            self.assertEqual(s.put_tensor(f"t{n}", value), 0, (name, shape))
+            got = raw(s.get_tensor(f"t{n}"))
+            self.assertEqual(got[:2], (name, tuple(shape)))
+            if data is not None:
+                self.assertEqual(got[2], data, (name, shape))
+            # the same by a batch, by upsert, and into memory
+            self.assertEqual(s.batch_upsert_tensor(["u", "v"], [value, value]), [0, 0])
+            self.assertEqual([raw(t) for t in s.batch_get_tensor(["u", "v"])], [got, got])
+            size = s.get_size("u")
+            self.assertEqual(size, HEADER + len(got[2]))
+            room = ctypes.create_string_buffer(size + 64)
+            at = ctypes.addressof(room)
+            self.assertEqual(raw(s.get_tensor_into("u", at, size + 64)), got)
+            self.assertEqual(s.upsert_tensor_from("w", at, size), 0)
+            self.assertEqual((raw(s.get_tensor("w")), s.get("w")), (got, s.get("u")))
+        self.assertGreater(n, 1)
+
+    def test_first_stays_and_upsert_replaces(self):
+        s = self.s
+        a, b = array.array("i", [1, 2, 3]), array.array("i", [4, 5])
+        config = ms.ReplicateConfig(with_hard_pin=True)
+        self.assertEqual([s.put_tensor("k", a), s.put_tensor("k", b), s.pub_tensor("k", b, config)], [0, 0, 0])
+        self.assertEqual(raw(s.get_tensor("k"))[2], a.tobytes())
+        self.assertEqual(s.upsert_tensor("k", b), 0)
+        self.assertEqual(raw(s.get_tensor("k"))[2], b.tobytes())
+        self.assertEqual(s.upsert_pub_tensor("k", a, config), 0)
+        self.assertEqual(raw(s.get_tensor("k"))[2], a.tobytes())
+        self.assertEqual(s.batch_pub_tensor(["p", "q"], [a, b], config), [0, 0])
+        self.assertEqual(s.batch_upsert_pub_tensor(["p", "q"], [b, a], config), [0, 0])
+        self.assertEqual([raw(t)[2] for t in s.batch_get_tensor(["p", "q"])], [b.tobytes(), a.tobytes()])
+        self.assertEqual(s.batch_put_tensor(["p", "n"], [a, b]), [0, 0])
+        self.assertEqual([raw(t)[2] for t in s.batch_get_tensor(["p", "n"])], [b.tobytes(), b.tobytes()])
+
+    def test_what_is_read_is_the_readers(self):
+        s = self.s
+        s.put_tensor("k", array.array("i", [1, 2, 3]))
+        one, two = s.get_tensor("k"), s.get_tensor("k")
+        one[0] = 9
+        self.assertEqual((one[0], two[0]), (9, 1))
+        s.close()
+        self.assertEqual(two[2], 3)
+
+    def test_wrong(self):
+        s = self.s
+        good = array.array("i", [1, 2, 3])
+        for bad in (None, 5, "text", [1, 2], object(), array.array("u", "a"), 1.5):
+            self.assertEqual(s.put_tensor("b", bad), -600, bad)
+            self.assertEqual(s.batch_put_tensor(["g", "b"], [good, bad]), [0, -600])
+        self.assertEqual((s.is_exist("b"), s.is_exist("g")), (0, 1))
+        self.assertEqual(s.batch_put_tensor(["a"], [good, good]), [-600])
+        self.assertEqual(s.batch_put_tensor([], []), [])
+        self.assertEqual((s.get_tensor("none"), s.batch_get_tensor(["none", "g"])[0]), (None, None))
+        # objects that are no tensors, and headers that lie
+        whole = s.get("g")
+        lies = [whole[:HEADER - 1], whole[:-1], b"x" * 1000, b"x"]
+        for at, new in ((0, b"\0"), (4, b"\2"), (8, b"\x0f"), (8, b"\xff\xff\xff\xff"), (12, b"\x09"), (12, b"\xff\xff\xff\xff"),
+                        (16, b"\7"), (20, b"\5"), (32, b"\xff" * 8), (104, b"\xff" * 7), (104, b"\xff" * 8), (24, b"\1")):
+            lies.append(whole[:at] + new + whole[at + len(new):])
+        room = ctypes.create_string_buffer(2000)
+        at = ctypes.addressof(room)
+        for n, lie in enumerate(lies):
+            self.assertEqual(s.upsert("lie", lie), 0)
+            self.assertIsNone(s.get_tensor("lie"), n)
+            self.assertIsNone(s.get_tensor_into("lie", at, 2000), n)
+            self.assertIsNone(ms._deserialize_tensor(lie), n)
+            ctypes.memmove(at, lie, len(lie))
+            self.assertEqual(s.put_tensor_from("lie2", at, len(lie)), -600, n)
+        self.assertEqual(s.is_exist("lie2"), 0)
+        self.assertIsNone(s.get_tensor_into("g", at, 10))
+        self.assertEqual(s.batch_get_tensor_into(["g"], [at], [2000, 1]), [None])
+        self.assertEqual(s.put_tensor_from("x", 0, 1000), -600)
+        for call in (lambda: s.put_tensor(), lambda: s.put_tensor(5, good), lambda: s.put_tensor_from("k", "p", 1),
+                     lambda: s.get_tensor_into("g", "p", 1), lambda: s.batch_get_tensor(None), lambda: s.get_tensor(None)):
+            with self.assertRaises(TypeError):
+                call()
+        self.assertEqual((s.get_tensor_into_cuda("none", good), s.get_tensor_into_cuda("g", good)), (-704, -600))
+        s.close()
+        self.assertEqual((s.put_tensor("k", good), s.get_tensor("g"), s.batch_get_tensor(["g"])), (-600, None, [None]))
+
+    def test_functions(self):
+        value = array.array("i", [1, 2, 3])
+        header, address, size, owner = ms._serialize_tensor(value)
+        self.assertEqual((len(header), size, ctypes.string_at(address, size)), (304, 12, value.tobytes()))
+        self.assertEqual(raw(ms._deserialize_tensor(header + value.tobytes()))[1:], ((3,), value.tobytes()))
+        del owner
+        # what upstream's package says for the same tensor
+        self.assertEqual(header[:48].hex(), "4e4f4f4d01003001060000000100000000000000000000003001000000000000" "0c00000000000000"
+                         "0300000000000000")
+        with self.assertRaises(TypeError):
+            ms._serialize_tensor("text")
+
+    def test_files(self):
+        s = self.s
+        value = array.array("h", [1, -2, 3])
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "t.safetensors")
+            s.put_tensor("k", value)
+            self.assertEqual(s.save_tensor_to_safetensor("k", path), 0)
+            with open(path, "rb") as f:
+                data = f.read()
+            n = int.from_bytes(data[:8], "little")
+            self.assertEqual(json.loads(data[8:8 + n]), {"k": {"dtype": "I16", "shape": [3], "data_offsets": [0, 6]}})
+            self.assertEqual(data[8 + n:], value.tobytes())
+            if torch is not None:
+                try:
+                    import safetensors.torch
+
+                    self.assertEqual(safetensors.torch.load_file(path)["k"].tolist(), [1, -2, 3])
+                except ImportError:
+                    pass
+            s.remove("k", True)
+            self.assertEqual(raw(s.load_tensor_from_safetensor("k", path)), ("int16", (3,), value.tobytes()))
+            self.assertEqual(raw(s.get_tensor("k")), ("int16", (3,), value.tobytes()))
+            with self.assertLogs("mooncake.store", logging.WARNING):
+                self.assertEqual(raw(s.load_tensor_from_safetensor("other", path))[1], (3,))
+            self.assertEqual(raw(s.load_tensor_from_safetensor(file_name=path))[1], (3,))
+            self.assertEqual(s.is_exist(path), 1)
+            self.assertEqual(s.save_tensor_to_safetensor("none", path), -704)
+            s.put("plain", b"x" * 400)
+            self.assertEqual(s.save_tensor_to_safetensor("plain", path), -600)
+            with self.assertLogs("mooncake.store", logging.ERROR):
+                self.assertEqual(s.save_tensor_to_safetensor("k", os.path.join(d, "no", "t")), -1)
+                self.assertIsNone(s.load_tensor_from_safetensor("k", os.path.join(d, "none")))
+                for bad in (b"", b"\xff" * 8, data[:-1], data[:8] + b"x" * n, (2).to_bytes(8, "little") + b"{}",
+                            (2).to_bytes(8, "little") + b"[]"):
+                    with open(path, "wb") as f:
+                        f.write(bad)
+                    self.assertIsNone(s.load_tensor_from_safetensor("k", path), bad)
+            with self.assertRaises(TypeError):
+                s.load_tensor_from_safetensor("k")
+
+
+if __name__ == "__main__":
+    print(f"torch: {getattr(torch, '__version__', 'not there')}, numpy: {getattr(numpy, '__version__', 'not there')}", flush=True)
+    unittest.main(argv=sys.argv[:1], verbosity=1)
