@@ -21,9 +21,9 @@
 #define MCE_LANE_BYTES (1u << 20)
 /* Pieces are allocated so many at a time. */
 #define MCE_PIECE_CHUNK 32u
-/* Sent by one call. */
+/* Sent by one call: a hundred small requests, since a call costs as much as copying several. */
 #define MCE_SEND_MAX (512u << 10)
-#define MCE_SEND_IOV 64
+#define MCE_SEND_IOV 256
 /* Lanes that a piece may lose before its request fails. */
 #define MCE_PIECE_TRIES 4u
 

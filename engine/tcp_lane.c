@@ -112,7 +112,7 @@ static void fill(struct mce_lane *l, struct parcel *pl)
 	struct mce_peer *p = l->t->p;
 	struct mce_piece *pc;
 	struct mc_list *pos;
-	bool more = true;
+	bool more = true, sums;
 	uint32_t crc;
 
 	pl->niov = pl->nparts = 0;
@@ -126,10 +126,14 @@ static void fill(struct mce_lane *l, struct parcel *pl)
 			pos = l->txq.prev;
 		}
 		pc = mc_container_of(pos, struct mce_piece, tx_node);
-		/* The lists may change meanwhile, but not this piece's place on txq: that takes tx_lock. */
-		pthread_mutex_unlock(&p->lock);
+		/* A checksum takes its time.  The lists may change meanwhile, but not this piece's place on txq:
+		 * that takes tx_lock. */
+		sums = pc->write && pc->req && pc->req->crc;
+		if (sums)
+			pthread_mutex_unlock(&p->lock);
 		more = pack(pl, pc, &crc);
-		pthread_mutex_lock(&p->lock);
+		if (sums)
+			pthread_mutex_lock(&p->lock);
 		if (crc && pc->req)
 			mce_crc_made_locked(l->t, pc->req, crc);
 		if (!more)

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define MCE_RX_BUF (32u << 10)
+#define MCE_RX_BUF (64u << 10)
 /* Payloads up to this many bytes are "small". */
 #define MCE_RX_SMALL 8192u
 #define MCE_RX_IOV 64

@@ -15,13 +15,13 @@
 #include "engine/peers_bytes.h"
 #include "engine/tcp_server.h"
 
-/* Received before answers are sent again, and before the other connections have their turn. */
 /* A refused client may go on sending for so long. */
 #define LINGER_MS 2000
+/* Received before answers are sent again, and before the other connections have their turn. */
 #define QUANTUM (512u << 10)
 #define TURN (4u << 20)
 #define SEND_MAX (1u << 20)
-#define SEND_ANSWERS 32u
+#define SEND_ANSWERS 128u
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 

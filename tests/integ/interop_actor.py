@@ -131,26 +131,44 @@ def drive(op, meta, name, length, seed):
     check(mem, 0, length, seed)
 
 
+def bench_part(many, name, parts, until, moved, failed):
+    turn = 0
+    while time.monotonic() < until and not failed:
+        if many(name, *parts[turn % len(parts)]) != 0:
+            failed.append(True)
+        moved.append(sum(parts[turn % len(parts)][2]))
+        turn += 1
+
+
 def bench(meta, name, length):
-    """per line "read|write SIZE COUNT SECONDS": batches for that long, then GB/s (tests/perf/perf_rival.c)"""
+    """per line "read|write SIZE COUNT SECONDS THREADS": batches for that long, their requests spread over the
+    threads, then GB/s (tests/perf/perf_rival.c)"""
     e, _, addr, _ = engine(meta, length)
     peer = e.get_first_buffer_address(name)
     for line in sys.stdin:
-        op, size, count, seconds = line.split()
-        size, count = int(size), int(count)
+        op, size, count, seconds, threads = line.split()
+        size, threads = int(size), int(threads)
+        count = max(1, int(count) // threads)
         many = e.batch_transfer_sync_write if op == "write" else e.batch_transfer_sync_read
-        parts = [
+        batches = [
             ([addr + o for o in offs], [peer + o for o in offs], [size] * count)
             for offs in ([b * size * count + i * size for i in range(count)]
-                         for b in range(max(1, length // (size * count))))
+                         for b in range(max(threads, length // (size * count))))
         ]
-        began, moved, turn = time.monotonic(), 0, 0
-        while time.monotonic() - began < float(seconds):
-            if many(name, *parts[turn % len(parts)]) != 0:
-                sys.exit(f"{line}: failed")
-            moved += size * count
-            turn += 1
-        print(moved / (time.monotonic() - began) / 1e9, flush=True)
+        moved, failed = [], []
+        began = time.monotonic()
+        parts = [
+            threading.Thread(target=bench_part, args=(
+                many, name, batches[t::threads], began + float(seconds), moved, failed))
+            for t in range(threads)
+        ]
+        for t in parts:
+            t.start()
+        for t in parts:
+            t.join()
+        if failed:
+            sys.exit(f"{line}: failed")
+        print(sum(moved) / (time.monotonic() - began) / 1e9, flush=True)
 
 
 if sys.argv[1] == "serve":
