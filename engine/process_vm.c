@@ -131,10 +131,11 @@ static bool alive(const struct copy *c)
 	return !c->mp->dead && mce_mapping_alive_locked(c->m, c->mp);
 }
 
-/* A place on the busy page that is free, taken for @rkey; -EBUSY when more threads copy than there are. */
-static int busy_take(uint64_t *busy, uint64_t rkey, unsigned *ret)
+/* A place on the busy page that is free, of the first @n, taken for @rkey; -EBUSY when more threads copy than there
+ * are. */
+static int busy_take(uint64_t *busy, unsigned n, uint64_t rkey, unsigned *ret)
 {
-	for (unsigned i = 0; i < MCE_BUSY_SLOTS; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		uint64_t none = 0;
 
 		if (__atomic_compare_exchange_n(&busy[i], &none, rkey, false, __ATOMIC_SEQ_CST,
@@ -246,7 +247,7 @@ static int begin_locked(struct copy *c, uint64_t len)
 		return -MC_ENOTSUP;
 	if (r < 0)
 		return r;
-	if (busy_take(m->busy, c->req->rkey, &c->place) < 0)
+	if (busy_take(m->busy, MCE_BUSY_SLOTS, c->req->rkey, &c->place) < 0)
 		return -MC_ENOTSUP;
 	/* The owner ends a region before it looks at the page: one of us sees the other. */
 	if (!mce_mapping_alive_locked(m, mp)) {
@@ -320,12 +321,14 @@ struct run {
 /* The place of @mp among the run's regions; -EBUSY when there is none. */
 static int run_region_locked(struct run *run, struct mce_mapping *mp)
 {
-	unsigned i, place;
+	unsigned i, place, room;
 
 	for (i = 0; i < run->nregions; i++)
 		if (run->region[i].mp == mp)
 			return (int)i;
-	if (i == RUN_REGIONS || busy_take(run->m->busy, mp->rkey, &place) < 0)
+	/* More than one region must not take the places that others need for their one. */
+	room = i == 0 ? MCE_BUSY_SLOTS : MCE_BUSY_SLOTS / 2;
+	if (i == RUN_REGIONS || busy_take(run->m->busy, room, mp->rkey, &place) < 0)
 		return -EBUSY;
 	/* As for one transfer: the owner has to see us, or we its end. */
 	if (!mce_mapping_alive_locked(run->m, mp)) {

@@ -156,6 +156,9 @@ static void batches(void)
 	CHECK(submitTransfer(engine, a, r, 3) == 2);		/* too many: none is taken */
 	CHECK(getTransferStatus(engine, a, 0, &st) == 1);
 	CHECK(submitTransfer(engine, a, r, SIZE_MAX) == 2);
+	CHECK(allocateBatchID(engine, (size_t)1 << 32) == INVALID_BATCH);
+	CHECK(submitTransfer(engine, a, r, (size_t)1 << 32) == 2 &&
+	      submitTransfer(engine, a, r, ((size_t)1 << 32) + 1) == 2);
 	CHECK(submitTransfer(engine, a, NULL, 1) == 1 && submitTransfer(NULL, a, r, 1) == 1);
 	CHECK(submitTransfer(engine, a, r, 0) == 0);
 	CHECK(submitTransfer(engine, a, r, 1) == 0 && submitTransfer(engine, a, r, 1) == 0);

@@ -10,7 +10,20 @@ requires curl
 upstream_python "$1"
 export no_proxy=127.0.0.1
 
-# their redis support is not in the wheel
+# Their wheel is built without redis and aborts when it is asked for: said here, so that it is seen when a release
+# changes that.
+redis_of_theirs() {
+	server_use redis || return 0
+	"$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/te_meta_node.py" "$CONN" theirs "$LEN" \
+		</dev/null >"$tmp/redis.log" 2>&1 &&
+		fail "upstream $1 knows redis by now: put it in the list of kinds below"
+	grep -q 'Unable to find metadata storage plugin redis' "$tmp/redis.log" ||
+		fail "upstream $1 and redis: $(tail -n 3 "$tmp/redis.log")"
+	echo "not tried with redis: upstream's wheel $1 is built without it and aborts (our engines: te_meta.sh)"
+	end_pid "$SERVER_PID"
+}
+redis_of_theirs "$1"
+
 for kind in http etcd; do
 	server_use "$kind" || continue
 	engine_start ours "${ours[@]}"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Every environment variable that the engine reads stands in transfer_engine(7) with what it does, and none of those
-# that are said to have no effect is read.
+# that are said to have no effect is read; each that is read has a test; and upstream's list (env.names) has none that
+# the page is silent about.
 set -eu
 cd "${top_srcdir:?}"
 page=man/transfer_engine.7.in
@@ -23,4 +24,24 @@ comm -13 "$tmp/read" "$tmp/told" >"$tmp/unread"
 complain "$page promises something of, but nobody reads" "$tmp/unread"
 comm -12 "$tmp/read" "$tmp/inert" >"$tmp/both"
 complain "$page says that it has no effect" "$tmp/both"
+# MC_METADATA_SERVER and the like are options of programs or of the Python package, with pages of their own.
+grep -rhoE '\b(MC|USE|WITH|BAREX|NCCL|MOONCAKE)_[A-Z0-9_]+' "$page" >"$tmp/page" || :
+grep -rhoE '\bMC_(METADATA_SERVER|TRANSFER_TIMEOUT)\b' tools/*.def python/mooncake/engine.py >>"$tmp/page" || :
+# "all that begin with"
+sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\b[A-Z0-9_]+_\b' | sort -u >"$tmp/prefixes"
+grep -v '^#' tests/lint/env.names | sort -u >"$tmp/names"
+[ "$(wc -l <"$tmp/names")" -gt 100 ] || { echo "no list of upstream's variables"; exit 1; }
+sort -u "$tmp/page" | comm -23 "$tmp/names" - | while read -r name; do
+	told=
+	while read -r prefix; do
+		case $name in "$prefix"*) told=1 ;; esac
+	done <"$tmp/prefixes"
+	[ -n "$told" ] || echo "$name"
+done >"$tmp/silent"
+complain "$page is silent about upstream's" "$tmp/silent"
+while read -r name; do
+	grep -rqw --include='*.sh' --include='*.c' --include='*.py' -- "$name" tests/unit tests/integ tests/python ||
+		echo "$name"
+done <"$tmp/read" >"$tmp/untested"
+complain "no test sets" "$tmp/untested"
 exit "$status"

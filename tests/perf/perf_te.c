@@ -135,6 +135,54 @@ static void median(double *v, unsigned n, double *ret)
 	*ret = v[n / 2];
 }
 
+#define BATCH 1024u
+
+/* BATCH scattered requests of 4 KiB in one batch; microseconds each. */
+static double together(struct pair *x, int opcode)
+{
+	static struct transfer_request r[BATCH];
+	struct mce_te_batch_status st;
+	double begin = now();
+	batch_id_t b;
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		uint64_t at = (uint64_t)(i * 37 % BATCH) * 2 * SMALL;
+
+		r[i] = (struct transfer_request){ opcode, x->mem + at, x->id, x->there + at, SMALL };
+	}
+	CHECK(mce_te_batch_new(x->te, BATCH, &b) == 0 && mce_te_submit(x->te, b, r, BATCH, NULL) == 0);
+	CHECK(mce_te_wait(x->te, b, 60000) == 0 && mce_te_batch_status(x->te, b, &st) == 0);
+	CHECK(st.status == STATUS_COMPLETED && mce_te_batch_free(x->te, b) == 0);
+	return (now() - begin) / BATCH * 1e6;
+}
+
+/* The same places one after the other, by nothing but the copy. */
+static double apart(struct pair *x, int opcode)
+{
+	double begin = now();
+
+	for (unsigned i = 0; i < BATCH; i++)
+		bare_move(x, opcode, (uint64_t)(i * 37 % BATCH) * 2 * SMALL, SMALL);
+	return (now() - begin) / BATCH * 1e6;
+}
+
+static void batches(struct pair *x, int opcode, const char *what)
+{
+	double ours[4 * ROUNDS], theirs[4 * ROUNDS], us, bare;
+	char name[64];
+
+	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
+		ours[i] = together(x, opcode);
+		theirs[i] = apart(x, opcode);
+	}
+	median(ours, 4 * ROUNDS, &us);
+	median(theirs, 4 * ROUNDS, &bare);
+	snprintf(name, sizeof(name), "same host, %s memory, %s 4 KiB x %u", managed ? "managed" : "user",
+		 what, BATCH);
+	perf_row(name, "each", us, "us");
+	perf_row(name, managed ? "each memcpy" : "each call", bare, "us");
+}
+
 static void measure(struct pair *x, int opcode, const char *what)
 {
 	const char *memory = managed ? "managed" : "user", *rival = managed ? "x memcpy" : "x process_vm";
@@ -147,6 +195,7 @@ static void measure(struct pair *x, int opcode, const char *what)
 	snprintf(name, sizeof(name), "same host, %s memory, %s 4 KiB", memory, what);
 	perf_row(name, "p50", ours, "us");
 	perf_row(name, managed ? "memcpy p50" : "bare p50", theirs, "us");
+	batches(x, opcode, what);
 	for (unsigned s = 0; s < 3; s++) {
 		double rate[ROUNDS], ratio[ROUNDS];
 

@@ -26,10 +26,10 @@ target() {
 	wait_for 20 connects "$SEGMENT"
 }
 
-# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - GB/s
+# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - GB/s, with $threads
 rate() {
 	MC_FORCE_TCP=$2 timeout 120 "$1" "${base[@]}" --segment_id="$3" --buffer_size=$size --block_size="$4" \
-		--batch_size="$5" --operation="$6" --duration=2 --threads=2 >"$tmp/run.log" 2>&1 || :
+		--batch_size="$5" --operation="$6" --duration=2 --threads="$threads" >"$tmp/run.log" 2>&1 || :
 	sed -n 's/.*throughput \([0-9.]*\) GB\/s.*/\1/p' "$tmp/run.log" | tail -n 1
 }
 
@@ -42,10 +42,10 @@ target "$theirs" 1
 their_segment=$SEGMENT
 target "$ours" 0
 our_segment=$SEGMENT
-for shape in "4096 4096" "65536 128" "1048576 32" "16777216 4"; do
-	read -r block batch <<<"$shape"
+for shape in "4096 1 1" "65536 1 1" "1048576 1 1" "4096 4096 2" "65536 128 2" "1048576 32 2" "16777216 4 2"; do
+	read -r block batch threads <<<"$shape"
 	for operation in read write; do
-		what="$operation $((block / 1024)) KiB x $batch, 2 threads"
+		what="$operation $((block / 1024)) KiB x $batch, $threads threads"
 		for _ in 1 2 3; do
 			t=$(rate "$theirs" 1 "$their_segment" "$block" "$batch" "$operation")
 			h=$(rate "$ours" 0 "$our_segment" "$block" "$batch" "$operation")
@@ -60,6 +60,10 @@ for shape in "4096 4096" "65536 128" "1048576 32" "16777216 4"; do
 		row "bench $what" upstream "$t" GB/s
 		row "bench $what" same-host "$h" GB/s
 		row "bench $what" tcp "$c" GB/s
+		[ "$batch" != 1 ] || for pair in "upstream $t" "same-host $h" "tcp $c"; do
+			row "bench $what" "${pair% *} mean" \
+				"$(jq -n "if ${pair#* } > 0 then $block / ${pair#* } / 1000 else 0 end")" us
+		done
 		row "bench $what" "x upstream" "$(jq -n "if $t > 0 then $h / $t else 0 end")" "same host"
 		row "bench $what" "x upstream" "$(jq -n "if $t > 0 then $c / $t else 0 end")" "tcp"
 	done
