@@ -165,10 +165,13 @@ static void serve_segment(struct mc_http_request *rq, void *arg)
 
 static void serve_kv_events(struct mc_http_request *rq, void *arg)
 {
-	(void)arg;
-	mcm_answer_json(rq, 200, json_pack("{s:b, s:i, s:i, s:i, s:i}", "enabled", 0,
-					   "published_batches", 0, "published_events", 0,
-					   "dropped_events", 0, "skipped_unparsed_keys", 0));
+	struct mcm_kv_events_stats st = mcm_kv_events_stats(arg);
+
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I, s:I, s:I}", "enabled", st.enabled,
+					   "published_batches", (json_int_t)st.batches,
+					   "published_events", (json_int_t)st.events,
+					   "dropped_events", (json_int_t)st.dropped,
+					   "skipped_unparsed_keys", (json_int_t)st.skipped));
 }
 
 /* ---- the table ---- */

@@ -10,6 +10,7 @@
 #include "master/evict_policy.h"
 #include "master/hot.h"
 #include "master/journal.h"
+#include "master/kv_events.h"
 #include "master/mcm.h"
 #include "master/strategy.h"
 
@@ -33,7 +34,6 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_NOF "there is no NVMe-oF tier"
 #define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
 #define NO_STANDBY "there is no standby that reads the journal"
-#define NO_EVENTS "there are no KV events"
 #define NO_CXL "there is no CXL tier"
 #define NO_ARENA "a master holds no memory of objects"
 #define NO_DISK "there is no shared-filesystem tier"
@@ -73,18 +73,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "snapshot_retention_count", "2", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
-	{ "enable_kv_events", "false", NO_EVENTS },
-	{ "kv_events_bind_endpoint", "", NO_EVENTS },
-	{ "kv_events_backend_id", "", NO_EVENTS },
-	{ "kv_events_emit_legacy_compat", "true", NO_EVENTS },
-	{ "kv_events_emit_object_key", "true", NO_EVENTS },
-	{ "kv_events_queue_capacity", "65536", NO_EVENTS },
-	{ "kv_events_model_name", "", NO_EVENTS },
-	{ "kv_events_tenant_id", "default", NO_EVENTS },
-	{ "kv_events_additional_salt", "", NO_EVENTS },
-	{ "kv_events_lora_name", "", NO_EVENTS },
-	{ "kv_events_block_size", "0", NO_EVENTS },
-	{ "kv_events_dp_rank", "0", NO_EVENTS },
 	{ "use_mmap_arena_allocator", "false", NO_ARENA },
 	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ NULL, NULL, NULL },
@@ -131,6 +119,8 @@ int mcm_conf_check(const struct mcm_conf *c)
 		return mc_fail(-EINVAL,
 			       "put_start_release_timeout_sec must be above put_start_discard_timeout_sec");
 	r = mcm_hot_check(c);
+	if (r == 0)
+		r = mcm_kv_events_check(c);
 	if (r == 0)
 		r = mcm_journal_wanted(c, &dir);
 	return r < 0 ? r : 0;

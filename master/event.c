@@ -20,10 +20,10 @@ MC_COUNTER(noted, "mooncake_master_events_total", "", "Events noted for watchers
 MC_COUNTER(missed, "mooncake_master_events_missed_total", "",
 	   "Events that watchers asked for too late")
 
-/* In the ring: this and the bytes of both keys, never across its end. */
+/* In the ring: this and the bytes of both keys and the group, never across its end. */
 struct record {
 	uint64_t time_ms, size, generation;
-	uint16_t key_len, to_len;
+	uint16_t key_len, to_len, group_len;
 	uint8_t type, kind;
 };
 
@@ -85,9 +85,10 @@ static uint64_t *place(const struct mcm_events *e, uint64_t n)
 	return &e->at[n % MCM_EVENTS_MAX];
 }
 
-static void note(struct mcm *m, const struct record *r, const void *key, const void *to)
+static void note(struct mcm *m, const struct record *r, const void *key, const void *to,
+		 const void *group)
 {
-	uint64_t need = (sizeof(*r) + r->key_len + r->to_len + 7) & ~7ull, left;
+	uint64_t need = (sizeof(*r) + r->key_len + r->to_len + r->group_len + 7) & ~7ull, left;
 	struct mcm_events *e = &m->events;
 	uint8_t *p;
 
@@ -105,42 +106,52 @@ static void note(struct mcm *m, const struct record *r, const void *key, const v
 	memcpy(p + sizeof(*r), key, r->key_len);
 	if (r->to_len)
 		memcpy(p + sizeof(*r) + r->key_len, to, r->to_len);
+	if (r->group_len)
+		memcpy(p + sizeof(*r) + r->key_len + r->to_len, group, r->group_len);
 	*place(e, e->next++) = e->end;
 	e->end += need;
 	mc_metric_add(&noted, 1);
 }
 
-static struct record record_of(const struct mcm *m, enum mcp_event_type type, uint32_t slot)
+static struct record record_of(struct mcm *m, enum mcp_event_type type, uint32_t slot,
+			       char group[MCP_GROUP_MAX])
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
-
-	return (struct record){
+	struct record r = {
 		.time_ms = mc_wall_ns() / MC_NS_PER_MS, .size = mcm_object_size(o),
 		.generation = o->generation, .key_len = o->key_len, .type = (uint8_t)type,
 		.kind = o->flags & MCM_OBJ_KIND,
 	};
+	uint32_t id = o->ext ? mcm_ext(&m->index, o->ext)->group : 0;
+
+	/* Only publishers tell of groups, whose lock is others' too. */
+	if (id && m->events.groups)
+		r.group_len = (uint16_t)mcm_group_name(m, id, group);
+	return r;
 }
 
 void mcm_event_object(struct mcm *m, enum mcp_event_type type, uint32_t slot)
 {
+	char group[MCP_GROUP_MAX];
 	struct record r;
 
 	if (!mcm_events_on(&m->events))
 		return;
-	r = record_of(m, type, slot);
-	note(m, &r, mcm_shard_key(&m->index, slot), NULL);
+	r = record_of(m, type, slot, group);
+	note(m, &r, mcm_shard_key(&m->index, slot), NULL, group);
 }
 
 void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from)
 {
+	char group[MCP_GROUP_MAX];
 	struct record r;
 
 	if (!mcm_events_on(&m->events))
 		return;
-	r = record_of(m, MCP_EVENT_RENAME, slot);
+	r = record_of(m, MCP_EVENT_RENAME, slot, group);
 	r.to_len = r.key_len;
 	r.key_len = (uint16_t)from.len;
-	note(m, &r, from.data, mcm_shard_key(&m->index, slot));
+	note(m, &r, from.data, mcm_shard_key(&m->index, slot), group);
 }
 
 /* ---- reading ---- */
@@ -150,52 +161,64 @@ static bool begins(struct mcp_bytes key, struct mcp_bytes prefix)
 	return key.len >= prefix.len && (!prefix.len || !memcmp(key.data, prefix.data, prefix.len));
 }
 
+/* Event @n, in place: good while the lock is held. */
+static void look(const struct mcm_events *e, uint64_t n, struct mcm_event_entry *ret)
+{
+	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES, *text = p + sizeof(struct record);
+	struct record r;
+
+	memcpy(&r, p, sizeof(r));
+	ret->event = (struct mcp_event){
+		.sequence = n, .time_ms = r.time_ms, .size = r.size, .generation = r.generation,
+		.type = r.type, .kind = r.kind,
+		.key = mcm_key_bare(mcp_bytes(text, r.key_len), &ret->tenant),
+		.to = { "", 0 },
+	};
+	if (r.to_len)
+		ret->event.to = mcm_key_bare(mcp_bytes(text + r.key_len, r.to_len), NULL);
+	ret->group = mcp_bytes(text + r.key_len + r.to_len, r.group_len);
+}
+
+static struct mcp_bytes copy(struct mcp_bytes from, char **text, size_t *left)
+{
+	struct mcp_bytes to = mcp_bytes(*text, from.len);
+
+	memcpy(*text, from.data, from.len);
+	*text += from.len;
+	*left -= from.len;
+	return to;
+}
+
 /* False: there is no room for its keys. */
 static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, uint32_t tenant,
 		 struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len,
 		 bool *ret_taken)
 {
-	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES;
-	struct mcp_bytes key, to = { "", 0 };
-	uint32_t owner;
-	struct record r;
+	struct mcm_event_entry it;
 
-	memcpy(&r, p, sizeof(r));
 	*ret_taken = false;
-	key = mcm_key_bare(mcp_bytes(p + sizeof(r), r.key_len), &owner);
-	if (r.to_len)
-		to = mcm_key_bare(mcp_bytes(p + sizeof(r) + r.key_len, r.to_len), NULL);
-	if (owner != tenant || (types && !(types & 1u << r.type)))
+	look(e, n, &it);
+	if (it.tenant != tenant || (types && !(types & 1u << it.event.type)))
 		return true;
-	if (!begins(key, prefix) && !(r.to_len && begins(to, prefix)))
+	if (!begins(it.event.key, prefix) &&
+	    !(it.event.to.len && begins(it.event.to, prefix)))
 		return true;
-	if (*text_len < (size_t)key.len + to.len)
+	if (*text_len < (size_t)it.event.key.len + it.event.to.len)
 		return false;
-	memcpy(*text, key.data, key.len);
-	memcpy(*text + key.len, to.data, to.len);
-	*ret = (struct mcp_event){
-		.sequence = n, .time_ms = r.time_ms, .size = r.size, .generation = r.generation,
-		.type = r.type, .kind = r.kind, .key = mcp_bytes(*text, key.len),
-		.to = mcp_bytes(*text + key.len, to.len),
-	};
-	*text += key.len + to.len;
-	*text_len -= (size_t)key.len + to.len;
+	*ret = it.event;
+	ret->key = copy(it.event.key, text, text_len);
+	ret->to = copy(it.event.to, text, text_len);
 	*ret_taken = true;
 	return true;
 }
 
-int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
-		    struct mcp_bytes prefix,
-		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
-		    uint64_t *ret_since, uint64_t *ret_lost)
+/* Lock held.  Where to read on, switched on when nobody has asked before. */
+static int begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t *ret_lost)
 {
 	struct mcm_events *e = &m->events;
-	unsigned n = 0, scanned;
 	uint64_t at;
-	bool taken;
 	int r = 0;
 
-	MC_LOCKED(&e->lock);
 	e->asked_ms = mcm_now_ms(m);
 	if (!e->ring)
 		r = switch_on(e);
@@ -209,10 +232,60 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tena
 		mc_metric_add(&missed, (int64_t)*ret_lost);
 		at = e->first;
 	}
+	*ret_at = at;
+	return 0;
+}
+
+int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
+		    struct mcp_bytes prefix,
+		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
+		    uint64_t *ret_since, uint64_t *ret_lost)
+{
+	struct mcm_events *e = &m->events;
+	unsigned n = 0, scanned;
+	uint64_t at;
+	bool taken;
+	int r;
+
+	MC_LOCKED(&e->lock);
+	r = begin(m, since, &at, ret_lost);
+	if (r < 0)
+		return r;
 	for (scanned = 0; at < e->next && n < max && scanned < SCAN_MAX; scanned++, at++) {
 		if (!take(e, at, types, tenant, prefix, &ret[n], &text, &text_len, &taken))
 			break;
 		n += taken;
+	}
+	*ret_since = at - 1;
+	return (int)n;
+}
+
+int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
+			struct mcm_event_entry *ret, unsigned max, char *text, size_t text_len,
+			uint64_t *ret_since, uint64_t *ret_lost)
+{
+	struct mcm_events *e = &m->events;
+	struct mcm_event_entry it;
+	unsigned n = 0;
+	uint64_t at;
+	int r;
+
+	MC_LOCKED(&e->lock);
+	r = begin(m, since, &at, ret_lost);
+	if (r < 0)
+		return r;
+	if (behind_max && e->next - at > behind_max) {
+		*ret_lost += e->next - at - behind_max;
+		at = e->next - behind_max;
+	}
+	for (; at < e->next && n < max; at++, n++) {
+		look(e, at, &it);
+		if (text_len < (size_t)it.event.key.len + it.event.to.len + it.group.len)
+			break;
+		ret[n] = it;
+		ret[n].event.key = copy(it.event.key, &text, &text_len);
+		ret[n].event.to = copy(it.event.to, &text, &text_len);
+		ret[n].group = copy(it.group, &text, &text_len);
 	}
 	*ret_since = at - 1;
 	return (int)n;

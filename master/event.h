@@ -22,6 +22,7 @@ struct mcm;
 
 struct mcm_events {
 	bool on;			/* atomic: somebody wants them */
+	bool groups;			/* constant after start: groups are noted too */
 	/* with the lock held; innermost, but for nothing */
 	pthread_mutex_t lock;
 	uint8_t *ring;			/* NULL: off */
@@ -51,6 +52,19 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tena
 		    struct mcp_bytes prefix,
 		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
 		    uint64_t *ret_since, uint64_t *ret_lost);
+
+/* One of any tenant's. */
+struct mcm_event_entry {
+	struct mcp_event event;
+	uint32_t tenant;		/* number */
+	struct mcp_bytes group;		/* of the object, when groups are noted */
+};
+
+/* The same about everybody's keys.  Who is more than @behind_max events late (0: no limit but the ring's)
+ * loses the oldest ones. */
+int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
+			struct mcm_event_entry *ret, unsigned max, char *text, size_t text_len,
+			uint64_t *ret_since, uint64_t *ret_lost);
 
 /* Now and then: stop when nobody asks any more. */
 void mcm_events_tick(struct mcm *m);

@@ -254,6 +254,8 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (r == 0)
 		r = meta_start(m);
 	if (r == 0)
+		r = mcm_kv_events_start(m);
+	if (r == 0)
 		r = threads_start(m);
 	if (r == 0)
 		r = server_start(m, where);
@@ -273,6 +275,7 @@ void mcm_stop(struct mcm *m)
 	mc_httpd_stop(m->httpd);
 	mcp_server_stop(m->server);
 	threads_stop(m);
+	mcm_kv_events_stop(m);
 	mcp_meta_http_stop(m->meta);
 	mcm_journal_close(m, true);
 	mc_metrics_collector_remove(mcm_stats_collect, m);

@@ -18,6 +18,7 @@
 #include "master/hot.h"
 #include "master/index.h"
 #include "master/journal_i.h"
+#include "master/kv_events.h"
 #include "master/mcm.h"
 #include "master/names.h"
 #include "master/put.h"
@@ -56,6 +57,7 @@ struct mcm {
 	struct mc_list sessions;
 	struct mcm_notes notes;
 	struct mcm_journal *journal;	/* NULL: none */
+	struct mcm_kv_events *kv_events;	/* constant while served; NULL: not wanted */
 	/* objects of an earlier master that are held: the evictor's */
 	uint32_t held_next, held_end;
 	uint64_t held_until_ms;		/* 0: none are */

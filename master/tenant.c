@@ -17,8 +17,7 @@
 
 /* ---- names and keys ---- */
 
-/* Bytes of the UTF-8 character at @p, 0 when it is none: too long a form, a surrogate, cut short. */
-static uint32_t utf8_len(const unsigned char *p, uint32_t left)
+uint32_t mcm_utf8_len(const unsigned char *p, uint32_t left)
 {
 	uint32_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 :
 		p[0] < 0xf5 ? 4 : 0, i;
@@ -45,7 +44,7 @@ int mcm_tenant_check_name(struct mcp_bytes name)
 	if (name.len && p[0] == '_')
 		return mc_fail(-MC_EPARAM, "a tenant's name must not begin with '_'");
 	for (i = 0; i < name.len; i += n) {
-		n = utf8_len(p + i, name.len - i);
+		n = mcm_utf8_len(p + i, name.len - i);
 		if (!n)
 			return mc_fail(-MC_EPARAM, "a tenant's name is no UTF-8");
 		if (p[i] < 0x20 || p[i] == 0x7f)

@@ -60,6 +60,9 @@ struct mcm_tenants {
 
 /* ---- names and keys ---- */
 
+/* Bytes of the UTF-8 character at @p, 0 when it is none: too long a form, a surrogate, cut short by
+ * @left. */
+uint32_t mcm_utf8_len(const unsigned char *p, uint32_t left);
 /* -MC_EPARAM. */
 int mcm_tenant_check_name(struct mcp_bytes name);
 

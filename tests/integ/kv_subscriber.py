@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subscribes to a master's KV events and prints each as a line of JSON, with the message's number first."""
+import json
+import sys
+
+import msgpack
+import zmq
+
+socket = zmq.Context().socket(zmq.SUB)
+socket.setsockopt(zmq.SUBSCRIBE, b"")
+socket.connect(sys.argv[1])
+while True:
+    parts = socket.recv_multipart()
+    assert len(parts) == 3 and parts[0] == b"" and len(parts[1]) == 8, parts
+    number = int.from_bytes(parts[1], "big")
+    batch = msgpack.unpackb(parts[2], raw=False)
+    assert len(batch) == 3 and batch[2] == 0 and isinstance(batch[0], int), batch
+    for event in batch[1]:
+        print(json.dumps({"number": number, **event}, default=lambda b: b.hex()), flush=True)

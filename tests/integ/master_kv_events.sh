@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# KV events over ZeroMQ, as a subscriber made with libzmq and msgpack sees them: what is put, removed,
+# renamed and evicted, whose it is, and what the options change.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires curl jq python3
+# Debian's packages are Debian's python's, which need not be the first one.
+python=''
+for candidate in python3 /usr/bin/python3; do
+	[ -n "$python" ] || ! "$candidate" -c 'import zmq, msgpack' 2>/dev/null || python=$candidate
+done
+[ -n "$python" ] || skip "python3-zmq and python3-msgpack are not there"
+unless_sanitized "libzmq's threads are not instrumented"
+mcctl=$top_builddir/tools/mcctl
+master=$top_builddir/master/mooncake_master
+
+fails timeout 20 "$master" --enable_kv_events
+grep -q 'kv_events_bind_endpoint' "$tmp/fails.out"
+kv_port=''
+free_port kv_port
+
+status() { curl -sf "http://$MASTER_HTTP/kv_events/status" | jq -c "$1"; }
+
+# up [FLAG...] - a master, an owner and a subscriber that has seen its first event
+up() {
+	start_master --enable_kv_events --kv_events_bind_endpoint="tcp://127.0.0.1:$kv_port" \
+		--kv_events_backend_id=pool-7 "$@"
+	mkfifo "$tmp/stays"
+	exec 9<>"$tmp/stays"
+	spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 16 <'$tmp/stays'"
+	owner=$SPAWNED
+	wait_for 20 has_segment
+	: >"$tmp/events"
+	spawn subscriber "$python" "$top_srcdir/tests/integ/kv_subscriber.py" "tcp://127.0.0.1:$kv_port"
+	subscriber=$SPAWNED
+	wait_for 20 subscribed
+}
+has_segment() { [ -n "$(curl -sf "http://$MASTER_HTTP/get_all_segments")" ]; }
+# A subscription takes a moment to arrive: what is published before that nobody hears.
+subscribed() {
+	"$mcctl" --master="$MASTER" put 1 /dev/null
+	"$mcctl" --master="$MASTER" rm 1
+	grep -q '"event_id"' "$tmp/subscriber.log"
+}
+down() {
+	stop_pid "$MASTER_PID"
+	kill_pid "$owner"
+	kill_pid "$subscriber"
+	rm "$tmp/stays"
+}
+# of KEY FILTER - of the events of a key, one a line
+of() { grep '^{' "$tmp/subscriber.log" | jq -c "select(.object_key==\"$1\")|$2"; }
+told() { [ "$(of "$1" .event_type | tr -d '\n')" = "$2" ]; }
+
+up --kv_events_model_name=m --kv_events_dp_rank=3
+"$mcctl" --master="$MASTER" put 0xfedcba9876543210 "$0"
+"$mcctl" --master="$MASTER" put 12345 "$0"
+"$mcctl" --master="$MASTER" put 'no number' "$0"
+"$mcctl" --master="$MASTER" mv 12345 67890
+"$mcctl" --master="$MASTER" rm 67890
+wait_for 10 told 67890 '"stored""removed"'
+wait_for 10 told 12345 '"stored""removed"'
+wait_for 10 told 'no number' '"stored"'
+# as text: jq's numbers have 53 bits
+grep -q '"seq_hashes": \[18364758544493064720\], "block_hashes": \[18364758544493064720\]' "$tmp/subscriber.log"
+equal "hash of a decimal key" "$(of 12345 .seq_hashes | head -n 1)" '[12345]'
+equal "no hash" "$(of 'no number' .seq_hashes)" '[]'
+equal members "$(of 'no number' '[.type,.tenant_id,.backend_id,.group_id,.medium,.model_name,.dp_rank,.block_size,.base_block_idx,.parent_hash]')" \
+	'["BlockStored","default","pool-7",null,"cpu","m",3,null,0,null]'
+equal names "$(of 'no number' 'keys|join(",")')" \
+	'"additional_salt,backend_id,base_block_idx,block_hashes,block_size,dp_rank,event_id,event_type,group_id,lora_name,medium,model_name,number,object_key,parent_block_hash,parent_hash,seq_hashes,tenant_id,timestamp,token_ids,type"'
+now=$(date +%s%3N)
+of 'no number' .timestamp | awk -v now="$now" '{ exit !($1 <= now && $1 > now - 60000) }'
+
+# evictions, and more of them than one message holds; none is lost and their order is kept
+for i in $(seq 40); do
+	head -c 1000000 /dev/urandom | "$mcctl" --master="$MASTER" put "$((1000 + i))" -
+done
+count_of() { [ "$(grep -c "\"event_type\": \"$1\"" "$tmp/subscriber.log")" -ge "$2" ]; }
+wait_for 20 told 1040 '"stored"'
+wait_for 20 told 1001 '"stored""removed"'
+equal enabled "$(status .enabled)" true
+published() { [ "$(status .published_events)" -ge "$(grep -c '^{' "$tmp/subscriber.log")" ]; }
+published || fail "fewer events are counted than were heard"
+equal dropped "$(status .dropped_events)" 0
+equal "events out of order" "$(grep '^{' "$tmp/subscriber.log" | jq .event_id | sort -nc 2>&1)" ''
+equal "messages out of order" "$(grep '^{' "$tmp/subscriber.log" | jq .number | sort -nc 2>&1)" ''
+# the port is taken: one line, and nothing else happens
+fails timeout 20 "$master" --enable_kv_events --kv_events_bind_endpoint="tcp://127.0.0.1:$kv_port" \
+	--kv_events_backend_id=x --rpc_port=1 --metrics_host=127.0.0.1 --metrics_port=0
+grep -q 'publish KV events at' "$tmp/fails.out"
+down
+
+# only keys that are hashes, and none of the older members
+up --nokv_events_emit_object_key --nokv_events_emit_legacy_compat
+"$mcctl" --master="$MASTER" put 'no number' "$0"
+"$mcctl" --master="$MASTER" put 77 "$0"
+heard() { grep '^{' "$tmp/subscriber.log" | jq -c 'select(.seq_hashes==[77])' | grep -q .; }
+wait_for 10 heard
+equal skipped "$(status .skipped_unparsed_keys)" 1
+equal names "$(grep '^{' "$tmp/subscriber.log" | jq -c 'select(.seq_hashes==[77])|keys|join(",")')" \
+	'"additional_salt,backend_id,base_block_idx,block_size,dp_rank,event_id,event_type,group_id,lora_name,medium,model_name,number,parent_hash,seq_hashes,tenant_id,timestamp,token_ids"'
+down
