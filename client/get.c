@@ -293,6 +293,8 @@ static int get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n,
 	uint64_t began = mc_now_ns(), deadline = mcs_deadline(s, timeout_ms);
 	int r = 0, ok = 0;
 
+	if (s->node)
+		return mcs_node_get_batch(s, items, n, provider->alloc, provider->arg, deadline);
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, items + i);
 

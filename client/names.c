@@ -7,6 +7,21 @@
 
 #include "client/read.h"
 
+static int stat_by_node(struct mcs *s, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
+{
+	struct mcs_info info;
+	int result = -MC_ENOOBJECT;
+	int r = mcs_node_stat_batch(s, &key, 1, &info, &result, deadline);
+
+	r = r < 0 ? r : result;
+	/* A directory that is there by its keys only is none to this call. */
+	if (r == 0 && !info.generation)
+		r = -MC_ENOOBJECT;
+	if (r == 0)
+		*ret = info;
+	return r;
+}
+
 int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)
 {
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
@@ -21,6 +36,8 @@ int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t ti
 	r = mcs_key_check(key);
 	if (r < 0)
 		return r;
+	if (s->node)
+		return stat_by_node(s, key, ret, mcs_deadline(s, timeout_ms));
 	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
 	if (r < 0)
 		return r;
@@ -93,6 +110,8 @@ int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	int r, count = 0;
 
+	if (s->node)
+		return mcs_node_stat_batch(s, keys, n, infos, results, deadline);
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, keys + i);
 		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
@@ -144,6 +163,8 @@ int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *pr
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	int r = 0, count = 0;
 
+	if (s->node)
+		return mcs_node_exist(s, keys, n, present, deadline);
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, keys + i);
 		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
@@ -217,6 +238,8 @@ int mcs_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsi
 	_Static_assert(MCS_REMOVE_FORCE == MCP_REMOVE_FORCE, "flags are passed on as they are");
 	if (flags & ~MCS_REMOVE_FORCE)
 		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
+	if (s->node)
+		return mcs_node_remove_batch(s, keys, n, flags, results, deadline);
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, keys + i);
 		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);

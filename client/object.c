@@ -28,7 +28,7 @@ MC_COUNTER(bytes, "mooncake_client_object_bytes_total", "", "bytes read from ope
 
 struct mcs_object {
 	/* constant after open; the version's pin excepted */
-	struct mcs *s;
+	struct mcs *s;			/* first, as in node_object.c */
 	struct mcs_version v;
 	struct mcs_key key;
 
@@ -110,6 +110,8 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 	r = mcs_key_check(key);
 	if (r < 0)
 		return r;
+	if (s->node)
+		return mcs_node_object_open(s, key, ret, deadline);
 	o = calloc(1, sizeof(*o) + key.len);
 	if (!o)
 		return -ENOMEM;
@@ -140,7 +142,7 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 
 const struct mcs_info *mcs_object_info(const struct mcs_object *o)
 {
-	return &o->v.info;
+	return o->s->node ? mcs_node_object_info(o) : &o->v.info;
 }
 
 /* The last reference gives the pin back. */
@@ -167,6 +169,10 @@ void mcs_object_close(struct mcs_object *o)
 {
 	if (!o)
 		return;
+	if (o->s->node) {
+		mcs_node_object_close(o);
+		return;
+	}
 	mc_metric_add(&open_objects, -1);
 	unref(o, true);
 }
@@ -334,6 +340,8 @@ static int64_t read_checked(struct mcs_object *o, uint64_t offset, const struct 
 int64_t mcs_object_read(struct mcs_object *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms)
 {
+	if (o->s->node)
+		return mcs_node_object_read(o, offset, iov, iovcnt);
 	/* The pin of @v is the one of the open, so that reads after a reconnect are verified. */
 	return read_checked(o, offset, iov, iovcnt, o->s->conf.verify,
 			    mcs_deadline(o->s, timeout_ms));
@@ -387,13 +395,13 @@ static const void *keep_mapping(struct mcs_object *o, const void *map, struct mc
 int mcs_object_map(struct mcs_object *o, const void **ret_data, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(o->s, timeout_ms);
-	const void *map = mapping(o);
+	const void *map = o->s->node ? mcs_node_object_data(o) : mapping(o);
 	struct mcs_seg *seg = NULL;
 	int r = -MC_ENOTSUP;
 
 	if (!map && !o->v.info.size)
 		map = "";
-	for (unsigned i = 0; i < o->v.n && !map; i++) {
+	for (unsigned i = 0; !map && i < o->v.n; i++) {
 		r = map_replica(o, &o->v.replica[i], deadline, &seg, &map);
 		if (!r)
 			map = keep_mapping(o, map, seg);
@@ -411,6 +419,8 @@ int mcs_object_held(struct mcs_object *o)
 	struct mcs *s = o->s;
 	bool there;
 
+	if (s->node)
+		return mcs_node_object_held(o);
 	/* First whether there is a connection, then whether the pin is of it: one that is made between
 	 * the two is another. */
 	there = mcs_heartbeat_fresh(s->heartbeat, SILENCE_MS) ? mcs_session_up(s->session) :
@@ -436,10 +446,26 @@ static int verify_by_reading(struct mcs_object *o)
 	return 0;
 }
 
+int mcs_object_offset(struct mcs_object *o, uint64_t *ret_offset)
+{
+	if (!o->s->node)
+		for (unsigned i = 0; i < o->v.n; i++) {
+			const struct mcp_replica *rep = &o->v.replica[i];
+
+			if (!mcs_owner_at(o->s->owner, rep->segment, rep->offset, o->v.info.size))
+				continue;
+			*ret_offset = rep->offset;
+			return 0;
+		}
+	return mc_fail(-MC_ENOTSUP, "the object does not lie in this process's segment");
+}
+
 int mcs_object_verify(struct mcs_object *o)
 {
-	const void *map = mapping(o);
+	const void *map = o->s->node ? NULL : mapping(o);
 
+	if (o->s->node)
+		return mcs_node_object_verify(o);
 	if (!map)
 		return verify_by_reading(o);
 	if (mc_crc32c(map, o->v.info.size) == o->v.info.crc32c)

@@ -147,6 +147,14 @@ const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint6
 	return (const char *)mct_dram_base(o->dram) + offset;
 }
 
+int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size)
+{
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	*ret_size = mct_dram_reserved(o->dram);
+	return mct_dram_fd(o->dram);
+}
+
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline)
 {
 	int r;

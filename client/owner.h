@@ -33,6 +33,8 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 /* The segment's bytes from @offset on; NULL when it is not this owner's or has not @len of them. */
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
 			 uint64_t len);
+/* The segment's file, and the bytes of it that may be mapped; -EINVAL: NULL has none. */
+int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size);
 /* Enlarge the memory to @size bytes and offer all of it.  -EINVAL, -ENOMEM, and what the master says.
  * Not from two threads at once. */
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline);

@@ -272,6 +272,10 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 
 	opts = opts ? opts : &defaults;
 	r = check_opts(opts);
+	if (!r && s->node) {
+		mcs_scratch_put(&s->scratch, sc);
+		return mcs_node_put_batch(s, items, n, opts, deadline);
+	}
 	if (!r && n > 1)
 		r = sc ? mcs_twins_find(sc, items, n, opts->flags & MCS_PUT_LAST, &tw) : -ENOMEM;
 	for (unsigned i = 0; i < n && r < 0; i++) {

@@ -49,6 +49,7 @@ static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
 	c.protocol = c.protocol ? c.protocol : "tcp";
 	c.segment_kind = c.segment_kind ? c.segment_kind : "auto";
 	c.tenant = c.tenant && strcmp(c.tenant, "default") ? c.tenant : "";
+	c.daemon = c.daemon ? c.daemon : "";
 	if (!*c.master || !*c.hostname)
 		return mc_fail(-MC_EPARAM, "the %s is empty",
 			       *c.master ? "hostname" : "master's address");
@@ -67,7 +68,7 @@ static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
 static int copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
-				  &c->tenant, &c->segment_path };
+				  &c->tenant, &c->segment_path, &c->daemon };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -88,6 +89,7 @@ static void free_strings(struct mcs_conf *c)
 	free((char *)c->segment_kind);
 	free((char *)c->tenant);
 	free((char *)c->segment_path);
+	free((char *)c->daemon);
 }
 
 static int open_engine(struct mcs *s)
@@ -115,6 +117,8 @@ static int attach(struct mcp_client *c, uint64_t epoch, void *arg)
 	int r;
 
 	mcs_leases_epoch(&s->leases, epoch);
+	if (s->node)
+		return 0;
 	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
 		r = mcs_owner_mount(s->owner, c, mc_deadline_ms(MOUNT_MS));
 		/* Reading works without it, so the connection is kept. */
@@ -136,7 +140,27 @@ static void wake_keeper(void *arg)
 {
 	struct mcs *s = arg;
 
-	mcs_keeper_wake(s->keeper);
+	/* Without one, what waits rides ahead of the next request or goes with the connection. */
+	if (s->keeper)
+		mcs_keeper_wake(s->keeper);
+}
+
+/* For what a daemon does not do; nothing is connected. */
+static int open_node_session(struct mcs *s)
+{
+	struct mcs_session_conf conf = {
+		.addrs = mcs_node_master(s->node),
+		.name = mcs_node_hostname(s->node),
+		.client = s->client,
+		.min_version = 1,
+		.spin_us = s->conf.spin_us,
+		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
+		.attach = attach,
+		.piggyback = piggyback,
+		.arg = s,
+	};
+
+	return mcs_session_open(&conf, &s->session);
 }
 
 static int open_session(struct mcs *s)
@@ -216,6 +240,29 @@ static void name_metrics(const char *hostname)
 	mc_metric_register(&info);
 }
 
+/* With an engine and a connection of its own. */
+static int open_alone(struct mcs *s)
+{
+	int r;
+
+	r = open_engine(s);
+	if (r == 0)
+		r = open_session(s);
+	if (r == 0)
+		r = mcs_segmap_open(s->engine, s->session, s->client, &s->segmap);
+	if (r == 0)
+		r = open_owner(s);
+	if (r == 0)
+		r = mcs_keeper_start(s, &s->keeper);
+	if (r == 0 && s->owner)
+		r = mcs_mover_start(s, &s->mover);
+	if (r == 0)
+		r = mcs_heartbeat_start(s, &s->heartbeat);
+	if (r == 0)
+		name_metrics(mce_engine_endpoint(s->engine));
+	return r;
+}
+
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 {
 	struct mcs *s = calloc(1, sizeof(*s));
@@ -241,28 +288,13 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		goto fail;
 	s->tenant = mcp_bytes(s->conf.tenant, strlen(s->conf.tenant));
 	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
-	r = open_engine(s);
+	r = mcs_node_open(&s->conf, &s->node);
+	if (r > 0)
+		r = open_node_session(s);
+	else if (r == 0)
+		r = open_alone(s);
 	if (r < 0)
 		goto fail;
-	r = open_session(s);
-	if (r < 0)
-		goto fail;
-	r = mcs_segmap_open(s->engine, s->session, s->client, &s->segmap);
-	if (r < 0)
-		goto fail;
-	r = open_owner(s);
-	if (r < 0)
-		goto fail;
-	r = mcs_keeper_start(s, &s->keeper);
-	if (r < 0)
-		goto fail;
-	r = s->owner ? mcs_mover_start(s, &s->mover) : 0;
-	if (r < 0)
-		goto fail;
-	r = mcs_heartbeat_start(s, &s->heartbeat);
-	if (r < 0)
-		goto fail;
-	name_metrics(mce_engine_endpoint(s->engine));
 	*ret = s;
 	return 0;
 fail:
@@ -273,18 +305,8 @@ fail:
 int mcs_segment_grow(struct mcs *s, uint64_t size, int64_t timeout_ms)
 {
 	MC_LOCKED(&s->grow_lock);
+	/* Without one it says so. */
 	return mcs_owner_grow(s->owner, s->session, size, mcs_deadline(s, timeout_ms));
-}
-
-static void free_buffers(struct mcs *s)
-{
-	while (!mc_list_empty(&s->buffers)) {
-		struct mcs_buffer *b = mc_list_first(&s->buffers, struct mcs_buffer, link);
-
-		mc_list_remove(&b->link);
-		mce_mr_unregister(b->mr);
-		free(b);
-	}
 }
 
 void mcs_close(struct mcs *s)
@@ -298,8 +320,9 @@ void mcs_close(struct mcs *s)
 	if (s->owner && s->session && mcs_session_up(s->session))
 		(void)mcs_owner_unmount(s->owner, s->session, mc_deadline_ms(UNMOUNT_MS));
 	mcs_session_close(s->session);
+	mcs_node_close(s->node);
 	mcs_owner_close(s->owner);
-	free_buffers(s);
+	mcs_buffers_done(s);
 	mcs_segmap_close(s->segmap);
 	mce_engine_close(s->engine);
 	mcs_leases_done(&s->leases);
@@ -310,59 +333,28 @@ void mcs_close(struct mcs *s)
 	free(s);
 }
 
+int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
+{
+	if (*s->conf.segment_path)
+		return mc_fail(-MC_ENOTSUP, "the segment is part of the program's own file");
+	return mcs_owner_fd(s->owner, ret_size);
+}
+
 int mcs_health(struct mcs *s)
 {
+	if (s->node)
+		return mcs_node_up(s->node) ? 0 : 2;
 	if (!mcs_session_ever(s->session))
 		return 1;
 	return mcs_heartbeat_ok(s->heartbeat) && mcs_session_up(s->session) ? 0 : 2;
 }
 
+const char *mcs_daemon(struct mcs *s)
+{
+	return s->node ? mcs_node_address(s->node) : NULL;
+}
+
 const char *mcs_hostname(struct mcs *s)
 {
-	return mce_engine_endpoint(s->engine);
-}
-
-int mcs_register_buffer(struct mcs *s, void *buf, size_t len)
-{
-	struct mce_mr_attr attr = { .base = buf, .len = len, .fd = -1 };
-	struct mcs_buffer *b;
-	int r;
-
-	if (!buf || !len)
-		return mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
-	b = calloc(1, sizeof(*b));
-	if (!b)
-		return -ENOMEM;
-	b->base = buf;
-	r = mce_mr_register(s->engine, &attr, &b->mr);
-	if (r < 0) {
-		free(b);
-		return r;
-	}
-	MC_LOCKED(&s->lock);
-	mc_list_push_back(&s->buffers, &b->link);
-	return 0;
-}
-
-int mcs_unregister_buffer(struct mcs *s, void *buf)
-{
-	struct mcs_buffer *found = NULL;
-	struct mc_list *pos;
-
-	pthread_mutex_lock(&s->lock);
-	mc_list_for_each(pos, &s->buffers) {
-		struct mcs_buffer *b = mc_container_of(pos, struct mcs_buffer, link);
-
-		if (b->base == buf) {
-			found = b;
-			mc_list_remove(&b->link);
-			break;
-		}
-	}
-	pthread_mutex_unlock(&s->lock);
-	if (!found)
-		return mc_fail(-MC_EPARAM, "no buffer is registered at %p", buf);
-	mce_mr_unregister(found->mr);
-	free(found);
-	return 0;
+	return s->node ? mcs_node_hostname(s->node) : mce_engine_endpoint(s->engine);
 }

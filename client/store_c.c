@@ -24,6 +24,7 @@
 #define SEGMENT_MIN ((uint64_t)16 << 20)
 #define DEFAULT_MASTER "127.0.0.1:50051"
 #define DEFAULT_PORT 50051
+#define DEFAULT_DAEMON "127.0.0.1:50052"
 
 struct handle {
 	pthread_rwlock_t lock;	/* held for writing by setup and destroy */
@@ -155,6 +156,48 @@ int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const 
 	if (!store)
 		return FAILED;
 	return setup(store, "127.0.0.1", mount_segment_size, protocol, NULL);
+}
+
+int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
+			       size_t local_buffer_size, const char *server_address)
+{
+	struct handle *h = store;
+	struct mcs_conf conf;
+	mcs_t *s;
+	int r;
+
+	if (!h)
+		return FAILED;
+	mcs_conf_init(&conf);
+	conf.daemon = server_address ? server_address : DEFAULT_DAEMON;
+	conf.daemon_pool = mem_pool_size;
+	conf.daemon_buffer = local_buffer_size;
+	pthread_rwlock_wrlock(&h->lock);
+	mcs_close(h->mcs);
+	h->mcs = NULL;
+	r = mcs_open(&conf, &s);
+	if (!r)
+		h->mcs = s;
+	pthread_rwlock_unlock(&h->lock);
+	if (r < 0)
+		mc_err("store", "setup of a dummy client failed error=\"%s\"", mc_err_detail(r));
+	/* As upstream: one number for everything. */
+	return r < 0 ? FAILED : 0;
+}
+
+void *mooncake_store_alloc_from_mem_pool(mooncake_store_t store, size_t size)
+{
+	struct handle *h = store;
+	void *p = NULL;
+	mcs_t *s;
+
+	if (!h)
+		return NULL;
+	s = enter(h);
+	if (s)
+		p = mcs_pool_alloc(s, size);
+	pthread_rwlock_unlock(&h->lock);
+	return p;
 }
 
 int mooncake_store_health_check(mooncake_store_t store)

@@ -8,6 +8,7 @@
 #include "client/keeper.h"
 #include "client/lease.h"
 #include "client/mover.h"
+#include "client/node.h"
 #include "client/owner.h"
 #include "client/scratch.h"
 #include "client/segmap.h"
@@ -25,12 +26,17 @@
 struct mcs_buffer {		/* memory registered by the program */
 	struct mc_list link;
 	void *base;
-	struct mce_mr *mr;
+	size_t len;
+	struct mce_mr *mr;	/* NULL: memory that the daemon does not see, noted only */
+	bool pool;		/* of mcs_pool_alloc(), mapped for it */
 };
 
 struct mcs {
 	/* constant after open */
 	struct mcs_conf conf;	/* its strings are copies */
+	/* NULL: none.  With a daemon there is no engine, no owner and no thread; the session is for what the
+	 * daemon does not do, and connects when that is asked for. */
+	struct mcs_node *node;
 	struct mcp_id client;
 	struct mcp_bytes tenant; /* in each message that names keys; "": the default one */
 	struct mce_engine *engine;
@@ -81,6 +87,9 @@ int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t d
 
 /* Of enum mcp_segment_state; static text. */
 const char *mcs_segment_state_name(uint8_t state);
+
+/* buffer.c: what is still registered or allocated. */
+void mcs_buffers_done(struct mcs *s);
 
 /* Keeper thread, after a new connection: pin the open objects again. */
 void mcs_objects_repin(struct mcs *s);

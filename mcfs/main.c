@@ -19,9 +19,9 @@
 #include "common/net.h"
 #include "common/thread.h"
 #include "mcfs/handle.h"
-#include "mcfs/host.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/reply.h"
+#include "node/host.h"
 
 #define READY_MS 20000
 
@@ -182,7 +182,7 @@ static int open_store(struct running *run, const char *master)
 	struct mcs_conf conf;
 
 	mcs_conf_init(&conf);
-	mcfs_host_of(fs->conf.host, master, host, sizeof(host));
+	mcn_host_of(fs->conf.host, master, host, sizeof(host));
 	conf.master = master;
 	conf.hostname = host;
 	conf.protocol = fs->conf.protocol;

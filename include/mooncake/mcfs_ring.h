@@ -6,12 +6,12 @@
  * The socket is SOCK_SEQPACKET, one struct mcfs_msg per packet, in native byte order.  Each request of the
  * client is answered by one packet of the same type, in order; status says how it went.
  *
- *	HELLO				token, nsegments, text: the master's address
+ *	HELLO				token, nsegments, text: the master's address, and behind its NUL
+ *					the name of the node's segments
  *	SEGMENT id			size, kind, and a read-only descriptor of the segment
  *	BUFFER size, and a memfd	id: from now on operations may name (id, offset, length)
  *	UNBUFFER id			no operation uses the memory any more
- *	RING entries, size of arena	id, and the ring's descriptor: size bytes to map shared
- *	UNRING id
+ *	RING entries, size of arena	the ring's descriptor: size bytes to map shared
  *
  * A buffer is a memfd that cannot shrink (F_SEAL_SHRINK; the daemon sets the seal when it may).  Whoever
  * connects has to be the daemon's user, root, or a user whom the daemon's options name.  When the connection
@@ -40,8 +40,7 @@ extern "C" {
 #define MCFS_SOCKET_PORT 50052
 
 enum mcfs_msg_type {
-	MCFS_MSG_HELLO = 1, MCFS_MSG_SEGMENT, MCFS_MSG_BUFFER, MCFS_MSG_UNBUFFER, MCFS_MSG_RING,
-	MCFS_MSG_UNRING
+	MCFS_MSG_HELLO = 1, MCFS_MSG_SEGMENT, MCFS_MSG_BUFFER, MCFS_MSG_UNBUFFER, MCFS_MSG_RING
 };
 
 struct mcfs_msg {
@@ -87,6 +86,7 @@ enum mcfs_ring_op {
 	MCFS_RING_PIN,		/* result 0, and where the object lies in which segment, until UNPIN */
 	MCFS_RING_UNPIN,	/* of the pin */
 	MCFS_RING_REMOVE,
+	MCFS_RING_HELD,		/* of the pin: 0, or -MCS_EREPLICA_GONE as of mcs_object_held() */
 	MCFS_RING_PREFETCH,	/* bring it to this node; the answer comes when it is there */
 	MCFS_RING_OPS
 };
@@ -94,7 +94,6 @@ enum mcfs_ring_op {
 #define MCFS_SQE_WHOLE		0x01u	/* GET: an object larger than the room is -ENOBUFS */
 #define MCFS_SQE_HOT		0x02u	/* PIN: as the node knew it lately will do (MCS_MAP_HOT) */
 #define MCFS_SQE_FORCE		0x04u	/* REMOVE: as MCS_REMOVE_FORCE */
-#define MCFS_SQE_MORE		0x08u	/* more of this batch follow at once: wait for them */
 
 struct mcfs_sqe {
 	uint8_t op;
@@ -131,12 +130,12 @@ struct mcfs_cqe {
 	int64_t result;		/* negative: as of mcs.h */
 	/* PIN, STAT */
 	uint64_t generation, size, mtime_ms;
-	uint64_t offset;	/* PIN: in the segment; STAT: enum mcs_data_type in the lower half, and
-				 * what is left of the soft pin in ms in the upper */
+	uint64_t offset;	/* PIN: in the segment; STAT: what is left of the soft pin, in ms */
 	uint64_t pin;
 	uint32_t crc32c;
 	uint8_t segment;	/* PIN */
-	uint8_t kind, flags, replicas;	/* as of struct mcs_info */
+	uint8_t kind;		/* enum mcs_kind, and enum mcs_data_type in the upper four bits */
+	uint8_t flags, replicas; /* as of struct mcs_info */
 };
 
 #ifdef __cplusplus

@@ -77,6 +77,13 @@ struct mcs_conf {
 	 * aligned offset on, rounded down to 2 MiB; what it holds there is overwritten.  NULL: none */
 	const char *segment_path;
 	uint64_t segment_offset;
+	/* The node's daemon (mcfs, mooncake_client), which then does the work with its memory: "off",
+	 * "HOST:PORT" or "PORT" (of this host, as upstream's dummy clients say it), "unix:PATH", or "auto":
+	 * the one at port 50052 when it runs, serves the same master, and no segment is contributed.  NULL:
+	 * "auto", "off" with a segment. */
+	const char *daemon;
+	uint64_t daemon_buffer;		/* memory shared with it, for values that lie elsewhere; 16 MiB */
+	uint64_t daemon_pool;		/* more of it, for mcs_pool_alloc() */
 };
 void mcs_conf_init(struct mcs_conf *conf);
 
@@ -92,6 +99,10 @@ void mcs_close(mcs_t *s);
  * with the next connection. */
 int mcs_segment_grow(mcs_t *s, uint64_t size, int64_t timeout_ms);
 
+/* The descriptor of this process's segment (stays the handle's), and the bytes that can be mapped of it.
+ * -EINVAL: there is none. */
+int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
+
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: its segments' name */
@@ -100,6 +111,16 @@ const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: its
  * other paths it is only recorded.  -EEXIST: overlaps a registered range. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
+/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (of pages) on: a daemon
+ * moves bytes between it and the pool without a copy in between.  It must not shrink from now on. */
+int mcs_register_memfd(mcs_t *s, void *buf, size_t len, int fd, uint64_t fd_offset);
+
+/* The address of the daemon that this handle goes through; NULL: none. */
+const char *mcs_daemon(mcs_t *s);
+/* Memory that needs no registration, of conf.daemon_pool (without a daemon: of the machine), on a page's
+ * beginning.  NULL when that is used up.  What is not given back goes with the handle. */
+void *mcs_pool_alloc(mcs_t *s, size_t len);
+void mcs_pool_free(mcs_t *s, void *p);		/* NULL is fine */
 
 /* ---- put --------------------------------------------------------------------------------------- */
 
@@ -274,8 +295,37 @@ int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms);
  * again when the version was found, where it was, by a new connection.  Asks nobody, unless the
  * master was silent for long (one second at the most). */
 int mcs_object_held(mcs_object_t *o);
+/* Where in this process's segment it lies.  -MCS_ENOTSUP: elsewhere. */
+int mcs_object_offset(mcs_object_t *o, uint64_t *ret_offset);
 int mcs_object_verify(mcs_object_t *o);		/* 0 or -MCS_ECHECKSUM */
 void mcs_object_close(mcs_object_t *o);		/* NULL is fine */
+
+/* ---- maps: objects as memory --------------------------------------------------------------------- */
+
+struct mcs_map {
+	const void *data;		/* `size` bytes, for reading; on a 64-byte boundary */
+	uint64_t size, generation, mtime_ms;
+	uint32_t crc32c;		/* of all bytes; they are not compared with it */
+	enum mcs_kind kind;
+	void *hold;			/* mcs_unmap()'s */
+};
+
+/* The version that the node knew lately (a second ago at the most) will do: the master is asked only when
+ * it knows none.  For keys whose value never changes. */
+#define MCS_MAP_HOT		0x1u
+
+/* The current version of an object as memory, without a copy when it lies on this host; a daemon fetches
+ * an object of another node first.  The version stays, and its memory is not used for anything else, until
+ * mcs_unmap() or the process ends.  -MCS_ENOTSUP: it cannot be had as memory. */
+int mcs_map(mcs_t *s, struct mcs_key key, unsigned flags, struct mcs_map *ret, int64_t timeout_ms);
+/* results[i] as of mcs_map().  Number of those mapped, or negative: none is. */
+int mcs_map_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
+		  struct mcs_map *ret, int *results, int64_t timeout_ms);
+/* As mcs_object_held(): ask it after the bytes were used. */
+int mcs_map_held(mcs_t *s, const struct mcs_map *map);
+void mcs_unmap(mcs_t *s, struct mcs_map *map);	/* once; one that is zero is fine */
+/* Have the daemon bring an object to this node; nothing to do without one. */
+int mcs_prefetch(mcs_t *s, struct mcs_key key, int64_t timeout_ms);
 
 /* ---- names ------------------------------------------------------------------------------------- */
 

@@ -37,6 +37,15 @@ int mooncake_store_setup(mooncake_store_t store, const char *local_hostname,
 			 const char *master_server_addr);
 int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const char *device_name,
 			    uint64_t mount_segment_size);
+/* Without memory and connections of its own: a node daemon (mooncake_client or mcfs, started by the same
+ * user or root) does the work.  server_address is "host:port" with the port that the daemon was given;
+ * NULL: 127.0.0.1:50052.  mem_pool_size is for mooncake_store_alloc_from_mem_pool(), local_buffer_size for
+ * values that lie in other memory. */
+int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
+			       size_t local_buffer_size, const char *server_address);
+/* Memory that moves without a copy and needs no registration; NULL when there is no more.  It is freed
+ * with the store. */
+void *mooncake_store_alloc_from_mem_pool(mooncake_store_t store, size_t size);
 /* 0 healthy, 1 not set up, 2 master not reachable. */
 int mooncake_store_health_check(mooncake_store_t store);
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes go down only: common < proto < {engine, tiers} < client < {mcfs, tools, python}; common <
-# proto < master.  mcfs and tools stand on the public API alone (and on common), python on the public API.
+# Includes go down only: common < proto < {engine, tiers} < client < {node, tools, python}; node < mcfs; common <
+# proto < master.  mcfs, node and tools stand on the public API alone (and on common), python on the public API.
 # Ours are written "room/file.h"; a room's *_i.h is its own.  Two files run a server of another room:
 # mcfs/standalone.c a master in the same process, and tools/mooncake_http_metadata_server.c the one that
 # the master has too.
@@ -17,7 +17,8 @@ engine:common proto engine
 tiers:common proto tiers
 client:common proto engine tiers client
 master:common proto master
-mcfs:common mcfs
+node:common node
+mcfs:common node mcfs
 tools:common tools
 python:python'
 
@@ -30,7 +31,7 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 			# brackets would go around this test.
 			name=$(expr "$text" : '.*<\([^>]*\)>') || name=
 			case $name in
-			common/* | proto/* | engine/* | tiers/* | client/* | master/* | mcfs/* | tools/* | python/*)
+			common/* | proto/* | engine/* | tiers/* | client/* | master/* | node/* | mcfs/* | tools/* | python/*)
 				echo "$file:$line: \"$name\" is ours, write it in quotes" ;;
 			esac
 			continue ;;

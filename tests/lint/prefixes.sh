@@ -28,6 +28,7 @@ check engine "(mce_|($abi)\$)"
 check tiers 'mct_'
 check client '(mcs_|mooncake_store_)'
 check master 'mcm_'
+check node 'mcn_'
 check mcfs 'mcfs_'
 check tools '(mcctl_|mcbench_)'
 check python '(mcpy_|PyInit_)'

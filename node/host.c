@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * host.c - the address under which other nodes find this one. */
 #include <config.h>
-#include "mcfs/host.h"
+
+#include "node/host.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -39,7 +40,7 @@ static int route_source(const char *host, int port, char *ret, size_t size)
 			   NI_NUMERICHOST) ? -EHOSTUNREACH : 0;
 }
 
-void mcfs_host_of(const char *host, const char *master, char *ret, size_t size)
+void mcn_host_of(const char *host, const char *master, char *ret, size_t size)
 {
 	char first[MC_ADDR_MAX], name[MC_ADDR_MAX];
 	int port;

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node.h - going through the node's daemon (mooncake/mcfs_ring.h) instead of the own engine.
+ *
+ * A connection is made when it is needed and made anew when the daemon was restarted; buffers are handed
+ * over again then.  A call that finds the connection gone is repeated once over a new one, when that can
+ * do no harm; without a daemon it fails with -MC_ERPC, or goes on without one when the daemon was only
+ * found ("auto"). */
+#ifndef MCS_NODE_H
+#define MCS_NODE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/space.h"
+#include <mooncake/mcfs_ring.h>
+#include <mooncake/mcs.h>
+
+struct mcs_node;
+struct mcs_node_conn;
+
+#define MCS_NODE_MEMS 200		/* pieces of memory shared with the daemon */
+#define MCS_NODE_RINGS 32
+#define MCS_NODE_SEGMENTS 8
+
+/* Find out what conf->daemon means.  1 and the connection: through the daemon; 0: without; negative: one is
+ * asked for and cannot be had. */
+int mcs_node_open(const struct mcs_conf *conf, struct mcs_node **ret);
+void mcs_node_close(struct mcs_node *n);	/* NULL is fine */
+/* What the daemon said; constant while it is open. */
+const char *mcs_node_master(const struct mcs_node *n);
+const char *mcs_node_hostname(const struct mcs_node *n);
+const char *mcs_node_address(const struct mcs_node *n);
+bool mcs_node_up(struct mcs_node *n);
+
+/* ---- node_conn.c: the connection ------------------------------------------------------------------ */
+
+/* The present one with a reference, a new one when there is none: 0 or negative. */
+int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret);
+void mcs_node_conn_put(struct mcs_node_conn *c);	/* NULL is fine */
+struct mcs_node_conn *mcs_node_conn_ref(struct mcs_node_conn *c);
+/* It does not answer any more. */
+void mcs_node_conn_lost(struct mcs_node_conn *c);
+/* Has the daemon closed it, or died? */
+bool mcs_node_conn_gone(struct mcs_node_conn *c);
+/* One request at the socket and its answer; *ret_fd (NULL: none is wanted) becomes the caller's. */
+int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd);
+/* @size bytes from @offset of a segment; maps it when it is the first time.  NULL with *ret_err. */
+const void *mcs_node_conn_at(struct mcs_node_conn *c, unsigned segment, uint64_t offset,
+			     uint64_t size, int *ret_err);
+
+/* ---- node_ring.c: requests ------------------------------------------------------------------------ */
+
+struct mcs_node_req {
+	uint8_t op, flags;
+	struct mcs_key key;
+	const struct mcfs_ring_range *range;
+	unsigned nranges;
+	uint64_t len, offset, pin;
+	struct mcfs_cqe c;		/* the answer; c.result is -MC_ERPC until there is one */
+};
+/* Have @n requests carried out; @put: the options of all that are puts, NULL: defaults.  0, or -MC_ERPC when
+ * the connection was lost before all had answers, -MC_ETIMEDOUT. */
+int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
+		 const struct mcs_put_opts *put, uint64_t deadline);
+struct mcs_node_ring;
+int mcs_node_ring_new(struct mcs_node_conn *c, struct mcs_node_ring **ret);
+void mcs_node_ring_free(struct mcs_node_ring *r);
+
+/* ---- node_mem.c: memory that the daemon sees ------------------------------------------------------- */
+
+/* Which buffer @len bytes at @p lie in, as the connection knows it; false: in none. */
+bool mcs_node_mem_find(struct mcs_node_conn *c, const void *p, size_t len,
+		       struct mcfs_ring_range *ret);
+int mcs_node_register(struct mcs_node *n, void *buf, size_t len, int fd, uint64_t fd_offset);
+/* 1: it was such a buffer and is none any more; 0: it was none. */
+int mcs_node_unregister(struct mcs_node *n, void *buf);
+/* Of conf.daemon_buffer: memory for @len bytes for a moment; a new piece when it is larger than all that.
+ * -ENOBUFS: others use it up; try again with less. */
+struct mcs_node_bounce {
+	unsigned char *p;
+	struct mcfs_ring_range range;
+	uint64_t at, len;
+	void *own;			/* its own piece */
+};
+int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret);
+void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b);
+void *mcs_node_pool_alloc(struct mcs_node *n, size_t len);
+void mcs_node_pool_free(struct mcs_node *n, void *p);
+
+/* ---- node_data.c, node_names.c, node_map.c: the calls of mcs.h ------------------------------------- */
+
+struct mcs;
+int mcs_node_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
+		       const struct mcs_put_opts *opts, uint64_t deadline);
+int mcs_node_get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
+		       void *arg, uint64_t deadline);
+int mcs_node_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n,
+			struct mcs_info *infos, int *results, uint64_t deadline);
+int mcs_node_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
+		   uint64_t deadline);
+int mcs_node_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
+			  int *results, uint64_t deadline);
+int mcs_node_map_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
+		       struct mcs_map *ret, int *results, uint64_t deadline);
+void mcs_node_unmap(struct mcs_map *map);
+int mcs_node_map_held(const struct mcs_map *map);
+struct mcs_info mcs_node_map_info(const struct mcs_map *map);
+int mcs_node_prefetch(struct mcs *s, struct mcs_key key, uint64_t deadline);
+
+/* ---- node_object.c: open objects, which are maps -------------------------------------------------- */
+
+struct mcs_object;
+int mcs_node_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
+			 uint64_t deadline);
+const struct mcs_info *mcs_node_object_info(const struct mcs_object *o);
+int64_t mcs_node_object_read(struct mcs_object *o, uint64_t offset, const struct iovec *iov,
+			     int iovcnt);
+const void *mcs_node_object_data(const struct mcs_object *o);
+int mcs_node_object_held(const struct mcs_object *o);
+int mcs_node_object_verify(struct mcs_object *o);
+void mcs_node_object_close(struct mcs_object *o);
+
+#endif

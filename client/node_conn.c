@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node_conn.c - the connection to the daemon. */
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/node_i.h"
+#include "common/cleanup.h"
+#include "common/packet.h"
+
+#define CONNECT_MS 5000
+#define ANSWER_MS 10000
+
+struct mcs_node_conn *mcs_node_conn_ref(struct mcs_node_conn *c)
+{
+	__atomic_fetch_add(&c->refs, 1, __ATOMIC_RELAXED);
+	return c;
+}
+
+void mcs_node_conn_put(struct mcs_node_conn *c)
+{
+	if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	for (unsigned i = 0; i < MCS_NODE_RINGS; i++)
+		if (c->ring[i])
+			mcs_node_ring_free(c->ring[i]);
+	for (unsigned i = 0; i < MCS_NODE_SEGMENTS; i++)
+		if (c->segment[i].base)
+			munmap((void *)(uintptr_t)c->segment[i].base, c->segment[i].size);
+	if (c->sock >= 0)
+		close(c->sock);
+	pthread_mutex_destroy(&c->ask_lock);
+	free(c);
+}
+
+void mcs_node_conn_lost(struct mcs_node_conn *c)
+{
+	__atomic_store_n(&c->lost, true, __ATOMIC_RELEASE);
+}
+
+bool mcs_node_conn_gone(struct mcs_node_conn *c)
+{
+	struct pollfd p = { .fd = c->sock };
+
+	if (!__atomic_load_n(&c->lost, __ATOMIC_ACQUIRE) && poll(&p, 1, 0) > 0 &&
+	    (p.revents & (POLLHUP | POLLERR)))
+		mcs_node_conn_lost(c);
+	return __atomic_load_n(&c->lost, __ATOMIC_ACQUIRE);
+}
+
+static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd)
+{
+	uint64_t deadline = mc_deadline_ms(ANSWER_MS);
+	uint16_t type = msg->type;
+	int got = -1, r;
+	ssize_t n;
+
+	msg->magic = MCFS_RING_MAGIC;
+	msg->version = MCFS_RING_VERSION;
+	r = mc_packet_send(c->sock, msg, sizeof(*msg), fd, deadline);
+	if (r < 0)
+		return mc_fail(-MC_ERPC, "the node's daemon has gone: %s", mc_strerror(r));
+	n = mc_packet_recv(c->sock, msg, sizeof(*msg), &got, deadline);
+	if (n < (ssize_t)sizeof(*msg) || msg->magic != MCFS_RING_MAGIC || msg->type != type) {
+		if (got >= 0)
+			close(got);
+		return mc_fail(-MC_ERPC, "the node's daemon does not answer: %s",
+			       n < 0 ? mc_strerror((int)n) : "connection closed");
+	}
+	msg->text[sizeof(msg->text) - 1] = '\0';
+	if (msg->status < 0) {
+		if (got >= 0)
+			close(got);
+		return mc_fail(msg->status, "node daemon: %s", msg->text);
+	}
+	if (ret_fd)
+		*ret_fd = got;
+	else if (got >= 0)
+		close(got);
+	return 0;
+}
+
+int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd)
+{
+	int r;
+
+	MC_LOCKED(&c->ask_lock);
+	r = exchange(c, msg, fd, ret_fd);
+	/* What comes later would be taken for the answer to something else. */
+	if (r == -MC_ERPC)
+		mcs_node_conn_lost(c);
+	return r;
+}
+
+static int greet(struct mcs_node *n, struct mcs_node_conn *c)
+{
+	struct mcfs_msg msg = { .type = MCFS_MSG_HELLO };
+	const char *second;
+	int r = mcs_node_conn_ask(c, &msg, -1, NULL);
+
+	if (r < 0)
+		return r;
+	c->token = msg.token;
+	if (*n->master)
+		return 0;
+	memcpy(n->master, msg.text, sizeof(n->master));
+	second = msg.text + strlen(msg.text) + 1;
+	if (second < msg.text + sizeof(msg.text))
+		snprintf(n->hostname, sizeof(n->hostname), "%s", second);
+	return 0;
+}
+
+/* The node's lock is held. */
+static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
+{
+	struct mcs_node_conn *c = calloc(1, sizeof(*c));
+	int r = 0;
+
+	if (!c)
+		return -ENOMEM;
+	c->n = n;
+	c->refs = 1;
+	pthread_mutex_init(&c->ask_lock, NULL);
+	c->sock = mc_packet_connect(n->addr, mc_deadline_ms(CONNECT_MS));
+	if (c->sock < 0)
+		r = mc_fail(-MC_ERPC, "no daemon at %s: %s", n->addr, mc_strerror(c->sock));
+	if (r == 0)
+		r = greet(n, c);
+	for (unsigned i = 0; i < MCS_NODE_MEMS && r == 0; i++)
+		if (n->mem[i].base)
+			r = mcs_node_mem_tell_locked(c, i);
+	if (r < 0)
+		mcs_node_conn_put(c);
+	else
+		*ret = c;
+	return r;
+}
+
+int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret)
+{
+	int r = 0;
+
+	MC_LOCKED(&n->lock);
+	if (n->conn && __atomic_load_n(&n->conn->lost, __ATOMIC_ACQUIRE)) {
+		mcs_node_conn_put(n->conn);
+		n->conn = NULL;
+	}
+	if (!n->conn)
+		r = connect_locked(n, &n->conn);
+	if (r == 0)
+		*ret = mcs_node_conn_ref(n->conn);
+	return r;
+}
+
+/* ---- segments ---- */
+
+static int map_segment(struct mcs_node_conn *c, unsigned id)
+{
+	struct mcfs_msg msg = { .type = MCFS_MSG_SEGMENT, .id = id };
+	int fd = -1, r;
+	void *p;
+
+	MC_LOCKED(&c->ask_lock);
+	if (c->segment[id].base)
+		return 0;
+	r = exchange(c, &msg, -1, &fd);
+	if (r == -MC_ERPC)
+		mcs_node_conn_lost(c);
+	if (r < 0)
+		return r;
+	if (fd < 0)
+		return mc_fail(-MC_EPROTO, "a segment without a descriptor");
+	p = mmap(NULL, msg.size, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return mc_fail(-errno, "segment %u of %llu bytes cannot be mapped: %s", id,
+			       (unsigned long long)msg.size, mc_strerror(errno));
+	c->segment[id].size = msg.size;
+	__atomic_store_n(&c->segment[id].base, p, __ATOMIC_RELEASE);
+	return 0;
+}
+
+const void *mcs_node_conn_at(struct mcs_node_conn *c, unsigned segment, uint64_t offset,
+			     uint64_t size, int *ret_err)
+{
+	const unsigned char *base;
+	int r = 0;
+
+	if (!size)
+		return "";
+	if (segment >= MCS_NODE_SEGMENTS) {
+		*ret_err = mc_fail(-MC_EPROTO, "segment %u", segment);
+		return NULL;
+	}
+	base = __atomic_load_n(&c->segment[segment].base, __ATOMIC_ACQUIRE);
+	if (!base)
+		r = map_segment(c, segment);
+	if (r < 0) {
+		*ret_err = r;
+		return NULL;
+	}
+	base = c->segment[segment].base;
+	if (offset > c->segment[segment].size || size > c->segment[segment].size - offset) {
+		*ret_err = mc_fail(-MC_EPROTO, "an object outside of its segment");
+		return NULL;
+	}
+	return base + offset;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node_i.h - what the files of client/node share. */
+#ifndef MCS_NODE_I_H
+#define MCS_NODE_I_H
+
+#include "client/node.h"
+#include "client/store_i.h"
+
+struct mcs_node_mem {
+	unsigned char *base;		/* NULL: the place is free */
+	size_t len;
+	int fd;
+	uint64_t fd_offset;
+	bool own;			/* mapped by us */
+};
+
+struct mcs_node {
+	/* constant after open */
+	char addr[160];
+	char master[192], hostname[160];
+	unsigned spin_us;
+	uint64_t bounce_size, pool_size;
+
+	pthread_mutex_t lock;
+	/* with the lock held */
+	struct mcs_node_conn *conn;	/* NULL: none now */
+	struct mcs_node_mem mem[MCS_NODE_MEMS]; /* 0: for values that lie elsewhere; 1: the pool */
+	struct mc_space bounce, pool;
+	struct mc_extent *pieces;	/* of the pool, handed out */
+	unsigned npieces, pieces_cap;
+};
+
+struct mcs_node_conn {
+	/* constant after it is made */
+	struct mcs_node *n;
+	int sock;
+	uint64_t token;
+	/* atomic */
+	unsigned refs;
+	bool lost;
+	unsigned nrings;
+	/* guarded by the node's lock */
+	uint32_t id[MCS_NODE_MEMS];	/* of the buffers there, 0: not handed over */
+
+	pthread_mutex_t ask_lock;	/* one request at the socket; makes rings and maps segments too */
+	struct mcs_node_ring *ring[MCS_NODE_RINGS]; /* atomic pointers, set once */
+	struct {
+		const unsigned char *base; /* atomic, set once */
+		uint64_t size;
+	} segment[MCS_NODE_SEGMENTS];
+};
+
+/* Hand a piece over; the node's lock is held. */
+int mcs_node_mem_tell_locked(struct mcs_node_conn *c, unsigned i);
+/* The memory of the node itself. */
+int mcs_node_mem_open(struct mcs_node *n);
+void mcs_node_mem_close(struct mcs_node *n);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node_mem.c - memory that the daemon sees too: handed over by programs, and our own. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/node_i.h"
+#include "common/cleanup.h"
+
+#define GRAIN 4096u
+#define BOUNCE 0u
+#define POOL 1u
+#define FIRST 2u
+
+static size_t page_up(uint64_t len)
+{
+	return (len + GRAIN - 1) & ~(uint64_t)(GRAIN - 1);
+}
+
+/* A memfd of our own, mapped. */
+static int make(size_t len, struct mcs_node_mem *ret)
+{
+	auto_close int fd = memfd_create("mooncake-client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *p;
+
+	if (fd < 0 || ftruncate(fd, (off_t)len) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+		return mc_fail(-errno, "memory of %zu bytes: %s", len, mc_strerror(errno));
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return mc_fail(-errno, "memory of %zu bytes: %s", len, mc_strerror(errno));
+	(void)madvise(p, len, MADV_HUGEPAGE);
+	*ret = (struct mcs_node_mem){ .base = p, .len = len, .fd = TAKE_FD(fd), .own = true };
+	return 0;
+}
+
+static void unmake(struct mcs_node_mem *m)
+{
+	if (!m->base)
+		return;
+	if (m->own)
+		munmap(m->base, m->len);
+	close(m->fd);
+	*m = (struct mcs_node_mem){ .fd = -1 };
+}
+
+int mcs_node_mem_open(struct mcs_node *n)
+{
+	int r = make(page_up(n->bounce_size), &n->mem[BOUNCE]);
+
+	if (r == 0)
+		r = mc_space_init(&n->bounce, n->mem[BOUNCE].len, GRAIN);
+	if (r == 0 && n->pool_size)
+		r = make(page_up(n->pool_size), &n->mem[POOL]);
+	if (r == 0)
+		r = mc_space_init(&n->pool, n->mem[POOL].len, GRAIN);
+	return r;
+}
+
+void mcs_node_mem_close(struct mcs_node *n)
+{
+	for (unsigned i = 0; i < MCS_NODE_MEMS; i++)
+		unmake(&n->mem[i]);
+	mc_space_done(&n->bounce);
+	mc_space_done(&n->pool);
+	free(n->pieces);
+}
+
+int mcs_node_mem_tell_locked(struct mcs_node_conn *c, unsigned i)
+{
+	const struct mcs_node_mem *m = &c->n->mem[i];
+	struct mcfs_msg msg = { .type = MCFS_MSG_BUFFER, .size = m->fd_offset + m->len };
+	int r = mcs_node_conn_ask(c, &msg, m->fd, NULL);
+
+	if (r == 0)
+		c->id[i] = msg.id;
+	return r;
+}
+
+bool mcs_node_mem_find(struct mcs_node_conn *c, const void *p, size_t len,
+		       struct mcfs_ring_range *ret)
+{
+	struct mcs_node *n = c->n;
+
+	MC_LOCKED(&n->lock);
+	for (unsigned i = 0; i < MCS_NODE_MEMS; i++) {
+		const struct mcs_node_mem *m = &n->mem[i];
+		size_t at = (size_t)((uintptr_t)p - (uintptr_t)m->base);
+
+		if (!m->base || !c->id[i] || (uintptr_t)p < (uintptr_t)m->base || at > m->len ||
+		    len > m->len - at)
+			continue;
+		*ret = (struct mcfs_ring_range){ c->id[i], 0, m->fd_offset + at, len };
+		return true;
+	}
+	return false;
+}
+
+/* A free place for @m, which is handed over; the lock is held. */
+static int enter_locked(struct mcs_node *n, const struct mcs_node_mem *m, unsigned *ret)
+{
+	unsigned i = FIRST;
+	int r = 0;
+
+	while (i < MCS_NODE_MEMS && n->mem[i].base)
+		i++;
+	if (i == MCS_NODE_MEMS)
+		return mc_fail(-ENOBUFS, "%u buffers are registered", i - FIRST);
+	n->mem[i] = *m;
+	/* Without a connection the next one hands it over. */
+	if (n->conn) {
+		r = mcs_node_mem_tell_locked(n->conn, i);
+		r = r == -MC_ERPC ? 0 : r;
+	}
+	if (r < 0)
+		n->mem[i] = (struct mcs_node_mem){ .fd = -1 };
+	else
+		*ret = i;
+	return r;
+}
+
+static bool overlaps_locked(const struct mcs_node *n, const void *buf, size_t len)
+{
+	uintptr_t at = (uintptr_t)buf;
+
+	for (unsigned i = 0; i < MCS_NODE_MEMS; i++) {
+		uintptr_t base = (uintptr_t)n->mem[i].base;
+
+		if (base && at < base + n->mem[i].len && base < at + len)
+			return true;
+	}
+	return false;
+}
+
+int mcs_node_register(struct mcs_node *n, void *buf, size_t len, int fd, uint64_t fd_offset)
+{
+	struct mcs_node_mem m = { .base = buf, .len = len, .fd_offset = fd_offset };
+	unsigned at;
+	int r;
+
+	m.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (m.fd < 0)
+		return mc_fail(-errno, "the buffer's descriptor: %s", mc_strerror(errno));
+	pthread_mutex_lock(&n->lock);
+	r = overlaps_locked(n, buf, len) ? mc_fail(-EEXIST, "a buffer at %p is registered", buf) :
+		enter_locked(n, &m, &at);
+	pthread_mutex_unlock(&n->lock);
+	if (r < 0)
+		close(m.fd);
+	return r;
+}
+
+/* Take it out, and have the daemon let go of it. */
+static void leave(struct mcs_node *n, unsigned i)
+{
+	struct mcfs_msg msg = { .type = MCFS_MSG_UNBUFFER };
+	struct mcs_node_conn *c = NULL;
+	struct mcs_node_mem m;
+
+	pthread_mutex_lock(&n->lock);
+	m = n->mem[i];
+	n->mem[i] = (struct mcs_node_mem){ .fd = -1 };
+	if (n->conn && n->conn->id[i]) {
+		c = mcs_node_conn_ref(n->conn);
+		msg.id = c->id[i];
+		c->id[i] = 0;
+	}
+	pthread_mutex_unlock(&n->lock);
+	if (c)
+		(void)mcs_node_conn_ask(c, &msg, -1, NULL);
+	mcs_node_conn_put(c);
+	unmake(&m);
+}
+
+int mcs_node_unregister(struct mcs_node *n, void *buf)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&n->lock);
+	for (i = FIRST; i < MCS_NODE_MEMS; i++)
+		if (n->mem[i].base == buf && !n->mem[i].own)
+			break;
+	pthread_mutex_unlock(&n->lock);
+	if (i == MCS_NODE_MEMS)
+		return 0;
+	leave(n, i);
+	return 1;
+}
+
+/* ---- for values that lie elsewhere ---- */
+
+static int own_piece(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret)
+{
+	struct mcs_node *n = c->n;
+	struct mcs_node_mem m;
+	unsigned at;
+	int r = make(page_up(len), &m);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&n->lock);
+	r = enter_locked(n, &m, &at);
+	pthread_mutex_unlock(&n->lock);
+	if (r < 0) {
+		unmake(&m);
+		return r;
+	}
+	*ret = (struct mcs_node_bounce){ .p = m.base, .at = at, .len = len, .own = m.base };
+	if (mcs_node_mem_find(c, m.base, len, &ret->range))
+		return 0;
+	mcs_node_bounce_give(c, ret);
+	return mc_fail(-MC_ERPC, "the connection to the node's daemon has changed");
+}
+
+int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret)
+{
+	struct mcs_node *n = c->n;
+	int r;
+
+	if (len > n->bounce.size)
+		return own_piece(c, len, ret);
+	*ret = (struct mcs_node_bounce){ .len = len };
+	MC_LOCKED(&n->lock);
+	r = mc_space_take(&n->bounce, len, &ret->at);
+	if (r < 0)
+		return r;
+	ret->p = n->mem[BOUNCE].base + ret->at;
+	ret->range = (struct mcfs_ring_range){ c->id[BOUNCE], 0, ret->at, len };
+	return 0;
+}
+
+void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b)
+{
+	if (b->own) {
+		leave(c->n, (unsigned)b->at);
+	} else if (b->p) {
+		MC_LOCKED(&c->n->lock);
+		mc_space_give(&c->n->bounce, b->at, b->len);
+	}
+	b->p = NULL;
+	b->own = NULL;
+}
+
+/* ---- the pool ---- */
+
+void *mcs_node_pool_alloc(struct mcs_node *n, size_t len)
+{
+	uint64_t at;
+
+	MC_LOCKED(&n->lock);
+	if (!n->mem[POOL].base)
+		return NULL;
+	if (n->npieces == n->pieces_cap) {
+		unsigned cap = n->pieces_cap ? 2 * n->pieces_cap : 64;
+		struct mc_extent *more = realloc(n->pieces, cap * sizeof(*more));
+
+		if (!more)
+			return NULL;
+		n->pieces = more;
+		n->pieces_cap = cap;
+	}
+	if (mc_space_take(&n->pool, len, &at) < 0)
+		return NULL;
+	n->pieces[n->npieces++] = (struct mc_extent){ at, len };
+	return n->mem[POOL].base + at;
+}
+
+void mcs_node_pool_free(struct mcs_node *n, void *p)
+{
+	MC_LOCKED(&n->lock);
+	for (unsigned i = 0; i < n->npieces; i++) {
+		if (n->mem[POOL].base + n->pieces[i].at != p)
+			continue;
+		mc_space_give(&n->pool, n->pieces[i].at, n->pieces[i].len);
+		n->pieces[i] = n->pieces[--n->npieces];
+		return;
+	}
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * futex.h - sleeping on a word of memory that processes share. */
+#ifndef MC_FUTEX_H
+#define MC_FUTEX_H
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Until the word is woken or @ns have passed; at once when it does not hold @seen. */
+static inline void mc_futex_wait(uint32_t *word, uint32_t seen, uint64_t ns)
+{
+	struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+	(void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
+}
+
+static inline void mc_futex_wake(uint32_t *word)
+{
+	(void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static inline void mc_cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

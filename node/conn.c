@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * conn.c - one client at the socket: what it asks for, and the buffers that it handed over. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/packet.h"
+#include "node/node_i.h"
+
+static int send_msg(struct mcn_conn *c, struct mcfs_msg *out, int fd)
+{
+	out->magic = MCFS_RING_MAGIC;
+	out->version = MCFS_RING_VERSION;
+	out->token = c->token;
+	/* A client that does not read is not waited for. */
+	return mc_packet_send(c->evfd.fd, out, sizeof(*out), fd, 0);
+}
+
+/* ---- buffers ---- */
+
+static void buffer_free(struct mcn_conn *c, struct mcn_buffer *b)
+{
+	munmap(b->base, b->size);
+	__atomic_fetch_sub(&c->n->nbuffers, 1, __ATOMIC_RELAXED);
+	free(b);
+}
+
+int mcn_buffer_get(struct mcn_conn *c, uint32_t id, uint64_t at, uint64_t len,
+		   struct mcn_buffer **ret, void **ret_base)
+{
+	struct mcn_buffer *b;
+
+	MC_LOCKED(&c->lock);
+	b = id && id <= MCN_CONN_BUFFERS ? c->buffer[id - 1] : NULL;
+	if (!b)
+		return mc_fail(-ENOENT, "there is no buffer %u", id);
+	if (at > b->size || len > b->size - at)
+		return mc_fail(-ERANGE, "%llu bytes at %llu are not in a buffer of %llu",
+			       (unsigned long long)len, (unsigned long long)at,
+			       (unsigned long long)b->size);
+	b->refs++;
+	*ret = b;
+	*ret_base = b->base + at;
+	return 0;
+}
+
+void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b)
+{
+	struct mcfs_msg out = { .type = MCFS_MSG_UNBUFFER };
+	bool last, tell;
+
+	pthread_mutex_lock(&c->lock);
+	last = !--b->refs;
+	pthread_mutex_unlock(&c->lock);
+	if (!last)
+		return;
+	tell = b->waited_for;
+	out.id = b->id;
+	buffer_free(c, b);
+	/* Under the lock, which mcn_conn_over() takes before the socket is closed. */
+	pthread_mutex_lock(&c->lock);
+	if (tell && !c->over)
+		(void)send_msg(c, &out, -1);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Memory that its owner could cut short would kill us at the next touch. */
+static int check_memory(int fd, uint64_t size)
+{
+	struct statfs fs;
+	struct stat st;
+	int seals;
+
+	if (fd < 0)
+		return mc_fail(-EINVAL, "a buffer without its descriptor");
+	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+		return mc_fail(-errno, "buffer: %s", mc_strerror(errno));
+	if (!S_ISREG(st.st_mode) || fs.f_type != TMPFS_MAGIC)
+		return mc_fail(-EINVAL, "a buffer has to be a memfd of ordinary pages");
+	if (!size || (uint64_t)st.st_size < size)
+		return mc_fail(-EINVAL, "a buffer of %llu bytes in a file of %llu",
+			       (unsigned long long)size, (unsigned long long)st.st_size);
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals >= 0 && !(seals & F_SEAL_SHRINK) && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+		seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return mc_fail(-EINVAL, "a buffer has to be a memfd that cannot shrink");
+	/* Sealed only now, it may have become shorter before. */
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < size)
+		return mc_fail(-EINVAL, "a buffer that became shorter");
+	return 0;
+}
+
+static int map_buffer(int fd, uint64_t size, struct mcn_buffer **ret)
+{
+	struct mcn_buffer *b;
+	int r = check_memory(fd, size);
+
+	if (r < 0)
+		return r;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return -ENOMEM;
+	b->size = size;
+	b->refs = 1;
+	b->base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (b->base == MAP_FAILED) {
+		r = mc_fail(-errno, "a buffer cannot be mapped: %s", mc_strerror(errno));
+		free(b);
+		return r;
+	}
+	*ret = b;
+	return 0;
+}
+
+static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
+			struct mcfs_msg *out)
+{
+	struct mcn_buffer *b = NULL;
+	unsigned i = 0;
+	int r;
+
+	/* Only the loop adds some, so a place that is free stays that. */
+	while (i < MCN_CONN_BUFFERS && c->buffer[i])
+		i++;
+	if (i == MCN_CONN_BUFFERS)
+		return mc_fail(-ENOBUFS, "a client has %u buffers", i);
+	r = map_buffer(fd, in->size, &b);
+	if (r < 0)
+		return r;
+	__atomic_fetch_add(&c->n->nbuffers, 1, __ATOMIC_RELAXED);
+	b->id = out->id = i + 1;
+	out->size = b->size;
+	MC_LOCKED(&c->lock);
+	c->buffer[i] = b;
+	return 0;
+}
+
+/* The answer comes when the last operation has ended: 1. */
+static int serve_unbuffer(struct mcn_conn *c, const struct mcfs_msg *in)
+{
+	struct mcn_buffer *b = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	if (in->id && in->id <= MCN_CONN_BUFFERS)
+		b = c->buffer[in->id - 1];
+	if (b) {
+		c->buffer[in->id - 1] = NULL;
+		b->waited_for = true;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!b)
+		return mc_fail(-ENOENT, "there is no buffer %u", in->id);
+	mcn_buffer_put(c, b);
+	return 1;
+}
+
+/* ---- the rest ---- */
+
+static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out,
+		      int *ret_fd)
+{
+	struct mcn_ring *ring;
+	unsigned now;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	now = c->nrings;
+	pthread_mutex_unlock(&c->lock);
+	if (now == MCN_CONN_RINGS)
+		return mc_fail(-ENOBUFS, "a client has %u rings", now);
+	r = mcn_ring_new(c, in->entries, in->size, &ring, ret_fd, &out->size);
+	if (r < 0)
+		return r;
+	/* Its thread looks for it in the table at its end, which has no reason before the answer is sent. */
+	pthread_mutex_lock(&c->lock);
+	c->ring[c->nrings++] = ring;
+	pthread_mutex_unlock(&c->lock);
+	out->entries = in->entries;
+	return 0;
+}
+
+static int serve_segment(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out,
+			 int *ret_fd)
+{
+	int fd = mcn_segment(c->n, in->id, &out->size);
+
+	if (fd < 0)
+		return fd;
+	*ret_fd = dup(fd);
+	out->id = in->id;
+	return *ret_fd < 0 ? mc_fail(-errno, "dup") : 0;
+}
+
+static int serve_hello(struct mcn_conn *c, struct mcfs_msg *out)
+{
+	c->greeted = true;
+	out->nsegments = MCN_SEGMENTS;
+	(void)snprintf(out->text, sizeof(out->text), "%s%c%s", c->n->master, '\0',
+		       mcs_hostname(c->n->conf.store));
+	return 0;
+}
+
+static int serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd, struct mcfs_msg *out,
+		 int *ret_fd)
+{
+	if (in->type != MCFS_MSG_HELLO && !c->greeted)
+		return mc_fail(-MCS_ENOTSUP, "request %u before the greeting", in->type);
+	switch (in->type) {
+	case MCFS_MSG_HELLO:
+		return serve_hello(c, out);
+	case MCFS_MSG_SEGMENT:
+		return serve_segment(c, in, out, ret_fd);
+	case MCFS_MSG_BUFFER:
+		return serve_buffer(c, in, fd, out);
+	case MCFS_MSG_UNBUFFER:
+		return serve_unbuffer(c, in);
+	case MCFS_MSG_RING:
+		return serve_ring(c, in, out, ret_fd);
+	default:
+		return mc_fail(-MCS_ENOTSUP, "request %u is not known", in->type);
+	}
+}
+
+int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd)
+{
+	struct mcfs_msg out = { .type = in->type };
+	auto_close int out_fd = -1;
+	int r;
+
+	if (in->magic != MCFS_RING_MAGIC || in->version < MCFS_RING_VERSION)
+		return mc_fail(-EPROTO, "a packet that is not of this protocol");
+	r = serve(c, in, fd, &out, &out_fd);
+	if (r > 0)
+		return 0;
+	if (r < 0) {
+		mc_debug("node", "refused pid=%d request=%u: %s", (int)c->pid, in->type,
+			 mc_err_detail(r));
+		(void)snprintf(out.text, sizeof(out.text), "%s", mc_err_detail(r));
+	}
+	out.status = r;
+	return send_msg(c, &out, out_fd);
+}
+
+void mcn_conn_over(struct mcn_conn *c)
+{
+	MC_LOCKED(&c->lock);
+	c->over = true;
+	for (unsigned i = 0; i < c->nrings; i++)
+		mcn_ring_stop(c->ring[i]);
+}
+
+void mcn_conn_free(struct mcn_conn *c)
+{
+	for (unsigned i = 0; i < MCN_CONN_BUFFERS; i++)
+		if (c->buffer[i])
+			buffer_free(c, c->buffer[i]);
+	mcn_pins_free(c->pins);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * exec.c - operations: runs of the same kind are one batch of the store's. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+#include "node/node_i.h"
+
+#define OP_COUNTER(var, name) \
+	MC_COUNTER(var, "mooncake_node_ops_total", "op=\"" name "\"", "operations of local clients")
+OP_COUNTER(n_nop, "nop")
+OP_COUNTER(n_get, "get")
+OP_COUNTER(n_put, "put")
+OP_COUNTER(n_exist, "exist")
+OP_COUNTER(n_stat, "stat")
+OP_COUNTER(n_pin, "pin")
+OP_COUNTER(n_unpin, "unpin")
+OP_COUNTER(n_held, "held")
+OP_COUNTER(n_remove, "remove")
+OP_COUNTER(n_prefetch, "prefetch")
+
+static int64_t timeout_of(const struct mcn_job *j)
+{
+	return j->e.timeout_ms ? (int64_t)j->e.timeout_ms : -1;
+}
+
+static void fail_all(struct mcn_job *jobs, unsigned n, int r)
+{
+	for (unsigned i = 0; i < n; i++)
+		jobs[i].c.result = r;
+}
+
+static struct mcs_key *keys_of(const struct mcn_job *jobs, unsigned n)
+{
+	struct mcs_key *keys = calloc(n, sizeof(*keys));
+
+	for (unsigned i = 0; i < n && keys; i++)
+		keys[i] = jobs[i].key;
+	return keys;
+}
+
+/* ---- one function per kind: @n jobs, all alike in what same() looks at ---- */
+
+static void do_nop(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	(void)c;
+	fail_all(jobs, n, 0);
+}
+
+static void do_get(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	struct mcs_get_item one, *items = n > 1 ? calloc(n, sizeof(*items)) : &one;
+
+	if (!items) {
+		fail_all(jobs, n, -ENOMEM);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++)
+		items[i] = (struct mcs_get_item){
+			.key = jobs[i].key, .offset = jobs[i].e.offset,
+			.whole = jobs[i].e.flags & MCFS_SQE_WHOLE ? 1 : 0,
+			.iov = jobs[i].iov, .iovcnt = jobs[i].iovcnt, .result = -EIO,
+		};
+	(void)mcs_get_batch(c->n->conf.store, items, n, timeout_of(jobs));
+	for (unsigned i = 0; i < n; i++)
+		jobs[i].c.result = items[i].result;
+	if (items != &one)
+		free(items);
+}
+
+static void do_put(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	struct mcs_put_item one, *items = n > 1 ? calloc(n, sizeof(*items)) : &one;
+
+	if (!items) {
+		fail_all(jobs, n, -ENOMEM);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++)
+		items[i] = (struct mcs_put_item){
+			.key = jobs[i].key, .iov = jobs[i].iov, .iovcnt = jobs[i].iovcnt,
+			.result = -EIO,
+		};
+	(void)mcs_put_batch(c->n->conf.store, items, n, jobs->put, timeout_of(jobs));
+	for (unsigned i = 0; i < n; i++) {
+		jobs[i].c.result = items[i].result < 0 ? items[i].result : !items[i].existed;
+		/* Also after a failure: what became of it is not known then. */
+		if (jobs[i].c.result)
+			mcn_hot_forget(c->n->hot, jobs[i].key);
+	}
+	if (items != &one)
+		free(items);
+}
+
+static void do_exist(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	struct mcs_key *keys = keys_of(jobs, n);
+	uint8_t *present = calloc(1, n);
+	int r = keys && present ? mcs_exist(c->n->conf.store, keys, n, present, timeout_of(jobs)) :
+		-ENOMEM;
+
+	for (unsigned i = 0; i < n; i++)
+		jobs[i].c.result = r < 0 ? r : present[i];
+	free(keys);
+	free(present);
+}
+
+static void do_stat(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	struct mcs_info *infos = calloc(n, sizeof(*infos));
+	int *results = calloc(n, sizeof(*results));
+	struct mcs_key *keys = keys_of(jobs, n);
+	int r = keys && infos && results ?
+		mcs_stat_batch(c->n->conf.store, keys, n, infos, results, timeout_of(jobs)) :
+		-ENOMEM;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct mcfs_cqe *e = &jobs[i].c;
+
+		e->result = r < 0 ? r : results[i];
+		if (e->result < 0)
+			continue;
+		e->generation = infos[i].generation;
+		e->size = infos[i].size;
+		e->mtime_ms = infos[i].mtime_ms;
+		e->offset = infos[i].soft_pin_ms;
+		e->crc32c = infos[i].crc32c;
+		e->kind = (uint8_t)((unsigned)infos[i].kind | (unsigned)infos[i].data_type << 4);
+		e->flags = (uint8_t)infos[i].flags;
+		e->replicas = (uint8_t)infos[i].replicas;
+	}
+	free(keys);
+	free(infos);
+	free(results);
+}
+
+static void do_pin(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct mcfs_cqe *e = &jobs[i].c;
+		struct mcn_place p;
+
+		e->result = mcn_pin(c->pins, jobs[i].key, jobs[i].e.flags & MCFS_SQE_HOT,
+				    timeout_of(&jobs[i]), &p);
+		if (e->result < 0)
+			continue;
+		e->pin = p.pin;
+		e->offset = p.offset;
+		e->size = p.size;
+		e->generation = p.generation;
+		e->mtime_ms = p.mtime_ms;
+		e->crc32c = p.crc32c;
+		e->segment = p.segment;
+		e->kind = p.kind;
+		e->flags = p.flags;
+		e->replicas = p.replicas;
+	}
+}
+
+static void do_unpin(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		jobs[i].c.result = mcn_unpin(c->pins, jobs[i].e.pin);
+}
+
+static void do_held(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		jobs[i].c.result = mcn_held(c->pins, jobs[i].e.pin);
+}
+
+static void do_remove(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	unsigned flags = jobs->e.flags & MCFS_SQE_FORCE ? MCS_REMOVE_FORCE : 0;
+	int *results = calloc(n, sizeof(*results));
+	struct mcs_key *keys = keys_of(jobs, n);
+	int r = keys && results ? mcs_remove_batch(c->n->conf.store, keys, n, flags, results,
+						   timeout_of(jobs)) : -ENOMEM;
+
+	for (unsigned i = 0; i < n; i++) {
+		jobs[i].c.result = r < 0 ? r : results[i];
+		mcn_hot_forget(c->n->hot, jobs[i].key);
+	}
+	free(keys);
+	free(results);
+}
+
+static void do_prefetch(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		jobs[i].c.result = mcn_prefetch(c->n, jobs[i].key, timeout_of(&jobs[i]));
+}
+
+static const struct kind {
+	void (*run)(struct mcn_conn *c, struct mcn_job *jobs, unsigned n);
+	struct mc_metric *count;
+} kinds[MCFS_RING_OPS] = {
+	[MCFS_RING_NOP] = { do_nop, &n_nop },
+	[MCFS_RING_GET] = { do_get, &n_get },
+	[MCFS_RING_PUT] = { do_put, &n_put },
+	[MCFS_RING_EXIST] = { do_exist, &n_exist },
+	[MCFS_RING_STAT] = { do_stat, &n_stat },
+	[MCFS_RING_PIN] = { do_pin, &n_pin },
+	[MCFS_RING_UNPIN] = { do_unpin, &n_unpin },
+	[MCFS_RING_HELD] = { do_held, &n_held },
+	[MCFS_RING_REMOVE] = { do_remove, &n_remove },
+	[MCFS_RING_PREFETCH] = { do_prefetch, &n_prefetch },
+};
+
+static bool same_group(const struct mcs_key *a, const struct mcs_key *b)
+{
+	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+static bool same_put(const struct mcs_put_opts *a, const struct mcs_put_opts *b)
+{
+	if (!a || !b)
+		return a == b;
+	return a->flags == b->flags && a->replicas == b->replicas && a->kind == b->kind &&
+		a->soft_pin_ms == b->soft_pin_ms && a->soft_pin == b->soft_pin &&
+		a->data_type == b->data_type && !a->preferred && !b->preferred &&
+		same_group(&a->group, &b->group);
+}
+
+/* Can both be part of one batch? */
+static bool same(const struct mcn_job *a, const struct mcn_job *b)
+{
+	return !b->done && a->e.op == b->e.op && a->e.timeout_ms == b->e.timeout_ms &&
+		(a->e.op != MCFS_RING_REMOVE || a->e.flags == b->e.flags) &&
+		same_put(a->put, b->put);
+}
+
+void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+{
+	for (unsigned i = 0, k; i < n; i += k) {
+		k = 1;
+		if (jobs[i].done)
+			continue;
+		while (i + k < n && same(&jobs[i], &jobs[i + k]))
+			k++;
+		mc_metric_add(kinds[jobs[i].e.op].count, k);
+		kinds[jobs[i].e.op].run(c, &jobs[i], k);
+	}
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * hot.c - entries by key, and the memory of the copies. */
+#include <config.h>
+
+#include "node/hot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/list.h"
+#include "common/metrics.h"
+#include "common/space.h"
+
+#define BUCKETS 4096u
+#define GRAIN 4096u
+#define ENTRIES_MAX 65536u	/* that nobody uses */
+
+MC_COUNTER(hits, "mooncake_node_hot_hits_total", "", "mapped without asking the master")
+MC_COUNTER(fetched, "mooncake_node_fetched_bytes_total", "", "bytes of other nodes' objects that "
+	   "were brought to this one to be mapped")
+MC_GAUGE(entries, "mooncake_node_hot_entries", "", "objects that are mapped or were lately")
+
+struct mcn_entry {
+	/* constant */
+	struct mcn_place place;
+	mcs_object_t *object;		/* NULL: a copy */
+	uint64_t hash;
+	/* guarded by the lock */
+	struct mcn_entry *next;		/* of the bucket */
+	bool listed;			/* found by its key */
+	unsigned refs;
+	uint64_t checked_ns;		/* it was the current version then */
+	struct mc_list idle;		/* refs 0: the longest idle first */
+	size_t key_len;
+	unsigned char key[];
+};
+
+struct mcn_hot {
+	/* constant */
+	mcs_t *store;
+	uint64_t age_ns;
+	int fd;				/* for reading */
+	unsigned char *base;
+	uint64_t size;
+
+	pthread_mutex_t lock;
+	/* with the lock held */
+	struct mcn_entry *bucket[BUCKETS];
+	struct mc_list idle;
+	unsigned nidle;
+	struct mc_space space;
+};
+
+/* ---- the hot segment ---- */
+
+static int open_memory(struct mcn_hot *h, uint64_t size)
+{
+	auto_close int fd = -1;
+	char path[64];
+
+	h->size = size & ~(uint64_t)(GRAIN - 1);
+	if (!h->size)
+		return 0;
+	fd = memfd_create("mooncake-hot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || ftruncate(fd, (off_t)h->size) < 0)
+		return mc_fail(-errno, "memory for %llu bytes: %s", (unsigned long long)h->size,
+			       mc_strerror(errno));
+	h->base = mmap(NULL, h->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (h->base == MAP_FAILED) {
+		h->base = NULL;
+		return mc_fail(-errno, "memory for %llu bytes: %s", (unsigned long long)h->size,
+			       mc_strerror(errno));
+	}
+	(void)madvise(h->base, h->size, MADV_HUGEPAGE);
+	/* Who gets the descriptor may neither write through it nor open it anew for that. */
+	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
+	(void)fchmod(fd, 0400);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	h->fd = open(path, O_RDONLY | O_CLOEXEC);
+	return h->fd < 0 ? mc_fail(-errno, "%s: %s", path, mc_strerror(errno)) : 0;
+}
+
+int mcn_hot_new(mcs_t *store, uint64_t size, unsigned ms, struct mcn_hot **ret)
+{
+	struct mcn_hot *h = calloc(1, sizeof(*h));
+	int r;
+
+	if (!h)
+		return -ENOMEM;
+	h->store = store;
+	h->age_ns = ms * MC_NS_PER_MS;
+	h->fd = -1;
+	pthread_mutex_init(&h->lock, NULL);
+	mc_list_init(&h->idle);
+	r = open_memory(h, size);
+	if (r == 0)
+		r = mc_space_init(&h->space, h->size, GRAIN);
+	if (r < 0) {
+		mcn_hot_free(h);
+		return r;
+	}
+	*ret = h;
+	return 0;
+}
+
+int mcn_hot_fd(const struct mcn_hot *h)
+{
+	return h->fd;
+}
+
+uint64_t mcn_hot_size(const struct mcn_hot *h)
+{
+	return h->size;
+}
+
+/* ---- entries ---- */
+
+static struct mcn_entry **place_of(struct mcn_hot *h, uint64_t hash, struct mcs_key key)
+{
+	struct mcn_entry **p = &h->bucket[hash % BUCKETS];
+
+	while (*p && ((*p)->hash != hash || (*p)->key_len != key.len ||
+		      memcmp((*p)->key, key.data, key.len)))
+		p = &(*p)->next;
+	return p;
+}
+
+static void unlist_locked(struct mcn_hot *h, struct mcn_entry *e)
+{
+	struct mcn_entry **p = &h->bucket[e->hash % BUCKETS];
+
+	if (!e->listed)
+		return;
+	while (*p != e)
+		p = &(*p)->next;
+	*p = e->next;
+	e->listed = false;
+}
+
+/* Nobody uses it.  What is left for after the lock: its object, if it has one. */
+static mcs_object_t *drop_locked(struct mcn_hot *h, struct mcn_entry *e)
+{
+	mcs_object_t *o = e->object;
+
+	unlist_locked(h, e);
+	if (!mc_list_empty(&e->idle)) {
+		mc_list_remove(&e->idle);
+		h->nidle--;
+	}
+	if (!o && e->place.size)
+		mc_space_give(&h->space, e->place.offset, e->place.size);
+	mc_metric_add(&entries, -1);
+	free(e);
+	return o;
+}
+
+static void ref_locked(struct mcn_hot *h, struct mcn_entry *e)
+{
+	if (e->refs++)
+		return;
+	if (!mc_list_empty(&e->idle)) {
+		mc_list_remove(&e->idle);
+		h->nidle--;
+	}
+}
+
+int mcn_hot_held(const struct mcn_entry *e)
+{
+	/* Copies are the daemon's own. */
+	return e->object ? mcs_object_held(e->object) : 0;
+}
+
+void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e)
+{
+	mcs_object_t *o = NULL;
+
+	if (!e)
+		return;
+	pthread_mutex_lock(&h->lock);
+	if (!--e->refs) {
+		if (e->listed && h->nidle < ENTRIES_MAX) {
+			mc_list_push_back(&h->idle, &e->idle);
+			h->nidle++;
+		} else {
+			o = drop_locked(h, e);
+		}
+	}
+	pthread_mutex_unlock(&h->lock);
+	mcs_object_close(o);
+}
+
+void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key)
+{
+	uint64_t hash = mc_hash(key.data, key.len, 0);
+	mcs_object_t *o = NULL;
+	struct mcn_entry *e;
+
+	pthread_mutex_lock(&h->lock);
+	e = *place_of(h, hash, key);
+	if (e && !e->refs)
+		o = drop_locked(h, e);
+	else if (e)
+		unlist_locked(h, e);
+	pthread_mutex_unlock(&h->lock);
+	mcs_object_close(o);
+}
+
+/* Let go of objects of the own segment that were not asked for lately, one per lock. */
+static bool sweep_one(struct mcn_hot *h, uint64_t before)
+{
+	mcs_object_t *o = NULL;
+	struct mc_list *pos;
+
+	pthread_mutex_lock(&h->lock);
+	mc_list_for_each(pos, &h->idle) {
+		struct mcn_entry *e = mc_container_of(pos, struct mcn_entry, idle);
+
+		if (e->object && e->checked_ns < before) {
+			o = drop_locked(h, e);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&h->lock);
+	mcs_object_close(o);
+	return o;
+}
+
+void mcn_hot_sweep(struct mcn_hot *h)
+{
+	uint64_t now = mc_now_ns();
+
+	while (sweep_one(h, now > h->age_ns ? now - h->age_ns : 0))
+		;
+}
+
+void mcn_hot_free(struct mcn_hot *h)
+{
+	if (!h)
+		return;
+	while (!mc_list_empty(&h->idle))
+		mcs_object_close(drop_locked(h, mc_list_first(&h->idle, struct mcn_entry, idle)));
+	mc_space_done(&h->space);
+	if (h->base)
+		munmap(h->base, h->size);
+	if (h->fd >= 0)
+		close(h->fd);
+	pthread_mutex_destroy(&h->lock);
+	free(h);
+}
+
+/* ---- getting one ---- */
+
+/* Room for a copy, at the cost of copies that nobody uses, the longest idle first. */
+static int take_room(struct mcn_hot *h, uint64_t size, uint64_t *ret_at)
+{
+	struct mc_list *pos, *tmp;
+	int r;
+
+	if (size > h->size)
+		return mc_fail(-ENOBUFS, "an object of another node with %llu bytes cannot be "
+			       "mapped here, where there is room for %llu",
+			       (unsigned long long)size, (unsigned long long)h->size);
+	MC_LOCKED(&h->lock);
+	r = mc_space_take(&h->space, size, ret_at);
+	mc_list_for_each_safe(pos, tmp, &h->idle) {
+		struct mcn_entry *e = mc_container_of(pos, struct mcn_entry, idle);
+
+		if (r != -ENOBUFS)
+			break;
+		if (e->object)
+			continue;
+		(void)drop_locked(h, e);
+		r = mc_space_take(&h->space, size, ret_at);
+	}
+	return r == -ENOBUFS ? mc_fail(r, "objects of other nodes that are mapped fill all the room "
+				       "that there is for them") : r;
+}
+
+static void give_room(struct mcn_hot *h, uint64_t at, uint64_t size)
+{
+	MC_LOCKED(&h->lock);
+	mc_space_give(&h->space, at, size);
+}
+
+static int copy_here(struct mcn_hot *h, mcs_object_t *o, uint64_t size, int64_t timeout_ms,
+		     uint64_t *ret_at)
+{
+	struct iovec iov;
+	int64_t n;
+	int r = take_room(h, size, ret_at);
+
+	if (r < 0)
+		return r;
+	iov = (struct iovec){ h->base + *ret_at, size };
+	n = mcs_object_read(o, 0, &iov, 1, timeout_ms);
+	if (n == (int64_t)size) {
+		mc_metric_add(&fetched, n);
+		return 0;
+	}
+	give_room(h, *ret_at, size);
+	return n < 0 ? (int)n : mc_fail(-EIO, "short read of an object");
+}
+
+/* An entry for @o, which becomes its own, or is closed when it is not needed. */
+static int make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t timeout_ms,
+		struct mcn_entry **ret)
+{
+	const struct mcs_info *info = mcs_object_info(o);
+	struct mcn_entry *e = calloc(1, sizeof(*e) + key.len);
+	int r = 0;
+
+	if (!e) {
+		mcs_object_close(o);
+		return -ENOMEM;
+	}
+	e->place = (struct mcn_place){
+		.size = info->size, .generation = info->generation, .mtime_ms = info->mtime_ms,
+		.crc32c = info->crc32c, .flags = (uint8_t)info->flags,
+		.kind = (uint8_t)((unsigned)info->kind | (unsigned)info->data_type << 4),
+		.replicas = (uint8_t)info->replicas,
+	};
+	e->hash = mc_hash(key.data, key.len, 0);
+	e->key_len = key.len;
+	memcpy(e->key, key.data, key.len);
+	mc_list_init(&e->idle);
+	if (info->size && mcs_object_offset(o, &e->place.offset) == 0) {
+		e->object = o;
+	} else {
+		if (info->size) {
+			e->place.segment = 1;
+			r = copy_here(h, o, info->size, timeout_ms, &e->place.offset);
+		}
+		mcs_object_close(o);
+	}
+	if (r < 0) {
+		free(e);
+		return r;
+	}
+	mc_metric_add(&entries, 1);
+	*ret = e;
+	return 0;
+}
+
+/* The entry of this version, with a reference; NULL: there is none. */
+static struct mcn_entry *known(struct mcn_hot *h, struct mcs_key key, uint64_t generation,
+			       uint64_t checked_after, uint64_t now)
+{
+	uint64_t hash = mc_hash(key.data, key.len, 0);
+	struct mcn_entry *e;
+
+	MC_LOCKED(&h->lock);
+	e = *place_of(h, hash, key);
+	if (!e || (generation ? e->place.generation != generation : e->checked_ns < checked_after))
+		return NULL;
+	if (now)
+		e->checked_ns = now;
+	ref_locked(h, e);
+	return e;
+}
+
+/* Make it the one of its key, unless somebody else was first with this version. */
+static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t asked_ns)
+{
+	struct mcs_key key = { e->key, e->key_len };
+	mcs_object_t *o = NULL;
+	struct mcn_entry *old;
+
+	pthread_mutex_lock(&h->lock);
+	old = *place_of(h, e->hash, key);
+	if (old && old->place.generation >= e->place.generation) {
+		/* Of an older version than the one found meanwhile: it is used, but not found again. */
+		if (old->place.generation == e->place.generation) {
+			o = drop_locked(h, e);
+			e = old;
+		}
+	} else {
+		if (old && !old->refs)
+			o = drop_locked(h, old);
+		else if (old)
+			unlist_locked(h, old);
+		e->next = h->bucket[e->hash % BUCKETS];
+		h->bucket[e->hash % BUCKETS] = e;
+		e->listed = true;
+	}
+	ref_locked(h, e);
+	e->checked_ns = e->checked_ns > asked_ns ? e->checked_ns : asked_ns;
+	pthread_mutex_unlock(&h->lock);
+	mcs_object_close(o);
+	return e;
+}
+
+int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
+		struct mcn_entry **ret, struct mcn_place *ret_place)
+{
+	uint64_t now = mc_now_ns(), after = now > h->age_ns ? now - h->age_ns : 0;
+	struct mcn_entry *e = hot && h->age_ns ? known(h, key, 0, after, 0) : NULL;
+	mcs_object_t *o;
+	int r;
+
+	if (e) {
+		mc_metric_add(&hits, 1);
+	} else {
+		r = mcs_object_open(h->store, key, &o, timeout_ms);
+		if (r < 0)
+			return r;
+		e = known(h, key, mcs_object_info(o)->generation, 0, now);
+		if (e) {
+			mcs_object_close(o);
+		} else {
+			r = make(h, key, o, timeout_ms, &e);
+			if (r < 0)
+				return r;
+			e = enter(h, e, now);
+		}
+	}
+	*ret_place = e->place;
+	*ret = e;
+	return 0;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c - mooncake_client: the node's daemon without a mount. */
+#include <config.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/err.h"
+#include "common/httpd.h"
+#include "common/log.h"
+#include "common/net.h"
+#include "common/options.h"
+#include "common/thread.h"
+#include "node/host.h"
+#include "node/node.h"
+
+#define OPT MC_OPT_FIELD
+struct conf {
+#include "node/options.def"
+};
+#undef OPT
+
+static const struct mc_opt_row rows[] = {
+#define OPT(...) MC_OPT_ROW(struct conf, __VA_ARGS__)
+#include "node/options.def"
+#undef OPT
+	{ 0 },
+};
+
+static const struct mc_opt_absent absent[] = {
+	{ "enable_offload", "false", "there is no SSD tier yet" },
+	{ "start_offload_rpc_server", "true", "there is no SSD tier yet" },
+	{ NULL, NULL, NULL },
+};
+
+static const struct mc_program program = {
+	.name = "mooncake_client",
+	.synopsis = "[OPTION]...",
+	.summary = "contribute memory to the pool, and serve the programs of this node",
+	.rows = rows,
+	.absent = absent,
+};
+
+/* What runs, in the order of its start. */
+struct running {
+	struct conf conf;
+	mcs_t *store;
+	struct mcn *node;
+	struct mc_httpd *httpd;
+};
+
+static int fail(int err)
+{
+	fprintf(stderr, "mooncake_client: %s\n", mc_err_detail(err));
+	return 1;
+}
+
+static int open_log(const struct conf *c)
+{
+	static const char *const by_minloglevel[] = { "info", "warn", "err", "err" };
+	struct mc_log_conf log = {
+		.program = "mooncake_client",
+		.dir = c->logtostderr ? NULL : c->log_dir,
+		.max_file_size = (uint64_t)c->max_log_size << 20,
+		.max_files = (unsigned)c->max_log_files,
+		.levels = by_minloglevel[c->minloglevel],
+	};
+
+	if (c->v)
+		log.levels = c->v > 1 ? "trace" : "debug";
+	if (c->log[0])
+		log.levels = c->log;
+	return mc_log_open(&log);
+}
+
+/* ---- HTTP ---- */
+
+static void health(struct mc_http_request *rq, void *arg)
+{
+	static const char *const names[] = { "healthy", "not_initialized", "master_unreachable" };
+	struct running *run = arg;
+	int code = mcs_health(run->store);
+
+	code = code < 0 || code > 2 ? 2 : code;
+	rq->status = code ? 503 : 200;
+	rq->content_type = "application/json; charset=utf-8";
+	fprintf(rq->out, "{\"status\":\"%s\",\"code\":%d}\n", names[code], code);
+}
+
+static const struct mc_http_route routes[] = {
+	{ "GET", "/health", health },
+	{ "GET", "/metrics", mc_http_metrics },
+	{ NULL, NULL, NULL },
+};
+
+static int start_http(struct running *run)
+{
+	char host[MC_ADDR_MAX], addr[MC_ADDR_MAX + 16];
+	int port, r;
+
+	if (!run->conf.enable_http_server)
+		return 0;
+	r = mc_addr_split(run->conf.host, host, sizeof(host), 0, &port);
+	if (r < 0)
+		return r;
+	(void)snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host,
+		       (int)run->conf.http_port);
+	return mc_httpd_start(addr, 2, 4096, routes, run, &port, &run->httpd);
+}
+
+/* ---- start and end ---- */
+
+static int open_store(struct running *run)
+{
+	const struct conf *c = &run->conf;
+	char host[MC_ADDR_MAX];
+	struct mcs_conf conf;
+
+	mcs_conf_init(&conf);
+	mcn_host_of(c->host, c->master_server_address, host, sizeof(host));
+	conf.master = c->master_server_address;
+	conf.hostname = host;
+	conf.protocol = c->protocol;
+	conf.segment_size = c->global_segment_size;
+	conf.segment_kind = c->segment_kind;
+	conf.timeout_ms = (int64_t)c->timeout;
+	conf.setup_timeout_ms = (int64_t)c->setup_timeout;
+	conf.spin_us = (unsigned)c->spin_us;
+	conf.lazy = c->lazy;
+	conf.tenant = c->tenant_id;
+	conf.daemon = "off";
+	return mcs_open(&conf, &run->store);
+}
+
+static int start_node(struct running *run)
+{
+	const struct conf *c = &run->conf;
+	struct mcn_conf conf = {
+		.store = run->store,
+		.master = c->master_server_address,
+		.port = (int)c->port,
+		.path = c->socket,
+		.uids = c->allow_uids,
+		.hot_size = c->hot_cache_size > c->local_buffer_size ? c->hot_cache_size :
+			c->local_buffer_size,
+		.hot_ms = (unsigned)c->hot_ttl,
+		.spin_us = (unsigned)c->ring_spin_us,
+	};
+
+	return mcn_start(&conf, &run->node);
+}
+
+static void stop(struct running *run)
+{
+	mc_httpd_stop(run->httpd);
+	mcn_stop(run->node);
+	mcs_close(run->store);
+}
+
+static void wait_for_end(const struct conf *conf)
+{
+	for (;;) {
+		int sig = mc_signals_wait();
+
+		if (sig == SIGINT || sig == SIGTERM) {
+			mc_info("node", "ending on signal %d", sig);
+			return;
+		}
+		/* SIGHUP: for log files that were moved away. */
+		if (sig == SIGHUP)
+			(void)open_log(conf);
+	}
+}
+
+static void raise_limits(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
+	}
+}
+
+static int serve(struct running *run)
+{
+	int r;
+
+	r = open_log(&run->conf);
+	if (r == 0)
+		r = open_store(run);
+	if (r == 0)
+		r = start_node(run);
+	if (r == 0)
+		r = start_http(run);
+	if (r == 0) {
+		mc_info("node", "mooncake_client " PACKAGE_VERSION " is up node=%s socket=%s",
+			mcs_hostname(run->store), mcn_address(run->node));
+		wait_for_end(&run->conf);
+	}
+	r = r < 0 ? fail(r) : 0;
+	stop(run);
+	mc_log_close();
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct mc_options *options = NULL;
+	static struct running run;
+	int r;
+
+	mc_signals_block();
+	raise_limits();
+	r = mc_options_parse(&program, argc, argv, &run.conf, &options);
+	if (r < 0)
+		return fail(r);
+	if (r > 0)
+		return 0;
+	if (mc_options_argc(options)) {
+		fprintf(stderr, "mooncake_client: unexpected argument %s\n",
+			mc_options_argv(options, 0));
+		r = 1;
+	} else {
+		r = serve(&run);
+	}
+	mc_options_free(options);
+	return r;
+}

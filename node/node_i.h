@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node_i.h - the daemon's service as its own files see it. */
+#ifndef MCN_NODE_I_H
+#define MCN_NODE_I_H
+
+#include <pthread.h>
+
+#include "common/evloop.h"
+#include "common/list.h"
+#include "node/hot.h"
+#include "node/node.h"
+
+#define MCN_CONNS_MAX 1024u
+#define MCN_RINGS_MAX 1024u		/* of all connections: each has a thread */
+#define MCN_CONN_RINGS 64u
+#define MCN_CONN_BUFFERS 256u
+#define MCN_PINS_MAX 65536u		/* of one owner */
+#define MCN_UIDS_MAX 32u
+#define MCN_LISTENERS 2u
+
+struct mcn_listener {
+	struct mc_evfd evfd;
+	struct mcn *n;
+	char addr[160];
+};
+
+struct mcn {
+	/* constant after start */
+	struct mcn_conf conf;
+	char *master;
+	uid_t uids[MCN_UIDS_MAX];
+	unsigned nuids;
+	struct mc_evloop *loop;
+	bool started;			/* the loop runs */
+	struct mcn_listener listener[MCN_LISTENERS];
+	unsigned nlisteners;
+	struct mcn_hot *hot;
+	int segment_fd;			/* of the own segment, for reading; -1: none */
+	uint64_t segment_size;
+
+	/* owned by the loop */
+	struct mc_evtimer sweep;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	/* with the lock held */
+	struct mc_list conns;
+	unsigned nconns, nrings;
+	/* atomic */
+	uint64_t nbuffers, npins;
+};
+
+struct mcn_buffer {
+	/* constant */
+	uint32_t id;
+	unsigned char *base;
+	uint64_t size;
+	/* guarded by the connection's lock */
+	unsigned refs;			/* the table's, and operations under way */
+	bool waited_for;		/* the client is to be told when it has ended */
+};
+
+struct mcn_conn {
+	/* constant */
+	struct mcn *n;
+	uint64_t token;
+	uid_t uid;
+	pid_t pid;
+	struct mcn_pins *pins;
+	/* owned by the loop */
+	struct mc_evfd evfd;
+	bool greeted;
+	/* guarded by the node's lock */
+	struct mc_list link;
+	unsigned refs;			/* the loop's, each ring's, ioctls under way */
+
+	pthread_mutex_t lock;
+	/* with the lock held */
+	struct mcn_buffer *buffer[MCN_CONN_BUFFERS];
+	struct mcn_ring *ring[MCN_CONN_RINGS];
+	unsigned nrings;
+	bool over;			/* the socket is closed or about to be */
+};
+
+/* ---- conn.c: what a client asks for at the socket ------------------------------------------------- */
+
+/* Answer one packet.  Negative: the connection has to end. */
+int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd);
+/* The socket is about to be closed: its rings end as soon as they can. */
+void mcn_conn_over(struct mcn_conn *c);
+/* Nobody uses it any more. */
+void mcn_conn_free(struct mcn_conn *c);
+void mcn_conn_ref(struct mcn_conn *c);
+void mcn_conn_unref(struct mcn_conn *c);	/* server.c */
+
+/* Bytes of a buffer, with a reference: 0, -ENOENT or -ERANGE. */
+int mcn_buffer_get(struct mcn_conn *c, uint32_t id, uint64_t at, uint64_t len,
+		   struct mcn_buffer **ret, void **ret_base);
+void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b);
+
+/* ---- ring.c --------------------------------------------------------------------------------------- */
+
+struct mcn_ring;
+/* Make a ring and start its thread, which holds a reference to @c.  *ret_fd is its memory (stays the
+ * ring's), *ret_size the bytes to map. */
+int mcn_ring_new(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mcn_ring **ret,
+		 int *ret_fd, uint64_t *ret_size);
+void mcn_ring_stop(struct mcn_ring *r);		/* does not wait */
+
+/* ---- exec.c: operations --------------------------------------------------------------------------- */
+
+/* One request, taken out of the memory that is shared, and checked. */
+struct mcn_job {
+	struct mcfs_sqe e;
+	struct mcs_key key;
+	struct iovec *iov;
+	int iovcnt;
+	struct mcn_buffer **held;	/* one per element of iov */
+	const struct mcs_put_opts *put;
+	struct mcfs_cqe c;		/* the answer */
+	bool done;			/* it is there already */
+};
+/* Carry out @n of them; all have answers afterwards. */
+void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n);
+
+/* ---- job.c ---------------------------------------------------------------------------------------- */
+
+/* Memory for what jobs point to; used up from its front. */
+struct mcn_scratch {
+	unsigned char *base;
+	size_t size, used;
+};
+#define MCN_SCRATCH_SIZE ((size_t)1 << 20)
+#define MCN_JOB_MAX ((size_t)96 << 10)	/* what one job may take of it */
+/* Take a request that was copied to job->e: what it points to in the @arena is copied to @sc, which has
+ * MCN_JOB_MAX bytes left.  Nonsense gives a job that is done, with the error as its answer. */
+void mcn_job_take(struct mcn_conn *c, const unsigned char *arena, uint64_t arena_size,
+		  struct mcn_scratch *sc, struct mcn_job *job);
+void mcn_job_release(struct mcn_conn *c, struct mcn_job *job);
+
+#endif

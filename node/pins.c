@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * pins.c - what one owner holds.  A pin's number is a place and how often that was used, so that an old
+ * number is not taken for a new pin. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "node/node_i.h"
+
+struct slot {
+	struct mcn_entry *entry;	/* NULL: free */
+	uint32_t used;			/* how often */
+	uint32_t next;			/* free ones: the next, 0: none; counted from 1 */
+};
+
+struct mcn_pins {
+	struct mcn *n;			/* constant */
+	pthread_mutex_t lock;
+	/* with the lock held */
+	struct slot *slot;
+	uint32_t cap, free;
+};
+
+int mcn_pins_new(struct mcn *n, struct mcn_pins **ret)
+{
+	struct mcn_pins *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->n = n;
+	pthread_mutex_init(&p->lock, NULL);
+	*ret = p;
+	return 0;
+}
+
+void mcn_pins_free(struct mcn_pins *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->cap; i++) {
+		if (!p->slot[i].entry)
+			continue;
+		mcn_hot_put(p->n->hot, p->slot[i].entry);
+		__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_destroy(&p->lock);
+	free(p->slot);
+	free(p);
+}
+
+static int grow_locked(struct mcn_pins *p)
+{
+	uint32_t cap = p->cap ? p->cap * 2 : 16;
+	struct slot *slot;
+
+	if (p->cap >= MCN_PINS_MAX)
+		return mc_fail(-ENOBUFS, "%u objects are pinned", p->cap);
+	slot = realloc(p->slot, cap * sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	p->slot = slot;
+	for (uint32_t i = p->cap; i < cap; i++) {
+		slot[i] = (struct slot){ NULL, 0, p->free };
+		p->free = i + 1;
+	}
+	p->cap = cap;
+	return 0;
+}
+
+static int enter(struct mcn_pins *p, struct mcn_entry *e, uint64_t *ret)
+{
+	int r = 0;
+
+	MC_LOCKED(&p->lock);
+	if (!p->free)
+		r = grow_locked(p);
+	if (r < 0)
+		return r;
+	*ret = (uint64_t)(p->slot[p->free - 1].used + 1) << 32 | p->free;
+	p->slot[p->free - 1].used++;
+	p->slot[p->free - 1].entry = e;
+	p->free = p->slot[p->free - 1].next;
+	__atomic_fetch_add(&p->n->npins, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,
+	    struct mcn_place *ret)
+{
+	struct mcn_entry *e;
+	int r = mcn_hot_get(p->n->hot, key, hot, timeout_ms, &e, ret);
+
+	if (r < 0)
+		return r;
+	r = enter(p, e, &ret->pin);
+	if (r < 0)
+		mcn_hot_put(p->n->hot, e);
+	return r;
+}
+
+int mcn_unpin(struct mcn_pins *p, uint64_t pin)
+{
+	uint32_t at = (uint32_t)pin, used = (uint32_t)(pin >> 32);
+	struct mcn_entry *e = NULL;
+
+	pthread_mutex_lock(&p->lock);
+	if (at && at <= p->cap && p->slot[at - 1].used == used) {
+		e = p->slot[at - 1].entry;
+		if (e) {
+			p->slot[at - 1].entry = NULL;
+			p->slot[at - 1].next = p->free;
+			p->free = at;
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (!e)
+		return mc_fail(-EINVAL, "there is no such pin");
+	__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
+	mcn_hot_put(p->n->hot, e);
+	return 0;
+}
+
+int mcn_held(struct mcn_pins *p, uint64_t pin)
+{
+	uint32_t at = (uint32_t)pin, used = (uint32_t)(pin >> 32);
+
+	/* Over the question, which can take a second: the entry must not go meanwhile. */
+	MC_LOCKED(&p->lock);
+	if (!at || at > p->cap || p->slot[at - 1].used != used || !p->slot[at - 1].entry)
+		return mc_fail(-EINVAL, "there is no such pin");
+	return mcn_hot_held(p->slot[at - 1].entry);
+}
+
+int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms)
+{
+	struct mcn_place place;
+	struct mcn_entry *e;
+	int r = mcn_hot_get(n->hot, key, false, timeout_ms, &e, &place);
+
+	if (r < 0)
+		return r;
+	mcn_hot_put(n->hot, e);
+	return 0;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * server.c - the service: its sockets, who may connect, its start and end. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/net.h"
+#include "common/packet.h"
+#include "node/node_i.h"
+
+#define BACKLOG 64
+#define BUDGET 64		/* packets of one client before the next one's turn */
+#define SWEEP_MS_MIN 50
+
+MC_GAUGE(nconns, "mooncake_node_connections", "", "local clients")
+MC_COUNTER(refused, "mooncake_node_refused_total", "", "connections refused: wrong user, or too many")
+
+/* ---- connections ---- */
+
+void mcn_conn_ref(struct mcn_conn *c)
+{
+	MC_LOCKED(&c->n->lock);
+	c->refs++;
+}
+
+void mcn_conn_unref(struct mcn_conn *c)
+{
+	struct mcn *n = c->n;
+	bool last;
+
+	pthread_mutex_lock(&n->lock);
+	last = !--c->refs;
+	if (last)
+		mc_list_remove(&c->link);
+	pthread_mutex_unlock(&n->lock);
+	if (!last)
+		return;
+	mcn_conn_free(c);
+	mc_metric_add(&nconns, -1);
+	pthread_mutex_lock(&n->lock);
+	n->nconns--;
+	pthread_cond_broadcast(&n->changed);
+	pthread_mutex_unlock(&n->lock);
+}
+
+/* Loop: the client has gone, or has to. */
+static void conn_close(struct mcn_conn *c)
+{
+	mc_evloop_del(c->n->loop, &c->evfd);
+	mcn_conn_over(c);
+	close(c->evfd.fd);
+	mcn_conn_unref(c);
+}
+
+static void conn_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mcn_conn *c = mc_container_of(e, struct mcn_conn, evfd);
+
+	for (int i = 0; i < BUDGET; i++) {
+		struct mcfs_msg in = { 0 };
+		int fd, r = -EPROTO;
+		ssize_t n;
+
+		n = mc_packet_recv(e->fd, &in, sizeof(in), &fd, 0);
+		if (n == -EAGAIN)
+			return;
+		/* A newer client's packets may be longer. */
+		if (n >= (ssize_t)sizeof(in))
+			r = mcn_conn_serve(c, &in, fd);
+		if (fd >= 0)
+			close(fd);
+		if (n <= 0 || r < 0) {
+			if (n > 0)
+				mc_debug("node", "connection ended pid=%d: %s", (int)c->pid,
+					 mc_err_detail(r));
+			conn_close(c);
+			return;
+		}
+	}
+}
+
+static bool may_connect(const struct mcn *n, uid_t uid)
+{
+	bool ok = !uid || uid == geteuid();
+
+	for (unsigned i = 0; i < n->nuids; i++)
+		ok = ok || n->uids[i] == uid;
+	return ok;
+}
+
+static int conn_new(struct mcn *n, int fd, const struct ucred *who)
+{
+	struct mcn_conn *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	r = mcn_pins_new(n, &c->pins);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	c->n = n;
+	c->token = mc_random_u64();
+	c->uid = who->uid;
+	c->pid = who->pid;
+	c->refs = 1;
+	c->evfd = (struct mc_evfd){ .fd = fd, .ready = conn_ready };
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_lock(&n->lock);
+	mc_list_push_back(&n->conns, &c->link);
+	n->nconns++;
+	pthread_mutex_unlock(&n->lock);
+	mc_metric_add(&nconns, 1);
+	r = mc_evloop_add(n->loop, &c->evfd, EPOLLIN);
+	if (r < 0)
+		mcn_conn_unref(c);
+	return r;
+}
+
+/* Tell why, so that the client need not guess. */
+static int refuse(struct mcn *n, int fd, int err)
+{
+	struct mcfs_msg out = {
+		.magic = MCFS_RING_MAGIC, .version = MCFS_RING_VERSION, .type = MCFS_MSG_HELLO,
+		.status = err,
+	};
+
+	mc_metric_add(&refused, 1);
+	(void)snprintf(out.text, sizeof(out.text), "%s", mc_err_detail(err));
+	(void)mc_packet_send(fd, &out, sizeof(out), -1, 0);
+	return err;
+}
+
+static int check(struct mcn *n, int fd, struct ucred *ret)
+{
+	socklen_t len = sizeof(*ret);
+	unsigned now;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &len) < 0)
+		return mc_fail(-errno, "peer credentials: %s", mc_strerror(errno));
+	if (!may_connect(n, ret->uid))
+		return mc_fail(-EACCES, "user %u may not use the daemon of user %u",
+			       (unsigned)ret->uid, (unsigned)geteuid());
+	pthread_mutex_lock(&n->lock);
+	now = n->nconns;
+	pthread_mutex_unlock(&n->lock);
+	return now < MCN_CONNS_MAX ? 0 : mc_fail(-ENOBUFS, "there are %u clients", now);
+}
+
+static void listener_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mcn *n = mc_container_of(e, struct mcn_listener, evfd)->n;
+	struct ucred who;
+	int fd, r;
+
+	for (int i = 0; i < BUDGET; i++) {
+		fd = mc_accept(e->fd);
+		if (fd < 0) {
+			if (fd != -EAGAIN)
+				mc_warn("node", "no connection can be accepted, going on: %s",
+					mc_err_detail(fd));
+			return;
+		}
+		r = check(n, fd, &who);
+		r = r < 0 ? refuse(n, fd, r) : conn_new(n, fd, &who);
+		if (r < 0) {
+			mc_warn("node", "a client is refused: %s", mc_err_detail(r));
+			close(fd);
+		}
+	}
+}
+
+/* ---- start and end ---- */
+
+static void sweep(struct mc_evtimer *t)
+{
+	struct mcn *n = mc_container_of(t, struct mcn, sweep);
+	unsigned ms = n->conf.hot_ms / 2;
+
+	mcn_hot_sweep(n->hot);
+	mc_evtimer_arm(n->loop, t, mc_deadline_ms(ms > SWEEP_MS_MIN ? ms : SWEEP_MS_MIN));
+}
+
+static int parse_uids(struct mcn *n, const char *text)
+{
+	char *end;
+
+	while (text && *text) {
+		unsigned long uid = strtoul(text, &end, 10);
+
+		if (end == text || (*end && *end != ',') || uid > UINT32_MAX - 1)
+			return mc_fail(-EINVAL, "\"%s\" is no list of user numbers", text);
+		if (n->nuids == MCN_UIDS_MAX)
+			return mc_fail(-EINVAL, "more than %u users", MCN_UIDS_MAX);
+		n->uids[n->nuids++] = (uid_t)uid;
+		text = *end ? end + 1 : end;
+	}
+	return 0;
+}
+
+static int listen_at(struct mcn *n, const char *addr)
+{
+	struct mcn_listener *l = &n->listener[n->nlisteners];
+	int fd;
+
+	if (strlen(addr) >= sizeof(l->addr))
+		return mc_fail(-EINVAL, "the socket's name is too long: %s", addr);
+	fd = mc_packet_listen(addr, BACKLOG);
+	if (fd < 0)
+		return fd;
+	strcpy(l->addr, addr);
+	/* Who may connect is decided by who it is. */
+	if (addr[5] != '@')
+		(void)chmod(addr + 5, 0666);
+	l->n = n;
+	l->evfd = (struct mc_evfd){ .fd = fd, .ready = listener_ready };
+	n->nlisteners++;
+	return 0;
+}
+
+static int listen_all(struct mcn *n, const struct mcn_conf *conf)
+{
+	char addr[160];
+	int r = 0;
+
+	if (conf->port) {
+		(void)snprintf(addr, sizeof(addr), "unix:@" MCFS_SOCKET_FORMAT, conf->port);
+		r = listen_at(n, addr);
+	}
+	if (r == 0 && conf->path && *conf->path) {
+		if (strlen(conf->path) > 107)
+			return mc_fail(-EINVAL, "the socket's path is too long: %s", conf->path);
+		(void)snprintf(addr, sizeof(addr), "unix:%s", conf->path);
+		r = listen_at(n, addr);
+	}
+	return r;
+}
+
+/* The own segment for reading only: who gets the descriptor cannot open it anew for writing either. */
+static int open_segment(struct mcn *n)
+{
+	char path[64];
+	int fd = mcs_segment_fd(n->conf.store, &n->segment_size);
+
+	n->segment_fd = -1;
+	/* A node may contribute nothing. */
+	if (fd < 0)
+		return 0;
+	(void)fchmod(fd, 0400);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n->segment_fd = open(path, O_RDONLY | O_CLOEXEC);
+	return n->segment_fd < 0 ? mc_fail(-errno, "the segment cannot be opened for reading: %s",
+					   mc_strerror(errno)) : 0;
+}
+
+static int start(struct mcn *n)
+{
+	int r;
+
+	r = parse_uids(n, n->conf.uids);
+	if (r == 0)
+		r = open_segment(n);
+	if (r == 0)
+		r = mcn_hot_new(n->conf.store, n->conf.hot_size, n->conf.hot_ms, &n->hot);
+	if (r == 0)
+		r = listen_all(n, &n->conf);
+	if (r == 0)
+		r = mc_evloop_new("mcn-node", 0, &n->loop);
+	for (unsigned i = 0; i < n->nlisteners && r == 0; i++)
+		r = mc_evloop_add(n->loop, &n->listener[i].evfd, EPOLLIN);
+	if (r < 0)
+		return r;
+	n->sweep.fire = sweep;
+	mc_evtimer_arm(n->loop, &n->sweep, mc_deadline_ms(SWEEP_MS_MIN));
+	r = mc_evloop_start(n->loop);
+	n->started = r == 0;
+	return r;
+}
+
+int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
+{
+	struct mcn *n = calloc(1, sizeof(*n));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!n)
+		return -ENOMEM;
+	n->conf = *conf;
+	n->segment_fd = -1;
+	pthread_mutex_init(&n->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&n->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	mc_list_init(&n->conns);
+	n->master = strdup(conf->master ? conf->master : "");
+	r = n->master ? start(n) : -ENOMEM;
+	if (r < 0) {
+		mcn_stop(n);
+		return r;
+	}
+	*ret = n;
+	return 0;
+}
+
+/* Loop: no new clients, and those that there are have to go. */
+static void close_all(void *arg)
+{
+	struct mcn *n = arg;
+
+	for (unsigned i = 0; i < n->nlisteners; i++)
+		mc_evloop_del(n->loop, &n->listener[i].evfd);
+	for (;;) {
+		struct mcn_conn *found = NULL;
+		struct mc_list *pos;
+
+		pthread_mutex_lock(&n->lock);
+		mc_list_for_each(pos, &n->conns) {
+			struct mcn_conn *c = mc_container_of(pos, struct mcn_conn, link);
+
+			/* Others are closed, and only waited for. */
+			if (!c->over) {
+				found = c;
+				break;
+			}
+		}
+		pthread_mutex_unlock(&n->lock);
+		if (!found)
+			return;
+		conn_close(found);
+	}
+}
+
+void mcn_stop(struct mcn *n)
+{
+	if (!n)
+		return;
+	if (n->started)
+		(void)mc_evloop_call(n->loop, close_all, n);
+	pthread_mutex_lock(&n->lock);
+	while (n->nconns)
+		pthread_cond_wait(&n->changed, &n->lock);
+	pthread_mutex_unlock(&n->lock);
+	mc_evloop_free(n->loop);
+	for (unsigned i = 0; i < n->nlisteners; i++) {
+		close(n->listener[i].evfd.fd);
+		if (n->listener[i].addr[5] != '@')
+			(void)unlink(n->listener[i].addr + 5);
+	}
+	mcn_hot_free(n->hot);
+	if (n->segment_fd >= 0)
+		close(n->segment_fd);
+	pthread_cond_destroy(&n->changed);
+	pthread_mutex_destroy(&n->lock);
+	free(n->master);
+	free(n);
+}
+
+/* ---- for the mount ---- */
+
+const char *mcn_address(const struct mcn *n)
+{
+	return n->nlisteners ? n->listener[0].addr : "";
+}
+
+void mcn_count(struct mcn *n, struct mcn_counts *ret)
+{
+	pthread_mutex_lock(&n->lock);
+	ret->connections = n->nconns;
+	ret->rings = n->nrings;
+	pthread_mutex_unlock(&n->lock);
+	ret->buffers = __atomic_load_n(&n->nbuffers, __ATOMIC_RELAXED);
+	ret->pins = __atomic_load_n(&n->npins, __ATOMIC_RELAXED);
+}
+
+int mcn_segment(struct mcn *n, unsigned id, uint64_t *ret_size)
+{
+	int fd = id == 0 ? n->segment_fd : id == 1 ? mcn_hot_fd(n->hot) : -1;
+
+	if (fd < 0)
+		return mc_fail(-ENOENT, "there is no segment %u", id);
+	*ret_size = id == 0 ? n->segment_size : mcn_hot_size(n->hot);
+	return fd;
+}
+
+struct hold {
+	struct mcn_conn *conn;
+	struct mcn_buffer *buffer;
+};
+
+static struct mcn_conn *find_locked(struct mcn *n, uint64_t token)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &n->conns) {
+		struct mcn_conn *c = mc_container_of(pos, struct mcn_conn, link);
+
+		if (c->token == token)
+			return c;
+	}
+	return NULL;
+}
+
+int mcn_io_begin(struct mcn *n, const struct mcn_io *io, void **ret_hold, struct iovec *ret)
+{
+	struct hold *h = calloc(1, sizeof(*h));
+	int r = 0;
+
+	if (!h)
+		return -ENOMEM;
+	pthread_mutex_lock(&n->lock);
+	h->conn = find_locked(n, io->token);
+	/* Somebody else's token is none. */
+	if (!h->conn || (io->uid && io->uid != h->conn->uid))
+		r = mc_fail(-ENOENT, "there is no connection of that token");
+	else
+		h->conn->refs++;
+	pthread_mutex_unlock(&n->lock);
+	if (r == 0) {
+		r = mcn_buffer_get(h->conn, io->buffer, io->at, io->len, &h->buffer, &ret->iov_base);
+		if (r < 0)
+			mcn_conn_unref(h->conn);
+	}
+	if (r < 0) {
+		free(h);
+		return r;
+	}
+	ret->iov_len = io->len;
+	*ret_hold = h;
+	return 0;
+}
+
+void mcn_io_end(struct mcn *n, void *hold)
+{
+	struct hold *h = hold;
+
+	mcn_buffer_put(h->conn, h->buffer);
+	mcn_conn_unref(h->conn);
+	free(h);
+}
+
+unsigned mcn_buffers(struct mcn *n, uid_t uid, struct mcn_buffer_info *ret, unsigned max)
+{
+	struct mc_list *pos;
+	unsigned k = 0;
+
+	MC_LOCKED(&n->lock);
+	mc_list_for_each(pos, &n->conns) {
+		struct mcn_conn *c = mc_container_of(pos, struct mcn_conn, link);
+
+		if (uid && uid != c->uid)
+			continue;
+		pthread_mutex_lock(&c->lock);
+		for (unsigned i = 0; i < MCN_CONN_BUFFERS && k < max; i++)
+			if (c->buffer[i])
+				ret[k++] = (struct mcn_buffer_info){
+					.token = c->token, .size = c->buffer[i]->size,
+					.id = i + 1, .uid = c->uid, .pid = c->pid,
+				};
+		pthread_mutex_unlock(&c->lock);
+	}
+	return k;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node_fixture.h - a master, a store with memory and the node's daemon in this process; clients of it by the
+ * library, or by hand over the socket. */
+#ifndef TEST_NODE_FIXTURE_H
+#define TEST_NODE_FIXTURE_H
+
+#include "node/node.h"
+#include "tests/unit/test_client_fixture.h"
+
+#define NODE_SEGMENT (64 * MIB)
+#define NODE_HOT (8 * MIB)
+
+/* The daemon of a store with @segment bytes. */
+void node_start(uint64_t segment);
+void node_stop(void);
+/* The same without the socket's directory: the daemon ends and comes back at its old address. */
+void node_down(void);
+void node_up(uint64_t segment);
+mcs_t *node_store(void);		/* the daemon's own */
+struct mcn *node_daemon(void);
+const char *node_address(void);		/* "unix:PATH" */
+mcs_t *node_client(uint64_t buffer, uint64_t pool);	/* goes through the daemon */
+/* The pool counts so many pins, connections: waits up to 5 s for it. */
+void node_wait_counts(uint64_t pins, uint64_t connections);
+
+/* A client by hand. */
+struct node_hand {
+	int sock;
+	struct mcfs_msg msg;		/* the last answer */
+	struct mcfs_ring *ring;
+	struct mcfs_sqe *sq;
+	struct mcfs_cqe *cq;
+	unsigned char *arena;
+	size_t ring_len;
+};
+void hand_open(struct node_hand *h);	/* greeted */
+void hand_close(struct node_hand *h);
+/* One request and its answer: status, with the descriptor in *ret_fd when not NULL. */
+int hand_ask(struct node_hand *h, uint16_t type, uint32_t id, uint64_t size, int fd, int *ret_fd);
+void hand_ring(struct node_hand *h, uint32_t entries, uint64_t arena);
+/* Give @e, without waiting; then read the next answer, which comes within 10 s. */
+void hand_give(struct node_hand *h, const struct mcfs_sqe *e);
+struct mcfs_cqe hand_take(struct node_hand *h);
+int hand_memfd(size_t size, unsigned char **ret);	/* a descriptor, and where it is mapped */
+
+#endif

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_node_client.c - the library through the node's daemon: the same API, the same answers. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/node_fixture.h"
+#include <mooncake/store_c.h>
+
+static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and 4 of a pool */
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_master(NULL);
+	node_start(NODE_SEGMENT);
+	c = node_client(MIB, 4 * MIB);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	mcs_close(c);
+	node_wait_counts(0, 0);
+	node_stop();
+	fixture_master_stop();
+	return 0;
+}
+
+/* ---- bytes ---- */
+
+static void test_sizes(void **state)
+{
+	/* around chunks, pages and the shared memory's size */
+	static const size_t sizes[] = { 0, 1, 63, 4096, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1,
+					3 * MIB + 5 };
+	char key[32];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		fixture_put_ok(c, key, sizes[i], i);
+		fixture_expect(node_store(), key, sizes[i], i);
+		fixture_expect(c, key, sizes[i], i);
+	}
+}
+
+static void test_put_semantics(void **state)
+{
+	(void)state;
+	fixture_put_ok(c, "a", 100, 1);
+	/* exists: success, and nothing is changed */
+	assert_int_equal(fixture_put(c, "a", 100, 2, 0), 0);
+	fixture_expect(c, "a", 100, 1);
+	assert_int_equal(fixture_put(c, "a", 100, 2, MCS_PUT_EXCL), -MCS_EEXISTS);
+	assert_int_equal(fixture_put(c, "a", 100, 2, MCS_PUT_UPSERT), 0);
+	fixture_expect(c, "a", 100, 2);
+	assert_int_equal(fixture_put(c, "", 100, 2, 0), -MCS_EKEY);
+	assert_int_equal(fixture_put(c, "b", 2 * NODE_SEGMENT, 2, 0), -MCS_ETOOBIG);
+	assert_int_equal(fixture_put(c, "b", 10, 2, 0x8000), -MCS_EPARAM);
+}
+
+static void test_options(void **state)
+{
+	const char *const preferred[] = { "nowhere:1", mcs_hostname(c), NULL };
+	struct mcs_put_opts opts = {
+		.flags = MCS_PUT_HARD_PIN, .replicas = 1, .preferred = preferred,
+		.kind = MCS_SYMLINK, .data_type = MCS_TYPE_WEIGHT, .group = { "g1", 2 },
+	};
+	struct iovec iov = { (void *)(uintptr_t)"target", 6 };
+	struct mcs_key k = fixture_key("link");
+	struct mcs_replicas rep;
+	struct mcs_info info;
+
+	(void)state;
+	assert_int_equal(mcs_put(c, k, &iov, 1, &opts, -1), 0);
+	assert_int_equal(mcs_stat(c, k, &info, -1), 0);
+	assert_int_equal(info.kind, MCS_SYMLINK);
+	assert_int_equal(info.data_type, MCS_TYPE_WEIGHT);
+	assert_int_equal(info.flags & MCS_PUT_HARD_PIN, MCS_PUT_HARD_PIN);
+	assert_int_equal(info.size, 6);
+	/* what the daemon does not do goes to the master directly */
+	assert_int_equal(mcs_replicas(c, &k, 1, 0, &rep, -1), 1);
+	assert_int_equal(rep.group.len, 2);
+	assert_string_equal(rep.replica[0].segment, mcs_hostname(c));
+	assert_string_equal(mcs_hostname(c), mcs_hostname(node_store()));
+	mcs_replicas_free(&rep, 1);
+}
+
+/* Thousands in one call, some of them twice, with keys of all lengths. */
+static void test_batches(void **state)
+{
+	enum { N = 3000, SIZE = 1000 };
+	struct mcs_put_item *put = calloc(N, sizeof(*put));
+	struct mcs_get_item *get = calloc(N, sizeof(*get));
+	struct mcs_key *keys = calloc(N, sizeof(*keys));
+	struct iovec *iov = calloc(2 * N, sizeof(*iov));
+	unsigned char *in = malloc(N * SIZE), *out = calloc(N, SIZE);
+	uint8_t *present = malloc(N);
+	int *results = malloc(N * sizeof(*results));
+
+	(void)state;
+	fixture_fill(in, N * SIZE, 7, 0);
+	for (unsigned i = 0; i < N; i++) {
+		size_t len = 8 + i % 97 * 40;
+		char *key = malloc(len);
+
+		memset(key, 'k', len);
+		memcpy(key, &i, sizeof(i));
+		keys[i] = (struct mcs_key){ key, len };
+		iov[2 * i] = (struct iovec){ in + i * SIZE, 400 };
+		iov[2 * i + 1] = (struct iovec){ in + i * SIZE + 400, SIZE - 400 };
+		put[i] = (struct mcs_put_item){ .key = keys[i], .iov = &iov[2 * i], .iovcnt = 2 };
+	}
+	/* the last of twins counts, however far they are apart */
+	put[0].key = keys[N - 1];
+	assert_int_equal(mcs_put_batch(c, put, N, &(struct mcs_put_opts){ .flags = MCS_PUT_LAST },
+				       -1), N);
+	assert_int_equal(mcs_exist(c, keys, N, present, -1), N - 1);
+	assert_int_equal(present[0], 0);
+	for (unsigned i = 0; i < N; i++) {
+		iov[2 * i] = (struct iovec){ out + i * SIZE, 10 };
+		iov[2 * i + 1] = (struct iovec){ out + i * SIZE + 10, SIZE - 10 };
+		get[i] = (struct mcs_get_item){
+			.key = keys[i], .whole = 1, .iov = &iov[2 * i], .iovcnt = 2,
+		};
+	}
+	assert_int_equal(mcs_get_batch(c, get, N, -1), N - 1);
+	assert_int_equal(get[0].result, -MCS_ENOOBJECT);
+	assert_memory_equal(out + SIZE, in + SIZE, (N - 1) * SIZE);
+	assert_int_equal(mcs_remove_batch(c, keys, N, MCS_REMOVE_FORCE, results, -1),
+			 N - 1);
+	assert_int_equal(results[0], -MCS_ENOOBJECT);
+	assert_int_equal(mcs_exist(c, keys, N, present, -1), 0);
+	for (unsigned i = 0; i < N; i++)
+		free((void *)(uintptr_t)keys[i].data);
+	free(put), free(get), free(keys), free(iov), free(in), free(out), free(present), free(results);
+}
+
+static void test_ranges(void **state)
+{
+	unsigned char out[300];
+	struct iovec iov = { out, sizeof(out) };
+
+	(void)state;
+	fixture_put_ok(c, "r", 200000, 3);
+	assert_int_equal(mcs_get_range(c, fixture_key("r"), 65500, &iov, 1, -1), 300);
+	assert_true(fixture_same(out, 300, 3, 65500));
+	assert_int_equal(mcs_get_range(c, fixture_key("r"), 199900, &iov, 1, -1), 100);
+	assert_true(fixture_same(out, 100, 3, 199900));
+	assert_int_equal(mcs_get_range(c, fixture_key("r"), 200000, &iov, 1, -1), 0);
+	/* a whole get does not touch a buffer that is too small */
+	memset(out, 0xee, sizeof(out));
+	assert_int_equal(mcs_get(c, fixture_key("r"), &iov, 1, -1), -ENOBUFS);
+	assert_int_equal(out[0], 0xee);
+	assert_int_equal(mcs_get(c, fixture_key("no"), &iov, 1, -1), -MCS_ENOOBJECT);
+}
+
+/* ---- lane C: memory that the daemon sees ---- */
+
+static void check_zero_copy(unsigned char *p, size_t len, const char *key)
+{
+	struct iovec iov[2] = { { p, len / 2 }, { p + len / 2, len - len / 2 } };
+
+	fixture_fill(p, len, 11, 0);
+	assert_int_equal(mcs_put(c, fixture_key(key), iov, 2, NULL, -1), 0);
+	memset(p, 0, len);
+	assert_int_equal(mcs_get(c, fixture_key(key), iov, 2, -1), len);
+	assert_true(fixture_same(p, len, 11, 0));
+	memset(p, 0, len);
+	assert_int_equal(mcs_get_range(c, fixture_key(key), 5, iov, 1, -1), len / 2);
+	assert_true(fixture_same(p, len / 2, 11, 5));
+}
+
+static void test_registered(void **state)
+{
+	size_t len = 2 * MIB;
+	struct mcn_counts counts;
+	unsigned char *p;
+	int fd = hand_memfd(len, &p);
+
+	(void)state;
+	assert_int_equal(mcs_register_memfd(c, p, len, fd, 0), 0);
+	assert_int_equal(mcs_register_memfd(c, p + 4096, 4096, fd, 4096), -EEXIST);
+	check_zero_copy(p, len, "z1");
+	/* at an end of it */
+	check_zero_copy(p + len - 777, 777, "z2");
+	mcn_count(node_daemon(), &counts);
+	assert_int_equal(counts.buffers, 3);
+	/* it must not shrink under the daemon */
+	assert_int_equal(ftruncate(fd, 4096), -1);
+	assert_int_equal(mcs_unregister_buffer(c, p), 0);
+	assert_int_equal(mcs_unregister_buffer(c, p), -MCS_EPARAM);
+	mcn_count(node_daemon(), &counts);
+	assert_int_equal(counts.buffers, 2);
+	/* unregistered memory works as any other does */
+	check_zero_copy(p, 5000, "z3");
+	munmap(p, len);
+	close(fd);
+	/* ordinary memory can be registered, too; it is copied */
+	p = malloc(10000);
+	assert_int_equal(mcs_register_buffer(c, p, 10000), 0);
+	assert_int_equal(mcs_register_buffer(c, p + 1, 10), -EEXIST);
+	check_zero_copy(p, 10000, "z4");
+	assert_int_equal(mcs_unregister_buffer(c, p), 0);
+	free(p);
+}
+
+static void test_pool(void **state)
+{
+	unsigned char *p = mcs_pool_alloc(c, 3 * MIB), *q;
+
+	(void)state;
+	assert_non_null(p);
+	assert_null(mcs_pool_alloc(c, 2 * MIB));
+	check_zero_copy(p, 3 * MIB, "pool");
+	mcs_pool_free(c, p);
+	q = mcs_pool_alloc(c, 4 * MIB);
+	assert_ptr_equal(p, q);
+	mcs_pool_free(c, q);
+	mcs_pool_free(c, NULL);
+}
+
+/* ---- lane B ---- */
+
+static void test_map(void **state)
+{
+	struct mcs_map m, n;
+
+	(void)state;
+	fixture_put_ok(c, "m", 100000, 5);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0, &m, -1), 0);
+	assert_int_equal(m.size, 100000);
+	assert_int_equal((uintptr_t)m.data % 64, 0);
+	assert_true(fixture_same(m.data, m.size, 5, 0));
+	assert_int_equal(mcs_map_held(c, &m), 0);
+	node_wait_counts(1, 1);
+	/* replaced: who has it mapped keeps the old version, others get the new one */
+	assert_int_equal(fixture_put(c, "m", 100000, 6, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0, &n, -1), 0);
+	assert_true(n.generation != m.generation);
+	assert_true(fixture_same(n.data, n.size, 6, 0));
+	assert_true(fixture_same(m.data, m.size, 5, 0));
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+	node_wait_counts(0, 1);
+	assert_int_equal(mcs_map(c, fixture_key("nothing"), 0, &m, -1), -MCS_ENOOBJECT);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0x10, &m, -1), -MCS_EPARAM);
+	fixture_put_ok(c, "empty", 0, 0);
+	assert_int_equal(mcs_map(c, fixture_key("empty"), 0, &m, -1), 0);
+	assert_int_equal(m.size, 0);
+	assert_non_null(m.data);
+	mcs_unmap(c, &m);
+}
+
+/* The segment is overwritten many times by others; what is pinned stays as it was. */
+static void test_pinned_is_not_reused(void **state)
+{
+	char key[32];
+	struct mcs_map m;
+
+	(void)state;
+	fixture_put_ok(c, "kept", 2 * MIB, 21);
+	assert_int_equal(mcs_map(c, fixture_key("kept"), 0, &m, -1), 0);
+	assert_int_equal(mcs_remove(c, fixture_key("kept"), MCS_REMOVE_FORCE, -1), 0);
+	for (unsigned i = 0; i < 150; i++) {
+		snprintf(key, sizeof(key), "w%u", i);
+		fixture_put_ok(c, key, MIB, 100 + i);
+	}
+	assert_true(fixture_same(m.data, m.size, 21, 0));
+	mcs_unmap(c, &m);
+}
+
+/* "Hot" is what the node knew; the plain call always asks. */
+static void test_hot(void **state)
+{
+	struct mcs_map m;
+	uint64_t first;
+
+	(void)state;
+	fixture_put_ok(c, "h", 1000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
+	first = m.generation;
+	mcs_unmap(c, &m);
+	/* by somebody whom the daemon does not see */
+	assert_int_equal(fixture_put(node_store(), "h", 1000, 2, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
+	assert_int_equal(m.generation, first);
+	assert_true(fixture_same(m.data, m.size, 1, 0));
+	mcs_unmap(c, &m);
+	assert_int_equal(mcs_map(c, fixture_key("h"), 0, &m, -1), 0);
+	assert_true(m.generation != first);
+	mcs_unmap(c, &m);
+	/* what goes through the daemon is known to it */
+	assert_int_equal(fixture_put(c, "h", 1000, 3, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
+	assert_true(fixture_same(m.data, m.size, 3, 0));
+	mcs_unmap(c, &m);
+	assert_int_equal(mcs_remove(c, fixture_key("h"), MCS_REMOVE_FORCE, -1), 0);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), -MCS_ENOOBJECT);
+}
+
+/* Objects of another node are brought here, as long as there is room for all that are in use. */
+static void test_remote(void **state)
+{
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	const char *there[] = { mcs_hostname(other), NULL };
+	struct mcs_put_opts opts = { .preferred = there };
+	struct mcs_map m[5];
+	unsigned char *buf = malloc(12 * MIB);
+	char key[16];
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		struct iovec iov = { buf, i == 4 ? 12 * MIB : 3 * MIB };
+
+		fixture_fill(buf, iov.iov_len, i, 0);
+		snprintf(key, sizeof(key), "o%u", i);
+		assert_int_equal(mcs_put(other, fixture_key(key), &iov, 1, &opts, -1), 0);
+	}
+	assert_int_equal(mcs_prefetch(c, fixture_key("o0"), -1), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(key, sizeof(key), "o%u", i);
+		assert_int_equal(mcs_map(c, fixture_key(key), 0, &m[i], -1), 0);
+		assert_true(fixture_same(m[i].data, m[i].size, i, 0));
+	}
+	/* 8 MiB in all: the third has no place before one goes */
+	assert_int_equal(mcs_map(c, fixture_key("o2"), 0, &m[2], -1), -ENOBUFS);
+	/* a copy finds another way */
+	fixture_expect(c, "o2", 3 * MIB, 2);
+	mcs_unmap(c, &m[0]);
+	assert_int_equal(mcs_map(c, fixture_key("o2"), 0, &m[2], -1), 0);
+	assert_true(fixture_same(m[2].data, m[2].size, 2, 0));
+	assert_true(fixture_same(m[1].data, m[1].size, 1, 0));
+	mcs_unmap(c, &m[1]);
+	mcs_unmap(c, &m[2]);
+	/* larger than all of it */
+	assert_int_equal(mcs_map(c, fixture_key("o4"), 0, &m[4], -1), -ENOBUFS);
+	fixture_expect(c, "o4", 12 * MIB, 4);
+	free(buf);
+	mcs_close(other);
+}
+
+static void test_objects(void **state)
+{
+	unsigned char out[500];
+	struct iovec iov = { out, sizeof(out) };
+	mcs_object_t *o;
+	const void *data;
+
+	(void)state;
+	fixture_put_ok(c, "o", 100000, 9);
+	assert_int_equal(mcs_object_open(c, fixture_key("o"), &o, -1), 0);
+	assert_int_equal(mcs_object_info(o)->size, 100000);
+	assert_int_equal(mcs_remove(c, fixture_key("o"), MCS_REMOVE_FORCE, -1), 0);
+	assert_int_equal(mcs_object_read(o, 70000, &iov, 1, -1), 500);
+	assert_true(fixture_same(out, 500, 9, 70000));
+	assert_int_equal(mcs_object_map(o, &data, -1), 0);
+	assert_true(fixture_same(data, 100000, 9, 0));
+	assert_int_equal(mcs_object_verify(o), 0);
+	assert_int_equal(mcs_object_held(o), 0);
+	mcs_object_close(o);
+	node_wait_counts(0, 1);
+}
+
+/* ---- names and the rest of the API ---- */
+
+static void test_names(void **state)
+{
+	struct mcs_entry e;
+	struct mcs_info info;
+	struct mcs_pool pool;
+	struct mcs_key k[3] = { { "d/a", 3 }, { "d/", 2 }, { "none", 4 } };
+	struct mcs_info infos[3];
+	int results[3];
+	mcs_list_t *l;
+
+	(void)state;
+	fixture_put_ok(c, "d/a", 10, 1);
+	assert_int_equal(mcs_stat_batch(c, k, 3, infos, results, -1), 2);
+	assert_int_equal(infos[1].kind, MCS_DIR);
+	assert_int_equal(results[2], -MCS_ENOOBJECT);
+	assert_int_equal(mcs_stat(c, k[1], &info, -1), -MCS_ENOOBJECT);
+	assert_int_equal(mcs_rename(c, k[0], fixture_key("d/b"), 0, -1), 0);
+	fixture_expect(c, "d/b", 10, 1);
+	assert_int_equal(mcs_list_open(c, fixture_key("d/"), 1, &l), 0);
+	assert_int_equal(mcs_list_next(l, &e, -1), 1);
+	assert_int_equal(e.name.len, 1);
+	mcs_list_close(l);
+	assert_int_equal(mcs_pool_stat(c, &pool, -1), 0);
+	assert_int_equal(pool.capacity, NODE_SEGMENT);
+	assert_int_equal(mcs_remove_match(c, fixture_key("d/"), NULL, MCS_REMOVE_FORCE, -1), 1);
+	assert_int_equal(mcs_health(c), 0);
+	assert_int_equal(mcs_segment_grow(c, MIB, -1), -EINVAL);
+}
+
+static void *worker(void *arg)
+{
+	unsigned id = (unsigned)(uintptr_t)arg;
+	char key[32];
+
+	for (unsigned i = 0; i < 60; i++) {
+		struct mcs_map m;
+
+		snprintf(key, sizeof(key), "t%u.%u", id, i % 7);
+		if (fixture_put(c, key, 1000 + i, i, MCS_PUT_UPSERT) != 0)
+			return arg;
+		if (mcs_map(c, fixture_key(key), 0, &m, -1) != 0)
+			return arg;
+		if (m.size != 1000 + i || !fixture_same(m.data, m.size, i, 0))
+			return arg;
+		mcs_unmap(c, &m);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t t[8];
+
+	(void)state;
+	for (uintptr_t i = 0; i < 8; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, worker, (void *)(i + 1)), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		void *r;
+
+		pthread_join(t[i], &r);
+		assert_null(r);
+	}
+}
+
+/* A program that is killed leaves nothing behind. */
+static void test_kill(void **state)
+{
+	int status, fds[2];
+	char ready;
+	pid_t pid;
+
+	(void)state;
+	fixture_put_ok(c, "k1", 5000, 1);
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		/* fork without exec: only what a client does, on a handle of its own */
+		mcs_t *mine = node_client(MIB, MIB);
+		struct mcs_map m[3];
+
+		for (unsigned i = 0; i < 3; i++)
+			if (mcs_map(mine, fixture_key("k1"), 0, &m[i], -1))
+				_exit(1);
+		if (write(fds[1], "x", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(read(fds[0], &ready, 1), 1);
+	node_wait_counts(3, 2);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	node_wait_counts(0, 1);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* The daemon is started anew: calls go on, buffers are handed over again. */
+static void test_restart(void **state)
+{
+	unsigned char *p = mcs_pool_alloc(c, MIB);
+	struct mcs_map m;
+
+	(void)state;
+	fixture_put_ok(c, "gone", 1000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("gone"), 0, &m, -1), 0);
+	node_down();
+	assert_true(fixture_same(m.data, m.size, 1, 0));
+	assert_int_equal(mcs_health(c), 2);
+	assert_int_equal(fixture_put(c, "x", 1000, 1, 0), -MCS_ERPC);
+	node_up(NODE_SEGMENT);
+	assert_int_equal(mcs_health(c), 0);
+	check_zero_copy(p, MIB, "again");
+	/* not the new daemon's */
+	assert_true(fixture_same(m.data, m.size, 1, 0));
+	assert_int_equal(mcs_map_held(c, &m), -MCS_EREPLICA_GONE);
+	mcs_unmap(c, &m);
+	assert_int_equal(mcs_map(c, fixture_key("gone"), 0, &m, -1), -MCS_ENOOBJECT);
+}
+
+static void test_store_c(void **state)
+{
+	mooncake_store_t s = mooncake_store_create();
+	char out[100];
+	void *p;
+
+	(void)state;
+	assert_null(mooncake_store_alloc_from_mem_pool(s, 100));
+	assert_int_equal(mooncake_store_setup_dummy(s, MIB, MIB, "unix:/nonexistent/socket"), -1);
+	assert_int_equal(mooncake_store_setup_dummy(s, MIB, MIB, node_address()), 0);
+	p = mooncake_store_alloc_from_mem_pool(s, 100);
+	assert_non_null(p);
+	memcpy(p, "hello", 6);
+	assert_int_equal(mooncake_store_put_from(s, "c", p, 6, NULL), 0);
+	assert_int_equal(mooncake_store_get_into(s, "c", out, sizeof(out)), 6);
+	assert_string_equal(out, "hello");
+	assert_int_equal(mooncake_store_get_size(s, "c"), 6);
+	assert_int_equal(mooncake_store_is_exist(s, "c"), 1);
+	assert_int_equal(mooncake_store_remove(s, "c", 1), 0);
+	assert_int_equal(mooncake_store_health_check(s), 0);
+	mooncake_store_destroy(s);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_sizes),
+		TEST(test_put_semantics),
+		TEST(test_options),
+		TEST(test_batches),
+		TEST(test_ranges),
+		TEST(test_registered),
+		TEST(test_pool),
+		TEST(test_map),
+		TEST(test_pinned_is_not_reused),
+		TEST(test_hot),
+		TEST(test_remote),
+		TEST(test_objects),
+		TEST(test_names),
+		TEST(test_threads),
+		TEST(test_kill),
+		TEST(test_restart),
+		TEST(test_store_c),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
