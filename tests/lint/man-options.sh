@@ -6,8 +6,8 @@
 set -eu
 cd "${top_builddir:?}"
 command -v groff >/dev/null || { echo "SKIP: groff is not installed"; exit 77; }
-programs='tools/mcctl tools/mcbench tools/mooncake_http_metadata_server tools/transfer_engine_bench master/mooncake_master mcfs/mcfs'
-pages='man/mcctl.1 man/mcbench.1 man/mooncake_master.1 man/mooncake_http_metadata_server.1 man/mcs.3 man/mcfs.1 man/mcfs.5 man/transfer_engine.7 man/transfer_engine.3 man/transfer_engine_bench.1'
+programs='tools/mcctl tools/mcbench tools/mooncake_http_metadata_server tools/transfer_engine_bench master/mooncake_master node/mooncake_client mcfs/mcfs'
+pages='man/mcctl.1 man/mcbench.1 man/mooncake_master.1 man/mooncake_client.1 man/mooncake_http_metadata_server.1 man/mcs.3 man/mcfs.1 man/mcfs.5 man/transfer_engine.7 man/transfer_engine.3 man/transfer_engine_bench.1'
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 status=0
