@@ -335,7 +335,7 @@ void mcs_close(struct mcs *s)
 
 int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
 {
-	if (*s->conf.segment_path)
+	if (s->conf.segment_path && *s->conf.segment_path)
 		return mc_fail(-MC_ENOTSUP, "the segment is part of the program's own file");
 	return mcs_owner_fd(s->owner, ret_size);
 }
