@@ -61,11 +61,18 @@ static double bucket_low(unsigned b)
 
 void mc_hist_add(struct mc_hist *h, uint64_t v)
 {
+	mc_hist_add_many(h, v, 1);
+}
+
+void mc_hist_add_many(struct mc_hist *h, uint64_t v, uint64_t n)
+{
 	uint64_t max = __atomic_load_n(&h->max, __ATOMIC_RELAXED);
 
-	__atomic_fetch_add(&h->count, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&h->sum, v, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&h->bucket[bucket_of(v)], 1, __ATOMIC_RELAXED);
+	if (!n)
+		return;
+	__atomic_fetch_add(&h->count, n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&h->sum, v * n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&h->bucket[bucket_of(v)], n, __ATOMIC_RELAXED);
 	while (v > max && !__atomic_compare_exchange_n(&h->max, &max, v, true, __ATOMIC_RELAXED,
 						       __ATOMIC_RELAXED))
 		;

@@ -61,10 +61,13 @@ static inline int64_t mc_metric_get(const struct mc_metric *m)
 
 /* Histograms may also be used on their own, without registration. */
 void mc_hist_add(struct mc_hist *h, uint64_t v);
+/* The same value @n times. */
+void mc_hist_add_many(struct mc_hist *h, uint64_t v, uint64_t n);
 /* Value at quantile @q (0..1), interpolated inside its bucket; 0 when empty. */
 uint64_t mc_hist_quantile(const struct mc_hist *h, double q);
 void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from);
 #define mc_metric_observe(m, v) mc_hist_add((m)->hist, v)
+#define mc_metric_observe_many(m, v, n) mc_hist_add_many((m)->hist, v, n)
 
 /* Gauges that cost something to compute: called before each print, in registration order, under a
  * lock: a collector must not print, add or remove collectors.  -ENOMEM.  After _remove() @fn does

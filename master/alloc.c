@@ -14,7 +14,7 @@
 
 #include "common/err.h"
 
-#define NODES_SHIFT 7		/* 4 KiB of nodes at first */
+#define NODES_SHIFT 7		/* 3 KiB of nodes at first */
 #define OWN_BIN_TRIES 4
 #define UPPER_BIN_TRIES 4
 
@@ -32,10 +32,16 @@ static void bin_of(uint64_t granules, unsigned *ret_top, unsigned *ret_sub)
 	*ret_sub = (unsigned)(granules >> (high - MCM_BIN_SUB_SHIFT)) & (MCM_BIN_SUB - 1);
 }
 
+/* Of a free range. */
+static uint64_t free_granules(const struct mcm_node *n)
+{
+	return (uint64_t)(n->flags >> 1) << 32 | n->owner;
+}
+
 static void node_resize(struct mcm_node *n, uint64_t granules)
 {
-	n->len_lo = (uint32_t)granules;
-	n->len_hi = (uint8_t)(granules >> 32);
+	n->owner = (uint32_t)granules;
+	n->flags = (uint8_t)(granules >> 32 << 1);
 }
 
 static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret)
@@ -47,6 +53,8 @@ static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_
 		*ret = a->spare;
 		a->spare = mcm_node(a, *ret)->next;
 	} else {
+		if (a->nodes.next >> MCM_NODE_ID_BITS)
+			return -MC_ENOSPACE;
 		r = mcm_slab_take(&a->nodes, 1, ret);
 		if (r < 0)
 			return r;
@@ -71,7 +79,7 @@ static void bin_add(struct mcm_alloc *a, uint32_t id)
 	unsigned top, sub;
 	uint32_t *head;
 
-	bin_of(mcm_node_granules(n), &top, &sub);
+	bin_of(free_granules(n), &top, &sub);
 	head = &a->bin[top][sub];
 	n->list_prev = 0;
 	n->list_next = *head;
@@ -92,7 +100,7 @@ static void bin_del(struct mcm_alloc *a, uint32_t id)
 	if (n->list_prev) {
 		mcm_node(a, n->list_prev)->list_next = n->list_next;
 	} else {
-		bin_of(mcm_node_granules(n), &top, &sub);
+		bin_of(free_granules(n), &top, &sub);
 		a->bin[top][sub] = n->list_next;
 		if (!n->list_next) {
 			a->sub_map[top] &= ~(1u << sub);
@@ -120,6 +128,7 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 		return r;
 	}
 	mcm_node(a, a->end)->flags = MCM_NODE_USED;
+	mcm_node(a, a->end)->owner = 0;
 	mcm_node(a, a->end)->prev = a->first;
 	mcm_node(a, a->first)->next = a->end;
 	a->hand = a->first;
@@ -160,7 +169,7 @@ int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
 	} else {
 		id = last;
 		bin_del(a, id);
-		node_resize(mcm_node(a, id), mcm_node_granules(mcm_node(a, id)) + more);
+		node_resize(mcm_node(a, id), free_granules(mcm_node(a, id)) + more);
 	}
 	bin_add(a, id);
 	a->granules = granules;
@@ -226,7 +235,7 @@ static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, 
 	for (; id && tries; tries--) {
 		const struct mcm_node *n = mcm_node(a, id);
 
-		if (fits(mcm_node_at(n), mcm_node_granules(n), want))
+		if (fits(mcm_node_at(n), free_granules(n), want))
 			return id;
 		id = n->list_next;
 	}
@@ -270,7 +279,7 @@ static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 	struct mcm_node *n = mcm_node(a, id);
 	unsigned top, sub, new_top, new_sub;
 
-	bin_of(mcm_node_granules(n), &top, &sub);
+	bin_of(free_granules(n), &top, &sub);
 	bin_of(granules, &new_top, &new_sub);
 	if (top == new_top && sub == new_sub) {
 		node_resize(n, granules);
@@ -318,7 +327,10 @@ static void chain_drop(struct mcm_alloc *a, uint32_t id, uint32_t into)
 
 static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 {
-	mcm_node(a, id)->flags = MCM_NODE_USED;
+	struct mcm_node *n = mcm_node(a, id);
+
+	n->flags = MCM_NODE_USED;
+	n->owner = 0;
 	a->used += granules;
 	a->ranges++;
 }
@@ -327,7 +339,7 @@ static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 static int carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want, uint32_t *ret)
 {
 	struct mcm_node *n = mcm_node(a, id);
-	uint64_t at = mcm_node_at(n), end = at + mcm_node_granules(n), behind = start + want;
+	uint64_t at = mcm_node_at(n), end = at + free_granules(n), behind = start + want;
 	uint32_t used, rest = 0;
 	int r;
 
@@ -381,7 +393,7 @@ int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint3
 	const struct mcm_node *n = mcm_node(a, id);
 
 	if (!granules || n->flags & MCM_NODE_USED || at < mcm_node_at(n) ||
-	    granules > mcm_node_granules(n) || at - mcm_node_at(n) > mcm_node_granules(n) - granules)
+	    granules > free_granules(n) || at - mcm_node_at(n) > free_granules(n) - granules)
 		return mc_fail(-MC_EINTERNAL, "the range at %llu is not free", (unsigned long long)at);
 	return carve(a, id, at, granules, ret_node);
 }
@@ -395,30 +407,29 @@ void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 {
 	struct mcm_node *n = mcm_node(a, id);
 	uint32_t prev = n->prev, next = n->next;
-	uint64_t granules = mcm_node_granules(n);
+	uint64_t granules;
 	bool before, behind;
 
 	/* Both at once: they lie anywhere. */
 	__builtin_prefetch(mcm_node(a, prev), 1);
-	__builtin_prefetch(mcm_node(a, next), 1);
+	granules = mcm_node_granules(a, n);
 	a->used -= granules;
 	a->ranges--;
-	n->flags = n->policy = 0;
-	n->owner = 0;
+	node_resize(n, granules);
 	before = is_free(a, prev);
 	behind = is_free(a, next);
 	if (before) {
 		if (behind) {
-			granules += mcm_node_granules(mcm_node(a, next));
+			granules += free_granules(mcm_node(a, next));
 			bin_del(a, next);
 			chain_drop(a, next, prev);
 		}
 		chain_drop(a, id, prev);
-		bin_resize(a, prev, mcm_node_granules(mcm_node(a, prev)) + granules);
+		bin_resize(a, prev, free_granules(mcm_node(a, prev)) + granules);
 	} else if (behind) {
 		node_move(mcm_node(a, next), mcm_node_at(n));
 		chain_drop(a, id, next);
-		bin_resize(a, next, mcm_node_granules(mcm_node(a, next)) + granules);
+		bin_resize(a, next, free_granules(mcm_node(a, next)) + granules);
 	} else {
 		bin_add(a, id);
 	}
@@ -436,7 +447,7 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
 	sub = 31 - (unsigned)__builtin_clz(a->sub_map[top]);
 	id = a->bin[top][sub];
 	for (i = 0; id && i < 16; i++, id = mcm_node(a, id)->list_next) {
-		uint64_t g = mcm_node_granules(mcm_node(a, id));
+		uint64_t g = free_granules(mcm_node(a, id));
 
 		if (g > best) {
 			best = g;
@@ -454,7 +465,7 @@ uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a)
 	if (!id)
 		return 0;
 	at = mcm_node_at(mcm_node(a, id));
-	g = mcm_node_granules(mcm_node(a, id));
+	g = free_granules(mcm_node(a, id));
 	pad = start_in(at, g) - at;
 	return (pad < g ? g - pad : g) << MCM_GRANULE_SHIFT;
 }

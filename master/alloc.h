@@ -3,7 +3,7 @@
  *
  * Constant time: free ranges are kept in bins of similar size, found through a two-level bitmap;
  * neighbours merge at once.  Its bookkeeping lies in nodes outside the segment (the memory is somebody
- * else's), 32 bytes each, which never move.  Lengths are whole granules of 64 bytes; ranges of 4 KiB
+ * else's), 24 bytes each, which never move.  Lengths are whole granules of 64 bytes; ranges of 4 KiB
  * and more begin at a multiple of 4 KiB.  No locking here: the segment's lock guards it. */
 #ifndef MCM_ALLOC_H
 #define MCM_ALLOC_H
@@ -17,7 +17,7 @@
 #define MCM_GRANULE_SHIFT 6
 #define MCM_GRANULE (1u << MCM_GRANULE_SHIFT)
 #define MCM_PAGE_GRANULES 64u		/* 4 KiB */
-#define MCM_ALLOC_MAX (1ull << 45)	/* bytes of a segment */
+#define MCM_ALLOC_MAX ((1ull << 45) - 4096)	/* bytes of a segment */
 
 #define MCM_BIN_SUB_SHIFT 5
 #define MCM_BIN_SUB (1u << MCM_BIN_SUB_SHIFT)
@@ -27,17 +27,23 @@
 #define MCM_NODE_EVICTABLE 0x02u	/* @owner is an object that the eviction policy may choose */
 #define MCM_NODE_LISTED 0x04u		/* on one of the policy's lists */
 #define MCM_NODE_MOVING 0x08u		/* a task copies it */
+#define MCM_NODE_POLICY 0xf0u		/* the eviction policy's (evict_lists.h) */
 
+#define MCM_NODE_ID_BITS 28		/* so many ranges has a segment at the most */
+
+/* Beginning and length are in granules.  A used range ends where the next one begins, so only free ones
+ * keep their length: it stands where used ones have flags and owner. */
 struct mcm_node {
-	uint32_t at_lo, len_lo;		/* beginning and length, in granules */
-	uint8_t at_hi, len_hi;
-	uint8_t flags;			/* MCM_NODE_* */
-	uint8_t policy;			/* the eviction policy's */
-	uint32_t prev, next;		/* by address; next is never 0 but in the end mark */
-	uint32_t list_prev, list_next;	/* free: its bin's; used: the eviction policy's list */
-	uint32_t owner;			/* used: the object, 0 while none is committed */
-};
-_Static_assert(sizeof(struct mcm_node) == 32, "two ranges are one cache line");
+	uint32_t at_lo;
+	uint8_t at_hi;
+	uint8_t flags;			/* MCM_NODE_*; free: the length's upper bits above the first */
+	/* by address; next is never 0 but in the end mark */
+	uint64_t prev : MCM_NODE_ID_BITS, next : MCM_NODE_ID_BITS;
+	/* free: its bin's; used: the eviction policy's list */
+	uint64_t list_prev : MCM_NODE_ID_BITS, list_next : MCM_NODE_ID_BITS;
+	uint32_t owner;			/* used: the object, 0 while none is committed; free: length */
+} __attribute__((packed, aligned(4)));
+_Static_assert(sizeof(struct mcm_node) == 24, "memory per range is what it is");
 
 struct mcm_alloc {
 	struct mcm_slab nodes;
@@ -59,7 +65,8 @@ void mcm_alloc_done(struct mcm_alloc *a);
  * many; -ENOMEM. */
 int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size);
 
-/* A range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough, -ENOMEM. */
+/* A range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough or there are
+ * 2^28 ranges, -ENOMEM. */
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node);
 /* The range [@at, @at + @granules) exactly, behind all that is in use, within the segment: to build an
  * allocator from front to back.  -MC_EINTERNAL when something is in the way, -ENOMEM. */
@@ -95,9 +102,11 @@ static inline uint64_t mcm_node_offset(const struct mcm_alloc *a, uint32_t id)
 	return mcm_node_at(mcm_node(a, id)) << MCM_GRANULE_SHIFT;
 }
 
-static inline uint64_t mcm_node_granules(const struct mcm_node *n)
+static inline uint64_t mcm_node_granules(const struct mcm_alloc *a, const struct mcm_node *n)
 {
-	return (uint64_t)n->len_hi << 32 | n->len_lo;
+	if (n->flags & MCM_NODE_USED)
+		return mcm_node_at(mcm_node(a, n->next)) - mcm_node_at(n);
+	return (uint64_t)(n->flags >> 1) << 32 | n->owner;
 }
 
 #endif

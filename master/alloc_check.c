@@ -29,7 +29,7 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 
 	for (id = a->first; id != a->end; id = mcm_node(a, id)->next) {
 		const struct mcm_node *n = mcm_node(a, id);
-		uint64_t g = mcm_node_granules(n);
+		uint64_t g = mcm_node_granules(a, n);
 
 		hand |= id == a->hand;
 		if (mcm_node_at(n) != at || n->prev != prev || !g)

@@ -81,8 +81,8 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint3
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) != MCM_SEG_NONE) {
 		n = mcm_node(&s->alloc, node);
-		if (n->owner == slot && n->flags & MCM_NODE_EVICTABLE &&
-		    !(n->flags & MCM_NODE_LISTED))
+		if (n->flags & MCM_NODE_USED && n->owner == slot &&
+		    n->flags & MCM_NODE_EVICTABLE && !(n->flags & MCM_NODE_LISTED))
 			m->evict->insert(s->policy, &v, node, false);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -295,7 +295,8 @@ static bool sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victi
 		if (node->flags & MCM_NODE_USED && node->owner &&
 		    mcm_peek(&o->flags) & MCM_OBJ_LIVE)
 			v[(*n)++] = (struct mcm_victim){
-				node->owner, id, mcm_peek(&o->generation), node->policy
+				node->owner, id, mcm_peek(&o->generation),
+				node->flags & MCM_NODE_POLICY
 			};
 		id = node->next;
 	}

@@ -12,8 +12,8 @@
 
 #define MCM_WHEEL 32u
 
-/* Bits of node->policy.  They stay while the range is on no list. */
-#define MCM_LIST_CLASS 0x01u	/* the policy's: of which of its lists a range is; listed ones are counted */
+/* Bits of node->flags.  They stay while the range is on no list. */
+#define MCM_LIST_CLASS 0x10u	/* the policy's: of which of its lists a range is; listed ones are counted */
 #define MCM_LIST_WHEEL 0x80u
 
 struct mcm_lists {

@@ -59,7 +59,7 @@ static bool wide_enough(const struct run *r, const struct window *w)
 
 static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
 {
-	return mcm_node_at(mcm_node(a, id)) + mcm_node_granules(mcm_node(a, id));
+	return mcm_node_at(mcm_node(a, id)) + mcm_node_granules(a, mcm_node(a, id));
 }
 
 /* Widen the largest hole to the right, then to the left. */
@@ -167,7 +167,7 @@ static bool collect(const struct run *r, const struct window *w, struct mcm_vict
 			r->m->evict->remove(r->s->policy, &r->v, id);
 		v[(*n)++] = (struct mcm_victim){
 			node->owner, id, mcm_peek(&mcm_object(r->v.ix, node->owner)->generation),
-			node->policy
+			node->flags & MCM_NODE_POLICY
 		};
 	}
 	return true;

@@ -224,7 +224,7 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 			hash[j] = mcm_index_hash(&m->index, keys[i + j].data,
 						 is_key(&keys[i + j]) ? keys[i + j].len : 0);
 		if (w > 1)
-			mcm_index_warm(&m->index, hash, w);
+			mcm_index_warm(&m->index, hash, w, NULL);
 		for (j = 0; j < w; j++)
 			ret_present[i + j] = is_key(&keys[i + j]) &&
 				exists(m, &keys[i + j], hash[j], flags, lease);

@@ -24,7 +24,7 @@ MC_GAUGE(groups, "mooncake_master_groups", "", "Groups of objects")
 
 static const struct mcm_table_type by_name = {
 	.link = offsetof(struct mcm_group, next), .hash = offsetof(struct mcm_group, hash),
-	.shift = 0, .load = 0,
+	.shift = 0, .load = 4,
 };
 
 void mcm_groups_init(struct mcm_groups *gs)

@@ -19,7 +19,7 @@ static const struct mcm_table_type by_key = {
 	.link = offsetof(struct mcm_object, next),
 	.hash = offsetof(struct mcm_object, hash),
 	.shift = 8,
-	.load = 0,
+	.load = 6,
 };
 
 void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
@@ -33,11 +33,14 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 	per_shard += per_shard / 8 + 16;
 	ix->shard_max = max_objects && per_shard < UINT32_MAX ? (uint32_t)per_shard : UINT32_MAX;
 	mcm_slab_init(&ix->objects, sizeof(struct mcm_object), OBJECTS_SHIFT);
+	mcm_table_mem_init(&ix->buckets, MCM_SHARDS);
+	mcm_keys_slab_init(&ix->keys);
 	mcm_slab_init(&ix->exts, sizeof(struct mcm_object_ext), EXTS_SHIFT);
 	pthread_mutex_init(&ix->ext_lock, NULL);
 	for (i = 0; i < MCM_SHARDS; i++) {
 		pthread_mutex_init(&ix->shard[i].lock, NULL);
-		mcm_keys_init(&ix->shard[i].keys);
+		mcm_table_init_in(&ix->shard[i].table, &ix->buckets, i);
+		mcm_keys_init_in(&ix->shard[i].keys, &ix->keys);
 	}
 }
 
@@ -50,7 +53,9 @@ void mcm_index_done(struct mcm_index *ix)
 		mcm_keys_done(&ix->shard[i].keys);
 		pthread_mutex_destroy(&ix->shard[i].lock);
 	}
+	mcm_table_mem_done(&ix->buckets);
 	pthread_mutex_destroy(&ix->ext_lock);
+	mcm_slab_done(&ix->keys);
 	mcm_slab_done(&ix->exts);
 	mcm_slab_done(&ix->objects);
 }
@@ -106,13 +111,25 @@ static void warm_head(struct mcm_index *ix, uint32_t hash)
 		__builtin_prefetch(&heads[pos >> (32 - bits)]);
 }
 
-static uint32_t warm_object(struct mcm_index *ix, uint32_t hash)
+/* shard locked */
+static void warm_new(struct mcm_index *ix, const struct mcm_shard *sh, uint32_t len)
+{
+	if (sh->free)
+		__builtin_prefetch(mcm_object(ix, sh->free), 1);
+	else if (sh->fresh != sh->fresh_end)
+		__builtin_prefetch(mcm_object(ix, sh->fresh), 1);
+	mcm_keys_warm(&sh->keys, len);
+}
+
+static uint32_t warm_object(struct mcm_index *ix, uint32_t hash, const uint32_t *new_len)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 	uint32_t slot;
 
 	pthread_mutex_lock(&sh->lock);
 	slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash));
+	if (new_len)
+		warm_new(ix, sh, *new_len);
 	pthread_mutex_unlock(&sh->lock);
 	/* Slots stay mapped, so this is harmless whatever becomes of the object. */
 	if (slot)
@@ -139,7 +156,8 @@ static uint32_t warm_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
 	return 0;
 }
 
-void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n)
+void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n,
+		    const uint32_t *new_len)
 {
 	uint32_t slot[MCM_WARM_MAX];
 	unsigned i, round, left;
@@ -147,7 +165,7 @@ void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n)
 	for (i = 0; i < n; i++)
 		warm_head(ix, hash[i]);
 	for (i = 0; i < n; i++)
-		slot[i] = warm_object(ix, hash[i]);
+		slot[i] = warm_object(ix, hash[i], new_len ? &new_len[i] : NULL);
 	for (round = 0, left = n; left && round < CHAIN_WARM; round++) {
 		for (i = left = 0; i < n; i++) {
 			if (!slot[i])

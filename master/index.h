@@ -29,7 +29,9 @@ struct mcm_index {
 	uint64_t seed;			/* of the hash: keys cannot be made to collide from outside */
 	uint32_t shard_max;		/* objects of one shard */
 	struct mcm_slab objects;
+	struct mcm_slab keys;		/* of all shards: 32 GiB at the most */
 	struct mcm_slab exts;
+	struct mcm_table_mem buckets;	/* of the shards' tables */
 	pthread_mutex_t ext_lock;
 	uint32_t ext_free;
 	struct mcm_shard shard[MCM_SHARDS];
@@ -50,9 +52,11 @@ static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t
 }
 
 /* Load what lookups of these hashes will need, all at the same time: memory answers several questions
- * as fast as one.  @n: MCM_WARM_MAX at the most. */
+ * as fast as one.  @n: MCM_WARM_MAX at the most.  @new_len: of keys that come, then also what making an
+ * object of each will write to; NULL: none come. */
 #define MCM_WARM_MAX 32u
-void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n);
+void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n,
+		    const uint32_t *new_len);
 
 /* Lock the shard of an object that cannot be freed meanwhile, but may be renamed. */
 struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);

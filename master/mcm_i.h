@@ -3,8 +3,8 @@
  *
  * Order of locks, taken downwards only (docs/LOCKING.md says why):
  *	clients.lock, sessions.lock, tasks.lock, session.lock, segment.run_lock,
- *	shards (ascending), put shard, names.tree_lock, names stripe, segments.lock, segment.lock,
- *	quarantine.lock, slabs */
+ *	shards (ascending), put shard, names.tree_lock, names stripe and quarantine_lock, segments.lock,
+ *	segment.lock, slabs */
 #ifndef MCM_MCM_I_H
 #define MCM_MCM_I_H
 

@@ -19,15 +19,15 @@
 
 static const struct mcm_table_type by_path = {
 	.link = offsetof(struct mcm_dir, next), .hash = offsetof(struct mcm_dir, hash),
-	.shift = 6, .load = 0,
+	.shift = 6, .load = 4,
 };
 const struct mcm_table_type mcm_names_by_sibling = {
 	.link = offsetof(struct mcm_dir, sibling), .hash = offsetof(struct mcm_dir, hash),
-	.shift = 0, .load = 2,
+	.shift = 0, .load = 16,
 };
 const struct mcm_table_type mcm_names_by_child = {
 	.link = offsetof(struct mcm_object, dir_next), .hash = offsetof(struct mcm_object, hash),
-	.shift = 0, .load = 2,
+	.shift = 0, .load = 16,
 };
 
 static struct mcm_names_stripe *stripe_of(struct mcm_names *nm, uint32_t hash)
@@ -300,6 +300,45 @@ void mcm_names_drop(struct mcm_names *nm, uint32_t dir)
 	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (empty)
 		dir_prune(nm, dir, hash);
+}
+
+void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
+		    struct mcm_names_at *ret)
+{
+	*ret = (struct mcm_names_at){ .path = key, .len = parent_len(key, len) };
+	if (mcm_names_hold(nm, key, len, &ret->dir) < 0)
+		ret->dir = 0;
+}
+
+bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len)
+{
+	return at->dir && len > at->len && !memcmp(key, at->path, at->len) &&
+	       parent_len(key, len) == at->len;
+}
+
+void mcm_names_warm(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	unsigned i;
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(mcm_table_head(&d->objects,
+						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
+}
+
+void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	child_link(nm, d, dir, slot, false);
+}
+
+void mcm_names_close(struct mcm_names *nm, const struct mcm_names_at *at)
+{
+	if (at->dir)
+		mcm_names_drop(nm, at->dir);
 }
 
 void mcm_names_remove(struct mcm_names *nm, uint32_t slot)

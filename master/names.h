@@ -67,6 +67,25 @@ int mcm_names_hold(struct mcm_names *nm, const char *key, uint32_t len, uint32_t
 void mcm_names_link(struct mcm_names *nm, uint32_t slot, uint32_t dir);
 void mcm_names_drop(struct mcm_names *nm, uint32_t dir);
 
+/* ---- for many puts at a time ---- */
+
+/* A directory that is kept until it is closed. */
+struct mcm_names_at {
+	uint32_t dir;		/* 0: none */
+	uint32_t len;
+	const char *path;	/* borrowed from the key that it was opened for */
+};
+/* The directory of a key, created when needed; none when there is no memory for it. */
+void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
+		    struct mcm_names_at *ret);
+/* Does a key lie in it, and is it not its marker? */
+bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len);
+/* Load what linking objects with these hashes there will touch. */
+void mcm_names_warm(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n);
+/* Link an object that lies in an open directory and is not its marker. */
+void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir);
+void mcm_names_close(struct mcm_names *nm, const struct mcm_names_at *at);
+
 /* Remove the marker @slot from its directory unless other keys lie below: -MC_ENOTEMPTY. */
 int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot);
 

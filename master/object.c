@@ -21,12 +21,12 @@ MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects th
 
 static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
 {
-	return mcm_node_granules(mcm_node(&s->alloc, node)) << MCM_GRANULE_SHIFT;
+	return mcm_node_granules(&s->alloc, mcm_node(&s->alloc, node)) << MCM_GRANULE_SHIFT;
 }
 
-static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s)
+static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s, uint32_t now)
 {
-	return (struct mcm_evict_view){ &m->index, &s->alloc, mcm_now_tick(m), 0, 0, 0 };
+	return (struct mcm_evict_view){ &m->index, &s->alloc, now, 0, 0, 0 };
 }
 
 static bool may_be_evicted(const struct mcm_object *o)
@@ -34,10 +34,10 @@ static bool may_be_evicted(const struct mcm_object *o)
 	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
 }
 
-bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_place p)
+static bool attach(struct mcm *m, uint32_t slot, struct mcm_place p, uint32_t now)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
-	struct mcm_evict_view v = view_of(m, s);
+	struct mcm_evict_view v = view_of(m, s, now);
 	struct mcm_node *n;
 	bool there;
 
@@ -59,11 +59,17 @@ bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_place p)
 	return there;
 }
 
+bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_place p)
+{
+	return attach(m, slot, p, mcm_now_tick(m));
+}
+
 /* The object gives up a range: free now, or only out of the evictor's reach while @keep. */
 static void detach(struct mcm *m, struct mcm_place p, bool keep)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
-	struct mcm_evict_view v = view_of(m, s);
+	/* Lists are left whatever the time is. */
+	struct mcm_evict_view v = view_of(m, s, 0);
 	struct mcm_node *n;
 
 	pthread_mutex_lock(&s->lock);
@@ -199,10 +205,10 @@ static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 			return r;
 		mcm_poke(&mcm_ext(&m->index, ext)->soft_until,
 			 c->soft_until ? c->soft_until :
-			 mcm_tick_after(mcm_now_ms(m) + c->soft_ms));
+			 mcm_tick_after(c->now_ms + c->soft_ms));
 		mcm_poke(&o->ext, ext);
 	}
-	mcm_object_set(o, c->size, c->crc, c->generation, mc_wall_ns() / MC_NS_PER_MS, c->flags);
+	mcm_object_set(o, c->size, c->crc, c->generation, c->wall_ms, c->flags);
 	mcm_object_set_type(o, c->data_type);
 	return 0;
 }
@@ -215,7 +221,7 @@ static unsigned attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t s
 	unsigned i, n = 0;
 
 	for (i = 0; i < c->copies; i++) {
-		if (!mcm_object_attach(m, slot, c->place[i]))
+		if (!attach(m, slot, c->place[i], mcm_tick(c->now_ms)))
 			continue;
 		if (n++ == 0) {
 			o->node = c->place[i].node;
@@ -256,6 +262,8 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	if (old) {
 		mcm_names_replace(&m->names, old, slot);
 		mcm_object_unindex(m, sh, old);
+	} else if (c->dir) {
+		mcm_names_put(&m->names, slot, c->dir);
 	} else {
 		r = mcm_names_add(&m->names, slot);
 		if (r < 0) {

@@ -174,6 +174,8 @@ struct mcm_commit {
 	uint32_t group;			/* 0: none */
 	uint8_t data_type;
 	uint8_t flags;			/* MCM_OBJ_KIND, _HARD, _SOFT */
+	uint64_t now_ms, wall_ms;	/* the time, on the master's clock and of the day */
+	uint32_t dir;			/* the key's, open (names.h); 0: to be found */
 	unsigned copies;
 	struct mcm_place place[MCM_REPLICA_MAX];
 };

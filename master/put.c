@@ -17,7 +17,6 @@
 #include "proto/codec.h"
 
 #define PUTS_SHIFT 5
-#define PUTS_PER_STEP 256	/* chains looked at under one lock */
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",
@@ -29,9 +28,9 @@ MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes that are
 MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
 	   "Puts revoked because their connection ended")
 
-static const struct mcm_table_type by_generation = {
+const struct mcm_table_type mcm_puts_by_generation = {
 	.link = offsetof(struct mcm_put, next), .hash = offsetof(struct mcm_put, hash),
-	.shift = 0, .load = 0,
+	.shift = 0, .load = 4,
 };
 
 void mcm_puts_init(struct mcm_puts *ps)
@@ -62,11 +61,6 @@ void mcm_puts_done(struct mcm_puts *ps)
 	pthread_mutex_destroy(&ps->quarantine_lock);
 }
 
-static struct mcm_put *put_at(const struct mcm_put_shard *ps, uint32_t id)
-{
-	return mcm_slab_at(&ps->slab, id);
-}
-
 static uint32_t generation_hash(uint64_t generation)
 {
 	return (uint32_t)((generation >> MCM_PUT_SHARD_BITS) * 0x9e3779b97f4a7c15ull >> 32);
@@ -83,11 +77,11 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
 
 static uint32_t put_find(struct mcm_put_shard *ps, uint64_t generation)
 {
-	uint32_t id = *mcm_table_head(&ps->table, mcm_table_pos(&by_generation,
+	uint32_t id = *mcm_table_head(&ps->table, mcm_table_pos(&mcm_puts_by_generation,
 								 generation_hash(generation)));
 
-	while (id && put_at(ps, id)->generation != generation)
-		id = put_at(ps, id)->next;
+	while (id && mcm_put_at(ps, id)->generation != generation)
+		id = mcm_put_at(ps, id)->next;
 	return id;
 }
 
@@ -105,10 +99,10 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 		r = mcm_slab_take(&ps->slab, 1, &id);
 		if (r < 0)
 			return r;
-		put_at(ps, id)->next = 0;
+		mcm_put_at(ps, id)->next = 0;
 		ps->free = id;
 	}
-	p = put_at(ps, id);
+	p = mcm_put_at(ps, id);
 	ps->free = p->next;
 	*p = *put;
 	r = mcm_keys_add(&ps->keys, key.data, key.len, &p->key);
@@ -119,21 +113,20 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 	}
 	p->key_len = (uint16_t)key.len;
 	p->hash = generation_hash(p->generation);
-	mcm_table_insert(&ps->table, &by_generation, &ps->slab, id);
+	mcm_table_insert(&ps->table, &mcm_puts_by_generation, &ps->slab, id);
 	p->sess_prev = 0;
 	p->sess_next = s->puts;
 	if (s->puts)
-		put_at(ps, s->puts)->sess_prev = id;
+		mcm_put_at(ps, s->puts)->sess_prev = id;
 	s->puts = id;
 	s->n_puts++;
 	p->age_next = 0;
 	p->age_prev = ps->newest;
 	if (ps->newest)
-		put_at(ps, ps->newest)->age_next = id;
+		mcm_put_at(ps, ps->newest)->age_next = id;
 	else
 		ps->oldest = id;
 	ps->newest = id;
-	mc_metric_add(&unfinished, 1);
 	mcm_journal_put(m, p->generation, p->place, p->copies);
 	return 0;
 }
@@ -141,45 +134,84 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 /* Take a put out; the copy in @ret is the caller's, its ranges too. */
 static void put_claim(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret)
 {
-	struct mcm_put *p = put_at(ps, id);
+	struct mcm_put *p = mcm_put_at(ps, id);
 
-	mcm_table_remove(&ps->table, &by_generation, &ps->slab, id);
+	mcm_table_remove(&ps->table, &mcm_puts_by_generation, &ps->slab, id);
 	if (p->sess_next)
-		put_at(ps, p->sess_next)->sess_prev = p->sess_prev;
+		mcm_put_at(ps, p->sess_next)->sess_prev = p->sess_prev;
 	if (p->sess_prev)
-		put_at(ps, p->sess_prev)->sess_next = p->sess_next;
+		mcm_put_at(ps, p->sess_prev)->sess_next = p->sess_next;
 	else
 		p->session->puts = p->sess_next;
 	p->session->n_puts--;
 	if (p->age_next)
-		put_at(ps, p->age_next)->age_prev = p->age_prev;
+		mcm_put_at(ps, p->age_next)->age_prev = p->age_prev;
 	else
 		ps->newest = p->age_prev;
 	if (p->age_prev)
-		put_at(ps, p->age_prev)->age_next = p->age_next;
+		mcm_put_at(ps, p->age_prev)->age_next = p->age_next;
 	else
 		ps->oldest = p->age_next;
 	*ret = *p;
 	mcm_keys_del(&ps->keys, p->key, p->key_len);
 	p->next = ps->free;
 	ps->free = id;
-	mc_metric_add(&unfinished, -1);
 }
 
-static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
+static struct mcm_put_shard *shard_of(struct mcm *m, uint64_t generation)
 {
-	struct mcm_put_shard *ps = &m->puts.shard[done->generation & (MCM_PUT_SHARDS - 1)];
+	return &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
+}
+
+static int claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done,
+			struct mcm_put *ret)
+{
 	const struct mcm_put *p;
 	uint32_t id;
 
-	MC_LOCKED(&ps->lock);
 	id = put_find(ps, done->generation);
-	p = put_at(ps, id);
+	p = mcm_put_at(ps, id);
 	if (!id || p->unit || p->key_len != done->key.len ||
 	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
 		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
 	put_claim(ps, id, ret);
 	return 0;
+}
+
+static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
+{
+	struct mcm_put_shard *ps = shard_of(m, done->generation);
+	int r;
+
+	pthread_mutex_lock(&ps->lock);
+	r = claim_locked(ps, done, ret);
+	pthread_mutex_unlock(&ps->lock);
+	if (r == 0)
+		mc_metric_add(&unfinished, -1);
+	return r;
+}
+
+/* A client's puts are in one shard. */
+static void claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned n,
+		       struct mcm_put *put, int *ret)
+{
+	struct mcm_put_shard *ps = NULL, *next;
+	unsigned i, claimed = 0;
+
+	for (i = 0; i < n; i++) {
+		next = shard_of(m, done[i].generation);
+		if (next != ps) {
+			if (ps)
+				pthread_mutex_unlock(&ps->lock);
+			ps = next;
+			pthread_mutex_lock(&ps->lock);
+		}
+		ret[i] = claim_locked(ps, &done[i], &put[i]);
+		claimed += ret[i] == 0;
+	}
+	if (ps)
+		pthread_mutex_unlock(&ps->lock);
+	mc_metric_add(&unfinished, -(int64_t)claimed);
 }
 
 /* ---- space ---- */
@@ -308,10 +340,10 @@ static int check_item(const struct mcp_put_item *item)
 	return 0;
 }
 
-static int check_absent(struct mcm *m, struct mcp_bytes key)
+static int check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
 {
-	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	uint32_t slot;
 
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
@@ -338,14 +370,20 @@ static int check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
 	return slot ? check_group(m, mcm_object(&m->index, slot), group) : 0;
 }
 
-static int check_session(struct mcm *m, struct mcm_session *s)
+/* How many more puts the session may begin; only its own requests, one after another, begin any. */
+static unsigned session_room(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	unsigned max = (unsigned)m->conf.max_session_puts;
 
 	MC_LOCKED(&ps->lock);
-	if (s->n_puts >= m->conf.max_session_puts)
-		return mc_fail(-MC_ELIMIT, "%u unfinished puts on one connection", s->n_puts);
-	return 0;
+	return s->n_puts < max ? max - s->n_puts : 0;
+}
+
+static int session_full(const struct mcm *m)
+{
+	return mc_fail(-MC_ELIMIT, "%ld unfinished puts on one connection",
+		       m->conf.max_session_puts);
 }
 
 /* What an upsert's version takes over from the one before. */
@@ -362,21 +400,35 @@ static void inherit(const struct mcm *m, const struct mcm_put *put, const struct
 	}
 }
 
-/* Publish a claimed or never registered put.  Its ranges are used or given back. */
-static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes key, uint32_t crc)
+/* What is published together. */
+struct publishing {
+	uint64_t now_ms, wall_ms;
+	struct mcm_names_at at;		/* the directory of most of it; .dir 0: not looked for */
+};
+
+static struct publishing publishing_now(const struct mcm *m)
 {
-	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), old;
+	return (struct publishing){ .now_ms = mcm_now_ms(m), .wall_ms = mc_wall_ns() / MC_NS_PER_MS };
+}
+
+/* Publish a claimed or never registered put.  Its ranges are used or given back. */
+static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_put *put,
+		   struct mcp_bytes key, uint32_t hash, uint32_t crc)
+{
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 	struct mcm_commit c = {
 		.key = key.data, .len = key.len, .hash = hash, .crc = crc, .size = put->size,
+		.now_ms = pb->now_ms, .wall_ms = pb->wall_ms,
+		.dir = mcm_names_is_at(&pb->at, key.data, key.len) ? pb->at.dir : 0,
 		.generation = put->generation, .soft_ms = put->soft_ms,
 		.flags = object_flags(put->flags, put->kind), .copies = put->copies,
 		.group = put->group, .data_type = put->data_type,
 	};
 	const struct mcm_object *o;
+	uint32_t old;
 	int r = 0;
 
-	memcpy(c.place, put->place, sizeof(c.place));
+	memcpy(c.place, put->place, put->copies * sizeof(c.place[0]));
 	pthread_mutex_lock(&sh->lock);
 	old = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (old) {
@@ -386,7 +438,7 @@ static int publish(struct mcm *m, const struct mcm_put *put, struct mcp_bytes ke
 		else if (!(put->flags & MCP_PUT_UPSERT))
 			r = -MC_EEXISTS;
 		else if (o->generation > put->generation &&
-			 mcm_now_ms(m) >= put->began_ms + m->conf.put_start_discard_timeout_sec)
+			 pb->now_ms >= put->began_ms + m->conf.put_start_discard_timeout_sec)
 			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
 		else
 			r = check_group(m, o, put->group);
@@ -441,66 +493,160 @@ fail:
 	return r;
 }
 
-int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
-		  const struct mcp_put_item *item, struct mcm_put_granted *ret)
+/* Where the bytes go. */
+static void grant(const struct mcm *m, const struct mcm_put *put, struct mcm_put_granted *ret)
 {
-	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
-	struct mcm_put put = {
-		.size = item->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin, .data_type = rq->data_type,
-		.flags = (uint8_t)rq->flags, .kind = item->kind,
-	};
-	bool at_once = !item->size && rq->flags & MCP_PUT_COMMIT;
 	unsigned i;
-	int r;
 
-	r = check_item(item);
-	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
-		r = check_absent(m, item->key);
-	if (r == 0 && !at_once)
-		r = check_session(m, s);
-	if (r == 0)
-		r = acquire(m, rq, item, &put);
-	if (r < 0)
-		return r;
-	put.generation = mcm_generation_next(m, s->put_shard);
-	if (at_once) {
-		r = publish(m, &put, item->key, 0);
-	} else {
-		pthread_mutex_lock(&ps->lock);
-		r = put_insert(m, ps, &put, item->key);
-		pthread_mutex_unlock(&ps->lock);
-		if (r < 0) {
-			give_all(m, &put);
-			let_go(m, &put);
-		}
-	}
-	if (r < 0)
-		return r;
-	ret->generation = put.generation;
-	ret->copies = put.copies;
-	for (i = 0; i < put.copies; i++) {
-		struct mcm_segment *seg = mcm_segment(&m->segments, put.place[i].segment);
+	ret->generation = put->generation;
+	ret->copies = put->copies;
+	for (i = 0; i < put->copies; i++) {
+		struct mcm_segment *seg = mcm_segment(&m->segments, put->place[i].segment);
 
 		ret->replica[i] = (struct mcp_replica){
 			.segment = seg->id,
-			.offset = mcm_node_offset(&seg->alloc, put.place[i].node),
+			.offset = mcm_node_offset(&seg->alloc, put->place[i].node),
 		};
 	}
+}
+
+static bool at_once(const struct mcm_put_request *rq, const struct mcp_put_item *item)
+{
+	return !item->size && rq->flags & MCP_PUT_COMMIT;
+}
+
+/* Check one item and take what it needs; what commits at once is published. */
+static int begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
+		 uint32_t hash, unsigned *room, struct mcm_put *put)
+{
+	struct publishing pb;
+	int r;
+
+	put->size = item->size;
+	put->kind = item->kind;
+	r = check_item(item);
+	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
+		r = check_absent(m, item->key, hash);
+	if (r == 0 && !at_once(rq, item) && !*room)
+		r = session_full(m);
+	if (r == 0)
+		r = acquire(m, rq, item, put);
+	if (r < 0)
+		return r;
+	if (at_once(rq, item)) {
+		pb = publishing_now(m);
+		return publish(m, &pb, put, item->key, hash, 0);
+	}
+	--*room;
 	return 0;
+}
+
+/* Note what was begun: readers do not see it yet. */
+static void insert_many(struct mcm *m, const struct mcm_put_request *rq,
+			const struct mcp_put_item *items, unsigned n, struct mcm_put *put, int *ret)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[put->session->put_shard];
+	bool lost[MCM_WARM_MAX] = { false };
+	unsigned i, inserted = 0;
+
+	pthread_mutex_lock(&ps->lock);
+	for (i = 0; i < n; i++) {
+		if (ret[i] < 0 || at_once(rq, &items[i]))
+			continue;
+		ret[i] = put_insert(m, ps, &put[i], items[i].key);
+		lost[i] = ret[i] < 0;
+		inserted += !lost[i];
+	}
+	pthread_mutex_unlock(&ps->lock);
+	mc_metric_add(&unfinished, inserted);
+	for (i = 0; i < n; i++) {
+		if (!lost[i])
+			continue;
+		give_all(m, &put[i]);
+		let_go(m, &put[i]);
+	}
+}
+
+void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+			const struct mcp_put_item *items, unsigned n,
+			struct mcm_put_granted *ret_granted, int *ret)
+{
+	uint64_t first = __atomic_fetch_add(&m->generation, n, __ATOMIC_RELAXED);
+	uint64_t now = mcm_now_ms(m);
+	struct mcm_put put[MCM_WARM_MAX];
+	unsigned room = session_room(m, s), i;
+	uint32_t hash[MCM_WARM_MAX];
+
+	for (i = 0; i < n; i++)
+		hash[i] = mcm_index_hash(&m->index, items[i].key.data, items[i].key.len);
+	if (n > 1)
+		mcm_index_warm(&m->index, hash, n, NULL);
+	for (i = 0; i < n; i++) {
+		put[i] = (struct mcm_put){
+			.generation = (first + i) << MCM_PUT_SHARD_BITS | s->put_shard,
+			.began_ms = now, .session = s, .client = s->client,
+			.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin,
+			.data_type = rq->data_type, .flags = (uint8_t)rq->flags,
+		};
+		ret[i] = begin(m, rq, &items[i], hash[i], &room, &put[i]);
+	}
+	insert_many(m, rq, items, n, put, ret);
+	for (i = 0; i < n; i++)
+		if (ret[i] == 0)
+			grant(m, &put[i], &ret_granted[i]);
+}
+
+int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+		  const struct mcp_put_item *item, struct mcm_put_granted *ret)
+{
+	int r;
+
+	mcm_put_start_many(m, s, rq, item, 1, ret, &r);
+	return r;
 }
 
 /* ---- end ---- */
 
+/* What publishing these will write to: the shards' next objects and keys, the directory of the first one,
+ * which most often is that of all. */
+static void warm(struct mcm *m, const struct mcp_put_done *done, const uint32_t *hash, unsigned n,
+		 struct publishing *pb)
+{
+	uint32_t len[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		len[i] = done[i].key.len;
+	mcm_index_warm(&m->index, hash, n, len);
+	mcm_names_open(&m->names, done[0].key.data, done[0].key.len, &pb->at);
+	if (pb->at.dir)
+		mcm_names_warm(&m->names, pb->at.dir, hash, n);
+}
+
+void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
+{
+	struct publishing pb = publishing_now(m);
+	struct mcm_put put[MCM_WARM_MAX];
+	uint32_t hash[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		hash[i] = mcm_index_hash(&m->index, done[i].key.data, done[i].key.len);
+	claim_many(m, done, n, put, ret);
+	if (n > 1 && ret[0] == 0)
+		warm(m, done, hash, n, &pb);
+	for (i = 0; i < n; i++)
+		if (ret[i] == 0)
+			ret[i] = publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc);
+	mcm_names_close(&m->names, &pb.at);
+}
+
 int mcm_put_end(struct mcm *m, const struct mcp_put_done *done)
 {
-	struct mcm_put put;
 	int r;
 
-	r = claim(m, done, &put);
-	if (r < 0)
-		return r;
-	return publish(m, &put, done->key, done->crc);
+	mcm_put_end_many(m, done, 1, &r);
+	return r;
 }
 
 int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done)
@@ -526,12 +672,15 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	};
 	int r;
 
-	r = check_session(m, s);
-	if (r < 0)
-		return r;
+	if (!session_room(m, s))
+		return session_full(m);
 	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
-	MC_LOCKED(&ps->lock);
-	return put_insert(m, ps, &put, mcp_bytes("copy", 4));
+	pthread_mutex_lock(&ps->lock);
+	r = put_insert(m, ps, &put, mcp_bytes("copy", 4));
+	pthread_mutex_unlock(&ps->lock);
+	if (r == 0)
+		mc_metric_add(&unfinished, 1);
+	return r;
 }
 
 int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret)
@@ -541,9 +690,10 @@ int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret)
 
 	MC_LOCKED(&ps->lock);
 	id = put_find(ps, generation);
-	if (!id || !put_at(ps, id)->unit)
+	if (!id || !mcm_put_at(ps, id)->unit)
 		return -MC_ESTALE_PUT;
 	put_claim(ps, id, ret);
+	mc_metric_add(&unfinished, -1);
 	return 0;
 }
 
@@ -575,6 +725,7 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 			put_claim(ps, s->puts, &put);
 		pthread_mutex_unlock(&ps->lock);
 		if (found) {
+			mc_metric_add(&unfinished, -1);
 			mc_metric_add(&abandoned, 1);
 			break_off(m, &put, false);
 			if (put.unit)
@@ -603,11 +754,12 @@ void mcm_puts_tick(struct mcm *m)
 
 		do {
 			pthread_mutex_lock(&ps->lock);
-			found = ps->oldest && put_at(ps, ps->oldest)->began_ms + limit < now;
+			found = ps->oldest && mcm_put_at(ps, ps->oldest)->began_ms + limit < now;
 			if (found)
 				put_claim(ps, ps->oldest, &put);
 			pthread_mutex_unlock(&ps->lock);
 			if (found) {
+				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);
 				break_off(m, &put, false);
 				if (put.unit)
@@ -615,77 +767,4 @@ void mcm_puts_tick(struct mcm *m)
 			}
 		} while (found);
 	}
-}
-
-/* ---- for checkpoints ---- */
-
-static void describe(const struct mcm *m, uint64_t generation, const struct mcm_place *place,
-		     unsigned copies, struct mcm_put_record *ret)
-{
-	unsigned i;
-
-	ret->generation = generation;
-	ret->copies = (uint8_t)copies;
-	for (i = 0; i < copies; i++)
-		ret->place[i] = mcm_extent_of(m, place[i]);
-}
-
-static void quarantine_each(struct mcm *m, const struct mcm_quarantine *q,
-			    void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
-{
-	struct mcm_put_record rec;
-	size_t i, n = 0;
-
-	/* The ranges of one put stand beside each other. */
-	for (i = 0; i < q->count; i += n) {
-		const struct mcm_quarantined *first = &q->ring[(q->head + i) % q->cap];
-		struct mcm_place place[MCM_REPLICA_MAX];
-
-		for (n = 0; n < MCM_REPLICA_MAX && i + n < q->count; n++) {
-			const struct mcm_quarantined *it = &q->ring[(q->head + i + n) % q->cap];
-
-			if (it->generation != first->generation)
-				break;
-			place[n] = it->place;
-		}
-		describe(m, first->generation, place, (unsigned)n, &rec);
-		fn(arg, &rec);
-	}
-}
-
-/* A step of a shard's puts, in the order of their hashes. */
-static void shard_each(struct mcm *m, struct mcm_put_shard *ps,
-		       void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
-{
-	struct mcm_put_record rec;
-	uint64_t pos = 0;
-	unsigned n;
-	uint32_t id;
-
-	while (pos < MCM_TABLE_END) {
-		MC_LOCKED(&ps->lock);
-		for (n = 0; n < PUTS_PER_STEP && pos < MCM_TABLE_END; n++) {
-			for (id = *mcm_table_head(&ps->table, (uint32_t)pos); id;
-			     id = put_at(ps, id)->next) {
-				const struct mcm_put *p = put_at(ps, id);
-
-				describe(m, p->generation, p->place, p->copies, &rec);
-				if (p->hash >= pos && p->copies)
-					fn(arg, &rec);
-			}
-			pos = mcm_table_chain_end(&ps->table, (uint32_t)pos);
-		}
-	}
-}
-
-void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
-{
-	unsigned i;
-
-	for (i = 0; i < MCM_PUT_SHARDS; i++)
-		shard_each(m, &m->puts.shard[i], fn, arg);
-	/* Last: a put goes from the shard to there. */
-	MC_LOCKED(&m->puts.quarantine_lock);
-	quarantine_each(m, &m->puts.broken_off, fn, arg);
-	quarantine_each(m, &m->puts.restored, fn, arg);
 }

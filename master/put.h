@@ -54,6 +54,12 @@ struct mcm_put_shard {
 	uint32_t oldest, newest;
 } __attribute__((aligned(64)));
 
+extern const struct mcm_table_type mcm_puts_by_generation;
+static inline struct mcm_put *mcm_put_at(const struct mcm_put_shard *ps, uint32_t id)
+{
+	return mcm_slab_at(&ps->slab, id);
+}
+
 /* Ranges of broken-off puts: bytes for them may still be on their way. */
 struct mcm_quarantined {
 	uint64_t due_ms;
@@ -106,6 +112,12 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
 /* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -ENOMEM. */
 int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
+/* The same for up to MCM_WARM_MAX items, in their order: what they need of memory is loaded together,
+ * clocks are read and locks taken once where that will do.  @ret has an outcome per item. */
+void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+			const struct mcp_put_item *items, unsigned n,
+			struct mcm_put_granted *ret_granted, int *ret);
+void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret);
 /* -MC_ESTALE_PUT. */
 int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done);
 

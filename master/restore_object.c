@@ -2,16 +2,20 @@
  * restore_object.c - an object's durable properties: out of the index into a record, and back. */
 #include <config.h>
 
+#include "common/cleanup.h"
 #include "common/metrics.h"
 #include "master/journal_i.h"
 #include "master/mcm_i.h"
 
-/* The range is its owner's, so its node stays as it is. */
+/* The range is its owner's and stays as it is, but its neighbour's node, which says where it ends, does
+ * not. */
 struct mcm_extent mcm_extent_of(const struct mcm *m, struct mcm_place p)
 {
-	const struct mcm_node *n = mcm_node(&mcm_segment(&m->segments, p.segment)->alloc, p.node);
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	const struct mcm_node *n = mcm_node(&s->alloc, p.node);
 
-	return (struct mcm_extent){ mcm_node_at(n), mcm_node_granules(n), p.segment };
+	MC_LOCKED(&s->lock);
+	return (struct mcm_extent){ mcm_node_at(n), mcm_node_granules(&s->alloc, n), p.segment };
 }
 
 void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_record *ret)

@@ -188,7 +188,7 @@ void mcm_serve_warm(struct mcm *m, struct mcp_iter it, size_t key)
 		hash[n++] = mcm_index_hash(&m->index, k->data, k->len);
 	}
 	if (n > 1)
-		mcm_index_warm(&m->index, hash, n);
+		mcm_index_warm(&m->index, hash, n, NULL);
 }
 
 const struct mcp_handler mcm_handlers[] = {

@@ -50,41 +50,95 @@ static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint6
 	return 0;
 }
 
-static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
-		       struct mcm_put_request *pr,
-		       const struct mcp_seq *items, struct mcp_put_grant *grant,
-		       struct mcp_replica *part)
+/* Items of a request that are begun together. */
+struct window {
+	struct mcp_put_item item[MCM_WARM_MAX];
+	struct mcm_put_granted granted[MCM_WARM_MAX];
+	int outcome[MCM_WARM_MAX];
+	unsigned at[MCM_WARM_MAX];	/* in the request */
+	unsigned n;
+};
+
+/* The next item, under its names inside the master; @text: where those go that are others outside. */
+static int window_add(struct window *w, struct mcm_scope sc, unsigned at, char **text)
 {
-	char key[MCM_KEY_MAX], group[MCM_GROUP_NAME_MAX];
-	struct mcm_put_granted granted;
-	struct mcp_put_item item;
-	unsigned failed = 0, i, n;
+	struct mcp_put_item *item = &w->item[w->n];
+
+	if (item->group.len > MCP_GROUP_MAX)
+		return mc_fail(-MC_EPARAM, "a group's name of %u bytes", item->group.len);
+	item->key = mcm_scope_key(sc, item->key, *text);
+	*text += item->key.data == *text ? item->key.len : 0;
+	item->group = mcm_scope_name(sc, item->group, MCP_GROUP_MAX, *text);
+	*text += item->group.data == *text ? item->group.len : 0;
+	w->at[w->n++] = at;
+	return 0;
+}
+
+/* Sizes are often the same. */
+static void observe_sizes(const struct window *w)
+{
+	uint64_t size = 0;
+	unsigned i, n = 0;
+
+	for (i = 0; i < w->n; i++) {
+		if (w->outcome[i] < 0)
+			continue;
+		if (w->item[i].size != size) {
+			mc_metric_observe_many(&value_size, size, n);
+			size = w->item[i].size;
+			n = 0;
+		}
+		n++;
+	}
+	mc_metric_observe_many(&value_size, size, n);
+}
+
+static unsigned window_start(struct mcm *m, struct mcm_session *s, struct window *w,
+			     struct mcm_put_request *pr, struct mcp_put_grant *grant,
+			     struct mcp_replica **part)
+{
+	unsigned failed = 0, i, j;
+
+	mcm_put_start_many(m, s, pr, w->item, w->n, w->granted, w->outcome);
+	observe_sizes(w);
+	for (i = 0; i < w->n; i++) {
+		const struct mcm_put_granted *g = &w->granted[i];
+		struct mcp_put_grant *to = &grant[w->at[i]];
+
+		if (w->outcome[i] < 0) {
+			to->status = mc_err_to_wire(w->outcome[i]);
+			failed++;
+			continue;
+		}
+		for (j = 0; j < g->copies; j++)
+			(*part)[j] = g->replica[j];
+		to->generation = g->generation;
+		to->replicas = mcp_seq(*part, g->copies);
+		*part += g->copies;
+	}
+	return failed;
+}
+
+/* @text has room for all keys and groups: in the message more bytes than a prefix's stand beside each. */
+static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
+		       struct mcm_put_request *pr, const struct mcp_seq *items,
+		       struct mcp_put_grant *grant, struct mcp_replica *part, char *text)
+{
+	unsigned failed = 0, n = 0;
+	struct window w;
 	struct mcp_iter it;
 	int r;
 
 	mcp_iter_init(&it, items, &mcp_desc_put_item);
-	for (n = 0; n < items->count; n++, grant++) {
-		if (n % MCM_WARM_MAX == 0)
-			mcm_serve_warm(m, it, offsetof(struct mcp_put_item, key));
-		mcp_iter_next(&it, &item);
-		*grant = (struct mcp_put_grant){ 0 };
-		r = item.group.len > MCP_GROUP_MAX ?
-			mc_fail(-MC_EPARAM, "a group's name of %u bytes", item.group.len) : 0;
-		item.key = mcm_scope_key(sc, item.key, key);
-		item.group = mcm_scope_name(sc, item.group, MCP_GROUP_MAX, group);
-		if (r == 0)
-			r = mcm_put_start(m, s, pr, &item, &granted);
-		if (r < 0) {
-			grant->status = mc_err_to_wire(r);
-			failed++;
-			continue;
+	while (n < items->count) {
+		for (w.n = 0; w.n < MCM_WARM_MAX && n < items->count; n++) {
+			mcp_iter_next(&it, &w.item[w.n]);
+			r = window_add(&w, sc, n, &text);
+			grant[n] = (struct mcp_put_grant){ .status = r < 0 ? mc_err_to_wire(r) : 0 };
+			failed += r < 0;
 		}
-		mc_metric_observe(&value_size, item.size);
-		for (i = 0; i < granted.copies; i++)
-			part[i] = granted.replica[i];
-		grant->generation = granted.generation;
-		grant->replicas = mcp_seq(part, granted.copies);
-		part += granted.copies;
+		if (w.n)
+			failed += window_start(m, s, &w, pr, grant, &part);
 	}
 	return (int)failed;
 }
@@ -100,6 +154,7 @@ int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_put_grant *grant;
 	struct mcp_replica *part;
 	struct mcm *m = arg;
+	char *text;
 	int r;
 
 	r = mcp_decode(&mcp_desc_put_start, body, len, &rq);
@@ -111,24 +166,35 @@ int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	grant = mcm_scratch(MCM_SCRATCH_ITEMS, rq.items.count, sizeof(*grant));
 	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.items.count * pr.copies, sizeof(*part));
-	if (!grant || !part)
+	text = mcm_scratch(MCM_SCRATCH_TEXT, rq.items.raw_len, 1);
+	if (!grant || !part || !text)
 		return -ENOMEM;
-	r = start_items(m, mcp_session_get(s), sc, &pr, &rq.items, grant, part);
+	r = start_items(m, mcp_session_get(s), sc, &pr, &rq.items, grant, part, text);
 	mcm_op_count(&starts, rq.items.count, (unsigned)r);
 	reply.grants = mcp_seq(grant, rq.items.count);
 	return mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
 }
 
+static void revoke_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		ret[i] = mcm_put_revoke(m, &done[i]);
+}
+
 static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp_seq *items,
-			int (*fn)(struct mcm *m, const struct mcp_put_done *done),
+			void (*fn)(struct mcm *m, const struct mcp_put_done *done, unsigned n,
+				   int *ret),
 			const struct mcm_op_metrics *om, struct mcp_seq *ret)
 {
+	struct mcp_put_done done[MCM_WARM_MAX];
+	int outcome[MCM_WARM_MAX];
 	struct mcp_status *status, *st;
-	struct mcp_put_done done;
-	unsigned failed = 0, n;
-	char key[MCM_KEY_MAX];
+	unsigned failed = 0, n, w, i;
 	struct mcm_scope sc;
 	struct mcp_iter it;
+	char *text;
 	int r;
 
 	/* What was begun may end, also when the tenant was taken out of the policy meanwhile. */
@@ -136,17 +202,21 @@ static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp
 	if (r < 0)
 		return r;
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, items->count, sizeof(*st));
-	if (!status)
+	/* A key stands in the message with more than a prefix's bytes beside it. */
+	text = mcm_scratch(MCM_SCRATCH_TEXT, items->raw_len, 1);
+	if (!status || !text)
 		return -ENOMEM;
 	mcp_iter_init(&it, items, &mcp_desc_put_done);
-	for (n = 0; n < items->count; n++, st++) {
-		if (n % MCM_WARM_MAX == 0)
-			mcm_serve_warm(m, it, offsetof(struct mcp_put_done, key));
-		mcp_iter_next(&it, &done);
-		done.key = mcm_scope_key(sc, done.key, key);
-		r = fn(m, &done);
-		st->status = r < 0 ? mc_err_to_wire(r) : 0;
-		failed += r < 0;
+	for (n = 0; n < items->count; n += w) {
+		for (w = 0; w < MCM_WARM_MAX && mcp_iter_next(&it, &done[w]); w++) {
+			done[w].key = mcm_scope_key(sc, done[w].key, text);
+			text += done[w].key.data == text ? done[w].key.len : 0;
+		}
+		fn(m, done, w, outcome);
+		for (i = 0; i < w; i++, st++) {
+			st->status = outcome[i] < 0 ? mc_err_to_wire(outcome[i]) : 0;
+			failed += outcome[i] < 0;
+		}
 	}
 	mcm_op_count(om, items->count, failed);
 	*ret = mcp_seq(status, items->count);
@@ -163,7 +233,7 @@ int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
 	(void)s;
 	r = mcp_decode(&mcp_desc_put_end, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, rq.tenant, &rq.items, mcm_put_end, &ends, &reply.results);
+		r = finish_items(arg, rq.tenant, &rq.items, mcm_put_end_many, &ends, &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_end_reply, &reply);
 }
 
@@ -177,7 +247,7 @@ int mcm_serve_put_revoke(struct mcp_session *s, const void *body, size_t len,
 	(void)s;
 	r = mcp_decode(&mcp_desc_put_revoke, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, rq.tenant, &rq.items, mcm_put_revoke, &revokes,
+		r = finish_items(arg, rq.tenant, &rq.items, revoke_many, &revokes,
 				 &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_revoke_reply, &reply);
 }

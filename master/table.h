@@ -10,6 +10,7 @@
 #ifndef MCM_TABLE_H
 #define MCM_TABLE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,10 +22,26 @@ struct mcm_table_type {
 	size_t link;		/* offset of the uint32_t link */
 	size_t hash;		/* offset of the uint32_t hash */
 	uint8_t shift;		/* top bits of the hash that are the same in all of one table */
-	uint8_t load;		/* elements per bucket, log2, at which it grows */
+	uint8_t load;		/* elements per four buckets at which it grows */
+};
+
+/* Buckets of tables that grow and shrink together, those of one size side by side: pages are large, and
+ * a size that no table has any more costs nothing. */
+#define MCM_TABLE_LEVELS 29
+
+struct mcm_table_mem {
+	unsigned tables;		/* constant */
+	/* guarded by lock, a leaf */
+	pthread_mutex_t lock;
+	struct {
+		uint32_t *base;		/* NULL: nobody's size */
+		unsigned users;
+	} level[MCM_TABLE_LEVELS];
 };
 
 struct mcm_table {
+	struct mcm_table_mem *mem;	/* constant; NULL: memory of its own */
+	unsigned nth;			/* of the tables in @mem */
 	uint32_t *bucket;	/* 2^bits heads; NULL while bits is 0: then only @one */
 	uint32_t *old;		/* while a resize is under way: 2^old_bits heads, else NULL */
 	uint64_t moved;		/* positions below are in bucket[], the others in old[] */
@@ -36,6 +53,11 @@ struct mcm_table {
 
 #define MCM_TABLE_END (1ull << 32)
 
+void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables);
+void mcm_table_mem_done(struct mcm_table_mem *mem);	/* its tables are done */
+
+/* A zeroed table is an empty one with memory of its own. */
+void mcm_table_init_in(struct mcm_table *t, struct mcm_table_mem *mem, unsigned nth);
 void mcm_table_done(struct mcm_table *t);	/* frees the buckets, not the elements */
 
 /* Consider a resize and do a part of one; called by insert and remove. */

@@ -172,7 +172,7 @@ static void mark(struct mcm *m, struct mcm_place p, uint32_t slot, bool moving)
 		n = mcm_node(&s->alloc, p.node);
 		if (moving && n->flags & MCM_NODE_USED && n->owner == slot)
 			n->flags |= MCM_NODE_MOVING;
-		else if (!moving)
+		else if (!moving && n->flags & MCM_NODE_USED)
 			n->flags &= (uint8_t)~MCM_NODE_MOVING;
 	}
 	pthread_mutex_unlock(&s->lock);

@@ -419,7 +419,7 @@ static uint64_t longest_run(struct fixture *fx, unsigned seg)
 		bool stays = n->flags & MCM_NODE_USED &&
 			(!(n->flags & MCM_NODE_EVICTABLE) || mcm_object(&fx->m->index, n->owner)->pins);
 
-		run = stays ? 0 : run + mcm_node_granules(n) * MCM_GRANULE;
+		run = stays ? 0 : run + mcm_node_granules(&s->alloc, n) * MCM_GRANULE;
 		/* alignment at both ends may cost a page */
 		best = run > best ? run : best;
 	}

@@ -250,7 +250,7 @@ static void count_object(void *arg, uint32_t slot)
 
 		assert_int_equal(node->owner, slot);
 		assert_true(node->flags & MCM_NODE_USED);
-		assert_true(mcm_node_granules(node) >=
+		assert_true(mcm_node_granules(&s->alloc, node) >=
 			    mcm_alloc_round(mcm_object_reserve(mcm_object_size(o))));
 		/* Evictable and not on a list only while somebody holds it. */
 		if (node->flags & MCM_NODE_EVICTABLE && !(node->flags & MCM_NODE_LISTED))

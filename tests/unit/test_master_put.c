@@ -254,6 +254,107 @@ static void test_limits(void **state)
 	fx_down(&fx);
 }
 
+/* Begin or end @n keys at once. */
+static void many(struct fixture *fx, const char *const *key, unsigned n,
+		 struct mcm_put_granted *g, int *ret)
+{
+	struct mcm_put_request rq = { .copies = 1 };
+	struct mcp_put_item item[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		item[i] = (struct mcp_put_item){ .key = fx_bytes(key[i]), .size = 100 + i };
+	mcm_put_start_many(fx->m, fx->s, &rq, item, n, g, ret);
+}
+
+static void end_many(struct fixture *fx, const char *const *key, unsigned n,
+		     const struct mcm_put_granted *g, int *ret)
+{
+	struct mcp_put_done done[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		done[i] = (struct mcp_put_done){ fx_bytes(key[i]), g[i].generation, i };
+	mcm_put_end_many(fx->m, done, n, ret);
+}
+
+/* Each item of a batch has its own outcome, whatever happens to those beside it. */
+static void test_many(void **state)
+{
+	static const char *const key[] = {
+		"d/a", "d/b", "d/", "a", "there", "e/f/g", "", "d/a", "d/c",
+	};
+	enum { N = sizeof(key) / sizeof(key[0]) };
+	struct mcm_put_granted g[N] = { 0 };
+	struct mcp_object o;
+	struct fixture fx;
+	unsigned i;
+	int r[N];
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "there", 5, 0), 0);
+	many(&fx, key, N, g, r);
+	for (i = 0; i < N; i++)
+		assert_int_equal(r[i], i == 4 ? -MC_EEXISTS : i == 6 ? -MC_EKEY : 0);
+	g[4].generation = 77;
+	g[6].generation = g[5].generation;
+	g[1].generation++;
+	end_many(&fx, key, N, g, r);
+	for (i = 0; i < N; i++)
+		assert_int_equal(r[i], i == 1 || i == 4 || i == 6 ? -MC_ESTALE_PUT :
+				 i == 7 ? -MC_EEXISTS : 0);
+	assert_int_equal(fx_stat(&fx, "d/a", &o), 0);
+	assert_int_equal(o.size, 100);
+	assert_int_equal(o.crc, 0);
+	assert_int_equal(fx_stat(&fx, "d/c", &o), 0);
+	assert_int_equal(o.size, 108);
+	assert_int_equal(o.crc, 8);
+	assert_int_equal(fx_stat(&fx, "d/b", NULL), -MC_ENOOBJECT);
+	assert_true(mcm_names_busy(&fx.m->names, "e/f/", 4));
+	fx_check(&fx);
+	/* Nothing keeps a directory that was only looked at. */
+	assert_int_equal(fx_remove(&fx, "e/f/g", 0), 0);
+	assert_int_equal(fx_remove(&fx, "d/a", 0), 0);
+	assert_int_equal(fx_remove(&fx, "d/c", 0), 0);
+	assert_int_equal(fx_remove(&fx, "d/", 0), 0);
+	assert_int_equal(fx.m->names.count, 1);
+	g[1].generation--;
+	assert_int_equal(fx_end(&fx, "d/b", g[1].generation), 0);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+/* What finds no room any more among a connection's puts takes nothing. */
+static void test_many_limit(void **state)
+{
+	static const char *const key[] = { "a", "b", "c", "d" };
+	struct mcm_put_granted g[4] = { 0 };
+	struct fixture fx;
+	uint64_t used;
+	int r[4];
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, two_puts);
+	many(&fx, key, 4, g, r);
+	assert_int_equal(r[0], 0);
+	assert_int_equal(r[1], 0);
+	assert_int_equal(r[2], -MC_ELIMIT);
+	assert_int_equal(r[3], -MC_ELIMIT);
+	used = fx_used(&fx);
+	assert_int_equal(used, 256);
+	end_many(&fx, key, 4, g, r);
+	assert_int_equal(r[0], 0);
+	assert_int_equal(r[1], 0);
+	many(&fx, key + 2, 2, g, r);
+	assert_int_equal(r[0], 0);
+	assert_int_equal(r[1], 0);
+	end_many(&fx, key + 2, 2, g, r);
+	assert_int_equal(r[1], 0);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 /* Copies lie on segments of different names; fewer are fine. */
 static void test_copies(void **state)
 {
@@ -360,6 +461,8 @@ int main(void)
 		cmocka_unit_test(test_empty_objects),
 		cmocka_unit_test(test_bad_input),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_many_limit),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_preferred),
 		cmocka_unit_test(test_free_ratio),
