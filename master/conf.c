@@ -30,6 +30,7 @@ static const struct mc_opt_alias aliases[] = {
 };
 
 #define NO_HA "there is no high availability; run one master"
+#define NO_ETCD "etcd comes with high availability; quotas are set by requests and kept in the journal"
 #define NO_SSD "there is no SSD tier"
 #define NO_NOF "there is no NVMe-oF tier"
 #define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
@@ -73,6 +74,13 @@ static const struct mc_opt_absent absent[] = {
 	{ "snapshot_retention_count", "2", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
+	/* values of options that are there; who refuses them is mcm_conf_check() */
+	{ "tenant_quota_connector_type=etcd", "file", NO_ETCD },
+	{ "snapshot_object_store_type=s3", "local", NO_SNAPSHOT },
+	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
+	{ "memory_allocator=cachelib", "offset", "upstream's is deprecated, and there is no CXL tier" },
+	{ "allocation_strategy=cxl", "random", NO_CXL },
+	{ "allocation_strategy=ssd_free_ratio_first", "random", NO_SSD },
 	{ "use_mmap_arena_allocator", "false", NO_ARENA },
 	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ NULL, NULL, NULL },
@@ -100,10 +108,12 @@ int mcm_conf_check(const struct mcm_conf *c)
 	int r;
 
 	if (strcmp(c->memory_allocator, "offset") != 0)
-		return mc_fail(-EINVAL, "memory_allocator=%s: only offset is known",
+		return mc_fail(-EINVAL, "memory_allocator=%s: not built into this version, "
+			       "only offset is",
 			       c->memory_allocator);
 	if (!mcm_strategy_find(c->allocation_strategy))
-		return mc_fail(-EINVAL, "allocation_strategy=%s: random, free_ratio_first and local_first are known",
+		return mc_fail(-EINVAL, "allocation_strategy=%s: not built into this version, "
+			       "random, free_ratio_first and local_first are",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
 		return mc_fail(-EINVAL, "eviction_policy=%s: lru, fifo and s3fifo are known",
