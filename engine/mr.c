@@ -18,10 +18,13 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/metrics.h"
 #include "engine/engine_i.h"
 
 /* In mce_mr.refs: unregister waits. */
 #define WAITER (1u << 31)
+
+MC_GAUGE(regions, "mooncake_transfer_regions", "", "Memory regions registered in this process")
 
 static struct mce_mr **bucket_of(struct mce_mr_table *t, uint64_t rkey)
 {
@@ -265,6 +268,7 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 		free(mr);
 		return r;
 	}
+	mc_metric_add(&regions, 1);
 	*ret = mr;
 	return 0;
 }
@@ -290,6 +294,7 @@ void mce_mr_unregister(struct mce_mr *mr)
 	}
 	unlist(mr);
 	free(mr);
+	mc_metric_add(&regions, -1);
 }
 
 uint64_t mce_mr_rkey(const struct mce_mr *mr)

@@ -128,13 +128,14 @@ struct mce_tcp {
 	unsigned nlanes;
 	uint64_t lane_bytes;
 	struct mce_lane *lanes;
-	int wait_fd;		/* epoll of the lanes that are up, -1: none */
 	/* atomic */
 	bool led;		/* a waiting thread receives, see tcp_wait.c */
 	/* guarded by the peer's lock */
 	struct mce_piece *chunk[MCE_LANES_MAX * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK];
 	unsigned nchunks;
 	unsigned up, wanted;	/* lanes */
+	int wait_fd;		/* epoll of the lanes that are up, -1: none; constant for its users */
+	unsigned wait_users;
 	unsigned lost;		/* in_order: lanes since a request succeeded */
 	struct mc_list queue;	/* requests with something to cut */
 	struct mc_list retry, free;
@@ -201,6 +202,9 @@ void mce_lane_count(int n);	/* gauge of open lanes */
 /* tcp_wait.c */
 
 int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
+/* A lane has come up; the peer's last one may have gone.  With the peer's lock. */
+void mce_tcp_wait_add_locked(struct mce_lane *l);
+void mce_tcp_wait_drop_locked(struct mce_tcp *t);
 
 /* tcp_connect.c */
 

@@ -52,7 +52,6 @@ static void begin_run(void *arg)
 {
 	struct begin *b = arg;
 	struct mce_lane *l = b->l;
-	struct epoll_event wait_ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = l };
 	struct mce_tcp *t = l->t;
 
 	pthread_mutex_lock(&l->tx_lock);
@@ -64,9 +63,6 @@ static void begin_run(void *arg)
 					  EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
 	}
 	if (b->result == 0) {
-		/* When it fails, who sleeps there looks up by itself. */
-		if (t->wait_fd >= 0)
-			(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, b->fd, &wait_ev);
 		l->fd = b->fd;
 		l->tx_moved = l->seen_moved = l->seen_received = 0;
 		l->since_ms = l->owes_ms = mc_now_ms();
@@ -83,6 +79,7 @@ static void begin_run(void *arg)
 		l->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
 		l->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
 		t->up++;
+		mce_tcp_wait_add_locked(l);
 		pthread_mutex_unlock(&t->p->lock);
 	}
 	pthread_mutex_unlock(&l->rx_lock);
@@ -226,15 +223,13 @@ int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 	if (t->lane_bytes < MCE_LANE_BYTES)
 		t->lane_bytes = MCE_LANE_BYTES;
 	t->wanted = 1;
-	t->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+	t->wait_fd = -1;
 	mc_list_init(&t->queue);
 	mc_list_init(&t->retry);
 	mc_list_init(&t->free);
 	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
 	/* With the first pieces there a lack of memory can slow it down but not stop it. */
 	if (!t->lanes || !mce_pieces_grow_locked(t)) {
-		if (t->wait_fd >= 0)
-			close(t->wait_fd);
 		free(t->lanes);
 		free(t);
 		return -ENOMEM;

@@ -510,6 +510,8 @@ void mce_lane_down(struct mce_lane *l, int status)
 		close(l->fd);
 		l->fd = -1;
 		mce_lane_count(-1);
+		/* Peers that never come back keep nothing. */
+		mce_rx_done(&l->rx);
 	}
 	l->cur = NULL;
 	l->left = 0;
@@ -517,6 +519,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	if (l->up)
 		t->up--;
 	l->up = false;
+	mce_tcp_wait_drop_locked(t);
 	p->introduced = t->up > 0 && !p->upstream;
 	hopeless = status == 0 && is_hopeless_locked(l);
 	mce_lane_lost_locked(l, status, &over);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -53,16 +54,50 @@ static void take(struct mce_tcp *t, uint64_t until, int ms)
 		mce_lanes_pump(t);
 }
 
-int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline)
-{
-	struct mce_tcp *t = p->tcp;
-	int ms = LOOK_MIN_MS;
-	bool led = false;
+/* ---- the descriptor to wait at: there as long as a lane is up or somebody uses it ---- */
 
-	if (t->wait_fd < 0 || !is_little(t))
-		return -EAGAIN;
-	if (!__atomic_compare_exchange_n(&t->led, &led, true, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-		return -EAGAIN;
+void mce_tcp_wait_add_locked(struct mce_lane *l)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = l };
+	struct mce_tcp *t = l->t;
+
+	if (t->wait_fd < 0)
+		t->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+	/* When it fails, who sleeps there looks up by itself. */
+	if (t->wait_fd >= 0)
+		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, l->fd, &ev);
+}
+
+void mce_tcp_wait_drop_locked(struct mce_tcp *t)
+{
+	if (t->up || t->wait_users || t->wait_fd < 0)
+		return;
+	close(t->wait_fd);
+	t->wait_fd = -1;
+}
+
+static bool wait_enter(struct mce_tcp *t)
+{
+	MC_LOCKED(&t->p->lock);
+	if (t->wait_fd < 0)
+		return false;
+	t->wait_users++;
+	return true;
+}
+
+static void wait_leave(struct mce_tcp *t)
+{
+	MC_LOCKED(&t->p->lock);
+	t->wait_users--;
+	mce_tcp_wait_drop_locked(t);
+}
+
+/* ---- leading ---- */
+
+static void lead(struct mce_tcp *t, const struct mce_batch *b, uint64_t deadline)
+{
+	int ms = LOOK_MIN_MS;
+
 	/* An I/O thread that still receives may end the batch without waking us. */
 	wait_for_others(t);
 	/* Others may ask for much meanwhile: then it is better shared again. */
@@ -73,5 +108,17 @@ int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadlin
 	/* What came before this was left to us, and what comes after it finds the I/O threads. */
 	__atomic_store_n(&t->led, false, __ATOMIC_SEQ_CST);
 	take(t, deadline, 0);
-	return 0;
+}
+
+int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline)
+{
+	struct mce_tcp *t = p->tcp;
+	bool led = false;
+
+	if (!is_little(t) || !wait_enter(t))
+		return -EAGAIN;
+	if (__atomic_compare_exchange_n(&t->led, &led, true, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		lead(t, b, deadline);
+	wait_leave(t);
+	return led ? -EAGAIN : 0;
 }

@@ -38,13 +38,17 @@ static bool look_again(struct mce_te_batch *b, size_t i, struct mce_te_cache *ca
 	struct mce_te_view *v;
 
 	b->tasks[i].retried = true;
-	if (!cache->view || cache->segment != segment) {
+	if ((!cache->view && !cache->failed) || cache->segment != segment) {
 		cache->view = NULL;
 		cache->segment = segment;
-		if (mce_te_view_newer(b->te, segment, NULL, &v) < 0 || mce_te_batch_keep(b, v) < 0)
-			return false;
-		cache->view = v;
+		cache->failed = mce_te_view_newer_by(b->te, segment, NULL, mce_te_deadline(b), &v) < 0 ||
+			mce_te_batch_keep(b, v) < 0;
+		if (!cache->failed)
+			cache->view = v;
 	}
+	/* A peer that says nothing is asked once, not for every task. */
+	if (cache->failed)
+		return false;
 	return mce_te_resolve(b, i, false, cache) == 0 && (req->peer != peer || req->rkey != rkey);
 }
 

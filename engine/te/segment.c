@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -181,9 +182,8 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 	return 0;
 }
 
-static int fetch(struct mce_te *te, const char *name, struct mce_te_view **ret)
+static int fetch(struct mce_te *te, const char *name, uint64_t deadline, struct mce_te_view **ret)
 {
-	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
 	struct mce_segdesc *d;
 	auto_free char *text = NULL;
 	int r;
@@ -353,20 +353,14 @@ int mce_te_view_get(struct mce_te *te, segment_id_t id, struct mce_te_view **ret
 	return 0;
 }
 
-int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
-		      struct mce_te_view **ret)
+/* With the segment's reload_lock. */
+static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const struct mce_te_view *than,
+			 uint64_t deadline, struct mce_te_view **ret)
 {
 	struct mce_te_view *v, *old = NULL;
-	struct mce_te_segment *s;
 	bool replaced;
 	int r;
 
-	if (id == LOCAL_SEGMENT)
-		return own_get(te, ret);
-	s = by_id(te, id);
-	if (!s)
-		return mc_fail(-ENOENT, "no segment has the id %d", id);
-	MC_LOCKED(&s->reload_lock);
 	pthread_rwlock_rdlock(&te->seg_lock);
 	replaced = than && s->view != than;
 	if (replaced)
@@ -374,7 +368,7 @@ int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_vi
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (replaced)
 		return 0;
-	r = fetch(te, s->name, &v);
+	r = fetch(te, s->name, deadline, &v);
 	if (r < 0)
 		return r;
 	pthread_rwlock_wrlock(&te->seg_lock);
@@ -384,6 +378,38 @@ int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_vi
 	mce_te_view_unref(old);
 	*ret = v;
 	return 0;
+}
+
+int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
+			 uint64_t deadline, struct mce_te_view **ret)
+{
+	uint64_t least = mc_deadline_ms(MCE_TE_ASK_MS);
+	struct mce_te_segment *s;
+	struct timespec until;
+	int r;
+
+	if (id == LOCAL_SEGMENT)
+		return own_get(te, ret);
+	s = by_id(te, id);
+	if (!s)
+		return mc_fail(-ENOENT, "no segment has the id %d", id);
+	if (deadline > least)
+		deadline = least;
+	until.tv_sec = (time_t)(deadline / MC_NS_PER_SEC);
+	until.tv_nsec = (long)(deadline % MC_NS_PER_SEC);
+	/* Who holds it may be waiting for a peer that says nothing. */
+	r = pthread_mutex_clocklock(&s->reload_lock, CLOCK_MONOTONIC, &until);
+	if (r)
+		return mc_fail(-r, "%s: its descriptor is being fetched", s->name);
+	r = reload_locked(te, s, than, deadline, ret);
+	pthread_mutex_unlock(&s->reload_lock);
+	return r;
+}
+
+int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
+		      struct mce_te_view **ret)
+{
+	return mce_te_view_newer_by(te, id, than, MC_NEVER, ret);
 }
 
 int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret)
@@ -439,7 +465,7 @@ int mce_te_open_segment(struct mce_te *te, const char *name, unsigned flags, seg
 	s = find_locked(te, name);
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (!s) {
-		r = fetch(te, name, &v);
+		r = fetch(te, name, mc_deadline_ms(MCE_TE_ASK_MS), &v);
 		return r < 0 ? r : segment_add(te, name, v, ret);
 	}
 	if ((flags & MCE_TE_FRESH) || te->env.no_metacache) {

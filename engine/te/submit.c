@@ -49,7 +49,7 @@ static int cache_reload(struct mce_te_batch *b, segment_id_t segment, struct mce
 	if (cache->reloaded)
 		return -ERANGE;
 	cache->reloaded = true;
-	r = mce_te_view_newer(b->te, segment, cache->view, &v);
+	r = mce_te_view_newer_by(b->te, segment, cache->view, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
 }
 

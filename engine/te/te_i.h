@@ -98,6 +98,9 @@ int mce_te_view_get(struct mce_te *te, segment_id_t id, struct mce_te_view **ret
  * A reference to what is known then. */
 int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
 		      struct mce_te_view **ret);
+/* The same until @deadline or MCE_TE_ASK_MS from now, whichever comes first. */
+int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
+			 uint64_t deadline, struct mce_te_view **ret);
 void mce_te_view_unref(struct mce_te_view *v);	/* NULL is fine */
 /* The buffer that holds [@addr, @addr + @len), or NULL. */
 const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t addr, uint64_t len);
@@ -142,7 +145,7 @@ struct mce_te_batch {
 	segment_id_t notify_segment;
 	char *notify_name, *notify_msg;
 	int eventfd;		/* -1: none */
-	uint64_t deadline;	/* MC_NEVER: none; the timer reads it without */
+	uint64_t deadline;	/* MC_NEVER: none; the timer and who asks peers read it without */
 	uint64_t began_ns;	/* when the first of what is under way was submitted; 0 without metrics */
 	struct mce_te_view **views;	/* that the requests lean on */
 	unsigned nviews, views_cap;
@@ -157,6 +160,11 @@ struct mce_te_batch {
 static inline void mce_te_deadline_set(struct mce_te_batch *b, uint64_t deadline)
 {
 	__atomic_store_n(&b->deadline, deadline, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t mce_te_deadline(const struct mce_te_batch *b)
+{
+	return __atomic_load_n(&b->deadline, __ATOMIC_RELAXED);
 }
 
 /* The batch, locked; NULL: no such id. */
@@ -176,6 +184,7 @@ struct mce_te_cache {
 	segment_id_t segment;
 	struct mce_te_view *view;
 	bool reloaded;
+	bool failed;		/* finish.c: the descriptor cannot be had now */
 };
 int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache);
 

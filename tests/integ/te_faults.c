@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * te_faults.c - 1,000 peers that are killed, stopped or given up in the middle of a transfer, each under a name and at
+ * addresses of its own, with connections that stay half open in between: every task has a status within its
+ * deadline, what was read is what the peer offered, and no descriptor, thread or registration is left. */
+#include "te_pair.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <mooncake/mce_te.h>
+
+#define BYTES (1u << 20)
+#define TASKS 8u
+#define ROUNDS 1000u
+/* The first ones warm up what stays. */
+#define WARM 16u
+#define DEADLINE_MS 25
+/* On a machine that does other things too. */
+#define SLACK_MS 5000
+
+enum fault { KILLED, STOPPED, CANCELED, NONE, FAULTS };
+
+struct peer {
+	pid_t pid;
+	struct te_note note;
+};
+
+static struct mce_te *open_engine(void)
+{
+	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
+	struct mce_te *te;
+
+	CHECK(mce_te_open(&conf, &te) == 0);
+	return te;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- peers: children of a process without threads ---- */
+
+static void serve(int to)
+{
+	struct peer p = { .pid = getpid() };
+	struct mce_te *te;
+	unsigned char *mem = malloc(BYTES + 4096 * (getpid() % 64));
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	te = open_engine();
+	CHECK(mem);
+	mem += (size_t)4096 * (getpid() % 64);
+	te_fill(mem, BYTES, 5);
+	CHECK(mce_te_register(te, mem, BYTES, "*", 1) == 0);
+	snprintf(p.note.name, sizeof(p.note.name), "%s", mce_te_name(te));
+	p.note.addr = (uint64_t)(uintptr_t)mem;
+	te_tell(to, &p, sizeof(p));
+	for (;;)
+		pause();
+}
+
+static void nursery(int from, int to)
+{
+	char c;
+
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		te_hear(from, &c, 1);
+		if (c == 'q')
+			return;
+		if (fork() == 0)
+			serve(to);
+	}
+}
+
+/* ---- what must not grow ---- */
+
+struct held {
+	unsigned fds, threads, regions;
+};
+
+static unsigned entries(const char *dir)
+{
+	unsigned n = 0;
+	DIR *d = opendir(dir);
+
+	CHECK(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static struct held held(void)
+{
+	struct held h = { entries("/proc/self/fd"), entries("/proc/self/task"), 0 };
+	char *text, *at;
+
+	CHECK(mce_te_metrics(&text) == 0);
+	at = strstr(text, "\nmooncake_transfer_regions ");
+	CHECK(at && sscanf(at, "\nmooncake_transfer_regions %u", &h.regions) == 1);
+	free(text);
+	return h;
+}
+
+/* Connections that lost their peer are closed a moment later. */
+static void settled(const struct held *before)
+{
+	int64_t end = now_ms() + 20000;
+	struct held h = held();
+
+	while ((h.fds > before->fds || h.threads > before->threads) && now_ms() < end) {
+		usleep(10000);
+		h = held();
+	}
+	printf("before: %u descriptors, %u threads, %u regions; after: %u, %u, %u\n", before->fds, before->threads,
+	       before->regions, h.fds, h.threads, h.regions);
+	CHECK(h.fds <= before->fds && h.threads <= before->threads && h.regions == before->regions);
+}
+
+/* ---- faults ---- */
+
+/* Somebody connects to our handshake service, says half a word and goes, or stays until the next one comes. */
+static void half_open(const struct mce_te *te, bool stays)
+{
+	static int last = -1;
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)mce_te_rpc_port(te)) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(fd >= 0 && connect(fd, (void *)&in, sizeof(in)) == 0);
+	CHECK(write(fd, "\x40\0\0\0", 3) == 3);
+	if (last >= 0)
+		close(last);
+	last = stays ? fd : -1;
+	if (!stays)
+		close(fd);
+}
+
+static void hurt(enum fault fault, const struct peer *p, struct mce_te *te, batch_id_t b)
+{
+	if (fault == KILLED)
+		CHECK(kill(p->pid, SIGKILL) == 0);
+	else if (fault == STOPPED)
+		CHECK(kill(p->pid, SIGSTOP) == 0);
+	else if (fault == CANCELED)
+		CHECK(mce_te_cancel(te, b) == 0);
+}
+
+static bool is_fit(enum fault fault, int status)
+{
+	/* A name may be that of an earlier peer, whose addresses are known no longer: then the transfer fails, unless
+	 * the peer can be asked again. */
+	return status == STATUS_COMPLETED || (fault != NONE && (status == STATUS_FAILED || status == STATUS_TIMEOUT)) ||
+	       (fault == CANCELED && status == STATUS_CANCELED);
+}
+
+/* Has task @i read what the peer offered? */
+static bool is_right(const unsigned char *mine, unsigned i)
+{
+	for (unsigned k = i * (BYTES / TASKS); k < (i + 1) * (BYTES / TASKS); k++)
+		if (mine[k] != (unsigned char)(k * 31 + (k >> 8) * 7 + 5))
+			return false;
+	return true;
+}
+
+static void transfer(struct mce_te *te, const struct peer *p, unsigned char *mine, enum fault fault,
+		     unsigned tally[])
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = DEADLINE_MS };
+	struct transfer_request r[TASKS];
+	struct transfer_status st;
+	segment_id_t id;
+	batch_id_t b;
+	int64_t began, took;
+
+	CHECK(mce_te_open_segment(te, p->note.name, 0, &id) == 0);
+	for (unsigned i = 0; i < TASKS; i++)
+		r[i] = (struct transfer_request){
+			OPCODE_READ, mine + i * (BYTES / TASKS), id, p->note.addr + i * (BYTES / TASKS),
+			BYTES / TASKS,
+		};
+	if (fault == NONE)
+		opts.deadline_ms = 60000;
+	CHECK(mce_te_batch_new(te, TASKS, &b) == 0);
+	began = now_ms();
+	CHECK(mce_te_submit(te, b, r, TASKS, &opts) == 0);
+	hurt(fault, p, te, b);
+	CHECK(mce_te_wait(te, b, 60000) == 0);
+	took = now_ms() - began;
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0);
+	if (fault != NONE && took >= DEADLINE_MS + SLACK_MS) {
+		fprintf(stderr, "fault %d: status %d after %lld ms\n", fault, st.status,
+			(long long)took);
+		exit(1);
+	}
+	for (unsigned i = 0; i < TASKS; i++) {
+		CHECK(mce_te_task_status(te, b, i, &st) == 0 && is_fit(fault, st.status));
+		tally[st.status]++;
+		CHECK(st.status != STATUS_COMPLETED || is_right(mine, i));
+	}
+	CHECK(mce_te_batch_free(te, b) == 0);
+}
+
+static void one(struct te_pair *n, struct mce_te *te, unsigned i, unsigned tally[])
+{
+	unsigned char *mine = calloc(1, BYTES);
+	struct peer p;
+
+	te_tell(n->to, "s", 1);
+	te_hear(n->from, &p, sizeof(p));
+	CHECK(mine && mce_te_register(te, mine, BYTES, "*", 1) == 0);
+	half_open(te, i % 2);
+	transfer(te, &p, mine, (enum fault)(i % FAULTS), tally);
+	CHECK(mce_te_unregister(te, mine) == 0);
+	(void)kill(p.pid, SIGKILL);
+	free(mine);
+}
+
+int main(void)
+{
+	unsigned rounds = getenv("SANITIZER") && *getenv("SANITIZER") ? ROUNDS / 10 : ROUNDS;
+	unsigned tally[16] = { 0 };
+	struct held before = { 0 };
+	struct te_pair n;
+	struct mce_te *te;
+
+	/* Without mapping and process_vm the transfers are still under way when the peer is hurt. */
+	setenv("MC_FORCE_TCP", "1", 1);
+	te_pair_start(&n, nursery);
+	te = open_engine();
+	for (unsigned i = 0; i < rounds; i++) {
+		one(&n, te, i, tally);
+		if (i == WARM)
+			before = held();
+	}
+	half_open(te, false);
+	settled(&before);
+	printf("%u peers: %u tasks completed, %u failed, %u timed out, %u canceled\n", rounds, tally[STATUS_COMPLETED],
+	       tally[STATUS_FAILED], tally[STATUS_TIMEOUT], tally[STATUS_CANCELED]);
+	CHECK(tally[STATUS_COMPLETED] && tally[STATUS_FAILED] && tally[STATUS_TIMEOUT] && tally[STATUS_CANCELED]);
+	te_pair_end(&n);
+	mce_te_close(te);
+	return 0;
+}
