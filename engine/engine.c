@@ -21,7 +21,7 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	struct mce_conf *c = &e->conf;
 
 	*c = *conf;
-	c->host = c->bind_host = NULL;
+	c->host = c->bind_host = c->io_cpus = NULL;
 	if (conf->port < 0 || conf->port > 65535)
 		return mc_fail(-EINVAL, "port %d is out of range", conf->port);
 	if (c->upstream_port_min == 0)
@@ -51,7 +51,7 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 		c->progress_timeout_ms = 30000;
 	if (c->status_timeout_ms == 0)
 		c->status_timeout_ms = 30000;
-	return 0;
+	return mce_cpus_parse(conf->io_cpus ? conf->io_cpus : "", &e->io_cpus);
 }
 
 static int open_io(struct mce_engine *e)

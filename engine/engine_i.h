@@ -7,6 +7,7 @@
 #define MCE_ENGINE_I_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,6 +52,8 @@ struct mce_io {
 	uint64_t last_ms;		/* when the loop was last seen alive */
 };
 
+/* The processors of a list like "0-3,8"; -EINVAL. */
+int mce_cpus_parse(const char *list, cpu_set_t *ret);
 int mce_io_open(struct mce_io *io, struct mce_engine *e, const char *name);
 void mce_io_close(struct mce_io *io);	/* NULL loop is fine */
 /* Any thread but the loop's: run @fn on the loop and wait until it has run. */
@@ -232,6 +235,7 @@ struct mce_engine {
 	struct mce_id id;
 	unsigned nio;
 	struct mce_io io[MCE_IO_MAX];
+	cpu_set_t io_cpus;	/* empty: the I/O threads run anywhere */
 	struct mce_mapserver *mapserver;
 	struct mce_tcp_server *server;
 	int upstream_port;	/* -1: none */

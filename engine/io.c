@@ -4,9 +4,13 @@
 #include <config.h>
 
 #include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
 #include "engine/engine_i.h"
 
 static uint64_t stall_ms(const struct mce_io *io)
@@ -96,10 +100,57 @@ void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg)
 		nanosleep(&pause, NULL);
 }
 
+int mce_cpus_parse(const char *list, cpu_set_t *ret)
+{
+	const char *p = list;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	while (*p) {
+		char *end;
+		unsigned long from = strtoul(p, &end, 10), to = from;
+
+		if (end == p)
+			break;
+		p = end;
+		if (*p == '-') {
+			to = strtoul(p + 1, &end, 10);
+			if (end == p + 1)
+				break;
+			p = end;
+		}
+		if (from > to || to >= CPU_SETSIZE || (*p && *p != ','))
+			break;
+		for (; from <= to; from++)
+			CPU_SET(from, &set);
+		if (!*p || !*++p) {
+			*ret = set;
+			return 0;
+		}
+	}
+	if (*list)
+		return mc_fail(-EINVAL, "not a list of processors: %s", list);
+	*ret = set;
+	return 0;
+}
+
+/* Best effort: elsewhere they are slower, not wrong.  What the process was confined to stays its limit. */
+static void io_settle(struct mce_io *io)
+{
+	cpu_set_t may;
+
+	if (CPU_COUNT(&io->e->io_cpus) == 0 || sched_getaffinity(0, sizeof(may), &may))
+		return;
+	CPU_AND(&may, &may, &io->e->io_cpus);
+	if (CPU_COUNT(&may) && sched_setaffinity(0, sizeof(may), &may))
+		mc_info("engine", "an I/O thread runs anywhere: %m");
+}
+
 static void io_begin(void *arg)
 {
 	struct mce_io *io = arg;
 
+	io_settle(io);
 	io->last_ms = mc_now_ms();
 	mc_evtimer_arm(io->loop, &io->tick, mc_now_ns() + tick_ns(io));
 }

@@ -51,6 +51,8 @@ struct mce_conf {
 	unsigned lanes;		/* TCP connections per peer, 0: 2 */
 	uint64_t stripe_bytes;	/* a longer request is split over the lanes; 0: 512 KiB */
 	bool force_tcp;		/* never local or mapped (tests, measurements); upstream: MC_FORCE_TCP */
+	const char *io_cpus;	/* "0-3,8": where the I/O threads run, of those that the process may use;
+				 * NULL, "" or none of these: anywhere */
 	unsigned spin_us;	/* polling before sleep in I/O threads and waits */
 	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
 	uint64_t progress_timeout_ms; /* a lane that moves nothing for so long with work on it is dropped;

@@ -76,6 +76,29 @@ void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX])
 	freeifaddrs(all);
 }
 
+void mce_te_interface_of(const char *host, char ret[IF_NAMESIZE])
+{
+	struct ifaddrs *all, *i;
+	char text[INET6_ADDRSTRLEN];
+
+	ret[0] = 0;
+	if (getifaddrs(&all))
+		return;
+	for (i = all; i && !*ret; i = i->ifa_next) {
+		int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
+		const void *at = NULL;
+
+		if (family == AF_INET)
+			at = &((const struct sockaddr_in *)i->ifa_addr)->sin_addr;
+		else if (family == AF_INET6)
+			at = &((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr;
+		if (at && inet_ntop(family, at, text, sizeof(text)) && !strcmp(text, host) &&
+		    strlen(i->ifa_name) < IF_NAMESIZE)
+			strcpy(ret, i->ifa_name);
+	}
+	freeifaddrs(all);
+}
+
 bool mce_te_is_loopback(const char *host)
 {
 	return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcasecmp(host, "localhost");

@@ -143,6 +143,7 @@ static int open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 static int open_engine(struct mce_te *te)
 {
 	bool loopback = mce_te_is_loopback(te->host);
+	char interface[IF_NAMESIZE], cpus[1024];
 	struct mce_conf c = {
 		.host = te->host,
 		.bind_host = loopback ? NULL : strchr(te->host, ':') ? "::" : "0.0.0.0",
@@ -152,8 +153,11 @@ static int open_engine(struct mce_te *te)
 		.status_timeout_ms = te->env.status_ms,
 		.upstream = true,
 		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
+		.io_cpus = cpus,
 	};
 
+	mce_te_interface_of(te->host, interface);
+	mce_topo_cpus_near(NULL, interface, cpus, sizeof(cpus));
 	return mce_engine_open(&c, &te->engine);
 }
 

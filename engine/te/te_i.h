@@ -7,6 +7,7 @@
 #ifndef MCE_TE_I_H
 #define MCE_TE_I_H
 
+#include <net/if.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,6 +43,8 @@ struct mce_te_env {
 void mce_te_env_load(struct mce_te_env *env);
 /* The address of the first interface that is up and not the loopback, "127.0.0.1" when there is none. */
 void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX]);
+/* The interface that has the address @host; "" when none has. */
+void mce_te_interface_of(const char *host, char ret[IF_NAMESIZE]);
 /* Does it name this host's loopback, so that nobody else can come this way? */
 bool mce_te_is_loopback(const char *host);
 

@@ -59,6 +59,25 @@ static int read_int(const char *root, const char *path, int def)
 	return end == line ? def : (int)v;
 }
 
+void mce_topo_cpus_near(const char *root, const char *name, char *buf, size_t len)
+{
+	char path[PATH_MAX], online[64];
+	int node;
+
+	buf[0] = 0;
+	root = root ? root : "";
+	read_line(root, "/sys/devices/system/node/online", online, sizeof(online));
+	/* One node: "0". */
+	if (!strpbrk(online, "-,") || strchr(name, '/'))
+		return;
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", name);
+	node = read_int(root, path, -1);
+	if (node < 0)
+		return;
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
+	read_line(root, path, buf, len);
+}
+
 /* The device's place in the tree of devices, "" when it is not known. */
 static void way_to(const char *root, const char *link, char ret[PATH_MAX])
 {

@@ -31,6 +31,10 @@ int mce_topo_load(const char *path, struct mce_topo **ret);
 int mce_topo_parse(const char *text, size_t len, struct mce_topo **ret);
 void mce_topo_free(struct mce_topo *t);		/* NULL is fine */
 
+/* The processors near network interface @name, as a list like "0-3,8"; "" when that is not known, or where all are as
+ * near.  @root as above. */
+void mce_topo_cpus_near(const char *root, const char *name, char *buf, size_t len);
+
 /* The matrix as JSON text without line breaks, malloc'ed; only devices of @filter (NULL: all). */
 int mce_topo_json(const struct mce_topo *t, const char *filter, char **ret);
 /* Devices in their order; those of a file have only a name. */

@@ -3,6 +3,9 @@
  * nonsense. */
 #include <config.h>
 
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +22,7 @@
 #define FAKE_LIBCUDA "fake_libcuda.so"
 #endif
 
+#include "engine/mce.h"
 #include "engine/topo/topo.h"
 
 static char root[64];
@@ -203,11 +207,105 @@ static void nonsense(void **state)
 	assert_null(t);
 }
 
+/* ---- processors near an interface -------------------------------------------------------------- */
+
+static void near(const char *name, const char *want)
+{
+	char cpus[64];
+
+	mce_topo_cpus_near(root, name, cpus, sizeof(cpus));
+	assert_string_equal(cpus, want);
+}
+
+static void processors(void **state)
+{
+	run("mkdir -p sys/devices/system/node/node0 sys/devices/system/node/node1 sys/class/net/eth7/device "
+	    "sys/class/net/veth/device && echo %s >sys/class/net/eth7/device/numa_node && "
+	    "echo %s >sys/class/net/veth/device/numa_node", "1", "-1");
+	run("echo 0-3 >sys/devices/system/node/node0/cpulist && echo %s >sys/devices/system/node/node1/cpulist && "
+	    "echo %s >sys/devices/system/node/online", "4-5,7", "0-1");
+	near("eth7", "4-5,7");
+	near("veth", "");
+	near("none", "");
+	near("../net/eth7", "");
+	run("echo %s >sys/devices/system/node/online%s", "0", "");
+	near("eth7", "");
+}
+
+/* Processors that the I/O threads of this process may run on: the same for all, or -1. */
+static int io_threads_on(void)
+{
+	char path[300], comm[32];
+	int cpu = -2;
+	struct dirent *d;
+	DIR *dir = opendir("/proc/self/task");
+
+	assert_non_null(dir);
+	while ((d = readdir(dir))) {
+		cpu_set_t set;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", d->d_name);
+		f = fopen(path, "r");
+		if (!f || !fgets(comm, sizeof(comm), f) || strncmp(comm, "mce-io", 6))
+			comm[0] = 0;
+		if (f)
+			fclose(f);
+		if (!comm[0] || sched_getaffinity(atoi(d->d_name), sizeof(set), &set))
+			continue;
+		for (int i = 0; i < CPU_SETSIZE; i++)
+			if (CPU_ISSET(i, &set))
+				cpu = cpu == -2 || cpu == i ? i : -1;
+	}
+	closedir(dir);
+	return cpu;
+}
+
+/* They name and move themselves. */
+static void wait_threads_on(int want)
+{
+	for (int i = 0; i < 10000 && io_threads_on() != want; i++)
+		usleep(1000);
+	assert_int_equal(io_threads_on(), want);
+}
+
+static void io_threads(void **state)
+{
+	struct mce_conf conf = { .io_threads = 3 };
+	struct mce_engine *e;
+	cpu_set_t may;
+	char list[64];
+	int last = 0;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(may), &may), 0);
+	if (CPU_COUNT(&may) < 2)
+		skip();
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		last = CPU_ISSET(i, &may) ? i : last;
+	snprintf(list, sizeof(list), "%d-%d,1023", last, last);
+	conf.io_cpus = list;
+	assert_int_equal(mce_engine_open(&conf, &e), 0);
+	wait_threads_on(last);
+	mce_engine_close(e);
+	/* where it may not run: anywhere */
+	conf.io_cpus = "1022";
+	assert_int_equal(mce_engine_open(&conf, &e), 0);
+	wait_threads_on(-1);
+	mce_engine_close(e);
+	for (unsigned i = 0; i < 7; i++) {
+		static const char *const bad[] = { "x", "1-", "2-1", "1,,2", "-1", "0-2000", "1;2" };
+
+		conf.io_cpus = bad[i];
+		assert_int_equal(mce_engine_open(&conf, &e), -EINVAL);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nics), cmocka_unit_test(gpus), cmocka_unit_test(filters),
 		cmocka_unit_test(bare_machine), cmocka_unit_test(files), cmocka_unit_test(nonsense),
+		cmocka_unit_test(processors), cmocka_unit_test(io_threads),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
