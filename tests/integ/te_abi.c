@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_abi.c - the binary interface of upstream's C functions, without our header: their names looked up in the library, and
+ * te_abi.c - the binary interface of upstream's C functions, without our header: names looked up in the library,
  * structs, constants and results as programs have them that were compiled elsewhere. */
 #include <dlfcn.h>
 #include <stddef.h>
