@@ -238,14 +238,21 @@ static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_los
 	char name[MCM_JOURNAL_NAME];
 	int fd, r;
 
+	pthread_mutex_lock(&j->file_lock);
+	*ret_losses = j->losses;
+	pthread_mutex_unlock(&j->file_lock);
 	mcm_journal_name(name, false, sequence);
 	r = mcm_journal_begin_file(m, false, name, sequence, &fd);
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("checkpoint.switch");
-	mcm_journal_switch(m, fd, sequence);
+	r = mcm_journal_switch(m, fd, sequence, *ret_losses);
+	if (r < 0) {
+		close(fd);
+		(void)unlinkat(j->dirfd, name, 0);
+		return r;
+	}
 	pthread_mutex_lock(&j->file_lock);
-	*ret_losses = j->losses;
 	*ret_older = j->file_bytes;
 	pthread_mutex_unlock(&j->file_lock);
 	*ret_sequence = sequence;

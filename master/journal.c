@@ -320,7 +320,7 @@ void mcm_journal_settle(struct mcm *m)
 		sync_to(m, end);
 }
 
-void mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence)
+int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then)
 {
 	struct mcm_journal *j = m->journal;
 	int old;
@@ -329,9 +329,18 @@ void mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence)
 	MC_LOCKED(&j->file_lock);
 	flush_locked(j);
 	/* Who waits for a sync of what is in the old file gets it here. */
-	if (j->sync && !j->discarded && fdatasync(j->fd) < 0)
-		discard(j, -errno);
+	if (j->sync && !j->discarded && fdatasync(j->fd) < 0) {
+		int why = -errno;
+
+		pthread_mutex_lock(&j->lock);
+		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
+		pthread_mutex_unlock(&j->lock);
+		discard(j, why);
+	}
 	__atomic_store_n(&j->synced, j->written, __ATOMIC_RELEASE);
+	if (j->losses != losses_then)
+		return mc_fail(-EIO, "records were lost while %s was about to go on in a new file",
+			       j->path);
 	pthread_mutex_lock(&j->lock);
 	/* Records appended since the flush belong to the new file, whatever happened to earlier ones. */
 	__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
@@ -342,6 +351,7 @@ void mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence)
 	pthread_mutex_unlock(&j->lock);
 	if (old >= 0)
 		close(old);
+	return 0;
 }
 
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,

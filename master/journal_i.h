@@ -104,8 +104,10 @@ void mcm_journal_lose(struct mcm *m, int why);
 /* Write what is in the buffer. */
 void mcm_journal_flush(struct mcm *m);
 /* Later records go into journal @sequence, open as @fd, which is taken.  Those before are written, and
- * records that were lost are so no longer: what is appended from now on is kept. */
-void mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence);
+ * records that were lost are so no longer: what is appended from now on is kept.  @losses_then: how many
+ * losses there were before the file was made; when there has been another one since, the file went with
+ * the others: -EIO, @fd remains the caller's. */
+int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then);
 
 /* ---- notes.c ---- */
 int mcm_notes_init(struct mcm_notes *ns);

@@ -161,7 +161,7 @@ static int begin(struct mcm *m, uint64_t sequence)
 		r = mc_fail(-errno, "cannot sync %s", j->path);
 	if (r == 0 && !j->based)
 		r = mcm_checkpoint(m);
-	if (r != -ENOSPC && r != -EDQUOT)
+	if (r != -ENOSPC && r != -EDQUOT && !j->discarded)
 		return r;
 	/* A full disk now is as one later: the master serves, and tries again. */
 	mcm_journal_lose(m, r);

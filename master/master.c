@@ -226,6 +226,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.local_name = where->local_name,
 		.loops = rpc_threads(&m->conf),
 		.spin_us = (unsigned)m->conf.rpc_spin_us,
+		.max_connections = (uint32_t)m->conf.max_connections,
 		.idle_timeout_ms = (uint32_t)m->conf.rpc_conn_timeout_seconds,
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,

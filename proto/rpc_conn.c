@@ -479,6 +479,7 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 	c->active_ns = mc_now_ns();
 	mc_peer_name(fd, c->s.peer);
 	mcp_server_count(s, 1);
+	c->s.excess = atomic_load(&s->connections) > s->conf.max_connections;
 	atomic_fetch_add(&lane->load, 1);
 	mc_list_push_back(&lane->conns, &c->link);
 	r = mc_evloop_add(lane->ev, &c->ev, EPOLLIN);

@@ -37,6 +37,8 @@ static int hello(struct mcp_client *c, struct mcp_link *l, uint64_t deadline)
 	int r;
 
 	r = mcp_call(c, MCP_HELLO, &msg, &reply, &mem, deadline);
+	if (r == -MC_ELIMIT)
+		return mc_fail(r, "%s has as many connections as it may (max_connections)", l->peer);
 	if (r < 0)
 		return r;
 	if (reply.version < MCP_MIN_VERSION || reply.version > MCP_VERSION) {

@@ -72,6 +72,7 @@ struct mcp_session {
 	struct mcp_id client;
 	uint16_t version;
 	enum mcp_lane lane;
+	bool excess;			/* one more than there may be: its hello is refused */
 	char peer[MC_ADDR_MAX];
 	/* owned by whoever runs the session's handlers */
 	void *user;

@@ -112,6 +112,8 @@ int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void
 		return refuse(&bad_hello, mc_fail(-MC_EVERSION,
 			"peer speaks versions %u to %u, this server %u to %u", hello.min_version,
 			hello.version, MCP_MIN_VERSION, MCP_VERSION));
+	if (s->excess)
+		return refuse(&bad_hello, mc_fail(-MC_ELIMIT, "too many connections"));
 	if (hello.lane != MCP_LANE_CONTROL && hello.lane != MCP_LANE_HEARTBEAT)
 		return refuse(&bad_hello, mc_fail(-MC_ENOTSUP, "unknown lane %u", hello.lane));
 	s->client = hello.client;

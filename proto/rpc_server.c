@@ -20,6 +20,8 @@
 #define BACKLOG 1024
 #define SCRATCH (256u << 10)
 #define ACCEPTS_PER_EVENT 64
+/* Connections over the limit that may wait to hear so. */
+#define REFUSALS_MAX 1000
 #define ACCEPT_RETRY_NS (100 * MC_NS_PER_MS)
 /* A host that vanished is noticed after about a minute, so that what its sessions hold is freed. */
 #define KEEPALIVE_IDLE_SEC 30
@@ -66,14 +68,17 @@ static void set_tcp_options(const struct mcp_server *s, int fd)
 static void admit(struct mcp_listener *li, int fd)
 {
 	struct mcp_server *s = li->server;
+	unsigned n = atomic_load(&s->connections);
 	int r;
 
-	if (atomic_load(&s->connections) >= s->conf.max_connections) {
+	if (n >= s->conf.max_connections) {
 		mc_metric_add(&refused, 1);
 		mc_warn("rpc", "connection limit reached, refusing more limit=%u address=%s",
 			s->conf.max_connections, li->bound);
-		close(fd);
-		return;
+		if (n - s->conf.max_connections >= REFUSALS_MAX) {
+			close(fd);
+			return;
+		}
 	}
 	if (li->tcp)
 		set_tcp_options(s, fd);

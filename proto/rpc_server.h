@@ -38,7 +38,9 @@ struct mcp_server_conf {
 	unsigned loops;			/* control loops, at least 1 */
 	unsigned spin_us;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
-	uint32_t max_connections;	/* further ones are closed at once; 0: 65536 */
+	/* Further ones are told -MC_ELIMIT when they say hello, and closed; a thousand that wait for it
+	 * at the most, more are closed at once.  0: 65536. */
+	uint32_t max_connections;
 	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
 	uint32_t hello_timeout_ms;	/* 0: 10000 */
 	uint32_t idle_timeout_ms;	/* 0: never */

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -353,16 +354,15 @@ static void three_connections(struct mcp_server_conf *conf)
 static void connections_are_limited(void **state)
 {
 	int64_t refused = metric("mooncake_rpc_connections_refused_total", "");
+	struct mcp_hello hello;
 	int fd[3];
+
+	raw_hello_fill(&hello, MCP_LANE_CONTROL);
 
 	for (int i = 0; i < 3; i++)
 		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_LANE_CONTROL);
-	for (int i = 0; i < 5; i++) {
-		int more = raw_connect(i & 1 ? fx.tcp : fx.path);
-
-		assert_true(is_closed(more));
-		close(more);
-	}
+	for (int i = 0; i < 5; i++)
+		expect_refusal(&hello, -MC_ELIMIT);
 	assert_int_equal(metric("mooncake_rpc_connections_refused_total", ""), refused + 5);
 	close(fd[1]);
 	fixture_wait(&fx.closed, 1);
@@ -373,6 +373,32 @@ static void connections_are_limited(void **state)
 	for (int i = 0; i < 3; i++)
 		close(fd[i]);
 	fixture_wait(&fx.closed, 4);
+}
+
+/* Those who do not even say hello are not waited for in any number. */
+static void refusals_are_limited(void **state)
+{
+	struct rlimit old, lim = { 4000, 4000 };
+	static int in[3], more[1100];
+	unsigned closed = 0, i;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	lim.rlim_max = old.rlim_max > 4000 ? old.rlim_max : 4000;
+	if (old.rlim_cur < 4000 && setrlimit(RLIMIT_NOFILE, &lim) < 0)
+		skip();
+	for (i = 0; i < 3; i++)
+		in[i] = raw_hello(fx.path, MCP_LANE_CONTROL);
+	for (i = 0; i < 1100; i++)
+		more[i] = raw_connect(fx.path);
+	for (i = 1000; i < 1100; i++)
+		closed += is_closed(more[i]);
+	assert_in_range(closed, 90, 100);
+	for (i = 0; i < 3; i++)
+		close(in[i]);
+	for (i = 0; i < 1100; i++)
+		close(more[i]);
+	fixture_wait(&fx.closed, 3);
+	(void)setrlimit(RLIMIT_NOFILE, &old);
 }
 
 #define IDLE_MS 400
@@ -588,6 +614,7 @@ int main(void)
 		TEST(unread_replies_stop_the_reading, stingy),
 		TEST(peer_that_never_reads_may_go, stingy),
 		TEST(connections_are_limited, three_connections),
+		TEST(refusals_are_limited, three_connections),
 		TEST(silent_peers_are_closed, impatient),
 		TEST(sessions_are_spread_evenly, four_loops),
 		TEST(heartbeats_have_a_lane, one_loop),
