@@ -60,6 +60,8 @@ static int beat(struct mcs_heartbeat *h)
 		mcs_keeper_remount(h->s->keeper);
 	if (reply.tasks)
 		mcs_mover_kick(h->s->mover);
+	if (reply.heartbeat_ms)
+		mcs_session_set_heartbeat(h->s->session, reply.heartbeat_ms);
 	mcp_reply_done(&mem);
 	return 0;
 }

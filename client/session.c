@@ -173,6 +173,11 @@ struct mcs_terms mcs_session_terms(const struct mcs_session *s)
 	};
 }
 
+void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms)
+{
+	__atomic_store_n(&s->heartbeat_ms, ms, __ATOMIC_RELAXED);
+}
+
 static void sleep_ms(uint64_t ms)
 {
 	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };

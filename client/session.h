@@ -58,6 +58,8 @@ bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
 unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
+/* The master wants another heartbeat_ms. */
+void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
 
 /* Call and wait, as mcp_call(); repeated after a lost connection as said above, so for requests
  * only that may be repeated. */

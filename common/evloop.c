@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -41,6 +42,7 @@ struct mc_evloop {
 	int epfd, wakefd;
 	char name[16];
 	uint64_t spin_max_ns;
+	long gather_ns;		/* the thread's */
 	/* owned by who starts and frees the loop */
 	pthread_t thread;
 	bool started;
@@ -353,12 +355,20 @@ static int sleep_ms(struct mc_evloop *l)
 	return l->timers ? mc_deadline_left_ms(l->timers->due_ns) : -1;
 }
 
+void mc_evloop_gather(struct mc_evloop *l, unsigned us)
+{
+	l->gather_ns = us * 1000l;
+}
+
 static void wait_events(struct mc_evloop *l)
 {
+	struct timespec gather = { .tv_nsec = l->gather_ns };
 	uint64_t from;
 	int ms;
 
 	l->batch_n = 0;
+	if (gather.tv_nsec)
+		(void)nanosleep(&gather, NULL);
 	if (l->spin_ns && spin(l))
 		return;
 	from = l->spin_max_ns ? mc_now_ns() : 0;

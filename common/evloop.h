@@ -28,6 +28,9 @@ struct mc_evtimer {
 /* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */
 int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret);
 int mc_evloop_start(struct mc_evloop *l);	/* runs its thread */
+/* loop: from now on let events gather for so long before each look at them, 0: look at once.  For many
+ * peers who say little and can wait: waking up for each costs more than it does. */
+void mc_evloop_gather(struct mc_evloop *l, unsigned us);
 /* Stop and join the thread, then free.  Work posted before runs first; posts that come later fail
  * with -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors stay the
  * owners'.  NULL is fine. */

@@ -76,8 +76,9 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
 /* Notice how long the master itself stood still.  Called with a period of mcm_tick_ms(). */
 void mcm_clock_tick(struct mcm *m);
 uint64_t mcm_tick_ms(const struct mcm *m);
-/* How often clients are asked to send one. */
+/* How often clients are asked to send one; how often so many would be. */
 uint64_t mcm_heartbeat_ms(const struct mcm *m);
+uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned clients);
 /* Segments of silent clients stop being served, those of long forgotten ones go. */
 void mcm_liveness_tick(struct mcm *m);
 

@@ -23,6 +23,8 @@
 #define TICK_MIN_MS 20
 /* A late thread is no stall; one this late is. */
 #define STALL_TICKS 4
+/* All clients together send so many, about; their owners' being there is all that they say. */
+#define HEARTBEATS_PER_SEC 2500
 
 MC_COUNTER(pings, "master_ping_requests_total", "", "Heartbeats")
 MC_COUNTER(ping_failures, "master_ping_failures_total", "",
@@ -37,12 +39,22 @@ uint64_t mcm_tick_ms(const struct mcm *m)
 	return ms > TICK_MAX_MS ? TICK_MAX_MS : ms < TICK_MIN_MS ? TICK_MIN_MS : ms;
 }
 
+uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned clients)
+{
+	/* Several may get lost before the client is taken for silent; two when there are very many. */
+	uint64_t beat = m->conf.client_ttl / 10, most = m->conf.client_ttl * 2 / 5, crowd;
+
+	beat = beat > 1000 ? 1000 : beat < 10 ? 10 : beat;
+	crowd = clients * 1000ull / HEARTBEATS_PER_SEC;
+	crowd = crowd < most ? crowd : most;
+	return crowd > beat ? crowd : beat;
+}
+
 uint64_t mcm_heartbeat_ms(const struct mcm *m)
 {
-	/* Several may get lost before the client is taken for silent. */
-	uint64_t beat = m->conf.client_ttl / 10;
+	uint64_t ms = __atomic_load_n(&m->heartbeat_ms, __ATOMIC_RELAXED);
 
-	return beat > 1000 ? 1000 : beat < 10 ? 10 : beat;
+	return ms ? ms : mcm_heartbeat_of(m, 0);
 }
 
 void mcm_clock_tick(struct mcm *m)
@@ -154,6 +166,7 @@ void mcm_liveness_tick(struct mcm *m)
 	unsigned i = 0;
 
 	MC_LOCKED(&m->clients.lock);
+	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.count), __ATOMIC_RELAXED);
 	if (!anybody_due(m, now))
 		return;
 	pthread_rwlock_wrlock(&ss->lock);

@@ -25,7 +25,9 @@ void mcm_restored_hold(struct mcm *m, uint32_t slot)
 void mcm_restored_held(struct mcm *m, uint64_t objects)
 {
 	m->held_next = 1;
-	m->held_until_ms = objects ? mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_ms(m) : 0;
+	/* Their owners are as many as the segments are. */
+	m->held_until_ms = !objects ? 0 :
+		mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
 }
 
 /* A slot that was held is nobody else's before this. */

@@ -27,6 +27,8 @@
 #define GREETING_FRAME_MAX 65536u
 #define FIRST_IN 4096u
 #define DRAIN_MS 1000
+#define CROWD 256u		/* connections on the lane loop */
+#define GATHER_US 5000u
 
 MC_COUNTER(bytes_in, "mooncake_rpc_received_bytes_total", "", "Bytes received from clients")
 MC_COUNTER(bytes_out, "mooncake_rpc_sent_bytes_total", "", "Bytes sent to clients")
@@ -101,12 +103,20 @@ static int keep(struct mcp_loop *l, struct mcp_buf *b, const uint8_t *p, size_t 
 
 /* ---- the end of a connection ---- */
 
+/* The lane loop of a crowd looks at its heartbeats some at a time. */
+static void pace(struct mcp_loop *l)
+{
+	if (l == &l->server->loops[0])
+		mc_evloop_gather(l->ev, atomic_load(&l->load) > CROWD ? GATHER_US : 0);
+}
+
 static void conn_free(struct conn *c)
 {
 	close(c->ev.fd);
 	mcp_buf_free(&c->in);
 	mcp_buf_free(&c->out);
 	atomic_fetch_sub(&c->loop->load, 1);
+	pace(c->loop);
 	mcp_server_count(c->s.server, -1);
 	free(c);
 }
@@ -481,6 +491,7 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 	mcp_server_count(s, 1);
 	c->s.excess = atomic_load(&s->connections) > s->conf.max_connections;
 	atomic_fetch_add(&lane->load, 1);
+	pace(lane);
 	mc_list_push_back(&lane->conns, &c->link);
 	r = mc_evloop_add(lane->ev, &c->ev, EPOLLIN);
 	if (r < 0)

@@ -10,18 +10,20 @@ start_actor owner own "${OWNER_MIB:=64}"
 wait_pool 10 capacity $((OWNER_MIB * MIB))
 
 seed=0
-# crash_at FAULT [keep|cache] - a master with that fault, load on it, the master without it
+# crash_at FAULT [keep|cache [FLAG...]] - a master with that fault, load on it, the master without it
 crash_at() {
 	local fault=$1 how=${2:-keep} status=0 load
+	shift
+	[ $# -eq 0 ] || shift
 	kill_pid "$MASTER_PID"
-	MC_FAULTS=$fault restart_master "${flags[@]}"
+	MC_FAULTS=$fault restart_master "${flags[@]}" "$@"
 	seed=$((seed + 1))
 	: >"$tmp/load.log"
 	rm -f "$tmp/killed"
-	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 10 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
+	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 20 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
 	load=$!
 	cleanup_fn end_pid "$load"
-	wait_for 10 gone "$MASTER_PID" || fail "$fault: the master never came there"
+	wait_for 20 gone "$MASTER_PID" || fail "$fault: the master never came there"
 	wait "$MASTER_PID" 2>/dev/null || :
 	touch "$tmp/killed"
 	restart_master "${flags[@]}"
@@ -30,14 +32,30 @@ crash_at() {
 	echo "$fault: $(tail -n 1 "$tmp/load.log")"
 }
 
-for fault in \
-	journal.settle=kill@700 journal.write=kill@300 journal.written=kill@900 \
-	checkpoint.switch=kill@2 checkpoint.write=kill@3 checkpoint.step=kill@5 checkpoint.sync=kill@2 \
-	checkpoint.rename=kill@3 checkpoint.published=kill@2 checkpoint.remove=kill@2 journal.create=kill@4; do
-	crash_at "$fault"
-done
-for n in 61 187 411; do
-	crash_at "journal.write=kill@$n"
+# Every fault point of the master and of the server before it, as the sources have them.  One that is new is
+# tried, too, and when load does not lead there within seconds, this fails.
+points=$(grep -hoE '(MC_FAULT_POINT|mc_fault)\("[^"]+"\)' "$top_srcdir"/master/*.c "$top_srcdir/proto/rpc_serve.c" |
+	sed 's/.*"\(.*\)".*/\1/' | sort -u)
+[ "$(echo "$points" | wc -l)" -ge 13 ] || fail "fault points are not found in the sources: $points"
+
+# nth POINT ROUND - which passage; the first ones of some belong to the start
+nth() {
+	case $1 in
+	checkpoint.step) echo $((200 + 97 * $2)) ;;
+	checkpoint.* | journal.create) echo $((3 + $2 % 3)) ;;
+	rpc.*) echo $((400 + 271 * $2)) ;;
+	journal.sync) echo $((150 + 61 * $2)) ;;
+	*) echo $((300 + 187 * $2)) ;;
+	esac
+}
+
+# MC_CRASH_ROUNDS=N - each point so often, at another passage each time
+for ((round = 0; round < ${MC_CRASH_ROUNDS:-1}; round++)); do
+	for point in $points; do
+		sync=()
+		[ "$point" != journal.sync ] || sync=(--journal_sync=fdatasync)
+		crash_at "$point=kill@$(nth "$point" "$round")" keep "${sync[@]}"
+	done
 done
 
 # a pool that is full all the time: memory changes hands with each put

@@ -1,40 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
- * More connections than the master has descriptors for: those that are there are served as before, and
- * when the crowd has gone everybody gets in again.
+ * More connections than the master has descriptors for, and more than it may have: those that are there are
+ * served as before, and when the crowd has gone everybody gets in again.  They come over TCP, from several
+ * loopback addresses.
  *
- *	MC_CONNECTIONS=N	connections, 2000 unless said otherwise */
+ *	MC_CONNECTIONS=N	connections, all of which get in; without it 2000, for half of which there
+ *				are descriptors */
 #include <config.h>
 
 #include "test_master_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/net.h"
 #include "proto/rpc_client.h"
 
 #define PER_CHILD 15000u
+#define PER_ADDRESS 15000u	/* connections from one loopback address */
 #define CHILDREN_MAX 16u
 /* Far more than it takes, for a machine that has a lot else to do. */
 #define SLOW_MS 2000
 
-static char path[64];
+static char path[64], tcp[MC_ADDR_MAX];
 static struct mc_options *options;
 static struct mcm *m;
 
-static void start(void)
+static void start(unsigned limit)
 {
-	const char *addrs[] = { path, NULL };
+	const char *addrs[] = { path, "127.0.0.1:0", NULL };
 	struct mcm_listen where = { .addrs = addrs };
 	struct mcm_conf conf;
 
@@ -42,7 +46,15 @@ static void start(void)
 	assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
 	conf.rpc_thread_num = 2;
 	conf.enable_metric_reporting = false;
+	conf.max_connections = limit;
 	assert_int_equal(mcm_start(&conf, &where, &m), 0);
+	snprintf(tcp, sizeof(tcp), "%s", mcm_addr(m, 1));
+}
+
+static void stop(void)
+{
+	mcm_stop(m);
+	mc_options_free(options);
 }
 
 static struct mcp_client *client(uint64_t id, enum mcp_lane lane)
@@ -63,55 +75,111 @@ static struct mcp_client *client(uint64_t id, enum mcp_lane lane)
 
 /* ---- the crowd ---- */
 
+/* Comes from one of several loopback addresses: each has so many ports. */
+static int come(uint64_t id)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+	if (fd < 0)
+		return -errno;
+	from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(id / PER_ADDRESS));
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	to.sin_port = htons((uint16_t)atoi(strrchr(tcp, ':') + 1));
+	/* The port is chosen when it is known whereto. */
+	(void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+	if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
+	    connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+		return fd;
+	close(fd);
+	return -EAGAIN;
+}
+
 /* A connection that says hello and nothing more. */
 static int join(uint64_t id)
 {
-	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
 		.client = { 78, id }, .lane = MCP_LANE_CONTROL, .software = fx_bytes("crowd"),
 	};
 	struct mcp_frame f = { .type = MCP_HELLO, .id = 1 };
 	struct mcp_buf b = { 0 };
-	const char *name = path + strlen("unix:@");
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int fd = come(id);
 	ssize_t n = -1;
 
 	if (fd < 0)
-		return -errno;
-	memcpy(to.sun_path + 1, name, strlen(name));
-	if (connect(fd, (struct sockaddr *)&to,
-		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) == 0 &&
-	    mcp_frame_append(&b, f, &mcp_desc_hello, &hello) == 0)
+		return fd;
+	if (mcp_frame_append(&b, f, &mcp_desc_hello, &hello) == 0)
 		n = send(fd, b.data, b.len, MSG_NOSIGNAL);
 	mcp_buf_free(&b);
 	if (n > 0)
-		return 0;
+		return fd;
 	close(fd);
 	return -EAGAIN;
+}
+
+/* What came of the whole crowd, or of a part. */
+struct census {
+	unsigned in, welcome, refused;
+};
+
+/* What the master says to each hello. */
+static void listen_to(const int *fd, struct census *c)
+{
+	uint64_t end = mc_now_ms() + 3000;
+	uint8_t head[MCP_FRAME_HEADER];
+	struct mcp_frame f;
+	unsigned i;
+	ssize_t n;
+
+	for (i = 0; i < c->in; i++) {
+		struct timeval left = { .tv_sec = mc_now_ms() < end ? 2 : 0, .tv_usec = 1000 };
+
+		(void)setsockopt(fd[i], SOL_SOCKET, SO_RCVTIMEO, &left, sizeof(left));
+		n = recv(fd[i], head, sizeof(head), MSG_WAITALL);
+		if (n != sizeof(head) || mcp_frame_unpack(head, MCP_FRAME_MAX, &f) < 0)
+			continue;
+		c->welcome += f.status == 0;
+		c->refused += mc_err_from_wire(f.status) == -MC_ELIMIT;
+	}
 }
 
 /* Come in as many as can within a few seconds, say how many, and stay until killed. */
 static pid_t crowd(unsigned n, uint64_t first, int tell)
 {
 	struct rlimit lim = { PER_CHILD + 100, PER_CHILD + 100 };
-	unsigned in = 0, tries;
+	static int fd[PER_CHILD];
+	struct census c = { 0 };
+	unsigned tries;
 	pid_t pid = fork();
 
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)setrlimit(RLIMIT_NOFILE, &lim);
-	for (tries = 0; in < n && tries < n + 3000; tries++) {
-		if (join(first + in) == 0)
-			in++;
+	for (tries = 0; c.in < n && tries < n + 3000; tries++) {
+		fd[c.in] = join(first + c.in);
+		if (fd[c.in] >= 0)
+			c.in++;
 		else
 			usleep(1000);
 	}
-	if (write(tell, &in, sizeof(in)) != sizeof(in))
+	listen_to(fd, &c);
+	if (write(tell, &c, sizeof(c)) != sizeof(c))
 		_exit(1);
 	for (;;)
 		pause();
+}
+
+static pid_t child[CHILDREN_MAX];
+static unsigned children;
+
+static void crowd_goes(void)
+{
+	for (; children; children--) {
+		kill(child[children - 1], SIGKILL);
+		waitpid(child[children - 1], NULL, 0);
+	}
 }
 
 /* ---- those who were there before ---- */
@@ -153,75 +221,145 @@ static uint64_t cpu_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-static void test_crowd(void **state)
+/* @n come while @c and @h go on asking; what came of them. */
+static struct census crowd_comes(unsigned n, struct mcp_client *c, struct mcp_client *h)
 {
-	const char *text = getenv("MC_CONNECTIONS");
-	unsigned n = text ? (unsigned)atoi(text) : 2000, told = 0, in = 0, some, i;
-	unsigned children = (n + PER_CHILD - 1) / PER_CHILD;
-	/* Room for half of a small crowd: the others wait outside. */
-	struct rlimit old, lim;
-	struct mcp_client *c, *h, *later;
-	pid_t child[CHILDREN_MAX];
-	uint64_t cpu, began;
+	struct census all = { 0 }, some;
+	unsigned told = 0, i;
+	uint64_t began;
 	int tell[2];
 
-	(void)state;
-	assert_in_range(n, 1, CHILDREN_MAX * PER_CHILD);
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	lim = old;
-	lim.rlim_cur = !text && old.rlim_max > 1200 ? 1200 : old.rlim_max;
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
-	start();
-	c = client(1, MCP_LANE_CONTROL);
-	h = client(2, MCP_LANE_HEARTBEAT);
+	slowest_ms = 0;
+	children = (n + PER_CHILD - 1) / PER_CHILD;
+	assert_in_range(children, 1, CHILDREN_MAX);
 	assert_int_equal(pipe2(tell, O_NONBLOCK | O_CLOEXEC), 0);
 	for (i = 0; i < children; i++)
 		child[i] = crowd(n / children, (uint64_t)i * PER_CHILD, tell[1]);
-	for (began = mc_now_ms(); told < children && mc_now_ms() < began + 60000;) {
+	for (began = mc_now_ms(); told < children && mc_now_ms() < began + 100000;) {
 		ask(c);
 		beat(h, 2);
 		if (read(tell[0], &some, sizeof(some)) == sizeof(some)) {
-			in += some;
+			all.in += some.in;
+			all.welcome += some.welcome;
+			all.refused += some.refused;
 			told++;
 		}
 	}
 	assert_int_equal(told, children);
-	cpu = cpu_ms();
-	began = mc_now_ms();
-	while (mc_now_ms() < began + 300)
-		usleep(10000);
-	printf("%u came, %u clients known, slowest answer %llu ms, idle %.1f %% of a core\n", in,
-	       mcm_client_count(m), (unsigned long long)slowest_ms,
-	       100.0 * (double)(cpu_ms() - cpu) / (double)(mc_now_ms() - began));
+	close(tell[0]);
+	close(tell[1]);
+	return all;
+}
+
+static void still_served(struct mcp_client *c, struct mcp_client *h)
+{
+	unsigned i;
+
 	for (i = 0; i < 200; i++) {
 		ask(c);
 		beat(h, 2);
 	}
 	assert_in_range(slowest_ms, 0, SLOW_MS);
-	for (i = 0; i < children; i++) {
-		kill(child[i], SIGKILL);
-		waitpid(child[i], NULL, 0);
-	}
-	/* They are let go of, and there is room for others. */
+}
+
+/* They are let go of, and there is room for others. */
+static void room_again(void)
+{
+	struct mcp_client *later;
+	uint64_t began;
+
+	crowd_goes();
+	for (began = mc_now_ms(); mcm_client_count(m) > 2 && mc_now_ms() < began + 30000;)
+		usleep(1000);
 	later = client(3, MCP_LANE_CONTROL);
 	ask(later);
-	for (began = mc_now_ms(); mcm_client_count(m) > 3 && mc_now_ms() < began + 30000;)
-		usleep(1000);
 	assert_int_equal(mcm_client_count(m), 3);
 	mcp_client_close(later);
+}
+
+static void test_crowd(void **state)
+{
+	const char *text = getenv("MC_CONNECTIONS");
+	unsigned n = text ? (unsigned)atoi(text) : 2000;
+	struct rlimit old, lim;
+	struct mcp_client *c, *h;
+	struct census all;
+	uint64_t cpu, began;
+
+	(void)state;
+	assert_in_range(n, 1, CHILDREN_MAX * PER_CHILD);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	lim = old;
+	/* Room for half of a small crowd: the others wait outside. */
+	if (!text && old.rlim_max > 1200)
+		lim.rlim_cur = 1200;
+	else
+		lim.rlim_cur = lim.rlim_max = n + 1000 > old.rlim_max ? n + 1000 : old.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &lim) < 0) {
+		printf("%u descriptors are not to be had here\n", n + 1000);
+		skip();
+	}
+	start(n + 1000);
+	c = client(1, MCP_LANE_CONTROL);
+	h = client(2, MCP_LANE_HEARTBEAT);
+	all = crowd_comes(n, c, h);
+	cpu = cpu_ms();
+	began = mc_now_ms();
+	while (mc_now_ms() < began + 300)
+		usleep(10000);
+	printf("%u came, %u are in, %u clients known, slowest answer %llu ms, idle %.1f %% of a core\n",
+	       all.in, all.welcome, mcm_client_count(m), (unsigned long long)slowest_ms,
+	       100.0 * (double)(cpu_ms() - cpu) / (double)(mc_now_ms() - began));
+	assert_int_equal(all.refused, 0);
+	if (text)
+		assert_int_equal(all.welcome, n / children * children);
+	still_served(c, h);
+	room_again();
 	mcp_client_close(h);
 	mcp_client_close(c);
-	mcm_stop(m);
-	mc_options_free(options);
-	close(tell[0]);
-	close(tell[1]);
+	stop();
 	(void)setrlimit(RLIMIT_NOFILE, &old);
+}
+
+/* More than may come: they are told so, and nobody else notices. */
+static void test_limit(void **state)
+{
+	struct mcp_client_conf conf = {
+		.addrs = path, .client = { 77, 9 }, .lane = MCP_LANE_CONTROL, .software = "crowd",
+	};
+	const unsigned limit = 300, n = 700;
+	struct mcp_exist_reply reply;
+	struct mcp_exist rq = { 0 };
+	struct mcp_reply mem = { 0 };
+	struct mcp_client *c, *h, *late;
+	struct census all;
+
+	(void)state;
+	start(limit);
+	c = client(1, MCP_LANE_CONTROL);
+	h = client(2, MCP_LANE_HEARTBEAT);
+	all = crowd_comes(n, c, h);
+	printf("%u came, %u welcome, %u refused, slowest answer %llu ms\n", all.in, all.welcome,
+	       all.refused, (unsigned long long)slowest_ms);
+	assert_int_equal(all.welcome, limit - 2);
+	assert_int_equal(all.welcome + all.refused, all.in);
+	assert_int_equal(all.in, n);
+	assert_int_equal(mcp_client_open(&conf, &late), 0);
+	assert_int_equal(mcp_call(late, MCP_EXIST, &rq, &reply, &mem, mc_deadline_ms(5000)), -MC_ELIMIT);
+	assert_non_null(strstr(mc_err_detail(-MC_ELIMIT), "max_connections"));
+	mcp_client_close(late);
+	still_served(c, h);
+	room_again();
+	mcp_client_close(h);
+	mcp_client_close(c);
+	stop();
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,6 +327,27 @@ static void test_bad_mounts(void **state)
 	fx_down(&fx);
 }
 
+/* Very many clients are asked for fewer heartbeats each, but never so few that a lost one matters. */
+static void test_many_beat_less_often(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 0, MIB, NULL);
+	assert_int_equal(mcm_heartbeat_ms(fx.m), 1000);
+	assert_int_equal(mcm_heartbeat_of(fx.m, 2500), 1000);
+	assert_int_equal(mcm_heartbeat_of(fx.m, 5000), 2000);
+	assert_int_equal(mcm_heartbeat_of(fx.m, 10000), 4000);
+	assert_int_equal(mcm_heartbeat_of(fx.m, 1000000), fx.conf.client_ttl * 2 / 5);
+	fx.m->clients.count += 5000;
+	mcm_liveness_tick(fx.m);
+	assert_in_range(mcm_heartbeat_ms(fx.m), 2000, 2010);
+	fx.m->clients.count -= 5000;
+	mcm_liveness_tick(fx.m);
+	assert_int_equal(mcm_heartbeat_ms(fx.m), 1000);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,6 +361,7 @@ int main(void)
 		cmocka_unit_test(test_disconnected),
 		cmocka_unit_test(test_owners),
 		cmocka_unit_test(test_bad_mounts),
+		cmocka_unit_test(test_many_beat_less_often),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * perf_list.c - listing and watching beside puts: how long a put takes when nobody lists, while others page
+ * through all keys and through a prefix, and while a watcher reads every event, too.
+ *
+ *	perf_list [KEYS]	10^6 unless said otherwise; 10^7 take about 1.5 GB
+ *
+ * The longest put is told twice: of all, and of those in which the kernel did not take the processor away
+ * (the machine's other work is no pause of ours). */
+#include <config.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "master/get.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+#include "proto/codec.h"
+#include "tests/perf/row.h"
+
+#define PUTS 400000u
+#define EVENTS 4096u
+#define EVENT_BYTES (1u << 20)
+
+static const struct mcp_id me = { 1, 2 };
+static struct mc_options *options;
+static struct mcm *m;
+static struct mcm_session *session;
+static uint64_t keys = 1000000, next_key;
+static bool enough;
+static uint64_t listings, listed, events, lost;
+
+static void die(const char *what, int err)
+{
+	fprintf(stderr, "perf_list: %s: %s\n", what, mc_err_detail(err));
+	exit(1);
+}
+
+/* A tenth lie below p/. */
+static struct mcp_bytes key_of(char text[40], uint64_t n)
+{
+	uint64_t h = (n + 1) * 0x9e3779b97f4a7c15ull;
+	int len = snprintf(text, 40, "%s%016llx%08llx", n % 10 ? "" : "p/", (unsigned long long)h,
+			   (unsigned long long)n);
+
+	return mcp_bytes(text, (size_t)len);
+}
+
+static void put(uint64_t n)
+{
+	struct mcm_put_request rq = { .flags = MCP_PUT_COMMIT, .copies = 1 };
+	struct mcm_put_granted granted;
+	char text[40];
+	struct mcp_put_item item = { .key = key_of(text, n) };
+	int r = mcm_put_start(m, session, &rq, &item, &granted);
+
+	if (r < 0)
+		die("put", r);
+}
+
+/* ---- beside the puts ---- */
+
+static uint64_t list_all(struct mcp_bytes prefix, struct mcm_list_page *pg)
+{
+	struct mcp_list rq = { .limit = 1000, .prefix = prefix };
+	uint8_t cursor[16];
+	uint64_t n = 0;
+	int r;
+
+	do {
+		r = mcm_list(m, &rq, pg);
+		if (r < 0)
+			die("list", r);
+		n += pg->names.count;
+		memcpy(cursor, pg->cursor, sizeof(cursor));
+		rq.cursor = mcp_bytes(cursor, pg->cursor_len);
+	} while (pg->cursor_len && !__atomic_load_n(&enough, __ATOMIC_RELAXED));
+	return n;
+}
+
+static void *lister(void *arg)
+{
+	struct mcm_list_page pg = { 0 };
+	uint64_t i, n;
+
+	for (i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i++) {
+		n = list_all(i % 2 ? mcp_bytes("p/", 2) : mcp_bytes("", 0), &pg);
+		__atomic_fetch_add(&listed, n, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&listings, 1, __ATOMIC_RELAXED);
+		/* What was there all the time is in it. */
+		if (!__atomic_load_n(&enough, __ATOMIC_RELAXED) && n < (i % 2 ? keys / 10 : keys))
+			die("a listing misses keys", -MC_EINTERNAL);
+	}
+	mcm_names_page_done(&pg.names);
+	return arg;
+}
+
+static void *watcher(void *arg)
+{
+	static struct mcp_event ev[EVENTS];
+	static char text[EVENT_BYTES];
+	uint64_t since = UINT64_MAX, missed;
+	int n;
+
+	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED)) {
+		n = mcm_events_read(m, since, 0, 0, mcp_bytes("", 0), ev, EVENTS, text, EVENT_BYTES, &since,
+				    &missed);
+		if (n < 0)
+			die("events", n);
+		events += (uint64_t)n;
+		lost += missed;
+		if (!n)
+			sched_yield();
+	}
+	return arg;
+}
+
+/* ---- the puts ---- */
+
+static long preemptions(void)
+{
+	struct rusage ru;
+
+	getrusage(RUSAGE_THREAD, &ru);
+	return ru.ru_nivcsw;
+}
+
+static void bench_puts(const char *what, bool lists, bool watches)
+{
+	struct mc_hist *h = calloc(1, sizeof(*h));
+	uint64_t began, took, most = 0, undisturbed = 0, i;
+	pthread_t thread[2];
+	unsigned n = 0;
+
+	enough = false;
+	listings = listed = events = lost = 0;
+	if (!h || (lists && mc_thread_start(&thread[n++], "list", lister, NULL) < 0) ||
+	    (watches && mc_thread_start(&thread[n++], "watch", watcher, NULL) < 0))
+		die("threads", -ENOMEM);
+	for (i = 0; i < PUTS; i++) {
+		long before = preemptions();
+
+		began = mc_now_ns();
+		put(next_key++);
+		took = mc_now_ns() - began;
+		mc_hist_add(h, took);
+		most = took > most ? took : most;
+		if (preemptions() == before && took > undisturbed)
+			undisturbed = took;
+	}
+	__atomic_store_n(&enough, true, __ATOMIC_RELAXED);
+	while (n)
+		pthread_join(thread[--n], NULL);
+	perf_row(what, "p50", (double)mc_hist_quantile(h, 0.5) / 1e3, "us");
+	perf_row(what, "p99.9", (double)mc_hist_quantile(h, 0.999) / 1e3, "us");
+	perf_row(what, "longest", (double)most / 1e3, "us");
+	perf_row(what, "undisturbed", (double)undisturbed / 1e3, "us, the longest of them");
+	if (lists)
+		perf_row(what, "listed", (double)listed, "keys meanwhile");
+	if (watches)
+		perf_row(what, "events", (double)events, "seen meanwhile");
+	if (watches)
+		perf_row(what, "events", (double)lost, "missed");
+	free(h);
+}
+
+int main(int argc, char **argv)
+{
+	struct mcm_conf conf;
+	uint64_t began;
+	int r;
+
+	if (argc > 1)
+		keys = strtoull(argv[1], NULL, 10);
+	r = mcm_conf_defaults(&conf, &options);
+	if (r == 0)
+		r = mcm_core_new(&conf, &m);
+	if (r == 0)
+		r = mcm_client_opened(m, me);
+	if (r == 0)
+		r = mcm_session_new(m, me, &session);
+	if (r < 0)
+		die("master", r);
+	for (next_key = 0; next_key < keys;)
+		put(next_key++);
+	perf_row("listing beside puts", "keys", (double)keys, "");
+	{
+		struct mcm_list_page pg = { 0 };
+
+		began = mc_now_ns();
+		if (list_all(mcp_bytes("", 0), &pg) != keys)
+			die("a listing is wrong", -MC_EINTERNAL);
+		perf_row("listing of all keys, pages of 1000", "in total",
+			 (double)(mc_now_ns() - began) / 1e9, "s");
+		mcm_names_page_done(&pg.names);
+	}
+	bench_puts("put, nothing beside it", false, false);
+	bench_puts("put, all keys listed beside it", true, false);
+	bench_puts("put, listing and watching beside it", true, true);
+	mcm_session_free(m, session);
+	mcm_core_free(m);
+	mc_options_free(options);
+	return 0;
+}

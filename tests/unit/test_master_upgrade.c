@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_upgrade.c - this master over the journal that a master of format 1 left when it was killed,
+ * used by a client of protocol version 1: one that sends and knows the fields of that version only.
+ * The released transcripts say what these are. */
+#include <config.h>
+
+#include "test_master_journal_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/net.h"
+#include "proto/codec_i.h"
+#include "tests/unit/test_proto_fill.h"
+
+#define MIB (1u << 20)
+#define FIELDS_MAX 32
+#define TABLES_MAX 64u
+
+/* ---- the tables of version 1 ---- */
+
+static const struct mcp_desc *old_table(const struct mcp_desc *d)
+{
+	static struct {
+		const struct mcp_desc *now;
+		struct mcp_desc then;
+		struct mcp_field field[FIELDS_MAX];
+	} known[TABLES_MAX];
+	static unsigned n;
+	unsigned i, k;
+
+	for (i = 0; i < n; i++)
+		if (known[i].now == d)
+			return &known[i].then;
+	assert_true(n < TABLES_MAX);
+	n++;
+	known[i].now = d;
+	known[i].then = *d;
+	known[i].then.fields = known[i].field;
+	for (k = 0; d->fields[k].kind != MCP_F_END; k++) {
+		if (d->fields[k].kind == MCP_F_SINCE && d->fields[k].offset > 1)
+			break;
+		assert_true(k < FIELDS_MAX - 1);
+		known[i].field[k] = d->fields[k];
+		if (d->fields[k].elem)
+			known[i].field[k].elem = old_table(d->fields[k].elem);
+	}
+	known[i].field[k].kind = MCP_F_END;
+	return &known[i].then;
+}
+
+/* Request or reply of a transcript; its length. */
+static size_t transcript(const char *name, bool reply, uint8_t *ret, size_t max)
+{
+	const char *top = getenv("top_srcdir");
+	char path[512], line[1024];
+	bool ours = false;
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tests/golden/v1/%s.hex", top ? top : "..", name);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		unsigned byte, i;
+
+		if (line[0] == '#')
+			continue;
+		if (line[0] == 'r') {
+			ours = !strcmp(line, reply ? "reply\n" : "request\n");
+			continue;
+		}
+		for (i = 0; ours && sscanf(line + 2 * i, "%2x", &byte) == 1; i++) {
+			assert_true(n < max);
+			ret[n++] = (uint8_t)byte;
+		}
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* What this test sends is what version 1 sent, and what it understands is what version 1 understood. */
+static void these_are_the_messages_of_version_1(void **state)
+{
+	uint8_t mem[8192];
+	unsigned found = 0;
+
+	(void)state;
+	for (uint16_t type = 1; type < 1000; type++)
+		for (int reply = 0; reply < 2; reply++) {
+			const struct mcp_desc *d = mcp_desc_of(type, reply);
+			struct fill f = { .plain = true, .version = 1 };
+			struct mcp_buf b = { 0 };
+			void *msg;
+			size_t n;
+
+			n = d ? transcript(mcp_desc_str(mcp_desc_of(type, false)), reply, mem,
+					   sizeof(mem)) : 0;
+			if (!n)
+				continue;
+			msg = calloc(1, d->size);
+			fill_struct(&f, old_table(d), msg);
+			assert_int_equal(mcp_encode(old_table(d), msg, &b), 0);
+			assert_int_equal(b.len, n - MCP_FRAME_HEADER);
+			assert_memory_equal(b.data, mem + MCP_FRAME_HEADER, b.len);
+			mcp_buf_free(&b);
+			fill_free(&f);
+			free(msg);
+			found++;
+		}
+	assert_true(found >= 30);
+}
+
+/* ---- a client of that version ---- */
+
+static const struct mcp_id me = { 7, 1 };
+static uint8_t answer[1 << 20];
+
+static void receive(int fd, void *to, size_t len)
+{
+	uint64_t end = mc_deadline_ms(20000);
+	ssize_t n;
+
+	for (; len; len -= (size_t)n, to = (char *)to + n) {
+		n = recv(fd, to, len, 0);
+		if (n > 0)
+			continue;
+		assert_true(n < 0 && errno == EAGAIN && mc_now_ns() < end);
+		usleep(1000);
+		n = 0;
+	}
+}
+
+/* The status; @ret borrows from the last answer. */
+static int call(int fd, uint16_t type, const void *msg, void *ret)
+{
+	struct mcp_frame f = { .type = type, .id = 77 };
+	struct mcp_buf b = { 0 };
+	uint8_t head[MCP_FRAME_HEADER];
+	bool oneway = !mcp_desc_of(type, true);
+
+	if (oneway)
+		f = (struct mcp_frame){ .type = type, .flags = MCP_FRAME_ONEWAY };
+	assert_int_equal(mcp_frame_append(&b, f, old_table(mcp_desc_of(type, false)), msg), 0);
+	assert_int_equal(send(fd, b.data, b.len, MSG_NOSIGNAL), (ssize_t)b.len);
+	mcp_buf_free(&b);
+	if (oneway)
+		return 0;
+	receive(fd, head, sizeof(head));
+	assert_int_equal(mcp_frame_unpack(head, sizeof(answer), &f), 0);
+	receive(fd, answer, f.length);
+	assert_int_equal(f.id, 77);
+	if (f.status)
+		return mc_err_from_wire(f.status);
+	assert_int_equal(mcp_decode(old_table(mcp_desc_of(type, true)), answer, f.length, ret), 0);
+	return 0;
+}
+
+static int greet(const char *addr, enum mcp_lane lane)
+{
+	struct mcp_hello hello = {
+		.magic = MCP_MAGIC, .version = 1, .min_version = 1, .client = me, .lane = (uint8_t)lane,
+		.software = fx_bytes("old"),
+	};
+	struct mcp_hello_reply reply;
+	int fd = mc_connect(addr, mc_deadline_ms(20000));
+
+	assert_true(fd >= 0);
+	assert_int_equal(call(fd, MCP_HELLO, &hello, &reply), 0);
+	assert_int_equal(reply.version, 1);
+	return fd;
+}
+
+/* Register, say that it lives, offer the memory that the old master knew. */
+static int come_back(const char *addr)
+{
+	struct mcp_register reg = { .client = me, .name = fx_bytes("test") };
+	int fd = greet(addr, MCP_LANE_CONTROL), beat = greet(addr, MCP_LANE_HEARTBEAT);
+	struct mcp_heartbeat hb = { .client = me, .sequence = 1 };
+	struct mcp_heartbeat_reply beaten;
+	struct mcp_register_reply registered;
+	struct mcp_mount_reply mounted;
+	uint64_t objects = 0;
+
+	assert_int_equal(call(fd, MCP_REGISTER, &reg, &registered), 0);
+	assert_true(registered.heartbeat_ms > 0);
+	for (uint64_t i = 1; i <= 2; i++) {
+		char name[] = { 's', 'e', 'g', '-', (char)('0' + i), 0 };
+		struct mcp_mount mount = {
+			.segment = { 7, i }, .client = me, .epoch = 100 + i, .size = MIB,
+			.base = 0x10000 + (i << 40), .rkey = 5, .name = fx_bytes(name),
+			.endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"),
+		};
+
+		assert_int_equal(call(fd, MCP_MOUNT, &mount, &mounted), 0);
+		assert_int_equal(mounted.reattached, 1);
+		objects += mounted.objects;
+	}
+	assert_true(objects > 0);
+	assert_int_equal(call(beat, MCP_HEARTBEAT, &hb, &beaten), 0);
+	assert_int_equal(beaten.reattach, 0);
+	close(beat);
+	return fd;
+}
+
+/* Get with @flags; the status, else the size in *ret_size and the pin, which is given back. */
+static int get(int fd, const char *key, uint64_t *ret_size)
+{
+	struct mcp_key k = { .key = fx_bytes(key) };
+	struct mcp_get rq = { .flags = MCP_GET_LEASE, .keys = mcp_seq(&k, 1) };
+	struct mcp_get_reply reply;
+	struct mcp_object o = { 0 };
+	struct mcp_pin pin;
+	struct mcp_release release = { .pins = mcp_seq(&pin, 1) };
+	struct mcp_renew renew = { .pins = mcp_seq(&pin, 1) };
+	struct mcp_iter it;
+
+	assert_int_equal(call(fd, MCP_GET, &rq, &reply), 0);
+	assert_int_equal(reply.objects.count, 1);
+	mcp_iter_init(&it, &reply.objects, old_table(&mcp_desc_object));
+	assert_true(mcp_iter_next(&it, &o));
+	*ret_size = o.size;
+	pin.pin = o.pin;
+	if (o.pin) {
+		call(fd, MCP_RENEW, &renew, NULL);
+		call(fd, MCP_RELEASE, &release, NULL);
+	}
+	return mc_err_from_wire(o.status);
+}
+
+static int put(int fd, const char *key, uint64_t size, uint32_t flags, bool end)
+{
+	struct mcp_put_item item = { .key = fx_bytes(key), .size = size };
+	struct mcp_put_start rq = { .flags = flags, .replicas = 1, .items = mcp_seq(&item, 1) };
+	struct mcp_put_done done = { .key = fx_bytes(key), .crc = 42 };
+	struct mcp_put_start_reply started;
+	struct mcp_put_end_reply ended;		/* that of a revoke looks the same */
+	struct mcp_put_end rq_end = { .items = mcp_seq(&done, 1) };
+	struct mcp_put_revoke rq_revoke = { .items = mcp_seq(&done, 1) };
+	struct mcp_put_grant g = { 0 };
+	struct mcp_status st = { 0 };
+	struct mcp_iter it;
+
+	assert_int_equal(call(fd, MCP_PUT_START, &rq, &started), 0);
+	mcp_iter_init(&it, &started.grants, old_table(&mcp_desc_put_grant));
+	assert_true(mcp_iter_next(&it, &g));
+	if (g.status)
+		return mc_err_from_wire(g.status);
+	assert_int_equal(g.replicas.count, 1);
+	done.generation = g.generation;
+	if (end)
+		assert_int_equal(call(fd, MCP_PUT_END, &rq_end, &ended), 0);
+	else
+		assert_int_equal(call(fd, MCP_PUT_REVOKE, &rq_revoke, &ended), 0);
+	mcp_iter_init(&it, &ended.results, old_table(&mcp_desc_status));
+	assert_true(mcp_iter_next(&it, &st));
+	return mc_err_from_wire(st.status);
+}
+
+static unsigned listed(int fd, const char *prefix)
+{
+	struct mcp_list rq = { .limit = 2, .prefix = fx_bytes(prefix) };
+	struct mcp_list_reply reply;
+	uint8_t cursor[64];
+	unsigned n = 0;
+
+	do {
+		assert_int_equal(call(fd, MCP_LIST, &rq, &reply), 0);
+		n += reply.entries.count;
+		assert_true(reply.cursor.len <= sizeof(cursor));
+		memcpy(cursor, reply.cursor.data, reply.cursor.len);
+		rq.cursor = mcp_bytes(cursor, reply.cursor.len);
+	} while (rq.cursor.len);
+	return n;
+}
+
+static void expect(int fd, const char *key, int want, uint64_t want_size)
+{
+	uint64_t size = 0;
+
+	assert_int_equal(get(fd, key, &size), want);
+	assert_int_equal(size, want_size);
+}
+
+/* ---- the master ---- */
+
+static char addr[64];
+static struct mc_options *options;
+
+static struct mcm *start(void)
+{
+	const char *addrs[] = { addr, NULL };
+	const struct mcm_listen where = { .addrs = addrs };
+	struct mcm_conf conf;
+	struct mcm *m;
+
+	snprintf(addr, sizeof(addr), "unix:@mc-upgrade-%d", (int)getpid());
+	assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
+	conf.journal_dir = jx_dir;
+	conf.rpc_thread_num = 1;
+	assert_int_equal(mcm_start(&conf, &where, &m), 0);
+	return m;
+}
+
+static void stop(struct mcm *m)
+{
+	mcm_stop(m);
+	mc_options_free(options);
+}
+
+static void old_journal(void)
+{
+	static const char *const files[] = { "checkpoint-0000000000000003", "journal-0000000000000003" };
+	const char *top = getenv("top_srcdir");
+	char from[512], to[512];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(from, sizeof(from), "%s/tests/golden/journal-v1/%s", top ? top : "..", files[i]);
+		snprintf(to, sizeof(to), "%s/%s", jx_dir, files[i]);
+		jx_copy_file(from, to);
+	}
+}
+
+/* ---- tests ---- */
+
+static void an_old_client_at_a_new_master_over_an_old_journal(void **state)
+{
+	struct mcp_rename mv = { .from = fx_bytes("c/d"), .to = fx_bytes("e/f") };
+	struct mcp_key keys[] = { { fx_bytes("hard") }, { fx_bytes("nothing") } };
+	struct mcp_exist ask = { .keys = mcp_seq(keys, 2) };
+	struct mcp_remove rm = { .flags = MCP_REMOVE_FORCE, .keys = mcp_seq(keys, 1) };
+	struct mcp_remove_match match = { .flags = MCP_REMOVE_FORCE, .pattern = fx_bytes("^two$") };
+	struct mcp_remove_match_reply matched;
+	struct mcp_rename_reply renamed;
+	struct mcp_remove_reply removed;
+	struct mcp_exist_reply exist;
+	struct mcp_segments all = { 0 };
+	struct mcp_segments_reply segments;
+	struct mcp_stats stats = { 0 };
+	struct mcp_stats_reply figures;
+	struct mcm *m;
+	int fd;
+
+	(void)state;
+	old_journal();
+	m = start();
+	fd = come_back(addr);
+	/* what the old master had */
+	expect(fd, "c/d", 0, 5000);
+	expect(fd, "late/\xc3\xa4", 0, 6000);
+	expect(fd, "two", 0, 70000);
+	expect(fd, "empty", 0, 0);
+	expect(fd, "gone", -MC_ENOOBJECT, 0);
+	expect(fd, "under way", -MC_ENOOBJECT, 0);
+	assert_int_equal(listed(fd, ""), 5);
+	/* every call of version 1 */
+	assert_int_equal(put(fd, "new", 3000, 0, true), 0);
+	assert_int_equal(put(fd, "new", 3500, 0, true), -MC_EEXISTS);
+	assert_int_equal(put(fd, "new", 4000, MCP_PUT_UPSERT, true), 0);
+	assert_int_equal(put(fd, "given up", 3000, 0, false), 0);
+	assert_int_equal(call(fd, MCP_RENAME, &mv, &renamed), 0);
+	assert_true(renamed.generation > 0);
+	assert_int_equal(call(fd, MCP_EXIST, &ask, &exist), 0);
+	assert_memory_equal(exist.present.data, "\1\0", 2);
+	assert_int_equal(call(fd, MCP_REMOVE, &rm, &removed), 0);
+	assert_int_equal(call(fd, MCP_REMOVE_MATCH, &match, &matched), 0);
+	assert_int_equal(matched.removed, 1);
+	assert_int_equal(call(fd, MCP_SEGMENTS, &all, &segments), 0);
+	assert_int_equal(segments.segments.count, 2);
+	assert_int_equal(call(fd, MCP_STATS, &stats, &figures), 0);
+	assert_int_equal(figures.objects, 4);
+	assert_int_equal(figures.capacity, 2 * MIB);
+	close(fd);
+	stop(m);
+
+	/* and again, over what this one has written */
+	m = start();
+	fd = come_back(addr);
+	expect(fd, "new", 0, 4000);
+	expect(fd, "e/f", 0, 5000);
+	expect(fd, "c/d", -MC_ENOOBJECT, 0);
+	expect(fd, "two", -MC_ENOOBJECT, 0);
+	expect(fd, "hard", -MC_ENOOBJECT, 0);
+	assert_int_equal(listed(fd, ""), 4);
+	close(fd);
+	stop(m);
+}
+
+/* What it cannot know is refused as what it does not know. */
+static void what_is_new_is_refused(void **state)
+{
+	struct mcp_frame f = { .type = 999, .id = 77 };
+	struct mcp_unmount um = { .segment = { 7, 2 } };
+	struct mcp_unmount_reply lost;
+	uint8_t head[MCP_FRAME_HEADER];
+	struct mcm *m = start();
+	int fd = come_back(addr);
+
+	(void)state;
+	mcp_frame_pack(&f, head);
+	assert_int_equal(send(fd, head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
+	receive(fd, head, sizeof(head));
+	assert_int_equal(mcp_frame_unpack(head, 0, &f), 0);
+	assert_int_equal(mc_err_from_wire(f.status), -MC_ENOTSUP);
+	/* and the session goes on */
+	expect(fd, "new", 0, 4000);
+	assert_int_equal(call(fd, MCP_UNMOUNT, &um, &lost), 0);
+	close(fd);
+	stop(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(these_are_the_messages_of_version_1),
+		cmocka_unit_test(an_old_client_at_a_new_master_over_an_old_journal),
+		cmocka_unit_test(what_is_new_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
+}
