@@ -4,7 +4,8 @@
  * and what remains is printed.
  *
  *	MASTER_MODEL_OPS=N	operations per run (all runs: one for each eviction policy and size)
- *	MASTER_MODEL_SEED=N	the first seed; each run prints its own */
+ *	MASTER_MODEL_SEED=N	the first seed; each run prints its own
+ *	MASTER_MODEL_RUNS=N	9 unless said otherwise */
 #include <config.h>
 
 #include "test_master_model.h"
@@ -68,6 +69,7 @@ static void make_setup(uint64_t seed, struct model_setup *ret)
 		.segment_size = scale[seed % 3].segment, .size_max = scale[seed % 3].size,
 		.quarantine_ms = rnd() % 3 ? 20 : 0, .watermark = rnd() % 2 ? 1.0 : 0.8,
 		.soft_may_go = rnd() % 4 != 0,
+		.groups = seed % 9 >= 6 || seed % 5 == 4,
 	};
 }
 
@@ -168,7 +170,8 @@ static unsigned number_of(const char *name, unsigned otherwise)
 
 int main(void)
 {
-	unsigned n = number_of("MASTER_MODEL_OPS", OPS_DEFAULT), runs = 9, i;
+	unsigned n = number_of("MASTER_MODEL_OPS", OPS_DEFAULT), i;
+	unsigned runs = number_of("MASTER_MODEL_RUNS", 9);
 	unsigned first = number_of("MASTER_MODEL_SEED", 1);
 	struct op *op = calloc(n < 3000 ? 3000 : n, sizeof(*op));
 	int failed = 0;
@@ -182,9 +185,10 @@ int main(void)
 
 		make_setup(first + i, &setup);
 		make_ops(first + i, op, n);
-		printf("seed %u: %s, %u keys, %u segments of %llu KiB, %u operations\n", first + i,
-		       setup.policy, setup.keys, setup.segments,
+		printf("seed %u: %s, %u keys%s, %u segments of %llu KiB, %u operations\n", first + i,
+		       setup.policy, setup.keys, setup.groups ? ", groups" : "", setup.segments,
 		       (unsigned long long)setup.segment_size >> 10, n);
+		fflush(stdout);
 		if (!run(&setup, op, n, false)) {
 			report(first + i, &setup, op, n);
 			failed = 1;

@@ -29,6 +29,8 @@ struct model_setup {
 	uint64_t quarantine_ms;
 	double watermark;
 	bool soft_may_go;
+	/* Some objects are in groups.  Whom the evictor takes with whom is then not foreseen as exactly. */
+	bool groups;
 	/* For the test of the tests: the model believes that a rename onto itself makes a new version. */
 	bool mistaken;
 };

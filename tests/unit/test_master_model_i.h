@@ -7,6 +7,7 @@
 #include "test_master_model.h"
 
 #define KEYS_MAX 10000u
+#define GROUPS 7u
 #define SESSIONS 5u
 #define PUTS_MAX 64u
 #define PINS_MAX 512u
@@ -30,13 +31,14 @@ struct version {
 	uint32_t lease;		/* tick */
 	uint32_t soft_until;	/* tick, 0: no soft pin */
 	uint8_t kind, hard;
+	unsigned group;		/* 0: none */
 	unsigned pins, copies;
 	struct range range[MCM_REPLICA_MAX];
 };
 
 struct open_put {
 	bool open;
-	unsigned session;
+	unsigned session, group;
 	uint32_t key, flags;
 	uint8_t kind;
 	uint64_t size, generation, began;
@@ -117,6 +119,8 @@ void range_aside(const struct range *r);
 struct range range_of(const struct mcp_replica *r, uint64_t size);
 
 bool version_leased(const struct version *v);
+/* A group's name, "" for 0. */
+struct mcp_bytes group_name(unsigned group);
 /* Would @len bytes fit into some segment after evicting what @level allows (MCM_EVICT_*)? */
 bool window(uint64_t len, unsigned level);
 /* The mildest level at which it would, NO_LEVEL when it would not at any. */

@@ -68,7 +68,7 @@ static void put_commit(struct open_put *p, uint32_t crc)
 	*v = (struct version){
 		.size = p->size, .generation = p->generation, .crc = crc, .key = p->key,
 		.committed = mc_wall_ns() / MC_NS_PER_MS,
-		.kind = p->kind, .hard = !!(p->flags & MCP_PUT_HARD_PIN),
+		.kind = p->kind, .hard = !!(p->flags & MCP_PUT_HARD_PIN), .group = p->group,
 		.soft_until = p->flags & MCP_PUT_SOFT_PIN ? mcm_tick_after(now_ms() + SOFT_MS) : 0,
 	};
 	for (i = 0; i < p->copies; i++) {
@@ -80,6 +80,7 @@ static void put_commit(struct open_put *p, uint32_t crc)
 	if (old) {
 		/* An upsert keeps the pins. */
 		v->hard |= old->hard;
+		v->group = v->group ? v->group : old->group;
 		if (!v->soft_until && old->soft_until > now_tick())
 			v->soft_until = old->soft_until;
 		version_unindex(old);
@@ -100,6 +101,14 @@ static uint64_t op_size(const struct op *op)
 	return 1 + op->c / 16 % (op->c % 4 ? max / 8 + 1 : max);
 }
 
+/* An upsert must not change it. */
+static bool other_group(const struct open_put *p)
+{
+	const struct version *old = mo.of_key[p->key];
+
+	return old && p->group && p->group != old->group;
+}
+
 static int expected_start(const struct open_put *p, bool fits)
 {
 	unsigned s;
@@ -107,6 +116,8 @@ static int expected_start(const struct open_put *p, bool fits)
 
 	if (!(p->flags & MCP_PUT_UPSERT) && mo.of_key[p->key])
 		return -MC_EEXISTS;
+	if (other_group(p))
+		return -MC_EPARAM;
 	if (!p->size)
 		return 0;
 	for (s = 1; s <= mo.setup->segments; s++)
@@ -138,9 +149,14 @@ static void op_start(const struct op *op)
 		    (op->b / 1024 % 64 ? 0 : MCP_PUT_HARD_PIN) | (op->b / 65536 % 2 ? MCP_PUT_COMMIT : 0);
 	if (!put.size)
 		put.kind = (uint8_t)(op->c / 16 % 3);
+	if (mo.setup->groups && put.kind == MCP_KIND_OBJECT && op->b >> 17 & 1)
+		put.group = 1 + (op->b >> 18) % GROUPS;
 	at_once = !put.size && put.flags & MCP_PUT_COMMIT;
 	rq.flags = put.flags;
-	item = (struct mcp_put_item){ .key = key_bytes(put.key), .size = put.size, .kind = put.kind };
+	item = (struct mcp_put_item){
+		.key = key_bytes(put.key), .size = put.size, .kind = put.kind,
+		.group = group_name(put.group),
+	};
 	len = mcm_object_reserve(put.size);
 	level = put.size ? window_level(len) : 0;
 	want = expected_start(&put, level != NO_LEVEL);
@@ -178,6 +194,8 @@ static int expected_end(const struct open_put *p)
 		return -MC_EEXISTS;
 	if (old && old->generation > p->generation && now_ms() >= p->began + DISCARD_MS)
 		return -MC_ESTALE_PUT;
+	if (other_group(p))
+		return -MC_EPARAM;
 	for (i = 0; i < p->copies; i++)
 		there += range_there(&p->range[i]);
 	return p->copies && !there ? -MC_EREPLICA_GONE : 0;
@@ -366,6 +384,9 @@ static void op_remove(const struct op *op)
 	else if (!v)
 		want = -MC_ENOOBJECT;
 	r = mcm_remove(mo.fx.m, flags, key_bytes(key));
+	/* The evictor may have told it of its group's readers by a lease of its own. */
+	if (r == -MC_ELEASED && v && v->group && !flags)
+		return;
 	MUST(r == want, "remove of %s: %d, expected %d", mo.name[key], r, want);
 	if (r == 0)
 		version_unindex(v);
@@ -375,7 +396,8 @@ static void op_remove_match(const struct op *op)
 {
 	static const char *const prefix[] = { "d1/", "d2/e", "d3/k1", "nothing" };
 	struct mcp_remove_match rq = {
-		.flags = op->b % 2 ? MCP_REMOVE_FORCE : 0, .prefix = fx_bytes(prefix[op->a % 4]),
+		.flags = op->b % 2 || mo.setup->groups ? MCP_REMOVE_FORCE : 0,
+		.prefix = fx_bytes(prefix[op->a % 4]),
 	};
 	uint64_t removed, n = 0;
 	unsigned k;
@@ -507,7 +529,8 @@ static void op_segment(const struct op *op)
 		s->mounted = true;
 		s->mount++;
 		s->used = 0;
-		memset(s->who, 0, s->granules * sizeof(*s->who));
+		/* It may have been larger in its last life. */
+		memset(s->who, 0, 2 * s->granules * sizeof(*s->who));
 		return;
 	}
 	MUST(mcm_unmount(mo.fx.m, mo.session[0]->client, (struct mcp_id){ 7, id }, &lost) == 0, "unmount");
@@ -704,6 +727,7 @@ static void finish(void)
 	for (i = 0; i < 2 + mo.setup->quarantine_ms; i++)
 		op_advance(&(struct op){ .a = 0, .b = 1 });
 	look_at_all();
+	MUST(!mo.fx.m->groups.table.count, "%u groups are left", (unsigned)mo.fx.m->groups.table.count);
 	MUST(!fx_used(&mo.fx), "%llu bytes are left", (unsigned long long)fx_used(&mo.fx));
 	fx_down(&mo.fx);
 	free(mo.aside);
