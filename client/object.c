@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/async.h"
 #include "client/heartbeat.h"
 #include "client/layout.h"
 #include "client/read.h"
@@ -345,6 +346,40 @@ int64_t mcs_object_read(struct mcs_object *o, uint64_t offset, const struct iove
 	/* The pin of @v is the one of the open, so that reads after a reconnect are verified. */
 	return read_checked(o, offset, iov, iovcnt, o->s->conf.verify,
 			    mcs_deadline(o->s, timeout_ms));
+}
+
+/* ---- for async.c ---- */
+
+struct mcs *mcs_object_store(struct mcs_object *o)
+{
+	return o->s;
+}
+
+const struct mcs_version *mcs_object_version(struct mcs_object *o, const uint32_t **ret_trailer)
+{
+	*ret_trailer = kept_trailer(o);
+	return &o->v;
+}
+
+void mcs_object_keep_trailer(struct mcs_object *o, const uint32_t *trailer)
+{
+	keep_trailer(o, trailer);
+}
+
+void mcs_object_hold(struct mcs_object *o)
+{
+	MC_LOCKED(&o->s->lock);
+	o->refs++;
+}
+
+void mcs_object_let_go(struct mcs_object *o)
+{
+	unref(o, false);
+}
+
+void mcs_object_count(uint64_t n)
+{
+	mc_metric_add(&bytes, (int64_t)n);
 }
 
 /* ---- mapping ---- */

@@ -424,3 +424,44 @@ void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, un
 	}
 	run(s, parts + first, n - first, reqs, n_req, deadline);
 }
+
+/* ---- in steps ---- */
+
+int mcs_read_prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *p)
+{
+	uint64_t need = side_bytes(p), end;
+	unsigned char *side = need ? mcs_scratch_raw(sc, 1, need + 64) : NULL;
+	int r = choose(s, p);
+
+	p->n_req = 0;
+	p->fetched = NULL;
+	if (r < 0)
+		return r;
+	p->req = mcs_scratch_raw(sc, 2, sizeof(*p->req));
+	if (!p->req || (need && !side))
+		return -ENOMEM;
+	end = p->v->replica[p->replica].offset + mcs_stored_size(p->v->info.size);
+	p->seg = mcs_segmap_peek(s->segmap, p->v->replica[p->replica].segment);
+	if (!p->seg || end > p->seg->size || end < mcs_stored_size(p->v->info.size))
+		r = -EAGAIN;
+	else
+		r = prepare(sc, p, side);
+	if (r < 0) {
+		mcs_seg_put(p->seg);
+		p->seg = NULL;
+		p->n_req = 0;
+	}
+	return r;
+}
+
+uint64_t mcs_read_patience(struct mcs_part *p, uint64_t deadline)
+{
+	return attempt_deadline(&p, 1, deadline);
+}
+
+void mcs_read_finish(struct mcs *s, struct mcs_part *p)
+{
+	finish(s, p);
+	mcs_seg_put(p->seg);
+	p->seg = NULL;
+}

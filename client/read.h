@@ -67,4 +67,11 @@ int mcs_part_verdict(const struct mcs_part *p);
 void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
 	      uint64_t deadline);
 
+/* The same in steps, for one part and who does not wait: requests that are ready to be submitted, of
+ * what is known without asking anybody (-EAGAIN otherwise); how long they may take; and, when they are
+ * complete, what has become of the part.  @sc stays until then. */
+int mcs_read_prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *part);
+uint64_t mcs_read_patience(struct mcs_part *part, uint64_t deadline);
+void mcs_read_finish(struct mcs *s, struct mcs_part *part);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/async.h"
 #include "client/heartbeat.h"
 #include "client/store_i.h"
 #include "common/cleanup.h"
@@ -257,6 +258,8 @@ static int open_alone(struct mcs *s)
 	if (r == 0 && s->owner)
 		r = mcs_mover_start(s, &s->mover);
 	if (r == 0)
+		r = mcs_async_open(s, &s->async);
+	if (r == 0)
 		r = mcs_heartbeat_start(s, &s->heartbeat);
 	if (r == 0)
 		name_metrics(mce_engine_endpoint(s->engine));
@@ -313,6 +316,7 @@ void mcs_close(struct mcs *s)
 {
 	if (!s)
 		return;
+	mcs_async_close(s->async);
 	mcs_heartbeat_stop(s->heartbeat);
 	mcs_mover_stop(s->mover);
 	mcs_keeper_stop(s->keeper);

@@ -45,6 +45,7 @@ struct mcs {
 	struct mcs_owner *owner;	/* NULL: contributes nothing; set before the first mount */
 	struct mcs_keeper *keeper;
 	struct mcs_mover *mover;	/* NULL: contributes nothing */
+	struct mcs_async *async;
 	struct mcs_heartbeat *heartbeat;
 
 	/* with their own locks */

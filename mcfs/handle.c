@@ -8,6 +8,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "mcfs/ahead.h"
 
 /* A name with more writers than this at a time shows some of them only. */
 #define WRITERS_LOOKED_AT 32
@@ -40,6 +41,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	mc_list_remove(&h->link);
 	fs->nhandles--;
 	pthread_mutex_unlock(&fs->handles_lock);
+	mcfs_ahead_free(h->ahead);
 	mcfs_object_unref(h->object);
 	mcfs_writer_unref(h->writer);
 	if (h->inode && h->type == MCFS_READ)

@@ -5,6 +5,7 @@
 
 #include "mcfs/mcfs.h"
 
+struct mcfs_ahead;
 struct mcfs_dir;
 
 enum mcfs_handle_type { MCFS_READ, MCFS_WRITE, MCFS_TEXT, MCFS_LIST };
@@ -15,6 +16,7 @@ struct mcfs_handle {
 	enum mcfs_handle_type type;
 	struct mcfs_inode *inode;	/* one reference; NULL: a control file */
 	struct mcfs_object *object;	/* READ: one reference, or NULL */
+	struct mcfs_ahead *ahead;	/* READ: set with the object; NULL: it reads without a window */
 	struct mcfs_writer *writer;	/* WRITE: one reference */
 	char *text;			/* TEXT */
 	size_t text_len;

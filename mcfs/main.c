@@ -18,6 +18,8 @@
 #include "common/log.h"
 #include "common/net.h"
 #include "common/thread.h"
+#include "mcfs/ahead.h"
+#include "mcfs/guard.h"
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/reply.h"
@@ -203,7 +205,8 @@ static int start_parts(struct running *run)
 
 	pthread_mutex_init(&fs->handles_lock, NULL);
 	mc_list_init(&fs->handles);
-	r = mcfs_pool_new(fs->conf.staging_max, (unsigned)fs->conf.max_threads + 16, &fs->pool);
+	r = mcfs_pool_new(fs->conf.staging_max, 2 * (unsigned)fs->conf.max_threads + 16 +
+			  MCFS_AHEAD_SLOTS, &fs->pool);
 	if (r == 0 && fs->conf.standalone)
 		r = mcfs_standalone_start(&run->standalone, &master);
 	if (r == 0)
@@ -241,6 +244,8 @@ static int start(struct running *run)
 		r = mcfs_session_start(&run->fs, on_session_end, run);
 	if (r == 0)
 		r = mcfs_session_wait_ready(&run->fs, READY_MS);
+	if (r == 0)
+		r = mcfs_guard_begin();
 	return r;
 }
 
@@ -256,12 +261,14 @@ static int stop(struct running *run)
 	if (r < 0) {
 		/* Threads are still at it: only the end of the process frees what they use. */
 		mcfs_mountpoint_detach(fs->mountpoint);
+		mcfs_guard_end();
 		mc_err("mcfs", "giving up on operations that do not end: %s", mc_err_detail(r));
 		mc_log_close();
 		_exit(1);
 	}
 	if (fs->session)
 		mcfs_mountpoint_detach(fs->mountpoint);
+	mcfs_guard_end();
 	/* After umount(8) no file is open; after a signal some may be, half written. */
 	if (run->versions)
 		mcfs_handles_end(fs, !unmounted);
@@ -407,6 +414,9 @@ int main(int argc, char **argv)
 		parent = become_daemon();
 		r = parent < 0 ? parent : 0;
 	}
+	if (r == 0)
+		r = mcfs_guard_fork(fs->mountpoint, fs->conf.stall_timeout,
+				    fs->conf.foreground || fs->conf.debug, argc, argv);
 	r = r < 0 ? (complain(r), 1) : run_mount(&run, parent);
 	free(fs->master);
 	free(fs->mountpoint);

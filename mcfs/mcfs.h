@@ -74,6 +74,8 @@ int mcfs_mountpoint_prepare(const char *dir, char **ret_path);
 /* Take the mount away, although files are open. */
 void mcfs_mountpoint_detach(const char *path);
 bool mcfs_mountpoint_is_mounted(const char *path);
+/* What it is called below /sys/fs/fuse/connections, or -ENOENT. */
+int mcfs_mountpoint_connection(const char *path);
 
 /* ---- standalone.c ------------------------------------------------------------------------------ */
 

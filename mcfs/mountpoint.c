@@ -42,12 +42,15 @@ static void unescape(char *s)
 }
 
 /* Fields of a line: ID PARENT DEV ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE OPTIONS */
-static bool parse_line(char *line, char **ret_dir, char **ret_type)
+static bool parse_line(char *line, char **ret_dir, char **ret_type, int *ret_minor)
 {
 	char *save, *word = strtok_r(line, " ", &save);
 
-	for (int i = 1; word && i < 5; i++)
+	for (int i = 1; word && i < 5; i++) {
+		if (i == 3 && sscanf(word, "%*d:%d", ret_minor) != 1)
+			*ret_minor = -1;
 		word = strtok_r(NULL, " ", &save);
+	}
 	*ret_dir = word;
 	while (word && strcmp(word, "-") != 0)
 		word = strtok_r(NULL, " ", &save);
@@ -58,22 +61,27 @@ static bool parse_line(char *line, char **ret_dir, char **ret_type)
 	return true;
 }
 
-bool mcfs_mountpoint_is_mounted(const char *path)
+int mcfs_mountpoint_connection(const char *path)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	auto_free char *line = NULL;
 	char *dir, *type;
 	size_t size = 0;
-	bool found = false;
+	int found = -ENOENT, minor;
 
 	if (!f)
-		return false;
+		return -errno;
 	/* The last one lies on top. */
 	while (getline(&line, &size, f) > 0)
-		if (parse_line(line, &dir, &type) && strcmp(dir, path) == 0)
-			found = strcmp(type, FS_TYPE) == 0;
+		if (parse_line(line, &dir, &type, &minor) && strcmp(dir, path) == 0)
+			found = strcmp(type, FS_TYPE) == 0 ? minor : -ENOENT;
 	fclose(f);
 	return found;
+}
+
+bool mcfs_mountpoint_is_mounted(const char *path)
+{
+	return mcfs_mountpoint_connection(path) >= 0;
 }
 
 /* fusermount3 -u -z: what users without privileges unmount with. */

@@ -71,6 +71,7 @@ static struct mc_metric errno_metric[NERRNOS + 1] = {
 };
 
 MC_GAUGE(inflight, "mcfs_inflight", "", "operations under way")
+MC_COUNTER(bytes_read, "mcfs_read_bytes_total", "", "bytes given to readers")
 MC_COUNTER(interrupted, "mcfs_interrupted_total", "",
 	   "operations whose caller was answered EINTR before they had ended")
 MC_COUNTER(refused, "mcfs_refused_total", "", "operations refused because max_threads were busy")
@@ -381,6 +382,12 @@ int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_
 int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len)
 {
 	return take(op) ? answered(op, fuse_reply_buf(op->req, buf, len)) : missed(op);
+}
+
+int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t len)
+{
+	mc_metric_add(&bytes_read, (int64_t)len);
+	return take(op) ? answered(op, fuse_reply_iov(op->req, iov, n)) : missed(op);
 }
 
 int mcfs_reply_write(struct mcfs_op *op, size_t len)

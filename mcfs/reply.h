@@ -77,6 +77,8 @@ int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
 int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool parallel);
 int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms);
 int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len);
+/* @len bytes in @n pieces, for a read; counts them. */
+int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t len);
 int mcfs_reply_write(struct mcfs_op *op, size_t len);
 int mcfs_reply_text(struct mcfs_op *op, const char *text);	/* readlink */
 int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st);

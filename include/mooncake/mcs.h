@@ -282,6 +282,13 @@ int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t ti
 const struct mcs_info *mcs_object_info(const mcs_object_t *o);
 int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms);
+/* The same into one buffer, without waiting: @done is called once with what mcs_object_read() would have
+ * returned - on a thread of the library, or before this returns when the bytes are at hand.  It may call
+ * anything but mcs_close(), and should not wait for long.  @buf must stay until then; the object may be closed
+ * meanwhile.  0, or negative when nothing was begun: @done is not called then. */
+typedef void mcs_read_done(void *arg, int64_t result);
+int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
+			  int64_t timeout_ms, mcs_read_done *done, void *arg);
 /* The object's bytes without a copy, when they are in memory that this process can map.  The pointer
  * may be read until mcs_object_close().  Not verified: mcs_object_verify() does that.  -MCS_ENOTSUP
  * when remote.

@@ -4,12 +4,13 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <stdlib.h>
 
 #include "common/metrics.h"
+#include "mcfs/ahead.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
-MC_COUNTER(bytes_read, "mcfs_read_bytes_total", "", "bytes given to readers")
 MC_COUNTER(bytes_written, "mcfs_written_bytes_total", "", "bytes taken from writers")
 
 static void read_text(struct mcfs_op *op, const struct mcfs_handle *h, size_t size, uint64_t offset)
@@ -19,39 +20,50 @@ static void read_text(struct mcfs_op *op, const struct mcfs_handle *h, size_t si
 	(void)mcfs_reply_buf(op, h->text + (left ? offset : 0), size < left ? size : left);
 }
 
+/* In this thread, which waits when it has to. */
+static void read_here(struct mcfs_read *rd, struct mcfs_handle *h)
+{
+	void *buf = mcfs_compat_buffer();
+	const void *data = buf;
+	int64_t n = -ENOMEM;
+
+	if (buf && h->writer)
+		n = mcfs_writer_read(h->writer, rd->offset, buf, rd->len, rd->op.deadline);
+	else if (buf)
+		n = mcfs_object_get(h->object, rd->offset, rd->len, buf, rd->op.deadline, &data);
+	if (n < 0) {
+		(void)mcfs_reply_err(&rd->op, (int)n);
+	} else {
+		struct iovec iov = { (void *)(uintptr_t)data, (size_t)n };
+
+		(void)mcfs_reply_read(&rd->op, &iov, 1, (size_t)n);
+	}
+	free(rd);
+}
+
 void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		  struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
-	const void *data;
-	struct mcfs_op op;
-	void *buf;
-	int64_t n;
+	struct mcfs_read *rd = malloc(sizeof(*rd));
 
-	if (!mcfs_op_begin(&op, req, MCFS_OP_read, ino, fi))
+	if (!rd) {
+		(void)fuse_reply_err(req, ENOMEM);
 		return;
+	}
+	if (!mcfs_op_begin(&rd->op, req, MCFS_OP_read, ino, fi)) {
+		free(rd);
+		return;
+	}
+	rd->offset = (uint64_t)offset;
+	rd->len = size < MCFS_SLOT ? size : MCFS_SLOT;
 	if (h->type == MCFS_TEXT) {
-		read_text(&op, h, size, (uint64_t)offset);
+		read_text(&rd->op, h, size, (uint64_t)offset);
+		free(rd);
 		return;
 	}
-	buf = mcfs_compat_buffer();
-	if (!buf) {
-		(void)mcfs_reply_err(&op, -ENOMEM);
-		return;
-	}
-	if (size > MCFS_SLOT)
-		size = MCFS_SLOT;
-	data = buf;
-	if (h->writer)
-		n = mcfs_writer_read(h->writer, (uint64_t)offset, buf, size, op.deadline);
-	else
-		n = mcfs_object_get(h->object, (uint64_t)offset, size, buf, op.deadline, &data);
-	if (n < 0) {
-		(void)mcfs_reply_err(&op, (int)n);
-		return;
-	}
-	mc_metric_add(&bytes_read, n);
-	(void)mcfs_reply_buf(&op, data, (size_t)n);
+	if (!h->ahead || !mcfs_ahead_read(h->ahead, rd))
+		read_here(rd, h);
 }
 
 void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t offset,

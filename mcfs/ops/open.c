@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "mcfs/ahead.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
@@ -117,6 +118,7 @@ static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_ha
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
 	}
+	h->ahead = mcfs_ahead_new(fs->pool, h->object, fs->conf.timeout);
 	*ret = h;
 	return 0;
 fail:

@@ -239,6 +239,15 @@ int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *io
 	return done;
 }
 
+int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
+			  int64_t timeout_ms, mcs_read_done *done, void *arg)
+{
+	struct iovec iov = { buf, len };
+
+	done(arg, mcs_object_read(o, offset, &iov, 1, timeout_ms));
+	return 0;
+}
+
 int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms)
 {
 	return -MCS_ENOTSUP;
