@@ -32,7 +32,7 @@ struct job {
 	struct mcs_scratch *sc;
 	uint64_t deadline, attempt;
 	struct iovec iov;
-	mcs_read_done *done;
+	mcs_read_done_fn done;
 	void *arg;
 
 	struct mcs_part part;
@@ -353,7 +353,7 @@ static bool begin(struct mcs *s, struct job *j)
 }
 
 int mcs_object_read_start(struct mcs_object *o, uint64_t offset, void *buf, size_t len,
-			  int64_t timeout_ms, mcs_read_done *done, void *arg)
+			  int64_t timeout_ms, mcs_read_done_fn done, void *arg)
 {
 	struct mcs *s = mcs_object_store(o);
 	struct mcs_async *a = s->async;

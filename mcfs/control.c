@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/metrics.h"
+#include "mcfs/account.h"
 #include "mcfs/handle.h"
 #include "mcfs/reply.h"
+#include "mcfs/stream.h"
 
 static void say_version(struct mcfs *fs, FILE *to)
 {
@@ -88,26 +91,51 @@ static void say_stats(struct mcfs *fs, FILE *to)
 	say_pool(fs, to);
 }
 
+static void say_top(struct mcfs *fs, FILE *to)
+{
+	mcfs_account_print(to);
+}
+
+static void say_nodes(struct mcfs *fs, FILE *to)
+{
+	auto_free struct mcs_segment *segments = NULL;
+	int n = mcs_segments(fs->store, &segments, 1000);
+
+	if (n < 0)
+		fprintf(to, "# %s\n", mcs_error_detail(n));
+	for (int i = 0; i < n; i++)
+		fprintf(to, "%s id=%s state=%s size=%" PRIu64 " used=%" PRIu64 " objects=%" PRIu64 "\n",
+			segments[i].name, segments[i].id, segments[i].state, segments[i].size,
+			segments[i].used, segments[i].objects);
+}
+
 static const struct control {
 	const char *name;
-	void (*say)(struct mcfs *fs, FILE *to);
+	void (*say)(struct mcfs *fs, FILE *to);		/* NULL: a stream */
+	enum mcfs_stream_kind stream;
 } files[] = {
-	{ "version", say_version },
-	{ "config", say_config },
-	{ "stats", say_stats },
-	{ "metrics", say_metrics },
-	{ "health", say_health },
-	{ "errors", say_errors },
+	{ "version", say_version, 0 },
+	{ "config", say_config, 0 },
+	{ "stats", say_stats, 0 },
+	{ "metrics", say_metrics, 0 },
+	{ "health", say_health, 0 },
+	{ "errors", say_errors, 0 },
+	{ "top", say_top, 0 },
+	{ "nodes", say_nodes, 0 },
+	{ "trace", NULL, MCFS_TRACE },
+	{ "events", NULL, MCFS_EVENTS },
 };
+#define BY_KEY "by-key"
 #define NFILES (sizeof(files) / sizeof(files[0]))
 #define FIRST_FILE (MCFS_CONTROL_DIR + 1)
 
 int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 {
-	if (ino < MCFS_CONTROL_DIR || ino >= FIRST_FILE + NFILES)
+	bool dir = ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY;
+
+	if (!dir && (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES))
 		return -ENOENT;
-	mcfs_stat_entry(fs, ino, ino == MCFS_CONTROL_DIR ? MCS_DIR : MCS_OBJECT, 0,
-			mc_wall_ns() / MC_NS_PER_MS, ret);
+	mcfs_stat_entry(fs, ino, dir ? MCS_DIR : MCS_OBJECT, 0, mc_wall_ns() / MC_NS_PER_MS, ret);
 	/* Nobody writes here. */
 	ret->st_mode &= ~(mode_t)0222;
 	return 0;
@@ -117,6 +145,8 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 {
 	if (strcmp(name, MCFS_CONTROL_NAME) == 0)
 		return mcfs_control_stat(fs, MCFS_CONTROL_DIR, ret);
+	if (strcmp(name, BY_KEY) == 0)
+		return mcfs_control_stat(fs, MCFS_CONTROL_BY_KEY, ret);
 	for (size_t i = 0; i < NFILES; i++)
 		if (strcmp(files[i].name, name) == 0)
 			return mcfs_control_stat(fs, FIRST_FILE + i, ret);
@@ -125,10 +155,21 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 
 const char *mcfs_control_name(unsigned i, uint64_t *ret_ino)
 {
-	if (i >= NFILES)
+	if (i == NFILES) {
+		*ret_ino = MCFS_CONTROL_BY_KEY;
+		return BY_KEY;
+	}
+	if (i > NFILES)
 		return NULL;
 	*ret_ino = FIRST_FILE + i;
 	return files[i].name;
+}
+
+int mcfs_control_stream(fuse_ino_t ino)
+{
+	if (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES || files[ino - FIRST_FILE].say)
+		return -1;
+	return (int)files[ino - FIRST_FILE].stream;
 }
 
 int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_len)
@@ -137,8 +178,10 @@ int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_l
 	size_t len = 0;
 	FILE *to;
 
+	if (ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY)
+		return -EISDIR;
 	if (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES)
-		return ino == MCFS_CONTROL_DIR ? -EISDIR : -ENOENT;
+		return -ENOENT;
 	to = open_memstream(&text, &len);
 	if (!to)
 		return -ENOMEM;

@@ -61,6 +61,17 @@ static void print_path(const char *path, FILE *to)
 	}
 }
 
+void mcfs_format_time(uint64_t wall_ms, char *ret, size_t size)
+{
+	time_t sec = (time_t)(wall_ms / 1000);
+	char when[32];
+	struct tm tm;
+
+	gmtime_r(&sec, &tm);
+	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+	(void)snprintf(ret, size, "%s.%03uZ", when, (unsigned)(wall_ms % 1000));
+}
+
 void mcfs_errors_print(struct mcfs_errors *e, FILE *to)
 {
 	uint64_t first;
@@ -69,13 +80,10 @@ void mcfs_errors_print(struct mcfs_errors *e, FILE *to)
 	first = e->count > MCFS_ERRORS_KEPT ? e->count - MCFS_ERRORS_KEPT : 0;
 	for (uint64_t i = first; i < e->count; i++) {
 		const struct mcfs_error *one = &e->ring[i % MCFS_ERRORS_KEPT];
-		time_t sec = (time_t)(one->wall_ms / 1000);
-		char when[32];
-		struct tm tm;
+		char when[40];
 
-		gmtime_r(&sec, &tm);
-		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-		fprintf(to, "%s.%03uZ pid=%d ", when, (unsigned)(one->wall_ms % 1000), (int)one->pid);
+		mcfs_format_time(one->wall_ms, when, sizeof(when));
+		fprintf(to, "%s pid=%d ", when, (int)one->pid);
 		print_path(one->path ? one->path : "?", to);
 		fprintf(to, " %s\n", one->what ? one->what : "?");
 	}

@@ -25,6 +25,9 @@ struct mcfs_errors {
 	struct mcfs_error ring[MCFS_ERRORS_KEPT];
 };
 
+/* "2026-11-21T08:30:00.123Z"; 25 bytes are enough. */
+void mcfs_format_time(uint64_t wall_ms, char *ret, size_t size);
+
 int mcfs_errors_init(struct mcfs_errors *e);
 void mcfs_errors_done(struct mcfs_errors *e);
 void mcfs_errors_add(struct mcfs_errors *e, const void *key, size_t len, int err, const char *when,

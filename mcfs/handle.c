@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "mcfs/ahead.h"
+#include "mcfs/stream.h"
 
 /* A name with more writers than this at a time shows some of them only. */
 #define WRITERS_LOOKED_AT 32
@@ -48,6 +49,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 		mcfs_inode_close_reader(&fs->inodes, h->inode);
 	else if (h->inode)
 		mcfs_inode_close_writer(&fs->inodes, h->inode);
+	mcfs_stream_close(h->stream);
 	mcfs_dir_free(h->dir);
 	free(h->text);
 	free(h);

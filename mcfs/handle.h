@@ -6,9 +6,10 @@
 #include "mcfs/mcfs.h"
 
 struct mcfs_ahead;
+struct mcfs_stream;
 struct mcfs_dir;
 
-enum mcfs_handle_type { MCFS_READ, MCFS_WRITE, MCFS_TEXT, MCFS_LIST };
+enum mcfs_handle_type { MCFS_READ, MCFS_WRITE, MCFS_TEXT, MCFS_LIST, MCFS_LINES };
 
 struct mcfs_handle {
 	unsigned refs;			/* atomic: the kernel's, and operations under way */
@@ -20,6 +21,8 @@ struct mcfs_handle {
 	struct mcfs_writer *writer;	/* WRITE: one reference */
 	char *text;			/* TEXT */
 	size_t text_len;
+	struct mcfs_stream *stream;	/* LINES */
+	bool nonblock;			/* LINES: constant */
 	struct mcfs_dir *dir;		/* LIST; readdir.c's */
 	bool hidden;			/* atomic; WRITE: its inode was taken out of lookups */
 

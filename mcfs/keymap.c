@@ -137,6 +137,65 @@ int mcfs_name_decode(const char *name, bool top, void *ret, size_t size)
 	return o.len > o.size ? -ENAMETOOLONG : (int)o.len;
 }
 
+/* ---- one name for a whole key ---- */
+
+static bool is_dots(const char *p, size_t len)
+{
+	return (len == 1 && p[0] == '.') || (len == 2 && p[0] == '.' && p[1] == '.');
+}
+
+int mcfs_flat_encode(const void *key, size_t len, char *ret, size_t size)
+{
+	const char *p = key;
+	struct out o = { ret, 0, size - 1 };
+	bool dots = is_dots(p, len);
+
+	for (size_t i = 0; i < len; i++) {
+		switch (p[i]) {
+		case '/': put(&o, "%2F", 3); break;
+		case '%': put(&o, "%25", 3); break;
+		case '\0': put(&o, "%00", 3); break;
+		case '.': put(&o, dots ? "%2E" : ".", dots ? 3 : 1); break;
+		default: put(&o, p + i, 1); break;
+		}
+	}
+	if (o.len > o.size)
+		return -ENAMETOOLONG;
+	ret[o.len] = '\0';
+	return (int)o.len;
+}
+
+int mcfs_flat_decode(const char *name, void *ret, size_t size)
+{
+	static const struct { char tail[3]; char byte; } escapes[] = {
+		{ "2F", '/' }, { "25", '%' }, { "00", '\0' }, { "2E", '.' },
+	};
+	struct out o = { ret, 0, size };
+	bool dotted = false;
+
+	for (const char *p = name; *p; p++) {
+		size_t i = 0;
+
+		if (*p != '%') {
+			put(&o, p, 1);
+			continue;
+		}
+		while (i < 4 && strncmp(p + 1, escapes[i].tail, 2) != 0)
+			i++;
+		if (i == 4)
+			return -ENOENT;
+		put(&o, &escapes[i].byte, 1);
+		dotted = dotted || i == 3;
+		p += 2;
+	}
+	if (o.len > o.size)
+		return -ENAMETOOLONG;
+	/* Each key has one name: dots are escaped in those two only. */
+	if (dotted != is_dots(ret, o.len) || (dotted && strchr(name, '.')))
+		return -ENOENT;
+	return (int)o.len;
+}
+
 int mcfs_key_to_path(const void *key, size_t len, char *ret, size_t size)
 {
 	const char *p = key, *end = p + len;

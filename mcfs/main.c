@@ -23,6 +23,7 @@
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/reply.h"
+#include "mcfs/stream.h"
 #include "node/host.h"
 
 #define READY_MS 20000
@@ -257,6 +258,7 @@ static int stop(struct running *run)
 		!mcfs_mountpoint_is_mounted(fs->mountpoint);
 	int r;
 
+	mcfs_streams_hang_up();
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
 		/* Threads are still at it: only the end of the process frees what they use. */
@@ -272,6 +274,7 @@ static int stop(struct running *run)
 	/* After umount(8) no file is open; after a signal some may be, half written. */
 	if (run->versions)
 		mcfs_handles_end(fs, !unmounted);
+	mcfs_streams_end();
 	mcfs_session_free(fs);
 	mc_httpd_stop(run->httpd);
 	if (run->replies)

@@ -110,11 +110,14 @@ static inline bool mcfs_is_control(fuse_ino_t ino)
 {
 	return ino >= MCFS_CONTROL_DIR && ino < MCFS_CONTROL_END;
 }
+#define MCFS_CONTROL_BY_KEY 63ull	/* the directory with each key as one name */
 /* 0 or -ENOENT. */
 int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *ret);
 int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret);
 /* The @i-th file, NULL behind the last. */
 const char *mcfs_control_name(unsigned i, uint64_t *ret_ino);
+/* Which stream it is (enum mcfs_stream_kind), -1: none. */
+int mcfs_control_stream(fuse_ino_t ino);
 /* What a control file says now; free() it. */
 int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_len);
 

@@ -24,7 +24,7 @@ int64_t mcfs_object_get(struct mcfs_object *o, uint64_t offset, size_t len, void
 			uint64_t deadline, const void **ret);
 /* The same into @buf, without waiting: as mcs_object_read_start(). */
 int mcfs_object_start(struct mcfs_object *o, uint64_t offset, void *buf, size_t len,
-		      uint64_t deadline, mcs_read_done *done, void *arg);
+		      uint64_t deadline, mcs_read_done_fn done, void *arg);
 /* The same into @buf, exactly @len bytes: 0 or negative. */
 int mcfs_object_copy(struct mcfs_object *o, uint64_t offset, void *buf, size_t len,
 		     uint64_t deadline);

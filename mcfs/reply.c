@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
+#include "mcfs/account.h"
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 
@@ -204,6 +205,7 @@ static void count(const struct mcfs_op *op, int err)
 
 	mc_metric_add(&ops_metric[op->code], 1);
 	mc_metric_observe(&latency_metric[op->code], mc_now_ns() - op->start_ns);
+	mcfs_account(op, op_names[op->code], err);
 	if (!err)
 		return;
 	mc_metric_add(&failed_metric[op->code], 1);
@@ -219,6 +221,7 @@ static bool begin(struct mcfs_op *op)
 	op->start_ns = mc_now_ns();
 	op->deadline = op->start_ns + op->fs->conf.timeout * MC_NS_PER_MS;
 	op->taken = 0;
+	op->bytes = 0;
 	op->impatient = false;
 	/* What gives something back is always let through. */
 	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && op->code != MCFS_OP_release &&
@@ -387,11 +390,13 @@ int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len)
 int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t len)
 {
 	mc_metric_add(&bytes_read, (int64_t)len);
+	op->bytes = len;
 	return take(op) ? answered(op, fuse_reply_iov(op->req, iov, n)) : missed(op);
 }
 
 int mcfs_reply_write(struct mcfs_op *op, size_t len)
 {
+	op->bytes = len;
 	return take(op) ? answered(op, fuse_reply_write(op->req, len)) : missed(op);
 }
 

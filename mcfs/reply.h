@@ -42,6 +42,7 @@ struct mcfs_op {
 	struct mcfs_inode *in, *other;
 	struct mcfs_handle *handle;
 	uint64_t start_ns;
+	size_t bytes;		/* read or written */
 	uint64_t deadline;	/* on the mc_now_ns() scale */
 	int taken;		/* atomic: the answer was given, or is about to be */
 	bool beginning;		/* atomic; libfuse still has the request in its hands */

@@ -228,6 +228,18 @@ int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size)
 	return set_size(w, size);
 }
 
+void mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags)
+{
+	MC_LOCKED(&w->lock);
+	w->put_flags = put_flags;
+}
+
+void mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas)
+{
+	MC_LOCKED(&w->lock);
+	w->replicas = replicas;
+}
+
 int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
 {
 	MC_LOCKED(&w->lock);
@@ -242,7 +254,9 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
 static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags,
 	       uint64_t deadline)
 {
-	struct mcs_put_opts opts = { .flags = put_flags, .kind = MCS_OBJECT };
+	struct mcs_put_opts opts = {
+		.flags = put_flags | w->put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
+	};
 	int64_t ms = mc_deadline_left_ms(deadline);
 	struct iovec *iov = NULL;
 	int n = 0, r;

@@ -61,6 +61,8 @@ struct mcfs_writer {
 	bool exited;			/* the opener ended by exit(0) */
 	bool revoked, unlinked;
 	int failed;			/* 0, or why nothing is published any more */
+	unsigned put_flags;		/* MCS_PUT_*_PIN of the next commits */
+	unsigned replicas;		/* copies, 0: the default */
 
 	/* changed under lock and env->names: either is enough to read */
 	char *key;
@@ -108,6 +110,9 @@ int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size
 			 uint64_t deadline);
 int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size);
 /* fallocate(2): the file reaches to @end at least, unless @keep_size. */
+/* How the next versions are stored: @put_flags of MCS_PUT_*_PIN; @replicas, 0: the default. */
+void mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags);
+void mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas);
 int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size);
 
 /* Thread @tid, whose process is doing as @fate says, has closed a descriptor. */

@@ -286,9 +286,9 @@ int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *io
  * returned - on a thread of the library, or before this returns when the bytes are at hand.  It may call
  * anything but mcs_close(), and should not wait for long.  @buf must stay until then; the object may be closed
  * meanwhile.  0, or negative when nothing was begun: @done is not called then. */
-typedef void mcs_read_done(void *arg, int64_t result);
+typedef void (*mcs_read_done_fn)(void *arg, int64_t result);
 int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
-			  int64_t timeout_ms, mcs_read_done *done, void *arg);
+			  int64_t timeout_ms, mcs_read_done_fn done, void *arg);
 /* The object's bytes without a copy, when they are in memory that this process can map.  The pointer
  * may be read until mcs_object_close().  Not verified: mcs_object_verify() does that.  -MCS_ENOTSUP
  * when remote.

@@ -10,6 +10,7 @@
 #include "mcfs/ahead.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
+#include "mcfs/stream.h"
 
 MC_COUNTER(bytes_written, "mcfs_written_bytes_total", "", "bytes taken from writers")
 
@@ -62,7 +63,9 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		free(rd);
 		return;
 	}
-	if (!h->ahead || !mcfs_ahead_read(h->ahead, rd))
+	if (h->type == MCFS_LINES)
+		mcfs_stream_read(h->stream, rd, h->nonblock);
+	else if (!h->ahead || !mcfs_ahead_read(h->ahead, rd))
 		read_here(rd, h);
 }
 

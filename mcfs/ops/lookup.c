@@ -118,11 +118,42 @@ void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct
 	mcfs_stat_writer(fs, in, w, &ret->attr);
 }
 
-static void lookup_control(struct mcfs_op *op, const char *name)
+/* Below .mcfs/by-key: any object, also one that a directory hides. */
+static void lookup_flat(struct mcfs_op *op, const char *name)
+{
+	struct mcfs_found found = { .implied = false };
+	struct fuse_entry_param e;
+	struct mcfs_inode *in;
+	struct mcfs_key key;
+	struct mcs_key k;
+	int r = mcfs_flat_decode(name, key.data, MCFS_KEY_MAX), result = 0;
+
+	if (r >= 0) {
+		key.len = (size_t)r;
+		k = mcfs_key_of(&key);
+		r = !key.len || key.data[key.len - 1] == '/' ? -ENOENT :
+			mcs_stat_batch(op->fs->store, &k, 1, &found.info, &result, mcfs_op_left_ms(op));
+	}
+	if (r >= 0 && result < 0)
+		r = result;
+	if (r >= 0)
+		r = mcfs_fill_entry(op, &key, &found, op->ctx.pid, &e, &in);
+	if (r < 0)
+		(void)mcfs_reply_err(op, r);
+	else if (mcfs_reply_entry(op, &e) < 0)
+		mcfs_inode_forget(&op->fs->inodes, in, 1);
+}
+
+static void lookup_control(struct mcfs_op *op, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param e = { 0 };
-	int r = mcfs_control_lookup(op->fs, name, &e.attr);
+	int r;
 
+	if (parent == MCFS_CONTROL_BY_KEY) {
+		lookup_flat(op, name);
+		return;
+	}
+	r = mcfs_control_lookup(op->fs, name, &e.attr);
 	e.ino = e.attr.st_ino;
 	if (r < 0)
 		(void)mcfs_reply_err(op, r);
@@ -166,7 +197,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
 		return;
 	if (!op.in || (op.in == &op.fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
-		lookup_control(&op, name);
+		lookup_control(&op, parent, name);
 		return;
 	}
 	r = mcfs_child_key(op.fs, op.in, name, &key);

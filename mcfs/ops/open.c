@@ -11,6 +11,7 @@
 #include "mcfs/ahead.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
+#include "mcfs/stream.h"
 
 /* How old the pool's word on the largest object may be. */
 #define LIMIT_AGE_MS 1000
@@ -41,10 +42,19 @@ static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool 
 	fi->noflush = reader;
 }
 
+static bool is_text(const struct mcfs_handle *h)
+{
+	return h->type == MCFS_TEXT || h->type == MCFS_LINES;
+}
+
 static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct mcfs_handle *h)
 {
 	fi->fh = (uintptr_t)h;
 	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
+	/* Their size is not known before they are read. */
+	if (is_text(h))
+		fi->direct_io = 1;
+	fi->nonseekable = h->type == MCFS_LINES;
 	if (mcfs_reply_open(op, fi, true) < 0)
 		mcfs_handle_unref(op->fs, h);
 }
@@ -52,14 +62,19 @@ static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct m
 static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mcfs_handle **ret)
 {
 	struct mcfs_handle *h;
-	int r;
+	int r, stream;
 
 	if ((flags & O_ACCMODE) != O_RDONLY)
 		return -EACCES;
-	h = mcfs_handle_new(op->fs, MCFS_TEXT);
+	stream = mcfs_control_stream(ino);
+	h = mcfs_handle_new(op->fs, stream < 0 ? MCFS_TEXT : MCFS_LINES);
 	if (!h)
 		return -ENOMEM;
-	r = mcfs_control_read(op->fs, ino, &h->text, &h->text_len);
+	h->nonblock = flags & O_NONBLOCK;
+	if (stream < 0)
+		r = mcfs_control_read(op->fs, ino, &h->text, &h->text_len);
+	else
+		r = mcfs_stream_open(op->fs, (enum mcfs_stream_kind)stream, &h->stream);
 	if (r < 0) {
 		mcfs_handle_unref(op->fs, h);
 		return r;

@@ -36,6 +36,7 @@ struct mcfs_dir {
 	/* guarded by lock */
 	struct mcfs_key key;
 	bool top;
+	bool flat;		/* .mcfs/by-key */
 	mcs_list_t *list;	/* NULL: not begun, or at its end */
 	bool begun;
 	uint64_t next;		/* index of the next entry of the stream */
@@ -131,11 +132,12 @@ static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *com
 		      struct entry *ret)
 {
 	char name[3 * MCFS_KEY_MAX + 1];
-	int n = mcfs_name_encode(comp, len, d->top, name, sizeof(name));
+	int n = d->flat ? mcfs_flat_encode(comp, len, name, sizeof(name)) :
+		mcfs_name_encode(comp, len, d->top, name, sizeof(name));
 
 	/* A name that the kernel cannot take would make it refuse the whole directory; so would a
 	 * slash, which stands in names of levels deeper than the master tells apart. */
-	if (n < 0 || (unsigned)n > fs->name_max || memchr(comp, '/', len))
+	if (n < 0 || (unsigned)n > fs->name_max || (!d->flat && memchr(comp, '/', len)))
 		return 0;
 	memset(ret, 0, sizeof(*ret));
 	ret->name = malloc((size_t)n + 1 + len);
@@ -197,11 +199,11 @@ static void listed(struct mcfs_dir *d, const char *comp, size_t len)
 
 static int begin(struct mcfs_op *op, struct mcfs_dir *d)
 {
-	int r = collect_pending(op->fs, d);
+	int r = d->flat ? 0 : collect_pending(op->fs, d);
 
 	if (r < 0)
 		return r;
-	r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), 1, &d->list);
+	r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->list);
 	if (r == 0)
 		d->begun = true;
 	return r;
@@ -224,6 +226,9 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 			d->list = NULL;
 			break;
 		}
+		/* Markers of directories are no objects. */
+		if (d->flat && (e.kind == MCS_DIR || !e.name.len))
+			continue;
 		if (e.kind != MCS_DIR && seen_has(&d->dirs, e.name.data, e.name.len))
 			continue;
 		if (e.kind == MCS_DIR && seen_add(&d->dirs, e.name.data, e.name.len) < 0)
@@ -427,7 +432,7 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	a.buf = mcfs_compat_buffer();
 	if (!a.buf) {
 		r = -ENOMEM;
-	} else if (mcfs_is_control(ino)) {
+	} else if (!h->dir) {
 		r = fill_control(&a, offset);
 	} else {
 		pthread_mutex_lock(&h->dir->lock);
@@ -462,7 +467,9 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in)
 		free(d);
 		return NULL;
 	}
-	mcfs_inode_key(&fs->inodes, in, &d->key);
+	if (in)
+		mcfs_inode_key(&fs->inodes, in, &d->key);
+	d->flat = !in;
 	d->top = in == &fs->inodes.root;
 	d->next = FIRST_INDEX;
 	return d;
@@ -476,7 +483,7 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_opendir, ino, NULL))
 		return;
 	h = mcfs_handle_new(op.fs, MCFS_LIST);
-	if (h && op.in) {
+	if (h && (op.in || ino == MCFS_CONTROL_BY_KEY)) {
 		h->dir = dir_new(op.fs, op.in);
 		if (!h->dir) {
 			mcfs_handle_unref(op.fs, h);

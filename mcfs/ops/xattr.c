@@ -7,17 +7,23 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
 
+#include "common/options.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
 #define SPACE "user.mooncake."
+#define VALUE_MAX 64
+#define REPLICAS_MAX 64u
 
 struct file_facts {
 	struct mcfs_key key;
 	struct mcs_info info;
 	bool writing;
+	bool local;
 };
 
 /* Each fills @buf, whose size fits a key, and gives the length. */
@@ -58,18 +64,61 @@ static size_t get_pin(const struct file_facts *f, char *buf)
 			       f->info.flags & MCS_PUT_SOFT_PIN ? "soft" : "none");
 }
 
+/* Is it on this node?  Also of several copies one is enough. */
+static size_t get_locality(const struct file_facts *f, char *buf)
+{
+	return (size_t)sprintf(buf, "%s", f->local ? "local" : "remote");
+}
+
+/* ---- what can be set, of a file that is being written ---- */
+
+static int set_pin(struct mcfs_writer *w, const char *value)
+{
+	if (strcmp(value, "hard") == 0)
+		mcfs_writer_set_pin(w, MCS_PUT_HARD_PIN);
+	else if (strcmp(value, "soft") == 0)
+		mcfs_writer_set_pin(w, MCS_PUT_SOFT_PIN);
+	else if (strcmp(value, "none") == 0)
+		mcfs_writer_set_pin(w, 0);
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static int set_replicas(struct mcfs_writer *w, const char *value)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	if (!*value || *end || n < 1 || n > REPLICAS_MAX)
+		return -EINVAL;
+	mcfs_writer_set_replicas(w, (unsigned)n);
+	return 0;
+}
+
+static int set_size(struct mcfs_writer *w, const char *value)
+{
+	uint64_t size;
+
+	if (mc_parse_size(value, &size) < 0)
+		return -EINVAL;
+	return mcfs_writer_truncate(w, size);
+}
+
 static const struct attribute {
 	const char *name;
 	size_t (*get)(const struct file_facts *f, char *buf);
 	bool committed;		/* a file that is being written has none */
+	int (*set)(struct mcfs_writer *w, const char *value);	/* NULL: nobody can */
 } attributes[] = {
-	{ SPACE "key", get_key, false },
-	{ SPACE "state", get_state, false },
-	{ SPACE "size", get_size, false },
-	{ SPACE "crc", get_crc, true },
-	{ SPACE "generation", get_generation, true },
-	{ SPACE "replicas", get_replicas, true },
-	{ SPACE "pin", get_pin, true },
+	{ SPACE "key", get_key, false, NULL },
+	{ SPACE "state", get_state, false, NULL },
+	{ SPACE "size", get_size, false, set_size },
+	{ SPACE "crc", get_crc, true, NULL },
+	{ SPACE "generation", get_generation, true, NULL },
+	{ SPACE "replicas", get_replicas, false, set_replicas },
+	{ SPACE "locality", get_locality, true, NULL },
+	{ SPACE "pin", get_pin, false, set_pin },
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
@@ -81,20 +130,44 @@ static const struct attribute *find(const char *name)
 	return NULL;
 }
 
+static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
+{
+	const char *host = mcs_hostname(op->fs->store);
+	struct mcs_key key = mcfs_key_of(&ret->key);
+	struct mcs_replicas where;
+	int r = mcs_replicas(op->fs->store, &key, 1, 0, &where, mcfs_op_left_ms(op));
+
+	if (r < 0)
+		return r;
+	ret->info = where.info;
+	ret->info.replicas = where.n;
+	for (unsigned i = 0; i < where.n; i++)
+		ret->local = ret->local || strcmp(where.replica[i].segment, host) == 0;
+	r = where.result;
+	mcs_replicas_free(&where, 1);
+	return r;
+}
+
 static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *ret)
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
 
 	memset(&ret->info, 0, sizeof(ret->info));
+	ret->local = false;
 	mcfs_inode_key(&fs->inodes, in, &ret->key);
 	ret->writing = w && mcfs_writer_pending(w);
-	if (w)
-		ret->info.size = __atomic_load_n(&w->shown_size, __ATOMIC_RELAXED);
+	if (w) {
+		pthread_mutex_lock(&w->lock);
+		ret->info.size = w->stage.size;
+		ret->info.flags = w->put_flags;
+		ret->info.replicas = w->replicas ? w->replicas : 1;
+		pthread_mutex_unlock(&w->lock);
+	}
 	mcfs_writer_unref(w);
 	if (ret->writing)
 		return 0;
-	return mcs_stat(fs->store, mcfs_key_of(&ret->key), &ret->info, mcfs_op_left_ms(op));
+	return learn_committed(op, ret);
 }
 
 void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -151,13 +224,36 @@ void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		(void)mcfs_reply_xattr(&op, buf, n, size);
 }
 
+static int set(struct mcfs_op *op, const struct attribute *a, const char *value, size_t size)
+{
+	struct mcfs_writer *w;
+	char text[VALUE_MAX + 1];
+	int r;
+
+	if (!a)
+		return -EOPNOTSUPP;
+	if (!a->set || !op->in || op->in->kind != MCS_OBJECT)
+		return -EPERM;
+	if (size > VALUE_MAX || memchr(value, '\0', size))
+		return -EINVAL;
+	memcpy(text, value, size);
+	text[size] = '\0';
+	/* A version does not change: the next one has to be under way. */
+	w = mcfs_handle_writer_seen(op->fs, op->in);
+	r = w ? a->set(w, text) : -EPERM;
+	mcfs_writer_unref(w);
+	return r;
+}
+
 void mcfs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 		      size_t size, int flags)
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_setxattr, 0, NULL))
-		(void)mcfs_reply_err(&op, -EOPNOTSUPP);
+	if (!mcfs_op_begin(&op, req, MCFS_OP_setxattr, ino, NULL))
+		return;
+	(void)mcfs_reply_err(&op, find(name) && (flags & XATTR_CREATE) ? -EEXIST :
+			     set(&op, find(name), value, size));
 }
 
 void mcfs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)

@@ -9,7 +9,7 @@ start_standalone "$tmp/mnt" --global_segment_size=64MiB --enable_http_server --h
 m=$tmp/mnt
 
 equal "names in .mcfs" "$(find "$m/.mcfs" -type f -printf '%f\n' | sort | tr '\n' ' ')" \
-	"config errors health metrics stats version "
+	"config errors events health metrics nodes stats top trace version "
 equal "the root's names" "$(ls -A "$m")" ""
 grep -q '^mcfs ' "$m/.mcfs/version"
 grep -qE '^global_segment_size = 64MiB ' "$m/.mcfs/config" || { cat "$m/.mcfs/config"; fail config; }
@@ -41,6 +41,93 @@ if command -v getfattr >/dev/null; then
 	equal key "$(getfattr --only-values -n user.mooncake.key "$m/f")" f
 	equal replicas "$(getfattr --only-values -n user.mooncake.replicas "$m/f")" 1
 fi
+
+# ---- what is set of a file that is being written decides how it is stored
+if command -v setfattr >/dev/null; then
+	value() { getfattr --only-values -n "user.mooncake.$1" "$2"; }
+	equal locality "$(value locality "$m/f")" local
+	exec 3>"$m/pinned"
+	setfattr -n user.mooncake.pin -v hard "$m/pinned"
+	setfattr -n user.mooncake.replicas -v 2 "$m/pinned"
+	setfattr -n user.mooncake.size -v 1000 "$m/pinned"
+	equal "state" "$(value state "$m/pinned")" writing
+	equal "pin, so far" "$(value pin "$m/pinned")" hard
+	equal "replicas, so far" "$(value replicas "$m/pinned")" 2
+	equal "size, so far" "$(stat -c %s "$m/pinned")" 1000
+	for bad in "pin -v wild" "replicas -v 0" "replicas -v x" "size -v -1" "pin"; do
+		# several words
+		# shellcheck disable=SC2086
+		fails setfattr -n user.mooncake.$bad "$m/pinned"
+	done
+	exec 3>&-
+	wait_for 5 test "$(value state "$m/pinned")" = complete
+	equal "size" "$(stat -c %s "$m/pinned")" 1000
+	equal "pin" "$(value pin "$m/pinned")" hard
+	equal "replicas: there is one node" "$(value replicas "$m/pinned")" 1
+	fails setfattr -n user.mooncake.pin -v none "$m/pinned"
+	grep -q "not permitted" "$tmp/fails.out" || fail "a version can be changed: $(cat "$tmp/fails.out")"
+	fails setfattr -n user.mooncake.key -v x "$m/pinned"
+	fails setfattr -n user.other -v x "$m/pinned"
+	grep -q "not supported" "$tmp/fails.out" || fail "other attributes: $(cat "$tmp/fails.out")"
+	rm "$m/pinned"
+fi
+
+# ---- streams
+# line_comes FILE REGEX
+line_comes() {
+	wait_for 10 grep -qE "$2" "$1" || fail "no line \"$2\" in: $(cat "$1")"
+}
+mkdir "$m/d"
+cat "$m/.mcfs/trace" >"$tmp/trace" &
+tracer=$!
+cat "$m/.mcfs/events" >"$tmp/events" &
+watcher=$!
+# both are there when their first lines are
+until grep -q "getattr\|lookup" "$tmp/trace"; do stat "$m/f" >/dev/null; done
+until grep -q first "$tmp/events"; do echo x >"$m/first"; done
+echo text >"$m/d/some file"
+mv "$m/d/some file" "$m/d/other"
+rm "$m/d/other"
+line_comes "$tmp/trace" '^20[0-9-]+T[0-9:.]+Z write /d/some\\040file pid=[0-9]+ uid=[0-9]+ bytes=5 errno=0 us=[0-9]+$'
+fails stat "$m/d/nothing"
+line_comes "$tmp/trace" ' lookup /d/ .* errno=2 '
+line_comes "$tmp/events" '^20[0-9-]+T[0-9:.]+Z put d/some\\040file size=5 generation=[0-9]+$'
+line_comes "$tmp/events" ' rename d/some\\040file d/other '
+line_comes "$tmp/events" ' remove d/other '
+# somebody who waits for lines can be ended, in any way
+kill -TERM "$tracer"
+kill -KILL "$watcher"
+wait_for 5 gone "$tracer" || fail "a reader of the trace does not end"
+wait_for 5 gone "$watcher" || fail "a reader of the events does not end"
+wait "$tracer" 2>/dev/null || :
+wait "$watcher" 2>/dev/null || :
+fails dd if="$m/.mcfs/events" of=/dev/null iflag=nonblock status=none
+grep -q "temporarily unavailable" "$tmp/fails.out" || fail "O_NONBLOCK: $(cat "$tmp/fails.out")"
+wait_for 5 grep -qE '^open_handles +1$' "$m/.mcfs/stats" || fail "streams stay open"
+
+# ---- who is busy
+head -c 100000 /dev/zero >"$m/busy"
+grep -qE "^ *pid +uid +command +ops" "$m/.mcfs/top" || fail "top: $(cat "$m/.mcfs/top")"
+grep -qE "^ *[0-9]+ +[0-9]+ .* 100000 +[0-9]+ +[0-9]+$" "$m/.mcfs/top" || fail "top: $(cat "$m/.mcfs/top")"
+grep -qE " id=[0-9-]+ state=ok size=67108864 " "$m/.mcfs/nodes" || fail "nodes: $(cat "$m/.mcfs/nodes")"
+
+# ---- keys as names
+rm -rf "${m:?}"/*
+mkdir -p "$m/a/b"
+echo deep >"$m/a/b/c%"
+echo top >"$m/top"
+equal "names by key" "$(ls -U "$m/.mcfs/by-key" | sort | tr '\n' ' ')" "a%2Fb%2Fc%25 top "
+equal "a file by its key" "$(cat "$m/.mcfs/by-key/a%2Fb%2Fc%25")" deep
+equal "its inode" "$(stat -c %i "$m/.mcfs/by-key/top")" "$(stat -c %i "$m/top")"
+for bad in a%2Fb%2Fc% a%2fb%2Fc%25 a%2Fb%2F a b %2E to%70 %2; do
+	fails cat "$m/.mcfs/by-key/$bad"
+done
+fails touch "$m/.mcfs/by-key/new"
+fails rm -f "$m/.mcfs/by-key/top"
+fails mv "$m/.mcfs/by-key/top" "$m/moved"
+fails mkdir "$m/.mcfs/by-key/dir"
+rm -rf "${m:?}"/*
+printf 123456789 >"$m/f"
 
 # A failure of a close is kept for those who did not look at its result, as bash's exec: here O_EXCL
 # lost against somebody who gave the name a value meanwhile.

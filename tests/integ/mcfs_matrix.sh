@@ -76,7 +76,7 @@ mount_a() {
 	PID_A=$MCFS_PID
 }
 mount_b() {
-	NS=$NS_B start_mcfs "$MASTER" "$b" --host="$ADDR_B" "${flags[@]}" "$@"
+	NS=$NS_B start_mcfs "$MASTER" "$b" --host="$ADDR_B" "${flags[@]}"
 	PID_B=$MCFS_PID
 }
 files() {

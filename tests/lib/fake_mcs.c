@@ -240,7 +240,7 @@ int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *io
 }
 
 int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
-			  int64_t timeout_ms, mcs_read_done *done, void *arg)
+			  int64_t timeout_ms, mcs_read_done_fn done, void *arg)
 {
 	struct iovec iov = { buf, len };
 

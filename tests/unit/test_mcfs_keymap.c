@@ -153,6 +153,28 @@ static void directories_end_in_a_slash(void **state)
 	assert_string_equal(path, "a/%_/b");
 }
 
+static void a_whole_key_is_one_name(void **state)
+{
+	static const struct { const char *key; size_t len; const char *name; } rows[] = {
+		{ "plain.name", 10, "plain.name" }, { "a/b//c", 6, "a%2Fb%2F%2Fc" },
+		{ "100%", 4, "100%25" }, { "%2F", 3, "%252F" }, { ".", 1, "%2E" }, { "..", 2, "%2E%2E" },
+		{ "./.", 3, ".%2F." }, { "a\0b", 3, "a%00b" }, { ".mcfs", 5, ".mcfs" },
+	};
+	static const char *const none[] = { "%", "%2", "%2f", "%41", "a%2Eb", ".%2E", "%2E.", "x%" };
+	char name[64], key[64];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_true(mcfs_flat_encode(rows[i].key, rows[i].len, name, sizeof(name)) > 0);
+		assert_string_equal(name, rows[i].name);
+		assert_int_equal(mcfs_flat_decode(name, key, sizeof(key)), rows[i].len);
+		assert_memory_equal(key, rows[i].key, rows[i].len);
+	}
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_int_equal(mcfs_flat_decode(none[i], key, sizeof(key)), -ENOENT);
+	assert_int_equal(mcfs_flat_encode("a/b", 3, name, 5), -ENAMETOOLONG);
+	assert_int_equal(mcfs_flat_decode("abc", key, 2), -ENAMETOOLONG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +185,7 @@ int main(void)
 		cmocka_unit_test(every_name_comes_back),
 		cmocka_unit_test(sizes_are_checked),
 		cmocka_unit_test(directories_end_in_a_slash),
+		cmocka_unit_test(a_whole_key_is_one_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
