@@ -146,6 +146,8 @@ static void take(const struct mcp_task *t, struct mcs_task *ret)
 	ret->error = t->error ? mc_err_from_wire(t->error) : 0;
 	snprintf(ret->message, sizeof(ret->message), "%.*s", (int)t->message.len,
 		 (const char *)t->message.data);
+	snprintf(ret->tenant, sizeof(ret->tenant), "%.*s", (int)t->tenant.len,
+		 (const char *)t->tenant.data);
 }
 
 int mcs_tasks(struct mcs *s, const char *id, struct mcs_task **ret, int64_t timeout_ms)

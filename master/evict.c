@@ -342,6 +342,21 @@ bool mcm_evict_promises(const struct mcm *m)
 	return mcm_peek(&m->promised_until) > mcm_now_tick(m);
 }
 
+/* Bytes that are to go from segments above their watermark. */
+static uint64_t excess_of_all(struct mcm *m, unsigned top)
+{
+	double high = m->conf.eviction_high_watermark_ratio, low = high - m->conf.eviction_ratio;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < top; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		if (mcm_segment_state(s) == MCP_SEG_OK && excess(s, high))
+			sum += excess(s, low > 0 ? low : 0);
+	}
+	return sum;
+}
+
 bool mcm_evict_background(struct mcm *m)
 {
 	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
@@ -353,6 +368,8 @@ bool mcm_evict_background(struct mcm *m)
 	pthread_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
 	pthread_rwlock_unlock(&m->segments.lock);
+	if (mcm_tenants_above(m))
+		(void)mcm_tenants_trim(m, excess_of_all(m, top));
 	for (i = 0; i < top; i++) {
 		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 		uint8_t state = mcm_segment_state(s);

@@ -192,6 +192,14 @@ static int place_with_eviction(struct placing *p)
 	unsigned n;
 	int r;
 
+	/* Those who have more than their share go first, wherever their objects lie. */
+	if (mcm_tenants_above(p->m) && mcm_tenants_trim(p->m, p->len * p->rq->copies)) {
+		pthread_rwlock_rdlock(&ss->lock);
+		r = place_free(p);
+		pthread_rwlock_unlock(&ss->lock);
+		if (r < 0 || p->n == p->rq->copies)
+			return r;
+	}
 	pthread_rwlock_rdlock(&ss->lock);
 	if (ss->n_live > STACK_CANDIDATES / 2)
 		cand = malloc(2 * ss->n_live * sizeof(*cand));

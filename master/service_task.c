@@ -160,8 +160,9 @@ static int grow(struct listing *l)
 
 static int take(void *arg, const struct mcm_task *t)
 {
-	struct mcp_bytes key = mcm_key_bare(mcp_bytes(t->key ? t->key : "", t->key_len), NULL);
 	struct listing *l = arg;
+	uint32_t tenant;
+	struct mcp_bytes key = mcm_key_bare(mcp_bytes(t->key ? t->key : "", t->key_len), &tenant);
 	int r = 0;
 
 	if (l->n == LISTED_MAX)
@@ -181,6 +182,7 @@ static int take(void *arg, const struct mcm_task *t)
 		.total = t->total, .left = mcm_task_left(l->m, t), .client = t->client,
 		.error = t->error ? mc_err_to_wire(t->error) : 0,
 		.message = bytes_copy(l, t->message, strlen(t->message), &r),
+		.tenant = t->key ? mcm_tenant_name(l->m, tenant) : mcp_bytes("", 0),
 	};
 	return r;
 }

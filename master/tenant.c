@@ -153,6 +153,8 @@ void mcm_tenants_share_out(struct mcm *m)
 			share = (uint64_t)((unsigned __int128)share * capacity / sum);
 		mcm_poke(&t->effective, share);
 		left -= share < left ? share : left;
+		if (t->explicit_policy && mcm_peek(&t->charged) > share)
+			__atomic_store_n(&ts->above, true, __ATOMIC_RELAXED);
 	}
 	/* What the divisions left over, a byte each to the first ones. */
 	for (i = 0; i < ts->count && left && sum > capacity; i++) {
@@ -212,8 +214,13 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 
 void mcm_tenant_add(struct mcm *m, uint32_t tenant, uint64_t bytes)
 {
-	if (m->tenants.on)
-		__atomic_fetch_add(&tenant_at(m, tenant)->charged, bytes, __ATOMIC_RELAXED);
+	struct mcm_tenant *t;
+
+	if (!m->tenants.on)
+		return;
+	t = tenant_at(m, tenant);
+	if (__atomic_add_fetch(&t->charged, bytes, __ATOMIC_RELAXED) > mcm_peek(&t->effective))
+		__atomic_store_n(&m->tenants.above, true, __ATOMIC_RELAXED);
 }
 
 void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes)
@@ -223,6 +230,14 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes)
 }
 
 /* ---- what is known ---- */
+
+bool mcm_tenants_above(struct mcm *m)
+{
+	if (!m->tenants.on)
+		return false;
+	keep_shares(m);
+	return __atomic_load_n(&m->tenants.above, __ATOMIC_RELAXED);
+}
 
 bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
 {
@@ -242,6 +257,13 @@ bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
 		};
 	pthread_rwlock_unlock(&ts->lock);
 	return t;
+}
+
+struct mcp_bytes mcm_tenant_name(const struct mcm *m, uint32_t tenant)
+{
+	const struct mcm_tenant *t = tenant_at(m, tenant);
+
+	return t ? mcp_bytes(t->name, strlen(t->name)) : mcp_bytes("", 0);
 }
 
 struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i)

@@ -51,6 +51,7 @@ struct mcm_tenants {
 	/* guarded by lock; entries are set once and never freed while the master runs, atomic */
 	struct mcm_tenant **at;		/* by number; [0] is the default one */
 	unsigned count;
+	bool above;			/* atomic: some tenant may have more than its share */
 	uint64_t shared_out;		/* capacity that the effective quotas were computed for */
 	/* the policy file (tenant_policy.c); the monitor's, and of who holds policy_lock */
 	pthread_mutex_t policy_lock;
@@ -117,6 +118,10 @@ void mcm_tenant_leave(struct mcm *m, uint32_t slot, unsigned copies);
 
 /* Evict about @want bytes of a tenant's objects; bytes freed (tenant_evict.c). */
 uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want);
+/* Room is wanted: first up to @want bytes of those tenants of the policy that have more than their share,
+ * since it became smaller, each down to it; what is promised to a reader stays.  Bytes freed. */
+bool mcm_tenants_above(struct mcm *m);	/* may there be such? */
+uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want);
 
 int mcm_tenants_init(struct mcm *m);	/* -ENOMEM */
 /* After the journal was read: numbers of tenants, the policy file, whose objects are whose.  -ENOMEM, an
@@ -130,6 +135,8 @@ void mcm_tenants_tick(struct mcm *m);
 bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret);
 /* Of the same tenant, which is known. */
 struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i);
+/* The name of a number that stands in a key; borrowed for good. */
+struct mcp_bytes mcm_tenant_name(const struct mcm *m, uint32_t tenant);
 /* Number of a name.  -MC_ENOTENANT. */
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
 /* Set its quota in the policy, or (0) take it out of it, and write the policy file if there is one.

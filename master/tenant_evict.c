@@ -124,15 +124,14 @@ static unsigned choose(struct mcm *m, struct mcm_tenant *t, unsigned level, uint
 	return n;
 }
 
-uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
+/* About @want bytes of one tenant, level by level. */
+static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
+			     const unsigned *levels, unsigned n_levels)
 {
-	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0, l;
-	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
-	struct mcm_tenant *t = m->tenants.at[tenant];
 	struct mcm_victim v[BATCH];
 	uint64_t freed = 0;
 
-	for (l = 0; l < sizeof(levels) / sizeof(levels[0]) && freed < want; l++) {
+	for (unsigned l = 0; l < n_levels && freed < want; l++) {
 		/* Twice around, so that second chances are used up. */
 		unsigned steps = 2 * (unsigned)mcm_peek(&t->objects) + 1, n, i;
 
@@ -143,5 +142,50 @@ uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
 				freed += mcm_evict_whole(m, v[i].slot, v[i].generation, levels[l]);
 	}
 	__atomic_fetch_add(&t->counts.evicted_bytes, freed, __ATOMIC_RELAXED);
+	return freed;
+}
+
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
+{
+	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
+	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
+
+	return evict_levels(m, m->tenants.at[tenant], want, levels, 3);
+}
+
+/* What a tenant of the policy has above its share. */
+static uint64_t above(const struct mcm_tenant *t)
+{
+	uint64_t charged = mcm_peek(&t->charged), share = mcm_peek(&t->effective);
+
+	return __atomic_load_n(&t->explicit_policy, __ATOMIC_RELAXED) && charged > share ?
+		charged - share : 0;
+}
+
+uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want)
+{
+	const unsigned levels[] = {
+		MCM_EVICT_PLAIN, m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0
+	};
+	unsigned i, n = mcm_peek(&m->tenants.count);
+	uint64_t freed = 0;
+	bool left = false;
+
+	if (!mcm_tenants_above(m))
+		return 0;
+	/* Whoever gets above meanwhile says so again. */
+	__atomic_store_n(&m->tenants.above, false, __ATOMIC_RELAXED);
+	for (i = 0; i < n && freed < want; i++) {
+		struct mcm_tenant *t = __atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE);
+		uint64_t over = above(t);
+
+		if (over)
+			freed += evict_levels(m, t, over < want - freed ? over : want - freed,
+					      levels, 2);
+	}
+	for (i = 0; i < n && !left; i++)
+		left = above(__atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE));
+	if (left)
+		__atomic_store_n(&m->tenants.above, true, __ATOMIC_RELAXED);
 	return freed;
 }

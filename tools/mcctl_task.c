@@ -56,14 +56,14 @@ static json_t *task_json(const struct mcs_task *t)
 	struct mcs_key key = { t->key, t->key_len };
 
 	return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-			 "s:s}", "id", t->id, "kind", t->kind, "status", t->status, "key",
+			 "s:s, s:s*}", "id", t->id, "kind", t->kind, "status", t->status, "key",
 			 t->key_len ? mcctl_key_json(key) : NULL, "sources", t->sources, "targets",
 			 t->targets, "created_ms", (json_int_t)t->created_ms, "updated_ms",
 			 (json_int_t)t->updated_ms, "succeeded", (json_int_t)t->succeeded, "failed",
 			 (json_int_t)t->failed, "blocked", (json_int_t)t->blocked, "active",
 			 (json_int_t)t->active, "bytes", (json_int_t)t->bytes, "total_bytes",
 			 (json_int_t)t->total, "left_bytes", (json_int_t)t->left, "message",
-			 t->message);
+			 t->message, "tenant", *t->tenant ? t->tenant : NULL);
 }
 
 static void print_task(const struct mcctl *c, const struct mcs_task *t)
@@ -74,6 +74,8 @@ static void print_task(const struct mcctl *c, const struct mcs_task *t)
 	printf("%-41s  %-9s  %-9s  %s  %8" PRIu64 "  %10s  ", t->id, t->kind, t->status,
 	       mcctl_time_text(t->created_ms, when, sizeof(when)), t->succeeded,
 	       mc_format_size(t->bytes, moved, sizeof(moved)));
+	if (*t->tenant && strcmp(t->tenant, "default") != 0)
+		printf("%s: ", t->tenant);
 	if (t->key_len)
 		mcctl_key_print(c->conf->raw, key, stdout);
 	else

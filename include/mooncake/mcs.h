@@ -437,6 +437,7 @@ struct mcs_task {
 	uint64_t total, left;		/* bytes in the sources at the beginning, and now */
 	int error;			/* why it failed */
 	char message[160];
+	char tenant[256];		/* whose key */
 };
 
 /* The master has it done by the owners of the memory; objects stay readable all the time.  A drain has

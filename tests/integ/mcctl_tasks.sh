@@ -100,6 +100,11 @@ wait_for 15 few_objects
 equal "lines of top" "$(ctl top --count=2 --interval=100ms --json | jq -s length)" 2
 ctl top --count=1 --interval=50ms | grep -q 'gets/s'
 ctl snapshot | grep -q written
+# the others in JSON
+ctl snapshot --json | jq -e '.sequence > 0' >/dev/null
+ctl evict --json "$a" | jq -e '.kind == "evict" and .status == "succeeded"' >/dev/null
+{ ctl doctor --json || :; } | jq -e . >/dev/null
+ctl tasks --json | jq -e 'map(select(.kind == "copy")) | .[0] | [.key,.tenant] == ["k1","default"]' >/dev/null
 ls "$tmp/journal"/checkpoint-* >/dev/null
 
 # a drain survives the master; an interrupted command does not end it

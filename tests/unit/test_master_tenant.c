@@ -447,6 +447,87 @@ static void shares_of_a_pool_that_is_too_small(void **state)
 
 /* ---- the policy ---- */
 
+static void count_keys(struct fixture *fx, const char *tenant, char letter, unsigned n,
+		       unsigned *ret)
+{
+	char key[32];
+
+	*ret = 0;
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%c%u", letter, i);
+		*ret += stat_key(fx, tenant, key, NULL) == 0;
+	}
+}
+
+/* Whose share became smaller gives the room that others need, though their objects are older; and only
+ * down to its share. */
+static void who_is_above_its_share_goes_first(void **state)
+{
+	unsigned alice, bob;
+	struct fixture fx;
+	char key[32];
+
+	fx_up(&fx, 2, 4 * MIB, tune);
+	quota(&fx, "alice", 4 * MIB);
+	quota(&fx, "bob", 4 * MIB);
+	for (unsigned i = 0; i < 31; i++) {
+		snprintf(key, sizeof(key), "a%u", i);
+		assert_int_equal(put(&fx, "alice", key, 65536 * 2, 0), 0);
+	}
+	for (unsigned i = 0; i < 28; i++) {
+		snprintf(key, sizeof(key), "b%u", i);
+		assert_int_equal(put(&fx, "bob", key, 65536 * 2, 0), 0);
+	}
+	quota(&fx, "bob", 2 * MIB);
+	quota(&fx, "alice", 6 * MIB);
+	/* Nobody needs room yet. */
+	assert_true(figures(&fx, "bob").charged > figures(&fx, "bob").effective);
+	for (unsigned i = 31; i < 44; i++) {
+		snprintf(key, sizeof(key), "a%u", i);
+		assert_int_equal(put(&fx, "alice", key, 65536 * 2, 0), 0);
+	}
+	count_keys(&fx, "alice", 'a', 44, &alice);
+	count_keys(&fx, "bob", 'b', 28, &bob);
+	assert_int_equal(alice, 44);
+	assert_true(bob >= 15 && bob <= 18);
+	assert_true(figures(&fx, "bob").charged <= figures(&fx, "bob").effective + 65536 * 4);
+	/* The background too: above the watermark bob goes down to his share, and no further. */
+	fx_advance(&fx, 1000);
+	assert_true(mcm_tenant_counts(fx.m, 2).evicted_bytes + mcm_tenant_counts(fx.m, 1).evicted_bytes >
+		    0);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+/* What the evictor takes in the background, it takes from those first, to their byte. */
+static void the_background_takes_from_them_first(void **state)
+{
+	unsigned alice, bob;
+	struct fixture fx;
+	char key[32];
+
+	fx_up(&fx, 1, 8 * MIB, tune);
+	quota(&fx, "alice", 4 * MIB);
+	quota(&fx, "bob", 4 * MIB);
+	for (unsigned i = 0; i < 63; i++) {
+		snprintf(key, sizeof(key), "a%u", i);
+		assert_int_equal(put(&fx, "alice", key, 60000, 0), 0);
+	}
+	for (unsigned i = 0; i < 63; i++) {
+		snprintf(key, sizeof(key), "b%u", i);
+		assert_int_equal(put(&fx, "bob", key, 60000, 0), 0);
+	}
+	quota(&fx, "bob", 3 * MIB);
+	fx_advance(&fx, 1000);
+	count_keys(&fx, "alice", 'a', 63, &alice);
+	count_keys(&fx, "bob", 'b', 63, &bob);
+	/* Ten parts of a hundred and five of them: bob's sixteenth of a share pays for them. */
+	assert_int_equal(alice, 63);
+	assert_true(bob < 63 && bob >= 50);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void the_file_is_read_and_read_again(void **state)
 {
 	struct fixture fx;
@@ -602,6 +683,8 @@ int main(void)
 		cmocka_unit_test(what_cannot_go_fills_the_quota),
 		cmocka_unit_test(charges_follow_puts),
 		cmocka_unit_test(shares_of_a_pool_that_is_too_small),
+		cmocka_unit_test(who_is_above_its_share_goes_first),
+		cmocka_unit_test(the_background_takes_from_them_first),
 		cmocka_unit_test(the_file_is_read_and_read_again),
 		cmocka_unit_test(bad_files_are_refused_at_the_start),
 		cmocka_unit_test(quotas_are_written_to_the_file),
