@@ -481,14 +481,15 @@ void mce_lane_look(struct mce_lane *l)
 /* ---- the loop's side --------------------------------------------------------------------------- */
 
 /* Nothing that waits would fare better: lane after lane was lost without a success between them, or
- * the peer stands still and the last one was given up. */
+ * the peer stands still and all were given up, some of which may have been connected again: its kernel does
+ * that for it. */
 static bool is_hopeless_locked(struct mce_lane *l)
 {
 	struct mce_tcp *t = l->t;
 
 	if (!t->proto->in_order || l->n == 0 || l->refused)
 		return false;
-	if (++t->lost < LOST_MAX && !(mce_lane_broken(l) && t->up == 0))
+	if (++t->lost < LOST_MAX && !(mce_lane_broken(l) && (t->up == 0 || t->lost >= t->nlanes)))
 		return false;
 	t->lost = 0;
 	return true;

@@ -3,6 +3,7 @@
 VERSION is not among them: the environment (MC_TCP_PROTO) forces it here."""
 import ctypes
 import mmap
+import os
 import socket
 import sys
 import threading
@@ -51,10 +52,10 @@ def check(mem, pos, n, seed):
 
 def engine(meta, length):
     """the engine, the name that others find it by, and its memory"""
-    e, name = TransferEngine(), "127.0.0.1"
+    e, name = TransferEngine(), os.environ.get("ACTOR_HOST", "127.0.0.1")
     if meta != "P2PHANDSHAKE":
         with socket.socket() as s:
-            s.bind((name, 0))
+            s.bind((name, int(os.environ.get("ACTOR_PORT", "0"))))
             name = f"{name}:{s.getsockname()[1]}"
     if e.initialize(name, meta, "tcp", "") != 0:
         sys.exit("initialize failed")

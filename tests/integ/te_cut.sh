@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A link that is cut in the middle of a transfer: what has a deadline ends by it, what has none when nothing has
+# moved for MC_TCP_PROGRESS_TIMEOUT_SEC, and when the link is back everything goes on, with our peers and upstream's.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "${top_srcdir:?}/tests/lib/upstream.sh"
+. "${top_srcdir:?}/tests/integ/te_mover_functions.sh"
+requires_netns
+two_nodes
+export MC_TCP_PROGRESS_TIMEOUT_SEC=2 MC_TCP_STATUS_TIMEOUT_SEC=2
+# a machine that does other things too is late now and then
+late=3000
+
+link() { in_ns "$NS_A" ip link set veth-a "$1"; }
+
+# cut_during OP - the client has a segment open
+cut_during() {
+	expect client same echo $((8 << 20))
+	# with a deadline
+	expect client moving stream "$1" $((4 << 20)) 1500
+	link down
+	stream_ends client timeout $((1500 + late))
+	link up
+	wait_for 20 echoes
+	# without: it is given up when nothing moves, or it fails to connect again
+	expect client moving stream "$1" $((4 << 20)) 0
+	link down
+	stream_ends client failed $((9000 + late))
+	link up
+	wait_for 20 echoes
+}
+echoes() {
+	told client echo $((8 << 20))
+	[ "$ANSWER" != different ] || fail "wrong bytes after the link came back"
+	[ "$ANSWER" = same ]
+}
+
+# against KIND SEGMENT
+against() {
+	local fds='' threads='' op
+	NS=$NS_B mover client P2PHANDSHAKE "$ADDR_B"
+	told client offer $((64 << 20))
+	told client open "$2"
+	[[ $ANSWER == open* ]] || fail "$1: $ANSWER"
+	# the first round starts what stays
+	for op in read write; do
+		echo "$1, $op"
+		cut_during $op
+		told client count
+		[ -n "$fds" ] || read -r fds threads <<<"$ANSWER"
+	done
+	[ "${ANSWER% *}" -le "$fds" ] || fail "descriptors: ${ANSWER% *}, before $fds"
+	[ "${ANSWER#* }" -le "$threads" ] || fail "threads: ${ANSWER#* }, before $threads"
+	end_pid "${PIDS[client]}"
+}
+
+NS=$NS_A mover target P2PHANDSHAKE "$ADDR_A"
+told target offer $((64 << 20))
+against ours "$ANSWER"
+# last, since it may not be there
+UPSTREAM_PYTHON=''
+upstream_python 0.3.13.post1
+NS=$NS_A upstream_serves theirs "$ADDR_A" $((64 << 20))
+against upstream "$ANSWER"

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# te_mover_functions.sh - engines that do as they are told (te_mover), and upstream's beside them.  After functions.sh.
+# shellcheck disable=SC2034,SC2154
+
+declare -A ASK=() ANSWERS=() PIDS=()
+
+# talker NAME COMMAND... - in the background and in $NS: told by fd ${ASK[NAME]}, its answers come from ${ANSWERS[NAME]}
+talker() {
+	local name=$1 in out
+	shift
+	# nsenter becomes the program, so the pid is the program's
+	[ -z "${NS-}" ] || set -- nsenter --net="/run/netns/$NS" "$@"
+	rm -f "$tmp/$name.in" "$tmp/$name.out"
+	mkfifo "$tmp/$name.in" "$tmp/$name.out"
+	"$@" <"$tmp/$name.in" >"$tmp/$name.out" 2>"$tmp/$name.log" &
+	PIDS[$name]=$!
+	cleanup_fn end_pid "$!"
+	exec {in}>"$tmp/$name.in" {out}<"$tmp/$name.out"
+	ASK[$name]=$in ANSWERS[$name]=$out
+}
+
+# mover NAME METADATA ADDRESS - in $NS
+mover() {
+	talker "$1" env MC_TCP_BIND_ADDRESS="$3" "$top_builddir/tests/integ/te_mover" "$2" "$3"
+}
+
+# answer NAME SECONDS - its next line is $ANSWER
+answer() {
+	read -r -t "$2" -u "${ANSWERS[$1]}" ANSWER || fail "$1 says nothing within $2 s"
+}
+
+# told NAME WORDS... - its answer is $ANSWER
+told() {
+	local name=$1
+	shift
+	echo "$*" >&"${ASK[$name]}"
+	answer "$name" 120
+}
+
+# expect NAME ANSWER WORDS...
+expect() {
+	local name=$1 want=$2
+	shift 2
+	told "$name" "$@"
+	equal "$name: $*" "$ANSWER" "$want"
+}
+
+# upstream_serves NAME HOST BYTES - upstream's node in $NS; its name is $ANSWER
+upstream_serves() {
+	talker "$1" env MC_TCP_BIND_ADDRESS="$2" ACTOR_HOST="$2" "$UPSTREAM_PYTHON" \
+		"$top_srcdir/tests/integ/interop_actor.py" serve "${META:-P2PHANDSHAKE}" "$3"
+	answer "$1" 60
+}
+
+# stream_ends NAME STATUS MOST_MS - after "stream": what it ended with, not later than that
+stream_ends() {
+	answer "$1" 120
+	[[ $ANSWER == "$2 "* ]] || fail "$1: a stream ends with $ANSWER, not $2"
+	[ "${ANSWER#* }" -le "$3" ] || fail "$1: it took ${ANSWER#* } ms, more than $3"
+	echo "$1: $ANSWER ms"
+}
