@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [CASE...] - released engines on our package, unmodified: each says passed, failed, or why it was skipped.  The engines
+# are those of setup.sh, in MC_ENGINES (/opt/mc-engines).
+. "${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/python.sh"
+dir=${MC_ENGINES:-/opt/mc-engines}
+engine_python=$dir/venv/bin/python
+[ -x "$engine_python" ] || skip "no engines in $dir (tests/engines/setup.sh, 7 GB)"
+MC_PYTHON=$engine_python python_package
+here=$top_srcdir/tests/engines
+master=$top_builddir/master/mooncake_master
+cases=("$@")
+[ ${#cases[@]} -gt 0 ] || cases=(sglang_hicache sglang_pd lmcache_remote lmcache_remote_meta lmcache_l2 vllm_store vllm_p2p)
+
+# LMCache's own sources against include/mooncake/cxx, linked with nothing but libmooncake_store.
+l2_extension() {
+	local src=$dir/lmcache-src/csrc/storage_backends out=$tmp/lmcache_mooncake.so torch include
+	[ -d "$src/mooncake" ] || return 0
+	torch=$(echo "$dir"/venv/lib/python3*/site-packages/torch)
+	include=$("$engine_python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+	echo "# compiling LMCache's mooncake_store extension"
+	"${CXX:-c++}" -O1 -std=c++20 -fPIC -shared -DYLT_ENABLE_IBV -I "$src" -I "$src/mooncake" -I "$top_srcdir/include/mooncake/cxx" \
+		-I "$top_srcdir/include" -I "$torch/include" -I "$include" "$src"/mooncake/*.cpp \
+		-L "$top_builddir/client/.libs" -lmooncake_store "-Wl,-rpath,$top_builddir/client/.libs" -o "$out" \
+		>"$tmp/extension.log" 2>&1 || fail "LMCache's mooncake_store extension cannot be compiled: $tmp/extension.log"
+	export MC_L2_EXTENSION=$out
+}
+
+run_case() {
+	local rpc='' http=''
+	case $1 in
+	vllm_p2p) set -- "$here/p2p.py" vllm ;;
+	sglang_pd) set -- "$here/p2p.py" sglang ;;
+	*)
+		[ "$1" != lmcache_l2 ] || l2_extension
+		free_port rpc
+		free_port http
+		set -- "$here/case.py" "$1" "$master" "$rpc" "$http"
+		;;
+	esac
+	timeout "${MC_ENGINE_TIMEOUT:-600}" "$engine_python" "$@"
+}
+
+bad=0
+for name in "${cases[@]}"; do
+	echo "== $name"
+	r=0
+	run_case "$name" >"$tmp/$name.out" 2>"$tmp/$name.log" || r=$?
+	grep -E '^(ok|SKIP|FAILED|#)' "$tmp/$name.out" "$tmp/$name.log" -h || :
+	case $r in
+	0) echo "$name: passed" ;;
+	77) echo "$name: skipped" ;;
+	*)
+		echo "$name: failed ($r)"
+		tail -n 15 "$tmp/$name.log"
+		bad=1
+		;;
+	esac
+done
+exit $bad
