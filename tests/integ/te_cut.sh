@@ -49,7 +49,8 @@ against() {
 		told client count
 		[ -n "$fds" ] || read -r fds threads <<<"$ANSWER"
 	done
-	[ "${ANSWER% *}" -le "$fds" ] || fail "descriptors: ${ANSWER% *}, before $fds"
+	# maybe one of two lanes was not back when they were counted first
+	[ "${ANSWER% *}" -le $((fds + 1)) ] || fail "descriptors: ${ANSWER% *}, before $fds"
 	[ "${ANSWER#* }" -le "$threads" ] || fail "threads: ${ANSWER#* }, before $threads"
 	end_pid "${PIDS[client]}"
 }
