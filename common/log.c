@@ -18,6 +18,7 @@
 #include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,7 +48,8 @@ static struct {
 	/* The rest with it. */
 	pthread_mutex_t lock;
 	struct levels levels;
-	int fd;			/* -1: stderr */
+	int fd;			/* -1: stderr, or syslog */
+	bool syslog;
 	char dir[PATH_MAX], program[64];
 	uint64_t size, max_size;
 	unsigned max_files;
@@ -296,6 +298,7 @@ int mc_log_open(const struct mc_log_conf *conf)
 	if (the_log.fd >= 0)
 		close(the_log.fd);
 	the_log.fd = fd;
+	the_log.syslog = conf->syslog && !to_file;
 	the_log.size = 0;
 	the_log.max_size = conf->max_file_size;
 	the_log.max_files = conf->max_files;
@@ -317,6 +320,7 @@ void mc_log_close(void)
 	if (the_log.fd >= 0)
 		close(the_log.fd);
 	the_log.fd = -1;
+	the_log.syslog = false;
 	install_levels(&initial);
 }
 
@@ -353,9 +357,16 @@ static bool write_all(int fd, const char *p, size_t len)
 	return true;
 }
 
-static void emit(const char *line, size_t len)
+/* @text: of the line, where its time and level are over; syslog has its own. */
+static void emit(const char *line, size_t len, size_t text, enum mc_log_level level)
 {
+	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_DEBUG };
+
 	MC_LOCKED(&the_log.lock);
+	if (the_log.syslog) {
+		syslog(LOG_DAEMON | priorities[level], "%.*s", (int)(len - text - 1), line + text);
+		return;
+	}
 	if (the_log.fd >= 0 && the_log.max_size && the_log.size &&
 	    the_log.size + len > the_log.max_size)
 		rotate();
@@ -418,6 +429,6 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 	if (suppressed)
 		len += (size_t)sprintf(line + len, " suppressed=%u", suppressed);
 	line[len++] = '\n';
-	emit(line, len);
+	emit(line, len, (size_t)(strchr(strchr(line, ' ') + 1, ' ') + 1 - line), level);
 	errno = saved;
 }

@@ -20,6 +20,7 @@ struct mc_log_conf {
 	const char *program;	/* name in file names; NULL: the process's */
 	const char *dir;	/* NULL or "": stderr; else <dir>/<program>.INFO.<date>-<pid>.log
 				 * and a link <dir>/<program>.INFO to the newest */
+	bool syslog;		/* instead of stderr, when there is no @dir */
 	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
 	unsigned max_files;	/* keep so many rotated files of this program, 0: all */
 	const char *levels;	/* "info", or "info,engine=debug,master=trace"; a row for "engine"

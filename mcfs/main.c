@@ -64,6 +64,8 @@ struct running {
 	struct mc_httpd *httpd;
 	bool versions, inodes, errors, replies;
 	int ended;		/* atomic: the session is over */
+	int argc;		/* to read the options again */
+	char **argv;
 };
 
 static int complain(int err)
@@ -143,11 +145,12 @@ static int open_log(const struct mcfs_conf *c)
 		.max_file_size = (uint64_t)c->max_log_size << 20,
 		.max_files = (unsigned)c->max_log_files,
 		.levels = by_minloglevel[c->minloglevel],
+		.syslog = c->syslog && !c->logtostderr && !c->debug,
 	};
 
 	/* A daemon without files of a log has nobody to talk to: standard error is its parent's, for the
 	 * reason why it cannot start. */
-	if (!c->foreground && !c->debug && !c->log_dir[0] && !c->logtostderr)
+	if (!c->foreground && !c->debug && !c->log_dir[0] && !c->logtostderr && !c->syslog)
 		log.levels = "err";
 	if (c->v)
 		log.levels = c->v > 1 ? "trace" : "debug";
@@ -294,6 +297,37 @@ static int stop(struct running *run)
 	return 0;
 }
 
+static void take_ms(uint64_t *to, uint64_t from)
+{
+	__atomic_store_n(to, from, __ATOMIC_RELAXED);
+}
+
+/* SIGHUP: log files that were moved away are opened anew, and what the configuration file says now of the
+ * log, of times and of immutable holds from now on.  An error leaves all as it was. */
+static void reload(struct running *run)
+{
+	struct mcfs_conf *c = &run->fs.conf, now;
+	struct mc_options *options;
+	int r = mc_options_parse(&program, run->argc, run->argv, &now, &options);
+
+	if (r == 0) {
+		r = open_log(&now);
+		if (r == 0) {
+			take_ms(&c->timeout, now.timeout);
+			take_ms(&c->entry_timeout, now.entry_timeout);
+			take_ms(&c->attr_timeout, now.attr_timeout);
+			take_ms(&c->umount_timeout, now.umount_timeout);
+			__atomic_store_n(&c->immutable, now.immutable, __ATOMIC_RELAXED);
+		}
+		mc_options_free(options);
+	}
+	if (r < 0)
+		mc_err("mcfs", "cannot reload the configuration, going on with the old one: %s",
+		       mc_err_detail(r));
+	else
+		mc_info("mcfs", "configuration reloaded");
+}
+
 static void wait_for_end(struct running *run)
 {
 	for (;;) {
@@ -307,9 +341,8 @@ static void wait_for_end(struct running *run)
 			mc_info("mcfs", "ending on signal %d", sig);
 			return;
 		}
-		/* SIGHUP: for log files that were moved away. */
 		if (sig == SIGHUP)
-			(void)open_log(&run->fs.conf);
+			reload(run);
 	}
 }
 
@@ -385,7 +418,9 @@ static int run_mount(struct running *run, int parent)
 
 	mc_signals_block();
 	raise_limits();
-	r = start(run);
+	r = run->fs.conf.drop_privileges ? mcfs_privileges_drop() : 0;
+	if (r == 0)
+		r = start(run);
 	if (r < 0) {
 		(void)complain(r);
 		(void)stop(run);
@@ -404,6 +439,8 @@ int main(int argc, char **argv)
 	struct mcfs *fs = &run.fs;
 	int parent = -1, r;
 
+	run.argc = argc;
+	run.argv = argv;
 	r = mc_options_parse(&program, argc, argv, &fs->conf, &fs->options);
 	if (r == 1)
 		return 0;

@@ -77,6 +77,11 @@ bool mcfs_mountpoint_is_mounted(const char *path);
 /* What it is called below /sys/fs/fuse/connections, or -ENOENT. */
 int mcfs_mountpoint_connection(const char *path);
 
+/* ---- privileges.c ------------------------------------------------------------------------------ */
+
+/* As root, before any thread is started: keep what a mount needs, for good.  0 or -errno. */
+int mcfs_privileges_drop(void);
+
 /* ---- standalone.c ------------------------------------------------------------------------------ */
 
 struct mcfs_standalone;
