@@ -8,10 +8,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/err.h"
 #include "mcfs/slot.h"
 
 /* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers
@@ -21,8 +23,13 @@
 #define INIT_PARALLEL_DIROPS (1u << 18)
 #define INIT_EXT (1u << 30)
 #define INIT2_DIRECT_IO_ALLOW_MMAP (1u << (36 - 32))
+#define INIT2_PASSTHROUGH (1u << (37 - 32))
 #define FOPEN_PARALLEL_DIRECT_WRITES (1u << 6)
-#define OPEN_OUT_SIZE 16u	/* fh, flags, padding */
+#define FOPEN_DIRECT_IO (1u << 0)
+#define FOPEN_KEEP_CACHE (1u << 1)
+#define FOPEN_PASSTHROUGH (1u << 7)
+#define OPEN_OUT_SIZE 16u	/* fh, flags, padding or backing file */
+#define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define INIT_OUT_SIZE 64u
 
 struct in_header {
@@ -43,7 +50,13 @@ struct init_out {
 	uint16_t max_background, congestion_threshold;
 	uint32_t max_write, time_gran;
 	uint16_t max_pages, map_alignment;
-	uint32_t flags2, unused[7];
+	uint32_t flags2, max_stack_depth, unused[6];
+};
+
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
 };
 _Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
 
@@ -61,12 +74,12 @@ static struct {
 	/* INIT comes first and alone */
 	uint64_t init_unique;
 	uint32_t kernel_flags, kernel_flags2;
-	bool shared_mmap;
+	bool shared_mmap, passthrough;
 } hook;
 
 static __thread void *slot;		/* of this thread: where the next WRITE's data go */
 static __thread bool slot_filled;	/* the request at hand has its data there */
-static __thread uint32_t open_flags;
+static __thread uint32_t open_flags, backing_id;
 
 static void thread_ends(void *p)
 {
@@ -102,6 +115,30 @@ void **mcfs_compat_payload(void)
 void mcfs_compat_open_flags(bool parallel_writes)
 {
 	open_flags = parallel_writes ? FOPEN_PARALLEL_DIRECT_WRITES : 0;
+	backing_id = 0;
+}
+
+void mcfs_compat_open_backing(uint32_t id)
+{
+	open_flags = FOPEN_PASSTHROUGH;
+	backing_id = id;
+}
+
+bool mcfs_compat_passthrough(void)
+{
+	return hook.passthrough;
+}
+
+int mcfs_compat_backing(struct fuse_session *se, int fd)
+{
+	struct backing_map map = { .fd = fd };
+	int id;
+
+	if (!hook.passthrough)
+		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse passes no files through");
+	id = ioctl(fuse_session_fd(se), DEV_IOC_BACKING_OPEN, &map);
+	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
+				     "through: %s", mc_strerror(errno));
 }
 
 bool mcfs_compat_shared_mmap(void)
@@ -146,7 +183,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 
 static void amend_init(struct init_out *out)
 {
-	uint32_t flags2 = hook.kernel_flags2 & INIT2_DIRECT_IO_ALLOW_MMAP;
+	uint32_t flags2 = hook.kernel_flags2 & (INIT2_DIRECT_IO_ALLOW_MMAP | INIT2_PASSTHROUGH);
 
 	hook.init_unique = 0;
 	/* libfuse 3.14 knows this one and forgets to ask for it.  Without it callers queue up for one
@@ -156,7 +193,24 @@ static void amend_init(struct init_out *out)
 		return;
 	out->flags |= INIT_EXT;
 	out->flags2 |= flags2;
-	hook.shared_mmap = true;
+	hook.shared_mmap = flags2 & INIT2_DIRECT_IO_ALLOW_MMAP;
+	if (!(flags2 & INIT2_PASSTHROUGH))
+		return;
+	/* How many file systems may lie on top of each other: ours, on memory. */
+	out->max_stack_depth = 1;
+	hook.passthrough = true;
+}
+
+static void amend_open(char *end)
+{
+	uint32_t *flags = (uint32_t *)(void *)(end - 8), *padding = (uint32_t *)(void *)(end - 4);
+
+	*flags |= open_flags;
+	if (open_flags & FOPEN_PASSTHROUGH) {
+		/* With them the reads would come to us. */
+		*flags &= ~(FOPEN_DIRECT_IO | FOPEN_KEEP_CACHE);
+		*padding = backing_id;
+	}
 }
 
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
@@ -169,7 +223,7 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	} else if (open_flags) {
 		/* An open reply ends in its flags and a padding. */
 		if (!out->error && count == 2 && iov[1].iov_len >= OPEN_OUT_SIZE)
-			*(uint32_t *)((char *)iov[1].iov_base + iov[1].iov_len - 8) |= open_flags;
+			amend_open((char *)iov[1].iov_base + iov[1].iov_len);
 		open_flags = 0;
 	}
 	return writev(fd, iov, count);

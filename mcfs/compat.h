@@ -12,6 +12,7 @@
 #include <fuse_lowlevel.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct mcfs_pool;
 
@@ -21,6 +22,13 @@ void mcfs_compat_detach(void);
 
 /* Set what the next open reply of this thread says besides what libfuse knows. */
 void mcfs_compat_open_flags(bool parallel_writes);
+
+/* Files whose reads and mappings the kernel does on another file of ours (kernel 6.9, CAP_SYS_ADMIN): was
+ * it granted; the number of a file for that, positive, good as long as the mount; the next open reply of
+ * this thread is for that one.  All who have an inode open at a time must get the same. */
+bool mcfs_compat_passthrough(void);
+int mcfs_compat_backing(struct fuse_session *se, int fd);
+void mcfs_compat_open_backing(uint32_t id);
 
 /* In a write handler: the slot that holds the data, which may be exchanged for another one; NULL: the
  * data are where libfuse says. */

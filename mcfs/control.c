@@ -14,6 +14,7 @@
 #include "common/metrics.h"
 #include "mcfs/account.h"
 #include "mcfs/handle.h"
+#include "mcfs/lane.h"
 #include "mcfs/reply.h"
 #include "mcfs/stream.h"
 
@@ -133,6 +134,8 @@ int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 {
 	bool dir = ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY;
 
+	if (ino >= MCFS_CONTROL_SEGMENT && ino <= MCFS_CONTROL_CTL)
+		return mcfs_lane_stat(fs, ino, ret);
 	if (!dir && (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES))
 		return -ENOENT;
 	mcfs_stat_entry(fs, ino, dir ? MCS_DIR : MCS_OBJECT, 0, mc_wall_ns() / MC_NS_PER_MS, ret);
@@ -147,6 +150,10 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 		return mcfs_control_stat(fs, MCFS_CONTROL_DIR, ret);
 	if (strcmp(name, BY_KEY) == 0)
 		return mcfs_control_stat(fs, MCFS_CONTROL_BY_KEY, ret);
+	if (strcmp(name, "ctl") == 0)
+		return mcfs_control_stat(fs, MCFS_CONTROL_CTL, ret);
+	if (strcmp(name, "segments") == 0)
+		return mcfs_control_stat(fs, MCFS_CONTROL_SEGMENTS, ret);
 	for (size_t i = 0; i < NFILES; i++)
 		if (strcmp(files[i].name, name) == 0)
 			return mcfs_control_stat(fs, FIRST_FILE + i, ret);
@@ -178,7 +185,12 @@ int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_l
 	size_t len = 0;
 	FILE *to;
 
-	if (ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY)
+	if (ino == MCFS_CONTROL_CTL) {
+		*ret = strdup("");
+		*ret_len = 0;
+		return *ret ? 0 : -ENOMEM;
+	}
+	if (ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY || ino == MCFS_CONTROL_SEGMENTS)
 		return -EISDIR;
 	if (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES)
 		return -ENOENT;

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "mcfs/ahead.h"
 #include "mcfs/stream.h"
+#include "node/node.h"
 
 /* A name with more writers than this at a time shows some of them only. */
 #define WRITERS_LOOKED_AT 32
@@ -43,6 +44,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	fs->nhandles--;
 	pthread_mutex_unlock(&fs->handles_lock);
 	mcfs_ahead_free(h->ahead);
+	mcn_pins_free(h->pins);
 	mcfs_object_unref(h->object);
 	mcfs_writer_unref(h->writer);
 	if (h->inode && h->type == MCFS_READ)

@@ -24,6 +24,7 @@ struct mcfs_handle {
 	struct mcfs_stream *stream;	/* LINES */
 	bool nonblock;			/* LINES: constant */
 	struct mcfs_dir *dir;		/* LIST; readdir.c's */
+	struct mcn_pins *pins;		/* atomic; of ioctls, made when they are wanted */
 	bool hidden;			/* atomic; WRITE: its inode was taken out of lookups */
 
 	struct mc_list link;		/* guarded by fs->handles_lock */

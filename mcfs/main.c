@@ -21,6 +21,7 @@
 #include "mcfs/ahead.h"
 #include "mcfs/guard.h"
 #include "mcfs/handle.h"
+#include "mcfs/lane.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/reply.h"
 #include "mcfs/stream.h"
@@ -235,6 +236,9 @@ static int start_parts(struct running *run)
 	if (r < 0)
 		return r;
 	run->replies = true;
+	r = mcfs_lane_start(fs, master);
+	if (r < 0)
+		return r;
 	if (fs->conf.enable_http_server)
 		r = mcfs_http_start(fs, &run->httpd);
 	return r;
@@ -288,6 +292,7 @@ static int stop(struct running *run)
 		mcfs_reopen_done(&fs->reopen);
 		mcfs_inodes_done(&fs->inodes);
 	}
+	mcfs_lane_stop(fs);
 	mcs_close(fs->store);
 	if (run->versions)
 		mcfs_version_env_done(&fs->versions);

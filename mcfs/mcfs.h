@@ -37,6 +37,7 @@ struct mcfs {
 	mcs_t *store;
 	struct mcfs_pool *pool;
 	struct fuse_session *session;
+	struct mcfs_lane *lane;		/* the service for local programs; lane.h */
 
 	/* each with its own lock */
 	struct mcfs_version_env versions;

@@ -52,6 +52,11 @@ const struct mcs_info *mcfs_object_info(const struct mcfs_object *o)
 	return &o->info;
 }
 
+int mcfs_object_offset(struct mcfs_object *o, uint64_t *ret)
+{
+	return mcs_object_offset(o->o, ret);
+}
+
 int64_t mcfs_object_get(struct mcfs_object *o, uint64_t offset, size_t len, void *buf,
 			uint64_t deadline, const void **ret)
 {

@@ -17,6 +17,9 @@ void mcfs_object_unref(struct mcfs_object *o);	/* NULL is fine */
 
 const struct mcs_info *mcfs_object_info(const struct mcfs_object *o);
 
+/* As of mcs_object_offset(). */
+int mcfs_object_offset(struct mcfs_object *o, uint64_t *ret);
+
 /* Up to @len bytes from @offset, checked against their CRCs: *ret points to them, in @buf or in the
  * object's own memory, and is valid as long as both are.  Their number, short only at the end, or
  * negative.  Any thread. */

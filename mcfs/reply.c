@@ -375,6 +375,14 @@ int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool pa
 	return answered(op, fuse_reply_open(op->req, fi));
 }
 
+int mcfs_reply_open_backing(struct mcfs_op *op, const struct fuse_file_info *fi, uint32_t id)
+{
+	if (!take(op))
+		return missed(op);
+	mcfs_compat_open_backing(id);
+	return answered(op, fuse_reply_open(op->req, fi));
+}
+
 int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms)
 {
 	if (!take(op))
@@ -408,6 +416,11 @@ int mcfs_reply_text(struct mcfs_op *op, const char *text)
 int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st)
 {
 	return take(op) ? answered(op, fuse_reply_statfs(op->req, st)) : missed(op);
+}
+
+int mcfs_reply_ioctl(struct mcfs_op *op, int result, const void *buf, size_t len)
+{
+	return take(op) ? answered(op, fuse_reply_ioctl(op->req, result, buf, len)) : missed(op);
 }
 
 int mcfs_reply_xattr(struct mcfs_op *op, const void *value, size_t len, size_t size)

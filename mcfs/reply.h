@@ -76,6 +76,8 @@ int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e);
 int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
 		      const struct fuse_file_info *fi, bool parallel);
 int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool parallel);
+/* The file is passed through to the one with this number (mcfs_compat_backing()). */
+int mcfs_reply_open_backing(struct mcfs_op *op, const struct fuse_file_info *fi, uint32_t id);
 int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms);
 int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len);
 /* @len bytes in @n pieces, for a read; counts them. */
@@ -83,6 +85,8 @@ int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t l
 int mcfs_reply_write(struct mcfs_op *op, size_t len);
 int mcfs_reply_text(struct mcfs_op *op, const char *text);	/* readlink */
 int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st);
+/* The result of an ioctl, and what is copied to the caller. */
+int mcfs_reply_ioctl(struct mcfs_op *op, int result, const void *buf, size_t len);
 /* The value of an attribute, or its length when the caller offered no room (@size 0). */
 int mcfs_reply_xattr(struct mcfs_op *op, const void *value, size_t len, size_t size);
 

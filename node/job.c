@@ -162,7 +162,7 @@ static int take_all(struct mcn_conn *c, const unsigned char *arena, uint64_t siz
 		return mc_fail(-EINVAL, "operation %u with flags 0x%x", e->op, e->flags);
 	if (e->op == MCFS_RING_NOP || e->op == MCFS_RING_UNPIN || e->op == MCFS_RING_HELD)
 		return 0;
-	if (!e->key_len || e->key_len > MCFS_KEY_MAX)
+	if (!e->key_len || e->key_len > MCFS_RING_KEY_MAX)
 		return mc_fail(-MCS_EKEY, "a key of %u bytes", e->key_len);
 	r = take(arena, size, e->key, e->key_len, sc, &key);
 	if (r < 0)

@@ -59,7 +59,7 @@ struct mcfs_msg {
 
 #define MCFS_RING_ENTRIES_MAX 8192u
 #define MCFS_RING_ARENA_MAX (16u << 20)
-#define MCFS_KEY_MAX 4096u
+#define MCFS_RING_KEY_MAX 4096u
 
 struct mcfs_ring {
 	uint32_t magic, version;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mcfs/handle.h"
+#include "mcfs/lane.h"
 #include "mcfs/ops/ops.h"
 
 static bool is_missing(int err)
@@ -196,6 +197,10 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
 		return;
+	if (!op.in && parent == MCFS_CONTROL_SEGMENTS) {
+		mcfs_lane_lookup_segment(&op, name);
+		return;
+	}
 	if (!op.in || (op.in == &op.fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
 		lookup_control(&op, parent, name);
 		return;

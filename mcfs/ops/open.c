@@ -10,6 +10,7 @@
 #include "common/err.h"
 #include "mcfs/ahead.h"
 #include "mcfs/handle.h"
+#include "mcfs/lane.h"
 #include "mcfs/ops/ops.h"
 #include "mcfs/stream.h"
 
@@ -64,7 +65,7 @@ static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mc
 	struct mcfs_handle *h;
 	int r, stream;
 
-	if ((flags & O_ACCMODE) != O_RDONLY)
+	if ((flags & O_ACCMODE) != O_RDONLY && ino != MCFS_CONTROL_CTL)
 		return -EACCES;
 	stream = mcfs_control_stream(ino);
 	h = mcfs_handle_new(op->fs, stream < 0 ? MCFS_TEXT : MCFS_LINES);
@@ -199,6 +200,10 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_open, ino, NULL))
 		return;
 	in = op.in;
+	if (!in && mcfs_is_segment(ino)) {
+		mcfs_lane_open_segment(&op, ino, fi);
+		return;
+	}
 	if (!in) {
 		r = open_control(&op, ino, fi->flags, &h);
 	} else {

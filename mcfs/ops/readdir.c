@@ -14,6 +14,7 @@
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "mcfs/handle.h"
+#include "mcfs/lane.h"
 #include "mcfs/ops/ops.h"
 
 struct entry {
@@ -400,7 +401,24 @@ static int fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 	}
 }
 
-static int fill_control(struct answer *a, uint64_t offset)
+/* The @i-th name of a directory of ours; behind the files of control.c those of lane.c. */
+static const char *control_name(const struct mcfs *fs, fuse_ino_t dir, unsigned i, uint64_t *ret_ino)
+{
+	const char *name;
+	unsigned n = 0;
+
+	if (dir == MCFS_CONTROL_SEGMENTS)
+		return mcfs_lane_segment_name(fs, i, ret_ino);
+	name = mcfs_control_name(i, ret_ino);
+	if (name)
+		return name;
+	while (mcfs_control_name(n, ret_ino))
+		n++;
+	*ret_ino = i == n ? MCFS_CONTROL_CTL : MCFS_CONTROL_SEGMENTS;
+	return i == n ? "ctl" : i == n + 1 ? "segments" : NULL;
+}
+
+static int fill_control(struct answer *a, fuse_ino_t dir, uint64_t offset)
 {
 	static const char *const dots[] = { ".", ".." };
 	const char *name;
@@ -411,7 +429,7 @@ static int fill_control(struct answer *a, uint64_t offset)
 	for (; offset < FIRST_INDEX; offset++)
 		if (!add_plain(a, dots[offset], &st, offset + 1))
 			return 0;
-	while ((name = mcfs_control_name((unsigned)(offset - FIRST_INDEX), &ino))) {
+	while ((name = control_name(a->op->fs, dir, (unsigned)(offset - FIRST_INDEX), &ino))) {
 		(void)mcfs_control_stat(a->op->fs, ino, &st);
 		if (!add_plain(a, name, &st, ++offset))
 			break;
@@ -433,7 +451,7 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	if (!a.buf) {
 		r = -ENOMEM;
 	} else if (!h->dir) {
-		r = fill_control(&a, offset);
+		r = fill_control(&a, ino, offset);
 	} else {
 		pthread_mutex_lock(&h->dir->lock);
 		r = fill(&a, h->dir, offset);

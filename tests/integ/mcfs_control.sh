@@ -8,8 +8,8 @@ start_standalone "$tmp/mnt" --global_segment_size=64MiB --enable_http_server --h
 	--http_port="$http" --file_mode=0640 --uid=1234
 m=$tmp/mnt
 
-equal "names in .mcfs" "$(find "$m/.mcfs" -type f -printf '%f\n' | sort | tr '\n' ' ')" \
-	"config errors events health metrics nodes stats top trace version "
+equal "names in .mcfs" "$(find "$m/.mcfs" -maxdepth 1 -type f -printf '%f\n' | sort | tr '\n' ' ')" \
+	"config ctl errors events health metrics nodes stats top trace version "
 equal "the root's names" "$(ls -A "$m")" ""
 grep -q '^mcfs ' "$m/.mcfs/version"
 grep -qE '^global_segment_size = 64MiB ' "$m/.mcfs/config" || { cat "$m/.mcfs/config"; fail config; }

@@ -253,6 +253,11 @@ int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms)
 	return -MCS_ENOTSUP;
 }
 
+int mcs_object_offset(mcs_object_t *o, uint64_t *ret_offset)
+{
+	return -MCS_ENOTSUP;
+}
+
 int mcs_object_verify(mcs_object_t *o)
 {
 	return 0;
