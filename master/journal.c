@@ -271,8 +271,7 @@ void mcm_journal_flush(struct mcm *m)
 	flush_locked(j);
 }
 
-/* Up to @end at least; one sync is for all who wait for one. */
-static void sync_to(struct mcm *m, uint64_t end)
+void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 {
 	struct mcm_journal *j = m->journal;
 	uint64_t target, began;
@@ -297,18 +296,22 @@ static void sync_to(struct mcm *m, uint64_t end)
 	__atomic_store_n(&j->synced, target, __ATOMIC_RELEASE);
 }
 
-void mcm_journal_settle(struct mcm *m)
+/* What this thread's answers wait for, + 1, from now on nothing; 0: nothing. */
+static uint64_t take_owed(struct mcm *m)
 {
-	struct mcm_journal *j = m->journal;
 	uint64_t end = owed;
 
-	if (!end)
-		return;
 	owed = 0;
-	if (!j)
-		return;
-	end--;
+	if (!end || !m->journal)
+		return 0;
 	MC_FAULT_POINT("journal.settle");
+	return end;
+}
+
+static void settle_to(struct mcm *m, uint64_t end)
+{
+	struct mcm_journal *j = m->journal;
+
 	if (__atomic_load_n(&j->written, __ATOMIC_ACQUIRE) < end ||
 	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
 		pthread_mutex_lock(&j->file_lock);
@@ -317,7 +320,39 @@ void mcm_journal_settle(struct mcm *m)
 		pthread_mutex_unlock(&j->file_lock);
 	}
 	if (j->sync)
-		sync_to(m, end);
+		mcm_journal_sync_to(m, end);
+}
+
+void mcm_journal_settle(struct mcm *m)
+{
+	uint64_t end = take_owed(m);
+
+	if (end)
+		settle_to(m, end - 1);
+}
+
+uint64_t mcm_journal_owed(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t end = take_owed(m), wanted;
+
+	if (!end)
+		return 0;
+	/* A state that is lost has to go from the disk before this answer does. */
+	if (!__atomic_load_n(&j->syncs, __ATOMIC_ACQUIRE) ||
+	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
+		settle_to(m, end - 1);
+		return 0;
+	}
+	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end - 1)
+		return 0;
+	wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_RELAXED);
+	while (wanted < end - 1 &&
+	       !__atomic_compare_exchange_n(&j->sync_wanted, &wanted, end - 1, true,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+	mc_stop_kick(&j->sync_stop);
+	return end;
 }
 
 int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then)

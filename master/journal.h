@@ -62,6 +62,13 @@ void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s);
 /* Before answers leave: what the calling thread has appended is written, or synced with
  * --journal_sync=fdatasync. */
 void mcm_journal_settle(struct mcm *m);
+/* The same without waiting for a sync: the number that mcm_journal_on_sync()'s function will be told, or a
+ * higher one, when the answers may leave; 0: now. */
+uint64_t mcm_journal_owed(struct mcm *m);
+/* Begin to sync on a thread of its own and tell @fn how far it is; until then, and after the end,
+ * mcm_journal_owed() waits as settle does.  Nothing without a journal that is synced. */
+int mcm_journal_sync_start(struct mcm *m, void (*fn)(struct mcm *m, uint64_t mark));
+void mcm_journal_sync_stop(struct mcm *m);
 
 /* ---- notes: small named values that survive: tenants, quotas, tasks ---- */
 

@@ -60,6 +60,13 @@ struct mcm_journal {
 	uint64_t checkpoint_ms;
 	/* guarded by sync_lock, taken before file_lock */
 	pthread_mutex_t sync_lock;
+	/* the thread that syncs for RPC threads; atomic: */
+	bool syncs;			/* it does */
+	uint64_t sync_wanted;		/* of appended, that somebody waits for */
+	/* constant while it runs */
+	void (*on_sync)(struct mcm *m, uint64_t mark);
+	pthread_t sync_thread;
+	struct mc_stop sync_stop;
 	/* guarded by checkpoint_lock, the outermost */
 	pthread_mutex_t checkpoint_lock;
 	uint64_t last_bytes;		/* of the last checkpoint; also read without */
@@ -103,6 +110,8 @@ int mcm_journal_write(int fd, const void *p, size_t len);
 void mcm_journal_lose(struct mcm *m, int why);
 /* Write what is in the buffer. */
 void mcm_journal_flush(struct mcm *m);
+/* Sync up to @end of what was appended; one sync is for all who wait for one. */
+void mcm_journal_sync_to(struct mcm *m, uint64_t end);
 /* Later records go into journal @sequence, open as @fd, which is taken.  Those before are written, and
  * records that were lost are so no longer: what is appended from now on is kept.  @losses_then: how many
  * losses there were before the file was made; when there has been another one since, the file went with

@@ -105,6 +105,7 @@ static void journal_free(struct mcm_journal *j)
 		munmap(j->buf, MCM_JOURNAL_BUFFER);
 	if (j->spare)
 		munmap(j->spare, MCM_JOURNAL_BUFFER);
+	mc_stop_done(&j->sync_stop);
 	mc_stop_done(&j->stop);
 	pthread_mutex_destroy(&j->checkpoint_lock);
 	pthread_mutex_destroy(&j->sync_lock);
@@ -128,6 +129,7 @@ static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm
 	pthread_mutex_init(&j->sync_lock, NULL);
 	pthread_mutex_init(&j->checkpoint_lock, NULL);
 	mc_stop_init(&j->stop);
+	mc_stop_init(&j->sync_stop);
 	j->path = strdup(path);
 	j->cluster = strdup(conf->cluster_id);
 	j->buf = map_buffer();
@@ -283,6 +285,52 @@ void mcm_journal_stop(struct mcm *m)
 	mc_stop_set(&j->stop);
 	pthread_join(j->thread, NULL);
 	j->runs = false;
+}
+
+/* ---- the thread that syncs ---- */
+
+static void *sync_main(void *arg)
+{
+	struct mcm *m = arg;
+	struct mcm_journal *j = m->journal;
+	uint64_t wanted;
+	bool stop;
+
+	do {
+		stop = mc_stop_wait(&j->sync_stop, PERIOD_MS);
+		wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) < wanted)
+			mcm_journal_sync_to(m, wanted);
+		/* Also when a checkpoint has synced it, and again: who did not hear it hears it now. */
+		j->on_sync(m, __atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) + 1);
+	} while (!stop);
+	return NULL;
+}
+
+int mcm_journal_sync_start(struct mcm *m, void (*fn)(struct mcm *m, uint64_t mark))
+{
+	struct mcm_journal *j = m->journal;
+	int r;
+
+	if (!j || !j->sync)
+		return 0;
+	j->on_sync = fn;
+	r = mc_thread_start(&j->sync_thread, "mc-sync", sync_main, m);
+	if (r == 0)
+		__atomic_store_n(&j->syncs, true, __ATOMIC_RELEASE);
+	return r;
+}
+
+void mcm_journal_sync_stop(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+
+	if (!j || !__atomic_load_n(&j->syncs, __ATOMIC_RELAXED))
+		return;
+	/* From now on who answers waits; what was promised before is synced once more. */
+	__atomic_store_n(&j->syncs, false, __ATOMIC_RELEASE);
+	mc_stop_set(&j->sync_stop);
+	pthread_join(j->sync_thread, NULL);
 }
 
 void mcm_journal_stats(struct mcm *m, struct mcm_journal_stats *ret)

@@ -202,6 +202,19 @@ static void settle(void *arg)
 	mcm_journal_settle(arg);
 }
 
+static uint64_t owed(void *arg)
+{
+	return mcm_journal_owed(arg);
+}
+
+static void synced(struct mcm *m, uint64_t mark)
+{
+	struct mcp_server *s = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
+
+	if (s)
+		mcp_server_settled(s, mark);
+}
+
 static int meta_start(struct mcm *m)
 {
 	const char *host = m->conf.http_metadata_server_host;
@@ -221,6 +234,8 @@ static int meta_start(struct mcm *m)
 static int server_start(struct mcm *m, const struct mcm_listen *where)
 {
 	static const char *const none[] = { NULL };
+	struct mcp_server *server;
+	int r;
 	struct mcp_server_conf conf = {
 		.addrs = where->addrs ? where->addrs : none,
 		.local_name = where->local_name,
@@ -234,10 +249,16 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
 		.settle = settle,
+		.owed = owed,
 		.arg = m,
 	};
 
-	return mcp_server_start(&conf, &m->server);
+	r = mcm_journal_sync_start(m, synced);
+	if (r == 0)
+		r = mcp_server_start(&conf, &server);
+	if (r == 0)
+		__atomic_store_n(&m->server, server, __ATOMIC_RELEASE);
+	return r;
 }
 
 int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret)
@@ -274,6 +295,7 @@ void mcm_stop(struct mcm *m)
 	if (!m)
 		return;
 	mc_httpd_stop(m->httpd);
+	mcm_journal_sync_stop(m);
 	mcp_server_stop(m->server);
 	threads_stop(m);
 	mcm_kv_events_stop(m);

@@ -5,7 +5,11 @@
  * goes into the loop's scratch memory; a connection holds memory of its own only while part of a frame
  * or of the replies is outstanding, and that comes from a pool of the loop.
  *
- * A peer that does not read its replies is not read from once they exceed max_outstanding. */
+ * A peer that does not read its replies is not read from once they exceed max_outstanding.
+ *
+ * Replies that have to wait until what they say is safe stay in the connection's buffer behind a gate.  There are
+ * two gates: what comes while the first one is shut is behind the second, so that a peer that goes on asking
+ * does not put off the replies that it has waited for longest. */
 #include <config.h>
 
 #include "proto/rpc_i.h"
@@ -55,11 +59,22 @@ struct conn {
 	struct mcp_buf in;		/* begins with a frame that is not complete, or when stalled */
 	struct mcp_buf out;		/* what the socket did not take */
 	size_t out_sent;
+	/* the end of it, behind gates that open when the server has settled their marks */
+	struct mc_list gate_link;
+	struct gate {
+		size_t len;		/* 0: open */
+		uint64_t mark;
+	} first, second;
 };
 
 static size_t pending(const struct conn *c)
 {
 	return c->out.len - c->out_sent;
+}
+
+static size_t sendable(const struct conn *c)
+{
+	return pending(c) - c->first.len - c->second.len;
 }
 
 static uint64_t outstanding_max(const struct conn *c)
@@ -121,6 +136,15 @@ static void conn_free(struct conn *c)
 	free(c);
 }
 
+/* It waits for nothing any more. */
+static void open_gates(struct conn *c)
+{
+	if (mc_list_empty(&c->gate_link))
+		return;
+	mc_list_remove(&c->gate_link);
+	atomic_fetch_sub(&c->loop->gated, 1);
+}
+
 static void conn_close(struct conn *c)
 {
 	struct mcp_server_conf *conf = &c->s.server->conf;
@@ -128,6 +152,7 @@ static void conn_close(struct conn *c)
 	mc_evloop_del(c->loop->ev, &c->ev);
 	mc_evtimer_disarm(c->loop->ev, &c->timer);
 	mc_list_remove(&c->link);
+	open_gates(c);
 	if (c->opened && conf->closed)
 		conf->closed(&c->s, conf->arg);
 	return_buf(c->loop, &c->in);
@@ -165,8 +190,8 @@ static int send_pending(struct conn *c)
 {
 	ssize_t n;
 
-	while (pending(c)) {
-		n = send_some(c, c->out.data + c->out_sent, pending(c));
+	while (sendable(c)) {
+		n = send_some(c, c->out.data + c->out_sent, sendable(c));
 		if (n < 0)
 			return (int)n;
 		if (n == 0)
@@ -183,22 +208,61 @@ static int send_pending(struct conn *c)
 		c->out.len -= c->out_sent;
 		c->out_sent = 0;
 	}
-	return watch(c, c->ev.events | EPOLLOUT);
+	return watch(c, sendable(c) ? c->ev.events | EPOLLOUT :
+		     c->ev.events & ~(uint32_t)EPOLLOUT);
+}
+
+/* Send what is behind gates that may open; shut those that stay. */
+static int release(struct conn *c)
+{
+	uint64_t settled = atomic_load(&c->s.server->settled);
+
+	while (c->first.len && c->first.mark <= settled) {
+		c->first = c->second;
+		c->second = (struct gate){ 0 };
+	}
+	if (!c->first.len)
+		open_gates(c);
+	return send_pending(c);
+}
+
+/* Keep the loop's replies, which are all this connection's, until @mark is settled. */
+static int hold(struct conn *c, uint64_t mark)
+{
+	struct mcp_buf *out = &c->loop->out;
+	struct gate *g = c->first.len ? &c->second : &c->first;
+	int r;
+
+	r = keep(c->loop, &c->out, out->data, out->len);
+	if (r < 0)
+		return r;
+	g->len += out->len;
+	if (g->mark < mark)
+		g->mark = mark;
+	if (mc_list_empty(&c->gate_link)) {
+		mc_list_push_back(&c->loop->gates, &c->gate_link);
+		atomic_fetch_add(&c->loop->gated, 1);
+	}
+	/* Whoever has settled it before it was counted has not looked for it. */
+	return atomic_load(&c->s.server->settled) >= c->first.mark ? release(c) : 0;
 }
 
 /* Send the loop's replies, which are all this connection's.  Behind unsent ones they have to queue. */
 static int flush(struct conn *c)
 {
 	struct mcp_buf *out = &c->loop->out;
+	uint64_t mark;
 	ssize_t n = 0;
 	int r;
 
 	if (!out->len)
 		return 0;
-	mcp_serve_settle(&c->s);
-	if (!pending(c))
+	mark = mcp_serve_owed(&c->s);
+	if (!pending(c) && !mark)
 		n = send_some(c, out->data, out->len);
-	if (n >= 0 && (size_t)n < out->len) {
+	if (mark || c->first.len) {
+		r = hold(c, mark);
+	} else if (n >= 0 && (size_t)n < out->len) {
 		r = keep(c->loop, &c->out, out->data + n, out->len - (size_t)n);
 		if (r == 0)
 			r = watch(c, c->ev.events | EPOLLOUT);
@@ -373,6 +437,29 @@ static int receive(struct conn *c)
 	return r < 0 ? r : settle(c);
 }
 
+/* Replies have gone: is the peer read from again? */
+static int resume(struct conn *c)
+{
+	if (!c->stalled || pending(c) > outstanding_max(c) / 2)
+		return 0;
+	c->stalled = false;
+	return feed_kept(c);
+}
+
+void mcp_conn_release(void *loop)
+{
+	struct mcp_loop *l = loop;
+	struct mc_list *pos, *tmp;
+
+	atomic_store(&l->release, false);
+	mc_list_for_each_safe(pos, tmp, &l->gates) {
+		struct conn *c = mc_container_of(pos, struct conn, gate_link);
+
+		if (release(c) < 0 || resume(c) < 0)
+			conn_close(c);
+	}
+}
+
 static void ready(struct mc_evfd *e, uint32_t events)
 {
 	struct conn *c = mc_container_of(e, struct conn, ev);
@@ -384,10 +471,8 @@ static void ready(struct mc_evfd *e, uint32_t events)
 		r = send_pending(c);
 		if (pending(c) < before)
 			c->active_ns = mc_now_ns();
-		if (r == 0 && c->stalled && pending(c) <= outstanding_max(c) / 2) {
-			c->stalled = false;
-			r = feed_kept(c);
-		}
+		if (r == 0)
+			r = resume(c);
 		/* It may be on its way to another loop or have more to send: the rest next time. */
 	} else if (events & EPOLLIN) {
 		r = receive(c);
@@ -486,6 +571,7 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 	c->ev.fd = fd;
 	c->ev.ready = ready;
 	c->timer.fire = timed_out;
+	mc_list_init(&c->gate_link);
 	c->active_ns = mc_now_ns();
 	mc_peer_name(fd, c->s.peer);
 	mcp_server_count(s, 1);

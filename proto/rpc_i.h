@@ -32,8 +32,11 @@ struct mcp_loop {
 	struct mc_evloop *ev;
 	/* atomic */
 	atomic_uint load;		/* sessions dealt to it */
+	atomic_uint gated;		/* connections whose replies wait to be safe */
+	atomic_bool release;		/* somebody has asked it to look at them */
 	/* owned by the loop's thread */
 	struct mc_list conns;
+	struct mc_list gates;		/* those of them that are gated */
 	uint8_t *scratch;		/* what is received goes here first */
 	struct mcp_buf out;		/* replies of the batch under way */
 	struct mcp_buf pool[MCP_POOL_BUFS];
@@ -59,6 +62,7 @@ struct mcp_server {
 	unsigned listener_count;
 	/* atomic */
 	atomic_uint connections;
+	atomic_ullong settled;		/* replies that owe no more than this may leave */
 	/* owned by the lane loop's thread */
 	struct mc_evtimer retry;	/* accept again: descriptors had run out */
 	/* guarded by the registry's lock (rpc_local.c) */
@@ -94,6 +98,18 @@ static inline void mcp_serve_settle(const struct mcp_session *s)
 	if (s->server->conf.settle)
 		s->server->conf.settle(s->server->conf.arg);
 }
+/* The same without waiting: what the replies have to wait for, 0: nothing. */
+static inline uint64_t mcp_serve_owed(struct mcp_session *s)
+{
+	uint64_t mark;
+
+	if (!s->server->conf.owed) {
+		mcp_serve_settle(s);
+		return 0;
+	}
+	mark = s->server->conf.owed(s->server->conf.arg);
+	return mark > atomic_load(&s->server->settled) ? mark : 0;
+}
 /* Count a header that is no header, for whoever closes the session then. */
 void mcp_serve_bad_header(const struct mcp_session *s);
 
@@ -101,6 +117,8 @@ void mcp_serve_bad_header(const struct mcp_session *s);
 
 /* lane loop: a new connection; @fd is given. */
 int mcp_conn_new(struct mcp_loop *lane, int fd);
+/* loop: replies of connections may be safe by now. */
+void mcp_conn_release(void *loop);
 /* loop: end all connections of the loop. */
 void mcp_conn_close_all(struct mcp_loop *l);
 

@@ -147,6 +147,22 @@ static void unlisten(struct mcp_listener *li)
 	close(li->ev.fd);
 }
 
+void mcp_server_settled(struct mcp_server *s, uint64_t mark)
+{
+	unsigned i;
+
+	atomic_store(&s->settled, mark);
+	for (i = 0; i < s->loop_count; i++) {
+		struct mcp_loop *l = &s->loops[i];
+
+		if (!atomic_load(&l->gated) || atomic_exchange(&l->release, true))
+			continue;
+		/* Without memory the next one takes these along. */
+		if (mc_evloop_post(l->ev, mcp_conn_release, l) < 0)
+			atomic_store(&l->release, false);
+	}
+}
+
 const char *mcp_server_addr(const struct mcp_server *s, unsigned i)
 {
 	return i < s->listener_count ? s->listeners[i].bound : NULL;
@@ -199,6 +215,7 @@ static int make_loop(struct mcp_server *s, unsigned i)
 
 	snprintf(name, sizeof(name), i ? "mc-rpc-%u" : "mc-lane", i);
 	l->server = s;
+	mc_list_init(&l->gates);
 	mc_list_init(&l->conns);
 	l->scratch = malloc(SCRATCH);
 	if (!l->scratch)

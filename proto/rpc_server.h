@@ -55,6 +55,10 @@ struct mcp_server_conf {
 	/* Before replies leave, on the thread whose handlers made them; once for several of them.  May
 	 * block for as long as what the handlers did takes to be safe.  NULL: nothing. */
 	void (*settle)(void *arg);
+	/* Instead of it, for sessions on sockets: the replies leave when mcp_server_settled() has said this
+	 * number or a higher one; 0: now.  Numbers grow.  Meanwhile the thread goes on with other
+	 * sessions.  NULL: settle(). */
+	uint64_t (*owed)(void *arg);
 	void *arg;
 };
 
@@ -63,6 +67,8 @@ int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret
 /* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL is
  * fine. */
 void mcp_server_stop(struct mcp_server *s);
+/* Any thread, not after mcp_server_stop() has begun: what owed() has called @mark, and all below, is safe. */
+void mcp_server_settled(struct mcp_server *s, uint64_t mark);
 /* The i-th bound address, with the real port; NULL past the end. */
 const char *mcp_server_addr(const struct mcp_server *s, unsigned i);
 

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_proto_owed.c - replies that wait until what they say is safe, while others are answered. */
+#include <config.h>
+
+#include "test_proto_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define CALLS 400
+
+static atomic_ullong mark;		/* what the next replies owe; 0: nothing */
+
+static uint64_t owed(void *arg)
+{
+	return atomic_load(&mark);
+}
+
+/* One loop for all: what holds one session up would hold up the others. */
+static void one_loop(struct mcp_server_conf *conf)
+{
+	conf->loops = 1;
+	conf->owed = owed;
+}
+
+static int start(void **state)
+{
+	atomic_store(&mark, 0);
+	fixture_start(&fx, one_loop);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	fixture_stop(&fx);
+	return 0;
+}
+
+static void ask(int fd, uint32_t id)
+{
+	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = id }, &mcp_desc_stats,
+		       &(struct mcp_stats){ 0 });
+}
+
+static void expect(int fd, uint32_t id)
+{
+	struct mcp_frame f;
+
+	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_int_equal(f.id, id);
+	assert_int_equal(f.status, 0);
+}
+
+static bool has_reply(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, ms) == 1;
+}
+
+/* Another session of the loop is answered: then all that came before has been handled. */
+static void others_are_answered(uint64_t then)
+{
+	int fd;
+
+	atomic_store(&mark, 0);
+	fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	ask(fd, 77);
+	expect(fd, 77);
+	close(fd);
+	atomic_store(&mark, then);
+}
+
+static void replies_wait_and_others_do_not(void **state)
+{
+	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+
+	atomic_store(&mark, 5);
+	ask(fd, 1);
+	ask(fd, 2);
+	/* The request has to be handled before the mark changes. */
+	assert_false(has_reply(fd, 100));
+	others_are_answered(5);
+	mcp_server_settled(fx.server, 4);
+	others_are_answered(5);
+	assert_false(has_reply(fd, 0));
+	mcp_server_settled(fx.server, 5);
+	expect(fd, 1);
+	expect(fd, 2);
+	/* What is settled already waits for nothing. */
+	ask(fd, 3);
+	expect(fd, 3);
+	close(fd);
+}
+
+/* A peer that goes on asking does not put off what it waits for, and the order stays. */
+static void what_waits_longest_leaves_first(void **state)
+{
+	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+
+	for (uint32_t i = 1; i <= 4; i++) {
+		/* The last one owes nothing, and has to wait behind the others all the same. */
+		atomic_store(&mark, i == 4 ? 0 : i);
+		ask(fd, i);
+		assert_false(has_reply(fd, 100));
+	}
+	mcp_server_settled(fx.server, 1);
+	expect(fd, 1);
+	others_are_answered(0);
+	assert_false(has_reply(fd, 0));
+	mcp_server_settled(fx.server, 2);
+	others_are_answered(0);
+	assert_false(has_reply(fd, 0));
+	mcp_server_settled(fx.server, 3);
+	for (uint32_t i = 2; i <= 4; i++)
+		expect(fd, i);
+	ask(fd, 5);
+	expect(fd, 5);
+	close(fd);
+}
+
+static void a_peer_that_goes_is_forgotten(void **state)
+{
+	int fd[8];
+	unsigned i;
+
+	for (i = 0; i < 8; i++)
+		fd[i] = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	atomic_store(&mark, 9);
+	for (i = 0; i < 8; i++) {
+		ask(fd[i], 1);
+		assert_false(has_reply(fd[i], 20));
+	}
+	for (i = 0; i < 8; i += 2)
+		close(fd[i]);
+	fixture_wait(&fx.closed, 4);
+	mcp_server_settled(fx.server, 9);
+	for (i = 1; i < 8; i += 2) {
+		expect(fd[i], 1);
+		close(fd[i]);
+	}
+	/* And one that is still waiting when the server ends. */
+	atomic_store(&mark, 0);
+	fd[0] = raw_hello(fx.path, MCP_LANE_CONTROL);
+	atomic_store(&mark, 10);
+	ask(fd[0], 2);
+	assert_false(has_reply(fd[0], 20));
+	close(fd[0]);
+}
+
+static void *pipeline(void *arg)
+{
+	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+
+	for (uint32_t i = 0; i < CALLS; i++) {
+		ask(fd, i);
+		atomic_fetch_add(&mark, 1);
+		if (i >= 16)
+			expect(fd, i - 16);
+	}
+	for (uint32_t i = CALLS - 16; i < CALLS; i++)
+		expect(fd, i);
+	close(fd);
+	return arg;
+}
+
+static atomic_bool done;
+
+static void *settler(void *arg)
+{
+	const struct timespec tick = { .tv_nsec = 1000000 };
+
+	while (!atomic_load(&done)) {
+		mcp_server_settled(fx.server, atomic_load(&mark));
+		nanosleep(&tick, NULL);
+	}
+	return arg;
+}
+
+static void many_at_once(void **state)
+{
+	pthread_t thread[THREADS], settles;
+	unsigned i;
+
+	atomic_store(&done, false);
+	atomic_store(&mark, 1);
+	assert_int_equal(pthread_create(&settles, NULL, settler, NULL), 0);
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, pipeline, NULL), 0);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	atomic_store(&done, true);
+	pthread_join(settles, NULL);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(replies_wait_and_others_do_not),
+		TEST(what_waits_longest_leaves_first),
+		TEST(a_peer_that_goes_is_forgotten),
+		TEST(many_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
