@@ -57,6 +57,11 @@ static void engines(void)
 
 static void segments(void)
 {
+	static const char *const odd[] = {
+		":", ":1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:-1", "127.0.0.1:1x", "127.0.0.1:65536", "[::1",
+		"::1", "[]:5", "a b:1", "\n", "%s%n", "../../etc/passwd", "\xff\xfe:1", "127.0.0.1:1:1", "/", "@:1",
+	};
+	static char large[70000];
 	char name[64];
 
 	CHECK(getLocalIpAndPort(engine, name, sizeof(name)) == 0);
@@ -65,6 +70,10 @@ static void segments(void)
 	CHECK(openSegment(engine, "127.0.0.1:1") < 0 && openSegment(engine, "") < 0);
 	CHECK(openSegment(engine, "127.0.0.1:99999") < 0 && openSegment(engine, "no host at all") < 0);
 	CHECK(openSegment(engine, NULL) < 0 && openSegment(NULL, name) < 0);
+	memset(large, 'a', sizeof(large) - 1);
+	CHECK(openSegment(engine, large) < 0 && mce_te_probe(engine, large) < 0);
+	for (unsigned i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
+		CHECK(openSegment(engine, odd[i]) < 0 && openSegmentNoCache(engine, odd[i]) < 0);
 	CHECK(closeSegment(engine, 5) == 0 && closeSegment(NULL, 0) == -1);
 	CHECK(warmupEfaSegment(engine, name) == 0 && warmupEfaSegment(NULL, name) == -1);
 	CHECK(removeLocalSegment(engine, "other") == -1 && removeLocalSegment(NULL, name) == -1);

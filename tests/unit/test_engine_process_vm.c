@@ -7,9 +7,11 @@
 #include "test_engine_fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/crc32c.h"
@@ -349,6 +351,78 @@ static void many_unregistered(void **state)
 		assert_int_equal(many_req[i].status, -ESTALE);
 }
 
+/* ---- several threads --------------------------------------------------------------------------- */
+
+#define THREADS 8u
+#define EACH 500u
+#define AFTER 20u
+
+struct writer {
+	pthread_t thread;
+	unsigned n;
+	uint32_t before, after;		/* atomic: batches while the region was there, and since it is not */
+	bool odd;			/* a status that cannot be */
+};
+
+/* Batches of writes to places of its own until it has found the region gone often enough. */
+static void *write_main(void *arg)
+{
+	struct writer *w = arg;
+	struct mce_req *req = calloc(EACH, sizeof(*req));
+	struct iovec *iov = calloc(EACH, sizeof(*iov));
+	char *mem = malloc(EACH * PIECE);
+	struct mce_batch b;
+
+	if (!req || !iov || !mem)
+		abort();
+	memset(mem, (int)w->n, EACH * PIECE);
+	while (w->after < AFTER && !w->odd) {
+		for (unsigned i = 0; i < EACH; i++) {
+			iov[i] = (struct iovec){ mem + i * PIECE, PIECE };
+			req[i] = (struct mce_req){ .op = MCE_WRITE, .peer = peer, .rkey = owner.rkey,
+				.addr = owner.addr + (i * THREADS + w->n) * STRIDE, .iov = &iov[i],
+				.iovcnt = 1 };
+		}
+		mce_batch_init(&b);
+		mce_submit(user.e, &b, req, EACH);
+		if (mce_batch_wait(user.e, &b, req, EACH, SECONDS(30)))
+			w->odd = true;
+		for (unsigned i = 0; i < EACH; i++)
+			w->odd |= req[i].status != 0 && req[i].status != -ESTALE;
+		__atomic_add_fetch(b.failed == EACH ? &w->after : &w->before, 1, __ATOMIC_RELEASE);
+		memset(mem, (int)(w->n + w->before), EACH * PIECE);
+	}
+	free(req);
+	free(iov);
+	free(mem);
+	return NULL;
+}
+
+/* After the owner's unregister has returned, not one byte of its memory changes. */
+static void threads_and_unregister(void **state)
+{
+	struct writer w[THREADS] = { { .n = 0 } };
+	uint64_t crc;
+	char ask[64];
+
+	read_some(0, 64, 0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		w[i].n = i;
+		assert_int_equal(pthread_create(&w[i].thread, NULL, write_main, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		while (__atomic_load_n(&w[i].before, __ATOMIC_ACQUIRE) < 3)
+			usleep(100);
+	owner_tell(&owner, "unregister");
+	snprintf(ask, sizeof(ask), "crc 0 %llu", LEN);
+	crc = owner_tell(&owner, ask);
+	for (unsigned i = 0; i < THREADS; i++) {
+		pthread_join(w[i].thread, NULL);
+		assert_false(w[i].odd);
+	}
+	assert_int_equal(owner_tell(&owner, ask), crc);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -365,6 +439,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(call_fails, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_unregistered, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(threads_and_unregister, open_pair, close_pair),
 	};
 
 	owner_main(argc, argv);
