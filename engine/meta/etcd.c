@@ -5,6 +5,7 @@
  * longer than the TTL, or lost its data - a new one is made and everything is put again. */
 #include <config.h>
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -32,9 +33,11 @@ struct etcd {
 	unsigned ttl_s;
 	unsigned n;
 	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
+	char *user, *password;	/* from curl, NULL: none */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	unsigned good;		/* the one that answered last */
+	char *token;		/* of the user, NULL: not logged in */
 	int64_t lease;		/* 0: none */
 	bool lost;		/* a lease was, and with it what hung on it */
 };
@@ -83,7 +86,25 @@ static void etcd_close(struct mce_meta_backend *b)
 
 	mce_web_close(e->web);
 	pthread_mutex_destroy(&e->lock);
+	curl_free(e->user);
+	curl_free(e->password);
+	free(e->token);
 	free(e);
+}
+
+/* "USER:PASSWORD@", percent-encoded, when it is there; gives what follows. */
+static int take_user(struct etcd *e, const char **where)
+{
+	const char *at = strrchr(*where, '@'), *colon = strchr(*where, ':');
+
+	if (!at)
+		return 0;
+	if (!colon || colon > at || colon == *where)
+		return mc_fail(-EINVAL, "etcd: USER:PASSWORD is wanted before the @");
+	e->user = curl_easy_unescape(NULL, *where, (int)(colon - *where), NULL);
+	e->password = curl_easy_unescape(NULL, colon + 1, (int)(at - colon - 1), NULL);
+	*where = at + 1;
+	return e->user && e->password ? 0 : mc_fail(-ENOMEM, "no memory for a metadata client");
 }
 
 static int etcd_open(const char *where, unsigned ttl_s, struct mce_meta_backend **ret)
@@ -97,11 +118,14 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mce_meta_backend 
 	e->base.ops = &mce_meta_etcd;
 	e->ttl_s = ttl_s;
 	pthread_mutex_init(&e->lock, NULL);
-	do {
+	r = take_user(e, &where);
+	while (r == 0) {
 		len = strcspn(where, ",;");
 		r = add_endpoint(e, where, len);
 		where += len;
-	} while (r == 0 && *where++);
+		if (!*where++)
+			break;
+	}
 	if (r == 0)
 		r = mce_web_open(&e->web);
 	if (r < 0) {
@@ -124,6 +148,8 @@ static int error_of(const struct mce_web_call *c, int *ret_grpc)
 
 	*ret_grpc = (int)json_integer_value(json_object_get(o, "code"));
 	if (c->status == 401 || c->status == 403 || *ret_grpc == 7 || *ret_grpc == 16)
+		r = -EACCES;
+	else if (said && (strstr(said, "user name is empty") || strstr(said, "authentication")))
 		r = -EACCES;
 	else if (said && (strstr(said, "request is too large") || strstr(said, "larger than max")))
 		r = -EMSGSIZE;
@@ -148,8 +174,8 @@ static bool another_may(const struct mce_web_call *c, int r)
 }
 
 /* POST @body to @path of one member after the other.  0 with status 200; free c->text in any case. */
-static int etcd_call(struct etcd *e, const char *path, const char *body,
-		     const struct mce_meta_wait *w, struct mce_web_call *c)
+static int call_as(struct etcd *e, const char *path, const char *body, const char *header,
+		   const struct mce_meta_wait *w, struct mce_web_call *c)
 {
 	char url[ENDPOINT_LEN + 64];
 	unsigned first, at = 0;
@@ -164,7 +190,7 @@ static int etcd_call(struct etcd *e, const char *path, const char *body,
 		at = (first + i) % e->n;
 		snprintf(url, sizeof(url), "%s%s", e->endpoints[at], path);
 		*c = (struct mce_web_call){ .method = "POST", .url = url, .body = body, .keep = true,
-					    .wait = *w };
+					    .header = header, .wait = *w };
 		latest = mc_deadline_ms(TRY_MS);
 		if (i + 1 < e->n && latest < w->deadline)
 			c->wait.deadline = latest;
@@ -172,13 +198,95 @@ static int etcd_call(struct etcd *e, const char *path, const char *body,
 		if (!another_may(c, r))
 			break;
 	}
-	c->url = NULL;
+	c->url = c->header = NULL;
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&e->lock);
 	e->good = at;
 	pthread_mutex_unlock(&e->lock);
 	return c->status == 200 ? 0 : error_of(c, &grpc);
+}
+
+int mce_etcd_token_decode(const char *text, size_t len, char **ret_token)
+{
+	json_t *o = json_loadb(text, len, 0, NULL);
+	const char *said = json_string_value(json_object_get(o, "token"));
+	char *token = NULL;
+	int r = 0;
+
+	/* It becomes a line of a header. */
+	if (!said || !*said || strpbrk(said, "\r\n"))
+		r = mc_fail(-EINVAL, "etcd: the answer to authenticate makes no sense");
+	else if (!(token = strdup(said)))
+		r = mc_fail(-ENOMEM, "no memory for etcd");
+	json_decref(o);
+	if (r == 0)
+		*ret_token = token;
+	return r;
+}
+
+static int log_in(struct etcd *e, const struct mce_meta_wait *w)
+{
+	json_t *o = json_pack("{s:s, s:s}", "name", e->user, "password", e->password);
+	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	struct mce_web_call c = { .text = NULL };
+	char *token = NULL;
+	int r;
+
+	json_decref(o);
+	if (!body)
+		return mc_fail(-EINVAL, "etcd: user or password is not UTF-8");
+	r = call_as(e, "/v3/auth/authenticate", body, NULL, w, &c);
+	if (r == 0)
+		r = mce_etcd_token_decode(c.text ? c.text : "", c.len, &token);
+	free(c.text);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	free(e->token);
+	e->token = token;
+	pthread_mutex_unlock(&e->lock);
+	return 0;
+}
+
+/* "Authorization: TOKEN" for the user's calls; free() it. */
+static int authorization(struct etcd *e, const struct mce_meta_wait *w, bool anew, char **ret)
+{
+	bool none;
+	int r = 0;
+
+	pthread_mutex_lock(&e->lock);
+	none = !e->token;
+	pthread_mutex_unlock(&e->lock);
+	if (none || anew)
+		r = log_in(e, w);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	r = asprintf(ret, "Authorization: %s", e->token);
+	pthread_mutex_unlock(&e->lock);
+	return r < 0 ? mc_fail(-ENOMEM, "no memory for etcd") : 0;
+}
+
+/* As call_as(), in the name of the user if there is one. */
+static int etcd_call(struct etcd *e, const char *path, const char *body,
+		     const struct mce_meta_wait *w, struct mce_web_call *c)
+{
+	int r;
+
+	if (!e->user)
+		return call_as(e, path, body, NULL, w, c);
+	/* A token that was not used for minutes is forgotten there. */
+	for (unsigned i = 0; i < 2; i++) {
+		auto_free char *header = NULL;
+
+		r = authorization(e, w, i > 0, &header);
+		if (r == 0)
+			r = call_as(e, path, body, header, w, c);
+		if (r != -EACCES || !header)
+			break;
+	}
+	return r;
 }
 
 static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,

@@ -3,7 +3,8 @@
  *
  * A connection string says which:
  *	http://HOST:PORT/metadata, https://...	upstream's HTTP metadata server, or ours
- *	etcd://HOST:PORT[,HOST:PORT...]		etcd 3.4 or later, by its HTTP gateway; also without "etcd://"
+ *	etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]
+ *						etcd 3.4 or later, by its HTTP gateway; also without "etcd://"
  *	redis://[[USER]:PASSWORD@]HOST:PORT[/DB]	redis 4 or later
  *	P2PHANDSHAKE				no server: mce_meta_is_p2p(), not for mce_meta_open()
  *

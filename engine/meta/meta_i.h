@@ -52,6 +52,7 @@ struct mce_web_call {
 	const char *method, *url;
 	const char *body;	/* NULL: none */
 	const char *type;	/* of the body; NULL: application/json */
+	const char *header;	/* one more line, NULL: none */
 	bool keep;		/* leave the connection open for the next call */
 	struct mce_meta_wait wait;
 	/* the answer */
@@ -77,6 +78,7 @@ int mce_base64_decode(const char *text, char **ret, size_t *ret_len);
 
 int mce_etcd_range_decode(const char *text, size_t len, char **ret_text);
 int mce_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id);
+int mce_etcd_token_decode(const char *text, size_t len, char **ret_token);
 int mce_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl);
 
 #endif

@@ -192,6 +192,8 @@ int mce_web_run(struct mce_web *web, struct mce_web_call *c)
 	headers = curl_slist_append(NULL, "Expect:");
 	snprintf(type, sizeof(type), "Content-Type: %s", c->type ? c->type : "application/json");
 	more = c->body && headers ? curl_slist_append(headers, type) : headers;
+	if (more && c->header)
+		more = curl_slist_append(headers, c->header);
 	h = more ? handle_get(web) : NULL;
 	if (!h) {
 		curl_slist_free_all(headers);

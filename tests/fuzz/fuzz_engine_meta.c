@@ -30,6 +30,12 @@ static void etcd(const char *text, size_t size)
 	if (mce_etcd_grant_decode(text, size, &n) == 0)
 		check(n != 0);
 	(void)mce_etcd_keepalive_decode(text, size, &n);
+	if (mce_etcd_token_decode(text, size, &value) == 0) {
+		/* it becomes a line of a header */
+		if (!*value || strpbrk(value, "\r\n"))
+			abort();
+		free(value);
+	}
 }
 
 /* In pieces of the size that the first byte says. */

@@ -93,3 +93,33 @@ one_lease() {
 }
 wait_for 60 one_lease
 node_end l
+
+# users: a token is asked for, asked for anew when etcd has forgotten it, and nobody else gets in
+etcd_do auth/user/add '{"name":"root","password":"r00t"}' >/dev/null
+etcd_do auth/user/add '{"name":"al ice","password":"s3cret @/%"}' >/dev/null
+etcd_do auth/role/add '{"name":"root"}' >/dev/null
+etcd_do auth/role/add '{"name":"mooncake"}' >/dev/null
+etcd_do auth/role/grant "{\"name\":\"mooncake\",\"perm\":{\"permType\":\"READWRITE\",
+	\"key\":\"$(key64 mooncake/)\",\"range_end\":\"$(key64 mooncake0)\"}}" >/dev/null
+etcd_do auth/user/grant '{"user":"root","role":"root"}' >/dev/null
+etcd_do auth/user/grant '{"user":"al ice","role":"mooncake"}' >/dev/null
+node_start early "etcd://al%20ice:s3cret%20%40%2f%25@127.0.0.1:$PORT"
+expect_error early 'get mooncake/ram/x' -13 'authentication is not enabled'
+etcd_do auth/enable '{}' >/dev/null
+node_start nobody "$CONN"
+expect_error nobody 'publish mooncake/ram/x 1' -13 'user name is empty'
+node_end nobody
+node_start wrong "etcd://al%20ice:wrong@127.0.0.1:$PORT"
+expect_error wrong 'publish mooncake/ram/x 1' -13 'authentication failed'
+node_end wrong
+expect early 'publish mooncake/ram/x 1' ok
+expect early 'get mooncake/ram/x' 1
+expect_error early 'publish elsewhere/x 1' -13 'permission denied'
+# its tokens are in its memory only
+kill_pid "$SERVER_PID"
+server_start
+expect early 'publish mooncake/ram/x 2' ok
+expect early 'get mooncake/ram/x' 2
+node_end early
+grep -qr s3cret "$tmp"/*.log && fail 'a password is in a log'
+true
