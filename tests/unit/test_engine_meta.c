@@ -300,7 +300,8 @@ static void connection_strings(void **state)
 {
 	static const char *const bad[] = {
 		"", "host", "mysql://h:1", "P2PHANDSHAKE", "://h:1", "http://", "http:///metadata",
-		"etcd://", "etcd://u@h:1", "etcd://:p@h:1", "etcd://u:p@", "etcd://h:x", "etcd://h:0", "h:1,", "h:70000", "h:1/x", "redis://",
+		"etcd://", "etcd://u@h:1", "etcd://:p@h:1", "etcd://u:p@",
+		"etcd://h:x", "etcd://h:0", "h:1,", "h:70000", "h:1/x", "redis://",
 		"redis://h:1/256", "redis://h:1/x", "redis://user@h:1", "redis://h:0",
 	};
 	static const char *const good[] = {
