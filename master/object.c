@@ -199,7 +199,7 @@ static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 	uint32_t ext = 0;
 	int r;
 
-	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT || c->group || m->tenants.on) {
+	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT || c->group) {
 		r = mcm_ext_new(&m->index, &ext);
 		if (r < 0)
 			return r;
@@ -245,7 +245,9 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
 	if (r < 0)
 		goto give;
-	r = fill(m, c, mcm_object(&m->index, slot));
+	r = mcm_tenant_cover(m, slot);
+	if (r == 0)
+		r = fill(m, c, mcm_object(&m->index, slot));
 	if (r < 0) {
 		object_free(m, sh, slot);
 		goto give;

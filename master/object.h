@@ -84,8 +84,6 @@ struct mcm_object_ext {
 	/* guarded by the groups' lock; group by the shard's too */
 	uint32_t group;			/* 0: none */
 	uint32_t group_prev, group_next;	/* its other members */
-	/* guarded by the tenants' lock */
-	uint32_t tenant_prev, tenant_next;	/* its other objects, oldest first */
 };
 
 /* Promise leases and soft pins are kept in ticks of 64 ms since the master's start. */

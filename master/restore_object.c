@@ -69,7 +69,12 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 		if (e < 0)
 			return e;
 	}
-	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group || m->tenants.on) {
+	e = mcm_tenant_cover(m, slot);
+	if (e < 0) {
+		mcm_group_put(m, group);
+		return e;
+	}
+	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group) {
 		e = mcm_ext_new(&m->index, &ext);
 		if (e < 0) {
 			mcm_group_put(m, group);

@@ -79,3 +79,13 @@ int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 	*ret_first = (uint32_t)(n - (1ull << s->shift));
 	return 0;
 }
+
+int mcm_slab_cover(struct mcm_slab *s, uint32_t id)
+{
+	unsigned chunk = 63 - (unsigned)__builtin_clzll((uint64_t)id + (1ull << s->shift)) - s->shift;
+
+	if (__atomic_load_n(&s->base[chunk], __ATOMIC_ACQUIRE))
+		return 0;
+	MC_LOCKED(&s->lock);
+	return s->base[chunk] ? 0 : map_chunk(s, chunk);
+}

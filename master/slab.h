@@ -33,6 +33,10 @@ void mcm_slab_done(struct mcm_slab *s);
  * *ret_first is never 0.  @count is at most the first chunk's.  -ENOMEM, -MC_ELIMIT. */
 int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first);
 
+/* Memory for element @id of a slab that numbers nothing itself: its elements belong to those of another
+ * one.  Zero at first.  -ENOMEM. */
+int mcm_slab_cover(struct mcm_slab *s, uint32_t id);
+
 static inline void *mcm_slab_at(const struct mcm_slab *s, uint32_t id)
 {
 	uint64_t n = (uint64_t)id + (1ull << s->shift);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "master/object.h"
+#include "master/slab.h"
 
 #define MCM_TENANTS_MAX 16383u
 #define MCM_TENANT_NOBODY MCM_TENANTS_MAX	/* of names that are not registered: has no keys */
@@ -45,8 +46,15 @@ struct mcm_tenant {
 	uint32_t first, last;
 };
 
+/* An object's neighbours among its tenant's, oldest first; guarded by the tenant's lock. */
+struct mcm_tenant_link {
+	uint32_t prev, next;
+};
+#define MCM_TENANT_LINKS_SHIFT 12
+
 struct mcm_tenants {
 	bool on;			/* constant */
+	struct mcm_slab links;		/* of objects, by their slots */
 	pthread_rwlock_t lock;
 	/* guarded by lock; entries are set once and never freed while the master runs, atomic */
 	struct mcm_tenant **at;		/* by number; [0] is the default one */
@@ -109,6 +117,8 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes);
 
 /* ---- the object's shard locked ---- */
 
+/* Memory for its place on its tenant's list.  -ENOMEM. */
+int mcm_tenant_cover(struct mcm *m, uint32_t slot);
 /* A committed object is charged for its copies, and listed. */
 void mcm_tenant_join(struct mcm *m, uint32_t slot);
 /* It goes, with @copies copies. */

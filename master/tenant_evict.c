@@ -12,9 +12,14 @@
 #define BATCH 32
 #define STEPS_MAX 4096		/* objects looked at per level and call */
 
-static struct mcm_object_ext *ext_of(const struct mcm *m, uint32_t slot)
+static struct mcm_tenant_link *link_of(const struct mcm *m, uint32_t slot)
 {
-	return mcm_ext(&m->index, mcm_object(&m->index, slot)->ext);
+	return mcm_slab_at(&m->tenants.links, slot);
+}
+
+int mcm_tenant_cover(struct mcm *m, uint32_t slot)
+{
+	return m->tenants.on ? mcm_slab_cover(&m->tenants.links, slot) : 0;
 }
 
 static struct mcm_tenant *tenant_of(const struct mcm *m, uint32_t slot)
@@ -28,12 +33,12 @@ static struct mcm_tenant *tenant_of(const struct mcm *m, uint32_t slot)
 
 static void link_last(const struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 {
-	struct mcm_object_ext *e = ext_of(m, slot);
+	struct mcm_tenant_link *e = link_of(m, slot);
 
-	e->tenant_next = 0;
-	e->tenant_prev = t->last;
+	e->next = 0;
+	e->prev = t->last;
 	if (t->last)
-		ext_of(m, t->last)->tenant_next = slot;
+		link_of(m, t->last)->next = slot;
 	else
 		t->first = slot;
 	t->last = slot;
@@ -41,16 +46,16 @@ static void link_last(const struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 
 static void unlink_object(const struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 {
-	struct mcm_object_ext *e = ext_of(m, slot);
+	struct mcm_tenant_link *e = link_of(m, slot);
 
-	if (e->tenant_prev)
-		ext_of(m, e->tenant_prev)->tenant_next = e->tenant_next;
+	if (e->prev)
+		link_of(m, e->prev)->next = e->next;
 	else
-		t->first = e->tenant_next;
-	if (e->tenant_next)
-		ext_of(m, e->tenant_next)->tenant_prev = e->tenant_prev;
+		t->first = e->next;
+	if (e->next)
+		link_of(m, e->next)->prev = e->prev;
 	else
-		t->last = e->tenant_prev;
+		t->last = e->prev;
 }
 
 void mcm_tenant_join(struct mcm *m, uint32_t slot)

@@ -477,6 +477,7 @@ int mcm_tenants_init(struct mcm *m)
 
 	pthread_rwlock_init(&ts->lock, NULL);
 	pthread_mutex_init(&ts->policy_lock, NULL);
+	mcm_slab_init(&ts->links, sizeof(struct mcm_tenant_link), MCM_TENANT_LINKS_SHIFT);
 	ts->at = calloc(MCM_TENANTS_MAX, sizeof(*ts->at));
 	t = calloc(1, sizeof(*t));
 	if (!ts->at || !t) {
@@ -502,6 +503,7 @@ void mcm_tenants_done(struct mcm *m)
 		free(ts->at[i]);
 	}
 	free(ts->at);
+	mcm_slab_done(&ts->links);
 	pthread_mutex_destroy(&ts->policy_lock);
 	pthread_rwlock_destroy(&ts->lock);
 }

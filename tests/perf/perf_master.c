@@ -3,7 +3,10 @@
  * index alone, listing.  The master runs in a process of its own, on a unix socket, with one RPC thread;
  * its CPU time is told beside the wall clock, so keys per second and core can be read off.
  *
- *	perf_master [OBJECTS]		10^6 unless said otherwise */
+ *	perf_master [OBJECTS [PART]]	10^6 unless said otherwise; PART: wire, sizes, latency, core,
+ *					evict; all of them unless said otherwise
+ *
+ * With 10^7 objects or more the memory per object is that of keys of 32 bytes. */
 #include <config.h>
 
 #include <errno.h>
@@ -31,6 +34,9 @@
 #define BATCH_MAX 5000u
 #define KEY_LEN 64u
 
+/* Of the keys in use: all of the number's digits are in the last half. */
+static unsigned key_len = KEY_LEN;
+
 static const struct mcp_id me = { 1, 2 };
 
 static void die(const char *what, int err)
@@ -45,7 +51,7 @@ static void make_key(char key[KEY_LEN + 1], uint64_t n)
 	uint64_t h = (n + 1) * 0x9e3779b97f4a7c15ull;
 
 	snprintf(key, KEY_LEN + 1, "%016llx%016llx%016llx%016llx", (unsigned long long)h,
-		 (unsigned long long)(h * 3), (unsigned long long)(h * 5), (unsigned long long)n);
+		 (unsigned long long)n, (unsigned long long)(h * 3), (unsigned long long)(h * 5));
 }
 
 static uint64_t rss_of(pid_t pid)
@@ -172,13 +178,20 @@ static void client_start(struct bench *b, const char *addr, uint64_t segment)
 	mcp_reply_done(&mem);
 }
 
+static void bench_end(struct bench *b)
+{
+	mcp_client_close(b->c);
+	kill(b->master, SIGKILL);
+	waitpid(b->master, NULL, 0);
+}
+
 static void fill_keys(struct bench *b, uint64_t first, unsigned n, uint64_t step, uint64_t wrap)
 {
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
 		make_key(b->text[i], (first + i * step) % wrap);
-		b->key[i].key = mcp_bytes(b->text[i], KEY_LEN);
+		b->key[i].key = mcp_bytes(b->text[i], key_len);
 		b->item[i] = (struct mcp_put_item){ .key = b->key[i].key, .size = 4096 };
 	}
 }
@@ -225,10 +238,9 @@ static void timing_print(const struct bench *b, const char *what, struct timing 
 	perf_row(what, "per core", (double)n * 1e3 / cpu, "M/s of the master's CPU time");
 }
 
-static void bench_puts(struct bench *b, uint64_t objects)
+static void put_all(struct bench *b, uint64_t objects)
 {
-	uint64_t before = rss_of(b->master), i, after;
-	struct timing t = timing_begin(b);
+	uint64_t i;
 	unsigned n;
 
 	for (i = 0; i < objects; i += n) {
@@ -236,12 +248,42 @@ static void bench_puts(struct bench *b, uint64_t objects)
 		fill_keys(b, i, n, 1, UINT64_MAX);
 		put_batch(b, n);
 	}
+}
+
+static void remove_all(struct bench *b, uint64_t objects)
+{
+	struct mcp_remove_match rq = { .flags = MCP_REMOVE_FORCE };
+	struct mcp_remove_match_reply reply;
+	struct mcp_reply mem = { 0 };
+
+	call(b, MCP_REMOVE_MATCH, &rq, &reply, &mem);
+	if (reply.removed != objects)
+		die("remove all", -MC_EINTERNAL);
+	mcp_reply_done(&mem);
+}
+
+static void memory_print(const struct bench *b, const char *what, uint64_t before, uint64_t objects)
+{
+	double one = (double)(rss_of(b->master) - before) / (double)objects;
+
+	perf_row(what, "RSS of one", one, "B");
+	perf_row(what, "key of one", key_len, "B of these");
+	perf_row(what, "all else", one - key_len, "B of these");
+}
+
+static void bench_puts(struct bench *b, uint64_t objects)
+{
+	uint64_t before = rss_of(b->master);
+	struct timing t = timing_begin(b);
+
+	put_all(b, objects);
 	timing_print(b, "put start+end, batches of 500", t, objects);
-	after = rss_of(b->master);
-	perf_row("objects in the master's memory", "number", (double)objects, "");
-	perf_row("objects in the master's memory", "RSS of one", (double)(after - before) / (double)objects,
-		 "B");
-	perf_row("objects in the master's memory", "key of one", KEY_LEN, "B of these");
+	memory_print(b, "objects in the master's memory", before, objects);
+	/* Pages that the kernel has cleared once already: a master at work has them. */
+	remove_all(b, objects);
+	t = timing_begin(b);
+	put_all(b, objects);
+	timing_print(b, "put start+end, 500, memory there", t, objects);
 }
 
 static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint32_t flags,
@@ -317,6 +359,48 @@ static void bench_list(struct bench *b, uint64_t objects)
 	if (n != objects)
 		die("listing", -MC_EINTERNAL);
 	timing_print(b, "listing of one directory", t, n);
+}
+
+/* The same questions of masters of all sizes. */
+static void bench_sizes(struct bench *b, uint64_t most)
+{
+	struct mcp_exist one = { .flags = MCP_EXIST_PEEK, .keys = mcp_seq(b->key, 1) };
+	struct mcp_exist_reply reply;
+	struct mcp_reply mem = { 0 };
+	char what[64], addr[64];
+	uint64_t n, i, before, cpu;
+	struct timing t;
+
+	for (n = 10000; n <= most; n *= 10) {
+		snprintf(addr, sizeof(addr), "unix:@perf-master-%d-%llu", (int)getpid(),
+			 (unsigned long long)n);
+		key_len = n >= 10000000 ? 32 : KEY_LEN;
+		b->master = master_start(addr);
+		client_start(b, addr, 2 * n * 4096);
+		before = rss_of(b->master);
+		put_all(b, n);
+		snprintf(what, sizeof(what), "%llu objects, put start+end, 500", (unsigned long long)n);
+		if (n >= 1000000)
+			memory_print(b, what, before, n);
+		t = timing_begin(b);
+		for (i = 0; i < 50000; i += 500) {
+			fill_keys(b, n + i, 500, 1, UINT64_MAX);
+			put_batch(b, 500);
+		}
+		timing_print(b, what, t, 50000);
+		snprintf(what, sizeof(what), "%llu objects, exists, 500", (unsigned long long)n);
+		bench_exists(b, n, 500, 0, what);
+		snprintf(what, sizeof(what), "%llu objects, one exist", (unsigned long long)n);
+		cpu = cpu_ns_of(b->master);
+		for (i = 0; i < 20000; i++) {
+			fill_keys(b, i * 7919, 1, 1, n);
+			call(b, MCP_EXIST, &one, &reply, &mem);
+			mcp_reply_done(&mem);
+		}
+		perf_row(what, "CPU time", (double)(cpu_ns_of(b->master) - cpu) / 20000e3, "us");
+		bench_end(b);
+	}
+	key_len = KEY_LEN;
 }
 
 /* A full pool: each put evicts. */
@@ -415,8 +499,6 @@ static void bench_latency(struct bench *b, uint64_t objects)
 {
 	char addr[64], dir[] = "/tmp/perf-master-XXXXXX", command[64];
 	pthread_t thread[2];
-	uint64_t i;
-	unsigned n;
 
 	if (!mkdtemp(dir))
 		die("directory", -errno);
@@ -425,11 +507,7 @@ static void bench_latency(struct bench *b, uint64_t objects)
 	busy_addr = addr;
 	b->master = master_start(addr);
 	client_start(b, addr, objects * 4096);
-	for (i = 0; i < objects; i += n) {
-		n = objects - i < 500 ? (unsigned)(objects - i) : 500;
-		fill_keys(b, i, n, 1, UINT64_MAX);
-		put_batch(b, n);
-	}
+	put_all(b, objects);
 	ask_often(b, objects, "one exist, checkpoints beside it");
 	if (mc_thread_start(&thread[0], "remove", remove_nothing, NULL) < 0 ||
 	    mc_thread_start(&thread[1], "list", list_everything, NULL) < 0)
@@ -438,9 +516,7 @@ static void bench_latency(struct bench *b, uint64_t objects)
 	busy_end = true;
 	pthread_join(thread[0], NULL);
 	pthread_join(thread[1], NULL);
-	mcp_client_close(b->c);
-	kill(b->master, SIGKILL);
-	waitpid(b->master, NULL, 0);
+	bench_end(b);
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	if (system(command) != 0)
 		fprintf(stderr, "perf_master: %s is left\n", dir);
@@ -586,29 +662,41 @@ static void bench_core(uint64_t objects)
 	mc_options_free(options);
 }
 
+static void bench_wire(struct bench *b, uint64_t objects)
+{
+	char addr[64];
+
+	snprintf(addr, sizeof(addr), "unix:@perf-master-%d", (int)getpid());
+	b->master = master_start(addr);
+	client_start(b, addr, objects * 4096);
+	bench_puts(b, objects);
+	bench_exists(b, objects, 500, 0, "exists, batches of 500");
+	bench_exists(b, objects, 5000, 0, "exists, batches of 5000");
+	bench_exists(b, objects, 500, MCP_EXIST_PEEK, "exists without promise, 500");
+	ask_often(b, objects, "one exist, nothing beside it");
+	bench_gets(b, objects, 500);
+	bench_list(b, objects);
+	bench_evict(b, objects);
+	bench_end(b);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t objects = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
+	const char *part = argc > 2 ? argv[2] : "";
 	static struct bench b;
-	char addr[64];
 
 	if (!objects)
 		objects = 1;
-	snprintf(addr, sizeof(addr), "unix:@perf-master-%d", (int)getpid());
-	b.master = master_start(addr);
-	client_start(&b, addr, objects * 4096);
-	bench_puts(&b, objects);
-	bench_exists(&b, objects, 500, 0, "exists, batches of 500");
-	bench_exists(&b, objects, 5000, 0, "exists, batches of 5000");
-	bench_exists(&b, objects, 500, MCP_EXIST_PEEK, "exists without promise, 500");
-	bench_gets(&b, objects, 500);
-	bench_list(&b, objects);
-	bench_evict(&b, objects);
-	mcp_client_close(b.c);
-	kill(b.master, SIGKILL);
-	waitpid(b.master, NULL, 0);
-	bench_latency(&b, objects < 1000000 ? objects : 1000000);
-	bench_core(objects);
-	bench_core_evict();
+	if (!*part || !strcmp(part, "wire"))
+		bench_wire(&b, objects);
+	if (!*part || !strcmp(part, "sizes"))
+		bench_sizes(&b, objects);
+	if (!*part || !strcmp(part, "latency"))
+		bench_latency(&b, objects < 1000000 ? objects : 1000000);
+	if (!*part || !strcmp(part, "core"))
+		bench_core(objects);
+	if (!*part || !strcmp(part, "evict"))
+		bench_core_evict();
 	return 0;
 }
