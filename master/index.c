@@ -19,7 +19,7 @@ static const struct mcm_table_type by_key = {
 	.link = offsetof(struct mcm_object, next),
 	.hash = offsetof(struct mcm_object, hash),
 	.shift = 8,
-	.load = 6,
+	.load = 8,
 };
 
 void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)

@@ -42,14 +42,17 @@ static inline const char *mcm_keys_at(const struct mcm_keys *k, uint32_t ref)
 	return mcm_slab_at(k->slab, ref);
 }
 
-/* Load what the next string of @len bytes will be written to. */
+/* Load what the next string of @len bytes will most likely be written to. */
 static inline void mcm_keys_warm(const struct mcm_keys *k, uint32_t len)
 {
+	uint32_t units = (len + MCM_KEYS_UNIT - 1) / MCM_KEYS_UNIT, ref = k->fresh;
 	const char *p;
 
-	if (k->fresh == k->fresh_end)
+	if (units <= MCM_KEYS_CLASSES && k->free[units])
+		ref = k->free[units];
+	if (!len || (ref == k->fresh && k->fresh == k->fresh_end))
 		return;
-	p = mcm_slab_at(k->slab, k->fresh);
+	p = mcm_slab_at(k->slab, ref);
 	__builtin_prefetch(p, 1);
 	__builtin_prefetch(p + len - 1, 1);
 }

@@ -310,6 +310,14 @@ void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
 		ret->dir = 0;
 }
 
+struct mcm_names_at mcm_names_at(struct mcm_names *nm, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(nm->ix, slot);
+	const char *key = mcm_shard_key(nm->ix, slot);
+
+	return (struct mcm_names_at){ .dir = o->dir, .path = key, .len = parent_len(key, o->key_len) };
+}
+
 bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len)
 {
 	return at->dir && len > at->len && !memcmp(key, at->path, at->len) &&

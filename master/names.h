@@ -78,6 +78,8 @@ struct mcm_names_at {
 /* The directory of a key, created when needed; none when there is no memory for it. */
 void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
 		    struct mcm_names_at *ret);
+/* The directory that an object lies in, kept by nothing but that. */
+struct mcm_names_at mcm_names_at(struct mcm_names *nm, uint32_t slot);
 /* Does a key lie in it, and is it not its marker? */
 bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len);
 /* Load what linking objects with these hashes there will touch. */

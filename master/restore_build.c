@@ -21,6 +21,10 @@
 #define LOG "journal"
 #define SCAN 4096
 #define AHEAD 16		/* loaded before their turn */
+#define AT_BITS 40		/* of a place in a segment */
+#define DIGIT_BITS 11
+#define DIGITS (1u << DIGIT_BITS)
+#define PLACES ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
 
 /* One range of one owner; those of one object stand beside each other, in the order of the index. */
 struct piece {
@@ -36,7 +40,6 @@ struct piece {
 struct order {
 	uint64_t key;
 	uint32_t piece;
-	uint16_t segment;
 };
 
 struct build {
@@ -44,6 +47,7 @@ struct build {
 	struct mcm_restored *r;
 	struct piece *piece;
 	size_t n, cap;
+	struct mcm_names_at at;		/* the last object's directory */
 	int error;
 };
 
@@ -189,7 +193,7 @@ static void add_places(struct build *b, uint32_t slot, uint64_t generation,
 		struct piece p = { e[i].at, generation, (uint32_t)e[i].len, slot, 0, e[i].segment };
 
 		/* Not longer than an object can be: 2^48 bytes are 2^42 granules, records have 40 bits. */
-		if (e[i].len > UINT32_MAX)
+		if (e[i].len > UINT32_MAX || e[i].at >> AT_BITS)
 			p.len = 0;
 		b->error = add(b, &p);
 	}
@@ -253,16 +257,47 @@ static int make_segments(struct build *b)
 
 /* ---- ranges ---- */
 
-static int by_key(const void *a, const void *b)
+/* By one digit, those that are equal in it as they stood. */
+static void sort_digit(const struct order *from, struct order *to, size_t n, unsigned shift,
+		       const size_t *count)
 {
-	const struct order *x = a, *y = b;
+	size_t at[DIGITS], i, sum = 0;
 
-	if (x->segment != y->segment)
-		return x->segment < y->segment ? -1 : 1;
-	return x->key < y->key ? -1 : x->key > y->key;
+	for (i = 0; i < DIGITS; i++) {
+		at[i] = sum;
+		sum += count[i];
+	}
+	for (i = 0; i < n; i++)
+		to[at[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* All pieces that have a range, by place or by generation. */
+/* Digit by digit from the lowest; digits that all keys have in common, most often the upper ones, cost
+ * nothing.  The result stands in *o. */
+static int sort(struct order **o, size_t n)
+{
+	size_t (*count)[DIGITS] = calloc(PLACES, sizeof(*count)), i;
+	struct order *from = *o, *to = malloc((n + 1) * sizeof(*to)), *tmp;
+	unsigned d;
+
+	for (i = 0; count && i < n; i++)
+		for (d = 0; d < PLACES; d++)
+			count[d][from[i].key >> d * DIGIT_BITS & (DIGITS - 1)]++;
+	for (d = 0; count && to && n && d < PLACES; d++) {
+		if (count[d][from[0].key >> d * DIGIT_BITS & (DIGITS - 1)] == n)
+			continue;
+		sort_digit(from, to, n, d * DIGIT_BITS, count[d]);
+		tmp = from;
+		from = to;
+		to = tmp;
+	}
+	*o = from;
+	i = count && to;
+	free(count);
+	free(to);
+	return i ? 0 : -ENOMEM;
+}
+
+/* All pieces that have a range, by place or by generation; NULL: no memory. */
 static struct order *order_of(const struct build *b, bool by_place, size_t *ret_n)
 {
 	struct order *o = malloc((b->n + 1) * sizeof(*o));
@@ -272,11 +307,13 @@ static struct order *order_of(const struct build *b, bool by_place, size_t *ret_
 		const struct piece *p = &b->piece[i];
 
 		if (p->len)
-			o[n++] = (struct order){ by_place ? p->at : p->generation, (uint32_t)i,
-						 by_place ? p->segment : 0 };
+			o[n++] = (struct order){ by_place ? (uint64_t)p->segment << AT_BITS | p->at :
+						 p->generation, (uint32_t)i };
 	}
-	if (o)
-		qsort(o, n, sizeof(*o), by_key);
+	if (o && sort(&o, n) < 0) {
+		free(o);
+		o = NULL;
+	}
 	*ret_n = n;
 	return o;
 }
@@ -378,6 +415,23 @@ static void give_place(struct build *b, uint32_t slot, const struct piece *p, un
 	}
 }
 
+/* Into its directory, most often that of the one before. */
+static int give_name(struct build *b, uint32_t slot)
+{
+	struct mcm_names *nm = &b->m->names;
+	const struct mcm_object *o = mcm_object(&b->m->index, slot);
+	int r;
+
+	if (mcm_names_is_at(&b->at, mcm_shard_key(&b->m->index, slot), o->key_len)) {
+		mcm_names_put(nm, slot, b->at.dir);
+		return 0;
+	}
+	r = mcm_names_add(nm, slot);
+	if (r == 0)
+		b->at = mcm_names_at(nm, slot);
+	return r;
+}
+
 /* An object from its @n pieces, those that are left. */
 static int make_object(struct build *b, const struct piece *p, size_t n)
 {
@@ -399,7 +453,7 @@ static int make_object(struct build *b, const struct piece *p, size_t n)
 	o.copies = (uint8_t)copies;
 	r = mcm_object_restore(b->m, slot, &o);
 	if (r == 0)
-		r = mcm_names_add(&b->m->names, slot);
+		r = give_name(b, slot);
 	if (r < 0)
 		return r;
 	for (i = 0, copies = 0; i < n; i++)

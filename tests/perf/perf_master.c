@@ -376,7 +376,7 @@ static void bench_sizes(struct bench *b, uint64_t most)
 			 (unsigned long long)n);
 		key_len = n >= 10000000 ? 32 : KEY_LEN;
 		b->master = master_start(addr);
-		client_start(b, addr, 2 * n * 4096);
+		client_start(b, addr, (n + 60000) * 4096);
 		before = rss_of(b->master);
 		put_all(b, n);
 		snprintf(what, sizeof(what), "%llu objects, put start+end, 500", (unsigned long long)n);
