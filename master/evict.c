@@ -18,6 +18,7 @@
 #define BACKGROUND_ROUNDS 256
 #define RUN_TRIES 64
 #define NEW_SHARE 8		/* one of so many objects is new */
+#define MOMENT_MAX_MS 1000u	/* also behind a pause in which nothing was put */
 #define TINY 64		/* so many times smaller than the object that needs room */
 
 MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
@@ -61,15 +62,39 @@ void mcm_evict_forget(void *shared, const struct mcm_victim *victim, uint32_t ha
 	(void)hash;
 }
 
-struct mcm_evict_view mcm_evict_view_of(const struct mcm *m, struct mcm_segment *s)
+/* How long ago the last @puts puts began; MCM_MOMENT_MS at least. */
+static uint32_t moment(struct mcm_pace *p, uint64_t generation, uint64_t puts, uint32_t wall)
+{
+	uint32_t last = mcm_peek(&p->last), i, at, ago = 0;
+	uint64_t then;
+
+	for (i = 0; i < MCM_PACE_SAMPLES && !ago; i++) {
+		at = (last - i) % MCM_PACE_SAMPLES;
+		then = mcm_peek(&p->generation[at]);
+		/* 0: not written yet */
+		if (then && generation - then >= puts)
+			ago = wall - mcm_peek(&p->wall[at]);
+	}
+	if (generation - mcm_peek(&p->generation[last % MCM_PACE_SAMPLES]) > puts / 4 &&
+	    __atomic_compare_exchange_n(&p->last, &last, last + 1, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED)) {
+		at = (last + 1) % MCM_PACE_SAMPLES;
+		mcm_poke(&p->wall[at], wall);
+		mcm_poke(&p->generation[at], generation);
+	}
+	return ago > MOMENT_MAX_MS ? MOMENT_MAX_MS : ago > MCM_MOMENT_MS ? ago : MCM_MOMENT_MS;
+}
+
+struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
 {
 	/* As many puts of the whole master as this segment has objects by now, had all segments as many. */
 	uint64_t puts = mcm_peek(&s->objects) * mcm_peek(&m->segments.n_live) / NEW_SHARE + 1;
+	uint64_t generation = mcm_peek(&m->generation);
+	uint32_t wall = (uint32_t)(mc_wall_ns() / MC_NS_PER_MS);
 
 	return (struct mcm_evict_view){
-		&m->index, &s->alloc, mcm_now_tick(m),
-		(mcm_peek(&m->generation) - puts) << MCM_PUT_SHARD_BITS,
-		(uint32_t)(mc_wall_ns() / MC_NS_PER_MS), MCM_MOMENT_MS,
+		&m->index, &s->alloc, mcm_now_tick(m), (generation - puts) << MCM_PUT_SHARD_BITS,
+		wall, moment(&m->pace, generation, puts, wall),
 	};
 }
 

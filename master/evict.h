@@ -15,6 +15,16 @@
 
 struct mcm;
 
+/* When which generations were given out, noted now and then by who evicts: a put that took long is as new
+ * as its commit, however old its generation is.  Relaxed atomics; a sample that is half there is a guess
+ * that is a little off. */
+#define MCM_PACE_SAMPLES 16u
+struct mcm_pace {
+	uint32_t last;			/* sample, counted on */
+	uint32_t wall[MCM_PACE_SAMPLES];	/* ms, low bits */
+	uint64_t generation[MCM_PACE_SAMPLES];
+};
+
 /* No lock held for any of these but mcm_evict_relist(). */
 
 /* A range of @len bytes from @s, evicting what @level allows: first about as many bytes as are wanted
@@ -41,9 +51,9 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint3
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node);
 
-/* The view for choosing victims of a segment.  New is the last
- * quarter of what was put, and what was committed less than MCM_MOMENT_MS ago: a large put takes long. */
-struct mcm_evict_view mcm_evict_view_of(const struct mcm *m, struct mcm_segment *s);
+/* The view for choosing victims of a segment.  New is the last eighth of what was put, what was committed
+ * since that began to be put, and what was committed less than MCM_MOMENT_MS ago. */
+struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s);
 /* Does any exist's promise stand?  Then what was just put waits with MCM_EVICT_SETTLED. */
 bool mcm_evict_promises(const struct mcm *m);
 

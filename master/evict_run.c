@@ -17,7 +17,7 @@
 #define BATCH 32
 #define SLICE 2048		/* ranges looked at without letting go of the lock */
 #define WALK_REST 10
-#define LATEST_SHARE 8
+#define NARROWED 3		/* times: then an eighth counts as new */
 
 struct window {
 	uint32_t first, last;	/* ranges, both included */
@@ -205,19 +205,20 @@ static int run_at(struct run *run, unsigned level, uint32_t *ret_node)
 	return -MC_ENOSPACE;
 }
 
-/* Only what was put last of all is new. */
+/* Only the later half of what was new is. */
 static void narrow(struct run *run)
 {
 	uint64_t next = mcm_peek(&run->m->generation) << MCM_PUT_SHARD_BITS;
 
-	run->v.recent = next - (next - run->v.recent) / LATEST_SHARE;
-	run->v.moment /= LATEST_SHARE;
+	run->v.recent = next - (next - run->v.recent) / 2;
+	run->v.moment /= 2;
 }
 
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node)
 {
 	struct run run = { m, s, mcm_evict_view_of(m, s), level, len };
+	unsigned i;
 	int r;
 
 	MC_LOCKED(&s->run_lock);
@@ -228,7 +229,7 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	r = run_at(&run, level | MCM_EVICT_SETTLED, ret_node);
 	if (level & MCM_EVICT_SETTLED)
 		return r;
-	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK) {
+	for (i = 0; i < NARROWED && r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK; i++) {
 		narrow(&run);
 		r = run_at(&run, level | MCM_EVICT_SETTLED | MCM_EVICT_LATEST, ret_node);
 	}

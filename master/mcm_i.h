@@ -39,6 +39,7 @@ struct mcm {
 	uint64_t heartbeat_ms;		/* atomic: what clients are told (liveness.c) */
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
 	uint64_t generation;		/* the next one, without the put shard's bits */
+	struct mcm_pace pace;
 	bool evict_wanted;
 	uint32_t promised_until;	/* tick at which the last promise of an exist ends */
 	bool ready;			/* clients are served */

@@ -144,7 +144,7 @@ void mcm_tenants_share_out(struct mcm *m)
 	for (i = 0; i < ts->count; i++)
 		if (ts->at[i]->explicit_policy)
 			sum += ts->at[i]->requested;
-	ts->shared_out = capacity;
+	mcm_poke(&ts->shared_out, capacity);
 	for (i = 0; i < ts->count; i++) {
 		struct mcm_tenant *t = ts->at[i];
 		uint64_t share = t->explicit_policy ? t->requested : 0;

@@ -60,7 +60,7 @@ struct mcm_tenants {
 	struct mcm_tenant **at;		/* by number; [0] is the default one */
 	unsigned count;
 	bool above;			/* atomic: some tenant may have more than its share */
-	uint64_t shared_out;		/* capacity that the effective quotas were computed for */
+	uint64_t shared_out;		/* capacity that the effective quotas were computed for; read without */
 	/* the policy file (tenant_policy.c); the monitor's, and of who holds policy_lock */
 	pthread_mutex_t policy_lock;
 	uint64_t file_stamp;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The master killed at each step of its journal and its checkpoints, under load, and started again: what
-# was acknowledged is there, nothing is wrong, nothing is half.
+# master_crash.sh [ROUNDS] - the master killed at each step of its journal and its checkpoints, under load,
+# and started again: what was acknowledged is there, nothing is wrong, nothing is half.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 flags=(--journal_dir="$tmp/journal" --journal_checkpoint_size=65536 --restart_quarantine_sec=2 --put_quarantine_ms=50)
@@ -41,7 +41,7 @@ points=$(grep -hoE '(MC_FAULT_POINT|mc_fault)\("[^"]+"\)' "$top_srcdir"/master/*
 # nth POINT ROUND - which passage; the first ones of some belong to the start
 nth() {
 	case $1 in
-	checkpoint.step) echo $((200 + 97 * $2)) ;;
+	checkpoint.step) echo $((20 + 13 * $2)) ;;
 	checkpoint.* | journal.create) echo $((3 + $2 % 3)) ;;
 	rpc.*) echo $((400 + 271 * $2)) ;;
 	journal.sync) echo $((150 + 61 * $2)) ;;
@@ -49,8 +49,8 @@ nth() {
 	esac
 }
 
-# MC_CRASH_ROUNDS=N - each point so often, at another passage each time
-for ((round = 0; round < ${MC_CRASH_ROUNDS:-1}; round++)); do
+# each point so often, at another passage each time
+for ((round = 0; round < ${1:-1}; round++)); do
 	for point in $points; do
 		sync=()
 		[ "$point" != journal.sync ] || sync=(--journal_sync=fdatasync)

@@ -85,7 +85,7 @@ static bool run(const struct model_setup *setup, const struct op *op, unsigned n
 	if (pid == 0) {
 		if (quiet && (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout)))
 			_exit(2);
-		alarm(60 + n / 1000);
+		alarm(60 + n / 200);
 		model_run(setup, op, n, progress);
 		_exit(0);
 	}

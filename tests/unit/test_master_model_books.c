@@ -114,7 +114,7 @@ bool window(uint64_t len, unsigned level)
 
 			if (v && level & MCM_EVICT_SETTLED &&
 			    (v->generation >= sm->recent ||
-			     v->committed + MCM_MOMENT_MS > mc_wall_ns() / MC_NS_PER_MS))
+			     v->committed + sm->moment > mc_wall_ns() / MC_NS_PER_MS))
 				continue;
 			for (i = 0; v && may_go(v, level) && i < v->copies; i++)
 				if (v->range[i].segment == s && range_there(&v->range[i]))
@@ -145,7 +145,10 @@ unsigned window_level(uint64_t len)
 	for (i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
-		mo.seg[s->id.lo].recent = mcm_evict_view_of(mo.fx.m, s).recent;
+		struct mcm_evict_view view = mcm_evict_view_of(mo.fx.m, s);
+
+		mo.seg[s->id.lo].recent = view.recent;
+		mo.seg[s->id.lo].moment = view.moment;
 	}
 	for (i = 0; i < sizeof(level) / sizeof(level[0]); i++)
 		if (window(len, level[i]))

@@ -62,6 +62,7 @@ struct segment_map {
 	uint32_t mount;
 	uint64_t epoch, granules, used;
 	uint64_t recent;	/* generation: from here on objects were new before the operation */
+	uint32_t moment;	/* ms: what was committed so recently was, too */
 	/* 0: free; else who: 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */
 	uint32_t *who;
 };

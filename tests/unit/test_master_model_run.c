@@ -460,6 +460,11 @@ static void op_list(const struct op *op)
 	uint64_t n = 0;
 	unsigned i, k;
 
+	/* The model looks each name up in all of its own. */
+	if (mo.setup->keys > 1000 && op->c % 16) {
+		free(seen);
+		return;
+	}
 	MUST(seen, "out of memory");
 	do {
 		MUST(mcm_list(mo.fx.m, &rq, &pg) == 0, "list");
