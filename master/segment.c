@@ -148,9 +148,12 @@ static void live_changed(struct mcm_segments *ss)
 	uint64_t largest = 0, capacity = 0;
 	unsigned i, hidden = 0;
 
-	for (i = 0; i < ss->n_live; i++)
-		if (ss->at[ss->live[i]]->size > largest)
-			largest = ss->at[ss->live[i]]->size;
+	for (i = 0; i < ss->n_live; i++) {
+		uint64_t usable = ss->at[ss->live[i]]->size / MCM_GRANULE * MCM_GRANULE;
+
+		if (usable > largest)
+			largest = usable;
+	}
 	for (i = 0; i < ss->top; i++) {
 		uint8_t state = mcm_segment_state(ss->at[i]);
 

@@ -289,7 +289,8 @@ void look_for_evicted(unsigned level)
 		lost_leased += was_leased ? n : 0;
 	}
 	/* What goes with its group goes with all its copies, and counts once. */
-	MUST(lost == now - mo.evicted || (mo.setup->groups && lost > now - mo.evicted), "%u objects have gone, %lld were counted", lost,
+	MUST(lost == now - mo.evicted || (mo.setup->groups && lost > now - mo.evicted),
+	     "%u objects have gone, %lld were counted", lost,
 	     (long long)(now - mo.evicted));
 	MUST(lost_leased == broken - mo.broken || mo.setup->groups, "%u promises broken, %lld were counted",
 	     lost_leased, (long long)(broken - mo.broken));

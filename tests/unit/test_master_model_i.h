@@ -60,7 +60,7 @@ struct aside {
 struct segment_map {
 	bool mounted;
 	uint32_t mount;
-	uint64_t epoch, granules, used;
+	uint64_t epoch, size, granules, used;	/* size in bytes, maybe more than its granules */
 	uint64_t recent;	/* generation: from here on objects were new before the operation */
 	uint32_t moment;	/* ms: what was committed so recently was, too */
 	/* 0: free; else who: 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */

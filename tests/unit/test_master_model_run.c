@@ -529,7 +529,8 @@ static void op_segment(const struct op *op)
 	(void)op;
 	if (!s->mounted) {
 		s->epoch = 1000 + ++mo.epochs;
-		s->granules = mo.setup->segment_size / MCM_GRANULE;
+		s->size = mo.setup->segment_size;
+		s->granules = s->size / MCM_GRANULE;
 		MUST(fx_mount(&mo.fx, 1, id, s->epoch, mo.setup->segment_size, NULL) == 0, "mount");
 		s->mounted = true;
 		s->mount++;
@@ -561,7 +562,7 @@ static void op_grow(const struct op *op)
 {
 	unsigned id = 1 + op->a % mo.setup->segments;
 	struct segment_map *s = &mo.seg[id];
-	uint64_t most = 2 * mo.setup->segment_size, size = s->granules * MCM_GRANULE;
+	uint64_t most = 2 * mo.setup->segment_size, size = s->size;
 	struct mcp_mount_reply reply;
 
 	if (!s->mounted)
@@ -574,6 +575,7 @@ static void op_grow(const struct op *op)
 	size += op->c % (most / 8);
 	size = size < most ? size : most;
 	MUST(fx_mount(&mo.fx, 1, id, s->epoch, size, &reply) == 0 && reply.reattached, "growing");
+	s->size = size;
 	s->granules = size / MCM_GRANULE;
 }
 
@@ -650,6 +652,7 @@ static void begin(void)
 	}
 	for (i = 1; i <= mo.setup->segments; i++) {
 		mo.seg[i].mounted = true;
+		mo.seg[i].size = mo.setup->segment_size;
 		mo.seg[i].granules = mo.setup->segment_size / MCM_GRANULE;
 		mo.seg[i].epoch = 100 + i;
 		mo.seg[i].who = calloc(2 * mo.seg[i].granules, sizeof(uint32_t));

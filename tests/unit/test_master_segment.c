@@ -105,6 +105,18 @@ static int mount(struct fixture *fx, uint64_t client, uint64_t id, const char *n
 	return mcm_mount(fx->m, id_of(client), &rq, &reply);
 }
 
+/* What lies behind the last whole granule holds nothing. */
+static void test_too_big_by_a_little(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB + MCM_GRANULE - 1, NULL);
+	assert_int_equal(fx_start(&fx, fx.s, "k", MIB - 64, 0, NULL), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "l", MIB - 32, 0, NULL), -MC_ETOOBIG);
+	fx_down(&fx);
+}
+
 static void test_overlaps(void **state)
 {
 	struct fixture fx;
@@ -186,6 +198,7 @@ int main(void)
 		cmocka_unit_test(test_grows_when_full),
 		cmocka_unit_test(test_does_not_shrink),
 		cmocka_unit_test(test_overlaps),
+		cmocka_unit_test(test_too_big_by_a_little),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_fenced),
 	};
