@@ -288,8 +288,9 @@ void look_for_evicted(unsigned level)
 		lost += n;
 		lost_leased += was_leased ? n : 0;
 	}
-	/* What goes with its group goes with all its copies, and counts once. */
-	MUST(lost == now - mo.evicted || (mo.setup->groups && lost > now - mo.evicted),
+	/* What goes with its group goes with all its copies and counts once, also when its memory was
+	 * unmounted a moment before. */
+	MUST(lost == now - mo.evicted || mo.setup->groups,
 	     "%u objects have gone, %lld were counted", lost,
 	     (long long)(now - mo.evicted));
 	MUST(lost_leased == broken - mo.broken || mo.setup->groups, "%u promises broken, %lld were counted",
