@@ -138,6 +138,8 @@ def _of_buffer(obj):
 def elements(tensor):
     """The elements of @tensor; None for what is none."""
     kind = type(tensor)
+    if kind is Elements:
+        return tensor
     if kind.__module__.partition(".")[0] == "torch" or hasattr(tensor, "data_ptr"):
         try:
             return _of_torch(tensor)
@@ -402,6 +404,121 @@ class Tensors:
             else:
                 out.append(INVALID_PARAMS)
         return out
+
+    # ---- tensor parallelism: shard r of a key is the object key_tp_r ----
+
+    def _shards(self, tensor, tp_size, split_dim):
+        """tp_size pieces of a tensor along a dimension, sizes as torch.chunk() makes them; None when that cannot be."""
+        found = elements(tensor)
+        if found is None or not isinstance(tp_size, int) or tp_size < 1:
+            return None
+        shape = found.header.shape
+        if not isinstance(split_dim, int) or not 0 <= split_dim < len(shape) or shape[split_dim] < tp_size:
+            return None
+        step = -(-shape[split_dim] // tp_size)
+        if step * (tp_size - 1) >= shape[split_dim]:
+            return None
+        outer, inner = math.prod(shape[:split_dim]), math.prod(shape[split_dim + 1:]) * TYPES[found.header.code][1]
+        whole = memoryview(memory_at(found.address, found.nbytes)).cast("B") if found.nbytes else memoryview(b"")
+        row, out = shape[split_dim] * inner, []
+        for at in range(0, shape[split_dim], step):
+            n = min(step, shape[split_dim] - at)
+            piece = bytearray().join(whole[o * row + at * inner:o * row + (at + n) * inner] for o in range(outer))
+            header = Header(found.header.code, shape[:split_dim] + (n,) + shape[split_dim + 1:])
+            raw = memory_at(ctypes.addressof(ctypes.c_char.from_buffer(piece)), len(piece)) if piece else None
+            out.append(Elements(header, ctypes.addressof(raw) if raw is not None else 0, (piece, raw)))
+        return out
+
+    def _put_shards(self, key, tensor, config, tp_size, split_dim):
+        if tp_size == 1:
+            return self._tensor_batch([key], [tensor], config, False)[0]
+        shards = self._shards(tensor, tp_size, split_dim)
+        if shards is None:
+            return INVALID_PARAMS
+        codes = self._tensor_put([f"{key}_tp_{r}" for r in range(tp_size)], shards, config, False)
+        return next((c for c in codes if c), 0)
+
+    @staticmethod
+    def _shard_keys(keys, tp_rank, tp_size):
+        """Of one rank; None for a rank that there is not."""
+        if not isinstance(tp_rank, int) or not isinstance(tp_size, int) or not 0 <= tp_rank < tp_size:
+            return None
+        return list(keys) if tp_size == 1 else [f"{key}_tp_{tp_rank}" for key in keys]
+
+    def put_tensor_with_tp(self, key, tensor, tp_rank=0, tp_size=1, split_dim=0):
+        """put_tensor_with_tp(key: str, tensor, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> int
+
+        Split a whole tensor along a dimension and store every rank's shard, whatever tp_rank is.  0; -600 when it cannot
+        be split; the first shard's error."""
+        return self._put_shards(key, tensor, None, tp_size, split_dim)
+
+    def pub_tensor_with_tp(self, key, tensor, config=None, tp_rank=0, tp_size=1, split_dim=0):
+        """pub_tensor_with_tp(key: str, tensor, config: ReplicateConfig = None, tp_rank: int = 0, tp_size: int = 1,
+        split_dim: int = 0) -> int
+
+        put_tensor_with_tp() with a configuration."""
+        return self._put_shards(key, tensor, config, tp_size, split_dim)
+
+    def batch_put_tensor_with_tp(self, base_keys, tensors_list, tp_rank=0, tp_size=1, split_dim=0):
+        """batch_put_tensor_with_tp(base_keys: list[str], tensors_list: list, tp_rank: int = 0, tp_size: int = 1,
+        split_dim: int = 0) -> list[int]
+
+        put_tensor_with_tp() of each."""
+        return self.batch_pub_tensor_with_tp(base_keys, tensors_list, None, tp_rank, tp_size, split_dim)
+
+    def batch_pub_tensor_with_tp(self, base_keys, tensors_list, config=None, tp_rank=0, tp_size=1, split_dim=0):
+        """batch_pub_tensor_with_tp(base_keys: list[str], tensors_list: list, config: ReplicateConfig = None,
+        tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> list[int]
+
+        pub_tensor_with_tp() of each."""
+        if len(base_keys) != len(tensors_list):
+            return [INVALID_PARAMS] * len(base_keys)
+        return [self._put_shards(k, t, config, tp_size, split_dim) for k, t in zip(base_keys, tensors_list)]
+
+    def put_tensor_with_tp_from(self, key, buffer_ptr, size, tp_rank=0, tp_size=1, split_dim=0):
+        """put_tensor_with_tp_from(key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,
+        split_dim: int = 0) -> int
+
+        put_tensor_with_tp() of the whole tensor that lies at an address, header first."""
+        return self.batch_put_tensor_with_tp_from([key], [buffer_ptr], [size], tp_rank, tp_size, split_dim)[0]
+
+    def batch_put_tensor_with_tp_from(self, base_keys, buffer_ptrs, sizes, tp_rank=0, tp_size=1, split_dim=0):
+        """batch_put_tensor_with_tp_from(base_keys: list[str], buffer_ptrs: list[int], sizes: list[int],
+        tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> list[int]
+
+        put_tensor_with_tp_from() of each."""
+        if not len(base_keys) == len(buffer_ptrs) == len(sizes):
+            return [INVALID_PARAMS] * len(base_keys)
+        return [self._put_shards(k, self._elements_at(p, n), None, tp_size, split_dim)
+                for k, p, n in zip(base_keys, buffer_ptrs, sizes)]
+
+    def get_tensor_with_tp(self, key, tp_rank=0, tp_size=1, split_dim=0):
+        """get_tensor_with_tp(key: str, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> tensor, or None
+
+        The shard of a rank, as it was split when it was stored."""
+        return self.batch_get_tensor_with_tp([key], tp_rank, tp_size)[0]
+
+    def batch_get_tensor_with_tp(self, base_keys, tp_rank=0, tp_size=1):
+        """batch_get_tensor_with_tp(base_keys: list[str], tp_rank: int = 0, tp_size: int = 1) -> list
+
+        get_tensor_with_tp() of each, in one request."""
+        keys = self._shard_keys(base_keys, tp_rank, tp_size)
+        return [None] * len(base_keys) if keys is None else self.batch_get_tensor(keys)
+
+    def get_tensor_with_tp_into(self, key, buffer_ptr, size, tp_rank=0, tp_size=1, split_dim=0):
+        """get_tensor_with_tp_into(key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,
+        split_dim: int = 0) -> tensor, or None
+
+        get_tensor_into() of the shard of a rank."""
+        return self.batch_get_tensor_with_tp_into([key], [buffer_ptr], [size], tp_rank, tp_size)[0]
+
+    def batch_get_tensor_with_tp_into(self, base_keys, buffer_ptrs, sizes, tp_rank=0, tp_size=1):
+        """batch_get_tensor_with_tp_into(base_keys: list[str], buffer_ptrs: list[int], sizes: list[int],
+        tp_rank: int = 0, tp_size: int = 1) -> list
+
+        get_tensor_with_tp_into() of each, in one request."""
+        keys = self._shard_keys(base_keys, tp_rank, tp_size)
+        return [None] * len(base_keys) if keys is None else self.batch_get_tensor_into(keys, buffer_ptrs, sizes)
 
     # ---- files ----
 

@@ -157,6 +157,42 @@ class Case(unittest.TestCase):
         s.close()
         self.assertEqual((s.put_tensor("k", good), s.get_tensor("g"), s.batch_get_tensor(["g"])), (-600, None, [None]))
 
+    def test_shards(self):
+        """Shards along each dimension, put together again, are the tensor."""
+        s, data = self.s, bytes(range(60))
+        value = memoryview(bytearray(data)).cast("B", (3, 4, 5))
+        config = ms.ReplicateConfig()
+        for dim, n, sizes in ((0, 3, (1, 1, 1)), (0, 2, (2, 1)), (1, 2, (2, 2)), (2, 5, (1,) * 5), (2, 2, (3, 2))):
+            key = f"s{dim}{n}"
+            self.assertEqual(s.put_tensor_with_tp(key, value, 0, n, dim), 0)
+            self.assertEqual(s.batch_pub_tensor_with_tp([key + "b"], [value], config, 0, n, dim), [0])
+            whole, at = {}, 0
+            for rank, size in enumerate(sizes):
+                shape = tuple(size if d == dim else v for d, v in enumerate((3, 4, 5)))
+                got = raw(s.get_tensor_with_tp(key, rank, n, dim))
+                self.assertEqual(got[:2], ("uint8", shape))
+                self.assertEqual(raw(s.batch_get_tensor_with_tp([key + "b"], rank, n)[0]), got)
+                self.assertEqual(raw(s.get_tensor(f"{key}_tp_{rank}")), got)
+                room = ctypes.create_string_buffer(1000)
+                self.assertEqual(raw(s.get_tensor_with_tp_into(key, ctypes.addressof(room), 1000, rank, n)), got)
+                for i, byte in enumerate(got[2]):
+                    place = [i // (shape[1] * shape[2]), i // shape[2] % shape[1], i % shape[2]]
+                    place[dim] += at
+                    whole[tuple(place)] = byte
+                at += size
+            self.assertEqual(bytes(whole[a, b, c] for a in range(3) for b in range(4) for c in range(5)), data)
+        # from memory, one rank, and what cannot be
+        room = ctypes.create_string_buffer(_tensors.Header(3, (3, 4, 5)).pack() + data)
+        self.assertEqual(s.put_tensor_with_tp_from("f", ctypes.addressof(room), len(room), 0, 3, 0), 0)
+        self.assertEqual(raw(s.get_tensor_with_tp("f", 1, 3)), ("uint8", (1, 4, 5), data[20:40]))
+        self.assertEqual((s.put_tensor_with_tp("one", value), s.is_exist("one"), s.is_exist("one_tp_0")), (0, 1, 0))
+        for args in ((0, 4, 0), (0, 0, 0), (0, -1, 0), (0, 2, 3), (0, 2, -1), (0, "2", 0), (0, 2, None), (0, 10 ** 9, 2)):
+            self.assertEqual(s.put_tensor_with_tp("bad", value, *args), -600, args)
+        self.assertEqual(s.put_tensor_with_tp("bad", None, 0, 2, 0), -600)
+        self.assertEqual(s.batch_put_tensor_with_tp(["a", "b"], [value]), [-600, -600])
+        self.assertEqual([s.get_tensor_with_tp("f", r, n) for r, n in ((3, 3), (-1, 3), (0, 0), (0, 4), ("x", 3))][:3], [None] * 3)
+        self.assertEqual(s.put_tensor_with_tp_from("bad", ctypes.addressof(room), 10, 0, 3, 0), -600)
+
     def test_functions(self):
         value = array.array("i", [1, 2, 3])
         header, address, size, owner = ms._serialize_tensor(value)
