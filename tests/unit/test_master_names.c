@@ -372,6 +372,8 @@ static void test_remove_match(void **state)
 	/* One that would run for ever is stopped. */
 	put(&fx, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab");
 	assert_int_equal(match(&fx, "", "^(a+)+(a+)+(a+)+$", 0, &removed), -MC_EPARAM);
+	/* And one that would be enormous is not even made. */
+	assert_int_equal(match(&fx, "", "(((x{1000}){1000}){1000}){1000}", 0, &removed), -MC_EPARAM);
 	/* Leased ones stay unless forced. */
 	assert_int_equal(fx_put(&fx, "r", 10, 0), 0);
 	assert_int_equal(fx_pin(&fx, fx.s, "r", MCP_GET_HOLD, &o, NULL), 0);
