@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# mooncake_client serves programs that have no memory of their own: by its port, by itself when it serves the
+# same master; users who may not are refused; a program that is killed leaves nothing behind.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires python3 curl
+unless_sanitized "the library cannot be loaded into a program that is not sanitized"
+library=$top_builddir/client/.libs/libmooncake_store.so
+[ -e "$library" ] || skip "there is no shared library in this build tree"
+start_master
+lane='' http=''
+free_port lane
+free_port http
+
+# start_client PORT [FLAG...]
+start_client() {
+	spawn "client-$1" "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 \
+		--port="$1" --global_segment_size=64MiB --segment_kind=memfd --enable_http_server \
+		--http_port="$http" "${@:2}"
+	CLIENT_PID=$SPAWNED
+}
+gauge() {
+	[ "$(metric "127.0.0.1:$http" "$1")" = "$2" ]
+}
+
+start_client "$lane"
+started "$CLIENT_PID" mooncake_client 20 curl -sf "http://127.0.0.1:$http/health"
+equal health "$(curl -sf "http://127.0.0.1:$http/health")" '{"status":"healthy","code":0}'
+
+spawn dummy python3 "$top_srcdir/tests/integ/node_client.py" "$library" dummy "127.0.0.1:$lane"
+dummy=$SPAWNED
+started "$dummy" "the dummy client" 20 grep -q ready "$tmp/dummy.log"
+gauge mooncake_node_connections 1 || fail "no connection is counted"
+[ "$(metric "127.0.0.1:$http" mooncake_node_ops_total 'op="put"')" -ge 1 ] || fail "no put is counted"
+kill_pid "$dummy"
+wait_for 10 gauge mooncake_node_connections 0
+wait_for 10 gauge mooncake_node_rings 0
+
+# a second one cannot have the port
+fails timeout 20 "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 \
+	--port="$lane" --global_segment_size=0
+grep -q 'address already in use' "$tmp/fails.out" || { cat "$tmp/fails.out"; fail "the reason"; }
+
+nobody() {
+	timeout 20 setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
+if [ "$(id -u)" -eq 0 ] && nobody "$python" -c '' 2>/dev/null; then
+	cp "$top_srcdir/tests/integ/node_client.py" "$library" "$tmp" && chmod 755 "$tmp" "$tmp"/*
+	nobody "$python" "$tmp/node_client.py" "$tmp/libmooncake_store.so" refused \
+		"mooncake_client_$lane.sock" || fail "another user is not refused"
+	gauge mooncake_node_refused_total 1 || fail "the refusal is not counted"
+else
+	echo "only root can be somebody else, so that part is left out"
+fi
+stop_pid "$CLIENT_PID"
+
+# By itself: at the port that everybody knows, when nobody else has it.
+free_port http
+start_client 50052
+up_or_taken() { curl -sf "http://127.0.0.1:$http/health" || grep -q 'already in use' "$tmp/client-50052.log"; }
+wait_for 20 up_or_taken
+if alive "$CLIENT_PID"; then
+	spawn auto python3 "$top_srcdir/tests/integ/node_client.py" "$library" auto "$MASTER"
+	started "$SPAWNED" "the program" 20 grep -q ready "$tmp/auto.log"
+	gauge mooncake_node_connections 1 || fail "the daemon is not found"
+	[ "$(metric "127.0.0.1:$http" mooncake_node_ops_total 'op="put"')" -ge 1 ] || fail "no put by the daemon"
+	# the daemon dies: the program does not
+	kill_pid "$CLIENT_PID"
+	alive "$SPAWNED" || fail "the program died with the daemon"
+else
+	echo "port 50052 is another daemon's, so that part is left out"
+fi

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_node_hostile.c - clients that break the rules of the socket and of the ring: an error to them only,
+ * while another client works on. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/packet.h"
+#include "tests/unit/node_fixture.h"
+
+static struct node_hand h;
+static mcs_t *good;
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_master(NULL);
+	node_start(NODE_SEGMENT);
+	good = node_client(MIB, 0);
+	fixture_put_ok(good, "obj", 10000, 1);
+	hand_open(&h);
+	hand_ring(&h, 16, 8192);
+	memcpy(h.arena, "obj", 3);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	/* whatever was done, others are served */
+	fixture_expect(good, "obj", 10000, 1);
+	hand_close(&h);
+	node_wait_counts(0, 1);
+	mcs_close(good);
+	node_stop();
+	fixture_master_stop();
+	return 0;
+}
+
+static int64_t result_of(struct mcfs_sqe e)
+{
+	struct mcfs_cqe c;
+
+	e.tag = 0x1234567890abcdefull;
+	hand_give(&h, &e);
+	c = hand_take(&h);
+	assert_true(c.tag == e.tag);
+	return c.result;
+}
+
+static struct mcfs_sqe request(uint8_t op)
+{
+	return (struct mcfs_sqe){ .op = op, .key_len = 3, .put = ~0u };
+}
+
+static void test_entries(void **state)
+{
+	struct mcfs_sqe e = request(MCFS_RING_NOP);
+
+	(void)state;
+	assert_int_equal(result_of(e), 0);
+	e = request(MCFS_RING_EXIST);
+	assert_int_equal(result_of(e), 1);
+	for (unsigned op = MCFS_RING_OPS; op < 256; op += 7) {
+		e = request((uint8_t)op);
+		assert_int_equal(result_of(e), -MCS_ENOTSUP);
+	}
+	for (unsigned bit = 0; bit < 8; bit++) {
+		e = request(MCFS_RING_STAT);
+		e.flags = (uint8_t)(1u << bit);
+		assert_int_equal(result_of(e), -EINVAL);
+	}
+	/* keys: none, too long, behind the arena, around the end of the numbers */
+	e = request(MCFS_RING_STAT);
+	e.key_len = 0;
+	assert_int_equal(result_of(e), -MCS_EKEY);
+	e.key_len = 4097;
+	assert_int_equal(result_of(e), -MCS_EKEY);
+	e.key_len = 65535;
+	assert_int_equal(result_of(e), -MCS_EKEY);
+	e.key_len = 3;
+	e.key = 8190;
+	assert_int_equal(result_of(e), -EINVAL);
+	e.key = UINT32_MAX;
+	assert_int_equal(result_of(e), -EINVAL);
+	e.key = UINT32_MAX - 2;
+	assert_int_equal(result_of(e), -EINVAL);
+	/* pins that are not */
+	for (uint64_t pin = 1; pin; pin <<= 3) {
+		e = request(MCFS_RING_UNPIN);
+		e.pin = pin;
+		assert_int_equal(result_of(e), -EINVAL);
+		e.op = MCFS_RING_HELD;
+		assert_int_equal(result_of(e), -EINVAL);
+	}
+}
+
+static void test_memory(void **state)
+{
+	struct mcfs_ring_range *range = (void *)(h.arena + 1024);
+	unsigned char *p;
+	int fd = hand_memfd(65536, &p);
+	struct mcfs_sqe e = request(MCFS_RING_GET);
+	uint32_t id;
+
+	(void)state;
+	e.len = 10;
+	e.buffer = 1;
+	assert_int_equal(result_of(e), -ENOENT);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 65536, fd, NULL), 0);
+	id = h.msg.id;
+	e.buffer = id;
+	assert_int_equal(result_of(e), 10);
+	assert_true(fixture_same(p, 10, 1, 0));
+	e.buffer = UINT32_MAX;
+	assert_int_equal(result_of(e), -ENOENT);
+	e.buffer = id;
+	e.at = 65536;
+	assert_int_equal(result_of(e), -ERANGE);
+	e.at = UINT64_MAX;
+	assert_int_equal(result_of(e), -ERANGE);
+	e.at = 65530;
+	e.len = UINT64_MAX - 5;
+	assert_int_equal(result_of(e), -ERANGE);
+	/* lists of ranges */
+	e.len = 0;
+	e.nranges = MCFS_RING_RANGES_MAX + 1;
+	e.at = 1024;
+	assert_int_equal(result_of(e), -EINVAL);
+	e.nranges = 1000;
+	assert_int_equal(result_of(e), -EINVAL);
+	e.nranges = 2;
+	e.at = UINT64_MAX - 8;
+	assert_int_equal(result_of(e), -EINVAL);
+	e.at = 1024;
+	range[0] = (struct mcfs_ring_range){ id, 0, 0, 100 };
+	range[1] = (struct mcfs_ring_range){ id, 0, 65500, 100 };
+	assert_int_equal(result_of(e), -ERANGE);
+	range[1].at = 100;
+	assert_int_equal(result_of(e), 200);
+	assert_true(fixture_same(p, 200, 1, 0));
+	assert_int_equal(hand_ask(&h, MCFS_MSG_UNBUFFER, id, 0, -1, NULL), 0);
+	assert_int_equal(result_of(e), -ENOENT);
+	munmap(p, 65536);
+	close(fd);
+}
+
+static void test_put_options(void **state)
+{
+	struct mcfs_ring_put *put = (void *)(h.arena + 4096);
+	struct mcfs_sqe e = request(MCFS_RING_PUT);
+
+	(void)state;
+	memcpy(h.arena + 64, "new", 3);
+	e.key = 64;
+	e.put = 8180;
+	assert_int_equal(result_of(e), -EINVAL);
+	e.put = 4096;
+	memset(put, 0xff, sizeof(*put));
+	assert_int_equal(result_of(e), -EINVAL);
+	*put = (struct mcfs_ring_put){ .kind = 200 };
+	assert_int_equal(result_of(e), -MCS_EPARAM);
+	*put = (struct mcfs_ring_put){ .flags = 0x80000000u };
+	assert_int_equal(result_of(e), -MCS_EPARAM);
+	*put = (struct mcfs_ring_put){ .group = 8000, .group_len = 1024 };
+	assert_int_equal(result_of(e), -EINVAL);
+	/* names that do not end */
+	memset(h.arena + 5000, 'x', 100);
+	*put = (struct mcfs_ring_put){ .preferred = 5000, .preferred_len = 100 };
+	assert_int_equal(result_of(e), -EINVAL);
+	/* the most names that there can be */
+	memset(h.arena, 0, 4096);
+	memcpy(h.arena + 64, "new", 3);
+	*put = (struct mcfs_ring_put){ .preferred = 0, .preferred_len = 4096 };
+	put->replicas = 1;
+	(void)result_of(e);
+	memcpy(h.arena, "obj", 3);
+}
+
+/* Positions that cannot be cost the ring, and only that. */
+static void lose_ring(struct node_hand *c)
+{
+	uint64_t deadline = mc_deadline_ms(10000);
+
+	while (!__atomic_load_n(&c->ring->closed, __ATOMIC_ACQUIRE)) {
+		assert_true(mc_now_ns() < deadline);
+		usleep(1000);
+	}
+	assert_int_equal(hand_ask(c, MCFS_MSG_SEGMENT, 0, 0, -1, NULL), 0);
+}
+
+static void test_positions(void **state)
+{
+	struct node_hand c;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		hand_open(&c);
+		hand_ring(&c, 16, 4096);
+		if (i == 0)
+			c.ring->sq_tail = 17;
+		else if (i == 1)
+			c.ring->sq_tail = UINT32_MAX;
+		else {
+			c.ring->cq_head = 5;
+			c.ring->sq_tail = 1;
+		}
+		lose_ring(&c);
+		hand_close(&c);
+	}
+	/* what the daemon said of the ring is not believed when the client has written over it */
+	hand_open(&c);
+	hand_ring(&c, 16, 4096);
+	memset(c.ring, 0xff, 64);
+	c.ring->sq_head = 12345;
+	c.ring->cq_tail = 0;
+	hand_give(&c, &(struct mcfs_sqe){ .op = MCFS_RING_NOP, .tag = 7 });
+	while (__atomic_load_n(&c.ring->cq_tail, __ATOMIC_ACQUIRE) != 1)
+		usleep(1000);
+	assert_int_equal(c.cq[0].tag, 7);
+	hand_close(&c);
+}
+
+/* Who does not read its answers gets no more of them, and nobody else waits. */
+static void test_never_reads(void **state)
+{
+	struct mcfs_sqe e = request(MCFS_RING_EXIST);
+
+	(void)state;
+	for (unsigned i = 0; i < 16; i++) {
+		h.sq[i] = e;
+		h.sq[i].tag = i;
+	}
+	__atomic_store_n(&h.ring->sq_tail, 16, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&h.ring->cq_tail, __ATOMIC_ACQUIRE) != 16)
+		usleep(1000);
+	for (unsigned i = 0; i < 8; i++)
+		h.sq[i].tag = 100 + i;
+	__atomic_store_n(&h.ring->sq_tail, 24, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < 50; i++)
+		fixture_expect(good, "obj", 10000, 1);
+	assert_int_equal(__atomic_load_n(&h.ring->cq_tail, __ATOMIC_ACQUIRE), 16);
+	/* it begins to */
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(hand_take(&h).tag, i);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(hand_take(&h).tag, 100 + i);
+}
+
+/* Entries, keys and lists change all the time while the daemon reads them. */
+static void *scribble(void *arg)
+{
+	uint32_t *stop = arg;
+	uint64_t x = 88172645463325252ull;
+
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		((volatile unsigned char *)h.sq)[x % (16 * sizeof(*h.sq))] = (unsigned char)(x >> 40);
+		((volatile unsigned char *)h.arena)[(x >> 20) % 8192] = (unsigned char)(x >> 48);
+	}
+	return NULL;
+}
+
+static void test_changing(void **state)
+{
+	uint64_t until;
+	unsigned char *p;
+	int fd = hand_memfd(65536, &p);
+	uint32_t stop = 0;
+	pthread_t t;
+
+	(void)state;
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 65536, fd, NULL), 0);
+	assert_int_equal(pthread_create(&t, NULL, scribble, &stop), 0);
+	until = mc_deadline_ms(700);
+	for (unsigned i = 0; mc_now_ns() < until; i++) {
+		struct mcfs_sqe e = request((uint8_t)(i % MCFS_RING_OPS));
+
+		/* no forced removal of what the others check */
+		if (e.op == MCFS_RING_REMOVE)
+			e.op = MCFS_RING_PIN;
+		e.buffer = h.msg.id;
+		e.len = i % 5000;
+		e.timeout_ms = 100;
+		hand_give(&h, &e);
+		(void)hand_take(&h);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	memcpy(h.arena, "obj", 3);
+	(void)fixture_put(good, "obj", 10000, 1, MCS_PUT_UPSERT);
+	munmap(p, 65536);
+	close(fd);
+}
+
+static void test_socket(void **state)
+{
+	struct mcfs_msg msg = { .magic = MCFS_RING_MAGIC, .version = MCFS_RING_VERSION };
+	uint64_t deadline = mc_deadline_ms(10000);
+	unsigned char *p;
+	int fd = hand_memfd(8192, &p), sock, got;
+
+	(void)state;
+	/* buffers that would kill who maps them */
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8193, fd, NULL), -EINVAL);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 0, fd, NULL), -EINVAL);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, UINT64_MAX, fd, NULL), -EINVAL);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8192, -1, NULL), -EINVAL);
+	got = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8192, got, NULL), -EINVAL);
+	close(got);
+	/* taken, it is sealed */
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8192, fd, NULL), 0);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	/* rings of nonsense */
+	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 0, 0, -1, NULL), -EINVAL);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 3, 0, -1, NULL), -EINVAL);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 1u << 31, 0, -1, NULL), -EINVAL);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 16, UINT64_MAX, -1, NULL), -EINVAL);
+	/* segments are for reading */
+	assert_int_equal(hand_ask(&h, MCFS_MSG_SEGMENT, 77, 0, -1, NULL), -ENOENT);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_SEGMENT, 0, 0, -1, &got), 0);
+	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, got, 0), MAP_FAILED);
+	assert_int_equal(fcntl(got, F_GETFL) & O_ACCMODE, O_RDONLY);
+	close(got);
+	/* as many rings as there may be, and no more */
+	for (unsigned i = 1; i < 64; i++)
+		assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 2, 0, -1, NULL), 0);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 2, 0, -1, NULL), -ENOBUFS);
+	/* who sends without ever reading is cut off */
+	sock = mc_packet_connect(node_address(), deadline);
+	msg.type = MCFS_MSG_HELLO;
+	while (mc_packet_send(sock, &msg, sizeof(msg), -1, mc_deadline_ms(2000)) == 0)
+		assert_true(mc_now_ns() < deadline);
+	close(sock);
+	munmap(p, 8192);
+	close(fd);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_entries),
+		TEST(test_memory),
+		TEST(test_put_options),
+		TEST(test_positions),
+		TEST(test_never_reads),
+		TEST(test_changing),
+		TEST(test_socket),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
