@@ -35,6 +35,27 @@ static PyObject *store_segments(PyObject *self, PyObject *none)
 	return list;
 }
 
+static PyObject *store_pool_alloc(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				  PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "alloc_from_mem_pool", 1, { "size" } };
+	struct mcpy_core *c;
+	PyObject *a[1];
+	void *p = NULL;
+	uint64_t size;
+
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "size", &size) < 0)
+		return NULL;
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		p = size ? mcs_pool_alloc(c->mcs, size) : NULL;
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromUnsignedLongLong((uintptr_t)p);
+}
+
 /* ---- replicas ---- */
 
 /* [(segment, endpoint, address, size, readable), ...] */
@@ -191,6 +212,10 @@ static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t na
 PyMethodDef mcpy_pool_methods[] = {
 	{ "_segments", store_segments, METH_NOARGS,
 	  "_segments() -> [(id, name, size, used, state)] or a negative code." },
+	{ "alloc_from_mem_pool", MCPY_FAST(store_pool_alloc),
+	  "alloc_from_mem_pool(size: int) -> int\n\n"
+	  "The address of size bytes that need no registration, of the memory shared with the daemon of setup_dummy();\n"
+	  "0 when that is used up.  They go with close()." },
 	{ "_replicas", MCPY_FAST(store_replicas),
 	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable)] or None] or a negative code." },
 	{ "_task_create", MCPY_FAST(store_task_create),

@@ -143,10 +143,11 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 /* ---- open and close ---- */
 
 enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_PATH, A_OFFSET,
-       A_END };
+       A_DAEMON, A_BUFFER, A_POOL, A_END };
 static const struct mcpy_sig open_sig = {
 	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "tenant",
-		      "timeout_ms", "setup_timeout_ms", "path", "offset" },
+		      "timeout_ms", "setup_timeout_ms", "path", "offset", "daemon",
+		      "daemon_buffer", "daemon_pool" },
 };
 
 /* The file that is to be the segment; points into @a. */
@@ -189,6 +190,14 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 			return -1;
 		conf->setup_timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
 	}
+	if (a[A_DAEMON]) {
+		conf->daemon = PyUnicode_AsUTF8(a[A_DAEMON]);
+		if (!conf->daemon)
+			return -1;
+	}
+	if ((a[A_BUFFER] && mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0) ||
+	    (a[A_POOL] && mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0))
+		return -1;
 	return take_path(a, conf);
 }
 

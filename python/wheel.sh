@@ -21,7 +21,7 @@ mkdir "$tmp/tree"
 cp -r "$src/python" "$src/include" "$tmp/tree/"
 package=$tmp/tree/python/mooncake
 for program in master/mooncake_master mcfs/mcfs tools/mcctl tools/mooncake_http_metadata_server \
-		tools/transfer_engine_bench; do
+		tools/transfer_engine_bench node/mooncake_client; do
 	name=${program##*/}
 	# libtool keeps what is linked with a library of the tree in .libs
 	for file in "$build/${program%/*}/.libs/$name" "$build/$program"; do
@@ -33,7 +33,7 @@ for program in master/mooncake_master mcfs/mcfs tools/mcctl tools/mooncake_http_
 	strip "$package/$name"
 done
 cd "$tmp/tree/python"
-sed -i 's/^mooncake = \["\*\.pyi", "py\.typed"\]/mooncake = ["*.pyi", "py.typed", "mooncake_master", "mcfs", "mcctl", "mooncake_http_metadata_server", "transfer_engine_bench"]/' \
+sed -i 's/^mooncake = \["\*\.pyi", "py\.typed"\]/mooncake = ["*.pyi", "py.typed", "mooncake_master", "mcfs", "mcctl", "mooncake_http_metadata_server", "transfer_engine_bench", "mooncake_client"]/' \
 	pyproject.toml
 MOONCAKE_BUILD_DIR=$build LDFLAGS=-s "$python" -W ignore setup.py -q bdist_wheel --dist-dir "$tmp/dist" >/dev/null
 glibc=$(ldd --version | sed -n '1s/.* //p')

@@ -179,6 +179,23 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
         return self.setup({"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE", "protocol": protocol,
                            "rdma_devices": device_name, "global_segment_size": mount_segment_size})
 
+    def setup_dummy(self, mem_pool_size, local_buffer_size, server_address):
+        """setup_dummy(mem_pool_size: int, local_buffer_size: int, server_address: str) -> int
+
+        Go through the daemon of this host (mooncake_client, mcfs) at server_address ("host:port", "unix:PATH"), which has
+        the pool's memory: mem_pool_size bytes shared with it for alloc_from_mem_pool(), local_buffer_size for values that
+        lie elsewhere.  0, -600 for wrong values, -1 when there is no daemon."""
+        for name, value in (("mem_pool_size", mem_pool_size), ("local_buffer_size", local_buffer_size)):
+            if not isinstance(value, int) or value < 0:
+                raise TypeError(f"setup_dummy(): {name} must be a size from 0 on, not {value!r}")
+        if not isinstance(server_address, str):
+            raise TypeError(f"setup_dummy(): server_address must be a str, not {type(server_address).__name__}")
+        if server_address in ("", "off", "auto") or "\0" in server_address:
+            _setup.log.error('setup_dummy: "%s" is no address of a daemon (host:port, unix:PATH)', server_address)
+            return _setup.INVALID_PARAMS
+        return self._connect(dict(hostname="127.0.0.1", segment_size=0, master=_setup.DEFAULT_MASTER,
+                                  daemon=server_address, daemon_buffer=local_buffer_size, daemon_pool=mem_pool_size))
+
     # ---- parts of objects ----
 
     def get_into_ranges(self, buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes):

@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# setup_dummy(): a process of Python puts and gets through mooncake_client, with memory of its pool and with other memory.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/python.sh"
+python_package
+start_master --default_kv_lease_ttl=500
+port=''
+free_port port
+spawn node "$top_builddir/node/mooncake_client" --port="$port" --host=127.0.0.1 --master_server_address="$MASTER" \
+	--global_segment_size=128MB
+daemon=127.0.0.1:$port
+# it is up when a client gets through
+up() {
+	"$PYTHON" -c "import sys, mooncake.store as ms; sys.exit(ms.MooncakeDistributedStore().setup_dummy(0, 1 << 20, '$daemon') != 0)"
+}
+wait_for 30 up 2>"$tmp/up.log"
+timeout 100 "$PYTHON" "$top_srcdir/tests/python/dummy.py" "$MASTER" "$daemon"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""setup_dummy(): a process without memory of its own goes through the daemon of its host.  dummy.py MASTER DAEMON"""
+
+import ctypes
+import os
+import sys
+
+import mooncake.store as ms
+
+MASTER, DAEMON = sys.argv[1:]
+MIB = 1 << 20
+
+
+def opened():
+    s = ms.MooncakeDistributedStore()
+    assert s.setup_dummy(16 * MIB, 16 * MIB, DAEMON) == 0
+    return s
+
+
+def expect(got, wanted):
+    assert got == wanted, (got, wanted)
+
+
+s, direct = opened(), ms.MooncakeDistributedStore()
+expect(direct.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER), 0)
+expect(s.health_check(), 0)
+value = os.urandom(3 * MIB)
+expect((s.put("k", value), s.get("k") == value, direct.get("k") == value), (0, True, True))
+expect((s.put("k", b"other"), s.get_size("k"), s.is_exist("none"), s.get("none")), (0, 3 * MIB, 0, b""))
+
+# memory of the pool, memory outside of it, batches
+at = s.alloc_from_mem_pool(4 * MIB)
+assert at and at % 4096 == 0
+keys, ptrs, sizes = [f"b{i}" for i in range(64)], [at + i * 1000 for i in range(64)], [1000] * 64
+ctypes.memmove(at, value, 64000)
+expect(s.batch_put_from(keys, ptrs, sizes), [0] * 64)
+outside = ctypes.create_string_buffer(64000)
+there = ctypes.addressof(outside)
+expect(s.batch_get_into(keys, [there + i * 1000 for i in range(64)], sizes), sizes)
+assert outside.raw == value[:64000]
+expect(s.batch_put_from(["o"], [there], [64000]), [0])
+expect(s.batch_get_into(["o", "none"], [at + MIB] * 2, [64000] * 2), [64000, -704])
+assert ctypes.string_at(at + MIB, 64000) == value[:64000]
+expect(s.batch_is_exist(keys + ["none"]), [1] * 64 + [0])
+expect((s.alloc_from_mem_pool(1 << 40), s.alloc_from_mem_pool(0)), (0, 0))
+expect(s.upsert("k", b"new"), 0)
+expect((s.get("k"), direct.get("k"), s.remove("k", True), s.get("k")), (b"new", b"new", 0, b""))
+expect((s.close(), s.put("k", b"x"), s.alloc_from_mem_pool(1)), (0, -600, 0))
+
+# wrong input, and no daemon
+for args in ((MIB, MIB, ""), (MIB, MIB, "off"), (MIB, MIB, "a\0b")):
+    expect(s.setup_dummy(*args), -600)
+assert s.setup_dummy(MIB, MIB, "127.0.0.1:1") < 0
+for args in ((-1, MIB, DAEMON), (MIB, "x", DAEMON), (MIB, MIB, None), (MIB, MIB)):
+    try:
+        s.setup_dummy(*args)
+        raise AssertionError(args)
+    except TypeError:
+        pass
+# a second time works
+expect(s.setup_dummy(MIB, MIB, DAEMON), 0)
+expect(s.get("o") == value[:64000], True)
+print("ok")
