@@ -383,7 +383,7 @@ static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const stru
 int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
 			 uint64_t deadline, struct mce_te_view **ret)
 {
-	uint64_t least = mc_deadline_ms(MCE_TE_ASK_MS);
+	uint64_t least = mc_deadline_ms(MCE_TE_ASK_MS), now = mc_now_ns(), left_ns;
 	struct mce_te_segment *s;
 	struct timespec until;
 	int r;
@@ -395,10 +395,14 @@ int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
 	if (deadline > least)
 		deadline = least;
-	until.tv_sec = (time_t)(deadline / MC_NS_PER_SEC);
-	until.tv_nsec = (long)(deadline % MC_NS_PER_SEC);
-	/* Who holds it may be waiting for a peer that says nothing. */
-	r = pthread_mutex_clocklock(&s->reload_lock, CLOCK_MONOTONIC, &until);
+	/* Who holds it may be waiting for a peer that says nothing, for MCE_TE_ASK_MS at the most: so it does
+	 * little harm that this clock can be set. */
+	clock_gettime(CLOCK_REALTIME, &until);
+	left_ns = deadline > now ? deadline - now : 0;
+	left_ns += (uint64_t)until.tv_nsec;
+	until.tv_sec += (time_t)(left_ns / MC_NS_PER_SEC);
+	until.tv_nsec = (long)(left_ns % MC_NS_PER_SEC);
+	r = pthread_mutex_timedlock(&s->reload_lock, &until);
 	if (r)
 		return mc_fail(-r, "%s: its descriptor is being fetched", s->name);
 	r = reload_locked(te, s, than, deadline, ret);

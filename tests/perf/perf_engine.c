@@ -2,8 +2,9 @@
  * perf_engine.c - the transfer engine beside what the machine can do, in one run: memcpy over the same
  * working set for the paths local and mapped, and for tcp a minimal program that pushes the same
  * number of bytes through two sockets, or a ping-pong.  The comparison is measured again beside every
- * figure, and each pair several times: the best of both is shown, and the median of their ratios.  For tcp the processors' time of both
- * processes stands beside it, which other load on the machine disturbs less. */
+ * figure, and each pair several times: the best of both is shown, and the median of their ratios.  For
+ * tcp the processors' time of both processes stands beside it, which other load on the machine disturbs
+ * less. */
 #include <config.h>
 
 #include <errno.h>

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_calls.c - the system calls by which an engine moves bytes over TCP: lanes that stay, requests that are
+ * under way side by side, as many as the credit allows, header and payload in one call, payload received where it
+ * belongs. */
+#include <config.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "engine/tcp_wire.h"
+#include "tests/unit/test_engine_fixture.h"
+
+#define LEN (8u << 20)
+#define SEED 3
+#define SMALL 4096u
+#define MANY 256u
+#define FDS 1024
+
+/* What went through the wrapped calls since calls_forget(); the I/O threads make them too. */
+static struct {
+	pthread_mutex_t lock;
+	const char *from, *to;	/* the destination of reads */
+	unsigned sends;
+	uint64_t most_sent;	/* by one call */
+	uint64_t received, received_there;
+	uint64_t sent_on[FDS];
+} calls = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t n = __real_sendmsg(fd, msg, flags);
+
+	pthread_mutex_lock(&calls.lock);
+	if (n > 0 && fd < FDS) {
+		calls.sends++;
+		calls.sent_on[fd] += (uint64_t)n;
+		if ((uint64_t)n > calls.most_sent)
+			calls.most_sent = (uint64_t)n;
+	}
+	pthread_mutex_unlock(&calls.lock);
+	return n;
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t n = __real_recvmsg(fd, msg, flags), left = n;
+
+	pthread_mutex_lock(&calls.lock);
+	calls.received += n > 0 ? (uint64_t)n : 0;
+	for (size_t i = 0; i < msg->msg_iovlen && left > 0; i++) {
+		const struct iovec *v = &msg->msg_iov[i];
+		const char *at = v->iov_base;
+		size_t here = (size_t)left < v->iov_len ? (size_t)left : v->iov_len;
+
+		if (at >= calls.from && at + here <= calls.to)
+			calls.received_there += here;
+		left -= (ssize_t)here;
+	}
+	pthread_mutex_unlock(&calls.lock);
+	return n;
+}
+
+static void calls_forget(const char *from, uint64_t len)
+{
+	pthread_mutex_lock(&calls.lock);
+	calls.from = from;
+	calls.to = from + len;
+	calls.sends = 0;
+	calls.most_sent = calls.received = calls.received_there = 0;
+	memset(calls.sent_on, 0, sizeof(calls.sent_on));
+	pthread_mutex_unlock(&calls.lock);
+}
+
+struct client {
+	struct owner o;
+	struct mce_engine *e;
+	struct mce_peer *peer;
+	char *mem;
+};
+
+static int setup(void **state)
+{
+	static const struct mce_conf conf = { .force_tcp = true };
+	static const struct owner_conf oc = { .len = LEN, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE, .seed = SEED };
+	struct client *c = calloc(1, sizeof(*c));
+	enum mce_path path;
+
+	c->mem = calloc(1, LEN);
+	if (owner_start(&c->o, &oc))
+		return -1;
+	assert_int_equal(mce_engine_open(&conf, &c->e), 0);
+	assert_int_equal(mce_peer_get(c->e, c->o.endpoint, &c->peer), 0);
+	/* Both lanes come up: the second one on its own time. */
+	for (int64_t up = 0, i = 0; up < 2 && i < 1000; i++) {
+		assert_int_equal(transfer(c->e, c->peer, MCE_READ, c->o.addr, c->o.rkey, c->mem, LEN, &path), 0);
+		assert_int_equal(path, MCE_PATH_TCP);
+		assert_int_equal(mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &up), 0);
+	}
+	*state = c;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct client *c = *state;
+
+	mce_peer_put(c->peer);
+	mce_engine_close(c->e);
+	owner_stop(&c->o);
+	free(c->mem);
+	free(c);
+	return 0;
+}
+
+static void move(struct client *c, enum mce_op op, uint64_t len)
+{
+	enum mce_path path;
+
+	assert_int_equal(transfer(c->e, c->peer, op, c->o.addr, c->o.rkey, c->mem, len, &path), 0);
+}
+
+static void header_with_payload(void **state)
+{
+	struct client *c = *state;
+
+	pattern_fill(c->mem, 64 << 10, SEED, 0);
+	calls_forget(c->mem, LEN);
+	move(c, MCE_WRITE, 64 << 10);
+	assert_int_equal(calls.sends, 1);
+	assert_int_equal(calls.most_sent, MCE_REQ_SIZE + (64 << 10));
+	calls_forget(c->mem, LEN);
+	move(c, MCE_READ, 64 << 10);
+	assert_int_equal(calls.sends, 1);
+	assert_int_equal(calls.most_sent, MCE_REQ_SIZE);
+}
+
+static void into_the_destination(void **state)
+{
+	struct client *c = *state;
+
+	calls_forget(c->mem, LEN);
+	memset(c->mem, 0, LEN);
+	move(c, MCE_READ, LEN);
+	pattern_check(c->mem, LEN, SEED, 0);
+	/* All but what came with a header's bytes, which are taken ahead. */
+	assert_true(calls.received >= LEN);
+	assert_true(calls.received_there > LEN - LEN / 64);
+}
+
+static void striped(void **state)
+{
+	struct client *c = *state;
+	unsigned used = 0;
+
+	pattern_fill(c->mem, LEN, SEED, 0);
+	calls_forget(c->mem, LEN);
+	move(c, MCE_WRITE, LEN);
+	for (unsigned i = 0; i < FDS; i++)
+		used += calls.sent_on[i] > 512 << 10;
+	assert_int_equal(used, 2);
+}
+
+/* A batch of small requests: many leave with one call, and are under way before the first is answered. */
+static void side_by_side(void **state)
+{
+	static struct mce_req reqs[MANY];
+	static struct iovec iov[MANY];
+	struct client *c = *state;
+	struct mce_batch b;
+
+	memset(reqs, 0, sizeof(reqs));
+	pattern_fill(c->mem, MANY * SMALL, SEED, 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		iov[i] = (struct iovec){ c->mem + i * SMALL, SMALL };
+		reqs[i] = (struct mce_req){
+			.op = MCE_WRITE, .peer = c->peer, .addr = c->o.addr + i * SMALL, .rkey = c->o.rkey,
+			.iov = &iov[i], .iovcnt = 1,
+		};
+	}
+	calls_forget(c->mem, LEN);
+	mce_batch_init(&b);
+	mce_submit(c->e, &b, reqs, MANY);
+	assert_int_equal(mce_batch_wait(c->e, &b, reqs, MANY, SECONDS(30)), 0);
+	assert_int_equal(b.failed, 0);
+	assert_true(calls.most_sent >= 64 * SMALL);
+	assert_true(calls.sends <= MANY / 4);
+}
+
+static void lanes_stay(void **state)
+{
+	struct client *c = *state;
+	int64_t up, again;
+
+	for (unsigned i = 0; i < 200; i++)
+		move(c, i % 2 ? MCE_READ : MCE_WRITE, SMALL);
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &up), 0);
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_reconnects_total", "", &again), 0);
+	assert_int_equal(up, 2);
+	assert_int_equal(again, 0);
+}
+
+/* A peer that takes nothing is not sent more than a lane's credit on each, whatever the sockets would hold. */
+static void credits(void **state)
+{
+	struct mce_req reqs[8];
+	struct iovec iov[8];
+	struct client *c = *state;
+	struct mce_batch b;
+	uint64_t sent = 0;
+
+	memset(reqs, 0, sizeof(reqs));
+	for (unsigned i = 0; i < 8; i++) {
+		iov[i] = (struct iovec){ c->mem, LEN };
+		reqs[i] = (struct mce_req){
+			.op = MCE_WRITE, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey,
+			.iov = &iov[i], .iovcnt = 1,
+		};
+	}
+	assert_int_equal(kill(c->o.pid, SIGSTOP), 0);
+	/* The signal alone is only asked for. */
+	assert_int_equal(waitpid(c->o.pid, NULL, WUNTRACED), c->o.pid);
+	calls_forget(c->mem, LEN);
+	mce_batch_init(&b);
+	mce_submit(c->e, &b, reqs, 8);
+	assert_int_equal(mce_batch_wait(c->e, &b, reqs, 8, mc_deadline_ms(300)), -MC_ETIMEDOUT);
+	for (unsigned i = 0; i < FDS; i++) {
+		assert_true(calls.sent_on[i] <= (1 << 20) + 64 * MCE_REQ_SIZE);
+		sent += calls.sent_on[i];
+	}
+	assert_true(sent > 64 << 10);
+	assert_int_equal(kill(c->o.pid, SIGCONT), 0);
+	move(c, MCE_READ, SMALL);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(header_with_payload),
+		cmocka_unit_test(into_the_destination),
+		cmocka_unit_test(striped),
+		cmocka_unit_test(side_by_side),
+		cmocka_unit_test(lanes_stay),
+		cmocka_unit_test(credits),
+	};
+
+	owner_main(argc, argv);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
