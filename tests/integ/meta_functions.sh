@@ -151,6 +151,12 @@ check_outage() {
 	expect_error see 'get mooncake/ram/c' -110 "127.0.0.1:$PORT"
 	took=$((${EPOCHREALTIME/./} - before))
 	[ "$took" -ge 1900000 ] && [ "$took" -lt 8000000 ] || fail "a stopped server took $took us"
+	# what comes while the text before it is being sent follows it
+	expect_error c 'publish mooncake/ram/c slow' -110 "127.0.0.1:$PORT"
+	expect_error c 'publish mooncake/ram/c slower' -110 "127.0.0.1:$PORT"
+	kill -CONT "$SERVER_PID"
+	wait_for 20 says see 'get mooncake/ram/c' slower
+	stop_still "$SERVER_PID"
 	# and no longer than a second to leave it
 	node_end c
 	kill -CONT "$SERVER_PID"
