@@ -403,6 +403,7 @@ static void start(void)
 	conf.default_kv_lease_ttl = 100;
 	conf.journal_dir = dir;
 	conf.journal_checkpoint_size = 65536;
+	conf.journal_sync = (char *)"fdatasync";
 	conf.enable_multi_tenants = true;
 	conf.rpc_thread_num = 3;
 	conf.client_ttl = 3600 * 1000;
