@@ -99,12 +99,13 @@ static void check_tasks(const struct mcs_task *t, int n, struct mcctl_report *rp
 
 	for (int i = 0; i < n; i++) {
 		if (!strcmp(t[i].status, "failed") && now - t[i].updated_ms < 86400000)
-			mcctl_doctor_find(rp, MCCTL_WARNING, "\"mcctl tasks\" shows it", "the %s %s failed: %s", t[i].kind,
-			     t[i].id, t[i].message);
+			mcctl_doctor_find(rp, MCCTL_WARNING, "\"mcctl tasks\" shows it",
+					  "the %s %s failed: %s", t[i].kind, t[i].id, t[i].message);
 		else if (!strcmp(t[i].status, "running") && now > t[i].updated_ms + 60000)
-			mcctl_doctor_find(rp, MCCTL_WARNING, "do the other segments have room?  Is the owner connected?",
-			     "the %s %s has not got on for %" PRIu64 " s", t[i].kind, t[i].id,
-			     (now - t[i].updated_ms) / 1000);
+			mcctl_doctor_find(rp, MCCTL_WARNING,
+					  "do the other segments have room?  Is the owner connected?",
+					  "the %s %s has not got on for %" PRIu64 " s", t[i].kind,
+					  t[i].id, (now - t[i].updated_ms) / 1000);
 	}
 }
 

@@ -18,14 +18,14 @@ static mcs_t *store;
 
 static int fill(const char *prefix, unsigned from, unsigned n)
 {
-	static char key[BATCH][256], value[BATCH][DIGITS + 1];
+	static char key[BATCH][256], value[BATCH][16];
 	static struct mcs_put_item items[BATCH];
 	static struct iovec iov[BATCH];
 
 	for (unsigned i = 0; i < n; i++) {
 		snprintf(value[i], sizeof(value[i]), "%0*u", DIGITS, from + i);
 		snprintf(key[i], sizeof(key[i]), "%sk%s", prefix, value[i]);
-		iov[i] = (struct iovec){ value[i], DIGITS };
+		iov[i] = (struct iovec){ value[i], strlen(value[i]) };
 		items[i] = (struct mcs_put_item){
 			.key = { key[i], strlen(key[i]) }, .iov = &iov[i], .iovcnt = 1,
 		};
