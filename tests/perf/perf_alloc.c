@@ -48,6 +48,21 @@ static uint64_t size_odd(void)
 	return (1 << 20) - 17;
 }
 
+static uint64_t size_64k_more(void)
+{
+	return (64 << 10) + 17;
+}
+
+static uint64_t size_4k_more(void)
+{
+	return 4096 + 17;
+}
+
+static uint64_t size_larger(void)
+{
+	return (1 << 20) * 11 / 10;
+}
+
 static uint64_t size_1m_trailer(void)
 {
 	return (1 << 20) + 64;
@@ -185,6 +200,9 @@ int main(void)
 	utilisation("uniform 1 MiB", size_1m, 100000);
 	utilisation("uniform 1 MiB - 17", size_odd, 100000);
 	utilisation("uniform 1 MiB + 64", size_1m_trailer, 100000);
+	utilisation("uniform 1.1 MiB", size_larger, 100000);
+	utilisation("uniform 64 KiB + 17", size_64k_more, 100000);
+	utilisation("uniform 4 KiB + 17", size_4k_more, 100000);
 	utilisation("3.1 MiB and 643 KiB", size_pairs, 100000);
 	utilisation("1 KiB..2 MiB", size_mixed, 200000);
 	utilisation("64 B..64 KiB", size_small_mixed, 2000000);

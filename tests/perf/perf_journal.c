@@ -4,7 +4,7 @@
  * then the time of a checkpoint, the longest time that it held a lock, and the time until a killed
  * master has its index back.
  *
- *	perf_journal [OBJECTS [DIR]]	10^6 in /tmp unless said otherwise */
+ *	perf_journal [OBJECTS [DIR [restart]]]	10^6 in /tmp unless said otherwise; only the restart */
 #include <config.h>
 
 #include <dirent.h>
@@ -216,8 +216,10 @@ int main(int argc, char **argv)
 	uint64_t objects = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
 
 	snprintf(dir, sizeof(dir), "%s/mc-perf-journal-%d", argc > 2 ? argv[2] : "/tmp", (int)getpid());
-	bench_puts(500);
-	bench_puts(1);
+	if (argc < 4) {
+		bench_puts(500);
+		bench_puts(1);
+	}
 	bench_restart(objects ? objects : 1);
 	empty_dir();
 	rmdir(dir);
