@@ -43,8 +43,8 @@ static void check_http(struct mcctl *c, struct mcctl_report *rp)
 
 	r = mcctl_ask_http(c, "/health", &code, &body);
 	if (r < 0)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "is it another port?  Give it by --metrics_port; without it there is no "
-		     "monitoring", "the master's HTTP service does not answer: %s",
+		mcctl_doctor_find(rp, MCCTL_WARNING, "is it another port?  Give it by --metrics_port; "
+				  "without it there is no monitoring", "the master's HTTP service does not answer: %s",
 		     mc_err_detail(r));
 	else if (code != 200 || !strstr(body, "\"service_ready\":true"))
 		mcctl_doctor_find(rp, MCCTL_BAD, "look into its log", "the master says over HTTP that it is not ready");
@@ -57,8 +57,8 @@ static void check_pool(const struct mcs_pool *p, struct mcctl_report *rp)
 	double fill = p->capacity ? 100.0 * (double)p->used / (double)p->capacity : 0;
 
 	if (!p->segments)
-		mcctl_doctor_find(rp, MCCTL_BAD, "start mcfs, or a program that opens the store with a segment_size, on "
-		     "the nodes", "nobody contributes memory: nothing can be stored");
+		mcctl_doctor_find(rp, MCCTL_BAD, "start mcfs, or a program that opens the store with a "
+				  "segment_size, on the nodes", "nobody contributes memory: nothing can be stored");
 	else
 		mcctl_doctor_find(rp, MCCTL_GOOD, "", "%" PRIu32 " segments, %" PRIu64 " objects, %.0f%% used",
 		     p->segments, p->objects, fill);
@@ -78,8 +78,8 @@ static void check_segments(const struct mcs_segment *s, int n, struct mcctl_repo
 	for (int i = 0; i < n; i++) {
 		fill = s[i].size ? 100.0 * (double)s[i].used / (double)s[i].size : 0;
 		if (!strcmp(s[i].state, "silent"))
-			mcctl_doctor_find(rp, MCCTL_BAD, "is the node up, and can it reach the master?  Its objects are "
-			     "misses until then", "the owner of %s is silent", s[i].name);
+			mcctl_doctor_find(rp, MCCTL_BAD, "is the node up, and can it reach the master?  "
+					  "Its objects are misses until then", "the owner of %s is silent", s[i].name);
 		else if (!strcmp(s[i].state, "drained"))
 			mcctl_doctor_find(rp, MCCTL_WARNING, "switch the node off, or end the drain by \"mcctl tasks "
 			     "--cancel\"", "%s is drained and takes nothing new", s[i].name);
