@@ -24,17 +24,18 @@ start_master --default_kv_lease_ttl=2000
 cp -r "$top_srcdir/python" "$top_srcdir/include" "$tmp/"
 for python in "${pythons[@]}"; do
 	version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-	venv=$tmp/venv-$version
-	"$python" -m venv "$venv" >"$tmp/venv.log" 2>&1 || { echo "# $version: no virtual environment"; continue; }
-	"$venv/bin/python" -c 'import setuptools' 2>/dev/null ||
-		timeout 120 "$venv/bin/pip" -q install --timeout 10 --retries 0 setuptools >"$tmp/pip.log" 2>&1 ||
-		{ echo "# $version: no setuptools"; continue; }
+	if ! "$python" -c 'import setuptools' 2>/dev/null; then
+		"$python" -m venv "$tmp/venv-$version" >"$tmp/venv.log" 2>&1 || { echo "# $version: no virtual environment"; continue; }
+		python=$tmp/venv-$version/bin/python
+		timeout 120 "$python" -m pip -q install --timeout 10 --retries 0 setuptools >"$tmp/pip.log" 2>&1 ||
+			{ echo "# $version: no setuptools"; continue; }
+	fi
 	(cd "$tmp/python" && PYTHONDONTWRITEBYTECODE=1 MOONCAKE_BUILD_DIR=$top_builddir \
-		CFLAGS="-Wall -Wextra -Wno-unused-parameter -Werror ${CFLAGS-}" "$venv/bin/python" -W ignore setup.py -q build \
+		CFLAGS="-Wall -Wextra -Wno-unused-parameter -Werror ${CFLAGS-}" "$python" -W ignore setup.py -q build \
 		--build-base "$tmp/objects-$version" --build-lib "$tmp/lib-$version") >"$tmp/build-$version.log" 2>&1 ||
 		fail "the package cannot be built for $version"
-	PYTHONPATH=$tmp/lib-$version timeout 200 "$venv/bin/python" "$top_srcdir/tests/python/observe.py" "$MASTER" \
+	PYTHONPATH=$tmp/lib-$version timeout 200 "$python" "$top_srcdir/tests/python/observe.py" "$MASTER" \
 		>"$tmp/$version.json" 2>"$tmp/observe-$version.log" || fail "observe.py fails in $version"
-	"$venv/bin/python" "$top_srcdir/tests/python/compare.py" "$top_srcdir/tests/python/upstream.json" "$tmp/$version.json"
+	"$python" "$top_srcdir/tests/python/compare.py" "$top_srcdir/tests/python/upstream.json" "$tmp/$version.json"
 	echo "$version: same results"
 done

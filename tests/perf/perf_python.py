@@ -35,8 +35,9 @@ def p50(call, n):
 
 
 class Worker:
-    def __init__(self, store):
+    def __init__(self, store, master):
         self.s = store
+        self.master = master
         self.raw, self.ptr = memory(256 * MIB)
         store.register_buffer(self.ptr, 256 * MIB)
         self.value = bytes(4096)
@@ -126,6 +127,41 @@ class Worker:
     def threads_10(self):
         return self.threads(10)
 
+    def again(self, segment):
+        """ms of a setup() with so much memory, by a store of its own."""
+        import mooncake.store as ms
+
+        s = ms.MooncakeDistributedStore()
+        began = time.perf_counter()
+        code = s.setup("127.0.0.1", "P2PHANDSHAKE", segment, 16 * MIB, "tcp", "", self.master)
+        took = (time.perf_counter() - began) * 1e3
+        s.close()
+        assert code == 0
+        return took
+
+    def setup_4g(self):
+        return self.again(4 << 30)
+
+    def one(self, get):
+        """GB/s of put_from() or get_into() of 1 MiB, one at a time."""
+        keys = [f"o-{i}" for i in range(64)]
+        took = 0.0
+        for i, key in enumerate(keys):
+            if get:
+                assert self.s.put_from(key, self.ptr + i * MIB, MIB) == 0
+            began = time.perf_counter()
+            code = self.s.get_into(key, self.ptr + i * MIB, MIB) if get else self.s.put_from(key, self.ptr + i * MIB, MIB)
+            took += time.perf_counter() - began
+            assert code == (MIB if get else 0), code
+        self.s.remove_all(True)
+        return len(keys) * MIB / took / 1e9
+
+    def put_1m(self):
+        return self.one(False)
+
+    def get_1m(self):
+        return self.one(True)
+
     def memcpy(self):
         """GB/s over the working set of 32 x 4 MiB."""
         other, to = memory(128 * MIB)
@@ -145,7 +181,7 @@ def worker(role, master):
     out = os.dup(1)
     os.dup2(2, 1)
     code = s.setup("127.0.0.1", "P2PHANDSHAKE", segment, 64 * MIB, "tcp", "", master)
-    w = Worker(s) if role == "user" else None
+    w = Worker(s, master) if role == "user" else None
     os.write(out, f"{code}\n".encode())
     for line in sys.stdin:
         name = line.strip()
@@ -181,6 +217,8 @@ class Child:
 ROWS = (("put 4 KiB", "put_4k", "us p50", -1), ("get 4 KiB", "get_4k", "us p50", -1),
         ("batch_is_exist 500 keys", "exist_500", "us", -1), ("batch_is_exist 5000 keys", "exist_5000", "us", -1),
         ("batch_put_from 500 x 4 KiB", "put_500x4k", "us/key", -1), ("batch_get_into 500 x 4 KiB", "get_500x4k", "us/key", -1),
+        ("put_from 1 MiB", "put_1m", "GB/s", 1), ("get_into 1 MiB", "get_1m", "GB/s", 1),
+        ("setup with 4 GiB", "setup_4g", "ms", -1),
         ("batch_put_from 32 x 1 MiB", "put_32x1m", "GB/s", 1), ("batch_get_into 32 x 1 MiB", "get_32x1m", "GB/s", 1),
         ("batch_put_from 32 x 4 MiB", "put_32x4m", "GB/s", 1), ("batch_get_into 32 x 4 MiB", "get_32x4m", "GB/s", 1),
         ("get_into 1 MiB, 1 thread", "threads_1", "GB/s", 1), ("get_into 1 MiB, 10 threads", "threads_10", "GB/s", 1),
