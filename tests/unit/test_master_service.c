@@ -445,7 +445,7 @@ static void test_http(void **state)
 	expect(&w, "/query_segment?segment=none", 500, "");
 	expect(&w, "/get_segments_detail", 200, "{\"total_segments\":1,\"segments\":[{\"segment_name\":"
 	       "\"me:1\",\"segment_id\":\"1-2\",\"client_id\":\"5-6\",\"base_address\":\"0x1000\","
-	       "\"size_bytes\":4194304,\"size_human\":\"4 MiB\",\"te_endpoint\":\"me:2\","
+	       "\"size_bytes\":4194304,\"size_human\":\"0.00390625 GiB\",\"te_endpoint\":\"me:2\","
 	       "\"protocol\":\"tcp\",\"status\":\"OK\",\"allocator_used_bytes\":");
 	expect(&w, "/metrics", 200, "\nmaster_key_count 2\n");
 	expect(&w, "/metrics", 200, "\nsegment_total_capacity_bytes{segment=\"me:1\"} 4194304\n");
