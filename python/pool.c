@@ -214,10 +214,11 @@ PyMethodDef mcpy_pool_methods[] = {
 	  "_segments() -> [(id, name, size, used, state)] or a negative code." },
 	{ "alloc_from_mem_pool", MCPY_FAST(store_pool_alloc),
 	  "alloc_from_mem_pool(size: int) -> int\n\n"
-	  "The address of size bytes that need no registration, of the memory shared with the daemon of setup_dummy();\n"
-	  "0 when that is used up.  They go with close()." },
+	  "The address of size bytes that need no registration, of the memory shared with the\n"
+	  "daemon of setup_dummy(); 0 when that is used up.  They go with close()." },
 	{ "_replicas", MCPY_FAST(store_replicas),
-	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable)] or None] or a negative code." },
+	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable)] or None]\n"
+	  "or a negative code." },
 	{ "_task_create", MCPY_FAST(store_task_create),
 	  "_task_create(move, key, sources, targets) -> id or a negative code." },
 	{ "_task", MCPY_FAST(store_task),

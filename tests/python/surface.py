@@ -91,7 +91,7 @@ def routes(text):
             say(f"the route {route.method} {path} is not on the page")
 
 
-def stubs():
+def type_files():
     """The parameters of each def in a .pyi are those that the method's help begins with."""
     for module in MODULES.values():
         with open(module.__file__ + "i", encoding="utf-8") as f:
@@ -120,7 +120,7 @@ def main(doc, names):
     with open(names, encoding="utf-8") as f:
         upstream_names(json.load(f), rows(text))
     routes(text)
-    stubs()
+    type_files()
     for module in (async_store, buffer_pool, mooncake_config):
         assert module.__doc__
     for gone in ("ep", "pg", "mooncake_ep_buffer", "mooncake_elastic_buffer", "allocator"):
