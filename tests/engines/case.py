@@ -33,7 +33,7 @@ def readme(marker, master):
         text = f.read()
     text = text[text.index("\n" + marker):]
     block = text.split("```", 2)[1].strip()
-    for shown, here in (("10.0.0.1:50051", master), ("10.0.0.2", "127.0.0.1"), ("64gb", f"{POOL >> 20}mb"),
+    for shown, here in (("10.0.0.1:50051", master), ("10.0.0.2", "127.0.0.1"), ("64gb", str(POOL)),
                         ("68719476736", str(POOL))):
         block = block.replace(shown, here)
     return block
