@@ -114,7 +114,7 @@ static struct mcfs_handle *first_handle(struct mcfs *fs)
 
 void mcfs_handles_end(struct mcfs *fs, bool open)
 {
-	uint64_t deadline = mc_deadline_ms((int64_t)fs->conf.timeout);
+	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
 	struct mcfs_handle *h;
 	unsigned lost = 0;
 

@@ -23,9 +23,12 @@ struct mcfs_conf {
 };
 #undef OPT
 
+/* An option that a reload (SIGHUP) may change while others look at it. */
+#define mcfs_live(field) __atomic_load_n(field, __ATOMIC_RELAXED)
+
 struct mcfs {
 	/* constant while mounted */
-	struct mcfs_conf conf;
+	struct mcfs_conf conf;		/* what mcfs_live() reads may change at any time */
 	struct mc_options *options;
 	char *mountpoint;		/* absolute */
 	char *master;			/* where the store is: as of struct mcs_conf */

@@ -219,7 +219,7 @@ static bool begin(struct mcfs_op *op)
 	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
 
 	op->start_ns = mc_now_ns();
-	op->deadline = op->start_ns + op->fs->conf.timeout * MC_NS_PER_MS;
+	op->deadline = op->start_ns + mcfs_live(&op->fs->conf.timeout) * MC_NS_PER_MS;
 	op->taken = 0;
 	op->bytes = 0;
 	op->impatient = false;

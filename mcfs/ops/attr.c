@@ -10,7 +10,7 @@
 static void reply_attr(struct mcfs_op *op, struct mcfs_inode *in, const struct mcfs_handle *h)
 {
 	struct mcfs *fs = op->fs;
-	uint64_t timeout = fs->conf.attr_timeout;
+	uint64_t timeout = mcfs_live(&fs->conf.attr_timeout);
 	struct mcfs_writer *w = NULL;
 	struct stat st;
 
@@ -59,7 +59,7 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 	struct mcfs_key key;
 	int r = 0;
 
-	if (fs->conf.immutable)
+	if (mcfs_live(&fs->conf.immutable))
 		return -EPERM;
 	if (in->info.generation && size == in->info.size)
 		return 0;

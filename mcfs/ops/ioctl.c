@@ -242,7 +242,7 @@ static int check_put(struct call *c, const struct mcfs_ioc_io *a)
 		r = -EINVAL;
 	if (r == 0)
 		r = may_write(c);
-	if (r == 0 && (a->flags & MCFS_IO_UPSERT) && c->op->fs->conf.immutable)
+	if (r == 0 && (a->flags & MCFS_IO_UPSERT) && mcfs_live(&c->op->fs->conf.immutable))
 		r = -EPERM;
 	return r;
 }

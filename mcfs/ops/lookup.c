@@ -88,8 +88,8 @@ static void fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse
 {
 	ret->ino = mcfs_inode_node(&fs->inodes, in);
 	if (in->kind == MCS_DIR)
-		ret->entry_timeout = (double)fs->conf.entry_timeout / 1000;
-	ret->attr_timeout = (double)fs->conf.attr_timeout / 1000;
+		ret->entry_timeout = (double)mcfs_live(&fs->conf.entry_timeout) / 1000;
+	ret->attr_timeout = (double)mcfs_live(&fs->conf.attr_timeout) / 1000;
 }
 
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,

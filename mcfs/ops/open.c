@@ -134,7 +134,7 @@ static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_ha
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
 	}
-	h->ahead = mcfs_ahead_new(fs->pool, h->object, fs->conf.timeout);
+	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
 	*ret = h;
 	return 0;
 fail:
@@ -154,7 +154,7 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	struct mcfs_key key;
 	int r;
 
-	if (fs->conf.immutable && in->info.generation)
+	if (mcfs_live(&fs->conf.immutable) && in->info.generation)
 		return -EPERM;
 	mcfs_refresh_limit(op);
 	h = mcfs_handle_new(fs, MCFS_WRITE);

@@ -109,7 +109,7 @@ static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const st
 	struct mcfs_found found;
 	int r;
 
-	if (op->fs->conf.immutable && !noreplace) {
+	if (mcfs_live(&op->fs->conf.immutable) && !noreplace) {
 		r = mcfs_find(op, to, &found);
 		if (r == 0)
 			return -EPERM;
