@@ -19,10 +19,10 @@
 #define UNMOUNT_MS 2000
 #define LAZY_MS 200		/* a lazy open tries so long, the keeper goes on */
 
-void mcs_conf_init(struct mcs_conf *conf)
+void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
-	*conf = (struct mcs_conf){
-		.struct_size = sizeof(*conf),
+	const struct mcs_conf c = {
+		.struct_size = size,
 		.master = "127.0.0.1:50051",
 		.hostname = "127.0.0.1",
 		.protocol = "tcp",
@@ -31,6 +31,11 @@ void mcs_conf_init(struct mcs_conf *conf)
 		.setup_timeout_ms = 5000,
 		.verify = 1,
 	};
+
+	memcpy(conf, &c, size < sizeof(c) ? size : sizeof(c));
+	/* What only a newer header knows. */
+	if (size > sizeof(c))
+		memset((char *)conf + sizeof(c), 0, size - sizeof(c));
 }
 
 /* The caller's idea of the struct may be older (shorter) than ours. */

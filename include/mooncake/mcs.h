@@ -85,7 +85,13 @@ struct mcs_conf {
 	uint64_t daemon_buffer;		/* memory shared with it, for values that lie elsewhere; 16 MiB */
 	uint64_t daemon_pool;		/* more of it, for mcs_pool_alloc() */
 };
-void mcs_conf_init(struct mcs_conf *conf);
+/* Fill in the defaults.  The caller's idea of the struct may be an older, shorter one: no more than
+ * @size bytes are written. */
+void mcs_conf_init_size(struct mcs_conf *conf, size_t size);
+static inline void mcs_conf_init(struct mcs_conf *conf)
+{
+	mcs_conf_init_size(conf, sizeof(*conf));
+}
 
 /* Connect, contribute the segment, start heartbeats. */
 int mcs_open(const struct mcs_conf *conf, mcs_t **ret);

@@ -624,6 +624,33 @@ static void segments_grow(void **state)
 	free(data);
 }
 
+/* A program that was built with an older header, or a newer one, than the library. */
+static void structs_of_other_versions(void **state)
+{
+	const size_t older = offsetof(struct mcs_conf, segment_path), newer = sizeof(struct mcs_conf) + 64;
+	unsigned char mem[sizeof(struct mcs_conf) + 128];
+	struct mcs_conf *conf = (void *)mem;
+	mcs_t *other;
+
+	memset(mem, 0x5a, sizeof(mem));
+	mcs_conf_init_size(conf, older);
+	assert_int_equal(conf->struct_size, older);
+	assert_int_equal(conf->timeout_ms, 30000);
+	for (size_t i = older; i < sizeof(mem); i++)
+		assert_int_equal(mem[i], 0x5a);
+	conf->master = FIXTURE_LOCAL;
+	assert_int_equal(mcs_open(conf, &other), 0);
+	mcs_close(other);
+
+	memset(mem, 0x5a, sizeof(mem));
+	mcs_conf_init_size(conf, newer);
+	assert_int_equal(mem[newer - 1], 0);
+	assert_int_equal(mem[newer], 0x5a);
+	conf->master = FIXTURE_LOCAL;
+	assert_int_equal(mcs_open(conf, &other), 0);
+	mcs_close(other);
+}
+
 static int run_all(const char *name)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -640,6 +667,7 @@ static int run_all(const char *name)
 		T(a_batch_larger_than_the_pool_goes_through),
 		T(what_cannot_fit_is_refused_at_once),
 		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
+		T(structs_of_other_versions),
 		T(registered_buffers_serve_both_ways), T(segments_grow), T(pool_and_segments_are_told),
 	};
 
