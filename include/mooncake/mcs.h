@@ -88,10 +88,7 @@ struct mcs_conf {
 /* Fill in the defaults.  The caller's idea of the struct may be an older, shorter one: no more than
  * @size bytes are written. */
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size);
-static inline void mcs_conf_init(struct mcs_conf *conf)
-{
-	mcs_conf_init_size(conf, sizeof(*conf));
-}
+#define mcs_conf_init(conf) mcs_conf_init_size(conf, sizeof(*(conf)))
 
 /* Connect, contribute the segment, start heartbeats. */
 int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
