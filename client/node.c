@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/node_i.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 
 #define BUFFER_DEFAULT ((uint64_t)16 << 20)
@@ -35,7 +36,7 @@ static int address_of(const char *text, char *ret, size_t size)
 	return n < (int)size ? 0 : mc_fail(-MC_EPARAM, "the daemon's address is too long");
 }
 
-static int open_at(const struct mcs_conf *conf, const char *where, struct mcs_node **ret)
+static int open_at(const struct mcs_conf *conf, const char *where, bool found, struct mcs_node **ret)
 {
 	struct mcs_node *n = calloc(1, sizeof(*n));
 	struct mcs_node_conn *c;
@@ -44,6 +45,7 @@ static int open_at(const struct mcs_conf *conf, const char *where, struct mcs_no
 	if (!n)
 		return -ENOMEM;
 	pthread_mutex_init(&n->lock, NULL);
+	n->found = found;
 	n->spin_us = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : conf->spin_us ? conf->spin_us : SPIN_US;
 	n->bounce_size = conf->daemon_buffer ? conf->daemon_buffer : BUFFER_DEFAULT;
 	n->pool_size = conf->daemon_pool;
@@ -77,11 +79,11 @@ int mcs_node_open(const struct mcs_conf *conf, struct mcs_node **ret)
 	if (found && (conf->force_tcp || !strncmp(conf->master, "local:", 6)))
 		return 0;
 	(void)snprintf(port, sizeof(port), "%d", MCFS_SOCKET_PORT);
-	r = open_at(conf, found ? port : say, ret);
+	r = open_at(conf, found ? port : say, found, ret);
 	if (r < 0)
 		return found ? 0 : r;
 	if (found && strcmp((*ret)->master, conf->master)) {
-		mcs_node_close(*ret);
+		mcs_node_close(TAKE_PTR(*ret));
 		return 0;
 	}
 	mc_debug("client", "going through the node's daemon address=%s", (*ret)->addr);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "client/node_i.h"
@@ -15,6 +16,7 @@
 
 #define CONNECT_MS 5000
 #define ANSWER_MS 10000
+#define FOUND_MS 1000		/* one that nobody has named: who does not answer is not used */
 
 struct mcs_node_conn *mcs_node_conn_ref(struct mcs_node_conn *c)
 {
@@ -55,7 +57,8 @@ bool mcs_node_conn_gone(struct mcs_node_conn *c)
 
 static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd)
 {
-	uint64_t deadline = mc_deadline_ms(ANSWER_MS);
+	bool first = msg->type == MCFS_MSG_HELLO;
+	uint64_t deadline = mc_deadline_ms(first && c->n->found ? FOUND_MS : ANSWER_MS);
 	uint16_t type = msg->type;
 	int got = -1, r;
 	ssize_t n;
@@ -115,6 +118,21 @@ static int greet(struct mcs_node *n, struct mcs_node_conn *c)
 	return 0;
 }
 
+/* At a port that everybody knows anybody of this host may listen. */
+static int trust(const struct mcs_node *n, int sock)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (!n->found)
+		return 0;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+		return mc_fail(-MC_ERPC, "peer credentials: %s", mc_strerror(errno));
+	return who.uid == 0 || who.uid == geteuid() ? 0 :
+		mc_fail(-MC_ERPC, "the daemon at %s is user %u's, who is not trusted unless it is named",
+			n->addr, (unsigned)who.uid);
+}
+
 /* The node's lock is held. */
 static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
 {
@@ -129,6 +147,8 @@ static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
 	c->sock = mc_packet_connect(n->addr, mc_deadline_ms(CONNECT_MS));
 	if (c->sock < 0)
 		r = mc_fail(-MC_ERPC, "no daemon at %s: %s", n->addr, mc_strerror(c->sock));
+	if (r == 0)
+		r = trust(n, c->sock);
 	if (r == 0)
 		r = greet(n, c);
 	for (unsigned i = 0; i < MCS_NODE_MEMS && r == 0; i++)

@@ -196,6 +196,7 @@ static int open_store(struct running *run, const char *master)
 	conf.segment_size = fs->conf.global_segment_size;
 	conf.segment_kind = fs->conf.segment_kind;
 	conf.timeout_ms = (int64_t)fs->conf.timeout;
+	conf.daemon = "off";	/* it is one */
 	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
 	conf.spin_us = (unsigned)fs->conf.spin_us;
 	conf.lazy = fs->conf.lazy;

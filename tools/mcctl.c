@@ -148,6 +148,8 @@ static enum mcctl_status connect_store(struct mcctl *c)
 
 	mcs_conf_init(&conf);
 	conf.master = c->conf->master;
+	/* What is looked at here may be the daemon's own trouble. */
+	conf.daemon = "off";
 	conf.timeout_ms = (int64_t)c->conf->timeout;
 	conf.setup_timeout_ms = conf.timeout_ms < SETUP_TIMEOUT_MS ? conf.timeout_ms :
 				SETUP_TIMEOUT_MS;

@@ -89,6 +89,7 @@ static void ask_rpc(struct answers *a, const struct mcctl_conf *conf, int64_t ti
 
 	mcs_conf_init(&mc);
 	mc.master = conf->master;
+	mc.daemon = "off";
 	mc.timeout_ms = mc.setup_timeout_ms = timeout_ms;
 	r = mcs_open(&mc, &s);
 	if (r >= 0)

@@ -3,6 +3,7 @@
 #	dummy HOST:PORT		upstream's dummy client: puts, gets, and then waits to be killed
 #	auto MASTER		finds the daemon by itself
 #	refused NAME		connects to the abstract socket NAME and is refused
+#	squat NAME		listens there itself, and says whether who comes tells it anything
 import ctypes
 import signal
 import socket
@@ -36,6 +37,21 @@ if what == "refused":
     check(status, -13)
     check(sock.recv(256), b"")
     sys.exit(0)
+
+if what == "squat":
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        sock.bind(b"\0" + where)
+    except OSError:
+        print("taken", flush=True)
+        sys.exit(0)
+    sock.listen()
+    print("ready", flush=True)
+    conn = sock.accept()[0]
+    if conn.recv(4096):
+        print("told", flush=True)
+    print("came", flush=True)
+    signal.pause()
 
 store = ctypes.c_void_p(lib.mooncake_store_create())
 if what == "dummy":

@@ -51,6 +51,21 @@ if [ "$(id -u)" -eq 0 ] && nobody "$python" -c '' 2>/dev/null; then
 	nobody "$python" "$tmp/node_client.py" "$tmp/libmooncake_store.so" refused \
 		"mooncake_client_$lane.sock" || fail "another user is not refused"
 	gauge mooncake_node_refused_total 1 || fail "the refusal is not counted"
+
+	# and another user who waits at the port that everybody knows is told nothing
+	spawn squatter setpriv --reuid=65534 --regid=65534 --clear-groups "$python" "$tmp/node_client.py" \
+		"$tmp/libmooncake_store.so" squat mooncake_client_50052.sock
+	squatter=$SPAWNED
+	ready_or_taken() { grep -qE 'ready|taken' "$tmp/squatter.log"; }
+	wait_for 20 ready_or_taken
+	if grep -q ready "$tmp/squatter.log"; then
+		spawn beside python3 "$top_srcdir/tests/integ/node_client.py" "$library" auto "$MASTER"
+		started "$SPAWNED" "the program" 20 grep -q ready "$tmp/beside.log"
+		wait_for 20 grep -q came "$tmp/squatter.log"
+		grep -q told "$tmp/squatter.log" && fail "another user's program is taken for the daemon"
+		end_pid "$SPAWNED"
+	fi
+	end_pid "$squatter"
 else
 	echo "only root can be somebody else, so that part is left out"
 fi

@@ -115,7 +115,7 @@ static int do_register(struct mcp_session *s, const void *body, size_t len, stru
 static int do_heartbeat(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
 			void *arg)
 {
-	struct mcp_heartbeat_reply reply;
+	struct mcp_heartbeat_reply reply = { 0 };
 
 	MC_LOCKED(&fake_lock);
 	reply.reattach = take(&fake.reattach);
