@@ -23,7 +23,7 @@ crash_at() {
 	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 20 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
 	load=$!
 	cleanup_fn end_pid "$load"
-	wait_for 20 gone "$MASTER_PID" || fail "$fault: the master never came there"
+	wait_for 90 gone "$MASTER_PID" || fail "$fault: the master never came there"
 	wait "$MASTER_PID" 2>/dev/null || :
 	touch "$tmp/killed"
 	restart_master "${flags[@]}"
@@ -33,7 +33,7 @@ crash_at() {
 }
 
 # Every fault point of the master and of the server before it, as the sources have them.  One that is new is
-# tried, too, and when load does not lead there within seconds, this fails.
+# tried, too, and when load does not lead there in time, this fails.
 points=$(grep -hoE '(MC_FAULT_POINT|mc_fault)\("[^"]+"\)' "$top_srcdir"/master/*.c "$top_srcdir/proto/rpc_serve.c" |
 	sed 's/.*"\(.*\)".*/\1/' | sort -u)
 [ "$(echo "$points" | wc -l)" -ge 13 ] || fail "fault points are not found in the sources: $points"
