@@ -74,9 +74,9 @@ stop_pid "$CLIENT_PID"
 # By itself: at the port that everybody knows, when nobody else has it.
 free_port http
 start_client 50052
-up_or_taken() { curl -sf "http://127.0.0.1:$http/health" || grep -q 'already in use' "$tmp/client-50052.log"; }
+up_or_taken() { grep -qE 'mooncake_client .* is up|already in use' "$tmp/client-50052.log"; }
 wait_for 20 up_or_taken
-if alive "$CLIENT_PID"; then
+if grep -q 'is up' "$tmp/client-50052.log"; then
 	spawn auto python3 "$top_srcdir/tests/integ/node_client.py" "$library" auto "$MASTER"
 	started "$SPAWNED" "the program" 20 grep -q ready "$tmp/auto.log"
 	gauge mooncake_node_connections 1 || fail "the daemon is not found"
