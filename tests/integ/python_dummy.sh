@@ -5,11 +5,11 @@
 . "$top_srcdir/tests/lib/python.sh"
 python_package
 start_master --default_kv_lease_ttl=500
-port=''
-free_port port
-spawn node "$top_builddir/node/mooncake_client" --port="$port" --host=127.0.0.1 --master_server_address="$MASTER" \
+lane=''
+free_port lane
+spawn node "$top_builddir/node/mooncake_client" --port="$lane" --host=127.0.0.1 --master_server_address="$MASTER" \
 	--global_segment_size=128MB
-daemon=127.0.0.1:$port
+daemon=127.0.0.1:$lane
 # it is up when a client gets through
 up() {
 	"$PYTHON" -c "import sys, mooncake.store as ms; sys.exit(ms.MooncakeDistributedStore().setup_dummy(0, 1 << 20, '$daemon') != 0)"

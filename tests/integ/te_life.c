@@ -42,8 +42,8 @@ static void settled(unsigned fds, unsigned threads)
 
 	while ((entries("/proc/self/fd") > fds || entries("/proc/self/task") > threads) && time(NULL) < end)
 		usleep(1000);
-	CHECK(entries("/proc/self/fd") == fds);
-	CHECK(entries("/proc/self/task") == threads);
+	CHECK(entries("/proc/self/fd") <= fds);
+	CHECK(entries("/proc/self/task") <= threads);
 }
 
 static int move(struct mce_te *te, int opcode, void *here, segment_id_t id, uint64_t there, uint64_t len)
