@@ -104,12 +104,27 @@ static int forced_tcp(void)
 	return v && (!*v || mc_parse_bool(v, &on) < 0 || on);
 }
 
+/* Whatever the handle was connected to before, it is not any more. */
+static int reopen(struct handle *h, const struct mcs_conf *conf)
+{
+	mcs_t *s;
+	int r;
+
+	pthread_rwlock_wrlock(&h->lock);
+	mcs_close(h->mcs);
+	h->mcs = NULL;
+	r = mcs_open(conf, &s);
+	if (!r)
+		h->mcs = s;
+	pthread_rwlock_unlock(&h->lock);
+	return r;
+}
+
 static int setup(struct handle *h, const char *hostname, uint64_t segment_size,
 		 const char *protocol, const char *master)
 {
 	char addr[4096];
 	struct mcs_conf conf;
-	mcs_t *s;
 	int r;
 
 	mcs_conf_init(&conf);
@@ -125,15 +140,8 @@ static int setup(struct handle *h, const char *hostname, uint64_t segment_size,
 	if (!r && strcmp(conf.protocol, "tcp"))
 		r = mc_fail(-MC_EPARAM, "protocol \"%s\" is not supported, only \"tcp\" is",
 			    conf.protocol);
-	if (!r) {
-		pthread_rwlock_wrlock(&h->lock);
-		mcs_close(h->mcs);
-		h->mcs = NULL;
-		r = mcs_open(&conf, &s);
-		if (!r)
-			h->mcs = s;
-		pthread_rwlock_unlock(&h->lock);
-	}
+	if (!r)
+		r = reopen(h, &conf);
 	/* The caller gets a number only, and -600 has many causes. */
 	if (r < 0)
 		mc_err("store", "setup failed error=\"%s\"", mc_err_detail(r));
@@ -163,7 +171,6 @@ int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
 {
 	struct handle *h = store;
 	struct mcs_conf conf;
-	mcs_t *s;
 	int r;
 
 	if (!h)
@@ -172,13 +179,7 @@ int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
 	conf.daemon = server_address ? server_address : DEFAULT_DAEMON;
 	conf.daemon_pool = mem_pool_size;
 	conf.daemon_buffer = local_buffer_size;
-	pthread_rwlock_wrlock(&h->lock);
-	mcs_close(h->mcs);
-	h->mcs = NULL;
-	r = mcs_open(&conf, &s);
-	if (!r)
-		h->mcs = s;
-	pthread_rwlock_unlock(&h->lock);
+	r = reopen(h, &conf);
 	if (r < 0)
 		mc_err("store", "setup of a dummy client failed error=\"%s\"", mc_err_detail(r));
 	/* As upstream: one number for everything. */

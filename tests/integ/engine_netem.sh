@@ -3,20 +3,9 @@
 # Over a link with a delay of 1 ms each way and 1 % loss transfers go on, of our protocol and of upstream's.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/engine_functions.sh"
-requires_netns
-[ -w /dev/net/tun ] || skip "/dev/net/tun cannot be opened here"
-two_nodes
-PEER_A=10.78.0.1 PEER_B=10.78.0.2
-poor() {
-	in_ns "$1" ip tuntap add dev poor mode tun 2>"$tmp/tun.log" ||
-		skip "no tun device can be made: $(head -n 1 "$tmp/tun.log")"
-	in_ns "$1" ip addr add "$2" peer "$3" dev poor
-	in_ns "$1" ip link set poor up
-}
-poor "$NS_A" "$PEER_A" "$PEER_B"
-poor "$NS_B" "$PEER_B" "$PEER_A"
-spawn link "$top_builddir/tests/integ/poor_link" "$NS_A" poor "$NS_B" poor 1000 10000
-started "$SPAWNED" "the link" 10 grep -q ready "$tmp/link.log"
+. "${top_srcdir:?}/tests/lib/poor_link.sh"
+requires_poor_link
+poor_link
 
 NS=$NS_A engine_start "$PEER_A" $((64 << 20))
 for kind in ours upstream; do

@@ -5,23 +5,12 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 . "${top_srcdir:?}/tests/integ/te_mover_functions.sh"
-requires_netns
+. "${top_srcdir:?}/tests/lib/poor_link.sh"
+requires_poor_link
 requires jq
-[ -w /dev/net/tun ] || skip "/dev/net/tun cannot be opened here"
 UPSTREAM_PYTHON=''
 upstream_python 0.3.13.post1
-two_nodes
-PEER_A=10.78.0.1 PEER_B=10.78.0.2
-poor() {
-	in_ns "$1" ip tuntap add dev poor mode tun 2>"$tmp/tun.log" ||
-		skip "no tun device can be made: $(head -n 1 "$tmp/tun.log")"
-	in_ns "$1" ip addr add "$2" peer "$3" dev poor
-	in_ns "$1" ip link set poor up
-}
-poor "$NS_A" "$PEER_A" "$PEER_B"
-poor "$NS_B" "$PEER_B" "$PEER_A"
-spawn link "$top_builddir/tests/integ/poor_link" "$NS_A" poor "$NS_B" poor 1000 10000
-started "$SPAWNED" "the link" 10 grep -q ready "$tmp/link.log"
+poor_link
 export MC_TCP_ENABLE_CONNECTION_POOL=1 MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER=65535
 
 NS=$NS_A mover target P2PHANDSHAKE "$PEER_A"
