@@ -53,6 +53,7 @@ struct mce_piece {
 	bool in_call;		/* a thread is sending of it right now */
 	bool answered;		/* over with @answer as soon as that call is back */
 	int answer;
+	uint64_t seq;		/* WRITE: its number on the lane */
 	uint64_t off;		/* in the transfer */
 	uint32_t len;
 	uint32_t done;		/* payload bytes sent or received */
@@ -80,7 +81,8 @@ struct mce_tcp_proto {
 	/* With the peer's lock: make hdr and trail of a piece that was just given to a lane. */
 	void (*pack)(struct mce_piece *pc);
 	/* With rx_lock: take the next answer's header out of the lane's buffer.  1: the piece it is for,
-	 * the bytes that follow and, when there are none, how it ended.  0: more is needed to tell. */
+	 * the bytes that follow and, when there are none, how it ended; or NULL, when it was for many and they
+	 * have ended.  0: more is needed to tell. */
 	int (*answer)(struct mce_lane *l, struct mce_piece **ret, uint32_t *ret_len, int *ret_status);
 };
 extern const struct mce_tcp_proto mce_tcp_proto_ours, mce_tcp_proto_upstream1, mce_tcp_proto_upstream2;
@@ -101,6 +103,7 @@ struct mce_lane {
 	struct mce_piece *cur;	/* whose payload is coming */
 	uint32_t left;		/* bytes of it */
 	bool refused;		/* the peer closes it because of a request that has ended */
+	bool acks_upto;		/* the peer answers many WRITEs at once */
 	/* guarded by the peer's lock */
 	bool up;
 	uint32_t epoch;		/* of the last greeting that was sent */
@@ -110,6 +113,7 @@ struct mce_lane {
 	struct mc_list pieces, txq;
 	uint32_t n;
 	uint64_t bytes;
+	uint64_t seq;		/* of the last WRITE; never goes back */
 	/* atomic */
 	bool blocked;		/* the socket is full: EPOLLOUT will come */
 	bool broken;		/* to be taken down by its loop */
@@ -175,6 +179,9 @@ void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
 void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over);
 /* Fail what is queued, or only what waits for @l to be fenced. */
 void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status);
+/* All WRITEs of the lane up to number @seq, which is under way, are stored: requests that are over go to @over.
+ * -MC_EPROTO when that makes no sense. */
+int mce_lane_acked_locked(struct mce_lane *l, uint64_t seq, struct mc_list *over);
 void mce_complete_list(struct mce_tcp *t, struct mc_list *over);
 void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status);
 /* iov of the piece's payload from pc->at on, at most @max bytes; number of entries. */

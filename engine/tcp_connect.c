@@ -70,6 +70,7 @@ static void begin_run(void *arg)
 		__atomic_store_n(&l->broken, false, __ATOMIC_RELEASE);
 		__atomic_store_n(&l->draining, false, __ATOMIC_RELEASE);
 		l->refused = false;
+		l->acks_upto = b->g.features & MCE_FEATURE_ACK_UPTO;
 		mce_io_watch(l->io, &l->watcher);
 		pthread_mutex_lock(&t->p->lock);
 		if (!t->p->upstream)

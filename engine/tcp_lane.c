@@ -367,6 +367,8 @@ static int take_answer(struct mce_lane *l)
 		l->left = len;
 		return 1;
 	}
+	if (!pc)
+		return 1;
 	if (status < 0 && l->t->proto->in_order)
 		return refused(l, pc, status);
 	end_piece(l, pc, status);

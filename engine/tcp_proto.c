@@ -93,7 +93,7 @@ static void pack(struct mce_piece *pc)
 		.type = pc->write ? MCE_FRAME_WRITE : MCE_FRAME_READ,
 		.id = (uint64_t)pc->gen << 32 | pc->index,
 		.len = pc->len, .addr = req->addr + pc->off, .rkey = req->rkey,
-		.whole = req->addr, .whole_len = mce_req_span(req),
+		.whole = req->addr, .whole_len = mce_req_span(req), .seq = pc->seq,
 	};
 
 	mce_req_pack(pc->hdr, &q);
@@ -117,6 +117,22 @@ static struct mce_piece *answered(struct mce_lane *l, const struct mce_wire_resp
 	return pc;
 }
 
+static int acked_upto(struct mce_lane *l, uint64_t seq)
+{
+	struct mce_peer *p = l->t->p;
+	struct mc_list over;
+	int r;
+
+	if (!l->acks_upto)
+		return mc_fail(-MC_EPROTO, "answer of a kind that was not agreed on");
+	mc_list_init(&over);
+	pthread_mutex_lock(&p->lock);
+	r = mce_lane_acked_locked(l, seq, &over);
+	pthread_mutex_unlock(&p->lock);
+	mce_complete_list(l->t, &over);
+	return r < 0 ? r : 1;
+}
+
 static int answer(struct mce_lane *l, struct mce_piece **ret, uint32_t *ret_len, int *ret_status)
 {
 	struct mce_wire_resp resp;
@@ -125,6 +141,11 @@ static int answer(struct mce_lane *l, struct mce_piece **ret, uint32_t *ret_len,
 	r = mce_resp_unpack(mce_rx_peek(&l->rx), mce_rx_have(&l->rx), &resp);
 	if (r <= 0)
 		return r;
+	*ret = NULL;
+	if (resp.type == MCE_FRAME_ACK_UPTO) {
+		mce_rx_use(&l->rx, (size_t)r);
+		return acked_upto(l, resp.id);
+	}
 	*ret = answered(l, &resp);
 	if (!*ret)
 		return mc_fail(-MC_EPROTO, "answer to no request");

@@ -113,8 +113,9 @@ static bool lane_has_room(const struct mce_lane *l, uint32_t len)
 static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 {
 	pc->gen++;
-	l->t->proto->pack(pc);
 	pc->lane = l;
+	pc->seq = pc->write ? ++l->seq : 0;
+	l->t->proto->pack(pc);
 	pc->state = MCE_PIECE_QUEUED;
 	pc->done = pc->hdr_sent = pc->trail_sent = 0;
 	pc->answered = false;
@@ -306,6 +307,45 @@ static void note_over(struct mce_req *req, struct mc_list *over)
 {
 	if (req)
 		mc_list_push_back(over, &mce_reqx(req)->node);
+}
+
+static struct mce_piece *find_write_locked(struct mce_lane *l, uint64_t seq)
+{
+	struct mc_list *pos;
+
+	/* In the order of their numbers. */
+	mc_list_for_each(pos, &l->pieces) {
+		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+
+		if (pc->seq >= seq)
+			return pc->seq == seq ? pc : NULL;
+	}
+	return NULL;
+}
+
+int mce_lane_acked_locked(struct mce_lane *l, uint64_t seq, struct mc_list *over)
+{
+	struct mce_piece *last = seq ? find_write_locked(l, seq) : NULL;
+	struct mc_list *pos, *next;
+
+	/* Those before it were sent before it. */
+	if (!last || last->state != MCE_PIECE_FLYING || last->answered)
+		return mc_fail(-MC_EPROTO, "acknowledgement of what was not sent");
+	mc_list_for_each_safe(pos, next, &l->pieces) {
+		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
+
+		if (pc->seq > seq)
+			break;
+		if (!pc->write || pc->answered)
+			continue;
+		if (pc->in_call) {
+			pc->answered = true;
+			pc->answer = 0;
+		} else {
+			note_over(mce_piece_end_locked(pc, 0), over);
+		}
+	}
+	return 0;
 }
 
 /* Is it worth another lane?  In order only the first may be to blame, by being refused without a word;

@@ -27,7 +27,10 @@
 
 struct mce_answer *mce_serve_answer(struct mce_conn *c)
 {
-	return &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
+	struct mce_answer *a = &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
+
+	a->upto = false;
+	return a;
 }
 
 static void answer(struct mce_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
@@ -43,6 +46,24 @@ static void answer(struct mce_conn *c, int status, const uint8_t *at, uint32_t l
 	a->len = len;
 	a->mr = mr;
 	a->hlen = MCE_RESP_SIZE;
+	mce_resp_pack(a->hdr, &resp);
+}
+
+/* The WRITE is stored, and those before it are, or were refused: when the last answer says no more than that
+ * of another, and none of it is out, it says it for this one too. */
+static void acknowledge(struct mce_conn *c)
+{
+	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = c->req.seq };
+	struct mce_answer *a = &c->ring[(c->head + c->n - 1) % MCE_WIRE_WINDOW];
+
+	if (c->n == 0 || !a->upto || (c->n == 1 && c->tx_off))
+		a = mce_serve_answer(c);
+	a->id = resp.id;
+	a->at = NULL;
+	a->len = 0;
+	a->mr = NULL;
+	a->hlen = MCE_RESP_SIZE;
+	a->upto = true;
 	mce_resp_pack(a->hdr, &resp);
 }
 
@@ -221,7 +242,10 @@ static void end_write(struct mce_conn *c)
 		mce_mr_unref(c->mr);
 	c->mr = NULL;
 	c->writing = false;
-	answer(c, c->status, NULL, 0, NULL);
+	if (c->acks_upto && c->req.seq && c->status == 0)
+		acknowledge(c);
+	else
+		answer(c, c->status, NULL, 0, NULL);
 }
 
 /* Some payload.  0 when there is none now, bytes, or the connection's end. */

@@ -174,6 +174,7 @@ static int greet(struct mce_conn *c)
 		r = take_name(c, &g, &old);
 	if (old)
 		fence(old);
+	c->acks_upto = g.features & MCE_FEATURE_ACK_UPTO;
 	reply(c, r < 0 ? r : 0);
 	return 0;
 }

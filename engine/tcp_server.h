@@ -16,6 +16,7 @@ struct mce_answer {
 	const uint8_t *at;
 	struct mce_mr *mr;	/* reference, NULL when there is no payload */
 	uint64_t id;
+	bool upto;		/* an ACK_UPTO */
 };
 
 struct mce_conn {
@@ -48,6 +49,7 @@ struct mce_conn {
 	struct mce_mr *mr;	/* its region; NULL with left: refused, to be thrown away */
 	int status;
 	bool writing;
+	bool acks_upto;		/* the peer understands one answer to many WRITEs */
 	uint8_t greeting[MCE_GREETING_SIZE];
 	uint32_t greeting_left;
 	bool closing;		/* once the answers, or the greeting, end with a refusal */

@@ -8,6 +8,10 @@
  *	client: GREETING, then requests; the server answers each, in any order
  *	server: GREETING, then responses
  *
+ * Where both greetings have MCE_FEATURE_ACK_UPTO, WRITEs are numbered in the order in which they are sent, and
+ * one ACK_UPTO answers all up to a number that have no answer of their own yet: they are stored.  A WRITE
+ * that is refused has its own ACK, which goes before any ACK_UPTO that reaches its number.
+ *
  * A lane is named by (token, lane); a greeting with a higher epoch ends the connection that had the
  * name before, in the server, before the greeting is answered: after that nothing of the old
  * connection is carried out any more, so its writes may be repeated. */
@@ -25,7 +29,9 @@
 
 #define MCE_WIRE_VERSION 1u
 #define MCE_WIRE_VERSION_MIN 1u
-#define MCE_WIRE_FEATURES 0ull
+/* Bits of a greeting's features: what both sides have is used. */
+#define MCE_FEATURE_ACK_UPTO 1ull
+#define MCE_WIRE_FEATURES MCE_FEATURE_ACK_UPTO
 
 /* Limits of one lane.  The server tells its own in the greeting; the client keeps to the lesser. */
 #define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */
@@ -52,11 +58,18 @@ struct mce_greeting {
  * whole lines stay on them in the kernel's buffers: copies that straddle lines cost up to half as much again. */
 #define MCE_REQ_SIZE 64u
 #define MCE_REQ_MIN 48u
+#define MCE_REQ_SEQ 56u		/* with the number */
 #define MCE_RESP_SIZE 64u
 #define MCE_RESP_MIN 24u
 #define MCE_HDR_MAX 256u
 
-enum mce_frame { MCE_FRAME_READ = 1, MCE_FRAME_WRITE, MCE_FRAME_DATA, MCE_FRAME_ACK };
+enum mce_frame {
+	MCE_FRAME_READ = 1,
+	MCE_FRAME_WRITE,
+	MCE_FRAME_DATA,
+	MCE_FRAME_ACK,
+	MCE_FRAME_ACK_UPTO,
+};
 
 /* READ, WRITE; a WRITE is followed by len bytes.  The request may be a piece of a transfer: all of
  * [whole, whole + whole_len) has to be in the region, so that a transfer that is partly outside changes
@@ -67,13 +80,14 @@ struct mce_wire_req {
 	uint32_t len;
 	uint64_t id, addr, rkey;
 	uint64_t whole, whole_len;
+	uint64_t seq;		/* WRITE: its number, from 1; 0: the client does not number them */
 };
 
-struct mce_wire_resp {	/* DATA, followed by len bytes; ACK */
+struct mce_wire_resp {	/* DATA, followed by len bytes; ACK; ACK_UPTO */
 	uint8_t type;
 	uint16_t hlen;
 	uint32_t len;
-	uint64_t id;
+	uint64_t id;		/* of the request; ACK_UPTO: the number */
 	int32_t status;		/* 0 or a wire status, then len is 0 */
 };
 
@@ -178,7 +192,8 @@ static inline void mce_req_pack(uint8_t b[MCE_REQ_SIZE], const struct mce_wire_r
 	mce_put64(b + 24, q->rkey);
 	mce_put64(b + 32, q->whole);
 	mce_put64(b + 40, q->whole_len);
-	memset(b + MCE_REQ_MIN, 0, MCE_REQ_SIZE - MCE_REQ_MIN);
+	mce_put64(b + MCE_REQ_MIN, q->seq);
+	memset(b + MCE_REQ_SEQ, 0, MCE_REQ_SIZE - MCE_REQ_SEQ);
 }
 
 static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req *ret)
@@ -196,6 +211,7 @@ static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req
 	ret->rkey = mce_get64(b + 24);
 	ret->whole = mce_get64(b + 32);
 	ret->whole_len = mce_get64(b + 40);
+	ret->seq = hlen >= MCE_REQ_SEQ && n >= MCE_REQ_SEQ ? mce_get64(b + MCE_REQ_MIN) : 0;
 	if (hlen < MCE_REQ_MIN || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
 	    (ret->type != MCE_FRAME_READ && ret->type != MCE_FRAME_WRITE))
 		return -MC_EPROTO;
@@ -227,8 +243,9 @@ static inline int mce_resp_unpack(const uint8_t *b, size_t n, struct mce_wire_re
 	ret->id = mce_get64(b + 8);
 	ret->status = (int32_t)mce_get32(b + 16);
 	if (hlen < MCE_RESP_MIN || hlen > MCE_HDR_MAX || ret->len > MCE_WIRE_LEN_MAX ||
-	    (ret->type != MCE_FRAME_DATA && ret->type != MCE_FRAME_ACK) ||
-	    (ret->len && (ret->type == MCE_FRAME_ACK || ret->status)))
+	    ret->type < MCE_FRAME_DATA || ret->type > MCE_FRAME_ACK_UPTO ||
+	    (ret->len && (ret->type != MCE_FRAME_DATA || ret->status)) ||
+	    (ret->type == MCE_FRAME_ACK_UPTO && ret->status))
 		return -MC_EPROTO;
 	return n < hlen ? 0 : hlen;
 }

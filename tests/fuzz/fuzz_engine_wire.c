@@ -56,6 +56,7 @@ static void responses(const uint8_t *data, size_t size)
 	while ((r = mce_resp_unpack(data, size, &q)) > 0) {
 		check((size_t)r <= size && r == q.hlen && q.hlen <= MCE_HDR_MAX);
 		check(q.len <= MCE_WIRE_LEN_MAX && (q.len == 0 || q.status == 0));
+		check(q.type == MCE_FRAME_DATA || q.len == 0);
 		data += r;
 		size -= (size_t)r;
 	}

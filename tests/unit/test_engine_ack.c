@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_ack.c - one answer to many WRITEs: where both sides know it, only there, in the right order with
+ * refusals, and what it covers is not sent again when the lane is lost.  And the bytes of the lanes' frames, which
+ * stay what they were (tests/golden/lane: those with a number in their names are of peers that have
+ * MCE_FEATURE_ACK_UPTO). */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/tcp_wire.h"
+
+#define BLOCK 4096u
+#define MANY 100u
+#define FEW 8u
+
+/* All bytes, or false when the other side ended it or @stop was set. */
+static bool move(int fd, void *p, size_t n, bool out, const bool *stop)
+{
+	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
+
+	while (n) {
+		ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
+
+		if (k > 0) {
+			p = (char *)p + k;
+			n -= (size_t)k;
+			continue;
+		}
+		if (k == 0 || errno != EAGAIN || __atomic_load_n(stop, __ATOMIC_RELAXED))
+			return false;
+		poll(&pfd, 1, 20);
+	}
+	return true;
+}
+
+/* ---- the serving side ---- */
+
+static const bool never;
+
+static int dial(const struct side *s, uint64_t features)
+{
+	struct mce_greeting g = { .version = 1, .version_min = 1, .token = 7, .epoch = 1, .features = features };
+	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
+	uint8_t b[MCE_GREETING_SIZE];
+
+	assert_true(fd >= 0);
+	mce_greeting_pack(b, &g);
+	assert_true(move(fd, b, sizeof(b), true, &never));
+	assert_true(move(fd, b, sizeof(b), false, &never));
+	assert_int_equal(mce_greeting_unpack(b, sizeof(b), &g), sizeof(b));
+	assert_int_equal(g.features & MCE_FEATURE_ACK_UPTO, MCE_FEATURE_ACK_UPTO);
+	return fd;
+}
+
+/* MANY numbered WRITEs of a byte in one call, that with number @bad outside of the region. */
+static void ask_many(const struct side *s, int fd, unsigned bad)
+{
+	static uint8_t b[MANY * (MCE_REQ_SIZE + 1)];
+
+	for (unsigned i = 0; i < MANY; i++) {
+		struct mce_wire_req q = {
+			.type = MCE_FRAME_WRITE, .len = 1, .id = 1000 + i, .seq = i + 1,
+			.addr = (uintptr_t)s->mem + i, .rkey = mce_mr_rkey(s->mr), .whole_len = 1,
+		};
+
+		if (i + 1 == bad)
+			q.addr = (uintptr_t)s->mem + s->len;
+		q.whole = q.addr;
+		mce_req_pack(b + i * (MCE_REQ_SIZE + 1), &q);
+		b[i * (MCE_REQ_SIZE + 1) + MCE_REQ_SIZE] = (uint8_t)i;
+	}
+	assert_true(move(fd, b, sizeof(b), true, &never));
+}
+
+static struct mce_wire_resp answer(int fd)
+{
+	struct mce_wire_resp a = { .type = 0 };
+	uint8_t b[MCE_RESP_SIZE];
+
+	assert_true(move(fd, b, sizeof(b), false, &never));
+	assert_int_equal(mce_resp_unpack(b, sizeof(b), &a), sizeof(b));
+	return a;
+}
+
+static void one_answer_for_many(void **state)
+{
+	static const struct mce_conf conf = { .progress_timeout_ms = 60000 };
+	struct mce_wire_resp a = { .id = 0 };
+	unsigned frames = 0;
+	struct side s;
+	int fd;
+
+	side_open(&s, &conf, BLOCK, MCE_ACCESS_WRITE, 1);
+	fd = dial(&s, MCE_FEATURE_ACK_UPTO);
+	ask_many(&s, fd, 0);
+	for (uint64_t last = 0; last < MANY; frames++, last = a.id) {
+		a = answer(fd);
+		assert_int_equal(a.type, MCE_FRAME_ACK_UPTO);
+		assert_true(a.id > last && a.id <= MANY);
+		for (uint64_t i = 0; i < a.id; i++)
+			assert_int_equal((uint8_t)s.mem[i], i);
+	}
+	/* They came together, or nearly so. */
+	assert_true(frames <= MANY / 4);
+	close(fd);
+	side_close(&s);
+}
+
+static void refusals_have_their_own(void **state)
+{
+	static const struct mce_conf conf = { .progress_timeout_ms = 60000 };
+	struct mce_wire_resp a = { .id = 0 };
+	const unsigned bad = MANY / 2;
+	bool refused = false;
+	struct side s;
+	int fd;
+
+	side_open(&s, &conf, BLOCK, MCE_ACCESS_WRITE, 1);
+	fd = dial(&s, MCE_FEATURE_ACK_UPTO);
+	ask_many(&s, fd, bad);
+	while (a.type != MCE_FRAME_ACK_UPTO || a.id < MANY) {
+		a = answer(fd);
+		if (a.type == MCE_FRAME_ACK) {
+			assert_false(refused);
+			assert_int_equal(a.id, 1000 + bad - 1);
+			assert_int_equal(mc_err_from_wire(a.status), -ERANGE);
+			refused = true;
+		} else {
+			assert_int_equal(a.type, MCE_FRAME_ACK_UPTO);
+			assert_true(refused == (a.id >= bad));
+		}
+	}
+	close(fd);
+	side_close(&s);
+}
+
+static void each_for_older_peers(void **state)
+{
+	static const struct mce_conf conf = { .progress_timeout_ms = 60000 };
+	struct side s;
+	int fd;
+
+	side_open(&s, &conf, BLOCK, MCE_ACCESS_WRITE, 1);
+	fd = dial(&s, 0);
+	ask_many(&s, fd, 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		struct mce_wire_resp a = answer(fd);
+
+		assert_int_equal(a.type, MCE_FRAME_ACK);
+		assert_int_equal(a.id, 1000 + i);
+		assert_int_equal(a.status, 0);
+	}
+	close(fd);
+	side_close(&s);
+}
+
+/* ---- the asking side ---- */
+
+enum manner {
+	ONCE,		/* one answer when all have come */
+	EACH,		/* as peers did that do not have it */
+	LOST,		/* one answer to half of them, then the end; the rest on the next connection */
+	REFUSES,	/* one refusal in the middle, one answer to the others */
+	UNAGREED,	/* it has no such feature and answers so all the same */
+	AHEAD,		/* answers what was not sent */
+	NOUGHT,
+	MANNERS,
+};
+
+struct server {
+	int listener, r;
+	char addr[MC_ADDR_MAX];
+	pthread_t thread;
+	enum manner manner;
+	bool stop;
+	unsigned conns, writes, again;	/* connections, WRITEs on the first, and later */
+	uint64_t again_from;		/* the least address of the later ones */
+};
+
+static bool tell(struct server *v, int fd, uint8_t type, uint64_t id, int status)
+{
+	struct mce_wire_resp a = { .type = type, .id = id, .status = status ? mc_err_to_wire(status) : 0 };
+	uint8_t b[MCE_RESP_SIZE];
+
+	mce_resp_pack(b, &a);
+	return move(fd, b, sizeof(b), true, &v->stop);
+}
+
+/* The @n-th WRITE of this connection is there.  False: end it. */
+static bool take(struct server *v, int fd, const struct mce_wire_req *q, unsigned n)
+{
+	bool all = v->conns == 1 ? n == FEW : true;
+
+	switch (v->manner) {
+	case EACH:
+		return tell(v, fd, MCE_FRAME_ACK, q->id, 0);
+	case LOST:
+		if (v->conns == 1 && n == FEW)
+			(void)tell(v, fd, MCE_FRAME_ACK_UPTO, q->seq - FEW / 2, 0);
+		if (v->conns == 1)
+			return n < FEW;
+		return tell(v, fd, MCE_FRAME_ACK_UPTO, q->seq, 0);
+	case REFUSES:
+		if (n == FEW / 2)
+			return tell(v, fd, MCE_FRAME_ACK, q->id, -ERANGE);
+		return !all || tell(v, fd, MCE_FRAME_ACK_UPTO, q->seq, 0);
+	case AHEAD:
+		return !all || tell(v, fd, MCE_FRAME_ACK_UPTO, q->seq + 1000, 0);
+	case NOUGHT:
+		return !all || tell(v, fd, MCE_FRAME_ACK_UPTO, 0, 0);
+	default:
+		return !all || tell(v, fd, MCE_FRAME_ACK_UPTO, q->seq, 0);
+	}
+}
+
+static void serve(struct server *v, int fd)
+{
+	struct mce_greeting g = {
+		.version = 1, .version_min = 1, .len_max = 1 << 20, .window = 256, .id = { .nonce = { 1, 2, 3 } },
+		.features = v->manner == EACH || v->manner == UNAGREED ? 0 : MCE_FEATURE_ACK_UPTO,
+	};
+	uint8_t b[MCE_GREETING_SIZE], payload[BLOCK];
+	struct mce_wire_req q = { .type = 0 };
+	uint64_t last = 0;
+	unsigned n = 0;
+
+	if (!move(fd, b, sizeof(b), false, &v->stop))
+		return;
+	mce_greeting_pack(b, &g);
+	if (!move(fd, b, sizeof(b), true, &v->stop))
+		return;
+	v->conns++;
+	while (move(fd, b, MCE_REQ_SIZE, false, &v->stop)) {
+		if (mce_req_unpack(b, MCE_REQ_SIZE, &q) != MCE_REQ_SIZE || q.type != MCE_FRAME_WRITE ||
+		    q.len != BLOCK || q.seq <= last || !move(fd, payload, BLOCK, false, &v->stop))
+			return;
+		last = q.seq;
+		v->writes += v->conns == 1;
+		v->again += v->conns > 1;
+		if (v->conns > 1 && q.addr < v->again_from)
+			v->again_from = q.addr;
+		if (!take(v, fd, &q, ++n))
+			return;
+	}
+}
+
+static void *server_main(void *arg)
+{
+	struct server *v = arg;
+	struct pollfd pfd = { .fd = v->listener, .events = POLLIN };
+	int fd;
+
+	while (!__atomic_load_n(&v->stop, __ATOMIC_RELAXED)) {
+		poll(&pfd, 1, 20);
+		fd = mc_accept(v->listener);
+		if (fd < 0)
+			continue;
+		serve(v, fd);
+		close(fd);
+	}
+	return NULL;
+}
+
+/* FEW WRITEs to addresses BLOCK, 2 * BLOCK, ... */
+static void write_to(struct server *v, enum manner manner, int status[FEW])
+{
+	static char mem[FEW * BLOCK];
+	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 60000 };
+	struct mce_req reqs[FEW];
+	struct iovec iov[FEW];
+	struct mce_peer *peer;
+	struct mce_batch b;
+	struct side s;
+
+	*v = (struct server){ .manner = manner, .again_from = UINT64_MAX };
+	v->listener = mc_listen("127.0.0.1:0", 8, 0, v->addr);
+	assert_true(v->listener >= 0);
+	assert_int_equal(pthread_create(&v->thread, NULL, server_main, v), 0);
+	side_open(&s, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, v->addr, &peer), 0);
+	memset(reqs, 0, sizeof(reqs));
+	for (unsigned i = 0; i < FEW; i++) {
+		iov[i] = (struct iovec){ mem + i * BLOCK, BLOCK };
+		reqs[i].op = MCE_WRITE;
+		reqs[i].peer = peer;
+		reqs[i].addr = (i + 1) * BLOCK;
+		reqs[i].rkey = 1;
+		reqs[i].iov = &iov[i];
+		reqs[i].iovcnt = 1;
+	}
+	mce_batch_init(&b);
+	assert_int_equal(mce_submit(s.e, &b, reqs, FEW), 0);
+	assert_int_equal(mce_batch_wait(s.e, &b, reqs, FEW, SECONDS(60)), 0);
+	for (unsigned i = 0; i < FEW; i++)
+		status[i] = reqs[i].status;
+	mce_peer_put(peer);
+	side_close(&s);
+	__atomic_store_n(&v->stop, true, __ATOMIC_RELAXED);
+	pthread_join(v->thread, NULL);
+	close(v->listener);
+}
+
+static void many_end_by_one(void **state)
+{
+	int status[FEW];
+	struct server v;
+
+	for (int manner = ONCE; manner <= EACH; manner++) {
+		write_to(&v, (enum manner)manner, status);
+		for (unsigned i = 0; i < FEW; i++)
+			assert_int_equal(status[i], 0);
+		assert_int_equal(v.conns, 1);
+		assert_int_equal(v.writes, FEW);
+	}
+	write_to(&v, REFUSES, status);
+	for (unsigned i = 0; i < FEW; i++)
+		assert_int_equal(status[i], i + 1 == FEW / 2 ? -ERANGE : 0);
+}
+
+static void what_is_covered_is_not_repeated(void **state)
+{
+	int status[FEW];
+	struct server v;
+
+	write_to(&v, LOST, status);
+	for (unsigned i = 0; i < FEW; i++)
+		assert_int_equal(status[i], 0);
+	assert_int_equal(v.conns, 2);
+	assert_int_equal(v.writes, FEW);
+	assert_int_equal(v.again, FEW / 2);
+	assert_int_equal(v.again_from, (FEW / 2 + 1) * BLOCK);
+}
+
+static void senseless_ones_end_the_lane(void **state)
+{
+	int status[FEW];
+	struct server v;
+
+	for (int manner = UNAGREED; manner < MANNERS; manner++) {
+		write_to(&v, (enum manner)manner, status);
+		for (unsigned i = 0; i < FEW; i++)
+			assert_int_equal(status[i], -MC_ETRANSFER);
+		assert_true(v.conns > 1);
+	}
+}
+
+/* ---- the bytes ---- */
+
+struct frame {
+	const char *name;
+	uint8_t bytes[MCE_GREETING_SIZE];
+	size_t len;
+};
+
+static const struct mce_wire_req a_read = {
+	.type = MCE_FRAME_READ, .len = 0x10203, .id = 0x1112131415161718, .addr = 0x2122232425262728,
+	.rkey = 0x3132333435363738, .whole = 0x4142434445464748, .whole_len = 0x5152535455565758,
+};
+static const struct mce_wire_resp a_resp = {
+	.type = MCE_FRAME_DATA, .len = 0x10203, .id = 0x1112131415161718,
+};
+
+static void frame_greeting(struct frame *f, const char *name, uint64_t features)
+{
+	struct mce_greeting g = {
+		.version = 1, .version_min = 1, .features = features, .token = 0x6162636465666768,
+		.lane = 0x71727374, .epoch = 0x81828384, .len_max = 0x91929394, .window = 0xa1a2a3a4,
+		.id = { .netns_dev = 0xb1b2b3b4b5b6b7b8, .netns_ino = 0xc1c2c3c4c5c6c7c8 },
+	};
+
+	for (unsigned i = 0; i < 16; i++) {
+		g.id.nonce[i] = (uint8_t)(0xd0 + i);
+		g.id.boot[i] = (uint8_t)(0xe0 + i);
+	}
+	f->name = name;
+	f->len = MCE_GREETING_SIZE;
+	mce_greeting_pack(f->bytes, &g);
+}
+
+static void frame_req(struct frame *f, const char *name, enum mce_frame type, uint64_t seq)
+{
+	struct mce_wire_req q = a_read;
+
+	q.type = type;
+	q.seq = seq;
+	f->name = name;
+	f->len = MCE_REQ_SIZE;
+	mce_req_pack(f->bytes, &q);
+}
+
+static void frame_resp(struct frame *f, const char *name, enum mce_frame type, int32_t status)
+{
+	struct mce_wire_resp q = a_resp;
+
+	q.type = type;
+	q.len = type == MCE_FRAME_DATA ? q.len : 0;
+	q.status = status;
+	f->name = name;
+	f->len = MCE_RESP_SIZE;
+	mce_resp_pack(f->bytes, &q);
+}
+
+#define FRAMES 8
+
+static void frames_make(struct frame f[FRAMES])
+{
+	frame_greeting(&f[0], "greeting", 0);
+	frame_req(&f[1], "read", MCE_FRAME_READ, 0);
+	frame_req(&f[2], "write", MCE_FRAME_WRITE, 0);
+	frame_resp(&f[3], "data", MCE_FRAME_DATA, 0);
+	frame_resp(&f[4], "ack", MCE_FRAME_ACK, 0x0f0e0d0c);
+	frame_greeting(&f[5], "greeting1", MCE_FEATURE_ACK_UPTO);
+	frame_req(&f[6], "write1", MCE_FRAME_WRITE, 0xf1f2f3f4f5f6f7f8);
+	frame_resp(&f[7], "ack_upto1", MCE_FRAME_ACK_UPTO, 0);
+}
+
+static void path_of(char buf[4096], const char *dir, const char *name)
+{
+	snprintf(buf, 4096, "%.4000s/%s.hex", dir, name);
+}
+
+static void golden(void **state)
+{
+	struct frame f[FRAMES];
+	char dir[4096], path[4096];
+
+	snprintf(dir, sizeof(dir), "%s/tests/golden/lane", getenv("top_srcdir"));
+	frames_make(f);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		FILE *from;
+		unsigned byte;
+
+		path_of(path, dir, f[i].name);
+		from = fopen(path, "r");
+		assert_non_null(from);
+		for (size_t k = 0; k < f[i].len; k++) {
+			assert_int_equal(fscanf(from, "%2x", &byte), 1);
+			if (f[i].bytes[k] != byte)
+				fail_msg("%s: byte %zu is %02x, not %02x", path, k, f[i].bytes[k], byte);
+		}
+		assert_int_equal(fscanf(from, "%2x", &byte), EOF);
+		fclose(from);
+	}
+}
+
+/* What is missing in @dir is written. */
+static int golden_write(const char *dir)
+{
+	struct frame f[FRAMES];
+	char path[4096];
+
+	frames_make(f);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		FILE *to;
+
+		path_of(path, dir, f[i].name);
+		to = fopen(path, "wx");
+		if (!to)
+			continue;
+		for (size_t k = 0; k < f[i].len; k++)
+			fprintf(to, "%02x%s", f[i].bytes[k], (k + 1) % 32 ? "" : "\n");
+		fclose(to);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(golden),
+		cmocka_unit_test(one_answer_for_many),
+		cmocka_unit_test(refusals_have_their_own),
+		cmocka_unit_test(each_for_older_peers),
+		cmocka_unit_test(many_end_by_one),
+		cmocka_unit_test(what_is_covered_is_not_repeated),
+		cmocka_unit_test(senseless_ones_end_the_lane),
+	};
+
+	if (argc == 3 && !strcmp(argv[1], "write"))
+		return golden_write(argv[2]);
+	if (!getenv("top_srcdir")) {
+		puts("skipped: top_srcdir is not set");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
