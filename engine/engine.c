@@ -13,8 +13,6 @@
 
 /* Longest piece that goes over TCP at once. */
 #define STRIPE_MAX (8ull << 20)
-/* Requests that a transport may look at together. */
-#define RUN_MAX 1024u
 
 static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 {
@@ -171,14 +169,15 @@ static void prepare_req(struct mce_batch *b, struct mce_req *req)
 		__atomic_fetch_add(&req->peer->asked, x->total, __ATOMIC_RELAXED);
 }
 
-static void submit_one(struct mce_req *req)
+/* Does it wait for the resolver? */
+static bool submit_one(struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
-	if (x->status < 0 || x->total == 0)
-		mce_complete(req, MCE_PATH_NONE, x->status);
-	else
-		mce_peer_submit(req->peer, req);
+	if (x->status == 0 && x->total)
+		return mce_peer_submit(req->peer, req);
+	mce_complete(req, MCE_PATH_NONE, x->status);
+	return false;
 }
 
 /* Requests that are handed over: [next, ready) are prepared and of one peer. */
@@ -196,26 +195,41 @@ static void prepare_more(struct mce_batch *b, struct handing *h)
 
 	if (h->ready > h->next)
 		return;
-	while (h->ready < h->n && h->ready < h->next + RUN_MAX && h->reqs[h->ready].peer == p)
+	while (h->ready < h->n && h->ready < h->next + MCE_RUN_MAX && h->reqs[h->ready].peer == p)
 		prepare_req(b, &h->reqs[h->ready++]);
+}
+
+/* The first of @n requests waits for the peer or its region: so do those behind it that want the same.  How many,
+ * the first included. */
+static unsigned pend_alike(struct mce_peer *p, uint64_t rkey, struct mce_req *reqs, unsigned n)
+{
+	unsigned i = 1;
+
+	while (i < n && reqs[i].rkey == rkey && mce_reqx(&reqs[i])->status == 0 && mce_reqx(&reqs[i])->total)
+		i++;
+	if (i > 1)
+		mce_peer_pend(p, reqs + 1, i - 1);
+	return i;
 }
 
 static void submit_some(struct handing *h)
 {
 	struct mce_req *req = &h->reqs[h->next];
 	unsigned n = h->ready - h->next, took = 0;
+	struct mce_peer *p = req->peer;
+	uint64_t rkey = req->rkey;
 
-	if (n > 1 && req->peer && !(h->any_alone && h->alone == req->rkey)) {
-		for (const struct mce_transport *const *t = req->peer->transports; *t && !took; t++)
-			took = (*t)->submit_run(req->peer, req, n);
+	if (n > 1 && p && !(h->any_alone && h->alone == rkey)) {
+		took = mce_peer_offer_run(p, req, n);
 		h->any_alone = took == 0;
-		h->alone = took ? 0 : req->rkey;
+		h->alone = took ? 0 : rkey;
 	}
-	if (took == 0) {
-		submit_one(req);
-		took = 1;
+	if (took == 0 && submit_one(req)) {
+		took = pend_alike(p, rkey, req, n);
+		/* For those after them it may be connected. */
+		h->any_alone = false;
 	}
-	h->next += took;
+	h->next += took ? took : 1;
 }
 
 static void flush_peer(struct mce_peer *p)

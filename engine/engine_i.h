@@ -21,6 +21,8 @@
 #define MCE_IO_MAX 32u
 /* Connecting and greeting a peer, whatever the waiters' deadlines; the progress timeout if less. */
 #define MCE_CONNECT_MS 5000
+/* Requests that a transport may look at together. */
+#define MCE_RUN_MAX 1024u
 /* Threads that connect at one time. */
 #define MCE_RESOLVERS_MAX 256u
 
@@ -213,8 +215,12 @@ struct mce_peer {
 	struct mce_path_stats path[MCE_PATHS];
 	uint64_t asked, ended;	/* bytes of requests */
 };
-/* Offer @req to the transports; queues it for the resolver when it has to wait for something. */
-void mce_peer_submit(struct mce_peer *p, struct mce_req *req);
+/* Offer @req to the transports; queues it for the resolver when it has to wait for something, then true. */
+bool mce_peer_submit(struct mce_peer *p, struct mce_req *req);
+/* Queue @n requests that nobody else has seen for the resolver, since one before them waits for the same. */
+void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n);
+/* Offer @reqs to the transports together; how many were taken. */
+unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 /* The peer's lock is held: have the resolver look.  0, or why it cannot be started. */
 int mce_peer_resolve_locked(struct mce_peer *p);
 /* Cancel one request; see mce_transport.cancel. */

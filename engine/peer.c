@@ -292,24 +292,61 @@ static void put_back(struct mce_peer *p, struct mce_req *req, int why, bool coun
 		mce_complete(req, MCE_PATH_NONE, status);
 }
 
-void mce_peer_submit(struct mce_peer *p, struct mce_req *req)
+bool mce_peer_submit(struct mce_peer *p, struct mce_req *req)
 {
 	mce_req_move(req, MCE_AT_BUSY);
-	if (offer(p, req) == -EAGAIN)
-		put_back(p, req, 0, true);
+	if (offer(p, req) != -EAGAIN)
+		return false;
+	put_back(p, req, 0, true);
+	return true;
 }
 
-static struct mce_req *take_pending(struct mce_peer *p)
+void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
-	struct mce_req *req = NULL;
+	int status;
+
+	pthread_mutex_lock(&p->lock);
+	status = mce_closing(p->e) ? -ECANCELED : mce_peer_resolve_locked(p);
+	for (unsigned i = 0; i < n; i++) {
+		struct mce_reqx *x = mce_reqx(&reqs[i]);
+
+		x->tries = 1;
+		mce_req_move(&reqs[i], status < 0 ? MCE_AT_DONE : MCE_AT_PENDING);
+		if (status == 0)
+			mc_list_push_back(&p->pending, &x->node);
+	}
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; status < 0 && i < n; i++)
+		mce_complete(&reqs[i], MCE_PATH_NONE, status);
+}
+
+/* The first that waits and those that wait behind it and lie behind it, up to @max: an array. */
+static unsigned take_pending(struct mce_peer *p, unsigned max, struct mce_req **ret)
+{
+	struct mce_req *req;
+	unsigned n = 0;
 
 	MC_LOCKED(&p->lock);
-	if (!mc_list_empty(&p->pending)) {
+	while (n < max && !mc_list_empty(&p->pending)) {
 		req = mce_req_of(p->pending.next);
+		if (n == 0)
+			*ret = req;
+		else if (req != *ret + n)
+			break;
 		mc_list_remove(p->pending.next);
 		mce_req_move(req, MCE_AT_BUSY);
+		n++;
 	}
-	return req;
+	return n;
+}
+
+unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	unsigned took = 0;
+
+	for (const struct mce_transport *const *t = p->transports; n > 1 && *t && !took; t++)
+		took = (*t)->submit_run(p, reqs, n);
+	return took;
 }
 
 /* Only who waited from the beginning shares the fate of this round's connecting. */
@@ -362,6 +399,30 @@ static int prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	return r;
 }
 
+/* Requests that were taken from those that wait: together where a transport does that, else each by itself. */
+static void offer_all(struct mce_peer *p, struct mce_req *reqs, unsigned n, const struct round *round,
+		      int connect_err)
+{
+	unsigned took, i;
+	int r;
+
+	for (; n > 0; reqs += took, n -= took) {
+		i = key_at(round, reqs->rkey);
+		r = i < round->nkeys ? round->err[i] : 0;
+		took = r == 0 ? mce_peer_offer_run(p, reqs, n) : 0;
+		if (took)
+			continue;
+		took = 1;
+		if (r < 0 || offer(p, reqs) < 0)
+			put_back(p, reqs, r ? r : connect_err, i < round->nkeys);
+	}
+}
+
+static unsigned at_once(unsigned n)
+{
+	return n < MCE_RUN_MAX ? n : MCE_RUN_MAX;
+}
+
 /* Connect what is wanted, make the waiting requests' regions reachable, and offer each that waited by then
  * once. */
 static void resolve_round(struct mce_peer *p)
@@ -370,8 +431,8 @@ static void resolve_round(struct mce_peer *p)
 	uint64_t deadline = mc_deadline_ms(ms < MCE_CONNECT_MS ? (int64_t)ms : MCE_CONNECT_MS);
 	int connect_err = 0, r;
 	struct round round;
-	struct mce_req *req;
-	unsigned i = 0;
+	struct mce_req *reqs = NULL;
+	unsigned i = 0, n;
 
 	begin_round(p);
 	while (p->transports[i])
@@ -385,13 +446,8 @@ static void resolve_round(struct mce_peer *p)
 	gather_keys(p, &round);
 	for (i = 0; i < round.nkeys; i++)
 		round.err[i] = prepare(p, round.rkey[i], deadline);
-	while (round.n-- > 0 && (req = take_pending(p))) {
-		i = key_at(&round, req->rkey);
-		r = i < round.nkeys ? round.err[i] : 0;
-		if (r == 0 && offer(p, req) == 0)
-			continue;
-		put_back(p, req, r ? r : connect_err, i < round.nkeys);
-	}
+	for (; round.n > 0 && (n = take_pending(p, at_once(round.n), &reqs)); round.n -= n)
+		offer_all(p, reqs, n, &round, connect_err);
 	for (i = 0; p->transports[i]; i++)
 		p->transports[i]->flush(p);
 }

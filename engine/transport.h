@@ -28,7 +28,7 @@ struct mce_transport {
 	 * Nothing else.  Does not block. */
 	int (*submit)(struct mce_peer *p, struct mce_req *req);
 	/* Take more than one at a time, from the first of @reqs on, an array of requests of this peer that nobody
-	 * else has seen: how many it took, each as submit would.  0: offer the first to submit. */
+	 * else takes: how many it took, each as submit would.  0: offer the first to submit. */
 	unsigned (*submit_run)(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 	/* All requests of a batch are handed over: send.  Does not block. */
 	void (*flush)(struct mce_peer *p);

@@ -249,6 +249,28 @@ static void many_check(enum mce_path path)
 	}
 }
 
+/* A batch for a peer that nobody has talked to yet goes as those after it do. */
+static void first_batch(void **state)
+{
+	struct mce_peer *known = peer;
+	struct side first = user;
+
+	side_open(&user, NULL, 0, 0, 0);
+	assert_int_equal(mce_peer_get(user.e, owner.endpoint, &peer), 0);
+	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EIO@9999,"
+				      "engine.process_vm.copy=error:EIO@9999"), 0);
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 0);
+	many_check(MCE_PATH_PROCESS_VM);
+	/* one that was found alone each time that the requests were looked at, and the end of a run */
+	assert_in_range(mc_fault_hits("engine.process_vm.run"), 1, 12);
+	assert_in_range(mc_fault_hits("engine.process_vm.copy"), 0, 12);
+	mce_peer_put(peer);
+	side_close(&user);
+	peer = known;
+	user = first;
+}
+
 static void share_calls(void **state)
 {
 	read_some(0, 64, 0);
@@ -434,6 +456,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(first_batch, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(share_calls, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(side_by_side, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
