@@ -17,9 +17,12 @@
 static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 {
 	struct mce_conf *c = &e->conf;
+	unsigned share;
+	int r;
 
 	*c = *conf;
 	c->host = c->bind_host = c->io_cpus = NULL;
+	c->place_cpus = NULL;
 	if (conf->port < 0 || conf->port > 65535)
 		return mc_fail(-EINVAL, "port %d is out of range", conf->port);
 	if (c->upstream_port_min == 0)
@@ -30,10 +33,16 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	    c->upstream_port_max > 65535 || c->upstream_port_min > c->upstream_port_max)
 		return mc_fail(-EINVAL, "port %d, or the range %d to %d, is not valid", c->upstream_port,
 			       c->upstream_port_min, c->upstream_port_max);
+	if (conf->places > 1 && conf->places <= MCE_PLACES_MAX && conf->place_of && conf->place_cpus)
+		e->nplaces = conf->places;
+	else if (conf->places > 1)
+		return mc_fail(-EINVAL, "%u places, and at most %u can be told apart", conf->places,
+			       MCE_PLACES_MAX);
+	share = e->nplaces ? e->nplaces : 1;
 	if (c->io_threads == 0)
-		c->io_threads = 2;
+		c->io_threads = 2 * share < MCE_IO_MAX ? 2 * share : MCE_IO_MAX;
 	if (c->lanes == 0)
-		c->lanes = 2;
+		c->lanes = 2 * share < MCE_LANES_MAX ? 2 * share : MCE_LANES_MAX;
 	if (c->io_threads > MCE_IO_MAX || c->lanes > MCE_LANES_MAX)
 		return mc_fail(-EINVAL, "at most %u I/O threads and %u lanes per peer", MCE_IO_MAX,
 			       MCE_LANES_MAX);
@@ -49,7 +58,10 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 		c->progress_timeout_ms = 30000;
 	if (c->status_timeout_ms == 0)
 		c->status_timeout_ms = 30000;
-	return mce_cpus_parse(conf->io_cpus ? conf->io_cpus : "", &e->io_cpus);
+	r = mce_cpus_parse(conf->io_cpus ? conf->io_cpus : "", &e->cpus[0]);
+	for (unsigned i = 0; i < e->nplaces && r == 0; i++)
+		r = mce_cpus_parse(conf->place_cpus[i], &e->cpus[i]);
+	return r;
 }
 
 static int open_io(struct mce_engine *e)
@@ -59,6 +71,7 @@ static int open_io(struct mce_engine *e)
 
 	for (unsigned i = 0; i < e->conf.io_threads; i++) {
 		snprintf(name, sizeof(name), "mce-io%u", i);
+		e->io[i].place = e->nplaces ? i % e->nplaces : 0;
 		r = mce_io_open(&e->io[i], e, name);
 		if (r < 0) {
 			mce_io_close(&e->io[i]);

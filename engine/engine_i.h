@@ -46,6 +46,7 @@ struct mce_engine;
 /* One I/O thread.  What hangs on it registers a watcher, which is looked at every tick. */
 struct mce_io {
 	struct mce_engine *e;
+	unsigned place;		/* that its processors are at */
 	struct mc_evloop *loop;
 	/* owned by the loop */
 	struct mc_evtimer tick, again;
@@ -94,7 +95,11 @@ struct mce_mr {
 	/* atomic */
 	uint32_t refs;		/* futex: users, the table included */
 	bool dead;
+	int place;		/* MCE_PLACE_ASK, MCE_PLACE_ANY, or where it lies */
 };
+
+#define MCE_PLACE_ANY (-1)
+#define MCE_PLACE_ASK (-2)
 
 struct mce_mr_table {
 	pthread_rwlock_t lock;
@@ -114,6 +119,8 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 		  struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
+/* The place of the region that @addr is in; MCE_PLACE_ANY also when there is none. */
+int mce_mr_place(struct mce_engine *e, uint64_t addr);
 void mce_mr_unref(struct mce_mr *mr);
 static inline bool mce_mr_dead(const struct mce_mr *mr)
 {
@@ -141,6 +148,7 @@ struct __attribute__((may_alias)) mce_reqx {
 	int32_t status;		/* first failure */
 	uint8_t where;		/* enum mce_where */
 	uint8_t tries;
+	int8_t place;		/* whose lanes are to carry it, MCE_PLACE_ANY */
 	bool tail_left;		/* the CRC trailer is still to be cut */
 	bool queued;		/* node is on the transport's queue */
 	bool seen;		/* it waited when the resolver's round began */
@@ -214,6 +222,7 @@ struct mce_peer {
 	/* atomic */
 	struct mce_path_stats path[MCE_PATHS];
 	uint64_t asked, ended;	/* bytes of requests */
+	uint64_t placed[MCE_PLACES_MAX];
 };
 /* Offer @req to the transports; queues it for the resolver when it has to wait for something, then true. */
 bool mce_peer_submit(struct mce_peer *p, struct mce_req *req);
@@ -241,7 +250,8 @@ struct mce_engine {
 	struct mce_id id;
 	unsigned nio;
 	struct mce_io io[MCE_IO_MAX];
-	cpu_set_t io_cpus;	/* empty: the I/O threads run anywhere */
+	unsigned nplaces;	/* 0: they make no difference */
+	cpu_set_t cpus[MCE_PLACES_MAX];	/* of each, [0] when there are none; empty: I/O threads run anywhere */
 	struct mce_mapserver *mapserver;
 	struct mce_tcp_server *server;
 	int upstream_port;	/* -1: none */

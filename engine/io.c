@@ -139,9 +139,9 @@ static void io_settle(struct mce_io *io)
 {
 	cpu_set_t may;
 
-	if (CPU_COUNT(&io->e->io_cpus) == 0 || sched_getaffinity(0, sizeof(may), &may))
+	if (CPU_COUNT(&io->e->cpus[io->place]) == 0 || sched_getaffinity(0, sizeof(may), &may))
 		return;
-	CPU_AND(&may, &may, &io->e->io_cpus);
+	CPU_AND(&may, &may, &io->e->cpus[io->place]);
 	if (CPU_COUNT(&may) && sched_setaffinity(0, sizeof(may), &may))
 		mc_info("engine", "an I/O thread runs anywhere: %m");
 }

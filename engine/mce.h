@@ -43,16 +43,28 @@ struct mce_engine;
 struct mce_mr;
 struct mce_peer;
 
+#define MCE_PLACES_MAX 16u
+
 struct mce_conf {
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
 	const char *bind_host;	/* address to listen on when it differs, e.g. 0.0.0.0; NULL: host */
 	int port;		/* 0: a free one */
-	unsigned io_threads;	/* TCP threads, 0: 2 */
-	unsigned lanes;		/* TCP connections per peer, 0: 2 */
+	unsigned io_threads;	/* TCP threads, 0: 2 for each place */
+	unsigned lanes;		/* TCP connections per peer, 0: 2 for each place */
 	uint64_t stripe_bytes;	/* a longer request is split over the lanes; 0: 512 KiB */
 	bool force_tcp;		/* never local or mapped (tests, measurements); upstream: MC_FORCE_TCP */
 	const char *io_cpus;	/* "0-3,8": where the I/O threads run, of those that the process may use;
 				 * NULL, "" or none of these: anywhere */
+	/* A machine whose processors and memory fall into places (NUMA nodes), at most MCE_PLACES_MAX, the
+	 * nearest to the network first: I/O thread i runs on the processors of place_cpus[i % places], as
+	 * with io_cpus, and the bytes of a region go over lanes of the place that it lies at, as long as one
+	 * of these is up.  place_of(): where [@addr, @addr + @len) lies, -ENODATA: no page of it is there
+	 * yet, other negative values: at several places, or nobody knows; from any thread, must not block.
+	 * places 0 or 1: memory is all alike.  The texts are not kept. */
+	unsigned places;
+	const char *const *place_cpus;
+	int (*place_of)(void *arg, const void *addr, uint64_t len);
+	void *place_arg;
 	unsigned spin_us;	/* polling before sleep in I/O threads and waits */
 	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
 	uint64_t progress_timeout_ms; /* a lane that moves nothing for so long with work on it is dropped;
@@ -86,6 +98,7 @@ struct mce_mr_attr {
 	unsigned access;	/* MCE_ACCESS_*; 0: only local use (pins for RDMA) */
 	int fd;			/* file the memory is a shared mapping of, -1: none; stays the caller's */
 	uint64_t fd_offset;	/* page aligned */
+	unsigned place;		/* 1 + the place that it lies at, 0: mce_conf.place_of() tells */
 };
 
 /* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED); -EINVAL
@@ -131,8 +144,10 @@ struct mce_path_stats {
 	uint64_t requests, bytes, errors;
 };
 uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS]);
+/* Bytes that lanes of @place were given for the peer. */
+uint64_t mce_peer_placed(const struct mce_peer *p, unsigned place);
 const char *mce_peer_endpoint(const struct mce_peer *p);
-/* @fn must not call the engine but for the two above. */
+/* @fn must not call the engine but for the three above. */
 void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, void *arg), void *arg);
 
 struct mce_batch;

@@ -135,6 +135,39 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 	return r;
 }
 
+static int ask_place(struct mce_engine *e, const struct mce_mr *mr)
+{
+	int at = e->conf.place_of(e->conf.place_arg, (const void *)(uintptr_t)mr->base, mr->len);
+
+	/* Pages come with the first touch, so what is not known today may be tomorrow. */
+	if (at == -ENODATA)
+		return MCE_PLACE_ASK;
+	return at >= 0 && at < (int)e->nplaces ? at : MCE_PLACE_ANY;
+}
+
+int mce_mr_place(struct mce_engine *e, uint64_t addr)
+{
+	struct mce_mr_table *t = &e->mrs;
+	int place = MCE_PLACE_ANY;
+	unsigned at;
+
+	if (!e->nplaces)
+		return place;
+	pthread_rwlock_rdlock(&t->lock);
+	at = position(t, addr);
+	if (at > 0 && addr - t->by_base[at - 1]->base < t->by_base[at - 1]->len) {
+		struct mce_mr *mr = t->by_base[at - 1];
+
+		place = __atomic_load_n(&mr->place, __ATOMIC_RELAXED);
+		if (place == MCE_PLACE_ASK) {
+			place = ask_place(e, mr);
+			__atomic_store_n(&mr->place, place, __ATOMIC_RELAXED);
+		}
+	}
+	pthread_rwlock_unlock(&t->lock);
+	return place < 0 ? MCE_PLACE_ANY : place;
+}
+
 void mce_mr_unref(struct mce_mr *mr)
 {
 	/* The waiter may free the region as soon as only its own reference is left; the address alone
@@ -147,7 +180,7 @@ void mce_mr_unref(struct mce_mr *mr)
 
 /* ---- register ---------------------------------------------------------------------------------- */
 
-static int check_attr(const struct mce_mr_attr *a)
+static int check_attr(const struct mce_engine *e, const struct mce_mr_attr *a)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct stat st;
@@ -155,6 +188,8 @@ static int check_attr(const struct mce_mr_attr *a)
 	if (!a->base || a->len == 0 || (uintptr_t)a->base + a->len < (uintptr_t)a->base)
 		return mc_fail(-EINVAL, "memory region %p of %llu bytes is not valid", a->base,
 			       (unsigned long long)a->len);
+	if (a->place > e->nplaces && a->place)
+		return mc_fail(-EINVAL, "there is no place %u", a->place - 1);
 	if (a->access & ~(MCE_ACCESS_READ | MCE_ACCESS_WRITE))
 		return mc_fail(-EINVAL, "unknown access bits 0x%x", a->access);
 	if (a->fd < 0)
@@ -244,7 +279,7 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	struct mce_mr *mr;
 	int r;
 
-	r = check_attr(a);
+	r = check_attr(e, a);
 	if (r < 0)
 		return r;
 	mr = calloc(1, sizeof(*mr));
@@ -255,6 +290,7 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	mr->len = a->len;
 	mr->access = a->access;
 	mr->fd_offset = a->fd_offset;
+	mr->place = a->place ? (int)a->place - 1 : MCE_PLACE_ASK;
 	mr->refs = 1;
 	do
 		mr->rkey = mc_random_u64();

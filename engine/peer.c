@@ -180,6 +180,11 @@ static uint64_t sum_of(const uint64_t *sum)
 	return __atomic_load_n(sum, __ATOMIC_RELAXED);
 }
 
+uint64_t mce_peer_placed(const struct mce_peer *p, unsigned place)
+{
+	return place < MCE_PLACES_MAX ? sum_of(&p->placed[place]) : 0;
+}
+
 uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS])
 {
 	/* In this order: a request that comes and ends in between must not make it negative. */

@@ -114,6 +114,7 @@ struct mce_lane {
 	uint32_t n;
 	uint64_t bytes;
 	uint64_t seq;		/* of the last WRITE; never goes back */
+	bool others_turn;	/* the next request is one whose place does not matter */
 	/* atomic */
 	bool blocked;		/* the socket is full: EPOLLOUT will come */
 	bool broken;		/* to be taken down by its loop */
@@ -141,7 +142,8 @@ struct mce_tcp {
 	int wait_fd;		/* epoll of the lanes that are up, -1: none; constant for its users */
 	unsigned wait_users;
 	unsigned lost;		/* in_order: lanes since a request succeeded */
-	struct mc_list queue;	/* requests with something to cut */
+	/* Requests with something to cut: those whose place does not matter, and then those of each place. */
+	struct mc_list queue[MCE_PLACES_MAX + 1];
 	struct mc_list retry, free;
 };
 
@@ -166,6 +168,9 @@ static inline void mce_lane_mark_broken(struct mce_lane *l)
 /* Make more free pieces; false when there are as many as lanes can have, or no memory. */
 bool mce_pieces_grow_locked(struct mce_tcp *t);
 struct mce_piece *mce_piece_find_locked(struct mce_tcp *t, uint32_t index);
+/* A request with something to cut comes in, behind the others or before them. */
+void mce_tcp_queue_locked(struct mce_tcp *t, struct mce_req *req, bool first);
+bool mce_tcp_queued_locked(const struct mce_tcp *t);
 /* The next piece for a lane with room, on the lane's lists; NULL. */
 struct mce_piece *mce_piece_next_locked(struct mce_lane *l);
 bool mce_lane_has_work_locked(struct mce_lane *l);

@@ -225,7 +225,8 @@ int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 		t->lane_bytes = MCE_LANE_BYTES;
 	t->wanted = 1;
 	t->wait_fd = -1;
-	mc_list_init(&t->queue);
+	for (unsigned i = 0; i <= MCE_PLACES_MAX; i++)
+		mc_list_init(&t->queue[i]);
 	mc_list_init(&t->retry);
 	mc_list_init(&t->free);
 	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
@@ -291,6 +292,8 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 	struct mce_tcp *t = p->tcp;
 	int status = 0;
 
+	x->place = (int8_t)(req->iovcnt ? mce_mr_place(p->e, (uintptr_t)req->iov[0].iov_base) :
+					  MCE_PLACE_ANY);
 	pthread_mutex_lock(&p->lock);
 	if (x->status < 0 || x->total == 0) {
 		status = x->status;
@@ -300,8 +303,7 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 	} else {
 		x->tail_left = mce_tail_len(req) > 0;
 		x->crc_left = req->crc ? req->crc_len : 0;
-		x->queued = true;
-		mc_list_push_back(&t->queue, &x->node);
+		mce_tcp_queue_locked(t, req, false);
 		mce_req_move(req, MCE_AT_TRANSPORT);
 		want_lanes_locked(t);
 		status = 1;

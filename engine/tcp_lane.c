@@ -526,7 +526,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	p->introduced = t->up > 0 && !p->upstream;
 	hopeless = status == 0 && is_hopeless_locked(l);
 	mce_lane_lost_locked(l, status, &over);
-	if (status == 0 && (!mc_list_empty(&t->retry) || !mc_list_empty(&t->queue)))
+	if (status == 0 && (!mc_list_empty(&t->retry) || mce_tcp_queued_locked(t)))
 		(void)mce_peer_resolve_locked(p);
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&l->rx_lock);

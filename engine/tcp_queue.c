@@ -125,6 +125,7 @@ static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 	mc_list_push_back(&l->txq, &pc->tx_node);
 	l->n++;
 	l->bytes += pc->len;
+	__atomic_fetch_add(&l->t->p->placed[l->io->place], pc->len, __ATOMIC_RELAXED);
 }
 
 /* A WRITE that waits until its lost lane is greeted anew. */
@@ -144,6 +145,53 @@ static struct mce_piece *retry_locked(struct mce_lane *l)
 			continue;
 		return lane_has_room(l, pc->len) ? pc : NULL;
 	}
+	return NULL;
+}
+
+void mce_tcp_queue_locked(struct mce_tcp *t, struct mce_req *req, bool first)
+{
+	struct mce_reqx *x = mce_reqx(req);
+	struct mc_list *queue = &t->queue[x->place + 1];
+
+	x->queued = true;
+	if (first)
+		mc_list_push_front(queue, &x->node);
+	else
+		mc_list_push_back(queue, &x->node);
+}
+
+bool mce_tcp_queued_locked(const struct mce_tcp *t)
+{
+	for (unsigned i = 0; i <= t->p->e->nplaces; i++)
+		if (!mc_list_empty(&t->queue[i]))
+			return true;
+	return false;
+}
+
+static bool place_has_lane_locked(const struct mce_tcp *t, unsigned place)
+{
+	for (unsigned i = 0; i < t->nlanes; i++)
+		if (t->lanes[i].io->place == place && t->lanes[i].up && mce_lane_sends(&t->lanes[i]))
+			return true;
+	return false;
+}
+
+/* What the lane takes from: memory of its own place, in turns with what is all the same to it; of other places
+ * only when no lane there is up.  NULL: there is nothing for it. */
+static struct mc_list *queue_for_locked(struct mce_lane *l)
+{
+	struct mc_list *any = &l->t->queue[0], *own = any + 1 + l->io->place;
+	unsigned n = l->t->p->e->nplaces;
+
+	if (n == 0)
+		return mc_list_empty(any) ? NULL : any;
+	if (!mc_list_empty(any) && (l->others_turn || mc_list_empty(own)))
+		return any;
+	if (!mc_list_empty(own))
+		return own;
+	for (unsigned i = 0; i < n; i++)
+		if (!mc_list_empty(any + 1 + i) && !place_has_lane_locked(l->t, i))
+			return any + 1 + i;
 	return NULL;
 }
 
@@ -202,20 +250,23 @@ static void cut_locked(struct mce_req *req, uint32_t len, struct mce_piece *pc)
 struct mce_piece *mce_piece_next_locked(struct mce_lane *l)
 {
 	struct mce_tcp *t = l->t;
+	struct mc_list *queue;
 	struct mce_piece *pc;
 	struct mce_req *req;
 	uint32_t len;
 
 	pc = retry_locked(l);
 	if (!pc) {
-		if (mc_list_empty(&t->queue) || !have_free_locked(t))
+		queue = queue_for_locked(l);
+		if (!queue || !have_free_locked(t))
 			return NULL;
-		req = mce_req_of(t->queue.next);
+		req = mce_req_of(queue->next);
 		len = next_len(l, req);
 		if (!lane_has_room(l, len))
 			return NULL;
 		pc = mc_list_first(&t->free, struct mce_piece, node);
 		cut_locked(req, len, pc);
+		l->others_turn = queue != &t->queue[0];
 	}
 	give_to_lane_locked(pc, l);
 	return pc;
@@ -224,14 +275,16 @@ struct mce_piece *mce_piece_next_locked(struct mce_lane *l)
 bool mce_lane_has_work_locked(struct mce_lane *l)
 {
 	struct mce_tcp *t = l->t;
+	struct mc_list *queue;
 
 	if (!l->up || !mce_lane_sends(l) || __atomic_load_n(&l->blocked, __ATOMIC_ACQUIRE))
 		return false;
 	if (!mc_list_empty(&l->txq) || retry_locked(l))
 		return true;
-	if (mc_list_empty(&t->queue) || !have_free_locked(t))
+	queue = queue_for_locked(l);
+	if (!queue || !have_free_locked(t))
 		return false;
-	return lane_has_room(l, next_len(l, mce_req_of(t->queue.next)));
+	return lane_has_room(l, next_len(l, mce_req_of(queue->next)));
 }
 
 void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
@@ -241,8 +294,7 @@ void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
 	x->crc_left -= bytes;
 	if (x->crc_left || !x->tail_left || x->cut < x->total || x->queued)
 		return;
-	x->queued = true;
-	mc_list_push_front(&t->queue, &x->node);
+	mce_tcp_queue_locked(t, req, true);
 }
 
 /* ---- ending ------------------------------------------------------------------------------------ */
@@ -393,6 +445,17 @@ static struct mce_req *retry_end_locked(struct mce_piece *pc, int status)
 	return piece_gone_locked(req, status);
 }
 
+/* A queued request is not cut any further. */
+static struct mce_req *queue_end_locked(struct mce_req *req, int status)
+{
+	struct mce_reqx *x = mce_reqx(req);
+
+	x->pieces++;
+	if (x->status == 0)
+		x->status = status;
+	return piece_gone_locked(req, status);
+}
+
 void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
 {
 	struct mc_list over, *pos, *next;
@@ -405,15 +468,9 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
 		if (!l || (pc->lane == l && is_fenced_off(pc)))
 			note_over(retry_end_locked(pc, status), &over);
 	}
-	while (!l && !mc_list_empty(&t->queue)) {
-		struct mce_req *req = mce_req_of(t->queue.next);
-		struct mce_reqx *x = mce_reqx(req);
-
-		x->pieces++;
-		if (x->status == 0)
-			x->status = status;
-		note_over(piece_gone_locked(req, status), &over);
-	}
+	for (unsigned i = 0; !l && i <= t->p->e->nplaces; i++)
+		while (!mc_list_empty(&t->queue[i]))
+			note_over(queue_end_locked(mce_req_of(t->queue[i].next), status), &over);
 	pthread_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
 }

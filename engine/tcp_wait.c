@@ -26,7 +26,7 @@ static bool is_little(struct mce_tcp *t)
 	uint64_t bytes = 0;
 
 	MC_LOCKED(&t->p->lock);
-	if (!mc_list_empty(&t->queue) || !mc_list_empty(&t->retry) || t->up == 0)
+	if (mce_tcp_queued_locked(t) || !mc_list_empty(&t->retry) || t->up == 0)
 		return false;
 	for (unsigned i = 0; i < t->nlanes; i++)
 		bytes += t->lanes[i].bytes;

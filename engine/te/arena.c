@@ -8,7 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <hwloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,7 +17,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/log.h"
 
 #define HUGE_PAGE (2ull << 20)
 #define ORDER_MIN 13		/* 8 KiB */
@@ -150,26 +149,6 @@ static int map_file(struct mce_te_arena *a, uint64_t len, unsigned flags)
 	return 0;
 }
 
-/* Best effort: memory of another node is slower, not wrong. */
-static void bind_node(struct mce_te_arena *a)
-{
-	hwloc_topology_t top;
-	hwloc_nodeset_t set;
-
-	if (a->node < 0 || hwloc_topology_init(&top))
-		return;
-	set = hwloc_bitmap_alloc();
-	if (set && hwloc_topology_load(top) == 0) {
-		hwloc_bitmap_only(set, (unsigned)a->node);
-		if (hwloc_set_area_membind(top, a->base, a->len, set, HWLOC_MEMBIND_BIND,
-					   HWLOC_MEMBIND_BYNODESET))
-			mc_warn("engine", "cannot bind memory, continuing with any node=%d: %m",
-				a->node);
-	}
-	hwloc_bitmap_free(set);
-	hwloc_topology_destroy(top);
-}
-
 static void arena_free(struct mce_te_arena *a)
 {
 	if (a->base)
@@ -181,7 +160,7 @@ static void arena_free(struct mce_te_arena *a)
 }
 
 /* @whole: bytes of the one block it is to be, 0: an arena for many. */
-static int arena_make(uint64_t whole, int node, struct mce_te_arena **ret)
+static int arena_make(struct mce_te *te, uint64_t whole, int node, struct mce_te_arena **ret)
 {
 	struct mce_te_arena *a;
 	int r;
@@ -206,7 +185,7 @@ static int arena_make(uint64_t whole, int node, struct mce_te_arena **ret)
 		arena_free(a);
 		return r;
 	}
-	bind_node(a);
+	mce_te_numa_bind(te->numa, a->base, a->len, node);
 	*ret = a;
 	return 0;
 }
@@ -216,16 +195,20 @@ static int arena_make(uint64_t whole, int node, struct mce_te_arena **ret)
 static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_arena **ret)
 {
 	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	char location[32] = "*";
 	struct mce_te_arena *a;
 	int r;
 
-	r = arena_make(whole, node, &a);
+	if (node >= 0)
+		snprintf(location, sizeof(location), "cpu:%d", node);
+	r = arena_make(te, whole, node, &a);
 	if (r < 0)
 		return r;
 	attr.base = a->base;
 	attr.len = a->len;
 	attr.fd = a->fd;
-	r = mce_te_mem_add(te, &attr, NULL);
+	attr.place = mce_te_location_place(te->numa, location);
+	r = mce_te_mem_add(te, &attr, location);
 	if (r < 0) {
 		arena_free(a);
 		return r;
@@ -265,7 +248,7 @@ int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret)
 	if (len == 0 || len > SIZE_MAX / 2)
 		return mc_fail(-EINVAL, "managed memory of %zu bytes", len);
 	if (numa_node < 0)
-		numa_node = -1;
+		numa_node = mce_te_numa_here(te->numa);
 	if (len > 1ull << ORDER_MAX) {
 		r = arena_add(te, len, numa_node, &a);
 		if (r == 0)

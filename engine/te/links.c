@@ -53,6 +53,20 @@ struct gather {
 	json_t *list;
 };
 
+/* Bytes over lanes of each node, where there are several. */
+static json_t *nodes_json(const struct mce_te *te, const struct mce_peer *p)
+{
+	json_t *nodes = json_object();
+	char name[32];
+	int node;
+
+	for (unsigned i = 0; (node = mce_te_numa_node(te->numa, i)) >= 0; i++) {
+		snprintf(name, sizeof(name), "cpu:%d", node);
+		(void)json_object_set_new(nodes, name, json_integer((json_int_t)mce_peer_placed(p, i)));
+	}
+	return nodes;
+}
+
 static void peer_json(const struct mce_peer *p, void *arg)
 {
 	struct gather *g = arg;
@@ -63,6 +77,8 @@ static void peer_json(const struct mce_peer *p, void *arg)
 	o = json_pack("{s:s, s:o}", "endpoint", mce_peer_endpoint(p), "paths", paths_json(p));
 	if (name)
 		(void)json_object_set_new(o, "segment", json_string(name));
+	if (mce_te_numa_node(g->te->numa, 0) >= 0)
+		(void)json_object_set_new(o, "lane_bytes", nodes_json(g->te, p));
 	(void)json_array_append_new(g->list, o);
 }
 
@@ -133,6 +149,8 @@ static void print_text(FILE *f, json_t *root)
 				json_integer_value(json_object_get(stats, "requests")),
 				json_integer_value(json_object_get(stats, "bytes")),
 				json_integer_value(json_object_get(stats, "errors")));
+		json_object_foreach(json_object_get(v, "lane_bytes"), name, stats)
+			fprintf(f, "    lanes at %s: %lld bytes\n", name, json_integer_value(stats));
 	}
 }
 

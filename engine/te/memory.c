@@ -225,6 +225,7 @@ static int add_user(struct mce_te *te, void *addr, size_t len, const char *locat
 	struct mce_mr_attr attr = {
 		.base = addr, .len = len, .fd = -1,
 		.access = remote ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0,
+		.place = mce_te_location_place(te->numa, location),
 	};
 
 	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)

@@ -155,9 +155,14 @@ static int open_engine(struct mce_te *te)
 		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
 		.io_cpus = cpus,
 	};
+	int r;
 
 	mce_te_interface_of(te->host, interface);
 	mce_topo_cpus_near(NULL, interface, cpus, sizeof(cpus));
+	r = mce_te_numa_open(cpus, &te->numa);
+	if (r < 0)
+		return r;
+	mce_te_numa_conf(te->numa, &c);
 	return mce_engine_open(&c, &te->engine);
 }
 
@@ -257,6 +262,7 @@ void mce_te_close(struct mce_te *te)
 	mce_te_mem_done(te);
 	mce_te_arenas_done(te);
 	mce_engine_close(te->engine);
+	mce_te_numa_close(te->numa);
 	mce_meta_close(te->meta);
 	mce_te_work_done(&te->work);
 	mce_te_inbox_done(&te->inbox);

@@ -48,6 +48,24 @@ void mce_te_interface_of(const char *host, char ret[IF_NAMESIZE]);
 /* Does it name this host's loopback, so that nobody else can come this way? */
 bool mce_te_is_loopback(const char *host);
 
+/* ---- NUMA nodes (numa.c) ------------------------------------------------------------------------ */
+
+struct mce_te_numa;
+/* Look at the machine.  @first_cpus: the network's processors, "" when they are not known.  Any thread may use it. */
+int mce_te_numa_open(const char *first_cpus, struct mce_te_numa **ret);
+void mce_te_numa_close(struct mce_te_numa *numa);	/* NULL is fine */
+/* Tell the engine what its places are; @numa has to outlive it. */
+void mce_te_numa_conf(struct mce_te_numa *numa, struct mce_conf *conf);
+/* The node of a place and the place of a node, -ENOENT. */
+int mce_te_numa_node(const struct mce_te_numa *numa, unsigned place);
+int mce_te_numa_place(const struct mce_te_numa *numa, int node);
+/* The node that the calling thread is on; -1 when there is but one. */
+int mce_te_numa_here(const struct mce_te_numa *numa);
+/* For mce_mr_attr.place: that of "cpu:N"; 0 for all other locations. */
+unsigned mce_te_location_place(const struct mce_te_numa *numa, const char *location);
+/* Have pages that come from now on come from @node, as long as it has some; -1: from anywhere. */
+void mce_te_numa_bind(struct mce_te_numa *numa, void *addr, size_t len, int node);
+
 /* ---- registered memory (memory.c) -------------------------------------------------------------- */
 
 struct mce_te_mem {
@@ -252,6 +270,7 @@ struct mce_te_rate {
 struct mce_te {
 	/* constant after open */
 	struct mce_te_env env;
+	struct mce_te_numa *numa;
 	struct mce_engine *engine;
 	struct mce_peer *self;	/* kept, with its counts */
 	struct mce_meta *meta;	/* NULL with P2PHANDSHAKE */

@@ -64,7 +64,7 @@ int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, si
 int mce_te_unregister(struct mce_te *te, void *addr);		/* -ENOENT: not registered */
 int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n);
 /* Memory in huge pages where there are any, registered, and mapped by peers of the same host instead of
- * copied through the kernel.  @numa_node -1: any.  mce_te_unmanage() gives it back, by its first address;
+ * copied through the kernel.  @numa_node -1: the caller's.  mce_te_unmanage() gives it back, by its first address;
  * no transfer may be using it. */
 int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret);
 int mce_te_unmanage(struct mce_te *te, void *addr);
