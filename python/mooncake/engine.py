@@ -166,3 +166,21 @@ class TransferEngine(_Engine):
     def get_notifies(self):
         """get_notifies() -> list[TransferNotify]: what came in since the last call."""
         return [TransferNotify(name, msg) for name, msg in self._notifies()]
+
+
+_LATER = {"SharedSegment": "_shared", "RpcInterface": "_rpc", "create_rpc_client": "_rpc", "create_rpc_server": "_rpc"}
+
+
+def __getattr__(name):
+    # on first use: sockets and threads take time to import
+    import importlib
+
+    if name == "CoroRPCInterface":
+        name = "RpcInterface"
+    if name in _LATER:
+        return getattr(importlib.import_module(f"mooncake.{_LATER[name]}"), name)
+    raise AttributeError(f"module 'mooncake.engine' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_LATER, "CoroRPCInterface"])

@@ -293,8 +293,8 @@ def configs(s):
 
 def full(s):
     big = b"x" * (1 << 20)
-    case("full: larger than the segment", lambda: s.put_from("huge", ctypes.addressof(ctypes.create_string_buffer(
-        65 << 20)), 65 << 20))
+    memory = ctypes.create_string_buffer(65 << 20)
+    case("full: larger than the segment", lambda: s.put_from("huge", ctypes.addressof(memory), len(memory)))
     case("full: one MiB", lambda: [s.put("mib", big), s.get("mib")[-1:] == b"x"])
 
 
