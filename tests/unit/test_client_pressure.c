@@ -18,7 +18,8 @@
 #define POOL (256 * MIB)
 #define SIZE_MAX_OF_ONE (4 * MIB)
 
-/* A writer that did not run while the others put so many objects is not reading what was just put. */
+/* A writer that did not run while the others put so many objects is not reading what was just put.  Counted
+ * from the put's beginning: it may stand still after the master has committed it and before it knows. */
 #define MOMENT 64u
 
 static mcs_t *owner;
@@ -60,7 +61,7 @@ static void write_one(struct writer *w, mcs_t *s, char *data, char *back, size_t
 	struct iovec iov = { data, size };
 	struct mcs_key id;
 	uint8_t present;
-	unsigned before;
+	unsigned before = __atomic_load_n(&all_puts, __ATOMIC_RELAXED);
 	char key[64];
 	int64_t n;
 	int r;
@@ -69,7 +70,7 @@ static void write_one(struct writer *w, mcs_t *s, char *data, char *back, size_t
 	id = fixture_key(key);
 	memcpy(data, &seed, sizeof(seed) < size ? sizeof(seed) : size);
 	r = mcs_put(s, id, &iov, 1, NULL, -1);
-	before = __atomic_add_fetch(&all_puts, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&all_puts, 1, __ATOMIC_RELAXED);
 	if (r < 0) {
 		note(w, &w->failed, "put", r);
 		return;
