@@ -367,18 +367,31 @@ struct file_target {
 	void *conf;
 };
 
-static int apply_pair(void *arg, const char *key, const char *value)
+/* What takes several values says so in its unit. */
+static bool takes_list(const struct mc_opt_row *row)
+{
+	return row->type == MC_OPT_STR && (strstr(row->unit, "[,...]") || !strcmp(row->unit, "LIST") ||
+					   !strcmp(row->unit, "LEVELS"));
+}
+
+static int apply_pair(void *arg, const char *key, const char *value, enum mc_conf_shape shape)
 {
 	struct file_target *t = arg;
 	const struct mc_opt_row *row = mc_opt_find(t->o->prog, key);
 	const struct mc_opt_absent *absent;
 	int r;
 
+	if (row && (shape == MC_CONF_MAP || (shape == MC_CONF_LIST && !takes_list(row))))
+		return mc_fail(-EINVAL, "%s: a %s stands where one value is wanted", key,
+			       shape == MC_CONF_MAP ? "map" : "list");
 	if (!row) {
 		absent = mc_opt_absent(t->o->prog, key);
 		if (absent)
-			return mc_opt_absent_harmless(absent, value) ? 0 :
+			return value && mc_opt_absent_harmless(absent, value) ? 0 :
 				fail_absent("", key, absent->why);
+		/* What is in a map has names of its own. */
+		if (shape == MC_CONF_MAP)
+			return 0;
 		warn_unknown(t->o, "config key ", key);
 		return 0;
 	}

@@ -86,9 +86,15 @@ static int join(struct walk *w, struct joined *to, const char *value)
 static int finish_list(struct walk *w, struct joined *list, int r)
 {
 	if (r == 0)
-		r = w->fn(w->arg, w->key, list->text ? list->text : "");
+		r = w->fn(w->arg, w->key, list->text ? list->text : "", MC_CONF_LIST);
 	free(list->text);
 	return r;
+}
+
+/* The map below w->key begins. */
+static int begin_map(struct walk *w)
+{
+	return w->fn(w->arg, w->key, NULL, MC_CONF_MAP);
 }
 
 /* ---- JSON ---- */
@@ -149,11 +155,13 @@ static int json_map(struct walk *w, json_t *map)
 		if (r < 0)
 			return r;
 		if (json_is_object(v))
+			r = begin_map(w);
+		if (r == 0 && json_is_object(v))
 			r = json_map(w, v);
 		else if (json_is_array(v))
 			r = json_list(w, v);
-		else if (!json_is_null(v))
-			r = w->fn(w->arg, w->key, json_text(v, buf, sizeof(buf)));
+		else if (json_is_boolean(v) || json_is_number(v) || json_is_string(v))
+			r = w->fn(w->arg, w->key, json_text(v, buf, sizeof(buf)), MC_CONF_SCALAR);
 		if (r < 0)
 			return r;
 		w->key[old] = '\0';
@@ -219,15 +227,18 @@ static int yaml_map(struct walk *w, const yaml_node_t *map);
 static int yaml_value(struct walk *w, const yaml_node_t *v)
 {
 	const char *text;
+	int r;
 
-	if (v->type == YAML_MAPPING_NODE)
-		return yaml_map(w, v);
+	if (v->type == YAML_MAPPING_NODE) {
+		r = begin_map(w);
+		return r < 0 ? r : yaml_map(w, v);
+	}
 	if (v->type == YAML_SEQUENCE_NODE)
 		return yaml_list(w, v);
 	text = yaml_text(v);
 	if (!text)
 		return mc_fail(-EINVAL, "the value of \"%s\" is not text", w->key);
-	return yaml_is_null(v) ? 0 : w->fn(w->arg, w->key, text);
+	return yaml_is_null(v) ? 0 : w->fn(w->arg, w->key, text, MC_CONF_SCALAR);
 }
 
 static int yaml_map(struct walk *w, const yaml_node_t *map)

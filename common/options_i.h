@@ -45,8 +45,12 @@ const char *mc_opt_nearest(const struct mc_program *prog, const char *name);
 
 /* ---- options_file.c ---- */
 
-/* Called for each scalar of a config file; a negative return ends the reading. */
-typedef int (*mc_conf_pair_fn)(void *arg, const char *key, const char *value);
+enum mc_conf_shape { MC_CONF_SCALAR, MC_CONF_LIST, MC_CONF_MAP };
+
+/* Called for each value of a config file; a negative return ends the reading.  @value is NULL for a map, whose
+ * own values come afterwards, if it has any. */
+typedef int (*mc_conf_pair_fn)(void *arg, const char *key, const char *value,
+			       enum mc_conf_shape shape);
 
 enum mc_conf_format { MC_CONF_JSON, MC_CONF_YAML };
 

@@ -11,12 +11,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int on_pair(void *arg, const char *key, const char *value)
+static int on_pair(void *arg, const char *key, const char *value, enum mc_conf_shape shape)
 {
 	size_t *left = arg;
 
-	/* The contract: neither is NULL, a key is never empty; and the sum has a bound. */
-	if (!*key || strlen(key) > 256 || strlen(value) > *left)
+	/* The contract: only a map has no text, a key is never empty; and the sum has a bound. */
+	if (!*key || strlen(key) > 256 || (shape == MC_CONF_MAP) != !value)
+		abort();
+	if (value && strlen(value) > *left)
 		abort();
 	return 0;
 }

@@ -39,6 +39,23 @@ for pair in 'eviction_ratio NaN' 'eviction_ratio []' 'eviction_ratio "x"' 'evict
 	what="bad.yaml"
 	refuses --config_path="$tmp/bad.yaml"
 done
+# a map or a list, empty or not, where one value is wanted
+for value in '{}' '{"x": 1}' '{"x": {"y": []}}' '[]' '[1]' '["a", "b"]'; do
+	for key in eviction_ratio rpc_port rpc_address enable_metric_reporting client_live_ttl_sec log_dir \
+		eviction_policy kv_events_tenant_id; do
+		what="$key: a .* stands where one value is wanted"
+		printf '{"%s": %s}\n' "$key" "$value" >"$tmp/bad.json"
+		refuses --config_path="$tmp/bad.json"
+		printf '%s: %s\n' "$key" "$value" >"$tmp/bad.yaml"
+		refuses --config_path="$tmp/bad.yaml"
+		what="a .* stands where one value is wanted"
+		printf '%s:\n  %s:\n    %s\n' "${key%%_*}" "${key#*_}" "$value" >"$tmp/bad.yaml"
+		refuses --config_path="$tmp/bad.yaml"
+	done
+	what='enable_ha is not built into this version'
+	printf '{"enable_ha": %s}\n' "$value" >"$tmp/bad.json"
+	refuses --config_path="$tmp/bad.json"
+done
 head -c 3000 /dev/urandom >"$tmp/random.json"
 what=random.json
 refuses --config_path="$tmp/random.json"

@@ -18,9 +18,13 @@
 static char got[200000];		/* "key=value;" of each pair */
 static const char *refused;		/* key that the callback does not want */
 
-static int on_pair(void *arg, const char *key, const char *value)
+static int on_pair(void *arg, const char *key, const char *value, enum mc_conf_shape shape)
 {
 	size_t len = strlen(got);
+
+	assert_int_equal(shape == MC_CONF_MAP, value == NULL);
+	if (shape == MC_CONF_MAP)
+		return 0;
 
 	if (refused && !strcmp(key, refused))
 		return mc_fail(-EXDEV, "refused");
