@@ -10,6 +10,7 @@
 #include "master/mcm_i.h"
 #include "master/scratch.h"
 #include "master/service.h"
+#include "master/session.h"
 
 MC_COUNTER(removes, "master_remove_requests_total", "", "Keys asked to be removed")
 MC_COUNTER(remove_failures, "master_remove_failures_total", "", "Keys that were not removed")
@@ -53,6 +54,24 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_remove_reply, &reply);
 }
 
+/* A client that knows nothing of slices: they are made here, and between them others are served. */
+static int remove_slice(struct mcm_session *s, struct mcm *m, struct mcp_remove_match *rq,
+			struct mcp_remove_match_reply *reply)
+{
+	int r;
+
+	rq->sliced = 1;
+	rq->at = s->match_at;
+	r = mcm_remove_part(m, rq, reply);
+	s->match_removed += reply->removed;
+	s->match_at = r < 0 ? 0 : reply->at;
+	if (s->match_at)
+		return MCP_AGAIN;
+	reply->removed = s->match_removed;
+	s->match_removed = 0;
+	return r;
+}
+
 int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
 			   struct mcp_answer *answer, void *arg)
 {
@@ -61,12 +80,18 @@ int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
 	bool all;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_remove_match, body, len, &rq);
 	if (r < 0)
 		return r;
 	all = !rq.pattern.len && !rq.prefix.len;
-	r = mcm_remove_part(arg, &rq, &reply);
+	if (rq.sliced) {
+		r = mcm_remove_part(arg, &rq, &reply);
+	} else {
+		r = remove_slice(mcp_session_get(s), arg, &rq, &reply);
+		if (r == MCP_AGAIN)
+			return r;
+		rq.at = 0;
+	}
 	if (!rq.at)
 		mc_metric_add(all ? &alls : &matches, 1);
 	if (r < 0) {

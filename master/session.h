@@ -26,6 +26,8 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
+	/* of whoever runs its requests: where its removal of many goes on, and how many it has removed */
+	uint64_t match_at, match_removed;
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;
 	/* guarded by the put shard's lock */

@@ -54,6 +54,7 @@ struct conn {
 	enum state state;
 	bool opened;			/* closed() is due */
 	bool stalled;			/* not read from: see above */
+	bool again;			/* nor now: the first request of @in is done in parts */
 	uint32_t hello_id;
 	uint64_t active_ns;		/* when bytes moved last */
 	struct mcp_buf in;		/* begins with a frame that is not complete, or when stalled */
@@ -61,6 +62,7 @@ struct conn {
 	size_t out_sent;
 	/* the end of it, behind gates that open when the server has settled their marks */
 	struct mc_list gate_link;
+	struct mc_list again_link;
 	struct gate {
 		size_t len;		/* 0: open */
 		uint64_t mark;
@@ -152,6 +154,7 @@ static void conn_close(struct conn *c)
 	mc_evloop_del(c->loop->ev, &c->ev);
 	mc_evtimer_disarm(c->loop->ev, &c->timer);
 	mc_list_remove(&c->link);
+	mc_list_remove(&c->again_link);
 	open_gates(c);
 	if (c->opened && conf->closed)
 		conf->closed(&c->s, conf->arg);
@@ -326,7 +329,7 @@ static int handle(struct conn *c, const struct mcp_frame *f, const uint8_t *body
 
 static bool takes_frames(const struct conn *c)
 {
-	return !c->stalled && (c->state == GREETING || c->state == OPEN);
+	return !c->stalled && !c->again && (c->state == GREETING || c->state == OPEN);
 }
 
 /* Handle the complete frames of @p.  *@used gets how many bytes they were. */
@@ -349,6 +352,11 @@ static int feed(struct conn *c, const uint8_t *p, size_t len, size_t *used)
 		if (len - at - MCP_FRAME_HEADER < f.length)
 			break;
 		r = handle(c, &f, p + at + MCP_FRAME_HEADER, &now);
+		if (r == MCP_AGAIN) {
+			c->again = true;
+			r = 0;
+			break;
+		}
 		at += MCP_FRAME_HEADER + f.length;
 	}
 	*used = at;
@@ -359,6 +367,21 @@ static int feed(struct conn *c, const uint8_t *p, size_t len, size_t *used)
 }
 
 static int set_off(struct conn *c);
+static void go_on(void *loop);
+
+/* After others have been served. */
+static int later(struct conn *c)
+{
+	struct mcp_loop *l = c->loop;
+	int r = l->again_posted ? 0 : mc_evloop_post(l->ev, go_on, l);
+
+	if (r < 0)
+		return r;
+	l->again_posted = true;
+	if (mc_list_empty(&c->again_link))
+		mc_list_push_back(&l->agains, &c->again_link);
+	return 0;
+}
 
 /* What has to happen after feed(): move to the right loop, stop or go on reading. */
 static int settle(struct conn *c)
@@ -369,7 +392,9 @@ static int settle(struct conn *c)
 		mcp_buf_reset(&c->in);
 		return 0;
 	}
-	return watch(c, c->stalled ? c->ev.events & ~(uint32_t)EPOLLIN : c->ev.events | EPOLLIN);
+	if (c->again && later(c) < 0)
+		return -ENOMEM;
+	return watch(c, c->stalled || c->again ? c->ev.events & ~(uint32_t)EPOLLIN : c->ev.events | EPOLLIN);
 }
 
 /* Handle what was kept of earlier input. */
@@ -388,6 +413,30 @@ static int feed_kept(struct conn *c)
 			return_buf(c->loop, &c->in);
 	}
 	return settle(c);
+}
+
+/* The loop's requests that are not done: each a part. */
+static void go_on(void *loop)
+{
+	struct mcp_loop *l = loop;
+	struct mc_list todo;
+
+	l->again_posted = false;
+	mc_list_init(&todo);
+	while (!mc_list_empty(&l->agains)) {
+		struct conn *c = mc_list_first(&l->agains, struct conn, again_link);
+
+		mc_list_remove(&c->again_link);
+		mc_list_push_back(&todo, &c->again_link);
+	}
+	while (!mc_list_empty(&todo)) {
+		struct conn *c = mc_list_first(&todo, struct conn, again_link);
+
+		mc_list_remove(&c->again_link);
+		c->again = false;
+		if (feed_kept(c) < 0)
+			conn_close(c);
+	}
 }
 
 /* ---- receiving ---- */
@@ -572,6 +621,7 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 	c->ev.ready = ready;
 	c->timer.fire = timed_out;
 	mc_list_init(&c->gate_link);
+	mc_list_init(&c->again_link);
 	c->active_ns = mc_now_ns();
 	mc_peer_name(fd, c->s.peer);
 	mcp_server_count(s, 1);

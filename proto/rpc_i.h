@@ -37,6 +37,8 @@ struct mcp_loop {
 	/* owned by the loop's thread */
 	struct mc_list conns;
 	struct mc_list gates;		/* those of them that are gated */
+	struct mc_list agains;		/* those whose request is not done yet */
+	bool again_posted;
 	uint8_t *scratch;		/* what is received goes here first */
 	struct mcp_buf out;		/* replies of the batch under way */
 	struct mcp_buf pool[MCP_POOL_BUFS];
@@ -89,7 +91,8 @@ int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void
 /* Append the reply to the hello with request id @id; @err negative: the refusal. */
 int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_buf *out);
 /* Run the handler of a request and append its reply, if it gets one.  *@now is when the request came,
- * then when it was done.  -ENOMEM: there is no reply, the session has to end. */
+ * then when it was done.  MCP_AGAIN: it is not done, there is no reply yet.  -ENOMEM: there is no reply, the
+ * session has to end. */
 int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const void *body,
 		      struct mcp_buf *out, uint64_t *now);
 /* Before replies leave. */

@@ -169,10 +169,11 @@ static int exchange_locked(struct mcp_local *l, const struct mcp_buf *in, struct
 		if (r < 0 || f.length > in->len - at - MCP_FRAME_HEADER)
 			return mc_fail(-MC_EPARAM, "request larger than the server's %u bytes",
 				       l->s.server->conf.max_frame);
-		if (l->greeted)
-			r = mcp_serve_request(&l->s, &f, body, out, &now);
-		else
-			r = greet(l, &f, body, out);
+		/* Nobody else waits for this thread. */
+		do {
+			r = l->greeted ? mcp_serve_request(&l->s, &f, body, out, &now) :
+				greet(l, &f, body, out);
+		} while (r == MCP_AGAIN);
 		at += MCP_FRAME_HEADER + f.length;
 	}
 	return r;

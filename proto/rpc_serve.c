@@ -154,11 +154,13 @@ static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const v
 
 	if (f->type >= server->types || !server->by_type[f->type])
 		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
-	mc_metric_add(requests[f->type], 1);
 	r = mc_fault("rpc.serve");
 	if (r < 0)
 		return mc_fail(r, "fault rpc.serve");
 	r = server->by_type[f->type](s, body, f->length, answer, server->conf.arg);
+	if (r == MCP_AGAIN)
+		return r;
+	mc_metric_add(requests[f->type], 1);
 	if (r == -MC_EPROTO) {
 		mc_metric_add(&bad_body, 1);
 		mc_debug("rpc", "%s peer=%s", mc_err_detail(r), s->peer);
@@ -187,6 +189,11 @@ int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const vo
 		answer.begin = out->len;
 	}
 	r = run_handler(s, f, body, &answer);
+	if (r == MCP_AGAIN) {
+		if (!answer.oneway)
+			out->len = answer.begin - MCP_FRAME_HEADER;
+		return r;
+	}
 	MC_FAULT_POINT("rpc.reply");
 	if (!answer.oneway)
 		frame_reply(out, answer.begin, f->type, f->id, r);

@@ -216,6 +216,7 @@ static int make_loop(struct mcp_server *s, unsigned i)
 	snprintf(name, sizeof(name), i ? "mc-rpc-%u" : "mc-lane", i);
 	l->server = s;
 	mc_list_init(&l->gates);
+	mc_list_init(&l->agains);
 	mc_list_init(&l->conns);
 	l->scratch = malloc(SCRATCH);
 	if (!l->scratch)

@@ -14,6 +14,8 @@
 #ifndef MCP_RPC_SERVER_H
 #define MCP_RPC_SERVER_H
 
+#include <errno.h>
+
 #include "proto/codec.h"
 
 struct mcp_server;
@@ -26,6 +28,11 @@ struct mcp_answer;
  * same time, one session's requests one after another. */
 typedef int (*mcp_handler_fn)(struct mcp_session *s, const void *body, size_t len,
 			      struct mcp_answer *answer, void *arg);
+
+/* A handler that has done a part of a long request returns this: others are served, then it is called with
+ * the same request again.  Where it goes on is for it to note, in its session: nothing else of the session
+ * is handled meanwhile. */
+#define MCP_AGAIN (-EINPROGRESS)
 
 struct mcp_handler {
 	uint16_t type;

@@ -6,10 +6,12 @@
 #include "test_master_fixture.h"
 
 #include <curl/curl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "proto/rpc_client.h"
 
 #define MIB (1u << 20)
@@ -22,6 +24,7 @@ struct world {
 	struct mcp_client *c;
 };
 
+static unsigned threads = 2;
 static const struct mcp_id me = { 5, 6 }, seg = { 1, 2 };
 
 static struct mcp_client *connect_to(const char *addr, struct mcp_id id, enum mcp_lane lane)
@@ -62,7 +65,7 @@ static void world_up(struct world *w, bool local)
 	addrs[0] = w->socket;
 	assert_int_equal(mcm_conf_defaults(&w->conf, &w->options), 0);
 	w->conf.enable_metric_reporting = false;
-	w->conf.rpc_thread_num = 2;
+	w->conf.rpc_thread_num = threads;
 	assert_int_equal(mcm_start(&w->conf, &where, &w->m), 0);
 	assert_string_equal(mcm_addr(w->m, 0), w->socket);
 	w->c = connect_to(local ? "local:test" : w->socket, me, MCP_LANE_CONTROL);
@@ -376,6 +379,112 @@ static void test_connection_ends(void **state)
 	world_down(&w);
 }
 
+/* ---- one request that takes long ---- */
+
+#define MANY 150000u
+#define AT_ONCE 1000u
+
+static void put_many(struct world *w)
+{
+	struct mcp_put_item item[AT_ONCE];
+	static char name[AT_ONCE][32];
+	struct mcp_put_start rq = {
+		.flags = MCP_PUT_COMMIT, .replicas = 1, .items = mcp_seq(item, AT_ONCE),
+	};
+	struct mcp_put_start_reply reply;
+	struct mcp_reply mem = { 0 };
+	unsigned i, j;
+
+	for (i = 0; i < MANY; i += AT_ONCE) {
+		for (j = 0; j < AT_ONCE; j++) {
+			snprintf(name[j], sizeof(name[j]), "many/%u", i + j);
+			item[j] = (struct mcp_put_item){ .key = fx_bytes(name[j]) };
+		}
+		assert_int_equal(mcp_call(w->c, MCP_PUT_START, &rq, &reply, &mem, mc_deadline_ms(60000)), 0);
+		mcp_reply_done(&mem);
+	}
+}
+
+struct removal {
+	struct mcp_client *c;
+	uint64_t removed;
+	int result, done;
+};
+
+/* As a client of version 1, which knows no slices. */
+static void *remove_whole(void *arg)
+{
+	struct mcp_remove_match rq = { .pattern = fx_bytes("^many/[0-9]+$") };
+	struct mcp_remove_match_reply reply = { 0 };
+	struct removal *rm = arg;
+	struct mcp_reply mem = { 0 };
+
+	rm->result = mcp_call(rm->c, MCP_REMOVE_MATCH, &rq, &reply, &mem, mc_deadline_ms(120000));
+	rm->removed = reply.removed;
+	mcp_reply_done(&mem);
+	__atomic_store_n(&rm->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void wait_until_begun(struct world *w)
+{
+	uint64_t end = mc_now_ms() + 60000;
+
+	while (mcm_index_count(&w->m->index) > MANY && mc_now_ms() < end)
+		usleep(100);
+}
+
+/* There is one thread for both: they are served in turns, and what the removal's connection asked meanwhile
+ * comes after it. */
+static void test_removal_in_one_request(void **state)
+{
+	struct removal rm = { 0 };
+	unsigned answered = 0;
+	struct world w, other;
+	struct mcp_client *c;
+	pthread_t thread;
+
+	(void)state;
+	threads = 1;
+	world_up(&w, false);
+	threads = 2;
+	put(&w, "other", 0);
+	put_many(&w);
+	assert_int_equal(mcm_index_count(&w.m->index), MANY + 1);
+	c = connect_to(w.socket, (struct mcp_id){ 9, 9 }, MCP_LANE_CONTROL);
+	other = w;
+	other.c = c;
+	rm.c = w.c;
+	assert_int_equal(remove_key(&other, "none", 0), -MC_ENOOBJECT);
+	assert_int_equal(pthread_create(&thread, NULL, remove_whole, &rm), 0);
+	wait_until_begun(&w);
+	while (!__atomic_load_n(&rm.done, __ATOMIC_ACQUIRE)) {
+		assert_int_equal(remove_key(&other, "none", 0), -MC_ENOOBJECT);
+		answered += mcm_index_count(&w.m->index) > 1;
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(rm.result, 0);
+	assert_int_equal(rm.removed, MANY);
+	assert_int_equal(mcm_index_count(&w.m->index), 1);
+	print_message("%u requests were answered before the removal had ended\n", answered);
+	assert_true(answered >= 5);
+	/* Its connection goes on as before, and the next removal begins at the beginning. */
+	put(&w, "many/1", 0);
+	remove_whole(&rm);
+	assert_int_equal(rm.removed, 1);
+	/* One that ends in the middle leaves nothing behind. */
+	put_many(&w);
+	rm.c = c;
+	rm.done = 0;
+	assert_int_equal(pthread_create(&thread, NULL, remove_whole, &rm), 0);
+	wait_until_begun(&w);
+	mcp_client_reset(c);
+	pthread_join(thread, NULL);
+	assert_int_equal(remove_key(&other, "none", 0), -MC_ENOOBJECT);
+	mcp_client_close(c);
+	world_down(&w);
+}
+
 /* ---- HTTP ---- */
 
 struct page {
@@ -460,6 +569,7 @@ int main(void)
 		cmocka_unit_test(test_socket),
 		cmocka_unit_test(test_local),
 		cmocka_unit_test(test_connection_ends),
+		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_http),
 	};
 
