@@ -85,6 +85,8 @@ struct mcm_unit {
 	struct mcm_place from, to;
 	unsigned target;		/* of a copy */
 	bool move;
+	uint32_t tenant;		/* whose object it is */
+	uint64_t charged;		/* to it, until the object has the copy */
 };
 
 struct mcm_tasks {

@@ -36,6 +36,7 @@ struct plan {
 
 /* What a copy is made of. */
 struct wish {
+	uint32_t tenant;
 	uint32_t slot;
 	struct mcm_place from;
 	uint64_t generation, size;
@@ -235,13 +236,20 @@ static int begin(struct plan *p, const struct wish *w)
 	if (!u)
 		return -ENOMEM;
 	*u = (struct mcm_unit){
-		.task = p->t, .session = p->s, .version = w->generation, .size = w->size,
+		.tenant = w->tenant, .task = p->t, .session = p->s, .version = w->generation, .size = w->size,
 		.crc = w->crc, .slot = w->slot, .from = w->from, .target = w->target_index,
 		.move = w->move, .began_ms = mcm_now_ms(p->m),
 	};
+	/* What moves is charged for already. */
+	if (!w->move) {
+		r = mcm_tenant_charge_copy(p->m, w->tenant, w->size);
+		if (r < 0)
+			goto fail;
+		u->charged = w->size;
+	}
 	r = take_room(p, w, &u->to);
 	if (r < 0)
-		goto fail;
+		goto fail_charge;
 	r = pin_source(p, w, &u->pin);
 	if (r < 0)
 		goto fail_room;
@@ -263,6 +271,8 @@ fail_pin:
 	pthread_mutex_unlock(&p->s->lock);
 fail_room:
 	mcm_place_give(p->m, &u->to);
+fail_charge:
+	mcm_tenant_refund(p->m, u->tenant, u->charged);
 fail:
 	mcm_unit_started(w->move, r);
 	free(u);
@@ -284,6 +294,7 @@ static void facts(const struct mcm *m, const struct mcm_object *o, uint32_t slot
 	w->generation = o->generation;
 	w->size = mcm_object_size(o);
 	w->crc = o->crc;
+	w->tenant = mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len);
 	w->n_have = mcm_object_places(&m->index, o, place);
 	for (unsigned i = 0; i < w->n_have; i++)
 		w->have[i] = mcm_peek(&mcm_segment(&m->segments, place[i].segment)->name_hash);

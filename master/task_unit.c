@@ -90,6 +90,8 @@ static void account(struct mcm *m, struct mcm_unit *u, int result)
 	bool open;
 
 	mcm_unit_unmark(m, u);
+	/* Now the object's: mcm_object_gain() has counted it, or nobody's. */
+	mcm_tenant_refund(m, u->tenant, u->charged);
 	pthread_mutex_lock(&m->tasks.lock);
 	if (u->session) {
 		pthread_mutex_lock(&u->session->lock);

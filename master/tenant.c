@@ -189,6 +189,13 @@ static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
 	return true;
 }
 
+static int refuse(struct mcm_tenant *t)
+{
+	__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
+	return mc_fail(-MC_EQUOTA, "tenant %s may use %llu bytes", t->name,
+		       (unsigned long long)mcm_peek(&t->effective));
+}
+
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 {
 	struct mcm_tenant *t;
@@ -203,13 +210,21 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 
 		if (bytes > limit || tries == EVICT_TRIES ||
 		    (charged + bytes > limit &&
-		     !mcm_tenant_evict(m, tenant, charged + bytes - limit))) {
-			__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
-			return mc_fail(-MC_EQUOTA, "tenant %s may use %llu bytes", t->name,
-				       (unsigned long long)limit);
-		}
+		     !mcm_tenant_evict(m, tenant, charged + bytes - limit)))
+			return refuse(t);
 	}
 	return 0;
+}
+
+int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes)
+{
+	struct mcm_tenant *t;
+
+	if (!m->tenants.on)
+		return 0;
+	keep_shares(m);
+	t = tenant_at(m, tenant);
+	return try_charge(t, bytes) ? 0 : refuse(t);
 }
 
 void mcm_tenant_add(struct mcm *m, uint32_t tenant, uint64_t bytes)

@@ -111,7 +111,9 @@ struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
 
 /* Room for a put, evicting the tenant's own objects when needed.  -MC_EQUOTA. */
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes);
-/* What was decided already: a copy of an object that is there. */
+/* The same for one more copy of an object: nothing is evicted for it. */
+int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes);
+/* What was decided already: the new place of an object that leaves its old one. */
 void mcm_tenant_add(struct mcm *m, uint32_t tenant, uint64_t bytes);
 void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes);
 

@@ -92,6 +92,70 @@ static void what_is_read_often_gets_a_copy(void **state)
 	fx_down(&fx);
 }
 
+static void with_tenants(struct mcm_conf *conf)
+{
+	enforce(conf);
+	conf->enable_multi_tenants = true;
+}
+
+static uint64_t charged(struct fixture *fx)
+{
+	struct mcp_tenant t;
+
+	assert_true(mcm_tenant_describe(fx->m, MCM_TENANT_DEFAULT, &t));
+	return t.charged;
+}
+
+/* Reads after the rest of the last attempt; copies made. */
+static unsigned read_again(struct fixture *fx)
+{
+	fx_advance(fx, MCM_HOT_REST_MS + 1000);
+	read_it(fx, "hot", THRESHOLD);
+	return work(fx);
+}
+
+static void copies_are_within_the_quota(void **state)
+{
+	struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
+	struct mcp_copy copy[MCM_FETCH_MAX];
+	struct mcm_session *mover;
+	struct fixture fx;
+	uint64_t effective, used;
+
+	fx_up(&fx, 2, 8 * MIB, with_tenants);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("default"), 25000, &effective), 0);
+	assert_int_equal(fx_put(&fx, "hot", 10000, 0), 0);
+	assert_int_equal(fx_put(&fx, "other", 10000, 0), 0);
+	used = fx_used(&fx);
+	/* Refused, as a put would be; and nothing is evicted for it, not even of this tenant. */
+	assert_int_equal(read_again(&fx), 0);
+	assert_int_equal(copies_of(&fx, "hot"), 1);
+	assert_int_equal(copies_of(&fx, "other"), 1);
+	assert_int_equal(charged(&fx), 20000);
+	assert_int_equal(mcm_tenant_counts(fx.m, MCM_TENANT_DEFAULT).rejected, 1);
+	assert_int_equal(fx_used(&fx), used);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("default"), 30000, &effective), 0);
+	/* It is charged while it is under way, so that nobody else takes the room. */
+	fx_advance(&fx, MCM_HOT_REST_MS + 1000);
+	read_it(&fx, "hot", THRESHOLD);
+	mcm_hot_tick(fx.m);
+	mcm_tasks_tick(fx.m);
+	mover = fx_session(&fx, 1);
+	assert_int_equal(mcm_task_fetch(fx.m, mover, MCM_FETCH_MAX, copy, from, to), 1);
+	assert_int_equal(charged(&fx), 30000);
+	/* Whoever makes it goes, and the share comes back. */
+	fx_session_end(&fx, mover);
+	assert_int_equal(charged(&fx), 20000);
+	fx_advance(&fx, 60000);
+	assert_int_equal(read_again(&fx), 1);
+	assert_int_equal(copies_of(&fx, "hot"), 2);
+	assert_int_equal(charged(&fx), 30000);
+	assert_int_equal(fx_remove(&fx, "hot", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(charged(&fx), 10000);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void each_further_copy_takes_its_time(void **state)
 {
 	struct fixture fx;
@@ -230,6 +294,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_read_often_gets_a_copy),
+		cmocka_unit_test(copies_are_within_the_quota),
 		cmocka_unit_test(each_further_copy_takes_its_time),
 		cmocka_unit_test(a_window_that_is_over_does_not_count),
 		cmocka_unit_test(what_has_gone_meanwhile_is_left_alone),
