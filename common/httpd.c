@@ -57,6 +57,8 @@ const char *mc_http_query(const struct mc_http_request *rq, const char *name)
 
 static bool method_fits(const struct mc_http_route *r, const char *method)
 {
+	if (!r->method)
+		return true;
 	/* libmicrohttpd leaves the body out of the answer to HEAD. */
 	return !strcmp(r->method, method) ||
 	       (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));

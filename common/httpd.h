@@ -23,7 +23,9 @@ struct mc_http_request {
 const char *mc_http_query(const struct mc_http_request *rq, const char *name);
 
 struct mc_http_route {
-	const char *method, *path;	/* exact; GET also serves HEAD; path NULL: end of table */
+	/* exact; GET also serves HEAD; method NULL: whatever the path's rows above do not serve; path
+	 * NULL: end of table */
+	const char *method, *path;
 	void (*handle)(struct mc_http_request *rq, void *arg);
 };
 

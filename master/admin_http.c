@@ -200,6 +200,14 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 						   "service plane is not active"));
 }
 
+/* As upstream: a route is its method and its path. */
+static void serve_other_method(struct mc_http_request *rq, void *arg)
+{
+	(void)arg;
+	rq->status = 404;
+	fputs("404 Not Found", rq->out);
+}
+
 #define MCM_ADMIN_ROUTES(X) \
 	X("GET", "/health", serve_health, true) \
 	X("GET", "/role", serve_role, true) \
@@ -231,7 +239,9 @@ static const struct guarded table[] = {
 };
 
 #define ROUTE(method, path, handle, early) { method, path, serve_guarded },
+#define OTHERS(method, path, handle, early) { NULL, path, serve_other_method },
 const struct mc_http_route mcm_http_routes[] = {
 	MCM_ADMIN_ROUTES(ROUTE)
+	MCM_ADMIN_ROUTES(OTHERS)
 	{ NULL, NULL, NULL },
 };

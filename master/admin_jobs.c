@@ -61,7 +61,7 @@ void mcm_admin_drain_create(struct mc_http_request *rq, void *arg)
 
 struct query {
 	json_t *json;
-	bool drain;
+	bool drain, ended;
 };
 
 static int describe_job(void *arg, const struct mcm_task *t)
@@ -71,6 +71,7 @@ static int describe_job(void *arg, const struct mcm_task *t)
 	char id[MCM_ID_TEXT];
 
 	q->drain = t->type == MCP_TASK_DRAIN;
+	q->ended = t->status != MCP_TASK_PENDING && t->status != MCP_TASK_RUNNING;
 	for (unsigned i = 0; i < t->n_sources; i++)
 		json_array_append_new(segments, json_string(t->source[i].name));
 	q->json = json_pack("{s:b, s:s, s:i, s:s, s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, "
@@ -128,7 +129,7 @@ void mcm_admin_drain_cancel(struct mc_http_request *rq, void *arg)
 	if (find_job(rq, arg, &id, &q) < 0)
 		return;
 	json_decref(q.json);
-	r = mcm_task_cancel(arg, id, &status);
+	r = q.ended ? -MC_EUNAVAILABLE : mcm_task_cancel(arg, id, &status);
 	if (r < 0)
 		mcm_answer_error(rq, r, NULL);
 	else

@@ -202,8 +202,11 @@ unsigned mcm_list_parse(const char *text, void (*fn)(void *arg, const char *part
 	while (text && *text && n < MCM_ADMIN_KEYS) {
 		size_t len = strcspn(text, ",");
 
-		if (len) {
-			fn(arg, text, len);
+		fn(arg, text, len);
+		n++;
+		/* Behind the last comma there is one part more, maybe an empty one. */
+		if (text[len] && !text[len + 1] && n < MCM_ADMIN_KEYS) {
+			fn(arg, text + len + 1, 0);
 			n++;
 		}
 		text += len + (text[len] == ',');

@@ -101,13 +101,13 @@ static void batch_key(void *arg, const char *key, size_t len)
 {
 	struct batch *b = arg;
 	json_t *list, *one;
-	int r;
+	int r = 0;
 
-	list = replicas_json(b->m, mcp_bytes(key, len), &r);
+	list = len ? replicas_json(b->m, mcp_bytes(key, len), &r) : NULL;
 	one = list ? json_pack("{s:b, s:n, s:o, s:n, s:n, s:n}", "ok", 1, "error", "values", list,
 			       "disk_values", "local_disk_values", "nof_values") :
 		     json_pack("{s:b, s:s, s:n, s:n, s:n, s:n}", "ok", 0, "error",
-			       mcm_error_name(r), "values", "disk_values", "local_disk_values",
+			       mcm_error_name(len ? r : -MC_ENOOBJECT), "values", "disk_values", "local_disk_values",
 			       "nof_values");
 	/* A key that is not UTF-8 cannot stand in JSON; the others still can. */
 	if (json_object_setn_new(b->data, key, len, one) < 0)

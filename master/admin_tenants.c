@@ -28,6 +28,12 @@ static void answer_data(struct mc_http_request *rq, json_t *data)
 	mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", data));
 }
 
+/* One that stands nowhere any more and has nothing left is as if it had never been. */
+static bool forgotten(const struct mcp_tenant *t)
+{
+	return !t->explicit_policy && !t->charged;
+}
+
 static void show(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes name)
 {
 	struct mcp_tenant t;
@@ -38,28 +44,35 @@ static void show(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes nam
 
 	if (name.len) {
 		r = mcm_tenant_find(m, name, &number);
-		if (r == 0 && mcm_tenant_describe(m, number, &t))
+		if (r == 0 && mcm_tenant_describe(m, number, &t) && !forgotten(&t))
 			answer_data(rq, tenant_json(&t));
 		else
-			mcm_answer_error(rq, -MC_ENOTENANT, NULL);
+			mcm_answer_error(rq, -MC_ENOOBJECT, NULL);
 		return;
 	}
 	list = json_array();
 	for (i = 0; mcm_tenant_describe(m, i, &t); i++)
-		json_array_append_new(list, tenant_json(&t));
+		if (!forgotten(&t))
+			json_array_append_new(list, tenant_json(&t));
 	answer_data(rq, list);
 }
 
 static void change(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes name, uint64_t quota)
 {
 	uint64_t effective;
+	struct mcp_tenant t;
+	uint32_t number;
 	int r;
 
 	r = mcm_tenant_set_quota(m, name, quota, &effective);
-	if (r < 0)
+	if (r == -MC_ENOTENANT)
+		mcm_answer_error(rq, -MC_ENOOBJECT, NULL);
+	else if (r < 0)
 		mcm_answer_error(rq, r, mc_err_detail(r));
+	else if (mcm_tenant_find(m, name, &number) == 0 && mcm_tenant_describe(m, number, &t) && !forgotten(&t))
+		answer_data(rq, tenant_json(&t));
 	else
-		show(rq, m, name);
+		answer_data(rq, json_null());
 }
 
 void mcm_admin_tenants(struct mc_http_request *rq, void *arg)

@@ -40,7 +40,8 @@ answers '{"success":false,"error_code":-704,"error_message":"OBJECT_NOT_FOUND"}'
 ask 404 GET /query_key
 ask 400 GET /batch_query_keys
 answers '{"success":false,"error":"No keys provided. Use ?keys=key1,key2,..."}'
-ask 400 GET '/batch_query_keys?keys=,,'
+ask 200 GET '/batch_query_keys?keys=,,'
+is '.data|keys' '[""]'
 ask 200 GET '/batch_query_keys?keys=a,b'
 is .data.a '{"ok":false,"error":"OBJECT_NOT_FOUND","values":null,"disk_values":null,"local_disk_values":null,"nof_values":null}'
 is '.data|keys' '["a","b"]'
@@ -73,7 +74,11 @@ done
 ask 404 GET '/api/v1/drain_jobs/query?job_id=1-2'
 is .error_code -1402
 ask 404 POST '/api/v1/drain_jobs/cancel?job_id=1-2'
-ask 405 GET /api/v1/drain_jobs
+ask 404 GET /api/v1/drain_jobs
+ask 404 GET /api/v1/remove_all
+ask 404 POST /health
+ask 404 DELETE /metrics
+ask 404 PATCH /api/v1/tenant_quotas
 ask 404 GET /version
 head -c 70000 /dev/zero | tr '\0' x >"$tmp/large"
 ask 413 POST /api/v1/drain_jobs --data-binary "@$tmp/large"
@@ -120,6 +125,8 @@ ask 200 GET "/api/v1/segments/status?segment=$segment"
 is .status_name '"DRAINING"'
 ask 200 POST "/api/v1/drain_jobs/cancel?job_id=$job"
 is .status '"CANCELED"'
+ask 409 POST "/api/v1/drain_jobs/cancel?job_id=$job"
+is .error_code -1010
 ask 200 GET "/api/v1/segments/status?segment=$segment"
 is .status_name '"OK"'
 ask 200 POST '/api/v1/remove_all?force=true'
@@ -140,7 +147,7 @@ is '[.data[]|select(.tenant_id=="blue")|.requested_quota_bytes,.has_explicit_pol
 ask 200 GET '/api/v1/tenant_quotas?tenant_id=blue'
 is .data.tenant_id '"blue"'
 ask 404 GET '/api/v1/tenant_quotas?tenant_id=red'
-is .error_code -1701
+is .error_code -704
 for body in '{}' '{"requested_quota_bytes":0}' '{"requested_quota_bytes":-1}' '{"requested_quota_bytes":1e3}' \
 	'{"requested_quota_bytes":9223372036854775808}' x; do
 	ask 400 PUT '/api/v1/tenant_quotas?tenant_id=red' -d "$body"
@@ -149,6 +156,8 @@ ask 400 PUT /api/v1/tenant_quotas -d '{"requested_quota_bytes":5}'
 ask 200 PUT '/api/v1/tenant_quotas?tenant_id=red' -d '{"requested_quota_bytes":5000000}'
 is .data.requested_quota_bytes 5000000
 ask 200 DELETE '/api/v1/tenant_quotas?tenant_id=red'
+is .data null
+ask 404 DELETE '/api/v1/tenant_quotas?tenant_id=red'
 
 # the metadata of engines, and what is forgotten of an owner that fell silent
 wait_for 20 has_segment

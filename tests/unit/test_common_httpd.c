@@ -58,6 +58,7 @@ static const struct mc_http_route routes[] = {
 	{ "GET", "/teapot", on_teapot },
 	{ "DELETE", "/empty", on_empty },
 	{ "GET", "/metrics", mc_http_metrics },
+	{ NULL, "/teapot", on_empty },
 	{ NULL, NULL, NULL },
 };
 
@@ -178,6 +179,9 @@ static void what_is_not_there(void **state)
 	expect(exchange("POST", "/nothing", "some body"), 404, "not found");
 	expect(exchange("PUT", "/echo", "x"), 405, "Allow: GET, POST\r\n");
 	expect(exchange("GET", "/empty", ""), 405, "Allow: DELETE\r\n");
+	/* a path that takes every method */
+	expect(exchange("GET", "/teapot", ""), 418, "");
+	expect(exchange("PUT", "/teapot", "x"), 200, "");
 	free(exchange_raw("GARBAGE\r\n\r\n", 11));
 	expect(exchange("DELETE", "/empty", ""), 200, "");
 }
