@@ -8,7 +8,9 @@
  *	stream OP BYTES DEADLINE_MS	transfer (0: without a deadline) again and again until it fails: "moving" after
  *					the first, at the end its status and how many milliseconds it took
  *	rate OP BYTES COUNT SECONDS	COUNT requests of BYTES in one batch again and again: bytes per second
- *	count				descriptors, threads */
+ *	again BYTES			unregister the memory and register so much of it
+ *	count				descriptors, threads
+ *	held				descriptors, threads, registrations */
 #include "te_pair.h"
 
 #include <dirent.h>
@@ -134,6 +136,24 @@ static unsigned entries(const char *path)
 	return n;
 }
 
+static unsigned regions(void)
+{
+	unsigned n = 0;
+	char *text, *at;
+
+	CHECK(mce_te_metrics(&text) == 0);
+	at = strstr(text, "\nmooncake_transfer_regions ");
+	CHECK(at && sscanf(at, "\nmooncake_transfer_regions %u", &n) == 1);
+	free(text);
+	return n;
+}
+
+static void again(uint64_t size)
+{
+	CHECK(mce_te_unregister(te, mem) == 0 && mce_te_register(te, mem, size, "*", 1) == 0);
+	printf("ok\n");
+}
+
 static void obey(const char *line)
 {
 	char word[160] = "";
@@ -144,6 +164,8 @@ static void obey(const char *line)
 	if (sscanf(line, "offer %" SCNu64, &size) == 1 && size <= ROOM) {
 		CHECK(mce_te_register(te, mem, size, "*", 1) == 0);
 		printf("%s\n", mce_te_name(te));
+	} else if (sscanf(line, "again %" SCNu64, &size) == 1 && size <= ROOM) {
+		again(size);
 	} else if (sscanf(line, "open %159s", word) == 1) {
 		open_there(word);
 	} else if (sscanf(line, "echo %" SCNu64, &size) == 1 && size <= ROOM / 2) {
@@ -154,6 +176,8 @@ static void obey(const char *line)
 		rate(word, size, count, x);
 	} else if (!strcmp(line, "count\n")) {
 		printf("%u %u\n", entries("/proc/self/fd"), entries("/proc/self/task"));
+	} else if (!strcmp(line, "held\n")) {
+		printf("%u %u %u\n", entries("/proc/self/fd"), entries("/proc/self/task"), regions());
 	} else {
 		CHECK(!"a line that says something");
 	}

@@ -47,6 +47,7 @@ struct offer {
 
 static char *local;		/* REGION bytes of this process */
 static struct offer offer;
+static const char *only = "";	/* rows whose names have this */
 static pid_t owner_pid;
 
 /* What a connection to the plain program is for. */
@@ -346,6 +347,12 @@ static void compare(struct load *l, const char *path)
 	bool tcp = l->path == MCE_PATH_TCP;
 	char name[80], size[16];
 
+	snprintf(name, sizeof(name), "%s %s %s%s", path, l->op == MCE_READ ? "read" : "write",
+		 size_name(l->size, size), l->crc ? ", crc" : "");
+	if (l->flight > 1)
+		snprintf(name + strlen(name), sizeof(name) - strlen(name), ", %u at once", l->flight);
+	if (!strstr(name, only))
+		return;
 	for (unsigned i = 0; i < REPEATS; i++) {
 		from = tcp ? cpu_seconds() : 0;
 		v = tcp ? run_raw(l->op, l->size) : run_memcpy((const char *)(uintptr_t)l->addr, l->size);
@@ -360,10 +367,6 @@ static void compare(struct load *l, const char *path)
 		cpu[1] += tcp ? cpu_seconds() - from : 0;
 		bytes[1] += v * (double)SPELL_NS;
 	}
-	snprintf(name, sizeof(name), "%s %s %s%s", path, l->op == MCE_READ ? "read" : "write",
-		 size_name(l->size, size), l->crc ? ", crc" : "");
-	if (l->flight > 1)
-		snprintf(name + strlen(name), sizeof(name) - strlen(name), ", %u at once", l->flight);
 	perf_row(name, "engine", mine, "GB/s");
 	perf_row(name, tcp ? "2 sockets" : "memcpy", theirs, "GB/s");
 	perf_row(name, "ratio", median(ratio, REPEATS), tcp ? "x sockets" : "x memcpy");
@@ -384,6 +387,10 @@ static void latency(struct load *l, const char *path)
 	bool tcp = l->path == MCE_PATH_TCP;
 	char name[80], size[16];
 
+	snprintf(name, sizeof(name), "%s %s %s, one at a time", path,
+		 l->op == MCE_READ ? "read" : "write", size_name(l->size, size));
+	if (!strstr(name, only))
+		return;
 	for (unsigned k = 0; k < REPEATS; k++) {
 		uint64_t began = mc_now_ns();
 
@@ -397,8 +404,6 @@ static void latency(struct load *l, const char *path)
 		theirs = v < theirs ? v : theirs;
 		ratio[k] = v / ratio[k];
 	}
-	snprintf(name, sizeof(name), "%s %s %s, one at a time", path,
-		 l->op == MCE_READ ? "read" : "write", size_name(l->size, size));
 	perf_row(name, "mean", mine, "us");
 	if (!tcp)
 		return;
@@ -531,12 +536,14 @@ static void tcp_path(unsigned spin_us)
 	mce_engine_close(l.e);
 }
 
-/* perf_engine [SPIN_US [tcp]] - "tcp": only that path */
+/* perf_engine [SPIN_US [tcp [TEXT]]] - "tcp": only that path, of it only the rows whose names have TEXT */
 int main(int argc, char **argv)
 {
 	unsigned spin_us = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
 	int fd;
 
+	if (argc > 3)
+		only = argv[3];
 	owner_pid = owner_start(spin_us);
 	local = huge_memory(&fd);
 	if (argc <= 2 || strcmp(argv[2], "tcp")) {
