@@ -14,34 +14,66 @@
 
 #include "common/err.h"
 
-#define NODES_SHIFT 7		/* 3 KiB of nodes at first */
+#define ID_MASK ((1u << MCM_NODE_ID_BITS) - 1)
 #define OWN_BIN_TRIES 4
-#define UPPER_BIN_TRIES 4
 
-static void bin_of(uint64_t granules, unsigned *ret_top, unsigned *ret_sub)
+/* The nodes' chunks change under the same lock as all else here. */
+static inline struct mcm_node *node_of(const struct mcm_alloc *a, uint32_t id)
 {
-	unsigned high;
+	struct mcm_node *chunk = (void *)a->nodes.chunk[id >> MCM_NODES_SHIFT];
 
-	if (granules < MCM_BIN_SUB) {
-		*ret_top = 0;
-		*ret_sub = (unsigned)granules;
-		return;
-	}
-	high = 63 - (unsigned)__builtin_clzll(granules);
-	*ret_top = high - MCM_BIN_SUB_SHIFT + 1;
-	*ret_sub = (unsigned)(granules >> (high - MCM_BIN_SUB_SHIFT)) & (MCM_BIN_SUB - 1);
+	return &chunk[id & ((1u << MCM_NODES_SHIFT) - 1)];
 }
 
-/* Of a free range. */
-static uint64_t free_granules(const struct mcm_node *n)
+/* The first 32 bins are of one length each; from there on there are 32 for each power of two. */
+static inline unsigned bin_of(uint64_t granules)
 {
-	return (uint64_t)(n->flags >> 1) << 32 | n->owner;
+	unsigned shift = 63 - MCM_BIN_SUB_SHIFT - (unsigned)__builtin_clzll(granules | MCM_BIN_SUB);
+
+	return (shift << MCM_BIN_SUB_SHIFT) + (unsigned)(granules >> shift);
+}
+
+/* What a range is good for: the longest request that fits, alignment included. */
+static inline uint64_t worth(uint64_t at, uint64_t granules)
+{
+	uint64_t pad = -at & (MCM_PAGE_GRANULES - 1);
+
+	if (granules < MCM_PAGE_GRANULES)
+		return granules;
+	return granules - pad < MCM_PAGE_GRANULES ? MCM_PAGE_GRANULES - 1 : granules - pad;
+}
+
+static inline unsigned bin_now(const struct mcm_node *n)
+{
+	return bin_of(worth(mcm_node_at(n), mcm_node_free(n)));
+}
+
+unsigned mcm_alloc_bin(const struct mcm_node *n)
+{
+	return bin_now(n);
 }
 
 static void node_resize(struct mcm_node *n, uint64_t granules)
 {
 	n->owner = (uint32_t)granules;
-	n->flags = (uint8_t)(granules >> 32 << 1);
+	n->flags = (granules >> 32 & 7) << 1;
+	n->policy = granules >> 35 & 15;
+}
+
+static void link_set(uint32_t *word, uint32_t id)
+{
+	__atomic_store_n(word, (*word & ~ID_MASK) | id, __ATOMIC_RELAXED);
+}
+
+static void node_move(struct mcm_node *n, uint64_t at)
+{
+	uint32_t top = (uint32_t)(at >> 32);
+
+	__atomic_store_n(&n->at_lo, (uint32_t)at, __ATOMIC_RELAXED);
+	__atomic_store_n(&n->prev_at, (n->prev_at & ID_MASK) | top << MCM_NODE_ID_BITS,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&n->next_at, (n->next_at & ID_MASK) | top >> 4 << MCM_NODE_ID_BITS,
+			 __ATOMIC_RELAXED);
 }
 
 static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret)
@@ -51,7 +83,7 @@ static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_
 
 	if (a->spare) {
 		*ret = a->spare;
-		a->spare = mcm_node(a, *ret)->next;
+		a->spare = mcm_node_next(node_of(a, *ret));
 	} else {
 		if (a->nodes.next >> MCM_NODE_ID_BITS)
 			return -MC_ENOSPACE;
@@ -59,56 +91,53 @@ static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_
 		if (r < 0)
 			return r;
 	}
-	n = mcm_node(a, *ret);
-	memset(n, 0, sizeof(*n));
-	n->at_lo = (uint32_t)at;
-	n->at_hi = (uint8_t)(at >> 32);
+	n = node_of(a, *ret);
+	node_move(n, at);
+	n->list_prev = n->list_next = 0;
 	node_resize(n, granules);
 	return 0;
 }
 
 static void node_spare(struct mcm_alloc *a, uint32_t id)
 {
-	mcm_node(a, id)->next = a->spare;
+	link_set(&node_of(a, id)->next_at, a->spare);
 	a->spare = id;
 }
 
-static void bin_add(struct mcm_alloc *a, uint32_t id)
+static void bin_add(struct mcm_alloc *a, uint32_t id, unsigned bin)
 {
-	struct mcm_node *n = mcm_node(a, id);
-	unsigned top, sub;
-	uint32_t *head;
+	struct mcm_node *n = node_of(a, id);
+	uint32_t head = a->bin[bin];
 
-	bin_of(free_granules(n), &top, &sub);
-	head = &a->bin[top][sub];
 	n->list_prev = 0;
-	n->list_next = *head;
-	if (*head)
-		mcm_node(a, *head)->list_prev = id;
-	*head = id;
-	a->sub_map[top] |= 1u << sub;
-	a->top_map |= 1ull << top;
+	n->list_next = head;
+	a->bin[bin] = id;
+	if (head) {
+		node_of(a, head)->list_prev = id;
+		return;
+	}
+	a->sub_map[bin / MCM_BIN_SUB] |= 1u << bin % MCM_BIN_SUB;
+	a->top_map |= 1ull << bin / MCM_BIN_SUB;
 }
 
-static void bin_del(struct mcm_alloc *a, uint32_t id)
+/* The node's links are left as they are. */
+static void bin_del(struct mcm_alloc *a, uint32_t id, unsigned bin)
 {
-	struct mcm_node *n = mcm_node(a, id);
-	unsigned top, sub;
+	const struct mcm_node *n = node_of(a, id);
+	uint32_t prev = n->list_prev, next = n->list_next;
 
-	if (n->list_next)
-		mcm_node(a, n->list_next)->list_prev = n->list_prev;
-	if (n->list_prev) {
-		mcm_node(a, n->list_prev)->list_next = n->list_next;
-	} else {
-		bin_of(free_granules(n), &top, &sub);
-		a->bin[top][sub] = n->list_next;
-		if (!n->list_next) {
-			a->sub_map[top] &= ~(1u << sub);
-			if (!a->sub_map[top])
-				a->top_map &= ~(1ull << top);
-		}
+	if (next)
+		node_of(a, next)->list_prev = prev;
+	if (prev) {
+		node_of(a, prev)->list_next = next;
+		return;
 	}
-	n->list_prev = n->list_next = 0;
+	a->bin[bin] = next;
+	if (next)
+		return;
+	a->sub_map[bin / MCM_BIN_SUB] &= ~(1u << bin % MCM_BIN_SUB);
+	if (!a->sub_map[bin / MCM_BIN_SUB])
+		a->top_map &= ~(1ull << bin / MCM_BIN_SUB);
 }
 
 int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
@@ -118,7 +147,7 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 	memset(a, 0, sizeof(*a));
 	if (size < MCM_GRANULE || size > MCM_ALLOC_MAX)
 		return mc_fail(-MC_EPARAM, "segment of %llu bytes", (unsigned long long)size);
-	mcm_slab_init(&a->nodes, sizeof(struct mcm_node), NODES_SHIFT);
+	mcm_slab_init(&a->nodes, sizeof(struct mcm_node), MCM_NODES_SHIFT);
 	a->granules = size >> MCM_GRANULE_SHIFT;
 	r = node_new(a, 0, a->granules, &a->first);
 	if (r == 0)
@@ -127,12 +156,12 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 		mcm_alloc_done(a);
 		return r;
 	}
-	mcm_node(a, a->end)->flags = MCM_NODE_USED;
-	mcm_node(a, a->end)->owner = 0;
-	mcm_node(a, a->end)->prev = a->first;
-	mcm_node(a, a->first)->next = a->end;
+	node_of(a, a->end)->flags = MCM_NODE_USED;
+	node_of(a, a->end)->owner = 0;
+	link_set(&node_of(a, a->end)->prev_at, a->first);
+	link_set(&node_of(a, a->first)->next_at, a->end);
 	a->hand = a->first;
-	bin_add(a, a->first);
+	bin_add(a, a->first, bin_now(node_of(a, a->first)));
 	return 0;
 }
 
@@ -147,8 +176,8 @@ void mcm_alloc_done(struct mcm_alloc *a)
 int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
 {
 	uint64_t more, granules = size >> MCM_GRANULE_SHIFT;
-	struct mcm_node *end = mcm_node(a, a->end);
-	uint32_t last = end->prev, id;
+	struct mcm_node *end = node_of(a, a->end);
+	uint32_t last = mcm_node_prev(end), id;
 	int r;
 
 	if (granules < a->granules || size > MCM_ALLOC_MAX)
@@ -158,23 +187,22 @@ int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
 	more = granules - a->granules;
 	if (!more)
 		return 0;
-	if (mcm_node(a, last)->flags & MCM_NODE_USED) {
+	if (node_of(a, last)->flags & MCM_NODE_USED) {
 		r = node_new(a, a->granules, more, &id);
 		if (r < 0)
 			return r;
-		mcm_node(a, id)->prev = last;
-		mcm_node(a, id)->next = a->end;
-		mcm_node(a, last)->next = id;
-		end->prev = id;
+		link_set(&node_of(a, id)->prev_at, last);
+		link_set(&node_of(a, id)->next_at, a->end);
+		link_set(&node_of(a, last)->next_at, id);
+		link_set(&end->prev_at, id);
 	} else {
 		id = last;
-		bin_del(a, id);
-		node_resize(mcm_node(a, id), free_granules(mcm_node(a, id)) + more);
+		bin_del(a, id, bin_now(node_of(a, id)));
+		node_resize(node_of(a, id), mcm_node_free(node_of(a, id)) + more);
 	}
-	bin_add(a, id);
+	bin_add(a, id, bin_now(node_of(a, id)));
 	a->granules = granules;
-	end->at_lo = (uint32_t)granules;
-	end->at_hi = (uint8_t)(granules >> 32);
+	node_move(end, granules);
 	return 0;
 }
 
@@ -208,34 +236,30 @@ bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len)
 	return fits(at, granules, mcm_alloc_round(len));
 }
 
-/* First non-empty bin at or above (top, sub). */
-static bool bin_next(const struct mcm_alloc *a, unsigned *top, unsigned *sub)
+/* The first range of the first bin from @bin on that has any; 0: none has. */
+static uint32_t bin_first(const struct mcm_alloc *a, unsigned bin)
 {
-	uint32_t subs = 0;
+	unsigned top = bin / MCM_BIN_SUB;
+	uint32_t subs = a->sub_map[top] & ~0u << bin % MCM_BIN_SUB;
 	uint64_t tops;
 
-	if (*top >= MCM_BIN_TOP)
-		return false;
-	if (*sub < MCM_BIN_SUB)
-		subs = a->sub_map[*top] & ~0u << *sub;
 	if (!subs) {
-		tops = a->top_map & ~1ull << *top;
+		tops = a->top_map & ~1ull << top;
 		if (!tops)
-			return false;
-		*top = (unsigned)__builtin_ctzll(tops);
-		subs = a->sub_map[*top];
+			return 0;
+		top = (unsigned)__builtin_ctzll(tops);
+		subs = a->sub_map[top];
 	}
-	*sub = (unsigned)__builtin_ctz(subs);
-	return true;
+	return a->bin[top * MCM_BIN_SUB + (unsigned)__builtin_ctz(subs)];
 }
 
 /* Look at up to @tries ranges of a bin. */
 static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, uint64_t want)
 {
 	for (; id && tries; tries--) {
-		const struct mcm_node *n = mcm_node(a, id);
+		const struct mcm_node *n = node_of(a, id);
 
-		if (fits(mcm_node_at(n), free_granules(n), want))
+		if (fits(mcm_node_at(n), mcm_node_free(n), want))
 			return id;
 		id = n->list_next;
 	}
@@ -245,67 +269,43 @@ static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, 
 /* A free range for @want granules, 0 when none is found. */
 static uint32_t find(const struct mcm_alloc *a, uint64_t want)
 {
-	unsigned top, sub, i;
-	uint64_t sure = want;
+	unsigned bin = bin_of(want);
 	uint32_t id;
 
-	bin_of(want, &top, &sub);
-	id = bin_try(a, a->bin[top][sub], OWN_BIN_TRIES, want);
-	for (i = 0; !id && i < UPPER_BIN_TRIES; i++) {
-		sub++;
-		if (!bin_next(a, &top, &sub))
-			break;
-		id = bin_try(a, a->bin[top][sub], 1, want);
-	}
-	if (id)
-		return id;
-	/* Long enough whatever its alignment: the first range of any bin above this length. */
-	if (want >= MCM_PAGE_GRANULES)
-		sure += MCM_PAGE_GRANULES - 1;
-	bin_of(sure, &top, &sub);
-	sub++;
-	if (bin_next(a, &top, &sub))
-		return a->bin[top][sub];
+	id = bin_try(a, a->bin[bin], OWN_BIN_TRIES, want);
+	if (!id)
+		id = bin_first(a, bin + 1);
 	/* The evictor leaves the hand on the run that it has emptied for this request. */
-	if (!(mcm_node(a, a->hand)->flags & MCM_NODE_USED))
-		return bin_try(a, a->hand, 1, want);
-	return 0;
+	if (!id && !(node_of(a, a->hand)->flags & MCM_NODE_USED))
+		id = bin_try(a, a->hand, 1, want);
+	return id;
 }
 
-/* A free range in its bin gets another length; it stays where it is in the list while its bin is the
+/* A free range becomes [@at, @at + @granules); it stays where it is in the list while its bin is the
  * same, which saves the look at its neighbours there. */
-static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t granules)
+static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t at, uint64_t granules)
 {
-	struct mcm_node *n = mcm_node(a, id);
-	unsigned top, sub, new_top, new_sub;
+	struct mcm_node *n = node_of(a, id);
+	unsigned bin = bin_now(n), next = bin_of(worth(at, granules));
 
-	bin_of(free_granules(n), &top, &sub);
-	bin_of(granules, &new_top, &new_sub);
-	if (top == new_top && sub == new_sub) {
-		node_resize(n, granules);
-		return;
-	}
-	bin_del(a, id);
+	if (bin != next)
+		bin_del(a, id, bin);
+	node_move(n, at);
 	node_resize(n, granules);
-	bin_add(a, id);
-}
-
-static void node_move(struct mcm_node *n, uint64_t at)
-{
-	n->at_lo = (uint32_t)at;
-	n->at_hi = (uint8_t)(at >> 32);
+	if (bin != next)
+		bin_add(a, id, next);
 }
 
 /* @id, a new node, between two neighbours; @prev may be 0. */
 static void chain_between(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32_t next)
 {
-	struct mcm_node *n = mcm_node(a, id);
+	struct mcm_node *n = node_of(a, id);
 
-	n->prev = prev;
-	n->next = next;
-	mcm_node(a, next)->prev = id;
+	link_set(&n->prev_at, prev);
+	link_set(&n->next_at, next);
+	link_set(&node_of(a, next)->prev_at, id);
 	if (prev)
-		mcm_node(a, prev)->next = id;
+		link_set(&node_of(a, prev)->next_at, id);
 	else
 		a->first = id;
 }
@@ -313,13 +313,14 @@ static void chain_between(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint3
 /* The range @id is part of @into from now on. */
 static void chain_drop(struct mcm_alloc *a, uint32_t id, uint32_t into)
 {
-	const struct mcm_node *n = mcm_node(a, id);
+	const struct mcm_node *n = node_of(a, id);
+	uint32_t prev = mcm_node_prev(n), next = mcm_node_next(n);
 
-	mcm_node(a, n->next)->prev = n->prev;
-	if (n->prev)
-		mcm_node(a, n->prev)->next = n->next;
+	link_set(&node_of(a, next)->prev_at, prev);
+	if (prev)
+		link_set(&node_of(a, prev)->next_at, next);
 	else
-		a->first = n->next;
+		a->first = next;
 	if (a->hand == id)
 		a->hand = into;
 	node_spare(a, id);
@@ -327,9 +328,10 @@ static void chain_drop(struct mcm_alloc *a, uint32_t id, uint32_t into)
 
 static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 {
-	struct mcm_node *n = mcm_node(a, id);
+	struct mcm_node *n = node_of(a, id);
 
 	n->flags = MCM_NODE_USED;
+	n->policy = 0;
 	n->owner = 0;
 	a->used += granules;
 	a->ranges++;
@@ -338,13 +340,13 @@ static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 /* Use [start, start + want) of the free range @id.  The free node goes on as what is left of it. */
 static int carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want, uint32_t *ret)
 {
-	struct mcm_node *n = mcm_node(a, id);
-	uint64_t at = mcm_node_at(n), end = at + free_granules(n), behind = start + want;
+	struct mcm_node *n = node_of(a, id);
+	uint64_t at = mcm_node_at(n), end = at + mcm_node_free(n), behind = start + want;
 	uint32_t used, rest = 0;
 	int r;
 
 	if (start == at && behind == end) {
-		bin_del(a, id);
+		bin_del(a, id, bin_now(n));
 		node_use(a, id, want);
 		*ret = id;
 		return 0;
@@ -358,16 +360,15 @@ static int carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want
 	if (r < 0)
 		return r;
 	if (start == at) {
-		node_move(n, behind);
-		bin_resize(a, id, end - behind);
-		chain_between(a, n->prev, used, id);
+		bin_resize(a, id, behind, end - behind);
+		chain_between(a, mcm_node_prev(n), used, id);
 	} else {
-		bin_resize(a, id, start - at);
-		chain_between(a, id, used, n->next);
+		bin_resize(a, id, at, start - at);
+		chain_between(a, id, used, mcm_node_next(n));
 	}
 	if (rest) {
-		chain_between(a, used, rest, mcm_node(a, used)->next);
-		bin_add(a, rest);
+		chain_between(a, used, rest, mcm_node_next(node_of(a, used)));
+		bin_add(a, rest, bin_now(node_of(a, rest)));
 	}
 	node_use(a, used, want);
 	*ret = used;
@@ -384,34 +385,34 @@ int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node)
 	id = find(a, want);
 	if (!id)
 		return -MC_ENOSPACE;
-	return carve(a, id, start_in(mcm_node_at(mcm_node(a, id)), want), want, ret_node);
+	return carve(a, id, start_in(mcm_node_at(node_of(a, id)), want), want, ret_node);
 }
 
 int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_node)
 {
-	uint32_t id = mcm_node(a, a->end)->prev;
-	const struct mcm_node *n = mcm_node(a, id);
+	uint32_t id = mcm_node_prev(node_of(a, a->end));
+	const struct mcm_node *n = node_of(a, id);
 
 	if (!granules || n->flags & MCM_NODE_USED || at < mcm_node_at(n) ||
-	    granules > free_granules(n) || at - mcm_node_at(n) > free_granules(n) - granules)
+	    granules > mcm_node_free(n) || at - mcm_node_at(n) > mcm_node_free(n) - granules)
 		return mc_fail(-MC_EINTERNAL, "the range at %llu is not free", (unsigned long long)at);
 	return carve(a, id, at, granules, ret_node);
 }
 
 static bool is_free(const struct mcm_alloc *a, uint32_t id)
 {
-	return id && !(mcm_node(a, id)->flags & MCM_NODE_USED);
+	return id && !(node_of(a, id)->flags & MCM_NODE_USED);
 }
 
 void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 {
-	struct mcm_node *n = mcm_node(a, id);
-	uint32_t prev = n->prev, next = n->next;
+	struct mcm_node *n = node_of(a, id);
+	uint32_t prev = mcm_node_prev(n), next = mcm_node_next(n);
 	uint64_t granules;
 	bool before, behind;
 
 	/* Both at once: they lie anywhere. */
-	__builtin_prefetch(mcm_node(a, prev), 1);
+	__builtin_prefetch(node_of(a, prev), 1);
 	granules = mcm_node_granules(a, n);
 	a->used -= granules;
 	a->ranges--;
@@ -420,18 +421,20 @@ void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 	behind = is_free(a, next);
 	if (before) {
 		if (behind) {
-			granules += free_granules(mcm_node(a, next));
-			bin_del(a, next);
+			granules += mcm_node_free(node_of(a, next));
+			bin_del(a, next, bin_now(node_of(a, next)));
 			chain_drop(a, next, prev);
 		}
 		chain_drop(a, id, prev);
-		bin_resize(a, prev, free_granules(mcm_node(a, prev)) + granules);
+		bin_resize(a, prev, mcm_node_at(node_of(a, prev)),
+			   mcm_node_free(node_of(a, prev)) + granules);
 	} else if (behind) {
-		node_move(mcm_node(a, next), mcm_node_at(n));
+		uint64_t at = mcm_node_at(n);
+
 		chain_drop(a, id, next);
-		bin_resize(a, next, free_granules(mcm_node(a, next)) + granules);
+		bin_resize(a, next, at, mcm_node_free(node_of(a, next)) + granules);
 	} else {
-		bin_add(a, id);
+		bin_add(a, id, bin_of(worth(mcm_node_at(n), granules)));
 	}
 }
 
@@ -445,9 +448,9 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
 		return 0;
 	top = 63 - (unsigned)__builtin_clzll(a->top_map);
 	sub = 31 - (unsigned)__builtin_clz(a->sub_map[top]);
-	id = a->bin[top][sub];
-	for (i = 0; id && i < 16; i++, id = mcm_node(a, id)->list_next) {
-		uint64_t g = free_granules(mcm_node(a, id));
+	id = a->bin[top * MCM_BIN_SUB + sub];
+	for (i = 0; id && i < 16; i++, id = node_of(a, id)->list_next) {
+		uint64_t g = mcm_node_free(node_of(a, id));
 
 		if (g > best) {
 			best = g;
@@ -464,8 +467,8 @@ uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a)
 
 	if (!id)
 		return 0;
-	at = mcm_node_at(mcm_node(a, id));
-	g = free_granules(mcm_node(a, id));
+	at = mcm_node_at(node_of(a, id));
+	g = mcm_node_free(node_of(a, id));
 	pad = start_in(at, g) - at;
 	return (pad < g ? g - pad : g) << MCM_GRANULE_SHIFT;
 }

@@ -27,22 +27,24 @@
 #define MCM_NODE_EVICTABLE 0x02u	/* @owner is an object that the eviction policy may choose */
 #define MCM_NODE_LISTED 0x04u		/* on one of the policy's lists */
 #define MCM_NODE_MOVING 0x08u		/* a task copies it */
-#define MCM_NODE_POLICY 0xf0u		/* the eviction policy's (evict_lists.h) */
 
 #define MCM_NODE_ID_BITS 28		/* so many ranges has a segment at the most */
 
 /* Beginning and length are in granules.  A used range ends where the next one begins, so only free ones
- * keep their length: it stands where used ones have flags and owner. */
+ * keep their length: it stands where used ones have flags, policy and owner.  Each number of 28 bits
+ * shares its word with 4 bits of something else: bytes that straddle words cost a third of the time.
+ * Who does not hold the segment's lock may ask where a used range begins, so what says that is atomic. */
 struct mcm_node {
 	uint32_t at_lo;
-	uint8_t at_hi;
-	uint8_t flags;			/* MCM_NODE_*; free: the length's upper bits above the first */
-	/* by address; next is never 0 but in the end mark */
-	uint64_t prev : MCM_NODE_ID_BITS, next : MCM_NODE_ID_BITS;
+	/* by address; next is never 0 but in the end mark.  Above them, the beginning's bits 32 on. */
+	uint32_t prev_at, next_at;
 	/* free: its bin's; used: the eviction policy's list */
-	uint64_t list_prev : MCM_NODE_ID_BITS, list_next : MCM_NODE_ID_BITS;
+	uint32_t list_prev : MCM_NODE_ID_BITS;
+	uint32_t flags : 4;		/* MCM_NODE_*; free: the length's upper bits above the first */
+	uint32_t list_next : MCM_NODE_ID_BITS;
+	uint32_t policy : 4;		/* the eviction policy's (evict_lists.h); free: the length's top */
 	uint32_t owner;			/* used: the object, 0 while none is committed; free: length */
-} __attribute__((packed, aligned(4)));
+};
 _Static_assert(sizeof(struct mcm_node) == 24, "memory per range is what it is");
 
 struct mcm_alloc {
@@ -55,7 +57,7 @@ struct mcm_alloc {
 	uint32_t hand;			/* where a walk goes on; when the range merges, the merged one */
 	uint64_t top_map;
 	uint32_t sub_map[MCM_BIN_TOP];
-	uint32_t bin[MCM_BIN_TOP][MCM_BIN_SUB];
+	uint32_t bin[MCM_BIN_TOP * MCM_BIN_SUB];
 };
 
 /* @size bytes, at least one granule; the rest of a last partial granule is not used.  -ENOMEM. */
@@ -83,17 +85,40 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a);
 /* Bytes of the largest object that could be placed now: exact up to what the largest bin hides. */
 uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a);
 
+/* Of a free range; for alloc_check.c. */
+unsigned mcm_alloc_bin(const struct mcm_node *n);
 /* Recount everything.  0, or -MC_EINTERNAL with a detail of what does not agree. */
 int mcm_alloc_check(const struct mcm_alloc *a);
 
+#define MCM_NODES_SHIFT 18		/* 6 MiB */
 static inline struct mcm_node *mcm_node(const struct mcm_alloc *a, uint32_t id)
 {
-	return mcm_slab_at(&a->nodes, id);
+	return mcm_slab_get(&a->nodes, id, sizeof(struct mcm_node), MCM_NODES_SHIFT);
 }
 
 static inline uint64_t mcm_node_at(const struct mcm_node *n)
 {
-	return (uint64_t)n->at_hi << 32 | n->at_lo;
+	uint32_t lo = __atomic_load_n(&n->at_lo, __ATOMIC_RELAXED);
+	uint32_t mid = __atomic_load_n(&n->prev_at, __ATOMIC_RELAXED) >> MCM_NODE_ID_BITS;
+	uint32_t hi = __atomic_load_n(&n->next_at, __ATOMIC_RELAXED) >> MCM_NODE_ID_BITS;
+
+	return (uint64_t)(hi << 4 | mid) << 32 | lo;
+}
+
+static inline uint32_t mcm_node_prev(const struct mcm_node *n)
+{
+	return n->prev_at & ((1u << MCM_NODE_ID_BITS) - 1);
+}
+
+static inline uint32_t mcm_node_next(const struct mcm_node *n)
+{
+	return n->next_at & ((1u << MCM_NODE_ID_BITS) - 1);
+}
+
+/* Length of a free range. */
+static inline uint64_t mcm_node_free(const struct mcm_node *n)
+{
+	return (uint64_t)(n->policy << 3 | n->flags >> 1) << 32 | n->owner;
 }
 
 /* Where a range begins, in bytes from the segment's beginning. */
@@ -105,8 +130,8 @@ static inline uint64_t mcm_node_offset(const struct mcm_alloc *a, uint32_t id)
 static inline uint64_t mcm_node_granules(const struct mcm_alloc *a, const struct mcm_node *n)
 {
 	if (n->flags & MCM_NODE_USED)
-		return mcm_node_at(mcm_node(a, n->next)) - mcm_node_at(n);
-	return (uint64_t)(n->flags >> 1) << 32 | n->owner;
+		return mcm_node_at(mcm_node(a, mcm_node_next(n))) - mcm_node_at(n);
+	return mcm_node_free(n);
 }
 
 #endif

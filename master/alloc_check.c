@@ -9,14 +9,13 @@
 
 static bool in_bin(const struct mcm_alloc *a, uint32_t id)
 {
-	unsigned top, sub;
+	unsigned bin;
 	uint32_t i;
 
-	for (top = 0; top < MCM_BIN_TOP; top++)
-		for (sub = 0; sub < MCM_BIN_SUB; sub++)
-			for (i = a->bin[top][sub]; i; i = mcm_node(a, i)->list_next)
-				if (i == id)
-					return true;
+	for (bin = 0; bin < MCM_BIN_TOP * MCM_BIN_SUB; bin++)
+		for (i = a->bin[bin]; i; i = mcm_node(a, i)->list_next)
+			if (i == id)
+				return true;
 	return false;
 }
 
@@ -27,12 +26,12 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 	uint32_t id, prev = 0;
 	bool was_free = false, hand = false;
 
-	for (id = a->first; id != a->end; id = mcm_node(a, id)->next) {
+	for (id = a->first; id != a->end; id = mcm_node_next(mcm_node(a, id))) {
 		const struct mcm_node *n = mcm_node(a, id);
 		uint64_t g = mcm_node_granules(a, n);
 
 		hand |= id == a->hand;
-		if (mcm_node_at(n) != at || n->prev != prev || !g)
+		if (mcm_node_at(n) != at || mcm_node_prev(n) != prev || !g)
 			return mc_fail(-MC_EINTERNAL, "range %u at %llu, expected at %llu", id,
 				       (unsigned long long)mcm_node_at(n), (unsigned long long)at);
 		if (n->flags & MCM_NODE_USED) {
@@ -64,24 +63,24 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 int mcm_alloc_check(const struct mcm_alloc *a)
 {
 	uint64_t free_ranges = 0, binned = 0;
-	unsigned top, sub;
+	unsigned bin, top;
 	uint32_t id;
 	int r;
 
 	r = check_ranges(a, &free_ranges);
 	if (r < 0)
 		return r;
-	for (top = 0; top < MCM_BIN_TOP; top++) {
-		if (!(a->top_map >> top & 1) != !a->sub_map[top])
-			return mc_fail(-MC_EINTERNAL, "map of bins %u", top);
-		for (sub = 0; sub < MCM_BIN_SUB; sub++) {
-			if (!(a->sub_map[top] >> sub & 1) != !a->bin[top][sub])
-				return mc_fail(-MC_EINTERNAL, "map of bin %u.%u", top, sub);
-			for (id = a->bin[top][sub]; id; id = mcm_node(a, id)->list_next) {
-				if (mcm_node(a, id)->flags & MCM_NODE_USED)
-					return mc_fail(-MC_EINTERNAL, "used range in a bin");
-				binned++;
-			}
+	for (bin = 0; bin < MCM_BIN_TOP * MCM_BIN_SUB; bin++) {
+		top = bin / MCM_BIN_SUB;
+		if (!(a->top_map >> top & 1) != !a->sub_map[top] ||
+		    !(a->sub_map[top] >> bin % MCM_BIN_SUB & 1) != !a->bin[bin])
+			return mc_fail(-MC_EINTERNAL, "map of bin %u", bin);
+		for (id = a->bin[bin]; id; id = mcm_node(a, id)->list_next) {
+			if (mcm_node(a, id)->flags & MCM_NODE_USED)
+				return mc_fail(-MC_EINTERNAL, "used range in a bin");
+			if (mcm_alloc_bin(mcm_node(a, id)) != bin)
+				return mc_fail(-MC_EINTERNAL, "range in another's bin");
+			binned++;
 		}
 	}
 	if (binned != free_ranges)

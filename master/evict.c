@@ -321,9 +321,9 @@ static bool sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victi
 		    mcm_peek(&o->flags) & MCM_OBJ_LIVE)
 			v[(*n)++] = (struct mcm_victim){
 				node->owner, id, mcm_peek(&o->generation),
-				node->flags & MCM_NODE_POLICY
+				node->policy
 			};
-		id = node->next;
+		id = mcm_node_next(node);
 	}
 	a->hand = id;
 	return id == a->end;

@@ -47,7 +47,7 @@ static void link_between(struct mcm_lists *l, struct mcm_alloc *a, uint32_t prev
 			 uint32_t next)
 {
 	struct mcm_node *n = mcm_node(a, id);
-	unsigned class = !!(n->flags & MCM_LIST_CLASS);
+	unsigned class = !!(n->policy & MCM_LIST_CLASS);
 
 	n->list_prev = prev;
 	n->list_next = next;
@@ -71,16 +71,16 @@ void mcm_list_front(struct mcm_lists *l, struct mcm_alloc *a, uint32_t head, uin
 void mcm_lists_del(struct mcm_lists *l, struct mcm_alloc *a, uint32_t id)
 {
 	struct mcm_node *n = mcm_node(a, id);
-	unsigned class = !!(n->flags & MCM_LIST_CLASS);
+	unsigned class = !!(n->policy & MCM_LIST_CLASS);
 
 	l->granules[class] -= mcm_node_granules(a, n);
 	l->count[class]--;
 	mcm_node(a, n->list_prev)->list_next = n->list_next;
 	mcm_node(a, n->list_next)->list_prev = n->list_prev;
 	n->list_prev = n->list_next = 0;
-	n->flags &= (uint8_t)~MCM_NODE_LISTED;
-	if (n->flags & MCM_LIST_WHEEL) {
-		n->flags &= (uint8_t)~MCM_LIST_WHEEL;
+	n->flags &= ~MCM_NODE_LISTED;
+	if (n->policy & MCM_LIST_WHEEL) {
+		n->policy &= ~MCM_LIST_WHEEL;
 		l->waiting--;
 	}
 }
@@ -114,7 +114,7 @@ static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint3
 	if (slot - l->turn >= MCM_WHEEL)
 		slot = l->turn + MCM_WHEEL - 1;
 	mcm_list_tail(l, v->a, l->wheel[slot % MCM_WHEEL], node);
-	mcm_node(v->a, node)->flags |= MCM_LIST_WHEEL;
+	mcm_node(v->a, node)->policy |= MCM_LIST_WHEEL;
 	l->waiting++;
 }
 
@@ -167,7 +167,7 @@ void mcm_harvest_take(struct mcm_harvest *h, struct mcm_lists *l, const struct m
 
 	mcm_lists_del(l, v->a, id);
 	h->out[h->n++] = (struct mcm_victim){
-		n->owner, id, mcm_peek(&o->generation), n->flags & MCM_NODE_POLICY
+		n->owner, id, mcm_peek(&o->generation), n->policy
 	};
 	h->got += mcm_node_granules(v->a, n) << MCM_GRANULE_SHIFT;
 }

@@ -13,8 +13,8 @@
 #define MCM_WHEEL 32u
 
 /* Bits of node->flags.  They stay while the range is on no list. */
-#define MCM_LIST_CLASS 0x10u	/* the policy's: of which of its lists a range is; listed ones are counted */
-#define MCM_LIST_WHEEL 0x80u
+#define MCM_LIST_CLASS 0x1u	/* the policy's: of which of its lists a range is; listed ones are counted */
+#define MCM_LIST_WHEEL 0x8u
 
 struct mcm_lists {
 	uint32_t soft;			/* list heads: nodes of no range */

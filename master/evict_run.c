@@ -72,14 +72,14 @@ static bool widen_hole(const struct run *r, struct window *w)
 		return false;
 	*w = (struct window){ id, id, mcm_node_at(mcm_node(a, id)), range_end(a, id) };
 	while (!wide_enough(r, w)) {
-		next = mcm_node(a, w->last)->next;
+		next = mcm_node_next(mcm_node(a, w->last));
 		if (next == a->end || !movable(r, next))
 			break;
 		w->last = next;
 		w->end = range_end(a, next);
 	}
 	while (!wide_enough(r, w)) {
-		next = mcm_node(a, w->first)->prev;
+		next = mcm_node_prev(mcm_node(a, w->first));
 		if (!next || !movable(r, next))
 			return false;
 		w->first = next;
@@ -100,7 +100,7 @@ static bool slide(const struct run *r, struct window *w, uint64_t stop)
 	while (id != a->end && (open || mcm_node_at(mcm_node(a, id)) < stop)) {
 		if (!movable(r, id)) {
 			open = false;
-			id = mcm_node(a, id)->next;
+			id = mcm_node_next(mcm_node(a, id));
 		} else {
 			if (!open)
 				*w = (struct window){ id, id, mcm_node_at(mcm_node(a, id)), 0 };
@@ -109,7 +109,7 @@ static bool slide(const struct run *r, struct window *w, uint64_t stop)
 			w->end = range_end(a, id);
 			if (wide_enough(r, w))
 				return true;
-			id = mcm_node(a, id)->next;
+			id = mcm_node_next(mcm_node(a, id));
 		}
 		if (++steps % SLICE == 0 && !open) {
 			/* The hand keeps the place while others change the ranges around it. */
@@ -151,7 +151,7 @@ static bool collect(const struct run *r, const struct window *w, struct mcm_vict
 	struct mcm_alloc *a = r->v.a;
 	uint32_t id = a->hand;
 
-	for (*n = 0; *n < BATCH && id != a->end; id = mcm_node(a, id)->next) {
+	for (*n = 0; *n < BATCH && id != a->end; id = mcm_node_next(mcm_node(a, id))) {
 		struct mcm_node *node = mcm_node(a, id);
 
 		if (mcm_node_at(node) >= w->end)
@@ -167,7 +167,7 @@ static bool collect(const struct run *r, const struct window *w, struct mcm_vict
 			r->m->evict->remove(r->s->policy, &r->v, id);
 		v[(*n)++] = (struct mcm_victim){
 			node->owner, id, mcm_peek(&mcm_object(r->v.ix, node->owner)->generation),
-			node->flags & MCM_NODE_POLICY
+			node->policy
 		};
 	}
 	return true;

@@ -121,7 +121,7 @@ static void ghost_add(struct ghosts *g, uint32_t hash)
 /* The class of what is on the main queue, or was when it left it. */
 static bool is_main(const struct mcm_evict_view *v, uint32_t node)
 {
-	return mcm_node(v->a, node)->flags & MCM_LIST_CLASS;
+	return mcm_node(v->a, node)->policy & MCM_LIST_CLASS;
 }
 
 static void s3fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
@@ -159,7 +159,7 @@ static void s3fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t 
 	struct s3fifo *s = state;
 
 	if (fresh && ghost_there(s->ghosts, mcm_peek(&mcm_evict_owner(v, node)->hash)))
-		mcm_node(v->a, node)->flags |= MCM_LIST_CLASS;
+		mcm_node(v->a, node)->policy |= MCM_LIST_CLASS;
 	mcm_lists_insert(&s->lists, v, node);
 }
 
@@ -178,7 +178,7 @@ static void small_head(struct mcm_harvest *h, struct s3fifo *s, const struct mcm
 		return;
 	}
 	mcm_lists_del(&s->lists, v->a, id);
-	mcm_node(v->a, id)->flags |= MCM_LIST_CLASS;
+	mcm_node(v->a, id)->policy |= MCM_LIST_CLASS;
 	mcm_evict_untouch(v, id);
 	mcm_list_tail(&s->lists, v->a, s->main, id);
 }

@@ -14,7 +14,7 @@
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
-#define GROUPS_SHIFT 5
+#define GROUPS_SHIFT 12
 #define BATCH 16
 #define INLINE_BATCHES 4	/* of a group that a put has to wait for */
 #define BACKGROUND_BATCHES 64

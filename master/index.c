@@ -10,8 +10,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 
-#define OBJECTS_SHIFT 12	/* 256 KiB at first */
-#define EXTS_SHIFT 7
+#define EXTS_SHIFT 14
 #define FRESH_SLOTS 32		/* taken from the slab at a time */
 #define CHAIN_WARM 4		/* objects of a chain loaded ahead */
 
@@ -32,7 +31,7 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 	/* Shards fill unevenly, by about the square root. */
 	per_shard += per_shard / 8 + 16;
 	ix->shard_max = max_objects && per_shard < UINT32_MAX ? (uint32_t)per_shard : UINT32_MAX;
-	mcm_slab_init(&ix->objects, sizeof(struct mcm_object), OBJECTS_SHIFT);
+	mcm_slab_init(&ix->objects, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
 	mcm_table_mem_init(&ix->buckets, MCM_SHARDS);
 	mcm_keys_slab_init(&ix->keys);
 	mcm_slab_init(&ix->exts, sizeof(struct mcm_object_ext), EXTS_SHIFT);

@@ -46,9 +46,10 @@ static inline struct mcm_shard *mcm_index_shard(struct mcm_index *ix, uint32_t h
 {
 	return &ix->shard[hash >> 24];
 }
+#define MCM_OBJECTS_SHIFT 16	/* 4 MiB */
 static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t slot)
 {
-	return mcm_slab_at(&ix->objects, slot);
+	return mcm_slab_get(&ix->objects, slot, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
 }
 
 /* Load what lookups of these hashes will need, all at the same time: memory answers several questions

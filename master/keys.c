@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#define FIRST_CHUNK_SHIFT 10	/* 8 KiB, and twice the longest key */
 #define SHARE 256u		/* units, 2 KiB, that an arena takes from a common slab */
 
 static uint32_t units_of(uint32_t len)
@@ -17,7 +16,7 @@ static uint32_t units_of(uint32_t len)
 
 void mcm_keys_slab_init(struct mcm_slab *s)
 {
-	mcm_slab_init(s, MCM_KEYS_UNIT, FIRST_CHUNK_SHIFT);
+	mcm_slab_init(s, MCM_KEYS_UNIT, MCM_KEYS_SHIFT);
 }
 
 void mcm_keys_init_in(struct mcm_keys *k, struct mcm_slab *slab)
@@ -40,7 +39,7 @@ void mcm_keys_done(struct mcm_keys *k)
 
 static void run_push(struct mcm_keys *k, uint32_t ref, uint32_t units)
 {
-	memcpy(mcm_slab_at(k->slab, ref), &k->free[units], sizeof(ref));
+	memcpy(mcm_keys_of(k, ref), &k->free[units], sizeof(ref));
 	k->free[units] = ref;
 	k->some[units / 64] |= 1ull << units % 64;
 }
@@ -49,7 +48,7 @@ static uint32_t run_pop(struct mcm_keys *k, uint32_t units)
 {
 	uint32_t ref = k->free[units];
 
-	memcpy(&k->free[units], mcm_slab_at(k->slab, ref), sizeof(ref));
+	memcpy(&k->free[units], mcm_keys_of(k, ref), sizeof(ref));
 	if (!k->free[units])
 		k->some[units / 64] &= ~(1ull << units % 64);
 	return ref;
@@ -103,7 +102,7 @@ int mcm_keys_add(struct mcm_keys *k, const void *p, uint32_t len, uint32_t *ret_
 		if (r < 0)
 			return r;
 	}
-	memcpy(mcm_slab_at(k->slab, ref), p, len);
+	memcpy(mcm_keys_of(k, ref), p, len);
 	*ret_ref = ref;
 	return 0;
 }

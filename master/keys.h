@@ -13,6 +13,7 @@
 #include "proto/msg.h"
 
 #define MCM_KEYS_UNIT 8u
+#define MCM_KEYS_SHIFT 19		/* 4 MiB */
 #define MCM_KEYS_MAX (MCP_KEY_MAX + MCM_KEYS_UNIT)	/* bytes */
 #define MCM_KEYS_CLASSES (MCM_KEYS_MAX / MCM_KEYS_UNIT)
 
@@ -37,9 +38,14 @@ void mcm_keys_done(struct mcm_keys *k);
 int mcm_keys_add(struct mcm_keys *k, const void *p, uint32_t len, uint32_t *ret_ref);
 void mcm_keys_del(struct mcm_keys *k, uint32_t ref, uint32_t len);
 
+static inline char *mcm_keys_of(const struct mcm_keys *k, uint32_t ref)
+{
+	return mcm_slab_get(k->slab, ref, MCM_KEYS_UNIT, MCM_KEYS_SHIFT);
+}
+
 static inline const char *mcm_keys_at(const struct mcm_keys *k, uint32_t ref)
 {
-	return mcm_slab_at(k->slab, ref);
+	return mcm_keys_of(k, ref);
 }
 
 /* Load what the next string of @len bytes will most likely be written to. */
@@ -52,7 +58,7 @@ static inline void mcm_keys_warm(const struct mcm_keys *k, uint32_t len)
 		ref = k->free[units];
 	if (!len || (ref == k->fresh && k->fresh == k->fresh_end))
 		return;
-	p = mcm_slab_at(k->slab, ref);
+	p = mcm_keys_of(k, ref);
 	__builtin_prefetch(p, 1);
 	__builtin_prefetch(p + len - 1, 1);
 }

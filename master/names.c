@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 
-#define DIRS_SHIFT 6
+#define DIRS_SHIFT 12
 
 static const struct mcm_table_type by_path = {
 	.link = offsetof(struct mcm_dir, next), .hash = offsetof(struct mcm_dir, hash),

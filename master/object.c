@@ -78,7 +78,7 @@ static void detach(struct mcm *m, struct mcm_place p, bool keep)
 		mcm_poke(&s->evictable, s->evictable - range_bytes(s, p.node));
 	if (n->flags & MCM_NODE_LISTED)
 		m->evict->remove(s->policy, &v, p.node);
-	n->flags &= (uint8_t)~MCM_NODE_EVICTABLE;
+	n->flags &= ~MCM_NODE_EVICTABLE;
 	mcm_poke(&s->objects, s->objects - 1);
 	if (!keep)
 		mcm_segment_give_locked(s, m->evict, &m->index, p.node);

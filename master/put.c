@@ -16,7 +16,7 @@
 #include "master/task.h"
 #include "proto/codec.h"
 
-#define PUTS_SHIFT 5
+#define PUTS_SHIFT 12
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",

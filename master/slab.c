@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slab.c - elements that never move.
- *
- * The elements of chunk k are those whose number plus 2^shift has its highest bit at shift + k: the
- * chunk is found by counting zeros, and no table of chunks has to grow. */
+ * slab.c - elements that never move. */
 #include <config.h>
 
 #include "master/slab.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "common/cleanup.h"
@@ -17,75 +16,120 @@
 
 void mcm_slab_init(struct mcm_slab *s, size_t elem, unsigned shift)
 {
-	*s = (struct mcm_slab){ .elem = elem, .shift = shift, .next = 1 };
+	*s = (struct mcm_slab){
+		.elem = elem, .shift = shift, .next = 1, .chunk = s->few, .chunks = MCM_SLAB_FEW,
+	};
 	pthread_mutex_init(&s->lock, NULL);
 }
 
-static size_t chunk_bytes(const struct mcm_slab *s, unsigned chunk)
+static size_t chunk_bytes(const struct mcm_slab *s)
 {
-	return s->elem << (s->shift + chunk);
+	return s->elem << s->shift;
 }
 
 void mcm_slab_done(struct mcm_slab *s)
 {
-	unsigned i;
+	char **array = s->chunk, **before;
+	uint32_t i;
 
-	for (i = 0; i < MCM_SLAB_CHUNKS; i++)
-		if (s->base[i])
-			munmap((void *)(s->base[i] + chunk_bytes(s, i)), chunk_bytes(s, i));
+	for (i = 0; i < s->chunks; i++)
+		if (s->chunk[i])
+			munmap(s->chunk[i], chunk_bytes(s));
+	for (; array != s->few; array = before) {
+		before = (char **)(void *)array[-1];
+		free(array - 1);
+	}
 	pthread_mutex_destroy(&s->lock);
 }
 
-static int map_chunk(struct mcm_slab *s, unsigned chunk)
+/* Untouched pages cost nothing, so a chunk may be mapped long before it fills.  Huge pages lie at
+ * multiples of their size only. */
+static char *map_aligned(size_t bytes, size_t align)
 {
-	size_t bytes = chunk_bytes(s, chunk);
-	void *p;
+	size_t more = bytes + align, before;
+	char *p;
 
-	/* Untouched pages cost nothing, so a large chunk may be mapped long before it fills. */
-	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	p = mmap(NULL, more, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
+		return NULL;
+	if (!align)
+		return p;
+	before = -(uintptr_t)p & (align - 1);
+	if (before)
+		munmap(p, before);
+	munmap(p + before + bytes, align - before);
+	return p + before;
+}
+
+/* Room for chunk @n in the array.  Whoever has just read the shorter one goes on with it. */
+static int chunks_grow(struct mcm_slab *s, uint32_t n)
+{
+	uint32_t cap = s->chunks;
+	char **more;
+
+	while (cap <= n)
+		cap *= 2;
+	more = calloc(cap + 1ul, sizeof(*more));
+	if (!more)
+		return mc_fail(-ENOMEM, "no memory for %u chunks of metadata", cap);
+	*more++ = (void *)s->chunk;
+	memcpy(more, s->chunk, s->chunks * sizeof(*more));
+	__atomic_store_n(&s->chunk, more, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->chunks, cap, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int map_chunk(struct mcm_slab *s, uint32_t n)
+{
+	size_t bytes = chunk_bytes(s), small = n ? 0 : HUGE;
+	char *p;
+	int r;
+
+	if (n >= s->chunks) {
+		r = chunks_grow(s, n);
+		if (r < 0)
+			return r;
+	}
+	p = map_aligned(bytes, bytes >= HUGE ? HUGE : 0);
+	if (!p)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes of metadata", bytes);
-	if (bytes >= HUGE)
-		(void)madvise(p, bytes, MADV_HUGEPAGE);
-	/* The first number of the series is 2^(shift + chunk): subtract it once and for all. */
-	__atomic_store_n(&s->base[chunk], (uintptr_t)p - bytes, __ATOMIC_RELEASE);
+	/* A master with little in it needs few pages. */
+	if (bytes > small + HUGE)
+		(void)madvise(p + small, bytes - small, MADV_HUGEPAGE);
+	__atomic_store_n(&s->chunk[n], p, __ATOMIC_RELEASE);
 	return 0;
 }
 
 int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 {
-	uint64_t n, end;
-	unsigned chunk;
+	uint64_t per = 1ull << s->shift, n, chunk;
 	int r;
 
 	MC_LOCKED(&s->lock);
-	n = s->next + (1ull << s->shift);
-	chunk = 63 - (unsigned)__builtin_clzll(n) - s->shift;
-	end = 2ull << (s->shift + chunk);
-	if (n + count > end) {
-		/* Elements of one call are adjacent: leave the chunk's few last ones alone. */
-		n = end;
-		chunk++;
-	}
-	if (n + count - (1ull << s->shift) > UINT32_MAX)
+	n = s->next;
+	/* Elements of one call are adjacent: leave the chunk's few last ones alone. */
+	if (n % per + count > per)
+		n += per - n % per;
+	if (n + count > UINT32_MAX)
 		return mc_fail(-MC_ELIMIT, "more than %u elements", UINT32_MAX);
-	if (!s->base[chunk]) {
-		r = map_chunk(s, chunk);
+	chunk = n >> s->shift;
+	if (chunk >= s->chunks || !s->chunk[chunk]) {
+		r = map_chunk(s, (uint32_t)chunk);
 		if (r < 0)
 			return r;
 	}
-	s->next = n - (1ull << s->shift) + count;
-	*ret_first = (uint32_t)(n - (1ull << s->shift));
+	s->next = n + count;
+	*ret_first = (uint32_t)n;
 	return 0;
 }
 
 int mcm_slab_cover(struct mcm_slab *s, uint32_t id)
 {
-	unsigned chunk = 63 - (unsigned)__builtin_clzll((uint64_t)id + (1ull << s->shift)) - s->shift;
+	uint32_t n = id >> s->shift;
 
-	if (__atomic_load_n(&s->base[chunk], __ATOMIC_ACQUIRE))
+	if (n < __atomic_load_n(&s->chunks, __ATOMIC_ACQUIRE) && mcm_slab_at(s, n << s->shift))
 		return 0;
 	MC_LOCKED(&s->lock);
-	return s->base[chunk] ? 0 : map_chunk(s, chunk);
+	return n < s->chunks && s->chunk[n] ? 0 : map_chunk(s, n);
 }

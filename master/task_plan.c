@@ -174,7 +174,7 @@ static void mark(struct mcm *m, struct mcm_place p, uint32_t slot, bool moving)
 		if (moving && n->flags & MCM_NODE_USED && n->owner == slot)
 			n->flags |= MCM_NODE_MOVING;
 		else if (!moving && n->flags & MCM_NODE_USED)
-			n->flags &= (uint8_t)~MCM_NODE_MOVING;
+			n->flags &= ~MCM_NODE_MOVING;
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -323,7 +323,7 @@ static unsigned walk(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v,
 			v[n++] = (struct mcm_victim){
 				.slot = node->owner, .node = id, .generation = mcm_peek(&o->generation),
 			};
-		id = node->next;
+		id = mcm_node_next(node);
 	}
 	*ret_end = id == a->end;
 	a->hand = *ret_end ? a->first : id;

@@ -50,7 +50,7 @@ struct mcm_tenant {
 struct mcm_tenant_link {
 	uint32_t prev, next;
 };
-#define MCM_TENANT_LINKS_SHIFT 12
+#define MCM_TENANT_LINKS_SHIFT 18
 
 struct mcm_tenants {
 	bool on;			/* constant */

@@ -414,7 +414,7 @@ static uint64_t longest_run(struct fixture *fx, unsigned seg)
 	uint64_t run = 0, best = 0;
 	uint32_t id;
 
-	for (id = s->alloc.first; id != s->alloc.end; id = mcm_node(&s->alloc, id)->next) {
+	for (id = s->alloc.first; id != s->alloc.end; id = mcm_node_next(mcm_node(&s->alloc, id))) {
 		const struct mcm_node *n = mcm_node(&s->alloc, id);
 		bool stays = n->flags & MCM_NODE_USED &&
 			(!(n->flags & MCM_NODE_EVICTABLE) || mcm_object(&fx->m->index, n->owner)->pins);
