@@ -157,7 +157,6 @@ static int next_page(struct mcs_list *l, uint64_t deadline)
 
 int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 {
-	uint64_t deadline = mcs_deadline(l->s, timeout_ms);
 	struct mcp_entry e;
 	int r;
 
@@ -165,7 +164,8 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		if (!l->begun || !mcp_iter_next(&l->it, &e)) {
 			if (l->begun && l->last)
 				return 0;
-			r = next_page(l, deadline);
+			/* The clock is read once per page. */
+			r = next_page(l, mcs_deadline(l->s, timeout_ms));
 			if (r < 0)
 				return r;
 			continue;

@@ -76,6 +76,9 @@ int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint3
 /* Give a range back.  It must not be on a list of the eviction policy. */
 void mcm_alloc_give(struct mcm_alloc *a, uint32_t node);
 
+/* Give back what lies behind the first @granules (1..) of a used range.  -ENOMEM: it stays as it was. */
+int mcm_alloc_trim(struct mcm_alloc *a, uint32_t node, uint64_t granules);
+
 /* Granules that mcm_alloc_take() of @len bytes takes. */
 uint64_t mcm_alloc_round(uint64_t len);
 /* Would @len bytes fit into a free range of @granules that begins at granule @at? */

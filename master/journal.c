@@ -97,8 +97,8 @@ void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
 	append(m->journal, &p);
 }
 
-void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_place *place,
-		     unsigned copies)
+void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_place *place,
+			     unsigned copies, uint64_t granules)
 {
 	uint8_t mem[256];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
@@ -107,10 +107,19 @@ void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_place 
 
 	if (!m->journal || !copies)
 		return;
-	for (i = 0; i < copies; i++)
+	for (i = 0; i < copies; i++) {
 		r.place[i] = mcm_extent_of(m, place[i]);
+		if (r.place[i].len > granules)
+			r.place[i].len = granules;
+	}
 	mcm_pack_put(&p, &r);
 	append(m->journal, &p);
+}
+
+void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_place *place,
+		     unsigned copies)
+{
+	mcm_journal_put_trimmed(m, generation, place, copies, UINT64_MAX);
 }
 
 void mcm_journal_put_gone(struct mcm *m, uint64_t generation)

@@ -255,6 +255,11 @@ int mcm_place_take(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	return 0;
 }
 
+void mcm_place_trim(struct mcm *m, const struct mcm_place *p, uint64_t len)
+{
+	mcm_segment_trim(mcm_segment(&m->segments, p->segment), p->node, len);
+}
+
 void mcm_place_give(struct mcm *m, const struct mcm_place *p)
 {
 	mcm_segment_give(mcm_segment(&m->segments, p->segment), p->node);

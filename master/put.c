@@ -623,6 +623,25 @@ static void warm(struct mcm *m, const struct mcp_put_done *done, const uint32_t 
 		mcm_names_warm(&m->names, pb->at.dir, hash, n);
 }
 
+/* A claimed put that came to less than was reserved. */
+static int trim(struct mcm *m, struct mcm_put *put, uint64_t size)
+{
+	uint64_t len = mcm_object_reserve(size);
+	unsigned i;
+
+	if (!size || size == put->size)
+		return 0;
+	if (size > put->size) {
+		break_off(m, put, true);
+		return mc_fail(-MC_EPARAM, "more bytes than were reserved");
+	}
+	mcm_journal_put_trimmed(m, put->generation, put->place, put->copies, mcm_alloc_round(len));
+	for (i = 0; i < put->copies; i++)
+		mcm_place_trim(m, &put->place[i], len);
+	put->size = size;
+	return 0;
+}
+
 void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
 {
 	struct publishing pb = publishing_now(m);
@@ -635,9 +654,12 @@ void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n
 	claim_many(m, done, n, put, ret);
 	if (n > 1 && ret[0] == 0)
 		warm(m, done, hash, n, &pb);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		if (ret[i] == 0)
+			ret[i] = trim(m, &put[i], done[i].size);
 		if (ret[i] == 0)
 			ret[i] = publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc);
+	}
 	mcm_names_close(&m->names, &pb.at);
 }
 

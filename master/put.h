@@ -110,7 +110,8 @@ struct mcm_put_granted {
  * -MC_EEXISTS, -MC_ENOSPACE, -MC_ETOOBIG, -MC_ELIMIT, -ENOMEM. */
 int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
-/* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -ENOMEM. */
+/* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -MC_EPARAM for a size
+ * beyond what was reserved, -ENOMEM. */
 int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
 /* The same for up to MCM_WARM_MAX items, in their order: what they need of memory is loaded together,
  * clocks are read and locks taken once where that will do.  @ret has an outcome per item. */

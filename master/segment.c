@@ -310,6 +310,14 @@ int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
 	return mcm_segment_take_locked(s, len, ret_node);
 }
 
+void mcm_segment_trim(struct mcm_segment *s, uint32_t node, uint64_t len)
+{
+	MC_LOCKED(&s->lock);
+	/* Without memory for the rest's node the range stays longer than it need be. */
+	(void)mcm_alloc_trim(&s->alloc, node, mcm_alloc_round(len));
+	mcm_segment_used(s);
+}
+
 void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
 			     const struct mcm_index *ix, uint32_t node)
 {

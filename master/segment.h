@@ -128,6 +128,8 @@ void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s);
 /* A range; the segment's lock is taken.  -MC_ENOSPACE, -ENOMEM. */
 int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node);
 void mcm_segment_give(struct mcm_segment *s, uint32_t node);
+/* @len bytes of a range are enough for its object. */
+void mcm_segment_trim(struct mcm_segment *s, uint32_t node, uint64_t len);
 
 /* ---- segment's lock held ---- */
 

@@ -52,5 +52,7 @@ struct mcm_place;
 int mcm_place_take(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		   struct mcm_place *ret_place, unsigned *ret_copies);
 void mcm_place_give(struct mcm *m, const struct mcm_place *p);
+/* Keep @len bytes of it. */
+void mcm_place_trim(struct mcm *m, const struct mcm_place *p, uint64_t len);
 
 #endif

@@ -23,11 +23,13 @@ int mcfs_version_env_init(struct mcfs_version_env *env, mcs_t *store, struct mcf
 	env->pool = pool;
 	env->max_size = INT64_MAX;
 	mc_list_init(&env->writers);
+	env->carrier = mcfs_carrier_new(env);
 	return -pthread_mutex_init(&env->names, NULL);
 }
 
 void mcfs_version_env_done(struct mcfs_version_env *env)
 {
+	mcfs_carrier_free(env->carrier);
 	pthread_mutex_destroy(&env->names);
 }
 
@@ -75,6 +77,7 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->key_hash = mc_hash(args->key, args->len, 0);
 	w->mtime_ms = mc_wall_ns() / MC_NS_PER_MS;
 	mcfs_stage_init(&w->stage, env->pool);
+	mcfs_carry_init(w);
 	if (args->base)
 		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
 	show(w);
@@ -98,6 +101,7 @@ void mcfs_writer_unref(struct mcfs_writer *w)
 	pthread_mutex_unlock(&w->env->names);
 	if (!last)
 		return;
+	mcfs_carry_done(w);
 	mcfs_stage_clear(&w->stage);
 	pthread_mutex_destroy(&w->lock);
 	free(w->key);
@@ -145,6 +149,7 @@ bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t
 /* From now on nothing is published, and the memory is free for others. */
 static void give_up(struct mcfs_writer *w)
 {
+	mcfs_carry_stop(w);
 	mcfs_stage_clear(&w->stage);
 	w->dirty = w->fresh = false;
 	show(w);
@@ -178,12 +183,14 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 		offset = w->stage.size;
 	if (offset > max || len > max - offset)
 		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
+	mcfs_carry_touch(w, offset < w->stage.size ? offset : w->stage.size, offset + len);
 	if (len == MCFS_SLOT && slot && *slot == data && offset % MCFS_SLOT == 0)
 		r = mcfs_stage_adopt(&w->stage, offset, slot, deadline);
 	else
 		r = mcfs_stage_write(&w->stage, offset, data, len, deadline);
 	if (r < 0)
 		return fail_for_good(w, r);
+	mcfs_carry_wrote(w, offset, len);
 	if (tid)
 		written_by(w, tid);
 	else
@@ -207,6 +214,7 @@ static int set_size(struct mcfs_writer *w, uint64_t size)
 
 	if (size > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
+	mcfs_carry_cut(w, size);
 	r = mcfs_stage_truncate(&w->stage, size);
 	if (r == 0)
 		touched(w);
@@ -250,26 +258,39 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
 	return keep_size || end <= w->stage.size ? 0 : set_size(w, end);
 }
 
+static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)
+{
+	struct mcs_put_opts opts = {
+		.flags = put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
+	};
+	struct iovec *iov = NULL;
+	int n = 0, r;
+
+	r = mcfs_stage_vectors(&w->stage, deadline, &iov, &n);
+	if (r < 0)
+		return r;
+	r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
+	/* Room that other writers hold ahead of their commits is room. */
+	if (mcs_errno(r) == ENOSPC && mcfs_carrier_yield(w->env->carrier, w))
+		r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
+	free(iov);
+	return r;
+}
+
 /* Store what is staged under @key. */
 static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags,
 	       uint64_t deadline)
 {
-	struct mcs_put_opts opts = {
-		.flags = put_flags | w->put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
-	};
-	int64_t ms = mc_deadline_left_ms(deadline);
-	struct iovec *iov = NULL;
-	int n = 0, r;
+	int r;
 
-	ms += (int64_t)(w->stage.size / COMMIT_RATE * COMMIT_RATE_MS);
-	r = mcfs_stage_vectors(&w->stage, deadline, &iov, &n);
-	if (r < 0)
-		return r;
+	deadline += w->stage.size / COMMIT_RATE * COMMIT_RATE_MS * MC_NS_PER_MS;
+	put_flags |= w->put_flags;
 	mcfs_pool_put_begin(w->env->pool);
-	r = mcs_put(w->env->store, (struct mcs_key){ key, len }, iov, n, &opts, ms);
+	r = mcfs_carry_commit(w, key, len, put_flags, deadline);
+	if (r == 0)
+		r = put_staged(w, (struct mcs_key){ key, len }, put_flags, deadline);
 	mcfs_pool_put_end(w->env->pool);
-	free(iov);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static void tell(struct mcfs_writer *w, int err, const char *when)

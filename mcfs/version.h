@@ -22,6 +22,7 @@
 
 #include "common/list.h"
 #include "mcfs/caller.h"
+#include "mcfs/carry.h"
 #include "mcfs/object.h"
 #include "mcfs/stage.h"
 
@@ -30,6 +31,7 @@ struct mcfs_inode;
 struct mcfs_version_env {	/* what all writers of a mount share */
 	mcs_t *store;
 	struct mcfs_pool *pool;
+	struct mcfs_carrier *carrier;	/* NULL: none */
 	uint64_t max_size;	/* atomic: the largest object that can be stored */
 	pthread_mutex_t names;	/* innermost lock; guards names and the list of writers */
 	struct mc_list writers;	/* by their link; guarded by names */
@@ -51,6 +53,7 @@ struct mcfs_writer {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	struct mcfs_stage stage;
+	struct mcfs_carry carry;
 	uint64_t base_generation;	/* of the version that the name had at open, 0: none */
 	bool dirty;			/* bytes changed since the last commit */
 	bool fresh;			/* never committed, and must exist */

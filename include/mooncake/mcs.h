@@ -190,6 +190,27 @@ int mcs_upsert(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt
 int mcs_upsert_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 		     const struct mcs_put_opts *opts, int64_t timeout_ms);
 
+/* ---- put, bytes as they come --------------------------------------------------------------------- */
+
+typedef struct mcs_stream mcs_stream_t;
+
+/* Begin a put of up to @room bytes, whose size need not be known yet: the room is taken now, in the pool.
+ * Nobody sees anything before mcs_stream_commit().  -MCS_ENOTSUP: through a daemon, or the master is too old.
+ * The put is given up 30 s after it was begun, and when the connection to the master was lost: mcs_errno() of
+ * what follows is ESTALE then. */
+int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
+		    mcs_stream_t **ret, int64_t timeout_ms);
+uint64_t mcs_stream_room(const mcs_stream_t *st);
+/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, but for the last ones.  In any order,
+ * from several threads at a time but not to the same place, and again where something was stored before. */
+int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
+		     int64_t timeout_ms);
+/* Publish the first @size bytes, all of which were stored.  0 or as mcs_put(), but a key that has a value is
+ * -MCS_EEXISTS unless this is an upsert.  The stream is gone, whatever comes of it. */
+int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms);
+/* Give the room back; nothing is published.  NULL is fine. */
+void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms);
+
 /* ---- get --------------------------------------------------------------------------------------- */
 
 struct mcs_info {

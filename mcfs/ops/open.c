@@ -32,6 +32,7 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 		return;
 	if (mcs_pool_stat(fs->store, &pool, ms < LIMIT_AGE_MS ? ms : LIMIT_AGE_MS) < 0)
 		return;
+	mcfs_carrier_set_capacity(fs->versions.carrier, pool.capacity);
 	/* Without memory in the pool the put is what says so. */
 	__atomic_store_n(&fs->versions.max_size, pool.largest_put ? pool.largest_put : INT64_MAX,
 			 __ATOMIC_RELAXED);

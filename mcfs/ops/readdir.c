@@ -36,10 +36,12 @@ struct mcfs_dir {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	struct mcfs_key key;
+	struct mcfs_key child;	/* of the entry at hand: key, then its name */
 	bool top;
 	bool flat;		/* .mcfs/by-key */
 	mcs_list_t *list;	/* NULL: not begun, or at its end */
 	bool begun;
+	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
 	uint64_t next;		/* index of the next entry of the stream */
 	struct entry *window;	/* entries given last, in order */
 	size_t nwindow, cap_window;
@@ -219,7 +221,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 	if (r < 0)
 		return r;
 	while (d->list) {
-		r = mcs_list_next(d->list, &e, mcfs_op_left_ms(op));
+		r = mcs_list_next(d->list, &e, d->left_ms);
 		if (r < 0)
 			return r;
 		if (r == 0) {
@@ -317,55 +319,58 @@ struct answer {
 /* False: it does not fit. */
 static bool add_plain(struct answer *a, const char *name, const struct stat *st, uint64_t next)
 {
-	struct fuse_entry_param e = { .attr = *st };
 	size_t n;
 
 	/* Without a node number, which is what "." and ".." have, this counts as no lookup. */
-	if (a->plus)
+	if (a->plus) {
+		struct fuse_entry_param e = { .attr = *st };
+
 		n = fuse_add_direntry_plus(a->op->req, a->buf + a->len, a->size - a->len, name, &e,
 					   (off_t)next);
-	else
+	} else {
 		n = fuse_add_direntry(a->op->req, a->buf + a->len, a->size - a->len, name, st,
 				      (off_t)next);
+	}
 	if (n > a->size - a->len)
 		return false;
 	a->len += n;
 	return true;
 }
 
-/* The whole key of an entry. */
-static bool entry_key(const struct mcfs_dir *d, const struct entry *e, struct mcfs_key *ret)
+/* The whole key of an entry; NULL when it is none. */
+static const struct mcfs_key *entry_key(struct mcfs_dir *d, const struct entry *e)
 {
-	*ret = d->key;
-	if (ret->len + e->comp_len + 1 > MCFS_KEY_MAX + 1)
-		return false;
-	memcpy(ret->data + ret->len, e->comp, e->comp_len);
-	ret->len += e->comp_len;
+	struct mcfs_key *k = &d->child;
+
+	if (d->key.len + e->comp_len + 1 > MCFS_KEY_MAX + 1)
+		return NULL;
+	k->len = d->key.len + e->comp_len;
+	memcpy(k->data + d->key.len, e->comp, e->comp_len);
 	if (e->kind == MCS_DIR)
-		ret->data[ret->len++] = '/';
-	return true;
+		k->data[k->len++] = '/';
+	return k;
 }
 
-static bool add_entry(struct answer *a, const struct mcfs_dir *d, const struct entry *e)
+static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *e)
 {
 	struct mcfs_found found = { .info = {
 		.size = e->size, .generation = e->generation, .mtime_ms = e->mtime_ms,
 		.kind = e->kind,
 	} };
 	struct fuse_entry_param param;
+	const struct mcfs_key *key = entry_key(d, e);
 	struct mcfs_inode *in = NULL;
-	struct mcfs_key key;
 	struct stat st;
 	size_t n;
 
-	if (!entry_key(d, e, &key))
+	if (!key)
 		return true;
 	/* A file that is being written is left to lookups. */
 	if (a->plus && (e->kind == MCS_DIR || e->generation) &&
-	    mcfs_fill_entry(a->op, &key, &found, 0, &param, &in) < 0)
+	    mcfs_fill_entry(a->op, key, &found, 0, &param, &in) < 0)
 		in = NULL;
 	if (!in) {
-		mcfs_stat_entry(a->op->fs, mcfs_inode_number(mcfs_key_of(&key)), e->kind, e->size,
+		mcfs_stat_entry(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), e->kind, e->size,
 				e->mtime_ms, &st);
 		return add_plain(a, e->name, &st, e->index + 1);
 	}
@@ -454,6 +459,7 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 		r = fill_control(&a, ino, offset);
 	} else {
 		pthread_mutex_lock(&h->dir->lock);
+		h->dir->left_ms = mcfs_op_left_ms(&op);
 		r = fill(&a, h->dir, offset);
 		pthread_mutex_unlock(&h->dir->lock);
 	}
@@ -487,6 +493,7 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in)
 	}
 	if (in)
 		mcfs_inode_key(&fs->inodes, in, &d->key);
+	memcpy(d->child.data, d->key.data, d->key.len);
 	d->flat = !in;
 	d->top = in == &fs->inodes.root;
 	d->next = FIRST_INDEX;

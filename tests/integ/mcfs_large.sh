@@ -17,6 +17,12 @@ want=$(content | sha256sum)
 content >"$m/big"
 equal "size" "$(stat -c %s "$m/big")" 1073800001
 equal "sum after writing" "$(sha256sum <"$m/big")" "$want"
+carried() {
+	awk '$1 == "mcfs_carried_bytes_total" { print int($2 / 1048576) }' "$m/.mcfs/metrics"
+}
+# It went to the pool while it was written, and what was taken too much of the pool came back.
+[ "$(carried)" -ge 64 ] || fail "only $(carried) MiB were stored before the close"
+wait_for 5 grep -qE '^pool_used_bytes +10738[0-9]{5}$' "$m/.mcfs/stats" || { cat "$m/.mcfs/stats"; fail "room is left"; }
 mv "$m/big" "$m/moved"
 cp "$m/moved" "$m/copy"
 equal "sum after copying" "$(sha256sum <"$m/copy")" "$want"

@@ -30,8 +30,9 @@ struct mcs {
 	pthread_mutex_t lock;
 	struct mc_list items;
 	uint64_t generation;
-	unsigned fail_puts, fail_reads, puts, open;
-	int put_err, read_err;
+	unsigned fail_puts, fail_reads, fail_streams, puts, open, streamed, streams;
+	uint64_t stream_bytes;
+	int put_err, read_err, stream_err;
 	void (*on_put)(void *arg);
 	void *on_put_arg;
 };
@@ -167,6 +168,97 @@ int mcs_put(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
 	s->puts++;
 	set(s, key, v);
 	return 0;
+}
+
+struct mcs_stream {
+	mcs_t *s;
+	uint64_t room;
+	unsigned flags;
+	char *data;
+	size_t key_len;
+	char key[];
+};
+
+unsigned fake_mcs_streamed(const mcs_t *s)
+{
+	return s->streamed;
+}
+
+unsigned fake_mcs_open_streams(mcs_t *s)
+{
+	MC_LOCKED(&s->lock);
+	return s->streams;
+}
+
+uint64_t fake_mcs_stream_bytes(mcs_t *s)
+{
+	MC_LOCKED(&s->lock);
+	return s->stream_bytes;
+}
+
+void fake_mcs_fail_streams(mcs_t *s, unsigned n, int err)
+{
+	MC_LOCKED(&s->lock);
+	s->fail_streams = n;
+	s->stream_err = err;
+}
+
+int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
+		    mcs_stream_t **ret, int64_t timeout_ms)
+{
+	mcs_stream_t *st = calloc(1, sizeof(*st) + key.len);
+
+	st->s = s;
+	st->room = room;
+	st->flags = opts->flags;
+	st->data = malloc(room);
+	memset(st->data, 0xee, room);
+	st->key_len = key.len;
+	memcpy(st->key, key.data, key.len);
+	MC_LOCKED(&s->lock);
+	s->streams++;
+	*ret = st;
+	return 0;
+}
+
+int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
+		     int64_t timeout_ms)
+{
+	MC_LOCKED(&st->s->lock);
+	if (st->s->fail_streams) {
+		st->s->fail_streams--;
+		return st->s->stream_err;
+	}
+	for (int i = 0; i < iovcnt; i++) {
+		if (iov[i].iov_len > st->room - offset)
+			return -EINVAL;
+		memcpy(st->data + offset, iov[i].iov_base, iov[i].iov_len);
+		offset += iov[i].iov_len;
+		st->s->stream_bytes += iov[i].iov_len;
+	}
+	return 0;
+}
+
+void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms)
+{
+	if (!st)
+		return;
+	pthread_mutex_lock(&st->s->lock);
+	st->s->streams--;
+	pthread_mutex_unlock(&st->s->lock);
+	free(st->data);
+	free(st);
+}
+
+int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms)
+{
+	struct mcs_put_opts opts = { .flags = st->flags };
+	struct iovec iov = { st->data, size };
+	int r = mcs_put(st->s, (struct mcs_key){ st->key, st->key_len }, &iov, 1, &opts, timeout_ms);
+
+	st->s->streamed += r == 0;
+	mcs_stream_drop(st, timeout_ms);
+	return r;
 }
 
 int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)

@@ -18,5 +18,11 @@ void fake_mcs_on_put(mcs_t *s, void (*fn)(void *arg), void *arg);
 
 unsigned fake_mcs_puts(const mcs_t *s);		/* puts that stored something */
 unsigned fake_mcs_open_objects(const mcs_t *s);
+/* Of those, puts of streams; streams that are open; bytes that were written to streams. */
+unsigned fake_mcs_streamed(const mcs_t *s);
+unsigned fake_mcs_open_streams(mcs_t *s);
+uint64_t fake_mcs_stream_bytes(mcs_t *s);
+/* The next @n writes to streams give @err. */
+void fake_mcs_fail_streams(mcs_t *s, unsigned n, int err);
 
 #endif

@@ -59,7 +59,17 @@ static void test_random(void **state)
 	for (i = 0; i < 60000; i++) {
 		struct held *h = &held[rnd() % SLOTS];
 
-		if (h->node) {
+		if (h->node && rnd() % 3 == 0) {
+			uint64_t before = a.used;
+
+			mark(map, h, false);
+			h->len = 1 + rnd() % h->len;
+			assert_int_equal(mcm_alloc_trim(&a, h->node, mcm_alloc_round(h->len)), 0);
+			assert_int_equal(mcm_node_granules(&a, mcm_node(&a, h->node)),
+					 mcm_alloc_round(h->len));
+			assert_true(a.used <= before);
+			mark(map, h, true);
+		} else if (h->node) {
 			mark(map, h, false);
 			mcm_alloc_give(&a, h->node);
 			h->node = 0;

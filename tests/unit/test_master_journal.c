@@ -70,6 +70,18 @@ static void t_comes_back(void **state)
 	fx_down(&fx);
 }
 
+/* A put that comes to less than it was begun with. */
+static void put_less(struct fixture *fx, const char *key, uint64_t room, uint64_t size)
+{
+	struct mcp_put_done done = { .key = fx_bytes(key), .size = size };
+	struct mcm_put_granted g;
+
+	if (fx_start(fx, fx->s, key, room, MCP_PUT_UPSERT, &g) < 0)
+		return;
+	done.generation = g.generation;
+	assert_int_equal(mcm_put_end(fx->m, &done), 0);
+}
+
 /* What clients and the evictor do, without a plan. */
 static void random_step(struct fixture *fx)
 {
@@ -93,6 +105,9 @@ static void random_step(struct fixture *fx)
 		break;
 	case 3:
 		fx_put(fx, key, size, rnd() % 2 ? MCP_PUT_SOFT_PIN : 0);
+		break;
+	case 4:
+		put_less(fx, key, size + 1 + rnd() % 150000, size + 1);
 		break;
 	default:
 		fx_put(fx, key, size + 1, MCP_PUT_UPSERT);

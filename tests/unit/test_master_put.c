@@ -274,7 +274,7 @@ static void end_many(struct fixture *fx, const char *const *key, unsigned n,
 	unsigned i;
 
 	for (i = 0; i < n; i++)
-		done[i] = (struct mcp_put_done){ fx_bytes(key[i]), g[i].generation, i };
+		done[i] = (struct mcp_put_done){ fx_bytes(key[i]), g[i].generation, i, 0 };
 	mcm_put_end_many(fx->m, done, n, ret);
 }
 

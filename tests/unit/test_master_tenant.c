@@ -79,7 +79,7 @@ static int put(struct fixture *fx, const char *tenant, const char *key, uint64_t
 	r = mcm_put_start(fx->m, fx->s, &rq, &item, &g);
 	if (r < 0)
 		return r;
-	return mcm_put_end(fx->m, &(struct mcp_put_done){ item.key, g.generation, 1 });
+	return mcm_put_end(fx->m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 });
 }
 
 static int stat_key(struct fixture *fx, const char *tenant, const char *key, uint64_t *size)
@@ -286,7 +286,7 @@ static void keys_that_begin_with_nul(void **state)
 	fx_up(&fx, 1, 16 * MIB, NULL);
 	item.key = mcm_scope_key(sc, mcp_bytes("\0x", 2), buf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &pr, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	/* The root shows it once, under its own name, though on a page of its own. */
 	assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
 	assert_int_equal(pg.names.count, 0);
@@ -400,17 +400,17 @@ static void charges_follow_puts(void **state)
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(g.copies, 2);
 	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
-	assert_int_equal(mcm_put_revoke(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(mcm_put_revoke(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(figures(&fx, "alice").charged, 0);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
 	assert_int_equal(figures(&fx, "alice").objects, 1);
 	/* An upsert pays for both until the old one has gone. */
 	rq.flags = MCP_PUT_UPSERT;
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(figures(&fx, "alice").charged, 4 * MIB);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
 	/* A writer whose connection ends. */
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
@@ -629,7 +629,7 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	item.key = mcm_scope_key(scope(&fx, "alice"), fx_bytes("grouped"), buf);
 	item.group = mcm_scope_name(scope(&fx, "alice"), fx_bytes("team"), MCP_GROUP_MAX, gbuf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	before = scope(&fx, "alice").tenant;
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	mcm_journal_settle(fx.m);

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "mcfs/version.h"
 #include "tests/lib/fake_mcs.h"
@@ -49,11 +50,20 @@ static int set_up(void **state)
 	return 0;
 }
 
+static bool no_writers(struct fixture *f)
+{
+	MC_LOCKED(&f->env.names);
+	return mc_list_empty(&f->env.writers);
+}
+
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_true(mc_list_empty(&f->env.writers));
+	/* A thread of the carrier may be about to let go of one. */
+	for (int i = 0; i < 1000 && !no_writers(f); i++)
+		usleep(5000);
+	assert_true(no_writers(f));
 	assert_int_equal(mcfs_pool_staged(f->pool), 0);
 	assert_int_equal(fake_mcs_open_objects(f->store), 0);
 	mcfs_version_env_done(&f->env);
@@ -498,6 +508,144 @@ static void staging_waits_for_puts(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
+/* ---- files that are carried while they are written ---- */
+
+#define CARRIED (12 * MCFS_SLOT + 12345)
+
+/* Bytes of a file that differ from slot to slot. */
+static char *large_file(void)
+{
+	char *data = malloc(CARRIED);
+
+	for (size_t i = 0; i < CARRIED; i++)
+		data[i] = (char)(i * 7 + i / MCFS_SLOT);
+	return data;
+}
+
+static void write_some(struct mcfs_writer *w, const char *data, size_t from, size_t to)
+{
+	for (size_t at = from; at < to; at += MCFS_SLOT / 2) {
+		size_t n = to - at < MCFS_SLOT / 2 ? to - at : MCFS_SLOT / 2;
+
+		assert_int_equal(mcfs_writer_write(w, at, data + at, n, NULL, getpid(), DEADLINE), 0);
+	}
+}
+
+static void stored_bytes(struct fixture *f, const char *key, const char *want, size_t len)
+{
+	void *data;
+
+	assert_int_equal(mcs_get_alloc(f->store, (struct mcs_key){ key, strlen(key) }, &data, 0), len);
+	assert_memory_equal(data, want, len);
+	free(data);
+}
+
+/* So much has gone to streams by itself. */
+static void carried(struct fixture *f, uint64_t bytes)
+{
+	for (int i = 0; i < 2000 && fake_mcs_stream_bytes(f->store) < bytes; i++)
+		usleep(5000);
+	assert_true(fake_mcs_stream_bytes(f->store) >= bytes);
+}
+
+static void large_files_are_carried_before_the_close(void **state)
+{
+	struct fixture *f = *state;
+	char *data = large_file();
+	struct mcfs_writer *w = created(f, "k");
+
+	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
+	write_some(w, data, 0, CARRIED);
+	carried(f, 12 * MCFS_SLOT);
+	stored(f, "k", NULL);
+	assert_int_equal(flushes(w), 0);
+	stored_bytes(f, "k", data, CARRIED);
+	assert_int_equal(fake_mcs_streamed(f->store), 1);
+	/* What follows is another version, put as a whole. */
+	memset(data, 1, MCFS_SLOT);
+	write_some(w, data, 0, MCFS_SLOT);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored_bytes(f, "k", data, CARRIED);
+	assert_int_equal(fake_mcs_open_streams(f->store), 0);
+	free(data);
+}
+
+static void what_changes_after_it_was_carried_goes_again(void **state)
+{
+	struct fixture *f = *state;
+	char *data = large_file();
+	struct mcfs_writer *w = created(f, "k");
+	const size_t cut = 9 * MCFS_SLOT + 100;
+
+	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
+	write_some(w, data, 0, CARRIED);
+	carried(f, 12 * MCFS_SLOT);
+	memset(data + MCFS_SLOT - 10, 0x33, 20);
+	assert_int_equal(mcfs_writer_write(w, MCFS_SLOT - 10, data + MCFS_SLOT - 10, 20, NULL, getpid(),
+					   DEADLINE), 0);
+	/* Shorter, and longer again: zeros in between. */
+	assert_int_equal(mcfs_writer_truncate(w, cut), 0);
+	assert_int_equal(mcfs_writer_truncate(w, CARRIED), 0);
+	memset(data + cut, 0, CARRIED - cut);
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored_bytes(f, "k", data, CARRIED);
+	assert_int_equal(fake_mcs_streamed(f->store), 1);
+	free(data);
+}
+
+static void what_cannot_be_carried_is_put(void **state)
+{
+	struct fixture *f = *state;
+	char *data = large_file();
+	struct mcfs_writer *w = created(f, "k");
+
+	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
+	fake_mcs_fail_streams(f->store, 1, -EIO);
+	write_some(w, data, 0, CARRIED);
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored_bytes(f, "k", data, CARRIED);
+	assert_int_equal(fake_mcs_streamed(f->store), 0);
+	assert_int_equal(fake_mcs_open_streams(f->store), 0);
+	/* Under another name, the stream of the old one is of no use. */
+	w = created(f, "a");
+	write_some(w, data, 0, CARRIED);
+	assert_int_equal(mcfs_writer_rename(w, "b", 1, true, false, DEADLINE), 1);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(f, "a", NULL);
+	stored_bytes(f, "b", data, CARRIED);
+	/* And a writer that was killed leaves nothing. */
+	w = created(f, "c");
+	write_some(w, data, 0, CARRIED);
+	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(releases(w, MCFS_DIED), 0);
+	stored(f, "c", NULL);
+	assert_int_equal(fake_mcs_open_streams(f->store), 0);
+	free(data);
+}
+
+static void room_ahead_is_given_up_for_a_put(void **state)
+{
+	struct fixture *f = *state;
+	char *data = large_file();
+	struct mcfs_writer *w = created(f, "k"), *other = created(f, "other");
+
+	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
+	write_some(w, data, 0, CARRIED);
+	carried(f, 12 * MCFS_SLOT);
+	fake_mcs_fail_puts(f->store, 1, -ENOSPC);
+	writes(other, 0, "small");
+	assert_int_equal(flushes(other), 0);
+	assert_int_equal(releases(other, MCFS_ALIVE), 0);
+	stored(f, "other", "small");
+	assert_int_equal(fake_mcs_open_streams(f->store), 0);
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored_bytes(f, "k", data, CARRIED);
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -522,6 +670,10 @@ int main(void)
 		TEST(a_carried_writer_publishes_later),
 		TEST(sizes_are_limited),
 		TEST(staging_waits_for_puts),
+		TEST(large_files_are_carried_before_the_close),
+		TEST(what_changes_after_it_was_carried_goes_again),
+		TEST(what_cannot_be_carried_is_put),
+		TEST(room_ahead_is_given_up_for_a_put),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
