@@ -31,6 +31,8 @@
 #define IDLE_MS 5000
 #define TICK_MS 1000
 #define SWEEP_MAX 64
+#define YIELD_TRIES 20
+#define YIELD_MS 5
 
 struct mcfs_carrier {
 	struct mcfs_version_env *env;
@@ -452,7 +454,16 @@ void mcfs_carrier_set_capacity(struct mcfs_carrier *all, uint64_t bytes)
 
 bool mcfs_carrier_yield(struct mcfs_carrier *all, const struct mcfs_writer *but)
 {
-	return all && load(&all->reserved) && sweep(all->env, but, true);
+	const struct timespec moment = { .tv_nsec = YIELD_MS * (long)MC_NS_PER_MS };
+	bool any = false;
+
+	/* Those who are at work a moment ago may be done now. */
+	for (int i = 0; all && load(&all->reserved) && i < YIELD_TRIES; i++) {
+		if (i)
+			nanosleep(&moment, NULL);
+		any |= sweep(all->env, but, true);
+	}
+	return any;
 }
 
 /* ---- the commit ---- */
