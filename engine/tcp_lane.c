@@ -21,7 +21,9 @@
 
 /* Rounds of sending in a submitting thread before the I/O thread takes over. */
 #define PUMP_ROUNDS 64
-/* Bytes received before other lanes have their turn. */
+/* Bytes received before what they made room for is asked for: less than a lane has under way, so that the
+ * peer has something to send meanwhile.  And before other lanes have their turn. */
+#define QUANTUM (256u << 10)
 #define TURN (4u << 20)
 /* Lanes to an in_order peer that may be lost in a row before everything that waits fails. */
 #define LOST_MAX 16u
@@ -426,7 +428,7 @@ static ssize_t take_payload(struct mce_lane *l)
 /* With rx_lock.  0: the socket is dry, -EAGAIN: there is more, else the lane is lost. */
 static int receive(struct mce_lane *l)
 {
-	uint64_t until = l->rx.moved + TURN;
+	uint64_t until = l->rx.moved + QUANTUM;
 	ssize_t n;
 	int r;
 
@@ -538,13 +540,29 @@ void mce_lane_down(struct mce_lane *l, int status)
 		mce_lanes_pump(t);
 }
 
-static void lane_run(struct mce_lane *l)
+/* A turn of receiving, and of sending what that makes room for.  As receive(). */
+static int take_turn(struct mce_lane *l)
 {
+	uint64_t moved, until = 0;
 	int r;
 
-	pthread_mutex_lock(&l->rx_lock);
-	r = receive(l);
-	pthread_mutex_unlock(&l->rx_lock);
+	for (;;) {
+		pthread_mutex_lock(&l->rx_lock);
+		if (until == 0)
+			until = l->rx.moved + TURN;
+		r = receive(l);
+		moved = l->rx.moved;
+		pthread_mutex_unlock(&l->rx_lock);
+		if (r != -EAGAIN || moved >= until)
+			return r;
+		mce_lanes_pump(l->t);
+	}
+}
+
+static void lane_run(struct mce_lane *l)
+{
+	int r = take_turn(l);
+
 	if (r == -EAGAIN)
 		mce_io_resume_later(l->io, &l->watcher);
 	if ((r < 0 && r != -EAGAIN) || mce_lane_broken(l)) {
