@@ -38,6 +38,8 @@ struct entry {
 	bool busy;		/* its text stands still: a call with it is under way */
 	bool gone;		/* whoever ends the call removes it */
 	bool delivered;		/* the server has this text */
+	bool arrived;		/* the server had a text of ours under the key */
+	mce_meta_claim_fn claim;	/* the key is one node's alone; NULL: whoever puts it has it */
 	bool removing;		/* it is not published any more, but the server may still have it */
 	char *next;		/* came during a call that took too long: the text from its end on, NULL: none */
 	uint64_t round;		/* of the refresher that saw it last */
@@ -53,6 +55,7 @@ struct mce_meta {
 	pthread_cond_t idle;	/* a call with an entry ended */
 	struct mc_list entries;
 	bool running;		/* the refresher was started */
+	char *taken;		/* why: a key that is ours alone is another living node's; NULL: it is not */
 	/* the refresher's */
 	struct mc_stop stop;
 	pthread_t thread;
@@ -162,7 +165,7 @@ static struct entry *next_entry(struct mce_meta *m)
 		struct entry *e = mc_container_of(l, struct entry, link);
 
 		/* One that is busy is just being put. */
-		if (e->busy || e->round == m->round)
+		if (e->busy || e->round == m->round || (m->taken && !e->claim))
 			continue;
 		e->round = m->round;
 		e->busy = true;
@@ -171,16 +174,54 @@ static struct entry *next_entry(struct mce_meta *m)
 	return NULL;
 }
 
-static int refresh_one(struct mce_meta *m, struct entry *e, bool remove)
+/* Put a text; that of a node that is gone gives way. */
+static int put(struct mce_meta *m, const char *key, const char *text, mce_meta_claim_fn claim,
+	       const struct mce_meta_wait *w)
 {
 	const struct mce_meta_ops *ops = m->backend->ops;
+	auto_free char *theirs = NULL;
+	int r;
+
+	r = ops->put(m->backend, key, text, w);
+	if (r != -EEXIST || !claim)
+		return r;
+	r = ops->get(m->backend, key, w, &theirs);
+	if (r == 0)
+		r = claim(key, theirs, w->deadline);
+	if (r == 0)
+		r = ops->del(m->backend, key, w);
+	return r == 0 || r == -ENOENT ? ops->put(m->backend, key, text, w) : r;
+}
+
+/* Take a text back.  What never arrived may be another node's by now. */
+static int take_back(struct mce_meta *m, const char *key, const char *text, bool arrived,
+		     const struct mce_meta_wait *w)
+{
+	const struct mce_meta_ops *ops = m->backend->ops;
+	auto_free char *there = NULL;
+	int r;
+
+	if (arrived)
+		return ops->del(m->backend, key, w);
+	r = ops->get(m->backend, key, w, &there);
+	if (r == 0 && !strcmp(there, text))
+		r = ops->del(m->backend, key, w);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int refresh_one(struct mce_meta *m, struct entry *e, bool remove)
+{
 	struct mce_meta_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
 	int r;
 
 	if (remove)
-		return ops->del(m->backend, e->key, &w);
-	r = e->delivered ? ops->refresh(m->backend, e->key, e->text, &w) :
-			   ops->put(m->backend, e->key, e->text, &w);
+		return take_back(m, e->key, e->text, e->arrived, &w);
+	r = -EEXIST;
+	if (e->delivered)
+		r = m->backend->ops->refresh(m->backend, e->key, e->text, &w);
+	/* What was there may be gone and another's by now. */
+	if (!e->delivered || (r == -EEXIST && e->claim))
+		r = put(m, e->key, e->text, e->claim, &w);
 	if (r == 0)
 		mc_metric_add(&refreshed, 1);
 	return r;
@@ -192,35 +233,66 @@ static bool refused(int r)
 	return r == -EEXIST || r == -EINVAL || r == -EACCES || r == -EMSGSIZE;
 }
 
+static void forget_deliveries(struct mce_meta *m)
+{
+	struct mc_list *l;
+
+	mc_list_for_each(l, &m->entries)
+		mc_container_of(l, struct entry, link)->delivered = false;
+}
+
+/* Under the lock: a key that is ours alone was refused with @r, or put.  What else we published may have been replaced
+ * when it is ours again. */
+static void note_taken(struct mce_meta *m, struct entry *e, int r)
+{
+	if (r == 0 && m->taken) {
+		mc_warn(LOG, "the name is ours again key=%s", e->key);
+		forget_deliveries(m);
+	}
+	if (r == -EEXIST && !m->taken)
+		mc_err(LOG, "another node has our name, nobody will find this one: %s", mc_err_detail(r));
+	if (r == 0 || r == -EEXIST) {
+		free(m->taken);
+		m->taken = r ? strdup(mc_err_detail(r)) : NULL;
+	}
+}
+
+/* Refresh or remove the claimed entry.  Returns < 0 when the server is not to be asked any more in this round. */
+static int refresh_entry(struct mce_meta *m, struct entry *e)
+{
+	bool remove = e->removing;
+	int r;
+
+	pthread_mutex_unlock(&m->lock);
+	r = refresh_one(m, e, remove);
+	if (refused(r) && !e->claim)
+		mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
+	pthread_mutex_lock(&m->lock);
+	if (e->claim && !remove)
+		note_taken(m, e, r);
+	if (remove)
+		e->gone = r == 0 || refused(r);
+	else
+		e->delivered = r == 0;
+	e->arrived = e->arrived || r == 0;
+	entry_release(m, e);
+	return refused(r) ? 0 : r;
+}
+
 static int refresh_all(struct mce_meta *m)
 {
 	struct mce_meta_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
-	struct mc_list *l;
 	struct entry *e;
-	bool remove;
 	int r, lost;
 
 	r = lost = m->backend->ops->beat(m->backend, &w);
 	pthread_mutex_lock(&m->lock);
 	if (lost > 0)
-		mc_list_for_each(l, &m->entries)
-			mc_container_of(l, struct entry, link)->delivered = false;
+		forget_deliveries(m);
 	m->round++;
-	while (r >= 0 && (e = next_entry(m))) {
-		remove = e->removing;
-		pthread_mutex_unlock(&m->lock);
-		r = refresh_one(m, e, remove);
-		if (refused(r))
-			mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
-		pthread_mutex_lock(&m->lock);
-		if (remove)
-			e->gone = r == 0 || refused(r);
-		else
-			e->delivered = r == 0;
-		if (refused(r))
-			r = 0;
-		entry_release(m, e);
-	}
+	/* The one key comes first, since it was published first; without it nothing else is ours. */
+	while (r >= 0 && (e = next_entry(m)))
+		r = refresh_entry(m, e);
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0)
 		mc_metric_add(&calls_failed, 1);
@@ -318,7 +390,8 @@ static int entry_prepare(struct mce_meta *m, const char *key, const char *text, 
 	return 0;
 }
 
-int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline)
+static int publish(struct mce_meta *m, const char *key, const char *text, mce_meta_claim_fn claim,
+		   uint64_t deadline)
 {
 	struct mce_meta_wait w = { .deadline = deadline };
 	struct entry *e = NULL;
@@ -330,13 +403,18 @@ int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint
 	if (strlen(text) > MCE_META_TEXT_MAX)
 		return mc_fail(-EMSGSIZE, "%s: text of %zu bytes", key, strlen(text));
 	pthread_mutex_lock(&m->lock);
-	r = entry_prepare(m, key, text, deadline, &e, &is_new);
+	if (m->taken && !claim)
+		r = mc_fail(-MC_EOWNER, "%s", m->taken);
+	else
+		r = entry_prepare(m, key, text, deadline, &e, &is_new);
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0)
 		return r;
-	r = m->backend->ops->put(m->backend, key, text, &w);
+	e->claim = claim;
+	r = put(m, key, text, claim, &w);
 	pthread_mutex_lock(&m->lock);
 	e->delivered = r == 0;
+	e->arrived = e->arrived || r == 0;
 	if (is_new && refused(r))
 		e->gone = true;
 	entry_release(m, e);
@@ -347,9 +425,20 @@ int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint
 	return count(r);
 }
 
+int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline)
+{
+	return publish(m, key, text, NULL, deadline);
+}
+
+int mce_meta_publish_alone(struct mce_meta *m, const char *key, const char *text,
+			   mce_meta_claim_fn claim, uint64_t deadline)
+{
+	return publish(m, key, text, claim, deadline);
+}
+
 bool mce_meta_keeps(int r)
 {
-	return r < 0 && !refused(r) && r != -ENOMEM && r != -ECANCELED;
+	return r < 0 && !refused(r) && r != -MC_EOWNER && r != -ENOMEM && r != -ECANCELED;
 }
 
 bool mce_meta_away(struct mce_meta *m)
@@ -361,6 +450,7 @@ int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
 {
 	struct mce_meta_wait w = { .deadline = deadline };
 	struct entry *e = NULL;
+	bool taken;
 	int r;
 
 	pthread_mutex_lock(&m->lock);
@@ -371,24 +461,25 @@ int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
 		e = entry_find(m, key);
 	if (e)
 		e->removing = true;
+	/* The other node's texts are not ours to take. */
+	taken = m->taken != NULL;
+	if (r == 0 && e && taken) {
+		e->gone = true;
+		if (e->claim) {
+			free(m->taken);
+			m->taken = NULL;
+		}
+		entry_release(m, e);
+	}
 	pthread_mutex_unlock(&m->lock);
-	if (r < 0 || !e)
+	if (r < 0 || !e || taken)
 		return count(r);
-	r = m->backend->ops->del(m->backend, key, &w);
+	r = take_back(m, key, e->text, e->arrived, &w);
 	pthread_mutex_lock(&m->lock);
 	e->gone = r == 0;
 	entry_release(m, e);
 	pthread_mutex_unlock(&m->lock);
 	return count(r);
-}
-
-int mce_meta_remove(struct mce_meta *m, const char *key, uint64_t deadline)
-{
-	struct mce_meta_wait w = { .deadline = deadline };
-	int r;
-
-	r = mce_meta_unpublish(m, key, deadline);
-	return r < 0 ? r : count(m->backend->ops->del(m->backend, key, &w));
 }
 
 /* ---- open and close ---------------------------------------------------------------------------- */
@@ -436,6 +527,7 @@ static void meta_free(struct mce_meta *m)
 		entry_free(mc_list_first(&m->entries, struct entry, link));
 	if (m->backend)
 		m->backend->ops->close(m->backend);
+	free(m->taken);
 	mc_stop_done(&m->stop);
 	pthread_cond_destroy(&m->idle);
 	pthread_mutex_destroy(&m->lock);

@@ -12,8 +12,9 @@
  * (30 s) with etcd, redis and our HTTP server; upstream's HTTP servers keep it until it is taken back.
  *
  * Errors, with details that name the server: -ENOENT no such key; -EEXIST another node has it (rpc_meta over
- * HTTP); -EINVAL the connection string or an answer makes no sense; -EACCES wrong password; -EMSGSIZE the text
- * is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ... it cannot be reached.
+ * HTTP), -MC_EOWNER it turned out later that it has; -EINVAL the connection string or an answer makes no sense;
+ * -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ... it
+ * cannot be reached.
  * Threads: any, but nothing may overlap with mce_meta_close(). */
 #ifndef MCE_META_H
 #define MCE_META_H
@@ -31,7 +32,7 @@ struct mce_meta;
  * known forms. */
 int mce_meta_open(const char *conn, struct mce_meta **ret);
 bool mce_meta_is_p2p(const char *conn);
-/* Stops refreshing; what is still published is left to expire.  Returns within about a second.  NULL is fine. */
+/* Stops refreshing; what is still published is left to expire.  Returns within about two seconds.  NULL is fine. */
 void mce_meta_close(struct mce_meta *m);
 
 /* *ret_text is NUL-terminated; free() it. */
@@ -42,6 +43,14 @@ int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t 
  * Negative: the server has not got it yet.  It stays ours all the same and is tried again, but for a key that
  * was not ours before and that was refused (-EEXIST, -EINVAL, -EACCES, -EMSGSIZE). */
 int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline);
+/* For a key that one node alone may have: asked when another node's text @theirs is there.  0: that node is gone,
+ * and its text is replaced; negative: it is not. */
+typedef int (*mce_meta_claim_fn)(const char *key, const char *theirs, uint64_t deadline);
+/* mce_meta_publish() of such a key.  When the refresher finds, later, that the node that has it lives, everything that
+ * belongs to the name is in doubt: until that node goes nothing more is published or taken back, and
+ * mce_meta_publish() fails with -MC_EOWNER and a detail that says why. */
+int mce_meta_publish_alone(struct mce_meta *m, const char *key, const char *text,
+			   mce_meta_claim_fn claim, uint64_t deadline);
 /* Publishing failed with @r: is it one of those that go on by themselves, the server being out of reach? */
 bool mce_meta_keeps(int r);
 /* The last call that published found the server out of reach: who has time for later need not wait for the next. */
@@ -49,8 +58,6 @@ bool mce_meta_away(struct mce_meta *m);
 /* Take it back from the server.  When that fails it is tried again until close, and expires by itself then.  Nothing
  * happens to a key that this object has not published: it may be another node's. */
 int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline);
-/* Remove a key, whoever published it.  One that is not there is no error. */
-int mce_meta_remove(struct mce_meta *m, const char *key, uint64_t deadline);
 
 /* ---- what engines keep there ------------------------------------------------------------------- */
 

@@ -94,24 +94,17 @@ static bool somebody_there(const struct mce_rpc_meta *rpc, uint64_t deadline)
 }
 
 /* The name is another node's.  When that is dead its record goes, and ours takes its place. */
-static int take_over(struct mce_meta *m, const char *key, const char *text, uint64_t deadline)
+static int claim(const char *key, const char *theirs, uint64_t deadline)
 {
 	struct mce_rpc_meta old;
-	auto_free char *theirs = NULL;
-	int r;
 
-	r = mce_meta_get(m, key, &theirs, deadline);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	if (r == 0 && mce_rpc_meta_decode(theirs, strlen(theirs), &old) == 0) {
-		if (somebody_there(&old, deadline))
-			return mc_fail(-EEXIST, "%s is the name of the node at %s:%d", key, old.host,
-				       old.port);
-		mc_warn(LOG, "taking over the name of a node that is gone key=%s host=%s port=%d", key,
-			old.host, old.port);
-	}
-	r = mce_meta_remove(m, key, deadline);
-	return r < 0 ? r : mce_meta_publish(m, key, text, deadline);
+	if (mce_rpc_meta_decode(theirs, strlen(theirs), &old) < 0)
+		return 0;
+	if (somebody_there(&old, deadline))
+		return mc_fail(-EEXIST, "%s is the name of the node at %s:%d", key, old.host, old.port);
+	mc_warn(LOG, "taking over the name of a node that is gone key=%s host=%s port=%d", key, old.host,
+		old.port);
+	return 0;
 }
 
 int mce_rpc_meta_publish(struct mce_meta *m, const char *name, const struct mce_rpc_meta *rpc,
@@ -130,8 +123,7 @@ int mce_rpc_meta_publish(struct mce_meta *m, const char *name, const struct mce_
 	json_decref(o);
 	if (!text)
 		return mc_fail(-EINVAL, "not a host name: %s", rpc->host);
-	r = mce_meta_publish(m, key, text, deadline);
-	return r == -EEXIST ? take_over(m, key, text, deadline) : r;
+	return mce_meta_publish_alone(m, key, text, claim, deadline);
 }
 
 int mce_rpc_meta_unpublish(struct mce_meta *m, const char *name, uint64_t deadline)

@@ -36,6 +36,8 @@ static int result(int r)
 		return ERR_ADDRESS_OVERLAPPED;
 	case -ENOMEM:
 		return ERR_MEMORY;
+	case -MC_EOWNER:
+		return ERR_METADATA;
 	case -ECONNREFUSED:
 	case -ETIMEDOUT:
 	case -MC_ETIMEDOUT:

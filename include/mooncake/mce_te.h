@@ -36,7 +36,8 @@ struct mce_te_conf {
 	uint16_t legacy_port;
 };
 /* A metadata server that cannot be reached is no error: it is told of the engine, and of the memory that is
- * registered, when it can be. */
+ * registered, when it can be.  When another node that lives turns out to have the name then, registering fails with
+ * -MC_EOWNER until that node is gone, and nobody finds this engine. */
 int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret);
 /* Waits for notifications on their way (5 s at most), fails what else is under way, takes the engine's
  * entries out of the metadata server, frees managed memory.  NULL is fine. */

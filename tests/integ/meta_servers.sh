@@ -3,6 +3,8 @@
 # meta_servers.sh - a metadata server of each kind, and engines that use it (after meta_functions.sh).
 : "${tmp:?}" "${top_builddir:?}" "${top_srcdir:?}"
 LEN=1000003
+# of our HTTP server
+SERVER_FLAGS=()
 
 # server_use KIND - $PORT, $CONN; skipped kinds give status 1 and a line
 server_use() {
@@ -21,7 +23,8 @@ server_use() {
 
 server_start() {
 	case $KIND in
-	http) spawn server "$top_builddir/tools/mooncake_http_metadata_server" --host 127.0.0.1 --port "$PORT" ;;
+	http) spawn server "$top_builddir/tools/mooncake_http_metadata_server" --host 127.0.0.1 --port "$PORT" \
+		"${SERVER_FLAGS[@]}" ;;
 	etcd) spawn server etcd --name n --data-dir "$tmp/etcd.$PORT" --log-level error \
 		--listen-client-urls "http://127.0.0.1:$PORT" \
 		--advertise-client-urls "http://127.0.0.1:$PORT" \
