@@ -440,22 +440,21 @@ void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
 
 int mcm_alloc_trim(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 {
-	struct mcm_node *n = mcm_node(a, id);
+	const struct mcm_node *n = node_of(a, id);
 	uint64_t have = mcm_node_granules(a, n), behind = mcm_node_at(n) + granules;
-	uint32_t next = n->next, rest;
+	uint32_t next = mcm_node_next(n), rest;
 	int r;
 
 	if (granules >= have)
 		return 0;
 	if (is_free(a, next)) {
-		node_move(mcm_node(a, next), behind);
-		bin_resize(a, next, free_granules(mcm_node(a, next)) + have - granules);
+		bin_resize(a, next, behind, mcm_node_free(node_of(a, next)) + have - granules);
 	} else {
 		r = node_new(a, behind, have - granules, &rest);
 		if (r < 0)
 			return r;
 		chain_between(a, id, rest, next);
-		bin_add(a, rest);
+		bin_add(a, rest, bin_now(node_of(a, rest)));
 	}
 	a->used -= have - granules;
 	return 0;
