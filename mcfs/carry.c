@@ -19,7 +19,7 @@
 
 #define THREADS 2
 /* Smaller files are stored faster than room is made for them. */
-#define FIRST_BYTES (2 * MCFS_SLOT)
+#define FIRST_BYTES (6 * MCFS_SLOT)
 #define FIRST_ROOM (8 * MCFS_SLOT)
 #define GUESS_MAX (256 * MCFS_SLOT)
 /* Of what was too little; very large files are not given four times what they may need. */
