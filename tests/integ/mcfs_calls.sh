@@ -1,9 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# System calls on files of a mount do what is written in mcfs(5): mcfs_calls.c has one case for each.
+# System calls on files of a mount do what is written in mcfs(5): mcfs_calls.c has one case for each; also with
+# the kernel's page cache in between.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 2048
+
+start_standalone "$tmp/cached" --global_segment_size=256MiB -o direct_io=false
+timeout 600 "$top_builddir/tests/integ/mcfs_calls" "$tmp/cached" || fail "cases failed with direct_io=false"
+unmount "$tmp/cached"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
 start_standalone "$tmp/mnt" --global_segment_size=512MiB
 timeout 600 "$top_builddir/tests/integ/mcfs_calls" "$tmp/mnt" || fail "cases failed"

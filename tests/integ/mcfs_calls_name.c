@@ -6,13 +6,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -233,6 +237,47 @@ static void what_is_refused(void)
 	FAILS(getxattr("f", "user.other", NULL, 0), ENODATA);
 }
 
+static void special_files_are_refused_at_once(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = "sock" };
+	static const mode_t kinds[] = { S_IFIFO, S_IFSOCK, S_IFREG };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	put_text("f", "x");
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		FAILS(mknod("n", kinds[i] | 0644, 0), EPERM);
+	/* Only root comes as far as the filesystem with these; others are told the same. */
+	FAILS(mknod("n", S_IFCHR | 0644, makedev(1, 3)), EPERM);
+	FAILS(mknod("n", S_IFBLK | 0644, makedev(7, 0)), EPERM);
+	CHECK(fd >= 0);
+	FAILS(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), EPERM);
+	FAILS(linkat(AT_FDCWD, "f", AT_FDCWD, "g", 0), EPERM);
+	absent("n");
+	absent("g");
+	absent("sock");
+	FAILS(fallocate(opened("f", O_RDWR), FALLOC_FL_ZERO_RANGE, 0, 10), EOPNOTSUPP);
+	FAILS(fallocate(opened("f", O_RDWR), FALLOC_FL_COLLAPSE_RANGE, 0, 4096), EOPNOTSUPP);
+	holds_text("f", "x");
+}
+
+static void generations_tell_versions_apart(void)
+{
+	char a[64], b[64];
+	ssize_t n, m;
+
+	put_text("f", "same");
+	n = getxattr("f", "user.mooncake.generation", a, sizeof(a));
+	put_text("f", "same");
+	m = getxattr("f", "user.mooncake.generation", b, sizeof(b));
+	CHECK(n > 0 && m > 0 && (n != m || memcmp(a, b, (size_t)n) != 0));
+	n = getxattr("f", "user.mooncake.locality", a, sizeof(a));
+	CHECK(n == 5 && memcmp(a, "local", 5) == 0);
+	n = getxattr("f", "user.mooncake.replicas", a, sizeof(a));
+	CHECK(n == 1 && a[0] == '1');
+	n = getxattr("f", "user.mooncake.pin", a, sizeof(a));
+	CHECK(n == 4 && memcmp(a, "none", 4) == 0);
+}
+
 static void terminals_are_not_files(void)
 {
 	int fd, n;
@@ -330,6 +375,8 @@ static void figures_of_the_pool(void)
 	put_file("f", pattern(9, 4 * MIB), 4 * MIB);
 	CHECK(statvfs(".", &after) == 0);
 	CHECK(after.f_blocks == before.f_blocks);
+	/* What can be evicted is available. */
+	CHECK(after.f_bavail > after.f_bfree && after.f_bavail <= after.f_blocks);
 	CHECK(after.f_bfree <= before.f_bfree - 1024 && after.f_bfree >= before.f_bfree - 1100);
 }
 
@@ -343,6 +390,8 @@ const struct call_case name_cases[] = {
 	{ "symbolic_links", symbolic_links },
 	{ "what_is_not_kept", what_is_not_kept },
 	{ "what_is_refused", what_is_refused },
+	{ "special_files_are_refused_at_once", special_files_are_refused_at_once },
+	{ "generations_tell_versions_apart", generations_tell_versions_apart },
 	{ "terminals_are_not_files", terminals_are_not_files },
 	{ "attributes_of_an_object", attributes_of_an_object },
 	{ "listings", listings },

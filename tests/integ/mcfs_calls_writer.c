@@ -45,6 +45,12 @@ static void write_and_term(void)
 	raise(SIGTERM);
 }
 
+static void write_and_kill_large(void)
+{
+	wrote(opened("h", O_WRONLY | O_CREAT), pattern(1, 20 * MIB), 20 * MIB);
+	raise(SIGKILL);
+}
+
 static void write_and_exit_1(void)
 {
 	wrote(opened("f", O_WRONLY | O_CREAT | O_TRUNC), "x", 1);
@@ -315,6 +321,70 @@ static void rename_moves_a_file_that_another_writes(void)
 	absent("log");
 }
 
+static void rename_takes_the_name_of_what_is_written(void)
+{
+	int fd = opened("b", O_RDWR | O_CREAT);
+	char buf[8];
+
+	wrote(fd, "lost", 4);
+	put_text("a", "A");
+	CHECK(rename("a", "b") == 0);
+	holds_text("b", "A");
+	/* The writer goes on, without a name. */
+	wrote(fd, "!", 1);
+	CHECK(pread(fd, buf, sizeof(buf), 0) == 5 && memcmp(buf, "lost!", 5) == 0);
+	CHECK(close(fd) == 0);
+	holds_text("b", "A");
+	absent("a");
+}
+
+static void a_failure_lasts_until_a_truncation(void)
+{
+	int fd = opened("f", O_RDWR | O_CREAT), copy = dup(fd);
+
+	wrote(fd, "begin", 5);
+	FAILS(pwrite(fd, "x", 1, (off_t)1 << 50), EFBIG);
+	FAILS(write(fd, "more", 4), EIO);
+	FAILS(close(copy), EFBIG);
+	FAILS(close(dup(fd)), EFBIG);
+	absent("f");
+	CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+	wrote(fd, "anew", 4);
+	CHECK(close(fd) == 0);
+	holds_text("f", "anew");
+}
+
+static void large_files_of_all_kinds_of_writers(void)
+{
+	const size_t size = 17 * MIB + 4321;
+	char *model = malloc(size);
+	int fd = opened("f", O_RDWR | O_CREAT | O_EXCL), copy;
+
+	/* Long enough to be on its way before the close: changed, cut and lengthened on the way. */
+	memcpy(model, pattern(1, size), size);
+	for (size_t at = 0; at < size; at += 100000)
+		wrote(fd, model + at, size - at < 100000 ? size - at : 100000);
+	memset(model + 3 * MIB - 7, 'x', 14);
+	CHECK(pwrite(fd, model + 3 * MIB - 7, 14, 3 * (off_t)MIB - 7) == 14);
+	CHECK(ftruncate(fd, 9 * (off_t)MIB + 5) == 0 && ftruncate(fd, (off_t)size) == 0);
+	memset(model + 9 * MIB + 5, 0, size - 9 * MIB - 5);
+	absent("g");
+	copy = dup(fd);
+	CHECK(copy >= 0 && close(copy) == 0);
+	holds("f", model, size);
+	/* The next version of the same descriptor, under another name. */
+	memset(model, 'y', 5000);
+	CHECK(pwrite(fd, model, 5000, 0) == 5000);
+	CHECK(rename("f", "g") == 0);
+	CHECK(close(fd) == 0);
+	holds("g", model, size);
+	absent("f");
+	/* And one that does not come to its end. */
+	CHECK(WTERMSIG(in_child(write_and_kill_large)) == SIGKILL);
+	absent("h");
+	free(model);
+}
+
 static void rename_flags(void)
 {
 	put_text("a", "A");
@@ -353,6 +423,28 @@ static void exclusive_creation(void)
 	holds_text("f", "x");
 }
 
+static void lock_in_child(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 10 };
+	int fd = opened("lock", O_RDWR);
+
+	FAILS(fcntl(fd, F_SETLK, &l), EAGAIN);
+	l.l_start = 100;
+	CHECK(fcntl(fd, F_SETLK, &l) == 0);
+}
+
+static void record_locks_hold_on_one_node(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 50 };
+	int fd;
+
+	put_text("lock", "x");
+	fd = opened("lock", O_RDWR);
+	CHECK(fcntl(fd, F_SETLK, &l) == 0);
+	CHECK(in_child(lock_in_child) == 0);
+	CHECK(close(fd) == 0);
+}
+
 static void locks_hold_on_one_node(void)
 {
 	int a = opened("lock", O_RDWR | O_CREAT), b;
@@ -382,9 +474,13 @@ const struct call_case writer_cases[] = {
 	{ "unlinked_files_live_in_their_descriptors", unlinked_files_live_in_their_descriptors },
 	{ "rename_replaces_while_read", rename_replaces_while_read },
 	{ "rename_moves_a_file_that_another_writes", rename_moves_a_file_that_another_writes },
+	{ "rename_takes_the_name_of_what_is_written", rename_takes_the_name_of_what_is_written },
+	{ "a_failure_lasts_until_a_truncation", a_failure_lasts_until_a_truncation },
+	{ "large_files_of_all_kinds_of_writers", large_files_of_all_kinds_of_writers },
 	{ "rename_flags", rename_flags },
 	{ "fsync_publishes", fsync_publishes },
 	{ "exclusive_creation", exclusive_creation },
 	{ "locks_hold_on_one_node", locks_hold_on_one_node },
+	{ "record_locks_hold_on_one_node", record_locks_hold_on_one_node },
 	{ NULL, NULL },
 };

@@ -61,6 +61,8 @@ tar cf "$tmp/x.tar" -C "$tmp" source both
 mkdir "$m/tar"; tar xf "$tmp/x.tar" -C "$m/tar"; is "tar x" "$m/tar/source"; is "tar x" "$m/tar/both" "$b"
 tar cf "$m/own.tar" -C "$m/tar" .; tar df "$m/own.tar" -C "$m/tar" || fail "tar c on the mount"
 gzip -c "$s" >"$m/gz"; gzip -dc "$m/gz" >"$tmp/out"; is gzip "$tmp/out"
+cp "$s" "$m/keep"; gzip -k "$m/keep"; gzip -dc "$m/keep.gz" >"$tmp/out"; is "gzip -k" "$tmp/out"; is "gzip -k" "$m/keep"
+mkdir -p "$m/p/q/r"; cp -r "$m/tar" "$m/p/q/r/"; is "cp -r" "$m/p/q/r/tar/source"; is "cp -r" "$m/p/q/r/tar/both" "$b"
 cp "$s" "$m/k"; gzip "$m/k"; gone_file "gzip in place" "$m/k"; gunzip "$m/k.gz"; is gunzip "$m/k"
 
 # ---- changing
@@ -84,11 +86,36 @@ ln -s log "$m/link"; holds "a symbolic link" "$m/link" ""
 fails ln "$m/cp" "$m/hard"
 rm "$m/link" "$m/log"; gone_file rm "$m/log"
 
+# ---- what a pool cannot do fails at once, and says why
+# refused MESSAGE COMMAND...
+refused() {
+	local message=$1
+	shift
+	fails timeout 10 "$@"
+	grep -q "$message" "$tmp/fails.out" || fail "$*: $(cat "$tmp/fails.out")"
+}
+refused "not permitted" ln "$m/cp" "$m/hard"
+refused "not permitted" mkfifo "$m/fifo"
+refused "not permitted" cp -l "$m/cp" "$m/hard"
+refused "unsupported" fallocate -p -o 0 -l 4096 "$m/cp"
+refused "File too large" truncate -s 1P "$m/cp"
+! has python3 || refused "Invalid argument" python3 -c "import ctypes, os, sys
+r = ctypes.CDLL(None, use_errno=True).renameat2(-100, b'$m/cp', -100, b'$m/dd', 2)
+sys.exit(0 if r == 0 else os.strerror(ctypes.get_errno()))"
+[ ! -e "$m/hard" ] && [ ! -e "$m/fifo" ] || fail "something refused is there"
+is "after refusals" "$m/cp"
+
 # ---- writers that do not come to their end
 status=0; timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1k status=none || status=$?
 equal "status of a killed dd" "$status" 137
 # timeout kills itself as well, perhaps a moment before dd has gone
 wait_for 5 test ! -e "$m/killed" || fail "kill -9 of dd: the file is there"
+status=0; timeout 10 bash -c "exec 3>'$m/exit1'; cat '$s' >&3; exit 1" || status=$?
+equal "status of a script that fails" "$status" 1
+wait_for 5 test ! -e "$m/exit1" || fail "a script that fails with the file open: the file is there"
+timeout 10 bash -c "exec 3>'$m/exit0'; cat '$s' >&3; exit 0"
+comes "$m/exit0"; is "a script that ends with the file open" "$m/exit0"
+exec 3<"$m/exit0"; rm "$m/exit0"; cmp "$s" - <&3 || fail "unlink while open"; exec 3<&-
 timeout -s TERM 0.3 cat /dev/zero >"$m/two" && fail "cat was not stopped"
 is "SIGTERM to a cat that rewrites" "$m/two" "$b"
 
@@ -100,6 +127,72 @@ if has rsync; then
 fi
 if has curl; then
 	curl -s -o "$m/curl" "file://$s"; is "curl -o" "$m/curl"
+fi
+if has sqlite3; then
+	timeout 120 sqlite3 "$m/db" 'create table t(a, b); begin; insert into t values (1, "x"), (2, "y"); commit;' ||
+		fail "sqlite3 create"
+	timeout 120 sqlite3 "$m/db" 'begin; delete from t where a = 1; rollback; update t set b = "z" where a = 2;' ||
+		fail "sqlite3 update"
+	equal sqlite3 "$(sqlite3 "$m/db" 'select a || b from t order by a' | tr '\n' ' ')" "1x 2z "
+	equal "sqlite3 integrity" "$(sqlite3 "$m/db" 'pragma integrity_check')" ok
+fi
+# ---- editors save a file: in place, by a new one with or without the old one as a backup
+printf 'one\ntwo\nthree\n' >"$tmp/text"
+if has ed; then
+	cp "$tmp/text" "$m/ed"; printf '2s/two/2/\nw\nq\n' | timeout 20 ed -s "$m/ed"
+	holds ed "$m/ed" "$(printf 'one\n2\nthree')"
+fi
+if has vim; then
+	for how in backupcopy=yes backupcopy=no "backup|set backupcopy=no" "nowritebackup"; do
+		cp "$tmp/text" "$m/vim"
+		timeout 60 vim -u NONE -N -es -c "set $how" -c '2s/two/2/' -c wq "$m/vim" </dev/null >/dev/null 2>&1 ||
+			fail "vim with $how"
+		holds "vim with $how" "$m/vim" "$(printf 'one\n2\nthree')"
+	done
+fi
+if has python3; then
+	python3 - "$m" <<'PY' || fail "an editor's save"
+import os, sys, tempfile
+m = sys.argv[1]
+def put(p, text, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+    fd = os.open(p, flags, 0o600)
+    os.write(fd, text)
+    os.fsync(fd)
+    os.close(fd)
+def get(p):
+    with open(p, 'rb') as f:
+        return f.read()
+p = m + '/edited'
+put(p, b'old')
+# emacs: the old file becomes the backup, a new one is written; its lock is a symbolic link
+os.symlink('user@host.1234:1', m + '/.#edited')
+os.rename(p, p + '~')
+put(p, b'emacs', os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+os.unlink(m + '/.#edited')
+assert (get(p), get(p + '~')) == (b'emacs', b'old')
+# nano, kate and most others: truncate and write
+put(p, b'nano')
+assert get(p) == b'nano'
+# gedit, sublime: another file, synced, takes the place; the mode is copied
+fd, tmp = tempfile.mkstemp(dir=m, prefix='.goutputstream-')
+os.write(fd, b'gedit')
+os.fchmod(fd, 0o644)
+os.fsync(fd)
+os.close(fd)
+os.rename(p, p + '.bak')
+os.rename(tmp, p)
+assert (get(p), get(p + '.bak')) == (b'gedit', b'nano')
+# LibreOffice: in place, shorter
+fd = os.open(p, os.O_RDWR)
+os.pwrite(fd, b'lo', 0)
+os.ftruncate(fd, 2)
+os.close(fd)
+assert get(p) == b'lo'
+# the directory is synced as well
+d = os.open(m, os.O_RDONLY | os.O_DIRECTORY)
+os.fsync(d)
+os.close(d)
+PY
 fi
 if has git; then
 	git init -q "$m/repo" && cp "$s" "$m/repo/f" && git -C "$m/repo" add f &&

@@ -1,0 +1,108 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Any key is a file and any file is a key, also of random bytes and of 4096 of them; a file is the same one on
+# all nodes; names that are too long are refused.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires python3
+requires_memory 2048
+
+start_master
+start_mcfs "$MASTER" "$tmp/a" --global_segment_size=64MiB
+start_mcfs "$MASTER" "$tmp/b" --global_segment_size=64MiB
+a=${tmp:?}/a b=$tmp/b
+# as long as this kernel takes names
+name_max=$(stat -f -c %l "$a")
+[ "$name_max" -ge 1024 ] || fail "names have up to $name_max bytes"
+for seed in 1 77; do
+	timeout 120 "$top_builddir/tests/integ/mcfs_keys" "$MASTER" "$a" "$seed" "$name_max" || fail "seed $seed"
+	# paths of these would be too long, so from within; .mcfs is among the dotted names
+	(cd "$a" && timeout 60 rm -rf -- * .[!.m]* ..?* .m[!c]*) || fail "rm -rf of odd names"
+	equal "what rm -rf leaves" "$(ls -A "$b")" ""
+done
+
+python3 - "$a" "$b" "$name_max" <<'PY' || fail "python3"
+import errno, os, sys
+a, b, name_max = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+def fails(want, fn, *args):
+    try:
+        fn(*args)
+    except OSError as e:
+        assert e.errno == want, (e, want)
+        return
+    sys.exit("%s%r did not fail" % (fn.__name__, args))
+
+def put(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+# the longest name, and the first that is too long
+os.chdir(a)
+put("n" * name_max, "long")
+os.chdir(b)
+assert open("n" * name_max).read() == "long"
+fails(errno.ENAMETOOLONG, put, "n" * (name_max + 1), "x")
+fails(errno.ENAMETOOLONG, os.stat, "n" * (name_max + 1))
+fails(errno.ENAMETOOLONG, os.mkdir, "n" * (name_max + 1))
+# 4096 bytes of key: fifteen directories and a name; a byte more is refused
+os.chdir(a)
+for i in range(15):
+    os.mkdir("d" * 255)
+    os.chdir("d" * 255)
+put("f" * 256, "deep")
+fails(errno.ENAMETOOLONG, put, "f" * 257, "x")
+assert os.getxattr("f" * 256, "user.mooncake.key") == (b"d" * 255 + b"/") * 15 + b"f" * 256
+assert open("f" * 256).read() == "deep"
+os.rename("f" * 256, "g" * 256)
+assert os.listdir(".") == ["g" * 256]
+os.unlink("g" * 256)
+os.chdir("/")
+
+# what is no key
+for bad in ("%", "a%", "%zz", "%2", "%41"):
+    put(a + "/" + bad, bad)
+    assert open(b + "/" + bad).read() == bad, bad
+for bad in ("%00", "%2E%00"):
+    put(a + "/" + bad, "x")
+    assert b"\0" in os.getxattr(a + "/" + bad, "user.mooncake.key") or b"%" in \
+        os.getxattr(a + "/" + bad, "user.mooncake.key")
+fails(errno.EEXIST, os.mkdir, a + "/.mcfs")
+fails(errno.EPERM, put, a + "/.mcfs/new", "x")
+
+# one file on all nodes: number, size, time, generation
+put(a + "/same", "one")
+x, y = os.stat(a + "/same"), os.stat(b + "/same")
+assert (x.st_ino, x.st_size, x.st_mtime_ns, x.st_nlink) == (y.st_ino, y.st_size, y.st_mtime_ns, 1)
+g = os.getxattr(b + "/same", "user.mooncake.generation")
+assert g == os.getxattr(a + "/same", "user.mooncake.generation")
+where = {os.getxattr(d + "/same", "user.mooncake.locality") for d in (a, b)}
+assert where == {b"local", b"remote"}, where
+put(b + "/same", "two")
+assert os.getxattr(a + "/same", "user.mooncake.generation") != g
+assert os.stat(a + "/same").st_ino == x.st_ino
+# directories that only keys make
+os.makedirs(a + "/p/q")
+put(a + "/p/q/f", "x")
+assert os.stat(b + "/p/q").st_ino == os.stat(a + "/p/q").st_ino
+# what is gone is gone at once, and what comes is there at once
+for i in range(200):
+    fails(errno.ENOENT, os.stat, b + "/comes")
+    put(a + "/comes", str(i))
+    assert open(b + "/comes").read() == str(i)
+    os.unlink(b + "/comes")
+    fails(errno.ENOENT, os.stat, a + "/comes")
+PY
+# a version that is lost with its node is ESTALE for who has it open
+put_on_b() {
+	echo x >"$b/on-b"
+	[ "$(getfattr --only-values -n user.mooncake.locality "$b/on-b")" = local ]
+}
+command -v getfattr >/dev/null || exit 0
+put_on_b || fail "what is put on a node lies there"
+exec 3<"$a/on-b"
+stop_pid "$MCFS_PID"
+wait_for 10 test ! -e "$a/on-b" || fail "a file outlives its memory"
+fails cat <&3
+grep -q "Stale file handle" "$tmp/fails.out" || fail "a lost version: $(cat "$tmp/fails.out")"
+exec 3<&-
