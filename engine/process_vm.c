@@ -27,9 +27,6 @@
 #include "common/fault.h"
 #include "common/log.h"
 
-/* A number that has just been seen to be in use is not given to another process so soon: for that all numbers
- * have to be used up once. */
-#define SEEN_NS (MC_NS_PER_MS / 2)
 /* Bytes and parts of one call: the region's end is looked for in between. */
 #define CALL_BYTES (4ull << 20)
 #define CALL_PARTS 64u
@@ -39,7 +36,7 @@ struct mce_vm {
 	pid_t pid;
 	int pidfd;
 	bool refused;		/* atomic: the kernel does not let us (any more) */
-	uint64_t seen_ns;	/* atomic: when the process was last seen alive */
+	uint64_t seen_ms;	/* atomic: when the process was last seen alive */
 };
 
 /* ---- the process ------------------------------------------------------------------------------- */
@@ -56,13 +53,15 @@ void mce_vm_unref(struct mce_vm *vm)
 static bool has_ended(struct mce_vm *vm)
 {
 	struct pollfd pfd = { .fd = vm->pidfd, .events = POLLIN };
-	uint64_t now = mc_now_ns();
+	uint64_t now = mc_now_ms();
 
-	if (now - __atomic_load_n(&vm->seen_ns, __ATOMIC_RELAXED) < SEEN_NS)
+	/* A number that was in use a tick of the coarse clock ago is not given to another process so soon: for that all
+	 * numbers have to be used up once. */
+	if (now == __atomic_load_n(&vm->seen_ms, __ATOMIC_RELAXED))
 		return false;
 	if (poll(&pfd, 1, 0) != 0)
 		return true;
-	__atomic_store_n(&vm->seen_ns, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&vm->seen_ms, now, __ATOMIC_RELAXED);
 	return false;
 }
 

@@ -135,6 +135,7 @@ struct mce_tcp {
 	struct mce_lane *lanes;
 	/* atomic */
 	bool led;		/* a waiting thread receives, see tcp_wait.c */
+	bool fresh;		/* a request was queued and nobody has begun to send since */
 	/* guarded by the peer's lock */
 	struct mce_piece *chunk[MCE_LANES_MAX * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK];
 	unsigned nchunks;

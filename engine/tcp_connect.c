@@ -305,6 +305,7 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 		x->crc_left = req->crc ? req->crc_len : 0;
 		mce_tcp_queue_locked(t, req, false);
 		mce_req_move(req, MCE_AT_TRANSPORT);
+		__atomic_store_n(&t->fresh, true, __ATOMIC_RELAXED);
 		want_lanes_locked(t);
 		status = 1;
 	}
@@ -318,5 +319,11 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 
 void mce_tcp_flush(struct mce_peer *p)
 {
-	mce_lanes_pump(p->tcp);
+	struct mce_tcp *t = p->tcp;
+
+	/* Who took the flag before us sees what we have queued: it is set under the lock that he takes next. */
+	if (__atomic_load_n(&t->fresh, __ATOMIC_RELAXED)) {
+		__atomic_store_n(&t->fresh, false, __ATOMIC_RELAXED);
+		mce_lanes_pump(t);
+	}
 }

@@ -40,6 +40,8 @@ static void slot_init(struct mce_te *te, struct mce_te_batch *b, uint32_t index)
 	b->te = te;
 	b->index = index;
 	b->eventfd = -1;
+	b->views = b->few;
+	b->views_cap = MCE_TE_FEW;
 	mce_te_deadline_set(b, MC_NEVER);
 	/* Ids of one engine mean nothing to another. */
 	b->generation = mc_random_u64() & GENERATION_MASK;
@@ -180,24 +182,31 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret)
 	return r;
 }
 
+static int views_grow_locked(struct mce_te_batch *b)
+{
+	struct mce_te_view **more, **was = b->views == b->few ? NULL : b->views;
+	unsigned cap = b->views_cap * 2;
+
+	more = realloc(was, cap * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	if (!was)
+		memcpy(more, b->few, sizeof(b->few));
+	b->views = more;
+	b->views_cap = cap;
+	return 0;
+}
+
 int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v)
 {
-	unsigned cap = b->views_cap ? b->views_cap * 2 : 4, i;
-	struct mce_te_view **more;
+	unsigned i;
 	int r = 0;
 
 	pthread_mutex_lock(&b->lock);
 	for (i = 0; i < b->nviews && b->views[i] != v; i++)
 		;
-	if (i == b->nviews && i == b->views_cap) {
-		more = realloc(b->views, cap * sizeof(*more));
-		if (more) {
-			b->views = more;
-			b->views_cap = cap;
-		} else {
-			r = -ENOMEM;
-		}
-	}
+	if (i == b->nviews && i == b->views_cap)
+		r = views_grow_locked(b);
 	if (i == b->nviews && r == 0) {
 		b->views[b->nviews++] = v;
 		v = NULL;
@@ -223,13 +232,38 @@ static void wait_change_locked(struct mce_te_batch *b, uint64_t deadline)
 	pthread_cond_timedwait(&b->change, &b->lock, &until);
 }
 
-/* What a place owns beyond its room for tasks. */
-static void slot_empty(struct mce_te_batch *b, struct mce_te_view ***ret_views, unsigned *ret_n)
+/* Views that a batch leaned on, to be let go of without its lock. */
+struct views {
+	struct mce_te_view **list;	/* few, or allocated */
+	unsigned n;
+	struct mce_te_view *few[MCE_TE_FEW];
+};
+
+static void views_take(struct mce_te_batch *b, struct views *ret)
 {
-	*ret_views = b->views;
-	*ret_n = b->nviews;
-	b->views = NULL;
-	b->nviews = b->views_cap = 0;
+	ret->n = b->nviews;
+	ret->list = b->views;
+	if (b->views == b->few) {
+		memcpy(ret->few, b->few, b->nviews * sizeof(b->few[0]));
+		ret->list = ret->few;
+	}
+	b->views = b->few;
+	b->views_cap = MCE_TE_FEW;
+	b->nviews = 0;
+}
+
+static void views_unref(struct views *v)
+{
+	for (unsigned i = 0; i < v->n; i++)
+		mce_te_view_unref(v->list[i]);
+	if (v->list != v->few)
+		free(v->list);
+}
+
+/* What a place owns beyond its room for tasks. */
+static void slot_empty(struct mce_te_batch *b, struct views *ret)
+{
+	views_take(b, ret);
 	free(b->notify_name);
 	free(b->notify_msg);
 	b->notify_name = b->notify_msg = NULL;
@@ -264,9 +298,8 @@ static bool tasks_left_locked(const struct mce_te_batch *b)
 
 int mce_te_batch_free(struct mce_te *te, batch_id_t id)
 {
-	struct mce_te_view **views;
 	struct mce_te_batch *b;
-	unsigned n;
+	struct views views;
 
 	b = mce_te_batch_lock(te, id);
 	if (!b)
@@ -284,11 +317,9 @@ int mce_te_batch_free(struct mce_te *te, batch_id_t id)
 		mce_te_batch_unlock(b);
 		return gone ? no_batch() : mc_fail(-EBUSY, "tasks of the batch have not ended");
 	}
-	slot_empty(b, &views, &n);
+	slot_empty(b, &views);
 	mce_te_batch_unlock(b);
-	for (unsigned i = 0; i < n; i++)
-		mce_te_view_unref(views[i]);
-	free(views);
+	views_unref(&views);
 	slot_give(te, b);
 	return 0;
 }
@@ -311,13 +342,10 @@ void mce_te_batches_done(struct mce_te *te)
 {
 	for (uint32_t i = 0; i < te->nslots; i++) {
 		struct mce_te_batch *b = slot_at(te, i);
-		struct mce_te_view **views;
-		unsigned n;
+		struct views views;
 
-		slot_empty(b, &views, &n);
-		for (unsigned k = 0; k < n; k++)
-			mce_te_view_unref(views[k]);
-		free(views);
+		slot_empty(b, &views);
+		views_unref(&views);
 		room_free(b);
 		pthread_cond_destroy(&b->change);
 		pthread_mutex_destroy(&b->lock);

@@ -141,6 +141,9 @@ struct mce_te_task {
 	bool retried;
 };
 
+/* Segments that a batch names without memory of its own for them. */
+#define MCE_TE_FEW 4u
+
 /* A place for a batch.  Places are never freed before the engine is closed, so an id may be looked up
  * whatever became of its batch. */
 struct mce_te_batch {
@@ -168,8 +171,9 @@ struct mce_te_batch {
 	int eventfd;		/* -1: none */
 	uint64_t deadline;	/* MC_NEVER: none; the timer and who asks peers read it without */
 	uint64_t began_ns;	/* when the first of what is under way was submitted; 0 without metrics */
-	struct mce_te_view **views;	/* that the requests lean on */
+	struct mce_te_view **views;	/* that the requests lean on; few, or allocated */
 	unsigned nviews, views_cap;
+	struct mce_te_view *few[MCE_TE_FEW];
 	/* owned by the submitter, then the engine, then the worker */
 	struct mce_req *reqs;
 	struct iovec *iovs;
