@@ -41,6 +41,7 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	struct mct_dram_conf dram = {
 		.size = conf->size, .reserve = conf->max, .kind = conf->kind, .numa_node = -1,
 		.prefault = 1, .path = conf->path, .path_offset = conf->path_offset,
+		.adopt_fd = conf->adopt_fd,
 	};
 	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
 	int r;
@@ -59,9 +60,14 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	r = mce_mr_register(conf->engine, &attr, &o->mr);
 	if (r < 0)
 		goto fail;
-	o->segment.hi = random_nonzero();
-	o->segment.lo = random_nonzero();
-	o->epoch = random_nonzero();
+	if (conf->adopt_fd > 0) {
+		o->segment = (struct mcp_id){ conf->identity[0], conf->identity[1] };
+		o->epoch = conf->identity[2];
+	} else {
+		o->segment.hi = random_nonzero();
+		o->segment.lo = random_nonzero();
+		o->epoch = random_nonzero();
+	}
 	*ret = o;
 	return 0;
 fail:
@@ -153,6 +159,16 @@ int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size)
 		return mc_fail(-EINVAL, "this process contributes no memory");
 	*ret_size = mct_dram_reserved(o->dram);
 	return mct_dram_fd(o->dram);
+}
+
+int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3])
+{
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	ret[0] = o->segment.hi;
+	ret[1] = o->segment.lo;
+	ret[2] = o->epoch;
+	return 0;
 }
 
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline)

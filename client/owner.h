@@ -20,6 +20,8 @@ struct mcs_owner_conf {
 	const char *path;		/* the same */
 	uint64_t path_offset;
 	const char *protocol;
+	int adopt_fd;			/* the same */
+	uint64_t identity[3];		/* of the segment that is adopted */
 };
 
 /* Get the memory and register it. */
@@ -35,6 +37,8 @@ const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint6
 			 uint64_t len);
 /* The segment's file, and the bytes of it that may be mapped; -EINVAL: NULL has none. */
 int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size);
+/* What the master knows it by: its id and epoch. */
+int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3]);
 /* Enlarge the memory to @size bytes and offer all of it.  -EINVAL, -ENOMEM, and what the master says.
  * Not from two threads at once. */
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/async.h"
 #include "client/heartbeat.h"
@@ -17,6 +18,7 @@
 
 #define MOUNT_MS 5000
 #define UNMOUNT_MS 2000
+#define OWNER_NAP_NS 20000000
 #define LAZY_MS 200		/* a lazy open tries so long, the keeper goes on */
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
@@ -199,6 +201,14 @@ static int open_session(struct mcs *s)
 	return 0;
 }
 
+/* The master may not have seen yet that the process before us has died. */
+static bool wait_for_end_of_owner(uint64_t deadline)
+{
+	const struct timespec nap = { .tv_nsec = OWNER_NAP_NS };
+
+	return nanosleep(&nap, NULL) == 0 && mc_now_ns() < deadline;
+}
+
 static int open_owner(struct mcs *s)
 {
 	struct mcs_owner_conf conf = {
@@ -210,11 +220,14 @@ static int open_owner(struct mcs *s)
 		.path = s->conf.segment_path,
 		.path_offset = s->conf.segment_offset,
 		.protocol = s->conf.protocol,
+		.adopt_fd = s->conf.segment_fd,
 	};
+	uint64_t deadline;
 	int r;
 
 	if (!s->conf.segment_size)
 		return 0;
+	memcpy(conf.identity, s->conf.segment_identity, sizeof(conf.identity));
 	r = mcs_owner_open(&conf, &s->owner);
 	if (r < 0)
 		return r;
@@ -222,7 +235,10 @@ static int open_owner(struct mcs *s)
 	if (!mcs_session_ever(s->session))
 		return 0;
 	MC_FAULT_POINT("client.open.before_mount");
-	r = mcs_owner_remount(s->owner, s->session, mc_deadline_ms(MOUNT_MS));
+	deadline = mc_deadline_ms(MOUNT_MS);
+	do
+		r = mcs_owner_remount(s->owner, s->session, deadline);
+	while (r == -MC_EOWNER && conf.adopt_fd > 0 && wait_for_end_of_owner(deadline));
 	MC_FAULT_POINT("client.open.after_mount");
 	return r;
 }
@@ -347,6 +363,11 @@ int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
 	if (s->conf.segment_path && *s->conf.segment_path)
 		return mc_fail(-MC_ENOTSUP, "the segment is part of the program's own file");
 	return mcs_owner_fd(s->owner, ret_size);
+}
+
+int mcs_segment_identity(struct mcs *s, uint64_t ret[3])
+{
+	return mcs_owner_identity(s->owner, ret);
 }
 
 int mcs_health(struct mcs *s)

@@ -162,6 +162,28 @@ static int open_path(struct mct_dram *d, const char *path, uint64_t offset)
 	return 0;
 }
 
+static int open_adopted(struct mct_dram *d, int fd)
+{
+	struct stat st;
+
+	d->kind = "adopted";
+	d->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (d->fd < 0 || fstat(d->fd, &st) < 0)
+		return mc_fail(-errno, "the segment that is to be continued: %s", strerror(errno));
+	if ((uint64_t)st.st_size < d->reserved)
+		return mc_fail(-EINVAL, "the segment that is to be continued has %llu bytes, and %llu are "
+			       "wanted", (unsigned long long)st.st_size,
+			       (unsigned long long)d->reserved);
+	return 0;
+}
+
+static int open_memory(struct mct_dram *d, const struct mct_dram_conf *conf, const char *kind)
+{
+	if (conf->adopt_fd > 0)
+		return open_adopted(d, conf->adopt_fd);
+	return conf->path ? open_path(d, conf->path, conf->path_offset) : open_file(d, kind);
+}
+
 /* ---- the mapping ------------------------------------------------------------------------------- */
 
 /* Address and file offset must agree modulo 2 MiB, or the kernel maps a huge page 4 KiB at a time. */
@@ -311,10 +333,12 @@ int mct_dram_open(const struct mct_dram_conf *conf, struct mct_dram **ret)
 	d->size = conf->path ? conf->size & ~(HUGE_SIZE - 1) : round_up(conf->size);
 	d->reserved = conf->reserve > conf->size && !conf->path ? round_up(conf->reserve) : d->size;
 	d->prefault = conf->prefault;
-	r = conf->path ? 0 : check_available(strcmp(kind, "hugetlb") ? d->size : d->reserved, kind);
+	/* An adopted one has its memory already. */
+	if (!conf->path && conf->adopt_fd <= 0)
+		r = check_available(strcmp(kind, "hugetlb") ? d->size : d->reserved, kind);
 	if (r < 0)
 		goto fail;
-	r = conf->path ? open_path(d, conf->path, conf->path_offset) : open_file(d, kind);
+	r = open_memory(d, conf, kind);
 	if (r < 0)
 		goto fail;
 	r = map_aligned(d);

@@ -20,6 +20,8 @@ struct mct_dram_conf {
 	const char *kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	const char *path;	/* a regular file to use instead, NULL: none; @size is rounded down then */
 	uint64_t path_offset;	/* where in it, page aligned; @size bytes from there must be in it */
+	int adopt_fd;		/* the file of a segment whose process has died, taken as it is; @size
+				 * bytes at the least.  0: none.  It stays the caller's */
 	int numa_node;		/* bind to this node, -1: none */
 	int prefault;		/* touch pages in the background, lowest address first */
 };

@@ -84,6 +84,10 @@ struct mcs_conf {
 	const char *daemon;
 	uint64_t daemon_buffer;		/* memory shared with it, for values that lie elsewhere; 16 MiB */
 	uint64_t daemon_pool;		/* more of it, for mcs_pool_alloc() */
+	/* Go on with the segment of a process that has died, objects and all: its file, which somebody has
+	 * kept, and what mcs_segment_identity() said there; segment_size is what it was.  0: none */
+	int segment_fd;
+	uint64_t segment_identity[3];
 };
 /* Fill in the defaults.  The caller's idea of the struct may be an older, shorter one: no more than
  * @size bytes are written. */
@@ -105,6 +109,10 @@ int mcs_segment_grow(mcs_t *s, uint64_t size, int64_t timeout_ms);
 /* The descriptor of this process's segment (stays the handle's), and the bytes that can be mapped of it.
  * -EINVAL: there is none. */
 int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
+
+/* What another process needs, with the descriptor, to go on with this one's segment when this one has
+ * died.  -EINVAL: there is none. */
+int mcs_segment_identity(mcs_t *s, uint64_t ret[3]);
 
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
