@@ -6,14 +6,17 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "mcfs/book.h"
 #include "mcfs/slot.h"
 
 /* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers
@@ -60,6 +63,11 @@ struct backing_map {
 };
 _Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
 
+#define NOTIFY_RESEND 7
+#define UNIQUE_RESEND (1ull << 63)
+/* Of the INIT that only libfuse sees; the kernel counts from 2 on. */
+#define RESUME_UNIQUE UINT64_MAX
+
 struct out_header {
 	uint32_t len;
 	int32_t error;
@@ -80,6 +88,7 @@ static struct {
 static __thread void *slot;		/* of this thread: where the next WRITE's data go */
 static __thread bool slot_filled;	/* the request at hand has its data there */
 static __thread uint32_t open_flags, backing_id;
+static __thread uint64_t unique;	/* of the request at hand */
 
 static void thread_ends(void *p)
 {
@@ -156,6 +165,10 @@ static void see_init(const struct in_header *in, size_t len)
 	hook.kernel_flags = arg->flags;
 	if (arg->flags & INIT_EXT)
 		hook.kernel_flags2 = arg->flags2;
+	if (mcfs_book() && !mcfs_book()->init_len && len <= MCFS_BOOK_INIT_MAX) {
+		memcpy(mcfs_book()->init, in, len);
+		mcfs_book()->init_len = (uint32_t)len;
+	}
 }
 
 /* One request: its head into @buf, the rest into a slot.  Only a WRITE's data stay there. */
@@ -167,11 +180,13 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 	ssize_t n;
 
 	slot_filled = false;
+	unique = 0;
 	if (!payload || len < HEAD + MCFS_SLOT)
 		return read(fd, buf, len);
 	n = readv(fd, iov, 2);
 	if (n < (ssize_t)sizeof(*in))
 		return n;
+	unique = in->unique;
 	if (in->opcode == OPCODE_WRITE)
 		slot_filled = true;
 	else if ((size_t)n > HEAD)
@@ -220,6 +235,9 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	if (hook.init_unique && out->unique == hook.init_unique) {
 		if (!out->error && count == 2 && iov[1].iov_len == INIT_OUT_SIZE)
 			amend_init(iov[1].iov_base);
+		/* The kernel has had its answer. */
+		if (out->unique == RESUME_UNIQUE)
+			return (ssize_t)out->len;
 	} else if (open_flags) {
 		/* An open reply ends in its flags and a padding. */
 		if (!out->error && count == 2 && iov[1].iov_len >= OPEN_OUT_SIZE)
@@ -227,6 +245,43 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 		open_flags = 0;
 	}
 	return writev(fd, iov, count);
+}
+
+uint64_t mcfs_compat_unique(bool *ret_again)
+{
+	*ret_again = unique & UNIQUE_RESEND;
+	return unique & ~UNIQUE_RESEND;
+}
+
+bool mcfs_compat_resends(void)
+{
+	unsigned major, minor;
+	struct utsname u;
+
+	return uname(&u) == 0 && sscanf(u.release, "%u.%u", &major, &minor) == 2 &&
+		(major > 6 || (major == 6 && minor >= 9));
+}
+
+int mcfs_compat_resume(struct fuse_session *se)
+{
+	union {
+		struct in_header head;
+		unsigned char bytes[MCFS_BOOK_INIT_MAX];
+	} init;
+	const struct out_header resend = { .len = sizeof(resend), .error = NOTIFY_RESEND };
+	struct fuse_buf buf = { .mem = &init };
+
+	if (mcfs_book()->init_len < sizeof(init.head) || mcfs_book()->init_len > sizeof(init))
+		return mc_fail(-EINVAL, "the daemon before has not served the mount");
+	memcpy(init.bytes, mcfs_book()->init, mcfs_book()->init_len);
+	buf.size = mcfs_book()->init_len;
+	init.head.len = (uint32_t)buf.size;
+	init.head.unique = RESUME_UNIQUE;
+	see_init(&init.head, buf.size);
+	fuse_session_process_buf(se, &buf);
+	if (write(fuse_session_fd(se), &resend, sizeof(resend)) < 0 && mcfs_compat_resends())
+		return mc_fail(-errno, "the kernel sends nothing again: %s", mc_strerror(errno));
+	return 0;
 }
 
 int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool)

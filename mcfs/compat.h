@@ -38,6 +38,15 @@ void **mcfs_compat_payload(void);
  * used together with the payload. */
 void *mcfs_compat_buffer(void);
 
+/* Instead of the kernel's INIT, which the daemon before us has answered: the session takes up its work, and
+ * what that one had under way is sent again.  0 or negative. */
+int mcfs_compat_resume(struct fuse_session *se);
+/* The number of the request that this thread reads from the kernel or carries out; *ret_again: it was sent
+ * before, to the daemon before us, whose answer was lost. */
+uint64_t mcfs_compat_unique(bool *ret_again);
+/* Does this kernel send again what nobody has answered (6.9)? */
+bool mcfs_compat_resends(void);
+
 bool mcfs_compat_shared_mmap(void);	/* was it granted? */
 
 #endif

@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/metrics.h"
+#include "mcfs/book.h"
 #include "mcfs/account.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
@@ -89,6 +90,8 @@ static void say_stats(struct mcfs *fs, FILE *to)
 	line(to, "staged_bytes", mcfs_pool_staged(fs->pool));
 	line(to, "staging_max_bytes", mcfs_pool_limit(fs->pool));
 	fprintf(to, "%-24s %s\n", "shared_mmap", mcfs_compat_shared_mmap() ? "yes" : "no");
+	if (mcfs_book())
+		line(to, "takeovers", mcfs_book()->takeovers);
 	say_pool(fs, to);
 }
 

@@ -3,12 +3,15 @@
 #include <config.h>
 #include "mcfs/handle.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "mcfs/ahead.h"
+#include "mcfs/book.h"
 #include "mcfs/stream.h"
 #include "node/node.h"
 
@@ -29,6 +32,55 @@ struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
 	return h;
 }
 
+struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
+{
+	return mcfs_book_is_number(fi->fh) ? mcfs_book_at(fi->fh) :
+		(struct mcfs_handle *)(uintptr_t)fi->fh;
+}
+
+/* The daemon before us has noted what it opened, and died before the kernel learned of it. */
+static struct mcfs_handle *never_told(struct mcfs *fs, uint64_t unique)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&fs->handles_lock);
+	mc_list_for_each(pos, &fs->handles) {
+		struct mcfs_handle *h = mc_container_of(pos, struct mcfs_handle, link);
+
+		/* One for each request at the most, which is not sent twice. */
+		if (h->restored && h->unique == unique) {
+			h->unique = 0;
+			return h;
+		}
+	}
+	return NULL;
+}
+
+uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
+{
+	bool again;
+	uint64_t unique = mcfs_compat_unique(&again);
+	struct mcfs_book_entry e = {
+		.unique = unique,
+		.type = MCFS_BOOK_HANDLE, .handle_type = (int)h->type, .unsaved = h->unsaved,
+		.inode = h->inode ? h->inode->number : 0,
+	};
+
+	if (!mcfs_book())
+		return (uintptr_t)h;
+	if (again)
+		mcfs_handle_unref(fs, never_told(fs, unique));
+	h->unique = unique;
+	h->number = mcfs_book_add(&e, h);
+	return h->number;
+}
+
+void mcfs_handle_set_unsaved(struct mcfs_handle *h, bool unsaved)
+{
+	if (__atomic_exchange_n(&h->unsaved, unsaved, __ATOMIC_RELAXED) != unsaved)
+		mcfs_book_set_unsaved(h->number, unsaved);
+}
+
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h)
 {
 	__atomic_fetch_add(&h->refs, 1, __ATOMIC_RELAXED);
@@ -43,6 +95,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	mc_list_remove(&h->link);
 	fs->nhandles--;
 	pthread_mutex_unlock(&fs->handles_lock);
+	mcfs_book_remove(h->number);
 	mcfs_ahead_free(h->ahead);
 	mcn_pins_free(h->pins);
 	mcfs_object_unref(h->object);
@@ -131,4 +184,116 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 	}
 	if (lost)
 		mc_warn("mcfs", "unmounted with unfinished files, which are dropped files=%u", lost);
+}
+
+/* ---- after a takeover ---- */
+
+int mcfs_handles_restore(struct mcfs *fs)
+{
+	struct mcfs_book_entry e;
+	uint64_t number = 0;
+
+	while ((number = mcfs_book_next(number, &e))) {
+		enum mcfs_handle_type type = (enum mcfs_handle_type)e.handle_type;
+		struct mcfs_handle *h;
+
+		if (e.type != MCFS_BOOK_HANDLE)
+			continue;
+		h = mcfs_handle_new(fs, type);
+		if (!h)
+			return -ENOMEM;
+		h->number = number;
+		h->lost = h->restored = true;
+		h->unique = e.unique;
+		h->unsaved = e.unsaved;
+		h->inode = e.inode ? mcfs_book_at(e.inode) : NULL;
+		if (h->inode)
+			mcfs_inode_reopen(&fs->inodes, h->inode, type == MCFS_READ);
+		mcfs_book_bind(number, h);
+	}
+	return 0;
+}
+
+/* The version that was open, when its key still has it. */
+static int reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline)
+{
+	struct mcfs_inode *in = h->inode;
+	struct mcfs_object *o;
+	struct mcfs_key key;
+	int r;
+
+	mcfs_inode_key(&fs->inodes, in, &key);
+	r = mcfs_object_open(fs->store, mcfs_key_of(&key), deadline, &o);
+	if (mcs_errno(r) == ENOENT || mcs_errno(r) == EINVAL)
+		return mc_fail(-ESTALE, "the file was removed when the daemon had died");
+	if (r < 0)
+		return r;
+	if (mcfs_object_info(o)->generation != in->info.generation) {
+		mcfs_object_unref(o);
+		return mc_fail(-ESTALE, "the file was replaced when the daemon had died");
+	}
+	mcfs_inode_share(&fs->inodes, in, o);
+	h->ahead = mcfs_ahead_new(fs->pool, o, mcfs_live(&fs->conf.timeout));
+	h->object = o;
+	__atomic_store_n(&h->lost, false, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline)
+{
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!__atomic_load_n(&h->lost, __ATOMIC_ACQUIRE))
+		return 0;
+	if (h->type == MCFS_WRITE)
+		return mc_fail(-EIO, "what was written to the file is lost: the daemon had died");
+	if (h->type != MCFS_READ || !h->inode)
+		return mc_fail(-ESTALE, "what was open was the text of a daemon that has died");
+	MC_LOCKED(&one);
+	return __atomic_load_n(&h->lost, __ATOMIC_RELAXED) ? reopen(fs, h, deadline) : 0;
+}
+
+/* Whose last reference goes is taken off the list a moment later. */
+static bool ref_unless_ending(struct mcfs_handle *h)
+{
+	unsigned n = __atomic_load_n(&h->refs, __ATOMIC_RELAXED);
+
+	while (n && !__atomic_compare_exchange_n(&h->refs, &n, n + 1, true, __ATOMIC_RELAXED,
+						 __ATOMIC_RELAXED))
+		;
+	return n;
+}
+
+/* All readers that have not been looked at yet, with a reference each; their number. */
+static unsigned lost_readers(struct mcfs *fs, struct mcfs_handle ***ret)
+{
+	struct mc_list *pos;
+	unsigned n = 0;
+
+	MC_LOCKED(&fs->handles_lock);
+	*ret = malloc((fs->nhandles + 1) * sizeof(**ret));
+	mc_list_for_each(pos, &fs->handles) {
+		struct mcfs_handle *h = mc_container_of(pos, struct mcfs_handle, link);
+
+		if (*ret && h->type == MCFS_READ && __atomic_load_n(&h->lost, __ATOMIC_RELAXED) &&
+		    ref_unless_ending(h))
+			(*ret)[n++] = h;
+	}
+	return n;
+}
+
+void mcfs_handles_continue(struct mcfs *fs)
+{
+	struct mcfs_handle **all;
+	unsigned n = lost_readers(fs, &all), gone = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
+
+		gone += mcfs_handle_continue(fs, all[i], deadline) < 0;
+		mcfs_handle_unref(fs, all[i]);
+	}
+	free(all);
+	if (n)
+		mc_info("mcfs", "open files are continued files=%u gone=%u", n, gone);
 }

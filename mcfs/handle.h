@@ -26,18 +26,22 @@ struct mcfs_handle {
 	struct mcfs_dir *dir;		/* LIST; readdir.c's */
 	struct mcn_pins *pins;		/* atomic; of ioctls, made when they are wanted */
 	bool hidden;			/* atomic; WRITE: its inode was taken out of lookups */
+	uint64_t number;		/* constant; in the book (book.h), 0: the kernel has the address */
+	uint64_t unique;		/* under fs->handles_lock; of the request that opened it; with a book */
+	bool lost;			/* atomic; of a daemon that has died: only the book's entry is left */
+	bool restored;			/* constant; it was lost once */
+	bool unsaved;			/* atomic; WRITE: what the book says */
 
 	struct mc_list link;		/* guarded by fs->handles_lock */
 };
 
-static inline struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
-{
-	return (struct mcfs_handle *)(uintptr_t)fi->fh;
-}
+struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi);
 
 /* A handle owns the references that it is given; @fs knows all that are open.  It begins with one
  * reference, the kernel's. */
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type);
+/* Its number for the kernel, before the answer that tells it; 0: no memory to go on with it. */
+uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h);
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h);
 void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h);	/* NULL is fine */
 
@@ -56,6 +60,15 @@ struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_i
 /* The session is over: publish or drop what handles are left with.  @open: their descriptors may still
  * be open, so what was not committed is not whole. */
 void mcfs_handles_end(struct mcfs *fs, bool open);
+
+/* A handle that has something to lose, or nothing any more. */
+void mcfs_handle_set_unsaved(struct mcfs_handle *h, bool unsaved);
+/* Those of the daemon before us; nothing is served yet. */
+int mcfs_handles_restore(struct mcfs *fs);
+/* One of these is used: 0, it goes on; -ESTALE, what it was about is gone; -EIO, bytes are lost. */
+int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline);
+/* Do so for all that read, as long as their versions are there. */
+void mcfs_handles_continue(struct mcfs *fs);
 
 /* Of ops/readdir.c. */
 void mcfs_dir_free(struct mcfs_dir *d);

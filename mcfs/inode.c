@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * inode.c - the table of inodes.
- * The kernel's number of an inode is its address: the kernel only names what it holds a reference to. */
+ * The kernel's number of an inode is its address: the kernel only names what it holds a reference to.  With a
+ * book it is the place there, since addresses end with the process. */
 #include <config.h>
 #include "mcfs/inode.h"
 
@@ -10,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "mcfs/book.h"
 
 #define FIRST_BUCKETS 4096u
 #define ROOT_INO FUSE_ROOT_ID
@@ -34,6 +36,11 @@ int mcfs_inodes_init(struct mcfs_inodes *t)
 		return -ENOMEM;
 	}
 	mc_list_init(&t->root.bucket);
+	t->lost.kind = MCS_OBJECT;
+	t->lost.ino = FIRST_INO;
+	t->lost.info.generation = 1;
+	t->lost.nlookup = 1;
+	t->lost.key = t->root.key;
 	return -pthread_mutex_init(&t->lock, NULL);
 }
 
@@ -63,12 +70,21 @@ size_t mcfs_inodes_count(struct mcfs_inodes *t)
 
 fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in)
 {
-	return in == &t->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)in;
+	if (in == &t->root)
+		return FUSE_ROOT_ID;
+	return in->number ? in->number : (fuse_ino_t)(uintptr_t)in;
 }
 
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node)
 {
-	return node == FUSE_ROOT_ID ? &t->root : (struct mcfs_inode *)(uintptr_t)node;
+	struct mcfs_inode *in;
+
+	if (node == FUSE_ROOT_ID)
+		return &t->root;
+	if (!mcfs_book_is_number(node))
+		return (struct mcfs_inode *)(uintptr_t)node;
+	in = mcfs_book_at(node);
+	return in ? in : &t->lost;
 }
 
 uint64_t mcfs_inode_number(struct mcs_key key)
@@ -131,8 +147,31 @@ static struct mcfs_inode *find(struct mcfs_inodes *t, struct mcs_key key, enum m
 	return NULL;
 }
 
-static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
-			      const struct mcs_info *info, bool hashed)
+/* The kernel's references must be of use to the next daemon too. */
+static bool note(struct mcfs_inode *in)
+{
+	struct mcfs_book_entry e = {
+		.type = MCFS_BOOK_INODE, .info = in->info, .nlookup = in->nlookup,
+		.implied = in->implied, .hashed = in->hashed, .key = in->key, .key_len = in->key_len,
+	};
+
+	if (!mcfs_book())
+		return true;
+	e.info.kind = in->kind;
+	in->number = mcfs_book_add(&e, in);
+	return in->number;
+}
+
+static void insert(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	if (t->count >= t->nbucket)
+		grow(t);
+	mc_list_push_front(bucket_of(t, hash_of(key_of(in), in->info.generation)), &in->bucket);
+	t->count++;
+}
+
+static struct mcfs_inode *make(struct mcs_key key, enum mcs_kind kind, const struct mcs_info *info,
+			       bool hashed)
 {
 	struct mcfs_inode *in = calloc(1, sizeof(*in));
 
@@ -151,11 +190,56 @@ static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mc
 	in->ino = mcfs_inode_number(key);
 	in->hashed = hashed;
 	in->nlookup = 1;
-	if (t->count >= t->nbucket)
-		grow(t);
-	mc_list_push_front(bucket_of(t, hash_of(key, in->info.generation)), &in->bucket);
-	t->count++;
 	return in;
+}
+
+static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+			      const struct mcs_info *info, bool hashed, bool implied)
+{
+	struct mcfs_inode *in = make(key, kind, info, hashed);
+
+	if (!in)
+		return NULL;
+	in->implied = implied;
+	if (!note(in)) {
+		free(in->key);
+		free(in);
+		return NULL;
+	}
+	insert(t, in);
+	return in;
+}
+
+int mcfs_inodes_restore(struct mcfs_inodes *t)
+{
+	struct mcfs_book_entry e;
+	uint64_t number = 0;
+
+	MC_LOCKED(&t->lock);
+	while ((number = mcfs_book_next(number, &e))) {
+		struct mcs_key key = { e.key, e.key_len };
+		struct mcfs_inode *in;
+
+		if (e.type != MCFS_BOOK_INODE)
+			continue;
+		/* Whether it was hidden from lookups nobody has noted: a file that is looked up again gets
+		 * an inode of its own. */
+		in = make(key, e.info.kind, &e.info, e.hashed && e.info.kind == MCS_DIR);
+		if (!in)
+			return -ENOMEM;
+		in->implied = e.implied;
+		in->nlookup = e.nlookup;
+		in->number = number;
+		mcfs_book_bind(number, in);
+		insert(t, in);
+	}
+	return 0;
+}
+
+static void set_lookups(struct mcfs_inode *in, uint64_t n)
+{
+	in->nlookup = n;
+	mcfs_book_set_nlookup(in->number, n);
 }
 
 /* ---- tickets ---- */
@@ -203,25 +287,23 @@ struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, 
 	own = kind == MCS_OBJECT && take_ticket(t, key, tid);
 	in = own ? NULL : find(t, key, kind, info->generation);
 	if (in) {
-		in->nlookup++;
+		set_lookups(in, in->nlookup + 1);
 		return in;
 	}
-	in = add(t, key, kind, info, !own);
-	if (in)
-		in->implied = implied;
-	return in;
+	return add(t, key, kind, info, !own, implied);
 }
 
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key)
 {
 	MC_LOCKED(&t->lock);
-	return add(t, key, MCS_OBJECT, NULL, false);
+	return add(t, key, MCS_OBJECT, NULL, false, false);
 }
 
 static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	if (in->nlookup || in->refs || in == &t->root)
 		return;
+	mcfs_book_remove(in->number);
 	mc_list_remove(&in->bucket);
 	t->count--;
 	free(in->key);
@@ -231,15 +313,15 @@ static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
 void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	MC_LOCKED(&t->lock);
-	in->nlookup++;
+	set_lookups(in, in->nlookup + 1);
 }
 
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n)
 {
 	MC_LOCKED(&t->lock);
-	if (in == &t->root)
+	if (in == &t->root || in == &t->lost)
 		return;
-	in->nlookup -= n < in->nlookup ? n : in->nlookup;
+	set_lookups(in, in->nlookup - (n < in->nlookup ? n : in->nlookup));
 	drop_unused(t, in);
 }
 
@@ -291,6 +373,14 @@ int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 	in->writers++;
 	in->refs++;
 	return 0;
+}
+
+void mcfs_inode_reopen(struct mcfs_inodes *t, struct mcfs_inode *in, bool reader)
+{
+	MC_LOCKED(&t->lock);
+	in->readers += reader;
+	in->writers += !reader;
+	in->refs++;
 }
 
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o)
@@ -351,15 +441,19 @@ void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_
 	MC_LOCKED(&t->lock);
 	in = find(t, from, MCS_DIR, 0);
 	over = find(t, to, MCS_DIR, 0);
-	if (over)
+	if (over) {
 		over->hashed = false;
+		mcfs_book_set_hashed(over->number, false);
+	}
 	if (!in)
 		goto out;
 	if (!key) {
 		/* The kernel asks again when its entry times out. */
 		in->hashed = false;
+		mcfs_book_set_hashed(in->number, false);
 		goto out;
 	}
+	(void)mcfs_book_set_key(in->number, to.data, to.len);
 	memcpy(key, to.data, to.len);
 	free(in->key);
 	in->key = key;

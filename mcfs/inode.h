@@ -36,6 +36,7 @@ struct mcfs_inode {
 	enum mcs_kind kind;
 	struct mcs_info info;		/* of the version; generation 0: nothing was committed yet */
 	bool implied;			/* a directory without a marker of its own */
+	uint64_t number;		/* in the book (book.h), 0: the kernel's number is the address */
 
 	/* guarded by the inodes' lock */
 	struct mc_list bucket;
@@ -59,12 +60,15 @@ struct mcfs_inodes {
 	struct mc_list *bucket;
 	size_t nbucket, count;
 	struct mcfs_inode root;
+	struct mcfs_inode lost;		/* stands for what the book does not know: nothing works on it */
 	unsigned next_ticket;
 	struct mcfs_ticket ticket[MCFS_TICKETS];
 };
 
 int mcfs_inodes_init(struct mcfs_inodes *t);
 void mcfs_inodes_done(struct mcfs_inodes *t);	/* frees all that are left */
+/* Those that the kernel knows from the daemon before us; the book is loaded, nothing is served yet. */
+int mcfs_inodes_restore(struct mcfs_inodes *t);
 size_t mcfs_inodes_count(struct mcfs_inodes *t);
 
 /* st_ino of a key, a directory's with its '/': the same on all nodes and for all versions, since programs
@@ -97,6 +101,8 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid);
 /* The version that a new reader has opened, for the next ones. */
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);
+/* A handle of the daemon before us; nothing is served yet. */
+void mcfs_inode_reopen(struct mcfs_inodes *t, struct mcfs_inode *in, bool reader);
 void mcfs_inode_close_reader(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_close_writer(struct mcfs_inodes *t, struct mcfs_inode *in);
 /* A reference that keeps the inode, without a part in the above. */

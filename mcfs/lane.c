@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "mcfs/book.h"
 #include "mcfs/handle.h"
 
 struct mcfs_lane {
@@ -152,7 +153,13 @@ static int backing_of(struct mcfs *fs, unsigned id)
 	fd = mcn_segment(l->node, id, &size);
 	if (fd < 0)
 		return fd;
-	l->backing[id] = mcfs_compat_backing(fs->session, fd);
+	/* While a file is open the kernel wants one number for it, also of the daemon before us. */
+	if (id == 0 && mcfs_book() && mcfs_book()->backing > 0)
+		l->backing[id] = mcfs_book()->backing;
+	else
+		l->backing[id] = mcfs_compat_backing(fs->session, fd);
+	if (id == 0 && mcfs_book() && l->backing[id] > 0)
+		mcfs_book()->backing = l->backing[id];
 	return l->backing[id];
 }
 
@@ -178,8 +185,13 @@ void mcfs_lane_open_segment(struct mcfs_op *op, fuse_ino_t ino, struct fuse_file
 		(void)mcfs_reply_err(op, -ENOMEM);
 		return;
 	}
-	fi->fh = (uintptr_t)h;
+	fi->fh = mcfs_handle_number(fs, h);
 	fi->noflush = 1;
+	if (!fi->fh) {
+		mcfs_handle_unref(fs, h);
+		(void)mcfs_reply_err(op, -ENOMEM);
+		return;
+	}
 	if (mcfs_reply_open_backing(op, fi, (uint32_t)id) < 0)
 		mcfs_handle_unref(fs, h);
 }

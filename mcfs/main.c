@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/httpd.h"
@@ -19,6 +20,8 @@
 #include "common/net.h"
 #include "common/thread.h"
 #include "mcfs/ahead.h"
+#include "mcfs/book.h"
+#include "mcfs/fdstore.h"
 #include "mcfs/guard.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
@@ -107,6 +110,9 @@ static int check_conf(struct mcfs *fs)
 		return r;
 	if (strcmp(c->protocol, "tcp") != 0)
 		return mc_fail(-EINVAL, "protocol: %s is not in this version, only tcp", c->protocol);
+	if (c->supervise && c->standalone)
+		return mc_fail(-EINVAL, "supervise: the index of a standalone pool ends with its daemon");
+	fs->segment_fd = fs->book_fd = -1;
 	fs->uid = c->uid < 0 ? geteuid() : (uid_t)c->uid;
 	fs->gid = c->gid < 0 ? getegid() : (gid_t)c->gid;
 	if (!c->staging_max)
@@ -134,7 +140,17 @@ static int check_arguments(struct mcfs *fs)
 			    n == 2 ? mc_options_argv(o, 0) : fs->conf.master_server_address);
 	if (!fs->master)
 		return -ENOMEM;
+	if (fs->taken)
+		return 0;
 	return mcfs_mountpoint_prepare(mc_options_argv(o, n - 1), &fs->mountpoint);
+}
+
+static int prepare_again(struct mcfs *fs)
+{
+	auto_free char *dir = fs->mountpoint;
+
+	fs->mountpoint = NULL;
+	return mcfs_mountpoint_prepare(dir, &fs->mountpoint);
 }
 
 static int open_log(const struct mcfs_conf *c)
@@ -199,7 +215,13 @@ static int open_store(struct running *run, const char *master)
 	conf.daemon = "off";	/* it is one */
 	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
 	conf.spin_us = (unsigned)fs->conf.spin_us;
-	conf.lazy = fs->conf.lazy;
+	/* A mount that is there already does not go because its master is away. */
+	conf.lazy = fs->conf.lazy || fs->taken;
+	if (fs->taken && fs->segment_fd >= 0) {
+		conf.segment_fd = fs->segment_fd;
+		memcpy(conf.segment_identity, mcfs_book()->segment_identity,
+		       sizeof(conf.segment_identity));
+	}
 	return mcs_open(&conf, &fs->store);
 }
 
@@ -211,6 +233,9 @@ static int start_parts(struct running *run)
 
 	pthread_mutex_init(&fs->handles_lock, NULL);
 	mc_list_init(&fs->handles);
+	r = mcfs_takeover_book(fs);
+	if (r < 0)
+		return r;
 	r = mcfs_pool_new(fs->conf.staging_max, 2 * (unsigned)fs->conf.max_threads + 16 +
 			  MCFS_AHEAD_SLOTS, &fs->pool);
 	if (r == 0 && fs->conf.standalone)
@@ -233,6 +258,9 @@ static int start_parts(struct running *run)
 	if (r < 0)
 		return r;
 	run->errors = true;
+	r = mcfs_takeover_restore(fs);
+	if (r < 0)
+		return r;
 	r = mcfs_reply_init(fs);
 	if (r < 0)
 		return r;
@@ -254,8 +282,11 @@ static int start(struct running *run)
 	if (r == 0)
 		r = mcfs_session_wait_ready(&run->fs, READY_MS);
 	if (r == 0)
+		r = mcfs_takeover_keep(&run->fs);
+	if (r == 0)
 		r = mcfs_guard_begin();
-	return r;
+	/* Unmounted lazily, with files open, it is found nowhere. */
+	return r == -ENOENT && run->fs.taken ? 0 : r;
 }
 
 /* Everything that start() made, also when it did not come far. */
@@ -429,13 +460,21 @@ static int run_mount(struct running *run, int parent)
 		r = start(run);
 	if (r < 0) {
 		(void)complain(r);
+		/* The objects and open files are the next one's, if there is one. */
+		if (run->fs.taken)
+			_exit(1);
 		(void)stop(run);
 		tell_parent(parent, 1);
 		return 1;
 	}
 	tell_parent(parent, 0);
+	mcfs_fdstore_tell("READY=1");
+	if (run->fs.taken)
+		mcfs_handles_continue(&run->fs);
 	wait_for_end(run);
+	mcfs_fdstore_tell("STOPPING=1");
 	(void)stop(run);
+	mcfs_book_close();
 	return 0;
 }
 
@@ -444,6 +483,7 @@ int main(int argc, char **argv)
 	static struct running run;
 	struct mcfs *fs = &run.fs;
 	int parent = -1, r;
+	bool in_front, kept;
 
 	run.argc = argc;
 	run.argv = argv;
@@ -454,15 +494,28 @@ int main(int argc, char **argv)
 		r = check_conf(fs);
 	if (r == 0)
 		r = open_log(&fs->conf);
+	in_front = fs->conf.foreground || fs->conf.debug;
+	/* Of systemd's, which keeps descriptors for who stays in the foreground. */
+	kept = in_front && mcfs_fdstore_there();
+	if (r == 0 && kept)
+		r = mcfs_takeover_begin(fs);
 	if (r == 0)
 		r = check_arguments(fs);
-	if (r == 0 && !fs->conf.foreground && !fs->conf.debug) {
+	if (r == 0 && !in_front) {
 		parent = become_daemon();
 		r = parent < 0 ? parent : 0;
 	}
+	if (r == 0 && fs->conf.supervise && !kept) {
+		r = mcfs_supervise(&parent);
+		if (r == 0)
+			r = mcfs_takeover_begin(fs);
+		/* The last daemon's mount may be dead. */
+		if (r == 0 && !fs->taken)
+			r = prepare_again(fs);
+	}
 	if (r == 0)
 		r = mcfs_guard_fork(fs->mountpoint, fs->conf.stall_timeout,
-				    fs->conf.foreground || fs->conf.debug, argc, argv);
+				    in_front, argc, argv);
 	r = r < 0 ? (complain(r), 1) : run_mount(&run, parent);
 	free(fs->master);
 	free(fs->mountpoint);

@@ -37,6 +37,9 @@ struct mcfs {
 	gid_t gid;
 	unsigned name_max;		/* bytes of a name that this kernel takes */
 	uint64_t start_wall_ms;
+	bool taken;			/* the mount was made by a daemon that has died (takeover.c) */
+	int fuse_fd, segment_fd;	/* what it left; segment_fd negative: nothing */
+	int book_fd;			/* until somebody keeps it */
 	mcs_t *store;
 	struct mcfs_pool *pool;
 	struct fuse_session *session;
@@ -80,6 +83,17 @@ void mcfs_mountpoint_detach(const char *path);
 bool mcfs_mountpoint_is_mounted(const char *path);
 /* What it is called below /sys/fs/fuse/connections, or -ENOENT. */
 int mcfs_mountpoint_connection(const char *path);
+
+/* ---- takeover.c -------------------------------------------------------------------------------- */
+
+/* Is there a mount to go on with?  Sets @fs->taken and what belongs to it.  0 or negative. */
+int mcfs_takeover_begin(struct mcfs *fs);
+/* The book of a new mount, when it is to be gone on with one day. */
+int mcfs_takeover_book(struct mcfs *fs);
+/* It is mounted: have all kept that the next daemon needs. */
+int mcfs_takeover_keep(struct mcfs *fs);
+/* What the kernel knows from the daemon before; nothing is served yet. */
+int mcfs_takeover_restore(struct mcfs *fs);
 
 /* ---- privileges.c ------------------------------------------------------------------------------ */
 

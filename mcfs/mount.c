@@ -140,7 +140,9 @@ static void *serve(void *arg)
 	sigemptyset(&set);
 	sigaddset(&set, WAKE_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	fuse_loop_cfg_set_clone_fd(cfg, 1);
+	/* What was read from a descriptor that goes with the daemon is answered with an error at its end.
+	 * That is as well as can be where the kernel would not send it again. */
+	fuse_loop_cfg_set_clone_fd(cfg, !fs->conf.supervise || !mcfs_compat_resends());
 	fuse_loop_cfg_set_max_threads(cfg, (unsigned)fs->conf.max_threads);
 	fuse_loop_cfg_set_idle_threads(cfg, IDLE_THREADS);
 	r = fuse_session_loop_mt(fs->session, cfg);
@@ -199,19 +201,22 @@ static int mount_session(struct mcfs *fs, char *options)
 {
 	char *argv[] = { (char *)(uintptr_t)"mcfs", (char *)(uintptr_t)"-o", options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	char where[32];
 	int r;
 
 	fs->session = fuse_session_new(&args, &operations, sizeof(operations), fs);
 	fuse_opt_free_args(&args);
 	if (!fs->session)
 		return mc_fail(-EINVAL, "libfuse refuses the options: %s", session.last_message);
-	if (fuse_session_mount(fs->session, fs->mountpoint))
+	if (fs->taken)
+		(void)snprintf(where, sizeof(where), "/dev/fd/%d", fs->fuse_fd);
+	if (fuse_session_mount(fs->session, fs->taken ? where : fs->mountpoint))
 		return mc_fail(-EIO, "cannot mount on %s: %s", fs->mountpoint,
 			       session.last_message[0] ? session.last_message : "see above");
 	r = mcfs_compat_attach(fs->session, fs->pool);
 	if (r < 0)
 		return mc_fail(r, "libfuse cannot be hooked");
-	return 0;
+	return fs->taken ? mcfs_compat_resume(fs->session) : 0;
 }
 
 int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)

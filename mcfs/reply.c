@@ -256,7 +256,17 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	op->ctx = *fuse_req_ctx(req);
 	op->fs = mcfs_of(req);
 	op->code = code;
-	op->handle = fi ? mcfs_handle_ref(mcfs_handle_of(fi)) : NULL;
+	op->handle = fi ? mcfs_handle_of(fi) : NULL;
+	/* Closed already: the answer was lost with the daemon before us. */
+	if (fi && !op->handle) {
+		op->in = op->other = NULL;
+		if (begin(op))
+			(void)mcfs_reply_err(op, code == MCFS_OP_release ||
+					     code == MCFS_OP_releasedir ? 0 : -ESTALE);
+		return false;
+	}
+	if (op->handle)
+		mcfs_handle_ref(op->handle);
 	/* An open file keeps its inode. */
 	op->in = op->handle ? op->handle->inode : keep_inode(op->fs, ino);
 	op->other = NULL;

@@ -91,7 +91,11 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 	if (in->kind != MCS_OBJECT)
 		return in->kind == MCS_DIR ? -EISDIR : -EINVAL;
 	if (h && h->type == MCFS_WRITE) {
+		r = mcfs_handle_continue(op->fs, h, op->deadline);
+		if (r < 0)
+			return r;
 		mcfs_handle_hide(op->fs, h);
+		mcfs_handle_set_unsaved(h, true);
 		return mcfs_writer_truncate(h->writer, size);
 	}
 	w = mcfs_handle_writer_on(op->fs, in);

@@ -47,6 +47,7 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_read *rd = malloc(sizeof(*rd));
+	int r;
 
 	if (!rd) {
 		(void)fuse_reply_err(req, ENOMEM);
@@ -58,6 +59,12 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	}
 	rd->offset = (uint64_t)offset;
 	rd->len = size < MCFS_SLOT ? size : MCFS_SLOT;
+	r = mcfs_handle_continue(rd->op.fs, h, rd->op.deadline);
+	if (r < 0) {
+		(void)mcfs_reply_err(&rd->op, r);
+		free(rd);
+		return;
+	}
 	if (h->type == MCFS_TEXT) {
 		read_text(&rd->op, h, size, (uint64_t)offset);
 		free(rd);
@@ -83,7 +90,13 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 		(void)mcfs_reply_err(&op, -EBADF);
 		return;
 	}
+	r = mcfs_handle_continue(op.fs, h, op.deadline);
+	if (r < 0) {
+		(void)mcfs_reply_err(&op, r);
+		return;
+	}
 	mcfs_handle_hide(op.fs, h);
+	mcfs_handle_set_unsaved(h, true);
 	r = mcfs_writer_write(h->writer, (uint64_t)offset, payload ? *payload : buf, size, payload,
 			      fi->writepage ? 0 : op.ctx.pid, op.deadline);
 	if (r < 0) {
@@ -108,6 +121,8 @@ void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, o
 	else if (mode & ~FALLOC_FL_KEEP_SIZE)
 		r = -EOPNOTSUPP;
 	else
+		r = mcfs_handle_continue(op.fs, h, op.deadline);
+	if (r == 0)
 		r = mcfs_writer_allocate(h->writer, (uint64_t)offset + (uint64_t)length,
 					 mode & FALLOC_FL_KEEP_SIZE);
 	(void)mcfs_reply_err(&op, r);

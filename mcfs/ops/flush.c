@@ -13,9 +13,13 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_flush, ino, fi))
 		return;
-	if (h->type == MCFS_WRITE)
+	if (h->type == MCFS_WRITE && h->lost) {
+		r = h->unsaved ? mcfs_handle_continue(op.fs, h, op.deadline) : 0;
+	} else if (h->type == MCFS_WRITE) {
 		r = mcfs_writer_flush(h->writer, op.ctx.pid,
 				      mcfs_caller_fate(op.ctx.pid, op.ctx.uid), op.deadline);
+		mcfs_handle_set_unsaved(h, mcfs_writer_pending(h->writer));
+	}
 	(void)mcfs_reply_err(&op, r);
 }
 
@@ -23,11 +27,17 @@ void mcfs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fil
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_op op;
+	int r = 0;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_fsync, ino, fi))
 		return;
-	(void)mcfs_reply_err(&op, h->type == MCFS_WRITE ?
-			     mcfs_writer_sync(h->writer, op.deadline) : 0);
+	if (h->type == MCFS_WRITE && h->lost) {
+		r = h->unsaved ? mcfs_handle_continue(op.fs, h, op.deadline) : 0;
+	} else if (h->type == MCFS_WRITE) {
+		r = mcfs_writer_sync(h->writer, op.deadline);
+		mcfs_handle_set_unsaved(h, mcfs_writer_pending(h->writer));
+	}
+	(void)mcfs_reply_err(&op, r);
 }
 
 void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -38,7 +48,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_release, ino, fi))
 		return;
-	if (h->type == MCFS_WRITE)
+	if (h->type == MCFS_WRITE && h->writer)
 		r = mcfs_writer_release(h->writer, mcfs_caller_fate(h->writer->pid, h->writer->uid),
 					op.deadline);
 	mcfs_handle_unref(op.fs, h);

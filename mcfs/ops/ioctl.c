@@ -140,6 +140,11 @@ static int do_extent(struct call *c)
 	/* The memory is the owner's alone, as its files are. */
 	if (!is_owner(c->op))
 		return -EACCES;
+	if (c->h && c->h->type == MCFS_READ) {
+		r = mcfs_handle_continue(c->op->fs, c->h, c->op->deadline);
+		if (r < 0)
+			return r;
+	}
 	if (!c->h || c->h->type != MCFS_READ || !c->h->object)
 		return mc_fail(-EINVAL, "only a file that is open for reading lies somewhere");
 	info = mcfs_object_info(c->h->object);
@@ -345,12 +350,14 @@ static int do_buffers(struct call *c)
 static int do_reserve(struct call *c)
 {
 	const struct mcfs_ioc_reserve *a = c->arg;
+	int r;
 
 	if (a->version != MCFS_IOC_VERSION)
 		return -EPROTONOSUPPORT;
 	if (!c->h || c->h->type != MCFS_WRITE)
 		return mc_fail(-EBADF, "room is reserved for a file that is being written");
-	return mcfs_writer_allocate(c->h->writer, a->size, true);
+	r = mcfs_handle_continue(c->op->fs, c->h, c->op->deadline);
+	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true);
 }
 
 static const struct command {

@@ -51,7 +51,12 @@ static bool is_text(const struct mcfs_handle *h)
 
 static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct mcfs_handle *h)
 {
-	fi->fh = (uintptr_t)h;
+	fi->fh = mcfs_handle_number(op->fs, h);
+	if (!fi->fh) {
+		mcfs_handle_unref(op->fs, h);
+		(void)mcfs_reply_err(op, -ENOMEM);
+		return;
+	}
 	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
 	/* Their size is not known before they are read. */
 	if (is_text(h))
@@ -180,8 +185,10 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	args.key = key.data;
 	args.len = key.len;
 	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
-	if (r == 0 && (flags & O_TRUNC))
+	if (r == 0 && (flags & O_TRUNC)) {
 		mcfs_inode_hide(&fs->inodes, in);
+		h->unsaved = true;
+	}
 out:
 	mcfs_object_unref(args.base);
 	if (r < 0)
@@ -242,7 +249,12 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);
 	if (r == 0) {
 		h->inode = in;
+		h->unsaved = true;
 		r = mcfs_writer_new(&fs->versions, &args, &h->writer);
+	}
+	if (r == 0 && !mcfs_handle_number(fs, h)) {
+		mcfs_writer_revoke(h->writer);
+		r = -ENOMEM;
 	}
 	if (r < 0) {
 		mcfs_handle_unref(fs, h);
@@ -279,7 +291,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		return;
 	}
 	mcfs_fill_writer_entry(op.fs, in, h->writer, &e);
-	fi->fh = (uintptr_t)h;
+	fi->fh = h->number ? h->number : (uintptr_t)h;
 	set_io_flags(op.fs, fi, false);
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
 		/* Nobody has got the descriptor: the file was never created. */

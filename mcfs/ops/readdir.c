@@ -453,9 +453,12 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	if (!mcfs_op_begin(&op, req, MCFS_OP_readdir, ino, fi))
 		return;
 	a.buf = mcfs_compat_buffer();
-	if (!a.buf) {
-		r = -ENOMEM;
-	} else if (!h->dir) {
+	r = a.buf ? mcfs_handle_continue(op.fs, h, op.deadline) : -ENOMEM;
+	if (r < 0) {
+		(void)mcfs_reply_err(&op, r);
+		return;
+	}
+	if (!h->dir) {
 		r = fill_control(&a, ino, offset);
 	} else {
 		pthread_mutex_lock(&h->dir->lock);
@@ -515,11 +518,12 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 			h = NULL;
 		}
 	}
-	if (!h) {
+	fi->fh = h ? mcfs_handle_number(op.fs, h) : 0;
+	if (!fi->fh) {
+		mcfs_handle_unref(op.fs, h);
 		(void)mcfs_reply_err(&op, -ENOMEM);
 		return;
 	}
-	fi->fh = (uintptr_t)h;
 	if (mcfs_reply_open(&op, fi, false) < 0)
 		mcfs_handle_unref(op.fs, h);
 }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * book.h - what has to outlive the daemon, so that a new one goes on with the mount (option supervise).
+ *
+ * A memfd that somebody else keeps too (fdstore.h): which inodes the kernel knows, which files are
+ * open, and how the mount was made.  The kernel's numbers of inodes and open files are places in it then
+ * instead of addresses.  A daemon may die between any two stores: an entry counts from the moment on that
+ * its type is set, and is complete by then.  One per process, as there is one mount.
+ *
+ * Any thread, but for making, loading and closing it. */
+#ifndef MCFS_BOOK_H
+#define MCFS_BOOK_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <mooncake/mcs.h>
+
+#define MCFS_BOOK_INIT_MAX 128
+
+struct mcfs_book_head {
+	char magic[8];
+	uint32_t version, cell_size;
+	uint32_t high;			/* atomic: places that were ever used */
+	uint32_t init_len;		/* of the kernel's INIT request, 0: not seen yet */
+	unsigned char init[MCFS_BOOK_INIT_MAX];
+	uint64_t segment_size;		/* of the own segment, 0: none */
+	uint64_t segment_identity[3];
+	int32_t backing;		/* the kernel's number of it, 0: none */
+	uint32_t takeovers;		/* how often a daemon went on with another one's mount */
+	char mountpoint[PATH_MAX];
+};
+
+enum mcfs_book_type { MCFS_BOOK_FREE, MCFS_BOOK_INODE, MCFS_BOOK_HANDLE, MCFS_BOOK_REST };
+
+struct mcfs_book_entry {
+	enum mcfs_book_type type;
+	/* of an inode */
+	struct mcs_info info;
+	uint64_t nlookup;
+	bool implied, hashed;
+	const void *key;		/* valid until the next call of this thread */
+	size_t key_len;
+	/* of a handle */
+	uint64_t inode;			/* its inode's number, 0: a control file */
+	int handle_type;
+	bool unsaved;			/* held bytes that were not committed */
+	uint64_t unique;		/* of the request that opened it */
+};
+
+/* A new one, or one that a daemon has left: 0, -EINVAL when it is of another kind.  @fd stays the
+ * caller's. */
+int mcfs_book_new(int *ret_fd);
+int mcfs_book_load(int fd);
+void mcfs_book_close(void);
+struct mcfs_book_head *mcfs_book(void);		/* NULL: there is none */
+
+/* An entry for @object; its number, 0: there is no book, or no room in it. */
+uint64_t mcfs_book_add(const struct mcfs_book_entry *e, void *object);
+void mcfs_book_remove(uint64_t number);
+void mcfs_book_set_nlookup(uint64_t number, uint64_t n);
+void mcfs_book_set_hashed(uint64_t number, bool hashed);
+void mcfs_book_set_unsaved(uint64_t number, bool unsaved);
+/* 0 or -ENOMEM, and the entry is none then: a new daemon does not know it. */
+int mcfs_book_set_key(uint64_t number, const void *key, size_t len);
+
+/* Is it a place in the book, rather than an address? */
+bool mcfs_book_is_number(uint64_t number);
+void *mcfs_book_at(uint64_t number);		/* NULL: nothing */
+/* After loading: the entries one after the other, from number 0 on.  0: there are no more.  Each gets the
+ * object that stands for it from now on. */
+uint64_t mcfs_book_next(uint64_t number, struct mcfs_book_entry *ret);
+void mcfs_book_bind(uint64_t number, void *object);
+
+#endif

@@ -1,0 +1,189 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A daemon that is killed is followed by another one that goes on with its mount: readers get the rest of
+# their bytes, writers a clear error, nobody a dead mount; under our own supervisor and under systemd's
+# store of descriptors.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_root
+requires python3
+m=$tmp/mnt
+mkdir "$m"
+cleanup_fn unmount_any "$m"
+head -c 8000000 /dev/urandom >"$tmp/data"
+head -c 3000 /dev/urandom >"$tmp/small"
+start_master
+# another node, with some memory, that goes on when ours does not
+spawn other "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 \
+	--port=0 --global_segment_size=32MiB
+flags=(--global_segment_size=64MiB --port=0)
+
+# daemon_of SUPERVISOR - the daemon of the moment, which is the child that mounts
+daemon_of() {
+	local child
+	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+		[ "$(cat "/proc/$child/comm" 2>/dev/null)" != mcfs ] || echo "$child"
+	done
+}
+# another_than PID - there is a daemon, and it is not that one
+another_than() {
+	daemon=$(daemon_of "$supervisor")
+	[ -n "$daemon" ] && [ "$daemon" != "$1" ]
+}
+taken_over() {
+	timeout 5 grep -q "^takeovers  *$1$" "$m/.mcfs/stats"
+}
+# program KIND PATH EXPECTED [THEN] - tests/integ/mcfs_takeover.py with a pipe to go on by; waits until it
+# has come half the way
+program() {
+	local kind=$1
+	mkfifo "$tmp/$kind.go"
+	spawn "$kind" sh -c 'exec python3 "$0" "$@" <"'"$tmp/$kind.go"'"' \
+		"$top_srcdir/tests/integ/mcfs_takeover.py" "$@"
+	eval "pid_$kind=\$SPAWNED"
+	exec {fd}>"$tmp/$kind.go"
+	eval "fd_$kind=$fd"
+	wait_for 30 grep -q '^half$' "$tmp/$kind.log" || fail "$kind: $(cat "$tmp/$kind.log")"
+}
+# goes_on KIND WORDS - what it says of the rest
+goes_on() {
+	local fd=fd_$1 pid=pid_$1
+	echo >&"${!fd}"
+	eval "exec ${!fd}>&-"
+	wait_for 60 gone "${!pid}" || fail "$1 hangs: $(cat "$tmp/$1.log")"
+	equal "$1" "$(tail -n +2 "$tmp/$1.log" | tr '\n' ' ')" "$2 "
+	rm "$tmp/$1.go"
+}
+
+refused_standalone() {
+	fails timeout 20 "$top_builddir/mcfs/mcfs" -f --standalone --supervise "$m"
+	grep -q "ends with its daemon" "$tmp/fails.out" || fail "standalone: $(cat "$tmp/fails.out")"
+}
+refused_standalone
+
+# ---- our own supervisor
+start_mcfs "$MASTER" "$m" "${flags[@]}" --supervise
+supervisor=$MCFS_PID
+another_than none || fail "no daemon below the supervisor"
+mkdir "$m/d"
+long=$(printf 'k%.0s' {1..240})/$(printf 'l%.0s' {1..240})
+mkdir "$m/${long%/*}"
+cp "$tmp/data" "$m/big"
+cp "$tmp/data" "$m/replaced"
+cp "$tmp/data" "$m/removed"
+cp "$tmp/small" "$m/d/in"
+cp "$tmp/small" "$m/$long"
+program reader "$m/big" "$tmp/data"
+program writer "$m/half" "$tmp/data"
+program closer "$m/whole" "$tmp/small"
+program directory "$m/d" "$tmp/small"
+exec {longfd}<"$m/$long"
+program watcher "$m/big" "$tmp/data" "$tmp/stop"
+program steady "$m/big" "$tmp/data" "$tmp/stop"
+
+old=$daemon
+kill -9 "$old"
+wait_for 60 another_than "$old" || fail "no daemon follows: $(cat "$tmp/mcfs-mnt.log")"
+wait_for 60 taken_over 1 || fail "not taken over: $(cat "$tmp/mcfs-mnt.log")"
+goes_on reader "equal same"
+goes_on writer "EIO EIO EIO"
+goes_on closer "ok"
+goes_on directory "equal in"
+equal "a file of a long name" "$(cat <&"$longfd" | cmp - "$tmp/small" && echo equal)" equal
+exec {longfd}<&-
+cmp "$tmp/data" "$m/big"
+cmp "$tmp/small" "$m/whole"
+[ ! -e "$m/half" ] || fail "half a file was published"
+# the new daemon works as any does
+cp "$tmp/data" "$m/new"
+cmp "$tmp/data" "$m/new"
+
+# ---- again and again, while somebody reads all the time; and what was replaced or removed meanwhile
+exec {replaced}<"$m/replaced"
+exec {removed}<"$m/removed"
+head -c 1000 <&"$replaced" | cmp - <(head -c 1000 "$tmp/data")
+for n in 2 3 4; do
+	old=$daemon
+	[ "$n" != 2 ] || stop_still "$supervisor"
+	kill -9 "$old"
+	if [ "$n" = 2 ]; then
+		# by another node, while nobody is there to notice
+		echo other >"$tmp/other"
+		"$top_builddir/tools/mcctl" --master="$MASTER" put --upsert replaced "$tmp/other" >/dev/null ||
+			fail "mcctl put"
+		"$top_builddir/tools/mcctl" --master="$MASTER" rm removed >/dev/null || fail "mcctl rm"
+		kill -CONT "$supervisor"
+	fi
+	wait_for 60 another_than "$old" || fail "no daemon follows for the ${n}th time"
+	wait_for 60 taken_over "$n" || fail "not taken over for the ${n}th time"
+done
+touch "$tmp/stop"
+wait_for 60 gone "$pid_steady" || fail "a reader hangs"
+equal "a steady reader" "$(tail -n 1 "$tmp/steady.log")" equal
+exec {fd_steady}>&-
+wait_for 60 gone "$pid_watcher" || fail "a stat hangs"
+equal "errors of stat" "$(tail -n 1 "$tmp/watcher.log")" "[]"
+exec {fd_watcher}>&-
+head -c 100 <&"$replaced" >/dev/null 2>"$tmp/why" && fail "a replaced file is read on"
+grep -q "Stale file handle" "$tmp/why" || fail "replaced: $(cat "$tmp/why")"
+cat <&"$removed" >/dev/null 2>"$tmp/why" && fail "a removed file is read on"
+grep -q "Stale file handle" "$tmp/why" || fail "removed: $(cat "$tmp/why")"
+exec {replaced}<&- {removed}<&-
+equal "the new version" "$(cat "$m/replaced")" other
+[ ! -e "$m/removed" ] || fail "a removed file is there"
+# nothing is left of what was closed
+open_handles() { awk '$1 == "open_handles" { print $2 }' "$m/.mcfs/stats"; }
+wait_for 10 sh -c '[ "$(awk "\$1 == \"open_handles\" { print \$2 }" "$0/.mcfs/stats")" = 1 ]' "$m" ||
+	fail "handles are left: $(open_handles)"
+
+# ---- the end: a clean one by umount and by SIGTERM, and a daemon that dies too often
+umount "$m"
+wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
+start_mcfs "$MASTER" "$m" "${flags[@]}" --supervise
+stop_pid "$MCFS_PID"
+is_mounted "$m" && fail "SIGTERM left the mount"
+start_mcfs "$MASTER" "$m" "${flags[@]}" --supervise
+supervisor=$MCFS_PID
+another_than none
+for n in 1 2 3 4 5 6; do
+	old=$daemon
+	kill -9 "$old"
+	[ "$n" = 6 ] || wait_for 60 another_than "$old" || fail "gave up after $n deaths"
+done
+wait_for 30 gone "$supervisor" || fail "the supervisor never gives up"
+grep -q "giving up" "$tmp/mcfs-mnt.log" || fail "it does not say so"
+unmount_any "$m"
+
+# ---- under systemd, which keeps the descriptors of services: here it is a few lines of Python
+rm -f "$tmp/stop"
+spawn manager python3 "$top_srcdir/tests/integ/mcfs_takeover.py" manager "$tmp/notify" \
+	"$top_builddir/mcfs/mcfs" -f --supervise "${flags[@]}" "$MASTER" "$m"
+supervisor=$SPAWNED
+wait_for 60 grep -q '^ready$' "$tmp/manager.log" || fail "not ready: $(cat "$tmp/manager.log")"
+is_mounted "$m" || fail "ready before it is mounted"
+another_than none || fail "the daemon has a supervisor of its own"
+cp "$tmp/data" "$m/big2"
+: >"$tmp/reader.log"
+program reader "$m/big2" "$tmp/data"
+old=$daemon
+kill -9 "$old"
+wait_for 60 another_than "$old" || fail "no daemon follows"
+wait_for 60 taken_over 1 || fail "not taken over: $(cat "$tmp/manager.log")"
+goes_on reader "equal same"
+# a mount that was aborted is made anew
+old=$daemon
+connection=$(mountpoint -d "$m")
+stop_still "$supervisor"
+kill -9 "$old"
+# where sysfs has no such file there is nothing to see
+echo 1 2>/dev/null >"/sys/fs/fuse/connections/${connection#*:}/abort" || aborted=no
+kill -CONT "$supervisor"
+wait_for 60 another_than "$old" || fail "no daemon follows an aborted mount"
+[ "${aborted-yes}" = no ] || wait_for 60 taken_over 0 ||
+	fail "an aborted mount is gone on with: $(cat "$tmp/manager.log")"
+cp "$tmp/data" "$m/big3"
+cmp "$tmp/data" "$m/big3"
+kill -TERM "$supervisor"
+wait_for 30 gone "$supervisor" || fail "the daemon does not end"
+is_mounted "$m" && fail "SIGTERM left the mount"
+exit 0
