@@ -318,7 +318,7 @@ static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ss
 		PyBuffer_Release(&buf);
 		return NULL;
 	}
-	if (!at || len > (uint64_t)buf.len) {
+	if (!at || len > (uint64_t)buf.len || mcpy_mapped(at, len) < len) {
 		PyBuffer_Release(&buf);
 		return PyLong_FromLong(FAILED);
 	}
@@ -343,6 +343,9 @@ static PyObject *engine_read_bytes(PyObject *self, PyObject *const *args, Py_ssi
 		return NULL;
 	if (len > PY_SSIZE_T_MAX)
 		return PyErr_NoMemory();
+	if (at && mcpy_mapped(at, len) < len)
+		return PyErr_Format(PyExc_ValueError, "%llu bytes at %llu are no memory of this process",
+				    (unsigned long long)len, (unsigned long long)at);
 	return PyBytes_FromStringAndSize(at ? (const char *)(uintptr_t)at : NULL,
 					 at ? (Py_ssize_t)len : 0);
 }
@@ -363,10 +366,11 @@ struct transfer {
 	uint64_t batch;
 };
 
-/* Lists of one length to requests; n = -1 when they are not of one length. */
-static int take_requests(PyObject *const *a, int opcode, struct transfer *t, bool *ret_equal)
+/* Lists of one length to requests; not good are lists that are not, and own buffers that are no memory. */
+static int take_requests(PyObject *const *a, int opcode, struct transfer *t, bool *ret_good)
 {
 	struct mcpy_numbers local = { 0 }, remote = { 0 }, len = { 0 };
+	struct iovec *iov;
 	int r = -1;
 
 	if (mcpy_numbers(a[A_LOCAL], "buffers", &local) < 0 ||
@@ -374,8 +378,8 @@ static int take_requests(PyObject *const *a, int opcode, struct transfer *t, boo
 	    mcpy_numbers(a[A_LENGTH], "lengths", &len) < 0)
 		goto out;
 	r = 0;
-	*ret_equal = local.n == remote.n && local.n == len.n;
-	if (!*ret_equal)
+	*ret_good = local.n == remote.n && local.n == len.n;
+	if (!*ret_good)
 		goto out;
 	t->n = (size_t)local.n;
 	t->req = PyMem_RawCalloc(t->n + 1, sizeof(*t->req));
@@ -384,6 +388,13 @@ static int take_requests(PyObject *const *a, int opcode, struct transfer *t, boo
 		r = -1;
 		goto out;
 	}
+	iov = PyMem_RawCalloc(t->n + 1, sizeof(*iov));
+	for (size_t i = 0; i < t->n && iov; i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)local.v[i], len.v[i] };
+	if (iov)
+		*ret_good = opcode == OPCODE_WRITE ? mcpy_all_mapped(iov, local.n)
+						   : mcpy_all_writable(iov, local.n);
+	PyMem_RawFree(iov);
 	for (size_t i = 0; i < t->n; i++)
 		t->req[i] = (struct transfer_request){
 			.opcode = opcode, .source = (void *)(uintptr_t)local.v[i],
@@ -396,13 +407,13 @@ out:
 	return r;
 }
 
-/* 0, 1: lists of unequal length, -1: an exception. */
+/* 0, 1: nothing that can be transferred, -1: an exception. */
 static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
 			 struct transfer *t)
 {
 	PyObject *a[A_END];
 	uint64_t opcode, ms;
-	bool equal = false;
+	bool good = false;
 
 	*t = (struct transfer){ .opts = { .size = sizeof(t->opts) } };
 	if (mcpy_args(&transfer_sig, args, nargs, kwnames, a) < 0)
@@ -417,13 +428,13 @@ static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwna
 		if (!t->opts.notify_name || !t->opts.notify_msg)
 			return -1;
 	}
-	if (take_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &equal) < 0)
+	if (take_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &good) < 0)
 		return -1;
 	t->opts.deadline_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
 	/* as upstream: one nanosecond more for each byte */
 	for (size_t i = 0; i < t->n; i++)
 		t->opts.deadline_ms += (int64_t)(t->req[i].length / 1000000 % INT32_MAX);
-	return equal ? 0 : 1;
+	return good ? 0 : 1;
 }
 
 /* Without the GIL: submit everything to the segment. */

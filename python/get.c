@@ -204,6 +204,18 @@ static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, P
 
 /* ---- get_into: the caller's memory ---- */
 
+/* A buffer may be said to be larger than it is when the object fits: what is not mapped is cut off. */
+static void cut_to_memory(struct iovec *iov, Py_ssize_t n)
+{
+	if (mcpy_all_writable(iov, n))
+		return;
+	for (Py_ssize_t i = 0; i < n; i++) {
+		iov[i].iov_len = mcpy_mapped((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len);
+		if (!mcpy_all_writable(&iov[i], 1))
+			iov[i].iov_len = 0;
+	}
+}
+
 static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 				PyObject *kwnames)
 {
@@ -221,6 +233,7 @@ static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_
 	c = mcpy_enter(self);
 	if (c) {
 		iov = (struct iovec){ (void *)(uintptr_t)at, at ? size : 0 };
+		cut_to_memory(&iov, 1);
 		Py_BEGIN_ALLOW_THREADS
 		r = get_code(mcs_get(c->mcs, key, &iov, 1, -1), key);
 		mcpy_leave(c);
@@ -254,8 +267,10 @@ static PyObject *run_into(PyObject *self, const struct mcpy_keys *keys,
 
 	if (!iov || !items)
 		goto out;
-	for (Py_ssize_t i = 0; i < keys->n; i++) {
+	for (Py_ssize_t i = 0; i < keys->n; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], ptrs->v[i] ? sizes->v[i] : 0 };
+	cut_to_memory(iov, keys->n);
+	for (Py_ssize_t i = 0; i < keys->n; i++) {
 		items[i].whole = 1;
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;
@@ -315,14 +330,16 @@ static PyObject *run_multi(PyObject *self, const struct mcpy_keys *keys,
 	struct mcs_get_item *items = items_of(keys);
 	PyObject *list = NULL;
 	Py_ssize_t used = 0;
+	bool whole;
 
 	if (!result || !items)
 		goto out;
+	whole = mcpy_all_writable(v->iov, v->first[keys->n]);
 	for (Py_ssize_t i = 0; i < keys->n; i++) {
 		const struct iovec *iov = v->iov + v->first[i];
 		Py_ssize_t n = v->first[i + 1] - v->first[i];
 
-		if (v->bad[i] || null_piece(iov, n)) {
+		if (v->bad[i] || null_piece(iov, n) || (!whole && !mcpy_all_writable(iov, n))) {
 			result[i] = MCPY_INVALID_PARAMS;
 			continue;
 		}
@@ -384,8 +401,10 @@ static PyObject *run_ranges(PyObject *self, const struct ranges *g)
 
 	if (!iov || !items || !result)
 		goto out;
-	for (Py_ssize_t i = 0; i < g->keys.n; i++) {
+	for (Py_ssize_t i = 0; i < g->keys.n; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)g->at.v[i], g->at.v[i] ? g->size.v[i] : 0 };
+	cut_to_memory(iov, g->keys.n);
+	for (Py_ssize_t i = 0; i < g->keys.n; i++) {
 		items[i].offset = g->offset.v[i];
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;

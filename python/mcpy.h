@@ -76,6 +76,18 @@ int mcpy_bool(PyObject *obj, bool fallback, bool *ret);
  * PyBuffer_Release(). */
 int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 
+/* ---- mapped.c: addresses that callers give ---- */
+
+/* How many of the bytes from @at on, @size at most, lie in memory of this process; what it may not read or write
+ * there counts too.  A system call of less than a microsecond when all of them do.  Needs no GIL. */
+uint64_t mcpy_mapped(uint64_t at, uint64_t size);
+/* Whether all pieces do. */
+bool mcpy_all_mapped(const struct iovec *iov, Py_ssize_t n);
+/* As mcpy_all_mapped(), and the first and the last page of all may be written to. */
+bool mcpy_all_writable(const struct iovec *iov, Py_ssize_t n);
+/* mapped(ptr, size) -> bool, of both modules. */
+PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
 /* ---- results ---- */
 
 /* Upstream's number for a result of mcs.h. */

@@ -2,6 +2,8 @@
  * put.c - methods that store: one value or many, from objects with a buffer or from addresses. */
 #include "python/mcpy.h"
 
+#include <errno.h>
+
 /* The checks of upstream that come before any work; @size 0 is refused or, by the calls with pointers,
  * taken for "nothing to do". */
 static int put_code(int r, struct mcs_key key)
@@ -38,7 +40,7 @@ static int put_one(PyObject *self, struct mcs_key key, const struct iovec *iov, 
 	if (!c)
 		return MCPY_INVALID_PARAMS;
 	Py_BEGIN_ALLOW_THREADS
-	r = mcs_put(c->mcs, key, iov, n, &o->opts, -1);
+	r = !mcpy_all_mapped(iov, n) ? -EINVAL : mcs_put(c->mcs, key, iov, n, &o->opts, -1);
 	mcpy_leave(c);
 	Py_END_ALLOW_THREADS
 	return put_code(r, key);
@@ -322,12 +324,18 @@ static PyObject *run_from(PyObject *self, struct batch *b, const struct mcpy_num
 {
 	struct iovec *iov = PyMem_RawCalloc((size_t)b->keys.n + 1, sizeof(*iov));
 	unsigned used = 0;
+	bool whole;
 
 	if (!iov)
 		return PyErr_NoMemory();
 	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
 		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], sizes->v[i] };
 		if (!ptrs->v[i] || !sizes->v[i])
+			b->result[i] = MCPY_INVALID_PARAMS;
+	}
+	whole = mcpy_all_mapped(iov, b->keys.n);
+	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
+		if (!whole && !mcpy_all_mapped(&iov[i], 1))
 			b->result[i] = MCPY_INVALID_PARAMS;
 		batch_add(b, i, &used, &iov[i], 1, o);
 	}
@@ -402,13 +410,14 @@ static bool empty_pieces(const struct iovec *iov, Py_ssize_t n)
 static PyObject *run_multi(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
 			   const struct mcpy_opts *o)
 {
+	bool whole = mcpy_all_mapped(v->iov, v->first[b->keys.n]);
 	unsigned used = 0;
 
 	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
 		const struct iovec *iov = v->iov + v->first[i];
 		Py_ssize_t n = v->first[i + 1] - v->first[i];
 
-		if (v->bad[i] || empty_pieces(iov, n))
+		if (v->bad[i] || empty_pieces(iov, n) || (!whole && !mcpy_all_mapped(iov, n)))
 			b->result[i] = MCPY_INVALID_PARAMS;
 		batch_add(b, i, &used, iov, (int)n, o);
 	}

@@ -7,6 +7,8 @@ refused, so that nobody ever reads what nobody wrote."""
 
 import threading
 
+from mooncake import _store
+
 INVALID_PARAMS = -600
 INVALID_WRITE = -700
 NO_OBJECT = -704
@@ -36,9 +38,10 @@ class _Write:
         for size, offset in zip(sizes, offsets):
             if size < 0 or offset < 0 or offset + size > self.size:
                 return INVALID_PARAMS
-        for ptr, size, offset in zip(ptrs, sizes, offsets):
-            if size and not ptr:
+        for ptr, size in zip(ptrs, sizes):
+            if size and not (0 < ptr < 1 << 64 and _store.mapped(ptr, size)):
                 return INVALID_PARAMS
+        for ptr, size, offset in zip(ptrs, sizes, offsets):
             self.copy(self.address + offset, ptr, size)
         with self.lock:
             self.written += [(o, o + n) for o, n in zip(offsets, sizes) if n]

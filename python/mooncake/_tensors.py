@@ -8,7 +8,7 @@ import ctypes
 import math
 import struct
 
-from mooncake import _setup
+from mooncake import _setup, _store
 
 INVALID_PARAMS = -600
 NO_OBJECT = -704
@@ -306,7 +306,7 @@ class Tensors:
         """Elements of a header and data in memory; None when they are none."""
         if not isinstance(address, int) or not isinstance(size, int):
             raise TypeError("addresses and sizes must be int")
-        if address <= 0 or size < HEADER:
+        if size < HEADER or not 0 < address < 1 << 64 or size >= 1 << 64 or not _store.mapped(address, size):
             return None
         header = Header.unpack(ctypes.string_at(address, HEADER), size)
         return None if header is None else Elements(header, address + HEADER, None)
