@@ -306,6 +306,7 @@ static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ss
 	static const struct mcpy_sig sig = {
 		"write_bytes_to_buffer", 2, { "dest_address", "src_ptr", "length" },
 	};
+	struct iovec dest;
 	Py_buffer buf;
 	uint64_t at, len;
 	PyObject *a[3];
@@ -318,7 +319,8 @@ static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ss
 		PyBuffer_Release(&buf);
 		return NULL;
 	}
-	if (!at || len > (uint64_t)buf.len || mcpy_mapped(at, len) < len) {
+	dest = (struct iovec){ (void *)(uintptr_t)at, len };
+	if (!at || len > (uint64_t)buf.len || !mcpy_all_writable(&dest, 1)) {
 		PyBuffer_Release(&buf);
 		return PyLong_FromLong(FAILED);
 	}

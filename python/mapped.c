@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mapped.c - addresses come from callers as numbers, and what is wrong or freed shall be an error rather than a signal. */
+ * mapped.c - addresses come from callers as numbers, and what is wrong or freed shall be an error rather
+ * than a signal. */
 #include "python/mcpy.h"
 
 #include <stdatomic.h>

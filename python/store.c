@@ -371,7 +371,8 @@ static PyMethodDef store_methods[] = {
 	{ "register_buffer", MCPY_FAST(store_register),
 	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nNote memory (address, bytes) that "
 	  "transfers will use; it stays the caller's, who unregisters it before\nit is freed.  0, or "
-	  "-600, also for addresses where this process has no memory.  Over TCP and shared memory transfers need no registration; ranges may overlap." },
+	  "-600, also for addresses where this process has no memory.  Over TCP and shared memory\n"
+	  "transfers need no registration; ranges may overlap." },
 	{ "unregister_buffer", MCPY_FAST(store_unregister),
 	  "unregister_buffer(buffer_ptr: int) -> int\n\n0, or -600 when nothing is registered at that "
 	  "address." },

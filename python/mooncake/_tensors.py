@@ -176,8 +176,10 @@ def memory_at(address, size):
 def _read_file(path):
     """Header and elements of a safetensors file: {name: (code, shape, begin, end)}, bytes."""
     import json
+    import os
 
-    with open(path, "rb") as f:
+    # a number would be a descriptor, which open() closes
+    with open(os.fspath(path), "rb") as f:
         data = f.read()
     if len(data) < 8:
         raise ValueError(f"{path}: not a safetensors file")
@@ -206,6 +208,7 @@ def _write_file(path, name, header, data):
     about = json.dumps({name: {"dtype": TYPES[header.code][2], "shape": list(header.shape),
                                "data_offsets": [0, header.nbytes]}}).encode()
     about += b" " * (-len(about) % 8)
+    path = os.fsdecode(path)
     part = f"{path}.part.{os.getpid()}"
     try:
         with open(part, "wb") as f:

@@ -69,7 +69,7 @@ class MooncakeConfig:
     @staticmethod
     def from_file(file_path: str) -> "MooncakeConfig":
         """Settings of a JSON file.  rdma_devices is device_name, and master_server_addr is master_server_address."""
-        with open(file_path, encoding="utf-8") as f:
+        with open(os.fspath(file_path), encoding="utf-8") as f:
             values = json.load(f)
         if not isinstance(values, dict):
             raise ValueError(f"{file_path}: a JSON object is expected")
