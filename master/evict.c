@@ -173,7 +173,9 @@ uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsi
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	bool leased = o->lease > mcm_now_tick(m), done;
+	struct mcm_place p[MCM_REPLICA_MAX];
 	uint64_t bytes = mcm_object_size(o);
+	unsigned copies = mcm_object_places(&m->index, o, p);
 
 	done = may_evict(m, o, &v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
@@ -188,7 +190,7 @@ uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsi
 		mc_metric_add(&broken, 1);
 	mc_metric_add(&evicted_keys, 1);
 	mc_metric_add(&evicted_bytes, (int64_t)bytes);
-	return bytes;
+	return bytes * copies;
 }
 
 /* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */

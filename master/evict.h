@@ -37,8 +37,8 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Evict an object with all of its copies if it still is that version and the level allows it.  Its bytes,
- * or 0. */
+/* Evict an object with all of its copies if it still is that version and the level allows it.  Its bytes
+ * times the copies, or 0. */
 uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsigned level);
 
 /* Put a range that is on no list, and whose owner still is @slot, back on one.  The owner's shard is

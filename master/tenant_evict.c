@@ -143,7 +143,7 @@ static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 		if (steps > STEPS_MAX)
 			steps = STEPS_MAX;
 		while (freed < want && (n = choose(m, t, levels[l], want - freed, v, &steps)))
-			for (i = 0; i < n; i++)
+			for (i = 0; i < n && freed < want; i++)
 				freed += mcm_evict_whole(m, v[i].slot, v[i].generation, levels[l]);
 	}
 	__atomic_fetch_add(&t->counts.evicted_bytes, freed, __ATOMIC_RELAXED);

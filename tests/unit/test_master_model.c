@@ -5,7 +5,7 @@
  *
  *	MASTER_MODEL_OPS=N	operations per run (all runs: one for each eviction policy and size)
  *	MASTER_MODEL_SEED=N	the first seed; each run prints its own
- *	MASTER_MODEL_RUNS=N	9 unless said otherwise */
+ *	MASTER_MODEL_RUNS=N	12 unless said otherwise */
 #include <config.h>
 
 #include "test_master_model.h"
@@ -71,6 +71,13 @@ static void make_setup(uint64_t seed, struct model_setup *ret)
 		.soft_may_go = rnd() % 4 != 0,
 		.groups = seed % 9 >= 6 || seed % 5 == 4,
 	};
+	ret->tenants = seed % 12 >= 10 || seed % 12 == 0;
+	if (ret->tenants) {
+		ret->groups = false;
+		/* The evictor looks at so many of a tenant's only. */
+		if (ret->keys > 300)
+			ret->keys = 300;
+	}
 }
 
 /* Run in a child; true when all agreed.  @quiet: assertions that fail need not be heard. */
@@ -171,7 +178,7 @@ static unsigned number_of(const char *name, unsigned otherwise)
 int main(void)
 {
 	unsigned n = number_of("MASTER_MODEL_OPS", OPS_DEFAULT), i;
-	unsigned runs = number_of("MASTER_MODEL_RUNS", 9);
+	unsigned runs = number_of("MASTER_MODEL_RUNS", 12);
 	unsigned first = number_of("MASTER_MODEL_SEED", 1);
 	struct op *op = calloc(n < 3000 ? 3000 : n, sizeof(*op));
 	int failed = 0;
@@ -185,8 +192,8 @@ int main(void)
 
 		make_setup(first + i, &setup);
 		make_ops(first + i, op, n);
-		printf("seed %u: %s, %u keys%s, %u segments of %llu KiB, %u operations\n", first + i,
-		       setup.policy, setup.keys, setup.groups ? ", groups" : "", setup.segments,
+		printf("seed %u: %s, %u keys%s%s, %u segments of %llu KiB, %u operations\n", first + i,
+		       setup.policy, setup.keys, setup.groups ? ", groups" : "", setup.tenants ? ", two tenants" : "", setup.segments,
 		       (unsigned long long)setup.segment_size >> 10, n);
 		fflush(stdout);
 		if (!run(&setup, op, n, false)) {

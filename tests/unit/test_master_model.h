@@ -31,6 +31,8 @@ struct model_setup {
 	bool soft_may_go;
 	/* Some objects are in groups.  Whom the evictor takes with whom is then not foreseen as exactly. */
 	bool groups;
+	/* Half of the keys are another tenant's, by the same names; both have quotas, which bind. */
+	bool tenants;
 	/* For the test of the tests: the model believes that a rename onto itself makes a new version. */
 	bool mistaken;
 };

@@ -156,6 +156,66 @@ unsigned window_level(uint64_t len)
 	return NO_LEVEL;
 }
 
+/* ---- tenants ---- */
+
+uint64_t tenant_charged(unsigned tenant)
+{
+	uint64_t sum = 0;
+	unsigned i;
+
+	for (i = 1; i <= mo.setup->keys; i++)
+		if (mo.of_key[i] && tenant_of(i) == tenant)
+			sum += mo.of_key[i]->size * mo.of_key[i]->copies;
+	for (i = 0; i < PUTS_MAX; i++)
+		if (mo.put[i].open && tenant_of(mo.put[i].key) == tenant)
+			sum += mo.put[i].size * mo.put[i].copies;
+	return sum;
+}
+
+/* What it asked for, or its part of what there is; the first ones get what the divisions leave over. */
+uint64_t tenant_share(unsigned tenant)
+{
+	uint64_t capacity = 0, sum = mo.quota[0] + mo.quota[1], share[2], left;
+	unsigned s;
+
+	for (s = 1; s <= mo.setup->segments; s++)
+		capacity += mo.seg[s].mounted ? mo.seg[s].size : 0;
+	if (sum <= capacity)
+		return mo.quota[tenant];
+	share[0] = mo.quota[0] * capacity / sum;
+	share[1] = mo.quota[1] * capacity / sum;
+	left = capacity - share[0] - share[1];
+	return share[tenant] + (tenant < left);
+}
+
+uint64_t tenant_evictable(unsigned tenant, unsigned level)
+{
+	uint64_t sum = 0;
+	unsigned i;
+
+	for (i = 1; i <= mo.setup->keys; i++) {
+		const struct version *v = mo.of_key[i];
+
+		if (v && v->copies && tenant_of(i) == tenant && may_go(v, level))
+			sum += v->size * v->copies;
+	}
+	return sum;
+}
+
+void look_at_tenants(void)
+{
+	struct mcp_tenant t;
+	unsigned i;
+
+	for (i = 0; mo.setup->tenants && i < 2; i++) {
+		MUST(mcm_tenant_describe(mo.fx.m, i, &t), "tenant %u is not known", i);
+		MUST(t.charged == tenant_charged(i), "tenant %u is charged for %llu bytes, expected %llu", i,
+		     (unsigned long long)t.charged, (unsigned long long)tenant_charged(i));
+		MUST(t.effective == tenant_share(i), "tenant %u has a share of %llu bytes, expected %llu", i,
+		     (unsigned long long)t.effective, (unsigned long long)tenant_share(i));
+	}
+}
+
 /* ---- versions ---- */
 
 static void version_gone(struct version *v)
@@ -288,12 +348,12 @@ void look_for_evicted(unsigned level)
 		lost += n;
 		lost_leased += was_leased ? n : 0;
 	}
-	/* What goes with its group goes with all its copies and counts once, also when its memory was
+	/* What goes with its group, or for its tenant's quota, goes with all its copies and counts once, also when its memory was
 	 * unmounted a moment before. */
-	MUST(lost == now - mo.evicted || mo.setup->groups,
+	MUST(lost == now - mo.evicted || mo.setup->groups || mo.setup->tenants,
 	     "%u objects have gone, %lld were counted", lost,
 	     (long long)(now - mo.evicted));
-	MUST(lost_leased == broken - mo.broken || mo.setup->groups, "%u promises broken, %lld were counted",
+	MUST(lost_leased == broken - mo.broken || mo.setup->groups || mo.setup->tenants, "%u promises broken, %lld were counted",
 	     lost_leased, (long long)(broken - mo.broken));
 	mo.evicted = now;
 	mo.broken = broken;

@@ -75,6 +75,8 @@ extern struct model {
 	uint64_t client[SESSIONS];
 	struct version *of_key[KEYS_MAX];	/* by key, [0] unused */
 	char name[KEYS_MAX][32];
+	char inside[KEYS_MAX][40];	/* as the master calls it */
+	struct mcp_bytes key[KEYS_MAX];	/* that */
 	struct open_put put[PUTS_MAX];
 	struct held_pin pin[PINS_MAX];
 	struct aside *aside;
@@ -86,7 +88,8 @@ extern struct model {
 	uint64_t newest;		/* generation */
 	uint32_t promised;		/* tick at which the last promise ends */
 	uint32_t epochs;
-	unsigned committed, refused;
+	unsigned committed, refused, over_quota;
+	uint64_t quota[2];
 } mo;
 
 #define MUST(cond, ...) do { if (!(cond)) model_broke(__VA_ARGS__); } while (0)
@@ -106,8 +109,26 @@ static inline uint32_t now_tick(void)
 
 static inline struct mcp_bytes key_bytes(uint32_t key)
 {
-	return fx_bytes(mo.name[key]);
+	return mo.key[key];
 }
+
+/* ---- tenants: 0 is the default one, 1 "blue" ---- */
+
+static inline unsigned tenant_of(uint32_t key)
+{
+	return mo.setup->tenants && key > mo.setup->keys / 2;
+}
+
+static inline struct mcp_bytes tenant_name(unsigned tenant)
+{
+	return fx_bytes(tenant ? "blue" : "");
+}
+
+/* What it is charged for, what it may be, and how much of that could be evicted at @level. */
+uint64_t tenant_charged(unsigned tenant);
+uint64_t tenant_share(unsigned tenant);
+uint64_t tenant_evictable(unsigned tenant, unsigned level);
+void look_at_tenants(void);
 
 enum { WHO_PUT = 1, WHO_OBJECT, WHO_ASIDE };
 

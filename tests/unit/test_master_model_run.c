@@ -109,7 +109,34 @@ static bool other_group(const struct open_put *p)
 	return old && p->group && p->group != old->group;
 }
 
-static int expected_start(const struct open_put *p, bool fits)
+/* Does the tenant's quota take the put, if need be by evicting what @level allows of its own? */
+static bool within_quota(const struct open_put *p, unsigned copies, unsigned level)
+{
+	unsigned tenant = tenant_of(p->key);
+	uint64_t want = p->size * copies, share, charged;
+
+	if (!mo.setup->tenants)
+		return true;
+	share = tenant_share(tenant);
+	charged = tenant_charged(tenant);
+	return want <= share && (charged + want <= share ||
+				 (level != NO_LEVEL &&
+				  tenant_evictable(tenant, level) >= charged + want - share));
+}
+
+/* The mildest level at which it does. */
+static unsigned quota_level(const struct open_put *p, unsigned copies)
+{
+	unsigned soft = mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0, i;
+	const unsigned level[] = { NO_LEVEL, MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
+
+	for (i = 0; i < sizeof(level) / sizeof(level[0]); i++)
+		if (within_quota(p, copies, level[i]))
+			break;
+	return i == 0 ? MCM_EVICT_PLAIN : i < 4 ? level[i] : soft | MCM_EVICT_LEASED;
+}
+
+static int expected_start(const struct open_put *p, unsigned copies, bool fits)
 {
 	unsigned s;
 	uint64_t largest = 0;
@@ -118,6 +145,8 @@ static int expected_start(const struct open_put *p, bool fits)
 		return -MC_EEXISTS;
 	if (other_group(p))
 		return -MC_EPARAM;
+	if (!within_quota(p, copies, MCM_EVICT_LEASED | (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0)))
+		return -MC_EQUOTA;
 	if (!p->size)
 		return 0;
 	for (s = 1; s <= mo.setup->segments; s++)
@@ -134,8 +163,8 @@ static void op_start(const struct op *op)
 	struct mcm_put_request rq = { .copies = 1 + op->b % 8 / 6, .soft_ms = SOFT_MS };
 	struct mcp_put_item item;
 	struct mcm_put_granted g = { 0 };
+	unsigned level, quota;
 	uint64_t len;
-	unsigned level;
 	bool at_once;
 	int r, want;
 
@@ -159,12 +188,15 @@ static void op_start(const struct op *op)
 	};
 	len = mcm_object_reserve(put.size);
 	level = put.size ? window_level(len) : 0;
-	want = expected_start(&put, level != NO_LEVEL);
+	want = expected_start(&put, rq.copies, level != NO_LEVEL);
+	quota = quota_level(&put, rq.copies);
 	r = mcm_put_start(mo.fx.m, mo.session[put.session], &rq, &item, &g);
 	MUST(r == want, "start of %s with %llu bytes: %d, expected %d", mo.name[put.key],
 	     (unsigned long long)put.size, r, want);
-	look_for_evicted(level == NO_LEVEL ? MCM_EVICT_SOFT | MCM_EVICT_LEASED : level);
+	look_for_evicted((level == NO_LEVEL ? MCM_EVICT_SOFT | MCM_EVICT_LEASED : level) | quota |
+			 (mo.setup->tenants && mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0));
 	mo.refused += r == -MC_ENOSPACE;
+	mo.over_quota += r == -MC_EQUOTA;
 	if (r < 0)
 		return;
 	put_granted(&put, &g);
@@ -366,7 +398,7 @@ static bool below(uint32_t key)
 	if (!ends_in(mo.name[key], '/'))
 		return false;
 	for (k = 1; k <= mo.setup->keys; k++)
-		if (k != key && mo.of_key[k] && has_prefix(k, mo.name[key]))
+		if (k != key && mo.of_key[k] && tenant_of(k) == tenant_of(key) && has_prefix(k, mo.name[key]))
 			return true;
 	return false;
 }
@@ -399,18 +431,23 @@ static void op_remove_match(const struct op *op)
 		.flags = op->b % 2 || mo.setup->groups ? MCP_REMOVE_FORCE : 0,
 		.prefix = fx_bytes(prefix[op->a % 4]),
 	};
+	unsigned k, tenant = op->c % 2;
 	uint64_t removed, n = 0;
-	unsigned k;
 	int r;
 
 	if (op->b / 2 % 2)
 		rq.pattern = fx_bytes("[37]$");
+	if (mo.setup->tenants && op->c % 8 > 1)
+		rq.tenant = tenant_name(tenant);
+	else
+		rq.flags |= MCP_REMOVE_TENANTS;
 	for (k = 1; k <= mo.setup->keys; k++) {
 		struct version *v = mo.of_key[k];
 
 		if (!v || !has_prefix(k, prefix[op->a % 4]) ||
+		    (!(rq.flags & MCP_REMOVE_TENANTS) && tenant_of(k) != tenant) ||
 		    (rq.pattern.len && !ends_in(mo.name[k], '3') && !ends_in(mo.name[k], '7')) ||
-		    (!rq.flags && (v->pins || version_leased(v))))
+		    (!(rq.flags & MCP_REMOVE_FORCE) && (v->pins || version_leased(v))))
 			continue;
 		n++;
 		version_unindex(v);
@@ -420,9 +457,19 @@ static void op_remove_match(const struct op *op)
 	     (unsigned long long)n);
 }
 
+/* The same name, of the tenant of @key. */
+static uint32_t same_tenant(uint32_t key, uint32_t other)
+{
+	uint32_t half = mo.setup->keys / 2;
+
+	if (tenant_of(key) == tenant_of(other))
+		return other;
+	return tenant_of(key) ? other + half : other - half;
+}
+
 static void op_rename(const struct op *op)
 {
-	uint32_t from = key_of(op->a), to = key_of(op->b);
+	uint32_t from = key_of(op->a), to = same_tenant(from, key_of(op->b));
 	struct version *v = mo.of_key[from], *old = mo.of_key[to];
 	struct mcp_rename rq = {
 		.flags = op->c % 4 ? 0 : MCP_RENAME_NOREPLACE,
@@ -457,9 +504,11 @@ static void op_list(const struct op *op)
 	struct mcp_list rq = { .limit = 1 + op->b % 50, .prefix = fx_bytes(prefix[op->a % 4]) };
 	uint8_t cursor[16], *seen = calloc(mo.setup->keys + 1, 1);
 	struct mcm_list_page pg = { 0 };
+	unsigned i, k, tenant = mo.setup->tenants && op->c / 16 % 2;
 	uint64_t n = 0;
-	unsigned i, k;
 
+	if (mo.setup->tenants)
+		rq.tenant = tenant_name(tenant);
 	/* The model looks each name up in all of its own. */
 	if (mo.setup->keys > 1000 && op->c % 16) {
 		free(seen);
@@ -475,7 +524,7 @@ static void op_list(const struct op *op)
 			};
 
 			for (k = 1; k <= mo.setup->keys; k++)
-				if (strlen(mo.name[k]) == name.len &&
+				if (strlen(mo.name[k]) == name.len && tenant_of(k) == tenant &&
 				    !memcmp(mo.name[k], name.data, name.len))
 					break;
 			MUST(k <= mo.setup->keys && mo.of_key[k] && !seen[k] &&
@@ -487,7 +536,7 @@ static void op_list(const struct op *op)
 		rq.cursor = mcp_bytes(cursor, pg.cursor_len);
 	} while (pg.cursor_len);
 	for (k = 1; k <= mo.setup->keys; k++)
-		n -= mo.of_key[k] && has_prefix(k, prefix[op->a % 4]);
+		n -= mo.of_key[k] && tenant_of(k) == tenant && has_prefix(k, prefix[op->a % 4]);
 	MUST(!n, "a listing misses something");
 	mcm_names_page_done(&pg.names);
 	free(seen);
@@ -629,6 +678,26 @@ static void tune(struct mcm_conf *conf)
 	conf->default_kv_soft_pin_ttl = SOFT_MS;
 	conf->put_start_discard_timeout_sec = DISCARD_MS;
 	conf->put_start_release_timeout_sec = RELEASE_MS;
+	conf->enable_multi_tenants = mo.setup->tenants;
+}
+
+/* Quotas that bind, each alone, and both together when a segment has gone. */
+static void begin_tenants(void)
+{
+	uint64_t capacity = mo.setup->segments * mo.setup->segment_size, effective;
+	struct mcm_scope sc[2];
+	unsigned i;
+
+	mo.quota[0] = capacity / 2;
+	mo.quota[1] = capacity / 3;
+	for (i = 0; i < 2; i++) {
+		if (mo.setup->tenants)
+			MUST(mcm_tenant_set_quota(mo.fx.m, fx_bytes(i ? "blue" : "default"), mo.quota[i],
+						  &effective) == 0, "quota");
+		MUST(mcm_scope_begin(mo.fx.m, tenant_name(i), true, &sc[i]) == 0, "tenant");
+	}
+	for (i = 1; i <= mo.setup->keys; i++)
+		mo.key[i] = mcm_scope_key(sc[tenant_of(i)], fx_bytes(mo.name[i]), mo.inside[i]);
 }
 
 static void begin(void)
@@ -636,7 +705,9 @@ static void begin(void)
 	unsigned i;
 
 	for (i = 1; i <= mo.setup->keys; i++) {
-		if (i <= 4)
+		if (tenant_of(i))
+			strcpy(mo.name[i], mo.name[i - mo.setup->keys / 2]);
+		else if (i <= 4)
 			sprintf(mo.name[i], "d%u/", i);
 		else if (i % 4 == 0)
 			sprintf(mo.name[i], "k%u", i);
@@ -644,6 +715,7 @@ static void begin(void)
 			sprintf(mo.name[i], i % 4 == 3 ? "d%u/e/k%u" : "d%u/k%u", i % 7, i);
 	}
 	fx_up(&mo.fx, mo.setup->segments, mo.setup->segment_size, tune);
+	begin_tenants();
 	mo.session[0] = mo.fx.s;
 	mo.client[0] = 1;
 	for (i = 1; i < SESSIONS; i++) {
@@ -711,12 +783,13 @@ static void step(const struct op *op)
 		break;
 	}
 	look_at_used();
+	look_at_tenants();
 }
 
 /* Everything is given back, and nothing is left. */
 static void finish(void)
 {
-	struct mcp_remove_match all = { .flags = MCP_REMOVE_FORCE };
+	struct mcp_remove_match all = { .flags = MCP_REMOVE_FORCE | MCP_REMOVE_TENANTS };
 	uint64_t removed;
 	unsigned i;
 
@@ -759,6 +832,6 @@ void model_run(const struct model_setup *setup, const struct op *op, unsigned n,
 	}
 	finish();
 	snprintf(pr->why, sizeof(pr->why),
-		 "agreed: %u puts, %u refused, %lld evictions, %lld promises broken", mo.committed,
-		 mo.refused, (long long)mo.evicted, (long long)mo.broken);
+		 "agreed: %u puts, %u refused, %u over quota, %lld evictions, %lld promises broken",
+		 mo.committed, mo.refused, mo.over_quota, (long long)mo.evicted, (long long)mo.broken);
 }
