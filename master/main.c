@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/err.h"
 #include "common/log.h"
@@ -18,6 +19,8 @@
 #include "master/mcm.h"
 
 #define LOG "main"
+/* Those of HTTP, the journal and libraries, and of connections over the limit until they are told. */
+#define DESCRIPTORS_BESIDE 1500u
 #define HOST_LEN (MC_ADDR_MAX - 16)
 
 static int fail(int err)
@@ -153,7 +156,31 @@ static void wait_for_end(int argc, char **argv)
 	mc_info(LOG, "ending signal=%d", sig);
 }
 
-static int run(const struct mcm_conf *conf, int argc, char **argv)
+/* As many descriptors as connections may come, if they can be had; else fewer connections, so that who comes
+ * too late is told and does not wait before a closed door. */
+static void fit_descriptors(struct mcm_conf *conf)
+{
+	uint64_t want = (uint64_t)conf->max_connections + DESCRIPTORS_BESIDE;
+	struct rlimit lim, more;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) < 0 || lim.rlim_cur >= want)
+		return;
+	more.rlim_cur = more.rlim_max = want;
+	if (lim.rlim_max >= want || setrlimit(RLIMIT_NOFILE, &more) < 0) {
+		more.rlim_cur = lim.rlim_max < want ? lim.rlim_max : want;
+		more.rlim_max = lim.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &more) < 0)
+			more = lim;
+	}
+	if (more.rlim_cur >= want)
+		return;
+	conf->max_connections = more.rlim_cur > 2 * DESCRIPTORS_BESIDE ?
+		(int64_t)(more.rlim_cur - DESCRIPTORS_BESIDE) : (int64_t)(more.rlim_cur / 2);
+	mc_info(LOG, "fewer connections than max_connections: descriptors=%llu connections=%lld",
+		(unsigned long long)more.rlim_cur, (long long)conf->max_connections);
+}
+
+static int run(struct mcm_conf *conf, int argc, char **argv)
 {
 	struct where w;
 	struct mcm *m;
@@ -166,6 +193,7 @@ static int run(const struct mcm_conf *conf, int argc, char **argv)
 		r = open_log(conf);
 	if (r < 0)
 		return fail(r);
+	fit_descriptors(conf);
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
 		return fail(r);

@@ -3,8 +3,9 @@
  * served as before, and when the crowd has gone everybody gets in again.  They come over TCP, from several
  * loopback addresses.
  *
- *	MC_CONNECTIONS=N	connections, all of which get in, and then an eighth; without it 2000, for half
- *				of which there are descriptors, and 700, of which 300 may come in */
+ *	MC_CONNECTIONS=N	connections, all of which get in as far as there are descriptors, and then an
+ *				eighth; without it 2000, for half of which there are descriptors, and 700, of
+ *				which 300 may come in */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -297,8 +298,12 @@ static void test_crowd(void **state)
 	else
 		lim.rlim_cur = lim.rlim_max = n + 1000 > old.rlim_max ? n + 1000 : old.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &lim) < 0) {
-		printf("%u descriptors are not to be had here\n", n + 1000);
-		skip();
+		/* Not even root may always have more. */
+		assert_true(old.rlim_max > 2000);
+		lim.rlim_cur = lim.rlim_max = old.rlim_max;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
+		n = (unsigned)old.rlim_max - 1000;
+		printf("there are descriptors for %u connections only\n", n);
 	}
 	start(n + 1000);
 	c = client(1, MCP_LANE_CONTROL);

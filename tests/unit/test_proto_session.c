@@ -375,6 +375,106 @@ static void connections_are_limited(void **state)
 	fixture_wait(&fx.closed, 4);
 }
 
+/* ---- many come and go at once ---- */
+
+#define CROWD_THREADS 4
+#define CROWD_ROUNDS 40
+#define CROWD_FDS 25
+#define CROWD_LIMIT 30u
+
+static atomic_long in_now, in_most, in_ever;
+
+static int count_in(struct mcp_session *s, void *arg)
+{
+	long n = atomic_fetch_add(&in_now, 1) + 1, most = atomic_load(&in_most);
+
+	while (n > most && !atomic_compare_exchange_weak(&in_most, &most, n))
+		;
+	atomic_fetch_add(&in_ever, 1);
+	return 0;
+}
+
+static void count_out(struct mcp_session *s, void *arg)
+{
+	atomic_fetch_sub(&in_now, 1);
+}
+
+static void crowded(struct mcp_server_conf *conf)
+{
+	conf->max_connections = CROWD_LIMIT;
+	conf->loops = 3;
+	conf->opened = count_in;
+	conf->closed = count_out;
+}
+
+struct visitor {
+	unsigned number, welcome, refused, other;
+};
+
+/* Some at a time; all that this thread has are in at the same moment, then all go. */
+static void *visit(void *arg)
+{
+	struct visitor *v = arg;
+	struct mcp_hello hello;
+	int fd[CROWD_FDS];
+	struct mcp_frame f;
+	unsigned i, round;
+
+	for (round = 0; round < CROWD_ROUNDS; round++) {
+		for (i = 0; i < CROWD_FDS; i++) {
+			raw_hello_fill(&hello, (round + i) % 3 ? MCP_LANE_CONTROL : MCP_LANE_HEARTBEAT);
+			fd[i] = raw_connect((v->number + i) % 2 ? fx.tcp : fx.path);
+			raw_send_frame(fd[i], (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
+		}
+		for (i = 0; i < CROWD_FDS; i++) {
+			bool there = raw_recv_frame(fd[i], &f, NULL);
+
+			v->welcome += there && !f.status;
+			v->refused += there && mc_err_from_wire(f.status) == -MC_ELIMIT;
+			v->other += !there || (f.status && mc_err_from_wire(f.status) != -MC_ELIMIT);
+		}
+		for (i = 0; i < CROWD_FDS; i++)
+			close(fd[i]);
+	}
+	return NULL;
+}
+
+/* However they come and go, on two listeners, to four loops: never one more than the limit, all others are
+ * told, and nobody is counted who is not there. */
+static void the_limit_holds_in_a_crowd(void **state)
+{
+	struct visitor v[CROWD_THREADS] = { { 0 } };
+	unsigned welcome = 0, refused = 0, i;
+	pthread_t thread[CROWD_THREADS];
+	int fd[CROWD_LIMIT];
+
+	for (i = 0; i < CROWD_THREADS; i++) {
+		v[i].number = i;
+		assert_int_equal(pthread_create(&thread[i], NULL, visit, &v[i]), 0);
+	}
+	for (i = 0; i < CROWD_THREADS; i++) {
+		pthread_join(thread[i], NULL);
+		welcome += v[i].welcome;
+		refused += v[i].refused;
+		assert_int_equal(v[i].other, 0);
+	}
+	print_message("%u welcome, %u refused, %ld at once\n", welcome, refused, atomic_load(&in_most));
+	assert_int_equal(welcome + refused, CROWD_THREADS * CROWD_ROUNDS * CROWD_FDS);
+	assert_in_range(atomic_load(&in_most), 1, CROWD_LIMIT);
+	assert_int_equal(atomic_load(&in_ever), welcome);
+	assert_true(refused > 0);
+	/* As many as may, when the others have gone. */
+	for (i = 0; i < 5000 && metric("mooncake_rpc_connections", ""); i++)
+		usleep(2000);
+	assert_int_equal(metric("mooncake_rpc_connections", ""), 0);
+	for (i = 0; i < CROWD_LIMIT; i++)
+		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_LANE_CONTROL);
+	assert_int_equal(atomic_load(&in_now), CROWD_LIMIT);
+	for (i = 0; i < CROWD_LIMIT; i++)
+		close(fd[i]);
+	fixture_wait(&in_now, 0);
+}
+
 /* Those who do not even say hello are not waited for in any number. */
 static void refusals_are_limited(void **state)
 {
@@ -588,6 +688,7 @@ static void stop_ends_all_sessions(void **state)
 SETUP(normal)
 SETUP(stingy)
 SETUP(three_connections)
+SETUP(crowded)
 SETUP(impatient)
 SETUP(four_loops)
 SETUP(one_loop)
@@ -614,6 +715,7 @@ int main(void)
 		TEST(unread_replies_stop_the_reading, stingy),
 		TEST(peer_that_never_reads_may_go, stingy),
 		TEST(connections_are_limited, three_connections),
+		TEST(the_limit_holds_in_a_crowd, crowded),
 		TEST(refusals_are_limited, three_connections),
 		TEST(silent_peers_are_closed, impatient),
 		TEST(sessions_are_spread_evenly, four_loops),
