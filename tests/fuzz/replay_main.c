@@ -11,6 +11,23 @@
  * again. */
 #include <config.h>
 
+#ifdef MC_FUZZING
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+/* libFuzzer does it all.  Without arguments, as "make check" has it, it would never end. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argv;
+	if (*argc > 1)
+		return 0;
+	puts("built for libFuzzer: give it a directory and -max_total_time=SECONDS");
+	exit(77);
+}
+#else
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -315,3 +332,4 @@ int main(int argc, char **argv)
 		free(corpus[i].data);
 	return 0;
 }
+#endif
