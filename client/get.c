@@ -287,6 +287,47 @@ static struct mcs_key key_of(const void *items, unsigned i)
 	return ((const struct mcs_get_item *)items)[i].key;
 }
 
+/* Those that have no answer, with their places in the batch. */
+static int get_rest(struct mcs *alone, struct mcs_get_item *items, unsigned n,
+		    const struct provider *provider, uint64_t deadline)
+{
+	unsigned from, to;
+	int r = 0, ok = 0;
+
+	for (from = 0; from < n && r >= 0; from = to) {
+		unsigned most;
+
+		to = from + 1;
+		if (items[from].result != -MC_ERPC)
+			continue;
+		most = mcs_group(n - from, key_of, items + from);
+		while (to < n && to - from < most && items[to].result == -MC_ERPC)
+			to++;
+		r = get_group(alone, items + from, to - from, from, provider, deadline);
+	}
+	for (unsigned i = 0; i < n; i++)
+		ok += items[i].result >= 0;
+	return r < 0 && !ok ? r : ok;
+}
+
+static int get_by_node(struct mcs *s, struct mcs_get_item *items, unsigned n,
+		       const struct provider *provider, uint64_t deadline)
+{
+	struct mcs *alone = mcs_node_bypass(s);
+	bool lost = false;
+	int r = 0;
+
+	for (unsigned i = 0; i < n && alone; i++)
+		items[i].result = -MC_ERPC;
+	if (!alone) {
+		r = mcs_node_get_batch(s, items, n, provider->alloc, provider->arg, deadline);
+		for (unsigned i = 0; i < n; i++)
+			lost = lost || items[i].result == -MC_ERPC;
+		alone = lost ? mcs_node_alone(s, -MC_ERPC) : NULL;
+	}
+	return alone ? get_rest(alone, items, n, provider, deadline) : r;
+}
+
 static int get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n,
 		     const struct provider *provider, int64_t timeout_ms)
 {
@@ -294,7 +335,7 @@ static int get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n,
 	int r = 0, ok = 0;
 
 	if (s->node)
-		return mcs_node_get_batch(s, items, n, provider->alloc, provider->arg, deadline);
+		return get_by_node(s, items, n, provider, deadline);
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, items + i);
 

@@ -115,6 +115,11 @@ const char *mcs_node_address(const struct mcs_node *n)
 	return n->addr;
 }
 
+bool mcs_node_found(const struct mcs_node *n)
+{
+	return n->found;
+}
+
 bool mcs_node_up(struct mcs_node *n)
 {
 	struct mcs_node_conn *c;

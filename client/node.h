@@ -4,7 +4,7 @@
  * A connection is made when it is needed and made anew when the daemon was restarted; buffers are handed
  * over again then.  A call that finds the connection gone is repeated once over a new one, when that can
  * do no harm; without a daemon it fails with -MC_ERPC, or goes on without one when the daemon was only
- * found ("auto"). */
+ * found ("auto"), goes on without one (node_alone.c). */
 #ifndef MCS_NODE_H
 #define MCS_NODE_H
 
@@ -32,6 +32,16 @@ const char *mcs_node_master(const struct mcs_node *n);
 const char *mcs_node_hostname(const struct mcs_node *n);
 const char *mcs_node_address(const struct mcs_node *n);
 bool mcs_node_up(struct mcs_node *n);
+bool mcs_node_found(const struct mcs_node *n);	/* nobody has named it ("auto") */
+
+/* ---- node_alone.c: when a daemon that was found dies ----------------------------------------------- */
+
+struct mcs;
+/* The handle to go on with, of an engine and a connection of its own, which lives as long as @s; NULL: it is
+ * the daemon's work.  The first is asked before a call, the second after one through the daemon has ended
+ * with @err; a call without its result is repeated then. */
+struct mcs *mcs_node_bypass(struct mcs *s);
+struct mcs *mcs_node_alone(struct mcs *s, int err);
 
 /* ---- node_conn.c: the connection ------------------------------------------------------------------ */
 

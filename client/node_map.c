@@ -7,7 +7,9 @@
 
 #include "client/node_i.h"
 
+/* Begins with its handle, as an open object does: what a map holds can be told apart by that. */
 struct hold {
+	struct mcs *s;
 	struct mcs_node_conn *conn;
 	uint64_t pin;
 	uint8_t flags, replicas, data_type;
@@ -22,7 +24,13 @@ static void unpin(struct mcs_node_conn *c, uint64_t pin)
 		(void)mcs_node_run(c, &q, 1, NULL, mc_deadline_ms(1000));
 }
 
-static int take(struct mcs_node_conn *c, const struct mcfs_cqe *e, struct mcs_map *ret)
+static struct mcs *handle_of(const struct mcs_map *map)
+{
+	return *(struct mcs *const *)map->hold;
+}
+
+static int take(struct mcs *s, struct mcs_node_conn *c, const struct mcfs_cqe *e,
+		struct mcs_map *ret)
 {
 	struct hold *h = malloc(sizeof(*h));
 	const void *data;
@@ -34,7 +42,7 @@ static int take(struct mcs_node_conn *c, const struct mcfs_cqe *e, struct mcs_ma
 		unpin(c, e->pin);
 		return r;
 	}
-	*h = (struct hold){ mcs_node_conn_ref(c), e->pin, e->flags, e->replicas, e->kind >> 4 };
+	*h = (struct hold){ s, mcs_node_conn_ref(c), e->pin, e->flags, e->replicas, e->kind >> 4 };
 	*ret = (struct mcs_map){
 		.data = data, .size = e->size, .generation = e->generation,
 		.mtime_ms = e->mtime_ms, .crc32c = e->crc32c, .kind = (enum mcs_kind)(e->kind & 15),
@@ -56,7 +64,7 @@ static int map_once(struct mcs *s, struct mcs_node_req *q, unsigned n, struct mc
 	for (unsigned i = 0; i < n; i++) {
 		results[i] = r == 0 || q[i].c.result != -MC_ERPC ? (int)q[i].c.result : r;
 		if (results[i] == 0 && r == 0)
-			results[i] = take(c, &q[i].c, &ret[i]);
+			results[i] = take(s, c, &q[i].c, &ret[i]);
 		count += results[i] == 0;
 	}
 	mcs_node_conn_put(c);
@@ -146,14 +154,19 @@ int mcs_map_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigne
 		  struct mcs_map *ret, int *results, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	struct mcs *alone;
 	int count = 0;
 
 	if (flags & ~MCS_MAP_HOT)
 		return mc_fail(-MC_EPARAM, "unknown flags 0x%x", flags);
 	for (unsigned i = 0; i < n; i++)
 		ret[i] = (struct mcs_map){ 0 };
-	if (s->node)
-		return mcs_node_map_batch(s, keys, n, flags, ret, results, deadline);
+	if (s->node) {
+		alone = mcs_node_bypass(s);
+		count = alone ? 0 : mcs_node_map_batch(s, keys, n, flags, ret, results, deadline);
+		alone = alone ? alone : mcs_node_alone(s, count);
+		return alone ? mcs_map_batch(alone, keys, n, flags, ret, results, timeout_ms) : count;
+	}
 	for (unsigned i = 0; i < n; i++) {
 		results[i] = map_own(s, keys[i], &ret[i], deadline);
 		count += results[i] == 0;
@@ -176,14 +189,14 @@ int mcs_map_held(struct mcs *s, const struct mcs_map *map)
 {
 	if (!map->hold)
 		return mc_fail(-MC_EPARAM, "nothing is mapped");
-	return s->node ? mcs_node_map_held(map) : mcs_object_held(map->hold);
+	return handle_of(map)->node ? mcs_node_map_held(map) : mcs_object_held(map->hold);
 }
 
 void mcs_unmap(struct mcs *s, struct mcs_map *map)
 {
 	if (!map->hold)
 		return;
-	if (s->node)
+	if (handle_of(map)->node)
 		mcs_node_unmap(map);
 	else
 		mcs_object_close(map->hold);
@@ -194,5 +207,9 @@ int mcs_prefetch(struct mcs *s, struct mcs_key key, int64_t timeout_ms)
 {
 	int r = mcs_key_check(key);
 
-	return r < 0 || !s->node ? r : mcs_node_prefetch(s, key, mcs_deadline(s, timeout_ms));
+	if (r < 0 || !s->node || mcs_node_bypass(s))
+		return r;
+	r = mcs_node_prefetch(s, key, mcs_deadline(s, timeout_ms));
+	/* Without a daemon there is no memory to fetch it to. */
+	return mcs_node_alone(s, r) ? 0 : r;
 }

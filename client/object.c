@@ -105,14 +105,19 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 		    int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	struct mcs *alone;
 	struct mcs_object *o;
 	int r;
 
 	r = mcs_key_check(key);
 	if (r < 0)
 		return r;
-	if (s->node)
-		return mcs_node_object_open(s, key, ret, deadline);
+	if (s->node) {
+		alone = mcs_node_bypass(s);
+		r = alone ? 0 : mcs_node_object_open(s, key, ret, deadline);
+		alone = alone ? alone : mcs_node_alone(s, r);
+		return alone ? mcs_object_open(alone, key, ret, timeout_ms) : r;
+	}
 	o = calloc(1, sizeof(*o) + key.len);
 	if (!o)
 		return -ENOMEM;

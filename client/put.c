@@ -261,6 +261,27 @@ static void count(const struct mcs_put_item *items, unsigned n, uint64_t began_n
 	mc_metric_observe(&latency, mc_now_ns() - began_ns);
 }
 
+/* A put that was done already is success when it is repeated, but where that would be an error: then the
+ * daemon is looked at before. */
+static int put_by_node(struct mcs *s, struct mcs_put_item *items, unsigned n,
+		       const struct mcs_put_opts *opts, uint64_t deadline)
+{
+	bool excl = opts->flags & MCS_PUT_EXCL;
+	struct mcs *alone = mcs_node_bypass(s);
+	bool lost = false;
+	int r = 0;
+
+	if (!alone && excl && mcs_node_found(s->node) && !mcs_node_up(s->node))
+		alone = mcs_node_alone(s, -MC_ERPC);
+	if (!alone) {
+		r = mcs_node_put_batch(s, items, n, opts, deadline);
+		for (unsigned i = 0; i < n && !excl; i++)
+			lost = lost || items[i].result == -MC_ERPC;
+		alone = lost ? mcs_node_alone(s, -MC_ERPC) : NULL;
+	}
+	return alone ? mcs_put_batch(alone, items, n, opts, mc_deadline_left_ms(deadline)) : r;
+}
+
 int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 		  const struct mcs_put_opts *opts, int64_t timeout_ms)
 {
@@ -274,7 +295,7 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 	r = check_opts(opts);
 	if (!r && s->node) {
 		mcs_scratch_put(&s->scratch, sc);
-		return mcs_node_put_batch(s, items, n, opts, deadline);
+		return put_by_node(s, items, n, opts, deadline);
 	}
 	if (!r && n > 1)
 		r = sc ? mcs_twins_find(sc, items, n, opts->flags & MCS_PUT_LAST, &tw) : -ENOMEM;

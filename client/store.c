@@ -296,6 +296,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->grow_lock, NULL);
+	pthread_mutex_init(&s->alone_lock, NULL);
 	mc_list_init(&s->buffers);
 	mc_list_init(&s->objects);
 	mcs_scratch_pool_init(&s->scratch);
@@ -337,6 +338,7 @@ void mcs_close(struct mcs *s)
 {
 	if (!s)
 		return;
+	mcs_close(s->alone);
 	mcs_async_close(s->async);
 	mcs_heartbeat_stop(s->heartbeat);
 	mcs_mover_stop(s->mover);
@@ -353,6 +355,7 @@ void mcs_close(struct mcs *s)
 	mcs_leases_done(&s->leases);
 	mcs_scratch_pool_done(&s->scratch);
 	pthread_mutex_destroy(&s->grow_lock);
+	pthread_mutex_destroy(&s->alone_lock);
 	pthread_mutex_destroy(&s->lock);
 	free_strings(&s->conf);
 	free(s);
@@ -372,8 +375,14 @@ int mcs_segment_identity(struct mcs *s, uint64_t ret[3])
 
 int mcs_health(struct mcs *s)
 {
-	if (s->node)
-		return mcs_node_up(s->node) ? 0 : 2;
+	struct mcs *alone;
+
+	if (s->node) {
+		if (mcs_node_up(s->node))
+			return 0;
+		alone = mcs_node_alone(s, -MC_ERPC);
+		return alone ? mcs_health(alone) : 2;
+	}
 	if (!mcs_session_ever(s->session))
 		return 1;
 	return mcs_heartbeat_ok(s->heartbeat) && mcs_session_up(s->session) ? 0 : 2;

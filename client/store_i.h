@@ -37,6 +37,9 @@ struct mcs {
 	/* NULL: none.  With a daemon there is no engine, no owner and no thread; the session is for what the
 	 * daemon does not do, and connects when that is asked for. */
 	struct mcs_node *node;
+	struct mcs *alone;		/* guarded by alone_lock; set once (node_alone.c) */
+	uint64_t alone_until_ns;	/* atomic; until when it is used without looking for the daemon */
+	pthread_mutex_t alone_lock;	/* one opening of it at a time */
 	struct mcp_id client;
 	struct mcp_bytes tenant; /* in each message that names keys; "": the default one */
 	struct mce_engine *engine;
