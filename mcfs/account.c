@@ -57,7 +57,7 @@ static void print_path(const struct mcfs_op *op, char *ret, size_t size)
 
 	if (op->in) {
 		mcfs_inode_key(&op->fs->inodes, op->in, &key);
-		if (mcfs_key_to_path(key.data, key.len, path, sizeof(path)) < 0)
+		if (key.len && mcfs_key_to_path(key.data, key.len, path, sizeof(path)) < 0)
 			path[0] = '\0';
 	}
 	ret[n++] = '/';

@@ -156,11 +156,12 @@ static uint64_t room_for(const struct mcfs_writer *w)
 	uint64_t room = c->room ? GROWTH(c->room) : FIRST_ROOM, guess = load(&all->guess);
 	uint64_t need = ((uint64_t)c->next + 1) * MCFS_SLOT, held = load(&all->reserved) - c->room;
 	uint64_t limit = load(&all->capacity) / SHARE;
+	uint64_t known = c->hint > w->stage.size ? c->hint : w->stage.size;
 
 	if (!c->room && guess > room)
 		room = guess < GUESS_MAX ? guess : GUESS_MAX;
-	if (room < w->stage.size)
-		room = (w->stage.size + MCFS_SLOT - 1) / MCFS_SLOT * MCFS_SLOT;
+	if (room < known)
+		room = (known + MCFS_SLOT - 1) / MCFS_SLOT * MCFS_SLOT;
 	if (room > load(&w->env->max_size))
 		room = load(&w->env->max_size);
 	if (held >= limit)

@@ -33,6 +33,7 @@ struct mcfs_carry {
 	size_t nsent;
 	size_t next;			/* slots in front of this one are not looked at any more */
 	uint64_t seq;			/* bytes written from the beginning on, one after another */
+	uint64_t hint;			/* how large somebody said it will be; 0: nobody did */
 	uint64_t last_ns;		/* when something was carried */
 	bool busy;			/* a thread of the carrier is at it, without the lock */
 	size_t busy_slot;		/* which one it reads; SIZE_MAX: none */

@@ -255,6 +255,7 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
 		return mc_fail(-EIO, "an earlier write of this file failed");
 	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
+	w->carry.hint = end;
 	return keep_size || end <= w->stage.size ? 0 : set_size(w, end);
 }
 

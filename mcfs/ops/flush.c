@@ -44,13 +44,17 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_op op;
+	enum mcfs_fate fate = MCFS_ALIVE;
 	int r = 0;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_release, ino, fi))
 		return;
-	if (h->type == MCFS_WRITE && h->writer)
-		r = mcfs_writer_release(h->writer, mcfs_caller_fate(h->writer->pid, h->writer->uid),
-					op.deadline);
+	if (h->type == MCFS_WRITE && h->writer) {
+		/* When nothing is left to be published it does not matter. */
+		if (mcfs_writer_pending(h->writer))
+			fate = mcfs_caller_fate(h->writer->pid, h->writer->uid);
+		r = mcfs_writer_release(h->writer, fate, op.deadline);
+	}
 	mcfs_handle_unref(op.fs, h);
 	(void)mcfs_reply_err(&op, r);
 }

@@ -291,6 +291,8 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		return;
 	}
 	mcfs_fill_writer_entry(op.fs, in, h->writer, &e);
+	/* This inode is the descriptor's alone: what the kernel knows of it, it has done itself. */
+	e.attr_timeout = (double)mcfs_live(&op.fs->conf.attr_timeout) / 1000;
 	fi->fh = h->number ? h->number : (uintptr_t)h;
 	set_io_flags(op.fs, fi, false);
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {

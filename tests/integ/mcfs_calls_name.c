@@ -278,6 +278,31 @@ static void generations_tell_versions_apart(void)
 	CHECK(n == 4 && memcmp(a, "none", 4) == 0);
 }
 
+static void sizes_of_what_is_written_are_exact(void)
+{
+	int fd = opened("f", O_RDWR | O_CREAT | O_EXCL);
+	struct stat st;
+
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 0);
+	wrote(fd, "12345", 5);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 5);
+	CHECK(fsetxattr(fd, "user.mooncake.size", "1000", 4, 0) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 1000);
+	CHECK(lseek(fd, 0, SEEK_END) == 1000);
+	CHECK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 100000) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 1000);
+	CHECK(ftruncate(fd, 7) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 7);
+	CHECK(fsync(fd) == 0);
+	put_text("f", "another");
+	CHECK(stat("f", &st) == 0 && st.st_size == 7);
+	put_text("f", "longer than before");
+	CHECK(stat("f", &st) == 0 && st.st_size == 18);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 7);
+	CHECK(close(fd) == 0);
+	holds_text("f", "longer than before");
+}
+
 static void terminals_are_not_files(void)
 {
 	int fd, n;
@@ -392,6 +417,7 @@ const struct call_case name_cases[] = {
 	{ "what_is_refused", what_is_refused },
 	{ "special_files_are_refused_at_once", special_files_are_refused_at_once },
 	{ "generations_tell_versions_apart", generations_tell_versions_apart },
+	{ "sizes_of_what_is_written_are_exact", sizes_of_what_is_written_are_exact },
 	{ "terminals_are_not_files", terminals_are_not_files },
 	{ "attributes_of_an_object", attributes_of_an_object },
 	{ "listings", listings },
