@@ -162,6 +162,52 @@ static void prepared(struct mce_te *te, segment_id_t id, uint64_t there)
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
+/* One byte too far at each end, and what wraps around: refused each by itself, with nothing written here; what is in
+ * between in the same batch is moved. */
+static void edges(struct mce_te *te, segment_id_t id, uint64_t there)
+{
+	enum { GOOD = 3 };
+	unsigned char here[10][PIECE];
+	const struct { uint64_t at, len; } where[] = {
+		{ there, PIECE }, { there + BYTES - PIECE, PIECE }, { there + BYTES - 1, 1 },
+		{ there - 1, PIECE }, { there - 1, 1 }, { there + BYTES - PIECE + 1, PIECE }, { there + BYTES, 1 },
+		{ UINT64_MAX - PIECE + 1, PIECE }, { UINT64_MAX, 1 }, { there, UINT64_MAX - there + 1 },
+	};
+	struct transfer_request r[10];
+	struct transfer_status st;
+	batch_id_t b;
+
+	for (int op = OPCODE_READ; op <= OPCODE_WRITE; op++) {
+		memset(here, 0xa5, sizeof(here));
+		/* a write says what is there already */
+		for (unsigned i = 0; op == OPCODE_WRITE && i < GOOD; i++)
+			for (size_t j = 0; j < where[i].len; j++) {
+				size_t at = (size_t)(where[i].at - there) + j;
+
+				here[i][j] = (unsigned char)(at * 31 + (at >> 8) * 7 + 5);
+			}
+		/* the last good one behind the bad ones */
+		for (unsigned i = 0; i < 10; i++)
+			r[(i + 2) % 10] = (struct transfer_request){ op, here[i], id, where[i].at, where[i].len };
+		CHECK(mce_te_batch_new(te, 10, &b) == 0 && mce_te_submit(te, b, r, 10, NULL) == 0);
+		CHECK(mce_te_wait(te, b, 60000) == 0);
+		for (unsigned i = 0; i < 10; i++) {
+			CHECK(mce_te_task_status(te, b, (i + 2) % 10, &st) == 0);
+			CHECK(st.status == (i < GOOD ? STATUS_COMPLETED : STATUS_FAILED));
+			CHECK(st.transferred_bytes == (i < GOOD ? where[i].len : 0));
+			for (size_t j = 0; i >= GOOD && j < PIECE; j++)
+				CHECK(here[i][j] == 0xa5);
+		}
+		for (size_t i = 0; i < GOOD; i++)
+			for (size_t j = 0; j < where[i].len; j++) {
+				size_t at = (size_t)(where[i].at - there) + j;
+
+				CHECK(here[i][j] == (unsigned char)(at * 31 + (at >> 8) * 7 + 5));
+			}
+		CHECK(mce_te_batch_free(te, b) == 0);
+	}
+}
+
 /* The peer's memory gets another key: what was looked up before is looked up again, a prepared list too. */
 static void registered_anew(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
@@ -255,6 +301,8 @@ static void with(int managed, int tcp)
 	te_hear(p.from, &note, sizeof(note));
 	CHECK(mce_te_open_segment(te, note.name, 0, &id) == 0);
 	CHECK(mce_te_first_buffer(te, id, &addr, &len) == 0 && addr == note.addr && len >= note.len);
+	if (!managed)
+		edges(te, id, note.addr);
 	prepared(te, id, note.addr);
 	many(te, &p, id, note.addr);
 	if (!managed)

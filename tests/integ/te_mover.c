@@ -10,7 +10,8 @@
  *	rate OP BYTES COUNT SECONDS	COUNT requests of BYTES in one batch again and again: bytes per second
  *	again BYTES			unregister the memory and register so much of it
  *	count				descriptors, threads
- *	held				descriptors, threads, registrations */
+ *	held				descriptors, threads, registrations
+ *	paths				those that showLinks() says requests took, each followed by a space */
 #include "te_pair.h"
 
 #include <dirent.h>
@@ -148,6 +149,21 @@ static unsigned regions(void)
 	return n;
 }
 
+static void paths(void)
+{
+	static const char *const all[] = { "local", "mapped", "process_vm", "tcp", "upstream" };
+	char *text, want[64];
+
+	CHECK(mce_te_links(te, 1, &text) == 0);
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		snprintf(want, sizeof(want), "\"%s\":{\"requests\":", all[i]);
+		if (strstr(text, want))
+			printf("%s ", all[i]);
+	}
+	printf("\n");
+	free(text);
+}
+
 static void again(uint64_t size)
 {
 	CHECK(mce_te_unregister(te, mem) == 0 && mce_te_register(te, mem, size, "*", 1) == 0);
@@ -176,6 +192,8 @@ static void obey(const char *line)
 		rate(word, size, count, x);
 	} else if (!strcmp(line, "count\n")) {
 		printf("%u %u\n", entries("/proc/self/fd"), entries("/proc/self/task"));
+	} else if (!strcmp(line, "paths\n")) {
+		paths();
 	} else if (!strcmp(line, "held\n")) {
 		printf("%u %u %u\n", entries("/proc/self/fd"), entries("/proc/self/task"), regions());
 	} else {

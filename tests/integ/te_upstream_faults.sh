@@ -25,6 +25,7 @@ told client open "127.0.0.1:$NODE"
 first=$ANSWER
 [[ $first == open* ]] || fail "$first"
 expect client same echo $((8 << 20))
+expect client upstream paths
 fds='' threads=''
 for op in read write; do
 	expect client moving stream $op $((4 << 20)) 1500
