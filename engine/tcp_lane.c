@@ -21,9 +21,9 @@
 
 /* Rounds of sending in a submitting thread before the I/O thread takes over. */
 #define PUMP_ROUNDS 64
-/* Bytes received before what they made room for is asked for: less than a lane has under way, so that the
- * peer has something to send meanwhile.  And before other lanes have their turn. */
-#define QUANTUM (256u << 10)
+/* Bytes received before what they made room for is asked for: half of what a lane has under way, so that the
+ * peer has something to send meanwhile and is not woken for little.  And before other lanes have their turn. */
+#define QUANTUM (MCE_LANE_BYTES / 2)
 #define TURN (4u << 20)
 /* Lanes to an in_order peer that may be lost in a row before everything that waits fails. */
 #define LOST_MAX 16u
