@@ -121,14 +121,30 @@ bool mcpy_all_mapped(const struct iovec *iov, Py_ssize_t n)
 	return true;
 }
 
-PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *asked(const struct mcpy_sig *sig, bool (*is)(const struct iovec *, Py_ssize_t), PyObject *const *args,
+		       Py_ssize_t nargs, PyObject *kwnames)
 {
-	static const struct mcpy_sig sig = { "mapped", 2, { "ptr", "size" } };
+	struct iovec iov;
 	uint64_t at, size;
 	PyObject *a[2];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "ptr", &at) < 0 ||
+	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "ptr", &at) < 0 ||
 	    mcpy_u64(a[1], "size", &size) < 0)
 		return NULL;
-	return PyBool_FromLong(mcpy_mapped(at, size) == size);
+	iov = (struct iovec){ (void *)(uintptr_t)at, size };
+	return PyBool_FromLong(is(&iov, 1));
+}
+
+PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "mapped", 2, { "ptr", "size" } };
+
+	return asked(&sig, mcpy_all_mapped, args, nargs, kwnames);
+}
+
+PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = { "writable", 2, { "ptr", "size" } };
+
+	return asked(&sig, mcpy_all_writable, args, nargs, kwnames);
 }

@@ -85,7 +85,8 @@ uint64_t mcpy_mapped(uint64_t at, uint64_t size);
 bool mcpy_all_mapped(const struct iovec *iov, Py_ssize_t n);
 /* As mcpy_all_mapped(), and the first and the last page of all may be written to. */
 bool mcpy_all_writable(const struct iovec *iov, Py_ssize_t n);
-/* mapped(ptr, size) -> bool, of both modules. */
+/* mapped(ptr, size) and writable(ptr, size) -> bool. */
+PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* ---- results ---- */

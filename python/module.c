@@ -12,6 +12,8 @@ static PyObject *version(PyObject *module, PyObject *none)
 static PyMethodDef functions[] = {
 	{ "mapped", MCPY_FAST(mcpy_mapped_method),
 	  "mapped(ptr: int, size: int) -> bool: whether all of it is memory of this process." },
+	{ "writable", MCPY_FAST(mcpy_writable_method),
+	  "writable(ptr: int, size: int) -> bool: whether the process may write there." },
 	{ "version", version, METH_NOARGS, "version() -> str: of libmooncake_store." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -14,6 +14,7 @@ from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
 from mooncake._replicas import Descriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
 from mooncake._segments import Segments as _Segments
 from mooncake._sessions import Sessions as _Sessions
+from mooncake._parallel import Parallel as _Parallel, ParallelAxis, ReadTarget, TensorParallelism
 from mooncake._tensors import (Tensors as _Tensors, deserialize as _deserialize_tensor,
                                metadata_size as _tensor_metadata_size, serialize as _serialize_tensor)
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
@@ -115,7 +116,7 @@ def _setup_args(args, kwargs):
     return {**_SETUP_DEFAULTS, **given}
 
 
-class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors, _Store):
+class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors, _Parallel, _Store):
     """A connection to a pool, and, when it has a segment, a part of the pool.
 
     Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must

@@ -120,6 +120,21 @@ class QueryTaskResponse:
     assigned_client: tuple[int, int]
     message: str
 
+class ParallelAxis:
+    kind: str
+    rank: int
+    size: int
+    split_dim: Optional[int]
+    expert_id: Optional[int]
+    stage_id: Optional[int]
+
+class TensorParallelism:
+    axes: list[ParallelAxis]
+
+class ReadTarget:
+    mode: str
+    parallelism: Optional[TensorParallelism]
+
 class MooncakeDistributedStore:
     @overload
     def setup(self, local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
@@ -191,6 +206,42 @@ class MooncakeDistributedStore:
     def batch_get_replica_desc(self, keys: Sequence[Key]) -> dict[Key, list[ReplicaDescriptor]]: ...
     def mount_segment(self, path: str, size: int, offset: int = 0, protocol: str = "tcp", location: str = "") -> dict[str, Any]: ...
     def batch_replica_clear(self, keys: Sequence[Key], segment_name: str = "") -> list[Key]: ...
+    def put_tensor_with_parallelism(
+            self, key: Key, tensor: Any, parallelism: Optional[TensorParallelism] = None, config: Optional[ReplicateConfig] = None,
+            writer_partition: Optional[ParallelAxis] = None) -> int: ...
+    def put_tensor_with_parallelism_from(
+            self, key: Key, buffer_ptr: int, size: int, parallelism: Optional[TensorParallelism] = None, config: Optional[ReplicateConfig] = None,
+            writer_partition: Optional[ParallelAxis] = None) -> int: ...
+    def batch_put_tensor_with_parallelism(
+            self, keys: Sequence[Key], tensors_list: Sequence[Any],
+            parallelisms: Optional[Sequence[Optional[TensorParallelism]]] = None, config: Optional[ReplicateConfig] = None,
+            writer_partitions: Optional[Sequence[Optional[ParallelAxis]]] = None) -> list[int]: ...
+    def batch_put_tensor_with_parallelism_from(
+            self, keys: Sequence[Key], buffer_ptrs: Sequence[int], sizes: Sequence[int],
+            parallelisms: Optional[Sequence[Optional[TensorParallelism]]] = None, config: Optional[ReplicateConfig] = None,
+            writer_partitions: Optional[Sequence[Optional[ParallelAxis]]] = None) -> list[int]: ...
+    def upsert_tensor_with_parallelism(
+            self, key: Key, tensor: Any, parallelism: Optional[TensorParallelism] = None, config: Optional[ReplicateConfig] = None,
+            writer_partition: Optional[ParallelAxis] = None) -> int: ...
+    def upsert_tensor_with_parallelism_from(
+            self, key: Key, buffer_ptr: int, size: int, parallelism: Optional[TensorParallelism] = None, config: Optional[ReplicateConfig] = None,
+            writer_partition: Optional[ParallelAxis] = None) -> int: ...
+    def batch_upsert_tensor_with_parallelism(
+            self, keys: Sequence[Key], tensors_list: Sequence[Any],
+            parallelisms: Optional[Sequence[Optional[TensorParallelism]]] = None, config: Optional[ReplicateConfig] = None,
+            writer_partitions: Optional[Sequence[Optional[ParallelAxis]]] = None) -> list[int]: ...
+    def batch_upsert_tensor_with_parallelism_from(
+            self, keys: Sequence[Key], buffer_ptrs: Sequence[int], sizes: Sequence[int],
+            parallelisms: Optional[Sequence[Optional[TensorParallelism]]] = None, config: Optional[ReplicateConfig] = None,
+            writer_partitions: Optional[Sequence[Optional[ParallelAxis]]] = None) -> list[int]: ...
+    def get_tensor_with_parallelism(self, key: Key, target: Optional[ReadTarget] = None) -> Any: ...
+    def batch_get_tensor_with_parallelism(
+            self, keys: Sequence[Key], targets: Optional[Sequence[Optional[ReadTarget]]] = None) -> list[Any]: ...
+    def get_tensor_with_parallelism_into(
+            self, key: Key, buffer_ptr: int, size: int, target: Optional[ReadTarget] = None) -> Any: ...
+    def batch_get_tensor_with_parallelism_into(
+            self, keys: Sequence[Key], buffer_ptrs: Sequence[int], sizes: Sequence[int],
+            targets: Optional[Sequence[Optional[ReadTarget]]] = None) -> list[Any]: ...
     def put_tensor(self, key: Key, tensor: Any) -> int: ...
     def pub_tensor(self, key: Key, tensor: Any, config: Optional[ReplicateConfig] = None) -> int: ...
     def upsert_tensor(self, key: Key, tensor: Any) -> int: ...

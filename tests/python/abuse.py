@@ -123,7 +123,25 @@ def many(one):
     return [one() for _ in range(rng.choice([0, 1, 1, 2, 2, 2, 3, 7]))]
 
 
-# By a parameter's name; the longest that fits.
+def parallelism():
+    p = ms.TensorParallelism()
+    p.axes = []
+    for kind in rng.sample(["dp", "tp", "ep", "pp", "xx"], rng.randrange(1, 4)):
+        a = ms.ParallelAxis()
+        a.kind, a.rank, a.size = kind, rng.choice([0, 1, -1, "0"]), rng.choice([1, 2, 3, 10 ** 30])
+        a.split_dim = rng.choice([None, 0, 1]) if kind == "tp" else None
+        p.axes.append(a)
+    return rng.choice([p, p, p, p.axes[0], None])
+
+
+def target():
+    t = ms.ReadTarget()
+    t.mode = rng.choice(["as_stored", "shard", "full"])
+    t.parallelism = parallelism()
+    return t
+
+
+# By a parameter's name.
 KINDS = {
     "key": key, "keys": lambda: many(key), "base_keys": lambda: many(key), "all_keys": lambda: [many(key) for _ in range(2)],
     "buffer_ptr": pointer, "metadata_buffer_ptr": pointer, "buffer_ptrs": lambda: many(pointer), "size": size, "metadata_size": size,
@@ -140,7 +158,9 @@ KINDS = {
     "segment_ids": lambda: rng.choice([[], ["x"], "x", [5]]), "path": lambda: rng.choice(["", "/nowhere", "/dev/null", "a\0b", "/dev/shm"]),
     "file_name": lambda: rng.choice(["/nowhere/x", "/dev/null", "", "a\0b", "/dev/shm"]), "segment_name": lambda: rng.choice([PEER, "", "x"]),
     "tp_rank": lambda: rng.choice([0, 1, 2, -1]), "tp_size": lambda: rng.choice([1, 2, 3, 0, -1, 10 ** 6]),
-    "split_dim": lambda: rng.choice([0, 1, 5, -1]), "targets": lambda: many(key),
+    "split_dim": lambda: rng.choice([0, 1, 5, -1]), "targets": lambda: rng.choice([many(key), many(target), many(lambda: PEER)]),
+    "parallelism": parallelism, "parallelisms": lambda: many(parallelism), "writer_partition": parallelism,
+    "writer_partitions": lambda: many(parallelism), "target": lambda: rng.choice([target(), None, PEER]),
 }
 # They end the store, start another, wait for what does not come, or would take the memory of this machine.
 LEFT_OUT = {"close", "setup", "setup_dummy", "init_all", "initialize", "initialize_ext", "allocate_and_mount_segment",

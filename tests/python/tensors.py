@@ -246,6 +246,142 @@ class Case(unittest.TestCase):
                 s.load_tensor_from_safetensor("k")
 
 
+def axis(kind, rank, size, split_dim=None, **more):
+    a = ms.ParallelAxis()
+    a.kind, a.rank, a.size, a.split_dim = kind, rank, size, split_dim
+    for name, value in more.items():
+        setattr(a, name, value)
+    return a
+
+
+def axes(*of):
+    p = ms.TensorParallelism()
+    p.axes = list(of)
+    return p
+
+
+def shard(*of):
+    return target("shard", axes(*of))
+
+
+def target(mode, parallelism=None):
+    t = ms.ReadTarget()
+    t.mode, t.parallelism = mode, parallelism
+    return t
+
+
+class WithParallelism(unittest.TestCase):
+    """The names and the headers are those that upstream's wheel writes."""
+
+    WHOLE = memoryview(bytearray(range(24))).cast("B", (4, 6))
+    ROWS = [bytes(range(6 * r, 6 * r + 6)) for r in range(4)]
+
+    def setUp(self):
+        self.s = ms.MooncakeDistributedStore()
+        self.assertEqual(self.s.setup("127.0.0.1", "P2PHANDSHAKE", 64 * MIB, 0, "tcp", "", MASTER), 0)
+
+    def tearDown(self):
+        self.s.remove_all(True)
+        self.s.close()
+
+    def read(self, key, t):
+        got = self.s.get_tensor_with_parallelism(key, t)
+        return None if got is None else raw(got)[1:]
+
+    def header(self, key):
+        h = _tensors.Header.unpack(self.s.get(key)[:HEADER], self.s.get_size(key))
+        return h.layout, h.axes, h.whole, h.shape
+
+    def test_one_axis(self):
+        s, half = self.s, [self.WHOLE[:2], self.WHOLE[2:]]
+        self.assertEqual(s.put_tensor_with_parallelism("k", half[0], axes(axis("tp", 0, 2, 0))), 0)
+        self.assertEqual(s.get("k__parallelism_manifest"), bytes.fromhex("4e414d57010060000300000002000000000000000200000000"
+                         "00000000000000" "04" + "00" * 7 + "06" + "00" * 7 + "ff" * 48))
+        self.assertEqual(self.header("k_tp_0"), (1, (), (4, 6), (2, 6)))
+        self.assertEqual(self.read("k", shard(axis("tp", 0, 1, 0))), None)
+        self.assertEqual(s.put_tensor_with_parallelism("k", half[1], axes(axis("tp", 1, 2, 0))), 0)
+        self.assertEqual(self.read("k", shard(axis("tp", 1, 2, 0))), ((2, 6), b"".join(self.ROWS[2:])))
+        self.assertEqual(self.read("k", shard(axis("tp", 3, 4, 0))), ((1, 6), self.ROWS[3]))
+        self.assertEqual(self.read("k", target("full", axes(axis("tp", 0, 2, 0)))), ((4, 6), b"".join(self.ROWS)))
+        # a piece of another split is not the one that was asked for
+        self.assertEqual(self.read("k", shard(axis("tp", 1, 3, 1))), ((4, 2), b"".join(r[2:4] for r in self.ROWS)))
+        for t in (None, target("as_stored"), target("full"), target("shard"), shard(axis("tp", 1, 2)), "x",
+                  target("as_stored", axes(axis("tp", 1, 2, 0)))):
+            self.assertEqual(self.read("k", t), None)
+
+    def test_other_axes(self):
+        s = self.s
+        for of, name in ((axis("dp", 1, 2), "k__dp_1of2"), (axis("pp", 1, 2, stage_id=3), "k__pp_1of2_sid3"),
+                         (axis("ep", 1, 2, expert_id=7), "k__ep_1of2_eid7")):
+            self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, axes(of)), 0)
+            self.assertEqual(self.header(name), (1, (), (4, 6), (4, 6)))
+            self.assertEqual(self.read("k", shard(of)), ((4, 6), bytes(range(24))))
+        self.assertEqual(s.get("k__parallelism_manifest"), b"")
+
+    def test_several_axes(self):
+        s, pp = self.s, axis("pp", 0, 2, stage_id=1)
+        for r in range(2):
+            self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, axes(pp, axis("tp", r, 2, 1))), 0)
+            self.assertEqual(self.header(f"k__tp_{r}of2_sd1__pp_0of2_sid1"), (1, (), (4, 6), (4, 3)))
+            self.assertEqual(self.read("k", shard(axis("tp", r, 2, 1), pp)),
+                             ((4, 3), b"".join(row[3 * r:3 * r + 3] for row in self.ROWS)))
+        self.assertEqual(self.read("k", target("full", axes(pp, axis("tp", 0, 2, 1)))), ((4, 6), bytes(range(24))))
+        self.assertEqual(self.read("k", shard(pp, axis("tp", 2, 3, 1))), ((4, 2), b"".join(row[4:] for row in self.ROWS)))
+        self.assertEqual(self.read("k", shard(axis("pp", 1, 2, stage_id=1), axis("tp", 0, 2, 1))), None)
+
+    def test_writers(self):
+        s = self.s
+        self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, writer_partition=axis("tp", 0, 2, 0)), 0)
+        self.assertEqual(self.header("k__writer_0of2_sd0"), (1, (), (4, 6), (2, 6)))
+        self.assertEqual((self.read("k", target("full")), len(s.get("k__writer_manifest"))), (None, 96))
+        self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, writer_partition=axis("tp", 1, 2, 0)), 0)
+        self.assertEqual(self.read("k", target("full")), ((4, 6), bytes(range(24))))
+        self.assertEqual(self.read("k", shard(axis("tp", 1, 2, 0))), ((2, 6), b"".join(self.ROWS[2:])))
+
+    def test_what_is_wrong(self):
+        s, tp = self.s, axis("tp", 0, 2, 0)
+        for p in (axes(), axes(axis("tp", 0, 2)), axes(axis("tp", 2, 2, 0)), axes(axis("tp", 0, 2, 5)), axes(axis("tp", 0, 2, -1)),
+                  axes(axis("xx", 0, 2, 0)), axes(tp, axis("tp", 1, 2, 0)), axes(*[axis("dp", 0, 2)] * 5), axes(axis("dp", 0, 2, 0)),
+                  axes(axis("dp", 0, 2), axis("tp", 0, 3, 0)), axes(axis("dp", 0, 0)), axes(axis("dp", "0", 2)), axes(None), "x"):
+            self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, p), -600)
+        self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, axes(tp), writer_partition=tp), -600)
+        self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, writer_partition=(0, 2, 0)), -600)
+        self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, writer_partition=axis("tp", 0, 3, 0)), -600)
+        self.assertEqual(s.put_tensor_with_parallelism("k", "x", axes(tp)), -600)
+        with self.assertRaises(RuntimeError):
+            target("x")
+        self.assertEqual(s.remove_all(True), 0)
+
+    def test_batches_and_addresses(self):
+        s = self.s
+        both = axes(axis("dp", 1, 2), axis("tp", 1, 2, 0))
+        self.assertEqual(s.batch_put_tensor_with_parallelism(["a", "b"], [self.WHOLE] * 2, [None, both]), [0, 0])
+        self.assertEqual(s.batch_put_tensor_with_parallelism(["a", "b"], [self.WHOLE] * 2, [None]), [-600, -600])
+        self.assertEqual([None if t is None else raw(t)[1] for t in s.batch_get_tensor_with_parallelism(
+            ["a", "b", "c"], [None, target("shard", both), None])], [(4, 6), (2, 6), None])
+        self.assertEqual(s.batch_get_tensor_with_parallelism(["a", "b"], [None]), [None, None])
+        room = ctypes.create_string_buffer(4096)
+        at = ctypes.addressof(room)
+        self.assertEqual(raw(s.get_tensor_with_parallelism_into("a", at, 4096))[1:], ((4, 6), bytes(range(24))))
+        self.assertIsNone(s.get_tensor_with_parallelism_into("a", at, HEADER + 23))
+        self.assertIsNone(s.get_tensor_with_parallelism_into("a", 4096, 4096))
+        # from an address all "tp" ranks are written
+        self.assertEqual(s.put_tensor_with_parallelism_from("f", at, HEADER + 24, both), 0)
+        self.assertEqual([self.header(f"f__dp_1of2__tp_{r}of2_sd0")[3] for r in range(2)], [(2, 6)] * 2)
+        self.assertEqual(raw(s.batch_get_tensor_with_parallelism_into(["f"], [at + 1024], [2048], [target("full", both)])[0])[1:],
+                         ((4, 6), bytes(range(24))))
+        self.assertEqual(s.batch_put_tensor_with_parallelism_from(["g", "h"], [at, 4096], [400, 400], [None, None]), [0, -600])
+        self.assertEqual(s.batch_put_tensor_with_parallelism_from(["g", "h"], [at], [400, 400]), [-600, -600])
+        other = memoryview(bytearray(24)).cast("B", (4, 6))
+        self.assertEqual(s.upsert_tensor_with_parallelism("a", other), 0)
+        self.assertEqual(s.batch_upsert_tensor_with_parallelism(["b"], [other], [both]), [0])
+        self.assertEqual(s.upsert_tensor_with_parallelism_from("f", at, 4096, both), 0)
+        self.assertEqual(s.batch_upsert_tensor_with_parallelism_from(["g"], [at], [4096]), [0])
+        self.assertEqual((self.read("a", None)[1], self.read("b", target("shard", both))[1]), (bytes(24), bytes(12)))
+        self.assertEqual(s.put_tensor_with_parallelism(b"\xff", self.WHOLE, both), 0)
+        self.assertEqual(self.read(b"\xff", target("shard", both))[0], (2, 6))
+
+
 if __name__ == "__main__":
     print(f"torch: {getattr(torch, '__version__', 'not there')}, numpy: {getattr(numpy, '__version__', 'not there')}", flush=True)
     unittest.main(argv=sys.argv[:1], verbosity=1)
