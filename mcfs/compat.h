@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * compat.h - libfuse, and what newer kernels offer that the libfuse of Debian 12 (3.14) cannot ask for.
  *
+ * The calls that libfuse 3.17 has for passthrough are not used, as nothing newer than 3.14 was at hand to try
+ * them with.  Where a libfuse was built without the hook (3.18.3) mounts serve without these extras.
+ *
  * All traffic with /dev/fuse goes through fuse_session_custom_io().  The hook adds flags of the FUSE
  * protocol 7.39 (shared mappings of direct_io files) to the INIT reply and of 7.36 (parallel writes) to
  * OPEN replies, mends what libfuse forgets, and lets the bytes of a WRITE land in a slot of their own,

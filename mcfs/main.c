@@ -228,7 +228,7 @@ static int open_store(struct running *run, const char *master)
 static int start_parts(struct running *run)
 {
 	struct mcfs *fs = &run->fs;
-	const char *master = fs->master;
+	const char *master = fs->master, *public = master;
 	int r;
 
 	pthread_mutex_init(&fs->handles_lock, NULL);
@@ -239,7 +239,7 @@ static int start_parts(struct running *run)
 	r = mcfs_pool_new(fs->conf.staging_max, 2 * (unsigned)fs->conf.max_threads + 16 +
 			  MCFS_AHEAD_SLOTS, &fs->pool);
 	if (r == 0 && fs->conf.standalone)
-		r = mcfs_standalone_start(&run->standalone, &master);
+		r = mcfs_standalone_start(&run->standalone, &master, &public);
 	if (r == 0)
 		r = open_store(run, master);
 	if (r < 0)
@@ -265,7 +265,7 @@ static int start_parts(struct running *run)
 	if (r < 0)
 		return r;
 	run->replies = true;
-	r = mcfs_lane_start(fs, master);
+	r = mcfs_lane_start(fs, public);
 	if (r < 0)
 		return r;
 	if (fs->conf.enable_http_server)

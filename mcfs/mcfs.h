@@ -103,8 +103,10 @@ int mcfs_privileges_drop(void);
 /* ---- standalone.c ------------------------------------------------------------------------------ */
 
 struct mcfs_standalone;
-/* Start a master in this process; *ret_addr is how to reach it ("local:..."), valid until stop. */
-int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr);
+/* Start a master in this process; *ret_addr is how to reach it ("local:..."), *ret_public how other
+ * programs of our user do; valid until stop. */
+int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr,
+			  const char **ret_public);
 void mcfs_standalone_stop(struct mcfs_standalone *s);	/* NULL is fine */
 
 /* ---- http.c ------------------------------------------------------------------------------------ */

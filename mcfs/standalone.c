@@ -3,10 +3,14 @@
 #include <config.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "common/err.h"
+#include "common/log.h"
 #include "master/mcm.h"
 #include "mcfs/mcfs.h"
 
@@ -15,18 +19,43 @@ struct mcfs_standalone {
 	struct mc_options *options;
 	struct mcm *master;
 	char addr[64];
+	char dir[PATH_MAX];		/* with the socket in it; empty: none */
+	char public_addr[PATH_MAX + 16];
 };
 
-int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr)
+/* A master asks nobody who he is: its socket lies where only our own user and root get to. */
+static int make_dir(struct mcfs_standalone *s)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	(void)snprintf(s->dir, sizeof(s->dir) - 8, "%s/mcfs-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	if (!mkdtemp(s->dir)) {
+		s->dir[0] = '\0';
+		return -errno;
+	}
+	(void)snprintf(s->public_addr, sizeof(s->public_addr), "unix:%s/master", s->dir);
+	/* As long as the name of a socket may be. */
+	return strlen(s->public_addr) - 5 < 108 ? 0 : -ENAMETOOLONG;
+}
+
+int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr,
+			  const char **ret_public)
 {
 	struct mcfs_standalone *s = calloc(1, sizeof(*s));
-	struct mcm_listen where = { 0 };
+	const char *addrs[2] = { NULL, NULL };
+	struct mcm_listen where = { .addrs = addrs };
 	int r;
 
 	if (!s)
 		return -ENOMEM;
 	(void)snprintf(s->addr, sizeof(s->addr), "local:mcfs-%d", (int)getpid());
 	where.local_name = s->addr + sizeof("local:") - 1;
+	r = make_dir(s);
+	if (r < 0)
+		mc_warn("mcfs", "local programs cannot list or rename: no place for the master's socket "
+			"below %s: %s", s->dir, mc_strerror(r));
+	else
+		addrs[0] = s->public_addr;
 	r = mcm_conf_defaults(&s->conf, &s->options);
 	if (r < 0)
 		goto fail;
@@ -35,6 +64,7 @@ int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr)
 		goto fail;
 	*ret = s;
 	*ret_addr = s->addr;
+	*ret_public = addrs[0] ? addrs[0] : s->addr;
 	return 0;
 fail:
 	mcfs_standalone_stop(s);
@@ -46,6 +76,10 @@ void mcfs_standalone_stop(struct mcfs_standalone *s)
 	if (!s)
 		return;
 	mcm_stop(s->master);
+	if (s->dir[0]) {
+		(void)unlink(s->public_addr + 5);
+		(void)rmdir(s->dir);
+	}
 	mc_options_free(s->options);
 	free(s);
 }

@@ -28,6 +28,10 @@ nothing_held() {
 wait_for 10 nothing_held
 equal "the file afterwards" "$(cksum <"$m/obj")" "$(cksum <"$tmp/data")"
 equal "names" "$(ls "$m/.mcfs/segments" | tr '\n' ' ')" "0 1 "
+
+# What the rings have no operation for is asked of the master, which is in the daemon's process here.
+TMPDIR=$tmp timeout 60 "$top_builddir/tests/integ/node_fallback" cold "127.0.0.1:$lane" || fail "cold calls"
+
 equal "mode of the segment" "$(stat -c %a "$m/.mcfs/segments/0")" 400
 fails cat "$m/.mcfs/segments/2"
 fails sh -c "echo x >'$m/.mcfs/segments/0'"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
+ * node_fallback.c cold DAEMON - a program that asks for what its daemon leaves to the master.
  * node_fallback.c MASTER - a program that has found the daemon of its node, when that is killed and when it is
  * there again.  Waits for a line on standard input between the three. */
 #include <config.h>
@@ -96,6 +97,31 @@ static void next(const char *text)
 		exit(2);
 }
 
+/* What the daemon has no ring operation for, of a handle that knows its address only. */
+static int cold(const struct mcs_conf *conf)
+{
+	static char data[SIZE];
+	struct mcs_key keys[2] = { key("cold/b"), key("cold/c") };
+	struct mcs_entry entry;
+	uint8_t present[2];
+	mcs_list_t *list;
+
+	CHECK(mcs_open(conf, &store), 0);
+	CHECK(put("cold/a", data, 0), 0);
+	CHECK(put("cold/b", data, 0), 0);
+	CHECK(mcs_rename(store, key("cold/b"), key("cold/c"), 0, 10000), 0);
+	CHECK(mcs_list_open(store, key("cold/"), 0, &list), 0);
+	CHECK(mcs_list_next(list, &entry, 10000), 1);
+	CHECK(mcs_list_next(list, &entry, 10000), 1);
+	CHECK(mcs_list_next(list, &entry, 10000), 0);
+	mcs_list_close(list);
+	CHECK(mcs_exist(store, keys, 2, present, 10000), 1);
+	check(present[1], "the new name is not there", 0);
+	CHECK(mcs_remove_match(store, key("cold/"), NULL, MCS_REMOVE_FORCE, 10000), 2);
+	mcs_close(store);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static char data[SIZE];
@@ -104,8 +130,12 @@ int main(int argc, char **argv)
 	const char *pointer;
 
 	mcs_conf_init(&conf);
-	conf.master = argv[argc - 1];
 	conf.timeout_ms = 10000;
+	if (argc == 3) {
+		conf.daemon = argv[2];
+		return cold(&conf);
+	}
+	conf.master = argv[argc - 1];
 	CHECK(mcs_open(&conf, &store), 0);
 	check(mcs_daemon(store) != NULL, "the daemon is not found", 0);
 	use("first", "first too", 1);
