@@ -318,13 +318,13 @@ void mcm_ext_free(struct mcm_index *ix, uint32_t ext)
 
 struct scan {
 	struct mcm_index *ix;
-	unsigned left;
+	unsigned left, steps;
 	void (*fn)(void *arg, uint32_t slot);
 	void *arg;
 };
 
 /* Those of a chain at positions [from, to): call, or only count them and find the lowest. */
-static unsigned scan_chain(const struct scan *sc, uint32_t slot, uint64_t from, uint64_t to,
+static unsigned scan_chain(struct scan *sc, uint32_t slot, uint64_t from, uint64_t to,
 			   uint64_t *ret_low)
 {
 	unsigned n = 0;
@@ -334,6 +334,7 @@ static unsigned scan_chain(const struct scan *sc, uint32_t slot, uint64_t from, 
 		uint64_t pos = mcm_object(sc->ix, slot)->hash & (SHARD_POSITIONS - 1);
 
 		next = mcm_object(sc->ix, slot)->next;
+		sc->steps++;
 		if (pos < from || pos >= to)
 			continue;
 		n++;
@@ -364,21 +365,24 @@ static uint64_t scan_shard(struct scan *sc, struct mcm_shard *sh, uint64_t in)
 		sc->left -= n < sc->left ? n : sc->left;
 		in = end;
 	}
+	sc->steps += chains;
 	return in;
 }
 
 unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 			void (*fn)(void *arg, uint32_t slot), void *arg)
 {
-	struct scan sc = { ix, max, fn, arg };
+	struct scan sc = { ix, max, 0, fn, arg };
 
 	while (*pos < MCM_TABLE_END && sc.left) {
 		struct mcm_shard *sh = mcm_index_shard(ix, (uint32_t)*pos);
 		uint64_t base = *pos & ~(SHARD_POSITIONS - 1);
 
+		sc.steps = 0;
 		pthread_mutex_lock(&sh->lock);
 		*pos = base + scan_shard(&sc, sh, *pos - base);
 		pthread_mutex_unlock(&sh->lock);
+		mcm_most(&ix->scan_most, sc.steps);
 	}
 	return max - sc.left;
 }

@@ -49,6 +49,7 @@ struct mcm_names {
 	struct mcm_keys arena;		/* tree_lock to change */
 	uint32_t free;			/* tree_lock */
 	uint64_t count;			/* directories; tree_lock */
+	unsigned walk_most;		/* atomic: most that a listing looked at under one lock */
 	struct mcm_names_stripe stripe[MCM_NAMES_STRIPES];
 };
 
@@ -123,7 +124,7 @@ void mcm_names_page_done(struct mcm_names_page *pg);
 int mcm_names_page_add(struct mcm_names_page *pg, const char *name, uint32_t len,
 		       struct mcm_names_item **ret_item);
 
-/* Append to @pg and move @cur.  @path is "" or ends in '/'.  A directory that does not exist is
+/* Append to @pg and move @cur, not always to @max entries or the end.  @path is "" or ends in '/'.  A directory that does not exist is
  * empty.  -ENOMEM. */
 int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigned max,
 		   struct mcm_names_cursor *cur, struct mcm_names_page *pg);

@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEPS_MAX 1024	/* chains and children looked at under one lock: puts wait for it */
+
 struct list_call {
 	struct mcm_names *nm;
 	uint32_t dir_len;		/* of the directory's path */
-	unsigned room;
+	unsigned room, steps;
 	struct mcm_names_page *pg;
 };
 
@@ -103,7 +105,8 @@ static uint32_t pos_of(const struct walk *w, uint32_t id)
 }
 
 /* The elements of the chain @head from position @from on: how many, and the lowest position. */
-static unsigned chain_look(const struct walk *w, uint32_t head, uint64_t from, uint32_t *ret_low)
+static unsigned chain_look(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from,
+			   uint32_t *ret_low)
 {
 	uint32_t id, low = UINT32_MAX;
 	unsigned n = 0;
@@ -111,12 +114,14 @@ static unsigned chain_look(const struct walk *w, uint32_t head, uint64_t from, u
 	for (id = head; id; id = *mcm_table_link(w->type, w->slab, id)) {
 		uint32_t pos = pos_of(w, id);
 
+		c->steps++;
 		if (pos < from)
 			continue;
 		n++;
 		if (pos < low)
 			low = pos;
 	}
+	c->steps++;
 	*ret_low = low;
 	return n;
 }
@@ -140,18 +145,18 @@ static int chain_emit(struct list_call *c, const struct walk *w, uint32_t head, 
 	return 0;
 }
 
-/* Go on at *@pos until the table ends or the room is used up. */
+/* Go on at *@pos until the table ends, the room is used up or it took long enough. */
 static int walk_table(struct list_call *c, const struct walk *w, uint64_t *pos)
 {
 	uint32_t head, low;
 	unsigned n;
 	int r;
 
-	while (*pos < MCM_TABLE_END && c->room) {
+	while (*pos < MCM_TABLE_END && c->room && c->steps < STEPS_MAX) {
 		uint64_t end = mcm_table_chain_end(w->table, (uint32_t)*pos);
 
 		head = *mcm_table_head(w->table, (uint32_t)*pos);
-		n = chain_look(w, head, *pos, &low);
+		n = chain_look(c, w, head, *pos, &low);
 		if (n > c->room)
 			end = (uint64_t)low + 1;	/* one group of equal hashes, whole */
 		if (n) {
@@ -167,7 +172,7 @@ static int walk_table(struct list_call *c, const struct walk *w, uint64_t *pos)
 int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigned max,
 		   struct mcm_names_cursor *cur, struct mcm_names_page *pg)
 {
-	struct list_call c = { nm, len, max, pg };
+	struct list_call c = { nm, len, max, 0, pg };
 	pthread_mutex_t *lock;
 	uint32_t id;
 	int r = 0;
@@ -189,5 +194,6 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 			r = walk_table(&c, &objects, &cur->pos);
 	}
 	pthread_mutex_unlock(lock);
+	mcm_most(&nm->walk_most, c.steps);
 	return r;
 }

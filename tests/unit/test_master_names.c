@@ -385,6 +385,85 @@ static void test_remove_match(void **state)
 	fx_down(&fx);
 }
 
+/* ---- how long others wait ---- */
+
+#define CROWD 100000u
+/* Locks are held for so many chains and objects at the most, however many there are: a quarter of a
+ * microsecond each is far from a millisecond. */
+#define HELD_MOST 1400u
+
+static void crowd_put(struct fixture *fx, unsigned first, unsigned n)
+{
+	struct mcm_put_request rq = { .flags = MCP_PUT_COMMIT, .copies = 1 };
+	struct mcm_put_granted granted;
+	char key[32];
+	unsigned i;
+
+	for (i = first; i < first + n; i++) {
+		struct mcp_put_item item = { 0 };
+
+		sprintf(key, "crowd/%u", i);
+		item.key = fx_bytes(key);
+		assert_int_equal(mcm_put_start(fx->m, fx->s, &rq, &item, &granted), 0);
+	}
+}
+
+/* Everything that walks over all objects, by the largest steps that it may ask for. */
+static void walk_everything(struct fixture *fx, uint64_t objects)
+{
+	const uint32_t how[] = { MCP_LIST_DIR, 0 };
+	struct mcm_list_page pg = { 0 };
+	uint64_t n, removed;
+	uint8_t cursor[16];
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		n = pg.cursor_len = 0;
+		do {
+			struct mcp_list rq = { .flags = how[i], .limit = 8192, .prefix = fx_bytes("crowd/") };
+
+			memcpy(cursor, pg.cursor, sizeof(cursor));
+			rq.cursor = mcp_bytes(cursor, pg.cursor_len);
+			assert_int_equal(mcm_list(fx->m, &rq, &pg), 0);
+			n += pg.names.count;
+		} while (pg.cursor_len);
+		assert_int_equal(n, objects);
+	}
+	mcm_names_page_done(&pg.names);
+	assert_int_equal(match(fx, "", "^no such key$", 0, &removed), 0);
+	assert_int_equal(removed, 0);
+}
+
+static void held_at_most(struct fixture *fx, unsigned most)
+{
+	assert_in_range(mcm_peek(&fx->m->names.walk_most), 1, most);
+	assert_in_range(mcm_peek(&fx->m->index.scan_most), 1, most);
+	mcm_poke(&fx->m->names.walk_most, 0);
+	mcm_poke(&fx->m->index.scan_most, 0);
+}
+
+static void test_short_holds(void **state)
+{
+	struct fixture fx;
+	uint64_t removed;
+
+	(void)state;
+	fx_up(&fx, 1, 1 << 20, NULL);
+	crowd_put(&fx, 0, CROWD / 10);
+	walk_everything(&fx, CROWD / 10);
+	held_at_most(&fx, HELD_MOST);
+	crowd_put(&fx, CROWD / 10, CROWD - CROWD / 10);
+	walk_everything(&fx, CROWD);
+	held_at_most(&fx, HELD_MOST);
+	/* A few are left of many: the tables are wide and empty. */
+	assert_int_equal(match(&fx, "crowd/", "[1-9]$", MCP_REMOVE_FORCE, &removed), 0);
+	assert_int_equal(removed, CROWD / 10 * 9);
+	assert_int_equal(match(&fx, "crowd/", "[1-9]0$", MCP_REMOVE_FORCE, &removed), 0);
+	walk_everything(&fx, CROWD / 100);
+	held_at_most(&fx, HELD_MOST);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -397,6 +476,7 @@ int main(void)
 		cmocka_unit_test(test_rename),
 		cmocka_unit_test(test_rename_order),
 		cmocka_unit_test(test_remove_match),
+		cmocka_unit_test(test_short_holds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
