@@ -62,7 +62,8 @@ struct mcm {
 	struct mcm_kv_events *kv_events;	/* constant while served; NULL: not wanted */
 	/* objects of an earlier master that are held: the evictor's */
 	uint32_t held_next, held_end;
-	uint64_t held_until_ms;		/* 0: none are */
+	uint64_t held_until_ms;		/* at the least; 0: none are */
+	uint64_t held_from_ms;
 	/* the threads; monitor only: */
 	struct mc_stop monitor_stop, evictor_stop;
 	pthread_t monitor, evictor;

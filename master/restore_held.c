@@ -25,7 +25,8 @@ void mcm_restored_hold(struct mcm *m, uint32_t slot)
 void mcm_restored_held(struct mcm *m, uint64_t objects)
 {
 	m->held_next = 1;
-	/* Their owners are as many as the segments are. */
+	m->held_from_ms = mcm_now_ms(m);
+	/* Their owners are as many as the segments are; of readers there may be more. */
 	m->held_until_ms = !objects ? 0 :
 		mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
 }
@@ -41,11 +42,20 @@ static void release(struct mcm *m, uint32_t slot)
 	mcm_object_unpin(m, slot);
 }
 
+/* The more clients there are, the rarer are the heartbeats by which they find this master: those who have come
+ * tell of those who will. */
+static bool still_held(const struct mcm *m)
+{
+	uint64_t now = mcm_now_ms(m);
+
+	return now < m->held_until_ms || now < m->held_from_ms + HEARTBEATS * mcm_heartbeat_ms(m);
+}
+
 bool mcm_restored_release(struct mcm *m)
 {
 	uint32_t end = m->held_end;
 
-	if (!m->held_until_ms || mcm_now_ms(m) < m->held_until_ms)
+	if (!m->held_until_ms || still_held(m))
 		return false;
 	if (end - m->held_next > STEP)
 		end = m->held_next + STEP;

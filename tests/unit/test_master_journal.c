@@ -554,6 +554,30 @@ static void t_held(void **state)
 	fx_down(&fx);
 }
 
+/* Very many clients come rarely: readers find the new master later than the owners, who are few. */
+static void t_held_for_many(void **state)
+{
+	static struct mcm_session *crowd[10000];
+	struct fixture fx;
+	unsigned i, n = 0;
+
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "a", 500 << 10, 0), 0);
+	jx_again(&fx);
+	attach(&fx, 1, MIB);
+	/* Their heartbeats are four seconds apart. */
+	for (i = 1; i <= 13; i++) {
+		for (; n < i * 2500 && n < 10000; n++)
+			crowd[n] = fx_session(&fx, 1000 + n);
+		fx_advance(&fx, 1000);
+		mcm_client_heartbeat(fx.m, fx.s->client);
+		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 12 ? -MC_ENOSPACE : i == 12 ? 0 : -MC_EEXISTS);
+	}
+	while (n)
+		fx_session_end(&fx, crowd[--n]);
+	fx_down(&fx);
+}
+
 /* ---- a disk that is full ---- */
 
 static void t_full(void **state)
@@ -758,6 +782,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(t_not_ours), cmocka_unit_test(t_other_boot),
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
 		cmocka_unit_test(t_owners), cmocka_unit_test(t_held), cmocka_unit_test(t_full),
+		cmocka_unit_test(t_owners), cmocka_unit_test(t_held_for_many), cmocka_unit_test(t_full),
 		cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
 	};
 
