@@ -322,6 +322,9 @@ static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 		for (int i = 0; i < 2; i++) {
 			size_t part = (size_t)n < iov[i].iov_len ? (size_t)n : iov[i].iov_len;
 
+			/* A message without a body has no address to add to. */
+			if (!part)
+				continue;
 			iov[i].iov_base = (char *)iov[i].iov_base + part;
 			iov[i].iov_len -= part;
 			n -= (ssize_t)part;

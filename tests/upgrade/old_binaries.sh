@@ -153,14 +153,16 @@ old_actor 20000 rm kept/29 >"$tmp/step"
 # somebody writes while it is killed
 while put_more=$((${put_more:-0} + 1)); do
 	old_actor 3000 put "more/$put_more" 2000 "$put_more" >/dev/null 2>&1 || break
-	[ "$put_more" -ge 200 ] && break
+	[ -e "$tmp/enough" ] && break
 done &
 writer=$!
 cleanup_fn end_pid "$writer"
 writes() { old_actor 3000 get more/3 2000 3 >/dev/null 2>&1; }
 wait_for 30 writes || fail "the writer does not come on"
 kill_pid "$old_master"
+touch "$tmp/enough"
 restart_master --journal_dir="$tmp/old_journal"
+wait "$writer" || :
 wait_for 60 attached || fail "the old owner does not come back: $(curl -sf "http://$MASTER_HTTP/get_segments_detail")"
 for i in $(seq 1 28); do
 	get old "kept/$i" $((i * 1013)) "$i"
