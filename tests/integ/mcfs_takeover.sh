@@ -18,6 +18,8 @@ spawn other "$top_builddir/node/mooncake_client" --master_server_address="$MASTE
 	--port=0 --global_segment_size=32MiB
 flags=(--global_segment_size=64MiB --port=0)
 
+# what program() sets
+pid_steady='' fd_steady='' pid_watcher='' fd_watcher=''
 # daemon_of SUPERVISOR - the daemon of the moment, which is the child that mounts
 daemon_of() {
 	local child

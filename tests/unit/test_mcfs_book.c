@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_mcfs_book.c - what a daemon has noted is there for the next one, whole or not at all. */
+#include <config.h>
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mcfs/book.h"
+
+static char long_key[4096];
+
+static uint64_t add_inode(const char *key, size_t len, uint64_t generation, void *object)
+{
+	const struct mcfs_book_entry e = {
+		.type = MCFS_BOOK_INODE, .info = { .size = 10 * generation, .generation = generation },
+		.nlookup = 1, .hashed = true, .key = key, .key_len = len,
+	};
+
+	return mcfs_book_add(&e, object);
+}
+
+/* The daemon dies, the next one has its descriptor. */
+static void die(int fd)
+{
+	mcfs_book_close();
+	assert_null(mcfs_book());
+	assert_int_equal(mcfs_book_load(fd), 0);
+}
+
+static void test_entries(void **state)
+{
+	struct mcfs_book_entry e;
+	uint64_t a, b, c, h, n;
+	int fd, here, there;
+
+	memset(long_key, 'k', sizeof(long_key));
+	assert_int_equal(mcfs_book_new(&fd), 0);
+	assert_false(mcfs_book_is_number((uintptr_t)&here));
+	a = add_inode("a", 1, 1, &here);
+	b = add_inode(long_key, sizeof(long_key), 2, &there);
+	c = add_inode(long_key, 200, 3, &here);
+	assert_true(a && b && c && mcfs_book_is_number(a));
+	h = mcfs_book_add(&(struct mcfs_book_entry){
+		.type = MCFS_BOOK_HANDLE, .inode = b, .handle_type = 1, .unsaved = true, .unique = 77,
+	}, &there);
+	assert_ptr_equal(mcfs_book_at(b), &there);
+	mcfs_book_set_nlookup(a, 5);
+	mcfs_book_remove(c);
+	assert_null(mcfs_book_at(c));
+	/* A directory gets a longer name. */
+	assert_int_equal(mcfs_book_set_key(a, long_key, 1000), 0);
+
+	die(fd);
+	assert_null(mcfs_book_at(a));
+	n = mcfs_book_next(0, &e);
+	assert_int_equal(n, a);
+	assert_int_equal(e.type, MCFS_BOOK_INODE);
+	assert_int_equal(e.nlookup, 5);
+	assert_int_equal(e.info.size, 10);
+	assert_int_equal(e.key_len, 1000);
+	assert_memory_equal(e.key, long_key, 1000);
+	mcfs_book_bind(n, &here);
+	assert_ptr_equal(mcfs_book_at(a), &here);
+	n = mcfs_book_next(n, &e);
+	assert_int_equal(n, b);
+	assert_int_equal(e.key_len, sizeof(long_key));
+	assert_memory_equal(e.key, long_key, sizeof(long_key));
+	n = mcfs_book_next(n, &e);
+	assert_int_equal(n, h);
+	assert_int_equal(e.type, MCFS_BOOK_HANDLE);
+	assert_int_equal(e.inode, b);
+	assert_true(e.unsaved);
+	assert_int_equal(e.unique, 77);
+	assert_int_equal(mcfs_book_next(n, &e), 0);
+	mcfs_book_close();
+	close(fd);
+}
+
+/* Places are used again, also by the next daemon: the book does not grow with what comes and goes. */
+static void test_reuse(void **state)
+{
+	uint32_t high;
+	int fd;
+
+	assert_int_equal(mcfs_book_new(&fd), 0);
+	for (int i = 0; i < 100; i++)
+		mcfs_book_remove(add_inode(long_key, sizeof(long_key), 1, &fd));
+	high = mcfs_book()->high;
+	assert_true(high < 100);
+	die(fd);
+	for (int i = 0; i < 100; i++)
+		mcfs_book_remove(add_inode(long_key, sizeof(long_key), 1, &fd));
+	assert_int_equal(mcfs_book()->high, high);
+	mcfs_book_close();
+	close(fd);
+}
+
+static void test_others(void **state)
+{
+	int fd = memfd_create("book", MFD_CLOEXEC);
+
+	/* No book, no numbers. */
+	assert_int_equal(add_inode("a", 1, 1, &fd), 0);
+	assert_null(mcfs_book_at(5000));
+	assert_int_equal(mcfs_book_load(fd), -EINVAL);
+	assert_null(mcfs_book());
+	close(fd);
+	assert_int_equal(mcfs_book_new(&fd), 0);
+	mcfs_book()->version++;
+	mcfs_book_close();
+	assert_int_equal(mcfs_book_load(fd), -EINVAL);
+	assert_null(mcfs_book());
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_entries), cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_others),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
