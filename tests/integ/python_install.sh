@@ -45,7 +45,49 @@ grep -q rpc_port "$tmp/help"
 "$tmp/bare/bin/transfer_engine_bench" --help >"$tmp/help"
 grep -q metadata_server "$tmp/help"
 package=$(echo "$tmp"/bare/lib/python3*/site-packages/mooncake)
-for file in "$package"/*.so "$package/mooncake_master" "$package/mcfs"; do
+for file in "$package"/*.so "$package/mooncake_master" "$package/mcfs" "$package/mooncake_client" "$package/mcctl"; do
 	! ldd "$file" | grep -E 'not found|libmooncake|libtransfer|libjansson|libfuse' | grep -v "$tmp/bare" ||
 		fail "$file needs what is not in the wheel"
 done
+
+# every console script and every -m, where nothing of this tree is
+timeout 120 "$tmp/bare/bin/pip" -q install --timeout 10 --retries 0 aiohttp >"$tmp/bare.log" 2>&1 ||
+	{ echo "# no aiohttp: the services are not run"; exit 0; }
+says() {
+	local word=$1
+	shift
+	(cd "$tmp" && unset MOONCAKE_BIN_DIR PYTHONPATH && PATH=/usr/bin:/bin timeout 60 "$@") >"$tmp/says" 2>&1 || :
+	grep -q -- "$word" "$tmp/says" || fail "$*: $(head -n 3 "$tmp/says")"
+}
+bin=$tmp/bare/bin
+says rpc_port "$bin/mooncake_master" --help
+says global_segment_size "$bin/mooncake_client" --help
+says metadata_server "$bin/transfer_engine_bench" --help
+says '--master' "$bin/mcfs" --help
+says 'mcctl' "$bin/mcctl" --help
+says '--port' "$bin/mooncake_http_metadata_server" --help
+says '--config' "$bin/mc_store_rest_server" --help
+says 'topology' "$bin/transfer_engine_topology_dump"
+says rpc_port "$bin/python" -m mooncake.cli --help
+says global_segment_size "$bin/python" -m mooncake.cli_client --help
+says metadata_server "$bin/python" -m mooncake.cli_bench --help
+says '--port' "$bin/python" -m mooncake.http_metadata_server --help
+says '--config' "$bin/python" -m mooncake.mooncake_store_service --help
+says 'topology' "$bin/python" -m mooncake.transfer_engine_topology_dump
+# the wheel's own master and daemon, and a program that goes through them
+rpc='' http='' lane=''
+free_port rpc
+free_port http
+free_port lane
+spawn wheel-master "$bin/mooncake_master" --rpc_port="$rpc" --metrics_port="$http"
+started "$SPAWNED" wheel-master 30 connects "127.0.0.1:$rpc"
+spawn wheel-client "$bin/mooncake_client" --port="$lane" --host=127.0.0.1 --master_server_address="127.0.0.1:$rpc" \
+	--global_segment_size=64MB
+through() {
+	"$bin/python" - "127.0.0.1:$lane" <<-'P'
+		import sys, mooncake.store as ms
+		s = ms.MooncakeDistributedStore()
+		sys.exit(s.setup_dummy(1 << 20, 1 << 20, sys.argv[1]) or s.upsert("k", b"wheel") or s.get("k") != b"wheel")
+	P
+}
+wait_for 60 through 2>"$tmp/through.log"
