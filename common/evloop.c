@@ -396,6 +396,7 @@ static void *loop_main(void *arg)
 	struct mc_evloop *l = arg;
 
 	current = l;
+	mc_thread_prompt();
 	while (!atomic_load(&l->stop)) {
 		wait_events(l);
 		dispatch(l);

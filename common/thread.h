@@ -11,6 +11,10 @@
  * process handles them in one place, and the given name (15 bytes are shown).  0 or -errno. */
 int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
 
+/* Ask the scheduler to run this thread soon and briefly rather than late and long: for threads that
+ * answer others.  Its share of the processor stays the same.  Kernels before 6.12 know no such wish. */
+void mc_thread_prompt(void);
+
 /* A flag that ends waits: worker threads sleep on it, shutdown sets it. */
 struct mc_stop {
 	pthread_mutex_t lock;

@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -537,6 +539,38 @@ static void arming_for_never(void **state)
 	cmocka_unit_test_setup_teardown(f, start_sleeping, end), \
 	cmocka_unit_test_setup_teardown(f, start_spinning, end)
 
+/* As in linux/sched/types.h. */
+struct sched_wish {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+static void slice_here(void *arg)
+{
+	struct sched_wish w = { 0 };
+
+	if (syscall(SYS_sched_getattr, 0, &w, sizeof(w), 0) == 0 && w.policy == SCHED_OTHER)
+		*(uint64_t *)arg = w.runtime;
+}
+
+/* The loop's thread wants short turns, the others of the process get what they had. */
+static void its_thread_is_prompt(void **state)
+{
+	uint64_t before = 0, after = 0, its = 0;
+
+	slice_here(&before);
+	if (!before)
+		skip();		/* a kernel that does not tell */
+	assert_int_equal(mc_evloop_call(loop, slice_here, &its), 0);
+	slice_here(&after);
+	assert_int_equal(after, before);
+	assert_true(its <= before);
+	assert_int_equal(its, 100000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -544,6 +578,7 @@ int main(void)
 		BOTH(call_from_the_loop_is_refused),
 		BOTH(posts_run_once_and_in_order),
 		BOTH(free_runs_what_was_posted),
+		BOTH(its_thread_is_prompt),
 		cmocka_unit_test(a_loop_that_never_ran),
 		BOTH(a_ready_descriptor_is_told),
 		BOTH(watched_events_change),
