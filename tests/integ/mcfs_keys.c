@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <mooncake/mcfs_ioctl.h>
 #include <mooncake/mcs.h>
 
 #define RANDOM 300u
@@ -208,6 +210,19 @@ static void check_objects(void)
 	}
 }
 
+/* One byte too long for any name, and so no file; programs reach it all the same. */
+static void check_nameless(int mount)
+{
+	static struct mcfs_ioc_stat st = { .version = MCFS_IOC_VERSION, .key_len = KEY_MAX };
+
+	memset(st.key, 'S', KEY_MAX);
+	put_value(st.key, KEY_MAX, "nameless");
+	if (ioctl(mount, MCFS_IOC_STAT, &st) < 0 || st.size != strlen("nameless"))
+		die("ioctl STAT of 4096 bytes without a slash");
+	if (mcs_remove(store, (struct mcs_key){ st.key, KEY_MAX }, MCS_REMOVE_FORCE, -1) < 0)
+		die("remove");
+}
+
 int main(int argc, char **argv)
 {
 	size_t name_max = argc > 4 ? (size_t)atoi(argv[4]) : 1000;
@@ -228,6 +243,7 @@ int main(int argc, char **argv)
 	dir = open(argv[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		die(argv[2]);
+	check_nameless(dir);
 	walk(dir);
 	check_objects();
 	mcs_close(store);
