@@ -93,6 +93,17 @@ static void start(void)
 		abort();
 }
 
+/* libFuzzer has a signal of its own now and then. */
+static bool waited(struct pollfd *p)
+{
+	int r;
+
+	do {
+		r = poll(p, 1, 10000);
+	} while (r < 0 && errno == EINTR);
+	return r == 1;
+}
+
 static void send_bytes(int fd, const uint8_t *p, size_t len)
 {
 	struct pollfd poller = { .fd = fd, .events = POLLOUT };
@@ -105,7 +116,7 @@ static void send_bytes(int fd, const uint8_t *p, size_t len)
 			len -= (size_t)n;
 		} else if (errno != EAGAIN) {
 			return;		/* the server has had enough */
-		} else if (poll(&poller, 1, 10000) != 1) {
+		} else if (!waited(&poller)) {
 			abort();
 		}
 	}
@@ -124,7 +135,7 @@ static size_t receive_all(int fd, uint8_t *buf)
 			len += (size_t)n;
 		else if (n == 0 || errno != EAGAIN)
 			return len;
-		else if (poll(&poller, 1, 10000) != 1)
+		else if (!waited(&poller))
 			abort();
 	}
 }

@@ -193,7 +193,8 @@ int main(void)
 		make_setup(first + i, &setup);
 		make_ops(first + i, op, n);
 		printf("seed %u: %s, %u keys%s%s, %u segments of %llu KiB, %u operations\n", first + i,
-		       setup.policy, setup.keys, setup.groups ? ", groups" : "", setup.tenants ? ", two tenants" : "", setup.segments,
+		       setup.policy, setup.keys, setup.groups ? ", groups" : "",
+		       setup.tenants ? ", two tenants" : "", setup.segments,
 		       (unsigned long long)setup.segment_size >> 10, n);
 		fflush(stdout);
 		if (!run(&setup, op, n, false)) {

@@ -129,6 +129,9 @@ uint64_t tenant_charged(unsigned tenant);
 uint64_t tenant_share(unsigned tenant);
 uint64_t tenant_evictable(unsigned tenant, unsigned level);
 void look_at_tenants(void);
+void begin_tenants(void);
+bool within_quota(const struct open_put *p, unsigned copies, unsigned level);
+unsigned quota_level(const struct open_put *p, unsigned copies);
 
 enum { WHO_PUT = 1, WHO_OBJECT, WHO_ASIDE };
 

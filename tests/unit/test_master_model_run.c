@@ -109,33 +109,6 @@ static bool other_group(const struct open_put *p)
 	return old && p->group && p->group != old->group;
 }
 
-/* Does the tenant's quota take the put, if need be by evicting what @level allows of its own? */
-static bool within_quota(const struct open_put *p, unsigned copies, unsigned level)
-{
-	unsigned tenant = tenant_of(p->key);
-	uint64_t want = p->size * copies, share, charged;
-
-	if (!mo.setup->tenants)
-		return true;
-	share = tenant_share(tenant);
-	charged = tenant_charged(tenant);
-	return want <= share && (charged + want <= share ||
-				 (level != NO_LEVEL &&
-				  tenant_evictable(tenant, level) >= charged + want - share));
-}
-
-/* The mildest level at which it does. */
-static unsigned quota_level(const struct open_put *p, unsigned copies)
-{
-	unsigned soft = mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0, i;
-	const unsigned level[] = { NO_LEVEL, MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
-
-	for (i = 0; i < sizeof(level) / sizeof(level[0]); i++)
-		if (within_quota(p, copies, level[i]))
-			break;
-	return i == 0 ? MCM_EVICT_PLAIN : i < 4 ? level[i] : soft | MCM_EVICT_LEASED;
-}
-
 static int expected_start(const struct open_put *p, unsigned copies, bool fits)
 {
 	unsigned s;
@@ -679,25 +652,6 @@ static void tune(struct mcm_conf *conf)
 	conf->put_start_discard_timeout_sec = DISCARD_MS;
 	conf->put_start_release_timeout_sec = RELEASE_MS;
 	conf->enable_multi_tenants = mo.setup->tenants;
-}
-
-/* Quotas that bind, each alone, and both together when a segment has gone. */
-static void begin_tenants(void)
-{
-	uint64_t capacity = mo.setup->segments * mo.setup->segment_size, effective;
-	struct mcm_scope sc[2];
-	unsigned i;
-
-	mo.quota[0] = capacity / 2;
-	mo.quota[1] = capacity / 3;
-	for (i = 0; i < 2; i++) {
-		if (mo.setup->tenants)
-			MUST(mcm_tenant_set_quota(mo.fx.m, fx_bytes(i ? "blue" : "default"), mo.quota[i],
-						  &effective) == 0, "quota");
-		MUST(mcm_scope_begin(mo.fx.m, tenant_name(i), true, &sc[i]) == 0, "tenant");
-	}
-	for (i = 1; i <= mo.setup->keys; i++)
-		mo.key[i] = mcm_scope_key(sc[tenant_of(i)], fx_bytes(mo.name[i]), mo.inside[i]);
 }
 
 static void begin(void)
