@@ -209,7 +209,7 @@ void look_at_tenants(void)
 
 	for (i = 0; mo.setup->tenants && i < 2; i++) {
 		MUST(mcm_tenant_describe(mo.fx.m, i, &t), "tenant %u is not known", i);
-		MUST(t.charged == tenant_charged(i), "tenant %u is charged for %llu bytes, expected %llu", i,
+		MUST(t.charged == tenant_charged(i), "tenant %u is charged for %llu bytes, not %llu", i,
 		     (unsigned long long)t.charged, (unsigned long long)tenant_charged(i));
 		MUST(t.effective == tenant_share(i), "tenant %u has a share of %llu bytes, expected %llu", i,
 		     (unsigned long long)t.effective, (unsigned long long)tenant_share(i));
@@ -394,13 +394,13 @@ void look_for_evicted(unsigned level)
 		lost += n;
 		lost_leased += was_leased ? n : 0;
 	}
-	/* What goes with its group, or for its tenant's quota, goes with all its copies and counts once, also when its memory was
-	 * unmounted a moment before. */
+	/* What goes with its group, or for its quota, goes with all copies and counts once, also when its
+	 * memory was unmounted a moment before. */
 	MUST(lost == now - mo.evicted || mo.setup->groups || mo.setup->tenants,
 	     "%u objects have gone, %lld were counted", lost,
 	     (long long)(now - mo.evicted));
-	MUST(lost_leased == broken - mo.broken || mo.setup->groups || mo.setup->tenants, "%u promises broken, %lld were counted",
-	     lost_leased, (long long)(broken - mo.broken));
+	MUST(lost_leased == broken - mo.broken || mo.setup->groups || mo.setup->tenants,
+	     "%u promises broken, %lld were counted", lost_leased, (long long)(broken - mo.broken));
 	mo.evicted = now;
 	mo.broken = broken;
 }
