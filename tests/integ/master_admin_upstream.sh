@@ -29,7 +29,7 @@ ask_ours() {
 	spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 32 <'$tmp/stays'"
 	wait_for 20 has_segment
 	"$top_builddir/tools/mcctl" --master="$MASTER" put plain "$tmp/value"
-	routes "$1" $2
+	routes "$1" ${2:+"$2"}
 	end_pid "$SPAWNED"
 	stop_pid "$MASTER_PID"
 }
@@ -49,7 +49,7 @@ s = MooncakeDistributedStore()
 assert s.setup("127.0.0.1", "P2PHANDSHAKE", 32 << 20, 16 << 20, "tcp", "", sys.argv[1]) == 0
 assert s.put("plain", open(sys.argv[2], "rb").read()) == 0
 time.sleep(600)' "$MASTER" "$tmp/value"
-	routes "$1" $2
+	routes "$1" ${2:+"$2"}
 	kill_pid "$SPAWNED"
 	end_pid "$master"
 }
