@@ -3,8 +3,8 @@
  *
  * A connection is made when it is needed and made anew when the daemon was restarted; buffers are handed
  * over again then.  A call that finds the connection gone is repeated once over a new one, when that can
- * do no harm; without a daemon it fails with -MC_ERPC, or goes on without one when the daemon was only
- * found ("auto"), goes on without one (node_alone.c). */
+ * do no harm; without a daemon it fails with -MC_ERPC or, when the daemon was only found ("auto"), goes on
+ * without one (node_alone.c). */
 #ifndef MCS_NODE_H
 #define MCS_NODE_H
 

@@ -176,12 +176,11 @@ static void fit_descriptors(struct mcm_conf *conf)
 		return;
 	conf->max_connections = more.rlim_cur > 2 * DESCRIPTORS_BESIDE ?
 		(int64_t)(more.rlim_cur - DESCRIPTORS_BESIDE) : (int64_t)(more.rlim_cur / 2);
-	mc_info(LOG, "fewer connections than max_connections: descriptors=%llu connections=%lld",
-		(unsigned long long)more.rlim_cur, (long long)conf->max_connections);
 }
 
 static int run(struct mcm_conf *conf, int argc, char **argv)
 {
+	int64_t asked = conf->max_connections;
 	struct where w;
 	struct mcm *m;
 	int r;
@@ -197,6 +196,9 @@ static int run(struct mcm_conf *conf, int argc, char **argv)
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
 		return fail(r);
+	if (conf->max_connections < asked)
+		mc_info(LOG, "open files are limited, room for fewer connections: max_connections=%lld connections=%lld",
+			(long long)asked, (long long)conf->max_connections);
 	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
 		mcm_http_port(m));
 	wait_for_end(argc, argv);

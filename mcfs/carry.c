@@ -22,8 +22,8 @@
 #define FIRST_BYTES (6 * MCFS_SLOT)
 #define FIRST_ROOM (8 * MCFS_SLOT)
 #define GUESS_MAX (256 * MCFS_SLOT)
-/* Of what was too little; very large files are not given four times what they may need. */
-#define GROWTH(room) ((room) < GUESS_MAX ? 4 * (room) : 2 * (room))
+/* Of what was too little: more would push out objects, or go to another node, for nothing. */
+#define GROWTH 2
 /* Of the pool, for all writers of this node together. */
 #define SHARE 2
 /* One step of a thread; a writer that is interrupted by it waits no longer. */
@@ -153,7 +153,7 @@ static uint64_t room_for(const struct mcfs_writer *w)
 {
 	const struct mcfs_carrier *all = carrier_of(w);
 	const struct mcfs_carry *c = &w->carry;
-	uint64_t room = c->room ? GROWTH(c->room) : FIRST_ROOM, guess = load(&all->guess);
+	uint64_t room = c->room ? GROWTH * c->room : FIRST_ROOM, guess = load(&all->guess);
 	uint64_t need = ((uint64_t)c->next + 1) * MCFS_SLOT, held = load(&all->reserved) - c->room;
 	uint64_t limit = load(&all->capacity) / SHARE;
 	uint64_t known = c->hint > w->stage.size ? c->hint : w->stage.size;

@@ -209,14 +209,17 @@ def _write_file(path, name, header, data):
                                "data_offsets": [0, header.nbytes]}}).encode()
     about += b" " * (-len(about) % 8)
     path = os.fsdecode(path)
-    part = f"{path}.part.{os.getpid()}"
+    # Devices and pipes are written to: a file in their place would be there for everybody.
+    inplace = os.path.exists(path) and not os.path.isfile(path)
+    part = path if inplace else f"{path}.part.{os.getpid()}"
     try:
         with open(part, "wb") as f:
             f.write(len(about).to_bytes(8, "little") + about)
             f.write(data)
-        os.replace(part, path)
+        if not inplace:
+            os.replace(part, path)
     except OSError:
-        if os.path.exists(part):
+        if not inplace and os.path.exists(part):
             os.unlink(part)
         raise
 

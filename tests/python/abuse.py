@@ -276,8 +276,8 @@ def interrupted(s):
     old = signal.signal(signal.SIGALRM, handler)
     seen = 0
     for i in range(200):
-        signal.setitimer(signal.ITIMER_REAL, rng.choice([0.0001, 0.0005, 0.002]))
         try:
+            signal.setitimer(signal.ITIMER_REAL, rng.choice([0.0001, 0.0005, 0.002]))
             while True:
                 s.upsert(f"i{i % 5}", b"x" * 50000)
                 s.batch_get_into([f"i{i % 5}"] * 10, [MEMORY] * 10, [50000] * 10)

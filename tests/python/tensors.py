@@ -214,6 +214,13 @@ class Case(unittest.TestCase):
             self.assertEqual(s.save_tensor_to_safetensor("k", path), 0)
             with open(path, "rb") as f:
                 data = f.read()
+            # what is no file is written to, and stays what it is
+            pipe = os.path.join(d, "pipe")
+            os.mkfifo(pipe)
+            reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            self.assertEqual(s.save_tensor_to_safetensor("k", pipe), 0)
+            self.assertEqual(os.read(reader, 4096), data)
+            os.close(reader)
             n = int.from_bytes(data[:8], "little")
             self.assertEqual(json.loads(data[8:8 + n]), {"k": {"dtype": "I16", "shape": [3], "data_offsets": [0, 6]}})
             self.assertEqual(data[8 + n:], value.tobytes())
