@@ -197,7 +197,7 @@ static int run(struct mcm_conf *conf, int argc, char **argv)
 	if (r < 0)
 		return fail(r);
 	if (conf->max_connections < asked)
-		mc_info(LOG, "open files are limited, room for fewer connections: max_connections=%lld connections=%lld",
+		mc_info(LOG, "open files are limited, room for fewer connections: asked=%lld connections=%lld",
 			(long long)asked, (long long)conf->max_connections);
 	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
 		mcm_http_port(m));
