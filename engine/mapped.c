@@ -322,25 +322,16 @@ static bool worth_trying(struct mce_mapped *m)
 	return true;
 }
 
-static int mapped_connect(struct mce_peer *p, uint64_t deadline)
+static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
 {
-	struct mce_mapped *m = p->mapped;
-	struct mce_id id;
+	struct mce_peer *p = m->p;
 	int fd, r;
 
-	if (!worth_trying(m))
-		return 0;
-	/* The engine before this one on the same address may not have been noticed to be gone. */
-	mce_io_call(m->io, down_run, m);
-	pthread_mutex_lock(&p->lock);
-	id = p->id;
-	memcpy(m->tried, id.nonce, sizeof(m->tried));
-	pthread_mutex_unlock(&p->lock);
-	fd = connect_abstract(&id);
+	fd = connect_abstract(id);
 	if (fd < 0) {
 		mc_info("engine", "same host but memory is not shared, using tcp: %s peer=%s",
 			mc_strerror(fd), p->endpoint);
-		return 0;
+		return;
 	}
 	pthread_mutex_lock(&p->lock);
 	m->evfd.fd = fd;
@@ -355,6 +346,26 @@ static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
 		mce_io_call(m->io, down_run, m);
+}
+
+static int mapped_connect(struct mce_peer *p, uint64_t deadline)
+{
+	struct mce_mapped *m = p->mapped;
+	struct mce_id id;
+
+	if (!worth_trying(m))
+		return 0;
+	/* The engine before this one on the same address may not have been noticed to be gone. */
+	mce_io_call(m->io, down_run, m);
+	pthread_mutex_lock(&p->lock);
+	id = p->id;
+	memcpy(m->tried, id.nonce, sizeof(m->tried));
+	m->connecting = true;
+	pthread_mutex_unlock(&p->lock);
+	try_connect(m, &id, deadline);
+	pthread_mutex_lock(&p->lock);
+	m->connecting = false;
+	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
 
@@ -405,7 +416,8 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 	if (p->e->conf.force_tcp)
 		return -MC_ENOTSUP;
 	if (m->state != MCE_MAPPED_UP) {
-		if (!p->introduced)
+		/* What comes before it is known shall not take the long way. */
+		if (!p->introduced || m->connecting)
 			return -EAGAIN;
 		return mce_id_same_host(&p->id, &p->e->id) &&
 		       memcmp(m->tried, p->id.nonce, sizeof(m->tried)) ? -EAGAIN : -MC_ENOTSUP;

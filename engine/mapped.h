@@ -30,6 +30,7 @@ struct mce_mapped {
 	/* guarded by the peer's lock */
 	enum mce_mapped_state state;
 	uint8_t tried[16];	/* nonce of the engine that the state is about */
+	bool connecting;	/* a try is under way */
 	struct mc_evfd evfd;	/* watched when fd >= 0 */
 	pthread_cond_t news;	/* what the I/O thread received */
 	const uint64_t *life;
