@@ -6,14 +6,12 @@
 #include <config.h>
 
 #include "test_engine_fixture.h"
+#include "test_engine_impostor.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -25,29 +23,7 @@
 #define MANY 100u
 #define FEW 8u
 
-/* All bytes, or false when the other side ended it or @stop was set. */
-static bool move(int fd, void *p, size_t n, bool out, const bool *stop)
-{
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-
-	while (n) {
-		ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
-
-		if (k > 0) {
-			p = (char *)p + k;
-			n -= (size_t)k;
-			continue;
-		}
-		if (k == 0 || errno != EAGAIN || __atomic_load_n(stop, __ATOMIC_RELAXED))
-			return false;
-		poll(&pfd, 1, 20);
-	}
-	return true;
-}
-
 /* ---- the serving side ---- */
-
-static const bool never;
 
 static int dial(const struct side *s, uint64_t features)
 {
@@ -57,8 +33,8 @@ static int dial(const struct side *s, uint64_t features)
 
 	assert_true(fd >= 0);
 	mce_greeting_pack(b, &g);
-	assert_true(move(fd, b, sizeof(b), true, &never));
-	assert_true(move(fd, b, sizeof(b), false, &never));
+	assert_true(impostor_move(NULL, fd, b, sizeof(b), true));
+	assert_true(impostor_move(NULL, fd, b, sizeof(b), false));
 	assert_int_equal(mce_greeting_unpack(b, sizeof(b), &g), sizeof(b));
 	assert_int_equal(g.features & MCE_FEATURE_ACK_UPTO, MCE_FEATURE_ACK_UPTO);
 	return fd;
@@ -81,7 +57,7 @@ static void ask_many(const struct side *s, int fd, unsigned bad)
 		mce_req_pack(b + i * (MCE_REQ_SIZE + 1), &q);
 		b[i * (MCE_REQ_SIZE + 1) + MCE_REQ_SIZE] = (uint8_t)i;
 	}
-	assert_true(move(fd, b, sizeof(b), true, &never));
+	assert_true(impostor_move(NULL, fd, b, sizeof(b), true));
 }
 
 static struct mce_wire_resp answer(int fd)
@@ -89,7 +65,7 @@ static struct mce_wire_resp answer(int fd)
 	struct mce_wire_resp a = { .type = 0 };
 	uint8_t b[MCE_RESP_SIZE];
 
-	assert_true(move(fd, b, sizeof(b), false, &never));
+	assert_true(impostor_move(NULL, fd, b, sizeof(b), false));
 	assert_int_equal(mce_resp_unpack(b, sizeof(b), &a), sizeof(b));
 	return a;
 }
@@ -180,11 +156,8 @@ enum manner {
 };
 
 struct server {
-	int listener, r;
-	char addr[MC_ADDR_MAX];
-	pthread_t thread;
+	struct impostor im;
 	enum manner manner;
-	bool stop;
 	unsigned conns, writes, again;	/* connections, WRITEs on the first, and later */
 	uint64_t again_from;		/* the least address of the later ones */
 };
@@ -195,7 +168,7 @@ static bool tell(struct server *v, int fd, uint8_t type, uint64_t id, int status
 	uint8_t b[MCE_RESP_SIZE];
 
 	mce_resp_pack(b, &a);
-	return move(fd, b, sizeof(b), true, &v->stop);
+	return impostor_move(&v->im, fd, b, sizeof(b), true);
 }
 
 /* The @n-th WRITE of this connection is there.  False: end it. */
@@ -225,8 +198,9 @@ static bool take(struct server *v, int fd, const struct mce_wire_req *q, unsigne
 	}
 }
 
-static void serve(struct server *v, int fd)
+static void serve(struct impostor *im, int fd)
 {
+	struct server *v = (struct server *)im;
 	struct mce_greeting g = {
 		.version = 1, .version_min = 1, .len_max = 1 << 20, .window = 256, .id = { .nonce = { 1, 2, 3 } },
 		.features = v->manner == EACH || v->manner == UNAGREED ? 0 : MCE_FEATURE_ACK_UPTO,
@@ -236,15 +210,15 @@ static void serve(struct server *v, int fd)
 	uint64_t last = 0;
 	unsigned n = 0;
 
-	if (!move(fd, b, sizeof(b), false, &v->stop))
+	if (!impostor_move(&v->im, fd, b, sizeof(b), false))
 		return;
 	mce_greeting_pack(b, &g);
-	if (!move(fd, b, sizeof(b), true, &v->stop))
+	if (!impostor_move(&v->im, fd, b, sizeof(b), true))
 		return;
 	v->conns++;
-	while (move(fd, b, MCE_REQ_SIZE, false, &v->stop)) {
+	while (impostor_move(&v->im, fd, b, MCE_REQ_SIZE, false)) {
 		if (mce_req_unpack(b, MCE_REQ_SIZE, &q) != MCE_REQ_SIZE || q.type != MCE_FRAME_WRITE ||
-		    q.len != BLOCK || q.seq <= last || !move(fd, payload, BLOCK, false, &v->stop))
+		    q.len != BLOCK || q.seq <= last || !impostor_move(&v->im, fd, payload, BLOCK, false))
 			return;
 		last = q.seq;
 		v->writes += v->conns == 1;
@@ -254,23 +228,6 @@ static void serve(struct server *v, int fd)
 		if (!take(v, fd, &q, ++n))
 			return;
 	}
-}
-
-static void *server_main(void *arg)
-{
-	struct server *v = arg;
-	struct pollfd pfd = { .fd = v->listener, .events = POLLIN };
-	int fd;
-
-	while (!__atomic_load_n(&v->stop, __ATOMIC_RELAXED)) {
-		poll(&pfd, 1, 20);
-		fd = mc_accept(v->listener);
-		if (fd < 0)
-			continue;
-		serve(v, fd);
-		close(fd);
-	}
-	return NULL;
 }
 
 /* FEW WRITEs to addresses BLOCK, 2 * BLOCK, ... */
@@ -285,11 +242,9 @@ static void write_to(struct server *v, enum manner manner, int status[FEW])
 	struct side s;
 
 	*v = (struct server){ .manner = manner, .again_from = UINT64_MAX };
-	v->listener = mc_listen("127.0.0.1:0", 8, 0, v->addr);
-	assert_true(v->listener >= 0);
-	assert_int_equal(pthread_create(&v->thread, NULL, server_main, v), 0);
+	impostor_start(&v->im, serve);
 	side_open(&s, &conf, 0, 0, 0);
-	assert_int_equal(mce_peer_get(s.e, v->addr, &peer), 0);
+	assert_int_equal(mce_peer_get(s.e, v->im.addr, &peer), 0);
 	memset(reqs, 0, sizeof(reqs));
 	for (unsigned i = 0; i < FEW; i++) {
 		iov[i] = (struct iovec){ mem + i * BLOCK, BLOCK };
@@ -307,9 +262,7 @@ static void write_to(struct server *v, enum manner manner, int status[FEW])
 		status[i] = reqs[i].status;
 	mce_peer_put(peer);
 	side_close(&s);
-	__atomic_store_n(&v->stop, true, __ATOMIC_RELAXED);
-	pthread_join(v->thread, NULL);
-	close(v->listener);
+	impostor_stop(&v->im);
 }
 
 static void many_end_by_one(void **state)

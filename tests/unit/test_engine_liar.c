@@ -4,18 +4,14 @@
 #include <config.h>
 
 #include "test_engine_fixture.h"
+#include "test_engine_impostor.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
 #include "engine/tcp_wire.h"
 
 #define LEN 100000u
@@ -37,32 +33,10 @@ enum lie {
 };
 
 struct liar {
-	int listener;
-	char addr[MC_ADDR_MAX];
-	pthread_t thread;
+	struct impostor im;
 	enum lie lie;
-	bool stop;
 	unsigned served;
 };
-
-static bool move_all(struct liar *l, int fd, void *p, size_t n, bool out)
-{
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-
-	while (n) {
-		ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
-
-		if (k > 0) {
-			p = (char *)p + k;
-			n -= (size_t)k;
-			continue;
-		}
-		if (k == 0 || errno != EAGAIN || __atomic_load_n(&l->stop, __ATOMIC_RELAXED))
-			return false;
-		poll(&pfd, 1, 20);
-	}
-	return true;
-}
 
 static bool greet(struct liar *l, int fd)
 {
@@ -72,14 +46,14 @@ static bool greet(struct liar *l, int fd)
 	};
 	uint8_t b[MCE_GREETING_SIZE];
 
-	if (!move_all(l, fd, b, sizeof(b), false))
+	if (!impostor_move(&l->im, fd, b, sizeof(b), false))
 		return false;
 	if (l->lie == LIE_OLD_GREETING)
 		g.status = mc_err_to_wire(-MC_EVERSION);
 	if (l->lie == LIE_NO_WINDOW)
 		g.window = 0;
 	mce_greeting_pack(b, &g);
-	return move_all(l, fd, b, sizeof(b), true);
+	return impostor_move(&l->im, fd, b, sizeof(b), true);
 }
 
 static bool answer(struct liar *l, int fd, const struct mce_wire_req *q)
@@ -92,7 +66,7 @@ static bool answer(struct liar *l, int fd, const struct mce_wire_req *q)
 	if (q->type == MCE_FRAME_WRITE) {
 		a.type = MCE_FRAME_ACK;
 		a.len = 0;
-		if (l->lie != LIE_EARLY && !move_all(l, fd, bytes, q->len, false))
+		if (l->lie != LIE_EARLY && !impostor_move(&l->im, fd, bytes, q->len, false))
 			return false;
 	}
 	if (l->lie == LIE_OTHER_ID)
@@ -119,38 +93,22 @@ static bool answer(struct liar *l, int fd, const struct mce_wire_req *q)
 		n *= 2;
 	}
 	l->served++;
-	if (!move_all(l, fd, bytes, n, true))
+	if (!impostor_move(&l->im, fd, bytes, n, true))
 		return false;
 	return l->lie != LIE_HALF;
 }
 
-static void serve(struct liar *l, int fd)
+static void serve(struct impostor *im, int fd)
 {
+	struct liar *l = (struct liar *)im;
 	struct mce_wire_req q = { .type = 0 };
 	uint8_t b[MCE_REQ_SIZE];
 
 	if (!greet(l, fd))
 		return;
-	while (move_all(l, fd, b, sizeof(b), false))
+	while (impostor_move(&l->im, fd, b, sizeof(b), false))
 		if (mce_req_unpack(b, sizeof(b), &q) != MCE_REQ_SIZE || !answer(l, fd, &q))
 			return;
-}
-
-static void *liar_main(void *arg)
-{
-	struct liar *l = arg;
-	struct pollfd pfd = { .fd = l->listener, .events = POLLIN };
-	int fd;
-
-	while (!__atomic_load_n(&l->stop, __ATOMIC_RELAXED)) {
-		poll(&pfd, 1, 20);
-		fd = mc_accept(l->listener);
-		if (fd < 0)
-			continue;
-		serve(l, fd);
-		close(fd);
-	}
-	return NULL;
 }
 
 static int ask_liar(enum lie lie, enum mce_op op)
@@ -162,11 +120,9 @@ static int ask_liar(enum lie lie, enum mce_op op)
 	struct side s;
 	int r;
 
-	l.listener = mc_listen("127.0.0.1:0", 8, 0, l.addr);
-	assert_true(l.listener >= 0);
-	assert_int_equal(pthread_create(&l.thread, NULL, liar_main, &l), 0);
+	impostor_start(&l.im, serve);
 	side_open(&s, &conf, 0, 0, 0);
-	assert_int_equal(mce_peer_get(s.e, l.addr, &peer), 0);
+	assert_int_equal(mce_peer_get(s.e, l.im.addr, &peer), 0);
 	memset(mem, 0x11, 3 * LEN);
 	r = transfer(s.e, peer, op, 4096, 1, mem + LEN, LEN, NULL);
 	for (unsigned i = 0; i < LEN; i++)
@@ -178,9 +134,7 @@ static int ask_liar(enum lie lie, enum mce_op op)
 	free(mem);
 	mce_peer_put(peer);
 	side_close(&s);
-	__atomic_store_n(&l.stop, true, __ATOMIC_RELAXED);
-	pthread_join(l.thread, NULL);
-	close(l.listener);
+	impostor_stop(&l.im);
 	return r;
 }
 

@@ -4,14 +4,13 @@
 #include <config.h>
 
 #include "test_engine_fixture.h"
+#include "test_engine_impostor.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -35,43 +34,18 @@ enum lie {
 };
 
 struct server {
-	int listener, port;
-	pthread_t thread;
+	struct impostor im;
+	int port;
 	enum lie lie;
 	unsigned version;
-	bool stop;
 	unsigned conns;
 	char mem[LEN];
 };
 
-static bool stopping(struct server *s)
-{
-	return __atomic_load_n(&s->stop, __ATOMIC_RELAXED);
-}
-
-static bool move_all(struct server *s, int fd, void *p, size_t n, bool out)
-{
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-
-	while (n) {
-		ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
-
-		if (k > 0) {
-			p = (char *)p + k;
-			n -= (size_t)k;
-			continue;
-		}
-		if (k == 0 || errno != EAGAIN || stopping(s))
-			return false;
-		poll(&pfd, 1, 20);
-	}
-	return true;
-}
-
 static bool drip(struct server *s, int fd, char *p, size_t n)
 {
 	for (unsigned i = 0; i < 8; i++) {
-		if (!move_all(s, fd, p + n / 8 * i, i < 7 ? n / 8 : n - n / 8 * 7, true))
+		if (!impostor_move(&s->im, fd, p + n / 8 * i, i < 7 ? n / 8 : n - n / 8 * 7, true))
 			return false;
 		poll(NULL, 0, 100);
 	}
@@ -84,9 +58,9 @@ static bool swallow(struct server *s, int fd, uint64_t n)
 	static char trash[LEN];
 
 	for (; n > LEN; n -= LEN)
-		if (!move_all(s, fd, trash, LEN, false))
+		if (!impostor_move(&s->im, fd, trash, LEN, false))
 			return false;
-	return move_all(s, fd, trash, n, false);
+	return impostor_move(&s->im, fd, trash, n, false);
 }
 
 /* False: close. */
@@ -101,23 +75,23 @@ static bool answer(struct server *s, int fd, const struct mce_up_req *q)
 	if (s->lie == LIE_MAGIC)
 		b[7] = 'X';
 	if (s->lie == LIE_HALF || s->lie == LIE_REFUSE) {
-		move_all(s, fd, b, s->lie == LIE_HALF ? 3 : 8, true);
+		impostor_move(&s->im, fd, b, s->lie == LIE_HALF ? 3 : 8, true);
 		return false;
 	}
 	if (s->lie == LIE_SILENT) {
-		while (move_all(s, fd, trash, 1, false))
+		while (impostor_move(&s->im, fd, trash, 1, false))
 			;
 		return false;
 	}
 	if (q->op == MCE_UP_WRITE && q->size > LEN - off)
 		return swallow(s, fd, q->size);
 	if (q->op == MCE_UP_WRITE)
-		return move_all(s, fd, s->mem + off, q->size, false) &&
-			(!q->v2 || move_all(s, fd, b, sizeof(b), true));
-	ok = !q->v2 || move_all(s, fd, b, sizeof(b), true);
+		return impostor_move(&s->im, fd, s->mem + off, q->size, false) &&
+			(!q->v2 || impostor_move(&s->im, fd, b, sizeof(b), true));
+	ok = !q->v2 || impostor_move(&s->im, fd, b, sizeof(b), true);
 	if (ok && s->lie == LIE_DRIP)
 		return drip(s, fd, s->mem + off, q->size);
-	return ok && move_all(s, fd, s->mem + off, q->size, true);
+	return ok && impostor_move(&s->im, fd, s->mem + off, q->size, true);
 }
 
 static void serve(struct server *s, int fd)
@@ -126,10 +100,10 @@ static void serve(struct server *s, int fd)
 	uint8_t b[MCE_UP_REQ_SIZE];
 
 	if (s->lie == LIE_UNASKED)
-		move_all(s, fd, (char *)"\0\0\0\0VTCM", 8, true);
-	while (s->lie == LIE_STOPPED && !stopping(s))
+		impostor_move(&s->im, fd, (char *)"\0\0\0\0VTCM", 8, true);
+	while (s->lie == LIE_STOPPED && !impostor_stopping(&s->im))
 		poll(NULL, 0, 20);
-	while (move_all(s, fd, b, sizeof(b), false)) {
+	while (impostor_move(&s->im, fd, b, sizeof(b), false)) {
 		assert_int_equal(mce_up_req_unpack(b, sizeof(b), &q), sizeof(b));
 		assert_int_equal(q.v2, s->version == 2);
 		if (!answer(s, fd, &q) || s->lie == LIE_ONE_EACH)
@@ -137,44 +111,25 @@ static void serve(struct server *s, int fd)
 	}
 }
 
-static void *server_main(void *arg)
+static void take_connection(struct impostor *im, int fd)
 {
-	struct server *s = arg;
-	struct pollfd pfd = { .fd = s->listener, .events = POLLIN };
-	int fd;
+	struct server *s = (struct server *)im;
 
-	while (!stopping(s)) {
-		poll(&pfd, 1, 20);
-		fd = mc_accept(s->listener);
-		if (fd < 0)
-			continue;
-		s->conns++;
-		if (s->lie != LIE_CLOSE)
-			serve(s, fd);
-		close(fd);
-	}
-	return NULL;
+	s->conns++;
+	if (s->lie != LIE_CLOSE)
+		serve(s, fd);
 }
 
 static void server_start(struct server *s, enum lie lie, unsigned version)
 {
-	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
+	char host[MC_ADDR_MAX];
 
 	memset(s, 0, sizeof(*s));
 	s->lie = lie;
 	s->version = version;
 	pattern_fill(s->mem, LEN, 8, 0);
-	s->listener = mc_listen("127.0.0.1:0", 64, 0, addr);
-	assert_true(s->listener >= 0);
-	assert_int_equal(mc_addr_split(addr, host, sizeof(host), -1, &s->port), 0);
-	assert_int_equal(pthread_create(&s->thread, NULL, server_main, s), 0);
-}
-
-static void server_stop(struct server *s)
-{
-	__atomic_store_n(&s->stop, true, __ATOMIC_RELAXED);
-	pthread_join(s->thread, NULL);
-	close(s->listener);
+	impostor_start(&s->im, take_connection);
+	assert_int_equal(mc_addr_split(s->im.addr, host, sizeof(host), -1, &s->port), 0);
 }
 
 /* ---- one request against each lie ---- */
@@ -206,7 +161,7 @@ static int ask_liar(enum lie lie, unsigned version, enum mce_op op, uint64_t n)
 	server_start(&s, lie, version);
 	memset(mem, 'm', sizeof(mem));
 	r = ask(&s, op, &quick, mem, n);
-	server_stop(&s);
+	impostor_stop(&s.im);
 	if (r == 0 && op == MCE_READ)
 		pattern_check(mem, n, 8, 0);
 	if (r == 0 && op == MCE_WRITE)
@@ -239,7 +194,7 @@ static void early_ack(void **state)
 	conf.stripe_bytes = 8 << 20;
 	server_start(&s, LIE_UNASKED, 2);
 	assert_int_equal(ask(&s, MCE_WRITE, &conf, mem, 8 << 20), -MC_ETRANSFER);
-	server_stop(&s);
+	impostor_stop(&s.im);
 	free(mem);
 }
 
@@ -268,7 +223,7 @@ static void slow_server(void **state)
 	server_start(&s, LIE_DRIP, 2);
 	assert_int_equal(ask(&s, MCE_READ, &conf, mem, LEN), 0);
 	pattern_check(mem, LEN, 8, 0);
-	server_stop(&s);
+	impostor_stop(&s.im);
 }
 
 /* A thousand requests to one that closes every connection end soon, by the count of lost lanes. */
@@ -298,7 +253,7 @@ static void hopeless(void **state)
 	assert_int_equal(b.failed, N);
 	mce_peer_put(peer);
 	mce_engine_close(e);
-	server_stop(&s);
+	impostor_stop(&s.im);
 	assert_in_range(s.conns, 1, 200);
 	free(reqs);
 }
