@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * guard.c - the daemon's clock, and the process that looks at it. */
+ * guard.c - the daemon's clock, and the process that looks at it and outlives it by a moment. */
 #include <config.h>
 #include "mcfs/guard.h"
 
@@ -26,11 +26,15 @@
 /* A look at the clock this often, and a tick twice as often. */
 #define LOOK_MS 250
 #define NAME "mcfs-guard"
+/* What the kernel sends the guard when the daemon has died. */
+#define DEATH SIGUSR1
 
 /* In memory that both processes share. */
 struct clock {
 	uint64_t ticks;		/* atomic */
 	int connection;		/* atomic; -1: not mounted yet */
+	int has_socket;		/* atomic */
+	char socket[PATH_MAX];	/* constant once has_socket is true */
 };
 
 static struct {
@@ -70,27 +74,40 @@ static void abort_connection(const struct clock *c, const char *dir, uint64_t ms
 	       done ? "was ended" : "cannot be ended", dir, (unsigned long long)ms);
 }
 
-static void look(const struct clock *c, const char *dir, uint64_t stall_ms)
+/* Until the daemon has died.  @stall_ms 0: however long it stands. */
+static void look(const struct clock *c, const char *dir, uint64_t stall_ms, const sigset_t *death)
 {
 	struct timespec nap = { .tv_nsec = LOOK_MS * MC_NS_PER_MS };
 	uint64_t seen = 0, stood_ms = 0;
 
-	for (;;) {
-		uint64_t now;
+	while (sigtimedwait(death, NULL, &nap) != DEATH) {
+		uint64_t now = __atomic_load_n(&c->ticks, __ATOMIC_RELAXED);
 
-		(void)nanosleep(&nap, NULL);
-		now = __atomic_load_n(&c->ticks, __ATOMIC_RELAXED);
 		if (__atomic_load_n(&c->connection, __ATOMIC_ACQUIRE) < 0 || now != seen) {
 			seen = now;
 			stood_ms = 0;
 			continue;
 		}
 		stood_ms += LOOK_MS;
-		if (stood_ms < stall_ms)
+		if (!stall_ms || stood_ms < stall_ms)
 			continue;
 		abort_connection(c, dir, stood_ms);
-		return;
+		stall_ms = 0;
 	}
+}
+
+static void remove_socket(struct clock *c)
+{
+	char *end;
+
+	if (!__atomic_load_n(&c->has_socket, __ATOMIC_ACQUIRE))
+		return;
+	(void)unlink(c->socket);
+	end = strrchr(c->socket, '/');
+	if (!end)
+		return;
+	*end = '\0';
+	(void)rmdir(c->socket);
 }
 
 /* What ps(1) shows, and killall(1) finds, is not the daemon. */
@@ -117,17 +134,24 @@ static void leave_output(bool keep_stderr)
 
 static void run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc, char **argv)
 {
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigset_t death;
+
+	sigemptyset(&death);
+	sigaddset(&death, DEATH);
+	(void)sigprocmask(SIG_BLOCK, &death, NULL);
+	(void)prctl(PR_SET_PDEATHSIG, DEATH);
 	if (getppid() != daemon)
 		_exit(0);
 	/* A terminal's keys are for the daemon, whose end is ours. */
 	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGQUIT, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
 	(void)signal(SIGTERM, SIG_IGN);
 	if (chdir("/") < 0)
 		mc_debug("mcfs", "chdir /: %s", mc_strerror(errno));
 	rename_process(argc, argv);
-	look(guard.clock, dir, stall_ms);
+	look(guard.clock, dir, stall_ms, &death);
+	remove_socket(guard.clock);
 	_exit(0);
 }
 
@@ -138,8 +162,6 @@ int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int arg
 	pid_t daemon = getpid();
 	int r;
 
-	if (!stall_ms)
-		return 0;
 	guard.clock = mmap(NULL, sizeof(*guard.clock), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (guard.clock == MAP_FAILED) {
@@ -159,6 +181,16 @@ int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int arg
 		run(guard.dir, stall_ms, daemon, argc, argv);
 	}
 	return 0;
+}
+
+void mcfs_guard_socket(const char *path)
+{
+	size_t len = strlen(path);
+
+	if (guard.pid <= 0 || len >= sizeof(guard.clock->socket))
+		return;
+	memcpy(guard.clock->socket, path, len + 1);
+	__atomic_store_n(&guard.clock->has_socket, 1, __ATOMIC_RELEASE);
 }
 
 static void *tick(void *arg)

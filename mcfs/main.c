@@ -513,7 +513,7 @@ int main(int argc, char **argv)
 		if (r == 0 && !fs->taken)
 			r = prepare_again(fs);
 	}
-	if (r == 0)
+	if (r == 0 && (fs->conf.stall_timeout || fs->conf.standalone))
 		r = mcfs_guard_fork(fs->mountpoint, fs->conf.stall_timeout,
 				    in_front, argc, argv);
 	r = r < 0 ? (complain(r), 1) : run_mount(&run, parent);

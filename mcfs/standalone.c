@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "master/mcm.h"
+#include "mcfs/guard.h"
 #include "mcfs/mcfs.h"
 
 struct mcfs_standalone {
@@ -34,6 +35,7 @@ static int make_dir(struct mcfs_standalone *s)
 		return -errno;
 	}
 	(void)snprintf(s->public_addr, sizeof(s->public_addr), "unix:%s/master", s->dir);
+	mcfs_guard_socket(s->public_addr + 5);
 	/* As long as the name of a socket may be. */
 	return strlen(s->public_addr) - 5 < 108 ? 0 : -ENAMETOOLONG;
 }

@@ -7,7 +7,7 @@ requires_fuse
 requires_root
 mcfs=$top_builddir/mcfs/mcfs
 m=$tmp/mnt
-mkdir "$m"
+mkdir "$m" "$tmp/sockets"
 cleanup_fn unmount_any "$m"
 # Daemons have left their parent, which spawn() could have ended.
 end_daemons() {
@@ -54,7 +54,7 @@ daemon_of() {
 	done
 }
 start_daemon() {
-	timeout 30 "$mcfs" "${flags[@]}" "$@" "$m" </dev/null >"$tmp/start.out" 2>&1 || {
+	TMPDIR=$tmp/sockets timeout 30 "$mcfs" "${flags[@]}" "$@" "$m" </dev/null >"$tmp/start.out" 2>&1 || {
 		cat "$tmp/start.out"
 		fail "mcfs does not start"
 	}
@@ -62,8 +62,10 @@ start_daemon() {
 	pid=$(daemon_of "$m")
 	[ -n "$pid" ] || fail "no daemon"
 }
+no_socket() { [ -z "$(ls -A "$tmp/sockets")" ]; }
 ended() {
 	wait_for 20 gone "$pid" || fail "the daemon does not end"
+	no_socket || fail "left: $(find "$tmp/sockets")"
 	is_mounted "$m" && fail "the mount is left"
 	[ -z "$(processes_left)" ] || fail "processes are left: $(processes_left)"
 	return 0
@@ -121,6 +123,13 @@ exec 3>&-
 ended
 
 # ---- a daemon that was killed, and what it left
+for stall in 30s 0; do
+	start_daemon --stall_timeout="$stall"
+	no_socket && fail "no socket of the master's in TMPDIR"
+	kill -KILL "$pid"
+	wait_for 10 no_socket || fail "the socket outlives the daemon: $(find "$tmp/sockets")"
+	wait_for 10 test -z "$(processes_left)"
+done
 start_daemon
 echo text >"$m/f"
 kill -KILL "$pid"
