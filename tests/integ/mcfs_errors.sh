@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What programs are told: EIO for bytes that were damaged in memory, EAGAIN beyond max_threads, and by inotify
+# of what happens on their own mount.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_root
+requires python3
+prog=$top_srcdir/tests/integ/mcfs_errors.py
+
+start_master
+start_mcfs "$MASTER" "$tmp/a" --global_segment_size=64MiB --max_threads=16 --timeout=10s
+pid_a=$MCFS_PID
+start_mcfs "$MASTER" "$tmp/b" --global_segment_size=0 --direct_io=false
+a=$tmp/a b=$tmp/b
+
+# ---- damaged bytes: one bit of a small object, one in the middle of a large one
+head -c 5000 /dev/urandom >"$tmp/small"
+head -c 5000000 /dev/urandom >"$tmp/large"
+for f in small large; do cp "$tmp/$f" "$a/$f"; cp "$tmp/$f" "$a/other-$f"; done
+python3 "$prog" damage "$pid_a" 67108864 "$tmp/small" 1234 || fail "no damage was done"
+python3 "$prog" damage "$pid_a" 67108864 "$tmp/large" 3000000 || fail "no damage was done"
+# of either pair one has been hit, whichever lies first
+hit=()
+for f in small large; do
+	for g in "$f" "other-$f"; do
+		cmp -s "$tmp/$f" "$a/$g" || hit+=("$g")
+	done
+done
+equal "files that are damaged" "${#hit[@]}" 2
+for d in "$a" "$b"; do
+	python3 "$prog" eio "$d/${hit[0]}" "$tmp/small" 0 || fail "a damaged small file on $d"
+	python3 "$prog" eio "$d/${hit[1]}" "$tmp/large" 3000000 || fail "a damaged large file on $d"
+	fails cp "$d/${hit[1]}" "$tmp/copy"
+	grep -q "Input/output error" "$tmp/fails.out" || fail "cp: $(cat "$tmp/fails.out")"
+done
+# it is as any other file: it can be replaced, renamed and removed
+mv "$a/${hit[0]}" "$a/moved"
+fails cat "$b/moved"
+rm "$a/moved"
+cp "$tmp/large" "$a/${hit[1]}"
+cmp "$tmp/large" "$b/${hit[1]}"
+
+# ---- more operations at one time than max_threads allows
+exec 3<"$a/${hit[1]}"
+stop_still "$MASTER_PID"
+cleanup_fn kill -CONT "$MASTER_PID"
+python3 "$prog" crowd "$a" 40 "$tmp/go" >"$tmp/crowd.log" 2>&1 &
+crowd=$!
+refused() { [ "$(grep -c EAGAIN "$tmp/crowd.log")" -ge "$1" ]; }
+# 16 threads less the 8 that are kept for what gives back
+wait_for 20 refused 32 || fail "refused: $(sort "$tmp/crowd.log" | uniq -c)"
+# who closes is let through, whoever asks for more is not
+exec 3<&-
+fails stat "$a/one-more"
+grep -q "Resource temporarily unavailable" "$tmp/fails.out" || fail "one more: $(cat "$tmp/fails.out")"
+kill -CONT "$MASTER_PID"
+wait "$crowd"
+equal "what the crowd was told" "$(sort "$tmp/crowd.log" | uniq -c | awk '{ print $1, $2 }' | tr '\n' ' ')" \
+	"32 EAGAIN 8 ENOENT "
+cmp "$tmp/large" "$a/${hit[1]}"
+[ "$(metric_sum mcfs_refused_total <"$a/.mcfs/metrics")" -ge 33 ] || fail "nothing is counted as refused"
+
+# ---- inotify: own changes, and none of the other node's
+mkdir "$a/dir"
+python3 "$prog" watch "$a/dir" "$b/dir" || fail "inotify"
