@@ -320,7 +320,7 @@ static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ss
 		return NULL;
 	}
 	dest = (struct iovec){ (void *)(uintptr_t)at, len };
-	if (!at || len > (uint64_t)buf.len || !mcpy_all_writable(&dest, 1)) {
+	if (!at || len > (uint64_t)buf.len || !mcpy_all_reach(&dest, 1, MCPY_WRITE)) {
 		PyBuffer_Release(&buf);
 		return PyLong_FromLong(FAILED);
 	}
@@ -345,8 +345,8 @@ static PyObject *engine_read_bytes(PyObject *self, PyObject *const *args, Py_ssi
 		return NULL;
 	if (len > PY_SSIZE_T_MAX)
 		return PyErr_NoMemory();
-	if (at && mcpy_mapped(at, len) < len)
-		return PyErr_Format(PyExc_ValueError, "%llu bytes at %llu are no memory of this process",
+	if (at && mcpy_reach(at, len, MCPY_READ) < len)
+		return PyErr_Format(PyExc_ValueError, "%llu bytes at %llu cannot be read by this process",
 				    (unsigned long long)len, (unsigned long long)at);
 	return PyBytes_FromStringAndSize(at ? (const char *)(uintptr_t)at : NULL,
 					 at ? (Py_ssize_t)len : 0);
@@ -394,8 +394,8 @@ static int take_requests(PyObject *const *a, int opcode, struct transfer *t, boo
 	for (size_t i = 0; i < t->n && iov; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)local.v[i], len.v[i] };
 	if (iov)
-		*ret_good = opcode == OPCODE_WRITE ? mcpy_all_mapped(iov, local.n)
-						   : mcpy_all_writable(iov, local.n);
+		*ret_good = opcode == OPCODE_WRITE ? mcpy_all_reach(iov, local.n, MCPY_READ)
+						   : mcpy_all_reach(iov, local.n, MCPY_WRITE);
 	PyMem_RawFree(iov);
 	for (size_t i = 0; i < t->n; i++)
 		t->req[i] = (struct transfer_request){

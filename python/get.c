@@ -207,13 +207,10 @@ static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, P
 /* A buffer may be said to be larger than it is when the object fits: what is not mapped is cut off. */
 static void cut_to_memory(struct iovec *iov, Py_ssize_t n)
 {
-	if (mcpy_all_writable(iov, n))
+	if (mcpy_all_reach(iov, n, MCPY_WRITE))
 		return;
-	for (Py_ssize_t i = 0; i < n; i++) {
-		iov[i].iov_len = mcpy_mapped((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len);
-		if (!mcpy_all_writable(&iov[i], 1))
-			iov[i].iov_len = 0;
-	}
+	for (Py_ssize_t i = 0; i < n; i++)
+		iov[i].iov_len = mcpy_reach((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len, MCPY_WRITE);
 }
 
 static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -334,12 +331,12 @@ static PyObject *run_multi(PyObject *self, const struct mcpy_keys *keys,
 
 	if (!result || !items)
 		goto out;
-	whole = mcpy_all_writable(v->iov, v->first[keys->n]);
+	whole = mcpy_all_reach(v->iov, v->first[keys->n], MCPY_WRITE);
 	for (Py_ssize_t i = 0; i < keys->n; i++) {
 		const struct iovec *iov = v->iov + v->first[i];
 		Py_ssize_t n = v->first[i + 1] - v->first[i];
 
-		if (v->bad[i] || null_piece(iov, n) || (!whole && !mcpy_all_writable(iov, n))) {
+		if (v->bad[i] || null_piece(iov, n) || (!whole && !mcpy_all_reach(iov, n, MCPY_WRITE))) {
 			result[i] = MCPY_INVALID_PARAMS;
 			continue;
 		}

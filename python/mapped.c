@@ -1,17 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mapped.c - addresses come from callers as numbers, and what is wrong or freed shall be an error rather
- * than a signal. */
+ * mapped.c - addresses come from callers as numbers, and what is wrong, freed or protected shall be an error
+ * rather than a signal. */
 #include "python/mcpy.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define MADV_POPULATE_READ_ 22
 #define MADV_POPULATE_WRITE_ 23
 
-/* Spans with more of a hole than this are asked about piece by piece. */
-#define SPAN_FACTOR 16
+/* The kernel's answer about one mapping, from 6.11 on (PROCMAP_QUERY of linux/fs.h). */
+struct query {
+	uint64_t size, query_flags, query_addr;
+	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+	uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+	uint64_t vma_name_addr, build_id_addr;
+};
+#define QUERY _IOWR('f', 17, struct query)
+
+/* A mapping, and how far there is something behind it: a file may have become shorter. */
+struct vma {
+	uint64_t from, end;		/* empty: none yet */
+	unsigned access;
+	uint64_t sound;
+};
+
+static uint64_t page_size(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- one mapping ---- */
+
+/* A descriptor of this process's list of mappings.  A child's is another one; @again: what is known was closed by
+ * others. */
+static int maps_fd(bool again)
+{
+	static _Atomic uint64_t known;	/* pid, descriptor */
+	uint64_t now = known, mine = (uint64_t)getpid() << 32;
+	int fd;
+
+	if (!again && now >> 32 == mine >> 32)
+		return (int)(uint32_t)now;
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && !atomic_compare_exchange_strong(&known, &now, mine | (uint32_t)fd)) {
+		close(fd);
+		return (int)(uint32_t)now;
+	}
+	return fd;
+}
+
+/* Whether a page of a mapping can be touched; what the kernel cannot say is taken for granted. */
+static bool page_sound(uint64_t at, unsigned access)
+{
+	void *page = (void *)(uintptr_t)(at & ~(page_size() - 1));
+
+	return madvise(page, page_size(), access & MCPY_WRITE ? MADV_POPULATE_WRITE_ : MADV_POPULATE_READ_) == 0 ||
+	       errno != EFAULT;
+}
+
+/* The mapping of @at: 1, 0 when there is none, -1 when this kernel does not say.  Of one of a file it is asked up to
+ * @limit. */
+static int vma_at(uint64_t at, uint64_t limit, unsigned access, struct vma *ret)
+{
+	struct query q = { .size = sizeof(q), .query_addr = at };
+	int r = ioctl(maps_fd(false), QUERY, &q);
+
+	if (r < 0 && (errno == EBADF || errno == ENOTTY))
+		r = ioctl(maps_fd(true), QUERY, &q);
+	if (r < 0)
+		return errno == ENOENT ? 0 : -1;
+	*ret = (struct vma){ q.vma_start, q.vma_end, (unsigned)q.vma_flags & (MCPY_READ | MCPY_WRITE), q.vma_end };
+	limit = limit < q.vma_end ? limit : q.vma_end;
+	if (q.inode && access && (ret->access & access) == access && !page_sound(limit - 1, access))
+		ret->sound = q.vma_start;
+	return 1;
+}
+
+/* ---- kernels that do not say ---- */
 
 /* MS_ASYNC does nothing to the pages, but fails where nothing is mapped. */
 static bool span_mapped(uint64_t from, uint64_t end)
@@ -19,20 +90,43 @@ static bool span_mapped(uint64_t from, uint64_t end)
 	return msync((void *)(uintptr_t)from, end - from, MS_ASYNC) == 0;
 }
 
-uint64_t mcpy_mapped(uint64_t at, uint64_t size)
+/* What the kernel's list of mappings says, which takes time. */
+static bool listed(uint64_t at, unsigned access)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = at & ~(page - 1), end, good, step;
+	unsigned long long first, end;
+	bool good = true;
+	char line[512], r, w;
+	FILE *f = fopen("/proc/self/maps", "re");
 
-	if (!size)
-		return 0;
-	/* the last page of the address space is nobody's */
-	if (at + size < at || at + size > UINT64_MAX - page)
-		size = UINT64_MAX - 2 * page > at ? UINT64_MAX - 2 * page - at : 0;
-	end = (at + size + page - 1) & ~(page - 1);
-	if (!size || !span_mapped(from, from + page))
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%llx-%llx %c%c", &first, &end, &r, &w) == 4 && first <= at && at < end) {
+			good = (!(access & MCPY_READ) || r == 'r') && (!(access & MCPY_WRITE) || w == 'w');
+			break;
+		}
+	if (f)
+		fclose(f);
+	return good;
+}
+
+/* Populating fails where access would be a signal, also for memory of devices, and in kernels before 5.14. */
+static bool page_good(uint64_t at, unsigned access)
+{
+	void *page = (void *)(uintptr_t)(at & ~(page_size() - 1));
+
+	return !access ||
+	       madvise(page, page_size(), access & MCPY_WRITE ? MADV_POPULATE_WRITE_ : MADV_POPULATE_READ_) == 0 ||
+	       listed(at, access);
+}
+
+/* The first and the last page are looked at; between them, holes are found, and protected pages are not. */
+static uint64_t old_reach(uint64_t at, uint64_t size, unsigned access)
+{
+	uint64_t page = page_size(), from = at & ~(page - 1), end = (at + size + page - 1) & ~(page - 1), good, step;
+
+	if (!span_mapped(from, from + page) || !page_good(at, access))
 		return 0;
 	if (span_mapped(from, end))
-		return size;
+		return page_good(at + size - 1, access) ? size : 0;
 	/* [from, good) is mapped, [from, end) is not */
 	for (good = from + page; end - good > page; ) {
 		step = good + (((end - good) / 2) & ~(page - 1));
@@ -46,83 +140,64 @@ uint64_t mcpy_mapped(uint64_t at, uint64_t size)
 	return good - at;
 }
 
-/* What the kernel's list of mappings says, which takes time. */
-static bool listed_writable(uint64_t at)
-{
-	unsigned long long first, end;
-	bool writable = true;
-	char line[512], w;
-	FILE *f = fopen("/proc/self/maps", "re");
+/* ---- addresses ---- */
 
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%llx-%llx %*c%c", &first, &end, &w) == 3 && first <= at && at < end) {
-			writable = w == 'w';
-			break;
+/* How many bytes from @at on can be used so; @v: a mapping of the same call, or an empty one. */
+static uint64_t reach(uint64_t at, uint64_t size, uint64_t limit, unsigned access, struct vma *v)
+{
+	uint64_t to = at, end = at + size;
+	int r;
+
+	for (; to < end; to = v->end) {
+		if (to < v->from || to >= v->end) {
+			r = vma_at(to, limit, access, v);
+			if (r < 0)
+				return old_reach(at, size, access);
+			if (!r)
+				break;
 		}
-	if (f)
-		fclose(f);
-	return writable;
-}
-
-/* Populating a page that is there takes no time, and fails where writing would be a signal; it also fails for
- * memory of devices, and in kernels before 5.14. */
-static bool page_writable(uint64_t at)
-{
-	static atomic_int known;	/* 1: the kernel has it, 2: it has not */
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	int here;
-
-	if (!known)
-		known = madvise((void *)((uintptr_t)&here & ~(page - 1)), page, MADV_POPULATE_WRITE_) == 0 ? 1 : 2;
-	return known == 2 || madvise((void *)(uintptr_t)(at & ~(page - 1)), page, MADV_POPULATE_WRITE_) == 0 ||
-	       listed_writable(at);
-}
-
-bool mcpy_all_writable(const struct iovec *iov, Py_ssize_t n)
-{
-	uint64_t from = UINT64_MAX, end = 0, at;
-
-	if (!mcpy_all_mapped(iov, n))
-		return false;
-	for (Py_ssize_t i = 0; i < n; i++) {
-		at = (uint64_t)(uintptr_t)iov[i].iov_base;
-		if (!iov[i].iov_len)
-			continue;
-		from = at < from ? at : from;
-		end = at + iov[i].iov_len > end ? at + iov[i].iov_len : end;
+		if ((v->access & access) != access)
+			break;
+		/* the end of all is not there, this piece's may be */
+		if (v->sound < v->end && !page_sound((end < v->end ? end : v->end) - 1, access))
+			break;
 	}
-	return !end || (page_writable(from) && page_writable(end - 1));
+	return (to < end ? to : end) - at;
 }
 
-bool mcpy_all_mapped(const struct iovec *iov, Py_ssize_t n)
+uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access)
 {
-	uint64_t from = UINT64_MAX, end = 0, total = 0, at, page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct vma v = { 0 };
+	uint64_t page = page_size();
+
+	/* the last page of the address space is nobody's */
+	if (at + size < at || at + size > UINT64_MAX - page)
+		size = UINT64_MAX - 2 * page > at ? UINT64_MAX - 2 * page - at : 0;
+	return size ? reach(at, size, at + size, access, &v) : 0;
+}
+
+bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access)
+{
+	struct vma v = { 0 };
+	uint64_t limit = 0, at, page = page_size();
 
 	for (Py_ssize_t i = 0; i < n; i++) {
 		at = (uint64_t)(uintptr_t)iov[i].iov_base;
 		if (!iov[i].iov_len)
 			continue;
-		if (at + iov[i].iov_len < at || at + iov[i].iov_len > UINT64_MAX - page ||
-		    iov[i].iov_len > UINT64_MAX / SPAN_FACTOR - total)
+		if (at + iov[i].iov_len < at || at + iov[i].iov_len > UINT64_MAX - page)
 			return false;
-		from = at < from ? at : from;
-		end = at + iov[i].iov_len > end ? at + iov[i].iov_len : end;
-		total += iov[i].iov_len;
+		limit = at + iov[i].iov_len > limit ? at + iov[i].iov_len : limit;
 	}
-	if (!total)
-		return true;
-	/* Of one buffer, as nearly always: one question for all. */
-	if ((end - from) / SPAN_FACTOR <= total &&
-	    span_mapped(from & ~(page - 1), (end + page - 1) & ~(page - 1)))
-		return true;
 	for (Py_ssize_t i = 0; i < n; i++)
-		if (mcpy_mapped((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len) < iov[i].iov_len)
+		if (iov[i].iov_len && reach((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len, limit, access, &v) <
+				      iov[i].iov_len)
 			return false;
 	return true;
 }
 
-static PyObject *asked(const struct mcpy_sig *sig, bool (*is)(const struct iovec *, Py_ssize_t), PyObject *const *args,
-		       Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *asked(const struct mcpy_sig *sig, unsigned access, PyObject *const *args, Py_ssize_t nargs,
+		       PyObject *kwnames)
 {
 	struct iovec iov;
 	uint64_t at, size;
@@ -132,19 +207,19 @@ static PyObject *asked(const struct mcpy_sig *sig, bool (*is)(const struct iovec
 	    mcpy_u64(a[1], "size", &size) < 0)
 		return NULL;
 	iov = (struct iovec){ (void *)(uintptr_t)at, size };
-	return PyBool_FromLong(is(&iov, 1));
+	return PyBool_FromLong(mcpy_all_reach(&iov, 1, access));
 }
 
 PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "mapped", 2, { "ptr", "size" } };
 
-	return asked(&sig, mcpy_all_mapped, args, nargs, kwnames);
+	return asked(&sig, MCPY_READ, args, nargs, kwnames);
 }
 
 PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "writable", 2, { "ptr", "size" } };
 
-	return asked(&sig, mcpy_all_writable, args, nargs, kwnames);
+	return asked(&sig, MCPY_WRITE, args, nargs, kwnames);
 }

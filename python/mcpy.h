@@ -78,13 +78,16 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 
 /* ---- mapped.c: addresses that callers give ---- */
 
-/* How many of the bytes from @at on, @size at most, lie in memory of this process; what it may not read or write
- * there counts too.  A system call of less than a microsecond when all of them do.  Needs no GIL. */
-uint64_t mcpy_mapped(uint64_t at, uint64_t size);
-/* Whether all pieces do. */
-bool mcpy_all_mapped(const struct iovec *iov, Py_ssize_t n);
-/* As mcpy_all_mapped(), and the first and the last page of all may be written to. */
-bool mcpy_all_writable(const struct iovec *iov, Py_ssize_t n);
+/* What is to be done with memory; nothing of it: that it is mapped. */
+#define MCPY_READ 1u
+#define MCPY_WRITE 2u
+
+/* How many of the bytes from @at on, @size at most, can be used so.  A system call of a microsecond for each mapping
+ * that they lie in.  Needs no GIL.  Kernels before 6.11 say it of the first and the last page only, and where holes
+ * are. */
+uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access);
+/* Whether all bytes of all pieces can. */
+bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access);
 /* mapped(ptr, size) and writable(ptr, size) -> bool. */
 PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);

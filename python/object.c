@@ -43,7 +43,7 @@ static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const 
 	uint64_t size = mcs_object_info(object)->size;
 	int64_t r, sum = 0;
 
-	if (!mcpy_all_writable(iov, n))
+	if (!mcpy_all_reach(iov, n, MCPY_WRITE))
 		return MCPY_INVALID_PARAMS;
 	for (Py_ssize_t i = 0; i < n; i++) {
 		if (!iov[i].iov_len)

@@ -40,7 +40,7 @@ static int put_one(PyObject *self, struct mcs_key key, const struct iovec *iov, 
 	if (!c)
 		return MCPY_INVALID_PARAMS;
 	Py_BEGIN_ALLOW_THREADS
-	r = !mcpy_all_mapped(iov, n) ? -EINVAL : mcs_put(c->mcs, key, iov, n, &o->opts, -1);
+	r = !mcpy_all_reach(iov, n, MCPY_READ) ? -EINVAL : mcs_put(c->mcs, key, iov, n, &o->opts, -1);
 	mcpy_leave(c);
 	Py_END_ALLOW_THREADS
 	return put_code(r, key);
@@ -333,9 +333,9 @@ static PyObject *run_from(PyObject *self, struct batch *b, const struct mcpy_num
 		if (!ptrs->v[i] || !sizes->v[i])
 			b->result[i] = MCPY_INVALID_PARAMS;
 	}
-	whole = mcpy_all_mapped(iov, b->keys.n);
+	whole = mcpy_all_reach(iov, b->keys.n, MCPY_READ);
 	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
-		if (!whole && !mcpy_all_mapped(&iov[i], 1))
+		if (!whole && !mcpy_all_reach(&iov[i], 1, MCPY_READ))
 			b->result[i] = MCPY_INVALID_PARAMS;
 		batch_add(b, i, &used, &iov[i], 1, o);
 	}
@@ -410,14 +410,14 @@ static bool empty_pieces(const struct iovec *iov, Py_ssize_t n)
 static PyObject *run_multi(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
 			   const struct mcpy_opts *o)
 {
-	bool whole = mcpy_all_mapped(v->iov, v->first[b->keys.n]);
+	bool whole = mcpy_all_reach(v->iov, v->first[b->keys.n], MCPY_READ);
 	unsigned used = 0;
 
 	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
 		const struct iovec *iov = v->iov + v->first[i];
 		Py_ssize_t n = v->first[i + 1] - v->first[i];
 
-		if (v->bad[i] || empty_pieces(iov, n) || (!whole && !mcpy_all_mapped(iov, n)))
+		if (v->bad[i] || empty_pieces(iov, n) || (!whole && !mcpy_all_reach(iov, n, MCPY_READ)))
 			b->result[i] = MCPY_INVALID_PARAMS;
 		batch_add(b, i, &used, iov, (int)n, o);
 	}

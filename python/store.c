@@ -312,7 +312,7 @@ static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_
 	c = mcpy_enter(self);
 	if (!c || !at || !size || at + size < at)
 		r = MCPY_INVALID_PARAMS;
-	else if (mcpy_mapped(at, size) < size)
+	else if (mcpy_reach(at, size, 0) < size)
 		r = MCPY_INVALID_PARAMS;
 	else {
 		Py_BEGIN_ALLOW_THREADS
