@@ -188,10 +188,9 @@ static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req
 	}
 }
 
-/* Receive what is little in this thread. */
-static void batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline)
+void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline)
 {
-	if (n == 0 || n > LEAD_MAX)
+	if (n == 0 || n > LEAD_MAX || !reqs[0].peer)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		if (reqs[i].peer != reqs[0].peer || mce_req_at(&reqs[i]) < MCE_AT_TRANSPORT)
@@ -207,7 +206,7 @@ int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *re
 	bool late = false;
 
 	if (left(b))
-		batch_lead(b, reqs, n, deadline);
+		mce_batch_lead(b, reqs, n, deadline);
 	if (left(b) && e->conf.spin_us)
 		batch_spin(e, b, reqs, n, deadline);
 	while (left(b)) {

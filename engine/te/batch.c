@@ -8,6 +8,8 @@
 #include "engine/te/te_i.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -404,6 +406,8 @@ static void poll_for(struct mce_te_batch *b, size_t task)
 	b->pollers++;
 	pthread_mutex_unlock(&b->lock);
 	mce_req_poll(&b->reqs[task]);
+	if (mce_req_status(&b->reqs[task]) == -EINPROGRESS)
+		sched_yield();
 	pthread_mutex_lock(&b->lock);
 	if (--b->pollers == 0)
 		pthread_cond_broadcast(&b->change);
@@ -517,6 +521,22 @@ static void spin_locked(struct mce_te_batch *b, uint64_t deadline)
 	}
 }
 
+/* Receive in this thread: an I/O thread would have to be woken first, and then wake it. */
+static void lead_locked(struct mce_te_batch *b, uint64_t deadline)
+{
+	uint64_t until = b->deadline < deadline ? b->deadline : deadline;
+	size_t n = b->n;
+
+	if (!b->busy || b->finishing || b->submitters || n > UINT_MAX)
+		return;
+	b->pollers++;
+	pthread_mutex_unlock(&b->lock);
+	mce_batch_lead(&b->group, b->reqs, (unsigned)n, until);
+	pthread_mutex_lock(&b->lock);
+	if (--b->pollers == 0)
+		pthread_cond_broadcast(&b->change);
+}
+
 int mce_te_wait(struct mce_te *te, batch_id_t id, int64_t timeout_ms)
 {
 	uint64_t deadline = mc_deadline_ms(timeout_ms);
@@ -527,6 +547,7 @@ int mce_te_wait(struct mce_te *te, batch_id_t id, int64_t timeout_ms)
 	if (!b)
 		return no_batch();
 	b->users++;
+	lead_locked(b, deadline);
 	spin_locked(b, deadline);
 	while (b->busy && r == 0) {
 		if (mc_now_ns() >= deadline)

@@ -5,6 +5,7 @@
 #include "te_pair.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include <mooncake/mce_te.h>
@@ -261,6 +262,51 @@ static void stopped(struct mce_te *te, struct te_pair *p, segment_id_t id, uint6
 	free(here);
 }
 
+static void *cancel_main(void *arg)
+{
+	struct mce_te_batch_status st;
+	void *const *what = arg;
+	batch_id_t b = *(const batch_id_t *)what[1];
+
+	/* not before it was submitted */
+	do
+		CHECK(mce_te_batch_status(what[0], b, &st) == 0);
+	while (st.tasks == 0);
+	usleep(20000);
+	CHECK(mce_te_cancel(what[0], b) == 0);
+	return NULL;
+}
+
+/* Of little the waiting thread receives by itself: it ends in time too, and when others say so. */
+static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 100 };
+	unsigned char here[PIECE];
+	struct transfer_request r = { OPCODE_READ, here, id, there, PIECE };
+	pthread_t thread;
+	void *what[2];
+	batch_id_t b;
+
+	CHECK(kill(p->pid, SIGSTOP) == 0);
+	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_submit(te, b, &r, 1, &opts) == 0);
+	CHECK(mce_te_wait(te, b, 60000) == 0);
+	expect(te, b, STATUS_TIMEOUT, 1);
+	CHECK(mce_te_batch_free(te, b) == 0);
+	CHECK(mce_te_batch_new(te, 1, &b) == 0);
+	what[0] = te;
+	what[1] = &b;
+	CHECK(pthread_create(&thread, NULL, cancel_main, what) == 0);
+	CHECK(mce_te_submit(te, b, &r, 1, NULL) == 0 && mce_te_wait(te, b, 60000) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	expect(te, b, STATUS_CANCELED, 1);
+	CHECK(mce_te_batch_free(te, b) == 0);
+	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_submit(te, b, &r, 1, NULL) == 0);
+	CHECK(mce_te_wait(te, b, 20) < 0);
+	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_wait(te, b, 60000) == 0);
+	expect(te, b, STATUS_COMPLETED, 0);
+	CHECK(mce_te_batch_free(te, b) == 0);
+}
+
 static void took(struct mce_te *te, const char *path)
 {
 	char *text, want[64];
@@ -307,8 +353,10 @@ static void with(int managed, int tcp)
 	many(te, &p, id, note.addr);
 	if (!managed)
 		registered_anew(te, &p, id, note.addr);
-	if (tcp)
+	if (tcp) {
 		stopped(te, &p, id, note.addr);
+		stopped_little(te, &p, id, note.addr);
+	}
 	took(te, tcp ? "tcp" : managed ? "mapped" : user_path(te));
 	te_pair_end(&p);
 	mce_te_close(te);
