@@ -26,15 +26,17 @@ target() {
 	wait_for 20 connects "$SEGMENT"
 }
 
-# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - GB/s, with $threads
+# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - bytes per second, with $threads: of what was counted, since
+# the rate that is printed has two decimals
 rate() {
 	MC_FORCE_TCP=$2 timeout 120 "$1" "${base[@]}" --segment_id="$3" --buffer_size=$size --block_size="$4" \
 		--batch_size="$5" --operation="$6" --duration=2 --threads="$threads" >"$tmp/run.log" 2>&1 || :
-	sed -n 's/.*throughput \([0-9.]*\) GB\/s.*/\1/p' "$tmp/run.log" | tail -n 1
+	sed -n 's/.*duration \([0-9.]*\), batch count \([0-9]*\),.*/\1 \2/p' "$tmp/run.log" | tail -n 1 |
+		awk -v bytes="$(($4 * $5))" '{ rate = $1 > 0 ? $2 * bytes / $1 : 0 } END { printf "%.0f\n", rate }'
 }
 
 row() {
-	printf '%-46s %-12s %12.2f  %s\n' "$1" "$2" "$3" "$4"
+	printf '%-46s %-12s %12.3f  %s\n' "$1" "$2" "$3" "$4"
 }
 
 SEGMENT=''
@@ -50,19 +52,19 @@ for shape in "4096 1 1" "65536 1 1" "1048576 1 1" "4096 4096 2" "65536 128 2" "1
 			t=$(rate "$theirs" 1 "$their_segment" "$block" "$batch" "$operation")
 			h=$(rate "$ours" 0 "$our_segment" "$block" "$batch" "$operation")
 			c=$(rate "$ours" 1 "$our_segment" "$block" "$batch" "$operation")
-			echo "${t:-0} ${h:-0} ${c:-0}"
+			echo "$t $h $c"
 		done >"$tmp/rates"
 		# the median of each
 		for i in 1 2 3; do
 			cut -d ' ' -f $i "$tmp/rates" | sort -g | sed -n 2p
 		done >"$tmp/medians"
 		{ read -r t; read -r h; read -r c; } <"$tmp/medians"
-		row "bench $what" upstream "$t" GB/s
-		row "bench $what" same-host "$h" GB/s
-		row "bench $what" tcp "$c" GB/s
+		for pair in "upstream $t" "same-host $h" "tcp $c"; do
+			row "bench $what" "${pair% *}" "$(jq -n "${pair#* } / 1e9")" GB/s
+		done
 		[ "$batch" != 1 ] || for pair in "upstream $t" "same-host $h" "tcp $c"; do
 			row "bench $what" "${pair% *} mean" \
-				"$(jq -n "if ${pair#* } > 0 then $block / ${pair#* } / 1000 else 0 end")" us
+				"$(jq -n "if ${pair#* } > 0 then $block / ${pair#* } * 1e6 else 0 end")" us
 		done
 		row "bench $what" "x upstream" "$(jq -n "if $t > 0 then $h / $t else 0 end")" "same host"
 		row "bench $what" "x upstream" "$(jq -n "if $t > 0 then $c / $t else 0 end")" "tcp"
