@@ -35,17 +35,35 @@ struct mcs_heartbeat {
 	unsigned failures;
 };
 
-static uint32_t period_ms(const struct mcs_heartbeat *h)
+/* The longest that an owner may be silent without being taken for dead, with one heartbeat lost. */
+static uint32_t owner_ms(const struct mcs_heartbeat *h)
 {
-	uint32_t ms = mcs_session_terms(h->s->session).heartbeat_ms;
+	uint32_t ms = mcs_session_terms(h->s->session).client_ttl_ms / 5 * 2;
 
 	return ms ? ms : 1000;
+}
+
+/* What the master asked for.  It may ask one who owns nothing for very few, and not know yet that this is an
+ * owner; and a master that is away was not asked how often it is to be looked for. */
+static uint32_t period_ms(const struct mcs_heartbeat *h)
+{
+	uint32_t ms = mcs_session_terms(h->s->session).heartbeat_ms, most = owner_ms(h);
+
+	ms = ms ? ms : 1000;
+	return ms > most && (h->failures || h->s->owner) ? most : ms;
+}
+
+static uint32_t answer_ms(const struct mcs_heartbeat *h)
+{
+	uint32_t ms = period_ms(h), most = owner_ms(h);
+
+	ms = ms < most ? ms : most;
+	return ms > ANSWER_MIN_MS ? ms : ANSWER_MIN_MS;
 }
 
 static int beat(struct mcs_heartbeat *h)
 {
 	struct mcp_heartbeat msg = { .client = h->s->client, .sequence = ++h->sequence };
-	uint32_t ms = period_ms(h) > ANSWER_MIN_MS ? period_ms(h) : ANSWER_MIN_MS;
 	struct mcp_heartbeat_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;
@@ -53,7 +71,7 @@ static int beat(struct mcs_heartbeat *h)
 	r = mc_fault("client.heartbeat");
 	if (r < 0)
 		return r;
-	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(ms));
+	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(answer_ms(h)));
 	if (r < 0)
 		return r;
 	if (reply.reattach)

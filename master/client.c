@@ -80,6 +80,14 @@ static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
 	return c;
 }
 
+static void count_segment(struct mcm_clients *cs, struct mcm_client *c, bool more)
+{
+	if (more && c->segments++ == 0)
+		cs->owners++;
+	if (!more && --c->segments == 0)
+		cs->owners--;
+}
+
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c)
 {
 	if (c->sessions || c->segments)
@@ -251,10 +259,11 @@ static int take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_moun
 			mc_fail(-MC_EOWNER, "the segment's owner is connected") :
 			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment of this id");
 	if (old) {
-		old->segments--;
+		count_segment(&m->clients, old, false);
 		mcm_client_unneeded(&m->clients, old);
 	}
-	new->segments++;
+	count_segment(&m->clients, new, true);
+	new->hidden = true;
 	s->client = rq->client;
 	return 0;
 }
@@ -266,7 +275,7 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 	mcm_journal_segment_gone(m, s);
 	mcm_segments_remove(&m->segments, s);
 	if (c) {
-		c->segments--;
+		count_segment(&m->clients, c, false);
 		mcm_client_unneeded(&m->clients, c);
 	}
 }
@@ -297,18 +306,19 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		ret->objects = mcm_peek(&s->objects);
 	} else {
 		/* Other memory under the same id: whatever lay in the old one is lost. */
-		c->segments++;
+		count_segment(&m->clients, c, true);
 		if (s)
 			mcm_client_drop_segment(m, s);
 		r = mcm_segments_add(&m->segments, rq, &s);
 		if (r < 0) {
-			c->segments--;
+			count_segment(&m->clients, c, false);
 			return r;
 		}
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
 	mcm_journal_segment(m, s);
-	c->seen_ms = mcm_now_ms(m);
+	/* While it owned nothing it was told to be silent for long perhaps, and does not know better yet. */
+	c->seen_ms = mcm_now_ms(m) + (c->told_ms > mcm_heartbeat_ms(m) ? c->told_ms : 0);
 	return 0;
 }
 
@@ -343,7 +353,8 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
 		return r;
 	}
 	s->silent_ms = mcm_now_ms(m);
-	c->segments++;
+	c->hidden = true;
+	count_segment(&m->clients, c, true);
 	return 0;
 }
 

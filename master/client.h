@@ -15,21 +15,23 @@
 
 struct mcm;
 
-#define MCM_CLIENT_BUCKETS 1024u
+#define MCM_CLIENT_BUCKETS 16384u
 
 struct mcm_client {
 	struct mcm_client *next;
 	struct mcp_id id;
 	char name[MCM_NAME_MAX + 1];
 	bool registered;	/* has sent REGISTER to this master */
+	bool hidden;		/* a segment of it may be silent; false: none is */
 	unsigned sessions;
 	unsigned segments;
-	uint64_t seen_ms;
+	uint64_t seen_ms;	/* ahead of now: it need not speak before */
+	uint64_t told_ms;	/* it was asked for its next heartbeat after so long */
 };
 
 struct mcm_clients {
 	pthread_mutex_t lock;
-	unsigned count;
+	unsigned count, owners;	/* those of them that have a segment */
 	struct mcm_client *bucket[MCM_CLIENT_BUCKETS];
 };
 
@@ -45,6 +47,8 @@ void mcm_client_closed(struct mcm *m, struct mcp_id id);
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
 /* True: the client has to register and mount again. */
 bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id);
+/* The same; *@ret_ms gets when it is to send the next one. */
+bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
 /* Should it ask for copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
@@ -76,9 +80,12 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
 /* Notice how long the master itself stood still.  Called with a period of mcm_tick_ms(). */
 void mcm_clock_tick(struct mcm *m);
 uint64_t mcm_tick_ms(const struct mcm *m);
-/* How often clients are asked to send one; how often so many would be. */
+/* How often owners of segments are asked to send one; how often so many would be. */
 uint64_t mcm_heartbeat_ms(const struct mcm *m);
-uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned clients);
+uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
+/* The same for clients that own nothing: never more often than owners. */
+uint64_t mcm_heartbeat_idle_ms(const struct mcm *m);
+uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients);
 /* Segments of silent clients stop being served, those of long forgotten ones go. */
 void mcm_liveness_tick(struct mcm *m);
 

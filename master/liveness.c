@@ -23,8 +23,12 @@
 #define TICK_MIN_MS 20
 /* A late thread is no stall; one this late is. */
 #define STALL_TICKS 4
-/* All clients together send so many, about; their owners' being there is all that they say. */
-#define HEARTBEATS_PER_SEC 2500
+/* All owners together send so many, about, and so many all others: of those nothing depends on it but
+ * that they learn of another master. */
+#define OWNERS_PER_SEC 2500
+#define OTHERS_PER_SEC 800
+/* Segments dropped in a tick: each is looked for among all, and mounts and listings wait meanwhile. */
+#define DROPS 32
 
 MC_COUNTER(pings, "master_ping_requests_total", "", "Heartbeats")
 MC_COUNTER(ping_failures, "master_ping_failures_total", "",
@@ -39,15 +43,28 @@ uint64_t mcm_tick_ms(const struct mcm *m)
 	return ms > TICK_MAX_MS ? TICK_MAX_MS : ms < TICK_MIN_MS ? TICK_MIN_MS : ms;
 }
 
-uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned clients)
+static uint64_t interval(const struct mcm *m, unsigned clients, unsigned per_sec, uint64_t most)
 {
-	/* Several may get lost before the client is taken for silent; two when there are very many. */
-	uint64_t beat = m->conf.client_ttl / 10, most = m->conf.client_ttl * 2 / 5, crowd;
+	uint64_t beat = m->conf.client_ttl / 10, crowd = clients * 1000ull / per_sec;
+	/* Connections on which nothing comes are closed then. */
+	uint64_t timeout = m->conf.rpc_conn_timeout_seconds, idle = timeout * 2 / 5;
 
 	beat = beat > 1000 ? 1000 : beat < 10 ? 10 : beat;
-	crowd = clients * 1000ull / HEARTBEATS_PER_SEC;
+	if (timeout && most > idle)
+		most = idle > beat ? idle : beat;
 	crowd = crowd < most ? crowd : most;
 	return crowd > beat ? crowd : beat;
+}
+
+uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners)
+{
+	/* Several may get lost before the owner is taken for silent; two when there are very many. */
+	return interval(m, owners, OWNERS_PER_SEC, m->conf.client_ttl * 2 / 5);
+}
+
+uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients)
+{
+	return interval(m, clients, OTHERS_PER_SEC, m->conf.client_ttl * 3 / 2);
 }
 
 uint64_t mcm_heartbeat_ms(const struct mcm *m)
@@ -55,6 +72,13 @@ uint64_t mcm_heartbeat_ms(const struct mcm *m)
 	uint64_t ms = __atomic_load_n(&m->heartbeat_ms, __ATOMIC_RELAXED);
 
 	return ms ? ms : mcm_heartbeat_of(m, 0);
+}
+
+uint64_t mcm_heartbeat_idle_ms(const struct mcm *m)
+{
+	uint64_t ms = __atomic_load_n(&m->heartbeat_idle_ms, __ATOMIC_RELAXED);
+
+	return ms ? ms : mcm_heartbeat_idle_of(m, 0);
 }
 
 void mcm_clock_tick(struct mcm *m)
@@ -83,13 +107,14 @@ bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id)
 	return c && c->segments;
 }
 
-bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
+bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 {
 	struct mcm_client *c;
 	bool reattach = false;
 	unsigned i;
 
 	mc_metric_add(&pings, 1);
+	*ret_ms = (uint32_t)mcm_heartbeat_ms(m);
 	MC_LOCKED(&m->clients.lock);
 	c = mcm_client_find(&m->clients, id);
 	if (!c || !c->registered) {
@@ -97,7 +122,10 @@ bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
 		return true;
 	}
 	c->seen_ms = mcm_now_ms(m);
-	if (!c->segments || !__atomic_load_n(&m->segments.n_hidden, __ATOMIC_RELAXED))
+	if (!c->segments)
+		*ret_ms = (uint32_t)mcm_heartbeat_idle_ms(m);
+	c->told_ms = *ret_ms;
+	if (!c->hidden)
 		return false;
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (i = 0; i < m->segments.n_live; i++) {
@@ -107,37 +135,60 @@ bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
 			reattach = true;
 	}
 	pthread_rwlock_unlock(&m->segments.lock);
+	c->hidden = reattach;
 	if (reattach)
 		mc_metric_add(&ping_failures, 1);
 	return reattach;
 }
 
+bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
+{
+	uint32_t ignored;
+
+	return mcm_client_beat(m, id, &ignored);
+}
+
 enum verdict { STAYS, FALLS_SILENT, IS_FORGOTTEN };
+
+/* When it is to be judged again unless something is heard of it.  Both tables locked. */
+static uint64_t due_ms(struct mcm *m, const struct mcm_segment *s)
+{
+	const struct mcm_client *c;
+
+	switch (mcm_segment_state(s)) {
+	case MCP_SEG_OK:
+		c = mcm_client_find(&m->clients, s->client);
+		return (c ? c->seen_ms : 0) + m->conf.client_ttl;
+	case MCP_SEG_SILENT:
+		return s->silent_ms + m->conf.client_forget_ttl;
+	default:
+		return UINT64_MAX;
+	}
+}
 
 /* Both tables locked. */
 static enum verdict judge(struct mcm *m, const struct mcm_segment *s, uint64_t now)
 {
-	const struct mcm_client *c = mcm_client_find(&m->clients, s->client);
-	uint8_t state = mcm_segment_state(s);
-
-	if (state == MCP_SEG_OK && now > (c ? c->seen_ms : 0) + m->conf.client_ttl)
-		return FALLS_SILENT;
-	if (state == MCP_SEG_SILENT && now > s->silent_ms + m->conf.client_forget_ttl)
-		return IS_FORGOTTEN;
-	return STAYS;
+	if (now <= due_ms(m, s))
+		return STAYS;
+	return mcm_segment_state(s) == MCP_SEG_OK ? FALLS_SILENT : IS_FORGOTTEN;
 }
 
-static bool anybody_due(struct mcm *m, uint64_t now)
+/* When the first of them may be due: whoever speaks or comes is later than that. */
+static uint64_t first_due_ms(struct mcm *m, uint64_t now)
 {
+	uint64_t ttl = m->conf.client_ttl, forget = m->conf.client_forget_ttl, due, first;
 	struct mcm_segments *ss = &m->segments;
-	bool due = false;
 	unsigned i;
 
+	first = now + (ttl < forget ? ttl : forget);
 	pthread_rwlock_rdlock(&ss->lock);
-	for (i = 0; i < ss->n_live && !due; i++)
-		due = judge(m, ss->at[ss->live[i]], now) != STAYS;
+	for (i = 0; i < ss->n_live; i++) {
+		due = due_ms(m, ss->at[ss->live[i]]);
+		first = due < first ? due : first;
+	}
 	pthread_rwlock_unlock(&ss->lock);
-	return due;
+	return first;
 }
 
 static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint64_t now)
@@ -145,8 +196,12 @@ static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint6
 	unsigned long long objects = mcm_peek(&s->objects);
 
 	if (v == FALLS_SILENT) {
+		struct mcm_client *c = mcm_client_find(&m->clients, s->client);
+
 		s->silent_ms = now;
 		mcm_segments_set_silent(&m->segments, s, true);
+		if (c)
+			c->hidden = true;
 		if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
 			(void)mcp_meta_http_forget(m->meta, s->name);
 		mc_warn(LOG, "owner is silent, keeping its objects unseen segment=%s objects=%llu",
@@ -162,15 +217,20 @@ void mcm_liveness_tick(struct mcm *m)
 {
 	struct mcm_segments *ss = &m->segments;
 	uint64_t now = mcm_now_ms(m);
-	bool dropped = false;
-	unsigned i = 0;
+	unsigned i = 0, dropped = 0;
+	bool silenced = false;
 
 	MC_LOCKED(&m->clients.lock);
-	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.count), __ATOMIC_RELAXED);
-	if (!anybody_due(m, now))
+	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.owners), __ATOMIC_RELAXED);
+	__atomic_store_n(&m->heartbeat_idle_ms, mcm_heartbeat_idle_of(m, m->clients.count),
+			 __ATOMIC_RELAXED);
+	if (now <= m->due_ms)
+		return;
+	m->due_ms = first_due_ms(m, now);
+	if (now <= m->due_ms)
 		return;
 	pthread_rwlock_wrlock(&ss->lock);
-	while (i < ss->n_live) {
+	while (i < ss->n_live && dropped < DROPS) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 		enum verdict v = judge(m, s, now);
 
@@ -178,10 +238,13 @@ void mcm_liveness_tick(struct mcm *m)
 			sentence(m, s, v, now);
 		/* A dropped one leaves its place in the list to another. */
 		if (v == IS_FORGOTTEN)
-			dropped = true;
+			dropped++;
 		else
 			i++;
+		silenced |= v == FALLS_SILENT;
 	}
+	if (silenced)
+		mcm_segments_silenced(ss);
 	pthread_rwlock_unlock(&ss->lock);
 	if (dropped)
 		mc_stop_kick(&m->evictor_stop);

@@ -36,7 +36,9 @@ struct mcm {
 	uint64_t start_ms;
 	uint64_t start_wall_ms;
 	/* atomic */
-	uint64_t heartbeat_ms;		/* atomic: what clients are told (liveness.c) */
+	/* atomic: what owners and others are told (liveness.c) */
+	uint64_t heartbeat_ms, heartbeat_idle_ms;
+	uint64_t due_ms;		/* the monitor's: nobody falls silent before */
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	struct mcm_pace pace;

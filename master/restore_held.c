@@ -48,7 +48,7 @@ static bool still_held(const struct mcm *m)
 {
 	uint64_t now = mcm_now_ms(m);
 
-	return now < m->held_until_ms || now < m->held_from_ms + HEARTBEATS * mcm_heartbeat_ms(m);
+	return now < m->held_until_ms || now < m->held_from_ms + HEARTBEATS * mcm_heartbeat_idle_ms(m);
 }
 
 bool mcm_restored_release(struct mcm *m)

@@ -256,6 +256,12 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent)
 {
 	__atomic_store_n(&s->state, silent ? MCP_SEG_SILENT : MCP_SEG_OK, __ATOMIC_RELEASE);
+	if (!silent)
+		live_changed(ss);
+}
+
+void mcm_segments_silenced(struct mcm_segments *ss)
+{
 	live_changed(ss);
 }
 

@@ -116,7 +116,9 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq);
 /* Its memory has become larger; what lies in it stays.  For writing.  -MC_EPARAM, -ENOMEM. */
 int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
+/* After some have been made silent, mcm_segments_silenced() once for all of them.  For writing. */
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent);
+void mcm_segments_silenced(struct mcm_segments *ss);
 /* From now on its objects are gone for readers; the sweeper drops them.  For writing. */
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);
 

@@ -80,9 +80,8 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
-	reply.reattach = mcm_client_heartbeat(arg, rq.client);
+	reply.reattach = mcm_client_beat(arg, rq.client, &reply.heartbeat_ms);
 	reply.tasks = mcm_client_has_tasks(arg, rq.client);
-	reply.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(arg);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
 }
 

@@ -33,6 +33,7 @@
 #define DRAIN_MS 1000
 #define CROWD 256u		/* connections on the lane loop */
 #define GATHER_US 5000u
+#define GATHER_MAX_US 20000u	/* of eight times as many, and what a new connection may have to wait */
 
 MC_COUNTER(bytes_in, "mooncake_rpc_received_bytes_total", "", "Bytes received from clients")
 MC_COUNTER(bytes_out, "mooncake_rpc_sent_bytes_total", "", "Bytes sent to clients")
@@ -123,8 +124,10 @@ static int keep(struct mcp_loop *l, struct mcp_buf *b, const uint8_t *p, size_t 
 /* The lane loop of a crowd looks at its heartbeats some at a time. */
 static void pace(struct mcp_loop *l)
 {
+	unsigned n = atomic_load(&l->load);
+
 	if (l == &l->server->loops[0])
-		mc_evloop_gather(l->ev, atomic_load(&l->load) > CROWD ? GATHER_US : 0);
+		mc_evloop_gather(l->ev, n > 8 * CROWD ? GATHER_MAX_US : n > CROWD ? GATHER_US : 0);
 }
 
 static void conn_free(struct conn *c)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_clients.c - what clients cost that do nothing but say that they are there: the master's share of a
- * core, with as many heartbeats as it asks for.
+ * core, with as many heartbeats as it asks for: of clients that only use the store, and of a tenth as many that
+ * have a segment each.
  *
  *	perf_clients [CLIENTS [SECONDS]]	10000 and 10 unless said otherwise */
 #include <config.h>
@@ -81,30 +82,52 @@ static void send_frame(unsigned i, uint16_t type, uint32_t id, const void *msg)
 	mcp_buf_free(&b);
 }
 
-/* The last answer that is there, its body; its length, 0: none yet. */
-static size_t receive(unsigned i, bool wait, uint8_t body[256])
+/* Wait for @answers; the body of the last one to a heartbeat, its length, 0: none. */
+static size_t receive(unsigned i, unsigned answers, uint8_t body[256])
 {
 	uint64_t end = mc_now_ns() + 20 * MC_NS_PER_SEC;
-	struct mcp_frame f;
+	struct mcp_frame f = { 0 };
 	uint8_t in[1024];
-	ssize_t n;
+	unsigned seen = 0;
+	size_t len = 0;
+	ssize_t n, at;
 
-	while ((n = recv(fds[i], in, sizeof(in), MSG_DONTWAIT)) < 0) {
-		if (errno != EAGAIN || (wait && mc_now_ns() > end))
-			die("receive", -errno);
-		if (!wait)
-			return 0;
-		usleep(100);
-	}
-	if (n < (ssize_t)MCP_FRAME_HEADER || mcp_frame_unpack(in, MCP_FRAME_MAX, &f) < 0 || f.status ||
-	    f.length > 256)
-		die("answer", -EPROTO);
-	memcpy(body, in + MCP_FRAME_HEADER, f.length);
-	return f.length;
+	do {
+		n = recv(fds[i], in, sizeof(in), MSG_DONTWAIT);
+		if (n == 0 || (n < 0 && errno != EAGAIN) || mc_now_ns() > end)
+			die("receive", n ? -errno : -EPIPE);
+		for (at = 0; at < n; at += MCP_FRAME_HEADER + f.length) {
+			if (n - at < (ssize_t)MCP_FRAME_HEADER ||
+			    mcp_frame_unpack(in + at, MCP_FRAME_MAX, &f) < 0 || f.status ||
+			    f.length > 256 || n - at < (ssize_t)(MCP_FRAME_HEADER + f.length))
+				die("answer", -EPROTO);
+			if (f.type == MCP_HEARTBEAT) {
+				memcpy(body, in + at + MCP_FRAME_HEADER, f.length);
+				len = f.length;
+			}
+			seen++;
+		}
+		if (seen < answers)
+			usleep(100);
+	} while (seen < answers);
+	return len;
 }
 
-static void join(const char *addr, unsigned i)
+static void offer(unsigned i)
 {
+	char name[32];
+	struct mcp_mount mount = {
+		.segment = { 8, i + 1 }, .client = { 7, i + 1 }, .epoch = 1, .size = 1 << 20,
+		.endpoint = mcp_bytes("h:1", 3), .protocol = mcp_bytes("tcp", 3),
+	};
+
+	mount.name = mcp_bytes(name, (uint32_t)snprintf(name, sizeof(name), "owner-%u", i));
+	send_frame(i, MCP_MOUNT, 3, &mount);
+}
+
+static void join(const char *addr, unsigned i, bool owner)
+{
+	struct mcp_register reg = { .client = { 7, i + 1 }, .name = mcp_bytes("perf", 4) };
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
 		.client = { 7, i + 1 }, .lane = MCP_LANE_HEARTBEAT, .software = mcp_bytes("perf", 4),
@@ -114,6 +137,9 @@ static void join(const char *addr, unsigned i)
 	if (fds[i] < 0)
 		die("connect", fds[i]);
 	send_frame(i, MCP_HELLO, 1, &hello);
+	send_frame(i, MCP_REGISTER, 2, &reg);
+	if (owner)
+		offer(i);
 }
 
 /* Each client in its turn, all of them once per period, for as long as that. */
@@ -129,11 +155,14 @@ static uint64_t beat_all(unsigned n, uint64_t seconds, uint32_t *ret_ms)
 	while (mc_now_ns() < end) {
 		struct mcp_heartbeat rq = { .client = { 7, i + 1 }, .sequence = beats };
 
-		len = receive(i, false, body);
+		len = receive(i, 0, body);
 		if (len && mcp_decode(&mcp_desc_heartbeat_reply, body, len, &reply) == 0 &&
-		    reply.heartbeat_ms)
+		    reply.heartbeat_ms) {
 			ms = reply.heartbeat_ms;
-		send_frame(i, MCP_HEARTBEAT, 2, &rq);
+			if (reply.reattach)
+				offer(i);
+		}
+		send_frame(i, MCP_HEARTBEAT, 4, &rq);
 		beats++;
 		i = (i + 1) % n;
 		due += ms * MC_NS_PER_MS / n;
@@ -144,7 +173,7 @@ static uint64_t beat_all(unsigned n, uint64_t seconds, uint32_t *ret_ms)
 	return beats;
 }
 
-static void bench(const char *addr, const char *what, unsigned n, uint64_t seconds)
+static void bench(const char *addr, const char *what, unsigned n, uint64_t seconds, bool owner)
 {
 	pid_t master = master_start(addr);
 	uint64_t cpu, began, beats, wall;
@@ -160,10 +189,10 @@ static void bench(const char *addr, const char *what, unsigned n, uint64_t secon
 	}
 	close(fd);
 	for (i = 0; i < n; i++) {
-		join(addr, i);
+		join(addr, i, owner);
 		if (i % 256 == 255 || i == n - 1)
 			for (k = i & ~255u; k <= i; k++)
-				receive(k, true, body);
+				receive(k, owner ? 3 : 2, body);
 	}
 	beat_all(n, 2 * seconds / 5 + 1, &ms);
 	cpu = cpu_ns_of(master);
@@ -196,8 +225,10 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	snprintf(addr, sizeof(addr), "unix:@perf-clients-%d", (int)getpid());
-	bench(addr, "idle clients, unix", n, seconds);
+	bench(addr, "idle clients, unix", n, seconds, false);
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", 21000 + (int)(getpid() % 9000));
-	bench(addr, "idle clients, tcp", n, seconds);
+	bench(addr, "idle clients, tcp", n, seconds, false);
+	snprintf(addr, sizeof(addr), "127.0.0.1:%d", 30000 + (int)(getpid() % 1000));
+	bench(addr, "idle owners of segments, tcp", n / 10 + 1, seconds, true);
 	return 0;
 }

@@ -106,9 +106,11 @@ static struct mcp_replica replica_of(const struct entry *e)
 static int do_register(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
 		       void *arg)
 {
-	const struct mcp_register_reply reply = { 10000, 20, 1000 };
+	struct mcp_register_reply reply = { 10000, 20, 1000 };
 
 	MC_LOCKED(&fake_lock);
+	if (fake.ttl_ms)
+		reply.client_ttl_ms = fake.ttl_ms;
 	return met(MCP_REGISTER) ? fake.fail_err : mcp_answer(a, &mcp_desc_register_reply, &reply);
 }
 
@@ -118,6 +120,7 @@ static int do_heartbeat(struct mcp_session *s, const void *body, size_t len, str
 	struct mcp_heartbeat_reply reply = { 0 };
 
 	MC_LOCKED(&fake_lock);
+	reply.heartbeat_ms = fake.heartbeat_ms;
 	reply.reattach = take(&fake.reattach);
 	return met(MCP_HEARTBEAT) ? fake.fail_err : mcp_answer(a, &mcp_desc_heartbeat_reply, &reply);
 }

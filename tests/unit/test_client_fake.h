@@ -34,6 +34,8 @@ struct fake {
 	unsigned endpoint_bytes;	/* segments have an endpoint of so many bytes */
 	uint64_t evictable;		/* said in STATS */
 	unsigned reattach;		/* ask for it in so many answers to heartbeats */
+	uint32_t heartbeat_ms;		/* asked for in answers to heartbeats */
+	uint32_t ttl_ms;		/* of clients; 0: 10 s */
 
 	/* counted */
 	unsigned calls[64];		/* by type */

@@ -308,6 +308,28 @@ static void a_master_that_wants_the_segment_again(void **state)
 	assert_true(COUNT(calls[MCP_MOUNT]) >= before + 3);
 }
 
+/* A master may ask those that own nothing for a heartbeat an hour: an owner goes on so that it is not taken for
+ * dead. */
+static void heartbeats_that_are_too_rare(void **state)
+{
+	const struct timespec tick = { .tv_nsec = 10000000 };
+	struct mcs_conf conf;
+	unsigned from, i;
+
+	mcs_close(s);
+	SET(ttl_ms, 500);
+	SET(heartbeat_ms, 3600000);
+	mcs_conf_init(&conf);
+	conf.master = FAKE_ADDR;
+	conf.segment_size = (uint64_t)16 << 20;
+	conf.segment_kind = "memfd";
+	assert_int_equal(mcs_open(&conf, &s), 0);
+	from = COUNT(calls[MCP_HEARTBEAT]);
+	for (i = 0; COUNT(calls[MCP_HEARTBEAT]) < from + 4 && i < 3000; i++)
+		nanosleep(&tick, NULL);
+	assert_true(COUNT(calls[MCP_HEARTBEAT]) >= from + 4);
+}
+
 static void open_is_refused(void **state)
 {
 	struct mcs_conf conf;
@@ -369,7 +391,7 @@ int main(void)
 		T(a_version_that_always_changes), T(a_version_that_changed_once),
 		T(a_full_pool_is_waited_for), T(puts_that_lose), T(answers_that_are_lost),
 		T(a_listing_that_goes_round), T(a_master_that_wants_the_segment_again),
-		T(open_is_refused),
+		T(heartbeats_that_are_too_rare), T(open_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

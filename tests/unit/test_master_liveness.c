@@ -327,8 +327,34 @@ static void test_bad_mounts(void **state)
 	fx_down(&fx);
 }
 
-/* Very many clients are asked for fewer heartbeats each, but never so few that a lost one matters. */
-static void test_many_beat_less_often(void **state)
+/* What the master asks client @n for. */
+static uint32_t asked(struct fixture *fx, uint64_t n)
+{
+	uint32_t ms = 0;
+
+	assert_false(mcm_client_beat(fx->m, id_of(n), &ms));
+	return ms;
+}
+
+static void join(struct fixture *fx, uint64_t n)
+{
+	struct mcp_register rq = { .client = id_of(n), .name = fx_bytes("n") };
+
+	assert_int_equal(mcm_client_opened(fx->m, id_of(n)), 0);
+	assert_int_equal(mcm_client_register(fx->m, &rq), 0);
+}
+
+static struct mcp_mount mount_of(uint64_t n, char name[16])
+{
+	snprintf(name, 16, "n%llu", (unsigned long long)n);
+	return (struct mcp_mount){
+		.segment = id_of(n), .client = id_of(n), .epoch = 1, .size = MIB,
+		.name = fx_bytes(name), .endpoint = fx_bytes("h:1"), .protocol = fx_bytes("tcp"),
+	};
+}
+
+/* Very many owners are asked for fewer heartbeats each, but never so few that a lost one matters. */
+static void test_many_owners_beat_less_often(void **state)
 {
 	struct fixture fx;
 
@@ -339,12 +365,101 @@ static void test_many_beat_less_often(void **state)
 	assert_int_equal(mcm_heartbeat_of(fx.m, 5000), 2000);
 	assert_int_equal(mcm_heartbeat_of(fx.m, 10000), 4000);
 	assert_int_equal(mcm_heartbeat_of(fx.m, 1000000), fx.conf.client_ttl * 2 / 5);
-	fx.m->clients.count += 5000;
+	fx.m->clients.owners += 5000;
 	mcm_liveness_tick(fx.m);
 	assert_in_range(mcm_heartbeat_ms(fx.m), 2000, 2010);
-	fx.m->clients.count -= 5000;
+	fx.m->clients.owners -= 5000;
 	mcm_liveness_tick(fx.m);
 	assert_int_equal(mcm_heartbeat_ms(fx.m), 1000);
+	fx_down(&fx);
+}
+
+/* Ten thousand that own nothing send no more than 1000 a second together, what 1 % of a core is enough for; owners
+ * among them go on as before. */
+static void test_idle_clients_beat_rarely(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	struct mcp_mount rq;
+	double per_sec = 0;
+	char name[16];
+	uint64_t i;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	for (i = 100; i < 10100; i++)
+		join(&fx, i);
+	for (i = 100; i < 110; i++) {
+		rq = mount_of(i, name);
+		assert_int_equal(mcm_mount(fx.m, id_of(i), &rq, &reply), 0);
+	}
+	mcm_liveness_tick(fx.m);
+	for (i = 100; i < 110; i++)
+		assert_int_equal(asked(&fx, i), 1000);
+	for (i = 110; i < 10100; i++)
+		per_sec += 1000.0 / asked(&fx, i);
+	assert_true(per_sec < 1000);
+	/* They hear of a new master, however many they are, within one and a half times the TTL. */
+	assert_int_equal(mcm_heartbeat_idle_of(fx.m, 1000000), fx.conf.client_ttl * 3 / 2);
+	/* Who gives its memory up is one of them; when they have gone, the rest is asked as few are. */
+	for (i = 100; i < 110; i++)
+		assert_int_equal(mcm_unmount(fx.m, id_of(i), id_of(i), &(uint64_t){ 0 }), 0);
+	assert_int_equal(fx.m->clients.owners, 0);
+	assert_true(asked(&fx, 100) > 10000);
+	for (i = 102; i < 10100; i++)
+		mcm_client_closed(fx.m, id_of(i));
+	mcm_liveness_tick(fx.m);
+	assert_int_equal(asked(&fx, 100), 1000);
+	fx_down(&fx);
+}
+
+/* Nobody is asked so rarely that the server closes its connection as idle. */
+static void test_beats_keep_connections(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	fx.m->conf.rpc_conn_timeout_seconds = 5000;
+	assert_int_equal(mcm_heartbeat_idle_of(fx.m, 1000000), 2000);
+	assert_int_equal(mcm_heartbeat_of(fx.m, 1000000), 2000);
+	fx.m->conf.rpc_conn_timeout_seconds = 1;
+	assert_int_equal(mcm_heartbeat_idle_of(fx.m, 1000000), 1000);
+	fx_down(&fx);
+}
+
+/* Who was told to be silent for long, and mounts then, is not blamed for being silent so long; from its next
+ * heartbeat on it is as any owner. */
+static void test_idle_client_becomes_owner(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	struct mcp_mount rq;
+	uint32_t told;
+	char name[16];
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	join(&fx, 5);
+	fx.m->clients.count += 100000;
+	mcm_liveness_tick(fx.m);
+	told = asked(&fx, 5);
+	assert_true(told > fx.conf.client_ttl);
+	rq = mount_of(5, name);
+	assert_int_equal(mcm_mount(fx.m, id_of(5), &rq, &reply), 0);
+	fx_advance(&fx, told);
+	assert_int_equal(state_of(&fx, 5), MCP_SEG_OK);
+	assert_int_equal(asked(&fx, 5), 1000);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(state_of(&fx, 5), MCP_SEG_SILENT);
+	/* One that never speaks is silent in the end, too. */
+	join(&fx, 6);
+	told = asked(&fx, 6);
+	rq = mount_of(6, name);
+	assert_int_equal(mcm_mount(fx.m, id_of(6), &rq, &reply), 0);
+	fx_advance(&fx, told + fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(state_of(&fx, 6), MCP_SEG_SILENT);
+	fx.m->clients.count -= 100000;
 	fx_down(&fx);
 }
 
@@ -361,7 +476,10 @@ int main(void)
 		cmocka_unit_test(test_disconnected),
 		cmocka_unit_test(test_owners),
 		cmocka_unit_test(test_bad_mounts),
-		cmocka_unit_test(test_many_beat_less_often),
+		cmocka_unit_test(test_many_owners_beat_less_often),
+		cmocka_unit_test(test_idle_clients_beat_rarely),
+		cmocka_unit_test(test_beats_keep_connections),
+		cmocka_unit_test(test_idle_client_becomes_owner),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
