@@ -136,35 +136,99 @@ int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct
 	return count;
 }
 
-static int exist_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
-		       unsigned n, uint8_t *present, uint64_t deadline)
-{
-	struct mcp_exist msg = { .tenant = s->tenant };
-	struct mcp_exist_reply reply;
-	struct mcp_reply mem = { 0 };
-	const uint8_t *answer;
-	unsigned k = 0;
-	int r, count = 0;
+/* ---- exist ---- */
 
-	r = key_list(sc, keys, n, &msg.keys);
-	if (r < 0)
-		return r;
-	r = mcs_call(s->session, MCP_EXIST, &msg, &reply, &mem, deadline);
-	if (r < 0)
-		return r;
-	if (reply.present.len != msg.keys.count) {
-		mcp_reply_done(&mem);
+/* Large questions are asked in parts, so that the master looks one up while the next is written. */
+#define EXIST_WINDOW 4
+#define EXIST_PART_MIN 512
+
+struct exist_part {
+	const struct mcs_key *keys;
+	uint8_t *present;
+	unsigned n;
+	bool on_way;
+	struct mcp_ticket ticket;
+};
+
+static int exist_answer(const struct exist_part *p, const struct mcp_exist_reply *reply)
+{
+	const uint8_t *answer = reply->present.data;
+	unsigned asked = 0, k = 0;
+	int count = 0;
+
+	for (unsigned i = 0; i < p->n; i++)
+		asked += !mcs_key_check(p->keys[i]);
+	if (reply->present.len != asked)
 		return mc_fail(-MC_EPROTO, "master answered for %u keys of %u",
-			       reply.present.len, msg.keys.count);
-	}
-	answer = reply.present.data;
+			       reply->present.len, asked);
 	/* What cannot be a key cannot exist. */
-	for (unsigned i = 0; i < n; i++) {
-		present[i] = !mcs_key_check(keys[i]) && answer[k++] == 1;
-		count += present[i];
+	for (unsigned i = 0; i < p->n; i++) {
+		p->present[i] = (asked == p->n || !mcs_key_check(p->keys[i])) && answer[k++] == 1;
+		count += p->present[i];
 	}
-	mcp_reply_done(&mem);
 	return count;
+}
+
+/* Send the question, and wait for the answer unless there is a @ticket. */
+static int exist_ask(struct mcs *s, const struct exist_part *p, struct mcp_exist_reply *reply,
+		     struct mcp_reply *mem, struct mcp_ticket *ticket, uint64_t deadline)
+{
+	struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
+	struct mcp_exist msg = { .tenant = s->tenant };
+	int r = sc ? key_list(sc, p->keys, p->n, &msg.keys) : -ENOMEM;
+
+	if (!r)
+		r = ticket ? mcs_call_start(s->session, MCP_EXIST, &msg, ticket, deadline) :
+			mcs_call(s->session, MCP_EXIST, &msg, reply, mem, deadline);
+	mcs_scratch_put(&s->scratch, sc);
+	return r;
+}
+
+/* The answer of one part: how many are there.  A question that was lost is asked again. */
+static int exist_finish(struct mcs *s, const struct exist_part *p, uint64_t deadline)
+{
+	struct mcp_reply mem = { 0 };
+	struct mcp_exist_reply reply;
+	int r = -MC_ERPC;
+
+	if (p->on_way)
+		r = mcs_call_wait(s->session, p->ticket, &reply, &mem, deadline);
+	if (r == -MC_ERPC)
+		r = exist_ask(s, p, &reply, &mem, NULL, deadline);
+	if (r < 0)
+		return r;
+	r = exist_answer(p, &reply);
+	mcp_reply_done(&mem);
+	return r;
+}
+
+static int exist_parts(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
+		       uint64_t deadline)
+{
+	unsigned most = n / EXIST_WINDOW < EXIST_PART_MIN ? EXIST_PART_MIN : n / EXIST_WINDOW + 1;
+	unsigned asked = 0, begun = 0, done = 0;
+	struct exist_part part[EXIST_WINDOW], *p;
+	int r, count = 0, bad = 0;
+
+	for (;;) {
+		while (asked < n && begun - done < EXIST_WINDOW && !bad) {
+			p = &part[begun++ % EXIST_WINDOW];
+			*p = (struct exist_part){ .keys = keys + asked, .present = present + asked };
+			p->n = mcs_group(n - asked < most ? n - asked : most, key_of, p->keys);
+			asked += p->n;
+			if (p->n < n)
+				p->on_way = exist_ask(s, p, NULL, NULL, &p->ticket, deadline) == 0;
+		}
+		if (begun == done)
+			return bad ? bad : count;
+		/* Also after a failure: each ticket is waited for. */
+		p = &part[done++ % EXIST_WINDOW];
+		if (bad && !p->on_way)
+			continue;
+		r = exist_finish(s, p, deadline);
+		count += r > 0 ? r : 0;
+		bad = bad ? bad : r < 0 ? r : 0;
+	}
 }
 
 int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
@@ -172,7 +236,7 @@ int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *pr
 {
 	struct mcs *alone;
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r = 0, count = 0;
+	int r;
 
 	if (s->node) {
 		alone = mcs_node_bypass(s);
@@ -180,18 +244,7 @@ int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *pr
 		alone = alone ? alone : mcs_node_alone(s, r);
 		return alone ? mcs_exist(alone, keys, n, present, timeout_ms) : r;
 	}
-	for (unsigned i = 0; i < n;) {
-		unsigned k = mcs_group(n - i, key_of, keys + i);
-		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
-
-		r = sc ? exist_group(s, sc, keys + i, k, present + i, deadline) : -ENOMEM;
-		mcs_scratch_put(&s->scratch, sc);
-		if (r < 0)
-			return r;
-		count += r;
-		i += k;
-	}
-	return count;
+	return exist_parts(s, keys, n, present, deadline);
 }
 
 /* ---- remove ---- */

@@ -243,6 +243,25 @@ int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_ms
 	}
 }
 
+int mcs_call_start(struct mcs_session *s, uint16_t type, const void *msg, struct mcp_ticket *ret,
+		   uint64_t deadline)
+{
+	int r = mcp_call_start(s->rpc, type, msg, ret, deadline);
+
+	if (r < 0)
+		note(s, r);
+	return r;
+}
+
+int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	int r = mcp_call_wait(s->rpc, t, ret_msg, ret_reply, deadline);
+
+	note(s, r);
+	return r;
+}
+
 int mcs_session_probe(struct mcs_session *s, uint64_t deadline)
 {
 	const struct mcp_register msg = {

@@ -69,6 +69,11 @@ int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_ms
  * -MC_ERPC: whether the master did it is not known. */
 int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
+/* One attempt in two steps, as mcp_call_start(), to have several requests on their way. */
+int mcs_call_start(struct mcs_session *s, uint16_t type, const void *msg, struct mcp_ticket *ret,
+		   uint64_t deadline);
+int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline);
 /* One-way; -MC_ERPC without a connection. */
 int mcs_send(struct mcs_session *s, uint16_t type, const void *msg);
 

@@ -64,6 +64,21 @@ void mcp_buf_free(struct mcp_buf *b)
 
 static int measure(const struct mcp_desc *d, const void *msg, uint64_t *ret_size);
 
+/* Lists of keys are the long ones: their elements have one field. */
+static bool only_bytes(const struct mcp_desc *d)
+{
+	return d->fields[0].kind == MCP_F_BYTES && d->fields[1].kind == MCP_F_END;
+}
+
+static int measure_bytes(const struct mcp_desc *d, const struct mcp_field *f,
+			 const struct mcp_bytes *bytes, uint64_t *size)
+{
+	if (bytes->len && !bytes->data)
+		return mc_fail(-MC_EPARAM, "%s.%s: %u bytes at no address", d->name, f->name, bytes->len);
+	*size += bytes->len;
+	return 0;
+}
+
 static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 			const struct mcp_seq *list, uint64_t *size)
 {
@@ -80,6 +95,13 @@ static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 				       f->name, list->count);
 		*size += list->count ? list->raw_len : 0;
 		return 0;
+	}
+	if (only_bytes(f->elem)) {
+		*size += 8ull * list->count;
+		for (uint32_t i = 0; i < list->count && r == 0; i++, item += f->elem->size)
+			r = measure_bytes(f->elem, f->elem->fields,
+					  (const void *)(item + f->elem->fields[0].offset), size);
+		return r;
 	}
 	for (uint32_t i = 0; i < list->count && r == 0; i++, item += f->elem->size) {
 		*size += 4;
@@ -98,12 +120,9 @@ static int measure(const struct mcp_desc *d, const void *msg, uint64_t *size)
 
 		*size += width[f->kind];
 		if (f->kind == MCP_F_BYTES) {
-			const struct mcp_bytes *bytes = at;
-
-			if (bytes->len && !bytes->data)
-				return mc_fail(-MC_EPARAM, "%s.%s: %u bytes at no address", d->name,
-					       f->name, bytes->len);
-			*size += bytes->len;
+			r = measure_bytes(d, f, at, size);
+			if (r < 0)
+				return r;
 		} else if (f->kind == MCP_F_LIST) {
 			r = measure_list(d, f, at, size);
 			if (r < 0)
@@ -129,6 +148,17 @@ static uint8_t *write_list(const struct mcp_desc *elem, const struct mcp_seq *li
 
 	if (!item && list->count)
 		end = write_bytes(list->raw, list->raw_len, begin);
+	if (item && only_bytes(elem)) {
+		item += elem->fields[0].offset;
+		for (uint32_t i = 0; i < list->count; i++, item += elem->size) {
+			const struct mcp_bytes *bytes = (const void *)item;
+
+			mcp_put_u32(end, bytes->len + 4);
+			mcp_put_u32(end + 4, bytes->len);
+			end = write_bytes(bytes->data, bytes->len, end + 8);
+		}
+		item = NULL;
+	}
 	for (uint32_t i = 0; item && i < list->count; i++, item += elem->size) {
 		uint8_t *at = end;
 

@@ -31,7 +31,7 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 {
 	static const struct mcpy_sig sig = { "batch_is_exist", 1, { "keys" } };
 	int r = MCPY_INVALID_PARAMS;
-	PyObject *a[1], *list, *v;
+	PyObject *a[1], *list, *is[2];
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
 	uint8_t *present;
@@ -51,13 +51,15 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 		list = mcpy_list_of(keys.n, r);
 	} else {
 		list = PyList_New(keys.n);
+		is[0] = PyLong_FromLong(0);
+		is[1] = PyLong_FromLong(1);
 		for (Py_ssize_t i = 0; i < keys.n && list; i++) {
-			v = PyLong_FromLong(present[i]);
-			if (!v)
-				Py_CLEAR(list);
-			else
-				PyList_SET_ITEM(list, i, v);
+			Py_INCREF(is[present[i]]);
+			PyList_SET_ITEM(list, i, is[present[i]]);
 		}
+		/* small numbers: there is always one */
+		Py_DECREF(is[0]);
+		Py_DECREF(is[1]);
 	}
 	PyMem_RawFree(present);
 	mcpy_keys_done(&keys);

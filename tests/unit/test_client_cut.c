@@ -290,6 +290,38 @@ static void questions_are_asked_again(void **state)
 	expect_clean();
 }
 
+/* A question of several parts, all of them on their way when the connection ends. */
+static void long_questions_are_asked_again(void **state)
+{
+	enum { MANY = 5000 };
+	static char name[MANY][8];
+	struct mcs_key *key = calloc(MANY, sizeof(*key));
+	uint8_t *present = malloc(MANY);
+
+	assert_non_null(key);
+	assert_non_null(present);
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(name[i], sizeof(name[i]), "m%u", i);
+		/* every seventh cannot be a key */
+		key[i] = (struct mcs_key){ name[i], i % 7 ? strlen(name[i]) : 0 };
+		if (i % 500 == 1)
+			fixture_put_ok(direct, name[i], 100, 1);
+	}
+	for (unsigned reply = 0; reply < 3; reply++) {
+		if (reply < 2)
+			cut_at(MCP_EXIST, reply);
+		memset(present, 7, MANY);
+		assert_int_equal(mcs_exist(s, key, MANY, present, -1), 8);
+		for (unsigned i = 0; i < MANY; i++)
+			assert_int_equal(present[i], i % 7 && i % 500 == 1);
+		if (reply < 2)
+			expect_cut();
+	}
+	expect_clean();
+	free(key);
+	free(present);
+}
+
 static void removes_say_what_is(void **state)
 {
 	for (unsigned reply = 0; reply < 2; reply++) {
@@ -423,6 +455,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(puts_are_done_once), T(batches_are_done_once), T(questions_are_asked_again),
+		T(long_questions_are_asked_again),
 		T(removes_say_what_is), T(renames_never_lose_the_object),
 		T(open_objects_are_pinned_again), T(a_mapped_object_knows_when_it_is_lost),
 	};
