@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 #include <mooncake/mce_te.h>
 
@@ -285,6 +286,7 @@ static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id
 	struct transfer_request r = { OPCODE_READ, here, id, there, PIECE };
 	pthread_t thread;
 	void *what[2];
+	time_t began;
 	batch_id_t b;
 
 	CHECK(kill(p->pid, SIGSTOP) == 0);
@@ -301,7 +303,8 @@ static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id
 	expect(te, b, STATUS_CANCELED, 1);
 	CHECK(mce_te_batch_free(te, b) == 0);
 	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_submit(te, b, &r, 1, NULL) == 0);
-	CHECK(mce_te_wait(te, b, 20) < 0);
+	began = time(NULL);
+	CHECK(mce_te_wait(te, b, 20) < 0 && time(NULL) < began + 15);
 	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_wait(te, b, 60000) == 0);
 	expect(te, b, STATUS_COMPLETED, 0);
 	CHECK(mce_te_batch_free(te, b) == 0);

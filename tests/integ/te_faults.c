@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * te_faults.c - 1,000 peers that are killed, stopped or given up in the middle of a transfer, each under a name and at
- * addresses of its own, with connections that stay half open in between: every task has a status within its
+ * addresses of its own, with connections to all our ports that stay half open in between: every task has a status within its
  * deadline, what was read is what the peer offered, and no descriptor, thread or registration is left. */
 #include "te_pair.h"
 
@@ -21,6 +21,8 @@
 /* The first ones warm up what stays. */
 #define WARM 16u
 #define DEADLINE_MS 25
+/* That an engine listens on, at most. */
+#define PORTS 4u
 /* On a machine that does other things too. */
 #define SLACK_MS 5000
 
@@ -130,21 +132,53 @@ static void settled(const struct held *before)
 
 /* ---- faults ---- */
 
-/* Somebody connects to our handshake service, says half a word and goes, or stays until the next one comes. */
-static void half_open(const struct mce_te *te, bool stays)
+/* The ports that this process listens on: the handshake service's, the lanes', that of upstream's nodes. */
+static unsigned listening(uint16_t port[], unsigned room)
 {
-	static int last = -1;
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)mce_te_rpc_port(te)) };
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024 && n < room; fd++) {
+		struct sockaddr_storage at;
+		socklen_t len = sizeof(at), one = sizeof(int);
+		int on = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &one) || !on ||
+		    getsockname(fd, (void *)&at, &len))
+			continue;
+		if (at.ss_family == AF_INET)
+			port[n++] = ntohs(((struct sockaddr_in *)&at)->sin_port);
+		else if (at.ss_family == AF_INET6)
+			port[n++] = ntohs(((struct sockaddr_in6 *)&at)->sin6_port);
+	}
+	return n;
+}
+
+/* Somebody connects to where we listen, says half a word and goes, or stays until the next one comes. */
+static void half_open(uint16_t port, unsigned which, bool stays)
+{
+	static const char *const word[] = { "\x40\0\0", "\0\0\1", "\x4d\x43\x45" };
+	static int last[PORTS] = { -1, -1, -1, -1 };
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	CHECK(fd >= 0 && connect(fd, (void *)&in, sizeof(in)) == 0);
-	CHECK(write(fd, "\x40\0\0\0", 3) == 3);
-	if (last >= 0)
-		close(last);
-	last = stays ? fd : -1;
+	CHECK(write(fd, word[which % 3], 3) == 3);
+	if (last[which] >= 0)
+		close(last[which]);
+	last[which] = stays ? fd : -1;
 	if (!stays)
 		close(fd);
+}
+
+static void half_open_all(bool stay)
+{
+	uint16_t port[PORTS];
+	unsigned n = listening(port, PORTS);
+
+	CHECK(n >= 3);
+	for (unsigned i = 0; i < n; i++)
+		half_open(port[i], i, stay);
 }
 
 static void hurt(enum fault fault, const struct peer *p, struct mce_te *te, batch_id_t b)
@@ -220,7 +254,7 @@ static void one(struct te_pair *n, struct mce_te *te, unsigned i, unsigned tally
 	te_tell(n->to, "s", 1);
 	te_hear(n->from, &p, sizeof(p));
 	CHECK(mine && mce_te_register(te, mine, BYTES, "*", 1) == 0);
-	half_open(te, i % 2);
+	half_open_all(i % 2);
 	transfer(te, &p, mine, (enum fault)(i % FAULTS), tally);
 	CHECK(mce_te_unregister(te, mine) == 0);
 	(void)kill(p.pid, SIGKILL);
@@ -244,7 +278,7 @@ int main(void)
 		if (i == WARM)
 			before = held();
 	}
-	half_open(te, false);
+	half_open_all(false);
 	settled(&before);
 	printf("%u peers: %u tasks completed, %u failed, %u timed out, %u canceled\n", rounds, tally[STATUS_COMPLETED],
 	       tally[STATUS_FAILED], tally[STATUS_TIMEOUT], tally[STATUS_CANCELED]);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * te_life.c - engines, peers and memory that come and go: 1,000 engines without a descriptor or a thread left over,
  * memory that is unregistered during transfers, a peer that is killed in the middle and comes back under its
- * name with another address map. */
+ * name with another address map, an engine that has nothing to do. */
 #include "te_pair.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <mooncake/mce_te.h>
 
 #define BYTES (16u << 20)
 #define ROUNDS 1000u
+#define IDLE_S 3u
 
 static struct mce_te *open_engine(const char *name)
 {
@@ -239,8 +241,47 @@ static void killed_in_the_middle(int tcp)
 	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
 }
 
+/* ---- nothing to do ----------------------------------------------------------------------------- */
+
+static int64_t cpu_us(void)
+{
+	struct rusage u;
+
+	CHECK(getrusage(RUSAGE_SELF, &u) == 0);
+	return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+}
+
+/* An engine with a peer, lanes and memory that nobody asks for anything uses no processor. */
+static void idle(void)
+{
+	unsigned char *mine = malloc(BYTES);
+	struct te_note note;
+	struct te_pair p;
+	struct mce_te *te;
+	segment_id_t id;
+	int64_t used;
+
+	setenv("MC_FORCE_TCP", "1", 1);
+	te_pair_start(&p, serve);
+	te = open_engine("127.0.0.1");
+	te_hear(p.from, &note, sizeof(note));
+	CHECK(mine && mce_te_register(te, mine, BYTES, "*", 1) == 0);
+	CHECK(mce_te_open_segment(te, note.name, 0, &id) == 0);
+	CHECK(move(te, OPCODE_READ, mine, id, note.addr, BYTES) == STATUS_COMPLETED);
+	used = cpu_us();
+	sleep(IDLE_S);
+	used = cpu_us() - used;
+	printf("idle for %u s: %lld us of the processor\n", IDLE_S, (long long)used);
+	CHECK(used < IDLE_S * 10000 || (getenv("SANITIZER") && *getenv("SANITIZER")));
+	mce_te_close(te);
+	te_pair_end(&p);
+	free(mine);
+	unsetenv("MC_FORCE_TCP");
+}
+
 int main(void)
 {
+	idle();
 	memory_goes(0);
 	memory_goes(1);
 	killed_in_the_middle(0);
