@@ -11,6 +11,9 @@
 
 #include "common/err.h"
 
+/* What comes in less is copied faster. */
+#define ADOPT_MIN ((size_t)64 << 10)
+
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -173,7 +176,14 @@ int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, si
 	return 0;
 }
 
-int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, void **slot, uint64_t deadline)
+bool mcfs_stage_adopts(const struct mcfs_stage *s, uint64_t offset, size_t len)
+{
+	return offset % MCFS_SLOT == 0 &&
+		(len == MCFS_SLOT || (len >= ADOPT_MIN && len < MCFS_SLOT && offset + len >= s->size));
+}
+
+int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot,
+		     uint64_t deadline)
 {
 	size_t i = (size_t)(offset / MCFS_SLOT);
 	void *other;
@@ -197,8 +207,8 @@ int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, void **slot, uint64_
 	clear_gap(s, offset);
 	s->slot[i] = *slot;
 	*slot = other;
-	if (offset + MCFS_SLOT > s->size)
-		s->size = offset + MCFS_SLOT;
+	if (offset + len > s->size)
+		s->size = offset + len;
 	return 0;
 }
 

@@ -32,9 +32,12 @@ void mcfs_stage_begin(struct mcfs_stage *s, struct mcfs_object *base);
 /* -ENOSPC, -ENOMEM, or why the base could not be read. */
 int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, size_t len,
 		     uint64_t deadline);
-/* The same for a whole slot at a slot's boundary without copying: *slot goes into the stage, and
- * another one is given in its place. */
-int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, void **slot, uint64_t deadline);
+/* Can a write do without copying?  It begins at a slot's boundary, and of what the slot holds nothing
+ * stays: it is a whole one, or the last of the file. */
+bool mcfs_stage_adopts(const struct mcfs_stage *s, uint64_t offset, size_t len);
+/* Such a write: *slot goes into the stage, and another one is given in its place. */
+int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot,
+		     uint64_t deadline);
 int mcfs_stage_truncate(struct mcfs_stage *s, uint64_t size);
 /* Bytes read, short only at the end. */
 int64_t mcfs_stage_read(struct mcfs_stage *s, uint64_t offset, void *buf, size_t len,

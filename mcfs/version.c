@@ -184,8 +184,8 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 	if (offset > max || len > max - offset)
 		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
 	mcfs_carry_touch(w, offset < w->stage.size ? offset : w->stage.size, offset + len);
-	if (len == MCFS_SLOT && slot && *slot == data && offset % MCFS_SLOT == 0)
-		r = mcfs_stage_adopt(&w->stage, offset, slot, deadline);
+	if (slot && *slot == data && mcfs_stage_adopts(&w->stage, offset, len))
+		r = mcfs_stage_adopt(&w->stage, offset, len, slot, deadline);
 	else
 		r = mcfs_stage_write(&w->stage, offset, data, len, deadline);
 	if (r < 0)

@@ -173,13 +173,51 @@ static void slots_are_taken_over(void **state)
 
 	memset(slot, 3, S);
 	memset(m.data + S, 3, S);
-	assert_int_equal(mcfs_stage_adopt(&f->st, S, &slot, DEADLINE), 0);
+	assert_int_equal(mcfs_stage_adopt(&f->st, S, S, &slot, DEADLINE), 0);
 	assert_ptr_not_equal(slot, was);
 	same(f, &m);
 	memset(slot, 4, S);
 	memset(m.data + S, 4, S);
-	assert_int_equal(mcfs_stage_adopt(&f->st, S, &slot, DEADLINE), 0);
+	assert_int_equal(mcfs_stage_adopt(&f->st, S, S, &slot, DEADLINE), 0);
 	assert_ptr_equal(slot, was);
+	same(f, &m);
+	mcfs_slot_put(f->pool, slot);
+	free(m.data);
+}
+
+static void a_slot_that_begins_the_end_is_taken_over(void **state)
+{
+	const size_t part = S - 100, begun = S / 2;
+	struct fixture *f = *state;
+	struct model m = { calloc(1, 4 * S), S / 3 };
+	void *slot = mcfs_slot_get(f->pool);
+
+	memset(m.data, 7, m.size);
+	put_base(f, m.data, m.size);
+	/* of what is there something would stay; it does not begin a slot; it is small */
+	assert_false(mcfs_stage_adopts(&f->st, 0, S / 4));
+	assert_false(mcfs_stage_adopts(&f->st, 1, S - 1));
+	assert_false(mcfs_stage_adopts(&f->st, S, 100));
+	assert_false(mcfs_stage_adopts(&f->st, 0, 2 * S));
+	/* over all of the base, and behind a gap; what the slot holds behind it is nobody's */
+	assert_true(mcfs_stage_adopts(&f->st, 0, begun));
+	memset(slot, 3, S);
+	memset(m.data, 3, begun);
+	m.size = begun;
+	assert_int_equal(mcfs_stage_adopt(&f->st, 0, begun, &slot, DEADLINE), 0);
+	same(f, &m);
+	assert_true(mcfs_stage_adopts(&f->st, 2 * S, part));
+	memset(slot, 5, S);
+	memset(m.data + 2 * S, 5, part);
+	m.size = 2 * S + part;
+	assert_int_equal(mcfs_stage_adopt(&f->st, 2 * S, part, &slot, DEADLINE), 0);
+	same(f, &m);
+	assert_int_equal(mcfs_stage_write(&f->st, m.size, "rest", 4, DEADLINE), 0);
+	memcpy(m.data + m.size, "rest", 4);
+	m.size += 4;
+	same(f, &m);
+	assert_int_equal(mcfs_stage_truncate(&f->st, 3 * S), 0);
+	m.size = 3 * S;
 	same(f, &m);
 	mcfs_slot_put(f->pool, slot);
 	free(m.data);
@@ -258,6 +296,7 @@ int main(void)
 		TEST(a_base_that_cannot_be_read_changes_nothing),
 		TEST(a_whole_overwrite_needs_no_base),
 		TEST(slots_are_taken_over),
+		TEST(a_slot_that_begins_the_end_is_taken_over),
 		TEST(staging_has_a_limit),
 		TEST(random_steps_agree_with_a_flat_file),
 	};
