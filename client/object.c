@@ -46,11 +46,12 @@ struct mcs_object {
 	unsigned char key_bytes[];
 };
 
-static int ask_once(struct mcs *s, struct mcs_key key, uint32_t flags, uint64_t epoch,
-		    struct mcs_version *ret, uint64_t deadline)
+/* Of @n keys, MCS_STAT_OPEN_MAX at the most. */
+static int ask_once(struct mcs *s, const struct mcs_key *keys, unsigned n, uint32_t flags,
+		    uint64_t epoch, struct mcs_version *ret, int *results, uint64_t deadline)
 {
-	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
-	struct mcp_get msg = { .flags = flags, .keys = mcp_seq(&one, 1), .tenant = s->tenant };
+	struct mcp_key list[MCS_STAT_OPEN_MAX];
+	struct mcp_get msg = { .flags = flags, .keys = mcp_seq(list, n), .tenant = s->tenant };
 	uint64_t asked_ns = mc_now_ns();
 	struct mcp_reply mem = { 0 };
 	struct mcp_get_reply reply;
@@ -58,6 +59,8 @@ static int ask_once(struct mcs *s, struct mcs_key key, uint32_t flags, uint64_t 
 	struct mcp_iter it;
 	int r;
 
+	for (unsigned i = 0; i < n; i++)
+		list[i].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
 	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
 	/* A pin that is granted later has no holder. */
 	if (r == -MC_ETIMEDOUT && (flags & MCP_GET_HOLD))
@@ -65,28 +68,43 @@ static int ask_once(struct mcs *s, struct mcs_key key, uint32_t flags, uint64_t 
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
-	r = mcp_iter_next(&it, &obj) ? mcs_version_decode(&obj, epoch, asked_ns, ret) :
-		mc_fail(-MC_EPROTO, "master answered for no key");
+	for (unsigned i = 0; i < n; i++) {
+		results[i] = mcp_iter_next(&it, &obj) ?
+			mcs_version_decode(&obj, epoch, asked_ns, &ret[i]) :
+			mc_fail(-MC_EPROTO, "master answered for too few keys");
+		if (!results[i] && ret[i].pin.id)
+			mcs_leases_granted(1);
+	}
 	mcp_reply_done(&mem);
-	if (!r && ret->pin.id)
-		mcs_leases_granted(1);
-	return r;
+	return 0;
 }
 
-/* Ask for one key; the pin is the caller's to give back. */
-static int ask(struct mcs *s, struct mcs_key key, uint32_t flags, struct mcs_version *ret,
-	       uint64_t deadline)
+/* The pins are the caller's to give back. */
+static int ask_many(struct mcs *s, const struct mcs_key *keys, unsigned n, uint32_t flags,
+		    struct mcs_version *ret, int *results, uint64_t deadline)
 {
 	for (;;) {
 		uint64_t epoch = mcs_epoch(s);
-		int r = ask_once(s, key, flags, epoch, ret, deadline);
+		int r = ask_once(s, keys, n, flags, epoch, ret, results, deadline);
 
 		if (r < 0 || epoch == mcs_epoch(s))
 			return r;
-		/* The connection changed meanwhile, so the pin is of either: ask again. */
-		ret->pin.epoch = mcs_epoch(s);
-		mcs_leases_release(&s->leases, ret->pin);
+		/* The connection changed meanwhile, so the pins are of either: ask again. */
+		for (unsigned i = 0; i < n; i++) {
+			if (results[i] < 0)
+				continue;
+			ret[i].pin.epoch = mcs_epoch(s);
+			mcs_leases_release(&s->leases, ret[i].pin);
+		}
 	}
+}
+
+static int ask(struct mcs *s, struct mcs_key key, uint32_t flags, struct mcs_version *ret,
+	       uint64_t deadline)
+{
+	int result, r = ask_many(s, &key, 1, flags, ret, &result, deadline);
+
+	return r < 0 ? r : result;
 }
 
 /* From here on the bytes can be had without the master. */
@@ -101,31 +119,17 @@ static void find_segments(struct mcs *s, const struct mcs_version *v, uint64_t d
 	}
 }
 
-int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
-		    int64_t timeout_ms)
+/* Takes the pin of @v, also when it fails. */
+static int make(struct mcs *s, struct mcs_key key, const struct mcs_version *v, uint64_t deadline,
+		struct mcs_object **ret)
 {
-	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	struct mcs *alone;
-	struct mcs_object *o;
-	int r;
+	struct mcs_object *o = calloc(1, sizeof(*o) + key.len);
 
-	r = mcs_key_check(key);
-	if (r < 0)
-		return r;
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		r = alone ? 0 : mcs_node_object_open(s, key, ret, deadline);
-		alone = alone ? alone : mcs_node_alone(s, r);
-		return alone ? mcs_object_open(alone, key, ret, timeout_ms) : r;
-	}
-	o = calloc(1, sizeof(*o) + key.len);
-	if (!o)
+	if (!o) {
+		mcs_leases_release(&s->leases, v->pin);
 		return -ENOMEM;
-	r = ask(s, key, MCP_GET_HOLD, &o->v, deadline);
-	if (r < 0) {
-		free(o);
-		return r;
 	}
+	o->v = *v;
 	MC_FAULT_POINT("client.object.after_open");
 	find_segments(s, &o->v, deadline);
 	o->s = s;
@@ -144,6 +148,63 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 		mcs_keeper_connected(s->keeper);
 	*ret = o;
 	return 0;
+}
+
+int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
+		    int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	struct mcs_version v;
+	struct mcs *alone;
+	int r;
+
+	r = mcs_key_check(key);
+	if (r < 0)
+		return r;
+	if (s->node) {
+		alone = mcs_node_bypass(s);
+		r = alone ? 0 : mcs_node_object_open(s, key, ret, deadline);
+		alone = alone ? alone : mcs_node_alone(s, r);
+		return alone ? mcs_object_open(alone, key, ret, timeout_ms) : r;
+	}
+	r = ask(s, key, MCP_GET_HOLD, &v, deadline);
+	return r < 0 ? r : make(s, key, &v, deadline, ret);
+}
+
+int mcs_stat_open(struct mcs *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		  int *results, struct mcs_object **ret, int64_t timeout_ms)
+{
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	struct mcs_version v[MCS_STAT_OPEN_MAX];
+	struct mcs_object *o = NULL;
+	int r = 0, count = 0;
+
+	if (!n || n > MCS_STAT_OPEN_MAX)
+		return mc_fail(-EINVAL, "%u keys at once", n);
+	for (unsigned i = 0; i < n && r == 0; i++)
+		r = mcs_key_check(keys[i]);
+	if (r < 0)
+		return r;
+	if (s->node) {
+		r = mcs_stat_batch(s, keys, n, infos, results, timeout_ms);
+		*ret = NULL;
+		return r;
+	}
+	r = ask_many(s, keys, n, MCP_GET_HOLD | MCP_GET_DIRS, v, results, deadline);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < n; i++) {
+		if (results[i] < 0)
+			continue;
+		infos[i] = v[i].info;
+		count++;
+		if (i)
+			mcs_leases_release(&s->leases, v[i].pin);
+		else if (v[i].info.generation)
+			results[i] = make(s, keys[i], &v[i], deadline, &o);
+	}
+	*ret = o;
+	return count;
 }
 
 const struct mcs_info *mcs_object_info(const struct mcs_object *o)

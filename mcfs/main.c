@@ -253,6 +253,7 @@ static int start_parts(struct running *run)
 	if (r < 0)
 		return r;
 	mcfs_reopen_init(&fs->reopen);
+	mcfs_expect_init(&fs->expect);
 	run->inodes = true;
 	r = mcfs_errors_init(&fs->errors);
 	if (r < 0)
@@ -322,6 +323,7 @@ static int stop(struct running *run)
 		mcfs_errors_done(&fs->errors);
 	if (run->inodes) {
 		mcfs_reopen_done(&fs->reopen);
+		mcfs_expect_done(&fs->expect);
 		mcfs_inodes_done(&fs->inodes);
 	}
 	mcfs_lane_stop(fs);

@@ -12,6 +12,7 @@
 #include "mcfs/compat.h"
 #include "mcfs/errors.h"
 #include "mcfs/inode.h"
+#include "mcfs/expect.h"
 #include "mcfs/reopen.h"
 #include "mcfs/slot.h"
 #include "mcfs/version.h"
@@ -49,6 +50,7 @@ struct mcfs {
 	struct mcfs_version_env versions;
 	struct mcfs_inodes inodes;
 	struct mcfs_reopen reopen;
+	struct mcfs_expect expect;
 	struct mcfs_errors errors;
 	pthread_mutex_t handles_lock;
 	struct mc_list handles;		/* guarded by handles_lock, as is the number */

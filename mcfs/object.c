@@ -33,6 +33,26 @@ int mcfs_object_open(mcs_t *store, struct mcs_key key, uint64_t deadline, struct
 	return 0;
 }
 
+int mcfs_object_stat(mcs_t *store, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		     int *results, uint64_t deadline, struct mcfs_object **ret)
+{
+	struct mcfs_object *o = calloc(1, sizeof(*o));
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	r = mcs_stat_open(store, keys, n, infos, results, &o->o, mc_deadline_left_ms(deadline));
+	if (r < 0 || !o->o) {
+		free(o);
+		o = NULL;
+	} else {
+		o->refs = 1;
+		o->info = *mcs_object_info(o->o);
+	}
+	*ret = o;
+	return r;
+}
+
 struct mcfs_object *mcfs_object_ref(struct mcfs_object *o)
 {
 	__atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED);

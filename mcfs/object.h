@@ -12,6 +12,9 @@ struct mcfs_object;
 
 /* Pin the current version of @key.  The result holds one reference. */
 int mcfs_object_open(mcs_t *store, struct mcs_key key, uint64_t deadline, struct mcfs_object **ret);
+/* As of mcs_stat_open(). */
+int mcfs_object_stat(mcs_t *store, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		     int *results, uint64_t deadline, struct mcfs_object **ret);
 struct mcfs_object *mcfs_object_ref(struct mcfs_object *o);
 void mcfs_object_unref(struct mcfs_object *o);	/* NULL is fine */
 

@@ -24,6 +24,8 @@
 #define GRACE_MS 250
 #define LAST_GRACE_MS 50
 #define WATCH_MS 10
+#define SWEEP_MS 100
+#define LONG_MS (3600 * 1000)
 /* Threads that stay free to read interrupts and releases while all others are busy. */
 #define RESERVED_THREADS 8
 
@@ -128,9 +130,20 @@ static bool nobody_waits(void)
 
 static void *watch(void *arg)
 {
-	while (!mc_stop_wait(&patience.stop, nobody_waits() ? 3600 * 1000 : WATCH_MS))
+	struct mcfs *fs = arg;
+	int64_t ms = 0;
+
+	while (!mc_stop_wait(&patience.stop, ms)) {
 		watch_once();
+		ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS : LONG_MS;
+		ms = nobody_waits() ? ms : WATCH_MS;
+	}
 	return NULL;
+}
+
+void mcfs_reply_attend(void)
+{
+	mc_stop_kick(&patience.stop);
 }
 
 /* When the caller has waited long enough.  Those that are being killed close their files on the way:
@@ -179,7 +192,7 @@ int mcfs_reply_init(struct mcfs *fs)
 	r = mc_stop_init(&patience.stop);
 	if (r < 0)
 		return r;
-	r = mc_thread_start(&patience.thread, "mcfs-patience", watch, NULL);
+	r = mc_thread_start(&patience.thread, "mcfs-patience", watch, fs);
 	if (r < 0)
 		mc_stop_done(&patience.stop);
 	return r;

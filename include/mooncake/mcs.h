@@ -311,6 +311,12 @@ typedef struct mcs_object mcs_object_t;
 /* Pin the current version: it is not evicted, and stays readable when the key is removed, renamed or
  * replaced.  It is lost with its owner's memory: reads give -MCS_EREPLICA_GONE then. */
 int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t timeout_ms);
+/* As mcs_stat_batch() of up to MCS_STAT_OPEN_MAX keys, and keys[0] is opened by the same request, for who
+ * knows that this comes next: *ret, NULL when it has no value that can be read now (results[0] need not be
+ * negative then; through the node's daemon it is always NULL).  An invalid key fails the call. */
+#define MCS_STAT_OPEN_MAX 2u
+int mcs_stat_open(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		  int *results, mcs_object_t **ret, int64_t timeout_ms);
 const struct mcs_info *mcs_object_info(const mcs_object_t *o);
 int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms);

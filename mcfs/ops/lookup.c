@@ -37,7 +37,9 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 	return 0;
 }
 
-int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
+/* mcfs_find(), which also opens what it finds, when it can, if @ret_open is given. */
+static int find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
+		struct mcfs_object **ret_open)
 {
 	struct mcfs_key dir = *key;
 	struct mcs_key keys[2];
@@ -55,7 +57,11 @@ int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found 
 		directory = n;
 		keys[n++] = mcfs_key_of(&dir);
 	}
-	r = n ? mcs_stat_batch(op->fs->store, keys, n, infos, results, mcfs_op_left_ms(op)) : 0;
+	if (ret_open && file < n)
+		r = mcfs_object_stat(op->fs->store, keys, n, infos, results, op->deadline, ret_open);
+	else
+		r = n ? mcs_stat_batch(op->fs->store, keys, n, infos, results,
+				       mcfs_op_left_ms(op)) : 0;
 	if (r < 0)
 		return r;
 	/* A directory hides an object of the same name. */
@@ -71,6 +77,25 @@ int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found 
 		ret->info = infos[file];
 	}
 	return results[file];
+}
+
+int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
+{
+	return find(op, key, ret, NULL);
+}
+
+/* For a thread that opens what it looks up: 0 and the open version as well, or NULL. */
+static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
+			struct mcfs_object **ret_open)
+{
+	int r = find(op, key, ret, ret_open);
+
+	if (r == 0 && ret->info.kind == MCS_OBJECT)
+		return 0;
+	mcfs_object_unref(*ret_open);
+	*ret_open = NULL;
+	/* That it cannot be opened does not mean that it is not there. */
+	return r < 0 ? mcfs_find(op, key, ret) : 0;
 }
 
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
@@ -192,7 +217,9 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_found found;
 	struct mcfs_inode *in;
 	struct mcfs_key key;
+	struct mcfs_object *o = NULL;
 	struct mcfs_op op;
+	bool opens;
 	int r;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
@@ -211,16 +238,25 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	found.implied = false;
+	opens = mcfs_expect_lookup(&op.fs->expect, op.ctx.pid);
 	if (mcfs_reopen_peek(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid, &found.info))
 		r = 0;
+	else if (opens)
+		r = find_to_open(&op, &key, &found, &o);
 	else
 		r = mcfs_find(&op, &key, &found);
+	if (r < 0 || found.info.kind != MCS_OBJECT)
+		mcfs_expect_nothing(&op.fs->expect, op.ctx.pid, r < 0);
 	if (is_missing(r) && lookup_pending(&op, &key))
 		return;
 	if (r == 0 && found.info.kind == MCS_DIR)
 		key.data[key.len++] = '/';
 	if (r == 0)
 		r = mcfs_fill_entry(&op, &key, &found, op.ctx.pid, &e, &in);
+	if (r < 0)
+		mcfs_object_unref(o);
+	else if (o && mcfs_expect_keep(&op.fs->expect, op.ctx.pid, o))
+		mcfs_reply_attend();
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else if (mcfs_reply_entry(&op, &e) < 0)

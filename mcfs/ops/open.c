@@ -99,7 +99,10 @@ static int open_version(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_o
 	int r;
 
 	mcfs_inode_key(&fs->inodes, in, &key);
-	o = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation);
+	o = mcfs_expect_take(&fs->expect, op->ctx.pid, in->info.generation);
+	if (!o)
+		o = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid,
+				     in->info.generation);
 	r = o ? 0 : mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &o);
 	if (r < 0)
 		return r;
@@ -139,6 +142,10 @@ static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_ha
 		if (r < 0)
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
+	} else {
+		/* Others have it open: theirs will do. */
+		mcfs_object_unref(mcfs_expect_take(&fs->expect, op->ctx.pid,
+						   in->info.generation));
 	}
 	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
 	*ret = h;

@@ -304,6 +304,17 @@ int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t ti
 	return 0;
 }
 
+int mcs_stat_open(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+		  int *results, mcs_object_t **ret, int64_t timeout_ms)
+{
+	*ret = NULL;
+	for (unsigned i = 0; i < n; i++)
+		results[i] = mcs_stat(s, keys[i], &infos[i], timeout_ms);
+	if (results[0] == 0)
+		results[0] = mcs_object_open(s, keys[0], ret, timeout_ms);
+	return results[0] == 0;
+}
+
 const struct mcs_info *mcs_object_info(const mcs_object_t *o)
 {
 	return &o->v->info;

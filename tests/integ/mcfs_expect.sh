@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A thread that opens what it looks up asks the master once per open(2): it sees each version that another
+# node has stored before all the same, and nothing stays pinned of what it did not open.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires python3
+
+start_master
+start_mcfs "$MASTER" "$tmp/a" --global_segment_size=64MiB
+start_mcfs "$MASTER" "$tmp/b" --global_segment_size=64MiB
+gets() {
+	echo $(($(metric "$MASTER_HTTP" master_get_replica_list_requests_total) +
+		$(metric "$MASTER_HTTP" master_batch_get_replica_list_requests_total)))
+}
+of_a() { metric_sum "$1" <"$tmp/a/.mcfs/metrics"; }
+cat >"$tmp/opens.py" <<'PY'
+import errno, os, sys
+what, own, other = sys.argv[1:4]
+def put(d, name, text):
+    with open(d + "/" + name, "wb", buffering=0) as f:
+        f.write(text)
+def get(name):
+    fd = os.open(own + "/" + name, os.O_RDONLY)
+    text = os.read(fd, 100)
+    os.close(fd)
+    return text
+if what == "same":
+    for i in range(200):
+        assert get("f") == b"first"
+elif what == "new":		# each version, the moment that it is stored
+    for i in range(200):
+        put(other, "g", b"%d" % i)
+        assert get("g") == b"%d" % i
+        if i % 10 == 9:	# and what was looked up and not opened is of no use later
+            os.stat(own + "/g")
+            put(other, "g", b"after")
+            assert get("g") == b"after"
+        if i % 20 == 19:
+            os.unlink(other + "/g")
+            try:
+                sys.exit("opened what was removed: %r" % get("g"))
+            except FileNotFoundError:
+                pass
+            put(other, "g", b"again")
+            assert get("g") == b"again"
+else:				# a lookup, and nobody opens
+    for i in range(3):
+        get("f")
+    os.stat(own + "/f")
+PY
+printf first >"$tmp/a/f"
+before=$(gets)
+python3 "$tmp/opens.py" same "$tmp/a" "$tmp/b"
+asked=$(($(gets) - before))
+[ "$(of_a mcfs_expected_opens_taken_total)" -ge 10 ] || fail "no open was expected"
+# one for each, where it was two; the first ones, and those that came too late under load, may be two
+[ "$asked" -ge 200 ] || fail "200 opens were only $asked requests"
+[ -n "${SANITIZER-}" ] || [ "$asked" -le 380 ] || fail "200 opens were $asked requests"
+python3 "$tmp/opens.py" new "$tmp/a" "$tmp/b" || fail "another version than the last"
+# What is pinned for nobody is let go of, while the mount is idle.
+kept=$(of_a mcfs_expected_opens_total)
+python3 "$tmp/opens.py" look "$tmp/a" "$tmp/b"
+[ "$(of_a mcfs_expected_opens_total)" -gt "$kept" ] || fail "nothing was pinned for the open that did not come"
+# asked at the master: a lookup on the mount would let go of it as well
+let_go() { [ "$(metric "$MASTER_HTTP" mooncake_master_pins)" = 0 ]; }
+wait_for 20 let_go || fail "pins are left: $(metric "$MASTER_HTTP" mooncake_master_pins)"
