@@ -8,6 +8,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #define LOG "journal"
 #define OBJECTS_PER_STEP 64	/* looked at under one lock, at the most */
 #define WRITE_BYTES (1u << 20)
+#define TURN_NS (100 * 1000)	/* of the processor, then others get it */
 
 MC_COUNTER(checkpoints, "mooncake_master_checkpoints_total", "result=\"ok\"", "Checkpoints written")
 MC_COUNTER(failures, "mooncake_master_checkpoints_total", "result=\"failed\"", "Checkpoints written")
@@ -99,7 +101,7 @@ static void one_object(void *arg, uint32_t slot)
 
 static void objects(struct writer *w)
 {
-	uint64_t pos = 0, began, longest = 0, took;
+	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns();
 
 	while (pos < MCM_TABLE_END && !w->error) {
 		began = mc_now_ns();
@@ -107,6 +109,11 @@ static void objects(struct writer *w)
 		took = mc_now_ns() - began;
 		longest = took > longest ? took : longest;
 		MC_FAULT_POINT("checkpoint.step");
+		/* Given away here, it is not taken away under a lock, which would be held until we get it back. */
+		if (began + took - turn > TURN_NS) {
+			sched_yield();
+			turn = mc_now_ns();
+		}
 		if (w->len >= WRITE_BYTES) {
 			write_out(w);
 			/* What the evictor or a removal of many keys appends meanwhile. */

@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,7 +27,7 @@
 #include "common/metrics.h"
 #include "common/thread.h"
 #include "master/get.h"
-#include "master/journal.h"
+#include "master/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/rpc_client.h"
@@ -86,6 +88,7 @@ static struct mc_options *options;
 
 /* With a journal, the master does nothing but write checkpoints beside its work. */
 static char *journal_dir;
+static uint64_t *longest_hold;	/* shared: ns of a checkpoint's longest lock */
 
 static void conf_of(struct mcm_conf *conf)
 {
@@ -122,8 +125,8 @@ static pid_t master_start(const char *addr)
 	if (r < 0)
 		die("master", r);
 	for (;;) {
-		if (journal_dir)
-			mcm_checkpoint(m);
+		if (journal_dir && mcm_checkpoint(m) >= 0 && m->journal->longest_ns > *longest_hold)
+			*longest_hold = m->journal->longest_ns;
 		usleep(100000);
 	}
 }
@@ -471,7 +474,19 @@ static void *list_everything(void *arg)
 	return arg;
 }
 
-static void ask_often(struct bench *b, uint64_t objects, const char *what)
+static double latency_print(struct mc_hist *h, const char *what)
+{
+	double most = (double)mc_hist_quantile(h, 0.999) / 1e3;
+
+	perf_row(what, "p50", (double)mc_hist_quantile(h, 0.5) / 1e3, "us");
+	perf_row(what, "p99", (double)mc_hist_quantile(h, 0.99) / 1e3, "us");
+	perf_row(what, "p99.9", most, "us");
+	free(h);
+	return most;
+}
+
+/* p99.9 in microseconds. */
+static double ask_often(struct bench *b, uint64_t objects, const char *what)
 {
 	struct mcp_exist rq = { .flags = MCP_EXIST_PEEK, .keys = mcp_seq(b->key, 1) };
 	struct mc_hist *h = calloc(1, sizeof(*h));
@@ -489,17 +504,77 @@ static void ask_often(struct bench *b, uint64_t objects, const char *what)
 		mc_hist_add(h, mc_now_ns() - began);
 		mcp_reply_done(&mem);
 	}
-	perf_row(what, "p50", (double)mc_hist_quantile(h, 0.5) / 1e3, "us");
-	perf_row(what, "p99", (double)mc_hist_quantile(h, 0.99) / 1e3, "us");
-	perf_row(what, "p99.9", (double)mc_hist_quantile(h, 0.999) / 1e3, "us");
-	free(h);
+	return latency_print(h, what);
+}
+
+/* ---- what the machine has to give: bytes to and fro between two processes ---- */
+
+static void *spin(void *arg)
+{
+	volatile bool *end = arg;
+
+	while (!*end)
+		;
+	return arg;
+}
+
+/* Its p99.9, with as many threads beside it that do nothing but run. */
+static double ping_pong(unsigned spinners, const char *what)
+{
+	struct mc_hist *h = calloc(1, sizeof(*h));
+	volatile bool end = false;
+	char bytes[64] = { 0 };
+	pthread_t thread[16];
+	uint64_t began;
+	int pair[2];
+	unsigned i;
+	pid_t pid;
+
+	if (!h || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		die("memory", -ENOMEM);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		/* As the master's loops are. */
+		mc_thread_prompt();
+		while (read(pair[1], bytes, sizeof(bytes)) == sizeof(bytes))
+			if (write(pair[1], bytes, sizeof(bytes)) != sizeof(bytes))
+				break;
+		_exit(0);
+	}
+	for (i = 0; i < spinners; i++)
+		if (mc_thread_start(&thread[i], "spin", spin, (void *)&end) < 0)
+			die("threads", -EAGAIN);
+	for (i = 0; i < ASKS; i++) {
+		began = mc_now_ns();
+		if (write(pair[0], bytes, sizeof(bytes)) != sizeof(bytes) ||
+		    read(pair[0], bytes, sizeof(bytes)) != sizeof(bytes))
+			die("ping-pong", -errno);
+		mc_hist_add(h, mc_now_ns() - began);
+	}
+	end = true;
+	for (i = 0; i < spinners; i++)
+		pthread_join(thread[i], NULL);
+	close(pair[0]);
+	close(pair[1]);
+	waitpid(pid, NULL, 0);
+	return latency_print(h, what);
 }
 
 static void bench_latency(struct bench *b, uint64_t objects)
 {
 	char addr[64], dir[] = "/tmp/perf-master-XXXXXX", command[64];
+	double raw[2], ours[2];
 	pthread_t thread[2];
 
+	longest_hold = mmap(NULL, sizeof(*longest_hold), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (longest_hold == MAP_FAILED)
+		die("memory", -errno);
+	/* The checkpoint; then the removal and the listing too, whose clients wait for their servers. */
+	raw[0] = ping_pong(1, "raw round trip, 1 spinning thread beside it");
+	raw[1] = ping_pong(3, "raw round trip, 3 spinning threads beside it");
 	if (!mkdtemp(dir))
 		die("directory", -errno);
 	journal_dir = dir;
@@ -508,12 +583,16 @@ static void bench_latency(struct bench *b, uint64_t objects)
 	b->master = master_start(addr);
 	client_start(b, addr, objects * 4096);
 	put_all(b, objects);
-	ask_often(b, objects, "one exist, checkpoints beside it");
+	ours[0] = ask_often(b, objects, "one exist, checkpoints beside it");
 	if (mc_thread_start(&thread[0], "remove", remove_nothing, NULL) < 0 ||
 	    mc_thread_start(&thread[1], "list", list_everything, NULL) < 0)
 		die("threads", -ENOMEM);
-	ask_often(b, objects, "one exist, remove, listing, checkpoint too");
+	ours[1] = ask_often(b, objects, "one exist, remove, listing, checkpoint too");
 	busy_end = true;
+	perf_row("one exist, checkpoints beside it", "p99.9", ours[0] / raw[0], "times the raw one");
+	perf_row("one exist, remove, listing, checkpoint too", "p99.9", ours[1] / raw[1],
+		 "times the raw one");
+	perf_row("checkpoints beside all that", "longest lock", (double)*longest_hold / 1e3, "us");
 	pthread_join(thread[0], NULL);
 	pthread_join(thread[1], NULL);
 	bench_end(b);
