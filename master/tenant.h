@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "master/object.h"
@@ -155,6 +156,17 @@ int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
  * -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an error of the file. */
 int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 			 uint64_t *ret_effective);
+
+/* What a policy file says: names that are valid and differ, quotas from 1 to INT64_MAX. */
+struct mcm_tenant_policy {
+	struct {
+		char name[MCP_TENANT_MAX + 1];
+		uint64_t quota;
+	} *at;		/* freed by who had it read, also after a failure */
+	size_t count;
+};
+/* *@p is all zero.  -MC_EPARAM with the reason, -MC_ELIMIT, -ENOMEM. */
+int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p);
 
 /* ---- for tenant_policy.c; tenants' lock held for writing ---- */
 

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <yaml.h>
@@ -31,21 +32,17 @@
 #define CHECK_MS 1000
 #define FILE_MAX (8u << 20)
 
-struct policy {
-	struct {
-		char name[MCP_TENANT_MAX + 1];
-		uint64_t quota;
-	} *at;
-	size_t count;
-};
-
 /* ---- reading ---- */
 
 static const char *text_of(yaml_document_t *doc, int id)
 {
 	const yaml_node_t *n = yaml_document_get_node(doc, id);
 
-	return n && n->type == YAML_SCALAR_NODE ? (const char *)n->data.scalar.value : NULL;
+	if (!n || n->type != YAML_SCALAR_NODE)
+		return NULL;
+	/* "a\0b" is not "a". */
+	return strlen((const char *)n->data.scalar.value) == n->data.scalar.length ?
+		(const char *)n->data.scalar.value : NULL;
 }
 
 static const yaml_node_t *member(yaml_document_t *doc, const yaml_node_t *map, const char *name,
@@ -64,7 +61,7 @@ static const yaml_node_t *member(yaml_document_t *doc, const yaml_node_t *map, c
 	return NULL;
 }
 
-static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct policy *p)
+static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct mcm_tenant_policy *p)
 {
 	const char *name, *quota;
 	uint64_t bytes;
@@ -90,7 +87,7 @@ static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct polic
 	return 0;
 }
 
-static int read_document(yaml_document_t *doc, struct policy *p)
+static int read_document(yaml_document_t *doc, struct mcm_tenant_policy *p)
 {
 	const yaml_node_t *root = yaml_document_get_root_node(doc), *list;
 	const yaml_node_item_t *it;
@@ -120,7 +117,7 @@ static int read_document(yaml_document_t *doc, struct policy *p)
 	return 0;
 }
 
-static int read_yaml(FILE *from, struct policy *p)
+int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p)
 {
 	yaml_document_t doc;
 	yaml_parser_t parser;
@@ -146,7 +143,7 @@ static uint64_t stamp_of(const struct stat *st)
 		((uint64_t)st->st_size << 40) + st->st_ino;
 }
 
-static int read_policy(const char *path, struct policy *p, uint64_t *ret_stamp)
+static int read_policy(const char *path, struct mcm_tenant_policy *p, uint64_t *ret_stamp)
 {
 	FILE *from = fopen(path, "re");
 	char why[256];
@@ -161,7 +158,7 @@ static int read_policy(const char *path, struct policy *p, uint64_t *ret_stamp)
 		r = mc_fail(-MC_EPARAM, "%s is no file of at most %u bytes", path, FILE_MAX);
 	*ret_stamp = r < 0 ? 0 : stamp_of(&st);
 	if (r == 0) {
-		r = read_yaml(from, p);
+		r = mcm_tenant_policy_read(from, p);
 		if (r < 0) {
 			snprintf(why, sizeof(why), "%s", mc_err_detail(r));
 			r = mc_fail(r, "%s: %s", path, why);
@@ -173,7 +170,7 @@ static int read_policy(const char *path, struct policy *p, uint64_t *ret_stamp)
 
 /* ---- the policy in force; policy_lock held ---- */
 
-static int apply(struct mcm *m, const struct policy *p)
+static int apply(struct mcm *m, const struct mcm_tenant_policy *p)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t;
@@ -201,7 +198,7 @@ static int apply(struct mcm *m, const struct policy *p)
 
 static int load(struct mcm *m)
 {
-	struct policy p = { 0 };
+	struct mcm_tenant_policy p = { 0 };
 	uint64_t stamp;
 	int r;
 
