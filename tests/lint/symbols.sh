@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared libraries export exactly the functions that their installed headers declare.
+# The shared libraries export exactly the functions that their installed headers declare, and those of the transfer
+# engine stand in transfer_engine(3).
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -26,4 +27,7 @@ check() {
 check client libmooncake_store '(mcs|mooncake_store)_[a-z0-9_]+' mcs.h store_c.h
 # What the system's headers declare does not begin like this.
 check engine libtransfer_engine 'mce_te_[a-z_]+|[a-z]+[A-Z][A-Za-z]*' transfer_engine_c.h mce_te.h
+while read -r name; do
+	grep -qw -- "$name" "$top_srcdir/man/transfer_engine.3.in" || { echo "transfer_engine(3) lacks $name"; status=1; }
+done <"$tmp/declared"
 exit "$status"
