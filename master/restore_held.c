@@ -46,9 +46,11 @@ static void release(struct mcm *m, uint32_t slot)
  * tell of those who will. */
 static bool still_held(const struct mcm *m)
 {
-	uint64_t now = mcm_now_ms(m);
+	uint64_t now = mcm_now_ms(m), beat = mcm_heartbeat_idle_ms(m), again = m->conf.client_ttl * 2 / 5;
 
-	return now < m->held_until_ms || now < m->held_from_ms + HEARTBEATS * mcm_heartbeat_idle_ms(m);
+	/* Who has not found it once tries again as soon as an owner would. */
+	beat += (HEARTBEATS - 1) * (beat < again ? beat : again);
+	return now < m->held_until_ms || now < m->held_from_ms + beat;
 }
 
 bool mcm_restored_release(struct mcm *m)

@@ -565,13 +565,14 @@ static void t_held_for_many(void **state)
 	assert_int_equal(fx_put(&fx, "a", 500 << 10, 0), 0);
 	jx_again(&fx);
 	attach(&fx, 1, MIB);
-	/* Their heartbeats are four seconds apart. */
-	for (i = 1; i <= 13; i++) {
-		for (; n < i * 2500 && n < 10000; n++)
+	fx.m->conf.client_ttl = 10000;
+	/* Their heartbeats are twelve and a half seconds apart, and four when one has failed. */
+	for (i = 1; i <= 22; i++) {
+		for (; n < i * 800 && n < 10000; n++)
 			crowd[n] = fx_session(&fx, 1000 + n);
 		fx_advance(&fx, 1000);
 		mcm_client_heartbeat(fx.m, fx.s->client);
-		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 12 ? -MC_ENOSPACE : i == 12 ? 0 : -MC_EEXISTS);
+		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 21 ? -MC_ENOSPACE : i == 21 ? 0 : -MC_EEXISTS);
 	}
 	while (n)
 		fx_session_end(&fx, crowd[--n]);
