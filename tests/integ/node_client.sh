@@ -36,6 +36,11 @@ kill_pid "$dummy"
 wait_for 10 gauge mooncake_node_connections 0
 wait_for 10 gauge mooncake_node_rings 0
 
+# The port is a name and nothing else: over TCP nobody can be asked who they are.
+fails connects "127.0.0.1:$lane"
+fails timeout 20 python3 "$top_srcdir/tests/integ/node_client.py" "$library" dummy 127.0.0.1:1
+grep -q 'mooncake_client_1.sock' "$tmp/fails.out" || { cat "$tmp/fails.out"; fail "the socket is not named"; }
+
 # a second one cannot have the port
 fails timeout 20 "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 \
 	--port="$lane" --global_segment_size=0
