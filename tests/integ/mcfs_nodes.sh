@@ -84,6 +84,39 @@ timeout 60 python3 "$tmp/reopen.py" "$a" 3.5 || fail "a file that is being repla
 for pid in "${replacers[@]}"; do wait "$pid" || fail "replacing a file"; done
 rm "$a/busy"
 
+# RENAME_NOREPLACE decides between two nodes too, where neither kernel knows of the other's file.
+cat >"$tmp/noreplace.py" <<'PY'
+import ctypes, errno, os, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def rename(old, new):
+    return 0 if libc.renameat2(-100, old.encode(), -100, new.encode(), 1) == 0 else ctypes.get_errno()
+dirs, lost = sys.argv[1:3], 0
+for i in range(60):
+    opened = i % 2		# by the renamer, who is still writing
+    gate, results = threading.Barrier(2), [None, None]
+    def one(k):
+        old, text = "%s/old%d" % (dirs[k], k), b"%d" % k * 10
+        f = open(old, "wb", buffering=0)
+        f.write(text)
+        if not opened:
+            f.close()
+        gate.wait()
+        results[k] = rename(old, dirs[k] + "/to")
+        f.close()
+    threads = [threading.Thread(target=one, args=(k,)) for k in (0, 1)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    if sorted(results) != [0, errno.EEXIST]:
+        sys.exit("round %d, open=%d: %s" % (i, opened, results))
+    won = results.index(0)
+    for d in dirs:
+        assert open(d + "/to", "rb").read() == b"%d" % won * 10, i
+        assert os.path.exists(d + "/old%d" % (1 - won)) and not os.path.exists(d + "/old%d" % won), i
+    os.unlink(dirs[0] + "/to")
+    os.unlink(dirs[1] + "/old%d" % (1 - won))
+PY
+timeout 120 python3 "$tmp/noreplace.py" "$a" "$b" || fail "RENAME_NOREPLACE of two nodes"
+
 # ---- directories
 mkdir "$a/dir"
 [ -d "$b/dir" ] || fail "a new directory"
