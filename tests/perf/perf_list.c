@@ -2,7 +2,7 @@
  * perf_list.c - listing and watching beside puts: how long a put takes when nobody lists, while others page
  * through all keys and through a prefix, and while a watcher reads every event, too.
  *
- *	perf_list [KEYS]	10^6 unless said otherwise; 10^7 take about 1.5 GB
+ *	perf_list [KEYS]	10^6 unless said otherwise, also by PERF_OBJECTS; 10^7 take about 1.5 GB
  *
  * The longest put is told twice: of all, and of those in which the kernel did not take the processor away
  * (the machine's other work is no pause of ours). */
@@ -194,8 +194,8 @@ int main(int argc, char **argv)
 	uint64_t began;
 	int r;
 
-	if (argc > 1)
-		keys = strtoull(argv[1], NULL, 10);
+	if (argc > 1 || getenv("PERF_OBJECTS"))
+		keys = strtoull(argc > 1 ? argv[1] : getenv("PERF_OBJECTS"), NULL, 10);
 	r = mcm_conf_defaults(&conf, &options);
 	if (r == 0)
 		r = mcm_core_new(&conf, &m);

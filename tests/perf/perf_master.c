@@ -3,7 +3,7 @@
  * index alone, listing.  The master runs in a process of its own, on a unix socket, with one RPC thread;
  * its CPU time is told beside the wall clock, so keys per second and core can be read off.
  *
- *	perf_master [OBJECTS [PART]]	10^6 unless said otherwise; PART: wire, sizes, latency, core,
+ *	perf_master [OBJECTS [PART]]	10^6 unless said otherwise, also by PERF_OBJECTS; PART: wire, sizes, latency, core,
  *					evict; all of them unless said otherwise
  *
  * With 10^7 objects or more the memory per object is that of keys of 32 bytes. */
@@ -761,7 +761,8 @@ static void bench_wire(struct bench *b, uint64_t objects)
 
 int main(int argc, char **argv)
 {
-	uint64_t objects = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
+	const char *number = argc > 1 ? argv[1] : getenv("PERF_OBJECTS");
+	uint64_t objects = number ? strtoull(number, NULL, 10) : 1000000;
 	const char *part = argc > 2 ? argv[2] : "";
 	static struct bench b;
 
