@@ -349,6 +349,9 @@ int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret)
 	for (i = 0; i < MCM_BOOT_ID; i++)
 		ret->boot[i] = (uint8_t)get_int(&c, 1);
 	ret->cluster = get_bytes(&c);
+	/* What was written before there were versions has no seed, and objects that this one would misread. */
+	if (!c.bad && !c.left)
+		return mc_fail(-MC_EVERSION, "format older than version 1, which no master reads any more");
 	ret->seed = get_int(&c, 8);
 	return verdict(&c, "a header");
 }

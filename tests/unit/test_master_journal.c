@@ -395,6 +395,15 @@ static void t_not_ours(void **state)
 	open_copy(&fx, -MC_EVERSION);
 	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), "format version 2"));
 	assert_non_null(jx_file(jx_copy, "journal-"));
+	/* and the one before the first: a header that ends before the seed */
+	p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
+	mcm_pack_header(&p, &h);
+	*(uint32_t *)(void *)(mem + 8) -= 8 << 8;
+	*(uint32_t *)(void *)(mem + 4) = mc_crc32c(mem + 8, 4 + (*(uint32_t *)(void *)(mem + 8) >> 8));
+	write_bytes(jx_file(jx_copy, "checkpoint-"), 0, mem, p.len - 8);
+	open_copy(&fx, -MC_EVERSION);
+	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), "older than version 1"));
+	assert_non_null(jx_file(jx_copy, "journal-"));
 	fx_down(&fx);
 }
 
