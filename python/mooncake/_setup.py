@@ -152,10 +152,25 @@ def check_metadata(server):
 _warned = set()
 
 
-def _once(text, *args):
-    if text % args not in _warned:
-        _warned.add(text % args)
-        log.warning(text, *args)
+def _once(text, *args, logger=log):
+    if (logger, text % args) not in _warned:
+        _warned.add((logger, text % args))
+        logger.warning(text, *args)
+
+
+def engine_protocol(protocol, logger):
+    """Whether an engine with this protocol can be.  As upstream's, it chooses by what both ends can do; what it was
+    asked for in vain is told."""
+    name = str(protocol if protocol is not None else "")
+    if name == "flagcx":
+        logger.error('initialize: protocol "flagcx" is not in this build')
+        return False
+    if name in FALLBACK:
+        _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name,
+              logger=logger)
+    elif name not in ("", "tcp"):
+        _once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp",) + FALLBACK), logger=logger)
+    return True
 
 
 def check_protocol(protocol, segment_size):

@@ -10,7 +10,7 @@ import enum as _enum
 import os as _os
 
 from mooncake._engine import Engine as _Engine
-from mooncake._setup import Log as _Log
+from mooncake._setup import Log as _Log, engine_protocol as _engine_protocol
 
 SUPPORT_CUDA = SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_MUSA = SUPPORT_INTRA_NVLINK = False
 
@@ -70,7 +70,9 @@ class TransferEngine(_Engine):
 
         Start the engine: metadata_server is "P2PHANDSHAKE", http://..., etcd://..., redis://..., or "host:port,..." of
         an etcd.  The protocol is chosen by what both ends can do; device_name lists the network devices to use.
-        0, or -1 (the log of "mooncake.engine" says why)."""
+        0, or -1 (the log of "mooncake.engine" says why, and which protocol is not there)."""
+        if not _engine_protocol(protocol, _log):
+            return -1
         code, why = self._open(metadata_server or "", local_hostname or "", device_name or "")
         if code:
             _log.error("initialize: %s", why)

@@ -12,7 +12,8 @@ import signal
 import sys
 import time
 
-from aiohttp import web
+from aiohttp import ClientError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from mooncake import _setup
 from mooncake.mooncake_config import MooncakeConfig
@@ -47,6 +48,8 @@ async def answer(request, handler):
         response = failure(413, f"the body is larger than {BODY_MAX} bytes")
     except web.HTTPException as e:
         response = failure(e.status, e.reason)
+    except ConnectionResetError:
+        response = failure(400, "the client is gone")
     except asyncio.TimeoutError:
         response = failure(408, f"the body did not come within {READ_SECONDS} s")
     except Exception as e:
@@ -59,7 +62,10 @@ async def answer(request, handler):
 
 async def body_of(request):
     """The JSON object that the request carries."""
-    data = await asyncio.wait_for(request.read(), READ_SECONDS)
+    try:
+        data = await asyncio.wait_for(request.read(), READ_SECONDS)
+    except (web.RequestPayloadError, HttpProcessingError, ClientError) as e:
+        raise Bad(f"the body does not keep to HTTP: {type(e).__name__}") from None
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):

@@ -18,7 +18,9 @@ started "$service" service 20 connects "127.0.0.1:$rest"
 grep -q 'unknown key "local_bufer_size" is ignored, did you mean "local_buffer_size"' "$tmp/service.log" ||
 	fail "a mistyped setting is not told"
 grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not told"
-timeout 120 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest"
+timeout 250 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest"
+# whatever came, it was answered by somebody who had foreseen it
+! grep -a -A20 "ERROR mooncake.service" "$tmp/service.log" || fail "a request was not foreseen"
 stop_pid "$service"
 
 # what follows is about times and other programs

@@ -6,6 +6,10 @@
 . "$top_srcdir/tests/lib/python.sh"
 python_package
 requires_memory 4000
+# as it is after an installation: compiled
+cp -r "$PYTHONPATH" "$tmp/installed"
+"$PYTHON" -m compileall -q "$tmp/installed" >"$tmp/compile.log"
+export PYTHONPATH=$tmp/installed
 start_master
 upstream=()
 venv=${MC_UPSTREAM_VENV:-$tmp/venv}

@@ -10,6 +10,7 @@ import enum
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,57 @@ class WrongInput(WithStore):
         self.assertLess(time.monotonic() - began, 8)
         self.assertIn("127.0.0.1:1: connection refused", "".join(log.output))
         self.assertEqual(s.health_check(), 1)
+
+    def test_two_protocols(self):
+        """Clients of one pool that were told different protocols: who asks for what is not here is told, and they read
+        each other's objects, from memory that nobody registered."""
+        with self.assertLogs("mooncake.store", "WARNING") as log:
+            other = opened(protocol="rdma", rdma_devices="mlx5_0")
+        self.assertIn('protocol "rdma" is not available, continuing with tcp', "".join(log.output))
+        none = opened(segment=0, protocol="rpc_only")
+        stores = (self.s, other, none)
+        for i, writer in enumerate(stores):
+            data = os.urandom(300000)
+            m = Memory(data)
+            self.assertEqual(writer.put_from(f"p{i}", m.ptr, len(data)), 0)
+            for reader in stores:
+                to = Memory(bytes(len(data)))
+                self.assertEqual(reader.get_into(f"p{i}", to.ptr, len(data)), len(data))
+                self.assertEqual(to.raw.raw, data)
+        other.close()
+        none.close()
+
+    def test_masters_that_are_none(self):
+        """Within 5 s, and a machine's slowness, an error that names host, port and cause."""
+        silent = socket.socket()
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        closed = socket.socket()
+        closed.bind(("127.0.0.1", 0))
+        http = socket.socket()
+        http.bind(("127.0.0.1", 0))
+        http.listen(8)
+
+        def answer():
+            c, _ = http.accept()
+            c.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+            c.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        for address in (f"127.0.0.1:{silent.getsockname()[1]}", f"127.0.0.1:{closed.getsockname()[1]}",
+                        f"127.0.0.1:{http.getsockname()[1]}", "no-such-host.invalid:50051"):
+            s = ms.MooncakeDistributedStore()
+            began = time.monotonic()
+            with self.assertLogs("mooncake.store", "ERROR") as log:
+                self.assertLess(s.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", address), 0)
+            took = time.monotonic() - began
+            text = "".join(log.output)
+            self.assertIn(address.rpartition(":")[0], text)
+            self.assertIn(address.rpartition(":")[2], text)
+            self.assertGreater(len(text.partition(address)[2]), 5, text)
+            self.assertLess(took, 9, text)
+        for listener in (silent, closed, http):
+            listener.close()
 
     def test_before_setup_and_after_close(self):
         new, closed, m = ms.MooncakeDistributedStore(), opened(), Memory(b"x" * 10)

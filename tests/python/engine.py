@@ -179,6 +179,26 @@ class Others(unittest.TestCase):
             self.assertEqual(child.wait(20), 0)
         self.assertEqual(e.transfer_sync_write(f"127.0.0.1:{port}", here.ptr, ptr, 10), -1)
 
+    def test_protocols(self):
+        """What cannot be had is said; the engine then uses what is there, as upstream's."""
+        names = (("rdma", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
+        for name, said in names:
+            e = me.TransferEngine()
+            with self.assertLogs("mooncake.engine", "WARNING") as log:
+                self.assertEqual(e.initialize("127.0.0.1", "P2PHANDSHAKE", name, ""), 0)
+            self.assertIn(said, "".join(log.output))
+            peer, peer_name = opened()
+            here, there = Memory(b"over what is there"), Memory(bytes(18))
+            # memory of neither side's registry may be read from, the peer's must be registered
+            self.assertEqual(peer.register_memory(there.ptr, 18), 0)
+            self.assertEqual(e.transfer_sync_write(peer_name, here.ptr, there.ptr, 18), 0)
+            self.assertEqual(there.bytes(), here.bytes())
+            nobodys = Memory(bytes(18))
+            self.assertEqual(e.transfer_sync_write(peer_name, here.ptr, nobodys.ptr, 18), -1)
+        with self.assertLogs("mooncake.engine", "ERROR") as log:
+            self.assertEqual(me.TransferEngine().initialize("127.0.0.1", "P2PHANDSHAKE", "flagcx", ""), -1)
+        self.assertIn("flagcx", "".join(log.output))
+
     def test_with_the_store(self):
         from mooncake import _setup
 

@@ -142,8 +142,97 @@ def slow():
         s.close()
 
 
+ROUTES = (("PUT", "/api/put"), ("GET", "/api/get/"), ("GET", "/api/exist/"), ("DELETE", "/api/remove/"),
+          ("DELETE", "/api/remove_all"), ("POST", "/api/mount"), ("POST", "/api/unmount"), ("POST", "/api/mount_shm"),
+          ("POST", "/api/unmount_shm"), ("POST", "/api/reconfigure"), ("POST", "/api/unmount_local_disk"))
+WORDS = ("key", "value", "size", "segment_ids", "name", "offset", "mode", "path", "grace_period_seconds", "", "x", "\u00e9")
+
+
+def anything(rng, depth=0):
+    """A value of JSON; sizes that would be taken for real stay small."""
+    kind = rng.randrange(9 if depth < 4 else 6)
+    if kind == 0:
+        return rng.choice([None, True, False])
+    if kind == 1:
+        return rng.choice([0, -1, 1, 4096, 1 << 20, 2 ** 63, -2 ** 63, 2 ** 64, 10 ** 400])
+    if kind == 2:
+        return rng.choice([0.5, -0.0, 1e308, float("inf"), float("nan")])
+    if kind < 6:
+        return rng.choice(["", "k", "decode", "prefill", "1-2", "../x", "/etc/passwd", "/dev/zero", "\0", "\ud800", "a" * 5000])
+    if kind < 8:
+        return {rng.choice(WORDS): anything(rng, depth + 1) for _ in range(rng.randrange(5))}
+    return [anything(rng, depth + 1) for _ in range(rng.randrange(4))]
+
+
+def request_of(rng):
+    """Bytes of a request that is right but for some things."""
+    method, path = rng.choice(ROUTES)
+    if rng.random() < 0.1:
+        method = rng.choice(["HEAD", "PATCH", "OPTIONS", "TRACE", "", "put", "X" * 3000])
+    if path.endswith("/") or rng.random() < 0.1:
+        path += rng.choice(["k", "", "%00", "%ff", "%", "../../x", "a" * 5000, "\u00e9", "?force=x&force=true", "//"])
+    body = {rng.choice(WORDS): anything(rng) for _ in range(rng.randrange(6))} if rng.random() < 0.8 else anything(rng)
+    body = json.dumps(body).encode() if rng.random() < 0.9 else rng.randbytes(rng.randrange(200))
+    headers = [b"Host: x"]
+    length = len(body) if rng.random() < 0.8 else rng.choice([0, -1, len(body) + 5, len(body) // 2, 2 ** 40, 10 ** 30])
+    if rng.random() < 0.15:
+        headers.append(b"Transfer-Encoding: " + rng.choice([b"chunked", b"gzip", b"chunked, chunked"]))
+        body = rng.choice([b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body), b"fffffffffffffffff\r\n" + body, b"-5\r\n" + body])
+    if rng.random() < 0.9:
+        headers.append(b"Content-Length: %d" % length)
+    for _ in range(rng.choice([0, 0, 0, 1, 2, 200])):
+        headers.append(rng.choice([b"Content-Encoding: gzip", b"Expect: 100-continue", b"Connection: upgrade", b"Content-Type: \xff",
+                                   b"A: " + b"b" * 9000, b": x", b"no colon", b"Range: bytes=5-1", b"X: \0", b"Content-Length: 3"]))
+    return b"%s %s HTTP/1.1\r\n%s\r\n\r\n%s" % (method.encode(), path.encode(), b"\r\n".join(headers), body)
+
+
+def fuzz(seed, count):
+    """Each is answered with a status of HTTP or cut off, in time, and the service goes on."""
+    rng = random.Random(seed)
+    seen = {}
+    for i in range(count):
+        data = request_of(rng)
+        cut = rng.randrange(len(data)) if rng.random() < 0.15 else len(data)
+        with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
+            try:
+                s.sendall(data[:cut])
+                # what is whole is answered; what is not ends with the connection
+                s.settimeout(0.3)
+                got = s.recv(4096)
+            except TimeoutError:
+                s.settimeout(30)
+                s.shutdown(socket.SHUT_WR)
+                got = s.recv(4096)
+            except ConnectionError:
+                got = b""
+        status = got.split(b" ", 2)[1:2]
+        assert not got or (got.startswith(b"HTTP/1.") and 100 <= int(status[0]) < 600), (seed, i, data[:300], got[:300])
+        assert b"Traceback" not in got, (seed, i, data[:300], got)
+        name = int(status[0]) if got else "cut off"
+        seen[name] = seen.get(name, 0) + 1
+        if i % 100 == 99:
+            expect(("PUT", "/api/put", {"key": f"fuzz-{seed}-{i}", "value": "x"}), 200)
+    expect(("GET", "/api/exist/none"), 200, {"exists": False})
+    assert seen.get(400, 0) > count // 10 and seen.get(200), seen
+    print(f"# seed {seed}: {seen}")
+
+
+def drip():
+    """A byte at a time, headers and body: served like others, beside others."""
+    with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
+        for byte in b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"key":"drip","value":"drop"}'[:-2]:
+            s.sendall(bytes([byte]))
+        expect(("PUT", "/api/put", {"key": "beside", "value": "x"}), 200)
+        s.sendall(b'"}')
+        assert b" 200 " in s.recv(4096)
+    expect(("GET", "/api/get/drip"), 200, b"drop")
+
+
 routes()
 files()
+drip()
+fuzz(1, 600)
+fuzz(int(os.environ.get("MC_SEED", random.randrange(1 << 30))), 300)
 oversized()
 noise()
 slow()
