@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * te_nixl.c - the sequence of calls of NIXL's plugin: an address of 64 bytes, location "*", a batch of 1,024 per
- * handle, a status per task, a batch freed when all is well, notifications with and after transfers. */
+ * handle, a status per task, a batch freed when all is well, notifications with and after transfers, never before
+ * the data. */
 #include "te_pair.h"
 
 #include <time.h>
@@ -8,6 +9,7 @@
 #define AGENT_BYTES (8u << 20)
 #define BLOCKS 1000u
 #define BLOCK 4096u
+#define LATE_BYTES (64u << 20)
 
 struct agent {
 	transfer_engine_t engine;
@@ -95,6 +97,77 @@ static void fill_requests(struct transfer_request *r, int opcode, struct agent *
 	}
 }
 
+/* ---- a notification never comes before the data, nor when there is not all of it ------------------ */
+
+static void late_target(int from, int to)
+{
+	struct te_note note = { .len = LATE_BYTES };
+	transfer_engine_t engine = createTransferEngine("P2PHANDSHAKE", "127.0.0.1", "", 0, 1);
+	unsigned char *mem = calloc(1, LATE_BYTES);
+	char c;
+
+	CHECK(engine && mem && getLocalIpAndPort(engine, note.name, sizeof(note.name)) == 0);
+	CHECK(registerLocalMemory(engine, mem, LATE_BYTES, "*", 1) == 0);
+	note.addr = (uint64_t)(uintptr_t)mem;
+	te_tell(to, &note, sizeof(note));
+	/* First that which is the last to come. */
+	wait_notif(engine, "initiator", "all");
+	CHECK(te_filled(mem + LATE_BYTES - 4096, 4096, 3) && te_filled(mem, 4096, 3));
+	te_hear(from, &c, 1);
+	CHECK(unregisterLocalMemory(engine, mem) == 0);
+	destroyTransferEngine(engine);
+	free(mem);
+}
+
+static void late_submit(transfer_engine_t engine, struct transfer_request *r, const char *text, int status)
+{
+	notify_msg_t msg = { (char *)"initiator", (char *)text };
+	batch_id_t batch = allocateBatchID(engine, 2);
+	struct transfer_status st;
+
+	CHECK(batch != INVALID_BATCH && submitTransferWithNotify(engine, batch, r, 2, msg) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		do
+			CHECK(getTransferStatus(engine, batch, i, &st) == 0);
+		while (st.status == STATUS_WAITING || st.status == STATUS_PENDING);
+		CHECK(st.status == (i ? STATUS_COMPLETED : status));
+	}
+	CHECK(freeBatchID(engine, batch) == 0);
+}
+
+/* So many bytes over TCP take longer than the notification. */
+static void late(void)
+{
+	unsigned char *mem = malloc(LATE_BYTES);
+	struct transfer_request r[2];
+	transfer_engine_t engine;
+	struct te_pair pair;
+	struct te_note note;
+	segment_id_t id;
+
+	setenv("MC_FORCE_TCP", "1", 1);
+	te_pair_start(&pair, late_target);
+	engine = createTransferEngine("P2PHANDSHAKE", "127.0.0.1", "", 0, 1);
+	te_hear(pair.from, &note, sizeof(note));
+	id = openSegment(engine, note.name);
+	CHECK(engine && mem && id > 0);
+	te_fill(mem, LATE_BYTES, 0);
+	te_fill(mem, 4096, 3);
+	te_fill(mem + LATE_BYTES - 4096, 4096, 3);
+	r[0] = (struct transfer_request){ OPCODE_WRITE, mem, id, note.addr + LATE_BYTES, 8 };
+	r[1] = (struct transfer_request){ OPCODE_WRITE, mem, id, note.addr + 4096, 8 };
+	late_submit(engine, r, "not all", STATUS_FAILED);
+	r[0] = (struct transfer_request){ OPCODE_WRITE, mem, id, note.addr, LATE_BYTES / 2 };
+	r[1] = (struct transfer_request){
+		OPCODE_WRITE, mem + LATE_BYTES / 2, id, note.addr + LATE_BYTES / 2, LATE_BYTES / 2,
+	};
+	late_submit(engine, r, "all", STATUS_COMPLETED);
+	te_pair_end(&pair);
+	destroyTransferEngine(engine);
+	free(mem);
+	unsetenv("MC_FORCE_TCP");
+}
+
 int main(void)
 {
 	static struct transfer_request r[BLOCKS];
@@ -140,5 +213,6 @@ int main(void)
 	CHECK(closeSegment(a.engine, id) == 0);
 	te_pair_end(&pair);
 	agent_close(&a);
+	late();
 	return 0;
 }
