@@ -181,6 +181,40 @@ static void many_keys_are_looked_at_together(void **state)
 	assert_int_equal(mcs_stat_batch(peer, keys, 0, infos, results, -1), 0);
 }
 
+static void a_look_can_open_what_it_finds(void **state)
+{
+	const struct mcs_key keys[] = { fixture_key("so/x"), fixture_key("so/"), fixture_key("so/none"),
+					fixture_key("") };
+	unsigned char got[5000];
+	struct iovec iov = { got, sizeof(got) };
+	struct mcs_info infos[2];
+	mcs_object_t *o;
+	int results[2];
+
+	fixture_put_ok(s, "so/x", 5000, 1);
+	assert_int_equal(mcs_stat_open(peer, keys, 2, infos, results, &o, -1), 2);
+	assert_int_equal(results[0] | results[1], 0);
+	assert_int_equal(infos[0].size, 5000);
+	assert_int_equal(infos[1].kind, MCS_DIR);
+	assert_non_null(o);
+	assert_int_equal(mcs_object_info(o)->generation, infos[0].generation);
+	/* it is held as any open object is */
+	assert_int_equal(fixture_put(s, "so/x", 70, 2, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_object_read(o, 0, &iov, 1, -1), 5000);
+	assert_true(fixture_same(got, 5000, 1, 0));
+	mcs_object_close(o);
+	assert_int_equal(mcs_stat_open(peer, keys + 2, 1, infos, results, &o, -1), 0);
+	assert_int_equal(results[0], -MCS_ENOOBJECT);
+	assert_null(o);
+	/* a directory without a marker is found and has nothing to open */
+	assert_int_equal(mcs_stat_open(peer, keys + 1, 2, infos, results, &o, -1), 1);
+	assert_int_equal(infos[0].kind, MCS_DIR);
+	assert_null(o);
+	assert_int_equal(mcs_stat_open(peer, keys + 2, 2, infos, results, &o, -1), -MCS_EKEY);
+	assert_int_equal(mcs_errno(mcs_stat_open(peer, keys, 3, infos, results, &o, -1)), EINVAL);
+	assert_int_equal(mcs_errno(mcs_stat_open(peer, keys, 0, infos, results, &o, -1)), EINVAL);
+}
+
 static void first_put_wins_and_upsert_replaces(void **state)
 {
 	struct mcs_put_item item = { .key = fixture_key("w") };
@@ -660,6 +694,7 @@ static int run_all(const char *name)
 		T(buffers_larger_and_smaller), T(ranges_are_exact),
 		T(first_put_wins_and_upsert_replaces), T(batches_isolate_their_items),
 		T(many_keys_are_looked_at_together),
+		T(a_look_can_open_what_it_finds),
 		T(large_batches_go_in_several_requests),
 		T(leases_of_exist_protect_and_finished_reads_do_not),
 		T(keys_are_removed_by_pattern), T(rename_moves_and_replaces),
