@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "master/get.h"
+
 #define MIB (1u << 20)
 
 static struct mcp_id id_of(uint64_t n)
@@ -37,6 +39,19 @@ static uint8_t state_of(struct fixture *fx, uint64_t id)
 	return s ? mcm_segment_state(s) : MCM_SEG_NONE;
 }
 
+/* How many keys a listing of all shows. */
+static unsigned listed(struct fixture *fx)
+{
+	struct mcp_list rq = { .limit = 100 };
+	struct mcm_list_page pg = { 0 };
+	unsigned n;
+
+	assert_int_equal(mcm_list(fx->m, &rq, &pg), 0);
+	n = (unsigned)pg.names.count;
+	mcm_names_page_done(&pg.names);
+	return n;
+}
+
 static void test_silent_and_back(void **state)
 {
 	struct mcp_mount_reply reply;
@@ -55,6 +70,7 @@ static void test_silent_and_back(void **state)
 	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
 	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_exist(&fx, "a", 0), 0);
+	assert_int_equal(listed(&fx), 1);
 	assert_int_equal(fx_stat(&fx, "z", NULL), 0);
 	/* Nothing new goes there, nothing is dropped. */
 	assert_int_equal(fx_put(&fx, "b", 1000, 0), -MC_ENOSPACE);

@@ -449,6 +449,32 @@ static void test_free_ratio(void **state)
 	fx_down(&fx);
 }
 
+static void any_segment(struct mcm_conf *conf)
+{
+	static char name[] = "random";
+
+	conf->allocation_strategy = name;
+}
+
+/* Every segment gets some of many objects, how full it is or in which order they stand. */
+static void test_random(void **state)
+{
+	struct fixture fx;
+	unsigned i;
+	char key[16];
+
+	(void)state;
+	fx_up(&fx, 4, MIB, any_segment);
+	for (i = 0; i < 400; i++) {
+		snprintf(key, sizeof(key), "r%u", i);
+		assert_int_equal(fx_put(&fx, key, 4096, 0), 0);
+	}
+	/* 100 each, about: the deviation is below 9. */
+	for (i = 0; i < 4; i++)
+		assert_in_range(mcm_peek(&fx.m->segments.at[i]->used) / 4096, 40, 160);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +492,7 @@ int main(void)
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_preferred),
 		cmocka_unit_test(test_free_ratio),
+		cmocka_unit_test(test_random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

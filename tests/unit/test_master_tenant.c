@@ -564,6 +564,7 @@ static void bad_files_are_refused_at_the_start(void **state)
 		"version: 1\ntenants: [{name: a, quota: 0}]", "version: 1\ntenants: [{name: a, quota: -1}]",
 		"version: 1\ntenants: [{name: a, quota: 16EB}]",
 		"version: 1\ntenants: [{name: a, quota: 1MB}, {name: a, quota: 2MB}]", "a: [", "\t",
+		"version: 1\ntenants: [{name: \"a\\0b\", quota: 1MB}]",
 	};
 	struct mc_options *options;
 	struct mcm_conf conf;

@@ -12,7 +12,7 @@
 #include "common/thread.h"
 
 #define MIB (1u << 20)
-#define THREADS 6
+#define THREADS 8
 #define KEYS 300
 #define SEGMENTS 3
 
