@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * te_faults.c - 1,000 peers that are killed, stopped or given up in the middle of a transfer, each under a name and at
- * addresses of its own, with connections to all our ports that stay half open in between: every task has a status within its
- * deadline, what was read is what the peer offered, and no descriptor, thread or registration is left. */
+ * addresses of its own, with connections to all our ports that stay half open in between: every task has a status
+ * within its deadline, what was read is what the peer offered, and no descriptor, thread or registration is left. */
 #include "te_pair.h"
 
 #include <arpa/inet.h>
