@@ -107,8 +107,17 @@ ctl evict --json "$a" | jq -e '.kind == "evict" and .status == "succeeded"' >/de
 ctl tasks --json | jq -e 'map(select(.kind == "copy")) | .[0] | [.key,.tenant] == ["k1","default"]' >/dev/null
 ls "$tmp/journal"/checkpoint-* >/dev/null
 
-# a drain survives the master; an interrupted command does not end it
+# on a terminal a bar says how far a drain is, here one that has nowhere to go; Ctrl-C ends the command, not the drain
 ctl put lonely "$tmp/data"
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+	script -qec "$(printf '%q ' timeout -s INT 3 "$top_builddir/tools/mcctl" --master="$MASTER" drain "$a" "$b")" /dev/null \
+		</dev/null >"$tmp/screen" || :
+	grep -qE '\[#*\.+\] +[0-9]{1,2}% of [0-9]' "$tmp/screen" || fail "no bar: $(cat -v "$tmp/screen")"
+	id=$(ctl tasks --json | jq -r 'map(select(.kind == "drain" and .status == "running")) | .[0].id')
+	ctl tasks --cancel "$id"
+fi
+
+# a drain survives the master; an interrupted command does not end it
 ctl drain --background --json "$a" "$b" >"$tmp/drain"
 id=$(jq -r .id "$tmp/drain")
 kill_pid "$MASTER_PID"

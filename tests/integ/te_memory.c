@@ -3,6 +3,9 @@
  * nothing may stay behind. */
 #include "te_pair.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <mooncake/mce_te.h>
 
 #define KIB 1024ul
@@ -95,6 +98,42 @@ static void whole_again(struct mce_te *te)
 	CHECK(mce_te_manage(te, 0, -1, &p) < 0 && mce_te_manage(te, SIZE_MAX, -1, &p) < 0);
 }
 
+/* "KernelPageSize:" of the mapping at @at, in KiB. */
+static unsigned page_kib(const void *at)
+{
+	unsigned long long first, end, addr = (uintptr_t)at;
+	bool inside = false;
+	unsigned kib = 0;
+	char line[512];
+	FILE *f = fopen("/proc/self/smaps", "re");
+
+	CHECK(f);
+	while (!kib && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx-%llx ", &first, &end) == 2)
+			inside = first <= addr && addr < end;
+		else if (inside)
+			(void)sscanf(line, "KernelPageSize: %u", &kib);
+	}
+	fclose(f);
+	return kib;
+}
+
+/* Reserved huge pages are taken, for many blocks and for one that is larger than these, and what there are not enough of
+ * is had in small pages. */
+static void huge_pages(void)
+{
+	struct mce_te *te = open_engine();
+	void *small, *large, *more;
+
+	CHECK(mce_te_manage(te, 8 * KIB, -1, &small) == 0 && mce_te_manage(te, 300 * MIB, -1, &large) == 0);
+	CHECK(page_kib(small) == 2048 && page_kib(large) == 2048);
+	memset(large, 1, 300 * MIB);
+	CHECK(mce_te_manage(te, 300 * MIB, -1, &more) == 0);
+	CHECK(page_kib(more) == 4);
+	CHECK(mce_te_unmanage(te, large) == 0 && mce_te_unmanage(te, more) == 0 && mce_te_unmanage(te, small) == 0);
+	mce_te_close(te);
+}
+
 static void managed(void)
 {
 	struct mce_te *te = open_engine();
@@ -160,8 +199,12 @@ static void registrations(void)
 	mce_te_close(te);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[1], "huge")) {
+		huge_pages();
+		return 0;
+	}
 	registrations();
 	managed();
 	return 0;
