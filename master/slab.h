@@ -47,8 +47,9 @@ static inline void *mcm_slab_get(const struct mcm_slab *s, uint32_t id, size_t e
 {
 	char *const *chunk = __atomic_load_n(&s->chunk, __ATOMIC_ACQUIRE);
 
-	return __atomic_load_n(&chunk[id >> shift], __ATOMIC_RELAXED) +
-	       (id & ((1u << shift) - 1)) * elem;
+	/* As a number: for 0 there may be no chunk yet. */
+	return (void *)((uintptr_t)__atomic_load_n(&chunk[id >> shift], __ATOMIC_RELAXED) +
+			(id & ((1u << shift) - 1)) * elem);
 }
 
 static inline void *mcm_slab_at(const struct mcm_slab *s, uint32_t id)

@@ -351,12 +351,16 @@ static void t_flipped(void **state)
 
 /* ---- who may use it ---- */
 
-static void write_bytes(const char *path, off_t at, const void *p, size_t len)
+static void refused_with(struct fixture *fx, uint8_t *header, size_t len, const char *why)
 {
-	int fd = open(path, O_RDWR);
+	int fd = open(jx_file(jx_copy, "checkpoint-"), O_RDWR);
 
-	assert_int_equal(pwrite(fd, p, len, at), (ssize_t)len);
+	*(uint32_t *)(void *)(header + 4) = mc_crc32c(header + 8, 4 + (*(uint32_t *)(void *)(header + 8) >> 8));
+	assert_int_equal(pwrite(fd, header, len, 0), (ssize_t)len);
 	close(fd);
+	open_copy(fx, -MC_EVERSION);
+	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), why));
+	assert_non_null(jx_file(jx_copy, "journal-"));
 }
 
 static void t_not_ours(void **state)
@@ -390,20 +394,12 @@ static void t_not_ours(void **state)
 	/* a later version's file: refused, and left as it is */
 	mcm_pack_header(&p, &h);
 	mem[MCM_RECORD_HEAD] = MCM_RECORD_VERSION + 1;
-	*(uint32_t *)(void *)(mem + 4) = mc_crc32c(mem + 8, 4 + (*(uint32_t *)(void *)(mem + 8) >> 8));
-	write_bytes(jx_file(jx_copy, "checkpoint-"), 0, mem, p.len);
-	open_copy(&fx, -MC_EVERSION);
-	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), "format version 2"));
-	assert_non_null(jx_file(jx_copy, "journal-"));
+	refused_with(&fx, mem, p.len, "format version 2");
 	/* and the one before the first: a header that ends before the seed */
 	p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
 	mcm_pack_header(&p, &h);
 	*(uint32_t *)(void *)(mem + 8) -= 8 << 8;
-	*(uint32_t *)(void *)(mem + 4) = mc_crc32c(mem + 8, 4 + (*(uint32_t *)(void *)(mem + 8) >> 8));
-	write_bytes(jx_file(jx_copy, "checkpoint-"), 0, mem, p.len - 8);
-	open_copy(&fx, -MC_EVERSION);
-	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), "older than version 1"));
-	assert_non_null(jx_file(jx_copy, "journal-"));
+	refused_with(&fx, mem, p.len - 8, "older than version 1");
 	fx_down(&fx);
 }
 
