@@ -118,8 +118,8 @@ static unsigned page_kib(const void *at)
 	return kib;
 }
 
-/* Reserved huge pages are taken, for many blocks and for one that is larger than these, and what there are not enough of
- * is had in small pages. */
+/* Reserved huge pages are taken, for many blocks and for a larger one; when there are not enough, small ones
+ * serve. */
 static void huge_pages(void)
 {
 	struct mce_te *te = open_engine();

@@ -3,8 +3,10 @@
  * index alone, listing.  The master runs in a process of its own, on a unix socket, with one RPC thread;
  * its CPU time is told beside the wall clock, so keys per second and core can be read off.
  *
- *	perf_master [OBJECTS [PART]]	10^6 unless said otherwise, also by PERF_OBJECTS; PART: wire, sizes,
- *					latency, core, evict; all of them unless said otherwise
+ *	perf_master [OBJECTS [PART]]
+ *
+ * OBJECTS: 10^6 unless said otherwise, also by PERF_OBJECTS; PART: wire, sizes, latency, core, evict; all of
+ * them unless said otherwise.
  *
  * With 10^7 objects or more the memory per object is that of keys of 32 bytes. */
 #include <config.h>

@@ -788,8 +788,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(t_not_ours), cmocka_unit_test(t_other_boot),
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
 		cmocka_unit_test(t_owners), cmocka_unit_test(t_held), cmocka_unit_test(t_full),
-		cmocka_unit_test(t_owners), cmocka_unit_test(t_held_for_many), cmocka_unit_test(t_full),
-		cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
+		cmocka_unit_test(t_held_for_many), cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write"))
