@@ -29,6 +29,7 @@
 #define LOG "master"
 #define EVICTOR_PERIOD_MS 200
 #define SUMMARY_PERIOD_MS 10000
+#define PINS_PERIOD_MAX_MS 1000
 #define RPC_THREADS_MIN 1
 #define CLIENT_TTL_LEAST_MS 1000	/* what upstream's 0 amounts to */
 
@@ -124,16 +125,27 @@ static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
 	mc_info(LOG, "summary: %s", line);
 }
 
+/* Every session is looked at, so leases that have run out are noticed an eighth of their time late. */
+static uint64_t pins_period_ms(const struct mcm *m)
+{
+	uint64_t ms = mcm_read_lease_ms(m) / 8;
+
+	return ms < PINS_PERIOD_MAX_MS ? ms : PINS_PERIOD_MAX_MS;
+}
+
 static void *monitor_run(void *arg)
 {
-	uint64_t next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;
+	uint64_t next_summary = mc_now_ms() + SUMMARY_PERIOD_MS, next_pins = 0;
 	struct mcm *m = arg;
 	char last[MCM_SUMMARY_MAX] = "";
 
 	while (!mc_stop_wait(&m->monitor_stop, mcm_tick_ms(m))) {
 		mcm_clock_tick(m);
 		mcm_liveness_tick(m);
-		mcm_pins_tick(m);
+		if (mc_now_ms() >= next_pins) {
+			mcm_pins_tick(m);
+			next_pins = mc_now_ms() + pins_period_ms(m);
+		}
 		mcm_puts_tick(m);
 		mcm_events_tick(m);
 		mcm_tenants_tick(m);
