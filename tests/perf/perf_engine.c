@@ -284,41 +284,67 @@ struct load {
 	enum mce_path path;
 };
 
+/* Half of what is under way at once: the other half moves while it is waited for, as sockets do not stand
+ * still between two calls either. */
+struct half {
+	struct mce_batch batch;
+	struct mce_req reqs[FLIGHT_MAX];
+	struct iovec iov[FLIGHT_MAX];
+	uint32_t crc[FLIGHT_MAX][256];
+	unsigned n;
+};
+
+static void half_submit(const struct load *l, struct half *h, uint64_t *off)
+{
+	memset(h->reqs, 0, h->n * sizeof(h->reqs[0]));
+	for (unsigned i = 0; i < h->n; i++) {
+		struct mce_req *q = &h->reqs[i];
+
+		h->iov[i] = (struct iovec){ local + *off, l->size };
+		q->op = l->op;
+		q->peer = l->peer;
+		q->addr = l->addr + *off;
+		q->rkey = l->rkey;
+		q->iov = &h->iov[i];
+		q->iovcnt = 1;
+		if (l->crc) {
+			q->crc = h->crc[i];
+			q->crc_len = l->size;
+		}
+		*off = (*off + l->size) % REGION;
+	}
+	mce_batch_init(&h->batch);
+	mce_submit(l->e, &h->batch, h->reqs, h->n);
+}
+
+static uint64_t half_wait(const struct load *l, struct half *h)
+{
+	if (mce_batch_wait(l->e, &h->batch, h->reqs, h->n, mc_deadline_ms(30000)) || h->batch.failed)
+		die("transfer", h->reqs[0].status);
+	if (h->reqs[0].path != l->path)
+		die("path", -EINVAL);
+	return l->size * h->n;
+}
+
 static double run_engine(const struct load *l)
 {
-	static struct mce_req reqs[FLIGHT_MAX];
-	static struct iovec iov[FLIGHT_MAX];
-	static uint32_t crc[FLIGHT_MAX][256];
+	static struct half half[2];
 	uint64_t began = mc_now_ns(), now = began, bytes = 0, off = 0;
-	struct mce_batch b;
+	unsigned halves = l->flight > 1 ? 2 : 1, turn = 0;
 
+	for (unsigned i = 0; i < halves; i++) {
+		half[i].n = l->flight / halves;
+		half_submit(l, &half[i], &off);
+	}
 	while (now - began < SPELL_NS) {
-		memset(reqs, 0, l->flight * sizeof(reqs[0]));
-		for (unsigned i = 0; i < l->flight; i++) {
-			iov[i].iov_base = local + off;
-			iov[i].iov_len = l->size;
-			reqs[i].op = l->op;
-			reqs[i].peer = l->peer;
-			reqs[i].addr = l->addr + off;
-			reqs[i].rkey = l->rkey;
-			reqs[i].iov = &iov[i];
-			reqs[i].iovcnt = 1;
-			if (l->crc) {
-				reqs[i].crc = crc[i];
-				reqs[i].crc_len = l->size;
-			}
-			off = (off + l->size) % REGION;
-		}
-		mce_batch_init(&b);
-		mce_submit(l->e, &b, reqs, l->flight);
-		if (mce_batch_wait(l->e, &b, reqs, l->flight, mc_deadline_ms(30000)) || b.failed)
-			die("transfer", reqs[0].status);
-		if (reqs[0].path != l->path)
-			die("path", -EINVAL);
-		bytes += l->size * l->flight;
+		bytes += half_wait(l, &half[turn]);
+		half_submit(l, &half[turn], &off);
+		turn = (turn + 1) % halves;
 		now = mc_now_ns();
 	}
-	return (double)bytes / (double)(now - began);
+	for (unsigned i = 0; i < halves; i++)
+		bytes += half_wait(l, &half[(turn + i) % halves]);
+	return (double)bytes / (double)(mc_now_ns() - began);
 }
 
 static const char *size_name(uint64_t size, char buf[16])

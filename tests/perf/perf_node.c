@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_node.c - the node's daemon: a request over the ring, polling and asleep; an object as memory, at several
- * sizes; puts and gets of 1 MiB in memory that was handed over, against memcpy.  Master, daemon and client are in one
- * process and talk as they do between processes.
+ * perf_node.c - the node's daemon: a request over the ring, polling and asleep, and a bare wake-up; an object as
+ * memory, at several sizes; puts and gets of 1 MiB in memory that was handed over, against memcpy.  Master, daemon
+ * and client are in one process and talk as they do between processes.
  *
  *	perf_node [ring|map|copy]	all of it, or one part */
 #include <config.h>
 
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -81,6 +85,46 @@ static void start_node(unsigned spin_us)
 }
 
 /* ---- the ring ---- */
+
+static struct {
+	uint32_t asked, answered;	/* atomic; of the same number when nothing is under way */
+} bare;
+
+/* Sleeps until it is asked, and answers: the least that a daemon asleep can do. */
+static void *bare_sleeper(void *arg)
+{
+	for (uint32_t n = 0; n < SLEEPS; n++) {
+		while (__atomic_load_n(&bare.asked, __ATOMIC_ACQUIRE) == n)
+			(void)syscall(SYS_futex, &bare.asked, FUTEX_WAIT, n, NULL, NULL, 0);
+		__atomic_store_n(&bare.answered, n + 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* What a wake-up costs on this machine, with nothing around it. */
+static void bare_rows(void)
+{
+	static uint64_t ns[SLEEPS];
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, bare_sleeper, NULL))
+		die("thread", -EAGAIN);
+	for (uint32_t i = 0; i < SLEEPS; i++) {
+		uint64_t at;
+
+		nanosleep(&pause, NULL);
+		at = mc_now_ns();
+		__atomic_store_n(&bare.asked, i + 1, __ATOMIC_RELEASE);
+		(void)syscall(SYS_futex, &bare.asked, FUTEX_WAKE, 1, NULL, NULL, 0);
+		while (__atomic_load_n(&bare.answered, __ATOMIC_ACQUIRE) != i + 1)
+			;
+		ns[i] = mc_now_ns() - at;
+	}
+	pthread_join(t, NULL);
+	perf_row("bare futex, sleeper woken", "p50", quantile(ns, SLEEPS, 0.5), "us");
+	perf_row("bare futex, sleeper woken", "p99", quantile(ns, SLEEPS, 0.99), "us");
+}
 
 static void ring_rows(const char *what, bool asleep)
 {
@@ -242,6 +286,7 @@ int main(int argc, char **argv)
 	sleep(1);
 	if (wanted(argc, argv, "ring")) {
 		ring_rows("ring, polling", false);
+		bare_rows();
 		ring_rows("ring, daemon asleep", true);
 	}
 	start_node(1000);
