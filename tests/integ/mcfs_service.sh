@@ -86,8 +86,9 @@ fi
 
 # ---- a container: namespaces of its own, no privileges outside, and the device
 if unshare -Urmp --fork --mount-proc true 2>/dev/null; then
+	# Its end kills the daemon and all around it at once: what they leave is the container's.
 	# shellcheck disable=SC2016
-	timeout 60 unshare -Urmp --fork --mount-proc bash -c '
+	TMPDIR=$tmp timeout 60 unshare -Urmp --fork --mount-proc bash -c '
 		"$1" --standalone --global_segment_size=32MiB "$2" || exit 1
 		echo inside >"$2/f" && [ "$(cat "$2/f")" = inside ] && mv "$2/f" "$2/g" || exit 2
 		umount "$2"' sh "$top_builddir/mcfs/mcfs" "$m" </dev/null >"$tmp/container.out" 2>&1 ||
