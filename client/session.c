@@ -281,10 +281,18 @@ int mcs_session_probe(struct mcs_session *s, uint64_t deadline)
 
 int mcs_session_connect(struct mcs_session *s, uint64_t deadline)
 {
+	char why[256] = "";
+
 	for (unsigned n = 0;; n++) {
 		int r = mcs_session_probe(s, deadline);
 
-		if (!lost(r) || !back_off(n, deadline))
+		/* That the time is over says less than what it was over for. */
+		if (r == -MC_ETIMEDOUT && *why)
+			return mc_fail(-MC_ERPC, "%s", why);
+		if (!lost(r))
+			return r;
+		(void)snprintf(why, sizeof(why), "%s", mc_err_detail(r));
+		if (!back_off(n, deadline))
 			return r;
 	}
 }

@@ -34,9 +34,27 @@
 #define SIZE_MAX_BYTES ((size_t)700 << 10)
 
 static unsigned me, processes;
-static uint64_t end_ns;
+static uint64_t end_ns, last_ns;
 static mcs_t *store[2];		/* with memory; without */
 static uint64_t hits, misses, puts_done, ranges, maps, failures, renames, wrong;
+
+static bool went_through_everything(void)
+{
+	const uint64_t *all[] = { &puts_done, &hits, &misses, &ranges, &renames };
+
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!__atomic_load_n(all[i], __ATOMIC_RELAXED))
+			return false;
+	return true;
+}
+
+/* Longer than asked for on a machine so slow that something has not come up yet. */
+static bool goes_on(void)
+{
+	uint64_t now = mc_now_ns();
+
+	return now < end_ns || (now < last_ns && !went_through_everything());
+}
 
 static uint64_t rnd(uint64_t *state)
 {
@@ -215,7 +233,7 @@ static void *writer_main(void *arg)
 {
 	struct writer *w = arg;
 
-	while (mc_now_ns() < end_ns) {
+	while (goes_on()) {
 		mcs_t *s = store[rnd(&w->state) % 2];
 		unsigned what = (unsigned)(rnd(&w->state) % 16);
 		char key[32];
@@ -345,7 +363,7 @@ static void *reader_main(void *arg)
 {
 	struct reader *rd = arg;
 
-	while (mc_now_ns() < end_ns) {
+	while (goes_on()) {
 		mcs_t *s = store[rnd(&rd->state) % 2];
 		uint32_t writer = (uint32_t)(rnd(&rd->state) % (processes * WRITERS));
 		bool moving = rnd(&rd->state) % 4 == 0;
@@ -457,6 +475,7 @@ int main(int argc, char **argv)
 	if (open_stores(master, (uint64_t)atoi(argv[3]) << 20, argc > 6) < 0)
 		return 1;
 	end_ns = mc_now_ns() + (uint64_t)atoi(argv[2]) * MC_NS_PER_SEC;
+	last_ns = end_ns + 10 * (uint64_t)atoi(argv[2]) * MC_NS_PER_SEC;
 	hunt();
 	(void)mcs_pool_stat(store[1], &pool, -1);
 	mcs_close(store[1]);
@@ -467,7 +486,7 @@ int main(int argc, char **argv)
 	       ") misses %" PRIu64 " refused %" PRIu64 " evictions %" PRIu64 " wrong %" PRIu64 "\n",
 	       puts_done, renames, hits, ranges, maps, misses, failures, pool.evictions, wrong);
 	/* A hunt that met nothing proves nothing. */
-	if (!puts_done || !hits || !misses || !ranges || !renames || !pool.evictions) {
+	if (!went_through_everything() || !pool.evictions) {
 		fprintf(stderr, "the hunt did not go through everything\n");
 		return 1;
 	}
