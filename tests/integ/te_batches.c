@@ -240,7 +240,8 @@ static void stopped(struct mce_te *te, struct te_pair *p, segment_id_t id, uint6
 	struct transfer_status st;
 	batch_id_t b;
 
-	CHECK(here && kill(p->pid, SIGSTOP) == 0);
+	CHECK(here);
+	te_pair_stop(p);
 	CHECK(mce_te_batch_new(te, 2, &b) == 0 && mce_te_submit(te, b, &r, 1, &opts) == 0);
 	CHECK(freeBatchID(te, b) == 4);
 	CHECK(mce_te_wait(te, b, 20000) == 0);
@@ -289,7 +290,7 @@ static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id
 	time_t began;
 	batch_id_t b;
 
-	CHECK(kill(p->pid, SIGSTOP) == 0);
+	te_pair_stop(p);
 	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_submit(te, b, &r, 1, &opts) == 0);
 	CHECK(mce_te_wait(te, b, 60000) == 0);
 	expect(te, b, STATUS_TIMEOUT, 1);

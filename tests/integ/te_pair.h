@@ -5,6 +5,7 @@
 #ifndef TE_PAIR_H
 #define TE_PAIR_H
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,15 @@ static inline void te_pair_start(struct te_pair *p, void (*target)(int from, int
 	close(up[1]);
 	p->to = down[1];
 	p->from = up[0];
+}
+
+/* SIGSTOP takes effect at some time after kill(): none of the target's threads runs any more.  SIGCONT ends it. */
+static inline void te_pair_stop(const struct te_pair *p)
+{
+	int status;
+
+	CHECK(kill(p->pid, SIGSTOP) == 0);
+	CHECK(waitpid(p->pid, &status, WUNTRACED) == p->pid && WIFSTOPPED(status));
 }
 
 /* Let it go on, and see that it ends well. */
