@@ -146,7 +146,11 @@ stop_pid "$MCFS_PID"
 is_mounted "$m" && fail "SIGTERM left the mount"
 start_mcfs "$MASTER" "$m" "${flags[@]}" --supervise
 supervisor=$MCFS_PID
-another_than none
+# One that dies before it has served is not followed by another.
+kept() { find "/proc/$supervisor/fd" -lname /dev/fuse | grep -q .; }
+wait_for 30 kept
+echo x >"$m/served"
+another_than none || fail "no daemon below the supervisor"
 for n in 1 2 3 4 5 6; do
 	old=$daemon
 	kill -9 "$old"
