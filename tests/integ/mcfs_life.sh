@@ -47,11 +47,16 @@ refused "127.0.0.1:$closed" "$mcfs" --setup_timeout=1s "127.0.0.1:$closed" "$m"
 refused "127.0.0.1:$closed" "$mcfs" -f --log=err --setup_timeout=1s "127.0.0.1:$closed" "$m"
 
 # ---- a daemon
+# Its guard is alike until it has renamed itself.
 daemon_of() {
 	local pid
 	for pid in $(processes_left | awk '$2 ~ /mcfs$/ { print $1 }'); do
-		tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$1" && echo "$pid"
+		if tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$1"; then echo "$pid"; fi
 	done
+}
+one_daemon() {
+	pid=$(daemon_of "$m")
+	[ "$(wc -w <<<"$pid")" -eq 1 ]
 }
 start_daemon() {
 	TMPDIR=$tmp/sockets timeout 30 "$mcfs" "${flags[@]}" "$@" "$m" </dev/null >"$tmp/start.out" 2>&1 || {
@@ -59,9 +64,9 @@ start_daemon() {
 		fail "mcfs does not start"
 	}
 	is_mounted "$m" || fail "mcfs returned before the mount was there"
-	pid=$(daemon_of "$m")
-	[ -n "$pid" ] || fail "no daemon"
+	wait_for 10 one_daemon || fail "no daemon, or several: $(processes_left)"
 }
+nobody() { [ -z "$(processes_left)" ]; }
 no_socket() { [ -z "$(ls -A "$tmp/sockets")" ]; }
 ended() {
 	wait_for 20 gone "$pid" || fail "the daemon does not end"
@@ -128,7 +133,7 @@ for stall in 30s 0; do
 	no_socket && fail "no socket of the master's in TMPDIR"
 	kill -KILL "$pid"
 	wait_for 10 no_socket || fail "the socket outlives the daemon: $(find "$tmp/sockets")"
-	wait_for 10 test -z "$(processes_left)"
+	wait_for 10 nobody || fail "processes are left: $(processes_left)"
 done
 start_daemon
 echo text >"$m/f"
@@ -155,13 +160,13 @@ cleanup_fn unmount_any "$tmp/odd dir"
 ln -s "odd dir" "$tmp/link"
 (cd "$tmp" && timeout 30 "$mcfs" "${flags[@]}" link//)
 is_mounted "$tmp/odd\\\\040dir" || fail "not mounted through a link: $(tail -n 1 /proc/self/mounts)"
-pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+wait_for 10 one_mcfs || fail "no daemon, or several: $(processes_left)"
 kill -KILL "$pid"
 wait_for 10 gone "$pid"
 (cd "$tmp" && timeout 30 "$mcfs" "${flags[@]}" "./odd dir/")
 echo x >"$tmp/odd dir/f"
 umount "$tmp/odd dir"
-wait_for 10 test -z "$(processes_left)"
+wait_for 10 nobody || fail "processes are left: $(processes_left)"
 
 # ---- files of a log
 mkdir "$tmp/logs"

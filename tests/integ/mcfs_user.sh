@@ -61,18 +61,18 @@ equal "status of a killed dd" "$status" 137
 wait_for 5 as_user test ! -e "$m/killed" || fail "a killed writer's file is there"
 as_user sh -c "exec 3>'$m/g'; echo x >&3; exit 0"
 equal "a file that exit closed" "$(as_user cat "$m/g")" x
-pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+wait_for 10 one_mcfs || fail "no daemon, or several: $(processes_left)"
 as_user fusermount3 -u "$m"
 wait_for 15 gone "$pid" || fail "the daemon does not end"
 
 # SIGTERM, and a mount that was left by SIGKILL
 as_user timeout 30 "$top_builddir/mcfs/mcfs" "${flags[@]}" "$m"
-pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+wait_for 10 one_mcfs || fail "no daemon, or several: $(processes_left)"
 kill -KILL "$pid"
 wait_for 10 gone "$pid"
 is_mounted "$m" || fail "the dead mount is not there"
 as_user timeout 30 "$top_builddir/mcfs/mcfs" "${flags[@]}" "$m" || fail "a dead mount is in the way"
-pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+wait_for 10 one_mcfs || fail "no daemon, or several: $(processes_left)"
 as_user sh -c "echo again >'$m/f'"
 kill -TERM "$pid"
 wait_for 15 gone "$pid" || fail "the daemon does not end after SIGTERM"

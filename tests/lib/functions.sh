@@ -63,6 +63,14 @@ processes_left() {
 	return 0
 }
 
+# one_mcfs - there is one mcfs that has left its parent, and pid is its; to be waited for: its guard is alike until it
+# has renamed itself
+one_mcfs() {
+	# shellcheck disable=SC2034  # for the caller
+	pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
+	[ "$(wc -w <<<"$pid")" -eq 1 ]
+}
+
 mounts_left() {
 	awk -v dir="$tmp/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts
 }
