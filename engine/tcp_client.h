@@ -136,6 +136,8 @@ struct mce_tcp {
 	/* atomic */
 	bool led;		/* a waiting thread receives, see tcp_wait.c */
 	bool fresh;		/* a request was queued and nobody has begun to send since */
+	/* of who has set led */
+	uint64_t poll_ns;	/* so long a waiting thread polls before it sleeps */
 	/* guarded by the peer's lock */
 	struct mce_piece *chunk[MCE_LANES_MAX * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK];
 	unsigned nchunks;
