@@ -74,7 +74,8 @@ struct running {
 
 static int complain(int err)
 {
-	fprintf(stderr, "mcfs: %s\n", mcs_error_detail(err));
+	fprintf(stderr, "mcfs: %s%s\n", mcs_error_detail(err),
+		err == -MC_ERPC ? "; is mooncake_master running there?  A pool of its own is --standalone" : "");
 	return err;
 }
 

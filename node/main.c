@@ -53,7 +53,8 @@ struct running {
 
 static int fail(int err)
 {
-	fprintf(stderr, "mooncake_client: %s\n", mc_err_detail(err));
+	fprintf(stderr, "mooncake_client: %s%s\n", mc_err_detail(err),
+		err == -MC_ERPC ? "; is mooncake_master running there?" : "");
 	return 1;
 }
 

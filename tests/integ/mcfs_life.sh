@@ -43,7 +43,7 @@ refused "only tcp" "$mcfs" "${flags[@]}" --protocol=rdma "$m"
 refused "SSD tier" "$mcfs" "${flags[@]}" --enable_offload "$m"
 closed=
 free_port closed
-refused "127.0.0.1:$closed" "$mcfs" --setup_timeout=1s "127.0.0.1:$closed" "$m"
+refused "127.0.0.1:$closed.*is mooncake_master running" "$mcfs" --setup_timeout=1s "127.0.0.1:$closed" "$m"
 refused "127.0.0.1:$closed" "$mcfs" -f --log=err --setup_timeout=1s "127.0.0.1:$closed" "$m"
 
 # ---- a daemon
