@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "common/crc32c.h"
 #include "common/err.h"
@@ -95,6 +97,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	pthread_cond_init(&e->idle, NULL);
 	mc_list_init(&e->peers);
 	e->upstream_port = -1;
+	/* Without it who waits looks up by itself. */
+	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
 		r = fill_conf(e, conf);
@@ -133,6 +137,8 @@ void mce_engine_close(struct mce_engine *e)
 	mce_mr_table_done(&e->mrs);
 	mce_tcp_server_close(e->server);
 	mce_mapserver_close(e->mapserver);
+	if (e->ready_fd >= 0)
+		close(e->ready_fd);
 	pthread_cond_destroy(&e->idle);
 	pthread_mutex_destroy(&e->lock);
 	free(e);

@@ -217,8 +217,8 @@ static inline void mce_req_set_status(struct mce_req *req, int status)
 }
 void mce_req_poll(struct mce_req *req);
 /* For who waits for @reqs in its own way: receive what is little in this thread, until all are complete or
- * @deadline.  Returns at once when that would not pay, and otherwise may see up to 50 ms late that others ended
- * them.  All were submitted and nobody else is about to submit them again. */
+ * @deadline.  Returns at once when that would not pay.  All were submitted and nobody else is about to submit them
+ * again; when requests to other peers join the batch meanwhile, their end may be seen up to 50 ms late. */
 void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline);
 
 /* One request, waited for. */

@@ -220,6 +220,8 @@ int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadlin
 /* A lane has come up; the peer's last one may have gone.  With the peer's lock. */
 void mce_tcp_wait_add_locked(struct mce_lane *l);
 void mce_tcp_wait_drop_locked(struct mce_tcp *t);
+/* Somebody else than the thread that waits has ended requests of the peer, or may have. */
+void mce_tcp_wait_tell(struct mce_tcp *t);
 
 /* tcp_connect.c */
 

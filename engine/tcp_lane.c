@@ -446,6 +446,11 @@ static int receive(struct mce_lane *l)
 	return -EAGAIN;
 }
 
+static bool is_led(struct mce_tcp *t)
+{
+	return __atomic_load_n(&t->led, __ATOMIC_SEQ_CST);
+}
+
 void mce_tcp_poll(struct mce_peer *p)
 {
 	struct mce_tcp *t = p->tcp;
@@ -466,6 +471,8 @@ void mce_tcp_poll(struct mce_peer *p)
 		pthread_mutex_unlock(&l->rx_lock);
 		if (moved)
 			mce_lanes_pump(t);
+		if (moved && is_led(t))
+			mce_tcp_wait_tell(t);
 	}
 }
 
@@ -536,6 +543,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	mce_complete_list(t, &over);
 	if (hopeless)
 		mce_queue_fail(t, NULL, -MC_ETRANSFER);
+	mce_tcp_wait_tell(t);
 	if (status == 0)
 		mce_lanes_pump(t);
 }
@@ -574,11 +582,9 @@ static void lane_run(struct mce_lane *l)
 		return;
 	}
 	mce_lanes_pump(l->t);
-}
-
-static bool is_led(struct mce_lane *l)
-{
-	return __atomic_load_n(&l->t->led, __ATOMIC_SEQ_CST);
+	/* It may have begun to wait since we looked. */
+	if (is_led(l->t))
+		mce_tcp_wait_tell(l->t);
 }
 
 void mce_lane_ready(struct mc_evfd *e, uint32_t events)
@@ -592,7 +598,7 @@ void mce_lane_ready(struct mc_evfd *e, uint32_t events)
 		blocked = __atomic_exchange_n(&l->blocked, false, __ATOMIC_ACQ_REL);
 		pthread_mutex_unlock(&l->tx_lock);
 	}
-	if (is_led(l) && !ending) {
+	if (is_led(l->t) && !ending) {
 		if (blocked)
 			mce_lanes_pump(l->t);
 		return;
@@ -609,7 +615,7 @@ void mce_lane_resume(struct mce_watcher *w)
 {
 	struct mce_lane *l = mc_container_of(w, struct mce_lane, watcher);
 
-	if (!is_led(l))
+	if (!is_led(l->t))
 		lane_run(l);
 }
 

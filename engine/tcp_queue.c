@@ -473,6 +473,7 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
 			note_over(queue_end_locked(mce_req_of(t->queue[i].next), status), &over);
 	pthread_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
+	mce_tcp_wait_tell(t);
 }
 
 /* ---- cancelling -------------------------------------------------------------------------------- */
@@ -541,4 +542,5 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	for (unsigned i = 0; mine && i < t->nlanes; i++)
 		cancel_on_lane(&t->lanes[i], req, status, &over);
 	mce_complete_list(t, &over);
+	mce_tcp_wait_tell(t);
 }

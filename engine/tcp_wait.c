@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tcp_wait.c - a thread that waits for little receives it by itself: the I/O thread would have to be woken
  * first and then wake it, and that costs more than the transfer.  While it does, the I/O threads leave
- * what comes from this peer to it; its own sleep ends by what comes, not by what others complete, so it
- * looks up now and then.
+ * what comes from this peer to it.
+ *
+ * Its sleep ends by what comes, and when others say that they have ended something (mce_tcp_wait_tell()): for
+ * that it watches a descriptor that is always readable, and they have it reported once.  It looks up now and then
+ * besides, since its batch may have got requests to other peers meanwhile.
  *
  * Before it sleeps it polls for as long as that was seen to pay, as hypervisors do for a halted guest
  * (Linux, Documentation/virt/kvm/halt-polling.rst): a wait that was over soon makes the polling longer, one
@@ -52,12 +55,13 @@ static void wait_for_others(struct mce_tcp *t)
 /* Take what has come, or comes within @ms.  Level-triggered: what is left is told again. */
 static void take(struct mce_tcp *t, uint64_t until, int ms)
 {
-	struct epoll_event ev[MCE_LANES_MAX];
+	struct epoll_event ev[MCE_LANES_MAX + 1];
 	int left = ms ? mc_deadline_left_ms(until) : 0, n;
 
-	n = epoll_wait(t->wait_fd, ev, MCE_LANES_MAX, left < ms ? left : ms);
+	n = epoll_wait(t->wait_fd, ev, MCE_LANES_MAX + 1, left < ms ? left : ms);
 	for (int i = 0; i < n; i++)
-		mce_lane_look(ev[i].data.ptr);
+		if (ev[i].data.ptr)
+			mce_lane_look(ev[i].data.ptr);
 	if (n > 0)
 		mce_lanes_pump(t);
 }
@@ -67,10 +71,14 @@ static void take(struct mce_tcp *t, uint64_t until, int ms)
 void mce_tcp_wait_add_locked(struct mce_lane *l)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = l };
+	struct epoll_event told = { .events = EPOLLONESHOT };
 	struct mce_tcp *t = l->t;
 
-	if (t->wait_fd < 0)
+	if (t->wait_fd < 0) {
 		t->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+		if (t->wait_fd >= 0)
+			(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, t->p->e->ready_fd, &told);
+	}
 	/* When it fails, who sleeps there looks up by itself. */
 	if (t->wait_fd >= 0)
 		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, l->fd, &ev);
@@ -82,6 +90,16 @@ void mce_tcp_wait_drop_locked(struct mce_tcp *t)
 		return;
 	close(t->wait_fd);
 	t->wait_fd = -1;
+}
+
+void mce_tcp_wait_tell(struct mce_tcp *t)
+{
+	struct epoll_event told = { .events = EPOLLIN | EPOLLONESHOT };
+
+	/* Who enters after this finds his batch as it is now. */
+	MC_LOCKED(&t->p->lock);
+	if (t->wait_users)
+		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_MOD, t->p->e->ready_fd, &told);
 }
 
 static bool wait_enter(struct mce_tcp *t)

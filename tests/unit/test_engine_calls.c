@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_engine_calls.c - the system calls by which an engine moves bytes over TCP: lanes that stay, requests that are
  * under way side by side, as many as the credit allows, header and payload in one call, payload received where it
- * belongs. */
+ * belongs; and the one in which who waits sleeps. */
 #include <config.h>
 
 #include <pthread.h>
@@ -9,12 +9,15 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
+#include "engine/engine_i.h"
 #include "engine/tcp_wire.h"
 #include "tests/unit/test_engine_fixture.h"
 
@@ -71,6 +74,22 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	}
 	pthread_mutex_unlock(&calls.lock);
 	return n;
+}
+
+/* A thread that is patient sleeps until something comes, not for as long as it wanted to. */
+static __thread bool patient;
+static bool asleep;
+#define PATIENCE_S 60
+
+int __real_epoll_wait(int fd, struct epoll_event *ev, int max, int ms);
+int __wrap_epoll_wait(int fd, struct epoll_event *ev, int max, int ms);
+
+int __wrap_epoll_wait(int fd, struct epoll_event *ev, int max, int ms)
+{
+	if (!patient || ms == 0)
+		return __real_epoll_wait(fd, ev, max, ms);
+	__atomic_store_n(&asleep, true, __ATOMIC_RELEASE);
+	return __real_epoll_wait(fd, ev, max, PATIENCE_S * 1000);
 }
 
 static void calls_forget(const char *from, uint64_t len)
@@ -252,6 +271,44 @@ static void credits(void **state)
 	move(c, MCE_READ, SMALL);
 }
 
+static void *cancel_main(void *arg)
+{
+	struct mce_req *req = arg;
+
+	while (!__atomic_load_n(&asleep, __ATOMIC_ACQUIRE))
+		usleep(100);
+	mce_peer_cancel(req->peer, req, -ECANCELED);
+	return NULL;
+}
+
+/* Who waits for little sleeps at the lanes; he is told when another thread has ended what he waits for. */
+static void told(void **state)
+{
+	struct client *c = *state;
+	struct iovec iov = { c->mem, SMALL };
+	struct mce_req req = {
+		.op = MCE_READ, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey, .iov = &iov, .iovcnt = 1,
+	};
+	uint64_t began = mc_now_ns(), took;
+	struct mce_batch b;
+	pthread_t t;
+
+	assert_int_equal(kill(c->o.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(c->o.pid, NULL, WUNTRACED), c->o.pid);
+	mce_batch_init(&b);
+	mce_submit(c->e, &b, &req, 1);
+	assert_int_equal(pthread_create(&t, NULL, cancel_main, &req), 0);
+	patient = true;
+	assert_int_equal(mce_batch_wait(c->e, &b, &req, 1, SECONDS(2 * PATIENCE_S)), 0);
+	patient = false;
+	took = mc_now_ns() - began;
+	pthread_join(t, NULL);
+	assert_int_equal(kill(c->o.pid, SIGCONT), 0);
+	assert_int_equal(req.status, -ECANCELED);
+	assert_true(took < PATIENCE_S / 2 * MC_NS_PER_SEC);
+	move(c, MCE_READ, SMALL);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +317,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(striped),
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(lanes_stay),
+		cmocka_unit_test(told),
 		cmocka_unit_test(credits),
 	};
 
