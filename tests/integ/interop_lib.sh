@@ -66,8 +66,9 @@ interop() {
 	interop_etcd
 }
 
-# found_by META - each finds the other by what is kept there
+# found_by META - each finds the other by what is kept there, and all sizes are moved
 found_by() {
+	local LEN=$((256 << 20))
 	VERSION=0 both_ways "$1" "${theirs[@]}" -- "${ours[@]}"
 	both_ways "$1" "${ours[@]}" -- "${theirs[@]}"
 }

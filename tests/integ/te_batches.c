@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include <mooncake/mce_te.h>
@@ -264,18 +265,35 @@ static void stopped(struct mce_te *te, struct te_pair *p, segment_id_t id, uint6
 	free(here);
 }
 
+static bool sleeps(pid_t thread)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+	f = fopen(path, "re");
+	CHECK(f && fscanf(f, "%*d %*s %c", &state) == 1);
+	fclose(f);
+	return state == 'S';
+}
+
+struct cancelling {
+	struct mce_te *te;
+	batch_id_t b;
+	pid_t waiter;
+};
+
 static void *cancel_main(void *arg)
 {
+	const struct cancelling *c = arg;
 	struct mce_te_batch_status st;
-	void *const *what = arg;
-	batch_id_t b = *(const batch_id_t *)what[1];
 
-	/* not before it was submitted */
-	do
-		CHECK(mce_te_batch_status(what[0], b, &st) == 0);
-	while (st.tasks == 0);
-	usleep(20000);
-	CHECK(mce_te_cancel(what[0], b) == 0);
+	/* not before it was submitted and is waited for */
+	do {
+		CHECK(mce_te_batch_status(c->te, c->b, &st) == 0);
+		usleep(1000);
+	} while (st.tasks == 0 || !sleeps(c->waiter));
+	CHECK(mce_te_cancel(c->te, c->b) == 0);
 	return NULL;
 }
 
@@ -285,8 +303,8 @@ static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 100 };
 	unsigned char here[PIECE];
 	struct transfer_request r = { OPCODE_READ, here, id, there, PIECE };
+	struct cancelling c = { .te = te, .waiter = gettid() };
 	pthread_t thread;
-	void *what[2];
 	time_t began;
 	batch_id_t b;
 
@@ -296,9 +314,8 @@ static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id
 	expect(te, b, STATUS_TIMEOUT, 1);
 	CHECK(mce_te_batch_free(te, b) == 0);
 	CHECK(mce_te_batch_new(te, 1, &b) == 0);
-	what[0] = te;
-	what[1] = &b;
-	CHECK(pthread_create(&thread, NULL, cancel_main, what) == 0);
+	c.b = b;
+	CHECK(pthread_create(&thread, NULL, cancel_main, &c) == 0);
 	CHECK(mce_te_submit(te, b, &r, 1, NULL) == 0 && mce_te_wait(te, b, 60000) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
 	expect(te, b, STATUS_CANCELED, 1);

@@ -31,6 +31,8 @@ def main():
         seed, r = int(words[-1]), 0
         if words[0] in ("fill", "write"):
             area[:] = pattern(length, seed)
+        if words[0] == "read":
+            ctypes.memset(addr, 0, length)
         if words[0] in ("read", "write"):
             peer = e.get_first_buffer_address(words[1])
             move = e.transfer_sync_write if words[0] == "write" else e.transfer_sync_read

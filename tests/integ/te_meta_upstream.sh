@@ -24,8 +24,21 @@ redis_of_theirs() {
 }
 redis_of_theirs "$1"
 
+# The least and the most.
+extremes() {
+	local LEN
+	for LEN in 1 $((256 << 20)); do
+		engine_start "ours-$LEN" "${ours[@]}"
+		engine_start "theirs-$LEN" "$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/te_meta_node.py"
+		both_ways "ours-$LEN" "theirs-$LEN"
+		node_end "ours-$LEN"
+		node_end "theirs-$LEN"
+	done
+}
+
 for kind in http etcd; do
 	server_use "$kind" || continue
+	extremes
 	engine_start ours "${ours[@]}"
 	engine_start theirs "$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/te_meta_node.py"
 	both_ways ours theirs

@@ -2,8 +2,11 @@
  * te_numa.c - a machine of two NUMA nodes, which hwloc is told of (HWLOC_SYNTHETIC) wherever this runs: the threads
  * are on both, and memory goes over lanes of its own node.  And one of one node, where nothing of it is to be seen.
  *
- *	te_numa two | few | one		run by itself, once for each */
+ *	te_numa two | few | one		run by itself, once for each
+ *	te_numa real			the machine as it is, when it has two: then memory is on them too, by what the
+ *					kernel says; run by itself there, and by te_numa_vm.sh. 77: it has not */
 #include <dirent.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
@@ -21,6 +24,9 @@
 static struct mce_te *ours, *theirs;
 static segment_id_t there;
 static unsigned char *target;
+static bool real;
+/* Of each node, those that this process may use. */
+static cpu_set_t node_cpus[NODES];
 
 static struct mce_te *open_engine(void)
 {
@@ -135,11 +141,6 @@ static cpu_set_t process_cpus(void)
 	return set;
 }
 
-static bool has_cpus(const cpu_set_t *may)
-{
-	return CPU_ISSET(0, may) && CPU_ISSET(1, may);
-}
-
 /* They settle by themselves. */
 static void wait_for_threads(const cpu_set_t *set, unsigned n)
 {
@@ -168,6 +169,30 @@ static int node_of(void *p)
 	return syscall(SYS_move_pages, 0, 1ul, &p, NULL, &node, 0) ? -1 : node;
 }
 
+static bool is_on(unsigned char *p, unsigned node)
+{
+	for (size_t at = 0; at < LEN; at += MIB / 4)
+		if (node_of(p + at) != (int)node)
+			return false;
+	return true;
+}
+
+/* Memory of @node: on a real machine the kernel is told, and is the only one who knows. */
+static unsigned char *map_on(unsigned node, char location[16])
+{
+	unsigned long nodes = 1ul << node;
+	unsigned char *p = map();
+
+	snprintf(location, 16, "cpu:%u", node);
+	if (real) {
+		CHECK(syscall(SYS_mbind, p, LEN, MPOL_BIND, &nodes, 8 * sizeof(nodes), 0u) == 0);
+		te_fill(p, LEN, node);
+		CHECK(is_on(p, node));
+		strcpy(location, "*");
+	}
+	return p;
+}
+
 /* Without a location the kernel is asked, once there are pages. */
 static void asked_of_the_kernel(void)
 {
@@ -177,7 +202,7 @@ static void asked_of_the_kernel(void)
 	CHECK(mce_te_register(ours, any, LEN, "*", 1) == 0);
 	te_fill(any, LEN, 1);
 	node = node_of(any);
-	if (node >= 0 && node < (int)NODES && node_of(any + LEN - 1) == node)
+	if (node >= 0 && node < (int)NODES && is_on(any, (unsigned)node))
 		goes_over(any, (unsigned)node, 40);
 	else
 		move_both(any, 40);
@@ -185,44 +210,49 @@ static void asked_of_the_kernel(void)
 	free(any);
 }
 
+static void managed_on(int asked, unsigned node, unsigned seed)
+{
+	void *p;
+
+	CHECK(mce_te_manage(ours, LEN, asked, &p) == 0);
+	goes_over(p, node, seed);
+	CHECK(!real || is_on(p, node));
+	CHECK(mce_te_unmanage(ours, p) == 0);
+}
+
+/* Are threads of the nodes to be told apart by where they may run? */
+static bool apart(const cpu_set_t *may)
+{
+	for (unsigned node = 0; node < NODES; node++)
+		if (CPU_COUNT(&node_cpus[node]) == 0 || CPU_EQUAL(&node_cpus[node], may))
+			return false;
+	return true;
+}
+
 /* Managed memory is at the node that was asked for, or else at the caller's. */
 static void managed(const cpu_set_t *may)
 {
-	cpu_set_t one;
-	void *p;
-
-	for (unsigned node = 0; node < NODES; node++) {
-		CHECK(mce_te_manage(ours, LEN, (int)node, &p) == 0);
-		goes_over(p, node, 50 + node);
-		CHECK(mce_te_unmanage(ours, p) == 0);
-	}
-	for (unsigned cpu = 0; has_cpus(may) && cpu < NODES; cpu++) {
-		CPU_ZERO(&one);
-		CPU_SET(cpu, &one);
-		CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
-		CHECK(mce_te_manage(ours, LEN, -1, &p) == 0);
+	for (unsigned node = 0; node < NODES; node++)
+		managed_on((int)node, node, 50 + node);
+	for (unsigned node = 0; apart(may) && node < NODES; node++) {
+		CHECK(sched_setaffinity(0, sizeof(node_cpus[node]), &node_cpus[node]) == 0);
+		managed_on(-1, node, 60 + node);
 		CHECK(sched_setaffinity(0, sizeof(*may), may) == 0);
-		goes_over(p, cpu, 60 + cpu);
-		CHECK(mce_te_unmanage(ours, p) == 0);
 	}
 }
 
 static void two_nodes(void)
 {
-	cpu_set_t may = process_cpus(), one;
+	cpu_set_t may = process_cpus();
 	unsigned char *at[NODES];
 
-	for (unsigned cpu = 0; has_cpus(&may) && CPU_COUNT(&may) > 1 && cpu < NODES; cpu++) {
-		CPU_ZERO(&one);
-		CPU_SET(cpu, &one);
-		/* two for each node, of two engines */
-		wait_for_threads(&one, 4);
-	}
+	/* two for each node, of two engines */
+	for (unsigned node = 0; apart(&may) && node < NODES; node++)
+		wait_for_threads(&node_cpus[node], 4);
 	for (unsigned node = 0; node < NODES; node++) {
 		char location[16];
 
-		at[node] = map();
-		snprintf(location, sizeof(location), "cpu:%u", node);
+		at[node] = map_on(node, location);
 		CHECK(mce_te_register(ours, at[node], LEN, location, 1) == 0);
 	}
 	for (unsigned node = 0; node < NODES; node++)
@@ -235,6 +265,21 @@ static void two_nodes(void)
 		CHECK(mce_te_unregister(ours, at[node]) == 0);
 		free(at[node]);
 	}
+}
+
+/* Both are in what engines tell each other, with the memory that is at them. */
+static void two_real_nodes(void)
+{
+	json_t *root;
+	char *text;
+
+	CHECK(mce_te_topology(ours, NULL, &text) == 0);
+	root = json_loads(text, 0, NULL);
+	CHECK(root && json_object_get(root, "cpu:0") && json_object_get(root, "cpu:1"));
+	printf("topology: %s\n", text);
+	json_decref(root);
+	free(text);
+	two_nodes();
 }
 
 /* ---- fewer lanes than nodes, and one node ------------------------------------------------------ */
@@ -282,7 +327,7 @@ static void run(void (*test)(void))
 	free(target);
 }
 
-/* Before any thread is there, since hwloc reads the environment. */
+/* Before any thread is there, since hwloc reads the environment.  NULL @machine: as it is. */
 static void run_with(const char *self, const char *what, const char *machine, const char *lanes)
 {
 	int status;
@@ -290,8 +335,10 @@ static void run_with(const char *self, const char *what, const char *machine, co
 
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		setenv("HWLOC_SYNTHETIC", machine, 1);
-		setenv("HWLOC_THISSYSTEM", "1", 1);
+		if (machine) {
+			setenv("HWLOC_SYNTHETIC", machine, 1);
+			setenv("HWLOC_THISSYSTEM", "1", 1);
+		}
 		setenv("MC_FORCE_TCP", "1", 1);
 		if (lanes)
 			setenv("MC_TCP_LANES_PER_PEER", lanes, 1);
@@ -302,18 +349,76 @@ static void run_with(const char *self, const char *what, const char *machine, co
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* The kernel's list, like "0-3,8". */
+static bool read_cpus(unsigned node, cpu_set_t *ret)
+{
+	char path[64];
+	unsigned from, to;
+	FILE *f;
+
+	CPU_ZERO(ret);
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/cpulist", node);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%u", &from) == 1) {
+		if (fscanf(f, "-%u", &to) != 1)
+			to = from;
+		for (; from <= to && from < CPU_SETSIZE; from++)
+			CPU_SET(from, ret);
+		if (fgetc(f) != ',')
+			break;
+	}
+	if (f)
+		fclose(f);
+	return CPU_COUNT(ret) > 0;
+}
+
+static bool is_real(void)
+{
+	for (unsigned node = 0; node < NODES; node++)
+		if (!read_cpus(node, &node_cpus[node]))
+			return false;
+	return true;
+}
+
+static void nodes_init(void)
+{
+	cpu_set_t may = process_cpus();
+
+	for (unsigned node = 0; node < NODES; node++) {
+		CPU_ZERO(&node_cpus[node]);
+		CPU_SET(node, &node_cpus[node]);
+	}
+	if (real)
+		CHECK(is_real());
+	for (unsigned node = 0; node < NODES; node++)
+		CPU_AND(&node_cpus[node], &node_cpus[node], &may);
+}
+
 int main(int argc, char **argv)
 {
+	const char *what = argc > 1 ? argv[1] : "";
+
+	real = !strcmp(what, "real");
+	if (real && !is_real()) {
+		printf("SKIP: the machine has not two NUMA nodes with processors\n");
+		return 77;
+	}
+	nodes_init();
 	if (argc == 1) {
 		run_with("/proc/self/exe", "two", "numa:2 pu:1", NULL);
 		run_with("/proc/self/exe", "few", "numa:2 pu:1", "1");
 		run_with("/proc/self/exe", "one", "numa:1 pu:2", NULL);
-	} else if (!strcmp(argv[1], "two")) {
+		if (is_real())
+			run_with("/proc/self/exe", "real", NULL, NULL);
+	} else if (!strcmp(what, "two")) {
 		run(two_nodes);
-	} else if (!strcmp(argv[1], "few")) {
+	} else if (!strcmp(what, "few")) {
 		run(few_lanes);
-	} else {
+	} else if (!strcmp(what, "one")) {
 		run(one_node);
+	} else {
+		setenv("MC_FORCE_TCP", "1", 1);
+		run(two_real_nodes);
 	}
 	return 0;
 }

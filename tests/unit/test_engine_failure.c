@@ -289,40 +289,48 @@ static void killed_mapped(void **state)
 	killed_then_restarted(false);
 }
 
+struct victim {
+	struct owner o;
+	unsigned transfers;
+};
+
+/* While it is being written to. */
 static void *kill_soon(void *arg)
 {
-	struct owner *o = arg;
+	struct victim *v = arg;
 
-	usleep(3000);
-	kill(o->pid, SIGKILL);
+	while (__atomic_load_n(&v->transfers, __ATOMIC_ACQUIRE) == 0)
+		usleep(100);
+	kill(v->o.pid, SIGKILL);
 	return NULL;
 }
 
 static void killed_in_the_middle(void **state)
 {
 	struct mce_peer *peer;
-	struct owner o;
+	struct victim v = { .transfers = 0 };
 	struct side s;
 	char *mem = malloc(LEN);
 	uint64_t began;
 	pthread_t t;
 	int r;
 
-	assert_int_equal(owner_start(&o, &any_owner), 0);
+	assert_int_equal(owner_start(&v.o, &any_owner), 0);
 	side_open(&s, &tcp_conf, 0, 0, 0);
-	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
-	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 1, NULL), 0);
-	assert_int_equal(pthread_create(&t, NULL, kill_soon, &o), 0);
+	assert_int_equal(mce_peer_get(s.e, v.o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, v.o.addr, v.o.rkey, mem, 1, NULL), 0);
+	assert_int_equal(pthread_create(&t, NULL, kill_soon, &v), 0);
 	began = mc_now_ns();
-	do
-		r = transfer(s.e, peer, MCE_WRITE, o.addr, o.rkey, mem, LEN, NULL);
-	while (r == 0 && seconds_since(began) < 20);
+	do {
+		r = transfer(s.e, peer, MCE_WRITE, v.o.addr, v.o.rkey, mem, LEN, NULL);
+		__atomic_fetch_add(&v.transfers, 1, __ATOMIC_RELEASE);
+	} while (r == 0 && seconds_since(began) < 20);
 	assert_int_equal(r, -MC_ETRANSFER);
 	assert_true(seconds_since(began) < 5);
 	pthread_join(t, NULL);
 	mce_peer_put(peer);
 	side_close(&s);
-	owner_kill(&o);
+	owner_kill(&v.o);
 	free(mem);
 }
 

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -239,9 +240,23 @@ static void forget(void **state)
 	assert_int_equal(mcp_meta_http_forget(f->server, "nvmeof/seg"), 1);
 }
 
-/* It takes connections and says nothing. */
-static void deadline_of(const char *conn)
+/* A server that takes connections and says nothing. */
+#define CALLS 3u	/* of ours that connect, and the refresher's */
+
+static int wait_called(int listener)
 {
+	struct pollfd pfd = { .fd = listener, .events = POLLIN };
+	int fd;
+
+	assert_int_equal(poll(&pfd, 1, 20000), 1);
+	fd = accept(listener, NULL, NULL);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void deadline_of(const char *conn, int listener)
+{
+	int called[CALLS];
 	struct mce_meta *m;
 	uint64_t before;
 	char *text;
@@ -252,11 +267,14 @@ static void deadline_of(const char *conn)
 	assert_int_equal(mce_meta_publish(m, "k", "t", mc_deadline_ms(300)), -ETIMEDOUT);
 	assert_int_equal(mce_meta_get(m, "k", &text, mc_deadline_ms(0)), -ETIMEDOUT);
 	assert_true(mc_now_ns() - before > 500 * MC_NS_PER_MS);
-	/* in the middle of a refresher's call */
-	usleep(100000);
+	/* In the middle of a refresher's call: those before it have ended, and it is the next. */
+	for (unsigned i = 0; i < CALLS; i++)
+		called[i] = wait_called(listener);
 	before = mc_now_ns();
 	mce_meta_close(m);
 	assert_true(mc_now_ns() - before < 3 * MC_NS_PER_SEC);
+	for (unsigned i = 0; i < CALLS; i++)
+		close(called[i]);
 }
 
 static void deadlines(void **state)
@@ -266,11 +284,11 @@ static void deadlines(void **state)
 
 	assert_true(fd >= 0);
 	snprintf(conn, sizeof(conn), "http://%s/metadata", bound);
-	deadline_of(conn);
+	deadline_of(conn, fd);
 	snprintf(conn, sizeof(conn), "etcd://%s", bound);
-	deadline_of(conn);
+	deadline_of(conn, fd);
 	snprintf(conn, sizeof(conn), "redis://%s", bound);
-	deadline_of(conn);
+	deadline_of(conn, fd);
 	close(fd);
 }
 
