@@ -24,7 +24,6 @@ static int stat_by_node(struct mcs *s, struct mcs_key key, struct mcs_info *ret,
 
 int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)
 {
-	struct mcs *alone;
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
 	struct mcp_get msg = { .keys = mcp_seq(&one, 1), .tenant = s->tenant };
 	struct mcp_get_reply reply;
@@ -37,12 +36,9 @@ int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t ti
 	r = mcs_key_check(key);
 	if (r < 0)
 		return r;
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		r = alone ? 0 : stat_by_node(s, key, ret, mcs_deadline(s, timeout_ms));
-		alone = alone ? alone : mcs_node_alone(s, r);
-		return alone ? mcs_stat(alone, key, ret, timeout_ms) : r;
-	}
+	if (s->node)
+		return MCS_BY_NODE(s, stat_by_node(s, key, ret, mcs_deadline(s, timeout_ms)),
+				   mcs_stat(alone, key, ret, timeout_ms));
 	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
 	if (r < 0)
 		return r;
@@ -112,16 +108,12 @@ static int stat_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_ke
 int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 		   int *results, int64_t timeout_ms)
 {
-	struct mcs *alone;
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	int r, count = 0;
 
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		r = alone ? 0 : mcs_node_stat_batch(s, keys, n, infos, results, deadline);
-		alone = alone ? alone : mcs_node_alone(s, r);
-		return alone ? mcs_stat_batch(alone, keys, n, infos, results, timeout_ms) : r;
-	}
+	if (s->node)
+		return MCS_BY_NODE(s, mcs_node_stat_batch(s, keys, n, infos, results, deadline),
+				   mcs_stat_batch(alone, keys, n, infos, results, timeout_ms));
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, keys + i);
 		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
@@ -234,16 +226,11 @@ static int exist_parts(struct mcs *s, const struct mcs_key *keys, unsigned n, ui
 int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
 	      int64_t timeout_ms)
 {
-	struct mcs *alone;
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r;
 
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		r = alone ? 0 : mcs_node_exist(s, keys, n, present, deadline);
-		alone = alone ? alone : mcs_node_alone(s, r);
-		return alone ? mcs_exist(alone, keys, n, present, timeout_ms) : r;
-	}
+	if (s->node)
+		return MCS_BY_NODE(s, mcs_node_exist(s, keys, n, present, deadline),
+				   mcs_exist(alone, keys, n, present, timeout_ms));
 	return exist_parts(s, keys, n, present, deadline);
 }
 
@@ -300,19 +287,15 @@ static int remove_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_
 int mcs_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		     int *results, int64_t timeout_ms)
 {
-	struct mcs *alone;
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	int r, count = 0;
 
 	_Static_assert(MCS_REMOVE_FORCE == MCP_REMOVE_FORCE, "flags are passed on as they are");
 	if (flags & ~MCS_REMOVE_FORCE)
 		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		r = alone ? 0 : mcs_node_remove_batch(s, keys, n, flags, results, deadline);
-		alone = alone ? alone : mcs_node_alone(s, r);
-		return alone ? mcs_remove_batch(alone, keys, n, flags, results, timeout_ms) : r;
-	}
+	if (s->node)
+		return MCS_BY_NODE(s, mcs_node_remove_batch(s, keys, n, flags, results, deadline),
+				   mcs_remove_batch(alone, keys, n, flags, results, timeout_ms));
 	for (unsigned i = 0; i < n;) {
 		unsigned k = mcs_group(n - i, key_of, keys + i);
 		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);

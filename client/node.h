@@ -42,6 +42,15 @@ struct mcs;
  * with @err; a call without its result is repeated then. */
 struct mcs *mcs_node_bypass(struct mcs *s);
 struct mcs *mcs_node_alone(struct mcs *s, int err);
+/* The result of such a call: @by_daemon, or @again, the same call with the handle `alone`. */
+#define MCS_BY_NODE(s, by_daemon, again) __extension__ ({ \
+	struct mcs *alone = mcs_node_bypass(s); \
+	int result_ = alone ? 0 : (by_daemon); \
+	\
+	if (!alone) \
+		alone = mcs_node_alone(s, result_); \
+	alone ? (again) : result_; \
+})
 
 /* ---- node_conn.c: the connection ------------------------------------------------------------------ */
 

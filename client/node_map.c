@@ -154,19 +154,15 @@ int mcs_map_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigne
 		  struct mcs_map *ret, int *results, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	struct mcs *alone;
 	int count = 0;
 
 	if (flags & ~MCS_MAP_HOT)
 		return mc_fail(-MC_EPARAM, "unknown flags 0x%x", flags);
 	for (unsigned i = 0; i < n; i++)
 		ret[i] = (struct mcs_map){ 0 };
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		count = alone ? 0 : mcs_node_map_batch(s, keys, n, flags, ret, results, deadline);
-		alone = alone ? alone : mcs_node_alone(s, count);
-		return alone ? mcs_map_batch(alone, keys, n, flags, ret, results, timeout_ms) : count;
-	}
+	if (s->node)
+		return MCS_BY_NODE(s, mcs_node_map_batch(s, keys, n, flags, ret, results, deadline),
+				   mcs_map_batch(alone, keys, n, flags, ret, results, timeout_ms));
 	for (unsigned i = 0; i < n; i++) {
 		results[i] = map_own(s, keys[i], &ret[i], deadline);
 		count += results[i] == 0;

@@ -155,18 +155,14 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	struct mcs_version v;
-	struct mcs *alone;
 	int r;
 
 	r = mcs_key_check(key);
 	if (r < 0)
 		return r;
-	if (s->node) {
-		alone = mcs_node_bypass(s);
-		r = alone ? 0 : mcs_node_object_open(s, key, ret, deadline);
-		alone = alone ? alone : mcs_node_alone(s, r);
-		return alone ? mcs_object_open(alone, key, ret, timeout_ms) : r;
-	}
+	if (s->node)
+		return MCS_BY_NODE(s, mcs_node_object_open(s, key, ret, deadline),
+				   mcs_object_open(alone, key, ret, timeout_ms));
 	r = ask(s, key, MCP_GET_HOLD, &v, deadline);
 	return r < 0 ? r : make(s, key, &v, deadline, ret);
 }
