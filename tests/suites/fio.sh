@@ -10,9 +10,10 @@ start_master
 start_mcfs "$MASTER" "$tmp/a" --global_segment_size=768MiB
 start_mcfs "$MASTER" "$tmp/b" --global_segment_size=768MiB
 job() {
-	timeout 300 fio --output="$tmp/fio.out" --name=v --create_on_open=1 --fallocate=none --size=24m \
+	# it leaves files where it is started
+	(cd "$tmp" && timeout 300 fio --output="$tmp/fio.out" --name=v --create_on_open=1 --fallocate=none --size=24m \
 		--numjobs="$jobs" --group_reporting --bs="$bs" --ioengine="$engine" --direct="$direct" \
-		--verify=crc32c --verify_fatal=1 "$@" || { cat "$tmp/fio.out"; fail "$engine direct=$direct bs=$bs: $*"; }
+		--verify=crc32c --verify_fatal=1 "$@") || { cat "$tmp/fio.out"; fail "$engine direct=$direct bs=$bs: $*"; }
 }
 for engine in psync libaio io_uring mmap; do
 	for direct in 0 1; do
