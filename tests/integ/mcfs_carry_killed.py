@@ -6,6 +6,8 @@ import os
 import random
 import sys
 
+from mcfs_told import told
+
 MIB = 1 << 20
 
 
@@ -17,14 +19,6 @@ def content(who):
     for k in range(0, size, MIB):
         data[k:k + 8] = (b"%08d" % k)[:size - k]
     return bytes(data)
-
-
-def told(fn):
-    try:
-        fn()
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    return "ok"
 
 
 def one(path, who):

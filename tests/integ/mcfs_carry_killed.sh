@@ -4,6 +4,7 @@
 # each file is one of the versions that were written under its name, whole, or its writer was told; what was
 # begun and is lost takes no room.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
+export PYTHONDONTWRITEBYTECODE=1
 requires_fuse
 requires_root
 requires python3

@@ -9,6 +9,8 @@ import struct
 import sys
 import threading
 
+from mcfs_told import told
+
 
 def damage(pid, size, path, at):
     """One bit of the first copy of a file's bytes in the segment of @size bytes that process @pid has open."""
@@ -27,14 +29,6 @@ def damage(pid, size, path, at):
                 m[found + int(at)] ^= 0x10
                 return
     sys.exit("the bytes are in no segment")
-
-
-def told(fn):
-    try:
-        fn()
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    return "success"
 
 
 def eio(path, expected, at):

@@ -3,6 +3,7 @@
 # What programs are told: EIO for bytes that were damaged in memory, EAGAIN beyond max_threads, and by inotify
 # of what happens on their own mount.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
+export PYTHONDONTWRITEBYTECODE=1
 requires_fuse
 requires_root
 requires python3
