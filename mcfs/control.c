@@ -24,6 +24,36 @@ static void say_version(struct mcfs *fs, FILE *to)
 	fprintf(to, "mcfs %s\nlibfuse %s\n", mcs_version(), fuse_pkgversion());
 }
 
+static void line(FILE *to, const char *name, uint64_t value)
+{
+	fprintf(to, "%-24s %" PRIu64 "\n", name, value);
+}
+
+static void yes_or_no(FILE *to, const char *name, bool is)
+{
+	fprintf(to, "%-24s %s\n", name, is ? "yes" : "no");
+}
+
+/* What kernel, libfuse and privileges give this mount. */
+static void say_features(struct mcfs *fs, FILE *to)
+{
+	fprintf(to, "%-24s 7.%u\n%-24s %s\n", "fuse_protocol", fs->fuse_minor, "libfuse", fuse_pkgversion());
+	yes_or_no(to, "direct_io", fs->conf.direct_io);
+	yes_or_no(to, "shared_mmap", mcfs_compat_shared_mmap());
+	yes_or_no(to, "passthrough", mcfs_compat_passthrough());
+	yes_or_no(to, "requests_sent_again", mcfs_compat_resends());
+	yes_or_no(to, "supervised", mcfs_book() != NULL);
+	line(to, "name_max", fs->name_max);
+}
+
+static void say_master(struct mcfs *fs, FILE *to)
+{
+	struct mcs_pool pool;
+
+	fprintf(to, "%s %s\n", fs->master,
+		mcs_pool_stat(fs->store, &pool, 1000) < 0 ? "unreachable" : "ok");
+}
+
 static void say_config(struct mcfs *fs, FILE *to)
 {
 	(void)mc_options_print(fs->options, &fs->conf, to);
@@ -45,11 +75,6 @@ static void say_health(struct mcfs *fs, FILE *to)
 static void say_errors(struct mcfs *fs, FILE *to)
 {
 	mcfs_errors_print(&fs->errors, to);
-}
-
-static void line(FILE *to, const char *name, uint64_t value)
-{
-	fprintf(to, "%-24s %" PRIu64 "\n", name, value);
 }
 
 static void say_pool(struct mcfs *fs, FILE *to)
@@ -128,8 +153,12 @@ static const struct control {
 	{ "nodes", say_nodes, 0 },
 	{ "trace", NULL, MCFS_TRACE },
 	{ "events", NULL, MCFS_EVENTS },
+	/* Numbers belong to places: the kernel may know them from the daemon before us. */
+	{ "features", say_features, 0 },
+	{ "master", say_master, 0 },
 };
 #define BY_KEY "by-key"
+#define SOCK "sock"
 #define NFILES (sizeof(files) / sizeof(files[0]))
 #define FIRST_FILE (MCFS_CONTROL_DIR + 1)
 
@@ -139,6 +168,11 @@ int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 
 	if (ino >= MCFS_CONTROL_SEGMENT && ino <= MCFS_CONTROL_CTL)
 		return mcfs_lane_stat(fs, ino, ret);
+	if (ino == MCFS_CONTROL_SOCK && mcfs_control_socket(fs)) {
+		mcfs_stat_entry(fs, ino, MCS_SYMLINK, strlen(fs->conf.socket),
+				mc_wall_ns() / MC_NS_PER_MS, ret);
+		return 0;
+	}
 	if (!dir && (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES))
 		return -ENOENT;
 	mcfs_stat_entry(fs, ino, dir ? MCS_DIR : MCS_OBJECT, 0, mc_wall_ns() / MC_NS_PER_MS, ret);
@@ -153,6 +187,8 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 		return mcfs_control_stat(fs, MCFS_CONTROL_DIR, ret);
 	if (strcmp(name, BY_KEY) == 0)
 		return mcfs_control_stat(fs, MCFS_CONTROL_BY_KEY, ret);
+	if (strcmp(name, SOCK) == 0)
+		return mcfs_control_stat(fs, MCFS_CONTROL_SOCK, ret);
 	if (strcmp(name, "ctl") == 0)
 		return mcfs_control_stat(fs, MCFS_CONTROL_CTL, ret);
 	if (strcmp(name, "segments") == 0)
@@ -163,8 +199,18 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 	return -ENOENT;
 }
 
-const char *mcfs_control_name(unsigned i, uint64_t *ret_ino)
+const char *mcfs_control_socket(const struct mcfs *fs)
 {
+	/* Who follows the link has another working directory. */
+	return fs->conf.socket[0] == '/' ? fs->conf.socket : NULL;
+}
+
+const char *mcfs_control_name(const struct mcfs *fs, unsigned i, uint64_t *ret_ino)
+{
+	if (i == NFILES + 1 && mcfs_control_socket(fs)) {
+		*ret_ino = MCFS_CONTROL_SOCK;
+		return SOCK;
+	}
 	if (i == NFILES) {
 		*ret_ino = MCFS_CONTROL_BY_KEY;
 		return BY_KEY;

@@ -37,6 +37,7 @@ struct mcfs {
 	uid_t uid;
 	gid_t gid;
 	unsigned name_max;		/* bytes of a name that this kernel takes */
+	unsigned fuse_minor;		/* of the protocol that it speaks */
 	uint64_t start_wall_ms;
 	bool taken;			/* the mount was made by a daemon that has died (takeover.c) */
 	int fuse_fd, segment_fd;	/* what it left; segment_fd negative: nothing */
@@ -138,11 +139,14 @@ static inline bool mcfs_is_control(fuse_ino_t ino)
 	return ino >= MCFS_CONTROL_DIR && ino < MCFS_CONTROL_END;
 }
 #define MCFS_CONTROL_BY_KEY 63ull	/* the directory with each key as one name */
+#define MCFS_CONTROL_SOCK 62ull		/* a link to the socket file, where there is one */
+/* Its path, or NULL. */
+const char *mcfs_control_socket(const struct mcfs *fs);
 /* 0 or -ENOENT. */
 int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *ret);
 int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret);
 /* The @i-th file, NULL behind the last. */
-const char *mcfs_control_name(unsigned i, uint64_t *ret_ino);
+const char *mcfs_control_name(const struct mcfs *fs, unsigned i, uint64_t *ret_ino);
 /* Which stream it is (enum mcfs_stream_kind), -1: none. */
 int mcfs_control_stream(fuse_ino_t ino);
 /* What a control file says now; free() it. */

@@ -414,10 +414,10 @@ static const char *control_name(const struct mcfs *fs, fuse_ino_t dir, unsigned 
 
 	if (dir == MCFS_CONTROL_SEGMENTS)
 		return mcfs_lane_segment_name(fs, i, ret_ino);
-	name = mcfs_control_name(i, ret_ino);
+	name = mcfs_control_name(fs, i, ret_ino);
 	if (name)
 		return name;
-	while (mcfs_control_name(n, ret_ino))
+	while (mcfs_control_name(fs, n, ret_ino))
 		n++;
 	*ret_ino = i == n ? MCFS_CONTROL_CTL : MCFS_CONTROL_SEGMENTS;
 	return i == n ? "ctl" : i == n + 1 ? "segments" : NULL;

@@ -64,6 +64,7 @@ static int read_target(struct mcfs_op *op, const struct mcfs_key *key, char ret[
 void mcfs_do_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	char target[PATH_MAX];
+	const char *text = target;
 	struct mcfs_key key;
 	struct mcfs_op op;
 	int r = -EINVAL;
@@ -73,9 +74,12 @@ void mcfs_do_readlink(fuse_req_t req, fuse_ino_t ino)
 	if (op.in) {
 		mcfs_inode_key(&op.fs->inodes, op.in, &key);
 		r = read_target(&op, &key, target);
+	} else if (ino == MCFS_CONTROL_SOCK && mcfs_control_socket(op.fs)) {
+		text = mcfs_control_socket(op.fs);
+		r = 0;
 	}
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else
-		(void)mcfs_reply_text(&op, target);
+		(void)mcfs_reply_text(&op, text);
 }

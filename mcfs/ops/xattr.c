@@ -17,6 +17,7 @@
 
 #define SPACE "user.mooncake."
 #define VALUE_MAX 64
+#define WHERE_MAX 2048u
 #define REPLICAS_MAX 64u
 
 struct file_facts {
@@ -24,6 +25,8 @@ struct file_facts {
 	struct mcs_info info;
 	bool writing;
 	bool local;
+	size_t where_len;
+	char where[WHERE_MAX];	/* a line for each copy */
 };
 
 /* Each fills @buf, whose size fits a key, and gives the length. */
@@ -68,6 +71,12 @@ static size_t get_pin(const struct file_facts *f, char *buf)
 static size_t get_locality(const struct file_facts *f, char *buf)
 {
 	return (size_t)sprintf(buf, "%s", f->local ? "local" : "remote");
+}
+
+static size_t get_where(const struct file_facts *f, char *buf)
+{
+	memcpy(buf, f->where, f->where_len);
+	return f->where_len;
 }
 
 /* ---- what can be set, of a file that is being written ---- */
@@ -119,6 +128,7 @@ static const struct attribute {
 	{ SPACE "replicas", get_replicas, false, set_replicas },
 	{ SPACE "locality", get_locality, true, NULL },
 	{ SPACE "pin", get_pin, false, set_pin },
+	{ SPACE "where", get_where, true, NULL },
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
@@ -128,6 +138,19 @@ static const struct attribute *find(const char *name)
 		if (strcmp(attributes[i].name, name) == 0)
 			return &attributes[i];
 	return NULL;
+}
+
+/* Those that there is no room for are left out: user.mooncake.replicas counts them. */
+static void say_where(struct file_facts *f, const struct mcs_replica *at)
+{
+	char *to = f->where + f->where_len;
+	size_t left = WHERE_MAX - f->where_len;
+	int n = snprintf(to, left, "%s%s segment=%s address=0x%" PRIx64 " size=%" PRIu64 " state=%s",
+			 f->where_len ? "\n" : "", at->segment, at->segment_id, at->address, at->size,
+			 at->state);
+
+	if (n > 0 && (size_t)n < left)
+		f->where_len += (size_t)n;
 }
 
 static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
@@ -141,8 +164,10 @@ static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
 		return r;
 	ret->info = where.info;
 	ret->info.replicas = where.n;
-	for (unsigned i = 0; i < where.n; i++)
+	for (unsigned i = 0; i < where.n; i++) {
 		ret->local = ret->local || strcmp(where.replica[i].segment, host) == 0;
+		say_where(ret, &where.replica[i]);
+	}
 	r = where.result;
 	mcs_replicas_free(&where, 1);
 	return r;
@@ -155,6 +180,7 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 
 	memset(&ret->info, 0, sizeof(ret->info));
 	ret->local = false;
+	ret->where_len = 0;
 	mcfs_inode_key(&fs->inodes, in, &ret->key);
 	ret->writing = w && mcfs_writer_pending(w);
 	if (w) {

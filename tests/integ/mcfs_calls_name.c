@@ -392,17 +392,22 @@ static void listings(void)
 static void figures_of_the_pool(void)
 {
 	struct statvfs before, after;
+	struct stat st;
 
 	CHECK(statvfs(".", &before) == 0);
 	CHECK(before.f_bsize == 4096 && before.f_frsize == 4096);
 	CHECK(before.f_blocks > 0 && before.f_bfree <= before.f_blocks);
 	CHECK(before.f_bavail <= before.f_blocks && before.f_namemax >= 255);
+	CHECK(before.f_files > before.f_ffree && before.f_ffree > 1000000);
 	put_file("f", pattern(9, 4 * MIB), 4 * MIB);
 	CHECK(statvfs(".", &after) == 0);
 	CHECK(after.f_blocks == before.f_blocks);
+	CHECK(after.f_files - after.f_ffree == before.f_files - before.f_ffree + 1);
 	/* What can be evicted is available. */
 	CHECK(after.f_bavail > after.f_bfree && after.f_bavail <= after.f_blocks);
 	CHECK(after.f_bfree <= before.f_bfree - 1024 && after.f_bfree >= before.f_bfree - 1100);
+	CHECK(stat("f", &st) == 0 && st.st_blksize == (blksize_t)MIB);
+	CHECK(st.st_blocks == (blkcnt_t)(4 * MIB / 512));
 }
 
 const struct call_case name_cases[] = {

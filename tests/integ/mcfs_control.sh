@@ -5,17 +5,28 @@
 requires_fuse
 free_port http
 start_standalone "$tmp/mnt" --global_segment_size=64MiB --enable_http_server --host=127.0.0.1 \
-	--http_port="$http" --file_mode=0640 --uid=1234
+	--http_port="$http" --file_mode=0640 --uid=1234 --socket="$tmp/socket"
 m=$tmp/mnt
 
 equal "names in .mcfs" "$(find "$m/.mcfs" -maxdepth 1 -type f -printf '%f\n' | sort | tr '\n' ' ')" \
-	"config ctl errors events health metrics nodes stats top trace version "
+	"config ctl errors events features health master metrics nodes stats top trace version "
 equal "the root's names" "$(ls -A "$m")" ""
 grep -q '^mcfs ' "$m/.mcfs/version"
 grep -qE '^global_segment_size = 64MiB ' "$m/.mcfs/config" || { cat "$m/.mcfs/config"; fail config; }
 equal health "$(cat "$m/.mcfs/health")" '{"status":"healthy","code":0}'
 equal "health over HTTP" "$(curl -sf "http://127.0.0.1:$http/health")" '{"status":"healthy","code":0}'
 grep -qE '^pool_capacity_bytes +67108864$' "$m/.mcfs/stats" || { cat "$m/.mcfs/stats"; fail stats; }
+
+equal "master" "$(cut -d' ' -f2 "$m/.mcfs/master")" ok
+for name in direct_io shared_mmap passthrough requests_sent_again supervised; do
+	grep -qE "^$name +(yes|no)$" "$m/.mcfs/features" || { cat "$m/.mcfs/features"; fail "features: $name"; }
+done
+grep -qE '^direct_io +yes$' "$m/.mcfs/features" || fail "direct_io is the default"
+grep -qE '^supervised +no$' "$m/.mcfs/features" || fail "nobody supervises"
+equal "name_max" "$(awk '$1 == "name_max" { print $2 }' "$m/.mcfs/features")" "$(stat -f -c %l "$m")"
+equal "the socket" "$(readlink "$m/.mcfs/sock")" "$tmp/socket"
+equal "the socket, followed" "$(stat -L -c %F "$m/.mcfs/sock")" socket
+equal "the socket, listed" "$(find "$m/.mcfs" -maxdepth 1 -type l -printf '%f %l\n')" "sock $tmp/socket"
 
 printf 123456789 >"$m/f"
 cat "$m/f" >/dev/null
@@ -40,11 +51,13 @@ if command -v getfattr >/dev/null; then
 	equal crc "$(getfattr --only-values -n user.mooncake.crc "$m/f")" crc32c:e3069283
 	equal key "$(getfattr --only-values -n user.mooncake.key "$m/f")" f
 	equal replicas "$(getfattr --only-values -n user.mooncake.replicas "$m/f")" 1
+	value() { getfattr --only-values -n "user.mooncake.$1" "$2"; }
+	node=$(sed 's/ id=\([0-9-]*\) .*/ segment=\1 address=0x/' "$m/.mcfs/nodes")
+	grep -qE "^${node}[0-9a-f]+ size=9 state=ok$" <<<"$(value where "$m/f")" || fail "where: $(value where "$m/f"), not $node"
 fi
 
 # ---- what is set of a file that is being written decides how it is stored
 if command -v setfattr >/dev/null; then
-	value() { getfattr --only-values -n "user.mooncake.$1" "$2"; }
 	equal locality "$(value locality "$m/f")" local
 	exec 3>"$m/pinned"
 	setfattr -n user.mooncake.pin -v hard "$m/pinned"

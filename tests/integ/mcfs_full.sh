@@ -58,3 +58,21 @@ for job in $(jobs -p); do
 	[ "$job" = "$MCFS_PID" ] || wait "$job" || failed=1
 done
 equal "copies at the same time that failed" "$failed" 0
+
+# ---- the quota of the tenant that mounts belong to
+stop_pid "$MCFS_PID"
+start_master --enable_multi_tenants
+start_mcfs "$MASTER" "$tmp/q" --global_segment_size=64MiB
+mcctl() {
+	timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" "$@"
+}
+mcctl quota default 8MiB >/dev/null
+head -c 3000000 /dev/urandom >"$tmp/s"
+cp "$tmp/s" "$tmp/q/within" || fail "a file within the quota"
+fails dd if=/dev/zero of="$tmp/q/beyond" bs=1M count=12 status=none
+grep -q "quota exceeded" "$tmp/fails.out" || fail "beyond the quota: $(cat "$tmp/fails.out")"
+[ ! -e "$tmp/q/beyond" ] || fail "a file beyond the quota is there"
+grep -qE '^mcfs_errors_total\{errno="EDQUOT"\} [1-9]' "$tmp/q/.mcfs/metrics" || fail "nobody counts EDQUOT"
+mcctl quota default 32MiB >/dev/null
+dd if=/dev/zero of="$tmp/q/beyond" bs=1M count=12 status=none || fail "within a larger quota"
+equal "its size" "$(stat -c %s "$tmp/q/beyond")" 12582912

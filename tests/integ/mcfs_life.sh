@@ -177,7 +177,12 @@ ended
 refused "cannot write the log" "$mcfs" "${flags[@]}" --log_dir="$tmp/none/where" "$m"
 # ---- read-only, immutable
 start_daemon -o ro
-fails touch "$m/f"
+for call in "touch $m/f" "mkdir $m/d" "ln -s x $m/l"; do
+	# several words
+	# shellcheck disable=SC2086
+	fails $call
+	grep -q "Read-only file system" "$tmp/fails.out" || fail "$call: $(cat "$tmp/fails.out")"
+done
 umount "$m"
 ended
 start_daemon -o rw,noexec,nosuid,nodev,noatime
