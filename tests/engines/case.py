@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One store connector of a released engine between two processes, on our package.
+"""One store connector of a released engine between two processes, on our package; or one of its file back ends on two mounts.
 
-case.py MODULE MASTER_PROGRAM RPC_PORT HTTP_PORT: starts the master, and two workers; one puts, the other one asks and
+case.py CASE MASTER_PROGRAM RPC_PORT HTTP_PORT: starts the master, and two workers; one puts, the other one asks and
 reads, and compares every byte: plainly, while the pool is too small, and over a master that is killed and started
-again.  case.py --worker MODULE MASTER ROLE: a worker, which takes lines of JSON.
+again.  case.py --worker CASE MASTER ROLE: a worker, which takes lines of JSON.
 
-A MODULE (sglang_hicache and so on) has PINS, what must be importable, and a class Engine(master, role) with put(names),
-exists(names) -> [bool] and get(names) -> [bytes or None]; the payload of a name is payload(name, SIZE)."""
+A CASE is a module (sglang_hicache and so on) with PINS, what must be importable, and a class Engine(master, role) with
+put(names), exists(names) -> [bool] and get(names) -> [bytes or None]; the payload of a name is payload(name, SIZE).  Or it
+is files:KIND, a class of files.py with the same; each worker has a mount of its own then, mount_of(role)."""
 
 import hashlib
 import importlib
@@ -39,6 +40,17 @@ def readme(marker, master):
     return block
 
 
+def case_of(name):
+    """Engine, SIZE and PINS of a case."""
+    module, _, kind = name.partition(":")
+    case = importlib.import_module(module)
+    return (case.KINDS[kind], case.KINDS[kind].SIZE, case.KINDS[kind].PINS) if kind else (case.Engine, case.SIZE, case.PINS)
+
+
+def mount_of(role):
+    return os.path.join(os.environ["MC_MOUNTS"], role)
+
+
 # ---- a worker ----
 
 
@@ -46,8 +58,8 @@ def worker(module, master, role):
     # what the engine prints goes to stderr
     out = os.dup(1)
     os.dup2(2, 1)
-    engine = importlib.import_module(module).Engine(master, role)
-    size = importlib.import_module(module).SIZE
+    engine, size, _ = case_of(module)
+    engine = engine(master, role)
 
     def answer(value):
         os.write(out, (json.dumps(value) + "\n").encode())
@@ -103,6 +115,25 @@ class Master:
     def kill(self):
         self.p.kill()
         self.p.wait()
+
+
+class Mount:
+    """A node: mcfs of the build directory, with POOL bytes."""
+
+    def __init__(self, master, role):
+        self.dir = mount_of(role)
+        os.makedirs(self.dir)
+        self.p = subprocess.Popen([os.path.join(os.environ["top_builddir"], "mcfs", "mcfs"), "-f", master, self.dir,
+                                   f"--global_segment_size={POOL}", "--setup_timeout=20s", "--port=0", "--log=err"])
+        end = time.monotonic() + SECONDS
+        while not os.path.ismount(self.dir):
+            if self.p.poll() is not None or time.monotonic() > end:
+                sys.exit(f"FAILED: {self.dir} is not mounted: {self.p.poll()}")
+            time.sleep(0.05)
+
+    def end(self):
+        self.p.terminate()
+        return self.p.wait(SECONDS)
 
 
 def expect(what, got, wanted):
@@ -170,26 +201,32 @@ def restarted(one, other, master):
 
 def main(module, program, rpc, http):
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    engine = importlib.import_module(module)
-    missing = [name for name in engine.PINS if importlib.util.find_spec(name) is None]
+    _, size, pins = case_of(module)
+    missing = [name for name in pins if importlib.util.find_spec(name) is None]
     if missing:
         print(f"SKIP: {', '.join(missing)} is not installed")
         sys.exit(77)
     master = Master(program, rpc, http)
-    workers = []
+    workers, mounts = [], []
     try:
+        if ":" in module:
+            mounts = [Mount(master.addr, role) for role in ("one", "other")]
         workers = [Worker(module, master.addr, role) for role in ("one", "other")]
         for w in workers:
             expect("start", w.read(), "ready")
         plainly(*workers)
-        crowded(*workers, engine.SIZE)
+        crowded(*workers, size)
         restarted(*workers, master)
         expect("how the workers end", [w.end() for w in workers], [0, 0])
         print("ok both processes end by themselves, without close()")
+        expect("how the mounts end", [m.end() for m in mounts], [0] * len(mounts))
     finally:
         for w in workers:
             if w.p.poll() is None:
                 w.p.kill()
+        for m in mounts:
+            if m.p.poll() is None:
+                m.end()
         master.kill()
 
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [CASE...] - released engines on our package, unmodified: each says passed, failed, or why it was skipped.  The engines
-# are those of setup.sh, in MC_ENGINES (/opt/mc-engines).
+# are those of setup.sh, in MC_ENGINES (/opt/mc-engines).  files:KIND is a file back end on two mounts (files.py).
 . "${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 dir=${MC_ENGINES:-/opt/mc-engines}
@@ -11,7 +11,10 @@ MC_PYTHON=$engine_python python_package
 here=$top_srcdir/tests/engines
 master=$top_builddir/master/mooncake_master
 cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(sglang_hicache sglang_pd lmcache_remote lmcache_remote_meta lmcache_l2 vllm_store vllm_p2p)
+files=(vllm_fs vllm_example sglang sglang_capped lmcache_fs lmcache_fs_direct lmcache_disk lmcache_disk_direct lmcache_gds
+	lmcache_l2_fs lmcache_l2_fs_direct lmcache_l2_native lmcache_l2_native_direct)
+[ ${#cases[@]} -gt 0 ] || cases=(sglang_hicache sglang_pd lmcache_remote lmcache_remote_meta lmcache_l2 vllm_store vllm_p2p
+	"${files[@]/#/files:}")
 
 # LMCache's own sources against include/mooncake/cxx, linked with nothing but libmooncake_store.
 l2_extension() {
@@ -30,10 +33,14 @@ l2_extension() {
 run_case() {
 	local rpc='' http=''
 	case $1 in
+	files:*) (requires_fuse) || return 77 ;;
+	esac
+	case $1 in
 	vllm_p2p) set -- "$here/p2p.py" vllm ;;
 	sglang_pd) set -- "$here/p2p.py" sglang ;;
 	*)
 		[ "$1" != lmcache_l2 ] || l2_extension
+		export MC_MOUNTS=$tmp/mounts-${1#*:}
 		free_port rpc
 		free_port http
 		set -- "$here/case.py" "$1" "$master" "$rpc" "$http"
