@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_mcfs.c - files of a mount against files of tmpfs: reading, and writing new files, by a program
- * that opens, reads or writes 1 MiB at a time, and closes.  Rounds alternate, medians are shown.
+ * perf_mcfs.c - files of a mount against files of tmpfs, and of tmpfs seen through bindfs where that is
+ * installed: reading, and writing new files, by a program that opens, reads or writes 1 MiB at a time, and
+ * closes; and the memory itself as a file that the kernel passes through.  Rounds alternate, medians are
+ * shown.
  *
  *	perf_mcfs [-r ROUNDS] [-m MOUNT]	MOUNT: an mcfs that is mounted; else one of its own */
 #include <config.h>
@@ -26,8 +28,8 @@
 #define TMPFS_DIR "/dev/shm"
 
 static char *buf;
-static char shm[64], mnt[64];
-static pid_t daemon_pid;
+static char shm[64], mnt[64], bound[64];	/* bound: shm through bindfs, "": there is none */
+static pid_t daemon_pid, bindfs_pid;
 
 static void clean_up(void)
 {
@@ -37,6 +39,11 @@ static void clean_up(void)
 		kill(daemon_pid, SIGTERM);
 		waitpid(daemon_pid, NULL, 0);
 		rmdir(mnt);
+	}
+	if (bindfs_pid > 0) {
+		kill(bindfs_pid, SIGTERM);
+		waitpid(bindfs_pid, NULL, 0);
+		rmdir(bound);
 	}
 	if (shm[0]) {
 		snprintf(cmd, sizeof(cmd), "%s/file", shm);
@@ -73,19 +80,26 @@ static void write_file(const char *path, size_t size)
 		die(path);
 }
 
-static void read_file(const char *path, size_t size)
+/* @size: all of the file, or its beginning. */
+static void read_part(const char *path, size_t size, size_t rest)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t at = 0;
-	ssize_t n;
+	ssize_t n = 0;
 
 	if (fd < 0)
 		die(path);
-	while ((n = read(fd, buf + at, MIB)) > 0)
+	while (at < size + rest && (n = read(fd, buf + at, MIB)) > 0)
 		at += (size_t)n;
 	if (n < 0 || at != size)
 		die(path);
 	close(fd);
+}
+
+static void read_file(const char *path, size_t size)
+{
+	/* its end is looked for, too */
+	read_part(path, size, 1);
 }
 
 static double gbps(size_t size, uint64_t ns)
@@ -126,30 +140,68 @@ static double median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-static void compare(size_t mib, unsigned rounds)
+/* Of tmpfs, mcfs and bindfs. */
+static void show(const char *name, const double m[3])
 {
-	static double w[2][ROUNDS_MAX], r[2][ROUNDS_MAX];
-	const char *dirs[2] = { shm, mnt };
-	size_t size = mib * MIB;
-	char name[64];
-	double m[4];
-
-	for (unsigned i = 0; i < rounds; i++)
-		for (unsigned k = 0; k < 2; k++)
-			one_round(dirs[k], size, &w[k][i], &r[k][i]);
-	for (unsigned k = 0; k < 2; k++) {
-		m[k] = median(w[k], rounds);
-		m[2 + k] = median(r[k], rounds);
-	}
-	snprintf(name, sizeof(name), "write new file, %zu MiB", mib);
 	perf_row(name, "tmpfs", m[0], "GB/s");
 	perf_row(name, "mcfs", m[1], "GB/s");
 	perf_row(name, "ratio", m[1] / m[0], "x tmpfs");
+	if (!bound[0])
+		return;
+	perf_row(name, "bindfs", m[2], "GB/s");
+	perf_row(name, "ratio", m[1] / m[2], "x bindfs");
+}
+
+static void compare(size_t mib, unsigned rounds)
+{
+	static double w[3][ROUNDS_MAX], r[3][ROUNDS_MAX];
+	const char *dirs[3] = { shm, mnt, bound };
+	unsigned n = bound[0] ? 3 : 2;
+	double mw[3], mr[3];
+	char name[64];
+
+	for (unsigned i = 0; i < rounds; i++)
+		for (unsigned k = 0; k < n; k++)
+			one_round(dirs[k], mib * MIB, &w[k][i], &r[k][i]);
+	for (unsigned k = 0; k < n; k++) {
+		mw[k] = median(w[k], rounds);
+		mr[k] = median(r[k], rounds);
+	}
+	snprintf(name, sizeof(name), "write new file, %zu MiB", mib);
+	show(name, mw);
 	snprintf(name, sizeof(name), "read file, %zu MiB", mib);
-	perf_row(name, "tmpfs", m[2], "GB/s");
-	perf_row(name, "mcfs", m[3], "GB/s");
-	perf_row(name, "ratio", m[3] / m[2], "x tmpfs");
-	fflush(stdout);
+	show(name, mr);
+}
+
+/* The memory that the node contributes, as a file; an object in it is read so without a request. */
+static void passed_through(size_t mib, unsigned rounds)
+{
+	static double r[2][ROUNDS_MAX];
+	char path[2][128], name[64];
+	uint64_t t;
+	int fd;
+
+	snprintf(path[0], sizeof(path[0]), "%s/file", shm);
+	snprintf(path[1], sizeof(path[1]), "%s/.mcfs/segments/0", mnt);
+	fd = open(path[1], O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		printf("# no passthrough: %s\n", strerror(errno));
+		return;
+	}
+	close(fd);
+	write_file(path[0], mib * MIB);
+	for (unsigned i = 0; i < rounds; i++) {
+		for (unsigned k = 0; k < 2; k++) {
+			t = mc_now_ns();
+			read_part(path[k], mib * MIB, 0);
+			r[k][i] = gbps(mib * MIB, mc_now_ns() - t);
+		}
+	}
+	unlink(path[0]);
+	snprintf(name, sizeof(name), "read .mcfs/segments/0, %zu MiB", mib);
+	perf_row(name, "tmpfs", median(r[0], rounds), "GB/s");
+	perf_row(name, "passthrough", median(r[1], rounds), "GB/s");
+	perf_row(name, "ratio", median(r[1], rounds) / median(r[0], rounds), "x tmpfs");
 }
 
 /* Names: a key that is looked up and is not there, one that is, and a small file from create to close. */
@@ -224,6 +276,35 @@ static void mount_own(void)
 	}
 }
 
+/* bindfs over the tmpfs directory, as most would choose for a second view of one. */
+static void mount_bindfs(void)
+{
+	uint64_t deadline = mc_deadline_ms(5000);
+	int status;
+
+	snprintf(bound, sizeof(bound), "/tmp/perf-bindfs.XXXXXX");
+	if (!mkdtemp(bound))
+		die(bound);
+	bindfs_pid = fork();
+	if (bindfs_pid == 0) {
+		execlp("bindfs", "bindfs", "-f", "--no-allow-other", shm, bound, (char *)NULL);
+		_exit(127);
+	}
+	while (!is_fuse(bound)) {
+		if (mc_now_ns() > deadline)
+			kill(bindfs_pid, SIGKILL);
+		if (waitpid(bindfs_pid, &status, WNOHANG) == bindfs_pid) {
+			printf("# without bindfs: %s\n", WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
+			       "it is not installed" : "it does not mount here");
+			bindfs_pid = 0;
+			rmdir(bound);
+			bound[0] = '\0';
+			return;
+		}
+		usleep(10000);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 1, 4, 16, 64 };
@@ -246,6 +327,7 @@ int main(int argc, char **argv)
 		shm[0] = '\0';
 		skip("no tmpfs at " TMPFS_DIR);
 	}
+	mount_bindfs();
 	/* One more, since the read that finds the end needs room, too. */
 	buf = aligned_alloc(MIB, 65 * MIB);
 	if (!buf)
@@ -253,6 +335,7 @@ int main(int argc, char **argv)
 	memset(buf, 0x5a, 65 * MIB);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		compare(sizes[i], rounds);
+	passed_through(16, rounds);
 	names(2000);
 	return 0;
 }
