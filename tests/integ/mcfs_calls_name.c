@@ -235,6 +235,9 @@ static void what_is_refused(void)
 	FAILS(getxattr("f", "security.selinux", NULL, 0), EOPNOTSUPP);
 	FAILS(getxattr("f", "system.posix_acl_access", NULL, 0), EOPNOTSUPP);
 	FAILS(getxattr("f", "user.other", NULL, 0), ENODATA);
+	/* The key would end in a slash. */
+	FAILS(open("%_", O_WRONLY | O_CREAT, 0644), EINVAL);
+	FAILS(symlink("x", "%_"), EINVAL);
 }
 
 static void special_files_are_refused_at_once(void)
