@@ -80,8 +80,8 @@ static void write_file(const char *path, size_t size)
 		die(path);
 }
 
-/* @size: all of the file, or its beginning. */
-static void read_part(const char *path, size_t size, size_t rest)
+/* @size: all of the file, or its beginning; @step: how far apart what is read goes in memory. */
+static void read_part(const char *path, size_t size, size_t rest, size_t step)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t at = 0;
@@ -89,7 +89,7 @@ static void read_part(const char *path, size_t size, size_t rest)
 
 	if (fd < 0)
 		die(path);
-	while (at < size + rest && (n = read(fd, buf + at, MIB)) > 0)
+	while (at < size + rest && (n = read(fd, buf + at / MIB * step, MIB)) > 0)
 		at += (size_t)n;
 	if (n < 0 || at != size)
 		die(path);
@@ -99,7 +99,7 @@ static void read_part(const char *path, size_t size, size_t rest)
 static void read_file(const char *path, size_t size)
 {
 	/* its end is looked for, too */
-	read_part(path, size, 1);
+	read_part(path, size, 1, MIB);
 }
 
 static double gbps(size_t size, uint64_t ns)
@@ -173,11 +173,12 @@ static void compare(size_t mib, unsigned rounds)
 	show(name, mr);
 }
 
-/* The memory that the node contributes, as a file; an object in it is read so without a request. */
-static void passed_through(size_t mib, unsigned rounds)
+/* The memory that the node contributes, as a file, read without a request of ours: into one buffer, as cat does,
+ * and into as much memory as there are bytes. */
+static void passed_through(size_t mib, unsigned rounds, size_t step)
 {
 	static double r[2][ROUNDS_MAX];
-	char path[2][128], name[64];
+	char path[2][128], name[96];
 	uint64_t t;
 	int fd;
 
@@ -193,12 +194,12 @@ static void passed_through(size_t mib, unsigned rounds)
 	for (unsigned i = 0; i < rounds; i++) {
 		for (unsigned k = 0; k < 2; k++) {
 			t = mc_now_ns();
-			read_part(path[k], mib * MIB, 0);
+			read_part(path[k], mib * MIB, 0, step);
 			r[k][i] = gbps(mib * MIB, mc_now_ns() - t);
 		}
 	}
 	unlink(path[0]);
-	snprintf(name, sizeof(name), "read .mcfs/segments/0, %zu MiB", mib);
+	snprintf(name, sizeof(name), "read .mcfs/segments/0, %zu MiB%s", mib, step ? "" : ", one buffer");
 	perf_row(name, "tmpfs", median(r[0], rounds), "GB/s");
 	perf_row(name, "passthrough", median(r[1], rounds), "GB/s");
 	perf_row(name, "ratio", median(r[1], rounds) / median(r[0], rounds), "x tmpfs");
@@ -335,7 +336,8 @@ int main(int argc, char **argv)
 	memset(buf, 0x5a, 65 * MIB);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		compare(sizes[i], rounds);
-	passed_through(16, rounds);
+	passed_through(16, rounds, MIB);
+	passed_through(16, rounds, 0);
 	names(2000);
 	return 0;
 }
