@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -99,29 +100,44 @@ static void one_object(void *arg, uint32_t slot)
 	pack_end(w, &p);
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec ts;
+
+	return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) < 0 ? 0 :
+		(uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
 static void objects(struct writer *w)
 {
-	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns();
+	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = cpu_ns(), cpu_took = 0;
 
 	while (pos < MCM_TABLE_END && !w->error) {
 		began = mc_now_ns();
 		mcm_index_scan(&w->m->index, &pos, OBJECTS_PER_STEP, one_object, w);
 		took = mc_now_ns() - began;
-		longest = took > longest ? took : longest;
-		MC_FAULT_POINT("checkpoint.step");
-		/* Given away here, it is not taken away under a lock, which would be held until we get it back. */
-		if (began + took - turn > TURN_NS) {
-			sched_yield();
-			turn = mc_now_ns();
+		if (took > longest) {
+			longest = took;
+			/* Since the last turn: asking before each step would cost more than the steps do. */
+			cpu_took = cpu_ns() - cpu;
 		}
+		MC_FAULT_POINT("checkpoint.step");
 		if (w->len >= WRITE_BYTES) {
 			write_out(w);
 			/* What the evictor or a removal of many keys appends meanwhile. */
 			mcm_journal_flush(w->m);
+			turn = 0;
+		}
+		/* Given away here, it is not taken away under a lock, which would be held until we get it back. */
+		if (began + took - turn > TURN_NS) {
+			sched_yield();
+			turn = mc_now_ns();
+			cpu = cpu_ns();
 		}
 	}
 	mc_metric_observe(&step_time, longest);
 	w->m->journal->longest_ns = longest;
+	w->m->journal->longest_cpu_ns = cpu_took;
 }
 
 static void segments(struct writer *w)
@@ -303,9 +319,12 @@ int mcm_checkpoint(struct mcm *m)
 	if (r < 0)
 		return r;
 	j->last_bytes = size.bytes;
-	mc_info(LOG, "checkpoint written sequence=%llu records=%llu bytes=%llu ms=%llu",
+	mc_info(LOG, "checkpoint written sequence=%llu records=%llu bytes=%llu ms=%llu "
+		"longest_lock_us=%llu cpu_of_it_us=%llu",
 		(unsigned long long)sequence, (unsigned long long)size.records,
 		(unsigned long long)size.bytes,
-		(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS));
+		(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS),
+		(unsigned long long)(j->longest_ns / 1000),
+		(unsigned long long)(j->longest_cpu_ns / 1000));
 	return 0;
 }

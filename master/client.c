@@ -75,22 +75,29 @@ static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
 		return NULL;
 	c->id = id;
 	c->seen_ms = mcm_now_ms(m);
+	mc_list_init(&c->segments);
 	*at = c;
 	m->clients.count++;
 	return c;
 }
 
-static void count_segment(struct mcm_clients *cs, struct mcm_client *c, bool more)
+static void own(struct mcm_clients *cs, struct mcm_client *c, struct mcm_segment *s)
 {
-	if (more && c->segments++ == 0)
+	if (mc_list_empty(&c->segments))
 		cs->owners++;
-	if (!more && --c->segments == 0)
+	mc_list_push_back(&c->segments, &s->link);
+}
+
+/* After a segment has left its list. */
+static void owns_less(struct mcm_clients *cs, const struct mcm_client *c)
+{
+	if (mc_list_empty(&c->segments))
 		cs->owners--;
 }
 
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c)
 {
-	if (c->sessions || c->segments)
+	if (c->sessions || !mc_list_empty(&c->segments))
 		return;
 	*place_of(cs, c->id) = c->next;
 	cs->count--;
@@ -100,18 +107,13 @@ void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c)
 /* New objects go to clients that are connected only. */
 static void set_connected(struct mcm *m, const struct mcm_client *c)
 {
-	unsigned i;
+	struct mc_list *at;
 
-	if (!c->segments)
-		return;
-	pthread_rwlock_rdlock(&m->segments.lock);
-	for (i = 0; i < m->segments.n_live; i++) {
-		struct mcm_segment *s = m->segments.at[m->segments.live[i]];
+	mc_list_for_each(at, &c->segments) {
+		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
 
-		if (mcp_id_eq(s->client, c->id))
-			__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
 }
 
 /* ---- connections ---- */
@@ -222,26 +224,25 @@ static bool there(struct mcm *m, const struct mcm_segment *s)
 /* What would make nonsense of other segments, or of @s, which has the id already (NULL: none has). */
 static int check_others(struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
 {
+	const struct mcm_client *owner = mcm_client_find(&m->clients, rq->client);
 	uint64_t name = mc_hash(rq->name.data, rq->name.len, 0);
-	unsigned i;
+	const struct mcm_segment *t = NULL;
+	struct mc_list *at;
 
 	if (s && s->epoch == rq->epoch && rq->size < s->size)
 		return mc_fail(-MC_EPARAM, "a segment of %llu bytes does not shrink to %llu",
 			       (unsigned long long)s->size, (unsigned long long)rq->size);
-	for (i = 0; i < m->segments.n_live; i++) {
-		const struct mcm_segment *t = m->segments.at[m->segments.live[i]];
-		bool same_owner = mcp_id_eq(t->client, rq->client);
-
-		if (t == s)
-			continue;
-		if (same_owner && rq->base && t->base && rq->base < t->base + t->size &&
+	mc_list_for_each(at, &owner->segments) {
+		t = mc_container_of(at, struct mcm_segment, link);
+		if (t != s && rq->base && t->base && rq->base < t->base + t->size &&
 		    t->base < rq->base + rq->size)
 			return mc_fail(-MC_ESEGMENT_EXISTS, "it overlaps segment %s of this client",
 				       t->name);
-		if (!same_owner && t->name_hash == name && there(m, t))
+	}
+	for (t = NULL; (t = mcm_segments_named(&m->segments, name, t));)
+		if (t != s && !mcp_id_eq(t->client, rq->client) && there(m, t))
 			return mc_fail(-MC_ESEGMENT_EXISTS,
 				       "a client that is connected has a segment named %s", t->name);
-	}
 	return 0;
 }
 
@@ -258,26 +259,30 @@ static int take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_moun
 		return s->epoch == rq->epoch ?
 			mc_fail(-MC_EOWNER, "the segment's owner is connected") :
 			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment of this id");
+	mc_list_remove(&s->link);
 	if (old) {
-		count_segment(&m->clients, old, false);
+		owns_less(&m->clients, old);
 		mcm_client_unneeded(&m->clients, old);
 	}
-	count_segment(&m->clients, new, true);
+	own(&m->clients, new, s);
 	new->hidden = true;
 	s->client = rq->client;
 	return 0;
+}
+
+static void drop(struct mcm *m, struct mcm_client *c, struct mcm_segment *s)
+{
+	mcm_journal_segment_gone(m, s);
+	mcm_segments_remove(&m->segments, s);
+	owns_less(&m->clients, c);
 }
 
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 {
 	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
-	mcm_journal_segment_gone(m, s);
-	mcm_segments_remove(&m->segments, s);
-	if (c) {
-		count_segment(&m->clients, c, false);
-		mcm_client_unneeded(&m->clients, c);
-	}
+	drop(m, c, s);
+	mcm_client_unneeded(&m->clients, c);
 }
 
 static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
@@ -297,23 +302,22 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 	if (r < 0)
 		return r;
 	if (s && s->epoch == rq->epoch) {
-		mcm_local_remove(&m->segments, s);
-		mcm_segment_describe(s, rq);
-		mcm_local_insert(&m->segments, s);
+		mcm_segments_describe(&m->segments, s, rq);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segments_set_silent(&m->segments, s, false);
 		ret->reattached = 1;
 		ret->objects = mcm_peek(&s->objects);
 	} else {
 		/* Other memory under the same id: whatever lay in the old one is lost. */
-		count_segment(&m->clients, c, true);
-		if (s)
-			mcm_client_drop_segment(m, s);
-		r = mcm_segments_add(&m->segments, rq, &s);
-		if (r < 0) {
-			count_segment(&m->clients, c, false);
-			return r;
+		if (s) {
+			drop(m, c, s);
+			/* Its objects wait for the sweeper. */
+			mc_stop_kick(&m->evictor_stop);
 		}
+		r = mcm_segments_add(&m->segments, rq, &s);
+		if (r < 0)
+			return r;
+		own(&m->clients, c, s);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
 	mcm_journal_segment(m, s);
@@ -354,7 +358,7 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
 	}
 	s->silent_ms = mcm_now_ms(m);
 	c->hidden = true;
-	count_segment(&m->clients, c, true);
+	own(&m->clients, c, s);
 	return 0;
 }
 
@@ -387,8 +391,6 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	}
 	if (ret->reattached)
 		mc_metric_add(&remounts, 1);
-	/* A predecessor's objects wait for the sweeper. */
-	mc_stop_kick(&m->evictor_stop);
 	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
 		ret->reattached ? "segment is back with its objects" : "segment mounted",
 		(int)rq->name.len, (const char *)rq->name.data, (unsigned long long)rq->size,

@@ -24,7 +24,7 @@ struct mcm_client {
 	bool registered;	/* has sent REGISTER to this master */
 	bool hidden;		/* a segment of it may be silent; false: none is */
 	unsigned sessions;
-	unsigned segments;
+	struct mc_list segments;	/* what it owns; changed under the segments' lock too */
 	uint64_t seen_ms;	/* ahead of now: it need not speak before */
 	uint64_t told_ms;	/* it was asked for its next heartbeat after so long */
 };
@@ -45,9 +45,8 @@ void mcm_client_closed(struct mcm *m, struct mcp_id id);
 /* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a client of another name that is connected,
  * -ENOMEM. */
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
-/* True: the client has to register and mount again. */
-bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id);
-/* The same; *@ret_ms gets when it is to send the next one. */
+/* A heartbeat; *@ret_ms gets when it is to send the next one.  True: the client has to register and mount
+ * again. */
 bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
 /* Should it ask for copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);

@@ -71,6 +71,7 @@ struct mcm_journal {
 	pthread_mutex_t checkpoint_lock;
 	uint64_t last_bytes;		/* of the last checkpoint; also read without */
 	uint64_t longest_ns;		/* that it held a lock of objects */
+	uint64_t longest_cpu_ns;	/* the processor's time of it, at the most */
 	/* the thread */
 	pthread_t thread;
 	bool runs;

@@ -24,9 +24,9 @@
 /* A late thread is no stall; one this late is. */
 #define STALL_TICKS 4
 /* All owners together send so many, about, and so many all others: of those nothing depends on it but
- * that they learn of another master. */
+ * that they learn of another master when they have nothing to ask. */
 #define OWNERS_PER_SEC 2500
-#define OTHERS_PER_SEC 800
+#define OTHERS_PER_SEC 300
 /* Segments dropped in a tick: each is looked for among all, and mounts and listings wait meanwhile. */
 #define DROPS 32
 
@@ -64,7 +64,7 @@ uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners)
 
 uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients)
 {
-	return interval(m, clients, OTHERS_PER_SEC, m->conf.client_ttl * 3 / 2);
+	return interval(m, clients, OTHERS_PER_SEC, m->conf.client_ttl * 7 / 2);
 }
 
 uint64_t mcm_heartbeat_ms(const struct mcm *m)
@@ -104,14 +104,14 @@ bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id)
 		return false;
 	MC_LOCKED(&m->clients.lock);
 	c = mcm_client_find(&m->clients, id);
-	return c && c->segments;
+	return c && !mc_list_empty(&c->segments);
 }
 
 bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 {
 	struct mcm_client *c;
 	bool reattach = false;
-	unsigned i;
+	struct mc_list *at;
 
 	mc_metric_add(&pings, 1);
 	*ret_ms = (uint32_t)mcm_heartbeat_ms(m);
@@ -122,30 +122,18 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 		return true;
 	}
 	c->seen_ms = mcm_now_ms(m);
-	if (!c->segments)
+	if (mc_list_empty(&c->segments))
 		*ret_ms = (uint32_t)mcm_heartbeat_idle_ms(m);
 	c->told_ms = *ret_ms;
 	if (!c->hidden)
 		return false;
-	pthread_rwlock_rdlock(&m->segments.lock);
-	for (i = 0; i < m->segments.n_live; i++) {
-		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
-
-		if (mcp_id_eq(s->client, id) && mcm_segment_state(s) == MCP_SEG_SILENT)
-			reattach = true;
-	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_list_for_each(at, &c->segments)
+		reattach |= mcm_segment_state(mc_container_of(at, struct mcm_segment, link)) ==
+			MCP_SEG_SILENT;
 	c->hidden = reattach;
 	if (reattach)
 		mc_metric_add(&ping_failures, 1);
 	return reattach;
-}
-
-bool mcm_client_heartbeat(struct mcm *m, struct mcp_id id)
-{
-	uint32_t ignored;
-
-	return mcm_client_beat(m, id, &ignored);
 }
 
 enum verdict { STAYS, FALLS_SILENT, IS_FORGOTTEN };
@@ -218,7 +206,6 @@ void mcm_liveness_tick(struct mcm *m)
 	struct mcm_segments *ss = &m->segments;
 	uint64_t now = mcm_now_ms(m);
 	unsigned i = 0, dropped = 0;
-	bool silenced = false;
 
 	MC_LOCKED(&m->clients.lock);
 	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.owners), __ATOMIC_RELAXED);
@@ -241,10 +228,7 @@ void mcm_liveness_tick(struct mcm *m)
 			dropped++;
 		else
 			i++;
-		silenced |= v == FALLS_SILENT;
 	}
-	if (silenced)
-		mcm_segments_silenced(ss);
 	pthread_rwlock_unlock(&ss->lock);
 	if (dropped)
 		mc_stop_kick(&m->evictor_stop);

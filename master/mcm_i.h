@@ -36,9 +36,7 @@ struct mcm {
 	uint64_t start_ms;
 	uint64_t start_wall_ms;
 	/* atomic */
-	/* atomic: what owners and others are told (liveness.c) */
-	uint64_t heartbeat_ms, heartbeat_idle_ms;
-	uint64_t due_ms;		/* the monitor's: nobody falls silent before */
+	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* what owners and others are told (liveness.c) */
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	struct mcm_pace pace;
@@ -66,12 +64,14 @@ struct mcm {
 	uint32_t held_next, held_end;
 	uint64_t held_until_ms;		/* at the least; 0: none are */
 	uint64_t held_from_ms;
-	/* the threads; monitor only: */
+	/* the monitor's */
+	uint64_t tick_ns;		/* when it last ran */
+	uint64_t due_ms;		/* nobody falls silent before */
+	/* owned by who starts and stops */
 	struct mc_stop monitor_stop, evictor_stop;
 	pthread_t monitor, evictor;
 	bool monitor_runs, evictor_runs;
-	uint64_t tick_ns;		/* when the monitor last ran */
-	struct mcp_server *server;
+	struct mcp_server *server;	/* atomic */
 	struct mc_httpd *httpd;
 	struct mcp_meta_http *meta;	/* NULL: not wanted */
 	int meta_port;

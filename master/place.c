@@ -62,18 +62,6 @@ static int try_free(struct placing *p, struct mcm_segment *s)
 	return r;
 }
 
-/* The mounted segments of a name, one after the other; table lock held. */
-static struct mcm_segment *by_name(const struct mcm_segments *ss, uint64_t hash, unsigned *i)
-{
-	while (*i < ss->n_live) {
-		struct mcm_segment *s = ss->at[ss->live[(*i)++]];
-
-		if (s->name_hash == hash)
-			return s;
-	}
-	return NULL;
-}
-
 static struct mcm_pick pick_begin(const struct placing *p)
 {
 	struct mcm_pick pick = {
@@ -102,21 +90,22 @@ static struct mcm_pick pick_begin(const struct placing *p)
 /* table lock held: free space only. */
 static int place_free(struct placing *p)
 {
+	struct mcm_segments *ss = &p->m->segments;
 	struct mcm_segment *s;
 	struct mcm_pick pick;
-	unsigned i, at, tries;
+	unsigned i, tries;
 	int r;
 
 	if (p->rq->flags & MCP_PUT_SAME_NODE && p->rq->same_node && p->rq->copies == 1) {
-		for (at = 0; !p->n && (s = by_name(&p->m->segments, p->rq->same_node, &at));) {
+		for (s = NULL; !p->n && (s = mcm_segments_named(ss, p->rq->same_node, s));) {
 			r = try_free(p, s);
 			if (r < 0 && r != -MC_ENOSPACE)
 				return r;
 		}
 	}
 	for (i = 0; i < p->rq->n_preferred; i++) {
-		for (at = 0; p->n < p->rq->copies &&
-		     (s = by_name(&p->m->segments, p->rq->preferred[i], &at));) {
+		for (s = NULL; p->n < p->rq->copies &&
+		     (s = mcm_segments_named(ss, p->rq->preferred[i], s));) {
 			r = try_free(p, s);
 			if (r < 0 && r != -MC_ENOSPACE)
 				return r;
@@ -140,10 +129,10 @@ static unsigned candidates(const struct placing *p, uint16_t *ret)
 {
 	struct mcm_pick pick = pick_begin(p);
 	struct mcm_segment *s;
-	unsigned i, at, n = 0;
+	unsigned i, n = 0;
 
 	for (i = 0; i < p->rq->n_preferred; i++)
-		for (at = 0; (s = by_name(&p->m->segments, p->rq->preferred[i], &at));)
+		for (s = NULL; (s = mcm_segments_named(&p->m->segments, p->rq->preferred[i], s));)
 			if (eligible(p, s) && n < p->m->segments.n_live)
 				ret[n++] = s->index;
 	while ((s = pick.next(&pick)))

@@ -15,6 +15,7 @@
 #include "master/strategy.h"
 #include "proto/codec.h"
 
+#define BUCKETS 65536u
 
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
 		      uint32_t lease_ticks)
@@ -33,8 +34,12 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
 	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
 	ss->by_host = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->by_host));
+	ss->by_id = calloc(BUCKETS, sizeof(*ss->by_id));
+	ss->by_name = calloc(BUCKETS, sizeof(*ss->by_name));
+	mc_list_init(&ss->free);
 	ss->evict_shared = evict->shared_new();
-	if (!ss->at || !ss->live || !ss->by_host || !ss->evict_shared) {
+	if (!ss->at || !ss->live || !ss->by_host || !ss->by_id || !ss->by_name ||
+	    !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
 	}
@@ -63,22 +68,171 @@ void mcm_segments_done(struct mcm_segments *ss)
 	free(ss->at);
 	free(ss->live);
 	free(ss->by_host);
+	free(ss->by_id);
+	free(ss->by_name);
 	pthread_rwlock_destroy(&ss->lock);
 	memset(ss, 0, sizeof(*ss));
 }
 
-struct mcm_segment *mcm_segments_find(const struct mcm_segments *ss, struct mcp_id id)
+/* ---- the tables of those that are mounted ---- */
+
+static uint16_t *id_bucket(const struct mcm_segments *ss, struct mcp_id id)
+{
+	uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ull) * 0xc2b2ae3d27d4eb4full;
+
+	return &ss->by_id[(h >> 48) % BUCKETS];
+}
+
+static uint16_t *name_bucket(const struct mcm_segments *ss, uint64_t hash)
+{
+	return &ss->by_name[hash % BUCKETS];
+}
+
+static struct mcm_segment *chained(struct mcm_segments *ss, uint16_t number)
+{
+	if (!number)
+		return NULL;
+	__atomic_fetch_add(&ss->looked, 1, __ATOMIC_RELAXED);
+	return ss->at[number - 1];
+}
+
+struct mcm_segment *mcm_segments_find(struct mcm_segments *ss, struct mcp_id id)
+{
+	struct mcm_segment *s = chained(ss, *id_bucket(ss, id));
+
+	while (s && !mcp_id_eq(s->id, id))
+		s = chained(ss, s->next_id);
+	return s;
+}
+
+struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
+				       const struct mcm_segment *after)
+{
+	struct mcm_segment *s = chained(ss, after ? after->next_name : *name_bucket(ss, hash));
+
+	while (s && s->name_hash != hash)
+		s = chained(ss, s->next_name);
+	return s;
+}
+
+static void id_insert(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	uint16_t *at = id_bucket(ss, s->id);
+
+	s->next_id = *at;
+	*at = (uint16_t)(s->index + 1);
+}
+
+static void id_remove(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	uint16_t *at = id_bucket(ss, s->id);
+
+	while (*at != s->index + 1)
+		at = &chained(ss, *at)->next_id;
+	*at = s->next_id;
+}
+
+static void name_insert(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	uint16_t *at = name_bucket(ss, s->name_hash);
+
+	s->next_name = *at;
+	*at = (uint16_t)(s->index + 1);
+	mcm_local_insert(ss, s);
+}
+
+static void name_remove(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	uint16_t *at = name_bucket(ss, s->name_hash);
+
+	while (*at != s->index + 1)
+		at = &chained(ss, *at)->next_name;
+	*at = s->next_name;
+	mcm_local_remove(ss, s);
+}
+
+/* ---- what is known of all together ---- */
+
+static uint64_t usable(const struct mcm_segment *s)
+{
+	return s->size / MCM_GRANULE * MCM_GRANULE;
+}
+
+static void largest_among(struct mcm_segments *ss, uint64_t size)
+{
+	if (size > ss->largest) {
+		mcm_poke(&ss->largest, size);
+		ss->n_largest = 0;
+	}
+	ss->n_largest += size == ss->largest;
+}
+
+static void size_counts(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	mcm_poke(&ss->capacity, ss->capacity + s->size);
+	largest_among(ss, usable(s));
+}
+
+/* Only when the last of the largest goes the others are looked at: most pools have segments of a few sizes. */
+static void size_counts_no_more(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	unsigned i;
 
-	for (i = 0; i < ss->n_live; i++) {
-		struct mcm_segment *s = ss->at[ss->live[i]];
-
-		if (mcp_id_eq(s->id, id))
-			return s;
-	}
-	return NULL;
+	mcm_poke(&ss->capacity, ss->capacity - s->size);
+	if (usable(s) != ss->largest || --ss->n_largest)
+		return;
+	mcm_poke(&ss->largest, 0);
+	__atomic_fetch_add(&ss->looked, ss->n_live, __ATOMIC_RELAXED);
+	for (i = 0; i < ss->n_live; i++)
+		if (ss->at[ss->live[i]] != s)
+			largest_among(ss, usable(ss->at[ss->live[i]]));
 }
+
+static void size_grows(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+{
+	mcm_poke(&ss->capacity, ss->capacity + size - s->size);
+	ss->n_largest -= usable(s) == ss->largest;
+	mcm_poke(&s->size, size);
+	largest_among(ss, usable(s));
+}
+
+static bool hides(uint8_t state)
+{
+	return state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
+}
+
+static void set_state(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
+{
+	unsigned hidden = ss->n_hidden - hides(mcm_segment_state(s)) + hides(state);
+
+	__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
+	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
+}
+
+static void go_live(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
+{
+	set_state(ss, s, state);
+	s->live_at = ss->n_live;
+	ss->live[ss->n_live] = s->index;
+	mcm_poke(&ss->n_live, ss->n_live + 1);
+	id_insert(ss, s);
+	name_insert(ss, s);
+	size_counts(ss, s);
+}
+
+static void leave_live(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	uint16_t last = ss->live[ss->n_live - 1];
+
+	size_counts_no_more(ss, s);
+	id_remove(ss, s);
+	name_remove(ss, s);
+	ss->live[s->live_at] = last;
+	ss->at[last]->live_at = s->live_at;
+	mcm_poke(&ss->n_live, ss->n_live - 1);
+}
+
+/* ---- mounting ---- */
 
 static void copy_text(char to[MCM_NAME_MAX + 1], struct mcp_bytes from)
 {
@@ -86,7 +240,7 @@ static void copy_text(char to[MCM_NAME_MAX + 1], struct mcp_bytes from)
 	memcpy(to, from.data, from.len);
 }
 
-void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
+static void describe(struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	s->client = rq->client;
 	s->base = rq->base;
@@ -95,6 +249,14 @@ void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 	copy_text(s->endpoint, rq->endpoint);
 	copy_text(s->protocol, rq->protocol);
 	mcm_poke(&s->name_hash, mc_hash(rq->name.data, rq->name.len, 0));
+}
+
+void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
+			   const struct mcp_mount *rq)
+{
+	name_remove(ss, s);
+	describe(s, rq);
+	name_insert(ss, s);
 }
 
 static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
@@ -109,6 +271,7 @@ static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->run_lock, NULL);
 	s->index = (uint16_t)ss->top;
+	mc_list_push_back(&ss->free, &s->link);
 	__atomic_store_n(&ss->at[ss->top++], s, __ATOMIC_RELEASE);
 	*ret = s;
 	return 0;
@@ -117,15 +280,10 @@ static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 /* A struct that no segment uses, its number included. */
 static int struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
 {
-	unsigned i;
-
-	for (i = 0; i < ss->top; i++) {
-		if (mcm_segment_state(ss->at[i]) == MCM_SEG_NONE) {
-			*ret = ss->at[i];
-			return 0;
-		}
-	}
-	return struct_new(ss, ret);
+	if (mc_list_empty(&ss->free))
+		return struct_new(ss, ret);
+	*ret = mc_list_first(&ss->free, struct mcm_segment, link);
+	return 0;
 }
 
 static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
@@ -143,29 +301,6 @@ static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, u
 	return r;
 }
 
-static void live_changed(struct mcm_segments *ss)
-{
-	uint64_t largest = 0, capacity = 0;
-	unsigned i, hidden = 0;
-
-	for (i = 0; i < ss->n_live; i++) {
-		uint64_t usable = ss->at[ss->live[i]]->size / MCM_GRANULE * MCM_GRANULE;
-
-		if (usable > largest)
-			largest = usable;
-	}
-	for (i = 0; i < ss->top; i++) {
-		uint8_t state = mcm_segment_state(ss->at[i]);
-
-		hidden += state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
-	}
-	for (i = 0; i < ss->n_live; i++)
-		capacity += ss->at[ss->live[i]]->size;
-	__atomic_store_n(&ss->capacity, capacity, __ATOMIC_RELAXED);
-	__atomic_store_n(&ss->largest, largest, __ATOMIC_RELAXED);
-	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
-}
-
 /* Into a struct that no segment uses. */
 static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq,
 			uint8_t state)
@@ -180,17 +315,13 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		mcm_poke(&s->size, rq->size);
 		memset(s->walk, 0, sizeof(s->walk));
 		mcm_poke(&s->draining, 0);
-		mcm_segment_describe(s, rq);
+		describe(s, rq);
 		mcm_poke(&s->used, 0);
 		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
-		__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
-		ss->live[ss->n_live] = s->index;
-		mcm_poke(&ss->n_live, ss->n_live + 1);
-		mcm_local_insert(ss, s);
+		mc_list_remove(&s->link);
+		go_live(ss, s, state);
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (r == 0)
-		live_changed(ss);
 	return r;
 }
 
@@ -242,43 +373,29 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 	pthread_mutex_lock(&s->lock);
 	r = mcm_alloc_grow(&s->alloc, size);
 	if (r == 0)
-		mcm_poke(&s->size, size);
+		size_grows(ss, s, size);
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0)
 		return r;
 	/* The last walk for room found none in what there was. */
 	for (i = 0; i < MCM_EVICT_LEVELS; i++)
 		mcm_poke(&s->walk[i].retry_ns, 0);
-	live_changed(ss);
 	return 0;
 }
 
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent)
 {
-	__atomic_store_n(&s->state, silent ? MCP_SEG_SILENT : MCP_SEG_OK, __ATOMIC_RELEASE);
-	if (!silent)
-		live_changed(ss);
-}
-
-void mcm_segments_silenced(struct mcm_segments *ss)
-{
-	live_changed(ss);
+	set_state(ss, s, silent ? MCP_SEG_SILENT : MCP_SEG_OK);
 }
 
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 {
-	unsigned i;
-
+	leave_live(ss, s);
+	mc_list_remove(&s->link);
 	/* Under its own lock too: no range is taken after this. */
 	pthread_mutex_lock(&s->lock);
-	__atomic_store_n(&s->state, MCP_SEG_UNMOUNTING, __ATOMIC_RELEASE);
+	set_state(ss, s, MCP_SEG_UNMOUNTING);
 	pthread_mutex_unlock(&s->lock);
-	for (i = 0; ss->live[i] != s->index; i++)
-		;
-	ss->live[i] = ss->live[ss->n_live - 1];
-	mcm_poke(&ss->n_live, ss->n_live - 1);
-	mcm_local_remove(ss, s);
-	live_changed(ss);
 }
 
 void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
@@ -287,8 +404,8 @@ void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING && !s->alloc.ranges) {
 		contents_free(s);
-		__atomic_store_n(&s->state, MCM_SEG_NONE, __ATOMIC_RELEASE);
-		live_changed(ss);
+		set_state(ss, s, MCM_SEG_NONE);
+		mc_list_push_back(&ss->free, &s->link);
 	}
 	pthread_mutex_unlock(&s->lock);
 	pthread_rwlock_unlock(&ss->lock);

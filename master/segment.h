@@ -3,7 +3,8 @@
  *
  * Segments are numbered (objects store 16 bits) and their structs are never freed while the master
  * runs, so a number can be followed without a lock; what is found is used under the segment's own lock
- * after a look at its state.  The table's lock guards who is mounted and what they are called. */
+ * after a look at its state.  The table's lock guards who is mounted and what they are called.  Mounting and
+ * looking one up take as long with very many segments as with a few. */
 #ifndef MCM_SEGMENT_H
 #define MCM_SEGMENT_H
 
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/list.h"
 #include "master/alloc.h"
 #include "master/evict_policy.h"
 #include "proto/msg.h"
@@ -32,6 +34,11 @@ struct mcm_segment {
 	uint64_t name_hash;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
 	uint64_t silent_ms;		/* since when; the master's clock */
+	/* guarded by the table's lock */
+	unsigned live_at;		/* its place among the mounted ones */
+	uint16_t next_id, next_name;	/* chains of the table's buckets: number + 1, 0: the end */
+	/* mounted: of its owner, guarded by the clients' lock too (client.h); none: of the free ones */
+	struct mc_list link;
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being dropped */
 	bool connected;			/* its owner has an open connection: new objects may go there */
@@ -57,13 +64,17 @@ struct mcm_segments {
 	uint32_t lease_ticks;
 	struct mcm_segment **at;	/* by number; entries are set once, atomic */
 	unsigned top;			/* numbers ever used */
+	struct mc_list free;		/* structs that no segment uses */
 	uint16_t *live;			/* mounted ones (OK or SILENT) */
 	unsigned n_live;
 	unsigned n_hidden;		/* those whose objects readers do not see; atomic */
 	uint64_t largest;		/* bytes of the largest mounted one; atomic */
+	unsigned n_largest;		/* so many have as much */
 	uint64_t capacity;		/* of all mounted ones; atomic */
+	uint16_t *by_id, *by_name;	/* live ones in buckets: number + 1, 0: none */
 	uint16_t *by_host;		/* live ones in the order of their hosts (strategy_local.c) */
 	unsigned n_by_host;
+	unsigned looked;		/* segments looked at to find some by id, name or host, ever; atomic */
 };
 
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
@@ -103,8 +114,12 @@ static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 /* ---- table lock held ---- */
 
 /* A mounted segment, NULL when there is none. */
-struct mcm_segment *mcm_segments_find(const struct mcm_segments *ss, struct mcp_id id);
-/* A new segment from a checked request, mounted and OK.  For writing.  -ENOMEM, -MC_ELIMIT. */
+struct mcm_segment *mcm_segments_find(struct mcm_segments *ss, struct mcp_id id);
+/* The mounted ones whose name has this hash: the first (@after NULL), the one after; NULL: no more. */
+struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
+				       const struct mcm_segment *after);
+/* A new segment from a checked request, mounted and OK; on no list yet (@link).  For writing.  -ENOMEM,
+ * -MC_ELIMIT. */
 int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		     struct mcm_segment **ret);
 /* A segment of an earlier master, under its number: mounted and silent until its owner comes.  -ENOMEM,
@@ -113,13 +128,14 @@ struct mcm_segment_record;
 int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_record *rec,
 			 struct mcm_segment **ret);
 /* Take over what may change while the memory stays: owner, address, names.  For writing. */
-void mcm_segment_describe(struct mcm_segment *s, const struct mcp_mount *rq);
+void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
+			   const struct mcp_mount *rq);
 /* Its memory has become larger; what lies in it stays.  For writing.  -MC_EPARAM, -ENOMEM. */
 int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
-/* After some have been made silent, mcm_segments_silenced() once for all of them.  For writing. */
+/* A mounted one.  For writing. */
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent);
-void mcm_segments_silenced(struct mcm_segments *ss);
-/* From now on its objects are gone for readers; the sweeper drops them.  For writing. */
+/* From now on its objects are gone for readers; the sweeper drops them.  It leaves its owner's list.  For
+ * writing. */
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);
 
 /* ---- no lock held ---- */

@@ -133,9 +133,10 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 {
 	struct mcp_segments_reply reply = { 0 };
 	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
+	struct mcm_segment *one;
 	struct mcp_segment *seg;
 	struct mcp_segments rq;
-	unsigned i, n = 0;
+	unsigned i, most;
 	int r;
 
 	(void)s;
@@ -143,14 +144,12 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	pthread_rwlock_rdlock(&ss->lock);
-	seg = mcm_scratch(MCM_SCRATCH_ITEMS, ss->n_live, sizeof(*seg));
-	for (i = 0; seg && i < ss->n_live; i++) {
-		struct mcm_segment *it = ss->at[ss->live[i]];
-
-		if (mcp_id_zero(rq.segment) || mcp_id_eq(rq.segment, it->id))
-			seg[n++] = describe(it);
-	}
-	reply.segments = mcp_seq(seg, n);
+	one = mcp_id_zero(rq.segment) ? NULL : mcm_segments_find(ss, rq.segment);
+	most = mcp_id_zero(rq.segment) ? ss->n_live : one != NULL;
+	seg = mcm_scratch(MCM_SCRATCH_ITEMS, most, sizeof(*seg));
+	for (i = 0; seg && i < most; i++)
+		seg[i] = describe(one ? one : ss->at[ss->live[i]]);
+	reply.segments = mcp_seq(seg, most);
 	/* Names are borrowed from the table until they are encoded. */
 	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;
 	pthread_rwlock_unlock(&ss->lock);

@@ -124,22 +124,13 @@ bool mcm_task_names(const struct mcm_task_name *names, unsigned n, uint64_t hash
 	return false;
 }
 
-/* Segments' table locked. */
-static const struct mcm_segment *segment_named(const struct mcm_segments *ss, uint64_t hash)
-{
-	for (unsigned i = 0; i < ss->n_live; i++)
-		if (ss->at[ss->live[i]]->name_hash == hash)
-			return ss->at[ss->live[i]];
-	return NULL;
-}
-
 static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsigned n)
 {
 	int r = 0;
 
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < n && r == 0; i++)
-		if (!segment_named(&m->segments, names[i].hash))
+		if (!mcm_segments_named(&m->segments, names[i].hash, NULL))
 			r = mc_fail(-MC_ENOSEGMENT, "no segment is named %s", names[i].name);
 	pthread_rwlock_unlock(&m->segments.lock);
 	return r;

@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/hash.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
@@ -63,20 +64,53 @@ static struct mcm_tenant *tenant_at(const struct mcm *m, uint32_t i)
 	return __atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE);
 }
 
-/* lock held */
-static uint32_t find(const struct mcm *m, struct mcp_bytes name)
+static uint16_t *bucket_of(const struct mcm_tenants *ts, const void *name, size_t len)
 {
+	return &ts->by_name[mc_hash(name, len, 0) % MCM_TENANT_BUCKETS];
+}
+
+/* lock held */
+uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name)
+{
+	const struct mcm_tenant *t;
 	uint32_t i;
 
 	if (is_default(name))
 		return MCM_TENANT_DEFAULT;
-	for (i = 1; i < m->tenants.count; i++) {
-		const struct mcm_tenant *t = tenant_at(m, i);
-
+	for (i = *bucket_of(&m->tenants, name.data, name.len); i; i = t->next_name) {
+		t = tenant_at(m, i);
 		if (strlen(t->name) == name.len && !memcmp(t->name, name.data, name.len))
 			return i;
 	}
 	return MCM_TENANT_NOBODY;
+}
+
+static void forget_name(const struct mcm_tenants *ts, const struct mcm_tenant *t)
+{
+	uint16_t *head = bucket_of(ts, t->name, strlen(t->name));
+	uint32_t i = *head;
+
+	if (i == t->number) {
+		*head = (uint16_t)t->next_name;
+		return;
+	}
+	while (ts->at[i]->next_name != t->number)
+		i = ts->at[i]->next_name;
+	ts->at[i]->next_name = t->next_name;
+}
+
+void mcm_tenant_call(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	uint16_t *head;
+
+	if (t->name[0])
+		forget_name(ts, t);
+	memcpy(t->name, name, len);
+	t->name[len] = '\0';
+	head = bucket_of(ts, name, len);
+	t->next_name = *head;
+	*head = (uint16_t)t->number;
 }
 
 int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret)
@@ -92,7 +126,7 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 	if (r < 0)
 		return r;
 	pthread_rwlock_rdlock(&ts->lock);
-	ret->tenant = find(m, tenant);
+	ret->tenant = mcm_tenant_lookup(m, tenant);
 	may = ret->tenant != MCM_TENANT_NOBODY && tenant_at(m, ret->tenant)->explicit_policy;
 	pthread_rwlock_unlock(&ts->lock);
 	if (write && !may)
@@ -293,7 +327,7 @@ struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i)
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
 {
 	pthread_rwlock_rdlock(&m->tenants.lock);
-	*ret = find(m, name);
+	*ret = mcm_tenant_lookup(m, name);
 	pthread_rwlock_unlock(&m->tenants.lock);
 	return *ret == MCM_TENANT_NOBODY ? mc_fail(-MC_ENOTENANT, "no such tenant") : 0;
 }
@@ -301,7 +335,7 @@ int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
 int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret)
 {
 	struct mcm_tenants *ts = &m->tenants;
-	uint32_t i = find(m, name);
+	uint32_t i = mcm_tenant_lookup(m, name);
 	struct mcm_tenant *t;
 
 	if (i != MCM_TENANT_NOBODY) {
@@ -313,9 +347,9 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	memcpy(t->name, name.data, name.len);
 	t->number = ts->count;
 	pthread_mutex_init(&t->lock, NULL);
+	mcm_tenant_call(m, t, name.data, name.len);
 	__atomic_store_n(&ts->at[ts->count], t, __ATOMIC_RELEASE);
 	__atomic_store_n(&ts->count, ts->count + 1, __ATOMIC_RELAXED);
 	mcm_tenant_note(m, t);

@@ -35,7 +35,9 @@ struct mcm_tenant_counts {
 };
 
 struct mcm_tenant {
+	/* constant once it has objects or a policy; changed under the table's lock for writing */
 	char name[MCP_TENANT_MAX + 1];
+	uint32_t next_name;		/* of its bucket, by number; 0: the end */
 	uint32_t number;
 	bool explicit_policy;		/* it stands in the policy */
 	uint64_t requested, effective;
@@ -60,6 +62,7 @@ struct mcm_tenants {
 	/* guarded by lock; entries are set once and never freed while the master runs, atomic */
 	struct mcm_tenant **at;		/* by number; [0] is the default one */
 	unsigned count;
+	uint16_t *by_name;		/* buckets of numbers, 0: empty; the default one is in none */
 	bool above;			/* atomic: some tenant may have more than its share */
 	uint64_t shared_out;		/* capacity that the effective quotas were computed for; read without */
 	/* the policy file (tenant_policy.c); the monitor's, and of who holds policy_lock */
@@ -170,6 +173,13 @@ int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p);
 
 /* ---- for tenant_policy.c; tenants' lock held for writing ---- */
 
+#define MCM_TENANT_BUCKETS 16384u
+
+/* Number of a name, MCM_TENANT_NOBODY: none has it.  For reading is enough. */
+uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);
+/* Another one than the default one is found by this name (1 to MCP_TENANT_MAX bytes) from now on, no longer
+ * by its old one. */
+void mcm_tenant_call(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len);
 /* Find or make.  -MC_ELIMIT, -ENOMEM. */
 int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret);
 /* Make its number and quota survive a restart. */

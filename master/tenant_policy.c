@@ -66,7 +66,6 @@ static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct mcm_t
 	const char *name, *quota;
 	uint64_t bytes;
 	int id, r;
-	size_t i;
 
 	if (!map || map->type != YAML_MAPPING_NODE)
 		return mc_fail(-MC_EPARAM, "an entry of \"tenants\" is no mapping");
@@ -79,12 +78,32 @@ static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct mcm_t
 		return r;
 	if (mc_parse_size(quota, &bytes) < 0 || !bytes || bytes > INT64_MAX)
 		return mc_fail(-MC_EPARAM, "tenant %s: bad quota \"%s\"", name, quota);
-	for (i = 0; i < p->count; i++)
-		if (!strcmp(p->at[i].name, name))
-			return mc_fail(-MC_EPARAM, "tenant %s stands there twice", name);
 	snprintf(p->at[p->count].name, sizeof(p->at->name), "%s", name);
 	p->at[p->count++].quota = bytes;
 	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_differ(const struct mcm_tenant_policy *p)
+{
+	const char **name = calloc(p->count + 1, sizeof(*name));
+	size_t i;
+	int r = 0;
+
+	if (!name)
+		return -ENOMEM;
+	for (i = 0; i < p->count; i++)
+		name[i] = p->at[i].name;
+	qsort(name, p->count, sizeof(*name), by_name);
+	for (i = 1; i < p->count && r == 0; i++)
+		if (!strcmp(name[i - 1], name[i]))
+			r = mc_fail(-MC_EPARAM, "tenant %s stands there twice", name[i]);
+	free(name);
+	return r;
 }
 
 static int read_document(yaml_document_t *doc, struct mcm_tenant_policy *p)
@@ -114,7 +133,7 @@ static int read_document(yaml_document_t *doc, struct mcm_tenant_policy *p)
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	return check_differ(p);
 }
 
 int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p)
@@ -301,14 +320,10 @@ static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct m
 	int r;
 
 	if (!quota) {
-		uint32_t i;
+		uint32_t i = mcm_tenant_lookup(m, name);
 
-		for (i = 0; i < m->tenants.count; i++) {
-			t = m->tenants.at[i];
-			if (strlen(t->name) == name.len && !memcmp(t->name, name.data, name.len))
-				break;
-		}
-		if (i == m->tenants.count || !t->explicit_policy)
+		t = i == MCM_TENANT_NOBODY ? NULL : m->tenants.at[i];
+		if (!t || !t->explicit_policy)
 			return mc_fail(-MC_ENOTENANT, "no such tenant in the policy");
 		if (mcm_peek(&t->objects))
 			return mc_fail(-MC_ETENANT_BUSY, "tenant %s has %llu objects", t->name,
@@ -379,6 +394,7 @@ static int make_number(struct mcm *m, uint32_t number, const char *name, size_t 
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t = ts->at[number];
+	char lost[32];
 
 	if (!t) {
 		t = calloc(1, sizeof(*t));
@@ -390,12 +406,12 @@ static int make_number(struct mcm *m, uint32_t number, const char *name, size_t 
 	}
 	if (number >= ts->count)
 		ts->count = number + 1;
-	if (name && len <= MCP_TENANT_MAX) {
-		memcpy(t->name, name, len);
-		t->name[len] = '\0';
-	} else if (!t->name[0]) {
-		snprintf(t->name, sizeof(t->name), "_lost-%u", number);
-	}
+	if (!name || len > MCP_TENANT_MAX)
+		name = t->name[0] ? NULL : lost;
+	if (name == lost)
+		len = (size_t)snprintf(lost, sizeof(lost), "_lost-%u", number);
+	if (name && number != MCM_TENANT_DEFAULT)
+		mcm_tenant_call(m, t, name, len);
 	*ret = t;
 	return 0;
 }
@@ -414,7 +430,7 @@ static void load_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
 	uint64_t quota = 0;
 	unsigned i;
 
-	if (l->error || value.len < NOTE_BYTES)
+	if (l->error || value.len < NOTE_BYTES || !name.len)
 		return;
 	for (i = 0; i < 8; i++)
 		quota |= (uint64_t)v[i] << 8 * i;
@@ -476,8 +492,9 @@ int mcm_tenants_init(struct mcm *m)
 	pthread_mutex_init(&ts->policy_lock, NULL);
 	mcm_slab_init(&ts->links, sizeof(struct mcm_tenant_link), MCM_TENANT_LINKS_SHIFT);
 	ts->at = calloc(MCM_TENANTS_MAX, sizeof(*ts->at));
+	ts->by_name = calloc(MCM_TENANT_BUCKETS, sizeof(*ts->by_name));
 	t = calloc(1, sizeof(*t));
-	if (!ts->at || !t) {
+	if (!ts->at || !ts->by_name || !t) {
 		free(t);
 		return -ENOMEM;
 	}
@@ -500,6 +517,7 @@ void mcm_tenants_done(struct mcm *m)
 		free(ts->at[i]);
 	}
 	free(ts->at);
+	free(ts->by_name);
 	mcm_slab_done(&ts->links);
 	pthread_mutex_destroy(&ts->policy_lock);
 	pthread_rwlock_destroy(&ts->lock);

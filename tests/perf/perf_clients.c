@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_clients.c - what clients cost that do nothing but say that they are there: the master's share of a
- * core, with as many heartbeats as it asks for: of clients that only use the store, and of a tenth as many that
- * have a segment each.
+ * core, with as many heartbeats as it asks for: of clients that only use the store, and of as many that have a
+ * segment each; and what it costs that these come.
  *
  *	perf_clients [CLIENTS [SECONDS]]	10000 and 10 unless said otherwise */
 #include <config.h>
@@ -70,6 +70,7 @@ static pid_t master_start(const char *addr)
 /* ---- the clients, all in this thread ---- */
 
 static int fds[CLIENTS_MAX];
+static unsigned offers;
 
 static void send_frame(unsigned i, uint16_t type, uint32_t id, const void *msg)
 {
@@ -121,6 +122,7 @@ static void offer(unsigned i)
 		.endpoint = mcp_bytes("h:1", 3), .protocol = mcp_bytes("tcp", 3),
 	};
 
+	offers++;
 	mount.name = mcp_bytes(name, (uint32_t)snprintf(name, sizeof(name), "owner-%u", i));
 	send_frame(i, MCP_MOUNT, 3, &mount);
 }
@@ -176,7 +178,7 @@ static uint64_t beat_all(unsigned n, uint64_t seconds, uint32_t *ret_ms)
 static void bench(const char *addr, const char *what, unsigned n, uint64_t seconds, bool owner)
 {
 	pid_t master = master_start(addr);
-	uint64_t cpu, began, beats, wall;
+	uint64_t cpu, began, beats, wall, come;
 	uint32_t ms = 1000;
 	uint8_t body[256];
 	unsigned i, k;
@@ -188,22 +190,28 @@ static void bench(const char *addr, const char *what, unsigned n, uint64_t secon
 			usleep(10000);
 	}
 	close(fd);
+	come = cpu_ns_of(master);
 	for (i = 0; i < n; i++) {
 		join(addr, i, owner);
 		if (i % 256 == 255 || i == n - 1)
 			for (k = i & ~255u; k <= i; k++)
 				receive(k, owner ? 3 : 2, body);
 	}
+	come = cpu_ns_of(master) - come;
 	beat_all(n, 2 * seconds / 5 + 1, &ms);
+	offers = 0;
 	cpu = cpu_ns_of(master);
 	began = mc_now_ns();
 	beats = beat_all(n, seconds, &ms);
 	wall = mc_now_ns() - began;
 	cpu = cpu_ns_of(master) - cpu;
+	perf_row(what, "one comes", (double)come / 1e3 / n, "us of the master's CPU time");
 	perf_row(what, "asked for", ms, "ms between two of one client");
 	perf_row(what, "heartbeats", (double)beats * 1e9 / (double)wall, "/s");
 	perf_row(what, "one", (double)cpu / 1e3 / (double)beats, "us of the master's CPU time");
 	perf_row(what, "master", 100 * (double)cpu / (double)wall, "% of a core");
+	if (owner)
+		perf_row(what, "silent meanwhile", offers, "segments");
 	for (i = 0; i < n; i++)
 		close(fds[i]);
 	kill(master, SIGKILL);
@@ -229,6 +237,6 @@ int main(int argc, char **argv)
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", 21000 + (int)(getpid() % 9000));
 	bench(addr, "idle clients, tcp", n, seconds, false);
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", 30000 + (int)(getpid() % 1000));
-	bench(addr, "idle owners of segments, tcp", n / 10 + 1, seconds, true);
+	bench(addr, "idle owners of segments, tcp", n, seconds, true);
 	return 0;
 }

@@ -196,6 +196,8 @@ static void bench_restart(uint64_t objects)
 		die("checkpoint", r);
 	perf_row("checkpoint", "time", (double)(mc_now_ns() - began) / 1e6, "ms");
 	perf_row("checkpoint", "longest lock", (double)o.m->journal->longest_ns / 1e3, "us");
+	perf_row("checkpoint", "CPU time of it", (double)o.m->journal->longest_cpu_ns / 1e3,
+		 "us at the most");
 	mcm_session_free(o.m, o.s);
 	mcm_client_closed(o.m, me);
 	mcm_core_free(o.m);

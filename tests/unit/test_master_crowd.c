@@ -222,6 +222,18 @@ static uint64_t cpu_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
+/* Of this process, which is the master's. */
+static uint64_t rss(void)
+{
+	unsigned long long size, pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llu %llu", &size, &pages), 2);
+	fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* @n come while @c and @h go on asking; what came of them. */
 static struct census crowd_comes(unsigned n, struct mcp_client *c, struct mcp_client *h)
 {
@@ -286,7 +298,7 @@ static void test_crowd(void **state)
 	struct rlimit old, lim;
 	struct mcp_client *c, *h;
 	struct census all;
-	uint64_t cpu, began;
+	uint64_t cpu, began, before;
 
 	(void)state;
 	assert_in_range(n, 1, CHILDREN_MAX * PER_CHILD);
@@ -308,7 +320,10 @@ static void test_crowd(void **state)
 	start(n + 1000);
 	c = client(1, MCP_LANE_CONTROL);
 	h = client(2, MCP_LANE_HEARTBEAT);
+	before = rss();
 	all = crowd_comes(n, c, h);
+	printf("%.0f B of memory for each of %u\n",
+	       (double)(rss() - before) / (all.welcome ? all.welcome : 1), all.welcome);
 	cpu = cpu_ms();
 	began = mc_now_ms();
 	while (mc_now_ms() < began + 300)

@@ -48,6 +48,13 @@ int fx_mount(struct fixture *fx, uint64_t client, uint64_t id, uint64_t epoch, u
 	return r;
 }
 
+bool fx_beat(struct fixture *fx, struct mcp_id client)
+{
+	uint32_t ms;
+
+	return mcm_client_beat(fx->m, client, &ms);
+}
+
 struct mcm_session *fx_session(struct fixture *fx, uint64_t client)
 {
 	struct mcm_session *s;
@@ -283,6 +290,36 @@ static void count_names(struct recount *rc)
 	assert_int_equal(dirs, nm->count);
 }
 
+/* What the table knows of all together, and how they are found, against the segments themselves. */
+static void check_segments(struct mcm_segments *ss)
+{
+	uint64_t capacity = 0, largest = 0, usable;
+	unsigned i, hidden = 0, live = 0, found;
+
+	for (i = 0; i < ss->top; i++) {
+		struct mcm_segment *s = ss->at[i], *t;
+		uint8_t state = mcm_segment_state(s);
+
+		hidden += state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
+		if (state != MCP_SEG_OK && state != MCP_SEG_SILENT)
+			continue;
+		live++;
+		capacity += s->size;
+		usable = s->size / MCM_GRANULE * MCM_GRANULE;
+		largest = usable > largest ? usable : largest;
+		assert_ptr_equal(mcm_segments_find(ss, s->id), s);
+		for (t = NULL, found = 0; (t = mcm_segments_named(ss, s->name_hash, t));)
+			found += t == s;
+		assert_int_equal(found, 1);
+		assert_int_equal(ss->live[s->live_at], i);
+	}
+	assert_int_equal(ss->n_live, live);
+	assert_int_equal(ss->n_by_host, live);
+	assert_int_equal(ss->n_hidden, hidden);
+	assert_int_equal(ss->capacity, capacity);
+	assert_int_equal(ss->largest, largest);
+}
+
 void fx_check(struct fixture *fx)
 {
 	struct recount rc = { .fx = fx };
@@ -295,6 +332,7 @@ void fx_check(struct fixture *fx)
 	assert_int_equal(rc.objects, mcm_index_count(&m->index));
 	count_names(&rc);
 	assert_int_equal(rc.named, rc.objects);
+	check_segments(&m->segments);
 	for (i = 0; i < m->segments.top; i++) {
 		const struct mcm_segment *s = m->segments.at[i];
 

@@ -37,6 +37,8 @@ void fx_down(struct fixture *fx);
 
 struct mcm_session *fx_session(struct fixture *fx, uint64_t client);
 void fx_session_end(struct fixture *fx, struct mcm_session *s);
+/* A heartbeat; the result of mcm_client_beat(). */
+bool fx_beat(struct fixture *fx, struct mcp_id client);
 /* Mount segment @id (named "seg-<id>") for @client.  The result of mcm_mount(). */
 int fx_mount(struct fixture *fx, uint64_t client, uint64_t id, uint64_t epoch, uint64_t size,
 	     struct mcp_mount_reply *ret);

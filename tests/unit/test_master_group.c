@@ -82,7 +82,7 @@ static void pass(struct fixture *fx, uint64_t ms)
 {
 	for (; ms > 1000; ms -= 1000) {
 		fx_advance(fx, 1000);
-		mcm_client_heartbeat(fx->m, fx->s->client);
+		fx_beat(fx, fx->s->client);
 	}
 	fx_advance(fx, ms);
 }

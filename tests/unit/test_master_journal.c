@@ -571,13 +571,13 @@ static void t_held_for_many(void **state)
 	jx_again(&fx);
 	attach(&fx, 1, MIB);
 	fx.m->conf.client_ttl = 10000;
-	/* Their heartbeats are twelve and a half seconds apart, and four when one has failed. */
-	for (i = 1; i <= 22; i++) {
-		for (; n < i * 800 && n < 10000; n++)
+	/* Their heartbeats are 33 1/3 seconds apart, and four when one has failed. */
+	for (i = 1; i <= 43; i++) {
+		for (; n < i * 300 && n < 10000; n++)
 			crowd[n] = fx_session(&fx, 1000 + n);
 		fx_advance(&fx, 1000);
-		mcm_client_heartbeat(fx.m, fx.s->client);
-		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 21 ? -MC_ENOSPACE : i == 21 ? 0 : -MC_EEXISTS);
+		fx_beat(&fx, fx.s->client);
+		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 42 ? -MC_ENOSPACE : i == 42 ? 0 : -MC_EEXISTS);
 	}
 	while (n)
 		fx_session_end(&fx, crowd[--n]);

@@ -608,7 +608,7 @@ static void op_advance(const struct op *op)
 
 	mc_clock_advance(ms * MC_NS_PER_MS);
 	mcm_clock_tick(mo.fx.m);
-	mcm_client_heartbeat(mo.fx.m, mo.session[0]->client);
+	fx_beat(&mo.fx, mo.session[0]->client);
 	mcm_liveness_tick(mo.fx.m);
 	mcm_pins_tick(mo.fx.m);
 	now = now_ms();

@@ -185,9 +185,82 @@ static void test_fenced(void **state)
 	assert_int_equal(call_yourself(&fx, 1, "first:1"), 0);
 	mcm_client_closed(fx.m, id_of(1));
 	assert_int_equal(fx_put(&fx, "a", KIB, 0), 0);
-	assert_false(mcm_client_heartbeat(fx.m, id_of(1)));
+	assert_false(fx_beat(&fx, id_of(1)));
 	assert_int_equal(call_yourself(&fx, 9, "nobody:1"), -MC_ENOCLIENT);
 	assert_int_equal(call_yourself(&fx, 1, "b\xc3\x28 d"), -MC_EPARAM);
+	fx_down(&fx);
+}
+
+#define OWNERS 4000u
+/* Segments looked at in one request: chains of hashes, and of a re-mount the own name. */
+#define LOOKS 24u
+
+static unsigned looked_before;
+
+/* Few were looked at since the last time. */
+static void few_looks(struct fixture *fx)
+{
+	unsigned now = mcm_peek(&fx->m->segments.looked);
+
+	assert_in_range(now - looked_before, 0, LOOKS);
+	looked_before = now;
+}
+
+static int offer(struct fixture *fx, uint64_t client, uint64_t epoch, uint64_t size)
+{
+	char name[32];
+	struct mcp_mount rq = {
+		.segment = id_of(client), .client = id_of(client), .epoch = epoch, .size = size,
+		.base = MIB, .endpoint = fx_bytes("h:1"), .protocol = fx_bytes("tcp"),
+	};
+	struct mcp_mount_reply reply;
+
+	/* Several on each host. */
+	snprintf(name, sizeof(name), "host-%u:%u", (unsigned)client % 1000, (unsigned)client);
+	rq.name = fx_bytes(name);
+	return mcm_mount(fx->m, id_of(client), &rq, &reply);
+}
+
+/* Mounting, coming back, growing and leaving cost as much with thousands of owners as with a few. */
+static void test_thousands_of_owners(void **state)
+{
+	struct fixture fx;
+	uint64_t i, lost;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	looked_before = 0;
+	for (i = 10; i < 10 + OWNERS; i++) {
+		assert_int_equal(mcm_client_opened(fx.m, id_of(i)), 0);
+		assert_int_equal(offer(&fx, i, 1, MIB), 0);
+		few_looks(&fx);
+	}
+	assert_int_equal(fx.m->segments.n_live, OWNERS);
+	assert_int_equal(fx.m->clients.owners, OWNERS);
+	fx_check(&fx);
+	looked_before = mcm_peek(&fx.m->segments.looked);
+	for (i = 10; i < 10 + OWNERS; i++) {
+		assert_int_equal(offer(&fx, i, 1, i % 3 ? MIB : 2 * MIB), 0);
+		few_looks(&fx);
+	}
+	/* Other memory under the same id, and one who goes without a word. */
+	assert_int_equal(offer(&fx, 10, 2, 2 * MIB), 0);
+	mcm_client_closed(fx.m, id_of(11));
+	assert_false(mcm_segment_allocatable(segment(&fx, 11)));
+	assert_true(mcm_segment_allocatable(segment(&fx, 12)));
+	fx_check(&fx);
+	while (mcm_evict_background(fx.m))
+		;
+	looked_before = mcm_peek(&fx.m->segments.looked);
+	for (i = 12; i < 10 + OWNERS; i++) {
+		assert_int_equal(mcm_unmount(fx.m, id_of(i), id_of(i), &lost), 0);
+		few_looks(&fx);
+	}
+	assert_int_equal(fx.m->segments.largest, 2 * MIB);
+	assert_int_equal(mcm_unmount(fx.m, id_of(10), id_of(10), &lost), 0);
+	assert_int_equal(fx.m->segments.largest, MIB);
+	assert_int_equal(fx.m->clients.owners, 1);
+	fx_check(&fx);
 	fx_down(&fx);
 }
 
@@ -201,6 +274,7 @@ int main(void)
 		cmocka_unit_test(test_too_big_by_a_little),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_fenced),
+		cmocka_unit_test(test_thousands_of_owners),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

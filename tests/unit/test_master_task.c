@@ -71,7 +71,7 @@ static void later(struct fixture *fx, uint64_t ms)
 	for (uint64_t step; ms; ms -= step) {
 		step = ms < 5000 ? ms : 5000;
 		fx_advance(fx, step);
-		mcm_client_heartbeat(fx->m, fx->s->client);
+		fx_beat(fx, fx->s->client);
 	}
 	mcm_tasks_tick(fx->m);
 }

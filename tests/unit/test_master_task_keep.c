@@ -98,7 +98,7 @@ static void a_drain_goes_on_after_a_restart(void **state)
 		bool reattach;
 
 		fx_advance(&fx, 5000);
-		reattach = mcm_client_heartbeat(fx.m, fx.s->client);
+		reattach = fx_beat(&fx, fx.s->client);
 		assert_false(reattach);
 		(void)mcm_restored_release(fx.m);
 		mcm_tasks_tick(fx.m);

@@ -585,6 +585,51 @@ static void bad_files_are_refused_at_the_start(void **state)
 	mc_options_free(options);
 }
 
+/* A policy of @n tenants, of which the last has the name of tenant @again. */
+static void many_tenants(unsigned n, unsigned again)
+{
+	const size_t cap = 40ul * n + 64;
+	char *text = malloc(cap);
+	size_t len;
+
+	assert_non_null(text);
+	len = (size_t)snprintf(text, cap, "version: 1\ntenants:\n");
+	for (unsigned i = 0; i < n; i++)
+		len += (size_t)snprintf(text + len, cap - len, " - {name: t%u, quota: 1MB}\n",
+					i == n - 1 ? again : i);
+	write_policy(text);
+	free(text);
+}
+
+/* As many as there may be: each is found, and so is a name that stands there twice. */
+static void very_many_tenants(void **state)
+{
+	const unsigned n = MCM_TENANTS_MAX - 1;
+	struct mcm_tenant_policy p = { 0 };
+	struct fixture fx;
+	uint32_t number;
+	char name[16];
+	FILE *from;
+
+	many_tenants(n, n - 1);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "t%u", i);
+		assert_int_equal(mcm_tenant_find(fx.m, fx_bytes(name), &number), 0);
+		assert_int_equal(number, i + 1);
+	}
+	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t"), &number), -MC_ENOTENANT);
+	assert_int_equal(put(&fx, "t16000", "k", 1, 0), 0);
+	fx_down(&fx);
+	many_tenants(n, 7);
+	from = fopen(policy_file, "r");
+	assert_non_null(from);
+	assert_int_equal(mcm_tenant_policy_read(from, &p), -MC_EPARAM);
+	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "t7 stands there twice"));
+	free(p.at);
+	fclose(from);
+}
+
 static void quotas_are_written_to_the_file(void **state)
 {
 	struct fixture fx;
@@ -688,6 +733,7 @@ int main(void)
 		cmocka_unit_test(the_background_takes_from_them_first),
 		cmocka_unit_test(the_file_is_read_and_read_again),
 		cmocka_unit_test(bad_files_are_refused_at_the_start),
+		cmocka_unit_test(very_many_tenants),
 		cmocka_unit_test(quotas_are_written_to_the_file),
 		cmocka_unit_test(tenants_and_groups_survive_a_restart),
 	};

@@ -191,7 +191,7 @@ static void *housekeeper(void *arg)
 		mcm_pins_tick(fx.m);
 		mcm_puts_tick(fx.m);
 		mcm_evict_background(fx.m);
-		mcm_client_heartbeat(fx.m, fx.s->client);
+		fx_beat(&fx, fx.s->client);
 		if (i % 32 == 0)
 			assert_int_equal(mcm_unmount(fx.m, fx.s->client, (struct mcp_id){ 7, 3 }, &lost),
 					 0);
