@@ -66,7 +66,7 @@ static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned
 	if (!list)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
-		if (!mcs_key_check(keys[i]))
+		if (keys[i].data && keys[i].len && keys[i].len <= MCP_KEY_MAX)
 			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
 	*ret = mcp_seq(list, k);
 	return 0;
@@ -137,7 +137,7 @@ int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct
 struct exist_part {
 	const struct mcs_key *keys;
 	uint8_t *present;
-	unsigned n;
+	unsigned n, asked;		/* asked: those that are keys */
 	bool on_way;
 	struct mcp_ticket ticket;
 };
@@ -145,30 +145,29 @@ struct exist_part {
 static int exist_answer(const struct exist_part *p, const struct mcp_exist_reply *reply)
 {
 	const uint8_t *answer = reply->present.data;
-	unsigned asked = 0, k = 0;
+	unsigned k = 0;
 	int count = 0;
 
-	for (unsigned i = 0; i < p->n; i++)
-		asked += !mcs_key_check(p->keys[i]);
-	if (reply->present.len != asked)
+	if (reply->present.len != p->asked)
 		return mc_fail(-MC_EPROTO, "master answered for %u keys of %u",
-			       reply->present.len, asked);
+			       reply->present.len, p->asked);
 	/* What cannot be a key cannot exist. */
 	for (unsigned i = 0; i < p->n; i++) {
-		p->present[i] = (asked == p->n || !mcs_key_check(p->keys[i])) && answer[k++] == 1;
+		p->present[i] = (p->asked == p->n || !mcs_key_check(p->keys[i])) && answer[k++] == 1;
 		count += p->present[i];
 	}
 	return count;
 }
 
 /* Send the question, and wait for the answer unless there is a @ticket. */
-static int exist_ask(struct mcs *s, const struct exist_part *p, struct mcp_exist_reply *reply,
+static int exist_ask(struct mcs *s, struct exist_part *p, struct mcp_exist_reply *reply,
 		     struct mcp_reply *mem, struct mcp_ticket *ticket, uint64_t deadline)
 {
 	struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
 	struct mcp_exist msg = { .tenant = s->tenant };
 	int r = sc ? key_list(sc, p->keys, p->n, &msg.keys) : -ENOMEM;
 
+	p->asked = msg.keys.count;
 	if (!r)
 		r = ticket ? mcs_call_start(s->session, MCP_EXIST, &msg, ticket, deadline) :
 			mcs_call(s->session, MCP_EXIST, &msg, reply, mem, deadline);
@@ -177,7 +176,7 @@ static int exist_ask(struct mcs *s, const struct exist_part *p, struct mcp_exist
 }
 
 /* The answer of one part: how many are there.  A question that was lost is asked again. */
-static int exist_finish(struct mcs *s, const struct exist_part *p, uint64_t deadline)
+static int exist_finish(struct mcs *s, struct exist_part *p, uint64_t deadline)
 {
 	struct mcp_reply mem = { 0 };
 	struct mcp_exist_reply reply;

@@ -13,6 +13,7 @@
 #define EXTS_SHIFT 14
 #define FRESH_SLOTS 32		/* taken from the slab at a time */
 #define CHAIN_WARM 4		/* objects of a chain loaded ahead */
+#define COLD_BITS 4		/* tables below so many bits lie in caches, with their objects */
 
 static const struct mcm_table_type by_key = {
 	.link = offsetof(struct mcm_object, next),
@@ -161,6 +162,8 @@ void mcm_index_warm(struct mcm_index *ix, const uint32_t *hash, unsigned n,
 	uint32_t slot[MCM_WARM_MAX];
 	unsigned i, round, left;
 
+	if (!new_len && n && mcm_peek(&mcm_index_shard(ix, hash[0])->table.bits) < COLD_BITS)
+		return;
 	for (i = 0; i < n; i++)
 		warm_head(ix, hash[i]);
 	for (i = 0; i < n; i++)

@@ -253,11 +253,29 @@ static bool flawed(struct flaw *flaw, const struct mcp_desc *d, const struct mcp
 static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
 			 struct flaw *flaw);
 
+/* What check_list() finds, for the long lists. */
+static bool bytes_list_good(uint32_t count, const uint8_t *p, const uint8_t *end)
+{
+	for (; count; count--) {
+		uint32_t len;
+
+		if (end - p < 8)
+			return false;
+		len = mcp_get_u32(p);
+		if (len < 4 || len > (size_t)(end - p) - 4 || mcp_get_u32(p + 4) > len - 4)
+			return false;
+		p += 4 + (size_t)len;
+	}
+	return p == end;
+}
+
 static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint32_t count,
 		       const uint8_t *p, const uint8_t *end, struct flaw *flaw)
 {
 	if (count > MCP_BATCH_MAX)
 		return flawed(flaw, d, f, "too many elements");
+	if (only_bytes(f->elem) && bytes_list_good(count, p, end))
+		return true;
 	for (; count; count--) {
 		uint32_t len;
 
@@ -387,6 +405,12 @@ bool mcp_iter_next(struct mcp_iter *it, void *ret_elem)
 	if (p == it->end)
 		return false;
 	it->p = p + 4 + mcp_get_u32(p);
+	if (only_bytes(it->d)) {
+		struct mcp_bytes *bytes = (void *)((char *)ret_elem + it->d->fields[0].offset);
+
+		*bytes = (struct mcp_bytes){ p + 8, mcp_get_u32(p + 4) };
+		return true;
+	}
 	load_fields(it->d, p + 4, it->p, ret_elem);
 	return true;
 }

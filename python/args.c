@@ -56,7 +56,10 @@ int mcpy_key(PyObject *obj, struct mcs_key *ret)
 {
 	Py_ssize_t len;
 
-	if (PyUnicode_Check(obj)) {
+	if (PyUnicode_Check(obj) && PyUnicode_IS_COMPACT_ASCII(obj)) {
+		ret->data = (const char *)PyUnicode_1BYTE_DATA(obj);
+		len = PyUnicode_GET_LENGTH(obj);
+	} else if (PyUnicode_Check(obj)) {
 		ret->data = PyUnicode_AsUTF8AndSize(obj, &len);
 		if (!ret->data)
 			return -1;
