@@ -68,11 +68,19 @@ static bool page_sound(uint64_t at, unsigned access)
  * @limit. */
 static int vma_at(uint64_t at, uint64_t limit, unsigned access, struct vma *ret)
 {
+	static atomic_bool silent;
 	struct query q = { .size = sizeof(q), .query_addr = at };
-	int r = ioctl(maps_fd(false), QUERY, &q);
+	int r;
 
-	if (r < 0 && (errno == EBADF || errno == ENOTTY))
+	if (atomic_load(&silent))
+		return -1;
+	r = ioctl(maps_fd(false), QUERY, &q);
+	if (r < 0 && (errno == EBADF || errno == ENOTTY)) {
 		r = ioctl(maps_fd(true), QUERY, &q);
+		/* Of a new descriptor it is the kernel's word: asked again, there would be one more each time. */
+		if (r < 0 && errno == ENOTTY)
+			atomic_store(&silent, true);
+	}
 	if (r < 0)
 		return errno == ENOENT ? 0 : -1;
 	*ret = (struct vma){ q.vma_start, q.vma_end, (unsigned)q.vma_flags & (MCPY_READ | MCPY_WRITE), q.vma_end };
@@ -108,14 +116,17 @@ static bool listed(uint64_t at, unsigned access)
 	return good;
 }
 
-/* Populating fails where access would be a signal, also for memory of devices, and in kernels before 5.14. */
+/* Populating fails where access would be a signal, but also for memory of devices, and in kernels before 5.14. */
 static bool page_good(uint64_t at, unsigned access)
 {
 	void *page = (void *)(uintptr_t)(at & ~(page_size() - 1));
 
-	return !access ||
-	       madvise(page, page_size(), access & MCPY_WRITE ? MADV_POPULATE_WRITE_ : MADV_POPULATE_READ_) == 0 ||
-	       listed(at, access);
+	int advice = access & MCPY_WRITE ? MADV_POPULATE_WRITE_ : MADV_POPULATE_READ_;
+
+	if (!access || madvise(page, page_size(), advice) == 0)
+		return true;
+	/* nothing is behind it, whatever the list says */
+	return errno != EFAULT && listed(at, access);
 }
 
 /* The first and the last page are looked at; between them, holes are found, and protected pages are not. */

@@ -26,12 +26,27 @@ static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLong(r);
 }
 
+/* 0 and 1 are the same two objects in each list. */
+static PyObject *present_list(const uint8_t *present, Py_ssize_t n)
+{
+	PyObject *is[2] = { PyLong_FromLong(0), PyLong_FromLong(1) };
+	PyObject *list = is[0] && is[1] ? PyList_New(n) : NULL;
+
+	for (Py_ssize_t i = 0; i < n && list; i++) {
+		Py_INCREF(is[present[i]]);
+		PyList_SET_ITEM(list, i, is[present[i]]);
+	}
+	Py_XDECREF(is[0]);
+	Py_XDECREF(is[1]);
+	return list;
+}
+
 static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 				      PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "batch_is_exist", 1, { "keys" } };
 	int r = MCPY_INVALID_PARAMS;
-	PyObject *a[1], *list, *is[2];
+	PyObject *a[1], *list;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
 	uint8_t *present;
@@ -50,16 +65,7 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 	if (r < 0) {
 		list = mcpy_list_of(keys.n, r);
 	} else {
-		list = PyList_New(keys.n);
-		is[0] = PyLong_FromLong(0);
-		is[1] = PyLong_FromLong(1);
-		for (Py_ssize_t i = 0; i < keys.n && list; i++) {
-			Py_INCREF(is[present[i]]);
-			PyList_SET_ITEM(list, i, is[present[i]]);
-		}
-		/* small numbers: there is always one */
-		Py_DECREF(is[0]);
-		Py_DECREF(is[1]);
+		list = present_list(present, keys.n);
 	}
 	PyMem_RawFree(present);
 	mcpy_keys_done(&keys);

@@ -6,6 +6,7 @@
 . "$top_srcdir/tests/lib/python.sh"
 python_package
 start_master --default_kv_lease_ttl=100
+timeout 120 "$PYTHON" "$top_srcdir/tests/python/pointers.py" "$MASTER" --old
 "$PYTHON" - <<'END' || skip "the kernel does not say what a mapping is (Linux 6.11)"
 import fcntl, os, struct
 q = struct.pack("=11Q", 104, 0, 0, *[0] * 8) + bytes(16)
