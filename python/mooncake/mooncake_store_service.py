@@ -120,7 +120,7 @@ class MooncakeStoreService:
             if code == 0:
                 return
             if code == _setup.INVALID_PARAMS or time.monotonic() >= end:
-                raise SystemExit(f"the store cannot be set up: error {code}")
+                raise ConnectionError(f"the store cannot be set up: error {code}")
             await asyncio.sleep(min(1, max(0, end - time.monotonic())))
 
     def application(self):
@@ -277,9 +277,15 @@ async def serve(args):
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await service.start_store(args.max_wait_time)
-    await service.start_http(args.port)
-    await stop.wait()
+    opening = asyncio.ensure_future(service.start_store(args.max_wait_time))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        opening.cancel()
+    else:
+        await opening
+        await service.start_http(args.port)
+        await stopping
     await service.stop()
 
 

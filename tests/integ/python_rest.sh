@@ -25,6 +25,27 @@ stop_pid "$service"
 
 # what follows is about times and other programs
 [ -z "${SANITIZER-}" ] || exit 0
+# a service that is there before its master, gives bodies a second, and loses its master
+late=
+free_port late
+late_service() {
+	spawn late "$PYTHON" -c 'import mooncake.mooncake_store_service as m; m.READ_SECONDS = 1; m.main()' \
+		--config "$tmp/conf.json" --port "$late"
+	service=$SPAWNED
+	wait_for 60 grep -q "$MASTER: connection refused" "$tmp/late.log"
+}
+kill_pid "$MASTER_PID"
+late_service
+restart_master
+started "$service" late 60 connects "127.0.0.1:$late"
+timeout 100 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$late" --late "$MASTER_PID"
+! grep -a -A20 "ERROR mooncake.service" "$tmp/late.log" || fail "a request was not foreseen"
+stop_pid "$service" 60
+# one that waits for a master can be told to end
+rm "$tmp/late.log"
+late_service
+stop_pid "$service" 30
+
 # from the environment, and without a master: a clear end
 MOONCAKE_MASTER=127.0.0.1:1 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest" --max-wait-time 0
 grep -q "127.0.0.1:1: connection refused" "$tmp/fails.out" || fail "the cause is not told: $(cat "$tmp/fails.out")"

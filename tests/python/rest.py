@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every route of the REST service, right and wrong, then bytes at random.  rest.py PORT"""
+"""Every route of the REST service, right and wrong, then bytes at random.
+
+rest.py PORT [--late MASTER_PID]; --late: of a service that gives a body a second, and whose master is killed here"""
 
 import http.client
 import json
 import os
 import random
+import signal
 import socket
 import sys
 
@@ -12,7 +15,7 @@ PORT = int(sys.argv[1])
 
 
 def ask(method, path, body=None):
-    c = http.client.HTTPConnection("127.0.0.1", PORT, timeout=30)
+    c = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
     try:
         c.request(method, path, body=body if body is None or isinstance(body, (bytes, str)) else json.dumps(body))
         r = c.getresponse()
@@ -228,6 +231,22 @@ def drip():
     expect(("GET", "/api/get/drip"), 200, b"drop")
 
 
+def late(master):
+    """A body that does not come in time is 408; without a master nothing is a miss."""
+    with socket.create_connection(("127.0.0.1", PORT), timeout=60) as s:
+        s.sendall(b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"key":')
+        answer = s.recv(4096)
+        assert b" 408 " in answer, answer
+    expect(("PUT", "/api/put", {"key": "k", "value": "x"}), 200)
+    expect(("GET", "/api/get/k"), 200, b"x")
+    os.kill(master, signal.SIGKILL)
+    expect(("GET", "/api/get/none"), 500)
+    expect(("GET", "/api/exist/k"), 500)
+
+
+if sys.argv[2:3] == ["--late"]:
+    late(int(sys.argv[3]))
+    sys.exit(0)
 routes()
 files()
 drip()
