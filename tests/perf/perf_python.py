@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package against upstream's wheel, in turns in the same minutes.
 
-perf_python.py OURS_PYTHON OURS_MASTER [UPSTREAM_PYTHON UPSTREAM_MASTER]: the driver; it runs itself as workers,
-two processes for each package: one that owns memory and one that has none and is measured."""
+perf_python.py OURS_PYTHON OURS_MASTER [UPSTREAM_PYTHON UPSTREAM_MASTER]: the driver (PERF_ROWS=TEXT: only rows that
+have it in their name, PERF_ROUNDS=N: so many of each); it runs itself as workers,
+two processes for each package: one that owns memory and one that has none and is measured; then one that has
+its own."""
 
 import ctypes
 import os
@@ -13,7 +15,7 @@ import threading
 import time
 
 MIB = 1 << 20
-ROUNDS = 5
+ROUNDS = int(os.environ.get("PERF_ROUNDS", "5"))
 
 
 # ---- a worker ---------------------------------------------------------------------------------------
@@ -162,6 +164,59 @@ class Worker:
     def get_1m(self):
         return self.one(True)
 
+    def own(self, n, size, one_by_one, get):
+        """Puts or gets of n objects, which lie in this process's own segment, against memcpy of the same bytes: how
+        many times its speed, best of each, in turns."""
+        keys, sizes = [f"own-{i}" for i in range(n)], [size] * n
+        ptrs = [self.ptr + i * size for i in range(n)]
+        _, to = memory(n * size)
+
+        def copy():
+            for i in range(n):
+                ctypes.memmove(to + i * size, ptrs[i], size)
+
+        def call(what, batch, good):
+            if one_by_one:
+                got = [what(key, at, size) for key, at in zip(keys, ptrs)]
+            else:
+                got = batch(keys, ptrs, sizes)
+            assert got == [good] * n, got[:3]
+
+        best = [1e9, 1e9]
+        for _ in range(5):
+            self.s.batch_remove(keys, True)
+            if get:
+                call(self.s.put_from, self.s.batch_put_from, 0)
+            for k in range(2):
+                began = time.perf_counter()
+                if not k:
+                    copy()
+                elif get:
+                    call(self.s.get_into, self.s.batch_get_into, size)
+                else:
+                    call(self.s.put_from, self.s.batch_put_from, 0)
+                best[k] = min(best[k], time.perf_counter() - began)
+        self.s.remove_all(True)
+        return best[0] / best[1]
+
+    def own_put_1m(self):
+        return self.own(64, MIB, True, False)
+
+    def own_get_1m(self):
+        return self.own(64, MIB, True, True)
+
+    def own_put_32x1m(self):
+        return self.own(32, MIB, False, False)
+
+    def own_get_32x1m(self):
+        return self.own(32, MIB, False, True)
+
+    def own_put_32x4m(self):
+        return self.own(32, 4 * MIB, False, False)
+
+    def own_get_32x4m(self):
+        return self.own(32, 4 * MIB, False, True)
+
     def memcpy(self):
         """GB/s over the working set of 32 x 4 MiB."""
         other, to = memory(128 * MIB)
@@ -177,11 +232,11 @@ def worker(role, master):
     import mooncake.store as ms
 
     s = ms.MooncakeDistributedStore()
-    segment = 1 << 30 if role == "owner" else 0
+    segment = 0 if role == "user" else 1 << 30
     out = os.dup(1)
     os.dup2(2, 1)
     code = s.setup("127.0.0.1", "P2PHANDSHAKE", segment, 64 * MIB, "tcp", "", master)
-    w = Worker(s, master) if role == "user" else None
+    w = None if role == "owner" else Worker(s, master)
     os.write(out, f"{code}\n".encode())
     for line in sys.stdin:
         name = line.strip()
@@ -224,6 +279,10 @@ ROWS = (("put 4 KiB", "put_4k", "us p50", -1), ("get 4 KiB", "get_4k", "us p50",
         ("get_into 1 MiB, 1 thread", "threads_1", "GB/s", 1), ("get_into 1 MiB, 10 threads", "threads_10", "GB/s", 1),
         ("memcpy 128 MiB", "memcpy", "GB/s", 1))
 
+OWN_ROWS = (("own segment: put_from 1 MiB", "own_put_1m"), ("own segment: get_into 1 MiB", "own_get_1m"),
+            ("own segment: batch_put_from 32 x 1 MiB", "own_put_32x1m"), ("own segment: batch_get_into 32 x 1 MiB", "own_get_32x1m"),
+            ("own segment: batch_put_from 32 x 4 MiB", "own_put_32x4m"), ("own segment: batch_get_into 32 x 4 MiB", "own_get_32x4m"))
+
 
 def row(what, figure, value, unit):
     print(f"{what:46} {figure:12} {value:12.2f}  {unit}", flush=True)
@@ -236,6 +295,7 @@ def import_ms(python):
 
 
 def main(args):
+    only = os.environ.get("PERF_ROWS", "")
     packages = [("ours", args[0], args[1])] + ([("upstream", args[2], args[3])] if len(args) > 2 else [])
     times = {name: [] for name, _, _ in packages}
     for _ in range(ROUNDS):
@@ -245,6 +305,8 @@ def main(args):
         row("import mooncake.store", name, statistics.median(times[name]), "ms")
     children = [(name, Child(python, "owner", master), Child(python, "user", master)) for name, python, master in packages]
     for what, method, unit, better in ROWS:
+        if only and only not in what:
+            continue
         values = {name: [] for name, _, _ in children}
         for _ in range(ROUNDS):
             for name, _, user in children:
@@ -260,6 +322,26 @@ def main(args):
     for _, owner, user in children:
         user.close()
         owner.close()
+    own(packages, only)
+
+
+def own(packages, only):
+    """A process of each package that has the only segment."""
+    children = [(name, Child(python, "alone", master)) for name, python, master in packages]
+    for what, method in OWN_ROWS:
+        if only and only not in what:
+            continue
+        values = {name: [] for name, _ in children}
+        for _ in range(ROUNDS):
+            for name, child in children:
+                v = child.ask(method)
+                if v is not None:
+                    values[name].append(v)
+        for name, v in values.items():
+            if v:
+                row(what, name, statistics.median(v), "times memcpy")
+    for _, child in children:
+        child.close()
 
 
 if __name__ == "__main__":

@@ -292,6 +292,22 @@ class Handles(WithStore):
         self.assertEqual(s.batch_put_from_multi_buffers(["p"], [[m.ptr]], [[5]], ms.ReplicateConfig(
             prefer_alloc_in_same_node=True)), [0])
 
+    def test_a_hard_pin_holds(self):
+        s = self.s
+        self.assertEqual(s.put("hard", b"h" * MIB, ms.ReplicateConfig(with_hard_pin=True)), 0)
+        self.assertEqual(s.put("plain", b"p" * MIB), 0)
+        for i in range(130):
+            self.assertEqual(s.put(f"filler-{i}", bytes(MIB)), 0)
+        self.assertEqual((s.get("plain"), s.get("hard")), (b"", b"h" * MIB))
+
+    def test_what_is_asked_for_stays(self):
+        """Until the lease time is over: size and replicas are asked before a read."""
+        for i, ask in enumerate((self.s.is_exist, self.s.get_size, self.s.get_replica_desc)):
+            self.assertEqual(self.s.put(f"asked-{i}", b"x"), 0)
+            ask(f"asked-{i}")
+            self.assertEqual(self.s.remove(f"asked-{i}"), -706, ask)
+            self.assertEqual(self.s.remove(f"asked-{i}", True), 0)
+
     def test_tenants_when_the_master_has_none(self):
         t = opened(0, tenant_id="someone")
         self.assertEqual((t.put("tk", b"x"), t.get("tk")), (0, b"x"))
@@ -314,9 +330,19 @@ class Handles(WithStore):
         while answer.status not in (ms.SUCCESS, ms.TaskStatus.FAILED) and time.monotonic() < end:
             answer, code = other.query_task(task)
         self.assertEqual((answer.status, answer.type, answer.id, code), (ms.SUCCESS, ms.TaskType.REPLICA_COPY, task, 0))
-        # the copy outlives the first owner
+        # the copy that is named moves, not another one
+        third = opened()
+        task, code = third.create_move_task("copied", other.get_hostname(), third.get_hostname())
+        self.assertEqual(code, 0)
+        end = time.monotonic() + 30
+        while third.query_task(task)[0].status not in (ms.SUCCESS, ms.TaskStatus.FAILED) and time.monotonic() < end:
+            pass
+        where = {d.get_memory_descriptor().buffer_descriptor.transport_endpoint for d in third.get_replica_desc("copied")}
+        self.assertEqual(where, {self.s.get_hostname(), third.get_hostname()})
+        # it outlives the first owner
         self.s.close()
         self.assertEqual(other.get("copied"), b"x" * 100000)
+        third.close()
         other.close()
 
     def test_async(self):
