@@ -25,7 +25,8 @@ struct file_facts {
 	struct mcs_info info;
 	bool writing;
 	bool local;
-	size_t where_len;
+	size_t group_len, where_len;
+	char group[MCFS_KEY_MAX];
 	char where[WHERE_MAX];	/* a line for each copy */
 };
 
@@ -79,6 +80,12 @@ static size_t get_where(const struct file_facts *f, char *buf)
 	return f->where_len;
 }
 
+static size_t get_group(const struct file_facts *f, char *buf)
+{
+	memcpy(buf, f->group, f->group_len);
+	return f->group_len;
+}
+
 /* ---- what can be set, of a file that is being written ---- */
 
 static int set_pin(struct mcfs_writer *w, const char *value)
@@ -129,6 +136,7 @@ static const struct attribute {
 	{ SPACE "locality", get_locality, true, NULL },
 	{ SPACE "pin", get_pin, false, set_pin },
 	{ SPACE "where", get_where, true, NULL },
+	{ SPACE "group", get_group, true, NULL },
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
@@ -168,6 +176,9 @@ static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
 		ret->local = ret->local || strcmp(where.replica[i].segment, host) == 0;
 		say_where(ret, &where.replica[i]);
 	}
+	ret->group_len = where.group.len < sizeof(ret->group) ? where.group.len : sizeof(ret->group);
+	if (ret->group_len)
+		memcpy(ret->group, where.group.data, ret->group_len);
 	r = where.result;
 	mcs_replicas_free(&where, 1);
 	return r;
@@ -180,7 +191,7 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 
 	memset(&ret->info, 0, sizeof(ret->info));
 	ret->local = false;
-	ret->where_len = 0;
+	ret->group_len = ret->where_len = 0;
 	mcfs_inode_key(&fs->inodes, in, &ret->key);
 	ret->writing = w && mcfs_writer_pending(w);
 	if (w) {

@@ -47,10 +47,16 @@ static void die(const char *what)
 	exit(1);
 }
 
-static void put_value(const void *key, size_t len, const char *value)
+/* What is put under the @i-th key belongs to this one. */
+static const char *group_of(unsigned i)
+{
+	return i % 3 ? "" : i % 2 ? "odd group" : "even";
+}
+
+static void put_value(const void *key, size_t len, const char *value, const char *group)
 {
 	struct iovec iov = { (void *)(uintptr_t)value, strlen(value) };
-	struct mcs_put_opts opts = { .flags = MCS_PUT_UPSERT };
+	struct mcs_put_opts opts = { .flags = MCS_PUT_UPSERT, .group = { group, strlen(group) } };
 	int r = mcs_put(store, (struct mcs_key){ key, len }, &iov, 1, &opts, -1);
 
 	if (r < 0) {
@@ -66,8 +72,8 @@ static void add(const void *bytes, size_t len)
 
 	k->len = len;
 	memcpy(k->bytes, bytes, len);
-	snprintf(value, sizeof(value), "%u", nkeys++);
-	put_value(bytes, len, value);
+	snprintf(value, sizeof(value), "%u", nkeys);
+	put_value(bytes, len, value, group_of(nkeys++));
 }
 
 /* Those that a path cannot say as they are; none of them is in the way of another. */
@@ -151,6 +157,13 @@ static void check_file(int dir, const char *name)
 		exit(1);
 	}
 	k->seen = true;
+	n = fgetxattr(fd, "user.mooncake.group", value, sizeof(value) - 1);
+	if (n < 0 || (size_t)n != strlen(group_of((unsigned)(k - keys))) ||
+	    memcmp(value, group_of((unsigned)(k - keys)), (size_t)n) != 0) {
+		fprintf(stderr, "mcfs_keys: %s is of group \"%.*s\"\n", name, (int)n, value);
+		exit(1);
+	}
+	memset(value, 0, sizeof(value));
 	snprintf(want, sizeof(want), "%u", (unsigned)(k - keys));
 	n = read(fd, value, sizeof(value) - 1);
 	if (n < 0 || close(fd) < 0)
@@ -216,7 +229,7 @@ static void check_nameless(int mount)
 	static struct mcfs_ioc_stat st = { .version = MCFS_IOC_VERSION, .key_len = KEY_MAX };
 
 	memset(st.key, 'S', KEY_MAX);
-	put_value(st.key, KEY_MAX, "nameless");
+	put_value(st.key, KEY_MAX, "nameless", "");
 	if (ioctl(mount, MCFS_IOC_STAT, &st) < 0 || st.size != strlen("nameless"))
 		die("ioctl STAT of 4096 bytes without a slash");
 	if (mcs_remove(store, (struct mcs_key){ st.key, KEY_MAX }, MCS_REMOVE_FORCE, -1) < 0)
