@@ -6,12 +6,11 @@
 
 int mcs_key_check(struct mcs_key key)
 {
+	if (mcs_key_good(key))
+		return 0;
 	if (!key.data || !key.len)
 		return mc_fail(-MC_EKEY, "the key is empty");
-	if (key.len > MCP_KEY_MAX)
-		return mc_fail(-MC_EKEY, "the key has %zu bytes, more than %d", key.len,
-			       MCP_KEY_MAX);
-	return 0;
+	return mc_fail(-MC_EKEY, "the key has %zu bytes, more than %d", key.len, MCP_KEY_MAX);
 }
 
 unsigned mcs_group(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),

@@ -66,7 +66,7 @@ static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned
 	if (!list)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
-		if (keys[i].data && keys[i].len && keys[i].len <= MCP_KEY_MAX)
+		if (mcs_key_good(keys[i]))
 			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
 	*ret = mcp_seq(list, k);
 	return 0;
@@ -153,7 +153,7 @@ static int exist_answer(const struct exist_part *p, const struct mcp_exist_reply
 			       reply->present.len, p->asked);
 	/* What cannot be a key cannot exist. */
 	for (unsigned i = 0; i < p->n; i++) {
-		p->present[i] = (p->asked == p->n || !mcs_key_check(p->keys[i])) && answer[k++] == 1;
+		p->present[i] = mcs_key_good(p->keys[i]) && answer[k++] == 1;
 		count += p->present[i];
 	}
 	return count;

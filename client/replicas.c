@@ -120,7 +120,7 @@ static int replicas_group(struct mcs *s, struct mcs_scratch *sc, struct map *map
 	if (!list)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
-		if (!mcs_key_check(keys[i]))
+		if (mcs_key_good(keys[i]))
 			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
 	msg.keys = mcp_seq(list, k);
 	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);

@@ -72,6 +72,11 @@ static inline uint64_t mcs_deadline(const struct mcs *s, int64_t timeout_ms)
 
 /* 0, or -MC_EKEY. */
 int mcs_key_check(struct mcs_key key);
+/* The same, without the reason. */
+static inline bool mcs_key_good(struct mcs_key key)
+{
+	return key.data && key.len && key.len <= MCP_KEY_MAX;
+}
 
 /* How many of @n keys, the k-th by @key_of(@arg, k), make one request. */
 unsigned mcs_group(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
