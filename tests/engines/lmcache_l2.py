@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """LMCache's L2 adapter mooncake_store: its C++ extension, compiled against include/mooncake/cxx by l2_extension.sh."""
 
+import argparse
 import importlib.util
 import os
 import select
+import shlex
 import sys
 
 import torch
 
-from case import POOL, payload
+from case import payload, readme
 
 PINS = ("lmcache", "torch")
 SIZE = 256 << 10
@@ -29,13 +31,13 @@ class Engine:
     def __init__(self, master, role):
         load_extension()
         from lmcache.v1.distributed.l2_adapters.factory import create_l2_adapter_from_registry
-        from lmcache.v1.distributed.l2_adapters.mooncake_store_l2_adapter import MooncakeStoreL2AdapterConfig
+        from lmcache.v1.distributed.config import add_storage_manager_args, parse_args_to_config
 
-        # --l2-adapter
-        config = MooncakeStoreL2AdapterConfig.from_dict({
-            "type": "mooncake_store", "num_workers": 2, "per_op_workers": {"lookup": 1}, "local_hostname": "127.0.0.1",
-            "metadata_server": "P2PHANDSHAKE", "master_server_address": master, "protocol": "tcp", "rdma_devices": "",
-            "global_segment_size": POOL, "local_buffer_size": 16 << 20})
+        program, command, *options = shlex.split(readme("LMCache's server", master))
+        assert [program, command] == ["lmcache", "server"]
+        parser = argparse.ArgumentParser()
+        add_storage_manager_args(parser)
+        config, = parse_args_to_config(parser.parse_args(options)).l2_adapter_config.adapters
         self.adapter = create_l2_adapter_from_registry(config, None)
 
     @staticmethod

@@ -3,44 +3,68 @@
 another process, which compares every byte.
 
 p2p.py vllm|sglang: vLLM's MooncakeConnectorWorker, as it registers and sends; SGLang's MooncakeTransferEngine and
-the MooncakeKVManager that sends through it.  What stands in: the request queues above them, which need a model."""
+the MooncakeKVManager that sends through it; configured by the commands that README.md shows.  What stands in: the request queues above them, which need a model."""
 
+import argparse
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 import sys
 import types
 
-from case import payload
+from case import payload, readme
 
 BLOCK, BLOCKS = 64 << 10, 200
 
 
-def vllm_engine():
+def command(marker, role):
+    """The variables and arguments of the command for @role of the two that README.md shows after @marker."""
+    words = shlex.split(readme(marker, "").splitlines()[("prefill", "decode").index(role)])
+    program = next(i for i, word in enumerate(words) if "=" not in word)
+    os.environ.update(word.split("=", 1) for word in words[:program])
+    return words[program:]
+
+
+def vllm_engine(role):
+    words = command("vLLM, from prefill", role)
     from mooncake.engine import TransferEngine
+    from vllm.config import KVTransferConfig
+    from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
     from vllm.distributed.kv_transfer.kv_connector.v1.mooncake import mooncake_connector as m
 
+    config = KVTransferConfig(**json.loads(words[words.index("--kv-transfer-config") + 1]))
+    assert KVConnectorFactory.get_connector_class(config) is m.MooncakeConnector
+    assert (config.is_kv_producer, config.is_kv_consumer) == (role == "prefill", role == "decode")
     assert m.TransferEngine is TransferEngine
     # the beginning of MooncakeConnectorWorker.__init__, which asks for a GPU
     w = m.MooncakeConnectorWorker.__new__(m.MooncakeConnectorWorker)
     w.__class__ = type("Worker", (m.MooncakeConnectorWorker,), {"__del__": lambda self: None})
     w.engine = m.TransferEngine()
-    assert w.engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+    more = config.kv_connector_extra_config
+    assert w.engine.initialize("127.0.0.1", "P2PHANDSHAKE", more.get("mooncake_protocol", "rdma"), more.get("device_name", "")) == 0
     w.xfer_stats = m.MooncakeKVConnectorStats()
     return (f"127.0.0.1:{w.engine.get_rpc_port()}", lambda p, n: w.engine.batch_register_memory(p, n),
             lambda session, src, dst, n: w._send_blocks(session, src, dst, n))
 
 
-def sglang_engine():
-    os.environ["MOONCAKE_PROTOCOL"] = "tcp"
-    from sglang.srt.disaggregation.mooncake.conn import MooncakeKVManager
+def sglang_engine(role):
+    words = command("SGLang, from prefill", role)
+    from sglang.srt.disaggregation.utils import KVClassType, TransferBackend, get_kv_class
     from sglang.srt.distributed.device_communicators.mooncake_transfer_engine import MooncakeTransferEngine
+    from sglang.srt.server_args import ServerArgs
 
-    engine = MooncakeTransferEngine("127.0.0.1")
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    args = parser.parse_args(words[2:])
+    assert (words[:2], args.disaggregation_mode) == (["sglang", "serve"], role)
+    kv_manager = get_kv_class(TransferBackend(args.disaggregation_transfer_backend), KVClassType.MANAGER)
+    assert kv_manager.__name__ == "MooncakeKVManager"
+    engine = MooncakeTransferEngine("127.0.0.1", ib_device=args.disaggregation_ib_device)
     manager = types.SimpleNamespace(engine=engine, enable_custom_mem_pool=False)
     return (engine.get_session_id(), engine.batch_register,
-            lambda session, src, dst, n: MooncakeKVManager._transfer_data(manager, session, list(zip(src, dst, n))))
+            lambda session, src, dst, n: kv_manager._transfer_data(manager, session, list(zip(src, dst, n))))
 
 
 def memory():
@@ -53,7 +77,7 @@ def decode(make):
     """Say where the memory is, then whether it has the blocks that were named."""
     out = os.dup(1)
     os.dup2(2, 1)
-    session, register, _ = make()
+    session, register, _ = make("decode")
     tensor = memory()
     assert register([tensor.data_ptr()], [tensor.numel()]) == 0
     os.write(out, (json.dumps([session, tensor.data_ptr()]) + "\n").encode())
@@ -67,7 +91,7 @@ def decode(make):
 def prefill(make, what):
     import torch
 
-    _, register, send = make()
+    _, register, send = make("prefill")
     tensor = memory()
     assert register([tensor.data_ptr()], [tensor.numel()]) == 0
     names = [f"block-{i}" for i in range(BLOCKS)]
