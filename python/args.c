@@ -94,6 +94,35 @@ static void *array(Py_ssize_t n, size_t size)
 	return p;
 }
 
+/* One array of a large call stays for the next, with the GIL held: given back, its pages would be zeroed anew. */
+#define KEPT_KEYS (1 << 16)
+static struct mcs_key *kept;
+static Py_ssize_t kept_cap;
+
+static struct mcs_key *key_array(Py_ssize_t n, Py_ssize_t *ret_cap)
+{
+	struct mcs_key *keys = kept;
+
+	*ret_cap = n;
+	if (!keys || n > kept_cap)
+		return array(n, sizeof(*keys));
+	*ret_cap = kept_cap;
+	kept = NULL;
+	return keys;
+}
+
+static void key_array_done(struct mcs_key *keys, Py_ssize_t cap)
+{
+	if (keys && cap <= KEPT_KEYS && (!kept || cap > kept_cap)) {
+		struct mcs_key *smaller = kept;
+
+		kept = keys;
+		kept_cap = cap;
+		keys = smaller;
+	}
+	PyMem_RawFree(keys);
+}
+
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret)
 {
 	*ret = (struct mcpy_keys){ 0 };
@@ -105,7 +134,7 @@ int mcpy_keys(PyObject *obj, struct mcpy_keys *ret)
 		PyErr_SetString(PyExc_ValueError, "too many keys for one call");
 		goto fail;
 	}
-	ret->key = array(ret->n, sizeof(*ret->key));
+	ret->key = key_array(ret->n, &ret->cap);
 	if (!ret->key)
 		goto fail;
 	for (Py_ssize_t i = 0; i < ret->n; i++)
@@ -120,7 +149,7 @@ fail:
 void mcpy_keys_done(struct mcpy_keys *k)
 {
 	Py_CLEAR(k->tuple);
-	PyMem_RawFree(k->key);
+	key_array_done(k->key, k->cap);
 	k->key = NULL;
 	k->n = 0;
 }

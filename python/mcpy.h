@@ -44,9 +44,9 @@ int mcpy_key(PyObject *obj, struct mcs_key *ret);
 struct mcpy_keys {
 	PyObject *tuple;
 	struct mcs_key *key;
-	Py_ssize_t n;
+	Py_ssize_t n, cap;
 };
-/* A sequence of keys.  TypeError when it is none.  Released by mcpy_keys_done(). */
+/* With the GIL held.  A sequence of keys.  TypeError when it is none.  Released by mcpy_keys_done(). */
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret);
 void mcpy_keys_done(struct mcpy_keys *k);
 

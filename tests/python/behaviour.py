@@ -185,6 +185,11 @@ class WrongInput(WithStore):
         self.assertEqual(s.register_buffer(m.ptr, 2 ** 64 - 1), -600)
         self.assertEqual(s.batch_is_exist(["a", "b"]), [0, 0])
 
+    def test_registrations_are_counted(self):
+        s, m = self.s, Memory(bytes(8192))
+        self.assertEqual([s.register_buffer(m.ptr, 8192), s.register_buffer(m.ptr, 8192), s.register_buffer(m.ptr, 4096)], [0] * 3)
+        self.assertEqual([s.unregister_buffer(m.ptr) for _ in range(4)], [0, 0, 0, -600])
+
     def test_a_million_keys(self):
         keys = [f"key-{i}" for i in range(1000000)]
         self.s.put("key-999999", b"x")
