@@ -169,7 +169,7 @@ class Worker:
         many times its speed, best of each, in turns."""
         keys, sizes = [f"own-{i}" for i in range(n)], [size] * n
         ptrs = [self.ptr + i * size for i in range(n)]
-        _, to = memory(n * size)
+        room, to = memory(n * size)
 
         def copy():
             for i in range(n):
@@ -197,6 +197,7 @@ class Worker:
                     call(self.s.put_from, self.s.batch_put_from, 0)
                 best[k] = min(best[k], time.perf_counter() - began)
         self.s.remove_all(True)
+        del room
         return best[0] / best[1]
 
     def own_put_1m(self):
