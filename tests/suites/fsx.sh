@@ -16,7 +16,7 @@ for mode in true false; do
 		continue
 	}
 	for seed in 1 77 4242; do
-		(cd "$tmp" && timeout 600 fsx -q -N "$ops" -S "$seed" "$tmp/$mode/file") >"$tmp/fsx.out" 2>&1 || {
+		(cd "$tmp" && timeout 1500 fsx -q -N "$ops" -S "$seed" "$tmp/$mode/file") >"$tmp/fsx.out" 2>&1 || {
 			tail -n 40 "$tmp/fsx.out"
 			fail "seed $seed, direct_io=$mode"
 		}
