@@ -9,6 +9,7 @@
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -153,12 +154,18 @@ static void wait_for_threads(const cpu_set_t *set, unsigned n)
 
 /* ---- two nodes --------------------------------------------------------------------------------- */
 
+/* Nothing has been there before: no page lies anywhere yet. */
 static unsigned char *map(void)
 {
-	void *p = aligned_alloc(2 * MIB, LEN);
+	void *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	CHECK(p);
+	CHECK(p != MAP_FAILED);
 	return p;
+}
+
+static void unmap(unsigned char *p)
+{
+	CHECK(munmap(p, LEN) == 0);
 }
 
 /* The node that the kernel says the page is on; negative: it does not say. */
@@ -169,11 +176,29 @@ static int node_of(void *p)
 	return syscall(SYS_move_pages, 0, 1ul, &p, NULL, &node, 0) ? -1 : node;
 }
 
+/* A page that is just being looked at or made larger is nowhere for a moment. */
+static int node_found(void *p)
+{
+	struct timespec nap = { .tv_nsec = 10000000 };
+	int node = node_of(p);
+
+	for (unsigned i = 0; i < 500 && node < 0; i++) {
+		nanosleep(&nap, NULL);
+		node = node_of(p);
+	}
+	return node;
+}
+
 static bool is_on(unsigned char *p, unsigned node)
 {
-	for (size_t at = 0; at < LEN; at += MIB / 4)
-		if (node_of(p + at) != (int)node)
+	for (size_t at = 0; at < LEN; at += MIB / 4) {
+		int found = node_found(p + at);
+
+		if (found != (int)node) {
+			printf("page at %zu of %lu: %d instead of %u\n", at, LEN, found, node);
 			return false;
+		}
+	}
 	return true;
 }
 
@@ -207,7 +232,7 @@ static void asked_of_the_kernel(void)
 	else
 		move_both(any, 40);
 	CHECK(mce_te_unregister(ours, any) == 0);
-	free(any);
+	unmap(any);
 }
 
 static void managed_on(int asked, unsigned node, unsigned seed)
@@ -263,7 +288,7 @@ static void two_nodes(void)
 	managed(&may);
 	for (unsigned node = 0; node < NODES; node++) {
 		CHECK(mce_te_unregister(ours, at[node]) == 0);
-		free(at[node]);
+		unmap(at[node]);
 	}
 }
 
@@ -297,7 +322,7 @@ static void few_lanes(void)
 		CHECK(mce_te_unregister(ours, at) == 0);
 	}
 	CHECK(carried(0) + carried(1) == (long long)(4 * LEN) && (carried(0) == 0 || carried(1) == 0));
-	free(at);
+	unmap(at);
 }
 
 static void one_node(void)
@@ -324,7 +349,7 @@ static void run(void (*test)(void))
 	test();
 	mce_te_close(ours);
 	mce_te_close(theirs);
-	free(target);
+	unmap(target);
 }
 
 /* Before any thread is there, since hwloc reads the environment.  NULL @machine: as it is. */
