@@ -200,7 +200,11 @@ int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, 
 
 /* Wait until all are complete.  0, or -MC_ETIMEDOUT at @deadline: then the unfinished requests are
  * cancelled and the call returns only when the engine has let go of their memory. Returns the number
- * of failed requests via b->failed. */
+ * of failed requests via b->failed.
+ *
+ * Where a WRITE was to go that did not end well, anything may lie, and for as long as its bytes are under way it
+ * may still change; not any more once a later WRITE of this engine to the same place has succeeded (over the upstream
+ * protocol, which has nothing to tell by, it may even then). */
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		   uint64_t deadline);
 bool mce_batch_done(const struct mce_batch *b);

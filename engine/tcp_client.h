@@ -51,6 +51,7 @@ struct mce_piece {
 	uint8_t state, tries;
 	bool write, tail;
 	bool in_call;		/* a thread is sending of it right now */
+	bool orphan;		/* a WRITE that has begun and whose request has ended */
 	bool answered;		/* over with @answer as soon as that call is back */
 	int answer;
 	uint64_t seq;		/* WRITE: its number on the lane */
@@ -114,6 +115,8 @@ struct mce_lane {
 	uint32_t n;
 	uint64_t bytes;
 	uint64_t seq;		/* of the last WRITE; never goes back */
+	uint32_t orphans;	/* WRITEs under way whose request has ended */
+	uint32_t doubt_epoch;	/* such a one was lost with that connection, 0: none; see tcp_queue.c */
 	bool others_turn;	/* the next request is one whose place does not matter */
 	/* atomic */
 	bool blocked;		/* the socket is full: EPOLLOUT will come */
@@ -145,6 +148,7 @@ struct mce_tcp {
 	int wait_fd;		/* epoll of the lanes that are up, -1: none; constant for its users */
 	unsigned wait_users;
 	unsigned lost;		/* in_order: lanes since a request succeeded */
+	bool doubts;		/* some lane may be in doubt */
 	/* Requests with something to cut: those whose place does not matter, and then those of each place. */
 	struct mc_list queue[MCE_PLACES_MAX + 1];
 	struct mc_list retry, free;
@@ -174,6 +178,8 @@ struct mce_piece *mce_piece_find_locked(struct mce_tcp *t, uint32_t index);
 /* A request with something to cut comes in, behind the others or before them. */
 void mce_tcp_queue_locked(struct mce_tcp *t, struct mce_req *req, bool first);
 bool mce_tcp_queued_locked(const struct mce_tcp *t);
+/* May the peer still carry out a WRITE of the lane whose request has ended?  Then no other lane takes one. */
+bool mce_lane_in_doubt_locked(const struct mce_lane *l);
 /* The next piece for a lane with room, on the lane's lists; NULL. */
 struct mce_piece *mce_piece_next_locked(struct mce_lane *l);
 bool mce_lane_has_work_locked(struct mce_lane *l);
@@ -185,7 +191,7 @@ void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
 /* The lane is lost: its pieces wait for another, or end with @status < 0.  Requests that are over go
  * to @over (by their node).  in_order: broken says that it was not the peer who closed it. */
 void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over);
-/* Fail what is queued, or only what waits for @l to be fenced. */
+/* Fail what is queued, or only what waits for @l to be greeted anew. */
 void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status);
 /* All WRITEs of the lane up to number @seq, which is under way, are stored: requests that are over go to @over.
  * -MC_EPROTO when that makes no sense. */

@@ -125,7 +125,7 @@ static bool lane_wanted(struct mce_lane *l)
 	MC_LOCKED(&t->p->lock);
 	if (l->up || l->idx >= t->wanted)
 		return false;
-	return t->up == 0 || mc_now_ms() >= l->retry_ms;
+	return t->up == 0 || mce_lane_in_doubt_locked(l) || mc_now_ms() >= l->retry_ms;
 }
 
 static unsigned lanes_up(struct mce_tcp *t)
@@ -280,7 +280,8 @@ static void want_lanes_locked(struct mce_tcp *t)
 		return;
 	now = mc_now_ms();
 	for (unsigned i = 0; i < t->nlanes; i++)
-		kick = kick || (!t->lanes[i].up && now >= t->lanes[i].retry_ms);
+		kick = kick || (!t->lanes[i].up && (now >= t->lanes[i].retry_ms ||
+							mce_lane_in_doubt_locked(&t->lanes[i])));
 	/* Without a resolver the living lanes carry it alone. */
 	if (kick)
 		(void)mce_peer_resolve_locked(t->p);

@@ -506,6 +506,19 @@ static bool is_hopeless_locked(struct mce_lane *l)
 	return true;
 }
 
+/* The kernel does not go on delivering what nobody waits for any more. */
+static void forget_unanswered(struct mce_lane *l)
+{
+	const struct linger at_once = { .l_onoff = 1 };
+	bool owed;
+
+	pthread_mutex_lock(&l->t->p->lock);
+	owed = l->n > 0 && !l->t->proto->in_order;
+	pthread_mutex_unlock(&l->t->p->lock);
+	if (owed)
+		(void)setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+}
+
 void mce_lane_down(struct mce_lane *l, int status)
 {
 	struct mce_tcp *t = l->t;
@@ -519,6 +532,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	if (l->fd >= 0) {
 		mc_evloop_del(l->io->loop, &l->evfd);
 		mce_io_unwatch(l->io, &l->watcher);
+		forget_unanswered(l);
 		close(l->fd);
 		l->fd = -1;
 		mce_lane_count(-1);

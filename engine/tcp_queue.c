@@ -118,7 +118,7 @@ static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 	l->t->proto->pack(pc);
 	pc->state = MCE_PIECE_QUEUED;
 	pc->done = pc->hdr_sent = pc->trail_sent = 0;
-	pc->answered = false;
+	pc->answered = pc->orphan = false;
 	pc->at = pc->first;
 	mc_list_remove(&pc->node);
 	mc_list_push_back(&l->pieces, &pc->node);
@@ -132,6 +132,50 @@ static void give_to_lane_locked(struct mce_piece *pc, struct mce_lane *l)
 static bool is_fenced_off(const struct mce_piece *pc)
 {
 	return pc->write && !pc->lane->t->proto->in_order && pc->lane->greeted <= pc->lost_epoch;
+}
+
+/* ---- doubt --------------------------------------------------------------------------------------
+ *
+ * A WRITE that has begun and whose request was cancelled, timed out or failed may still be carried out: its bytes are
+ * in sockets, for as long as the link is down.  What is written to the same place afterwards must stay.  On the same
+ * connection the peer keeps the order, so only the other lanes wait: until the peer has answered it, or, when its lane
+ * was lost, until that is greeted anew, by which the peer lets go of the old connection. */
+
+bool mce_lane_in_doubt_locked(const struct mce_lane *l)
+{
+	return l->orphans || (l->doubt_epoch && l->greeted <= l->doubt_epoch);
+}
+
+static void doubt_locked(struct mce_lane *l, uint32_t epoch)
+{
+	if (l->t->proto->in_order)
+		return;
+	if (epoch > l->doubt_epoch)
+		l->doubt_epoch = epoch;
+	l->t->doubts = true;
+}
+
+static bool has_begun(const struct mce_piece *pc)
+{
+	return pc->write && (pc->state == MCE_PIECE_SENDING || pc->state == MCE_PIECE_FLYING);
+}
+
+/* Must the lane leave @req to others, or to later? */
+static bool must_wait_locked(const struct mce_lane *l, const struct mce_req *req)
+{
+	struct mce_tcp *t = l->t;
+	bool any = false, other = false;
+
+	if (!t->doubts || req->op != MCE_WRITE)
+		return false;
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		bool is = mce_lane_in_doubt_locked(&t->lanes[i]);
+
+		any |= is;
+		other |= is && &t->lanes[i] != l;
+	}
+	t->doubts = any;
+	return other;
 }
 
 static struct mce_piece *retry_locked(struct mce_lane *l)
@@ -262,7 +306,7 @@ struct mce_piece *mce_piece_next_locked(struct mce_lane *l)
 			return NULL;
 		req = mce_req_of(queue->next);
 		len = next_len(l, req);
-		if (!lane_has_room(l, len))
+		if (!lane_has_room(l, len) || must_wait_locked(l, req))
 			return NULL;
 		pc = mc_list_first(&t->free, struct mce_piece, node);
 		cut_locked(req, len, pc);
@@ -284,7 +328,8 @@ bool mce_lane_has_work_locked(struct mce_lane *l)
 	queue = queue_for_locked(l);
 	if (!queue || !have_free_locked(t))
 		return false;
-	return lane_has_room(l, next_len(l, mce_req_of(queue->next)));
+	return lane_has_room(l, next_len(l, mce_req_of(queue->next))) &&
+		!must_wait_locked(l, mce_req_of(queue->next));
 }
 
 void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
@@ -340,6 +385,8 @@ struct mce_req *mce_piece_end_locked(struct mce_piece *pc, int status)
 {
 	struct mce_req *req = pc->req;
 
+	if (pc->orphan)
+		pc->lane->orphans--;
 	take_from_lane_locked(pc);
 	free_locked(pc);
 	return req ? piece_gone_locked(req, status) : NULL;
@@ -422,6 +469,8 @@ void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over)
 		bool again = x && x->status == 0 && status == 0 && try_again(l, pc, first);
 
 		first = false;
+		if (!again && !pc->answered && has_begun(pc))
+			doubt_locked(l, l->epoch);
 		if (pc->answered && pc->answer < 0)
 			note_over(mce_piece_end_locked(pc, pc->answer), over);
 		else if (!again)
@@ -440,6 +489,8 @@ static struct mce_req *retry_end_locked(struct mce_piece *pc, int status)
 {
 	struct mce_req *req = pc->req;
 
+	if (is_fenced_off(pc))
+		doubt_locked(pc->lane, pc->lost_epoch);
 	mc_list_remove(&pc->node);
 	free_locked(pc);
 	return piece_gone_locked(req, status);
@@ -468,9 +519,10 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
 		if (!l || (pc->lane == l && is_fenced_off(pc)))
 			note_over(retry_end_locked(pc, status), &over);
 	}
-	for (unsigned i = 0; !l && i <= t->p->e->nplaces; i++)
-		while (!mc_list_empty(&t->queue[i]))
-			note_over(queue_end_locked(mce_req_of(t->queue[i].next), status), &over);
+	for (unsigned i = 0; (!l || mce_lane_in_doubt_locked(l)) && i <= t->p->e->nplaces; i++)
+		mc_list_for_each_safe(pos, next, &t->queue[i])
+			if (!l || mce_req_of(pos)->op == MCE_WRITE)
+				note_over(queue_end_locked(mce_req_of(pos), status), &over);
 	pthread_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_tell(t);
@@ -492,6 +544,11 @@ static void cancel_piece_locked(struct mce_piece *pc, int status, struct mc_list
 		mce_lane_cut_off(pc->lane);
 	/* What still comes for it is thrown away. */
 	pc->req = NULL;
+	if (pc->write && !pc->answered && !pc->lane->t->proto->in_order) {
+		pc->orphan = true;
+		pc->lane->orphans++;
+		pc->lane->t->doubts = true;
+	}
 	note_over(piece_gone_locked(req, status), over);
 }
 

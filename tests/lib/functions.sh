@@ -37,9 +37,10 @@ skip() {
 	exit 77
 }
 
-# fail MESSAGE... - with the tail of each log in $tmp
+# fail MESSAGE... - also seen when the command that fails is waited for and its output thrown away
+exec {TOLD_TO}>&1
 fail() {
-	echo "FAIL: $*"
+	echo "FAIL: $*" >&"$TOLD_TO"
 	exit 1
 }
 

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_late.c - a WRITE that was given up while its bytes were under way: whatever becomes of them, what is
+ * written to the same place afterwards stays.  Between the engines there is a forwarder that holds connections up. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "common/net.h"
+
+#define LEN (64u << 10)
+#define PAIRS 32u
+#define HELD_MAX (1u << 20)
+#define TICK_MS 2
+
+/* ---- the forwarder ------------------------------------------------------------------------------ */
+
+struct pair {
+	int client, server;	/* -1: ended */
+	bool held;		/* what the client sends stays here, also when the client goes */
+	uint64_t sent, answered;	/* bytes of the client, of the server */
+	size_t n;
+	char *bytes;
+};
+
+static struct forwarder {
+	pthread_mutex_t lock;
+	pthread_t thread;
+	int listener;
+	char addr[MC_ADDR_MAX], to[MC_ADDR_MAX];
+	bool stop, refuses;
+	unsigned n;
+	struct pair pair[PAIRS];
+} fw = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void take_new(void)
+{
+	struct pair *p = &fw.pair[fw.n];
+	int fd = mc_accept(fw.listener);
+
+	if (fd < 0)
+		return;
+	if (fw.refuses || fw.n == PAIRS) {
+		close(fd);
+		return;
+	}
+	*p = (struct pair){ .client = fd, .server = mc_connect(fw.to, SECONDS(5)), .bytes = malloc(HELD_MAX) };
+	assert_true(p->server >= 0 && p->bytes);
+	fw.n++;
+}
+
+/* False: the other end has gone. */
+static bool give(int to, const char *bytes, size_t n)
+{
+	struct pollfd pfd = { .fd = to, .events = POLLOUT };
+
+	while (n) {
+		ssize_t k = send(to, bytes, n, MSG_NOSIGNAL);
+
+		if (k < 0 && errno != EAGAIN)
+			return false;
+		if (k < 0) {
+			poll(&pfd, 1, 1000);
+			continue;
+		}
+		bytes += k;
+		n -= (size_t)k;
+	}
+	return true;
+}
+
+static void forward(struct pair *p)
+{
+	char buf[4096];
+	ssize_t k;
+
+	while (p->client >= 0 && p->n < HELD_MAX) {
+		k = recv(p->client, p->bytes + p->n, HELD_MAX - p->n, MSG_DONTWAIT);
+		if (k == 0 || (k < 0 && errno != EAGAIN))
+			end(&p->client);
+		if (k <= 0)
+			break;
+		p->n += (size_t)k;
+		p->sent += (size_t)k;
+	}
+	if (p->n && !p->held && p->server >= 0) {
+		if (!give(p->server, p->bytes, p->n))
+			end(&p->server);
+		p->n = 0;
+	}
+	while (p->server >= 0) {
+		k = recv(p->server, buf, sizeof(buf), MSG_DONTWAIT);
+		if (k == 0 || (k < 0 && errno != EAGAIN))
+			end(&p->server);
+		if (k <= 0)
+			break;
+		p->answered += (size_t)k;
+		if (p->client >= 0 && !give(p->client, buf, (size_t)k))
+			end(&p->client);
+	}
+	if (p->server < 0 || (p->client < 0 && !p->held && !p->n)) {
+		end(&p->client);
+		end(&p->server);
+	}
+}
+
+static void *forwarder_main(void *arg)
+{
+	bool stop;
+
+	(void)arg;
+	do {
+		poll(NULL, 0, TICK_MS);
+		pthread_mutex_lock(&fw.lock);
+		take_new();
+		for (unsigned i = 0; i < fw.n; i++)
+			forward(&fw.pair[i]);
+		stop = fw.stop;
+		pthread_mutex_unlock(&fw.lock);
+	} while (!stop);
+	return NULL;
+}
+
+/* ---- one engine that writes through it, and one that is written to ------------------------------ */
+
+struct fixture {
+	struct side s;
+	struct mce_engine *e;
+	struct mce_peer *peer;
+	char mem[LEN];
+	struct iovec iov;
+	struct mce_req req;
+	struct mce_batch b;
+};
+
+static struct mce_req *request(struct fixture *f, uint64_t seed)
+{
+	pattern_fill(f->mem, LEN, seed, 0);
+	f->iov = (struct iovec){ f->mem, LEN };
+	f->req = (struct mce_req){
+		.op = MCE_WRITE, .peer = f->peer, .addr = (uintptr_t)f->s.mem, .rkey = mce_mr_rkey(f->s.mr),
+		.iov = &f->iov, .iovcnt = 1,
+	};
+	return &f->req;
+}
+
+static int write_within(struct fixture *f, uint64_t seed, unsigned ms)
+{
+	return mce_transfer(f->e, request(f, seed), mc_deadline_ms(ms));
+}
+
+static bool two_lanes(void)
+{
+	int64_t up = 0;
+
+	return mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &up) == 0 && up == 2;
+}
+
+static void begin(struct fixture *f, unsigned progress_ms)
+{
+	struct mce_conf conf = { .lanes = 2, .force_tcp = true, .progress_timeout_ms = progress_ms };
+
+	side_open(&f->s, NULL, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+	strcpy(fw.to, mce_engine_endpoint(f->s.e));
+	fw.listener = mc_listen("127.0.0.1:0", 8, 0, fw.addr);
+	fw.stop = fw.refuses = false;
+	fw.n = 0;
+	assert_true(fw.listener >= 0);
+	assert_int_equal(pthread_create(&fw.thread, NULL, forwarder_main, NULL), 0);
+	assert_int_equal(mce_engine_open(&conf, &f->e), 0);
+	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
+	for (uint64_t until = mc_deadline_ms(20000); !two_lanes() && mc_now_ns() < until;)
+		assert_int_equal(write_within(f, 2, 20000), 0);
+	assert_true(two_lanes());
+}
+
+static void finish(struct fixture *f)
+{
+	mce_peer_put(f->peer);
+	mce_engine_close(f->e);
+	__atomic_store_n(&fw.stop, true, __ATOMIC_RELAXED);
+	pthread_join(fw.thread, NULL);
+	for (unsigned i = 0; i < fw.n; i++) {
+		end(&fw.pair[i].client);
+		end(&fw.pair[i].server);
+		free(fw.pair[i].bytes);
+	}
+	close(fw.listener);
+	side_close(&f->s);
+}
+
+static void hold_all(void)
+{
+	MC_LOCKED(&fw.lock);
+	for (unsigned i = 0; i < fw.n; i++)
+		fw.pair[i].held = true;
+}
+
+/* A WRITE is given up when all of it has left the engine.  Its connection stays held up. */
+static struct pair *give_up(struct fixture *f)
+{
+	struct pair *ret = NULL;
+
+	hold_all();
+	assert_int_equal(write_within(f, 3, 100), -MC_ETIMEDOUT);
+	MC_LOCKED(&fw.lock);
+	for (unsigned i = 0; i < fw.n; i++)
+		if (fw.pair[i].n >= LEN)
+			ret = &fw.pair[i];
+		else
+			fw.pair[i].held = false;
+	assert_non_null(ret);
+	return ret;
+}
+
+/* Now they arrive; back when the owner has dealt with them. */
+static void let_go(const struct pair *held)
+{
+	struct pair *p = &fw.pair[held - fw.pair];
+	uint64_t until = mc_deadline_ms(20000), before;
+	bool over = false;
+
+	pthread_mutex_lock(&fw.lock);
+	before = p->answered;
+	p->held = false;
+	pthread_mutex_unlock(&fw.lock);
+	while (!over && mc_now_ns() < until) {
+		poll(NULL, 0, TICK_MS);
+		pthread_mutex_lock(&fw.lock);
+		over = p->server < 0 || (p->n == 0 && p->answered > before);
+		pthread_mutex_unlock(&fw.lock);
+	}
+	assert_true(over);
+}
+
+/* ---- cases -------------------------------------------------------------------------------------- */
+
+/* The connection is held up for a while, and goes on. */
+static void behind_time(void **state)
+{
+	struct fixture *f = *state;
+	const struct pair *held;
+
+	begin(f, 20000);
+	held = give_up(f);
+	request(f, 4);
+	mce_batch_init(&f->b);
+	mce_submit(f->e, &f->b, &f->req, 1);
+	/* Long enough for a lane that does not wait. */
+	for (uint64_t until = mc_deadline_ms(300); mce_req_status(&f->req) == -EINPROGRESS && mc_now_ns() < until;)
+		poll(NULL, 0, TICK_MS);
+	let_go(held);
+	assert_int_equal(mce_batch_wait(f->e, &f->b, &f->req, 1, SECONDS(20)), 0);
+	assert_int_equal(f->req.status, 0);
+	pattern_check(f->s.mem, LEN, 4, 0);
+	/* Nothing of it stays. */
+	assert_int_equal(write_within(f, 5, 20000), 0);
+	pattern_check(f->s.mem, LEN, 5, 0);
+	finish(f);
+}
+
+/* The connection is given up, too, and its bytes arrive when there is another one. */
+static void of_a_lost_lane(void **state)
+{
+	struct fixture *f = *state;
+	const struct pair *held;
+
+	begin(f, 300);
+	held = give_up(f);
+	assert_int_equal(write_within(f, 4, 20000), 0);
+	let_go(held);
+	pattern_check(f->s.mem, LEN, 4, 0);
+	finish(f);
+}
+
+/* There is no other one: then nothing is written, until there is. */
+static void without_another(void **state)
+{
+	struct fixture *f = *state;
+	const struct pair *held;
+
+	begin(f, 300);
+	held = give_up(f);
+	pthread_mutex_lock(&fw.lock);
+	fw.refuses = true;
+	pthread_mutex_unlock(&fw.lock);
+	assert_int_equal(write_within(f, 4, 20000), -MC_ETRANSFER);
+	assert_int_equal(write_within(f, 5, 20000), -MC_ETRANSFER);
+	pthread_mutex_lock(&fw.lock);
+	fw.refuses = false;
+	pthread_mutex_unlock(&fw.lock);
+	assert_int_equal(write_within(f, 6, 20000), 0);
+	let_go(held);
+	pattern_check(f->s.mem, LEN, 6, 0);
+	finish(f);
+}
+
+static int setup(void **state)
+{
+	*state = calloc(1, sizeof(struct fixture));
+	return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(behind_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_a_lost_lane, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_another, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
