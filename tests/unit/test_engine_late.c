@@ -196,7 +196,9 @@ static void finish(struct fixture *f)
 {
 	mce_peer_put(f->peer);
 	mce_engine_close(f->e);
-	__atomic_store_n(&fw.stop, true, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&fw.lock);
+	fw.stop = true;
+	pthread_mutex_unlock(&fw.lock);
 	pthread_join(fw.thread, NULL);
 	for (unsigned i = 0; i < fw.n; i++) {
 		end(&fw.pair[i].client);
