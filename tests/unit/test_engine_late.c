@@ -29,7 +29,7 @@
 struct pair {
 	int client, server;	/* -1: ended */
 	bool held;		/* what the client sends stays here, also when the client goes */
-	uint64_t sent, answered;	/* bytes of the client, of the server */
+	uint64_t answered;	/* bytes of the server */
 	size_t n;
 	char *bytes;
 };
@@ -63,7 +63,9 @@ static void take_new(void)
 		return;
 	}
 	*p = (struct pair){ .client = fd, .server = mc_connect(fw.to, SECONDS(5)), .bytes = malloc(HELD_MAX) };
-	assert_true(p->server >= 0 && p->bytes);
+	/* Not cmocka's thread. */
+	if (p->server < 0 || !p->bytes)
+		abort();
 	fw.n++;
 }
 
@@ -99,7 +101,6 @@ static void forward(struct pair *p)
 		if (k <= 0)
 			break;
 		p->n += (size_t)k;
-		p->sent += (size_t)k;
 	}
 	if (p->n && !p->held && p->server >= 0) {
 		if (!give(p->server, p->bytes, p->n))
