@@ -17,7 +17,7 @@
 #include "common/err.h"
 
 #define MAGIC "mcfsbook"
-#define BOOK_VERSION 1u
+#define BOOK_VERSION 2u
 /* Numbers below are the root's and the control files'. */
 #define FIRST 4096u
 #define CELLS (8u << 20)
@@ -40,7 +40,8 @@ struct cell {
 		struct {
 			uint64_t inode, unique;
 			int32_t type;
-			uint8_t unsaved;	/* atomic */
+			uint32_t serial;	/* atomic */
+			uint8_t unsaved;
 		} handle;
 		unsigned char rest[REST_KEY];
 	};
@@ -257,6 +258,34 @@ static void set_type(struct cell *c, enum mcfs_book_type type)
 	__atomic_store_n(&c->type, type, __ATOMIC_SEQ_CST);
 }
 
+static uint32_t place_of(uint64_t number)
+{
+	return (uint32_t)number - FIRST;
+}
+
+/* Above the place of a handle is which one of those that were there it is.  Inodes have zero there: the
+ * kernel waits for nothing of one that it has forgotten. */
+static uint32_t serial_of(uint64_t number)
+{
+	return (uint32_t)(number >> 32);
+}
+
+static uint64_t number_of(uint32_t place)
+{
+	const struct cell *c = &book.cell[place];
+	uint64_t serial = c->type == MCFS_BOOK_HANDLE ? c->handle.serial : 0;
+
+	return serial << 32 | (FIRST + place);
+}
+
+/* Never 0. */
+static uint32_t next_serial_locked(void)
+{
+	if (!++book.head->serial)
+		book.head->serial = 1;
+	return book.head->serial;
+}
+
 uint64_t mcfs_book_add(const struct mcfs_book_entry *e, void *object)
 {
 	struct cell *c;
@@ -284,15 +313,16 @@ uint64_t mcfs_book_add(const struct mcfs_book_entry *e, void *object)
 		c->handle.unique = e->unique;
 		c->handle.type = e->handle_type;
 		c->handle.unsaved = e->unsaved;
+		__atomic_store_n(&c->handle.serial, next_serial_locked(), __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&book.object[i], object, __ATOMIC_RELEASE);
 	set_type(c, e->type);
-	return FIRST + i;
+	return number_of(i);
 }
 
 static struct cell *cell_of(uint64_t number)
 {
-	return &book.cell[number - FIRST];
+	return &book.cell[place_of(number)];
 }
 
 void mcfs_book_remove(uint64_t number)
@@ -304,9 +334,9 @@ void mcfs_book_remove(uint64_t number)
 	c = cell_of(number);
 	MC_LOCKED(&book.lock);
 	set_type(c, MCFS_BOOK_FREE);
-	__atomic_store_n(&book.object[number - FIRST], NULL, __ATOMIC_RELEASE);
+	__atomic_store_n(&book.object[place_of(number)], NULL, __ATOMIC_RELEASE);
 	drop_rest_locked(c);
-	give_back_locked((uint32_t)(number - FIRST));
+	give_back_locked(place_of(number));
 }
 
 void mcfs_book_set_nlookup(uint64_t number, uint64_t n)
@@ -323,8 +353,9 @@ void mcfs_book_set_hashed(uint64_t number, bool hashed)
 
 void mcfs_book_set_unsaved(uint64_t number, bool unsaved)
 {
-	if (number)
-		__atomic_store_n(&cell_of(number)->handle.unsaved, unsaved, __ATOMIC_RELEASE);
+	MC_LOCKED(&book.lock);
+	if (mcfs_book_at(number))
+		cell_of(number)->handle.unsaved = unsaved;
 }
 
 int mcfs_book_set_key(uint64_t number, const void *key, size_t len)
@@ -351,13 +382,24 @@ bool mcfs_book_is_number(uint64_t number)
 
 void *mcfs_book_at(uint64_t number)
 {
-	return book.head && mcfs_book_is_number(number) ?
-		__atomic_load_n(&book.object[number - FIRST], __ATOMIC_ACQUIRE) : NULL;
+	uint32_t place = place_of(number), serial = serial_of(number);
+	const struct cell *c;
+	void *object;
+
+	if (!book.head || place >= CELLS)
+		return NULL;
+	c = &book.cell[place];
+	object = __atomic_load_n(&book.object[place], __ATOMIC_ACQUIRE);
+	if (serial && object &&
+	    (__atomic_load_n(&c->type, __ATOMIC_RELAXED) != MCFS_BOOK_HANDLE ||
+	     __atomic_load_n(&c->handle.serial, __ATOMIC_RELAXED) != serial))
+		return NULL;
+	return object;
 }
 
 void mcfs_book_bind(uint64_t number, void *object)
 {
-	__atomic_store_n(&book.object[number - FIRST], object, __ATOMIC_RELEASE);
+	__atomic_store_n(&book.object[place_of(number)], object, __ATOMIC_RELEASE);
 }
 
 static void read_inode(const struct cell *c, struct mcfs_book_entry *ret)
@@ -381,7 +423,7 @@ static void read_inode(const struct cell *c, struct mcfs_book_entry *ret)
 
 uint64_t mcfs_book_next(uint64_t number, struct mcfs_book_entry *ret)
 {
-	uint32_t i = number ? (uint32_t)(number - FIRST) + 1 : 1;
+	uint32_t i = number ? place_of(number) + 1 : 1;
 
 	for (; i < book.head->high; i++) {
 		const struct cell *c = &book.cell[i];
@@ -398,7 +440,7 @@ uint64_t mcfs_book_next(uint64_t number, struct mcfs_book_entry *ret)
 			ret->handle_type = c->handle.type;
 			ret->unsaved = c->handle.unsaved;
 		}
-		return FIRST + i;
+		return number_of(i);
 	}
 	return 0;
 }

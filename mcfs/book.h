@@ -29,6 +29,7 @@ struct mcfs_book_head {
 	uint64_t segment_identity[3];
 	int32_t backing;		/* the kernel's number of it, 0: none */
 	uint32_t takeovers;		/* how often a daemon went on with another one's mount */
+	uint32_t serial;		/* of the last handle */
 	char mountpoint[PATH_MAX];
 };
 
@@ -56,16 +57,17 @@ int mcfs_book_load(int fd);
 void mcfs_book_close(void);
 struct mcfs_book_head *mcfs_book(void);		/* NULL: there is none */
 
-/* An entry for @object; its number, 0: there is no book, or no room in it. */
+/* An entry for @object; its number, 0: there is no book, or no room in it.  A place is used again, a handle's
+ * number is not: the kernel may ask once more for the close of one that the daemon before us had closed. */
 uint64_t mcfs_book_add(const struct mcfs_book_entry *e, void *object);
 void mcfs_book_remove(uint64_t number);
 void mcfs_book_set_nlookup(uint64_t number, uint64_t n);
 void mcfs_book_set_hashed(uint64_t number, bool hashed);
-void mcfs_book_set_unsaved(uint64_t number, bool unsaved);
+void mcfs_book_set_unsaved(uint64_t number, bool unsaved);	/* of one that is removed: nothing */
 /* 0 or -ENOMEM, and the entry is none then: a new daemon does not know it. */
 int mcfs_book_set_key(uint64_t number, const void *key, size_t len);
 
-/* Is it a place in the book, rather than an address? */
+/* Is it an inode's place in the book, rather than an address? */
 bool mcfs_book_is_number(uint64_t number);
 void *mcfs_book_at(uint64_t number);		/* NULL: nothing */
 /* After loading: the entries one after the other, from number 0 on.  0: there are no more.  Each gets the

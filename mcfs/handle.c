@@ -34,8 +34,7 @@ struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
 
 struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
 {
-	return mcfs_book_is_number(fi->fh) ? mcfs_book_at(fi->fh) :
-		(struct mcfs_handle *)(uintptr_t)fi->fh;
+	return mcfs_book() ? mcfs_book_at(fi->fh) : (struct mcfs_handle *)(uintptr_t)fi->fh;
 }
 
 /* The daemon before us has noted what it opened, and died before the kernel learned of it. */
@@ -56,6 +55,15 @@ static struct mcfs_handle *never_told(struct mcfs *fs, uint64_t unique)
 	return NULL;
 }
 
+void mcfs_handle_untold(struct mcfs *fs)
+{
+	bool again;
+	uint64_t unique = mcfs_compat_unique(&again);
+
+	if (again && mcfs_book())
+		mcfs_handle_unref(fs, never_told(fs, unique));
+}
+
 uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
 {
 	bool again;
@@ -68,8 +76,6 @@ uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
 
 	if (!mcfs_book())
 		return (uintptr_t)h;
-	if (again)
-		mcfs_handle_unref(fs, never_told(fs, unique));
 	h->unique = unique;
 	h->number = mcfs_book_add(&e, h);
 	return h->number;
@@ -78,7 +84,12 @@ uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
 void mcfs_handle_set_unsaved(struct mcfs_handle *h, bool unsaved)
 {
 	if (__atomic_exchange_n(&h->unsaved, unsaved, __ATOMIC_RELAXED) != unsaved)
-		mcfs_book_set_unsaved(h->number, unsaved);
+		mcfs_book_set_unsaved(__atomic_load_n(&h->number, __ATOMIC_RELAXED), unsaved);
+}
+
+void mcfs_handle_closed(struct mcfs_handle *h)
+{
+	mcfs_book_remove(__atomic_exchange_n(&h->number, 0, __ATOMIC_RELAXED));
 }
 
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h)
@@ -95,7 +106,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	mc_list_remove(&h->link);
 	fs->nhandles--;
 	pthread_mutex_unlock(&fs->handles_lock);
-	mcfs_book_remove(h->number);
+	mcfs_handle_closed(h);
 	mcfs_ahead_free(h->ahead);
 	mcn_pins_free(h->pins);
 	mcfs_object_unref(h->object);

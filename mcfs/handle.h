@@ -26,7 +26,7 @@ struct mcfs_handle {
 	struct mcfs_dir *dir;		/* LIST; readdir.c's */
 	struct mcn_pins *pins;		/* atomic; of ioctls, made when they are wanted */
 	bool hidden;			/* atomic; WRITE: its inode was taken out of lookups */
-	uint64_t number;		/* constant; in the book (book.h), 0: the kernel has the address */
+	uint64_t number;		/* atomic; in the book (book.h), 0: in none, or no more */
 	uint64_t unique;		/* under fs->handles_lock; of the request that opened it; with a book */
 	bool lost;			/* atomic; of a daemon that has died: only the book's entry is left */
 	bool restored;			/* constant; it was lost once */
@@ -40,10 +40,16 @@ struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi);
 /* A handle owns the references that it is given; @fs knows all that are open.  It begins with one
  * reference, the kernel's. */
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type);
+/* A request to open that the kernel has sent again begins: what the daemon before us had opened for it is let go of,
+ * whether it succeeds now or not. */
+void mcfs_handle_untold(struct mcfs *fs);
 /* Its number for the kernel, before the answer that tells it; 0: no memory to go on with it. */
 uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h);
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h);
 void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h);	/* NULL is fine */
+/* Before the kernel is told that it is closed: a daemon that follows us does not know it any more, however
+ * long operations that were given up hold on to it here. */
+void mcfs_handle_closed(struct mcfs_handle *h);
 
 /* Bytes of a WRITE handle change: from now on other openers get an inode of their own, which shows what
  * this writer began from, not what it makes of it. */

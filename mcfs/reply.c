@@ -270,6 +270,8 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	op->ctx = *fuse_req_ctx(req);
 	op->fs = mcfs_of(req);
 	op->code = code;
+	if (code == MCFS_OP_open || code == MCFS_OP_create || code == MCFS_OP_opendir)
+		mcfs_handle_untold(op->fs);
 	op->handle = fi ? mcfs_handle_of(fi) : NULL;
 	/* Closed already: the answer was lost with the daemon before us. */
 	if (fi && !op->handle) {

@@ -55,6 +55,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 			fate = mcfs_caller_fate(h->writer->pid, h->writer->uid);
 		r = mcfs_writer_release(h->writer, fate, op.deadline);
 	}
+	mcfs_handle_closed(h);
 	mcfs_handle_unref(op.fs, h);
 	(void)mcfs_reply_err(&op, r);
 }

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "mcfs/ahead.h"
+#include "mcfs/book.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
 #include "mcfs/ops/ops.h"
@@ -300,7 +301,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 	mcfs_fill_writer_entry(op.fs, in, h->writer, &e);
 	/* This inode is the descriptor's alone: what the kernel knows of it, it has done itself. */
 	e.attr_timeout = (double)mcfs_live(&op.fs->conf.attr_timeout) / 1000;
-	fi->fh = h->number ? h->number : (uintptr_t)h;
+	fi->fh = mcfs_book() ? h->number : (uintptr_t)h;
 	set_io_flags(op.fs, fi, false);
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
 		/* Nobody has got the descriptor: the file was never created. */

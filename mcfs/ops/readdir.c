@@ -530,11 +530,13 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void mcfs_do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_op op;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_releasedir, ino, fi))
 		return;
-	mcfs_handle_unref(op.fs, mcfs_handle_of(fi));
+	mcfs_handle_closed(h);
+	mcfs_handle_unref(op.fs, h);
 	(void)mcfs_reply_err(&op, 0);
 }
 

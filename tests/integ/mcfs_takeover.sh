@@ -4,6 +4,7 @@
 # their bytes, writers a clear error, nobody a dead mount; under our own supervisor and under systemd's
 # store of descriptors.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/takeover.sh"
 requires_fuse
 requires_root
 requires python3
@@ -20,21 +21,6 @@ flags=(--global_segment_size=64MiB --port=0)
 
 # what program() sets
 pid_steady='' fd_steady='' pid_watcher='' fd_watcher=''
-# daemon_of SUPERVISOR - the daemon of the moment, which is the child that mounts
-daemon_of() {
-	local child
-	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
-		[ "$(cat "/proc/$child/comm" 2>/dev/null)" != mcfs ] || echo "$child"
-	done
-}
-# another_than PID - there is a daemon, and it is not that one
-another_than() {
-	daemon=$(daemon_of "$supervisor")
-	[ -n "$daemon" ] && [ "$daemon" != "$1" ]
-}
-taken_over() {
-	timeout 5 grep -q "^takeovers  *$1$" "$m/.mcfs/stats"
-}
 # program KIND PATH EXPECTED [THEN] - tests/integ/mcfs_takeover.py with a pipe to go on by; waits until it
 # has come half the way
 program() {
@@ -86,7 +72,7 @@ program steady "$m/big" "$tmp/data" "$tmp/stop"
 old=$daemon
 kill -9 "$old"
 wait_for 60 another_than "$old" || fail "no daemon follows: $(cat "$tmp/mcfs-mnt.log")"
-wait_for 60 taken_over 1 || fail "not taken over: $(cat "$tmp/mcfs-mnt.log")"
+wait_for 60 taken_over "$m" 1 || fail "not taken over: $(cat "$tmp/mcfs-mnt.log")"
 goes_on reader "equal same"
 goes_on writer "EIO EIO EIO"
 goes_on closer "ok"
@@ -117,7 +103,7 @@ for n in 2 3 4; do
 		kill -CONT "$supervisor"
 	fi
 	wait_for 60 another_than "$old" || fail "no daemon follows for the ${n}th time"
-	wait_for 60 taken_over "$n" || fail "not taken over for the ${n}th time"
+	wait_for 60 taken_over "$m" "$n" || fail "not taken over for the ${n}th time"
 done
 touch "$tmp/stop"
 wait_for 60 gone "$pid_steady" || fail "a reader hangs"
@@ -134,9 +120,7 @@ exec {replaced}<&- {removed}<&-
 equal "the new version" "$(cat "$m/replaced")" other
 [ ! -e "$m/removed" ] || fail "a removed file is there"
 # nothing is left of what was closed
-open_handles() { awk '$1 == "open_handles" { print $2 }' "$m/.mcfs/stats"; }
-wait_for 10 sh -c '[ "$(awk "\$1 == \"open_handles\" { print \$2 }" "$0/.mcfs/stats")" = 1 ]' "$m" ||
-	fail "handles are left: $(open_handles)"
+wait_for 10 nothing_open "$m" || fail "handles are left: $(open_handles "$m")"
 
 # ---- the end: a clean one by umount and by SIGTERM, and a daemon that dies too often
 umount "$m"
@@ -174,7 +158,7 @@ program reader "$m/big2" "$tmp/data"
 old=$daemon
 kill -9 "$old"
 wait_for 60 another_than "$old" || fail "no daemon follows"
-wait_for 60 taken_over 1 || fail "not taken over: $(cat "$tmp/manager.log")"
+wait_for 60 taken_over "$m" 1 || fail "not taken over: $(cat "$tmp/manager.log")"
 goes_on reader "equal same"
 # a mount that was aborted is made anew
 old=$daemon
@@ -185,7 +169,7 @@ kill -9 "$old"
 echo 1 2>/dev/null >"/sys/fs/fuse/connections/${connection#*:}/abort" || aborted=no
 kill -CONT "$supervisor"
 wait_for 60 another_than "$old" || fail "no daemon follows an aborted mount"
-[ "${aborted-yes}" = no ] || wait_for 60 taken_over 0 ||
+[ "${aborted-yes}" = no ] || wait_for 60 taken_over "$m" 0 ||
 	fail "an aborted mount is gone on with: $(cat "$tmp/manager.log")"
 cp "$tmp/data" "$m/big3"
 cmp "$tmp/data" "$m/big3"

@@ -102,6 +102,37 @@ static void test_reuse(void **state)
 	close(fd);
 }
 
+/* The kernel asks again for the close of a file whose close the daemon had under way when it died: whoever opened
+ * another one in its place keeps it. */
+static void test_late_close(void **state)
+{
+	const struct mcfs_book_entry handle = { .type = MCFS_BOOK_HANDLE, .unique = 1 };
+	struct mcfs_book_entry e;
+	uint64_t closed, open;
+	int fd, here, there;
+
+	assert_int_equal(mcfs_book_new(&fd), 0);
+	closed = mcfs_book_add(&handle, &here);
+	mcfs_book_remove(closed);
+	open = mcfs_book_add(&handle, &there);
+	assert_int_not_equal(open, closed);
+	assert_null(mcfs_book_at(closed));
+	assert_ptr_equal(mcfs_book_at(open), &there);
+	/* What an operation that was given up still says of the first one is nobody's either. */
+	mcfs_book_set_unsaved(closed, true);
+
+	die(fd);
+	assert_int_equal(mcfs_book_next(0, &e), open);
+	assert_false(e.unsaved);
+	mcfs_book_bind(open, &there);
+	assert_null(mcfs_book_at(closed));
+	assert_ptr_equal(mcfs_book_at(open), &there);
+	mcfs_book_remove(open);
+	assert_int_not_equal(mcfs_book_add(&handle, &here), closed);
+	mcfs_book_close();
+	close(fd);
+}
+
 static void test_others(void **state)
 {
 	int fd = memfd_create("book", MFD_CLOEXEC);
@@ -124,7 +155,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_entries), cmocka_unit_test(test_reuse),
-		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_late_close), cmocka_unit_test(test_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

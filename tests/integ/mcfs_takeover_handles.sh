@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Of a daemon that is killed nothing stays open that nobody has open: what was being closed, also when the close
+# was answered in that very moment, and what nobody was told is open.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/takeover.sh"
+requires_fuse
+requires_root
+requires python3 strace
+m=$tmp/mnt
+mkdir "$m"
+cleanup_fn unmount_any "$m"
+start_master
+spawn other "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 \
+	--port=0 --global_segment_size=32MiB
+start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise \
+	--entry_timeout=1min --attr_timeout=1min
+supervisor=$MCFS_PID
+another_than none || fail "no daemon below the supervisor"
+followed() {
+	wait_for 60 another_than "$1" || fail "no daemon follows: $(cat "$tmp/mcfs-mnt.log")"
+	wait_for 60 taken_over "$m" "$2" || fail "not taken over: $(cat "$tmp/mcfs-mnt.log")"
+}
+echo some >"$m/file"
+
+# ---- killed while files and directories are closed
+for n in 1 2 3; do
+	old=$daemon
+	python3 - "$m/file" "$old" <<'EOF'
+import os, signal, sys
+path, daemon = sys.argv[1], int(sys.argv[2])
+files = [os.open(path, os.O_RDONLY) for _ in range(1000)]
+directories = [os.open(os.path.dirname(path), os.O_RDONLY) for _ in range(100)]
+for fd in directories + files[:-50]:
+    os.close(fd)
+os.kill(daemon, signal.SIGKILL)
+for fd in files[-50:]:
+    os.close(fd)
+EOF
+	followed "$old" "$n"
+	wait_for 20 nothing_open "$m" || fail "closed, and open: $(open_handles "$m")"
+done
+
+# ---- killed when a file is open and before the kernel learns of it; it is removed before the kernel asks again
+mkfifo "$tmp/go"
+cat >"$tmp/opener.py" <<'EOF'
+import os, sys
+known = os.open(sys.argv[1], os.O_PATH)
+print("ready", flush=True)
+open(sys.argv[2]).read()
+try:
+    os.open(f"/proc/self/fd/{known}", os.O_RDONLY)
+except OSError as e:
+    print(e.strerror)
+EOF
+spawn opener python3 "$tmp/opener.py" "$m/file" "$tmp/go"
+opener=$SPAWNED
+wait_for 20 grep -q ready "$tmp/opener.log" || fail "no opener: $(cat "$tmp/opener.log")"
+stop_still "$supervisor"
+# The opener knows the file: what the kernel asks for first is the open.
+spawn strace strace -f -qq -p "$daemon" -o "$tmp/trace" -e trace=writev -e inject=writev:signal=SIGKILL:when=1
+traced() { ! grep -L "^TracerPid:[[:space:]]*[1-9]" "/proc/$daemon/task/"*/status | grep -q .; }
+wait_for 20 traced || fail "not traced: $(cat "$tmp/strace.log")"
+timeout 20 sh -c 'echo >"$0"' "$tmp/go"
+wait_for 20 gone "$daemon" || fail "not killed: $(cat "$tmp/trace")"
+alive "$opener" || fail "the kernel knows of the open: $(cat "$tmp/opener.log")"
+"$top_builddir/tools/mcctl" --master="$MASTER" rm file >/dev/null || fail "mcctl rm"
+old=$daemon
+kill -CONT "$supervisor"
+followed "$old" 4
+wait_for 20 gone "$opener" || fail "the open hangs"
+grep -q "No such file" "$tmp/opener.log" || fail "a removed file: $(cat "$tmp/opener.log")"
+wait_for 20 nothing_open "$m" || fail "nobody was told of it, and open: $(open_handles "$m")"
