@@ -16,6 +16,10 @@ if [ "$(id -u)" -eq 0 ] && [ -z "${MCFS_USER_NS-}" ] && [ "$(stat -c %a /dev/fus
 	MCFS_USER_NS=1 exec unshare -m bash "$0"
 fi
 if [ -n "${MCFS_USER_NS-}" ]; then
+	# Tests beside this one have mounts, which would last until this namespace ends.
+	while read -r _ where type _; do
+		[ "$type" != fuse.mcfs ] || umount -l "$where" || :
+	done </proc/self/mounts
 	mknod -m 666 "$tmp/fuse" c 10 229 && mount --bind "$tmp/fuse" /dev/fuse ||
 		skip "/dev/fuse is for root only, and cannot be replaced"
 	cleanup_fn umount /dev/fuse
