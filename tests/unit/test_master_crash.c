@@ -368,7 +368,8 @@ static void crash(const char *name, const char *action, long nth)
 	int status;
 
 	memset(told, 0, sizeof(*told));
-	snprintf(spec, sizeof(spec), "%s=%s@%ld", name, action, nth);
+	assert_in_range(snprintf(spec, sizeof(spec), "%s=%s@%ld", name, action, nth), 1,
+			sizeof(spec) - 1);
 	status = in_child(victim, spec);
 	if (kills ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0)
 		fail_msg("%s: status %x", spec, status);
