@@ -4,6 +4,7 @@
 #include "mcfs/compat.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,24 +17,13 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "mcfs/book.h"
 #include "mcfs/slot.h"
 
-/* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers
- * are ABI. */
+/* The kernel's FUSE protocol; the numbers are ABI. */
 #define OPCODE_WRITE 16u
 #define OPCODE_INIT 26u
-#define INIT_PARALLEL_DIROPS (1u << 18)
-#define INIT_EXT (1u << 30)
-#define INIT2_DIRECT_IO_ALLOW_MMAP (1u << (36 - 32))
-#define INIT2_PASSTHROUGH (1u << (37 - 32))
-#define FOPEN_PARALLEL_DIRECT_WRITES (1u << 6)
-#define FOPEN_DIRECT_IO (1u << 0)
-#define FOPEN_KEEP_CACHE (1u << 1)
-#define FOPEN_PASSTHROUGH (1u << 7)
-#define OPEN_OUT_SIZE 16u	/* fh, flags, padding or backing file */
-#define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
-#define INIT_OUT_SIZE 64u
 
 struct in_header {
 	uint32_t len, opcode;
@@ -43,25 +33,6 @@ struct in_header {
 #define WRITE_IN_SIZE 40u
 /* What stands in front of a WRITE's data. */
 #define HEAD (sizeof(struct in_header) + WRITE_IN_SIZE)
-
-struct init_in {
-	uint32_t major, minor, max_readahead, flags, flags2;
-};
-
-struct init_out {
-	uint32_t major, minor, max_readahead, flags;
-	uint16_t max_background, congestion_threshold;
-	uint32_t max_write, time_gran;
-	uint16_t max_pages, map_alignment;
-	uint32_t flags2, max_stack_depth, unused[6];
-};
-
-struct backing_map {
-	int32_t fd;
-	uint32_t flags;
-	uint64_t padding;
-};
-_Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
 
 #define NOTIFY_RESEND 7
 #define UNIQUE_RESEND (1ull << 63)
@@ -75,19 +46,17 @@ struct out_header {
 };
 
 static struct {
-	bool attached;
+	bool attached, hooked;
+	struct fuse_session *session;
 	struct mcfs_pool *pool;
 	pthread_key_t slot_key;
 	int slots;		/* atomic: threads that hold one */
 	/* INIT comes first and alone */
-	uint64_t init_unique;
-	uint32_t kernel_flags, kernel_flags2;
 	bool shared_mmap, passthrough;
 } hook;
 
 static __thread void *slot;		/* of this thread: where the next WRITE's data go */
 static __thread bool slot_filled;	/* the request at hand has its data there */
-static __thread uint32_t open_flags, backing_id;
 static __thread uint64_t unique;	/* of the request at hand */
 
 static void thread_ends(void *p)
@@ -121,33 +90,9 @@ void **mcfs_compat_payload(void)
 	return slot_filled ? &slot : NULL;
 }
 
-void mcfs_compat_open_flags(bool parallel_writes)
-{
-	open_flags = parallel_writes ? FOPEN_PARALLEL_DIRECT_WRITES : 0;
-	backing_id = 0;
-}
-
-void mcfs_compat_open_backing(uint32_t id)
-{
-	open_flags = FOPEN_PASSTHROUGH;
-	backing_id = id;
-}
-
 bool mcfs_compat_passthrough(void)
 {
 	return hook.passthrough;
-}
-
-int mcfs_compat_backing(struct fuse_session *se, int fd)
-{
-	struct backing_map map = { .fd = fd };
-	int id;
-
-	if (!hook.passthrough)
-		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse passes no files through");
-	id = ioctl(fuse_session_fd(se), DEV_IOC_BACKING_OPEN, &map);
-	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
-				     "through: %s", mc_strerror(errno));
 }
 
 bool mcfs_compat_shared_mmap(void)
@@ -155,55 +100,188 @@ bool mcfs_compat_shared_mmap(void)
 	return hook.shared_mmap;
 }
 
-static void see_init(const struct in_header *in, size_t len)
+bool mcfs_compat_hooked(void)
+{
+	return hook.hooked;
+}
+
+/* ---- what the kernel is asked for ---- */
+
+static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata);
+static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata);
+
+/* The calls of libfuse 3.17 do what the hook does for older ones. */
+#if FUSE_USE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+
+#define DEV_IOC_CLONE _IOR(229, 0, uint32_t)
+
+const char *mcfs_compat_way(void)
+{
+	return "libfuse";
+}
+
+void mcfs_compat_want(struct fuse_conn_info *conn, uint64_t wanted, uint64_t unwanted)
+{
+	conn->want_ext |= conn->capable_ext & wanted;
+	conn->want_ext &= ~unwanted;
+	hook.shared_mmap = fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+	hook.passthrough = fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH);
+	/* What is passed through lies in memory, on no other file system. */
+	conn->max_backing_stack_depth = FUSE_BACKING_STACKED_UNDER;
+}
+
+void mcfs_compat_open_flags(struct fuse_file_info *fi, bool parallel_writes)
+{
+	fi->parallel_direct_writes = parallel_writes;
+	fi->backing_id = 0;
+}
+
+void mcfs_compat_open_backing(struct fuse_file_info *fi, int id)
+{
+	/* With them the reads would come to us. */
+	fi->direct_io = fi->keep_cache = 0;
+	fi->backing_id = id;
+}
+
+int mcfs_compat_backing(fuse_req_t req, int fd)
+{
+	int id;
+
+	if (!hook.passthrough)
+		return mc_fail(-EOPNOTSUPP, "this kernel passes no files through");
+	id = fuse_passthrough_open(req, fd);
+	return id > 0 ? id : mc_fail(-EOPNOTSUPP, "the kernel refuses to pass the file through; libfuse "
+				     "has logged why");
+}
+
+static void see_flags(const struct in_header *in)
+{
+}
+
+static void amend(const struct out_header *out, struct iovec *iov, int count)
+{
+}
+
+/* Without one of our own, libfuse lets all threads share one descriptor when there is a hook. */
+static int hook_clone(int fd)
+{
+	uint32_t of = (uint32_t)fd;
+	int clone = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (clone >= 0 && ioctl(clone, DEV_IOC_CLONE, &of) < 0) {
+		close(clone);
+		return -1;
+	}
+	return clone;
+}
+
+static int custom_io(struct fuse_session *se)
+{
+	static const struct fuse_custom_io io = {
+		.writev = hook_writev, .read = hook_read, .clone_fd = hook_clone,
+	};
+
+	return fuse_session_custom_io(se, &io, sizeof(io), fuse_session_fd(se));
+}
+
+#else
+
+/* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers
+ * are ABI. */
+#define INIT_PARALLEL_DIROPS (1u << 18)
+#define INIT_EXT (1u << 30)
+#define INIT2_DIRECT_IO_ALLOW_MMAP (1u << (36 - 32))
+#define INIT2_PASSTHROUGH (1u << (37 - 32))
+#define FOPEN_PARALLEL_DIRECT_WRITES (1u << 6)
+#define FOPEN_DIRECT_IO (1u << 0)
+#define FOPEN_KEEP_CACHE (1u << 1)
+#define FOPEN_PASSTHROUGH (1u << 7)
+#define OPEN_OUT_SIZE 16u	/* fh, flags, padding or backing file */
+#define INIT_OUT_SIZE 64u
+
+struct init_in {
+	uint32_t major, minor, max_readahead, flags, flags2;
+};
+
+struct init_out {
+	uint32_t major, minor, max_readahead, flags;
+	uint16_t max_background, congestion_threshold;
+	uint32_t max_write, time_gran;
+	uint16_t max_pages, map_alignment;
+	uint32_t flags2, max_stack_depth, unused[6];
+};
+_Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
+
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+
+/* Of INIT, which comes first and alone. */
+static struct {
+	uint64_t unique;
+	uint32_t flags, flags2;
+} offered;
+
+/* What the next open reply of this thread says besides what libfuse knows. */
+static __thread uint32_t open_flags, backing_id;
+
+const char *mcfs_compat_way(void)
+{
+	return "hook";
+}
+
+void mcfs_compat_want(struct fuse_conn_info *conn, uint64_t wanted, uint64_t unwanted)
+{
+	conn->want |= conn->capable & (unsigned)wanted;
+	conn->want &= ~(unsigned)unwanted;
+}
+
+void mcfs_compat_open_flags(struct fuse_file_info *fi, bool parallel_writes)
+{
+	open_flags = parallel_writes ? FOPEN_PARALLEL_DIRECT_WRITES : 0;
+	backing_id = 0;
+}
+
+void mcfs_compat_open_backing(struct fuse_file_info *fi, int id)
+{
+	open_flags = FOPEN_PASSTHROUGH;
+	backing_id = (uint32_t)id;
+}
+
+int mcfs_compat_backing(fuse_req_t req, int fd)
+{
+	struct backing_map map = { .fd = fd };
+	int id;
+
+	if (!hook.passthrough)
+		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse passes no files through");
+	id = ioctl(fuse_session_fd(hook.session), DEV_IOC_BACKING_OPEN, &map);
+	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
+				     "through: %s", mc_strerror(errno));
+}
+
+static void see_flags(const struct in_header *in)
 {
 	const struct init_in *arg = (const void *)(in + 1);
 
-	if (len < sizeof(*in) + sizeof(*arg))
+	if (in->len < sizeof(*in) + sizeof(*arg))
 		return;
-	hook.init_unique = in->unique;
-	hook.kernel_flags = arg->flags;
-	if (arg->flags & INIT_EXT)
-		hook.kernel_flags2 = arg->flags2;
-	if (mcfs_book() && !mcfs_book()->init_len && len <= MCFS_BOOK_INIT_MAX) {
-		memcpy(mcfs_book()->init, in, len);
-		mcfs_book()->init_len = (uint32_t)len;
-	}
-}
-
-/* One request: its head into @buf, the rest into a slot.  Only a WRITE's data stay there. */
-static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
-{
-	char *payload = thread_slot();
-	struct iovec iov[2] = { { buf, HEAD }, { payload, MCFS_SLOT } };
-	const struct in_header *in = buf;
-	ssize_t n;
-
-	slot_filled = false;
-	unique = 0;
-	if (!payload || len < HEAD + MCFS_SLOT)
-		return read(fd, buf, len);
-	n = readv(fd, iov, 2);
-	if (n < (ssize_t)sizeof(*in))
-		return n;
-	unique = in->unique;
-	if (in->opcode == OPCODE_WRITE)
-		slot_filled = true;
-	else if ((size_t)n > HEAD)
-		memcpy((char *)buf + HEAD, payload, (size_t)n - HEAD);
-	if (in->opcode == OPCODE_INIT)
-		see_init(in, (size_t)n);
-	return n;
+	offered.unique = in->unique;
+	offered.flags = arg->flags;
+	offered.flags2 = arg->flags & INIT_EXT ? arg->flags2 : 0;
 }
 
 static void amend_init(struct init_out *out)
 {
-	uint32_t flags2 = hook.kernel_flags2 & (INIT2_DIRECT_IO_ALLOW_MMAP | INIT2_PASSTHROUGH);
+	uint32_t flags2 = offered.flags2 & (INIT2_DIRECT_IO_ALLOW_MMAP | INIT2_PASSTHROUGH);
 
-	hook.init_unique = 0;
+	offered.unique = 0;
 	/* libfuse 3.14 knows this one and forgets to ask for it.  Without it callers queue up for one
 	 * directory in the kernel, where nothing can interrupt them. */
-	out->flags |= hook.kernel_flags & INIT_PARALLEL_DIROPS;
+	out->flags |= offered.flags & INIT_PARALLEL_DIROPS;
 	if (!flags2)
 		return;
 	out->flags |= INIT_EXT;
@@ -228,22 +306,71 @@ static void amend_open(char *end)
 	}
 }
 
-static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
+static void amend(const struct out_header *out, struct iovec *iov, int count)
 {
-	const struct out_header *out = iov[0].iov_base;
-
-	if (hook.init_unique && out->unique == hook.init_unique) {
+	if (offered.unique && out->unique == offered.unique) {
 		if (!out->error && count == 2 && iov[1].iov_len == INIT_OUT_SIZE)
 			amend_init(iov[1].iov_base);
-		/* The kernel has had its answer. */
-		if (out->unique == RESUME_UNIQUE)
-			return (ssize_t)out->len;
 	} else if (open_flags) {
 		/* An open reply ends in its flags and a padding. */
 		if (!out->error && count == 2 && iov[1].iov_len >= OPEN_OUT_SIZE)
 			amend_open((char *)iov[1].iov_base + iov[1].iov_len);
 		open_flags = 0;
 	}
+}
+
+static int custom_io(struct fuse_session *se)
+{
+	static const struct fuse_custom_io io = { .writev = hook_writev, .read = hook_read };
+
+	return fuse_session_custom_io(se, &io, fuse_session_fd(se));
+}
+
+#endif
+
+/* ---- the hook ---- */
+
+static void see_init(const struct in_header *in, size_t len)
+{
+	see_flags(in);
+	if (mcfs_book() && !mcfs_book()->init_len && len <= MCFS_BOOK_INIT_MAX) {
+		memcpy(mcfs_book()->init, in, len);
+		mcfs_book()->init_len = (uint32_t)len;
+	}
+}
+
+/* One request: its head into @buf, the rest into a slot.  Only a WRITE's data stay there. */
+static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
+{
+	char *payload = thread_slot();
+	struct iovec iov[2] = { { buf, HEAD }, { payload, MCFS_SLOT } };
+	const struct in_header *in = buf;
+	bool apart = payload && len >= HEAD + MCFS_SLOT;
+	ssize_t n;
+
+	slot_filled = false;
+	unique = 0;
+	n = apart ? readv(fd, iov, 2) : read(fd, buf, len);
+	if (n < (ssize_t)sizeof(*in))
+		return n;
+	unique = in->unique;
+	if (apart && in->opcode == OPCODE_WRITE)
+		slot_filled = true;
+	else if (apart && (size_t)n > HEAD)
+		memcpy((char *)buf + HEAD, payload, (size_t)n - HEAD);
+	if (in->opcode == OPCODE_INIT)
+		see_init(in, (size_t)n);
+	return n;
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
+{
+	const struct out_header *out = iov[0].iov_base;
+
+	amend(out, iov, count);
+	/* The kernel has had its answer. */
+	if (out->unique == RESUME_UNIQUE)
+		return (ssize_t)out->len;
 	return writev(fd, iov, count);
 }
 
@@ -286,18 +413,23 @@ int mcfs_compat_resume(struct fuse_session *se)
 
 int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool)
 {
-	static const struct fuse_custom_io io = { .writev = hook_writev, .read = hook_read };
 	int r;
 
 	memset(&hook, 0, sizeof(hook));
+	hook.session = se;
 	hook.pool = pool;
 	r = pthread_key_create(&hook.slot_key, thread_ends);
 	if (r)
 		return -r;
 	hook.attached = true;
-	r = fuse_session_custom_io(se, &io, fuse_session_fd(se));
-	/* A libfuse that was built without it serves without these extras. */
-	return r == -ENOTSUP ? 0 : r;
+	r = custom_io(se);
+	hook.hooked = r == 0;
+	if (r != -ENOTSUP)
+		return r;
+	if (mcfs_book())
+		mc_warn("mcfs", "this libfuse lets nobody see the requests: should the daemon die, the "
+			"next one has to mount anew");
+	return 0;
 }
 
 void mcfs_compat_detach(void)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * compat.h - libfuse, and what newer kernels offer that the libfuse of Debian 12 (3.14) cannot ask for.
+ * compat.h - what differs between one libfuse and the next, from 3.14 (Debian 12) on.
  *
- * The calls that libfuse 3.17 has for passthrough are not used, as nothing newer than 3.14 was at hand to try
- * them with.  Where a libfuse was built without the hook (3.18.3) mounts serve without these extras.
+ * All traffic with /dev/fuse goes through fuse_session_custom_io().  The hook notes what a daemon that goes
+ * on with the mount has to know, and lets the bytes of a WRITE land in a slot of their own, so that they need
+ * not be copied once more.  Where libfuse was built without it (3.18.3) mounts serve without these two.
  *
- * All traffic with /dev/fuse goes through fuse_session_custom_io().  The hook adds flags of the FUSE
- * protocol 7.39 (shared mappings of direct_io files) to the INIT reply and of 7.36 (parallel writes) to
- * OPEN replies, mends what libfuse forgets, and lets the bytes of a WRITE land in a slot of their own,
- * so that they need not be copied once more. */
+ * Shared mappings of direct_io files, parallel writes and files that are passed through are asked for by
+ * libfuse itself from 3.17 on: configure chooses FUSE_USE_VERSION, and the kernel's INIT tells what there is.
+ * Before, the hook adds the flags of the FUSE protocol 7.39 and 7.40 to the INIT reply and of 7.36 to OPEN
+ * replies, and mends what libfuse forgets. */
 #ifndef MCFS_COMPAT_H
 #define MCFS_COMPAT_H
 
-#define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
 #include <stdbool.h>
@@ -23,15 +23,22 @@ struct mcfs_pool;
 int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool);
 void mcfs_compat_detach(void);
 
-/* Set what the next open reply of this thread says besides what libfuse knows. */
-void mcfs_compat_open_flags(bool parallel_writes);
+/* Who asks the kernel for what is above: "libfuse" or "hook"; does the hook see the requests? */
+const char *mcfs_compat_way(void);
+bool mcfs_compat_hooked(void);
+
+/* In the init handler: what of FUSE_CAP_* is asked for where the kernel has it, and what is not. */
+void mcfs_compat_want(struct fuse_conn_info *conn, uint64_t wanted, uint64_t unwanted);
+
+/* @fi is for the next reply of this thread, an open's or create's. */
+void mcfs_compat_open_flags(struct fuse_file_info *fi, bool parallel_writes);
 
 /* Files whose reads and mappings the kernel does on another file of ours (kernel 6.9, CAP_SYS_ADMIN): was
- * it granted; the number of a file for that, positive, good as long as the mount; the next open reply of
- * this thread is for that one.  All who have an inode open at a time must get the same. */
+ * it granted; the number of a file for that, positive, good as long as the mount; @fi, of the next reply of
+ * this thread, is for that one.  All who have an inode open at a time must get the same. */
 bool mcfs_compat_passthrough(void);
-int mcfs_compat_backing(struct fuse_session *se, int fd);
-void mcfs_compat_open_backing(uint32_t id);
+int mcfs_compat_backing(fuse_req_t req, int fd);
+void mcfs_compat_open_backing(struct fuse_file_info *fi, int id);
 
 /* In a write handler: the slot that holds the data, which may be exchanged for another one; NULL: the
  * data are where libfuse says. */

@@ -41,6 +41,8 @@ static void say_features(struct mcfs *fs, FILE *to)
 	yes_or_no(to, "direct_io", fs->conf.direct_io);
 	yes_or_no(to, "shared_mmap", mcfs_compat_shared_mmap());
 	yes_or_no(to, "passthrough", mcfs_compat_passthrough());
+	fprintf(to, "%-24s %s\n", "negotiated_by", mcfs_compat_way());
+	yes_or_no(to, "custom_io", mcfs_compat_hooked());
 	yes_or_no(to, "requests_sent_again", mcfs_compat_resends());
 	yes_or_no(to, "supervised", mcfs_book() != NULL);
 	line(to, "name_max", fs->name_max);

@@ -141,9 +141,9 @@ void mcfs_lane_lookup_segment(struct mcfs_op *op, const char *name)
 }
 
 /* The kernel's number of a segment; it is asked once. */
-static int backing_of(struct mcfs *fs, unsigned id)
+static int backing_of(struct mcfs_op *op, unsigned id)
 {
-	struct mcfs_lane *l = fs->lane;
+	struct mcfs_lane *l = op->fs->lane;
 	uint64_t size;
 	int fd;
 
@@ -157,7 +157,7 @@ static int backing_of(struct mcfs *fs, unsigned id)
 	if (id == 0 && mcfs_book() && mcfs_book()->backing > 0)
 		l->backing[id] = mcfs_book()->backing;
 	else
-		l->backing[id] = mcfs_compat_backing(fs->session, fd);
+		l->backing[id] = mcfs_compat_backing(op->req, fd);
 	if (id == 0 && mcfs_book() && l->backing[id] > 0)
 		mcfs_book()->backing = l->backing[id];
 	return l->backing[id];
@@ -174,7 +174,7 @@ void mcfs_lane_open_segment(struct mcfs_op *op, fuse_ino_t ino, struct fuse_file
 		(void)mcfs_reply_err(op, -EACCES);
 		return;
 	}
-	id = backing_of(fs, (unsigned)(ino - MCFS_CONTROL_SEGMENT));
+	id = backing_of(op, (unsigned)(ino - MCFS_CONTROL_SEGMENT));
 	if (id < 0) {
 		mc_debug("mcfs", "a segment cannot be opened as a file: %s", mc_err_detail(id));
 		(void)mcfs_reply_err(op, -EOPNOTSUPP);
@@ -192,6 +192,6 @@ void mcfs_lane_open_segment(struct mcfs_op *op, fuse_ino_t ino, struct fuse_file
 		(void)mcfs_reply_err(op, -ENOMEM);
 		return;
 	}
-	if (mcfs_reply_open_backing(op, fi, (uint32_t)id) < 0)
+	if (mcfs_reply_open_backing(op, fi, id) < 0)
 		mcfs_handle_unref(fs, h);
 }

@@ -70,16 +70,15 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
-	static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
+	static const uint64_t wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
 		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_IOCTL_DIR |
 		FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_HANDLE_KILLPRIV;
 	/* Splicing and write-back are slower than copying here; data never change behind an inode. */
-	static const unsigned unwanted = FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+	static const uint64_t unwanted = FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 		FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA;
 	struct mcfs *fs = userdata;
 
-	conn->want |= conn->capable & wanted;
-	conn->want &= ~unwanted;
+	mcfs_compat_want(conn, wanted, unwanted);
 	conn->max_write = conn->max_read = MCFS_SLOT;
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;

@@ -385,27 +385,27 @@ int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e)
 }
 
 int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
-		      const struct fuse_file_info *fi, bool parallel)
+		      struct fuse_file_info *fi, bool parallel)
 {
 	if (!take(op))
 		return missed(op);
-	mcfs_compat_open_flags(parallel);
+	mcfs_compat_open_flags(fi, parallel);
 	return answered(op, fuse_reply_create(op->req, e, fi));
 }
 
-int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool parallel)
+int mcfs_reply_open(struct mcfs_op *op, struct fuse_file_info *fi, bool parallel)
 {
 	if (!take(op))
 		return missed(op);
-	mcfs_compat_open_flags(parallel);
+	mcfs_compat_open_flags(fi, parallel);
 	return answered(op, fuse_reply_open(op->req, fi));
 }
 
-int mcfs_reply_open_backing(struct mcfs_op *op, const struct fuse_file_info *fi, uint32_t id)
+int mcfs_reply_open_backing(struct mcfs_op *op, struct fuse_file_info *fi, int id)
 {
 	if (!take(op))
 		return missed(op);
-	mcfs_compat_open_backing(id);
+	mcfs_compat_open_backing(fi, id);
 	return answered(op, fuse_reply_open(op->req, fi));
 }
 

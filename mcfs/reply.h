@@ -76,10 +76,10 @@ int64_t mcfs_op_left_ms(const struct mcfs_op *op);
 int mcfs_reply_err(struct mcfs_op *op, int err);
 int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e);
 int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
-		      const struct fuse_file_info *fi, bool parallel);
-int mcfs_reply_open(struct mcfs_op *op, const struct fuse_file_info *fi, bool parallel);
+		      struct fuse_file_info *fi, bool parallel);
+int mcfs_reply_open(struct mcfs_op *op, struct fuse_file_info *fi, bool parallel);
 /* The file is passed through to the one with this number (mcfs_compat_backing()). */
-int mcfs_reply_open_backing(struct mcfs_op *op, const struct fuse_file_info *fi, uint32_t id);
+int mcfs_reply_open_backing(struct mcfs_op *op, struct fuse_file_info *fi, int id);
 int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms);
 int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len);
 /* @len bytes in @n pieces, for a read; counts them. */

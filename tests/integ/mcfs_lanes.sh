@@ -13,6 +13,20 @@ head -c 300000 /dev/urandom >"$tmp/data"
 cp "$tmp/data" "$m/obj"
 mkdir "$m/dir"
 
+feature() {
+	awk -v name="$1" '$1 == name { print $2 }' "$m/.mcfs/features"
+}
+# From 3.17 on libfuse has calls for all that the kernel is asked for; and what it can give, is given.
+by=hook
+[ "$(printf '%s\n' 3.17 "$(feature libfuse)" | sort -V | head -n 1)" != 3.17 ] || by=libfuse
+equal "who negotiates" "$(feature negotiated_by)" "$by"
+if [ "$(id -u)" -eq 0 ] && zgrep -qs '^CONFIG_FUSE_PASSTHROUGH=y' /proc/config.gz; then
+	equal passthrough "$(feature passthrough)" yes
+	equal "shared mappings" "$(feature shared_mmap)" yes
+fi
+# a descriptor for each thread, with the hook too
+[ "$(find "/proc/$MCFS_PID/fd" -lname /dev/fuse | wc -l)" -gt 1 ] || fail "all threads share one descriptor"
+
 MNT=$m DATA=$tmp/data PORT=$lane SOCK=$tmp/sock timeout 60 python3 "$top_srcdir/tests/integ/mcfs_lanes.py" ||
 	fail "the ioctls"
 

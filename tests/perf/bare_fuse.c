@@ -4,7 +4,6 @@
  *	bare_fuse MOUNTPOINT	in the foreground, until it is unmounted */
 #include <config.h>
 
-#define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
 #include <errno.h>
