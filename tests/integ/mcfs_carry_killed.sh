@@ -38,6 +38,7 @@ kill_daemon() {
 }
 daemon=''
 another_than none || fail "no daemon below the supervisor"
+requires_custom_io "$m"
 
 # ---- one writer, who waits in the middle, of a file that had a version before
 python3 "$prog" one "$m/old" first </dev/null

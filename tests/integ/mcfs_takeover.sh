@@ -53,6 +53,7 @@ refused_standalone
 start_mcfs "$MASTER" "$m" "${flags[@]}" --supervise
 supervisor=$MCFS_PID
 another_than none || fail "no daemon below the supervisor"
+requires_custom_io "$m"
 mkdir "$m/d"
 long=$(printf 'k%.0s' {1..240})/$(printf 'l%.0s' {1..240})
 mkdir "$m/${long%/*}"
@@ -68,6 +69,8 @@ program directory "$m/d" "$tmp/small"
 exec {longfd}<"$m/$long"
 program watcher "$m/big" "$tmp/data" "$tmp/stop"
 program steady "$m/big" "$tmp/data" "$tmp/stop"
+# the memory as a file, where the kernel passes it through
+{ exec {segment}<"$m/.mcfs/segments/0"; } 2>/dev/null || segment=
 
 old=$daemon
 kill -9 "$old"
@@ -79,6 +82,15 @@ goes_on closer "ok"
 goes_on directory "equal in"
 equal "a file of a long name" "$(cat <&"$longfd" | cmp - "$tmp/small" && echo equal)" equal
 exec {longfd}<&-
+if [ -n "$segment" ]; then
+	# opened anew while it is open: the kernel takes no other backing file
+	cat "$m/.mcfs/segments/0" >"$tmp/segment" || fail "the memory cannot be opened any more"
+	equal "size of the memory" "$(stat -c %s "$tmp/segment")" 67108864
+	cmp "$tmp/segment" - <&"$segment"
+	cmp -s -n 8000000 "$tmp/segment" /dev/zero && fail "the memory is empty"
+	exec {segment}<&-
+	rm "$tmp/segment"
+fi
 cmp "$tmp/data" "$m/big"
 cmp "$tmp/small" "$m/whole"
 [ ! -e "$m/half" ] || fail "half a file was published"

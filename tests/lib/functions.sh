@@ -345,6 +345,12 @@ mount_with() {
 	started "$MCFS_PID" "mcfs on $dir" 30 is_mounted "$dir"
 }
 
+# requires_custom_io MOUNTPOINT - what a daemon goes on with after another one, it has seen of the requests
+requires_custom_io() {
+	grep -Eq '^custom_io +yes$' "$1/.mcfs/features" ||
+		skip "this libfuse was built without fuse_session_custom_io(): a killed daemon's mount is made anew"
+}
+
 # metric HOST:PORT NAME [LABELS] - the sum over all label sets that contain LABELS, 0 when absent;
 # asked from namespace $NS
 metric() {
