@@ -72,7 +72,9 @@ wait_for 20 traced || fail "not traced: $(cat "$tmp/strace.log")"
 timeout 20 sh -c 'echo >"$0"' "$tmp/go"
 wait_for 20 gone "$daemon" || fail "not killed: $(cat "$tmp/trace")"
 alive "$opener" || fail "the kernel knows of the open: $(cat "$tmp/trace")"
-"$top_builddir/tools/mcctl" --master="$MASTER" rm file >/dev/null || fail "mcctl rm"
+# the dead daemon's pin goes when the master notices
+removed() { "$top_builddir/tools/mcctl" --master="$MASTER" rm file >/dev/null 2>&1; }
+wait_for 20 removed || fail "mcctl rm"
 old=$daemon
 kill -CONT "$supervisor"
 followed "$old" 4
