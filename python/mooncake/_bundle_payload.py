@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a bundle's parts: written as objects, read into memory, removed."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import copy
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+
+import numpy as np
+
+from mooncake import _setup
+from mooncake._bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, MISSING_OBJECT_ERROR,
+                                     BundleTransferPolicy)
+
+# (first byte of the payload, first byte of the memory, bytes)
+Span = tuple[int, int, int]
+# An object to write: its key and the buffers that make it up.
+Chunk = tuple[str, list[memoryview]]
+
+ALREADY_REGISTERED = -600
+# the store is asked for the sizes of chunks this long before memory above ALLOCATE_UNASKED is taken for them
+ASKED_CHUNK = 64 << 10
+ALLOCATE_UNASKED = 1 << 20
+# that many buffers of an object are handed to the store as they are; more are copied together first
+PARTS_MAX = 64
+BATCH_BYTES = 64 << 20
+
+
+def bytes_view(value: Any, what: str) -> memoryview:
+    """The bytes of anything that has a buffer, in C order."""
+    try:
+        view = memoryview(value)
+    except TypeError as e:
+        raise TypeError(f"{what} must be bytes-like, got {type(value).__name__}") from e
+    if not view.c_contiguous or not view.nbytes:
+        return memoryview(view.tobytes())
+    return view.cast("B")
+
+
+def split(buffers: Iterable[memoryview], size: int) -> list[list[memoryview]]:
+    """The buffers one after the other, cut into pieces of @size bytes (the last one shorter)."""
+    out: list[list[memoryview]] = []
+    room = 0
+    for buffer in buffers:
+        at = 0
+        while at < len(buffer):
+            if not room:
+                out.append([])
+                room = size
+            part = buffer[at:at + room]
+            out[-1].append(part)
+            at += len(part)
+            room -= len(part)
+    return out
+
+
+def describe(key: str, sizes: Sequence[int]) -> dict[str, Any]:
+    """What a manifest says of a payload that lies in chunks of these sizes."""
+    keys = [key] if len(sizes) == 1 else [f"{key}/chunk/{i}" for i in range(len(sizes))]
+    return {"key": key, "bytes": sum(sizes), "chunks": [{"key": k, "bytes": n} for k, n in zip(keys, sizes)]}
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    """The same bytes in as few spans as possible."""
+    out: list[Span] = []
+    for source, target, length in spans:
+        if out and out[-1][0] + out[-1][2] == source and out[-1][1] + out[-1][2] == target:
+            out[-1] = (out[-1][0], out[-1][1], out[-1][2] + length)
+        elif length:
+            out.append((source, target, length))
+    return out
+
+
+def _by_chunk(chunks: Sequence[Mapping[str, Any]], spans: Sequence[Span]) -> dict[int, list[Span]]:
+    """Which spans of which chunk: {index of the chunk: spans with offsets in the chunk}."""
+    starts, total = [], 0
+    for chunk in chunks:
+        starts.append(total)
+        total += chunk["bytes"]
+    out: dict[int, list[Span]] = {}
+    for source, target, length in _merged(spans):
+        if source < 0 or source + length > total:
+            raise ValueError(f"bytes {source} to {source + length} of a payload of {total} bytes")
+        i = bisect.bisect_right(starts, source) - 1
+        while length:
+            n = min(length, starts[i] + chunks[i]["bytes"] - source)
+            if n:
+                out.setdefault(i, []).append((source - starts[i], target, n))
+            source, target, length, i = source + n, target + n, length - n, i + 1
+    return out
+
+
+def _copied_config(config: Any) -> Any:
+    """A copy that can be changed, also of a configuration that copy.copy() does not take."""
+    try:
+        return copy.copy(config)
+    except TypeError:
+        pass
+    try:
+        out = type(config)()
+        names = [n for n in dir(config) if not n.startswith("_") and not callable(getattr(config, n))]
+        # older names of others would overwrite what those say
+        for old, new in (("with_soft_pin", "soft_pin_action"), ("preferred_segment", "preferred_segments")):
+            if old in names and new in names:
+                names.remove(old)
+        for name in names:
+            setattr(out, name, getattr(config, name))
+    except Exception as e:
+        raise TypeError("config must be copyable, or one that can be made anew and written to") from e
+    return out
+
+
+def group_of(config: Any) -> Optional[str]:
+    """The group that @config names; None without one, "" for what shall have none.  A ValueError for several."""
+    groups = getattr(config, "group_ids", None)
+    if groups is None or isinstance(groups, str):
+        return groups
+    try:
+        groups = list(groups)
+    except TypeError as e:
+        raise ValueError("config.group_ids must contain strings") from e
+    if len(groups) > 1:
+        raise ValueError("config.group_ids must contain exactly one group id: every key of the object gets it")
+    if groups and not isinstance(groups[0], str):
+        raise ValueError("config.group_ids must contain strings")
+    return groups[0] if groups else None
+
+
+def with_group(config: Any, group: str) -> Any:
+    """@config, or a default one, with that group; a ValueError when it names another."""
+    named = group_of(config)
+    if named and named != group:
+        raise ValueError("config.group_ids conflicts with the DataProto storage group")
+    if config is None:
+        from mooncake.store import ReplicateConfig
+
+        config = ReplicateConfig()
+    else:
+        config = _copied_config(config)
+    config.group_ids = [group]
+    return config
+
+
+def config_for(config: Any, keys: int) -> Any:
+    """@config for a call with that many keys: the group once for each."""
+    if config is None or getattr(config, "group_ids", None) is None:
+        return config
+    group = group_of(config)
+    wanted = [group] * keys if group else None
+    if config.group_ids == wanted:
+        return config
+    config = _copied_config(config)
+    config.group_ids = wanted
+    return config
+
+
+def check_status(status: Any, call: str, key: str) -> None:
+    if status is not None and status != 0:
+        raise RuntimeError(f"{call} failed for {key}: {status}")
+
+
+class Payloads:
+    """Reads and writes payloads of a store.  As many threads may use it as may use the store."""
+
+    def __init__(self, store: Any, pool: Any = None) -> None:
+        self.store = store
+        self.pool = pool
+
+    def _call(self, name: str) -> Any:
+        """A method of the store, None when it has none of that name."""
+        found = getattr(self.store, name, None)
+        return found if callable(found) else None
+
+    @property
+    def direct(self) -> bool:
+        """The store reads into memory."""
+        return self._call("batch_get_into") is not None or self._call("get_into_ranges") is not None
+
+    def stored_config(self, call: str, key: str, *args: Any, config: Any = None) -> None:
+        """Calls @call(key, *args), with @config if there is one; a RuntimeError unless it succeeds."""
+        config = config_for(config, 1)
+        kwargs = {} if config is None else {"config": config}
+        check_status(getattr(self.store, call)(key, *args, **kwargs), call, key)
+
+    # ---- writing ----
+
+    def _write_one(self, chunk: Chunk, config: Any) -> None:
+        key, parts = chunk
+        if len(parts) == 1:
+            self.stored_config("put", key, parts[0], config=config)
+        elif len(parts) <= PARTS_MAX and self._call("put_parts"):
+            self.stored_config("put_parts", key, *parts, config=config)
+        else:
+            self.stored_config("put", key, b"".join(parts), config=config)
+
+    def _write_batch(self, chunks: Sequence[Chunk], config: Any) -> None:
+        if len(chunks) == 1 or not self._call("put_batch"):
+            for chunk in chunks:
+                self._write_one(chunk, config)
+            return
+        keys = [key for key, _ in chunks]
+        values = [parts[0] if len(parts) == 1 else b"".join(parts) for _, parts in chunks]
+        config = config_for(config, len(keys))
+        kwargs = {} if config is None else {"config": config}
+        check_status(self.store.put_batch(keys, values, **kwargs), "put_batch", f"{keys[0]} and {len(keys) - 1} more")
+
+    def write(self, chunks: Sequence[Chunk], policy: BundleTransferPolicy, config: Any = None) -> None:
+        """Stores the chunks, small ones many to a call.  A RuntimeError when one is not stored; which ones are is not
+        known then."""
+        sizes = [sum(map(len, parts)) for _, parts in chunks]
+        threads = min(policy.max_inflight_put, len(chunks))
+        if policy.put_mode == "auto" and (len(chunks) < AUTO_PARALLEL_MIN_CHUNKS
+                                          or sum(sizes) < AUTO_PARALLEL_MIN_BYTES):
+            threads = 1
+        if policy.put_mode != "batch" and threads > 1:
+            with ThreadPoolExecutor(threads) as executor:
+                done = [executor.submit(self._write_one, chunk, config) for chunk in chunks]
+                try:
+                    for future in done:
+                        future.result()
+                except BaseException:
+                    # leaving the block waits for those that run
+                    executor.shutdown(wait=False, cancel_futures=True)
+                    raise
+            return
+        batch: list[Chunk] = []
+        held = 0
+        for chunk, size in zip(chunks, sizes):
+            if batch and held + size > BATCH_BYTES:
+                self._write_batch(batch, config)
+                batch, held = [], 0
+            batch.append(chunk)
+            held += size
+        if batch:
+            self._write_batch(batch, config)
+
+    def remove(self, keys: Iterable[str], strict: bool) -> None:
+        """Removes the objects, leased or not; those that are not there are none to remove.  When @strict a
+        RuntimeError, or the store's own exception, when some stay."""
+        left = list(dict.fromkeys(keys))
+        batch = self._call("batch_remove")
+        if batch and left:
+            try:
+                results = batch(left, True)
+                if len(results) != len(left):
+                    raise RuntimeError(f"batch_remove returned {len(results)} results for {len(left)} keys")
+                left = [k for k, r in zip(left, results) if r not in (None, 0, MISSING_OBJECT_ERROR)]
+            except Exception:
+                if strict:
+                    raise
+        failed = []
+        for key in left:
+            try:
+                status = self.store.remove(key, True)
+            except KeyError:
+                continue
+            except Exception:
+                if strict:
+                    raise
+                continue
+            if status not in (None, 0, MISSING_OBJECT_ERROR):
+                failed.append((key, status))
+        if failed and strict:
+            raise RuntimeError(f"failed to remove {len(failed)} keys: {failed[:3]}")
+        for key, status in failed:
+            _setup.log.warning("%s is not removed: %s", key, status)
+
+    # ---- reading ----
+
+    def _check_sizes(self, payload: Mapping[str, Any]) -> None:
+        get_size = self._call("get_size")
+        if not get_size:
+            return
+        for chunk in payload["chunks"]:
+            if chunk["bytes"] > ASKED_CHUNK:
+                size = get_size(chunk["key"])
+                if size != chunk["bytes"]:
+                    raise RuntimeError(f"{chunk['key']} has not {chunk['bytes']} bytes: {size}")
+
+    def memory(self, payload: Mapping[str, Any], size: int, pooled: bool = False) -> np.ndarray:
+        """@size bytes to read parts of @payload into, of the pool if wanted and there is one.  A RuntimeError when the
+        store has not what the manifest says."""
+        if size > ALLOCATE_UNASKED:
+            self._check_sizes(payload)
+        if pooled and self.pool is not None and size:
+            try:
+                lease = self.pool.acquire(size)
+            except RuntimeError:
+                return np.empty(size, np.uint8)
+            raw = (ctypes.c_uint8 * size).from_address(lease.ptr)
+            # every view of the array holds this object, hence the memory
+            raw.lease = lease
+            return np.frombuffer(raw, np.uint8)
+        return np.empty(size, np.uint8)
+
+    @contextlib.contextmanager
+    def _registered(self, address: int, size: int) -> Iterator[None]:
+        register, unregister = self._call("register_buffer"), self._call("unregister_buffer")
+        ours = False
+        if register and unregister:
+            status = register(address, size)
+            if status != ALREADY_REGISTERED:
+                check_status(status, "register_buffer", "a buffer to read into")
+                ours = True
+        try:
+            yield
+        finally:
+            if ours:
+                unregister(address)
+
+    def fill_at(self, payload: Mapping[str, Any], spans: Sequence[Span], address: int, size: int,
+                registered: bool = False) -> None:
+        """Reads @spans of @payload to @size bytes of memory at @address, which the caller keeps.  A RuntimeError when
+        a chunk is not there, or has not the size that it should have; the memory is undefined then."""
+        chunks = payload["chunks"]
+        found = _by_chunk(chunks, spans)
+        if any(target < 0 or target + n > size for each in found.values() for _, target, n in each):
+            raise ValueError(f"more bytes than the {size} of the destination")
+        if not found:
+            return
+        whole = all(each == [(0, each[0][1], chunks[i]["bytes"])] for i, each in found.items())
+        call = self._call("batch_get_into" if whole else "get_into_ranges")
+        if call is None:
+            self._fill_by_get(chunks, found, address)
+            return
+        with contextlib.nullcontext() if registered else self._registered(address, size):
+            keys = [chunks[i]["key"] for i in found]
+            if whole:
+                wanted = [chunks[i]["bytes"] for i in found]
+                got = call(keys, [address + each[0][1] for each in found.values()], wanted)
+            else:
+                wanted = [[n for _, _, n in each] for each in found.values()]
+                got = call([address], [keys], [[[t for _, t, _ in each] for each in found.values()]],
+                           [[[s for s, _, _ in each] for each in found.values()]], [wanted])
+                got = got[0] if len(got) == 1 else []
+        if len(got) != len(keys):
+            raise RuntimeError(f"{len(got)} results for {len(keys)} chunks")
+        for key, n, result in zip(keys, wanted, got):
+            if (list(result) if isinstance(n, list) else result) != n:
+                raise RuntimeError(f"get failed for {key}: expected {n} bytes, got {result}")
+
+    def _fill_by_get(self, chunks: Sequence[Mapping[str, Any]], found: Mapping[int, list[Span]], address: int) -> None:
+        for i, each in found.items():
+            data = self.store.get(chunks[i]["key"])
+            if len(data) != chunks[i]["bytes"]:
+                raise RuntimeError(f"get failed for {chunks[i]['key']}: expected {chunks[i]['bytes']} bytes, "
+                                   f"got {len(data)}")
+            view = memoryview(data)
+            for source, target, n in each:
+                ctypes.memmove(address + target, bytes(view[source:source + n]), n)
+
+    def fill(self, payload: Mapping[str, Any], spans: Sequence[Span], target: np.ndarray,
+             registered: bool = False) -> None:
+        """fill_at() of an array, which must be in C order."""
+        self.fill_at(payload, spans, target.ctypes.data, target.nbytes, registered)
+
+    def read(self, payload: Mapping[str, Any], pooled: bool = False) -> np.ndarray:
+        """All bytes of a payload."""
+        out = self.memory(payload, payload["bytes"], pooled)
+        self.fill(payload, [(0, 0, payload["bytes"])], out)
+        return out
+
+    def read_bytes(self, payload: Mapping[str, Any]) -> bytes:
+        return self.read(payload).tobytes()
+
+
+def lease_of(array: np.ndarray) -> Any:
+    """The pool's lease of the memory of an array or of a view of one, None without one."""
+    base: Any = array
+    while base is not None:
+        if isinstance(base, memoryview):
+            base = base.obj
+        if hasattr(base, "lease"):
+            return base.lease
+        base = getattr(base, "base", None)
+    return None

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structured objects on the store: named arrays, tensors and bytes under one key, and DataProto-like batches whose
+fields and rows are read one by one.
+
+Every process that has a store reads what another has put, also through upstream's package: keys and formats are its.
+What is put is there whole or not at all: the manifest is written last, and what failed is removed.  What is missing or
+damaged is an exception: ValueError for a manifest, metadata or rows that cannot be what was written, RuntimeError for
+objects that are not there or have another size.  Bytes of the right size that were changed are not noticed.
+
+Pickles: only tensors in torch.save()'s format are any, which are few (mooncake._bundle_members says which), and these are
+read with weights_only=True.
+
+Needs numpy; torch for tensors, msgpack for rows of lists and dicts, PIL for pictures.  Objects made by a transfer are its
+callers': arrays lie in memory of their own, or in the buffer_pool's, until release_result() or their end."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any, Literal, Mapping, Optional, Sequence, Union
+
+import numpy as np
+
+from mooncake import _bundle_format as _fmt
+from mooncake import _dataproto as _dp
+from mooncake import _setup
+from mooncake._bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, DEFAULT_BUNDLE_CHUNK_BYTES,
+                                     MISSING_OBJECT_ERROR, STRUCTURED_FIELD_SPECS_KEY, BundleStore,
+                                     BundleTransferPolicy, RemoteBundleRef)
+from mooncake._bundle_members import encode as _encode, raw_destination, read_member as _read_member, tensor_object_buffer
+from mooncake._bundle_payload import Payloads as _Payloads, group_of as _group_of, lease_of as _lease_of, with_group as _with_group
+from mooncake._bundles import Bundles as _Bundles
+from mooncake._dataproto import (DATAPROTO_REF_HANDLE_TYPE, DATAPROTO_REF_HANDLE_VERSION, STORAGE_GROUP_ID,
+                                 DataProtoRefLike, MooncakeDataProtoRef, StructuredFieldLocation,
+                                 StructuredMemberSlice, export_dataproto_ref, import_dataproto_ref,
+                                 is_dataproto_ref_handle)
+from mooncake._row_codecs import Columns as _Columns, FieldSchema
+from mooncake._row_structure import MISSING, decode_column as _decode_column, encode_column as _encode_column, infer_structure
+
+export_ref = export_dataproto_ref
+import_ref = import_dataproto_ref
+
+_WRAPPED = "__mooncake_wrapped_object__"
+_BundleRef = Union[RemoteBundleRef, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, init=False)
+class StructuredObjectPayload:
+    """Metadata (a mapping for JSON; None is {}) and the named members that go with it."""
+
+    metadata: Mapping[str, Any]
+    buffers: Mapping[str, Any]
+
+    def __init__(self, metadata: Optional[Mapping[str, Any]] = None, buffers: Optional[Mapping[str, Any]] = None) -> None:
+        if buffers is None:
+            raise TypeError("StructuredObjectPayload requires buffers")
+        object.__setattr__(self, "metadata", {} if metadata is None else metadata)
+        object.__setattr__(self, "buffers", buffers)
+
+
+@dataclass
+class StructuredObjectResult:
+    """What was read of a structured object: its metadata, and members by name."""
+
+    metadata: dict[str, Any]
+    objects: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StructuredObjectReadSpec:
+    """What to read of a structured object: all members or some, whole or parts of them.  Changed by making another."""
+
+    ref: _BundleRef
+    member_names: Optional[tuple[str, ...]] = None
+    member_slices: tuple[tuple[str, StructuredMemberSlice], ...] = ()
+
+    def select_members(self, names: Optional[Sequence[str]]) -> StructuredObjectReadSpec:
+        """The same for these members only; None for all."""
+        return StructuredObjectReadSpec(self.ref, None if names is None else tuple(names), self.member_slices)
+
+    def slice_member(self, name: str, axis: int, start: int, end: int, step: int = 1) -> StructuredObjectReadSpec:
+        """The same with only some rows of a member."""
+        slices = {**dict(self.member_slices), name: StructuredMemberSlice(axis, start, end, step)}
+        return StructuredObjectReadSpec(self.ref, self.member_names, tuple(slices.items()))
+
+    def member_slice(self, name: str) -> Optional[StructuredMemberSlice]:
+        """What slice_member() was told of a member, None when nothing."""
+        return dict(self.member_slices).get(name)
+
+
+def _specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    specs = metadata.get(STRUCTURED_FIELD_SPECS_KEY, {})
+    if not isinstance(specs, dict) or not all(isinstance(s, dict) for s in specs.values()):
+        raise ValueError("structured field specs must be a dict")
+    return specs
+
+
+def _slice(member: str, wanted: Optional[StructuredMemberSlice]) -> Optional[slice]:
+    if wanted is None:
+        return None
+    if wanted.axis != 0:
+        raise ValueError(f"structured member {member}: slicing currently supports axis=0 only")
+    if wanted.step <= 0:
+        raise ValueError(f"structured member {member}: slicing step must be positive")
+    return slice(wanted.start, wanted.end, wanted.step)
+
+
+class MooncakeBundleTransfer:
+    """MooncakeBundleTransfer(store, key_prefix="bundle", default_chunk_bytes=64 MiB, buffer_pool=None)
+
+    Puts structured objects below @key_prefix of a store, in objects of @default_chunk_bytes bytes at most, and gets
+    them, into memory of @buffer_pool if there is one.  As many threads may use it as may use the store."""
+
+    def __init__(self, store: BundleStore, key_prefix: str = "bundle",
+                 default_chunk_bytes: int = DEFAULT_BUNDLE_CHUNK_BYTES, buffer_pool: Any = None) -> None:
+        self.store = store
+        self.key_prefix = _fmt.checked_prefix(key_prefix)
+        self.default_chunk_bytes = _fmt.checked_chunk_bytes(default_chunk_bytes)
+        self._bundles = _Bundles(_Payloads(store, buffer_pool), self.key_prefix, self.default_chunk_bytes)
+
+    # ---- bundles ----
+
+    def put_bundle(self, meta: Union[bytes, bytearray, memoryview], buffers: Mapping[str, Any],
+                   partition: str = "default", chunk_bytes: Optional[int] = None,
+                   policy: Optional[BundleTransferPolicy] = None, max_inflight_put: Optional[int] = None,
+                   config: Any = None) -> RemoteBundleRef:
+        """Store bytes and named buffers as they are.
+
+        partition: a part of the keys.  chunk_bytes: the longest object.  max_inflight_put is that of @policy.
+        config: a ReplicateConfig; one group in it goes for all keys.  A RuntimeError when the store fails, and nothing
+        stays of the bundle; ValueErrors and TypeErrors for wrong arguments."""
+        return self._bundles.put(meta, buffers, partition, chunk_bytes, _fmt.checked_policy(policy, max_inflight_put),
+                                 config)
+
+    def remove_bundle(self, ref: _BundleRef) -> None:
+        """Remove a bundle, leased or not.  One that is not there, or that somebody else removes meanwhile, is no error;
+        what failed can be called again."""
+        self._bundles.remove(ref)
+
+    # ---- structured objects ----
+
+    def _put(self, payload: StructuredObjectPayload, partition: str, chunk_bytes: Optional[int],
+             policy: BundleTransferPolicy, config: Any, onto: Optional[RemoteBundleRef] = None) -> RemoteBundleRef:
+        if not isinstance(payload.metadata, Mapping):
+            raise TypeError("structured metadata must be a mapping")
+        metadata = {**payload.metadata}
+        if STRUCTURED_FIELD_SPECS_KEY in metadata:
+            raise ValueError(f"structured metadata key {STRUCTURED_FIELD_SPECS_KEY!r} is reserved")
+        if not isinstance(metadata.setdefault("layout", "structured"), str):
+            raise ValueError("structured metadata layout must be a string")
+        specs, members = {}, {}
+        if onto is not None:
+            old = self._bundles.read_meta(self._bundles.resolve(onto))
+            if old.get("dataproto") != metadata.get("dataproto"):
+                raise ValueError("the stage to append to is of another DataProto")
+            metadata = {k: v for k, v in old.items() if k != STRUCTURED_FIELD_SPECS_KEY}
+            specs.update(_specs(old))
+        for name, value in payload.buffers.items():
+            _fmt.check_segment(name, "buffer name")
+            if name in specs:
+                raise ValueError(f"structured members already exist: {[name]}")
+            specs[name], members[name] = _encode(value, name)
+        if specs:
+            metadata[STRUCTURED_FIELD_SPECS_KEY] = specs
+        return self._bundles.put(_fmt.encode_json(metadata, "structured metadata"), members, partition, chunk_bytes,
+                                 policy, config, onto)
+
+    def put_structured_object(self, payload: StructuredObjectPayload, partition: str = "default",
+                              chunk_bytes: Optional[int] = None, policy: Optional[BundleTransferPolicy] = None,
+                              max_inflight_put: Optional[int] = None, config: Any = None) -> RemoteBundleRef:
+        """Store metadata and members: arrays of numpy, tensors of torch, tensor_object_buffer(), and anything with a
+        buffer as its bytes.  Errors as put_bundle(); a TypeError for arrays of objects and metadata that is not
+        JSON."""
+        return self._put(payload, partition, chunk_bytes, _fmt.checked_policy(policy, max_inflight_put), config)
+
+    def put_object(self, obj: Any, partition: str = "default", chunk_bytes: Optional[int] = None,
+                   policy: Optional[BundleTransferPolicy] = None, max_inflight_put: Optional[int] = None,
+                   config: Any = None) -> RemoteBundleRef:
+        """put_structured_object() of a mapping of members, or of one value."""
+        payload = StructuredObjectPayload({}, obj) if isinstance(obj, Mapping) else StructuredObjectPayload(
+            {_WRAPPED: True}, {"value": obj})
+        return self.put_structured_object(payload, partition, chunk_bytes, policy, max_inflight_put, config)
+
+    def get_object(self, ref: _BundleRef) -> Any:
+        """What put_object() has stored: a dict, or the one value.  Errors as materialize()."""
+        result = self.materialize(self.read_spec(ref))
+        return result.objects["value"] if result.metadata.get(_WRAPPED) else result.objects
+
+    def read_spec(self, ref: _BundleRef) -> StructuredObjectReadSpec:
+        """What to read of an object, all of it at first; nothing is read yet."""
+        return StructuredObjectReadSpec(ref)
+
+    def materialize(self, spec: StructuredObjectReadSpec) -> StructuredObjectResult:
+        """Read members.  Bytes come as arrays of uint8 where the store reads into memory.  A KeyError for members that
+        are not there, a ValueError for what is damaged or cannot be sliced, a RuntimeError when the store fails."""
+        return self.materialize_into(spec, None)
+
+    def materialize_into(self, spec: StructuredObjectReadSpec,
+                         destinations: Optional[Mapping[str, Any]]) -> StructuredObjectResult:
+        """materialize() with some members read into the caller's memory: {name: array of the same type and shape,
+        raw_destination() or tensor_object_buffer()}, which is undefined after an error."""
+        if spec.member_names is not None and not spec.member_names:
+            raise ValueError("structured read spec selected no members")
+        manifest = self._bundles.resolve(spec.ref)
+        metadata = self._bundles.read_meta(manifest)
+        slices = {name: _slice(name, part) for name, part in spec.member_slices}
+        return StructuredObjectResult(metadata, self._members(
+            manifest, metadata, manifest["buffers"] if spec.member_names is None else spec.member_names, slices,
+            destinations or {}))
+
+    def _members(self, manifest: Mapping[str, Any], metadata: Mapping[str, Any], names: Any, rows: Mapping[str, Any],
+                 destinations: Mapping[str, Any]) -> dict[str, Any]:
+        specs, buffers = _specs(metadata), manifest["buffers"]
+        missing = [name for name in names if name not in buffers]
+        if missing:
+            raise KeyError(f"unknown bundle buffers: {missing}")
+        return {name: _read_member(self._bundles.payloads, name, buffers[name], specs.get(name, {}), rows.get(name),
+                                   destinations.get(name)) for name in names}
+
+    @staticmethod
+    def release_result(result: Any) -> None:
+        """Give the memory of a result back to the buffer_pool, now instead of when the last array of it goes; its
+        arrays must not be used after that.  Harmless for results that have none of it."""
+        seen: set[int] = set()
+        left = [result]
+        while left:
+            value = left.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, np.ndarray):
+                lease = _lease_of(value)
+                if lease is not None:
+                    lease.release()
+                elif value.dtype == object:
+                    left.extend(value.flat)
+            elif isinstance(value, Mapping):
+                left.extend(value.values())
+            elif isinstance(value, (list, tuple)):
+                left.extend(value)
+            elif isinstance(value, StructuredObjectResult):
+                left.append(value.objects)
+            elif hasattr(value, "batch") and hasattr(value, "non_tensor_batch"):
+                left += [value.batch, value.non_tensor_batch, getattr(value, "meta_info", None)]
+
+    # ---- DataProto ----
+
+    def put(self, data: Any, *, type: Literal["dataproto", "dict"] = "dataproto", namespace: str = "default",
+            partition: str = "default", stage: str = "default", chunk_bytes: Optional[int] = None,
+            policy: Optional[BundleTransferPolicy] = None, config: Any = None,
+            field_schemas: Optional[Mapping[str, FieldSchema]] = None) -> MooncakeDataProtoRef:
+        """Store a DataProto-like object (attributes or names batch, non_tensor_batch, meta_info), or, type="dict", a
+        flat dict.
+
+        Columns that are arrays of objects or lists are coded by what they hold, or as field_schemas says.  meta_info
+        goes into the reference, not into the store.  All keys are in one group of the store.  Errors as put_bundle();
+        a ValueError or TypeError for columns that cannot be stored, or of unequal lengths."""
+        if type not in ("dataproto", "dict"):
+            raise ValueError(f"unsupported Mooncake payload type: {type!r}")
+        if type == "dict":
+            data = _dp.from_flat(data, field_schemas or {})
+        return self._put_stage(None, data, namespace, partition, stage, chunk_bytes, policy, False, field_schemas, config)
+
+    def put_dataproto(self, data: Any, *, namespace: str = "default", partition: str = "default",
+                      stage: str = "default", chunk_bytes: Optional[int] = None,
+                      policy: Optional[BundleTransferPolicy] = None,
+                      field_schemas: Optional[Mapping[str, FieldSchema]] = None,
+                      config: Any = None) -> MooncakeDataProtoRef:
+        """put(type="dataproto")."""
+        return self.put(data, namespace=namespace, partition=partition, stage=stage, chunk_bytes=chunk_bytes,
+                        policy=policy, config=config, field_schemas=field_schemas)
+
+    def append_dataproto_fields(self, ref: DataProtoRefLike, data: Any, *, stage: str, overwrite: bool = False,
+                                chunk_bytes: Optional[int] = None, policy: Optional[BundleTransferPolicy] = None,
+                                field_schemas: Optional[Mapping[str, FieldSchema]] = None,
+                                config: Any = None) -> MooncakeDataProtoRef:
+        """Add fields of as many rows, in a new stage or in one that is there: the reference to all of them.  @ref goes on
+        to be read until the new one is removed.
+
+        overwrite: the stage's fields are replaced, all of them, and the old ones removed.  A ValueError for fields that
+        are there already, or that overwrite leaves out."""
+        ref = _dp.ref_of(ref)
+        return self._put_stage(ref, data, ref.namespace, ref.partition, stage, chunk_bytes, policy, overwrite,
+                               field_schemas, config)
+
+    def _columns(self, stage: str, batch: Mapping[str, Any], non_tensor: Mapping[str, Any],
+                 schemas: Mapping[str, FieldSchema]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Members to store, where each field lies, and how columns are coded."""
+        members = {f"batch.{name}": value for name, value in batch.items()}
+        index = {name: StructuredFieldLocation(stage, f"batch.{name}", "batch") for name in batch}
+        coded = {}
+        for name, value in non_tensor.items():
+            member = f"non_tensor_batch.{name}"
+            index[name] = StructuredFieldLocation(stage, member, "non_tensor_batch")
+            schema = schemas.get(name)
+            if schema is not None and _dp.section_named(name, schema) not in (None, "non_tensor_batch"):
+                schema = None
+            is_column = (value.dtype == object or (schema is not None and schema.codec != "auto")) if isinstance(
+                value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+            if not is_column:
+                if schema is not None and not isinstance(value, np.ndarray):
+                    raise TypeError(f"non_tensor_batch field {name!r} with FieldSchema must be an ndarray or non-string "
+                                    "sequence")
+                members[member] = value
+                continue
+            try:
+                found = _encode_column(member, value, schema)
+            except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as e:
+                how = "" if schema is None else f" with FieldSchema codec {schema.codec!r}"
+                kind = TypeError if isinstance(e, TypeError) else RuntimeError if isinstance(e, RuntimeError) else ValueError
+                raise kind(f"failed to encode non_tensor_batch field {name!r}{how}: {e}") from e
+            members.update({f"{member}.{part}": what for part, what in found.payload.items()})
+            coded[name] = {"codec": found.codec, "rows": found.rows, "metadata": found.metadata,
+                           "payload_members": {part: f"{member}.{part}" for part in found.payload}}
+        return members, index, coded
+
+    def _put_stage(self, ref: Optional[MooncakeDataProtoRef], data: Any, namespace: str, partition: str, stage: str,
+                   chunk_bytes: Optional[int], policy: Optional[BundleTransferPolicy], overwrite: bool,
+                   schemas: Optional[Mapping[str, FieldSchema]], config: Any) -> MooncakeDataProtoRef:
+        batch, non_tensor, meta_info = _dp.sections_of(data)
+        rows = _dp.check_sections(batch, non_tensor, meta_info, schemas or {})
+        if ref is None:
+            group = _group_of(config)
+            ref = MooncakeDataProtoRef(rows, {}, {}, {}, namespace, partition, None, {},
+                                       f"structured-{uuid.uuid4().hex}" if group is None else group or None)
+        elif rows != ref.batch_size:
+            raise ValueError(f"DataProto append batch size {rows} does not match ref batch size {ref.batch_size}")
+        out = MooncakeDataProtoRef(ref.batch_size, dict(ref.stage_refs), dict(ref.field_index),
+                                   {**ref.meta_info, **meta_info}, namespace, partition, ref.global_indexes,
+                                   dict(ref.encoded_non_tensor), ref._storage_group_id)
+        if not batch and not non_tensor:
+            return out
+        members, index, coded = self._columns(stage, batch, non_tensor, schemas or {})
+        twice = sorted(set(ref.field_index) & set(index))
+        if twice and not overwrite:
+            raise ValueError(f"DataProto fields already exist: {twice}")
+        left = sorted(n for n, at in ref.field_index.items() if at.stage == stage and n not in index)
+        if overwrite and left:
+            raise ValueError(f"DataProto overwrite for stage {stage!r} must include existing fields: {left}")
+        if ref._storage_group_id is not None:
+            config = _with_group(config, ref._storage_group_id)
+        payload = StructuredObjectPayload({"layout": "dataproto_stage", "dataproto": {
+            "version": 1, "namespace": namespace, "partition": partition, "stage": stage, "batch_size": rows}}, members)
+        old = ref.stage_refs.get(stage)
+        out.stage_refs[stage] = self._put(payload, partition, chunk_bytes, _fmt.checked_policy(policy), config,
+                                          None if overwrite else old)
+        out.field_index.update(index)
+        for name in index:
+            out.encoded_non_tensor.pop(name, None)
+        out.encoded_non_tensor.update(coded)
+        if old is not None and overwrite:
+            try:
+                self.remove_bundle(old)
+            except Exception as e:
+                # the new one stands; without its reference nobody could remove that either
+                _setup.log.warning("what was overwritten of stage %s stays: %s", stage, e)
+        return out
+
+    def get(self, ref: DataProtoRefLike, *, type: Literal["dataproto", "dict"] = "dataproto",
+            fields: Optional[Sequence[str]] = None, batch_fields: Optional[Sequence[str]] = None,
+            non_tensor_fields: Optional[Sequence[str]] = None, meta_info_keys: Optional[Sequence[str]] = None,
+            data_cls: Optional[Any] = None, destinations: Optional[Mapping[str, Any]] = None,
+            rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None) -> Any:
+        """Read fields of a DataProto, all or those named: a dict of the three sections, or a @data_cls of them; for
+        type="dict" one flat dict.
+
+        rows: a slice that goes upwards, or indices; only those are transferred.  destinations: as for
+        materialize_into(), by field.  Coded columns come as arrays of objects, in flat dicts as lists.  Errors as
+        materialize(); an IndexError for rows that are not there."""
+        if type not in ("dataproto", "dict"):
+            raise ValueError(f"unsupported Mooncake payload type: {type!r}")
+        ref = _dp.ref_of(ref)
+        chosen = _dp.rows_of(rows, ref.batch_size)
+        stages: dict[str, list[str]] = {}
+        names = _dp.chosen_fields(ref, fields, batch_fields, non_tensor_fields)
+        for name in names:
+            stages.setdefault(ref.field_index[name].stage, []).append(name)
+        found: dict[str, Any] = {}
+        for stage, of_stage in stages.items():
+            found.update(self._read_stage(ref, stage, of_stage, chosen, destinations or {}))
+        batch, non_tensor = ({name: found[name] for name in names if ref.field_index[name].section == section}
+                             for section in _dp.SECTIONS[:2])
+        meta_info = dict(ref.meta_info) if meta_info_keys is None else {
+            k: ref.meta_info[k] for k in meta_info_keys if k in ref.meta_info}
+        if type == "dict":
+            return _dp.to_flat(batch, non_tensor, meta_info)
+        return _dp.built(batch, {n: _dp.object_array(v) if n in ref.encoded_non_tensor else v
+                                 for n, v in non_tensor.items()}, meta_info, data_cls)
+
+    def _read_stage(self, ref: MooncakeDataProtoRef, stage: str, names: Sequence[str], rows: Any,
+                    destinations: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of one stage; coded columns as lists."""
+        manifest = self._bundles.resolve(ref.stage_refs[stage])
+        metadata = self._bundles.read_meta(manifest)
+        plain = {ref.field_index[n].member: n for n in names if n not in ref.encoded_non_tensor}
+        part = slice(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
+        found = self._members(manifest, metadata, list(plain), dict.fromkeys(plain, part) if part is not None else {},
+                              {m: destinations[n] for m, n in plain.items() if n in destinations})
+        out = {plain[member]: value for member, value in found.items()}
+        for name in names:
+            if name in ref.encoded_non_tensor:
+                coded = ref.encoded_non_tensor[name]
+                members = coded.get("payload_members")
+                if not isinstance(members, Mapping) or any(m not in manifest["buffers"] for m in members.values()):
+                    raise KeyError(f"unknown bundle buffers of the field {name!r}: {members}")
+                columns = _Columns(self._bundles.payloads, manifest["buffers"], _specs(metadata), members)
+                out[name] = _decode_column(coded, columns, range(ref.batch_size) if rows is None else rows)
+        return out
+
+    def get_dataproto(self, ref: DataProtoRefLike, *, fields: Optional[Sequence[str]] = None,
+                      batch_fields: Optional[Sequence[str]] = None, non_tensor_fields: Optional[Sequence[str]] = None,
+                      meta_info_keys: Optional[Sequence[str]] = None, data_cls: Optional[Any] = None,
+                      destinations: Optional[Mapping[str, Any]] = None,
+                      rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None) -> Any:
+        """get(type="dataproto")."""
+        return self.get(ref, fields=fields, batch_fields=batch_fields, non_tensor_fields=non_tensor_fields,
+                        meta_info_keys=meta_info_keys, data_cls=data_cls, destinations=destinations, rows=rows)
+
+    def dataproto_manifest_view(self, ref: DataProtoRefLike) -> dict[str, Any]:
+        """What is stored of a DataProto, without its data: fields by section with their stage, member and type, stages
+        with the keys of their manifests.  Reads the stages' manifests and metadata."""
+        ref = _dp.ref_of(ref)
+        metadata = {stage: self._bundles.read_meta(self._bundles.resolve(r)) for stage, r in ref.stage_refs.items()}
+        fields: dict[str, dict[str, Any]] = {name: {} for name in _dp.SECTIONS[:2]}
+        for name, at in ref.field_index.items():
+            specs = _specs(metadata[at.stage])
+
+            def spec(member: str) -> dict[str, Any]:
+                return dict(specs.get(member, {"encoding": "bytes"}))
+
+            about, coded = spec(at.member), ref.encoded_non_tensor.get(name)
+            if coded is not None:
+                about = {"encoding": "structured_non_tensor", "codec": coded["codec"], "metadata": coded.get("metadata"),
+                         "payload_members": dict(coded["payload_members"]),
+                         "payload_specs": {part: spec(m) for part, m in coded["payload_members"].items()}}
+            fields[at.section][name] = {"section": at.section, "stage": at.stage, "member": at.member, "spec": about}
+        return {"namespace": ref.namespace, "partition": ref.partition, "batch_size": ref.batch_size,
+                "batch_fields": fields["batch"], "non_tensor_fields": fields["non_tensor_batch"],
+                "meta_info_keys": list(ref.meta_info),
+                "stages": {stage: {"manifest_key": r.manifest_key, "dataproto": metadata[stage].get("dataproto", {})}
+                           for stage, r in ref.stage_refs.items()}}
+
+    def cleanup_dataproto(self, ref: DataProtoRefLike) -> None:
+        """Remove all stages of a DataProto, and of those it was appended to, whose references are none any more.  As
+        remove_bundle()."""
+        for stage_ref in {r.manifest_key: r for r in _dp.ref_of(ref).stage_refs.values()}.values():
+            self.remove_bundle(stage_ref)
+
+    def cleanup_dataproto_append(self, previous: DataProtoRefLike, appended: DataProtoRefLike) -> None:
+        """Take back an append that nobody shall see: removes what @appended has and @previous has not, and leaves
+        @previous as it was.  Can be called again."""
+        previous, appended = _dp.ref_of(previous), _dp.ref_of(appended)
+        for stage, new in appended.stage_refs.items():
+            old = previous.stage_refs.get(stage)
+            if old is None:
+                self.remove_bundle(new)
+            elif new.manifest_key != old.manifest_key and self._bundles.exists(new.manifest_key) is not False:
+                self._remove_append(previous, stage, new)
+
+    def _remove_append(self, previous: MooncakeDataProtoRef, stage: str, new: RemoteBundleRef) -> None:
+        kept = {at.member for at in previous.field_index.values() if at.stage == stage}
+        for name, coded in previous.encoded_non_tensor.items():
+            if previous.field_index[name].stage == stage:
+                kept.update(coded["payload_members"].values())
+        manifest = self._bundles.resolve(new)
+        added = [payload for name, payload in manifest["buffers"].items() if name not in kept]
+        ids = {_fmt.object_id_of(payload["key"], self.key_prefix) for payload in added}
+        keys = [*_fmt.payload_keys(manifest["meta"]), *(k for payload in added for k in _fmt.payload_keys(payload)),
+                *(k for k in manifest.get("cleanup_keys", ()) if _fmt.object_id_of(k, self.key_prefix) in ids)]
+        key = self._bundles.manifest_key(new, manifest)
+        self._bundles.remove_keys(keys)
+        self._bundles.remove_keys([key])
+
+
+__all__ = [
+    "AUTO_PARALLEL_MIN_BYTES", "AUTO_PARALLEL_MIN_CHUNKS", "DATAPROTO_REF_HANDLE_TYPE", "DATAPROTO_REF_HANDLE_VERSION",
+    "DEFAULT_BUNDLE_CHUNK_BYTES", "MISSING", "MISSING_OBJECT_ERROR", "STORAGE_GROUP_ID", "STRUCTURED_FIELD_SPECS_KEY",
+    "BundleStore", "BundleTransferPolicy", "DataProtoRefLike", "FieldSchema", "MooncakeBundleTransfer",
+    "MooncakeDataProtoRef", "RemoteBundleRef", "StructuredFieldLocation", "StructuredMemberSlice",
+    "StructuredObjectPayload", "StructuredObjectReadSpec", "StructuredObjectResult", "export_dataproto_ref",
+    "export_ref", "import_dataproto_ref", "import_ref", "infer_structure", "is_dataproto_ref_handle", "raw_destination",
+    "tensor_object_buffer",
+]
