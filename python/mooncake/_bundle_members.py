@@ -124,9 +124,12 @@ def encode(value: Any, name: str) -> tuple[dict[str, Any], Any]:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} is an array of Python objects, which has no bytes to store")
-        flat = np.asarray(value, order="C")
-        return {"encoding": "ndarray", "dtype": flat.dtype.str, "shape": list(flat.shape)}, Parts(
-            (memoryview(flat.reshape(-1).view(np.uint8)) if flat.size else memoryview(b""),))
+        flat = np.ascontiguousarray(value)
+        spec = {"encoding": "ndarray", "dtype": flat.dtype.str, "shape": list(flat.shape)}
+        if not value.ndim:
+            # upstream's readers know one element of one dimension only, and pass over this
+            spec["ndim"] = 0
+        return spec, Parts((memoryview(flat.reshape(-1).view(np.uint8)) if flat.size else memoryview(b""),))
     return {"encoding": "bytes"}, value
 
 
@@ -268,8 +271,8 @@ def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: 
     if math.prod(shape) * dtype.itemsize != payload["bytes"]:
         raise ValueError(f"structured ndarray field {name} of {shape} has {payload['bytes']} bytes")
     if rows is None:
-        spans, out_shape = [(0, 0, payload["bytes"])], shape
-    elif not shape:
+        spans, out_shape = [(0, 0, payload["bytes"])], () if spec.get("ndim") == 0 and shape == (1,) else shape
+    elif not shape or spec.get("ndim") == 0:
         raise ValueError(f"structured ndarray field {name} has no dimension to take rows of")
     else:
         width = math.prod(shape[1:]) * dtype.itemsize
