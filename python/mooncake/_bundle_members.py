@@ -219,6 +219,14 @@ def _row_spans(rows: Rows, width: int, at: int = 0, into: int = 0) -> list[Span]
     return [(at + row * width, into + i * width, width) for i, row in enumerate(rows)]
 
 
+def _check_rows(name: str, rows: Rows, total: int) -> None:
+    """A ValueError unless a member of @total rows has these."""
+    # ranges go upwards
+    ends = (rows[0], rows[-1]) if isinstance(rows, range) and rows else rows
+    if ends and (min(ends) < 0 or max(ends) >= total):
+        raise ValueError(f"structured member {name} has {total} rows, not rows {min(ends)} to {max(ends)}")
+
+
 def _shape_of(spec: Mapping[str, Any], name: str) -> tuple[int, ...]:
     shape = spec.get("shape")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
@@ -275,6 +283,7 @@ def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: 
     elif not shape or spec.get("ndim") == 0:
         raise ValueError(f"structured ndarray field {name} has no dimension to take rows of")
     else:
+        _check_rows(name, rows, shape[0])
         width = math.prod(shape[1:]) * dtype.itemsize
         out_shape = (len(rows), *shape[1:])
         if isinstance(rows, range) and rows.step > 1 and rows and destination is None and width < 4096:
@@ -337,6 +346,7 @@ def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any],
         raise ValueError(f"structured tensor member {name} is damaged: its header is not that of its shape")
     if not header.shape:
         raise ValueError(f"structured tensor member {name} has no dimension to take rows of")
+    _check_rows(name, rows, header.shape[0])
     width = math.prod(header.shape[1:]) * _tensors.TYPES[header.code][1]
     part = _tensors.Header(header.code, (len(rows), *header.shape[1:]))
     size = _tensors.HEADER + part.nbytes
@@ -401,10 +411,17 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
         value = _nested(payloads.read(payload), spec, name)
         if rows is None:
             return value
-        return _nested_rows(value, resolved(rows, value.shape[0]) if isinstance(rows, slice) else rows)
+        rows = resolved(rows, value.shape[0]) if isinstance(rows, slice) else rows
+        _check_rows(name, rows, value.shape[0])
+        return _nested_rows(value, rows)
     if pickled:
         value = _load(payloads.read(payload), name)
-        return value if rows is None else value[rows if isinstance(rows, slice) else list(rows)]
+        if rows is None:
+            return value
+        if isinstance(rows, slice):
+            return value[rows]
+        _check_rows(name, rows, len(value))
+        return value[list(rows)]
     if rows is not None:
         if isinstance(rows, slice):
             shape = _shape_of(spec, name)
@@ -417,7 +434,7 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
 
 def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
                 rows: Any = None, destination: Any = None) -> Any:
-    """A member as it was stored.  @rows, a slice or indices, of arrays and tensors only.  Bytes are an array of uint8
+    """A member as it was stored.  @rows, a slice of those that there are, a range or indices, of arrays and tensors only.  Bytes are an array of uint8
     where the store reads into memory, else bytes."""
     encoding = spec.get("encoding", "bytes")
     if encoding == "torch_tensor":

@@ -393,9 +393,13 @@ class MooncakeBundleTransfer:
         manifest = self._bundles.resolve(ref.stage_refs[stage])
         metadata = self._bundles.read_meta(manifest)
         plain = {ref.field_index[n].member: n for n in names if n not in ref.encoded_non_tensor}
-        part = slice(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
-        found = self._members(manifest, metadata, list(plain), dict.fromkeys(plain, part) if part is not None else {},
-                              {m: destinations[n] for m, n in plain.items() if n in destinations})
+        into = {member: destinations[name] for member, name in plain.items() if name in destinations}
+        found = self._members(manifest, metadata, list(plain), {} if rows is None else dict.fromkeys(plain, rows), into)
+        for member, value in found.items():
+            total = ref.batch_size if rows is None else len(rows)
+            if member not in into and _specs(metadata).get(member, {}).get("encoding", "bytes") != "bytes" and (
+                    not getattr(value, "ndim", 0) or value.shape[0] != total):
+                raise ValueError(f"the field {plain[member]!r} has not {total} rows")
         out = {plain[member]: value for member, value in found.items()}
         for name in names:
             if name in ref.encoded_non_tensor:

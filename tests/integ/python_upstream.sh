@@ -19,14 +19,3 @@ started "$SPAWNED" master 20 connects "127.0.0.1:$rpc"
 timeout 300 "$tmp/venv/bin/python" "$top_srcdir/tests/python/observe.py" "127.0.0.1:$rpc" >"$tmp/now.json" \
 	2>"$tmp/observe.log" || fail "observe.py failed"
 "$PYTHON" "$top_srcdir/tests/python/compare.py" --same "$top_srcdir/tests/python/upstream.json" "$tmp/now.json"
-
-# upstream's pure Python modules run on our package, when its distribution lies beside ours; in its own Python, which
-# does not load a sanitizer
-[ -z "${SANITIZER-}" ] || exit 0
-python_package
-"$tmp/venv/bin/pip" -q install --timeout 10 --retries 0 numpy >>"$tmp/pip.log" 2>&1 || { echo "# no numpy"; exit 0; }
-[ "$("$tmp/venv/bin/python" -c 'import sys; print(sys.version_info[:2])')" = "$("$PYTHON" -c 'import sys; print(sys.version_info[:2])')" ] ||
-	exit 0
-start_master --default_kv_lease_ttl=2000
-PYTHONPATH=$PYTHONPATH timeout 120 "$tmp/venv/bin/python" "$top_srcdir/tests/python/structured.py" "$wheel" "$MASTER" \
-	2>"$tmp/structured.log" || fail "structured_object_store does not run on our store"

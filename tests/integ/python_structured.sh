@@ -1,0 +1,40 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Structured objects: round trips of every kind, failures, damage; and, where upstream's wheel and torch can be had, what
+# upstream's module has put, and what it gets of ours.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/python.sh"
+. "$top_srcdir/tests/lib/upstream.sh"
+unless_sanitized "numpy is not sanitized, and the module is Python"
+python_package
+"$PYTHON" -m venv "$tmp/venv" >"$tmp/venv.log" 2>&1 || skip "no virtual environment can be made"
+timeout 300 "$tmp/venv/bin/pip" -q install --timeout 20 --retries 1 numpy msgpack >"$tmp/pip.log" 2>&1 ||
+	skip "numpy and msgpack cannot be had here: $(tail -n 1 "$tmp/pip.log")"
+start_master --default_kv_lease_ttl=500
+packages=$(echo "$tmp"/venv/lib/python3*/site-packages)
+
+# in_each NAME ARGUMENT... - that test with numpy, and with the torch of the engines' environment where that is
+torch=${MC_ENGINES:-/opt/mc-engines}/venv/bin/python
+same_python='import sys; print(sys.version_info[:2])'
+[ "$("$torch" -c "import torch; $same_python" 2>/dev/null)" = "$("$PYTHON" -c "$same_python")" ] || torch=
+[ -n "$torch" ] || echo "# no torch: tensors are not tested here (tests/engines/setup.sh installs it)"
+mkdir "$tmp/msgpack"
+cp -r "$packages/msgpack" "$tmp/msgpack/"
+in_each() {
+	local script=$top_srcdir/tests/python/$1
+	shift
+	timeout 250 "$tmp/venv/bin/python" "$script" "$@"
+	[ -z "$torch" ] || PYTHONPATH=$PYTHONPATH:$tmp/msgpack timeout 250 "$torch" -W ignore "$script" "$@"
+}
+
+in_each structured.py "$MASTER"
+in_each structured_faults.py "$MASTER"
+
+# without numpy it says what it needs
+if ! "$PYTHON" -c 'import numpy' 2>/dev/null; then
+	! "$PYTHON" -c 'import mooncake.structured_object_store' 2>"$tmp/bare" || fail "there is no numpy"
+	grep -q "numpy" "$tmp/bare" || fail "$(tail -n 1 "$tmp/bare")"
+fi
+
+(upstream_python 0.3.13.post1) || { echo "# no upstream wheel: not read beside it"; exit 0; }
+in_each structured_upstream.py "$top_builddir"/tests/wheels/0.3.13.post1/lib/python3*/site-packages/mooncake "$MASTER"
