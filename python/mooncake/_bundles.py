@@ -98,14 +98,10 @@ class Bundles:
     def remove(self, ref: BundleRef) -> None:
         """Removes a bundle: the parts, then the manifest, so that what failed half-way can be done again.  One that is
         not there is removed."""
-        key, manifest = parts_of_ref(ref)
-        if manifest is None and self.exists(key) is False:
-            return
         try:
             manifest = self.resolve(ref)
         except Exception:
-            # somebody else has removed it meanwhile
-            if self.exists(key) is False:
+            if self.exists(parts_of_ref(ref)[0]) is False:
                 return
             raise
         own = self.manifest_key(ref, manifest)

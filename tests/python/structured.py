@@ -308,6 +308,7 @@ def test_schemas():
         ([1, 2, None], S("typed_ragged", metadata={"dtype": "int16"}), [1, 2, None]),
         ([np.arange(2), np.arange(3), None], S("typed_ragged", metadata={"dtype": "float32"}),
          [np.arange(2, dtype="f4"), np.arange(3, dtype="f4"), None]),
+        ([[1, 2], np.arange(2), None], S("typed_ragged"), [[1, 2], np.arange(2), None]),
         ([1, None, 3], S("ndarray", metadata={"dtype": "float64"}), [1.0, None, 3.0]),
         ([1, None, 3], S("ndarray"), [1, None, 3]),
         ([{"a": 1}, None, [1, "x"]], S("json_ragged"), [{"a": 1}, None, [1, "x"]]),
