@@ -369,7 +369,7 @@ def test_sizes():
                 for known in ({"manifest": lie}, {"manifest": {**lie, "buffers": {name: lie["buffers"][name]}}}):
                     raises_told(lambda: reader.get_object(known), f"{name} of {size} bytes")
             assert all(n <= 1 << 20 for n in taken if isinstance(n, int)), taken
-        for shape in ([1 << 62, 1 << 62], [-1000], [999], [1000, 0], "x", None, [1000.0], [[1000]]):
+        for shape in ([1 << 62, 1 << 62], [-1000], [999], [1001], [2000], [10 ** 7], [500], [1000, 0], "x", None, [1000.0], [[1000]]):
             lie_of(t, ref, meta, good, "x", "shape", shape)
         for dtype in ("O", "|O", "no", "<i4", "", None, 7, "i8,O", "(2,)i8"):
             lie_of(t, ref, meta, good, "x", "dtype", dtype)
