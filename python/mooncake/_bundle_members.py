@@ -56,7 +56,7 @@ class TensorObjectBuffer:
 
     def __len__(self) -> int:
         if self.batch_size is None:
-            raise TypeError("tensor object buffer requires batch_size for DataProto use")
+            raise TypeError("a tensor_object_buffer() without batch_size has no number of rows")
         return self.batch_size
 
 
@@ -90,7 +90,7 @@ def _encode_tensor(tensor: Any) -> tuple[dict[str, Any], Any]:
         return {"encoding": "torch_tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
                 "element_size": int(tensor.element_size())}, TensorMember(tensor)
     if tensor.layout != torch.jagged:
-        raise ValueError("structured nested tensor fields require torch.jagged layout")
+        raise ValueError("nested tensors are stored in the layout torch.jagged only")
     lengths = tensor.lengths()
     pieces = [_serialized(t) for t in (tensor.values(), tensor.offsets(), lengths) if t is not None]
     return {"encoding": "torch_tensor", "dtype": str(tensor.dtype), "nested": True, "format": "tensor_parts",
@@ -178,7 +178,7 @@ def _put_tensor_buffer(payloads: Payloads, key: str, value: TensorObjectBuffer, 
     elif callable(getattr(store, "put_from", None)):
         payloads.stored_config("put_from", key, value.ptr, value.size, config=config)
     else:
-        raise RuntimeError("put_from is unavailable")
+        raise RuntimeError("the store has no put_from")
     return describe(key, [value.size])
 
 
@@ -241,9 +241,9 @@ def dtype_of(spec: Mapping[str, Any], name: str) -> np.dtype[Any]:
             raise TypeError("no text")
         dtype = np.dtype(spec["dtype"])
     except (TypeError, ValueError, SyntaxError) as e:
-        raise ValueError(f"structured ndarray field {name} has no dtype: {spec.get('dtype')!r}") from e
+        raise ValueError(f"the array {name} has no dtype: {spec.get('dtype')!r}") from e
     if dtype.hasobject:
-        raise ValueError(f"structured ndarray field {name} would be Python objects")
+        raise ValueError(f"the array {name} would be Python objects")
     return dtype
 
 
@@ -252,23 +252,23 @@ def _destination_array(name: str, destination: Any, dtype: np.dtype[Any], shape:
     size = math.prod(shape) * dtype.itemsize
     if isinstance(destination, RawDestination):
         if destination.size < size:
-            raise ValueError(f"raw destination has {destination.size} bytes, expected at least {size}")
+            raise ValueError(f"{size} bytes for a raw destination of {destination.size}")
         raw = (ctypes.c_uint8 * size).from_address(destination.ptr)
         raw.held = destination.owner
         return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape) if size else np.empty(shape, dtype)
     if not isinstance(destination, np.ndarray):
-        raise TypeError(f"structured ndarray field {name} destination must be a numpy.ndarray or raw_destination")
+        raise TypeError(f"{name} is an array: its destination is an array or a raw_destination()")
     problem = None
     if destination.dtype != dtype:
-        problem = f"dtype mismatch: expected {dtype.str}, got {destination.dtype.str}"
+        problem = f"is of {destination.dtype.str}, not of {dtype.str}"
     elif destination.shape != shape:
-        problem = f"shape mismatch: expected {shape}, got {destination.shape}"
+        problem = f"is of the shape {destination.shape}, not {shape}"
     elif not destination.flags.c_contiguous:
-        problem = "must be C-contiguous"
+        problem = "is not in C order"
     elif not destination.flags.writeable:
-        problem = "must be writeable"
+        problem = "cannot be written to"
     if problem:
-        raise ValueError(f"structured ndarray field {name} destination {problem}")
+        raise ValueError(f"the destination of the array {name}: {problem}")
     return destination
 
 
@@ -277,11 +277,11 @@ def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: 
     """An array, or rows of it, in new memory or in the caller's."""
     dtype, shape = dtype_of(spec, name), _shape_of(spec, name)
     if math.prod(shape) * dtype.itemsize != payload["bytes"]:
-        raise ValueError(f"structured ndarray field {name} of {shape} has {payload['bytes']} bytes")
+        raise ValueError(f"the array {name} of {shape} has {payload['bytes']} bytes")
     if rows is None:
         spans, out_shape = [(0, 0, payload["bytes"])], () if spec.get("ndim") == 0 and shape == (1,) else shape
     elif not shape or spec.get("ndim") == 0:
-        raise ValueError(f"structured ndarray field {name} has no dimension to take rows of")
+        raise ValueError(f"the array {name} has no dimension to take rows of")
     else:
         _check_rows(name, rows, shape[0])
         width = math.prod(shape[1:]) * dtype.itemsize
@@ -304,26 +304,26 @@ def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: 
 def _tensor_from(memory: np.ndarray, name: str) -> Any:
     header = _tensors.Header.unpack(memory[:_tensors.HEADER].tobytes(), len(memory))
     if header is None:
-        raise ValueError(f"structured tensor member {name} is damaged: there is no tensor in its {len(memory)} bytes")
+        raise ValueError(f"the tensor {name} is damaged: there is no tensor in its {len(memory)} bytes")
     return _tensors.tensor_of(header, memory)
 
 
 def _load(data: Any, name: str) -> Any:
     """A tensor in torch.save()'s format; nothing else is made of it."""
     if torch is None:
-        raise RuntimeError(f"structured tensor member {name} needs torch to be read")
+        raise RuntimeError(f"the tensor {name} needs torch to be read")
     try:
         return torch.load(io.BytesIO(bytes(data)), weights_only=True)
     except Exception as e:
-        raise ValueError(f"structured tensor member {name} is damaged: {e}") from e
+        raise ValueError(f"the tensor {name} is damaged: {e}") from e
 
 
 def _check_tensor_destination(name: str, destination: Any, size: int) -> None:
     if not isinstance(destination, (TensorObjectBuffer, RawDestination)):
-        raise ValueError(f"structured tensor member {name} only supports tensor_object_buffer or raw_destination "
-                         "destinations")
+        raise ValueError(f"{name} is a tensor: its destination is a tensor_object_buffer() or a "
+                         "raw_destination()")
     if destination.size < size:
-        raise ValueError(f"tensor destination has {destination.size} bytes, expected at least {size}")
+        raise ValueError(f"{size} bytes for a destination of {destination.size}")
 
 
 def _read_tensor_into(payloads: Payloads, name: str, payload: Mapping[str, Any], destination: Any) -> Any:
@@ -343,9 +343,9 @@ def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any],
     payloads.fill(payload, [(0, 0, _tensors.HEADER)], head)
     header = _tensors.Header.unpack(head.tobytes(), payload["bytes"])
     if header is None or ("shape" in spec and _shape_of(spec, name) != header.shape):
-        raise ValueError(f"structured tensor member {name} is damaged: its header is not that of its shape")
+        raise ValueError(f"the tensor {name} is damaged: its header is not that of its shape")
     if not header.shape:
-        raise ValueError(f"structured tensor member {name} has no dimension to take rows of")
+        raise ValueError(f"the tensor {name} has no dimension to take rows of")
     _check_rows(name, rows, header.shape[0])
     width = math.prod(header.shape[1:]) * _tensors.TYPES[header.code][1]
     part = _tensors.Header(header.code, (len(rows), *header.shape[1:]))
@@ -365,7 +365,7 @@ def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any],
 def _nested(data: np.ndarray, spec: Mapping[str, Any], name: str) -> Any:
     """A jagged tensor of its parts: elements, offsets, and lengths where there are holes."""
     if torch is None:
-        raise RuntimeError(f"structured tensor member {name} needs torch to be read")
+        raise RuntimeError(f"the tensor {name} needs torch to be read")
     if spec.get("format", "torch_save") == "torch_save":
         whole = _load(data, name)
         parts, axis = [whole.values(), whole.offsets(), whole.lengths()], int(getattr(whole, "_ragged_idx", 1))
@@ -378,7 +378,7 @@ def _nested(data: np.ndarray, spec: Mapping[str, Any], name: str) -> Any:
         parts = [_tensor_from(data[end - n:end].copy(), name) for end, n in zip(ends, sizes)]
         parts += [None] * (3 - len(parts))
     else:
-        raise ValueError(f"unsupported nested tensor payload format: {spec['format']}")
+        raise ValueError(f"nested tensors in an unknown format: {spec['format']}")
     values, offsets, lengths = parts
     each = offsets.diff() if lengths is None else lengths
     if (each.numel() and int(each.min()) < 0) or offsets.numel() < 1 or int(offsets[0]) < 0 or (
@@ -405,8 +405,8 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
     """A tensor, or rows of it (a slice or indices), or what is made of the caller's memory."""
     nested, pickled = spec.get("nested"), payload.get("format") == "torch_save"
     if (nested or pickled) and destination is not None:
-        raise ValueError(f"structured {'nested' if nested else 'torch_save'} tensor member {name} does not support "
-                         "destinations")
+        raise ValueError(f"structured {'nested' if nested else 'torch_save'} tensor {name} is not read into a "
+                         "destination")
     if nested:
         value = _nested(payloads.read(payload), spec, name)
         if rows is None:
@@ -434,8 +434,8 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
 
 def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
                 rows: Any = None, destination: Any = None) -> Any:
-    """A member as it was stored.  @rows, a slice of those that there are, a range or indices, of arrays and tensors only.  Bytes are an array of uint8
-    where the store reads into memory, else bytes."""
+    """A member as it was stored.  @rows, a slice of those that there are, a range or indices, of arrays and tensors only.
+    Bytes are an array of uint8 where the store reads into memory, else bytes."""
     encoding = spec.get("encoding", "bytes")
     if encoding == "torch_tensor":
         return read_tensor(payloads, name, payload, spec, rows, destination)
@@ -445,11 +445,11 @@ def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
             rows = resolved(rows, shape[0] if shape else 0)
         return read_array(payloads, name, payload, spec, rows, destination)
     if encoding != "bytes":
-        raise ValueError(f"unsupported structured field encoding: {encoding}")
+        raise ValueError(f"a member in an unknown encoding: {encoding}")
     if rows is not None:
-        raise ValueError(f"structured bytes member {name} does not support slicing or indexed rows")
+        raise ValueError(f"{name} is bytes, of which no rows are read")
     if destination is not None:
-        raise ValueError(f"structured bytes member {name} does not support materialize_into")
+        raise ValueError(f"{name} is bytes, which are read into no destination")
     if payload["bytes"] and payloads.direct:
         return payloads.read(payload, pooled=True)
     return payloads.read_bytes(payload)

@@ -35,7 +35,7 @@ def bytes_view(value: Any, what: str) -> memoryview:
     try:
         view = memoryview(value)
     except TypeError as e:
-        raise TypeError(f"{what} must be bytes-like, got {type(value).__name__}") from e
+        raise TypeError(f"{what} has no buffer, being {type(value).__name__}") from e
     if not view.c_contiguous or not view.nbytes:
         return memoryview(view.tobytes())
     return view.cast("B")
@@ -122,11 +122,11 @@ def group_of(config: Any) -> Optional[str]:
     try:
         groups = list(groups)
     except TypeError as e:
-        raise ValueError("config.group_ids must contain strings") from e
+        raise ValueError("config.group_ids are no texts") from e
     if len(groups) > 1:
-        raise ValueError("config.group_ids must contain exactly one group id: every key of the object gets it")
+        raise ValueError("config.group_ids is one group, which every key of the object gets")
     if groups and not isinstance(groups[0], str):
-        raise ValueError("config.group_ids must contain strings")
+        raise ValueError("config.group_ids are no texts")
     return groups[0] if groups else None
 
 
@@ -134,7 +134,7 @@ def with_group(config: Any, group: str) -> Any:
     """@config, or a default one, with that group; a ValueError when it names another."""
     named = group_of(config)
     if named and named != group:
-        raise ValueError("config.group_ids conflicts with the DataProto storage group")
+        raise ValueError("config.group_ids is not the group that the DataProto is in")
     if config is None:
         from mooncake.store import ReplicateConfig
 
@@ -265,7 +265,7 @@ class Payloads:
             if status not in (None, 0, MISSING_OBJECT_ERROR):
                 failed.append((key, status))
         if failed and strict:
-            raise RuntimeError(f"failed to remove {len(failed)} keys: {failed[:3]}")
+            raise RuntimeError(f"{len(failed)} keys cannot be removed: {failed[:3]}")
         for key, status in failed:
             _setup.log.warning("%s is not removed: %s", key, status)
 
@@ -341,14 +341,14 @@ class Payloads:
             raise RuntimeError(f"{len(got)} results for {len(keys)} chunks")
         for key, n, result in zip(keys, wanted, got):
             if (list(result) if isinstance(n, list) else result) != n:
-                raise RuntimeError(f"get failed for {key}: expected {n} bytes, got {result}")
+                raise RuntimeError(f"{key} cannot be read: {result}, not {n} bytes")
 
     def _fill_by_get(self, chunks: Sequence[Mapping[str, Any]], found: Mapping[int, list[Span]], address: int) -> None:
         for i, each in found.items():
             data = self.store.get(chunks[i]["key"])
             if len(data) != chunks[i]["bytes"]:
-                raise RuntimeError(f"get failed for {chunks[i]['key']}: expected {chunks[i]['bytes']} bytes, "
-                                   f"got {len(data)}")
+                raise RuntimeError(f"{chunks[i]['key']} has {len(data)} bytes, "
+                                   f"not {chunks[i]['bytes']}")
             view = memoryview(data)
             for source, target, n in each:
                 ctypes.memmove(address + target, bytes(view[source:source + n]), n)

@@ -72,7 +72,7 @@ def _json_safe(value: Any) -> Any:
         return {str(k): _json_safe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_safe(v) for v in value]
-    raise TypeError(f"DataProto ref handles support only JSON-safe values, got {type(value).__name__}")
+    raise TypeError(f"handles are JSON, which has no {type(value).__name__}")
 
 
 def is_dataproto_ref_handle(value: Any) -> bool:
@@ -83,7 +83,7 @@ def is_dataproto_ref_handle(value: Any) -> bool:
 def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
     """A reference as a dict for JSON.  A TypeError when meta_info has values that JSON has not."""
     if not isinstance(ref, MooncakeDataProtoRef):
-        raise TypeError(f"expected MooncakeDataProtoRef, got {type(ref).__name__}")
+        raise TypeError(f"no MooncakeDataProtoRef: {type(ref).__name__}")
     handle: dict[str, Any] = {
         "type": DATAPROTO_REF_HANDLE_TYPE, "version": DATAPROTO_REF_HANDLE_VERSION, "kind": "bundle_stages",
         "batch_size": int(ref.batch_size), "namespace": ref.namespace, "partition": ref.partition,
@@ -101,46 +101,48 @@ def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"DataProto ref handle {what} must be a mapping")
+        raise ValueError(f"{what} of a handle is no mapping")
     return value
 
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"DataProto ref handle {what} must be a non-empty string, not {value!r}")
+        raise ValueError(f"a {what} of a handle is no name: {value!r}")
     return value
 
 
 def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
     """The reference of a handle; nothing is read from the store.  A ValueError when it is none, or of a later version."""
     if not is_dataproto_ref_handle(handle):
-        raise ValueError("not a Mooncake DataProto ref handle")
+        raise ValueError("this is no handle of a DataProto")
     try:
         version = int(handle.get("version", -1))
         batch_size = int(handle["batch_size"])
     except (KeyError, TypeError, ValueError) as e:
-        raise ValueError(f"DataProto ref handle without a version or a batch_size: {e!r}") from e
+        raise ValueError(f"a handle without a version or a batch_size: {e!r}") from e
     if version not in (1, 2) or batch_size < 0:
-        raise ValueError(f"unsupported DataProto ref handle version: {handle.get('version')!r}")
+        raise ValueError(f"a handle of an unknown version: {handle.get('version')!r}")
     if handle.get("kind") != "bundle_stages":
-        raise ValueError(f"unsupported DataProto ref handle kind: {handle.get('kind')!r}")
-    stages = {_text(stage, "stage"): RemoteBundleRef(_text(_mapping(ref, "stage").get("manifest_key"), "manifest_key"), {})
-              for stage, ref in _mapping(handle.get("stage_refs"), "stage_refs").items()}
+        raise ValueError(f"a handle of an unknown kind: {handle.get('kind')!r}")
+    stages = {}
+    for stage, about in _mapping(handle.get("stage_refs"), "stage_refs").items():
+        key = _text(_mapping(about, "stage").get("manifest_key"), "manifest_key")
+        stages[_text(stage, "stage")] = RemoteBundleRef(key, {})
     fields = {}
     for name, about in _mapping(handle.get("field_index"), "field_index").items():
         about = _mapping(about, f"field_index[{name!r}]")
         if about.get("section") not in SECTIONS[:2]:
-            raise ValueError(f"invalid DataProto field section: {about.get('section')!r}")
+            raise ValueError(f"no section of fields: {about.get('section')!r}")
         fields[_text(name, "field")] = at = StructuredFieldLocation(
             _text(about.get("stage"), "stage"), _text(about.get("member"), "member"), about["section"])
         if at.stage not in stages:
-            raise ValueError(f"DataProto ref handle field {name!r} references unknown stage {at.stage!r}")
+            raise ValueError(f"{name!r} of a handle lies in {at.stage!r}, a stage that it has not")
     group = handle.get(STORAGE_GROUP_ID)
     if group is not None or version == 2:
         _text(group, STORAGE_GROUP_ID)
     indexes = handle.get("global_indexes")
     if indexes is not None and (not isinstance(indexes, list) or not all(type(i) is int for i in indexes)):
-        raise ValueError("DataProto ref handle global_indexes must be a list of integers or null")
+        raise ValueError("global_indexes of a handle are no integers")
     return MooncakeDataProtoRef(
         batch_size, stages, fields, dict(_mapping(handle.get("meta_info", {}), "meta_info")),
         str(handle.get("namespace", "default")), str(handle.get("partition", "default")),
@@ -154,7 +156,7 @@ def ref_of(ref: Any) -> MooncakeDataProtoRef:
         return ref
     if is_dataproto_ref_handle(ref):
         return import_dataproto_ref(ref)
-    raise TypeError(f"expected MooncakeDataProtoRef or DataProto handle, got {type(ref).__name__}")
+    raise TypeError(f"neither a MooncakeDataProtoRef nor a handle: {type(ref).__name__}")
 
 
 # ---- rows ----
@@ -166,21 +168,21 @@ def rows_of(rows: Any, total: int) -> Optional[Rows]:
         return None
     if isinstance(rows, StructuredMemberSlice):
         if rows.axis != 0:
-            raise ValueError("DataProto row slicing currently supports axis=0 only")
+            raise ValueError("rows are along the axis 0")
         rows = slice(rows.start, rows.end, rows.step)
     if isinstance(rows, slice):
         start, stop, step = rows.indices(total)
         if step <= 0:
-            raise ValueError("DataProto row slicing step must be positive")
+            raise ValueError("rows are read upwards only")
         return range(start, max(start, stop), step)
     if not isinstance(rows, AnySequence) or isinstance(rows, (str, bytes, bytearray)):
-        raise TypeError("DataProto rows must be a slice, StructuredMemberSlice, or row index sequence")
+        raise TypeError("rows are a slice, a StructuredMemberSlice or a sequence of integers")
     out = []
     for row in rows:
         if not isinstance(row, (int, np.integer)):
-            raise TypeError("DataProto row indices must be integers")
+            raise TypeError("a row that is no integer")
         if not -total <= row < total:
-            raise IndexError(f"DataProto row index {row} out of range for {total} rows")
+            raise IndexError(f"there is no row {row}, but {total} rows")
         out.append(int(row) % total)
     return tuple(out)
 
@@ -215,7 +217,7 @@ def as_dict(value: Any) -> dict[str, Any]:
         return dict(value)
     if callable(getattr(value, "items", None)):
         return dict(value.items())
-    raise TypeError(f"expected mapping-like value, got {type(value).__name__}")
+    raise TypeError(f"fields by name are wanted, not a {type(value).__name__}")
 
 
 def sections_of(data: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -232,7 +234,7 @@ def sections_of(data: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
 def section_named(name: str, schema: FieldSchema) -> Optional[str]:
     section = schema.metadata.get("section")
     if section is not None and section not in SECTIONS:
-        raise ValueError(f"FieldSchema for {name!r} metadata['section'] must be one of {sorted(SECTIONS)}")
+        raise ValueError(f"the FieldSchema of {name!r} names no section: metadata['section'] is one of {SECTIONS}")
     return section
 
 
@@ -244,13 +246,13 @@ def check_sections(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta
         wanted = section_named(name, schema)
         found = [s for s, fields in zip(SECTIONS, (batch, non_tensor, meta_info)) if name in fields]
         if wanted is not None and found and wanted not in found:
-            raise ValueError(f"FieldSchema for {name!r} declares section {wanted!r}, but data contains it in {found}")
+            raise ValueError(f"{name!r} is in {found}, and its FieldSchema says {wanted!r}")
     sizes = {len(v) for fields in (batch, non_tensor) for v in fields.values()}
     if len(sizes) > 1:
-        raise ValueError(f"DataProto fields have inconsistent batch sizes: {sorted(sizes)}")
+        raise ValueError(f"fields have not the same number of rows: {sorted(sizes)}")
     both = sorted(set(batch) & set(non_tensor))
     if both:
-        raise ValueError(f"DataProto batch and non_tensor_batch fields overlap: {both}")
+        raise ValueError(f"fields are both in batch and in non_tensor_batch: {both}")
     return sizes.pop() if sizes else 0
 
 
@@ -260,8 +262,8 @@ def _flat_rows(data: Mapping[str, Any], passed: set[str]) -> int:
     for what, suits in (("dense ", _is_dense), ("", lambda v: _is_list(v) or (isinstance(v, np.ndarray) and v.ndim > 0))):
         sizes = {len(v) for v in fields.values() if suits(v)}
         if len(sizes) > 1:
-            raise ValueError(f"flat dict {what}fields have ambiguous batch sizes: {sorted(sizes)}; pass FieldSchema "
-                             "metadata['section'] for those that are no rows")
+            raise ValueError(f"{what}fields of a flat dict have {sorted(sizes)} rows; name the section in the metadata of "
+                             "a FieldSchema for those that are no rows")
         if sizes:
             return sizes.pop()
     return 0
@@ -270,9 +272,9 @@ def _flat_rows(data: Mapping[str, Any], passed: set[str]) -> int:
 def _flat_column(name: str, value: Any, rows: int, schema: Optional[FieldSchema]) -> Any:
     """A column of a flat dict as an array, of objects unless it is one of numbers."""
     if not isinstance(value, np.ndarray) and not _is_list(value):
-        raise TypeError(f"flat dict non_tensor_batch field {name!r} must be an ndarray or non-string sequence")
+        raise TypeError(f"{name!r} is a column of rows, and neither an array nor a list")
     if len(value) != rows:
-        raise ValueError(f"flat dict non_tensor_batch field {name!r} has batch size {len(value)}, expected {rows}")
+        raise ValueError(f"{name!r} has {len(value)} rows, not {rows}")
     if not isinstance(value, np.ndarray):
         return object_array(value)
     dtype = schema_dtype(schema) if schema is not None and schema.codec == "ndarray" else None
@@ -286,7 +288,7 @@ def from_flat(data: Any, schemas: Mapping[str, FieldSchema]) -> dict[str, Any]:
     non_tensor_batch, anything else to meta_info; schemas may say otherwise, and then lists without one are
     meta_info."""
     if not isinstance(data, Mapping):
-        raise TypeError("flat dict payload must be a mapping")
+        raise TypeError("a flat dict is a mapping")
     named = {k: section_named(k, s) for k, s in schemas.items() if k in data}
     told = set()
     for name, section in named.items():
@@ -294,9 +296,9 @@ def from_flat(data: Any, schemas: Mapping[str, FieldSchema]) -> dict[str, Any]:
             try:
                 told.add(len(data[name]))
             except TypeError as e:
-                raise ValueError(f"flat dict row-aligned field {name!r} must be sized") from e
+                raise ValueError(f"{name!r} has no number of rows") from e
     if len(told) > 1:
-        raise ValueError(f"flat dict fields have inconsistent batch sizes: {sorted(told)}")
+        raise ValueError(f"fields of a flat dict have not the same number of rows: {sorted(told)}")
     by_schema = told.pop() if told else 0
     rows = by_schema or _flat_rows(data, {k for k, section in named.items() if section == "meta_info"})
     out: dict[str, Any] = {name: {} for name in SECTIONS}
@@ -319,7 +321,7 @@ def to_flat(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta_info: 
     """One dict of all sections; a ValueError when a name is in two of them."""
     if len({*batch, *non_tensor, *meta_info}) < len(batch) + len(non_tensor) + len(meta_info):
         twice = (set(meta_info) & (set(batch) | set(non_tensor))) | (set(batch) & set(non_tensor))
-        raise ValueError(f"Duplicate keys found across DataProto sections: {sorted(twice)}")
+        raise ValueError(f"names are in two sections: {sorted(twice)}")
     return {**meta_info, **batch, **{k: v.tolist() if isinstance(v, np.ndarray) and v.dtype == object else v
                                      for k, v in non_tensor.items()}}
 
@@ -333,7 +335,7 @@ def built(batch: dict[str, Any], non_tensor: dict[str, Any], meta_info: dict[str
             return cls.from_dict(batch, non_tensor, meta_info=meta_info)
         return cls(batch=batch, non_tensor_batch=non_tensor, meta_info=meta_info)
     except TypeError as e:
-        raise TypeError(f"{getattr(cls, '__name__', cls)!r} cannot be constructed from batch, non_tensor_batch, and "
+        raise TypeError(f"{getattr(cls, '__name__', cls)!r} takes no batch, non_tensor_batch and "
                         f"meta_info: {e}") from e
 
 
@@ -341,11 +343,11 @@ def chosen_fields(ref: MooncakeDataProtoRef, fields: Optional[Sequence[str]], ba
                   non_tensor: Optional[Sequence[str]]) -> list[str]:
     """The names of the fields that a caller asks for; a KeyError for unknown ones."""
     if fields is not None and (batch is not None or non_tensor is not None):
-        raise ValueError("fields cannot be combined with batch_fields or non_tensor_fields")
+        raise ValueError("fields is given, or else batch_fields and non_tensor_fields")
     if fields is None and batch is None and non_tensor is None:
         return list(ref.field_index)
     names = list(fields) if fields is not None else [*(batch or ()), *(non_tensor or ())]
     unknown = [name for name in names if name not in ref.field_index]
     if unknown:
-        raise KeyError(f"unknown DataProto fields: {unknown}")
+        raise KeyError(f"there are no such fields: {unknown}")
     return names

@@ -8,7 +8,6 @@ ValueError when it cannot be what was written."""
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -167,7 +166,7 @@ def encode_typed_ragged(values: Sequence[Any], dtype: Optional[np.dtype[Any]] = 
               v if isinstance(v, np.ndarray) else numbers_of(v) for i, v in enumerate(values) if v is not None}
     kind = np.dtype(dtype) if dtype is not None else _common(list(arrays.values()))
     if kind.hasobject or kind.kind not in "biufc":
-        raise ValueError(f"typed_ragged codec requires numbers, not {kind}")
+        raise ValueError(f"typed_ragged is for numbers, not {kind}")
     flat = {i: _lossless(a, kind) for i, a in arrays.items()}
     n, deepest = len(values), max((a.ndim for a in flat.values()), default=0)
     lengths, ndims = np.zeros(n, np.int64), np.zeros(n, np.int16)
@@ -201,10 +200,7 @@ def decode_typed_ragged(columns: Columns, rows: Rows, metadata: Mapping[str, Any
         if null:
             out.append(None)
             continue
-        shape = shape[:ndim]
-        if math.prod(shape) != ends[i + 1] - ends[i]:
-            raise ValueError(f"a row of shape {shape} has {ends[i + 1] - ends[i]} elements")
-        array = data[ends[i]:ends[i + 1]].reshape(shape)
+        array = data[ends[i]:ends[i + 1]].reshape(shape[:ndim])
         out.append(array if arrays[i] else array.tolist())
     return out
 
@@ -249,7 +245,7 @@ def encode_tensors(values: Sequence[Any]) -> Encoded:
     tensors = [None if v is None else torch.as_tensor(v).detach().cpu() for v in values]
     kinds = {t.dtype for t in tensors if t is not None}
     if len(kinds) > 1:
-        raise ValueError(f"mixed tensor dtype: {sorted(map(str, kinds))}")
+        raise ValueError(f"tensors of several types: {sorted(map(str, kinds))}")
     name = str(kinds.pop() if kinds else torch.float32)
     dtype = torch.empty(0, dtype=_torch_type(name)).numpy().dtype
     payload, metadata = encode_typed_ragged([None if t is None else t.numpy() for t in tensors], dtype)
@@ -267,11 +263,11 @@ def _tensor_names(names: Any) -> list[str]:
     names = list(names)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError("ragged_tensor_dict keys must be strings")
+            raise TypeError("names of tensors in rows are texts")
         if not name or any(c in name for c in "./\\"):
-            raise ValueError(f"ragged_tensor_dict keys must not be empty, nor have '.', '/' or '\\' in them: {name!r}")
+            raise ValueError(f"names of tensors in rows have characters, but no dot, slash or backslash: {name!r}")
     if len(set(names)) < len(names):
-        raise ValueError(f"ragged_tensor_dict keys contain duplicates: {names}")
+        raise ValueError(f"tensors of one name in rows: {names}")
     return names
 
 
@@ -282,12 +278,12 @@ def encode_tensor_dicts(values: Sequence[Any], names: Any = None) -> Encoded:
         if row is None:
             continue
         if not isinstance(row, Mapping):
-            raise TypeError(f"ragged_tensor_dict rows must be mappings or None; row {i} is {type(row).__name__}")
+            raise TypeError(f"row {i} is a {type(row).__name__}, not a mapping of tensors")
         if any(v is None for v in row.values()):
-            raise TypeError(f"ragged_tensor_dict rows cannot contain None; row {i} does")
+            raise TypeError(f"row {i} has None for a tensor")
         found.update(_tensor_names(row))
         if declared is not None and found - set(declared):
-            raise ValueError(f"ragged_tensor_dict row {i} has keys not declared: {sorted(found - set(declared))}")
+            raise ValueError(f"row {i} has tensors that the FieldSchema does not name: {sorted(found - set(declared))}")
     names = sorted(found) if declared is None else declared
     payload: Payload = {"null_mask": _nulls(values)}
     codecs = {}
@@ -295,7 +291,7 @@ def encode_tensor_dicts(values: Sequence[Any], names: Any = None) -> Encoded:
         try:
             part, codecs[name] = encode_tensors([None if row is None else row.get(name) for row in values])
         except (TypeError, ValueError, RuntimeError) as e:
-            raise ValueError(f"failed to encode ragged_tensor_dict key {name!r}: {e}") from e
+            raise ValueError(f"the tensors {name!r} of rows cannot be stored: {e}") from e
         payload.update({f"{name}.{what}": column for what, column in part.items()})
     return payload, {"keys": names, "key_codecs": codecs}
 
@@ -455,16 +451,16 @@ def schema_dtype(schema: FieldSchema) -> Optional[np.dtype[Any]]:
     try:
         dtype = np.dtype(name)
     except (TypeError, ValueError) as e:
-        raise ValueError(f"invalid FieldSchema metadata['dtype']: {name!r}") from e
+        raise ValueError(f"a FieldSchema with no dtype in metadata['dtype']: {name!r}") from e
     if dtype.kind not in "biufc":
-        raise ValueError(f"FieldSchema metadata['dtype'] must be numeric or bool, got {dtype}")
+        raise ValueError(f"metadata['dtype'] of a FieldSchema is one of numbers or bool, not {dtype}")
     return dtype
 
 
 def encode_as(codec: str, values: Sequence[Any], schema: Optional[FieldSchema] = None) -> Encoded:
     """The values by that codec; a ValueError or TypeError when they are not of its kind."""
     if codec not in CODECS:
-        raise ValueError(f"unsupported schema codec: {codec!r}")
+        raise ValueError(f"there is no codec {codec!r}")
     encode = CODECS[codec][0]
     if schema is not None and codec in ("typed_ragged", "ndarray"):
         return encode(values, schema_dtype(schema))
@@ -476,7 +472,7 @@ def encode_as(codec: str, values: Sequence[Any], schema: Optional[FieldSchema] =
 def decode_as(codec: Any, columns: Columns, rows: Rows, metadata: Optional[Mapping[str, Any]]) -> list[Any]:
     """The values of rows; a ValueError when the members are damaged or do not belong to the codec."""
     if codec not in CODECS:
-        raise ValueError(f"unknown structured non-tensor codec: {codec}")
+        raise ValueError(f"rows of an unknown codec: {codec}")
     try:
         return CODECS[codec][1](columns, rows, metadata or {})
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as e:

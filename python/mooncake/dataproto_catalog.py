@@ -26,19 +26,19 @@ Handle = Mapping[str, Any]
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{what} must be a non-empty string")
+        raise ValueError(f"{what} is a text with characters")
     return value
 
 
 def _names(values: Any, what: str) -> tuple[str, ...]:
     """Names that are all others; a ValueError for none."""
     if isinstance(values, str):
-        raise ValueError(f"{what} must be a sequence of non-empty strings")
+        raise ValueError(f"{what} are several texts, not one")
     names = tuple(values)
     if not names or not all(isinstance(n, str) and n for n in names):
-        raise ValueError(f"{what} must be non-empty strings")
+        raise ValueError(f"{what} are one or more texts with characters")
     if len(set(names)) < len(names):
-        raise ValueError(f"{what} must be unique")
+        raise ValueError(f"{what} are there twice")
     return names
 
 
@@ -46,9 +46,9 @@ def _tags(tags: Optional[Sequence[Mapping[str, Any]]], count: int) -> Optional[l
     if tags is None:
         return None
     if len(tags) != count:
-        raise ValueError("tags must have the same length as keys")
+        raise ValueError("there is a tag for each key")
     if not all(isinstance(tag, Mapping) for tag in tags):
-        raise TypeError("tags must be mappings")
+        raise TypeError("a tag is a mapping")
     return [copy.deepcopy(dict(tag)) for tag in tags]
 
 
@@ -126,22 +126,22 @@ class DataProtoCatalog:
     def _append(self, fragment_id: str, partition: str, keys: Sequence[str], before: Handle,
                 after: Handle) -> dict[str, Any]:
         if self._drained:
-            return {"append_rejected": "DataProto catalog is drained"}
+            return {"append_rejected": "the catalog has been drained"}
         fragment_id, partition = _text(fragment_id, "fragment_id"), _text(partition, "partition")
         keys = _names(keys, "keys")
         (old, old_handle), (new, new_handle) = _read(before), _read(after)
         fragment = self._fragments.get(fragment_id)
         if fragment is None or not fragment.managed or fragment.handle != old_handle:
-            return {"append_rejected": f"stale DataProto append handle: {fragment_id!r}"}
+            return {"append_rejected": f"the fragment is another one by now: {fragment_id!r}"}
         if not new.batch_size == old.batch_size == len(keys) or not new.partition == old.partition == partition or (
                 new._storage_group_id != old._storage_group_id):
-            return {"append_rejected": "appended DataProto handle changed fragment identity"}
+            return {"append_rejected": "what was appended is not of this fragment: other rows, partition or group"}
         if any(new.field_index.get(name) != at for name, at in old.field_index.items()):
-            return {"append_rejected": "appended DataProto handle changed existing fields"}
+            return {"append_rejected": "what was appended has other fields where there were some"}
         rows = self._rows.get(partition, {})
         missing = [key for key in keys if key not in rows]
         if missing:
-            return {"append_rejected": f"keys not found in partition {partition!r}: {missing}"}
+            return {"append_rejected": f"the partition {partition!r} has not the keys {missing}"}
         fragment.handle = new_handle
         added = [name for name in new.field_index if name not in old.field_index]
         for i, key in enumerate(keys):
@@ -151,11 +151,11 @@ class DataProtoCatalog:
     def _enter(self, partition: str, keys: Sequence[str], tags: Optional[Sequence[Mapping[str, Any]]],
                handle: Optional[Handle], managed: bool) -> dict[str, Any]:
         if self._drained:
-            raise RuntimeError("DataProto catalog is drained")
+            raise RuntimeError("the catalog has been drained")
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         added = _tags(tags, len(keys))
         if added is None and handle is None:
-            raise ValueError("catalog update requires tags or a DataProto handle")
+            raise ValueError("tags or a handle are wanted")
         fragment_id, fields = "", ()
         if handle is not None:
             fragment_id, fields = self._take(handle, len(keys), managed)
@@ -170,19 +170,19 @@ class DataProtoCatalog:
         """Note a fragment: its name, the key of its manifest, and its fields."""
         ref, one_form = _read(handle)
         if len(ref.stage_refs) != 1:
-            raise ValueError("catalog fragments must contain exactly one DataProto stage")
+            raise ValueError("a fragment has one stage")
         fragment_id = next(iter(ref.stage_refs.values())).manifest_key
         if ref.batch_size != rows:
-            raise ValueError(f"DataProto batch size {ref.batch_size} does not match {rows} logical keys")
+            raise ValueError(f"{rows} keys for a fragment of {ref.batch_size} rows")
         if not ref.field_index:
-            raise ValueError("DataProto catalog fragments cannot be empty")
+            raise ValueError("a fragment has fields")
         known = self._fragments.get(fragment_id)
         if known is not None and known.handle != one_form:
-            raise ValueError(f"DataProto fragment id collision: {fragment_id!r}")
+            raise ValueError(f"another fragment has this name: {fragment_id!r}")
         if known is not None and known.managed != managed:
-            raise ValueError(f"DataProto fragment management mismatch: {fragment_id!r}")
+            raise ValueError(f"a fragment is managed or is not, for good: {fragment_id!r}")
         if fragment_id in self._retired:
-            raise ValueError(f"DataProto fragment id is pending retirement: {fragment_id!r}")
+            raise ValueError(f"the fragment is about to be removed: {fragment_id!r}")
         self._fragments.setdefault(fragment_id, _Fragment(one_form, managed))
         return fragment_id, tuple(ref.field_index)
 
@@ -235,7 +235,7 @@ class DataProtoCatalog:
         """Forget everything, for good: retired_handles has every managed fragment.  A RuntimeError while reads hold
         some."""
         if self._pins:
-            raise RuntimeError(f"cannot drain DataProto catalog with {len(self._pins)} active read(s)")
+            raise RuntimeError(f"{len(self._pins)} reads hold fragments of the catalog")
         self._retired.update({i: f.handle for i, f in self._fragments.items() if f.managed})
         for books in (self._rows, self._fragments, self._answers):
             books.clear()
@@ -253,7 +253,7 @@ class DataProtoCatalog:
                 continue
             named = [r.manifest_key for r in ref.stage_refs.values()]
             if len(named) == 1 and named[0] in self._retired:
-                raise ValueError(f"retired DataProto fragment mismatch: {named[0]!r}")
+                raise ValueError(f"this is not the handle that was given out: {named[0]!r}")
         return self._retired_result()
 
     # ---- asking ----
@@ -269,14 +269,14 @@ class DataProtoCatalog:
         rows = self._rows.get(partition, {})
         missing = [key for key in keys if key not in rows]
         if missing:
-            raise ValueError(f"keys were not found in partition {partition!r}: {missing}")
+            raise ValueError(f"the partition {partition!r} has not the keys {missing}")
         selected = self._fields(rows, keys) if fields is None else list(_names(fields, "field names"))
         if not selected:
-            raise ValueError("requested keys do not contain any fields")
+            raise ValueError("these rows have no fields")
         for key in keys:
             without = [name for name in selected if name not in rows[key].fields]
             if without:
-                raise ValueError(f"fields are not ready for key {key!r}: {without}")
+                raise ValueError(f"the row {key!r} has not the fields {without}")
         groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
         for name in selected:
             groups.setdefault(tuple(rows[key].fields[name] for key in keys), []).append(name)
@@ -286,7 +286,7 @@ class DataProtoCatalog:
         for handle in handles.values():
             for name, value in handle.get("meta_info", {}).items():
                 if meta_info.setdefault(name, copy.deepcopy(value)) != value:
-                    raise ValueError(f"conflicting DataProto meta_info value for {name!r}")
+                    raise ValueError(f"fragments have different meta_info for {name!r}")
         result = {"keys": list(keys), "tags": [copy.deepcopy(rows[key].tag) for key in keys], "fields": selected,
                   "field_groups": [{"fields": names, "locations": list(at)} for at, names in groups.items()],
                   "handles": handles, "meta_info": meta_info}
@@ -331,15 +331,15 @@ class DataProtoCatalogTransfer:
 
     def put(self, data: Any, *, partition: str, keys: Sequence[str],
             tags: Optional[Sequence[Mapping[str, Any]]] = None, **put_kwargs: Any) -> dict[str, Any]:
-        """Store a DataProto with a row for each key, and publish it; without data, tags only: DataProtoCatalog.publish()'s
-        answer.  put_kwargs are the transfer's put()'s.
+        """Store a DataProto with a row for each key, and publish it; without data, tags only: the answer of
+        DataProtoCatalog.publish().  put_kwargs are the transfer's put()'s.
 
         When the catalog fails twice its exception is raised, and the data may be entered all the same later."""
         self._catch_up()
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         tags = _tags(tags, len(keys))
         if data is None and tags is None:
-            raise ValueError("catalog update requires tags or DataProto data")
+            raise ValueError("tags or data are wanted")
         handle = None
         if data is not None:
             self._check_rows(data, keys)
@@ -355,14 +355,14 @@ class DataProtoCatalogTransfer:
         fragment_id, partition = _text(fragment_id, "fragment_id"), _text(partition, "partition")
         keys = _names(keys, "keys")
         if append_kwargs.get("overwrite"):
-            raise ValueError("catalog append does not support overwrite")
+            raise ValueError("what is appended overwrites nothing")
         self._check_rows(data, keys)
         ref, before = _read(handle)
         if ref.partition != partition:
-            raise ValueError("DataProto handle partition does not match Catalog partition")
+            raise ValueError("the handle is of another partition")
         plan = self._catalog_call("resolve", partition, keys, list(ref.field_index))
         if plan["handles"].get(fragment_id) != before:
-            raise ValueError(f"stale DataProto append handle: {fragment_id!r}")
+            raise ValueError(f"the fragment is another one by now: {fragment_id!r}")
         after = self._exported(self.transfer.append_dataproto_fields(before, data, stage=stage, **append_kwargs),
                                lambda appended: self.transfer.cleanup_dataproto_append(before, appended))
         result = self._told_twice((uuid.uuid4().hex, "publish_append", (fragment_id, partition, keys),
@@ -374,7 +374,7 @@ class DataProtoCatalogTransfer:
     @staticmethod
     def _check_rows(data: Any, keys: Sequence[str]) -> None:
         if len(data) != len(keys):
-            raise ValueError(f"DataProto batch size {len(data)} does not match {len(keys)} logical keys")
+            raise ValueError(f"{len(keys)} keys for {len(data)} rows")
 
     @staticmethod
     def _exported(ref: Any, take_back: Callable[[Any], None]) -> dict[str, Any]:
@@ -418,7 +418,7 @@ class DataProtoCatalogTransfer:
     def discard_results(self, results: Sequence[Any], *, strict: bool = False) -> None:
         """The transfer's release_result() of each, twice if it fails, and later once more.  strict: a RuntimeError when
         some are left."""
-        self._retry(self._results, self.transfer.release_result, "release DataProto read buffer", strict, results, 2)
+        self._retry(self._results, self.transfer.release_result, "give memory of results back", strict, results, 2)
 
     # ---- ends ----
 
@@ -426,23 +426,23 @@ class DataProtoCatalogTransfer:
         """Publish what is left, drain the catalog, and remove all that it managed.  Tried twice."""
         for attempt in range(2):
             try:
-                self._retry(self._publications, self._tell, "publish pending DataProto fragment", True)
+                self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
                 self._clean(self._catalog_call("drain"), strict=True)
                 return
             except Exception:
                 if attempt:
                     raise
-                _setup.log.warning("drain of the DataProto catalog fails, once more", exc_info=True)
+                _setup.log.warning("the catalog is not drained, once more", exc_info=True)
 
     def close(self) -> None:
         """Do what is left.  A RuntimeError when something cannot be done; it can be called again."""
         self.discard_results((), strict=True)
-        self._retry(self._publications, self._tell, "publish pending DataProto fragment", True)
-        self._retry(self._acks, self._ack, "acknowledge DataProto Catalog publication", True)
+        self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
+        self._retry(self._acks, self._ack, "acknowledge what was entered", True)
 
     def _catch_up(self) -> None:
-        self._retry(self._acks, self._ack, "acknowledge DataProto Catalog publication", False)
-        self._retry(self._publications, self._tell, "publish pending DataProto fragment", True)
+        self._retry(self._acks, self._ack, "acknowledge what was entered", False)
+        self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
 
     def _ack(self, operation_id: str) -> None:
         self._catalog_call("ack_publication", operation_id)
@@ -451,7 +451,7 @@ class DataProtoCatalogTransfer:
         try:
             return self._tell(publication)
         except Exception:
-            _setup.log.warning("publication in the DataProto catalog fails, once more", exc_info=True)
+            _setup.log.warning("a fragment is not entered in the catalog, once more", exc_info=True)
         try:
             return self._tell(publication)
         except Exception:
@@ -466,7 +466,7 @@ class DataProtoCatalogTransfer:
         if result.get("append_rejected"):
             self.transfer.cleanup_dataproto_append(kwargs["previous_handle"], kwargs["handle"])
         self._clean(result)
-        self._retry(self._acks, self._ack, "acknowledge DataProto Catalog publication", False, [operation_id])
+        self._retry(self._acks, self._ack, "acknowledge what was entered", False, [operation_id])
         return result
 
     def _clean(self, result: Mapping[str, Any], strict: bool = False) -> None:
@@ -478,16 +478,16 @@ class DataProtoCatalogTransfer:
                 removed.append(handle)
             except Exception:
                 failed += 1
-                _setup.log.warning("a retired DataProto fragment is not removed", exc_info=True)
+                _setup.log.warning("a fragment that nobody names is not removed", exc_info=True)
         if removed:
             try:
                 self._catalog_call("ack_retired", removed)
             except Exception:
-                _setup.log.warning("the removal of DataProto fragments is not acknowledged", exc_info=True)
+                _setup.log.warning("the catalog is not told of fragments that were removed", exc_info=True)
                 if strict:
                     raise
         if strict and failed:
-            raise RuntimeError(f"failed to clean up {failed} retired DataProto fragment(s)")
+            raise RuntimeError(f"{failed} fragments that nobody names are not removed")
 
     def _retry(self, pending: list[Any], action: Callable[[Any], Any], what: str, strict: bool,
                more: Sequence[Any] = (), times: int = 1) -> None:
@@ -501,11 +501,11 @@ class DataProtoCatalogTransfer:
                 try:
                     action(item)
                 except Exception:
-                    _setup.log.warning("failed to %s", what, exc_info=True)
+                    _setup.log.warning("cannot %s", what, exc_info=True)
                     failed.append(item)
             items = failed
         with self._lock:
             pending.extend(items)
             left = len(pending)
         if strict and left:
-            raise RuntimeError(f"failed to {what} for {left} item(s)")
+            raise RuntimeError(f"cannot {what}: {left} of them")

@@ -27,15 +27,18 @@ from mooncake import _setup
 from mooncake._bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, DEFAULT_BUNDLE_CHUNK_BYTES,
                                      MISSING_OBJECT_ERROR, STRUCTURED_FIELD_SPECS_KEY, BundleStore,
                                      BundleTransferPolicy, RemoteBundleRef)
-from mooncake._bundle_members import encode as _encode, raw_destination, read_member as _read_member, tensor_object_buffer
-from mooncake._bundle_payload import Payloads as _Payloads, group_of as _group_of, lease_of as _lease_of, with_group as _with_group
+from mooncake._bundle_members import (encode as _encode, raw_destination, read_member as _read_member,
+                                      tensor_object_buffer)
+from mooncake._bundle_payload import (Payloads as _Payloads, group_of as _group_of, lease_of as _lease_of,
+                                      with_group as _with_group)
 from mooncake._bundles import Bundles as _Bundles
 from mooncake._dataproto import (DATAPROTO_REF_HANDLE_TYPE, DATAPROTO_REF_HANDLE_VERSION, STORAGE_GROUP_ID,
                                  DataProtoRefLike, MooncakeDataProtoRef, StructuredFieldLocation,
                                  StructuredMemberSlice, export_dataproto_ref, import_dataproto_ref,
                                  is_dataproto_ref_handle)
 from mooncake._row_codecs import Columns as _Columns, FieldSchema
-from mooncake._row_structure import MISSING, decode_column as _decode_column, encode_column as _encode_column, infer_structure
+from mooncake._row_structure import (MISSING, decode_column as _decode_column, encode_column as _encode_column,
+                                     infer_structure)
 
 export_ref = export_dataproto_ref
 import_ref = import_dataproto_ref
@@ -53,7 +56,7 @@ class StructuredObjectPayload:
 
     def __init__(self, metadata: Optional[Mapping[str, Any]] = None, buffers: Optional[Mapping[str, Any]] = None) -> None:
         if buffers is None:
-            raise TypeError("StructuredObjectPayload requires buffers")
+            raise TypeError("a StructuredObjectPayload has buffers")
         object.__setattr__(self, "metadata", {} if metadata is None else metadata)
         object.__setattr__(self, "buffers", buffers)
 
@@ -91,7 +94,7 @@ class StructuredObjectReadSpec:
 def _specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
     specs = metadata.get(STRUCTURED_FIELD_SPECS_KEY, {})
     if not isinstance(specs, dict) or not all(isinstance(s, dict) for s in specs.values()):
-        raise ValueError("structured field specs must be a dict")
+        raise ValueError("what the metadata say of members is no object")
     return specs
 
 
@@ -99,9 +102,9 @@ def _slice(member: str, wanted: Optional[StructuredMemberSlice]) -> Optional[sli
     if wanted is None:
         return None
     if wanted.axis != 0:
-        raise ValueError(f"structured member {member}: slicing currently supports axis=0 only")
+        raise ValueError(f"{member}: rows are along the axis 0")
     if wanted.step <= 0:
-        raise ValueError(f"structured member {member}: slicing step must be positive")
+        raise ValueError(f"{member}: rows are read upwards only")
     return slice(wanted.start, wanted.end, wanted.step)
 
 
@@ -142,12 +145,12 @@ class MooncakeBundleTransfer:
     def _put(self, payload: StructuredObjectPayload, partition: str, chunk_bytes: Optional[int],
              policy: BundleTransferPolicy, config: Any, onto: Optional[RemoteBundleRef] = None) -> RemoteBundleRef:
         if not isinstance(payload.metadata, Mapping):
-            raise TypeError("structured metadata must be a mapping")
+            raise TypeError("metadata is a mapping")
         metadata = {**payload.metadata}
         if STRUCTURED_FIELD_SPECS_KEY in metadata:
-            raise ValueError(f"structured metadata key {STRUCTURED_FIELD_SPECS_KEY!r} is reserved")
+            raise ValueError(f"{STRUCTURED_FIELD_SPECS_KEY!r} is taken in metadata")
         if not isinstance(metadata.setdefault("layout", "structured"), str):
-            raise ValueError("structured metadata layout must be a string")
+            raise ValueError("layout in metadata is a text")
         specs, members = {}, {}
         if onto is not None:
             old = self._bundles.read_meta(self._bundles.resolve(onto))
@@ -158,7 +161,7 @@ class MooncakeBundleTransfer:
         for name, value in payload.buffers.items():
             _fmt.check_segment(name, "buffer name")
             if name in specs:
-                raise ValueError(f"structured members already exist: {[name]}")
+                raise ValueError(f"there are such members already: {[name]}")
             specs[name], members[name] = _encode(value, name)
         if specs:
             metadata[STRUCTURED_FIELD_SPECS_KEY] = specs
@@ -200,7 +203,7 @@ class MooncakeBundleTransfer:
         """materialize() with some members read into the caller's memory: {name: array of the same type and shape,
         raw_destination() or tensor_object_buffer()}, which is undefined after an error."""
         if spec.member_names is not None and not spec.member_names:
-            raise ValueError("structured read spec selected no members")
+            raise ValueError("no members are selected")
         manifest = self._bundles.resolve(spec.ref)
         metadata = self._bundles.read_meta(manifest)
         slices = {name: _slice(name, part) for name, part in spec.member_slices}
@@ -213,7 +216,7 @@ class MooncakeBundleTransfer:
         specs, buffers = _specs(metadata), manifest["buffers"]
         missing = [name for name in names if name not in buffers]
         if missing:
-            raise KeyError(f"unknown bundle buffers: {missing}")
+            raise KeyError(f"there are no such members: {missing}")
         return {name: _read_member(self._bundles.payloads, name, buffers[name], specs.get(name, {}), rows.get(name),
                                    destinations.get(name)) for name in names}
 
@@ -256,7 +259,7 @@ class MooncakeBundleTransfer:
         goes into the reference, not into the store.  All keys are in one group of the store.  Errors as put_bundle();
         a ValueError or TypeError for columns that cannot be stored, or of unequal lengths."""
         if type not in ("dataproto", "dict"):
-            raise ValueError(f"unsupported Mooncake payload type: {type!r}")
+            raise ValueError(f"type is neither 'dataproto' nor 'dict': {type!r}")
         if type == "dict":
             data = _dp.from_flat(data, field_schemas or {})
         return self._put_stage(None, data, namespace, partition, stage, chunk_bytes, policy, False, field_schemas, config)
@@ -299,16 +302,16 @@ class MooncakeBundleTransfer:
                 value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
             if not is_column:
                 if schema is not None and not isinstance(value, np.ndarray):
-                    raise TypeError(f"non_tensor_batch field {name!r} with FieldSchema must be an ndarray or non-string "
-                                    "sequence")
+                    raise TypeError(f"{name!r} has a FieldSchema, and is neither an array nor a "
+                                    "list")
                 members[member] = value
                 continue
             try:
                 found = _encode_column(member, value, schema)
             except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as e:
-                how = "" if schema is None else f" with FieldSchema codec {schema.codec!r}"
-                kind = TypeError if isinstance(e, TypeError) else RuntimeError if isinstance(e, RuntimeError) else ValueError
-                raise kind(f"failed to encode non_tensor_batch field {name!r}{how}: {e}") from e
+                how = "" if schema is None else f" as {schema.codec}"
+                kind = next((k for k in (TypeError, RuntimeError) if isinstance(e, k)), ValueError)
+                raise kind(f"the column {name!r} cannot be stored{how}: {e}") from e
             members.update({f"{member}.{part}": what for part, what in found.payload.items()})
             coded[name] = {"codec": found.codec, "rows": found.rows, "metadata": found.metadata,
                            "payload_members": {part: f"{member}.{part}" for part in found.payload}}
@@ -324,7 +327,7 @@ class MooncakeBundleTransfer:
             ref = MooncakeDataProtoRef(rows, {}, {}, {}, namespace, partition, None, {},
                                        f"structured-{uuid.uuid4().hex}" if group is None else group or None)
         elif rows != ref.batch_size:
-            raise ValueError(f"DataProto append batch size {rows} does not match ref batch size {ref.batch_size}")
+            raise ValueError(f"{rows} rows cannot be appended to {ref.batch_size}")
         out = MooncakeDataProtoRef(ref.batch_size, dict(ref.stage_refs), dict(ref.field_index),
                                    {**ref.meta_info, **meta_info}, namespace, partition, ref.global_indexes,
                                    dict(ref.encoded_non_tensor), ref._storage_group_id)
@@ -333,10 +336,10 @@ class MooncakeBundleTransfer:
         members, index, coded = self._columns(stage, batch, non_tensor, schemas or {})
         twice = sorted(set(ref.field_index) & set(index))
         if twice and not overwrite:
-            raise ValueError(f"DataProto fields already exist: {twice}")
+            raise ValueError(f"there are such fields already: {twice}")
         left = sorted(n for n, at in ref.field_index.items() if at.stage == stage and n not in index)
         if overwrite and left:
-            raise ValueError(f"DataProto overwrite for stage {stage!r} must include existing fields: {left}")
+            raise ValueError(f"what overwrites the stage {stage!r} must have the fields {left}")
         if ref._storage_group_id is not None:
             config = _with_group(config, ref._storage_group_id)
         payload = StructuredObjectPayload({"layout": "dataproto_stage", "dataproto": {
@@ -368,7 +371,7 @@ class MooncakeBundleTransfer:
         materialize_into(), by field.  Coded columns come as arrays of objects, in flat dicts as lists.  Errors as
         materialize(); an IndexError for rows that are not there."""
         if type not in ("dataproto", "dict"):
-            raise ValueError(f"unsupported Mooncake payload type: {type!r}")
+            raise ValueError(f"type is neither 'dataproto' nor 'dict': {type!r}")
         ref = _dp.ref_of(ref)
         chosen = _dp.rows_of(rows, ref.batch_size)
         stages: dict[str, list[str]] = {}
@@ -406,7 +409,7 @@ class MooncakeBundleTransfer:
                 coded = ref.encoded_non_tensor[name]
                 members = coded.get("payload_members")
                 if not isinstance(members, Mapping) or any(m not in manifest["buffers"] for m in members.values()):
-                    raise KeyError(f"unknown bundle buffers of the field {name!r}: {members}")
+                    raise KeyError(f"there are no such members for the field {name!r}: {members}")
                 columns = _Columns(self._bundles.payloads, manifest["buffers"], _specs(metadata), members)
                 out[name] = _decode_column(coded, columns, range(ref.batch_size) if rows is None else rows)
         return out

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Structured objects: round trips of every kind, failures, damage; and, where upstream's wheel and torch can be had, what
+# Structured objects and their catalog: round trips of every kind, failures, damage; and, where upstream's wheel and torch can be had, what
 # upstream's module has put, and what it gets of ours.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
@@ -29,6 +29,8 @@ in_each() {
 
 in_each structured.py "$MASTER"
 in_each structured_faults.py "$MASTER"
+# what is told in its log has been asked for
+timeout 250 "$tmp/venv/bin/python" "$top_srcdir/tests/python/catalog.py" "$MASTER" 2>"$tmp/catalog.log"
 
 # without numpy it says what it needs
 if ! "$PYTHON" -c 'import numpy' 2>/dev/null; then
@@ -37,4 +39,6 @@ if ! "$PYTHON" -c 'import numpy' 2>/dev/null; then
 fi
 
 (upstream_python 0.3.13.post1) || { echo "# no upstream wheel: not read beside it"; exit 0; }
-in_each structured_upstream.py "$top_builddir"/tests/wheels/0.3.13.post1/lib/python3*/site-packages/mooncake "$MASTER"
+upstream=$(echo "$top_builddir"/tests/wheels/0.3.13.post1/lib/python3*/site-packages/mooncake)
+in_each structured_upstream.py "$upstream" "$MASTER"
+timeout 250 "$tmp/venv/bin/python" "$top_srcdir/tests/python/catalog.py" "$MASTER" "$upstream" 2>"$tmp/catalog.log"
