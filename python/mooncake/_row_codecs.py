@@ -425,8 +425,20 @@ def _by_row(to: Callable[[Any], bytes], back: Callable[[memoryview], Any]) -> tu
     return encode, decode
 
 
+def _keyed(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A dict whose keys were tuples, and have been read as lists."""
+    def key(value: Any) -> Any:
+        return tuple(map(key, value)) if isinstance(value, list) else value
+
+    return {key(k): v for k, v in pairs}
+
+
 def _unpack(data: memoryview) -> Any:
-    return msgpack().unpackb(data, raw=False, strict_map_key=False)
+    found = msgpack()
+    try:
+        return found.unpackb(data, raw=False, strict_map_key=False)
+    except TypeError:
+        return found.unpackb(data, raw=False, strict_map_key=False, object_pairs_hook=_keyed)
 
 
 CODECS: dict[str, tuple[Callable[..., Encoded], Callable[[Columns, Rows, Mapping[str, Any]], list[Any]]]] = {

@@ -342,6 +342,23 @@ def test_schemas():
     assert one.remove_all(True) == 0
 
 
+def test_values():
+    """Columns that upstream's package does not take, or not as they are."""
+    t = so.MooncakeBundleTransfer(one)
+    for values, expected in (
+            ([{1: "a", (1, 2): None}, None], [{1: "a", (1, 2): None}, None]),
+            ([[1.5, 2 ** 60 + 1], [2]], None), ([1.5, 2 ** 60 + 1], None), ([2 ** 63, -1], None),
+            ([[True, False], [True]], None), ([1, "a", None, 2.5, b"b", True], None),
+            ([("a", 1), None, ("b",)], [["a", 1], None, ["b"]]), ([{"a": (1, "b")}, {}], [{"a": [1, "b"]}, {}]),
+            ([{"a": np.int32(3), "b": "c"}, {}], [{"a": 3, "b": "c"}, {}]), ([np.array([True, False]), np.array([True])], None),
+            ([[np.ones(2), None], [np.ones(3)]], None), ([[], [1]], None), ([np.float32(1.5), 2.7], [1.5, 2.7])):
+        ref = t.put({"non_tensor_batch": {"x": values}})
+        got = t.get(so.export_ref(ref))["non_tensor_batch"]["x"]
+        check(values if expected is None else expected, list(got), f"the column {values}")
+        check(values[-1:] if expected is None else expected[-1:], list(t.get(ref, rows=[-1])["non_tensor_batch"]["x"]), f"{values}")
+        t.cleanup_dataproto(ref)
+
+
 def test_append():
     t = so.MooncakeBundleTransfer(one, default_chunk_bytes=100)
     first = t.put({"a": np.arange(40).reshape(2, 20), "t": ["x", "y"]}, type="dict", stage="s")

@@ -419,6 +419,9 @@ def test_handles():
     lie = json.loads(json.dumps(handle))
     lie["batch_size"] = 1 << 40
     raises_told(lambda: t.get(lie, fields=["text"]), "rows that are not there")
+    for size in (ROWS - 1, ROWS + 1):
+        lie["batch_size"] = size
+        raises_told(lambda: t.get(lie, fields=["dense"]), f"{size} rows of {ROWS}")
     t.cleanup_dataproto(handle)
 
 
