@@ -27,9 +27,15 @@ static void *field_of(void *conf, const struct mc_opt_row *row)
 	return (char *)conf + row->offset;
 }
 
+/* Keys of a file and items of a list cannot ask for help. */
+static bool is_flag(const char *prefix)
+{
+	return !strcmp(prefix, "--");
+}
+
 static void warn_unknown(const struct mc_options *o, const char *prefix, const char *name)
 {
-	const char *near = mc_opt_nearest(o->prog, name);
+	const char *near = mc_opt_nearest(o->prog, name, is_flag(prefix));
 
 	fprintf(stderr, "%s: warning: %s%s is unknown and ignored", o->prog->name, prefix, name);
 	if (near)
@@ -40,7 +46,7 @@ static void warn_unknown(const struct mc_options *o, const char *prefix, const c
 
 static int fail_unknown(const struct mc_options *o, const char *prefix, const char *name)
 {
-	const char *near = mc_opt_nearest(o->prog, name);
+	const char *near = mc_opt_nearest(o->prog, name, is_flag(prefix));
 
 	if (near)
 		return mc_fail(-EINVAL, "%s%s is unknown; did you mean %s%s?", prefix, name, prefix,
@@ -257,24 +263,27 @@ static int parse_flagfile(struct mc_options *o, const char *path)
 static int parse_general(struct mc_options *o, const char *name, const char *value,
 			 const char *next, bool *ret_used)
 {
-	if (!strcmp(name, "o") || !strcmp(name, "flagfile")) {
+	const struct mc_opt_general *g = mc_opt_find_general(name);
+
+	if (!g)
+		return 1;
+	switch (g->what) {
+	case MC_OPT_LIST:
+	case MC_OPT_FLAGFILE:
 		*ret_used = !value;
 		if (!value && !next)
 			return mc_fail(-EINVAL, "-%s needs a value", name);
 		value = value ? value : next;
-		return *name == 'o' ? parse_list(o, value) : parse_flagfile(o, value);
-	}
-	if (!strcmp(name, "help") || !strcmp(name, "h")) {
-		o->show = value && !strcmp(value, "man") ? MC_SHOW_MAN : MC_SHOW_HELP;
-		return 0;
-	}
-	if (!strcmp(name, "version")) {
-		o->show = MC_SHOW_VERSION;
-		return 0;
-	}
-	if (!strcmp(name, "print_config") || !strcmp(name, "print-config")) {
+		return g->what == MC_OPT_LIST ? parse_list(o, value) : parse_flagfile(o, value);
+	case MC_OPT_PRINT:
 		if (o->show == MC_SHOW_NOTHING && !is_off(value))
 			o->show = MC_SHOW_CONFIG;
+		return 0;
+	case MC_OPT_HELP:
+		o->show = value && !strcmp(value, "man") ? MC_SHOW_MAN : MC_SHOW_HELP;
+		return 0;
+	case MC_OPT_VERSION:
+		o->show = MC_SHOW_VERSION;
 		return 0;
 	}
 	return 1;

@@ -40,8 +40,22 @@ const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const c
 /* Does @value (NULL: the bare switch) ask for no more than is there without the option? */
 bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value);
 
-/* The known name that @name most likely means, NULL when none is close. */
-const char *mc_opt_nearest(const struct mc_program *prog, const char *name);
+/* Options that every program has, for the command line only. */
+struct mc_opt_general {
+	const char *name;		/* NULL ends the table */
+	const char *shown;		/* as help and the manual show it */
+	const char *help;
+	enum { MC_OPT_LIST, MC_OPT_FLAGFILE, MC_OPT_PRINT, MC_OPT_HELP, MC_OPT_VERSION } what;
+};
+
+extern const struct mc_opt_general mc_opt_general[];
+
+/* The row of @name in it, NULL when there is none; '-' and '_' are alike, "h" is help. */
+const struct mc_opt_general *mc_opt_find_general(const char *name);
+
+/* The known name that @name most likely means, NULL when none is close.  @general: may it be an option that
+ * every program has? */
+const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool general);
 
 /* ---- options_file.c ---- */
 

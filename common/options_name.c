@@ -36,6 +36,28 @@ const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *
 	return NULL;
 }
 
+const struct mc_opt_general mc_opt_general[] = {
+	{ "o", "-o NAME[=VALUE][,...]", "Options as a list, in the form of mount(8)", MC_OPT_LIST },
+	{ "flagfile", "--flagfile=FILE", "Read further options from FILE, one a line",
+	  MC_OPT_FLAGFILE },
+	{ "print_config", "--print_config",
+	  "Print the effective configuration and where each value is from", MC_OPT_PRINT },
+	{ "help", "--help", "Print this text; --help=man prints the source of the manual's section",
+	  MC_OPT_HELP },
+	{ "version", "--version", "Print the version", MC_OPT_VERSION },
+	{ NULL, NULL, NULL, MC_OPT_LIST },
+};
+
+const struct mc_opt_general *mc_opt_find_general(const char *name)
+{
+	if (!strcmp(name, "h"))
+		name = "help";
+	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
+		if (same(g->name, name))
+			return g;
+	return NULL;
+}
+
 const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
 {
 	for (const struct mc_opt_absent *a = prog->absent; a && a->name; a++)
@@ -110,7 +132,7 @@ static void consider(const char *name, const char *known, const char **best, uns
 	}
 }
 
-const char *mc_opt_nearest(const struct mc_program *prog, const char *name)
+const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool general)
 {
 	/* A third of the letters wrong is a slip, more is another word. */
 	unsigned best_d = (unsigned)strlen(name) / 3 + 1;
@@ -120,5 +142,7 @@ const char *mc_opt_nearest(const struct mc_program *prog, const char *name)
 		consider(name, r->name, &best, &best_d);
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		consider(name, a->alias, &best, &best_d);
+	for (const struct mc_opt_general *g = mc_opt_general; general && g->name; g++)
+		consider(name, g->name, &best, &best_d);
 	return best;
 }

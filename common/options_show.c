@@ -16,19 +16,6 @@
 #define HELP_COLUMN 32
 #define HELP_WIDTH 96
 
-/* Options that every program has. */
-static const struct {
-	const char *flag, *help;
-} common_options[] = {
-	{ "-o NAME[=VALUE][,...]", "Options as a list, in the form of mount(8)" },
-	{ "--flagfile=FILE", "Read further options from FILE, one a line" },
-	{ "--print_config", "Print the effective configuration and where each value is from" },
-	{ "--help", "Print this text; --help=man prints the source of the manual's section" },
-	{ "--version", "Print the version" },
-};
-
-#define N_COMMON (sizeof(common_options) / sizeof(common_options[0]))
-
 /* Words of @text from HELP_COLUMN on; @column is where the line stands. */
 static void print_wrapped(FILE *to, int column, const char *text)
 {
@@ -116,9 +103,8 @@ void mc_opt_help(const struct mc_program *prog, FILE *to)
 	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
 		help_row(prog, r, to);
 	fprintf(to, "\nGeneral:\n");
-	for (size_t i = 0; i < N_COMMON; i++)
-		print_wrapped(to, fprintf(to, "  %s", common_options[i].flag),
-			      common_options[i].help);
+	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
+		print_wrapped(to, fprintf(to, "  %s", g->shown), g->help);
 	fprintf(to, "\n"
 		"-x=1, --x=1 and --x 1 are the same, as are '-' and '_' inside a name.  A switch\n"
 		"is set by --x and cleared by --nox or --x=false.  SIZE takes units: 512MiB, 4gb\n"
@@ -182,11 +168,11 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 	fputs(".SH OPTIONS\n", to);
 	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
 		man_row(prog, r, to);
-	for (size_t i = 0; i < N_COMMON; i++) {
+	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++) {
 		fputs(".TP\n\\fB", to);
-		print_roff(to, common_options[i].flag);
+		print_roff(to, g->shown);
 		fputs("\\fR\n", to);
-		print_roff(to, common_options[i].help);
+		print_roff(to, g->help);
 		fputs(".\n", to);
 	}
 	if (!prog->absent || !prog->absent->name)

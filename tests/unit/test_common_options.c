@@ -275,6 +275,12 @@ static void unknown_options_are_told_and_ignored(void **state)
 	/* A swap of neighbours is one slip: two of five letters wrong would not be guessed. */
 	expect_ok("--tlt=1");
 	expect_said("did you mean --ttl?");
+	/* What every program has is a flag, not an item of a list. */
+	expect_ok("--versin --hlep=man");
+	expect_said("--versin is unknown and ignored; did you mean --version?");
+	expect_said("--hlep is unknown and ignored; did you mean --help?");
+	expect_ok("-o versin");
+	expect_said("-o versin is unknown and ignored; --help lists the options");
 	expect_ok("--undefok=x");
 	assert_string_equal(said, "");
 
