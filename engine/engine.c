@@ -96,6 +96,7 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->idle, NULL);
 	mc_list_init(&e->peers);
+	mc_list_init(&e->fences);
 	e->upstream_port = -1;
 	/* Without it who waits looks up by itself. */
 	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -131,6 +132,7 @@ void mce_engine_close(struct mce_engine *e)
 	__atomic_store_n(&e->closing, true, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&e->lock);
 	mce_peers_close(e);
+	mce_fences_close(e);
 	mce_mr_table_clear(&e->mrs);
 	for (unsigned i = 0; i < e->nio; i++)
 		mce_io_close(&e->io[i]);

@@ -23,6 +23,8 @@
 #define MCE_CONNECT_MS 5000
 /* Requests that a transport may look at together. */
 #define MCE_RUN_MAX 1024u
+/* Endpoints whose late bytes are remembered after their handles have gone; the oldest are forgotten. */
+#define MCE_FENCES_MAX 1024u
 /* Threads that connect at one time. */
 #define MCE_RESOLVERS_MAX 256u
 
@@ -209,6 +211,7 @@ struct mce_peer {
 	/* guarded by the engine's lock */
 	struct mc_list node;
 	unsigned refs;
+	bool going;		/* the last reference may be being put: wait for mce_engine.idle */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	bool local;		/* it is this engine */
@@ -238,6 +241,15 @@ void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status);
 void mce_peer_fail_pending(struct mce_peer *p, int status);
 void mce_peers_close(struct mce_engine *e);
 
+/* fence.c: what the next handle of an endpoint has to know of the last one.  _locked: with the engine's lock. */
+struct mce_fence;
+struct mce_fence *mce_fence_new(void);		/* NULL: no memory */
+/* Nobody uses the peer any more: write down what it leaves behind.  False when that is nothing. */
+bool mce_fence_fill(struct mce_peer *p);
+void mce_fence_keep_locked(struct mce_peer *p);	/* what was filled in */
+void mce_fence_take_locked(struct mce_peer *p);	/* for a new peer, if there is one of its endpoint */
+void mce_fences_close(struct mce_engine *e);
+
 /* ---- engine ------------------------------------------------------------------------------------ */
 
 struct mce_mapserver;
@@ -259,8 +271,10 @@ struct mce_engine {
 	struct mce_mr_table mrs;
 	/* guarded by lock */
 	pthread_mutex_t lock;
-	pthread_cond_t idle;	/* resolvers became 0 */
+	pthread_cond_t idle;	/* resolvers became 0; a peer that was going is gone, or stays */
 	struct mc_list peers;
+	struct mc_list fences;	/* of peers that have gone */
+	unsigned nfences;
 	unsigned resolvers;
 	bool closing;
 };

@@ -36,6 +36,7 @@ static void peer_free(struct mce_peer *p)
 	mc_metric_add(&peers_open, -1);
 }
 
+/* The engine's lock is held. */
 static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstream,
 		    struct mce_peer **ret)
 {
@@ -69,6 +70,7 @@ static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstrea
 			return r;
 		}
 	}
+	mce_fence_take_locked(p);
 	*ret = p;
 	return 0;
 }
@@ -93,7 +95,9 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	int r;
 
 	MC_LOCKED(&e->lock);
-	p = find_locked(e, endpoint, upstream);
+	/* What it leaves behind is not written down yet. */
+	while ((p = find_locked(e, endpoint, upstream)) && p->going)
+		pthread_cond_wait(&e->idle, &e->lock);
 	if (p) {
 		p->refs++;
 	} else {
@@ -124,20 +128,35 @@ int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsi
 	return peer_get(e, endpoint, proto_version >= 2 ? 2 : 1, ret);
 }
 
+/* False: others use it still. */
+static bool begin_going(struct mce_peer *p)
+{
+	MC_LOCKED(&p->e->lock);
+	/* The resolver comes and goes without being asked for. */
+	if (p->refs > 1) {
+		p->refs--;
+		return false;
+	}
+	p->going = true;
+	return true;
+}
+
+static bool end_going(struct mce_peer *p, bool fence)
+{
+	MC_LOCKED(&p->e->lock);
+	pthread_cond_broadcast(&p->e->idle);
+	p->going = false;
+	if (--p->refs > 0)
+		return false;
+	mc_list_remove(&p->node);
+	if (fence)
+		mce_fence_keep_locked(p);
+	return true;
+}
+
 void mce_peer_put(struct mce_peer *p)
 {
-	struct mce_engine *e;
-	bool last;
-
-	if (!p)
-		return;
-	e = p->e;
-	pthread_mutex_lock(&e->lock);
-	last = --p->refs == 0;
-	if (last)
-		mc_list_remove(&p->node);
-	pthread_mutex_unlock(&e->lock);
-	if (last)
+	if (p && begin_going(p) && end_going(p, mce_fence_fill(p)))
 		peer_free(p);
 }
 

@@ -149,6 +149,7 @@ struct mce_tcp {
 	unsigned wait_users;
 	unsigned lost;		/* in_order: lanes since a request succeeded */
 	bool doubts;		/* some lane may be in doubt */
+	struct mce_fence *fence;	/* there from the beginning: at the end it must not fail */
 	/* Requests with something to cut: those whose place does not matter, and then those of each place. */
 	struct mc_list queue[MCE_PLACES_MAX + 1];
 	struct mc_list retry, free;

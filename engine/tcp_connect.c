@@ -230,8 +230,10 @@ int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 	mc_list_init(&t->retry);
 	mc_list_init(&t->free);
 	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
+	t->fence = mce_fence_new();
 	/* With the first pieces there a lack of memory can slow it down but not stop it. */
-	if (!t->lanes || !mce_pieces_grow_locked(t)) {
+	if (!t->lanes || !t->fence || !mce_pieces_grow_locked(t)) {
+		free(t->fence);
 		free(t->lanes);
 		free(t);
 		return -ENOMEM;
@@ -261,6 +263,7 @@ void mce_tcp_detach(struct mce_peer *p)
 		pthread_mutex_destroy(&t->lanes[i].tx_lock);
 		pthread_mutex_destroy(&t->lanes[i].rx_lock);
 	}
+	free(t->fence);
 	free(t->lanes);
 	for (unsigned i = 0; i < t->nchunks; i++)
 		free(t->chunk[i]);
@@ -270,7 +273,8 @@ void mce_tcp_detach(struct mce_peer *p)
 	p->tcp = NULL;
 }
 
-static void want_lanes_locked(struct mce_tcp *t)
+/* A WRITE has to wait for lanes in doubt, so these are tried at once for it. */
+static void want_lanes_locked(struct mce_tcp *t, bool write)
 {
 	bool kick = t->wanted < t->nlanes;
 	uint64_t now;
@@ -281,7 +285,7 @@ static void want_lanes_locked(struct mce_tcp *t)
 	now = mc_now_ms();
 	for (unsigned i = 0; i < t->nlanes; i++)
 		kick = kick || (!t->lanes[i].up && (now >= t->lanes[i].retry_ms ||
-							mce_lane_in_doubt_locked(&t->lanes[i])));
+						    (write && mce_lane_in_doubt_locked(&t->lanes[i]))));
 	/* Without a resolver the living lanes carry it alone. */
 	if (kick)
 		(void)mce_peer_resolve_locked(t->p);
@@ -307,7 +311,7 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 		mce_tcp_queue_locked(t, req, false);
 		mce_req_move(req, MCE_AT_TRANSPORT);
 		__atomic_store_n(&t->fresh, true, __ATOMIC_RELAXED);
-		want_lanes_locked(t);
+		want_lanes_locked(t, req->op == MCE_WRITE);
 		status = 1;
 	}
 	pthread_mutex_unlock(&p->lock);

@@ -40,7 +40,7 @@ static struct forwarder {
 	int listener;
 	char addr[MC_ADDR_MAX], to[MC_ADDR_MAX];
 	bool stop, refuses;
-	unsigned n;
+	unsigned n, max;	/* connections, those that are taken */
 	struct pair pair[PAIRS];
 } fw = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -58,7 +58,7 @@ static void take_new(void)
 
 	if (fd < 0)
 		return;
-	if (fw.refuses || fw.n == PAIRS) {
+	if (fw.refuses || fw.n == fw.max) {
 		close(fd);
 		return;
 	}
@@ -184,6 +184,7 @@ static void begin(struct fixture *f, unsigned progress_ms)
 	fw.listener = mc_listen("127.0.0.1:0", 8, 0, fw.addr);
 	fw.stop = fw.refuses = false;
 	fw.n = 0;
+	fw.max = PAIRS;
 	assert_true(fw.listener >= 0);
 	assert_int_equal(pthread_create(&fw.thread, NULL, forwarder_main, NULL), 0);
 	assert_int_equal(mce_engine_open(&conf, &f->e), 0);
@@ -208,6 +209,12 @@ static void finish(struct fixture *f)
 	}
 	close(fw.listener);
 	side_close(&f->s);
+}
+
+static void take_at_most(unsigned max)
+{
+	MC_LOCKED(&fw.lock);
+	fw.max = max;
 }
 
 static void hold_all(void)
@@ -316,6 +323,87 @@ static void without_another(void **state)
 	finish(f);
 }
 
+static int64_t failed_connects(void)
+{
+	int64_t n = 0;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_connect_errors_total", "", &n), 0);
+	return n;
+}
+
+/* As many WRITEs as one lane does not take are given up; what they say is held up on each. */
+static void give_up_on_both(struct fixture *f)
+{
+	struct mce_req reqs[40];
+	struct mce_batch b;
+
+	hold_all();
+	request(f, 3);
+	for (unsigned i = 0; i < 40; i++)
+		reqs[i] = f->req;
+	mce_batch_init(&b);
+	mce_submit(f->e, &b, reqs, 40);
+	assert_int_equal(mce_batch_wait(f->e, &b, reqs, 40, mc_deadline_ms(200)), -MC_ETIMEDOUT);
+	MC_LOCKED(&fw.lock);
+	assert_int_equal(fw.n, 2);
+	assert_true(fw.pair[0].n > LEN && fw.pair[1].n > LEN);
+}
+
+/* The handle of the peer has gone meanwhile, and another one is taken. */
+static void of_a_handle_that_went(void **state)
+{
+	struct fixture *f = *state;
+	int64_t failed;
+
+	begin(f, 20000);
+	give_up_on_both(f);
+	failed = failed_connects();
+	mce_peer_put(f->peer);
+	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
+	/* One lane is not enough. */
+	take_at_most(3);
+	assert_int_equal(write_within(f, 4, 20000), -MC_ETRANSFER);
+	assert_int_equal(failed_connects(), failed + 1);
+	take_at_most(PAIRS);
+	assert_int_equal(write_within(f, 5, 20000), 0);
+	let_go(&fw.pair[0]);
+	let_go(&fw.pair[1]);
+	pattern_check(f->s.mem, LEN, 5, 0);
+	/* A third one inherits nothing. */
+	mce_peer_put(f->peer);
+	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
+	assert_int_equal(write_within(f, 6, 20000), 0);
+	pattern_check(f->s.mem, LEN, 6, 0);
+	finish(f);
+}
+
+/* What is read need not wait for lanes in doubt, nor have them connected each time. */
+static void reads_go_on(void **state)
+{
+	struct fixture *f = *state;
+	int64_t before;
+
+	begin(f, 300);
+	give_up(f);
+	pthread_mutex_lock(&fw.lock);
+	fw.refuses = true;
+	pthread_mutex_unlock(&fw.lock);
+	assert_int_equal(write_within(f, 4, 20000), -MC_ETRANSFER);
+	before = failed_connects();
+	for (unsigned i = 0; i < 200; i++) {
+		request(f, 5)->op = MCE_READ;
+		assert_int_equal(mce_transfer(f->e, &f->req, SECONDS(20)), 0);
+	}
+	/* One a second and lane. */
+	assert_true(failed_connects() - before < 50);
+	pthread_mutex_lock(&fw.lock);
+	fw.refuses = false;
+	pthread_mutex_unlock(&fw.lock);
+	assert_int_equal(write_within(f, 6, 20000), 0);
+	pattern_check(f->s.mem, LEN, 6, 0);
+	finish(f);
+}
+
 static int setup(void **state)
 {
 	*state = calloc(1, sizeof(struct fixture));
@@ -334,6 +422,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(behind_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_a_lost_lane, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_another, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_a_handle_that_went, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_go_on, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
