@@ -47,43 +47,45 @@ fails mv "$m/.mcfs" "$m/other"
 fails ls "$m/.mcfs/nothing"
 equal "the file, after all that" "$(cat "$m/f")" 123456789
 
-if command -v getfattr >/dev/null; then
-	equal crc "$(getfattr --only-values -n user.mooncake.crc "$m/f")" crc32c:e3069283
-	equal key "$(getfattr --only-values -n user.mooncake.key "$m/f")" f
-	equal replicas "$(getfattr --only-values -n user.mooncake.replicas "$m/f")" 1
-	value() { getfattr --only-values -n "user.mooncake.$1" "$2"; }
-	node=$(sed 's/ id=\([0-9-]*\) .*/ segment=\1 address=0x/' "$m/.mcfs/nodes")
-	grep -qE "^${node}[0-9a-f]+ size=9 state=ok$" <<<"$(value where "$m/f")" || fail "where: $(value where "$m/f"), not $node"
-fi
+value() { xattr get "mooncake.$1" "$2"; }
+listed=
+for name in crc generation group key locality pin replicas size state where; do listed+=" user.mooncake.$name"; done
+equal "all attributes" " $(xattr list "$m/f")" "$listed"
+equal crc "$(value crc "$m/f")" crc32c:e3069283
+equal key "$(value key "$m/f")" f
+equal size "$(value size "$m/f")" 9
+equal replicas "$(value replicas "$m/f")" 1
+equal locality "$(value locality "$m/f")" local
+node=$(sed 's/ id=\([0-9-]*\) .*/ segment=\1 address=0x/' "$m/.mcfs/nodes")
+where=$(value where "$m/f")
+grep -qE "^${node}[0-9a-f]+ size=9 state=ok$" <<<"$where" || fail "where: $where, not $node"
+fails value tier "$m/f"
 
 # ---- what is set of a file that is being written decides how it is stored
-if command -v setfattr >/dev/null; then
-	equal locality "$(value locality "$m/f")" local
-	exec 3>"$m/pinned"
-	setfattr -n user.mooncake.pin -v hard "$m/pinned"
-	setfattr -n user.mooncake.replicas -v 2 "$m/pinned"
-	setfattr -n user.mooncake.size -v 1000 "$m/pinned"
-	equal "state" "$(value state "$m/pinned")" writing
-	equal "pin, so far" "$(value pin "$m/pinned")" hard
-	equal "replicas, so far" "$(value replicas "$m/pinned")" 2
-	equal "size, so far" "$(stat -c %s "$m/pinned")" 1000
-	for bad in "pin -v wild" "replicas -v 0" "replicas -v x" "size -v -1" "pin"; do
-		# several words
-		# shellcheck disable=SC2086
-		fails setfattr -n user.mooncake.$bad "$m/pinned"
-	done
-	exec 3>&-
-	wait_for 5 test "$(value state "$m/pinned")" = complete
-	equal "size" "$(stat -c %s "$m/pinned")" 1000
-	equal "pin" "$(value pin "$m/pinned")" hard
-	equal "replicas: there is one node" "$(value replicas "$m/pinned")" 1
-	fails setfattr -n user.mooncake.pin -v none "$m/pinned"
-	grep -q "not permitted" "$tmp/fails.out" || fail "a version can be changed: $(cat "$tmp/fails.out")"
-	fails setfattr -n user.mooncake.key -v x "$m/pinned"
-	fails setfattr -n user.other -v x "$m/pinned"
-	grep -q "not supported" "$tmp/fails.out" || fail "other attributes: $(cat "$tmp/fails.out")"
-	rm "$m/pinned"
-fi
+exec 3>"$m/pinned"
+xattr set mooncake.pin hard "$m/pinned"
+xattr set mooncake.replicas 2 "$m/pinned"
+xattr set mooncake.size 1000 "$m/pinned"
+equal "state" "$(value state "$m/pinned")" writing
+equal "pin, so far" "$(value pin "$m/pinned")" hard
+equal "replicas, so far" "$(value replicas "$m/pinned")" 2
+equal "size, so far" "$(stat -c %s "$m/pinned")" 1000
+for bad in pin=wild replicas=0 replicas=x size=-1 pin=; do
+	fails xattr set "mooncake.${bad%=*}" "${bad#*=}" "$m/pinned"
+	grep -q "Invalid argument" "$tmp/fails.out" || fail "$bad: $(cat "$tmp/fails.out")"
+done
+exec 3>&-
+wait_for 5 test "$(value state "$m/pinned")" = complete
+equal "size" "$(stat -c %s "$m/pinned")" 1000
+equal "pin" "$(value pin "$m/pinned")" hard
+equal "replicas: there is one node" "$(value replicas "$m/pinned")" 1
+fails xattr set mooncake.pin none "$m/pinned"
+grep -q "not permitted" "$tmp/fails.out" || fail "a version can be changed: $(cat "$tmp/fails.out")"
+fails xattr set mooncake.key x "$m/pinned"
+grep -q "not permitted" "$tmp/fails.out" || fail "a key can be set: $(cat "$tmp/fails.out")"
+fails xattr set other x "$m/pinned"
+grep -q "not supported" "$tmp/fails.out" || fail "other attributes: $(cat "$tmp/fails.out")"
+rm "$m/pinned"
 
 # ---- streams
 # line_comes FILE REGEX

@@ -387,6 +387,24 @@ unmount_any() {
 	unmount "$1" 2>/dev/null || umount -l "$1" 2>/dev/null || fusermount3 -uz "$1"
 }
 
+# xattr get NAME FILE | set NAME VALUE FILE | list FILE - the attribute user.NAME, the names of all; getfattr(1) is
+# on few machines
+xattr() {
+	requires python3
+	python3 -c 'if True:
+		import os, sys
+		what, *args = sys.argv[1:]
+		try:
+			if what == "list":
+				print(*sorted(os.listxattr(args[0])))
+			elif what == "get":
+				sys.stdout.buffer.write(os.getxattr(args[1], "user." + args[0]))
+			else:
+				os.setxattr(args[2], "user." + args[0], args[1].encode())
+		except OSError as e:
+			sys.exit(e.strerror)' "$@"
+}
+
 # ---- network namespaces ---------------------------------------------------------------------------
 
 # two_nodes - namespaces $NS_A and $NS_B, joined by a veth pair; their addresses, which exist nowhere
