@@ -13,6 +13,8 @@
 #include "master/mcm_i.h"
 
 #define BATCH 32
+#define WARM_MIN 4		/* victims */
+#define AHEAD_SHARE 4096	/* of what a segment may evict goes before it must */
 #define SWEEP_BATCH 64
 /* One round of the background on one segment: then others get their turn. */
 #define BACKGROUND_ROUNDS 256
@@ -156,12 +158,33 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 	return mcm_alloc_round(mcm_object_reserve(bytes)) << MCM_GRANULE_SHIFT;
 }
 
+/* What removing these will touch, all at the same time.  The directory is most often the same. */
+static void warm(struct mcm *m, const struct mcm_victim *v, unsigned n)
+{
+	uint32_t hash[BATCH];
+	struct mcm_object *o;
+	struct mcm_shard *sh;
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		hash[i] = mcm_peek(&mcm_object(&m->index, v[i].slot)->hash);
+	mcm_index_warm(&m->index, hash, n, NULL);
+	sh = mcm_index_lock_slot(&m->index, v[0].slot);
+	o = mcm_object(&m->index, v[0].slot);
+	/* While it is there, so is its directory. */
+	if (o->flags & MCM_OBJ_LIVE && o->generation == v[0].generation)
+		mcm_names_warm_gone(&m->names, o->dir, hash, n);
+	pthread_mutex_unlock(&sh->lock);
+}
+
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level)
 {
 	uint64_t freed = 0;
 	unsigned i;
 
+	if (n >= WARM_MIN && n <= MCM_WARM_MAX)
+		warm(m, v, n);
 	for (i = 0; i < n; i++)
 		freed += evict_one(m, s, &v[i], level);
 	return freed;
@@ -213,10 +236,20 @@ static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 	return r;
 }
 
+/* Small objects go some at a time, so that the next puts need not ask and the cache misses of their removals
+ * overlap.  Not what somebody was promised or has pinned softly. */
+static uint64_t evict_ahead(const struct mcm_segment *s, uint64_t want, unsigned level)
+{
+	uint64_t ahead = mcm_peek(&s->evictable) / AHEAD_SHARE;
+
+	return level & (MCM_EVICT_SOFT | MCM_EVICT_LEASED) || ahead < want ? 0 : ahead;
+}
+
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node)
 {
 	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
+	uint64_t ahead = evict_ahead(s, want, level);
 	/* More rounds than ranges could need: others may take what this one frees, but not for ever. */
 	uint64_t rounds = mcm_peek(&s->objects) / 16 + 1024;
 	struct mcm_victim v[BATCH];
@@ -233,8 +266,8 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	if (want / TINY > mcm_peek(&s->used) / (mcm_peek(&s->objects) + 1))
 		rounds = 0;
 	while (rounds--) {
-		r = take_or_choose(m, s, len, level, freed < want ? want - freed : 0, v, &n, &more,
-				   ret_node);
+		r = take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
+				   &more, ret_node);
 		if (r != -MC_ENOSPACE)
 			return r;
 		if (n) {

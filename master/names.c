@@ -16,6 +16,8 @@
 #include "common/hash.h"
 
 #define DIRS_SHIFT 12
+#define CHAIN_WARM 6		/* objects of a chain loaded ahead */
+#define COLD 4096u		/* fewer objects lie in caches */
 
 static const struct mcm_table_type by_path = {
 	.link = offsetof(struct mcm_dir, next), .hash = offsetof(struct mcm_dir, hash),
@@ -333,6 +335,45 @@ void mcm_names_warm(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, un
 	for (i = 0; i < n; i++)
 		__builtin_prefetch(mcm_table_head(&d->objects,
 						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
+}
+
+/* stripe locked; the objects of the chains at these hashes, those of one round all at the same time. */
+static void warm_chains(struct mcm_names *nm, struct mcm_dir *d, const uint32_t *hash, unsigned n)
+{
+	uint32_t slot[MCM_WARM_MAX];
+	unsigned i, round, left = n;
+
+	for (i = 0; i < n; i++) {
+		slot[i] = *mcm_table_head(&d->objects, mcm_table_pos(&mcm_names_by_child, hash[i]));
+		if (slot[i])
+			__builtin_prefetch(mcm_object(nm->ix, slot[i]), 1);
+	}
+	for (round = 0; left && round < CHAIN_WARM; round++) {
+		for (i = left = 0; i < n; i++) {
+			if (slot[i] && mcm_peek(&mcm_object(nm->ix, slot[i])->hash) != hash[i])
+				slot[i] = mcm_object(nm->ix, slot[i])->dir_next;
+			else
+				slot[i] = 0;
+			if (!slot[i])
+				continue;
+			__builtin_prefetch(mcm_object(nm->ix, slot[i]), 1);
+			left++;
+		}
+	}
+}
+
+void mcm_names_warm_gone(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	unsigned i;
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	if (d->objects.count < COLD)
+		return;
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(mcm_table_head(&d->objects,
+						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
+	warm_chains(nm, d, hash, n);
 }
 
 void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir)

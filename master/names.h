@@ -85,6 +85,9 @@ struct mcm_names_at mcm_names_at(struct mcm_names *nm, uint32_t slot);
 bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len);
 /* Load what linking objects with these hashes there will touch. */
 void mcm_names_warm(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n);
+/* The same for removing objects with these hashes, MCM_WARM_MAX at the most; those of other directories cost
+ * what they cost.  Something keeps the directory. */
+void mcm_names_warm_gone(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n);
 /* Link an object that lies in an open directory and is not its marker. */
 void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir);
 void mcm_names_close(struct mcm_names *nm, const struct mcm_names_at *at);

@@ -379,6 +379,57 @@ static void test_hopeless_put(void **state)
 	fx_down(&fx);
 }
 
+/* So many objects of 4 KiB fill a segment of which eight may go ahead. */
+#define MANY 32768u
+
+static void put_many(struct fixture *fx, unsigned first, unsigned n)
+{
+	char key[32];
+	unsigned i;
+
+	for (i = first; i < first + n; i++)
+		assert_int_equal(fx_put(fx, key_of(key, i), 4 * KIB, 0), 0);
+}
+
+static unsigned present_of(struct fixture *fx, unsigned first, unsigned n)
+{
+	unsigned i, found = 0;
+	char key[32];
+
+	for (i = first; i < first + n; i++)
+		found += fx_exist(fx, key_of(key, i), MCP_EXIST_PEEK);
+	return found;
+}
+
+/* Small objects go some at a time, so that not every put has to ask: a few more than must, the oldest. */
+static void test_ahead(void **state)
+{
+	int64_t asked, gone;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MANY * 4 * KIB, no_background);
+	put_many(&fx, 0, MANY);
+	asked = fx_metric("mooncake_master_inline_evictions_total");
+	gone = fx_metric("master_evicted_key_count");
+	put_many(&fx, MANY, 1000);
+	assert_in_range(fx_metric("mooncake_master_inline_evictions_total") - asked, 1, 1000 / 8);
+	assert_in_range(fx_metric("master_evicted_key_count") - gone, 1000, 1000 + 8);
+	assert_int_equal(present_of(&fx, 0, 1000), 0);
+	assert_in_range(present_of(&fx, 1000, 8), 0, 8);
+	assert_int_equal(present_of(&fx, 1008, MANY - 8), MANY - 8);
+	/* What somebody was promised goes when it must and not before. */
+	for (unsigned i = 1000; i < MANY + 1000; i++) {
+		char key[32];
+
+		fx_exist(&fx, key_of(key, i), 0);
+	}
+	put_many(&fx, MANY + 1000, 100);
+	assert_int_equal(fx_used(&fx), MANY * 4 * KIB);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void test_watermark(void **state)
 {
 	struct fixture fx;
@@ -503,6 +554,7 @@ int main(void)
 		cmocka_unit_test(test_large_among_tiny),
 		cmocka_unit_test(test_whole_pool),
 		cmocka_unit_test(test_hopeless_put),
+		cmocka_unit_test(test_ahead),
 		cmocka_unit_test(test_watermark),
 		cmocka_unit_test(test_watermark_beside_pinned),
 		cmocka_unit_test(test_law),
