@@ -43,10 +43,11 @@ void mcm_slab_done(struct mcm_slab *s)
 }
 
 /* Untouched pages cost nothing, so a chunk may be mapped long before it fills.  Huge pages lie at
- * multiples of their size only. */
+ * multiples of their size only.  The kernel maps downwards, and counts what adjoins as one mapping: the
+ * highest place that is aligned is the one beside the chunk before. */
 static char *map_aligned(size_t bytes, size_t align)
 {
-	size_t more = bytes + align, before;
+	size_t more = bytes + align, before, behind;
 	char *p;
 
 	p = mmap(NULL, more, PROT_READ | PROT_WRITE,
@@ -55,10 +56,11 @@ static char *map_aligned(size_t bytes, size_t align)
 		return NULL;
 	if (!align)
 		return p;
-	before = -(uintptr_t)p & (align - 1);
-	if (before)
-		munmap(p, before);
-	munmap(p + before + bytes, align - before);
+	behind = (uintptr_t)p & (align - 1);
+	before = align - behind;
+	munmap(p, before);
+	if (behind)
+		munmap(p + before + bytes, behind);
 	return p + before;
 }
 
@@ -82,7 +84,7 @@ static int chunks_grow(struct mcm_slab *s, uint32_t n)
 
 static int map_chunk(struct mcm_slab *s, uint32_t n)
 {
-	size_t bytes = chunk_bytes(s), small = n ? 0 : HUGE;
+	size_t bytes = chunk_bytes(s);
 	char *p;
 	int r;
 
@@ -94,11 +96,21 @@ static int map_chunk(struct mcm_slab *s, uint32_t n)
 	p = map_aligned(bytes, bytes >= HUGE ? HUGE : 0);
 	if (!p)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes of metadata", bytes);
-	/* A master with little in it needs few pages. */
-	if (bytes > small + HUGE)
-		(void)madvise(p + small, bytes - small, MADV_HUGEPAGE);
+	if (n && bytes > HUGE)
+		(void)madvise(p, bytes, MADV_HUGEPAGE);
 	__atomic_store_n(&s->chunk[n], p, __ATOMIC_RELEASE);
 	return 0;
+}
+
+/* A master with little in it needs few pages, and one with very many segments few mappings: those that are
+ * advised alike are one. */
+static void first_is_large(struct mcm_slab *s)
+{
+	size_t bytes = chunk_bytes(s);
+
+	s->large = true;
+	if (bytes > 2 * HUGE)
+		(void)madvise(s->chunk[0] + HUGE, bytes - HUGE, MADV_HUGEPAGE);
 }
 
 int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
@@ -120,6 +132,8 @@ int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 			return r;
 	}
 	s->next = n + count;
+	if (!s->large && s->chunk[0] && s->next * s->elem > HUGE)
+		first_is_large(s);
 	*ret_first = (uint32_t)n;
 	return 0;
 }
@@ -127,9 +141,15 @@ int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 int mcm_slab_cover(struct mcm_slab *s, uint32_t id)
 {
 	uint32_t n = id >> s->shift;
+	int r;
 
 	if (n < __atomic_load_n(&s->chunks, __ATOMIC_ACQUIRE) && mcm_slab_at(s, n << s->shift))
 		return 0;
 	MC_LOCKED(&s->lock);
-	return n < s->chunks && s->chunk[n] ? 0 : map_chunk(s, n);
+	if (n < s->chunks && s->chunk[n])
+		return 0;
+	r = map_chunk(s, n);
+	if (r == 0 && !n)
+		first_is_large(s);
+	return r;
 }

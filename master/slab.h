@@ -9,6 +9,7 @@
 #define MCM_SLAB_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,7 @@ struct mcm_slab {
 	uint32_t chunks;		/* room in the array */
 	/* guarded by lock */
 	uint64_t next;
+	bool large;			/* huge pages are asked for behind the first chunk's first */
 	pthread_mutex_t lock;
 };
 
