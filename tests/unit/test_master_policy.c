@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "master/evict_lists.h"
+
 #define KIB 1024u
 #define OBJECTS 256u		/* of 4 KiB fit */
 
@@ -220,6 +222,112 @@ static void test_hit_ratio(void **state)
 	assert_true(s3 > lru);
 }
 
+/* ---- a policy of this file's, which the master knows nothing of: who was evicted and comes back stays ---- */
+
+#define HISTORY 65536u
+
+struct learner {
+	struct mcm_lists lists;
+	uint32_t list[2];	/* seen for the first time; come back: MCM_LIST_CLASS */
+	uint8_t *gone;		/* by hash, of the whole master */
+};
+
+static void *learner_shared_new(void)
+{
+	return calloc(HISTORY, 1);
+}
+
+static void learner_shared_free(void *shared)
+{
+	free(shared);
+}
+
+static void learner_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+{
+	bool back = mcm_node(v->a, node)->policy & MCM_LIST_CLASS;
+
+	mcm_list_tail(l, v->a, ((struct learner *)l)->list[back], node);
+}
+
+static int learner_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
+{
+	struct learner *le = state;
+	int r = mcm_lists_init(&le->lists, a, lease_ticks, learner_requeue);
+
+	le->gone = shared;
+	if (r == 0)
+		r = mcm_list_new(a, &le->list[0]);
+	return r < 0 ? r : mcm_list_new(a, &le->list[1]);
+}
+
+static void learner_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+{
+	struct learner *le = state;
+
+	if (fresh && mcm_peek(&le->gone[mcm_peek(&mcm_evict_owner(v, node)->hash) % HISTORY]))
+		mcm_node(v->a, node)->policy |= MCM_LIST_CLASS;
+	mcm_lists_insert(&le->lists, v, node);
+}
+
+static void learner_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+{
+	mcm_lists_del(state, v->a, node);
+}
+
+static unsigned learner_victims(void *state, const struct mcm_evict_view *v, unsigned level,
+				uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more)
+{
+	struct learner *le = state;
+	struct mcm_harvest h = mcm_harvest_begin(&le->lists, v, level, want, ret, max);
+	unsigned i;
+	uint32_t id;
+
+	for (i = 0; i < 2; i++)
+		while ((id = mcm_harvest_next(&h, &le->lists, v, le->list[i])))
+			mcm_harvest_take(&h, &le->lists, v, id);
+	return mcm_harvest_end(&h, &le->lists, v, level, ret_more);
+}
+
+static void learner_evicted(void *shared, const struct mcm_victim *victim, uint32_t hash)
+{
+	(void)victim;
+	mcm_poke(&((uint8_t *)shared)[hash % HISTORY], 1);
+}
+
+static const struct mcm_evict_ops learner = {
+	.name = "learner", .state_size = sizeof(struct learner), .shared_new = learner_shared_new,
+	.shared_free = learner_shared_free, .init = learner_init, .insert = learner_insert,
+	.remove = learner_remove, .victims = learner_victims, .evicted = learner_evicted,
+};
+
+static void test_one_more(void **state)
+{
+	struct mcm_segments *ss;
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	policy = (char []){ "lru" };
+	fx_up(&fx, 0, 0, tune);
+	ss = &fx.m->segments;
+	ss->evict->shared_free(ss->evict_shared);
+	fx.m->evict = ss->evict = &learner;
+	ss->evict_shared = learner.shared_new();
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, OBJECTS * 4 * KIB, NULL), 0);
+	for (i = 0; i < 2 * OBJECTS; i++)
+		put(&fx, "first", i);
+	assert_false(there(&fx, "first", 0));
+	for (i = 0; i < 20; i++)
+		put(&fx, "first", i);
+	for (i = 0; i < 4 * OBJECTS; i++)
+		put(&fx, "scan", i);
+	/* What was gone once has outlived what came later; of the rest nothing is left. */
+	assert_int_equal(count(&fx, "first", 20), 20);
+	assert_in_range(count(&fx, "first", 2 * OBJECTS), 20, 30);
+	assert_true(fx.m->evict == &learner);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +337,7 @@ int main(void)
 		cmocka_unit_test(test_ghosts),
 		cmocka_unit_test(test_main_ages),
 		cmocka_unit_test(test_hit_ratio),
+		cmocka_unit_test(test_one_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
