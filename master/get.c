@@ -13,6 +13,8 @@
 #include "master/session.h"
 
 #define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)
+#define EXIST_BLOCK 2048u	/* keys that are sorted together, on the stack */
+#define EXIST_SORT_MIN 128u	/* fewer hardly meet in a shard */
 
 MC_COUNTER(total_gets, "total_get_nums_", "", "Keys asked for by get")
 MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys asked for by get and found")
@@ -186,15 +188,13 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 	return group ? mcm_group_name(m, group, ret_name) : 0;
 }
 
-static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, uint32_t flags,
-		   uint32_t lease)
+/* shard locked */
+static bool exists(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
+		   uint32_t flags, uint32_t lease)
 {
-	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	uint32_t slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
 	struct mcm_object *o;
-	uint32_t slot;
 
-	MC_LOCKED(&sh->lock);
-	slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
 	if (!slot)
 		return false;
 	o = mcm_object(&m->index, slot);
@@ -205,28 +205,83 @@ static bool exists(struct mcm *m, const struct mcp_bytes *key, uint32_t hash, ui
 	return true;
 }
 
-static bool is_key(const struct mcp_bytes *key)
+/* Keys of one shard follow one another, so that its lock is taken once for them. */
+static void by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
 {
-	return mcm_key_ok(*key);
+	uint16_t at[MCM_SHARDS] = { 0 };
+	unsigned i, sum = 0, count;
+
+	for (i = 0; i < n; i++)
+		at[mcm_index_shard_nr(hash[i])]++;
+	for (i = 0; i < MCM_SHARDS; i++) {
+		count = at[i];
+		at[i] = (uint16_t)sum;
+		sum += count;
+	}
+	for (i = 0; i < n; i++)
+		ret_order[at[mcm_index_shard_nr(hash[i])]++] = (uint16_t)i;
+}
+
+/* At most MCM_WARM_MAX keys, those of @order; what is no key is not there. */
+static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
+			 const uint32_t *hashes, const uint16_t *order, unsigned n,
+			 uint8_t *ret_present)
+{
+	struct mcm_shard *locked = NULL, *sh;
+	uint32_t hash[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		hash[i] = hashes[order[i]];
+	if (n > 1)
+		mcm_index_warm(&m->index, hash, n, NULL);
+	for (i = 0; i < n; i++) {
+		const struct mcp_bytes *key = &keys[order[i]];
+
+		sh = mcm_index_shard(&m->index, hash[i]);
+		if (sh != locked) {
+			if (locked)
+				pthread_mutex_unlock(&locked->lock);
+			pthread_mutex_lock(&sh->lock);
+			locked = sh;
+		}
+		ret_present[order[i]] = mcm_key_ok(*key) &&
+			exists(m, sh, key, hash[i], flags, lease);
+	}
+	if (locked)
+		pthread_mutex_unlock(&locked->lock);
+}
+
+static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
+			unsigned n, uint8_t *ret_present)
+{
+	uint16_t order[EXIST_BLOCK];
+	uint32_t hash[EXIST_BLOCK];
+	unsigned i, w;
+
+	for (i = 0; i < n; i++) {
+		hash[i] = mcm_index_hash(&m->index, keys[i].data,
+					 mcm_key_ok(keys[i]) ? keys[i].len : 0);
+		order[i] = (uint16_t)i;
+	}
+	if (n >= EXIST_SORT_MIN)
+		by_shard(hash, n, order);
+	for (i = 0; i < n; i += w) {
+		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
+		exist_window(m, flags, lease, keys, hash, order + i, w, ret_present);
+	}
 }
 
 void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
 	       uint8_t *ret_present)
 {
-	uint32_t hash[MCM_WARM_MAX], lease = 0;
-	unsigned i, j, w;
+	uint32_t lease = 0;
+	unsigned i, w;
 
 	if (!(flags & MCP_EXIST_PEEK))
 		lease = promise_end(m);
 	for (i = 0; i < n; i += w) {
-		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
-		for (j = 0; j < w; j++)
-			hash[j] = mcm_index_hash(&m->index, keys[i + j].data,
-						 is_key(&keys[i + j]) ? keys[i + j].len : 0);
-		if (w > 1)
-			mcm_index_warm(&m->index, hash, w, NULL);
-		for (j = 0; j < w; j++)
-			ret_present[i + j] = is_key(&keys[i + j]) &&
-				exists(m, &keys[i + j], hash[j], flags, lease);
+		w = n - i < EXIST_BLOCK ? n - i : EXIST_BLOCK;
+		exist_block(m, flags, lease, keys + i, w, ret_present + i);
 	}
 }

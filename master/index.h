@@ -44,9 +44,14 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects);
 void mcm_index_done(struct mcm_index *ix);
 
 uint32_t mcm_index_hash(const struct mcm_index *ix, const void *key, uint32_t len);
+static inline unsigned mcm_index_shard_nr(uint32_t hash)
+{
+	return hash >> 24;
+}
+
 static inline struct mcm_shard *mcm_index_shard(struct mcm_index *ix, uint32_t hash)
 {
-	return &ix->shard[hash >> 24];
+	return &ix->shard[mcm_index_shard_nr(hash)];
 }
 #define MCM_OBJECTS_SHIFT 16	/* 4 MiB */
 static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t slot)

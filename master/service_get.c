@@ -154,7 +154,8 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
 	for (; mcp_iter_next(&it, &key); n++) {
-		keys[n] = mcm_scope_key(sc, key.key, text);
+		/* By its members: a load of the whole would wait until both stores of it have drained. */
+		keys[n] = mcm_scope_key(sc, mcp_bytes(key.key.data, key.key.len), text);
 		text += keys[n].data == text ? keys[n].len : 0;
 	}
 	mcm_exist(arg, rq.flags, keys, n, present);

@@ -475,6 +475,32 @@ static void test_random(void **state)
 	fx_down(&fx);
 }
 
+/* Thousands of keys in one question, some of them twice, some none: each answer stands at its key's place. */
+static void test_many_exist(void **state)
+{
+	enum { N = 5000 };
+	static struct mcp_bytes key[N];
+	static uint8_t present[N];
+	static char text[N][12];
+	struct fixture fx;
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, NULL);
+	for (i = 0; i < N; i++) {
+		/* 100 of each 1,000 come again in the next */
+		snprintf(text[i], sizeof(text[i]), "e%u", i % 1000 < 100 ? i % 1000 : i);
+		key[i] = i % 13 ? fx_bytes(text[i]) : (struct mcp_bytes){ "", 0 };
+		if (i % 3 == 0 && fx_stat(&fx, text[i], NULL) < 0)
+			assert_int_equal(fx_put(&fx, text[i], 64, 0), 0);
+		present[i] = 7;
+	}
+	mcm_exist(fx.m, MCP_EXIST_PEEK, key, N, present);
+	for (i = 0; i < N; i++)
+		assert_int_equal(present[i], i % 13 && fx_stat(&fx, text[i], NULL) == 0);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -493,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_preferred),
 		cmocka_unit_test(test_free_ratio),
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_many_exist),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,19 +87,19 @@ static void do_get(struct mcm_session *s, const char *key)
 		fx_release(&fx, s, o.pin);
 }
 
-/* A batch loads the index ahead, without its locks. */
+/* A batch loads the index ahead, without its locks; a large one keeps a lock for several keys. */
 static void do_exist(void)
 {
-	struct mcp_bytes key[40];
-	uint8_t present[40];
-	char text[40][32];
-	unsigned i;
+	struct mcp_bytes key[160];
+	uint8_t present[160];
+	char text[160][32];
+	unsigned n = rnd() % 2 ? 40 : 160, i;
 
-	for (i = 0; i < 40; i++) {
+	for (i = 0; i < n; i++) {
 		key_name(text[i], (unsigned)(rnd() % KEYS));
 		key[i] = fx_bytes(text[i]);
 	}
-	mcm_exist(fx.m, 0, key, 40, present);
+	mcm_exist(fx.m, 0, key, n, present);
 }
 
 static void do_list(void)
