@@ -440,10 +440,10 @@ static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwna
 }
 
 /* Without the GIL: submit everything to the segment. */
-static int submit(struct mce_te *te, struct transfer *t, unsigned flags)
+static int submit(struct mce_te *te, struct transfer *t)
 {
 	segment_id_t segment;
-	int r = mce_te_open_segment(te, t->target, flags, &segment);
+	int r = mce_te_open_segment(te, t->target, 0, &segment);
 
 	if (r < 0)
 		return r;
@@ -472,9 +472,9 @@ static int finish(struct mce_te *te, uint64_t batch, int64_t timeout_ms)
 	return status;
 }
 
-static int run(struct mce_te *te, struct transfer *t, unsigned flags)
+static int run(struct mce_te *te, struct transfer *t)
 {
-	if (submit(te, t, flags) < 0)
+	if (submit(te, t) < 0)
 		return STATUS_FAILED;
 	return finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
 }
@@ -491,10 +491,7 @@ static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize
 		if (!t.n && !t.opts.notify_name) {
 			status = STATUS_COMPLETED;
 		} else {
-			status = run(te, &t, 0);
-			/* The peer may be another one than before under the same name. */
-			if (status == STATUS_FAILED)
-				status = run(te, &t, MCE_TE_FRESH);
+			status = run(te, &t);
 		}
 		Py_END_ALLOW_THREADS
 	}
@@ -512,7 +509,7 @@ static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t
 
 	if (!r && te && t.n) {
 		Py_BEGIN_ALLOW_THREADS
-		done = submit(te, &t, 0);
+		done = submit(te, &t);
 		Py_END_ALLOW_THREADS
 	}
 	PyMem_RawFree(t.req);

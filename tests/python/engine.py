@@ -2,6 +2,7 @@
 """mooncake.engine: two engines in this process, and one in another."""
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -178,6 +179,29 @@ class Others(unittest.TestCase):
             child.stdin.close()
             self.assertEqual(child.wait(20), 0)
         self.assertEqual(e.transfer_sync_write(f"127.0.0.1:{port}", here.ptr, ptr, 10), -1)
+
+    def test_peer_that_was_replaced(self):
+        """Killed and started again under its name, with memory at the same address and at another one: found at once."""
+        text = ("import mooncake.engine as me, ctypes, sys\n"
+                "libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p\n"
+                "p = libc.mmap(ctypes.c_void_p(int(sys.argv[1])), ctypes.c_size_t(1 << 16), 3, 0x100022, -1, 0)\n"
+                "assert p == int(sys.argv[1])\n"
+                "ctypes.memmove(p, sys.argv[2].encode() * 1000, 10000)\n"
+                "e = me.TransferEngine(); assert e.initialize(sys.argv[3], sys.argv[4], 'tcp', '') == 0\n"
+                "assert e.register_memory(p, 1 << 16) == 0\n"
+                "print('ready', flush=True); sys.stdin.readline()\n")
+        server, name = os.environ["METADATA"], "127.0.0.1:17777"
+        e = me.TransferEngine()
+        self.assertEqual(e.initialize("127.0.0.1", server, "tcp", ""), 0)
+        mine, at = Memory(bytes(10000)), 0x100000000000
+        for where, what in ((at, "the first."), (at, "the second"), (at + (1 << 20), "the third.")):
+            with subprocess.Popen([sys.executable, "-c", text, str(where), what, name, server], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True) as child:
+                self.assertEqual(child.stdout.readline(), "ready\n")
+                self.assertEqual(e.transfer_sync_read(name, mine.ptr, where, 10000), 0)
+                self.assertEqual(mine.bytes(), what.encode() * 1000)
+                self.assertEqual(e.transfer_sync_write(name, mine.ptr, where, 10000), 0)
+                child.kill()
 
     def test_protocols(self):
         """What cannot be had is said; the engine then uses what is there, as upstream's."""

@@ -501,6 +501,19 @@ def test_tensors():
     assert one.remove_all(True) == 0
 
 
+def test_orders_of_memory():
+    """What a plain put() stores of an array is its elements in C order, however they lie."""
+    a = np.arange(60, dtype="int16").reshape(3, 4, 5)
+    for value in (np.asfortranarray(a), a.T, a.transpose(1, 0, 2), a[:, ::2, ::-1]):
+        wanted = value.tobytes("C")
+        assert one.put("order", value) == 0 and one.get("order") == wanted, value.strides
+        assert one.put_batch(["order-batch"], [value]) == 0 and one.get("order-batch") == wanted, value.strides
+        assert one.put_parts("order-parts", b"<", value, b">") == 0
+        assert one.get("order-parts") == b"<" + wanted + b">", value.strides
+        assert one.upsert("order", value) == 0 and one.get("order") == wanted, value.strides
+        assert one.remove_all(True) == 3
+
+
 def test_names():
     for name in so.__all__:
         assert hasattr(so, name), name
