@@ -508,6 +508,9 @@ int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host
 			port = c->upstream_port_min + (int)((from + i) % n);
 		r = listen_on(&s->upstream, bind_host, port);
 	}
+	if (r == -EADDRINUSE && c->upstream_port == 0)
+		return mc_fail(r, "no free port found between %d and %d, of which an engine may take two",
+			       c->upstream_port_min, c->upstream_port_max);
 	if (r < 0)
 		return r;
 	s->e->upstream_port = port;

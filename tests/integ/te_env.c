@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -263,6 +264,7 @@ static void lanes(void)
 
 static void ports(void)
 {
+	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
 	struct mce_te *te;
 
 	setenv("MC_MIN_PRC_PORT", "21000", 1);
@@ -272,6 +274,11 @@ static void ports(void)
 	CHECK(mce_te_rpc_port(te) >= 21000 && mce_te_rpc_port(te) <= 21400);
 	CHECK(backlog_of(mce_te_rpc_port(te)) == 77);
 	mce_te_close(te);
+	/* Two ports are wanted, and there is one. */
+	setenv("MC_MIN_PRC_PORT", "21401", 1);
+	setenv("MC_MAX_PRC_PORT", "21401", 1);
+	CHECK(mce_te_open(&conf, &te) == -EADDRINUSE);
+	CHECK(strstr(mce_te_error_detail(-EADDRINUSE), "no free port found between 21401 and 21401"));
 	unsetenv("MC_MIN_PRC_PORT");
 	unsetenv("MC_MAX_PRC_PORT");
 	unsetenv("MC_HANDSHAKE_LISTEN_BACKLOG");
