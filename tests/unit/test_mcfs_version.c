@@ -548,15 +548,23 @@ static void carried(struct fixture *f, uint64_t bytes)
 	assert_true(fake_mcs_stream_bytes(f->store) >= bytes);
 }
 
+/* All of it is carried but its end, which is no whole slot.  What begins with the last write knows the size and has room
+ * for that end, too; with room for 12 slots, no more and no less, the file is put as a whole. */
+static void write_carried(struct fixture *f, struct mcfs_writer *w, const char *data)
+{
+	write_some(w, data, 0, 12 * MCFS_SLOT);
+	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
+	write_some(w, data, 12 * MCFS_SLOT, CARRIED);
+	carried(f, 12 * MCFS_SLOT);
+}
+
 static void large_files_are_carried_before_the_close(void **state)
 {
 	struct fixture *f = *state;
 	char *data = large_file();
 	struct mcfs_writer *w = created(f, "k");
 
-	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
-	write_some(w, data, 0, CARRIED);
-	carried(f, 12 * MCFS_SLOT);
+	write_carried(f, w, data);
 	stored(f, "k", NULL);
 	assert_int_equal(flushes(w), 0);
 	stored_bytes(f, "k", data, CARRIED);
@@ -577,9 +585,7 @@ static void what_changes_after_it_was_carried_goes_again(void **state)
 	struct mcfs_writer *w = created(f, "k");
 	const size_t cut = 9 * MCFS_SLOT + 100;
 
-	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
-	write_some(w, data, 0, CARRIED);
-	carried(f, 12 * MCFS_SLOT);
+	write_carried(f, w, data);
 	memset(data + MCFS_SLOT - 10, 0x33, 20);
 	assert_int_equal(mcfs_writer_write(w, MCFS_SLOT - 10, data + MCFS_SLOT - 10, 20, NULL, getpid(),
 					   DEADLINE), 0);
@@ -631,9 +637,7 @@ static void room_ahead_is_given_up_for_a_put(void **state)
 	char *data = large_file();
 	struct mcfs_writer *w = created(f, "k"), *other = created(f, "other");
 
-	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
-	write_some(w, data, 0, CARRIED);
-	carried(f, 12 * MCFS_SLOT);
+	write_carried(f, w, data);
 	fake_mcs_fail_puts(f->store, 1, -ENOSPC);
 	writes(other, 0, "small");
 	assert_int_equal(flushes(other), 0);
