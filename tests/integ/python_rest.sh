@@ -46,7 +46,8 @@ rm "$tmp/late.log"
 late_service
 stop_pid "$service" 30
 
-# from the environment, and without a master: a clear end
+# from the environment, and without a master: a clear end; a bare system knows no name, not even the usual localhost
+export MOONCAKE_LOCAL_HOSTNAME=127.0.0.1
 MOONCAKE_MASTER=127.0.0.1:1 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest" --max-wait-time 0
 grep -q "127.0.0.1:1: connection refused" "$tmp/fails.out" || fail "the cause is not told: $(cat "$tmp/fails.out")"
 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest"

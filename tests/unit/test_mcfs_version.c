@@ -548,8 +548,8 @@ static void carried(struct fixture *f, uint64_t bytes)
 	assert_true(fake_mcs_stream_bytes(f->store) >= bytes);
 }
 
-/* All of it is carried but its end, which is no whole slot.  What begins with the last write knows the size and has room
- * for that end, too; with room for 12 slots, no more and no less, the file is put as a whole. */
+/* All of it is carried but its end, which is no whole slot.  What begins with the last write knows the size and has
+ * room for that end, too; with room for 12 slots, no more and no less, the file is put as a whole. */
 static void write_carried(struct fixture *f, struct mcfs_writer *w, const char *data)
 {
 	write_some(w, data, 0, 12 * MCFS_SLOT);
