@@ -192,7 +192,8 @@ void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
 /* The lane is lost: its pieces wait for another, or end with @status < 0.  Requests that are over go
  * to @over (by their node).  in_order: broken says that it was not the peer who closed it. */
 void mce_lane_lost_locked(struct mce_lane *l, int status, struct mc_list *over);
-/* Fail what is queued, or only what waits for @l to be greeted anew. */
+/* Fail what is queued, or only what waits for @l to be greeted anew.  _locked: requests that are over go to @over. */
+void mce_queue_fail_locked(struct mce_tcp *t, struct mce_lane *l, int status, struct mc_list *over);
 void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status);
 /* All WRITEs of the lane up to number @seq, which is under way, are stored: requests that are over go to @over.
  * -MC_EPROTO when that makes no sense. */

@@ -549,14 +549,15 @@ void mce_lane_down(struct mce_lane *l, int status)
 	p->introduced = t->up > 0 && !p->upstream;
 	hopeless = status == 0 && is_hopeless_locked(l);
 	mce_lane_lost_locked(l, status, &over);
+	/* Not what is queued later, by who sees these end. */
+	if (hopeless)
+		mce_queue_fail_locked(t, NULL, -MC_ETRANSFER, &over);
 	if (status == 0 && (!mc_list_empty(&t->retry) || mce_tcp_queued_locked(t)))
 		(void)mce_peer_resolve_locked(p);
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&l->rx_lock);
 	pthread_mutex_unlock(&l->tx_lock);
 	mce_complete_list(t, &over);
-	if (hopeless)
-		mce_queue_fail(t, NULL, -MC_ETRANSFER);
 	mce_tcp_wait_tell(t);
 	if (status == 0)
 		mce_lanes_pump(t);

@@ -507,22 +507,29 @@ static struct mce_req *queue_end_locked(struct mce_req *req, int status)
 	return piece_gone_locked(req, status);
 }
 
-void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
+void mce_queue_fail_locked(struct mce_tcp *t, struct mce_lane *l, int status, struct mc_list *over)
 {
-	struct mc_list over, *pos, *next;
+	struct mc_list *pos, *next;
 
-	mc_list_init(&over);
-	pthread_mutex_lock(&t->p->lock);
 	mc_list_for_each_safe(pos, next, &t->retry) {
 		struct mce_piece *pc = mc_container_of(pos, struct mce_piece, node);
 
 		if (!l || (pc->lane == l && is_fenced_off(pc)))
-			note_over(retry_end_locked(pc, status), &over);
+			note_over(retry_end_locked(pc, status), over);
 	}
 	for (unsigned i = 0; (!l || mce_lane_in_doubt_locked(l)) && i <= t->p->e->nplaces; i++)
 		mc_list_for_each_safe(pos, next, &t->queue[i])
 			if (!l || mce_req_of(pos)->op == MCE_WRITE)
-				note_over(queue_end_locked(mce_req_of(pos), status), &over);
+				note_over(queue_end_locked(mce_req_of(pos), status), over);
+}
+
+void mce_queue_fail(struct mce_tcp *t, struct mce_lane *l, int status)
+{
+	struct mc_list over;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&t->p->lock);
+	mce_queue_fail_locked(t, l, status, &over);
 	pthread_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_tell(t);

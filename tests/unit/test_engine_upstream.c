@@ -194,6 +194,21 @@ static void bounds(void **state)
 	}
 }
 
+/* As many refusals as make all that waits hopeless, and a good one right behind them, which did not wait then. */
+static void good_behind_refused(void **state)
+{
+	char byte[64] = { 0 };
+	struct pair p;
+
+	pair_open(&p, 1, MCE_ACCESS_READ | MCE_ACCESS_WRITE);
+	for (unsigned i = 0; i < 1000; i++) {
+		for (unsigned k = 0; k < 4; k++)
+			assert_int_equal(move(&p, MCE_READ, LEN, byte, 1), -MC_ETRANSFER);
+		assert_int_equal(move(&p, MCE_READ, LEN - 1, byte, 1), 0);
+	}
+	pair_close(&p);
+}
+
 static void access_bits(void **state)
 {
 	char byte = 1;
@@ -390,6 +405,7 @@ int main(void)
 		cmocka_unit_test(threads_version_1),
 		cmocka_unit_test(threads_version_2),
 		cmocka_unit_test(bounds),
+		cmocka_unit_test(good_behind_refused),
 		cmocka_unit_test(access_bits),
 		cmocka_unit_test(refused_among_good),
 		cmocka_unit_test(restarted),
