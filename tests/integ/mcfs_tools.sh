@@ -106,7 +106,7 @@ sys.exit(0 if r == 0 else os.strerror(ctypes.get_errno()))"
 is "after refusals" "$m/cp"
 
 # ---- writers that do not come to their end
-status=0; timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1k status=none || status=$?
+status=0; timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1 status=none || status=$?
 equal "status of a killed dd" "$status" 137
 # timeout kills itself as well, perhaps a moment before dd has gone
 wait_for 5 test ! -e "$m/killed" || fail "kill -9 of dd: the file is there"

@@ -10,7 +10,7 @@ mkdir -p "$tree/build/mcfs" "$tree/tests/lib" "$tmp/bin"
 cp "$top_srcdir/quickstart" "$top_srcdir/packages.txt" "$tree"
 cp "$top_srcdir/tests/lib/results.sh" "$tree/tests/lib"
 printf '#!/bin/sh\nexit 1\n' >"$tree/configure"
-printf 'CMOCKA_LIBS = -lcmocka\nall:\n\ncheck:\n\t@echo PASS: a; for r in %s; do %s; done\n' \
+printf 'CMOCKA_LIBS = -lcmocka\nall:\n\ncheck:\n\t@echo PASS: a; echo $(WORST): b.sh; echo noise; for r in %s; do %s; done\n' \
 	'PASS PASS SKIP $(WORST)' "echo ':test-result: '\$\$r >r\$\$\$\$-\$\$((n += 1)).trs" >"$tree/build/Makefile"
 ln -s "$top_builddir/mcfs/mcfs" "$tree/build/mcfs/mcfs"
 printf '#!/bin/sh\ngrep -qx "$4" %s/installed 2>/dev/null && printf installed\n' "$tmp" >"$tmp/bin/dpkg-query"
@@ -43,7 +43,9 @@ rm "$tmp/apt"
 # ---- check: sums ----
 env WORST=PASS PATH="$tmp/bin:$PATH" "$tree/quickstart" check >"$tmp/out" 2>&1
 equal "closing line" "$(tail -n 1 "$tmp/out")" '3 passed, 0 failed, 1 skipped'
+echo 'why it failed' >"$tree/build/b.log"
 fails env WORST=FAIL PATH="$tmp/bin:$PATH" "$tree/quickstart" check
+equal "what it shows of a failure" "$(sed -n '/^FAIL/,/^ /p' "$tmp/fails.out")" $'FAIL: b.sh\n    why it failed'
 equal "closing line of a failure" "$(tail -n 1 "$tmp/fails.out")" '2 passed, 1 failed, 1 skipped'
 [ ! -e "$tmp/apt" ] || fail "something was installed although nothing was missing"
 
