@@ -15,7 +15,7 @@ server_start() {
 	started "$SERVER_PID" etcd 30 answers
 }
 answers() {
-	curl -sf --noproxy '*' --max-time 2 "http://127.0.0.1:$PORT/health" | grep -q '"true"'
+	curl -sf --noproxy '*' --max-time 2 "http://127.0.0.1:$PORT/health" | found '"true"'
 }
 # etcd_do CALL JSON
 etcd_do() {

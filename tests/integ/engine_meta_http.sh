@@ -67,7 +67,7 @@ done
 expect_http 404 '' "${base}t"
 expect_http 405 '' -X POST -d x "${base}k"
 expect_http 404 '' "http://127.0.0.1:$PORT/nowhere"
-http "http://127.0.0.1:$PORT/metrics" | grep -q '^mooncake_metadata_requests_total{method="put"} [1-9]'
+http "http://127.0.0.1:$PORT/metrics" | found '^mooncake_metadata_requests_total{method="put"} [1-9]'
 # too long, and as long as may be
 head -c $((64 * 1024 * 1024 + 1)) /dev/zero >"$tmp/large"
 expect_http 413 '' -X PUT -T "$tmp/large" "${base}large"

@@ -55,7 +55,7 @@ is .error_code -101
 
 ask 400 POST /api/v1/drain_jobs -d '{'
 is .error_code -600
-jq -r .error_message "$tmp/answer" | grep -q '^Invalid JSON body: '
+jq -r .error_message "$tmp/answer" | found '^Invalid JSON body: '
 for body in '{}' '[]' '{"segments":"x"}' '{"segments":[1]}' '{"segments":[""]}' \
 	'{"segments":["a"],"max_concurrency":0}' '{"segments":["a"],"max_concurrency":1e99}' \
 	'{"segments":["a"],"max_concurrency":9223372036854775808}' '{"segments":["a"],"max_concurrency":"4"}' \
@@ -111,7 +111,7 @@ is '.data.plain.values|length' 1
 is .data.none.ok false
 ask 200 GET "/api/v1/segments/status?segment=$segment"
 is '[.status,.status_name,.error_code]' '[1,"OK",0]'
-curl -sf "$base/query_segment?segment=$segment" | grep -q '^Capacity(bytes) : 33554432$'
+curl -sf "$base/query_segment?segment=$segment" | found '^Capacity(bytes) : 33554432$'
 
 # nowhere to go: the drain waits, says so, and can be cancelled
 ask 200 POST /api/v1/drain_jobs -d "{\"segments\":[\"$segment\"]}"

@@ -12,7 +12,7 @@ printf 'version: 1\ntenants:\n  - name: default\n    quota: 8MB\n  - name: blue\
 tenants=(--enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml")
 head -c 100000 /dev/urandom >"$tmp/value"
 has_segment() { [ -n "$(curl -sf "http://$MASTER_HTTP/get_all_segments")" ]; }
-has_object() { curl -sf "http://$MASTER_HTTP/get_all_keys" | grep -qx plain; }
+has_object() { curl -sf "http://$MASTER_HTTP/get_all_keys" | found -x plain; }
 
 # routes NAME [tenants]
 routes() {

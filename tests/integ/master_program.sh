@@ -78,14 +78,14 @@ wait "$MASTER_PID" || status=$?
 equal "status after SIGINT" "$status" 0
 
 # a lease of 0 is one; with a client_ttl of 0 a client lives as long as its heartbeats come
-"$master" --default_kv_lease_ttl=0 --print_config | grep -q '^default_kv_lease_ttl = 0'
+"$master" --default_kv_lease_ttl=0 --print_config | found '^default_kv_lease_ttl = 0'
 refuses 'client_ttl' --client_ttl=0.05
 start_master --client_ttl=0
 mkfifo "$tmp/stays"
 exec 9<>"$tmp/stays"
 spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 16 <'$tmp/stays'"
 owner=$SPAWNED
-state() { curl -sf "http://$MASTER_HTTP/get_segments_detail" | grep -q "\"status\":\"$1\""; }
+state() { curl -sf "http://$MASTER_HTTP/get_segments_detail" | found "\"status\":\"$1\""; }
 wait_for 20 state OK
 silent_for() { metric "$MASTER_HTTP" master_ping_requests_total; }
 pings=$(silent_for)

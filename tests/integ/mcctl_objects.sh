@@ -41,7 +41,7 @@ status 3 ctl get data/big "$tmp/no/such/directory"
 status 3 ctl put key "$tmp/no/such/file"
 
 # stat
-ctl stat data/big | grep -q '^size: *3000000 (2.9 MiB)$' || fail "stat has no size"
+ctl stat data/big | found '^size: *3000000 (2.9 MiB)$' || fail "stat has no size"
 equal "stat --json" "$(ctl --json stat data/big data/empty | jq -c 'map([.key, .size, .kind, .replicas])')" \
 	'[["data/big",3000000,"object",1],["data/empty",0,"object",0]]'
 status 1 ctl stat data/big nothing >/dev/null
@@ -90,7 +90,7 @@ status 1 ctl rm data/small
 equal "rm --json" "$(ctl --json rm data/big nothing 2>/dev/null | jq -c '[.removed, [.refused[].key]]')" '[1,["nothing"]]'
 
 # df, health
-ctl df | grep -qE '^pool +64 MiB ' || fail "df does not show the pool: $(ctl df)"
+ctl df | found -E '^pool +64 MiB ' || fail "df does not show the pool: $(ctl df)"
 equal "df --json" "$(ctl --json df | jq -c '[.pool.capacity, .pool.segments, (.segments | length)]')" '[67108864,1,1]'
 ctl health >/dev/null
 equal "health" "$(ctl --json health | jq -c '[.status, .http.ok, .rpc.ok]')" '["healthy",true,true]'

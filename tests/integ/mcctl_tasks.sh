@@ -79,15 +79,15 @@ for i in $(seq 40); do
 	ctl get "k$i" "$tmp/read"
 	cmp "$tmp/read" "$tmp/data"
 done
-ctl df | grep -q drained
+ctl df | found drained
 ctl doctor >"$tmp/out" || fail "doctor: $(cat "$tmp/out")"
 grep -q 'is drained and takes nothing new' "$tmp/out"
-ctl tasks | grep -q "drain  *succeeded.*$a"
+ctl tasks | found "drain  *succeeded.*$a"
 
 # it takes objects again
 ctl tasks --cancel "$(jq -r .id "$tmp/drain")"
 equal "state" "$(ctl segments --json | jq -r --arg n "$a" '.segments[] | select(.name == $n) | .state')" ok
-ctl copy k1 "$a" | grep -q '^copy: 1 objects'
+ctl copy k1 "$a" | found '^copy: 1 objects'
 equal replicas "$(ctl stat --json k1 | jq '.[0].replicas')" 2
 ctl move k2 "$b" "$a"
 fails ctl move k2 "$b" "$a"
@@ -98,8 +98,8 @@ few_objects() { [ "$(ctl df --json | jq .pool.objects)" -lt 40 ]; }
 wait_for 15 few_objects
 
 equal "lines of top" "$(ctl top --count=2 --interval=100ms --json | jq -s length)" 2
-ctl top --count=1 --interval=50ms | grep -q 'gets/s'
-ctl snapshot | grep -q written
+ctl top --count=1 --interval=50ms | found 'gets/s'
+ctl snapshot | found written
 # the others in JSON
 ctl snapshot --json | jq -e '.sequence > 0' >/dev/null
 ctl evict --json "$a" | jq -e '.kind == "evict" and .status == "succeeded"' >/dev/null

@@ -74,11 +74,11 @@ ctl quota red 1tb --json | jq -e '.requested == 1099511627776 and .effective < 6
 status 1 'tenant not empty' ctl quota default 0
 grep -q 'remove its objects first' "$tmp/status.out"
 equal "default stays" "$(field default requested)" 1048576
-ctl quota default 1000 | grep -q 'over quota$'
+ctl quota default 1000 | found 'over quota$'
 status 1 'quota exceeded' ctl put k2 "$tmp/data"
 ctl rm -f k
 equal "red, taken out" "$(ctl quota red 0 --json | jq -c '[.name,.requested,.explicit_policy,.state]')" \
 	'["red",0,false,"no quota"]'
-ctl quota default 0 | grep -q '^default .* no quota$'
+ctl quota default 0 | found '^default .* no quota$'
 status 1 'tenant not registered' ctl put k "$tmp/data"
 equal "the file" "$(grep -c 'name:' "$tmp/policy.yaml")" 1

@@ -51,7 +51,7 @@ refused "127.0.0.1:$closed" "$mcfs" -f --log=err --setup_timeout=1s "127.0.0.1:$
 daemon_of() {
 	local pid
 	for pid in $(processes_left | awk '$2 ~ /mcfs$/ { print $1 }'); do
-		if tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$1"; then echo "$pid"; fi
+		if tr '\0' '\n' <"/proc/$pid/cmdline" | found -xF "$1"; then echo "$pid"; fi
 	done
 }
 one_daemon() {

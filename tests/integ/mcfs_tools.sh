@@ -242,7 +242,7 @@ equal sha256sum "$(sha256sum <"$m/cp")" "$(sha256sum <"$s")"
 equal "du of a file" "$(du -b "$m/cp" | cut -f1)" 3000000
 equal "find -type d" "$(cd "$m/tar" && find . -type d | sort | tr '\n' ' ')" ". "
 equal "find -size" "$(cd "$m/tar" && find . -size +5000000c)" ./both
-df "$m" | grep -q "$m\$" || fail df
+df "$m" | found "$m\$" || fail df
 grep -q . "$m/.mcfs/version"
 rm -rf "${m:?}"/*
 equal "what rm -rf leaves" "$(ls -A "$m")" ""

@@ -33,7 +33,7 @@ gives '' 1 m:1 /mnt/x -Q
 gives '' 1 m:1 /mnt/x -o
 out=$("$tmp/mount.mcfs" m:1 /mnt/x -vf -o ro)
 equal "verbose line" "$out" "$tmp/mcfs m:1 /mnt/x -o ro"
-"$tmp/mount.mcfs" --help | grep -q '^usage: mount.mcfs'
+"$tmp/mount.mcfs" --help | found '^usage: mount.mcfs'
 
 # With the real programs, as mount(8) calls it.
 requires_fuse

@@ -175,6 +175,11 @@ requires_plain_program() {
 	[ "$(head -c 4 "$1" | tail -c 3)" = ELF ] || skip "$1 is a script in this build tree"
 }
 
+# ... | found ARG... - grep that reads all: "grep -q" goes at the first match, and who writes on is killed by SIGPIPE
+found() {
+	grep "$@" | cat >/dev/null
+}
+
 # unless_sanitized REASON - for what measures time or memory
 unless_sanitized() {
 	[ -z "${SANITIZER-}" ] || skip "$1"
@@ -267,7 +272,7 @@ stop_still() {
 }
 
 stands_still() {
-	! grep -h '^State:' /proc/"$1"/task/*/status | grep -qv 'T (stopped)'
+	! grep -h '^State:' /proc/"$1"/task/*/status | found -v 'T (stopped)'
 }
 
 # free_port VARIABLE - a TCP port that nobody uses, reserved against the other tests of this run.
@@ -317,7 +322,7 @@ restart_master() {
 
 # master_serves HOST:PORT - it answers over HTTP before it serves clients, and says so
 master_serves() {
-	in_ns "${NS-}" curl -sf --max-time 2 "http://$1/health" | grep -q '"service_ready":true'
+	in_ns "${NS-}" curl -sf --max-time 2 "http://$1/health" | found '"service_ready":true'
 }
 
 # start_mcfs MASTER DIR [FLAG...] - a node with a mount, in the foreground of its own; gives MCFS_PID
