@@ -5,6 +5,8 @@
 . "$top_srcdir/tests/lib/python.sh"
 python_package
 start_master --default_kv_lease_ttl=100
+# some of what is passed names files
+cd "$tmp"
 for seed in 1 ${MC_SEED:-$RANDOM}; do
 	timeout 250 "$PYTHON" "$top_srcdir/tests/python/abuse.py" "$MASTER" "$seed" "${MC_CALLS:-4000}" 2>"$tmp/abuse.log" ||
 		fail "seed $seed"
