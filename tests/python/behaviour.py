@@ -488,9 +488,11 @@ class Processes(unittest.TestCase):
         self.assertEqual(self.run_script("s.me = s; l = [s]; l.append(l); del s").returncode, 0)
 
     def test_fork(self):
-        # AddressSanitizer of gcc 12 leaves its allocator's locks to the child as they are: not while threads begin.
-        quiet = "time.sleep(1)\n" if "libasan" in os.environ.get("LD_PRELOAD", "") else ""
-        text = (quiet + "pid = os.fork()\n"
+        # AddressSanitizer of gcc 12 leaves its allocator's locks to the child as they are: not while a thread of ours runs.
+        still = ("def state(task): return open(f'/proc/self/task/{task}/stat').read().rpartition(')')[2].split()[0]\n"
+                 "def others(): return set(os.listdir('/proc/self/task')) - {str(threading.get_native_id())}\n"
+                 "while any(state(task) != 'S' for task in others()): time.sleep(0.01)\n")
+        text = ((still if "libasan" in os.environ.get("LD_PRELOAD", "") else "") + "pid = os.fork()\n"
                 "if pid == 0:\n"
                 "    bad = [s.put('k', b'x'), s.is_exist('k'), s.health_check(), s.close()]\n"
                 "    t = ms.MooncakeDistributedStore()\n"
