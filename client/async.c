@@ -362,6 +362,9 @@ int mcs_object_read_start(struct mcs_object *o, uint64_t offset, void *buf, size
 	struct job *j;
 	int r;
 
+	r = mcs_check_fork(s);
+	if (r < 0)
+		return r;
 	/* A node's objects are in memory that is mapped here. */
 	if (!a) {
 		done(arg, mcs_object_read(o, offset, &iov, 1, timeout_ms));

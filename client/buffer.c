@@ -123,6 +123,8 @@ void *mcs_pool_alloc(struct mcs *s, size_t len)
 {
 	void *p;
 
+	if (mcs_check_fork(s) < 0)
+		return NULL;
 	if (s->node)
 		return mcs_node_pool_alloc(s->node, len);
 	len = len ? len : 1;
@@ -140,7 +142,7 @@ void mcs_pool_free(struct mcs *s, void *p)
 {
 	struct mcs_buffer *b;
 
-	if (!p)
+	if (!p || mcs_check_fork(s) < 0)
 		return;
 	if (s->node) {
 		mcs_node_pool_free(s->node, p);

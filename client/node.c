@@ -45,6 +45,7 @@ static int open_at(const struct mcs_conf *conf, const char *where, bool found, s
 	if (!n)
 		return -ENOMEM;
 	pthread_mutex_init(&n->lock, NULL);
+	n->fork_depth = mc_fork_depth;
 	n->found = found;
 	n->spin_us = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : conf->spin_us ? conf->spin_us : SPIN_US;
 	n->bounce_size = conf->daemon_buffer ? conf->daemon_buffer : BUFFER_DEFAULT;
@@ -92,7 +93,7 @@ int mcs_node_open(const struct mcs_conf *conf, struct mcs_node **ret)
 
 void mcs_node_close(struct mcs_node *n)
 {
-	if (!n)
+	if (!n || mc_fork_check(n->fork_depth) < 0)
 		return;
 	mcs_node_conn_put(n->conn);
 	mcs_node_mem_close(n);

@@ -36,6 +36,7 @@ void mcs_node_conn_put(struct mcs_node_conn *c)
 			munmap((void *)(uintptr_t)c->segment[i].base, c->segment[i].size);
 	if (c->sock >= 0)
 		close(c->sock);
+	pthread_mutex_destroy(&c->rings_lock);
 	pthread_mutex_destroy(&c->ask_lock);
 	free(c);
 }
@@ -92,6 +93,9 @@ int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int
 {
 	int r;
 
+	r = mc_fork_check(c->n->fork_depth);
+	if (r < 0)
+		return r;
 	MC_LOCKED(&c->ask_lock);
 	r = exchange(c, msg, fd, ret_fd);
 	/* What comes later would be taken for the answer to something else. */
@@ -143,6 +147,7 @@ static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
 		return -ENOMEM;
 	c->n = n;
 	c->refs = 1;
+	pthread_mutex_init(&c->rings_lock, NULL);
 	pthread_mutex_init(&c->ask_lock, NULL);
 	c->sock = mc_packet_connect(n->addr, mc_deadline_ms(CONNECT_MS));
 	if (c->sock < 0)
@@ -163,8 +168,11 @@ static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
 
 int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret)
 {
-	int r = 0;
+	int r;
 
+	r = mc_fork_check(n->fork_depth);
+	if (r < 0)
+		return r;
 	MC_LOCKED(&n->lock);
 	if (n->conn && __atomic_load_n(&n->conn->lost, __ATOMIC_ACQUIRE)) {
 		mcs_node_conn_put(n->conn);

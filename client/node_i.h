@@ -21,6 +21,7 @@ struct mcs_node {
 	bool found;			/* nobody has named it: only root's or our own is trusted */
 	unsigned spin_us;
 	uint64_t bounce_size, pool_size;
+	unsigned fork_depth;
 
 	pthread_mutex_t lock;
 	/* with the lock held */
@@ -43,6 +44,7 @@ struct mcs_node_conn {
 	/* guarded by the node's lock */
 	uint32_t id[MCS_NODE_MEMS];	/* of the buffers there, 0: not handed over */
 
+	pthread_mutex_t rings_lock;	/* one ring is made at a time */
 	pthread_mutex_t ask_lock;	/* one request at the socket; makes rings and maps segments too */
 	struct mcs_node_ring *ring[MCS_NODE_RINGS]; /* atomic pointers, set once */
 	struct {

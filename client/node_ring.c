@@ -85,10 +85,9 @@ void mcs_node_ring_free(struct mcs_node_ring *r)
 /* One more ring, in the next free place. */
 static int add_ring(struct mcs_node_conn *c, struct mcs_node_ring **ret)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int r = 0;
 
-	MC_LOCKED(&lock);
+	MC_LOCKED(&c->rings_lock);
 	if (c->nrings == MCS_NODE_RINGS)
 		return 0;
 	r = mcs_node_ring_new(c, ret);
@@ -316,7 +315,9 @@ int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
 
 	for (unsigned i = 0; i < n; i++)
 		reqs[i].c = (struct mcfs_cqe){ .result = -MC_ERPC };
-	r = take_ring(c, &ring);
+	r = mc_fork_check(c->n->fork_depth);
+	if (r == 0)
+		r = take_ring(c, &ring);
 	if (r < 0)
 		return r;
 	while (done < n && r == 0) {

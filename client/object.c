@@ -230,7 +230,7 @@ static void unref(struct mcs_object *o, bool unlink)
 
 void mcs_object_close(struct mcs_object *o)
 {
-	if (!o)
+	if (!o || mcs_check_fork(o->s) < 0)
 		return;
 	if (o->s->node) {
 		mcs_node_object_close(o);
@@ -403,6 +403,10 @@ static int64_t read_checked(struct mcs_object *o, uint64_t offset, const struct 
 int64_t mcs_object_read(struct mcs_object *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms)
 {
+	int r = mcs_check_fork(o->s);
+
+	if (r < 0)
+		return r;
 	if (o->s->node)
 		return mcs_node_object_read(o, offset, iov, iovcnt);
 	/* The pin of @v is the one of the open, so that reads after a reconnect are verified. */
@@ -492,10 +496,15 @@ static const void *keep_mapping(struct mcs_object *o, const void *map, struct mc
 int mcs_object_map(struct mcs_object *o, const void **ret_data, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(o->s, timeout_ms);
-	const void *map = o->s->node ? mcs_node_object_data(o) : mapping(o);
 	struct mcs_seg *seg = NULL;
-	int r = -MC_ENOTSUP;
+	const void *map;
+	int r;
 
+	r = mcs_check_fork(o->s);
+	if (r < 0)
+		return r;
+	r = -MC_ENOTSUP;
+	map = o->s->node ? mcs_node_object_data(o) : mapping(o);
 	if (!map && !o->v.info.size)
 		map = "";
 	for (unsigned i = 0; !map && i < o->v.n; i++) {
@@ -515,7 +524,11 @@ int mcs_object_held(struct mcs_object *o)
 {
 	struct mcs *s = o->s;
 	bool there;
+	int r;
 
+	r = mcs_check_fork(s);
+	if (r < 0)
+		return r;
 	if (s->node)
 		return mcs_node_object_held(o);
 	/* First whether there is a connection, then whether the pin is of it: one that is made between
@@ -559,10 +572,15 @@ int mcs_object_offset(struct mcs_object *o, uint64_t *ret_offset)
 
 int mcs_object_verify(struct mcs_object *o)
 {
-	const void *map = o->s->node ? NULL : mapping(o);
+	const void *map;
+	int r;
 
+	r = mcs_check_fork(o->s);
+	if (r < 0)
+		return r;
 	if (o->s->node)
 		return mcs_node_object_verify(o);
+	map = mapping(o);
 	if (!map)
 		return verify_by_reading(o);
 	if (mc_crc32c(map, o->v.info.size) == o->v.info.crc32c)

@@ -213,6 +213,9 @@ int mcs_stream_write(struct mcs_stream *st, uint64_t offset, const struct iovec 
 	int64_t len = mcs_iov_len(iov, iovcnt);
 	int r;
 
+	r = mcs_check_fork(st->s);
+	if (r < 0)
+		return r;
 	if (len < 0)
 		return (int)len;
 	if (offset % MC_CRC_CHUNK || offset > st->room || (uint64_t)len > st->room - offset)

@@ -249,12 +249,14 @@ static struct mc_metric info = {
 	.type = MC_GAUGE_TYPE, .value = 1, .scale = 1,
 };
 
+static pthread_mutex_t info_lock = PTHREAD_MUTEX_INITIALIZER;
+MC_FORK_KEEP(info_lock, MC_FORK_LEAF)
+
 static void name_metrics(const char *hostname)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static char labels[MC_ADDR_MAX + 16];
 
-	MC_LOCKED(&lock);
+	MC_LOCKED(&info_lock);
 	if (info.labels)
 		return;
 	snprintf(labels, sizeof(labels), "hostname=\"%s\"", hostname);
@@ -294,6 +296,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 
 	if (!s)
 		return -ENOMEM;
+	s->fork_depth = mc_fork_depth;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->grow_lock, NULL);
 	pthread_mutex_init(&s->alone_lock, NULL);
@@ -336,7 +339,8 @@ int mcs_segment_grow(struct mcs *s, uint64_t size, int64_t timeout_ms)
 
 void mcs_close(struct mcs *s)
 {
-	if (!s)
+	/* A child has none of the threads, and nothing of it is the child's to give back. */
+	if (!s || mcs_check_fork(s) < 0)
 		return;
 	mcs_close(s->alone);
 	mcs_async_close(s->async);
@@ -377,6 +381,8 @@ int mcs_health(struct mcs *s)
 {
 	struct mcs *alone;
 
+	if (mcs_check_fork(s) < 0)
+		return 2;
 	if (s->node) {
 		if (mcs_node_up(s->node))
 			return 0;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/log.h"
 #include "common/net.h"
 #include "common/options.h"
@@ -29,20 +30,29 @@
 struct handle {
 	pthread_rwlock_t lock;	/* held for writing by setup and destroy */
 	mcs_t *mcs;		/* NULL: not set up */
+	unsigned fork_depth;	/* of the process that has set it up */
 };
 
 static mcs_t *enter(struct handle *h)
 {
+	if (mc_fork_check(h->fork_depth) < 0)
+		return NULL;
 	pthread_rwlock_rdlock(&h->lock);
 	return h->mcs;
+}
+
+static void let_go(struct handle *h)
+{
+	if (mc_fork_check(h->fork_depth) == 0)
+		pthread_rwlock_unlock(&h->lock);
 }
 
 /* Leave with @result, or say that the store is not set up. */
 static int64_t leave(struct handle *h, int64_t result)
 {
-	bool ready = h->mcs;
+	bool ready = h->mcs && mc_fork_check(h->fork_depth) == 0;
 
-	pthread_rwlock_unlock(&h->lock);
+	let_go(h);
 	return ready ? result : INVALID_PARAMS;
 }
 
@@ -60,8 +70,10 @@ mooncake_store_t mooncake_store_create(void)
 {
 	struct handle *h = calloc(1, sizeof(*h));
 
-	if (h)
-		pthread_rwlock_init(&h->lock, NULL);
+	if (!h)
+		return NULL;
+	pthread_rwlock_init(&h->lock, NULL);
+	h->fork_depth = mc_fork_depth;
 	return h;
 }
 
@@ -104,12 +116,22 @@ static int forced_tcp(void)
 	return v && (!*v || mc_parse_bool(v, &on) < 0 || on);
 }
 
+/* In a forked child: what the handle was belongs to the parent, and its lock may be held by a thread there. */
+static void start_anew(struct handle *h)
+{
+	pthread_rwlock_init(&h->lock, NULL);
+	h->mcs = NULL;
+	h->fork_depth = mc_fork_depth;
+}
+
 /* Whatever the handle was connected to before, it is not any more. */
 static int reopen(struct handle *h, const struct mcs_conf *conf)
 {
 	mcs_t *s;
 	int r;
 
+	if (mc_fork_check(h->fork_depth) < 0)
+		start_anew(h);
 	pthread_rwlock_wrlock(&h->lock);
 	mcs_close(h->mcs);
 	h->mcs = NULL;
@@ -197,7 +219,7 @@ void *mooncake_store_alloc_from_mem_pool(mooncake_store_t store, size_t size)
 	s = enter(h);
 	if (s)
 		p = mcs_pool_alloc(s, size);
-	pthread_rwlock_unlock(&h->lock);
+	let_go(h);
 	return p;
 }
 
@@ -211,7 +233,7 @@ int mooncake_store_health_check(mooncake_store_t store)
 		return FAILED;
 	s = enter(h);
 	health = s ? mcs_health(s) : 1;
-	pthread_rwlock_unlock(&h->lock);
+	let_go(h);
 	return health;
 }
 
@@ -357,7 +379,7 @@ int mooncake_store_batch_put_from(mooncake_store_t store, const char **keys, voi
 		r = fail_all(results_out, count, FAILED);
 	else
 		r = put_items(s, items, count, &po.opts, keys, sizes, results_out);
-	pthread_rwlock_unlock(&h->lock);
+	let_go(h);
 	free(items);
 	free(iov);
 	free(po.preferred);
@@ -435,7 +457,7 @@ int mooncake_store_batch_get_into(mooncake_store_t store, const char **keys, voi
 		r = FAILED;
 	else
 		get_items(s, items, count, keys, results_out);
-	pthread_rwlock_unlock(&h->lock);
+	let_go(h);
 	for (size_t i = 0; i < count && r < 0; i++)
 		results_out[i] = r;
 	free(items);
@@ -492,7 +514,7 @@ int mooncake_store_batch_is_exist(mooncake_store_t store, const char **keys, siz
 	s = enter(h);
 	r = s ? exist_all(s, keys, count, results_out) :
 		fail_all(results_out, count, INVALID_PARAMS);
-	pthread_rwlock_unlock(&h->lock);
+	let_go(h);
 	return r;
 }
 

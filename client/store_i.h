@@ -15,6 +15,7 @@
 #include "client/session.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/net.h"
 #include "engine/mce.h"
 #include <mooncake/mcs.h>
@@ -34,6 +35,7 @@ struct mcs_buffer {		/* memory registered by the program */
 struct mcs {
 	/* constant after open */
 	struct mcs_conf conf;	/* its strings are copies */
+	unsigned fork_depth;
 	/* NULL: none.  With a daemon there is no engine, no owner and no thread; the session is for what the
 	 * daemon does not do, and connects when that is asked for. */
 	struct mcs_node *node;
@@ -63,6 +65,13 @@ struct mcs {
 	/* atomic */
 	bool attaching;			/* new connections offer the segment */
 };
+
+/* 0, or -MC_EUNAVAILABLE in a forked child.  Calls that reach the master, the engine or the daemon are refused
+ * there; this is for those that do with memory alone. */
+static inline int mcs_check_fork(const struct mcs *s)
+{
+	return mc_fork_check(s->fork_depth);
+}
 
 /* Absolute deadline of a call. */
 static inline uint64_t mcs_deadline(const struct mcs *s, int64_t timeout_ms)

@@ -16,6 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/hash.h"
 
 #define SET_MAX 64		/* points in a set */
@@ -36,6 +37,7 @@ struct entry {
 bool mc_faults_on;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+MC_FORK_KEEP(lock, MC_FORK_LEAF)
 static struct entry set[SET_MAX];	/* with the lock held */
 static unsigned set_n;
 

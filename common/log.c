@@ -25,6 +25,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 
 #define LINE_SIZE 2048
 #define COMPONENTS_MAX 32
@@ -57,6 +58,7 @@ static struct {
 	.most = MC_LOG_WARN, .other = MC_LOG_WARN, .lock = PTHREAD_MUTEX_INITIALIZER,
 	.levels.other = MC_LOG_WARN, .fd = -1,
 };
+MC_FORK_KEEP(the_log.lock, MC_FORK_LOG)
 
 int mc_log_parse_level(const char *name)
 {

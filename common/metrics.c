@@ -13,6 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fork.h"
 
 #define LAST_BUCKET (MC_HIST_BUCKETS - 1)
 
@@ -25,6 +26,7 @@ struct collector {
 static struct mc_metric *registry;	/* atomic; newest first */
 static pthread_mutex_t collectors_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct collector *collectors;	/* with collectors_lock held */
+MC_FORK_KEEP(collectors_lock, MC_FORK_COLLECTORS)
 
 void mc_metric_register(struct mc_metric *m)
 {

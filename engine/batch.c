@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/metrics.h"
 #include "engine/engine_i.h"
 
@@ -144,7 +145,7 @@ void mce_complete(struct mce_req *req, enum mce_path path, int status)
 
 void mce_req_poll(struct mce_req *req)
 {
-	if (mce_req_at(req) == MCE_AT_TRANSPORT)
+	if (mce_req_at(req) == MCE_AT_TRANSPORT && mc_fork_check(req->peer->e->fork_depth) == 0)
 		for (const struct mce_transport *const *t = req->peer->transports; *t; t++)
 			(*t)->poll(req->peer);
 }
@@ -190,7 +191,7 @@ static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req
 
 void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline)
 {
-	if (n == 0 || n > LEAD_MAX || !reqs[0].peer)
+	if (n == 0 || n > LEAD_MAX || !reqs[0].peer || mc_fork_check(reqs[0].peer->e->fork_depth) < 0)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		if (reqs[i].peer != reqs[0].peer || mce_req_at(&reqs[i]) < MCE_AT_TRANSPORT)
@@ -204,7 +205,12 @@ int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *re
 		   uint64_t deadline)
 {
 	bool late = false;
+	int r;
 
+	/* Begun before the fork: it is the parent who gets its answers. */
+	r = left(b) ? mc_fork_check(e->fork_depth) : 0;
+	if (r < 0)
+		return r;
 	if (left(b))
 		mce_batch_lead(b, reqs, n, deadline);
 	if (left(b) && e->conf.spin_us)

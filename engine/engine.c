@@ -11,6 +11,7 @@
 
 #include "common/crc32c.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "engine/engine_i.h"
 
 /* Longest piece that goes over TCP at once. */
@@ -98,6 +99,7 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	mc_list_init(&e->peers);
 	mc_list_init(&e->fences);
 	e->upstream_port = -1;
+	e->fork_depth = mc_fork_depth;
 	/* Without it who waits looks up by itself. */
 	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = mce_mr_table_init(&e->mrs);
@@ -126,7 +128,7 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 
 void mce_engine_close(struct mce_engine *e)
 {
-	if (!e)
+	if (!e || mc_fork_check(e->fork_depth) < 0)
 		return;
 	pthread_mutex_lock(&e->lock);
 	__atomic_store_n(&e->closing, true, __ATOMIC_RELEASE);
@@ -165,6 +167,8 @@ static int check_req(struct mce_req *req)
 
 	if (!req->peer || (req->op != MCE_READ && req->op != MCE_WRITE) || (req->iovcnt && !req->iov))
 		return -EINVAL;
+	if (mc_fork_check(req->peer->e->fork_depth) < 0)
+		return -MC_EUNAVAILABLE;
 	for (unsigned i = 0; i < req->iovcnt; i++)
 		if (__builtin_add_overflow(x->total, req->iov[i].iov_len, &x->total))
 			return -EINVAL;

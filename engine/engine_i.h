@@ -268,6 +268,7 @@ struct mce_engine {
 	struct mce_tcp_server *server;
 	int upstream_port;	/* -1: none */
 	int ready_fd;		/* always readable, see tcp_wait.c; -1: none */
+	unsigned fork_depth;
 	struct mce_mr_table mrs;
 	/* guarded by lock */
 	pthread_mutex_t lock;

@@ -17,6 +17,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "engine/engine_i.h"
@@ -314,7 +315,8 @@ void mce_mr_unregister(struct mce_mr *mr)
 	struct mce_engine *e;
 	uint32_t refs;
 
-	if (!mr)
+	/* In a forked child nobody would let go of it. */
+	if (!mr || mc_fork_check(mr->e->fork_depth) < 0)
 		return;
 	e = mr->e;
 	pthread_rwlock_wrlock(&e->mrs.lock);

@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "common/thread.h"
@@ -156,7 +157,7 @@ static bool end_going(struct mce_peer *p, bool fence)
 
 void mce_peer_put(struct mce_peer *p)
 {
-	if (p && begin_going(p) && end_going(p, mce_fence_fill(p)))
+	if (p && mc_fork_check(p->e->fork_depth) == 0 && begin_going(p) && end_going(p, mce_fence_fill(p)))
 		peer_free(p);
 }
 

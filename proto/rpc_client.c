@@ -18,6 +18,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/metrics.h"
 #include "proto/deadline_i.h"
 
@@ -90,6 +91,7 @@ int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
 		return mc_fail(-ENOMEM, "no memory for an rpc client");
 	pthread_mutex_init(&c->lock, NULL);
 	cond_init(&c->changed);
+	c->fork_depth = mc_fork_depth;
 	c->conf = *conf;
 	c->conf.addrs = NULL;
 	c->software = strdup(conf->software ? conf->software : "");
@@ -364,6 +366,9 @@ int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg
 	struct outcome o;
 	int r;
 
+	r = mc_fork_check(c->fork_depth);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&c->lock);
 	c->users++;
 	r = start_locked(c, type, msg, deadline, &slot);
@@ -382,6 +387,9 @@ int mcp_call_start(struct mcp_client *c, uint16_t type, const void *msg, struct 
 	struct mcp_slot *slot;
 	int r;
 
+	r = mc_fork_check(c->fork_depth);
+	if (r < 0)
+		return r;
 	MC_LOCKED(&c->lock);
 	c->users++;
 	r = start_locked(c, type, msg, deadline, &slot);
@@ -396,7 +404,11 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 {
 	struct mcp_slot *slot;
 	struct outcome o;
+	int r;
 
+	r = mc_fork_check(c->fork_depth);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&c->lock);
 	slot = t.slot < c->slot_count ? c->slots[t.slot] : NULL;
 	if (!slot || slot->state == MCP_SLOT_FREE || slot->id != t.id) {
@@ -418,7 +430,9 @@ int mcp_send(struct mcp_client *c, uint16_t type, const void *msg)
 
 	if (!mcp_desc_of(type, false))
 		return mc_fail(-MC_EPARAM, "message type %u is unknown", type);
-	r = mcp_frame_append(&tx, f, mcp_desc_of(type, false), msg);
+	r = mc_fork_check(c->fork_depth);
+	if (r == 0)
+		r = mcp_frame_append(&tx, f, mcp_desc_of(type, false), msg);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
@@ -452,6 +466,8 @@ void mcp_reply_done(struct mcp_reply *r)
 
 bool mcp_client_up(const struct mcp_client *c)
 {
+	if (mc_fork_check(c->fork_depth) < 0)
+		return false;
 	MC_LOCKED((pthread_mutex_t *)&c->lock);
 	return c->link && !c->link->dead && !mcp_link_is_over(c->link);
 }
@@ -460,6 +476,8 @@ void mcp_client_reset(struct mcp_client *c)
 {
 	struct mcp_link *l, *last = NULL;
 
+	if (mc_fork_check(c->fork_depth) < 0)
+		return;
 	pthread_mutex_lock(&c->lock);
 	l = TAKE_PTR(c->link);
 	if (l) {
@@ -487,7 +505,7 @@ static void drop_tickets(struct mcp_client *c)
 
 void mcp_client_close(struct mcp_client *c)
 {
-	if (!c)
+	if (!c || mc_fork_check(c->fork_depth) < 0)
 		return;
 	pthread_mutex_lock(&c->lock);
 	c->closing = true;

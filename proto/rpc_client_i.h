@@ -79,6 +79,7 @@ struct mcp_client {
 	const char **addr;
 	unsigned addr_count;
 	uint64_t spin_max_ns;
+	unsigned fork_depth;
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;		/* connect attempt or last user has ended */

@@ -17,6 +17,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "proto/deadline_i.h"
 
 struct mcp_local {
@@ -33,6 +34,7 @@ struct mcp_local {
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mc_list registry = { &registry, &registry };
+MC_FORK_KEEP(registry_lock, MC_FORK_LEAF)
 
 static struct mcp_server *find_locked(const char *name)
 {

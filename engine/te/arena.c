@@ -17,6 +17,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 
 #define HUGE_PAGE (2ull << 20)
 #define ORDER_MIN 13		/* 8 KiB */
@@ -245,6 +246,9 @@ int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret)
 	void *at;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	if (len == 0 || len > SIZE_MAX / 2)
 		return mc_fail(-EINVAL, "managed memory of %zu bytes", len);
 	if (numa_node < 0)
@@ -295,6 +299,9 @@ int mce_te_unmanage(struct mce_te *te, void *addr)
 	struct mce_te_arena *whole = NULL;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	r = block_free(te, addr, &whole);
 	if (r < 0 || !whole)
 		return r;

@@ -18,6 +18,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/hash.h"
 
 #define INDEX_BITS 20
@@ -107,6 +108,8 @@ struct mce_te_batch *mce_te_batch_lock(struct mce_te *te, batch_id_t id)
 {
 	struct mce_te_batch *b;
 
+	if (mc_fork_check(te->fork_depth) < 0)
+		return NULL;
 	b = id && id != INVALID_BATCH ? slot_at(te, (uint32_t)(id & ((1u << INDEX_BITS) - 1))) : NULL;
 	if (!b)
 		return NULL;
@@ -161,6 +164,9 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret)
 	struct mce_te_batch *b = NULL;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	if (capacity > TASKS_MAX)
 		return mc_fail(-MC_ELIMIT, "a batch has at most %u tasks", TASKS_MAX);
 	r = slot_take(te, &b);

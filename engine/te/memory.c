@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/log.h"
 
 /* ---- telling others ---------------------------------------------------------------------------- */
@@ -99,8 +100,9 @@ int mce_te_mem_publish(struct mce_te *te)
 	char key[MCE_META_KEY_MAX];
 	int r;
 
-	if (!te->meta)
-		return 0;
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0 || !te->meta)
+		return r;
 	r = mce_meta_key_segment(te->name, key);
 	if (r < 0)
 		return r;
@@ -119,6 +121,8 @@ void mce_te_withdraw(struct mce_te *te)
 	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
 	char key[MCE_META_KEY_MAX];
 
+	if (mc_fork_check(te->fork_depth) < 0)
+		return;
 	MC_LOCKED(&te->publish_lock);
 	if (!te->meta || te->withdrawn)
 		return;
@@ -160,6 +164,9 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	};
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	m.location = strdup(location ? location : "*");
 	if (!m.location)
 		return -ENOMEM;
@@ -184,7 +191,11 @@ int mce_te_mem_remove(struct mce_te *te, uint64_t addr)
 {
 	struct mce_te_mem m;
 	unsigned i;
+	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&te->mem_lock);
 	for (i = 0; i < te->nmem && te->mem[i].addr != addr; i++)
 		;

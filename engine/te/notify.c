@@ -11,6 +11,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 
 /* ---- what came in ------------------------------------------------------------------------------ */
 
@@ -91,6 +92,9 @@ int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name,
 	char host[MC_ADDR_MAX];
 	int port, r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	if (!segment || !name || !msg)
 		return mc_fail(-EINVAL, "a notification needs a segment, a name and a message");
 	/* Upstream delivers to oneself too. */

@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 
 #define SEGMENTS_MAX (1u << 20)
 
@@ -459,6 +460,9 @@ int mce_te_open_segment(struct mce_te *te, const char *name, unsigned flags, seg
 	struct mce_te_view *v;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	if (!name || !*name)
 		return mc_fail(-EINVAL, "a segment has a name");
 	if (!strcmp(name, te->name)) {

@@ -3,7 +3,7 @@
  * is ended by SIGINT, SIGTERM or exit().
  *
  * A signal handler may do next to nothing, so it wakes a thread, which withdraws and then lets the signal
- * do what it would have done without us. */
+ * do what it would have done without us.  A forked child has no such thread, and the entries are not its own. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -16,31 +16,28 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/thread.h"
 
 static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mc_list live = { &live, &live };
 static bool hooked;
+/* The process that has hooked.  Not by mc_fork_depth: a child can have its first signal before it has counted. */
+static pid_t hooked_by;
 static int wake[2] = { -1, -1 };
 static struct sigaction before[2];
 static const int signals[2] = { SIGINT, SIGTERM };
+MC_FORK_KEEP(live_lock, MC_FORK_LEAF)
 
 static void withdraw_all(void)
 {
 	struct mc_list *pos;
 
 	MC_LOCKED(&live_lock);
+	if (hooked_by != getpid())
+		return;
 	mc_list_for_each(pos, &live)
 		mce_te_withdraw(mc_container_of(pos, struct mce_te, live_node));
-}
-
-static void on_signal(int sig)
-{
-	unsigned char byte = (unsigned char)sig;
-	int was = errno;
-
-	(void)!write(wake[1], &byte, 1);
-	errno = was;
 }
 
 /* As if we had never been asked: the program's own handler, or the default's end. */
@@ -50,6 +47,18 @@ static void pass_on(int sig)
 		if (signals[i] == sig)
 			(void)sigaction(sig, &before[i], NULL);
 	(void)kill(getpid(), sig);
+}
+
+static void on_signal(int sig)
+{
+	unsigned char byte = (unsigned char)sig;
+	int was = errno;
+
+	if (hooked_by == getpid())
+		(void)!write(wake[1], &byte, 1);
+	else
+		pass_on(sig);
+	errno = was;
 }
 
 static void *signal_main(void *arg)
@@ -83,20 +92,40 @@ static int hook_signals(void)
 	return 0;
 }
 
+/* What a forked child has of its parent's hooks. */
+static void unhook_locked(void)
+{
+	struct sigaction now;
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (!sigaction(signals[i], NULL, &now) && now.sa_handler == on_signal)
+			(void)sigaction(signals[i], &before[i], NULL);
+		close(wake[i]);
+		wake[i] = -1;
+	}
+	mc_list_init(&live);
+	hooked = false;
+}
+
 static int hook_locked(void)
 {
+	static bool at_exit;
 	pthread_t thread;
 	int r;
 
+	if (hooked && hooked_by != getpid())
+		unhook_locked();
 	if (hooked)
 		return 0;
+	hooked_by = getpid();
 	if (wake[0] < 0 && pipe2(wake, O_CLOEXEC))
 		return mc_fail(-errno, "pipe: %m");
 	r = mc_thread_start(&thread, "mce-shutdown", signal_main, NULL);
 	if (r == 0)
 		r = hook_signals();
-	if (r == 0 && atexit(withdraw_all))
+	if (r == 0 && !at_exit && atexit(withdraw_all))
 		r = -ENOMEM;
+	at_exit = at_exit || r == 0;
 	hooked = r == 0;
 	return r;
 }

@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/topo/topo.h"
@@ -229,6 +230,7 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 	te = calloc(1, sizeof(*te));
 	if (!te)
 		return -ENOMEM;
+	te->fork_depth = mc_fork_depth;
 	mce_te_log_open();
 	raise_nofile();
 	init_locks(te);
@@ -246,7 +248,7 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 
 void mce_te_close(struct mce_te *te)
 {
-	if (!te)
+	if (!te || mc_fork_check(te->fork_depth) < 0)
 		return;
 	mce_te_shutdown_forget(te);
 	mce_te_work_stop(te);

@@ -284,6 +284,7 @@ struct mce_te {
 	char name[MC_ADDR_MAX];
 	char address[MC_ADDR_MAX];
 	int rpc_port;
+	unsigned fork_depth;
 	char *nic_filter;
 	bool ready;		/* atomic: name and engine are there */
 	/* guarded by publish_lock, which is held over the network */

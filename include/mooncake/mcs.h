@@ -9,7 +9,10 @@
  * Results are 0 or a count on success and negative on failure: -errno or one of -MCS_E*;
  * mcs_strerror() gives text, mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number.
  * All functions may be called from any thread; one handle serves all threads.  Timeouts are in
- * milliseconds for the whole call, negative: the handle's default. */
+ * milliseconds for the whole call, negative: the handle's default.
+ *
+ * After fork() the handle is the parent's: in the child all that is asked of it gives -MCS_EUNAVAILABLE,
+ * closing it or what belongs to it does nothing, and mcs_open() makes the child its own. */
 #ifndef MOONCAKE_MCS_H
 #define MOONCAKE_MCS_H
 
@@ -33,6 +36,7 @@ enum {
 	MCS_ECHECKSUM = 1020,
 	MCS_ERPC = 1021,	/* the master cannot be reached */
 	MCS_ETIMEDOUT = 1022,
+	MCS_EUNAVAILABLE = 1023, /* the handle is the parent's of this forked process */
 	MCS_ENOTSUP = 1024,
 	MCS_ETOOBIG = 1026,	/* larger than any segment */
 	MCS_EMODE = 1031,	/* the master does not run in the mode that this needs */

@@ -7,7 +7,10 @@
  * Results: 0, or one of ERR_*.  submitTransfer(), submitTransferWithNotify(), getTransferStatus() and
  * freeBatchID() give the positive number (1 invalid argument, 2 too many requests, 4 batch busy), the
  * others the negative one.  Strings and arrays are not kept after the call.  Everything may be called
- * from any thread, but destroyTransferEngine() may not overlap with other uses of the engine. */
+ * from any thread, but destroyTransferEngine() may not overlap with other uses of the engine.
+ *
+ * After fork() the engine is the parent's: in the child its functions fail, destroying it does nothing, and
+ * the child makes its own. */
 #ifndef TRANSFER_ENGINE_C
 #define TRANSFER_ENGINE_C
 

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_client_fork.c - a forked child that uses its parent's handle is refused, at once and without a byte to
+ * anybody, and nothing that it does there ends what is the parent's; a handle of its own works. */
+#include <config.h>
+
+#include "tests/unit/test_client_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <mooncake/store_c.h>
+
+#include "common/clock.h"
+
+#define CHILD_S 20
+#define SIZE ((size_t)100000)
+#define KEYS 16
+
+static mcs_t *s;		/* owns the segment, over TCP */
+
+static int setup(void **state)
+{
+	fixture_master(NULL);
+	s = fixture_store_with(64 * MIB, 0, fixture_master_addr());
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	mcs_close(s);
+	fixture_master_stop();
+	return 0;
+}
+
+/* A child says by its status which check has failed. */
+#define EXPECT(what) do { \
+	if (!(what)) { \
+		fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, mcs_error_detail(-MCS_EUNAVAILABLE)); \
+		_exit(1); \
+	} \
+} while (0)
+
+static void child_ends_well(pid_t pid)
+{
+	int status;
+
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* ThreadSanitizer ends a child that starts threads. */
+static void no_threads_after_fork(void)
+{
+#ifdef __SANITIZE_THREAD__
+	skip();
+#endif
+}
+
+static bool refused(int64_t r)
+{
+	return r == -MCS_EUNAVAILABLE;
+}
+
+static void child_of_handle(mcs_object_t *o, mcs_stream_t *st, mcs_list_t *l, char *shared)
+{
+	struct mcs_key k = fixture_key("a");
+	struct iovec iov = { shared, SIZE };
+	const void *data;
+	uint8_t present;
+	struct mcs_info info;
+	struct mcs_entry entry;
+	mcs_object_t *other;
+	mcs_list_t *list;
+
+	EXPECT(refused(mcs_get(s, k, &iov, 1, -1)));
+	EXPECT(refused(mcs_put(s, fixture_key("b"), &iov, 1, NULL, -1)));
+	EXPECT(refused(mcs_exist(s, &k, 1, &present, -1)));
+	EXPECT(refused(mcs_stat(s, k, &info, -1)));
+	EXPECT(refused(mcs_remove(s, k, 0, -1)));
+	EXPECT(refused(mcs_rename(s, k, fixture_key("c"), 0, -1)));
+	EXPECT(refused(mcs_object_open(s, k, &other, -1)));
+	EXPECT(refused(mcs_object_read(o, 0, &iov, 1, -1)));
+	EXPECT(refused(mcs_object_map(o, &data, -1)));
+	EXPECT(refused(mcs_object_held(o)));
+	EXPECT(refused(mcs_object_verify(o)));
+	EXPECT(refused(mcs_stream_write(st, 0, &iov, 1, -1)));
+	EXPECT(mcs_stream_commit(st, SIZE, -1) < 0);
+	EXPECT(refused(mcs_list_next(l, &entry, -1)));
+	if (mcs_list_open(s, fixture_key(""), 0, &list) == 0)
+		EXPECT(refused(mcs_list_next(list, &entry, -1)));
+	EXPECT(refused(mcs_segment_grow(s, 64 * MIB, -1)));
+	EXPECT(mcs_pool_alloc(s, 4096) == NULL);
+	EXPECT(mcs_health(s) == 2);
+	mcs_list_close(l);
+	mcs_object_close(o);
+	mcs_close(s);
+}
+
+static void the_handle_is_the_parents(void **state)
+{
+	uint64_t began = mc_now_ns();
+	mcs_object_t *o;
+	mcs_stream_t *st;
+	mcs_list_t *l;
+	char *mem = malloc(SIZE);
+	struct iovec iov = { mem, SIZE };
+	struct mcs_entry entry;
+	pid_t pid;
+
+	fixture_put_ok(s, "a", SIZE, 1);
+	assert_int_equal(mcs_object_open(s, fixture_key("a"), &o, -1), 0);
+	assert_int_equal(mcs_stream_open(s, fixture_key("stream"), SIZE, NULL, &st, -1), 0);
+	assert_int_equal(mcs_list_open(s, fixture_key(""), 0, &l), 0);
+	pid = fork();
+	if (pid == 0) {
+		alarm(CHILD_S);
+		child_of_handle(o, st, l, mem);
+		_exit(0);
+	}
+	child_ends_well(pid);
+	assert_true(mc_now_ns() - began < 10 * MC_NS_PER_SEC);
+	/* All of it is as it was. */
+	fixture_expect(s, "a", SIZE, 1);
+	assert_int_equal(mcs_object_held(o), 0);
+	assert_int_equal(mcs_object_read(o, 0, &iov, 1, -1), SIZE);
+	assert_true(fixture_same(mem, SIZE, 1, 0));
+	fixture_fill(mem, SIZE, 2, 0);
+	assert_int_equal(mcs_stream_write(st, 0, &iov, 1, -1), 0);
+	assert_int_equal(mcs_stream_commit(st, SIZE, -1), 0);
+	fixture_expect(s, "stream", SIZE, 2);
+	assert_int_equal(mcs_list_next(l, &entry, -1), 1);
+	assert_int_equal(mcs_health(s), 0);
+	mcs_list_close(l);
+	mcs_object_close(o);
+	free(mem);
+}
+
+static void a_child_opens_its_own(void **state)
+{
+	pid_t pid;
+
+	no_threads_after_fork();
+	fixture_put_ok(s, "a", SIZE, 1);
+	pid = fork();
+	if (pid == 0) {
+		mcs_t *own;
+		struct iovec iov = { malloc(SIZE), SIZE };
+		struct mcs_conf conf;
+
+		alarm(CHILD_S);
+		mcs_close(s);
+		mcs_conf_init(&conf);
+		conf.master = fixture_master_addr();
+		EXPECT(mcs_open(&conf, &own) == 0);
+		EXPECT(mcs_get(own, fixture_key("a"), &iov, 1, -1) == (int64_t)SIZE);
+		EXPECT(fixture_same(iov.iov_base, SIZE, 1, 0));
+		mcs_close(own);
+		_exit(0);
+	}
+	child_ends_well(pid);
+	fixture_expect(s, "a", SIZE, 1);
+}
+
+/* Parent and child ask for different keys at the same time over what would be the same connection. */
+
+static bool stop;
+
+static void *get_all(void *arg)
+{
+	unsigned char *mem = malloc(SIZE);
+	struct iovec iov = { mem, SIZE };
+	unsigned long n = 0;
+	char key[16];
+
+	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++) {
+		snprintf(key, sizeof(key), "k%lu", n % KEYS);
+		if (mcs_get(s, fixture_key(key), &iov, 1, -1) != (int64_t)SIZE ||
+		    !fixture_same(mem, SIZE, n % KEYS, 0)) {
+			fprintf(stderr, "%s: %s\n", key, mcs_error_detail(-MCS_ERPC));
+			free(mem);
+			return arg;
+		}
+	}
+	free(mem);
+	return NULL;
+}
+
+static void nobody_gets_anothers_answer(void **state)
+{
+	void *wrong;
+	pthread_t t;
+	char key[16];
+
+#ifdef __SANITIZE_ADDRESS__
+	/* Its allocator's own locks are not free in a child of a process whose threads allocate. */
+	skip();
+#endif
+	for (unsigned i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		fixture_put_ok(s, key, SIZE, i);
+	}
+	stop = false;
+	assert_int_equal(pthread_create(&t, NULL, get_all, &stop), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			static uint8_t present[1];
+			struct mcs_key k;
+
+			alarm(CHILD_S);
+			for (unsigned n = 0; n < 100; n++) {
+				snprintf(key, sizeof(key), "k%u", n % KEYS);
+				k = fixture_key(key);
+				EXPECT(refused(mcs_exist(s, &k, 1, present, -1)));
+			}
+			_exit(0);
+		}
+		child_ends_well(pid);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(t, &wrong);
+	assert_null(wrong);
+}
+
+/* ---- store_c.h ---- */
+
+static void upstreams_api(void **state)
+{
+	char value[64] = "a value";
+	mooncake_store_t c;
+	pid_t pid;
+
+	no_threads_after_fork();
+	c = mooncake_store_create();
+	assert_int_equal(mooncake_store_setup(c, "127.0.0.1", "P2PHANDSHAKE", 64 * MIB, 16 * MIB, "tcp", "",
+					      fixture_master_addr()), 0);
+	assert_int_equal(mooncake_store_put(c, "c", value, sizeof(value), NULL), 0);
+	pid = fork();
+	if (pid == 0) {
+		char got[64];
+
+		alarm(CHILD_S);
+		EXPECT(mooncake_store_is_exist(c, "c") == -600);
+		EXPECT(mooncake_store_put(c, "d", value, sizeof(value), NULL) == -600);
+		EXPECT(mooncake_store_health_check(c) == 1);
+		/* Set up anew it is the child's. */
+		EXPECT(mooncake_store_setup(c, "127.0.0.1", "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "",
+					    fixture_master_addr()) == 0);
+		EXPECT(mooncake_store_get_into(c, "c", got, sizeof(got)) == sizeof(got));
+		EXPECT(!memcmp(got, value, sizeof(got)));
+		mooncake_store_destroy(c);
+		_exit(0);
+	}
+	child_ends_well(pid);
+	assert_int_equal(mooncake_store_is_exist(c, "c"), 1);
+	assert_int_equal(mooncake_store_is_exist(c, "d"), 0);
+	mooncake_store_destroy(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(the_handle_is_the_parents, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_child_opens_its_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(nobody_gets_anothers_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(upstreams_api, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
