@@ -288,23 +288,30 @@ static void cancel_half_sent(void **state)
 	struct mce_req req = { .op = MCE_WRITE, .iov = &iov, .iovcnt = 1 };
 	struct side owner;
 	struct mce_engine *e;
+	unsigned late = 0;
 	uint64_t began;
+	int r;
 
 	side_open(&owner, &serve_conf, big, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
 	assert_int_equal(mce_engine_open(&conf, &e), 0);
 	assert_int_equal(mce_peer_get_upstream(e, "127.0.0.1", mce_engine_upstream_port(owner.e), 2,
 					       &req.peer), 0);
 	req.addr = (uintptr_t)owner.mem;
-	for (unsigned i = 0; i < 20; i++) {
+	/* A thread that the scheduler has kept waiting may find all of it done after the deadline. */
+	for (unsigned i = 0; i < 200 && late < 20; i++) {
 		began = mc_now_ms();
 		memset(mem, 1, big);
-		assert_int_equal(mce_transfer(e, &req, mc_deadline_ms(i % 5)), -MC_ETIMEDOUT);
+		r = mce_transfer(e, &req, mc_deadline_ms(i % 5));
+		if (r != 0)
+			assert_int_equal(r, -MC_ETIMEDOUT);
+		late += r != 0;
 		memset(mem, 2, big);
 		/* What arrived is what was sent before the deadline. */
 		assert_int_equal(transfer(e, req.peer, MCE_READ, req.addr, 0, &byte, 1, NULL), 0);
 		assert_true(byte != 2);
 		assert_true(mc_now_ms() - began < 10000);
 	}
+	assert_true(late >= 5);
 	mce_peer_put(req.peer);
 	mce_engine_close(e);
 	side_close(&owner);
