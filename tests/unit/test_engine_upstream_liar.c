@@ -270,7 +270,8 @@ static void hopeless(void **state)
 	mce_peer_put(peer);
 	mce_engine_close(e);
 	impostor_stop(&s.im);
-	assert_in_range(s.conns, 1, 200);
+	/* Not one for each, four times; how many come while the losses are noticed is the scheduler's. */
+	assert_in_range(s.conns, 1, N / 2);
 	free(reqs);
 }
 
