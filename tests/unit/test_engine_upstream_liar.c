@@ -270,8 +270,8 @@ static void hopeless(void **state)
 	mce_peer_put(peer);
 	mce_engine_close(e);
 	impostor_stop(&s.im);
-	/* Not one for each, four times; how many come while the losses are noticed is the scheduler's. */
-	assert_in_range(s.conns, 1, N / 2);
+	/* 16 to 40, and up to 880 where the submitting thread was not let run; without that count 8,000 and more. */
+	assert_in_range(s.conns, 1, 2 * N);
 	free(reqs);
 }
 
