@@ -183,6 +183,10 @@ int mcs_map(struct mcs *s, struct mcs_key key, unsigned flags, struct mcs_map *r
 
 int mcs_map_held(struct mcs *s, const struct mcs_map *map)
 {
+	int r = mcs_check_fork(s);
+
+	if (r < 0)
+		return r;
 	if (!map->hold)
 		return mc_fail(-MC_EPARAM, "nothing is mapped");
 	return handle_of(map)->node ? mcs_node_map_held(map) : mcs_object_held(map->hold);
@@ -190,7 +194,7 @@ int mcs_map_held(struct mcs *s, const struct mcs_map *map)
 
 void mcs_unmap(struct mcs *s, struct mcs_map *map)
 {
-	if (!map->hold)
+	if (!map->hold || mcs_check_fork(s) < 0)
 		return;
 	if (handle_of(map)->node)
 		mcs_node_unmap(map);

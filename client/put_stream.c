@@ -270,9 +270,14 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(st->s, timeout_ms), trailer = mcs_trailer_size(size);
 	struct iovec iov = { st->crc, trailer };
-	int r = size && size <= st->room ? confirm(st, deadline) :
-		mc_fail(-MC_EPARAM, "%llu bytes of a stream", (unsigned long long)size);
+	int r;
 
+	/* What it leans on is the parent's, who may have let go of the room: not a byte, and nothing is freed. */
+	r = mcs_check_fork(st->s);
+	if (r < 0)
+		return r;
+	r = size && size <= st->room ? confirm(st, deadline) :
+		mc_fail(-MC_EPARAM, "%llu bytes of a stream", (unsigned long long)size);
 	if (r == 0 && trailer)
 		r = write_all(st, mcs_trailer_offset(size), &iov, 1, trailer, NULL, deadline);
 	if (r == 0)
@@ -294,7 +299,7 @@ void mcs_stream_drop(struct mcs_stream *st, int64_t timeout_ms)
 	struct mcp_put_revoke msg;
 	int r = 0;
 
-	if (!st)
+	if (!st || mcs_check_fork(st->s) < 0)
 		return;
 	item = (struct mcp_put_done){
 		.key = mcp_bytes(st->key, (uint32_t)st->key_len), .generation = st->generation,

@@ -24,7 +24,7 @@ static inline int mc_fork_check(unsigned depth)
  * same @order are never held together; the others are taken in this order, as docs/LOCKING.md has them.
  * One that is not to be had within a second (who has it may be waiting for something) is made anew in the
  * child.  @lock lives as long as the process; from constructors only. */
-enum mc_fork_order { MC_FORK_COLLECTORS, MC_FORK_LEAF, MC_FORK_LOG, MC_FORK_ORDERS };
+enum mc_fork_order { MC_FORK_COLLECTORS, MC_FORK_LEAF, MC_FORK_LOG };
 void mc_fork_keep(pthread_mutex_t *lock, enum mc_fork_order order);
 #define MC_FORK_KEEP(lock, order) \
 	__attribute__((constructor)) static void keep_over_forks(void) \

@@ -11,8 +11,8 @@
  * All functions may be called from any thread; one handle serves all threads.  Timeouts are in
  * milliseconds for the whole call, negative: the handle's default.
  *
- * After fork() the handle is the parent's: in the child all that is asked of it gives -MCS_EUNAVAILABLE,
- * closing it or what belongs to it does nothing, and mcs_open() makes the child its own. */
+ * After fork() the handle is the parent's: in the child all that is asked of it gives -MCS_EUNAVAILABLE
+ * (mcs_health() 2, mcs_pool_alloc() NULL), closing it or what belongs to it does nothing, and mcs_open() makes the child its own. */
 #ifndef MOONCAKE_MCS_H
 #define MOONCAKE_MCS_H
 

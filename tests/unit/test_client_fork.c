@@ -130,7 +130,8 @@ static void child_of_handle(mcs_object_t *o, mcs_stream_t *st, mcs_list_t *l, ch
 	EXPECT(refused(mcs_object_held(o)));
 	EXPECT(refused(mcs_object_verify(o)));
 	EXPECT(refused(mcs_stream_write(st, 0, &iov, 1, -1)));
-	EXPECT(mcs_stream_commit(st, SIZE, -1) < 0);
+	EXPECT(refused(mcs_stream_commit(st, SIZE, -1)));
+	mcs_stream_drop(st, -1);
 	EXPECT(refused(mcs_list_next(l, &entry, -1)));
 	if (mcs_list_open(s, fixture_key(""), 0, &list) == 0)
 		EXPECT(refused(mcs_list_next(list, &entry, -1)));

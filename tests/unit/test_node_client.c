@@ -472,6 +472,41 @@ static void test_kill(void **state)
 	close(fds[1]);
 }
 
+/* Rings, shared memory and pins are the parent's, and a forked child touches none of them. */
+static void test_fork(void **state)
+{
+	struct mcs_map m;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	fixture_put_ok(c, "k1", 5000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("k1"), 0, &m, -1), 0);
+	pid = fork();
+	if (pid == 0) {
+		static char mem[5000];
+		struct iovec iov = { mem, sizeof(mem) };
+		int bad = 0;
+
+		alarm(20);
+		bad |= mcs_put(c, fixture_key("k2"), &iov, 1, NULL, -1) != -MCS_EUNAVAILABLE;
+		bad |= (mcs_get(c, fixture_key("k1"), &iov, 1, -1) != -MCS_EUNAVAILABLE) << 1;
+		bad |= (mcs_map_held(c, &m) != -MCS_EUNAVAILABLE) << 2;
+		bad |= (mcs_pool_alloc(c, 4096) != NULL) << 3;
+		mcs_unmap(c, &m);
+		mcs_close(c);
+		_exit(bad);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(mcs_map_held(c, &m), 0);
+	assert_true(fixture_same(m.data, m.size, 1, 0));
+	fixture_put_ok(c, "k2", 5000, 2);
+	fixture_expect(c, "k2", 5000, 2);
+	node_wait_counts(1, 1);
+	mcs_unmap(c, &m);
+}
+
 /* The daemon is started anew: calls go on, buffers are handed over again. */
 static void test_restart(void **state)
 {
@@ -537,6 +572,7 @@ int main(void)
 		TEST(test_names),
 		TEST(test_threads),
 		TEST(test_kill),
+		TEST(test_fork),
 		TEST(test_restart),
 		TEST(test_store_c),
 	};
