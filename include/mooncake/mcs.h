@@ -12,7 +12,8 @@
  * milliseconds for the whole call, negative: the handle's default.
  *
  * After fork() the handle is the parent's: in the child all that is asked of it gives -MCS_EUNAVAILABLE
- * (mcs_health() 2, mcs_pool_alloc() NULL), closing it or what belongs to it does nothing, and mcs_open() makes the child its own. */
+ * (mcs_health() 2, mcs_pool_alloc() NULL), closing it or what belongs to it does nothing, and mcs_open()
+ * makes the child its own. */
 #ifndef MOONCAKE_MCS_H
 #define MOONCAKE_MCS_H
 
