@@ -80,14 +80,13 @@ static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_
 
 	r = mcm_pin_reserve(m, s);
 	if (r == 0)
-		r = mcm_object_pin(o);
+		r = mcm_object_pin(m, o);
 	if (r < 0)
 		return r;
 	if (!(flags & MCP_GET_HOLD)) {
 		until = mcm_now_ms(m) + mcm_read_lease_ms(m);
 		ret->lease_ms = (uint32_t)mcm_read_lease_ms(m);
 	}
-	mcm_group_pin(m, o, 1);
 	ret->pin = mcm_pin_add(s, slot, until);
 	return 0;
 }

@@ -381,11 +381,12 @@ void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct
 		leave_now(m, sh, slot);
 }
 
-int mcm_object_pin(struct mcm_object *o)
+int mcm_object_pin(struct mcm *m, struct mcm_object *o)
 {
 	if (o->pins == MCM_PINS_MAX)
 		return mc_fail(-MC_ELIMIT, "object has %u readers", MCM_PINS_MAX);
 	mcm_poke(&o->pins, (uint16_t)(o->pins + 1));
+	mcm_group_pin(m, o, 1);
 	return 0;
 }
 

@@ -207,8 +207,8 @@ unsigned mcm_object_places(const struct mcm_index *ix, const struct mcm_object *
 bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_place place);
 /* Is there a copy that can be read, or nothing to read? */
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
-/* -MC_ELIMIT */
-int mcm_object_pin(struct mcm_object *o);
+/* One reader more, of its group too; mcm_object_unpin() takes both back.  -MC_ELIMIT */
+int mcm_object_pin(struct mcm *m, struct mcm_object *o);
 static inline bool mcm_object_leased(const struct mcm_object *o, uint32_t now_tick)
 {
 	unsigned nobodys = !!(mcm_peek(&o->marks) & MCM_MARK_RESTORED);

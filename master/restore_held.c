@@ -16,7 +16,8 @@ void mcm_restored_hold(struct mcm *m, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 
-	mcm_poke(&o->pins, (uint16_t)(o->pins + 1));
+	/* The first one: it finds room. */
+	(void)mcm_object_pin(m, o);
 	__atomic_fetch_or(&o->marks, MCM_MARK_RESTORED, __ATOMIC_RELAXED);
 	if (slot >= m->held_end)
 		m->held_end = slot + 1;

@@ -200,7 +200,7 @@ static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_
 		    !mcm_object_has(&p->m->index, o, w->from))
 			r = -MC_ENOOBJECT;
 		else
-			r = mcm_object_pin(o);
+			r = mcm_object_pin(p->m, o);
 		pthread_mutex_unlock(&sh->lock);
 		if (r == 0)
 			*ret_pin = mcm_pin_add(p->s, w->slot, 0);

@@ -239,6 +239,26 @@ struct recount {
 	uint64_t named;
 };
 
+/* A group's readers are those of its members.  Once for each group: at its first one. */
+static void check_group(struct mcm *m, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	const struct mcm_object_ext *e = o->ext ? mcm_ext(&m->index, o->ext) : NULL;
+	const struct mcm_group *g;
+	uint32_t pins = 0, members = 0;
+
+	if (!e || !e->group || e->group_prev)
+		return;
+	g = mcm_slab_at(&m->groups.slab, e->group);
+	for (slot = g->first; slot; slot = mcm_ext(&m->index, o->ext)->group_next) {
+		o = mcm_object(&m->index, slot);
+		pins += o->pins;
+		members++;
+	}
+	assert_int_equal(g->members, members);
+	assert_int_equal(g->pins, pins);
+}
+
 static void count_object(void *arg, uint32_t slot)
 {
 	struct recount *rc = arg;
@@ -251,6 +271,7 @@ static void count_object(void *arg, uint32_t slot)
 	assert_true(o->flags & MCM_OBJ_LIVE);
 	assert_int_equal(o->hash, mcm_index_hash(&m->index, mcm_shard_key(&m->index, slot), o->key_len));
 	assert_true(n || !mcm_object_size(o));
+	check_group(m, slot);
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 		const struct mcm_node *node = mcm_node(&s->alloc, p[i].node);

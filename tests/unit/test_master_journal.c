@@ -114,12 +114,6 @@ static void random_step(struct fixture *fx)
 	}
 }
 
-static void attach(struct fixture *fx, unsigned n, uint64_t size)
-{
-	for (unsigned i = 1; i <= n; i++)
-		assert_int_equal(fx_mount(fx, 1, i, 100 + i, size, NULL), 0);
-}
-
 static void t_random(void **state)
 {
 	struct fixture fx;
@@ -144,7 +138,7 @@ static void t_random(void **state)
 		jx_dump_free(&a);
 		jx_dump_free(&b);
 		fx_check(&fx);
-		attach(&fx, 3, MIB);
+		jx_attach(&fx, 3, MIB);
 		fx_advance(&fx, 4000);
 		fx_check(&fx);
 	}
@@ -193,23 +187,13 @@ static void t_fuzzy(void **state)
 		jx_dump_free(&a);
 		jx_dump_free(&b);
 		fx_check(&fx);
-		attach(&fx, 3, MIB);
+		jx_attach(&fx, 3, MIB);
 		fx_advance(&fx, 40000);
 	}
 	fx_down(&fx);
 }
 
 /* ---- damage ---- */
-
-static struct mcm *open_copy(struct fixture *fx, int want_r)
-{
-	struct mcm_conf conf = fx->conf;
-	struct mcm *m = NULL;
-
-	conf.journal_dir = jx_copy;
-	assert_int_equal(mcm_core_new(&conf, &m), want_r);
-	return m;
-}
 
 /* Starts that said that something is damaged. */
 static unsigned complaints;
@@ -222,7 +206,7 @@ static void check_copy(struct fixture *fx, struct jx_dump *ever, size_t least)
 	struct fixture other = *fx;
 	struct jx_dump b;
 
-	other.m = open_copy(fx, 0);
+	other.m = jx_open_copy(fx, 0);
 	if (fx_metric("mooncake_master_journal_damaged_total") > damaged) {
 		complaints++;
 		assert_true(other.m->journal->wanted);
@@ -358,7 +342,7 @@ static void refused_with(struct fixture *fx, uint8_t *header, size_t len, const 
 	*(uint32_t *)(void *)(header + 4) = mc_crc32c(header + 8, 4 + (*(uint32_t *)(void *)(header + 8) >> 8));
 	assert_int_equal(pwrite(fd, header, len, 0), (ssize_t)len);
 	close(fd);
-	open_copy(fx, -MC_EVERSION);
+	jx_open_copy(fx, -MC_EVERSION);
 	assert_non_null(strstr(mc_err_detail(-MC_EVERSION), why));
 	assert_non_null(jx_file(jx_copy, "journal-"));
 }
@@ -387,7 +371,7 @@ static void t_not_ours(void **state)
 	assert_int_equal(mcm_core_new(&conf, &other), -EINVAL);
 	/* it was not touched */
 	jx_started(&fx);
-	attach(&fx, 1, MIB);
+	jx_attach(&fx, 1, MIB);
 	assert_int_equal(fx_stat(&fx, "k", NULL), 0);
 	jx_answer(&fx);
 	jx_copy_dir();
@@ -403,43 +387,6 @@ static void t_not_ours(void **state)
 	fx_down(&fx);
 }
 
-/* The machine went down: what was only written is not believed; what was synced or ended is. */
-static void t_other_boot(void **state)
-{
-	const char *path;
-	struct mcm *other;
-	struct fixture fx;
-	uint8_t mem[256];
-	uint32_t len;
-	int fd;
-
-	(void)state;
-	for (int how = 0; how < 3; how++) {
-		jx_want.journal_sync = (char *)(how == 1 ? "fdatasync" : "write");
-		jx_up(&fx, 1, MIB);
-		assert_int_equal(fx_put(&fx, "k", 5000, 0), 0);
-		jx_answer(&fx);
-		if (how == 2)
-			mcm_journal_close(fx.m, true);
-		jx_copy_dir();
-		path = jx_file(jx_copy, "journal-");
-		fd = open(path, O_RDWR);
-		assert_true(pread(fd, mem, sizeof(mem), 0) > 64);
-		/* the boot id, and the checksum over it */
-		mem[MCM_RECORD_HEAD + 30] ^= 1;
-		memcpy(&len, mem + 8, 4);
-		len = mc_crc32c(mem + 8, 4 + (len >> 8));
-		memcpy(mem + 4, &len, 4);
-		assert_true(pwrite(fd, mem, 64, 0) == 64);
-		close(fd);
-		other = open_copy(&fx, 0);
-		assert_int_equal(mcm_index_count(&other->index), how == 0 ? 0 : 1);
-		mcm_core_free(other);
-		fx_down(&fx);
-	}
-	jx_want.journal_sync = NULL;
-}
-
 /* ---- puts, generations, owners ---- */
 
 static void t_put_under_way(void **state)
@@ -451,7 +398,7 @@ static void t_put_under_way(void **state)
 	jx_up(&fx, 1, MIB);
 	assert_int_equal(fx_start(&fx, fx.s, "half", 600 << 10, 0, &g), 0);
 	jx_again(&fx);
-	attach(&fx, 1, MIB);
+	jx_attach(&fx, 1, MIB);
 	/* the writer is told that it lost, and its memory is nobody else's */
 	assert_int_equal(fx_end(&fx, "half", g.generation), -MC_ESTALE_PUT);
 	assert_int_equal(fx_stat(&fx, "half", NULL), -MC_ENOOBJECT);
@@ -464,7 +411,7 @@ static void t_put_under_way(void **state)
 	/* also when the master is started anew meanwhile */
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	jx_again(&fx);
-	attach(&fx, 1, MIB);
+	jx_attach(&fx, 1, MIB);
 	fx_advance(&fx, 29000);
 	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
 	fx_advance(&fx, 2000);
@@ -472,7 +419,7 @@ static void t_put_under_way(void **state)
 	/* and then it is free for good */
 	assert_int_equal(fx_revoke(&fx, "big", later.generation), 0);
 	jx_again(&fx);
-	attach(&fx, 1, MIB);
+	jx_attach(&fx, 1, MIB);
 	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), 0);
 	fx_down(&fx);
 }
@@ -493,7 +440,7 @@ static void t_generations(void **state)
 	/* a clock that went back by a day */
 	mc_clock_fake(10 * MC_NS_PER_SEC);
 	jx_started(&fx);
-	attach(&fx, 1, MIB);
+	jx_attach(&fx, 1, MIB);
 	assert_int_equal(fx_start(&fx, fx.s, "k", 100, 0, &g), 0);
 	assert_true(g.generation > last);
 	fx_down(&fx);
@@ -531,56 +478,6 @@ static void t_owners(void **state)
 	jx_again(&fx);
 	assert_int_equal(mcm_index_count(&fx.m->index), 0);
 	assert_int_equal(fx.m->segments.n_live, 1);
-	fx_down(&fx);
-}
-
-/* Whoever had it mapped gets the time to say so. */
-static void t_held(void **state)
-{
-	struct mcp_object o;
-	struct fixture fx;
-
-	(void)state;
-	jx_up(&fx, 1, MIB);
-	assert_int_equal(fx_put(&fx, "a", 500 << 10, 0), 0);
-	assert_int_equal(fx_put(&fx, "b", 400 << 10, 0), 0);
-	jx_again(&fx);
-	attach(&fx, 1, MIB);
-	assert_int_equal(fx_put(&fx, "c", 500 << 10, 0), -MC_ENOSPACE);
-	/* nobody's pin is in nobody's way */
-	assert_int_equal(fx_remove(&fx, "b", 0), 0);
-	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), -MC_ENOSPACE);
-	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
-	fx_advance(&fx, 4000);
-	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), 0);
-	assert_int_equal(fx_put(&fx, "d", 600 << 10, 0), -MC_ENOSPACE);
-	fx_release(&fx, fx.s, o.pin);
-	assert_int_equal(fx_put(&fx, "d", 600 << 10, 0), 0);
-	fx_down(&fx);
-}
-
-/* Very many clients come rarely: readers find the new master later than the owners, who are few. */
-static void t_held_for_many(void **state)
-{
-	static struct mcm_session *crowd[10000];
-	struct fixture fx;
-	unsigned i, n = 0;
-
-	jx_up(&fx, 1, MIB);
-	assert_int_equal(fx_put(&fx, "a", 500 << 10, 0), 0);
-	jx_again(&fx);
-	attach(&fx, 1, MIB);
-	fx.m->conf.client_ttl = 10000;
-	/* Their heartbeats are 33 1/3 seconds apart, and four when one has failed. */
-	for (i = 1; i <= 43; i++) {
-		for (; n < i * 300 && n < 10000; n++)
-			crowd[n] = fx_session(&fx, 1000 + n);
-		fx_advance(&fx, 1000);
-		fx_beat(&fx, fx.s->client);
-		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 42 ? -MC_ENOSPACE : i == 42 ? 0 : -MC_EEXISTS);
-	}
-	while (n)
-		fx_session_end(&fx, crowd[--n]);
 	fx_down(&fx);
 }
 
@@ -785,10 +682,10 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t_comes_back), cmocka_unit_test(t_random),
 		cmocka_unit_test(t_fuzzy), cmocka_unit_test(t_torn), cmocka_unit_test(t_flipped),
-		cmocka_unit_test(t_not_ours), cmocka_unit_test(t_other_boot),
+		cmocka_unit_test(t_not_ours),
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
-		cmocka_unit_test(t_owners), cmocka_unit_test(t_held), cmocka_unit_test(t_full),
-		cmocka_unit_test(t_held_for_many), cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
+		cmocka_unit_test(t_owners), cmocka_unit_test(t_full),
+		cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write"))

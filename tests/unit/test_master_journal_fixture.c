@@ -143,6 +143,22 @@ void jx_again(struct fixture *fx)
 	jx_started(fx);
 }
 
+struct mcm *jx_open_copy(struct fixture *fx, int want_r)
+{
+	struct mcm_conf conf = fx->conf;
+	struct mcm *m = NULL;
+
+	conf.journal_dir = jx_copy;
+	assert_int_equal(mcm_core_new(&conf, &m), want_r);
+	return m;
+}
+
+void jx_attach(struct fixture *fx, unsigned n, uint64_t size)
+{
+	for (unsigned i = 1; i <= n; i++)
+		assert_int_equal(fx_mount(fx, 1, i, 100 + i, size, NULL), 0);
+}
+
 void jx_answer(struct fixture *fx)
 {
 	mcm_journal_settle(fx->m);

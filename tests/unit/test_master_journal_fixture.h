@@ -28,6 +28,10 @@ void jx_killed(struct fixture *fx);
 /* The next one; client 1 is there, its segments are not. */
 void jx_started(struct fixture *fx);
 void jx_again(struct fixture *fx);
+/* One in the copied directory: its start ends with @want_r. */
+struct mcm *jx_open_copy(struct fixture *fx, int want_r);
+/* Segments 1 to @n are back, as jx_up() mounted them. */
+void jx_attach(struct fixture *fx, unsigned n, uint64_t size);
 
 /* The index: a line for each object, sorted. */
 struct jx_dump {

@@ -212,6 +212,37 @@ static void readers_keep_what_they_have(void **state)
 	fx_down(&fx);
 }
 
+/* A source is pinned while it is copied: its group has a reader then, and none when that is over. */
+static void a_group_is_not_held_by_copies_that_are_done(void **state)
+{
+	struct mcm_put_request rq = { .copies = 1 };
+	struct mcp_put_item item = { .size = 10000, .group = fx_bytes("g") };
+	struct mcm_put_granted g;
+	struct fixture fx;
+	struct fetched f;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		const char *key = i == 0 ? "a" : i == 1 ? "b" : "c";
+
+		item.key = fx_bytes(key);
+		assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+		assert_int_equal(fx_end(&fx, key, g.generation), 0);
+	}
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, NULL), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 3);
+	fx_check(&fx);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC), 0);
+	fx_check(&fx);
+	assert_int_equal(seg(&fx, 2)->objects, 3);
+	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-2", NULL, NULL), 0);
+	mcm_tasks_tick(fx.m);
+	assert_int_equal(seg(&fx, 2)->objects, 0);
+	fx_down(&fx);
+}
+
 static void wrong_bytes_are_not_kept(void **state)
 {
 	struct fixture fx;
@@ -466,6 +497,7 @@ int main(void)
 		cmocka_unit_test(a_drain_empties_a_segment_and_loses_nothing),
 		cmocka_unit_test(only_so_many_copies_are_under_way),
 		cmocka_unit_test(readers_keep_what_they_have),
+		cmocka_unit_test(a_group_is_not_held_by_copies_that_are_done),
 		cmocka_unit_test(wrong_bytes_are_not_kept),
 		cmocka_unit_test(a_worker_that_goes_takes_its_copies_along),
 		cmocka_unit_test(cancel_takes_everything_back),
