@@ -36,6 +36,7 @@ struct mce_segdesc {
 	unsigned tcp_proto_version;	/* 2: with status frames; less: without */
 	struct mce_segdesc_buffer *buffers;
 	size_t nbuffers;
+	uint64_t first;			/* decoded: the address of the first buffer in the text's order, 0: none */
 	struct mce_segdesc_device *devices;
 	size_t ndevices;
 	char *priority_matrix;		/* JSON text, or "" */

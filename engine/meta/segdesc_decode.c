@@ -211,6 +211,7 @@ static int take_buffers(const json_t *o, struct mce_segdesc *d)
 		if (r < 0)
 			return r;
 	}
+	d->first = d->nbuffers ? d->buffers[0].addr : 0;
 	qsort(d->buffers, d->nbuffers, sizeof(*d->buffers), by_address);
 	return 0;
 }

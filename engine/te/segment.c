@@ -152,6 +152,7 @@ static void view_join(struct mce_te_view *v)
 static int view_from(struct mce_te *te, const char *name, const struct mce_segdesc *d,
 		     struct mce_te_view **ret)
 {
+	const struct mce_te_buf *first;
 	struct mce_te_view *v;
 	int r;
 
@@ -172,13 +173,11 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 		v->buf[i].rkey = d->buffers[i].rkey;
 	}
 	v->n = (unsigned)d->nbuffers;
-	if (v->n)
-		v->first = v->buf[0];
 	qsort(v->buf, v->n, sizeof(v->buf[0]), by_addr);
 	view_join(v);
-	for (unsigned i = 0; i < v->n; i++)
-		if (v->buf[i].addr == v->first.addr)
-			v->first = v->buf[i];
+	first = mce_te_view_find(v, d->first, 1);
+	if (first)
+		v->first = *first;
 	*ret = v;
 	return 0;
 }

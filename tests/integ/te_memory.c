@@ -199,6 +199,32 @@ static void registrations(void)
 	mce_te_close(te);
 }
 
+/* A peer finds what was registered first, wherever it lies. */
+static void first_one(const char *piece)
+{
+	unsigned char *mem = malloc(MIB);
+	struct mce_te *owner, *te;
+	uint64_t addr, len;
+	segment_id_t id;
+
+	setenv("MC_MAX_MR_SIZE", piece, 1);
+	owner = open_engine();
+	te = open_engine();
+	CHECK(mem && mce_te_register(owner, mem + MIB / 2, MIB / 2, "*", 1) == 0);
+	CHECK(mce_te_register(owner, mem, MIB / 4, "*", 1) == 0);
+	CHECK(mce_te_open_segment(te, mce_te_name(owner), 0, &id) == 0);
+	CHECK(mce_te_first_buffer(te, id, &addr, &len) == 0);
+	CHECK(addr == (uint64_t)(uintptr_t)(mem + MIB / 2) && len == MIB / 2);
+	CHECK(mce_te_unregister(owner, mem + MIB / 2) == 0);
+	CHECK(mce_te_open_segment(te, mce_te_name(owner), MCE_TE_FRESH, &id) == 0);
+	CHECK(mce_te_first_buffer(te, id, &addr, &len) == 0);
+	CHECK(addr == (uint64_t)(uintptr_t)mem && len == MIB / 4);
+	mce_te_close(te);
+	mce_te_close(owner);
+	free(mem);
+	unsetenv("MC_MAX_MR_SIZE");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "huge")) {
@@ -207,5 +233,7 @@ int main(int argc, char **argv)
 	}
 	registrations();
 	managed();
+	first_one("1000000000");
+	first_one("65536");
 	return 0;
 }

@@ -76,6 +76,19 @@ static void oldest(void **state)
 
 	assert_int_equal(d->tcp_proto_version, 0);
 	assert_int_equal(d->nbuffers, 0);
+	assert_int_equal(d->first, 0);
+	mce_segdesc_free(d);
+}
+
+/* As upstream writes it, in the order of registration. */
+static void first_of_upstream(void **state)
+{
+	struct mce_segdesc *d = decode("{\"name\":\"n\",\"protocol\":\"tcp\",\"tcp_data_port\":1,\"buffers\":["
+				       "{\"name\":\"n\",\"addr\":8192,\"length\":100},"
+				       "{\"name\":\"n\",\"addr\":4096,\"length\":10}]}");
+
+	assert_int_equal(d->first, 8192);
+	assert_int_equal(d->buffers[0].addr, 4096);
 	mce_segdesc_free(d);
 }
 
@@ -126,7 +139,8 @@ static void ours(void **state)
 	assert_non_null(strstr(text, "\"mc_rkey\":\"0xfedcba9876543210\""));
 	got = decode(text);
 	assert_string_equal(got->endpoint, endpoint);
-	/* by address; a buffer without a name has the segment's */
+	/* by address, and yet it is known which was first; a buffer without a name has the segment's */
+	assert_true(got->first == 0x7f0000200000);
 	assert_string_equal(got->buffers[0].name, "node-7");
 	assert_int_equal(got->buffers[0].rkey, 1);
 	assert_true(got->buffers[1].rkey == 0xfedcba9876543210);
@@ -314,6 +328,7 @@ int main(void)
 		cmocka_unit_test(upstream_0_3_12),
 		cmocka_unit_test(upstream_0_3_13),
 		cmocka_unit_test(oldest),
+		cmocka_unit_test(first_of_upstream),
 		cmocka_unit_test(rdma),
 		cmocka_unit_test(ours),
 		cmocka_unit_test(several_protocols),
