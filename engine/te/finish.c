@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "common/thread.h"
 
@@ -62,6 +63,7 @@ static bool retry(struct mce_te_batch *b, size_t n)
 		if (!may_retry(b, i) || !look_again(b, i, &cache))
 			continue;
 		any = true;
+		MC_FAULT_POINT("te.finish.again");
 		mce_req_set_status(&b->reqs[i], -EINPROGRESS);
 		mce_submit(b->te->engine, &b->group, &b->reqs[i], 1);
 	}
@@ -83,6 +85,7 @@ static void notify(struct mce_te_batch *b, segment_id_t segment, const char *nam
 {
 	int r;
 
+	MC_FAULT_POINT("te.finish.notify");
 	r = mce_te_notify(b->te, segment, name, msg);
 	if (r < 0)
 		mc_warn("engine", "a notification is lost: %s segment=%d", mc_err_detail(r), segment);
@@ -127,7 +130,8 @@ void mce_te_batch_ended(void *arg)
 static void finish(struct mce_te_batch *b)
 {
 	auto_free char *name = NULL, *msg = NULL;
-	bool again, tell;
+	bool again, over, tell = false;
+	segment_id_t segment = 0;
 	size_t n;
 
 	pthread_mutex_lock(&b->lock);
@@ -138,17 +142,25 @@ static void finish(struct mce_te_batch *b)
 	mce_batch_hold(&b->group);
 	pthread_mutex_unlock(&b->lock);
 	again = again && retry(b, n);
+	MC_FAULT_POINT("te.finish.tell");
 	pthread_mutex_lock(&b->lock);
-	tell = b->notify && !again && all_completed(b, n);
-	if (tell) {
+	/* Who looks for the first task under way may have passed those that are again. */
+	if (again)
+		b->cursor = 0;
+	/* Nothing is under way but our own hold, nor has come and gone: else the end is yet to come, and is seen to then. */
+	over = !again && b->n == n && mce_batch_left(&b->group) == 1;
+	if (over) {
+		tell = b->notify && all_completed(b, n);
+		segment = b->notify_segment;
 		name = TAKE_PTR(b->notify_name);
 		msg = TAKE_PTR(b->notify_msg);
 	}
 	pthread_mutex_unlock(&b->lock);
 	if (tell)
-		notify(b, b->notify_segment, name, msg);
+		notify(b, segment, name, msg);
 	pthread_mutex_lock(&b->lock);
-	if (!again)
+	/* The next one may have come meanwhile. */
+	if (over && !b->notify_name)
 		b->notify = false;
 	b->finishing = false;
 	/* Stopped meanwhile: the requests of the second try have not been told. */

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * te_finish.c - what follows the end of a batch, with the thread that does it slowed down so that more comes meanwhile:
+ * every notification arrives, after all that was submitted before it was told; a batch whose tasks are tried again has
+ * not ended. */
+#include "te_pair.h"
+
+#include <stdbool.h>
+#include <time.h>
+
+#include <mooncake/mce_te.h>
+
+#define BYTES (32u << 20)
+#define SLOW_MS 300
+#define ROUNDS 20u
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static struct mce_te *open_engine(void)
+{
+	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
+	struct mce_te *te;
+
+	CHECK(mce_te_open(&conf, &te) == 0);
+	return te;
+}
+
+/* Commands of a byte: q the end, r register again. */
+static void serve(int from, int to)
+{
+	struct te_note note = { .len = BYTES };
+	struct mce_te *te = open_engine();
+	unsigned char *mem = malloc(BYTES);
+	char c;
+
+	CHECK(mem && mce_te_register(te, mem, BYTES, "*", 1) == 0);
+	te_fill(mem, BYTES, 7);
+	snprintf(note.name, sizeof(note.name), "%s", mce_te_name(te));
+	note.addr = (uint64_t)(uintptr_t)mem;
+	te_tell(to, &note, sizeof(note));
+	for (te_hear(from, &c, 1); c != 'q'; te_hear(from, &c, 1)) {
+		CHECK(mce_te_unregister(te, mem) == 0 && mce_te_register(te, mem, BYTES, "*", 1) == 0);
+		te_tell(to, &c, 1);
+	}
+	mce_te_close(te);
+	free(mem);
+}
+
+/* Within 20 s the next one of this engine, which is @msg. */
+static void wait_notif(struct mce_te *te, const char *msg)
+{
+	int64_t end = now_ms() + 20000;
+	notify_msg_t *got;
+	int n = 0;
+
+	do {
+		got = getNotifsFromEngine(te, &n);
+		CHECK(got);
+		if (n == 0)
+			freeNotifsMsgBuf(got, 0);
+	} while (n == 0 && now_ms() < end);
+	CHECK(n == 1 && !strcmp(got[0].msg, msg));
+	freeNotifsMsgBuf(got, n);
+}
+
+static void submit(struct mce_te *te, batch_id_t b, struct transfer_request r, const char *msg)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .notify_name = msg ? "me" : NULL, .notify_msg = msg };
+
+	CHECK(mce_te_submit(te, b, &r, 1, &opts) == 0);
+}
+
+static batch_id_t batch_new(struct mce_te *te)
+{
+	batch_id_t b;
+
+	CHECK(mce_te_batch_new(te, 2, &b) == 0);
+	return b;
+}
+
+static int notifs(struct mce_te *te)
+{
+	notify_msg_t *got;
+	int n;
+
+	got = getNotifsFromEngine(te, &n);
+	CHECK(got);
+	freeNotifsMsgBuf(got, n);
+	return n;
+}
+
+/* What has come to its end within the submission is followed at once by what does not end before the peer goes on:
+ * false when it was not at once. */
+static bool more_follows(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
+{
+	struct transfer_request nothing = { .opcode = OPCODE_WRITE, .target_id = LOCAL_SEGMENT };
+	unsigned char *here = calloc(1, BYTES);
+	batch_id_t b = batch_new(te);
+	int64_t began, end;
+	bool at_once;
+
+	CHECK(here);
+	te_pair_stop(p);
+	began = now_ms();
+	submit(te, b, nothing, "first");
+	submit(te, b, (struct transfer_request){ OPCODE_READ, here, id, there, BYTES }, NULL);
+	at_once = now_ms() - began < SLOW_MS;
+	for (end = now_ms() + 4 * SLOW_MS; at_once && now_ms() < end; usleep(1000))
+		CHECK(notifs(te) == 0);
+	CHECK(kill(p->pid, SIGCONT) == 0);
+	wait_notif(te, "first");
+	CHECK(!at_once || te_filled(here, 4096, 7));
+	CHECK(mce_te_wait(te, b, 60000) == 0 && mce_te_batch_free(te, b) == 0);
+	free(here);
+	return at_once;
+}
+
+/* And by another with a notification of its own: none is lost, whether or not the first one was being told. */
+static void another_follows(struct mce_te *te)
+{
+	struct transfer_request nothing = { .opcode = OPCODE_WRITE, .target_id = LOCAL_SEGMENT };
+	batch_id_t b = batch_new(te);
+	notify_msg_t *got;
+	int n;
+
+	submit(te, b, nothing, "first");
+	/* so that the first is most often on its way, and held up there; whenever it is, the second is not lost */
+	usleep((SLOW_MS + SLOW_MS / 2) * 1000);
+	submit(te, b, nothing, "second");
+	CHECK(mce_te_wait(te, b, 60000) == 0 && mce_te_batch_free(te, b) == 0);
+	got = getNotifsFromEngine(te, &n);
+	/* when the first had not been taken, the second has replaced it */
+	CHECK(got && n > 0 && n <= 2 && !strcmp(got[n - 1].msg, "second"));
+	freeNotifsMsgBuf(got, n);
+}
+
+/* The peer's memory has another key, and the peer stands still when it has told that: the second try does not end. */
+static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
+{
+	unsigned char *here = calloc(1, BYTES);
+	batch_id_t b = batch_new(te);
+	struct mce_te_batch_status st;
+	char c = 'r';
+	int64_t end;
+	int r = 4;
+
+	te_tell(p->to, &c, 1);
+	te_hear(p->from, &c, 1);
+	CHECK(here);
+	submit(te, b, (struct transfer_request){ OPCODE_READ, here, id, there, BYTES }, NULL);
+	usleep(SLOW_MS / 2 * 1000);
+	te_pair_stop(p);
+	/* It may have ended when the peer stood still too late; but nobody is kept waiting for it. */
+	for (end = now_ms() + 3 * SLOW_MS; r == 4 && now_ms() < end; usleep(1000)) {
+		CHECK(mce_te_batch_status(te, b, &st) == 0);
+		r = freeBatchID(te, b);
+		CHECK(r == 4 || r == 0);
+	}
+	CHECK(kill(p->pid, SIGCONT) == 0);
+	if (r == 4) {
+		CHECK(mce_te_wait(te, b, 60000) == 0 && mce_te_batch_status(te, b, &st) == 0);
+		CHECK(mce_te_batch_free(te, b) == 0);
+	}
+	printf("second try: status %d, %s\n", st.status, r == 4 ? "after the peer went on" : "before the peer stood still");
+	free(here);
+}
+
+int main(void)
+{
+	unsigned n = 0;
+	struct te_pair p;
+	struct te_note note;
+	struct mce_te *te;
+	segment_id_t id;
+	char faults[128];
+
+	/* Fault points are switched on at the start of a process. */
+	if (!getenv("MC_FAULTS")) {
+		snprintf(faults, sizeof(faults), "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d",
+			 SLOW_MS, SLOW_MS, SLOW_MS);
+		setenv("MC_FAULTS", faults, 1);
+		execl("/proc/self/exe", "te_finish", (char *)NULL);
+		CHECK(!"execl");
+	}
+	/* Who waits where nobody should wait would wait until then. */
+	alarm(300);
+	setenv("MC_TCP_PROGRESS_TIMEOUT_SEC", "600", 1);
+	setenv("MC_FORCE_TCP", "1", 1);
+	te_pair_start(&p, serve);
+	te = open_engine();
+	te_hear(p.from, &note, sizeof(note));
+	CHECK(mce_te_open_segment(te, note.name, 0, &id) == 0);
+	while (!more_follows(te, &p, id, note.addr))
+		CHECK(++n < ROUNDS);
+	another_follows(te);
+	second_try(te, &p, id, note.addr);
+	te_pair_end(&p);
+	mce_te_close(te);
+	return 0;
+}
