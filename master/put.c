@@ -21,10 +21,6 @@
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",
 	   "Puts revoked because they were unfinished for too long")
-MC_COUNTER(discarded, "master_put_start_discard_cnt", "",
-	   "Copies of broken-off puts whose space was put aside")
-MC_COUNTER(released, "master_put_start_release_cnt", "", "Of those, given back since")
-MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes that are aside")
 MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
 	   "Puts revoked because their connection ended")
 
@@ -85,6 +81,33 @@ static uint32_t put_find(struct mcm_put_shard *ps, uint64_t generation)
 	return id;
 }
 
+static void age_append(struct mcm_put_shard *ps, uint32_t id)
+{
+	struct mcm_put *p = mcm_put_at(ps, id);
+
+	p->age_next = 0;
+	p->age_prev = ps->newest;
+	if (ps->newest)
+		mcm_put_at(ps, ps->newest)->age_next = id;
+	else
+		ps->oldest = id;
+	ps->newest = id;
+}
+
+static void age_unlink(struct mcm_put_shard *ps, uint32_t id)
+{
+	const struct mcm_put *p = mcm_put_at(ps, id);
+
+	if (p->age_next)
+		mcm_put_at(ps, p->age_next)->age_prev = p->age_prev;
+	else
+		ps->newest = p->age_prev;
+	if (p->age_prev)
+		mcm_put_at(ps, p->age_prev)->age_next = p->age_next;
+	else
+		ps->oldest = p->age_next;
+}
+
 static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_put *put,
 		      struct mcp_bytes key)
 {
@@ -120,13 +143,7 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 		mcm_put_at(ps, s->puts)->sess_prev = id;
 	s->puts = id;
 	s->n_puts++;
-	p->age_next = 0;
-	p->age_prev = ps->newest;
-	if (ps->newest)
-		mcm_put_at(ps, ps->newest)->age_next = id;
-	else
-		ps->oldest = id;
-	ps->newest = id;
+	age_append(ps, id);
 	mcm_journal_put(m, p->generation, p->place, p->copies);
 	return 0;
 }
@@ -144,14 +161,7 @@ static void put_claim(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret
 	else
 		p->session->puts = p->sess_next;
 	p->session->n_puts--;
-	if (p->age_next)
-		mcm_put_at(ps, p->age_next)->age_prev = p->age_prev;
-	else
-		ps->newest = p->age_prev;
-	if (p->age_prev)
-		mcm_put_at(ps, p->age_prev)->age_next = p->age_next;
-	else
-		ps->oldest = p->age_next;
+	age_unlink(ps, id);
 	*ret = *p;
 	mcm_keys_del(&ps->keys, p->key, p->key_len);
 	p->next = ps->free;
@@ -171,7 +181,7 @@ static int claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *don
 
 	id = put_find(ps, done->generation);
 	p = mcm_put_at(ps, id);
-	if (!id || p->unit || p->key_len != done->key.len ||
+	if (!id || p->copy || p->key_len != done->key.len ||
 	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
 		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
 	put_claim(ps, id, ret);
@@ -226,61 +236,6 @@ static void give_all(struct mcm *m, const struct mcm_put *put)
 		mcm_place_give(m, &put->place[i]);
 }
 
-static int quarantine_grow(struct mcm_quarantine *q)
-{
-	size_t cap = q->cap ? 2 * q->cap : 64, i;
-	struct mcm_quarantined *ring = malloc(cap * sizeof(*ring));
-
-	if (!ring)
-		return -ENOMEM;
-	for (i = 0; i < q->count; i++)
-		ring[i] = q->ring[(q->head + i) % q->cap];
-	free(q->ring);
-	q->ring = ring;
-	q->head = 0;
-	q->cap = cap;
-	return 0;
-}
-
-static int quarantine_add(struct mcm_quarantine *q, uint64_t due_ms, uint64_t generation,
-			  struct mcm_place place, uint64_t size)
-{
-	int r = q->count == q->cap ? quarantine_grow(q) : 0;
-
-	if (r == 0)
-		q->ring[(q->head + q->count++) % q->cap] = (struct mcm_quarantined){
-			due_ms, generation, place, size
-		};
-	return r;
-}
-
-static void quarantine(struct mcm *m, const struct mcm_put *put)
-{
-	uint64_t due = mcm_now_ms(m) + m->conf.put_quarantine_ms;
-	struct mcm_puts *ps = &m->puts;
-	unsigned i, kept = 0;
-
-	pthread_mutex_lock(&ps->quarantine_lock);
-	/* Again, for a checkpoint that has looked for it where it is not any more. */
-	mcm_journal_put(m, put->generation, put->place, put->copies);
-	while (kept < put->copies &&
-	       quarantine_add(&ps->broken_off, due, put->generation, put->place[kept],
-			      put->size) == 0)
-		kept++;
-	pthread_mutex_unlock(&ps->quarantine_lock);
-	mc_metric_add(&discarded, kept);
-	mc_metric_add(&staging, (int64_t)(kept * put->size));
-	/* Checksums catch what a late byte may do; space lost for good would be worse. */
-	for (i = kept; i < put->copies; i++)
-		mcm_place_give(m, &put->place[i]);
-}
-
-int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place)
-{
-	return quarantine_add(&m->puts.restored, mcm_now_ms(m) + m->conf.restart_quarantine_sec,
-			      generation, place, 0);
-}
-
 /* What a put holds beside its ranges. */
 static void let_go(struct mcm *m, const struct mcm_put *put)
 {
@@ -303,20 +258,7 @@ static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_live
 	if (own || !m->conf.put_quarantine_ms)
 		give_all(m, put);
 	else
-		quarantine(m, put);
-}
-
-static bool quarantine_due(struct mcm *m, struct mcm_quarantine *q, uint64_t now,
-			   struct mcm_quarantined *ret)
-{
-	MC_LOCKED(&m->puts.quarantine_lock);
-	if (!q->count || q->ring[q->head].due_ms > now)
-		return false;
-	*ret = q->ring[q->head];
-	q->head = (q->head + 1) % q->cap;
-	q->count--;
-	mcm_journal_put_gone(m, ret->generation);
-	return true;
+		mcm_quarantine_put(m, put);
 }
 
 /* ---- start ---- */
@@ -690,7 +632,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.copies = 1, .place = { unit->to }, .unit = unit,
+		.copies = 1, .place = { unit->to }, .copy = true, .unit = unit,
 	};
 	int r;
 
@@ -712,7 +654,7 @@ int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret)
 
 	MC_LOCKED(&ps->lock);
 	id = put_find(ps, generation);
-	if (!id || !mcm_put_at(ps, id)->unit)
+	if (!id || !mcm_put_at(ps, id)->copy)
 		return -MC_ESTALE_PUT;
 	put_claim(ps, id, ret);
 	mc_metric_add(&unfinished, -1);
@@ -726,12 +668,17 @@ void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_liv
 
 void mcm_put_break(struct mcm *m, uint64_t generation)
 {
-	struct mcm_put put;
+	struct mcm_put_shard *ps = shard_of(m, generation);
+	struct mcm_unit *u = NULL;
+	uint32_t id;
 
-	if (mcm_put_take_copy(m, generation, &put) < 0)
-		return;
-	break_off(m, &put, false);
-	mcm_unit_broken(m, put.unit);
+	pthread_mutex_lock(&ps->lock);
+	id = put_find(ps, generation);
+	if (id)
+		u = TAKE_PTR(mcm_put_at(ps, id)->unit);
+	pthread_mutex_unlock(&ps->lock);
+	if (u)
+		mcm_unit_broken(m, u);
 }
 
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
@@ -756,37 +703,44 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 	} while (found);
 }
 
+/* Take the shard's oldest put out when it was begun before @before; of a copy the unit only, and then it is looked
+ * at again as if it began @now. */
+static bool take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret)
+{
+	uint32_t id;
+
+	MC_LOCKED(&ps->lock);
+	id = ps->oldest;
+	if (!id || mcm_put_at(ps, id)->began_ms >= before)
+		return false;
+	if (!mcm_put_at(ps, id)->copy) {
+		put_claim(ps, id, ret);
+		return true;
+	}
+	*ret = *mcm_put_at(ps, id);
+	mcm_put_at(ps, id)->unit = NULL;
+	age_unlink(ps, id);
+	mcm_put_at(ps, id)->began_ms = now;
+	age_append(ps, id);
+	return true;
+}
+
 void mcm_puts_tick(struct mcm *m)
 {
 	uint64_t now = mcm_now_ms(m), limit = m->conf.put_start_release_timeout_sec;
-	struct mcm_quarantined q;
 	struct mcm_put put;
 	unsigned i;
-	bool found;
 
-	while (quarantine_due(m, &m->puts.broken_off, now, &q)) {
-		mc_metric_add(&released, 1);
-		mc_metric_add(&staging, -(int64_t)q.size);
-		mcm_place_give(m, &q.place);
-	}
-	while (quarantine_due(m, &m->puts.restored, now, &q))
-		mcm_place_give(m, &q.place);
-	for (i = 0; i < MCM_PUT_SHARDS; i++) {
-		struct mcm_put_shard *ps = &m->puts.shard[i];
-
-		do {
-			pthread_mutex_lock(&ps->lock);
-			found = ps->oldest && mcm_put_at(ps, ps->oldest)->began_ms + limit < now;
-			if (found)
-				put_claim(ps, ps->oldest, &put);
-			pthread_mutex_unlock(&ps->lock);
-			if (found) {
+	mcm_quarantine_tick(m, now);
+	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
+		while (take_old(&m->puts.shard[i], now - limit, now, &put)) {
+			if (put.unit) {
+				mcm_unit_broken(m, put.unit);
+			} else if (!put.copy) {
 				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);
 				break_off(m, &put, false);
-				if (put.unit)
-					mcm_unit_broken(m, put.unit);
 			}
-		} while (found);
+		}
 	}
 }

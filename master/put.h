@@ -7,6 +7,7 @@
 #define MCM_PUT_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "master/keys.h"
@@ -42,7 +43,8 @@ struct mcm_put {
 	uint32_t tenant;
 	uint64_t charged;		/* to the tenant */
 	struct mcm_place place[MCM_REPLICA_MAX];
-	struct mcm_unit *unit;		/* a task's copy: PUT_END and PUT_REVOKE do not know it */
+	bool copy;			/* for a task: PUT_END and PUT_REVOKE do not know it */
+	struct mcm_unit *unit;		/* of a copy; NULL: taken back, but its writer may still write */
 };
 
 struct mcm_put_shard {
@@ -129,11 +131,13 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
 
 /* Register the copy's put; unit->put is filled in.  -MC_ELIMIT, -ENOMEM. */
 int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
-/* Whoever takes it out ends it.  -MC_ESTALE_PUT. */
+/* Whoever takes it out ends it.  Without a unit it was taken back before: only its space is left to be given.
+ * -MC_ESTALE_PUT. */
 int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret);
 /* Give its space back, once bytes on their way cannot hit it any more. */
 void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
-/* Take it out and break it off. */
+/* The unit is taken back.  The space stays the writer's until he reports or his session ends: nobody can tell him
+ * to stop. */
 void mcm_put_break(struct mcm *m, uint64_t generation);
 
 /* A range that a writer of an earlier master may still write to.  -ENOMEM. */
@@ -141,8 +145,14 @@ int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place)
 
 /* The session ends. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
-/* Revoke puts of living sessions that are older than put_start_release_timeout, and give quarantined
- * space back that is due. */
+/* Revoke puts of living sessions that are older than put_start_release_timeout (clients write for half of its default
+ * at the most; copies are broken), and give quarantined space back that is due. */
 void mcm_puts_tick(struct mcm *m);
+
+/* ---- for put.c (quarantine.c) ---- */
+
+/* A put that is in no table any more: its ranges are free after put_quarantine. */
+void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
+void mcm_quarantine_tick(struct mcm *m, uint64_t now_ms);
 
 #endif

@@ -5,7 +5,9 @@
  * heartbeat and fetches copies to make.  Each copy is a put that nobody else can end: room is taken on
  * the target, the source is pinned for the session that fetched it, and when the client reports the
  * same CRC as the object's, the version gets the new place under its shard's lock; of a move the old
- * place goes as soon as nobody reads the object.  A session that ends takes its copies with it.
+ * place goes as soon as nobody reads the object.  A session that ends takes its copies with it.  One that is
+ * canceled or takes too long is over for its task at once; its room is free when the client has reported, for
+ * until then it may write there.
  *
  * What a task has to do is found when a client asks, so a drain of millions needs no list.
  *
@@ -150,7 +152,7 @@ unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, stru
 int mcm_task_copied(struct mcm *m, const struct mcp_copied *c);
 /* For task_plan.c: a copy was begun, or could not be. */
 void mcm_unit_started(bool move, int result);
-/* For put.c: the unit's put was broken off; its space is the caller's to give back. */
+/* For put.c: the unit was taken back or its put broken off; the space is the put's. */
 void mcm_unit_broken(struct mcm *m, struct mcm_unit *u);
 /* The session has no puts any more and is about to drop its pins. */
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);

@@ -130,6 +130,10 @@ int mcm_task_copied(struct mcm *m, const struct mcp_copied *c)
 	if (mcm_put_take_copy(m, c->put, &put) < 0)
 		return -MC_ESTALE_PUT;
 	u = put.unit;
+	if (!u) {
+		mcm_put_give_copy(m, &put, true);
+		return -MC_ESTALE_PUT;
+	}
 	if (r == 0 && c->crc != u->crc)
 		r = -MC_ECHECKSUM;
 	if (r < 0) {

@@ -291,6 +291,7 @@ static void a_worker_that_goes_takes_its_copies_along(void **state)
 	later(&fx, 1000);
 	assert_int_equal(look(&fx, id).active, 0);
 	assert_int_equal(copied(&fx, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
+	assert_int_equal(copied(&fx, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
 	later(&fx, 5000);
 	work(&fx, fx.s);
 	check_many(&fx, 40);
@@ -321,6 +322,52 @@ static void cancel_takes_everything_back(void **state)
 	check_many(&fx, 40);
 	id.lo++;
 	assert_int_equal(mcm_task_cancel(fx.m, id, &status), -MC_ENOTASK);
+	fx_down(&fx);
+}
+
+/* Nobody tells a mover to stop: what it fetched is its to write to until it reports, or its session ends. */
+static void room_of_a_copy_is_not_given_away_under_its_writer(void **state)
+{
+	struct mcm_session *worker;
+	struct mcp_put_done done;
+	struct fixture fx;
+	struct fetched f;
+	struct mcp_id id;
+	uint64_t room;
+	uint8_t status;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, 40, 20000);
+	worker = fx_session(&fx, 1);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 4);
+	room = seg(&fx, 2)->used;
+	assert_int_equal(mcm_task_cancel(fx.m, id, &status), 0);
+	assert_int_equal(look(&fx, id).active, 0);
+	later(&fx, fx.conf.put_quarantine_ms + 5000);
+	assert_int_equal(seg(&fx, 2)->used, room);
+	/* Not with time either, and not by a put of the name that copies have. */
+	later(&fx, 3 * fx.conf.put_start_release_timeout_sec);
+	assert_int_equal(seg(&fx, 2)->used, room);
+	done = (struct mcp_put_done){ .key = fx_bytes("copy"), .generation = f.copy[0].put };
+	assert_int_equal(mcm_put_revoke(fx.m, &done), -MC_ESTALE_PUT);
+	fx_check(&fx);
+	for (unsigned i = 0; i < f.n; i++)
+		assert_int_equal(copied(&fx, &f.copy[i], -5, 0), -MC_ESTALE_PUT);
+	later(&fx, fx.conf.put_quarantine_ms + 5000);
+	assert_int_equal(seg(&fx, 2)->used, 0);
+	/* The same when it takes too long, and the session ends. */
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(fetch(&fx, worker, &f), 4);
+	later(&fx, fx.conf.processing_task_timeout_sec + 1000);
+	later(&fx, 3 * fx.conf.put_start_release_timeout_sec);
+	assert_int_equal(look(&fx, id).active, 0);
+	assert_int_equal(seg(&fx, 2)->used, room);
+	fx_session_end(&fx, worker);
+	later(&fx, fx.conf.put_quarantine_ms + 5000);
+	assert_int_equal(seg(&fx, 2)->used, 0);
+	check_many(&fx, 40);
 	fx_down(&fx);
 }
 
@@ -501,6 +548,7 @@ int main(void)
 		cmocka_unit_test(wrong_bytes_are_not_kept),
 		cmocka_unit_test(a_worker_that_goes_takes_its_copies_along),
 		cmocka_unit_test(cancel_takes_everything_back),
+		cmocka_unit_test(room_of_a_copy_is_not_given_away_under_its_writer),
 		cmocka_unit_test(what_changes_meanwhile),
 		cmocka_unit_test(copies_and_moves_of_one_object),
 		cmocka_unit_test(limits_and_time_outs),
