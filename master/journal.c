@@ -364,10 +364,17 @@ uint64_t mcm_journal_owed(struct mcm *m)
 	return end;
 }
 
+static int lost_meanwhile(const struct mcm_journal *j)
+{
+	return mc_fail(-EIO, "records were lost while %s was about to go on in a new file",
+		       j->path);
+}
+
 int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then)
 {
 	struct mcm_journal *j = m->journal;
-	int old;
+	bool full;
+	int old = -1;
 
 	MC_LOCKED(&j->sync_lock);
 	MC_LOCKED(&j->file_lock);
@@ -383,16 +390,24 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	}
 	__atomic_store_n(&j->synced, j->written, __ATOMIC_RELEASE);
 	if (j->losses != losses_then)
-		return mc_fail(-EIO, "records were lost while %s was about to go on in a new file",
-			       j->path);
+		return lost_meanwhile(j);
 	pthread_mutex_lock(&j->lock);
-	/* Records appended since the flush belong to the new file, whatever happened to earlier ones. */
-	__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
-	j->discarded = false;
-	old = j->fd;
-	j->fd = fd;
-	j->sequence = sequence;
+	/* The buffer may have run full since the flush: nobody has acted on that yet. */
+	full = j->lost && !j->discarded;
+	if (!full) {
+		/* Records appended since the flush belong to the new file, whatever happened to
+		 * earlier ones. */
+		__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
+		j->discarded = false;
+		old = j->fd;
+		j->fd = fd;
+		j->sequence = sequence;
+	}
 	pthread_mutex_unlock(&j->lock);
+	if (full) {
+		discard(j, 0);
+		return lost_meanwhile(j);
+	}
 	if (old >= 0)
 		close(old);
 	return 0;
@@ -422,6 +437,10 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 		r = -errno;
 	if (r == 0)
 		r = mcm_journal_write(fd, p.bytes, p.len);
+	/* A journal that the machine's end left without a header, or without a name, would pass for
+	 * one that nothing was written to. */
+	if (r == 0 && !checkpoint && (fsync(fd) < 0 || fsync(j->dirfd) < 0))
+		r = -errno;
 	if (r < 0) {
 		if (fd >= 0) {
 			close(fd);

@@ -134,13 +134,16 @@ static int each_file(int dirfd, int (*fn)(void *arg, int dirfd, const char *name
 			close(fd);
 		return mc_fail(r, "cannot read the journal's directory");
 	}
-	while (r == 0 && (e = readdir(d))) {
+	while (r == 0 && (errno = 0, e = readdir(d))) {
 		uint64_t sequence = 0;
 		enum kind kind = parse(e->d_name, &sequence);
 
 		if (kind != OTHER)
 			r = fn(arg, dirfd, e->d_name, kind, sequence);
 	}
+	/* Half of a directory is another state. */
+	if (r == 0 && errno)
+		r = mc_fail(-errno, "cannot read the journal's directory");
 	closedir(d);
 	return r;
 }
@@ -209,4 +212,24 @@ int mcm_journal_remove_below(int dirfd, uint64_t sequence)
 	if (r == 0)
 		r = each_file(dirfd, remove_file, &rm);
 	return r < 0 ? r : rm.error;
+}
+
+static int sync_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
+{
+	auto_close int fd = kind == HALF ? -1 : openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+
+	(void)arg;
+	(void)sequence;
+	if (kind != HALF && (fd < 0 || fsync(fd) < 0))
+		return mc_fail(-errno, "cannot sync the journal's file %s", name);
+	return 0;
+}
+
+int mcm_journal_sync_files(int dirfd)
+{
+	int r = each_file(dirfd, sync_file, NULL);
+
+	if (r == 0 && fsync(dirfd) < 0)
+		r = mc_fail(-errno, "cannot sync the journal's directory");
+	return r;
 }

@@ -97,10 +97,12 @@ int mcm_journal_files(int dirfd, struct mcm_journal_files *ret);
 void mcm_journal_files_done(struct mcm_journal_files *f);
 /* Remove journals and checkpoints below @sequence; all with UINT64_MAX. */
 int mcm_journal_remove_below(int dirfd, uint64_t sequence);
+/* Whoever has written them, what is in the files is on the disk after this. */
+int mcm_journal_sync_files(int dirfd);
 
 /* ---- journal.c ---- */
 
-/* A new file @sequence with its header in it. */
+/* A new file @sequence with its header in it; a journal's is on the disk. */
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
 			   int *ret_fd);
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret);

@@ -159,8 +159,9 @@ static int begin(struct mcm *m, uint64_t sequence)
 	mcm_journal_name(name, false, sequence);
 	r = mcm_journal_begin_file(m, false, name, sequence, &j->fd);
 	j->sequence = sequence;
-	if (r == 0 && j->sync && fsync(j->dirfd) < 0)
-		r = mc_fail(-errno, "cannot sync %s", j->path);
+	/* What this start has believed and builds on may be a killed master's, who had not synced it. */
+	if (r == 0 && j->sync)
+		r = mcm_journal_sync_files(j->dirfd);
 	if (r == 0 && !j->based)
 		r = mcm_checkpoint(m);
 	if (r != -ENOSPC && r != -EDQUOT && !j->discarded)
@@ -210,9 +211,13 @@ void mcm_journal_close(struct mcm *m, bool clean)
 			mc_warn(LOG, "no last checkpoint, the journal has it all error=\"%s\"",
 				mc_err_detail(r));
 		mcm_journal_flush(m);
+		/* The end speaks for all that was written before it. */
+		r = mcm_journal_sync_files(j->dirfd);
+		if (r < 0)
+			mc_warn(LOG, "the journal has no end error=\"%s\"", mc_err_detail(r));
 		p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
 		mcm_pack_end(&p, 0);
-		if (!j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
+		if (r == 0 && !j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
 			(void)fsync(j->fd);
 	}
 	m->journal = NULL;

@@ -43,7 +43,7 @@ struct load {
 	size_t maps;
 	uint64_t records, damaged, torn;
 	bool ended;		/* the last record says that nothing is missing */
-	bool other_boot;	/* a file that was not synced is of an earlier start of the machine */
+	bool other_boot;	/* of an earlier start of the machine, neither synced nor ended */
 };
 
 /* ---- one record ---- */
@@ -321,8 +321,12 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 		r = check_header(ld, name, &h, sequence, checkpoint);
 	if (r == 0)
 		r = apply_file(ld, name, &f, n);
-	if (r == 0 && !checkpoint)
+	if (r == 0 && !checkpoint) {
 		ld->m->journal->file_bytes += f.len;
+		/* All that was written before an end was synced with it (mcm_journal_close()). */
+		if (ld->ended)
+			ld->other_boot = false;
+	}
 	if (r == 0 && checkpoint) {
 		ld->m->journal->last_bytes = f.len;
 		if (!ld->ended)
@@ -428,7 +432,7 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 		return r;
 	/* The tail of what was only written may have gone with the machine, and memory that was given
 	 * to others in it would be taken for what it was before. */
-	if (ld->other_boot && !ld->ended) {
+	if (ld->other_boot) {
 		forget_all(ld, "the machine went down without a sync");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);

@@ -1,58 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_restart.c - what a master believes of the directory it finds, and what it does with its time
- * until clients have come back. */
+ * test_master_restart.c - what a master keeps for clients that have not come back yet. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
 
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "master/journal_i.h"
-
 #define MIB (1u << 20)
-
-/* ---- the machine went down ---- */
-
-/* The machine went down: what was only written is not believed; what was synced or ended is. */
-static void t_other_boot(void **state)
-{
-	const char *path;
-	struct mcm *other;
-	struct fixture fx;
-	uint8_t mem[256];
-	uint32_t len;
-	int fd;
-
-	(void)state;
-	for (int how = 0; how < 3; how++) {
-		jx_want.journal_sync = (char *)(how == 1 ? "fdatasync" : "write");
-		jx_up(&fx, 1, MIB);
-		assert_int_equal(fx_put(&fx, "k", 5000, 0), 0);
-		jx_answer(&fx);
-		if (how == 2)
-			mcm_journal_close(fx.m, true);
-		jx_copy_dir();
-		path = jx_file(jx_copy, "journal-");
-		fd = open(path, O_RDWR);
-		assert_true(pread(fd, mem, sizeof(mem), 0) > 64);
-		/* the boot id, and the checksum over it */
-		mem[MCM_RECORD_HEAD + 30] ^= 1;
-		memcpy(&len, mem + 8, 4);
-		len = mc_crc32c(mem + 8, 4 + (len >> 8));
-		memcpy(mem + 4, &len, 4);
-		assert_true(pwrite(fd, mem, 64, 0) == 64);
-		close(fd);
-		other = jx_open_copy(&fx, 0);
-		assert_int_equal(mcm_index_count(&other->index), how == 0 ? 0 : 1);
-		mcm_core_free(other);
-		fx_down(&fx);
-	}
-	jx_want.journal_sync = NULL;
-}
-
-/* ---- what is held ---- */
 
 /* Whoever had it mapped gets the time to say so. */
 static void t_held(void **state)
@@ -146,8 +98,8 @@ static void t_group_held(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(t_other_boot), cmocka_unit_test(t_held),
-		cmocka_unit_test(t_held_for_many), cmocka_unit_test(t_group_held),
+		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
+		cmocka_unit_test(t_group_held),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
