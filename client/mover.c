@@ -2,7 +2,10 @@
  * mover.c - copying objects of the own segment for the master.
  *
  * The source is this process's memory and pinned, so the engine sends it from where it lies; the CRCs
- * that it computes on the way are what the master compares with the object's. */
+ * that it computes on the way are what the master compares with the object's.
+ *
+ * The room of a copy is this connection's until its report: when the connection ends the transfer is broken off,
+ * and what the master may have granted without our knowing ends with the connection. */
 #include <config.h>
 
 #include "client/mover.h"
@@ -11,7 +14,7 @@
 #include <stdlib.h>
 
 #include "client/layout.h"
-#include "client/store_i.h"
+#include "client/put_i.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -99,10 +102,10 @@ static void finish(struct mcs *s, struct job *j, struct mcp_copied *ret)
 	mcs_seg_put(j->dst);
 }
 
-/* Those that could be prepared, all at the same time. */
-static void transfer(struct mcs *s, struct job *jobs, unsigned n)
+/* Those that could be prepared, all at the same time, into room of connection @epoch. */
+static void transfer(struct mcs *s, struct job *jobs, unsigned n, uint64_t epoch)
 {
-	uint64_t bytes = 0, prepare_until = mc_deadline_ms(CALL_MS);
+	uint64_t bytes = 0, deadline, prepare_until = mc_deadline_ms(CALL_MS);
 	struct mce_batch batch[FETCH];
 	unsigned i;
 
@@ -112,14 +115,15 @@ static void transfer(struct mcs *s, struct job *jobs, unsigned n)
 	}
 	for (i = 0; i < n; i++) {
 		mce_batch_init(&batch[i]);
+		if (jobs[i].status == 0 && !mcs_put_owned(s, epoch, 0))
+			jobs[i].status = mc_fail(-MC_ESTALE_PUT, "the connection was lost before the copy");
 		if (jobs[i].status == 0)
 			mce_submit(s->engine, &batch[i], &jobs[i].req, 1);
 	}
+	deadline = mc_deadline_ms(TRANSFER_MS + (int64_t)(bytes / BYTES_PER_MS));
 	for (i = 0; i < n; i++)
 		if (jobs[i].status == 0)
-			(void)mce_batch_wait(s->engine, &batch[i], &jobs[i].req, 1,
-					     mc_deadline_ms(TRANSFER_MS +
-							    (int64_t)(bytes / BYTES_PER_MS)));
+			(void)mcs_put_wait(s, &batch[i], &jobs[i].req, 1, epoch, deadline);
 }
 
 static int report(struct mcs *s, const struct mcp_copied *done, unsigned n)
@@ -130,6 +134,8 @@ static int report(struct mcs *s, const struct mcp_copied *done, unsigned n)
 	int r;
 
 	r = mcs_call_once(s->session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	if (r == -MC_ETIMEDOUT)
+		mcs_session_taint(s->session, mcs_epoch(s));
 	if (r >= 0)
 		mcp_reply_done(&mem);
 	return r;
@@ -143,12 +149,16 @@ static int round_of_copies(struct mcs *s)
 	struct mcp_task_fetch_reply reply;
 	struct job jobs[FETCH] = { 0 };
 	struct mcp_reply mem = { 0 };
+	uint64_t epoch = mcs_epoch(s);
 	struct mcp_copy c;
 	struct mcp_iter it;
 	unsigned n = 0, i;
 	int r;
 
 	r = mcs_call_once(s->session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	/* Copies of which nobody knows would keep their room for as long as the connection lasts. */
+	if (r == -MC_ETIMEDOUT)
+		mcs_session_taint(s->session, mcs_epoch(s));
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
@@ -160,7 +170,7 @@ static int round_of_copies(struct mcs *s)
 			n++;
 	}
 	mcp_reply_done(&mem);
-	transfer(s, jobs, n);
+	transfer(s, jobs, n, epoch);
 	MC_FAULT_POINT("client.mover.before_report");
 	for (i = 0; i < n; i++)
 		finish(s, &jobs[i], &done[i]);

@@ -19,7 +19,7 @@ struct mcs_put_op {
 	unsigned tries;
 	int refused;			/* why there was no room */
 	int broken;			/* state BROKEN: why */
-	uint64_t generation, epoch;	/* of the reservation */
+	uint64_t generation, epoch;	/* of the reservation; one whose connection is not known is BROKEN */
 	const struct mcp_replica *replica;
 	unsigned n_replicas;
 	struct mce_req *req;		/* one per replica */
@@ -40,6 +40,7 @@ struct mcs_put_group {
 	struct mcs_key group;
 	const char *const *preferred;	/* NULL-ended */
 	uint64_t deadline;
+	uint64_t granted_ns;		/* when the master was asked for the room that is written to */
 	unsigned rounds, hopeless;	/* of waiting for room */
 };
 
@@ -48,6 +49,13 @@ struct mcs_put_group {
 int mcs_put_reserve(struct mcs_put_group *b);
 /* WRITE -> COMMIT or BROKEN: move the bytes to all replicas. */
 void mcs_put_write(struct mcs_put_group *b);
+/* Is the room of a put of connection @epoch still its own?  The connection is looked at when it was not seen since
+ * @seen_ns (mc_now_ns()) for a while. */
+bool mcs_put_owned(const struct mcs *s, uint64_t epoch, uint64_t seen_ns);
+/* Wait for writes to such room: mce_batch_wait(), but they are broken off when it is not the put's any more:
+ * -MC_ESTALE_PUT. */
+int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t epoch,
+		 uint64_t deadline);
 /* COMMIT -> DONE or RESERVE, BROKEN -> revoked, then RESERVE or DONE. */
 void mcs_put_commit(struct mcs_put_group *b);
 

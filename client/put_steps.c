@@ -23,6 +23,9 @@ _Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP
 #define WIRE_FLAGS (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_ALL_REPLICAS | \
 		    MCS_PUT_SAME_NODE)
 
+/* Half of what put_start_release_timeout is by default. */
+#define WRITE_MAX_MS 300000ull
+
 MC_COUNTER(write_bytes, "mooncake_client_transfer_bytes_total", "op=\"write\"",
 	   "bytes moved between this process and segments")
 MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"write\"",
@@ -107,8 +110,9 @@ static int take_replicas(struct mcs_put_group *b, struct mcs_put_op *op,
 	return 0;
 }
 
+/* @epoch: the connection before the question. */
 static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
-		    const struct mcp_put_grant *grant)
+		    const struct mcp_put_grant *grant, uint64_t epoch)
 {
 	int r = mc_err_from_wire(grant->status);
 
@@ -127,7 +131,9 @@ static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
 	op->generation = grant->generation;
 	op->epoch = mcs_epoch(b->s);
 	if (op->size) {
-		r = take_replicas(b, op, &grant->replicas);
+		/* The connection changed meanwhile: it is of either, and given back to whichever is there. */
+		r = op->epoch == epoch ? take_replicas(b, op, &grant->replicas) :
+			mc_fail(-MC_ESTALE_PUT, "the connection changed during the reservation");
 		op->state = r < 0 ? MCS_STEP_BROKEN : MCS_STEP_WRITE;
 		op->broken = r;
 	} else if (b->flags & MCS_PUT_EXCL) {
@@ -143,6 +149,7 @@ int mcs_put_reserve(struct mcs_put_group *b)
 	struct mcp_put_start_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcp_put_grant grant;
+	uint64_t epoch = mcs_epoch(b->s);
 	struct mcp_put_start msg;
 	struct mcp_iter it;
 	int r;
@@ -150,12 +157,14 @@ int mcs_put_reserve(struct mcs_put_group *b)
 	r = reserve_msg(b, &msg);
 	if (r < 0)
 		return r;
+	b->granted_ns = mc_now_ns();
 	r = mcs_call(b->s->session, MCP_PUT_START, &msg, &reply, &mem, b->deadline);
 	/* Room that is granted later has no owner. */
 	if (r == -MC_ETIMEDOUT)
 		mcs_session_taint(b->s->session, mcs_epoch(b->s));
 	if (r < 0)
 		return r;
+	MC_FAULT_POINT("client.put.granted");
 	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
 	for (unsigned i = 0; i < b->n; i++) {
 		struct mcs_put_op *op = &b->ops[i];
@@ -163,7 +172,7 @@ int mcs_put_reserve(struct mcs_put_group *b)
 		if (op->state != MCS_STEP_RESERVE)
 			continue;
 		if (mcp_iter_next(&it, &grant)) {
-			granted(b, op, &grant);
+			granted(b, op, &grant, epoch);
 			continue;
 		}
 		mcs_session_taint(b->s->session, mcs_epoch(b->s));
@@ -247,26 +256,43 @@ static void put_segs(struct mcs_put_op *op)
 	op->seg = NULL;
 }
 
-/* An attempt that may be followed by another leaves it time. */
+/* An attempt that may be followed by another leaves it time; and none lasts so long that the master takes the room
+ * of a living writer back. */
 static uint64_t attempt_deadline(const struct mcs_put_group *b)
 {
-	uint64_t now = mc_now_ns();
+	uint64_t now = mc_now_ns(), most = b->granted_ns + WRITE_MAX_MS * MC_NS_PER_MS;
 	unsigned tries = 0;
 
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->ops[i].state == MCS_STEP_WRITE && b->ops[i].tries > tries)
 			tries = b->ops[i].tries;
 	if (b->deadline == MC_NEVER || now >= b->deadline || tries + 1 >= MCS_PUT_TRIES)
-		return b->deadline;
-	return now + (b->deadline - now) / 2;
+		return b->deadline < most ? b->deadline : most;
+	now += (b->deadline - now) / 2;
+	return now < most ? now : most;
+}
+
+/* Write to the granted room while it is the puts' own: all of them were granted at the same time. */
+static int write_all(struct mcs_put_group *b, struct mce_req *reqs, unsigned n, uint64_t epoch)
+{
+	struct mce_batch batch;
+	int r;
+
+	if (!mcs_put_owned(b->s, epoch, b->granted_ns))
+		return mc_fail(-MC_ESTALE_PUT, "the connection that the put belonged to is gone");
+	mce_batch_init(&batch);
+	mce_submit(b->s->engine, &batch, reqs, n);
+	r = mcs_put_wait(b->s, &batch, reqs, n, epoch, attempt_deadline(b));
+	/* Also late: the engine has let go of the memory and each request has its status. */
+	return r == -MC_ESTALE_PUT ? r : 0;
 }
 
 void mcs_put_write(struct mcs_put_group *b)
 {
 	unsigned total = 0, n = 0;
-	struct mce_batch batch;
 	struct mce_req *reqs;
-	int r;
+	uint64_t epoch = 0;
+	int r, lost;
 
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->ops[i].state == MCS_STEP_WRITE)
@@ -285,20 +311,18 @@ void mcs_put_write(struct mcs_put_group *b)
 			continue;
 		}
 		n += op->n_replicas;
+		epoch = op->epoch;
 	}
 	if (!n)
 		return;
-	mce_batch_init(&batch);
-	mce_submit(b->s->engine, &batch, reqs, n);
-	/* Also late: the engine has let go of the memory and each request has its status. */
-	(void)mce_batch_wait(b->s->engine, &batch, reqs, n, attempt_deadline(b));
+	lost = write_all(b, reqs, n, epoch);
 	for (unsigned i = 0; i < b->n; i++) {
 		struct mcs_put_op *op = &b->ops[i];
 
 		if (op->state != MCS_STEP_WRITE)
 			continue;
 		r = mc_fault("client.put.write");
-		r = r ? r : judge(b, op);
+		r = r ? r : lost ? lost : judge(b, op);
 		put_segs(op);
 		if (r < 0)
 			broken(op, r);

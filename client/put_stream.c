@@ -3,8 +3,8 @@
  * come, and what was not needed of the room is given back with the commit.
  *
  * A put dies with its connection, and its room then soon is somebody else's.  So a stream looks at the
- * connection before it writes, asks the master when it has not heard of it for a while, and ends after a time
- * that no master takes for the time of a lost writer. */
+ * connection before it writes and while it does (put_wait.c), asks the master when it has not heard of it for a
+ * while, and ends after a time that no master takes for the time of a lost writer. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,8 +15,7 @@
 #include "client/put_i.h"
 #include "common/metrics.h"
 
-/* Half of the time for which a master keeps the room of a lost connection aside. */
-#define CONFIRM_MS 500
+#define CONFIRM_MS (MCP_PUT_ASIDE_MS / 2)
 #define AGE_MAX_MS 30000
 /* The first master that takes a size with the end of a put. */
 #define TRIM_VERSION 2u
@@ -98,6 +97,11 @@ static int reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint6
 	};
 	int r = b.sc ? mcs_put_reserve(&b) : -ENOMEM;
 
+	/* Whatever is wrong with it, it is given back. */
+	if (r == 0 && op.state == MCS_STEP_BROKEN) {
+		st->generation = op.generation;
+		st->epoch = op.epoch;
+	}
 	if (r == 0 && op.state == MCS_STEP_DONE)
 		r = item.existed ? -MC_EEXISTS : item.result;
 	else if (r == 0 && op.state == MCS_STEP_RESERVE)
@@ -108,11 +112,32 @@ static int reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint6
 	return r;
 }
 
+/* Nothing is left to hold room for. */
+static void give_back(struct mcs_stream *st, uint64_t deadline)
+{
+	struct mcp_put_done item = {
+		.key = mcp_bytes(st->key, (uint32_t)st->key_len), .generation = st->generation,
+	};
+	struct mcp_put_revoke msg = { .items = mcp_seq(&item, 1), .tenant = st->s->tenant };
+	struct mcp_put_revoke_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r = 0;
+
+	if (st->generation && mcs_epoch(st->s) == st->epoch)
+		r = mcs_call_once(st->s->session, MCP_PUT_REVOKE, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		mcs_keeper_revoke(st->s->keeper, st->key, st->key_len, st->generation, st->epoch);
+	mcp_reply_done(&mem);
+	st->generation = 0;
+}
+
 int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
 		    struct mcs_stream **ret, int64_t timeout_ms)
 {
+	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	static const struct mcs_put_opts defaults;
 	struct mcs_stream *st;
+	unsigned tries = 0;
 	int r = mcs_key_check(key);
 
 	if (r < 0)
@@ -131,7 +156,8 @@ int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const stru
 	st->key_len = key.len;
 	memcpy(st->key, key.data, key.len);
 	st->began_ns = st->heard_ns = mc_now_ns();
-	r = reserve(st, opts, mcs_deadline(s, timeout_ms));
+	while ((r = reserve(st, opts, deadline)) == -MC_ESTALE_PUT && ++tries < MCS_PUT_TRIES)
+		give_back(st, deadline);
 	if (r < 0) {
 		mcs_stream_drop(st, timeout_ms);
 		return r;
@@ -171,8 +197,8 @@ static int write_all(struct mcs_stream *st, uint64_t offset, const struct iovec 
 {
 	struct mcs_scratch *sc = mcs_scratch_get(&st->s->scratch);
 	struct mce_req *reqs = sc ? mcs_scratch_alloc(sc, st->n, sizeof(*reqs)) : NULL;
+	uint64_t chunks = mc_crc_chunks(len), until = st->began_ns + AGE_MAX_MS * MC_NS_PER_MS;
 	struct mce_batch batch;
-	uint64_t chunks = mc_crc_chunks(len);
 	int r = reqs ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; i < st->n && r == 0; i++) {
@@ -192,7 +218,9 @@ static int write_all(struct mcs_stream *st, uint64_t offset, const struct iovec 
 	if (r == 0) {
 		mce_batch_init(&batch);
 		mce_submit(st->s->engine, &batch, reqs, st->n);
-		(void)mce_batch_wait(st->s->engine, &batch, reqs, st->n, deadline);
+		r = mcs_put_wait(st->s, &batch, reqs, st->n, st->epoch, deadline < until ? deadline : until);
+		/* Others are told by their requests. */
+		r = r == -MC_ESTALE_PUT ? r : 0;
 	}
 	for (unsigned i = 0; i < st->n && r == 0; i++) {
 		if (reqs[i].status < 0) {
@@ -293,23 +321,8 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 
 void mcs_stream_drop(struct mcs_stream *st, int64_t timeout_ms)
 {
-	struct mcp_put_revoke_reply reply;
-	struct mcp_reply mem = { 0 };
-	struct mcp_put_done item;
-	struct mcp_put_revoke msg;
-	int r = 0;
-
 	if (!st || mcs_check_fork(st->s) < 0)
 		return;
-	item = (struct mcp_put_done){
-		.key = mcp_bytes(st->key, (uint32_t)st->key_len), .generation = st->generation,
-	};
-	msg = (struct mcp_put_revoke){ .items = mcp_seq(&item, 1), .tenant = st->s->tenant };
-	if (st->generation && mcs_epoch(st->s) == st->epoch)
-		r = mcs_call_once(st->s->session, MCP_PUT_REVOKE, &msg, &reply, &mem,
-				  mcs_deadline(st->s, timeout_ms));
-	if (r < 0)
-		mcs_keeper_revoke(st->s->keeper, st->key, st->key_len, st->generation, st->epoch);
-	mcp_reply_done(&mem);
+	give_back(st, mcs_deadline(st->s, timeout_ms));
 	stream_free(st);
 }

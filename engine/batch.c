@@ -201,20 +201,32 @@ void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint6
 			return;
 }
 
+int mce_batch_until(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+		    uint64_t until)
+{
+	/* Begun before the fork: it is the parent who gets its answers. */
+	int r = left(b) ? mc_fork_check(e->fork_depth) : 0;
+
+	if (r < 0)
+		return r;
+	if (left(b))
+		mce_batch_lead(b, reqs, n, until);
+	if (left(b) && e->conf.spin_us)
+		batch_spin(e, b, reqs, n, until);
+	while (left(b) && mc_now_ns() < until)
+		batch_sleep(b, until);
+	return left(b) ? -EAGAIN : 0;
+}
+
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		   uint64_t deadline)
 {
 	bool late = false;
 	int r;
 
-	/* Begun before the fork: it is the parent who gets its answers. */
-	r = left(b) ? mc_fork_check(e->fork_depth) : 0;
-	if (r < 0)
+	r = mce_batch_until(e, b, reqs, n, deadline);
+	if (r < 0 && r != -EAGAIN)
 		return r;
-	if (left(b))
-		mce_batch_lead(b, reqs, n, deadline);
-	if (left(b) && e->conf.spin_us)
-		batch_spin(e, b, reqs, n, deadline);
 	while (left(b)) {
 		if (!late && mc_now_ns() >= deadline) {
 			for (unsigned i = 0; i < n; i++)

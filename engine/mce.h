@@ -207,6 +207,10 @@ int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, 
  * protocol, which has nothing to tell by, it may even then). */
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		   uint64_t deadline);
+/* The same, but at @until nothing is cancelled: 0, or -EAGAIN when some are not complete.  mce_batch_wait() has to
+ * follow. */
+int mce_batch_until(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+		    uint64_t until);
 bool mce_batch_done(const struct mce_batch *b);
 
 /* For who looks at single requests: the status, -EINPROGRESS until it is complete; and a look for

@@ -15,6 +15,9 @@
 #define MCP_TENANT_MAX 255		/* bytes of a tenant's name */
 #define MCP_GROUP_MAX 1024		/* bytes of a group's name */
 #define MCP_DATA_TYPES 16		/* data types are smaller */
+/* How long a master keeps the room of a put aside after its connection has ended (put_quarantine_ms by default): who
+ * writes looks at least twice in that time whether he still has his connection. */
+#define MCP_PUT_ASIDE_MS 1000
 
 enum mcp_lane { MCP_LANE_CONTROL, MCP_LANE_HEARTBEAT };
 enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };

@@ -15,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/store_i.h"
 #include "common/clock.h"
+#include "common/fault.h"
 #include "common/metrics.h"
 #include "common/net.h"
 #include "proto/codec.h"
@@ -450,6 +452,137 @@ static void a_mapped_object_knows_when_it_is_lost(void **state)
 	expect_clean();
 }
 
+/* ---- writes under way when the connection ends ---- */
+
+enum { SLOW = 4 * 1048576, OTHERS = 4 };
+
+struct writer {
+	mcs_t *s;
+	mcs_stream_t *st;	/* NULL: a put */
+	int result;
+};
+
+static void *writer_main(void *arg)
+{
+	struct writer *w = arg;
+	char *data;
+
+	if (!w->st) {
+		w->result = fixture_put(w->s, "slow", SLOW, 1, 0);
+		return NULL;
+	}
+	data = malloc(SLOW);
+	fixture_fill(data, SLOW, 1, 0);
+	w->result = mcs_stream_write(w->st, 0, &(struct iovec){ data, SLOW }, 1, -1);
+	free(data);
+	return NULL;
+}
+
+static int64_t given_up(void)
+{
+	int64_t n = 0;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_client_writes_given_up_total", "", &n), 0);
+	return n;
+}
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+}
+
+/* No byte goes out, and the room of the put is given away: the write ends before its bytes can go there. */
+static void end_while_it_writes(struct writer *w)
+{
+	int64_t before = given_up();
+	uint64_t until = mc_deadline_ms(60000);
+	pthread_t thread;
+	char key[16];
+
+	assert_int_equal(mc_fault_set("engine.tcp.send=error:EAGAIN"), 0);
+	assert_int_equal(pthread_create(&thread, NULL, writer_main, w), 0);
+	while (mc_fault_hits("engine.tcp.send") < 1 && mc_now_ns() < until)
+		nap();
+	assert_true(mc_fault_hits("engine.tcp.send") > 0);
+	/* As after a call of another thread that was given up without an answer. */
+	mcs_session_taint(w->s->session, mcs_epoch(w->s));
+	while (given_up() == before && mc_now_ns() < until)
+		nap();
+	assert_true(given_up() > before);
+	for (int i = 0; i < OTHERS; i++) {
+		snprintf(key, sizeof(key), "other-%d", i);
+		fixture_put_ok(direct, key, SLOW, 10 + (unsigned)i);
+	}
+	assert_int_equal(mc_fault_set(NULL), 0);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < OTHERS; i++) {
+		snprintf(key, sizeof(key), "other-%d", i);
+		fixture_expect(direct, key, SLOW, 10 + (unsigned)i);
+	}
+}
+
+static void a_write_ends_with_its_connection(void **state)
+{
+	struct writer w = { .s = fixture_store_with(0, 1, relay.addr) };
+
+	fixture_put_ok(w.s, "first", SLOW, 3);
+	assert_int_equal(mcs_remove(direct, fixture_key("first"), MCS_REMOVE_FORCE, -1), 0);
+	end_while_it_writes(&w);
+	assert_int_equal(w.result, 0);
+	fixture_expect(direct, "slow", SLOW, 1);
+	expect_clean();
+	assert_int_equal(mcs_stream_open(w.s, fixture_key("stream"), SLOW, NULL, &w.st, -1), 0);
+	end_while_it_writes(&w);
+	assert_int_equal(mcs_errno(w.result), ESTALE);
+	assert_int_equal(mcs_errno(mcs_stream_commit(w.st, SLOW, -1)), ESTALE);
+	expect_clean();
+	mcs_close(w.s);
+}
+
+/* The connection is made anew when the first answer has come; true when it was in time. */
+static void *change_connection(void *arg)
+{
+	uint64_t epoch = mcs_epoch(s), until = mc_deadline_ms(60000);
+
+	while (mc_fault_hits("client.put.granted") < 1 && mc_now_ns() < until)
+		nap();
+	mcs_session_taint(s->session, epoch);
+	while (mcs_epoch(s) == epoch && mc_now_ns() < until)
+		nap();
+	__atomic_store_n((bool *)arg, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Room that was granted on the one connection is not taken for the other's. */
+static void a_grant_belongs_to_a_connection(void **state)
+{
+	bool changed = false, in_time = false;
+	struct iovec iov = { NULL, SLOW };
+	pthread_t thread;
+	mcs_stream_t *st;
+
+	iov.iov_base = malloc(SLOW);
+	fixture_fill(iov.iov_base, SLOW, 1, 0);
+	fixture_put_ok(s, "first", 1000, 3);
+	for (unsigned i = 0; i < 10 && !in_time; i++) {
+		changed = false;
+		assert_int_equal(mc_fault_set("client.put.granted=delay:2000@1"), 0);
+		assert_int_equal(pthread_create(&thread, NULL, change_connection, &changed), 0);
+		assert_int_equal(mcs_stream_open(s, fixture_key("k"), SLOW, NULL, &st, -1), 0);
+		in_time = __atomic_load_n(&changed, __ATOMIC_SEQ_CST);
+		pthread_join(thread, NULL);
+		if (!in_time)
+			mcs_stream_drop(st, -1);
+	}
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_true(in_time);
+	assert_int_equal(mcs_stream_write(st, 0, &iov, 1, -1), 0);
+	assert_int_equal(mcs_stream_commit(st, SLOW, -1), 0);
+	fixture_expect(direct, "k", SLOW, 1);
+	free(iov.iov_base);
+	expect_clean();
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -458,6 +591,7 @@ int main(void)
 		T(long_questions_are_asked_again),
 		T(removes_say_what_is), T(renames_never_lose_the_object),
 		T(open_objects_are_pinned_again), T(a_mapped_object_knows_when_it_is_lost),
+		T(a_write_ends_with_its_connection), T(a_grant_belongs_to_a_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

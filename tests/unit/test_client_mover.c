@@ -11,6 +11,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/store_i.h"
+#include "common/fault.h"
+#include "common/metrics.h"
+
 #define KEYS 400
 
 static mcs_t *a, *b;		/* owners */
@@ -163,6 +167,43 @@ static void copy_and_move(void **state)
 	fixture_expect(reader, "one", 3 * MIB, 77);
 }
 
+static int64_t given_up(void)
+{
+	int64_t n = 0;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_client_writes_given_up_total", "", &n), 0);
+	return n;
+}
+
+/* What the mover was granted ends with its connection, so it breaks its transfer off, and begins anew. */
+static void a_copy_ends_with_its_connection(void **state)
+{
+	const struct timespec tick = { .tv_nsec = 10000000 };
+	const char *from[] = { NULL, NULL };
+	struct mcs_task_opts opts = { .kind = MCS_TASK_DRAIN, .sources = from };
+	int64_t before = given_up();
+	char id[MCS_TASK_ID];
+
+	if (!force_tcp)
+		skip();		/* nothing to wait for */
+	fixture_put_ok(a, "one", 3 * MIB, 77);
+	from[0] = mcs_hostname(a);
+	b = fixture_store_with(64 * MIB, force_tcp, fixture_master_addr());
+	assert_int_equal(mc_fault_set("engine.tcp.send=error:EAGAIN"), 0);
+	assert_int_equal(mcs_task_create(reader, &opts, id, -1), 0);
+	for (unsigned i = 0; i < 3000 && mc_fault_hits("engine.tcp.send") < 1; i++)
+		nanosleep(&tick, NULL);
+	mcs_session_taint(a->session, mcs_epoch(a));
+	for (unsigned i = 0; i < 6000 && given_up() == before; i++)
+		nanosleep(&tick, NULL);
+	assert_true(given_up() > before);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	wait_for_task(reader, id, "succeeded");
+	mcs_close(a);
+	a = NULL;
+	fixture_expect(reader, "one", 3 * MIB, 77);
+}
+
 static void hot(struct mcm_conf *conf)
 {
 	static char enforce[] = "enforce";
@@ -226,6 +267,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(drain_while_everything_is_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(copy_and_move, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_copy_ends_with_its_connection, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_object_read_often_gets_a_copy, setup_hot,
 						teardown),
 		cmocka_unit_test_setup_teardown(questions_that_have_no_answer, setup, teardown),
