@@ -58,10 +58,12 @@ struct mcs *mcs_node_alone(struct mcs *s, int err);
 int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret);
 void mcs_node_conn_put(struct mcs_node_conn *c);	/* NULL is fine */
 struct mcs_node_conn *mcs_node_conn_ref(struct mcs_node_conn *c);
-/* It does not answer any more. */
+/* It does not answer any more: nothing more is asked over it. */
 void mcs_node_conn_lost(struct mcs_node_conn *c);
-/* Has the daemon closed it, or died? */
-bool mcs_node_conn_gone(struct mcs_node_conn *c);
+bool mcs_node_conn_is_lost(const struct mcs_node_conn *c);
+/* Has the daemon closed it, or died?  It uses no memory of ours any more then. */
+bool mcs_node_conn_over(const struct mcs_node_conn *c);
+bool mcs_node_conn_gone(struct mcs_node_conn *c);	/* lost, or over */
 /* One request at the socket and its answer; *ret_fd (NULL: none is wanted) becomes the caller's. */
 int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd);
 /* @size bytes from @offset of a segment; maps it when it is the first time.  NULL with *ret_err. */
@@ -79,7 +81,8 @@ struct mcs_node_req {
 	struct mcfs_cqe c;		/* the answer; c.result is -MC_ERPC until there is one */
 };
 /* Have @n requests carried out; @put: the options of all that are puts, NULL: defaults.  0, or -MC_ERPC when
- * the connection was lost before all had answers, -MC_ETIMEDOUT. */
+ * the connection was lost before all had answers, -MC_ETIMEDOUT: then, and only then, the daemon may still use
+ * the memory that they name. */
 int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
 		 const struct mcs_put_opts *put, uint64_t deadline);
 struct mcs_node_ring;
@@ -103,7 +106,9 @@ struct mcs_node_bounce {
 	void *own;			/* its own piece */
 };
 int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret);
-void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b);
+/* After mcs_node_run() with the result @err: with -MC_ETIMEDOUT it is not used again before the daemon has ended
+ * the connection. */
+void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b, int err);
 void *mcs_node_pool_alloc(struct mcs_node *n, size_t len);
 void mcs_node_pool_free(struct mcs_node *n, void *p);
 

@@ -34,26 +34,41 @@ void mcs_node_conn_put(struct mcs_node_conn *c)
 	for (unsigned i = 0; i < MCS_NODE_SEGMENTS; i++)
 		if (c->segment[i].base)
 			munmap((void *)(uintptr_t)c->segment[i].base, c->segment[i].size);
-	if (c->sock >= 0)
+	if (c->sock >= 0) {
+		/* A child that was forked meanwhile has it too. */
+		(void)shutdown(c->sock, SHUT_RDWR);
 		close(c->sock);
+	}
 	pthread_mutex_destroy(&c->rings_lock);
 	pthread_mutex_destroy(&c->ask_lock);
 	free(c);
 }
 
+/* The daemon learns that it is to end what it does for us.  For writing only: that it has ended is then seen
+ * by its closing. */
 void mcs_node_conn_lost(struct mcs_node_conn *c)
 {
-	__atomic_store_n(&c->lost, true, __ATOMIC_RELEASE);
+	if (!__atomic_exchange_n(&c->lost, true, __ATOMIC_ACQ_REL))
+		(void)shutdown(c->sock, SHUT_WR);
+}
+
+bool mcs_node_conn_is_lost(const struct mcs_node_conn *c)
+{
+	return __atomic_load_n(&c->lost, __ATOMIC_ACQUIRE);
+}
+
+bool mcs_node_conn_over(const struct mcs_node_conn *c)
+{
+	struct pollfd p = { .fd = c->sock };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
 bool mcs_node_conn_gone(struct mcs_node_conn *c)
 {
-	struct pollfd p = { .fd = c->sock };
-
-	if (!__atomic_load_n(&c->lost, __ATOMIC_ACQUIRE) && poll(&p, 1, 0) > 0 &&
-	    (p.revents & (POLLHUP | POLLERR)))
+	if (!mcs_node_conn_is_lost(c) && mcs_node_conn_over(c))
 		mcs_node_conn_lost(c);
-	return __atomic_load_n(&c->lost, __ATOMIC_ACQUIRE);
+	return mcs_node_conn_is_lost(c);
 }
 
 static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd)
@@ -107,12 +122,15 @@ int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int
 static int greet(struct mcs_node *n, struct mcs_node_conn *c)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_HELLO };
+	uint64_t asked_ns = mc_now_ns();
 	const char *second;
 	int r = mcs_node_conn_ask(c, &msg, -1, NULL);
 
 	if (r < 0)
 		return r;
 	c->token = msg.token;
+	/* In another time namespace the daemon has another one, and an older daemon says nothing. */
+	c->one_clock = msg.clock_ns >= asked_ns && msg.clock_ns <= mc_now_ns();
 	if (*n->master)
 		return 0;
 	memcpy(n->master, msg.text, sizeof(n->master));
@@ -174,7 +192,7 @@ int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret)
 	if (r < 0)
 		return r;
 	MC_LOCKED(&n->lock);
-	if (n->conn && __atomic_load_n(&n->conn->lost, __ATOMIC_ACQUIRE)) {
+	if (n->conn && mcs_node_conn_is_lost(n->conn)) {
 		mcs_node_conn_put(n->conn);
 		n->conn = NULL;
 	}

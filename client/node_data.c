@@ -138,7 +138,7 @@ static int put_run(struct put *p, const struct mcs_put_opts *opts, uint64_t dead
 
 		p->item[i]->result = one < 0 ? one == -MC_ERPC && r < 0 ? r : (int)one : 0;
 		p->item[i]->existed = one == 0;
-		mcs_node_bounce_give(p->c, &p->bounce[i]);
+		mcs_node_bounce_give(p->c, &p->bounce[i], r);
 	}
 	p->n = p->l.n = 0;
 	return r;
@@ -314,7 +314,7 @@ static int64_t get_bounced(struct get *g, unsigned i)
 	n = r < 0 ? r : q.c.result;
 	if (n > 0)
 		(void)scatter(iov, iovcnt, b.p, (uint64_t)n, false);
-	mcs_node_bounce_give(g->c, &b);
+	mcs_node_bounce_give(g->c, &b, r);
 	return n;
 }
 

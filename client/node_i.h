@@ -14,6 +14,13 @@ struct mcs_node_mem {
 	bool own;			/* mapped by us */
 };
 
+/* Of the memory for values that lie elsewhere: what the daemon of a connection that is lost may still use. */
+struct mcs_node_left {
+	struct mcs_node_left *next;
+	struct mcs_node_conn *conn;
+	uint64_t at, len;
+};
+
 struct mcs_node {
 	/* constant after open */
 	char addr[160];
@@ -28,6 +35,7 @@ struct mcs_node {
 	struct mcs_node_conn *conn;	/* NULL: none now */
 	struct mcs_node_mem mem[MCS_NODE_MEMS]; /* 0: for values that lie elsewhere; 1: the pool */
 	struct mc_space bounce, pool;
+	struct mcs_node_left *left;	/* still taken in `bounce` */
 	struct mc_extent *pieces;	/* of the pool, handed out */
 	unsigned npieces, pieces_cap;
 };
@@ -37,6 +45,7 @@ struct mcs_node_conn {
 	struct mcs_node *n;
 	int sock;
 	uint64_t token;
+	bool one_clock;			/* the daemon's is ours: it takes deadlines */
 	/* atomic */
 	unsigned refs;
 	bool lost;

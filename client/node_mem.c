@@ -61,8 +61,26 @@ int mcs_node_mem_open(struct mcs_node *n)
 	return r;
 }
 
+/* Take back what no daemon uses any more (@all: everything); the lock is held, or nobody else is there. */
+static void take_back_locked(struct mcs_node *n, bool all)
+{
+	struct mcs_node_left **at = &n->left, *l;
+
+	while ((l = *at)) {
+		if (!all && !mcs_node_conn_over(l->conn)) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		mc_space_give(&n->bounce, l->at, l->len);
+		mcs_node_conn_put(l->conn);
+		free(l);
+	}
+}
+
 void mcs_node_mem_close(struct mcs_node *n)
 {
+	take_back_locked(n, true);
 	for (unsigned i = 0; i < MCS_NODE_MEMS; i++)
 		unmake(&n->mem[i]);
 	mc_space_done(&n->bounce);
@@ -212,31 +230,51 @@ static int own_piece(struct mcs_node_conn *c, uint64_t len, struct mcs_node_boun
 	*ret = (struct mcs_node_bounce){ .p = m.base, .at = at, .len = len, .own = m.base };
 	if (mcs_node_mem_find(c, m.base, len, &ret->range))
 		return 0;
-	mcs_node_bounce_give(c, ret);
+	mcs_node_bounce_give(c, ret, 0);
 	return mc_fail(-MC_ERPC, "the connection to the node's daemon has changed");
 }
 
 int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret)
 {
 	struct mcs_node *n = c->n;
+	bool less;
 	int r;
 
 	if (len > n->bounce.size)
 		return own_piece(c, len, ret);
 	*ret = (struct mcs_node_bounce){ .len = len };
-	MC_LOCKED(&n->lock);
+	pthread_mutex_lock(&n->lock);
+	take_back_locked(n, false);
+	less = n->left;
 	r = mc_space_take(&n->bounce, len, &ret->at);
-	if (r < 0)
-		return r;
-	ret->p = n->mem[BOUNCE].base + ret->at;
-	ret->range = (struct mcfs_ring_range){ c->id[BOUNCE], 0, ret->at, len };
-	return 0;
+	if (r == 0) {
+		ret->p = n->mem[BOUNCE].base + ret->at;
+		ret->range = (struct mcfs_ring_range){ c->id[BOUNCE], 0, ret->at, len };
+	}
+	pthread_mutex_unlock(&n->lock);
+	/* Others may give back too little for it. */
+	return r == -ENOBUFS && less ? own_piece(c, len, ret) : r;
 }
 
-void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b)
+static void leave_behind(struct mcs_node_conn *c, const struct mcs_node_bounce *b)
 {
+	struct mcs_node_left *l = malloc(sizeof(*l));
+
+	/* Without memory to remember it, it is never used again. */
+	if (!l)
+		return;
+	MC_LOCKED(&c->n->lock);
+	*l = (struct mcs_node_left){ c->n->left, mcs_node_conn_ref(c), b->at, b->len };
+	c->n->left = l;
+}
+
+void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b, int err)
+{
+	/* A piece of its own goes, and what a daemon does to it is seen by nobody. */
 	if (b->own) {
 		leave(c->n, (unsigned)b->at);
+	} else if (b->p && err == -MC_ETIMEDOUT) {
+		leave_behind(c, b);
 	} else if (b->p) {
 		MC_LOCKED(&c->n->lock);
 		mc_space_give(&c->n->bounce, b->at, b->len);

@@ -19,8 +19,10 @@
 #define ENTRIES 1024u
 #define ARENA ((uint64_t)1 << 20)
 #define SLICE_NS (100 * MC_NS_PER_MS)	/* the daemon's life is looked at so often */
-/* Deadlines are the daemon's to keep; one that lets this pass in addition is given up. */
+/* Deadlines are the daemon's to keep; one that lets this pass in addition is given up, */
 #define GRACE_MS 3000
+/* and is waited for so long to say that it has let go of what it was told to use. */
+#define LET_GO_MS 5000
 
 struct mcs_node_ring {
 	/* constant */
@@ -194,13 +196,33 @@ static int append_put(struct window *w, const struct mcs_put_opts *o, uint32_t *
 	return 0;
 }
 
+static uint32_t timeout_of(uint64_t deadline)
+{
+	uint64_t now = mc_now_ns(), left;
+
+	if (deadline == MC_NEVER)
+		return 0;
+	left = deadline > now ? (deadline - now) / MC_NS_PER_MS : 0;
+	return left < 1 ? 1 : left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
+}
+
+/* Until when the daemon may work on it.  How long says less: it would count from when the daemon sees it. */
+static void limit(const struct mcs_node_conn *c, struct mcfs_sqe *e, uint64_t deadline)
+{
+	if (!c->one_clock || deadline == MC_NEVER || e->op == MCFS_RING_NOP ||
+	    e->op == MCFS_RING_UNPIN || e->op == MCFS_RING_HELD)
+		return;
+	e->flags |= MCFS_SQE_DEADLINE;
+	e->pin = deadline;
+}
+
 /* False: it is for the next window. */
-static bool add(struct window *w, const struct mcs_node_req *q, uint32_t put, uint32_t timeout_ms)
+static bool add(struct window *w, const struct mcs_node_req *q, uint32_t put, uint64_t deadline)
 {
 	struct mcs_node_ring *r = w->r;
 	struct mcfs_sqe e = {
 		.op = q->op, .flags = q->flags, .key_len = (uint16_t)q->key.len, .len = q->len,
-		.offset = q->offset, .pin = q->pin, .timeout_ms = timeout_ms, .put = put,
+		.offset = q->offset, .pin = q->pin, .timeout_ms = timeout_of(deadline), .put = put,
 		.tag = (uint64_t)r->series << 32 | w->n,
 	};
 
@@ -216,6 +238,7 @@ static bool add(struct window *w, const struct mcs_node_req *q, uint32_t put, ui
 		e.nranges = q->nranges;
 		e.at = append(w, q->range, q->nranges * sizeof(*q->range));
 	}
+	limit(r->conn, &e, deadline);
 	r->sq[r->tail++ & r->mask] = e;
 	w->n++;
 	return true;
@@ -265,45 +288,52 @@ static unsigned take_answers(struct mcs_node_ring *r, struct mcs_node_req *reqs,
 	return got;
 }
 
+static uint64_t later(uint64_t deadline, uint64_t ms)
+{
+	return deadline > MC_NEVER - ms * MC_NS_PER_MS ? MC_NEVER : deadline + ms * MC_NS_PER_MS;
+}
+
+/* No answer has come for a while.  0: go on waiting.
+ *
+ * That the connection is lost is no reason to leave: the memory that the window names is its owner's again
+ * then, so the daemon has to have let go of it.  Until its time is over that is waited for anyway. */
+static int may_leave(struct mcs_node_ring *r, uint64_t given_up, bool *late)
+{
+	if (__atomic_load_n(&r->hdr->closed, __ATOMIC_ACQUIRE) || mcs_node_conn_over(r->conn)) {
+		mcs_node_conn_lost(r->conn);
+		return *late ? mc_fail(-MC_ETIMEDOUT, "the node's daemon did not answer in time") :
+			mc_fail(-MC_ERPC, "the node's daemon has gone");
+	}
+	if (mc_now_ns() < given_up)
+		return 0;
+	/* Its answers would come into somebody else's window. */
+	mcs_node_conn_lost(r->conn);
+	*late = true;
+	if (mc_now_ns() < later(given_up, LET_GO_MS))
+		return 0;
+	return mc_fail(-MC_ETIMEDOUT, "the node's daemon does not answer");
+}
+
 static int run_window(struct mcs_node_ring *r, struct mcs_node_req *reqs, unsigned n,
 		      uint64_t deadline)
 {
-	uint64_t given_up = deadline > MC_NEVER - GRACE_MS * MC_NS_PER_MS ? MC_NEVER :
-		deadline + GRACE_MS * MC_NS_PER_MS;
+	uint64_t given_up = later(deadline, GRACE_MS);
+	bool late = false;
 	unsigned got = 0;
+	int err = 0;
 
 	__atomic_store_n(&r->hdr->sq_tail, r->tail, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&r->hdr->sq_sleep, __ATOMIC_SEQ_CST))
 		mc_futex_wake(&r->hdr->sq_tail);
-	while (got < n) {
+	for (;;) {
+		/* After its end too: the last answers come before it. */
 		got += take_answers(r, reqs, n);
-		if (got >= n)
-			break;
+		if (got >= n || err < 0)
+			return got >= n ? 0 : err;
 		wait_answer(r);
-		if (__atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE) != r->head)
-			continue;
-		if (__atomic_load_n(&r->hdr->closed, __ATOMIC_ACQUIRE) ||
-		    mcs_node_conn_gone(r->conn)) {
-			mcs_node_conn_lost(r->conn);
-			return mc_fail(-MC_ERPC, "the node's daemon has gone");
-		}
-		if (mc_now_ns() >= given_up) {
-			/* Its answers would come into somebody else's window. */
-			mcs_node_conn_lost(r->conn);
-			return mc_fail(-MC_ETIMEDOUT, "the node's daemon does not answer in time");
-		}
+		if (__atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE) == r->head)
+			err = may_leave(r, given_up, &late);
 	}
-	return 0;
-}
-
-static uint32_t timeout_of(uint64_t deadline)
-{
-	uint64_t now = mc_now_ns(), left;
-
-	if (deadline == MC_NEVER)
-		return 0;
-	left = deadline > now ? (deadline - now) / MC_NS_PER_MS : 0;
-	return left < 1 ? 1 : left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
 }
 
 int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
@@ -320,13 +350,16 @@ int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
 		r = take_ring(c, &ring);
 	if (r < 0)
 		return r;
+	/* Entries that were given up may still be read, and what they point to in the arena. */
+	if (mcs_node_conn_is_lost(c))
+		r = mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
 	while (done < n && r == 0) {
 		struct window w = { .r = ring };
-		uint32_t put_at, timeout_ms = timeout_of(deadline);
+		uint32_t put_at;
 
 		ring->series++;
 		r = append_put(&w, put, &put_at);
-		while (r == 0 && done + w.n < n && add(&w, &reqs[done + w.n], put_at, timeout_ms))
+		while (r == 0 && done + w.n < n && add(&w, &reqs[done + w.n], put_at, deadline))
 			;
 		if (r == 0)
 			r = w.n ? run_window(ring, reqs + done, w.n, deadline) :

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/packet.h"
@@ -69,7 +71,7 @@ void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b)
 	tell = b->waited_for;
 	out.id = b->id;
 	buffer_free(c, b);
-	/* Under the lock, which mcn_conn_over() takes before the socket is closed. */
+	/* Not behind the end, which is the client's answer to everything. */
 	pthread_mutex_lock(&c->lock);
 	if (tell && !c->over)
 		(void)send_msg(c, &out, -1);
@@ -208,6 +210,7 @@ static int serve_hello(struct mcn_conn *c, struct mcfs_msg *out)
 {
 	c->greeted = true;
 	out->nsegments = MCN_SEGMENTS;
+	out->clock_ns = mc_now_ns();
 	(void)snprintf(out->text, sizeof(out->text), "%s%c%s", c->n->master, '\0',
 		       mcs_hostname(c->n->conf.store));
 	return 0;
@@ -262,12 +265,21 @@ void mcn_conn_over(struct mcn_conn *c)
 		mcn_ring_stop(c->ring[i]);
 }
 
+bool mcn_conn_left(const struct mcn_conn *c)
+{
+	struct pollfd p = { .fd = c->evfd.fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 void mcn_conn_free(struct mcn_conn *c)
 {
 	for (unsigned i = 0; i < MCN_CONN_BUFFERS; i++)
 		if (c->buffer[i])
 			buffer_free(c, c->buffer[i]);
 	mcn_pins_free(c->pins);
+	if (c->evfd.fd >= 0)
+		close(c->evfd.fd);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }

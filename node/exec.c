@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "node/node_i.h"
@@ -23,9 +24,11 @@ OP_COUNTER(n_held, "held")
 OP_COUNTER(n_remove, "remove")
 OP_COUNTER(n_prefetch, "prefetch")
 
+MC_COUNTER(late, "mooncake_node_late_total", "", "operations that were not begun, as their time was over")
+
 static int64_t timeout_of(const struct mcn_job *j)
 {
-	return j->e.timeout_ms ? (int64_t)j->e.timeout_ms : -1;
+	return j->deadline == MC_NEVER ? -1 : mc_deadline_left_ms(j->deadline);
 }
 
 static void fail_all(struct mcn_job *jobs, unsigned n, int r)
@@ -229,7 +232,7 @@ static bool same_put(const struct mcs_put_opts *a, const struct mcs_put_opts *b)
 /* Can both be part of one batch? */
 static bool same(const struct mcn_job *a, const struct mcn_job *b)
 {
-	return !b->done && a->e.op == b->e.op && a->e.timeout_ms == b->e.timeout_ms &&
+	return !b->done && a->e.op == b->e.op && a->deadline == b->deadline &&
 		(a->e.op != MCFS_RING_REMOVE || a->e.flags == b->e.flags) &&
 		same_put(a->put, b->put);
 }
@@ -242,6 +245,12 @@ void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 			continue;
 		while (i + k < n && same(&jobs[i], &jobs[i + k]))
 			k++;
+		/* Who asked may use the memory otherwise by now, or has asked again. */
+		if (!timeout_of(&jobs[i])) {
+			mc_metric_add(&late, k);
+			fail_all(&jobs[i], k, -MCS_ETIMEDOUT);
+			continue;
+		}
 		mc_metric_add(kinds[jobs[i].e.op].count, k);
 		kinds[jobs[i].e.op].run(c, &jobs[i], k);
 	}

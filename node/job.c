@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "node/node_i.h"
 
@@ -139,14 +140,27 @@ static unsigned flags_of(uint8_t op)
 {
 	switch (op) {
 	case MCFS_RING_GET:
-		return MCFS_SQE_WHOLE;
+		return MCFS_SQE_DEADLINE | MCFS_SQE_WHOLE;
 	case MCFS_RING_PIN:
-		return MCFS_SQE_HOT;
+		return MCFS_SQE_DEADLINE | MCFS_SQE_HOT;
 	case MCFS_RING_REMOVE:
-		return MCFS_SQE_FORCE;
-	default:
+		return MCFS_SQE_DEADLINE | MCFS_SQE_FORCE;
+	case MCFS_RING_NOP:
+	case MCFS_RING_UNPIN:
+	case MCFS_RING_HELD:
 		return 0;
+	default:
+		return MCFS_SQE_DEADLINE;
 	}
+}
+
+static uint64_t deadline_of(const struct mcn_job *job)
+{
+	uint64_t ns = job->e.timeout_ms * MC_NS_PER_MS;
+
+	if (job->e.flags & MCFS_SQE_DEADLINE)
+		return job->e.pin;
+	return job->e.timeout_ms ? job->seen_ns + ns : MC_NEVER;
 }
 
 static int take_all(struct mcn_conn *c, const unsigned char *arena, uint64_t size,
@@ -160,8 +174,9 @@ static int take_all(struct mcn_conn *c, const unsigned char *arena, uint64_t siz
 		return mc_fail(-MCS_ENOTSUP, "operation %u is not known", e->op);
 	if (e->flags & ~flags_of(e->op))
 		return mc_fail(-EINVAL, "operation %u with flags 0x%x", e->op, e->flags);
-	if (e->op == MCFS_RING_NOP || e->op == MCFS_RING_UNPIN || e->op == MCFS_RING_HELD)
+	if (!(flags_of(e->op) & MCFS_SQE_DEADLINE))
 		return 0;
+	job->deadline = deadline_of(job);
 	if (!e->key_len || e->key_len > MCFS_RING_KEY_MAX)
 		return mc_fail(-MCS_EKEY, "a key of %u bytes", e->key_len);
 	r = take(arena, size, e->key, e->key_len, sc, &key);
@@ -176,7 +191,10 @@ static int take_all(struct mcn_conn *c, const unsigned char *arena, uint64_t siz
 void mcn_job_take(struct mcn_conn *c, const unsigned char *arena, uint64_t arena_size,
 		  struct mcn_scratch *sc, struct mcn_job *job)
 {
-	int r = take_all(c, arena, arena_size, sc, job);
+	int r;
+
+	job->deadline = MC_NEVER;
+	r = take_all(c, arena, arena_size, sc, job);
 
 	job->c.tag = job->e.tag;
 	job->c.result = r;

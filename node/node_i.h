@@ -67,7 +67,7 @@ struct mcn_conn {
 	uid_t uid;
 	pid_t pid;
 	struct mcn_pins *pins;
-	/* owned by the loop */
+	/* owned by the loop; the descriptor is constant */
 	struct mc_evfd evfd;
 	bool greeted;
 	/* guarded by the node's lock */
@@ -79,16 +79,18 @@ struct mcn_conn {
 	struct mcn_buffer *buffer[MCN_CONN_BUFFERS];
 	struct mcn_ring *ring[MCN_CONN_RINGS];
 	unsigned nrings;
-	bool over;			/* the socket is closed or about to be */
+	bool over;			/* it is closed when the last reference goes */
 };
 
 /* ---- conn.c: what a client asks for at the socket ------------------------------------------------- */
 
 /* Answer one packet.  Negative: the connection has to end. */
 int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd);
-/* The socket is about to be closed: its rings end as soon as they can. */
+/* It is to end: its rings do as soon as they can. */
 void mcn_conn_over(struct mcn_conn *c);
-/* Nobody uses it any more. */
+/* Has the client closed it, or shut it down?  Asked by the rings' threads. */
+bool mcn_conn_left(const struct mcn_conn *c);
+/* Nobody uses it any more: the socket is closed, which tells the client so. */
 void mcn_conn_free(struct mcn_conn *c);
 void mcn_conn_ref(struct mcn_conn *c);
 void mcn_conn_unref(struct mcn_conn *c);	/* server.c */
@@ -112,6 +114,8 @@ void mcn_ring_stop(struct mcn_ring *r);		/* does not wait */
 /* One request, taken out of the memory that is shared, and checked. */
 struct mcn_job {
 	struct mcfs_sqe e;
+	uint64_t seen_ns;		/* when it was there */
+	uint64_t deadline;		/* MC_NEVER: the store's default */
 	struct mcs_key key;
 	struct iovec *iov;
 	int iovcnt;
@@ -120,7 +124,7 @@ struct mcn_job {
 	struct mcfs_cqe c;		/* the answer */
 	bool done;			/* it is there already */
 };
-/* Carry out @n of them; all have answers afterwards. */
+/* Carry out @n of them, those whose deadline is over excepted; all have answers afterwards. */
 void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n);
 
 /* ---- job.c ---------------------------------------------------------------------------------------- */
@@ -132,8 +136,8 @@ struct mcn_scratch {
 };
 #define MCN_SCRATCH_SIZE ((size_t)1 << 20)
 #define MCN_JOB_MAX ((size_t)96 << 10)	/* what one job may take of it */
-/* Take a request that was copied to job->e: what it points to in the @arena is copied to @sc, which has
- * MCN_JOB_MAX bytes left.  Nonsense gives a job that is done, with the error as its answer. */
+/* Take a request that was copied to job->e and was there at job->seen_ns: what it points to in the @arena is
+ * copied to @sc, which has MCN_JOB_MAX bytes left.  Nonsense gives a job that is done, with the error as its answer. */
 void mcn_job_take(struct mcn_conn *c, const unsigned char *arena, uint64_t arena_size,
 		  struct mcn_scratch *sc, struct mcn_job *job);
 void mcn_job_release(struct mcn_conn *c, struct mcn_job *job);

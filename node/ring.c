@@ -44,6 +44,8 @@ struct mcn_ring {
 	uint32_t stop;			/* atomic */
 	/* owned by the thread */
 	uint32_t head, tail;		/* of the requests taken, and the answers given */
+	uint32_t seen;			/* requests up to here were there at seen_ns */
+	uint64_t seen_ns;
 	uint64_t spin_ns;		/* how long to poll now */
 	uint64_t full_ns;
 	struct mcn_scratch sc;
@@ -115,12 +117,17 @@ static void break_off(struct mcn_ring *r, const char *why)
 /* How many requests wait, and for how many answers there is room. */
 static uint32_t waiting(struct mcn_ring *r)
 {
-	uint32_t n = __atomic_load_n(&r->hdr->sq_tail, __ATOMIC_ACQUIRE) - r->head;
+	uint32_t tail = __atomic_load_n(&r->hdr->sq_tail, __ATOMIC_ACQUIRE);
 
-	if (n <= r->mask + 1)
-		return n;
-	break_off(r, "more requests than fit");
-	return 0;
+	if (tail - r->head > r->mask + 1) {
+		break_off(r, "more requests than fit");
+		return 0;
+	}
+	if (r->head == r->seen && tail != r->head) {
+		r->seen = tail;
+		r->seen_ns = mc_now_ns();
+	}
+	return r->seen - r->head;
 }
 
 static uint32_t room(struct mcn_ring *r)
@@ -191,6 +198,27 @@ static void answer(struct mcn_ring *r, struct mcn_job *jobs, uint32_t n)
 		mc_futex_wake(&r->hdr->cq_tail);
 }
 
+static bool timed(const struct mcn_job *j)
+{
+	return (j->e.flags & MCFS_SQE_DEADLINE) ||
+		(j->e.op != MCFS_RING_PUT && j->e.op != MCFS_RING_GET && j->e.op != MCFS_RING_REMOVE);
+}
+
+/* That a client has given up what it says no deadline of is seen by its leaving only. */
+static void drop_if_left(struct mcn_ring *r, uint32_t n)
+{
+	uint32_t k = 0;
+
+	while (k < n && timed(&r->jobs[k]))
+		k++;
+	if (k == n || !mcn_conn_left(r->conn))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		r->jobs[i].c.result = -MCS_ERPC;
+		r->jobs[i].done = true;
+	}
+}
+
 /* Take as many requests as there are and fit, carry them out, answer. */
 static void serve(struct mcn_ring *r, uint32_t n)
 {
@@ -201,11 +229,13 @@ static void serve(struct mcn_ring *r, uint32_t n)
 		struct mcn_job *j = &r->jobs[got++];
 
 		memset(j, 0, sizeof(*j));
+		j->seen_ns = r->seen_ns;
 		memcpy(&j->e, &r->sq[r->head++ & r->mask], sizeof(j->e));
 		__asm__ volatile("" ::: "memory");
 		mcn_job_take(r->conn, r->arena, r->arena_size, &r->sc, j);
 	}
 	__atomic_store_n(&r->hdr->sq_head, r->head, __ATOMIC_RELEASE);
+	drop_if_left(r, got);
 	mcn_exec(r->conn, r->jobs, got);
 	answer(r, r->jobs, got);
 }

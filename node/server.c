@@ -62,7 +62,6 @@ static void conn_close(struct mcn_conn *c)
 {
 	mc_evloop_del(c->n->loop, &c->evfd);
 	mcn_conn_over(c);
-	close(c->evfd.fd);
 	mcn_conn_unref(c);
 }
 
@@ -127,8 +126,10 @@ static int conn_new(struct mcn *n, int fd, const struct ucred *who)
 	pthread_mutex_unlock(&n->lock);
 	mc_metric_add(&nconns, 1);
 	r = mc_evloop_add(n->loop, &c->evfd, EPOLLIN);
-	if (r < 0)
+	if (r < 0) {
+		c->evfd.fd = -1;
 		mcn_conn_unref(c);
+	}
 	return r;
 }
 

@@ -6,8 +6,8 @@
  * The socket is SOCK_SEQPACKET, one struct mcfs_msg per packet, in native byte order.  Each request of the
  * client is answered by one packet of the same type, in order; status says how it went.
  *
- *	HELLO				token, nsegments, text: the master's address, and behind its NUL
- *					the name of the node's segments
+ *	HELLO				token, nsegments, clock_ns, text: the master's address, and behind
+ *					its NUL the name of the node's segments
  *	SEGMENT id			size, kind, and a read-only descriptor of the segment
  *	BUFFER size, and a memfd	id: from now on operations may name (id, offset, length)
  *	UNBUFFER id			no operation uses the memory any more
@@ -15,7 +15,9 @@
  *
  * A buffer is a memfd that cannot shrink (F_SEAL_SHRINK; the daemon sets the seal when it may).  Whoever
  * connects has to be the daemon's user, root, or a user whom the daemon's options name.  When the connection
- * ends, also by kill -9, its rings, buffers and pins end.
+ * ends, also by kill -9, its rings, buffers and pins end.  The daemon closes its side when it has let go of all
+ * memory of the client, and sets a ring's `closed` when no request of that ring is under way any more: a client
+ * that gives up shuts the socket down for writing, and waits for either before it uses that memory again.
  *
  * A ring has one user at a time on each side.  The client fills the entry at sq_tail & (entries - 1),
  * and then sets sq_tail (release); it wakes the daemon (futex on sq_tail) when sq_sleep says so.  Answers
@@ -53,7 +55,8 @@ struct mcfs_msg {
 	uint64_t token;		/* names the connection in ioctls */
 	uint32_t entries;	/* of a ring: a power of two, 2 to MCFS_RING_ENTRIES_MAX */
 	uint32_t nsegments;
-	uint64_t reserved[3];
+	uint64_t clock_ns;	/* the daemon's CLOCK_MONOTONIC; 0: it knows no MCFS_SQE_DEADLINE */
+	uint64_t reserved[2];
 	char text[192];
 };
 
@@ -94,6 +97,9 @@ enum mcfs_ring_op {
 #define MCFS_SQE_WHOLE		0x01u	/* GET: an object larger than the room is -ENOBUFS */
 #define MCFS_SQE_HOT		0x02u	/* PIN: as the node knew it lately will do (MCS_MAP_HOT) */
 #define MCFS_SQE_FORCE		0x04u	/* REMOVE: as MCS_REMOVE_FORCE */
+/* All but NOP, UNPIN, HELD: `pin` is until when, in ns of the daemon's clock (a client in another time
+ * namespace has another one); counts instead of timeout_ms.  Nothing is begun and no put committed later. */
+#define MCFS_SQE_DEADLINE	0x08u
 
 struct mcfs_sqe {
 	uint8_t op;
@@ -105,8 +111,8 @@ struct mcfs_sqe {
 	uint64_t at;		/* in the buffer */
 	uint64_t len;
 	uint64_t offset;	/* GET: in the object */
-	uint64_t pin;		/* UNPIN */
-	uint32_t timeout_ms;	/* 0: the daemon's default */
+	uint64_t pin;		/* UNPIN, HELD */
+	uint32_t timeout_ms;	/* from when the daemon sees the entry; 0: its default */
 	uint32_t put;		/* PUT: where in the arena a struct mcfs_ring_put stands; ~0u: none */
 	uint64_t tag;		/* is returned */
 };

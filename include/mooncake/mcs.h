@@ -128,7 +128,9 @@ const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: its
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
 /* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (of pages) on: a daemon
- * moves bytes between it and the pool without a copy in between.  It must not shrink from now on. */
+ * moves bytes between it and the pool without a copy in between.  It must not shrink from now on.  A call
+ * whose daemon stands still ends 8 s after its timeout with -MCS_ETIMEDOUT: after a get the daemon may then
+ * still write to this memory when it goes on (a put stores nothing any more). */
 int mcs_register_memfd(mcs_t *s, void *buf, size_t len, int fd, uint64_t fd_offset);
 
 /* The address of the daemon that this handle goes through; NULL: none. */

@@ -133,6 +133,7 @@ void hand_open(struct node_hand *h)
 	h->sock = mc_packet_connect(addr, mc_deadline_ms(5000));
 	assert_true(h->sock >= 0);
 	assert_int_equal(hand_ask(h, MCFS_MSG_HELLO, 0, 0, -1, NULL), 0);
+	h->hello_clock_ns = h->msg.clock_ns;
 }
 
 void hand_close(struct node_hand *h)

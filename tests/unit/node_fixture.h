@@ -27,6 +27,7 @@ void node_wait_counts(uint64_t pins, uint64_t connections);
 struct node_hand {
 	int sock;
 	struct mcfs_msg msg;		/* the last answer */
+	uint64_t hello_clock_ns;
 	struct mcfs_ring *ring;
 	struct mcfs_sqe *sq;
 	struct mcfs_cqe *cq;

@@ -75,7 +75,8 @@ static void test_entries(void **state)
 	for (unsigned bit = 0; bit < 8; bit++) {
 		e = request(MCFS_RING_STAT);
 		e.flags = (uint8_t)(1u << bit);
-		assert_int_equal(result_of(e), -EINVAL);
+		assert_int_equal(result_of(e), e.flags == MCFS_SQE_DEADLINE ? -MCS_ETIMEDOUT :
+				 -EINVAL);
 	}
 	/* keys: none, too long, behind the arena, around the end of the numbers */
 	e = request(MCFS_RING_STAT);
@@ -182,6 +183,40 @@ static void test_put_options(void **state)
 	put->replicas = 1;
 	(void)result_of(e);
 	memcpy(h.arena, "obj", 3);
+}
+
+/* What was taken too late is answered, and has no effect. */
+static void test_late(void **state)
+{
+	static const uint8_t ops[] = {
+		MCFS_RING_GET, MCFS_RING_PUT, MCFS_RING_EXIST, MCFS_RING_STAT, MCFS_RING_PIN,
+		MCFS_RING_REMOVE, MCFS_RING_PREFETCH,
+	};
+	struct mcfs_sqe e = request(MCFS_RING_NOP);
+
+	(void)state;
+	assert_true(h.hello_clock_ns && h.hello_clock_ns <= mc_now_ns());
+	for (unsigned i = 0; i < sizeof(ops); i++) {
+		e = request(ops[i]);
+		e.flags = MCFS_SQE_DEADLINE;
+		e.timeout_ms = 10000;
+		e.pin = mc_now_ns();
+		if (e.op == MCFS_RING_PUT)
+			e.key_len = 2;
+		assert_int_equal(result_of(e), -MCS_ETIMEDOUT);
+	}
+	/* of the same entry the deadline decides also when it is the longer */
+	e = request(MCFS_RING_EXIST);
+	e.flags = MCFS_SQE_DEADLINE;
+	e.timeout_ms = 1;
+	e.pin = mc_deadline_ms(20000);
+	assert_int_equal(result_of(e), 1);
+	e.key_len = 2;
+	assert_int_equal(result_of(e), 0);
+	/* what ends nothing has none */
+	e = request(MCFS_RING_NOP);
+	e.flags = MCFS_SQE_DEADLINE;
+	assert_int_equal(result_of(e), -EINVAL);
 }
 
 /* Positions that cannot be cost the ring, and only that. */
@@ -352,6 +387,7 @@ int main(void)
 		TEST(test_entries),
 		TEST(test_memory),
 		TEST(test_put_options),
+		TEST(test_late),
 		TEST(test_positions),
 		TEST(test_never_reads),
 		TEST(test_changing),

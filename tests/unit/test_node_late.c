@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_node_late.c - a daemon that is late, or ends, while it works on memory that a program has named: when
+ * the call is over the memory is the program's again. */
+#include <config.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/node_i.h"
+#include "common/clock.h"
+#include "common/fault.h"
+#include "tests/unit/node_fixture.h"
+
+#define SIZE 100000u
+
+static mcs_t *c;
+static unsigned char *mem;		/* the daemon sees it */
+static int mem_fd;
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_master(NULL);
+	node_start(NODE_SEGMENT);
+	c = node_client(MIB, 0);
+	mem_fd = hand_memfd(MIB, &mem);
+	assert_int_equal(mcs_register_memfd(c, mem, MIB, mem_fd, 0), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	(void)mc_fault_set(NULL);
+	mcs_close(c);
+	if (node_daemon())
+		node_wait_counts(0, 0);
+	node_stop();
+	fixture_master_stop();
+	munmap(mem, MIB);
+	close(mem_fd);
+	return 0;
+}
+
+/* A window of puts, which the daemon does one by one, takes more than its time: each of them is whole or is not,
+ * whatever lies in the memory afterwards. */
+static void test_window(void **state)
+{
+	enum { N = 6 };
+	const char *const preferred[] = { mcs_hostname(c), NULL };
+	const struct mcs_put_opts opts = { .preferred = preferred };
+	struct mcs_put_item put[N];
+	struct iovec iov[N];
+	char key[N][8];
+	int stored = 0;
+
+	(void)state;
+	fixture_fill(mem, N * SIZE, 1, 0);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(key[i], sizeof(key[i]), "w%u", i);
+		iov[i] = (struct iovec){ mem + i * SIZE, SIZE };
+		put[i] = (struct mcs_put_item){
+			.key = fixture_key(key[i]), .iov = &iov[i], .iovcnt = 1,
+		};
+	}
+	assert_int_equal(mc_fault_set("client.put.after_start=delay:900"), 0);
+	assert_true(mcs_put_batch(c, put, N, &opts, 1000) < N);
+	memset(mem, 0xee, MIB);
+	(void)mc_fault_set(NULL);
+	/* whatever of it is under way still */
+	mcs_close(c);
+	node_wait_counts(0, 0);
+	for (unsigned i = 0; i < N; i++) {
+		unsigned char out[SIZE];
+		struct iovec to = { out, SIZE };
+		int64_t n = mcs_get(node_store(), fixture_key(key[i]), &to, 1, -1);
+
+		if (n == -MCS_ENOOBJECT)
+			continue;
+		assert_int_equal(n, SIZE);
+		assert_true(fixture_same(out, SIZE, 1, i * SIZE));
+		stored++;
+	}
+	assert_true(stored < N);
+	c = node_client(MIB, 0);
+}
+
+static void *put_one(void *arg)
+{
+	struct iovec iov = { mem, SIZE };
+
+	(void)arg;
+	return (void *)(intptr_t)mcs_put(c, fixture_key("one"), &iov, 1, NULL, 20000);
+}
+
+/* A daemon that ends finishes what it has begun, and the call lasts until then. */
+static void test_end(void **state)
+{
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	fixture_fill(mem, SIZE, 1, 0);
+	assert_int_equal(mc_fault_set("client.put.after_start=delay:2000"), 0);
+	assert_int_equal(pthread_create(&thread, NULL, put_one, NULL), 0);
+	while (mc_fault_hits("client.put.after_start") < 1)
+		usleep(1000);
+	node_down();
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, 0);
+	(void)mc_fault_set(NULL);
+	node_up(NODE_SEGMENT);
+}
+
+/* Shared memory that was given up is not used again before the daemon has ended the connection; others find
+ * room meanwhile. */
+static void test_left(void **state)
+{
+	struct mcs_node_conn *conn;
+	struct mcs_node_bounce a, b, d;
+
+	(void)state;
+	assert_int_equal(mcs_node_conn_get(c->node, &conn), 0);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, &a), 0);
+	mcs_node_bounce_give(conn, &a, -MC_ERPC);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, &a), 0);
+	assert_null(a.own);
+	mcs_node_bounce_give(conn, &a, -MC_ETIMEDOUT);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, &b), 0);
+	assert_non_null(b.own);
+	mcs_node_bounce_give(conn, &b, 0);
+	/* it goes on working, elsewhere */
+	fixture_put_ok(c, "k", SIZE, 3);
+	fixture_expect(c, "k", SIZE, 3);
+	assert_false(mcs_node_conn_over(conn));
+	mcs_node_conn_lost(conn);
+	while (!mcs_node_conn_over(conn))
+		usleep(1000);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, &d), 0);
+	assert_null(d.own);
+	mcs_node_bounce_give(conn, &d, 0);
+	mcs_node_conn_put(conn);
+	fixture_put_ok(c, "k2", SIZE, 4);
+	fixture_expect(c, "k2", SIZE, 4);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_window),
+		TEST(test_end),
+		TEST(test_left),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
