@@ -72,6 +72,7 @@ static void test_window(void **state)
 	(void)mc_fault_set(NULL);
 	/* whatever of it is under way still */
 	mcs_close(c);
+	c = NULL;
 	node_wait_counts(0, 0);
 	for (unsigned i = 0; i < N; i++) {
 		unsigned char out[SIZE];
