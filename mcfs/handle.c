@@ -169,6 +169,45 @@ void mcfs_handle_hide(struct mcfs *fs, struct mcfs_handle *h)
 		mcfs_inode_hide(&fs->inodes, h->inode);
 }
 
+/* Whose last reference goes is taken off the list a moment later. */
+static bool ref_unless_ending(struct mcfs_handle *h)
+{
+	unsigned n = __atomic_load_n(&h->refs, __ATOMIC_RELAXED);
+
+	while (n && !__atomic_compare_exchange_n(&h->refs, &n, n + 1, true, __ATOMIC_RELAXED,
+						 __ATOMIC_RELAXED))
+		;
+	return n;
+}
+
+/* With a reference; NULL: it is being closed. */
+static struct mcfs_handle *handle_with(struct mcfs *fs, const struct mcfs_writer *w)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&fs->handles_lock);
+	mc_list_for_each(pos, &fs->handles) {
+		struct mcfs_handle *h = mc_container_of(pos, struct mcfs_handle, link);
+
+		/* One that is being opened is given its writer at any moment. */
+		if (__atomic_load_n(&h->writer, __ATOMIC_ACQUIRE) == w)
+			return ref_unless_ending(h) ? h : NULL;
+	}
+	return NULL;
+}
+
+void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w)
+{
+	struct mcfs_handle *h = handle_with(fs, w);
+
+	if (!h)
+		return;
+	mcfs_handle_hide(fs, h);
+	mcfs_handle_set_unsaved(h, true);
+	mcfs_inode_set_missized(&fs->inodes, h->inode);
+	mcfs_handle_unref(fs, h);
+}
+
 static struct mcfs_handle *first_handle(struct mcfs *fs)
 {
 	MC_LOCKED(&fs->handles_lock);
@@ -262,17 +301,6 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 		return mc_fail(-ESTALE, "what was open was the text of a daemon that has died");
 	MC_LOCKED(&one);
 	return __atomic_load_n(&h->lost, __ATOMIC_RELAXED) ? reopen(fs, h, deadline) : 0;
-}
-
-/* Whose last reference goes is taken off the list a moment later. */
-static bool ref_unless_ending(struct mcfs_handle *h)
-{
-	unsigned n = __atomic_load_n(&h->refs, __ATOMIC_RELAXED);
-
-	while (n && !__atomic_compare_exchange_n(&h->refs, &n, n + 1, true, __ATOMIC_RELAXED,
-						 __ATOMIC_RELAXED))
-		;
-	return n;
 }
 
 /* All readers that have not been looked at yet, with a reference each; their number. */

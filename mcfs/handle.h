@@ -55,6 +55,10 @@ void mcfs_handle_closed(struct mcfs_handle *h);
  * this writer began from, not what it makes of it. */
 void mcfs_handle_hide(struct mcfs *fs, struct mcfs_handle *h);
 
+/* The size of what @w writes is about to be set by somebody who has not got its handle, perhaps without the kernel's
+ * knowledge: as above, and the book says that it is unsaved. */
+void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w);
+
 /* The newest writer that has @in open, with a reference; NULL: none. */
 struct mcfs_writer *mcfs_handle_writer_on(struct mcfs *fs, const struct mcfs_inode *in);
 /* The newest writer under a name that holds uncommitted bytes; the same. */

@@ -370,6 +370,8 @@ int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 		give_ticket(t, in, tid);
 		return -ESTALE;
 	}
+	/* They are files of their own, of which the kernel knows the size that was set last. */
+	in->missized |= in->writers > 0;
 	in->writers++;
 	in->refs++;
 	return 0;
@@ -431,6 +433,18 @@ void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	MC_LOCKED(&t->lock);
 	in->hashed = false;
+}
+
+void mcfs_inode_set_missized(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->missized = true;
+}
+
+bool mcfs_inode_is_missized(struct mcfs_inodes *t, const struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	return in->missized;
 }
 
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to)

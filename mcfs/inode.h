@@ -45,6 +45,7 @@ struct mcfs_inode {
 	unsigned refs;			/* those of open handles */
 	unsigned readers, writers;	/* handles */
 	struct mcfs_object *object;	/* one reference while there are readers */
+	bool missized;			/* the kernel may have another size of it than a writer has; stays */
 	size_t key_len;
 	char *key;			/* a directory's ends in '/'; the root's is "" */
 };
@@ -110,6 +111,9 @@ void mcfs_inode_ref(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_unref(struct mcfs_inodes *t, struct mcfs_inode *in);
 /* Lookups do not find it any more: what it shows is not what everybody sees. */
 void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in);
+/* The kernel's size of it is not, or not always, what one who has it open is writing. */
+void mcfs_inode_set_missized(struct mcfs_inodes *t, struct mcfs_inode *in);
+bool mcfs_inode_is_missized(struct mcfs_inodes *t, const struct mcfs_inode *in);
 /* The directory @from (with its '/') is now @to. */
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to);
 

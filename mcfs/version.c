@@ -84,7 +84,8 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	pthread_mutex_lock(&env->names);
 	mc_list_push_front(&env->writers, &w->link);
 	pthread_mutex_unlock(&env->names);
-	*ret = w;
+	/* In a handle it is found by others. */
+	__atomic_store_n(ret, w, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -179,7 +180,7 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 	MC_LOCKED(&w->lock);
 	if (w->failed || w->revoked)
 		return mc_fail(-EIO, "an earlier write of this file failed");
-	if ((w->flags & MCFS_WRITER_APPEND) && tid)
+	if (offset == MCFS_AT_THE_END)
 		offset = w->stage.size;
 	if (offset > max || len > max - offset)
 		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));

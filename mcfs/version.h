@@ -42,7 +42,6 @@ struct mcfs_version_env {	/* what all writers of a mount share */
 
 #define MCFS_WRITER_FRESH	0x1u	/* created or truncated: exists even when nothing is written */
 #define MCFS_WRITER_EXCL	0x2u	/* O_EXCL: the first commit must not find the key */
-#define MCFS_WRITER_APPEND	0x4u	/* O_APPEND: each write goes to the end */
 
 struct mcfs_writer {
 	struct mcfs_version_env *env;	/* constant, as are the next three */
@@ -105,7 +104,9 @@ void mcfs_writer_unref(struct mcfs_writer *w);
 size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len,
 		       struct mcfs_writer **ret, size_t max);
 
+#define MCFS_AT_THE_END UINT64_MAX
 /* All @len bytes or an error.  *slot is NULL or a whole slot that holds @data; it may be exchanged.
+ * @offset: MCFS_AT_THE_END is behind the last byte that there is by now.
  * @tid: the thread that writes; 0: the bytes come from the page cache, nobody knows from whom. */
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
 		      void **slot, pid_t tid, uint64_t deadline);

@@ -99,6 +99,8 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 		return mcfs_writer_truncate(h->writer, size);
 	}
 	w = mcfs_handle_writer_on(op->fs, in);
+	if (w)
+		mcfs_handle_changes(op->fs, w);
 	r = w ? mcfs_writer_truncate(w, size) : truncate_version(op, in, size);
 	mcfs_writer_unref(w);
 	return r;

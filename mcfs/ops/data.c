@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
 
@@ -76,6 +77,16 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		read_here(rd, h);
 }
 
+/* O_APPEND: the kernel has put the write at the end of the file, which counts: of a large one the parts come in any
+ * order, and one that was answered EINTR comes again.  But the end that it knows may be another's. */
+static uint64_t place_of(const struct mcfs_op *op, const struct fuse_file_info *fi, off_t offset)
+{
+	if ((fi->flags & O_APPEND) && !fi->writepage &&
+	    mcfs_inode_is_missized(&op->fs->inodes, op->in))
+		return MCFS_AT_THE_END;
+	return (uint64_t)offset;
+}
+
 void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t offset,
 		   struct fuse_file_info *fi)
 {
@@ -97,8 +108,8 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	}
 	mcfs_handle_hide(op.fs, h);
 	mcfs_handle_set_unsaved(h, true);
-	r = mcfs_writer_write(h->writer, (uint64_t)offset, payload ? *payload : buf, size, payload,
-			      fi->writepage ? 0 : op.ctx.pid, op.deadline);
+	r = mcfs_writer_write(h->writer, place_of(&op, fi, offset), payload ? *payload : buf, size,
+			      payload, fi->writepage ? 0 : op.ctx.pid, op.deadline);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;
@@ -122,6 +133,10 @@ void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, o
 		r = -EOPNOTSUPP;
 	else
 		r = mcfs_handle_continue(op.fs, h, op.deadline);
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE)) {
+		mcfs_handle_hide(op.fs, h);
+		mcfs_handle_set_unsaved(h, true);
+	}
 	if (r == 0)
 		r = mcfs_writer_allocate(h->writer, (uint64_t)offset + (uint64_t)length,
 					 mode & FALLOC_FL_KEEP_SIZE);

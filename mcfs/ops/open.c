@@ -187,8 +187,9 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 		r = -ESTALE;
 	if (r < 0)
 		goto out;
-	if (flags & O_APPEND)
-		args.flags |= MCFS_WRITER_APPEND;
+	/* Looked up by its name alone, it has the size of what somebody else is writing. */
+	if (!in->info.generation)
+		mcfs_inode_set_missized(&fs->inodes, in);
 	mcfs_inode_key(&fs->inodes, in, &key);
 	args.key = key.data;
 	args.len = key.len;
@@ -250,8 +251,6 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 
 	if (flags & O_EXCL)
 		args.flags |= MCFS_WRITER_EXCL;
-	if (flags & O_APPEND)
-		args.flags |= MCFS_WRITER_APPEND;
 	args.inode = in;
 	if (r == 0)
 		r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);

@@ -277,6 +277,8 @@ static int set(struct mcfs_op *op, const struct attribute *a, const char *value,
 	text[size] = '\0';
 	/* A version does not change: the next one has to be under way. */
 	w = mcfs_handle_writer_seen(op->fs, op->in);
+	if (w && a->set == set_size)
+		mcfs_handle_changes(op->fs, w);
 	r = w ? a->set(w, text) : -EPERM;
 	mcfs_writer_unref(w);
 	return r;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +13,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static void read_back_while_writing(void)
@@ -117,6 +121,94 @@ static void append_begins_at_the_end(void)
 	wrote(fd, "b", 1);
 	CHECK(close(fd) == 0);
 	holds_text("g", "ab");
+}
+
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+
+static void an_append_can_be_told_another_place(void)
+{
+	int fd = opened("f", O_WRONLY | O_CREAT | O_APPEND);
+	struct iovec iov = { (void *)(uintptr_t)"Y", 1 };
+
+	wrote(fd, "one\n", 4);
+	CHECK(fcntl(fd, F_SETFL, 0) == 0);
+	CHECK(pwrite(fd, "X", 1, 0) == 1);
+	CHECK(fcntl(fd, F_SETFL, O_APPEND) == 0);
+	wrote(fd, "two\n", 4);
+	/* since Linux 6.9 */
+	if (pwritev2(fd, &iov, 1, 1, RWF_NOAPPEND) < 0) {
+		CHECK(errno == EOPNOTSUPP);
+		CHECK(close(fd) == 0);
+		holds_text("f", "Xne\ntwo\n");
+		return;
+	}
+	CHECK(close(fd) == 0);
+	holds_text("f", "XYe\ntwo\n");
+}
+
+/* The kernel has one size for descriptors of one inode. */
+static void appends_of_several_are_each_at_an_end_of_its_own(void)
+{
+	int a, b;
+
+	put_text("f", "begin ");
+	a = opened("f", O_WRONLY | O_APPEND);
+	b = opened("f", O_WRONLY | O_APPEND);
+	wrote(a, "long long", 9);
+	wrote(b, "short", 5);
+	wrote(a, "!", 1);
+	CHECK(close(a) == 0);
+	holds_text("f", "begin long long!");
+	wrote(b, "?", 1);
+	CHECK(close(b) == 0);
+	holds_text("f", "begin short?");
+	/* and of a name that nothing was published under */
+	a = opened("g", O_WRONLY | O_CREAT | O_APPEND);
+	wrote(a, "1234567", 7);
+	b = opened("g", O_WRONLY | O_CREAT | O_APPEND);
+	wrote(b, "x", 1);
+	wrote(b, "y", 1);
+	CHECK(close(b) == 0);
+	holds_text("g", "xy");
+	CHECK(close(a) == 0);
+	holds_text("g", "1234567");
+	/* what the kernel is not told of */
+	a = opened("h", O_WRONLY | O_CREAT | O_APPEND);
+	CHECK(fsetxattr(a, "user.mooncake.size", "3", 1, 0) == 0);
+	wrote(a, "x", 1);
+	CHECK(close(a) == 0);
+	holds("h", "\0\0\0x", 4);
+}
+
+/* Several requests each, which the kernel may send at once. */
+static void large_appends_stay_in_order(void)
+{
+	const size_t size = 8 * MIB;
+	aio_context_t ctx = 0;
+	struct io_event done;
+	struct iocb cb, *list[] = { &cb };
+	int fd;
+
+	CHECK(syscall(SYS_io_setup, 1, &ctx) == 0);
+	for (unsigned i = 0; i < 10; i++) {
+		fd = opened("f", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_DIRECT);
+		wrote(fd, pattern(i, size), size);
+		CHECK(close(fd) == 0);
+		holds("f", pattern(i, size), size);
+		fd = opened("f", O_WRONLY | O_TRUNC | O_APPEND | O_DIRECT);
+		cb = (struct iocb){
+			.aio_fildes = (uint32_t)fd, .aio_lio_opcode = IOCB_CMD_PWRITE,
+			.aio_buf = (uintptr_t)pattern(i, size), .aio_nbytes = size,
+		};
+		CHECK(syscall(SYS_io_submit, ctx, 1, list) == 1);
+		CHECK(syscall(SYS_io_getevents, ctx, 1, 1, &done, NULL) == 1);
+		CHECK(done.res == (int64_t)size);
+		CHECK(close(fd) == 0);
+		holds("f", pattern(i, size), size);
+	}
+	CHECK(syscall(SYS_io_destroy, ctx) == 0);
 }
 
 static void truncate_in_all_ways(void)
@@ -239,6 +331,57 @@ static void shared_writable_mapping(void)
 	holds("f", p, size);
 }
 
+static void allocate(int fd, off_t size)
+{
+	CHECK(fallocate(fd, 0, 0, size) == 0);
+}
+
+static void set_attribute(int fd, off_t size)
+{
+	char text[32];
+	struct stat st;
+
+	(void)snprintf(text, sizeof(text), "%lld", (long long)size);
+	CHECK(fsetxattr(fd, "user.mooncake.size", text, strlen(text), 0) == 0);
+	/* which the kernel asks for then */
+	CHECK(fstat(fd, &st) == 0 && st.st_size == size);
+}
+
+static void truncate_by_path(int fd, off_t size)
+{
+	CHECK(truncate("f", size) == 0);
+}
+
+/* What the name shows meanwhile is another file: looking at it does not cut the mapping. */
+static void a_size_that_was_set_stays_mapped(void)
+{
+	static void (*const ways[])(int fd, off_t size) = {
+		allocate, set_attribute, truncate_by_path,
+	};
+	char *model = calloc(1, MIB), *p;
+	struct stat st;
+	int fd;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		put_file("f", pattern(1, 4096), 4096);
+		fd = opened("f", O_RDWR);
+		ways[i](fd, (off_t)MIB);
+		p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p == MAP_FAILED && errno == ENODEV)
+			return;		/* a kernel before 6.6 */
+		CHECK(p != MAP_FAILED);
+		p[MIB / 2] = 'x';
+		CHECK(stat("f", &st) == 0 && st.st_size == 4096);
+		p[MIB / 2 + 1] = 'y';
+		CHECK(munmap(p, MIB) == 0);
+		CHECK(close(fd) == 0);
+		memcpy(model, pattern(1, 4096), 4096);
+		model[MIB / 2] = 'x';
+		model[MIB / 2 + 1] = 'y';
+		holds("f", model, MIB);
+	}
+}
+
 static void copies_inside_the_kernel(void)
 {
 	const size_t size = MIB + 5;
@@ -320,12 +463,17 @@ const struct call_case data_cases[] = {
 	{ "random_writes_make_one_file", random_writes_make_one_file },
 	{ "overwrite_in_place_keeps_the_rest", overwrite_in_place_keeps_the_rest },
 	{ "append_begins_at_the_end", append_begins_at_the_end },
+	{ "an_append_can_be_told_another_place", an_append_can_be_told_another_place },
+	{ "appends_of_several_are_each_at_an_end_of_its_own",
+	  appends_of_several_are_each_at_an_end_of_its_own },
+	{ "large_appends_stay_in_order", large_appends_stay_in_order },
 	{ "truncate_in_all_ways", truncate_in_all_ways },
 	{ "allocation_sets_the_size", allocation_sets_the_size },
 	{ "too_large_is_refused_and_not_published", too_large_is_refused_and_not_published },
 	{ "direct_io", direct_io },
 	{ "private_mappings", private_mappings },
 	{ "shared_writable_mapping", shared_writable_mapping },
+	{ "a_size_that_was_set_stays_mapped", a_size_that_was_set_stays_mapped },
 	{ "copies_inside_the_kernel", copies_inside_the_kernel },
 	{ "threads_write_one_file", threads_write_one_file },
 	{ "seeks", seeks },

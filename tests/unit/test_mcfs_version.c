@@ -297,11 +297,14 @@ static void appends_go_to_the_end(void **state)
 	struct mcfs_writer *w;
 
 	put(f, "k", "abc");
-	w = opened(f, "k", MCFS_WRITER_APPEND);
-	writes(w, 0, "def");
-	writes(w, 1, "ghi");
+	w = opened(f, "k", 0);
+	writes(w, MCFS_AT_THE_END, "def");
+	writes(w, MCFS_AT_THE_END, "ghi");
+	/* One that is sent again, because it was answered EINTR, is there once. */
+	writes(w, 9, "jkl");
+	writes(w, 9, "jkl");
 	assert_int_equal(flushes(w), 0);
-	stored(f, "k", "abcdefghi");
+	stored(f, "k", "abcdefghijkl");
 	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 }
 
