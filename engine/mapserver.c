@@ -7,11 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,7 +37,8 @@ struct mce_mapserver {
 	uint64_t *life;		/* atomic elements */
 	/* owned by the loop */
 	struct mc_list mappers;
-	unsigned nmappers;
+	struct mc_list orphans;	/* mappers whose connection has ended in the middle of copies */
+	unsigned nmappers;	/* on both lists */
 	struct mce_watcher watcher;
 	bool paused;		/* no descriptors left: accept again at the next tick */
 	/* guarded by lock */
@@ -50,6 +53,9 @@ struct mapper {
 	bool greeted;
 	uint64_t since_ms;
 	const uint64_t *busy;	/* its busy page, written by it; NULL: it has given none */
+	/* of an orphan */
+	int pidfd;		/* its process, -1: not to be had */
+	uint64_t until_ns;
 };
 
 void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX])
@@ -111,15 +117,66 @@ out:
 
 /* ---- mappers ----------------------------------------------------------------------------------- */
 
-static void mapper_close(struct mapper *m)
+static void mapper_free(struct mapper *m)
 {
-	mc_evloop_del(m->s->io->loop, &m->evfd);
-	close(m->evfd.fd);
 	mc_list_remove(&m->node);
 	m->s->nmappers--;
 	if (m->busy)
 		munmap((void *)(uintptr_t)m->busy, MCE_BUSY_BYTES);
+	if (m->pidfd >= 0)
+		close(m->pidfd);
 	free(m);
+}
+
+static bool is_copying(const struct mapper *m)
+{
+	for (unsigned i = 0; m->busy && i < MCE_BUSY_SLOTS; i++)
+		if (__atomic_load_n(&m->busy[i], __ATOMIC_SEQ_CST))
+			return true;
+	return false;
+}
+
+static bool orphan_is_over(const struct mapper *m)
+{
+	struct pollfd pfd = { .fd = m->pidfd, .events = POLLIN };
+
+	return !is_copying(m) || mc_now_ns() >= m->until_ns || (m->pidfd >= 0 && poll(&pfd, 1, 0) != 0);
+}
+
+static void drop_orphans(struct mce_mapserver *s)
+{
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &s->orphans) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		if (orphan_is_over(m))
+			mapper_free(m);
+	}
+}
+
+/* The connection's end does not end its copies: they are waited for until the process has ended. */
+static void mapper_close(struct mapper *m)
+{
+	struct ucred cred = { .pid = 0 };
+	socklen_t len = sizeof(cred);
+
+	mc_evloop_del(m->s->io->loop, &m->evfd);
+	if (is_copying(m)) {
+		if (getsockopt(m->evfd.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+			m->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
+		/* Nobody has this number any more. */
+		m->until_ns = m->pidfd < 0 && cred.pid > 0 && errno == ESRCH ? 0 :
+			mc_deadline_ms(MCE_BUSY_WAIT_MS);
+		mc_list_remove(&m->node);
+		mc_list_push_back(&m->s->orphans, &m->node);
+	}
+	/* A child that it has forked may have the other end, and one of ours this one. */
+	shutdown(m->evfd.fd, SHUT_RDWR);
+	close(m->evfd.fd);
+	m->evfd.fd = -1;
+	if (!m->until_ns)
+		mapper_free(m);
 }
 
 /* A page that its owner could cut short would kill us. */
@@ -226,6 +283,7 @@ static int mapper_new(struct mce_mapserver *s, int fd)
 	if (!m)
 		return -ENOMEM;
 	m->s = s;
+	m->pidfd = -1;
 	m->evfd.fd = fd;
 	m->evfd.ready = mapper_ready;
 	m->since_ms = mc_now_ms();
@@ -272,6 +330,7 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 		if (!m->greeted && now_ms - m->since_ms > HELLO_MS)
 			mapper_close(m);
 	}
+	drop_orphans(s);
 }
 
 /* ---- revocation -------------------------------------------------------------------------------- */
@@ -282,22 +341,29 @@ struct forget {
 	bool busy;		/* out: somebody is copying */
 };
 
-static void busy_run(void *arg)
+static bool is_busy(const struct mc_list *mappers, uint64_t rkey)
 {
-	struct forget *f = arg;
 	struct mc_list *pos;
 
-	f->busy = false;
-	mc_list_for_each(pos, &f->s->mappers) {
+	mc_list_for_each(pos, mappers) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
 		for (unsigned i = 0; m->busy && i < MCE_BUSY_SLOTS; i++)
-			if (__atomic_load_n(&m->busy[i], __ATOMIC_SEQ_CST) == f->rkey)
-				f->busy = true;
+			if (__atomic_load_n(&m->busy[i], __ATOMIC_SEQ_CST) == rkey)
+				return true;
 	}
+	return false;
 }
 
-/* A mapper that dies lets go by the end of its connection.  One that is stopped may keep us waiting, but not
+static void busy_run(void *arg)
+{
+	struct forget *f = arg;
+
+	drop_orphans(f->s);
+	f->busy = is_busy(&f->s->mappers, f->rkey) || is_busy(&f->s->orphans, f->rkey);
+}
+
+/* A mapper that dies lets go by the end of its process.  One that is stopped may keep us waiting, but not
  * for ever. */
 static void wait_copies(struct forget *f)
 {
@@ -389,6 +455,7 @@ int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret)
 	s->io = &e->io[0];
 	s->life_fd = -1;
 	mc_list_init(&s->mappers);
+	mc_list_init(&s->orphans);
 	pthread_mutex_init(&s->lock, NULL);
 	s->watcher.tick = server_tick;
 	s->listener.ready = accept_ready;
@@ -415,8 +482,10 @@ void mce_mapserver_close(struct mce_mapserver *s)
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
 		close(m->evfd.fd);
-		free(m);
+		mapper_free(m);
 	}
+	mc_list_for_each_safe(pos, next, &s->orphans)
+		mapper_free(mc_container_of(pos, struct mapper, node));
 	if (s->listener.fd >= 0)
 		close(s->listener.fd);
 	if (s->life_fd >= 0)

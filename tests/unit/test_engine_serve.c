@@ -7,17 +7,21 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/net.h"
 #include "engine/map_wire.h"
+#include "engine/mapped.h"
 #include "engine/tcp_wire.h"
 
 #define LEN (4ull << 20)
@@ -571,6 +575,163 @@ static void deaf_mapper(void **state)
 	side_close(&s);
 }
 
+/* A mapper with a busy page; the test writes it and makes no copies. */
+struct copier {
+	int lane, fd;
+	uint64_t *busy;
+	const uint64_t *life;
+};
+
+static void copier_open(struct copier *c, const struct side *s, uint64_t token)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = token }, in;
+	struct mce_greeting g;
+	int page, got;
+
+	c->lane = dial(s);
+	g = greet_as(c->lane, token, 0, 1);
+	c->fd = map_dial(&g.id);
+	page = mce_vm_busy_page(&c->busy);
+	assert_true(page >= 0);
+	assert_int_equal(mce_map_send(c->fd, &m, page), 0);
+	close(page);
+	assert_int_equal(map_answer(c->fd, &in, &got), 0);
+	c->life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, got, 0);
+	assert_true(c->life != MAP_FAILED);
+	close(got);
+}
+
+static unsigned copier_slot(const struct copier *c, uint64_t rkey)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH, .rkey = rkey }, in;
+	int got;
+
+	assert_int_equal(mce_map_send(c->fd, &m, -1), 0);
+	assert_int_equal(map_answer(c->fd, &in, &got), 0);
+	assert_true(in.rkey == rkey && in.len);
+	return in.slot;
+}
+
+static void copier_close(struct copier *c)
+{
+	close(c->fd);
+	close(c->lane);
+	munmap(c->busy, MCE_BUSY_BYTES);
+	munmap((void *)(uintptr_t)c->life, MCE_LIFE_BYTES);
+}
+
+/* Regions end, and it does not read of it: it loses the connection. */
+static void be_deaf(const struct copier *c, struct side *s)
+{
+	struct pollfd pfd = { .fd = c->fd };
+	static char mem[64];
+	struct mce_mr_attr attr = { .base = mem, .len = sizeof(mem), .fd = -1, .access = MCE_ACCESS_READ };
+	struct mce_mr *mr;
+
+	for (unsigned i = 0; i < 100000 && poll(&pfd, 1, 0) == 0; i++) {
+		assert_int_equal(mce_mr_register(s->e, &attr, &mr), 0);
+		mce_mr_unregister(mr);
+	}
+	assert_true(pfd.revents & POLLHUP);
+}
+
+struct late_copy {
+	const struct copier *c;
+	unsigned slot;
+	bool returned, early;	/* atomic; out */
+};
+
+/* Ends the copy some time after the region has ended. */
+static void *late_copy_main(void *arg)
+{
+	struct late_copy *l = arg;
+	uint64_t until = SECONDS(20);
+
+	while (__atomic_load_n(&l->c->life[l->slot], __ATOMIC_SEQ_CST) && mc_now_ns() < until)
+		usleep(1000);
+	for (until = mc_deadline_ms(300); mc_now_ns() < until && !l->early; usleep(1000))
+		l->early = __atomic_load_n(&l->returned, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&l->c->busy[7], 0, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Whose connection has ended may be copying all the same. */
+static void deaf_copier(void **state)
+{
+	struct late_copy l = { .returned = false };
+	struct copier c;
+	struct side s;
+	pthread_t t;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	copier_open(&c, &s, 6);
+	l.c = &c;
+	l.slot = copier_slot(&c, mce_mr_rkey(s.mr));
+	c.busy[7] = mce_mr_rkey(s.mr);
+	be_deaf(&c, &s);
+	assert_int_equal(pthread_create(&t, NULL, late_copy_main, &l), 0);
+	mce_mr_unregister(s.mr);
+	__atomic_store_n(&l.returned, true, __ATOMIC_SEQ_CST);
+	pthread_join(t, NULL);
+	assert_false(l.early);
+	copier_close(&c);
+	side_close(&s);
+}
+
+/* Who died in the middle of a copy is not waited for. */
+static void dead_copier(void **state)
+{
+	struct copier c;
+	struct side s;
+	uint64_t began;
+	pid_t pid;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	pid = fork();
+	if (pid == 0) {
+		copier_open(&c, &s, 7);
+		c.busy[0] = mce_mr_rkey(s.mr);
+		kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	began = mc_now_ns();
+	mce_mr_unregister(s.mr);
+	assert_true(mc_now_ns() - began < MCE_BUSY_WAIT_MS / 2 * MC_NS_PER_MS);
+	side_close(&s);
+}
+
+static unsigned busy_pages(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned n = 0;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, "mooncake-busy") != NULL;
+	fclose(f);
+	return n;
+}
+
+/* What mappers have given goes with the engine, also of those that were copying. */
+static void pages_go(void **state)
+{
+	unsigned before = busy_pages();
+	struct copier c, deaf;
+	struct side s;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	copier_open(&deaf, &s, 9);
+	deaf.busy[0] = 1;
+	be_deaf(&deaf, &s);
+	copier_open(&c, &s, 10);
+	assert_int_equal(busy_pages(), before + 4);
+	side_close(&s);
+	copier_close(&c);
+	copier_close(&deaf);
+	assert_int_equal(busy_pages(), before);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +746,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(half_request),
 		cmocka_unit_test(map_server),
 		cmocka_unit_test(deaf_mapper),
+		cmocka_unit_test(deaf_copier),
+		cmocka_unit_test(dead_copier),
+		cmocka_unit_test(pages_go),
 	};
 
 	owner_main(argc, argv);
