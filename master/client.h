@@ -85,7 +85,8 @@ uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
 /* The same for clients that own nothing: never more often than owners. */
 uint64_t mcm_heartbeat_idle_ms(const struct mcm *m);
 uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients);
-/* Segments of silent clients stop being served, those of long forgotten ones go. */
+/* After it: segments of silent clients stop being served, those of long forgotten ones go; the hold of a
+ * restart ends. */
 void mcm_liveness_tick(struct mcm *m);
 
 #endif

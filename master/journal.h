@@ -101,7 +101,9 @@ int mcm_checkpoint(struct mcm *m);
 /* ---- after a restart (restore_held.c) ---- */
 
 /* Objects that were brought back keep their memory until clients have had time to find the new master
- * and pin what they had pinned.  Called by the evictor; true: there is more to do. */
+ * and pin what they had pinned.  The monitor says when that is. */
+void mcm_restored_tick(struct mcm *m);
+/* Then the evictor lets go of them; true: there is more to do. */
 bool mcm_restored_release(struct mcm *m);
 
 /* ---- objects and records (restore_object.c) ---- */

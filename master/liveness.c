@@ -207,6 +207,7 @@ void mcm_liveness_tick(struct mcm *m)
 	uint64_t now = mcm_now_ms(m);
 	unsigned i = 0, dropped = 0;
 
+	mcm_restored_tick(m);
 	MC_LOCKED(&m->clients.lock);
 	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.owners), __ATOMIC_RELAXED);
 	__atomic_store_n(&m->heartbeat_idle_ms, mcm_heartbeat_idle_of(m, m->clients.count),

@@ -43,6 +43,7 @@ struct mcm {
 	bool evict_wanted;
 	uint32_t promised_until;	/* tick at which the last promise of an exist ends */
 	bool ready;			/* clients are served */
+	bool held_over;			/* what is held may go (restore_held.c) */
 	/* each with its own locks */
 	struct mcm_index index;
 	struct mcm_names names;
@@ -62,9 +63,9 @@ struct mcm {
 	struct mcm_kv_events *kv_events;	/* constant while served; NULL: not wanted */
 	/* objects of an earlier master that are held: the evictor's */
 	uint32_t held_next, held_end;
-	uint64_t held_until_ms;		/* at the least; 0: none are */
-	uint64_t held_from_ms;
 	/* the monitor's */
+	uint64_t held_until_ms;		/* at the least; 0: none are, or no longer */
+	uint64_t held_from_ms;
 	uint64_t tick_ns;		/* when it last ran */
 	uint64_t due_ms;		/* nobody falls silent before */
 	/* owned by who starts and stops */

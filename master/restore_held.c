@@ -54,18 +54,25 @@ static bool still_held(const struct mcm *m)
 	return now < m->held_until_ms || now < m->held_from_ms + beat;
 }
 
+/* By the monitor and after it has looked at the clock: until then a master that was stopped for a while takes
+ * that for its clients' time. */
+void mcm_restored_tick(struct mcm *m)
+{
+	if (!m->held_until_ms || still_held(m))
+		return;
+	m->held_until_ms = 0;
+	__atomic_store_n(&m->held_over, true, __ATOMIC_RELEASE);
+}
+
 bool mcm_restored_release(struct mcm *m)
 {
 	uint32_t end = m->held_end;
 
-	if (!m->held_until_ms || still_held(m))
+	if (!__atomic_load_n(&m->held_over, __ATOMIC_ACQUIRE))
 		return false;
 	if (end - m->held_next > STEP)
 		end = m->held_next + STEP;
 	for (; m->held_next < end; m->held_next++)
 		release(m, m->held_next);
-	if (m->held_next < m->held_end)
-		return true;
-	m->held_until_ms = 0;
-	return false;
+	return m->held_next < m->held_end;
 }

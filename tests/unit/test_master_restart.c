@@ -56,6 +56,26 @@ static void t_held_for_many(void **state)
 	fx_down(&fx);
 }
 
+/* A master that was stopped does not take the time for its clients': whoever of its threads runs first. */
+static void t_held_over_a_stall(void **state)
+{
+	struct fixture fx;
+
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "a", 500 << 10, 0), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	mc_clock_advance(60 * MC_NS_PER_SEC);
+	while (mcm_evict_background(fx.m))
+		;
+	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), -MC_ENOSPACE);
+	fx_advance(&fx, 1000);
+	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), -MC_ENOSPACE);
+	fx_advance(&fx, 3000);
+	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), 0);
+	fx_down(&fx);
+}
+
 static int put_in_group(struct fixture *fx, const char *key, uint64_t size)
 {
 	struct mcm_put_request rq = { .copies = 1 };
@@ -99,7 +119,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
-		cmocka_unit_test(t_group_held),
+		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
