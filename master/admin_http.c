@@ -10,6 +10,7 @@
 
 #include "common/metrics.h"
 #include "master/admin_json.h"
+#include "master/journal.h"
 #include "master/mcm_i.h"
 #include "master/stats.h"
 
@@ -192,12 +193,15 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 	for (g = table; g->route.path; g++)
 		if (!strcmp(g->route.path, rq->path) && !strcmp(g->route.method, method))
 			break;
-	if (g->route.path && (g->early || is_ready(arg)))
+	if (g->route.path && (g->early || is_ready(arg))) {
 		g->route.handle(rq, arg);
-	else
+		/* Answers wait for the journal here as they do elsewhere. */
+		mcm_journal_settle(arg);
+	} else {
 		mcm_answer_json(rq, 503, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code",
 						   -1011, "error_message",
 						   "service plane is not active"));
+	}
 }
 
 /* As upstream: a route is its method and its path. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/fault.h"
+#include "master/admin_http.h"
 #include "master/journal_i.h"
 
 #define MIB (1u << 20)
@@ -537,6 +538,45 @@ static void t_full(void **state)
 	fx_down(&fx);
 }
 
+/* ---- what is asked for over HTTP ---- */
+
+static char *ask(struct fixture *fx, const char *method, const char *path)
+{
+	const struct mc_http_route *r = mcm_http_routes;
+	struct mc_http_request rq = { .method = method, .path = path, .body = "", .status = 200 };
+	char *text = NULL;
+	size_t len;
+
+	while (strcmp(r->path, path) != 0 || !r->method || strcmp(r->method, method) != 0)
+		r++;
+	rq.out = open_memstream(&text, &len);
+	r->handle(&rq, fx->m);
+	fclose(rq.out);
+	assert_int_equal(rq.status, 200);
+	return text;
+}
+
+/* It is written, too, when the answer leaves. */
+static void t_http(void **state)
+{
+	struct fixture fx;
+	char *answer;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	fx.m->ready = true;
+	assert_int_equal(fx_put(&fx, "a", 5000, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", 5000, 0), 0);
+	jx_answer(&fx);
+	answer = ask(&fx, "POST", "/api/v1/remove_all");
+	assert_non_null(strstr(answer, "\"removed_count\":2"));
+	free(answer);
+	jx_killed(&fx);
+	jx_started(&fx);
+	assert_int_equal(mcm_index_count(&fx.m->index), 0);
+	fx_down(&fx);
+}
+
 /* ---- what released versions have written ---- */
 
 static void golden_of(char path[512], const char *name)
@@ -685,6 +725,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(t_not_ours),
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
 		cmocka_unit_test(t_owners), cmocka_unit_test(t_full),
+		cmocka_unit_test(t_http),
 		cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
 	};
 
