@@ -14,8 +14,8 @@ int mcm_serve_tenants(struct mcp_session *s, const void *body, size_t len,
 {
 	struct mcp_tenants_reply reply = { 0 };
 	struct mcp_tenants rq;
-	struct mcp_tenant *list, one;
-	uint32_t first = 0, i, n = 0;
+	struct mcp_tenant *list;
+	uint32_t first = 0, count, n = 0;
 	struct mcm *m = arg;
 	int r;
 
@@ -27,15 +27,16 @@ int mcm_serve_tenants(struct mcp_session *s, const void *body, size_t len,
 		r = mcm_tenant_find(m, rq.tenant, &first);
 	if (r < 0)
 		return r;
-	list = mcm_scratch(MCM_SCRATCH_ITEMS, rq.tenant.len ? 1 : mcm_peek(&m->tenants.count),
-			   sizeof(*list));
+	/* There may be more at any time: those then are not listed. */
+	count = rq.tenant.len ? 1 : mcm_peek(&m->tenants.count);
+	list = mcm_scratch(MCM_SCRATCH_ITEMS, count, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
 	if (rq.tenant.len)
 		n = mcm_tenant_describe(m, first, list);
 	else
-		for (i = mcm_peek(&m->tenants.count); n < i && mcm_tenant_describe(m, n, &one);)
-			list[n++] = one;
+		while (n < count && mcm_tenant_describe(m, n, &list[n]))
+			n++;
 	reply.tenants = mcp_seq(list, n);
 	return mcp_answer(answer, &mcp_desc_tenants_reply, &reply);
 }

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "master/scratch.h"
+#include "master/service.h"
 
 #define MIB (1ull << 20)
 
@@ -698,6 +700,53 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	fx_down(&fx);
 }
 
+/* ---- a listing's memory and its answer; linked in the place of the real ones ---- */
+
+void *__wrap_mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size);
+void *__real_mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size);
+int __wrap_mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
+
+static struct {
+	struct fixture *fx;		/* in which a tenant comes meanwhile; NULL: none does */
+	size_t room, listed;
+} listing;
+
+void *__wrap_mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size)
+{
+	if (listing.fx) {
+		listing.room = count;
+		quota(listing.fx, "late", MIB);
+		count++;
+	}
+	return __real_mcm_scratch(use, count, size);
+}
+
+int __wrap_mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg)
+{
+	assert_ptr_equal(d, &mcp_desc_tenants_reply);
+	listing.listed = ((const struct mcp_tenants_reply *)msg)->tenants.count;
+	return 0;
+}
+
+static void a_tenant_that_comes_meanwhile(void **state)
+{
+	struct mcp_tenants rq = { 0 };
+	struct mcp_buf b = { 0 };
+	struct fixture fx;
+
+	fx_up(&fx, 1, 64 * MIB, tune);
+	quota(&fx, "early", MIB);
+	assert_int_equal(mcp_encode(&mcp_desc_tenants, &rq, &b), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		listing.fx = i ? NULL : &fx;
+		assert_int_equal(mcm_serve_tenants(NULL, b.data, b.len, NULL, fx.m), 0);
+		assert_int_equal(listing.listed, 2 + i);
+		assert_int_equal(listing.room, 2);
+	}
+	mcp_buf_free(&b);
+	fx_down(&fx);
+}
+
 static int up(void **state)
 {
 	if (!mkdtemp(dir))
@@ -736,6 +785,7 @@ int main(void)
 		cmocka_unit_test(very_many_tenants),
 		cmocka_unit_test(quotas_are_written_to_the_file),
 		cmocka_unit_test(tenants_and_groups_survive_a_restart),
+		cmocka_unit_test(a_tenant_that_comes_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, up, down);
