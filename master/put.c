@@ -647,14 +647,15 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	return r;
 }
 
-int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret)
+int mcm_put_take_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
+		      struct mcm_put *ret)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
 	uint32_t id;
 
 	MC_LOCKED(&ps->lock);
 	id = put_find(ps, generation);
-	if (!id || !mcm_put_at(ps, id)->copy)
+	if (!id || !mcm_put_at(ps, id)->copy || mcm_put_at(ps, id)->session != s)
 		return -MC_ESTALE_PUT;
 	put_claim(ps, id, ret);
 	mc_metric_add(&unfinished, -1);

@@ -131,9 +131,10 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
 
 /* Register the copy's put; unit->put is filled in.  -MC_ELIMIT, -ENOMEM. */
 int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
-/* Whoever takes it out ends it.  Without a unit it was taken back before: only its space is left to be given.
- * -MC_ESTALE_PUT. */
-int mcm_put_take_copy(struct mcm *m, uint64_t generation, struct mcm_put *ret);
+/* Whoever takes it out ends it.  @s: the session that fetched it.  Without a unit it was taken back before: only its
+ * space is left to be given.  -MC_ESTALE_PUT. */
+int mcm_put_take_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
+		      struct mcm_put *ret);
 /* Give its space back, once bytes on their way cannot hit it any more. */
 void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
 /* The unit is taken back.  The space stays the writer's until he reports or his session ends: nobody can tell him

@@ -266,7 +266,6 @@ int mcm_serve_copied(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_iter it;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_copied_list, body, len, &rq);
 	if (r < 0)
 		return r;
@@ -276,7 +275,7 @@ int mcm_serve_copied(struct mcp_session *s, const void *body, size_t len,
 	mc_metric_add(&updates, rq.items.count);
 	mcp_iter_init(&it, &rq.items, &mcp_desc_copied);
 	for (; mcp_iter_next(&it, &c); st++) {
-		r = mcm_task_copied(arg, &c);
+		r = mcm_task_copied(arg, mcp_session_get(s), &c);
 		st->status = r < 0 ? mc_err_to_wire(r) : 0;
 		if (r < 0)
 			mc_metric_add(&update_failures, 1);

@@ -148,8 +148,9 @@ int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg);
 /* Up to @max copies for the owner behind @s; their number. */
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
 			struct mcp_replica *ret_from, struct mcp_replica *ret_to);
-/* The client is done with one.  -MC_ESTALE_PUT, or why it is not kept. */
-int mcm_task_copied(struct mcm *m, const struct mcp_copied *c);
+/* The client is done with one that it fetched over @s.  -MC_ESTALE_PUT, also over another session, or why
+ * it is not kept. */
+int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c);
 /* For task_plan.c: a copy was begun, or could not be. */
 void mcm_unit_started(bool move, int result);
 /* For put.c: the unit was taken back or its put broken off; the space is the put's. */

@@ -121,13 +121,15 @@ static void account(struct mcm *m, struct mcm_unit *u, int result)
 	free(u);
 }
 
-int mcm_task_copied(struct mcm *m, const struct mcp_copied *c)
+int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c)
 {
 	int r = mc_err_from_wire(c->status);
 	struct mcm_put put;
 	struct mcm_unit *u;
 
-	if (mcm_put_take_copy(m, c->put, &put) < 0)
+	/* The source is pinned by the session that fetched it.  Another one's thread would race with that
+	 * one's end, after which the object's number may be another object's. */
+	if (mcm_put_take_copy(m, s, c->put, &put) < 0)
 		return -MC_ESTALE_PUT;
 	u = put.unit;
 	if (!u) {

@@ -54,7 +54,7 @@ static unsigned work(struct fixture *fx)
 	for (i = 0; i < n; i++) {
 		struct mcp_copied done = { .put = copy[i].put, .crc = copy[i].crc };
 
-		assert_int_equal(mcm_task_copied(fx->m, &done), 0);
+		assert_int_equal(mcm_task_copied(fx->m, fx->s, &done), 0);
 	}
 	mcm_tasks_tick(fx->m);
 	return n;

@@ -22,11 +22,12 @@ static unsigned fetch(struct fixture *fx, struct mcm_session *s, struct fetched 
 	return f->n;
 }
 
-static int copied(struct fixture *fx, const struct mcp_copy *c, int status, uint32_t crc)
+static int copied(struct fixture *fx, const struct mcm_session *s, const struct mcp_copy *c,
+		  int status, uint32_t crc)
 {
 	struct mcp_copied done = { .put = c->put, .status = status, .crc = crc };
 
-	return mcm_task_copied(fx->m, &done);
+	return mcm_task_copied(fx->m, s, &done);
 }
 
 static int create(struct fixture *fx, uint8_t type, const char *key, const char *source,
@@ -84,7 +85,7 @@ static unsigned work(struct fixture *fx, struct mcm_session *s)
 
 	while (fetch(fx, s, &f)) {
 		for (i = 0; i < f.n; i++)
-			assert_int_equal(copied(fx, &f.copy[i], 0, f.copy[i].crc), 0);
+			assert_int_equal(copied(fx, s, &f.copy[i], 0, f.copy[i].crc), 0);
 		n += f.n;
 	}
 	mcm_tasks_tick(fx->m);
@@ -174,8 +175,8 @@ static void only_so_many_copies_are_under_way(void **state)
 	assert_int_equal(fetch(&fx, fx.s, &f), 4);
 	assert_int_equal(fetch(&fx, fx.s, &(struct fetched){ .n = 0 }), 0);
 	for (unsigned i = 0; i < f.n; i++)
-		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC), 0);
-	assert_int_equal(copied(&fx, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
+		assert_int_equal(copied(&fx, fx.s, &f.copy[i], 0, CRC), 0);
+	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
 	work(&fx, fx.s);
 	check_many(&fx, 100);
 	fx_down(&fx);
@@ -234,7 +235,7 @@ static void a_group_is_not_held_by_copies_that_are_done(void **state)
 	assert_int_equal(fetch(&fx, fx.s, &f), 3);
 	fx_check(&fx);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC), 0);
+		assert_int_equal(copied(&fx, fx.s, &f.copy[i], 0, CRC), 0);
 	fx_check(&fx);
 	assert_int_equal(seg(&fx, 2)->objects, 3);
 	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-2", NULL, NULL), 0);
@@ -256,7 +257,7 @@ static void wrong_bytes_are_not_kept(void **state)
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
 	for (i = 0; i < MCM_UNIT_TRIES; i++) {
 		assert_int_equal(fetch(&fx, fx.s, &f), 1);
-		assert_int_equal(copied(&fx, &f.copy[0], 0, CRC + 1), -MC_ECHECKSUM);
+		assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC + 1), -MC_ECHECKSUM);
 		assert_int_equal(fetch(&fx, fx.s, &f), 0);
 		later(&fx, 5000);
 	}
@@ -283,18 +284,43 @@ static void a_worker_that_goes_takes_its_copies_along(void **state)
 	assert_int_equal(fetch(&fx, worker, &f), 4);
 	fx_session_end(&fx, worker);
 	assert_int_equal(look(&fx, id).active, 0);
-	assert_int_equal(copied(&fx, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
+	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
 	later(&fx, 5000);
 	/* One that hangs loses them too. */
 	assert_int_equal(fetch(&fx, fx.s, &g), 4);
 	later(&fx, fx.conf.processing_task_timeout_sec + 1000);
 	later(&fx, 1000);
 	assert_int_equal(look(&fx, id).active, 0);
-	assert_int_equal(copied(&fx, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
-	assert_int_equal(copied(&fx, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
+	assert_int_equal(copied(&fx, fx.s, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
+	assert_int_equal(copied(&fx, fx.s, &g.copy[3], 0, CRC), -MC_ESTALE_PUT);
 	later(&fx, 5000);
 	work(&fx, fx.s);
 	check_many(&fx, 40);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	fx_down(&fx);
+}
+
+/* Whoever did not fetch it has not pinned it either. */
+static void a_copy_is_ended_by_who_fetched_it(void **state)
+{
+	struct mcm_session *other;
+	struct fixture fx;
+	struct fetched f;
+	struct mcp_id id;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "k", 100000, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 1);
+	/* The same client's. */
+	other = fx_session(&fx, 1);
+	assert_int_equal(copied(&fx, other, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
+	assert_int_equal(copies_of(&fx, "k"), 1);
+	assert_int_equal(look(&fx, id).active, 1);
+	/* It is whose it was. */
+	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
+	work(&fx, fx.s);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
 	fx_down(&fx);
 }
@@ -315,7 +341,7 @@ static void cancel_takes_everything_back(void **state)
 	assert_int_equal(status, MCP_TASK_CANCELED);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
 	for (unsigned i = 0; i < f.n; i++)
-		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC), -MC_ESTALE_PUT);
+		assert_int_equal(copied(&fx, fx.s, &f.copy[i], 0, CRC), -MC_ESTALE_PUT);
 	later(&fx, 5000);
 	assert_int_equal(seg(&fx, 2)->used, 0);
 	assert_int_equal(work(&fx, fx.s), 0);
@@ -389,7 +415,7 @@ static void what_changes_meanwhile(void **state)
 	assert_int_equal(fx_rename(&fx, "renamed", "to", 0), 0);
 	assert_int_equal(fx_put(&fx, "replaced", 50, MCP_PUT_UPSERT), 0);
 	for (i = 0; i < 3; i++)
-		assert_int_equal(copied(&fx, &f.copy[i], 0, CRC),
+		assert_int_equal(copied(&fx, fx.s, &f.copy[i], 0, CRC),
 				 f.copy[i].size == 2000 ? 0 : -MC_ENOOBJECT);
 	work(&fx, fx.s);
 	assert_int_equal(seg(&fx, 1)->used, 0);
@@ -547,6 +573,7 @@ int main(void)
 		cmocka_unit_test(a_group_is_not_held_by_copies_that_are_done),
 		cmocka_unit_test(wrong_bytes_are_not_kept),
 		cmocka_unit_test(a_worker_that_goes_takes_its_copies_along),
+		cmocka_unit_test(a_copy_is_ended_by_who_fetched_it),
 		cmocka_unit_test(cancel_takes_everything_back),
 		cmocka_unit_test(room_of_a_copy_is_not_given_away_under_its_writer),
 		cmocka_unit_test(what_changes_meanwhile),

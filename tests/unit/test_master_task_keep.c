@@ -53,7 +53,7 @@ static unsigned work(struct fixture *fx, unsigned rounds)
 		for (unsigned i = 0; i < n; i++) {
 			struct mcp_copied done = { .put = copy[i].put, .crc = copy[i].crc };
 
-			assert_int_equal(mcm_task_copied(fx->m, &done), 0);
+			assert_int_equal(mcm_task_copied(fx->m, fx->s, &done), 0);
 		}
 		sum += n;
 	}
