@@ -391,6 +391,8 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	}
 	if (ret->reattached)
 		mc_metric_add(&remounts, 1);
+	else
+		mcm_tasks_mounted(m, rq->name);
 	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
 		ret->reattached ? "segment is back with its objects" : "segment mounted",
 		(int)rq->name.len, (const char *)rq->name.data, (unsigned long long)rq->size,

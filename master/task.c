@@ -396,8 +396,8 @@ void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, 
 		snprintf(t->message, sizeof(t->message), "%s", why);
 	if (t->type == MCP_TASK_DRAIN)
 		set_draining(m, t, status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : 0);
-	/* Its segments go on taking nothing. */
-	if (t->type == MCP_TASK_DRAIN && status == MCP_TASK_SUCCEEDED)
+	t->drained = t->type == MCP_TASK_DRAIN && status == MCP_TASK_SUCCEEDED;
+	if (t->drained)
 		mcm_task_keep(m, t);
 	else
 		mcm_task_drop(m, t->id);
@@ -414,7 +414,8 @@ void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, 
 			t->message);
 }
 
-/* Those that still have copies under way stay a little longer. */
+/* Those that still have copies under way stay a little longer; and those without whose id nobody could have a
+ * segment back. */
 static void forget_old(struct mcm *m)
 {
 	struct mcm_tasks *ts = &m->tasks;
@@ -425,7 +426,7 @@ static void forget_old(struct mcm *m)
 
 		if (ts->n_finished <= m->conf.max_total_finished_tasks)
 			return;
-		if (t->active)
+		if (t->active || mcm_task_keeps_drained(m, t))
 			continue;
 		mc_list_remove(&t->link);
 		mcm_task_drop(m, t->id);
@@ -513,6 +514,7 @@ int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg)
 	/* No lock: nobody else is there yet, and the notes, whose lock comes after it, are being read. */
 	if (msg->status == MCP_TASK_SUCCEEDED) {
 		t->status = MCP_TASK_SUCCEEDED;
+		t->drained = t->type == MCP_TASK_DRAIN;
 		mc_list_push_back(&m->tasks.finished, &t->link);
 		m->tasks.n_finished++;
 	} else {
@@ -573,9 +575,10 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 			pthread_mutex_unlock(&ts->lock);
 			return mc_fail(-MC_ENOTASK, "no task has this id");
 		}
-		if (t->type == MCP_TASK_DRAIN && t->status == MCP_TASK_SUCCEEDED) {
+		if (t->drained) {
 			set_draining(m, t, 0);
 			mcm_task_drop(m, id);
+			t->drained = false;
 		}
 	}
 	*ret_status = t->status;

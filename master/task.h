@@ -65,6 +65,7 @@ struct mcm_task {
 	uint64_t began_ms;		/* the master's clock; of the wait for a client */
 	uint64_t succeeded, failed, blocked, bytes, total;
 	unsigned active;		/* copies under way */
+	bool drained;			/* its sources go on taking nothing */
 	struct mcp_id client;
 	struct mcm_task_failure *failure;
 	unsigned n_failures;
@@ -140,6 +141,11 @@ void mcm_tasks_restore(struct mcm *m);
 /* tasks.lock held: note how it stands, or that it is over. */
 void mcm_task_keep(struct mcm *m, const struct mcm_task *t);
 void mcm_task_drop(struct mcm *m, struct mcp_id id);
+/* Does this finished drain keep a segment from taking objects, and no later one does? */
+bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t);
+/* No lock held: a segment was mounted that is not one of before.  A drain that had emptied one of its name is
+ * not about this one. */
+void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name);
 /* One that was noted, before the master has threads.  -MC_EPARAM, -ENOMEM. */
 int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg);
 

@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "master/admin_json.h"
 #include "master/journal.h"
@@ -63,6 +64,92 @@ void mcm_task_drop(struct mcm *m, struct mcp_id id)
 
 	mcm_id_text(id, text);
 	mcm_note_drop(m, MCM_NOTE_TASK, mcp_bytes(text, strlen(text)));
+}
+
+static bool has_drained(const struct mcm_task *t, uint64_t name)
+{
+	return t->drained && mcm_task_names(t->source, t->n_sources, name);
+}
+
+static bool is_drained(struct mcm *m, uint64_t name)
+{
+	struct mcm_segments *ss = &m->segments;
+	const struct mcm_segment *s = NULL;
+	bool drained = false;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	while (!drained && (s = mcm_segments_named(ss, name, s)))
+		drained = mcm_peek(&s->draining) == MCP_SEG_DRAINED;
+	pthread_rwlock_unlock(&ss->lock);
+	return drained;
+}
+
+static bool is_drained_later(const struct mcm *m, const struct mcm_task *t, uint64_t name)
+{
+	const struct mc_list *pos = t->link.next;
+
+	while (pos != &m->tasks.finished &&
+	       !has_drained(mc_container_of(pos, const struct mcm_task, link), name))
+		pos = pos->next;
+	return pos != &m->tasks.finished;
+}
+
+bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t)
+{
+	for (unsigned i = 0; i < t->n_sources; i++)
+		if (has_drained(t, t->source[i].hash) && is_drained(m, t->source[i].hash) &&
+		    !is_drained_later(m, t, t->source[i].hash))
+			return true;
+	return false;
+}
+
+static void leave_out(struct mcm *m, struct mcm_task *t, uint64_t name)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < t->n_sources; i++) {
+		if (t->source[i].hash == name)
+			free(t->source[i].name);
+		else
+			t->source[n++] = t->source[i];
+	}
+	t->n_sources = n;
+	if (n)
+		mcm_task_keep(m, t);
+	else
+		mcm_task_drop(m, t->id);
+}
+
+/* Another segment of the name, there and empty: the drain is about that one, and so about this one too. */
+static bool joins_drained(struct mcm *m, uint64_t name)
+{
+	struct mcm_segments *ss = &m->segments;
+	struct mcm_segment *s;
+	bool joins = false;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (s = NULL; (s = mcm_segments_named(ss, name, s));)
+		joins |= mcm_segment_shown(s) == MCP_SEG_DRAINED;
+	for (s = NULL; joins && (s = mcm_segments_named(ss, name, s));)
+		__atomic_store_n(&s->draining, MCP_SEG_DRAINED, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&ss->lock);
+	return joins;
+}
+
+void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name)
+{
+	uint64_t hash = mc_hash(name.data, name.len, 0);
+	struct mc_list *pos;
+
+	MC_LOCKED(&m->tasks.lock);
+	if (joins_drained(m, hash))
+		return;
+	mc_list_for_each(pos, &m->tasks.finished) {
+		struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
+
+		if (has_drained(t, hash))
+			leave_out(m, t, hash);
+	}
 }
 
 static void restore_one(void *arg, struct mcp_bytes name, struct mcp_bytes value)

@@ -127,11 +127,138 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	fx_down(&fx);
 }
 
+static struct mcp_id drain(struct fixture *fx, const char *a, const char *b)
+{
+	struct mcp_bytes source[] = { fx_bytes(a), fx_bytes(b ? b : "") };
+	struct mcm_task_request rq = {
+		.type = MCP_TASK_DRAIN, .source = source, .n_sources = b ? 2 : 1,
+	};
+	struct mcp_id id;
+
+	assert_int_equal(mcm_task_create(fx->m, &rq, &id), 0);
+	work(fx, 1000);
+	assert_int_equal(status_of(fx, id), MCP_TASK_SUCCEEDED);
+	return id;
+}
+
+static void put_some(struct fixture *fx, const char *prefix, unsigned n)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		sprintf(key, "%s%u", prefix, i);
+		assert_int_equal(fx_put(fx, key, 5000, 0), 0);
+	}
+}
+
+/* Some more memory of client 1's under a name that is there. */
+static int mount_more(struct fixture *fx, uint64_t id, const char *name)
+{
+	struct mcp_mount rq = {
+		.segment = { 7, id }, .client = fx->s->client, .epoch = id, .size = 8 * MIB,
+		.base = id << 40, .name = fx_bytes(name), .endpoint = fx_bytes("host:1"),
+		.protocol = fx_bytes("tcp"),
+	};
+	struct mcp_mount_reply reply;
+
+	return mcm_mount(fx->m, fx->s->client, &rq, &reply);
+}
+
+/* What a drain has emptied is the memory that was there, not whatever is called so later. */
+static void a_name_that_is_mounted_anew_takes_objects(void **state)
+{
+	struct fixture fx;
+	struct mcp_id id;
+	uint64_t lost;
+
+	jx_up(&fx, 3, 8 * MIB);
+	put_some(&fx, "k", 60);
+	id = drain(&fx, "seg-1", "seg-2");
+	assert_int_equal(mcm_unmount(fx.m, fx.s->client, (struct mcp_id){ 7, 1 }, &lost), 0);
+	while (mcm_evict_background(fx.m))
+		;
+	assert_int_equal(fx_mount(&fx, 1, 1, 201, 8 * MIB, NULL), 0);
+	put_some(&fx, "l", 60);
+	assert_true(seg(&fx, 1)->objects > 0);
+	/* Beside one that is still there it is emptied with that. */
+	assert_int_equal(mount_more(&fx, 9, "seg-2"), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 9)), MCP_SEG_DRAINED);
+	jx_again(&fx);
+	assert_int_equal(mount_more(&fx, 9, "seg-2"), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 9)), MCP_SEG_DRAINED);
+	assert_int_equal(fx_mount(&fx, 1, 1, 201, 8 * MIB, NULL), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 102, 8 * MIB, NULL), 0);
+	assert_int_equal(fx_mount(&fx, 1, 3, 103, 8 * MIB, NULL), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
+	/* The other one is as it was left. */
+	assert_int_equal(mcm_segment_shown(seg(&fx, 2)), MCP_SEG_DRAINED);
+	assert_int_equal(status_of(&fx, id), MCP_TASK_SUCCEEDED);
+	/* Nor is a note left of one that was told to be no more. */
+	assert_int_equal(mcm_task_cancel(fx.m, id, &(uint8_t){ 0 }), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 9)), MCP_SEG_OK);
+	assert_int_equal(fx_mount(&fx, 1, 2, 202, 8 * MIB, NULL), 0);
+	jx_again(&fx);
+	assert_int_equal(fx_mount(&fx, 1, 2, 202, 8 * MIB, NULL), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 2)), MCP_SEG_OK);
+	fx_down(&fx);
+}
+
+/* One that was taken back is not remembered again for what else it was about. */
+static void a_drain_that_was_taken_back_stays_so(void **state)
+{
+	struct fixture fx;
+	struct mcp_id id;
+
+	jx_up(&fx, 3, 8 * MIB);
+	put_some(&fx, "k", 20);
+	id = drain(&fx, "seg-1", "seg-2");
+	assert_int_equal(mcm_task_cancel(fx.m, id, &(uint8_t){ 0 }), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 201, 8 * MIB, NULL), 0);
+	jx_again(&fx);
+	assert_int_equal(fx_mount(&fx, 1, 2, 102, 8 * MIB, NULL), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 2)), MCP_SEG_OK);
+	fx_down(&fx);
+}
+
+/* Tasks that have ended are forgotten some day; a drain not while somebody may want its segment back. */
+static void a_drain_is_remembered_for_its_segment(void **state)
+{
+	struct mcp_bytes target = fx_bytes("seg-2");
+	struct mcm_task_request copy = {
+		.type = MCP_TASK_COPY, .key = fx_bytes("k0"), .target = &target, .n_targets = 1,
+	};
+	struct mcp_id first, second, id;
+	struct mcm_task t;
+	struct fixture fx;
+
+	jx_up(&fx, 2, 8 * MIB);
+	fx.m->conf.max_total_finished_tasks = 1;
+	put_some(&fx, "k", 20);
+	first = drain(&fx, "seg-1", NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(mcm_task_create(fx.m, &copy, &id), 0);
+		work(&fx, 10);
+	}
+	assert_int_equal(status_of(&fx, first), MCP_TASK_SUCCEEDED);
+	/* One is enough. */
+	second = drain(&fx, "seg-1", NULL);
+	assert_int_equal(mcm_task_each(fx.m, first, keep, &t), -MC_ENOTASK);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINED);
+	again(&fx);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINED);
+	assert_int_equal(mcm_task_cancel(fx.m, second, &t.status), 0);
+	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_drain_goes_on_after_a_restart, jx_setup, jx_teardown),
+		cmocka_unit_test(a_drain_goes_on_after_a_restart),
+		cmocka_unit_test(a_name_that_is_mounted_anew_takes_objects),
+		cmocka_unit_test(a_drain_that_was_taken_back_stays_so),
+		cmocka_unit_test(a_drain_is_remembered_for_its_segment),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
 }
