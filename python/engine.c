@@ -449,7 +449,7 @@ static int submit(struct mce_te *te, struct transfer *t)
 		return r;
 	for (size_t i = 0; i < t->n; i++)
 		t->req[i].target_id = segment;
-	r = mce_te_batch_new(te, t->n ? t->n : 1, &t->batch);
+	r = mce_te_batch_new(te, t->n, &t->batch);
 	if (r < 0)
 		return r;
 	r = mce_te_submit(te, t->batch, t->req, t->n, &t->opts);
@@ -472,8 +472,23 @@ static int finish(struct mce_te *te, uint64_t batch, int64_t timeout_ms)
 	return status;
 }
 
+/* The notification of no transfer. */
+static int run_nothing(struct mce_te *te, const struct transfer *t)
+{
+	segment_id_t segment;
+
+	if (!t->opts.notify_name)
+		return STATUS_COMPLETED;
+	if (mce_te_open_segment(te, t->target, 0, &segment) < 0 ||
+	    mce_te_notify(te, segment, t->opts.notify_name, t->opts.notify_msg) < 0)
+		return STATUS_FAILED;
+	return STATUS_COMPLETED;
+}
+
 static int run(struct mce_te *te, struct transfer *t)
 {
+	if (!t->n)
+		return run_nothing(te, t);
 	if (submit(te, t) < 0)
 		return STATUS_FAILED;
 	return finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
@@ -488,11 +503,7 @@ static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize
 
 	if (!r && te) {
 		Py_BEGIN_ALLOW_THREADS
-		if (!t.n && !t.opts.notify_name) {
-			status = STATUS_COMPLETED;
-		} else {
-			status = run(te, &t);
-		}
+		status = run(te, &t);
 		Py_END_ALLOW_THREADS
 	}
 	PyMem_RawFree(t.req);

@@ -275,7 +275,7 @@ static void slot_empty(struct mce_te_batch *b, struct views *ret)
 	free(b->notify_name);
 	free(b->notify_msg);
 	b->notify_name = b->notify_msg = NULL;
-	b->notify = b->prepared = false;
+	b->notify = b->prepared = b->ended = false;
 	b->stop_status = 0;
 	if (b->eventfd >= 0)
 		close(b->eventfd);
@@ -366,20 +366,26 @@ void mce_te_batches_done(struct mce_te *te)
 
 /* ---- states ------------------------------------------------------------------------------------ */
 
-void mce_te_batch_settle_locked(struct mce_te_batch *b)
+static void eventfd_signal_locked(struct mce_te_batch *b)
 {
 	uint64_t one = 1;
 
+	/* Full is as readable as can be. */
+	if (b->eventfd >= 0)
+		(void)!write(b->eventfd, &one, sizeof(one));
+}
+
+void mce_te_batch_settle_locked(struct mce_te_batch *b)
+{
 	b->busy = false;
+	b->ended = true;
 	if (b->began_ns)
 		mce_te_metric_batch(b->te->metric, b->began_ns);
 	if (b->deadline != MC_NEVER) {
 		mce_te_timer_remove(b);
 		mce_te_deadline_set(b, MC_NEVER);
 	}
-	/* Full is as readable as can be. */
-	if (b->eventfd >= 0)
-		(void)!write(b->eventfd, &one, sizeof(one));
+	eventfd_signal_locked(b);
 	pthread_cond_broadcast(&b->change);
 }
 
@@ -494,8 +500,8 @@ static int eventfd_locked(struct mce_te_batch *b)
 	b->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (b->eventfd < 0)
 		return mc_fail(-errno, "eventfd: %s", strerror(errno));
-	if (b->n && !b->busy && !b->prepared)
-		mce_te_batch_settle_locked(b);
+	if (b->ended && !b->busy)
+		eventfd_signal_locked(b);
 	return b->eventfd;
 }
 

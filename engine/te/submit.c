@@ -145,6 +145,12 @@ static int opts_check(const struct mce_te_submit_opts *opts, struct mce_te_submi
 	return 0;
 }
 
+/* There is nothing to do, and nobody to tell of it. */
+static int check_nothing(const struct mce_te_submit_opts *opts)
+{
+	return opts->notify_name ? mc_fail(-EINVAL, "a notification of no transfer has no target") : 0;
+}
+
 static int notify_set_locked(struct mce_te_batch *b, segment_id_t segment,
 			     const struct mce_te_submit_opts *opts)
 {
@@ -251,8 +257,8 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 	r = room_check_locked(b, n);
 	if (r == 0 && b->prepared)
 		r = mc_fail(-EINVAL, "the batch has prepared tasks");
-	if (r == 0 && n)
-		r = opts_set_locked(b, reqs[0].target_id, &o);
+	if (r == 0)
+		r = n ? opts_set_locked(b, reqs[0].target_id, &o) : check_nothing(&o);
 	if (r < 0 || n == 0) {
 		mce_te_batch_unlock(b);
 		return r;
@@ -271,6 +277,7 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 {
 	struct mce_te_cache cache = { .view = NULL };
 	struct mce_te_batch *b;
+	bool was;
 	size_t first;
 	int r;
 
@@ -285,16 +292,19 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 		return r;
 	}
 	first = b->n;
+	was = b->prepared;
+	/* Before the network is asked: who submits meanwhile would get the same places. */
+	b->prepared = true;
 	fill_locked(b, reqs, n);
 	b->submitters++;
 	mce_te_batch_unlock(b);
 	for (size_t i = first; i < first + n && r == 0; i++)
 		r = mce_te_resolve(b, i, true, &cache);
 	pthread_mutex_lock(&b->lock);
-	if (r == 0) {
+	if (r == 0)
 		b->n += n;
-		b->prepared = true;
-	}
+	else
+		b->prepared = was;
 	if (--b->submitters == 0)
 		pthread_cond_broadcast(&b->change);
 	pthread_mutex_unlock(&b->lock);
@@ -318,8 +328,8 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 	else if (b->busy || b->submitters)
 		r = mc_fail(-EBUSY, "the tasks of the last post have not ended");
 	else
-		r = opts_set_locked(b, b->tasks[0].segment, &o);
-	if (r < 0) {
+		r = b->n ? opts_set_locked(b, b->tasks[0].segment, &o) : check_nothing(&o);
+	if (r < 0 || b->n == 0) {
 		mce_te_batch_unlock(b);
 		return r;
 	}

@@ -162,6 +162,7 @@ struct mce_te_batch {
 	unsigned pollers;	/* threads that look at its requests without the lock */
 	unsigned submitters;	/* threads that hand over requests */
 	bool busy;		/* tasks were submitted and have not all come to their end */
+	bool ended;		/* they have, once at least */
 	bool finishing;		/* in the worker's queue or hands */
 	bool prepared;
 	int stop_status;	/* 0, or what the rest is being ended with */

@@ -88,7 +88,7 @@ int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name,
 struct mce_te_submit_opts {
 	size_t size;			/* sizeof(struct mce_te_submit_opts) */
 	int64_t deadline_ms;		/* from now; what has not ended by then is STATUS_TIMEOUT; 0: none */
-	const char *notify_name;	/* with notify_msg: as submitTransferWithNotify() */
+	const char *notify_name;	/* with notify_msg: as submitTransferWithNotify(); not without requests */
 	const char *notify_msg;
 };
 

@@ -4,6 +4,7 @@
  * memory, memory that is registered anew at the same address. */
 #include "te_pair.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -162,6 +163,33 @@ static void prepared(struct mce_te *te, segment_id_t id, uint64_t there)
 		expect(te, b, STATUS_COMPLETED, 0);
 		CHECK(here[3][1] == (unsigned char)(1921 * 31 + (1921 >> 8) * 7 + 5));
 	}
+	CHECK(mce_te_batch_free(te, b) == 0);
+}
+
+/* A list of nothing is posted like one is submitted; the end that is over when it is asked for is told too. */
+static void prepared_ends(struct mce_te *te, segment_id_t id, uint64_t there)
+{
+	struct mce_te_submit_opts note = { .size = sizeof(note), .notify_name = "me", .notify_msg = "nothing" };
+	struct pollfd pfd = { .events = POLLIN };
+	unsigned char here[PIECE];
+	struct transfer_request r = { OPCODE_READ, here, id, there, PIECE };
+	batch_id_t b;
+	uint64_t n;
+
+	CHECK(mce_te_batch_new(te, 0, &b) == 0 && mce_te_prepare(te, b, NULL, 0) == 0);
+	CHECK(mce_te_post(te, b, NULL) == 0 && mce_te_wait(te, b, 0) == 0 && mce_te_post(te, b, &note) < 0);
+	expect(te, b, STATUS_COMPLETED, 0);
+	CHECK(mce_te_batch_free(te, b) == 0);
+	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_prepare(te, b, &r, 1) == 0);
+	CHECK(mce_te_post(te, b, NULL) == 0 && mce_te_wait(te, b, 20000) == 0);
+	pfd.fd = mce_te_batch_eventfd(te, b);
+	CHECK(pfd.fd >= 0 && poll(&pfd, 1, 0) == 1 && read(pfd.fd, &n, sizeof(n)) == sizeof(n) && n == 1);
+	CHECK(mce_te_post(te, b, NULL) == 0 && poll(&pfd, 1, 20000) == 1);
+	CHECK(mce_te_batch_free(te, b) == 0);
+	/* nothing has ended of what was but prepared */
+	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_prepare(te, b, &r, 1) == 0);
+	pfd.fd = mce_te_batch_eventfd(te, b);
+	CHECK(pfd.fd >= 0 && poll(&pfd, 1, 0) == 0);
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
@@ -328,6 +356,46 @@ static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
+struct preparing {
+	struct mce_te *te;
+	batch_id_t b;
+	struct transfer_request r;
+	pid_t thread;
+};
+
+static void *prepare_main(void *arg)
+{
+	struct preparing *p = arg;
+
+	__atomic_store_n(&p->thread, gettid(), __ATOMIC_RELEASE);
+	/* the peer may have registered it, so it is asked */
+	CHECK(mce_te_prepare(p->te, p->b, &p->r, 1) < 0);
+	return NULL;
+}
+
+/* While a list is being prepared its batch takes no other requests; when that fails it does. */
+static void prepared_beside(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
+{
+	unsigned char here[PIECE];
+	struct transfer_request r = { OPCODE_READ, here, id, there, PIECE };
+	struct preparing c = { .te = te, .r = { OPCODE_READ, here, id, 4096, PIECE } };
+	pthread_t thread;
+	pid_t tid;
+
+	te_pair_stop(p);
+	CHECK(mce_te_batch_new(te, 1, &c.b) == 0);
+	CHECK(pthread_create(&thread, NULL, prepare_main, &c) == 0);
+	do
+		tid = __atomic_load_n(&c.thread, __ATOMIC_ACQUIRE);
+	while (!tid || !sleeps(tid));
+	CHECK(mce_te_submit(te, c.b, &r, 1, NULL) == -EINVAL);
+	CHECK(freeBatchID(te, c.b) == 4);
+	CHECK(kill(p->pid, SIGCONT) == 0 && pthread_join(thread, NULL) == 0);
+	CHECK(mce_te_submit(te, c.b, &r, 1, NULL) == 0 && mce_te_wait(te, c.b, 60000) == 0);
+	expect(te, c.b, STATUS_COMPLETED, 0);
+	CHECK(mce_te_batch_free(te, c.b) == 0);
+}
+
 static void took(struct mce_te *te, const char *path)
 {
 	char *text, want[64];
@@ -371,12 +439,14 @@ static void with(int managed, int tcp)
 	if (!managed)
 		edges(te, id, note.addr);
 	prepared(te, id, note.addr);
+	prepared_ends(te, id, note.addr);
 	many(te, &p, id, note.addr);
 	if (!managed)
 		registered_anew(te, &p, id, note.addr);
 	if (tcp) {
 		stopped(te, &p, id, note.addr);
 		stopped_little(te, &p, id, note.addr);
+		prepared_beside(te, &p, id, note.addr);
 	}
 	took(te, tcp ? "tcp" : managed ? "mapped" : user_path(te));
 	te_pair_end(&p);

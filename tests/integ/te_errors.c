@@ -154,7 +154,7 @@ static void batches(void)
 {
 	struct transfer_request r[3] = { { OPCODE_WRITE, mem, 0, 0, 0 }, { OPCODE_WRITE, mem, 0, 0, 0 },
 					 { OPCODE_WRITE, mem, 0, 0, 0 } };
-	notify_msg_t bare = { NULL, NULL };
+	notify_msg_t bare = { NULL, NULL }, note = { (char *)"me", (char *)"of nothing" };
 	struct transfer_status st;
 	batch_id_t a, b;
 
@@ -169,7 +169,7 @@ static void batches(void)
 	CHECK(submitTransfer(engine, a, r, (size_t)1 << 32) == 2 &&
 	      submitTransfer(engine, a, r, ((size_t)1 << 32) + 1) == 2);
 	CHECK(submitTransfer(engine, a, NULL, 1) == 1 && submitTransfer(NULL, a, r, 1) == 1);
-	CHECK(submitTransfer(engine, a, r, 0) == 0);
+	CHECK(submitTransfer(engine, a, r, 0) == 0 && submitTransferWithNotify(engine, a, r, 0, note) == 1);
 	CHECK(submitTransfer(engine, a, r, 1) == 0 && submitTransfer(engine, a, r, 1) == 0);
 	CHECK(submitTransfer(engine, a, r, 1) == 2);
 	CHECK(submitTransferWithNotify(engine, a, r, 1, bare) == 1);

@@ -110,6 +110,9 @@ class TwoEngines(unittest.TestCase):
         while not got and time.monotonic() < end:
             got = self.b.get_notifies()
         self.assertEqual([(n.name, n.msg) for n in got], [("who", "grüße")])
+        self.assertEqual(self.a.batch_transfer_sync(self.b_name, [], [], [], me.Write, me.TransferNotify("none", "all")), 0)
+        self.assertEqual([(n.name, n.msg) for n in self.b.get_notifies()], [("none", "all")])
+        self.assertEqual(self.a.batch_transfer_sync("127.0.0.1:1", [], [], [], me.Write, note), -1)
         self.assertEqual(self.b.get_notifies(), [])
 
     def test_memory(self):
