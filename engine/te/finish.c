@@ -138,7 +138,7 @@ static void finish(struct mce_te_batch *b)
 	while (b->pollers)
 		pthread_cond_wait(&b->change, &b->lock);
 	n = b->n;
-	again = b->group.failed && !b->stop_status;
+	again = b->group.failed && !b->stop_status && !mce_te_stopping(b->te);
 	mce_batch_hold(&b->group);
 	pthread_mutex_unlock(&b->lock);
 	again = again && retry(b, n);
@@ -227,10 +227,9 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 
 	if (!b->stop_status)
 		b->stop_status = status;
-	/* Requests that are just being handed over would not know. */
-	while (b->submitters)
-		pthread_cond_wait(&b->change, &b->lock);
-	if (b->finishing || !b->busy)
+	/* Requests that are just being handed over would not know: who hands them over ends them.  To wait for it
+	 * would keep others waiting, since it may be asking a peer; and the place could be another batch's by then. */
+	if (b->submitters || b->finishing || !b->busy)
 		return;
 	n = b->n;
 	b->pollers++;
@@ -382,6 +381,7 @@ void mce_te_work_init(struct mce_te_work *w)
 
 	mc_list_init(&w->queue);
 	mc_list_init(&w->timed);
+	w->last = MC_NEVER;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -390,10 +390,23 @@ void mce_te_work_init(struct mce_te_work *w)
 	pthread_condattr_destroy(&attr);
 }
 
+bool mce_te_stopping(const struct mce_te *te)
+{
+	return __atomic_load_n(&te->work.last, __ATOMIC_RELAXED) != MC_NEVER;
+}
+
+uint64_t mce_te_ask_by(const struct mce_te *te)
+{
+	uint64_t by = mc_deadline_ms(MCE_TE_ASK_MS), last = __atomic_load_n(&te->work.last, __ATOMIC_RELAXED);
+
+	return by < last ? by : last;
+}
+
 void mce_te_work_stop(struct mce_te *te)
 {
 	struct mce_te_work *w = &te->work;
 
+	__atomic_store_n(&w->last, mc_deadline_ms(MCE_TE_ASK_MS), __ATOMIC_RELAXED);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
 	pthread_cond_broadcast(&w->news);

@@ -89,6 +89,7 @@ void mce_te_inbox_done(struct mce_te_inbox *in)
 
 int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name, const char *msg)
 {
+	uint64_t deadline = mce_te_ask_by(te);
 	char host[MC_ADDR_MAX];
 	int port, r;
 
@@ -100,10 +101,10 @@ int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name,
 	/* Upstream delivers to oneself too. */
 	if (!strcmp(segment, te->name))
 		return mce_te_inbox_add(&te->inbox, name, msg);
-	r = mce_te_rpc_address(te, segment, host, &port);
+	r = mce_te_rpc_address(te, segment, deadline, host, &port);
 	if (r < 0)
 		return r;
-	return mce_handshake_notify(host, port, name, msg, mc_deadline_ms(MCE_TE_ASK_MS));
+	return mce_handshake_notify(host, port, name, msg, deadline);
 }
 
 int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, const char *msg)
@@ -117,6 +118,7 @@ int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, con
 
 int mce_te_probe(struct mce_te *te, const char *name)
 {
+	uint64_t deadline = mce_te_ask_by(te);
 	char host[MC_ADDR_MAX];
 	int port, r;
 
@@ -124,8 +126,8 @@ int mce_te_probe(struct mce_te *te, const char *name)
 		return mc_fail(-EINVAL, "no segment is named");
 	if (!strcmp(name, te->name))
 		return 0;
-	r = mce_te_rpc_address(te, name, host, &port);
+	r = mce_te_rpc_address(te, name, deadline, host, &port);
 	if (r < 0)
 		return r;
-	return mce_handshake_probe(host, port, mc_deadline_ms(MCE_TE_ASK_MS));
+	return mce_handshake_probe(host, port, deadline);
 }

@@ -18,6 +18,8 @@
 #include "common/fork.h"
 
 #define SEGMENTS_MAX (1u << 20)
+/* Who answers after that long, or not at all, is silent. */
+#define SILENT_MS (MCE_TE_ASK_MS / 2)
 
 /* ---- views ------------------------------------------------------------------------------------- */
 
@@ -70,14 +72,15 @@ const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t 
 
 /* ---- fetching ---------------------------------------------------------------------------------- */
 
-int mce_te_rpc_address(struct mce_te *te, const char *name, char host[MC_ADDR_MAX], int *ret_port)
+int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, char host[MC_ADDR_MAX],
+		       int *ret_port)
 {
 	struct mce_rpc_meta rpc;
 	int r;
 
 	if (!te->meta)
 		return mc_addr_split(name, host, MC_ADDR_MAX, te->env.handshake_port, ret_port);
-	r = mce_rpc_meta_get(te->meta, name, &rpc, mc_deadline_ms(MCE_TE_ASK_MS));
+	r = mce_rpc_meta_get(te->meta, name, &rpc, deadline);
 	if (r < 0)
 		return r;
 	if (strlen(rpc.host) >= MC_ADDR_MAX)
@@ -94,7 +97,7 @@ static int ask_peer(struct mce_te *te, const char *name, uint64_t deadline, char
 	char host[MC_ADDR_MAX];
 	int port, r;
 
-	r = mce_te_rpc_address(te, name, host, &port);
+	r = mce_te_rpc_address(te, name, deadline, host, &port);
 	if (r == 0)
 		r = mce_te_mem_describe(te, &own);
 	if (r == 0)
@@ -114,7 +117,7 @@ static int ask_server(struct mce_te *te, const char *name, uint64_t deadline, ch
 /* Upstream's nodes of before 0.3.13 do not say where their data port is, but their handshake service is on
  * the same host. */
 static int upstream_peer(struct mce_te *te, const char *name, const struct mce_segdesc *d,
-			 struct mce_peer **ret)
+			 uint64_t deadline, struct mce_peer **ret)
 {
 	unsigned version = te->env.proto_v1 ? 1 : d->tcp_proto_version;
 	const char *at = d->tcp_data_host;
@@ -124,7 +127,7 @@ static int upstream_peer(struct mce_te *te, const char *name, const struct mce_s
 	if (d->tcp_data_port == 0)
 		return mc_fail(-MC_ENOTSUP, "segment %s cannot be reached over TCP", name);
 	if (!*at) {
-		r = mce_te_rpc_address(te, name, host, &port);
+		r = mce_te_rpc_address(te, name, deadline, host, &port);
 		if (r < 0)
 			return r;
 		at = host;
@@ -150,7 +153,7 @@ static void view_join(struct mce_te_view *v)
 }
 
 static int view_from(struct mce_te *te, const char *name, const struct mce_segdesc *d,
-		     struct mce_te_view **ret)
+		     uint64_t deadline, struct mce_te_view **ret)
 {
 	const struct mce_te_buf *first;
 	struct mce_te_view *v;
@@ -162,7 +165,7 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 	if (*d->endpoint)
 		r = mce_peer_get(te->engine, d->endpoint, &v->peer);
 	else
-		r = upstream_peer(te, name, d, &v->peer);
+		r = upstream_peer(te, name, d, deadline, &v->peer);
 	if (r < 0) {
 		free(v);
 		return r;
@@ -193,7 +196,7 @@ static int fetch(struct mce_te *te, const char *name, uint64_t deadline, struct 
 		r = mce_segdesc_decode(text, strlen(text), &d);
 	if (r < 0)
 		return r;
-	r = view_from(te, name, d, ret);
+	r = view_from(te, name, d, deadline, ret);
 	mce_segdesc_free(d);
 	return r;
 }
@@ -336,26 +339,27 @@ static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *
 	return r;
 }
 
-int mce_te_view_get(struct mce_te *te, segment_id_t id, struct mce_te_view **ret)
+/* fetch(), with the segment's reload_lock; without @patient not from who has just kept somebody waiting. */
+static int fetch_locked(struct mce_te *te, struct mce_te_segment *s, uint64_t deadline, bool patient,
+			struct mce_te_view **ret)
 {
-	struct mce_te_segment *s;
+	uint64_t began = mc_now_ns(), now;
+	int r;
 
-	if (id == LOCAL_SEGMENT)
-		return own_get(te, ret);
-	if (te->env.no_metacache)
-		return mce_te_view_newer(te, id, NULL, ret);
-	s = by_id(te, id);
-	if (!s)
-		return mc_fail(-ENOENT, "no segment has the id %d", id);
-	pthread_rwlock_rdlock(&te->seg_lock);
-	*ret = view_ref(s->view);
-	pthread_rwlock_unlock(&te->seg_lock);
-	return 0;
+	if (!patient && began < s->silent_until)
+		return mc_fail(-ETIMEDOUT, "%s: it did not answer a moment ago", s->name);
+	r = fetch(te, s->name, deadline, ret);
+	now = mc_now_ns();
+	if (r == 0)
+		s->silent_until = 0;
+	else if (now - began >= SILENT_MS * MC_NS_PER_MS)
+		s->silent_until = now + MCE_TE_ASK_MS * MC_NS_PER_MS;
+	return r;
 }
 
 /* With the segment's reload_lock. */
 static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const struct mce_te_view *than,
-			 uint64_t deadline, struct mce_te_view **ret)
+			 uint64_t deadline, bool patient, struct mce_te_view **ret)
 {
 	struct mce_te_view *v, *old = NULL;
 	bool replaced;
@@ -368,7 +372,7 @@ static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const stru
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (replaced)
 		return 0;
-	r = fetch(te, s->name, deadline, &v);
+	r = fetch_locked(te, s, deadline, patient, &v);
 	if (r < 0)
 		return r;
 	pthread_rwlock_wrlock(&te->seg_lock);
@@ -380,10 +384,10 @@ static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const stru
 	return 0;
 }
 
-int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
-			 uint64_t deadline, struct mce_te_view **ret)
+static int newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than, uint64_t deadline,
+		 bool patient, struct mce_te_view **ret)
 {
-	uint64_t least = mc_deadline_ms(MCE_TE_ASK_MS), now = mc_now_ns(), left_ns;
+	uint64_t least = mce_te_ask_by(te), now = mc_now_ns(), left_ns;
 	struct mce_te_segment *s;
 	struct timespec until;
 	int r;
@@ -405,15 +409,38 @@ int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te
 	r = pthread_mutex_timedlock(&s->reload_lock, &until);
 	if (r)
 		return mc_fail(-r, "%s: its descriptor is being fetched", s->name);
-	r = reload_locked(te, s, than, deadline, ret);
+	r = reload_locked(te, s, than, deadline, patient, ret);
 	pthread_mutex_unlock(&s->reload_lock);
 	return r;
+}
+
+int mce_te_view_get(struct mce_te *te, segment_id_t id, uint64_t deadline, struct mce_te_view **ret)
+{
+	struct mce_te_segment *s;
+
+	if (id == LOCAL_SEGMENT)
+		return own_get(te, ret);
+	if (te->env.no_metacache)
+		return newer(te, id, NULL, deadline, true, ret);
+	s = by_id(te, id);
+	if (!s)
+		return mc_fail(-ENOENT, "no segment has the id %d", id);
+	pthread_rwlock_rdlock(&te->seg_lock);
+	*ret = view_ref(s->view);
+	pthread_rwlock_unlock(&te->seg_lock);
+	return 0;
+}
+
+int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
+			 uint64_t deadline, struct mce_te_view **ret)
+{
+	return newer(te, id, than, deadline, false, ret);
 }
 
 int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
 		      struct mce_te_view **ret)
 {
-	return mce_te_view_newer_by(te, id, than, MC_NEVER, ret);
+	return newer(te, id, than, MC_NEVER, true, ret);
 }
 
 int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret)
@@ -472,7 +499,7 @@ int mce_te_open_segment(struct mce_te *te, const char *name, unsigned flags, seg
 	s = find_locked(te, name);
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (!s) {
-		r = fetch(te, name, mc_deadline_ms(MCE_TE_ASK_MS), &v);
+		r = fetch(te, name, mce_te_ask_by(te), &v);
 		return r < 0 ? r : segment_add(te, name, v, ret);
 	}
 	if ((flags & MCE_TE_FRESH) || te->env.no_metacache) {
@@ -490,7 +517,7 @@ int mce_te_first_buffer(struct mce_te *te, segment_id_t segment, uint64_t *ret_a
 	struct mce_te_view *v;
 	int r;
 
-	r = mce_te_view_get(te, segment, &v);
+	r = mce_te_view_get(te, segment, MC_NEVER, &v);
 	/* It may have registered its first one after we looked. */
 	if (r == 0 && v->n == 0 && segment != LOCAL_SEGMENT) {
 		struct mce_te_view *old = v;
@@ -519,6 +546,8 @@ int mce_te_sync(struct mce_te *te)
 	n = te->nsegments;
 	pthread_rwlock_unlock(&te->seg_lock);
 	for (unsigned i = 1; i <= n; i++) {
+		if (mce_te_stopping(te))
+			return mc_fail(-ECANCELED, "the engine is being closed");
 		r = mce_te_view_newer(te, (segment_id_t)i, NULL, &v);
 		if (r == 0)
 			mce_te_view_unref(v);

@@ -36,7 +36,7 @@ static int cache_fill(struct mce_te_batch *b, segment_id_t segment, struct mce_t
 	if (cache->view && cache->segment == segment)
 		return 0;
 	cache->view = NULL;
-	r = mce_te_view_get(b->te, segment, &v);
+	r = mce_te_view_get(b->te, segment, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
 }
 
@@ -209,8 +209,11 @@ static void submit_begin_locked(struct mce_te_batch *b)
 static void submit_end(struct mce_te_batch *b)
 {
 	pthread_mutex_lock(&b->lock);
-	if (--b->submitters == 0)
+	if (--b->submitters == 0) {
 		pthread_cond_broadcast(&b->change);
+		if (b->stop_status)
+			mce_te_batch_stop_locked(b, b->stop_status);
+	}
 	pthread_mutex_unlock(&b->lock);
 	mce_batch_release(&b->group);
 }

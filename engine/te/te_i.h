@@ -109,17 +109,21 @@ struct mce_te_segment {
 	segment_id_t id;	/* constant */
 	char *name;
 	pthread_mutex_t reload_lock;
+	/* guarded by reload_lock */
+	uint64_t silent_until;	/* who has others to see to does not ask; 0: it answered */
 	/* guarded by mce_te.seg_lock */
 	struct mce_te_view *view;
 };
 
-/* A reference to what is known of a segment.  -ENOENT: no such id. */
-int mce_te_view_get(struct mce_te *te, segment_id_t id, struct mce_te_view **ret);
+/* A reference to what is known of a segment; with MC_DISABLE_METACACHE it is asked for until @deadline.  -ENOENT: no
+ * such id. */
+int mce_te_view_get(struct mce_te *te, segment_id_t id, uint64_t deadline, struct mce_te_view **ret);
 /* Fetch the segment's descriptor again, unless somebody else replaced @than meanwhile (NULL: in any case).
  * A reference to what is known then. */
 int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
 		      struct mce_te_view **ret);
-/* The same until @deadline or MCE_TE_ASK_MS from now, whichever comes first. */
+/* The same until @deadline or mce_te_ask_by(), whichever comes first, for who has others to see to: -ETIMEDOUT at once
+ * when the segment kept somebody waiting for nothing in the last MCE_TE_ASK_MS. */
 int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
 			 uint64_t deadline, struct mce_te_view **ret);
 void mce_te_view_unref(struct mce_te_view *v);	/* NULL is fine */
@@ -128,7 +132,8 @@ const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t 
 /* What is known of the engine's own segment has changed. */
 void mce_te_own_changed(struct mce_te *te);
 /* Where the segment's handshake service is; @host as for mce_handshake_call(). */
-int mce_te_rpc_address(struct mce_te *te, const char *name, char host[MC_ADDR_MAX], int *ret_port);
+int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, char host[MC_ADDR_MAX],
+		       int *ret_port);
 int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret);
 void mce_te_segments_done(struct mce_te *te);
 /* The name of a segment that leads to @peer, or NULL; seg_lock is held. */
@@ -227,12 +232,18 @@ struct mce_te_work {
 	pthread_t worker[MCE_TE_WORKERS];
 	pthread_t timer, refresher;
 	bool timer_runs, refresher_runs, stopping;
+	/* atomic */
+	uint64_t last;		/* when asking others has to end; MC_NEVER while the engine is open */
 };
 void mce_te_work_init(struct mce_te_work *w);
-/* Finish the queue, waiting for the network MCE_TE_ASK_MS at most per item, and end the threads.  What ends
- * from now on is not followed up. */
+/* Finish the queue, without second tries and waiting for the network MCE_TE_ASK_MS at most, and end the threads.
+ * What ends from now on is not followed up. */
 void mce_te_work_stop(struct mce_te *te);
 void mce_te_work_done(struct mce_te_work *w);
+/* The threads are being ended. */
+bool mce_te_stopping(const struct mce_te *te);
+/* Until when others may be asked: for MCE_TE_ASK_MS, but all together no longer when the engine is being closed. */
+uint64_t mce_te_ask_by(const struct mce_te *te);
 /* mce_batch.done of every batch. */
 void mce_te_batch_ended(void *arg);
 /* The batch has a deadline: have the timer look. */
@@ -240,7 +251,8 @@ int mce_te_timer_add(struct mce_te_batch *b);
 void mce_te_timer_remove(struct mce_te_batch *b);
 /* Fetch all descriptors again, every mce_te_env.refresh_ms. */
 int mce_te_refresh_start(struct mce_te *te);
-/* End what has not ended with @status; batch locked, and unlocked in between. */
+/* End what has not ended with @status, now or when it has been handed over; batch locked, and unlocked in
+ * between. */
 void mce_te_batch_stop_locked(struct mce_te_batch *b, int status);
 
 /* ---- notifications (notify.c) ------------------------------------------------------------------ */

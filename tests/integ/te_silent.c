@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * te_silent.c - peers that stand still: who asks them waits, but not once for each batch, nor once for each of them
+ * when the engine is closed, and nobody else's deadline waits with him. */
+#include "te_pair.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include <mooncake/mce_te.h>
+
+#define BYTES 4096u
+#define PEERS 8u
+#define BATCHES 40u
+/* One after the other they would take 40 and 50 s: each answer is waited for for 5 s. */
+#define LIMIT_S 25
+#define ROUNDS 5u
+
+static struct mce_te *open_engine(void)
+{
+	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
+	struct mce_te *te;
+
+	CHECK(mce_te_open(&conf, &te) == 0);
+	return te;
+}
+
+static time_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
+static void serve(int from, int to)
+{
+	struct te_note note = { .len = BYTES };
+	struct mce_te *te = open_engine();
+	static unsigned char mem[BYTES];
+	char c;
+
+	CHECK(mce_te_register(te, mem, BYTES, "*", 1) == 0);
+	snprintf(note.name, sizeof(note.name), "%s", mce_te_name(te));
+	note.addr = (uint64_t)(uintptr_t)mem;
+	te_tell(to, &note, sizeof(note));
+	te_hear(from, &c, 1);
+	mce_te_close(te);
+}
+
+static segment_id_t open_peer(struct mce_te *te, struct te_pair *p, struct te_note *note)
+{
+	segment_id_t id;
+
+	te_hear(p->from, note, sizeof(*note));
+	CHECK(mce_te_open_segment(te, note->name, 0, &id) == 0);
+	return id;
+}
+
+static void go_on(struct te_pair *p)
+{
+	CHECK(kill(p->pid, SIGCONT) == 0);
+	te_pair_end(p);
+}
+
+/* Each of many batches fails, and would ask whether the peer is another one by now. */
+static void batches(void)
+{
+	static unsigned char here[BATCHES][64];
+	struct mce_te_batch_status st;
+	struct te_note note;
+	batch_id_t b[BATCHES];
+	struct te_pair p;
+	struct mce_te *te;
+	segment_id_t id;
+	time_t began;
+
+	te_pair_start(&p, serve);
+	setenv("MC_TCP_PROGRESS_TIMEOUT_SEC", "1", 1);
+	te = open_engine();
+	id = open_peer(te, &p, &note);
+	te_pair_stop(&p);
+	began = now();
+	for (unsigned i = 0; i < BATCHES; i++) {
+		struct transfer_request r = { OPCODE_READ, here[i], id, note.addr, 64 };
+
+		CHECK(mce_te_batch_new(te, 1, &b[i]) == 0 && mce_te_submit(te, b[i], &r, 1, NULL) == 0);
+	}
+	for (unsigned i = 0; i < BATCHES; i++) {
+		CHECK(mce_te_wait(te, b[i], 300000) == 0 && mce_te_batch_status(te, b[i], &st) == 0);
+		CHECK(st.status == STATUS_FAILED && mce_te_batch_free(te, b[i]) == 0);
+	}
+	printf("%u batches: %d s\n", BATCHES, (int)(now() - began));
+	CHECK(now() - began < LIMIT_S);
+	go_on(&p);
+	mce_te_close(te);
+	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
+}
+
+/* Connections to @port of 127.0.0.1 that nobody has accepted yet. */
+static unsigned unaccepted(const char *name)
+{
+	unsigned port, at, state, queue, n = 0;
+	char line[512];
+	FILE *f = fopen("/proc/net/tcp", "re");
+
+	CHECK(f && sscanf(name, "127.0.0.1:%u", &port) == 1);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*d: %*x:%x %*x:%*x %x %*x:%x", &at, &state, &queue) == 3 && at == port && state == 10)
+			n = queue;
+	fclose(f);
+	return n;
+}
+
+/* The engine is closed while its refresher asks one after the other. */
+static void closing(void)
+{
+	struct te_pair p[PEERS];
+	struct te_note note[PEERS];
+	struct mce_te *te;
+	time_t began, end;
+
+	for (unsigned i = 0; i < PEERS; i++)
+		te_pair_start(&p[i], serve);
+	setenv("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS", "1", 1);
+	te = open_engine();
+	for (unsigned i = 0; i < PEERS; i++)
+		(void)open_peer(te, &p[i], &note[i]);
+	for (unsigned i = PEERS; i-- > 0;)
+		te_pair_stop(&p[i]);
+	end = now() + 60;
+	while (!unaccepted(note[0].name) && now() < end)
+		usleep(1000);
+	began = now();
+	mce_te_close(te);
+	printf("closed: %d s\n", (int)(now() - began));
+	CHECK(now() - began < LIMIT_S);
+	for (unsigned i = 0; i < PEERS; i++)
+		go_on(&p[i]);
+	unsetenv("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS");
+}
+
+struct asking {
+	struct mce_te *te;
+	batch_id_t b;
+	struct transfer_request r;
+	bool over;
+};
+
+static void *ask_main(void *arg)
+{
+	struct asking *a = arg;
+
+	CHECK(mce_te_submit(a->te, a->b, &a->r, 1, NULL) == 0);
+	__atomic_store_n(&a->over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Submitting to a batch takes as long as a peer is asked, and its deadline passes meanwhile; another batch ends at its
+ * own: true when that was before the peer was given up. */
+static bool beside(struct mce_te *te, struct te_pair *p, segment_id_t id, const struct te_note *note)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 100 };
+	unsigned char here[3][64];
+	struct asking a = { .te = te, .r = { OPCODE_READ, here[0], id, 4096, 64 } };
+	struct transfer_request r = { OPCODE_READ, here[1], id, note->addr, 64 };
+	struct transfer_status st;
+	pthread_t thread;
+	batch_id_t other;
+	bool before;
+
+	te_pair_stop(p);
+	CHECK(mce_te_batch_new(te, 2, &a.b) == 0 && mce_te_batch_new(te, 1, &other) == 0);
+	CHECK(pthread_create(&thread, NULL, ask_main, &a) == 0);
+	/* it has its place, and asks */
+	while (getTransferStatus(te, a.b, 0, &st))
+		usleep(1000);
+	CHECK(mce_te_submit(te, a.b, &r, 1, &opts) == 0);
+	r.source = here[2];
+	opts.deadline_ms = 300;
+	CHECK(mce_te_submit(te, other, &r, 1, &opts) == 0 && mce_te_wait(te, other, 60000) == 0);
+	before = !__atomic_load_n(&a.over, __ATOMIC_ACQUIRE);
+	CHECK(mce_te_task_status(te, other, 0, &st) == 0 && (!before || st.status == STATUS_TIMEOUT));
+	CHECK(pthread_join(thread, NULL) == 0 && mce_te_wait(te, a.b, 60000) == 0);
+	CHECK(mce_te_task_status(te, a.b, 0, &st) == 0 && st.status != STATUS_COMPLETED);
+	CHECK(mce_te_task_status(te, a.b, 1, &st) == 0 && st.status != STATUS_COMPLETED);
+	CHECK(mce_te_batch_free(te, a.b) == 0 && mce_te_batch_free(te, other) == 0);
+	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_probe(te, note->name) == 0);
+	return before;
+}
+
+static void deadlines(void)
+{
+	struct te_note note;
+	struct te_pair p;
+	struct mce_te *te;
+	segment_id_t id;
+	unsigned n = 0;
+
+	te_pair_start(&p, serve);
+	te = open_engine();
+	id = open_peer(te, &p, &note);
+	/* on a machine with much to do the answer may have been given up first */
+	while (!beside(te, &p, id, &note)) {
+		CHECK(++n < ROUNDS);
+		CHECK(mce_te_open_segment(te, note.name, MCE_TE_FRESH, &id) == 0);
+	}
+	te_pair_end(&p);
+	mce_te_close(te);
+}
+
+int main(void)
+{
+	setenv("MC_FORCE_TCP", "1", 1);
+	deadlines();
+	batches();
+	closing();
+	return 0;
+}
