@@ -76,6 +76,8 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
 
 /* ---- the monitor (liveness.c) ---- */
 
+/* The monitor is about to run: what went before was not for clients to be measured by. */
+void mcm_clock_start(struct mcm *m);
 /* Notice how long the master itself stood still.  Called with a period of mcm_tick_ms(). */
 void mcm_clock_tick(struct mcm *m);
 uint64_t mcm_tick_ms(const struct mcm *m);

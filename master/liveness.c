@@ -3,7 +3,8 @@
  *
  * The monitor's thread runs with a known period.  When it finds that much more time has gone by, the
  * whole process did not run (it was stopped, or its machine was): that time is taken out of the
- * master's clock, so nobody's silence and nobody's lease is measured by it.
+ * master's clock, so nobody's silence and nobody's lease is measured by it.  Until it has run the clock
+ * stands, for whichever thread runs before it.
  * A silent client's segments keep their objects, unseen and untouched, until it mounts them again or
  * has been silent for client_forget_ttl.  Coming back is always a mount: only it carries the epoch
  * that proves the memory to be the same. */
@@ -81,16 +82,41 @@ uint64_t mcm_heartbeat_idle_ms(const struct mcm *m)
 	return ms ? ms : mcm_heartbeat_idle_of(m, 0);
 }
 
+/* Time in which a tick was due and none came may be a stall: the clock waits for the next one to say.  After a stall
+ * it is where it has waited, so it never goes back. */
+static void clock_set(struct mcm *m, uint64_t now_ns, uint64_t lost_ms)
+{
+	uint64_t ran = now_ns / MC_NS_PER_MS - m->start_ms - m->stalled_ms - lost_ms;
+
+	m->tick_ns = now_ns;
+	__atomic_store_n(&m->stalled_ms, m->stalled_ms + lost_ms, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->clock_max_ms, ran + mcm_tick_ms(m), __ATOMIC_RELEASE);
+}
+
+/* How much more than a tick has gone by. */
+static uint64_t lost_ms(const struct mcm *m, uint64_t now_ns)
+{
+	uint64_t gap = (now_ns - m->tick_ns) / MC_NS_PER_MS, tick = mcm_tick_ms(m);
+
+	return gap > tick ? gap - tick : 0;
+}
+
+void mcm_clock_start(struct mcm *m)
+{
+	uint64_t now = mc_now_ns();
+
+	clock_set(m, now, m->tick_ns ? lost_ms(m, now) : 0);
+}
+
 void mcm_clock_tick(struct mcm *m)
 {
-	uint64_t now = mc_now_ns(), gap = (now - m->tick_ns) / MC_NS_PER_MS, lost;
-	uint64_t tick = mcm_tick_ms(m);
+	uint64_t now = mc_now_ns(), lost = lost_ms(m, now);
 
-	m->tick_ns = now;
-	if (gap <= STALL_TICKS * tick)
+	if (lost <= (STALL_TICKS - 1) * mcm_tick_ms(m)) {
+		clock_set(m, now, 0);
 		return;
-	lost = gap - tick;
-	__atomic_fetch_add(&m->stalled_ms, lost, __ATOMIC_RELAXED);
+	}
+	clock_set(m, now, lost);
 	mc_metric_add(&stalled, (int64_t)lost);
 	mc_warn(LOG, "the master did not run for a while, counting it for nobody ms=%llu",
 		(unsigned long long)lost);

@@ -51,7 +51,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	m->strategy = mcm_strategy_find(conf->allocation_strategy);
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
-	m->tick_ns = mc_now_ns();
+	mcm_clock_start(m);
 	/* Never given out by an earlier start: its puts came slower than one per 64 ns. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
@@ -172,7 +172,7 @@ static int threads_start(struct mcm *m)
 {
 	int r;
 
-	m->tick_ns = mc_now_ns();
+	mcm_clock_start(m);
 	r = mc_thread_start(&m->monitor, "mc-monitor", monitor_run, m);
 	if (r < 0)
 		return r;

@@ -38,6 +38,7 @@ struct mcm {
 	/* atomic */
 	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* what owners and others are told (liveness.c) */
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
+	uint64_t clock_max_ms;		/* no clock goes beyond it until the monitor runs again; after stalled_ms */
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	struct mcm_pace pace;
 	bool evict_wanted;
@@ -80,10 +81,14 @@ struct mcm {
 };
 
 /* The master's clock: milliseconds since its start during which it ran.  Leases and silence are
- * measured on it, so that a master that was stopped for a minute blames nobody for that minute. */
+ * measured on it, so that a master that was stopped for a minute blames nobody for that minute; nor does a thread
+ * that wakes before the monitor, who alone knows of the minute. */
 static inline uint64_t mcm_now_ms(const struct mcm *m)
 {
-	return mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
+	uint64_t max = __atomic_load_n(&m->clock_max_ms, __ATOMIC_ACQUIRE);
+	uint64_t now = mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
+
+	return now < max ? now : max;
 }
 
 static inline uint32_t mcm_now_tick(const struct mcm *m)

@@ -218,6 +218,41 @@ static void test_master_paused(void **state)
 	fx_down(&fx);
 }
 
+/* Whichever thread wakes first: it does not know of the stall, and takes nothing for old. */
+static void test_paused_until_the_monitor_runs(void **state)
+{
+	struct mcm_put_granted g;
+	int64_t timed_out = fx_metric("mooncake_master_puts_timed_out_total");
+	struct fixture fx;
+	uint64_t before;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 600000, 0), 0);
+	assert_int_equal(fx_exist(&fx, "a", 0), 1);
+	assert_int_equal(fx_start(&fx, fx.s, "b", 1000, 0, NULL), 0);
+	before = mcm_now_ms(fx.m);
+	mc_clock_advance(1200 * MC_NS_PER_SEC);
+	assert_true(mcm_now_ms(fx.m) - before <= mcm_tick_ms(fx.m));
+	/* A promise is kept, a put not taken back, and the clock does not go back either. */
+	assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
+	mcm_puts_tick(fx.m);
+	before = mcm_now_ms(fx.m);
+	mcm_clock_tick(fx.m);
+	assert_true(mcm_now_ms(fx.m) >= before);
+	assert_true(mcm_now_ms(fx.m) - before <= mcm_tick_ms(fx.m));
+	assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
+	assert_int_equal(fx_metric("mooncake_master_puts_timed_out_total"), timed_out);
+	/* A tick that is only late costs nothing. */
+	before = mcm_now_ms(fx.m);
+	mc_clock_advance(3 * mcm_tick_ms(fx.m) * MC_NS_PER_MS);
+	mcm_clock_tick(fx.m);
+	assert_int_equal(mcm_now_ms(fx.m) - before, 3 * mcm_tick_ms(fx.m));
+	assert_int_equal(fx_start(&fx, fx.s, "c", 1000, 0, &g), 0);
+	assert_int_equal(fx_end(&fx, "c", g.generation), 0);
+	fx_down(&fx);
+}
+
 static void test_client_paused(void **state)
 {
 	struct mcm_session *other;
@@ -488,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_unmount),
 		cmocka_unit_test(test_forgotten),
 		cmocka_unit_test(test_master_paused),
+		cmocka_unit_test(test_paused_until_the_monitor_runs),
 		cmocka_unit_test(test_client_paused),
 		cmocka_unit_test(test_disconnected),
 		cmocka_unit_test(test_owners),
