@@ -156,7 +156,8 @@ struct mcp_bytes mcm_tenant_name(const struct mcm *m, uint32_t tenant);
 /* Number of a name.  -MC_ENOTENANT. */
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
 /* Set its quota in the policy, or (0) take it out of it, and write the policy file if there is one.
- * -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an error of the file. */
+ * -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an error of the file: then
+ * it is as it was. */
 int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 			 uint64_t *ret_effective);
 

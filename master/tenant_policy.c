@@ -256,12 +256,38 @@ void mcm_tenants_tick(struct mcm *m)
 
 /* ---- writing ---- */
 
+static uint32_t utf8_char(const unsigned char *p, uint32_t n)
+{
+	uint32_t c = n == 1 ? p[0] : p[0] & (0x7fu >> n);
+
+	for (uint32_t i = 1; i < n; i++)
+		c = c << 6 | (p[i] & 0x3f);
+	return c;
+}
+
+/* What YAML has for itself in a quoted scalar, takes for the end of a line, or does not take at all. */
+static bool needs_escape(uint32_t c)
+{
+	return c == '"' || c == '\\' || c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 ||
+		c == 0xfeff || c == 0xfffe || c == 0xffff;
+}
+
 static void print_name(FILE *to, const char *name)
 {
-	fputs("  - name: '", to);
-	for (; *name; name++)
-		fputs(*name == '\'' ? "''" : (char [2]){ *name, 0 }, to);
-	fputs("'\n", to);
+	const unsigned char *p = (const unsigned char *)name;
+	uint32_t left = (uint32_t)strlen(name), n, c;
+
+	fputs("  - name: \"", to);
+	for (; left; p += n, left -= n) {
+		n = mcm_utf8_len(p, left);
+		n = n ? n : 1;
+		c = utf8_char(p, n);
+		if (needs_escape(c))
+			fprintf(to, "\\u%04" PRIx32, c);
+		else
+			fwrite(p, 1, n, to);
+	}
+	fputs("\"\n", to);
 }
 
 static int print_policy(struct mcm *m, FILE *to)
@@ -313,8 +339,23 @@ static int save(struct mcm *m)
 	return 0;
 }
 
-/* tenants' lock held for writing */
-static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret)
+/* What the policy says about one tenant. */
+struct terms {
+	bool explicit_policy;
+	uint64_t requested;
+};
+
+/* tenants' lock held for writing, here and below */
+static void put_in_force(struct mcm *m, struct mcm_tenant *t, struct terms terms)
+{
+	t->explicit_policy = terms.explicit_policy;
+	t->requested = terms.requested;
+	mcm_tenant_note(m, t);
+	mcm_tenants_share_out(m);
+}
+
+static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret,
+		  struct terms *ret_was)
 {
 	struct mcm_tenant *t;
 	int r;
@@ -333,11 +374,9 @@ static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct m
 		if (r < 0)
 			return r;
 	}
-	t->explicit_policy = quota;
-	t->requested = quota;
-	mcm_tenant_note(m, t);
-	mcm_tenants_share_out(m);
 	*ret = t;
+	*ret_was = (struct terms){ t->explicit_policy, t->requested };
+	put_in_force(m, t, (struct terms){ quota > 0, quota });
 	return 0;
 }
 
@@ -346,6 +385,8 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t = NULL;
+	struct terms was = { 0 };
+	uint64_t effective = 0;
 	int r;
 
 	if (!ts->on)
@@ -359,11 +400,22 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 		return r;
 	MC_LOCKED(&ts->policy_lock);
 	pthread_rwlock_wrlock(&ts->lock);
-	r = change(m, name, quota, &t);
+	r = change(m, name, quota, &t, &was);
 	if (r == 0)
-		*ret_effective = t->effective;
+		effective = t->effective;
 	pthread_rwlock_unlock(&ts->lock);
-	return r < 0 ? r : save(m);
+	if (r < 0)
+		return r;
+	r = save(m);
+	if (r == 0) {
+		*ret_effective = effective;
+		return 0;
+	}
+	/* What was refused is not to be in force until the file is read again. */
+	pthread_rwlock_wrlock(&ts->lock);
+	put_in_force(m, t, was);
+	pthread_rwlock_unlock(&ts->lock);
+	return r;
 }
 
 /* ---- across restarts ---- */

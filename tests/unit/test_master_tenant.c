@@ -658,6 +658,51 @@ static void quotas_are_written_to_the_file(void **state)
 	fx_down(&fx);
 }
 
+/* Characters that YAML takes for the end of a line, or does not take. */
+static void any_name_is_read_back_from_the_file(void **state)
+{
+	static const char *const name[] = {
+		"a\xc2\x81", "a\xc2\x85" "b", "a\xe2\x80\xa8" "b", " a\xe2\x80\xa9", "\xef\xbb\xbf" "a",
+		"a\xef\xbf\xbe", "a\xef\xbf\xbf", "a\\n", "\\", "\"", "'", "#", "- a", "a  b ", "\xc2\xa0",
+		"\xc3\xa4\xe4\xb8\xad\xf0\x9f\x98\x80", "~", "null", "1",
+	};
+	unsigned n = sizeof(name) / sizeof(name[0]);
+	struct fixture fx;
+
+	write_policy(two);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	for (unsigned i = 0; i < n; i++)
+		quota(&fx, name[i], (i + 1) * MIB);
+	fx_down(&fx);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(figures(&fx, name[i]).requested, (i + 1) * MIB);
+	fx_down(&fx);
+}
+
+static void a_quota_that_cannot_be_written_is_not_in_force(void **state)
+{
+	uint64_t effective = 7;
+	struct fixture fx;
+	char path[256];
+
+	write_policy(two);
+	snprintf(path, sizeof(path), "%s.new", policy_file);
+	assert_int_equal(mkdir(path, 0700), 0);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	assert_true(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), MIB, &effective) < 0);
+	assert_true(mcm_tenant_set_quota(fx.m, fx_bytes("bob"), 0, &effective) < 0);
+	assert_true(mcm_tenant_set_quota(fx.m, fx_bytes("carol"), MIB, &effective) < 0);
+	assert_int_equal(effective, 7);
+	assert_int_equal(figures(&fx, "alice").requested, 8 * MIB);
+	assert_int_equal(put(&fx, "bob", "k", 1, 0), 0);
+	assert_int_equal(put(&fx, "carol", "k", 1, 0), -MC_ENOTENANT);
+	assert_int_equal(rmdir(path), 0);
+	quota(&fx, "carol", MIB);
+	assert_int_equal(put(&fx, "carol", "k", 1, 0), 0);
+	fx_down(&fx);
+}
+
 static void tenants_and_groups_survive_a_restart(void **state)
 {
 	struct mcm_put_request rq = { .copies = 1, .data_type = 5 };
@@ -784,6 +829,8 @@ int main(void)
 		cmocka_unit_test(bad_files_are_refused_at_the_start),
 		cmocka_unit_test(very_many_tenants),
 		cmocka_unit_test(quotas_are_written_to_the_file),
+		cmocka_unit_test(any_name_is_read_back_from_the_file),
+		cmocka_unit_test(a_quota_that_cannot_be_written_is_not_in_force),
 		cmocka_unit_test(tenants_and_groups_survive_a_restart),
 		cmocka_unit_test(a_tenant_that_comes_meanwhile),
 	};
