@@ -54,16 +54,32 @@ const void *mcs_node_object_data(const struct mcs_object *o)
 }
 
 /* Its bytes do not change while it is pinned, so they are looked at once. */
+static int look(struct node_object *o)
+{
+	int verdict = __atomic_load_n(&o->verdict, __ATOMIC_RELAXED);
+
+	if (verdict == 1)
+		verdict = mc_crc32c(o->map.data, o->map.size) == o->map.crc32c ? 0 : -MC_ECHECKSUM;
+	return verdict;
+}
+
+/* After the bytes were looked at or copied: it says something of them only when they were held until then. */
+static int settle(struct node_object *o, int verdict)
+{
+	int r = mcs_node_map_held(&o->map);
+
+	if (r < 0)
+		return r;
+	if (verdict != 1)
+		__atomic_store_n(&o->verdict, verdict, __ATOMIC_RELAXED);
+	return verdict < 0 ? mc_fail(verdict, "checksum mismatch in mapped object") : 0;
+}
+
 int mcs_node_object_verify(struct mcs_object *obj)
 {
 	struct node_object *o = own(obj);
-	int verdict = __atomic_load_n(&o->verdict, __ATOMIC_RELAXED);
 
-	if (verdict == 1) {
-		verdict = mc_crc32c(o->map.data, o->map.size) == o->map.crc32c ? 0 : -MC_ECHECKSUM;
-		__atomic_store_n(&o->verdict, verdict, __ATOMIC_RELAXED);
-	}
-	return verdict < 0 ? mc_fail(verdict, "checksum mismatch in mapped object") : 0;
+	return settle(o, look(o));
 }
 
 int64_t mcs_node_object_read(struct mcs_object *obj, uint64_t offset, const struct iovec *iov,
@@ -72,13 +88,13 @@ int64_t mcs_node_object_read(struct mcs_object *obj, uint64_t offset, const stru
 	struct node_object *o = own(obj);
 	int64_t room = mcs_iov_len(iov, iovcnt);
 	uint64_t left, at = offset;
-	int r;
+	int verdict, r;
 
 	if (room < 0)
 		return room;
-	r = o->s->conf.verify ? mcs_node_object_verify(obj) : 0;
-	if (r < 0 || offset >= o->map.size)
-		return r;
+	if (offset >= o->map.size)
+		return 0;
+	verdict = o->s->conf.verify ? look(o) : 1;
 	left = o->map.size - offset < (uint64_t)room ? o->map.size - offset : (uint64_t)room;
 	for (int i = 0; i < iovcnt && left; i++) {
 		size_t n = iov[i].iov_len < left ? iov[i].iov_len : left;
@@ -87,7 +103,8 @@ int64_t mcs_node_object_read(struct mcs_object *obj, uint64_t offset, const stru
 		at += n;
 		left -= n;
 	}
-	return (int64_t)(at - offset);
+	r = settle(o, verdict);
+	return r < 0 ? r : (int64_t)(at - offset);
 }
 
 int mcs_node_object_held(const struct mcs_object *o)

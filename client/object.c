@@ -266,14 +266,22 @@ static struct mcs_object *next_to_repin(struct mcs *s, uint64_t epoch)
 	return NULL;
 }
 
-/* The memory that is mapped and read is still this version's. */
-static bool same_places(const struct mcs_version *a, const struct mcs_version *b)
+static bool lies_at(const struct mcs_version *v, const struct mcp_replica *place)
 {
-	if (a->info.generation != b->info.generation || a->n != b->n)
+	for (unsigned i = 0; i < v->n; i++)
+		if (mcp_id_eq(v->replica[i].segment, place->segment) &&
+		    v->replica[i].offset == place->offset)
+			return true;
+	return false;
+}
+
+/* The memory that is mapped and read is still this version's, which may have got more. */
+static bool same_places(const struct mcs_version *now, const struct mcs_version *opened)
+{
+	if (now->info.generation != opened->info.generation)
 		return false;
-	for (unsigned i = 0; i < a->n; i++)
-		if (!mcp_id_eq(a->replica[i].segment, b->replica[i].segment) ||
-		    a->replica[i].offset != b->replica[i].offset)
+	for (unsigned i = 0; i < opened->n; i++)
+		if (!lies_at(now, &opened->replica[i]))
 			return false;
 	return true;
 }

@@ -377,13 +377,11 @@ static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t 
 
 	pthread_mutex_lock(&h->lock);
 	old = *place_of(h, e->hash, key);
-	if (old && old->place.generation >= e->place.generation) {
-		/* Of an older version than the one found meanwhile: it is used, but not found again. */
-		if (old->place.generation == e->place.generation) {
-			o = drop_locked(h, e);
-			e = old;
-		}
-	} else {
+	if (old && old->place.generation == e->place.generation && !old->object) {
+		/* A copy is as good as the other; of pins the newer one is known to hold. */
+		o = drop_locked(h, e);
+		e = old;
+	} else if (!old || old->place.generation <= e->place.generation) {
 		if (old && !old->refs)
 			o = drop_locked(h, old);
 		else if (old)
@@ -392,6 +390,7 @@ static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t 
 		h->bucket[e->hash % BUCKETS] = e;
 		e->listed = true;
 	}
+	/* Of an older version than the one found meanwhile: it is used, but not found again. */
 	ref_locked(h, e);
 	e->checked_ns = e->checked_ns > asked_ns ? e->checked_ns : asked_ns;
 	pthread_mutex_unlock(&h->lock);
@@ -399,11 +398,22 @@ static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t 
 	return e;
 }
 
+/* The pin of an open object can be lost: its entry is of no use to anybody who comes now. */
+static struct mcn_entry *still_held(struct mcn_hot *h, struct mcs_key key, struct mcn_entry *e)
+{
+	if (!e || mcn_hot_held(e) == 0)
+		return e;
+	mcn_hot_forget(h, key);
+	mcn_hot_put(h, e);
+	return NULL;
+}
+
 int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
 		struct mcn_entry **ret, struct mcn_place *ret_place)
 {
 	uint64_t now = mc_now_ns(), after = now > h->age_ns ? now - h->age_ns : 0;
-	struct mcn_entry *e = hot && h->age_ns ? known(h, key, 0, after, 0) : NULL;
+	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? known(h, key, 0, after, 0) :
+					 NULL);
 	mcs_object_t *o;
 	int r;
 
@@ -413,7 +423,7 @@ int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout
 		r = mcs_object_open(h->store, key, &o, timeout_ms);
 		if (r < 0)
 			return r;
-		e = known(h, key, mcs_object_info(o)->generation, 0, now);
+		e = still_held(h, key, known(h, key, mcs_object_info(o)->generation, 0, now));
 		if (e) {
 			mcs_object_close(o);
 		} else {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/fault.h"
 #include "tests/unit/node_fixture.h"
 #include <mooncake/store_c.h>
 
@@ -373,6 +374,119 @@ static void test_objects(void **state)
 	node_wait_counts(0, 1);
 }
 
+/* What an object's memory holds after the daemon has ended says nothing of the object, however it looks. */
+static void test_objects_lost(void **state)
+{
+	unsigned char out[500];
+	struct iovec iov = { out, sizeof(out) };
+	mcs_object_t *seen, *unseen;
+
+	(void)state;
+	fixture_put_ok(c, "o", 100000, 9);
+	assert_int_equal(mcs_object_open(c, fixture_key("o"), &seen, -1), 0);
+	assert_int_equal(mcs_object_open(c, fixture_key("o"), &unseen, -1), 0);
+	assert_int_equal(mcs_object_read(seen, 0, &iov, 1, -1), 500);
+	assert_int_equal(mcs_object_verify(seen), 0);
+	node_down();
+	node_up(NODE_SEGMENT);
+	assert_int_equal(mcs_object_read(seen, 0, &iov, 1, -1), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_verify(seen), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_read(unseen, 0, &iov, 1, -1), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_verify(unseen), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_read(unseen, 100000, &iov, 1, -1), 0);
+	mcs_object_close(seen);
+	mcs_object_close(unseen);
+}
+
+/* ---- the daemon's connection to the master is made anew ---- */
+
+static void task(enum mcs_task_kind kind, const char *key, const char *from, const char *to)
+{
+	const char *sources[] = { from, NULL }, *targets[] = { to, NULL };
+	struct mcs_task_opts opts = {
+		.kind = kind, .key = fixture_key(key), .sources = from ? sources : NULL,
+		.targets = targets,
+	};
+	char id[MCS_TASK_ID];
+
+	assert_int_equal(mcs_task_create(node_store(), &opts, id, -1), 0);
+}
+
+/* The daemon's is lost, and perhaps others. */
+static void reset_session(void)
+{
+	struct mcs_info info;
+
+	assert_int_equal(mc_fault_set("rpc.send=error:EIO"), 0);
+	while (mc_fault_hits("rpc.send") < 1)
+		(void)mcs_stat(node_store(), fixture_key("x"), &info, 10);
+	(void)mc_fault_set(NULL);
+}
+
+/* Is there a replica in this segment, as one of @n? */
+static bool at(const char *key, const char *segment, unsigned n)
+{
+	struct mcs_key k = fixture_key(key);
+	struct mcs_replicas rep = { 0 };
+	bool ok = false;
+
+	if (mcs_replicas(node_store(), &k, 1, 0, &rep, -1) == 1) {
+		for (unsigned i = 0; i < rep.n; i++)
+			ok = ok || !strcmp(rep.replica[i].segment, segment);
+		ok = ok && rep.n == n;
+		mcs_replicas_free(&rep, 1);
+	}
+	return ok;
+}
+
+/* Another copy elsewhere does not make the place that is mapped another one. */
+static void test_copied(void **state)
+{
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	struct mcs_map m, n;
+
+	(void)state;
+	fixture_put_ok(node_store(), "copied", 100000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("copied"), 0, &m, -1), 0);
+	task(MCS_TASK_COPY, "copied", NULL, mcs_hostname(other));
+	while (!at("copied", mcs_hostname(other), 2))
+		usleep(10000);
+	reset_session();
+	for (int i = 0; i < 1000 && mcs_map_held(c, &m); i++)
+		usleep(10000);
+	assert_int_equal(mcs_map_held(c, &m), 0);
+	assert_int_equal(mcs_map(c, fixture_key("copied"), 0, &n, -1), 0);
+	assert_int_equal(mcs_map_held(c, &n), 0);
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+	mcs_close(other);
+}
+
+/* Who maps an object whose pin is lost is not given its old place. */
+static void test_moved(void **state)
+{
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	struct mcs_map m, n;
+
+	(void)state;
+	fixture_put_ok(node_store(), "moved", 100000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("moved"), 0, &m, -1), 0);
+	task(MCS_TASK_MOVE, "moved", mcs_hostname(node_store()), mcs_hostname(other));
+	/* it waits for who reads the old place */
+	while (!at("moved", mcs_hostname(other), 2))
+		usleep(10000);
+	reset_session();
+	/* pinned again, or moved: whichever came first */
+	while (!at("moved", mcs_hostname(other), 1) && mcs_map_held(c, &m))
+		usleep(10000);
+	assert_int_equal(mcs_map(c, fixture_key("moved"), 0, &n, -1), 0);
+	assert_int_equal(mcs_map_held(c, &n), 0);
+	assert_true(fixture_same(n.data, n.size, 1, 0));
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+	mcs_close(other);
+}
+
 /* ---- names and the rest of the API ---- */
 
 static void test_names(void **state)
@@ -569,6 +683,9 @@ int main(void)
 		TEST(test_hot),
 		TEST(test_remote),
 		TEST(test_objects),
+		TEST(test_objects_lost),
+		TEST(test_copied),
+		TEST(test_moved),
 		TEST(test_names),
 		TEST(test_threads),
 		TEST(test_kill),
