@@ -78,6 +78,8 @@ struct mcs_node_req {
 	const struct mcfs_ring_range *range;
 	unsigned nranges;
 	uint64_t len, offset, pin;
+	struct mcs_key group;		/* of a put; empty: the options' */
+	uint32_t put;			/* node_ring.c's own */
 	struct mcfs_cqe c;		/* the answer; c.result is -MC_ERPC until there is one */
 };
 /* Have @n requests carried out; @put: the options of all that are puts, NULL: defaults.  0, or -MC_ERPC when

@@ -103,7 +103,11 @@ static int put_add(struct put *p, struct mcs_put_item *item)
 	r = mcs_key_check(item->key);
 	if (r < 0)
 		return r;
-	*q = (struct mcs_node_req){ .op = MCFS_RING_PUT, .key = item->key };
+	if (item->group.len > MCP_GROUP_MAX)
+		return mc_fail(-MC_EPARAM, "a group's name of %zu bytes", item->group.len);
+	*q = (struct mcs_node_req){
+		.op = MCFS_RING_PUT, .key = item->key, .group = item->group,
+	};
 	p->first[p->n] = p->l.n;
 	p->bounce[p->n] = (struct mcs_node_bounce){ 0 };
 	r = name_all(p->c, item->iov, item->iovcnt, &p->l, &named);

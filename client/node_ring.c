@@ -134,6 +134,8 @@ struct window {
 	struct mcs_node_ring *r;
 	uint32_t used;			/* of the arena */
 	unsigned n;
+	const struct mcs_put_opts *opts;
+	struct mcfs_ring_put put;	/* the same for all groups */
 };
 
 static bool fits(const struct window *w, size_t len)
@@ -160,13 +162,12 @@ static size_t preferred_len(const struct mcs_put_opts *o)
 	return len;
 }
 
-/* The options of a put into the arena: their place, ~0u: none are needed. */
-static int append_put(struct window *w, const struct mcs_put_opts *o, uint32_t *ret)
+/* What the options say of all puts of a window, into the arena but for their group. */
+static int begin_puts(struct window *w, const struct mcs_put_opts *o)
 {
-	struct mcfs_ring_put p;
 	size_t len;
 
-	*ret = ~0u;
+	w->opts = o;
 	if (!o)
 		return 0;
 	len = preferred_len(o);
@@ -176,15 +177,12 @@ static int append_put(struct window *w, const struct mcs_put_opts *o, uint32_t *
 	if ((unsigned)o->kind > UINT8_MAX || (unsigned)o->soft_pin > UINT8_MAX ||
 	    (unsigned)o->data_type > UINT8_MAX)
 		return mc_fail(-MC_EPARAM, "unknown kind of object or pin");
-	p = (struct mcfs_ring_put){
+	w->put = (struct mcfs_ring_put){
 		.flags = o->flags, .replicas = o->replicas, .soft_pin_ms = o->soft_pin_ms,
 		.kind = (uint8_t)o->kind, .soft_pin = (uint8_t)o->soft_pin,
 		.data_type = (uint8_t)o->data_type,
-		.group_len = (uint32_t)o->group.len, .preferred_len = (uint32_t)len,
+		.preferred = w->used, .preferred_len = (uint32_t)len,
 	};
-	if (o->group.len)
-		p.group = append(w, o->group.data, o->group.len);
-	p.preferred = w->used;
 	for (unsigned i = 0; o->preferred && o->preferred[i]; i++) {
 		size_t one = strlen(o->preferred[i]) + 1;
 
@@ -192,8 +190,37 @@ static int append_put(struct window *w, const struct mcs_put_opts *o, uint32_t *
 		w->used += (uint32_t)one;
 	}
 	w->used = (w->used + 7) & ~7u;
-	*ret = append(w, &p, sizeof(p));
 	return 0;
+}
+
+static bool same_group(const struct mcs_key *a, const struct mcs_key *b)
+{
+	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+/* Say in q->put where in the arena its options stand (~0u: it needs none), which it shares with those of the
+ * window's requests before it that are of the same group.  False: they do not fit any more. */
+static bool place_put(struct window *w, struct mcs_node_req *q)
+{
+	const struct mcs_key *group = q->group.len || !w->opts ? &q->group : &w->opts->group;
+	struct mcfs_ring_put put = w->put;
+
+	q->put = ~0u;
+	if (q->op != MCFS_RING_PUT || (!w->opts && !group->len))
+		return true;
+	for (const struct mcs_node_req *p = q - w->n; p < q; p++) {
+		if (p->put == ~0u || !same_group(&p->group, &q->group))
+			continue;
+		q->put = p->put;
+		return true;
+	}
+	if (!fits(w, group->len + sizeof(put) + 16))
+		return false;
+	put.group_len = (uint32_t)group->len;
+	if (group->len)
+		put.group = append(w, group->data, group->len);
+	q->put = append(w, &put, sizeof(put));
+	return true;
 }
 
 static uint32_t timeout_of(uint64_t deadline)
@@ -217,17 +244,19 @@ static void limit(const struct mcs_node_conn *c, struct mcfs_sqe *e, uint64_t de
 }
 
 /* False: it is for the next window. */
-static bool add(struct window *w, const struct mcs_node_req *q, uint32_t put, uint64_t deadline)
+static bool add(struct window *w, struct mcs_node_req *q, uint64_t deadline)
 {
 	struct mcs_node_ring *r = w->r;
 	struct mcfs_sqe e = {
 		.op = q->op, .flags = q->flags, .key_len = (uint16_t)q->key.len, .len = q->len,
-		.offset = q->offset, .pin = q->pin, .timeout_ms = timeout_of(deadline), .put = put,
+		.offset = q->offset, .pin = q->pin, .timeout_ms = timeout_of(deadline),
 		.tag = (uint64_t)r->series << 32 | w->n,
 	};
 
-	if (w->n > r->mask || !fits(w, q->key.len + 16 + q->nranges * sizeof(*q->range)))
+	if (w->n > r->mask || !place_put(w, q) ||
+	    !fits(w, q->key.len + 16 + q->nranges * sizeof(*q->range)))
 		return false;
+	e.put = q->put;
 	if (q->key.len)
 		e.key = append(w, q->key.data, q->key.len);
 	if (q->nranges == 1) {
@@ -355,11 +384,10 @@ int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
 		r = mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
 	while (done < n && r == 0) {
 		struct window w = { .r = ring };
-		uint32_t put_at;
 
 		ring->series++;
-		r = append_put(&w, put, &put_at);
-		while (r == 0 && done + w.n < n && add(&w, &reqs[done + w.n], put_at, deadline))
+		r = begin_puts(&w, put);
+		while (r == 0 && done + w.n < n && add(&w, &reqs[done + w.n], deadline))
 			;
 		if (r == 0)
 			r = w.n ? run_window(ring, reqs + done, w.n, deadline) :

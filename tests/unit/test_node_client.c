@@ -97,6 +97,47 @@ static void test_options(void **state)
 	mcs_replicas_free(&rep, 1);
 }
 
+/* Groups of items, beside the one of all. */
+static void test_groups(void **state)
+{
+	enum { N = 6 };
+	static const char *const group[N] = { "a", "", "b", "a", "all", "" };
+	const char *const preferred[] = { mcs_hostname(c), NULL };
+	const struct mcs_put_opts opts = { .group = { "all", 3 }, .preferred = preferred };
+	struct iovec iov = { (void *)(uintptr_t)"bytes", 5 };
+	struct mcs_put_item put[N];
+	struct mcs_replicas rep[N];
+	struct mcs_key keys[N];
+	char key[N][8], longer[1025];
+
+	(void)state;
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(key[i], sizeof(key[i]), "g%u", i);
+		keys[i] = fixture_key(key[i]);
+		put[i] = (struct mcs_put_item){
+			.key = keys[i], .iov = &iov, .iovcnt = 1, .group = fixture_key(group[i]),
+		};
+	}
+	assert_int_equal(mcs_put_batch(c, put, N, &opts, -1), N);
+	assert_int_equal(mcs_replicas(c, keys, N, 0, rep, -1), N);
+	for (unsigned i = 0; i < N; i++) {
+		const char *want = *group[i] ? group[i] : "all";
+
+		assert_int_equal(rep[i].group.len, strlen(want));
+		assert_memory_equal(rep[i].group.data, want, strlen(want));
+	}
+	mcs_replicas_free(rep, N);
+	memset(longer, 'x', sizeof(longer));
+	put[0] = (struct mcs_put_item){ .key = fixture_key("new0"), .iov = &iov, .iovcnt = 1 };
+	put[1] = (struct mcs_put_item){
+		.key = fixture_key("new1"), .iov = &iov, .iovcnt = 1,
+		.group = { longer, sizeof(longer) },
+	};
+	assert_int_equal(mcs_put_batch(c, put, 2, NULL, -1), 1);
+	assert_int_equal(put[0].result, 0);
+	assert_int_equal(put[1].result, -MCS_EPARAM);
+}
+
 /* Thousands in one call, some of them twice, with keys of all lengths. */
 static void test_batches(void **state)
 {
@@ -621,6 +662,24 @@ static void test_fork(void **state)
 	mcs_unmap(c, &m);
 }
 
+/* A child that lives on has the parent's socket too, which does not keep the connection when the parent closes. */
+static void test_fork_outlives(void **state)
+{
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		alarm(60);
+		for (;;)
+			pause();
+	}
+	mcs_close(c);
+	c = NULL;
+	node_wait_counts(0, 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 /* The daemon is started anew: calls go on, buffers are handed over again. */
 static void test_restart(void **state)
 {
@@ -674,6 +733,7 @@ int main(void)
 		TEST(test_sizes),
 		TEST(test_put_semantics),
 		TEST(test_options),
+		TEST(test_groups),
 		TEST(test_batches),
 		TEST(test_ranges),
 		TEST(test_registered),
@@ -690,6 +750,7 @@ int main(void)
 		TEST(test_threads),
 		TEST(test_kill),
 		TEST(test_fork),
+		TEST(test_fork_outlives),
 		TEST(test_restart),
 		TEST(test_store_c),
 	};
