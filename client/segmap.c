@@ -171,8 +171,13 @@ static int fetch(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline)
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
-	while (r >= 0 && mcp_iter_next(&it, &seg))
-		r = add(m, &seg);
+	while (mcp_iter_next(&it, &seg)) {
+		int one = add(m, &seg);
+
+		/* What another owner says of itself is nothing to those who do not ask for it. */
+		if (one < 0 && mcp_id_eq(seg.segment, id))
+			r = one;
+	}
 	mcp_reply_done(&mem);
 	return r;
 }

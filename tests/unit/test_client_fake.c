@@ -153,7 +153,7 @@ static int do_segments(struct mcp_session *s, const void *body, size_t len, stru
 {
 	static char long_name[1024];
 	struct mcp_segments_reply reply;
-	struct mcp_segment seg;
+	struct mcp_segment seg, both[2];
 
 	MC_LOCKED(&fake_lock);
 	if (met(MCP_SEGMENTS))
@@ -167,7 +167,10 @@ static int do_segments(struct mcp_session *s, const void *body, size_t len, stru
 	memset(long_name, 'x', sizeof(long_name));
 	if (fake.endpoint_bytes)
 		seg.endpoint = mcp_bytes(long_name, fake.endpoint_bytes);
-	reply.segments = mcp_seq(&seg, mounted.size ? 1 : 0);
+	both[0] = both[1] = seg;
+	both[0].segment.lo ^= 2;
+	both[0].endpoint = mcp_bytes("x", 1);
+	reply.segments = fake.odd_segment ? mcp_seq(both, 2) : mcp_seq(&seg, mounted.size ? 1 : 0);
 	return mcp_answer(a, &mcp_desc_segments_reply, &reply);
 }
 

@@ -32,6 +32,7 @@ struct fake {
 	unsigned unknown_segment;	/* replicas in a segment that nobody has */
 	unsigned new_generation;	/* so many answers to GET carry a generation of their own */
 	unsigned endpoint_bytes;	/* segments have an endpoint of so many bytes */
+	unsigned odd_segment;		/* another one, whose endpoint is none, is told of first */
 	uint64_t evictable;		/* said in STATS */
 	unsigned reattach;		/* ask for it in so many answers to heartbeats */
 	uint32_t heartbeat_ms;		/* asked for in answers to heartbeats */

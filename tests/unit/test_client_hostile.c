@@ -189,6 +189,15 @@ static void segments_that_cannot_be(void **state)
 	expect_nothing_held();
 }
 
+/* Whoever says anything at all of itself must not keep others from everybody's data. */
+static void one_segment_that_cannot_be(void **state)
+{
+	SET(odd_segment, 1);
+	assert_int_equal(put("a", 100000, 0), 0);
+	assert_int_equal(get("a", 100000), 100000);
+	expect_nothing_held();
+}
+
 static void a_version_that_always_changes(void **state)
 {
 	uint64_t began = mc_now_ns();
@@ -388,6 +397,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_master_that_behaves), T(lists_that_are_too_short), T(replicas_that_cannot_be),
 		T(bytes_of_another_place), T(segments_that_cannot_be),
+		T(one_segment_that_cannot_be),
 		T(a_version_that_always_changes), T(a_version_that_changed_once),
 		T(a_full_pool_is_waited_for), T(puts_that_lose), T(answers_that_are_lost),
 		T(a_listing_that_goes_round), T(a_master_that_wants_the_segment_again),
