@@ -13,6 +13,7 @@
 #define EVENTS 256
 #define WAIT_FIRST_MS 5
 #define WAIT_LAST_MS 100
+#define ASK_MIN_MS 1000		/* a master has so long to answer, however short the caller's time */
 
 _Static_assert((int)MCS_EVENT_RENAME == (int)MCP_EVENT_RENAME &&
 	       (int)MCS_EVENT_GAP == (int)MCP_EVENT_TYPES, "types are passed on as they are");
@@ -138,7 +139,10 @@ int mcs_watch_next(struct mcs_watch *w, struct mcs_event *ret, int64_t timeout_m
 	int r;
 
 	while (!next_known(w, &e)) {
-		r = ask(w, mcs_deadline(w->s, -1));
+		/* The last question goes out when the time is just up. */
+		uint64_t least = mc_deadline_ms(ASK_MIN_MS);
+
+		r = ask(w, until > least ? until : least);
 		if (r < 0)
 			return r;
 		if (r)

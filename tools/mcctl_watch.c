@@ -62,7 +62,7 @@ static enum mcctl_status watch(struct mcctl *c, mcs_watch_t *w)
 	int r;
 
 	while (status == MCCTL_OK && (!c->conf->count || seen < c->conf->count)) {
-		r = mcs_watch_next(w, &e, 1000);
+		r = mcs_watch_next(w, &e, -1);
 		if (r < 0)
 			return mcctl_error(r, "cannot watch");
 		if (r) {

@@ -521,7 +521,7 @@ typedef struct mcs_watch mcs_watch_t;
 int mcs_watch_open(mcs_t *s, struct mcs_key prefix, unsigned types, mcs_watch_t **ret,
 		   int64_t timeout_ms);
 /* 1 and the next event, 0 when there was none in this time, negative on failure, after which the watch
- * can be asked again. */
+ * can be asked again.  A master that does not answer is given a second at least. */
 int mcs_watch_next(mcs_watch_t *w, struct mcs_event *ret, int64_t timeout_ms);
 void mcs_watch_close(mcs_watch_t *w);		/* NULL is fine */
 
