@@ -131,10 +131,11 @@ static int ask(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 			keys[k++].key = mcp_bytes(ops[i].item->key.data,
 						  (uint32_t)ops[i].item->key.len);
 	msg.keys = mcp_seq(keys, k);
-	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
+	/* Pins of an unknown connection are not believed in, and run out by themselves: on another one
+	 * their numbers are somebody else's. */
+	r = mcs_call_pins(s->session, MCP_GET, &msg, &reply, &mem, deadline, false, &epoch);
 	if (r < 0)
 		return r;
-	epoch = mcs_epoch(s);
 	*ret_pins = 0;
 	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
 	for (unsigned i = 0; i < n; i++) {

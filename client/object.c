@@ -46,9 +46,9 @@ struct mcs_object {
 	unsigned char key_bytes[];
 };
 
-/* Of @n keys, MCS_STAT_OPEN_MAX at the most. */
+/* Of @n keys, MCS_STAT_OPEN_MAX at the most.  *ret_epoch 0: the pins are of nobody knows which connection. */
 static int ask_once(struct mcs *s, const struct mcs_key *keys, unsigned n, uint32_t flags,
-		    uint64_t epoch, struct mcs_version *ret, int *results, uint64_t deadline)
+		    struct mcs_version *ret, int *results, uint64_t *ret_epoch, uint64_t deadline)
 {
 	struct mcp_key list[MCS_STAT_OPEN_MAX];
 	struct mcp_get msg = { .flags = flags, .keys = mcp_seq(list, n), .tenant = s->tenant };
@@ -57,14 +57,16 @@ static int ask_once(struct mcs *s, const struct mcs_key *keys, unsigned n, uint3
 	struct mcp_get_reply reply;
 	struct mcp_object obj;
 	struct mcp_iter it;
+	bool hold = flags & MCP_GET_HOLD;
+	uint64_t epoch;
 	int r;
 
 	for (unsigned i = 0; i < n; i++)
 		list[i].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
-	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
+	r = mcs_call_pins(s->session, MCP_GET, &msg, &reply, &mem, deadline, hold, &epoch);
 	/* A pin that is granted later has no holder. */
-	if (r == -MC_ETIMEDOUT && (flags & MCP_GET_HOLD))
-		mcs_session_taint(s->session, epoch);
+	if (r == -MC_ETIMEDOUT && hold)
+		mcs_session_taint(s->session, epoch ? epoch : mcs_epoch(s));
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
@@ -76,6 +78,7 @@ static int ask_once(struct mcs *s, const struct mcs_key *keys, unsigned n, uint3
 			mcs_leases_granted(1);
 	}
 	mcp_reply_done(&mem);
+	*ret_epoch = epoch;
 	return 0;
 }
 
@@ -84,17 +87,18 @@ static int ask_many(struct mcs *s, const struct mcs_key *keys, unsigned n, uint3
 		    struct mcs_version *ret, int *results, uint64_t deadline)
 {
 	for (;;) {
-		uint64_t epoch = mcs_epoch(s);
-		int r = ask_once(s, keys, n, flags, epoch, ret, results, deadline);
+		uint64_t epoch = 0;
+		int r = ask_once(s, keys, n, flags, ret, results, &epoch, deadline);
 
-		if (r < 0 || epoch == mcs_epoch(s))
+		if (r < 0 || epoch)
 			return r;
-		/* The connection changed meanwhile, so the pins are of either: ask again. */
+		/* On the wrong connection their numbers would be somebody else's pins, so they are not
+		 * given back: the one that may have granted them goes. */
 		for (unsigned i = 0; i < n; i++) {
-			if (results[i] < 0)
+			if (results[i] < 0 || !ret[i].pin.id)
 				continue;
-			ret[i].pin.epoch = mcs_epoch(s);
 			mcs_leases_release(&s->leases, ret[i].pin);
+			mcs_session_taint(s->session, mcs_epoch(s));
 		}
 	}
 }

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
 
@@ -238,6 +239,27 @@ int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_ms
 		int r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
 		uint64_t since = note(s, r);
 
+		if (!since || !back_off(n, patience(s, since, deadline)))
+			return r;
+	}
+}
+
+int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch)
+{
+	for (unsigned n = 0;; n++) {
+		uint64_t epoch, since;
+		int r = 0;
+
+		/* A call that has to connect goes over a connection made after this look at the number. */
+		if ((n || ask) && !mcs_session_up(s))
+			r = mcs_session_probe(s, deadline);
+		epoch = mcs_session_epoch(s);
+		if (r == 0)
+			r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
+		MC_FAULT_POINT("client.pins.after_answer");
+		*ret_epoch = epoch == mcs_session_epoch(s) ? epoch : 0;
+		since = note(s, r);
 		if (!since || !back_off(n, patience(s, since, deadline)))
 			return r;
 	}

@@ -65,7 +65,12 @@ void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
  * only that may be repeated. */
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
-/* The same for requests that must not be repeated: once a connection is there, one attempt.
+/* The same for questions whose answers hold something at the master.  *ret_epoch: of the connection that
+ * carried the answer (or the request, when it timed out); 0: not known, as there is a new one since.
+ * @ask: find that out beforehand, for what does not run out by itself; costs a system call. */
+int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch);
+/* The same as mcs_call() for requests that must not be repeated: once a connection is there, one attempt.
  * -MC_ERPC: whether the master did it is not known.  Nothing is sent when the deadline is over. */
 int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);

@@ -583,6 +583,81 @@ static void a_grant_belongs_to_a_connection(void **state)
 	expect_clean();
 }
 
+static mcs_t *trusting;		/* checks only what is not held */
+
+static void *get_first(void *arg)
+{
+	static char mem[300000];
+	struct iovec iov = { mem, sizeof(mem) };
+	int64_t r = mcs_get(trusting, fixture_key("first"), &iov, 1, -1);
+
+	return r == -MCS_ENOOBJECT || (r == sizeof(mem) && fixture_same(mem, sizeof(mem), 1, 0)) ?
+		NULL : arg;
+}
+
+/* An answer comes, and before it is looked at there is a new connection: what it granted went with the old
+ * one. */
+static void an_answer_of_the_old_connection(void **state)
+{
+	const struct timespec tick = { .tv_nsec = 1000000 };
+	struct mcs_key k = fixture_key("first");
+	struct mcs_conf conf;
+	uint8_t present;
+	void *wrong;
+	pthread_t t;
+	char key[16];
+
+	mcs_conf_init(&conf);
+	conf.master = relay.addr;
+	conf.verify = 0;
+	assert_int_equal(mcs_open(&conf, &trusting), 0);
+	fixture_put_ok(direct, "first", 300000, 1);
+	assert_int_equal(mc_fault_set("client.pins.after_answer=delay:3000@1"), 0);
+	assert_int_equal(pthread_create(&t, NULL, get_first, &trusting), 0);
+	while (mc_fault_hits("client.pins.after_answer") < 1)
+		nanosleep(&tick, NULL);
+	cut_at(MCP_EXIST, true);
+	assert_int_equal(mcs_exist(trusting, &k, 1, &present, -1), 1);
+	expect_cut();
+	assert_int_equal(mcs_remove(direct, k, MCS_REMOVE_FORCE, -1), 0);
+	for (int i = 0; i < 64; i++) {
+		snprintf(key, sizeof(key), "fill-%d", i);
+		fixture_put_ok(direct, key, MIB, 9);
+	}
+	pthread_join(t, &wrong);
+	assert_null(wrong);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	mcs_close(trusting);
+	expect_clean();
+}
+
+/* Who waits for an event for a moment does not wait for the master's return. */
+static void an_event_is_not_waited_for_longer(void **state)
+{
+	struct mcs_conf conf;
+	struct mcs_event e;
+	uint64_t began;
+	mcs_watch_t *w;
+	mcs_t *patient;
+
+	mcs_conf_init(&conf);
+	conf.master = relay.addr;
+	conf.timeout_ms = conf.setup_timeout_ms = 60000;
+	assert_int_equal(mcs_open(&conf, &patient), 0);
+	assert_int_equal(mcs_watch_open(patient, fixture_key(""), 0, &w, -1), 0);
+	assert_int_equal(mcs_watch_next(w, &e, 0), 0);
+	__atomic_store_n(&relay.cut_all, true, __ATOMIC_SEQ_CST);
+	began = mc_now_ns();
+	while (mcs_watch_next(w, &e, 50) >= 0)
+		;
+	assert_true(mc_now_ns() - began < 30 * MC_NS_PER_SEC);
+	__atomic_store_n(&relay.cut_all, false, __ATOMIC_SEQ_CST);
+	while (mcs_watch_next(w, &e, -1) < 0)
+		;
+	mcs_watch_close(w);
+	mcs_close(patient);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -592,6 +667,7 @@ int main(void)
 		T(removes_say_what_is), T(renames_never_lose_the_object),
 		T(open_objects_are_pinned_again), T(a_mapped_object_knows_when_it_is_lost),
 		T(a_write_ends_with_its_connection), T(a_grant_belongs_to_a_connection),
+		T(an_answer_of_the_old_connection), T(an_event_is_not_waited_for_longer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

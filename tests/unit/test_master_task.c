@@ -380,7 +380,7 @@ static void room_of_a_copy_is_not_given_away_under_its_writer(void **state)
 	assert_int_equal(mcm_put_revoke(fx.m, &done), -MC_ESTALE_PUT);
 	fx_check(&fx);
 	for (unsigned i = 0; i < f.n; i++)
-		assert_int_equal(copied(&fx, &f.copy[i], -5, 0), -MC_ESTALE_PUT);
+		assert_int_equal(copied(&fx, fx.s, &f.copy[i], -5, 0), -MC_ESTALE_PUT);
 	later(&fx, fx.conf.put_quarantine_ms + 5000);
 	assert_int_equal(seg(&fx, 2)->used, 0);
 	/* The same when it takes too long, and the session ends. */
