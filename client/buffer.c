@@ -74,8 +74,10 @@ static int register_memory(struct mcs *s, void *buf, size_t len)
 {
 	struct mce_mr_attr attr = { .base = buf, .len = len, .fd = -1 };
 	struct mce_mr *mr = NULL;
-	int r;
+	int r = mcs_check_fork(s);
 
+	if (r < 0)
+		return r;
 	if (!buf || !len)
 		return mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
 	/* The daemon does not see it, so that it is copied; that it is registered once is kept track of. */
@@ -99,6 +101,10 @@ int mcs_register_buffer(struct mcs *s, void *buf, size_t len)
 
 int mcs_register_memfd(struct mcs *s, void *buf, size_t len, int fd, uint64_t fd_offset)
 {
+	int r = mcs_check_fork(s);
+
+	if (r < 0)
+		return r;
 	if (!s->node)
 		return register_memory(s, buf, len);
 	if (!buf || !len)
@@ -109,7 +115,10 @@ int mcs_register_memfd(struct mcs *s, void *buf, size_t len, int fd, uint64_t fd
 int mcs_unregister_buffer(struct mcs *s, void *buf)
 {
 	struct mcs_buffer *b;
+	int r = mcs_check_fork(s);
 
+	if (r < 0)
+		return r;
 	if (s->node && mcs_node_unregister(s->node, buf) > 0)
 		return 0;
 	b = take(s, buf, false);

@@ -333,8 +333,12 @@ static int get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n,
 		     const struct provider *provider, int64_t timeout_ms)
 {
 	uint64_t began = mc_now_ns(), deadline = mcs_deadline(s, timeout_ms);
-	int r = 0, ok = 0;
+	int r = mcs_check_fork(s), ok = 0;
 
+	for (unsigned i = 0; i < n && r < 0; i++)
+		items[i].result = r;
+	if (r < 0)
+		return r;
 	if (s->node)
 		return get_by_node(s, items, n, provider, deadline);
 	for (unsigned i = 0; i < n;) {

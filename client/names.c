@@ -109,8 +109,10 @@ int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct
 		   int *results, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r, count = 0;
+	int r = mcs_check_fork(s), count = 0;
 
+	if (r < 0)
+		return r;
 	if (s->node)
 		return MCS_BY_NODE(s, mcs_node_stat_batch(s, keys, n, infos, results, deadline),
 				   mcs_stat_batch(alone, keys, n, infos, results, timeout_ms));
@@ -226,7 +228,10 @@ int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *pr
 	      int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	int r = mcs_check_fork(s);
 
+	if (r < 0)
+		return r;
 	if (s->node)
 		return MCS_BY_NODE(s, mcs_node_exist(s, keys, n, present, deadline),
 				   mcs_exist(alone, keys, n, present, timeout_ms));
@@ -287,9 +292,11 @@ int mcs_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsi
 		     int *results, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r, count = 0;
+	int r = mcs_check_fork(s), count = 0;
 
 	_Static_assert(MCS_REMOVE_FORCE == MCP_REMOVE_FORCE, "flags are passed on as they are");
+	if (r < 0)
+		return r;
 	if (flags & ~MCS_REMOVE_FORCE)
 		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
 	if (s->node)

@@ -154,12 +154,14 @@ int mcs_map_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigne
 		  struct mcs_map *ret, int *results, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int count = 0;
+	int r = mcs_check_fork(s), count = 0;
 
 	if (flags & ~MCS_MAP_HOT)
 		return mc_fail(-MC_EPARAM, "unknown flags 0x%x", flags);
 	for (unsigned i = 0; i < n; i++)
 		ret[i] = (struct mcs_map){ 0 };
+	if (r < 0)
+		return r;
 	if (s->node)
 		return MCS_BY_NODE(s, mcs_node_map_batch(s, keys, n, flags, ret, results, deadline),
 				   mcs_map_batch(alone, keys, n, flags, ret, results, timeout_ms));
@@ -205,8 +207,10 @@ void mcs_unmap(struct mcs *s, struct mcs_map *map)
 
 int mcs_prefetch(struct mcs *s, struct mcs_key key, int64_t timeout_ms)
 {
-	int r = mcs_key_check(key);
+	int r = mcs_check_fork(s);
 
+	if (!r)
+		r = mcs_key_check(key);
 	if (r < 0 || !s->node || mcs_node_bypass(s))
 		return r;
 	r = mcs_node_prefetch(s, key, mcs_deadline(s, timeout_ms));

@@ -159,9 +159,10 @@ int mcs_object_open(struct mcs *s, struct mcs_key key, struct mcs_object **ret,
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	struct mcs_version v;
-	int r;
+	int r = mcs_check_fork(s);
 
-	r = mcs_key_check(key);
+	if (!r)
+		r = mcs_key_check(key);
 	if (r < 0)
 		return r;
 	if (s->node)
@@ -177,8 +178,10 @@ int mcs_stat_open(struct mcs *s, const struct mcs_key *keys, unsigned n, struct 
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	struct mcs_version v[MCS_STAT_OPEN_MAX];
 	struct mcs_object *o = NULL;
-	int r = 0, count = 0;
+	int r = mcs_check_fork(s), count = 0;
 
+	if (r < 0)
+		return r;
 	if (!n || n > MCS_STAT_OPEN_MAX)
 		return mc_fail(-EINVAL, "%u keys at once", n);
 	for (unsigned i = 0; i < n && r == 0; i++)

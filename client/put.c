@@ -287,16 +287,18 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 {
 	static const struct mcs_put_opts defaults;
 	uint64_t began = mc_now_ns(), deadline = mcs_deadline(s, timeout_ms);
-	struct mcs_scratch *sc = n > 1 ? mcs_scratch_get(&s->scratch) : NULL;
+	struct mcs_scratch *sc = NULL;
 	struct mcs_twins tw = { 0 };
 	int r, ok = 0;
 
 	opts = opts ? opts : &defaults;
-	r = check_opts(opts);
-	if (!r && s->node) {
-		mcs_scratch_put(&s->scratch, sc);
+	r = mcs_check_fork(s);
+	if (!r)
+		r = check_opts(opts);
+	if (!r && s->node)
 		return put_by_node(s, items, n, opts, deadline);
-	}
+	if (!r && n > 1)
+		sc = mcs_scratch_get(&s->scratch);
 	if (!r && n > 1)
 		r = sc ? mcs_twins_find(sc, items, n, opts->flags & MCS_PUT_LAST, &tw) : -ENOMEM;
 	for (unsigned i = 0; i < n && r < 0; i++) {

@@ -138,8 +138,10 @@ int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const stru
 	static const struct mcs_put_opts defaults;
 	struct mcs_stream *st;
 	unsigned tries = 0;
-	int r = mcs_key_check(key);
+	int r = mcs_check_fork(s);
 
+	if (!r)
+		r = mcs_key_check(key);
 	if (r < 0)
 		return r;
 	if (!room || room > MCS_SIZE_MAX)

@@ -151,8 +151,10 @@ int mcs_replicas(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	struct mcs_scratch *sc;
 	struct map map = { 0 };
-	int r = 0, found = 0;
+	int r = mcs_check_fork(s), found = 0;
 
+	if (r < 0)
+		return r;
 	if (flags & ~MCS_PROMISE)
 		return mc_fail(-MC_EPARAM, "unknown flags 0x%x", flags);
 	sc = mcs_scratch_get(&s->scratch);

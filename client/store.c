@@ -332,6 +332,10 @@ fail:
 
 int mcs_segment_grow(struct mcs *s, uint64_t size, int64_t timeout_ms)
 {
+	int r = mcs_check_fork(s);
+
+	if (r < 0)
+		return r;
 	MC_LOCKED(&s->grow_lock);
 	/* Without one it says so. */
 	return mcs_owner_grow(s->owner, s->session, size, mcs_deadline(s, timeout_ms));

@@ -107,6 +107,8 @@ static bool refused(int64_t r)
 	return r == -MCS_EUNAVAILABLE;
 }
 
+static char registered[8192];
+
 static void child_of_handle(mcs_object_t *o, mcs_stream_t *st, mcs_list_t *l, char *shared)
 {
 	struct mcs_key k = fixture_key("a");
@@ -116,7 +118,10 @@ static void child_of_handle(mcs_object_t *o, mcs_stream_t *st, mcs_list_t *l, ch
 	struct mcs_info info;
 	struct mcs_entry entry;
 	mcs_object_t *other;
+	mcs_stream_t *stream;
 	mcs_list_t *list;
+	struct mcs_replicas rep;
+	struct mcs_map map;
 
 	EXPECT(refused(mcs_get(s, k, &iov, 1, -1)));
 	EXPECT(refused(mcs_put(s, fixture_key("b"), &iov, 1, NULL, -1)));
@@ -136,6 +141,11 @@ static void child_of_handle(mcs_object_t *o, mcs_stream_t *st, mcs_list_t *l, ch
 	if (mcs_list_open(s, fixture_key(""), 0, &list) == 0)
 		EXPECT(refused(mcs_list_next(list, &entry, -1)));
 	EXPECT(refused(mcs_segment_grow(s, 64 * MIB, -1)));
+	EXPECT(refused(mcs_register_buffer(s, shared, SIZE)));
+	EXPECT(refused(mcs_unregister_buffer(s, registered)));
+	EXPECT(refused(mcs_stream_open(s, k, SIZE, NULL, &stream, -1)));
+	EXPECT(refused(mcs_map(s, k, 0, &map, -1)));
+	EXPECT(refused(mcs_replicas(s, &k, 1, 0, &rep, -1)));
 	EXPECT(mcs_pool_alloc(s, 4096) == NULL);
 	EXPECT(mcs_health(s) == 2);
 	mcs_list_close(l);
@@ -158,6 +168,7 @@ static void the_handle_is_the_parents(void **state)
 	assert_int_equal(mcs_object_open(s, fixture_key("a"), &o, -1), 0);
 	assert_int_equal(mcs_stream_open(s, fixture_key("stream"), SIZE, NULL, &st, -1), 0);
 	assert_int_equal(mcs_list_open(s, fixture_key(""), 0, &l), 0);
+	assert_int_equal(mcs_register_buffer(s, registered, sizeof(registered)), 0);
 	pid = fork_quietly();
 	if (pid == 0) {
 		alarm(CHILD_S);
@@ -177,6 +188,7 @@ static void the_handle_is_the_parents(void **state)
 	fixture_expect(s, "stream", SIZE, 2);
 	assert_int_equal(mcs_list_next(l, &entry, -1), 1);
 	assert_int_equal(mcs_health(s), 0);
+	assert_int_equal(mcs_unregister_buffer(s, registered), 0);
 	mcs_list_close(l);
 	mcs_object_close(o);
 	free(mem);
@@ -253,13 +265,20 @@ static void nobody_gets_anothers_answer(void **state)
 
 		if (pid == 0) {
 			static uint8_t present[1];
+			static char mem[SIZE];
+			struct iovec iov = { mem, SIZE };
+			struct mcs_info info;
 			struct mcs_key k;
 
 			alarm(CHILD_S);
+			/* Locks that the other thread has just held are not free here. */
 			for (unsigned n = 0; n < 100; n++) {
 				snprintf(key, sizeof(key), "k%u", n % KEYS);
 				k = fixture_key(key);
 				EXPECT(refused(mcs_exist(s, &k, 1, present, -1)));
+				EXPECT(refused(mcs_get(s, k, &iov, 1, -1)));
+				EXPECT(refused(mcs_put(s, k, &iov, 1, NULL, -1)));
+				EXPECT(refused(mcs_stat(s, k, &info, -1)));
 			}
 			_exit(0);
 		}
