@@ -60,8 +60,9 @@ static void get_bytes(PyObject *self, struct mcs_get_item *items, unsigned n, Py
 	(void)mcs_get_batch_alloc(c->mcs, items, n, bytes_alloc, &arg, -1);
 	mcpy_leave(c);
 	PyEval_RestoreThread(arg.thread);
+	/* What was not written is memory of before. */
 	for (unsigned i = 0; i < n; i++)
-		if (items[i].result < 0)
+		if (items[i].result < 0 || (ret[i] && items[i].result != PyBytes_GET_SIZE(ret[i])))
 			Py_CLEAR(ret[i]);
 }
 

@@ -505,6 +505,9 @@ static PyObject *put_values(PyObject *self, const struct mcpy_sig *sig, unsigned
 	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &b.keys) < 0)
 		return NULL;
 	values = PySequence_Fast(a[1], "values must be a list");
+	/* Asking a value for its memory runs Python code, which may change the caller's list. */
+	if (values)
+		Py_SETREF(values, PySequence_Tuple(values));
 	if (!values || batch_init(&b) < 0)
 		goto out;
 	r = MCPY_INVALID_PARAMS;
