@@ -79,6 +79,9 @@ static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *
 	int got = -1, r;
 	ssize_t n;
 
+	/* What comes late would be taken for the answer to something else. */
+	if (mcs_node_conn_is_lost(c))
+		return mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
 	msg->magic = MCFS_RING_MAGIC;
 	msg->version = MCFS_RING_VERSION;
 	r = mc_packet_send(c->sock, msg, sizeof(*msg), fd, deadline);
@@ -113,7 +116,6 @@ int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int
 		return r;
 	MC_LOCKED(&c->ask_lock);
 	r = exchange(c, msg, fd, ret_fd);
-	/* What comes later would be taken for the answer to something else. */
 	if (r == -MC_ERPC)
 		mcs_node_conn_lost(c);
 	return r;
@@ -132,7 +134,9 @@ static int greet(struct mcs_node *n, struct mcs_node_conn *c)
 	/* In another time namespace the daemon has another one, and an older daemon says nothing. */
 	c->one_clock = msg.clock_ns >= asked_ns && msg.clock_ns <= mc_now_ns();
 	if (*n->master)
-		return 0;
+		return !strcmp(msg.text, n->master) ? 0 :
+			mc_fail(-MC_ERPC, "the daemon at %s serves another master now: %s", n->addr,
+				msg.text);
 	memcpy(n->master, msg.text, sizeof(n->master));
 	second = msg.text + strlen(msg.text) + 1;
 	if (second < msg.text + sizeof(msg.text))
