@@ -21,9 +21,11 @@ static struct mcs_node_req *requests(const struct mcs_key *keys, unsigned n, uin
 static int run(struct mcs *s, struct mcs_node_req *q, unsigned n, uint64_t deadline)
 {
 	struct mcs_node_conn *c;
+	bool repeated = false;
 	int r = 0;
 
 	for (int tries = 0; tries < 2; tries++) {
+		repeated = tries > 0;
 		r = mcs_node_conn_get(s->node, &c);
 		if (r < 0)
 			return r;
@@ -32,6 +34,10 @@ static int run(struct mcs *s, struct mcs_node_req *q, unsigned n, uint64_t deadl
 		if (r != -MC_ERPC)
 			break;
 	}
+	/* What is not there the second time may have been removed the first time. */
+	for (unsigned i = 0; i < n && repeated; i++)
+		if (q[i].op == MCFS_RING_REMOVE && q[i].c.result == -MC_ENOOBJECT)
+			q[i].c.result = 0;
 	return r;
 }
 
