@@ -100,14 +100,15 @@ int mcs_node_register(struct mcs_node *n, void *buf, size_t len, int fd, uint64_
 /* 1: it was such a buffer and is none any more; 0: it was none. */
 int mcs_node_unregister(struct mcs_node *n, void *buf);
 /* Of conf.daemon_buffer: memory for @len bytes for a moment; a new piece when it is larger than all that.
- * -ENOBUFS: others use it up; try again with less. */
+ * @last: the caller has none that it could give back.  Else -ENOBUFS: it is used up; try again with less. */
 struct mcs_node_bounce {
 	unsigned char *p;
 	struct mcfs_ring_range range;
 	uint64_t at, len;
 	void *own;			/* its own piece */
 };
-int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret);
+int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, bool last,
+			 struct mcs_node_bounce *ret);
 /* After mcs_node_run() with the result @err: with -MC_ETIMEDOUT it is not used again before the daemon has ended
  * the connection. */
 void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b, int err);

@@ -15,8 +15,10 @@
 #include "client/twins.h"
 #include "common/cleanup.h"
 #include "common/crc32c.h"
+#include "common/fault.h"
 
 #define WINDOW 256u		/* items that are worked on at a time */
+#define ROUNDS_MAX 16		/* of reading an object that changes */
 
 /* Ranges of one window's items, one behind the other. */
 struct ranges {
@@ -112,11 +114,11 @@ static int put_add(struct put *p, struct mcs_put_item *item)
 	p->bounce[p->n] = (struct mcs_node_bounce){ 0 };
 	r = name_all(p->c, item->iov, item->iovcnt, &p->l, &named);
 	if (r == 0) {
-		r = mcs_node_bounce_take(p->c, (uint64_t)len, &p->bounce[p->n]);
+		r = ranges_room(&p->l, 1);
+		if (r == 0)
+			r = mcs_node_bounce_take(p->c, (uint64_t)len, !p->n, &p->bounce[p->n]);
 		if (r == -ENOBUFS && p->n)
 			return 0;
-		if (r == 0)
-			r = ranges_room(&p->l, 1);
 		if (r < 0)
 			return r;
 		gather(p->bounce[p->n].p, item->iov, item->iovcnt);
@@ -279,9 +281,10 @@ static uint32_t scatter(const struct iovec *iov, int n, const unsigned char *fro
 	return sum;
 }
 
-/* By way of shared memory: what cannot be mapped, and parts, which only the daemon can check. */
-static int64_t get_bounced(struct get *g, unsigned i)
+/* One try; *ret_changed: there was another version of another size at last. */
+static int64_t bounce_once(struct get *g, unsigned i, bool *ret_changed)
 {
+	bool whole = g->items[i].whole || g->alloc;
 	struct mcs_get_item *item = &g->items[i];
 	struct mcs_node_req q = { .op = MCFS_RING_STAT, .key = item->key };
 	struct mcs_node_bounce b = { 0 };
@@ -295,7 +298,7 @@ static int64_t get_bounced(struct get *g, unsigned i)
 	if (r < 0)
 		return r;
 	room = (int64_t)q.c.size;
-	if (item->whole || g->alloc) {
+	if (whole) {
 		r = room_of(g, i, q.c.size, &one, &iov, &iovcnt);
 	} else {
 		iov = item->iov;
@@ -307,11 +310,12 @@ static int64_t get_bounced(struct get *g, unsigned i)
 	}
 	if (r < 0 || !room)
 		return r;
-	r = mcs_node_bounce_take(g->c, (uint64_t)room, &b);
+	MC_FAULT_POINT("client.node.after_stat");
+	r = mcs_node_bounce_take(g->c, (uint64_t)room, true, &b);
 	if (r < 0)
 		return r;
 	q = (struct mcs_node_req){
-		.op = MCFS_RING_GET, .flags = item->whole || g->alloc ? MCFS_SQE_WHOLE : 0,
+		.op = MCFS_RING_GET, .flags = whole ? MCFS_SQE_WHOLE : 0,
 		.key = item->key, .offset = item->offset, .range = &b.range, .nranges = 1,
 	};
 	r = mcs_node_run(g->c, &q, 1, NULL, g->deadline);
@@ -319,7 +323,22 @@ static int64_t get_bounced(struct get *g, unsigned i)
 	if (n > 0)
 		(void)scatter(iov, iovcnt, b.p, (uint64_t)n, false);
 	mcs_node_bounce_give(g->c, &b, r);
+	*ret_changed = whole && (n == -ENOBUFS || (n >= 0 && n != room));
 	return n;
+}
+
+/* By way of shared memory: what cannot be mapped, and parts, which only the daemon can check.  A provider has
+ * made room for a size, so exactly that many bytes are to come. */
+static int64_t get_bounced(struct get *g, unsigned i)
+{
+	int64_t n = -MC_EREPLICA_GONE;
+	bool changed = true;
+
+	for (int rounds = 0; changed && rounds < ROUNDS_MAX; rounds++) {
+		changed = false;
+		n = bounce_once(g, i, &changed);
+	}
+	return changed ? mc_fail(-MC_EREPLICA_GONE, "the object changes all the time") : n;
 }
 
 /* A mapped object to where it is wanted. */

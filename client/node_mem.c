@@ -234,7 +234,8 @@ static int own_piece(struct mcs_node_conn *c, uint64_t len, struct mcs_node_boun
 	return mc_fail(-MC_ERPC, "the connection to the node's daemon has changed");
 }
 
-int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_bounce *ret)
+int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, bool last,
+			 struct mcs_node_bounce *ret)
 {
 	struct mcs_node *n = c->n;
 	bool less;
@@ -253,7 +254,7 @@ int mcs_node_bounce_take(struct mcs_node_conn *c, uint64_t len, struct mcs_node_
 	}
 	pthread_mutex_unlock(&n->lock);
 	/* Others may give back too little for it. */
-	return r == -ENOBUFS && less ? own_piece(c, len, ret) : r;
+	return r == -ENOBUFS && (less || last) ? own_piece(c, len, ret) : r;
 }
 
 static void leave_behind(struct mcs_node_conn *c, const struct mcs_node_bounce *b)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/fault.h"
@@ -648,6 +649,8 @@ static void test_fork(void **state)
 		bad |= (mcs_get(c, fixture_key("k1"), &iov, 1, -1) != -MCS_EUNAVAILABLE) << 1;
 		bad |= (mcs_map_held(c, &m) != -MCS_EUNAVAILABLE) << 2;
 		bad |= (mcs_pool_alloc(c, 4096) != NULL) << 3;
+		bad |= (mcs_register_buffer(c, mem, sizeof(mem)) != -MCS_EUNAVAILABLE) << 4;
+		bad |= (mcs_unregister_buffer(c, mem) != -MCS_EUNAVAILABLE) << 5;
 		mcs_unmap(c, &m);
 		mcs_close(c);
 		_exit(bad);
@@ -703,6 +706,121 @@ static void test_restart(void **state)
 	assert_int_equal(mcs_map(c, fixture_key("gone"), 0, &m, -1), -MCS_ENOOBJECT);
 }
 
+/* At its old address there is a daemon of another master: what it has is not ours. */
+static void test_other_master(void **state)
+{
+	(void)state;
+	fixture_put_ok(c, "x", 1000, 1);
+	node_down();
+	fixture_master_stop();
+	fixture_master(NULL);
+	node_up(NODE_SEGMENT);
+	assert_int_equal(fixture_put(c, "y", 1000, 1, 0), -MCS_ERPC);
+	assert_int_equal(mcs_health(c), 2);
+}
+
+static void *put_and_get(void *arg)
+{
+	size_t len = 700000;
+	unsigned char *mem = malloc(len);
+	struct iovec iov = { mem, len };
+	char key[32];
+	int bad = 0;
+
+	fixture_fill(mem, len, (uintptr_t)arg, 0);
+	for (unsigned i = 0; i < 40 && !bad; i++) {
+		snprintf(key, sizeof(key), "b%u", (unsigned)(uintptr_t)arg);
+		bad = mcs_upsert(c, fixture_key(key), &iov, 1, NULL, -1) != 0 ||
+			mcs_get_range(c, fixture_key(key), 5, &iov, 1, -1) != (int64_t)len - 5 ||
+			!fixture_same(mem, len - 5, (uintptr_t)arg, 5);
+		fixture_fill(mem, len, (uintptr_t)arg, 0);
+	}
+	free(mem);
+	return bad ? arg : NULL;
+}
+
+/* Of the shared memory there is enough for one at a time. */
+static void test_crowded(void **state)
+{
+	unsigned failed = 0;
+	pthread_t t[6];
+
+	(void)state;
+	for (uintptr_t i = 0; i < 6; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, put_and_get, (void *)(i + 1)), 0);
+	for (unsigned i = 0; i < 6; i++) {
+		void *bad;
+
+		pthread_join(t[i], &bad);
+		failed += bad != NULL;
+	}
+	assert_int_equal(failed, 0);
+}
+
+struct room {
+	struct mcs_get_item item;
+	unsigned char *p;
+	uint64_t size;
+};
+
+static void *make_room(void *arg, unsigned i, uint64_t size)
+{
+	struct room *room = arg;
+
+	(void)i;
+	room->size = size;
+	room->p = realloc(room->p, size);
+	return room->p;
+}
+
+static void *get_slowly(void *arg)
+{
+	struct room *room = arg;
+
+	(void)mcs_get_batch_alloc(c, &room->item, 1, make_room, room, -1);
+	return NULL;
+}
+
+static void put_there(mcs_t *other, size_t len, uint64_t seed)
+{
+	const char *there[] = { mcs_hostname(other), NULL };
+	struct mcs_put_opts opts = { .preferred = there };
+	struct iovec iov = { malloc(len), len };
+
+	fixture_fill(iov.iov_base, len, seed, 0);
+	assert_int_equal(mcs_upsert(other, fixture_key("big"), &iov, 1, &opts, -1), 0);
+	free(iov.iov_base);
+}
+
+/* Too large for the daemon to map, and changed while it is read: room is made for what comes. */
+static void test_changing(void **state)
+{
+	static const size_t then[] = { 9 * MIB, 13 * MIB };
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	const struct timespec tick = { .tv_nsec = 1000000 };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct room room = { .item.key = fixture_key("big") };
+		pthread_t t;
+
+		put_there(other, 11 * MIB, 1);
+		assert_int_equal(mc_fault_set("client.node.after_stat=delay:2000@1"), 0);
+		assert_int_equal(pthread_create(&t, NULL, get_slowly, &room), 0);
+		while (mc_fault_hits("client.node.after_stat") < 1)
+			nanosleep(&tick, NULL);
+		put_there(other, then[i], 2);
+		pthread_join(t, NULL);
+		assert_true(room.item.result == (int64_t)(11 * MIB) ||
+			    room.item.result == (int64_t)then[i]);
+		assert_int_equal(room.item.result, room.size);
+		assert_true(fixture_same(room.p, room.size, room.size == then[i] ? 2 : 1, 0));
+		assert_int_equal(mc_fault_set(NULL), 0);
+		free(room.p);
+	}
+	mcs_close(other);
+}
+
 static void test_store_c(void **state)
 {
 	mooncake_store_t s = mooncake_store_create();
@@ -752,6 +870,9 @@ int main(void)
 		TEST(test_fork),
 		TEST(test_fork_outlives),
 		TEST(test_restart),
+		TEST(test_other_master),
+		TEST(test_crowded),
+		TEST(test_changing),
 		TEST(test_store_c),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

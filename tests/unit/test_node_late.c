@@ -125,12 +125,12 @@ static void test_left(void **state)
 
 	(void)state;
 	assert_int_equal(mcs_node_conn_get(c->node, &conn), 0);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, &a), 0);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
 	mcs_node_bounce_give(conn, &a, -MC_ERPC);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, &a), 0);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
 	assert_null(a.own);
 	mcs_node_bounce_give(conn, &a, -MC_ETIMEDOUT);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, &b), 0);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &b), 0);
 	assert_non_null(b.own);
 	mcs_node_bounce_give(conn, &b, 0);
 	/* it goes on working, elsewhere */
@@ -140,7 +140,7 @@ static void test_left(void **state)
 	mcs_node_conn_lost(conn);
 	while (!mcs_node_conn_over(conn))
 		usleep(1000);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, &d), 0);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &d), 0);
 	assert_null(d.own);
 	mcs_node_bounce_give(conn, &d, 0);
 	mcs_node_conn_put(conn);
