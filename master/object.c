@@ -6,7 +6,8 @@
  *
  * A reader that goes and an evictor that comes by do not share a lock: the evictor marks the object as
  * parked and then looks at its pins, the reader drops its pin and then looks for the mark, so one of
- * the two puts the range back on its list. */
+ * the two puts the range back on its list.  Only readers take the mark away: evictors of different segments
+ * do not share a lock either. */
 #include <config.h>
 
 #include "master/mcm_i.h"
@@ -392,11 +393,10 @@ int mcm_object_pin(struct mcm *m, struct mcm_object *o)
 
 bool mcm_evict_park(struct mcm_object *o)
 {
+	/* It stays also when nobody reads any more: it may be what another segment's evictor has set, for which that
+	 * reader looks now.  One too many has the next reader look in vain. */
 	__atomic_fetch_or(&o->marks, MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&o->pins, __ATOMIC_SEQ_CST))
-		return true;
-	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
-	return false;
+	return __atomic_load_n(&o->pins, __ATOMIC_SEQ_CST) != 0;
 }
 
 /* Back on the lists, where the evictor had taken ranges off. */
