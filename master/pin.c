@@ -2,7 +2,7 @@
  * pin.c - the pins of a session.
  *
  * A pin's id is its place in the session's array and a tag that changes with each use of the place, so
- * it is found at once and a late release meets nobody else's pin.  Leases all last equally long, so a
+ * it is found at once and a late release meets nobody else's pin, nor one of another session's.  Leases all last equally long, so a
  * list in the order of their beginnings is one in the order of their ends. */
 #include <config.h>
 
@@ -77,7 +77,7 @@ uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms)
 		tag = s->pin[i].tag + 1;
 	} else {
 		i = ++s->pin_used;
-		tag = (uint32_t)mc_hash(&i, sizeof(i), (uintptr_t)s);
+		tag = (uint32_t)mc_hash(&i, sizeof(i), s->number);
 	}
 	if (!tag)
 		tag = 1;	/* so that no id is 0 in its upper half */
@@ -162,6 +162,7 @@ int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **re
 		return mc_fail(-ENOMEM, "no memory for a session");
 	s->client = client;
 	s->put_shard = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % MCM_PUT_SHARDS;
+	s->number = mcm_generation_next(m, 0);
 	pthread_mutex_init(&s->lock, NULL);
 	MC_LOCKED(&m->sessions_lock);
 	mc_list_push_back(&m->sessions, &s->link);

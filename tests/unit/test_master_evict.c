@@ -96,6 +96,62 @@ static void test_pinned_stay(void **state)
 	fx_down(&fx);
 }
 
+/* Copies lie in several segments, whose evictors come by at the same time: one has taken a range off its list, the
+ * other sees that the last reader has just gone, and the reader looks only then. */
+static void test_two_evictors_and_a_reader(void **state)
+{
+	const struct mcm_node *node;
+	struct mcm_object *obj;
+	struct mcp_object o;
+	struct fixture fx;
+	uint32_t hash;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * KIB, no_background);
+	assert_int_equal(fx_put(&fx, "a", 64 * KIB, 0), 0);
+	hash = mcm_index_hash(&fx.m->index, "a", 1);
+	obj = mcm_object(&fx.m->index, mcm_shard_find(&fx.m->index, mcm_index_shard(&fx.m->index, hash), hash,
+						      "a", 1));
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
+	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), -MC_ENOSPACE);
+	node = mcm_node(&mcm_segment(&fx.m->segments, obj->segment)->alloc, obj->node);
+	assert_false(node->flags & MCM_NODE_LISTED);
+	/* Between the two steps of mcm_object_unpin(). */
+	obj->pins = 0;
+	assert_false(mcm_evict_park(obj));
+	obj->pins = 1;
+	fx_release(&fx, fx.s, o.pin);
+	assert_true(node->flags & MCM_NODE_LISTED);
+	fx_down(&fx);
+}
+
+/* What is left of a connection that has ended cannot hit another one's pin. */
+static void test_pins_of_other_connections(void **state)
+{
+	uint64_t seen[64];
+	struct mcp_object o;
+	struct fixture fx;
+	unsigned i, k;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_background);
+	assert_int_equal(fx_put(&fx, "a", 4 * KIB, 0), 0);
+	for (i = 0; i < 64; i++) {
+		/* Most often where the one before was. */
+		struct mcm_session *s = fx_session(&fx, 2);
+
+		assert_int_equal(fx_pin(&fx, s, "a", MCP_GET_HOLD, &o, NULL), 0);
+		for (k = 0; k < i; k++) {
+			assert_true(seen[k] != o.pin);
+			fx_release(&fx, s, seen[k]);
+		}
+		seen[i] = o.pin;
+		assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
+		fx_session_end(&fx, s);
+	}
+	fx_down(&fx);
+}
+
 static void test_renewed(void **state)
 {
 	struct mcp_object o;
@@ -544,6 +600,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_oldest_first),
 		cmocka_unit_test(test_pinned_stay),
+		cmocka_unit_test(test_two_evictors_and_a_reader),
+		cmocka_unit_test(test_pins_of_other_connections),
 		cmocka_unit_test(test_renewed),
 		cmocka_unit_test(test_hard_pins_stay),
 		cmocka_unit_test(test_soft_pins_last),
