@@ -4,6 +4,7 @@
 
 #include "engine/map_wire.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -72,7 +73,14 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 	return 0;
 }
 
-int mce_map_check_cred(int sock)
+bool mce_map_is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && seals & F_SEAL_SHRINK;
+}
+
+int mce_map_check_cred(int sock, bool *ret_stranger)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -81,5 +89,6 @@ int mce_map_check_cred(int sock)
 		return -errno;
 	if (cred.uid != geteuid() && cred.uid != 0 && geteuid() != 0)
 		return mc_fail(-EACCES, "the engine at the other end runs as another user");
+	*ret_stranger = cred.uid != geteuid() && cred.uid != 0;
 	return 0;
 }

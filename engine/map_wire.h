@@ -16,11 +16,16 @@
  * A region that has no descriptor is REGION with status "not supported".  When its length is given too, the
  * mapper may read and write the owner's memory itself (process_vm_readv(2), process_vm_writev(2)): it
  * puts the key on its busy page, sees that the region lives, copies, and takes the key off.  The owner ends the
- * region on the life page and then waits until no busy page has it, so afterwards nobody copies. */
+ * region on the life page and then waits until no busy page has it, so afterwards nobody copies.
+ *
+ * Engines of root's and of other users share memory, too.  The user gets no descriptor with which he could cut root's
+ * file short: it is sealed against that, or for reading only (what he writes takes another path).  Root maps nothing
+ * of a user's that is not sealed, and copies from no user's process: which one that is, is his word. */
 #ifndef MCE_MAP_WIRE_H
 #define MCE_MAP_WIRE_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
@@ -73,7 +78,10 @@ int mce_map_send(int sock, const struct mce_map_msg *m, int fd);
 /* 0 and a message, maybe with a descriptor (else -1) that becomes the caller's; -EAGAIN;
  * -ECONNRESET at the end; -MC_EPROTO. */
 int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd);
-/* Is the process at the other end ours, root's, or are we root? */
-int mce_map_check_cred(int sock);
+/* Is the process at the other end ours, root's, or are we root?  *@ret_stranger: it is of another user who is not
+ * root, and trusted with nothing. */
+int mce_map_check_cred(int sock, bool *ret_stranger);
+/* The file cannot become shorter, which would kill who has it mapped. */
+bool mce_map_is_sealed(int fd);
 
 #endif

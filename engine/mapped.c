@@ -117,13 +117,31 @@ static void *map_aligned(int fd, uint64_t offset, uint64_t len, int prot)
 	return at;
 }
 
+static void map_it(struct mce_mapping *mp, const struct mce_map_msg *msg, int fd)
+{
+	int prot = PROT_READ | (msg->access & MCE_ACCESS_WRITE ? PROT_WRITE : 0);
+	void *at;
+
+	at = map_aligned(fd, msg->fd_offset, msg->len, prot);
+	if (at == MAP_FAILED && errno == EACCES && prot & PROT_WRITE) {
+		/* The descriptor is for reading: we run as a user whom the owner does not trust to write. */
+		mp->read_only = true;
+		at = map_aligned(fd, msg->fd_offset, msg->len, PROT_READ);
+	}
+	if (at == MAP_FAILED) {
+		mc_warn("engine", "cannot map a peer's memory, continuing over tcp: %m bytes=%llu",
+			(unsigned long long)msg->len);
+		return;
+	}
+	mp->at = at;
+	mc_metric_add(&mapped_bytes, (int64_t)msg->len);
+}
+
 /* A mapping from the owner's answer; without a descriptor it only remembers where the region is. */
 static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping **ret)
 {
-	int prot = PROT_READ | (msg->access & MCE_ACCESS_WRITE ? PROT_WRITE : 0);
 	struct mce_mapping *mp;
 	struct stat st;
-	void *at;
 
 	mp = calloc(1, sizeof(*mp));
 	if (!mp)
@@ -135,16 +153,8 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping
 	mp->access = msg->access;
 	mp->slot = msg->slot;
 	if (fd >= 0 && mc_fault("engine.mapped.map") == 0 && fstat(fd, &st) == 0 &&
-	    mce_range_check(0, (uint64_t)st.st_size, msg->fd_offset, msg->len) == 0) {
-		at = map_aligned(fd, msg->fd_offset, msg->len, prot);
-		if (at == MAP_FAILED) {
-			mc_warn("engine", "cannot map a peer's memory, continuing over tcp: %m bytes=%llu",
-				(unsigned long long)msg->len);
-		} else {
-			mp->at = at;
-			mc_metric_add(&mapped_bytes, (int64_t)msg->len);
-		}
-	}
+	    mce_range_check(0, (uint64_t)st.st_size, msg->fd_offset, msg->len) == 0)
+		map_it(mp, msg, fd);
 	*ret = mp;
 	return 0;
 }
@@ -256,7 +266,7 @@ static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint6
 	return 0;
 }
 
-static int connect_abstract(const struct mce_id *id)
+static int connect_abstract(const struct mce_id *id, bool *ret_stranger)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	char name[MC_ADDR_MAX];
@@ -270,7 +280,7 @@ static int connect_abstract(const struct mce_id *id)
 	/* A full backlog is an owner with other worries: TCP then. */
 	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len))
 		return -errno;
-	if (mce_map_check_cred(fd) < 0)
+	if (mce_map_check_cred(fd, ret_stranger) < 0)
 		return -EACCES;
 	return TAKE_FD(fd);
 }
@@ -289,7 +299,8 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	if (r < 0)
 		return r;
 	if (in.type != MCE_MAP_WELCOME || fd < 0 || memcmp(in.nonce, m->tried, sizeof(in.nonce)) ||
-	    fstat(fd, &st) || (uint64_t)st.st_size < MCE_LIFE_BYTES)
+	    fstat(fd, &st) || (uint64_t)st.st_size < MCE_LIFE_BYTES ||
+	    (m->stranger && !mce_map_is_sealed(fd)))
 		return -MC_EPROTO;
 	life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (life == MAP_FAILED)
@@ -297,8 +308,8 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	if (m->life)
 		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
 	m->life = life;
-	__atomic_store_n(&m->vm, m->busy && in.base ? mce_vm_open(m->evfd.fd, in.base, m->tried) : NULL,
-			 __ATOMIC_RELAXED);
+	if (m->busy && in.base && !m->stranger)
+		__atomic_store_n(&m->vm, mce_vm_open(m->evfd.fd, in.base, m->tried), __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -325,9 +336,10 @@ static bool worth_trying(struct mce_mapped *m)
 static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
 {
 	struct mce_peer *p = m->p;
+	bool stranger = true;
 	int fd, r;
 
-	fd = connect_abstract(id);
+	fd = connect_abstract(id, &stranger);
 	if (fd < 0) {
 		mc_info("engine", "same host but memory is not shared, using tcp: %s peer=%s",
 			mc_strerror(fd), p->endpoint);
@@ -335,6 +347,7 @@ static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t 
 	}
 	pthread_mutex_lock(&p->lock);
 	m->evfd.fd = fd;
+	m->stranger = stranger;
 	m->state = MCE_MAPPED_GREETING;
 	if (!m->busy)
 		m->busy_fd = mce_vm_busy_page(&m->busy);
@@ -390,6 +403,8 @@ static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	r = in.status == 0 ? 0 : mc_err_from_wire(in.status);
 	if (r < 0 && r != -MC_ENOTSUP)
 		return r;
+	if (r == 0 && fd >= 0 && m->stranger && !mce_map_is_sealed(fd))
+		r = -MC_ENOTSUP;
 	r = mapping_new(&in, r == 0 ? fd : -1, &mp);
 	if (r < 0)
 		return r;
@@ -447,7 +462,7 @@ static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uin
 	int r;
 
 	r = mce_mapped_find_locked(m, rkey, addr, len, access, &mp);
-	if (mp && !mp->at)
+	if (mp && (!mp->at || (access & MCE_ACCESS_WRITE && mp->read_only)))
 		return -MC_ENOTSUP;
 	*ret = mp;
 	return r;

@@ -15,6 +15,7 @@ struct mce_mapping {
 	uint64_t rkey, base, len;
 	unsigned access, slot;
 	char *at;		/* NULL: it is not to be mapped */
+	bool read_only;		/* @at is, whatever the access */
 	bool listed;		/* slot is valid: without @at it is to be had by process_vm */
 	/* guarded by the peer's lock */
 	unsigned refs;
@@ -30,6 +31,7 @@ struct mce_mapped {
 	/* guarded by the peer's lock */
 	enum mce_mapped_state state;
 	uint8_t tried[16];	/* nonce of the engine that the state is about */
+	bool stranger;		/* that one is of another user, who is not root */
 	bool connecting;	/* a try is under way */
 	struct mc_evfd evfd;	/* watched when fd >= 0 */
 	pthread_cond_t news;	/* what the I/O thread received */

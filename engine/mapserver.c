@@ -50,7 +50,7 @@ struct mapper {
 	struct mce_mapserver *s;
 	struct mc_list node;
 	struct mc_evfd evfd;
-	bool greeted;
+	bool greeted, stranger;
 	uint64_t since_ms;
 	const uint64_t *busy;	/* its busy page, written by it; NULL: it has given none */
 	/* of an orphan */
@@ -184,13 +184,8 @@ static void take_busy(struct mapper *m, int fd)
 {
 	struct stat st;
 	void *at;
-	int seals;
 
-	if (fd < 0)
-		return;
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) ||
-	    (uint64_t)st.st_size < MCE_BUSY_BYTES)
+	if (fd < 0 || !mce_map_is_sealed(fd) || fstat(fd, &st) || (uint64_t)st.st_size < MCE_BUSY_BYTES)
 		return;
 	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (at != MAP_FAILED)
@@ -210,17 +205,33 @@ static int serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
 	return mce_map_send(m->evfd.fd, &out, m->s->life_fd);
 }
 
+/* The region's descriptor as this mapper may have it, -1: not at all; @ret_own is to be closed. */
+static int fd_for(const struct mapper *m, const struct mce_mr *mr, int *ret_own)
+{
+	char path[64];
+	struct stat st;
+
+	if (mr->fd < 0 || !m->stranger || mce_map_is_sealed(mr->fd))
+		return mr->fd;
+	/* Who may write to the file may cut it short, also by opening what he got once more. */
+	if (fstat(mr->fd, &st) || st.st_mode & (S_IWGRP | S_IWOTH) || st.st_uid != geteuid())
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mr->fd);
+	*ret_own = open(path, O_RDONLY | O_CLOEXEC);
+	return *ret_own;
+}
+
 static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
 {
 	struct mce_map_msg out = {
 		.version = MCE_MAP_VERSION, .type = MCE_MAP_REGION, .rkey = in->rkey,
 	};
 	struct mce_mr *mr;
-	int fd = -1, r;
+	int fd = -1, own = -1, r;
 
 	r = mce_mr_find(m->s->e, in->rkey, &mr);
 	if (r == 0) {
-		fd = mr->fd;
+		fd = fd_for(m, mr, &own);
 		r = mr->access == 0 ? -EACCES : fd < 0 ? -MC_ENOTSUP : 0;
 		if (r == 0 || (r == -MC_ENOTSUP && mr->listed && m->busy)) {
 			out.base = mr->base;
@@ -236,6 +247,8 @@ static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
 	r = mce_map_send(m->evfd.fd, &out, r == 0 ? fd : -1);
 	if (mr)
 		mce_mr_unref(mr);
+	if (own >= 0)
+		close(own);
 	return r;
 }
 
@@ -272,11 +285,12 @@ static void mapper_ready(struct mc_evfd *e, uint32_t events)
 static int mapper_new(struct mce_mapserver *s, int fd)
 {
 	struct mapper *m;
+	bool stranger;
 	int r;
 
 	if (s->nmappers >= s->e->conf.max_peers_in)
 		return -ENOBUFS;
-	r = mce_map_check_cred(fd);
+	r = mce_map_check_cred(fd, &stranger);
 	if (r < 0)
 		return r;
 	m = calloc(1, sizeof(*m));
@@ -284,6 +298,7 @@ static int mapper_new(struct mce_mapserver *s, int fd)
 		return -ENOMEM;
 	m->s = s;
 	m->pidfd = -1;
+	m->stranger = stranger;
 	m->evfd.fd = fd;
 	m->evfd.ready = mapper_ready;
 	m->since_ms = mc_now_ms();

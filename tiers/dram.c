@@ -87,13 +87,22 @@ static int open_tmpfs(uint64_t size, int *ret_fd)
 	return 0;
 }
 
+/* Peers of other users get it, too, and must not be able to cut it short: a file on the tmpfs cannot be sealed, but
+ * nobody else may open it for writing. */
 static int open_memfd(unsigned flags, int *ret_fd)
 {
-	int fd = memfd_create("mooncake-segment", MFD_CLOEXEC | flags);
+	int fd = memfd_create("mooncake-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 
 	if (fd < 0)
 		return mc_fail(-errno, "memfd: %s", strerror(errno));
 	*ret_fd = fd;
+	return 0;
+}
+
+static int seal(struct mct_dram *d)
+{
+	if (fchmod(d->fd, 0600) || fcntl(d->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return mc_fail(-errno, "cannot seal the segment file: %s", strerror(errno));
 	return 0;
 }
 
@@ -114,7 +123,7 @@ static int open_kind(struct mct_dram *d, const char *kind)
 	if (r == 0 && ftruncate(d->fd, (off_t)d->reserved))
 		r = mc_fail(-errno, "cannot size the segment file to %llu bytes: %s",
 			    (unsigned long long)d->reserved, strerror(errno));
-	return r;
+	return r == 0 && strcmp(kind, "tmpfs") ? seal(d) : r;
 }
 
 static int open_file(struct mct_dram *d, const char *kind)

@@ -108,6 +108,17 @@ static void growing(void **state)
 	mct_dram_close(d);
 }
 
+/* By whom it is shared with, nor opened for writing by others to whom it was given for reading. */
+static void cannot_be_cut(struct mct_dram *d)
+{
+	struct stat st;
+
+	assert_int_equal(ftruncate(mct_dram_fd(d), 2 * MIB), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fstat(mct_dram_fd(d), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+}
+
 static void tmpfs(void **state)
 {
 	struct mct_dram *d;
@@ -137,6 +148,7 @@ static void memfd(void **state)
 	assert_int_equal(open_kind("memfd", 4 * MIB, 0, &d), 0);
 	check_memory(d, 4 * MIB);
 	assert_string_equal(mct_dram_kind(d), "memfd");
+	cannot_be_cut(d);
 	mct_dram_close(d);
 }
 
@@ -154,6 +166,7 @@ static void hugetlb(void **state)
 	}
 	assert_int_equal(open_kind("hugetlb", 4 * MIB, 0, &d), 0);
 	check_memory(d, 4 * MIB);
+	cannot_be_cut(d);
 	mct_dram_close(d);
 }
 

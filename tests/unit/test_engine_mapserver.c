@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_mapserver.c - who hands out descriptors of its memory, and who maps them, against others that do not keep
+ * to the rules, or are of another user: raw sockets, and engines of two users. */
+#include <config.h>
+
+#include "test_engine_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net.h"
+#include "engine/map_wire.h"
+#include "engine/mapped.h"
+#include "engine/tcp_wire.h"
+
+#define LEN (4ull << 20)
+#define SEED 9
+
+static struct mce_conf conf = { .progress_timeout_ms = 60000 };
+
+static int dial(const struct side *s)
+{
+	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static struct mce_greeting greet_as(int fd, uint64_t token)
+{
+	struct mce_greeting g = { .version = 1, .version_min = 1, .token = token, .epoch = 1 };
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	uint8_t b[MCE_GREETING_SIZE];
+	size_t n = 0;
+	ssize_t k;
+
+	mce_greeting_pack(b, &g);
+	assert_int_equal(send(fd, b, sizeof(b), MSG_NOSIGNAL), sizeof(b));
+	while (n < sizeof(b)) {
+		assert_int_equal(poll(&pfd, 1, 10000), 1);
+		k = recv(fd, b + n, sizeof(b) - n, 0);
+		assert_true(k > 0);
+		n += (size_t)k;
+	}
+	assert_int_equal(mce_greeting_unpack(b, sizeof(b), &g), sizeof(b));
+	return g;
+}
+
+/* ---- the map server ---- */
+
+static int map_dial(const struct mce_id *id)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	char name[MC_ADDR_MAX];
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	mce_mapserver_address(id, name);
+	memcpy(sa.sun_path + 1, name, strlen(name));
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa,
+				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))), 0);
+	return fd;
+}
+
+static int map_answer(int fd, struct mce_map_msg *m, int *ret_fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	*ret_fd = -1;
+	assert_int_equal(poll(&pfd, 1, 10000), 1);
+	return mce_map_recv(fd, m, ret_fd);
+}
+
+static void map_server(void **state)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH }, in;
+	struct mce_greeting g;
+	struct side s;
+	int lane, fd, got;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	lane = dial(&s);
+	g = greet_as(lane, 4711);
+	/* Nothing before a greeting, no greeting with another's token, no nonsense. */
+	fd = map_dial(&g.id);
+	m.rkey = mce_mr_rkey(s.mr);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
+	close(fd);
+	fd = map_dial(&g.id);
+	m.type = MCE_MAP_HELLO;
+	m.rkey = 4712;
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
+	close(fd);
+	fd = map_dial(&g.id);
+	assert_int_equal(send(fd, "hello", 5, 0), 5);
+	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
+	close(fd);
+	/* The right way; a descriptor that comes along is not kept. */
+	fd = map_dial(&g.id);
+	m.rkey = 4711;
+	assert_int_equal(mce_map_send(fd, &m, 1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(in.type, MCE_MAP_WELCOME);
+	assert_memory_equal(in.nonce, g.id.nonce, 16);
+	assert_true(got >= 0);
+	assert_int_equal(write(got, "x", 1), -1);
+	close(got);
+	m.type = MCE_MAP_FETCH;
+	m.rkey = mce_mr_rkey(s.mr) + 1;
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(mc_err_from_wire(in.status), -ESTALE);
+	assert_int_equal(got, -1);
+	m.rkey = mce_mr_rkey(s.mr);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(in.status, 0);
+	assert_int_equal(in.len, LEN);
+	assert_true(got >= 0);
+	close(got);
+	mce_mr_unregister(s.mr);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	assert_int_equal(in.type, MCE_MAP_FORGET);
+	assert_true(in.rkey == m.rkey);
+	close(fd);
+	close(lane);
+	side_close(&s);
+}
+
+/* One who asks and never reads loses the connection, and nobody waits for him. */
+static void deaf_mapper(void **state)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = 5 };
+	struct mce_greeting g;
+	struct side s;
+	int lane, fd, r = 0;
+	unsigned i;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	lane = dial(&s);
+	g = greet_as(lane, 5);
+	fd = map_dial(&g.id);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	m.type = MCE_MAP_FETCH;
+	m.rkey = mce_mr_rkey(s.mr);
+	for (i = 0; i < 100000 && r != -EPIPE && r != -ECONNRESET; i++)
+		r = mce_map_send(fd, &m, -1);
+	assert_true(r == -EPIPE || r == -ECONNRESET);
+	mce_mr_unregister(s.mr);
+	close(fd);
+	close(lane);
+	side_close(&s);
+}
+
+/* A mapper with a busy page; the test writes it and makes no copies. */
+struct copier {
+	int lane, fd;
+	uint64_t *busy;
+	const uint64_t *life;
+};
+
+static void copier_open(struct copier *c, const struct side *s, uint64_t token)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = token }, in;
+	struct mce_greeting g;
+	int page, got;
+
+	c->lane = dial(s);
+	g = greet_as(c->lane, token);
+	c->fd = map_dial(&g.id);
+	page = mce_vm_busy_page(&c->busy);
+	assert_true(page >= 0);
+	assert_int_equal(mce_map_send(c->fd, &m, page), 0);
+	close(page);
+	assert_int_equal(map_answer(c->fd, &in, &got), 0);
+	c->life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, got, 0);
+	assert_true(c->life != MAP_FAILED);
+	close(got);
+}
+
+static unsigned copier_slot(const struct copier *c, uint64_t rkey)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH, .rkey = rkey }, in;
+	int got;
+
+	assert_int_equal(mce_map_send(c->fd, &m, -1), 0);
+	assert_int_equal(map_answer(c->fd, &in, &got), 0);
+	assert_true(in.rkey == rkey && in.len);
+	return in.slot;
+}
+
+static void copier_close(struct copier *c)
+{
+	close(c->fd);
+	close(c->lane);
+	munmap(c->busy, MCE_BUSY_BYTES);
+	munmap((void *)(uintptr_t)c->life, MCE_LIFE_BYTES);
+}
+
+/* Regions end, and it does not read of it: it loses the connection. */
+static void be_deaf(const struct copier *c, struct side *s)
+{
+	struct pollfd pfd = { .fd = c->fd };
+	static char mem[64];
+	struct mce_mr_attr attr = { .base = mem, .len = sizeof(mem), .fd = -1, .access = MCE_ACCESS_READ };
+	struct mce_mr *mr;
+
+	for (unsigned i = 0; i < 100000 && poll(&pfd, 1, 0) == 0; i++) {
+		assert_int_equal(mce_mr_register(s->e, &attr, &mr), 0);
+		mce_mr_unregister(mr);
+	}
+	assert_true(pfd.revents & POLLHUP);
+}
+
+struct late_copy {
+	const struct copier *c;
+	unsigned slot;
+	bool returned, early;	/* atomic; out */
+};
+
+/* Ends the copy some time after the region has ended. */
+static void *late_copy_main(void *arg)
+{
+	struct late_copy *l = arg;
+	uint64_t until = SECONDS(20);
+
+	while (__atomic_load_n(&l->c->life[l->slot], __ATOMIC_SEQ_CST) && mc_now_ns() < until)
+		usleep(1000);
+	for (until = mc_deadline_ms(300); mc_now_ns() < until && !l->early; usleep(1000))
+		l->early = __atomic_load_n(&l->returned, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&l->c->busy[7], 0, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Whose connection has ended may be copying all the same. */
+static void deaf_copier(void **state)
+{
+	struct late_copy l = { .returned = false };
+	struct copier c;
+	struct side s;
+	pthread_t t;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	copier_open(&c, &s, 6);
+	l.c = &c;
+	l.slot = copier_slot(&c, mce_mr_rkey(s.mr));
+	c.busy[7] = mce_mr_rkey(s.mr);
+	be_deaf(&c, &s);
+	assert_int_equal(pthread_create(&t, NULL, late_copy_main, &l), 0);
+	mce_mr_unregister(s.mr);
+	__atomic_store_n(&l.returned, true, __ATOMIC_SEQ_CST);
+	pthread_join(t, NULL);
+	assert_false(l.early);
+	copier_close(&c);
+	side_close(&s);
+}
+
+/* Who died in the middle of a copy is not waited for. */
+static void dead_copier(void **state)
+{
+	struct copier c;
+	struct side s;
+	uint64_t began;
+	pid_t pid;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	pid = fork();
+	if (pid == 0) {
+		copier_open(&c, &s, 7);
+		c.busy[0] = mce_mr_rkey(s.mr);
+		kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	began = mc_now_ns();
+	mce_mr_unregister(s.mr);
+	assert_true(mc_now_ns() - began < MCE_BUSY_WAIT_MS / 2 * MC_NS_PER_MS);
+	side_close(&s);
+}
+
+static unsigned busy_pages(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned n = 0;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, "mooncake-busy") != NULL;
+	fclose(f);
+	return n;
+}
+
+/* What mappers have given goes with the engine, also of those that were copying. */
+static void pages_go(void **state)
+{
+	unsigned before = busy_pages();
+	struct copier c, deaf;
+	struct side s;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	copier_open(&deaf, &s, 9);
+	deaf.busy[0] = 1;
+	be_deaf(&deaf, &s);
+	copier_open(&c, &s, 10);
+	assert_int_equal(busy_pages(), before + 4);
+	side_close(&s);
+	copier_close(&c);
+	copier_close(&deaf);
+	assert_int_equal(busy_pages(), before);
+}
+
+/* ---- a mapper of another user ---- */
+
+enum { CAME = 1, CUT = 2, OPENED = 4 };
+#define NOBODY 65534
+
+/* What somebody else gets of root's region, and can do with it. */
+static int stranger_gets(const struct side *s, uint64_t rkey)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH, .rkey = rkey }, in;
+	struct copier c;
+	char path[64];
+	int fd, again, ret = 0;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return -1;
+	copier_open(&c, s, 11);
+	if (mce_map_send(c.fd, &m, -1) || map_answer(c.fd, &in, &fd))
+		return -1;
+	if (fd < 0)
+		return mc_err_from_wire(in.status) == -MC_ENOTSUP ? 0 : -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	ret |= again >= 0 ? OPENED : 0;
+	ret |= ftruncate(fd, 0) == 0 || (again >= 0 && ftruncate(again, 0) == 0) ? CUT : 0;
+	return ret | CAME;
+}
+
+static void stranger_finds(int want, mode_t mode, int seals)
+{
+	struct mce_mr_attr attr = { .len = 4096, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct mce_mr *mr;
+	struct side s;
+	int status;
+	pid_t pid;
+
+	side_open(&s, &conf, 0, 0, 0);
+	attr.fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_true(attr.fd >= 0);
+	assert_int_equal(fchmod(attr.fd, mode), 0);
+	assert_int_equal(ftruncate(attr.fd, 4096), 0);
+	assert_int_equal(fcntl(attr.fd, F_ADD_SEALS, seals), 0);
+	attr.base = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, attr.fd, 0);
+	assert_true(attr.base != MAP_FAILED);
+	assert_int_equal(mce_mr_register(s.e, &attr, &mr), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(stranger_gets(&s, mce_mr_rkey(mr)));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), want);
+	side_close(&s);
+	munmap(attr.base, 4096);
+	close(attr.fd);
+}
+
+static void stranger(void **state)
+{
+	if (geteuid()) {
+		skip();
+		return;
+	}
+	stranger_finds(0, 0777, 0);
+	stranger_finds(CAME | OPENED, 0777, F_SEAL_SHRINK);
+	stranger_finds(CAME, 0600, 0);
+}
+
+/* ---- engines of root and of somebody else ---- */
+
+/* The user's engine, told by a pipe whom to read from and write to: 0, or what was wrong. */
+static int user_main(int from)
+{
+	struct { char endpoint[256]; uint64_t addr, rkey; } to;
+	enum mce_path reads, writes;
+	struct mce_engine *e;
+	struct mce_peer *peer;
+	char mem[100];
+
+	if (setgid(NOBODY) || setuid(NOBODY) || read(from, &to, sizeof(to)) != sizeof(to))
+		return 1;
+	if (mce_engine_open(&conf, &e) || mce_peer_get(e, to.endpoint, &peer))
+		return 2;
+	if (transfer(e, peer, MCE_READ, to.addr, to.rkey, mem, sizeof(mem), &reads))
+		return 3;
+	if (transfer(e, peer, MCE_WRITE, to.addr + 100, to.rkey, mem, sizeof(mem), &writes))
+		return 4;
+	mce_peer_put(peer);
+	mce_engine_close(e);
+	return reads == MCE_PATH_MAPPED && writes == MCE_PATH_TCP ? 0 : 5;
+}
+
+/* Root's segment that cannot be sealed is mapped to be read by a user, and what he writes goes another way. */
+static void user_of_root(void **state)
+{
+	struct { char endpoint[256]; uint64_t addr, rkey; } to = { .addr = 0 };
+	struct side s;
+	int end[2], status;
+	pid_t pid;
+
+	if (geteuid()) {
+		skip();
+		return;
+	}
+	assert_int_equal(pipe2(end, O_CLOEXEC), 0);
+	/* Before there are threads. */
+	pid = fork();
+	if (pid == 0)
+		_exit(user_main(end[0]));
+	side_open(&s, &conf, 0, 0, 0);
+	s.fd = memfd_create("test", MFD_CLOEXEC);
+	assert_int_equal(fchmod(s.fd, 0600), 0);
+	assert_int_equal(ftruncate(s.fd, LEN), 0);
+	s.len = LEN;
+	s.mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, s.fd, 0);
+	pattern_fill(s.mem, LEN, SEED, 0);
+	assert_int_equal(mce_mr_register(s.e, &(struct mce_mr_attr){ .base = s.mem, .len = LEN, .fd = s.fd,
+					 .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE }, &s.mr), 0);
+	strcpy(to.endpoint, mce_engine_endpoint(s.e));
+	to.addr = (uintptr_t)s.mem;
+	to.rkey = mce_mr_rkey(s.mr);
+	assert_int_equal(write(end[1], &to, sizeof(to)), sizeof(to));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	pattern_check(s.mem + 100, 100, SEED, 0);
+	close(end[0]);
+	close(end[1]);
+	side_close(&s);
+}
+
+/* The owner, of the user: a region that can be cut short, one that cannot, and one without a file. */
+#define KINDS 3
+static char plain[4096];
+
+static int owner_of_user(int out, int wait)
+{
+	struct { char endpoint[256]; uint64_t addr[KINDS], rkey[KINDS]; } me = { .addr = { 0 } };
+	struct mce_mr_attr attr = { .len = 4096, .access = MCE_ACCESS_READ };
+	struct mce_engine *e;
+	struct mce_mr *mr;
+	char byte;
+
+	if (setgid(NOBODY) || setuid(NOBODY) || mce_engine_open(&conf, &e))
+		return 1;
+	for (unsigned i = 0; i < KINDS; i++) {
+		attr.fd = i == 2 ? -1 : memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		if (i < 2 && (ftruncate(attr.fd, 4096) || (i == 1 && fcntl(attr.fd, F_ADD_SEALS, F_SEAL_SHRINK))))
+			return 2;
+		attr.base = i == 2 ? plain : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, attr.fd, 0);
+		memset(attr.base, (int)i + 1, 4096);
+		if (mce_mr_register(e, &attr, &mr))
+			return 3;
+		me.addr[i] = (uintptr_t)attr.base;
+		me.rkey[i] = mce_mr_rkey(mr);
+	}
+	strcpy(me.endpoint, mce_engine_endpoint(e));
+	if (write(out, &me, sizeof(me)) != sizeof(me) || read(wait, &byte, 1) != 0)
+		return 4;
+	mce_engine_close(e);
+	return 0;
+}
+
+/* Root maps only what the user cannot cut short, and has the kernel copy from no process of his. */
+static void root_of_user(void **state)
+{
+	static const enum mce_path want[KINDS] = { MCE_PATH_TCP, MCE_PATH_MAPPED, MCE_PATH_TCP };
+	struct { char endpoint[256]; uint64_t addr[KINDS], rkey[KINDS]; } he;
+	int to[2], from[2], status;
+	struct mce_peer *peer;
+	enum mce_path path;
+	struct side s;
+	char byte;
+	pid_t pid;
+
+	if (geteuid()) {
+		skip();
+		return;
+	}
+	assert_int_equal(pipe2(to, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		close(to[1]);
+		_exit(owner_of_user(from[1], to[0]));
+	}
+	close(from[1]);
+	assert_int_equal(read(from[0], &he, sizeof(he)), sizeof(he));
+	side_open(&s, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, he.endpoint, &peer), 0);
+	for (unsigned i = 0; i < KINDS; i++) {
+		assert_int_equal(transfer(s.e, peer, MCE_READ, he.addr[i], he.rkey[i], &byte, 1, &path), 0);
+		assert_int_equal(byte, i + 1);
+		assert_int_equal(path, want[i]);
+	}
+	close(to[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(to[0]);
+	close(from[0]);
+	mce_peer_put(peer);
+	side_close(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(map_server),
+		cmocka_unit_test(deaf_mapper),
+		cmocka_unit_test(deaf_copier),
+		cmocka_unit_test(dead_copier),
+		cmocka_unit_test(pages_go),
+		cmocka_unit_test(stranger),
+		cmocka_unit_test(user_of_root),
+		cmocka_unit_test(root_of_user),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
