@@ -71,7 +71,7 @@ int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_ms
 int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch);
 /* The same as mcs_call() for requests that must not be repeated: once a connection is there, one attempt.
- * -MC_ERPC: whether the master did it is not known.  Nothing is sent when the deadline is over. */
+ * -MC_ERPC: whether the master did it is not known. */
 int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
 /* One attempt in two steps, as mcp_call_start(), to have several requests on their way. */
