@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -304,12 +305,16 @@ static void tell_bound(int fd, char *ret_bound)
 		format_sockaddr((struct sockaddr *)&ss, len, ret_bound);
 }
 
-/* A socket file whose process is gone refuses connections and would be in the way for ever. */
+/* A socket file whose process is gone refuses connections and would be in the way for ever.  So does a file
+ * that is no socket, which is somebody's. */
 static bool unix_is_stale(const struct sockaddr_un *sa, socklen_t len)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct stat st;
 
-	return fd >= 0 && sa->sun_path[0] && connect(fd, (const struct sockaddr *)sa, len) < 0 &&
+	if (!sa->sun_path[0] || lstat(sa->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return false;
+	return fd >= 0 && connect(fd, (const struct sockaddr *)sa, len) < 0 &&
 	       errno == ECONNREFUSED;
 }
 

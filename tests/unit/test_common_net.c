@@ -220,6 +220,20 @@ static void a_socket_file_left_behind(void **state)
 	close(b);
 }
 
+static void a_file_that_is_no_socket(void **state)
+{
+	char addr[MC_ADDR_MAX];
+	int fd;
+
+	snprintf(addr, sizeof(addr), "unix:%s/file", dir);
+	fd = open(addr + 5, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "mine", 4), 4);
+	close(fd);
+	assert_int_equal(mc_listen(addr, 16, 0, NULL), -EADDRINUSE);
+	assert_int_equal(unlink(addr + 5), 0);
+}
+
 static void bad_unix_addresses(void **state)
 {
 	char addr[MC_ADDR_MAX];
@@ -379,6 +393,7 @@ int main(void)
 		cmocka_unit_test(ports_are_taken_once_or_shared),
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(a_socket_file_left_behind),
+		cmocka_unit_test(a_file_that_is_no_socket),
 		cmocka_unit_test(bad_unix_addresses),
 		cmocka_unit_test(connecting_keeps_its_deadline),
 		cmocka_unit_test(a_descriptor_travels),
