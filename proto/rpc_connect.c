@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
@@ -88,13 +89,19 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 	return r;
 }
 
+static bool is_closing(struct mcp_client *c)
+{
+	MC_LOCKED(&c->lock);
+	return c->closing;
+}
+
 /* Try the addresses, the last good one first; each gets its share of the time that is left. */
 static int connect_any(struct mcp_client *c, uint64_t deadline)
 {
 	uint64_t limit = c->conf.connect_timeout_ms * MC_NS_PER_MS;
 	int r = -MC_ERPC;
 
-	for (unsigned i = 0; i < c->addr_count; i++) {
+	for (unsigned i = 0; i < c->addr_count && !is_closing(c); i++) {
 		unsigned at = (c->addr_next + i) % c->addr_count;
 		uint64_t share = mcp_left_ns(deadline) / (c->addr_count - i);
 

@@ -415,6 +415,34 @@ static void local_callers_wait_their_turn(void **state)
 	fixture_stop(&fx);
 }
 
+/* Who closes waits for the address that is being tried, and for no other. */
+static void closing_leaves_the_other_addresses(void **state)
+{
+	char addr[2][MC_ADDR_MAX], both[2 * MC_ADDR_MAX];
+	int listener[2], fd = -1;
+	struct mcp_client *c;
+	struct call calls[1];
+
+	for (int i = 0; i < 2; i++) {
+		listener[i] = mc_listen("127.0.0.1:0", 4, 0, addr[i]);
+		assert_true(listener[i] >= 0);
+	}
+	snprintf(both, sizeof(both), "%s,%s", addr[0], addr[1]);
+	c = fixture_client(both);
+	start_calls(calls, 1, c, "a", 20000);
+	while (fd < 0) {
+		fd = mc_accept(listener[0]);
+		usleep(1000);
+	}
+	mcp_client_close(c);
+	join_calls(calls, 1);
+	assert_int_equal(calls[0].result, -MC_ERPC);
+	assert_int_equal(mc_accept(listener[1]), -EAGAIN);
+	close(fd);
+	close(listener[0]);
+	close(listener[1]);
+}
+
 /* ---- a server that talks nonsense ---- */
 
 struct liar {
@@ -585,6 +613,7 @@ int main(void)
 		cmocka_unit_test(sender_reads_when_the_server_will_not),
 		cmocka_unit_test(close_and_reset_end_calls),
 		cmocka_unit_test(local_callers_wait_their_turn),
+		cmocka_unit_test(closing_leaves_the_other_addresses),
 		cmocka_unit_test(nonsense_fails_the_connection),
 		cmocka_unit_test(wrong_answers_fail_their_call_only),
 		cmocka_unit_test(fault_points_work),
