@@ -40,6 +40,7 @@ struct mcn {
 
 	/* owned by the loop */
 	struct mc_evtimer sweep;
+	struct mc_evtimer retry;	/* accept again: descriptors had run out */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed;

@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -25,6 +26,7 @@
 #define BACKLOG 64
 #define BUDGET 64		/* packets of one client before the next one's turn */
 #define SWEEP_MS_MIN 50
+#define ACCEPT_RETRY_MS 100
 
 MC_GAUGE(nconns, "mooncake_node_connections", "", "local clients")
 MC_COUNTER(refused, "mooncake_node_refused_total", "", "connections refused: wrong user, or too many")
@@ -163,18 +165,39 @@ static int check(struct mcn *n, int fd, struct ucred *ret)
 	return now < MCN_CONNS_MAX ? 0 : mc_fail(-ENOBUFS, "there are %u clients", now);
 }
 
+static void watch_listeners(struct mcn *n, uint32_t events)
+{
+	for (unsigned i = 0; i < n->nlisteners; i++)
+		(void)mc_evloop_mod(n->loop, &n->listener[i].evfd, events);
+}
+
+/* Until descriptors are free again the waiting connection would wake the loop without end. */
+static void pause_accepting(struct mcn *n)
+{
+	watch_listeners(n, 0);
+	mc_evtimer_arm(n->loop, &n->retry, mc_deadline_ms(ACCEPT_RETRY_MS));
+}
+
+static void resume_accepting(struct mc_evtimer *t)
+{
+	watch_listeners(mc_container_of(t, struct mcn, retry), EPOLLIN);
+}
+
 static void listener_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mcn *n = mc_container_of(e, struct mcn_listener, evfd)->n;
 	struct ucred who;
 	int fd, r;
 
+	MC_FAULT_POINT("node.accept");
 	for (int i = 0; i < BUDGET; i++) {
 		fd = mc_accept(e->fd);
 		if (fd < 0) {
-			if (fd != -EAGAIN)
-				mc_warn("node", "no connection can be accepted, going on: %s",
-					mc_err_detail(fd));
+			if (fd == -EAGAIN)
+				return;
+			mc_warn("node", "no connection can be accepted, going on: %s",
+				mc_err_detail(fd));
+			pause_accepting(n);
 			return;
 		}
 		r = check(n, fd, &who);
@@ -287,6 +310,7 @@ static int start(struct mcn *n)
 	if (r < 0)
 		return r;
 	n->sweep.fire = sweep;
+	n->retry.fire = resume_accepting;
 	mc_evtimer_arm(n->loop, &n->sweep, mc_deadline_ms(SWEEP_MS_MIN));
 	r = mc_evloop_start(n->loop);
 	n->started = r == 0;
@@ -324,6 +348,7 @@ static void close_all(void *arg)
 {
 	struct mcn *n = arg;
 
+	mc_evtimer_disarm(n->loop, &n->retry);
 	for (unsigned i = 0; i < n->nlisteners; i++)
 		mc_evloop_del(n->loop, &n->listener[i].evfd);
 	for (;;) {
@@ -359,9 +384,10 @@ void mcn_stop(struct mcn *n)
 	pthread_mutex_unlock(&n->lock);
 	mc_evloop_free(n->loop);
 	for (unsigned i = 0; i < n->nlisteners; i++) {
-		close(n->listener[i].evfd.fd);
+		/* Before it is closed: the file may be another daemon's then. */
 		if (n->listener[i].addr[5] != '@')
 			(void)unlink(n->listener[i].addr + 5);
+		close(n->listener[i].evfd.fd);
 	}
 	mcn_hot_free(n->hot);
 	if (n->segment_fd >= 0)

@@ -6,12 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/fault.h"
 #include "common/packet.h"
 #include "tests/unit/node_fixture.h"
 
@@ -380,6 +385,42 @@ static void test_socket(void **state)
 	close(fd);
 }
 
+/* Without descriptors the daemon waits for them, and does not run in circles meanwhile. */
+static void test_no_descriptors(void **state)
+{
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), next = dup(sock), got;
+	struct mcfs_msg msg = {
+		.magic = MCFS_RING_MAGIC, .version = MCFS_RING_VERSION, .type = MCFS_MSG_HELLO,
+	};
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	uint64_t began, ms;
+	struct rlimit was, low;
+	long hits;
+
+	(void)state;
+	assert_true(sock >= 0 && next >= 0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	low = (struct rlimit){ (rlim_t)next, was.rlim_max };
+	assert_int_equal(mc_fault_set("node.accept=delay:0"), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	began = mc_now_ns();
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", node_address() + 5);
+	assert_int_equal(connect(sock, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	while (mc_fault_hits("node.accept") < 3)
+		usleep(1000);
+	hits = mc_fault_hits("node.accept");
+	ms = (mc_now_ns() - began) / MC_NS_PER_MS;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_true(hits <= 3 + (long)ms / 100);
+	(void)mc_fault_set(NULL);
+	assert_int_equal(mc_packet_send(sock, &msg, sizeof(msg), -1, mc_deadline_ms(10000)), 0);
+	assert_int_equal(mc_packet_recv(sock, &msg, sizeof(msg), &got, mc_deadline_ms(10000)),
+			 sizeof(msg));
+	assert_int_equal(msg.status, 0);
+	close(sock);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -392,6 +433,7 @@ int main(void)
 		TEST(test_never_reads),
 		TEST(test_changing),
 		TEST(test_socket),
+		TEST(test_no_descriptors),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
