@@ -23,6 +23,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/mapped.h"
+#include "engine/tcp_client.h"
 
 /* Regions of one peer that are remembered; the others go over TCP. */
 #define MAPPINGS_MAX 65536u
@@ -429,6 +430,9 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 	int r;
 
 	if (p->e->conf.force_tcp)
+		return -MC_ENOTSUP;
+	/* What was given up on a lane could land over it. */
+	if (access & MCE_ACCESS_WRITE && mce_tcp_in_doubt_locked(p->tcp))
 		return -MC_ENOTSUP;
 	if (m->state != MCE_MAPPED_UP) {
 		/* What comes before it is known shall not take the long way. */

@@ -181,6 +181,8 @@ void mce_tcp_queue_locked(struct mce_tcp *t, struct mce_req *req, bool first);
 bool mce_tcp_queued_locked(const struct mce_tcp *t);
 /* May the peer still carry out a WRITE of the lane whose request has ended?  Then no other lane takes one. */
 bool mce_lane_in_doubt_locked(const struct mce_lane *l);
+/* Is there such a lane?  Then WRITEs take no other path either. */
+bool mce_tcp_in_doubt_locked(struct mce_tcp *t);
 /* The next piece for a lane with room, on the lane's lists; NULL. */
 struct mce_piece *mce_piece_next_locked(struct mce_lane *l);
 bool mce_lane_has_work_locked(struct mce_lane *l);

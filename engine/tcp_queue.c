@@ -160,6 +160,15 @@ static bool has_begun(const struct mce_piece *pc)
 	return pc->write && (pc->state == MCE_PIECE_SENDING || pc->state == MCE_PIECE_FLYING);
 }
 
+bool mce_tcp_in_doubt_locked(struct mce_tcp *t)
+{
+	for (unsigned i = 0; t->doubts && i < t->nlanes; i++)
+		if (mce_lane_in_doubt_locked(&t->lanes[i]))
+			return true;
+	t->doubts = false;
+	return false;
+}
+
 /* Must the lane leave @req to others, or to later? */
 static bool must_wait_locked(const struct mce_lane *l, const struct mce_req *req)
 {

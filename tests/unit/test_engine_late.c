@@ -18,6 +18,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/net.h"
+#include "engine/mapped.h"
 
 #define LEN (64u << 10)
 #define PAIRS 32u
@@ -144,6 +145,8 @@ static void *forwarder_main(void *arg)
 
 struct fixture {
 	struct side s;
+	struct mce_mr *mr;	/* where is written to */
+	char *to;
 	struct mce_engine *e;
 	struct mce_peer *peer;
 	char mem[LEN];
@@ -157,7 +160,7 @@ static struct mce_req *request(struct fixture *f, uint64_t seed)
 	pattern_fill(f->mem, LEN, seed, 0);
 	f->iov = (struct iovec){ f->mem, LEN };
 	f->req = (struct mce_req){
-		.op = MCE_WRITE, .peer = f->peer, .addr = (uintptr_t)f->s.mem, .rkey = mce_mr_rkey(f->s.mr),
+		.op = MCE_WRITE, .peer = f->peer, .addr = (uintptr_t)f->to, .rkey = mce_mr_rkey(f->mr),
 		.iov = &f->iov, .iovcnt = 1,
 	};
 	return &f->req;
@@ -180,6 +183,8 @@ static void begin(struct fixture *f, unsigned progress_ms)
 	struct mce_conf conf = { .lanes = 2, .force_tcp = true, .progress_timeout_ms = progress_ms };
 
 	side_open(&f->s, NULL, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+	f->mr = f->s.mr;
+	f->to = f->s.mem;
 	strcpy(fw.to, mce_engine_endpoint(f->s.e));
 	fw.listener = mc_listen("127.0.0.1:0", 8, 0, fw.addr);
 	fw.stop = fw.refuses = false;
@@ -404,6 +409,48 @@ static void reads_go_on(void **state)
 	finish(f);
 }
 
+/* The engines are on one host, and the WRITE took the long way because as many copies as there are places for were
+ * being made; the next one could go the short way, and waits behind it. */
+static void of_another_path(void **state)
+{
+	static char plain[LEN];
+	struct mce_mr_attr attr = { .base = plain, .len = LEN, .fd = -1, .access = MCE_ACCESS_WRITE };
+	const struct pair *held;
+	struct fixture *f = *state;
+
+	if (path_without_fd() != MCE_PATH_PROCESS_VM) {
+		skip();
+		return;
+	}
+	begin(f, 20000);
+	mce_peer_put(f->peer);
+	mce_engine_close(f->e);
+	assert_int_equal(mce_engine_open(&(struct mce_conf){ .lanes = 1 }, &f->e), 0);
+	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
+	assert_int_equal(mce_mr_register(f->s.e, &attr, &f->mr), 0);
+	f->to = plain;
+	assert_int_equal(write_within(f, 2, 20000), 0);
+	assert_int_equal(f->req.path, MCE_PATH_PROCESS_VM);
+	for (unsigned i = 0; i < MCE_BUSY_SLOTS; i++)
+		f->peer->mapped->busy[i] = 1;
+	held = give_up(f);
+	for (unsigned i = 0; i < MCE_BUSY_SLOTS; i++)
+		f->peer->mapped->busy[i] = 0;
+	request(f, 4);
+	mce_batch_init(&f->b);
+	mce_submit(f->e, &f->b, &f->req, 1);
+	let_go(held);
+	assert_int_equal(mce_batch_wait(f->e, &f->b, &f->req, 1, SECONDS(20)), 0);
+	assert_int_equal(f->req.status, 0);
+	assert_int_equal(f->req.path, MCE_PATH_TCP);
+	pattern_check(plain, LEN, 4, 0);
+	/* Nobody is in doubt any more. */
+	assert_int_equal(write_within(f, 5, 20000), 0);
+	assert_int_equal(f->req.path, MCE_PATH_PROCESS_VM);
+	pattern_check(plain, LEN, 5, 0);
+	finish(f);
+}
+
 static int setup(void **state)
 {
 	*state = calloc(1, sizeof(struct fixture));
@@ -424,6 +471,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_a_handle_that_went, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_go_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_another_path, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
