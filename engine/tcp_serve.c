@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "engine/peers_bytes.h"
 #include "engine/tcp_server.h"
 
@@ -308,6 +309,10 @@ static int receive(struct mce_conn *c)
 	ssize_t n;
 
 	while (c->rx.moved < until) {
+		MC_FAULT_POINT("engine.tcp.serve");
+		/* It may have been stopped in the middle of a turn, too. */
+		if (mce_conn_stale(c))
+			return -ESTALE;
 		if (c->closing) {
 			return 0;
 		} else if (c->left) {

@@ -184,6 +184,13 @@ static bool is_greeted(const struct mce_conn *c)
 	return c->upstream || c->greeting_left || c->greeted;
 }
 
+bool mce_conn_stale(const struct mce_conn *c)
+{
+	bool stalled = mce_io_stalled(c->io);
+
+	return stalled && !c->upstream && c->begun_ms <= c->io->last_ms;
+}
+
 static void conn_run(struct mce_conn *c)
 {
 	int r = 0;
@@ -201,21 +208,11 @@ static void conn_run(struct mce_conn *c)
 		conn_close(c);
 }
 
-/* Requests that waited while this process stood still may have been given up, and their memory handed
- * to others: the client asks again for those it still wants. */
-static bool is_stale(const struct mce_conn *c)
-{
-	bool stalled = mce_io_stalled(c->io);
-
-	/* Upstream's clients do not ask again. */
-	return stalled && !c->upstream && c->begun_ms <= c->io->last_ms;
-}
-
 static void conn_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_conn *c = mc_container_of(e, struct mce_conn, evfd);
 
-	if (is_stale(c)) {
+	if (mce_conn_stale(c)) {
 		conn_close(c);
 		return;
 	}
@@ -229,7 +226,12 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 
 static void conn_resume(struct mce_watcher *w)
 {
-	conn_run(mc_container_of(w, struct mce_conn, watcher));
+	struct mce_conn *c = mc_container_of(w, struct mce_conn, watcher);
+
+	if (mce_conn_stale(c))
+		conn_close(c);
+	else
+		conn_run(c);
 }
 
 static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
@@ -242,7 +244,7 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
 	}
-	if (is_stale(c) || now_ms - c->since_ms > limit ||
+	if (mce_conn_stale(c) || now_ms - c->since_ms > limit ||
 	    (c->lingering && now_ms > c->linger_until_ms))
 		conn_close(c);
 }

@@ -61,6 +61,9 @@ struct mce_conn {
 	struct mce_answer ring[MCE_WIRE_WINDOW];
 };
 
+/* Did the process stand still since the connection began?  Requests that waited meanwhile may have been given up, and
+ * their memory handed to others: the client asks again for those it still wants.  Upstream's clients do not. */
+bool mce_conn_stale(const struct mce_conn *c);
 /* Carry out what has come and send what is ready; the connection's lock is held.  0: wait for an
  * event.  -EAGAIN: there is more, but others have their turn.  Else the connection is over. */
 int mce_serve(struct mce_conn *c);

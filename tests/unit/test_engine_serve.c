@@ -401,6 +401,43 @@ static void unregister_in_the_middle(void **state)
 	free(payload);
 }
 
+/* ---- standing still ---- */
+
+/* In the middle of requests that had all come: those behind are not carried out when it goes on. */
+static void still_in_a_turn(void **state)
+{
+	enum { N = 100, EACH = 8 };
+	/* Longer than half the owner's progress timeout. */
+	struct owner_conf oc = { .len = LEN, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE, .seed = SEED,
+				 .faults = "engine.tcp.serve=delay:1500@31" };
+	uint8_t b[N][MCE_REQ_SIZE + EACH];
+	char command[64];
+	struct owner o;
+	uint64_t crc;
+	int fd;
+
+	assert_int_equal(owner_start(&o, &oc), 0);
+	snprintf(command, sizeof(command), "crc %u %u", N / 2 * EACH, N / 2 * EACH);
+	crc = owner_tell(&o, command);
+	memset(b, 0x55, sizeof(b));
+	for (unsigned i = 0; i < N; i++) {
+		struct mce_wire_req q = { .type = MCE_FRAME_WRITE, .len = EACH, .id = i + 1, .rkey = o.rkey,
+					  .addr = o.addr + i * EACH, .whole_len = EACH };
+
+		q.whole = q.addr;
+		mce_req_pack(b[i], &q);
+	}
+	fd = mc_connect(o.endpoint, SECONDS(5));
+	assert_true(fd >= 0);
+	greet_as(fd, 1, 0, 1);
+	put(fd, b, sizeof(b));
+	while (!ended(fd))
+		;
+	assert_int_equal(owner_tell(&o, command), crc);
+	close(fd);
+	owner_stop(&o);
+}
+
 /* ---- limits ---- */
 
 static void too_many(void **state)
@@ -472,6 +509,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(malformed),
 		cmocka_unit_test(greedy_reader),
 		cmocka_unit_test(unregister_in_the_middle),
+		cmocka_unit_test(still_in_a_turn),
 		cmocka_unit_test(too_many),
 		cmocka_unit_test(half_request),
 	};
