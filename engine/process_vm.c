@@ -4,8 +4,8 @@
  *
  * The kernel checks no region, so everything is checked here, and the owner is told what we are about
  * (map_wire.h) so that it can wait for us.  The process is found by the socket that the owner accepted us on,
- * proved by the nonce in its memory, and held by a descriptor: a process that got its number later is never
- * touched. */
+ * proved by the nonce in its memory, and held by a descriptor, at which every call looks before and after: of a
+ * process that got its number later nothing is given out (see call()). */
 #include <config.h>
 
 #include "engine/mapped.h"
@@ -55,6 +55,8 @@ static bool has_ended(struct mce_vm *vm)
 	struct pollfd pfd = { .fd = vm->pidfd, .events = POLLIN };
 	uint64_t now = mc_now_ms();
 
+	if (mc_fault("engine.process_vm.ended") < 0)
+		return true;
 	/* A number that was in use a tick of the coarse clock ago is not given to another process so soon: for that all
 	 * numbers have to be used up once. */
 	if (now == __atomic_load_n(&vm->seen_ms, __ATOMIC_RELAXED))
@@ -173,10 +175,22 @@ static unsigned next_parts(const struct iovec *iov, unsigned iovcnt, unsigned *i
 	return n;
 }
 
+static int owner_ended(void)
+{
+	return mc_fail(-MC_ETRANSFER, "the peer's process has ended");
+}
+
+/* Whose memory it was is certain only afterwards: the process may have ended just before the call, and another one
+ * have got its number.  What was read then is not given out.  What was written then cannot be taken back; the looks
+ * before each call make it take all of the system's numbers within one tick of the clock, or a stop of this
+ * process just between look and call. */
 static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
 {
 	struct iovec remote = { (void *)(uintptr_t)addr, bytes };
 	ssize_t got;
+
+	if (has_ended(c->vm))
+		return owner_ended();
 
 	got = mc_fault("engine.process_vm.copy");
 	if (got < 0)
@@ -186,7 +200,7 @@ static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t a
 	else
 		got = process_vm_readv(c->vm->pid, part, n, &remote, 1, 0);
 	if (got == (ssize_t)bytes)
-		return 0;
+		return has_ended(c->vm) ? owner_ended() : 0;
 	if (got < 0 && (errno == EPERM || errno == ESRCH || errno == ENOSYS)) {
 		__atomic_store_n(&c->vm->refused, true, __ATOMIC_RELAXED);
 		return -MC_ENOTSUP;
@@ -431,6 +445,9 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 				       run->nthere, 0);
 	if (got != (ssize_t)run->bytes)
 		run_singly(run, status);
+	else if (has_ended(run->vm))
+		for (unsigned i = 0; i < run->n; i++)
+			status[i] = owner_ended();
 }
 
 static void run_end(struct run *run)

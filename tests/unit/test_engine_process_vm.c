@@ -142,6 +142,19 @@ static void missing_pages(void **state)
 	assert_int_equal(read_some(7, MIB, 0), MCE_PATH_PROCESS_VM);
 }
 
+/* Whether it was the owner's memory that was read shows afterwards. */
+static void ended_meanwhile(void **state)
+{
+	assert_int_equal(read_some(0, 64, 0), MCE_PATH_PROCESS_VM);
+	/* one look before all, then one before and one after each call */
+	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@3"), 0);
+	read_some(0, 64, -MC_ETRANSFER);
+	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 3);
+	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@4"), 0);
+	read_some(0, 9 * MIB, -MC_ETRANSFER);
+	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 4);
+}
+
 static void unregistered(void **state)
 {
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_PROCESS_VM);
@@ -363,6 +376,16 @@ static void call_fails(void **state)
 	}
 }
 
+static void many_ended_meanwhile(void **state)
+{
+	read_some(0, 64, 0);
+	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@2"), 0);
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 1024);
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(many_req[i].status, i < 1024 ? -MC_ETRANSFER : 0);
+}
+
 static void many_unregistered(void **state)
 {
 	read_some(0, 64, 0);
@@ -453,6 +476,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(not_allowed, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(no_longer_allowed, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(missing_pages, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(ended_meanwhile, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
@@ -461,6 +485,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(side_by_side, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(call_fails, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(many_ended_meanwhile, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(threads_and_unregister, open_pair, close_pair),
 	};
