@@ -176,10 +176,20 @@ static void down_locked(struct mce_mapped *m)
 	pthread_cond_broadcast(&m->news);
 }
 
+/* An answer may come when nobody waits for it any more, or when something else was asked. */
+static bool is_awaited_locked(const struct mce_mapped *m, const struct mce_map_msg *msg)
+{
+	if (!m->asked || m->replied)
+		return false;
+	return m->question.type == MCE_MAP_HELLO ? msg->type == MCE_MAP_WELCOME :
+		msg->type == MCE_MAP_REGION && msg->rkey == m->question.rkey;
+}
+
 /* The fd becomes this function's. */
 static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int fd)
 {
 	struct mce_mapping **pp;
+	int r = 0;
 
 	switch (msg->type) {
 	case MCE_MAP_FORGET:
@@ -189,8 +199,7 @@ static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int 
 		break;
 	case MCE_MAP_WELCOME:
 	case MCE_MAP_REGION:
-		/* Only the resolver asks, once at a time. */
-		if (m->replied)
+		if (!is_awaited_locked(m, msg))
 			break;
 		m->reply = *msg;
 		m->reply_fd = fd;
@@ -198,11 +207,12 @@ static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int 
 		pthread_cond_broadcast(&m->news);
 		return 0;
 	default:
+		r = -MC_EPROTO;
 		break;
 	}
 	if (fd >= 0)
 		close(fd);
-	return msg->type == MCE_MAP_FORGET ? 0 : -MC_EPROTO;
+	return r;
 }
 
 static void mapped_ready(struct mc_evfd *e, uint32_t events)
@@ -231,20 +241,11 @@ static void forget_reply_locked(struct mce_mapped *m)
 	m->replied = false;
 }
 
-/* Ask and wait for the answer.  0 with the reply and its descriptor, which is the caller's. */
-static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint64_t deadline,
-		      struct mce_map_msg *ret, int *ret_fd)
+static int wait_answer_locked(struct mce_mapped *m, uint64_t deadline)
 {
 	struct timespec until;
 	uint64_t next;
-	int r;
 
-	forget_reply_locked(m);
-	if (m->evfd.fd < 0)
-		return -ECONNRESET;
-	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->busy_fd : -1);
-	if (r < 0)
-		return r;
 	while (!m->replied) {
 		if (m->state == MCE_MAPPED_DOWN)
 			return -ECONNRESET;
@@ -260,6 +261,28 @@ static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint6
 		until.tv_nsec = (long)(next % MC_NS_PER_SEC);
 		pthread_cond_timedwait(&m->news, &m->p->lock, &until);
 	}
+	return 0;
+}
+
+/* Ask and wait for the answer.  0 with the reply and its descriptor, which is the caller's.  Only the resolver
+ * asks, once at a time. */
+static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint64_t deadline,
+		      struct mce_map_msg *ret, int *ret_fd)
+{
+	int r;
+
+	forget_reply_locked(m);
+	if (m->evfd.fd < 0)
+		return -ECONNRESET;
+	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->busy_fd : -1);
+	if (r < 0)
+		return r;
+	m->question = *msg;
+	m->asked = true;
+	r = wait_answer_locked(m, deadline);
+	m->asked = false;
+	if (r < 0)
+		return r;
 	*ret = m->reply;
 	*ret_fd = m->reply_fd;
 	m->replied = false;

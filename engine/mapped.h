@@ -36,6 +36,8 @@ struct mce_mapped {
 	struct mc_evfd evfd;	/* watched when fd >= 0 */
 	pthread_cond_t news;	/* what the I/O thread received */
 	const uint64_t *life;
+	bool asked;		/* an answer is waited for: */
+	struct mce_map_msg question;
 	struct mce_map_msg reply;
 	int reply_fd;
 	bool replied;

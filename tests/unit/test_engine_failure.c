@@ -520,6 +520,35 @@ static void close_under_way(void **state)
 	free(mem);
 }
 
+/* Answers that come when nobody waits for them any more do not end the short way. */
+static void late_descriptors(void **state)
+{
+	struct mce_conf conf = { .progress_timeout_ms = 300 };
+	struct mce_peer *peer;
+	enum mce_path path;
+	struct owner o;
+	struct side s;
+	char byte;
+
+	assert_int_equal(owner_start(&o, &any_owner), 0);
+	side_open(&s, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, &path), 0);
+	assert_int_equal(path, MCE_PATH_MAPPED);
+	kill(o.pid, SIGSTOP);
+	wait_stopped(o.pid);
+	for (unsigned i = 1; i < 4; i++)
+		assert_true(transfer(s.e, peer, MCE_READ, o.addr, o.rkey + i, &byte, 1, NULL) < 0);
+	kill(o.pid, SIGCONT);
+	/* Behind all of them, or over a lane when it is late itself. */
+	assert_true(transfer(s.e, peer, MCE_READ, o.addr, o.rkey + 4, &byte, 1, NULL) < 0);
+	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, &path), 0);
+	assert_int_equal(path, MCE_PATH_MAPPED);
+	mce_peer_put(peer);
+	side_close(&s);
+	owner_stop(&o);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -537,6 +566,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(broken_receiving),
 		cmocka_unit_test(hopeless_lanes),
 		cmocka_unit_test(close_under_way),
+		cmocka_unit_test(late_descriptors),
 	};
 
 	owner_main(argc, argv);
