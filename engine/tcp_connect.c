@@ -249,6 +249,11 @@ static void detach_run(void *arg)
 	mce_lane_down(arg, -ECANCELED);
 }
 
+static void nothing_run(void *arg)
+{
+	(void)arg;
+}
+
 void mce_tcp_detach(struct mce_peer *p)
 {
 	struct mce_tcp *t = p->tcp;
@@ -257,6 +262,8 @@ void mce_tcp_detach(struct mce_peer *p)
 		return;
 	for (unsigned i = 0; i < t->nlanes; i++)
 		mce_io_call(t->lanes[i].io, detach_run, &t->lanes[i]);
+	/* Threads of the other lanes may have posted to the first's after it had its turn (mce_lanes_pump()). */
+	mce_io_call(t->lanes[0].io, nothing_run, NULL);
 	mce_queue_fail(t, NULL, -ECANCELED);
 	for (unsigned i = 0; i < t->nlanes; i++) {
 		mce_rx_done(&t->lanes[i].rx);
