@@ -319,23 +319,29 @@ void mce_lanes_pump(struct mce_tcp *t)
 
 /* ---- receiving --------------------------------------------------------------------------------- */
 
-static void end_piece(struct mce_lane *l, struct mce_piece *pc, int status)
+/* 1, or the lane's end. */
+static int end_piece(struct mce_lane *l, struct mce_piece *pc, int status)
 {
 	struct mce_peer *p = l->t->p;
 	struct mce_req *over = NULL;
+	int r = 1;
 
 	pthread_mutex_lock(&p->lock);
 	if (pc->in_call) {
 		pc->answered = true;
 		pc->answer = status;
+	} else if (pc->state != MCE_PIECE_FLYING) {
+		/* All of it was being sent when the answer's header was looked at, and the call took less. */
+		r = mc_fail(-MC_EPROTO, "answer to what was not sent");
 	} else {
 		over = mce_piece_end_locked(pc, status);
 	}
-	if (status == 0)
+	if (r > 0 && status == 0)
 		l->t->lost = 0;
 	pthread_mutex_unlock(&p->lock);
 	if (over)
 		mce_complete(over, l->t->proto->path, mce_reqx(over)->status);
+	return r;
 }
 
 /* Its bytes may be on their way out at this moment; the lane's end, which comes now, is its end. */
@@ -373,8 +379,7 @@ static int take_answer(struct mce_lane *l)
 		return 1;
 	if (status < 0 && l->t->proto->in_order)
 		return refused(l, pc, status);
-	end_piece(l, pc, status);
-	return 1;
+	return end_piece(l, pc, status);
 }
 
 /* @n bytes are at the piece's position: checksum, and go on. */
@@ -419,8 +424,12 @@ static ssize_t take_payload(struct mce_lane *l)
 		return n;
 	l->left -= (uint32_t)n;
 	if (l->left == 0) {
+		int r;
+
 		l->cur = NULL;
-		end_piece(l, pc, 0);
+		r = end_piece(l, pc, 0);
+		if (r < 0)
+			return r;
 	}
 	return n;
 }
