@@ -168,6 +168,7 @@ static void down_locked(struct mce_mapped *m)
 	__atomic_store_n(&m->vm, NULL, __ATOMIC_RELAXED);
 	if (m->evfd.fd >= 0) {
 		mc_evloop_del(m->io->loop, &m->evfd);
+		shutdown(m->evfd.fd, SHUT_RDWR);
 		close(m->evfd.fd);
 		m->evfd.fd = -1;
 	}

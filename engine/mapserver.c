@@ -496,6 +496,7 @@ void mce_mapserver_close(struct mce_mapserver *s)
 	mc_list_for_each_safe(pos, next, &s->mappers) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
+		shutdown(m->evfd.fd, SHUT_RDWR);
 		close(m->evfd.fd);
 		mapper_free(m);
 	}

@@ -117,6 +117,8 @@ struct mce_lane {
 	uint64_t seq;		/* of the last WRITE; never goes back */
 	uint32_t orphans;	/* WRITEs under way whose request has ended */
 	uint32_t doubt_epoch;	/* such a one was lost with that connection, 0: none; see tcp_queue.c */
+	int look_fd;		/* what a thread that waits looks at, -1: down */
+	bool looked_at;		/* it is among what mce_tcp.wait_fd watches */
 	bool others_turn;	/* the next request is one whose place does not matter */
 	/* atomic */
 	bool blocked;		/* the socket is full: EPOLLOUT will come */
@@ -227,8 +229,9 @@ void mce_lane_count(int n);	/* gauge of open lanes */
 /* tcp_wait.c */
 
 int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
-/* A lane has come up; the peer's last one may have gone.  With the peer's lock. */
-void mce_tcp_wait_add_locked(struct mce_lane *l);
+/* A lane has come up with @fd, or is about to close it; the peer's last one may have gone.  With the peer's lock. */
+void mce_tcp_wait_add_locked(struct mce_lane *l, int fd);
+void mce_tcp_wait_del_locked(struct mce_lane *l);
 void mce_tcp_wait_drop_locked(struct mce_tcp *t);
 /* Somebody else than the thread that waits has ended requests of the peer, or may have. */
 void mce_tcp_wait_tell(struct mce_tcp *t);

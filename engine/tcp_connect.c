@@ -80,7 +80,7 @@ static void begin_run(void *arg)
 		l->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
 		l->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
 		t->up++;
-		mce_tcp_wait_add_locked(l);
+		mce_tcp_wait_add_locked(l, b->fd);
 		pthread_mutex_unlock(&t->p->lock);
 	}
 	pthread_mutex_unlock(&l->rx_lock);
@@ -200,7 +200,7 @@ static void lane_init(struct mce_tcp *t, unsigned i)
 	l->idx = i;
 	/* Peers begin on different threads, a peer's lanes are on as many as there are. */
 	l->io = &t->p->e->io[(t->p->token + i) % t->p->e->nio];
-	l->fd = -1;
+	l->fd = l->look_fd = -1;
 	l->evfd.ready = mce_lane_ready;
 	l->watcher.tick = mce_lane_tick;
 	l->watcher.resume = mce_lane_resume;

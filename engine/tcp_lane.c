@@ -515,17 +515,21 @@ static bool is_hopeless_locked(struct mce_lane *l)
 	return true;
 }
 
-/* The kernel does not go on delivering what nobody waits for any more. */
-static void forget_unanswered(struct mce_lane *l)
+/* The kernel does not go on delivering what nobody waits for any more: a reset.  Neither this nor the end is left to
+ * close(), since a forked child may have the socket still. */
+static void hang_up(struct mce_lane *l)
 {
-	const struct linger at_once = { .l_onoff = 1 };
+	const struct sockaddr nobody = { .sa_family = AF_UNSPEC };
 	bool owed;
 
 	pthread_mutex_lock(&l->t->p->lock);
 	owed = l->n > 0 && !l->t->proto->in_order;
+	mce_tcp_wait_del_locked(l);
 	pthread_mutex_unlock(&l->t->p->lock);
-	if (owed)
-		(void)setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	if (!owed || connect(l->fd, &nobody, sizeof(nobody)))
+		shutdown(l->fd, SHUT_RDWR);
+	close(l->fd);
+	l->fd = -1;
 }
 
 void mce_lane_down(struct mce_lane *l, int status)
@@ -541,9 +545,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	if (l->fd >= 0) {
 		mc_evloop_del(l->io->loop, &l->evfd);
 		mce_io_unwatch(l->io, &l->watcher);
-		forget_unanswered(l);
-		close(l->fd);
-		l->fd = -1;
+		hang_up(l);
 		mce_lane_count(-1);
 		/* Peers that never come back keep nothing. */
 		mce_rx_done(&l->rx);

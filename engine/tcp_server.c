@@ -442,10 +442,13 @@ static void listener_init(struct mce_tcp_server *s, struct listener *l, bool ups
 	l->evfd.ready = accept_ready;
 }
 
+/* A forked child that has the socket still does not listen. */
 static void listener_close(struct listener *l)
 {
-	if (l->evfd.fd >= 0)
-		close(l->evfd.fd);
+	if (l->evfd.fd < 0)
+		return;
+	shutdown(l->evfd.fd, SHUT_RDWR);
+	close(l->evfd.fd);
 }
 
 int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind_host, int port,

@@ -21,6 +21,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "engine/tcp_client.h"
 
 /* With more under way the I/O threads' side by side is worth more. */
@@ -68,20 +69,54 @@ static void take(struct mce_tcp *t, uint64_t until, int ms)
 
 /* ---- the descriptor to wait at: there as long as a lane is up or somebody uses it ---- */
 
-void mce_tcp_wait_add_locked(struct mce_lane *l)
+static int look_at(struct mce_tcp *t, struct mce_lane *l)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = l };
+	int r;
+
+	r = mc_fault("engine.tcp.look_at");
+	if (r == 0 && epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, l->look_fd, &ev))
+		r = -errno;
+	return r;
+}
+
+/* False, for want of descriptors or memory: who slept there would not see some lane. */
+static bool look_at_all_locked(struct mce_tcp *t)
+{
 	struct epoll_event told = { .events = EPOLLONESHOT };
-	struct mce_tcp *t = l->t;
+	bool all = true;
 
 	if (t->wait_fd < 0) {
 		t->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-		if (t->wait_fd >= 0)
-			(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, t->p->e->ready_fd, &told);
+		if (t->wait_fd < 0)
+			return false;
+		/* When it fails, who sleeps there looks up by itself. */
+		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, t->p->e->ready_fd, &told);
 	}
-	/* When it fails, who sleeps there looks up by itself. */
-	if (t->wait_fd >= 0)
-		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, l->fd, &ev);
+	for (unsigned i = 0; i < t->nlanes; i++) {
+		struct mce_lane *l = &t->lanes[i];
+
+		if (l->look_fd >= 0 && !l->looked_at)
+			l->looked_at = look_at(t, l) == 0;
+		all = all && (l->look_fd < 0 || l->looked_at);
+	}
+	return all;
+}
+
+void mce_tcp_wait_add_locked(struct mce_lane *l, int fd)
+{
+	l->look_fd = fd;
+	/* When it fails, it is tried again before somebody sleeps. */
+	(void)look_at_all_locked(l->t);
+}
+
+/* Closing is not enough: a forked child may have the socket still, and it would be reported for ever. */
+void mce_tcp_wait_del_locked(struct mce_lane *l)
+{
+	if (l->looked_at)
+		(void)epoll_ctl(l->t->wait_fd, EPOLL_CTL_DEL, l->look_fd, NULL);
+	l->looked_at = false;
+	l->look_fd = -1;
 }
 
 void mce_tcp_wait_drop_locked(struct mce_tcp *t)
@@ -90,6 +125,8 @@ void mce_tcp_wait_drop_locked(struct mce_tcp *t)
 		return;
 	close(t->wait_fd);
 	t->wait_fd = -1;
+	for (unsigned i = 0; i < t->nlanes; i++)
+		t->lanes[i].looked_at = false;
 }
 
 void mce_tcp_wait_tell(struct mce_tcp *t)
@@ -105,7 +142,7 @@ void mce_tcp_wait_tell(struct mce_tcp *t)
 static bool wait_enter(struct mce_tcp *t)
 {
 	MC_LOCKED(&t->p->lock);
-	if (t->wait_fd < 0)
+	if (!look_at_all_locked(t))
 		return false;
 	t->wait_users++;
 	return true;

@@ -10,14 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/metrics.h"
 #include "engine/engine_i.h"
+#include "engine/tcp_client.h"
 #include "engine/tcp_wire.h"
 #include "tests/unit/test_engine_fixture.h"
 
@@ -78,6 +82,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 /* A thread that is patient sleeps until something comes, not for as long as it wanted to. */
 static __thread bool patient;
+static __thread unsigned waits;
 static bool asleep;
 #define PATIENCE_S 60
 
@@ -86,6 +91,7 @@ int __wrap_epoll_wait(int fd, struct epoll_event *ev, int max, int ms);
 
 int __wrap_epoll_wait(int fd, struct epoll_event *ev, int max, int ms)
 {
+	waits++;
 	if (!patient || ms == 0)
 		return __real_epoll_wait(fd, ev, max, ms);
 	__atomic_store_n(&asleep, true, __ATOMIC_RELEASE);
@@ -309,6 +315,84 @@ static void told(void **state)
 	move(c, MCE_READ, SMALL);
 }
 
+static bool is_up(struct mce_peer *p, unsigned lane)
+{
+	MC_LOCKED(&p->lock);
+	return p->tcp->lanes[lane].up;
+}
+
+/* A lane that could not be watched when it came up is watched before somebody sleeps at the lanes. */
+static void watched_later(void **state)
+{
+	struct client *c = *state, d = { .mem = c->mem, .o = c->o };
+	static const struct mce_conf conf = { .force_tcp = true };
+	struct mce_tcp *t;
+
+	assert_int_equal(mce_engine_open(&conf, &d.e), 0);
+	assert_int_equal(mce_peer_get(d.e, c->o.endpoint, &d.peer), 0);
+	t = d.peer->tcp;
+	assert_int_equal(mc_fault_set("engine.tcp.look_at=error:EMFILE"), 0);
+	move(&d, MCE_READ, 1);
+	assert_true(mc_fault_hits("engine.tcp.look_at") > 0);
+	for (uint64_t until = SECONDS(20); !is_up(d.peer, 1) && mc_now_ns() < until;)
+		usleep(100);
+	assert_true(is_up(d.peer, 1));
+	mc_fault_set(NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		struct iovec iov = { d.mem, SMALL };
+		struct mce_req req = {
+			.op = MCE_READ, .peer = d.peer, .addr = d.o.addr, .rkey = d.o.rkey, .iov = &iov,
+			.iovcnt = 1,
+		};
+
+		assert_int_equal(mce_transfer(d.e, &req, SECONDS(20)), 0);
+	}
+	pthread_mutex_lock(&d.peer->lock);
+	assert_true(t->lanes[0].looked_at && t->lanes[1].looked_at);
+	pthread_mutex_unlock(&d.peer->lock);
+	mce_peer_put(d.peer);
+	mce_engine_close(d.e);
+}
+
+/* A forked child has all sockets, those as well that its parent has closed: they are nothing to wait for. */
+static void sockets_of_a_child(void **state)
+{
+	struct client *c = *state;
+	struct iovec iov = { c->mem, SMALL };
+	struct mce_req req = {
+		.op = MCE_READ, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey, .iov = &iov, .iovcnt = 1,
+	};
+	int64_t before, again;
+	pid_t pid;
+	int r;
+
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_reconnects_total", "", &before), 0);
+	assert_int_equal(mc_fault_set("engine.tcp.recv=error:EPIPE@1"), 0);
+	move(c, MCE_READ, SMALL);
+	mc_fault_set(NULL);
+	do {
+		move(c, MCE_READ, SMALL);
+		assert_int_equal(mc_metrics_lookup("mooncake_transfer_reconnects_total", "", &again), 0);
+	} while (again == before);
+	move(c, MCE_READ, SMALL);
+	assert_int_equal(kill(c->o.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(c->o.pid, NULL, WUNTRACED), c->o.pid);
+	waits = 0;
+	r = mce_transfer(c->e, &req, mc_deadline_ms(1000));
+	assert_int_equal(kill(c->o.pid, SIGCONT), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(r, -MC_ETIMEDOUT);
+	assert_in_range(waits, 1, 2000);
+	move(c, MCE_READ, SMALL);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,7 +402,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(lanes_stay),
 		cmocka_unit_test(told),
+		cmocka_unit_test(watched_later),
 		cmocka_unit_test(credits),
+		cmocka_unit_test(sockets_of_a_child),
 	};
 
 	owner_main(argc, argv);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -520,6 +521,28 @@ static void close_under_way(void **state)
 	free(mem);
 }
 
+/* A forked child has the listening socket, too, and does not listen. */
+static void closed_with_a_child(void **state)
+{
+	struct mce_conf conf = tcp_conf;
+	struct side s;
+	pid_t pid;
+
+	side_open(&s, &conf, 0, 0, 0);
+	conf.port = atoi(strrchr(mce_engine_endpoint(s.e), ':') + 1);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	side_close(&s);
+	side_open(&s, &conf, 0, 0, 0);
+	side_close(&s);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* Answers that come when nobody waits for them any more do not end the short way. */
 static void late_descriptors(void **state)
 {
@@ -566,6 +589,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(broken_receiving),
 		cmocka_unit_test(hopeless_lanes),
 		cmocka_unit_test(close_under_way),
+		cmocka_unit_test(closed_with_a_child),
 		cmocka_unit_test(late_descriptors),
 	};
 

@@ -6,12 +6,19 @@
 #include "test_engine_fixture.h"
 #include "test_engine_impostor.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/metrics.h"
 #include "engine/tcp_wire.h"
 
 #define LEN 100000u
@@ -158,10 +165,93 @@ static void lies(void **state)
 	}
 }
 
+/* ---- one who does not read ---- */
+
+struct sleeper {
+	struct liar l;
+	bool awake;		/* atomic */
+	bool over, reset;	/* atomic; out: the connection has ended, and how */
+};
+
+static void sleep_then_read(struct impostor *im, int fd)
+{
+	struct sleeper *s = (struct sleeper *)im;
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	char buf[65536];
+	ssize_t n;
+
+	if (__atomic_load_n(&s->over, __ATOMIC_SEQ_CST) || !greet(&s->l, fd))
+		return;
+	while (!__atomic_load_n(&s->awake, __ATOMIC_SEQ_CST) && !impostor_stopping(im))
+		usleep(1000);
+	while (!impostor_stopping(im)) {
+		n = recv(fd, buf, sizeof(buf), 0);
+		if (n == 0 || (n < 0 && errno != EAGAIN)) {
+			s->reset = n < 0 && errno == ECONNRESET;
+			__atomic_store_n(&s->over, true, __ATOMIC_SEQ_CST);
+			return;
+		}
+		if (n < 0)
+			poll(&pfd, 1, 20);
+	}
+}
+
+static int64_t lanes(void)
+{
+	int64_t n = -1;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &n), 0);
+	return n;
+}
+
+/* What was given up is not delivered by the kernel later, whoever has the socket besides. */
+static void given_up(void **state)
+{
+	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 2000 };
+	struct sleeper s = { .awake = false };
+	struct iovec iov = { malloc(8 << 20), 8 << 20 };
+	struct mce_req req = { .op = MCE_WRITE, .addr = 4096, .rkey = 1, .iov = &iov, .iovcnt = 1 };
+	struct mce_req byte = { .op = MCE_WRITE, .addr = 4096, .rkey = 1, .iov = &(struct iovec){ iov.iov_base, 1 },
+				.iovcnt = 1 };
+	uint64_t until;
+	struct side side;
+	pid_t pid;
+
+	assert_non_null(iov.iov_base);
+	impostor_start(&s.l.im, sleep_then_read);
+	side_open(&side, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(side.e, s.l.im.addr, &req.peer), 0);
+	byte.peer = req.peer;
+	/* It connects, and is not answered. */
+	assert_int_equal(mce_transfer(side.e, &byte, mc_deadline_ms(1000)), -MC_ETIMEDOUT);
+	assert_int_equal(lanes(), 1);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(mce_transfer(side.e, &req, mc_deadline_ms(1000)), -MC_ETIMEDOUT);
+	/* It makes no progress: the lane goes. */
+	for (until = SECONDS(20); lanes() > 0 && mc_now_ns() < until;)
+		usleep(1000);
+	__atomic_store_n(&s.awake, true, __ATOMIC_SEQ_CST);
+	for (until = SECONDS(20); !__atomic_load_n(&s.over, __ATOMIC_SEQ_CST) && mc_now_ns() < until;)
+		usleep(1000);
+	assert_true(s.over && s.reset);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	mce_peer_put(req.peer);
+	side_close(&side);
+	impostor_stop(&s.l.im);
+	free(iov.iov_base);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lies),
+		cmocka_unit_test(given_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
