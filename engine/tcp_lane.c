@@ -180,10 +180,16 @@ static int account_part(struct part *part, uint32_t n, struct mc_list *over)
 	return 0;
 }
 
+static bool is_led(struct mce_tcp *t)
+{
+	return __atomic_load_n(&t->led, __ATOMIC_SEQ_CST);
+}
+
 static int account(struct mce_lane *l, struct parcel *pl, size_t sent)
 {
 	struct mce_peer *p = l->t->p;
 	struct mc_list over;
+	bool any;
 	int r = 0;
 
 	mc_list_init(&over);
@@ -197,7 +203,11 @@ static int account(struct mce_lane *l, struct parcel *pl, size_t sent)
 			r = -MC_EPROTO;
 	}
 	pthread_mutex_unlock(&p->lock);
+	any = !mc_list_empty(&over);
 	mce_complete_list(l->t, &over);
+	/* Who waits for them received the answers himself, and sleeps. */
+	if (any && is_led(l->t))
+		mce_tcp_wait_tell(l->t);
 	return r;
 }
 
@@ -455,11 +465,6 @@ static int receive(struct mce_lane *l)
 	return -EAGAIN;
 }
 
-static bool is_led(struct mce_tcp *t)
-{
-	return __atomic_load_n(&t->led, __ATOMIC_SEQ_CST);
-}
-
 void mce_tcp_poll(struct mce_peer *p)
 {
 	struct mce_tcp *t = p->tcp;
@@ -616,16 +621,17 @@ static void lane_run(struct mce_lane *l)
 void mce_lane_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_lane *l = mc_container_of(e, struct mce_lane, evfd);
-	bool ending = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR), blocked = false;
+	bool ending = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
 
 	if (events & EPOLLOUT) {
 		/* Not before a thread that just found the socket full has said so. */
 		pthread_mutex_lock(&l->tx_lock);
-		blocked = __atomic_exchange_n(&l->blocked, false, __ATOMIC_ACQ_REL);
+		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
 		pthread_mutex_unlock(&l->tx_lock);
 	}
 	if (is_led(l->t) && !ending) {
-		if (blocked)
+		/* Others may have wanted to send while we had the lock. */
+		if (events & EPOLLOUT)
 			mce_lanes_pump(l->t);
 		return;
 	}
@@ -701,4 +707,6 @@ void mce_lane_tick(struct mce_watcher *w, uint64_t now_ms)
 	look_for_answer(l, now_ms);
 	if (mce_lane_broken(l))
 		mce_lane_down(l, 0);
+	else
+		mce_lanes_pump(l->t);
 }

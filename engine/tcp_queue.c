@@ -616,4 +616,6 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 		cancel_on_lane(&t->lanes[i], req, status, &over);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_tell(t);
+	/* Who wanted to send meanwhile has left it to us. */
+	mce_lanes_pump(t);
 }

@@ -46,9 +46,33 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
 
+/* A thread that dawdles is back from sending only when the answer is there, and has been looked at. */
+static __thread bool dawdles;
+static bool is_out;
+#define LONG_ENOUGH_US 50000
+
+static uint64_t received(void)
+{
+	MC_LOCKED(&calls.lock);
+	return calls.received;
+}
+
+static void dawdle(void)
+{
+	uint64_t until = SECONDS(20);
+
+	__atomic_store_n(&is_out, true, __ATOMIC_RELEASE);
+	while (received() < SMALL && mc_now_ns() < until)
+		usleep(100);
+	usleep(LONG_ENOUGH_US);
+}
+
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t n = __real_sendmsg(fd, msg, flags);
+
+	if (dawdles)
+		dawdle();
 
 	pthread_mutex_lock(&calls.lock);
 	if (n > 0 && fd < FDS) {
@@ -315,6 +339,71 @@ static void told(void **state)
 	move(c, MCE_READ, SMALL);
 }
 
+struct dawdler {
+	struct client *c;
+	struct mce_req *req;
+	struct mce_batch b;
+};
+
+static void *dawdler_main(void *arg)
+{
+	struct dawdler *d = arg;
+
+	dawdles = true;
+	mce_submit(d->c->e, &d->b, d->req, 1);
+	dawdles = false;
+	return NULL;
+}
+
+/* He received the answer himself, while another thread was still in the call that sent the request: it is that one
+ * that ends it. */
+static void told_by_the_sender(void **state)
+{
+	struct client *c = *state;
+	struct iovec iov = { c->mem, SMALL };
+	struct mce_req req = {
+		.op = MCE_READ, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey, .iov = &iov, .iovcnt = 1,
+	};
+	struct dawdler d = { .c = c, .req = &req };
+	uint64_t began = mc_now_ns();
+	pthread_t t;
+
+	move(c, MCE_READ, SMALL);
+	calls_forget(c->mem, LEN);
+	mce_batch_init(&d.b);
+	__atomic_store_n(&is_out, false, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_create(&t, NULL, dawdler_main, &d), 0);
+	while (!__atomic_load_n(&is_out, __ATOMIC_ACQUIRE))
+		usleep(100);
+	patient = true;
+	assert_int_equal(mce_batch_wait(c->e, &d.b, &req, 1, SECONDS(2 * PATIENCE_S)), 0);
+	patient = false;
+	pthread_join(t, NULL);
+	assert_int_equal(req.status, 0);
+	assert_true(mc_now_ns() - began < PATIENCE_S / 2 * MC_NS_PER_SEC);
+}
+
+/* Who finds the lanes held by a thread that does not send leaves the request to it, and it is sent. */
+static void left_to_the_holder(void **state)
+{
+	struct client *c = *state;
+	struct mce_tcp *t = c->peer->tcp;
+	struct iovec iov = { c->mem, SMALL };
+	struct mce_req req = {
+		.op = MCE_READ, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey, .iov = &iov, .iovcnt = 1,
+	};
+	struct mce_batch b;
+
+	for (unsigned i = 0; i < t->nlanes; i++)
+		pthread_mutex_lock(&t->lanes[i].tx_lock);
+	mce_batch_init(&b);
+	mce_submit(c->e, &b, &req, 1);
+	for (unsigned i = 0; i < t->nlanes; i++)
+		pthread_mutex_unlock(&t->lanes[i].tx_lock);
+	assert_int_equal(mce_batch_wait(c->e, &b, &req, 1, SECONDS(20)), 0);
+	assert_int_equal(req.status, 0);
+}
+
 static bool is_up(struct mce_peer *p, unsigned lane)
 {
 	MC_LOCKED(&p->lock);
@@ -402,6 +491,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(lanes_stay),
 		cmocka_unit_test(told),
+		cmocka_unit_test(told_by_the_sender),
+		cmocka_unit_test(left_to_the_holder),
 		cmocka_unit_test(watched_later),
 		cmocka_unit_test(credits),
 		cmocka_unit_test(sockets_of_a_child),
