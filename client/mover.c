@@ -116,7 +116,7 @@ static void transfer(struct mcs *s, struct job *jobs, unsigned n, uint64_t epoch
 	for (i = 0; i < n; i++) {
 		mce_batch_init(&batch[i]);
 		if (jobs[i].status == 0 && !mcs_put_owned(s, epoch, 0))
-			jobs[i].status = mc_fail(-MC_ESTALE_PUT, "the connection was lost before the copy");
+			jobs[i].status = mc_fail(-MC_ESTALE_PUT, "the connection is gone");
 		if (jobs[i].status == 0)
 			mce_submit(s->engine, &batch[i], &jobs[i].req, 1);
 	}

@@ -19,7 +19,8 @@ struct mcs_put_op {
 	unsigned tries;
 	int refused;			/* why there was no room */
 	int broken;			/* state BROKEN: why */
-	uint64_t generation, epoch;	/* of the reservation; one whose connection is not known is BROKEN */
+	/* of the reservation; one whose connection is not known is BROKEN */
+	uint64_t generation, epoch;
 	const struct mcp_replica *replica;
 	unsigned n_replicas;
 	struct mce_req *req;		/* one per replica */
@@ -54,8 +55,8 @@ void mcs_put_write(struct mcs_put_group *b);
 bool mcs_put_owned(const struct mcs *s, uint64_t epoch, uint64_t seen_ns);
 /* Wait for writes to such room: mce_batch_wait(), but they are broken off when it is not the put's any more:
  * -MC_ESTALE_PUT. */
-int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t epoch,
-		 uint64_t deadline);
+int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+		 uint64_t epoch, uint64_t deadline);
 /* COMMIT -> DONE or RESERVE, BROKEN -> revoked, then RESERVE or DONE. */
 void mcs_put_commit(struct mcs_put_group *b);
 

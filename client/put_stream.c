@@ -220,7 +220,8 @@ static int write_all(struct mcs_stream *st, uint64_t offset, const struct iovec 
 	if (r == 0) {
 		mce_batch_init(&batch);
 		mce_submit(st->s->engine, &batch, reqs, st->n);
-		r = mcs_put_wait(st->s, &batch, reqs, st->n, st->epoch, deadline < until ? deadline : until);
+		until = deadline < until ? deadline : until;
+		r = mcs_put_wait(st->s, &batch, reqs, st->n, st->epoch, until);
 		/* Others are told by their requests. */
 		r = r == -MC_ESTALE_PUT ? r : 0;
 	}

@@ -24,18 +24,21 @@ bool mcs_put_owned(const struct mcs *s, uint64_t epoch, uint64_t seen_ns)
 	return mc_now_ns() - seen_ns < LOOK_MS * MC_NS_PER_MS || mcs_session_up(s->session);
 }
 
-int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t epoch,
-		 uint64_t deadline)
+int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+		 uint64_t epoch, uint64_t deadline)
 {
 	bool lost = false;
 	uint64_t look;
-	int r;
+	int r = -EAGAIN;
 
-	do {
+	/* What took no time needs no look. */
+	while (r == -EAGAIN && !lost && !mce_batch_done(b)) {
 		look = mc_deadline_ms(LOOK_MS);
-		r = mce_batch_until(s->engine, b, reqs, n, look < deadline ? look : deadline);
+		if (look >= deadline)
+			break;
+		r = mce_batch_until(s->engine, b, reqs, n, look);
 		lost = r == -EAGAIN && !mcs_put_owned(s, epoch, 0);
-	} while (r == -EAGAIN && !lost && look < deadline);
+	}
 	r = mce_batch_wait(s->engine, b, reqs, n, lost ? 0 : deadline);
 	if (!lost)
 		return r;

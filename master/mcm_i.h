@@ -38,7 +38,7 @@ struct mcm {
 	/* atomic */
 	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* what owners and others are told (liveness.c) */
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
-	uint64_t clock_max_ms;		/* no clock goes beyond it until the monitor runs again; after stalled_ms */
+	uint64_t clock_max_ms;		/* the clock's end until the monitor runs; set after stalled_ms */
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	struct mcm_pace pace;
 	bool evict_wanted;

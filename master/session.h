@@ -26,7 +26,7 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
-	uint64_t number;	/* no other session of this or another master has it: what its pins' tags begin with */
+	uint64_t number;	/* no other session has it, nor had: what its pins' tags come of */
 	/* of whoever runs its requests: where its removal of many goes on, and how many it has removed */
 	uint64_t match_at, match_removed;
 	/* guarded by the master's sessions_lock */

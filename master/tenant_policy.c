@@ -268,8 +268,8 @@ static uint32_t utf8_char(const unsigned char *p, uint32_t n)
 /* What YAML has for itself in a quoted scalar, takes for the end of a line, or does not take at all. */
 static bool needs_escape(uint32_t c)
 {
-	return c == '"' || c == '\\' || c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 ||
-		c == 0xfeff || c == 0xfffe || c == 0xffff;
+	return c == '"' || c == '\\' || c < 0x20 || (c >= 0x7f && c < 0xa0) ||
+		c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe || c == 0xffff;
 }
 
 static void print_name(FILE *to, const char *name)

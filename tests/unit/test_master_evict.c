@@ -102,6 +102,7 @@ static void test_two_evictors_and_a_reader(void **state)
 {
 	const struct mcm_node *node;
 	struct mcm_object *obj;
+	struct mcm_shard *sh;
 	struct mcp_object o;
 	struct fixture fx;
 	uint32_t hash;
@@ -110,8 +111,8 @@ static void test_two_evictors_and_a_reader(void **state)
 	fx_up(&fx, 1, 64 * KIB, no_background);
 	assert_int_equal(fx_put(&fx, "a", 64 * KIB, 0), 0);
 	hash = mcm_index_hash(&fx.m->index, "a", 1);
-	obj = mcm_object(&fx.m->index, mcm_shard_find(&fx.m->index, mcm_index_shard(&fx.m->index, hash), hash,
-						      "a", 1));
+	sh = mcm_index_shard(&fx.m->index, hash);
+	obj = mcm_object(&fx.m->index, mcm_shard_find(&fx.m->index, sh, hash, "a", 1));
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
 	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), -MC_ENOSPACE);
 	node = mcm_node(&mcm_segment(&fx.m->segments, obj->segment)->alloc, obj->node);
