@@ -10,6 +10,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/hash.h"
 
 /* A put gets this much more time per this many bytes than an operation has by itself. */
@@ -287,6 +288,9 @@ static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_
 
 	deadline += w->stage.size / COMMIT_RATE * COMMIT_RATE_MS * MC_NS_PER_MS;
 	put_flags |= w->put_flags;
+	r = mc_fault("mcfs.version.put");
+	if (r < 0)
+		return r;
 	mcfs_pool_put_begin(w->env->pool);
 	r = mcfs_carry_commit(w, key, len, put_flags, deadline);
 	if (r == 0)
@@ -433,10 +437,21 @@ void mcfs_writer_revoke(struct mcfs_writer *w)
 	give_up(w);
 }
 
-void mcfs_writer_unlink(struct mcfs_writer *w)
+bool mcfs_writer_unlink(struct mcfs_writer *w)
+{
+	bool was;
+
+	MC_LOCKED(&w->lock);
+	was = w->unlinked;
+	w->unlinked = true;
+	show(w);
+	return !was;
+}
+
+void mcfs_writer_relink(struct mcfs_writer *w)
 {
 	MC_LOCKED(&w->lock);
-	w->unlinked = true;
+	w->unlinked = false;
 	show(w);
 }
 
@@ -444,16 +459,18 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool p
 		       bool noreplace, uint64_t deadline)
 {
 	char *key, *old;
-	int r, published = 0;
+	int r;
 
 	MC_LOCKED(&w->lock);
 	if (publish && w->failed)
 		return w->failed;
+	if (publish && !mcfs_writer_pending(w))
+		return 0;
 	key = malloc(len ? len : 1);
 	if (!key)
 		return -ENOMEM;
 	memcpy(key, to, len);
-	if (publish && !w->revoked && !w->unlinked && (w->dirty || w->fresh)) {
+	if (publish) {
 		r = put(w, to, len, noreplace ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
 		if (r < 0) {
 			free(key);
@@ -461,7 +478,6 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool p
 		}
 		w->dirty = w->fresh = w->excl = false;
 		show(w);
-		published = 1;
 	}
 	pthread_mutex_lock(&w->env->names);
 	old = w->key;
@@ -470,5 +486,5 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool p
 	w->key_hash = mc_hash(key, len, 0);
 	pthread_mutex_unlock(&w->env->names);
 	free(old);
-	return published;
+	return publish;
 }

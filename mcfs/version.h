@@ -132,10 +132,12 @@ static inline bool mcfs_writer_pending(const struct mcfs_writer *w)
 	return __atomic_load_n(&w->pending, __ATOMIC_RELAXED);
 }
 
-/* The name was removed or taken by another file: nothing is published any more. */
-void mcfs_writer_unlink(struct mcfs_writer *w);
-/* The name changes to @to.  With @publish what is staged appears there at once, in the place of what
- * is there (-MCS_EEXISTS with @noreplace).  1: published; 0: only the name changed. */
+/* The name was removed or taken by another file: nothing is published any more.  False: it had been already. */
+bool mcfs_writer_unlink(struct mcfs_writer *w);
+/* It was not removed after all. */
+void mcfs_writer_relink(struct mcfs_writer *w);
+/* The name changes to @to: 0.  With @publish what is staged appears there at once, in the place of what
+ * is there (-MCS_EEXISTS with @noreplace): 1; or 0, there is nothing to publish any more, and the name stays. */
 int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool publish,
 		       bool noreplace, uint64_t deadline);
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 
+#include "common/fault.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
@@ -82,16 +83,24 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 {
 	struct mcfs_writer *w[WRITERS_AT_ONCE];
 	size_t n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
-	bool pending = false;
+	bool ours[WRITERS_AT_ONCE], pending = false;
 	int r;
 
 	/* Before the object goes, so that none of them brings it back. */
 	for (size_t i = 0; i < n; i++) {
 		pending |= mcfs_writer_pending(w[i]);
-		mcfs_writer_unlink(w[i]);
+		ours[i] = mcfs_writer_unlink(w[i]);
+	}
+	r = mc_fault("mcfs.names.remove");
+	if (r == 0)
+		r = mcs_remove(op->fs->store, mcfs_key_of(key), MCS_REMOVE_FORCE,
+			       mcfs_op_left_ms(op));
+	for (size_t i = 0; i < n; i++) {
+		/* It goes on being what the name shows: a close would lie that published nothing. */
+		if (r < 0 && mcs_errno(r) != ENOENT && ours[i])
+			mcfs_writer_relink(w[i]);
 		mcfs_writer_unref(w[i]);
 	}
-	r = mcs_remove(op->fs->store, mcfs_key_of(key), MCS_REMOVE_FORCE, mcfs_op_left_ms(op));
 	return pending && mcs_errno(r) == ENOENT ? 0 : r;
 }
 

@@ -24,6 +24,9 @@ struct renaming {
 	/* writers under the old name, newest first; the caller's own to publish, if any */
 	struct mcfs_writer *w[WRITERS_AT_ONCE], *own;
 	size_t n;
+	/* those under the new name */
+	struct mcfs_writer *over[WRITERS_AT_ONCE];
+	size_t nover;
 };
 
 /* The writer that a rename by @op's caller is about: its own thread's, else its process's. */
@@ -44,17 +47,11 @@ static struct mcfs_writer *find_own(const struct renaming *rn)
 	return found;
 }
 
-/* Files that are being written under the new name lose it. */
+/* The new name is taken: files that were being written under it when this began lose it. */
 static void displace(const struct renaming *rn)
 {
-	struct mcfs_version_env *env = &rn->op->fs->versions;
-	struct mcfs_writer *w[WRITERS_AT_ONCE];
-	size_t n = mcfs_writers_of(env, rn->to->data, rn->to->len, w, WRITERS_AT_ONCE);
-
-	for (size_t i = 0; i < n; i++) {
-		mcfs_writer_unlink(w[i]);
-		mcfs_writer_unref(w[i]);
-	}
+	for (size_t i = 0; i < rn->nover; i++)
+		(void)mcfs_writer_unlink(rn->over[i]);
 }
 
 /* Writers of committed files, and those of other processes: only their name changes. */
@@ -67,22 +64,6 @@ static int carry_along(const struct renaming *rn)
 			r = mcfs_writer_rename(rn->w[i], rn->to->data, rn->to->len, false, false,
 					       rn->op->deadline);
 	return r < 0 ? r : 0;
-}
-
-static int rename_own(const struct renaming *rn)
-{
-	mcs_t *store = rn->op->fs->store;
-	int r;
-
-	displace(rn);
-	r = mcfs_writer_rename(rn->own, rn->to->data, rn->to->len, true, rn->noreplace,
-			       rn->op->deadline);
-	if (r < 0)
-		return r;
-	/* The version before, if the file had one.  Writers of others go on under the old name: two
-	 * writers of one name are two files. */
-	r = mcs_remove(store, mcfs_key_of(rn->from), MCS_REMOVE_FORCE, mcfs_op_left_ms(rn->op));
-	return mcs_errno(r) == ENOENT ? 0 : r;
 }
 
 static int rename_committed(const struct renaming *rn)
@@ -102,6 +83,27 @@ static int rename_committed(const struct renaming *rn)
 	return carry_along(rn);
 }
 
+static int rename_own(struct renaming *rn)
+{
+	mcs_t *store = rn->op->fs->store;
+	int r;
+
+	r = mcfs_writer_rename(rn->own, rn->to->data, rn->to->len, true, rn->noreplace,
+			       rn->op->deadline);
+	if (r < 0)
+		return r;
+	/* Another thread's fsync(2), or the last close, was faster: it has a version under the old name now. */
+	if (r == 0) {
+		rn->own = NULL;
+		return rename_committed(rn);
+	}
+	displace(rn);
+	/* The version before, if the file had one.  Writers of others go on under the old name: two
+	 * writers of one name are two files. */
+	r = mcs_remove(store, mcfs_key_of(rn->from), MCS_REMOVE_FORCE, mcfs_op_left_ms(rn->op));
+	return mcs_errno(r) == ENOENT ? 0 : r;
+}
+
 static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,
 		       bool noreplace)
 {
@@ -117,10 +119,13 @@ static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const st
 			return r;
 	}
 	rn.n = mcfs_writers_of(&op->fs->versions, from->data, from->len, rn.w, WRITERS_AT_ONCE);
+	rn.nover = mcfs_writers_of(&op->fs->versions, to->data, to->len, rn.over, WRITERS_AT_ONCE);
 	rn.own = find_own(&rn);
 	r = rn.own ? rename_own(&rn) : rename_committed(&rn);
 	for (size_t i = 0; i < rn.n; i++)
 		mcfs_writer_unref(rn.w[i]);
+	for (size_t i = 0; i < rn.nover; i++)
+		mcfs_writer_unref(rn.over[i]);
 	return r;
 }
 

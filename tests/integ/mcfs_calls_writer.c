@@ -399,6 +399,21 @@ static void rename_flags(void)
 	holds_text("c", "A");
 }
 
+/* Their commits are under way, or over, or to come. */
+static void empty_files_are_renamed(void)
+{
+	char from[32], to[32];
+
+	for (int i = 0; i < 500; i++) {
+		(void)snprintf(from, sizeof(from), "from%d", i);
+		(void)snprintf(to, sizeof(to), "to%d", i);
+		CHECK(close(opened(from, O_WRONLY | O_CREAT)) == 0);
+		CHECK(rename(from, to) == 0);
+		comes(to, "");
+		absent(from);
+	}
+}
+
 static void fsync_publishes(void)
 {
 	int fd = opened("f", O_WRONLY | O_CREAT);
@@ -478,6 +493,7 @@ const struct call_case writer_cases[] = {
 	{ "a_failure_lasts_until_a_truncation", a_failure_lasts_until_a_truncation },
 	{ "large_files_of_all_kinds_of_writers", large_files_of_all_kinds_of_writers },
 	{ "rename_flags", rename_flags },
+	{ "empty_files_are_renamed", empty_files_are_renamed },
 	{ "fsync_publishes", fsync_publishes },
 	{ "exclusive_creation", exclusive_creation },
 	{ "locks_hold_on_one_node", locks_hold_on_one_node },

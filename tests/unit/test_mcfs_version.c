@@ -412,7 +412,7 @@ static void an_unlinked_file_publishes_nothing(void **state)
 	char buf[8];
 
 	writes(w, 0, "x");
-	mcfs_writer_unlink(w);
+	assert_true(mcfs_writer_unlink(w));
 	assert_false(mcfs_writer_pending(w));
 	assert_int_equal(flushes(w), 0);
 	writes(w, 1, "y");
@@ -439,6 +439,37 @@ static void a_rename_publishes_under_the_new_name(void **state)
 	writes(w, 3, "er");
 	assert_int_equal(flushes(w), 0);
 	stored(f, "final", "newer");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void a_rename_behind_a_commit_changes_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "tmp"), *found[2];
+
+	writes(w, 0, "new");
+	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_rename(w, "final", 5, true, false, DEADLINE), 0);
+	stored(f, "tmp", "new");
+	stored(f, "final", NULL);
+	assert_int_equal(mcfs_writers_of(&f->env, "final", 5, found, 2), 0);
+	assert_int_equal(mcfs_writers_of(&f->env, "tmp", 3, found, 2), 1);
+	mcfs_writer_unref(found[0]);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
+static void a_name_that_was_not_removed_is_published(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "x");
+	assert_true(mcfs_writer_unlink(w));
+	assert_false(mcfs_writer_unlink(w));
+	mcfs_writer_relink(w);
+	assert_true(mcfs_writer_pending(w));
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "x");
 	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 }
 
@@ -674,6 +705,8 @@ int main(void)
 		TEST(fsync_commits),
 		TEST(an_unlinked_file_publishes_nothing),
 		TEST(a_rename_publishes_under_the_new_name),
+		TEST(a_rename_behind_a_commit_changes_nothing),
+		TEST(a_name_that_was_not_removed_is_published),
 		TEST(a_carried_writer_publishes_later),
 		TEST(sizes_are_limited),
 		TEST(staging_waits_for_puts),
