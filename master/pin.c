@@ -2,8 +2,8 @@
  * pin.c - the pins of a session.
  *
  * A pin's id is its place in the session's array and a tag that changes with each use of the place, so
- * it is found at once and a late release meets nobody else's pin, nor one of another session's.  Leases all last equally long, so a
- * list in the order of their beginnings is one in the order of their ends. */
+ * it is found at once and a late release meets nobody else's pin, nor one of another session's.  Leases
+ * all last equally long, so a list in the order of their beginnings is one in the order of their ends. */
 #include <config.h>
 
 #include <errno.h>

@@ -147,7 +147,8 @@ static void finish(struct mce_te_batch *b)
 	/* Who looks for the first task under way may have passed those that are again. */
 	if (again)
 		b->cursor = 0;
-	/* Nothing is under way but our own hold, nor has come and gone: else the end is yet to come, and is seen to then. */
+	/* Nothing is under way but our own hold, nor has come and gone: else the end is yet to come,
+	 * and is seen to then. */
 	over = !again && b->n == n && mce_batch_left(&b->group) == 1;
 	if (over) {
 		tell = b->notify && all_completed(b, n);

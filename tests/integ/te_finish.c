@@ -166,7 +166,8 @@ static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, ui
 		CHECK(mce_te_wait(te, b, 60000) == 0 && mce_te_batch_status(te, b, &st) == 0);
 		CHECK(mce_te_batch_free(te, b) == 0);
 	}
-	printf("second try: status %d, %s\n", st.status, r == 4 ? "after the peer went on" : "before the peer stood still");
+	printf("second try: status %d, %s\n", st.status,
+	       r == 4 ? "after the peer went on" : "before the peer stood still");
 	free(here);
 }
 
@@ -181,7 +182,8 @@ int main(void)
 
 	/* Fault points are switched on at the start of a process. */
 	if (!getenv("MC_FAULTS")) {
-		snprintf(faults, sizeof(faults), "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d",
+		snprintf(faults, sizeof(faults),
+			 "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d",
 			 SLOW_MS, SLOW_MS, SLOW_MS);
 		setenv("MC_FAULTS", faults, 1);
 		execl("/proc/self/exe", "te_finish", (char *)NULL);

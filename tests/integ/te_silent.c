@@ -106,7 +106,8 @@ static unsigned unaccepted(const char *name)
 
 	CHECK(f && sscanf(name, "127.0.0.1:%u", &port) == 1);
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%*d: %*x:%x %*x:%*x %x %*x:%x", &at, &state, &queue) == 3 && at == port && state == 10)
+		if (sscanf(line, "%*d: %*x:%x %*x:%*x %x %*x:%x", &at, &state, &queue) == 3 &&
+		    at == port && state == 10)
 			n = queue;
 	fclose(f);
 	return n;

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_node_map.c - objects that are mapped or open through the node's daemon. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fault.h"
+#include "tests/unit/node_fixture.h"
+
+static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and 4 of a pool */
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_master(NULL);
+	node_start(NODE_SEGMENT);
+	c = node_client(MIB, 4 * MIB);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	mcs_close(c);
+	node_wait_counts(0, 0);
+	node_stop();
+	fixture_master_stop();
+	return 0;
+}
+
+/* ---- lane B ---- */
+
+static void test_map(void **state)
+{
+	struct mcs_map m, n;
+
+	(void)state;
+	fixture_put_ok(c, "m", 100000, 5);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0, &m, -1), 0);
+	assert_int_equal(m.size, 100000);
+	assert_int_equal((uintptr_t)m.data % 64, 0);
+	assert_true(fixture_same(m.data, m.size, 5, 0));
+	assert_int_equal(mcs_map_held(c, &m), 0);
+	node_wait_counts(1, 1);
+	/* replaced: who has it mapped keeps the old version, others get the new one */
+	assert_int_equal(fixture_put(c, "m", 100000, 6, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0, &n, -1), 0);
+	assert_true(n.generation != m.generation);
+	assert_true(fixture_same(n.data, n.size, 6, 0));
+	assert_true(fixture_same(m.data, m.size, 5, 0));
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+	node_wait_counts(0, 1);
+	assert_int_equal(mcs_map(c, fixture_key("nothing"), 0, &m, -1), -MCS_ENOOBJECT);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0x10, &m, -1), -MCS_EPARAM);
+	fixture_put_ok(c, "empty", 0, 0);
+	assert_int_equal(mcs_map(c, fixture_key("empty"), 0, &m, -1), 0);
+	assert_int_equal(m.size, 0);
+	assert_non_null(m.data);
+	mcs_unmap(c, &m);
+}
+
+/* The segment is overwritten many times by others; what is pinned stays as it was. */
+static void test_pinned_is_not_reused(void **state)
+{
+	char key[32];
+	struct mcs_map m;
+
+	(void)state;
+	fixture_put_ok(c, "kept", 2 * MIB, 21);
+	assert_int_equal(mcs_map(c, fixture_key("kept"), 0, &m, -1), 0);
+	assert_int_equal(mcs_remove(c, fixture_key("kept"), MCS_REMOVE_FORCE, -1), 0);
+	for (unsigned i = 0; i < 150; i++) {
+		snprintf(key, sizeof(key), "w%u", i);
+		fixture_put_ok(c, key, MIB, 100 + i);
+	}
+	assert_true(fixture_same(m.data, m.size, 21, 0));
+	mcs_unmap(c, &m);
+}
+
+/* "Hot" is what the node knew; the plain call always asks. */
+static void test_hot(void **state)
+{
+	struct mcs_map m;
+	uint64_t first;
+
+	(void)state;
+	fixture_put_ok(c, "h", 1000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
+	first = m.generation;
+	mcs_unmap(c, &m);
+	/* by somebody whom the daemon does not see */
+	assert_int_equal(fixture_put(node_store(), "h", 1000, 2, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
+	assert_int_equal(m.generation, first);
+	assert_true(fixture_same(m.data, m.size, 1, 0));
+	mcs_unmap(c, &m);
+	assert_int_equal(mcs_map(c, fixture_key("h"), 0, &m, -1), 0);
+	assert_true(m.generation != first);
+	mcs_unmap(c, &m);
+	/* what goes through the daemon is known to it */
+	assert_int_equal(fixture_put(c, "h", 1000, 3, MCS_PUT_UPSERT), 0);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
+	assert_true(fixture_same(m.data, m.size, 3, 0));
+	mcs_unmap(c, &m);
+	assert_int_equal(mcs_remove(c, fixture_key("h"), MCS_REMOVE_FORCE, -1), 0);
+	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), -MCS_ENOOBJECT);
+}
+
+/* Objects of another node are brought here, as long as there is room for all that are in use. */
+static void test_remote(void **state)
+{
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	const char *there[] = { mcs_hostname(other), NULL };
+	struct mcs_put_opts opts = { .preferred = there };
+	struct mcs_map m[5];
+	unsigned char *buf = malloc(12 * MIB);
+	char key[16];
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		struct iovec iov = { buf, i == 4 ? 12 * MIB : 3 * MIB };
+
+		fixture_fill(buf, iov.iov_len, i, 0);
+		snprintf(key, sizeof(key), "o%u", i);
+		assert_int_equal(mcs_put(other, fixture_key(key), &iov, 1, &opts, -1), 0);
+	}
+	assert_int_equal(mcs_prefetch(c, fixture_key("o0"), -1), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(key, sizeof(key), "o%u", i);
+		assert_int_equal(mcs_map(c, fixture_key(key), 0, &m[i], -1), 0);
+		assert_true(fixture_same(m[i].data, m[i].size, i, 0));
+	}
+	/* 8 MiB in all: the third has no place before one goes */
+	assert_int_equal(mcs_map(c, fixture_key("o2"), 0, &m[2], -1), -ENOBUFS);
+	/* a copy finds another way */
+	fixture_expect(c, "o2", 3 * MIB, 2);
+	mcs_unmap(c, &m[0]);
+	assert_int_equal(mcs_map(c, fixture_key("o2"), 0, &m[2], -1), 0);
+	assert_true(fixture_same(m[2].data, m[2].size, 2, 0));
+	assert_true(fixture_same(m[1].data, m[1].size, 1, 0));
+	mcs_unmap(c, &m[1]);
+	mcs_unmap(c, &m[2]);
+	/* larger than all of it */
+	assert_int_equal(mcs_map(c, fixture_key("o4"), 0, &m[4], -1), -ENOBUFS);
+	fixture_expect(c, "o4", 12 * MIB, 4);
+	free(buf);
+	mcs_close(other);
+}
+
+static void test_objects(void **state)
+{
+	unsigned char out[500];
+	struct iovec iov = { out, sizeof(out) };
+	mcs_object_t *o;
+	const void *data;
+
+	(void)state;
+	fixture_put_ok(c, "o", 100000, 9);
+	assert_int_equal(mcs_object_open(c, fixture_key("o"), &o, -1), 0);
+	assert_int_equal(mcs_object_info(o)->size, 100000);
+	assert_int_equal(mcs_remove(c, fixture_key("o"), MCS_REMOVE_FORCE, -1), 0);
+	assert_int_equal(mcs_object_read(o, 70000, &iov, 1, -1), 500);
+	assert_true(fixture_same(out, 500, 9, 70000));
+	assert_int_equal(mcs_object_map(o, &data, -1), 0);
+	assert_true(fixture_same(data, 100000, 9, 0));
+	assert_int_equal(mcs_object_verify(o), 0);
+	assert_int_equal(mcs_object_held(o), 0);
+	mcs_object_close(o);
+	node_wait_counts(0, 1);
+}
+
+/* What an object's memory holds after the daemon has ended says nothing of the object, however it looks. */
+static void test_objects_lost(void **state)
+{
+	unsigned char out[500];
+	struct iovec iov = { out, sizeof(out) };
+	mcs_object_t *seen, *unseen;
+
+	(void)state;
+	fixture_put_ok(c, "o", 100000, 9);
+	assert_int_equal(mcs_object_open(c, fixture_key("o"), &seen, -1), 0);
+	assert_int_equal(mcs_object_open(c, fixture_key("o"), &unseen, -1), 0);
+	assert_int_equal(mcs_object_read(seen, 0, &iov, 1, -1), 500);
+	assert_int_equal(mcs_object_verify(seen), 0);
+	node_down();
+	node_up(NODE_SEGMENT);
+	assert_int_equal(mcs_object_read(seen, 0, &iov, 1, -1), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_verify(seen), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_read(unseen, 0, &iov, 1, -1), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_verify(unseen), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_read(unseen, 100000, &iov, 1, -1), 0);
+	mcs_object_close(seen);
+	mcs_object_close(unseen);
+}
+
+/* ---- the daemon's connection to the master is made anew ---- */
+
+static void task(enum mcs_task_kind kind, const char *key, const char *from, const char *to)
+{
+	const char *sources[] = { from, NULL }, *targets[] = { to, NULL };
+	struct mcs_task_opts opts = {
+		.kind = kind, .key = fixture_key(key), .sources = from ? sources : NULL,
+		.targets = targets,
+	};
+	char id[MCS_TASK_ID];
+
+	assert_int_equal(mcs_task_create(node_store(), &opts, id, -1), 0);
+}
+
+/* The daemon's is lost, and perhaps others. */
+static void reset_session(void)
+{
+	struct mcs_info info;
+
+	assert_int_equal(mc_fault_set("rpc.send=error:EIO"), 0);
+	while (mc_fault_hits("rpc.send") < 1)
+		(void)mcs_stat(node_store(), fixture_key("x"), &info, 10);
+	(void)mc_fault_set(NULL);
+}
+
+/* Is there a replica in this segment, as one of @n? */
+static bool at(const char *key, const char *segment, unsigned n)
+{
+	struct mcs_key k = fixture_key(key);
+	struct mcs_replicas rep = { 0 };
+	bool ok = false;
+
+	if (mcs_replicas(node_store(), &k, 1, 0, &rep, -1) == 1) {
+		for (unsigned i = 0; i < rep.n; i++)
+			ok = ok || !strcmp(rep.replica[i].segment, segment);
+		ok = ok && rep.n == n;
+		mcs_replicas_free(&rep, 1);
+	}
+	return ok;
+}
+
+/* Another copy elsewhere does not make the place that is mapped another one. */
+static void test_copied(void **state)
+{
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	struct mcs_map m, n;
+
+	(void)state;
+	fixture_put_ok(node_store(), "copied", 100000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("copied"), 0, &m, -1), 0);
+	task(MCS_TASK_COPY, "copied", NULL, mcs_hostname(other));
+	while (!at("copied", mcs_hostname(other), 2))
+		usleep(10000);
+	reset_session();
+	for (int i = 0; i < 1000 && mcs_map_held(c, &m); i++)
+		usleep(10000);
+	assert_int_equal(mcs_map_held(c, &m), 0);
+	assert_int_equal(mcs_map(c, fixture_key("copied"), 0, &n, -1), 0);
+	assert_int_equal(mcs_map_held(c, &n), 0);
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+	mcs_close(other);
+}
+
+/* Who maps an object whose pin is lost is not given its old place. */
+static void test_moved(void **state)
+{
+	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
+	struct mcs_map m, n;
+
+	(void)state;
+	fixture_put_ok(node_store(), "moved", 100000, 1);
+	assert_int_equal(mcs_map(c, fixture_key("moved"), 0, &m, -1), 0);
+	task(MCS_TASK_MOVE, "moved", mcs_hostname(node_store()), mcs_hostname(other));
+	/* it waits for who reads the old place */
+	while (!at("moved", mcs_hostname(other), 2))
+		usleep(10000);
+	reset_session();
+	/* pinned again, or moved: whichever came first */
+	while (!at("moved", mcs_hostname(other), 1) && mcs_map_held(c, &m))
+		usleep(10000);
+	assert_int_equal(mcs_map(c, fixture_key("moved"), 0, &n, -1), 0);
+	assert_int_equal(mcs_map_held(c, &n), 0);
+	assert_true(fixture_same(n.data, n.size, 1, 0));
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+	mcs_close(other);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_map),
+		TEST(test_pinned_is_not_reused),
+		TEST(test_hot),
+		TEST(test_remote),
+		TEST(test_objects),
+		TEST(test_objects_lost),
+		TEST(test_copied),
+		TEST(test_moved),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
