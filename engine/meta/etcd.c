@@ -305,39 +305,6 @@ static int no_answer(const char *what)
 	return mc_fail(-EINVAL, "etcd: the answer to %s makes no sense", what);
 }
 
-int mce_etcd_range_decode(const char *text, size_t len, char **ret_text)
-{
-	json_t *o = json_loadb(text, len, 0, NULL), *kvs, *value;
-	char *decoded = NULL;
-	size_t n = 0;
-	int r = 0;
-
-	if (!json_is_object(o)) {
-		json_decref(o);
-		return no_answer("range");
-	}
-	kvs = json_object_get(o, "kvs");
-	/* Members of value zero are left out: no "kvs" when nothing was found, no "value" when it is empty. */
-	if (!kvs || (json_is_array(kvs) && json_array_size(kvs) == 0)) {
-		json_decref(o);
-		return -ENOENT;
-	}
-	value = json_object_get(json_array_get(kvs, 0), "value");
-	if (!json_is_object(json_array_get(kvs, 0)) || (value && !json_is_string(value)))
-		r = no_answer("range");
-	else
-		r = mce_base64_decode(value ? json_string_value(value) : "", &decoded, &n);
-	json_decref(o);
-	if (r == 0 && strlen(decoded) != n)
-		r = mc_fail(-EINVAL, "etcd: a value that is not text");
-	if (r < 0) {
-		free(decoded);
-		return r;
-	}
-	*ret_text = decoded;
-	return 0;
-}
-
 /* A 64-bit number: a string by the gateway's rules, a number by others'. */
 static int take_number(const json_t *o, const char *member, int64_t *ret)
 {
@@ -354,6 +321,42 @@ static int take_number(const json_t *o, const char *member, int64_t *ret)
 	errno = 0;
 	*ret = strtoll(s, &end, 10);
 	return errno || *end ? -EINVAL : 0;
+}
+
+int mce_etcd_range_decode(const char *text, size_t len, char **ret_text, int64_t *ret_lease)
+{
+	json_t *o = json_loadb(text, len, 0, NULL), *kvs, *value;
+	char *decoded = NULL;
+	int64_t lease = 0;
+	size_t n = 0;
+	int r = 0;
+
+	if (!json_is_object(o)) {
+		json_decref(o);
+		return no_answer("range");
+	}
+	kvs = json_object_get(o, "kvs");
+	/* Members of value zero are left out: no "kvs" when nothing was found, no "value" when it is empty. */
+	if (!kvs || (json_is_array(kvs) && json_array_size(kvs) == 0)) {
+		json_decref(o);
+		return -ENOENT;
+	}
+	value = json_object_get(json_array_get(kvs, 0), "value");
+	(void)take_number(json_array_get(kvs, 0), "lease", &lease);
+	if (!json_is_object(json_array_get(kvs, 0)) || (value && !json_is_string(value)))
+		r = no_answer("range");
+	else
+		r = mce_base64_decode(value ? json_string_value(value) : "", &decoded, &n);
+	json_decref(o);
+	if (r == 0 && strlen(decoded) != n)
+		r = mc_fail(-EINVAL, "etcd: a value that is not text");
+	if (r < 0) {
+		free(decoded);
+		return r;
+	}
+	*ret_text = decoded;
+	*ret_lease = lease;
+	return 0;
 }
 
 int mce_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id)
@@ -462,28 +465,29 @@ static int etcd_beat(struct mce_meta_backend *b, const struct mce_meta_wait *w)
 	return 1;
 }
 
-/* The lease does it. */
-static int etcd_refresh(struct mce_meta_backend *b, const char *key, const char *text,
-			const struct mce_meta_wait *w)
-{
-	return 0;
-}
-
 /* ---- keys -------------------------------------------------------------------------------------- */
 
-static int etcd_get(struct mce_meta_backend *b, const char *key, const struct mce_meta_wait *w,
-		    char **ret_text)
+/* The text, and the lease that it hangs on; 0: none. */
+static int get_with(struct etcd *e, const char *key, const struct mce_meta_wait *w, char **ret_text,
+		    int64_t *ret_lease)
 {
 	auto_free char *key64 = mce_base64_encode(key, strlen(key));
 	struct mce_web_call c = { .text = NULL };
 	int r;
 
-	r = etcd_call_pack(etcd_of(b), "/v3/kv/range", key64 ? json_pack("{s:s}", "key", key64) : NULL, w,
-			   &c);
+	r = etcd_call_pack(e, "/v3/kv/range", key64 ? json_pack("{s:s}", "key", key64) : NULL, w, &c);
 	if (r == 0)
-		r = mce_etcd_range_decode(c.text ? c.text : "", c.len, ret_text);
+		r = mce_etcd_range_decode(c.text ? c.text : "", c.len, ret_text, ret_lease);
 	free(c.text);
 	return r == -ENOENT ? mc_fail(r, "etcd: no %s", key) : r;
+}
+
+static int etcd_get(struct mce_meta_backend *b, const char *key, const struct mce_meta_wait *w,
+		    char **ret_text)
+{
+	int64_t lease;
+
+	return get_with(etcd_of(b), key, w, ret_text, &lease);
 }
 
 static int put_with(struct etcd *e, const char *key, const char *text, int64_t lease,
@@ -535,6 +539,58 @@ static int etcd_del(struct mce_meta_backend *b, const char *key, const struct mc
 	return r;
 }
 
+static int64_t lease_known(struct etcd *e)
+{
+	int64_t lease;
+
+	pthread_mutex_lock(&e->lock);
+	lease = e->lease;
+	pthread_mutex_unlock(&e->lock);
+	return lease;
+}
+
+/* What hangs on our lease is ours, whatever its text; without a lease nothing of ours is there. */
+static int etcd_take(struct mce_meta_backend *b, const char *key, const char *text, const char *was,
+		     const struct mce_meta_wait *w)
+{
+	auto_free char *key64 = mce_base64_encode(key, strlen(key));
+	struct mce_web_call c = { .text = NULL };
+	struct etcd *e = etcd_of(b);
+	int64_t lease = lease_known(e);
+	json_t *o = NULL;
+	char number[24];
+	int r;
+
+	if (!lease)
+		return 0;
+	snprintf(number, sizeof(number), "%" PRId64, lease);
+	if (key64)
+		o = json_pack("{s:[{s:s, s:s, s:s, s:s}], s:[{s:{s:s}}]}", "compare", "target", "LEASE",
+			      "result", "EQUAL", "key", key64, "lease", number, "success",
+			      "requestDeleteRange", "key", key64);
+	r = etcd_call_pack(e, "/v3/kv/txn", o, w, &c);
+	free(c.text);
+	return r;
+}
+
+/* The lease keeps it, but it may have been taken away, or replaced by an older text that a member had kept for long.
+ * What another has put there since is not touched. */
+static int etcd_refresh(struct mce_meta_backend *b, const char *key, const char *text,
+			const struct mce_meta_wait *w)
+{
+	auto_free char *there = NULL;
+	struct etcd *e = etcd_of(b);
+	int64_t lease = 0, mine;
+	int r;
+
+	r = get_with(e, key, w, &there, &lease);
+	if (r < 0)
+		return r == -ENOENT ? etcd_put(b, key, text, w) : r;
+	mine = lease_known(e);
+	/* Our text without our lease would go with the other. */
+	return !strcmp(there, text) == (mine && lease == mine) ? 0 : etcd_put(b, key, text, w);
+}
+
 const struct mce_meta_ops mce_meta_etcd = {
 	.scheme = "etcd",
 	.open = etcd_open,
@@ -542,6 +598,7 @@ const struct mce_meta_ops mce_meta_etcd = {
 	.get = etcd_get,
 	.put = etcd_put,
 	.del = etcd_del,
+	.take = etcd_take,
 	.beat = etcd_beat,
 	.refresh = etcd_refresh,
 };

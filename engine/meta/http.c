@@ -185,6 +185,7 @@ const struct mce_meta_ops mce_meta_http = {
 	.get = http_get,
 	.put = http_put,
 	.del = http_del,
+	.take = mce_meta_take_text,
 	.beat = http_beat,
 	.refresh = http_put,
 };
@@ -196,6 +197,7 @@ const struct mce_meta_ops mce_meta_https = {
 	.get = http_get,
 	.put = http_put,
 	.del = http_del,
+	.take = mce_meta_take_text,
 	.beat = http_beat,
 	.refresh = http_put,
 };

@@ -35,10 +35,11 @@ MC_COUNTER(refreshed, "mooncake_engine_metadata_refreshes_total", "",
 struct entry {
 	struct mc_list link;
 	char *key, *text;
+	char *was;		/* the last before it that arrived, NULL: none; the server may have it still */
 	bool busy;		/* its text stands still: a call with it is under way */
 	bool gone;		/* whoever ends the call removes it */
 	bool delivered;		/* the server has this text */
-	bool arrived;		/* the server had a text of ours under the key */
+	bool arrived;		/* or had it, once at least */
 	mce_meta_claim_fn claim;	/* the key is one node's alone; NULL: whoever puts it has it */
 	bool removing;		/* it is not published any more, but the server may still have it */
 	char *next;		/* came during a call that took too long: the text from its end on, NULL: none */
@@ -95,6 +96,7 @@ static void entry_free(struct entry *e)
 	mc_list_remove(&e->link);
 	free(e->key);
 	free(e->text);
+	free(e->was);
 	free(e->next);
 	free(e);
 }
@@ -113,13 +115,24 @@ static struct entry *entry_new(struct mce_meta *m, const char *key)
 	return e;
 }
 
+/* @text, which is given, takes the place of the entry's. */
+static void entry_set_text(struct entry *e, char *text)
+{
+	if (e->arrived) {
+		free(e->was);
+		e->was = TAKE_PTR(e->text);
+	}
+	free(e->text);
+	e->text = text;
+	e->delivered = e->arrived = false;
+}
+
 static void entry_release(struct mce_meta *m, struct entry *e)
 {
 	e->busy = false;
 	if (e->next && !e->removing) {
-		free(e->text);
-		e->text = TAKE_PTR(e->next);
-		e->gone = e->delivered = false;
+		entry_set_text(e, TAKE_PTR(e->next));
+		e->gone = false;
 	}
 	if (e->gone)
 		entry_free(e);
@@ -193,19 +206,15 @@ static int put(struct mce_meta *m, const char *key, const char *text, mce_meta_c
 	return r == 0 || r == -ENOENT ? ops->put(m->backend, key, text, w) : r;
 }
 
-/* Take a text back.  What never arrived may be another node's by now. */
-static int take_back(struct mce_meta *m, const char *key, const char *text, bool arrived,
-		     const struct mce_meta_wait *w)
+int mce_meta_take_text(struct mce_meta_backend *b, const char *key, const char *text, const char *was,
+		       const struct mce_meta_wait *w)
 {
-	const struct mce_meta_ops *ops = m->backend->ops;
 	auto_free char *there = NULL;
 	int r;
 
-	if (arrived)
-		return ops->del(m->backend, key, w);
-	r = ops->get(m->backend, key, w, &there);
-	if (r == 0 && !strcmp(there, text))
-		r = ops->del(m->backend, key, w);
+	r = b->ops->get(b, key, w, &there);
+	if (r == 0 && (!strcmp(there, text) || (was && !strcmp(there, was))))
+		r = b->ops->del(b, key, w);
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -215,7 +224,7 @@ static int refresh_one(struct mce_meta *m, struct entry *e, bool remove)
 	int r;
 
 	if (remove)
-		return take_back(m, e->key, e->text, e->arrived, &w);
+		return m->backend->ops->take(m->backend, e->key, e->text, e->was, &w);
 	r = -EEXIST;
 	if (e->delivered)
 		r = m->backend->ops->refresh(m->backend, e->key, e->text, &w);
@@ -274,7 +283,7 @@ static int refresh_entry(struct mce_meta *m, struct entry *e)
 		e->gone = r == 0 || refused(r);
 	else
 		e->delivered = r == 0;
-	e->arrived = e->arrived || r == 0;
+	e->arrived = e->arrived || e->delivered;
 	entry_release(m, e);
 	return refused(r) ? 0 : r;
 }
@@ -380,12 +389,11 @@ static int entry_prepare(struct mce_meta *m, const char *key, const char *text, 
 		}
 		return mc_fail(-ENOMEM, "no memory to publish %s", key);
 	}
-	free(e->text);
+	entry_set_text(e, copy);
 	free(e->next);
 	e->next = NULL;
-	e->text = copy;
 	e->busy = true;
-	e->delivered = e->removing = false;
+	e->removing = false;
 	*ret = e;
 	return 0;
 }
@@ -474,7 +482,7 @@ int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0 || !e || taken)
 		return count(r);
-	r = take_back(m, key, e->text, e->arrived, &w);
+	r = m->backend->ops->take(m->backend, key, e->text, e->was, &w);
 	pthread_mutex_lock(&m->lock);
 	e->gone = r == 0;
 	entry_release(m, e);

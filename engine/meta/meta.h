@@ -56,7 +56,7 @@ bool mce_meta_keeps(int r);
 /* The last call that published found the server out of reach: who has time for later need not wait for the next. */
 bool mce_meta_away(struct mce_meta *m);
 /* Take it back from the server.  When that fails it is tried again until close, and expires by itself then.  Nothing
- * happens to a key that this object has not published: it may be another node's. */
+ * happens to a key that this object has not published, nor to what another has put there since: it is its own. */
 int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline);
 
 /* ---- what engines keep there ------------------------------------------------------------------- */

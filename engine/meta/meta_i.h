@@ -32,6 +32,10 @@ struct mce_meta_ops {
 		   const struct mce_meta_wait *w);
 	/* 0 also when it was not there. */
 	int (*del)(struct mce_meta_backend *b, const char *key, const struct mce_meta_wait *w);
+	/* The same of what this object has put, and of nothing else: @text, or the one before, @was (NULL: none).  0 also
+	 * when another's text is there. */
+	int (*take)(struct mce_meta_backend *b, const char *key, const char *text, const char *was,
+		    const struct mce_meta_wait *w);
 	/* Three times per TTL, before the keys' turn: 1 when all texts have to be put again, 0, negative. */
 	int (*beat)(struct mce_meta_backend *b, const struct mce_meta_wait *w);
 	/* Keep a text that was put for another TTL. */
@@ -40,6 +44,11 @@ struct mce_meta_ops {
 };
 
 extern const struct mce_meta_ops mce_meta_http, mce_meta_https, mce_meta_etcd, mce_meta_redis;
+
+/* .take of servers that know texts but not whose they are: what is put between its two calls is lost until the next
+ * refresh. */
+int mce_meta_take_text(struct mce_meta_backend *b, const char *key, const char *text, const char *was,
+		       const struct mce_meta_wait *w);
 
 /* Has the other side been asked to stop, or is it too late?  0, -ECANCELED, -ETIMEDOUT. */
 int mce_meta_waited(const struct mce_meta_wait *w, const char *server);
@@ -76,7 +85,7 @@ int mce_base64_decode(const char *text, char **ret, size_t *ret_len);
 
 /* ---- pure parts, for the fuzzers --------------------------------------------------------------- */
 
-int mce_etcd_range_decode(const char *text, size_t len, char **ret_text);
+int mce_etcd_range_decode(const char *text, size_t len, char **ret_text, int64_t *ret_lease);
 int mce_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id);
 int mce_etcd_token_decode(const char *text, size_t len, char **ret_token);
 int mce_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl);

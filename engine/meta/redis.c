@@ -400,6 +400,7 @@ const struct mce_meta_ops mce_meta_redis = {
 	.get = redis_get,
 	.put = redis_put,
 	.del = redis_del,
+	.take = mce_meta_take_text,
 	.beat = redis_beat,
 	.refresh = redis_refresh,
 };

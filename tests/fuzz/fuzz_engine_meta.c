@@ -24,7 +24,7 @@ static void etcd(const char *text, size_t size)
 	char *value = NULL;
 	int64_t n = 0;
 
-	if (mce_etcd_range_decode(text, size, &value) == 0)
+	if (mce_etcd_range_decode(text, size, &value, &n) == 0)
 		check(strlen(value) <= size);
 	free(value);
 	if (mce_etcd_grant_decode(text, size, &n) == 0)

@@ -56,6 +56,33 @@ expect_error u 'long mooncake/ram/longer 3000000' -90 'larger than max\|too larg
 expect_error u 'get mooncake/ram/longer' -2 'no mooncake'
 node_end u
 
+# what is taken away under us, or replaced by an older text of ours, is put right; what another has put stays
+etcd_delete() {
+	etcd_do kv/deleterange "{\"key\":\"$(key64 "$1")\"}" >/dev/null
+}
+node_start heals "$CONN" MC_METADATA_TTL_SEC=3
+expect heals 'publish mooncake/ram/heals 2' ok
+expect heals 'publish mooncake/ram/theirs2 ours' ok
+expect heals 'publish mooncake/ram/last 1' ok
+etcd_delete mooncake/ram/heals
+wait_for 20 says heals 'get mooncake/ram/heals' 2
+lease=$(etcd_do kv/range "{\"key\":\"$(key64 mooncake/ram/heals)\"}" | jq -r '.kvs[0].lease')
+etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/heals)\",\"value\":\"$(key64 1)\",\"lease\":\"$lease\"}" >/dev/null
+wait_for 20 says heals 'get mooncake/ram/heals' 2
+node_start heir "$CONN"
+expect heir 'publish mooncake/ram/theirs2 theirs' ok
+for i in 1 2; do
+	etcd_delete mooncake/ram/last
+	wait_for 20 says heals 'get mooncake/ram/last' 1
+done
+expect heir 'get mooncake/ram/theirs2' theirs
+expect heals 'unpublish mooncake/ram/theirs2' ok
+expect heals 'unpublish mooncake/ram/heals' ok
+expect heir 'get mooncake/ram/theirs2' theirs
+is_gone heir mooncake/ram/heals
+node_end heals
+node_end heir
+
 # the lease is revoked under us: everything is put again, under another one
 node_start again "$CONN" MC_METADATA_TTL_SEC=3
 expect again 'publish mooncake/ram/again 1' ok
