@@ -224,11 +224,11 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 	while ((h = first_handle(fs))) {
 		struct mcfs_writer *w = h->type == MCFS_WRITE ? h->writer : NULL;
 
-		if (w && open && mcfs_writer_pending(w)) {
-			lost++;
+		if (w && open) {
+			lost += mcfs_writer_pending(w);
 			mcfs_writer_revoke(w);
 		} else if (w) {
-			(void)mcfs_writer_release(w, mcfs_caller_fate(w->pid, w->uid), deadline);
+			lost += mcfs_writer_end(w, mcfs_caller_fate(w->pid, w->uid), deadline);
 		}
 		mcfs_handle_unref(fs, h);
 	}

@@ -67,8 +67,8 @@ struct mcfs_writer *mcfs_handle_pending(struct mcfs *fs, struct mcs_key key);
  * when it stands for a name that has no version yet, by that. */
 struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_inode *in);
 
-/* The session is over: publish or drop what handles are left with.  @open: their descriptors may still
- * be open, so what was not committed is not whole. */
+/* The session is over: publish or drop what handles are left with.  @open: their descriptors are open, so what was
+ * not committed is not whole; otherwise each of them is asked. */
 void mcfs_handles_end(struct mcfs *fs, bool open);
 
 /* A handle that has something to lose, or nothing any more. */

@@ -312,7 +312,7 @@ static int stop(struct running *run)
 	if (fs->session)
 		mcfs_mountpoint_detach(fs->mountpoint);
 	mcfs_guard_end();
-	/* After umount(8) no file is open; after a signal some may be, half written. */
+	/* After umount(8) no file is open unless it was forced; after a signal some may be, half written. */
 	if (run->versions)
 		mcfs_handles_end(fs, !unmounted);
 	mcfs_streams_end();

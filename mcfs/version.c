@@ -44,6 +44,7 @@ static void show(struct mcfs_writer *w)
 static void touched(struct mcfs_writer *w)
 {
 	w->dirty = true;
+	w->flushed = false;
 	__atomic_store_n(&w->mtime_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
 	show(w);
 }
@@ -377,8 +378,10 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 	bool dead = fate == MCFS_DIED || fate == MCFS_GONE;
 
 	MC_LOCKED(&w->lock);
+	w->flushed = true;
 	if (!mcfs_caller_is(w->pid, tid))
 		return flush_other(w, tid, fate);
+	w->closed = true;
 	if (fate == MCFS_EXITED)
 		w->exited = true;
 	if (w->failed) {
@@ -418,16 +421,41 @@ static bool trusted(const struct mcfs_writer *w, enum mcfs_fate fate)
 	return !w->mapped || fate == MCFS_ALIVE || fate == MCFS_EXITED || w->exited;
 }
 
-int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
+static int end(struct mcfs_writer *w, const char *when, bool publish, uint64_t deadline)
 {
 	int r = 0;
 
-	MC_LOCKED(&w->lock);
-	if (!w->failed && !w->revoked && !w->unlinked && trusted(w, fate))
-		r = commit_all(w, "release", deadline);
+	if (publish && !w->failed && !w->revoked && !w->unlinked)
+		r = commit_all(w, when, deadline);
 	w->revoked = true;
 	give_up(w);
 	return r;
+}
+
+int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	return end(w, "release", trusted(w, fate), deadline);
+}
+
+/* Every close is a flush, so that what has changed since is open.  After one it may be, too: shells close a duplicate
+ * before the program begins.  Only a new file that is empty is worth that risk while the opener lives. */
+static bool complete(const struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	if (!w->flushed || !w->closed)
+		return false;
+	return fate != MCFS_ALIVE || (!w->dirty && !w->base_generation);
+}
+
+bool mcfs_writer_end(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
+{
+	bool pending, publish;
+
+	MC_LOCKED(&w->lock);
+	pending = mcfs_writer_pending(w);
+	publish = trusted(w, fate) && complete(w, fate);
+	(void)end(w, "unmount", publish, deadline);
+	return pending && !publish;
 }
 
 void mcfs_writer_revoke(struct mcfs_writer *w)

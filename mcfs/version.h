@@ -59,6 +59,8 @@ struct mcfs_writer {
 	bool excl;
 	bool mapped;			/* the last bytes came through a shared mapping */
 	pid_t last_tid, last_pid;	/* who wrote last: thread and process */
+	bool flushed;			/* somebody has closed a descriptor since the last change */
+	bool closed;			/* the opener has, at any time */
 	bool abandoned;			/* who wrote last was killed, and was not the opener */
 	bool exited;			/* the opener ended by exit(0) */
 	bool revoked, unlinked;
@@ -124,6 +126,9 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline);
 /* The last descriptor is closed; @fate is the opener's.  Commits what is left, or drops it. */
 int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline);
+/* The session has ended before the last descriptor was closed, or before anybody told: what may still be open,
+ * half written, is dropped.  @fate is the opener's.  True: something was. */
+bool mcfs_writer_end(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline);
 void mcfs_writer_revoke(struct mcfs_writer *w);
 /* Is there a writer with uncommitted bytes under a name that begins with @prefix? */
 bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len);

@@ -291,6 +291,63 @@ static void a_truncated_file_is_empty_unless_replaced(void **state)
 	stored(f, "k", "newer");
 }
 
+static bool ends(struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	bool dropped = mcfs_writer_end(w, fate, DEADLINE);
+
+	mcfs_writer_unref(w);
+	return dropped;
+}
+
+static void what_may_be_open_at_the_end_is_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "k");
+
+	writes(w, 0, "half");
+	assert_true(ends(w, MCFS_GONE));
+	stored(f, "k", NULL);
+	/* flushed, and written on */
+	w = created(f, "k");
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_ALIVE, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_true(ends(w, MCFS_GONE));
+	stored(f, "k", NULL);
+	/* a part of it closed by a child, before the next child begins */
+	w = created(f, "k");
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
+	assert_true(ends(w, MCFS_ALIVE));
+	stored(f, "k", NULL);
+	/* truncated, and the program has not begun */
+	put(f, "old", "old");
+	w = created(f, "old");
+	assert_int_equal(flushes(w), 0);
+	assert_true(ends(w, MCFS_ALIVE));
+	stored(f, "old", "old");
+	/* never closed but by a child */
+	w = created(f, "k");
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
+	assert_true(ends(w, MCFS_ALIVE));
+	stored(f, "k", NULL);
+}
+
+static void what_is_closed_at_the_end_is_published(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w = created(f, "empty");
+
+	assert_int_equal(flushes(w), 0);
+	assert_false(ends(w, MCFS_ALIVE));
+	stored(f, "empty", "");
+	w = created(f, "k");
+	assert_int_equal(flushes(w), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "whole", 5, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
+	assert_false(ends(w, MCFS_GONE));
+	stored(f, "k", "whole");
+}
+
 static void appends_go_to_the_end(void **state)
 {
 	struct fixture *f = *state;
@@ -696,6 +753,8 @@ int main(void)
 		TEST(a_killed_heir_is_not_trusted),
 		TEST(an_untouched_file_is_empty),
 		TEST(a_truncated_file_is_empty_unless_replaced),
+		TEST(what_may_be_open_at_the_end_is_dropped),
+		TEST(what_is_closed_at_the_end_is_published),
 		TEST(appends_go_to_the_end),
 		TEST(two_writers_do_not_mix),
 		TEST(exclusive_creation_holds_until_the_commit),

@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A mount that is taken away by force, with files open: what was closed is there, what was not is not, and versions
+# before it are.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires_fuse
+requires_root
+requires python3
+start_master
+# Its memory keeps what the other one stores, which has none.
+start_mcfs "$MASTER" "$tmp/keeps" --global_segment_size=64MiB
+a=$tmp/a keeps=$tmp/keeps
+
+cat >"$tmp/client.py" <<'PY'
+import os, sys
+os.chdir(sys.argv[1])
+def opened(name, flags=0):
+    return os.open(name, os.O_WRONLY | os.O_CREAT | flags)
+def put(name, data):
+    fd = opened(name)
+    os.write(fd, data)
+    os.close(fd)
+for name in "rewritten", "emptied": put(name, b"old")
+put("closed", b"closed")
+os.write(opened("half"), b"h" * 3000000)
+os.write(opened("rewritten", os.O_TRUNC), b"new and longer")
+os.close(os.dup(opened("emptied", os.O_TRUNC)))
+opened("untouched")
+child = opened("child")
+if os.fork() == 0:
+    os.write(child, b"the first part")
+    os._exit(0)
+os.wait()
+print("open", flush=True)
+sys.stdin.readline()
+PY
+mkfifo "$tmp/in"
+# Lazily with force, and lazily first, through what aborts the connection then.
+forced() {
+	umount -f -l "$a"
+}
+aborted() {
+	umount -l "$a"
+	echo 1 >"$connection/abort"
+}
+connections=/sys/fs/fuse/connections
+if [ ! -e "$connections" ] || ! mountpoint -q "$connections"; then
+	mount -t fusectl none "$connections" 2>/dev/null && cleanup_fn umount "$connections"
+fi
+
+for way in forced aborted; do
+	start_mcfs "$MASTER" "$a" --global_segment_size=0
+	number=$(awk -v dir="$a" '$5 == dir { split($3, d, ":"); print d[2] }' /proc/self/mountinfo)
+	connection=$connections/$number
+	[ "$way" = forced ] || [ -w "$connection/abort" ] || continue
+	rm -f "$keeps"/*
+	python3 "$tmp/client.py" "$a" <"$tmp/in" >"$tmp/out" 2>&1 &
+	client=$!
+	cleanup_fn end_pid "$client"
+	exec 7>"$tmp/in"
+	wait_for 20 grep -q open "$tmp/out" || fail "$way: $(cat "$tmp/out")"
+	"$way"
+	wait_for 20 gone "$MCFS_PID" || fail "$way: the daemon goes on"
+	wait "$MCFS_PID" || fail "$way: the daemon ended with status $?"
+	equal "$way: names" "$(cd "$keeps" && echo *)" "closed emptied rewritten"
+	equal "$way: closed" "$(cat "$keeps/closed")" closed
+	equal "$way: rewritten" "$(cat "$keeps/rewritten")" old
+	equal "$way: emptied" "$(cat "$keeps/emptied")" old
+	exec 7>&-
+	wait "$client" || :
+done
