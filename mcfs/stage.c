@@ -25,12 +25,12 @@ void mcfs_stage_init(struct mcfs_stage *s, struct mcfs_pool *pool)
 	s->pool = pool;
 }
 
-/* Give back the slots from @first on. */
-static void drop_slots(struct mcfs_stage *s, size_t first)
+/* Give back the slots of [@first, @end). */
+static void drop_slots(struct mcfs_stage *s, size_t first, size_t end)
 {
 	size_t n = 0;
 
-	for (size_t i = first; i < s->nslot; i++) {
+	for (size_t i = first; i < end; i++) {
 		if (!s->slot[i])
 			continue;
 		mcfs_slot_put(s->pool, s->slot[i]);
@@ -43,7 +43,7 @@ static void drop_slots(struct mcfs_stage *s, size_t first)
 
 void mcfs_stage_clear(struct mcfs_stage *s)
 {
-	drop_slots(s, 0);
+	drop_slots(s, 0, s->nslot);
 	free(s->slot);
 	mcfs_object_unref(s->base);
 	mcfs_stage_init(s, s->pool);
@@ -126,6 +126,24 @@ static int materialize(struct mcfs_stage *s, size_t i, size_t from, size_t to, u
 	return 0;
 }
 
+/* Have the slots of [@from, @to), which is about to be overwritten, in memory; a request is two slots at the most.
+ * Those that this got are given back when one cannot be had: of that range they hold their last user's bytes. */
+static int materialize_range(struct mcfs_stage *s, uint64_t from, uint64_t to, uint64_t deadline)
+{
+	size_t i = (size_t)(from / MCFS_SLOT);
+	uint64_t start = (uint64_t)i * MCFS_SLOT, end = min_u64(to, start + MCFS_SLOT);
+	bool held = s->slot[i];
+	int r;
+
+	r = materialize(s, i, (size_t)(from - start), (size_t)(end - start), deadline);
+	if (r == 0 && end < to) {
+		r = materialize_range(s, end, to, deadline);
+		if (r < 0 && !held)
+			drop_slots(s, i, i + 1);
+	}
+	return r;
+}
+
 /* Bytes from the size up to @to become zeros in the slots that exist. */
 static void clear_gap(struct mcfs_stage *s, uint64_t to)
 {
@@ -153,15 +171,9 @@ int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, si
 	r = reserve_entries(s, end);
 	if (r < 0)
 		return r;
-	for (size_t i = (size_t)(offset / MCFS_SLOT); (uint64_t)i * MCFS_SLOT < end; i++) {
-		uint64_t start = (uint64_t)i * MCFS_SLOT;
-		size_t a = offset > start ? (size_t)(offset - start) : 0;
-		size_t b = (size_t)min_u64(end - start, MCFS_SLOT);
-
-		r = materialize(s, i, a, b, deadline);
-		if (r < 0)
-			return r;
-	}
+	r = materialize_range(s, offset, end, deadline);
+	if (r < 0)
+		return r;
 	clear_gap(s, offset);
 	for (uint64_t at = offset; at < end;) {
 		size_t i = (size_t)(at / MCFS_SLOT), a = (size_t)(at % MCFS_SLOT);
@@ -217,7 +229,7 @@ int mcfs_stage_truncate(struct mcfs_stage *s, uint64_t size)
 	if (size > s->size) {
 		clear_gap(s, size);
 	} else {
-		drop_slots(s, (size_t)((size + MCFS_SLOT - 1) / MCFS_SLOT));
+		drop_slots(s, (size_t)((size + MCFS_SLOT - 1) / MCFS_SLOT), s->nslot);
 		s->base_len = min_u64(s->base_len, size);
 	}
 	s->size = size;

@@ -208,6 +208,9 @@ int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size
 	MC_LOCKED(&w->lock);
 	if (w->revoked)
 		return -EIO;
+	/* What was staged may be gone: that is no end of the file. */
+	if (w->failed)
+		return mc_fail(-EIO, "an earlier write of this file failed");
 	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
 }
 
@@ -229,13 +232,13 @@ int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size)
 	MC_LOCKED(&w->lock);
 	if (w->revoked)
 		return -EIO;
-	/* Beginning anew is how a program recovers from a full disk. */
-	if (size == 0)
-		w->failed = 0;
-	if (w->failed)
+	if (w->failed && size)
 		return w->failed;
-	if (size == w->stage.size && !w->fresh)
+	if (!w->failed && size == w->stage.size && !w->fresh)
 		return 0;
+	/* Beginning anew is how a program recovers from a full disk.  It is a change also when nothing is staged any
+	 * more: the name has a version yet. */
+	w->failed = 0;
 	return set_size(w, size);
 }
 

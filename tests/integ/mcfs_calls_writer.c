@@ -347,6 +347,7 @@ static void a_failure_lasts_until_a_truncation(void)
 	FAILS(write(fd, "more", 4), EIO);
 	FAILS(close(copy), EFBIG);
 	FAILS(close(dup(fd)), EFBIG);
+	FAILS(ftruncate(fd, 3), EFBIG);
 	absent("f");
 	CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
 	wrote(fd, "anew", 4);

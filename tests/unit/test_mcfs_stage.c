@@ -240,6 +240,36 @@ static void staging_has_a_limit(void **state)
 	free(m.data);
 }
 
+/* A write over several slots gets some of them, with their last user's bytes in. */
+static void a_write_that_gets_half_of_its_slots_shows_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct model m = { calloc(1, 8 * S), 2 * S };
+	unsigned char *junk = malloc(8 * S);
+
+	memset(junk, 0xAA, 8 * S);
+	assert_int_equal(mcfs_stage_write(&f->st, 0, junk, 8 * S, DEADLINE), 0);
+	mcfs_stage_clear(&f->st);
+	memset(m.data, 7, m.size);
+	put_base(f, m.data, m.size);
+	/* Room for one. */
+	assert_int_equal(mcfs_pool_charge(f->pool, 7, DEADLINE), 0);
+	assert_int_equal(mcfs_stage_write(&f->st, S / 2, junk, S, DEADLINE), -ENOSPC);
+	assert_int_equal(mcfs_pool_staged(f->pool), 7 * S);
+	mcfs_pool_uncharge(f->pool, 7);
+	same(f, &m);
+	/* One that was there already stays. */
+	mcfs_stage_clear(&f->st);
+	put_base(f, m.data, m.size);
+	memset(m.data, 1, 10);
+	assert_int_equal(mcfs_stage_write(&f->st, 0, m.data, 10, DEADLINE), 0);
+	fake_mcs_fail_reads(f->store, 1, -EIO);
+	assert_int_equal(mcfs_stage_write(&f->st, S / 2, junk, S, DEADLINE), -EIO);
+	same(f, &m);
+	free(junk);
+	free(m.data);
+}
+
 static uint64_t next_random(uint64_t *rng)
 {
 	*rng ^= *rng << 13;
@@ -298,6 +328,7 @@ int main(void)
 		TEST(slots_are_taken_over),
 		TEST(a_slot_that_begins_the_end_is_taken_over),
 		TEST(staging_has_a_limit),
+		TEST(a_write_that_gets_half_of_its_slots_shows_nothing),
 		TEST(random_steps_agree_with_a_flat_file),
 	};
 

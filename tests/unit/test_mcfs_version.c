@@ -422,6 +422,30 @@ static void a_failed_write_is_never_published(void **state)
 	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 }
 
+static void a_truncation_after_a_failed_close_is_published(void **state)
+{
+	struct fixture *f = *state;
+	struct mcfs_writer *w;
+	char buf[8];
+
+	put(f, "k", "old");
+	w = opened(f, "k", 0);
+	writes(w, 0, "new");
+	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 3);
+	f->env.max_size = 10;
+	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE), -EFBIG);
+	/* It is not shorter than it was. */
+	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
+	assert_int_equal(flushes(w), -EFBIG);
+	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
+	assert_int_equal(mcfs_writer_truncate(w, 5), -EFBIG);
+	assert_int_equal(mcfs_writer_truncate(w, 0), 0);
+	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 0);
+	assert_int_equal(flushes(w), 0);
+	stored(f, "k", "");
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+}
+
 static void a_failed_commit_is_told_and_final(void **state)
 {
 	struct fixture *f = *state;
@@ -759,6 +783,7 @@ int main(void)
 		TEST(two_writers_do_not_mix),
 		TEST(exclusive_creation_holds_until_the_commit),
 		TEST(a_failed_write_is_never_published),
+		TEST(a_truncation_after_a_failed_close_is_published),
 		TEST(a_failed_commit_is_told_and_final),
 		TEST(a_failed_release_is_told),
 		TEST(fsync_commits),
