@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tenants: names, key spaces, quotas, the policy file, restarts. */
+ * Tenants: names, key spaces, quotas, shares, restarts. */
 #include <config.h>
 
-#include "test_master_fixture.h"
+#include "test_master_tenant_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "master/scratch.h"
@@ -17,102 +13,14 @@
 
 #define MIB (1ull << 20)
 
-static char dir[] = "/tmp/mc-tenant-XXXXXX", policy_file[64], journal[64];
+static char dir[] = "/tmp/mc-tenant-XXXXXX", journal[64];
 
 /* ---- short ways ---- */
 
-static void write_policy(const char *text)
-{
-	static time_t stamp = 1000;
-	struct timespec t[2] = { { .tv_sec = stamp }, { .tv_sec = stamp } };
-	FILE *f = fopen(policy_file, "w");
-
-	stamp++;
-	assert_non_null(f);
-	fputs(text, f);
-	fclose(f);
-	/* Changes within the clock's grain are changes. */
-	assert_int_equal(utimensat(AT_FDCWD, policy_file, t, 0), 0);
-}
-
-static const char two[] =
-	"version: 1\ntenants:\n  - name: alice\n    quota: \"8MB\"\n  - {name: bob, quota: 4MB}\n";
-
-static void tune(struct mcm_conf *conf)
-{
-	conf->enable_multi_tenants = true;
-}
-
-static void tune_file(struct mcm_conf *conf)
-{
-	tune(conf);
-	conf->tenant_quota_connector_uri = policy_file;
-}
-
 static void tune_journal(struct mcm_conf *conf)
 {
-	tune(conf);
+	tx_tune(conf);
 	conf->journal_dir = journal;
-}
-
-static struct mcm_scope scope(struct fixture *fx, const char *tenant)
-{
-	struct mcm_scope sc;
-
-	assert_int_equal(mcm_scope_begin(fx->m, fx_bytes(tenant), false, &sc), 0);
-	return sc;
-}
-
-/* What the service does for a client of @tenant. */
-static int put(struct fixture *fx, const char *tenant, const char *key, uint64_t size,
-	       uint32_t flags)
-{
-	struct mcm_put_request rq = { .flags = flags, .copies = 1, .soft_ms = 1000 };
-	char buf[MCM_KEY_MAX];
-	struct mcp_put_item item = { .size = size };
-	struct mcm_put_granted g;
-	struct mcm_scope sc;
-	int r;
-
-	r = mcm_scope_begin(fx->m, fx_bytes(tenant), true, &sc);
-	if (r < 0)
-		return r;
-	item.key = mcm_scope_key(sc, fx_bytes(key), buf);
-	r = mcm_put_start(fx->m, fx->s, &rq, &item, &g);
-	if (r < 0)
-		return r;
-	return mcm_put_end(fx->m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 });
-}
-
-static int stat_key(struct fixture *fx, const char *tenant, const char *key, uint64_t *size)
-{
-	struct mcp_replica rep[MCM_REPLICA_MAX];
-	char buf[MCM_KEY_MAX];
-	struct mcp_object o;
-	unsigned n;
-	int r = mcm_get(fx->m, NULL, 0, mcm_scope_key(scope(fx, tenant), fx_bytes(key), buf), &o, rep,
-			&n);
-
-	if (r == 0 && size)
-		*size = o.size;
-	return r;
-}
-
-static struct mcp_tenant figures(struct fixture *fx, const char *tenant)
-{
-	struct mcp_tenant t;
-	uint32_t number;
-
-	assert_int_equal(mcm_tenant_find(fx->m, fx_bytes(tenant), &number), 0);
-	assert_true(mcm_tenant_describe(fx->m, number, &t));
-	return t;
-}
-
-static void quota(struct fixture *fx, const char *tenant, uint64_t bytes)
-{
-	uint64_t effective;
-
-	assert_int_equal(mcm_tenant_set_quota(fx->m, fx_bytes(tenant), bytes, &effective), 0);
 }
 
 /* All names of a listing, sorted as they come, joined by commas. */
@@ -141,18 +49,6 @@ static const char *listed(struct fixture *fx, const char *tenant, const char *pr
 	} while (pg.cursor_len);
 	mcm_names_page_done(&pg.names);
 	return all;
-}
-
-static uint64_t remove_match(struct fixture *fx, const char *tenant, const char *pattern,
-			     uint32_t flags)
-{
-	struct mcp_remove_match rq = {
-		.flags = flags, .pattern = fx_bytes(pattern), .tenant = fx_bytes(tenant),
-	};
-	uint64_t n;
-
-	assert_int_equal(mcm_remove_match(fx->m, &rq, &n), 0);
-	return n;
 }
 
 /* A removal that matches nothing, part by part: each part goes on behind the one before. */
@@ -230,26 +126,26 @@ static void tenants_do_not_meet(void **state)
 	struct fixture fx;
 	uint64_t size;
 
-	fx_up(&fx, 1, 16 * MIB, tune);
-	quota(&fx, "alice", MIB);
-	quota(&fx, "bob", MIB);
-	quota(&fx, "default", MIB);
-	assert_int_equal(put(&fx, "alice", "d/k", 100, 0), 0);
-	assert_int_equal(put(&fx, "bob", "d/k", 200, 0), 0);
-	assert_int_equal(put(&fx, "", "d/k", 300, 0), 0);
-	assert_int_equal(put(&fx, "default", "d/k", 1, 0), -MC_EEXISTS);
-	assert_int_equal(stat_key(&fx, "alice", "d/k", &size), 0);
+	fx_up(&fx, 1, 16 * MIB, tx_tune);
+	tx_quota(&fx, "alice", MIB);
+	tx_quota(&fx, "bob", MIB);
+	tx_quota(&fx, "default", MIB);
+	assert_int_equal(tx_put(&fx, "alice", "d/k", 100, 0), 0);
+	assert_int_equal(tx_put(&fx, "bob", "d/k", 200, 0), 0);
+	assert_int_equal(tx_put(&fx, "", "d/k", 300, 0), 0);
+	assert_int_equal(tx_put(&fx, "default", "d/k", 1, 0), -MC_EEXISTS);
+	assert_int_equal(tx_stat(&fx, "alice", "d/k", &size), 0);
 	assert_int_equal(size, 100);
-	assert_int_equal(stat_key(&fx, "bob", "d/k", &size), 0);
+	assert_int_equal(tx_stat(&fx, "bob", "d/k", &size), 0);
 	assert_int_equal(size, 200);
-	assert_int_equal(stat_key(&fx, "default", "d/k", &size), 0);
+	assert_int_equal(tx_stat(&fx, "default", "d/k", &size), 0);
 	assert_int_equal(size, 300);
-	assert_int_equal(put(&fx, "alice", "only", 1, 0), 0);
-	assert_int_equal(stat_key(&fx, "bob", "only", NULL), -MC_ENOOBJECT);
-	assert_int_equal(stat_key(&fx, "", "only", NULL), -MC_ENOOBJECT);
-	assert_int_equal(stat_key(&fx, "nobody", "only", NULL), -MC_ENOOBJECT);
-	assert_int_equal(put(&fx, "nobody", "k", 1, 0), -MC_ENOTENANT);
-	assert_int_equal(put(&fx, "_x", "k", 1, 0), -MC_EPARAM);
+	assert_int_equal(tx_put(&fx, "alice", "only", 1, 0), 0);
+	assert_int_equal(tx_stat(&fx, "bob", "only", NULL), -MC_ENOOBJECT);
+	assert_int_equal(tx_stat(&fx, "", "only", NULL), -MC_ENOOBJECT);
+	assert_int_equal(tx_stat(&fx, "nobody", "only", NULL), -MC_ENOOBJECT);
+	assert_int_equal(tx_put(&fx, "nobody", "k", 1, 0), -MC_ENOTENANT);
+	assert_int_equal(tx_put(&fx, "_x", "k", 1, 0), -MC_EPARAM);
 	fx_down(&fx);
 }
 
@@ -257,17 +153,17 @@ static void listings_keep_to_their_tenant(void **state)
 {
 	struct fixture fx;
 
-	fx_up(&fx, 1, 16 * MIB, tune);
-	quota(&fx, "alice", MIB);
-	quota(&fx, "default", MIB);
-	assert_int_equal(put(&fx, "alice", "d/k", 100, 0), 0);
-	assert_int_equal(put(&fx, "alice", "top", 100, 0), 0);
+	fx_up(&fx, 1, 16 * MIB, tx_tune);
+	tx_quota(&fx, "alice", MIB);
+	tx_quota(&fx, "default", MIB);
+	assert_int_equal(tx_put(&fx, "alice", "d/k", 100, 0), 0);
+	assert_int_equal(tx_put(&fx, "alice", "top", 100, 0), 0);
 	assert_string_equal(listed(&fx, "", "", 0), "");
 	assert_string_equal(listed(&fx, "", "", MCP_LIST_DIR), "");
 	assert_string_equal(listed(&fx, "alice", "", MCP_LIST_DIR), "d/,top,");
 	assert_string_equal(listed(&fx, "alice", "d/", MCP_LIST_DIR), "k,");
 	assert_string_equal(listed(&fx, "alice", "d/", 0), "d/k,");
-	assert_int_equal(put(&fx, "", "x", 100, 0), 0);
+	assert_int_equal(tx_put(&fx, "", "x", 100, 0), 0);
 	assert_string_equal(listed(&fx, "", "", 0), "x,");
 	assert_string_equal(listed(&fx, "", "", MCP_LIST_DIR), "x,");
 	assert_string_equal(listed(&fx, "nobody", "", 0), "");
@@ -307,21 +203,21 @@ static void removal_by_tenant(void **state)
 {
 	struct fixture fx;
 
-	fx_up(&fx, 1, 16 * MIB, tune);
-	quota(&fx, "alice", MIB);
-	quota(&fx, "bob", MIB);
-	assert_int_equal(put(&fx, "alice", "k1", 1, 0), 0);
-	assert_int_equal(put(&fx, "alice", "k2", 1, 0), 0);
-	assert_int_equal(put(&fx, "bob", "k1", 1, 0), 0);
+	fx_up(&fx, 1, 16 * MIB, tx_tune);
+	tx_quota(&fx, "alice", MIB);
+	tx_quota(&fx, "bob", MIB);
+	assert_int_equal(tx_put(&fx, "alice", "k1", 1, 0), 0);
+	assert_int_equal(tx_put(&fx, "alice", "k2", 1, 0), 0);
+	assert_int_equal(tx_put(&fx, "bob", "k1", 1, 0), 0);
 	/* In parts. */
 	assert_int_equal(parts(&fx), 0);
 	/* The pattern sees keys, not what stands before them inside. */
-	assert_int_equal(remove_match(&fx, "alice", "^k1$", 0), 1);
-	assert_int_equal(remove_match(&fx, "nobody", "", 0), 0);
-	assert_int_equal(remove_match(&fx, "", "", 0), 0);
-	assert_int_equal(remove_match(&fx, "alice", "", 0), 1);
-	assert_int_equal(put(&fx, "alice", "k3", 1, 0), 0);
-	assert_int_equal(remove_match(&fx, "", "", MCP_REMOVE_TENANTS), 2);
+	assert_int_equal(tx_remove_match(&fx, "alice", "^k1$", 0), 1);
+	assert_int_equal(tx_remove_match(&fx, "nobody", "", 0), 0);
+	assert_int_equal(tx_remove_match(&fx, "", "", 0), 0);
+	assert_int_equal(tx_remove_match(&fx, "alice", "", 0), 1);
+	assert_int_equal(tx_put(&fx, "alice", "k3", 1, 0), 0);
+	assert_int_equal(tx_remove_match(&fx, "", "", MCP_REMOVE_TENANTS), 2);
 	fx_down(&fx);
 }
 
@@ -331,8 +227,8 @@ static void without_tenants_all_is_one(void **state)
 	struct fixture fx;
 
 	fx_up(&fx, 1, 16 * MIB, NULL);
-	assert_int_equal(put(&fx, "alice", "k", 100, 0), 0);
-	assert_int_equal(stat_key(&fx, "_whatever", "k", &size), 0);
+	assert_int_equal(tx_put(&fx, "alice", "k", 100, 0), 0);
+	assert_int_equal(tx_stat(&fx, "_whatever", "k", &size), 0);
 	assert_int_equal(size, 100);
 	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 1, &effective), -MC_EMODE);
 	fx_down(&fx);
@@ -346,23 +242,23 @@ static void a_quota_is_kept_by_evicting_its_own(void **state)
 	char key[16];
 	unsigned i;
 
-	fx_up(&fx, 1, 64 * MIB, tune);
-	quota(&fx, "alice", 8 * MIB);
-	quota(&fx, "bob", 8 * MIB);
-	assert_int_equal(put(&fx, "bob", "b", MIB, 0), 0);
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 8 * MIB);
+	tx_quota(&fx, "bob", 8 * MIB);
+	assert_int_equal(tx_put(&fx, "bob", "b", MIB, 0), 0);
 	for (i = 0; i < 30; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
-		assert_int_equal(put(&fx, "alice", key, MIB, 0), 0);
-		assert_true(figures(&fx, "alice").charged <= 8 * MIB);
-		assert_int_equal(stat_key(&fx, "alice", key, NULL), 0);
+		assert_int_equal(tx_put(&fx, "alice", key, MIB, 0), 0);
+		assert_true(tx_figures(&fx, "alice").charged <= 8 * MIB);
+		assert_int_equal(tx_stat(&fx, "alice", key, NULL), 0);
 	}
-	assert_int_equal(figures(&fx, "alice").objects, 8);
-	assert_int_equal(figures(&fx, "alice").charged, 8 * MIB);
-	assert_int_equal(stat_key(&fx, "alice", "k22", NULL), 0);
-	assert_int_equal(stat_key(&fx, "alice", "k21", NULL), -MC_ENOOBJECT);
+	assert_int_equal(tx_figures(&fx, "alice").objects, 8);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 8 * MIB);
+	assert_int_equal(tx_stat(&fx, "alice", "k22", NULL), 0);
+	assert_int_equal(tx_stat(&fx, "alice", "k21", NULL), -MC_ENOOBJECT);
 	/* Nobody else paid for it. */
-	assert_int_equal(stat_key(&fx, "bob", "b", NULL), 0);
-	assert_int_equal(figures(&fx, "bob").charged, MIB);
+	assert_int_equal(tx_stat(&fx, "bob", "b", NULL), 0);
+	assert_int_equal(tx_figures(&fx, "bob").charged, MIB);
 	fx_down(&fx);
 }
 
@@ -370,21 +266,21 @@ static void what_cannot_go_fills_the_quota(void **state)
 {
 	struct fixture fx;
 
-	fx_up(&fx, 1, 64 * MIB, tune);
-	quota(&fx, "alice", 4 * MIB);
-	assert_int_equal(put(&fx, "alice", "too large", 5 * MIB, 0), -MC_EQUOTA);
-	assert_int_equal(put(&fx, "alice", "h1", 2 * MIB, MCP_PUT_HARD_PIN), 0);
-	assert_int_equal(put(&fx, "alice", "h2", 2 * MIB, MCP_PUT_HARD_PIN), 0);
-	assert_int_equal(put(&fx, "alice", "k", 1, 0), -MC_EQUOTA);
-	assert_int_equal(figures(&fx, "alice").charged, 4 * MIB);
-	assert_int_equal(remove_match(&fx, "alice", "h1", 0), 1);
-	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
-	assert_int_equal(put(&fx, "alice", "k", 1, 0), 0);
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 4 * MIB);
+	assert_int_equal(tx_put(&fx, "alice", "too large", 5 * MIB, 0), -MC_EQUOTA);
+	assert_int_equal(tx_put(&fx, "alice", "h1", 2 * MIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(tx_put(&fx, "alice", "h2", 2 * MIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(tx_put(&fx, "alice", "k", 1, 0), -MC_EQUOTA);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
+	assert_int_equal(tx_remove_match(&fx, "alice", "h1", 0), 1);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(tx_put(&fx, "alice", "k", 1, 0), 0);
 	/* A larger quota helps at once. */
-	assert_int_equal(put(&fx, "alice", "h3", 2 * MIB - 1, MCP_PUT_HARD_PIN), 0);
-	assert_int_equal(put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), -MC_EQUOTA);
-	quota(&fx, "alice", 8 * MIB);
-	assert_int_equal(put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(tx_put(&fx, "alice", "h3", 2 * MIB - 1, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(tx_put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), -MC_EQUOTA);
+	tx_quota(&fx, "alice", 8 * MIB);
+	assert_int_equal(tx_put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), 0);
 	fx_down(&fx);
 }
 
@@ -396,35 +292,35 @@ static void charges_follow_puts(void **state)
 	struct mcm_put_granted g;
 	struct fixture fx;
 
-	fx_up(&fx, 2, 16 * MIB, tune);
-	quota(&fx, "alice", 8 * MIB);
-	item.key = mcm_scope_key(scope(&fx, "alice"), fx_bytes("k"), buf);
+	fx_up(&fx, 2, 16 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 8 * MIB);
+	item.key = mcm_scope_key(tx_scope(&fx, "alice"), fx_bytes("k"), buf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(g.copies, 2);
-	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	assert_int_equal(mcm_put_revoke(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
-	assert_int_equal(figures(&fx, "alice").charged, 0);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
-	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
-	assert_int_equal(figures(&fx, "alice").objects, 1);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").objects, 1);
 	/* An upsert pays for both until the old one has gone. */
 	rq.flags = MCP_PUT_UPSERT;
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(figures(&fx, "alice").charged, 4 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
-	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	/* A writer whose connection ends. */
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	mcm_puts_abandon(fx.m, fx.s);
-	assert_int_equal(figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	/* One of the copies' segments goes. */
 	assert_int_equal(mcm_unmount(fx.m, fx.s->client, mcm_segment(&fx.m->segments, 0)->id,
 				     &(uint64_t){ 0 }), 0);
 	mcm_evict_background(fx.m);
-	assert_int_equal(figures(&fx, "alice").charged, MIB);
-	assert_int_equal(remove_match(&fx, "alice", "", 0), 1);
-	assert_int_equal(figures(&fx, "alice").charged, 0);
+	assert_int_equal(tx_figures(&fx, "alice").charged, MIB);
+	assert_int_equal(tx_remove_match(&fx, "alice", "", 0), 1);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
 	fx_down(&fx);
 }
 
@@ -432,22 +328,22 @@ static void shares_of_a_pool_that_is_too_small(void **state)
 {
 	struct fixture fx;
 
-	fx_up(&fx, 1, 16 * MIB, tune);
-	quota(&fx, "alice", 30 * MIB);
-	assert_int_equal(figures(&fx, "alice").effective, 16 * MIB);
-	quota(&fx, "bob", 10 * MIB);
-	assert_int_equal(figures(&fx, "alice").effective, 12 * MIB);
-	assert_int_equal(figures(&fx, "bob").effective, 4 * MIB);
+	fx_up(&fx, 1, 16 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 30 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").effective, 16 * MIB);
+	tx_quota(&fx, "bob", 10 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").effective, 12 * MIB);
+	assert_int_equal(tx_figures(&fx, "bob").effective, 4 * MIB);
 	assert_int_equal(fx_mount(&fx, 1, 2, 2, 48 * MIB, NULL), 0);
-	assert_int_equal(figures(&fx, "alice").effective, 30 * MIB);
-	assert_int_equal(figures(&fx, "bob").effective, 10 * MIB);
-	quota(&fx, "carol", INT64_MAX);
-	quota(&fx, "dave", INT64_MAX);
-	assert_true(figures(&fx, "carol").effective + figures(&fx, "dave").effective <= 64 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").effective, 30 * MIB);
+	assert_int_equal(tx_figures(&fx, "bob").effective, 10 * MIB);
+	tx_quota(&fx, "carol", INT64_MAX);
+	tx_quota(&fx, "dave", INT64_MAX);
+	assert_true(tx_figures(&fx, "carol").effective + tx_figures(&fx, "dave").effective <= 64 * MIB);
 	fx_down(&fx);
 }
 
-/* ---- the policy ---- */
+/* ---- shares ---- */
 
 static void count_keys(struct fixture *fx, const char *tenant, char letter, unsigned n,
 		       unsigned *ret)
@@ -457,7 +353,7 @@ static void count_keys(struct fixture *fx, const char *tenant, char letter, unsi
 	*ret = 0;
 	for (unsigned i = 0; i < n; i++) {
 		snprintf(key, sizeof(key), "%c%u", letter, i);
-		*ret += stat_key(fx, tenant, key, NULL) == 0;
+		*ret += tx_stat(fx, tenant, key, NULL) == 0;
 	}
 }
 
@@ -469,30 +365,30 @@ static void who_is_above_its_share_goes_first(void **state)
 	struct fixture fx;
 	char key[32];
 
-	fx_up(&fx, 2, 4 * MIB, tune);
-	quota(&fx, "alice", 4 * MIB);
-	quota(&fx, "bob", 4 * MIB);
+	fx_up(&fx, 2, 4 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 4 * MIB);
+	tx_quota(&fx, "bob", 4 * MIB);
 	for (unsigned i = 0; i < 31; i++) {
 		snprintf(key, sizeof(key), "a%u", i);
-		assert_int_equal(put(&fx, "alice", key, 65536 * 2, 0), 0);
+		assert_int_equal(tx_put(&fx, "alice", key, 65536 * 2, 0), 0);
 	}
 	for (unsigned i = 0; i < 28; i++) {
 		snprintf(key, sizeof(key), "b%u", i);
-		assert_int_equal(put(&fx, "bob", key, 65536 * 2, 0), 0);
+		assert_int_equal(tx_put(&fx, "bob", key, 65536 * 2, 0), 0);
 	}
-	quota(&fx, "bob", 2 * MIB);
-	quota(&fx, "alice", 6 * MIB);
+	tx_quota(&fx, "bob", 2 * MIB);
+	tx_quota(&fx, "alice", 6 * MIB);
 	/* Nobody needs room yet. */
-	assert_true(figures(&fx, "bob").charged > figures(&fx, "bob").effective);
+	assert_true(tx_figures(&fx, "bob").charged > tx_figures(&fx, "bob").effective);
 	for (unsigned i = 31; i < 44; i++) {
 		snprintf(key, sizeof(key), "a%u", i);
-		assert_int_equal(put(&fx, "alice", key, 65536 * 2, 0), 0);
+		assert_int_equal(tx_put(&fx, "alice", key, 65536 * 2, 0), 0);
 	}
 	count_keys(&fx, "alice", 'a', 44, &alice);
 	count_keys(&fx, "bob", 'b', 28, &bob);
 	assert_int_equal(alice, 44);
 	assert_true(bob >= 15 && bob <= 18);
-	assert_true(figures(&fx, "bob").charged <= figures(&fx, "bob").effective + 65536 * 4);
+	assert_true(tx_figures(&fx, "bob").charged <= tx_figures(&fx, "bob").effective + 65536 * 4);
 	/* The background too: above the watermark bob goes down to his share, and no further. */
 	fx_advance(&fx, 1000);
 	assert_true(mcm_tenant_counts(fx.m, 2).evicted_bytes + mcm_tenant_counts(fx.m, 1).evicted_bytes >
@@ -508,18 +404,18 @@ static void the_background_takes_from_them_first(void **state)
 	struct fixture fx;
 	char key[32];
 
-	fx_up(&fx, 1, 8 * MIB, tune);
-	quota(&fx, "alice", 4 * MIB);
-	quota(&fx, "bob", 4 * MIB);
+	fx_up(&fx, 1, 8 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 4 * MIB);
+	tx_quota(&fx, "bob", 4 * MIB);
 	for (unsigned i = 0; i < 63; i++) {
 		snprintf(key, sizeof(key), "a%u", i);
-		assert_int_equal(put(&fx, "alice", key, 60000, 0), 0);
+		assert_int_equal(tx_put(&fx, "alice", key, 60000, 0), 0);
 	}
 	for (unsigned i = 0; i < 63; i++) {
 		snprintf(key, sizeof(key), "b%u", i);
-		assert_int_equal(put(&fx, "bob", key, 60000, 0), 0);
+		assert_int_equal(tx_put(&fx, "bob", key, 60000, 0), 0);
 	}
-	quota(&fx, "bob", 3 * MIB);
+	tx_quota(&fx, "bob", 3 * MIB);
 	fx_advance(&fx, 1000);
 	count_keys(&fx, "alice", 'a', 63, &alice);
 	count_keys(&fx, "bob", 'b', 63, &bob);
@@ -530,178 +426,7 @@ static void the_background_takes_from_them_first(void **state)
 	fx_down(&fx);
 }
 
-static void the_file_is_read_and_read_again(void **state)
-{
-	struct fixture fx;
-
-	write_policy(two);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	assert_int_equal(figures(&fx, "alice").requested, 8 * MIB);
-	assert_int_equal(figures(&fx, "bob").requested, 4 * MIB);
-	assert_int_equal(put(&fx, "bob", "k", 1, 0), 0);
-	write_policy("version: 1\ntenants: [{name: alice, quota: 1MB}, {name: carol, quota: 2MB}]\n");
-	fx_advance(&fx, 2000);
-	mcm_tenants_tick(fx.m);
-	assert_int_equal(figures(&fx, "alice").requested, MIB);
-	assert_int_equal(put(&fx, "carol", "k", 1, 0), 0);
-	/* Out of the policy: what is there stays readable. */
-	assert_int_equal(put(&fx, "bob", "k2", 1, 0), -MC_ENOTENANT);
-	assert_true(figures(&fx, "bob").admission_closed);
-	assert_int_equal(stat_key(&fx, "bob", "k", NULL), 0);
-	/* Nonsense changes nothing. */
-	write_policy("version: 1\ntenants: [{name: alice, quota: lots}]\n");
-	fx_advance(&fx, 2000);
-	mcm_tenants_tick(fx.m);
-	assert_int_equal(figures(&fx, "alice").requested, MIB);
-	assert_true(figures(&fx, "carol").explicit_policy);
-	fx_down(&fx);
-}
-
-static void bad_files_are_refused_at_the_start(void **state)
-{
-	static const char *const bad[] = {
-		"", "tenants: []", "version: 2\ntenants: []", "version: 1", "version: 1\ntenants: 5",
-		"version: 1\ntenants: [alice]", "version: 1\ntenants: [{name: alice}]",
-		"version: 1\ntenants: [{quota: 1MB}]", "version: 1\ntenants: [{name: _a, quota: 1MB}]",
-		"version: 1\ntenants: [{name: a, quota: 0}]", "version: 1\ntenants: [{name: a, quota: -1}]",
-		"version: 1\ntenants: [{name: a, quota: 16EB}]",
-		"version: 1\ntenants: [{name: a, quota: 1MB}, {name: a, quota: 2MB}]", "a: [", "\t",
-		"version: 1\ntenants: [{name: \"a\\0b\", quota: 1MB}]",
-	};
-	struct mc_options *options;
-	struct mcm_conf conf;
-	struct mcm *m;
-	size_t i;
-
-	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		write_policy(bad[i]);
-		assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
-		tune_file(&conf);
-		assert_true(mcm_core_new(&conf, &m) < 0);
-		mc_options_free(options);
-	}
-	unlink(policy_file);
-	assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
-	tune_file(&conf);
-	assert_int_equal(mcm_core_new(&conf, &m), -ENOENT);
-	mc_options_free(options);
-}
-
-/* A policy of @n tenants, of which the last has the name of tenant @again. */
-static void many_tenants(unsigned n, unsigned again)
-{
-	const size_t cap = 40ul * n + 64;
-	char *text = malloc(cap);
-	size_t len;
-
-	assert_non_null(text);
-	len = (size_t)snprintf(text, cap, "version: 1\ntenants:\n");
-	for (unsigned i = 0; i < n; i++)
-		len += (size_t)snprintf(text + len, cap - len, " - {name: t%u, quota: 1MB}\n",
-					i == n - 1 ? again : i);
-	write_policy(text);
-	free(text);
-}
-
-/* As many as there may be: each is found, and so is a name that stands there twice. */
-static void very_many_tenants(void **state)
-{
-	const unsigned n = MCM_TENANTS_MAX - 1;
-	struct mcm_tenant_policy p = { 0 };
-	struct fixture fx;
-	uint32_t number;
-	char name[16];
-	FILE *from;
-
-	many_tenants(n, n - 1);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	for (unsigned i = 0; i < n; i++) {
-		snprintf(name, sizeof(name), "t%u", i);
-		assert_int_equal(mcm_tenant_find(fx.m, fx_bytes(name), &number), 0);
-		assert_int_equal(number, i + 1);
-	}
-	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t"), &number), -MC_ENOTENANT);
-	assert_int_equal(put(&fx, "t16000", "k", 1, 0), 0);
-	fx_down(&fx);
-	many_tenants(n, 7);
-	from = fopen(policy_file, "r");
-	assert_non_null(from);
-	assert_int_equal(mcm_tenant_policy_read(from, &p), -MC_EPARAM);
-	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "t7 stands there twice"));
-	free(p.at);
-	fclose(from);
-}
-
-static void quotas_are_written_to_the_file(void **state)
-{
-	struct fixture fx;
-	uint64_t effective;
-
-	write_policy(two);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	quota(&fx, "it's: #odd \"name\"", 3 * MIB);
-	quota(&fx, "bob", 5 * MIB);
-	assert_int_equal(put(&fx, "alice", "k", 1, 0), 0);
-	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 0, &effective),
-			 -MC_ETENANT_BUSY);
-	assert_int_equal(remove_match(&fx, "alice", "", 0), 1);
-	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 0, &effective), 0);
-	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), 0, &effective),
-			 -MC_ENOTENANT);
-	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("x"), 1ull << 63, &effective),
-			 -MC_EPARAM);
-	fx_down(&fx);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	assert_int_equal(figures(&fx, "it's: #odd \"name\"").requested, 3 * MIB);
-	assert_int_equal(figures(&fx, "bob").requested, 5 * MIB);
-	assert_int_equal(put(&fx, "alice", "k", 1, 0), -MC_ENOTENANT);
-	fx_down(&fx);
-}
-
-/* Characters that YAML takes for the end of a line, or does not take. */
-static void any_name_is_read_back_from_the_file(void **state)
-{
-	static const char *const name[] = {
-		"a\xc2\x81", "a\xc2\x85" "b", "a\xe2\x80\xa8" "b", " a\xe2\x80\xa9", "\xef\xbb\xbf" "a",
-		"a\xef\xbf\xbe", "a\xef\xbf\xbf", "a\\n", "\\", "\"", "'", "#", "- a", "a  b ", "\xc2\xa0",
-		"\xc3\xa4\xe4\xb8\xad\xf0\x9f\x98\x80", "~", "null", "1",
-	};
-	unsigned n = sizeof(name) / sizeof(name[0]);
-	struct fixture fx;
-
-	write_policy(two);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	for (unsigned i = 0; i < n; i++)
-		quota(&fx, name[i], (i + 1) * MIB);
-	fx_down(&fx);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	for (unsigned i = 0; i < n; i++)
-		assert_int_equal(figures(&fx, name[i]).requested, (i + 1) * MIB);
-	fx_down(&fx);
-}
-
-static void a_quota_that_cannot_be_written_is_not_in_force(void **state)
-{
-	uint64_t effective = 7;
-	struct fixture fx;
-	char path[256];
-
-	write_policy(two);
-	snprintf(path, sizeof(path), "%s.new", policy_file);
-	assert_int_equal(mkdir(path, 0700), 0);
-	fx_up(&fx, 1, 64 * MIB, tune_file);
-	assert_true(mcm_tenant_set_quota(fx.m, fx_bytes("alice"), MIB, &effective) < 0);
-	assert_true(mcm_tenant_set_quota(fx.m, fx_bytes("bob"), 0, &effective) < 0);
-	assert_true(mcm_tenant_set_quota(fx.m, fx_bytes("carol"), MIB, &effective) < 0);
-	assert_int_equal(effective, 7);
-	assert_int_equal(figures(&fx, "alice").requested, 8 * MIB);
-	assert_int_equal(put(&fx, "bob", "k", 1, 0), 0);
-	assert_int_equal(put(&fx, "carol", "k", 1, 0), -MC_ENOTENANT);
-	assert_int_equal(rmdir(path), 0);
-	quota(&fx, "carol", MIB);
-	assert_int_equal(put(&fx, "carol", "k", 1, 0), 0);
-	fx_down(&fx);
-}
+/* ---- restarts ---- */
 
 static void tenants_and_groups_survive_a_restart(void **state)
 {
@@ -716,31 +441,31 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	unsigned n;
 
 	fx_up(&fx, 1, 64 * MIB, tune_journal);
-	quota(&fx, "zed", MIB);
-	quota(&fx, "alice", 8 * MIB);
-	assert_int_equal(put(&fx, "alice", "k", MIB, 0), 0);
-	item.key = mcm_scope_key(scope(&fx, "alice"), fx_bytes("grouped"), buf);
-	item.group = mcm_scope_name(scope(&fx, "alice"), fx_bytes("team"), MCP_GROUP_MAX, gbuf);
+	tx_quota(&fx, "zed", MIB);
+	tx_quota(&fx, "alice", 8 * MIB);
+	assert_int_equal(tx_put(&fx, "alice", "k", MIB, 0), 0);
+	item.key = mcm_scope_key(tx_scope(&fx, "alice"), fx_bytes("grouped"), buf);
+	item.group = mcm_scope_name(tx_scope(&fx, "alice"), fx_bytes("team"), MCP_GROUP_MAX, gbuf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
-	before = scope(&fx, "alice").tenant;
+	before = tx_scope(&fx, "alice").tenant;
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	mcm_journal_settle(fx.m);
 	fx_down(&fx);
 	fx_up(&fx, 1, 64 * MIB, tune_journal);
-	assert_int_equal(scope(&fx, "alice").tenant, before);
-	assert_int_equal(figures(&fx, "alice").requested, 8 * MIB);
-	assert_int_equal(figures(&fx, "alice").charged, MIB + 1000);
-	assert_int_equal(figures(&fx, "alice").objects, 2);
+	assert_int_equal(tx_scope(&fx, "alice").tenant, before);
+	assert_int_equal(tx_figures(&fx, "alice").requested, 8 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").charged, MIB + 1000);
+	assert_int_equal(tx_figures(&fx, "alice").objects, 2);
 	/* Its owner comes back with it. */
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, 64 * MIB, NULL), 0);
-	assert_int_equal(stat_key(&fx, "alice", "k", NULL), 0);
+	assert_int_equal(tx_stat(&fx, "alice", "k", NULL), 0);
 	assert_int_equal(mcm_get(fx.m, NULL, 0, item.key, &o, rep, &n), 0);
 	assert_int_equal(o.data_type, 5);
 	assert_int_equal(mcm_get_group(fx.m, item.key, name), 4);
 	assert_memory_equal(name, "team", 4);
-	assert_int_equal(remove_match(&fx, "alice", "", MCP_REMOVE_FORCE), 2);
-	assert_int_equal(figures(&fx, "alice").charged, 0);
+	assert_int_equal(tx_remove_match(&fx, "alice", "", MCP_REMOVE_FORCE), 2);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
 	assert_int_equal(fx.m->groups.table.count, 0);
 	fx_down(&fx);
 }
@@ -760,7 +485,7 @@ void *__wrap_mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size)
 {
 	if (listing.fx) {
 		listing.room = count;
-		quota(listing.fx, "late", MIB);
+		tx_quota(listing.fx, "late", MIB);
 		count++;
 	}
 	return __real_mcm_scratch(use, count, size);
@@ -779,8 +504,8 @@ static void a_tenant_that_comes_meanwhile(void **state)
 	struct mcp_buf b = { 0 };
 	struct fixture fx;
 
-	fx_up(&fx, 1, 64 * MIB, tune);
-	quota(&fx, "early", MIB);
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "early", MIB);
 	assert_int_equal(mcp_encode(&mcp_desc_tenants, &rq, &b), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		listing.fx = i ? NULL : &fx;
@@ -796,7 +521,6 @@ static int up(void **state)
 {
 	if (!mkdtemp(dir))
 		return -1;
-	snprintf(policy_file, sizeof(policy_file), "%s/policy.yaml", dir);
 	snprintf(journal, sizeof(journal), "%s/journal", dir);
 	return 0;
 }
@@ -825,12 +549,6 @@ int main(void)
 		cmocka_unit_test(shares_of_a_pool_that_is_too_small),
 		cmocka_unit_test(who_is_above_its_share_goes_first),
 		cmocka_unit_test(the_background_takes_from_them_first),
-		cmocka_unit_test(the_file_is_read_and_read_again),
-		cmocka_unit_test(bad_files_are_refused_at_the_start),
-		cmocka_unit_test(very_many_tenants),
-		cmocka_unit_test(quotas_are_written_to_the_file),
-		cmocka_unit_test(any_name_is_read_back_from_the_file),
-		cmocka_unit_test(a_quota_that_cannot_be_written_is_not_in_force),
 		cmocka_unit_test(tenants_and_groups_survive_a_restart),
 		cmocka_unit_test(a_tenant_that_comes_meanwhile),
 	};
