@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/list.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -50,6 +51,7 @@ struct mce_meta {
 	/* constant after open */
 	struct mce_meta_backend *backend;
 	unsigned ttl_s;
+	unsigned fork_depth;	/* connections and the refresher are of this process */
 	char server[160];	/* for people, without a password */
 	/* guarded by lock */
 	pthread_mutex_t lock;
@@ -344,7 +346,11 @@ static int count(int r)
 int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t deadline)
 {
 	struct mce_meta_wait w = { .deadline = deadline };
+	int r;
 
+	r = mc_fork_check(m->fork_depth);
+	if (r < 0)
+		return r;
 	return count(m->backend->ops->get(m->backend, key, &w, ret_text));
 }
 
@@ -406,6 +412,9 @@ static int publish(struct mce_meta *m, const char *key, const char *text, mce_me
 	bool is_new = false;
 	int r;
 
+	r = mc_fork_check(m->fork_depth);
+	if (r < 0)
+		return r;
 	if (strlen(key) >= MCE_META_KEY_MAX)
 		return mc_fail(-EINVAL, "key of %zu bytes", strlen(key));
 	if (strlen(text) > MCE_META_TEXT_MAX)
@@ -461,6 +470,9 @@ int mce_meta_unpublish(struct mce_meta *m, const char *key, uint64_t deadline)
 	bool taken;
 	int r;
 
+	r = mc_fork_check(m->fork_depth);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&m->lock);
 	r = entry_claim(m, key, deadline, &e);
 	/* Whatever happens now, the refresher must not bring it back, but see it go: on a lease that lives it would
@@ -557,6 +569,7 @@ static int meta_new(struct mce_meta **ret)
 	pthread_cond_init(&m->idle, &attr);
 	pthread_condattr_destroy(&attr);
 	mc_list_init(&m->entries);
+	m->fork_depth = mc_fork_depth;
 	m->ttl_s = (unsigned)mce_env_int("MC_METADATA_TTL_SEC", TTL_SEC, 2, 86400);
 	*ret = m;
 	return 0;
@@ -589,7 +602,7 @@ int mce_meta_open(const char *conn, struct mce_meta **ret)
 
 void mce_meta_close(struct mce_meta *m)
 {
-	if (!m)
+	if (!m || mc_fork_check(m->fork_depth) < 0)
 		return;
 	atomic_store(&m->cancel, true);
 	mc_stop_set(&m->stop);

@@ -15,7 +15,8 @@
  * HTTP), -MC_EOWNER it turned out later that it has; -EINVAL the connection string or an answer makes no sense;
  * -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ... it
  * cannot be reached.
- * Threads: any, but nothing may overlap with mce_meta_close(). */
+ * Threads: any, but nothing may overlap with mce_meta_close().  A forked child is refused (-MC_EUNAVAILABLE); closing
+ * does nothing there. */
 #ifndef MCE_META_H
 #define MCE_META_H
 

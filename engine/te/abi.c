@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "common/log.h"
 #include "engine/topo/topo.h"
 
@@ -248,7 +249,7 @@ notify_msg_t *getNotifsFromEngine(transfer_engine_t engine, int *size)
 	notify_msg_t *got;
 	int n;
 
-	if (!te || !size)
+	if (!te || !size || mc_fork_check(te->fork_depth) < 0)
 		return NULL;
 	n = mce_te_inbox_take(&te->inbox, &got);
 	if (n < 0)

@@ -14,6 +14,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fork.h"
 #include "engine/topo/topo.h"
 
 /* ---- gathering --------------------------------------------------------------------------------- */
@@ -177,6 +178,9 @@ int mce_te_links(struct mce_te *te, int json, char **ret_text)
 	char *text;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	r = links_json(te, &root);
 	if (r < 0)
 		return r;
@@ -224,7 +228,11 @@ static double rate_locked(struct mce_te_rate *rate, uint64_t bytes)
 int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t room)
 {
 	struct load l = { .bytes = 0 };
+	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	mce_peers_each(te->engine, add_load, &l);
 	if (room == 0)
 		return 1;

@@ -112,6 +112,9 @@ int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, con
 	auto_free char *to = NULL;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	r = mce_te_segment_name(te, segment, &to);
 	return r < 0 ? r : mce_te_notify_name(te, to, name, msg);
 }
@@ -122,6 +125,9 @@ int mce_te_probe(struct mce_te *te, const char *name)
 	char host[MC_ADDR_MAX];
 	int port, r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	if (!name)
 		return mc_fail(-EINVAL, "no segment is named");
 	if (!strcmp(name, te->name))

@@ -517,6 +517,9 @@ int mce_te_first_buffer(struct mce_te *te, segment_id_t segment, uint64_t *ret_a
 	struct mce_te_view *v;
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	r = mce_te_view_get(te, segment, MC_NEVER, &v);
 	/* It may have registered its first one after we looked. */
 	if (r == 0 && v->n == 0 && segment != LOCAL_SEGMENT) {
@@ -542,6 +545,9 @@ int mce_te_sync(struct mce_te *te)
 	unsigned n;
 	int r, err = 0;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	pthread_rwlock_rdlock(&te->seg_lock);
 	n = te->nsegments;
 	pthread_rwlock_unlock(&te->seg_lock);

@@ -134,6 +134,9 @@ int mce_te_graceful_shutdown(struct mce_te *te)
 {
 	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	MC_LOCKED(&live_lock);
 	r = hook_locked();
 	if (r == 0 && mc_list_empty(&te->live_node))

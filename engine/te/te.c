@@ -295,8 +295,11 @@ int mce_te_rpc_port(const struct mce_te *te)
 int mce_te_topo(struct mce_te *te, struct mce_topo **ret)
 {
 	const char *file = getenv("MC_CUSTOM_TOPO_JSON");
-	int r = 0;
+	int r;
 
+	r = mc_fork_check(te->fork_depth);
+	if (r < 0)
+		return r;
 	MC_LOCKED(&te->topo_lock);
 	if (!te->topo && file && *file)
 		r = mce_topo_load(file, &te->topo);

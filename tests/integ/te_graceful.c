@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <mooncake/mce_te.h>
+
 static volatile sig_atomic_t told;
 
 static void on_usr1(int sig)
@@ -26,10 +28,20 @@ int __lsan_is_turned_off(void)
 static void use_parents(transfer_engine_t e)
 {
 	static char mem[4096];
+	notify_msg_t note = { (char *)"me", (char *)"child" };
+	nic_load_stat_t load[1];
+	uint64_t at, len;
+	size_t room = 1;
+	int n;
 	segment_id_t self = openSegment(e, "127.0.0.1:1");
 
 	CHECK(registerLocalMemory(e, mem, sizeof(mem), "*", 1) != 0);
 	CHECK(self < 0 && allocateBatchID(e, 1) == INVALID_BATCH);
+	CHECK(syncSegmentCache(e) != 0 && discoverTopology(e) != 0 && enableGracefulShutdown(e) != 0);
+	CHECK(!getNotifsFromEngine(e, &n) && genNotifyInEngine(e, 0, note) != 0);
+	CHECK(showLinks(e, mem, sizeof(mem), 1) != 0 && getNicLoadStats(e, load, &room) != 0);
+	CHECK(mce_te_first_buffer(e, LOCAL_SEGMENT, &at, &len) < 0 && mce_te_probe(e, mce_te_name(e)) < 0);
+	CHECK(mce_te_notify_name(e, mce_te_name(e), "me", "child") < 0);
 	destroyTransferEngine(e);
 }
 

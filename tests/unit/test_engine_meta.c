@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -171,6 +172,29 @@ static void server_comes_back(void **state)
 	/* deleted under us: back with the next refresh */
 	assert_int_equal(mcp_meta_http_delete(f->server, "a"), 0);
 	wait_until(f->m, "a", "2");
+}
+
+/* A child of fork() does not speak over our connections, nor for what we publish. */
+static void forked(void **state)
+{
+	struct fixture *f = *state;
+	char *text = NULL;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(mce_meta_publish(f->m, "a", "1", SECONDS(20)), 0);
+	pid = fork();
+	if (pid == 0) {
+		bool good = mce_meta_get(f->m, "a", &text, SECONDS(20)) == -MC_EUNAVAILABLE &&
+			mce_meta_publish(f->m, "a", "2", SECONDS(20)) == -MC_EUNAVAILABLE &&
+			mce_meta_unpublish(f->m, "a", SECONDS(20)) == -MC_EUNAVAILABLE;
+
+		mce_meta_close(f->m);
+		_exit(good ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	expect(f->m, "a", "1");
 }
 
 static void expiry(void **state)
@@ -407,7 +431,7 @@ int main(void)
 	static const struct mc_log_conf quiet = { .levels = "err" };
 #define WITH(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(texts), WITH(threads), WITH(server_comes_back), WITH(expiry),
+		WITH(texts), WITH(threads), WITH(server_comes_back), WITH(expiry), WITH(forked),
 		WITH(names_of_nodes), WITH(forget), cmocka_unit_test(deadlines),
 		cmocka_unit_test(keys), cmocka_unit_test(connection_strings),
 		cmocka_unit_test(redis_addresses), cmocka_unit_test(base64),
