@@ -15,6 +15,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net.h"
+#include "common/stdfds.h"
 #include "common/thread.h"
 #include "master/mcm.h"
 
@@ -213,6 +214,7 @@ int main(int argc, char **argv)
 	struct mcm_conf conf;
 	int r;
 
+	mc_stdfds_open();
 	mc_signals_block();
 	r = mc_options_parse(&mcm_program, argc, argv, &conf, &options);
 	if (r < 0)

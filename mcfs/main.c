@@ -18,6 +18,7 @@
 #include "common/httpd.h"
 #include "common/log.h"
 #include "common/net.h"
+#include "common/stdfds.h"
 #include "common/thread.h"
 #include "mcfs/ahead.h"
 #include "mcfs/book.h"
@@ -488,6 +489,7 @@ int main(int argc, char **argv)
 	int parent = -1, r;
 	bool in_front, kept;
 
+	mc_stdfds_open();
 	run.argc = argc;
 	run.argv = argv;
 	r = mc_options_parse(&program, argc, argv, &fs->conf, &fs->options);

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/net.h"
 #include "common/options.h"
+#include "common/stdfds.h"
 #include "common/thread.h"
 #include "node/host.h"
 #include "node/node.h"
@@ -213,6 +214,7 @@ int main(int argc, char **argv)
 	static struct running run;
 	int r;
 
+	mc_stdfds_open();
 	mc_signals_block();
 	raise_limits();
 	r = mc_options_parse(&program, argc, argv, &run.conf, &options);

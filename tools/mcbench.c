@@ -10,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/stdfds.h"
 
 static const struct command {
 	const char *name, *args, *help;
@@ -151,6 +152,7 @@ int main(int argc, char **argv)
 	struct mc_options *o;
 	int r;
 
+	mc_stdfds_open();
 	r = mc_options_parse(&prog, argc, argv, &conf, &o);
 	if (r > 0)
 		return MCBENCH_OK;

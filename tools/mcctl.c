@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/stdfds.h"
 
 #define SETUP_TIMEOUT_MS 5000
 
@@ -205,6 +206,7 @@ int main(int argc, char **argv)
 	struct mc_options *o;
 	int r;
 
+	mc_stdfds_open();
 	/* "mcctl ls | head" must end quietly; sockets report EPIPE themselves. */
 	signal(SIGPIPE, SIG_DFL);
 	r = mc_options_parse(&prog, argc, argv, &conf, &o);

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/net.h"
 #include "common/options.h"
+#include "common/stdfds.h"
 #include "common/thread.h"
 #include "proto/meta_http.h"
 
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
 	struct conf conf;
 	int r;
 
+	mc_stdfds_open();
 	mc_signals_block();
 	r = mc_options_parse(&program, argc, argv, &conf, &options);
 	if (r < 0)

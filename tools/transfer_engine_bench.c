@@ -18,6 +18,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/options.h"
+#include "common/stdfds.h"
 #include "common/thread.h"
 
 #define OPT MC_OPT_FIELD
@@ -325,6 +326,7 @@ int main(int argc, char **argv)
 	struct mc_options *o;
 	int r;
 
+	mc_stdfds_open();
 	r = mc_options_parse(&prog, argc, argv, &b.conf, &o);
 	if (r > 0)
 		return 0;

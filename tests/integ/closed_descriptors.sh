@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Programs that are started without standard input, output or error do not take their own files for them.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+requires curl
+
+# closed PROGRAM [ARG]... - with descriptors 0 to 2 closed
+cat >"$tmp/closed" <<'EOF'
+#!/bin/sh
+exec "$@" <&- >&- 2>&-
+EOF
+chmod +x "$tmp/closed"
+# descriptors PID - what 0, 1 and 2 of it are
+descriptors() {
+	readlink "/proc/$1/fd/0" "/proc/$1/fd/1" "/proc/$1/fd/2" | tr '\n' ' '
+}
+nulls='/dev/null /dev/null /dev/null '
+
+# what the metadata server keeps is there after a restart, with nothing else in the file
+PORT=''
+free_port PORT
+url="http://127.0.0.1:$PORT/metadata?key=k"
+answers() {
+	[ "$(curl -s --noproxy '*' --max-time 10 "http://127.0.0.1:$PORT/health")" = OK ]
+}
+server() {
+	spawn server "$tmp/closed" "$top_builddir/tools/mooncake_http_metadata_server" --host 127.0.0.1 \
+		--port "$PORT" --persist "$tmp/file"
+	started "$SPAWNED" server 20 answers
+}
+server
+equal 'of the metadata server' "$(descriptors "$SPAWNED")" "$nulls"
+curl -sf --noproxy '*' --max-time 10 -X PUT -d value "$url" >/dev/null
+end_pid "$SPAWNED"
+server
+equal 'the value' "$(curl -sf --noproxy '*' --max-time 10 "$url")" value
+end_pid "$SPAWNED"
+
+# a master's journal
+master() {
+	spawn master "$tmp/closed" "$top_builddir/master/mooncake_master" --rpc_address=127.0.0.1 \
+		--rpc_port="${MASTER##*:}" --metrics_host=127.0.0.1 --metrics_port="${MASTER_HTTP##*:}" \
+		--journal_dir="$tmp/journal"
+	MASTER_PID=$SPAWNED
+	started "$MASTER_PID" master 20 master_serves "$MASTER_HTTP"
+}
+rpc='' http=''
+free_port rpc
+free_port http
+MASTER=127.0.0.1:$rpc MASTER_HTTP=127.0.0.1:$http
+master
+equal 'of the master' "$(descriptors "$MASTER_PID")" "$nulls"
+kill_pid "$MASTER_PID"
+master
+equal 'damaged records' "$(metric "$MASTER_HTTP" mooncake_master_journal_damaged_total)" 0
+end_pid "$MASTER_PID"
