@@ -316,6 +316,7 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 		.version = MCE_MAP_VERSION, .type = MCE_MAP_HELLO, .rkey = m->p->token,
 	}, in;
 	auto_close int fd = -1;
+	struct mce_vm *vm = NULL;
 	struct stat st;
 	void *life;
 	int r;
@@ -334,7 +335,8 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
 	m->life = life;
 	if (m->busy && in.base && !m->stranger)
-		__atomic_store_n(&m->vm, mce_vm_open(m->evfd.fd, in.base, m->tried), __ATOMIC_RELAXED);
+		vm = mce_vm_open(m->evfd.fd, in.base, m->tried);
+	__atomic_store_n(&m->vm, vm, __ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -140,7 +140,8 @@ static bool orphan_is_over(const struct mapper *m)
 {
 	struct pollfd pfd = { .fd = m->pidfd, .events = POLLIN };
 
-	return !is_copying(m) || mc_now_ns() >= m->until_ns || (m->pidfd >= 0 && poll(&pfd, 1, 0) != 0);
+	return !is_copying(m) || mc_now_ns() >= m->until_ns ||
+		(m->pidfd >= 0 && poll(&pfd, 1, 0) != 0);
 }
 
 static void drop_orphans(struct mce_mapserver *s)
@@ -163,7 +164,8 @@ static void mapper_close(struct mapper *m)
 
 	mc_evloop_del(m->s->io->loop, &m->evfd);
 	if (is_copying(m)) {
-		if (getsockopt(m->evfd.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+		(void)getsockopt(m->evfd.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+		if (cred.pid > 0)
 			m->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
 		/* Nobody has this number any more. */
 		m->until_ns = m->pidfd < 0 && cred.pid > 0 && errno == ESRCH ? 0 :
@@ -185,7 +187,8 @@ static void take_busy(struct mapper *m, int fd)
 	struct stat st;
 	void *at;
 
-	if (fd < 0 || !mce_map_is_sealed(fd) || fstat(fd, &st) || (uint64_t)st.st_size < MCE_BUSY_BYTES)
+	if (fd < 0 || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
+	    (uint64_t)st.st_size < MCE_BUSY_BYTES)
 		return;
 	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (at != MAP_FAILED)

@@ -101,7 +101,8 @@ static int open_memfd(unsigned flags, int *ret_fd)
 
 static int seal(struct mct_dram *d)
 {
-	if (fchmod(d->fd, 0600) || fcntl(d->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	if (fchmod(d->fd, 0600) ||
+	    fcntl(d->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return mc_fail(-errno, "cannot seal the segment file: %s", strerror(errno));
 	return 0;
 }
