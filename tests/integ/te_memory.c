@@ -3,8 +3,11 @@
  * nothing may stay behind. */
 #include "te_pair.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <mooncake/mce_te.h>
 
@@ -134,6 +137,30 @@ static void huge_pages(void)
 	mce_te_close(te);
 }
 
+/* The files that the memory lies in: nobody can cut one short, and other users cannot open one. */
+static unsigned sealed_files(void)
+{
+	char path[64], name[64];
+	unsigned n = 0;
+	struct stat st;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		len = readlink(path, name, sizeof(name) - 1);
+		if (len < 0)
+			continue;
+		name[len] = '\0';
+		if (strncmp(name, "/memfd:mooncake-te", strlen("/memfd:mooncake-te")))
+			continue;
+		CHECK(fcntl(fd, F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+		CHECK(fstat(fd, &st) == 0 && (st.st_mode & 0777) == 0600);
+		n++;
+	}
+	return n;
+}
+
 static void managed(void)
 {
 	struct mce_te *te = open_engine();
@@ -141,6 +168,7 @@ static void managed(void)
 
 	for (unsigned i = 0; i < 3; i++)
 		blocks(te);
+	CHECK(sealed_files() > 0);
 	whole_again(te);
 	CHECK(mce_te_metrics(&text) == 0);
 	CHECK(strstr(text, "# TYPE mooncake_transfer_bytes_total counter\n"));
