@@ -73,6 +73,15 @@ static const char *stat_field(const char *p, int n)
 	return p;
 }
 
+/* Who closes its files because it ends has no memory any more.  One in the middle of an execve(2) has: it may be closing
+ * files of ours, and the kernel (6.18) holds readers of its stat until it has, so nobody asks for that. */
+static bool has_memory(pid_t tid)
+{
+	char buf[4096];
+
+	return read_proc(tid, "status", buf, sizeof(buf)) > 0 && strstr(buf, "\nVmSize:");
+}
+
 enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid)
 {
 	char buf[2048], *name_end, state;
@@ -80,7 +89,7 @@ enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid)
 	unsigned long flags;
 	long code;
 
-	if (tid <= 0)
+	if (tid <= 0 || has_memory(tid))
 		return MCFS_ALIVE;
 	if (read_proc(tid, "stat", buf, sizeof(buf)) <= 0)
 		return MCFS_GONE;

@@ -101,6 +101,23 @@ static void children_do_not_commit(void)
 	holds_text("f", "parent child parent");
 }
 
+static void child_becomes_a_program(void)
+{
+	(void)execlp("true", "true", (char *)NULL);
+}
+
+/* The kernel closes what is marked in the midst of an execve(2), and waits for the answer. */
+static void a_program_does_not_commit(void)
+{
+	int fd = opened("f", O_WRONLY | O_CREAT | O_CLOEXEC);
+
+	wrote(fd, "parent ", 7);
+	CHECK(in_child(child_becomes_a_program) == 0);
+	wrote(fd, "parent", 6);
+	CHECK(close(fd) == 0);
+	holds_text("f", "parent parent");
+}
+
 static void a_duplicate_is_closed_first(void)
 {
 	int fd = opened(".f.tmp", O_WRONLY | O_CREAT | O_TRUNC), copy;
@@ -478,6 +495,7 @@ const struct call_case writer_cases[] = {
 	{ "deaths_revoke", deaths_revoke },
 	{ "deaths_leave_the_old_version", deaths_leave_the_old_version },
 	{ "children_do_not_commit", children_do_not_commit },
+	{ "a_program_does_not_commit", a_program_does_not_commit },
 	{ "a_duplicate_is_closed_first", a_duplicate_is_closed_first },
 	{ "writing_goes_on_after_a_close", writing_goes_on_after_a_close },
 	{ "rename_publishes_what_is_open", rename_publishes_what_is_open },
