@@ -31,6 +31,7 @@ struct mcfs_book_head {
 	uint32_t takeovers;		/* how often a daemon went on with another one's mount */
 	uint32_t serial;		/* of the last handle */
 	char mountpoint[PATH_MAX];
+	int32_t connection;		/* as of struct mcfs, 0: not noted */
 };
 
 enum mcfs_book_type { MCFS_BOOK_FREE, MCFS_BOOK_INODE, MCFS_BOOK_HANDLE, MCFS_BOOK_REST };

@@ -65,10 +65,17 @@ static bool abort_by_sysfs(int connection)
 
 static void abort_connection(const struct clock *c, const char *dir, uint64_t ms)
 {
-	bool done = abort_by_sysfs(__atomic_load_n(&c->connection, __ATOMIC_ACQUIRE));
+	int connection = __atomic_load_n(&c->connection, __ATOMIC_ACQUIRE);
+	bool done;
 
+	if (mcfs_mountpoint_taken(connection)) {
+		mc_err("mcfs", "the daemon has stood still, its mount is gone dir=%s ms=%llu", dir,
+		       (unsigned long long)ms);
+		return;
+	}
+	done = abort_by_sysfs(connection);
 	/* The kernel ends the connection, and keeps the mount when files are open. */
-	if (!done)
+	if (!done && mcfs_mountpoint_connection(dir) == connection)
 		done = umount2(dir, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY;
 	mc_err("mcfs", "the daemon has stood still and its mount %s dir=%s ms=%llu",
 	       done ? "was ended" : "cannot be ended", dir, (unsigned long long)ms);
@@ -201,15 +208,14 @@ static void *tick(void *arg)
 	return NULL;
 }
 
-int mcfs_guard_begin(void)
+int mcfs_guard_begin(int connection)
 {
-	int r, connection;
+	int r;
 
 	if (guard.pid <= 0)
 		return 0;
-	connection = mcfs_mountpoint_connection(guard.dir);
-	if (connection < 0)
-		return connection;
+	if (!connection)
+		return mc_fail(-ENOENT, "the mount is not in /proc/self/mountinfo");
 	r = mc_thread_start(&guard.thread, "mcfs-tick", tick, NULL);
 	if (r < 0)
 		return r;

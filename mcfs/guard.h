@@ -16,8 +16,9 @@
  * mount is ended after that; 0: never.  @argc and @argv: the program's arguments, over which the guard writes
  * what it is; @foreground: it speaks on standard error.  0 or -errno. */
 int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int argc, char **argv);
-/* The mount is there: begin to tick, and to be watched.  0 or -errno. */
-int mcfs_guard_begin(void);
+/* The mount is there, and @connection is its number (mcfs_mountpoint_connection()): begin to tick, and to be watched.
+ * -ENOENT when it is 0, not known. */
+int mcfs_guard_begin(int connection);
 /* The socket @path is the only file of its directory, and both go when the daemon is killed.  One of a process;
  * does nothing without a guard. */
 void mcfs_guard_socket(const char *path);

@@ -287,7 +287,7 @@ static int start(struct running *run)
 	if (r == 0)
 		r = mcfs_takeover_keep(&run->fs);
 	if (r == 0)
-		r = mcfs_guard_begin();
+		r = mcfs_guard_begin(run->fs.connection);
 	/* Unmounted lazily, with files open, it is found nowhere. */
 	return r == -ENOENT && run->fs.taken ? 0 : r;
 }
@@ -296,22 +296,18 @@ static int start(struct running *run)
 static int stop(struct running *run)
 {
 	struct mcfs *fs = &run->fs;
-	bool unmounted = __atomic_load_n(&run->ended, __ATOMIC_ACQUIRE) &&
-		!mcfs_mountpoint_is_mounted(fs->mountpoint);
+	bool unmounted = __atomic_load_n(&run->ended, __ATOMIC_ACQUIRE) && !mcfs_session_is_mounted(fs);
 	int r;
 
 	mcfs_streams_hang_up();
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
 		/* Threads are still at it: only the end of the process frees what they use. */
-		mcfs_mountpoint_detach(fs->mountpoint);
 		mcfs_guard_end();
 		mc_err("mcfs", "giving up on operations that do not end: %s", mc_err_detail(r));
 		mc_log_close();
 		_exit(1);
 	}
-	if (fs->session)
-		mcfs_mountpoint_detach(fs->mountpoint);
 	mcfs_guard_end();
 	/* After umount(8) no file is open unless it was forced; after a signal some may be, half written. */
 	if (run->versions)

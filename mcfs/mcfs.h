@@ -45,6 +45,7 @@ struct mcfs {
 	mcs_t *store;
 	struct mcfs_pool *pool;
 	struct fuse_session *session;
+	int connection;			/* of our mount: what mcfs_mountpoint_connection() said; 0: none */
 	struct mcfs_lane *lane;		/* the service for local programs; lane.h */
 
 	/* each with its own lock */
@@ -71,6 +72,8 @@ static inline struct mcfs *mcfs_of(fuse_req_t req)
 int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg);
 /* The mount serves, or @ms have passed: 0, -ETIMEDOUT. */
 int mcfs_session_wait_ready(struct mcfs *fs, uint64_t ms);
+/* Is our mount, and not another one, still where it was made? */
+bool mcfs_session_is_mounted(const struct mcfs *fs);
 /* Detach the mount, let operations under way end, stop the threads.  -ETIMEDOUT: some did not end
  * within @ms, and their threads are still there. */
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms);
@@ -84,8 +87,14 @@ int mcfs_mountpoint_prepare(const char *dir, char **ret_path);
 /* Take the mount away, although files are open. */
 void mcfs_mountpoint_detach(const char *path);
 bool mcfs_mountpoint_is_mounted(const char *path);
-/* What it is called below /sys/fs/fuse/connections, or -ENOENT. */
+/* What it is called below /sys/fs/fuse/connections, or -ENOENT.  The number is given to another mount when this one
+ * has gone. */
 int mcfs_mountpoint_connection(const char *path);
+/* What a mount of mcfs says: 0, it answers; ENOTCONN or ECONNABORTED, its daemon is dead; ETIMEDOUT, nothing for some
+ * seconds; another errno. */
+int mcfs_mountpoint_probe(const char *path);
+/* Has a daemon that stands still lost the number of its mount to another one? */
+bool mcfs_mountpoint_taken(int connection);
 
 /* ---- takeover.c -------------------------------------------------------------------------------- */
 

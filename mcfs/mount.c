@@ -17,6 +17,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/thread.h"
+#include "mcfs/book.h"
 #include "mcfs/keymap.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/ops/ops.h"
@@ -197,6 +198,15 @@ static int wait_changed(uint64_t deadline)
 	return pthread_cond_timedwait(&session.changed, &session.lock, &until);
 }
 
+static int number_of(const struct mcfs *fs)
+{
+	int connection = fs->taken ? mcfs_book()->connection : 0;
+
+	if (!connection)
+		connection = mcfs_mountpoint_connection(fs->mountpoint);
+	return connection < 0 ? 0 : connection;
+}
+
 static int mount_session(struct mcfs *fs, char *options)
 {
 	char *argv[] = { (char *)(uintptr_t)"mcfs", (char *)(uintptr_t)"-o", options, NULL };
@@ -213,6 +223,7 @@ static int mount_session(struct mcfs *fs, char *options)
 	if (fuse_session_mount(fs->session, fs->taken ? where : fs->mountpoint))
 		return mc_fail(-EIO, "cannot mount on %s: %s", fs->mountpoint,
 			       session.last_message[0] ? session.last_message : "see above");
+	fs->connection = number_of(fs);
 	r = mcfs_compat_attach(fs->session, fs->pool);
 	if (r < 0)
 		return mc_fail(r, "libfuse cannot be hooked");
@@ -273,14 +284,28 @@ static void drain(struct mcfs *fs, uint64_t deadline)
 	}
 }
 
+bool mcfs_session_is_mounted(const struct mcfs *fs)
+{
+	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
+	int err;
+
+	if (!fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
+		return false;
+	/* While the kernel talks to us the number is nobody else's.  Afterwards our mount is dead, if it is there. */
+	if (poll(&pfd, 1, 0) >= 0 && !(pfd.revents & (POLLERR | POLLHUP | POLLNVAL)))
+		return true;
+	err = mcfs_mountpoint_probe(fs->mountpoint);
+	return err == ENOTCONN || err == ECONNABORTED;
+}
+
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 {
 	uint64_t deadline = mc_deadline_ms((int64_t)ms);
 
+	if (mcfs_session_is_mounted(fs))
+		mcfs_mountpoint_detach(fs->mountpoint);
 	if (!session.started)
 		return 0;
-	if (!has_ended())
-		mcfs_mountpoint_detach(fs->mountpoint);
 	drain(fs, deadline);
 	fuse_session_exit(fs->session);
 	pthread_mutex_lock(&session.lock);

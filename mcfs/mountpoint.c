@@ -84,6 +84,57 @@ bool mcfs_mountpoint_is_mounted(const char *path)
 	return mcfs_mountpoint_connection(path) >= 0;
 }
 
+/* What stat() says, in a process of its own, since asking a daemon that is stopped cannot be broken off.  The
+ * kernel never answers for a daemon about a control file, and the daemon answers without its master. */
+int mcfs_mountpoint_probe(const char *path)
+{
+	char file[PATH_MAX + 32];
+	uint64_t deadline = mc_deadline_ms(PROBE_MS);
+	auto_close int fd = -1;
+	struct pollfd pfd;
+	struct stat st;
+	int status;
+	pid_t pid;
+
+	(void)snprintf(file, sizeof(file), "%s/" MCFS_CONTROL_NAME "/version", path);
+	pid = fork();
+	if (pid < 0)
+		return errno;
+	if (pid == 0)
+		_exit(stat(file, &st) == 0 ? 0 : errno);
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
+	if (fd < 0 || poll(&pfd, 1, mc_deadline_left_ms(deadline)) != 1) {
+		/* It dies when it is answered. */
+		kill(pid, SIGKILL);
+		(void)waitpid(pid, &status, WNOHANG);
+		return ETIMEDOUT;
+	}
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+bool mcfs_mountpoint_taken(int connection)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	auto_free char *line = NULL, *where = NULL;
+	bool ours = true, found = false;
+	char *dir, *type;
+	size_t size = 0;
+	int minor;
+
+	if (!f)
+		return false;
+	while (!found && getline(&line, &size, f) > 0) {
+		found = parse_line(line, &dir, &type, &minor) && minor == connection;
+		ours = !found || strcmp(type, FS_TYPE) == 0;
+	}
+	if (found && ours)
+		where = strdup(dir);
+	fclose(f);
+	return !ours || (where && mcfs_mountpoint_probe(where) == 0);
+}
+
 /* fusermount3 -u -z: what users without privileges unmount with. */
 static void detach_by_helper(const char *path)
 {
@@ -105,36 +156,6 @@ void mcfs_mountpoint_detach(const char *path)
 	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
 		return;
 	detach_by_helper(path);
-}
-
-/* What stat() says of a mount: 0 or an errno; ETIMEDOUT when it says nothing.  In a process of its own,
- * since asking a daemon that is stopped cannot be broken off.  The kernel never answers for a daemon
- * about a control file, and the daemon answers without its master. */
-static int probe(const char *path)
-{
-	char file[PATH_MAX + 32];
-	uint64_t deadline = mc_deadline_ms(PROBE_MS);
-	auto_close int fd = -1;
-	struct pollfd pfd;
-	struct stat st;
-	int status;
-	pid_t pid;
-
-	(void)snprintf(file, sizeof(file), "%s/" MCFS_CONTROL_NAME "/version", path);
-	pid = fork();
-	if (pid < 0)
-		return errno;
-	if (pid == 0)
-		_exit(stat(file, &st) == 0 ? 0 : errno);
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
-	if (fd < 0 || poll(&pfd, 1, mc_deadline_left_ms(deadline)) != 1) {
-		kill(pid, SIGKILL);
-		waitpid(pid, &status, 0);
-		return ETIMEDOUT;
-	}
-	waitpid(pid, &status, 0);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }
 
 /* The absolute path of @dir without touching @dir itself, which may be a mount that is dead. */
@@ -171,7 +192,7 @@ static int absolute(const char *dir, char *ret, size_t size)
 /* A mount of ours is there: dead ones go. */
 static int clear_old_mount(const char *path)
 {
-	int err = probe(path);
+	int err = mcfs_mountpoint_probe(path);
 
 	if (err == ENOTCONN || err == ECONNABORTED) {
 		mcfs_mountpoint_detach(path);

@@ -86,6 +86,7 @@ int mcfs_takeover_keep(struct mcfs *fs)
 	if (!head || fs->taken)
 		return 0;
 	(void)strncpy(head->mountpoint, fs->mountpoint, sizeof(head->mountpoint) - 1);
+	head->connection = fs->connection;
 	fd = fs->conf.global_segment_size ? mcs_segment_fd(fs->store, &size) : -1;
 	if (fd >= 0) {
 		r = mcs_segment_identity(fs->store, head->segment_identity);

@@ -127,6 +127,50 @@ echo text >&3 || fail "a write after umount -l"
 exec 3>&-
 ended
 
+# ---- the next daemon's mount is not ours to end: not when the last file of a lazy unmount is closed,
+another() {
+	start_standalone "$m" --global_segment_size=64MiB
+	echo next >"$m/next"
+}
+still_there() {
+	wait_for 20 gone "$1" || fail "the daemon does not end: $2"
+	is_mounted "$m" || fail "the next daemon's mount was taken away: $2"
+	equal "the next daemon's file" "$(cat "$m/next")" next
+	stop_pid "$MCFS_PID"
+	is_mounted "$m" && fail "the mount is left"
+	return 0
+}
+start_daemon --stall_timeout=0
+exec 3>"$m/open"
+umount -l "$m"
+another 3>&-
+exec 3>&-
+still_there "$pid" "umount -l"
+# nor when it went away while we stood still, and the next one got its number,
+number() { awk -v dir="$1" '$5 == dir { print $3 }' /proc/self/mountinfo; }
+mkdir "$tmp/low" "$tmp/guard-logs"
+# started_and_gone FLAG... - the kernel gives the lowest number that is free, and a daemon takes one more for its memory
+# has huge pages or a tmpfs of its own
+started_and_gone() {
+	mount -t tmpfs none "$tmp/low"
+	start_daemon "$@"
+	was=$(number "$m")
+	stop_still "$pid"
+	umount -l "$m"
+	umount "$tmp/low"
+	another
+	echo "number of a mount, and of the next one: $was $(number "$m")"
+}
+started_and_gone --stall_timeout=0
+kill -CONT "$pid"
+still_there "$pid" "stopped"
+# nor for our guard.
+started_and_gone --stall_timeout=1s --log_dir="$tmp/guard-logs"
+wait_for 60 grep -q "has stood still" "$tmp/guard-logs/mcfs.INFO" || fail "the guard says nothing"
+equal "the next daemon's file, after our guard's look" "$(cat "$m/next")" next
+kill -CONT "$pid"
+still_there "$pid" "guarded"
+
 # ---- a daemon that was killed, and what it left
 for stall in 30s 0; do
 	start_daemon --stall_timeout="$stall"
