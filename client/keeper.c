@@ -17,7 +17,7 @@
 #define REVOKES_MAX 1024
 #define IDLE_MS 1000		/* without anything given back, look only now and then */
 #define TICK_MAX_MS 500
-#define RETRY_MS 200		/* between attempts to reach the master */
+#define RETRY_MS 200		/* between attempts to reach the master, or to find what its owners bring */
 #define CALL_MS 2000
 
 struct revoke {
@@ -42,6 +42,7 @@ struct mcs_keeper {
 
 	/* the thread's */
 	uint64_t busy_until_ns, retry_ns;
+	uint64_t repin_ns;		/* when to look again for open objects, 0: not */
 };
 
 static void kick(struct mcs_keeper *k)
@@ -175,6 +176,15 @@ static void remount(struct mcs_keeper *k)
 	__atomic_store_n(&k->remount, true, __ATOMIC_RELEASE);
 }
 
+static void repin(struct mcs_keeper *k, uint64_t now)
+{
+	bool due = k->repin_ns && now >= k->repin_ns;
+
+	if (!__atomic_exchange_n(&k->repin, false, __ATOMIC_ACQ_REL) && !due)
+		return;
+	k->repin_ns = mcs_objects_repin(k->s) ? mc_now_ns() + RETRY_MS * MC_NS_PER_MS : 0;
+}
+
 static uint64_t tick_ms(const struct mcs_keeper *k, bool work)
 {
 	uint64_t ms = mcs_session_terms(k->s->session).lease_ttl_ms / 4;
@@ -185,6 +195,8 @@ static uint64_t tick_ms(const struct mcs_keeper *k, bool work)
 		ms = RETRY_MS;
 	if (ms > TICK_MAX_MS)
 		ms = TICK_MAX_MS;
+	if (k->repin_ns && ms > RETRY_MS)
+		ms = RETRY_MS;
 	return ms ? ms : 1;
 }
 
@@ -203,8 +215,7 @@ static void *keeper_main(void *arg)
 				 mcs_session_terms(s->session).lease_ttl_ms);
 		if (reach_master(k)) {
 			remount(k);
-			if (__atomic_exchange_n(&k->repin, false, __ATOMIC_ACQ_REL))
-				mcs_objects_repin(s);
+			repin(k, now);
 			work |= send_revokes(k);
 		}
 		if (work)

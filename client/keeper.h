@@ -19,7 +19,7 @@ void mcs_keeper_stop(struct mcs_keeper *k);	/* NULL is fine */
 
 /* There is something to give back.  Cheap. */
 void mcs_keeper_wake(struct mcs_keeper *k);
-/* A new connection: pin open objects again. */
+/* A new connection: pin open objects again, and look again for those whose owners may yet come. */
 void mcs_keeper_connected(struct mcs_keeper *k);
 /* The master wants to be offered the segment again. */
 void mcs_keeper_remount(struct mcs_keeper *k);

@@ -21,6 +21,9 @@
 /* A master to which nothing comes through lets go of a connection after a minute (rpc_server.c). */
 #define SILENCE_MS 20000
 #define ASK_MS 1000
+/* After a restart a master holds everything for three heartbeats, in which owners come back; the longest that
+ * an owner lets go by between two is two fifths of its time to live. */
+#define RETURN_BEATS 3
 
 MC_GAUGE(open_objects, "mooncake_client_open_objects", "", "objects held open")
 MC_COUNTER(repins, "mooncake_client_repins_total", "",
@@ -39,6 +42,8 @@ struct mcs_object {
 	pthread_mutex_t lock;
 	/* with the lock held */
 	struct mcs_pin pin;
+	bool missed;			/* on the connection of @pin: looked for and not found */
+	uint64_t looked_ns;
 	uint32_t *trailer;		/* set once, then constant */
 	struct mcs_seg *mapped;		/* keeps the mapping; set once */
 	const void *map;
@@ -249,7 +254,16 @@ void mcs_object_close(struct mcs_object *o)
 
 /* ---- after a new connection ---- */
 
-static struct mcs_object *next_to_repin(struct mcs *s, uint64_t epoch)
+/* Owners may still come back to a master that restarted, after their readers. */
+static bool owners_return(struct mcs *s)
+{
+	uint32_t beat = mcs_session_terms(s->session).client_ttl_ms / 5 * 2;
+
+	return mcs_session_young(s->session, (uint64_t)RETURN_BEATS * beat);
+}
+
+/* One that was not looked for on this connection, or with @again not since @began_ns. */
+static struct mcs_object *next_to_repin(struct mcs *s, uint64_t epoch, bool again, uint64_t began_ns)
 {
 	struct mc_list *pos;
 
@@ -258,14 +272,16 @@ static struct mcs_object *next_to_repin(struct mcs *s, uint64_t epoch)
 		struct mcs_object *o = mc_container_of(pos, struct mcs_object, link);
 
 		pthread_mutex_lock(&o->lock);
-		if (o->pin.epoch == epoch) {
+		if (o->pin.epoch == epoch && !(again && o->missed && o->looked_ns < began_ns)) {
 			pthread_mutex_unlock(&o->lock);
 			continue;
 		}
-		/* Looked at once per connection, whatever comes of it. */
+		/* Looked at once per pass, whatever comes of it. */
 		if (o->pin.id)
 			mcs_leases_granted(-1);
 		o->pin = (struct mcs_pin){ 0, epoch };
+		o->missed = false;
+		o->looked_ns = mc_now_ns();
 		pthread_mutex_unlock(&o->lock);
 		o->refs++;
 		return o;
@@ -285,39 +301,55 @@ static bool lies_at(const struct mcs_version *v, const struct mcp_replica *place
 /* The memory that is mapped and read is still this version's, which may have got more. */
 static bool same_places(const struct mcs_version *now, const struct mcs_version *opened)
 {
-	if (now->info.generation != opened->info.generation)
-		return false;
 	for (unsigned i = 0; i < opened->n; i++)
 		if (!lies_at(now, &opened->replica[i]))
 			return false;
 	return true;
 }
 
-static void repin(struct mcs *s, struct mcs_object *o, uint64_t deadline)
+/* False: it was not found, or not all of it, which may be as its owners are not back. */
+static bool repin(struct mcs *s, struct mcs_object *o, uint64_t deadline)
 {
 	struct mcs_version v;
+	bool same;
+	int r;
 
-	if (ask(s, o->key, MCP_GET_HOLD, &v, deadline) < 0)
-		return;
-	if (!same_places(&v, &o->v)) {
+	r = ask(s, o->key, MCP_GET_HOLD, &v, deadline);
+	MC_FAULT_POINT("client.object.looked");
+	if (r < 0)
+		return false;
+	same = v.info.generation == o->v.info.generation;
+	if (!same || !same_places(&v, &o->v)) {
 		mcs_leases_release(&s->leases, v.pin);
-		return;
+		return !same;	/* another version has come in its place */
 	}
 	pthread_mutex_lock(&o->lock);
 	o->pin = v.pin;
 	pthread_mutex_unlock(&o->lock);
 	mc_metric_add(&repins, 1);
+	return true;
 }
 
-void mcs_objects_repin(struct mcs *s)
+static void miss(struct mcs_object *o)
 {
-	uint64_t epoch = mcs_epoch(s);
+	MC_LOCKED(&o->lock);
+	o->missed = true;
+}
+
+bool mcs_objects_repin(struct mcs *s)
+{
+	uint64_t epoch = mcs_epoch(s), began_ns = mc_now_ns();
+	bool again = owners_return(s), missed = false;
 	struct mcs_object *o;
 
-	while (epoch == mcs_epoch(s) && (o = next_to_repin(s, epoch))) {
-		repin(s, o, mc_deadline_ms(2000));
+	while (epoch == mcs_epoch(s) && (o = next_to_repin(s, epoch, again, began_ns))) {
+		if (!repin(s, o, mc_deadline_ms(2000))) {
+			miss(o);
+			missed = true;
+		}
 		unref(o, false);
 	}
+	return missed && again;
 }
 
 /* ---- reading ---- */

@@ -109,7 +109,8 @@ const char *mcs_segment_state_name(uint8_t state);
 /* buffer.c: what is still registered or allocated. */
 void mcs_buffers_done(struct mcs *s);
 
-/* Keeper thread, after a new connection: pin the open objects again. */
-void mcs_objects_repin(struct mcs *s);
+/* Keeper thread, after a new connection: pin the open objects again.  True: some were not found and may yet be,
+ * when their owners have come back to a master that restarted; to be called again in a while. */
+bool mcs_objects_repin(struct mcs *s);
 
 #endif

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "client/store_i.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/fault.h"
 #include "common/metrics.h"
@@ -35,6 +36,8 @@ static struct {
 	bool stop;
 	bool cut_all;		/* every connection, now */
 } relay;
+/* One dials or the master is started again, not both. */
+static pthread_mutex_t dialling = PTHREAD_MUTEX_INITIALIZER;
 
 static bool stopping(void)
 {
@@ -120,6 +123,14 @@ static void *pump_main(void *arg)
 	return NULL;
 }
 
+/* The master behind the relay; negative while everything is cut. */
+static int dial(void)
+{
+	MC_LOCKED(&dialling);
+	return __atomic_load_n(&relay.cut_all, __ATOMIC_SEQ_CST) ? -ECONNREFUSED :
+		mc_connect(fixture_master_addr(), mc_deadline_ms(5000));
+}
+
 static void *relay_main(void *arg)
 {
 	pthread_t pumps[256];
@@ -128,16 +139,20 @@ static void *relay_main(void *arg)
 	while (!stopping()) {
 		struct pollfd fds = { relay.listener, POLLIN, 0 };
 		struct pump *p;
-		int fd;
+		int fd, master;
 
 		(void)poll(&fds, 1, 50);
 		fd = mc_accept(relay.listener);
 		if (fd < 0 || n == 256)
 			continue;
+		master = dial();
+		if (master == -ECONNREFUSED) {
+			close(fd);
+			continue;
+		}
+		assert_true(master >= 0);
 		p = malloc(sizeof(*p));
-		p->fd[0] = fd;
-		p->fd[1] = mc_connect(fixture_master_addr(), mc_deadline_ms(5000));
-		assert_true(p->fd[1] >= 0);
+		*p = (struct pump){ { fd, master } };
 		assert_int_equal(pthread_create(&pumps[n++], NULL, pump_main, p), 0);
 	}
 	while (n)
@@ -161,15 +176,20 @@ static void expect_cut(void)
 
 static mcs_t *s, *direct;
 
-static int setup(void **state)
+static void up(void (*tweak)(struct mcm_conf *conf))
 {
-	fixture_master(NULL);
+	fixture_master(tweak);
 	memset(&relay, 0, sizeof(relay));
 	relay.listener = mc_listen("127.0.0.1:0", 16, 0, relay.addr);
 	assert_true(relay.listener >= 0);
 	assert_int_equal(pthread_create(&relay.thread, NULL, relay_main, NULL), 0);
 	direct = fixture_store(32 * MIB);
 	s = fixture_store_with(0, 0, relay.addr);
+}
+
+static int setup(void **state)
+{
+	up(NULL);
 	return 0;
 }
 
@@ -398,6 +418,75 @@ static void open_objects_are_pinned_again(void **state)
 	mcs_object_close(kept);
 	mcs_object_close(gone);
 	expect_clean();
+}
+
+/* ---- a reader that finds a restarted master before an owner does ---- */
+
+static char journal[] = "/tmp/mc-cut-XXXXXX";
+
+static void keep_journal(struct mcm_conf *conf)
+{
+	conf->journal_dir = journal;
+	conf->client_ttl = 100000;	/* owners are waited for long enough for a slow machine */
+}
+
+static bool held_in_time(mcs_object_t *o)
+{
+	uint64_t until = mc_deadline_ms(60000);
+
+	while (mcs_object_held(o) && mc_now_ns() < until)
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	return !mcs_object_held(o);
+}
+
+static bool looked_for_both(void)
+{
+	uint64_t until = mc_deadline_ms(60000);
+
+	while (mc_fault_hits("client.object.looked") < 2 && mc_now_ns() < until)
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	return mc_fault_hits("client.object.looked") >= 2;
+}
+
+static void restart_master(void)
+{
+	MC_LOCKED(&dialling);
+	fixture_master_stop();
+	fixture_master(keep_journal);
+}
+
+static void an_owner_comes_back_after_its_reader(void **state)
+{
+	struct mcs_put_opts opts = { .replicas = 2 };
+	static char mem[300000];
+	struct iovec iov = { mem, sizeof(mem) };
+	mcs_object_t *one, *both;
+	mcs_t *owner;
+
+	assert_non_null(mkdtemp(journal));
+	teardown(state);
+	up(keep_journal);
+	/* Of the objects one has a copy at the owner who comes late, the other both. */
+	owner = fixture_store_with(32 * MIB, 0, relay.addr);
+	fixture_fill(mem, sizeof(mem), 1, 0);
+	assert_int_equal(mcs_put(owner, fixture_key("both"), &iov, 1, &opts, -1), 0);
+	fixture_put_ok(owner, "one", sizeof(mem), 2);
+	assert_int_equal(mcs_object_open(direct, fixture_key("one"), &one, -1), 0);
+	assert_int_equal(mcs_object_open(direct, fixture_key("both"), &both, -1), 0);
+	__atomic_store_n(&relay.cut_all, true, __ATOMIC_SEQ_CST);
+	assert_int_equal(mc_fault_set("client.object.looked=delay:0"), 0);
+	restart_master();
+	assert_true(looked_for_both());
+	assert_int_equal(mcs_object_held(one), -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_object_held(both), -MCS_EREPLICA_GONE);
+	__atomic_store_n(&relay.cut_all, false, __ATOMIC_SEQ_CST);
+	assert_true(held_in_time(one));
+	assert_true(held_in_time(both));
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(mcs_remove(direct, fixture_key("one"), 0, -1), -MCS_ELEASED);
+	mcs_object_close(one);
+	mcs_object_close(both);
+	mcs_close(owner);
 }
 
 /* A pointer is good as long as the connection is, and this is known without any call. */
@@ -658,6 +747,14 @@ static void an_event_is_not_waited_for_longer(void **state)
 	mcs_close(patient);
 }
 
+static int remove_journal(void **state)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", journal);
+	return system(command);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -665,10 +762,11 @@ int main(void)
 		T(puts_are_done_once), T(batches_are_done_once), T(questions_are_asked_again),
 		T(long_questions_are_asked_again),
 		T(removes_say_what_is), T(renames_never_lose_the_object),
-		T(open_objects_are_pinned_again), T(a_mapped_object_knows_when_it_is_lost),
+		T(open_objects_are_pinned_again), T(an_owner_comes_back_after_its_reader),
+		T(a_mapped_object_knows_when_it_is_lost),
 		T(a_write_ends_with_its_connection), T(a_grant_belongs_to_a_connection),
 		T(an_answer_of_the_old_connection), T(an_event_is_not_waited_for_longer),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, remove_journal);
 }
