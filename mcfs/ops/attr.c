@@ -109,9 +109,6 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		     struct fuse_file_info *fi)
 {
-	struct mcfs_handle *h;
-	struct mcfs_inode *in;
-	struct stat st;
 	struct mcfs_op op;
 	int r = 0;
 
@@ -125,21 +122,12 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 			(void)mcfs_reply_err(&op, -EPERM);
 		return;
 	}
-	in = op.in;
-	h = op.handle;
 	if (to_set & FUSE_SET_ATTR_SIZE)
-		r = set_size(&op, in, h, (uint64_t)attr->st_size);
-	if (r < 0) {
+		r = set_size(&op, op.in, op.handle, (uint64_t)attr->st_size);
+	/* A version that was cut by its path is another one, and has another inode.  This one keeps its size: it may be
+	 * open and mapped, and the kernel would take the rest away from who reads it. */
+	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
-		return;
-	}
-	if ((to_set & FUSE_SET_ATTR_SIZE) && !(h && h->writer)) {
-		/* The version behind this inode has another size than what the name shows now. */
-		mcfs_stat_inode(op.fs, in, &st);
-		st.st_size = attr->st_size;
-		st.st_blocks = (attr->st_size + 511) / 512;
-		(void)mcfs_reply_attr(&op, &st, 0);
-		return;
-	}
-	reply_attr(&op, in, h);
+	else
+		reply_attr(&op, op.in, op.handle);
 }

@@ -382,6 +382,29 @@ static void a_size_that_was_set_stays_mapped(void)
 	}
 }
 
+static void truncation_leaves_readers_alone(void)
+{
+	const size_t size = 3 * 4096;
+	struct stat st;
+	char buf[8], *p;
+	int fd;
+
+	put_file("f", pattern(1, size), size);
+	fd = opened("f", O_RDONLY);
+	p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	CHECK(p != MAP_FAILED);
+	CHECK(p[0] == pattern(1, size)[0]);
+	CHECK(truncate("f", 5) == 0);
+	/* fstat(2) would tell the kernel what the size is. */
+	CHECK(memcmp(p, pattern(1, size), size) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == (off_t)size);
+	CHECK(stat("f", &st) == 0 && st.st_size == 5);
+	CHECK(pread(fd, buf, sizeof(buf), (off_t)size - 4) == 4);
+	CHECK(munmap(p, size) == 0);
+	CHECK(close(fd) == 0);
+	holds("f", pattern(1, size), 5);
+}
+
 static void copies_inside_the_kernel(void)
 {
 	const size_t size = MIB + 5;
@@ -474,6 +497,7 @@ const struct call_case data_cases[] = {
 	{ "private_mappings", private_mappings },
 	{ "shared_writable_mapping", shared_writable_mapping },
 	{ "a_size_that_was_set_stays_mapped", a_size_that_was_set_stays_mapped },
+	{ "truncation_leaves_readers_alone", truncation_leaves_readers_alone },
 	{ "copies_inside_the_kernel", copies_inside_the_kernel },
 	{ "threads_write_one_file", threads_write_one_file },
 	{ "seeks", seeks },
