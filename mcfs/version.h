@@ -41,7 +41,7 @@ struct mcfs_version_env {	/* what all writers of a mount share */
 };
 
 #define MCFS_WRITER_FRESH	0x1u	/* created or truncated: exists even when nothing is written */
-#define MCFS_WRITER_EXCL	0x2u	/* O_EXCL: the first commit must not find the key */
+#define MCFS_WRITER_EXCL	0x2u	/* the first commit must not find the key: O_EXCL, immutable */
 
 struct mcfs_writer {
 	struct mcfs_version_env *env;	/* constant, as are the next three */

@@ -178,6 +178,9 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	if (r < 0)
 		goto out;
 	h->inode = in;
+	/* Nobody's file is replaced there, also not one that appears before this one is closed. */
+	if (mcfs_live(&fs->conf.immutable))
+		args.flags |= MCFS_WRITER_EXCL;
 	if (flags & O_TRUNC)
 		args.flags |= MCFS_WRITER_FRESH;
 	else if (in->info.generation && in->info.size)
@@ -249,7 +252,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key));
 	int r = h && in ? 0 : -ENOMEM;
 
-	if (flags & O_EXCL)
+	if ((flags & O_EXCL) || mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
 	args.inode = in;
 	if (r == 0)

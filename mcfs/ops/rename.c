@@ -107,11 +107,12 @@ static int rename_own(struct renaming *rn)
 static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,
 		       bool noreplace)
 {
-	struct renaming rn = { .op = op, .from = from, .to = to, .noreplace = noreplace };
+	const bool immutable = mcfs_live(&op->fs->conf.immutable);
+	struct renaming rn = { .op = op, .from = from, .to = to, .noreplace = noreplace || immutable };
 	struct mcfs_found found;
 	int r;
 
-	if (mcfs_live(&op->fs->conf.immutable) && !noreplace) {
+	if (immutable && !noreplace) {
 		r = mcfs_find(op, to, &found);
 		if (r == 0)
 			return -EPERM;

@@ -242,5 +242,12 @@ echo two >"$m/g"
 fails mv -f "$m/g" "$m/f"
 equal "an immutable file" "$(cat "$m/f")" one
 rm "$m/f" "$m/g"
+# Of two that create one file, the first one to close it has.
+exec 3>"$m/h" 4>"$m/h"
+echo one >&3
+echo two >&4
+exec 3>&- 4>&-
+equal "a file of two creators" "$(cat "$m/h")" one
+rm "$m/h"
 umount "$m"
 ended

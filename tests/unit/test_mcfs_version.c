@@ -539,21 +539,6 @@ static void a_rename_behind_a_commit_changes_nothing(void **state)
 	assert_int_equal(releases(w, MCFS_ALIVE), 0);
 }
 
-static void a_name_that_was_not_removed_is_published(void **state)
-{
-	struct fixture *f = *state;
-	struct mcfs_writer *w = created(f, "k");
-
-	writes(w, 0, "x");
-	assert_true(mcfs_writer_unlink(w));
-	assert_false(mcfs_writer_unlink(w));
-	mcfs_writer_relink(w);
-	assert_true(mcfs_writer_pending(w));
-	assert_int_equal(flushes(w), 0);
-	stored(f, "k", "x");
-	assert_int_equal(releases(w, MCFS_ALIVE), 0);
-}
-
 static void a_carried_writer_publishes_later(void **state)
 {
 	struct fixture *f = *state;
@@ -790,7 +775,6 @@ int main(void)
 		TEST(an_unlinked_file_publishes_nothing),
 		TEST(a_rename_publishes_under_the_new_name),
 		TEST(a_rename_behind_a_commit_changes_nothing),
-		TEST(a_name_that_was_not_removed_is_published),
 		TEST(a_carried_writer_publishes_later),
 		TEST(sizes_are_limited),
 		TEST(staging_waits_for_puts),
