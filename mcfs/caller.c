@@ -73,8 +73,8 @@ static const char *stat_field(const char *p, int n)
 	return p;
 }
 
-/* Who closes its files because it ends has no memory any more.  One in the middle of an execve(2) has: it may be closing
- * files of ours, and the kernel (6.18) holds readers of its stat until it has, so nobody asks for that. */
+/* Who closes its files because it ends has no memory any more.  One in the middle of an execve(2) has: it may be
+ * closing files of ours, and the kernel (6.18) holds readers of its stat until it has, so nobody asks for that. */
 static bool has_memory(pid_t tid)
 {
 	char buf[4096];

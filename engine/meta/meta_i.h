@@ -32,8 +32,8 @@ struct mce_meta_ops {
 		   const struct mce_meta_wait *w);
 	/* 0 also when it was not there. */
 	int (*del)(struct mce_meta_backend *b, const char *key, const struct mce_meta_wait *w);
-	/* The same of what this object has put, and of nothing else: @text, or the one before, @was (NULL: none).  0 also
-	 * when another's text is there. */
+	/* The same of what this object has put, and of nothing else: @text, or the one before, @was (NULL: none).
+	 * 0 also when another's text is there. */
 	int (*take)(struct mce_meta_backend *b, const char *key, const char *text, const char *was,
 		    const struct mce_meta_wait *w);
 	/* Three times per TTL, before the keys' turn: 1 when all texts have to be put again, 0, negative. */

@@ -12,6 +12,12 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 status=0
 
+# CC may be several words, as "ccache gcc".
+compile() {
+	# shellcheck disable=SC2086
+	${CC:?} "$@"
+}
+
 bad() {
 	echo "$*"
 	status=1
@@ -66,7 +72,7 @@ check_warnings() {
 # Names of mcs.h in the page; its SYNOPSIS, as declarations, agrees with the header.
 check_library() {
 	header=${top_srcdir:?}/include/mooncake/mcs.h
-	"$CC" -fpreprocessed -dD -E -P "$header" >"$tmp/header"
+	compile -fpreprocessed -dD -E -P "$header" >"$tmp/header"
 	grep -oE '\bmcs_[a-z_]+\(' "$tmp/header" | sort -u >"$tmp/functions"
 	[ "$(wc -l <"$tmp/functions")" -gt 30 ] || bad "$header: too few functions were found"
 	sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' man/mcs.3 >"$tmp/synopsis"
@@ -84,14 +90,14 @@ check_library() {
 		groff -man -Tascii -P-c -P-b -P-u man/mcs.3 |
 			sed -n '/^SYNOPSIS/,/^ *Link with/p' | sed -e '1d' -e '/#include/d' -e '/Link with/d'
 	} >"$tmp/synopsis.c"
-	"$CC" -I"$top_srcdir/include" -fsyntax-only "$tmp/synopsis.c" || bad "mcs.3: wrong prototypes"
+	compile -I"$top_srcdir/include" -fsyntax-only "$tmp/synopsis.c" || bad "mcs.3: wrong prototypes"
 }
 
 # The example as a reader would copy it.
 check_example() {
 	sed -n '/^\.SH EXAMPLES/,$p' man/mcs.3 | sed -n '/^\.EX/,/^\.EE/p' |
 		sed -e '/^\.EE/,$d' -e 1d -e 's/^\\&//' -e 's/\\e/\\/g' >"$tmp/example.c"
-	"$CC" -std=c99 -Wall -Wextra -Werror -I"$top_srcdir/include" -c "$tmp/example.c" \
+	compile -std=c99 -Wall -Wextra -Werror -I"$top_srcdir/include" -c "$tmp/example.c" \
 		-o "$tmp/example.o" || bad "mcs.3: the example does not compile"
 	sed 1d "$top_srcdir/man/mcs_example.c" | cmp - "$tmp/example.c" ||
 		bad "mcs.3: the example is not that of man/mcs_example.c"
@@ -100,7 +106,7 @@ check_example() {
 # Functions of the transfer engine's headers, in both sections of the page.
 check_engine() {
 	cat "${top_srcdir:?}/include/mooncake/transfer_engine_c.h" "$top_srcdir/include/mooncake/mce_te.h" >"$tmp/engine.h"
-	"$CC" -fpreprocessed -dD -E -P "$tmp/engine.h" |
+	compile -fpreprocessed -dD -E -P "$tmp/engine.h" |
 		grep -oE '\b(mce_te_[a-z_]+|[a-z]+[A-Z][A-Za-z]*)\(' | sort -u >"$tmp/functions"
 	[ "$(wc -l <"$tmp/functions")" -ge 60 ] || bad "too few functions of the transfer engine were found"
 	sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' man/transfer_engine.3 >"$tmp/synopsis"

@@ -7,6 +7,12 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 status=0
 
+# CC may be several words, as "ccache gcc".
+compile() {
+	# shellcheck disable=SC2086
+	${CC:?} "$@"
+}
+
 # check ROOM LIBRARY NAME-PATTERN HEADER...
 check() {
 	so=$(find "${top_builddir:?}/$1" -name "$2.so" | head -n 1)
@@ -16,7 +22,7 @@ check() {
 	# The preprocessor takes the comments away; a declared name is the one before a parenthesis.
 	for h; do
 		echo "#include <mooncake/$h>"
-	done | "${CC:?}" -E -P -I "${top_srcdir:?}/include" -x c - |
+	done | compile -E -P -I "${top_srcdir:?}/include" -x c - |
 		grep -oE "\b($pattern) *\(" | tr -d ' (' | sort -u >"$tmp/declared"
 	nm -D --defined-only "$so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
 		grep -v '^__' | sort -u >"$tmp/exported"
