@@ -303,10 +303,11 @@ static int stop(struct running *run)
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
 		/* Threads are still at it: only the end of the process frees what they use. */
-		mcfs_guard_end();
 		mc_err("mcfs", "giving up on operations that do not end: %s", mc_err_detail(r));
 		mc_log_close();
-		_exit(1);
+		/* The guard sees our death and removes what a standalone pool leaves.  Whoever has unmounted us wants
+		 * no other daemon in our place. */
+		_exit(unmounted ? 0 : 1);
 	}
 	mcfs_guard_end();
 	/* After umount(8) no file is open unless it was forced; after a signal some may be, half written. */

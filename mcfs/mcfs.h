@@ -74,8 +74,8 @@ int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg);
 int mcfs_session_wait_ready(struct mcfs *fs, uint64_t ms);
 /* Is our mount, and not another one, still where it was made? */
 bool mcfs_session_is_mounted(const struct mcfs *fs);
-/* Detach the mount, let operations under way end, stop the threads.  -ETIMEDOUT: some did not end
- * within @ms, and their threads are still there. */
+/* Detach the mount, let operations under way end, stop the threads.  -ETIMEDOUT: some did not end within @ms, and
+ * they, or their threads, are still there. */
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms);
 void mcfs_session_free(struct mcfs *fs);
 

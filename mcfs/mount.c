@@ -272,16 +272,18 @@ static bool has_ended(void)
 	return session.ended;
 }
 
-/* What the kernel has sent already is answered: closes of programs that have ended are among it. */
-static void drain(struct mcfs *fs, uint64_t deadline)
+/* What the kernel has sent already is answered: closes of programs that have ended are among it.  Also when it sends
+ * no more: reads of programs that were killed are still with the store, which calls back. */
+static int drain(struct mcfs *fs, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
 
-	while (!has_ended() && mc_now_ns() < deadline) {
-		if (poll(&pfd, 1, 0) == 0 && mcfs_reply_inflight() == 0)
-			return;
+	do {
+		if ((has_ended() || poll(&pfd, 1, 0) == 0) && mcfs_reply_inflight() == 0)
+			return 0;
 		(void)usleep(2000);
-	}
+	} while (mc_now_ns() < deadline);
+	return mc_fail(-ETIMEDOUT, "operations are still under way");
 }
 
 bool mcfs_session_is_mounted(const struct mcfs *fs)
@@ -301,12 +303,15 @@ bool mcfs_session_is_mounted(const struct mcfs *fs)
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 {
 	uint64_t deadline = mc_deadline_ms((int64_t)ms);
+	int r;
 
 	if (mcfs_session_is_mounted(fs))
 		mcfs_mountpoint_detach(fs->mountpoint);
 	if (!session.started)
 		return 0;
-	drain(fs, deadline);
+	r = drain(fs, deadline);
+	if (r < 0)
+		return r;
 	fuse_session_exit(fs->session);
 	pthread_mutex_lock(&session.lock);
 	while (!session.ended && mc_now_ns() < deadline) {
@@ -316,7 +321,7 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 	}
 	if (!session.ended) {
 		pthread_mutex_unlock(&session.lock);
-		return mc_fail(-ETIMEDOUT, "operations are still under way");
+		return mc_fail(-ETIMEDOUT, "threads of the session are still under way");
 	}
 	pthread_mutex_unlock(&session.lock);
 	pthread_join(session.thread, NULL);

@@ -22,8 +22,9 @@
 #include "mcfs/mcfs.h"
 
 #define FS_TYPE "fuse.mcfs"
-/* How long a mount may take to say whether it lives. */
+/* How long a mount may take to say whether it lives; the same, of one that should be dead. */
 #define PROBE_MS 3000
+#define SHORT_PROBE_MS 1000
 
 /* mountinfo writes blanks and the like as \ooo. */
 static void unescape(char *s)
@@ -86,10 +87,10 @@ bool mcfs_mountpoint_is_mounted(const char *path)
 
 /* What stat() says, in a process of its own, since asking a daemon that is stopped cannot be broken off.  The
  * kernel never answers for a daemon about a control file, and the daemon answers without its master. */
-int mcfs_mountpoint_probe(const char *path)
+static int probe(const char *path, int64_t ms)
 {
 	char file[PATH_MAX + 32];
-	uint64_t deadline = mc_deadline_ms(PROBE_MS);
+	uint64_t deadline = mc_deadline_ms(ms);
 	auto_close int fd = -1;
 	struct pollfd pfd;
 	struct stat st;
@@ -114,6 +115,11 @@ int mcfs_mountpoint_probe(const char *path)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }
 
+int mcfs_mountpoint_probe(const char *path)
+{
+	return probe(path, PROBE_MS);
+}
+
 bool mcfs_mountpoint_taken(int connection)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -132,7 +138,7 @@ bool mcfs_mountpoint_taken(int connection)
 	if (found && ours)
 		where = strdup(dir);
 	fclose(f);
-	return !ours || (where && mcfs_mountpoint_probe(where) == 0);
+	return !ours || (where && probe(where, SHORT_PROBE_MS) == 0);
 }
 
 /* fusermount3 -u -z: what users without privileges unmount with. */

@@ -208,7 +208,7 @@ void mcfs_reply_done(struct mcfs *fs)
 
 uint64_t mcfs_reply_inflight(void)
 {
-	return (uint64_t)mc_metric_get(&inflight);
+	return (uint64_t)__atomic_load_n(&inflight.value, __ATOMIC_ACQUIRE);
 }
 
 /* ---- operations ---- */
@@ -325,7 +325,6 @@ static bool take(struct mcfs_op *op)
 		mc_list_remove(&op->link);
 	op->impatient = false;
 	pthread_mutex_unlock(&patience.lock);
-	mc_metric_add(&inflight, -1);
 	return ours;
 }
 
@@ -339,6 +338,8 @@ static void end(struct mcfs_op *op, int err)
 		mcfs_inode_unref(&op->fs->inodes, op->in);
 	if (op->other)
 		mcfs_inode_unref(&op->fs->inodes, op->other);
+	/* The end of the session waits for this: nothing of the mount is used any more. */
+	__atomic_sub_fetch(&inflight.value, 1, __ATOMIC_RELEASE);
 }
 
 /* @r: what libfuse says; negative when the kernel did not take the answer, because the caller had
