@@ -46,29 +46,6 @@ static struct mcfs_object *forgotten(struct mcfs_reopen *r)
 	return NULL;
 }
 
-void mcfs_reopen_keep(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcfs_object *o)
-{
-	struct mcfs_object *old = NULL, *late = NULL;
-	char *copy = malloc(key.len + 1);
-	struct mcfs_kept *k;
-
-	if (!copy) {
-		mcfs_object_unref(o);
-		return;
-	}
-	memcpy(copy, key.data, key.len);
-	pthread_mutex_lock(&r->lock);
-	late = forgotten(r);
-	k = &r->kept[r->next++ % MCFS_REOPEN_MAX];
-	if (k->object)
-		old = take(r, k);
-	*k = (struct mcfs_kept){ tid, mc_now_ms(), key.len, copy, o };
-	__atomic_fetch_add(&r->n, 1, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&r->lock);
-	mcfs_object_unref(old);
-	mcfs_object_unref(late);
-}
-
 /* lock held */
 static struct mcfs_kept *find(struct mcfs_reopen *r, struct mcs_key key, pid_t tid)
 {
@@ -82,6 +59,39 @@ static struct mcfs_kept *find(struct mcfs_reopen *r, struct mcs_key key, pid_t t
 	return NULL;
 }
 
+void mcfs_reopen_keep(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcfs_object *o)
+{
+	struct mcfs_object *old = NULL, *late = NULL;
+	char *copy = malloc(key.len + 1);
+	struct mcfs_kept *k;
+	bool looks;
+
+	if (!copy) {
+		mcfs_object_unref(o);
+		return;
+	}
+	memcpy(copy, key.data, key.len);
+	pthread_mutex_lock(&r->lock);
+	late = forgotten(r);
+	k = find(r, key, tid);
+	looks = !k || k->shown;
+	if (!k)
+		k = &r->kept[r->next++ % MCFS_REOPEN_MAX];
+	if (k->object)
+		old = take(r, k);
+	if (looks) {
+		*k = (struct mcfs_kept){ tid, mc_now_ms(), 0, key.len, copy, o };
+		__atomic_fetch_add(&r->n, 1, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&r->lock);
+	mcfs_object_unref(old);
+	mcfs_object_unref(late);
+	if (!looks) {
+		mcfs_object_unref(o);
+		free(copy);
+	}
+}
+
 static bool nothing(const struct mcfs_reopen *r)
 {
 	return !__atomic_load_n(&r->n, __ATOMIC_RELAXED);
@@ -91,17 +101,21 @@ bool mcfs_reopen_peek(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, stru
 {
 	struct mcfs_object *late;
 	struct mcfs_kept *k;
+	bool show;
 
 	if (nothing(r))
 		return false;
 	pthread_mutex_lock(&r->lock);
 	late = forgotten(r);
 	k = find(r, key, tid);
-	if (k)
+	show = k && k->shown < MCFS_REOPEN_LOOKS;
+	if (show) {
 		*ret = *mcfs_object_info(k->object);
+		k->shown++;
+	}
 	pthread_mutex_unlock(&r->lock);
 	mcfs_object_unref(late);
-	return k;
+	return show;
 }
 
 struct mcfs_object *mcfs_reopen_take(struct mcfs_reopen *r, struct mcs_key key, pid_t tid,

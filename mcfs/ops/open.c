@@ -91,19 +91,30 @@ static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mc
 	return 0;
 }
 
+/* What lookups of this thread have pinned for it, of the version that is opened, or NULL. */
+static struct mcfs_object *take_pinned(struct mcfs_op *op, struct mcfs_inode *in)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_object *o = mcfs_expect_take(&fs->expect, op->ctx.pid, in->info.generation), *kept;
+	struct mcfs_key key;
+
+	mcfs_inode_key(&fs->inodes, in, &key);
+	kept = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation);
+	if (!o)
+		return kept;
+	mcfs_object_unref(kept);
+	return o;
+}
+
 /* The version that the kernel looked up, pinned. */
 static int open_version(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_object **ret)
 {
 	struct mcfs *fs = op->fs;
-	struct mcfs_object *o;
+	struct mcfs_object *o = take_pinned(op, in);
 	struct mcfs_key key;
 	int r;
 
 	mcfs_inode_key(&fs->inodes, in, &key);
-	o = mcfs_expect_take(&fs->expect, op->ctx.pid, in->info.generation);
-	if (!o)
-		o = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid,
-				     in->info.generation);
 	r = o ? 0 : mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &o);
 	if (r < 0)
 		return r;
@@ -145,8 +156,7 @@ static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_ha
 		mcfs_inode_share(&fs->inodes, in, h->object);
 	} else {
 		/* Others have it open: theirs will do. */
-		mcfs_object_unref(mcfs_expect_take(&fs->expect, op->ctx.pid,
-						   in->info.generation));
+		mcfs_object_unref(take_pinned(op, in));
 	}
 	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
 	*ret = h;

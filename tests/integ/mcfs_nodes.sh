@@ -50,6 +50,28 @@ fails test -e "$b/open"
 exec 3>&-
 equal "a file, after its close" "$(cat "$b/open")" text
 
+# What is replaced, and then opened by a descriptor instead of its name, is of no use to anybody: a name that is removed
+# afterwards is not there.
+cp "$tmp/text" "$a/f6"
+python3 - "$a/f6" "$a/f7" <<'PY' || fail "a name that was removed"
+import errno, os, sys
+name, other = sys.argv[1:]
+known = os.open(name, os.O_PATH)
+with open(other, "w") as f: f.write("another")
+os.rename(other, name)
+try:
+    os.open(f"/proc/self/fd/{known}", os.O_RDONLY)
+    sys.exit("a version that was replaced is opened")
+except OSError as e:
+    assert e.errno == errno.ESTALE, e
+os.unlink(name)
+try:
+    os.stat(name)
+    sys.exit("a removed file is there")
+except FileNotFoundError:
+    pass
+PY
+
 # A name that is replaced all the time, by both nodes, can always be opened.
 cat >"$tmp/replace.py" <<'PY'
 import os, sys, time

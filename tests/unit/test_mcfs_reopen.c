@@ -53,6 +53,10 @@ static void test_taken_once(void **state)
 	assert_false(mcfs_reopen_peek(&r, key_of("b"), 1, &info));
 	assert_true(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
 	assert_int_equal(info.generation, generation(o));
+	for (unsigned i = 1; i < MCFS_REOPEN_LOOKS; i++)
+		assert_true(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
+	/* What it looks up next is another question. */
+	assert_false(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
 	/* A newer one is in its place by now, and it is still this one. */
 	mcfs_object_unref(object("a"));
 	assert_null(mcfs_reopen_take(&r, key_of("a"), 1, generation(o) + 1));
@@ -62,6 +66,30 @@ static void test_taken_once(void **state)
 	mcfs_object_unref(got);
 	assert_int_equal(fake_mcs_open_objects(store), 0);
 	mcfs_reopen_done(&r);
+	fake_mcs_free(store);
+}
+
+/* Opened twice without a lookup: there is nobody to show it to. */
+static void test_without_lookups(void **state)
+{
+	struct mcfs_reopen r;
+	struct mcs_info info;
+
+	(void)state;
+	store = fake_mcs_new();
+	mcfs_reopen_init(&r);
+	mcfs_reopen_keep(&r, key_of("a"), 1, object("a"));
+	mcfs_reopen_keep(&r, key_of("a"), 1, object("a"));
+	assert_false(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
+	assert_int_equal(fake_mcs_open_objects(store), 0);
+	/* With one in between the newer one takes the place. */
+	mcfs_reopen_keep(&r, key_of("a"), 1, object("a"));
+	assert_true(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
+	mcfs_reopen_keep(&r, key_of("a"), 1, object("a"));
+	assert_int_equal(fake_mcs_open_objects(store), 1);
+	assert_true(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
+	mcfs_reopen_done(&r);
+	assert_int_equal(fake_mcs_open_objects(store), 0);
 	fake_mcs_free(store);
 }
 
@@ -97,6 +125,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taken_once),
+		cmocka_unit_test(test_without_lookups),
 		cmocka_unit_test(test_bounds),
 	};
 
