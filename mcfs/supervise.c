@@ -104,6 +104,24 @@ static void obey(char *text, int fd)
 		close(fd);
 }
 
+/* The control buffer's padding has room for more descriptors than one: all but the first are closed.  @fd: the one that is
+ * there already, or -1. */
+static int first_of(struct cmsghdr *c, int fd)
+{
+	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+	for (size_t i = 0; i < n; i++) {
+		int next;
+
+		memcpy(&next, CMSG_DATA(c) + i * sizeof(next), sizeof(next));
+		if (fd < 0)
+			fd = next;
+		else
+			close(next);
+	}
+	return fd;
+}
+
 static void hear(void)
 {
 	union {
@@ -126,7 +144,7 @@ static void hear(void)
 		if (c->cmsg_level != SOL_SOCKET)
 			continue;
 		if (c->cmsg_type == SCM_RIGHTS)
-			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+			fd = first_of(c, fd);
 		else if (c->cmsg_type == SCM_CREDENTIALS)
 			memcpy(&who, CMSG_DATA(c), sizeof(who));
 	}

@@ -54,6 +54,19 @@ start_mcfs "$MASTER" "$m" "${flags[@]}" --supervise
 supervisor=$MCFS_PID
 another_than none || fail "no daemon below the supervisor"
 requires_custom_io "$m"
+# Anybody can find the supervisor's socket: what strangers send is not kept, however many descriptors it has.
+fds_of() { find "/proc/$1/fd" -type l | wc -l; }
+was=$(fds_of "$supervisor")
+python3 - "$supervisor" <<'PY' || fail "no datagrams to the supervisor"
+import re, socket, sys
+name = re.search(rf"@(mcfs-supervisor-{sys.argv[1]}-\w+)", open("/proc/net/unix").read()).group(1)
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + name)
+for n in [1, 2, 3] * 20:
+    socket.send_fds(s, [b"FDSTORE=1\nFDNAME=theirs"], [0] * n)
+PY
+as_before() { [ "$(fds_of "$supervisor")" -eq "$was" ]; }
+wait_for 20 as_before || fail "descriptors of strangers: $(fds_of "$supervisor") instead of $was"
 mkdir "$m/d"
 long=$(printf 'k%.0s' {1..240})/$(printf 'l%.0s' {1..240})
 mkdir "$m/${long%/*}"
