@@ -15,6 +15,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fault.h"
 
 #define MAGIC "mcfsbook"
 #define BOOK_VERSION 2u
@@ -151,7 +152,7 @@ static int find_free(void)
 	for (uint32_t i = 1; i < high; i++) {
 		struct cell *c = &book.cell[i];
 
-		if (c->type == MCFS_BOOK_HANDLE || (c->type == MCFS_BOOK_INODE && mark_key(c, used)))
+		if (c->type == MCFS_BOOK_HANDLE || c->type == MCFS_BOOK_MOVING || (c->type == MCFS_BOOK_INODE && mark_key(c, used)))
 			used[i] = 1;
 	}
 	for (uint32_t i = high - 1; i > 0; i--) {
@@ -367,9 +368,11 @@ int mcfs_book_set_key(uint64_t number, const void *key, size_t len)
 		return 0;
 	c = cell_of(number);
 	MC_LOCKED(&book.lock);
-	set_type(c, MCFS_BOOK_FREE);
+	set_type(c, MCFS_BOOK_MOVING);
 	drop_rest_locked(c);
-	r = write_key_locked(c, key, len);
+	r = mc_fault("mcfs.book.set_key");
+	if (r == 0)
+		r = write_key_locked(c, key, len);
 	if (r == 0)
 		set_type(c, MCFS_BOOK_INODE);
 	return r;

@@ -34,7 +34,10 @@ struct mcfs_book_head {
 	int32_t connection;		/* as of struct mcfs, 0: not noted */
 };
 
-enum mcfs_book_type { MCFS_BOOK_FREE, MCFS_BOOK_INODE, MCFS_BOOK_HANDLE, MCFS_BOOK_REST };
+enum mcfs_book_type {
+	MCFS_BOOK_FREE, MCFS_BOOK_INODE, MCFS_BOOK_HANDLE, MCFS_BOOK_REST,
+	MCFS_BOOK_MOVING,	/* an inode whose key is half written: the kernel has its number, nobody else gets it */
+};
 
 struct mcfs_book_entry {
 	enum mcfs_book_type type;
@@ -65,7 +68,7 @@ void mcfs_book_remove(uint64_t number);
 void mcfs_book_set_nlookup(uint64_t number, uint64_t n);
 void mcfs_book_set_hashed(uint64_t number, bool hashed);
 void mcfs_book_set_unsaved(uint64_t number, bool unsaved);	/* of one that is removed: nothing */
-/* 0 or -ENOMEM, and the entry is none then: a new daemon does not know it. */
+/* 0 or -ENOMEM, and the entry has no key then: a new daemon knows of it only that its number is taken. */
 int mcfs_book_set_key(uint64_t number, const void *key, size_t len);
 
 /* Is it an inode's place in the book, rather than an address? */

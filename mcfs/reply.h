@@ -59,8 +59,8 @@ uint64_t mcfs_reply_inflight(void);
 /* mcfs_expect_sweep() has something to do. */
 void mcfs_reply_attend(void);
 
-/* @ino: the inode that the operation is about, 0: none; @fi: the open file, NULL: none.  False: too many
- * operations are under way, answered already. */
+/* @ino: the inode that the operation is about, 0: none; @fi: the open file, NULL: none.  False: answered already,
+ * because too many operations are under way or nothing is known of the inode. */
 bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
 		   const struct fuse_file_info *fi);
 /* The same with two inodes. */

@@ -81,3 +81,23 @@ followed "$old" 4
 wait_for 20 gone "$opener" || fail "the open hangs"
 grep -q "No such file" "$tmp/opener.log" || fail "a removed file: $(cat "$tmp/opener.log")"
 wait_for 20 nothing_open "$m" || fail "nobody was told of it, and open: $(open_handles "$m")"
+
+# ---- killed while a directory gets another name: who stands in it is told so, and stands nowhere else
+unmount "$m"
+wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
+MC_FAULTS=mcfs.book.set_key=kill start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise
+supervisor=$MCFS_PID
+another_than none || fail "no daemon below the supervisor"
+old=$daemon
+mkdir "$m/d"
+(
+	cd "$m/d"
+	timeout 60 mv "$m/d" "$m/e" || :
+	followed "$old" 1
+	fails sh -c ': >x'
+	grep -q "Stale file handle" "$tmp/fails.out" || fail "in a lost directory: $(cat "$tmp/fails.out")"
+)
+[ ! -e "$m/x" ] || fail "a file of a lost directory stands in the root"
+[ -d "$m/e" ] || fail "the directory has neither name"
+unmount "$m"
+wait_for 30 gone "$supervisor" || fail "the supervisor does not end"

@@ -8,10 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/fault.h"
 #include "mcfs/book.h"
 
 static char long_key[4096];
@@ -81,6 +83,34 @@ static void test_entries(void **state)
 	assert_int_equal(mcfs_book_next(n, &e), 0);
 	mcfs_book_close();
 	close(fd);
+}
+
+/* A daemon that dies while a directory gets another name, or has no memory for it: the number stands for nothing any
+ * more, and not for another file either, since the kernel still has it. */
+static void test_half_a_name(void **state)
+{
+	static const char *const faults[] = { "mcfs.book.set_key=kill", "mcfs.book.set_key=error:ENOMEM" };
+	struct mcfs_book_entry e;
+	uint64_t a;
+	pid_t pid;
+	int fd, here;
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(mcfs_book_new(&fd), 0);
+		a = add_inode("a/", 2, 0, &here);
+		pid = fork();
+		if (pid == 0) {
+			(void)mc_fault_set(faults[i]);
+			_exit(mcfs_book_set_key(a, long_key, 1000) != -ENOMEM);
+		}
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		die(fd);
+		assert_int_equal(mcfs_book_next(0, &e), 0);
+		assert_null(mcfs_book_at(a));
+		assert_int_not_equal(add_inode("b", 1, 1, &here), a);
+		mcfs_book_close();
+		close(fd);
+	}
 }
 
 /* Places are used again, also by the next daemon: the book does not grow with what comes and goes. */
@@ -155,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_entries), cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_half_a_name),
 		cmocka_unit_test(test_late_close), cmocka_unit_test(test_others),
 	};
 
