@@ -152,7 +152,8 @@ static int find_free(void)
 	for (uint32_t i = 1; i < high; i++) {
 		struct cell *c = &book.cell[i];
 
-		if (c->type == MCFS_BOOK_HANDLE || c->type == MCFS_BOOK_MOVING || (c->type == MCFS_BOOK_INODE && mark_key(c, used)))
+		if (c->type == MCFS_BOOK_HANDLE || c->type == MCFS_BOOK_MOVING ||
+		    (c->type == MCFS_BOOK_INODE && mark_key(c, used)))
 			used[i] = 1;
 	}
 	for (uint32_t i = high - 1; i > 0; i--) {

@@ -5,7 +5,8 @@
  * ESTALE, which makes the kernel do both once more, and only once.  So that a file which is replaced all
  * the time can be opened all the same, the version that the first open found is kept pinned here:
  * the thread's second lookup shows it, and its second open takes it.  That lookup may be several requests: the
- * kernel asks whether the name is still the same file, then which one it is, and both again when the name is replaced here.
+ * kernel asks whether the name is still the same file, then which one it is, and both again when the name is
+ * replaced here.
  *
  * What is opened through /proc/self/fd is not looked up, neither the first time nor the second: nothing is kept for
  * such an open once that is seen. */

@@ -104,8 +104,8 @@ static void obey(char *text, int fd)
 		close(fd);
 }
 
-/* The control buffer's padding has room for more descriptors than one: all but the first are closed.  @fd: the one that is
- * there already, or -1. */
+/* The control buffer's padding has room for more descriptors than one: all but the first are closed.  @fd: the one
+ * that is there already, or -1. */
 static int first_of(struct cmsghdr *c, int fd)
 {
 	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
