@@ -7,6 +7,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -442,6 +443,19 @@ static int fill_control(struct answer *a, fuse_ino_t dir, uint64_t offset)
 	return 0;
 }
 
+/* Nobody took the answer: what it tells counts as no lookup. */
+static void forget_answer(struct mcfs *fs, const struct answer *a)
+{
+	for (size_t at = 0; a->plus && at < a->len;) {
+		const struct fuse_direntplus *e = (const void *)(a->buf + at);
+
+		if (e->entry_out.nodeid)
+			mcfs_inode_forget(&fs->inodes,
+					  mcfs_inode_at(&fs->inodes, e->entry_out.nodeid), 1);
+		at += FUSE_DIRENTPLUS_SIZE(e);
+	}
+}
+
 static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t offset,
 		    struct fuse_file_info *fi, bool plus)
 {
@@ -468,8 +482,8 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	}
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
-	else
-		(void)mcfs_reply_buf(&op, a.buf, a.len);
+	else if (mcfs_reply_buf(&op, a.buf, a.len) < 0)
+		forget_answer(op.fs, &a);
 }
 
 void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,

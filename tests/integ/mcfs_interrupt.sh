@@ -11,6 +11,9 @@ head -c 3000000 /dev/urandom >"$tmp/s"
 cp "$tmp/s" "$m/f"
 exec 3<"$m/f"
 
+mkdir "$m/many"
+timeout 60 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" many/ 200
+
 ms() {
 	echo $((${EPOCHREALTIME/./} / 1000))
 }
@@ -89,6 +92,31 @@ kill -KILL "${pids[@]}"
 for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || :; done
 t=$(($(ms) - t))
 [ "$t" -lt 3000 ] || fail "100 callers took $t ms to be killed"
+
+# What a listing tells that nobody takes is not looked up by anybody.
+known() { awk '$1 == "known_inodes" { print $2 }' "$m/.mcfs/stats"; }
+if command -v python3 >/dev/null; then
+	kill -CONT "$MASTER_PID"
+	wait_for 30 test -d "$m/many" || fail "the directory is not there"
+	mkfifo "$tmp/go"
+	python3 -c 'if True:
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_RDONLY)
+		print("open", flush=True)
+		open(sys.argv[2]).read()
+		os.listdir(fd)' "$m/many" "$tmp/go" >"$tmp/lister.log" &
+	lister=$!
+	wait_for 20 grep -q open "$tmp/lister.log" || fail "the directory cannot be opened"
+	before=$(known)
+	stop_still "$MASTER_PID"
+	echo >"$tmp/go"
+	wait_for 5 in_fuse "$lister" || fail "a listing does not wait for the mount"
+	kill -KILL "$lister"
+	wait "$lister" 2>/dev/null || :
+	kill -CONT "$MASTER_PID"
+	wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "a listing goes on"
+	[ "$(known)" -le "$before" ] || fail "known inodes: $(known), before the listing that was killed $before"
+fi
 
 kill -CONT "$MASTER_PID"
 wait_for 30 cmp "$tmp/s" "$m/f" || fail "the file is not readable again"
