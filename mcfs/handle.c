@@ -323,16 +323,18 @@ static unsigned lost_readers(struct mcfs *fs, struct mcfs_handle ***ret)
 
 void mcfs_handles_continue(struct mcfs *fs)
 {
+	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
 	struct mcfs_handle **all;
-	unsigned n = lost_readers(fs, &all), gone = 0;
+	unsigned n = lost_readers(fs, &all), gone = 0, later = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
+		int r = mc_now_ns() < deadline ? mcfs_handle_continue(fs, all[i], deadline) : -ETIMEDOUT;
 
-		gone += mcfs_handle_continue(fs, all[i], deadline) < 0;
+		gone += mcs_errno(r) == ESTALE;
+		later += r < 0 && mcs_errno(r) != ESTALE;
 		mcfs_handle_unref(fs, all[i]);
 	}
 	free(all);
 	if (n)
-		mc_info("mcfs", "open files are continued files=%u gone=%u", n, gone);
+		mc_info("mcfs", "open files are continued files=%u gone=%u later=%u", n, gone, later);
 }

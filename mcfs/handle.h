@@ -77,7 +77,7 @@ void mcfs_handle_set_unsaved(struct mcfs_handle *h, bool unsaved);
 int mcfs_handles_restore(struct mcfs *fs);
 /* One of these is used: 0, it goes on; -ESTALE, what it was about is gone; -EIO, bytes are lost. */
 int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline);
-/* Do so for all that read, as long as their versions are there. */
+/* Do so for all that read, as long as their versions are there, within one timeout: the others when they are used. */
 void mcfs_handles_continue(struct mcfs *fs);
 
 /* Of ops/readdir.c. */

@@ -101,3 +101,26 @@ mkdir "$m/d"
 [ -d "$m/e" ] || fail "the directory has neither name"
 unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
+
+# ---- without the master: the daemon does not wait for one file after the other
+start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise --timeout=1s
+supervisor=$MCFS_PID
+another_than none || fail "no daemon below the supervisor"
+files=()
+for n in 1 2 3 4 5; do
+	echo text >"$m/open$n"
+	exec {fd}<"$m/open$n"
+	files+=("$fd")
+done
+old=$daemon
+stop_still "$MASTER_PID"
+cleanup_fn kill -CONT "$MASTER_PID"
+kill -9 "$old"
+continued() { grep -q "open files are continued files=5 " "$tmp/mcfs-mnt.log"; }
+wait_for 60 continued || fail "open files are not continued"
+grep -q "open files are continued files=5 gone=0 later=5" "$tmp/mcfs-mnt.log" ||
+	fail "$(grep "are continued" "$tmp/mcfs-mnt.log")"
+kill -CONT "$MASTER_PID"
+for fd in "${files[@]}"; do exec {fd}<&-; done
+wait_for 60 another_than "$old" || fail "no daemon follows"
+wait_for 20 nothing_open "$m" || fail "closed, and open: $(open_handles "$m")"
