@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+#include "common/err.h"
 #include "common/options.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
@@ -188,6 +189,8 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
+	uint64_t version = w ? 0 : in->info.generation;
+	int r;
 
 	memset(&ret->info, 0, sizeof(ret->info));
 	ret->local = false;
@@ -204,7 +207,11 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 	mcfs_writer_unref(w);
 	if (ret->writing)
 		return 0;
-	return learn_committed(op, ret);
+	r = learn_committed(op, ret);
+	/* A descriptor of an older version: the master knows of the newest only.  A name is looked up once more. */
+	if (r == 0 && version && ret->info.generation != version)
+		return mc_fail(-ESTALE, "the file was replaced");
+	return r;
 }
 
 void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)

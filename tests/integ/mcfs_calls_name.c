@@ -267,12 +267,22 @@ static void generations_tell_versions_apart(void)
 {
 	char a[64], b[64];
 	ssize_t n, m;
+	int fd;
 
 	put_text("f", "same");
+	fd = opened("f", O_RDONLY);
+	CHECK(fgetxattr(fd, "user.mooncake.crc", a, sizeof(a)) > 0);
 	n = getxattr("f", "user.mooncake.generation", a, sizeof(a));
 	put_text("f", "same");
 	m = getxattr("f", "user.mooncake.generation", b, sizeof(b));
 	CHECK(n > 0 && m > 0 && (n != m || memcmp(a, b, (size_t)n) != 0));
+	/* Nothing is said of one that belongs to another. */
+	FAILS(fgetxattr(fd, "user.mooncake.crc", a, sizeof(a)), ESTALE);
+	CHECK(close(fd) == 0);
+	fd = opened("f", O_RDWR);
+	wrote(fd, "more", 4);
+	CHECK(fsync(fd) == 0 && fgetxattr(fd, "user.mooncake.crc", a, sizeof(a)) > 0);
+	CHECK(close(fd) == 0);
 	n = getxattr("f", "user.mooncake.locality", a, sizeof(a));
 	CHECK(n == 5 && memcmp(a, "local", 5) == 0);
 	n = getxattr("f", "user.mooncake.replicas", a, sizeof(a));
