@@ -49,7 +49,7 @@ static int find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_foun
 
 	results[2] = -MCS_ENOOBJECT;
 	dir.data[dir.len++] = '/';
-	if (key->len && key->data[key->len - 1] != '/') {
+	if (mcfs_key_is_object(key)) {
 		file = n;
 		keys[n++] = mcfs_key_of(key);
 	}
@@ -157,7 +157,7 @@ static void lookup_flat(struct mcfs_op *op, const char *name)
 	if (r >= 0) {
 		key.len = (size_t)r;
 		k = mcfs_key_of(&key);
-		r = !key.len || key.data[key.len - 1] == '/' ? -ENOENT :
+		r = !mcfs_key_is_object(&key) ? -ENOENT :
 			mcs_stat_batch(op->fs->store, &k, 1, &found.info, &result, mcfs_op_left_ms(op));
 	}
 	if (r >= 0 && result < 0)

@@ -300,8 +300,8 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_create, parent, NULL))
 		return;
 	r = mcfs_child_key(op.fs, op.in, name, &key);
-	if (r == 0 && key.data[key.len - 1] == '/')
-		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
+	if (r == 0 && !mcfs_key_is_object(&key))
+		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0) {
 		mcfs_refresh_limit(&op);
 		r = create(&op, &key, fi->flags, &in, &h);

@@ -25,6 +25,11 @@ void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct
  * reserved. */
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
 		   struct mcfs_key *ret);
+/* Can an object have that key?  A directory's ends in '/', and the name %_ at the top stands for none. */
+static inline bool mcfs_key_is_object(const struct mcfs_key *key)
+{
+	return key->len && key->data[key->len - 1] != '/';
+}
 void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mcfs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
 void mcfs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);

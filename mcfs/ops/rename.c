@@ -194,8 +194,8 @@ void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_in
 		r = mcfs_child_key(op.fs, op.in, name, &from);
 	if (r == 0)
 		r = mcfs_child_key(op.fs, op.other, to_name, &to);
-	if (r == 0 && to.data[to.len - 1] == '/')
-		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
+	if (r == 0 && !mcfs_key_is_object(&to))
+		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0)
 		r = is_dir(&op, &from);
 	if (r > 0)

@@ -24,8 +24,8 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 	if (!mcfs_op_begin(&op, req, MCFS_OP_symlink, parent, NULL))
 		return;
 	r = mcfs_child_key(op.fs, op.in, name, &key);
-	if (r == 0 && key.data[key.len - 1] == '/')
-		r = mc_fail(-EINVAL, "an object's key does not end in '/'");
+	if (r == 0 && !mcfs_key_is_object(&key))
+		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0)
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), &iov, 1, &opts, mcfs_op_left_ms(&op));
 	if (r == 0)

@@ -238,6 +238,10 @@ static void what_is_refused(void)
 	/* The key would end in a slash. */
 	FAILS(open("%_", O_WRONLY | O_CREAT, 0644), EINVAL);
 	FAILS(symlink("x", "%_"), EINVAL);
+	/* At the top there would be no key at all. */
+	FAILS(open("../%_", O_WRONLY | O_CREAT, 0644), EINVAL);
+	FAILS(symlink("x", "../%_"), EINVAL);
+	FAILS(rename("f", "../%_"), EINVAL);
 }
 
 static void special_files_are_refused_at_once(void)
