@@ -251,6 +251,7 @@ static int start_parts(struct running *run)
 		return r;
 	run->versions = true;
 	fs->versions.failed = on_failed;
+	fs->versions.max_size = MCFS_SIZE_MAX;
 	r = mcfs_inodes_init(&fs->inodes);
 	if (r < 0)
 		return r;

@@ -27,6 +27,9 @@ struct mcfs_conf {
 /* An option that a reload (SIGHUP) may change while others look at it. */
 #define mcfs_live(field) __atomic_load_n(field, __ATOMIC_RELAXED)
 
+/* No file is larger, whatever the pool says or cannot say: its table of slots takes 32 MiB then. */
+#define MCFS_SIZE_MAX ((uint64_t)4 << 40)
+
 struct mcfs {
 	/* constant while mounted */
 	struct mcfs_conf conf;		/* what mcfs_live() reads may change at any time */

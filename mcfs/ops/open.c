@@ -24,6 +24,7 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 	uint64_t now = mc_now_ms(), was = __atomic_load_n(&fs->limit_read_ms, __ATOMIC_RELAXED);
 	int64_t ms = mcfs_op_left_ms(op);
 	struct mcs_pool pool;
+	uint64_t max;
 
 	if (was && now - was < LIMIT_AGE_MS)
 		return;
@@ -35,8 +36,8 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 		return;
 	mcfs_carrier_set_capacity(fs->versions.carrier, pool.capacity);
 	/* Without memory in the pool the put is what says so. */
-	__atomic_store_n(&fs->versions.max_size, pool.largest_put ? pool.largest_put : INT64_MAX,
-			 __ATOMIC_RELAXED);
+	max = pool.largest_put && pool.largest_put < MCFS_SIZE_MAX ? pool.largest_put : MCFS_SIZE_MAX;
+	__atomic_store_n(&fs->versions.max_size, max, __ATOMIC_RELAXED);
 }
 
 static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool reader)

@@ -76,3 +76,18 @@ grep -qE '^mcfs_errors_total\{errno="EDQUOT"\} [1-9]' "$tmp/q/.mcfs/metrics" || 
 mcctl quota default 32MiB >/dev/null
 dd if=/dev/zero of="$tmp/q/beyond" bs=1M count=12 status=none || fail "within a larger quota"
 equal "its size" "$(stat -c %s "$tmp/q/beyond")" 12582912
+
+# Without any memory in the pool nobody knows how large a file can be, but not that large.
+if command -v python3 >/dev/null; then
+	start_standalone "$tmp/none" --global_segment_size=0
+	python3 - "$tmp/none/f" <<'PY' || fail "a file of an exabyte"
+import errno, os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+for call in (lambda: os.pwrite(fd, b"x", 1 << 60), lambda: os.ftruncate(fd, 1 << 60)):
+    try:
+        call()
+        sys.exit("it can be written")
+    except OSError as e:
+        assert e.errno == errno.EFBIG, e
+PY
+fi
