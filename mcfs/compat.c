@@ -107,6 +107,26 @@ bool mcfs_compat_hooked(void)
 
 /* ---- what the kernel is asked for ---- */
 
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+
+/* libfuse's own call asks by a request, which an interrupt may have answered by now. */
+int mcfs_compat_backing(int fd)
+{
+	struct backing_map map = { .fd = fd };
+	int id;
+
+	if (!hook.passthrough)
+		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse passes no files through");
+	id = ioctl(fuse_session_fd(hook.session), DEV_IOC_BACKING_OPEN, &map);
+	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
+				     "through: %s", mc_strerror(errno));
+}
+
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata);
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata);
 
@@ -141,17 +161,6 @@ void mcfs_compat_open_backing(struct fuse_file_info *fi, int id)
 	/* With them the reads would come to us. */
 	fi->direct_io = fi->keep_cache = 0;
 	fi->backing_id = id;
-}
-
-int mcfs_compat_backing(fuse_req_t req, int fd)
-{
-	int id;
-
-	if (!hook.passthrough)
-		return mc_fail(-EOPNOTSUPP, "this kernel passes no files through");
-	id = fuse_passthrough_open(req, fd);
-	return id > 0 ? id : mc_fail(-EOPNOTSUPP, "the kernel refuses to pass the file through; libfuse "
-				     "has logged why");
 }
 
 static void see_flags(const struct in_header *in)
@@ -212,13 +221,6 @@ struct init_out {
 };
 _Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
 
-struct backing_map {
-	int32_t fd;
-	uint32_t flags;
-	uint64_t padding;
-};
-#define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
-
 /* Of INIT, which comes first and alone. */
 static struct {
 	uint64_t unique;
@@ -249,18 +251,6 @@ void mcfs_compat_open_backing(struct fuse_file_info *fi, int id)
 {
 	open_flags = FOPEN_PASSTHROUGH;
 	backing_id = (uint32_t)id;
-}
-
-int mcfs_compat_backing(fuse_req_t req, int fd)
-{
-	struct backing_map map = { .fd = fd };
-	int id;
-
-	if (!hook.passthrough)
-		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse passes no files through");
-	id = ioctl(fuse_session_fd(hook.session), DEV_IOC_BACKING_OPEN, &map);
-	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
-				     "through: %s", mc_strerror(errno));
 }
 
 static void see_flags(const struct in_header *in)

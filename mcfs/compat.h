@@ -37,7 +37,7 @@ void mcfs_compat_open_flags(struct fuse_file_info *fi, bool parallel_writes);
  * it granted; the number of a file for that, positive, good as long as the mount; @fi, of the next reply of
  * this thread, is for that one.  All who have an inode open at a time must get the same. */
 bool mcfs_compat_passthrough(void);
-int mcfs_compat_backing(fuse_req_t req, int fd);
+int mcfs_compat_backing(int fd);
 void mcfs_compat_open_backing(struct fuse_file_info *fi, int id);
 
 /* In a write handler: the slot that holds the data, which may be exchanged for another one; NULL: the

@@ -157,7 +157,7 @@ static int backing_of(struct mcfs_op *op, unsigned id)
 	if (id == 0 && mcfs_book() && mcfs_book()->backing > 0)
 		l->backing[id] = mcfs_book()->backing;
 	else
-		l->backing[id] = mcfs_compat_backing(op->req, fd);
+		l->backing[id] = mcfs_compat_backing(fd);
 	if (id == 0 && mcfs_book() && l->backing[id] > 0)
 		mcfs_book()->backing = l->backing[id];
 	return l->backing[id];
