@@ -71,6 +71,7 @@ struct running {
 	int ended;		/* atomic: the session is over */
 	int argc;		/* to read the options again */
 	char **argv;
+	char *dir;		/* that relative names of files are of; a daemon leaves it */
 };
 
 static int complain(int err)
@@ -158,9 +159,11 @@ static int prepare_again(struct mcfs *fs)
 static int open_log(const struct mcfs_conf *c)
 {
 	static const char *const by_minloglevel[] = { "info", "warn", "err", "err" };
+	/* Files are opened again from elsewhere.  What is not there the log complains about. */
+	auto_free char *dir = c->log_dir[0] ? realpath(c->log_dir, NULL) : NULL;
 	struct mc_log_conf log = {
 		.program = "mcfs",
-		.dir = c->logtostderr || c->debug ? NULL : c->log_dir,
+		.dir = c->logtostderr || c->debug ? NULL : dir ? dir : c->log_dir,
 		.max_file_size = (uint64_t)c->max_log_size << 20,
 		.max_files = (unsigned)c->max_log_files,
 		.levels = by_minloglevel[c->minloglevel],
@@ -342,13 +345,19 @@ static void take_ms(uint64_t *to, uint64_t from)
 }
 
 /* SIGHUP: log files that were moved away are opened anew, and what the configuration file says now of the
- * log, of times and of immutable holds from now on.  An error leaves all as it was. */
+ * log, of times and of immutable holds from now on.  An error leaves all options as they were. */
 static void reload(struct running *run)
 {
 	struct mcfs_conf *c = &run->fs.conf, now;
+	auto_free char *here = realpath(".", NULL);
 	struct mc_options *options;
-	int r = mc_options_parse(&program, run->argc, run->argv, &now, &options);
+	int r;
 
+	if (!run->dir || chdir(run->dir) < 0)
+		mc_warn("mcfs", "cannot go back to where the daemon was started: %s", mc_strerror(errno));
+	r = mc_options_parse(&program, run->argc, run->argv, &now, &options);
+	if (r < 0)
+		(void)open_log(c);
 	if (r == 0) {
 		r = open_log(&now);
 		if (r == 0) {
@@ -360,6 +369,8 @@ static void reload(struct running *run)
 		}
 		mc_options_free(options);
 	}
+	if (here && chdir(here) < 0)
+		mc_warn("mcfs", "chdir %s: %s", here, mc_strerror(errno));
 	if (r < 0)
 		mc_err("mcfs", "cannot reload the configuration, going on with the old one: %s",
 		       mc_err_detail(r));
@@ -490,6 +501,7 @@ int main(int argc, char **argv)
 	mc_stdfds_open();
 	run.argc = argc;
 	run.argv = argv;
+	run.dir = realpath(".", NULL);
 	r = mc_options_parse(&program, argc, argv, &fs->conf, &fs->options);
 	if (r == 1)
 		return 0;
@@ -522,6 +534,7 @@ int main(int argc, char **argv)
 	r = r < 0 ? (complain(r), 1) : run_mount(&run, parent);
 	free(fs->master);
 	free(fs->mountpoint);
+	free(run.dir);
 	mc_options_free(fs->options);
 	mc_log_close();
 	return r;

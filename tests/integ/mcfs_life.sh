@@ -218,6 +218,26 @@ start_daemon --log_dir="$tmp/logs"
 grep -q "mounted dir=$m" "$tmp/logs/mcfs.INFO" || fail "the log lacks the start"
 umount "$m"
 ended
+# Relative names are those of the directory that it was started in, also when it has left that.
+rm -r "$tmp/logs"
+mkdir "$tmp/logs"
+echo "timeout: 7s" >"$tmp/conf.yaml"
+cd "$tmp"
+start_daemon --log_dir=logs --config_path=conf.yaml
+cd "$OLDPWD"
+timeout_is() { grep -q "^timeout = $1 " "$m/.mcfs/config"; }
+timeout_is 7s || fail "config: $(grep timeout "$m/.mcfs/config")"
+echo "timeout: 9s" >"$tmp/conf.yaml"
+rm "$tmp/logs"/*
+kill -HUP "$pid"
+wait_for 20 timeout_is 9s || fail "not reloaded: $(cat "$tmp/logs"/*)"
+wait_for 20 grep -q "configuration reloaded" "$tmp/logs/mcfs.INFO" || fail "no new file of the log"
+echo "timeout: soon" >"$tmp/conf.yaml"
+rm "$tmp/logs"/*
+kill -HUP "$pid"
+wait_for 20 grep -q "cannot reload" "$tmp/logs/mcfs.INFO" || fail "no new file of the log, after nonsense"
+umount "$m"
+ended
 refused "cannot write the log" "$mcfs" "${flags[@]}" --log_dir="$tmp/none/where" "$m"
 # ---- read-only, immutable
 start_daemon -o ro
