@@ -38,7 +38,7 @@ static void show(struct mcfs_writer *w)
 {
 	__atomic_store_n(&w->shown_size, w->stage.size, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->pending, (w->dirty || w->fresh) && !w->revoked && !w->unlinked,
-			 __ATOMIC_RELAXED);
+			 __ATOMIC_RELEASE);
 }
 
 static void touched(struct mcfs_writer *w)
@@ -300,7 +300,15 @@ static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_
 	if (r == 0)
 		r = put_staged(w, (struct mcs_key){ key, len }, put_flags, deadline);
 	mcfs_pool_put_end(w->env->pool);
+	if (r >= 0)
+		__atomic_add_fetch(&w->env->commits[mc_hash(key, len, 0) % MCFS_COMMITS], 1,
+				   __ATOMIC_RELEASE);
 	return r < 0 ? r : 0;
+}
+
+uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_t len)
+{
+	return __atomic_load_n(&env->commits[mc_hash(key, len, 0) % MCFS_COMMITS], __ATOMIC_ACQUIRE);
 }
 
 static void tell(struct mcfs_writer *w, int err, const char *when)

@@ -28,6 +28,8 @@
 
 struct mcfs_inode;
 
+#define MCFS_COMMITS 256u
+
 struct mcfs_version_env {	/* what all writers of a mount share */
 	mcs_t *store;
 	struct mcfs_pool *pool;
@@ -35,6 +37,7 @@ struct mcfs_version_env {	/* what all writers of a mount share */
 	uint64_t max_size;	/* atomic: the largest object that can be stored */
 	pthread_mutex_t names;	/* innermost lock; guards names and the list of writers */
 	struct mc_list writers;	/* by their link; guarded by names */
+	uint32_t commits[MCFS_COMMITS];	/* atomic: versions published so far, by the hash of their keys */
 	/* Tell that a version could not be published.  @key is borrowed. */
 	void (*failed)(struct mcfs_version_env *env, const void *key, size_t len, int err,
 		       const char *when, pid_t pid);
@@ -134,8 +137,13 @@ void mcfs_writer_revoke(struct mcfs_writer *w);
 bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len);
 static inline bool mcfs_writer_pending(const struct mcfs_writer *w)
 {
-	return __atomic_load_n(&w->pending, __ATOMIC_RELAXED);
+	return __atomic_load_n(&w->pending, __ATOMIC_ACQUIRE);
 }
+
+/* A number that is another one when a version was published under @key since; also when one was under another key,
+ * rarely.  Who finds neither a version nor then a pending writer looks again when it has changed: the commit came
+ * between the two. */
+uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_t len);
 
 /* The name was removed or taken by another file: nothing is published any more.  False: it had been already. */
 bool mcfs_writer_unlink(struct mcfs_writer *w);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/fault.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
 #include "mcfs/ops/ops.h"
@@ -211,6 +212,16 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	return true;
 }
 
+/* As mcfs_find(), or with a version that is kept or, when @ret_open is given, opened. */
+static int look(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
+		struct mcfs_object **ret_open)
+{
+	ret->implied = false;
+	if (mcfs_reopen_peek(&op->fs->reopen, mcfs_key_of(key), op->ctx.pid, &ret->info))
+		return 0;
+	return ret_open ? find_to_open(op, key, ret, ret_open) : mcfs_find(op, key, ret);
+}
+
 void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param e;
@@ -219,6 +230,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_key key;
 	struct mcfs_object *o = NULL;
 	struct mcfs_op op;
+	uint32_t commits;
 	bool opens;
 	int r;
 
@@ -237,18 +249,16 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		(void)mcfs_reply_err(&op, r);
 		return;
 	}
-	found.implied = false;
 	opens = mcfs_expect_lookup(&op.fs->expect, op.ctx.pid);
-	if (mcfs_reopen_peek(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid, &found.info))
-		r = 0;
-	else if (opens)
-		r = find_to_open(&op, &key, &found, &o);
-	else
-		r = mcfs_find(&op, &key, &found);
-	if (r < 0 || found.info.kind != MCS_OBJECT)
-		mcfs_expect_nothing(&op.fs->expect, op.ctx.pid, r < 0);
-	if (is_missing(r) && lookup_pending(&op, &key))
-		return;
+	do {
+		commits = mcfs_commits(&op.fs->versions, key.data, key.len);
+		r = look(&op, &key, &found, opens ? &o : NULL);
+		MC_FAULT_POINT("mcfs.lookup.looked");
+		if (r < 0 || found.info.kind != MCS_OBJECT)
+			mcfs_expect_nothing(&op.fs->expect, op.ctx.pid, r < 0);
+		if (is_missing(r) && lookup_pending(&op, &key))
+			return;
+	} while (is_missing(r) && commits != mcfs_commits(&op.fs->versions, key.data, key.len));
 	if (r == 0 && found.info.kind == MCS_DIR)
 		key.data[key.len++] = '/';
 	if (r == 0)

@@ -68,14 +68,21 @@ static int carry_along(const struct renaming *rn)
 
 static int rename_committed(const struct renaming *rn)
 {
+	const struct mcfs_version_env *env = &rn->op->fs->versions;
 	unsigned flags = rn->noreplace ? MCS_RENAME_NOREPLACE : 0;
-	bool pending = false;
+	uint32_t commits;
+	bool pending;
 	int r;
 
-	r = mcs_rename(rn->op->fs->store, mcfs_key_of(rn->from), mcfs_key_of(rn->to), flags,
-		       mcfs_op_left_ms(rn->op));
-	for (size_t i = 0; i < rn->n; i++)
-		pending |= mcfs_writer_pending(rn->w[i]);
+	do {
+		commits = mcfs_commits(env, rn->from->data, rn->from->len);
+		r = mcs_rename(rn->op->fs->store, mcfs_key_of(rn->from), mcfs_key_of(rn->to), flags,
+			       mcfs_op_left_ms(rn->op));
+		pending = false;
+		for (size_t i = 0; i < rn->n; i++)
+			pending |= mcfs_writer_pending(rn->w[i]);
+	} while (mcs_errno(r) == ENOENT && !pending &&
+		 commits != mcfs_commits(env, rn->from->data, rn->from->len));
 	/* A file that exists by its writer only takes the name and shows it when it is closed. */
 	if (r < 0 && !(pending && mcs_errno(r) == ENOENT))
 		return r;

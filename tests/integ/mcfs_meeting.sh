@@ -10,3 +10,22 @@ MC_FAULTS=mcfs.version.put=delay:1500@1,mcfs.version.put=error:EIO@2,mcfs.names.
 timeout 60 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt" || fail "mcfs_meeting.py"
 unmount "$tmp/mnt"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
+
+# A lookup that has found no version, and is late to ask who writes one: that was published meanwhile.
+MC_FAULTS=mcfs.lookup.looked=delay:800 start_standalone "$tmp/mnt2" --global_segment_size=64MiB
+timeout 60 python3 - "$tmp/mnt2" <<'EOF' || fail "a file that exists was not found"
+import os, sys, threading, time
+name = os.path.join(sys.argv[1], "f")
+fd = os.open(name, os.O_WRONLY | os.O_CREAT)
+os.write(fd, b"x" * 1000)
+size = []
+looks = threading.Thread(target=lambda: size.append(os.stat(name).st_size))
+looks.start()
+# The first lookup shows a file that has no version yet, which is another one than was created: the kernel looks again.
+time.sleep(1.2)
+os.close(fd)
+looks.join()
+sys.exit(size != [1000])
+EOF
+unmount "$tmp/mnt2"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
