@@ -36,7 +36,7 @@ struct mcfs_book_head {
 
 enum mcfs_book_type {
 	MCFS_BOOK_FREE, MCFS_BOOK_INODE, MCFS_BOOK_HANDLE, MCFS_BOOK_REST,
-	MCFS_BOOK_MOVING,	/* an inode whose key is half written: the kernel has its number, nobody else gets it */
+	MCFS_BOOK_MOVING,	/* an inode whose key is half written: nobody else gets its number */
 };
 
 struct mcfs_book_entry {

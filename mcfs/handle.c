@@ -328,7 +328,8 @@ void mcfs_handles_continue(struct mcfs *fs)
 	unsigned n = lost_readers(fs, &all), gone = 0, later = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		int r = mc_now_ns() < deadline ? mcfs_handle_continue(fs, all[i], deadline) : -ETIMEDOUT;
+		int r = mc_now_ns() < deadline ?
+			mcfs_handle_continue(fs, all[i], deadline) : -ETIMEDOUT;
 
 		gone += mcs_errno(r) == ESTALE;
 		later += r < 0 && mcs_errno(r) != ESTALE;
@@ -336,5 +337,6 @@ void mcfs_handles_continue(struct mcfs *fs)
 	}
 	free(all);
 	if (n)
-		mc_info("mcfs", "open files are continued files=%u gone=%u later=%u", n, gone, later);
+		mc_info("mcfs", "open files are continued files=%u gone=%u later=%u", n, gone,
+			later);
 }

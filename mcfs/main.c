@@ -300,7 +300,8 @@ static int start(struct running *run)
 static int stop(struct running *run)
 {
 	struct mcfs *fs = &run->fs;
-	bool unmounted = __atomic_load_n(&run->ended, __ATOMIC_ACQUIRE) && !mcfs_session_is_mounted(fs);
+	bool unmounted = __atomic_load_n(&run->ended, __ATOMIC_ACQUIRE) &&
+		!mcfs_session_is_mounted(fs);
 	int r;
 
 	mcfs_streams_hang_up();
@@ -309,8 +310,8 @@ static int stop(struct running *run)
 		/* Threads are still at it: only the end of the process frees what they use. */
 		mc_err("mcfs", "giving up on operations that do not end: %s", mc_err_detail(r));
 		mc_log_close();
-		/* The guard sees our death and removes what a standalone pool leaves.  Whoever has unmounted us wants
-		 * no other daemon in our place. */
+		/* The guard sees our death and removes what a standalone pool leaves.  Whoever has
+		 * unmounted us wants no other daemon in our place. */
 		_exit(unmounted ? 0 : 1);
 	}
 	mcfs_guard_end();
@@ -354,7 +355,8 @@ static void reload(struct running *run)
 	int r;
 
 	if (!run->dir || chdir(run->dir) < 0)
-		mc_warn("mcfs", "cannot go back to where the daemon was started: %s", mc_strerror(errno));
+		mc_warn("mcfs", "cannot go back to where the daemon was started: %s",
+			mc_strerror(errno));
 	r = mc_options_parse(&program, run->argc, run->argv, &now, &options);
 	if (r < 0)
 		(void)open_log(c);

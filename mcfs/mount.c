@@ -272,8 +272,8 @@ static bool has_ended(void)
 	return session.ended;
 }
 
-/* What the kernel has sent already is answered: closes of programs that have ended are among it.  Also when it sends
- * no more: reads of programs that were killed are still with the store, which calls back. */
+/* What the kernel has sent already is answered: closes of programs that have ended are among it.  Also when
+ * it sends no more: reads of programs that were killed are still with the store, which calls back. */
 static int drain(struct mcfs *fs, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
@@ -293,7 +293,8 @@ bool mcfs_session_is_mounted(const struct mcfs *fs)
 
 	if (!fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
 		return false;
-	/* While the kernel talks to us the number is nobody else's.  Afterwards our mount is dead, if it is there. */
+	/* While the kernel talks to us the number is nobody else's.  Afterwards our mount is dead, if it is
+	 * there. */
 	if (poll(&pfd, 1, 0) >= 0 && !(pfd.revents & (POLLERR | POLLHUP | POLLNVAL)))
 		return true;
 	err = mcfs_mountpoint_probe(fs->mountpoint);

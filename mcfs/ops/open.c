@@ -36,7 +36,8 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 		return;
 	mcfs_carrier_set_capacity(fs->versions.carrier, pool.capacity);
 	/* Without memory in the pool the put is what says so. */
-	max = pool.largest_put && pool.largest_put < MCFS_SIZE_MAX ? pool.largest_put : MCFS_SIZE_MAX;
+	max = pool.largest_put && pool.largest_put < MCFS_SIZE_MAX ? pool.largest_put :
+		MCFS_SIZE_MAX;
 	__atomic_store_n(&fs->versions.max_size, max, __ATOMIC_RELAXED);
 }
 
@@ -96,9 +97,10 @@ static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mc
 static struct mcfs_object *take_pinned(struct mcfs_op *op, struct mcfs_inode *in)
 {
 	struct mcfs *fs = op->fs;
-	struct mcfs_object *o = mcfs_expect_take(&fs->expect, op->ctx.pid, in->info.generation), *kept;
+	struct mcfs_object *o, *kept;
 	struct mcfs_key key;
 
+	o = mcfs_expect_take(&fs->expect, op->ctx.pid, in->info.generation);
 	mcfs_inode_key(&fs->inodes, in, &key);
 	kept = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation);
 	if (!o)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A daemon ends whatever is still under way: nothing of it is used any more when it is gone, and what it left is gone too.
+# A daemon ends whatever is under way: nothing of it is used any more when it is gone, nor is anything left.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_netns
