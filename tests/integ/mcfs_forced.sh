@@ -53,12 +53,12 @@ for way in forced aborted; do
 	number=$(awk -v dir="$a" '$5 == dir { split($3, d, ":"); print d[2] }' /proc/self/mountinfo)
 	connection=$connections/$number
 	[ "$way" = forced ] || [ -w "$connection/abort" ] || continue
-	rm -f "$keeps"/*
+	rm -f "$keeps"/* "$tmp/out"
 	python3 "$tmp/client.py" "$a" <"$tmp/in" >"$tmp/out" 2>&1 &
 	client=$!
 	cleanup_fn end_pid "$client"
 	exec 7>"$tmp/in"
-	wait_for 20 grep -q open "$tmp/out" || fail "$way: $(cat "$tmp/out")"
+	wait_for 20 grep -qs open "$tmp/out" || fail "$way: $(cat "$tmp/out")"
 	"$way"
 	wait_for 20 gone "$MCFS_PID" || fail "$way: the daemon goes on"
 	wait "$MCFS_PID" || fail "$way: the daemon ended with status $?"
