@@ -149,12 +149,18 @@ static int round_of_copies(struct mcs *s)
 	struct mcp_task_fetch_reply reply;
 	struct job jobs[FETCH] = { 0 };
 	struct mcp_reply mem = { 0 };
-	uint64_t epoch = mcs_epoch(s);
+	uint64_t epoch;
 	struct mcp_copy c;
 	struct mcp_iter it;
 	unsigned n = 0, i;
-	int r;
+	int r = 0;
 
+	/* A fetch that has to connect hands out room of a connection made after a look at the number. */
+	if (!mcs_session_up(s->session))
+		r = mcs_session_probe(s->session, mc_deadline_ms(CALL_MS));
+	if (r < 0)
+		return r;
+	epoch = mcs_epoch(s);
 	r = mcs_call_once(s->session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
 	/* Copies of which nobody knows would keep their room for as long as the connection lasts. */
 	if (r == -MC_ETIMEDOUT)
