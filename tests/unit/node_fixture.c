@@ -105,6 +105,21 @@ void node_wait_counts(uint64_t pins, uint64_t connections)
 		 (unsigned long long)c.connections);
 }
 
+mcs_t *node_setup(void)
+{
+	fixture_master(NULL);
+	node_start(NODE_SEGMENT);
+	return node_client(MIB, 4 * MIB);
+}
+
+void node_teardown(mcs_t *c)
+{
+	mcs_close(c);
+	node_wait_counts(0, 0);
+	node_stop();
+	fixture_master_stop();
+}
+
 /* ---- by hand ---- */
 
 int hand_ask(struct node_hand *h, uint16_t type, uint32_t id, uint64_t size, int fd, int *ret_fd)

@@ -20,6 +20,10 @@ mcs_t *node_store(void);		/* the daemon's own */
 struct mcn *node_daemon(void);
 const char *node_address(void);		/* "unix:PATH" */
 mcs_t *node_client(uint64_t buffer, uint64_t pool);	/* goes through the daemon */
+/* For cmocka: all of it, with a client that has 1 MiB of shared memory and 4 of a pool; and its end, when nothing
+ * may be pinned any more. */
+mcs_t *node_setup(void);
+void node_teardown(mcs_t *c);
 /* The pool counts so many pins, connections: waits up to 5 s for it. */
 void node_wait_counts(uint64_t pins, uint64_t connections);
 

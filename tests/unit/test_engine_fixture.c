@@ -111,6 +111,14 @@ void side_close(struct side *s)
 		close(s->fd);
 }
 
+int side_dial(const struct side *s)
+{
+	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
 /* ---- in another process ---- */
 
 /* Where the owner can be reached: its engine, or the forwarder before it. */

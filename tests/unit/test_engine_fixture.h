@@ -31,6 +31,7 @@ struct side {
 void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsigned access,
 	       uint64_t seed);
 void side_close(struct side *s);
+int side_dial(const struct side *s);	/* a socket to its listener */
 
 /* The same in another process, which is this program again: main() has to begin with
  * owner_main(). */

@@ -32,14 +32,6 @@
 
 static struct mce_conf conf = { .progress_timeout_ms = 60000 };
 
-static int dial(const struct side *s)
-{
-	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
-
-	assert_true(fd >= 0);
-	return fd;
-}
-
 static struct mce_greeting greet_as(int fd, uint64_t token)
 {
 	struct mce_greeting g = { .version = 1, .version_min = 1, .token = token, .epoch = 1 };
@@ -92,7 +84,7 @@ static void map_server(void **state)
 	int lane, fd, got;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	lane = dial(&s);
+	lane = side_dial(&s);
 	g = greet_as(lane, 4711);
 	/* Nothing before a greeting, no greeting with another's token, no nonsense. */
 	fd = map_dial(&g.id);
@@ -152,7 +144,7 @@ static void deaf_mapper(void **state)
 	unsigned i;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	lane = dial(&s);
+	lane = side_dial(&s);
 	g = greet_as(lane, 5);
 	fd = map_dial(&g.id);
 	assert_int_equal(mce_map_send(fd, &m, -1), 0);
@@ -180,7 +172,7 @@ static void copier_open(struct copier *c, const struct side *s, uint64_t token)
 	struct mce_greeting g;
 	int page, got;
 
-	c->lane = dial(s);
+	c->lane = side_dial(s);
 	g = greet_as(c->lane, token);
 	c->fd = map_dial(&g.id);
 	page = mce_vm_busy_page(&c->busy);

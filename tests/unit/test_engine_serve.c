@@ -23,14 +23,6 @@
 
 static struct mce_conf conf = { .progress_timeout_ms = 60000 };
 
-static int dial(const struct side *s)
-{
-	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
-
-	assert_true(fd >= 0);
-	return fd;
-}
-
 static void put(int fd, const void *p, size_t n)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLOUT };
@@ -151,7 +143,7 @@ static void other_protocols(void **state)
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
 	for (size_t i = 0; i < sizeof(start) / sizeof(start[0]); i++) {
-		int fd = dial(&s);
+		int fd = side_dial(&s);
 
 		put(fd, start[i].bytes, start[i].n);
 		if (!ended(fd))
@@ -172,7 +164,7 @@ static void versions(void **state)
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
 	/* A newer peer that can speak our version, with a longer greeting and longer headers. */
-	fd = dial(&s);
+	fd = side_dial(&s);
 	mce_greeting_pack(b, &g);
 	mce_put32(b + 8, sizeof(b));
 	put(fd, b, sizeof(b));
@@ -204,7 +196,7 @@ static void versions(void **state)
 	}
 	close(fd);
 	/* One that cannot is told so. */
-	fd = dial(&s);
+	fd = side_dial(&s);
 	g = (struct mce_greeting){ .version = 9, .version_min = 8, .token = 1, .epoch = 5 };
 	mce_greeting_pack(b, &g);
 	put(fd, b, MCE_GREETING_SIZE);
@@ -225,22 +217,22 @@ static void fencing(void **state)
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
 	memset(payload, 0x44, LEN);
-	old = dial(&s);
+	old = side_dial(&s);
 	assert_int_equal(greet_as(old, 77, 0, 5).status, 0);
 	ask(old, request(&s, MCE_FRAME_WRITE, 0, 65536));
 	put(old, payload, 1000);
 	wait_for_byte(&s, 999, 0x44);
 	/* Another lane of the same peer is another name. */
-	older = dial(&s);
+	older = side_dial(&s);
 	assert_int_equal(greet_as(older, 77, 1, 1).status, 0);
-	new = dial(&s);
+	new = side_dial(&s);
 	assert_int_equal(greet_as(new, 77, 0, 6).status, 0);
 	(void)send(old, payload, 64536, MSG_NOSIGNAL);
 	assert_true(ended(old));
 	pattern_check(s.mem + 1000, 65536 - 1000, SEED, 1000);
 	/* The name goes to no one who is older. */
 	close(old);
-	old = dial(&s);
+	old = side_dial(&s);
 	assert_int_equal(mc_err_from_wire(greet_as(old, 77, 0, 5).status), -ESTALE);
 	assert_true(ended(old));
 	ask(new, request(&s, MCE_FRAME_READ, LEN - 1, 1));
@@ -268,7 +260,7 @@ static void refused_writes(void **state)
 
 	memset(payload, 0x55, LEN);
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	fd = dial(&s);
+	fd = side_dial(&s);
 	greet_as(fd, 1, 0, 1);
 	for (unsigned i = 0; i < 6; i++) {
 		q = request(&s, MCE_FRAME_WRITE, i, 300000);
@@ -308,7 +300,7 @@ static void malformed(void **state)
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
 	for (unsigned i = 0; i < 4; i++) {
 		struct mce_wire_req q = request(&s, MCE_FRAME_READ, 0, 1);
-		int fd = dial(&s);
+		int fd = side_dial(&s);
 
 		greet_as(fd, i + 1, 0, 1);
 		q.whole = q.addr;
@@ -339,7 +331,7 @@ static void greedy_reader(void **state)
 	struct mce_wire_req q;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	greedy = dial(&s);
+	greedy = side_dial(&s);
 	greet_as(greedy, 1, 0, 1);
 	q = request(&s, MCE_FRAME_READ, 0, LEN);
 	q.whole = q.addr;
@@ -357,7 +349,7 @@ static void greedy_reader(void **state)
 			break;
 	}
 	assert_true(asked < 100 * 1000 * 1000);
-	fd = dial(&s);
+	fd = side_dial(&s);
 	greet_as(fd, 2, 0, 1);
 	ask(fd, request(&s, MCE_FRAME_READ, 0, 100));
 	assert_int_equal(answer(fd).status, 0);
@@ -384,7 +376,7 @@ static void unregister_in_the_middle(void **state)
 
 	memset(payload, 0x66, LEN);
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
-	fd = dial(&s);
+	fd = side_dial(&s);
 	greet_as(fd, 1, 0, 1);
 	ask(fd, request(&s, MCE_FRAME_WRITE, 0, LEN));
 	put(fd, payload, 5000);
@@ -449,10 +441,10 @@ static void too_many(void **state)
 	few.max_peers_in = 3;
 	side_open(&s, &few, LEN, MCE_ACCESS_READ, SEED);
 	for (unsigned i = 0; i < 3; i++) {
-		fd[i] = dial(&s);
+		fd[i] = side_dial(&s);
 		assert_int_equal(greet_as(fd[i], i + 1, 0, 1).status, 0);
 	}
-	fd[3] = dial(&s);
+	fd[3] = side_dial(&s);
 	assert_true(ended(fd[3]));
 	close(fd[3]);
 	/* A place that is free again can be had again. */
@@ -462,7 +454,7 @@ static void too_many(void **state)
 		struct mce_greeting g = { .version = 1, .version_min = 1, .token = 50, .epoch = 1 };
 
 		assert_true(i < 1000);
-		fd[4] = dial(&s);
+		fd[4] = side_dial(&s);
 		mce_greeting_pack(b, &g);
 		if (send(fd[4], b, sizeof(b), MSG_NOSIGNAL) == sizeof(b) && get(fd[4], b, sizeof(b)))
 			break;
@@ -484,9 +476,9 @@ static void half_request(void **state)
 
 	quick.progress_timeout_ms = 200;
 	side_open(&s, &quick, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
-	idle = dial(&s);
+	idle = side_dial(&s);
 	greet_as(idle, 1, 0, 1);
-	fd = dial(&s);
+	fd = side_dial(&s);
 	greet_as(fd, 2, 0, 1);
 	ask(fd, request(&s, MCE_FRAME_WRITE, 0, 1000));
 	put(fd, "x", 1);

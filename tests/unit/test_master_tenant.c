@@ -13,7 +13,7 @@
 
 #define MIB (1ull << 20)
 
-static char dir[] = "/tmp/mc-tenant-XXXXXX", journal[64];
+static char journal[64];
 
 /* ---- short ways ---- */
 
@@ -519,18 +519,8 @@ static void a_tenant_that_comes_meanwhile(void **state)
 
 static int up(void **state)
 {
-	if (!mkdtemp(dir))
-		return -1;
-	snprintf(journal, sizeof(journal), "%s/journal", dir);
-	return 0;
-}
-
-static int down(void **state)
-{
-	char cmd[96];
-
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
-	return system(cmd);
+	(void)state;
+	return tx_dir_up(journal, sizeof(journal), "journal");
 }
 
 int main(void)
@@ -553,5 +543,5 @@ int main(void)
 		cmocka_unit_test(a_tenant_that_comes_meanwhile),
 	};
 
-	return cmocka_run_group_tests(tests, up, down);
+	return cmocka_run_group_tests(tests, up, tx_dir_down);
 }

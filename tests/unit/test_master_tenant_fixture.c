@@ -4,6 +4,28 @@
 
 #include "test_master_tenant_fixture.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
+static char dir[] = "/tmp/mc-tenant-XXXXXX";
+
+int tx_dir_up(char *path, size_t size, const char *name)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, size, "%s/%s", dir, name);
+	return 0;
+}
+
+int tx_dir_down(void **state)
+{
+	char cmd[96];
+
+	(void)state;
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	return system(cmd);
+}
+
 void tx_tune(struct mcm_conf *conf)
 {
 	conf->enable_multi_tenants = true;

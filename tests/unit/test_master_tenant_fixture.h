@@ -5,6 +5,9 @@
 
 #include "test_master_fixture.h"
 
+/* For cmocka's group: a directory of its own, *@path of @size becomes that of @name in it; and its end. */
+int tx_dir_up(char *path, size_t size, const char *name);
+int tx_dir_down(void **state);
 /* For fx_up(): with tenants. */
 void tx_tune(struct mcm_conf *conf);
 

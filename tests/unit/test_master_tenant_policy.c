@@ -13,7 +13,7 @@
 
 #define MIB (1ull << 20)
 
-static char dir[] = "/tmp/mc-tenant-XXXXXX", policy_file[64];
+static char policy_file[64];
 
 /* ---- short ways ---- */
 
@@ -217,18 +217,8 @@ static void a_quota_that_cannot_be_written_is_not_in_force(void **state)
 
 static int up(void **state)
 {
-	if (!mkdtemp(dir))
-		return -1;
-	snprintf(policy_file, sizeof(policy_file), "%s/policy.yaml", dir);
-	return 0;
-}
-
-static int down(void **state)
-{
-	char cmd[96];
-
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
-	return system(cmd);
+	(void)state;
+	return tx_dir_up(policy_file, sizeof(policy_file), "policy.yaml");
 }
 
 int main(void)
@@ -242,5 +232,5 @@ int main(void)
 		cmocka_unit_test(a_quota_that_cannot_be_written_is_not_in_force),
 	};
 
-	return cmocka_run_group_tests(tests, up, down);
+	return cmocka_run_group_tests(tests, up, tx_dir_down);
 }

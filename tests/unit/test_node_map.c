@@ -16,19 +16,14 @@ static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and 4 of a 
 static int setup(void **state)
 {
 	(void)state;
-	fixture_master(NULL);
-	node_start(NODE_SEGMENT);
-	c = node_client(MIB, 4 * MIB);
+	c = node_setup();
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	mcs_close(c);
-	node_wait_counts(0, 0);
-	node_stop();
-	fixture_master_stop();
+	node_teardown(c);
 	return 0;
 }
 
