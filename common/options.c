@@ -514,7 +514,14 @@ void mc_options_free(struct mc_options *o)
 	free(o);
 }
 
-static void show_text(const struct mc_options *o)
+/* 1, or that nobody can have read it. */
+static int shown(void)
+{
+	return fflush(stdout) || ferror(stdout) ?
+		mc_fail(-EIO, "cannot write to standard output: %s", strerror(errno)) : 1;
+}
+
+static int show_text(const struct mc_options *o)
 {
 	if (o->show == MC_SHOW_HELP)
 		mc_opt_help(o->prog, stdout);
@@ -522,6 +529,7 @@ static void show_text(const struct mc_options *o)
 		mc_opt_man(o->prog, stdout);
 	else
 		mc_opt_version(o->prog, stdout);
+	return shown();
 }
 
 /* @conf must not keep strings that are freed with @o. */
@@ -543,15 +551,15 @@ int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void 
 	r = parse_args(o, argc, argv);
 	/* Who asks for help gets it, whatever may be wrong behind. */
 	if (o->show != MC_SHOW_NOTHING && o->show != MC_SHOW_CONFIG) {
-		show_text(o);
+		r = show_text(o);
 		mc_options_free(o);
-		return 1;
+		return r;
 	}
 	if (r == 0)
 		r = apply_all(o, conf);
 	if (r == 0 && o->show == MC_SHOW_CONFIG) {
 		r = mc_options_print(o, conf, stdout);
-		r = r < 0 ? r : 1;
+		r = r < 0 ? r : shown();
 	}
 	if (r == 0) {
 		*ret = o;

@@ -92,7 +92,8 @@ struct mc_options;	/* result of parsing: origins and positional arguments */
 /* Parse into @conf (the program's struct; its strings are freed with *ret, NULL on failure).
  * Handles --help, --version, --print_config, --help=man (roff source of the OPTIONS section)
  * itself: prints to stdout and returns 1: the caller then exits with 0.  Returns 0, or negative
- * with mc_err_detail() for a value out of range, an unreadable config file, a missing value.
+ * with mc_err_detail() for a value out of range, an unreadable config file, a missing value, or
+ * when what it prints cannot be written.
  * Warnings go to stderr. */
 int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void *conf,
 		     struct mc_options **ret);

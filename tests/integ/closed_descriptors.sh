@@ -14,6 +14,15 @@ chmod +x "$tmp/closed"
 descriptors() {
 	readlink "/proc/$1/fd/0" "/proc/$1/fd/1" "/proc/$1/fd/2" | tr '\n' ' '
 }
+# what is asked for and cannot be written is not well
+for p in master/mooncake_master mcfs/mcfs tools/mcctl tools/mcbench node/mooncake_client tools/transfer_engine_bench \
+	tools/mooncake_http_metadata_server; do
+	for flag in --version --help --print_config; do
+		! "$top_builddir/$p" "$flag" >&- 2>"$tmp/why" || fail "$p $flag ended well without standard output"
+		grep -q 'standard output' "$tmp/why" || fail "$p $flag: $(cat "$tmp/why")"
+		! "$top_builddir/$p" "$flag" >/dev/full 2>"$tmp/why" || fail "$p $flag ended well on a full disk"
+	done
+done
 nulls='/dev/null /dev/null /dev/null '
 
 # what the metadata server keeps is there after a restart, with nothing else in the file
