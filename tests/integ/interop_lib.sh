@@ -23,8 +23,8 @@ serve() {
 # tell WORD SEED - have the node fill its memory, or check it
 tell() {
 	local line
-	echo "$*" >&7
-	read -r -t 60 line <&8 || fail "the node says nothing to $*"
+	(trap '' PIPE; echo "$*" >&7) 2>/dev/null || fail "the node has ended before $*: $(tail -n 20 "$tmp/server.log")"
+	read -r -t 60 line <&8 || fail "the node says nothing to $*: $(tail -n 20 "$tmp/server.log")"
 	[ "$line" = ok ] || fail "$*: $line"
 }
 
