@@ -503,6 +503,17 @@ static void an_unlinked_file_publishes_nothing(void **state)
 	stored(f, "k", NULL);
 }
 
+static void a_name_that_was_not_removed_is_published(void **state)
+{
+	struct mcfs_writer *w = created(*state, "k");
+
+	assert_true(mcfs_writer_unlink(w));
+	assert_false(mcfs_writer_unlink(w));
+	mcfs_writer_relink(w);
+	assert_int_equal(releases(w, MCFS_ALIVE), 0);
+	stored(*state, "k", "");
+}
+
 static void a_rename_publishes_under_the_new_name(void **state)
 {
 	struct fixture *f = *state;
@@ -773,6 +784,7 @@ int main(void)
 		TEST(a_failed_release_is_told),
 		TEST(fsync_commits),
 		TEST(an_unlinked_file_publishes_nothing),
+		TEST(a_name_that_was_not_removed_is_published),
 		TEST(a_rename_publishes_under_the_new_name),
 		TEST(a_rename_behind_a_commit_changes_nothing),
 		TEST(a_carried_writer_publishes_later),
