@@ -237,12 +237,12 @@ static bool begin(struct mcfs_op *op)
 	op->taken = 0;
 	op->bytes = 0;
 	op->impatient = false;
-	/* What gives something back is always let through. */
 	/* Of what the daemon before us has lost the key nothing is known. */
 	if (op->in == &op->fs->inodes.lost || op->other == &op->fs->inodes.lost) {
 		(void)mcfs_reply_err(op, -ESTALE);
 		return false;
 	}
+	/* What gives something back is always let through. */
 	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && op->code != MCFS_OP_release &&
 	    op->code != MCFS_OP_releasedir && op->code != MCFS_OP_flush) {
 		mc_metric_add(&refused, 1);

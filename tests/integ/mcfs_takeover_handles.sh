@@ -99,6 +99,16 @@ mkdir "$m/d"
 )
 [ ! -e "$m/x" ] || fail "a file of a lost directory stands in the root"
 [ -d "$m/e" ] || fail "the directory has neither name"
+
+# ---- the same when it is held open: closing it gives back what it held
+another_than "$old" || fail "no daemon below the supervisor"
+old=$daemon
+mkdir "$m/held"
+exec {fd}<"$m/held"
+timeout 60 mv "$m/held" "$m/moved" || :
+followed "$old" 2
+exec {fd}<&-
+wait_for 20 nothing_open "$m" || fail "a lost directory was closed, and is open: $(open_handles "$m")"
 unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
 
