@@ -83,7 +83,7 @@ int mcs_node_open(const struct mcs_conf *conf, struct mcs_node **ret)
 	r = open_at(conf, found ? port : say, found, ret);
 	if (r < 0)
 		return found ? 0 : r;
-	if (found && strcmp((*ret)->master, conf->master)) {
+	if (found && (strcmp((*ret)->master, conf->master) || *(*ret)->tenant)) {
 		mcs_node_close(TAKE_PTR(*ret));
 		return 0;
 	}
@@ -109,6 +109,11 @@ const char *mcs_node_master(const struct mcs_node *n)
 const char *mcs_node_hostname(const struct mcs_node *n)
 {
 	return n->hostname;
+}
+
+const char *mcs_node_tenant(const struct mcs_node *n)
+{
+	return n->tenant;
 }
 
 const char *mcs_node_address(const struct mcs_node *n)

@@ -30,6 +30,7 @@ void mcs_node_close(struct mcs_node *n);	/* NULL is fine */
 /* What the daemon said; constant while it is open. */
 const char *mcs_node_master(const struct mcs_node *n);
 const char *mcs_node_hostname(const struct mcs_node *n);
+const char *mcs_node_tenant(const struct mcs_node *n);	/* "": the default one */
 const char *mcs_node_address(const struct mcs_node *n);
 bool mcs_node_up(struct mcs_node *n);
 bool mcs_node_found(const struct mcs_node *n);	/* nobody has named it ("auto") */

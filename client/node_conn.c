@@ -125,7 +125,8 @@ static int greet(struct mcs_node *n, struct mcs_node_conn *c)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_HELLO };
 	uint64_t asked_ns = mc_now_ns();
-	const char *second;
+	const char *name[2] = { "", "" };	/* the node's, and the tenant's */
+	const char *p, *end = msg.text + sizeof(msg.text);
 	int r = mcs_node_conn_ask(c, &msg, -1, NULL);
 
 	if (r < 0)
@@ -133,14 +134,19 @@ static int greet(struct mcs_node *n, struct mcs_node_conn *c)
 	c->token = msg.token;
 	/* In another time namespace the daemon has another one, and an older daemon says nothing. */
 	c->one_clock = msg.clock_ns >= asked_ns && msg.clock_ns <= mc_now_ns();
+	p = msg.text;
+	for (unsigned i = 0; i < 2 && (p += strlen(p) + 1) < end; i++)
+		name[i] = p;
+	if (*n->master && strcmp(msg.text, n->master))
+		return mc_fail(-MC_ERPC, "the daemon at %s serves another master now: %s", n->addr, msg.text);
+	if (*n->master && strcmp(name[1], n->tenant))
+		return mc_fail(-MC_ERPC, "the daemon at %s serves another tenant now: %s", n->addr,
+			       *name[1] ? name[1] : "default");
 	if (*n->master)
-		return !strcmp(msg.text, n->master) ? 0 :
-			mc_fail(-MC_ERPC, "the daemon at %s serves another master now: %s", n->addr,
-				msg.text);
+		return 0;
 	memcpy(n->master, msg.text, sizeof(n->master));
-	second = msg.text + strlen(msg.text) + 1;
-	if (second < msg.text + sizeof(msg.text))
-		snprintf(n->hostname, sizeof(n->hostname), "%s", second);
+	snprintf(n->hostname, sizeof(n->hostname), "%s", name[0]);
+	snprintf(n->tenant, sizeof(n->tenant), "%s", name[1]);
 	return 0;
 }
 

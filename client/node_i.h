@@ -24,7 +24,7 @@ struct mcs_node_left {
 struct mcs_node {
 	/* constant after open */
 	char addr[160];
-	char master[192], hostname[160];
+	char master[192], hostname[160], tenant[192];
 	bool found;			/* nobody has named it: only root's or our own is trusted */
 	unsigned spin_us;
 	uint64_t bounce_size, pool_size;

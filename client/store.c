@@ -153,14 +153,26 @@ static void wake_keeper(void *arg)
 		mcs_keeper_wake(s->keeper);
 }
 
+/* What a daemon does not do is about the same keys. */
+static int take_tenant(struct mcs *s, const char *tenant)
+{
+	free((char *)s->conf.tenant);
+	s->conf.tenant = strdup(tenant);
+	if (!s->conf.tenant)
+		return -ENOMEM;
+	s->tenant = mcp_bytes(s->conf.tenant, strlen(s->conf.tenant));
+	return 0;
+}
+
 /* For what a daemon does not do; nothing is connected. */
 static int open_node_session(struct mcs *s)
 {
+	int r = take_tenant(s, mcs_node_tenant(s->node));
 	struct mcs_session_conf conf = {
 		.addrs = mcs_node_master(s->node),
 		.name = mcs_node_hostname(s->node),
 		.client = s->client,
-		.min_version = 1,
+		.min_version = *mcs_node_tenant(s->node) ? 2 : 1,
 		.spin_us = s->conf.spin_us,
 		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
 		.attach = attach,
@@ -168,7 +180,7 @@ static int open_node_session(struct mcs *s)
 		.arg = s,
 	};
 
-	return mcs_session_open(&conf, &s->session);
+	return r < 0 ? r : mcs_session_open(&conf, &s->session);
 }
 
 static int open_session(struct mcs *s)

@@ -49,7 +49,6 @@ static const struct mc_opt_alias aliases[] = {
 static const struct mc_opt_absent absent[] = {
 	{ "enable_offload", "false", "there is no SSD tier yet" },
 	{ "start_offload_rpc_server", "false", "there is no SSD tier yet" },
-	{ "tenant_id", "default", "all clients share one name space" },
 	{ NULL, NULL, NULL },
 };
 
@@ -212,6 +211,7 @@ static int open_store(struct running *run, const char *master)
 	mcs_conf_init(&conf);
 	mcn_host_of(fs->conf.host, master, host, sizeof(host));
 	conf.master = master;
+	conf.tenant = fs->conf.tenant_id;
 	conf.hostname = host;
 	conf.protocol = fs->conf.protocol;
 	conf.segment_size = fs->conf.global_segment_size;

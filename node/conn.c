@@ -208,11 +208,16 @@ static int serve_segment(struct mcn_conn *c, const struct mcfs_msg *in, struct m
 
 static int serve_hello(struct mcn_conn *c, struct mcfs_msg *out)
 {
+	int len = snprintf(out->text, sizeof(out->text), "%s%c%s%c%s", c->n->master, '\0',
+			   mcs_hostname(c->n->conf.store), '\0', c->n->tenant);
+
+	/* Who is told a part of a name takes us for another one; without a tenant's that does no harm. */
+	if (len >= (int)sizeof(out->text) && *c->n->tenant)
+		return mc_fail(-MCS_EPARAM, "the names of master, host and tenant have more than %zu bytes",
+			       sizeof(out->text) - 3);
 	c->greeted = true;
 	out->nsegments = MCN_SEGMENTS;
 	out->clock_ns = mc_now_ns();
-	(void)snprintf(out->text, sizeof(out->text), "%s%c%s", c->n->master, '\0',
-		       mcs_hostname(c->n->conf.store));
 	return 0;
 }
 

@@ -142,6 +142,7 @@ static int start_node(struct running *run)
 	struct mcn_conf conf = {
 		.store = run->store,
 		.master = c->master_server_address,
+		.tenant = c->tenant_id,
 		.port = (int)c->port,
 		.path = c->socket,
 		.uids = c->allow_uids,

@@ -19,6 +19,7 @@ struct mcn;
 struct mcn_conf {
 	mcs_t *store;		/* has to stay until mcn_stop() */
 	const char *master;	/* what clients are told: where the store is */
+	const char *tenant;	/* and whose keys it is about, as in struct mcs_conf */
 	int port;		/* names the socket in the abstract name space; 0: none there */
 	const char *path;	/* a socket file as well; NULL or "": none */
 	const char *uids;	/* users that may connect besides the own one and root: "1000,1001" */

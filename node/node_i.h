@@ -27,7 +27,7 @@ struct mcn_listener {
 struct mcn {
 	/* constant after start */
 	struct mcn_conf conf;
-	char *master;
+	char *master, *tenant;		/* tenant: "" for the default one */
 	uid_t uids[MCN_UIDS_MAX];
 	unsigned nuids;
 	struct mc_evloop *loop;

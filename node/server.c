@@ -334,7 +334,8 @@ int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
 	pthread_condattr_destroy(&attr);
 	mc_list_init(&n->conns);
 	n->master = strdup(conf->master ? conf->master : "");
-	r = n->master ? start(n) : -ENOMEM;
+	n->tenant = strdup(conf->tenant && strcmp(conf->tenant, "default") ? conf->tenant : "");
+	r = n->master && n->tenant ? start(n) : -ENOMEM;
 	if (r < 0) {
 		mcn_stop(n);
 		return r;
@@ -395,6 +396,7 @@ void mcn_stop(struct mcn *n)
 	pthread_cond_destroy(&n->changed);
 	pthread_mutex_destroy(&n->lock);
 	free(n->master);
+	free(n->tenant);
 	free(n);
 }
 

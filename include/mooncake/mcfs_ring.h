@@ -7,7 +7,8 @@
  * client is answered by one packet of the same type, in order; status says how it went.
  *
  *	HELLO				token, nsegments, clock_ns, text: the master's address, and behind
- *					its NUL the name of the node's segments
+ *					its NUL the name of the node's segments, and behind its NUL
+ *					the tenant whose keys these are, "" for the default one
  *	SEGMENT id			size, kind, and a read-only descriptor of the segment
  *	BUFFER size, and a memfd	id: from now on operations may name (id, offset, length)
  *	UNBUFFER id			no operation uses the memory any more

@@ -84,8 +84,9 @@ struct mcs_conf {
 	uint64_t segment_offset;
 	/* The node's daemon (mcfs, mooncake_client), which then does the work with its memory: "off",
 	 * "HOST:PORT" or "PORT" (of this host, as upstream's dummy clients say it), "unix:PATH", or "auto":
-	 * the one at port 50052 when it runs, serves the same master, and no segment is contributed.  NULL:
-	 * "auto", "off" with a segment. */
+	 * the one at port 50052 when it runs, serves the same master and the default tenant, and neither a
+	 * segment nor a tenant is given here.  Who names a daemon gets the keys of its tenant.  NULL: "auto",
+	 * "off" with a segment. */
 	const char *daemon;
 	uint64_t daemon_buffer;		/* memory shared with it, for values that lie elsewhere; 16 MiB */
 	uint64_t daemon_pool;		/* more of it, for mcs_pool_alloc() */

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_node_tenant.c - daemons of different tenants: whose keys a program gets that goes through one. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/node_fixture.h"
+
+#define KEY "k"
+
+static char dir[64], path[96], addr[112];
+
+struct node {
+	mcs_t *store;
+	struct mcn *daemon;
+};
+
+static void tune(struct mcm_conf *conf)
+{
+	conf->enable_multi_tenants = true;
+}
+
+static mcs_t *opened(const char *tenant, uint64_t segment, const char *daemon)
+{
+	struct mcs_conf conf;
+	mcs_t *s = NULL;
+	int r;
+
+	mcs_conf_init(&conf);
+	conf.master = fixture_master_addr();
+	conf.segment_size = segment;
+	conf.segment_kind = "memfd";
+	conf.tenant = tenant;
+	conf.daemon = daemon;
+	conf.timeout_ms = 20000;
+	r = mcs_open(&conf, &s);
+	if (r < 0)
+		fail_msg("mcs_open: %s", mcs_error_detail(r));
+	return s;
+}
+
+/* False: another daemon of this machine has the port. */
+static bool up(struct node *n, const char *tenant, int port)
+{
+	struct mcn_conf conf = {
+		.master = fixture_master_addr(), .tenant = tenant, .path = path, .port = port,
+		.hot_size = NODE_HOT, .hot_ms = 60000,
+	};
+	int r;
+
+	n->store = opened(tenant, 16 * MIB, NULL);
+	conf.store = n->store;
+	r = mcn_start(&conf, &n->daemon);
+	if (r == -EADDRINUSE && port) {
+		mcs_close(n->store);
+		return false;
+	}
+	assert_int_equal(r, 0);
+	return true;
+}
+
+static void down(struct node *n)
+{
+	mcn_stop(n->daemon);
+	mcs_close(n->store);
+}
+
+static int setup(void **state)
+{
+	mcs_t *s;
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/mc-tenant.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	snprintf(addr, sizeof(addr), "unix:%s", path);
+	fixture_master(tune);
+	s = opened(NULL, 0, "off");
+	assert_int_equal(mcs_quota_set(s, "default", 16 * MIB, -1), 0);
+	assert_int_equal(mcs_quota_set(s, "red", 16 * MIB, -1), 0);
+	assert_int_equal(mcs_quota_set(s, "blue", 16 * MIB, -1), 0);
+	mcs_close(s);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fixture_master_stop();
+	return rmdir(dir);
+}
+
+/* Who names a daemon has the keys of its tenant, in what the daemon does and in what it leaves to the master. */
+static void keys_of_the_daemon(void **state)
+{
+	mcs_t *c, *red, *plain;
+	struct mcs_info info;
+	mcs_list_t *list;
+	struct mcs_entry e;
+	struct node n;
+
+	(void)state;
+	assert_true(up(&n, "red", 0));
+	c = opened(NULL, 0, addr);
+	red = opened("red", 0, "off");
+	plain = opened("default", 0, "off");
+	fixture_put_ok(plain, KEY, 1000, 1);
+	assert_int_equal(mcs_stat(c, fixture_key(KEY), &info, -1), -MCS_ENOOBJECT);
+	fixture_put_ok(c, KEY, 2000, 2);
+	fixture_expect(c, KEY, 2000, 2);
+	fixture_expect(red, KEY, 2000, 2);
+	fixture_expect(plain, KEY, 1000, 1);
+	assert_int_equal(mcs_list_open(c, fixture_key(""), 0, &list), 0);
+	assert_int_equal(mcs_list_next(list, &e, -1), 1);
+	assert_int_equal(e.size, 2000);
+	assert_int_equal(mcs_list_next(list, &e, -1), 0);
+	mcs_list_close(list);
+	assert_int_equal(mcs_rename(c, fixture_key(KEY), fixture_key("moved"), 0, -1), 0);
+	fixture_expect(red, "moved", 2000, 2);
+	fixture_expect(plain, KEY, 1000, 1);
+	mcs_close(c);
+	mcs_close(red);
+	mcs_close(plain);
+	down(&n);
+}
+
+/* A daemon in the place of the one that a program has got to know is that program's no longer. */
+static void another_in_its_place(void **state)
+{
+	struct node n;
+	mcs_t *c;
+
+	(void)state;
+	assert_true(up(&n, "red", 0));
+	c = opened(NULL, 0, addr);
+	fixture_put_ok(c, KEY, 1000, 1);
+	down(&n);
+	assert_true(up(&n, "blue", 0));
+	assert_int_equal(fixture_put(c, KEY, 1000, 3, 0), -MCS_ERPC);
+	down(&n);
+	assert_true(up(&n, NULL, 0));
+	assert_int_equal(fixture_put(c, KEY, 1000, 3, 0), -MCS_ERPC);
+	down(&n);
+	assert_true(up(&n, "red", 0));
+	fixture_put_ok(c, KEY, 1000, 3);
+	mcs_close(c);
+	down(&n);
+}
+
+/* Who names none is about the tenant default, whatever waits at the port that everybody knows. */
+static void found_by_itself(void **state)
+{
+	struct node n;
+	mcs_t *c;
+
+	(void)state;
+	if (!up(&n, "red", MCFS_SOCKET_PORT))
+		skip();
+	c = opened(NULL, 0, NULL);
+	assert_null(mcs_daemon(c));
+	fixture_put_ok(n.store, KEY, 1000, 1);
+	assert_int_equal(fixture_put(c, KEY, 1000, 2, MCS_PUT_EXCL), 0);
+	fixture_expect(n.store, KEY, 1000, 1);
+	fixture_expect(c, KEY, 1000, 2);
+	mcs_close(c);
+	down(&n);
+	if (!up(&n, "default", MCFS_SOCKET_PORT))
+		skip();
+	c = opened(NULL, 0, NULL);
+	assert_non_null(mcs_daemon(c));
+	mcs_close(c);
+	down(&n);
+}
+
+/* What cannot be told whole is not told in part. */
+static void long_name(void **state)
+{
+	struct mcs_conf conf;
+	char name[201];
+	struct node n;
+	mcs_t *s;
+
+	(void)state;
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_true(up(&n, name, 0));
+	mcs_conf_init(&conf);
+	conf.daemon = addr;
+	assert_int_equal(mcs_open(&conf, &s), -MCS_EPARAM);
+	assert_non_null(strstr(mcs_error_detail(-MCS_EPARAM), "names of master, host and tenant"));
+	down(&n);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(keys_of_the_daemon),
+		TEST(another_in_its_place),
+		TEST(found_by_itself),
+		TEST(long_name),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
