@@ -25,6 +25,7 @@ struct mcfs_handle {
 	bool nonblock;			/* LINES: constant */
 	struct mcfs_dir *dir;		/* LIST; readdir.c's */
 	struct mcn_pins *pins;		/* atomic; of ioctls, made when they are wanted */
+	bool beside;			/* constant; WRITE: others wrote to its inode when it was opened */
 	bool hidden;			/* atomic; WRITE: its inode was taken out of lookups */
 	uint64_t number;		/* atomic; in the book (book.h), 0: in none, or no more */
 	uint64_t unique;		/* under fs->handles_lock; of the request that opened it; with a book */

@@ -364,17 +364,20 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid)
 {
+	bool beside;
+
 	MC_LOCKED(&t->lock);
 	if (in->readers) {
 		in->hashed = false;
 		give_ticket(t, in, tid);
 		return -ESTALE;
 	}
-	/* They are files of their own, of which the kernel knows the size that was set last. */
-	in->missized |= in->writers > 0;
+	/* They are files of their own, of which the kernel knows the size that was set last; but their locks meet. */
+	beside = in->writers > 0;
+	in->missized |= beside;
 	in->writers++;
 	in->refs++;
-	return 0;
+	return beside;
 }
 
 void mcfs_inode_reopen(struct mcfs_inodes *t, struct mcfs_inode *in, bool reader)

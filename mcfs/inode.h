@@ -99,6 +99,7 @@ int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, co
  * @tid gets a ticket then.  A reader takes a reference to the open version, when there is one. */
 int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid,
 			   struct mcfs_object **ret_object);
+/* 1: another one writes there too, so that nothing of this one may be cached by the kernel. */
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid);
 /* The version that a new reader has opened, for the next ones. */
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);

@@ -61,8 +61,8 @@ static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct m
 		return;
 	}
 	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
-	/* Their size is not known before they are read. */
-	if (is_text(h))
+	/* The size of a text is not known before it is read. */
+	if (is_text(h) || h->beside)
 		fi->direct_io = 1;
 	fi->nonseekable = h->type == MCFS_LINES;
 	if (mcfs_reply_open(op, fi, true) < 0)
@@ -191,6 +191,8 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	if (r < 0)
 		goto out;
 	h->inode = in;
+	h->beside = r;
+	r = 0;
 	/* Nobody's file is replaced there, also not one that appears before this one is closed. */
 	if (mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;

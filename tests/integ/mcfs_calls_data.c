@@ -331,6 +331,46 @@ static void shared_writable_mapping(void)
 	holds("f", p, size);
 }
 
+static void writers_read_what_they_have_written(void)
+{
+	char buf[8192];
+	struct stat st;
+	int a, b;
+
+	put_file("f", pattern(9, sizeof(buf)), sizeof(buf));
+	a = opened("f", O_RDWR);
+	b = opened("f", O_RDWR);
+	CHECK(pread(a, buf, sizeof(buf), 0) == sizeof(buf) && pread(b, buf, sizeof(buf), 0) == sizeof(buf));
+	CHECK(pwrite(a, "aaaa", 4, 0) == 4 && pwrite(b, "bbbb", 4, 8192) == 4);
+	CHECK(pread(a, buf, 8, 0) == 8 && memcmp(buf, "aaaa", 4) == 0 && memcmp(buf + 4, pattern(9, 8) + 4, 4) == 0);
+	CHECK(pread(b, buf, 8, 0) == 8 && memcmp(buf, pattern(9, 8), 8) == 0);
+	CHECK(close(b) == 0);
+	CHECK(stat("f", &st) == 0 && st.st_size == 8196);
+	CHECK(close(a) == 0);
+	CHECK(stat("f", &st) == 0 && st.st_size == 8192);
+}
+
+/* As /dev/stdout and its like are. */
+static void a_descriptor_is_opened_once_more(void)
+{
+	int a = opened("f", O_RDWR | O_CREAT | O_TRUNC), b;
+	char path[64];
+
+	wrote(a, "first", 5);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", a);
+	b = opened(path, O_WRONLY);
+	wrote(b, "again", 5);
+	CHECK(close(b) == 0);
+	holds_text("f", "again");
+	CHECK(close(a) == 0);
+	put_text("f", "old");
+	a = opened("f", O_RDWR);
+	b = opened(path, O_WRONLY | O_TRUNC);
+	wrote(b, "new", 3);
+	CHECK(close(b) == 0 && close(a) == 0);
+	holds_text("f", "new");
+}
+
 static void allocate(int fd, off_t size)
 {
 	CHECK(fallocate(fd, 0, 0, size) == 0);
@@ -496,6 +536,8 @@ const struct call_case data_cases[] = {
 	{ "direct_io", direct_io },
 	{ "private_mappings", private_mappings },
 	{ "shared_writable_mapping", shared_writable_mapping },
+	{ "writers_read_what_they_have_written", writers_read_what_they_have_written },
+	{ "a_descriptor_is_opened_once_more", a_descriptor_is_opened_once_more },
 	{ "a_size_that_was_set_stays_mapped", a_size_that_was_set_stays_mapped },
 	{ "truncation_leaves_readers_alone", truncation_leaves_readers_alone },
 	{ "copies_inside_the_kernel", copies_inside_the_kernel },
