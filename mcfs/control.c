@@ -159,16 +159,31 @@ static const struct control {
 	{ "features", say_features, 0 },
 	{ "master", say_master, 0 },
 };
-#define BY_KEY "by-key"
-#define SOCK "sock"
 #define NFILES (sizeof(files) / sizeof(files[0]))
 #define FIRST_FILE (MCFS_CONTROL_DIR + 1)
 
+/* Behind the files. */
+static const struct {
+	const char *name;
+	fuse_ino_t ino;
+} others[] = {
+	{ "by-key", MCFS_CONTROL_BY_KEY }, { "local", MCFS_CONTROL_LOCAL },
+	{ "prefix", MCFS_CONTROL_PREFIX }, { "ctl", MCFS_CONTROL_CTL },
+	{ "segments", MCFS_CONTROL_SEGMENTS }, { "sock", MCFS_CONTROL_SOCK },
+};
+#define NOTHERS (sizeof(others) / sizeof(others[0]))
+
+static bool is_dir(fuse_ino_t ino)
+{
+	return ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY || ino == MCFS_CONTROL_LOCAL ||
+		ino == MCFS_CONTROL_PREFIX;
+}
+
 int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 {
-	bool dir = ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY;
+	bool dir = is_dir(ino);
 
-	if (ino >= MCFS_CONTROL_SEGMENT && ino <= MCFS_CONTROL_CTL)
+	if (mcfs_is_segment(ino) || ino == MCFS_CONTROL_SEGMENTS || ino == MCFS_CONTROL_CTL)
 		return mcfs_lane_stat(fs, ino, ret);
 	if (ino == MCFS_CONTROL_SOCK && mcfs_control_socket(fs)) {
 		mcfs_stat_entry(fs, ino, MCS_SYMLINK, strlen(fs->conf.socket),
@@ -187,14 +202,9 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 {
 	if (strcmp(name, MCFS_CONTROL_NAME) == 0)
 		return mcfs_control_stat(fs, MCFS_CONTROL_DIR, ret);
-	if (strcmp(name, BY_KEY) == 0)
-		return mcfs_control_stat(fs, MCFS_CONTROL_BY_KEY, ret);
-	if (strcmp(name, SOCK) == 0)
-		return mcfs_control_stat(fs, MCFS_CONTROL_SOCK, ret);
-	if (strcmp(name, "ctl") == 0)
-		return mcfs_control_stat(fs, MCFS_CONTROL_CTL, ret);
-	if (strcmp(name, "segments") == 0)
-		return mcfs_control_stat(fs, MCFS_CONTROL_SEGMENTS, ret);
+	for (size_t i = 0; i < NOTHERS; i++)
+		if (strcmp(others[i].name, name) == 0)
+			return mcfs_control_stat(fs, others[i].ino, ret);
 	for (size_t i = 0; i < NFILES; i++)
 		if (strcmp(files[i].name, name) == 0)
 			return mcfs_control_stat(fs, FIRST_FILE + i, ret);
@@ -209,18 +219,16 @@ const char *mcfs_control_socket(const struct mcfs *fs)
 
 const char *mcfs_control_name(const struct mcfs *fs, unsigned i, uint64_t *ret_ino)
 {
-	if (i == NFILES + 1 && mcfs_control_socket(fs)) {
-		*ret_ino = MCFS_CONTROL_SOCK;
-		return SOCK;
+	if (i < NFILES) {
+		*ret_ino = FIRST_FILE + i;
+		return files[i].name;
 	}
-	if (i == NFILES) {
-		*ret_ino = MCFS_CONTROL_BY_KEY;
-		return BY_KEY;
-	}
-	if (i > NFILES)
+	i -= (unsigned)NFILES;
+	/* The last one is not always there. */
+	if (i >= NOTHERS || (others[i].ino == MCFS_CONTROL_SOCK && !mcfs_control_socket(fs)))
 		return NULL;
-	*ret_ino = FIRST_FILE + i;
-	return files[i].name;
+	*ret_ino = others[i].ino;
+	return others[i].name;
 }
 
 int mcfs_control_stream(fuse_ino_t ino)
@@ -241,7 +249,7 @@ int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_l
 		*ret_len = 0;
 		return *ret ? 0 : -ENOMEM;
 	}
-	if (ino == MCFS_CONTROL_DIR || ino == MCFS_CONTROL_BY_KEY || ino == MCFS_CONTROL_SEGMENTS)
+	if (is_dir(ino) || ino == MCFS_CONTROL_SEGMENTS)
 		return -EISDIR;
 	if (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES)
 		return -ENOENT;

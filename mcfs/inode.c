@@ -293,6 +293,20 @@ struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, 
 	return add(t, key, kind, info, !own, implied);
 }
 
+struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key)
+{
+	static const struct mcs_info view = { .kind = MCS_DIR, .generation = 1 };
+	struct mcfs_inode *in;
+
+	MC_LOCKED(&t->lock);
+	in = find(t, key, MCS_DIR, view.generation);
+	if (in) {
+		set_lookups(in, in->nlookup + 1);
+		return in;
+	}
+	return add(t, key, MCS_DIR, &view, true, false);
+}
+
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key)
 {
 	MC_LOCKED(&t->lock);

@@ -34,7 +34,8 @@ struct mcfs_inode {
 	/* constant */
 	uint64_t ino;			/* st_ino */
 	enum mcs_kind kind;
-	struct mcs_info info;		/* of the version; generation 0: nothing was committed yet */
+	/* of the version; generation 0: nothing was committed yet, or a directory that is no view */
+	struct mcs_info info;
 	bool implied;			/* a directory without a marker of its own */
 	uint64_t number;		/* in the book (book.h), 0: the kernel's number is the address */
 
@@ -47,7 +48,7 @@ struct mcfs_inode {
 	struct mcfs_object *object;	/* one reference while there are readers */
 	bool missized;			/* the kernel may have another size of it than a writer has; stays */
 	size_t key_len;
-	char *key;			/* a directory's ends in '/'; the root's is "" */
+	char *key;			/* a directory's ends in '/', but for a view's; the root's is "" */
 };
 
 #define MCFS_TICKETS 256u
@@ -83,6 +84,12 @@ struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
  * ticket; 0: nobody.  NULL without memory. */
 struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
 				     const struct mcs_info *info, bool implied, pid_t tid);
+/* The directory of .mcfs/prefix with the keys that begin with @key; the same. */
+struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key);
+static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
+{
+	return in->kind == MCS_DIR && in->info.generation;
+}
 /* One of its own for a file that has no version yet, not found by lookups; the same. */
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key);
 /* One more reference of the kernel to an inode that is open. */

@@ -139,16 +139,20 @@ int mcfs_name_decode(const char *name, bool top, void *ret, size_t size)
 
 /* ---- one name for a whole key ---- */
 
-static bool is_dots(const char *p, size_t len)
+/* Would it be taken for something else? */
+static bool is_dotted(const char *p, size_t len, bool top)
 {
-	return (len == 1 && p[0] == '.') || (len == 2 && p[0] == '.' && p[1] == '.');
+	const size_t control = strlen(MCFS_CONTROL_NAME);
+
+	return (len == 1 && p[0] == '.') || (len == 2 && p[0] == '.' && p[1] == '.') ||
+		(top && len == control && memcmp(p, MCFS_CONTROL_NAME, control) == 0);
 }
 
-int mcfs_flat_encode(const void *key, size_t len, char *ret, size_t size)
+int mcfs_flat_encode(const void *key, size_t len, bool top, char *ret, size_t size)
 {
 	const char *p = key;
 	struct out o = { ret, 0, size - 1 };
-	bool dots = is_dots(p, len);
+	bool dots = is_dotted(p, len, top);
 
 	for (size_t i = 0; i < len; i++) {
 		switch (p[i]) {
@@ -165,7 +169,7 @@ int mcfs_flat_encode(const void *key, size_t len, char *ret, size_t size)
 	return (int)o.len;
 }
 
-int mcfs_flat_decode(const char *name, void *ret, size_t size)
+int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size)
 {
 	static const struct { char tail[3]; char byte; } escapes[] = {
 		{ "2F", '/' }, { "25", '%' }, { "00", '\0' }, { "2E", '.' },
@@ -190,8 +194,8 @@ int mcfs_flat_decode(const char *name, void *ret, size_t size)
 	}
 	if (o.len > o.size)
 		return -ENAMETOOLONG;
-	/* Each key has one name: dots are escaped in those two only. */
-	if (dotted != is_dots(ret, o.len) || (dotted && strchr(name, '.')))
+	/* Each key has one name: dots are escaped in those only. */
+	if (dotted != is_dotted(ret, o.len, top) || (dotted && strchr(name, '.')))
 		return -ENOENT;
 	return (int)o.len;
 }

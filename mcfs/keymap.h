@@ -31,10 +31,11 @@ int mcfs_name_encode(const void *comp, size_t len, bool top, char *ret, size_t s
  * of what is in @ret, not NUL-ended; -ENAMETOOLONG. */
 int mcfs_name_decode(const char *name, bool top, void *ret, size_t size);
 
-/* A whole key as one name, for .mcfs/by-key: '/', '%' and NUL are %2F, %25 and %00, and so are the dots of
- * "." and "..".  As mcfs_name_encode() and mcfs_name_decode(); -ENOENT for what no key is shown as. */
-int mcfs_flat_encode(const void *key, size_t len, char *ret, size_t size);
-int mcfs_flat_decode(const char *name, void *ret, size_t size);
+/* A whole key as one name, for keymap=flat and .mcfs/by-key: '/', '%' and NUL are %2F, %25 and %00, and the dots
+ * of ".", ".." and, at the @top, ".mcfs" are %2E.  As mcfs_name_encode() and mcfs_name_decode(); -ENOENT for what
+ * no key is shown as. */
+int mcfs_flat_encode(const void *key, size_t len, bool top, char *ret, size_t size);
+int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size);
 
 /* The whole key as a path below the mount point, without a leading '/'; for messages and tests. */
 int mcfs_key_to_path(const void *key, size_t len, char *ret, size_t size);

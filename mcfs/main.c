@@ -100,6 +100,37 @@ static uint64_t quarter_of_memory(void)
 	return pages * page / 4;
 }
 
+/* Which of the @n words it is. */
+static int word_of(const char *name, const char *text, const char *const *words, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(text, words[i]) == 0)
+			return i;
+	return mc_fail(-EINVAL, "%s: there is no %s", name, text);
+}
+
+static int check_views(struct mcfs *fs)
+{
+	static const char *const maps[] = { "tree", "flat" }, *const sizes[] = { "pool", "local" };
+	static const char *const lists[] = {
+		[MCFS_LIST_ALL] = "all", [MCFS_LIST_LOCAL] = "local", [MCFS_LIST_OFF] = "off",
+	};
+	int map = word_of("keymap", fs->conf.keymap, maps, 2), list, size;
+
+	if (map < 0)
+		return map;
+	list = word_of("list", fs->conf.list, lists, 3);
+	if (list < 0)
+		return list;
+	size = word_of("df", fs->conf.df, sizes, 2);
+	if (size < 0)
+		return size;
+	fs->flat = map;
+	fs->listed = list;
+	fs->df_local = size;
+	return 0;
+}
+
 static int check_conf(struct mcfs *fs)
 {
 	struct mcfs_conf *c = &fs->conf;
@@ -108,6 +139,8 @@ static int check_conf(struct mcfs *fs)
 	r = parse_mode("file_mode", c->file_mode, &fs->file_mode);
 	if (r == 0)
 		r = parse_mode("dir_mode", c->dir_mode, &fs->dir_mode);
+	if (r == 0)
+		r = check_views(fs);
 	if (r < 0)
 		return r;
 	if (strcmp(c->protocol, "tcp") != 0)

@@ -39,6 +39,9 @@ struct mcfs {
 	mode_t file_mode, dir_mode;
 	uid_t uid;
 	gid_t gid;
+	bool flat;			/* keymap=flat: the root is the only directory */
+	bool df_local;
+	enum { MCFS_LIST_ALL, MCFS_LIST_LOCAL, MCFS_LIST_OFF } listed;
 	unsigned name_max;		/* bytes of a name that this kernel takes */
 	unsigned fuse_minor;		/* of the protocol that it speaks */
 	uint64_t start_wall_ms;
@@ -152,6 +155,8 @@ static inline bool mcfs_is_control(fuse_ino_t ino)
 }
 #define MCFS_CONTROL_BY_KEY 63ull	/* the directory with each key as one name */
 #define MCFS_CONTROL_SOCK 62ull		/* a link to the socket file, where there is one */
+#define MCFS_CONTROL_LOCAL 59ull	/* as by-key, of objects that have a copy on this node */
+#define MCFS_CONTROL_PREFIX 58ull	/* any name in it is a directory: as by-key, of keys that begin so */
 /* Its path, or NULL. */
 const char *mcfs_control_socket(const struct mcfs *fs);
 /* 0 or -ENOENT. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
@@ -54,7 +55,7 @@ static int find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_foun
 		file = n;
 		keys[n++] = mcfs_key_of(key);
 	}
-	if (dir.len <= MCFS_KEY_MAX) {
+	if (dir.len <= MCFS_KEY_MAX && !op->fs->flat) {
 		directory = n;
 		keys[n++] = mcfs_key_of(&dir);
 	}
@@ -102,12 +103,20 @@ static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct m
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
 		   struct mcfs_key *ret)
 {
-	if (!parent ||
+	int n;
+
+	if (!parent || mcfs_inode_is_view(parent) ||
 	    (parent == &fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0))
 		return -EPERM;
 	if (strlen(name) > fs->name_max)
 		return -ENAMETOOLONG;
-	return mcfs_inode_child_key(&fs->inodes, parent, name, ret);
+	if (!fs->flat)
+		return mcfs_inode_child_key(&fs->inodes, parent, name, ret);
+	n = mcfs_flat_decode(name, true, ret->data, MCFS_KEY_MAX);
+	if (n < 0)
+		return n == -ENOENT ? mc_fail(-EINVAL, "no key is called %s", name) : n;
+	ret->len = (size_t)n;
+	return 0;
 }
 
 static void fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse_entry_param *ret)
@@ -145,41 +154,11 @@ void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct
 	mcfs_stat_writer(fs, in, w, &ret->attr);
 }
 
-/* Below .mcfs/by-key: any object, also one that a directory hides. */
-static void lookup_flat(struct mcfs_op *op, const char *name)
-{
-	struct mcfs_found found = { .implied = false };
-	struct fuse_entry_param e;
-	struct mcfs_inode *in;
-	struct mcfs_key key;
-	struct mcs_key k;
-	int r = mcfs_flat_decode(name, key.data, MCFS_KEY_MAX), result = 0;
-
-	if (r >= 0) {
-		key.len = (size_t)r;
-		k = mcfs_key_of(&key);
-		r = !mcfs_key_is_object(&key) ? -ENOENT :
-			mcs_stat_batch(op->fs->store, &k, 1, &found.info, &result, mcfs_op_left_ms(op));
-	}
-	if (r >= 0 && result < 0)
-		r = result;
-	if (r >= 0)
-		r = mcfs_fill_entry(op, &key, &found, op->ctx.pid, &e, &in);
-	if (r < 0)
-		(void)mcfs_reply_err(op, r);
-	else if (mcfs_reply_entry(op, &e) < 0)
-		mcfs_inode_forget(&op->fs->inodes, in, 1);
-}
-
 static void lookup_control(struct mcfs_op *op, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param e = { 0 };
 	int r;
 
-	if (parent == MCFS_CONTROL_BY_KEY) {
-		lookup_flat(op, name);
-		return;
-	}
 	r = mcfs_control_lookup(op->fs, name, &e.attr);
 	e.ino = e.attr.st_ino;
 	if (r < 0)
@@ -240,13 +219,18 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		mcfs_lane_lookup_segment(&op, name);
 		return;
 	}
+	if (mcfs_is_view(&op, parent)) {
+		mcfs_view_lookup(&op, parent, name);
+		return;
+	}
 	if (!op.in || (op.in == &op.fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
 		lookup_control(&op, parent, name);
 		return;
 	}
 	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r < 0) {
-		(void)mcfs_reply_err(&op, r);
+		/* What cannot be a name is not there. */
+		(void)mcfs_reply_err(&op, r == -EINVAL ? -ENOENT : r);
 		return;
 	}
 	opens = mcfs_expect_lookup(&op.fs->expect, op.ctx.pid);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 
+#include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
@@ -19,6 +20,8 @@ static int child_dir_key(struct mcfs *fs, const struct mcfs_inode *parent, const
 
 	if (r < 0)
 		return r;
+	if (fs->flat)
+		return mc_fail(-EPERM, "keymap=flat has no directories");
 	if (ret->len == MCFS_KEY_MAX)
 		return -ENAMETOOLONG;
 	ret->data[ret->len++] = '/';

@@ -34,6 +34,11 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mcfs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
 void mcfs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
 
+/* view.c */
+/* Is it a directory below .mcfs whose names are whole keys? */
+bool mcfs_is_view(const struct mcfs_op *op, fuse_ino_t ino);
+void mcfs_view_lookup(struct mcfs_op *op, fuse_ino_t parent, const char *name);
+
 /* attr.c */
 void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,

@@ -16,6 +16,7 @@
 #include "common/hash.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
+#include "mcfs/near.h"
 #include "mcfs/ops/ops.h"
 
 struct entry {
@@ -39,8 +40,13 @@ struct mcfs_dir {
 	struct mcfs_key key;
 	struct mcfs_key child;	/* of the entry at hand: key, then its name */
 	bool top;
-	bool flat;		/* .mcfs/by-key */
-	mcs_list_t *list;	/* NULL: not begun, or at its end */
+	bool flat;		/* names are whole keys */
+	bool pending_too;	/* also files that have no version yet */
+	bool local;		/* only what has a copy on this node */
+	bool nothing;
+	/* both NULL: not begun, or at its end */
+	mcs_list_t *list;
+	struct mcfs_near_list *near;
 	bool begun;
 	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
 	uint64_t next;		/* index of the next entry of the stream */
@@ -60,10 +66,17 @@ static void free_entries(struct entry *e, size_t n)
 		free(e[i].name);
 }
 
-static void rewind_stream(struct mcfs_dir *d)
+static void close_lists(struct mcfs_dir *d)
 {
 	mcs_list_close(d->list);
+	mcfs_near_close(d->near);
 	d->list = NULL;
+	d->near = NULL;
+}
+
+static void rewind_stream(struct mcfs_dir *d)
+{
+	close_lists(d);
 	d->begun = false;
 	free_entries(d->window, d->nwindow);
 	d->nwindow = 0;
@@ -136,7 +149,7 @@ static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *com
 		      struct entry *ret)
 {
 	char name[3 * MCFS_KEY_MAX + 1];
-	int n = d->flat ? mcfs_flat_encode(comp, len, name, sizeof(name)) :
+	int n = d->flat ? mcfs_flat_encode(comp, len, d->top, name, sizeof(name)) :
 		mcfs_name_encode(comp, len, d->top, name, sizeof(name));
 
 	/* A name that the kernel cannot take would make it refuse the whole directory; so would a
@@ -169,7 +182,7 @@ static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
 
 		if (!w->inode || !mcfs_writer_pending(w) || w->inode->info.generation ||
 		    w->key_len <= d->key.len || memcmp(w->key, d->key.data, d->key.len) != 0 ||
-		    memchr(w->key + d->key.len, '/', w->key_len - d->key.len))
+		    (!d->flat && memchr(w->key + d->key.len, '/', w->key_len - d->key.len)))
 			continue;
 		r = make_entry(fs, d, w->key + d->key.len, w->key_len - d->key.len, &e);
 		if (r <= 0)
@@ -203,11 +216,12 @@ static void listed(struct mcfs_dir *d, const char *comp, size_t len)
 
 static int begin(struct mcfs_op *op, struct mcfs_dir *d)
 {
-	int r = d->flat ? 0 : collect_pending(op->fs, d);
+	int r = d->pending_too ? collect_pending(op->fs, d) : 0;
 
-	if (r < 0)
-		return r;
-	r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->list);
+	if (r == 0 && d->local)
+		r = mcfs_near_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->near);
+	else if (r == 0 && !d->nothing)
+		r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->list);
 	if (r == 0)
 		d->begun = true;
 	return r;
@@ -221,13 +235,13 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 
 	if (r < 0)
 		return r;
-	while (d->list) {
-		r = mcs_list_next(d->list, &e, d->left_ms);
+	while (d->list || d->near) {
+		r = d->near ? mcfs_near_next(d->near, &e, d->left_ms) :
+			mcs_list_next(d->list, &e, d->left_ms);
 		if (r < 0)
 			return r;
 		if (r == 0) {
-			mcs_list_close(d->list);
-			d->list = NULL;
+			close_lists(d);
 			break;
 		}
 		/* Markers of directories are no objects. */
@@ -341,12 +355,13 @@ static bool add_plain(struct answer *a, const char *name, const struct stat *st,
 /* The whole key of an entry; NULL when it is none. */
 static const struct mcfs_key *entry_key(struct mcfs_dir *d, const struct entry *e)
 {
+	const size_t dir = d->flat ? 0 : d->key.len;
 	struct mcfs_key *k = &d->child;
 
-	if (d->key.len + e->comp_len + 1 > MCFS_KEY_MAX + 1)
+	if (dir + e->comp_len + 1 > MCFS_KEY_MAX + 1)
 		return NULL;
-	k->len = d->key.len + e->comp_len;
-	memcpy(k->data + d->key.len, e->comp, e->comp_len);
+	k->len = dir + e->comp_len;
+	memcpy(k->data + dir, e->comp, e->comp_len);
 	if (e->kind == MCS_DIR)
 		k->data[k->len++] = '/';
 	return k;
@@ -407,21 +422,13 @@ static int fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 	}
 }
 
-/* The @i-th name of a directory of ours; behind the files of control.c those of lane.c. */
+/* The @i-th name of a directory of ours. */
 static const char *control_name(const struct mcfs *fs, fuse_ino_t dir, unsigned i, uint64_t *ret_ino)
 {
-	const char *name;
-	unsigned n = 0;
-
 	if (dir == MCFS_CONTROL_SEGMENTS)
 		return mcfs_lane_segment_name(fs, i, ret_ino);
-	name = mcfs_control_name(fs, i, ret_ino);
-	if (name)
-		return name;
-	while (mcfs_control_name(fs, n, ret_ino))
-		n++;
-	*ret_ino = i == n ? MCFS_CONTROL_CTL : MCFS_CONTROL_SEGMENTS;
-	return i == n ? "ctl" : i == n + 1 ? "segments" : NULL;
+	/* Of prefixes there is no end. */
+	return dir == MCFS_CONTROL_PREFIX ? NULL : mcfs_control_name(fs, i, ret_ino);
 }
 
 static int fill_control(struct answer *a, fuse_ino_t dir, uint64_t offset)
@@ -498,8 +505,10 @@ void mcfs_do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offs
 	answer_readdir(req, ino, size, (uint64_t)offset, fi, true);
 }
 
-static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in)
+static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in, fuse_ino_t ino)
 {
+	const bool view = !in || mcfs_inode_is_view(in);
+
 	struct mcfs_dir *d = calloc(1, sizeof(*d));
 
 	if (!d)
@@ -511,8 +520,11 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in)
 	if (in)
 		mcfs_inode_key(&fs->inodes, in, &d->key);
 	memcpy(d->child.data, d->key.data, d->key.len);
-	d->flat = !in;
+	d->flat = view || fs->flat;
 	d->top = in == &fs->inodes.root;
+	d->nothing = fs->listed == MCFS_LIST_OFF;
+	d->local = (!in && ino == MCFS_CONTROL_LOCAL) || fs->listed == MCFS_LIST_LOCAL;
+	d->pending_too = !view && !d->nothing;
 	d->next = FIRST_INDEX;
 	return d;
 }
@@ -525,8 +537,8 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_opendir, ino, NULL))
 		return;
 	h = mcfs_handle_new(op.fs, MCFS_LIST);
-	if (h && (op.in || ino == MCFS_CONTROL_BY_KEY)) {
-		h->dir = dir_new(op.fs, op.in);
+	if (h && (op.in || ino == MCFS_CONTROL_BY_KEY || ino == MCFS_CONTROL_LOCAL)) {
+		h->dir = dir_new(op.fs, op.in, ino);
 		if (!h->dir) {
 			mcfs_handle_unref(op.fs, h);
 			h = NULL;

@@ -3,11 +3,31 @@
  * What can be evicted is used and available at the same time: a put may take it. */
 #include <config.h>
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/statvfs.h>
 
+#include "common/cleanup.h"
 #include "mcfs/ops/ops.h"
 
 #define BLOCK 4096u
+
+/* Of this node's memory only; what of it could be evicted nobody has counted. */
+static int local_figures(struct mcfs_op *op, struct mcs_pool *ret)
+{
+	auto_free struct mcs_segment *segments = NULL;
+	int n = mcs_segments(op->fs->store, &segments, mcfs_op_left_ms(op));
+
+	memset(ret, 0, sizeof(*ret));
+	for (int i = 0; i < n; i++) {
+		if (strcmp(segments[i].name, mcs_hostname(op->fs->store)) != 0)
+			continue;
+		ret->capacity += segments[i].size;
+		ret->used += segments[i].used;
+		ret->objects += segments[i].objects;
+	}
+	return n < 0 ? n : 0;
+}
 
 void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 {
@@ -19,7 +39,8 @@ void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_statfs, 0, NULL))
 		return;
-	r = mcs_pool_stat(op.fs->store, &pool, mcfs_op_left_ms(&op));
+	r = op.fs->df_local ? local_figures(&op, &pool) :
+		mcs_pool_stat(op.fs->store, &pool, mcfs_op_left_ms(&op));
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;

@@ -22,24 +22,24 @@ static void key_round_trip(const uint8_t *key, size_t len)
 		abort();
 }
 
-static void flat_round_trip(const uint8_t *data, size_t size)
+static void flat_round_trip(const uint8_t *data, size_t size, bool top)
 {
 	static char name[3 * MCFS_KEY_MAX + 1], back[3 * MCFS_KEY_MAX + 1];
-	int n = mcfs_flat_encode(data, size, name, sizeof(name));
+	int n = mcfs_flat_encode(data, size, top, name, sizeof(name));
 
 	if (n < 0 || strchr(name, '/'))
 		abort();
-	n = mcfs_flat_decode(name, back, sizeof(back));
+	n = mcfs_flat_decode(name, top, back, sizeof(back));
 	if (n < 0 || (size_t)n != size || memcmp(back, data, size) != 0)
 		abort();
 	/* Any bytes as a name are no key's, or one's whose name they are. */
 	memcpy(name, data, size);
 	name[size] = '\0';
-	n = mcfs_flat_decode(name, back, sizeof(back));
+	n = mcfs_flat_decode(name, top, back, sizeof(back));
 	if (n > 0 && !memchr(data, '/', size)) {
 		static char again[3 * MCFS_KEY_MAX + 1];
 
-		if (mcfs_flat_encode(back, (size_t)n, again, sizeof(again)) < 0 || strcmp(again, name) != 0)
+		if (mcfs_flat_encode(back, (size_t)n, top, again, sizeof(again)) < 0 || strcmp(again, name) != 0)
 			abort();
 	}
 }
@@ -71,8 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* A longer one may have a component whose name is too long to be shown. */
 	if (size && size <= MCFS_NAME_MAX / 3)
 		key_round_trip(data, size);
-	if (size && size <= MCFS_KEY_MAX)
-		flat_round_trip(data, size);
+	for (int top = 0; top < 2 && size && size <= MCFS_KEY_MAX; top++)
+		flat_round_trip(data, size, top);
 	if (size <= MCFS_NAME_MAX)
 		name_round_trip(data, size);
 	return 0;

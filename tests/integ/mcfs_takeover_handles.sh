@@ -26,6 +26,18 @@ followed() {
 }
 echo some >"$m/file"
 
+# ---- a directory of the keys that begin alike goes on being one
+old=$daemon
+echo text >"$m/alike"
+(
+	cd "$m/.mcfs/prefix/ali"
+	kill -9 "$old"
+	followed "$old" 1
+	equal "what begins so" "$(ls)" alike
+	equal "read by its name there" "$(cat alike)" text
+)
+another_than "$old" || fail "no daemon below the supervisor"
+
 # ---- killed while files and directories are closed
 for n in 1 2 3; do
 	old=$daemon
@@ -40,7 +52,7 @@ os.kill(daemon, signal.SIGKILL)
 for fd in files[-50:]:
     os.close(fd)
 EOF
-	followed "$old" "$n"
+	followed "$old" $((n + 1))
 	wait_for 20 nothing_open "$m" || fail "closed, and open: $(open_handles "$m")"
 done
 
@@ -77,7 +89,7 @@ removed() { "$top_builddir/tools/mcctl" --master="$MASTER" rm file >/dev/null 2>
 wait_for 20 removed || fail "mcctl rm"
 old=$daemon
 kill -CONT "$supervisor"
-followed "$old" 4
+followed "$old" 5
 wait_for 20 gone "$opener" || fail "the open hangs"
 grep -q "No such file" "$tmp/opener.log" || fail "a removed file: $(cat "$tmp/opener.log")"
 wait_for 20 nothing_open "$m" || fail "nobody was told of it, and open: $(open_handles "$m")"

@@ -158,21 +158,40 @@ static void a_whole_key_is_one_name(void **state)
 	static const struct { const char *key; size_t len; const char *name; } rows[] = {
 		{ "plain.name", 10, "plain.name" }, { "a/b//c", 6, "a%2Fb%2F%2Fc" },
 		{ "100%", 4, "100%25" }, { "%2F", 3, "%252F" }, { ".", 1, "%2E" }, { "..", 2, "%2E%2E" },
-		{ "./.", 3, ".%2F." }, { "a\0b", 3, "a%00b" }, { ".mcfs", 5, ".mcfs" },
+		{ "./.", 3, ".%2F." }, { "a\0b", 3, "a%00b" },
 	};
-	static const char *const none[] = { "%", "%2", "%2f", "%41", "a%2Eb", ".%2E", "%2E.", "x%" };
+	static const char *const none[] = { "%", "%2", "%2f", "%41", "a%2Eb", ".%2E", "%2E.", "x%", "%2Emcfs2" };
 	char name[64], key[64];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		assert_true(mcfs_flat_encode(rows[i].key, rows[i].len, name, sizeof(name)) > 0);
-		assert_string_equal(name, rows[i].name);
-		assert_int_equal(mcfs_flat_decode(name, key, sizeof(key)), rows[i].len);
-		assert_memory_equal(key, rows[i].key, rows[i].len);
+	for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+		bool top = i % 2;
+
+		assert_true(mcfs_flat_encode(rows[i / 2].key, rows[i / 2].len, top, name, sizeof(name)) > 0);
+		assert_string_equal(name, rows[i / 2].name);
+		assert_int_equal(mcfs_flat_decode(name, top, key, sizeof(key)), rows[i / 2].len);
+		assert_memory_equal(key, rows[i / 2].key, rows[i / 2].len);
 	}
-	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
-		assert_int_equal(mcfs_flat_decode(none[i], key, sizeof(key)), -ENOENT);
-	assert_int_equal(mcfs_flat_encode("a/b", 3, name, 5), -ENAMETOOLONG);
-	assert_int_equal(mcfs_flat_decode("abc", key, 2), -ENAMETOOLONG);
+	for (size_t i = 0; i < 2 * sizeof(none) / sizeof(none[0]); i++)
+		assert_int_equal(mcfs_flat_decode(none[i / 2], i % 2, key, sizeof(key)), -ENOENT);
+	assert_int_equal(mcfs_flat_encode("a/b", 3, false, name, 5), -ENAMETOOLONG);
+	assert_int_equal(mcfs_flat_decode("abc", false, key, 2), -ENAMETOOLONG);
+}
+
+/* Where .mcfs stands beside the keys, the key of that name is called something else. */
+static void the_control_name_is_escaped_at_the_top(void **state)
+{
+	char name[64], key[64];
+
+	assert_int_equal(mcfs_flat_encode(".mcfs", 5, false, name, sizeof(name)), 5);
+	assert_string_equal(name, ".mcfs");
+	assert_int_equal(mcfs_flat_decode(".mcfs", false, key, sizeof(key)), 5);
+	assert_int_equal(mcfs_flat_decode("%2Emcfs", false, key, sizeof(key)), -ENOENT);
+	assert_int_equal(mcfs_flat_encode(".mcfs", 5, true, name, sizeof(name)), 7);
+	assert_string_equal(name, "%2Emcfs");
+	assert_int_equal(mcfs_flat_decode("%2Emcfs", true, key, sizeof(key)), 5);
+	assert_memory_equal(key, ".mcfs", 5);
+	assert_int_equal(mcfs_flat_decode(".mcfs", true, key, sizeof(key)), -ENOENT);
+	assert_int_equal(mcfs_flat_encode(".mcfs2", 6, true, name, sizeof(name)), 6);
 }
 
 int main(void)
@@ -186,6 +205,7 @@ int main(void)
 		cmocka_unit_test(sizes_are_checked),
 		cmocka_unit_test(directories_end_in_a_slash),
 		cmocka_unit_test(a_whole_key_is_one_name),
+		cmocka_unit_test(the_control_name_is_escaped_at_the_top),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
