@@ -377,6 +377,12 @@ static int flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
 	return 0;
 }
 
+/* What is staged may be half of what was meant. */
+static int untrusted(void)
+{
+	return mc_fail(-EIO, "the process that wrote was killed");
+}
+
 static int drop_all(struct mcfs_writer *w, int err)
 {
 	w->revoked = true;
@@ -404,7 +410,7 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 	if (dead)
 		return drop_all(w, 0);
 	if (w->abandoned)
-		return drop_all(w, mc_fail(-EIO, "the process that wrote was killed"));
+		return drop_all(w, untrusted());
 	if (w->unlinked)
 		return 0;
 	if (fate == MCFS_EXITED)
@@ -419,6 +425,8 @@ int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
 		return w->failed;
 	if (w->revoked)
 		return -EIO;
+	if (w->abandoned)
+		return untrusted();
 	return w->unlinked ? 0 : commit_all(w, "fsync", deadline);
 }
 
@@ -505,6 +513,8 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool p
 		return w->failed;
 	if (publish && !mcfs_writer_pending(w))
 		return 0;
+	if (publish && w->abandoned)
+		return untrusted();
 	key = malloc(len ? len : 1);
 	if (!key)
 		return -ENOMEM;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_mcfs_version_fixture.h - writers of files, with a store that is not real. */
+#ifndef TEST_MCFS_VERSION_FIXTURE_H
+#define TEST_MCFS_VERSION_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "mcfs/version.h"
+#include "tests/lib/fake_mcs.h"
+
+#define DEADLINE mc_deadline_ms(1000)
+
+struct vx {
+	mcs_t *store;
+	struct mcfs_pool *pool;
+	struct mcfs_version_env env;
+	unsigned told;			/* how often a failure was, and the last one */
+	int told_err;
+};
+
+/* For cmocka: *state is a struct vx.  At its end no writer may be left, nothing staged, no object open. */
+int vx_up(void **state);
+int vx_down(void **state);
+#define VX_TEST(fn) cmocka_unit_test_setup_teardown(fn, vx_up, vx_down)
+
+/* A writer of the name, of the version that is there now. */
+struct mcfs_writer *vx_open(struct vx *f, const char *key, unsigned flags);
+#define vx_create(f, key) vx_open(f, key, MCFS_WRITER_FRESH)
+void vx_write(struct mcfs_writer *w, uint64_t at, const char *text);	/* by this process */
+int vx_flush(struct mcfs_writer *w);
+int vx_release(struct mcfs_writer *w, enum mcfs_fate fate);		/* and lets go of it */
+
+/* By somebody else. */
+void vx_put(struct vx *f, const char *key, const char *text);
+/* @text NULL: the key does not exist. */
+void vx_stored(struct vx *f, const char *key, const char *text);
+
+#endif
