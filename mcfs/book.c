@@ -18,7 +18,7 @@
 #include "common/fault.h"
 
 #define MAGIC "mcfsbook"
-#define BOOK_VERSION 2u
+#define BOOK_VERSION 3u
 /* Numbers below are the root's and the control files'. */
 #define FIRST 4096u
 #define CELLS (8u << 20)
@@ -44,6 +44,10 @@ struct cell {
 			uint32_t serial;	/* atomic */
 			uint8_t unsaved;
 		} handle;
+		struct {
+			uint64_t handle;
+			struct mcfs_lock_args args;
+		} lock;
 		unsigned char rest[REST_KEY];
 	};
 };
@@ -152,7 +156,7 @@ static int find_free(void)
 	for (uint32_t i = 1; i < high; i++) {
 		struct cell *c = &book.cell[i];
 
-		if (c->type == MCFS_BOOK_HANDLE || c->type == MCFS_BOOK_MOVING ||
+		if (c->type == MCFS_BOOK_HANDLE || c->type == MCFS_BOOK_MOVING || c->type == MCFS_BOOK_LOCK ||
 		    (c->type == MCFS_BOOK_INODE && mark_key(c, used)))
 			used[i] = 1;
 	}
@@ -310,6 +314,9 @@ uint64_t mcfs_book_add(const struct mcfs_book_entry *e, void *object)
 			give_back_locked(i);
 			return 0;
 		}
+	} else if (e->type == MCFS_BOOK_LOCK) {
+		c->lock.handle = e->handle;
+		c->lock.args = e->lock;
 	} else {
 		c->handle.inode = e->inode;
 		c->handle.unique = e->unique;
@@ -432,12 +439,15 @@ uint64_t mcfs_book_next(uint64_t number, struct mcfs_book_entry *ret)
 	for (; i < book.head->high; i++) {
 		const struct cell *c = &book.cell[i];
 
-		if (c->type != MCFS_BOOK_INODE && c->type != MCFS_BOOK_HANDLE)
+		if (c->type != MCFS_BOOK_INODE && c->type != MCFS_BOOK_HANDLE && c->type != MCFS_BOOK_LOCK)
 			continue;
 		memset(ret, 0, sizeof(*ret));
 		ret->type = (enum mcfs_book_type)c->type;
 		if (c->type == MCFS_BOOK_INODE) {
 			read_inode(c, ret);
+		} else if (c->type == MCFS_BOOK_LOCK) {
+			ret->handle = c->lock.handle;
+			ret->lock = c->lock.args;
 		} else {
 			ret->inode = c->handle.inode;
 			ret->unique = c->handle.unique;

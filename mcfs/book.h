@@ -2,7 +2,7 @@
  * book.h - what has to outlive the daemon, so that a new one goes on with the mount (option supervise).
  *
  * A memfd that somebody else keeps too (fdstore.h): which inodes the kernel knows, which files are
- * open, and how the mount was made.  The kernel's numbers of inodes and open files are places in it then
+ * open and locked, and how the mount was made.  The kernel's numbers of inodes and open files are places in it then
  * instead of addresses.  A daemon may die between any two stores: an entry counts from the moment on that
  * its type is set, and is complete by then.  One per process, as there is one mount.
  *
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <mooncake/mcs.h>
 
@@ -37,6 +38,16 @@ struct mcfs_book_head {
 enum mcfs_book_type {
 	MCFS_BOOK_FREE, MCFS_BOOK_INODE, MCFS_BOOK_HANDLE, MCFS_BOOK_REST,
 	MCFS_BOOK_MOVING,	/* an inode whose key is half written: nobody else gets its number */
+	MCFS_BOOK_LOCK,
+};
+
+/* A lock of a file; lock.h. */
+struct mcfs_lock_args {
+	bool flock;			/* of the whole file, and of an open file; else of bytes, and of a process */
+	int type;			/* F_RDLCK, F_WRLCK, F_UNLCK */
+	uint64_t start, end;		/* first and last byte */
+	uint64_t owner;			/* as the kernel tells it */
+	pid_t pid;
 };
 
 struct mcfs_book_entry {
@@ -52,6 +63,9 @@ struct mcfs_book_entry {
 	int handle_type;
 	bool unsaved;			/* held bytes that were not committed */
 	uint64_t unique;		/* of the request that opened it */
+	/* of a lock */
+	uint64_t handle;		/* number of that by which it was taken */
+	struct mcfs_lock_args lock;
 };
 
 /* A new one, or one that a daemon has left: 0, -EINVAL when it is of another kind.  @fd stays the

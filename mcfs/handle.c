@@ -238,6 +238,28 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 
 /* ---- after a takeover ---- */
 
+static int restore_locks(struct mcfs *fs)
+{
+	struct mcfs_book_entry e;
+	uint64_t number = 0;
+	struct mcfs_key key;
+	int r = 0;
+
+	while (r == 0 && (number = mcfs_book_next(number, &e))) {
+		struct mcfs_handle *h = e.type == MCFS_BOOK_LOCK ? mcfs_book_at(e.handle) : NULL;
+
+		if (e.type != MCFS_BOOK_LOCK)
+			continue;
+		if (!h || !h->inode) {
+			mcfs_book_remove(number);
+			continue;
+		}
+		mcfs_inode_key(&fs->inodes, h->inode, &key);
+		r = mcfs_lock_restore(&fs->locks, mcfs_key_of(&key), h, number, &e.lock);
+	}
+	return r;
+}
+
 int mcfs_handles_restore(struct mcfs *fs)
 {
 	struct mcfs_book_entry e;
@@ -261,7 +283,7 @@ int mcfs_handles_restore(struct mcfs *fs)
 			mcfs_inode_reopen(&fs->inodes, h->inode, type == MCFS_READ);
 		mcfs_book_bind(number, h);
 	}
-	return 0;
+	return restore_locks(fs);
 }
 
 /* The version that was open, when its key still has it. */

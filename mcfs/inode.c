@@ -381,12 +381,13 @@ int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 	bool beside;
 
 	MC_LOCKED(&t->lock);
-	if (in->readers) {
+	/* Who has still got the ticket has looked nothing up: it opens what stands in /proc/self/fd, which has one
+	 * inode only.  Writers share that, with the size that was set last. */
+	if (in->readers || (in->writers && !take_ticket(t, key_of(in), tid))) {
 		in->hashed = false;
 		give_ticket(t, in, tid);
 		return -ESTALE;
 	}
-	/* They are files of their own, of which the kernel knows the size that was set last; but their locks meet. */
 	beside = in->writers > 0;
 	in->missized |= beside;
 	in->writers++;

@@ -3,8 +3,8 @@
  *
  * For the kernel a file's inode is one version of one key: a name that gets a new version gets a new
  * inode, so that nothing cached under the old one can be taken for it.  Descriptors that read and descriptors that
- * write never share an inode: the kernel keeps one size and one set of cached pages per inode.  When
- * they would, the open is answered ESTALE, which makes the kernel look the name up once more, and
+ * write do not share an inode, nor do two that write: the kernel keeps one size and one set of cached pages per inode.
+ * When they would, the open is answered ESTALE, which makes the kernel look the name up once more, and
  * that lookup gets an inode of its own (a ticket remembers whose it is). */
 #ifndef MCFS_INODE_H
 #define MCFS_INODE_H
@@ -102,11 +102,11 @@ void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct m
 int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
 			 struct mcfs_key *ret);
 
-/* A handle is opened or closed.  Opening gives -ESTALE when readers and writers would meet; thread
+/* A handle is opened or closed.  Opening gives -ESTALE when a writer and another one would meet; thread
  * @tid gets a ticket then.  A reader takes a reference to the open version, when there is one. */
 int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid,
 			   struct mcfs_object **ret_object);
-/* 1: another one writes there too, so that nothing of this one may be cached by the kernel. */
+/* 1: another one writes there all the same, so that nothing of this one may be cached by the kernel. */
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid);
 /* The version that a new reader has opened, for the next ones. */
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);

@@ -293,6 +293,7 @@ static int start_parts(struct running *run)
 		return r;
 	mcfs_reopen_init(&fs->reopen);
 	mcfs_expect_init(&fs->expect);
+	mcfs_locks_init(&fs->locks, (unsigned)fs->conf.max_threads / 2);
 	run->inodes = true;
 	r = mcfs_errors_init(&fs->errors);
 	if (r < 0)
@@ -338,6 +339,8 @@ static int stop(struct running *run)
 	int r;
 
 	mcfs_streams_hang_up();
+	if (run->inodes)
+		mcfs_locks_hang_up(&fs->locks);
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
 		/* Threads are still at it: only the end of the process frees what they use. */
@@ -361,6 +364,7 @@ static int stop(struct running *run)
 	if (run->inodes) {
 		mcfs_reopen_done(&fs->reopen);
 		mcfs_expect_done(&fs->expect);
+		mcfs_locks_done(&fs->locks);
 		mcfs_inodes_done(&fs->inodes);
 	}
 	mcfs_lane_stop(fs);

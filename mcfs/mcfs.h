@@ -13,6 +13,7 @@
 #include "mcfs/errors.h"
 #include "mcfs/inode.h"
 #include "mcfs/expect.h"
+#include "mcfs/lock.h"
 #include "mcfs/reopen.h"
 #include "mcfs/slot.h"
 #include "mcfs/version.h"
@@ -59,6 +60,7 @@ struct mcfs {
 	struct mcfs_inodes inodes;
 	struct mcfs_reopen reopen;
 	struct mcfs_expect expect;
+	struct mcfs_locks locks;
 	struct mcfs_errors errors;
 	pthread_mutex_t handles_lock;
 	struct mc_list handles;		/* guarded by handles_lock, as is the number */

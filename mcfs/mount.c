@@ -127,6 +127,9 @@ static const struct fuse_lowlevel_ops operations = {
 	.setxattr = mcfs_do_setxattr,
 	.removexattr = mcfs_do_removexattr,
 	.ioctl = mcfs_do_ioctl,
+	.flock = mcfs_do_flock,
+	.setlk = mcfs_do_setlk,
+	.getlk = mcfs_do_getlk,
 };
 
 static void *serve(void *arg)

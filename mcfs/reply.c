@@ -427,6 +427,11 @@ int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len)
 	return take(op) ? answered(op, fuse_reply_buf(op->req, buf, len)) : missed(op);
 }
 
+int mcfs_reply_lock(struct mcfs_op *op, const struct flock *fl)
+{
+	return take(op) ? answered(op, fuse_reply_lock(op->req, fl)) : missed(op);
+}
+
 int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t len)
 {
 	mc_metric_add(&bytes_read, (int64_t)len);

@@ -19,6 +19,7 @@
 struct mcfs;
 struct mcfs_handle;
 struct mcfs_inode;
+struct flock;
 struct stat;
 struct statvfs;
 
@@ -27,7 +28,8 @@ struct statvfs;
 	OP(lookup) OP(getattr) OP(setattr) OP(readlink) OP(symlink) OP(mknod) OP(link) OP(mkdir) \
 	OP(unlink) OP(rmdir) OP(rename) OP(open) OP(create) OP(read) OP(write) OP(flush) \
 	OP(release) OP(fsync) OP(fallocate) OP(opendir) OP(readdir) OP(releasedir) OP(fsyncdir) \
-	OP(statfs) OP(getxattr) OP(listxattr) OP(setxattr) OP(removexattr) OP(ioctl)
+	OP(statfs) OP(getxattr) OP(listxattr) OP(setxattr) OP(removexattr) OP(ioctl) \
+	OP(getlk) OP(setlk) OP(flock)
 #define MCFS_OP_NUMBER(name) MCFS_OP_##name,
 enum mcfs_opcode { MCFS_OPS(MCFS_OP_NUMBER) MCFS_NOPS };
 #undef MCFS_OP_NUMBER
@@ -85,6 +87,7 @@ int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len);
 /* @len bytes in @n pieces, for a read; counts them. */
 int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t len);
 int mcfs_reply_write(struct mcfs_op *op, size_t len);
+int mcfs_reply_lock(struct mcfs_op *op, const struct flock *fl);
 int mcfs_reply_text(struct mcfs_op *op, const char *text);	/* readlink */
 int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st);
 /* The result of an ioctl, and what is copied to the caller. */

@@ -5,6 +5,20 @@
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
+static void unlock(struct mcfs_op *op, const struct mcfs_handle *released, uint64_t owner)
+{
+	struct mcfs_locks *l = &op->fs->locks;
+	struct mcfs_key key;
+
+	if (!mcfs_locks_any(l) || !op->in)
+		return;
+	mcfs_inode_key(&op->fs->inodes, op->in, &key);
+	if (released)
+		mcfs_lock_released(l, mcfs_key_of(&key), released);
+	else
+		mcfs_lock_flushed(l, mcfs_key_of(&key), owner);
+}
+
 void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
@@ -20,6 +34,8 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 				      mcfs_caller_fate(op.ctx.pid, op.ctx.uid), op.deadline);
 		mcfs_handle_set_unsaved(h, mcfs_writer_pending(h->writer));
 	}
+	/* Who gets the lock finds the file as it was left. */
+	unlock(&op, NULL, fi->lock_owner);
 	(void)mcfs_reply_err(&op, r);
 }
 
@@ -55,6 +71,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 			fate = mcfs_caller_fate(h->writer->pid, h->writer->uid);
 		r = mcfs_writer_release(h->writer, fate, op.deadline);
 	}
+	unlock(&op, h, 0);
 	mcfs_handle_closed(h);
 	mcfs_handle_unref(op.fs, h);
 	(void)mcfs_reply_err(&op, r);

@@ -59,6 +59,11 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 		       struct fuse_file_info *fi);
 
+/* ops/lock.c */
+void mcfs_do_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int how);
+void mcfs_do_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *fl, int sleep);
+void mcfs_do_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *fl);
+
 /* flush.c */
 void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void mcfs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);

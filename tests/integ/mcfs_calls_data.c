@@ -331,6 +331,31 @@ static void shared_writable_mapping(void)
 	holds("f", p, size);
 }
 
+/* Each page comes from what its own descriptor has. */
+static void mapped_writers_do_not_mix(void)
+{
+	const size_t page = 4096;
+	char want[2 * 4096], *p[2];
+	int fd[2];
+
+	put_file("f", pattern(8, 2 * page), 2 * page);
+	for (int i = 0; i < 2; i++) {
+		fd[i] = opened("f", O_RDWR);
+		p[i] = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd[i], 0);
+		if (p[i] == MAP_FAILED && errno == ENODEV)
+			return;		/* a kernel before 6.6 */
+		CHECK(p[i] != MAP_FAILED);
+		memset(p[i] + (size_t)i * page, 'a' + i, page);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		memcpy(want, pattern(8, 2 * page), 2 * page);
+		memset(want + i * page, 'a' + (int)i, page);
+		CHECK(memcmp(p[i], want, 2 * page) == 0);
+		CHECK(munmap(p[i], 2 * page) == 0 && close(fd[i]) == 0);
+		holds("f", want, 2 * page);
+	}
+}
+
 static void writers_read_what_they_have_written(void)
 {
 	char buf[8192];
@@ -344,6 +369,7 @@ static void writers_read_what_they_have_written(void)
 	CHECK(pwrite(a, "aaaa", 4, 0) == 4 && pwrite(b, "bbbb", 4, 8192) == 4);
 	CHECK(pread(a, buf, 8, 0) == 8 && memcmp(buf, "aaaa", 4) == 0 && memcmp(buf + 4, pattern(9, 8) + 4, 4) == 0);
 	CHECK(pread(b, buf, 8, 0) == 8 && memcmp(buf, pattern(9, 8), 8) == 0);
+	CHECK(fstat(a, &st) == 0 && st.st_size == 8192 && fstat(b, &st) == 0 && st.st_size == 8196);
 	CHECK(close(b) == 0);
 	CHECK(stat("f", &st) == 0 && st.st_size == 8196);
 	CHECK(close(a) == 0);
@@ -536,6 +562,7 @@ const struct call_case data_cases[] = {
 	{ "direct_io", direct_io },
 	{ "private_mappings", private_mappings },
 	{ "shared_writable_mapping", shared_writable_mapping },
+	{ "mapped_writers_do_not_mix", mapped_writers_do_not_mix },
 	{ "writers_read_what_they_have_written", writers_read_what_they_have_written },
 	{ "a_descriptor_is_opened_once_more", a_descriptor_is_opened_once_more },
 	{ "a_size_that_was_set_stays_mapped", a_size_that_was_set_stays_mapped },

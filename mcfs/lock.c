@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * lock.c - locks by key: those that are held, and those that are waited for, first come first served. */
+#include <config.h>
+#include "mcfs/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "mcfs/book.h"
+#include "mcfs/handle.h"
+#include "mcfs/mcfs.h"
+
+/* Who waits for whom is followed so far. */
+#define CHAIN_MAX 64
+
+struct file {
+	struct mc_list link;
+	struct mc_list held;		/* struct held */
+	struct mc_list waiting;		/* struct mcfs_lock_wait, oldest first */
+	unsigned users;			/* who has let go of the lock and comes back to it */
+	uint64_t hash;
+	size_t key_len;
+	char key[];
+};
+
+struct held {
+	struct mc_list link;
+	struct mcfs_lock_args a;
+	const struct mcfs_handle *handle; /* by which it was taken */
+	uint64_t number;		/* in the book, 0: in none */
+};
+
+void mcfs_locks_init(struct mcfs_locks *l, unsigned max_waiting)
+{
+	memset(l, 0, sizeof(*l));
+	pthread_mutex_init(&l->lock, NULL);
+	l->max_waiting = max_waiting;
+	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++)
+		mc_list_init(&l->file[i]);
+}
+
+/* ---- files; from here on the lock is held ---- */
+
+static struct file *find(struct mcfs_locks *l, struct mcs_key key)
+{
+	uint64_t hash = mc_hash(key.data, key.len, 0);
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &l->file[hash % MCFS_LOCK_BUCKETS]) {
+		struct file *f = mc_container_of(pos, struct file, link);
+
+		if (f->hash == hash && f->key_len == key.len && memcmp(f->key, key.data, key.len) == 0)
+			return f;
+	}
+	return NULL;
+}
+
+static struct file *find_or_add(struct mcfs_locks *l, struct mcs_key key)
+{
+	struct file *f = find(l, key);
+
+	if (f)
+		return f;
+	f = malloc(sizeof(*f) + key.len);
+	if (!f)
+		return NULL;
+	f->hash = mc_hash(key.data, key.len, 0);
+	f->key_len = key.len;
+	memcpy(f->key, key.data, key.len);
+	f->users = 0;
+	mc_list_init(&f->held);
+	mc_list_init(&f->waiting);
+	mc_list_push_back(&l->file[f->hash % MCFS_LOCK_BUCKETS], &f->link);
+	return f;
+}
+
+static void drop_unused(struct file *f)
+{
+	if (f->users || !mc_list_empty(&f->held) || !mc_list_empty(&f->waiting))
+		return;
+	mc_list_remove(&f->link);
+	free(f);
+}
+
+/* ---- what is held ---- */
+
+static void note(struct held *h)
+{
+	struct mcfs_book_entry e = {
+		.type = MCFS_BOOK_LOCK, .handle = h->handle->number, .lock = h->a,
+	};
+	uint64_t old = h->number;
+
+	if (!mcfs_book())
+		return;
+	/* Both are there for a moment, never none. */
+	h->number = mcfs_book_add(&e, h);
+	mcfs_book_remove(old);
+}
+
+static void add(struct mcfs_locks *l, struct file *f, struct held *h)
+{
+	mc_list_push_back(&f->held, &h->link);
+	__atomic_add_fetch(&l->n, 1, __ATOMIC_RELAXED);
+}
+
+static void drop(struct mcfs_locks *l, struct held *h)
+{
+	mcfs_book_remove(h->number);
+	mc_list_remove(&h->link);
+	__atomic_sub_fetch(&l->n, 1, __ATOMIC_RELAXED);
+	free(h);
+}
+
+static bool overlap(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b)
+{
+	return a->flock == b->flock && a->start <= b->end && b->start <= a->end;
+}
+
+static struct held *conflict(struct file *f, const struct mcfs_lock_args *a)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &f->held) {
+		struct held *h = mc_container_of(pos, struct held, link);
+
+		if (a->type != F_UNLCK && overlap(&h->a, a) && h->a.owner != a->owner &&
+		    (h->a.type == F_WRLCK || a->type == F_WRLCK))
+			return h;
+	}
+	return NULL;
+}
+
+/* The owner's locks end where @a begins and begin where it ends; *spare is taken when one becomes two. */
+static void carve(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a, struct held **spare)
+{
+	struct mc_list *pos, *tmp;
+
+	mc_list_for_each_safe(pos, tmp, &f->held) {
+		struct held *h = mc_container_of(pos, struct held, link);
+
+		if (h->a.owner != a->owner || !overlap(&h->a, a))
+			continue;
+		if (h->a.start >= a->start && h->a.end <= a->end) {
+			drop(l, h);
+			continue;
+		}
+		if (h->a.start < a->start && h->a.end > a->end) {
+			struct held *rest = TAKE_PTR(*spare);
+
+			*rest = *h;
+			rest->a.start = a->end + 1;
+			rest->number = 0;
+			note(rest);
+			add(l, f, rest);
+		}
+		if (h->a.start < a->start)
+			h->a.end = a->start - 1;
+		else
+			h->a.start = a->end + 1;
+		note(h);
+	}
+}
+
+static bool touch(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b)
+{
+	return a->owner == b->owner && a->flock == b->flock && a->type == b->type &&
+		(a->end == UINT64_MAX || a->end + 1 >= b->start) &&
+		(b->end == UINT64_MAX || b->end + 1 >= a->start);
+}
+
+/* Touching locks of one kind are one, or a program that locks byte after byte would fill the memory. */
+static void add_merged(struct mcfs_locks *l, struct file *f, struct held *n)
+{
+	const struct mcfs_lock_args as_asked = n->a;
+	struct mc_list *pos, *tmp;
+
+	mc_list_for_each(pos, &f->held) {
+		const struct held *h = mc_container_of(pos, struct held, link);
+
+		if (!touch(&h->a, &as_asked))
+			continue;
+		n->a.start = h->a.start < n->a.start ? h->a.start : n->a.start;
+		n->a.end = h->a.end > n->a.end ? h->a.end : n->a.end;
+	}
+	/* The book has the new one before it loses the old ones. */
+	note(n);
+	mc_list_for_each_safe(pos, tmp, &f->held) {
+		struct held *h = mc_container_of(pos, struct held, link);
+
+		if (touch(&h->a, &as_asked))
+			drop(l, h);
+	}
+	add(l, f, n);
+}
+
+/* 0, -EAGAIN, -ENOLCK. */
+static int set(struct mcfs_locks *l, struct file *f, const struct mcfs_handle *by, const struct mcfs_lock_args *a)
+{
+	struct held *spare = NULL, *h = NULL;
+
+	/* One kind of flock becomes another by being given up first, as in the kernel: two who share and both
+	 * want it alone would wait for each other. */
+	if (a->flock && conflict(f, a))
+		carve(l, f, a, &spare);
+	if (conflict(f, a))
+		return -EAGAIN;
+	spare = malloc(sizeof(*spare));
+	h = malloc(sizeof(*h));
+	if (!spare || !h) {
+		free(spare);
+		free(h);
+		return -ENOLCK;
+	}
+	carve(l, f, a, &spare);
+	free(spare);
+	if (a->type == F_UNLCK) {
+		free(h);
+		return 0;
+	}
+	*h = (struct held){ .a = *a, .handle = by };
+	add_merged(l, f, h);
+	return 0;
+}
+
+/* ---- who waits ---- */
+
+/* The first lock that @a waits for is somebody's who waits for a lock of somebody's ... who is @a's owner. */
+static bool would_deadlock(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a)
+{
+	const struct mcfs_lock_args *next = a;
+
+	for (unsigned i = 0; i < CHAIN_MAX && next; i++) {
+		const struct held *h = conflict(f, next);
+		struct mc_list *file, *pos;
+
+		if (!h)
+			return false;
+		if (i && h->a.owner == a->owner)
+			return true;
+		next = NULL;
+		for (unsigned b = 0; b < MCFS_LOCK_BUCKETS && !next; b++) {
+			mc_list_for_each(file, &l->file[b]) {
+				struct file *other = mc_container_of(file, struct file, link);
+
+				mc_list_for_each(pos, &other->waiting) {
+					struct mcfs_lock_wait *w =
+						mc_container_of(pos, struct mcfs_lock_wait, link);
+
+					if (w->args.flock || w->args.owner != h->a.owner)
+						continue;
+					next = &w->args;
+					f = other;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+static void unwait(struct mcfs_locks *l, struct mcfs_lock_wait *w)
+{
+	mc_list_remove(&w->link);
+	l->nwaiting--;
+	__atomic_sub_fetch(&l->n, 1, __ATOMIC_RELAXED);
+}
+
+#define ANSWERS 16u
+struct answer {
+	struct mcfs_lock_wait *w;
+	struct mcfs_lock_args args;
+	int err;
+	bool taken;			/* by who asked */
+};
+
+/* Of those who wait for the file: who can be answered, up to ANSWERS of them. */
+static unsigned collect(struct mcfs_locks *l, struct file *f, struct answer *ret)
+{
+	struct mc_list *pos, *tmp;
+	unsigned n = 0;
+
+	mc_list_for_each_safe(pos, tmp, &f->waiting) {
+		struct mcfs_lock_wait *w = mc_container_of(pos, struct mcfs_lock_wait, link);
+		int r;
+
+		if (n == ANSWERS)
+			break;
+		r = l->over || mcfs_op_given_up(&w->op) ? -EINTR : set(l, f, w->op.handle, &w->args);
+		if (r == -EAGAIN)
+			continue;
+		unwait(l, w);
+		ret[n++] = (struct answer){ w, w->args, r, false };
+	}
+	return n;
+}
+
+/* Without the lock, which an answer may need: it can be the end of an open file. */
+static void send_answers(struct mcfs_locks *l, struct file *f, struct answer *a, unsigned n)
+{
+	f->users++;
+	pthread_mutex_unlock(&l->lock);
+	for (unsigned i = 0; i < n; i++) {
+		a[i].taken = mcfs_reply_err(&a[i].w->op, a[i].err) == 0;
+		free(a[i].w);
+	}
+	pthread_mutex_lock(&l->lock);
+	f->users--;
+	for (unsigned i = 0; i < n; i++) {
+		/* Nobody knows that it is held. */
+		if (!a[i].taken && !a[i].err) {
+			a[i].args.type = F_UNLCK;
+			(void)set(l, f, NULL, &a[i].args);
+		}
+	}
+}
+
+/* What has changed lets others go on.  Frees the file, when nothing is left of it. */
+static void serve(struct mcfs_locks *l, struct file *f)
+{
+	struct answer a[ANSWERS];
+	unsigned n;
+
+	while ((n = collect(l, f, a)))
+		send_answers(l, f, a, n);
+	drop_unused(f);
+}
+
+/* ---- the public ones, which take the lock ---- */
+
+static int wait_for(struct mcfs_locks *l, struct file *f, struct mcfs_lock_wait *w)
+{
+	if (!w->args.flock && would_deadlock(l, f, &w->args))
+		return mc_fail(-EDEADLK, "who has the lock waits for a lock of who asks");
+	if (l->nwaiting >= l->max_waiting)
+		return mc_fail(-ENOLCK, "%u wait for locks already", l->nwaiting);
+	mc_list_push_back(&f->waiting, &w->link);
+	l->nwaiting++;
+	__atomic_add_fetch(&l->n, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wait *w, bool waits)
+{
+	struct answer a = { .w = w, .args = w->args };
+	struct file *f;
+
+	pthread_mutex_lock(&l->lock);
+	f = find_or_add(l, key);
+	if (!f) {
+		pthread_mutex_unlock(&l->lock);
+		(void)mcfs_reply_err(&w->op, -ENOLCK);
+		free(w);
+		return;
+	}
+	a.err = l->over ? -EINTR : set(l, f, w->op.handle, &w->args);
+	if (a.err == -EAGAIN && waits) {
+		a.err = wait_for(l, f, w);
+		if (a.err == 0)
+			a.w = NULL;
+	}
+	if (a.w)
+		send_answers(l, f, &a, 1);
+	serve(l, f);
+	pthread_mutex_unlock(&l->lock);
+}
+
+bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_args *args)
+{
+	const struct held *h;
+	struct file *f;
+
+	MC_LOCKED(&l->lock);
+	f = find(l, key);
+	h = f ? conflict(f, args) : NULL;
+	if (h)
+		*args = h->a;
+	return h;
+}
+
+void mcfs_lock_flushed(struct mcfs_locks *l, struct mcs_key key, uint64_t owner)
+{
+	const struct mcfs_lock_args all = { .type = F_UNLCK, .end = UINT64_MAX, .owner = owner };
+	struct file *f;
+
+	MC_LOCKED(&l->lock);
+	f = find(l, key);
+	if (!f)
+		return;
+	carve(l, f, &all, NULL);
+	serve(l, f);
+}
+
+void mcfs_lock_released(struct mcfs_locks *l, struct mcs_key key, const struct mcfs_handle *by)
+{
+	struct mc_list *pos, *tmp;
+	struct file *f;
+
+	MC_LOCKED(&l->lock);
+	f = find(l, key);
+	if (!f)
+		return;
+	mc_list_for_each_safe(pos, tmp, &f->held) {
+		struct held *h = mc_container_of(pos, struct held, link);
+
+		if (h->handle == by)
+			drop(l, h);
+	}
+	serve(l, f);
+}
+
+int mcfs_lock_restore(struct mcfs_locks *l, struct mcs_key key, struct mcfs_handle *by, uint64_t number,
+		      const struct mcfs_lock_args *args)
+{
+	struct held *h = malloc(sizeof(*h));
+	struct file *f;
+
+	MC_LOCKED(&l->lock);
+	f = h ? find_or_add(l, key) : NULL;
+	if (!f) {
+		free(h);
+		return -ENOMEM;
+	}
+	*h = (struct held){ .a = *args, .handle = by, .number = number };
+	mcfs_book_bind(number, h);
+	add(l, f, h);
+	return 0;
+}
+
+static struct file *waited_for(struct mcfs_locks *l)
+{
+	struct mc_list *pos;
+
+	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++) {
+		mc_list_for_each(pos, &l->file[i]) {
+			struct file *f = mc_container_of(pos, struct file, link);
+
+			if (!mc_list_empty(&f->waiting))
+				return f;
+		}
+	}
+	return NULL;
+}
+
+void mcfs_locks_hang_up(struct mcfs_locks *l)
+{
+	struct file *f;
+
+	MC_LOCKED(&l->lock);
+	l->over = true;
+	while ((f = waited_for(l)))
+		serve(l, f);
+}
+
+void mcfs_locks_done(struct mcfs_locks *l)
+{
+	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++) {
+		while (!mc_list_empty(&l->file[i])) {
+			struct file *f = mc_container_of(l->file[i].next, struct file, link);
+
+			while (!mc_list_empty(&f->held)) {
+				struct held *h = mc_container_of(f->held.next, struct held, link);
+
+				mc_list_remove(&h->link);
+				free(h);
+			}
+			mc_list_remove(&f->link);
+			free(f);
+		}
+	}
+	pthread_mutex_destroy(&l->lock);
+}

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+# mcfs_locks.py DIR - flock(2) and fcntl(2) locks between processes, whatever each has opened the file for.
+# mcfs_locks.py DIR hold NAME: holds both kinds, says so, and waits; mcfs_locks.py DIR want NAME: waits for the first kind.
+import errno
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+where = sys.argv[1]
+LOCK_FILE = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def path(name):
+    return os.path.join(where, name)
+
+
+def flocks(fd, how):
+    try:
+        fcntl.flock(fd, how)
+        return True
+    except OSError as e:
+        if e.errno != errno.EWOULDBLOCK:
+            raise
+        return False
+
+
+def locks(fd, how, start, length):
+    try:
+        fcntl.lockf(fd, how | fcntl.LOCK_NB, length, start)
+        return True
+    except OSError as e:
+        if e.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        return False
+
+
+def in_child(fn):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if fn() else 1)
+        except BaseException as e:
+            print(repr(e), flush=True)
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def start(what, name):
+    p = subprocess.Popen([sys.executable, sys.argv[0], where, what, name], stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "begun\n"
+    return p
+
+
+def whole_files():
+    # as lock files are made
+    a = os.open(path("lock"), LOCK_FILE)
+    assert flocks(a, fcntl.LOCK_EX)
+    for flags in LOCK_FILE, os.O_RDWR, os.O_WRONLY:
+        assert in_child(lambda: not flocks(os.open(path("lock"), flags), fcntl.LOCK_EX | fcntl.LOCK_NB)), flags
+    fcntl.flock(a, fcntl.LOCK_UN)
+    assert in_child(lambda: flocks(os.open(path("lock"), LOCK_FILE), fcntl.LOCK_EX | fcntl.LOCK_NB))
+    os.close(a)
+    # a reader and a writer
+    r = os.open(path("lock"), os.O_RDONLY)
+    assert flocks(r, fcntl.LOCK_SH)
+    assert in_child(lambda: not flocks(os.open(path("lock"), os.O_WRONLY), fcntl.LOCK_EX | fcntl.LOCK_NB))
+    assert in_child(lambda: flocks(os.open(path("lock"), os.O_WRONLY), fcntl.LOCK_SH | fcntl.LOCK_NB))
+    # what a child has inherited is the same lock
+    assert in_child(lambda: flocks(r, fcntl.LOCK_SH | fcntl.LOCK_NB))
+    os.close(r)
+
+
+def ranges():
+    with open(path("r"), "wb") as f:
+        f.write(b"x" * 100)
+    a = os.open(path("r"), os.O_RDWR)
+    assert locks(a, fcntl.LOCK_EX, 10, 10)
+
+    def other():
+        b, r = os.open(path("r"), os.O_RDWR), os.open(path("r"), os.O_RDONLY)
+        assert locks(b, fcntl.LOCK_EX, 0, 10) and locks(b, fcntl.LOCK_EX, 20, 0)
+        assert not locks(b, fcntl.LOCK_EX, 19, 1) and not locks(r, fcntl.LOCK_SH, 0, 0)
+        # struct flock: type, whence, start, length, pid
+        asked = fcntl.fcntl(b, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+        kind, _, first, length, pid = struct.unpack("hhqqi4x", asked)
+        return (kind, first, length, pid) == (fcntl.F_WRLCK, 10, 10, os.getppid())
+
+    assert in_child(other)
+    # closing any descriptor gives up all locks of the process
+    os.close(os.open(path("r"), os.O_RDWR))
+    assert in_child(lambda: locks(os.open(path("r"), os.O_RDWR), fcntl.LOCK_EX, 10, 10))
+    os.close(a)
+
+
+def waiting():
+    p = start("hold", "w")
+    q = start("want", "w")
+    time.sleep(0.2)
+    assert q.poll() is None
+    # who is killed holds and wants nothing
+    q.kill()
+    assert q.wait() == -signal.SIGKILL
+    q = start("want", "w")
+    p.kill()
+    p.wait()
+    assert q.stdout.readline() == "got it\n"
+    assert q.wait() == 0
+    # signals
+    p = start("hold", "w")
+    fd = os.open(path("w"), os.O_RDWR)
+
+    class Alarm(Exception):
+        pass
+
+    def alarm(number, frame):
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        sys.exit("got what another one holds")
+    except Alarm:
+        pass
+    p.kill()
+    p.wait()
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.close(fd)
+
+
+def circles():
+    a = os.open(path("c"), os.O_RDWR | os.O_CREAT)
+    fcntl.lockf(a, fcntl.LOCK_EX, 1, 0)
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        b = os.open(path("c"), os.O_RDWR)
+        fcntl.lockf(b, fcntl.LOCK_EX, 1, 1)
+        os.write(told, b"x")
+        fcntl.lockf(b, fcntl.LOCK_EX, 1, 0)
+        os._exit(0)
+    os.read(ready, 1)
+    for _ in range(200):
+        try:
+            fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
+            sys.exit("got what the child holds")
+        except BlockingIOError:
+            pass
+        try:
+            time.sleep(0.01)
+            if _ > 20:
+                fcntl.lockf(a, fcntl.LOCK_EX, 1, 1)
+                sys.exit("waited in a circle")
+        except OSError as e:
+            assert e.errno == errno.EDEADLK, e
+            break
+    fcntl.lockf(a, fcntl.LOCK_UN, 1, 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(a)
+
+
+if len(sys.argv) == 4 and sys.argv[2] == "hold":
+    fd = os.open(path(sys.argv[3]), LOCK_FILE)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    fcntl.lockf(fd, fcntl.LOCK_EX, 10, 0)
+    print("begun", flush=True)
+    signal.pause()
+elif len(sys.argv) == 4:
+    fd = os.open(path(sys.argv[3]), os.O_RDWR | os.O_CREAT)
+    print("begun", flush=True)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    print("got it", flush=True)
+else:
+    whole_files()
+    ranges()
+    waiting()
+    circles()

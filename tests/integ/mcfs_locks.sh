@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Locks of this node's processes: between who reads, writes and makes a file, waited for, given up by who is killed, and
+# still held when the daemon was killed.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/takeover.sh"
+requires_fuse
+requires python3
+locks=$top_srcdir/tests/integ/mcfs_locks.py
+
+for direct in true false; do
+	start_standalone "$tmp/$direct" --global_segment_size=32MiB --direct_io="$direct"
+	timeout 120 python3 "$locks" "$tmp/$direct" || fail "direct_io=$direct"
+	equal "locks on what is no file of the pool" "$(flock "$tmp/$direct/.mcfs/version" true 2>&1 || :)" \
+		"flock: $tmp/$direct/.mcfs/version: Operation not supported"
+	# who waits at the end does not keep the mount
+	: >"$tmp/$direct/last"
+	spawn holder python3 "$locks" "$tmp/$direct" hold last
+	holder=$SPAWNED
+	wait_for 20 grep -q begun "$tmp/holder.log"
+	spawn waiter python3 "$locks" "$tmp/$direct" want last
+	wait_for 20 grep -q begun "$tmp/waiter.log"
+	kill "$MCFS_PID"
+	wait_for 20 gone "$MCFS_PID" || fail "the daemon does not end while a lock is waited for"
+	kill_pid "$holder"
+	wait_for 20 gone "$SPAWNED"
+done
+
+start_master
+start_mcfs "$MASTER" "$tmp/m" --global_segment_size=32MiB --port=0 --supervise
+supervisor=$MCFS_PID
+another_than none || fail "no daemon below the supervisor"
+old=$daemon
+: >"$tmp/m/lock"
+spawn holder2 python3 "$locks" "$tmp/m" hold lock
+holder=$SPAWNED
+wait_for 20 grep -q begun "$tmp/holder2.log"
+kill -9 "$old"
+wait_for 60 another_than "$old" || fail "no daemon follows"
+wait_for 60 taken_over "$tmp/m" 1 || fail "not taken over"
+fails flock -n "$tmp/m/lock" true
+fails python3 -c "import fcntl, sys
+fcntl.lockf(open(sys.argv[1], 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 5)" "$tmp/m/lock"
+spawn waiter2 python3 "$locks" "$tmp/m" want lock
+wait_for 20 grep -q begun "$tmp/waiter2.log"
+kill_pid "$holder"
+wait_for 20 grep -q "got it" "$tmp/waiter2.log" || fail "who waits does not get it"
+wait_for 20 gone "$SPAWNED"
