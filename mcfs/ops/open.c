@@ -277,11 +277,14 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		h->unsaved = true;
 		r = mcfs_writer_new(&fs->versions, &args, &h->writer);
 	}
-	if (r == 0 && !mcfs_handle_number(fs, h)) {
-		mcfs_writer_revoke(h->writer);
+	if (r == 0 && !mcfs_handle_number(fs, h))
 		r = -ENOMEM;
-	}
+	/* Nothing can be written to it, so that it is what it will be: lock files are made like this. */
+	if (r == 0 && (flags & O_ACCMODE) == O_RDONLY)
+		r = mcfs_writer_sync(h->writer, op->deadline);
 	if (r < 0) {
+		if (h && h->writer)
+			mcfs_writer_revoke(h->writer);
 		mcfs_handle_unref(fs, h);
 		if (in)
 			mcfs_inode_forget(&fs->inodes, in, 1);

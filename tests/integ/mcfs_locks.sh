@@ -13,6 +13,13 @@ for direct in true false; do
 	timeout 120 python3 "$locks" "$tmp/$direct" || fail "direct_io=$direct"
 	equal "locks on what is no file of the pool" "$(flock "$tmp/$direct/.mcfs/version" true 2>&1 || :)" \
 		"flock: $tmp/$direct/.mcfs/version: Operation not supported"
+	# flock(1) opens what it makes for reading
+	spawn first flock -F "$tmp/$direct/made" python3 -c 'import signal; print("begun", flush=True); signal.pause()'
+	wait_for 20 grep -q begun "$tmp/first.log"
+	status=0
+	flock -n "$tmp/$direct/made" true || status=$?
+	equal "flock of a file that is locked" "$status" 1
+	end_pid "$SPAWNED"
 	# who waits at the end does not keep the mount
 	: >"$tmp/$direct/last"
 	spawn holder python3 "$locks" "$tmp/$direct" hold last
