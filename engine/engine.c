@@ -14,6 +14,8 @@
 #include "common/fork.h"
 #include "engine/engine_i.h"
 
+/* What no transport takes together may be connected, by another path, a moment later. */
+#define ALONE_RUN 64u
 /* Longest piece that goes over TCP at once. */
 #define STRIPE_MAX (8ull << 20)
 
@@ -210,7 +212,7 @@ struct handing {
 	struct mce_req *reqs;
 	unsigned next, ready, n;
 	uint64_t alone;		/* key of a region whose requests no transport takes together */
-	bool any_alone;
+	unsigned alone_left;	/* so many of them go alone before that is asked again */
 };
 
 /* More prepared ones, when there are none or few. */
@@ -244,16 +246,17 @@ static void submit_some(struct handing *h)
 	struct mce_peer *p = req->peer;
 	uint64_t rkey = req->rkey;
 
-	if (n > 1 && p && !(h->any_alone && h->alone == rkey)) {
+	if (n > 1 && p && !(h->alone_left && h->alone == rkey)) {
 		took = mce_peer_offer_run(p, req, n);
-		h->any_alone = took == 0;
-		h->alone = took ? 0 : rkey;
+		h->alone_left = took ? 0 : ALONE_RUN;
+		h->alone = rkey;
 	}
 	if (took == 0 && submit_one(req)) {
 		took = pend_alike(p, rkey, req, n);
 		/* For those after them it may be connected. */
-		h->any_alone = false;
+		h->alone_left = 0;
 	}
+	h->alone_left -= h->alone_left > 0;
 	h->next += took ? took : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/fork.h"
 #include "common/hash.h"
 #include "common/metrics.h"
@@ -369,6 +370,8 @@ unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n
 {
 	unsigned took = 0;
 
+	if (mc_fault("engine.peer.run") < 0)
+		return 0;
 	for (const struct mce_transport *const *t = p->transports; n > 1 && *t && !took; t++)
 		took = (*t)->submit_run(p, reqs, n);
 	return took;

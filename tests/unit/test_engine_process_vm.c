@@ -275,13 +275,25 @@ static void first_batch(void **state)
 	many_prepare(MCE_READ);
 	assert_int_equal(many_run(), 0);
 	many_check(MCE_PATH_PROCESS_VM);
-	/* one that was found alone each time that the requests were looked at, and the end of a run */
+	/* One that was found alone each time that the requests were looked at, the end of a run, and some when the
+	 * peer was connected between two looks. */
 	assert_in_range(mc_fault_hits("engine.process_vm.run"), 1, 12);
-	assert_in_range(mc_fault_hits("engine.process_vm.copy"), 0, 12);
+	assert_in_range(mc_fault_hits("engine.process_vm.copy"), 0, 12 + 64);
 	mce_peer_put(peer);
 	side_close(&user);
 	peer = known;
 	user = first;
+}
+
+/* What is not taken together at first is later on: nothing tells those that go alone by then. */
+static void together_again(void **state)
+{
+	read_some(0, 64, 0);
+	assert_int_equal(mc_fault_set("engine.peer.run=error:EIO@1,engine.process_vm.copy=error:EIO@9999"), 0);
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), 0);
+	many_check(MCE_PATH_PROCESS_VM);
+	assert_in_range(mc_fault_hits("engine.process_vm.copy"), 1, 64);
 }
 
 static void share_calls(void **state)
@@ -481,6 +493,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(first_batch, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(together_again, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(share_calls, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(side_by_side, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
