@@ -465,6 +465,18 @@ bool mcfs_inode_is_missized(struct mcfs_inodes *t, const struct mcfs_inode *in)
 	return in->missized;
 }
 
+void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms)
+{
+	MC_LOCKED(&t->lock);
+	in->listed_ms = began_ms;
+}
+
+uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	return in->listed_ms;
+}
+
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to)
 {
 	struct mcfs_inode *in, *over;

@@ -46,6 +46,7 @@ struct mcfs_inode {
 	unsigned refs;			/* those of open handles */
 	unsigned readers, writers;	/* handles */
 	struct mcfs_object *object;	/* one reference while there are readers */
+	uint64_t listed_ms;		/* when the last whole listing began that the kernel keeps, 0: none */
 	bool missized;			/* the kernel may have another size of it than a writer has; stays */
 	size_t key_len;
 	char *key;			/* a directory's ends in '/', but for a view's; the root's is "" */
@@ -122,6 +123,9 @@ void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in);
 /* The kernel's size of it is not, or not always, what one who has it open is writing. */
 void mcfs_inode_set_missized(struct mcfs_inodes *t, struct mcfs_inode *in);
 bool mcfs_inode_is_missized(struct mcfs_inodes *t, const struct mcfs_inode *in);
+/* Of a directory that is open: when the listing began that the kernel keeps, whole. */
+void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms);
+uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in);
 /* The directory @from (with its '/') is now @to. */
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to);
 

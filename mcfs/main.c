@@ -103,10 +103,15 @@ static uint64_t quarter_of_memory(void)
 /* Which of the @n words it is. */
 static int word_of(const char *name, const char *text, const char *const *words, int n)
 {
-	for (int i = 0; i < n; i++)
+	char all[64] = "";
+	size_t len = 0;
+
+	for (int i = 0; i < n; i++) {
 		if (strcmp(text, words[i]) == 0)
 			return i;
-	return mc_fail(-EINVAL, "%s: there is no %s", name, text);
+		len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s", i ? ", " : "", words[i]);
+	}
+	return mc_fail(-EINVAL, "%s: there is no %s, only %s", name, text, all);
 }
 
 static int check_views(struct mcfs *fs)
@@ -115,7 +120,10 @@ static int check_views(struct mcfs *fs)
 	static const char *const lists[] = {
 		[MCFS_LIST_ALL] = "all", [MCFS_LIST_LOCAL] = "local", [MCFS_LIST_OFF] = "off",
 	};
-	int map = word_of("keymap", fs->conf.keymap, maps, 2), list, size;
+	static const char *const removals[] = {
+		[MCFS_RM_FORCE] = "force", [MCFS_RM_UNREAD] = "unread", [MCFS_RM_DENY] = "deny",
+	};
+	int map = word_of("keymap", fs->conf.keymap, maps, 2), list, size, removal;
 
 	if (map < 0)
 		return map;
@@ -125,6 +133,10 @@ static int check_views(struct mcfs *fs)
 	size = word_of("df", fs->conf.df, sizes, 2);
 	if (size < 0)
 		return size;
+	removal = word_of("rm", fs->conf.rm, removals, 3);
+	if (removal < 0)
+		return removal;
+	fs->rm = removal;
 	fs->flat = map;
 	fs->listed = list;
 	fs->df_local = size;
@@ -403,6 +415,7 @@ static void reload(struct running *run)
 			take_ms(&c->timeout, now.timeout);
 			take_ms(&c->entry_timeout, now.entry_timeout);
 			take_ms(&c->attr_timeout, now.attr_timeout);
+			take_ms(&c->list_cache, now.list_cache);
 			take_ms(&c->umount_timeout, now.umount_timeout);
 			__atomic_store_n(&c->immutable, now.immutable, __ATOMIC_RELAXED);
 		}

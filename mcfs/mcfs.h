@@ -43,6 +43,7 @@ struct mcfs {
 	bool flat;			/* keymap=flat: the root is the only directory */
 	bool df_local;
 	enum { MCFS_LIST_ALL, MCFS_LIST_LOCAL, MCFS_LIST_OFF } listed;
+	enum { MCFS_RM_FORCE, MCFS_RM_UNREAD, MCFS_RM_DENY } rm;
 	unsigned name_max;		/* bytes of a name that this kernel takes */
 	unsigned fuse_minor;		/* of the protocol that it speaks */
 	uint64_t start_wall_ms;

@@ -283,8 +283,10 @@ static int do_remove(struct call *c)
 		r = -EINVAL;
 	if (r == 0)
 		r = may_write(c);
+	if (r == 0 && c->op->fs->rm == MCFS_RM_DENY)
+		r = mc_fail(-EPERM, "nothing is removed here: rm=deny");
 	return r < 0 ? r : mcs_remove(c->op->fs->store, (struct mcs_key){ a->key, a->key_len },
-				      a->flags, mcfs_op_left_ms(c->op));
+				      c->op->fs->rm == MCFS_RM_FORCE ? a->flags : 0, mcfs_op_left_ms(c->op));
 }
 
 static int do_prefetch(struct call *c)

@@ -85,9 +85,14 @@ void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 {
 	struct mcfs_writer *w[WRITERS_AT_ONCE];
-	size_t n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
+	const unsigned flags = op->fs->rm == MCFS_RM_FORCE ? MCS_REMOVE_FORCE : 0;
 	bool ours[WRITERS_AT_ONCE], pending = false;
+	size_t n;
 	int r;
+
+	if (op->fs->rm == MCFS_RM_DENY)
+		return mc_fail(-EPERM, "nothing is removed here: rm=deny");
+	n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
 
 	/* Before the object goes, so that none of them brings it back. */
 	for (size_t i = 0; i < n; i++) {
@@ -96,8 +101,7 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 	}
 	r = mc_fault("mcfs.names.remove");
 	if (r == 0)
-		r = mcs_remove(op->fs->store, mcfs_key_of(key), MCS_REMOVE_FORCE,
-			       mcfs_op_left_ms(op));
+		r = mcs_remove(op->fs->store, mcfs_key_of(key), flags, mcfs_op_left_ms(op));
 	for (size_t i = 0; i < n; i++) {
 		/* It goes on being what the name shows: a close would lie that published nothing. */
 		if (r < 0 && mcs_errno(r) != ENOENT && ours[i])

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
 #include "common/hash.h"
 #include "mcfs/handle.h"
 #include "mcfs/lane.h"
@@ -50,6 +52,9 @@ struct mcfs_dir {
 	bool begun;
 	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
 	uint64_t next;		/* index of the next entry of the stream */
+	uint64_t max;		/* of that, 0: any */
+	struct mcfs_inode *cached;	/* the kernel keeps the listing; NULL: it does not */
+	uint64_t opened_ms;
 	struct entry *window;	/* entries given last, in order */
 	size_t nwindow, cap_window;
 	struct seen dirs;
@@ -286,6 +291,13 @@ static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, stru
 		r = next_entry(op, d, &e);
 		if (r <= 0)
 			return r;
+		if (d->max && d->next >= d->max) {
+			free(e.name);
+			rewind_stream(d);
+			(void)mc_fail(-EFBIG, "more names than list_max=%llu",
+				      (unsigned long long)(d->max - FIRST_INDEX));
+			return -EFBIG;
+		}
 		e.index = d->next++;
 		if (e.index == index)
 			break;
@@ -414,6 +426,8 @@ static int fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 	drop_before(d, offset);
 	for (;; offset++) {
 		r = entry_at(a->op, d, offset, &e);
+		if (r == 0 && d->cached)
+			mcfs_inode_set_listed(&a->op->fs->inodes, d->cached, d->opened_ms);
 		/* What is there goes out; the error comes with the next call. */
 		if (r <= 0)
 			return a->len ? 0 : r;
@@ -526,7 +540,23 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in, fuse_ino
 	d->local = (!in && ino == MCFS_CONTROL_LOCAL) || fs->listed == MCFS_LIST_LOCAL;
 	d->pending_too = !view && !d->nothing;
 	d->next = FIRST_INDEX;
+	d->max = fs->conf.list_max ? (uint64_t)fs->conf.list_max + FIRST_INDEX : 0;
 	return d;
+}
+
+/* The kernel lists it by itself for a time.  Half a listing is not continued with another one. */
+static void keep_listing(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_dir *d, struct fuse_file_info *fi)
+{
+	const uint64_t ms = mcfs_live(&fs->conf.list_cache);
+	uint64_t listed_ms;
+
+	if (!ms || !in || mcfs_inode_is_view(in))
+		return;
+	d->cached = in;
+	d->opened_ms = mc_now_ms();
+	listed_ms = mcfs_inode_listed(&fs->inodes, in);
+	fi->cache_readdir = 1;
+	fi->keep_cache = listed_ms && d->opened_ms - listed_ms < ms;
 }
 
 void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -544,6 +574,8 @@ void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 			h = NULL;
 		}
 	}
+	if (h && h->dir)
+		keep_listing(op.fs, op.in, h->dir, fi);
 	fi->fh = h ? mcfs_handle_number(op.fs, h) : 0;
 	if (!fi->fh) {
 		mcfs_handle_unref(op.fs, h);
