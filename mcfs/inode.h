@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "common/list.h"
@@ -28,6 +29,10 @@ struct mcfs_key {
 static inline struct mcs_key mcfs_key_of(const struct mcfs_key *k)
 {
 	return (struct mcs_key){ k->data, k->len };
+}
+static inline bool mcfs_key_equal(const struct mcfs_key *a, const struct mcfs_key *b)
+{
+	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
 }
 
 struct mcfs_inode {

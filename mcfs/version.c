@@ -36,13 +36,23 @@ void mcfs_version_env_done(struct mcfs_version_env *env)
 
 static void show(struct mcfs_writer *w)
 {
+	unsigned pending = (w->dirty ? MCFS_PENDING_BYTES : 0) | (w->fresh ? MCFS_PENDING_NAME : 0);
+
 	__atomic_store_n(&w->shown_size, w->stage.size, __ATOMIC_RELAXED);
-	__atomic_store_n(&w->pending, (w->dirty || w->fresh) && !w->revoked && !w->unlinked,
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&w->pending, w->revoked || w->unlinked ? 0 : pending, __ATOMIC_RELEASE);
+}
+
+/* Who opened the name later has given it a version: it need not be made any more, and was not made by a stranger. */
+static void heed_overtaking(struct mcfs_writer *w)
+{
+	if (mcfs_writer_overtaken(w) && !w->dirty)
+		w->fresh = w->excl = false;
 }
 
 static void touched(struct mcfs_writer *w)
 {
+	heed_overtaking(w);
+	__atomic_fetch_and(&w->others, ~MCFS_OTHERS_LATER, __ATOMIC_RELAXED);
 	w->dirty = true;
 	w->flushed = false;
 	__atomic_store_n(&w->mtime_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
@@ -284,10 +294,31 @@ static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_fl
 	return r;
 }
 
-/* Store what is staged under @key. */
-static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags,
-	       uint64_t deadline)
+/* The name has @w's version now: whoever else writes under it has another file, and who opened it before @w did has
+ * it behind @w. */
+static void overtake(struct mcfs_writer *w)
 {
+	unsigned others = MCFS_OTHERS_ANY;
+	struct mc_list *pos;
+
+	MC_LOCKED(&w->env->names);
+	/* newest first */
+	mc_list_for_each(pos, &w->env->writers) {
+		struct mcfs_writer *x = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (x == w)
+			others |= MCFS_OTHERS_LATER;
+		else if (x->key_hash == w->key_hash && x->key_len == w->key_len &&
+			 memcmp(x->key, w->key, w->key_len) == 0)
+			__atomic_fetch_or(&x->others, others, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&w->others, 0, __ATOMIC_RELAXED);
+}
+
+/* Store what is staged. */
+static int put(struct mcfs_writer *w, unsigned put_flags, uint64_t deadline)
+{
+	struct mcs_key key = { w->key, w->key_len };
 	int r;
 
 	deadline += w->stage.size / COMMIT_RATE * COMMIT_RATE_MS * MC_NS_PER_MS;
@@ -296,14 +327,15 @@ static int put(struct mcfs_writer *w, const void *key, size_t len, unsigned put_
 	if (r < 0)
 		return r;
 	mcfs_pool_put_begin(w->env->pool);
-	r = mcfs_carry_commit(w, key, len, put_flags, deadline);
+	r = mcfs_carry_commit(w, key.data, key.len, put_flags, deadline);
 	if (r == 0)
-		r = put_staged(w, (struct mcs_key){ key, len }, put_flags, deadline);
+		r = put_staged(w, key, put_flags, deadline);
 	mcfs_pool_put_end(w->env->pool);
-	if (r >= 0)
-		__atomic_add_fetch(&w->env->commits[mc_hash(key, len, 0) % MCFS_COMMITS], 1,
-				   __ATOMIC_RELEASE);
-	return r < 0 ? r : 0;
+	if (r < 0)
+		return r;
+	__atomic_add_fetch(&w->env->commits[w->key_hash % MCFS_COMMITS], 1, __ATOMIC_RELEASE);
+	overtake(w);
+	return 0;
 }
 
 uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_t len)
@@ -319,8 +351,10 @@ static void tell(struct mcfs_writer *w, int err, const char *when)
 
 static int commit(struct mcfs_writer *w, const char *when, uint64_t deadline)
 {
-	int r = put(w, w->key, w->key_len, w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
+	int r;
 
+	heed_overtaking(w);
+	r = put(w, w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
 	if (r < 0) {
 		tell(w, r, when);
 		return fail_for_good(w, r);
@@ -339,11 +373,11 @@ static int commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 	int r;
 
 	if (!w->base_generation) {
-		r = put(w, w->key, w->key_len, 0, deadline);
+		r = put(w, 0, deadline);
 	} else {
 		r = mcs_stat(w->env->store, key, &info, mc_deadline_left_ms(deadline));
 		if (r == 0 && info.generation == w->base_generation)
-			r = put(w, w->key, w->key_len, MCS_PUT_UPSERT, deadline);
+			r = put(w, MCS_PUT_UPSERT, deadline);
 		else if (mcs_errno(r) == ENOENT)
 			r = 0;
 	}
@@ -356,6 +390,7 @@ static int commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline
 {
 	int r;
 
+	heed_overtaking(w);
 	if (w->dirty || (w->fresh && w->excl))
 		return commit(w, when, deadline);
 	if (!w->fresh)
@@ -418,16 +453,33 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 	return w->dirty ? commit(w, "close", deadline) : 0;
 }
 
-int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
+static int sync_locked(struct mcfs_writer *w, const char *when, uint64_t deadline)
 {
-	MC_LOCKED(&w->lock);
 	if (w->failed)
 		return w->failed;
 	if (w->revoked)
 		return -EIO;
 	if (w->abandoned)
 		return untrusted();
-	return w->unlinked ? 0 : commit_all(w, "fsync", deadline);
+	return w->unlinked ? 0 : commit_all(w, when, deadline);
+}
+
+int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	return sync_locked(w, "fsync", deadline);
+}
+
+int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
+{
+	int before, r;
+
+	MC_LOCKED(&w->lock);
+	before = w->failed;
+	/* Another thread's fsync(2), or the last close, may have been faster. */
+	r = before || mcfs_writer_pending(w) ? sync_locked(w, "rename", deadline) : 0;
+	w->failed = before;
+	return r;
 }
 
 /* May what is left be published although its writer cannot be asked any more?  Had the opener been
@@ -502,32 +554,14 @@ void mcfs_writer_relink(struct mcfs_writer *w)
 	show(w);
 }
 
-int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool publish,
-		       bool noreplace, uint64_t deadline)
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len)
 {
-	char *key, *old;
-	int r;
+	char *key = malloc(len ? len : 1), *old;
 
-	MC_LOCKED(&w->lock);
-	if (publish && w->failed)
-		return w->failed;
-	if (publish && !mcfs_writer_pending(w))
-		return 0;
-	if (publish && w->abandoned)
-		return untrusted();
-	key = malloc(len ? len : 1);
 	if (!key)
 		return -ENOMEM;
 	memcpy(key, to, len);
-	if (publish) {
-		r = put(w, to, len, noreplace ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
-		if (r < 0) {
-			free(key);
-			return r;
-		}
-		w->dirty = w->fresh = w->excl = false;
-		show(w);
-	}
+	MC_LOCKED(&w->lock);
 	pthread_mutex_lock(&w->env->names);
 	old = w->key;
 	w->key = key;
@@ -535,5 +569,5 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool p
 	w->key_hash = mc_hash(key, len, 0);
 	pthread_mutex_unlock(&w->env->names);
 	free(old);
-	return publish;
+	return 0;
 }

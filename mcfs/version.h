@@ -46,6 +46,11 @@ struct mcfs_version_env {	/* what all writers of a mount share */
 #define MCFS_WRITER_FRESH	0x1u	/* created or truncated: exists even when nothing is written */
 #define MCFS_WRITER_EXCL	0x2u	/* the first commit must not find the key: O_EXCL, immutable */
 
+#define MCFS_OTHERS_ANY		0x1u	/* somebody else since it was opened or committed last */
+#define MCFS_OTHERS_LATER	0x2u	/* somebody who opened it later, since its bytes changed last */
+#define MCFS_PENDING_BYTES	0x1u
+#define MCFS_PENDING_NAME	0x2u	/* it has to be there, if only empty */
+
 struct mcfs_writer {
 	struct mcfs_version_env *env;	/* constant, as are the next three */
 	pid_t tid, pid;			/* of the opener: thread and process */
@@ -77,8 +82,9 @@ struct mcfs_writer {
 	uint64_t key_hash;
 
 	/* atomic, for those who only look */
-	bool pending;			/* holds what its name does not show yet */
+	unsigned pending;		/* MCFS_PENDING_*: what its name does not show yet */
 	uint64_t shown_size, mtime_ms;
+	unsigned others;		/* MCFS_OTHERS_*: who else has committed under its name, in this mount */
 
 	/* guarded by env->names */
 	unsigned refs;
@@ -127,6 +133,8 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size);
 /* Thread @tid, whose process is doing as @fate says, has closed a descriptor. */
 int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline);
 int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline);
+/* The same for a rename, whose failure leaves it as it was: the close tries again. */
+int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline);
 /* The last descriptor is closed; @fate is the opener's.  Commits what is left, or drops it. */
 int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline);
 /* The session has ended before the last descriptor was closed, or before anybody told: what may still be open,
@@ -135,9 +143,21 @@ bool mcfs_writer_end(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadli
 void mcfs_writer_revoke(struct mcfs_writer *w);
 /* Is there a writer with uncommitted bytes under a name that begins with @prefix? */
 bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len);
+/* The name has a version of somebody else. */
+static inline bool mcfs_writer_is_apart(const struct mcfs_writer *w)
+{
+	return __atomic_load_n(&w->others, __ATOMIC_ACQUIRE);
+}
+/* And that was made of what is newer than this. */
+static inline bool mcfs_writer_overtaken(const struct mcfs_writer *w)
+{
+	return __atomic_load_n(&w->others, __ATOMIC_ACQUIRE) & MCFS_OTHERS_LATER;
+}
 static inline bool mcfs_writer_pending(const struct mcfs_writer *w)
 {
-	return __atomic_load_n(&w->pending, __ATOMIC_ACQUIRE);
+	unsigned pending = __atomic_load_n(&w->pending, __ATOMIC_ACQUIRE);
+
+	return pending & MCFS_PENDING_BYTES || (pending && !mcfs_writer_overtaken(w));
 }
 
 /* A number that is another one when a version was published under @key since; also when one was under another key,
@@ -149,9 +169,7 @@ uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_
 bool mcfs_writer_unlink(struct mcfs_writer *w);
 /* It was not removed after all. */
 void mcfs_writer_relink(struct mcfs_writer *w);
-/* The name changes to @to: 0.  With @publish what is staged appears there at once, in the place of what
- * is there (-MCS_EEXISTS with @noreplace): 1; or 0, there is nothing to publish any more, and the name stays. */
-int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, bool publish,
-		       bool noreplace, uint64_t deadline);
+/* Its name changes to @to: 0 or -ENOMEM.  Nothing is published. */
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len);
 
 #endif

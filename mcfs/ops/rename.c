@@ -2,10 +2,10 @@
  * rename.c - giving a file another name.
  *
  * A committed file is re-keyed by the master in one step.  A file that the renaming process itself has
- * open and not committed yet is published under its new name by this call: programs write a temporary
- * file, rename it and close it afterwards, and the new name has to be there, whole, when rename
- * returns.  What other processes are still writing under the old name goes along without being
- * published. */
+ * open and not committed yet is committed by this call: programs write a temporary file, rename it and
+ * close it afterwards, and the new name has to be there, whole, when rename returns.  Unless the name was
+ * given another version meanwhile, by somebody who opened it later: then it is that one that is renamed.
+ * What other processes are still writing under the old name goes along without being published. */
 #include <config.h>
 
 #include <errno.h>
@@ -21,8 +21,7 @@ struct renaming {
 	struct mcfs_op *op;
 	const struct mcfs_key *from, *to;
 	bool noreplace;
-	/* writers under the old name, newest first; the caller's own to publish, if any */
-	struct mcfs_writer *w[WRITERS_AT_ONCE], *own;
+	struct mcfs_writer *w[WRITERS_AT_ONCE];	/* under the old name, newest first */
 	size_t n;
 	/* those under the new name */
 	struct mcfs_writer *over[WRITERS_AT_ONCE];
@@ -37,7 +36,7 @@ static struct mcfs_writer *find_own(const struct renaming *rn)
 	for (size_t i = 0; i < rn->n; i++) {
 		struct mcfs_writer *w = rn->w[i];
 
-		if (!mcfs_writer_pending(w) || !mcfs_caller_is(w->pid, rn->op->ctx.pid))
+		if (!mcfs_writer_pending(w) || mcfs_writer_overtaken(w) || !mcfs_caller_is(w->pid, rn->op->ctx.pid))
 			continue;
 		if (w->tid == rn->op->ctx.pid)
 			return w;
@@ -54,16 +53,16 @@ static void displace(const struct renaming *rn)
 		(void)mcfs_writer_unlink(rn->over[i]);
 }
 
-/* Writers of committed files, and those of other processes: only their name changes. */
+/* Who has the file open that was renamed has it under the new name.  Two writers of one name are two files: of those
+ * the other one keeps the old name. */
 static int carry_along(const struct renaming *rn)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < rn->n && r >= 0; i++)
-		if (rn->w[i] != rn->own)
-			r = mcfs_writer_rename(rn->w[i], rn->to->data, rn->to->len, false, false,
-					       rn->op->deadline);
-	return r < 0 ? r : 0;
+	for (size_t i = 0; i < rn->n && r == 0; i++)
+		if (!mcfs_writer_is_apart(rn->w[i]))
+			r = mcfs_writer_rename(rn->w[i], rn->to->data, rn->to->len);
+	return r;
 }
 
 static int rename_committed(const struct renaming *rn)
@@ -90,32 +89,12 @@ static int rename_committed(const struct renaming *rn)
 	return carry_along(rn);
 }
 
-static int rename_own(struct renaming *rn)
-{
-	mcs_t *store = rn->op->fs->store;
-	int r;
-
-	r = mcfs_writer_rename(rn->own, rn->to->data, rn->to->len, true, rn->noreplace,
-			       rn->op->deadline);
-	if (r < 0)
-		return r;
-	/* Another thread's fsync(2), or the last close, was faster: it has a version under the old name now. */
-	if (r == 0) {
-		rn->own = NULL;
-		return rename_committed(rn);
-	}
-	displace(rn);
-	/* The version before, if the file had one.  Writers of others go on under the old name: two
-	 * writers of one name are two files. */
-	r = mcs_remove(store, mcfs_key_of(rn->from), MCS_REMOVE_FORCE, mcfs_op_left_ms(rn->op));
-	return mcs_errno(r) == ENOENT ? 0 : r;
-}
-
 static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,
 		       bool noreplace)
 {
 	const bool immutable = mcfs_live(&op->fs->conf.immutable);
 	struct renaming rn = { .op = op, .from = from, .to = to, .noreplace = noreplace || immutable };
+	struct mcfs_writer *own;
 	struct mcfs_found found;
 	int r;
 
@@ -128,8 +107,10 @@ static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const st
 	}
 	rn.n = mcfs_writers_of(&op->fs->versions, from->data, from->len, rn.w, WRITERS_AT_ONCE);
 	rn.nover = mcfs_writers_of(&op->fs->versions, to->data, to->len, rn.over, WRITERS_AT_ONCE);
-	rn.own = find_own(&rn);
-	r = rn.own ? rename_own(&rn) : rename_committed(&rn);
+	own = find_own(&rn);
+	r = own ? mcfs_writer_publish(own, op->deadline) : 0;
+	if (r == 0)
+		r = rename_committed(&rn);
 	for (size_t i = 0; i < rn.n; i++)
 		mcfs_writer_unref(rn.w[i]);
 	for (size_t i = 0; i < rn.nover; i++)
@@ -176,6 +157,24 @@ static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key
 	return r;
 }
 
+/* A writer's file has an inode for each who looks it up, so that the kernel cannot tell that both names are one. */
+static int rename_to_itself(struct mcfs_op *op, const struct mcfs_key *key, bool noreplace)
+{
+	struct mcfs_writer *w[WRITERS_AT_ONCE];
+	struct mcfs_found found;
+	bool pending = false;
+	size_t n;
+	int r;
+
+	n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
+	for (size_t i = 0; i < n; i++) {
+		pending |= mcfs_writer_pending(w[i]);
+		mcfs_writer_unref(w[i]);
+	}
+	r = pending ? 0 : mcfs_find(op, key, &found);
+	return r == 0 && noreplace ? -EEXIST : r;
+}
+
 /* 1: a directory, 0: not, or negative. */
 static int is_dir(struct mcfs_op *op, const struct mcfs_key *key)
 {
@@ -203,6 +202,10 @@ void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_in
 		r = mcfs_child_key(op.fs, op.other, to_name, &to);
 	if (r == 0 && !mcfs_key_is_object(&to))
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
+	if (r == 0 && mcfs_key_equal(&from, &to)) {
+		(void)mcfs_reply_err(&op, rename_to_itself(&op, &from, flags & RENAME_NOREPLACE));
+		return;
+	}
 	if (r == 0)
 		r = is_dir(&op, &from);
 	if (r > 0)

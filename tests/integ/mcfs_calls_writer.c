@@ -147,6 +147,11 @@ static void writing_goes_on_after_a_close(void)
 	holds_text("f", "onetwo");
 }
 
+static void rename_f_to_itself(void)
+{
+	_exit(rename("f", "f") < 0);
+}
+
 static void rename_publishes_what_is_open(void)
 {
 	char name[] = ".tmpXXXXXX";
@@ -161,6 +166,45 @@ static void rename_publishes_what_is_open(void)
 	absent(name);
 	CHECK(close(fd) == 0);
 	holds("f", pattern(2, 131160), 131160);
+}
+
+static void temporary_files_by_their_names(void)
+{
+	char first[] = ".tmpXXXXXX", second[] = ".tmpXXXXXX";
+	int made = mkstemp(first);
+
+	/* Written through another descriptor than the one that made it. */
+	CHECK(made >= 0);
+	put_text(first, "by its name");
+	CHECK(rename(first, "f") == 0);
+	holds_text("f", "by its name");
+	CHECK(fsync(made) == 0 && close(made) == 0);
+	absent(first);
+	holds_text("f", "by its name");
+	/* A try that was given up, and one that came to its end. */
+	made = mkstemp(second);
+	CHECK(made >= 0);
+	wrote(made, "half", 4);
+	put_text(second, "whole");
+	CHECK(rename(second, "f") == 0);
+	holds_text("f", "whole");
+	CHECK(close(made) == 0);
+	holds_text("f", "whole");
+	/* It is another file, under the name that it was made as. */
+	comes(second, "half");
+}
+
+static void renamed_to_itself(void)
+{
+	int fd = opened("f", O_WRONLY | O_CREAT);
+
+	wrote(fd, "text", 4);
+	CHECK(rename("f", "f") == 0);
+	FAILS(renameat2(AT_FDCWD, "f", AT_FDCWD, "f", RENAME_NOREPLACE), EEXIST);
+	CHECK(WEXITSTATUS(in_child(rename_f_to_itself)) == 0);
+	CHECK(close(fd) == 0);
+	holds_text("f", "text");
+	FAILS(rename("missing", "missing"), ENOENT);
 }
 
 static void touched_files_are_empty(void)
@@ -499,6 +543,8 @@ const struct call_case writer_cases[] = {
 	{ "a_duplicate_is_closed_first", a_duplicate_is_closed_first },
 	{ "writing_goes_on_after_a_close", writing_goes_on_after_a_close },
 	{ "rename_publishes_what_is_open", rename_publishes_what_is_open },
+	{ "temporary_files_by_their_names", temporary_files_by_their_names },
+	{ "renamed_to_itself", renamed_to_itself },
 	{ "touched_files_are_empty", touched_files_are_empty },
 	{ "opening_for_writing_changes_nothing", opening_for_writing_changes_nothing },
 	{ "readers_keep_their_version", readers_keep_their_version },

@@ -81,6 +81,14 @@ assert where == {b"local", b"remote"}, where
 put(b + "/same", "two")
 assert os.getxattr(a + "/same", "user.mooncake.generation") != g
 assert os.stat(a + "/same").st_ino == x.st_ino
+# a name that another node took meanwhile is not ours to rename
+fd = os.open(a + "/mine", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+os.write(fd, b"mine")
+put(b + "/mine", "theirs")
+fails(errno.EEXIST, os.rename, a + "/mine", a + "/final")
+fails(errno.EEXIST, os.close, fd)
+assert open(a + "/mine").read() == "theirs"
+fails(errno.ENOENT, os.stat, b + "/final")
 # directories that only keys make
 os.makedirs(a + "/p/q")
 put(a + "/p/q/f", "x")

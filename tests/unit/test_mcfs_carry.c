@@ -114,7 +114,7 @@ static void what_cannot_be_carried_is_put(void **state)
 	/* Under another name, the stream of the old one is of no use. */
 	w = vx_create(f, "a");
 	write_some(w, data, 0, CARRIED);
-	assert_int_equal(mcfs_writer_rename(w, "b", 1, true, false, DEADLINE), 1);
+	assert_int_equal(mcfs_writer_rename(w, "b", 1), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "a", NULL);
 	stored_bytes(f, "b", data, CARRIED);

@@ -120,11 +120,9 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(mcfs_writer_sync(w, DEADLINE), -EIO);
-	assert_int_equal(mcfs_writer_rename(w, "l", 1, true, false, DEADLINE), -EIO);
 	assert_int_equal(vx_flush(w), -EIO);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "k", NULL);
-	vx_stored(f, "l", NULL);
 
 	/* A bystander that is killed has nothing to do with it, and who goes on writing answers for it. */
 	w = vx_create(f, "k");
@@ -396,40 +394,58 @@ static void a_name_that_was_not_removed_is_published(void **state)
 	vx_stored(*state, "k", "");
 }
 
-static void a_rename_publishes_under_the_new_name(void **state)
+/* Two try the same name; a rename is about the version of the one who came later and has closed. */
+static void who_came_later_overtakes(void **state)
 {
 	struct vx *f = *state;
-	struct mcfs_writer *w = vx_create(f, "tmp");
+	struct mcfs_writer *first = vx_create(f, "tmp"), *second, *elsewhere = vx_create(f, "other");
 
-	vx_put(f, "final", "old");
-	vx_write(w, 0, "new");
-	assert_int_equal(mcfs_writer_rename(w, "final", 5, true, true, DEADLINE), -MCS_EEXISTS);
-	assert_int_equal(mcfs_writer_rename(w, "final", 5, true, false, DEADLINE), 1);
-	vx_stored(f, "final", "new");
-	vx_stored(f, "tmp", NULL);
-	assert_int_equal(vx_flush(w), 0);
-	assert_int_equal(fake_mcs_puts(f->store), 2);
-	/* And goes on there. */
-	vx_write(w, 3, "er");
-	assert_int_equal(vx_flush(w), 0);
-	vx_stored(f, "final", "newer");
-	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	vx_write(first, 0, "half");
+	second = vx_create(f, "tmp");
+	vx_write(second, 0, "whole");
+	assert_false(mcfs_writer_overtaken(first));
+	assert_int_equal(vx_flush(second), 0);
+	assert_true(mcfs_writer_overtaken(first) && mcfs_writer_is_apart(first));
+	assert_true(mcfs_writer_pending(first));
+	assert_false(mcfs_writer_is_apart(second) || mcfs_writer_is_apart(elsewhere));
+	/* What it writes now is the newest again, and no part of the other one's file. */
+	vx_write(first, 4, "more");
+	assert_true(!mcfs_writer_overtaken(first) && mcfs_writer_is_apart(first));
+	assert_int_equal(mcfs_writer_sync(first, DEADLINE), 0);
+	vx_stored(f, "tmp", "halfmore");
+	assert_false(mcfs_writer_is_apart(first));
+	assert_true(mcfs_writer_is_apart(second) && !mcfs_writer_overtaken(second));
+	assert_int_equal(vx_release(first, MCFS_ALIVE), 0);
+	assert_int_equal(vx_release(second, MCFS_ALIVE), 0);
+	assert_int_equal(vx_release(elsewhere, MCFS_ALIVE), 0);
+	vx_stored(f, "tmp", "halfmore");
 }
 
-static void a_rename_behind_a_commit_changes_nothing(void **state)
+/* As mkstemp(3) and a program that is given the name. */
+static void what_was_only_made_is_filled_by_another(void **state)
 {
 	struct vx *f = *state;
-	struct mcfs_writer *w = vx_create(f, "tmp"), *found[2];
+	struct mcfs_writer *made = vx_open(f, "tmp", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL), *w;
 
-	vx_write(w, 0, "new");
-	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
-	assert_int_equal(mcfs_writer_rename(w, "final", 5, true, false, DEADLINE), 0);
-	vx_stored(f, "tmp", "new");
-	vx_stored(f, "final", NULL);
-	assert_int_equal(mcfs_writers_of(&f->env, "final", 5, found, 2), 0);
-	assert_int_equal(mcfs_writers_of(&f->env, "tmp", 3, found, 2), 1);
-	mcfs_writer_unref(found[0]);
+	assert_true(mcfs_writer_pending(made));
+	w = vx_create(f, "tmp");
+	vx_write(w, 0, "text");
+	assert_int_equal(vx_flush(w), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	assert_false(mcfs_writer_pending(made));
+	assert_int_equal(mcfs_writer_sync(made, DEADLINE), 0);
+	vx_write(made, 0, "TEXT");
+	assert_int_equal(vx_flush(made), 0);
+	vx_stored(f, "tmp", "TEXT");
+	assert_int_equal(vx_release(made, MCFS_ALIVE), 0);
+
+	/* A stranger's is another matter. */
+	made = vx_open(f, "mine", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL);
+	vx_put(f, "mine", "theirs");
+	vx_write(made, 0, "mine");
+	assert_int_equal(vx_flush(made), -MCS_EEXISTS);
+	assert_int_equal(vx_release(made, MCFS_ALIVE), 0);
+	vx_stored(f, "mine", "theirs");
 }
 
 static void a_carried_writer_publishes_later(void **state)
@@ -438,7 +454,7 @@ static void a_carried_writer_publishes_later(void **state)
 	struct mcfs_writer *w = vx_create(f, "log"), *found[2];
 
 	vx_write(w, 0, "line");
-	assert_int_equal(mcfs_writer_rename(w, "log.1", 5, false, false, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_rename(w, "log.1", 5), 0);
 	vx_stored(f, "log.1", NULL);
 	assert_int_equal(mcfs_writers_of(&f->env, "log", 3, found, 2), 0);
 	assert_int_equal(mcfs_writers_of(&f->env, "log.1", 5, found, 2), 1);
@@ -523,8 +539,8 @@ int main(void)
 		VX_TEST(fsync_commits),
 		VX_TEST(an_unlinked_file_publishes_nothing),
 		VX_TEST(a_name_that_was_not_removed_is_published),
-		VX_TEST(a_rename_publishes_under_the_new_name),
-		VX_TEST(a_rename_behind_a_commit_changes_nothing),
+		VX_TEST(who_came_later_overtakes),
+		VX_TEST(what_was_only_made_is_filled_by_another),
 		VX_TEST(a_carried_writer_publishes_later),
 		VX_TEST(sizes_are_limited),
 		VX_TEST(staging_waits_for_puts),
