@@ -35,6 +35,7 @@ static struct {
 	unsigned cuts;
 	bool stop;
 	bool cut_all;		/* every connection, now */
+	void (*meanwhile)(void);	/* what others do before a cut; not atomic */
 } relay;
 /* One dials or the master is started again, not both. */
 static pthread_mutex_t dialling = PTHREAD_MUTEX_INITIALIZER;
@@ -96,6 +97,8 @@ static bool pass(struct pump *p, int from)
 	if (ok && type == f.type && __atomic_load_n(&relay.reply, __ATOMIC_SEQ_CST) == (from == 1)) {
 		__atomic_store_n(&relay.type, 0, __ATOMIC_SEQ_CST);
 		__atomic_add_fetch(&relay.cuts, 1, __ATOMIC_SEQ_CST);
+		if (relay.meanwhile)
+			relay.meanwhile();
 		ok = false;
 	}
 	ok = ok && write_full(p->fd[!from], head, sizeof(head)) &&
@@ -672,6 +675,30 @@ static void a_grant_belongs_to_a_connection(void **state)
 	expect_clean();
 }
 
+static void replace_k(void)
+{
+	fixture_put(direct, "k", 500, 9, MCS_PUT_UPSERT);
+}
+
+/* The answer to its commit is lost, and when the master can be asked there is another value. */
+static void a_stream_that_was_replaced_is_not_put_again(void **state)
+{
+	struct mcs_put_opts opts = { .flags = MCS_PUT_UPSERT };
+	struct iovec iov = { (char [1000]){ 0 }, 1000 };
+	mcs_stream_t *st;
+
+	relay.meanwhile = replace_k;
+	for (unsigned i = 0; i < 2; i++, opts.flags = 0) {
+		assert_int_equal(mcs_stream_open(s, fixture_key("k"), 1000, &opts, &st, -1), 0);
+		assert_int_equal(mcs_stream_write(st, 0, &iov, 1, -1), 0);
+		cut_at(MCP_PUT_END, true);
+		assert_int_equal(mcs_stream_commit(st, 1000, -1), i ? -MCS_EEXISTS : 0);
+		expect_cut();
+		fixture_expect(direct, "k", 500, 9);
+		expect_clean();
+	}
+}
+
 static mcs_t *trusting;		/* checks only what is not held */
 
 static void *get_first(void *arg)
@@ -765,7 +792,8 @@ int main(void)
 		T(open_objects_are_pinned_again), T(an_owner_comes_back_after_its_reader),
 		T(a_mapped_object_knows_when_it_is_lost),
 		T(a_write_ends_with_its_connection), T(a_grant_belongs_to_a_connection),
-		T(an_answer_of_the_old_connection), T(an_event_is_not_waited_for_longer),
+		T(a_stream_that_was_replaced_is_not_put_again), T(an_answer_of_the_old_connection),
+		T(an_event_is_not_waited_for_longer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, remove_journal);
