@@ -62,7 +62,7 @@ static struct mcfs_kept *find(struct mcfs_reopen *r, struct mcs_key key, pid_t t
 void mcfs_reopen_keep(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcfs_object *o)
 {
 	struct mcfs_object *old = NULL, *late = NULL;
-	char *copy = malloc(key.len + 1);
+	char *copy = tid ? malloc(key.len + 1) : NULL;
 	struct mcfs_kept *k;
 	bool looks;
 

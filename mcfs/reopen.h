@@ -41,7 +41,8 @@ struct mcfs_reopen {
 void mcfs_reopen_init(struct mcfs_reopen *r);
 void mcfs_reopen_done(struct mcfs_reopen *r);
 
-/* Thread @tid will look @key up again.  Takes the reference; without memory it is dropped. */
+/* Thread @tid will look @key up again.  Takes the reference; without memory it is dropped, and when @tid is 0, a
+ * thread of a process namespace that we do not see: others of it would be shown the version, too. */
 void mcfs_reopen_keep(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcfs_object *o);
 /* What is kept for this thread, which is told MCFS_REOPEN_LOOKS times: false, or its attributes. */
 bool mcfs_reopen_peek(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcs_info *ret);

@@ -88,6 +88,9 @@ static void test_without_lookups(void **state)
 	mcfs_reopen_keep(&r, key_of("a"), 1, object("a"));
 	assert_int_equal(fake_mcs_open_objects(store), 1);
 	assert_true(mcfs_reopen_peek(&r, key_of("a"), 1, &info));
+	/* Nobody knows who that is. */
+	mcfs_reopen_keep(&r, key_of("b"), 0, object("b"));
+	assert_false(mcfs_reopen_peek(&r, key_of("b"), 0, &info));
 	mcfs_reopen_done(&r);
 	assert_int_equal(fake_mcs_open_objects(store), 0);
 	fake_mcs_free(store);
@@ -104,7 +107,7 @@ static void test_bounds(void **state)
 	mc_clock_fake(MC_NS_PER_SEC);
 	store = fake_mcs_new();
 	mcfs_reopen_init(&r);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 1; i < 200; i++) {
 		snprintf(key, sizeof(key), "k%d", i);
 		mcfs_reopen_keep(&r, key_of(key), i, object(key));
 	}
