@@ -412,6 +412,7 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 	s = mcm_segments_find(&m->segments, segment);
 	if (!s) {
 		r = mc_fail(-MC_ENOSEGMENT, "no such segment is mounted");
+		mcm_journal_rely(m);
 	} else if (!mcp_id_eq(s->client, sender)) {
 		r = mc_fail(-MC_EOWNER, "the segment is another client's");
 	} else {

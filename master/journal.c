@@ -59,6 +59,12 @@ static void append(struct mcm_journal *j, const struct mcm_packer *p)
 		mc_stop_kick(&j->stop);
 }
 
+void mcm_journal_rely(struct mcm *m)
+{
+	if (m->journal)
+		owed = __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED) + 1;
+}
+
 void mcm_journal_object(struct mcm *m, uint32_t slot)
 {
 	uint8_t mem[MCM_RECORD_OBJECT_MAX];

@@ -10,7 +10,7 @@
  * Who changes durable state says so by one of the functions below, under the lock that guards what it
  * changes, and before memory that the change frees can be given to others.  They append to a buffer: no
  * system call, no failure.  mcm_journal_settle() then writes what the thread's answers depend on, before
- * they leave.  Without a journal all of them do nothing.
+ * they leave: what it has changed, and what others have where mcm_journal_rely() says so.  Without a journal all of them do nothing.
  *
  * When records cannot be written the files in the directory are removed: an old state whose memory has
  * been reused is worse than none.  The master goes on, and begins anew with a checkpoint as soon as one
@@ -65,6 +65,10 @@ void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s);
 /* Before answers leave: what the calling thread has appended is written, or synced with
  * --journal_sync=fdatasync. */
 void mcm_journal_settle(struct mcm *m);
+/* The calling thread's answer tells of something that another thread has changed, and the client may rely
+ * on it as on what it does itself: then it waits for that too.  After the lock under which it was seen, or
+ * under it. */
+void mcm_journal_rely(struct mcm *m);
 /* The same without waiting for a sync: the number that mcm_journal_on_sync()'s function will be told, or a
  * higher one, when the answers may leave; 0: now. */
 uint64_t mcm_journal_owed(struct mcm *m);

@@ -395,6 +395,7 @@ static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_
 			mcm_journal_put_gone(m, put->generation);
 	} else {
 		give_all(m, put);
+		mcm_journal_rely(m);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	mcm_group_put(m, put->group);
@@ -469,6 +470,9 @@ static int begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put
 	r = check_item(item);
 	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
 		r = check_absent(m, item->key, hash);
+	/* A client takes it for a put that has succeeded. */
+	if (r == -MC_EEXISTS)
+		mcm_journal_rely(m);
 	if (r == 0 && !at_once(rq, item) && !*room)
 		r = session_full(m);
 	if (r == 0)

@@ -83,6 +83,8 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (slot)
 		r = remove_found(m, sh, slot, flags);
+	else
+		mcm_journal_rely(m);
 	pthread_mutex_unlock(&sh->lock);
 	/* A directory that exists without a marker is no less in use. */
 	if (!slot && ((const char *)key.data)[key.len - 1] == '/' &&
@@ -250,6 +252,8 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 			break;
 		}
 	}
+	/* What others have removed meanwhile is gone for the client too. */
+	mcm_journal_rely(m);
 	pattern_free(&p);
 	free(mt.text);
 	return r;

@@ -96,6 +96,8 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 	rn.to_shard = mcm_index_shard(&m->index, rn.to_hash);
 	mcm_index_lock_two(rn.from_shard, rn.to_shard);
 	r = rename_locked(&rn, rq->flags, ret_generation);
+	/* Somebody has renamed or removed it, or put what is there; or it was to be what it is. */
+	mcm_journal_rely(m);
 	mcm_index_unlock_two(rn.from_shard, rn.to_shard);
 	if (rn.dir)
 		mcm_names_drop(&m->names, rn.dir);

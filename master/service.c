@@ -60,6 +60,8 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	r = mcm_client_register(m, &rq);
 	if (r < 0)
 		return r;
+	/* Who has lost its connection will ask what has become of its last requests. */
+	mcm_journal_rely(m);
 	reply = (struct mcp_register_reply){
 		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
 		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),

@@ -115,11 +115,123 @@ static void t_group_held(void **state)
 	fx_down(&fx);
 }
 
+/* ---- answers about what another thread has changed ---- */
+
+static struct fixture fx_seen;
+static uint64_t seen_generation;
+
+static void *ends_a_put(void *arg)
+{
+	(void)arg;
+	assert_int_equal(fx_end(&fx_seen, "new", seen_generation), 0);
+	return NULL;
+}
+
+static void *puts_nothing(void *arg)
+{
+	(void)arg;
+	assert_int_equal(fx_put(&fx_seen, "new", 0, MCP_PUT_COMMIT), 0);
+	return NULL;
+}
+
+static void *removes(void *arg)
+{
+	(void)arg;
+	assert_int_equal(fx_remove(&fx_seen, "old", MCP_REMOVE_FORCE), 0);
+	return NULL;
+}
+
+static void *renames(void *arg)
+{
+	(void)arg;
+	assert_int_equal(fx_rename(&fx_seen, "old", "new", 0), 0);
+	return NULL;
+}
+
+static void sees_new(void)
+{
+	assert_int_equal(fx_put(&fx_seen, "new", 4096, 0), -MC_EEXISTS);
+}
+
+static void ends_too_late(void)
+{
+	struct mcp_put_done done = { .key = fx_bytes("new"), .generation = seen_generation };
+
+	assert_int_equal(mcm_put_end(fx_seen.m, &done), -MC_EEXISTS);
+}
+
+static void must_not_replace(void)
+{
+	assert_int_equal(fx_rename(&fx_seen, "old", "new", MCP_RENAME_NOREPLACE), -MC_EEXISTS);
+}
+
+static void sees_no_old(void)
+{
+	assert_int_equal(fx_remove(&fx_seen, "old", 0), -MC_ENOOBJECT);
+}
+
+static void renames_no_old(void)
+{
+	assert_int_equal(fx_rename(&fx_seen, "old", "elsewhere", 0), -MC_ENOOBJECT);
+}
+
+static void removes_no_old(void)
+{
+	struct mcp_remove_match rq = { .prefix = fx_bytes("old") };
+	uint64_t removed;
+
+	assert_int_equal(mcm_remove_match(fx_seen.m, &rq, &removed), 0);
+	assert_int_equal(removed, 0);
+}
+
+/* Another thread does @first and has not written it yet; then @second is answered here, and the master killed. */
+static void answered(void *(*first)(void *arg), void (*second)(void))
+{
+	struct fixture after = { 0 };
+	struct mcm_put_granted g;
+	pthread_t thread;
+
+	jx_up(&fx_seen, 1, MIB);
+	assert_int_equal(fx_put(&fx_seen, "old", 4096, 0), 0);
+	if (first == ends_a_put || second == ends_too_late) {
+		assert_int_equal(fx_start(&fx_seen, fx_seen.s, "new", 4096 * (first == ends_a_put), 0, &g), 0);
+		seen_generation = g.generation;
+	}
+	jx_answer(&fx_seen);
+	assert_int_equal(pthread_create(&thread, NULL, first, NULL), 0);
+	pthread_join(thread, NULL);
+	second();
+	jx_answer(&fx_seen);
+	jx_copy_dir();
+	after.conf = fx_seen.conf;
+	after.m = jx_open_copy(&fx_seen, 0);
+	after.s = fx_session(&after, 1);
+	jx_attach(&after, 1, MIB);
+	assert_int_equal(fx_stat(&after, "old", NULL), first == removes || first == renames ? -MC_ENOOBJECT : 0);
+	assert_int_equal(fx_stat(&after, "new", NULL), first == removes ? -MC_ENOOBJECT : 0);
+	fx_session_end(&after, after.s);
+	mcm_core_free(after.m);
+	fx_down(&fx_seen);
+}
+
+static void t_relied_on(void **state)
+{
+	(void)state;
+	answered(ends_a_put, sees_new);
+	answered(ends_a_put, must_not_replace);
+	answered(puts_nothing, ends_too_late);
+	answered(removes, sees_no_old);
+	answered(removes, renames_no_old);
+	answered(removes, removes_no_old);
+	answered(renames, sees_no_old);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
+		cmocka_unit_test(t_relied_on),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
