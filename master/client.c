@@ -285,6 +285,18 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 	mcm_client_unneeded(&m->clients, c);
 }
 
+/* A put that looks for room gets what is new as soon as it is there: the journal knows it before. */
+static int grow(struct mcm *m, struct mcm_segment *s, uint64_t size)
+{
+	int r;
+
+	mcm_journal_segment_grows(m, s, size);
+	r = mcm_segments_grow(&m->segments, s, size);
+	if (r < 0)
+		mcm_journal_segment(m, s);
+	return r;
+}
+
 static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
 {
 	struct mcm_segment *s = mcm_segments_find(&m->segments, rq->segment);
@@ -298,7 +310,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		r = take_over(m, s, rq);
 	/* The same memory, and perhaps some more behind it. */
 	if (r == 0 && s && s->epoch == rq->epoch && s->size != rq->size)
-		r = mcm_segments_grow(&m->segments, s, rq->size);
+		r = grow(m, s, rq->size);
 	if (r < 0)
 		return r;
 	if (s && s->epoch == rq->epoch) {

@@ -150,7 +150,7 @@ void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment
 	};
 }
 
-void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
+void mcm_journal_segment_grows(struct mcm *m, const struct mcm_segment *s, uint64_t size)
 {
 	uint8_t mem[4 * MCM_NAME_MAX];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
@@ -159,8 +159,14 @@ void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
 	if (!m->journal)
 		return;
 	mcm_segment_describe_record(s, &r);
+	r.size = size;
 	mcm_pack_segment(&p, &r);
 	append(m->journal, &p);
+}
+
+void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
+{
+	mcm_journal_segment_grows(m, s, s->size);
 }
 
 void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s)

@@ -60,6 +60,8 @@ void mcm_journal_object_gone(struct mcm *m, uint32_t slot);
 void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot);
 /* Segments' lock for writing. */
 void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s);
+/* The same of one that is about to have @size bytes, before a put can get any of what is new. */
+void mcm_journal_segment_grows(struct mcm *m, const struct mcm_segment *s, uint64_t size);
 void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s);
 
 /* Before answers leave: what the calling thread has appended is written, or synced with

@@ -226,12 +226,48 @@ static void t_relied_on(void **state)
 	answered(renames, sees_no_old);
 }
 
+/* ---- what is in the journal when others can already build on it ---- */
+
+int __real_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
+int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
+
+static struct fixture *fx_grows;
+
+/* From now on a put that waits for room has it; the master is killed when that one was answered. */
+int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+{
+	if (fx_grows) {
+		jx_answer(fx_grows);
+		jx_copy_dir();
+	}
+	return __real_mcm_segments_grow(ss, s, size);
+}
+
+static void t_grows(void **state)
+{
+	struct fixture fx;
+	struct mcm *after;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	jx_answer(&fx);
+	fx_grows = &fx;
+	jx_copy[0] = 0;
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 2 * MIB, NULL), 0);
+	fx_grows = NULL;
+	assert_true(jx_copy[0]);
+	after = jx_open_copy(&fx, 0);
+	assert_int_equal(after->segments.at[0]->size, 2 * MIB);
+	mcm_core_free(after);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
-		cmocka_unit_test(t_relied_on),
+		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
