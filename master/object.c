@@ -254,6 +254,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		goto give;
 	}
 	if (c->copies && !attach_all(m, c, slot)) {
+		mcm_journal_put_gone(m, c->generation);
 		object_free(m, sh, slot);
 		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
 	}
@@ -279,6 +280,9 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 give:
+	/* Before its memory can be anybody else's. */
+	if (c->copies)
+		mcm_journal_put_gone(m, c->generation);
 	for (i = 0; i < c->copies; i++)
 		mcm_place_give(m, &c->place[i]);
 	return r;

@@ -391,8 +391,6 @@ static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_
 	mcm_tenant_refund(m, put->tenant, put->charged);
 	if (r == 0) {
 		r = mcm_object_commit(m, sh, &c, old);
-		if (r < 0 && put->copies)
-			mcm_journal_put_gone(m, put->generation);
 	} else {
 		give_all(m, put);
 		mcm_journal_rely(m);

@@ -231,16 +231,31 @@ static void t_relied_on(void **state)
 int __real_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 
-static struct fixture *fx_grows;
+void __real_mcm_place_give(struct mcm *m, const struct mcm_place *p);
+void __wrap_mcm_place_give(struct mcm *m, const struct mcm_place *p);
 
-/* From now on a put that waits for room has it; the master is killed when that one was answered. */
+/* Of the master that is killed as soon as another one's put has what is given below, and was answered. */
+static struct fixture *fx_gives;
+
+static void killed_here(void)
+{
+	if (!fx_gives)
+		return;
+	jx_answer(fx_gives);
+	jx_copy_dir();
+	fx_gives = NULL;
+}
+
 int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
 {
-	if (fx_grows) {
-		jx_answer(fx_grows);
-		jx_copy_dir();
-	}
+	killed_here();
 	return __real_mcm_segments_grow(ss, s, size);
+}
+
+void __wrap_mcm_place_give(struct mcm *m, const struct mcm_place *p)
+{
+	killed_here();
+	__real_mcm_place_give(m, p);
 }
 
 static void t_grows(void **state)
@@ -251,13 +266,31 @@ static void t_grows(void **state)
 	(void)state;
 	jx_up(&fx, 1, MIB);
 	jx_answer(&fx);
-	fx_grows = &fx;
-	jx_copy[0] = 0;
+	fx_gives = &fx;
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, 2 * MIB, NULL), 0);
-	fx_grows = NULL;
-	assert_true(jx_copy[0]);
+	assert_null(fx_gives);
 	after = jx_open_copy(&fx, 0);
 	assert_int_equal(after->segments.at[0]->size, 2 * MIB);
+	mcm_core_free(after);
+	fx_down(&fx);
+}
+
+static void t_commit_fails(void **state)
+{
+	struct mcm_put_granted g;
+	struct fixture fx;
+	struct mcm *after;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_start(&fx, fx.s, "k", 900 << 10, 0, &g), 0);
+	jx_answer(&fx);
+	fx.m->index.shard_max = 0;
+	fx_gives = &fx;
+	assert_int_equal(fx_end(&fx, "k", g.generation), -MC_ELIMIT);
+	assert_null(fx_gives);
+	after = jx_open_copy(&fx, 0);
+	assert_int_equal(after->puts.restored.count, 0);
 	mcm_core_free(after);
 	fx_down(&fx);
 }
@@ -268,6 +301,7 @@ int main(void)
 		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
+		cmocka_unit_test(t_commit_fails),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
