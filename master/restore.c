@@ -7,7 +7,7 @@
  * while things changed, two objects may seem to have the same memory.
  *
  * A damaged record is left out and counted.  That is safe: whatever took the memory of what it was about
- * has a larger generation, and wins. */
+ * has said so later, and wins. */
 #include <config.h>
 
 #include <errno.h>
@@ -31,16 +31,9 @@
 MC_COUNTER(damaged, "mooncake_master_journal_damaged_total", "",
 	   "Records that could not be read at the start")
 
-struct mapped {
-	void *p;
-	size_t len;
-};
-
 struct load {
 	struct mcm *m;
 	struct mcm_restored *r;
-	struct mapped *map;
-	size_t maps;
 	uint64_t records, damaged, torn;
 	bool ended;		/* the last record says that nothing is missing */
 	bool other_boot;	/* of an earlier start of the machine, neither synced nor ended */
@@ -205,7 +198,7 @@ static int apply(struct load *ld, const struct mcm_record *rec, const uint8_t *f
 
 /* ---- one file ---- */
 
-static int map_file(struct load *ld, const char *name, struct mapped *ret)
+static int map_file(struct load *ld, const char *name, struct mcm_restored_file *ret)
 {
 	struct mcm_journal *j = ld->m->journal;
 	auto_close int fd = openat(j->dirfd, name, O_RDONLY | O_CLOEXEC);
@@ -213,13 +206,13 @@ static int map_file(struct load *ld, const char *name, struct mapped *ret)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return mc_fail(-errno, "cannot open %s/%s", j->path, name);
-	*ret = (struct mapped){ NULL, (size_t)st.st_size };
+	*ret = (struct mcm_restored_file){ NULL, (size_t)st.st_size };
 	if (!ret->len)
 		return 0;
 	ret->p = mmap(NULL, ret->len, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
 	if (ret->p == MAP_FAILED)
 		return mc_fail(-errno, "cannot read %s/%s", j->path, name);
-	ld->map[ld->maps++] = *ret;
+	ld->r->file[ld->r->files++] = *ret;
 	return 0;
 }
 
@@ -254,7 +247,7 @@ static int check_header(struct load *ld, const char *name, const struct mcm_head
 }
 
 /* A record was bad: where the next good one stands.  Nothing more means a torn tail. */
-static size_t skip(struct load *ld, const char *name, const struct mapped *f, size_t at)
+static size_t skip(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
 {
 	size_t next = mcm_record_resync(f->p, f->len, at + 8);
 
@@ -270,7 +263,7 @@ static size_t skip(struct load *ld, const char *name, const struct mapped *f, si
 	return next;
 }
 
-static int apply_file(struct load *ld, const char *name, const struct mapped *f, size_t at)
+static int apply_file(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
 {
 	struct mcm_record rec;
 	size_t n;
@@ -302,7 +295,7 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 	struct mcm_header_record h;
 	char name[MCM_JOURNAL_NAME];
 	struct mcm_record rec;
-	struct mapped f;
+	struct mcm_restored_file f;
 	size_t n;
 	int r;
 
@@ -410,22 +403,12 @@ static uint64_t next_sequence(const struct mcm_journal_files *f)
 	return last + 1;
 }
 
-static void load_done(struct load *ld)
-{
-	size_t i;
-
-	for (i = 0; i < ld->maps; i++)
-		munmap(ld->map[i].p, ld->map[i].len);
-	free(ld->map);
-	mcm_restored_done(ld->r);
-}
-
 static int load_and_build(struct load *ld, const struct mcm_journal_files *files)
 {
 	int r;
 
-	ld->map = calloc(files->journals + files->checkpoints + 1, sizeof(*ld->map));
-	if (!ld->map)
+	ld->r->file = calloc(files->journals + files->checkpoints + 1, sizeof(*ld->r->file));
+	if (!ld->r->file)
 		return -ENOMEM;
 	r = load_all(ld, files);
 	if (r < 0)
@@ -468,7 +451,7 @@ int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
 				(unsigned long long)ld.records, (unsigned long long)ld.damaged,
 				(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS));
 	}
-	load_done(&ld);
+	mcm_restored_done(r);
 	mcm_journal_files_done(&files);
 	return e;
 }

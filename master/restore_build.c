@@ -3,14 +3,16 @@
  *
  * All ranges of objects and of puts under way are put in order of their places first: then a segment's
  * allocator is built from front to back, and ranges that overlap stand beside each other.  Of two that do
- * the younger one is right: the older one's owner was gone before its memory was given away, and only the
- * record of that is missing.  Objects are made in the order of the index, and go on the eviction lists in
+ * the one is right whose owner was told of last: the other owner was gone before its memory was given away,
+ * and only the record of that is missing.  Generations do not say so much: they are given to puts before
+ * there is room, and an object that gets another copy keeps its own.  Objects are made in the order of the index, and go on the eviction lists in
  * that of their generations, which is the order of their puts. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/err.h"
 #include "common/log.h"
@@ -89,8 +91,13 @@ struct mcm_restored *mcm_restored_new(void)
 
 void mcm_restored_done(struct mcm_restored *r)
 {
+	size_t i;
+
 	if (!r)
 		return;
+	for (i = 0; i < r->files; i++)
+		munmap(r->file[i].p, r->file[i].len);
+	free(r->file);
 	free(r->frame);
 	free(r->segment);
 	free(r->put);
@@ -336,7 +343,24 @@ static int take(struct build *b, struct piece *p)
 	return r;
 }
 
-/* Front to back; of two that overlap the younger one stays. */
+/* Grows from record to record, in the order in which they were applied. */
+static uint64_t told_at(const struct mcm_restored *r, const struct piece *p)
+{
+	const uint8_t *frame = p->slot ? r->frame[p->slot] : r->put[put_find(r, p->generation)].frame;
+	uint64_t before = 0;
+	size_t i;
+
+	for (i = 0; i < r->files; i++) {
+		const uint8_t *file = r->file[i].p;
+
+		if (frame >= file && frame < file + r->file[i].len)
+			return before + (uint64_t)(frame - file);
+		before += r->file[i].len;
+	}
+	return 0;
+}
+
+/* Front to back; of two that overlap the one stays that was told of last. */
 static int take_all(struct build *b, const struct order *o, size_t n)
 {
 	struct piece *last = NULL;
@@ -354,7 +378,7 @@ static int take_all(struct build *b, const struct order *o, size_t n)
 		}
 		if (last && last->segment == p->segment && last->at + last->len > p->at) {
 			overlaps++;
-			if (last->generation > p->generation) {
+			if (told_at(b->r, last) > told_at(b->r, p)) {
 				p->len = 0;
 				continue;
 			}
@@ -368,7 +392,7 @@ static int take_all(struct build *b, const struct order *o, size_t n)
 	if (r == 0 && last)
 		r = take(b, last);
 	if (overlaps)
-		mc_warn(LOG, "ranges had two owners, the younger one keeps them ranges=%llu",
+		mc_warn(LOG, "ranges had two owners, the later one keeps them ranges=%llu",
 			(unsigned long long)overlaps);
 	return r;
 }

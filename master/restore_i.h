@@ -6,8 +6,16 @@
 #include "master/journal_i.h"
 #include "master/segment.h"
 
-/* Frames of records are borrowed from the files' mappings. */
+/* A file's contents, mapped. */
+struct mcm_restored_file {
+	void *p;
+	size_t len;
+};
+
+/* Frames of records are borrowed from the files. */
 struct mcm_restored {
+	struct mcm_restored_file *file;		/* owned; in the order in which they were applied */
+	size_t files;
 	const uint8_t **frame;		/* by slot: the record of the key's version */
 	size_t frames;
 	const uint8_t **segment;	/* by number, MCM_SEGMENTS_MAX of them */
