@@ -4,7 +4,7 @@
  * First the journal goes over to a new file.  Then everything is read, a few objects per lock: what is
  * changed before it is read is in the checkpoint, what is changed later is in the new journal, and what
  * is in both does no harm, because a record always sets the whole of what it is about.  At last the
- * checkpoint gets its name, and the older files go. */
+ * journal is written up to here, the checkpoint gets its name, and the older files go. */
 #include <config.h>
 
 #include <errno.h>
@@ -202,12 +202,16 @@ static int contents(struct mcm *m, int fd, struct checkpoint_size *ret)
 }
 
 /* The finished file gets its name unless records were lost meanwhile; then the older ones go. */
-static int publish(struct mcm_journal *j, const char *tmp, uint64_t sequence, uint64_t losses)
+static int publish(struct mcm *m, const char *tmp, uint64_t sequence, uint64_t losses)
 {
+	struct mcm_journal *j = m->journal;
 	char name[MCM_JOURNAL_NAME];
 	int r = 0;
 
 	mcm_journal_name(name, true, sequence);
+	/* An object that was renamed meanwhile stands in it twice, or not at all, and one of two that had the
+	 * same memory is gone: which, says the journal, so that has to say it first. */
+	mcm_journal_catch_up(m);
 	MC_FAULT_POINT("checkpoint.rename");
 	pthread_mutex_lock(&j->file_lock);
 	if (j->losses != losses)
@@ -246,7 +250,7 @@ static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses,
 	if (r < 0)
 		mc_fail(r, "cannot write %s/%s", j->path, name);
 	else
-		r = publish(j, tmp, sequence, losses);
+		r = publish(m, tmp, sequence, losses);
 	if (r < 0)
 		(void)unlinkat(j->dirfd, tmp, 0);
 	return r;

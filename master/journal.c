@@ -344,6 +344,11 @@ static void settle_to(struct mcm *m, uint64_t end)
 		mcm_journal_sync_to(m, end);
 }
 
+void mcm_journal_catch_up(struct mcm *m)
+{
+	settle_to(m, __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED));
+}
+
 void mcm_journal_settle(struct mcm *m)
 {
 	uint64_t end = take_owed(m);

@@ -113,6 +113,8 @@ int mcm_journal_write(int fd, const void *p, size_t len);
 void mcm_journal_lose(struct mcm *m, int why);
 /* Write what is in the buffer. */
 void mcm_journal_flush(struct mcm *m);
+/* Write, or sync with --journal_sync=fdatasync, all that has been appended. */
+void mcm_journal_catch_up(struct mcm *m);
 /* Sync up to @end of what was appended; one sync is for all who wait for one. */
 void mcm_journal_sync_to(struct mcm *m, uint64_t end);
 /* Later records go into journal @sequence, open as @fd, which is taken.  Those before are written, and

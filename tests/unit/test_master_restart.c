@@ -5,6 +5,7 @@
 #include "test_master_journal_fixture.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -299,6 +300,69 @@ static void t_commit_fails(void **state)
 	fx_down(&fx);
 }
 
+unsigned __real_mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
+			       void (*fn)(void *arg, uint32_t slot), void *arg);
+unsigned __wrap_mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
+			       void (*fn)(void *arg, uint32_t slot), void *arg);
+
+/* In the middle of the next checkpoint another thread renames what it has behind it to what is still to come. */
+static struct {
+	struct fixture *fx;
+	char from[16], to[16];
+} renamed;
+
+unsigned __wrap_mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
+			       void (*fn)(void *arg, uint32_t slot), void *arg)
+{
+	unsigned n = __real_mcm_index_scan(ix, pos, max, fn, arg);
+
+	if (renamed.fx && *pos >= 1ull << 31) {
+		assert_int_equal(fx_rename(renamed.fx, renamed.from, renamed.to, 0), 0);
+		renamed.fx = NULL;
+	}
+	return n;
+}
+
+/* A key with a prefix whose hash is in one half of the index. */
+static void key_in(const struct mcm_index *ix, const char *prefix, bool second, char ret[16])
+{
+	unsigned i = 0;
+
+	do
+		snprintf(ret, 16, "%s%u", prefix, i++);
+	while (mcm_index_hash(ix, ret, (uint32_t)strlen(ret)) >> 31 != second);
+}
+
+/* Nothing of it was answered; an object without memory has nothing else to tell which of the two it is. */
+static void t_renamed_meanwhile(void **state)
+{
+	struct jx_dump before, after;
+	struct fixture fx;
+	char key[16];
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	key_in(&fx.m->index, "from", false, renamed.from);
+	key_in(&fx.m->index, "to", true, renamed.to);
+	assert_int_equal(fx_put(&fx, renamed.from, 0, MCP_PUT_COMMIT), 0);
+	for (unsigned i = 0; i < 500; i++) {
+		sprintf(key, "other%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, 0), 0);
+	}
+	jx_answer(&fx);
+	renamed.fx = &fx;
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	assert_null(renamed.fx);
+	jx_copy_dir();
+	before = jx_dump(fx.m);
+	after = jx_dump(jx_open_copy(&fx, 0));
+	jx_same(&before, &after);
+	mcm_core_free(after.m);
+	jx_dump_free(&before);
+	jx_dump_free(&after);
+	fx_down(&fx);
+}
+
 /* ---- two owners of one range ---- */
 
 static void put_on(struct fixture *fx, const char *key, const char *segment, uint64_t size)
@@ -375,7 +439,8 @@ int main(void)
 		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
-		cmocka_unit_test(t_commit_fails), cmocka_unit_test(t_two_owners),
+		cmocka_unit_test(t_commit_fails), cmocka_unit_test(t_renamed_meanwhile),
+		cmocka_unit_test(t_two_owners),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
