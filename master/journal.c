@@ -434,8 +434,8 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 			   int *ret_fd)
 {
 	const struct mcm_journal *j = m->journal;
-	uint8_t mem[512];
-	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+	uint8_t mem[MCM_JOURNAL_HEAD_MAX];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) / 2 };
 	struct mcm_header_record h = {
 		.sequence = sequence, .wall_ms = mc_wall_ns() / MC_NS_PER_MS,
 		.generation = mcm_generation_next(m, 0), .checkpoint = checkpoint,
@@ -448,12 +448,13 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 	mcm_pack_header(&p, &h);
 	if (p.overflow)
 		return mc_fail(-EINVAL, "cluster_id is too long");
+	memcpy(mem + p.len, mem, p.len);
 	r = mc_fault("journal.create");
 	fd = r < 0 ? -1 : openat(j->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (r == 0 && fd < 0)
 		r = -errno;
 	if (r == 0)
-		r = mcm_journal_write(fd, p.bytes, p.len);
+		r = mcm_journal_write(fd, mem, 2 * p.len);
 	/* A journal that the machine's end left without a header, or without a name, would pass for
 	 * one that nothing was written to. */
 	if (r == 0 && !checkpoint && (fsync(fd) < 0 || fsync(j->dirfd) < 0))

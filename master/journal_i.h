@@ -13,6 +13,7 @@
 /* Records that wait to be written, at the most: more than a slow disk can owe for a while. */
 #define MCM_JOURNAL_BUFFER (64u << 20)
 #define MCM_JOURNAL_NAME 40u	/* bytes of a file's name in the directory */
+#define MCM_JOURNAL_HEAD_MAX 512u	/* of its two headers */
 
 /* A note, by kind and name. */
 struct mcm_note {
@@ -102,7 +103,7 @@ int mcm_journal_sync_files(int dirfd);
 
 /* ---- journal.c ---- */
 
-/* A new file @sequence with its header in it; a journal's is on the disk. */
+/* A new file @sequence with its header in it, twice, so that one may get lost; a journal's is on the disk. */
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
 			   int *ret_fd);
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret);

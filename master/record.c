@@ -336,7 +336,7 @@ int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret)
 	unsigned i;
 
 	if (r->type != MCM_REC_HEADER)
-		return mc_fail(-MC_EPROTO, "no header");
+		return mc_fail(-MC_EPROTO, "first record that is no header");
 	if (!c.bad && (!version || version > MCM_RECORD_VERSION))
 		return mc_fail(-MC_EVERSION, "format version %u, this master knows up to %u",
 			       (unsigned)version, MCM_RECORD_VERSION);

@@ -37,6 +37,7 @@ struct load {
 	uint64_t records, damaged, torn;
 	bool ended;		/* the last record says that nothing is missing */
 	bool other_boot;	/* of an earlier start of the machine, neither synced nor ended */
+	bool headless;		/* the last file does not say when it was written, nor has it ended */
 };
 
 /* ---- one record ---- */
@@ -289,36 +290,69 @@ static int apply_file(struct load *ld, const char *name, const struct mcm_restor
 	return 0;
 }
 
-/* -MC_EPROTO: not even the header can be read. */
+/* The header, and what follows it at *ret_at: @f's length when nothing in it can be read.  A file begins with
+ * two headers; of a journal without both the records are read all the same.  -MC_EPROTO, -MC_EVERSION. */
+static int read_header(struct load *ld, const char *name, const struct mcm_restored_file *f,
+		       bool checkpoint, struct mcm_header_record *ret, size_t *ret_at)
+{
+	struct mcm_record rec;
+	size_t n = mcm_record_next(f->p, f->len, &rec), at = 0;
+	int r;
+
+	if (!n) {
+		at = mcm_record_resync(f->p, f->len, 8);
+		*ret_at = f->len;
+		if (at >= f->len)
+			return mc_fail(-MC_EPROTO, "%s/%s has no header", ld->m->journal->path, name);
+		n = mcm_record_next((const uint8_t *)f->p + at, f->len - at, &rec);
+		ld->damaged++;
+		mc_err(LOG, "%s is damaged, leaving out what cannot be read at=0 bytes=%zu", name, at);
+	}
+	ld->headless = !checkpoint && rec.type != MCM_REC_HEADER;
+	if (ld->headless) {
+		*ret_at = at;
+		return 0;
+	}
+	*ret_at = at + n;
+	r = mcm_unpack_header(&rec, ret);
+	return r < 0 ? mc_fail(r, "%s/%s has a %s", ld->m->journal->path, name, mc_err_detail(r)) : 0;
+}
+
+/* A file that was begun, and not even its header written. */
+static bool only_begun(const struct mcm_restored_file *f, bool checkpoint, size_t at)
+{
+	return !checkpoint && at == f->len && f->len < MCM_JOURNAL_HEAD_MAX;
+}
+
+/* -MC_EPROTO: nothing of it is known, or it is not what its name says. */
 static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 {
 	struct mcm_header_record h;
 	char name[MCM_JOURNAL_NAME];
-	struct mcm_record rec;
 	struct mcm_restored_file f;
-	size_t n;
+	size_t at;
 	int r;
 
 	mcm_journal_name(name, checkpoint, sequence);
 	r = map_file(ld, name, &f);
 	if (r < 0)
 		return r;
-	ld->ended = false;
-	n = f.p ? mcm_record_next(f.p, f.len, &rec) : 0;
-	if (!n)
-		return mc_fail(-MC_EPROTO, "%s/%s has no header", ld->m->journal->path, name);
-	r = mcm_unpack_header(&rec, &h);
-	if (r == -MC_EVERSION)
-		return mc_fail(r, "%s/%s has a %s", ld->m->journal->path, name, mc_err_detail(r));
-	if (r == 0)
+	ld->ended = ld->headless = false;
+	r = read_header(ld, name, &f, checkpoint, &h, &at);
+	if (r == -MC_EPROTO && only_begun(&f, checkpoint, at)) {
+		mc_warn(LOG, "%s, going on", mc_err_detail(r));
+		ld->torn++;
+		return 0;
+	}
+	if (r == 0 && !ld->headless)
 		r = check_header(ld, name, &h, sequence, checkpoint);
 	if (r == 0)
-		r = apply_file(ld, name, &f, n);
+		r = apply_file(ld, name, &f, at);
 	if (r == 0 && !checkpoint) {
 		ld->m->journal->file_bytes += f.len;
 		/* All that was written before an end was synced with it (mcm_journal_close()). */
 		if (ld->ended)
-			ld->other_boot = false;
+			ld->other_boot = ld->headless = false;
 	}
 	if (r == 0 && checkpoint) {
 		ld->m->journal->last_bytes = f.len;
@@ -355,10 +389,9 @@ static int load_journals(struct load *ld, const struct mcm_journal_files *files,
 		}
 		want = files->journal[i] + 1;
 		r = load_file(ld, files->journal[i], false);
-		/* A file that was begun and never written to. */
 		if (r == -MC_EPROTO) {
-			mc_warn(LOG, "%s, going on", mc_err_detail(r));
-			ld->torn++;
+			ld->damaged++;
+			mc_err(LOG, "%s, leaving it out", mc_err_detail(r));
 			r = 0;
 		}
 		if (r < 0)
@@ -415,8 +448,9 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 		return r;
 	/* The tail of what was only written may have gone with the machine, and memory that was given
 	 * to others in it would be taken for what it was before. */
-	if (ld->other_boot) {
-		forget_all(ld, "the machine went down without a sync");
+	if (ld->other_boot || ld->headless) {
+		forget_all(ld, ld->other_boot ? "the machine went down without a sync" :
+			   "the last journal does not say whether the machine went down since");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);
 	}

@@ -433,6 +433,82 @@ static void t_two_owners(void **state)
 	fx_down(&fx);
 }
 
+/* ---- files without headers ---- */
+
+static void damage(const char *path, off_t at, size_t len)
+{
+	int fd = open(path, O_RDWR);
+	uint8_t mem[256];
+
+	memset(mem, 0xa5, sizeof(mem));
+	assert_int_equal(pwrite(fd, mem, len, at), (ssize_t)len);
+	close(fd);
+}
+
+/* The copy, of whose journals some cannot be read: as before but for what they say, or empty; and it is counted. */
+static void comes_back(struct fixture *fx, const struct jx_dump *want, unsigned damages)
+{
+	int64_t before = fx_metric("mooncake_master_journal_damaged_total");
+	struct jx_dump now = jx_dump(jx_open_copy(fx, 0));
+
+	if (want)
+		jx_same((struct jx_dump *)want, &now);
+	else
+		assert_int_equal(now.n, 0);
+	assert_int_equal(fx_metric("mooncake_master_journal_damaged_total") - before, damages);
+	mcm_core_free(now.m);
+	jx_dump_free(&now);
+}
+
+#define HEADER 88
+#define LAST "journal-0000000000000003"
+
+/* What the last journal says is believed without its first record: else what was removed in it would be back, in the
+ * memory of what was put in it. */
+static void t_headless(void **state)
+{
+	struct jx_dump want;
+	struct fixture fx;
+	char next[512];
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "a", 900 << 10, 0), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	fx_advance(&fx, 5000);
+	jx_copy_dir();
+	damage(jx_file(jx_copy, LAST), 30, 1);
+	assert_int_equal(truncate(jx_file(jx_copy, LAST), HEADER), 0);
+	want = jx_dump(fx.m);
+	/* begun, and nothing else */
+	comes_back(&fx, &want, 0);
+	jx_dump_free(&want);
+	assert_int_equal(fx_remove(&fx, "a", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_put(&fx, "b", 900 << 10, 0), 0);
+	want = jx_dump(fx.m);
+	jx_answer(&fx);
+	jx_copy_dir();
+	damage(jx_file(jx_copy, LAST), 30, 1);
+	comes_back(&fx, &want, 1);
+	/* Without both nobody knows whether the machine went down after it. */
+	jx_copy_dir();
+	damage(jx_file(jx_copy, LAST), 30, HEADER);
+	comes_back(&fx, NULL, 1);
+	/* A later start knew. */
+	jx_again(&fx);
+	jx_copy_dir();
+	damage(jx_file(jx_copy, LAST), 30, HEADER);
+	comes_back(&fx, &want, 1);
+	/* another file under its name */
+	jx_copy_dir();
+	snprintf(next, sizeof(next), "%s", jx_file(jx_copy, "journal-0000000000000004"));
+	jx_copy_file(jx_file(jx_copy, LAST), next);
+	comes_back(&fx, &want, 1);
+	jx_dump_free(&want);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,6 +517,7 @@ int main(void)
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
 		cmocka_unit_test(t_commit_fails), cmocka_unit_test(t_renamed_meanwhile),
 		cmocka_unit_test(t_two_owners),
+		cmocka_unit_test(t_headless),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
