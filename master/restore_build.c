@@ -23,20 +23,29 @@
 #define LOG "journal"
 #define SCAN 4096
 #define AHEAD 16		/* loaded before their turn */
-#define AT_BITS 40		/* of a place in a segment */
+#define AT_BITS 40		/* of a place in a segment, as in records */
 #define DIGIT_BITS 11
 #define DIGITS (1u << DIGIT_BITS)
 #define PLACES ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
 
 /* One range of one owner; those of one object stand beside each other, in the order of the index. */
 struct piece {
-	uint64_t at;
+	uint64_t where;		/* segment and granule: the order of places */
 	uint64_t generation;
-	uint32_t len;		/* granules; 0: there is no such range (any more) */
+	uint64_t len;		/* granules; 0: there is no such range (any more) */
 	uint32_t slot;		/* 0: a put's */
 	uint32_t node;
-	uint16_t segment;
 };
+
+static uint16_t segment_of(const struct piece *p)
+{
+	return (uint16_t)(p->where >> AT_BITS);
+}
+
+static uint64_t at_of(const struct piece *p)
+{
+	return p->where & ((1ull << AT_BITS) - 1);
+}
 
 /* Pieces in another order. */
 struct order {
@@ -197,11 +206,11 @@ static void add_places(struct build *b, uint32_t slot, uint64_t generation,
 	unsigned i;
 
 	for (i = 0; i < n && !b->error; i++) {
-		struct piece p = { e[i].at, generation, (uint32_t)e[i].len, slot, 0, e[i].segment };
+		/* Both numbers have AT_BITS in a record. */
+		struct piece p = {
+			(uint64_t)e[i].segment << AT_BITS | e[i].at, generation, e[i].len, slot, 0
+		};
 
-		/* Not longer than an object can be: 2^48 bytes are 2^42 granules, records have 40 bits. */
-		if (e[i].len > UINT32_MAX || e[i].at >> AT_BITS)
-			p.len = 0;
 		b->error = add(b, &p);
 	}
 }
@@ -314,8 +323,7 @@ static struct order *order_of(const struct build *b, bool by_place, size_t *ret_
 		const struct piece *p = &b->piece[i];
 
 		if (p->len)
-			o[n++] = (struct order){ by_place ? (uint64_t)p->segment << AT_BITS | p->at :
-						 p->generation, (uint32_t)i };
+			o[n++] = (struct order){ by_place ? p->where : p->generation, (uint32_t)i };
 	}
 	if (o && sort(&o, n) < 0) {
 		free(o);
@@ -327,17 +335,17 @@ static struct order *order_of(const struct build *b, bool by_place, size_t *ret_
 
 static bool in_segment(const struct mcm *m, const struct piece *p)
 {
-	const struct mcm_segment *s = p->segment < m->segments.top ?
-		m->segments.at[p->segment] : NULL;
+	const struct mcm_segment *s = segment_of(p) < m->segments.top ?
+		m->segments.at[segment_of(p)] : NULL;
 
-	return s && mcm_segment_state(s) == MCP_SEG_SILENT && p->at < s->alloc.granules &&
-	       p->len <= s->alloc.granules - p->at;
+	return s && mcm_segment_state(s) == MCP_SEG_SILENT && at_of(p) < s->alloc.granules &&
+	       p->len <= s->alloc.granules - at_of(p);
 }
 
 static int take(struct build *b, struct piece *p)
 {
-	struct mcm_segment *s = mcm_segment(&b->m->segments, p->segment);
-	int r = mcm_alloc_take_at(&s->alloc, p->at, p->len, &p->node);
+	struct mcm_segment *s = mcm_segment(&b->m->segments, segment_of(p));
+	int r = mcm_alloc_take_at(&s->alloc, at_of(p), p->len, &p->node);
 
 	mcm_segment_used(s);
 	return r;
@@ -376,7 +384,8 @@ static int take_all(struct build *b, const struct order *o, size_t n)
 			p->len = 0;
 			continue;
 		}
-		if (last && last->segment == p->segment && last->at + last->len > p->at) {
+		/* No range reaches beyond its segment. */
+		if (last && last->where + last->len > p->where) {
 			overlaps++;
 			if (told_at(b->r, last) > told_at(b->r, p)) {
 				p->len = 0;
@@ -431,11 +440,11 @@ static void give_place(struct build *b, uint32_t slot, const struct piece *p, un
 
 	if (nth == 0) {
 		o->node = p->node;
-		o->segment = p->segment;
+		o->segment = segment_of(p);
 	} else {
 		e = mcm_ext(&m->index, o->ext);
 		e->node[e->copies] = p->node;
-		e->segment[e->copies++] = p->segment;
+		e->segment[e->copies++] = segment_of(p);
 	}
 }
 
@@ -521,10 +530,10 @@ static int make_lists(struct build *b)
 	for (i = 0; i < n && r == 0; i++) {
 		const struct piece *p = &b->piece[o[i].piece];
 		const struct piece *next = &b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece];
-		struct mcm_place place = { p->node, p->segment };
+		struct mcm_place place = { p->node, segment_of(p) };
 
 		__builtin_prefetch(mcm_object(&m->index, next->slot), 1);
-		__builtin_prefetch(mcm_node(&mcm_segment(&m->segments, next->segment)->alloc,
+		__builtin_prefetch(mcm_node(&mcm_segment(&m->segments, segment_of(next))->alloc,
 					    next->node), 1);
 		if (p->slot)
 			mcm_object_attach(m, p->slot, place);

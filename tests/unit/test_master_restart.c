@@ -433,6 +433,30 @@ static void t_two_owners(void **state)
 	fx_down(&fx);
 }
 
+#define GIB (1ull << 30)
+
+/* Of more than 2^32 granules: an object, and a put under way. */
+static void t_very_large(void **state)
+{
+	struct mcm_put_granted g;
+	struct fixture fx;
+	uint64_t used;
+
+	(void)state;
+	jx_up(&fx, 1, 1024 * GIB);
+	assert_int_equal(fx_put(&fx, "object", 300 * GIB, 0), 0);
+	assert_int_equal(fx_start(&fx, fx.s, "under way", 400 * GIB, 0, NULL), 0);
+	used = fx_used(&fx);
+	jx_again(&fx);
+	jx_attach(&fx, 1, 1024 * GIB);
+	assert_int_equal(fx_stat(&fx, "object", NULL), 0);
+	assert_int_equal(fx_used(&fx), used);
+	/* 324 are left, less what checksums take */
+	assert_int_equal(fx_start(&fx, fx.s, "other", 325 * GIB, 0, &g), -MC_ENOSPACE);
+	assert_int_equal(fx_start(&fx, fx.s, "other", 200 * GIB, 0, &g), 0);
+	fx_down(&fx);
+}
+
 /* ---- files without headers ---- */
 
 static void damage(const char *path, off_t at, size_t len)
@@ -516,7 +540,7 @@ int main(void)
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
 		cmocka_unit_test(t_commit_fails), cmocka_unit_test(t_renamed_meanwhile),
-		cmocka_unit_test(t_two_owners),
+		cmocka_unit_test(t_two_owners), cmocka_unit_test(t_very_large),
 		cmocka_unit_test(t_headless),
 	};
 
