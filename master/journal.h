@@ -86,7 +86,7 @@ enum mcm_note_kind {		/* stored: numbers are never reused */
 	MCM_NOTE_TASK = 2,
 };
 #define MCM_NOTE_NAME_MAX 1024u
-#define MCM_NOTE_VALUE_MAX 16384u
+#define MCM_NOTE_VALUE_MAX 30720u	/* with the longest name it fits into a record */
 #define MCM_NOTES_MAX 262144u
 
 /* Kept whether there is a journal or not; thread-safe, innermost lock.  -MC_EPARAM, -MC_ELIMIT,

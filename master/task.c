@@ -272,6 +272,8 @@ int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp
 		r = check_mounted(m, t->target, t->n_targets);
 	if (r == 0)
 		r = check_object(m, t);
+	if (r == 0)
+		r = mcm_task_can_be_kept(m, t);
 	if (r == 0) {
 		MC_LOCKED(&m->tasks.lock);
 		r = check_table(m, t);

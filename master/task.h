@@ -140,6 +140,8 @@ void mcm_tasks_tick(struct mcm *m);
 void mcm_tasks_restore(struct mcm *m);
 /* tasks.lock held: note how it stands, or that it is over. */
 void mcm_task_keep(struct mcm *m, const struct mcm_task *t);
+/* Is there a journal that has no room for all its names?  Later there will be no more of them.  -MC_ELIMIT, -ENOMEM. */
+int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t);
 void mcm_task_drop(struct mcm *m, struct mcp_id id);
 /* Does this finished drain keep a segment from taking objects, and no later one does? */
 bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t);

@@ -28,26 +28,47 @@ static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n,
 	return mcp_seq(ret, n);
 }
 
-void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
+/* As it is noted. */
+static int encode(const struct mcm_task *t, struct mcp_buf *ret)
 {
 	auto_free struct mcp_name *names = calloc(t->n_sources + t->n_targets + 1, sizeof(*names));
+	struct mcp_task msg;
+
+	if (!names)
+		return -ENOMEM;
+	msg = (struct mcp_task){
+		.id = t->id, .type = t->type, .status = t->status,
+		.key = mcp_bytes(t->key, t->key_len),
+		.sources = names_list(t->source, t->n_sources, names),
+		.targets = names_list(t->target, t->n_targets, names + t->n_sources),
+		.max_active = t->max_active, .created_ms = t->created_ms,
+		.updated_ms = t->updated_ms, .succeeded = t->succeeded,
+		.bytes = t->bytes, .total = t->total,
+	};
+	return mcp_encode(&mcp_desc_task, &msg, ret);
+}
+
+int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t)
+{
+	struct mcp_buf b = { 0 };
+	int r;
+
+	if (!m->journal)
+		return 0;
+	r = encode(t, &b);
+	if (r == 0 && b.len > MCM_NOTE_VALUE_MAX)
+		r = mc_fail(-MC_ELIMIT, "the names of %u segments do not fit into one task that "
+			    "survives a restart: make several", t->n_sources + t->n_targets);
+	mcp_buf_free(&b);
+	return r;
+}
+
+void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
+{
 	struct mcp_buf b = { 0 };
 	char id[MCM_ID_TEXT];
-	struct mcp_task msg;
-	int r = names ? 0 : -ENOMEM;
+	int r = encode(t, &b);
 
-	if (r == 0) {
-		msg = (struct mcp_task){
-			.id = t->id, .type = t->type, .status = t->status,
-			.key = mcp_bytes(t->key, t->key_len),
-			.sources = names_list(t->source, t->n_sources, names),
-			.targets = names_list(t->target, t->n_targets, names + t->n_sources),
-			.max_active = t->max_active, .created_ms = t->created_ms,
-			.updated_ms = t->updated_ms, .succeeded = t->succeeded,
-			.bytes = t->bytes, .total = t->total,
-		};
-		r = mcp_encode(&mcp_desc_task, &msg, &b);
-	}
 	mcm_id_text(t->id, id);
 	if (r == 0)
 		r = mcm_note_set(m, MCM_NOTE_TASK, mcp_bytes(id, strlen(id)),

@@ -127,6 +127,52 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	fx_down(&fx);
 }
 
+#define MANY 700u
+
+static struct mcp_bytes many[MANY];
+
+static void mount_many(struct fixture *fx, int width)
+{
+	static char name[MANY][80];
+
+	for (unsigned i = 0; i < MANY; i++) {
+		struct mcp_mount_reply reply;
+		struct mcp_mount mount = {
+			.segment = { 7, i + 1 }, .client = { 7, 1 }, .epoch = 5, .size = MIB,
+			.base = (i + 1ull) << 32, .endpoint = fx_bytes("h:1"), .protocol = fx_bytes("tcp"),
+		};
+
+		snprintf(name[i], sizeof(name[i]), "%0*u", width, i);
+		mount.name = many[i] = fx_bytes(name[i]);
+		assert_int_equal(mcm_mount(fx->m, (struct mcp_id){ 7, 1 }, &mount, &reply), 0);
+	}
+}
+
+/* A drain of very many segments goes on after a restart, or is refused. */
+static void a_drain_of_very_many(void **state)
+{
+	struct mcm_task_request rq = { .type = MCP_TASK_DRAIN, .source = many, .n_sources = MANY - 1 };
+	struct fixture fx;
+	struct mcp_id id;
+
+	(void)state;
+	jx_up(&fx, 0, 0);
+	mount_many(&fx, 28);
+	assert_int_equal(fx_put(&fx, "k", 5000, 0), 0);
+	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
+	jx_again(&fx);
+	assert_int_not_equal(status_of(&fx, id), MCP_TASK_FAILED);
+	assert_int_not_equal(mcm_peek(&seg(&fx, MANY - 1)->draining), 0);
+	fx_down(&fx);
+
+	jx_up(&fx, 0, 0);
+	mount_many(&fx, 70);
+	assert_int_equal(mcm_task_create(fx.m, &rq, &id), -MC_ELIMIT);
+	assert_non_null(strstr(mc_err_detail(-MC_ELIMIT), "make several"));
+	assert_int_equal(mcm_peek(&seg(&fx, 1)->draining), 0);
+	fx_down(&fx);
+}
+
 static struct mcp_id drain(struct fixture *fx, const char *a, const char *b)
 {
 	struct mcp_bytes source[] = { fx_bytes(a), fx_bytes(b ? b : "") };
@@ -255,6 +301,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_drain_goes_on_after_a_restart),
+		cmocka_unit_test(a_drain_of_very_many),
 		cmocka_unit_test(a_name_that_is_mounted_anew_takes_objects),
 		cmocka_unit_test(a_drain_that_was_taken_back_stays_so),
 		cmocka_unit_test(a_drain_is_remembered_for_its_segment),
