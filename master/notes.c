@@ -16,7 +16,8 @@
 
 #define BUCKETS_MIN 64u
 
-_Static_assert(6 + MCM_NOTE_NAME_MAX + MCM_NOTE_VALUE_MAX <= MCM_RECORD_BODY_MAX, "no note may be too long for a record");
+_Static_assert(6 + MCM_NOTE_NAME_MAX + MCM_NOTE_VALUE_MAX <= MCM_RECORD_BODY_MAX,
+	       "no note may be too long for a record");
 
 int mcm_notes_init(struct mcm_notes *ns)
 {

@@ -60,6 +60,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	r = mcm_client_register(m, &rq);
 	if (r < 0)
 		return r;
+	((struct mcm_session *)mcp_session_get(s))->registered = true;
 	/* Who has lost its connection will ask what has become of its last requests. */
 	mcm_journal_rely(m);
 	reply = (struct mcp_register_reply){
@@ -87,6 +88,14 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
 }
 
+int mcm_serve_acts(const struct mcp_session *s)
+{
+	const struct mcm_session *ms = mcp_session_get(s);
+
+	return ms->registered ? 0 :
+		mc_fail(-MC_EOWNER, "this connection has not registered as the client it says it is");
+}
+
 static int serve_mount(struct mcp_session *s, const void *body, size_t len,
 		       struct mcp_answer *answer, void *arg)
 {
@@ -95,6 +104,8 @@ static int serve_mount(struct mcp_session *s, const void *body, size_t len,
 	int r;
 
 	r = mcp_decode(&mcp_desc_mount, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_acts(s);
 	if (r == 0)
 		r = mcm_mount(arg, mcp_session_client(s), &rq, &reply);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_mount_reply, &reply);
@@ -108,6 +119,8 @@ static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
 	int r;
 
 	r = mcp_decode(&mcp_desc_unmount, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_acts(s);
 	if (r == 0)
 		r = mcm_unmount(arg, mcp_session_client(s), rq.segment, &reply.objects_lost);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);

@@ -7,6 +7,7 @@
 #define MCM_SESSION_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
@@ -27,7 +28,9 @@ struct mcm_session {
 	struct mcp_id client;
 	unsigned put_shard;
 	uint64_t number;	/* no other session has it, nor had: what its pins' tags come of */
-	/* of whoever runs its requests: where its removal of many goes on, and how many it has removed */
+	/* of whoever runs its requests: it is the client that it says it is; where its removal of many goes
+	 * on, and how many it has removed */
+	bool registered;
 	uint64_t match_at, match_removed;
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;

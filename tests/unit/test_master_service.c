@@ -349,6 +349,45 @@ static void test_local(void **state)
 	all_messages(true);
 }
 
+/* Two programs with one id: what the second asks for in its name does nothing to the first. */
+static void test_fenced(void **state)
+{
+	struct mcp_register reg = { .client = me, .name = fx_bytes("second:1") };
+	struct mcp_mount mount = {
+		.segment = seg, .client = me, .epoch = 10, .size = 4 * MIB, .name = fx_bytes("second:1"),
+		.endpoint = fx_bytes("second:2"), .protocol = fx_bytes("tcp"),
+	};
+	struct mcp_unmount unmount = { .segment = seg };
+	struct mcp_task_fetch fetch = { .max = 4 };
+	struct mcp_task_fetch_reply fetched;
+	struct mcp_register_reply registered;
+	struct mcp_unmount_reply unmounted;
+	struct mcp_mount_reply mounted;
+	struct mcp_client *second;
+	struct mcp_replica r;
+	struct mcp_object o;
+	struct world w;
+
+	(void)state;
+	world_up(&w, false);
+	put(&w, "a", 100);
+	second = connect_to(w.socket, me, MCP_LANE_CONTROL);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(call(second, MCP_MOUNT, &mount, &mounted, NULL), -MC_EOWNER);
+		assert_int_equal(call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
+		assert_int_equal(call(second, MCP_TASK_FETCH, &fetch, &fetched, NULL), -MC_EOWNER);
+		assert_int_equal(call(second, MCP_REGISTER, &reg, &registered, NULL), -MC_EOWNER);
+	}
+	assert_int_equal(get(&w, "a", 0, &o, &r), 0);
+	/* The first one's other connection. */
+	reg.name = fx_bytes("me:1");
+	assert_int_equal(call(second, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
+	assert_int_equal(unmounted.objects_lost, 1);
+	mcp_client_close(second);
+	world_down(&w);
+}
+
 /* A connection that ends takes its pins and puts with it. */
 static void test_connection_ends(void **state)
 {
@@ -568,6 +607,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_socket),
 		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_fenced),
 		cmocka_unit_test(test_connection_ends),
 		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_http),
