@@ -147,7 +147,7 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 		mcm_evict_relist(m, s, v->node, v->slot);
 	pthread_mutex_unlock(&sh->lock);
 	if (group)
-		mcm_group_evict(m, group);
+		(void)mcm_group_evict(m, group);
 	if (!done)
 		return 0;
 	m->evict->evicted(m->segments.evict_shared, v, hash);
@@ -190,21 +190,39 @@ uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mc
 	return freed;
 }
 
-uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsigned level)
+/* shard locked: a victim that stays.  Without an object that has it a range may not even exist any more. */
+static void relist(struct mcm *m, uint32_t slot)
 {
-	const struct mcm_victim v = { .slot = slot, .generation = generation };
-	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
-	struct mcm_object *o = mcm_object(&m->index, slot);
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_place p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	if (!(o->flags & MCM_OBJ_LIVE))
+		return;
+	n = mcm_object_places(&m->index, o, p);
+	for (i = 0; i < n; i++)
+		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+	mcm_tenant_relist(m, slot);
+}
+
+/* @group: NULL when the object's is going already; else mcm_group_evict() is for the caller to do. */
+static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
+	struct mcm_object *o = mcm_object(&m->index, v->slot);
 	bool leased = o->lease > mcm_now_tick(m), done;
 	struct mcm_place p[MCM_REPLICA_MAX];
 	uint64_t bytes = mcm_object_size(o);
 	unsigned copies = mcm_object_places(&m->index, o, p);
 
-	done = may_evict(m, o, &v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
-		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+	done = may_evict(m, o, v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
+		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
+		(!group || mcm_group_may_follow(m, o, level, group));
 	if (done) {
-		mcm_event_object(m, MCP_EVENT_EVICT, slot);
-		mcm_object_remove(m, sh, slot);
+		mcm_event_object(m, MCP_EVENT_EVICT, v->slot);
+		mcm_object_remove(m, sh, v->slot);
+	} else if (group) {
+		relist(m, v->slot);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
@@ -214,6 +232,19 @@ uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsi
 	mc_metric_add(&evicted_keys, 1);
 	mc_metric_add(&evicted_bytes, (int64_t)bytes);
 	return bytes * copies;
+}
+
+uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level)
+{
+	return evict_whole(m, v, level, NULL);
+}
+
+uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level)
+{
+	uint32_t group = 0;
+	uint64_t freed = evict_whole(m, v, level, &group);
+
+	return group ? freed + mcm_group_evict(m, group) : freed;
 }
 
 /* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */

@@ -37,9 +37,11 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Evict an object with all of its copies if it still is that version and the level allows it.  Its bytes
- * times the copies, or 0. */
-uint64_t mcm_evict_whole(struct mcm *m, uint32_t slot, uint64_t generation, unsigned level);
+/* Evict a proposed victim with all of its copies (its node does not matter), and the group that it is in.  The bytes
+ * of what has gone by now times the copies, or 0: then it goes back on the lists. */
+uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level);
+/* The same for a member of a group that is going already; it stays on its lists. */
+uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level);
 
 /* Put a range that is on no list, and whose owner still is @slot, back on one.  The owner's shard is
  * locked. */

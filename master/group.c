@@ -280,15 +280,13 @@ static void lend_lease(const struct mcm *m, struct mcm_object *o, const struct m
 		mcm_poke(&o->lease, until);
 }
 
-bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
-		      uint32_t *ret_group)
+bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group)
 {
 	uint32_t id = group_of(m, o);
 	struct mcm_group *g;
 
 	*ret_group = 0;
-	/* Another copy stays: nobody misses this one. */
-	if (!id || mcm_ext(&m->index, o->ext)->copies)
+	if (!id)
 		return true;
 	g = group_at(m, id);
 	if (busy(m, g, level)) {
@@ -309,6 +307,16 @@ bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
 	g->refs++;
 	*ret_group = id;
 	return true;
+}
+
+bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
+		      uint32_t *ret_group)
+{
+	*ret_group = 0;
+	/* Another copy stays: nobody misses this one. */
+	if (o->ext && mcm_ext(&m->index, o->ext)->copies)
+		return true;
+	return mcm_group_may_follow(m, o, level, ret_group);
 }
 
 /* The next members to look at, each once; the list is turned on the way.  False: nothing is left to do. */
@@ -335,23 +343,26 @@ static bool next_members(struct mcm *m, uint32_t id, struct mcm_victim *v, unsig
 	return *n;
 }
 
-static void evict_members(struct mcm *m, uint32_t id, unsigned batches)
+static uint64_t evict_members(struct mcm *m, uint32_t id, unsigned batches)
 {
 	struct mcm_victim v[BATCH];
 	unsigned level = group_at(m, id)->level, n, i;
+	uint64_t freed = 0;
 
 	while (batches-- && next_members(m, id, v, &n))
 		for (i = 0; i < n; i++)
-			mcm_evict_whole(m, v[i].slot, v[i].generation, level);
+			freed += mcm_evict_member(m, &v[i], level);
+	return freed;
 }
 
-void mcm_group_evict(struct mcm *m, uint32_t id)
+uint64_t mcm_group_evict(struct mcm *m, uint32_t id)
 {
 	struct mcm_groups *gs = &m->groups;
 	struct mcm_group *g = group_at(m, id);
 	bool kick = false;
+	uint64_t freed;
 
-	evict_members(m, id, INLINE_BATCHES);
+	freed = evict_members(m, id, INLINE_BATCHES);
 	pthread_mutex_lock(&gs->lock);
 	if (g->doomed && !g->queued) {
 		/* The queue takes over our hold on it. */
@@ -364,6 +375,7 @@ void mcm_group_evict(struct mcm *m, uint32_t id)
 	pthread_mutex_unlock(&gs->lock);
 	if (kick && !__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
 		mc_stop_kick(&m->evictor_stop);
+	return freed;
 }
 
 bool mcm_groups_background(struct mcm *m)
@@ -380,7 +392,7 @@ bool mcm_groups_background(struct mcm *m)
 	pthread_mutex_unlock(&gs->lock);
 	if (!id)
 		return false;
-	evict_members(m, id, BACKGROUND_BATCHES);
-	mcm_group_evict(m, id);
+	(void)evict_members(m, id, BACKGROUND_BATCHES);
+	(void)mcm_group_evict(m, id);
 	return mcm_peek(&gs->doomed);
 }

@@ -73,15 +73,17 @@ void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick);
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o);
 /* A member got a reader, or (-1) lost one. */
 void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
-/* May the evictor take a copy of @o?  If not, @o has a lease now.  When it is the last copy, *ret_group is
- * what goes with it, kept, to be given to mcm_group_evict(); else 0. */
+/* May the evictor take @o with all of its copies?  If not, @o has a lease now, or its group its second chance.
+ * *ret_group is what goes with it, kept, to be given to mcm_group_evict(); 0: nothing. */
+bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);
+/* The same for one copy: the group is asked about the last one only. */
 bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
 		      uint32_t *ret_group);
 
 /* ---- no lock held ---- */
 
-/* Evict members of a doomed group, the first ones now.  Lets go of it. */
-void mcm_group_evict(struct mcm *m, uint32_t id);
+/* Evict members of a doomed group, the first ones now; their bytes times their copies.  Lets go of it. */
+uint64_t mcm_group_evict(struct mcm *m, uint32_t id);
 /* Go on with large ones.  True: there is more to do. */
 bool mcm_groups_background(struct mcm *m);
 

@@ -413,6 +413,7 @@ static void unpark(struct mcm *m, uint32_t slot)
 	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
 	for (i = 0; i < n; i++)
 		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+	mcm_tenant_relist(m, slot);
 }
 
 void mcm_object_unpin(struct mcm *m, uint32_t slot)

@@ -348,7 +348,7 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 	if (!t)
 		return -ENOMEM;
 	t->number = ts->count;
-	pthread_mutex_init(&t->lock, NULL);
+	mcm_tenant_lists_init(t);
 	mcm_tenant_call(m, t, name.data, name.len);
 	__atomic_store_n(&ts->at[ts->count], t, __ATOMIC_RELEASE);
 	__atomic_store_n(&ts->count, ts->count + 1, __ATOMIC_RELAXED);

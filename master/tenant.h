@@ -34,6 +34,14 @@ struct mcm_tenant_counts {
 	uint64_t evicted_bytes;		/* to keep it to its quota or its share */
 };
 
+/* An object's neighbours on one of its tenant's lists, 0: it is on none; guarded by the tenant's lock. */
+struct mcm_tenant_link {
+	uint32_t prev, next;
+};
+#define MCM_TENANT_LINKS_SHIFT 18
+#define MCM_TENANT_WHEEL 32u
+#define MCM_TENANT_LISTS (2 + MCM_TENANT_WHEEL)
+
 struct mcm_tenant {
 	/* constant once it has objects or a policy; changed under the table's lock for writing */
 	char name[MCP_TENANT_MAX + 1];
@@ -44,16 +52,11 @@ struct mcm_tenant {
 	/* atomic */
 	uint64_t charged, objects;
 	struct mcm_tenant_counts counts;
-	/* guarded by lock: its objects, the oldest first (tenant_evict.c) */
+	/* guarded by lock: its objects that may be evicted, on lists, the oldest first (tenant_evict.c) */
 	pthread_mutex_t lock;
-	uint32_t first, last;
+	struct mcm_tenant_link head[MCM_TENANT_LISTS];
+	uint32_t turn;			/* the wheel's oldest slot that may hold something */
 };
-
-/* An object's neighbours among its tenant's, oldest first; guarded by the tenant's lock. */
-struct mcm_tenant_link {
-	uint32_t prev, next;
-};
-#define MCM_TENANT_LINKS_SHIFT 18
 
 struct mcm_tenants {
 	bool on;			/* constant */
@@ -129,6 +132,8 @@ int mcm_tenant_cover(struct mcm *m, uint32_t slot);
 void mcm_tenant_join(struct mcm *m, uint32_t slot);
 /* It goes, with @copies copies. */
 void mcm_tenant_leave(struct mcm *m, uint32_t slot, unsigned copies);
+/* A living object whose last reader has gone, or that was chosen as a victim and stays, may be evicted again. */
+void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* ---- no lock held ---- */
 
@@ -175,6 +180,9 @@ int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p);
 /* ---- for tenant_policy.c; tenants' lock held for writing ---- */
 
 #define MCM_TENANT_BUCKETS 16384u
+
+/* Of a tenant that is all zero. */
+void mcm_tenant_lists_init(struct mcm_tenant *t);
 
 /* Number of a name, MCM_TENANT_NOBODY: none has it.  For reading is enough. */
 uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);

@@ -452,7 +452,7 @@ static int make_number(struct mcm *m, uint32_t number, const char *name, size_t 
 		t = calloc(1, sizeof(*t));
 		if (!t)
 			return -ENOMEM;
-		pthread_mutex_init(&t->lock, NULL);
+		mcm_tenant_lists_init(t);
 		t->number = number;
 		ts->at[number] = t;
 	}
@@ -551,7 +551,7 @@ int mcm_tenants_init(struct mcm *m)
 		return -ENOMEM;
 	}
 	strcpy(t->name, "default");
-	pthread_mutex_init(&t->lock, NULL);
+	mcm_tenant_lists_init(t);
 	ts->at[ts->count++] = t;
 	ts->on = m->conf.enable_multi_tenants;
 	return 0;

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What goes, and what stays, when a tenant needs room inside of its quota. */
+#include <config.h>
+
+#include "test_master_tenant_fixture.h"
+
+#include <stdio.h>
+
+#define MIB (1ull << 20)
+#define SMALL 4096u
+
+static struct mcp_bytes key_of(struct fixture *fx, const char *key, char *buf)
+{
+	return mcm_scope_key(tx_scope(fx, "alice"), fx_bytes(key), buf);
+}
+
+static unsigned present(struct fixture *fx, const char *prefix, unsigned n)
+{
+	unsigned i, sum = 0;
+	char key[32];
+
+	for (i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%u", prefix, i);
+		sum += tx_stat(fx, "alice", key, NULL) == 0;
+	}
+	return sum;
+}
+
+static void fill(struct fixture *fx, const char *prefix, unsigned n, uint64_t size, uint32_t flags)
+{
+	char key[32];
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%u", prefix, i);
+		assert_int_equal(tx_put(fx, "alice", key, size, flags), 0);
+	}
+}
+
+static void promise(struct fixture *fx, const char *prefix, unsigned n)
+{
+	char key[32], buf[MCM_KEY_MAX];
+	struct mcp_bytes k;
+	uint8_t there;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%u", prefix, i);
+		k = key_of(fx, key, buf);
+		mcm_exist(fx->m, 0, &k, 1, &there);
+		assert_int_equal(there, 1);
+	}
+}
+
+static uint64_t hold(struct fixture *fx, const char *key)
+{
+	struct mcp_replica rep[MCM_REPLICA_MAX];
+	char buf[MCM_KEY_MAX];
+	struct mcp_object o;
+	unsigned n;
+
+	pthread_mutex_lock(&fx->s->lock);
+	assert_int_equal(mcm_get(fx->m, fx->s, MCP_GET_HOLD, key_of(fx, key, buf), &o, rep, &n), 0);
+	pthread_mutex_unlock(&fx->s->lock);
+	return o.pin;
+}
+
+/* Read once, long ago: a mark, nothing more. */
+static void read_all(struct fixture *fx, const char *prefix, unsigned n)
+{
+	char key[32];
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%u", prefix, i);
+		fx_release(fx, fx->s, hold(fx, key));
+	}
+}
+
+static void fill_group(struct fixture *fx, const char *prefix, unsigned n, uint64_t size, const char *group)
+{
+	struct mcm_put_request rq = { .copies = 1 };
+	char key[32], buf[MCM_KEY_MAX], gbuf[MCM_GROUP_NAME_MAX];
+	struct mcp_put_item item = { .size = size };
+	struct mcm_put_granted g;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%u", prefix, i);
+		item.key = key_of(fx, key, buf);
+		item.group = mcm_scope_name(tx_scope(fx, "alice"), fx_bytes(group), MCP_GROUP_MAX, gbuf);
+		assert_int_equal(mcm_put_start(fx->m, fx->s, &rq, &item, &g), 0);
+		assert_int_equal(mcm_put_end(fx->m, &(struct mcp_put_done){
+				 item.key, g.generation, 1, 0 }), 0);
+	}
+}
+
+/* Time goes by, and the owner of the memory is there. */
+static void pass(struct fixture *fx, uint64_t ms)
+{
+	for (; ms > 1000; ms -= 1000) {
+		fx_advance(fx, 1000);
+		fx_beat(fx, fx->s->client);
+	}
+	fx_advance(fx, ms);
+}
+
+/* ---- groups ---- */
+
+static void a_group_goes_as_a_whole(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 10 * MIB);
+	fill_group(&fx, "g", 6, MIB, "team");
+	fill(&fx, "x", 4, MIB, 0);
+	fill(&fx, "new", 1, 2 * MIB, 0);
+	assert_int_equal(present(&fx, "g", 6), 0);
+	assert_int_equal(present(&fx, "x", 4), 4);
+	/* Among others that were victims too, it was enough. */
+	assert_int_equal(tx_figures(&fx, "alice").charged, 6 * MIB);
+	fx_down(&fx);
+}
+
+static void reading_one_member_keeps_all(void **state)
+{
+	struct fixture fx;
+	uint64_t pin;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 10 * MIB);
+	fill_group(&fx, "g", 6, MIB, "team");
+	fill(&fx, "x", 4, MIB, 0);
+	promise(&fx, "g", 1);
+	fill(&fx, "y", 3, MIB, 0);
+	assert_int_equal(present(&fx, "g", 6), 6);
+	assert_int_equal(present(&fx, "x", 4), 1);
+	/* A reader of one keeps them longer than any promise. */
+	pin = hold(&fx, "g3");
+	pass(&fx, fx.conf.default_kv_lease_ttl + 1000);
+	fill(&fx, "z", 8, MIB, 0);
+	assert_int_equal(present(&fx, "g", 6), 6);
+	fx_release(&fx, fx.s, pin);
+	pass(&fx, 2000);
+	fill(&fx, "w", 12, MIB, 0);
+	assert_int_equal(present(&fx, "g", 6), 0);
+	fx_down(&fx);
+}
+
+static void those_above_their_share_lose_whole_groups(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 15 * MIB);
+	fill_group(&fx, "g", 6, MIB, "team");
+	fill(&fx, "x", 8, MIB, 0);
+	tx_quota(&fx, "bob", 8 * MIB);
+	tx_quota(&fx, "alice", 8 * MIB);
+	assert_int_equal(tx_put(&fx, "bob", "b", 3 * MIB, 0), 0);
+	assert_int_equal(present(&fx, "g", 6), 0);
+	assert_int_equal(present(&fx, "x", 8), 8);
+	fx_down(&fx);
+}
+
+/* ---- what is taken first ---- */
+
+static void plain_ones_go_first(bool promised, unsigned read)
+{
+	struct fixture fx;
+
+	fx_up(&fx, 1, 256 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 20000 * SMALL);
+	fill(&fx, "p", read, SMALL, 0);
+	fill(&fx, "s", 1000, SMALL, promised ? 0 : MCP_PUT_SOFT_PIN);
+	fill(&fx, "q", 19000 - read, SMALL, 0);
+	/* They come first, and they are many. */
+	read_all(&fx, "p", read);
+	if (promised)
+		promise(&fx, "s", 1000);
+	fill(&fx, "n", 100, SMALL, 0);
+	assert_int_equal(present(&fx, "s", 1000), 1000);
+	assert_int_equal(present(&fx, "p", read) + present(&fx, "q", 19000 - read), 18900);
+	fx_down(&fx);
+}
+
+static void plain_ones_go_before_protected_ones(void **state)
+{
+	(void)state;
+	plain_ones_go_first(false, 5000);
+	plain_ones_go_first(true, 8192);
+}
+
+static void the_oldest_promise_is_broken_first(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 10 * MIB);
+	fill(&fx, "late", 4, MIB, 0);
+	fill(&fx, "early", 3, MIB, 0);
+	fill(&fx, "soft", 1, MIB, MCP_PUT_SOFT_PIN);
+	fill(&fx, "read", 1, MIB, 0);
+	fill(&fx, "hard", 1, MIB, MCP_PUT_HARD_PIN);
+	(void)hold(&fx, "read0");
+	promise(&fx, "early", 3);
+	mc_clock_advance(500 * MC_NS_PER_MS);
+	promise(&fx, "late", 4);
+	/* The soft pin, then promises by their age; what is read or pinned hard stays. */
+	fill(&fx, "a", 1, MIB, MCP_PUT_HARD_PIN);
+	assert_int_equal(present(&fx, "soft", 1), 0);
+	fill(&fx, "b", 3, MIB, MCP_PUT_HARD_PIN);
+	assert_int_equal(present(&fx, "early", 3), 0);
+	assert_int_equal(present(&fx, "late", 4), 4);
+	fill(&fx, "c", 4, MIB, MCP_PUT_HARD_PIN);
+	assert_int_equal(present(&fx, "late", 4), 0);
+	assert_int_equal(tx_put(&fx, "alice", "more", MIB, 0), -MC_EQUOTA);
+	assert_int_equal(present(&fx, "read", 1), 1);
+	fx_down(&fx);
+}
+
+/* ---- what must stay costs nothing ---- */
+
+static void a_put_finds_what_may_go_behind_what_must_stay(void **state)
+{
+	struct fixture fx;
+	uint64_t pin[64];
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, 256 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 15000 * SMALL);
+	fill(&fx, "h", 14000, SMALL, MCP_PUT_HARD_PIN);
+	fill(&fx, "r", 64, SMALL, 0);
+	fill(&fx, "q", 936, SMALL, 0);
+	for (i = 0; i < 64; i++) {
+		snprintf(key, sizeof(key), "r%u", i);
+		pin[i] = hold(&fx, key);
+	}
+	fill(&fx, "n", 936, SMALL, 0);
+	assert_int_equal(present(&fx, "q", 936), 0);
+	assert_int_equal(present(&fx, "r", 64), 64);
+	assert_int_equal(present(&fx, "h", 14000), 14000);
+	/* Whose readers have gone may go. */
+	for (i = 0; i < 64; i++)
+		fx_release(&fx, fx.s, pin[i]);
+	fill(&fx, "m", 1000, SMALL, MCP_PUT_HARD_PIN);
+	assert_int_equal(tx_put(&fx, "alice", "more", SMALL, 0), -MC_EQUOTA);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_group_goes_as_a_whole),
+		cmocka_unit_test(reading_one_member_keeps_all),
+		cmocka_unit_test(those_above_their_share_lose_whole_groups),
+		cmocka_unit_test(plain_ones_go_before_protected_ones),
+		cmocka_unit_test(the_oldest_promise_is_broken_first),
+		cmocka_unit_test(a_put_finds_what_may_go_behind_what_must_stay),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
