@@ -141,7 +141,14 @@ static unsigned candidates(const struct placing *p, uint16_t *ret)
 	return n;
 }
 
-/* Evict on the candidates in turn.  Further copies are worth evicting plain objects only. */
+/* Has it what it cannot do without?  Further copies are worth evicting of the mildest kind only, unless all are
+ * wanted or none. */
+static bool enough(const struct placing *p)
+{
+	return p->n && (p->n == p->rq->copies || !(p->rq->flags & MCP_PUT_ALL_REPLICAS));
+}
+
+/* Evict on the candidates in turn. */
 static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 {
 	unsigned soft = p->m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
@@ -168,7 +175,7 @@ static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 			else if (r != -MC_ENOSPACE)
 				return r;
 		}
-		if (p->n)
+		if (enough(p))
 			return 0;
 	}
 	return 0;

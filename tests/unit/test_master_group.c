@@ -326,6 +326,41 @@ static void all_replicas_or_none(void **state)
 	fx_down(&fx);
 }
 
+/* One segment is full of plain objects, the other of protected ones. */
+static void all_replicas_take_what_they_need(void **state)
+{
+	uint64_t name;
+	struct fixture fx;
+	unsigned i, j;
+	char key[16];
+
+	for (i = 0; i < 2; i++) {
+		fx_up(&fx, 2, 16 * MIB, NULL);
+		for (j = 0; j < 32; j++) {
+			struct mcm_put_request rq = {
+				.flags = !i && j >= 16 ? MCP_PUT_SOFT_PIN : 0, .copies = 1, .soft_ms = 1000000,
+				.preferred = &name, .n_preferred = 1,
+			};
+			struct mcm_put_granted g;
+
+			snprintf(key, sizeof(key), "k%u", j);
+			name = mc_hash(j < 16 ? "seg-1" : "seg-2", 5, 0);
+			assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &(struct mcp_put_item){
+					 .key = fx_bytes(key), .size = MIB - 4096 }, &g), 0);
+			assert_int_equal(fx_end(&fx, key, g.generation), 0);
+			if (i && j >= 16)
+				assert_int_equal(fx_exist(&fx, key, 0), 1);
+		}
+		age(&fx);
+		assert_int_equal(PUT(&fx, "r", MIB - 4096, .copies = 2, .flags = MCP_PUT_ALL_REPLICAS), 0);
+		assert_int_equal(present(&fx, "k", 32), 30);
+		/* As many as there are will do for this one. */
+		assert_int_equal(PUT(&fx, "s", MIB - 4096, .copies = 2), 0);
+		assert_int_equal(present(&fx, "k", 32), 29);
+		fx_down(&fx);
+	}
+}
+
 static void unreadable_replicas_are_told(void **state)
 {
 	struct mcp_replica rep[MCM_REPLICA_MAX];
@@ -463,6 +498,7 @@ int main(void)
 		cmocka_unit_test(readers_keep_the_old_version),
 		cmocka_unit_test(data_types_travel),
 		cmocka_unit_test(all_replicas_or_none),
+		cmocka_unit_test(all_replicas_take_what_they_need),
 		cmocka_unit_test(unreadable_replicas_are_told),
 		cmocka_unit_test(promises_with_get),
 		cmocka_unit_test(local_first_goes_around_the_hosts),
