@@ -148,6 +148,15 @@ static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 		mcm_ext_free(&m->index, ext);
 }
 
+/* So many copies' memory is free: its tenant pays for them no longer. */
+static void refund(struct mcm *m, uint32_t slot, unsigned copies)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+
+	mcm_tenant_refund(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
+			  copies * mcm_object_size(o));
+}
+
 void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
@@ -156,13 +165,14 @@ void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 	bool held = o->pins != 0;
 
 	mcm_group_leave(m, slot);
-	mcm_tenant_leave(m, slot, n);
+	mcm_tenant_leave(m, slot);
 	for (i = 0; i < n; i++)
 		detach(m, p[i], held);
 	if (held) {
 		mcm_poke(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
 		mc_metric_add(&zombies, 1);
 	} else {
+		refund(m, slot, n);
 		object_free(m, sh, slot);
 	}
 }
@@ -317,8 +327,7 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	}
 	mcm_journal_object(m, slot);
 	detach(m, place, false);
-	mcm_tenant_refund(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
-			  mcm_object_size(o));
+	refund(m, slot, 1);
 	return true;
 }
 
@@ -429,6 +438,7 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 		n = mcm_object_places(&m->index, o, p);
 		for (i = 0; i < n; i++)
 			mcm_place_give(m, &p[i]);
+		refund(m, slot, n);
 		object_free(m, sh, slot);
 		mc_metric_add(&zombies, -1);
 	} else if (!o->pins) {

@@ -250,15 +250,17 @@ static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_live
 	bool own = writer_lives;
 	unsigned i;
 
-	let_go(m, put);
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (i = 0; i < put->copies && own; i++)
 		own = mcp_id_eq(mcm_segment(&m->segments, put->place[i].segment)->client, put->client);
 	pthread_rwlock_unlock(&m->segments.lock);
-	if (own || !m->conf.put_quarantine_ms)
+	if (own || !m->conf.put_quarantine_ms) {
 		give_all(m, put);
-	else
+		let_go(m, put);
+	} else {
+		mcm_group_put(m, put->group);
 		mcm_quarantine_put(m, put);
+	}
 }
 
 /* ---- start ---- */

@@ -67,6 +67,8 @@ struct mcm_quarantined {
 	uint64_t due_ms;
 	uint64_t generation;
 	struct mcm_place place;
+	uint32_t tenant;
+	uint64_t charged;		/* to the tenant, for this copy */
 	uint64_t size;			/* of the put's object */
 };
 
@@ -152,7 +154,8 @@ void mcm_puts_tick(struct mcm *m);
 
 /* ---- for put.c (quarantine.c) ---- */
 
-/* A put that is in no table any more: its ranges are free after put_quarantine. */
+/* A put that is in no table any more: its ranges are free, and its tenant pays for them, until put_quarantine has
+ * passed. */
 void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
 void mcm_quarantine_tick(struct mcm *m, uint64_t now_ms);
 

@@ -31,34 +31,37 @@ static int quarantine_grow(struct mcm_quarantine *q)
 	return 0;
 }
 
-static int quarantine_add(struct mcm_quarantine *q, uint64_t due_ms, uint64_t generation,
-			  struct mcm_place place, uint64_t size)
+static int quarantine_add(struct mcm_quarantine *q, struct mcm_quarantined range)
 {
 	int r = q->count == q->cap ? quarantine_grow(q) : 0;
 
 	if (r == 0)
-		q->ring[(q->head + q->count++) % q->cap] = (struct mcm_quarantined){
-			due_ms, generation, place, size
-		};
+		q->ring[(q->head + q->count++) % q->cap] = range;
 	return r;
 }
 
 void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 {
-	uint64_t due = mcm_now_ms(m) + m->conf.put_quarantine_ms;
+	struct mcm_quarantined q = {
+		.due_ms = mcm_now_ms(m) + m->conf.put_quarantine_ms, .generation = put->generation,
+		.tenant = put->tenant, .charged = put->copies ? put->charged / put->copies : 0,
+		.size = put->size,
+	};
 	struct mcm_puts *ps = &m->puts;
 	unsigned i, kept = 0;
 
 	pthread_mutex_lock(&ps->quarantine_lock);
 	/* Again, for a checkpoint that has looked for it where it is not any more. */
 	mcm_journal_put(m, put->generation, put->place, put->copies);
-	while (kept < put->copies &&
-	       quarantine_add(&ps->broken_off, due, put->generation, put->place[kept],
-			      put->size) == 0)
-		kept++;
+	for (; kept < put->copies; kept++) {
+		q.place = put->place[kept];
+		if (quarantine_add(&ps->broken_off, q) < 0)
+			break;
+	}
 	pthread_mutex_unlock(&ps->quarantine_lock);
 	mc_metric_add(&discarded, kept);
 	mc_metric_add(&staging, (int64_t)(kept * put->size));
+	mcm_tenant_refund(m, put->tenant, put->charged - kept * q.charged);
 	/* Checksums catch what a late byte may do; space lost for good would be worse. */
 	for (i = kept; i < put->copies; i++)
 		mcm_place_give(m, &put->place[i]);
@@ -66,8 +69,11 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 
 int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_place place)
 {
-	return quarantine_add(&m->puts.restored, mcm_now_ms(m) + m->conf.restart_quarantine_sec,
-			      generation, place, 0);
+	/* Whose it was, its record does not say: nobody pays. */
+	return quarantine_add(&m->puts.restored, (struct mcm_quarantined){
+		.due_ms = mcm_now_ms(m) + m->conf.restart_quarantine_sec, .generation = generation,
+		.place = place,
+	});
 }
 
 static bool quarantine_due(struct mcm *m, struct mcm_quarantine *q, uint64_t now,
@@ -91,6 +97,7 @@ void mcm_quarantine_tick(struct mcm *m, uint64_t now)
 		mc_metric_add(&released, 1);
 		mc_metric_add(&staging, -(int64_t)q.size);
 		mcm_place_give(m, &q.place);
+		mcm_tenant_refund(m, q.tenant, q.charged);
 	}
 	while (quarantine_due(m, &m->puts.restored, now, &q))
 		mcm_place_give(m, &q.place);

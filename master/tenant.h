@@ -130,8 +130,8 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes);
 int mcm_tenant_cover(struct mcm *m, uint32_t slot);
 /* A committed object is charged for its copies, and listed. */
 void mcm_tenant_join(struct mcm *m, uint32_t slot);
-/* It goes, with @copies copies. */
-void mcm_tenant_leave(struct mcm *m, uint32_t slot, unsigned copies);
+/* It is no object of the index any more; its memory is refunded when it is free, which readers may put off. */
+void mcm_tenant_leave(struct mcm *m, uint32_t slot);
 /* A living object whose last reader has gone, or that was chosen as a victim and stays, may be evicted again. */
 void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 

@@ -117,15 +117,13 @@ void mcm_tenant_join(struct mcm *m, uint32_t slot)
 	mcm_poke(&t->objects, t->objects + 1);
 }
 
-void mcm_tenant_leave(struct mcm *m, uint32_t slot, unsigned copies)
+void mcm_tenant_leave(struct mcm *m, uint32_t slot)
 {
-	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_tenant *t;
 
 	if (!m->tenants.on)
 		return;
 	t = m->tenants.at[number_of(m, slot)];
-	__atomic_fetch_sub(&t->charged, copies * mcm_object_size(o), __ATOMIC_RELAXED);
 	MC_LOCKED(&t->lock);
 	unlink_object(m, t, slot);
 	mcm_poke(&t->objects, t->objects - 1);

@@ -53,7 +53,7 @@ void range_give(const struct range *r)
 	s->used -= r->granules;
 }
 
-void range_aside(const struct range *r)
+void range_aside(const struct range *r, unsigned tenant, uint64_t charged)
 {
 	if (!mo.setup->quarantine_ms) {
 		range_give(r);
@@ -65,7 +65,9 @@ void range_aside(const struct range *r)
 		MUST(mo.aside, "out of memory");
 	}
 	range_take(r, WHO_ASIDE);
-	mo.aside[mo.n_aside++] = (struct aside){ now_ms() + mo.setup->quarantine_ms, *r };
+	mo.aside[mo.n_aside++] = (struct aside){
+		now_ms() + mo.setup->quarantine_ms, *r, tenant, charged
+	};
 }
 
 /* ---- who may go ---- */
@@ -161,7 +163,7 @@ unsigned window_level(uint64_t len)
 uint64_t tenant_charged(unsigned tenant)
 {
 	uint64_t sum = 0;
-	unsigned i;
+	unsigned i, j;
 
 	for (i = 1; i <= mo.setup->keys; i++)
 		if (mo.of_key[i] && tenant_of(i) == tenant)
@@ -169,6 +171,18 @@ uint64_t tenant_charged(unsigned tenant)
 	for (i = 0; i < PUTS_MAX; i++)
 		if (mo.put[i].open && tenant_of(mo.put[i].key) == tenant)
 			sum += mo.put[i].size * mo.put[i].copies;
+	/* What readers hold, once, and what nobody else may have yet. */
+	for (i = 0; i < PINS_MAX; i++) {
+		const struct version *v = mo.pin[i].v;
+
+		for (j = 0; v && j < i && mo.pin[j].v != v; j++)
+			;
+		if (v && j == i && !v->key && v->tenant == tenant)
+			sum += v->size * v->copies;
+	}
+	for (i = 0; i < mo.n_aside; i++)
+		if (mo.aside[i].tenant == tenant)
+			sum += mo.aside[i].charged;
 	return sum;
 }
 

@@ -32,6 +32,7 @@ struct version {
 	uint32_t soft_until;	/* tick, 0: no soft pin */
 	uint8_t kind, hard;
 	unsigned group;		/* 0: none */
+	unsigned tenant;
 	unsigned pins, copies;
 	struct range range[MCM_REPLICA_MAX];
 };
@@ -55,6 +56,8 @@ struct held_pin {
 struct aside {
 	uint64_t due;
 	struct range range;
+	unsigned tenant;
+	uint64_t charged;
 };
 
 struct segment_map {
@@ -140,7 +143,7 @@ bool range_there(const struct range *r);
 void range_take(const struct range *r, uint32_t who);
 void range_give(const struct range *r);
 /* Broken-off puts: for the quarantine's time. */
-void range_aside(const struct range *r);
+void range_aside(const struct range *r, unsigned tenant, uint64_t charged);
 struct range range_of(const struct mcp_replica *r, uint64_t size);
 
 bool version_leased(const struct version *v);

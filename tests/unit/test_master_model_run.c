@@ -67,7 +67,7 @@ static void put_commit(struct open_put *p, uint32_t crc)
 	MUST(v, "out of memory");
 	*v = (struct version){
 		.size = p->size, .generation = p->generation, .crc = crc, .key = p->key,
-		.committed = mc_wall_ns() / MC_NS_PER_MS,
+		.tenant = tenant_of(p->key), .committed = mc_wall_ns() / MC_NS_PER_MS,
 		.kind = p->kind, .hard = !!(p->flags & MCP_PUT_HARD_PIN), .group = p->group,
 		.soft_until = p->flags & MCP_PUT_SOFT_PIN ? mcm_tick_after(now_ms() + SOFT_MS) : 0,
 	};
@@ -237,14 +237,14 @@ static void op_end(const struct op *op)
 
 static void put_break_off(struct open_put *p, bool writer_lives)
 {
+	bool own = writer_lives && mo.client[p->session] == 1;	/* all segments are client 1's */
 	unsigned i;
 
-	/* All segments are client 1's. */
 	for (i = 0; i < p->copies; i++) {
-		if (writer_lives && mo.client[p->session] == 1 && range_there(&p->range[i]))
+		if (own)
 			range_give(&p->range[i]);
 		else
-			range_aside(&p->range[i]);
+			range_aside(&p->range[i], tenant_of(p->key), p->size);
 	}
 	p->open = false;
 }
@@ -573,8 +573,10 @@ static void op_segment(const struct op *op)
 			else
 				v->range[i] = v->range[--v->copies];
 		}
-		if (had && !v->copies)
+		if (had && !v->copies) {
+			v->copies = 1;	/* the last one is there for its readers */
 			version_unindex(v);
+		}
 	}
 	evict_in_background();
 }

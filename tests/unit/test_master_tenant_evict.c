@@ -255,6 +255,41 @@ static void a_put_finds_what_may_go_behind_what_must_stay(void **state)
 	fx_down(&fx);
 }
 
+/* ---- what is paid for ---- */
+
+static void readers_keep_their_versions_paid_for(void **state)
+{
+	struct fixture fx;
+	uint64_t pin[4];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 4 * MIB);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(tx_put(&fx, "alice", "k", MIB, MCP_PUT_UPSERT), 0);
+		pin[i] = hold(&fx, "k");
+	}
+	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
+	assert_int_equal(tx_figures(&fx, "alice").objects, 1);
+	assert_int_equal(tx_put(&fx, "alice", "k", MIB, MCP_PUT_UPSERT), -MC_EQUOTA);
+	fx_release(&fx, fx.s, pin[1]);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 3 * MIB);
+	/* Removal frees nothing that is read either. */
+	assert_int_equal(tx_remove_match(&fx, "alice", "", MCP_REMOVE_FORCE), 1);
+	assert_int_equal(tx_figures(&fx, "alice").objects, 0);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 3 * MIB);
+	assert_int_equal(tx_put(&fx, "alice", "other", 2 * MIB, 0), -MC_EQUOTA);
+	fx_release(&fx, fx.s, pin[0]);
+	assert_int_equal(tx_put(&fx, "alice", "other", 2 * MIB, 0), 0);
+	fx_release(&fx, fx.s, pin[2]);
+	fx_release(&fx, fx.s, pin[3]);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
+	assert_int_equal(tx_remove_match(&fx, "alice", "", 0), 1);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +299,7 @@ int main(void)
 		cmocka_unit_test(plain_ones_go_before_protected_ones),
 		cmocka_unit_test(the_oldest_promise_is_broken_first),
 		cmocka_unit_test(a_put_finds_what_may_go_behind_what_must_stay),
+		cmocka_unit_test(readers_keep_their_versions_paid_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
