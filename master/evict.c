@@ -214,6 +214,7 @@ static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned 
 	struct mcm_place p[MCM_REPLICA_MAX];
 	uint64_t bytes = mcm_object_size(o);
 	unsigned copies = mcm_object_places(&m->index, o, p);
+	uint32_t hash = o->hash;
 
 	done = may_evict(m, o, v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
@@ -227,6 +228,8 @@ static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned 
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
 		return 0;
+	if (v->node)
+		m->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
 		mc_metric_add(&broken, 1);
 	mc_metric_add(&evicted_keys, 1);
@@ -426,6 +429,21 @@ static void sweep(struct mcm *m, struct mcm_segment *s)
 	} while (!end);
 	pthread_mutex_unlock(&s->run_lock);
 	mcm_segments_reap(&m->segments, s);
+}
+
+unsigned mcm_evict_steps(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS])
+{
+	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
+	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
+	const unsigned level[MCM_EVICT_STEPS] = {
+		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
+	};
+	unsigned i, n = 0;
+
+	for (i = 0; i < MCM_EVICT_STEPS; i++)
+		if (!n || level[i] != ret_level[n - 1])
+			ret_level[n++] = level[i];
+	return n;
 }
 
 bool mcm_evict_promises(const struct mcm *m)

@@ -37,7 +37,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Evict a proposed victim with all of its copies (its node does not matter), and the group that it is in.  The bytes
+/* Evict a proposed victim with all of its copies (node 0: no policy has proposed it), and the group that it is in.  The bytes
  * of what has gone by now times the copies, or 0: then it goes back on the lists. */
 uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level);
 /* The same for a member of a group that is going already; it stays on its lists. */
@@ -52,6 +52,15 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint3
  * no such run. */
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  uint32_t *ret_node);
+
+/* The levels at which room is made one after the other, the mildest first; how many. */
+#define MCM_EVICT_STEPS 4
+unsigned mcm_evict_steps(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS]);
+
+/* Count a put that begins for --max_objects, until mcm_count_leave(); objects count for themselves.  When there are too
+ * many, others are evicted (evict_count.c).  -MC_ENOSPACE when none may go. */
+int mcm_count_admit(struct mcm *m);
+void mcm_count_leave(struct mcm *m);
 
 /* The view for choosing victims of a segment.  New is the last eighth of what was put, what was committed
  * since that began to be put, and what was committed less than MCM_MOMENT_MS ago. */

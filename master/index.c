@@ -24,14 +24,11 @@ static const struct mcm_table_type by_key = {
 
 void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 {
-	uint64_t per_shard = max_objects / MCM_SHARDS + max_objects % MCM_SHARDS;
 	unsigned i;
 
 	memset(ix, 0, sizeof(*ix));
 	ix->seed = mc_random_u64();
-	/* Shards fill unevenly, by about the square root. */
-	per_shard += per_shard / 8 + 16;
-	ix->shard_max = max_objects && per_shard < UINT32_MAX ? (uint32_t)per_shard : UINT32_MAX;
+	ix->max = max_objects;
 	mcm_slab_init(&ix->objects, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
 	mcm_table_mem_init(&ix->buckets, MCM_SHARDS);
 	mcm_keys_slab_init(&ix->keys);
@@ -226,8 +223,6 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	uint32_t slot, ref;
 	int r;
 
-	if (sh->table.count >= ix->shard_max)
-		return mc_fail(-MC_ELIMIT, "too many objects");
 	r = slot_take(ix, sh, &slot);
 	if (r < 0)
 		return r;
@@ -261,6 +256,8 @@ void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 
 	mcm_poke(&o->flags, o->flags | MCM_OBJ_LIVE);
 	mcm_table_insert(&sh->table, &by_key, &ix->objects, slot);
+	if (ix->max)
+		__atomic_fetch_add(&ix->count, 1, __ATOMIC_RELAXED);
 }
 
 void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
@@ -268,6 +265,8 @@ void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 	struct mcm_object *o = mcm_object(ix, slot);
 
 	mcm_table_remove(&sh->table, &by_key, &ix->objects, slot);
+	if (ix->max)
+		__atomic_fetch_sub(&ix->count, 1, __ATOMIC_RELAXED);
 	mcm_poke(&o->flags, (uint8_t)(o->flags & ~MCM_OBJ_LIVE));
 }
 

@@ -27,7 +27,9 @@ struct mcm_shard {
 
 struct mcm_index {
 	uint64_t seed;			/* of the hash: keys cannot be made to collide from outside */
-	uint32_t shard_max;		/* objects of one shard */
+	uint64_t max;			/* objects, 0: no limit */
+	/* atomic: those in the tables and the puts that were admitted; only while there is a limit */
+	uint64_t count;
 	struct mcm_slab objects;
 	struct mcm_slab keys;		/* of all shards: 32 GiB at the most */
 	struct mcm_slab exts;
@@ -75,7 +77,8 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b);
 /* The live object of a key, 0 when there is none. */
 uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
 			const void *key, uint32_t len);
-/* An object with key and hash set, everything else zero, not in the table yet.  -ENOMEM, -MC_ELIMIT. */
+/* An object with key and hash set, everything else zero, not in the table yet.  -ENOMEM, -MC_ELIMIT when slot
+ * numbers are used up. */
 int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,
 		  uint32_t len, uint32_t *ret_slot);
 void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);

@@ -151,25 +151,18 @@ static bool enough(const struct placing *p)
 /* Evict on the candidates in turn. */
 static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 {
-	unsigned soft = p->m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
-	unsigned settled = mcm_evict_promises(p->m) ? MCM_EVICT_SETTLED : 0;
-	const unsigned levels[] = {
-		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
-	};
+	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_steps(p->m, level), l, i;
 	uint32_t node;
-	unsigned l, i;
 	int r;
 
-	for (l = 0; l < sizeof(levels) / sizeof(levels[0]); l++) {
-		if (l && levels[l] == levels[l - 1])
-			continue;
+	for (l = 0; l < steps; l++) {
 		for (i = 0; i < n && p->n < p->rq->copies; i++) {
 			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
 			uint64_t name = mcm_peek(&s->name_hash);
 
 			if (!eligible(p, s))
 				continue;
-			r = mcm_make_room(p->m, s, p->len, levels[l], &node);
+			r = mcm_make_room(p->m, s, p->len, level[l], &node);
 			if (r == 0)
 				chosen(p, s, name, node);
 			else if (r != -MC_ENOSPACE)

@@ -239,6 +239,8 @@ static void give_all(struct mcm *m, const struct mcm_put *put)
 /* What a put holds beside its ranges. */
 static void let_go(struct mcm *m, const struct mcm_put *put)
 {
+	if (put->counted)
+		mcm_count_leave(m);
 	mcm_group_put(m, put->group);
 	mcm_tenant_refund(m, put->tenant, put->charged);
 }
@@ -258,6 +260,8 @@ static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_live
 		give_all(m, put);
 		let_go(m, put);
 	} else {
+		if (put->counted)
+			mcm_count_leave(m);
 		mcm_group_put(m, put->group);
 		mcm_quarantine_put(m, put);
 	}
@@ -398,13 +402,25 @@ static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_
 		mcm_journal_rely(m);
 	}
 	pthread_mutex_unlock(&sh->lock);
+	if (put->counted)
+		mcm_count_leave(m);
 	mcm_group_put(m, put->group);
 	return r;
 }
 
-/* Memory, a share of the tenant's quota, the group. */
+/* One object more, unless it takes the place of another one and there is no other way. */
+static int count(struct mcm *m, const struct mcm_put_request *rq, struct mcp_bytes key, uint32_t hash,
+		 struct mcm_put *put)
+{
+	int r = mcm_count_admit(m);
+
+	put->counted = r == 0;
+	return r == -MC_ENOSPACE && rq->flags & MCP_PUT_UPSERT && check_absent(m, key, hash) < 0 ? 0 : r;
+}
+
+/* Memory, a share of the tenant's quota and of the objects there may be, the group. */
 static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
-		   struct mcm_put *put)
+		   uint32_t hash, struct mcm_put *put)
 {
 	uint64_t want = item->size * rq->copies;
 	unsigned copies = 0;
@@ -422,7 +438,8 @@ static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_p
 	if (r < 0)
 		goto fail;
 	put->charged = want;
-	if (item->size)
+	r = count(m, rq, item->key, hash, put);
+	if (r == 0 && item->size)
 		r = mcm_place_take(m, rq, mcm_object_reserve(item->size), put->place, &copies);
 	if (r < 0)
 		goto fail;
@@ -476,7 +493,7 @@ static int begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put
 	if (r == 0 && !at_once(rq, item) && !*room)
 		r = session_full(m);
 	if (r == 0)
-		r = acquire(m, rq, item, put);
+		r = acquire(m, rq, item, hash, put);
 	if (r < 0)
 		return r;
 	if (at_once(rq, item)) {

@@ -42,6 +42,7 @@ struct mcm_put {
 	uint32_t group;			/* kept; 0: none */
 	uint32_t tenant;
 	uint64_t charged;		/* to the tenant */
+	bool counted;			/* mcm_count_admit() */
 	struct mcm_place place[MCM_REPLICA_MAX];
 	bool copy;			/* for a task: PUT_END and PUT_REVOKE do not know it */
 	struct mcm_unit *unit;		/* of a copy; NULL: taken back, but its writer may still write */

@@ -249,8 +249,93 @@ static void test_limits(void **state)
 		snprintf(key, sizeof(key), "n%d", i);
 		r = fx_put(&fx, key, 0, MCP_PUT_COMMIT);
 	}
-	assert_int_equal(r, -MC_ELIMIT);
-	assert_in_range(i, 256, 10000);
+	/* Nothing of it can be evicted: x is read, others have no memory, or are unfinished. */
+	assert_int_equal(r, -MC_ENOSPACE);
+	assert_int_equal(mcm_index_count(&fx.m->index), 254);
+	fx_down(&fx);
+}
+
+static void a_thousand(struct mcm_conf *conf)
+{
+	conf->max_objects = 1000;
+}
+
+static void test_max_objects(void **state)
+{
+	struct mcm_put_granted g;
+	struct fixture fx;
+	char key[16];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 3, 16 * MIB, a_thousand);
+	for (i = 0; i < 500; i++) {
+		snprintf(key, sizeof(key), "h%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, MCP_PUT_HARD_PIN), 0);
+	}
+	for (i = 0; i < 5000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(fx_put(&fx, key, i % 2 ? 64 : 100, 0), 0);
+		assert_in_range(mcm_index_count(&fx.m->index), 1, 1000);
+	}
+	assert_int_equal(mcm_index_count(&fx.m->index), 1000);
+	/* What is unfinished counts too, so that it can end. */
+	assert_int_equal(fx_start(&fx, fx.s, "late", 64, 0, &g), 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 999);
+	assert_int_equal(fx_put(&fx, "more", 64, 0), 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 999);
+	assert_int_equal(fx_end(&fx, "late", g.generation), 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 1000);
+	/* A smaller limit after a restart: each put makes them fewer. */
+	fx.m->index.max = 600;
+	for (i = 0; i < 20; i++) {
+		snprintf(key, sizeof(key), "r%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, 0), 0);
+	}
+	assert_int_equal(mcm_index_count(&fx.m->index), 600);
+	/* When nothing may go, only what takes another's place may come. */
+	for (i = 500; i < 600; i++) {
+		snprintf(key, sizeof(key), "h%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, MCP_PUT_HARD_PIN), 0);
+	}
+	assert_int_equal(fx_put(&fx, "no", 64, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "no", 64, MCP_PUT_UPSERT), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "h7", 64, MCP_PUT_UPSERT), 0);
+	assert_int_equal(mcm_index_count(&fx.m->index), 600);
+	assert_int_equal(fx_start(&fx, fx.s, "h8", 64, MCP_PUT_UPSERT, &g), 0);
+	assert_int_equal(fx_revoke(&fx, "h8", g.generation), 0);
+	assert_int_equal(fx_remove(&fx, "h8", 0), 0);
+	assert_int_equal(fx_put(&fx, "yes", 64, 0), 0);
+	assert_int_equal(fx.m->index.count, 600);
+	fx_down(&fx);
+}
+
+/* The mildest kind everywhere before a harsher one anywhere, of many segments as of one. */
+static void test_max_objects_by_kind(void **state)
+{
+	struct fixture fx;
+	char key[16];
+	unsigned i, soft = 0, plain = 0;
+
+	(void)state;
+	fx_up(&fx, 3, 16 * MIB, a_thousand);
+	for (i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, i < 400 ? MCP_PUT_SOFT_PIN : 0), 0);
+	}
+	for (i = 0; i < 500; i++) {
+		snprintf(key, sizeof(key), "n%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, MCP_PUT_HARD_PIN), 0);
+	}
+	for (i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		if (i < 400)
+			soft += fx_stat(&fx, key, NULL) == 0;
+		else
+			plain += fx_stat(&fx, key, NULL) == 0;
+	}
+	assert_int_equal(soft, 400);
+	assert_int_equal(plain, 100);
 	fx_down(&fx);
 }
 
@@ -513,6 +598,7 @@ int main(void)
 		cmocka_unit_test(test_empty_objects),
 		cmocka_unit_test(test_bad_input),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_max_objects), cmocka_unit_test(test_max_objects_by_kind),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_many_limit),
 		cmocka_unit_test(test_copies),
