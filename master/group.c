@@ -268,6 +268,18 @@ static bool busy(const struct mcm *m, const struct mcm_group *g, unsigned level)
 		(mcm_peek(&g->pins) || mcm_peek(&g->lease) > mcm_now_tick(m));
 }
 
+bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o)
+{
+	uint32_t id = group_of(m, o);
+	const struct mcm_group *g;
+
+	if (!id)
+		return false;
+	g = group_at(m, id);
+	return mcm_peek(&g->lease) > mcm_now_tick(m) ||
+	       (mcm_peek(&g->pins) && !(mcm_peek(&o->marks) & MCM_MARK_RESTORED));
+}
+
 /* Tell the policies why it has to stay: a lease of its own. */
 static void lend_lease(const struct mcm *m, struct mcm_object *o, const struct mcm_group *g)
 {

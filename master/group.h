@@ -73,6 +73,9 @@ void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick);
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o);
 /* A member got a reader, or (-1) lost one. */
 void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
+/* Does a promise or a reader of any member keep @o?  Of one that readers of an earlier master may hold, whose other
+ * members have pins of nobody's too, only promises are known. */
+bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o);
 /* May the evictor take @o with all of its copies?  If not, @o has a lease now, or its group its second chance.
  * *ret_group is what goes with it, kept, to be given to mcm_group_evict(); 0: nothing. */
 bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);

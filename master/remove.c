@@ -34,13 +34,19 @@ struct found {
 
 MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed on request")
 
+/* shard locked: by a promise or a reader of its own, or of another one of its group */
+static bool leased(const struct mcm *m, const struct mcm_object *o)
+{
+	return mcm_object_leased(o, mcm_now_tick(m)) || mcm_group_leased(m, o);
+}
+
 /* shard locked */
 static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint32_t flags)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	int r;
 
-	if (!(flags & MCP_REMOVE_FORCE) && mcm_object_leased(o, mcm_now_tick(m)))
+	if (!(flags & MCP_REMOVE_FORCE) && leased(m, o))
 		return -MC_ELEASED;
 	r = mcm_names_remove_marker(&m->names, slot);
 	if (r < 0)
@@ -61,7 +67,7 @@ static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct fou
 
 	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != f->generation)
 		return false;
-	if (!(flags & MCP_REMOVE_FORCE) && mcm_object_leased(o, mcm_now_tick(m)))
+	if (!(flags & MCP_REMOVE_FORCE) && leased(m, o))
 		return false;
 	mcm_event_object(m, MCP_EVENT_REMOVE, f->slot);
 	mcm_object_remove(m, sh, f->slot);

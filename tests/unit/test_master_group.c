@@ -159,6 +159,32 @@ static void a_reader_of_one_keeps_all(void **state)
 	fx_down(&fx);
 }
 
+static void a_promise_for_one_keeps_all_from_removal(void **state)
+{
+	struct mcp_remove_match rq = { 0 };
+	struct mcp_object o;
+	struct fixture fx;
+	uint64_t n;
+
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	fill(&fx, "g", 3, 4096, "group");
+	fill(&fx, "x", 2, 4096, NULL);
+	assert_int_equal(fx_exist(&fx, "g0", 0), 1);
+	assert_int_equal(fx_remove(&fx, "g1", 0), -MC_ELEASED);
+	assert_int_equal(mcm_remove_match(fx.m, &rq, &n), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(present(&fx, "g", 3), 3);
+	pass(&fx, fx.conf.default_kv_lease_ttl + 1000);
+	/* A reader, too, for as long as it reads. */
+	assert_int_equal(fx_pin(&fx, fx.s, "g2", MCP_GET_HOLD, &o, NULL), 0);
+	assert_int_equal(fx_remove(&fx, "g1", 0), -MC_ELEASED);
+	assert_int_equal(fx_remove(&fx, "g0", MCP_REMOVE_FORCE), 0);
+	fx_release(&fx, fx.s, o.pin);
+	assert_int_equal(fx_remove(&fx, "g1", 0), 0);
+	assert_int_equal(present(&fx, "g", 3), 1);
+	fx_down(&fx);
+}
+
 static void large_groups_go_in_the_background(void **state)
 {
 	struct fixture fx;
@@ -490,6 +516,7 @@ int main(void)
 		cmocka_unit_test(a_group_goes_as_a_whole),
 		cmocka_unit_test(reading_one_keeps_all),
 		cmocka_unit_test(a_reader_of_one_keeps_all),
+		cmocka_unit_test(a_promise_for_one_keeps_all_from_removal),
 		cmocka_unit_test(large_groups_go_in_the_background),
 		cmocka_unit_test(pinned_members_stay),
 		cmocka_unit_test(groups_end_with_their_members),
