@@ -220,7 +220,7 @@ void mcm_group_leave(struct mcm *m, uint32_t slot)
 	if (!id)
 		return;
 	g = group_at(m, id);
-	__atomic_fetch_sub(&g->pins, o->pins, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&g->pins, mcm_object_pins(m, o), __ATOMIC_RELAXED);
 	MC_LOCKED(&m->groups.lock);
 	unlink_member(m, g, slot);
 	mcm_ext(&m->index, o->ext)->group = 0;

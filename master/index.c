@@ -303,6 +303,7 @@ int mcm_ext_new(struct mcm_index *ix, uint32_t *ret_ext)
 
 		mcm_poke(&e->soft_until, 0);
 		e->copies = 0;
+		e->more_pins = 0;
 		e->group = 0;
 	}
 	return r;

@@ -331,17 +331,24 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	return true;
 }
 
+static int extend(struct mcm *m, struct mcm_object *o)
+{
+	uint32_t ext;
+	int r = mcm_ext_new(&m->index, &ext);
+
+	if (r == 0)
+		mcm_poke(&o->ext, ext);
+	return r;
+}
+
 int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_place place)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_object_ext *e;
-	uint32_t ext;
 	int r = 0;
 
 	if (!o->ext) {
-		r = mcm_ext_new(&m->index, &ext);
-		if (r == 0)
-			mcm_poke(&o->ext, ext);
+		r = extend(m, o);
 	} else if (mcm_ext(&m->index, o->ext)->copies == MCM_REPLICA_MAX - 1) {
 		r = mc_fail(-MC_ELIMIT, "the object has %u copies", MCM_REPLICA_MAX);
 	}
@@ -395,13 +402,37 @@ void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct
 		leave_now(m, sh, slot);
 }
 
+uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
+{
+	return o->pins + (o->pins == MCM_PINS_FEW && o->ext ? mcm_ext(&m->index, o->ext)->more_pins : 0);
+}
+
+/* One connection may hold an object often: that must not be in the way of the others. */
+static int pin_more(struct mcm *m, struct mcm_object *o)
+{
+	struct mcm_object_ext *e;
+	int r = o->ext ? 0 : extend(m, o);
+
+	if (r < 0)
+		return r;
+	e = mcm_ext(&m->index, o->ext);
+	if (e->more_pins == INT32_MAX)
+		return mc_fail(-MC_ELIMIT, "the object has %u readers", e->more_pins);
+	e->more_pins++;
+	return 0;
+}
+
 int mcm_object_pin(struct mcm *m, struct mcm_object *o)
 {
-	if (o->pins == MCM_PINS_MAX)
-		return mc_fail(-MC_ELIMIT, "object has %u readers", MCM_PINS_MAX);
-	mcm_poke(&o->pins, (uint16_t)(o->pins + 1));
-	mcm_group_pin(m, o, 1);
-	return 0;
+	int r = 0;
+
+	if (o->pins < MCM_PINS_FEW)
+		mcm_poke(&o->pins, (uint16_t)(o->pins + 1));
+	else
+		r = pin_more(m, o);
+	if (r == 0)
+		mcm_group_pin(m, o, 1);
+	return r;
 }
 
 bool mcm_evict_park(struct mcm_object *o)
@@ -432,7 +463,10 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 	struct mcm_place p[MCM_REPLICA_MAX];
 	unsigned n, i;
 
-	__atomic_store_n(&o->pins, (uint16_t)(o->pins - 1), __ATOMIC_SEQ_CST);
+	if (mcm_object_pins(m, o) > MCM_PINS_FEW)
+		mcm_ext(&m->index, o->ext)->more_pins--;
+	else
+		__atomic_store_n(&o->pins, (uint16_t)(o->pins - 1), __ATOMIC_SEQ_CST);
 	mcm_group_pin(m, o, -1);
 	if (!o->pins && o->flags & MCM_OBJ_ZOMBIE) {
 		n = mcm_object_places(&m->index, o, p);

@@ -30,7 +30,7 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 			   (key.len <= MCM_KEY_MAX && !((const char *)key.data)[0]));
 }
 
-#define MCM_PINS_MAX UINT16_MAX	/* readers of one object at a time */
+#define MCM_PINS_FEW UINT16_MAX	/* readers that an object counts itself */
 
 #define MCM_OBJ_KIND 0x03u	/* enum mcp_kind */
 #define MCM_OBJ_HARD 0x04u
@@ -64,7 +64,7 @@ struct mcm_object {
 	uint8_t flags;			/* MCM_OBJ_*, peek */
 	uint8_t marks;			/* MCM_MARK_*, set and cleared by atomic or/and */
 	uint32_t lease;			/* promise: tick it lasts to, 0: none; peek */
-	uint16_t pins;			/* peek */
+	uint16_t pins;			/* readers, those beyond MCM_PINS_FEW in ext.more_pins; peek */
 	uint16_t segment;		/* first copy: meaningful when node is not 0 */
 	uint32_t node;
 	uint32_t ext;			/* struct mcm_object_ext, 0: none; peek */
@@ -80,6 +80,7 @@ struct mcm_object_ext {
 	uint32_t node[MCM_REPLICA_MAX - 1];
 	uint16_t segment[MCM_REPLICA_MAX - 1];
 	uint8_t copies;			/* further ones, in node[] and segment[] */
+	uint32_t more_pins;
 	struct mcm_place leaving;	/* the copy that MCM_MARK_LEAVING is about */
 	/* guarded by the groups' lock; group by the shard's too */
 	uint32_t group;			/* 0: none */
@@ -207,8 +208,11 @@ unsigned mcm_object_places(const struct mcm_index *ix, const struct mcm_object *
 bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_place place);
 /* Is there a copy that can be read, or nothing to read? */
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
-/* One reader more, of its group too; mcm_object_unpin() takes both back.  -MC_ELIMIT */
+/* One reader more, of its group too; mcm_object_unpin() takes both back.  -MC_ELIMIT, -ENOMEM; never for the first
+ * MCM_PINS_FEW. */
 int mcm_object_pin(struct mcm *m, struct mcm_object *o);
+/* How many readers it has. */
+uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o);
 static inline bool mcm_object_leased(const struct mcm_object *o, uint32_t now_tick)
 {
 	unsigned nobodys = !!(mcm_peek(&o->marks) & MCM_MARK_RESTORED);

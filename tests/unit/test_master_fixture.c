@@ -252,7 +252,7 @@ static void check_group(struct mcm *m, uint32_t slot)
 	g = mcm_slab_at(&m->groups.slab, e->group);
 	for (slot = g->first; slot; slot = mcm_ext(&m->index, o->ext)->group_next) {
 		o = mcm_object(&m->index, slot);
-		pins += o->pins;
+		pins += mcm_object_pins(m, o);
 		members++;
 	}
 	assert_int_equal(g->members, members);

@@ -159,6 +159,40 @@ static void a_reader_of_one_keeps_all(void **state)
 	fx_down(&fx);
 }
 
+/* More than the object itself can count, of one connection: the others and the group go on. */
+static void very_many_readers(void **state)
+{
+	struct mcm_session *other;
+	struct mcp_object o, mine;
+	struct fixture fx;
+	unsigned i;
+
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	other = fx_session(&fx, 2);
+	fill(&fx, "g", 2, 4096, "group");
+	assert_int_equal(fx_put(&fx, "plain", 4096, 0), 0);
+	for (i = 0; i < MCM_PINS_FEW + 100u; i++) {
+		assert_int_equal(fx_pin(&fx, fx.s, "g0", MCP_GET_HOLD, &o, NULL), 0);
+		assert_int_equal(fx_pin(&fx, fx.s, "plain", MCP_GET_HOLD, &o, NULL), 0);
+	}
+	assert_int_equal(fx_pin(&fx, other, "g0", MCP_GET_HOLD, &mine, NULL), 0);
+	assert_int_equal(fx_pin(&fx, other, "plain", MCP_GET_LEASE, &o, NULL), 0);
+	fx_release(&fx, other, o.pin);
+	fx_check(&fx);
+	assert_int_equal(fx_remove(&fx, "g1", 0), -MC_ELEASED);
+	/* It goes: one reader is left. */
+	fx_session_end(&fx, fx.s);
+	fx.s = other;
+	fx_check(&fx);
+	assert_int_equal(fx_remove(&fx, "plain", 0), 0);
+	assert_int_equal(fx_remove(&fx, "g1", 0), -MC_ELEASED);
+	fx_release(&fx, other, mine.pin);
+	assert_int_equal(fx_remove(&fx, "g1", 0), 0);
+	assert_int_equal(fx_remove(&fx, "g0", 0), 0);
+	assert_int_equal(fx_used(&fx), 0);
+	fx_down(&fx);
+}
+
 static void a_promise_for_one_keeps_all_from_removal(void **state)
 {
 	struct mcp_remove_match rq = { 0 };
@@ -516,6 +550,7 @@ int main(void)
 		cmocka_unit_test(a_group_goes_as_a_whole),
 		cmocka_unit_test(reading_one_keeps_all),
 		cmocka_unit_test(a_reader_of_one_keeps_all),
+		cmocka_unit_test(very_many_readers),
 		cmocka_unit_test(a_promise_for_one_keeps_all_from_removal),
 		cmocka_unit_test(large_groups_go_in_the_background),
 		cmocka_unit_test(pinned_members_stay),
