@@ -165,6 +165,18 @@ static int check_request(const struct mcm_task_request *rq)
 	return 0;
 }
 
+/* What is drained takes nothing: there has to be another target than that, if any are named. */
+static int check_targets(const struct mcm_task *t)
+{
+	unsigned i = 0;
+
+	while (t->type == MCP_TASK_DRAIN && i < t->n_targets &&
+	       mcm_task_names(t->source, t->n_sources, t->target[i].hash))
+		i++;
+	return i && i == t->n_targets ?
+		mc_fail(-MC_EPARAM, "all targets are segments that are to be drained") : 0;
+}
+
 static int check_object(struct mcm *m, const struct mcm_task *t)
 {
 	uint32_t hash, slot;
@@ -267,7 +279,9 @@ int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp
 		r = task_new(m, rq, &t);
 	if (r < 0)
 		return r;
-	r = check_mounted(m, t->source, t->n_sources);
+	r = check_targets(t);
+	if (r == 0)
+		r = check_mounted(m, t->source, t->n_sources);
 	if (r == 0)
 		r = check_mounted(m, t->target, t->n_targets);
 	if (r == 0)

@@ -469,6 +469,9 @@ static void copies_and_moves_of_one_object(void **state)
 	assert_int_equal(create(&fx, MCP_TASK_COPY, NULL, NULL, "seg-1", NULL), -MC_EPARAM);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-9", NULL, NULL), -MC_ENOSEGMENT);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, NULL, NULL, NULL), -MC_EPARAM);
+	/* Nowhere to go; the segment goes on taking objects. */
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", "seg-1", NULL), -MC_EPARAM);
+	assert_int_equal(seg(&fx, 1)->draining, 0);
 	assert_int_equal(create(&fx, MCP_TASK_TYPES, NULL, NULL, NULL, NULL), -MC_EPARAM);
 	fx_down(&fx);
 }
