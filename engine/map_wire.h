@@ -4,8 +4,8 @@
  * is a newer peer's and its tail is ignored.
  *
  *	mapper			owner
- *	HELLO token, and the	WELCOME nonce, its address (base), and the life page's descriptor
- *	  busy page's descriptor
+ *	HELLO token, and the	WELCOME nonce, its address (base), the guard's place (fd_offset, 0: none),
+ *	  busy page's descriptor   and the life page's descriptor
  *	FETCH rkey		REGION rkey, status, and the region's descriptor when status is 0
  *				FORGET rkey, whenever a region ends
  *
@@ -17,6 +17,10 @@
  * mapper may read and write the owner's memory itself (process_vm_readv(2), process_vm_writev(2)): it
  * puts the key on its busy page, sees that the region lives, copies, and takes the key off.  The owner ends the
  * region on the life page and then waits until no busy page has it, so afterwards nobody copies.
+ *
+ * The guard is a word behind the life page, in the same file, that tells whether the owner's address space is still
+ * there: the number of a thread of it, as in a robust futex.  The kernel takes it off, or sets FUTEX_OWNER_DIED, when
+ * the thread ends; and when a process executes another program its threads end before its memory is exchanged.
  *
  * Engines of root's and of other users share memory, too.  The user gets no descriptor with which he could cut root's
  * file short: it is sealed against that, or for reading only (what he writes takes another path).  Root maps nothing
@@ -35,6 +39,7 @@
 #define MCE_MAP_VERSION 1u
 #define MCE_LIFE_SLOTS 65536u
 #define MCE_LIFE_BYTES (MCE_LIFE_SLOTS * sizeof(uint64_t))
+#define MCE_GUARD_BYTES 65536u	/* a page, whatever its size */
 /* The busy page: a key for each copy that is being made. */
 #define MCE_BUSY_SLOTS 64u
 #define MCE_BUSY_BYTES (MCE_BUSY_SLOTS * sizeof(uint64_t))
@@ -47,7 +52,7 @@ struct mce_map_msg {
 	int32_t status;		/* REGION: wire status (common/err.h) */
 	uint64_t rkey;		/* HELLO: the token */
 	uint64_t base, len;	/* REGION; WELCOME: base */
-	uint64_t fd_offset;
+	uint64_t fd_offset;	/* REGION, WELCOME */
 	uint32_t access;
 	uint32_t slot;
 	uint8_t nonce[16];	/* WELCOME */

@@ -335,7 +335,7 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
 	m->life = life;
 	if (m->busy && in.base && !m->stranger)
-		vm = mce_vm_open(m->evfd.fd, in.base, m->tried);
+		vm = mce_vm_open(m->evfd.fd, &in, fd);
 	__atomic_store_n(&m->vm, vm, __ATOMIC_RELAXED);
 	return 0;
 }

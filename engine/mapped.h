@@ -56,9 +56,9 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 void mce_mapping_unref_locked(struct mce_mapping *mp);	/* refs; the last frees a dead one */
 bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp);
 
-/* process_vm.c: the process at the other end of the socket @sock, when it lets us read @nonce at @addr of its
- * memory; NULL otherwise.  Counted. */
-struct mce_vm *mce_vm_open(int sock, uint64_t addr, const uint8_t nonce[16]);
+/* process_vm.c: the process at the other end of the socket @sock, which sent @welcome with @fd, when it lets us read
+ * its nonce; NULL otherwise.  Counted. */
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd);
 void mce_vm_unref(struct mce_vm *vm);	/* NULL is fine */
 /* A page of zeros that others may trust not to be cut short; the descriptor, or -1. */
 int mce_vm_busy_page(uint64_t **ret);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "engine/engine_i.h"
 #include "engine/map_wire.h"
@@ -27,6 +29,8 @@
 #define HELLO_MS 10000
 /* Messages served of one mapper before the next one's turn. */
 #define BUDGET 64
+/* The life page's file, the guard included. */
+#define FILE_BYTES (MCE_LIFE_BYTES + MCE_GUARD_BYTES)
 
 struct mce_mapserver {
 	/* constant after open */
@@ -36,6 +40,7 @@ struct mce_mapserver {
 	int life_fd;
 	uint64_t *life;		/* atomic elements */
 	/* owned by the loop */
+	uint64_t guard_off;	/* in the life page's file; 0: none */
 	struct mc_list mappers;
 	struct mc_list orphans;	/* mappers whose connection has ended in the middle of copies */
 	unsigned nmappers;	/* on both lists */
@@ -95,11 +100,11 @@ static int life_open(struct mce_mapserver *s)
 	fd = memfd_create("mooncake-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return mc_fail(-errno, "memfd: %m");
-	if (ftruncate(fd, MCE_LIFE_BYTES)) {
+	if (ftruncate(fd, FILE_BYTES)) {
 		r = mc_fail(-errno, "life page: %m");
 		goto out;
 	}
-	s->life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	s->life = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (s->life == MAP_FAILED) {
 		s->life = NULL;
 		r = mc_fail(-errno, "life page: %m");
@@ -113,6 +118,33 @@ static int life_open(struct mce_mapserver *s)
 out:
 	close(fd);
 	return r;
+}
+
+/* Loop: take the guard, which is a robust mutex, until the thread's end. */
+static void guard_take(struct mce_mapserver *s)
+{
+#ifdef __GLIBC__
+	pthread_mutex_t *guard = (pthread_mutex_t *)(void *)((char *)s->life + MCE_LIFE_BYTES);
+	const int *word = &guard->__data.__lock;
+	pthread_mutexattr_t attr;
+	int r;
+
+	if (mc_fault("engine.mapserver.guard") < 0 || pthread_mutexattr_init(&attr))
+		return;
+	/* A thread that is being killed may be refused what is swapped out. */
+	r = mlock(guard, sizeof(*guard)) ? errno : 0;
+	if (r == 0)
+		r = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	if (r == 0)
+		r = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	if (r == 0)
+		r = pthread_mutex_init(guard, &attr);
+	if (r == 0)
+		r = pthread_mutex_lock(guard);
+	if (r == 0 && (*word & FUTEX_TID_MASK) == syscall(SYS_gettid))
+		s->guard_off = (uint64_t)((const char *)word - (const char *)s->life);
+	pthread_mutexattr_destroy(&attr);
+#endif
 }
 
 /* ---- mappers ----------------------------------------------------------------------------------- */
@@ -204,6 +236,7 @@ static int serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
 	m->greeted = true;
 	take_busy(m, fd);
 	out.base = (uintptr_t)m->s->e->id.nonce;
+	out.fd_offset = m->s->guard_off;
 	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));
 	return mce_map_send(m->evfd.fd, &out, m->s->life_fd);
 }
@@ -459,6 +492,7 @@ static void server_begin(void *arg)
 	struct mce_mapserver *s = arg;
 
 	mce_io_watch(s->io, &s->watcher);
+	guard_take(s);
 }
 
 int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret)
@@ -510,7 +544,7 @@ void mce_mapserver_close(struct mce_mapserver *s)
 	if (s->life_fd >= 0)
 		close(s->life_fd);
 	if (s->life)
-		munmap(s->life, MCE_LIFE_BYTES);
+		munmap(s->life, FILE_BYTES);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }

@@ -3,21 +3,22 @@
  * the kernel copies between the two processes, in the caller's thread.
  *
  * The kernel checks no region, so everything is checked here, and the owner is told what we are about
- * (map_wire.h) so that it can wait for us.  The process is found by the socket that the owner accepted us on,
- * proved by the nonce in its memory, and held by a descriptor, at which every call looks before and after: of a
- * process that got its number later nothing is given out (see call()). */
+ * (map_wire.h) so that it can wait for us.  The process is found by the socket that the owner accepted us on, and
+ * its memory proved by the nonce in it.  Both can become another's: a number is given out again, and a process
+ * that executes another program keeps its number, its descriptor and who holds its shared pages, but not its
+ * memory.  So every call looks before and after whether the memory is still the owner's (see call()). */
 #include <config.h>
 
 #include "engine/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -34,9 +35,11 @@
 struct mce_vm {
 	uint32_t refs;		/* atomic */
 	pid_t pid;
-	int pidfd;
+	uint64_t addr;		/* where the nonce is */
+	uint8_t nonce[16];
+	void *page;		/* MCE_GUARD_BYTES of the owner's, NULL: it has none */
+	const uint32_t *guard;	/* in it */
 	bool refused;		/* atomic: the kernel does not let us (any more) */
-	uint64_t seen_ms;	/* atomic: when the process was last seen alive */
 };
 
 /* ---- the process ------------------------------------------------------------------------------- */
@@ -45,40 +48,51 @@ void mce_vm_unref(struct mce_vm *vm)
 {
 	if (!vm || __atomic_sub_fetch(&vm->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	if (vm->pidfd >= 0)
-		close(vm->pidfd);
+	if (vm->page)
+		munmap(vm->page, MCE_GUARD_BYTES);
 	free(vm);
 }
 
-static bool has_ended(struct mce_vm *vm)
+static bool has_nonce(const struct mce_vm *vm)
 {
-	struct pollfd pfd = { .fd = vm->pidfd, .events = POLLIN };
-	uint64_t now = mc_now_ms();
+	uint8_t got[sizeof(vm->nonce)];
+	struct iovec local = { got, sizeof(got) }, remote = { (void *)(uintptr_t)vm->addr, sizeof(got) };
+
+	return process_vm_readv(vm->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(got) &&
+	       !memcmp(got, vm->nonce, sizeof(got));
+}
+
+/* Is the process's memory still the owner's?  The guard tells with one load; an owner that has none is asked for its
+ * nonce, which takes a call. */
+static bool owner_lives(const struct mce_vm *vm)
+{
+	uint32_t word;
 
 	if (mc_fault("engine.process_vm.ended") < 0)
-		return true;
-	/* A number that was in use a tick of the coarse clock ago is not given to another process so soon: for that all
-	 * numbers have to be used up once. */
-	if (now == __atomic_load_n(&vm->seen_ms, __ATOMIC_RELAXED))
 		return false;
-	if (poll(&pfd, 1, 0) != 0)
-		return true;
-	__atomic_store_n(&vm->seen_ms, now, __ATOMIC_RELAXED);
-	return false;
+	if (!vm->guard)
+		return has_nonce(vm);
+	word = __atomic_load_n(vm->guard, __ATOMIC_SEQ_CST);
+	return word & FUTEX_TID_MASK && !(word & FUTEX_OWNER_DIED);
 }
 
-static bool is_the_owner(struct mce_vm *vm, uint64_t addr, const uint8_t nonce[16])
+static void map_guard(struct mce_vm *vm, uint64_t off, int fd)
 {
-	uint8_t got[16];
-	struct iovec local = { got, sizeof(got) }, remote = { (void *)(uintptr_t)addr, sizeof(got) };
+	struct stat st;
+	void *at;
 
-	if (mc_fault("engine.process_vm.probe") < 0)
-		return false;
-	return process_vm_readv(vm->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(got) &&
-	       !memcmp(got, nonce, sizeof(got)) && !has_ended(vm);
+	if (off % MCE_GUARD_BYTES + sizeof(*vm->guard) > MCE_GUARD_BYTES || off % sizeof(*vm->guard) ||
+	    off < MCE_LIFE_BYTES || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
+	    mce_range_check(0, (uint64_t)st.st_size, off, sizeof(*vm->guard)))
+		return;
+	at = mmap(NULL, MCE_GUARD_BYTES, PROT_READ, MAP_SHARED, fd, (off_t)(off - off % MCE_GUARD_BYTES));
+	if (at == MAP_FAILED)
+		return;
+	vm->page = at;
+	vm->guard = (const uint32_t *)((const char *)at + off % MCE_GUARD_BYTES);
 }
 
-struct mce_vm *mce_vm_open(int sock, uint64_t addr, const uint8_t nonce[16])
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -92,8 +106,10 @@ struct mce_vm *mce_vm_open(int sock, uint64_t addr, const uint8_t nonce[16])
 		return NULL;
 	vm->refs = 1;
 	vm->pid = cred.pid;
-	vm->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
-	if (vm->pidfd >= 0 && is_the_owner(vm, addr, nonce))
+	vm->addr = welcome->base;
+	memcpy(vm->nonce, welcome->nonce, sizeof(vm->nonce));
+	map_guard(vm, welcome->fd_offset, fd);
+	if (mc_fault("engine.process_vm.probe") == 0 && has_nonce(vm) && owner_lives(vm))
 		return vm;
 	mc_info("engine", "same host but the peer's memory is out of reach, using tcp for what cannot be "
 		"mapped: %m pid=%d", cred.pid);
@@ -180,18 +196,19 @@ static int owner_ended(void)
 	return mc_fail(-MC_ETRANSFER, "the peer's process has ended");
 }
 
-/* Whose memory it was is certain only afterwards: the process may have ended just before the call, and another one
- * have got its number.  What was read then is not given out.  What was written then cannot be taken back; the looks
- * before each call make it take all of the system's numbers within one tick of the clock, or a stop of this
- * process just between look and call. */
+/* The process may execute another program at any time, and one call uses one memory.  So the owner's memory that is
+ * there after the call was the call's: what was read or written before is right.  What came from another program is
+ * not given out.  What was written to one cannot be taken back, and no call writes only if the memory is the right
+ * one: the look before leaves the few instructions up to where the kernel takes hold of the memory, in which
+ * the owner's threads would have to end, the other program to start and to map memory at these very addresses.  Only a
+ * stop of this thread just there is long enough for that. */
 static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
 {
 	struct iovec remote = { (void *)(uintptr_t)addr, bytes };
 	ssize_t got;
 
-	if (has_ended(c->vm))
-		return owner_ended();
-
+	if (!owner_lives(c->vm))
+		return -MC_ENOTSUP;
 	got = mc_fault("engine.process_vm.copy");
 	if (got < 0)
 		errno = (int)-got;
@@ -200,7 +217,7 @@ static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t a
 	else
 		got = process_vm_readv(c->vm->pid, part, n, &remote, 1, 0);
 	if (got == (ssize_t)bytes)
-		return has_ended(c->vm) ? owner_ended() : 0;
+		return owner_lives(c->vm) ? 0 : owner_ended();
 	if (got < 0 && (errno == EPERM || errno == ESRCH || errno == ENOSYS)) {
 		__atomic_store_n(&c->vm->refused, true, __ATOMIC_RELAXED);
 		return -MC_ENOTSUP;
@@ -280,7 +297,7 @@ static int copy_run(struct copy *c)
 	struct mce_mapped *m = c->m;
 	int r;
 
-	r = has_ended(c->vm) ? -MC_ENOTSUP : copy_all(c);
+	r = copy_all(c);
 	__atomic_store_n(&m->busy[c->place], 0, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&m->p->lock);
 	/* The region may have ended, and its memory been used again, during the copy. */
@@ -431,7 +448,7 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 {
 	ssize_t got;
 
-	if (has_ended(run->vm)) {
+	if (!owner_lives(run->vm)) {
 		run->n = 0;
 		return;
 	}
@@ -445,7 +462,7 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 				       run->nthere, 0);
 	if (got != (ssize_t)run->bytes)
 		run_singly(run, status);
-	else if (has_ended(run->vm))
+	else if (!owner_lives(run->vm))
 		for (unsigned i = 0; i < run->n; i++)
 			status[i] = owner_ended();
 }

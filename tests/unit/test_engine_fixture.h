@@ -55,7 +55,10 @@ struct owner_conf {
 void owner_main(int argc, char **argv);
 /* 0, or 77 with a printed reason when the machine cannot do it. */
 int owner_start(struct owner *o, const struct owner_conf *conf);
-/* Commands: "unregister", "crc OFF LEN" (the answer is returned), "register". */
+/* Commands: "unregister", "crc OFF LEN" (the answer is returned), "register"; "exec": the process executes another
+ * program, which has memory of its own, full of OWNER_OTHER, where the owner's was, and keeps unix sockets open; it
+ * knows "count": how many bytes of it are not OWNER_OTHER any more. */
+#define OWNER_OTHER 'S'
 uint64_t owner_tell(struct owner *o, const char *command);
 void owner_stop(struct owner *o);	/* ask it to end, and reap */
 void owner_kill(struct owner *o);	/* SIGKILL, and reap */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -74,6 +75,43 @@ static int map_answer(int fd, struct mce_map_msg *m, int *ret_fd)
 	*ret_fd = -1;
 	assert_int_equal(poll(&pfd, 1, 10000), 1);
 	return mce_map_recv(fd, m, ret_fd);
+}
+
+/* While the owner's memory is there; mapped like the life page that came with it. */
+static const uint32_t *guard_of(const struct mce_map_msg *welcome, int fd)
+{
+	const char *at;
+
+	assert_true(welcome->fd_offset >= MCE_LIFE_BYTES && welcome->fd_offset % 4 == 0);
+	at = mmap(NULL, welcome->fd_offset + 4, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(at != MAP_FAILED);
+	return (const uint32_t *)(const void *)(at + welcome->fd_offset);
+}
+
+/* Engines begin and end, and the guard tells. */
+static void guard(void **state)
+{
+	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = 4711 }, in;
+	const uint32_t *word;
+	struct mce_greeting g;
+	struct side s;
+	int lane, fd, got;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	lane = side_dial(&s);
+	g = greet_as(lane, 4711);
+	fd = map_dial(&g.id);
+	assert_int_equal(mce_map_send(fd, &m, -1), 0);
+	assert_int_equal(map_answer(fd, &in, &got), 0);
+	word = guard_of(&in, got);
+	assert_true(*word & FUTEX_TID_MASK);
+	assert_false(*word & FUTEX_OWNER_DIED);
+	close(got);
+	close(fd);
+	close(lane);
+	side_close(&s);
+	assert_true(*word & FUTEX_OWNER_DIED || !(*word & FUTEX_TID_MASK));
+	munmap((char *)(uintptr_t)word - in.fd_offset, in.fd_offset + 4);
 }
 
 static void map_server(void **state)
@@ -521,6 +559,7 @@ static void root_of_user(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(guard),
 		cmocka_unit_test(map_server),
 		cmocka_unit_test(deaf_mapper),
 		cmocka_unit_test(deaf_copier),

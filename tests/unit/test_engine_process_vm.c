@@ -146,13 +146,46 @@ static void missing_pages(void **state)
 static void ended_meanwhile(void **state)
 {
 	assert_int_equal(read_some(0, 64, 0), MCE_PATH_PROCESS_VM);
-	/* one look before all, then one before and one after each call */
-	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@3"), 0);
+	/* one look before and one after each call */
+	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@2"), 0);
 	read_some(0, 64, -MC_ETRANSFER);
-	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 3);
+	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 2);
 	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@4"), 0);
 	read_some(0, 9 * MIB, -MC_ETRANSFER);
 	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 4);
+}
+
+/* The owner's process goes on as another program, with all that tells of it but its memory; @faults: the owner's. */
+static void other_program(const char *faults)
+{
+	struct owner_conf conf = { .len = LEN, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE,
+				   .no_fd = true, .seed = SEED, .faults = faults };
+	char mem[4096];
+
+	assert_int_equal(owner_start(&owner, &conf), 0);
+	side_open(&user, NULL, 0, 0, 0);
+	assert_int_equal(mce_peer_get(user.e, owner.endpoint, &peer), 0);
+	assert_int_equal(read_some(0, 64, 0), MCE_PATH_PROCESS_VM);
+	owner_tell(&owner, "exec");
+	memset(mem, 0, sizeof(mem));
+	for (unsigned op = MCE_READ; op <= MCE_WRITE; op++) {
+		assert_int_equal(transfer(user.e, peer, (enum mce_op)op, owner.addr, owner.rkey, mem,
+					  sizeof(mem), NULL), -MC_ETRANSFER);
+		assert_int_equal(mem[0], 0);
+	}
+	assert_int_equal(owner_tell(&owner, "count"), 0);
+	close_pair(NULL);
+}
+
+static void exec_of_owner(void **state)
+{
+	other_program(NULL);
+}
+
+/* Of an owner that has no guard, as of a version before this, the nonce is looked at. */
+static void exec_of_owner_without_guard(void **state)
+{
+	other_program("engine.mapserver.guard=error:EIO");
 }
 
 static void unregistered(void **state)
@@ -398,6 +431,20 @@ static void many_ended_meanwhile(void **state)
 		assert_int_equal(many_req[i].status, i < 1024 ? -MC_ETRANSFER : 0);
 }
 
+static void many_after_exec(void **state)
+{
+	read_some(0, 64, 0);
+	owner_tell(&owner, "exec");
+	memset(many_mem, 0, sizeof(many_mem));
+	many_prepare(MCE_READ);
+	assert_int_equal(many_run(), MANY);
+	for (unsigned i = 0; i < MANY * PIECE; i++)
+		assert_int_equal(many_mem[i], 0);
+	many_prepare(MCE_WRITE);
+	assert_int_equal(many_run(), MANY);
+	assert_int_equal(owner_tell(&owner, "count"), 0);
+}
+
 static void many_unregistered(void **state)
 {
 	read_some(0, 64, 0);
@@ -489,6 +536,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(no_longer_allowed, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(missing_pages, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(ended_meanwhile, open_pair, close_pair),
+		cmocka_unit_test(exec_of_owner),
+		cmocka_unit_test(exec_of_owner_without_guard),
 		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
@@ -499,6 +548,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(call_fails, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_ended_meanwhile, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(many_after_exec, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(threads_and_unregister, open_pair, close_pair),
 	};
