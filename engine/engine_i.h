@@ -55,6 +55,7 @@ struct mce_io {
 	struct mc_list watchers;	/* struct mce_watcher.node */
 	struct mc_list resume;		/* struct mce_watcher.resume_node */
 	uint64_t last_ms;		/* when the loop was last seen alive */
+	int bounce_fd;			/* of user_mem.c, -1: not needed yet */
 };
 
 /* The processors of a list like "0-3,8"; -EINVAL. */
@@ -98,6 +99,8 @@ struct mce_mr {
 	uint32_t refs;		/* futex: users, the table included */
 	bool dead;
 	int place;		/* MCE_PLACE_ASK, MCE_PLACE_ANY, or where it lies */
+	uint8_t kind;		/* of user_mem.c */
+	bool holes;		/* some of it could not be read */
 };
 
 #define MCE_PLACE_ANY (-1)
@@ -128,6 +131,12 @@ static inline bool mce_mr_dead(const struct mce_mr *mr)
 {
 	return __atomic_load_n(&mr->dead, __ATOMIC_ACQUIRE);
 }
+/* user_mem.c, for memory whose user may have protected or unmapped it, or cut its file short.  Plain: a copy to it is
+ * safe as far as was to be seen when it was first asked for.  The others are for the loop; at most MCE_RX_BUF bytes
+ * are written. */
+bool mce_mr_is_plain(struct mce_mr *mr);
+ssize_t mce_user_write(struct mce_io *io, void *to, const void *from, size_t n);	/* bytes, or -EFAULT */
+bool mce_user_readable(struct mce_io *io, const void *at, uint64_t len);
 /* 0 when [@addr, @addr + @len) is inside [@base, @base + @room), else -ERANGE; nothing overflows. */
 int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len);
 

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
@@ -160,6 +161,7 @@ int mce_io_open(struct mce_io *io, struct mce_engine *e, const char *name)
 	int r;
 
 	io->e = e;
+	io->bounce_fd = -1;
 	mc_list_init(&io->watchers);
 	mc_list_init(&io->resume);
 	io->tick.fire = io_tick;
@@ -176,4 +178,7 @@ void mce_io_close(struct mce_io *io)
 {
 	mc_evloop_free(io->loop);
 	io->loop = NULL;
+	if (io->bounce_fd >= 0)
+		close(io->bounce_fd);
+	io->bounce_fd = -1;
 }

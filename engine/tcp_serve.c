@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/log.h"
 #include "engine/peers_bytes.h"
 #include "engine/tcp_server.h"
 
@@ -122,6 +123,41 @@ static unsigned gather(struct mce_conn *c, struct iovec *iov)
 	return n;
 }
 
+/* Nothing of it is out: say @status instead. */
+static void retract(struct mce_answer *a, int status)
+{
+	struct mce_wire_resp resp = {
+		.type = MCE_FRAME_DATA, .id = a->id, .status = mc_err_to_wire(status),
+	};
+
+	mce_mr_unref(a->mr);
+	a->mr = NULL;
+	a->len = 0;
+	mce_resp_pack(a->hdr, &resp);
+}
+
+/* Some of what was gathered cannot be read.  0 when those answers are errors now; the connection's end when one
+ * has begun to go out, or cannot say it: who asks again is told. */
+static int answers_lost(struct mce_conn *c)
+{
+	uint64_t bytes = 0;
+	int r = -EFAULT;
+
+	for (uint32_t i = 0; i < c->n && bytes < SEND_MAX; i++) {
+		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
+
+		bytes += a->len;
+		if (!a->mr || mce_user_readable(c->io, a->at, a->len))
+			continue;
+		__atomic_store_n(&a->mr->holes, true, __ATOMIC_RELAXED);
+		if (c->upstream || (i == 0 && c->tx_off))
+			return -EFAULT;
+		retract(a, -MC_ETRANSFER);
+		r = 0;
+	}
+	return r;
+}
+
 /* Bytes sent, -EAGAIN or the connection's end. */
 static ssize_t send_iov(struct mce_conn *c, struct iovec *iov, unsigned n)
 {
@@ -172,7 +208,9 @@ static int send_answers(struct mce_conn *c)
 		r = send_greeting(c);
 	while (r == 0 && c->n) {
 		n = send_iov(c, iov, gather(c, iov));
-		if (n < 0)
+		if (n == -EFAULT)
+			r = answers_lost(c);
+		else if (n < 0)
 			r = (int)n;
 		else
 			consume(c, (size_t)n);
@@ -226,6 +264,11 @@ static void begin_read(struct mce_conn *c)
 	int r;
 
 	r = find_region(c, MCE_ACCESS_READ, &mr);
+	if (r == 0 && __atomic_load_n(&mr->holes, __ATOMIC_RELAXED) &&
+	    !mce_user_readable(c->io, (const void *)(uintptr_t)q->addr, q->len)) {
+		mce_mr_unref(mr);
+		r = -MC_ETRANSFER;
+	}
 	if (r < 0)
 		answer(c, r, NULL, 0, NULL);
 	else
@@ -249,6 +292,33 @@ static void end_write(struct mce_conn *c)
 		answer(c, c->status, NULL, 0, NULL);
 }
 
+/* What came along with the header. */
+static ssize_t take_buffered(struct mce_conn *c)
+{
+	size_t n = mce_rx_have(&c->rx) < c->left ? mce_rx_have(&c->rx) : c->left;
+	ssize_t got;
+
+	if (mce_mr_is_plain(c->mr))
+		return (ssize_t)mce_rx_copy(&c->rx, c->dst, n);
+	got = mce_user_write(c->io, c->dst, mce_rx_peek(&c->rx), n);
+	if (got > 0)
+		mce_rx_use(&c->rx, (size_t)got);
+	return got;
+}
+
+/* The region's memory does not take it: the request fails, and the connection goes on as well as it can. */
+static ssize_t payload_lost(struct mce_conn *c)
+{
+	mc_warn("engine", "a peer's write is refused: registered memory is protected or not there any more");
+	refuse_payload(c, -MC_ETRANSFER);
+	if (c->upstream) {
+		c->writing = false;
+		c->left = 0;
+		mce_upstream_refuse(c);
+	}
+	return 1;
+}
+
 /* Some payload.  0 when there is none now, bytes, or the connection's end. */
 static ssize_t take_payload(struct mce_conn *c)
 {
@@ -266,10 +336,12 @@ static ssize_t take_payload(struct mce_conn *c)
 	if (!c->mr)
 		n = mce_rx_drain(&c->rx, c->left);
 	else if (mce_rx_have(&c->rx))
-		n = (ssize_t)mce_rx_copy(&c->rx, c->dst, c->left);
+		n = take_buffered(c);
 	else
 		n = mce_rx_payload(&c->rx, &iov, 1, c->left);
 	mce_peers_bytes_end();
+	if (n == -EFAULT && c->mr)
+		return payload_lost(c);
 	if (n > 0) {
 		if (c->mr)
 			c->dst += n;
@@ -390,19 +462,13 @@ bool mce_serve_revoke(struct mce_conn *c, struct mce_mr *mr)
 		refuse_payload(c, -ESTALE);
 	for (uint32_t i = 0; i < c->n; i++) {
 		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
-		struct mce_wire_resp resp = {
-			.type = MCE_FRAME_DATA, .id = a->id, .status = mc_err_to_wire(-ESTALE),
-		};
 
 		if (a->mr != mr)
 			continue;
 		/* The header has promised bytes that must not be sent any more. */
 		if (i == 0 && c->tx_off)
 			return false;
-		mce_mr_unref(mr);
-		a->mr = NULL;
-		a->len = 0;
-		mce_resp_pack(a->hdr, &resp);
+		retract(a, -ESTALE);
 	}
 	return true;
 }

@@ -69,6 +69,8 @@ bool mce_conn_stale(const struct mce_conn *c);
 int mce_serve(struct mce_conn *c);
 /* The next request's header.  1, 0 when it is not there yet, or the connection's end. */
 int mce_upstream_take_header(struct mce_conn *c);
+/* The request under way is refused, and the connection closed. */
+void mce_upstream_refuse(struct mce_conn *c);
 /* All bytes of the WRITE under way are there. */
 void mce_upstream_end_write(struct mce_conn *c);
 /* The next place in the ring of answers, which has room. */

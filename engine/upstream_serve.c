@@ -29,7 +29,7 @@ static void answer(struct mce_conn *c, uint32_t code, const uint8_t *at, uint64_
 }
 
 /* The client learns it by the status, where there is one, and by the end of the connection. */
-static void refuse(struct mce_conn *c)
+void mce_upstream_refuse(struct mce_conn *c)
 {
 	mc_metric_add(&refused, 1);
 	c->closing = true;
@@ -45,7 +45,7 @@ static void begin(struct mce_conn *c)
 
 	if (mce_mr_get_at(c->io->e, q->addr, q->size, write ? MCE_ACCESS_WRITE : MCE_ACCESS_READ,
 			  &mr) < 0) {
-		refuse(c);
+		mce_upstream_refuse(c);
 	} else if (write) {
 		c->mr = mr;
 		c->dst = (uint8_t *)(uintptr_t)q->addr;
