@@ -79,6 +79,8 @@ static void drop_all_locked(struct mce_mapped *m)
 
 bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
 {
+	if (mp->dead)
+		return false;
 	return !mp->listed || __atomic_load_n(&m->life[mp->slot], __ATOMIC_SEQ_CST) == mp->rkey;
 }
 
@@ -174,6 +176,9 @@ static void down_locked(struct mce_mapped *m)
 	}
 	m->state = MCE_MAPPED_DOWN;
 	drop_all_locked(m);
+	if (m->life)
+		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
+	m->life = NULL;
 	pthread_cond_broadcast(&m->news);
 }
 
@@ -324,6 +329,8 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	r = ask_locked(m, &out, deadline, &in, &fd);
 	if (r < 0)
 		return r;
+	if (m->state != MCE_MAPPED_GREETING)
+		return -ECONNRESET;
 	if (in.type != MCE_MAP_WELCOME || fd < 0 || memcmp(in.nonce, m->tried, sizeof(in.nonce)) ||
 	    fstat(fd, &st) || (uint64_t)st.st_size < MCE_LIFE_BYTES ||
 	    (m->stranger && !mce_map_is_sealed(fd)))
@@ -331,11 +338,9 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (life == MAP_FAILED)
 		return -errno;
-	if (m->life)
-		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
 	m->life = life;
 	if (m->busy && in.base && !m->stranger)
-		vm = mce_vm_open(m->evfd.fd, &in, fd);
+		vm = mce_vm_open(m->evfd.fd, &in, fd, &m->busy);
 	__atomic_store_n(&m->vm, vm, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -360,6 +365,17 @@ static bool worth_trying(struct mce_mapped *m)
 	return true;
 }
 
+/* The owner has its own descriptor, and who copies the page. */
+static void forget_busy_locked(struct mce_mapped *m)
+{
+	if (m->busy_fd >= 0)
+		close(m->busy_fd);
+	if (m->busy)
+		munmap(m->busy, MCE_BUSY_BYTES);
+	m->busy_fd = -1;
+	m->busy = NULL;
+}
+
 static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
 {
 	struct mce_peer *p = m->p;
@@ -376,13 +392,13 @@ static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t 
 	m->evfd.fd = fd;
 	m->stranger = stranger;
 	m->state = MCE_MAPPED_GREETING;
-	if (!m->busy)
-		m->busy_fd = mce_vm_busy_page(&m->busy);
+	m->busy_fd = mce_vm_busy_page(&m->busy);
 	r = mc_evloop_add(m->io->loop, &m->evfd, EPOLLIN);
 	if (r == 0)
 		r = greet_locked(m, deadline);
 	if (r == 0 && m->state == MCE_MAPPED_GREETING)
 		m->state = MCE_MAPPED_UP;
+	forget_busy_locked(m);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
 		mce_io_call(m->io, down_run, m);
@@ -514,11 +530,16 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 	if (r == 0) {
 		mce_copy(req, mp->at + (req->addr - mp->base));
 		pthread_mutex_lock(&p->lock);
-		/* The region may have ended, and its memory been used again, during the copy. */
-		if (!mce_mapping_alive_locked(m, mp))
+		/* The region may have ended, and its memory been used again, during the copy.  Whether it has, nobody
+		 * knows here any more when the connection has. */
+		if (mp->dead)
+			r = -MC_ENOTSUP;
+		else if (!mce_mapping_alive_locked(m, mp))
 			r = -ESTALE;
 		mce_mapping_unref_locked(mp);
 		pthread_mutex_unlock(&p->lock);
+		if (r == -MC_ENOTSUP)
+			return r;
 	}
 	mce_complete(req, MCE_PATH_MAPPED, r);
 	return 0;
@@ -579,12 +600,6 @@ static void mapped_detach(struct mce_peer *p)
 		m->kept = mp->next;
 		mapping_free(mp);
 	}
-	if (m->life)
-		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
-	if (m->busy)
-		munmap(m->busy, MCE_BUSY_BYTES);
-	if (m->busy_fd >= 0)
-		close(m->busy_fd);
 	pthread_cond_destroy(&m->news);
 	free(m);
 	p->mapped = NULL;

@@ -35,7 +35,7 @@ struct mce_mapped {
 	bool connecting;	/* a try is under way */
 	struct mc_evfd evfd;	/* watched when fd >= 0 */
 	pthread_cond_t news;	/* what the I/O thread received */
-	const uint64_t *life;
+	const uint64_t *life;	/* NULL: the connection is down, and all mappings are dead */
 	bool asked;		/* an answer is waited for: */
 	struct mce_map_msg question;
 	struct mce_map_msg reply;
@@ -45,7 +45,7 @@ struct mce_mapped {
 	unsigned n;
 	struct mce_mapping *kept;	/* dead, but pointers into them were given out */
 	struct mce_vm *vm;	/* the owner's process, NULL: its memory is out of reach; atomic as a hint */
-	uint64_t *busy;		/* our busy page; constant once made, NULL: none */
+	uint64_t *busy;		/* our busy page while we greet, then the vm's; NULL: none */
 	int busy_fd;
 };
 
@@ -57,8 +57,8 @@ void mce_mapping_unref_locked(struct mce_mapping *mp);	/* refs; the last frees a
 bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp);
 
 /* process_vm.c: the process at the other end of the socket @sock, which sent @welcome with @fd, when it lets us read
- * its nonce; NULL otherwise.  Counted. */
-struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd);
+ * its nonce: counted, and *@busy is its own then.  NULL otherwise. */
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **busy);
 void mce_vm_unref(struct mce_vm *vm);	/* NULL is fine */
 /* A page of zeros that others may trust not to be cut short; the descriptor, or -1. */
 int mce_vm_busy_page(uint64_t **ret);

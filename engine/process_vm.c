@@ -39,6 +39,7 @@ struct mce_vm {
 	uint8_t nonce[16];
 	void *page;		/* MCE_GUARD_BYTES of the owner's, NULL: it has none */
 	const uint32_t *guard;	/* in it */
+	uint64_t *busy;		/* the page that the owner sees us copy by */
 	bool refused;		/* atomic: the kernel does not let us (any more) */
 };
 
@@ -50,6 +51,8 @@ void mce_vm_unref(struct mce_vm *vm)
 		return;
 	if (vm->page)
 		munmap(vm->page, MCE_GUARD_BYTES);
+	if (vm->busy)
+		munmap(vm->busy, MCE_BUSY_BYTES);
 	free(vm);
 }
 
@@ -92,7 +95,7 @@ static void map_guard(struct mce_vm *vm, uint64_t off, int fd)
 	vm->guard = (const uint32_t *)((const char *)at + off % MCE_GUARD_BYTES);
 }
 
-struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd)
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **busy)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -109,8 +112,11 @@ struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd)
 	vm->addr = welcome->base;
 	memcpy(vm->nonce, welcome->nonce, sizeof(vm->nonce));
 	map_guard(vm, welcome->fd_offset, fd);
-	if (mc_fault("engine.process_vm.probe") == 0 && has_nonce(vm) && owner_lives(vm))
+	if (mc_fault("engine.process_vm.probe") == 0 && has_nonce(vm) && owner_lives(vm)) {
+		vm->busy = *busy;
+		*busy = NULL;
 		return vm;
+	}
 	mc_info("engine", "same host but the peer's memory is out of reach, using tcp for what cannot be "
 		"mapped: %m pid=%d", cred.pid);
 	mce_vm_unref(vm);
@@ -152,6 +158,8 @@ static bool alive(const struct copy *c)
  * are. */
 static int busy_take(uint64_t *busy, unsigned n, uint64_t rkey, unsigned *ret)
 {
+	if (mc_fault("engine.process_vm.place") < 0)
+		return -EBUSY;
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t none = 0;
 
@@ -277,11 +285,11 @@ static int begin_locked(struct copy *c, uint64_t len)
 		return -MC_ENOTSUP;
 	if (r < 0)
 		return r;
-	if (busy_take(m->busy, MCE_BUSY_SLOTS, c->req->rkey, &c->place) < 0)
+	if (busy_take(m->vm->busy, MCE_BUSY_SLOTS, c->req->rkey, &c->place) < 0)
 		return -MC_ENOTSUP;
 	/* The owner ends a region before it looks at the page: one of us sees the other. */
 	if (!mce_mapping_alive_locked(m, mp)) {
-		__atomic_store_n(&m->busy[c->place], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&m->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
 		return -ESTALE;
 	}
 	mp->refs++;
@@ -298,7 +306,7 @@ static int copy_run(struct copy *c)
 	int r;
 
 	r = copy_all(c);
-	__atomic_store_n(&m->busy[c->place], 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&c->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&m->p->lock);
 	/* The region may have ended, and its memory been used again, during the copy. */
 	if (r == 0 && (mp->dead || !mce_mapping_alive_locked(m, mp)))
@@ -358,11 +366,11 @@ static int run_region_locked(struct run *run, struct mce_mapping *mp)
 			return (int)i;
 	/* More than one region must not take the places that others need for their one. */
 	room = i == 0 ? MCE_BUSY_SLOTS : MCE_BUSY_SLOTS / 2;
-	if (i == RUN_REGIONS || busy_take(run->m->busy, room, mp->rkey, &place) < 0)
+	if (i == RUN_REGIONS || busy_take(run->vm->busy, room, mp->rkey, &place) < 0)
 		return -EBUSY;
 	/* As for one transfer: the owner has to see us, or we its end. */
 	if (!mce_mapping_alive_locked(run->m, mp)) {
-		__atomic_store_n(&run->m->busy[place], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&run->vm->busy[place], 0, __ATOMIC_SEQ_CST);
 		return -EBUSY;
 	}
 	mp->refs++;
@@ -470,7 +478,7 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 static void run_end(struct run *run)
 {
 	for (unsigned i = 0; i < run->nregions; i++)
-		__atomic_store_n(&run->m->busy[run->region[i].place], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&run->vm->busy[run->region[i].place], 0, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&run->m->p->lock);
 	for (unsigned i = 0; i < run->nregions; i++) {
 		struct mce_mapping *mp = run->region[i].mp;

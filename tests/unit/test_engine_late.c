@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/metrics.h"
 #include "common/net.h"
 #include "engine/mapped.h"
@@ -431,11 +432,9 @@ static void of_another_path(void **state)
 	f->to = plain;
 	assert_int_equal(write_within(f, 2, 20000), 0);
 	assert_int_equal(f->req.path, MCE_PATH_PROCESS_VM);
-	for (unsigned i = 0; i < MCE_BUSY_SLOTS; i++)
-		f->peer->mapped->busy[i] = 1;
+	assert_int_equal(mc_fault_set("engine.process_vm.place=error:EBUSY"), 0);
 	held = give_up(f);
-	for (unsigned i = 0; i < MCE_BUSY_SLOTS; i++)
-		f->peer->mapped->busy[i] = 0;
+	mc_fault_set(NULL);
 	request(f, 4);
 	mce_batch_init(&f->b);
 	mce_submit(f->e, &f->b, &f->req, 1);
