@@ -17,6 +17,8 @@ struct mce_mapping {
 	char *at;		/* NULL: it is not to be mapped */
 	bool read_only;		/* @at is, whatever the access */
 	bool listed;		/* slot is valid: without @at it is to be had by process_vm */
+	/* atomic */
+	unsigned missed;	/* copies that found pages of it out of the kernel's reach, in a row */
 	/* guarded by the peer's lock */
 	unsigned refs;
 	bool dead, given;

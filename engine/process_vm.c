@@ -31,6 +31,8 @@
 /* Bytes and parts of one call: the region's end is looked for in between. */
 #define CALL_BYTES (4ull << 20)
 #define CALL_PARTS 64u
+/* Copies that found memory out of reach, in a row, after which the region's requests are not tried. */
+#define MISSES_MAX 8u
 
 struct mce_vm {
 	uint32_t refs;		/* atomic */
@@ -144,7 +146,7 @@ struct copy {
 	struct mce_mapped *m;
 	struct mce_vm *vm;
 	struct mce_req *req;
-	const struct mce_mapping *mp;	/* referenced */
+	struct mce_mapping *mp;		/* referenced */
 	unsigned place;			/* on the busy page */
 };
 
@@ -204,6 +206,44 @@ static int owner_ended(void)
 	return mc_fail(-MC_ETRANSFER, "the peer's process has ended");
 }
 
+/* Can the kernel copy between here and the request's own memory?  To it come zeros. */
+static bool reaches_own(enum mce_op op, const struct iovec *part, unsigned n, uint64_t bytes)
+{
+	static uint8_t other[CALL_BYTES / CALL_PARTS];
+	struct iovec remote[CALL_PARTS];
+	uint64_t left = bytes;
+	unsigned parts = 0;
+	ssize_t got;
+
+	while (left) {
+		remote[parts].iov_base = other;
+		remote[parts].iov_len = left < sizeof(other) ? left : sizeof(other);
+		left -= remote[parts++].iov_len;
+	}
+	if (op == MCE_WRITE)
+		got = process_vm_writev(getpid(), part, n, remote, parts, 0);
+	else
+		got = process_vm_readv(getpid(), part, n, remote, parts, 0);
+	return got == (ssize_t)bytes;
+}
+
+/* There are pages that the kernel does not take hold of for this, and that their owner can use all the same (secret
+ * memory, a driver's).  Over TCP it touches them itself, and when it cannot either, says so. */
+static int out_of_reach(struct copy *c, const struct iovec *part, unsigned n, uint64_t bytes)
+{
+	if (!reaches_own(c->req->op, part, n, bytes))
+		return mc_fail(-MC_ETRANSFER, "copy between processes: the request's own memory is not all there");
+	if (__atomic_add_fetch(&c->mp->missed, 1, __ATOMIC_RELAXED) == MISSES_MAX)
+		mc_info("engine", "a same-host peer's memory is out of the kernel's reach, using tcp bytes=%llu",
+			(unsigned long long)c->mp->len);
+	return -MC_ENOTSUP;
+}
+
+static bool is_missed(const struct mce_mapping *mp)
+{
+	return __atomic_load_n(&mp->missed, __ATOMIC_RELAXED) >= MISSES_MAX;
+}
+
 /* The process may execute another program at any time, and one call uses one memory.  So the owner's memory that is
  * there after the call was the call's: what was read or written before is right.  What came from another program is
  * not given out.  What was written to one cannot be taken back, and no call writes only if the memory is the right
@@ -224,15 +264,18 @@ static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t a
 		got = process_vm_writev(c->vm->pid, part, n, &remote, 1, 0);
 	else
 		got = process_vm_readv(c->vm->pid, part, n, &remote, 1, 0);
-	if (got == (ssize_t)bytes)
+	if (got == (ssize_t)bytes) {
+		if (__atomic_load_n(&c->mp->missed, __ATOMIC_RELAXED))
+			__atomic_store_n(&c->mp->missed, 0, __ATOMIC_RELAXED);
 		return owner_lives(c->vm) ? 0 : owner_ended();
+	}
 	if (got < 0 && (errno == EPERM || errno == ESRCH || errno == ENOSYS)) {
 		__atomic_store_n(&c->vm->refused, true, __ATOMIC_RELAXED);
 		return -MC_ENOTSUP;
 	}
-	/* Pages that are not there, on either side. */
-	return mc_fail(-MC_ETRANSFER, "copy between processes: %s",
-		       got < 0 ? strerror(errno) : "memory is missing");
+	if (got >= 0 || errno == EFAULT)
+		return out_of_reach(c, part, n, bytes);
+	return mc_fail(-MC_ETRANSFER, "copy between processes: %s", strerror(errno));
 }
 
 static void feed(struct mce_req *req, uint64_t pos, const struct iovec *part, unsigned n)
@@ -285,6 +328,8 @@ static int begin_locked(struct copy *c, uint64_t len)
 		return -MC_ENOTSUP;
 	if (r < 0)
 		return r;
+	if (is_missed(mp))
+		return -MC_ENOTSUP;
 	if (busy_take(m->vm->busy, MCE_BUSY_SLOTS, c->req->rkey, &c->place) < 0)
 		return -MC_ENOTSUP;
 	/* The owner ends a region before it looks at the page: one of us sees the other. */
@@ -301,7 +346,7 @@ static int begin_locked(struct copy *c, uint64_t len)
 
 static int copy_run(struct copy *c)
 {
-	struct mce_mapping *mp = (struct mce_mapping *)(uintptr_t)c->mp;
+	struct mce_mapping *mp = c->mp;
 	struct mce_mapped *m = c->m;
 	int r;
 
@@ -409,7 +454,7 @@ static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t
 	    req->iovcnt > RUN_PARTS - run->nhere || run->bytes + total > CALL_BYTES)
 		return false;
 	if (mce_mapped_find_locked(run->m, req->rkey, req->addr, total, mce_req_access(req), &mp) ||
-	    mp->at)
+	    mp->at || is_missed(mp))
 		return false;
 	region = run_region_locked(run, mp);
 	if (region >= 0)
