@@ -225,6 +225,16 @@ int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v)
 	return r;
 }
 
+int mce_te_batch_stopped(const struct mce_te_batch *b)
+{
+	int status = __atomic_load_n(&b->stop_status, __ATOMIC_RELAXED);
+	uint64_t deadline = mce_te_deadline(b);
+
+	if (status == 0 && deadline != MC_NEVER && mc_now_ns() >= deadline)
+		status = -MC_ETIMEDOUT;
+	return status;
+}
+
 /* ---- freeing ----------------------------------------------------------------------------------- */
 
 static void wait_change_locked(struct mce_te_batch *b, uint64_t deadline)
@@ -276,7 +286,7 @@ static void slot_empty(struct mce_te_batch *b, struct views *ret)
 	free(b->notify_msg);
 	b->notify_name = b->notify_msg = NULL;
 	b->notify = b->prepared = b->ended = false;
-	b->stop_status = 0;
+	mce_te_stop_set(b, 0);
 	if (b->eventfd >= 0)
 		close(b->eventfd);
 	b->eventfd = -1;
@@ -379,6 +389,7 @@ void mce_te_batch_settle_locked(struct mce_te_batch *b)
 {
 	b->busy = false;
 	b->ended = true;
+	mce_te_stop_set(b, 0);
 	if (b->began_ns)
 		mce_te_metric_batch(b->te->metric, b->began_ns);
 	if (b->deadline != MC_NEVER) {

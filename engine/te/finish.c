@@ -29,44 +29,53 @@ static bool may_retry(const struct mce_te_batch *b, size_t i)
 	return !b->tasks[i].retried && (status == -ESTALE || status == -MC_ETRANSFER);
 }
 
-/* Look task @i up again, after a reload for the first of each segment.  True when that changed something. */
-static bool look_again(struct mce_te_batch *b, size_t i, struct mce_te_cache *cache)
+/* Look task @i up again in what its segment has told just now.  True when that changed something. */
+static bool look_again(struct mce_te_batch *b, size_t i, const struct mce_te_asks *asks)
 {
+	struct mce_te_cache cache = { .segment = b->tasks[i].segment };
 	struct mce_req *req = &b->reqs[i];
 	struct mce_peer *peer = req->peer;
-	segment_id_t segment = b->tasks[i].segment;
 	uint64_t rkey = req->rkey;
-	struct mce_te_view *v;
 
 	b->tasks[i].retried = true;
-	if ((!cache->view && !cache->failed) || cache->segment != segment) {
-		cache->view = NULL;
-		cache->segment = segment;
-		cache->failed = mce_te_view_newer_by(b->te, segment, NULL, mce_te_deadline(b), &v) < 0 ||
-			mce_te_batch_keep(b, v) < 0;
-		if (!cache->failed)
-			cache->view = v;
-	}
-	/* A peer that says nothing is asked once, not for every task. */
-	if (cache->failed)
-		return false;
-	return mce_te_resolve(b, i, false, cache) == 0 && (req->peer != peer || req->rkey != rkey);
+	cache.view = mce_te_asks_view(asks, cache.segment);
+	return cache.view && mce_te_resolve(b, i, false, &cache) == 0 &&
+		(req->peer != peer || req->rkey != rkey);
+}
+
+/* There is no second try any more: what waits for one ends with @status. */
+static void give_up(struct mce_te_batch *b, size_t n, int status)
+{
+	for (size_t i = 0; i < n; i++)
+		if (may_retry(b, i))
+			mce_req_set_status(&b->reqs[i], status);
 }
 
 /* Hand over again what has a new place, of the first @n tasks; the batch is held.  True when there was any. */
 static bool retry(struct mce_te_batch *b, size_t n)
 {
-	struct mce_te_cache cache = { .view = NULL };
+	struct mce_te_asks asks = { .b = b };
 	bool any = false;
+	int stop = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!may_retry(b, i) || !look_again(b, i, &cache))
+	for (size_t i = 0; i < n; i++)
+		if (may_retry(b, i) && mce_te_asks_add(&asks, b->tasks[i].segment, NULL) < 0)
+			break;
+	mce_te_asks_run(&asks);
+	for (size_t i = 0; i < n && !stop; i++) {
+		if (!may_retry(b, i))
+			continue;
+		stop = mce_te_batch_stopped(b);
+		if (stop || !look_again(b, i, &asks))
 			continue;
 		any = true;
 		MC_FAULT_POINT("te.finish.again");
 		mce_req_set_status(&b->reqs[i], -EINPROGRESS);
 		mce_submit(b->te->engine, &b->group, &b->reqs[i], 1);
 	}
+	if (stop)
+		give_up(b, n, stop);
+	mce_te_asks_done(&asks);
 	return any;
 }
 
@@ -138,7 +147,7 @@ static void finish(struct mce_te_batch *b)
 	while (b->pollers)
 		pthread_cond_wait(&b->change, &b->lock);
 	n = b->n;
-	again = b->group.failed && !b->stop_status && !mce_te_stopping(b->te);
+	again = b->group.failed && !mce_te_stopping(b->te);
 	mce_batch_hold(&b->group);
 	pthread_mutex_unlock(&b->lock);
 	again = again && retry(b, n);
@@ -227,7 +236,7 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 	size_t n;
 
 	if (!b->stop_status)
-		b->stop_status = status;
+		mce_te_stop_set(b, status);
 	/* Requests that are just being handed over would not know: who hands them over ends them.  To wait for it
 	 * would keep others waiting, since it may be asking a peer; and the place could be another batch's by then. */
 	if (b->submitters || b->finishing || !b->busy)
@@ -280,10 +289,7 @@ static void timer_sleep(struct mce_te_work *w, uint64_t until)
 static void stop_late(struct mce_te_batch *b)
 {
 	MC_LOCKED(&b->lock);
-	if (b->deadline == MC_NEVER || b->deadline > mc_now_ns())
-		return;
-	mce_te_deadline_set(b, MC_NEVER);
-	if (b->busy)
+	if (b->busy && b->deadline <= mc_now_ns())
 		mce_te_batch_stop_locked(b, -MC_ETIMEDOUT);
 }
 

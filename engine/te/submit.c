@@ -36,7 +36,9 @@ static int cache_fill(struct mce_te_batch *b, segment_id_t segment, struct mce_t
 	if (cache->view && cache->segment == segment)
 		return 0;
 	cache->view = NULL;
-	r = mce_te_view_get(b->te, segment, mce_te_deadline(b), &v);
+	r = b->te->env.no_metacache ? mce_te_batch_stopped(b) : 0;
+	if (r == 0)
+		r = mce_te_view_get(b->te, segment, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
 }
 
@@ -87,24 +89,72 @@ static void end_task(struct mce_te_batch *b, size_t i, int status)
 	mce_req_set_status(&b->reqs[i], status);
 }
 
-/* Tasks [first, first + n), those in a row that can be found handed over together. */
+/* Tasks [first, first + n), whose memory is known; what the batch's end comes before is not begun. */
+static void hand(struct mce_te_batch *b, size_t first, size_t n)
+{
+	int stop = mce_te_batch_stopped(b);
+
+	if (!stop)
+		mce_submit(b->te->engine, &b->group, &b->reqs[first], (unsigned)n);
+	for (size_t i = first; stop && i < first + n; i++)
+		end_task(b, i, stop);
+}
+
+/* Those whose segments had to be asked for. */
+static void hand_over_later(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks)
+{
+	struct mce_te_cache cache = { .view = NULL };
+	size_t run = first, i;
+	int stop, r;
+
+	mce_te_asks_run(asks);
+	stop = mce_te_batch_stopped(b);
+	for (i = first; i < first + n; i++) {
+		r = -ERANGE;
+		if (b->tasks[i].later) {
+			cache.segment = b->tasks[i].segment;
+			cache.view = mce_te_asks_view(asks, cache.segment);
+			r = cache.view ? mce_te_resolve(b, i, false, &cache) : stop ? stop : -ERANGE;
+		}
+		if (r == 0)
+			continue;
+		if (i > run)
+			hand(b, run, i - run);
+		if (b->tasks[i].later)
+			end_task(b, i, r);
+		run = i + 1;
+	}
+	if (i > run)
+		hand(b, run, i - run);
+}
+
+/* Tasks [first, first + n), those in a row that can be found handed over together; only then are others waited
+ * for who may say more. */
 static void hand_over(struct mce_te_batch *b, size_t first, size_t n)
 {
 	struct mce_te_cache cache = { .view = NULL };
+	struct mce_te_asks asks = { .b = b };
 	size_t run = first, i;
 	int r;
 
 	for (i = first; i < first + n; i++) {
-		r = mce_te_resolve(b, i, true, &cache);
+		r = mce_te_resolve(b, i, false, &cache);
 		if (r == 0)
 			continue;
 		if (i > run)
-			mce_submit(b->te->engine, &b->group, &b->reqs[run], (unsigned)(i - run));
-		end_task(b, i, r);
+			hand(b, run, i - run);
+		/* The peer may have registered the memory after we looked. */
+		if (r == -ERANGE && cache.view && mce_te_asks_add(&asks, cache.segment, cache.view) == 0)
+			b->tasks[i].later = true;
+		else
+			end_task(b, i, r);
 		run = i + 1;
 	}
 	if (i > run)
-		mce_submit(b->te->engine, &b->group, &b->reqs[run], (unsigned)(i - run));
+		hand(b, run, i - run);
+	if (asks.n)
+		hand_over_later(b, first, n, &asks);
+	mce_te_asks_done(&asks);
 }
 
 static void fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n)
@@ -122,7 +172,7 @@ static void fill_locked(struct mce_te_batch *b, const struct transfer_request *r
 		req->iov = &b->iovs[i];
 		req->iovcnt = 1;
 		b->tasks[i].segment = reqs[k].target_id;
-		b->tasks[i].retried = false;
+		b->tasks[i].retried = b->tasks[i].later = false;
 		mce_req_set_status(req, -EINPROGRESS);
 	}
 }
@@ -174,23 +224,33 @@ static int notify_set_locked(struct mce_te_batch *b, segment_id_t segment,
 	return 0;
 }
 
+static int deadline_set_locked(struct mce_te_batch *b, uint64_t deadline)
+{
+	uint64_t was = b->deadline;
+	int r;
+
+	/* Of several, the earliest counts for all. */
+	if (deadline >= was)
+		return 0;
+	mce_te_deadline_set(b, deadline);
+	r = mce_te_timer_add(b);
+	if (r < 0)
+		mce_te_deadline_set(b, was);
+	return r;
+}
+
 static int opts_set_locked(struct mce_te_batch *b, segment_id_t segment,
 			   const struct mce_te_submit_opts *opts)
 {
-	int r = 0;
+	int r;
 
-	if (opts->deadline_ms > 0) {
-		uint64_t deadline = mc_deadline_ms(opts->deadline_ms), was = b->deadline;
-
-		/* Of several, the earliest counts for all. */
-		if (deadline < was) {
-			mce_te_deadline_set(b, deadline);
-			r = mce_te_timer_add(b);
-		}
-		if (r < 0)
-			mce_te_deadline_set(b, was);
-	}
-	return r < 0 ? r : notify_set_locked(b, segment, opts);
+	r = notify_set_locked(b, segment, opts);
+	if (r == 0 && opts->deadline_ms > 0)
+		r = deadline_set_locked(b, mc_deadline_ms(opts->deadline_ms));
+	/* Nothing was submitted that it could follow. */
+	if (r < 0 && !b->busy)
+		b->notify = false;
+	return r;
 }
 
 /* From here until submit_end() the batch does not come to its end. */
@@ -198,7 +258,6 @@ static void submit_begin_locked(struct mce_te_batch *b)
 {
 	if (!b->busy) {
 		b->cursor = 0;
-		b->stop_status = 0;
 		b->began_ns = b->te->metric ? mc_now_ns() : 0;
 	}
 	b->busy = true;

@@ -144,6 +144,7 @@ const char *mce_te_name_of_locked(struct mce_te *te, const struct mce_peer *peer
 struct mce_te_task {
 	segment_id_t segment;
 	bool retried;
+	bool later;		/* submit.c: its segment is to be asked for first */
 };
 
 /* Segments that a batch names without memory of its own for them. */
@@ -170,7 +171,7 @@ struct mce_te_batch {
 	bool ended;		/* they have, once at least */
 	bool finishing;		/* in the worker's queue or hands */
 	bool prepared;
-	int stop_status;	/* 0, or what the rest is being ended with */
+	int stop_status;	/* 0, or what the rest is being ended with; read without, too */
 	bool notify;		/* a notification is to follow */
 	segment_id_t notify_segment;
 	char *notify_name, *notify_msg;
@@ -198,6 +199,14 @@ static inline uint64_t mce_te_deadline(const struct mce_te_batch *b)
 	return __atomic_load_n(&b->deadline, __ATOMIC_RELAXED);
 }
 
+static inline void mce_te_stop_set(struct mce_te_batch *b, int status)
+{
+	__atomic_store_n(&b->stop_status, status, __ATOMIC_RELAXED);
+}
+
+/* 0, or what is not under way yet ends with: the batch was stopped, or its deadline has passed.  Not locked. */
+int mce_te_batch_stopped(const struct mce_te_batch *b);
+
 /* The batch, locked; NULL: no such id. */
 struct mce_te_batch *mce_te_batch_lock(struct mce_te *te, batch_id_t id);
 void mce_te_batch_unlock(struct mce_te_batch *b);
@@ -215,9 +224,28 @@ struct mce_te_cache {
 	segment_id_t segment;
 	struct mce_te_view *view;
 	bool reloaded;
-	bool failed;		/* finish.c: the descriptor cannot be had now */
 };
 int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache);
+
+/* ---- asking for several segments (ask.c) -------------------------------------------------------- */
+
+struct mce_te_ask {
+	segment_id_t segment;
+	const struct mce_te_view *than;	/* as for mce_te_view_newer() */
+	struct mce_te_view *view;	/* kept by the batch; NULL: it cannot be had now */
+};
+struct mce_te_asks {
+	struct mce_te_batch *b;
+	struct mce_te_ask *list;	/* sorted by segment */
+	unsigned n, cap;
+	unsigned next;			/* atomic */
+};
+/* Ask for @segment too; once, however often it is added.  -ENOMEM. */
+int mce_te_asks_add(struct mce_te_asks *a, segment_id_t segment, const struct mce_te_view *than);
+/* As mce_te_view_newer_by() with the batch's deadline for all of them, until it is stopped. */
+void mce_te_asks_run(struct mce_te_asks *a);
+struct mce_te_view *mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment);
+void mce_te_asks_done(struct mce_te_asks *a);
 
 /* ---- work that may wait (finish.c) ------------------------------------------------------------- */
 

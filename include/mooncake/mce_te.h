@@ -115,8 +115,9 @@ int mce_te_batch_status(struct mce_te *te, batch_id_t batch, struct mce_te_batch
 /* Until all tasks have ended: 0 whatever they ended with; -MC_ETIMEDOUT after @timeout_ms (< 0: no
  * limit), which ends nothing. */
 int mce_te_wait(struct mce_te *te, batch_id_t batch, int64_t timeout_ms);
-/* What has not ended ends as STATUS_CANCELED; its memory is the caller's again when this returns.  Where a WRITE was
- * to go that did not complete, anything may lie until a later one to the same place has completed. */
+/* What has not ended ends as STATUS_CANCELED; its memory is the caller's again when this returns, which is at once,
+ * or, when peers are just being asked for their descriptors, within 5 s.  Where a WRITE was to go that did not
+ * complete, anything may lie until a later one to the same place has completed. */
 int mce_te_cancel(struct mce_te *te, batch_id_t batch);
 /* A descriptor that becomes readable (eventfd) each time all submitted tasks have ended; the batch's,
  * closed by mce_te_batch_free(). */

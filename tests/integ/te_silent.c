@@ -141,6 +141,77 @@ static void closing(void)
 	unsetenv("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS");
 }
 
+/* One task for each of several; their addresses are not known, or they do not answer to what is. */
+static void read_all(struct mce_te *te, batch_id_t b, const segment_id_t *id, const struct te_note *note,
+		     bool unknown, const struct mce_te_submit_opts *opts)
+{
+	static unsigned char here[PEERS][64];
+	struct transfer_request r[PEERS];
+
+	for (unsigned i = 0; i < PEERS; i++)
+		r[i] = (struct transfer_request){ OPCODE_READ, here[i], id[i], unknown ? 4096 : note[i].addr, 64 };
+	CHECK(mce_te_submit(te, b, r, PEERS, opts) == 0);
+}
+
+static void all_are(struct mce_te *te, batch_id_t b, int status)
+{
+	struct transfer_status st;
+
+	for (unsigned i = 0; i < PEERS; i++)
+		CHECK(mce_te_task_status(te, b, i, &st) == 0 && st.status == status);
+	CHECK(mce_te_batch_free(te, b) == 0);
+}
+
+/* What ends a batch that asks several peers: its deadline, being cancelled, or that they were asked side by side. */
+static void several(struct te_pair *p, const struct te_note *note, char what)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 3000 };
+	bool unknown = what == 'u' || what == 's';
+	struct mce_te *te = open_engine();
+	segment_id_t id[PEERS];
+	time_t began, end;
+	batch_id_t b;
+
+	for (unsigned i = 0; i < PEERS; i++)
+		CHECK(mce_te_open_segment(te, note[i].name, 0, &id[i]) == 0);
+	for (unsigned i = 0; i < PEERS; i++)
+		te_pair_stop(&p[i]);
+	CHECK(mce_te_batch_new(te, PEERS, &b) == 0);
+	began = now();
+	read_all(te, b, id, note, unknown, what == 'u' || what == 'r' ? &opts : NULL);
+	/* the second try asks; how many at a time does not matter here */
+	end = now() + 60;
+	while (what == 'c' && !unaccepted(note[0].name) && now() < end)
+		usleep(1000);
+	if (what == 'c')
+		CHECK(mce_te_cancel(te, b) == 0);
+	CHECK(mce_te_wait(te, b, 300000) == 0);
+	printf("several %c: %d s\n", what, (int)(now() - began));
+	CHECK(now() - began < LIMIT_S);
+	all_are(te, b, what == 's' ? STATUS_FAILED : what == 'c' ? STATUS_CANCELED : STATUS_TIMEOUT);
+	for (unsigned i = 0; i < PEERS; i++)
+		CHECK(kill(p[i].pid, SIGCONT) == 0 && mce_te_probe(te, note[i].name) == 0);
+	mce_te_close(te);
+}
+
+/* They are asked by the submission (u with a deadline, s without), and by second tries (r with one, c cancelled). */
+static void side_by_side(void)
+{
+	struct te_note note[PEERS];
+	struct te_pair p[PEERS];
+
+	for (unsigned i = 0; i < PEERS; i++) {
+		te_pair_start(&p[i], serve);
+		te_hear(p[i].from, &note[i], sizeof(note[i]));
+	}
+	setenv("MC_TCP_PROGRESS_TIMEOUT_SEC", "1", 1);
+	for (const char *what = "usrc"; *what; what++)
+		several(p, note, *what);
+	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
+	for (unsigned i = 0; i < PEERS; i++)
+		te_pair_end(&p[i]);
+}
+
 struct asking {
 	struct mce_te *te;
 	batch_id_t b;
@@ -214,6 +285,7 @@ int main(void)
 {
 	setenv("MC_FORCE_TCP", "1", 1);
 	deadlines();
+	side_by_side();
 	batches();
 	closing();
 	return 0;
