@@ -365,6 +365,14 @@ void mce_te_batches_done(struct mce_te *te)
 		slot_empty(b, &views);
 		views_unref(&views);
 		room_free(b);
+	}
+}
+
+void mce_te_batches_free(struct mce_te *te)
+{
+	for (uint32_t i = 0; i < te->nslots; i++) {
+		struct mce_te_batch *b = slot_at(te, i);
+
 		pthread_cond_destroy(&b->change);
 		pthread_mutex_destroy(&b->lock);
 	}

@@ -90,21 +90,20 @@ static bool all_completed(const struct mce_te_batch *b, size_t n)
 }
 
 /* The data is there: say so.  A notification that cannot be delivered does not undo the transfer. */
-static void notify(struct mce_te_batch *b, segment_id_t segment, const char *name, const char *msg)
+static int notify(struct mce_te_batch *b, segment_id_t segment, const char *name, const char *msg)
 {
 	int r;
 
 	MC_FAULT_POINT("te.finish.notify");
-	r = mce_te_notify(b->te, segment, name, msg);
+	r = mce_te_notify_by(b->te, segment, name, msg, mce_te_deadline(b));
 	if (r < 0)
 		mc_warn("engine", "a notification is lost: %s segment=%d", mc_err_detail(r), segment);
+	return r;
 }
 
-static bool needs_worker_locked(struct mce_te_batch *b)
+static bool wants_retry_locked(struct mce_te_batch *b)
 {
-	if (b->notify)
-		return true;
-	if (!__atomic_load_n(&b->group.failed, __ATOMIC_RELAXED) || b->stop_status)
+	if (!__atomic_load_n(&b->group.failed, __ATOMIC_RELAXED))
 		return false;
 	for (size_t i = 0; i < b->n; i++)
 		if (may_retry(b, i))
@@ -112,27 +111,62 @@ static bool needs_worker_locked(struct mce_te_batch *b)
 	return false;
 }
 
-static int enqueue(struct mce_te *te, struct mce_te_batch *b);
-
-/* Nothing is under way: the end, or work to do first. */
-static void conclude_locked(struct mce_te_batch *b)
+/* Where a batch whose requests have ended has to wait; NULL: nowhere. */
+static struct mce_te_line *line_for_locked(struct mce_te_batch *b)
 {
+	if (b->stop_status)
+		return NULL;
+	if (wants_retry_locked(b))
+		return &b->te->work.again;
+	return b->notify ? &b->te->work.tell : NULL;
+}
+
+/* Stopped before its second try, or before the data was told of: until then it had not ended. */
+static void end_stopped_locked(struct mce_te_batch *b)
+{
+	bool untold = b->notify && all_completed(b, b->n);
+
+	give_up(b, b->n, b->stop_status);
+	for (size_t i = b->since; untold && i < b->n; i++)
+		mce_req_set_status(&b->reqs[i], b->stop_status);
+}
+
+static int enqueue(struct mce_te_line *line, struct mce_te_batch *b);
+
+/* Nothing is under way: the end, or work to do first.  Negative: there is a notification, and nobody to send it. */
+static int conclude_locked(struct mce_te_batch *b)
+{
+	struct mce_te_line *line;
+	int r = 0;
+
 	/* More came, or it was seen to before. */
 	if (!b->busy || b->finishing || !mce_batch_done(&b->group))
-		return;
-	b->finishing = needs_worker_locked(b) && enqueue(b->te, b) == 0;
-	if (!b->finishing) {
-		b->notify = false;
-		mce_te_batch_settle_locked(b);
-	}
+		return 0;
+	line = line_for_locked(b);
+	if (line)
+		r = enqueue(line, b);
+	b->finishing = line && r == 0;
+	if (b->finishing)
+		return 0;
+	if (!b->notify || !all_completed(b, b->n))
+		r = 0;
+	if (b->stop_status)
+		end_stopped_locked(b);
+	b->notify = false;
+	mce_te_batch_settle_locked(b);
+	return r;
 }
 
 void mce_te_batch_ended(void *arg)
 {
 	struct mce_te_batch *b = arg;
+	int r;
 
-	MC_LOCKED(&b->lock);
-	conclude_locked(b);
+	pthread_mutex_lock(&b->lock);
+	r = conclude_locked(b);
+	pthread_mutex_unlock(&b->lock);
+	if (r < 0)
+		mc_warn("engine", "a notification is lost, nobody can send it: %s", mc_strerror(r));
 }
 
 /* Worker: the requests are ours while finishing says so, but for those that come anew. */
@@ -141,6 +175,7 @@ static void finish(struct mce_te_batch *b)
 	auto_free char *name = NULL, *msg = NULL;
 	bool again, over, tell = false;
 	segment_id_t segment = 0;
+	int stop = 0;
 	size_t n;
 
 	pthread_mutex_lock(&b->lock);
@@ -160,20 +195,23 @@ static void finish(struct mce_te_batch *b)
 	 * and is seen to then. */
 	over = !again && b->n == n && mce_batch_left(&b->group) == 1;
 	if (over) {
-		tell = b->notify && all_completed(b, n);
+		stop = mce_te_batch_stopped(b);
+		tell = b->notify && !stop && all_completed(b, n);
 		segment = b->notify_segment;
 		name = TAKE_PTR(b->notify_name);
 		msg = TAKE_PTR(b->notify_msg);
 	}
 	pthread_mutex_unlock(&b->lock);
-	if (tell)
-		notify(b, segment, name, msg);
+	if (tell && notify(b, segment, name, msg) < 0)
+		stop = mce_te_batch_stopped(b);
 	pthread_mutex_lock(&b->lock);
-	/* The next one may have come meanwhile. */
-	if (over && !b->notify_name)
+	/* The next one may have come meanwhile; what was stopped has not been told of. */
+	if (over && !stop && !b->notify_name)
 		b->notify = false;
 	b->finishing = false;
-	/* Stopped meanwhile: the requests of the second try have not been told. */
+	if (stop && !b->stop_status)
+		mce_te_stop_set(b, stop);
+	/* The requests of the second try do not know. */
 	if (b->stop_status)
 		mce_te_batch_stop_locked(b, b->stop_status);
 	pthread_mutex_unlock(&b->lock);
@@ -182,18 +220,19 @@ static void finish(struct mce_te_batch *b)
 
 /* ---- workers ----------------------------------------------------------------------------------- */
 
-static struct mce_te_batch *take(struct mce_te_work *w)
+static struct mce_te_batch *take(struct mce_te_line *line)
 {
+	struct mce_te_work *w = &line->te->work;
 	struct mce_te_batch *b = NULL;
 
 	MC_LOCKED(&w->lock);
-	while (mc_list_empty(&w->queue) && !w->stopping) {
-		w->idle++;
-		pthread_cond_wait(&w->news, &w->lock);
-		w->idle--;
+	while (mc_list_empty(&line->queue) && !w->stopping) {
+		line->idle++;
+		pthread_cond_wait(&line->news, &w->lock);
+		line->idle--;
 	}
-	if (!mc_list_empty(&w->queue)) {
-		b = mc_list_first(&w->queue, struct mce_te_batch, work_node);
+	if (!mc_list_empty(&line->queue)) {
+		b = mc_list_first(&line->queue, struct mce_te_batch, work_node);
 		mc_list_remove(&b->work_node);
 	}
 	return b;
@@ -201,42 +240,56 @@ static struct mce_te_batch *take(struct mce_te_work *w)
 
 static void *worker_main(void *arg)
 {
-	struct mce_te *te = arg;
+	struct mce_te_line *line = arg;
 	struct mce_te_batch *b;
 
-	while ((b = take(&te->work)))
+	while ((b = take(line)))
 		finish(b);
 	return NULL;
 }
 
-static int enqueue(struct mce_te *te, struct mce_te_batch *b)
+static int enqueue(struct mce_te_line *line, struct mce_te_batch *b)
 {
-	struct mce_te_work *w = &te->work;
-	int r = 0;
+	struct mce_te_work *w = &line->te->work;
+	int r = mc_fault("te.finish.enqueue");
 
 	MC_LOCKED(&w->lock);
-	if (w->stopping)
-		return -ECANCELED;
-	if (w->idle == 0 && w->workers < MCE_TE_WORKERS) {
-		r = mc_thread_start(&w->worker[w->workers], "mce-te-finish", worker_main, te);
+	if (w->stopping || r < 0)
+		return w->stopping ? -ECANCELED : r;
+	if (line->idle == 0 && line->workers < MCE_TE_WORKERS) {
+		r = mc_thread_start(&line->worker[line->workers], "mce-te-finish", worker_main, line);
 		if (r == 0)
-			w->workers++;
-		else if (w->workers == 0)
+			line->workers++;
+		else if (line->workers == 0)
 			return r;
 	}
-	mc_list_push_back(&w->queue, &b->work_node);
-	pthread_cond_signal(&w->news);
+	mc_list_push_back(&line->queue, &b->work_node);
+	pthread_cond_signal(&line->news);
 	return 0;
+}
+
+/* False: it is in no queue, or a worker has taken it. */
+static bool unqueue(struct mce_te_batch *b)
+{
+	MC_LOCKED(&b->te->work.lock);
+	if (mc_list_empty(&b->work_node))
+		return false;
+	mc_list_remove(&b->work_node);
+	return true;
 }
 
 /* ---- stopping ---------------------------------------------------------------------------------- */
 
 void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 {
+	bool unqueued;
 	size_t n;
 
 	if (!b->stop_status)
 		mce_te_stop_set(b, status);
+	unqueued = b->finishing && unqueue(b);
+	if (unqueued)
+		b->finishing = false;
 	/* Requests that are just being handed over would not know: who hands them over ends them.  To wait for it
 	 * would keep others waiting, since it may be asking a peer; and the place could be another batch's by then. */
 	if (b->submitters || b->finishing || !b->busy)
@@ -250,6 +303,9 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 	pthread_mutex_lock(&b->lock);
 	if (--b->pollers == 0)
 		pthread_cond_broadcast(&b->change);
+	/* All of it had ended, and nobody else will say so. */
+	if (unqueued)
+		(void)conclude_locked(b);
 }
 
 /* ---- the timer --------------------------------------------------------------------------------- */
@@ -382,17 +438,25 @@ void mce_te_timer_remove(struct mce_te_batch *b)
 
 /* ---- life -------------------------------------------------------------------------------------- */
 
-void mce_te_work_init(struct mce_te_work *w)
+static void line_init(struct mce_te *te, struct mce_te_line *line)
 {
+	line->te = te;
+	mc_list_init(&line->queue);
+	pthread_cond_init(&line->news, NULL);
+}
+
+void mce_te_work_init(struct mce_te *te)
+{
+	struct mce_te_work *w = &te->work;
 	pthread_condattr_t attr;
 
-	mc_list_init(&w->queue);
+	line_init(te, &w->again);
+	line_init(te, &w->tell);
 	mc_list_init(&w->timed);
 	w->last = MC_NEVER;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->news, &attr);
 	pthread_cond_init(&w->timer_news, &attr);
 	pthread_condattr_destroy(&attr);
 }
@@ -409,6 +473,12 @@ uint64_t mce_te_ask_by(const struct mce_te *te)
 	return by < last ? by : last;
 }
 
+static void line_join(struct mce_te_line *line)
+{
+	while (line->workers > 0)
+		pthread_join(line->worker[--line->workers], NULL);
+}
+
 void mce_te_work_stop(struct mce_te *te)
 {
 	struct mce_te_work *w = &te->work;
@@ -416,22 +486,23 @@ void mce_te_work_stop(struct mce_te *te)
 	__atomic_store_n(&w->last, mc_deadline_ms(MCE_TE_ASK_MS), __ATOMIC_RELAXED);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
-	pthread_cond_broadcast(&w->news);
+	pthread_cond_broadcast(&w->again.news);
+	pthread_cond_broadcast(&w->tell.news);
 	pthread_cond_broadcast(&w->timer_news);
 	pthread_mutex_unlock(&w->lock);
-	for (unsigned i = 0; i < w->workers; i++)
-		pthread_join(w->worker[i], NULL);
+	line_join(&w->again);
+	line_join(&w->tell);
 	if (w->timer_runs)
 		pthread_join(w->timer, NULL);
 	if (w->refresher_runs)
 		pthread_join(w->refresher, NULL);
 	w->timer_runs = w->refresher_runs = false;
-	w->workers = 0;
 }
 
 void mce_te_work_done(struct mce_te_work *w)
 {
-	pthread_cond_destroy(&w->news);
+	pthread_cond_destroy(&w->again.news);
+	pthread_cond_destroy(&w->tell.news);
 	pthread_cond_destroy(&w->timer_news);
 	pthread_mutex_destroy(&w->lock);
 }

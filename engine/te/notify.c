@@ -87,36 +87,47 @@ void mce_te_inbox_done(struct mce_te_inbox *in)
 
 /* ---- what goes out ----------------------------------------------------------------------------- */
 
-int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name, const char *msg)
+static int notify_name(struct mce_te *te, const char *segment, const char *name, const char *msg, uint64_t deadline)
 {
-	uint64_t deadline = mce_te_ask_by(te);
+	uint64_t least = mce_te_ask_by(te);
 	char host[MC_ADDR_MAX];
 	int port, r;
 
-	r = mc_fork_check(te->fork_depth);
-	if (r < 0)
-		return r;
 	if (!segment || !name || !msg)
 		return mc_fail(-EINVAL, "a notification needs a segment, a name and a message");
 	/* Upstream delivers to oneself too. */
 	if (!strcmp(segment, te->name))
 		return mce_te_inbox_add(&te->inbox, name, msg);
+	if (deadline > least)
+		deadline = least;
 	r = mce_te_rpc_address(te, segment, deadline, host, &port);
 	if (r < 0)
 		return r;
 	return mce_handshake_notify(host, port, name, msg, deadline);
 }
 
-int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, const char *msg)
+int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name, const char *msg)
+{
+	int r;
+
+	r = mc_fork_check(te->fork_depth);
+	return r < 0 ? r : notify_name(te, segment, name, msg, MC_NEVER);
+}
+
+int mce_te_notify_by(struct mce_te *te, segment_id_t segment, const char *name, const char *msg, uint64_t deadline)
 {
 	auto_free char *to = NULL;
 	int r;
 
 	r = mc_fork_check(te->fork_depth);
-	if (r < 0)
-		return r;
-	r = mce_te_segment_name(te, segment, &to);
-	return r < 0 ? r : mce_te_notify_name(te, to, name, msg);
+	if (r == 0)
+		r = mce_te_segment_name(te, segment, &to);
+	return r < 0 ? r : notify_name(te, to, name, msg, deadline);
+}
+
+int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, const char *msg)
+{
+	return mce_te_notify_by(te, segment, name, msg, MC_NEVER);
 }
 
 int mce_te_probe(struct mce_te *te, const char *name)

@@ -253,11 +253,12 @@ static int opts_set_locked(struct mce_te_batch *b, segment_id_t segment,
 	return r;
 }
 
-/* From here until submit_end() the batch does not come to its end. */
-static void submit_begin_locked(struct mce_te_batch *b)
+/* Tasks from @first on: from here until submit_end() the batch does not come to its end. */
+static void submit_begin_locked(struct mce_te_batch *b, size_t first)
 {
 	if (!b->busy) {
 		b->cursor = 0;
+		b->since = first;
 		b->began_ns = b->te->metric ? mc_now_ns() : 0;
 	}
 	b->busy = true;
@@ -328,7 +329,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 	first = b->n;
 	fill_locked(b, reqs, n);
 	b->n += n;
-	submit_begin_locked(b);
+	submit_begin_locked(b, first);
 	mce_te_batch_unlock(b);
 	hand_over(b, first, n);
 	submit_end(b);
@@ -400,7 +401,7 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 		b->tasks[i].retried = false;
 	}
 	b->group.failed = 0;
-	submit_begin_locked(b);
+	submit_begin_locked(b, 0);
 	mce_te_batch_unlock(b);
 	mce_submit(te->engine, &b->group, b->reqs, (unsigned)b->n);
 	submit_end(b);

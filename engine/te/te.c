@@ -191,7 +191,7 @@ static void init_locks(struct mce_te *te)
 	pthread_mutex_init(&te->slot_lock, NULL);
 	pthread_mutex_init(&te->inbox.lock, NULL);
 	pthread_mutex_init(&te->topo_lock, NULL);
-	mce_te_work_init(&te->work);
+	mce_te_work_init(te);
 	mc_list_init(&te->live_node);
 }
 
@@ -264,6 +264,7 @@ void mce_te_close(struct mce_te *te)
 	mce_te_mem_done(te);
 	mce_te_arenas_done(te);
 	mce_engine_close(te->engine);
+	mce_te_batches_free(te);
 	mce_te_numa_close(te->numa);
 	mce_meta_close(te->meta);
 	mce_te_work_done(&te->work);

@@ -164,6 +164,7 @@ struct mce_te_batch {
 	size_t capacity, n;	/* tasks there is room for, and those there are */
 	size_t room;		/* tasks the arrays below have room for */
 	size_t cursor;		/* tasks before it have ended */
+	size_t since;		/* tasks before it ended before the batch was last busy */
 	unsigned users;		/* threads that wait */
 	unsigned pollers;	/* threads that look at its requests without the lock */
 	unsigned submitters;	/* threads that hand over requests */
@@ -217,6 +218,8 @@ int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v);
 /* End all tasks; nothing is submitted any more. */
 void mce_te_batches_stop(struct mce_te *te);
 void mce_te_batches_done(struct mce_te *te);
+/* The places themselves: the engine's threads, which may be about to look at one, have ended. */
+void mce_te_batches_free(struct mce_te *te);
 
 /* Fill in request @i from what is known of its segment; @reload: its descriptor may be fetched again.  0 or
  * what the task ends with.  *cache: the view of the last request, kept by the batch. */
@@ -251,20 +254,28 @@ void mce_te_asks_done(struct mce_te_asks *a);
 
 #define MCE_TE_WORKERS 4u
 
-struct mce_te_work {
-	pthread_mutex_t lock;
-	pthread_cond_t news, timer_news;	/* monotonic clock; the second of timer and refresher */
-	struct mc_list queue;	/* batches to finish */
-	struct mc_list timed;	/* batches with a deadline */
+/* Batches in a row, and who takes them. */
+struct mce_te_line {
+	struct mce_te *te;
+	pthread_cond_t news;
+	struct mc_list queue;
 	unsigned workers, idle;
 	pthread_t worker[MCE_TE_WORKERS];
+};
+
+struct mce_te_work {
+	pthread_mutex_t lock;
+	pthread_cond_t timer_news;	/* monotonic clock; of timer and refresher */
+	/* second tries, which may ask who does not answer; what has but to tell does not wait behind them */
+	struct mce_te_line again, tell;
+	struct mc_list timed;	/* batches with a deadline */
 	pthread_t timer, refresher;
 	bool timer_runs, refresher_runs, stopping;
 	/* atomic */
 	uint64_t last;		/* when asking others has to end; MC_NEVER while the engine is open */
 };
-void mce_te_work_init(struct mce_te_work *w);
-/* Finish the queue, without second tries and waiting for the network MCE_TE_ASK_MS at most, and end the threads.
+void mce_te_work_init(struct mce_te *te);
+/* Finish the queues, without second tries and waiting for the network MCE_TE_ASK_MS at most, and end the threads.
  * What ends from now on is not followed up. */
 void mce_te_work_stop(struct mce_te *te);
 void mce_te_work_done(struct mce_te_work *w);
@@ -279,8 +290,8 @@ int mce_te_timer_add(struct mce_te_batch *b);
 void mce_te_timer_remove(struct mce_te_batch *b);
 /* Fetch all descriptors again, every mce_te_env.refresh_ms. */
 int mce_te_refresh_start(struct mce_te *te);
-/* End what has not ended with @status, now or when it has been handed over; batch locked, and unlocked in
- * between. */
+/* End what has not ended with @status, now or when it has been handed over; what waits for its turn to be tried again,
+ * or to be told, is not.  Batch locked, and unlocked in between. */
 void mce_te_batch_stop_locked(struct mce_te_batch *b, int status);
 
 /* ---- notifications (notify.c) ------------------------------------------------------------------ */
@@ -294,6 +305,8 @@ struct mce_te_inbox {
 	unsigned n, cap;
 	uint64_t bytes;
 };
+/* mce_te_notify() until @deadline, if that is sooner. */
+int mce_te_notify_by(struct mce_te *te, segment_id_t segment, const char *name, const char *msg, uint64_t deadline);
 int mce_te_inbox_add(struct mce_te_inbox *in, const char *name, const char *msg);
 /* The number of notifications and their array, for mce_te_inbox_free(). */
 int mce_te_inbox_take(struct mce_te_inbox *in, notify_msg_t **ret);

@@ -194,6 +194,63 @@ static void several(struct te_pair *p, const struct te_note *note, char what)
 	mce_te_close(te);
 }
 
+static int state(struct mce_te *te, batch_id_t b)
+{
+	struct mce_te_batch_status st;
+
+	CHECK(mce_te_batch_status(te, b, &st) == 0);
+	return st.status;
+}
+
+/* Batches whose second try asks silent peers keep all who do that busy, and more wait for them.  What has but a
+ * notification to send does not wait behind them, and what does ends at its deadline. */
+static void crowd(struct te_pair *p, const struct te_note *note)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .notify_name = "me", .notify_msg = "done" };
+	struct mce_te_submit_opts late = { .size = sizeof(late), .deadline_ms = 3000 };
+	struct transfer_request nothing = { .opcode = OPCODE_WRITE, .target_id = LOCAL_SEGMENT };
+	static unsigned char here[PEERS + 1][64];
+	struct mce_te *te = open_engine();
+	batch_id_t b[PEERS], queued, told, untold;
+	segment_id_t id[PEERS];
+	struct transfer_request r;
+	time_t end = now() + 60;
+	unsigned busy = 0;
+
+	for (unsigned i = 0; i < PEERS; i++)
+		CHECK(mce_te_open_segment(te, note[i].name, 0, &id[i]) == 0);
+	for (unsigned i = 0; i < PEERS; i++)
+		te_pair_stop(&p[i]);
+	for (unsigned i = 0; i < PEERS; i++) {
+		r = (struct transfer_request){ OPCODE_READ, here[i], id[i], note[i].addr, 64 };
+		CHECK(mce_te_batch_new(te, 1, &b[i]) == 0 && mce_te_submit(te, b[i], &r, 1, NULL) == 0);
+	}
+	r.source = here[PEERS];
+	CHECK(mce_te_batch_new(te, 1, &queued) == 0 && mce_te_submit(te, queued, &r, 1, &late) == 0);
+	for (unsigned asked = 0; asked < 4 && now() < end; usleep(1000)) {
+		asked = 0;
+		for (unsigned i = 0; i < PEERS; i++)
+			asked += unaccepted(note[i].name) > 0;
+	}
+	CHECK(mce_te_batch_new(te, 1, &told) == 0 && mce_te_submit(te, told, &nothing, 1, &opts) == 0);
+	CHECK(mce_te_wait(te, told, 300000) == 0 && state(te, told) == STATUS_COMPLETED);
+	CHECK(mce_te_wait(te, queued, 300000) == 0 && state(te, queued) == STATUS_TIMEOUT);
+	/* not only when their turn has come: then the last ones that were before them are about to end, too */
+	for (unsigned i = 0; i < PEERS; i++)
+		busy += state(te, b[i]) == STATUS_WAITING;
+	CHECK(busy >= PEERS / 2);
+	/* who is to be told does not answer either */
+	nothing.target_id = id[0];
+	opts.deadline_ms = 500;
+	CHECK(mce_te_batch_new(te, 1, &untold) == 0 && mce_te_submit(te, untold, &nothing, 1, &opts) == 0);
+	CHECK(mce_te_wait(te, untold, 300000) == 0 && state(te, untold) == STATUS_TIMEOUT);
+	for (unsigned i = 0; i < PEERS; i++)
+		CHECK(mce_te_wait(te, b[i], 300000) == 0 && state(te, b[i]) == STATUS_FAILED);
+	for (unsigned i = 0; i < PEERS; i++)
+		CHECK(kill(p[i].pid, SIGCONT) == 0 && mce_te_probe(te, note[i].name) == 0);
+	mce_te_close(te);
+}
+
 /* They are asked by the submission (u with a deadline, s without), and by second tries (r with one, c cancelled). */
 static void side_by_side(void)
 {
@@ -207,6 +264,7 @@ static void side_by_side(void)
 	setenv("MC_TCP_PROGRESS_TIMEOUT_SEC", "1", 1);
 	for (const char *what = "usrc"; *what; what++)
 		several(p, note, *what);
+	crowd(p, note);
 	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
 	for (unsigned i = 0; i < PEERS; i++)
 		te_pair_end(&p[i]);
