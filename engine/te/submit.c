@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 
 /* ---- looking up -------------------------------------------------------------------------------- */
 
@@ -89,15 +90,38 @@ static void end_task(struct mce_te_batch *b, size_t i, int status)
 	mce_req_set_status(&b->reqs[i], status);
 }
 
+/* Where the peer is on this host, who hands over copies, and sees only in between that the batch is to end.  Small
+ * requests are not cut apart. */
+#define PORTION_TASKS 16384u
+#define PORTION_BYTES (64ull << 20)
+
+static size_t portion(const struct mce_te_batch *b, size_t first, size_t n)
+{
+	uint64_t bytes = 0;
+	size_t i = 0;
+
+	if (n > PORTION_TASKS)
+		n = PORTION_TASKS;
+	while (i < n && bytes < PORTION_BYTES)
+		bytes += b->iovs[first + i++].iov_len;
+	return i;
+}
+
 /* Tasks [first, first + n), whose memory is known; what the batch's end comes before is not begun. */
 static void hand(struct mce_te_batch *b, size_t first, size_t n)
 {
-	int stop = mce_te_batch_stopped(b);
+	size_t end = first + n, some;
+	int stop = 0;
 
-	if (!stop)
-		mce_submit(b->te->engine, &b->group, &b->reqs[first], (unsigned)n);
-	for (size_t i = first; stop && i < first + n; i++)
-		end_task(b, i, stop);
+	while (first < end && !(stop = mce_te_batch_stopped(b))) {
+		some = portion(b, first, end - first);
+		mce_submit(b->te->engine, &b->group, &b->reqs[first], (unsigned)some);
+		first += some;
+		if (first < end)
+			MC_FAULT_POINT("te.submit.portion");
+	}
+	for (; first < end; first++)
+		end_task(b, first, stop);
 }
 
 /* Those whose segments had to be asked for. */
@@ -378,6 +402,7 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 {
 	struct mce_te_submit_opts o;
 	struct mce_te_batch *b;
+	size_t n;
 	int r;
 
 	r = opts_check(opts, &o);
@@ -401,9 +426,10 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 		b->tasks[i].retried = false;
 	}
 	b->group.failed = 0;
+	n = b->n;
 	submit_begin_locked(b, 0);
 	mce_te_batch_unlock(b);
-	mce_submit(te->engine, &b->group, b->reqs, (unsigned)b->n);
+	hand(b, 0, n);
 	submit_end(b);
 	return 0;
 }

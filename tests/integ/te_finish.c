@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * te_finish.c - what follows the end of a batch, with the thread that does it slowed down so that more comes meanwhile:
  * every notification arrives, after all that was submitted before it was told; a batch whose tasks are tried again has
- * not ended. */
+ * not ended.  Slowed down as well: submitting much that is copied on this host, which sees the batch's end. */
 #include "te_pair.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -171,6 +172,73 @@ static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, ui
 	free(here);
 }
 
+struct cancelling {
+	struct mce_te *te;
+	batch_id_t b;
+	int seen;
+};
+
+/* When its first task has ended, which is while it is handed over. */
+static void *cancel_main(void *arg)
+{
+	const struct cancelling *c = arg;
+	struct transfer_status st;
+
+	while (mce_te_task_status(c->te, c->b, 0, &st) < 0 || st.status != STATUS_COMPLETED)
+		usleep(1000);
+	CHECK(mce_te_cancel(c->te, c->b) == 0);
+	return NULL;
+}
+
+/* More than is copied before the next look at the batch; by mce_te_submit() or mce_te_post(), which slow down after
+ * each such portion, until the deadline or until cancelled.  False when it was over before that. */
+static bool copied_until(struct mce_te *te, unsigned char *mem, bool post, bool cancel)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = SLOW_MS / 3 };
+	static unsigned char here[BYTES];
+	struct cancelling c = { .te = te };
+	struct transfer_request r[6];
+	struct transfer_status first, last;
+	pthread_t thread;
+
+	for (unsigned i = 0; i < 6; i++)
+		r[i] = (struct transfer_request){ OPCODE_READ, here, LOCAL_SEGMENT, (uintptr_t)mem, BYTES };
+	CHECK(mce_te_batch_new(te, 6, &c.b) == 0);
+	CHECK(!post || mce_te_prepare(te, c.b, r, 6) == 0);
+	/* a prepared list is not cancelled: its tasks are there before they begin */
+	if (cancel)
+		CHECK(pthread_create(&thread, NULL, cancel_main, &c) == 0);
+	if (post)
+		CHECK(mce_te_post(te, c.b, &opts) == 0);
+	else
+		CHECK(mce_te_submit(te, c.b, r, 6, cancel ? NULL : &opts) == 0);
+	if (cancel)
+		CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(mce_te_wait(te, c.b, 60000) == 0);
+	CHECK(mce_te_task_status(te, c.b, 0, &first) == 0 && mce_te_task_status(te, c.b, 5, &last) == 0);
+	CHECK(mce_te_batch_free(te, c.b) == 0);
+	if (cancel && last.status == STATUS_COMPLETED)
+		return false;
+	CHECK(last.status == (cancel ? STATUS_CANCELED : STATUS_TIMEOUT));
+	return first.status == STATUS_COMPLETED;
+}
+
+static void copied(struct mce_te *te)
+{
+	unsigned char *mem = malloc(BYTES);
+	unsigned n = 0;
+
+	CHECK(mem && mce_te_register(te, mem, BYTES, "*", 1) == 0);
+	while (!copied_until(te, mem, false, false))
+		CHECK(++n < ROUNDS);
+	while (!copied_until(te, mem, true, false))
+		CHECK(++n < ROUNDS);
+	while (!copied_until(te, mem, false, true))
+		CHECK(++n < ROUNDS);
+	CHECK(mce_te_unregister(te, mem) == 0);
+	free(mem);
+}
+
 /* When there is nobody to send a notification, the log says so. */
 static void nobody(void)
 {
@@ -219,13 +287,14 @@ int main(int argc, char **argv)
 	struct te_note note;
 	struct mce_te *te;
 	segment_id_t id;
-	char faults[128];
+	char faults[192];
 
 	/* Fault points are switched on at the start of a process. */
 	if (!getenv("MC_FAULTS")) {
 		snprintf(faults, sizeof(faults),
-			 "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d",
-			 SLOW_MS, SLOW_MS, SLOW_MS);
+			 "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d,"
+			 "te.submit.portion=delay:%d",
+			 SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS);
 		setenv("MC_FAULTS", faults, 1);
 		execl("/proc/self/exe", "te_finish", (char *)NULL);
 		CHECK(!"execl");
@@ -246,6 +315,10 @@ int main(int argc, char **argv)
 	another_follows(te);
 	second_try(te, &p, id, note.addr);
 	te_pair_end(&p);
+	unsetenv("MC_FORCE_TCP");
+	mce_te_close(te);
+	te = open_engine();
+	copied(te);
 	mce_te_close(te);
 	return 0;
 }
