@@ -48,6 +48,8 @@ int mce_handshake_notify(const char *host, int port, const char *name, const cha
 			 uint64_t deadline);
 int mce_handshake_probe(const char *host, int port, uint64_t deadline);
 
+/* MC_MIN_RPC_PORT and MC_MAX_RPC_PORT, or what holds when they make no sense. */
+void mce_port_range(int *ret_min, int *ret_max);
 /* Listen on a free port of MC_MIN_RPC_PORT..MC_MAX_RPC_PORT, chosen at random as upstream does, or on @port when
  * that is not 0.  The descriptor, or negative. */
 int mce_port_listen(const char *host, int port, int backlog, int *ret_port);

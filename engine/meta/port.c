@@ -11,6 +11,7 @@
 
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/log.h"
 #include "common/net.h"
 #include "engine/env.h"
 #include "engine/meta/handshake.h"
@@ -25,6 +26,21 @@ static int bound_of(const char *name, const char *misspelt, int def)
 	return (int)mce_env_int(name, mce_env_int(misspelt, def, 1024, 65535), 1024, 65535);
 }
 
+void mce_port_range(int *ret_min, int *ret_max)
+{
+	int min = bound_of("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT", MIN_PORT);
+	int max = bound_of("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT", MAX_PORT);
+
+	if (min > max) {
+		mc_warn("env", "no ports are from %d to %d, taking %d to %d: MC_MIN_RPC_PORT, MC_MAX_RPC_PORT",
+			min, max, MIN_PORT, MAX_PORT);
+		min = MIN_PORT;
+		max = MAX_PORT;
+	}
+	*ret_min = min;
+	*ret_max = max;
+}
+
 static int listen_on(const char *host, int port, int backlog)
 {
 	char addr[MC_ADDR_MAX];
@@ -37,16 +53,11 @@ static int listen_on(const char *host, int port, int backlog)
 
 int mce_port_listen(const char *host, int port, int backlog, int *ret_port)
 {
-	int min = bound_of("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT", MIN_PORT);
-	int max = bound_of("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT", MAX_PORT);
-	int fd = -EADDRINUSE, at = port;
+	int fd = -EADDRINUSE, at = port, min, max;
 
 	if (!host || !*host)
 		host = mce_env_on("MC_USE_IPV6") ? "::" : "0.0.0.0";
-	if (min > max) {
-		min = MIN_PORT;
-		max = MAX_PORT;
-	}
+	mce_port_range(&min, &max);
 	if (port)
 		fd = listen_on(host, port, backlog);
 	for (int i = 0; !port && fd == -EADDRINUSE && i < TRIES; i++) {

@@ -12,7 +12,7 @@
 
 #include "engine/env.h"
 
-/* Upstream misspelt some names, and renamed others. */
+/* Upstream renamed some. */
 static const char *either(const char *name, const char *alias)
 {
 	return mce_env_str(name) ? name : alias;
@@ -32,8 +32,7 @@ void mce_te_env_load(struct mce_te_env *env)
 	if (text && strlen(text) < sizeof(env->bind_address))
 		strcpy(env->bind_address, text);
 	env->handshake_port = (int)mce_env_int("MC_HANDSHAKE_PORT", 12001, 1, 65535);
-	env->port_min = (int)mce_env_int(either("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT"), 0, 1, 65535);
-	env->port_max = (int)mce_env_int(either("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT"), 0, 1, 65535);
+	mce_port_range(&env->port_min, &env->port_max);
 	env->lanes = (unsigned)mce_env_int(
 		either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,
 		MCE_LANES_MAX);

@@ -35,7 +35,7 @@ struct mce_te_env {
 	bool proto_v1;
 	char bind_address[MC_ADDR_MAX];
 	int handshake_port;
-	int port_min, port_max;
+	int port_min, port_max;	/* always set */
 	unsigned lanes, io_threads;
 	uint64_t progress_ms, status_ms, refresh_ms;
 	uint64_t max_mr;	/* bytes; more is published in pieces */

@@ -284,6 +284,33 @@ static void ports(void)
 	unsetenv("MC_HANDSHAKE_LISTEN_BACKLOG");
 }
 
+/* A range that is none, or half of one that does not go with the other bound's default: the default holds, for all
+ * ports of an engine. */
+static void no_range(const char *min, const char *max)
+{
+	struct mce_te *te;
+
+	if (min)
+		setenv("MC_MIN_RPC_PORT", min, 1);
+	if (max)
+		setenv("MC_MAX_RPC_PORT", max, 1);
+	te = open_engine();
+	CHECK(mce_te_rpc_port(te) >= 15000 && mce_te_rpc_port(te) <= 17000);
+	mce_te_close(te);
+	unsetenv("MC_MIN_RPC_PORT");
+	unsetenv("MC_MAX_RPC_PORT");
+}
+
+static void no_ranges(void)
+{
+	no_range("33000", NULL);
+	no_range("33099", "33000");
+	no_range("500", "600");
+	no_range(NULL, "1500");
+	no_range("much", "more");
+	no_range("16000", NULL);
+}
+
 /* Addresses are told by engines that have a metadata server; that it is away does not matter. */
 static void ipv6(void)
 {
@@ -427,6 +454,7 @@ int main(void)
 	lanes();
 	io_threads();
 	ports();
+	no_ranges();
 	ipv6();
 	topology();
 	connect_timeout();
