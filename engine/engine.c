@@ -28,8 +28,10 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	*c = *conf;
 	c->host = c->bind_host = c->io_cpus = NULL;
 	c->place_cpus = NULL;
-	if (conf->port < 0 || conf->port > 65535)
-		return mc_fail(-EINVAL, "port %d is out of range", conf->port);
+	if (conf->port < 0 || conf->port > 65535 || conf->port_min < 0 || conf->port_max > 65535 ||
+	    conf->port_min > conf->port_max)
+		return mc_fail(-EINVAL, "port %d, or the range %d to %d, is not valid", conf->port,
+			       conf->port_min, conf->port_max);
 	if (c->upstream_port_min == 0)
 		c->upstream_port_min = 15000;
 	if (c->upstream_port_max == 0)
@@ -114,10 +116,12 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	if (r == 0)
 		r = mce_mapserver_open(e, &e->mapserver);
 	if (r == 0)
-		r = mce_tcp_server_open(e, host, conf->bind_host ? conf->bind_host : host, conf->port,
-					&e->server);
+		r = mce_tcp_server_open(e, &e->server);
+	/* First: there is nothing that could stand in for its port. */
 	if (r == 0 && conf->upstream)
 		r = mce_tcp_server_open_upstream(e->server, conf->bind_host);
+	if (r == 0)
+		r = mce_tcp_server_listen(e->server, host, conf->bind_host ? conf->bind_host : host);
 	if (r == 0)
 		r = mce_mapserver_start(e->mapserver);
 	if (r < 0) {

@@ -294,8 +294,9 @@ static inline bool mce_closing(struct mce_engine *e)
 }
 
 /* The server sides.  revoke: no I/O thread touches @mr, which is dead, after return. */
-int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind_host, int port,
-			struct mce_tcp_server **ret);
+int mce_tcp_server_open(struct mce_engine *e, struct mce_tcp_server **ret);
+/* Listen at @bind_host, at a port as mce_conf says; peers find it at @host: that makes the engine's endpoint. */
+int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char *bind_host);
 /* Listen for upstream's nodes as well; NULL @bind_host: on all addresses of both families. */
 int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host);
 /* "host:port" with brackets where they are needed; "" when it is too long. */

@@ -48,7 +48,8 @@ struct mce_peer;
 struct mce_conf {
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
 	const char *bind_host;	/* address to listen on when it differs, e.g. 0.0.0.0; NULL: host */
-	int port;		/* 0: a free one */
+	int port;		/* 0: a free one, */
+	int port_min, port_max;	/* of these, as long as there are any; 0: of all */
 	unsigned io_threads;	/* TCP threads, 0: 2 for each place */
 	unsigned lanes;		/* TCP connections per peer, 0: 2 for each place */
 	uint64_t stripe_bytes;	/* a longer request is split over the lanes; 0: 512 KiB */

@@ -451,12 +451,9 @@ static void listener_close(struct listener *l)
 	close(l->evfd.fd);
 }
 
-int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind_host, int port,
-			struct mce_tcp_server **ret)
+int mce_tcp_server_open(struct mce_engine *e, struct mce_tcp_server **ret)
 {
-	char addr[MC_ADDR_MAX], bound[MC_ADDR_MAX], ignored[MC_ADDR_MAX];
 	struct mce_tcp_server *s;
-	int r;
 
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -470,56 +467,80 @@ int mce_tcp_server_open(struct mce_engine *e, const char *host, const char *bind
 		mc_list_init(&s->on_io[i]);
 	pthread_mutex_init(&s->lock, NULL);
 	s->watcher.tick = server_tick;
-	mce_join_address(addr, bind_host, port);
-	s->ours.evfd.fd = mc_listen(addr, BACKLOG, 0, bound);
-	if (s->ours.evfd.fd < 0)
-		return s->ours.evfd.fd;
-	r = mc_addr_split(bound, ignored, sizeof(ignored), -1, &port);
-	if (r < 0)
-		return r;
-	mce_join_address(e->endpoint, host, port);
-	if (!e->endpoint[0])
-		return mc_fail(-EINVAL, "host name is too long");
-	r = mc_evloop_post(e->io[0].loop, server_begin, s);
-	if (r < 0)
-		return r;
-	return mc_evloop_add(e->io[0].loop, &s->ours.evfd, EPOLLIN);
+	return mc_evloop_post(e->io[0].loop, server_begin, s);
 }
 
 /* On any address means on those of both families, where there are two. */
-static int listen_on(struct listener *l, const char *host, int port)
+static int listen_on(struct listener *l, const char *host, int port, char ret_bound[MC_ADDR_MAX])
 {
 	char addr[MC_ADDR_MAX];
 
 	mce_join_address(addr, host ? host : "::", port);
-	l->evfd.fd = mc_listen(addr, BACKLOG, 0, NULL);
-	if (l->evfd.fd == -EAFNOSUPPORT || l->evfd.fd == -EADDRNOTAVAIL) {
-		mce_join_address(addr, host ? host : "0.0.0.0", port);
-		l->evfd.fd = mc_listen(addr, BACKLOG, 0, NULL);
+	l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
+	if (!host && (l->evfd.fd == -EAFNOSUPPORT || l->evfd.fd == -EADDRNOTAVAIL)) {
+		mce_join_address(addr, "0.0.0.0", port);
+		l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
 	}
 	return l->evfd.fd < 0 ? l->evfd.fd : 0;
+}
+
+/* A free port of these; -EADDRINUSE: there is none.  From a random one on, so that engines that start together seldom
+ * try the same. */
+static int listen_between(struct listener *l, const char *host, int min, int max, char ret_bound[MC_ADDR_MAX])
+{
+	unsigned n = (unsigned)(max - min) + 1, from = mc_random_u64() % n;
+	int r = -EADDRINUSE;
+
+	for (unsigned i = 0; i < n && r == -EADDRINUSE; i++)
+		r = listen_on(l, host, min + (int)((from + i) % n), ret_bound);
+	return r;
+}
+
+static int bound_port(const char *bound, int *ret)
+{
+	char ignored[MC_ADDR_MAX];
+
+	return mc_addr_split(bound, ignored, sizeof(ignored), -1, ret);
+}
+
+int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char *bind_host)
+{
+	const struct mce_conf *c = &s->e->conf;
+	bool range = c->port == 0 && c->port_max;
+	char bound[MC_ADDR_MAX];
+	int port, r = -EADDRINUSE;
+
+	if (range)
+		r = listen_between(&s->ours, bind_host, c->port_min, c->port_max, bound);
+	if (range && r == -EADDRINUSE)
+		mc_warn("engine", "no free port from %d to %d is left, of which an engine takes three: "
+			"engines of this kind connect to one outside", c->port_min, c->port_max);
+	if (r == -EADDRINUSE)
+		r = listen_on(&s->ours, bind_host, c->port, bound);
+	if (r == 0)
+		r = bound_port(bound, &port);
+	if (r < 0)
+		return r;
+	mce_join_address(s->e->endpoint, host, port);
+	if (!s->e->endpoint[0])
+		return mc_fail(-EINVAL, "host name is too long");
+	return mc_evloop_add(s->e->io[0].loop, &s->ours.evfd, EPOLLIN);
 }
 
 int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host)
 {
 	const struct mce_conf *c = &s->e->conf;
-	unsigned n = (unsigned)(c->upstream_port_max - c->upstream_port_min) + 1;
-	unsigned from = mc_random_u64() % n, tries = c->upstream_port ? 1 : n;
-	int r = -EADDRINUSE, port = c->upstream_port;
+	int min = c->upstream_port ? c->upstream_port : c->upstream_port_min;
+	int max = c->upstream_port ? c->upstream_port : c->upstream_port_max;
+	char bound[MC_ADDR_MAX];
+	int r;
 
-	/* From a random one on, so that engines that start together seldom try the same. */
-	for (unsigned i = 0; i < tries && r == -EADDRINUSE; i++) {
-		if (c->upstream_port == 0)
-			port = c->upstream_port_min + (int)((from + i) % n);
-		r = listen_on(&s->upstream, bind_host, port);
-	}
+	r = listen_between(&s->upstream, bind_host, min, max, bound);
 	if (r == -EADDRINUSE && c->upstream_port == 0)
-		return mc_fail(r, "no free port found between %d and %d, of which an engine may take two",
-			       c->upstream_port_min, c->upstream_port_max);
-	if (r < 0)
-		return r;
-	s->e->upstream_port = port;
-	return mc_evloop_add(s->e->io[0].loop, &s->upstream.evfd, EPOLLIN);
+		return mc_fail(r, "no free port found between %d and %d, of which an engine takes three", min, max);
+	if (r == 0)
+		r = bound_port(bound, &s->e->upstream_port);
+	return r < 0 ? r : mc_evloop_add(s->e->io[0].loop, &s->upstream.evfd, EPOLLIN);
 }
 
 void mce_tcp_server_close(struct mce_tcp_server *s)

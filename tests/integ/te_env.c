@@ -201,6 +201,28 @@ static int backlog_of(int port)
 	return -1;
 }
 
+/* Ports from @min to @max that this process listens on, and others. */
+static unsigned listening(int min, int max, unsigned *ret_outside)
+{
+	struct sockaddr_storage ss;
+	unsigned in = 0, out = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		socklen_t len = sizeof(ss), vlen = sizeof(int);
+		int on = 0, port;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &vlen) || !on ||
+		    getsockname(fd, (struct sockaddr *)&ss, &len) || !(port = port_of(&ss)))
+			continue;
+		if (port >= min && port <= max)
+			in++;
+		else
+			out++;
+	}
+	*ret_outside = out;
+	return in;
+}
+
 static void io_threads(void)
 {
 	double end = now() + 10;
@@ -266,6 +288,7 @@ static void ports(void)
 {
 	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
 	struct mce_te *te;
+	unsigned outside;
 
 	setenv("MC_MIN_PRC_PORT", "21000", 1);
 	setenv("MC_MAX_PRC_PORT", "21400", 1);
@@ -273,6 +296,13 @@ static void ports(void)
 	te = open_engine();
 	CHECK(mce_te_rpc_port(te) >= 21000 && mce_te_rpc_port(te) <= 21400);
 	CHECK(backlog_of(mce_te_rpc_port(te)) == 77);
+	CHECK(listening(21000, 21400, &outside) == 3 && outside == 0);
+	mce_te_close(te);
+	/* For the third port, which upstream's nodes do not need, there is no room. */
+	setenv("MC_MIN_PRC_PORT", "21402", 1);
+	setenv("MC_MAX_PRC_PORT", "21403", 1);
+	te = open_engine();
+	CHECK(listening(21402, 21403, &outside) == 2 && outside == 1);
 	mce_te_close(te);
 	/* Two ports are wanted, and there is one. */
 	setenv("MC_MIN_PRC_PORT", "21401", 1);
