@@ -44,15 +44,23 @@ struct exchange {
 	size_t len, size, swallowed;
 };
 
-const char *mc_http_query(const struct mc_http_request *rq, const char *name)
+const char *mc_http_query_n(const struct mc_http_request *rq, const char *name, size_t *ret_len)
 {
 	const char *value = NULL;
-	size_t len;
+	size_t len = 0;
 
 	if (MHD_lookup_connection_value_n(rq->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name),
 					  &value, &len) != MHD_YES)
 		return NULL;
+	*ret_len = value ? len : 0;
 	return value ? value : "";
+}
+
+const char *mc_http_query(const struct mc_http_request *rq, const char *name)
+{
+	size_t len;
+
+	return mc_http_query_n(rq, name, &len);
 }
 
 static bool method_fits(const struct mc_http_route *r, const char *method)
@@ -80,6 +88,20 @@ static void find_route(const struct mc_httpd *h, const char *path, const char *m
 	}
 }
 
+/* NUL bytes where text is meant are the end of the request. */
+static enum MHD_Result check_value(void *arg, enum MHD_ValueKind kind, const char *name,
+				   size_t name_len, const char *value, size_t len)
+{
+	struct exchange *x = arg;
+	const char *bytes = x->route->bytes;
+
+	if (!value || !memchr(value, 0, len) ||
+	    (bytes && strlen(bytes) == name_len && !memcmp(bytes, name, name_len)))
+		return MHD_YES;
+	x->error = MHD_HTTP_BAD_REQUEST;
+	return MHD_NO;
+}
+
 static void add_allow(const struct mc_httpd *h, const char *path, struct MHD_Response *resp)
 {
 	char allow[128] = "";
@@ -96,6 +118,7 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 				    const char *path, int status)
 {
 	const char *text = status == MHD_HTTP_NOT_FOUND ? "not found\n" :
+		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
 		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
 		status == HTTP_TOO_LARGE ? "body too large\n" : "internal error\n";
 	struct MHD_Response *resp;
@@ -184,6 +207,8 @@ static enum MHD_Result begin(const struct mc_httpd *h, struct MHD_Connection *co
 	if (!x)
 		return MHD_NO;
 	find_route(h, path, method, x);
+	if (x->route)
+		MHD_get_connection_values_n(conn, MHD_GET_ARGUMENT_KIND, check_value, x);
 	*state = x;
 	return MHD_YES;
 }

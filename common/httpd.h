@@ -19,14 +19,19 @@ struct mc_http_request {
 	FILE *out;			/* the handler writes the body here */
 };
 
-/* Value of ?name=, "" for a bare ?name, NULL when absent; borrowed for the call. */
+/* Value of ?name=, "" for a bare ?name, NULL when absent; borrowed for the call.  A NUL can be only in
+ * what the route's @bytes names. */
 const char *mc_http_query(const struct mc_http_request *rq, const char *name);
+const char *mc_http_query_n(const struct mc_http_request *rq, const char *name, size_t *ret_len);
 
 struct mc_http_route {
 	/* exact; GET also serves HEAD; method NULL: whatever the path's rows above do not serve; path
 	 * NULL: end of table */
 	const char *method, *path;
 	void (*handle)(struct mc_http_request *rq, void *arg);
+	/* The parameter that may be any bytes and is read with its length, NULL: none.  A request with a
+	 * NUL in any other one gets 400: as C strings they would mean something else. */
+	const char *bytes;
 };
 
 /* Serve @routes (constant) on @addr ("host:port", port 0 = free port) with @threads threads until

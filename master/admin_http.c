@@ -223,8 +223,8 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("GET", "/get_segments_detail", serve_segments_detail, false) \
 	X("GET", "/query_segment", serve_segment, false) \
 	X("GET", "/get_all_keys", mcm_admin_all_keys, false) \
-	X("GET", "/query_key", mcm_admin_key, false) \
-	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false) \
+	X("GET", "/query_key", mcm_admin_key, false, "key") \
+	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false, "keys") \
 	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false) \
 	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false) \
 	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false) \
@@ -236,16 +236,19 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false) \
 	X("GET", "/kv_events/status", serve_kv_events, false)
 
-#define GUARDED(method, path, handle, early) { { method, path, handle }, early },
+#define GUARDED(method, path, handle, early, ...) { { method, path, handle, NULL }, early },
 static const struct guarded table[] = {
 	MCM_ADMIN_ROUTES(GUARDED)
-	{ { NULL, NULL, NULL }, false },
+	{ { NULL, NULL, NULL, NULL }, false },
 };
 
-#define ROUTE(method, path, handle, early) { method, path, serve_guarded },
-#define OTHERS(method, path, handle, early) { NULL, path, serve_other_method },
+/* The last one, if there is one, is the parameter that may be any bytes. */
+#define BYTES(none, name, ...) name
+#define ROUTE(method, path, handle, early, ...) \
+	{ method, path, serve_guarded, BYTES(, ##__VA_ARGS__, NULL) },
+#define OTHERS(method, path, handle, early, ...) { NULL, path, serve_other_method, NULL },
 const struct mc_http_route mcm_http_routes[] = {
 	MCM_ADMIN_ROUTES(ROUTE)
 	MCM_ADMIN_ROUTES(OTHERS)
-	{ NULL, NULL, NULL },
+	{ NULL, NULL, NULL, NULL },
 };

@@ -194,22 +194,21 @@ bool mcm_flag_parse(const char *text)
 	return text && (!strcmp(text, "true") || !strcmp(text, "1"));
 }
 
-unsigned mcm_list_parse(const char *text, void (*fn)(void *arg, const char *part, size_t len),
-			void *arg)
+unsigned mcm_list_parse(const char *text, size_t len,
+			void (*fn)(void *arg, const char *part, size_t len), void *arg)
 {
+	const char *end = text + len, *comma;
 	unsigned n = 0;
 
-	while (text && *text && n < MCM_ADMIN_KEYS) {
-		size_t len = strcspn(text, ",");
-
-		fn(arg, text, len);
+	if (!len)
+		return 0;
+	/* Behind the last comma there is one part more, maybe an empty one. */
+	do {
+		comma = memchr(text, ',', (size_t)(end - text));
+		fn(arg, text, (size_t)((comma ? comma : end) - text));
 		n++;
-		/* Behind the last comma there is one part more, maybe an empty one. */
-		if (text[len] && !text[len + 1] && n < MCM_ADMIN_KEYS) {
-			fn(arg, text + len + 1, 0);
-			n++;
-		}
-		text += len + (text[len] == ',');
-	}
+		if (comma)
+			text = comma + 1;
+	} while (comma && n < MCM_ADMIN_KEYS);
 	return n;
 }

@@ -44,9 +44,9 @@ int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes);
 /* "true" and "1" are true, as upstream has it. */
 bool mcm_flag_parse(const char *text);
 
-/* Call @fn for each part of a list joined by commas, MCM_ADMIN_KEYS at the most; parts may be empty.
- * Their number, 0 for an empty text. */
-unsigned mcm_list_parse(const char *text, void (*fn)(void *arg, const char *part, size_t len),
-			void *arg);
+/* Call @fn for each part of a list joined by commas, MCM_ADMIN_KEYS at the most; parts may be empty and hold
+ * any other bytes.  Their number, 0 for an empty text. */
+unsigned mcm_list_parse(const char *text, size_t len,
+			void (*fn)(void *arg, const char *part, size_t len), void *arg);
 
 #endif

@@ -79,13 +79,14 @@ static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, int *ret_err)
 
 void mcm_admin_key(struct mc_http_request *rq, void *arg)
 {
-	const char *key = mc_http_query(rq, "key");
+	size_t len = 0;
+	const char *key = mc_http_query_n(rq, "key", &len);
 	json_t *list = NULL;
 	int r = -MC_ENOOBJECT;
 
 	/* No key is none that is found. */
-	if (key && *key)
-		list = replicas_json(arg, mcp_bytes(key, strlen(key)), &r);
+	if (len)
+		list = replicas_json(arg, mcp_bytes(key, len), &r);
 	if (list)
 		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
 	else
@@ -118,8 +119,10 @@ static void batch_key(void *arg, const char *key, size_t len)
 void mcm_admin_batch_keys(struct mc_http_request *rq, void *arg)
 {
 	struct batch b = { arg, json_object() };
+	size_t len = 0;
+	const char *keys = mc_http_query_n(rq, "keys", &len);
 
-	if (!mcm_list_parse(mc_http_query(rq, "keys"), batch_key, &b)) {
+	if (!mcm_list_parse(keys, len, batch_key, &b)) {
 		json_decref(b.data);
 		mcm_answer_json(rq, 400, json_pack("{s:b, s:s}", "success", 0, "error",
 						   "No keys provided. Use ?keys=key1,key2,..."));

@@ -31,9 +31,9 @@ static void health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", health },
-	{ "GET", "/metrics", mc_http_metrics },
-	{ NULL, NULL, NULL },
+	{ "GET", "/health", health, NULL },
+	{ "GET", "/metrics", mc_http_metrics, NULL },
+	{ NULL, NULL, NULL, NULL },
 };
 
 int mcfs_http_start(struct mcfs *fs, struct mc_httpd **ret)

@@ -147,12 +147,12 @@ static void on_health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/metadata", on_get },
-	{ "PUT", "/metadata", on_put },
-	{ "DELETE", "/metadata", on_delete },
-	{ "GET", "/health", on_health },
-	{ "GET", "/metrics", mc_http_metrics },
-	{ NULL, NULL, NULL },
+	{ "GET", "/metadata", on_get, NULL },
+	{ "PUT", "/metadata", on_put, NULL },
+	{ "DELETE", "/metadata", on_delete, NULL },
+	{ "GET", "/health", on_health, NULL },
+	{ "GET", "/metrics", mc_http_metrics, NULL },
+	{ NULL, NULL, NULL, NULL },
 };
 
 int mcp_meta_http_start(const struct mcp_meta_http_conf *conf, int *ret_port,

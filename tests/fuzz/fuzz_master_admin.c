@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		id(text);
 		break;
 	default:
-		(void)mcm_list_parse(text, part, &sum);
+		(void)mcm_list_parse(text, size - 1, part, &sum);
 		(void)mcm_flag_parse(text);
 		if (sum > size)
 			abort();

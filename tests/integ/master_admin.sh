@@ -109,6 +109,14 @@ ask 200 GET '/batch_query_keys?keys=plain,none'
 is .data.plain.ok true
 is '.data.plain.values|length' 1
 is .data.none.ok false
+# a NUL is a byte of a key, and in text none
+ask 404 GET '/query_key?key=plain%00zzz'
+ask 200 GET '/batch_query_keys?keys=plain%00zzz,plain'
+is '[.data[].ok]|sort' '[false,true]'
+is .data.plain.ok true
+ask 400 POST '/api/v1/remove_all?force=true&tenant_id=%00bob'
+ask 400 GET "/query_segment?segment=$segment%00"
+ask 200 GET '/query_key?key=plain'
 ask 200 GET "/api/v1/segments/status?segment=$segment"
 is '[.status,.status_name,.error_code]' '[1,"OK",0]'
 curl -sf "$base/query_segment?segment=$segment" | found '^Capacity(bytes) : 33554432$'
@@ -154,6 +162,10 @@ for body in '{}' '{"requested_quota_bytes":0}' '{"requested_quota_bytes":-1}' '{
 done
 ask 400 PUT /api/v1/tenant_quotas -d '{"requested_quota_bytes":5}'
 ask 200 PUT '/api/v1/tenant_quotas?tenant_id=red' -d '{"requested_quota_bytes":5000000}'
+is .data.requested_quota_bytes 5000000
+ask 400 PUT '/api/v1/tenant_quotas?tenant_id=red%00x' -d '{"requested_quota_bytes":77}'
+ask 400 DELETE '/api/v1/tenant_quotas?tenant_id=red%00x'
+ask 200 GET '/api/v1/tenant_quotas?tenant_id=red'
 is .data.requested_quota_bytes 5000000
 ask 200 DELETE '/api/v1/tenant_quotas?tenant_id=red'
 is .data null

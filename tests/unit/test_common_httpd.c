@@ -48,18 +48,31 @@ static void on_teapot(struct mc_http_request *rq, void *arg)
 	fputs("{}", rq->out);
 }
 
+/* What may be any bytes: each that is no letter as a dot. */
+static void on_bytes(struct mc_http_request *rq, void *arg)
+{
+	size_t len = 0;
+	const char *key = mc_http_query_n(rq, "key", &len), *q = mc_http_query(rq, "q");
+
+	fprintf(rq->out, "key of %zu=", len);
+	for (size_t i = 0; i < len; i++)
+		fputc(key[i] >= 'a' && key[i] <= 'z' ? key[i] : '.', rq->out);
+	fprintf(rq->out, " q=%s", q ? q : "-");
+}
+
 static void on_empty(struct mc_http_request *rq, void *arg)
 {
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/echo", on_echo },
-	{ "POST", "/echo", on_echo },
-	{ "GET", "/teapot", on_teapot },
-	{ "DELETE", "/empty", on_empty },
-	{ "GET", "/metrics", mc_http_metrics },
-	{ NULL, "/teapot", on_empty },
-	{ NULL, NULL, NULL },
+	{ "GET", "/echo", on_echo, NULL },
+	{ "POST", "/echo", on_echo, NULL },
+	{ "GET", "/teapot", on_teapot, NULL },
+	{ "DELETE", "/empty", on_empty, NULL },
+	{ "GET", "/bytes", on_bytes, "key" },
+	{ "GET", "/metrics", mc_http_metrics, NULL },
+	{ NULL, "/teapot", on_empty, NULL },
+	{ NULL, NULL, NULL, NULL },
 };
 
 static int start(void **state)
@@ -162,6 +175,23 @@ static void routes_answer(void **state)
 	expect(exchange("GET", "/echo", ""), 200, "Content-Type: text/plain; charset=utf-8\r\n");
 	expect(exchange("GET", "/teapot", ""), 418, "Content-Type: application/json\r\n");
 	expect(exchange("DELETE", "/empty", ""), 200, "Content-Length: 0\r\n");
+}
+
+/* As text it would end at the NUL and mean somebody else. */
+static void text_has_no_nul(void **state)
+{
+	int64_t before = mc_metric_get(&seen);
+
+	expect(exchange("GET", "/echo?q=a%00b", ""), 400, "a parameter holds a NUL\n");
+	expect(exchange("GET", "/echo?q=%00", ""), 400, "");
+	expect(exchange("POST", "/echo?z=1&q=%00", "body"), 400, "");
+	expect(exchange("GET", "/echo?q=a&unknown=%00", ""), 400, "");
+	assert_int_equal(mc_metric_get(&seen), before);
+	expect(exchange("GET", "/bytes?key=k%00b", ""), 200, "key of 3=k.b q=-");
+	expect(exchange("GET", "/bytes?key=%00&q=x", ""), 200, "key of 1=. q=x");
+	expect(exchange("GET", "/bytes?key=k&q=x%00", ""), 400, "");
+	expect(exchange("GET", "/bytes?key", ""), 200, "key of 0= q=-");
+	expect(exchange("GET", "/bytes?key%00=k", ""), 200, "key of 0= q=-");
 }
 
 static void head_has_no_body(void **state)
@@ -305,6 +335,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		SERVED(routes_answer),
+		SERVED(text_has_no_nul),
 		SERVED(head_has_no_body),
 		SERVED(what_is_not_there),
 		SERVED(bodies_have_a_limit),
