@@ -6,8 +6,11 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
+#include "common/hash.h"
 #include "common/metrics.h"
 #include "master/admin_json.h"
 #include "master/journal.h"
@@ -71,9 +74,9 @@ static void serve_summary(struct mc_http_request *rq, void *arg)
 
 /* ---- segments ---- */
 
-static const char *state_name(const struct mcm_segment *s)
+static const char *state_name(uint8_t shown)
 {
-	switch (mcm_segment_shown(s)) {
+	switch (shown) {
 	case MCP_SEG_OK:
 		return "OK";
 	case MCP_SEG_DRAINING:
@@ -89,26 +92,19 @@ static const char *state_name(const struct mcm_segment *s)
 
 static void serve_segment_names(struct mc_http_request *rq, void *arg)
 {
-	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
-	unsigned i, j;
+	auto_free struct mcm_segment_sum *sum = NULL;
+	unsigned n = 0;
 
 	rq->content_type = TEXT;
-	pthread_rwlock_rdlock(&ss->lock);
-	for (i = 0; i < ss->n_live; i++) {
-		const struct mcm_segment *s = ss->at[ss->live[i]];
-
-		for (j = 0; j < i && ss->at[ss->live[j]]->name_hash != s->name_hash; j++)
-			;
-		if (j == i)
-			fprintf(rq->out, "%s\n", s->name);
-	}
-	pthread_rwlock_unlock(&ss->lock);
+	if (mcm_segments_sums(&((struct mcm *)arg)->segments, &sum, &n) < 0)
+		rq->status = 500;
+	for (unsigned i = 0; i < n; i++)
+		fprintf(rq->out, "%s\n", sum[i].name);
 }
 
-static json_t *segment_json(const struct mcm_segment *s)
+static json_t *segment_json(const struct mcm_segment_view *s)
 {
 	char id[MCM_ID_TEXT], client[MCM_ID_TEXT], base[24], human[32];
-	uint64_t used = mcm_peek(&s->used);
 
 	snprintf(base, sizeof(base), "0x%" PRIx64, s->base);
 	snprintf(human, sizeof(human), "%g GiB", (double)s->size / (1ull << 30));
@@ -117,22 +113,26 @@ static json_t *segment_json(const struct mcm_segment *s)
 			 "client_id", mcm_id_text(s->client, client), "base_address", base,
 			 "size_bytes", (json_int_t)s->size,
 			 "size_human", human,
-			 "te_endpoint", s->endpoint, "protocol", s->protocol, "status", state_name(s),
-			 "allocator_used_bytes", (json_int_t)used,
+			 "te_endpoint", s->endpoint, "protocol", s->protocol, "status",
+			 state_name(s->shown),
+			 "allocator_used_bytes", (json_int_t)s->used,
 			 "allocator_capacity_bytes", (json_int_t)s->size,
-			 "allocator_usage_percent", 100.0 * (double)used / (double)s->size);
+			 "allocator_usage_percent", 100.0 * (double)s->used / (double)s->size);
 }
 
 static void serve_segments_detail(struct mc_http_request *rq, void *arg)
 {
+	auto_free struct mcm_segment_view *v = malloc(MCM_SEGMENT_VIEWS * sizeof(*v));
 	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
-	json_t *list = json_array();
-	unsigned i;
+	json_t *list = v ? json_array() : NULL;
+	bool more = list;
+	unsigned next = 0, n;
 
-	pthread_rwlock_rdlock(&ss->lock);
-	for (i = 0; list && i < ss->n_live; i++)
-		json_array_append_new(list, segment_json(ss->at[ss->live[i]]));
-	pthread_rwlock_unlock(&ss->lock);
+	while (more) {
+		more = mcm_segments_view(ss, &next, v, &n);
+		for (unsigned i = 0; i < n; i++)
+			json_array_append_new(list, segment_json(&v[i]));
+	}
 	mcm_answer_json(rq, 200, json_pack("{s:I, s:o}", "total_segments",
 				       (json_int_t)json_array_size(list), "segments", list));
 }
@@ -141,18 +141,15 @@ static void serve_segment(struct mc_http_request *rq, void *arg)
 {
 	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
 	const char *name = mc_http_query(rq, "segment");
-	uint64_t used = 0, size = 0;
-	unsigned i;
+	const struct mcm_segment *s = NULL;
+	uint64_t used = 0, size = 0, hash;
 
 	rq->content_type = TEXT;
+	hash = name ? mc_hash(name, strlen(name), 0) : 0;
 	pthread_rwlock_rdlock(&ss->lock);
-	for (i = 0; name && i < ss->n_live; i++) {
-		const struct mcm_segment *s = ss->at[ss->live[i]];
-
-		if (!strcmp(s->name, name)) {
-			used += mcm_peek(&s->used);
-			size += s->size;
-		}
+	while (name && (s = mcm_segments_named(ss, hash, s))) {
+		used += mcm_peek(&s->used);
+		size += s->size;
 	}
 	pthread_rwlock_unlock(&ss->lock);
 	if (size) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/hash.h"
 #include "master/admin_http.h"
 #include "master/admin_json.h"
 #include "master/get.h"
@@ -149,14 +150,12 @@ static int segment_status(struct mcm *m, const char *name, const char **ret_name
 		[MCP_SEG_DRAINING] = { 2, "DRAINING" }, [MCP_SEG_DRAINED] = { 3, "DRAINED" },
 	};
 	struct mcm_segments *ss = &m->segments;
+	const struct mcm_segment *s;
 	int r = -MC_ENOSEGMENT;
 
 	pthread_rwlock_rdlock(&ss->lock);
-	for (unsigned i = 0; i < ss->n_live && r < 0; i++) {
-		const struct mcm_segment *s = ss->at[ss->live[i]];
-
-		if (strcmp(s->name, name))
-			continue;
+	s = mcm_segments_named(ss, mc_hash(name, strlen(name), 0), NULL);
+	if (s) {
 		*ret_name = by_state[mcm_segment_shown(s)].name;
 		r = by_state[mcm_segment_shown(s)].number;
 	}

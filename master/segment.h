@@ -75,6 +75,21 @@ struct mcm_segments {
 	uint16_t *by_host;		/* live ones in the order of their hosts (strategy_local.c) */
 	unsigned n_by_host;
 	unsigned looked;		/* segments looked at to find some by id, name or host, ever; atomic */
+	unsigned view_most;		/* the most looked at under one lock to show them; atomic */
+};
+
+/* What a mounted one was when it was looked at. */
+struct mcm_segment_view {
+	struct mcp_id id, client;
+	uint64_t base, size, used, objects;
+	uint8_t shown;
+	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
+};
+
+/* All mounted ones of one name. */
+struct mcm_segment_sum {
+	uint64_t size, used, objects;
+	char name[MCM_NAME_MAX + 1];
 };
 
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
@@ -139,6 +154,15 @@ void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, boo
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);
 
 /* ---- no lock held ---- */
+
+#define MCM_SEGMENT_VIEWS 64u
+
+/* Some of the mounted ones (segment_view.c): up to MCM_SEGMENT_VIEWS to @v, maybe none, their number to *@n.  Whether
+ * there may be more; *@next, 0 at first, is where they begin.  What comes or goes between two calls may be missed. */
+bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segment_view *v, unsigned *n);
+/* The names of the mounted ones in their order, each once, and their sums; to be freed, NULL when there are none.
+ * -ENOMEM. */
+int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, unsigned *ret_n);
 
 /* An unmounted segment that holds no range any more becomes free for the next mount. */
 void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s);

@@ -4,6 +4,8 @@
 
 #include "master/stats.h"
 
+#include "common/cleanup.h"
+#include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 
@@ -86,50 +88,41 @@ void mcm_stats_collect(void *arg)
 	mc_metric_set(&silent, n);
 }
 
-static void print_one(struct mcm *m, FILE *to, const char *name, const char *help,
-		      uint64_t (*value)(const struct mcm_segment *s))
+static uint64_t used_of(const struct mcm_segment_sum *s)
 {
-	struct mcm_segments *ss = &m->segments;
-	unsigned i, j;
-
-	fprintf(to, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
-	for (i = 0; i < ss->n_live; i++) {
-		const struct mcm_segment *s = ss->at[ss->live[i]];
-		uint64_t sum = 0;
-
-		/* Several segments may have one name; a series must not appear twice. */
-		for (j = 0; j < i; j++)
-			if (ss->at[ss->live[j]]->name_hash == s->name_hash)
-				break;
-		if (j < i)
-			continue;
-		for (j = i; j < ss->n_live; j++)
-			if (ss->at[ss->live[j]]->name_hash == s->name_hash)
-				sum += value(ss->at[ss->live[j]]);
-		fprintf(to, "%s{segment=\"%s\"} %llu\n", name, s->name, (unsigned long long)sum);
-	}
+	return s->used;
 }
 
-static uint64_t used_of(const struct mcm_segment *s)
-{
-	return mcm_peek(&s->used);
-}
-
-static uint64_t size_of(const struct mcm_segment *s)
+static uint64_t size_of(const struct mcm_segment_sum *s)
 {
 	return s->size;
 }
 
-static uint64_t objects_of(const struct mcm_segment *s)
+static uint64_t objects_of(const struct mcm_segment_sum *s)
 {
-	return mcm_peek(&s->objects);
+	return s->objects;
 }
 
 void mcm_stats_print_segments(struct mcm *m, FILE *to)
 {
-	pthread_rwlock_rdlock(&m->segments.lock);
-	print_one(m, to, "segment_allocated_bytes", "Bytes used in a segment", used_of);
-	print_one(m, to, "segment_total_capacity_bytes", "Bytes of a segment", size_of);
-	print_one(m, to, "mooncake_master_segment_objects", "Objects in a segment", objects_of);
-	pthread_rwlock_unlock(&m->segments.lock);
+	static const struct {
+		const char *name, *help;
+		uint64_t (*value)(const struct mcm_segment_sum *s);
+	} series[] = {
+		{ "segment_allocated_bytes", "Bytes used in a segment", used_of },
+		{ "segment_total_capacity_bytes", "Bytes of a segment", size_of },
+		{ "mooncake_master_segment_objects", "Objects in a segment", objects_of },
+	};
+	auto_free struct mcm_segment_sum *sum = NULL;
+	unsigned n = 0;
+
+	if (mcm_segments_sums(&m->segments, &sum, &n) < 0)
+		mc_warn("stats", "no memory for the segments' figures");
+	for (unsigned k = 0; k < sizeof(series) / sizeof(series[0]); k++) {
+		fprintf(to, "# HELP %s %s\n# TYPE %s gauge\n", series[k].name, series[k].help,
+			series[k].name);
+		for (unsigned i = 0; i < n; i++)
+			fprintf(to, "%s{segment=\"%s\"} %llu\n", series[k].name, sum[i].name,
+				(unsigned long long)series[k].value(&sum[i]));
+	}
 }

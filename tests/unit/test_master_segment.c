@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "master/admin_http.h"
+#include "master/stats.h"
+
 #define MIB (1ull << 20)
 #define KIB 1024u
 
@@ -286,6 +289,107 @@ static void test_thousands_of_owners(void **state)
 	fx_down(&fx);
 }
 
+/* ---- showing them ---- */
+
+struct shown {
+	struct mcm_segments *ss;
+	char text[400000];
+	size_t len;
+	bool locked;		/* a line was printed while a mount had to wait */
+};
+
+static ssize_t take_text(void *arg, const char *p, size_t len)
+{
+	struct shown *sh = arg;
+
+	if (pthread_rwlock_trywrlock(&sh->ss->lock))
+		sh->locked = true;
+	else
+		pthread_rwlock_unlock(&sh->ss->lock);
+	assert_true(sh->len + len < sizeof(sh->text));
+	memcpy(sh->text + sh->len, p, len);
+	sh->len += len;
+	return (ssize_t)len;
+}
+
+static FILE *shows(struct shown *sh, struct fixture *fx)
+{
+	FILE *f = fopencookie(sh, "w", (cookie_io_functions_t){ .write = take_text });
+
+	memset(sh, 0, sizeof(*sh));
+	sh->ss = &fx->m->segments;
+	assert_non_null(f);
+	setvbuf(f, NULL, _IONBF, 0);
+	return f;
+}
+
+static unsigned times(const char *text, const char *part)
+{
+	unsigned n = 0;
+
+	while ((text = strstr(text, part))) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+/* What path answers. */
+static void serve(struct shown *sh, struct fixture *fx, const char *path)
+{
+	struct mc_http_request rq = { .method = "GET", .path = path, .status = 200, .out = shows(sh, fx) };
+	const struct mc_http_route *r = mcm_http_routes;
+
+	while (strcmp(r->path, path) || !r->method)
+		r++;
+	r->handle(&rq, fx->m);
+	assert_int_equal(rq.status, 200);
+	fclose(rq.out);
+}
+
+/* Who shows them prints nothing under their lock and looks at few at a time; of two with one name it makes one. */
+static void test_shown(void **state)
+{
+	struct mcp_mount rq = { .client = { 7, 1 }, .epoch = 5, .size = MIB, .endpoint = fx_bytes("h:1"),
+				.protocol = fx_bytes("tcp") };
+	static struct shown sh;
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	char name[32];
+	uint64_t lost;
+	FILE *f;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	fx.m->ready = true;
+	for (unsigned i = 1; i <= 700; i++) {
+		snprintf(name, sizeof(name), "host-%u", 1000 + (i > 600 ? i - 600 : i));
+		rq.segment = id_of(i);
+		rq.base = i * MIB;
+		rq.name = fx_bytes(name);
+		assert_int_equal(mcm_mount(fx.m, id_of(1), &rq, &reply), 0);
+	}
+	assert_int_equal(mcm_unmount(fx.m, id_of(1), id_of(300), &lost), 0);
+	f = shows(&sh, &fx);
+	mcm_stats_print_segments(fx.m, f);
+	fclose(f);
+	assert_false(sh.locked);
+	assert_int_equal(times(sh.text, "\nsegment_total_capacity_bytes{"), 599);
+	assert_int_equal(times(sh.text, "\nmooncake_master_segment_objects{"), 599);
+	assert_int_equal(times(sh.text, "segment_total_capacity_bytes{segment=\"host-1001\"} 2097152\n"), 1);
+	assert_int_equal(times(sh.text, "segment_total_capacity_bytes{segment=\"host-1101\"} 1048576\n"), 1);
+	assert_null(strstr(sh.text, "\"host-1300\""));
+	serve(&sh, &fx, "/get_all_segments");
+	assert_false(sh.locked);
+	assert_int_equal(times(sh.text, "\n"), 599);
+	assert_int_equal(times(sh.text, "host-1100\n"), 1);
+	serve(&sh, &fx, "/get_segments_detail");
+	assert_false(sh.locked);
+	assert_int_equal(times(sh.text, "\"segment_name\""), 699);
+	assert_in_range(fx.m->segments.view_most, 1, 256);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +401,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_fenced),
 		cmocka_unit_test(test_thousands_of_owners),
+		cmocka_unit_test(test_shown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
