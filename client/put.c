@@ -100,6 +100,8 @@ static bool hope(struct mcs_put_group *b)
 	uint64_t room;
 	bool may;
 
+	if (b->held)
+		return true;
 	if (mcs_call(b->s->session, MCP_STATS, &msg, &reply, &mem, b->deadline) < 0)
 		return false;
 	/* After a restart of the master its owners come one after another. */

@@ -43,6 +43,7 @@ struct mcs_put_group {
 	uint64_t deadline;
 	uint64_t granted_ns;		/* when the master was asked for the room that is written to */
 	unsigned rounds, hopeless;	/* of waiting for room */
+	bool held;			/* the master says that waiting helps */
 };
 
 /* RESERVE -> WRITE (or COMMIT without bytes), DONE, or still RESERVE: no room now.  Negative: the

@@ -121,7 +121,9 @@ static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
 		return;
 	}
 	if (r == -MC_ENOSPACE || r == -MC_EUNAVAILABLE) {
-		op->refused = r;
+		/* When waiting for what is held has not helped, the tenant's objects fill its quota. */
+		b->held |= r == -MC_EUNAVAILABLE;
+		op->refused = r == -MC_EUNAVAILABLE ? -MC_EQUOTA : r;
 		return;
 	}
 	if (r < 0) {
@@ -165,6 +167,7 @@ int mcs_put_reserve(struct mcs_put_group *b)
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("client.put.granted");
+	b->held = false;
 	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
 	for (unsigned i = 0; i < b->n; i++) {
 		struct mcs_put_op *op = &b->ops[i];

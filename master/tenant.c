@@ -223,6 +223,12 @@ static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
 	return true;
 }
 
+/* What was brought back may go in a few seconds: this is no refusal yet. */
+static int put_off(const struct mcm_tenant *t)
+{
+	return mc_fail(-MC_EUNAVAILABLE, "tenant %s has objects that are held after a restart", t->name);
+}
+
 static int refuse(struct mcm_tenant *t)
 {
 	__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
@@ -245,7 +251,7 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 		if (bytes > limit || tries == EVICT_TRIES ||
 		    (charged + bytes > limit &&
 		     !mcm_tenant_evict(m, tenant, charged + bytes - limit)))
-			return refuse(t);
+			return bytes <= limit && mcm_tenant_holds(m, tenant) ? put_off(t) : refuse(t);
 	}
 	return 0;
 }

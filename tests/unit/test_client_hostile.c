@@ -218,6 +218,27 @@ static void a_version_that_changed_once(void **state)
 	assert_int_equal(get("a", 100000), 100000);
 }
 
+static void a_quota_of_held_objects_is_waited_for(void **state)
+{
+	uint64_t began;
+
+	SET(evictable, 0);
+	SET(grant_err, -MC_EUNAVAILABLE);
+	SET(grant_times, 20);
+	assert_int_equal(put("a", 100, 0), 0);
+	/* A plain one is not. */
+	SET(grant_err, -MC_EQUOTA);
+	SET(grant_times, 1);
+	assert_int_equal(put("b", 100, 0), -MCS_EQUOTA);
+	assert_int_equal(fake_count(&fake.grant_times), 0);
+	/* Until the deadline, and then it is one. */
+	SET(grant_err, -MC_EUNAVAILABLE);
+	SET(grant_times, 1000000);
+	began = mc_now_ns();
+	assert_int_equal(put("b", 100, 0), -MCS_EQUOTA);
+	assert_true(mc_now_ns() - began > 2 * MC_NS_PER_SEC);
+}
+
 static void a_full_pool_is_waited_for(void **state)
 {
 	uint64_t began = mc_now_ns();
@@ -399,6 +420,7 @@ int main(void)
 		T(bytes_of_another_place), T(segments_that_cannot_be),
 		T(one_segment_that_cannot_be),
 		T(a_version_that_always_changes), T(a_version_that_changed_once),
+		T(a_quota_of_held_objects_is_waited_for),
 		T(a_full_pool_is_waited_for), T(puts_that_lose), T(answers_that_are_lost),
 		T(a_listing_that_goes_round), T(a_master_that_wants_the_segment_again),
 		T(heartbeats_that_are_too_rare), T(open_is_refused),

@@ -111,6 +111,7 @@ static void tune(struct mcm_conf *conf)
 	/* nobody sends heartbeats here */
 	conf->client_ttl = 1000000;
 	conf->journal_sync = jx_want.journal_sync ? jx_want.journal_sync : conf->journal_sync;
+	conf->enable_multi_tenants = jx_want.enable_multi_tenants;
 }
 
 void jx_up(struct fixture *fx, unsigned n, uint64_t size)

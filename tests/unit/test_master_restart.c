@@ -533,6 +533,29 @@ static void t_headless(void **state)
 	fx_down(&fx);
 }
 
+/* A tenant at its quota is told that waiting helps as long as it does. */
+static void t_quota_held(void **state)
+{
+	struct fixture fx;
+	uint64_t effective;
+
+	jx_want.enable_multi_tenants = true;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("default"), 500 << 10, &effective), 0);
+	assert_int_equal(fx_put(&fx, "a", 300 << 10, 0), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "b", 300 << 10, 0), -MC_EUNAVAILABLE);
+	assert_int_equal(fx_put(&fx, "b", 600 << 10, 0), -MC_EQUOTA);
+	assert_int_equal(fx_put(&fx, "b", 200 << 10, 0), 0);
+	fx_advance(&fx, 4000);
+	assert_int_equal(fx_put(&fx, "c", 400 << 10, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_put(&fx, "d", 300 << 10, 0), -MC_EQUOTA);
+	fx_check(&fx);
+	fx_down(&fx);
+	jx_want.enable_multi_tenants = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,7 +564,7 @@ int main(void)
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
 		cmocka_unit_test(t_commit_fails), cmocka_unit_test(t_renamed_meanwhile),
 		cmocka_unit_test(t_two_owners), cmocka_unit_test(t_very_large),
-		cmocka_unit_test(t_headless),
+		cmocka_unit_test(t_headless), cmocka_unit_test(t_quota_held),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
