@@ -111,6 +111,8 @@ int mcm_checkpoint(struct mcm *m);
 void mcm_restored_tick(struct mcm *m);
 /* Then the evictor lets go of them; true: there is more to do. */
 bool mcm_restored_release(struct mcm *m);
+/* Are there still any?  Any thread. */
+bool mcm_restored_holds(const struct mcm *m);
 
 /* ---- objects and records (restore_object.c) ---- */
 

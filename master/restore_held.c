@@ -72,7 +72,13 @@ bool mcm_restored_release(struct mcm *m)
 		return false;
 	if (end - m->held_next > STEP)
 		end = m->held_next + STEP;
-	for (; m->held_next < end; m->held_next++)
-		release(m, m->held_next);
-	return m->held_next < m->held_end;
+	for (uint32_t slot = m->held_next; slot < end; slot++)
+		release(m, slot);
+	__atomic_store_n(&m->held_next, end, __ATOMIC_RELAXED);
+	return end < m->held_end;
+}
+
+bool mcm_restored_holds(const struct mcm *m)
+{
+	return __atomic_load_n(&m->held_next, __ATOMIC_RELAXED) < m->held_end;
 }

@@ -226,7 +226,7 @@ static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
 /* What was brought back may go in a few seconds: this is no refusal yet. */
 static int put_off(const struct mcm_tenant *t)
 {
-	return mc_fail(-MC_EUNAVAILABLE, "tenant %s has objects that are held after a restart", t->name);
+	return mc_fail(-MC_EUNAVAILABLE, "tenant %s may have objects that are held after a restart", t->name);
 }
 
 static int refuse(struct mcm_tenant *t)
@@ -251,7 +251,7 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 		if (bytes > limit || tries == EVICT_TRIES ||
 		    (charged + bytes > limit &&
 		     !mcm_tenant_evict(m, tenant, charged + bytes - limit)))
-			return bytes <= limit && mcm_tenant_holds(m, tenant) ? put_off(t) : refuse(t);
+			return bytes <= limit && mcm_restored_holds(m) ? put_off(t) : refuse(t);
 	}
 	return 0;
 }

@@ -116,8 +116,8 @@ struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
 
 /* ---- quotas; nothing happens while tenants are off ---- */
 
-/* Room for a put, evicting the tenant's own objects when needed.  -MC_EQUOTA; -MC_EUNAVAILABLE while some of
- * them are held after a restart. */
+/* Room for a put, evicting the tenant's own objects when needed.  -MC_EQUOTA; -MC_EUNAVAILABLE while
+ * they may be held after a restart. */
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes);
 /* The same for one more copy of an object: nothing is evicted for it. */
 int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes);
@@ -140,8 +140,6 @@ void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* Evict about @want bytes of a tenant's objects; bytes freed (tenant_evict.c). */
 uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want);
-/* Does it have objects that are held after a restart, as far as a look at some tells? */
-bool mcm_tenant_holds(struct mcm *m, uint32_t tenant);
 /* Room is wanted: first up to @want bytes of those tenants of the policy that have more than their share,
  * since it became smaller, each down to it; what is promised to a reader stays.  Bytes freed. */
 bool mcm_tenants_above(struct mcm *m);	/* may there be such? */

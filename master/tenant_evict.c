@@ -327,19 +327,6 @@ uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
 	return evict_levels(m, m->tenants.at[tenant], want, levels, 3);
 }
 
-bool mcm_tenant_holds(struct mcm *m, uint32_t tenant)
-{
-	struct mcm_tenant *t = m->tenants.at[tenant];
-	uint32_t slot;
-	unsigned i;
-
-	MC_LOCKED(&t->lock);
-	for (slot = t->first, i = 0; slot && i < STEPS_MAX; slot = link_of(m, slot)->next, i++)
-		if (mcm_peek(&mcm_object(&m->index, slot)->marks) & MCM_MARK_RESTORED)
-			return true;
-	return false;
-}
-
 /* What a tenant of the policy has above its share. */
 static uint64_t above(const struct mcm_tenant *t)
 {
