@@ -5,7 +5,7 @@
  * second one.  A caller that is being killed is answered at once.  For other signals the operation has
  * a moment to end by itself - file operations are not expected to be interrupted, and programs that
  * get timer signals all day would hardly get anything done - while a watcher looks whether the caller
- * is killed after all. */
+ * is killed after all.  An operation that has claimed its answer keeps who lives waiting until its end. */
 #include <config.h>
 #include "mcfs/reply.h"
 
@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
@@ -24,6 +25,8 @@
 #define GRACE_MS 250
 #define LAST_GRACE_MS 50
 #define WATCH_MS 10
+/* The same for an answer that is claimed: only a kill ends that wait. */
+#define CLAIMED_WATCH_MS 100
 #define SWEEP_MS 100
 #define LONG_MS (3600 * 1000)
 /* Threads that stay free to read interrupts and releases while all others are busy. */
@@ -33,6 +36,13 @@ static const char *const op_names[] = {
 #define NAME(name) #name,
 	MCFS_OPS(NAME)
 #undef NAME
+};
+
+/* Passed when an operation has begun and can be interrupted. */
+static const char *const point_names[] = {
+#define POINT(name) "mcfs.op." #name,
+	MCFS_OPS(POINT)
+#undef POINT
 };
 
 static struct mc_hist latency_hist[MCFS_NOPS];
@@ -89,55 +99,69 @@ static struct {
 	pthread_t thread;
 } patience = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Once taken, @op may vanish at any moment. */
-static void interrupt_now(struct mcfs_op *op, fuse_req_t req)
+/* Once it is answered, @op may vanish at any moment. */
+static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
 {
-	if (__atomic_exchange_n(&op->taken, 1, __ATOMIC_ACQ_REL))
-		return;
+	int now = __atomic_load_n(&op->claim, __ATOMIC_ACQUIRE);
+
+	do {
+		if (now > (killed ? MCFS_UNLESS_KILLED : MCFS_UNCLAIMED))
+			return;
+	} while (!__atomic_compare_exchange_n(&op->claim, &now, MCFS_ANSWERED, false,
+					      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
 	mc_metric_add(&interrupted, 1);
 	(void)fuse_reply_err(req, EINTR);
 }
 
-static void watch_once(void)
+/* Is it time to answer @op?  Else *ms becomes when to look again, if that is sooner. */
+static bool is_due(struct mcfs_op *op, uint64_t now, int64_t *ms)
+{
+	const int claim = __atomic_load_n(&op->claim, __ATOMIC_ACQUIRE);
+	const bool late = now >= op->due_ns;
+	const int64_t again = late ? CLAIMED_WATCH_MS : WATCH_MS;
+
+	if (claim > MCFS_UNLESS_KILLED)
+		return false;
+	if (!__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
+		op->killed |= mcfs_caller_killed(op->ctx.pid);
+		if (late ? op->killed || claim == MCFS_UNCLAIMED :
+		    op->killed && op->code != MCFS_OP_flush)
+			return true;
+	}
+	*ms = again < *ms ? again : *ms;
+	return false;
+}
+
+/* Returns when to look again. */
+static int64_t watch_once(void)
 {
 	struct mc_list *pos, *tmp;
 	uint64_t now = mc_now_ns();
+	int64_t ms = LONG_MS;
 
 	pthread_mutex_lock(&patience.lock);
 	mc_list_for_each_safe(pos, tmp, &patience.ops) {
 		struct mcfs_op *op = mc_container_of(pos, struct mcfs_op, link);
 
-		if (__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE))
-			continue;
-		if (now < op->due_ns &&
-		    (op->code == MCFS_OP_flush || !mcfs_caller_killed(op->ctx.pid)))
+		if (!is_due(op, now, &ms))
 			continue;
 		mc_list_remove(pos);
 		op->impatient = false;
-		interrupt_now(op, op->req);
+		interrupt_now(op, op->req, op->killed);
 	}
 	pthread_mutex_unlock(&patience.lock);
-}
-
-static bool nobody_waits(void)
-{
-	bool empty;
-
-	pthread_mutex_lock(&patience.lock);
-	empty = mc_list_empty(&patience.ops);
-	pthread_mutex_unlock(&patience.lock);
-	return empty;
+	return ms;
 }
 
 static void *watch(void *arg)
 {
 	struct mcfs *fs = arg;
-	int64_t ms = 0;
+	int64_t ms = 0, sweep_ms;
 
 	while (!mc_stop_wait(&patience.stop, ms)) {
-		watch_once();
-		ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS : LONG_MS;
-		ms = nobody_waits() ? ms : WATCH_MS;
+		ms = watch_once();
+		sweep_ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS : LONG_MS;
+		ms = sweep_ms < ms ? sweep_ms : ms;
 	}
 	return NULL;
 }
@@ -165,11 +189,12 @@ static void on_interrupt(fuse_req_t req, void *arg)
 
 	if (killed && op->code != MCFS_OP_flush &&
 	    !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
-		interrupt_now(op, req);
+		interrupt_now(op, req, true);
 		return;
 	}
 	pthread_mutex_lock(&patience.lock);
 	op->impatient = true;
+	op->killed = killed;
 	op->due_ns = mc_now_ns() + due_ms(op, killed) * MC_NS_PER_MS;
 	mc_list_push_back(&patience.ops, &op->link);
 	pthread_mutex_unlock(&patience.lock);
@@ -228,13 +253,22 @@ static void count(const struct mcfs_op *op, int err)
 	mc_metric_add(&errno_metric[i], 1);
 }
 
+/* When the store or a commit does what these ask for is not known here.  Who was told EINTR could put a new file where
+ * an old name is about to be removed, renamed or published. */
+static bool always_claims(enum mcfs_opcode code)
+{
+	return code == MCFS_OP_symlink || code == MCFS_OP_mkdir || code == MCFS_OP_unlink ||
+		code == MCFS_OP_rmdir || code == MCFS_OP_rename || code == MCFS_OP_flush ||
+		code == MCFS_OP_fsync;
+}
+
 static bool begin(struct mcfs_op *op)
 {
 	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
 
 	op->start_ns = mc_now_ns();
 	op->deadline = op->start_ns + mcfs_live(&op->fs->conf.timeout) * MC_NS_PER_MS;
-	op->taken = 0;
+	op->claim = always_claims(op->code) ? MCFS_UNLESS_KILLED : MCFS_UNCLAIMED;
 	op->bytes = 0;
 	op->impatient = false;
 	/* Of what the daemon before us has lost the key nothing is known. */
@@ -254,6 +288,7 @@ static bool begin(struct mcfs_op *op)
 	fuse_req_interrupt_func(op->req, on_interrupt, op);
 	__atomic_store_n(&op->beginning, false, __ATOMIC_RELEASE);
 	mc_trace("mcfs", "%s pid=%d", op_names[op->code], (int)op->ctx.pid);
+	MC_FAULT_POINT(point_names[op->code]);
 	return true;
 }
 
@@ -309,7 +344,7 @@ bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code
 
 bool mcfs_op_given_up(const struct mcfs_op *op)
 {
-	return __atomic_load_n(&op->taken, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&op->claim, __ATOMIC_ACQUIRE) == MCFS_ANSWERED;
 }
 
 int64_t mcfs_op_left_ms(const struct mcfs_op *op)
@@ -320,7 +355,7 @@ int64_t mcfs_op_left_ms(const struct mcfs_op *op)
 /* Take the right to answer.  After this @op is known to nobody else. */
 static bool take(struct mcfs_op *op)
 {
-	bool ours = !__atomic_exchange_n(&op->taken, 1, __ATOMIC_ACQ_REL);
+	bool ours = __atomic_exchange_n(&op->claim, MCFS_ANSWERED, __ATOMIC_ACQ_REL) != MCFS_ANSWERED;
 
 	/* While the request is not answered, this waits for an interrupt that is being handled. */
 	if (ours)

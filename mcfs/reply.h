@@ -4,7 +4,8 @@
  * Answers are given exactly once.  When the caller is killed, or keeps being interrupted while the
  * operation takes its time, the answer is EINTR and comes at once; the operation goes on by itself and
  * its own reply function then says that nobody took it (-ECANCELED), so that what it made can be
- * undone.  Here, and nowhere else, errors change their sign for libfuse. */
+ * undone.  What cannot be undone claims the answer first: who was told EINTR finds nothing changed, now or
+ * later.  Here, and nowhere else, errors change their sign for libfuse. */
 #ifndef MCFS_REPLY_H
 #define MCFS_REPLY_H
 
@@ -34,6 +35,14 @@ struct statvfs;
 enum mcfs_opcode { MCFS_OPS(MCFS_OP_NUMBER) MCFS_NOPS };
 #undef MCFS_OP_NUMBER
 
+/* Who gives the answer.  It only grows. */
+enum mcfs_claim {
+	MCFS_UNCLAIMED,		/* whoever is first */
+	MCFS_UNLESS_KILLED,	/* the operation, as long as the caller lives */
+	MCFS_FOR_GOOD,		/* the operation */
+	MCFS_ANSWERED		/* it was given, or is about to be */
+};
+
 struct mcfs_op {
 	fuse_req_t req;		/* gone once somebody has answered */
 	struct fuse_ctx ctx;	/* the caller */
@@ -46,10 +55,10 @@ struct mcfs_op {
 	uint64_t start_ns;
 	size_t bytes;		/* read or written */
 	uint64_t deadline;	/* on the mc_now_ns() scale */
-	int taken;		/* atomic: the answer was given, or is about to be */
+	int claim;		/* atomic; enum mcfs_claim */
 	bool beginning;		/* atomic; libfuse still has the request in its hands */
 	/* guarded by the patience lock */
-	bool impatient;
+	bool impatient, killed;
 	uint64_t due_ns;
 	struct mc_list link;
 };
@@ -70,6 +79,19 @@ bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code
 		       fuse_ino_t other);
 /* Does nobody wait for the answer any more? */
 bool mcfs_op_given_up(const struct mcfs_op *op);
+/* Before @op changes what its caller, told EINTR, would not expect to change: @claim is MCFS_UNLESS_KILLED, or
+ * MCFS_FOR_GOOD where also the death of the caller must wait for the end.  False: it was answered already, and nothing
+ * may be changed.  @op NULL: nobody waits for it.  Of what changes names or publishes everything is claimed from the
+ * beginning. */
+static inline bool mcfs_op_claim(struct mcfs_op *op, enum mcfs_claim claim)
+{
+	int now = op ? __atomic_load_n(&op->claim, __ATOMIC_ACQUIRE) : MCFS_FOR_GOOD;
+
+	while (now < (int)claim && !__atomic_compare_exchange_n(&op->claim, &now, (int)claim, false,
+								__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+	return now != MCFS_ANSWERED;
+}
 /* Milliseconds left, for calls of the store; never negative. */
 int64_t mcfs_op_left_ms(const struct mcfs_op *op);
 

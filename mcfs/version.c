@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/hash.h"
+#include "mcfs/reply.h"
 
 /* A put gets this much more time per this many bytes than an operation has by itself. */
 #define COMMIT_RATE ((uint64_t)32 << 20)
@@ -183,10 +184,18 @@ static void written_by(struct mcfs_writer *w, pid_t tid)
 	w->last_pid = mcfs_caller_process(tid);
 }
 
+/* Last before the first change: whatever waits without the lock has been waited for, so that also a caller who is
+ * killed from now on finds the change in its place among all others. */
+static bool claim(struct mcfs_op *op)
+{
+	return mcfs_op_claim(op, MCFS_UNLESS_KILLED);
+}
+
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
-		      void **slot, pid_t tid, uint64_t deadline)
+		      void **slot, pid_t tid, uint64_t deadline, struct mcfs_op *op)
 {
 	uint64_t max = __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED);
+	bool fits;
 	int r;
 
 	MC_LOCKED(&w->lock);
@@ -194,9 +203,13 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 		return mc_fail(-EIO, "an earlier write of this file failed");
 	if (offset == MCFS_AT_THE_END)
 		offset = w->stage.size;
-	if (offset > max || len > max - offset)
+	fits = offset <= max && len <= max - offset;
+	if (fits)
+		mcfs_carry_touch(w, offset < w->stage.size ? offset : w->stage.size, offset + len);
+	if (!claim(op))
+		return -EINTR;
+	if (!fits)
 		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
-	mcfs_carry_touch(w, offset < w->stage.size ? offset : w->stage.size, offset + len);
 	if (slot && *slot == data && mcfs_stage_adopts(&w->stage, offset, len))
 		r = mcfs_stage_adopt(&w->stage, offset, len, slot, deadline);
 	else
@@ -224,20 +237,23 @@ int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size
 	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
 }
 
-static int set_size(struct mcfs_writer *w, uint64_t size)
+static int set_size(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op)
 {
 	int r;
 
 	if (size > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
 	mcfs_carry_cut(w, size);
+	if (!claim(op))
+		return -EINTR;
+	w->failed = 0;
 	r = mcfs_stage_truncate(&w->stage, size);
 	if (r == 0)
 		touched(w);
 	return r;
 }
 
-int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size)
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op)
 {
 	MC_LOCKED(&w->lock);
 	if (w->revoked)
@@ -248,23 +264,28 @@ int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size)
 		return 0;
 	/* Beginning anew is how a program recovers from a full disk.  It is a change also when nothing is staged any
 	 * more: the name has a version yet. */
-	w->failed = 0;
-	return set_size(w, size);
+	return set_size(w, size, op);
 }
 
-void mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags)
+int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op)
 {
 	MC_LOCKED(&w->lock);
+	if (!claim(op))
+		return -EINTR;
 	w->put_flags = put_flags;
+	return 0;
 }
 
-void mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas)
+int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op)
 {
 	MC_LOCKED(&w->lock);
+	if (!claim(op))
+		return -EINTR;
 	w->replicas = replicas;
+	return 0;
 }
 
-int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, struct mcfs_op *op)
 {
 	MC_LOCKED(&w->lock);
 	if (w->failed || w->revoked)
@@ -272,7 +293,7 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size)
 	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
 	w->carry.hint = end;
-	return keep_size || end <= w->stage.size ? 0 : set_size(w, end);
+	return keep_size || end <= w->stage.size ? 0 : set_size(w, end, op);
 }
 
 static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)

@@ -27,6 +27,7 @@
 #include "mcfs/stage.h"
 
 struct mcfs_inode;
+struct mcfs_op;
 
 #define MCFS_COMMITS 256u
 
@@ -115,20 +116,22 @@ void mcfs_writer_unref(struct mcfs_writer *w);
 size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len,
 		       struct mcfs_writer **ret, size_t max);
 
+/* These wait for each other and for commits: @op (NULL: none) is claimed before anything is changed.  -EINTR: it was
+ * answered before that, and nothing is. */
 #define MCFS_AT_THE_END UINT64_MAX
 /* All @len bytes or an error.  *slot is NULL or a whole slot that holds @data; it may be exchanged.
  * @offset: MCFS_AT_THE_END is behind the last byte that there is by now.
  * @tid: the thread that writes; 0: the bytes come from the page cache, nobody knows from whom. */
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
-		      void **slot, pid_t tid, uint64_t deadline);
+		      void **slot, pid_t tid, uint64_t deadline, struct mcfs_op *op);
 int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
 			 uint64_t deadline);
-int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size);
-/* fallocate(2): the file reaches to @end at least, unless @keep_size. */
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op);
 /* How the next versions are stored: @put_flags of MCS_PUT_*_PIN; @replicas, 0: the default. */
-void mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags);
-void mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas);
-int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size);
+int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op);
+int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op);
+/* fallocate(2): the file reaches to @end at least, unless @keep_size. */
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, struct mcfs_op *op);
 
 /* Thread @tid, whose process is doing as @fate says, has closed a descriptor. */
 int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline);

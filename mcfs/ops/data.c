@@ -109,7 +109,7 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	mcfs_handle_hide(op.fs, h);
 	mcfs_handle_set_unsaved(h, true);
 	r = mcfs_writer_write(h->writer, place_of(&op, fi, offset), payload ? *payload : buf, size,
-			      payload, fi->writepage ? 0 : op.ctx.pid, op.deadline);
+			      payload, fi->writepage ? 0 : op.ctx.pid, op.deadline, &op);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;
@@ -139,6 +139,6 @@ void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, o
 	}
 	if (r == 0)
 		r = mcfs_writer_allocate(h->writer, (uint64_t)offset + (uint64_t)length,
-					 mode & FALLOC_FL_KEEP_SIZE);
+					 mode & FALLOC_FL_KEEP_SIZE, &op);
 	(void)mcfs_reply_err(&op, r);
 }

@@ -203,15 +203,22 @@ static int do_exist(struct call *c)
 	return mcs_exist(c->op->fs->store, key, a->n, a->present, mcfs_op_left_ms(c->op));
 }
 
-/* The memory that a GET or PUT names. */
+/* The memory that a GET or PUT names.  Until it is let go of nobody is answered, also no caller who is killed: it was
+ * handed over by a descriptor, and a parent or a fellow worker that has mapped it too takes it for free when the
+ * caller is dead.  The kernel does the same with direct I/O and the memory of who is killed. */
 static int begin_io(struct call *c, const struct mcfs_ioc_io *a, void **ret_hold, struct iovec *ret)
 {
+	int r;
 	const struct mcn_io io = {
 		.token = a->token, .uid = c->op->ctx.uid, .buffer = a->buffer, .at = a->at,
 		.len = a->len,
 	};
 
-	return mcn_io_begin(mcfs_lane_node(c->op->fs), &io, ret_hold, ret);
+	r = mcn_io_begin(mcfs_lane_node(c->op->fs), &io, ret_hold, ret);
+	if (r < 0 || mcfs_op_claim(c->op, MCFS_FOR_GOOD))
+		return r;
+	mcn_io_end(mcfs_lane_node(c->op->fs), *ret_hold);
+	return -EINTR;
 }
 
 static int do_get(struct call *c)
@@ -285,6 +292,8 @@ static int do_remove(struct call *c)
 		r = may_write(c);
 	if (r == 0 && c->op->fs->rm == MCFS_RM_DENY)
 		r = mc_fail(-EPERM, "nothing is removed here: rm=deny");
+	if (r == 0 && !mcfs_op_claim(c->op, MCFS_UNLESS_KILLED))
+		r = -EINTR;
 	return r < 0 ? r : mcs_remove(c->op->fs->store, (struct mcs_key){ a->key, a->key_len },
 				      c->op->fs->rm == MCFS_RM_FORCE ? a->flags : 0, mcfs_op_left_ms(c->op));
 }
@@ -317,6 +326,11 @@ static int do_pin(struct call *c)
 			    mcfs_op_left_ms(c->op), &place);
 	if (r < 0)
 		return r;
+	/* Who was told EINTR does not know its number. */
+	if (!mcfs_op_claim(c->op, MCFS_UNLESS_KILLED)) {
+		(void)mcn_unpin(pins, place.pin);
+		return -EINTR;
+	}
 	a->pin = place.pin;
 	fill_extent(&a->extent, &place);
 	return 0;
@@ -359,7 +373,7 @@ static int do_reserve(struct call *c)
 	if (!c->h || c->h->type != MCFS_WRITE)
 		return mc_fail(-EBADF, "room is reserved for a file that is being written");
 	r = mcfs_handle_continue(c->op->fs, c->h, c->op->deadline);
-	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true);
+	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true, c->op);
 }
 
 static const struct command {

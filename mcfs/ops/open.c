@@ -281,7 +281,8 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		r = -ENOMEM;
 	/* Nothing can be written to it, so that it is what it will be: lock files are made like this. */
 	if (r == 0 && (flags & O_ACCMODE) == O_RDONLY)
-		r = mcfs_writer_sync(h->writer, op->deadline);
+		r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ?
+			mcfs_writer_sync(h->writer, op->deadline) : -EINTR;
 	if (r < 0) {
 		if (h && h->writer)
 			mcfs_writer_revoke(h->writer);

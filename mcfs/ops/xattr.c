@@ -89,44 +89,42 @@ static size_t get_group(const struct file_facts *f, char *buf)
 
 /* ---- what can be set, of a file that is being written ---- */
 
-static int set_pin(struct mcfs_writer *w, const char *value)
+static int set_pin(struct mcfs_writer *w, const char *value, struct mcfs_op *op)
 {
 	if (strcmp(value, "hard") == 0)
-		mcfs_writer_set_pin(w, MCS_PUT_HARD_PIN);
-	else if (strcmp(value, "soft") == 0)
-		mcfs_writer_set_pin(w, MCS_PUT_SOFT_PIN);
-	else if (strcmp(value, "none") == 0)
-		mcfs_writer_set_pin(w, 0);
-	else
-		return -EINVAL;
-	return 0;
+		return mcfs_writer_set_pin(w, MCS_PUT_HARD_PIN, op);
+	if (strcmp(value, "soft") == 0)
+		return mcfs_writer_set_pin(w, MCS_PUT_SOFT_PIN, op);
+	if (strcmp(value, "none") == 0)
+		return mcfs_writer_set_pin(w, 0, op);
+	return -EINVAL;
 }
 
-static int set_replicas(struct mcfs_writer *w, const char *value)
+static int set_replicas(struct mcfs_writer *w, const char *value, struct mcfs_op *op)
 {
 	char *end;
 	unsigned long n = strtoul(value, &end, 10);
 
 	if (!*value || *end || n < 1 || n > REPLICAS_MAX)
 		return -EINVAL;
-	mcfs_writer_set_replicas(w, (unsigned)n);
-	return 0;
+	return mcfs_writer_set_replicas(w, (unsigned)n, op);
 }
 
-static int set_size(struct mcfs_writer *w, const char *value)
+static int set_size(struct mcfs_writer *w, const char *value, struct mcfs_op *op)
 {
 	uint64_t size;
 
 	if (mc_parse_size(value, &size) < 0)
 		return -EINVAL;
-	return mcfs_writer_truncate(w, size);
+	return mcfs_writer_truncate(w, size, op);
 }
 
 static const struct attribute {
 	const char *name;
 	size_t (*get)(const struct file_facts *f, char *buf);
 	bool committed;		/* a file that is being written has none */
-	int (*set)(struct mcfs_writer *w, const char *value);	/* NULL: nobody can */
+	/* NULL: nobody can */
+	int (*set)(struct mcfs_writer *w, const char *value, struct mcfs_op *op);
 } attributes[] = {
 	{ SPACE "key", get_key, false, NULL },
 	{ SPACE "state", get_state, false, NULL },
@@ -286,7 +284,7 @@ static int set(struct mcfs_op *op, const struct attribute *a, const char *value,
 	w = mcfs_handle_writer_seen(op->fs, op->in);
 	if (w && a->set == set_size)
 		mcfs_handle_changes(op->fs, w);
-	r = w ? a->set(w, text) : -EPERM;
+	r = w ? a->set(w, text, op) : -EPERM;
 	mcfs_writer_unref(w);
 	return r;
 }

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # While the master stands still, whoever waits for a file can be killed at once, everything ends by its
-# deadline, and afterwards all is as before.
+# deadline, and afterwards all is as before; what was told EINTR has changed nothing.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 start_master
-start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=64MiB --timeout=8s --setup_timeout=5s
+start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=64MiB --timeout=8s --setup_timeout=5s \
+	--socket="$tmp/sock"
 m=$tmp/mnt
 head -c 3000000 /dev/urandom >"$tmp/s"
 cp "$tmp/s" "$m/f"
@@ -124,6 +125,17 @@ cp "$tmp/s" "$m/after"
 cmp "$tmp/s" "$m/after"
 [ "$(metric_sum mcfs_interrupted_total <"$m/.mcfs/metrics")" -ge 100 ] || fail "interrupts are not counted"
 exec 3<&-
+
+# What was told EINTR has no effect later, and what has one tells of it.
+if command -v python3 >/dev/null; then
+	interrupted=$top_srcdir/tests/integ/mcfs_interrupt.py
+	timeout 60 python3 "$interrupted" "$m" "$tmp/sock" "$MASTER_PID" || fail "calls that were interrupted"
+	main=$MCFS_PID
+	MC_FAULTS=$(printf 'mcfs.op.%s=delay:1000,' unlink rename mkdir rmdir symlink)mcfs.op.create=delay:1000 \
+		start_mcfs "$MASTER" "$tmp/slow" --global_segment_size=32MiB --port=0
+	timeout 60 python3 "$interrupted" "$tmp/slow" "$m" || fail "names whose change was interrupted"
+	MCFS_PID=$main
+fi
 # Nothing is left of the operations that went on behind their callers.
 wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "operations are left"
 unmount "$m"

@@ -24,7 +24,7 @@ static void write_some(struct mcfs_writer *w, const char *data, size_t from, siz
 	for (size_t at = from; at < to; at += MCFS_SLOT / 2) {
 		size_t n = to - at < MCFS_SLOT / 2 ? to - at : MCFS_SLOT / 2;
 
-		assert_int_equal(mcfs_writer_write(w, at, data + at, n, NULL, getpid(), DEADLINE), 0);
+		assert_int_equal(mcfs_writer_write(w, at, data + at, n, NULL, getpid(), DEADLINE, NULL), 0);
 	}
 }
 
@@ -85,10 +85,10 @@ static void what_changes_after_it_was_carried_goes_again(void **state)
 	write_carried(f, w, data);
 	memset(data + MCFS_SLOT - 10, 0x33, 20);
 	assert_int_equal(mcfs_writer_write(w, MCFS_SLOT - 10, data + MCFS_SLOT - 10, 20, NULL, getpid(),
-					   DEADLINE), 0);
+					   DEADLINE, NULL), 0);
 	/* Shorter, and longer again: zeros in between. */
-	assert_int_equal(mcfs_writer_truncate(w, cut), 0);
-	assert_int_equal(mcfs_writer_truncate(w, CARRIED), 0);
+	assert_int_equal(mcfs_writer_truncate(w, cut, NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, CARRIED, NULL), 0);
 	memset(data + cut, 0, CARRIED - cut);
 	assert_int_equal(vx_flush(w), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "mcfs/reply.h"
+
 static void a_close_publishes_once(void **state)
 {
 	struct vx *f = *state;
@@ -49,7 +51,7 @@ static void a_killed_writer_is_revoked(void **state)
 	vx_write(w, 0, "half");
 	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(mcfs_pool_staged(f->pool), 0);
-	assert_int_equal(mcfs_writer_write(w, 4, "x", 1, NULL, getpid(), DEADLINE), -EIO);
+	assert_int_equal(mcfs_writer_write(w, 4, "x", 1, NULL, getpid(), DEADLINE, NULL), -EIO);
 	assert_int_equal(vx_release(w, MCFS_DIED), 0);
 	vx_stored(f, "k", NULL);
 }
@@ -87,12 +89,12 @@ static void stores_of_a_killed_mapper_are_dropped(void **state)
 
 	vx_write(w, 0, "first");
 	assert_int_equal(vx_flush(w), 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, 0, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, 0, DEADLINE, NULL), 0);
 	assert_int_equal(vx_release(w, MCFS_GONE), 0);
 	vx_stored(f, "k", "first");
 
 	w = vx_open(f, "k", 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, 0, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "F", 1, NULL, 0, DEADLINE, NULL), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "k", "First");
 }
@@ -102,14 +104,14 @@ static void a_killed_heir_is_not_trusted(void **state)
 	struct vx *f = *state;
 	struct mcfs_writer *w = vx_create(f, "k");
 
-	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(vx_release(w, MCFS_GONE), 0);
 	vx_stored(f, "k", NULL);
 
 	/* Nor when the opener, a wrapper of the command, closes the file properly. */
 	w = vx_create(f, "k");
-	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(vx_flush(w), -EIO);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
@@ -117,7 +119,7 @@ static void a_killed_heir_is_not_trusted(void **state)
 
 	/* Nor when the opener asks for it to be published. */
 	w = vx_create(f, "k");
-	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(mcfs_writer_sync(w, DEADLINE), -EIO);
 	assert_int_equal(vx_flush(w), -EIO);
@@ -130,7 +132,7 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "whole");
-	assert_int_equal(mcfs_writer_write(w, 5, "!", 1, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 5, "!", 1, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	vx_write(w, 6, "?");
 	assert_int_equal(vx_flush(w), 0);
@@ -190,12 +192,12 @@ static void what_may_be_open_at_the_end_is_dropped(void **state)
 	/* flushed, and written on */
 	w = vx_create(f, "k");
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_ALIVE, DEADLINE), 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_true(ends(w, MCFS_GONE));
 	vx_stored(f, "k", NULL);
 	/* a part of it closed by a child, before the next child begins */
 	w = vx_create(f, "k");
-	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
 	assert_true(ends(w, MCFS_ALIVE));
 	vx_stored(f, "k", NULL);
@@ -222,7 +224,7 @@ static void what_is_closed_at_the_end_is_published(void **state)
 	vx_stored(f, "empty", "");
 	w = vx_create(f, "k");
 	assert_int_equal(vx_flush(w), 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "whole", 5, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "whole", 5, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
 	assert_false(ends(w, MCFS_GONE));
 	vx_stored(f, "k", "whole");
@@ -289,13 +291,13 @@ static void a_failed_write_is_never_published(void **state)
 
 	f->env.max_size = 10;
 	vx_write(w, 0, "123456789");
-	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE), -EFBIG);
-	assert_int_equal(mcfs_writer_write(w, 9, "a", 1, NULL, getpid(), DEADLINE), -EIO);
+	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_write(w, 9, "a", 1, NULL, getpid(), DEADLINE, NULL), -EIO);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	vx_stored(f, "k", NULL);
 	/* Beginning anew is allowed. */
-	assert_int_equal(mcfs_writer_truncate(w, 0), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 0, NULL), 0);
 	vx_write(w, 0, "short");
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "short");
@@ -313,13 +315,13 @@ static void a_truncation_after_a_failed_close_is_published(void **state)
 	vx_write(w, 0, "new");
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 3);
 	f->env.max_size = 10;
-	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE), -EFBIG);
+	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
 	/* It is not shorter than it was. */
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
-	assert_int_equal(mcfs_writer_truncate(w, 5), -EFBIG);
-	assert_int_equal(mcfs_writer_truncate(w, 0), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 5, NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_truncate(w, 0, NULL), 0);
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 0);
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "");
@@ -473,14 +475,68 @@ static void sizes_are_limited(void **state)
 	struct mcfs_writer *w = vx_create(f, "k");
 
 	f->env.max_size = 100;
-	assert_int_equal(mcfs_writer_truncate(w, 101), -EFBIG);
-	assert_int_equal(mcfs_writer_allocate(w, 101, true), -EFBIG);
-	assert_int_equal(mcfs_writer_allocate(w, 50, true), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 101, NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_allocate(w, 101, true, NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_allocate(w, 50, true, NULL), 0);
 	assert_int_equal(w->stage.size, 0);
-	assert_int_equal(mcfs_writer_allocate(w, 50, false), 0);
+	assert_int_equal(mcfs_writer_allocate(w, 50, false, NULL), 0);
 	assert_int_equal(w->stage.size, 50);
-	assert_int_equal(mcfs_writer_write(w, UINT64_MAX - 1, "ab", 2, NULL, getpid(), DEADLINE), -EFBIG);
+	assert_int_equal(mcfs_writer_write(w, UINT64_MAX - 1, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
 	mcfs_writer_revoke(w);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+}
+
+/* Everything that changes a writer by a call of its own, as @op. */
+static void all_answer(struct mcfs_writer *w, struct mcfs_op *op, int want)
+{
+	assert_int_equal(mcfs_writer_write(w, 0, "new", 3, NULL, getpid(), DEADLINE, op), want);
+	assert_int_equal(mcfs_writer_write(w, MCFS_AT_THE_END, "end", 3, NULL, getpid(), DEADLINE,
+					   op), want);
+	assert_int_equal(mcfs_writer_truncate(w, 5, op), want);
+	assert_int_equal(mcfs_writer_allocate(w, 50, false, op), want);
+	assert_int_equal(mcfs_writer_set_pin(w, MCS_PUT_HARD_PIN, op), want);
+	assert_int_equal(mcfs_writer_set_replicas(w, 2, op), want);
+}
+
+static void who_was_answered_changes_nothing(void **state)
+{
+	struct mcfs_op op = { .claim = MCFS_ANSWERED };
+	struct vx *f = *state;
+	struct mcfs_writer *w = vx_create(f, "k");
+
+	f->env.max_size = 100;
+	vx_write(w, 0, "old bytes that stay");
+	all_answer(w, &op, -EINTR);
+	/* Too large, which would be the end of the file. */
+	assert_int_equal(mcfs_writer_write(w, 99, "ab", 2, NULL, getpid(), DEADLINE, &op), -EINTR);
+	assert_int_equal(op.claim, MCFS_ANSWERED);
+	assert_int_equal(w->put_flags | w->replicas, 0);
+	assert_int_equal(vx_flush(w), 0);
+	vx_stored(f, "k", "old bytes that stay");
+	/* A failure is not forgotten either. */
+	assert_int_equal(mcfs_writer_write(w, 99, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_truncate(w, 0, &op), -EINTR);
+	assert_int_equal(mcfs_writer_write(w, 0, "a", 1, NULL, getpid(), DEADLINE, NULL), -EIO);
+	assert_int_equal(vx_flush(w), -EFBIG);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+}
+
+static void who_changes_something_answers(void **state)
+{
+	struct mcfs_op op = { .claim = MCFS_UNCLAIMED };
+	struct vx *f = *state;
+	struct mcfs_writer *w = vx_create(f, "k");
+
+	/* Nothing is changed by these. */
+	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 0, &op), 0);
+	assert_int_equal(op.claim, MCFS_UNCLAIMED);
+	all_answer(w, &op, 0);
+	assert_int_equal(op.claim, MCFS_UNLESS_KILLED);
+	/* What is claimed stays so. */
+	op.claim = MCFS_FOR_GOOD;
+	all_answer(w, &op, 0);
+	assert_int_equal(op.claim, MCFS_FOR_GOOD);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 }
 
@@ -543,6 +599,8 @@ int main(void)
 		VX_TEST(what_was_only_made_is_filled_by_another),
 		VX_TEST(a_carried_writer_publishes_later),
 		VX_TEST(sizes_are_limited),
+		VX_TEST(who_was_answered_changes_nothing),
+		VX_TEST(who_changes_something_answers),
 		VX_TEST(staging_waits_for_puts),
 	};
 

@@ -74,7 +74,7 @@ struct mcfs_writer *vx_open(struct vx *f, const char *key, unsigned flags)
 
 void vx_write(struct mcfs_writer *w, uint64_t at, const char *text)
 {
-	assert_int_equal(mcfs_writer_write(w, at, text, strlen(text), NULL, getpid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, at, text, strlen(text), NULL, getpid(), DEADLINE, NULL), 0);
 }
 
 int vx_flush(struct mcfs_writer *w)
