@@ -252,7 +252,8 @@ static bool would_deadlock(struct mcfs_locks *l, struct file *f, const struct mc
 					struct mcfs_lock_wait *w =
 						mc_container_of(pos, struct mcfs_lock_wait, link);
 
-					if (w->args.flock || w->args.owner != h->a.owner)
+					if (w->args.flock || w->args.owner != h->a.owner ||
+					    mcfs_op_given_up(&w->op))
 						continue;
 					next = &w->args;
 					f = other;
@@ -431,7 +432,21 @@ int mcfs_lock_restore(struct mcfs_locks *l, struct mcs_key key, struct mcfs_hand
 	return 0;
 }
 
-static struct file *waited_for(struct mcfs_locks *l)
+/* By anybody, or by who was interrupted? */
+static bool is_waited_for(const struct file *f, bool given_up)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &f->waiting) {
+		const struct mcfs_lock_wait *w = mc_container_of(pos, struct mcfs_lock_wait, link);
+
+		if (!given_up || mcfs_op_given_up(&w->op))
+			return true;
+	}
+	return false;
+}
+
+static struct file *waited_for(struct mcfs_locks *l, bool given_up)
 {
 	struct mc_list *pos;
 
@@ -439,11 +454,20 @@ static struct file *waited_for(struct mcfs_locks *l)
 		mc_list_for_each(pos, &l->file[i]) {
 			struct file *f = mc_container_of(pos, struct file, link);
 
-			if (!mc_list_empty(&f->waiting))
+			if (is_waited_for(f, given_up))
 				return f;
 		}
 	}
 	return NULL;
+}
+
+void mcfs_locks_sweep(struct mcfs_locks *l)
+{
+	struct file *f;
+
+	MC_LOCKED(&l->lock);
+	while ((f = waited_for(l, true)))
+		serve(l, f);
 }
 
 void mcfs_locks_hang_up(struct mcfs_locks *l)
@@ -452,7 +476,7 @@ void mcfs_locks_hang_up(struct mcfs_locks *l)
 
 	MC_LOCKED(&l->lock);
 	l->over = true;
-	while ((f = waited_for(l)))
+	while ((f = waited_for(l, false)))
 		serve(l, f);
 }
 

@@ -54,6 +54,8 @@ bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_a
 void mcfs_lock_flushed(struct mcfs_locks *l, struct mcs_key key, uint64_t owner);
 /* The last descriptor of an open file was. */
 void mcfs_lock_released(struct mcfs_locks *l, struct mcs_key key, const struct mcfs_handle *h);
+/* Who was interrupted waits no more, and the room is others'. */
+void mcfs_locks_sweep(struct mcfs_locks *l);
 /* Whoever waits is answered EINTR, and who comes. */
 void mcfs_locks_hang_up(struct mcfs_locks *l);
 

@@ -97,11 +97,13 @@ static struct {
 	struct mc_list ops;	/* guarded by lock */
 	struct mc_stop stop;
 	pthread_t thread;
+	bool left;		/* atomic; somebody waits for a lock no more */
 } patience = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Once it is answered, @op may vanish at any moment. */
 static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
 {
+	const bool waits = op->code == MCFS_OP_setlk || op->code == MCFS_OP_flock;
 	int now = __atomic_load_n(&op->claim, __ATOMIC_ACQUIRE);
 
 	do {
@@ -111,6 +113,8 @@ static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
 					      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
 	mc_metric_add(&interrupted, 1);
 	(void)fuse_reply_err(req, EINTR);
+	if (waits)
+		__atomic_store_n(&patience.left, true, __ATOMIC_RELEASE);
 }
 
 /* Is it time to answer @op?  Else *ms becomes when to look again, if that is sooner. */
@@ -160,6 +164,8 @@ static void *watch(void *arg)
 
 	while (!mc_stop_wait(&patience.stop, ms)) {
 		ms = watch_once();
+		if (__atomic_exchange_n(&patience.left, false, __ATOMIC_ACQ_REL))
+			mcfs_locks_sweep(&fs->locks);
 		sweep_ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS : LONG_MS;
 		ms = sweep_ms < ms ? sweep_ms : ms;
 	}
@@ -190,6 +196,8 @@ static void on_interrupt(fuse_req_t req, void *arg)
 	if (killed && op->code != MCFS_OP_flush &&
 	    !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
 		interrupt_now(op, req, true);
+		/* Who waited for a lock is taken off its list there. */
+		mc_stop_kick(&patience.stop);
 		return;
 	}
 	pthread_mutex_lock(&patience.lock);

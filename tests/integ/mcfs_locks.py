@@ -49,6 +49,11 @@ def in_child(fn):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def under_way():
+    with open(path(".mcfs/stats")) as f:
+        return int(next(line.split()[1] for line in f if line.startswith("operations_under_way")))
+
+
 def start(what, name):
     p = subprocess.Popen([sys.executable, sys.argv[0], where, what, name], stdout=subprocess.PIPE, text=True)
     assert p.stdout.readline() == "begun\n"
@@ -126,6 +131,11 @@ def waiting():
         sys.exit("got what another one holds")
     except Alarm:
         pass
+    # and waits no more, although the lock is where it was
+    end = time.monotonic() + 20
+    while under_way() > 1:
+        assert time.monotonic() < end, "who was interrupted waits"
+        time.sleep(0.02)
     p.kill()
     p.wait()
     fcntl.flock(fd, fcntl.LOCK_EX)

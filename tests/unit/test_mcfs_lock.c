@@ -318,6 +318,55 @@ static void not_too_many_wait(void **state)
 	assert_int_equal(flocks(2, F_WRLCK, true), -EINTR);
 }
 
+/* Those whose callers were interrupted leave without anybody letting go of a lock. */
+static void who_has_given_up_takes_no_room(void **state)
+{
+	struct mcfs_op *op;
+
+	(void)state;
+	assert_int_equal(flocks(0, F_WRLCK, false), 0);
+	assert_int_equal(asks(other_key, args_of(true, 0, F_WRLCK, 0, UINT64_MAX), false, NULL), 0);
+	assert_int_equal(flocks(1, F_WRLCK, true), 1);
+	assert_int_equal(asks(other_key, args_of(true, 1, F_WRLCK, 0, UINT64_MAX), true, &op), 1);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(flocks(2, F_WRLCK, true), 1);
+	assert_int_equal(flocks(3, F_WRLCK, true), -ENOLCK);
+	answers = 0;
+	mcfs_locks_sweep(&locks);
+	assert_int_equal(answers, 0);
+	given_up = op;
+	mcfs_locks_sweep(&locks);
+	given_up = NULL;
+	assert_int_equal(answers, 1);
+	assert_int_equal(last, -EINTR);
+	assert_int_equal(locks.nwaiting, 3);
+	/* The lock itself is where it was, and so are the others. */
+	assert_int_equal(flocks(3, F_WRLCK, true), 1);
+	assert_int_equal(asks(other_key, args_of(true, 2, F_RDLCK, 0, UINT64_MAX), false, NULL), -EAGAIN);
+	mcfs_locks_hang_up(&locks);
+	assert_int_equal(answers, 6);
+}
+
+/* Nor does anybody wait in a circle with it. */
+static void who_has_given_up_waits_for_nobody(void **state)
+{
+	struct mcfs_op *op;
+
+	(void)state;
+	assert_int_equal(sets(0, F_WRLCK, 0, 0), 0);
+	assert_int_equal(sets(1, F_WRLCK, 1, 1), 0);
+	assert_int_equal(asks(key, args_of(false, 0, F_WRLCK, 1, 1), true, &op), 1);
+	assert_int_equal(asks(key, args_of(false, 1, F_WRLCK, 0, 0), true, NULL), -EDEADLK);
+	given_up = op;
+	answers = 0;
+	/* The answer is the other one's. */
+	assert_int_equal(asks(key, args_of(false, 1, F_WRLCK, 0, 0), true, NULL), -EINTR);
+	given_up = NULL;
+	assert_int_equal(answers, 1);
+	assert_int_equal(locks.nwaiting, 1);
+	mcfs_locks_hang_up(&locks);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, up, down)
@@ -331,6 +380,8 @@ int main(void)
 		TEST(who_has_given_up_holds_nothing),
 		TEST(who_would_wait_for_itself_is_told),
 		TEST(not_too_many_wait),
+		TEST(who_has_given_up_takes_no_room),
+		TEST(who_has_given_up_waits_for_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
