@@ -15,6 +15,7 @@
 #include <errno.h>
 
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/metrics.h"
 
 MC_GAUGE(soft_pins, "master_soft_pin_key_count", "", "Objects put with a soft pin")
@@ -253,7 +254,9 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	unsigned i;
 	int r;
 
-	r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
+	r = mc_fault("master.commit");
+	if (r == 0)
+		r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
 	if (r < 0)
 		goto give;
 	r = mcm_tenant_cover(m, slot);

@@ -4,10 +4,13 @@
 
 #include "test_master_journal_fixture.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/fault.h"
 
 #define MIB (1u << 20)
 
@@ -290,9 +293,10 @@ static void t_commit_fails(void **state)
 	jx_up(&fx, 1, MIB);
 	assert_int_equal(fx_start(&fx, fx.s, "k", 900 << 10, 0, &g), 0);
 	jx_answer(&fx);
-	fx.m->index.shard_max = 0;
+	assert_int_equal(mc_fault_set("master.commit=error:ENOMEM@1"), 0);
 	fx_gives = &fx;
-	assert_int_equal(fx_end(&fx, "k", g.generation), -MC_ELIMIT);
+	assert_int_equal(fx_end(&fx, "k", g.generation), -ENOMEM);
+	assert_int_equal(mc_fault_set(NULL), 0);
 	assert_null(fx_gives);
 	after = jx_open_copy(&fx, 0);
 	assert_int_equal(after->puts.restored.count, 0);
