@@ -237,7 +237,7 @@ int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size
 	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
 }
 
-static int set_size(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op)
+static int set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
 {
 	int r;
 
@@ -248,23 +248,28 @@ static int set_size(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op)
 		return -EINTR;
 	w->failed = 0;
 	r = mcfs_stage_truncate(&w->stage, size);
-	if (r == 0)
-		touched(w);
-	return r;
+	if (r < 0)
+		return r;
+	written_by(w, tid);
+	touched(w);
+	return 0;
 }
 
-int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op)
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
 {
+	bool again;
+
 	MC_LOCKED(&w->lock);
+	again = !size && (w->failed || w->abandoned);
 	if (w->revoked)
 		return -EIO;
 	if (w->failed && size)
 		return w->failed;
-	if (!w->failed && size == w->stage.size && !w->fresh)
+	if (!again && size == w->stage.size && !w->fresh)
 		return 0;
 	/* Beginning anew is how a program recovers from a full disk.  It is a change also when nothing is staged any
 	 * more: the name has a version yet. */
-	return set_size(w, size, op);
+	return set_size(w, size, tid, op);
 }
 
 int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op)
@@ -285,7 +290,7 @@ int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mc
 	return 0;
 }
 
-int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, struct mcfs_op *op)
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
 {
 	MC_LOCKED(&w->lock);
 	if (w->failed || w->revoked)
@@ -293,7 +298,7 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, st
 	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
 	w->carry.hint = end;
-	return keep_size || end <= w->stage.size ? 0 : set_size(w, end, op);
+	return keep_size || end <= w->stage.size ? 0 : set_size(w, end, tid, op);
 }
 
 static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)

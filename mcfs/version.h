@@ -126,12 +126,13 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 		      void **slot, pid_t tid, uint64_t deadline, struct mcfs_op *op);
 int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
 			 uint64_t deadline);
-int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, struct mcfs_op *op);
+/* By thread @tid, who has written last then. */
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op);
+/* fallocate(2), the same: the file reaches to @end at least, unless @keep_size. */
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op);
 /* How the next versions are stored: @put_flags of MCS_PUT_*_PIN; @replicas, 0: the default. */
 int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op);
 int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op);
-/* fallocate(2): the file reaches to @end at least, unless @keep_size. */
-int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, struct mcfs_op *op);
 
 /* Thread @tid, whose process is doing as @fate says, has closed a descriptor. */
 int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline);

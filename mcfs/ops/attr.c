@@ -74,7 +74,7 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 	if (r == 0)
 		r = mcfs_writer_new(&fs->versions, &args, &w);
 	if (r == 0)
-		r = mcfs_writer_truncate(w, size, NULL);
+		r = mcfs_writer_truncate(w, size, op->ctx.pid, NULL);
 	if (r == 0 && mcfs_op_claim(op, MCFS_UNLESS_KILLED))
 		r = mcfs_writer_sync(w, op->deadline);
 	mcfs_writer_unref(w);
@@ -96,12 +96,12 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 			return r;
 		mcfs_handle_hide(op->fs, h);
 		mcfs_handle_set_unsaved(h, true);
-		return mcfs_writer_truncate(h->writer, size, op);
+		return mcfs_writer_truncate(h->writer, size, op->ctx.pid, op);
 	}
 	w = mcfs_handle_writer_on(op->fs, in);
 	if (w)
 		mcfs_handle_changes(op->fs, w);
-	r = w ? mcfs_writer_truncate(w, size, op) : truncate_version(op, in, size);
+	r = w ? mcfs_writer_truncate(w, size, op->ctx.pid, op) : truncate_version(op, in, size);
 	mcfs_writer_unref(w);
 	return r;
 }

@@ -139,6 +139,6 @@ void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, o
 	}
 	if (r == 0)
 		r = mcfs_writer_allocate(h->writer, (uint64_t)offset + (uint64_t)length,
-					 mode & FALLOC_FL_KEEP_SIZE, &op);
+					 mode & FALLOC_FL_KEEP_SIZE, op.ctx.pid, &op);
 	(void)mcfs_reply_err(&op, r);
 }

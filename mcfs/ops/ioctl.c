@@ -373,7 +373,8 @@ static int do_reserve(struct call *c)
 	if (!c->h || c->h->type != MCFS_WRITE)
 		return mc_fail(-EBADF, "room is reserved for a file that is being written");
 	r = mcfs_handle_continue(c->op->fs, c->h, c->op->deadline);
-	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true, c->op);
+	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true, c->op->ctx.pid,
+						   c->op);
 }
 
 static const struct command {

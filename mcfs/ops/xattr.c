@@ -116,7 +116,7 @@ static int set_size(struct mcfs_writer *w, const char *value, struct mcfs_op *op
 
 	if (mc_parse_size(value, &size) < 0)
 		return -EINVAL;
-	return mcfs_writer_truncate(w, size, op);
+	return mcfs_writer_truncate(w, size, op->ctx.pid, op);
 }
 
 static const struct attribute {

@@ -101,6 +101,43 @@ static void children_do_not_commit(void)
 	holds_text("f", "parent child parent");
 }
 
+static void cut_and_kill(void)
+{
+	CHECK(ftruncate(shared_fd, 3) == 0);
+	raise(SIGKILL);
+}
+
+static void enlarge_and_kill(void)
+{
+	CHECK(posix_fallocate(shared_fd, 0, 9000) == 0);
+	raise(SIGKILL);
+}
+
+static void empty_and_kill(void)
+{
+	CHECK(ftruncate(shared_fd, 0) == 0);
+	raise(SIGKILL);
+}
+
+static void a_size_that_a_killed_child_has_set(void)
+{
+	void (*const kinds[])(void) = { cut_and_kill, enlarge_and_kill, empty_and_kill };
+
+	put_text("f", "whole");
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		shared_fd = opened("f", O_RDWR);
+		CHECK(WTERMSIG(in_child(kinds[i])) == SIGKILL);
+		FAILS(close(shared_fd), EIO);
+		holds_text("f", "whole");
+	}
+	/* The opener begins anew. */
+	shared_fd = opened("f", O_RDWR);
+	CHECK(WTERMSIG(in_child(empty_and_kill)) == SIGKILL);
+	CHECK(ftruncate(shared_fd, 0) == 0);
+	CHECK(close(shared_fd) == 0);
+	holds_text("f", "");
+}
+
 static void child_becomes_a_program(void)
 {
 	(void)execlp("true", "true", (char *)NULL);
@@ -539,6 +576,7 @@ const struct call_case writer_cases[] = {
 	{ "deaths_revoke", deaths_revoke },
 	{ "deaths_leave_the_old_version", deaths_leave_the_old_version },
 	{ "children_do_not_commit", children_do_not_commit },
+	{ "a_size_that_a_killed_child_has_set", a_size_that_a_killed_child_has_set },
 	{ "a_program_does_not_commit", a_program_does_not_commit },
 	{ "a_duplicate_is_closed_first", a_duplicate_is_closed_first },
 	{ "writing_goes_on_after_a_close", writing_goes_on_after_a_close },

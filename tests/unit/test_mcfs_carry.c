@@ -87,8 +87,8 @@ static void what_changes_after_it_was_carried_goes_again(void **state)
 	assert_int_equal(mcfs_writer_write(w, MCFS_SLOT - 10, data + MCFS_SLOT - 10, 20, NULL, getpid(),
 					   DEADLINE, NULL), 0);
 	/* Shorter, and longer again: zeros in between. */
-	assert_int_equal(mcfs_writer_truncate(w, cut, NULL), 0);
-	assert_int_equal(mcfs_writer_truncate(w, CARRIED, NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, cut, getpid(), NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, CARRIED, getpid(), NULL), 0);
 	memset(data + cut, 0, CARRIED - cut);
 	assert_int_equal(vx_flush(w), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);

@@ -140,6 +140,64 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 }
 
+/* A child that truncates and rewrites in place is killed in between. */
+static void a_killed_heir_that_set_the_size_is_not_trusted(void **state)
+{
+	struct vx *f = *state;
+	struct mcfs_writer *w;
+
+	vx_put(f, "k", "whole");
+	for (int i = 0; i < 3; i++) {
+		w = vx_open(f, "k", 0);
+		if (i < 2)
+			assert_int_equal(mcfs_writer_truncate(w, i ? 2 : 0, getppid(), NULL), 0);
+		else
+			assert_int_equal(mcfs_writer_allocate(w, 9, false, getppid(), NULL), 0);
+		assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+		assert_int_equal(i ? mcfs_writer_sync(w, DEADLINE) : vx_flush(w), -EIO);
+		assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+		vx_stored(f, "k", "whole");
+	}
+	/* Room alone is no change, nor is the size that it has. */
+	w = vx_open(f, "k", 0);
+	vx_write(w, 0, "WH");
+	assert_int_equal(mcfs_writer_allocate(w, 9, true, getppid(), NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 5, getppid(), NULL), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(vx_flush(w), 0);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	vx_stored(f, "k", "WHole");
+}
+
+static void an_opener_begins_anew_after_a_killed_heir(void **state)
+{
+	struct vx *f = *state;
+	struct mcfs_writer *w;
+
+	for (int i = 0; i < 2; i++) {
+		vx_put(f, "k", "whole");
+		w = vx_open(f, "k", 0);
+		if (i)
+			assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+		else
+			assert_int_equal(mcfs_writer_truncate(w, 0, getppid(), NULL), 0);
+		assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+		assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), NULL), 0);
+		assert_int_equal(vx_flush(w), 0);
+		assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+		vx_stored(f, "k", "");
+	}
+	/* The size that it has says nothing of the bytes. */
+	vx_put(f, "k", "whole");
+	w = vx_open(f, "k", 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 5, getpid(), NULL), 0);
+	assert_int_equal(vx_flush(w), -EIO);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	vx_stored(f, "k", "whole");
+}
+
 static void an_untouched_file_is_empty(void **state)
 {
 	struct vx *f = *state;
@@ -297,7 +355,7 @@ static void a_failed_write_is_never_published(void **state)
 	assert_int_equal(vx_flush(w), -EFBIG);
 	vx_stored(f, "k", NULL);
 	/* Beginning anew is allowed. */
-	assert_int_equal(mcfs_writer_truncate(w, 0, NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), NULL), 0);
 	vx_write(w, 0, "short");
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "short");
@@ -320,8 +378,8 @@ static void a_truncation_after_a_failed_close_is_published(void **state)
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
-	assert_int_equal(mcfs_writer_truncate(w, 5, NULL), -EFBIG);
-	assert_int_equal(mcfs_writer_truncate(w, 0, NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 5, getpid(), NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), NULL), 0);
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 0);
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "");
@@ -475,11 +533,11 @@ static void sizes_are_limited(void **state)
 	struct mcfs_writer *w = vx_create(f, "k");
 
 	f->env.max_size = 100;
-	assert_int_equal(mcfs_writer_truncate(w, 101, NULL), -EFBIG);
-	assert_int_equal(mcfs_writer_allocate(w, 101, true, NULL), -EFBIG);
-	assert_int_equal(mcfs_writer_allocate(w, 50, true, NULL), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 101, getpid(), NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_allocate(w, 101, true, getpid(), NULL), -EFBIG);
+	assert_int_equal(mcfs_writer_allocate(w, 50, true, getpid(), NULL), 0);
 	assert_int_equal(w->stage.size, 0);
-	assert_int_equal(mcfs_writer_allocate(w, 50, false, NULL), 0);
+	assert_int_equal(mcfs_writer_allocate(w, 50, false, getpid(), NULL), 0);
 	assert_int_equal(w->stage.size, 50);
 	assert_int_equal(mcfs_writer_write(w, UINT64_MAX - 1, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
 	mcfs_writer_revoke(w);
@@ -492,8 +550,8 @@ static void all_answer(struct mcfs_writer *w, struct mcfs_op *op, int want)
 	assert_int_equal(mcfs_writer_write(w, 0, "new", 3, NULL, getpid(), DEADLINE, op), want);
 	assert_int_equal(mcfs_writer_write(w, MCFS_AT_THE_END, "end", 3, NULL, getpid(), DEADLINE,
 					   op), want);
-	assert_int_equal(mcfs_writer_truncate(w, 5, op), want);
-	assert_int_equal(mcfs_writer_allocate(w, 50, false, op), want);
+	assert_int_equal(mcfs_writer_truncate(w, 5, getpid(), op), want);
+	assert_int_equal(mcfs_writer_allocate(w, 50, false, getpid(), op), want);
 	assert_int_equal(mcfs_writer_set_pin(w, MCS_PUT_HARD_PIN, op), want);
 	assert_int_equal(mcfs_writer_set_replicas(w, 2, op), want);
 }
@@ -515,7 +573,7 @@ static void who_was_answered_changes_nothing(void **state)
 	vx_stored(f, "k", "old bytes that stay");
 	/* A failure is not forgotten either. */
 	assert_int_equal(mcfs_writer_write(w, 99, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
-	assert_int_equal(mcfs_writer_truncate(w, 0, &op), -EINTR);
+	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), &op), -EINTR);
 	assert_int_equal(mcfs_writer_write(w, 0, "a", 1, NULL, getpid(), DEADLINE, NULL), -EIO);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
@@ -529,7 +587,7 @@ static void who_changes_something_answers(void **state)
 
 	/* Nothing is changed by these. */
 	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
-	assert_int_equal(mcfs_writer_truncate(w, 0, &op), 0);
+	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), &op), 0);
 	assert_int_equal(op.claim, MCFS_UNCLAIMED);
 	all_answer(w, &op, 0);
 	assert_int_equal(op.claim, MCFS_UNLESS_KILLED);
@@ -581,6 +639,8 @@ int main(void)
 		VX_TEST(what_is_written_after_a_close_is_the_next_version),
 		VX_TEST(stores_of_a_killed_mapper_are_dropped),
 		VX_TEST(a_killed_heir_is_not_trusted),
+		VX_TEST(a_killed_heir_that_set_the_size_is_not_trusted),
+		VX_TEST(an_opener_begins_anew_after_a_killed_heir),
 		VX_TEST(an_untouched_file_is_empty),
 		VX_TEST(a_truncated_file_is_empty_unless_replaced),
 		VX_TEST(what_may_be_open_at_the_end_is_dropped),
