@@ -98,7 +98,7 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 		mcfs_handle_set_unsaved(h, true);
 		return mcfs_writer_truncate(h->writer, size, op->ctx.pid, op);
 	}
-	w = mcfs_handle_writer_on(op->fs, in);
+	w = mcfs_handle_writer_seen(op->fs, in);
 	if (w)
 		mcfs_handle_changes(op->fs, w);
 	r = w ? mcfs_writer_truncate(w, size, op->ctx.pid, op) : truncate_version(op, in, size);

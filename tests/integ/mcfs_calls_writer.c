@@ -350,6 +350,29 @@ static void others_see_unfinished_files_by_name(void)
 	holds_text("f", "1234567");
 }
 
+static void truncation_by_name_of_what_is_written(void)
+{
+	int fd = opened("f", O_RDWR | O_CREAT);
+	struct stat st;
+	char buf[8];
+
+	wrote(fd, "1234567", 7);
+	CHECK(truncate("f", 3) == 0);
+	CHECK(stat("f", &st) == 0 && st.st_size == 3);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 3);
+	CHECK(pread(fd, buf, 8, 0) == 3 && memcmp(buf, "123", 3) == 0);
+	FAILS(open("f", O_RDONLY), EBUSY);
+	CHECK(close(fd) == 0);
+	holds_text("f", "123");
+	fd = opened("g", O_RDWR | O_CREAT);
+	wrote(fd, "1234567", 7);
+	CHECK(truncate("g", 0) == 0);
+	CHECK(pwrite(fd, "x", 1, 0) == 1);
+	FAILS(open("g", O_RDONLY), EBUSY);
+	CHECK(close(fd) == 0);
+	holds_text("g", "x");
+}
+
 static void unlinked_files_live_in_their_descriptors(void)
 {
 	int fd = opened("f", O_RDWR | O_CREAT);
@@ -589,6 +612,7 @@ const struct call_case writer_cases[] = {
 	{ "readers_and_writers_have_sizes_of_their_own", readers_and_writers_have_sizes_of_their_own },
 	{ "two_writers_do_not_mix", two_writers_do_not_mix },
 	{ "others_see_unfinished_files_by_name", others_see_unfinished_files_by_name },
+	{ "truncation_by_name_of_what_is_written", truncation_by_name_of_what_is_written },
 	{ "unlinked_files_live_in_their_descriptors", unlinked_files_live_in_their_descriptors },
 	{ "rename_replaces_while_read", rename_replaces_while_read },
 	{ "rename_moves_a_file_that_another_writes", rename_moves_a_file_that_another_writes },
