@@ -307,10 +307,11 @@ struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key)
 	return add(t, key, MCS_DIR, &view, true, false);
 }
 
-struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key)
+struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
+				      const struct mcs_info *info)
 {
 	MC_LOCKED(&t->lock);
-	return add(t, key, MCS_OBJECT, NULL, false, false);
+	return add(t, key, MCS_OBJECT, info, false, false);
 }
 
 static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)

@@ -96,8 +96,9 @@ static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
 {
 	return in->kind == MCS_DIR && in->info.generation;
 }
-/* One of its own for a file that has no version yet, not found by lookups; the same. */
-struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key);
+/* One of its own for a file that has no version yet (@info NULL) or a new one, not found by lookups; the same. */
+struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
+				      const struct mcs_info *info);
 /* One more reference of the kernel to an inode that is open. */
 void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n);

@@ -144,11 +144,15 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 	return 0;
 }
 
-void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
-			    struct fuse_entry_param *ret)
+void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
+			  struct fuse_entry_param *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	fill(fs, in, ret);
+	if (!w) {
+		mcfs_stat_inode(fs, in, &ret->attr);
+		return;
+	}
 	/* Its size changes, and who asks matters. */
 	ret->attr_timeout = 0;
 	mcfs_stat_writer(fs, in, w, &ret->attr);
@@ -179,11 +183,11 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	if (!w)
 		return false;
 	/* Not the writer's own inode: another writer of this name is another file. */
-	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key));
+	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);
 	if (!in) {
 		(void)mcfs_reply_err(op, -ENOMEM);
 	} else {
-		mcfs_fill_writer_entry(fs, in, w, &e);
+		mcfs_fill_open_entry(fs, in, w, &e);
 		if (mcfs_reply_entry(op, &e) < 0)
 			mcfs_inode_forget(&fs->inodes, in, 1);
 	}

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "mcfs/ahead.h"
 #include "mcfs/book.h"
 #include "mcfs/handle.h"
@@ -255,6 +256,67 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_handle(&op, fi, h);
 }
 
+/* An empty version that was not there before. */
+static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flags,
+			struct mcfs_object **ret)
+{
+	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_OBJECT };
+	mcs_t *store = op->fs->store;
+	int r = mc_fault("mcfs.open.make");
+
+	if (r == 0)
+		r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ?
+			mcs_put(store, mcfs_key_of(key), NULL, 0, &opts, mcfs_op_left_ms(op)) : -EINTR;
+	/* Somebody was faster: the kernel looks again, once, and opens that. */
+	if (mcs_errno(r) == EEXIST && !(flags & O_EXCL))
+		return -ESTALE;
+	if (r < 0)
+		return r;
+	r = mcfs_object_open(store, mcfs_key_of(key), op->deadline, ret);
+	if (r < 0)
+		return mcs_errno(r) == ENOENT ? -ESTALE : r;
+	if (mcfs_object_info(*ret)->kind == MCS_OBJECT)
+		return 0;
+	mcfs_object_unref(*ret);
+	return -ESTALE;
+}
+
+/* Nothing can be written to it, so that it is what it will be, and its opener a reader: lock files are made so. */
+static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, int flags,
+			  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
+{
+	struct mcfs *fs = op->fs;
+	struct mcfs_object *o, *none;
+	struct mcfs_handle *h;
+	struct mcfs_inode *in;
+	int r = make_version(op, key, flags, &o);
+
+	if (r < 0)
+		return r;
+	h = mcfs_handle_new(fs, MCFS_READ);
+	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), mcfs_object_info(o));
+	if (!h || !in)
+		goto fail;
+	/* A new inode has no writer, which is what it could fail for. */
+	(void)mcfs_inode_open_reader(&fs->inodes, in, op->ctx.pid, &none);
+	h->inode = in;
+	h->object = o;
+	o = NULL;
+	mcfs_inode_share(&fs->inodes, in, h->object);
+	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
+	if (!mcfs_handle_number(fs, h))
+		goto fail;
+	*ret_inode = in;
+	*ret = h;
+	return 0;
+fail:
+	mcfs_object_unref(o);
+	mcfs_handle_unref(fs, h);
+	if (in)
+		mcfs_inode_forget(&fs->inodes, in, 1);
+	return -ENOMEM;
+}
+
 static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
 {
@@ -264,7 +326,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		.tid = op->ctx.pid, .uid = op->ctx.uid,
 	};
 	struct mcfs_handle *h = mcfs_handle_new(fs, MCFS_WRITE);
-	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key));
+	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);
 	int r = h && in ? 0 : -ENOMEM;
 
 	if ((flags & O_EXCL) || mcfs_live(&fs->conf.immutable))
@@ -279,10 +341,6 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 	}
 	if (r == 0 && !mcfs_handle_number(fs, h))
 		r = -ENOMEM;
-	/* Nothing can be written to it, so that it is what it will be: lock files are made like this. */
-	if (r == 0 && (flags & O_ACCMODE) == O_RDONLY)
-		r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ?
-			mcfs_writer_sync(h->writer, op->deadline) : -EINTR;
 	if (r < 0) {
 		if (h && h->writer)
 			mcfs_writer_revoke(h->writer);
@@ -313,20 +371,24 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0) {
 		mcfs_refresh_limit(&op);
-		r = create(&op, &key, fi->flags, &in, &h);
+		if ((fi->flags & O_ACCMODE) == O_RDONLY)
+			r = create_to_read(&op, &key, fi->flags, &in, &h);
+		else
+			r = create(&op, &key, fi->flags, &in, &h);
 	}
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;
 	}
-	mcfs_fill_writer_entry(op.fs, in, h->writer, &e);
+	mcfs_fill_open_entry(op.fs, in, h->writer, &e);
 	/* This inode is the descriptor's alone: what the kernel knows of it, it has done itself. */
 	e.attr_timeout = (double)mcfs_live(&op.fs->conf.attr_timeout) / 1000;
 	fi->fh = mcfs_book() ? h->number : (uintptr_t)h;
-	set_io_flags(op.fs, fi, false);
+	set_io_flags(op.fs, fi, h->type != MCFS_WRITE);
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
 		/* Nobody has got the descriptor: the file was never created. */
-		mcfs_writer_revoke(h->writer);
+		if (h->writer)
+			mcfs_writer_revoke(h->writer);
 		mcfs_handle_unref(op.fs, h);
 		mcfs_inode_forget(&op.fs->inodes, in, 1);
 	}

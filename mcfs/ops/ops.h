@@ -18,9 +18,9 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 /* Fill in a reply that counts as a lookup, and its inode.  @key of a directory ends in '/'.  -ENOMEM. */
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
 		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
-/* For a file that is being written. */
-void mcfs_fill_writer_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
-			    struct fuse_entry_param *ret);
+/* For a file that is being written, @w NULL: or read. */
+void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
+			  struct fuse_entry_param *ret);
 /* The key of @name in the directory @parent, NULL: below .mcfs.  -ENAMETOOLONG, or -EPERM for what is
  * reserved. */
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,

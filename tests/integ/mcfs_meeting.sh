@@ -11,6 +11,43 @@ timeout 60 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt" || fail 
 unmount "$tmp/mnt"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
+# A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.
+start_master
+MC_FAULTS=mcfs.open.make=delay:1500 start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0
+timeout 60 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "made by two"
+import os, subprocess, sys, threading, time
+mcctl = [os.path.abspath(sys.argv[2]), sys.argv[3], "put"]
+os.chdir(sys.argv[1])
+
+def under_way():
+    for line in open(".mcfs/metrics"):
+        if line.startswith("mcfs_inflight "):
+            return int(line.split()[1])
+
+def make(name, flags):
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CREAT | flags)
+        got.append((os.fstat(fd).st_size, os.read(fd, 100)))
+    except OSError as e:
+        got.append(e.strerror)
+
+for name, flags, meanwhile, want in (
+        ("f", 0, b"theirs", (6, b"theirs")), ("g", os.O_EXCL, b"theirs", "File exists"), ("h", os.O_EXCL, None, (0, b""))):
+    got = []
+    made = threading.Thread(target=make, args=(name, flags))
+    made.start()
+    while under_way() < 2:
+        time.sleep(0.01)
+    if meanwhile:
+        subprocess.run([*mcctl, name, "-"], input=meanwhile, stdout=subprocess.DEVNULL, check=True)
+    made.join()
+    assert got == [want], (name, got)
+    assert open(name, "rb").read() == (meanwhile or b"")
+assert not open(".mcfs/errors").read()
+EOF
+unmount "$tmp/mnt3"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
+
 # A lookup that has found no version, and is late to ask who writes one: that was published meanwhile.
 MC_FAULTS=mcfs.lookup.looked=delay:800 start_standalone "$tmp/mnt2" --global_segment_size=64MiB
 timeout 60 python3 - "$tmp/mnt2" <<'EOF' || fail "a file that exists was not found"

@@ -74,6 +74,19 @@ def closer(path, expected, then):
         say(name(e))
 
 
+def maker(path, expected, then):
+    """A file that is made for reading, as flock(1) makes one: nothing of it can be lost."""
+    fd = os.open(path, os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    say("half")
+    sys.stdin.readline()
+    for what in lambda: os.fstat(fd).st_size, lambda: os.read(fd, 10), lambda: os.close(fd):
+        try:
+            say(what())
+        except OSError as e:
+            say(name(e))
+
+
 def steady(path, expected, then):
     """Opens and reads in a loop until the file `then` is there: no error ever, no other bytes."""
     want = open(expected, "rb").read()
@@ -166,6 +179,6 @@ def manager(path, *command):
 
 if sys.argv[1] == "manager":
     manager(*sys.argv[2:])
-{f.__name__: f for f in (reader, writer, closer, steady, watcher,
+{f.__name__: f for f in (reader, writer, closer, maker, steady, watcher,
                                   directory)}[sys.argv[1]](
     sys.argv[2], sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else "")
