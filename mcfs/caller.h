@@ -15,6 +15,8 @@ enum mcfs_fate {
 	MCFS_GONE	/* is not there any more: nobody knows */
 };
 
+/* Does our pid namespace show every process that there is?  Others' writers cannot be seen to be killed without. */
+bool mcfs_caller_all_seen(void);
 /* The process of thread @tid; @tid itself when it is gone. */
 pid_t mcfs_caller_process(pid_t tid);
 /* Does thread @tid belong to process @pid? */

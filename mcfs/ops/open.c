@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/log.h"
 #include "mcfs/ahead.h"
 #include "mcfs/book.h"
 #include "mcfs/handle.h"
@@ -46,6 +47,17 @@ static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool 
 {
 	fi->direct_io = fs->conf.direct_io;
 	fi->noflush = reader;
+}
+
+/* Whoever writes may be killed without our knowledge. */
+static void warn_of_stranger(const struct mcfs_op *op)
+{
+	static bool warned;
+
+	if (op->ctx.pid || __atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
+		return;
+	mc_warn("mcfs", "a process of another pid namespace writes: when it is killed, what it has written is "
+		"published all the same, see mcfs(5); run the daemon in the host's pid namespace");
 }
 
 static bool is_text(const struct mcfs_handle *h)
@@ -185,6 +197,7 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	if (mcfs_live(&fs->conf.immutable) && in->info.generation)
 		return -EPERM;
 	mcfs_refresh_limit(op);
+	warn_of_stranger(op);
 	h = mcfs_handle_new(fs, MCFS_WRITE);
 	if (!h)
 		return -ENOMEM;
@@ -332,6 +345,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 	if ((flags & O_EXCL) || mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
 	args.inode = in;
+	warn_of_stranger(op);
 	if (r == 0)
 		r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);
 	if (r == 0) {
