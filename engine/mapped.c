@@ -30,6 +30,9 @@
 #define HUGE_SIZE (2ull << 20)
 /* A wait for the owner looks for the engine's end this often. */
 #define CLOSE_LOOK_NS (50 * MC_NS_PER_MS)
+/* A connection that the owner ends is made anew, unless so many in a row have lasted less than that. */
+#define SHORT_MS 1000
+#define SHORT_MAX 8u
 
 MC_GAUGE(mapped_bytes, "mooncake_transfer_mapped_bytes", "", "Peer memory mapped by this process")
 
@@ -82,6 +85,13 @@ bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mappi
 	if (mp->dead)
 		return false;
 	return !mp->listed || __atomic_load_n(&m->life[mp->slot], __ATOMIC_SEQ_CST) == mp->rkey;
+}
+
+int mce_mapping_check_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
+{
+	if (mp->dead)
+		return -EAGAIN;
+	return mce_mapping_alive_locked(m, mp) ? 0 : -ESTALE;
 }
 
 void mce_mapping_unref_locked(struct mce_mapping *mp)
@@ -221,6 +231,17 @@ static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int 
 	return r;
 }
 
+/* The owner has ended the connection.  It may be there all the same: it closes to who does not read for a while. */
+static void lost_locked(struct mce_mapped *m)
+{
+	bool was_up = m->state == MCE_MAPPED_UP;
+
+	down_locked(m);
+	m->short_lived = mc_now_ms() - m->up_ms < SHORT_MS ? m->short_lived + 1 : 0;
+	if (was_up && m->short_lived < SHORT_MAX)
+		memset(m->tried, 0, sizeof(m->tried));
+}
+
 static void mapped_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_mapped *m = mc_container_of(e, struct mce_mapped, evfd);
@@ -234,7 +255,7 @@ static void mapped_ready(struct mc_evfd *e, uint32_t events)
 			r = take_locked(m, &msg, fd);
 	} while (r == 0);
 	if (r != -EAGAIN)
-		down_locked(m);
+		lost_locked(m);
 }
 
 /* ---- the resolver's side ----------------------------------------------------------------------- */
@@ -353,7 +374,7 @@ static void down_run(void *arg)
 	down_locked(m);
 }
 
-/* Once per life of the engine at the other end, whatever comes of it. */
+/* Once per life of the engine at the other end, unless it came to a connection. */
 static bool worth_trying(struct mce_mapped *m)
 {
 	struct mce_peer *p = m->p;
@@ -396,8 +417,10 @@ static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t 
 	r = mc_evloop_add(m->io->loop, &m->evfd, EPOLLIN);
 	if (r == 0)
 		r = greet_locked(m, deadline);
-	if (r == 0 && m->state == MCE_MAPPED_GREETING)
+	if (r == 0 && m->state == MCE_MAPPED_GREETING) {
 		m->state = MCE_MAPPED_UP;
+		m->up_ms = mc_now_ms();
+	}
 	forget_busy_locked(m);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
@@ -530,15 +553,10 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 	if (r == 0) {
 		mce_copy(req, mp->at + (req->addr - mp->base));
 		pthread_mutex_lock(&p->lock);
-		/* The region may have ended, and its memory been used again, during the copy.  Whether it has, nobody
-		 * knows here any more when the connection has. */
-		if (mp->dead)
-			r = -MC_ENOTSUP;
-		else if (!mce_mapping_alive_locked(m, mp))
-			r = -ESTALE;
+		r = mce_mapping_check_locked(m, mp);
 		mce_mapping_unref_locked(mp);
 		pthread_mutex_unlock(&p->lock);
-		if (r == -MC_ENOTSUP)
+		if (r == -EAGAIN)
 			return r;
 	}
 	mce_complete(req, MCE_PATH_MAPPED, r);

@@ -35,6 +35,8 @@ struct mce_mapped {
 	uint8_t tried[16];	/* nonce of the engine that the state is about */
 	bool stranger;		/* that one is of another user, who is not root */
 	bool connecting;	/* a try is under way */
+	uint64_t up_ms;		/* when the state became UP */
+	unsigned short_lived;	/* connections in a row that did not stay so for long */
 	struct mc_evfd evfd;	/* watched when fd >= 0 */
 	pthread_cond_t news;	/* what the I/O thread received */
 	const uint64_t *life;	/* NULL: the connection is down, and all mappings are dead */
@@ -57,6 +59,9 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 			   unsigned access, struct mce_mapping **ret);
 void mce_mapping_unref_locked(struct mce_mapping *mp);	/* refs; the last frees a dead one */
 bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp);
+/* Was a copy of its memory?  0; -ESTALE: the region has ended, and its memory may be used for something else by now;
+ * -EAGAIN: nobody knows here any more, as with the connection's end, so the copy is to be made again. */
+int mce_mapping_check_locked(const struct mce_mapped *m, const struct mce_mapping *mp);
 
 /* process_vm.c: the process at the other end of the socket @sock, which sent @welcome with @fd, when it lets us read
  * its nonce: counted, and *@busy is its own then.  NULL otherwise. */

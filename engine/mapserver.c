@@ -446,7 +446,8 @@ static void forget_run(void *arg)
 	mc_list_for_each_safe(pos, next, &f->s->mappers) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
-		if (m->greeted && mce_map_send(m->evfd.fd, &out, -1) < 0)
+		if (m->greeted &&
+		    (mc_fault("engine.mapserver.forget") < 0 || mce_map_send(m->evfd.fd, &out, -1) < 0))
 			mapper_close(m);
 	}
 }

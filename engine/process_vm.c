@@ -150,10 +150,10 @@ struct copy {
 	unsigned place;			/* on the busy page */
 };
 
-static bool alive(const struct copy *c)
+static int check(const struct copy *c)
 {
 	MC_LOCKED(&c->m->p->lock);
-	return !c->mp->dead && mce_mapping_alive_locked(c->m, c->mp);
+	return mce_mapping_check_locked(c->m, c->mp);
 }
 
 /* A place on the busy page that is free, of the first @n, taken for @rkey; -EBUSY when more threads copy than there
@@ -295,8 +295,9 @@ static int copy_all(struct copy *c)
 	int r;
 
 	while ((n = next_parts(req->iov, req->iovcnt, &idx, &off, part, &bytes))) {
-		if (pos && !alive(c))
-			return -ESTALE;
+		r = pos ? check(c) : 0;
+		if (r < 0)
+			return r;
 		if (req->op == MCE_WRITE)
 			feed(req, pos, part, n);
 		r = call(c, part, n, req->addr + pos, bytes);
@@ -353,9 +354,8 @@ static int copy_run(struct copy *c)
 	r = copy_all(c);
 	__atomic_store_n(&c->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&m->p->lock);
-	/* The region may have ended, and its memory been used again, during the copy. */
-	if (r == 0 && (mp->dead || !mce_mapping_alive_locked(m, mp)))
-		r = -ESTALE;
+	if (r == 0)
+		r = mce_mapping_check_locked(m, mp);
 	mce_mapping_unref_locked(mp);
 	pthread_mutex_unlock(&m->p->lock);
 	mce_vm_unref(c->vm);
@@ -489,9 +489,11 @@ static void run_singly(struct run *run, int status[RUN_PARTS])
 			.mp = run->region[run->region_of[i]].mp,
 		};
 
-		status[i] = alive(&c) ? copy_all(&c) : -ESTALE;
-		/* The rest has to find another path. */
-		if (status[i] == -MC_ENOTSUP)
+		status[i] = check(&c);
+		if (status[i] == 0)
+			status[i] = copy_all(&c);
+		/* The rest has to find another path, or this one anew. */
+		if (status[i] == -MC_ENOTSUP || status[i] == -EAGAIN)
 			run->n = i;
 	}
 }
@@ -527,8 +529,12 @@ static void run_end(struct run *run)
 	pthread_mutex_lock(&run->m->p->lock);
 	for (unsigned i = 0; i < run->nregions; i++) {
 		struct mce_mapping *mp = run->region[i].mp;
+		int r = mce_mapping_check_locked(run->m, mp);
 
-		run->region[i].over = mp->dead || !mce_mapping_alive_locked(run->m, mp);
+		run->region[i].over = r == -ESTALE;
+		/* All may be done again. */
+		if (r == -EAGAIN)
+			run->n = 0;
 		mce_mapping_unref_locked(mp);
 	}
 	pthread_mutex_unlock(&run->m->p->lock);

@@ -272,6 +272,41 @@ static void dead(void **state)
 	open_pair(state);
 }
 
+/* The owner closes to who does not read what it tells, and is there all the same: the next request connects anew. */
+static void closed_for_a_moment(void **state)
+{
+	static char plain[4096], got[64];
+	struct mce_mr_attr attr = { .base = plain, .len = sizeof(plain), .fd = -1, .access = MCE_ACCESS_READ };
+	struct mce_mr *mr, *other;
+	struct mce_peer *to;
+	enum mce_path path;
+	struct side s;
+	uint64_t end;
+
+	side_open(&s, NULL, 0, 0, 0);
+	assert_int_equal(mce_mr_register(s.e, &attr, &mr), 0);
+	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(s.e), &to), 0);
+	assert_int_equal(transfer(user.e, to, MCE_READ, (uintptr_t)plain, mce_mr_rkey(mr), got, 64, &path), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(mc_fault_set("engine.mapserver.forget=error:ENOBUFS,"
+					      "engine.process_vm.probe=error:EIO@9999"), 0);
+		attr.base = got;
+		attr.len = sizeof(got);
+		assert_int_equal(mce_mr_register(s.e, &attr, &other), 0);
+		mce_mr_unregister(other);
+		end = SECONDS(20);
+		while (mc_fault_hits("engine.process_vm.probe") < 1) {
+			assert_int_equal(transfer(user.e, to, MCE_READ, (uintptr_t)plain, mce_mr_rkey(mr), got, 64,
+						  &path), 0);
+			assert_int_equal(path, MCE_PATH_PROCESS_VM);
+			assert_true(mc_now_ns() < end);
+		}
+	}
+	mc_fault_set(NULL);
+	mce_peer_put(to);
+	side_close(&s);
+}
+
 /* One batch over many regions that are all unknown before. */
 static void many_regions(void **state)
 {
@@ -611,6 +646,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(exec_of_owner_without_guard),
 		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(closed_for_a_moment, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(first_batch, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(together_again, open_pair, close_pair),
