@@ -16,7 +16,8 @@
  *	-ERANGE		the transfer is not wholly inside the region; nothing was touched
  *	-EACCES		the region does not allow it
  *	-EINVAL		the request contradicts itself
- *	-MC_ETRANSFER	the peer cannot be reached, or was lost too often on the way
+ *	-MC_ETRANSFER	the peer cannot be reached, or was lost too often on the way, or its user has
+ *			protected the memory, unmapped it, or cut its file short
  *	-MC_EVERSION	it speaks another protocol
  *	-MC_ETIMEDOUT	the waiter's deadline
  *	-MC_ELIMIT	too many peers are being connected at this time

@@ -121,6 +121,24 @@ enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid)
 	return MCFS_EXITED;
 }
 
+bool mcfs_caller_ended(pid_t pid)
+{
+	const char *state, *threads;
+	char buf[4096];
+
+	if (pid <= 0)
+		return false;
+	if (read_proc(pid, "status", buf, sizeof(buf)) <= 0)
+		return true;
+	state = strstr(buf, "\nState:\t");
+	threads = strstr(buf, "\nThreads:\t");
+	if (!state || !threads)
+		return false;
+	state += strlen("\nState:\t");
+	/* The first thread may end before the others. */
+	return (*state == 'Z' || *state == 'X') && atoi(threads + strlen("\nThreads:\t")) <= 1;
+}
+
 /* The signal mask in the line "@name:\t<hex>" of a status file. */
 static unsigned long long mask_of(const char *status, const char *name)
 {

@@ -24,6 +24,8 @@ bool mcfs_caller_is(pid_t pid, pid_t tid);
 /* @uid: the caller's; what other users' processes end with is hidden from a daemon without
  * privileges, which then takes every death by signal for a bad one. */
 enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid);
+/* Has process @pid ended, to its last thread?  What cannot be seen has not. */
+bool mcfs_caller_ended(pid_t pid);
 /* Is a signal under way to @tid that will end it? */
 bool mcfs_caller_killed(pid_t tid);
 

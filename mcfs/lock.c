@@ -136,6 +136,21 @@ static struct held *conflict(struct file *f, const struct mcfs_lock_args *a)
 	return NULL;
 }
 
+/* Of a process that has ended, and left its descriptor to a child: where it reads, no close is told (ops/open.c). */
+static bool is_left(const struct held *h)
+{
+	return !h->a.flock && mcfs_caller_ended(h->a.pid);
+}
+
+static struct held *conflict_with_living(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a)
+{
+	struct held *h;
+
+	while ((h = conflict(f, a)) && is_left(h))
+		drop(l, h);
+	return h;
+}
+
 /* The owner's locks end where @a begins and begin where it ends; *spare is taken when one becomes two. */
 static void carve(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a, struct held **spare)
 {
@@ -208,8 +223,10 @@ static int set(struct mcfs_locks *l, struct file *f, const struct mcfs_handle *b
 	 * want it alone would wait for each other. */
 	if (a->flock && conflict(f, a))
 		carve(l, f, a, &spare);
-	if (conflict(f, a))
+	if (conflict_with_living(l, f, a))
 		return -EAGAIN;
+	if (a->type != F_UNLCK && __atomic_load_n(&l->n, __ATOMIC_RELAXED) >= MCFS_LOCKS_MAX)
+		return mc_fail(-ENOLCK, "there are %u locks already", MCFS_LOCKS_MAX);
 	spare = malloc(sizeof(*spare));
 	h = malloc(sizeof(*h));
 	if (!spare || !h) {
@@ -267,7 +284,7 @@ static bool would_deadlock(struct mcfs_locks *l, struct file *f, const struct mc
 static void unwait(struct mcfs_locks *l, struct mcfs_lock_wait *w)
 {
 	mc_list_remove(&w->link);
-	l->nwaiting--;
+	__atomic_store_n(&l->nwaiting, l->nwaiting - 1, __ATOMIC_RELAXED);
 	__atomic_sub_fetch(&l->n, 1, __ATOMIC_RELAXED);
 }
 
@@ -340,8 +357,9 @@ static int wait_for(struct mcfs_locks *l, struct file *f, struct mcfs_lock_wait 
 	if (l->nwaiting >= l->max_waiting)
 		return mc_fail(-ENOLCK, "%u wait for locks already", l->nwaiting);
 	mc_list_push_back(&f->waiting, &w->link);
-	l->nwaiting++;
+	__atomic_store_n(&l->nwaiting, l->nwaiting + 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&l->n, 1, __ATOMIC_RELAXED);
+	mcfs_reply_attend();
 	return 0;
 }
 
@@ -377,9 +395,12 @@ bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_a
 
 	MC_LOCKED(&l->lock);
 	f = find(l, key);
-	h = f ? conflict(f, args) : NULL;
+	if (!f)
+		return false;
+	h = conflict_with_living(l, f, args);
 	if (h)
 		*args = h->a;
+	serve(l, f);
 	return h;
 }
 
@@ -461,12 +482,41 @@ static struct file *waited_for(struct mcfs_locks *l, bool given_up)
 	return NULL;
 }
 
+/* A file that is waited for, and had locks of processes that have ended. */
+static struct file *left_behind(struct mcfs_locks *l)
+{
+	struct mc_list *file, *pos, *tmp;
+	bool any = false;
+
+	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++) {
+		mc_list_for_each(file, &l->file[i]) {
+			struct file *f = mc_container_of(file, struct file, link);
+
+			if (mc_list_empty(&f->waiting))
+				continue;
+			mc_list_for_each_safe(pos, tmp, &f->held) {
+				struct held *h = mc_container_of(pos, struct held, link);
+
+				if (!is_left(h))
+					continue;
+				drop(l, h);
+				any = true;
+			}
+			if (any)
+				return f;
+		}
+	}
+	return NULL;
+}
+
 void mcfs_locks_sweep(struct mcfs_locks *l)
 {
 	struct file *f;
 
 	MC_LOCKED(&l->lock);
 	while ((f = waited_for(l, true)))
+		serve(l, f);
+	while ((f = left_behind(l)))
 		serve(l, f);
 }
 

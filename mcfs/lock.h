@@ -16,12 +16,14 @@
 #include <mooncake/mcs.h>
 
 #define MCFS_LOCK_BUCKETS 256u
+#define MCFS_LOCKS_MAX 65536u
 
 struct mcfs_locks {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	struct mc_list file[MCFS_LOCK_BUCKETS];
-	unsigned nwaiting, max_waiting;
+	unsigned nwaiting;		/* also read without it */
+	unsigned max_waiting;
 	bool over;			/* nobody waits any more */
 	/* atomic */
 	unsigned n;			/* locks, and who waits for one */
@@ -46,7 +48,7 @@ static inline bool mcfs_locks_any(const struct mcfs_locks *l)
 }
 
 /* Ends w->op, now or, with @waits, when the lock can be had, and takes @w.  Without: EAGAIN.  ENOLCK: no
- * memory, or too many wait; EDEADLK: who waits would wait for itself. */
+ * memory, or too many locks or who wait for one; EDEADLK: who waits would wait for itself. */
 void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wait *w, bool waits);
 /* What stands in the way of @args: true, and *args is that. */
 bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_args *args);
@@ -54,7 +56,11 @@ bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_a
 void mcfs_lock_flushed(struct mcfs_locks *l, struct mcs_key key, uint64_t owner);
 /* The last descriptor of an open file was. */
 void mcfs_lock_released(struct mcfs_locks *l, struct mcs_key key, const struct mcfs_handle *h);
-/* Who was interrupted waits no more, and the room is others'. */
+static inline bool mcfs_locks_waited_for(const struct mcfs_locks *l)
+{
+	return __atomic_load_n(&l->nwaiting, __ATOMIC_RELAXED);
+}
+/* Who was interrupted waits no more, and the room is others'; nor does anybody for a process that has ended. */
 void mcfs_locks_sweep(struct mcfs_locks *l);
 /* Whoever waits is answered EINTR, and who comes. */
 void mcfs_locks_hang_up(struct mcfs_locks *l);

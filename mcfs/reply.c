@@ -28,6 +28,7 @@
 /* The same for an answer that is claimed: only a kill ends that wait. */
 #define CLAIMED_WATCH_MS 100
 #define SWEEP_MS 100
+#define LOCKS_MS 500
 #define LONG_MS (3600 * 1000)
 /* Threads that stay free to read interrupts and releases while all others are busy. */
 #define RESERVED_THREADS 8
@@ -161,12 +162,17 @@ static void *watch(void *arg)
 {
 	struct mcfs *fs = arg;
 	int64_t ms = 0, sweep_ms;
+	uint64_t locks_ms = 0;
 
 	while (!mc_stop_wait(&patience.stop, ms)) {
 		ms = watch_once();
-		if (__atomic_exchange_n(&patience.left, false, __ATOMIC_ACQ_REL))
+		if (__atomic_exchange_n(&patience.left, false, __ATOMIC_ACQ_REL) ||
+		    (mcfs_locks_waited_for(&fs->locks) && mc_now_ms() - locks_ms >= LOCKS_MS)) {
 			mcfs_locks_sweep(&fs->locks);
-		sweep_ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS : LONG_MS;
+			locks_ms = mc_now_ms();
+		}
+		sweep_ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS :
+			mcfs_locks_waited_for(&fs->locks) ? LOCKS_MS : LONG_MS;
 		ms = sweep_ms < ms ? sweep_ms : ms;
 	}
 	return NULL;

@@ -67,7 +67,7 @@ struct mcfs_op {
 int mcfs_reply_init(struct mcfs *fs);
 void mcfs_reply_done(struct mcfs *fs);
 uint64_t mcfs_reply_inflight(void);
-/* mcfs_expect_sweep() has something to do. */
+/* mcfs_expect_sweep() has something to do, or somebody waits for a lock. */
 void mcfs_reply_attend(void);
 
 /* @ino: the inode that the operation is about, 0: none; @fi: the open file, NULL: none.  False: answered already,

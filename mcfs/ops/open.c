@@ -46,6 +46,8 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool reader)
 {
 	fi->direct_io = fs->conf.direct_io;
+	/* A request less per file that is read.  So the record locks of such a descriptor stay until it is closed for
+	 * good, or their process has ended (lock.c), whatever else that closes. */
 	fi->noflush = reader;
 }
 

@@ -101,6 +101,46 @@ def ranges():
     os.close(a)
 
 
+def by_readers():
+    """Who reads is not told to have closed: the last close counts, and that the process has ended."""
+    with open(path("ro"), "wb") as f:
+        f.write(b"x" * 100)
+
+    def free():
+        return in_child(lambda: locks(os.open(path("ro"), os.O_RDWR), fcntl.LOCK_EX, 0, 0))
+
+    a = os.open(path("ro"), os.O_RDONLY)
+    assert locks(a, fcntl.LOCK_SH, 0, 0) and not free()
+    b = os.dup(a)
+    os.close(a)
+    assert not free()
+    os.close(b)
+    assert free()
+    # who holds it dies, and has left the descriptor to a child; somebody waits already, or asks then
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        a = os.open(path("ro"), os.O_RDONLY)
+        assert locks(a, fcntl.LOCK_SH, 0, 0)
+        heir = os.fork()
+        if heir:
+            os.write(tell, b"%d" % heir)
+        signal.pause()
+    heir = int(os.read(told, 20))
+    waits = os.fork()
+    if waits == 0:
+        fcntl.lockf(os.open(path("ro"), os.O_RDWR), fcntl.LOCK_EX)
+        os._exit(0)
+    try:
+        assert not free()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(os.waitpid(waits, 0)[1]) == 0
+        assert free()
+    finally:
+        os.kill(heir, signal.SIGKILL)
+
+
 def waiting():
     p = start("hold", "w")
     q = start("want", "w")
@@ -187,5 +227,6 @@ elif len(sys.argv) == 4:
 else:
     whole_files()
     ranges()
+    by_readers()
     waiting()
     circles()

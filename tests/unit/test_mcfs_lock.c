@@ -72,7 +72,7 @@ static int down(void **state)
 static struct mcfs_lock_args args_of(bool flock, unsigned owner, int type, uint64_t start, uint64_t end)
 {
 	return (struct mcfs_lock_args){ .flock = flock, .owner = owner + 100, .type = type, .start = start,
-					.end = end, .pid = (pid_t)owner + 1 };
+					.end = end, .pid = getpid() };
 }
 
 /* The answer, 1: none yet. */
