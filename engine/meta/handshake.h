@@ -39,6 +39,10 @@ int mce_handshake_open(const struct mce_handshake_conf *conf, struct mce_handsha
 int mce_handshake_port(const struct mce_handshake *h);
 void mce_handshake_close(struct mce_handshake *h);	/* NULL is fine; not from a callback */
 
+/* From the connection on; to connect may take MC_HANDSHAKE_CONNECT_TIMEOUT, 5 s. */
+#define MCE_HANDSHAKE_ANSWER_MS 5000
+/* What a call should be given: time for both where connecting may take longer than that, else for either. */
+int64_t mce_handshake_ask_ms(void);
 /* Ask @host (IPv6 without brackets) and wait for its answer, malloc'ed.  -ECONNREFUSED, -ETIMEDOUT, ...;
  * -MC_EPROTO for an answer that is none. */
 int mce_handshake_call(const char *host, int port, enum mce_handshake_type type, const char *json,

@@ -156,12 +156,27 @@ static int recv_reply(const struct call *c, enum mce_handshake_type asked, char 
 	return r;
 }
 
+static int64_t connect_ms(void)
+{
+	return mce_env_int("MC_HANDSHAKE_CONNECT_TIMEOUT", 5, 1, 3599) * 1000;
+}
+
+int64_t mce_handshake_ask_ms(void)
+{
+	int64_t ms = connect_ms();
+
+	return ms > MCE_HANDSHAKE_ANSWER_MS ? ms + MCE_HANDSHAKE_ANSWER_MS : MCE_HANDSHAKE_ANSWER_MS;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static int call_connect(struct call *c)
 {
-	int64_t seconds = mce_env_int("MC_HANDSHAKE_CONNECT_TIMEOUT", 5, 1, 3599);
-	uint64_t latest = mc_deadline_ms(seconds * 1000);
-
-	c->fd = mc_connect(c->addr, latest < c->deadline ? latest : c->deadline);
+	c->fd = mc_connect(c->addr, sooner(c->deadline, mc_deadline_ms(connect_ms())));
+	c->deadline = sooner(c->deadline, mc_deadline_ms(MCE_HANDSHAKE_ANSWER_MS));
 	return c->fd < 0 ? c->fd : 0;
 }
 

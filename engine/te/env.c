@@ -32,6 +32,7 @@ void mce_te_env_load(struct mce_te_env *env)
 	if (text && strlen(text) < sizeof(env->bind_address))
 		strcpy(env->bind_address, text);
 	env->handshake_port = (int)mce_env_int("MC_HANDSHAKE_PORT", 12001, 1, 65535);
+	env->ask_ms = mce_handshake_ask_ms();
 	mce_port_range(&env->port_min, &env->port_max);
 	env->lanes = (unsigned)mce_env_int(
 		either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,

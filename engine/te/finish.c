@@ -468,7 +468,7 @@ bool mce_te_stopping(const struct mce_te *te)
 
 uint64_t mce_te_ask_by(const struct mce_te *te)
 {
-	uint64_t by = mc_deadline_ms(MCE_TE_ASK_MS), last = __atomic_load_n(&te->work.last, __ATOMIC_RELAXED);
+	uint64_t by = mc_deadline_ms(te->env.ask_ms), last = __atomic_load_n(&te->work.last, __ATOMIC_RELAXED);
 
 	return by < last ? by : last;
 }

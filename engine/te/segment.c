@@ -72,6 +72,14 @@ const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t 
 
 /* ---- fetching ---------------------------------------------------------------------------------- */
 
+/* What connecting may take besides is for handshakes alone. */
+static uint64_t server_by(uint64_t deadline)
+{
+	uint64_t least = mc_deadline_ms(MCE_TE_ASK_MS);
+
+	return deadline < least ? deadline : least;
+}
+
 int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, char host[MC_ADDR_MAX],
 		       int *ret_port)
 {
@@ -80,7 +88,7 @@ int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, c
 
 	if (!te->meta)
 		return mc_addr_split(name, host, MC_ADDR_MAX, te->env.handshake_port, ret_port);
-	r = mce_rpc_meta_get(te->meta, name, &rpc, deadline);
+	r = mce_rpc_meta_get(te->meta, name, &rpc, server_by(deadline));
 	if (r < 0)
 		return r;
 	if (strlen(rpc.host) >= MC_ADDR_MAX)
@@ -111,7 +119,7 @@ static int ask_server(struct mce_te *te, const char *name, uint64_t deadline, ch
 	int r;
 
 	r = mce_meta_key_segment(name, key);
-	return r < 0 ? r : mce_meta_get(te->meta, key, ret, deadline);
+	return r < 0 ? r : mce_meta_get(te->meta, key, ret, server_by(deadline));
 }
 
 /* Upstream's nodes of before 0.3.13 do not say where their data port is, but their handshake service is on
@@ -399,7 +407,7 @@ static int newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *t
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
 	if (deadline > least)
 		deadline = least;
-	/* Who holds it may be waiting for a peer that says nothing, for MCE_TE_ASK_MS at the most: so it does
+	/* Who holds it may be waiting for a peer that says nothing, as long as one may: so it does
 	 * little harm that this clock can be set. */
 	clock_gettime(CLOCK_REALTIME, &until);
 	left_ns = deadline > now ? deadline - now : 0;

@@ -21,8 +21,8 @@
 #include "engine/meta/meta.h"
 #include "engine/meta/segdesc.h"
 
-/* Asking a peer's handshake service or the metadata server. */
-#define MCE_TE_ASK_MS 5000
+/* Asking a metadata server; a peer, too, unless connecting to it may take longer. */
+#define MCE_TE_ASK_MS MCE_HANDSHAKE_ANSWER_MS
 
 /* ---- settings (env.c) -------------------------------------------------------------------------- */
 
@@ -38,6 +38,7 @@ struct mce_te_env {
 	int port_min, port_max;	/* always set */
 	unsigned lanes, io_threads;
 	uint64_t progress_ms, status_ms, refresh_ms;
+	int64_t ask_ms;		/* asking a peer */
 	uint64_t max_mr;	/* bytes; more is published in pieces */
 };
 void mce_te_env_load(struct mce_te_env *env);
@@ -131,7 +132,7 @@ void mce_te_view_unref(struct mce_te_view *v);	/* NULL is fine */
 const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t addr, uint64_t len);
 /* What is known of the engine's own segment has changed. */
 void mce_te_own_changed(struct mce_te *te);
-/* Where the segment's handshake service is; @host as for mce_handshake_call(). */
+/* Where the segment's handshake service is, asked for MCE_TE_ASK_MS at the most; @host as for mce_handshake_call(). */
 int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, char host[MC_ADDR_MAX],
 		       int *ret_port);
 int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret);
@@ -281,7 +282,7 @@ void mce_te_work_stop(struct mce_te *te);
 void mce_te_work_done(struct mce_te_work *w);
 /* The threads are being ended. */
 bool mce_te_stopping(const struct mce_te *te);
-/* Until when others may be asked: for MCE_TE_ASK_MS, but all together no longer when the engine is being closed. */
+/* Until when others may be asked: for mce_te_env.ask_ms, but all together no longer when the engine is being closed. */
 uint64_t mce_te_ask_by(const struct mce_te *te);
 /* mce_batch.done of every batch. */
 void mce_te_batch_ended(void *arg);
