@@ -69,10 +69,21 @@ static void raise_nofile(void)
 	}
 }
 
+/* With MC_LEGACY_RPC_PORT_BINDING: the name's port, or what stands in for one.  0: a free one, which a name that the
+ * port becomes part of can have. */
+static int legacy_port(const struct mce_te *te, const struct mce_te_conf *conf, int named)
+{
+	if (named)
+		return named;
+	if (conf->legacy_port)
+		return conf->legacy_port;
+	return te->meta ? te->env.handshake_port : 0;
+}
+
 /* "host" and the port that the caller wants the service on, 0: a free one. */
 static int choose_host(struct mce_te *te, const struct mce_te_conf *conf, int *ret_port)
 {
-	char host[MC_ADDR_MAX];
+	const char *host = conf->legacy_host;
 	int port, r;
 
 	*ret_port = 0;
@@ -83,18 +94,14 @@ static int choose_host(struct mce_te *te, const struct mce_te_conf *conf, int *r
 			mce_te_own_address(te->env.ipv6, te->host);
 		return 0;
 	}
-	r = mc_addr_split(conf->name, host, sizeof(host), 0, &port);
-	if (r < 0)
+	r = mc_addr_split(conf->name, te->host, sizeof(te->host), 0, &port);
+	if (r < 0 || !te->env.legacy_binding)
 		return r;
-	if (te->env.legacy_binding && conf->legacy_host && *conf->legacy_host) {
-		if (strlen(conf->legacy_host) >= sizeof(host))
-			return mc_fail(-EINVAL, "the host's name is too long");
-		strcpy(host, conf->legacy_host);
-		port = conf->legacy_port;
-	}
-	strcpy(te->host, host);
-	if (te->env.legacy_binding)
-		*ret_port = port;
+	if (host && strlen(host) >= sizeof(te->host))
+		return mc_fail(-EINVAL, "the host's name is too long");
+	if (host && *host)
+		strcpy(te->host, host);
+	*ret_port = legacy_port(te, conf, port);
 	return 0;
 }
 

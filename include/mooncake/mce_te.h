@@ -32,7 +32,9 @@ struct mce_te_conf {
 	const char *metadata;		/* P2PHANDSHAKE, http(s)://, etcd://, redis:// */
 	const char *name;		/* "host" or "host:port" */
 	const char *nic_filter;		/* comma list of devices to use; NULL or "": all */
-	const char *legacy_host;	/* with MC_LEGACY_RPC_PORT_BINDING, else ignored; may be NULL */
+	/* With MC_LEGACY_RPC_PORT_BINDING, else ignored: in place of the name's host, unless NULL or "", and of a
+	 * port that the name has not, unless 0. */
+	const char *legacy_host;
 	uint16_t legacy_port;
 };
 /* A metadata server that cannot be reached is no error: it is told of the engine, and of the memory that is

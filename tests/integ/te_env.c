@@ -341,6 +341,40 @@ static void no_ranges(void)
 	no_range("16000", NULL);
 }
 
+/* The address that an engine of this name, and of these arguments besides, has. */
+static void legacy_is(const char *metadata, const char *name, const char *host, uint16_t port, const char *want)
+{
+	struct mce_te_conf conf = {
+		.size = sizeof(conf), .metadata = metadata, .name = name, .legacy_host = host, .legacy_port = port,
+	};
+	struct mce_te *te;
+
+	CHECK(mce_te_open(&conf, &te) == 0);
+	if (strcmp(mce_te_address(te), want))
+		fprintf(stderr, "%s %s %u: %s\n", name, host, port, mce_te_address(te));
+	CHECK(!strcmp(mce_te_address(te), want));
+	mce_te_close(te);
+}
+
+static void legacy(void)
+{
+	static const char away[] = "http://127.0.0.1:9/metadata";
+
+	setenv("MC_LEGACY_RPC_PORT_BINDING", "1", 1);
+	setenv("MC_HANDSHAKE_PORT", "21412", 1);
+	for (unsigned i = 0; i < 2; i++) {
+		const char *metadata = i ? "P2PHANDSHAKE" : away;
+
+		legacy_is(metadata, "127.0.0.1:21410", NULL, 0, "127.0.0.1:21410");
+		legacy_is(metadata, "127.0.0.1:21410", "127.0.0.1", 0, "127.0.0.1:21410");
+		legacy_is(metadata, "localhost:21410", "127.0.0.1", 21411, "127.0.0.1:21410");
+		legacy_is(metadata, "127.0.0.1", "", 21411, "127.0.0.1:21411");
+	}
+	legacy_is(away, "127.0.0.1", "127.0.0.1", 0, "127.0.0.1:21412");
+	unsetenv("MC_HANDSHAKE_PORT");
+	unsetenv("MC_LEGACY_RPC_PORT_BINDING");
+}
+
 /* Addresses are told by engines that have a metadata server; that it is away does not matter. */
 static void ipv6(void)
 {
@@ -485,6 +519,7 @@ int main(void)
 	io_threads();
 	ports();
 	no_ranges();
+	legacy();
 	ipv6();
 	topology();
 	connect_timeout("1", 0.9, 3);
