@@ -16,10 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/hash.h"
+#include "common/thread.h"
 
 #define INDEX_BITS 20
 #define GENERATION_MASK ((1ull << (63 - INDEX_BITS)) - 1)
@@ -608,4 +610,61 @@ int mce_te_cancel(struct mce_te *te, batch_id_t id)
 		pthread_cond_broadcast(&b->change);
 	mce_te_batch_unlock(b);
 	return 0;
+}
+
+/* ---- memory that goes -------------------------------------------------------------------------- */
+
+/* First and last pause between looks whether tasks have ended; nobody tells of single ones. */
+#define LOOK_NS (100 * 1000ull)
+#define LOOK_MAX_NS (20 * MC_NS_PER_MS)
+
+/* It has bytes to move, or may have again. */
+static bool is_open_locked(const struct mce_te_batch *b, size_t i)
+{
+	int status = mce_req_status(&b->reqs[i]);
+
+	return status == -EINPROGRESS ||
+		((status == -ESTALE || status == -MC_ETRANSFER) && (b->finishing || !b->tasks[i].retried));
+}
+
+static bool uses_locked(const struct mce_te_batch *b, uint64_t addr, uint64_t len)
+{
+	for (size_t i = b->since; b->busy && i < b->n; i++) {
+		uint64_t at = (uintptr_t)b->iovs[i].iov_base;
+
+		if ((at < addr ? addr - at < b->iovs[i].iov_len : at - addr < len) && is_open_locked(b, i))
+			return true;
+	}
+	return false;
+}
+
+static void leave(struct mce_te_batch *b, uint64_t addr, uint64_t len, uint64_t deadline)
+{
+	uint64_t pause = LOOK_NS, now;
+
+	MC_LOCKED(&b->lock);
+	if (!uses_locked(b, addr, len))
+		return;
+	b->users++;
+	do {
+		now = mc_now_ns();
+		if (now >= deadline && !b->stop_status)
+			mce_te_batch_stop_locked(b, -ECANCELED);
+		else
+			wait_change_locked(b, now + pause);
+		pause = pause * 2 < LOOK_MAX_NS ? pause * 2 : LOOK_MAX_NS;
+	} while (uses_locked(b, addr, len));
+	if (--b->users == 0)
+		pthread_cond_broadcast(&b->change);
+}
+
+void mce_te_batches_leave(struct mce_te *te, uint64_t addr, uint64_t len, uint64_t deadline)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&te->slot_lock);
+	n = te->nslots;
+	pthread_mutex_unlock(&te->slot_lock);
+	for (uint32_t i = 0; i < n; i++)
+		leave(slot_at(te, i), addr, len, deadline);
 }

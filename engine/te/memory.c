@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/fork.h"
 #include "common/log.h"
 
@@ -187,7 +188,7 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	return r;
 }
 
-int mce_te_mem_remove(struct mce_te *te, uint64_t addr)
+int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len)
 {
 	struct mce_te_mem m;
 	unsigned i;
@@ -212,6 +213,8 @@ int mce_te_mem_remove(struct mce_te *te, uint64_t addr)
 	mce_te_own_changed(te);
 	mce_mr_unregister(m.mr);
 	free(m.location);
+	if (ret_len)
+		*ret_len = m.len;
 	return 0;
 }
 
@@ -254,7 +257,7 @@ int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *locat
 		return r;
 	r = mce_te_mem_publish(te);
 	if (r < 0) {
-		(void)mce_te_mem_remove(te, (uintptr_t)addr);
+		(void)mce_te_mem_remove(te, (uintptr_t)addr, NULL);
 		(void)mce_te_mem_publish(te);
 	}
 	return r;
@@ -276,7 +279,7 @@ int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, si
 		r = mce_te_mem_publish(te);
 	if (r < 0 && i) {
 		while (i-- > 0)
-			(void)mce_te_mem_remove(te, (uintptr_t)list[i].addr);
+			(void)mce_te_mem_remove(te, (uintptr_t)list[i].addr, NULL);
 		/* What was refused must not be told again. */
 		(void)mce_te_mem_publish(te);
 	}
@@ -291,13 +294,17 @@ int mce_te_unregister(struct mce_te *te, void *addr)
 /* The memory is out of reach whatever becomes of the publishing, which the metadata's refresher repeats. */
 int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n)
 {
+	bool wait = mc_fault("te.memory.leave") == 0;
+	uint64_t deadline = mc_deadline_ms(wait ? MCE_TE_ASK_MS : 0), len;
 	int r, err = 0;
 
 	if (n && !addrs)
 		return mc_fail(-EINVAL, "no list of addresses");
 	for (size_t i = 0; i < n; i++) {
-		r = mce_te_mem_remove(te, (uintptr_t)addrs[i]);
-		if (r < 0 && err == 0)
+		r = mce_te_mem_remove(te, (uintptr_t)addrs[i], &len);
+		if (r == 0)
+			mce_te_batches_leave(te, (uintptr_t)addrs[i], len, deadline);
+		else if (err == 0)
 			err = r;
 	}
 	r = n ? mce_te_mem_publish(te) : 0;

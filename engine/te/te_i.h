@@ -78,7 +78,7 @@ struct mce_te_mem {
 
 /* With a descriptor the memory is a shared mapping of (managed memory); -1 else. */
 int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location);
-int mce_te_mem_remove(struct mce_te *te, uint64_t addr);
+int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len);	/* NULL is fine */
 /* Tell the metadata server what is registered; does nothing with P2PHANDSHAKE.  0 also when the server is out of
  * reach: it is told when it is back. */
 int mce_te_mem_publish(struct mce_te *te);
@@ -216,6 +216,9 @@ void mce_te_batch_unlock(struct mce_te_batch *b);
 void mce_te_batch_settle_locked(struct mce_te_batch *b);
 /* Keep a view as long as the batch lasts; takes over the reference, also on failure.  Not locked. */
 int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v);
+/* Wait for the tasks under way that have their local bytes in [@addr, @addr + @len); at @deadline their batches are
+ * cancelled. */
+void mce_te_batches_leave(struct mce_te *te, uint64_t addr, uint64_t len, uint64_t deadline);
 /* End all tasks; nothing is submitted any more. */
 void mce_te_batches_stop(struct mce_te *te);
 void mce_te_batches_done(struct mce_te *te);

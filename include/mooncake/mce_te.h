@@ -64,7 +64,9 @@ int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *locat
 		    int remote_accessible);
 int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, size_t n,
 			  const char *location);
-int mce_te_unregister(struct mce_te *te, void *addr);		/* -ENOENT: not registered */
+/* -ENOENT: not registered.  Peers' transfers are waited for or fail; own tasks that read or write the memory are waited
+ * for, 5 s at the most, and then their batches are cancelled. */
+int mce_te_unregister(struct mce_te *te, void *addr);
 int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n);
 /* Memory in huge pages where there are any, registered, and mapped by peers of the same host instead of
  * copied through the kernel.  @numa_node -1: the caller's.  mce_te_unmanage() gives it back, by its first address;

@@ -140,6 +140,45 @@ static void another_follows(struct mce_te *te)
 	freeNotifsMsgBuf(got, n);
 }
 
+/* Memory that is unregistered while a task moves bytes into it: when that returns, nothing comes any more.  The first
+ * time the task is not waited for, and the peer stands still; then it is, and the peer answers. */
+static void own_tasks(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
+{
+	unsigned char *here = calloc(1, BYTES), small[64];
+	struct transfer_request r = { OPCODE_READ, here + 1, id, there, BYTES - 1 };
+	struct transfer_status st;
+	batch_id_t b = batch_new(te), other = batch_new(te);
+
+	CHECK(here && mce_te_register(te, here, BYTES, "*", 1) == 0);
+	/* connected */
+	submit(te, other, (struct transfer_request){ OPCODE_READ, small, id, there, sizeof(small) }, NULL);
+	CHECK(mce_te_wait(te, other, 60000) == 0);
+	te_pair_stop(p);
+	submit(te, b, r, NULL);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_WAITING);
+	CHECK(mce_te_unregister(te, here) == 0);
+	/* it would not end otherwise */
+	CHECK(mce_te_wait(te, b, 20000) == 0);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_CANCELED);
+	memset(here, 'M', BYTES);
+	CHECK(kill(p->pid, SIGCONT) == 0);
+	submit(te, other, (struct transfer_request){ OPCODE_READ, small, id, there, sizeof(small) }, NULL);
+	CHECK(mce_te_wait(te, other, 60000) == 0 && te_filled(small, sizeof(small), 7));
+	for (size_t i = 0; i < BYTES; i++)
+		CHECK(here[i] == 'M');
+	CHECK(mce_te_batch_free(te, b) == 0 && mce_te_batch_free(te, other) == 0);
+	for (unsigned i = 0; i < 10; i++) {
+		b = batch_new(te);
+		CHECK(mce_te_register(te, here, BYTES, "*", 1) == 0);
+		r.length = BYTES / 8;
+		submit(te, b, r, NULL);
+		CHECK(mce_te_unregister(te, here) == 0);
+		CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_COMPLETED);
+		CHECK(mce_te_batch_free(te, b) == 0);
+	}
+	free(here);
+}
+
 /* The peer's memory has another key, and the peer stands still when it has told that: the second try does not end. */
 static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
@@ -293,7 +332,7 @@ int main(int argc, char **argv)
 	if (!getenv("MC_FAULTS")) {
 		snprintf(faults, sizeof(faults),
 			 "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d,"
-			 "te.submit.portion=delay:%d",
+			 "te.submit.portion=delay:%d,te.memory.leave=error:ETIME@1",
 			 SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS);
 		setenv("MC_FAULTS", faults, 1);
 		execl("/proc/self/exe", "te_finish", (char *)NULL);
@@ -310,6 +349,7 @@ int main(int argc, char **argv)
 	te = open_engine();
 	te_hear(p.from, &note, sizeof(note));
 	CHECK(mce_te_open_segment(te, note.name, 0, &id) == 0);
+	own_tasks(te, &p, id, note.addr);
 	while (!more_follows(te, &p, id, note.addr))
 		CHECK(++n < ROUNDS);
 	another_follows(te);
