@@ -4,7 +4,7 @@
  * A peer is named by its endpoint "host:port" (that of mce_engine_endpoint()).  Its memory is
  * addressed as upstream does it, by the owner's virtual address, and guarded by the region's key.
  * The path is chosen per (peer, region), best first:
- *	local	the memory is this process's own: memcpy
+ *	local	the memory is this engine's own: memcpy
  *	mapped	same host (boot id and network namespace agree, and the peer's unix socket leads to the same
  *		process as the TCP connection; never the address) and the region has a descriptor: it is
  *		mapped once, then memcpy

@@ -299,9 +299,6 @@ static int run(struct bench *b)
 	};
 	int r;
 
-	r = check(&b->conf);
-	if (r < 0)
-		return r;
 	if (!*te.name && gethostname(host, sizeof(host) - 1) == 0)
 		te.name = host;
 	r = told(mce_te_open(&te, &b->te));
@@ -330,6 +327,8 @@ int main(int argc, char **argv)
 	r = mc_options_parse(&prog, argc, argv, &b.conf, &o);
 	if (r > 0)
 		return 0;
+	if (r == 0)
+		r = check(&b.conf);
 	if (r < 0) {
 		fprintf(stderr, "transfer_engine_bench: %s\n", mc_err_detail(r));
 		return 2;

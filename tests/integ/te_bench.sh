@@ -45,12 +45,20 @@ for operation in read write; do
 done
 initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --report_unit=MiB --report_precision=0
 grep -qE 'throughput [0-9]+ MiB/s$' "$tmp/out" || fail "$(cat "$tmp/out")"
-for flag in --mode=neither --operation=erase --memory=none --report_unit=furlong --block_size=1GiB \
-	--segment_id=127.0.0.1:1; do
-	fails timeout 60 "$bench" --metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 \
-		--segment_id="$SEGMENT" "${small[@]}" "$flag"
-	grep -q 'transfer_engine_bench: ' "$tmp/fails.out" || fail "$flag: $(cat "$tmp/fails.out")"
+# ends_with STATUS FLAG - and says why
+ends_with() {
+	local status=0
+	timeout 60 "$bench" --metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 \
+		--segment_id="$SEGMENT" "${small[@]}" "$2" >"$tmp/fails.out" 2>&1 || status=$?
+	equal "$2" "$status" "$1"
+	grep -q 'transfer_engine_bench: ' "$tmp/fails.out" || fail "$2: $(cat "$tmp/fails.out")"
+}
+
+for flag in --mode=neither --operation=erase --memory=none --report_unit=furlong; do
+	ends_with 2 "$flag"
 done
+ends_with 1 --block_size=1GiB
+ends_with 1 --segment_id=127.0.0.1:1
 stop_pid "$TARGET_PID"
 
 # ---- servers ---------------------------------------------------------------------------------------
