@@ -160,7 +160,7 @@ int removeLocalSegment(transfer_engine_t engine, const char *segment_name)
 
 	if (!te || !segment_name || strcmp(segment_name, te->name))
 		return ERR_INVALID_ARGUMENT;
-	mce_te_withdraw(te);
+	mce_te_remove(te);
 	return 0;
 }
 

@@ -217,7 +217,7 @@ static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_
 		arena_free(a);
 		return r;
 	}
-	r = mce_te_mem_publish(te);
+	r = mce_te_mem_publish(te, true);
 	if (r < 0) {
 		(void)mce_te_mem_remove(te, (uintptr_t)a->base, NULL);
 		arena_free(a);

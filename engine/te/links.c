@@ -231,11 +231,9 @@ int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t room)
 	int r;
 
 	r = mc_fork_check(te->fork_depth);
-	if (r < 0)
+	if (r < 0 || room == 0)
 		return r;
 	mce_peers_each(te->engine, add_load, &l);
-	if (room == 0)
-		return 1;
 	memset(stats, 0, sizeof(*stats));
 	strcpy(stats->device_name, "tcp");
 	stats->inflight_bytes = l.inflight;

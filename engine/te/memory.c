@@ -95,7 +95,7 @@ int mce_te_published(struct mce_te *te, int r)
 	return 0;
 }
 
-int mce_te_mem_publish(struct mce_te *te)
+int mce_te_mem_publish(struct mce_te *te, bool more)
 {
 	auto_free char *text = NULL;
 	char key[MCE_META_KEY_MAX];
@@ -109,28 +109,48 @@ int mce_te_mem_publish(struct mce_te *te)
 		return r;
 	/* An older state must not arrive after a newer one. */
 	MC_LOCKED(&te->publish_lock);
-	if (te->withdrawn)
+	if (te->withdrawn || (te->removed && !more))
 		return 0;
-	r = mce_te_mem_describe(te, &text);
+	r = te->removed ? mce_te_address_publish(te) : 0;
+	if (r == 0)
+		r = mce_te_mem_describe(te, &text);
 	if (r < 0)
 		return r;
+	te->removed = false;
 	return mce_te_published(te, mce_meta_publish(te->meta, key, text, mce_te_publish_deadline(te)));
+}
+
+static void unpublish_locked(struct mce_te *te, uint64_t deadline)
+{
+	char key[MCE_META_KEY_MAX];
+
+	if (mce_meta_key_segment(te->name, key) == 0)
+		(void)mce_meta_unpublish(te->meta, key, deadline);
+	(void)mce_rpc_meta_unpublish(te->meta, te->name, deadline);
 }
 
 void mce_te_withdraw(struct mce_te *te)
 {
 	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
-	char key[MCE_META_KEY_MAX];
 
 	if (mc_fork_check(te->fork_depth) < 0)
 		return;
 	MC_LOCKED(&te->publish_lock);
-	if (!te->meta || te->withdrawn)
-		return;
+	if (te->meta && !te->withdrawn && !te->removed)
+		unpublish_locked(te, deadline);
 	te->withdrawn = true;
-	if (mce_meta_key_segment(te->name, key) == 0)
-		(void)mce_meta_unpublish(te->meta, key, deadline);
-	(void)mce_rpc_meta_unpublish(te->meta, te->name, deadline);
+}
+
+void mce_te_remove(struct mce_te *te)
+{
+	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
+
+	if (mc_fork_check(te->fork_depth) < 0)
+		return;
+	MC_LOCKED(&te->publish_lock);
+	if (te->meta && !te->withdrawn && !te->removed)
+		unpublish_locked(te, deadline);
+	te->removed = true;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------- */
@@ -255,10 +275,10 @@ int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *locat
 	r = add_user(te, addr, len, location, remote_accessible);
 	if (r < 0)
 		return r;
-	r = mce_te_mem_publish(te);
+	r = mce_te_mem_publish(te, true);
 	if (r < 0) {
 		(void)mce_te_mem_remove(te, (uintptr_t)addr, NULL);
-		(void)mce_te_mem_publish(te);
+		(void)mce_te_mem_publish(te, false);
 	}
 	return r;
 }
@@ -276,12 +296,12 @@ int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, si
 	if (r < 0)
 		i--;
 	else if (n)
-		r = mce_te_mem_publish(te);
+		r = mce_te_mem_publish(te, true);
 	if (r < 0 && i) {
 		while (i-- > 0)
 			(void)mce_te_mem_remove(te, (uintptr_t)list[i].addr, NULL);
 		/* What was refused must not be told again. */
-		(void)mce_te_mem_publish(te);
+		(void)mce_te_mem_publish(te, false);
 	}
 	return r;
 }
@@ -307,7 +327,7 @@ int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n)
 		else if (err == 0)
 			err = r;
 	}
-	r = n ? mce_te_mem_publish(te) : 0;
+	r = n ? mce_te_mem_publish(te, false) : 0;
 	if (r < 0)
 		mc_warn("engine", "cannot tell the metadata server of unregistered memory: %s",
 			mc_err_detail(r));

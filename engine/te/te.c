@@ -175,19 +175,26 @@ static int open_engine(struct mce_te *te)
 	return mce_engine_open(&c, &te->engine);
 }
 
-static int publish(struct mce_te *te)
+int mce_te_address_publish(struct mce_te *te)
 {
 	struct mce_rpc_meta rpc = { .port = te->rpc_port };
 	int r;
 
-	if (!te->meta)
-		return 0;
 	if (strlen(te->host) >= sizeof(rpc.host))
 		return mc_fail(-EINVAL, "the host's name is too long");
 	strcpy(rpc.host, te->host);
 	r = mce_rpc_meta_publish(te->meta, te->name, &rpc, mce_te_publish_deadline(te));
-	r = mce_te_published(te, r);
-	return r < 0 ? r : mce_te_mem_publish(te);
+	return mce_te_published(te, r);
+}
+
+static int publish(struct mce_te *te)
+{
+	int r;
+
+	if (!te->meta)
+		return 0;
+	r = mce_te_address_publish(te);
+	return r < 0 ? r : mce_te_mem_publish(te, false);
 }
 
 static void init_locks(struct mce_te *te)

@@ -80,8 +80,8 @@ struct mce_te_mem {
 int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location);
 int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len);	/* NULL is fine */
 /* Tell the metadata server what is registered; does nothing with P2PHANDSHAKE.  0 also when the server is out of
- * reach: it is told when it is back. */
-int mce_te_mem_publish(struct mce_te *te);
+ * reach: it is told when it is back.  @more: something was registered, so that a removed segment is there again. */
+int mce_te_mem_publish(struct mce_te *te, bool more);
 /* For what is published besides: how long to wait, and the result of it with the same mercy. */
 uint64_t mce_te_publish_deadline(struct mce_te *te);
 int mce_te_published(struct mce_te *te, int r);
@@ -347,7 +347,8 @@ struct mce_te {
 	bool ready;		/* atomic: name and engine are there */
 	/* guarded by publish_lock, which is held over the network */
 	pthread_mutex_t publish_lock;
-	bool withdrawn;
+	bool withdrawn;		/* for good */
+	bool removed;		/* until memory is registered */
 	/* guarded by mem_lock */
 	pthread_mutex_t mem_lock;
 	struct mce_te_mem *mem;	/* in the order of registration */
@@ -387,8 +388,12 @@ void mce_te_log_open(void);
 
 /* Take the engine's entries out of the metadata server; nothing is published after that. */
 void mce_te_withdraw(struct mce_te *te);
+/* The same until memory is registered. */
+void mce_te_remove(struct mce_te *te);
+/* Tell the metadata server where the handshake service is; with publish_lock, or before others have the engine. */
+int mce_te_address_publish(struct mce_te *te);
 void mce_te_shutdown_forget(struct mce_te *te);	/* shutdown.c: the engine is being closed */
-/* The load of each device, for getNicLoadStats(): how many there are; @room of them are filled in. */
+/* The load of each device, for getNicLoadStats(): of @room of them at the most; how many. */
 int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t room);
 /* Discover, or read the topology file; kept. */
 int mce_te_topo(struct mce_te *te, struct mce_topo **ret);

@@ -51,6 +51,9 @@ static void engines(void)
 	CHECK(!installTransport(engine, NULL, NULL) && !installTransport(NULL, "tcp", NULL));
 	CHECK(uninstallTransport(engine, "tcp") == 0 && uninstallTransport(NULL, "tcp") == -1);
 	CHECK(getNicLoadStats(engine, load, &n) == 0 && n == 1);
+	n = 0;
+	CHECK(getNicLoadStats(engine, NULL, &n) == 0 && n == 0);
+	n = 1;
 	CHECK(getNicLoadStats(engine, NULL, &n) == -1 && getNicLoadStats(NULL, load, &n) == -1);
 	destroyTransferEngine(NULL);
 }

@@ -77,6 +77,18 @@ successor() {
 	node_end heir
 }
 
+# An engine that has taken its entries out is found again when it registers memory.
+removed() {
+	engine_start comes "${ours[@]}"
+	expect comes 'fill 9' ok
+	expect comes 'remove 0' ok
+	expect_reason a 'read comes 9' 'no mooncake/ram/comes'
+	expect comes 'batch 1' ok
+	expect a 'read comes 9' ok
+	expect comes 'remove 0' ok
+	node_end comes
+}
+
 # A batch of registrations is published once, and so is the end of it.
 published_once() {
 	local before after
@@ -96,6 +108,7 @@ for kind in http etcd redis; do
 	engine_start b "${ours[@]}"
 	both_ways a b
 	expect_reason a 'read unknown 1' 'no mooncake/ram/unknown'
+	removed
 	engine_start c "${ours[@]}"
 	without_server
 	with_stopped_server

@@ -7,6 +7,7 @@
  *	read NAME SEED			all memory of that segment into its own, and check it
  *	write NAME SEED			fill its own, and write all of it there
  *	batch N				register N buffers at once, and unregister them at once
+ *	remove N			removeLocalSegment()
  *	end */
 #include <stdint.h>
 #include <stdio.h>
@@ -123,6 +124,8 @@ static const char *obey(const char *word, const char *name, unsigned seed)
 		return check(seed);
 	if (!strcmp(word, "batch"))
 		return batch(seed);
+	if (!strcmp(word, "remove"))
+		return removeLocalSegment(te, mce_te_name(te)) ? "removeLocalSegment fails" : "ok";
 	if (!strcmp(word, "write"))
 		fill(seed);
 	if (!strcmp(word, "fill")) {
