@@ -285,6 +285,36 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 	mcm_client_unneeded(&m->clients, c);
 }
 
+/* The memory of a process that is gone: it has no connection, and another one answers where it did.  One
+ * that comes back after a restart of the master is given the time to. */
+static bool is_replaced(struct mcm *m, const struct mcm_segment *t, const struct mcm_segment *by)
+{
+	const struct mcm_client *c = mcm_client_find(&m->clients, t->client);
+
+	return !mcp_id_eq(t->client, by->client) && !(c && c->sessions) && *by->endpoint &&
+	       !strcmp(t->name, by->name) && !strcmp(t->endpoint, by->endpoint);
+}
+
+void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by)
+{
+	struct mcm_segment *t, *next;
+
+	for (t = mcm_segments_named(&m->segments, by->name_hash, NULL); t; t = next) {
+		next = mcm_segments_named(&m->segments, by->name_hash, t);
+		if (!is_replaced(m, t, by))
+			continue;
+		if (mcm_restored_holding(m)) {
+			m->clients.replaced = true;
+			continue;
+		}
+		mc_info(LOG, "another process has its owner's place, dropping segment=%s objects=%llu",
+			t->name, (unsigned long long)mcm_peek(&t->objects));
+		mcm_client_drop_segment(m, t);
+		/* Its objects wait for the sweeper. */
+		mc_stop_kick(&m->evictor_stop);
+	}
+}
+
 /* A put that looks for room gets what is new as soon as it is there: the journal knows it before. */
 static int grow(struct mcm *m, struct mcm_segment *s, uint64_t size)
 {
@@ -333,6 +363,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
 	mcm_journal_segment(m, s);
+	mcm_client_drop_replaced(m, s);
 	/* While it owned nothing it was told to be silent for long perhaps, and does not know better yet. */
 	c->seen_ms = mcm_now_ms(m) + (c->told_ms > mcm_heartbeat_ms(m) ? c->told_ms : 0);
 	return 0;

@@ -32,6 +32,7 @@ struct mcm_client {
 struct mcm_clients {
 	pthread_mutex_t lock;
 	unsigned count, owners;	/* those of them that have a segment */
+	bool replaced;		/* segments are to be dropped when a restart's hold ends */
 	struct mcm_client *bucket[MCM_CLIENT_BUCKETS];
 };
 
@@ -73,6 +74,9 @@ struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
 /* Forget a client that has neither connection nor segment. */
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
+/* Segments of processes in whose place @by's owner is now; while the hold of a restart lasts they are noted
+ * only (mcm_clients.replaced).  Segments' lock for writing. */
+void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);
 
 /* ---- the monitor (liveness.c) ---- */
 

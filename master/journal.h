@@ -109,6 +109,8 @@ int mcm_checkpoint(struct mcm *m);
 /* Objects that were brought back keep their memory until clients have had time to find the new master
  * and pin what they had pinned.  The monitor says when that is. */
 void mcm_restored_tick(struct mcm *m);
+/* Until then: true. */
+bool mcm_restored_holding(const struct mcm *m);
 /* Then the evictor lets go of them; true: there is more to do. */
 bool mcm_restored_release(struct mcm *m);
 /* Are there still any?  Any thread. */

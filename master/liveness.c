@@ -227,6 +227,23 @@ static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint6
 	}
 }
 
+/* Clients' lock held.  Owners whose place was taken before they had time to come back. */
+static void drop_replaced(struct mcm *m)
+{
+	struct mcm_segments *ss = &m->segments;
+	unsigned i;
+
+	if (!m->clients.replaced || mcm_restored_holding(m))
+		return;
+	m->clients.replaced = false;
+	pthread_rwlock_wrlock(&ss->lock);
+	/* From the end: what takes a dropped one's place in the list was looked at. */
+	for (i = ss->n_live; i--;)
+		if (i < ss->n_live && mcm_segment_readable(ss->at[ss->live[i]]))
+			mcm_client_drop_replaced(m, ss->at[ss->live[i]]);
+	pthread_rwlock_unlock(&ss->lock);
+}
+
 void mcm_liveness_tick(struct mcm *m)
 {
 	struct mcm_segments *ss = &m->segments;
@@ -238,6 +255,7 @@ void mcm_liveness_tick(struct mcm *m)
 	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.owners), __ATOMIC_RELAXED);
 	__atomic_store_n(&m->heartbeat_idle_ms, mcm_heartbeat_idle_of(m, m->clients.count),
 			 __ATOMIC_RELAXED);
+	drop_replaced(m);
 	if (now <= m->due_ms)
 		return;
 	m->due_ms = first_due_ms(m, now);

@@ -64,6 +64,11 @@ void mcm_restored_tick(struct mcm *m)
 	__atomic_store_n(&m->held_over, true, __ATOMIC_RELEASE);
 }
 
+bool mcm_restored_holding(const struct mcm *m)
+{
+	return m->held_end && !__atomic_load_n(&m->held_over, __ATOMIC_ACQUIRE);
+}
+
 bool mcm_restored_release(struct mcm *m)
 {
 	uint32_t end = m->held_end;

@@ -39,6 +39,49 @@ static void t_held(void **state)
 	fx_down(&fx);
 }
 
+static int mount_twin(struct fixture *fx, uint64_t client, uint64_t id)
+{
+	struct mcp_mount rq = {
+		.segment = { 7, id }, .client = { 7, client }, .epoch = id, .size = MIB, .name = fx_bytes("host:1"),
+		.endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"),
+	};
+	struct mcp_mount_reply reply;
+
+	return mcm_mount(fx->m, rq.client, &rq, &reply);
+}
+
+/* An owner was killed while its master was away, and another one is in its place: or one of the same name that is
+ * alive and on its way? */
+static void replaced(bool comes)
+{
+	struct fixture fx;
+
+	jx_up(&fx, 0, 0);
+	assert_int_equal(mount_twin(&fx, 1, 1), 0);
+	assert_int_equal(fx_put(&fx, "a", 5000, 0), 0);
+	jx_again(&fx);
+	fx_session_end(&fx, fx.s);
+	fx_session(&fx, 2);
+	assert_int_equal(mount_twin(&fx, 2, 2), 0);
+	fx_advance(&fx, 1000);
+	assert_int_equal(fx.m->segments.n_live, 2);
+	if (comes)
+		fx.s = fx_session(&fx, 1);
+	fx_advance(&fx, 5000);
+	assert_int_equal(fx.m->segments.n_live, 1 + comes);
+	assert_int_equal(mcm_index_count(&fx.m->index), comes);
+	jx_again(&fx);
+	assert_int_equal(fx.m->segments.n_live, 1 + comes);
+	fx_down(&fx);
+}
+
+static void t_replaced(void **state)
+{
+	(void)state;
+	replaced(false);
+	replaced(true);
+}
+
 /* Very many clients come rarely: readers find the new master later than the owners, who are few. */
 static void t_held_for_many(void **state)
 {
@@ -563,7 +606,8 @@ static void t_quota_held(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(t_held), cmocka_unit_test(t_held_for_many),
+		cmocka_unit_test(t_held), cmocka_unit_test(t_replaced),
+		cmocka_unit_test(t_held_for_many),
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
 		cmocka_unit_test(t_commit_fails), cmocka_unit_test(t_renamed_meanwhile),

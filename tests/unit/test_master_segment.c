@@ -166,6 +166,43 @@ static void test_names(void **state)
 	fx_down(&fx);
 }
 
+/* A process is killed and started again at the same address: what it had is gone at once, whatever its ids. */
+static void test_replaced(void **state)
+{
+	struct mcm_session *second, *third;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 0, 0, NULL);
+	assert_int_equal(mount(&fx, 1, 1, "host:1", 0, MIB), 0);
+	assert_int_equal(mount(&fx, 1, 2, "host:1", 0, MIB), 0);
+	assert_int_equal(mount(&fx, 1, 3, "host:other", 0, MIB), 0);
+	assert_int_equal(fx_put(&fx, "a", KIB, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", KIB, 0), 0);
+	assert_int_equal(fx_put(&fx, "c", KIB, 0), 0);
+	second = fx_session(&fx, 2);
+	fx_session_end(&fx, fx.s);
+	assert_int_equal(fx.m->segments.n_live, 3);
+	assert_int_equal(mount(&fx, 2, 4, "host:1", 0, MIB), 0);
+	assert_int_equal(fx.m->segments.n_live, 2);
+	assert_int_equal(mcm_peek(&fx.m->segments.capacity), 2 * MIB);
+	assert_null(segment(&fx, 1));
+	assert_non_null(segment(&fx, 3));
+	while (mcm_evict_background(fx.m))
+		;
+	assert_int_equal(mcm_index_count(&fx.m->index), mcm_peek(&segment(&fx, 3)->objects));
+	/* One that answers elsewhere is another one, which may come back. */
+	fx_session_end(&fx, second);
+	third = fx_session(&fx, 3);
+	snprintf(segment(&fx, 4)->endpoint, MCM_NAME_MAX, "elsewhere:1");
+	assert_int_equal(mount(&fx, 3, 5, "host:1", 0, MIB), 0);
+	assert_non_null(segment(&fx, 4));
+	fx_session_end(&fx, third);
+	fx.s = fx_session(&fx, 1);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static int call_yourself(struct fixture *fx, uint64_t client, const char *name)
 {
 	struct mcp_register rq = { .client = id_of(client), .name = fx_bytes(name) };
@@ -399,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_overlaps),
 		cmocka_unit_test(test_too_big_by_a_little),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_fenced),
 		cmocka_unit_test(test_thousands_of_owners),
 		cmocka_unit_test(test_shown),
