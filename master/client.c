@@ -185,6 +185,15 @@ int mcm_client_register(struct mcm *m, const struct mcp_register *rq)
 	return 0;
 }
 
+bool mcm_client_registered(struct mcm *m, struct mcp_id id)
+{
+	const struct mcm_client *c;
+
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	return c && c->registered;
+}
+
 unsigned mcm_client_count(struct mcm *m)
 {
 	MC_LOCKED(&m->clients.lock);

@@ -46,6 +46,7 @@ void mcm_client_closed(struct mcm *m, struct mcp_id id);
 /* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a client of another name that is connected,
  * -ENOMEM. */
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
+bool mcm_client_registered(struct mcm *m, struct mcp_id id);
 /* A heartbeat; *@ret_ms gets when it is to send the next one.  True: the client has to register and mount
  * again. */
 bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);

@@ -47,9 +47,11 @@ void mcm_session_closed(struct mcp_session *s, void *arg)
 static int serve_register(struct mcp_session *s, const void *body, size_t len,
 			  struct mcp_answer *answer, void *arg)
 {
+	struct mcm_session *ms = mcp_session_get(s);
 	struct mcp_register_reply reply;
 	struct mcp_register rq;
 	struct mcm *m = arg;
+	bool back;
 	int r;
 
 	r = mcp_decode(&mcp_desc_register, body, len, &rq);
@@ -57,12 +59,14 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+	back = !ms->registered && mcm_client_registered(m, rq.client);
 	r = mcm_client_register(m, &rq);
 	if (r < 0)
 		return r;
-	((struct mcm_session *)mcp_session_get(s))->registered = true;
-	/* Who has lost its connection will ask what has become of its last requests. */
-	mcm_journal_rely(m);
+	ms->registered = true;
+	/* Who has lost a connection will ask what has become of its last requests. */
+	if (back)
+		mcm_journal_rely(m);
 	reply = (struct mcp_register_reply){
 		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
 		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),

@@ -6,12 +6,14 @@
 #include "test_master_fixture.h"
 
 #include <curl/curl.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/fault.h"
 #include "proto/rpc_client.h"
 
 #define MIB (1u << 20)
@@ -25,6 +27,7 @@ struct world {
 };
 
 static unsigned threads = 2;
+static char *journal_dir;	/* NULL: no journal */
 static const struct mcp_id me = { 5, 6 }, seg = { 1, 2 };
 
 static struct mcp_client *connect_to(const char *addr, struct mcp_id id, enum mcp_lane lane)
@@ -66,6 +69,7 @@ static void world_up(struct world *w, bool local)
 	assert_int_equal(mcm_conf_defaults(&w->conf, &w->options), 0);
 	w->conf.enable_metric_reporting = false;
 	w->conf.rpc_thread_num = threads;
+	w->conf.journal_dir = journal_dir ? journal_dir : w->conf.journal_dir;
 	assert_int_equal(mcm_start(&w->conf, &where, &w->m), 0);
 	assert_string_equal(mcm_addr(w->m, 0), w->socket);
 	w->c = connect_to(local ? "local:test" : w->socket, me, MCP_LANE_CONTROL);
@@ -388,6 +392,50 @@ static void test_fenced(void **state)
 	world_down(&w);
 }
 
+static void remove_dir(const char *where)
+{
+	struct dirent *e;
+	char path[512];
+	DIR *d = opendir(where);
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", where, e->d_name);
+		unlink(path);
+	}
+	closedir(d);
+	rmdir(where);
+}
+
+/* A client that has lost a connection asks over the next one what has become of what it had begun: that is in the
+ * journal by then.  Others are answered at once. */
+static void test_comes_back(void **state)
+{
+	struct mcp_register reg = { .client = { 8, 8 }, .name = fx_bytes("new:1") };
+	char dir[] = "/tmp/mc-service.XXXXXX";
+	struct mcp_register_reply registered;
+	struct mcp_client *new, *again;
+	struct world w;
+
+	(void)state;
+	journal_dir = mkdtemp(dir);
+	world_up(&w, false);
+	assert_int_equal(mc_fault_set("journal.settle=delay:0"), 0);
+	new = connect_to(w.socket, reg.client, MCP_LANE_CONTROL);
+	assert_int_equal(call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(mc_fault_hits("journal.settle"), 0);
+	again = connect_to(w.socket, me, MCP_LANE_CONTROL);
+	reg = (struct mcp_register){ .client = me, .name = fx_bytes("me:1") };
+	assert_int_equal(call(again, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(mc_fault_hits("journal.settle"), 1);
+	mc_fault_set(NULL);
+	mcp_client_close(again);
+	mcp_client_close(new);
+	world_down(&w);
+	remove_dir(dir);
+	journal_dir = NULL;
+}
+
 /* A connection that ends takes its pins and puts with it. */
 static void test_connection_ends(void **state)
 {
@@ -608,6 +656,7 @@ int main(void)
 		cmocka_unit_test(test_socket),
 		cmocka_unit_test(test_local),
 		cmocka_unit_test(test_fenced),
+		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_connection_ends),
 		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_http),
