@@ -5,6 +5,9 @@
  * goes into the loop's scratch memory; a connection holds memory of its own only while part of a frame
  * or of the replies is outstanding, and that comes from a pool of the loop.
  *
+ * The rest of a request is read when there is room for it (rpc_room.h).  Who then does not send it is looked for once
+ * a second.
+ *
  * A peer that does not read its replies is not read from once they exceed max_outstanding.
  *
  * Replies that have to wait until what they say is safe stay in the connection's buffer behind a gate.  There are
@@ -32,10 +35,15 @@
 #define FIRST_IN 4096u
 #define DRAIN_MS 1000
 #define CROWD 256u		/* connections on the lane loop */
+#define LOOK_NS MC_NS_PER_SEC	/* at requests that do not come */
+#define TURN_NS (2 * MC_NS_PER_MS)	/* at those that wait for room */
+#define REST_MS 30000u		/* for a request to come whole, and for each of RATE bytes a second more */
+#define RATE (1u << 20)
 #define GATHER_US 5000u
 #define GATHER_MAX_US 20000u	/* of eight times as many, and what a new connection may have to wait */
 
 MC_COUNTER(bytes_in, "mooncake_rpc_received_bytes_total", "", "Bytes received from clients")
+MC_COUNTER(given_up, "mooncake_rpc_requests_given_up_total", "", "Requests of which the rest did not come")
 MC_COUNTER(bytes_out, "mooncake_rpc_sent_bytes_total", "", "Bytes sent to clients")
 
 enum state {
@@ -61,6 +69,11 @@ struct conn {
 	struct mcp_buf in;		/* begins with a frame that is not complete, or when stalled */
 	struct mcp_buf out;		/* what the socket did not take */
 	size_t out_sent;
+	/* of the unfinished request in @in */
+	struct mc_list part_link;	/* of the loop's parts or waiters */
+	struct mcp_share share;
+	uint64_t part_ns;		/* since when it is read */
+	size_t part_seen;		/* bytes of it at the last look, 0: none yet */
 	/* the end of it, behind gates that open when the server has settled their marks */
 	struct mc_list gate_link;
 	struct mc_list again_link;
@@ -150,6 +163,13 @@ static void open_gates(struct conn *c)
 	atomic_fetch_sub(&c->loop->gated, 1);
 }
 
+/* There is no unfinished request any more. */
+static void part_over(struct conn *c)
+{
+	mc_list_remove(&c->part_link);
+	mcp_room_give(&c->s.server->room, &c->share);
+}
+
 static void conn_close(struct conn *c)
 {
 	struct mcp_server_conf *conf = &c->s.server->conf;
@@ -158,6 +178,7 @@ static void conn_close(struct conn *c)
 	mc_evtimer_disarm(c->loop->ev, &c->timer);
 	mc_list_remove(&c->link);
 	mc_list_remove(&c->again_link);
+	part_over(c);
 	open_gates(c);
 	if (c->opened && conf->closed)
 		conf->closed(&c->s, conf->arg);
@@ -369,6 +390,112 @@ static int feed(struct conn *c, const uint8_t *p, size_t len, size_t *used)
 	return r;
 }
 
+/* ---- requests of which a part has come ---- */
+
+/* What the request at the beginning of @in will be, as far as that is known. */
+static size_t whole_of(const struct mcp_buf *in)
+{
+	return MCP_FRAME_HEADER + (in->len >= MCP_FRAME_HEADER ? mcp_get_u32(in->data) : 0);
+}
+
+static void look_in(struct mcp_loop *l, uint64_t ns)
+{
+	uint64_t due = mc_now_ns() + ns;
+
+	if (!l->tick.due_ns || due < l->tick.due_ns)
+		mc_evtimer_arm(l->ev, &l->tick, due);
+}
+
+static void part_begins(struct conn *c)
+{
+	c->part_ns = mc_now_ns();
+	c->part_seen = 0;
+	mc_list_remove(&c->part_link);
+	mc_list_push_back(&c->loop->parts, &c->part_link);
+	look_in(c->loop, LOOK_NS);
+}
+
+/* After frames were handled: is there a part of one, and does it have room?  @more: bytes came, but no request
+ * has ended. */
+static int part(struct conn *c, bool more)
+{
+	size_t whole = whole_of(&c->in);
+	int r;
+
+	/* What is there of a peer that does not read its replies is little beside those. */
+	if (!c->in.len || !takes_frames(c)) {
+		part_over(c);
+		return 0;
+	}
+	if (more && c->share.bytes == whole)
+		return 0;
+	r = mcp_room_take(&c->s.server->room, &c->share, c->in.len, whole);
+	if (r < 0)
+		return r;
+	if (r == 0 && !(more && !mc_list_empty(&c->part_link))) {
+		part_begins(c);
+	} else if (r) {
+		mc_list_remove(&c->part_link);
+		mc_list_push_back(&c->loop->waiters, &c->part_link);
+		look_in(c->loop, TURN_NS);
+	}
+	return 0;
+}
+
+/* Has it not come for too long?  What is in the socket has come: maybe it was this server that stood still. */
+static bool overdue(struct conn *c, uint64_t now)
+{
+	uint64_t rest_ns = REST_MS * MC_NS_PER_MS + c->in.len * MC_NS_PER_SEC / RATE;
+	bool slow = c->part_seen && c->in.len - c->part_seen < RATE;
+	uint8_t byte;
+
+	c->part_seen = c->in.len;
+	if (now - c->part_ns < rest_ns && !(slow && atomic_load(&c->s.server->room.waiting)))
+		return false;
+	return recv(c->ev.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+static void let_in(struct mcp_loop *l)
+{
+	struct mc_list *pos, *tmp;
+
+	mc_list_for_each_safe(pos, tmp, &l->waiters) {
+		struct conn *c = mc_container_of(pos, struct conn, part_link);
+
+		if (mcp_share_waits(&c->share))
+			continue;
+		part_begins(c);
+		if (watch(c, c->ev.events | EPOLLIN) < 0)
+			conn_close(c);
+	}
+}
+
+void mcp_conn_tick(struct mc_evtimer *t)
+{
+	struct mcp_loop *l = mc_container_of(t, struct mcp_loop, tick);
+	uint64_t now = mc_now_ns();
+	struct mc_list *pos, *tmp;
+
+	let_in(l);
+	if (now - l->looked_ns >= LOOK_NS) {
+		l->looked_ns = now;
+		mc_list_for_each_safe(pos, tmp, &l->parts) {
+			struct conn *c = mc_container_of(pos, struct conn, part_link);
+
+			if (!overdue(c, now))
+				continue;
+			mc_metric_add(&given_up, 1);
+			mc_warn("rpc", "closing a connection: the rest of a request does not come peer=%s",
+				c->s.peer);
+			conn_close(c);
+		}
+	}
+	if (!mc_list_empty(&l->waiters))
+		look_in(l, TURN_NS);
+	else if (!mc_list_empty(&l->parts))
+		look_in(l, LOOK_NS);
+}
+
 static int set_off(struct conn *c);
 static void go_on(void *loop);
 
@@ -386,9 +513,13 @@ static int later(struct conn *c)
 	return 0;
 }
 
-/* What has to happen after feed(): move to the right loop, stop or go on reading. */
-static int settle(struct conn *c)
+/* What has to happen after feed(): move to the right loop, stop or go on reading.  @more: as for part(). */
+static int settle(struct conn *c, bool more)
 {
+	int r = part(c, more);
+
+	if (r < 0)
+		return r;
 	if (c->state == ARRIVING)
 		return set_off(c);
 	if (c->state == DRAINING) {
@@ -397,13 +528,14 @@ static int settle(struct conn *c)
 	}
 	if (c->again && later(c) < 0)
 		return -ENOMEM;
-	return watch(c, c->stalled || c->again ? c->ev.events & ~(uint32_t)EPOLLIN : c->ev.events | EPOLLIN);
+	return watch(c, c->stalled || c->again || mcp_share_waits(&c->share) ?
+		     c->ev.events & ~(uint32_t)EPOLLIN : c->ev.events | EPOLLIN);
 }
 
 /* Handle what was kept of earlier input. */
 static int feed_kept(struct conn *c)
 {
-	size_t used;
+	size_t used = 0;
 	int r;
 
 	if (c->in.len) {
@@ -415,7 +547,7 @@ static int feed_kept(struct conn *c)
 		if (!c->in.len)
 			return_buf(c->loop, &c->in);
 	}
-	return settle(c);
+	return settle(c, !used);
 }
 
 /* The loop's requests that are not done: each a part. */
@@ -448,10 +580,8 @@ static void go_on(void *loop)
  * a header alone does not make the server hold a frame's worth of memory. */
 static int make_room(struct mcp_buf *in)
 {
-	size_t whole = MCP_FRAME_HEADER, limit;
+	size_t whole = whole_of(in), limit;
 
-	if (in->len >= MCP_FRAME_HEADER)
-		whole += mcp_get_u32(in->data);
 	limit = in->len < FIRST_IN ? FIRST_IN : in->len;
 	return mcp_buf_reserve(in, whole - in->len < limit ? whole - in->len : limit);
 }
@@ -486,7 +616,7 @@ static int receive(struct conn *c)
 	r = feed(c, to, (size_t)n, &used);
 	if (r == 0 && used < (size_t)n && c->state != DRAINING)
 		r = keep(l, &c->in, to + used, (size_t)n - used);
-	return r < 0 ? r : settle(c);
+	return r < 0 ? r : settle(c, false);
 }
 
 /* Replies have gone: is the peer read from again? */
@@ -561,7 +691,7 @@ static int welcome(struct conn *c)
 
 	if (r < 0) {
 		r = refuse(c, c->hello_id, r);
-		return r < 0 ? r : settle(c);
+		return r < 0 ? r : settle(c, false);
 	}
 	c->opened = true;
 	c->state = OPEN;
@@ -625,6 +755,8 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 	c->timer.fire = timed_out;
 	mc_list_init(&c->gate_link);
 	mc_list_init(&c->again_link);
+	mc_list_init(&c->part_link);
+	mc_list_init(&c->share.link);
 	c->active_ns = mc_now_ns();
 	mc_peer_name(fd, c->s.peer);
 	mcp_server_count(s, 1);

@@ -3,6 +3,7 @@
  *
  *	rpc_server.c	start and stop, listening, loops
  *	rpc_conn.c	sessions on sockets
+ *	rpc_room.c	what their unfinished requests may hold
  *	rpc_local.c	sessions without sockets
  *	rpc_serve.c	one request, whatever it came over
  *
@@ -20,6 +21,7 @@
 #include "common/list.h"
 #include "common/metrics.h"
 #include "common/net.h"
+#include "proto/rpc_room.h"
 #include "proto/rpc_server.h"
 
 /* Buffers that a loop keeps for its connections: so many, of at most so many bytes. */
@@ -39,6 +41,10 @@ struct mcp_loop {
 	struct mc_list gates;		/* those of them that are gated */
 	struct mc_list agains;		/* those whose request is not done yet */
 	bool again_posted;
+	struct mc_list parts;		/* those of which a part of a request has come */
+	struct mc_list waiters;		/* those of which the rest has to wait */
+	struct mc_evtimer tick;		/* looks at both while there are any */
+	uint64_t looked_ns;		/* when at the first ones */
 	uint8_t *scratch;		/* what is received goes here first */
 	struct mcp_buf out;		/* replies of the batch under way */
 	struct mcp_buf pool[MCP_POOL_BUFS];
@@ -65,6 +71,7 @@ struct mcp_server {
 	/* atomic */
 	atomic_uint connections;
 	atomic_ullong settled;		/* replies that owe no more than this may leave */
+	struct mcp_room room;
 	/* owned by the lane loop's thread */
 	struct mc_evtimer retry;	/* accept again: descriptors had run out */
 	/* guarded by the registry's lock (rpc_local.c) */
@@ -122,6 +129,8 @@ void mcp_serve_bad_header(const struct mcp_session *s);
 int mcp_conn_new(struct mcp_loop *lane, int fd);
 /* loop: replies of connections may be safe by now. */
 void mcp_conn_release(void *loop);
+/* loop: requests of which only a part has come. */
+void mcp_conn_tick(struct mc_evtimer *t);
 /* loop: end all connections of the loop. */
 void mcp_conn_close_all(struct mcp_loop *l);
 

@@ -185,6 +185,9 @@ static int copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
 	c->max_frame = conf->max_frame ? conf->max_frame : MCP_FRAME_MAX;
 	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
 	c->max_outstanding = conf->max_outstanding ? conf->max_outstanding : 262144;
+	if (c->max_unfinished < 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER))
+		c->max_unfinished = 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER);
+	mcp_room_init(&s->room, c->max_unfinished);
 	c->hello_timeout_ms = conf->hello_timeout_ms ? conf->hello_timeout_ms : 10000;
 	if (mcp_id_zero(c->server_id))
 		c->server_id = (struct mcp_id){ mc_random_u64(), mc_random_u64() };
@@ -218,6 +221,9 @@ static int make_loop(struct mcp_server *s, unsigned i)
 	mc_list_init(&l->gates);
 	mc_list_init(&l->agains);
 	mc_list_init(&l->conns);
+	mc_list_init(&l->parts);
+	mc_list_init(&l->waiters);
+	l->tick.fire = mcp_conn_tick;
 	l->scratch = malloc(SCRATCH);
 	if (!l->scratch)
 		return mc_fail(-ENOMEM, "no memory for loop %s", name);
@@ -300,6 +306,7 @@ static void stop_loop(void *arg)
 		for (unsigned i = 0; i < s->listener_count; i++)
 			mc_evloop_del(l->ev, &s->listeners[i].ev);
 	}
+	mc_evtimer_disarm(l->ev, &l->tick);
 	mcp_conn_close_all(l);
 }
 
@@ -325,6 +332,7 @@ void mcp_server_stop(struct mcp_server *s)
 		free_loop(&s->loops[i]);
 	for (unsigned i = 0; i < s->listener_count; i++)
 		unlisten(&s->listeners[i]);
+	mcp_room_done(&s->room);
 	free(s->listeners);
 	free(s->loops);
 	free(s->by_type);

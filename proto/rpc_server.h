@@ -7,7 +7,9 @@
  * without a socket: rpc_client.h, "local:" addresses.
  *
  * A session whose client does not read its replies is not read from while more than max_outstanding
- * of them wait.  A malformed header ends the session; a malformed body is answered -MC_EPROTO, an
+ * of them wait.  A request of which only a part has come is given up after 30 s and a second for each MiB
+ * that is there; together they hold max_unfinished bytes, further ones wait unread, and then one that does not go
+ * on, with a MiB in a second, is given up for them.  A malformed header ends the session; a malformed body is answered -MC_EPROTO, an
  * unknown type -MC_ENOTSUP, and the session goes on.
  *
  * Fault points: "rpc.serve" before each handler (an error is the answer), "rpc.reply" after it. */
@@ -49,6 +51,9 @@ struct mcp_server_conf {
 	 * at the most, more are closed at once.  0: 65536. */
 	uint32_t max_connections;
 	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
+	/* Bytes of requests of which only a part has come, of all connections, and as much of those that wait;
+	 * no less than four times max_frame, which is what 0 means. */
+	uint64_t max_unfinished;
 	uint32_t hello_timeout_ms;	/* 0: 10000 */
 	uint32_t idle_timeout_ms;	/* 0: never */
 	bool tcp_nodelay;
