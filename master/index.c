@@ -31,7 +31,7 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 	ix->max = max_objects;
 	mcm_slab_init(&ix->objects, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
 	mcm_table_mem_init(&ix->buckets, MCM_SHARDS);
-	mcm_keys_slab_init(&ix->keys);
+	mcm_key_pool_init(&ix->keys);
 	mcm_slab_init(&ix->exts, sizeof(struct mcm_object_ext), EXTS_SHIFT);
 	pthread_mutex_init(&ix->ext_lock, NULL);
 	for (i = 0; i < MCM_SHARDS; i++) {
@@ -52,7 +52,7 @@ void mcm_index_done(struct mcm_index *ix)
 	}
 	mcm_table_mem_done(&ix->buckets);
 	pthread_mutex_destroy(&ix->ext_lock);
-	mcm_slab_done(&ix->keys);
+	mcm_key_pool_done(&ix->keys);
 	mcm_slab_done(&ix->exts);
 	mcm_slab_done(&ix->objects);
 }

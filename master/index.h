@@ -31,7 +31,7 @@ struct mcm_index {
 	/* atomic: those in the tables and the puts that were admitted; only while there is a limit */
 	uint64_t count;
 	struct mcm_slab objects;
-	struct mcm_slab keys;		/* of all shards: 32 GiB at the most */
+	struct mcm_key_pool keys;	/* of all shards: 16 GiB at the most */
 	struct mcm_slab exts;
 	struct mcm_table_mem buckets;	/* of the shards' tables */
 	pthread_mutex_t ext_lock;

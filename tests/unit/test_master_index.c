@@ -151,32 +151,67 @@ static void test_walk(void **state)
 	index_free(ix);
 }
 
+/* Of two arenas in one pool, and all is one again in the end. */
 static void test_keys(void **state)
 {
 	static struct { uint32_t ref, len; } held[2000];
-	char text[MCP_KEY_MAX];
-	struct mcm_keys keys;
+	static struct mcm_key_pool pool;
+	static struct mcm_keys keys[2];
+	static char text[MCM_KEYS_MAX];
 	unsigned i, j, k;
 
 	(void)state;
-	mcm_keys_init(&keys);
+	mcm_key_pool_init(&pool);
+	mcm_keys_init_in(&keys[0], &pool);
+	mcm_keys_init_in(&keys[1], &pool);
 	for (i = 0; i < 100000; i++) {
 		j = (unsigned)(rnd() % 2000);
 		if (held[j].ref) {
-			const char *p = mcm_keys_at(&keys, held[j].ref);
+			const char *p = mcm_keys_at(&keys[j % 2], held[j].ref);
 
 			/* nobody else has written into it */
 			for (k = 0; k < held[j].len; k++)
 				assert_int_equal((unsigned char)p[k], (j + k) % 251);
-			mcm_keys_del(&keys, held[j].ref, held[j].len);
+			mcm_keys_del(&keys[j % 2], held[j].ref, held[j].len);
 			held[j].ref = 0;
 			continue;
 		}
-		held[j].len = 1 + (uint32_t)(rnd() % (rnd() % 8 ? 100 : MCP_KEY_MAX));
+		held[j].len = 1 + (uint32_t)(rnd() % (rnd() % 8 ? 100 : MCM_KEYS_MAX));
 		for (k = 0; k < held[j].len; k++)
 			text[k] = (char)((j + k) % 251);
-		assert_int_equal(mcm_keys_add(&keys, text, held[j].len, &held[j].ref), 0);
+		assert_int_equal(mcm_keys_add(&keys[j % 2], text, held[j].len, &held[j].ref), 0);
 	}
+	for (j = 0; j < 2000; j++)
+		if (held[j].ref)
+			mcm_keys_del(&keys[j % 2], held[j].ref, held[j].len);
+	/* Each arena keeps one block, the first of all is half of one, and there is nothing else. */
+	for (i = 0; i < 2; i++)
+		for (k = 0; k <= MCM_BLOCK; k++)
+			assert_int_equal(keys[i].free[k], 0);
+	assert_in_range(pool.here, pool.blocks - 3, pool.blocks - 1);
+	for (k = 0, i = pool.free[2]; i; i = *(uint32_t *)mcm_slab_at(&pool.units, i << MCM_BLOCK_SHIFT))
+		k++;
+	assert_true(k * 4 + 12 >= pool.blocks);
+	mcm_key_pool_done(&pool);
+}
+
+/* Keys that are longer than those before them lie where these were. */
+static void test_keys_grow_longer(void **state)
+{
+	static struct mcm_keys keys;
+	static char text[MCM_KEYS_MAX];
+	uint32_t ref[100], len, i;
+
+	(void)state;
+	mcm_keys_init(&keys);
+	for (len = 1; len <= MCM_KEYS_MAX; len++) {
+		for (i = 0; i < 100; i++)
+			assert_int_equal(mcm_keys_add(&keys, text, len, &ref[i]), 0);
+		for (i = 0; i < 100; i++)
+			mcm_keys_del(&keys, ref[i], len);
+	}
+	/* As much as a hundred of the longest ones, and a little. */
+	assert_in_range(keys.own.blocks, 300, 450);
 	mcm_keys_done(&keys);
 }
 
@@ -221,6 +256,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slab),
 		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_keys_grow_longer),
 		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_walk),
 		cmocka_unit_test(test_max),
