@@ -6,16 +6,20 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/list.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/net.h"
@@ -25,15 +29,33 @@
 #define CONNECTIONS_MAX 256
 #define CONNECTION_MEMORY 65536		/* headers */
 #define IDLE_SEC 30
+#define CROWD (CONNECTIONS_MAX * 3 / 4)	/* from here on the slowest gives way to a new one */
+#define ANSWERS_MAX (256ull << 20)	/* bytes of all answers that clients have not taken yet */
+#define PIECE 32768u			/* of an answer, to the library */
 /* A body that gets an error anyway is read to its end so that the client sees the answer, unless
  * the end is too far away. */
 #define SWALLOW_MAX (1u << 20)
+
+MC_COUNTER(crowded_out, "mooncake_http_connections_given_up_total", "",
+	   "HTTP connections that were closed because there were many others")
+MC_COUNTER(too_much, "mooncake_http_answers_refused_total", "", "Requests that were answered 503, for want of memory")
 
 struct mc_httpd {
 	struct MHD_Daemon *daemon;
 	const struct mc_http_route *routes;
 	size_t max_body;
 	void *arg;
+	atomic_ullong held;		/* bytes of answers */
+	/* guarded by lock, a leaf */
+	pthread_mutex_t lock;
+	struct mc_list conns;		/* that which has got nowhere for the longest first */
+	unsigned n_conns;
+};
+
+/* A connection; shut ones are in no list. */
+struct peer {
+	struct mc_list link;
+	int fd;
 };
 
 /* A request while its body comes in. */
@@ -43,6 +65,76 @@ struct exchange {
 	char *body;
 	size_t len, size, swallowed;
 };
+
+/* ---- connections: many that do nothing shut nobody out ---- */
+
+/* It has got on. */
+static void step(struct mc_httpd *h, struct peer *p)
+{
+	if (!p)
+		return;
+	MC_LOCKED(&h->lock);
+	if (mc_list_empty(&p->link))
+		return;
+	mc_list_remove(&p->link);
+	mc_list_push_back(&h->conns, &p->link);
+}
+
+static struct peer *peer_of(struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static void leave(struct mc_httpd *h, struct peer *p)
+{
+	if (!mc_list_empty(&p->link))
+		h->n_conns--;
+	mc_list_remove(&p->link);
+}
+
+static void arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **ret)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct peer *p = info ? calloc(1, sizeof(*p)) : NULL, *slowest;
+
+	if (!p)
+		return;
+	p->fd = info->connect_fd;
+	*ret = p;
+	MC_LOCKED(&h->lock);
+	mc_list_push_back(&h->conns, &p->link);
+	if (++h->n_conns <= CROWD)
+		return;
+	/* Its own thread sees the end and closes it. */
+	slowest = mc_list_first(&h->conns, struct peer, link);
+	leave(h, slowest);
+	(void)shutdown(slowest->fd, SHUT_RDWR);
+	mc_metric_add(&crowded_out, 1);
+}
+
+/* Also before its descriptor is closed. */
+static void on_connection(void *arg, struct MHD_Connection *conn, void **socket_context,
+			  enum MHD_ConnectionNotificationCode what)
+{
+	struct mc_httpd *h = arg;
+	struct peer *p = *socket_context;
+
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		arrive(h, conn, socket_context);
+	} else if (p) {
+		pthread_mutex_lock(&h->lock);
+		leave(h, p);
+		pthread_mutex_unlock(&h->lock);
+		free(p);
+		*socket_context = NULL;
+	}
+}
+
+/* ---- requests ---- */
 
 const char *mc_http_query_n(const struct mc_http_request *rq, const char *name, size_t *ret_len)
 {
@@ -120,7 +212,9 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 	const char *text = status == MHD_HTTP_NOT_FOUND ? "not found\n" :
 		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
 		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
-		status == HTTP_TOO_LARGE ? "body too large\n" : "internal error\n";
+		status == HTTP_TOO_LARGE ? "body too large\n" :
+		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too many answers are on their way\n" :
+		"internal error\n";
 	struct MHD_Response *resp;
 	enum MHD_Result ok;
 
@@ -136,7 +230,93 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 	return ok;
 }
 
-static enum MHD_Result answer(const struct mc_httpd *h, struct MHD_Connection *conn,
+/* An answer on its way: what the client has not taken yet, and who has the rest. */
+struct body {
+	struct mc_httpd *h;
+	struct peer *peer;
+	char *text;
+	size_t len, at;
+	int (*more)(void *state, FILE *out);	/* NULL: that is all */
+	void (*done)(void *state);
+	void *state;
+};
+
+static void body_free(void *arg)
+{
+	struct body *b = arg;
+
+	atomic_fetch_sub(&b->h->held, b->len);
+	if (b->done)
+		b->done(b->state);
+	free(b->text);
+	free(b);
+}
+
+static int next_part(struct body *b)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out;
+	int r;
+
+	out = open_memstream(&text, &len);
+	if (!out)
+		return -ENOMEM;
+	r = b->more(b->state, out);
+	if (ferror(out))
+		r = -ENOMEM;
+	if (fclose(out))
+		r = -ENOMEM;
+	if (r <= 0)
+		b->more = NULL;
+	atomic_fetch_add(&b->h->held, len);
+	atomic_fetch_sub(&b->h->held, b->len);
+	free(b->text);
+	b->text = text;
+	b->len = len;
+	b->at = 0;
+	step(b->h, b->peer);
+	return r;
+}
+
+static ssize_t on_read(void *arg, uint64_t pos, char *buf, size_t max)
+{
+	struct body *b = arg;
+	size_t n;
+
+	while (b->at == b->len) {
+		if (!b->more)
+			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (next_part(b) < 0)
+			return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
+	n = b->len - b->at < max ? b->len - b->at : max;
+	memcpy(buf, b->text + b->at, n);
+	b->at += n;
+	return (ssize_t)n;
+}
+
+/* The handler's part; negative: it cannot be given. */
+static int body_write(struct body *b, const struct exchange *x, struct mc_http_request *rq)
+{
+	bool failed;
+
+	rq->out = open_memstream(&b->text, &b->len);
+	if (!rq->out)
+		return -ENOMEM;
+	x->route->handle(rq, b->h->arg);
+	failed = ferror(rq->out);
+	failed |= fclose(rq->out) != 0;
+	b->more = rq->more;
+	b->done = rq->done;
+	b->state = rq->state;
+	/* One alone may be as large as it likes. */
+	if (atomic_fetch_add(&b->h->held, b->len) && atomic_load(&b->h->held) > ANSWERS_MAX)
+		return -ENOBUFS;
+	return failed ? -ENOMEM : 0;
+}
+
+static enum MHD_Result answer(struct mc_httpd *h, struct MHD_Connection *conn,
 			      const char *path, const char *method, struct exchange *x)
 {
 	struct mc_http_request rq = {
@@ -144,22 +324,25 @@ static enum MHD_Result answer(const struct mc_httpd *h, struct MHD_Connection *c
 		.body_len = x->len, .conn = conn, .status = MHD_HTTP_OK,
 		.content_type = "text/plain; charset=utf-8",
 	};
+	struct body *b = calloc(1, sizeof(*b));
 	struct MHD_Response *resp;
 	enum MHD_Result ok;
-	char *text = NULL;
-	size_t len = 0;
-	bool failed;
+	int r;
 
-	rq.out = open_memstream(&text, &len);
-	if (!rq.out)
+	if (!b)
 		return answer_error(h, conn, path, MHD_HTTP_INTERNAL_SERVER_ERROR);
-	x->route->handle(&rq, h->arg);
-	failed = ferror(rq.out);
-	failed |= fclose(rq.out) != 0;
-	resp = failed ? NULL : MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
+	b->h = h;
+	b->peer = peer_of(conn);
+	step(h, b->peer);
+	r = body_write(b, x, &rq);
+	resp = r < 0 ? NULL : MHD_create_response_from_callback(b->more ? MHD_SIZE_UNKNOWN : b->len, PIECE,
+								on_read, b, body_free);
 	if (!resp) {
-		free(text);
-		return answer_error(h, conn, path, MHD_HTTP_INTERNAL_SERVER_ERROR);
+		body_free(b);
+		if (r == -ENOBUFS)
+			mc_metric_add(&too_much, 1);
+		return answer_error(h, conn, path, r == -ENOBUFS ? MHD_HTTP_SERVICE_UNAVAILABLE :
+				    MHD_HTTP_INTERNAL_SERVER_ERROR);
 	}
 	MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_TYPE, rq.content_type);
 	ok = MHD_queue_response(conn, (unsigned)rq.status, resp);
@@ -217,7 +400,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 				  const char *method, const char *version, const char *data,
 				  size_t *data_len, void **state)
 {
-	const struct mc_httpd *h = arg;
+	struct mc_httpd *h = arg;
 	struct exchange *x = *state;
 
 	if (!x)
@@ -240,6 +423,7 @@ static void on_end(void *arg, struct MHD_Connection *conn, void **state,
 		free(x->body);
 	free(x);
 	*state = NULL;
+	step(arg, peer_of(conn));
 }
 
 __attribute__((format(printf, 2, 0)))
@@ -275,10 +459,17 @@ static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned thre
 				  MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 				  MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SEC,
 				  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-				  MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL,
+				  MHD_OPTION_NOTIFY_COMPLETED, on_end, h,
+				  MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
 				  MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return daemon;
+}
+
+static void free_server(struct mc_httpd *h)
+{
+	pthread_mutex_destroy(&h->lock);
+	free(h);
 }
 
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
@@ -295,16 +486,18 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	h->routes = routes;
 	h->max_body = max_body;
 	h->arg = arg;
+	mc_list_init(&h->conns);
+	pthread_mutex_init(&h->lock, NULL);
 	fd = mc_listen(addr, 128, 0, bound);
 	if (fd < 0) {
-		free(h);
+		free_server(h);
 		return fd;
 	}
 	r = mc_addr_split(bound, host, sizeof(host), 0, &port);
 	h->daemon = r < 0 ? NULL : start_daemon(h, fd, threads);
 	if (!h->daemon) {
 		/* Whether libmicrohttpd has closed @fd depends on how far it got, so it stays. */
-		free(h);
+		free_server(h);
 		return r < 0 ? r : mc_fail(-EIO, "cannot start the HTTP server on %s", addr);
 	}
 	if (ret_port)
@@ -318,7 +511,7 @@ void mc_httpd_stop(struct mc_httpd *h)
 	if (!h)
 		return;
 	MHD_stop_daemon(h->daemon);
-	free(h);
+	free_server(h);
 }
 
 void mc_http_metrics(struct mc_http_request *rq, void *arg)

@@ -17,6 +17,12 @@ struct mc_http_request {
 	int status;			/* 200 unless changed */
 	const char *content_type;	/* static; "text/plain; charset=utf-8" unless changed */
 	FILE *out;			/* the handler writes the body here */
+	/* A long body's rest, when @more is set: it is asked for the next part whenever the client has taken the one
+	 * before, on a thread of the server, until it says 0: that was all, or a negative number: the answer is broken
+	 * off.  @done gets @state at the end in any case. */
+	int (*more)(void *state, FILE *out);
+	void (*done)(void *state);
+	void *state;
 };
 
 /* Value of ?name=, "" for a bare ?name, NULL when absent; borrowed for the call.  A NUL can be only in
@@ -35,8 +41,9 @@ struct mc_http_route {
 };
 
 /* Serve @routes (constant) on @addr ("host:port", port 0 = free port) with @threads threads until
- * mc_httpd_stop().  Bodies over @max_body bytes get 413, unknown paths 404, other methods 405.
- * Connections are limited and time out.  Handlers run on several threads at once.  *ret_port gets
+ * mc_httpd_stop().  Bodies over @max_body bytes get 413, unknown paths 404, other methods 405, and what all
+ * answers hold together is limited: 503.  Connections are limited and time out; when there are many, the one that
+ * has brought no whole request, and taken no part of an answer, for the longest gives way.  Handlers run on several threads at once.  *ret_port gets
  * the real port. */
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 		   const struct mc_http_route *routes, void *arg, int *ret_port,

@@ -3,41 +3,66 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"
 #include "master/admin_http.h"
 #include "master/admin_json.h"
 #include "master/get.h"
+#include "master/journal.h"
 #include "master/mcm_i.h"
 #include "master/scratch.h"
 #include "proto/codec.h"
 
 #define TEXT "text/plain; version=0.0.4"
 
-void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
+/* Where a listing of all keys goes on. */
+struct walk {
+	struct mcm *m;
+	uint8_t cursor[sizeof(((struct mcm_list_page *)NULL)->cursor)];
+	uint32_t len;
+};
+
+static int more_keys(void *arg, FILE *out)
 {
 	struct mcm_list_page *pg = mcm_scratch_page();
-	struct mcp_list list = { 0 };
-	uint8_t cursor[sizeof(pg->cursor)];
+	struct walk *w = arg;
+	struct mcp_list list = { .cursor = mcp_bytes(w->cursor, w->len) };
 	int r;
 
-	rq->content_type = TEXT;
-	do {
-		r = pg ? mcm_list(arg, &list, pg) : -ENOMEM;
-		if (r < 0) {
-			rq->status = 500;
-			return;
-		}
-		for (unsigned i = 0; i < pg->names.count; i++) {
-			const struct mcm_names_item *it = &pg->names.item[i];
+	r = pg ? mcm_list(w->m, &list, pg) : -ENOMEM;
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < pg->names.count; i++) {
+		const struct mcm_names_item *it = &pg->names.item[i];
 
-			fwrite(pg->names.text + it->name, 1, it->name_len, rq->out);
-			fputc('\n', rq->out);
-		}
-		memcpy(cursor, pg->cursor, sizeof(cursor));
-		list.cursor = mcp_bytes(cursor, pg->cursor_len);
-	} while (pg->cursor_len);
+		fwrite(pg->names.text + it->name, 1, it->name_len, out);
+		fputc('\n', out);
+	}
+	memcpy(w->cursor, pg->cursor, pg->cursor_len);
+	w->len = pg->cursor_len;
+	mcm_journal_settle(w->m);
+	return w->len > 0;
+}
+
+/* A page at a time: all keys may be more than there is memory for. */
+void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
+{
+	struct walk *w = calloc(1, sizeof(*w));
+	int r = -ENOMEM;
+
+	rq->content_type = TEXT;
+	if (w) {
+		w->m = arg;
+		r = more_keys(w, rq->out);
+	}
+	if (r < 0)
+		rq->status = 500;
+	rq->done = free;
+	rq->state = w;
+	if (r > 0)
+		rq->more = more_keys;
 }
 
 static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t size)

@@ -60,8 +60,50 @@ static void on_bytes(struct mc_http_request *rq, void *arg)
 	fprintf(rq->out, " q=%s", q ? q : "-");
 }
 
+/* An answer of any length: parts of 100,000 bytes, every third one empty. */
+static atomic_int parts_made, walks_ended;
+
+static int next_part(void *state, FILE *out)
+{
+	int *left = state;
+
+	parts_made++;
+	for (int i = 0; *left % 3 && i < 10000; i++)
+		fprintf(out, "%09d\n", *left);
+	return --*left > 0 ? 1 : *left < -1 ? -EIO : 0;
+}
+
+static void walk_ends(void *state)
+{
+	walks_ended++;
+	free(state);
+}
+
+static void on_long(struct mc_http_request *rq, void *arg)
+{
+	const char *n = mc_http_query(rq, "parts");
+	int *left = malloc(sizeof(*left));
+
+	assert_non_null(left);
+	*left = atoi(n ? n : "0");
+	fputs("first\n", rq->out);
+	rq->more = next_part;
+	rq->done = walk_ends;
+	rq->state = left;
+}
+
 static void on_empty(struct mc_http_request *rq, void *arg)
 {
+}
+
+#define LARGE (100u << 20)
+
+static void on_large(struct mc_http_request *rq, void *arg)
+{
+	static char block[1 << 20];
+
+	for (unsigned i = 0; i < LARGE / sizeof(block); i++)
+		fwrite(block, 1, sizeof(block), rq->out);
 }
 
 static const struct mc_http_route routes[] = {
@@ -70,6 +112,8 @@ static const struct mc_http_route routes[] = {
 	{ "GET", "/teapot", on_teapot, NULL },
 	{ "DELETE", "/empty", on_empty, NULL },
 	{ "GET", "/bytes", on_bytes, "key" },
+	{ "GET", "/long", on_long, NULL },
+	{ "GET", "/large", on_large, NULL },
 	{ "GET", "/metrics", mc_http_metrics, NULL },
 	{ NULL, "/teapot", on_empty, NULL },
 	{ NULL, NULL, NULL, NULL },
@@ -192,6 +236,96 @@ static void text_has_no_nul(void **state)
 	expect(exchange("GET", "/bytes?key=k&q=x%00", ""), 400, "");
 	expect(exchange("GET", "/bytes?key", ""), 200, "key of 0= q=-");
 	expect(exchange("GET", "/bytes?key%00=k", ""), 200, "key of 0= q=-");
+}
+
+static void wait_for(const atomic_int *v, int want)
+{
+	uint64_t end = mc_deadline_ms(10000);
+
+	while (*v != want && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(*v, want);
+}
+
+static int ask(const char *path)
+{
+	int fd = mc_connect(addr, mc_deadline_ms(5000)), len;
+	char *request;
+
+	assert_true(fd >= 0);
+	len = asprintf(&request, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+	send_all(fd, request, (size_t)len);
+	free(request);
+	return fd;
+}
+
+static void long_answers_come_in_parts(void **state)
+{
+	char *a;
+	int fd;
+
+	walks_ended = parts_made = 0;
+	a = exchange("GET", "/long?parts=5", "");
+	assert_non_null(strstr(a, "Transfer-Encoding: chunked\r\n"));
+	assert_non_null(strstr(a, "first\n"));
+	assert_null(strstr(a, "000000003\n"));
+	assert_non_null(strstr(a, "000000001\n"));
+	expect(a, 200, "000000005\n");
+	assert_int_equal(parts_made, 5);
+	free(exchange("HEAD", "/long?parts=5", ""));
+	wait_for(&walks_ended, 2);
+	assert_int_equal(parts_made, 5);
+	/* Whoever does not read has no more made for him than what fits into the sockets. */
+	fd = ask("/long?parts=100000");
+	wait_for(&walks_ended, 2);
+	close(fd);
+	wait_for(&walks_ended, 3);
+	assert_true(parts_made < 1000);
+	/* One that breaks off: without the last chunk, which would say that it is whole. */
+	a = exchange("GET", "/long?parts=-2", "");
+	assert_null(strstr(a, "\r\n0\r\n\r\n"));
+	free(a);
+	wait_for(&walks_ended, 4);
+}
+
+static void answers_have_a_limit_together(void **state)
+{
+	uint64_t end = mc_deadline_ms(20000);
+	int fd[3], i;
+	int64_t before, after;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_http_answers_refused_total", "", &before), 0);
+	for (i = 0; i < 3; i++)
+		fd[i] = ask("/large");
+	do {
+		assert_int_equal(mc_metrics_lookup("mooncake_http_answers_refused_total", "", &after), 0);
+	} while (after == before && mc_now_ns() < end);
+	/* What is short still goes with it: it was one too many, not all. */
+	assert_int_equal(after - before, 1);
+	for (i = 0; i < 3; i++)
+		close(fd[i]);
+	expect(exchange("DELETE", "/empty", ""), 200, "");
+}
+
+/* Whoever does nothing gives way when there are many, be it at his request or at taking the answer. */
+static void a_crowd_shuts_nobody_out(void **state)
+{
+	static int fd[300];
+	int i;
+
+	for (i = 0; i < 300; i++) {
+		if (i % 2)
+			fd[i] = ask("/long?parts=100000");
+		else
+			fd[i] = mc_connect(addr, mc_deadline_ms(5000));
+		assert_true(fd[i] >= 0);
+		if (i % 2 == 0)
+			send_all(fd[i], "GET /echo HTTP/1.1\r\nX: ", 23);
+	}
+	expect(exchange("DELETE", "/empty", ""), 200, "Content-Length: 0");
+	expect(exchange("POST", "/echo", "hello"), 200, "len=5:hello");
+	for (i = 0; i < 300; i++)
+		close(fd[i]);
 }
 
 static void head_has_no_body(void **state)
@@ -336,6 +470,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		SERVED(routes_answer),
 		SERVED(text_has_no_nul),
+		SERVED(long_answers_come_in_parts),
+		SERVED(answers_have_a_limit_together),
+		SERVED(a_crowd_shuts_nobody_out),
 		SERVED(head_has_no_body),
 		SERVED(what_is_not_there),
 		SERVED(bodies_have_a_limit),
