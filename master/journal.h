@@ -10,7 +10,8 @@
  * Who changes durable state says so by one of the functions below, under the lock that guards what it
  * changes, and before memory that the change frees can be given to others.  They append to a buffer: no
  * system call, no failure.  mcm_journal_settle() then writes what the thread's answers depend on, before
- * they leave: what it has changed, and what others have where mcm_journal_rely() says so.  Without a journal all of them do nothing.
+ * they leave: what it has changed, and what others have where mcm_journal_rely() says so.  Without a
+ * journal all of them do nothing.
  *
  * When records cannot be written the files in the directory are removed: an old state whose memory has
  * been reused is worse than none.  The master goes on, and begins anew with a checkpoint as soon as one

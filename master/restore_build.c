@@ -5,8 +5,8 @@
  * allocator is built from front to back, and ranges that overlap stand beside each other.  Of two that do
  * the one is right whose owner was told of last: the other owner was gone before its memory was given away,
  * and only the record of that is missing.  Generations do not say so much: they are given to puts before
- * there is room, and an object that gets another copy keeps its own.  Objects are made in the order of the index, and go on the eviction lists in
- * that of their generations, which is the order of their puts. */
+ * there is room, and an object that gets another copy keeps its own.  Objects are made in the order of the
+ * index, and go on the eviction lists in that of their generations, which is the order of their puts. */
 #include <config.h>
 
 #include <errno.h>

@@ -39,6 +39,10 @@ bool mcfs_op_given_up(const struct mcfs_op *op)
 	return op == given_up;
 }
 
+void mcfs_reply_attend(void)
+{
+}
+
 /* ---- */
 
 static const struct mcs_key key = { "k", 1 }, other_key = { "l", 1 };

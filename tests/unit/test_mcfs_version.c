@@ -178,7 +178,7 @@ static void an_opener_begins_anew_after_a_killed_heir(void **state)
 		vx_put(f, "k", "whole");
 		w = vx_open(f, "k", 0);
 		if (i)
-			assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+			assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 		else
 			assert_int_equal(mcfs_writer_truncate(w, 0, getppid(), NULL), 0);
 		assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
@@ -190,7 +190,7 @@ static void an_opener_begins_anew_after_a_killed_heir(void **state)
 	/* The size that it has says nothing of the bytes. */
 	vx_put(f, "k", "whole");
 	w = vx_open(f, "k", 0);
-	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE), 0);
+	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
 	assert_int_equal(mcfs_writer_truncate(w, 5, getpid(), NULL), 0);
 	assert_int_equal(vx_flush(w), -EIO);
