@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "proto/rpc_server.h"
 
 #define BATCH 32
 #define WARM_MIN 4		/* victims */
@@ -280,7 +281,7 @@ static uint64_t evict_ahead(const struct mcm_segment *s, uint64_t want, unsigned
 }
 
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  uint32_t *ret_node)
+		  const struct mcm_slice *sl, uint32_t *ret_node)
 {
 	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
 	uint64_t ahead = evict_ahead(s, want, level);
@@ -296,8 +297,10 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 		return -MC_ENOSPACE;
 	mc_metric_add(&inline_evictions, 1);
 	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
-	 * over the segment, and a run of neighbours would have to go all the same. */
-	if (want / TINY > mcm_peek(&s->used) / (mcm_peek(&s->objects) + 1))
+	 * over the segment, and a run of neighbours would have to go all the same.  So after a slice, which ended in
+	 * a run. */
+	if (mcm_slice_goes_on(sl, s, level) ||
+	    want / TINY > mcm_peek(&s->used) / (mcm_peek(&s->objects) + 1))
 		rounds = 0;
 	while (rounds--) {
 		r = take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
@@ -312,9 +315,11 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 		}
 	}
 	for (tries = 0; tries < RUN_TRIES; tries++) {
-		r = mcm_evict_run(m, s, len, level, ret_node);
+		r = mcm_evict_run(m, s, len, level, sl, ret_node);
 		if (r != -EAGAIN)
 			return r;
+		if (mcm_slice_over(sl))
+			return MCP_AGAIN;
 	}
 	return -MC_ENOSPACE;
 }
@@ -478,7 +483,7 @@ bool mcm_evict_background(struct mcm *m)
 	top = m->segments.top;
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (mcm_tenants_above(m))
-		(void)mcm_tenants_trim(m, excess_of_all(m, top));
+		(void)mcm_tenants_trim(m, excess_of_all(m, top), NULL);
 	for (i = 0; i < top; i++) {
 		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 		uint8_t state = mcm_segment_state(s);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/clock.h"
 #include "master/evict_policy.h"
 #include "master/object.h"
 #include "master/segment.h"
@@ -25,13 +26,32 @@ struct mcm_pace {
 	uint64_t generation[MCM_PACE_SAMPLES];
 };
 
+/* How long a put makes room before it says MCP_AGAIN, so that others of its thread are served. */
+struct mcm_slice {
+	uint64_t end_ns;		/* mc_now_ns(), 0: until there is room */
+	unsigned segment, level;	/* 1 + the one in which the put's last slice ended; 0: none did */
+};
+
+/* @sl: NULL is one without an end. */
+static inline bool mcm_slice_over(const struct mcm_slice *sl)
+{
+	return sl && sl->end_ns && mc_now_ns() >= sl->end_ns;
+}
+
+/* Does this one go on where the last one ended? */
+static inline bool mcm_slice_goes_on(const struct mcm_slice *sl, const struct mcm_segment *s, unsigned level)
+{
+	return sl && sl->segment == s->index + 1u && sl->level == level;
+}
+
 /* No lock held for any of these but mcm_evict_relist(). */
 
 /* A range of @len bytes from @s, evicting what @level allows: first about as many bytes as are wanted
  * in the policy's order, then, when free space lies scattered, neighbours.  -MC_ENOSPACE when even
- * everything that the level allows leaves no range long enough; -ENOMEM. */
+ * everything that the level allows leaves no range long enough; -ENOMEM; MCP_AGAIN when the slice is over: what has gone
+ * has gone, and most often the largest hole grows from slice to slice. */
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  uint32_t *ret_node);
+		  const struct mcm_slice *sl, uint32_t *ret_node);
 
 /* Remove proposed victims; bytes freed.  Those that must stay go back on the lists. */
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
@@ -49,9 +69,9 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint3
 
 /* Empty a run of neighbouring ranges that together hold @len bytes (evict_run.c) and take it.
  * -EAGAIN: somebody else got it, or an object of the run was pinned meanwhile.  -MC_ENOSPACE: there is
- * no such run. */
+ * no such run.  MCP_AGAIN: the slice is over, and a part of the run is empty. */
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  uint32_t *ret_node);
+		  const struct mcm_slice *sl, uint32_t *ret_node);
 
 /* The levels at which room is made one after the other, the mildest first; how many. */
 #define MCM_EVICT_STEPS 4

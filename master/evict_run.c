@@ -5,7 +5,10 @@
  * sides, a window slides over the segment from where the last one was found, until it holds nothing
  * but free and evictable ranges.  The walk lets go of the lock now and then, and when it has found
  * nothing, the next one for as much waits ten times as long as this one took: a segment full of pinned
- * objects must not cost every put a walk. */
+ * objects must not cost every put a walk.
+ *
+ * A run of very many objects is emptied in slices, between which nobody keeps others off what is free already: the
+ * hole that has come about is the largest one most often, and is widened on. */
 #include <config.h>
 
 #include <errno.h>
@@ -13,10 +16,12 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "master/mcm_i.h"
+#include "proto/rpc_server.h"
 
 #define BATCH 32
 #define SLICE 2048		/* ranges looked at without letting go of the lock */
 #define WALK_REST 10
+#define PART 2048		/* ranges looked at to go on with a run that was found */
 #define NARROWED 3		/* times: then an eighth counts as new */
 
 struct window {
@@ -30,6 +35,8 @@ struct run {
 	struct mcm_evict_view v;
 	unsigned level;
 	uint64_t len;
+	const struct mcm_slice *sl;
+	unsigned part;		/* ranges that the largest hole is widened by at a time, 0: all that it takes */
 };
 
 /* Could this range be empty after evicting at this level? */
@@ -67,6 +74,7 @@ static bool widen_hole(const struct run *r, struct window *w)
 {
 	struct mcm_alloc *a = r->v.a;
 	uint32_t id = mcm_alloc_largest(a), next;
+	unsigned steps = 0;
 
 	if (!id)
 		return false;
@@ -77,6 +85,8 @@ static bool widen_hole(const struct run *r, struct window *w)
 			break;
 		w->last = next;
 		w->end = range_end(a, next);
+		if (++steps == r->part)
+			return true;
 	}
 	while (!wide_enough(r, w)) {
 		next = mcm_node_prev(mcm_node(a, w->first));
@@ -84,6 +94,8 @@ static bool widen_hole(const struct run *r, struct window *w)
 			return false;
 		w->first = next;
 		w->at = mcm_node_at(mcm_node(a, next));
+		if (++steps == r->part)
+			return true;
 	}
 	return true;
 }
@@ -177,8 +189,8 @@ static bool collect(const struct run *r, const struct window *w, struct mcm_vict
 static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_node)
 {
 	struct mcm_victim v[BATCH];
+	int e, again = -EAGAIN;
 	unsigned n;
-	int e;
 
 	r->v.a->hand = w->first;
 	for (;;) {
@@ -189,9 +201,15 @@ static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_n
 		pthread_mutex_unlock(&r->s->lock);
 		mcm_evict_victims(r->m, r->s, v, n, r->level);
 		pthread_mutex_lock(&r->s->lock);
+		/* Only now: whatever else took time, each slice has to move on. */
+		if (mcm_slice_over(r->sl)) {
+			again = MCP_AGAIN;
+			break;
+		}
 	}
+	/* Also at a slice's end: what is enough must not be shared with who comes before the next one. */
 	e = mcm_segment_take_locked(r->s, r->len, ret_node);
-	return e == -MC_ENOSPACE ? -EAGAIN : e;
+	return e == -MC_ENOSPACE ? again : e;
 }
 
 /* Segment and run locked. */
@@ -215,12 +233,15 @@ static void narrow(struct run *run)
 }
 
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  uint32_t *ret_node)
+		  const struct mcm_slice *sl, uint32_t *ret_node)
 {
-	struct run run = { m, s, mcm_evict_view_of(m, s), level, len };
+	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0 };
 	unsigned i;
 	int r;
 
+	/* An earlier slice has found the whole run and begun to empty it: that took long enough. */
+	if (mcm_slice_goes_on(sl, s, level) && sl->end_ns)
+		run.part = PART;
 	MC_LOCKED(&s->run_lock);
 	MC_LOCKED(&s->lock);
 	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)

@@ -184,6 +184,7 @@ void mcm_session_free(struct mcm *m, struct mcm_session *s)
 		if (s->pin[i].slot)
 			pin_drop(m, s, i);
 	pthread_mutex_destroy(&s->lock);
+	free(s->started);
 	free(s->pin);
 	free(s);
 }

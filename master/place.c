@@ -10,6 +10,7 @@
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "proto/rpc_server.h"
 
 /* Segments asked for free space before eviction is considered (upstream's limit too). */
 #define FREE_TRIES 100
@@ -22,7 +23,7 @@ MC_COUNTER(partial, "master_put_start_partial_allocations_total", "",
 
 struct placing {
 	struct mcm *m;
-	const struct mcm_put_request *rq;
+	struct mcm_put_request *rq;
 	uint64_t len;
 	struct mcm_place *place;
 	uint64_t name[MCM_REPLICA_MAX];		/* of the segments chosen */
@@ -131,6 +132,12 @@ static unsigned candidates(const struct placing *p, uint16_t *ret)
 	struct mcm_segment *s;
 	unsigned i, n = 0;
 
+	/* Where a slice ended, the next one goes on. */
+	if (p->rq->slice.segment) {
+		s = mcm_segment(&p->m->segments, (uint16_t)(p->rq->slice.segment - 1));
+		if (eligible(p, s))
+			ret[n++] = s->index;
+	}
 	for (i = 0; i < p->rq->n_preferred; i++)
 		for (s = NULL; (s = mcm_segments_named(&p->m->segments, p->rq->preferred[i], s));)
 			if (eligible(p, s) && n < p->m->segments.n_live)
@@ -155,17 +162,24 @@ static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 	uint32_t node;
 	int r;
 
-	for (l = 0; l < steps; l++) {
+	/* What an earlier slice has found too mild is not tried again. */
+	for (l = 0; l < steps && p->rq->slice.segment && level[l] != p->rq->slice.level; l++)
+		;
+	for (l = l < steps ? l : 0; l < steps; l++) {
 		for (i = 0; i < n && p->n < p->rq->copies; i++) {
 			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
 			uint64_t name = mcm_peek(&s->name_hash);
 
 			if (!eligible(p, s))
 				continue;
-			r = mcm_make_room(p->m, s, p->len, level[l], &node);
+			r = mcm_make_room(p->m, s, p->len, level[l], &p->rq->slice, &node);
 			if (r == 0)
 				chosen(p, s, name, node);
-			else if (r != -MC_ENOSPACE)
+			if (r == MCP_AGAIN) {
+				p->rq->slice.segment = s->index + 1u;
+				p->rq->slice.level = level[l];
+			}
+			if (r < 0 && r != -MC_ENOSPACE)
 				return r;
 		}
 		if (enough(p))
@@ -182,12 +196,15 @@ static int place_with_eviction(struct placing *p)
 	int r;
 
 	/* Those who have more than their share go first, wherever their objects lie. */
-	if (mcm_tenants_above(p->m) && mcm_tenants_trim(p->m, p->len * p->rq->copies)) {
+	if (mcm_tenants_above(p->m) &&
+	    mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
 		pthread_rwlock_rdlock(&ss->lock);
 		r = place_free(p);
 		pthread_rwlock_unlock(&ss->lock);
 		if (r < 0 || p->n == p->rq->copies)
 			return r;
+		if (mcm_slice_over(&p->rq->slice))
+			return MCP_AGAIN;
 	}
 	pthread_rwlock_rdlock(&ss->lock);
 	if (ss->n_live > STACK_CANDIDATES / 2)
@@ -230,10 +247,12 @@ int mcm_place_take(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest,
 								 __ATOMIC_RELAXED))
 		r = place_with_eviction(&p);
-	if (p.n && p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS) {
+	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)
 			mcm_place_give(m, &p.place[--p.n]);
 	}
+	if (r != MCP_AGAIN)
+		rq->slice.segment = 0;
 	if (!p.n)
 		return r < 0 ? r : no_room(m, rq, len);
 	if (!rq->same_node)

@@ -15,6 +15,7 @@
 #include "master/session.h"
 #include "master/task.h"
 #include "proto/codec.h"
+#include "proto/rpc_server.h"
 
 #define PUTS_SHIFT 12
 
@@ -434,7 +435,7 @@ static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_p
 			goto fail;
 	}
 	put->tenant = mcm_key_tenant(item->key.data, item->key.len);
-	r = mcm_tenant_charge(m, put->tenant, want);
+	r = mcm_tenant_charge(m, put->tenant, want, &rq->slice);
 	if (r < 0)
 		goto fail;
 	put->charged = want;
@@ -539,12 +540,16 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 	struct mcm_put put[MCM_WARM_MAX];
 	unsigned room = session_room(m, s), i;
 	uint32_t hash[MCM_WARM_MAX];
+	bool again = false;
 
 	for (i = 0; i < n; i++)
 		hash[i] = mcm_index_hash(&m->index, items[i].key.data, items[i].key.len);
 	if (n > 1)
 		mcm_index_warm(&m->index, hash, n, NULL);
 	for (i = 0; i < n; i++) {
+		ret[i] = MCP_AGAIN;
+		if (again)
+			continue;
 		put[i] = (struct mcm_put){
 			.generation = (first + i) << MCM_PUT_SHARD_BITS | s->put_shard,
 			.began_ms = now, .session = s, .client = s->client,
@@ -552,6 +557,7 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 			.data_type = rq->data_type, .flags = (uint8_t)rq->flags,
 		};
 		ret[i] = begin(m, rq, &items[i], hash[i], &room, &put[i]);
+		again = ret[i] == MCP_AGAIN;
 	}
 	insert_many(m, rq, items, n, put, ret);
 	for (i = 0; i < n; i++)

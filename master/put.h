@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "master/evict.h"
 #include "master/keys.h"
 #include "master/object.h"
 #include "master/table.h"
@@ -101,6 +102,7 @@ struct mcm_put_request {
 	uint8_t data_type;
 	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; updated */
 	uint64_t refused;		/* length that found no room already, 0: none; updated */
+	struct mcm_slice slice;		/* all but its end is updated */
 };
 
 struct mcm_put_granted {
@@ -112,14 +114,16 @@ struct mcm_put_granted {
 /* Keys, and the groups in @item, are as they are inside the master (tenant.h).  The quota and groups:
  * -MC_EQUOTA, -MC_EPARAM.
  * Begin a put; with MCP_PUT_COMMIT and size 0 it is committed at once.  -MC_EKEY, -MC_EPARAM,
- * -MC_EEXISTS, -MC_ENOSPACE, -MC_ETOOBIG, -MC_ELIMIT, -ENOMEM. */
+ * -MC_EEXISTS, -MC_ENOSPACE, -MC_ETOOBIG, -MC_ELIMIT, -ENOMEM; MCP_AGAIN when the slice is over: nothing is begun, but
+ * there is more room. */
 int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
 /* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -MC_EPARAM for a size
  * beyond what was reserved, -ENOMEM. */
 int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
 /* The same for up to MCM_WARM_MAX items, in their order: what they need of memory is loaded together,
- * clocks are read and locks taken once where that will do.  @ret has an outcome per item. */
+ * clocks are read and locks taken once where that will do.  @ret has an outcome per item; behind one that is MCP_AGAIN
+ * there is no other. */
 void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 			const struct mcp_put_item *items, unsigned n,
 			struct mcm_put_granted *ret_granted, int *ret);

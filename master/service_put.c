@@ -3,6 +3,8 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/err.h"
 #include "common/hash.h"
@@ -11,8 +13,11 @@
 #include "master/op_metrics.h"
 #include "master/scratch.h"
 #include "master/service.h"
+#include "master/session.h"
 
 #define PREFERRED_MAX 64	/* further ones are not looked at */
+#define SLICE_NS (500 * 1000)	/* of a put that makes room: others wait for it */
+#define SLICES_MAX 1000
 
 MCM_OP_METRICS(starts, "put_start", "batch_put_start")
 MCM_OP_METRICS(ends, "put_end", "batch_put_end")
@@ -93,86 +98,177 @@ static void observe_sizes(const struct window *w)
 	mc_metric_observe_many(&value_size, size, n);
 }
 
-static unsigned window_start(struct mcm *m, struct mcm_session *s, struct window *w,
-			     struct mcm_put_request *pr, struct mcp_put_grant *grant,
-			     struct mcp_replica **part)
+/* How far a PUT_START has come. */
+struct progress {
+	unsigned items, parts;		/* those before stand in their arrays */
+	struct mcp_put_grant *grant;
+	struct mcp_replica *part;
+};
+
+/* What is left of it between slices. */
+struct mcm_put_started {
+	unsigned items, parts, slices;
+	struct mcm_slice slice;
+	uint64_t same_node, refused;
+	/* behind it: grants, replicas */
+};
+
+static unsigned failures(const struct mcp_put_grant *grant, unsigned n)
 {
-	unsigned failed = 0, i, j;
+	unsigned failed = 0;
+
+	while (n)
+		failed += grant[--n].status != 0;
+	return failed;
+}
+
+/* The thread's scratch memory is others' between slices.  -ENOMEM. */
+static int put_aside(struct mcm_session *s, const struct mcm_put_request *pr, const struct progress *pg)
+{
+	size_t grants = pg->items * sizeof(*pg->grant), parts = pg->parts * sizeof(*pg->part);
+	struct mcm_put_started *st = malloc(sizeof(*st) + grants + parts);
+	char *p = (char *)(st + 1);
+
+	if (!st)
+		return -ENOMEM;
+	*st = (struct mcm_put_started){
+		pg->items, pg->parts, s->started ? s->started->slices + 1 : 1, pr->slice,
+		pr->same_node, pr->refused,
+	};
+	memcpy(p, pg->grant, grants);
+	memcpy(p + grants, pg->part, parts);
+	free(s->started);
+	s->started = st;
+	return 0;
+}
+
+/* What was put aside, if anything, is in its place again. */
+static void take_up(const struct mcm_session *s, struct mcm_put_request *pr, struct progress *pg)
+{
+	const struct mcm_put_started *st = s->started;
+	size_t grants;
+	unsigned i, at = 0;
+
+	if (st)
+		pr->slice = st->slice;
+	/* So many are enough for anything while others do not take what is freed: then it has to end. */
+	pr->slice.end_ns = st && st->slices == SLICES_MAX ? 0 : mc_now_ns() + SLICE_NS;
+	if (!st)
+		return;
+	grants = st->items * sizeof(*pg->grant);
+	pr->same_node = st->same_node;
+	pr->refused = st->refused;
+	pg->items = st->items;
+	pg->parts = st->parts;
+	memcpy(pg->grant, st + 1, grants);
+	memcpy(pg->part, (const char *)(st + 1) + grants, st->parts * sizeof(*pg->part));
+	for (i = 0; i < pg->items; i++) {
+		pg->grant[i].replicas = mcp_seq(&pg->part[at], pg->grant[i].replicas.count);
+		at += pg->grant[i].replicas.count;
+	}
+}
+
+/* The window's items, or those before one that has to wait for the next slice. */
+static int window_start(struct mcm *m, struct mcm_session *s, struct window *w,
+			struct mcm_put_request *pr, struct progress *pg)
+{
+	unsigned i, j;
 
 	mcm_put_start_many(m, s, pr, w->item, w->n, w->granted, w->outcome);
-	observe_sizes(w);
-	for (i = 0; i < w->n; i++) {
+	for (i = 0; i < w->n && w->outcome[i] != MCP_AGAIN; i++) {
 		const struct mcm_put_granted *g = &w->granted[i];
-		struct mcp_put_grant *to = &grant[w->at[i]];
+		struct mcp_put_grant *to = &pg->grant[w->at[i]];
 
+		pg->items = w->at[i] + 1;
 		if (w->outcome[i] < 0) {
 			to->status = mc_err_to_wire(w->outcome[i]);
-			failed++;
 			continue;
 		}
 		for (j = 0; j < g->copies; j++)
-			(*part)[j] = g->replica[j];
+			pg->part[pg->parts + j] = g->replica[j];
 		to->generation = g->generation;
-		to->replicas = mcp_seq(*part, g->copies);
-		*part += g->copies;
+		to->replicas = mcp_seq(&pg->part[pg->parts], g->copies);
+		pg->parts += g->copies;
 	}
-	return failed;
+	j = w->n;
+	w->n = i;
+	observe_sizes(w);
+	return i < j ? MCP_AGAIN : 0;
 }
 
 /* @text has room for all keys and groups: in the message more bytes than a prefix's stand beside each. */
 static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
-		       struct mcm_put_request *pr, const struct mcp_seq *items,
-		       struct mcp_put_grant *grant, struct mcp_replica *part, char *text)
+		       struct mcm_put_request *pr, const struct mcp_seq *items, struct progress *pg,
+		       char *text)
 {
-	unsigned failed = 0, n = 0;
+	unsigned n, done = pg->items;
 	struct window w;
 	struct mcp_iter it;
-	int r;
+	int r = 0;
 
 	mcp_iter_init(&it, items, &mcp_desc_put_item);
-	while (n < items->count) {
+	for (n = 0; n < done; n++)
+		mcp_iter_next(&it, &w.item[0]);
+	while (n < items->count && r == 0) {
 		for (w.n = 0; w.n < MCM_WARM_MAX && n < items->count; n++) {
 			mcp_iter_next(&it, &w.item[w.n]);
 			r = window_add(&w, sc, n, &text);
-			grant[n] = (struct mcp_put_grant){ .status = r < 0 ? mc_err_to_wire(r) : 0 };
-			failed += r < 0;
+			pg->grant[n] = (struct mcp_put_grant){ .status = r < 0 ? mc_err_to_wire(r) : 0 };
 		}
-		if (w.n)
-			failed += window_start(m, s, &w, pr, grant, &part);
+		r = w.n ? window_start(m, s, &w, pr, pg) : 0;
 	}
-	return (int)failed;
+	return r;
 }
 
-int mcm_serve_put_start(struct mcp_session *s, const void *body, size_t len,
-			struct mcp_answer *answer, void *arg)
+static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_start *rq,
+		     struct mcp_put_start_reply *ret)
 {
-	struct mcp_put_start_reply reply = { 0 };
 	uint64_t preferred[PREFERRED_MAX];
+	struct progress pg = { 0 };
 	struct mcm_put_request pr;
 	struct mcm_scope sc;
-	struct mcp_put_start rq;
-	struct mcp_put_grant *grant;
-	struct mcp_replica *part;
-	struct mcm *m = arg;
 	char *text;
+	int r;
+
+	r = request_of(m, rq, preferred, &pr);
+	if (r == 0)
+		r = mcm_scope_begin(m, rq->tenant, true, &sc);
+	if (r < 0)
+		return r;
+	pg.grant = mcm_scratch(MCM_SCRATCH_ITEMS, rq->items.count, sizeof(*pg.grant));
+	pg.part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq->items.count * pr.copies, sizeof(*pg.part));
+	text = mcm_scratch(MCM_SCRATCH_TEXT, rq->items.raw_len, 1);
+	if (!pg.grant || !pg.part || !text)
+		return -ENOMEM;
+	take_up(s, &pr, &pg);
+	r = start_items(m, s, sc, &pr, &rq->items, &pg, text);
+	if (r == MCP_AGAIN && put_aside(s, &pr, &pg) == 0)
+		return r;
+	/* No memory for what was begun: in one go, then. */
+	pr.slice.end_ns = 0;
+	if (r == MCP_AGAIN)
+		(void)start_items(m, s, sc, &pr, &rq->items, &pg, text);
+	mcm_op_count(&starts, rq->items.count, failures(pg.grant, rq->items.count));
+	ret->grants = mcp_seq(pg.grant, rq->items.count);
+	return 0;
+}
+
+int mcm_serve_put_start(struct mcp_session *session, const void *body, size_t len,
+			struct mcp_answer *answer, void *arg)
+{
+	struct mcm_session *s = mcp_session_get(session);
+	struct mcp_put_start_reply reply = { 0 };
+	struct mcp_put_start rq;
 	int r;
 
 	r = mcp_decode(&mcp_desc_put_start, body, len, &rq);
 	if (r == 0)
-		r = request_of(m, &rq, preferred, &pr);
-	if (r == 0)
-		r = mcm_scope_begin(m, rq.tenant, true, &sc);
-	if (r < 0)
+		r = put_start(arg, s, &rq, &reply);
+	if (r == MCP_AGAIN)
 		return r;
-	grant = mcm_scratch(MCM_SCRATCH_ITEMS, rq.items.count, sizeof(*grant));
-	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.items.count * pr.copies, sizeof(*part));
-	text = mcm_scratch(MCM_SCRATCH_TEXT, rq.items.raw_len, 1);
-	if (!grant || !part || !text)
-		return -ENOMEM;
-	r = start_items(m, mcp_session_get(s), sc, &pr, &rq.items, grant, part, text);
-	mcm_op_count(&starts, rq.items.count, (unsigned)r);
-	reply.grants = mcp_seq(grant, rq.items.count);
-	return mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
+	free(s->started);
+	s->started = NULL;
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
 }
 
 static void revoke_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)

@@ -14,6 +14,7 @@
 #include "proto/msg.h"
 
 struct mcm;
+struct mcm_put_started;
 
 /* One reader's hold on one object.  Its id is the place in the session's array and a tag. */
 struct mcm_pin {
@@ -32,6 +33,7 @@ struct mcm_session {
 	 * on, and how many it has removed */
 	bool registered;
 	uint64_t match_at, match_removed;
+	struct mcm_put_started *started;	/* the same of its PUT_START, by malloc (service_put.c); NULL: none goes on */
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;
 	/* guarded by the put shard's lock */

@@ -155,7 +155,7 @@ static int take_room(const struct plan *p, const struct wish *w, struct mcm_plac
 		ret->segment = s[i]->index;
 	}
 	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
-		r = mcm_make_room(p->m, s[i], len, MCM_EVICT_PLAIN, &ret->node);
+		r = mcm_make_room(p->m, s[i], len, MCM_EVICT_PLAIN, NULL, &ret->node);
 		ret->segment = s[i]->index;
 	}
 	return r;

@@ -12,6 +12,7 @@
 #include "common/hash.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
+#include "proto/rpc_server.h"
 
 /* As upstream: a put tries so often to evict objects of its tenant. */
 #define EVICT_TRIES 3
@@ -236,7 +237,7 @@ static int refuse(struct mcm_tenant *t)
 		       (unsigned long long)mcm_peek(&t->effective));
 }
 
-int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
+int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const struct mcm_slice *sl)
 {
 	struct mcm_tenant *t;
 	unsigned tries;
@@ -250,8 +251,10 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes)
 
 		if (bytes > limit || tries == EVICT_TRIES ||
 		    (charged + bytes > limit &&
-		     !mcm_tenant_evict(m, tenant, charged + bytes - limit)))
+		     !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl) && !mcm_slice_over(sl)))
 			return bytes <= limit && mcm_restored_holds(m) ? put_off(t) : refuse(t);
+		if (mcm_slice_over(sl))
+			return try_charge(t, bytes) ? 0 : MCP_AGAIN;
 	}
 	return 0;
 }

@@ -27,6 +27,7 @@
 #define MCM_TENANT_DEFAULT 0u
 
 struct mcm;
+struct mcm_slice;
 
 /* Since the start. */
 struct mcm_tenant_counts {
@@ -116,9 +117,9 @@ struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
 
 /* ---- quotas; nothing happens while tenants are off ---- */
 
-/* Room for a put, evicting the tenant's own objects when needed.  -MC_EQUOTA; -MC_EUNAVAILABLE while
+/* Room for a put, evicting the tenant's own objects when needed.  -MC_EQUOTA, MCP_AGAIN; -MC_EUNAVAILABLE while
  * they may be held after a restart. */
-int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes);
+int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const struct mcm_slice *sl);
 /* The same for one more copy of an object: nothing is evicted for it. */
 int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes);
 /* What was decided already: the new place of an object that leaves its old one. */
@@ -138,12 +139,13 @@ void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* ---- no lock held ---- */
 
-/* Evict about @want bytes of a tenant's objects; bytes freed (tenant_evict.c). */
-uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want);
+/* Evict about @want bytes of a tenant's objects, fewer when the slice (evict.h) is over; bytes freed
+ * (tenant_evict.c). */
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl);
 /* Room is wanted: first up to @want bytes of those tenants of the policy that have more than their share,
  * since it became smaller, each down to it; what is promised to a reader stays.  Bytes freed. */
 bool mcm_tenants_above(struct mcm *m);	/* may there be such? */
-uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want);
+uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *sl);
 
 int mcm_tenants_init(struct mcm *m);	/* -ENOMEM */
 /* After the journal was read: numbers of tenants, the policy file, whose objects are whose.  -ENOMEM, an

@@ -297,15 +297,15 @@ static void spare(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 
 /* About @want bytes of one tenant, level by level: the next one when there is nothing left on this. */
 static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
-			     const unsigned *levels, unsigned n_levels)
+			     const unsigned *levels, unsigned n_levels, const struct mcm_slice *sl)
 {
 	/* More rounds than its objects could need: others may put them back, but not for ever. */
 	uint64_t rounds = mcm_peek(&t->objects) / 16 + 1024, freed = 0;
 	struct mcm_victim v[BATCH];
 	unsigned n, i;
-	bool more;
+	bool more, over = false;
 
-	for (unsigned l = 0; l < n_levels && freed < want; l++) {
+	for (unsigned l = 0; l < n_levels && freed < want && !over; l++) {
 		do {
 			n = choose(m, t, levels[l], want - freed, v, &more);
 			for (i = 0; i < n && freed < want; i++)
@@ -313,18 +313,19 @@ static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 			/* A group that went with one of them was enough. */
 			while (n > i)
 				spare(m, t, v[--n].slot);
-		} while (freed < want && (n || more) && rounds--);
+			over = mcm_slice_over(sl);
+		} while (freed < want && (n || more) && rounds-- && !over);
 	}
 	__atomic_fetch_add(&t->counts.evicted_bytes, freed, __ATOMIC_RELAXED);
 	return freed;
 }
 
-uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want)
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl)
 {
 	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
 	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
 
-	return evict_levels(m, m->tenants.at[tenant], want, levels, 3);
+	return evict_levels(m, m->tenants.at[tenant], want, levels, 3, sl);
 }
 
 /* What a tenant of the policy has above its share. */
@@ -336,7 +337,7 @@ static uint64_t above(const struct mcm_tenant *t)
 		charged - share : 0;
 }
 
-uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want)
+uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *sl)
 {
 	const unsigned levels[] = {
 		MCM_EVICT_PLAIN, m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0
@@ -349,13 +350,13 @@ uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want)
 		return 0;
 	/* Whoever gets above meanwhile says so again. */
 	__atomic_store_n(&m->tenants.above, false, __ATOMIC_RELAXED);
-	for (i = 0; i < n && freed < want; i++) {
+	for (i = 0; i < n && freed < want && !(freed && mcm_slice_over(sl)); i++) {
 		struct mcm_tenant *t = __atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE);
 		uint64_t over = above(t);
 
 		if (over)
 			freed += evict_levels(m, t, over < want - freed ? over : want - freed,
-					      levels, 2);
+					      levels, 2, sl);
 	}
 	for (i = 0; i < n && !left; i++)
 		left = above(__atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE));

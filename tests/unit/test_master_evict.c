@@ -4,6 +4,8 @@
 
 #include "test_master_fixture.h"
 
+#include "proto/rpc_server.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -596,12 +598,51 @@ static void test_law(void **state)
 	fx_down(&fx);
 }
 
+/* A put that has to evict very many objects does so in slices, between which others are served. */
+static void test_slices(void **state)
+{
+	struct mcm_put_request rq = { .copies = 1, .slice = { .end_ns = 1 } };
+	struct mcp_put_item item = { .key = fx_bytes("big"), .size = 4 * MIB };
+	struct mcm_put_granted g;
+	unsigned i, slices = 0, before;
+	struct fixture fx;
+	char key[16];
+	int r;
+
+	(void)state;
+	fx_up(&fx, 2, 8 * MIB, NULL);
+	for (i = 0; i < 4096; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(fx_put(&fx, key, 4096, i % 1500 == 7 ? MCP_PUT_HARD_PIN : 0), 0);
+	}
+	before = (unsigned)mcm_index_count(&fx.m->index);
+	mc_clock_advance(1000 * MC_NS_PER_MS);
+	while ((r = mcm_put_start(fx.m, fx.s, &rq, &item, &g)) == MCP_AGAIN) {
+		assert_true(rq.slice.segment && slices < 100);
+		snprintf(key, sizeof(key), "n%u", slices++);
+		assert_int_equal(fx_put(&fx, key, 4096, 0), 0);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(rq.slice.segment, 0);
+	/* 1024 objects in batches of 32, and what the others have taken meanwhile. */
+	assert_in_range(slices, 32, 40);
+	assert_in_range(before + slices - mcm_index_count(&fx.m->index), 1024, 1024 + 2 * 40);
+	assert_int_equal(fx_end(&fx, "big", g.generation), 0);
+	/* Without an end it takes one. */
+	rq.slice.end_ns = 0;
+	item.key = fx_bytes("big2");
+	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+	assert_int_equal(fx_revoke(&fx, "big2", g.generation), 0);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_oldest_first),
 		cmocka_unit_test(test_pinned_stay),
 		cmocka_unit_test(test_two_evictors_and_a_reader),
+		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_pins_of_other_connections),
 		cmocka_unit_test(test_renewed),
 		cmocka_unit_test(test_hard_pins_stay),

@@ -619,6 +619,85 @@ static void expect(struct world *w, const char *path, long status, const char *t
 		fail_msg("%s: no \"%s\" in \"%s\"", path, text, p.text);
 }
 
+/* Linked in the place of the real one: slices that end after one batch of victims. */
+static bool short_slices;
+static unsigned slices;
+
+void __wrap_mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+			       const struct mcp_put_item *items, unsigned n,
+			       struct mcm_put_granted *ret_granted, int *ret);
+void __real_mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+			       const struct mcp_put_item *items, unsigned n,
+			       struct mcm_put_granted *ret_granted, int *ret);
+
+void __wrap_mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+			       const struct mcp_put_item *items, unsigned n,
+			       struct mcm_put_granted *ret_granted, int *ret)
+{
+	if (short_slices) {
+		slices += rq->slice.end_ns != 0;
+		rq->slice.end_ns = 1;
+	}
+	__real_mcm_put_start_many(m, s, rq, items, n, ret_granted, ret);
+}
+
+/* One request that makes room in slices: what was begun before one of them is told with the rest. */
+static void test_put_in_slices(void **state)
+{
+	static const uint64_t size[] = { 100, MIB, 0, 5000, 17 * MIB, MIB, 300 };
+	enum { N = sizeof(size) / sizeof(size[0]) };
+	struct mcp_put_item item[N];
+	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(item, N) };
+	struct mcp_put_start_reply reply;
+	struct mcp_replica rep[N], again;
+	struct mcp_reply mem = { 0 };
+	struct mcp_put_grant g[N];
+	struct mcp_object o;
+	struct mcp_iter it, parts;
+	char key[N][8], old[16];
+	struct world w;
+	unsigned i, j;
+
+	(void)state;
+	world_up(&w, false);
+	for (i = 0; i < 1000; i++) {
+		snprintf(old, sizeof(old), "k%u", i);
+		assert_int_equal(start(&w, old, 4096, &g[0], &rep[0]), 0);
+		assert_int_equal(end(&w, MCP_PUT_END, old, g[0].generation), 0);
+	}
+	for (i = 0; i < N; i++) {
+		snprintf(key[i], sizeof(key[i]), "b%u", i);
+		item[i] = (struct mcp_put_item){ .key = fx_bytes(i == 2 ? "" : key[i]), .size = size[i] };
+	}
+	short_slices = true;
+	assert_int_equal(call(w.c, MCP_PUT_START, &rq, &reply, &mem), 0);
+	short_slices = false;
+	assert_in_range(slices, 5, 40);
+	assert_int_equal(reply.grants.count, N);
+	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
+	for (i = 0; i < N; i++) {
+		assert_true(mcp_iter_next(&it, &g[i]));
+		assert_int_equal(mc_err_from_wire(g[i].status), i == 2 ? -MC_EKEY : i == 4 ? -MC_ETOOBIG : 0);
+		assert_int_equal(g[i].replicas.count, !g[i].status);
+		mcp_iter_init(&parts, &g[i].replicas, &mcp_desc_replica);
+		if (!g[i].status)
+			assert_true(mcp_iter_next(&parts, &rep[i]));
+		for (j = 0; j < i && !g[i].status; j++)
+			assert_true(g[j].status || rep[j].offset + size[j] <= rep[i].offset ||
+				    rep[i].offset + size[i] <= rep[j].offset);
+	}
+	for (i = 0; i < N; i++) {
+		if (g[i].status)
+			continue;
+		assert_int_equal(end(&w, MCP_PUT_END, key[i], g[i].generation), 0);
+		assert_int_equal(get(&w, key[i], 0, &o, &again), 0);
+		assert_int_equal(o.size, size[i]);
+		assert_int_equal(again.offset, rep[i].offset);
+	}
+	mcp_reply_done(&mem);
+	world_down(&w);
+}
+
 static void test_http(void **state)
 {
 	struct world w;
@@ -659,6 +738,7 @@ int main(void)
 		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_connection_ends),
 		cmocka_unit_test(test_removal_in_one_request),
+		cmocka_unit_test(test_put_in_slices),
 		cmocka_unit_test(test_http),
 	};
 

@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#include "proto/rpc_server.h"
+
 #define MIB (1ull << 20)
 #define SMALL 4096u
 
@@ -255,6 +257,31 @@ static void a_put_finds_what_may_go_behind_what_must_stay(void **state)
 	fx_down(&fx);
 }
 
+/* A large put beyond the quota takes small ones in slices. */
+static void a_large_put_goes_in_slices(void **state)
+{
+	struct mcm_put_request rq = { .copies = 1, .slice = { .end_ns = 1 } };
+	char buf[MCM_KEY_MAX];
+	struct mcp_put_item item = { .size = MIB };
+	struct mcm_put_granted g;
+	struct fixture fx;
+	unsigned n = 0;
+	int r;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 2 * MIB);
+	fill(&fx, "k", 512, SMALL, 0);
+	item.key = key_of(&fx, "big", buf);
+	while ((r = mcm_put_start(fx.m, fx.s, &rq, &item, &g)) == MCP_AGAIN)
+		assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB - 32 * SMALL * ++n);
+	assert_int_equal(r, 0);
+	assert_int_equal(n, 256 / 32 - 1);
+	assert_int_equal(present(&fx, "k", 512), 256);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
+	fx_down(&fx);
+}
+
 /* ---- what is paid for ---- */
 
 static void readers_keep_their_versions_paid_for(void **state)
@@ -299,6 +326,7 @@ int main(void)
 		cmocka_unit_test(plain_ones_go_before_protected_ones),
 		cmocka_unit_test(the_oldest_promise_is_broken_first),
 		cmocka_unit_test(a_put_finds_what_may_go_behind_what_must_stay),
+		cmocka_unit_test(a_large_put_goes_in_slices),
 		cmocka_unit_test(readers_keep_their_versions_paid_for),
 	};
 
