@@ -43,8 +43,8 @@ struct mc_http_route {
 /* Serve @routes (constant) on @addr ("host:port", port 0 = free port) with @threads threads until
  * mc_httpd_stop().  Bodies over @max_body bytes get 413, unknown paths 404, other methods 405, and what all
  * answers hold together is limited: 503.  Connections are limited and time out; when there are many, the one that
- * has brought no whole request, and taken no part of an answer, for the longest gives way.  Handlers run on several threads at once.  *ret_port gets
- * the real port. */
+ * has brought no whole request, and taken no part of an answer, for the longest gives way.  Handlers run on several
+ * threads at once.  *ret_port gets the real port. */
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 		   const struct mc_http_route *routes, void *arg, int *ret_port,
 		   struct mc_httpd **ret);

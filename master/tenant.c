@@ -129,6 +129,8 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 	pthread_rwlock_rdlock(&ts->lock);
 	ret->tenant = mcm_tenant_lookup(m, tenant);
 	may = ret->tenant != MCM_TENANT_NOBODY && tenant_at(m, ret->tenant)->explicit_policy;
+	if (!may && ret->tenant != MCM_TENANT_NOBODY)
+		mcm_poke(&tenant_at(m, ret->tenant)->seen_ms, mcm_now_ms(m));
 	pthread_rwlock_unlock(&ts->lock);
 	if (write && !may)
 		return mc_fail(-MC_ENOTENANT, "tenant \"%.*s\" does not stand in the quota policy",
@@ -341,26 +343,87 @@ int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
 	return *ret == MCM_TENANT_NOBODY ? mc_fail(-MC_ENOTENANT, "no such tenant") : 0;
 }
 
+/* ---- numbers ---- */
+
+/* As long as a request may be under way, and a put between its two. */
+static uint64_t rest_ms(const struct mcm *m)
+{
+	return m->conf.put_start_release_timeout_sec;
+}
+
+/* Whose number may be another's; NULL: nobody's. */
+static struct mcm_tenant *longest_gone(const struct mcm *m)
+{
+	const struct mcm_tenants *ts = &m->tenants;
+	uint64_t best = UINT64_MAX;
+	struct mcm_tenant *ret = NULL;
+
+	for (unsigned i = 1; i < ts->count; i++) {
+		struct mcm_tenant *t = ts->at[i];
+		uint64_t seen = mcm_peek(&t->seen_ms);
+
+		if (t->explicit_policy || mcm_peek(&t->objects) || mcm_peek(&t->charged) || seen >= best)
+			continue;
+		best = seen;
+		ret = t;
+	}
+	return ret && mcm_now_ms(m) - best >= rest_ms(m) ? ret : NULL;
+}
+
+/* Somebody may still be printing its name. */
+static void retire(struct mcm *m, struct mcm_tenant *t)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct mcm_tenant **at = &ts->retired, *old;
+
+	while ((old = *at) && mcm_now_ms(m) - old->seen_ms < rest_ms(m))
+		at = &old->retired;
+	*at = NULL;
+	mcm_tenants_free(old);
+	mcm_note_drop(m, MCM_NOTE_TENANT, mcp_bytes(t->name, strlen(t->name)));
+	forget_name(ts, t);
+	t->seen_ms = mcm_now_ms(m);
+	t->retired = ts->retired;
+	ts->retired = t;
+}
+
+void mcm_tenants_free(struct mcm_tenant *t)
+{
+	struct mcm_tenant *next;
+
+	for (; t; t = next) {
+		next = t->retired;
+		pthread_mutex_destroy(&t->lock);
+		free(t);
+	}
+}
+
 int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	uint32_t i = mcm_tenant_lookup(m, name);
-	struct mcm_tenant *t;
+	struct mcm_tenant *t, *gone = NULL;
 
 	if (i != MCM_TENANT_NOBODY) {
 		*ret = tenant_at(m, i);
 		return 0;
 	}
 	if (ts->count == MCM_TENANTS_MAX)
+		gone = longest_gone(m);
+	if (ts->count == MCM_TENANTS_MAX && !gone)
 		return mc_fail(-MC_ELIMIT, "more than %u tenants", MCM_TENANTS_MAX);
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->number = ts->count;
+	t->number = gone ? gone->number : ts->count;
+	t->seen_ms = mcm_now_ms(m);
 	mcm_tenant_lists_init(t);
+	if (gone)
+		retire(m, gone);
 	mcm_tenant_call(m, t, name.data, name.len);
-	__atomic_store_n(&ts->at[ts->count], t, __ATOMIC_RELEASE);
-	__atomic_store_n(&ts->count, ts->count + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&ts->at[t->number], t, __ATOMIC_RELEASE);
+	if (!gone)
+		__atomic_store_n(&ts->count, ts->count + 1, __ATOMIC_RELAXED);
 	mcm_tenant_note(m, t);
 	*ret = t;
 	return 0;

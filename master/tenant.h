@@ -44,14 +44,16 @@ struct mcm_tenant_link {
 #define MCM_TENANT_LISTS (2 + MCM_TENANT_WHEEL)
 
 struct mcm_tenant {
-	/* constant once it has objects or a policy; changed under the table's lock for writing */
+	/* constant while it has objects or a policy; changed under the table's lock for writing */
 	char name[MCP_TENANT_MAX + 1];
 	uint32_t next_name;		/* of its bucket, by number; 0: the end */
 	uint32_t number;
 	bool explicit_policy;		/* it stands in the policy */
 	uint64_t requested, effective;
+	struct mcm_tenant *retired;	/* the one that gave its number away before it */
 	/* atomic */
 	uint64_t charged, objects;
+	uint64_t seen_ms;		/* when it was last in the policy, or asked for */
 	struct mcm_tenant_counts counts;
 	/* guarded by lock: its objects that may be evicted, on lists, the oldest first (tenant_evict.c) */
 	pthread_mutex_t lock;
@@ -63,8 +65,9 @@ struct mcm_tenants {
 	bool on;			/* constant */
 	struct mcm_slab links;		/* of objects, by their slots */
 	pthread_rwlock_t lock;
-	/* guarded by lock; entries are set once and never freed while the master runs, atomic */
+	/* guarded by lock; atomic: whoever has a number of a tenant that is still somebody's needs no lock */
 	struct mcm_tenant **at;		/* by number; [0] is the default one */
+	struct mcm_tenant *retired;	/* those whose number is another's */
 	unsigned count;
 	uint16_t *by_name;		/* buckets of numbers, 0: empty; the default one is in none */
 	bool above;			/* atomic: some tenant may have more than its share */
@@ -155,11 +158,11 @@ void mcm_tenants_done(struct mcm *m);
 /* Look whether the policy file has changed. */
 void mcm_tenants_tick(struct mcm *m);
 
-/* The @i-th known tenant's figures, its name borrowed for good.  False past the end. */
+/* The @i-th known tenant's figures, its name borrowed for the request.  False past the end. */
 bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret);
 /* Of the same tenant, which is known. */
 struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i);
-/* The name of a number that stands in a key; borrowed for good. */
+/* The name of a number that stands in a key; borrowed for the request. */
 struct mcp_bytes mcm_tenant_name(const struct mcm *m, uint32_t tenant);
 /* Number of a name.  -MC_ENOTENANT. */
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
@@ -192,10 +195,13 @@ uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);
 /* Another one than the default one is found by this name (1 to MCP_TENANT_MAX bytes) from now on, no longer
  * by its old one. */
 void mcm_tenant_call(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len);
-/* Find or make.  -MC_ELIMIT, -ENOMEM. */
+/* Find or make; when all numbers are given out, the one that nobody has used for the longest becomes another's: no
+ * objects, not in the policy nor asked for as long as a put may last.  -MC_ELIMIT, -ENOMEM. */
 int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret);
 /* Make its number and quota survive a restart. */
 void mcm_tenant_note(struct mcm *m, const struct mcm_tenant *t);
+/* It and those that it leads to by @retired; NULL is fine. */
+void mcm_tenants_free(struct mcm_tenant *t);
 /* Compute all effective quotas anew. */
 void mcm_tenants_share_out(struct mcm *m);
 

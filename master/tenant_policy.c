@@ -200,8 +200,11 @@ static int apply(struct mcm *m, const struct mcm_tenant_policy *p)
 	pthread_rwlock_wrlock(&ts->lock);
 	for (j = 0; j < p->count && r == 0; j++)
 		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
-	for (i = 0; i < ts->count && r == 0; i++)
+	for (i = 0; i < ts->count && r == 0; i++) {
+		if (ts->at[i]->explicit_policy)
+			mcm_poke(&ts->at[i]->seen_ms, mcm_now_ms(m));
 		ts->at[i]->explicit_policy = false;
+	}
 	for (j = 0; j < p->count && r == 0; j++) {
 		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
 		if (r < 0)
@@ -350,6 +353,7 @@ static void put_in_force(struct mcm *m, struct mcm_tenant *t, struct terms terms
 {
 	t->explicit_policy = terms.explicit_policy;
 	t->requested = terms.requested;
+	mcm_poke(&t->seen_ms, mcm_now_ms(m));
 	mcm_tenant_note(m, t);
 	mcm_tenants_share_out(m);
 }
@@ -454,6 +458,7 @@ static int make_number(struct mcm *m, uint32_t number, const char *name, size_t 
 			return -ENOMEM;
 		mcm_tenant_lists_init(t);
 		t->number = number;
+		t->seen_ms = mcm_now_ms(m);
 		ts->at[number] = t;
 	}
 	if (number >= ts->count)
@@ -565,9 +570,9 @@ void mcm_tenants_done(struct mcm *m)
 	for (i = 0; ts->at && i < ts->count; i++) {
 		if (!ts->at[i])
 			continue;
-		pthread_mutex_destroy(&ts->at[i]->lock);
-		free(ts->at[i]);
+		mcm_tenants_free(ts->at[i]);
 	}
+	mcm_tenants_free(ts->retired);
 	free(ts->at);
 	free(ts->by_name);
 	mcm_slab_done(&ts->links);

@@ -9,8 +9,8 @@
  * A session whose client does not read its replies is not read from while more than max_outstanding
  * of them wait.  A request of which only a part has come is given up after 30 s and a second for each MiB
  * that is there; together they hold max_unfinished bytes, further ones wait unread, and then one that does not go
- * on, with a MiB in a second, is given up for them.  A malformed header ends the session; a malformed body is answered -MC_EPROTO, an
- * unknown type -MC_ENOTSUP, and the session goes on.
+ * on, with a MiB in a second, is given up for them.  A malformed header ends the session; a malformed body is
+ * answered -MC_EPROTO, an unknown type -MC_ENOTSUP, and the session goes on.
  *
  * Fault points: "rpc.serve" before each handler (an error is the answer), "rpc.reply" after it. */
 #ifndef MCP_RPC_SERVER_H

@@ -144,6 +144,58 @@ static void very_many_tenants(void **state)
 	fclose(from);
 }
 
+/* The owner of the memory stays. */
+static void advance(struct fixture *fx, unsigned s)
+{
+	for (; s; s -= 2) {
+		fx_advance(fx, 2000);
+		fx_beat(fx, fx->s->client);
+	}
+}
+
+/* Numbers of tenants that are nobody's any more are given out again, and one that has an object is not. */
+static void numbers_come_back(void **state)
+{
+	const unsigned n = MCM_TENANTS_MAX - 1;
+	unsigned notes, retired = 0;
+	uint32_t number, again;
+	struct fixture fx;
+	uint64_t effective;
+	char name[16];
+
+	(void)state;
+	many_tenants(n, n - 1);
+	fx_up(&fx, 1, 64 * MIB, tune_file);
+	assert_int_equal(tx_put(&fx, "t5", "k", 1000, 0), 0);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("new"), MIB, &effective), -MC_ELIMIT);
+	many_tenants(1, 0);
+	advance(&fx, 60);
+	mcm_tenants_tick(fx.m);
+	/* Somebody may still be about to use it. */
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("new"), MIB, &effective), -MC_ELIMIT);
+	advance(&fx, 590);
+	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t1"), &number), 0);
+	(void)tx_scope(&fx, "t1");
+	advance(&fx, 20);
+	notes = fx.m->notes.count;
+	for (unsigned i = 0; i < 10; i++) {
+		snprintf(name, sizeof(name), "new%u", i);
+		assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes(name), MIB, &effective), 0);
+		assert_int_equal(mcm_tenant_find(fx.m, fx_bytes(name), &again), 0);
+		assert_int_not_equal(again, number);
+		assert_int_equal(tx_put(&fx, name, "k", 1, 0), 0);
+	}
+	assert_int_equal(fx.m->notes.count, notes);
+	assert_int_equal(tx_stat(&fx, "t5", "k", NULL), 0);
+	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t1"), &again), 0);
+	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t2"), &again), -MC_ENOTENANT);
+	for (struct mcm_tenant *t = fx.m->tenants.retired; t; t = t->retired)
+		retired++;
+	assert_int_equal(retired, 10);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void quotas_are_written_to_the_file(void **state)
 {
 	struct fixture fx;
@@ -227,6 +279,7 @@ int main(void)
 		cmocka_unit_test(the_file_is_read_and_read_again),
 		cmocka_unit_test(bad_files_are_refused_at_the_start),
 		cmocka_unit_test(very_many_tenants),
+		cmocka_unit_test(numbers_come_back),
 		cmocka_unit_test(quotas_are_written_to_the_file),
 		cmocka_unit_test(any_name_is_read_back_from_the_file),
 		cmocka_unit_test(a_quota_that_cannot_be_written_is_not_in_force),
