@@ -48,8 +48,8 @@ static inline bool mcm_slice_goes_on(const struct mcm_slice *sl, const struct mc
 
 /* A range of @len bytes from @s, evicting what @level allows: first about as many bytes as are wanted
  * in the policy's order, then, when free space lies scattered, neighbours.  -MC_ENOSPACE when even
- * everything that the level allows leaves no range long enough; -ENOMEM; MCP_AGAIN when the slice is over: what has gone
- * has gone, and most often the largest hole grows from slice to slice. */
+ * everything that the level allows leaves no range long enough; -ENOMEM; MCP_AGAIN when the slice is over: what
+ * has gone has gone, and most often the largest hole grows from slice to slice. */
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  const struct mcm_slice *sl, uint32_t *ret_node);
 
@@ -57,8 +57,8 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Evict a proposed victim with all of its copies (node 0: no policy has proposed it), and the group that it is in.  The bytes
- * of what has gone by now times the copies, or 0: then it goes back on the lists. */
+/* Evict a proposed victim with all of its copies (node 0: no policy has proposed it), and the group that it is
+ * in.  The bytes of what has gone by now times the copies, or 0: then it goes back on the lists. */
 uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level);
 /* The same for a member of a group that is going already; it stays on its lists. */
 uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level);
