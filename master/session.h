@@ -33,7 +33,8 @@ struct mcm_session {
 	 * on, and how many it has removed */
 	bool registered;
 	uint64_t match_at, match_removed;
-	struct mcm_put_started *started;	/* the same of its PUT_START, by malloc (service_put.c); NULL: none goes on */
+	/* the same of its PUT_START, by malloc (service_put.c); NULL: none goes on */
+	struct mcm_put_started *started;
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;
 	/* guarded by the put shard's lock */
