@@ -13,7 +13,8 @@ wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
 # A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.
 start_master
-MC_FAULTS=mcfs.open.make=delay:1500 start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0
+MC_FAULTS=mcfs.open.make=delay:5000@1,mcfs.open.make=delay:5000@2 \
+	start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0 --timeout=20s
 timeout 60 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "made by two"
 import os, subprocess, sys, threading, time
 mcctl = [os.path.abspath(sys.argv[2]), sys.argv[3], "put"]
@@ -36,7 +37,7 @@ for name, flags, meanwhile, want in (
     got = []
     made = threading.Thread(target=make, args=(name, flags))
     made.start()
-    while under_way() < 2:
+    while meanwhile and under_way() < 2:
         time.sleep(0.01)
     if meanwhile:
         subprocess.run([*mcctl, name, "-"], input=meanwhile, stdout=subprocess.DEVNULL, check=True)
