@@ -14,6 +14,7 @@
 #include "mcfs/book.h"
 
 #define FIRST_BUCKETS 4096u
+#define TICKET_LOOKS 100u	/* in a crowd an open may look often */
 #define ROOT_INO FUSE_ROOT_ID
 /* Below are the root and the control files. */
 #define FIRST_INO 4096u
@@ -250,25 +251,44 @@ static void give_ticket(struct mcfs_inodes *t, const struct mcfs_inode *in, pid_
 
 	k->key_hash = hash_of(key_of(in), 0);
 	k->tid = tid;
+	k->looks = 0;
 }
 
-static bool take_ticket(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
+static struct mcfs_ticket *ticket_of(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
 {
 	uint64_t hash = 0;
 
 	if (!t->next_ticket || !tid)
-		return false;
+		return NULL;
 	for (size_t i = 0; i < MCFS_TICKETS; i++) {
 		if (t->ticket[i].tid != tid)
 			continue;
 		if (!hash)
 			hash = hash_of(key, 0);
-		if (t->ticket[i].key_hash != hash)
-			continue;
-		t->ticket[i].tid = 0;
-		return true;
+		if (t->ticket[i].key_hash == hash)
+			return &t->ticket[i];
 	}
-	return false;
+	return NULL;
+}
+
+/* By a lookup: there may be several before the open, each of which the kernel may drop again. */
+static bool show_ticket(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
+{
+	struct mcfs_ticket *k = ticket_of(t, key, tid);
+
+	if (k && k->looks++ == TICKET_LOOKS)
+		k->tid = 0;
+	return k && k->tid;
+}
+
+/* By the open. */
+static bool take_ticket(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
+{
+	struct mcfs_ticket *k = ticket_of(t, key, tid);
+
+	if (k)
+		k->tid = 0;
+	return k;
 }
 
 /* ---- lookups ---- */
@@ -284,7 +304,7 @@ struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, 
 	if (kind == MCS_DIR)
 		info = &none;
 	MC_LOCKED(&t->lock);
-	own = kind == MCS_OBJECT && take_ticket(t, key, tid);
+	own = kind == MCS_OBJECT && show_ticket(t, key, tid);
 	in = own ? NULL : find(t, key, kind, info->generation);
 	if (in) {
 		set_lookups(in, in->nlookup + 1);
@@ -366,6 +386,7 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 			   struct mcfs_object **ret_object)
 {
 	MC_LOCKED(&t->lock);
+	(void)take_ticket(t, key_of(in), tid);
 	if (in->writers) {
 		in->hashed = false;
 		give_ticket(t, in, tid);
@@ -379,12 +400,14 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid)
 {
-	bool beside;
+	bool beside, again;
 
 	MC_LOCKED(&t->lock);
-	/* Who has still got the ticket has looked nothing up: it opens what stands in /proc/self/fd, which has one
-	 * inode only.  Writers share that, with the size that was set last. */
-	if (in->readers || (in->writers && !take_ticket(t, key_of(in), tid))) {
+	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands in
+	 * /proc/self/fd, or has got what another one's lookup found.  A third time there is not: they share the
+	 * inode, with the size that was set last. */
+	again = take_ticket(t, key_of(in), tid);
+	if (in->readers || (in->writers && !again)) {
 		in->hashed = false;
 		give_ticket(t, in, tid);
 		return -ESTALE;

@@ -61,6 +61,7 @@ struct mcfs_inode {
 struct mcfs_ticket {
 	uint64_t key_hash;
 	pid_t tid;			/* 0: free */
+	unsigned looks;			/* lookups that were shown it */
 };
 
 struct mcfs_inodes {

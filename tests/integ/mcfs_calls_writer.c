@@ -184,6 +184,40 @@ static void writing_goes_on_after_a_close(void)
 	holds_text("f", "onetwo");
 }
 
+static void open_f_again_and_again(int flags)
+{
+	for (int i = 0; i < 500; i++) {
+		int fd = open("f", flags);
+
+		if (fd < 0)
+			_exit(1);
+		close(fd);
+	}
+	_exit(0);
+}
+
+/* Who writes has a file of its own in the kernel, and all their lookups meet. */
+static void many_open_one_file(void)
+{
+	pid_t pid[4];
+	int status;
+
+	put_text("f", "text");
+	for (int readers = 0; readers <= 2; readers += 2) {
+		for (int i = 0; i < 4; i++) {
+			pid[i] = fork();
+			CHECK(pid[i] >= 0);
+			if (pid[i] == 0)
+				open_f_again_and_again(i < readers ? O_RDONLY : O_RDWR);
+		}
+		for (int i = 0; i < 4; i++) {
+			CHECK(waitpid(pid[i], &status, 0) == pid[i]);
+			CHECK(status == 0);
+		}
+	}
+	holds_text("f", "text");
+}
+
 static void rename_f_to_itself(void)
 {
 	_exit(rename("f", "f") < 0);
@@ -606,6 +640,7 @@ const struct call_case writer_cases[] = {
 	{ "rename_publishes_what_is_open", rename_publishes_what_is_open },
 	{ "temporary_files_by_their_names", temporary_files_by_their_names },
 	{ "renamed_to_itself", renamed_to_itself },
+	{ "many_open_one_file", many_open_one_file },
 	{ "touched_files_are_empty", touched_files_are_empty },
 	{ "opening_for_writing_changes_nothing", opening_for_writing_changes_nothing },
 	{ "readers_keep_their_version", readers_keep_their_version },
