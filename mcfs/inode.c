@@ -403,8 +403,8 @@ int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 	bool beside, again;
 
 	MC_LOCKED(&t->lock);
-	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands in
-	 * /proc/self/fd, or has got what another one's lookup found.  A third time there is not: they share the
+	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands
+	 * in /proc/self/fd, or has got what another one's lookup found.  A third time there is not: they share the
 	 * inode, with the size that was set last. */
 	again = take_ticket(t, key_of(in), tid);
 	if (in->readers || (in->writers && !again)) {

@@ -13,12 +13,14 @@ wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
 # A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.
 start_master
-MC_FAULTS=mcfs.open.make=delay:5000@1,mcfs.open.make=delay:5000@2 \
+MC_FAULTS=mcfs.open.make=delay:3000@1,mcfs.open.make=delay:3000@2 \
 	start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0 --timeout=20s
 timeout 60 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "made by two"
 import os, subprocess, sys, threading, time
 mcctl = [os.path.abspath(sys.argv[2]), sys.argv[3], "put"]
 os.chdir(sys.argv[1])
+# The kernel keeps others from looking up names in a directory where it makes one.
+os.mkdir("d")
 
 def under_way():
     for line in open(".mcfs/metrics"):
@@ -33,7 +35,7 @@ def make(name, flags):
         got.append(e.strerror)
 
 for name, flags, meanwhile, want in (
-        ("f", 0, b"theirs", (6, b"theirs")), ("g", os.O_EXCL, b"theirs", "File exists"), ("h", os.O_EXCL, None, (0, b""))):
+        ("d/f", 0, b"theirs", (6, b"theirs")), ("d/g", os.O_EXCL, b"theirs", "File exists"), ("d/h", os.O_EXCL, None, (0, b""))):
     got = []
     made = threading.Thread(target=make, args=(name, flags))
     made.start()
