@@ -360,11 +360,11 @@ void mcfs_book_set_hashed(uint64_t number, bool hashed)
 		__atomic_store_n(&cell_of(number)->inode.hashed, hashed, __ATOMIC_RELAXED);
 }
 
-void mcfs_book_set_unsaved(uint64_t number, bool unsaved)
+void mcfs_book_note_unsaved(uint64_t number, const bool *unsaved)
 {
 	MC_LOCKED(&book.lock);
 	if (mcfs_book_at(number))
-		cell_of(number)->handle.unsaved = unsaved;
+		cell_of(number)->handle.unsaved = __atomic_load_n(unsaved, __ATOMIC_RELAXED);
 }
 
 int mcfs_book_set_key(uint64_t number, const void *key, size_t len)

@@ -81,7 +81,9 @@ uint64_t mcfs_book_add(const struct mcfs_book_entry *e, void *object);
 void mcfs_book_remove(uint64_t number);
 void mcfs_book_set_nlookup(uint64_t number, uint64_t n);
 void mcfs_book_set_hashed(uint64_t number, bool hashed);
-void mcfs_book_set_unsaved(uint64_t number, bool unsaved);	/* of one that is removed: nothing */
+/* Looks at the atomic *unsaved itself: of several threads that change it and then come here, the last one to come
+ * notes what the last one to change it meant.  Of one that is removed: nothing. */
+void mcfs_book_note_unsaved(uint64_t number, const bool *unsaved);
 /* 0 or -ENOMEM, and the entry has no key then: a new daemon knows of it only that its number is taken. */
 int mcfs_book_set_key(uint64_t number, const void *key, size_t len);
 

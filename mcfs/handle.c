@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "mcfs/ahead.h"
 #include "mcfs/book.h"
@@ -81,10 +82,25 @@ uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
 	return h->number;
 }
 
-void mcfs_handle_set_unsaved(struct mcfs_handle *h, bool unsaved)
+static void set_unsaved(struct mcfs_handle *h, bool unsaved)
 {
 	if (__atomic_exchange_n(&h->unsaved, unsaved, __ATOMIC_RELAXED) != unsaved)
-		mcfs_book_set_unsaved(__atomic_load_n(&h->number, __ATOMIC_RELAXED), unsaved);
+		mcfs_book_note_unsaved(__atomic_load_n(&h->number, __ATOMIC_RELAXED), &h->unsaved);
+}
+
+void mcfs_handle_changed(struct mcfs_handle *h)
+{
+	set_unsaved(h, true);
+}
+
+void mcfs_handle_saved(struct mcfs_handle *h)
+{
+	bool pending;
+
+	MC_LOCKED(&h->writer->lock);
+	pending = mcfs_writer_pending(h->writer);
+	MC_FAULT_POINT("mcfs.handle.saved");
+	set_unsaved(h, pending);
 }
 
 void mcfs_handle_closed(struct mcfs_handle *h)
@@ -203,7 +219,7 @@ void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w)
 	if (!h)
 		return;
 	mcfs_handle_hide(fs, h);
-	mcfs_handle_set_unsaved(h, true);
+	mcfs_handle_changed(h);
 	mcfs_inode_set_missized(&fs->inodes, h->inode);
 	mcfs_handle_unref(fs, h);
 }

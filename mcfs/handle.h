@@ -57,7 +57,7 @@ void mcfs_handle_closed(struct mcfs_handle *h);
 void mcfs_handle_hide(struct mcfs *fs, struct mcfs_handle *h);
 
 /* The size of what @w writes is about to be set by somebody who has not got its handle, perhaps without the kernel's
- * knowledge: as above, and the book says that it is unsaved. */
+ * knowledge, or has been: as above, and mcfs_handle_changed(). */
 void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w);
 
 /* The newest writer that has @in open, with a reference; NULL: none. */
@@ -72,8 +72,11 @@ struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_i
  * not committed is not whole; otherwise each of them is asked. */
 void mcfs_handles_end(struct mcfs *fs, bool open);
 
-/* A handle that has something to lose, or nothing any more. */
-void mcfs_handle_set_unsaved(struct mcfs_handle *h, bool unsaved);
+/* A WRITE handle that has something to lose: before it changes, so that nobody who is told of an error thinks that it
+ * was saved, and again before it is answered, should another thread have saved what there was in between. */
+void mcfs_handle_changed(struct mcfs_handle *h);
+/* It was committed: nothing is left to lose, unless more has been written by now. */
+void mcfs_handle_saved(struct mcfs_handle *h);
 /* Those of the daemon before us; nothing is served yet. */
 int mcfs_handles_restore(struct mcfs *fs);
 /* One of these is used: 0, it goes on; -ESTALE, what it was about is gone; -EIO, bytes are lost. */

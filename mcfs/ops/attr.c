@@ -95,13 +95,17 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 		if (r < 0)
 			return r;
 		mcfs_handle_hide(op->fs, h);
-		mcfs_handle_set_unsaved(h, true);
-		return mcfs_writer_truncate(h->writer, size, op->ctx.pid, op);
+		mcfs_handle_changed(h);
+		r = mcfs_writer_truncate(h->writer, size, op->ctx.pid, op);
+		mcfs_handle_changed(h);
+		return r;
 	}
 	w = mcfs_handle_writer_seen(op->fs, in);
-	if (w)
-		mcfs_handle_changes(op->fs, w);
-	r = w ? mcfs_writer_truncate(w, size, op->ctx.pid, op) : truncate_version(op, in, size);
+	if (!w)
+		return truncate_version(op, in, size);
+	mcfs_handle_changes(op->fs, w);
+	r = mcfs_writer_truncate(w, size, op->ctx.pid, op);
+	mcfs_handle_changes(op->fs, w);
 	mcfs_writer_unref(w);
 	return r;
 }

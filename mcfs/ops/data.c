@@ -107,13 +107,14 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 		return;
 	}
 	mcfs_handle_hide(op.fs, h);
-	mcfs_handle_set_unsaved(h, true);
+	mcfs_handle_changed(h);
 	r = mcfs_writer_write(h->writer, place_of(&op, fi, offset), payload ? *payload : buf, size,
 			      payload, fi->writepage ? 0 : op.ctx.pid, op.deadline, &op);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;
 	}
+	mcfs_handle_changed(h);
 	mc_metric_add(&bytes_written, (int64_t)size);
 	(void)mcfs_reply_write(&op, size);
 }
@@ -135,10 +136,12 @@ void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, o
 		r = mcfs_handle_continue(op.fs, h, op.deadline);
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE)) {
 		mcfs_handle_hide(op.fs, h);
-		mcfs_handle_set_unsaved(h, true);
+		mcfs_handle_changed(h);
 	}
 	if (r == 0)
 		r = mcfs_writer_allocate(h->writer, (uint64_t)offset + (uint64_t)length,
 					 mode & FALLOC_FL_KEEP_SIZE, op.ctx.pid, &op);
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		mcfs_handle_changed(h);
 	(void)mcfs_reply_err(&op, r);
 }

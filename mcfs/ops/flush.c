@@ -32,7 +32,7 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	} else if (h->type == MCFS_WRITE) {
 		r = mcfs_writer_flush(h->writer, op.ctx.pid,
 				      mcfs_caller_fate(op.ctx.pid, op.ctx.uid), op.deadline);
-		mcfs_handle_set_unsaved(h, mcfs_writer_pending(h->writer));
+		mcfs_handle_saved(h);
 	}
 	/* Who gets the lock finds the file as it was left. */
 	unlock(&op, NULL, fi->lock_owner);
@@ -51,7 +51,7 @@ void mcfs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fil
 		r = h->unsaved ? mcfs_handle_continue(op.fs, h, op.deadline) : 0;
 	} else if (h->type == MCFS_WRITE) {
 		r = mcfs_writer_sync(h->writer, op.deadline);
-		mcfs_handle_set_unsaved(h, mcfs_writer_pending(h->writer));
+		mcfs_handle_saved(h);
 	}
 	(void)mcfs_reply_err(&op, r);
 }

@@ -285,6 +285,8 @@ static int set(struct mcfs_op *op, const struct attribute *a, const char *value,
 	if (w && a->set == set_size)
 		mcfs_handle_changes(op->fs, w);
 	r = w ? a->set(w, text, op) : -EPERM;
+	if (w && a->set == set_size)
+		mcfs_handle_changes(op->fs, w);
 	mcfs_writer_unref(w);
 	return r;
 }

@@ -146,3 +146,41 @@ kill -CONT "$MASTER_PID"
 for fd in "${files[@]}"; do exec {fd}<&-; done
 wait_for 60 another_than "$old" || fail "no daemon follows"
 wait_for 20 nothing_open "$m" || fail "closed, and open: $(open_handles "$m")"
+unmount "$m"
+wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
+
+# ---- what a thread writes while another one's close is being answered is not taken for saved
+MC_FAULTS=mcfs.handle.saved=delay:1500 start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise
+supervisor=$MCFS_PID
+another_than none || fail "no daemon below the supervisor"
+old=$daemon
+python3 - "$m/two" "$old" <<'EOF' || fail "written beside a close"
+import errno, os, signal, sys, threading, time
+path, daemon = sys.argv[1], int(sys.argv[2])
+changes = (lambda fd: os.write(fd, b"second"), lambda fd: os.ftruncate(fd, 100),
+           lambda fd: os.posix_fallocate(fd, 0, 300), lambda fd: None)
+files = [os.open(path + str(i), os.O_RDWR | os.O_CREAT) for i in range(len(changes))]
+threads = []
+for fd in files:
+    os.write(fd, b"first")
+    threads.append(threading.Thread(target=os.close, args=(os.dup(fd),)))
+for t in threads:
+    t.start()
+time.sleep(0.5)
+for change, fd in zip(changes, files):
+    threads.append(threading.Thread(target=change, args=(fd,)))
+    threads[-1].start()
+for t in threads:
+    t.join()
+os.kill(daemon, signal.SIGKILL)
+for i, fd in enumerate(files):
+    try:
+        os.close(fd)
+        said = 0
+    except OSError as e:
+        said = e.errno
+    wanted = errno.EIO if i + 1 < len(files) else 0
+    if said != wanted:
+        sys.exit(f"close of file {i} said {said}, not {wanted}")
+EOF
+followed "$old" 1

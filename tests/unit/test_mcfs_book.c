@@ -149,7 +149,7 @@ static void test_late_close(void **state)
 	assert_null(mcfs_book_at(closed));
 	assert_ptr_equal(mcfs_book_at(open), &there);
 	/* What an operation that was given up still says of the first one is nobody's either. */
-	mcfs_book_set_unsaved(closed, true);
+	mcfs_book_note_unsaved(closed, &(bool){ true });
 
 	die(fd);
 	assert_int_equal(mcfs_book_next(0, &e), open);
