@@ -20,6 +20,20 @@ static void names_free(struct names *l)
 		free(l->name[--l->n]);
 }
 
+static uint32_t hash_of(const struct fixture *fx, const struct mcm_names_item *it)
+{
+	return it->slot ? mcm_object(&fx->m->index, it->slot)->hash : 0;
+}
+
+/* A page is as long as was asked for, but those whose hashes are equal stand on the same one (names.h). */
+static void check_length(const struct fixture *fx, const struct mcm_names_page *pg, unsigned limit)
+{
+	for (unsigned i = limit; i < pg->count; i++) {
+		assert_int_not_equal(pg->item[i].slot, 0);
+		assert_int_equal(hash_of(fx, &pg->item[i]), hash_of(fx, &pg->item[limit - 1]));
+	}
+}
+
 /* One page; false: it was the last. */
 static bool page(struct fixture *fx, const char *prefix, uint32_t flags, unsigned limit,
 		 struct mcm_list_page *pg, struct names *l)
@@ -34,7 +48,7 @@ static bool page(struct fixture *fx, const char *prefix, uint32_t flags, unsigne
 	memcpy(cursor, pg->cursor, sizeof(cursor));
 	rq.cursor = mcp_bytes(cursor, pg->cursor_len);
 	assert_int_equal(mcm_list(fx->m, &rq, pg), 0);
-	assert_true(pg->names.count <= limit);
+	check_length(fx, &pg->names, limit);
 	for (i = 0; i < pg->names.count; i++) {
 		const struct mcm_names_item *it = &pg->names.item[i];
 		char *s = malloc(it->name_len + 2);
@@ -315,6 +329,78 @@ static void test_rename(void **state)
 }
 
 /* A renamed object keeps its turn in the eviction order. */
+struct hashed {
+	uint32_t hash;
+	unsigned i;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+	uint32_t x = ((const struct hashed *)a)->hash, y = ((const struct hashed *)b)->hash;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Of so many keys two have the same hash, almost surely: numbers of such, or false. */
+static bool find_equal(const struct fixture *fx, unsigned ret[2])
+{
+	enum { TRIED = 400000 };
+	struct hashed *h = calloc(TRIED, sizeof(*h));
+	unsigned i;
+	char key[64];
+
+	assert_non_null(h);
+	for (i = 0; i < TRIED; i++) {
+		int len = sprintf(key, "dir/%u", i);
+
+		h[i] = (struct hashed){ mcm_index_hash(&fx->m->index, key, (uint32_t)len), i };
+	}
+	qsort(h, TRIED, sizeof(*h), by_hash);
+	for (i = 1; i < TRIED && h[i].hash != h[i - 1].hash; i++)
+		;
+	if (i < TRIED) {
+		ret[0] = h[i - 1].i;
+		ret[1] = h[i].i;
+	}
+	free(h);
+	return i < TRIED;
+}
+
+/* A cursor cannot stand between equal hashes. */
+static void test_equal_hashes(void **state)
+{
+	struct mcm_list_page pg = { 0 };
+	unsigned equal[2], flags, most, before;
+	struct fixture fx;
+	char key[64];
+
+	fx_up(&fx, 0, 0, NULL);
+	while (!find_equal(&fx, equal)) {
+		fx_down(&fx);
+		fx_up(&fx, 0, 0, NULL);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		sprintf(key, "dir/%u", i < 2 ? equal[i] : 1000000 + i);
+		put(&fx, key);
+	}
+	for (flags = 0; flags <= MCP_LIST_DIR; flags += MCP_LIST_DIR) {
+		pg.cursor_len = 0;
+		most = before = 0;
+		while (page(&fx, "dir/", flags, 1, &pg, &l)) {
+			most = l.n - before > most ? l.n - before : most;
+			before = l.n;
+		}
+		assert_int_equal(most, 2);
+		assert_int_equal(l.n, 100);
+		qsort(l.name, l.n, sizeof(l.name[0]), by_text);
+		for (unsigned i = 1; i < l.n; i++)
+			assert_string_not_equal(l.name[i], l.name[i - 1]);
+		names_free(&l);
+	}
+	mcm_names_page_done(&pg.names);
+	fx_down(&fx);
+}
+
 static void test_rename_order(void **state)
 {
 	struct fixture fx;
@@ -474,6 +560,7 @@ int main(void)
 		cmocka_unit_test(test_changing_dir),
 		cmocka_unit_test(test_changing_keys),
 		cmocka_unit_test(test_rename),
+		cmocka_unit_test(test_equal_hashes),
 		cmocka_unit_test(test_rename_order),
 		cmocka_unit_test(test_remove_match),
 		cmocka_unit_test(test_short_holds),
