@@ -20,7 +20,7 @@ crash_at() {
 	seed=$((seed + 1))
 	: >"$tmp/load.log"
 	rm -f "$tmp/killed"
-	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 20 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
+	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 85 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
 	load=$!
 	cleanup_fn end_pid "$load"
 	wait_for 90 gone "$MASTER_PID" || fail "$fault: the master never came there"
