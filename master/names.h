@@ -127,8 +127,8 @@ void mcm_names_page_done(struct mcm_names_page *pg);
 int mcm_names_page_add(struct mcm_names_page *pg, const char *name, uint32_t len,
 		       struct mcm_names_item **ret_item);
 
-/* Append to @pg and move @cur, by @max entries at the most, perhaps fewer though there are more.  @path
- * is "" or ends in '/'.  A directory that does not exist is empty.  -ENOMEM. */
+/* Append to @pg and move @cur, by @max entries at the most, or by the one group that is more than that; perhaps by
+ * fewer though there are more.  @path is "" or ends in '/'.  A directory that does not exist is empty.  -ENOMEM. */
 int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigned max,
 		   struct mcm_names_cursor *cur, struct mcm_names_page *pg);
 

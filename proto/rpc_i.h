@@ -2,7 +2,9 @@
  * rpc_i.h - insides of the rpc server, shared by its files, and the door for local clients.
  *
  *	rpc_server.c	start and stop, listening, loops
- *	rpc_conn.c	sessions on sockets
+ *	rpc_conn.c	sessions on sockets (rpc_conn_i.h)
+ *	rpc_send.c	their replies
+ *	rpc_part.c	their requests of which only a part has come
  *	rpc_room.c	what their unfinished requests may hold
  *	rpc_local.c	sessions without sockets
  *	rpc_serve.c	one request, whatever it came over
@@ -43,8 +45,9 @@ struct mcp_loop {
 	bool again_posted;
 	struct mc_list parts;		/* those of which a part of a request has come */
 	struct mc_list waiters;		/* those of which the rest has to wait */
-	struct mc_evtimer tick;		/* looks at both while there are any */
-	uint64_t looked_ns;		/* when at the first ones */
+	struct mc_list unread;		/* those that have not read all replies */
+	struct mc_evtimer tick;		/* looks at the three while there are any */
+	uint64_t looked_ns;		/* when at those that do not wait for us */
 	uint8_t *scratch;		/* what is received goes here first */
 	struct mcp_buf out;		/* replies of the batch under way */
 	struct mcp_buf pool[MCP_POOL_BUFS];
@@ -71,6 +74,7 @@ struct mcp_server {
 	/* atomic */
 	atomic_uint connections;
 	atomic_ullong settled;		/* replies that owe no more than this may leave */
+	atomic_ullong unread;		/* bytes of replies that were not read */
 	struct mcp_room room;
 	/* owned by the lane loop's thread */
 	struct mc_evtimer retry;	/* accept again: descriptors had run out */
@@ -127,12 +131,12 @@ void mcp_serve_bad_header(const struct mcp_session *s);
 
 /* lane loop: a new connection; @fd is given. */
 int mcp_conn_new(struct mcp_loop *lane, int fd);
-/* loop: replies of connections may be safe by now. */
-void mcp_conn_release(void *loop);
-/* loop: requests of which only a part has come. */
-void mcp_conn_tick(struct mc_evtimer *t);
 /* loop: end all connections of the loop. */
 void mcp_conn_close_all(struct mcp_loop *l);
+/* loop: replies of connections may be safe by now (rpc_send.c). */
+void mcp_conn_release(void *loop);
+/* loop: requests of which only a part has come, replies that are not read (rpc_part.c). */
+void mcp_conn_tick(struct mc_evtimer *t);
 
 /* ---- rpc_server.c ---- */
 

@@ -185,6 +185,7 @@ static int copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
 	c->max_frame = conf->max_frame ? conf->max_frame : MCP_FRAME_MAX;
 	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
 	c->max_outstanding = conf->max_outstanding ? conf->max_outstanding : 262144;
+	c->max_unread = conf->max_unread ? conf->max_unread : 4 * ((uint64_t)c->max_outstanding << 10);
 	if (c->max_unfinished < 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER))
 		c->max_unfinished = 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER);
 	mcp_room_init(&s->room, c->max_unfinished);
@@ -223,6 +224,7 @@ static int make_loop(struct mcp_server *s, unsigned i)
 	mc_list_init(&l->conns);
 	mc_list_init(&l->parts);
 	mc_list_init(&l->waiters);
+	mc_list_init(&l->unread);
 	l->tick.fire = mcp_conn_tick;
 	l->scratch = malloc(SCRATCH);
 	if (!l->scratch)

@@ -7,10 +7,11 @@
  * without a socket: rpc_client.h, "local:" addresses.
  *
  * A session whose client does not read its replies is not read from while more than max_outstanding
- * of them wait.  A request of which only a part has come is given up after 30 s and a second for each MiB
- * that is there; together they hold max_unfinished bytes, further ones wait unread, and then one that does not go
- * on, with a MiB in a second, is given up for them.  A malformed header ends the session; a malformed body is
- * answered -MC_EPROTO, an unknown type -MC_ENOTSUP, and the session goes on.
+ * of them wait; while together more than max_unread wait, one that takes nothing for a second is closed.  A request
+ * of which only a part has come is given up after 30 s and a second for each MiB that is there; together they hold
+ * max_unfinished bytes, further ones wait unread, and then one that does not go on, with a MiB in a second, is given
+ * up for them.  A malformed header ends the session; a malformed body is answered -MC_EPROTO, an unknown type
+ * -MC_ENOTSUP, and the session goes on.
  *
  * Fault points: "rpc.serve" before each handler (an error is the answer), "rpc.reply" after it. */
 #ifndef MCP_RPC_SERVER_H
@@ -51,6 +52,7 @@ struct mcp_server_conf {
 	 * at the most, more are closed at once.  0: 65536. */
 	uint32_t max_connections;
 	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
+	uint64_t max_unread;		/* bytes of them of all connections; 0: four times that */
 	/* Bytes of requests of which only a part has come, of all connections, and as much of those that wait;
 	 * no less than four times max_frame, which is what 0 means. */
 	uint64_t max_unfinished;
