@@ -236,6 +236,22 @@ static int begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t *ret_
 	return 0;
 }
 
+uint64_t mcm_events_next(struct mcm *m)
+{
+	MC_LOCKED(&m->events.lock);
+	return m->events.next;
+}
+
+/* The first event that is about who has this number now. */
+static uint64_t first_of(const struct mcm *m, uint32_t tenant)
+{
+	const struct mcm_tenant *t = NULL;
+
+	if (tenant < mcm_peek(&m->tenants.count))
+		t = __atomic_load_n(&m->tenants.at[tenant], __ATOMIC_ACQUIRE);
+	return t ? t->born : 0;
+}
+
 int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
 		    struct mcp_bytes prefix,
 		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
@@ -251,6 +267,8 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tena
 	r = begin(m, since, &at, ret_lost);
 	if (r < 0)
 		return r;
+	if (at < first_of(m, tenant))
+		at = first_of(m, tenant);
 	for (scanned = 0; at < e->next && n < max && scanned < SCAN_MAX; scanned++, at++) {
 		if (!take(e, at, types, tenant, prefix, &ret[n], &text, &text_len, &taken))
 			break;
@@ -278,14 +296,17 @@ int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
 		*ret_lost += e->next - at - behind_max;
 		at = e->next - behind_max;
 	}
-	for (; at < e->next && n < max; at++, n++) {
+	for (; at < e->next && n < max; at++) {
 		look(e, at, &it);
+		/* Whose it was has no name any more. */
+		if (at < first_of(m, it.tenant))
+			continue;
 		if (text_len < (size_t)it.event.key.len + it.event.to.len + it.group.len)
 			break;
 		ret[n] = it;
 		ret[n].event.key = copy(it.event.key, &text, &text_len);
 		ret[n].event.to = copy(it.event.to, &text, &text_len);
-		ret[n].group = copy(it.group, &text, &text_len);
+		ret[n++].group = copy(it.group, &text, &text_len);
 	}
 	*ret_since = at - 1;
 	return (int)n;

@@ -66,6 +66,9 @@ int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
 			struct mcm_event_entry *ret, unsigned max, char *text, size_t text_len,
 			uint64_t *ret_since, uint64_t *ret_lost);
 
+/* The number of the next event. */
+uint64_t mcm_events_next(struct mcm *m);
+
 /* Now and then: stop when nobody asks any more. */
 void mcm_events_tick(struct mcm *m);
 

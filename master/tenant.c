@@ -417,6 +417,7 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 		return -ENOMEM;
 	t->number = gone ? gone->number : ts->count;
 	t->seen_ms = mcm_now_ms(m);
+	t->born = mcm_events_next(m);
 	mcm_tenant_lists_init(t);
 	if (gone)
 		retire(m, gone);

@@ -50,6 +50,7 @@ struct mcm_tenant {
 	uint32_t number;
 	bool explicit_policy;		/* it stands in the policy */
 	uint64_t requested, effective;
+	uint64_t born;			/* the first event that can be about it: earlier ones were another's */
 	struct mcm_tenant *retired;	/* the one that gave its number away before it */
 	/* atomic */
 	uint64_t charged, objects;

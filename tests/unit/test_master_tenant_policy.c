@@ -153,6 +153,27 @@ static void advance(struct fixture *fx, unsigned s)
 	}
 }
 
+/* A tenant's events from the @since-th on: how many. */
+static int events(struct fixture *fx, const char *tenant, uint64_t since)
+{
+	struct mcp_event event[8];
+	uint64_t next, lost;
+	uint32_t number;
+	char text[1024];
+
+	assert_int_equal(mcm_tenant_find(fx->m, fx_bytes(tenant), &number), 0);
+	return mcm_events_read(fx->m, since, 0, number, fx_bytes(""), event, 8, text, sizeof(text), &next, &lost);
+}
+
+static int all_events(struct fixture *fx, uint64_t since)
+{
+	struct mcm_event_entry entry[32];
+	uint64_t next, lost;
+	char text[4096];
+
+	return mcm_events_read_all(fx->m, since, 0, entry, 32, text, sizeof(text), &next, &lost);
+}
+
 /* Numbers of tenants that are nobody's any more are given out again, and one that has an object is not. */
 static void numbers_come_back(void **state)
 {
@@ -160,13 +181,22 @@ static void numbers_come_back(void **state)
 	unsigned notes, retired = 0;
 	uint32_t number, again;
 	struct fixture fx;
-	uint64_t effective;
+	uint64_t effective, since;
 	char name[16];
 
 	(void)state;
 	many_tenants(n, n - 1);
 	fx_up(&fx, 1, 64 * MIB, tune_file);
+	assert_int_equal(all_events(&fx, UINT64_MAX), 0);
+	since = mcm_events_next(fx.m) - 1;
 	assert_int_equal(tx_put(&fx, "t5", "k", 1000, 0), 0);
+	for (unsigned i = 10; i < 20; i++) {
+		snprintf(name, sizeof(name), "t%u", i);
+		assert_int_equal(tx_put(&fx, name, "secret", 1, 0), 0);
+		assert_int_equal(tx_remove_match(&fx, name, "", 0), 1);
+	}
+	assert_int_equal(events(&fx, "t10", since), 2);
+	assert_int_equal(all_events(&fx, since), 21);
 	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("new"), MIB, &effective), -MC_ELIMIT);
 	many_tenants(1, 0);
 	advance(&fx, 60);
@@ -186,6 +216,12 @@ static void numbers_come_back(void **state)
 		assert_int_equal(tx_put(&fx, name, "k", 1, 0), 0);
 	}
 	assert_int_equal(fx.m->notes.count, notes);
+	/* What was told of others who had the number before is not told of them. */
+	for (unsigned i = 0; i < 10; i++) {
+		snprintf(name, sizeof(name), "new%u", i);
+		assert_int_equal(events(&fx, name, since), 1);
+	}
+	assert_int_equal(events(&fx, "t5", since), 1);
 	assert_int_equal(tx_stat(&fx, "t5", "k", NULL), 0);
 	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t1"), &again), 0);
 	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t2"), &again), -MC_ENOTENANT);
