@@ -37,7 +37,7 @@ struct load {
 	uint64_t records, damaged, torn;
 	bool ended;		/* the last record says that nothing is missing */
 	bool other_boot;	/* of an earlier start of the machine, neither synced nor ended */
-	bool headless;		/* the last file does not say when it was written, nor has it ended */
+	bool headless;		/* the last journal is missing, or says neither when it was written nor that it ended */
 };
 
 /* ---- one record ---- */
@@ -397,6 +397,12 @@ static int load_journals(struct load *ld, const struct mcm_journal_files *files,
 		if (r < 0)
 			return r;
 	}
+	/* It was there before the checkpoint was. */
+	if (want == from) {
+		ld->damaged++;
+		ld->headless = true;
+		mc_err(LOG, "journal %llu is missing", (unsigned long long)from);
+	}
 	return 0;
 }
 
@@ -450,7 +456,7 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 	 * to others in it would be taken for what it was before. */
 	if (ld->other_boot || ld->headless) {
 		forget_all(ld, ld->other_boot ? "the machine went down without a sync" :
-			   "the last journal does not say whether the machine went down since");
+			   "nothing says whether the machine went down since the last journal");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);
 	}

@@ -576,6 +576,13 @@ static void t_headless(void **state)
 	snprintf(next, sizeof(next), "%s", jx_file(jx_copy, "journal-0000000000000004"));
 	jx_copy_file(jx_file(jx_copy, LAST), next);
 	comes_back(&fx, &want, 1);
+	/* A checkpoint has a journal from its beginning on. */
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	jx_copy_dir();
+	comes_back(&fx, &want, 0);
+	jx_copy_dir();
+	assert_int_equal(unlink(jx_file(jx_copy, "journal-")), 0);
+	comes_back(&fx, NULL, 1);
 	jx_dump_free(&want);
 	fx_down(&fx);
 }
