@@ -320,7 +320,7 @@ int main(int argc, char **argv)
 		.rows = rows,
 	};
 	static struct bench b;
-	struct mc_options *o;
+	struct mc_options *o = NULL;
 	int r;
 
 	mc_stdfds_open();
@@ -331,6 +331,7 @@ int main(int argc, char **argv)
 		r = check(&b.conf);
 	if (r < 0) {
 		fprintf(stderr, "transfer_engine_bench: %s\n", mc_err_detail(r));
+		mc_options_free(o);
 		return 2;
 	}
 	if (!strcmp(b.conf.mode, "target"))
