@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 
 static struct mcm *master;
@@ -135,9 +136,10 @@ void fixture_expect(mcs_t *s, const char *key, size_t len, uint64_t seed)
 uint64_t fixture_wait_used(mcs_t *s, uint64_t want)
 {
 	const struct timespec tick = { .tv_nsec = 5000000 };
+	uint64_t end = mc_deadline_ms(20000);
 	struct mcs_pool pool = { 0 };
 
-	for (int i = 0; i < 400; i++) {
+	while (mc_now_ns() < end) {
 		assert_int_equal(mcs_pool_stat(s, &pool, -1), 0);
 		if (pool.used == want)
 			break;

@@ -92,7 +92,7 @@ static void expect_nothing_held(void)
 {
 	const struct timespec tick = { .tv_nsec = 5000000 };
 
-	for (int i = 0; i < 400 && (COUNT(pins) || COUNT(open_puts)); i++)
+	for (uint64_t end = mc_deadline_ms(20000); mc_now_ns() < end && (COUNT(pins) || COUNT(open_puts));)
 		nanosleep(&tick, NULL);
 	assert_int_equal(COUNT(pins), 0);
 	assert_int_equal(COUNT(open_puts), 0);
@@ -239,6 +239,9 @@ static void a_quota_of_held_objects_is_waited_for(void **state)
 	assert_true(mc_now_ns() - began > 2 * MC_NS_PER_SEC);
 }
 
+/* Before the deadline of 3 s, on a machine that does other things too. */
+#define AT_ONCE_NS (5 * MC_NS_PER_SEC / 2)
+
 static void a_full_pool_is_waited_for(void **state)
 {
 	uint64_t began = mc_now_ns();
@@ -252,17 +255,17 @@ static void a_full_pool_is_waited_for(void **state)
 	SET(evictable, 0);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
-	assert_true(mc_now_ns() - began < MC_NS_PER_SEC);
+	assert_true(mc_now_ns() - began < AT_ONCE_NS);
 	/* Less than it needs could go: the same. */
 	SET(evictable, 99);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
-	assert_true(mc_now_ns() - began < MC_NS_PER_SEC);
+	assert_true(mc_now_ns() - began < AT_ONCE_NS);
 	/* Enough could go, but does not: until the deadline. */
 	SET(evictable, 100);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
-	assert_true(mc_now_ns() - began < 4 * MC_NS_PER_SEC);
+	assert_true(mc_now_ns() - began < 60 * MC_NS_PER_SEC);
 	assert_true(mc_now_ns() - began > 2 * MC_NS_PER_SEC);
 }
 

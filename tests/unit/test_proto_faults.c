@@ -110,11 +110,31 @@ struct call {
 	uint64_t took_ms;
 };
 
+static __thread bool in_call;	/* this thread is one of run_call() */
+static atomic_long begun_calls;
+
+/* The client's hook ahead of each request: the call is one of the connection from here on. */
+static void count_begun(struct mcp_buf *b, void *arg)
+{
+	if (in_call)
+		atomic_fetch_add(&begun_calls, 1);
+}
+
+static void until_begun(long n)
+{
+	uint64_t end = mc_deadline_ms(20000);
+
+	while (atomic_load(&begun_calls) < n && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(atomic_load(&begun_calls), n);
+}
+
 static void *run_call(void *arg)
 {
 	struct call *call = arg;
 	uint64_t from = mc_now_ns();
 
+	in_call = true;
 	call->result = fixture_rename(call->c, call->from, call->ms);
 	call->took_ms = MS(mc_now_ns() - from);
 	return NULL;
@@ -227,13 +247,14 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	freeze(&p);
 	for (int i = 0; i < 4; i++) {
-		calls[i] = (struct call){ .c = c, .from = "a", .ms = 50 + 50 * i };
+		/* enough to get the request out, whatever else this machine does */
+		calls[i] = (struct call){ .c = c, .from = "a", .ms = 1500 + 100 * i };
 		assert_int_equal(pthread_create(&calls[i].thread, NULL, run_call, &calls[i]), 0);
 	}
 	join_calls(calls, 4);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(calls[i].result, -MC_ETIMEDOUT);
-		assert_in_range(calls[i].took_ms, 50 + 50 * i, 50 + 50 * i + 2000);
+		assert_in_range(calls[i].took_ms, 1500 + 100 * i, 1500 + 100 * i + 10000);
 	}
 	/* connecting too: the kernel accepts, nobody says hello */
 	fresh = fixture_client(p.path);
@@ -244,7 +265,7 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 	join_calls(calls, 4);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(calls[i].result, -MC_ETIMEDOUT);
-		assert_in_range(calls[i].took_ms, 50 + 50 * i, 50 + 50 * i + 2000);
+		assert_in_range(calls[i].took_ms, 50 + 50 * i, 50 + 50 * i + 10000);
 	}
 	kill(p.pid, SIGCONT);
 	/* The four late answers come first and are dropped. */
@@ -259,7 +280,7 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 static void stopped_server_is_passed_over(void **state)
 {
 	struct process a, b;
-	struct mcp_client_conf conf = { .connect_timeout_ms = 100 };
+	struct mcp_client_conf conf = { .connect_timeout_ms = 2000 };
 	struct mcp_client *c;
 	char addrs[512];
 
@@ -269,12 +290,12 @@ static void stopped_server_is_passed_over(void **state)
 	snprintf(addrs, sizeof(addrs), "%s,%s", a.tcp, b.tcp);
 	conf.addrs = addrs;
 	assert_int_equal(mcp_client_open(&conf, &c), 0);
-	assert_int_equal(fixture_rename(c, "a", 10000), 1);
+	assert_int_equal(fixture_rename(c, "a", 20000), 1);
 	mcp_client_close(c);
 	/* Also when the call has less time than an attempt may take. */
 	conf.connect_timeout_ms = 60000;
 	assert_int_equal(mcp_client_open(&conf, &c), 0);
-	assert_int_equal(fixture_rename(c, "a", 2000), 1);
+	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	mcp_client_close(c);
 	end(&a, SIGKILL);
 	end(&b, SIGKILL);
@@ -315,15 +336,16 @@ static void handler_that_blocks(void **state)
 	int64_t late = late_replies();
 	uint64_t from;
 
-	spawn(&p, "test.slow=delay:300");
+	spawn(&p, "test.slow=delay:5000");
 	c = fixture_client(p.tcp);
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	from = mc_now_ns();
-	assert_int_equal(fixture_rename(c, "slow", 60), -MC_ETIMEDOUT);
-	assert_in_range(MS(mc_now_ns() - from), 60, 280);
+	/* enough to get the request out, whatever else this machine does */
+	assert_int_equal(fixture_rename(c, "slow", 1500), -MC_ETIMEDOUT);
+	assert_in_range(MS(mc_now_ns() - from), 1500, 4900);
 	assert_non_null(strstr(mc_err_detail(-MC_ETIMEDOUT), "rename"));
 	/* the slot is used again: the late reply must not be taken for this one's */
-	assert_int_equal(fixture_rename(c, "a", 10000), 3);
+	assert_int_equal(fixture_rename(c, "a", 20000), 3);
 	assert_int_equal(late_replies(), late + 1);
 	mcp_client_close(c);
 	end(&p, 0);
@@ -368,12 +390,16 @@ static void sender_reads_when_the_server_will_not(void **state)
 
 static void close_and_reset_end_calls(void **state)
 {
+	struct mcp_client_conf conf = { .client = { 1, 2 }, .software = "test", .piggyback = count_begun };
 	struct mcp_client *c, *other;
 	struct call calls[4];
 
 	fixture_start(&fx, NULL);
-	c = fixture_client(NULL);
+	conf.addrs = fx.tcp;
+	atomic_store(&begun_calls, 0);
+	assert_int_equal(mcp_client_open(&conf, &c), 0);
 	start_calls(calls, 4, c, "gate", 60000);
+	until_begun(4);
 	until_stuck(c);
 	mcp_client_reset(c);
 	join_calls(calls, 4);
@@ -384,6 +410,7 @@ static void close_and_reset_end_calls(void **state)
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	fx.gate = false;
 	start_calls(calls, 4, c, "gate", 60000);
+	until_begun(8);
 	until_stuck(c);
 	mcp_client_close(c);
 	join_calls(calls, 4);
@@ -554,14 +581,14 @@ static void wrong_answers_fail_their_call_only(void **state)
 	assert_int_equal(call_liar(&l, 10000, NULL), -MC_EPROTO);
 	l = honest;
 	l.answer.id = 1;	/* the answer to nothing */
-	assert_int_equal(call_liar(&l, 100, NULL), -MC_ETIMEDOUT);
+	assert_int_equal(call_liar(&l, 2000, NULL), -MC_ETIMEDOUT);
 	l = honest;
 	l.answer.id = 1u << 10;	/* the answer to another use of the slot */
-	assert_int_equal(call_liar(&l, 100, NULL), -MC_ETIMEDOUT);
+	assert_int_equal(call_liar(&l, 2000, NULL), -MC_ETIMEDOUT);
 	assert_int_equal(late_replies(), late + 2);
 	l = honest;
 	l.cut = MCP_FRAME_HEADER + 3;
-	assert_int_equal(call_liar(&l, 100, NULL), -MC_ETIMEDOUT);
+	assert_int_equal(call_liar(&l, 2000, NULL), -MC_ETIMEDOUT);
 	l = honest;
 	l.answer.status = -999999;
 	l.answer.length = 0;

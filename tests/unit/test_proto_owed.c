@@ -14,9 +14,14 @@
 
 static atomic_ullong mark;		/* what the next replies owe; 0: nothing */
 
+static atomic_long looked;		/* how often the server has asked for it */
+
 static uint64_t owed(void *arg)
 {
-	return atomic_load(&mark);
+	uint64_t now = atomic_load(&mark);
+
+	atomic_fetch_add(&looked, 1);
+	return now;
 }
 
 /* One loop for all: what holds one session up would hold up the others. */
@@ -54,6 +59,18 @@ static void expect(int fd, uint32_t id)
 	assert_int_equal(f.status, 0);
 }
 
+/* Ask, and wait until the request has been handled and what it owes is known: now the mark may change. */
+static void ask_and_wait(int fd, uint32_t id)
+{
+	uint64_t end = mc_deadline_ms(10000);
+	long before = atomic_load(&looked);
+
+	ask(fd, id);
+	while (atomic_load(&looked) == before && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(atomic_load(&looked), before + 1);
+}
+
 static bool has_reply(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -79,9 +96,8 @@ static void replies_wait_and_others_do_not(void **state)
 	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
 
 	atomic_store(&mark, 5);
-	ask(fd, 1);
-	ask(fd, 2);
-	/* The request has to be handled before the mark changes. */
+	ask_and_wait(fd, 1);
+	ask_and_wait(fd, 2);
 	assert_false(has_reply(fd, 100));
 	others_are_answered(5);
 	mcp_server_settled(fx.server, 4);
@@ -104,7 +120,7 @@ static void what_waits_longest_leaves_first(void **state)
 	for (uint32_t i = 1; i <= 4; i++) {
 		/* The last one owes nothing, and has to wait behind the others all the same. */
 		atomic_store(&mark, i == 4 ? 0 : i);
-		ask(fd, i);
+		ask_and_wait(fd, i);
 		assert_false(has_reply(fd, 100));
 	}
 	mcp_server_settled(fx.server, 1);
@@ -131,7 +147,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 		fd[i] = raw_hello(fx.tcp, MCP_LANE_CONTROL);
 	atomic_store(&mark, 9);
 	for (i = 0; i < 8; i++) {
-		ask(fd[i], 1);
+		ask_and_wait(fd[i], 1);
 		assert_false(has_reply(fd[i], 20));
 	}
 	for (i = 0; i < 8; i += 2)
@@ -146,7 +162,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 	atomic_store(&mark, 0);
 	fd[0] = raw_hello(fx.path, MCP_LANE_CONTROL);
 	atomic_store(&mark, 10);
-	ask(fd[0], 2);
+	ask_and_wait(fd[0], 2);
 	assert_false(has_reply(fd[0], 20));
 	close(fd[0]);
 }

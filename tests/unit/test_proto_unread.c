@@ -17,6 +17,11 @@
 #define ASKS 64u
 #define CROWD 8u
 #define UNREAD (1024 * KIB)
+#define TRIES 5u
+/* Who takes nothing for a second is closed: a reader that this machine held up for so long proves nothing.
+ * The socket has room again after a block at the latest, which takes 400 ms when nothing is in the way. */
+#define BLOCK (64 * KIB)
+#define HELD_UP_MS 900
 
 static void narrow(struct mcp_server_conf *conf)
 {
@@ -66,43 +71,77 @@ static ssize_t some(int fd, void *buf, size_t size)
 	return poll(&pfd, 1, 10000) == 1 ? recv(fd, buf, size, 0) : -1;
 }
 
+/* The longest time between two of its steps. */
+struct pace {
+	uint64_t last, longest;
+};
+
+static void step(struct pace *p)
+{
+	uint64_t now = mc_now_ns();
+
+	if (now - p->last > p->longest)
+		p->longest = now - p->last;
+	p->last = now;
+}
+
+struct reader {
+	int fd;
+	size_t sum;
+	struct pace blocks;
+};
+
+static bool took_some(struct reader *r)
+{
+	char buf[16 * KIB];
+	ssize_t n = some(r->fd, buf, sizeof(buf));
+
+	if (n <= 0)
+		return false;
+	if (r->sum / BLOCK != (r->sum + (size_t)n) / BLOCK)
+		step(&r->blocks);
+	r->sum += (size_t)n;
+	return true;
+}
+
 /* Reads, but slowly: what it has asked for takes it longer than anybody is waited for. */
 static void *slow(void *arg)
 {
-	int fd = *(int *)arg;
-	char buf[16 * KIB];
-	size_t sum = 0;
-	ssize_t n = 1;
+	struct reader *r = arg;
+	bool more = true;
 
-	for (unsigned i = 0; i < 40 && n > 0; i++) {
-		n = some(fd, buf, sizeof(buf));
-		sum += n > 0 ? (size_t)n : 0;
+	for (unsigned i = 0; i < 40 && more; i++) {
+		more = took_some(r);
 		usleep(100000);
 	}
-	while (n > 0 && sum < ASKS * LEN) {
-		n = some(fd, buf, sizeof(buf));
-		sum += n > 0 ? (size_t)n : 0;
-	}
-	return (void *)(uintptr_t)(sum >= ASKS * LEN);
+	while (more && r->sum < ASKS * LEN)
+		more = took_some(r);
+	step(&r->blocks);
+	return NULL;
 }
 
-static void who_does_not_read_gives_way(void **state)
+/* False: this machine stood still, so that it proves nothing. */
+static bool one_crowd(void)
 {
-	int64_t before = closed(), most = 0, bytes;
+	struct pace looks = { 0 };
+	int64_t before = closed(), most = 0, bytes, gone;
 	uint64_t end = mc_deadline_ms(20000);
+	struct reader r = { 0 };
 	struct mcp_client *c;
-	int fd[CROWD], reads;
+	int fd[CROWD];
 	pthread_t t;
-	void *all;
+	bool counts;
 
 	fixture_start(&fx, narrow);
 	c = fixture_client(fx.path);
-	reads = raw_hello(fx.path, MCP_LANE_CONTROL);
-	assert_int_equal(pthread_create(&t, NULL, slow, &reads), 0);
-	ask(reads, ASKS, LEN);
+	r.fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	r.blocks.last = looks.last = mc_now_ns();
+	assert_int_equal(pthread_create(&t, NULL, slow, &r), 0);
+	ask(r.fd, ASKS, LEN);
 	for (unsigned i = 0; i < CROWD; i++) {
 		fd[i] = raw_hello(fx.path, MCP_LANE_CONTROL);
 		ask(fd[i], ASKS, LEN);
+		step(&looks);
 	}
 	do {
 		bytes = metric("mooncake_rpc_unread_bytes");
@@ -110,20 +149,40 @@ static void who_does_not_read_gives_way(void **state)
 		/* Whoever reads is served as ever. */
 		assert_true(fixture_rename(c, "a", 10000) > 0);
 		usleep(1000);
+		step(&looks);
 	} while ((most <= UNREAD || bytes > UNREAD) && mc_now_ns() < end);
-	assert_in_range(most, UNREAD + 1, UNREAD + (CROWD + 1) * 4 * 64 * KIB);
-	assert_in_range(bytes, 0, UNREAD);
-	assert_in_range(closed(), before + 1, before + CROWD);
-	/* That one has asked for as much as the others. */
-	pthread_join(t, &all);
-	assert_non_null(all);
+	gone = closed();
+	pthread_join(t, NULL);
+	/* Too much is there for a second at least, so it is seen by who looks more often. */
+	counts = r.blocks.longest < HELD_UP_MS * MC_NS_PER_MS &&
+		(most > UNREAD || looks.longest < HELD_UP_MS * MC_NS_PER_MS);
+	if (counts) {
+		assert_in_range(most, UNREAD + 1, UNREAD + (CROWD + 1) * 4 * 64 * KIB);
+		assert_in_range(bytes, 0, UNREAD);
+		assert_in_range(gone, before + 1, before + CROWD);
+		/* That one has asked for as much as the others. */
+		assert_true(r.sum >= ASKS * LEN);
+	}
 	for (unsigned i = 0; i < CROWD; i++)
 		close(fd[i]);
-	close(reads);
+	close(r.fd);
 	mcp_client_close(c);
 	fixture_wait(&fx.closed, fx.opened);
 	assert_int_equal(metric("mooncake_rpc_unread_bytes"), 0);
 	fixture_stop(&fx);
+	if (!counts)
+		print_message("held up: a block took %llu ms, a look %llu ms\n",
+			      (unsigned long long)(r.blocks.longest / MC_NS_PER_MS),
+			      (unsigned long long)(looks.longest / MC_NS_PER_MS));
+	return counts;
+}
+
+static void who_does_not_read_gives_way(void **state)
+{
+	for (unsigned i = 0; i < TRIES; i++)
+		if (one_crowd())
+			return;
+	fail_msg("held up %u times", TRIES);
 }
 
 /* Time enough to be looked at more than once. */
