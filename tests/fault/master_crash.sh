@@ -20,10 +20,10 @@ crash_at() {
 	seed=$((seed + 1))
 	: >"$tmp/load.log"
 	rm -f "$tmp/killed"
-	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 85 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
+	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 600 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
 	load=$!
 	cleanup_fn end_pid "$load"
-	wait_for 90 gone "$MASTER_PID" || fail "$fault: the master never came there"
+	wait_for 400 gone "$MASTER_PID" || fail "$fault: the master never came there"
 	wait "$MASTER_PID" 2>/dev/null || :
 	touch "$tmp/killed"
 	restart_master "${flags[@]}"

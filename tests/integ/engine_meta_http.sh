@@ -92,7 +92,7 @@ for i in 1 2 3; do
 done
 expect_http 200 '' -X DELETE "${base}mooncake/ram/2"
 expect_http 200 '' -X PUT -d new "${base}mooncake/ram/3"
-expect_http 200 '' -X PUT -d ttl "${base}mooncake/ram/ttl&ttl=3"
+expect_http 200 '' -X PUT -d ttl "${base}mooncake/ram/ttl&ttl=20"
 kill_pid "$SERVER_PID"
 server_start
 expect_http 200 1 "${base}mooncake/ram/1"
@@ -102,7 +102,7 @@ expect_http 200 ttl "${base}mooncake/ram/ttl"
 lapsed() {
 	[ "$(status "${base}mooncake/ram/ttl")" = 404 ]
 }
-wait_for 10 lapsed
+wait_for 60 lapsed
 # the file belongs to one
 spare=''
 free_port spare

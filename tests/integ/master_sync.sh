@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 mcctl=$top_builddir/tools/mcctl
-export MC_FAULTS=journal.sync=delay:1500
+export MC_FAULTS=journal.sync=delay:3000
 start_master --rpc_thread_num=1 --journal_dir="$tmp/journal" --journal_sync=fdatasync
 unset MC_FAULTS
 mkfifo "$tmp/stays"

@@ -110,9 +110,14 @@ ls "$tmp/journal"/checkpoint-* >/dev/null
 # on a terminal a bar says how far a drain is, here one that has nowhere to go; Ctrl-C ends the command, not the drain
 ctl put lonely "$tmp/data"
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
-	script -qec "$(printf '%q ' timeout -s INT 3 "$top_builddir/tools/mcctl" --master="$MASTER" drain "$a" "$b")" /dev/null \
-		</dev/null >"$tmp/screen" || :
-	grep -qE '\[#*\.+\] +[0-9]{1,2}% of [0-9]' "$tmp/screen" || fail "no bar: $(cat -v "$tmp/screen")"
+	# "exec": the child of script(1) is mcctl itself
+	command=$(printf '%q ' exec "$top_builddir/tools/mcctl" --master="$MASTER" drain "$a" "$b")
+	spawn terminal script -qfec "$command" "$tmp/screen"
+	terminal=$SPAWNED
+	wait_for 60 grep -qE '\[#*\.+\] +[0-9]{1,2}% of [0-9]' "$tmp/screen" || fail "no bar: $(cat -v "$tmp/screen")"
+	kill -INT "$(pgrep -P "$terminal")"
+	wait_for 30 gone "$terminal" || fail "Ctrl-C does not end mcctl drain"
+	wait "$terminal" || :
 	id=$(ctl tasks --json | jq -r 'map(select(.kind == "drain" and .status == "running")) | .[0].id')
 	ctl tasks --cancel "$id"
 fi

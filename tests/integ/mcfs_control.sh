@@ -75,7 +75,8 @@ for bad in pin=wild replicas=0 replicas=x size=-1 pin=; do
 	grep -q "Invalid argument" "$tmp/fails.out" || fail "$bad: $(cat "$tmp/fails.out")"
 done
 exec 3>&-
-wait_for 5 test "$(value state "$m/pinned")" = complete
+is_complete() { [ "$(value state "$m/pinned")" = complete ]; }
+wait_for 30 is_complete
 equal "size" "$(stat -c %s "$m/pinned")" 1000
 equal "pin" "$(value pin "$m/pinned")" hard
 equal "replicas: there is one node" "$(value replicas "$m/pinned")" 1
@@ -112,13 +113,13 @@ line_comes "$tmp/events" ' remove d/other '
 # somebody who waits for lines can be ended, in any way
 kill -TERM "$tracer"
 kill -KILL "$watcher"
-wait_for 5 gone "$tracer" || fail "a reader of the trace does not end"
-wait_for 5 gone "$watcher" || fail "a reader of the events does not end"
+wait_for 30 gone "$tracer" || fail "a reader of the trace does not end"
+wait_for 30 gone "$watcher" || fail "a reader of the events does not end"
 wait "$tracer" 2>/dev/null || :
 wait "$watcher" 2>/dev/null || :
 fails dd if="$m/.mcfs/events" of=/dev/null iflag=nonblock status=none
 grep -q "temporarily unavailable" "$tmp/fails.out" || fail "O_NONBLOCK: $(cat "$tmp/fails.out")"
-wait_for 5 grep -qE '^open_handles +1$' "$m/.mcfs/stats" || fail "streams stay open"
+wait_for 30 grep -qE '^open_handles +1$' "$m/.mcfs/stats" || fail "streams stay open"
 
 # ---- who is busy
 head -c 100000 /dev/zero >"$m/busy"

@@ -40,7 +40,9 @@ MC_FAULTS=client.put.before_end=delay:60000 TMPDIR=$tmp/sockets start_standalone
 : >"$tmp/mcfs-mnt.log"
 (echo text >"$m/f") 2>/dev/null &
 writer=$!
-wait_for 20 under_way || fail "no commit is under way"
+# what comes before the commit is not under way for so long
+stays_under_way() { under_way && sleep 0.5 && under_way; }
+wait_for 20 stays_under_way || fail "no commit is under way"
 kill -TERM "$MCFS_PID"
 wait_for 30 gone "$MCFS_PID" || fail "the daemon does not give up"
 wait "$MCFS_PID" && fail "it gave up, and says that all is well"

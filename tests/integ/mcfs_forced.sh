@@ -43,9 +43,13 @@ aborted() {
 	umount -l "$a"
 	echo 1 >"$connection/abort"
 }
-connections=/sys/fs/fuse/connections
-if [ ! -e "$connections" ] || ! mountpoint -q "$connections"; then
-	mount -t fusectl none "$connections" 2>/dev/null && cleanup_fn umount "$connections"
+# A mount of our own: what another test mounts, it unmounts as well.
+connections=$tmp/fusectl
+mkdir "$connections"
+if mount -t fusectl none "$connections" 2>/dev/null; then
+	cleanup_fn umount "$connections"
+else
+	connections=/sys/fs/fuse/connections
 fi
 
 for way in forced aborted; do

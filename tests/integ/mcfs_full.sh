@@ -45,7 +45,7 @@ fails dd if=/dev/zero of="$m/b" bs=1M count=30 status=none
 grep -q "No space left" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
 [ ! -e "$m/b" ] || fail "a file that was refused is there"
 exec 3>&-
-wait_for 5 grep -qE '^staged_bytes +0$' "$m/.mcfs/stats"
+wait_for 30 grep -qE '^staged_bytes +0$' "$m/.mcfs/stats"
 equal "the file that was staged first" "$(wc -c <"$m/a")" 31457280
 dd if=/dev/zero of="$m/b" bs=1M count=30 status=none || fail "staging memory does not come back"
 

@@ -2,7 +2,7 @@
 # mcfs_interrupt.py MNT SOCKET MASTER_PID - calls that a signal meets while the master stands still: what is answered EINTR
 #	has changed nothing and never will; what has begun to change something ends by itself; memory that was lent to the
 #	mount is nobody else's before the call has ended, or its caller is dead.
-# mcfs_interrupt.py MNT OTHER - names: all of them take a second in MNT, and none in OTHER, a mount of the same pool.
+# mcfs_interrupt.py MNT OTHER - names: all of them take seconds in MNT, and none in OTHER, a mount of the same pool.
 import array
 import ctypes
 import errno

@@ -18,7 +18,7 @@ timeout 60 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" many/ 200
 ms() {
 	echo $((${EPOCHREALTIME/./} / 1000))
 }
-# killed_at_once WHAT COMMAND... - it waits, and a SIGKILL ends it within a second
+# killed_at_once WHAT COMMAND... - it waits, and a SIGKILL ends it, long before its deadline of 8 s
 killed_at_once() {
 	local what=$1 pid t
 	shift
@@ -29,7 +29,7 @@ killed_at_once() {
 	kill -KILL "$pid"
 	wait "$pid" 2>/dev/null || :
 	t=$(($(ms) - t))
-	[ "$t" -lt 1000 ] || fail "$what took $t ms to be killed"
+	[ "$t" -lt 4000 ] || fail "$what took $t ms to be killed"
 	echo "$what: killed in $t ms"
 }
 # in_fuse PID - it, or its only child, sleeps in the kernel's FUSE
@@ -67,7 +67,7 @@ try:
 except Alarm:
     pass
 t = time.time() - t
-assert t < 2, t
+assert t < 4, t
 PY
 fi
 
@@ -87,12 +87,12 @@ done
 all_wait() {
 	[ "$(metric_sum mcfs_inflight <"$m/.mcfs/metrics")" -ge 100 ]
 }
-wait_for 5 all_wait || fail "not all callers wait for the mount"
+wait_for 30 all_wait || fail "not all callers wait for the mount"
 t=$(ms)
 kill -KILL "${pids[@]}"
 for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || :; done
 t=$(($(ms) - t))
-[ "$t" -lt 3000 ] || fail "100 callers took $t ms to be killed"
+[ "$t" -lt 4000 ] || fail "100 callers took $t ms to be killed"
 
 # What a listing tells that nobody takes is not looked up by anybody.
 known() { awk '$1 == "known_inodes" { print $2 }' "$m/.mcfs/stats"; }
@@ -131,8 +131,9 @@ if command -v python3 >/dev/null; then
 	interrupted=$top_srcdir/tests/integ/mcfs_interrupt.py
 	timeout 60 python3 "$interrupted" "$m" "$tmp/sock" "$MASTER_PID" || fail "calls that were interrupted"
 	main=$MCFS_PID
-	MC_FAULTS=$(printf 'mcfs.op.%s=delay:1000,' unlink rename mkdir rmdir symlink)mcfs.op.create=delay:1000 \
-		start_mcfs "$MASTER" "$tmp/slow" --global_segment_size=32MiB --port=0
+	# the delay is part of an operation's time
+	MC_FAULTS=$(printf 'mcfs.op.%s=delay:6000,' unlink rename mkdir rmdir symlink)mcfs.op.create=delay:6000 \
+		start_mcfs "$MASTER" "$tmp/slow" --global_segment_size=32MiB --port=0 --timeout=60s
 	timeout 60 python3 "$interrupted" "$tmp/slow" "$m" || fail "names whose change was interrupted"
 	MCFS_PID=$main
 fi

@@ -22,7 +22,8 @@ carried() {
 }
 # It went to the pool while it was written, and what was taken too much of the pool came back.
 [ "$(carried)" -ge 64 ] || fail "only $(carried) MiB were stored before the close"
-wait_for 5 grep -qE '^pool_used_bytes +10738[0-9]{5}$' "$m/.mcfs/stats" || { cat "$m/.mcfs/stats"; fail "room is left"; }
+wait_for 30 grep -qE '^pool_used_bytes +10738[0-9]{5}$' "$m/.mcfs/stats" ||
+	{ cat "$m/.mcfs/stats"; fail "room is left"; }
 mv "$m/big" "$m/moved"
 cp "$m/moved" "$m/copy"
 equal "sum after copying" "$(sha256sum <"$m/copy")" "$want"

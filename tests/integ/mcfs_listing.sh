@@ -60,4 +60,5 @@ rm "$m/new"
 ( timeout 120 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" dir/ 0 ) &
 timeout 120 find "$m/dir" -maxdepth 1 -name 'k*' | wc -l
 wait $!
-wait_for 10 test -z "$(ls "$m/dir" 2>/dev/null)"
+no_names() { [ -z "$(ls "$m/dir" 2>/dev/null)" ]; }
+wait_for 10 no_names

@@ -194,20 +194,23 @@ def circles():
         fcntl.lockf(b, fcntl.LOCK_EX, 1, 0)
         os._exit(0)
     os.read(ready, 1)
-    for _ in range(200):
-        try:
-            fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
-            sys.exit("got what the child holds")
-        except BlockingIOError:
-            pass
-        try:
-            time.sleep(0.01)
-            if _ > 20:
-                fcntl.lockf(a, fcntl.LOCK_EX, 1, 1)
-                sys.exit("waited in a circle")
-        except OSError as e:
-            assert e.errno == errno.EDEADLK, e
-            break
+    # The child waits: one that is seen once may be another one's close, or not stand in the line yet.
+    end = time.monotonic() + 20
+    seen = 0
+    while seen < 20:
+        assert time.monotonic() < end, "the child does not wait"
+        seen = seen + 1 if under_way() > 1 else 0
+        time.sleep(0.01)
+    try:
+        fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
+        sys.exit("got what the child holds")
+    except BlockingIOError:
+        pass
+    try:
+        fcntl.lockf(a, fcntl.LOCK_EX, 1, 1)
+        sys.exit("waited in a circle")
+    except OSError as e:
+        assert e.errno == errno.EDEADLK, e
     fcntl.lockf(a, fcntl.LOCK_UN, 1, 0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(a)

@@ -225,9 +225,13 @@ wait_for 30 cmp "$tmp/s" "$b/back" || fail "the other mount does not find it"
 wait_for 30 nothing_pinned "$a" || fail "something stays pinned: $(cat "$a/.mcfs/stats")"
 
 echo "=== the connection is aborted through sysfs"
-connections=/sys/fs/fuse/connections
-if [ ! -e "$connections" ] || ! mountpoint -q "$connections"; then
-	mount -t fusectl none "$connections" 2>/dev/null && cleanup_fn umount "$connections"
+# A mount of our own: what another test mounts, it unmounts as well.
+connections=$tmp/fusectl
+mkdir "$connections"
+if mount -t fusectl none "$connections" 2>/dev/null; then
+	cleanup_fn umount "$connections"
+else
+	connections=/sys/fs/fuse/connections
 fi
 number=$(awk -v dir="$a" '$5 == dir { split($3, d, ":"); print d[2] }' /proc/self/mountinfo)
 if [ -w "$connections/$number/abort" ]; then

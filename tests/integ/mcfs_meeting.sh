@@ -5,17 +5,17 @@
 requires_fuse
 requires python3
 # The first commit takes its time; the second one, of a rename, fails, as does the first removal.
-MC_FAULTS=mcfs.version.put=delay:1500@1,mcfs.version.put=error:EIO@2,mcfs.names.remove=error:EIO@1 \
-	start_standalone "$tmp/mnt" --global_segment_size=64MiB
+MC_FAULTS=mcfs.version.put=delay:5000@1,mcfs.version.put=error:EIO@2,mcfs.names.remove=error:EIO@1 \
+	start_standalone "$tmp/mnt" --global_segment_size=64MiB --timeout=60s
 timeout 60 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt" || fail "mcfs_meeting.py"
 unmount "$tmp/mnt"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
 # A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.
 start_master
-MC_FAULTS=mcfs.open.make=delay:3000@1,mcfs.open.make=delay:3000@2 \
-	start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0 --timeout=20s
-timeout 60 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "made by two"
+MC_FAULTS=mcfs.open.make=delay:15000@1,mcfs.open.make=delay:15000@2 \
+	start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0 --timeout=60s
+timeout 120 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "made by two"
 import os, subprocess, sys, threading, time
 mcctl = [os.path.abspath(sys.argv[2]), sys.argv[3], "put"]
 os.chdir(sys.argv[1])

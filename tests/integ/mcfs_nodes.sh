@@ -150,7 +150,7 @@ rmdir "$b/dir"
 gone_dir() {
 	[ ! -e "$a/dir" ]
 }
-wait_for 5 gone_dir || fail "a directory that was removed"
+wait_for 30 gone_dir || fail "a directory that was removed"
 ln -s f1 "$a/link"
 cmp "$tmp/s" "$b/link" || fail "a symbolic link"
 
@@ -164,7 +164,7 @@ equal "find" "$(cd "$a" && find meta-llama | sort | tr '\n' ' ')" \
 	"meta-llama meta-llama/Llama-3@1 meta-llama/Llama-3@1/ab.data "
 fails rmdir "$a/meta-llama/Llama-3@1"
 rm -r "$a/meta-llama"
-wait_for 5 test ! -e "$b/meta-llama" || fail "an implied directory outlives its last key"
+wait_for 30 test ! -e "$b/meta-llama" || fail "an implied directory outlives its last key"
 # A directory hides an object of its name.
 mcctl put both "$tmp/v" >/dev/null
 mcctl put both/below "$tmp/v" >/dev/null

@@ -150,7 +150,8 @@ unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
 
 # ---- what a thread writes while another one's close is being answered is not taken for saved
-MC_FAULTS=mcfs.handle.saved=delay:1500 start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise
+MC_FAULTS=mcfs.handle.saved=delay:8000 start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise \
+	--timeout=60s
 supervisor=$MCFS_PID
 another_than none || fail "no daemon below the supervisor"
 old=$daemon
@@ -166,7 +167,7 @@ for fd in files:
     threads.append(threading.Thread(target=os.close, args=(os.dup(fd),)))
 for t in threads:
     t.start()
-time.sleep(0.5)
+time.sleep(3)
 for change, fd in zip(changes, files):
     threads.append(threading.Thread(target=change, args=(fd,)))
     threads[-1].start()

@@ -24,7 +24,7 @@ has() {
 }
 # comes FILE - by its last close, which nobody waits for
 comes() {
-	wait_for 5 test -e "$1"
+	wait_for 30 test -e "$1"
 }
 gone_file() {
 	[ ! -e "$2" ] || fail "$1: the file is there"
@@ -78,7 +78,7 @@ sed -i 's/two/2/' "$m/log"; holds "sed -i" "$m/log" "$(printf 'one\n2\nthree')"
 sort -o "$m/log" "$m/log"; holds "sort -o" "$m/log" "$(printf '2\none\nthree')"
 touch "$m/touch"; comes "$m/touch"; [ ! -s "$m/touch" ] || fail "touch"
 touch "$m/log"; holds "touch of a file that exists" "$m/log" "$(printf '2\none\nthree')"
-: >"$m/log"; wait_for 5 test ! -s "$m/log"
+: >"$m/log"; wait_for 30 test ! -s "$m/log"
 truncate -s 5000 "$m/trunc"; equal "truncate -s" "$(stat -c %s "$m/trunc")" 5000
 truncate -s 10 "$m/cp-p"; head -c 10 "$s" | cmp - "$m/cp-p" || fail "truncate of a file that exists"
 fallocate -l 70000 "$m/alloc"; equal fallocate "$(stat -c %s "$m/alloc")" 70000
@@ -109,10 +109,10 @@ is "after refusals" "$m/cp"
 status=0; timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1 status=none || status=$?
 equal "status of a killed dd" "$status" 137
 # timeout kills itself as well, perhaps a moment before dd has gone
-wait_for 5 test ! -e "$m/killed" || fail "kill -9 of dd: the file is there"
+wait_for 30 test ! -e "$m/killed" || fail "kill -9 of dd: the file is there"
 status=0; timeout 10 bash -c "exec 3>'$m/exit1'; cat '$s' >&3; exit 1" || status=$?
 equal "status of a script that fails" "$status" 1
-wait_for 5 test ! -e "$m/exit1" || fail "a script that fails with the file open: the file is there"
+wait_for 30 test ! -e "$m/exit1" || fail "a script that fails with the file open: the file is there"
 timeout 10 bash -c "exec 3>'$m/exit0'; cat '$s' >&3; exit 0"
 comes "$m/exit0"; is "a script that ends with the file open" "$m/exit0"
 exec 3<"$m/exit0"; rm "$m/exit0"; cmp "$s" - <&3 || fail "unlink while open"; exec 3<&-

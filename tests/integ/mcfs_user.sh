@@ -62,7 +62,7 @@ as_user cmp /bin/sh "$m/d/sh"
 status=0
 as_user timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1 status=none || status=$?
 equal "status of a killed dd" "$status" 137
-wait_for 5 as_user test ! -e "$m/killed" || fail "a killed writer's file is there"
+wait_for 30 as_user test ! -e "$m/killed" || fail "a killed writer's file is there"
 as_user sh -c "exec 3>'$m/g'; echo x >&3; exit 0"
 equal "a file that exit closed" "$(as_user cat "$m/g")" x
 wait_for 10 one_mcfs || fail "no daemon, or several: $(processes_left)"

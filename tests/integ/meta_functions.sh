@@ -66,12 +66,12 @@ is_gone() {
 	[[ "$(ask "$1" "get $2")" == "-2 "* ]]
 }
 
-# node_end NAME - it is told to, and ends well
+# node_end NAME [SECONDS] - it is told to, and ends well
 node_end() {
 	local in=${NODE_IN[$1]} out=${NODE_OUT[$1]}
 	echo end >&"$in"
 	exec {in}>&- {out}<&-
-	wait_for 5 gone "${NODE_PID[$1]}" || fail "node $1 does not end"
+	wait_for "${2:-30}" gone "${NODE_PID[$1]}" || fail "node $1 does not end"
 	wait "${NODE_PID[$1]}" || fail "node $1 ended with status $?"
 }
 
@@ -158,7 +158,7 @@ check_outage() {
 	wait_for 20 says see 'get mooncake/ram/c' slower
 	stop_still "$SERVER_PID"
 	# and no longer than a second to leave it
-	node_end c
+	node_end c 5
 	kill -CONT "$SERVER_PID"
 	wait_for 10 is_gone see mooncake/ram/none
 	node_end see

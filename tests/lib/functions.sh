@@ -91,7 +91,7 @@ at_exit() {
 	for ((i = ${#cleanups[@]} - 1; i >= 0; i--)); do
 		eval "${cleanups[i]}" || echo "cleanup failed: ${cleanups[i]}"
 	done
-	left=$(wait_until_none 4 processes_left)
+	left=$(wait_until_none 30 processes_left)
 	if [ -n "$left" ]; then
 		echo "FAIL: processes are left: $left"
 		echo "$left" | while read -r i _; do kill -KILL "$i"; done
