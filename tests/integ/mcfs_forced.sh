@@ -43,19 +43,12 @@ aborted() {
 	umount -l "$a"
 	echo 1 >"$connection/abort"
 }
-# A mount of our own: what another test mounts, it unmounts as well.
-connections=$tmp/fusectl
-mkdir "$connections"
-if mount -t fusectl none "$connections" 2>/dev/null; then
-	cleanup_fn umount "$connections"
-else
-	connections=/sys/fs/fuse/connections
-fi
+fuse_connections
 
 for way in forced aborted; do
 	start_mcfs "$MASTER" "$a" --global_segment_size=0
 	number=$(awk -v dir="$a" '$5 == dir { split($3, d, ":"); print d[2] }' /proc/self/mountinfo)
-	connection=$connections/$number
+	connection=$CONNECTIONS/$number
 	[ "$way" = forced ] || [ -w "$connection/abort" ] || continue
 	rm -f "$keeps"/* "$tmp/out"
 	python3 "$tmp/client.py" "$a" <"$tmp/in" >"$tmp/out" 2>&1 &

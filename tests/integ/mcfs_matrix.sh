@@ -225,19 +225,12 @@ wait_for 30 cmp "$tmp/s" "$b/back" || fail "the other mount does not find it"
 wait_for 30 nothing_pinned "$a" || fail "something stays pinned: $(cat "$a/.mcfs/stats")"
 
 echo "=== the connection is aborted through sysfs"
-# A mount of our own: what another test mounts, it unmounts as well.
-connections=$tmp/fusectl
-mkdir "$connections"
-if mount -t fusectl none "$connections" 2>/dev/null; then
-	cleanup_fn umount "$connections"
-else
-	connections=/sys/fs/fuse/connections
-fi
+fuse_connections
 number=$(awk -v dir="$a" '$5 == dir { split($3, d, ":"); print d[2] }' /proc/self/mountinfo)
-if [ -w "$connections/$number/abort" ]; then
+if [ -w "$CONNECTIONS/$number/abort" ]; then
 	exec 5>"$a/unfinished"
 	echo part >&5
-	echo 1 >"$connections/$number/abort"
+	echo 1 >"$CONNECTIONS/$number/abort"
 	fails sh -c 'echo more >&5'
 	{ exec 5>&-; } 2>/dev/null || :
 	refused "an operation on an aborted mount" stat "$a/f"

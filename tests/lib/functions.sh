@@ -350,6 +350,18 @@ mount_with() {
 	started "$MCFS_PID" "mcfs on $dir" 30 is_mounted "$dir"
 }
 
+# fuse_connections - the kernel's directory of them is $CONNECTIONS: mounted here, since what another test mounts it
+# unmounts as well
+fuse_connections() {
+	CONNECTIONS=$tmp/fusectl
+	mkdir "$CONNECTIONS"
+	if mount -t fusectl none "$CONNECTIONS" 2>/dev/null; then
+		cleanup_fn umount "$CONNECTIONS"
+	else
+		CONNECTIONS=/sys/fs/fuse/connections
+	fi
+}
+
 # requires_custom_io MOUNTPOINT - what a daemon goes on with after another one, it has seen of the requests
 requires_custom_io() {
 	grep -Eq '^custom_io +yes$' "$1/.mcfs/features" ||
