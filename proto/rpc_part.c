@@ -121,4 +121,3 @@ void mcp_conn_tick(struct mc_evtimer *t)
 	else if (!mc_list_empty(&l->parts) || !mc_list_empty(&l->unread))
 		mcp_conn_look_in(l, MCP_CONN_LOOK_NS);
 }
-

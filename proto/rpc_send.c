@@ -98,15 +98,22 @@ static void count_unread(struct mcp_conn *c)
 	c->unread = n;
 }
 
-/* Has it taken nothing since the last look?  An event tells only of much room in the socket, so it is tried. */
-static bool takes_nothing(struct mcp_conn *c)
+/* Has it taken nothing since the last look?  An event tells only of much room in the socket, so it is tried.
+ * Negative: it is to be closed. */
+static int takes_nothing(struct mcp_conn *c)
 {
 	bool looked = c->taken_seen == c->taken;
+	int r;
 
 	if (!sendable(c))
-		return false;
-	if (looked && (mcp_conn_send_pending(c) < 0 || mcp_conn_resume(c) < 0))
-		return true;
+		return 0;
+	if (looked) {
+		r = mcp_conn_send_pending(c);
+		if (r == 0)
+			r = mcp_conn_resume(c);
+		if (r < 0)
+			return r;
+	}
 	looked = c->taken_seen == c->taken;
 	c->taken_seen = c->taken;
 	return looked;
@@ -118,8 +125,13 @@ void mcp_conn_look_unread(struct mcp_loop *l)
 
 	mc_list_for_each_safe(pos, tmp, &l->unread) {
 		struct mcp_conn *c = mc_container_of(pos, struct mcp_conn, unread_link);
+		int r = takes_nothing(c);
 
-		if (!takes_nothing(c) || !too_much_unread(l->server))
+		if (r < 0) {
+			mcp_conn_close(c);
+			continue;
+		}
+		if (!r || !too_much_unread(l->server))
 			continue;
 		mc_metric_add(&unread_closed, 1);
 		mc_warn("rpc", "closing a connection: it does not read its replies peer=%s bytes=%zu", c->s.peer,
@@ -173,8 +185,7 @@ static int send_out(struct mcp_conn *c)
 		c->out.len -= c->out_sent;
 		c->out_sent = 0;
 	}
-	return mcp_conn_watch(c, sendable(c) ? c->ev.events | EPOLLOUT :
-		     c->ev.events & ~(uint32_t)EPOLLOUT);
+	return mcp_conn_watch(c, sendable(c) ? c->ev.events | EPOLLOUT : c->ev.events & ~(uint32_t)EPOLLOUT);
 }
 
 int mcp_conn_send_pending(struct mcp_conn *c)
@@ -277,4 +288,3 @@ void mcp_conn_release(void *loop)
 			mcp_conn_close(c);
 	}
 }
-

@@ -29,6 +29,11 @@ static void narrow(struct mcp_server_conf *conf)
 	conf->max_unread = UNREAD;
 }
 
+static void little(struct mcp_server_conf *conf)
+{
+	conf->max_outstanding = 64;
+}
+
 static int64_t metric(const char *name)
 {
 	int64_t v = -1;
@@ -208,11 +213,43 @@ static void without_a_crowd_nobody_does(void **state)
 	fixture_stop(&fx);
 }
 
+/* Requests wait until it reads, and so does the nonsense that came with them.  It reads so little that the socket
+ * tells nobody of the room. */
+static void what_waits_behind_is_looked_at(void **state)
+{
+	struct mcp_list rq = { .limit = 4 * KIB };
+	char buf[48 * KIB];
+	struct mcp_buf b = { 0 };
+	int fd;
+
+	fixture_start(&fx, little);
+	fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	for (unsigned i = 0; metric("mooncake_rpc_unread_bytes") <= 56 * KIB; i++) {
+		assert_true(i < 2000);
+		ask(fd, 1, rq.limit);
+		usleep(1000);
+	}
+	for (uint32_t id = 1; id <= 4; id++)
+		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_LIST, .id = id },
+						  mcp_desc_of(MCP_LIST, false), &rq), 0);
+	assert_int_equal(mcp_buf_reserve(&b, 64), 0);
+	memset(b.data + b.len, 0xff, 64);
+	assert_int_equal(send(fd, b.data, b.len + 64, 0), b.len + 64);
+	usleep(100000);
+	assert_int_equal(fx.closed, 0);
+	assert_int_equal(recv(fd, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	fixture_wait(&fx.closed, 1);
+	close(fd);
+	mcp_buf_free(&b);
+	fixture_stop(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_does_not_read_gives_way),
 		cmocka_unit_test(without_a_crowd_nobody_does),
+		cmocka_unit_test(what_waits_behind_is_looked_at),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
