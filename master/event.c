@@ -259,7 +259,7 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tena
 {
 	struct mcm_events *e = &m->events;
 	unsigned n = 0, scanned;
-	uint64_t at;
+	uint64_t at, first;
 	bool taken;
 	int r;
 
@@ -267,8 +267,9 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tena
 	r = begin(m, since, &at, ret_lost);
 	if (r < 0)
 		return r;
-	if (at < first_of(m, tenant))
-		at = first_of(m, tenant);
+	first = first_of(m, tenant);
+	if (at < first)
+		at = first;
 	for (scanned = 0; at < e->next && n < max && scanned < SCAN_MAX; scanned++, at++) {
 		if (!take(e, at, types, tenant, prefix, &ret[n], &text, &text_len, &taken))
 			break;

@@ -14,7 +14,6 @@
 #include "mcfs/book.h"
 
 #define FIRST_BUCKETS 4096u
-#define TICKET_LOOKS 100u	/* in a crowd an open may look often */
 #define ROOT_INO FUSE_ROOT_ID
 /* Below are the root and the control files. */
 #define FIRST_INO 4096u
@@ -243,68 +242,19 @@ static void set_lookups(struct mcfs_inode *in, uint64_t n)
 	mcfs_book_set_nlookup(in->number, n);
 }
 
-/* ---- tickets ---- */
-
-static void give_ticket(struct mcfs_inodes *t, const struct mcfs_inode *in, pid_t tid)
-{
-	struct mcfs_ticket *k = &t->ticket[t->next_ticket++ % MCFS_TICKETS];
-
-	k->key_hash = hash_of(key_of(in), 0);
-	k->tid = tid;
-	k->looks = 0;
-}
-
-static struct mcfs_ticket *ticket_of(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
-{
-	uint64_t hash = 0;
-
-	if (!t->next_ticket || !tid)
-		return NULL;
-	for (size_t i = 0; i < MCFS_TICKETS; i++) {
-		if (t->ticket[i].tid != tid)
-			continue;
-		if (!hash)
-			hash = hash_of(key, 0);
-		if (t->ticket[i].key_hash == hash)
-			return &t->ticket[i];
-	}
-	return NULL;
-}
-
-/* By a lookup: there may be several before the open, each of which the kernel may drop again. */
-static bool show_ticket(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
-{
-	struct mcfs_ticket *k = ticket_of(t, key, tid);
-
-	if (k && k->looks++ == TICKET_LOOKS)
-		k->tid = 0;
-	return k && k->tid;
-}
-
-/* By the open. */
-static bool take_ticket(struct mcfs_inodes *t, struct mcs_key key, pid_t tid)
-{
-	struct mcfs_ticket *k = ticket_of(t, key, tid);
-
-	if (k)
-		k->tid = 0;
-	return k;
-}
-
 /* ---- lookups ---- */
 
 struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
-				     const struct mcs_info *info, bool implied, pid_t tid)
+				     const struct mcs_info *info, bool implied, bool own)
 {
 	static const struct mcs_info none;
 	struct mcfs_inode *in;
-	bool own;
 
 	/* A directory is the same one whatever marker it has. */
 	if (kind == MCS_DIR)
 		info = &none;
+	own = own && kind == MCS_OBJECT;
 	MC_LOCKED(&t->lock);
-	own = kind == MCS_OBJECT && show_ticket(t, key, tid);
 	in = own ? NULL : find(t, key, kind, info->generation);
 	if (in) {
 		set_lookups(in, in->nlookup + 1);
@@ -382,14 +332,11 @@ int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, co
 
 /* ---- handles ---- */
 
-int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid,
-			   struct mcfs_object **ret_object)
+int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object **ret_object)
 {
 	MC_LOCKED(&t->lock);
-	(void)take_ticket(t, key_of(in), tid);
 	if (in->writers) {
 		in->hashed = false;
-		give_ticket(t, in, tid);
 		return -ESTALE;
 	}
 	in->readers++;
@@ -398,18 +345,15 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t t
 	return 0;
 }
 
-int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid)
+int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool again)
 {
-	bool beside, again;
+	bool beside;
 
 	MC_LOCKED(&t->lock);
 	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands
-	 * in /proc/self/fd, or has got what another one's lookup found.  A third time there is not: they share the
-	 * inode, with the size that was set last. */
-	again = take_ticket(t, key_of(in), tid);
+	 * in /proc/self/fd.  A third time there is not: they share the inode, with the size that was set last. */
 	if (in->readers || (in->writers && !again)) {
 		in->hashed = false;
-		give_ticket(t, in, tid);
 		return -ESTALE;
 	}
 	beside = in->writers > 0;

@@ -5,7 +5,7 @@
  * inode, so that nothing cached under the old one can be taken for it.  Descriptors that read and descriptors that
  * write do not share an inode, nor do two that write: the kernel keeps one size and one set of cached pages per inode.
  * When they would, the open is answered ESTALE, which makes the kernel look the name up once more, and
- * that lookup gets an inode of its own (a ticket remembers whose it is). */
+ * that lookup gets an inode of its own (reopen.h remembers whose it is). */
 #ifndef MCFS_INODE_H
 #define MCFS_INODE_H
 
@@ -57,21 +57,12 @@ struct mcfs_inode {
 	char *key;			/* a directory's ends in '/', but for a view's; the root's is "" */
 };
 
-#define MCFS_TICKETS 256u
-struct mcfs_ticket {
-	uint64_t key_hash;
-	pid_t tid;			/* 0: free */
-	unsigned looks;			/* lookups that were shown it */
-};
-
 struct mcfs_inodes {
 	pthread_mutex_t lock;
 	struct mc_list *bucket;
 	size_t nbucket, count;
 	struct mcfs_inode root;
 	struct mcfs_inode lost;		/* stands for what the book does not know: nothing works on it */
-	unsigned next_ticket;
-	struct mcfs_ticket ticket[MCFS_TICKETS];
 };
 
 int mcfs_inodes_init(struct mcfs_inodes *t);
@@ -87,10 +78,10 @@ uint64_t mcfs_inode_number(struct mcs_key key);
 fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in);
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
 
-/* The inode of a version or directory, for a reply that counts as a lookup.  @tid: who asks, for its
- * ticket; 0: nobody.  NULL without memory. */
+/* The inode of a version or directory, for a reply that counts as a lookup.  @own: a file's is to be one that nobody
+ * else has.  NULL without memory. */
 struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
-				     const struct mcs_info *info, bool implied, pid_t tid);
+				     const struct mcs_info *info, bool implied, bool own);
 /* The directory of .mcfs/prefix with the keys that begin with @key; the same. */
 struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key);
 static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
@@ -110,12 +101,12 @@ void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct m
 int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
 			 struct mcfs_key *ret);
 
-/* A handle is opened or closed.  Opening gives -ESTALE when a writer and another one would meet; thread
- * @tid gets a ticket then.  A reader takes a reference to the open version, when there is one. */
-int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid,
-			   struct mcfs_object **ret_object);
-/* 1: another one writes there all the same, so that nothing of this one may be cached by the kernel. */
-int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, pid_t tid);
+/* A handle is opened or closed.  Opening gives -ESTALE when a writer and another one would meet, and lookups do not
+ * find the inode any more.  A reader takes a reference to the open version, when there is one. */
+int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object **ret_object);
+/* @again: for the second time.  1: another one writes there all the same, so that nothing of this one may be cached
+ * by the kernel. */
+int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool again);
 /* The version that a new reader has opened, for the next ones. */
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);
 /* A handle of the daemon before us; nothing is served yet. */

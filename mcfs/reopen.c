@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reopen.c - versions between the two halves of an open(2) that was too late once. */
+ * reopen.c - threads whose open(2) was too late once, and what is pinned for them.
+ * Objects are let go of without the lock, since that may talk to the master. */
 #include <config.h>
 #include "mcfs/reopen.h"
 
@@ -15,13 +16,13 @@ void mcfs_reopen_init(struct mcfs_reopen *r)
 	pthread_mutex_init(&r->lock, NULL);
 }
 
-/* lock held */
-static struct mcfs_object *take(struct mcfs_reopen *r, struct mcfs_kept *k)
+/* lock held: it is over; what was kept */
+static struct mcfs_object *end(struct mcfs_reopen *r, struct mcfs_again *a)
 {
-	struct mcfs_object *o = k->object;
+	struct mcfs_object *o = a->object;
 
-	free(k->key);
-	memset(k, 0, sizeof(*k));
+	free(a->key);
+	memset(a, 0, sizeof(*a));
 	__atomic_fetch_sub(&r->n, 1, __ATOMIC_RELAXED);
 	return o;
 }
@@ -29,67 +30,9 @@ static struct mcfs_object *take(struct mcfs_reopen *r, struct mcfs_kept *k)
 void mcfs_reopen_done(struct mcfs_reopen *r)
 {
 	for (unsigned i = 0; i < MCFS_REOPEN_MAX; i++)
-		if (r->kept[i].object)
-			mcfs_object_unref(take(r, &r->kept[i]));
+		if (r->again[i].tid)
+			mcfs_object_unref(end(r, &r->again[i]));
 	pthread_mutex_destroy(&r->lock);
-}
-
-/* lock held: one whose thread has not come back, NULL when there is none.  To be let go of without the
- * lock, since that may talk to the master. */
-static struct mcfs_object *forgotten(struct mcfs_reopen *r)
-{
-	uint64_t now = mc_now_ms();
-
-	for (unsigned i = 0; i < MCFS_REOPEN_MAX; i++)
-		if (r->kept[i].object && now - r->kept[i].since_ms > MCFS_REOPEN_MS)
-			return take(r, &r->kept[i]);
-	return NULL;
-}
-
-/* lock held */
-static struct mcfs_kept *find(struct mcfs_reopen *r, struct mcs_key key, pid_t tid)
-{
-	for (unsigned i = 0; i < MCFS_REOPEN_MAX; i++) {
-		struct mcfs_kept *k = &r->kept[i];
-
-		if (k->object && k->tid == tid && k->key_len == key.len &&
-		    memcmp(k->key, key.data, key.len) == 0)
-			return k;
-	}
-	return NULL;
-}
-
-void mcfs_reopen_keep(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcfs_object *o)
-{
-	struct mcfs_object *old = NULL, *late = NULL;
-	char *copy = tid ? malloc(key.len + 1) : NULL;
-	struct mcfs_kept *k;
-	bool looks;
-
-	if (!copy) {
-		mcfs_object_unref(o);
-		return;
-	}
-	memcpy(copy, key.data, key.len);
-	pthread_mutex_lock(&r->lock);
-	late = forgotten(r);
-	k = find(r, key, tid);
-	looks = !k || k->shown;
-	if (!k)
-		k = &r->kept[r->next++ % MCFS_REOPEN_MAX];
-	if (k->object)
-		old = take(r, k);
-	if (looks) {
-		*k = (struct mcfs_kept){ tid, mc_now_ms(), 0, key.len, copy, o };
-		__atomic_fetch_add(&r->n, 1, __ATOMIC_RELAXED);
-	}
-	pthread_mutex_unlock(&r->lock);
-	mcfs_object_unref(old);
-	mcfs_object_unref(late);
-	if (!looks) {
-		mcfs_object_unref(o);
-		free(copy);
-	}
 }
 
 static bool nothing(const struct mcfs_reopen *r)
@@ -97,39 +40,121 @@ static bool nothing(const struct mcfs_reopen *r)
 	return !__atomic_load_n(&r->n, __ATOMIC_RELAXED);
 }
 
-bool mcfs_reopen_peek(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcs_info *ret)
+/* lock held */
+static struct mcfs_again *find(struct mcfs_reopen *r, struct mcs_key key, pid_t tid)
 {
-	struct mcfs_object *late;
-	struct mcfs_kept *k;
-	bool show;
+	for (unsigned i = 0; tid && i < MCFS_REOPEN_MAX; i++) {
+		struct mcfs_again *a = &r->again[i];
+
+		if (a->tid == tid && a->key_len == key.len && memcmp(a->key, key.data, key.len) == 0)
+			return a;
+	}
+	return NULL;
+}
+
+/* lock held: the one that has waited for longest, or one that is free */
+static struct mcfs_again *oldest(struct mcfs_reopen *r)
+{
+	struct mcfs_again *old = &r->again[0];
+
+	for (unsigned i = 0; i < MCFS_REOPEN_MAX; i++) {
+		struct mcfs_again *a = &r->again[i];
+
+		if (!a->tid)
+			return a;
+		if (a->since_ms < old->since_ms)
+			old = a;
+	}
+	return old;
+}
+
+/* One whose thread has not come back. */
+static void forget_late(struct mcfs_reopen *r)
+{
+	struct mcfs_object *o = NULL;
+	uint64_t now;
+
+	pthread_mutex_lock(&r->lock);
+	now = mc_now_ms();
+	for (unsigned i = 0; i < MCFS_REOPEN_MAX && !o; i++)
+		if (r->again[i].tid && now - r->again[i].since_ms > MCFS_REOPEN_MS)
+			o = end(r, &r->again[i]);
+	pthread_mutex_unlock(&r->lock);
+	mcfs_object_unref(o);
+}
+
+void mcfs_reopen_expect(struct mcfs_reopen *r, struct mcs_key key, pid_t tid)
+{
+	char *copy = tid ? malloc(key.len + 1) : NULL;
+	struct mcfs_object *old = NULL;
+	struct mcfs_again *a;
+
+	if (!copy)
+		return;
+	memcpy(copy, key.data, key.len);
+	pthread_mutex_lock(&r->lock);
+	a = find(r, key, tid);
+	if (!a)
+		a = oldest(r);
+	if (a->tid)
+		old = end(r, a);
+	*a = (struct mcfs_again){ .tid = tid, .since_ms = mc_now_ms(), .key_len = key.len, .key = copy };
+	__atomic_fetch_add(&r->n, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&r->lock);
+	mcfs_object_unref(old);
+}
+
+bool mcfs_reopen_look(struct mcfs_reopen *r, struct mcs_key key, pid_t tid)
+{
+	struct mcfs_object *old = NULL;
+	struct mcfs_again *a;
+	bool again;
 
 	if (nothing(r))
 		return false;
+	forget_late(r);
 	pthread_mutex_lock(&r->lock);
-	late = forgotten(r);
-	k = find(r, key, tid);
-	show = k && k->shown < MCFS_REOPEN_LOOKS;
-	if (show) {
-		*ret = *mcfs_object_info(k->object);
-		k->shown++;
-	}
+	a = find(r, key, tid);
+	again = a && a->looks++ < MCFS_REOPEN_LOOKS;
+	if (a && !again)
+		old = end(r, a);
 	pthread_mutex_unlock(&r->lock);
-	mcfs_object_unref(late);
-	return show;
+	mcfs_object_unref(old);
+	return again;
 }
 
-struct mcfs_object *mcfs_reopen_take(struct mcfs_reopen *r, struct mcs_key key, pid_t tid,
-				     uint64_t generation)
+void mcfs_reopen_keep(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, struct mcfs_object *o)
+{
+	struct mcfs_object *old = o;
+	struct mcfs_again *a;
+
+	pthread_mutex_lock(&r->lock);
+	a = find(r, key, tid);
+	if (a) {
+		old = a->object;
+		a->object = o;
+	}
+	pthread_mutex_unlock(&r->lock);
+	mcfs_object_unref(old);
+}
+
+bool mcfs_reopen_take(struct mcfs_reopen *r, struct mcs_key key, pid_t tid, uint64_t generation,
+		      struct mcfs_object **ret)
 {
 	struct mcfs_object *o = NULL;
-	struct mcfs_kept *k;
+	struct mcfs_again *a;
 
+	*ret = NULL;
 	if (nothing(r))
-		return NULL;
+		return false;
 	pthread_mutex_lock(&r->lock);
-	k = find(r, key, tid);
-	if (k && mcfs_object_info(k->object)->generation == generation)
-		o = take(r, k);
+	a = find(r, key, tid);
+	if (a)
+		o = end(r, a);
 	pthread_mutex_unlock(&r->lock);
-	return o;
+	if (o && mcfs_object_info(o)->generation == generation)
+		*ret = o;
+	else
+		mcfs_object_unref(o);
+	return a;
 }

@@ -129,7 +129,8 @@ static void unpublish_locked(struct mce_te *te, uint64_t deadline)
 	(void)mce_rpc_meta_unpublish(te->meta, te->name, deadline);
 }
 
-void mce_te_withdraw(struct mce_te *te)
+/* *@why says from now on that it is not listed. */
+static void take_out(struct mce_te *te, bool *why)
 {
 	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
 
@@ -138,19 +139,17 @@ void mce_te_withdraw(struct mce_te *te)
 	MC_LOCKED(&te->publish_lock);
 	if (te->meta && !te->withdrawn && !te->removed)
 		unpublish_locked(te, deadline);
-	te->withdrawn = true;
+	*why = true;
+}
+
+void mce_te_withdraw(struct mce_te *te)
+{
+	take_out(te, &te->withdrawn);
 }
 
 void mce_te_remove(struct mce_te *te)
 {
-	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
-
-	if (mc_fork_check(te->fork_depth) < 0)
-		return;
-	MC_LOCKED(&te->publish_lock);
-	if (te->meta && !te->withdrawn && !te->removed)
-		unpublish_locked(te, deadline);
-	te->removed = true;
+	take_out(te, &te->removed);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------- */

@@ -128,13 +128,13 @@ static void fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse
 }
 
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
-		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode)
+		    bool own, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode)
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_inode *in;
 
 	in = mcfs_inode_lookup(&fs->inodes, mcfs_key_of(key), found->info.kind, &found->info,
-			       found->implied, tid);
+			       found->implied, own);
 	if (!in)
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
@@ -195,14 +195,15 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	return true;
 }
 
-/* As mcfs_find(), or with a version that is kept or, when @ret_open is given, opened. */
-static int look(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
-		struct mcfs_object **ret_open)
+/* Pinned for the open that comes next. */
+static void keep(struct mcfs_op *op, const struct mcfs_key *key, bool again, struct mcfs_object *o)
 {
-	ret->implied = false;
-	if (mcfs_reopen_peek(&op->fs->reopen, mcfs_key_of(key), op->ctx.pid, &ret->info))
-		return 0;
-	return ret_open ? find_to_open(op, key, ret, ret_open) : mcfs_find(op, key, ret);
+	struct mcfs *fs = op->fs;
+
+	if (again)
+		mcfs_reopen_keep(&fs->reopen, mcfs_key_of(key), op->ctx.pid, o);
+	else if (o && mcfs_expect_keep(&fs->expect, op->ctx.pid, o))
+		mcfs_reply_attend();
 }
 
 void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -214,7 +215,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_object *o = NULL;
 	struct mcfs_op op;
 	uint32_t commits;
-	bool opens;
+	bool again, opens;
 	int r;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
@@ -237,10 +238,11 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		(void)mcfs_reply_err(&op, r == -EINVAL ? -ENOENT : r);
 		return;
 	}
-	opens = mcfs_expect_lookup(&op.fs->expect, op.ctx.pid);
+	again = mcfs_reopen_look(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid);
+	opens = mcfs_expect_lookup(&op.fs->expect, op.ctx.pid) || again;
 	do {
 		commits = mcfs_commits(&op.fs->versions, key.data, key.len);
-		r = look(&op, &key, &found, opens ? &o : NULL);
+		r = opens ? find_to_open(&op, &key, &found, &o) : mcfs_find(&op, &key, &found);
 		MC_FAULT_POINT("mcfs.lookup.looked");
 		if (r < 0 || found.info.kind != MCS_OBJECT)
 			mcfs_expect_nothing(&op.fs->expect, op.ctx.pid, r < 0);
@@ -250,11 +252,11 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (r == 0 && found.info.kind == MCS_DIR)
 		key.data[key.len++] = '/';
 	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, op.ctx.pid, &e, &in);
+		r = mcfs_fill_entry(&op, &key, &found, again, &e, &in);
 	if (r < 0)
 		mcfs_object_unref(o);
-	else if (o && mcfs_expect_keep(&op.fs->expect, op.ctx.pid, o))
-		mcfs_reply_attend();
+	else
+		keep(&op, &key, again, o);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else if (mcfs_reply_entry(&op, &e) < 0)

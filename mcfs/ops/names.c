@@ -44,7 +44,7 @@ void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (r == 0)
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), NULL, 0, &opts, mcfs_op_left_ms(&op));
 	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, 0, &e, &in);
+		r = mcfs_fill_entry(&op, &key, &found, false, &e, &in);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else if (mcfs_reply_entry(&op, &e) < 0)

@@ -108,73 +108,77 @@ static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mc
 	return 0;
 }
 
-/* What lookups of this thread have pinned for it, of the version that is opened, or NULL. */
-static struct mcfs_object *take_pinned(struct mcfs_op *op, struct mcfs_inode *in)
-{
-	struct mcfs *fs = op->fs;
-	struct mcfs_object *o, *kept;
-	struct mcfs_key key;
+/* ---- opening what is there ---- */
 
-	o = mcfs_expect_take(&fs->expect, op->ctx.pid, in->info.generation);
-	mcfs_inode_key(&fs->inodes, in, &key);
-	kept = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation);
-	if (!o)
-		return kept;
-	mcfs_object_unref(kept);
+struct opening {
+	struct mcfs_op *op;
+	struct mcfs_inode *inode;
+	const struct mcfs_key *key;
+	int flags;
+	bool again;			/* the kernel's second try, which is its last one (reopen.h) */
+	struct mcfs_object *kept;	/* of that: what its lookup has pinned, or NULL */
+};
+
+/* What lookups of this thread have pinned for it, of the version that is opened, or NULL. */
+static struct mcfs_object *take_pinned(struct opening *p)
+{
+	struct mcfs_object *o = mcfs_expect_take(&p->op->fs->expect, p->op->ctx.pid, p->inode->info.generation);
+
+	if (!o) {
+		o = p->kept;
+		p->kept = NULL;
+	}
 	return o;
 }
 
 /* The version that the kernel looked up, pinned. */
-static int open_version(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_object **ret)
+static int open_version(struct opening *p, struct mcfs_object **ret)
 {
-	struct mcfs *fs = op->fs;
-	struct mcfs_object *o = take_pinned(op, in);
-	struct mcfs_key key;
-	int r;
+	struct mcfs_object *o = take_pinned(p);
+	int r = o ? 0 : mcfs_object_open(p->op->fs->store, mcfs_key_of(p->key), p->op->deadline, &o);
 
-	mcfs_inode_key(&fs->inodes, in, &key);
-	r = o ? 0 : mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &o);
 	if (r < 0)
 		return r;
-	/* Replaced since the lookup: the kernel looks again, once, and gets this version then. */
-	if (mcfs_object_info(o)->generation != in->info.generation) {
-		mcfs_reopen_keep(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, o);
+	/* Replaced since the lookup: the kernel looks again. */
+	if (mcfs_object_info(o)->generation != p->inode->info.generation) {
+		mcfs_object_unref(o);
 		return -ESTALE;
 	}
 	*ret = o;
 	return 0;
 }
 
-static int open_reader(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handle **ret)
+static int open_reader(struct opening *p, struct mcfs_handle **ret)
 {
-	struct mcfs *fs = op->fs;
+	struct mcfs *fs = p->op->fs;
+	struct mcfs_inode *in = p->inode;
 	struct mcfs_handle *h;
 	int r;
 
 	/* A file that is being written is nobody's to read before it is whole.  Has it been closed
-	 * since the lookup, the kernel looks again. */
+	 * since the lookup, the kernel looks again, once. */
 	if (!in->info.generation) {
 		struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
 
-		r = w && mcfs_writer_pending(w) ? -EBUSY : -ESTALE;
+		r = p->again || (w && mcfs_writer_pending(w)) ? -EBUSY : -ESTALE;
 		mcfs_writer_unref(w);
 		return r;
 	}
 	h = mcfs_handle_new(fs, MCFS_READ);
 	if (!h)
 		return -ENOMEM;
-	r = mcfs_inode_open_reader(&fs->inodes, in, op->ctx.pid, &h->object);
+	r = mcfs_inode_open_reader(&fs->inodes, in, &h->object);
 	if (r < 0)
 		goto fail;
 	h->inode = in;
 	if (!h->object) {
-		r = open_version(op, in, &h->object);
+		r = open_version(p, &h->object);
 		if (r < 0)
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
 	} else {
 		/* Others have it open: theirs will do. */
-		mcfs_object_unref(take_pinned(op, in));
+		mcfs_object_unref(take_pinned(p));
 	}
 	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
 	*ret = h;
@@ -184,16 +188,16 @@ fail:
 	return r;
 }
 
-static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
-		       struct mcfs_handle **ret)
+static int open_writer(struct opening *p, struct mcfs_handle **ret)
 {
+	struct mcfs_op *op = p->op;
 	struct mcfs *fs = op->fs;
+	struct mcfs_inode *in = p->inode;
 	struct mcfs_writer_args args = {
 		.inode = in, .generation = in->info.generation,
 		.tid = op->ctx.pid, .uid = op->ctx.uid,
 	};
 	struct mcfs_handle *h;
-	struct mcfs_key key;
 	int r;
 
 	if (mcfs_live(&fs->conf.immutable) && in->info.generation)
@@ -203,7 +207,7 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	h = mcfs_handle_new(fs, MCFS_WRITE);
 	if (!h)
 		return -ENOMEM;
-	r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);
+	r = mcfs_inode_open_writer(&fs->inodes, in, p->again);
 	if (r < 0)
 		goto out;
 	h->inode = in;
@@ -212,10 +216,10 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	/* Nobody's file is replaced there, also not one that appears before this one is closed. */
 	if (mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
-	if (flags & O_TRUNC)
+	if (p->flags & O_TRUNC)
 		args.flags |= MCFS_WRITER_FRESH;
 	else if (in->info.generation && in->info.size)
-		r = open_version(op, in, &args.base);
+		r = open_version(p, &args.base);
 	/* It was there a moment ago, so that a new lookup decides what the open means. */
 	if (mcs_errno(r) == ENOENT)
 		r = -ESTALE;
@@ -224,11 +228,10 @@ static int open_writer(struct mcfs_op *op, struct mcfs_inode *in, int flags,
 	/* Looked up by its name alone, it has the size of what somebody else is writing. */
 	if (!in->info.generation)
 		mcfs_inode_set_missized(&fs->inodes, in);
-	mcfs_inode_key(&fs->inodes, in, &key);
-	args.key = key.data;
-	args.len = key.len;
+	args.key = p->key->data;
+	args.len = p->key->len;
 	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
-	if (r == 0 && (flags & O_TRUNC)) {
+	if (r == 0 && (p->flags & O_TRUNC)) {
 		mcfs_inode_hide(&fs->inodes, in);
 		h->unsaved = true;
 	}
@@ -241,35 +244,47 @@ out:
 	return r;
 }
 
+static int open_object(struct mcfs_op *op, struct mcfs_inode *in, int flags, struct mcfs_handle **ret)
+{
+	struct mcfs_key key;
+	struct opening p = { .op = op, .inode = in, .key = &key, .flags = flags };
+	struct mcfs *fs = op->fs;
+	int r;
+
+	if (in->kind != MCS_OBJECT)
+		return in->kind == MCS_DIR ? -EISDIR : -ELOOP;
+	mcfs_inode_key(&fs->inodes, in, &key);
+	p.again = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation, &p.kept);
+	if ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))
+		r = open_reader(&p, ret);
+	else
+		r = open_writer(&p, ret);
+	mcfs_object_unref(p.kept);
+	if (mcs_errno(r) == ESTALE)
+		mcfs_reopen_expect(&fs->reopen, mcfs_key_of(&key), op->ctx.pid);
+	return r;
+}
+
 void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = NULL;
-	struct mcfs_inode *in;
 	struct mcfs_op op;
 	int r;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_open, ino, NULL))
 		return;
-	in = op.in;
-	if (!in && mcfs_is_segment(ino)) {
+	if (!op.in && mcfs_is_segment(ino)) {
 		mcfs_lane_open_segment(&op, ino, fi);
 		return;
 	}
-	if (!in) {
-		r = open_control(&op, ino, fi->flags, &h);
-	} else {
-		if (in->kind != MCS_OBJECT)
-			r = in->kind == MCS_DIR ? -EISDIR : -ELOOP;
-		else if ((fi->flags & O_ACCMODE) == O_RDONLY && !(fi->flags & O_TRUNC))
-			r = open_reader(&op, in, &h);
-		else
-			r = open_writer(&op, in, fi->flags, &h);
-	}
+	r = op.in ? open_object(&op, op.in, fi->flags, &h) : open_control(&op, ino, fi->flags, &h);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else
 		reply_handle(&op, fi, h);
 }
+
+/* ---- creating ---- */
 
 /* An empty version that was not there before. */
 static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flags,
@@ -313,7 +328,7 @@ static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, int fl
 	if (!h || !in)
 		goto fail;
 	/* A new inode has no writer, which is what it could fail for. */
-	(void)mcfs_inode_open_reader(&fs->inodes, in, op->ctx.pid, &none);
+	(void)mcfs_inode_open_reader(&fs->inodes, in, &none);
 	h->inode = in;
 	h->object = o;
 	o = NULL;
@@ -349,7 +364,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 	args.inode = in;
 	warn_of_stranger(op);
 	if (r == 0)
-		r = mcfs_inode_open_writer(&fs->inodes, in, op->ctx.pid);
+		r = mcfs_inode_open_writer(&fs->inodes, in, false);
 	if (r == 0) {
 		h->inode = in;
 		h->unsaved = true;
@@ -392,6 +407,8 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		else
 			r = create(&op, &key, fi->flags, &in, &h);
 	}
+	if (mcs_errno(r) == ESTALE)
+		mcfs_reopen_expect(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;

@@ -15,9 +15,10 @@ struct mcfs_found {
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
 /* The same for a directory, whose key ends in '/'. */
 int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
-/* Fill in a reply that counts as a lookup, and its inode.  @key of a directory ends in '/'.  -ENOMEM. */
+/* Fill in a reply that counts as a lookup, and its inode, @own: as for mcfs_inode_lookup().  @key of a directory ends
+ * in '/'.  -ENOMEM. */
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
-		    pid_t tid, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
+		    bool own, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
 /* For a file that is being written, @w NULL: or read. */
 void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
 			  struct fuse_entry_param *ret);

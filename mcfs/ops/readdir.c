@@ -395,7 +395,7 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 		return true;
 	/* A file that is being written is left to lookups. */
 	if (a->plus && (e->kind == MCS_DIR || e->generation) &&
-	    mcfs_fill_entry(a->op, key, &found, 0, &param, &in) < 0)
+	    mcfs_fill_entry(a->op, key, &found, false, &param, &in) < 0)
 		in = NULL;
 	if (!in) {
 		mcfs_stat_entry(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), e->kind, e->size,

@@ -31,7 +31,7 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 	if (r == 0)
 		r = mcfs_find(&op, &key, &found);
 	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, 0, &e, &in);
+		r = mcfs_fill_entry(&op, &key, &found, false, &e, &in);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else if (mcfs_reply_entry(&op, &e) < 0)

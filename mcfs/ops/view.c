@@ -50,19 +50,30 @@ static int find_object(struct mcfs_op *op, fuse_ino_t parent, const char *name, 
 		       struct mcfs_inode **ret_inode)
 {
 	struct mcfs_found found = { .implied = false };
+	struct mcfs_object *o = NULL;
+	struct mcfs *fs = op->fs;
 	struct mcfs_key key;
 	struct mcs_key k;
 	int r = decode(name, &key), result;
+	bool again;
 
 	if (r == 0)
 		r = belongs(op, parent, &key);
 	if (r < 0)
 		return r;
 	k = mcfs_key_of(&key);
-	r = mcs_stat_batch(op->fs->store, &k, 1, &found.info, &result, mcfs_op_left_ms(op));
-	if (r < 0 || result < 0)
-		return r < 0 ? r : result;
-	return mcfs_fill_entry(op, &key, &found, op->ctx.pid, ret, ret_inode);
+	again = mcfs_reopen_look(&fs->reopen, k, op->ctx.pid);
+	r = again ? mcfs_object_stat(fs->store, &k, 1, &found.info, &result, op->deadline, &o) :
+		mcs_stat_batch(fs->store, &k, 1, &found.info, &result, mcfs_op_left_ms(op));
+	if (r >= 0)
+		r = result;
+	if (r == 0)
+		r = mcfs_fill_entry(op, &key, &found, again, ret, ret_inode);
+	if (r < 0)
+		mcfs_object_unref(o);
+	else if (again)
+		mcfs_reopen_keep(&fs->reopen, k, op->ctx.pid, o);
+	return r;
 }
 
 /* Any prefix has a directory, which is empty when no key begins so. */

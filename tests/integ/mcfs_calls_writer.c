@@ -570,6 +570,75 @@ static void empty_files_are_renamed(void)
 	}
 }
 
+#define CROWD_LEN 10000
+#define CROWD_ROUNDS 200
+
+/* All its bytes are one writer's. */
+static void crowd_holds_one(int fd)
+{
+	char buf[CROWD_LEN + 1];
+	struct stat st;
+	ssize_t n = 0, r;
+
+	CHECK(fstat(fd, &st) == 0);
+	CHECK(st.st_size == CROWD_LEN);
+	do {
+		r = read(fd, buf + n, sizeof(buf) - (size_t)n);
+		CHECK(r >= 0);
+		n += r;
+	} while (r);
+	CHECK(n == CROWD_LEN);
+	CHECK(memcmp(buf, buf + 1, CROWD_LEN - 1) == 0);
+}
+
+static void crowd_reads(void)
+{
+	for (int i = 0; i < CROWD_ROUNDS; i++) {
+		int fd = opened("f", O_RDONLY);
+
+		crowd_holds_one(fd);
+		CHECK(close(fd) == 0);
+	}
+}
+
+/* What is there already is written over or begun anew. */
+static void crowd_writes(void)
+{
+	char own[CROWD_LEN];
+
+	memset(own, getpid() & 0xff, sizeof(own));
+	for (int i = 0; i < CROWD_ROUNDS; i++) {
+		int fd = opened("f", O_RDWR | O_CREAT | (i & 1 ? O_TRUNC : 0));
+
+		wrote(fd, own, sizeof(own));
+		CHECK(lseek(fd, 0, SEEK_SET) == 0);
+		crowd_holds_one(fd);
+		CHECK(close(fd) == 0);
+	}
+}
+
+static void many_write_one_file(void)
+{
+	void (*const run[])(void) = { crowd_reads, crowd_reads, crowd_writes, crowd_writes, crowd_writes };
+	pid_t pid[sizeof(run) / sizeof(run[0])];
+	static const char first[CROWD_LEN];
+	int status;
+
+	put_file("f", first, sizeof(first));
+	for (size_t i = 0; i < sizeof(run) / sizeof(run[0]); i++) {
+		pid[i] = fork();
+		CHECK(pid[i] >= 0);
+		if (pid[i] == 0) {
+			run[i]();
+			_exit(0);
+		}
+	}
+	for (size_t i = 0; i < sizeof(run) / sizeof(run[0]); i++) {
+		CHECK(waitpid(pid[i], &status, 0) == pid[i]);
+		CHECK(status == 0);
+	}
+}
+
 static void fsync_publishes(void)
 {
 	int fd = opened("f", O_WRONLY | O_CREAT);
@@ -641,6 +710,7 @@ const struct call_case writer_cases[] = {
 	{ "temporary_files_by_their_names", temporary_files_by_their_names },
 	{ "renamed_to_itself", renamed_to_itself },
 	{ "many_open_one_file", many_open_one_file },
+	{ "many_write_one_file", many_write_one_file },
 	{ "touched_files_are_empty", touched_files_are_empty },
 	{ "opening_for_writing_changes_nothing", opening_for_writing_changes_nothing },
 	{ "readers_keep_their_version", readers_keep_their_version },

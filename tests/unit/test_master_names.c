@@ -328,7 +328,6 @@ static void test_rename(void **state)
 	fx_down(&fx);
 }
 
-/* A renamed object keeps its turn in the eviction order. */
 struct hashed {
 	uint32_t hash;
 	unsigned i;
@@ -401,6 +400,7 @@ static void test_equal_hashes(void **state)
 	fx_down(&fx);
 }
 
+/* A renamed object keeps its turn in the eviction order. */
 static void test_rename_order(void **state)
 {
 	struct fixture fx;
