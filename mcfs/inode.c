@@ -345,14 +345,12 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, struct 
 	return 0;
 }
 
-int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool again)
+int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool share)
 {
 	bool beside;
 
 	MC_LOCKED(&t->lock);
-	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands
-	 * in /proc/self/fd.  A third time there is not: they share the inode, with the size that was set last. */
-	if (in->readers || (in->writers && !again)) {
+	if (in->readers || (in->writers && !share)) {
 		in->hashed = false;
 		return -ESTALE;
 	}

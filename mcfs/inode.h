@@ -104,9 +104,9 @@ int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, co
 /* A handle is opened or closed.  Opening gives -ESTALE when a writer and another one would meet, and lookups do not
  * find the inode any more.  A reader takes a reference to the open version, when there is one. */
 int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object **ret_object);
-/* @again: for the second time.  1: another one writes there all the same, so that nothing of this one may be cached
+/* @share: two writers may meet, with the size that is set last.  1: they do, so that nothing of this one may be cached
  * by the kernel. */
-int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool again);
+int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool share);
 /* The version that a new reader has opened, for the next ones. */
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);
 /* A handle of the daemon before us; nothing is served yet. */

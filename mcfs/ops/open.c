@@ -197,6 +197,10 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 		.inode = in, .generation = in->info.generation,
 		.tid = op->ctx.pid, .uid = op->ctx.uid,
 	};
+	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands
+	 * in /proc/self/fd.  A third time there is not: they share the inode.  What cannot be read cannot be mapped,
+	 * and so gets nothing into the other one's cached pages. */
+	bool share = p->again && (p->flags & O_ACCMODE) == O_WRONLY;
 	struct mcfs_handle *h;
 	int r;
 
@@ -207,7 +211,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	h = mcfs_handle_new(fs, MCFS_WRITE);
 	if (!h)
 		return -ENOMEM;
-	r = mcfs_inode_open_writer(&fs->inodes, in, p->again);
+	r = mcfs_inode_open_writer(&fs->inodes, in, share);
 	if (r < 0)
 		goto out;
 	h->inode = in;

@@ -384,6 +384,9 @@ static void a_descriptor_is_opened_once_more(void)
 
 	wrote(a, "first", 5);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", a);
+	/* Both would show one set of mapped pages. */
+	FAILS(open(path, O_RDWR | O_CLOEXEC), ESTALE);
+	FAILS(open(path, O_RDONLY | O_CLOEXEC), EBUSY);
 	b = opened(path, O_WRONLY);
 	wrote(b, "again", 5);
 	CHECK(close(b) == 0);
@@ -391,6 +394,7 @@ static void a_descriptor_is_opened_once_more(void)
 	CHECK(close(a) == 0);
 	put_text("f", "old");
 	a = opened("f", O_RDWR);
+	FAILS(open(path, O_RDONLY | O_CLOEXEC), ESTALE);
 	b = opened(path, O_WRONLY | O_TRUNC);
 	wrote(b, "new", 3);
 	CHECK(close(b) == 0 && close(a) == 0);
