@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -90,11 +91,6 @@ void **mcfs_compat_payload(void)
 	return slot_filled ? &slot : NULL;
 }
 
-bool mcfs_compat_passthrough(void)
-{
-	return hook.passthrough;
-}
-
 bool mcfs_compat_shared_mmap(void)
 {
 	return hook.shared_mmap;
@@ -113,6 +109,7 @@ struct backing_map {
 	uint64_t padding;
 };
 #define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 /* libfuse's own call asks by a request, which an interrupt may have answered by now. */
 int mcfs_compat_backing(int fd)
@@ -125,6 +122,32 @@ int mcfs_compat_backing(int fd)
 	id = ioctl(fuse_session_fd(hook.session), DEV_IOC_BACKING_OPEN, &map);
 	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
 				     "through: %s", mc_strerror(errno));
+}
+
+/* The kernel offers it to everybody and refuses it to most. */
+static bool may_pass_through(void)
+{
+	int fd = memfd_create("mcfs", MFD_CLOEXEC), id = fd < 0 ? fd : mcfs_compat_backing(fd);
+	uint32_t number = (uint32_t)id;
+
+	if (id > 0)
+		(void)ioctl(fuse_session_fd(hook.session), DEV_IOC_BACKING_CLOSE, &number);
+	if (fd >= 0)
+		close(fd);
+	return id > 0;
+}
+
+bool mcfs_compat_passthrough(void)
+{
+	enum { UNKNOWN, NO, YES };
+	static int known;	/* atomic; who asks at the same time finds the same */
+	int is = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (is == UNKNOWN) {
+		is = may_pass_through() ? YES : NO;
+		__atomic_store_n(&known, is, __ATOMIC_RELAXED);
+	}
+	return is == YES;
 }
 
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata);

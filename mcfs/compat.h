@@ -33,9 +33,9 @@ void mcfs_compat_want(struct fuse_conn_info *conn, uint64_t wanted, uint64_t unw
 /* @fi is for the next reply of this thread, an open's or create's. */
 void mcfs_compat_open_flags(struct fuse_file_info *fi, bool parallel_writes);
 
-/* Files whose reads and mappings the kernel does on another file of ours (kernel 6.9, CAP_SYS_ADMIN): was
- * it granted; the number of a file for that, positive, good as long as the mount; @fi, of the next reply of
- * this thread, is for that one.  All who have an inode open at a time must get the same. */
+/* Files whose reads and mappings the kernel does on another file of ours (kernel 6.9, CAP_SYS_ADMIN): is it granted,
+ * which is known once the mount is there; the number of a file for that, positive, good as long as the mount; @fi, of
+ * the next reply of this thread, is for that one.  All who have an inode open at a time must get the same. */
 bool mcfs_compat_passthrough(void);
 int mcfs_compat_backing(int fd);
 void mcfs_compat_open_backing(struct fuse_file_info *fi, int id);
