@@ -36,7 +36,7 @@ done
 start_master
 start_mcfs "$MASTER" "$tmp/m" --global_segment_size=32MiB --port=0 --supervise
 supervisor=$MCFS_PID
-another_than none || fail "no daemon below the supervisor"
+supervised
 old=$daemon
 : >"$tmp/m/lock"
 spawn holder2 python3 "$locks" "$tmp/m" hold lock

@@ -16,7 +16,7 @@ spawn other "$top_builddir/node/mooncake_client" --master_server_address="$MASTE
 start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise \
 	--entry_timeout=1min --attr_timeout=1min
 supervisor=$MCFS_PID
-another_than none || fail "no daemon below the supervisor"
+supervised
 requires_custom_io "$m"
 grep -Eq "^requests_sent_again[[:space:]]+yes" "$m/.mcfs/features" ||
 	skip "this kernel (before 6.9) does not ask again for what was not answered"

@@ -115,8 +115,8 @@ for kind in http etcd redis; do
 	# c opens what came back by itself; what dies is forgotten
 	node_kill b
 	node_start see "$CONN"
-	wait_for 20 is_gone see mooncake/ram/b
-	wait_for 20 is_gone see mooncake/rpc_meta/b
+	wait_for 60 is_gone see mooncake/ram/b
+	wait_for 60 is_gone see mooncake/rpc_meta/b
 	engine_start d "${ours[@]}"
 	expect_reason d 'read b 5' 'no mooncake/ram/b'
 	if [ "$kind" = http ]; then

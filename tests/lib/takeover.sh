@@ -16,6 +16,15 @@ another_than() {
 	daemon=$(daemon_of "$supervisor")
 	[ -n "$daemon" ] && [ "$daemon" != "$1" ]
 }
+# supervised - $supervisor has a daemon, and all that the next one goes on with: the mount is what it gets last, a moment
+# after everybody can see it
+supervised() {
+	another_than none || fail "no daemon below the supervisor"
+	wait_for 30 has_the_mount || fail "the supervisor is not given the mount"
+}
+has_the_mount() {
+	find "/proc/$supervisor/fd" -lname /dev/fuse | found .
+}
 # taken_over MOUNTPOINT N - by so many daemons until now
 taken_over() {
 	timeout 5 grep -q "^takeovers  *$2$" "$1/.mcfs/stats"
