@@ -33,10 +33,12 @@ struct mcs_leases {
 	pthread_mutex_t lock;	/* innermost: nothing is called with it held */
 	/* with the lock held */
 	uint64_t epoch;		/* of the pins in the queue */
-	uint64_t *queue, *spare;	/* pins to give back; @spare is what a flush works on */
-	unsigned n_queue;
+	uint64_t *queue;	/* pins to give back */
+	unsigned n_queue, cap_queue;
 	uint64_t flushed_ns;	/* when the queue was last empty or taken */
 	struct mc_list readings;
+	/* the keeper's: what it sends */
+	uint64_t *message;
 	/* constant */
 	void (*wake)(void *arg);	/* the queue became non-empty */
 	void *arg;

@@ -359,5 +359,7 @@ void mcs_session_cleanse(struct mcs_session *s)
 
 int mcs_send(struct mcs_session *s, uint16_t type, const void *msg)
 {
-	return mcp_send(s->rpc, type, msg);
+	int r = mc_fault("client.send");
+
+	return r < 0 ? r : mcp_send(s->rpc, type, msg);
 }

@@ -102,6 +102,26 @@ static void versions_stay_while_open(void **state)
 	assert_int_equal(fixture_wait_used(a, 0), 0);
 }
 
+/* More than go into one message, while no message goes out. */
+static void pins_of_many_are_given_back(void **state)
+{
+	enum { MANY = 40000 };
+	mcs_object_t **o = calloc(MANY, sizeof(*o));
+
+	fixture_put_ok(a, "k", 100000, 1);
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(mcs_object_open(peer, fixture_key("k"), &o[i], -1), 0);
+	assert_int_equal(mcs_remove(a, fixture_key("k"), MCS_REMOVE_FORCE, -1), 0);
+	assert_int_equal(mc_fault_set("client.send=error:EIO"), 0);
+	for (int i = 0; i < MANY; i++)
+		mcs_object_close(o[i]);
+	while (mc_fault_hits("client.send") < 2)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(fixture_wait_used(a, 0), 0);
+	free(o);
+}
+
 static void empty_and_small_objects(void **state)
 {
 	char buf[16];
@@ -390,7 +410,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(versions_stay_while_open), T(empty_and_small_objects), T(no_map_over_tcp_only),
+		T(versions_stay_while_open), T(pins_of_many_are_given_back), T(empty_and_small_objects),
+		T(no_map_over_tcp_only),
 		T(pins_outlive_leases), T(leases_of_long_reads_are_renewed),
 		T(unchecked_reads_are_checked_when_late), T(bad_bytes_are_never_data),
 		T(a_bad_trailer_spoils_ranges_only), T(small_objects_are_checked_too),
