@@ -341,7 +341,8 @@ static int64_t get_bounced(struct get *g, unsigned i)
 	return changed ? mc_fail(-MC_EREPLICA_GONE, "the object changes all the time") : n;
 }
 
-/* A mapped object to where it is wanted. */
+/* A mapped object to where it is wanted.  Without its checksum it is believed only once its pin is known to hold
+ * still: pins are lost with the daemon's connection to the master, and the memory is another object's then. */
 static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 {
 	bool verify = g->s->conf.verify;
@@ -356,9 +357,35 @@ static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 	r = room_of(g, i, e->size, &one, &iov, &n);
 	if (r < 0)
 		return r;
+	MC_FAULT_POINT("client.node.before_copy");
 	if (scatter(iov, n, data, e->size, verify) != e->crc32c && verify)
 		return mc_fail(-MC_ECHECKSUM, "checksum mismatch in a mapped object");
 	return (int64_t)e->size;
+}
+
+static bool unchecked(const struct get *g, unsigned i, const struct mcs_node_req *pin)
+{
+	return !g->s->conf.verify && pin->c.pin && g->items[i].result >= 0;
+}
+
+/* What was copied without a checksum comes again when its memory may have been another object's by then. */
+static int ask_held(struct get *g, const unsigned *index, const struct mcs_node_req *pin, unsigned n)
+{
+	struct mcs_node_req *q = calloc(n, sizeof(*q));
+	unsigned asked = 0, answer = 0;
+	int r;
+
+	if (!q)
+		return -ENOMEM;
+	for (unsigned k = 0; k < n; k++)
+		if (unchecked(g, index[k], &pin[k]))
+			q[asked++] = (struct mcs_node_req){ .op = MCFS_RING_HELD, .pin = pin[k].c.pin };
+	r = asked ? mcs_node_run(g->c, q, asked, NULL, g->deadline) : 0;
+	for (unsigned k = 0; k < n && r == 0; k++)
+		if (unchecked(g, index[k], &pin[k]) && q[answer++].c.result != 0)
+			g->items[index[k]].result = get_bounced(g, index[k]);
+	free(q);
+	return r;
 }
 
 /* Whole objects into memory that the daemon does not see: @index of @n items. */
@@ -382,7 +409,12 @@ static int get_by_maps(struct get *g, const unsigned *index, unsigned n)
 			item->result = get_bounced(g, index[k]);
 		else if (item->result == 0)
 			item->result = get_mapped(g, index[k], &q[k].c);
+		/* Damaged, or no more that object's: the daemon knows which, and asks again. */
+		if (item->result == -MC_ECHECKSUM)
+			item->result = get_bounced(g, index[k]);
 	}
+	if (r == 0)
+		r = ask_held(g, index, q, n);
 	for (unsigned k = 0; k < n && r == 0; k++)
 		if (q[k].c.pin)
 			q[pins++] = (struct mcs_node_req){

@@ -3,11 +3,14 @@
 #include <config.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "client/session.h"
+#include "client/store_i.h"
 #include "common/fault.h"
 #include "tests/unit/node_fixture.h"
 
@@ -283,6 +286,55 @@ static void test_moved(void **state)
 	mcs_close(other);
 }
 
+struct copy {
+	mcs_t *s;
+	struct mcs_get_item item;
+};
+
+static void *get_copy(void *arg)
+{
+	struct copy *g = arg;
+
+	(void)mcs_get_batch(g->s, &g->item, 1, -1);
+	return NULL;
+}
+
+/* Nor are bytes believed that were copied from it afterwards, without a checksum to tell. */
+static void test_copied_late(void **state)
+{
+	struct mcs_conf conf;
+	unsigned char *buf = malloc(300000);
+	struct iovec iov = { buf, 300000 };
+	struct copy g = { .item = { .key = fixture_key("late"), .whole = 1, .iov = &iov, .iovcnt = 1 } };
+	uint64_t epoch = mcs_epoch(node_store());
+	pthread_t thread;
+	char key[16];
+
+	(void)state;
+	mcs_conf_init(&conf);
+	conf.daemon = node_address();
+	conf.verify = 0;
+	assert_int_equal(mcs_open(&conf, &g.s), 0);
+	fixture_put_ok(node_store(), "late", 300000, 1);
+	assert_int_equal(mc_fault_set("client.node.before_copy=delay:3000@1"), 0);
+	assert_int_equal(pthread_create(&thread, NULL, get_copy, &g), 0);
+	while (mc_fault_hits("client.node.before_copy") < 1)
+		usleep(1000);
+	assert_int_equal(mcs_remove(c, fixture_key("late"), MCS_REMOVE_FORCE, -1), 0);
+	mcs_session_taint(node_store()->session, epoch);
+	while (mcs_epoch(node_store()) == epoch)
+		usleep(1000);
+	for (int i = 0; i < 128; i++) {
+		snprintf(key, sizeof(key), "fill-%d", i);
+		fixture_put_ok(node_store(), key, MIB, 9);
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(g.item.result, -MCS_ENOOBJECT);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	mcs_close(g.s);
+	free(buf);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -295,6 +347,7 @@ int main(void)
 		TEST(test_objects_lost),
 		TEST(test_copied),
 		TEST(test_moved),
+		TEST(test_copied_late),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
