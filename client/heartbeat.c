@@ -28,7 +28,6 @@ struct mcs_heartbeat {
 
 	/* atomic */
 	bool ok;
-	uint64_t answered_ms;		/* when the last one that was answered was sent */
 
 	/* the thread's */
 	uint64_t sequence;
@@ -118,7 +117,7 @@ static void *heartbeat_main(void *arg)
 		if (mc_stop_wait(&h->stop, 0))
 			break;
 		if (r >= 0)
-			__atomic_store_n(&h->answered_ms, sent_ms, __ATOMIC_RELAXED);
+			__atomic_store_n(&h->s->answered_ms, sent_ms, __ATOMIC_RELAXED);
 		note(h, r);
 	} while (!mc_stop_wait(&h->stop, period_ms(h)));
 	return NULL;
@@ -139,7 +138,6 @@ int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret)
 		return -ENOMEM;
 	h->s = s;
 	h->ok = true;
-	h->answered_ms = mc_now_ms();
 	r = mcp_client_open(&conf, &h->rpc);
 	if (r < 0)
 		goto fail;
@@ -170,11 +168,6 @@ void mcs_heartbeat_stop(struct mcs_heartbeat *h)
 	mcp_client_close(h->rpc);
 	mc_stop_done(&h->stop);
 	free(h);
-}
-
-bool mcs_heartbeat_fresh(const struct mcs_heartbeat *h, uint64_t ms)
-{
-	return mc_now_ms() - __atomic_load_n(&h->answered_ms, __ATOMIC_RELAXED) < ms;
 }
 
 bool mcs_heartbeat_ok(const struct mcs_heartbeat *h)

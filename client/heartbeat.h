@@ -14,7 +14,5 @@ int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret);
 void mcs_heartbeat_stop(struct mcs_heartbeat *h);	/* NULL is fine */
 /* Did the last one get its answer? */
 bool mcs_heartbeat_ok(const struct mcs_heartbeat *h);
-/* Was one that was sent less than @ms ago answered? */
-bool mcs_heartbeat_fresh(const struct mcs_heartbeat *h, uint64_t ms);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "client/async.h"
-#include "client/heartbeat.h"
 #include "client/layout.h"
 #include "client/read.h"
 #include "common/cleanup.h"
@@ -18,9 +17,6 @@
 /* A larger trailer (of an object over 64 GiB) is fetched for each read. */
 #define TRAILER_KEPT ((uint64_t)4 << 20)
 #define VERIFY_STEP ((size_t)1 << 20)
-/* A master to which nothing comes through lets go of a connection after a minute (rpc_server.c). */
-#define SILENCE_MS 20000
-#define ASK_MS 1000
 /* After a restart a master holds everything for three heartbeats, in which owners come back; the longest that
  * an owner lets go by between two is two fifths of its time to live. */
 #define RETURN_BEATS 3
@@ -570,7 +566,6 @@ int mcs_object_map(struct mcs_object *o, const void **ret_data, int64_t timeout_
 int mcs_object_held(struct mcs_object *o)
 {
 	struct mcs *s = o->s;
-	bool there;
 	int r;
 
 	r = mcs_check_fork(s);
@@ -580,9 +575,7 @@ int mcs_object_held(struct mcs_object *o)
 		return mcs_node_object_held(o);
 	/* First whether there is a connection, then whether the pin is of it: one that is made between
 	 * the two is another. */
-	there = mcs_heartbeat_fresh(s->heartbeat, SILENCE_MS) ? mcs_session_up(s->session) :
-		!mcs_session_probe(s->session, mc_deadline_ms(ASK_MS));
-	if (there && pinned(o))
+	if (mcs_connected(s) && pinned(o))
 		return 0;
 	return mc_fail(-MC_EREPLICA_GONE, "the version is not held any more");
 }

@@ -19,9 +19,9 @@ MC_COUNTER(given_up, "mooncake_client_writes_given_up_total", "",
 
 bool mcs_put_owned(const struct mcs *s, uint64_t epoch, uint64_t seen_ns)
 {
-	if (mcs_epoch(s) != epoch)
+	if (mc_now_ns() - seen_ns >= LOOK_MS * MC_NS_PER_MS && !mcs_connected(s))
 		return false;
-	return mc_now_ns() - seen_ns < LOOK_MS * MC_NS_PER_MS || mcs_session_up(s->session);
+	return mcs_epoch(s) == epoch;
 }
 
 int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,

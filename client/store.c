@@ -20,6 +20,8 @@
 #define UNMOUNT_MS 2000
 #define OWNER_NAP_NS 20000000
 #define LAZY_MS 200		/* a lazy open tries so long, the keeper goes on */
+#define SILENCE_MS 20000
+#define ASK_MS 1000
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
@@ -115,6 +117,16 @@ static int open_engine(struct mcs *s)
 	if (r < 0)
 		return r;
 	return mce_engine_open(&conf, &s->engine);
+}
+
+/* A connection through which nothing comes any more looks as it did; the master lets go of it after a minute
+ * (rpc_server.c). */
+bool mcs_connected(const struct mcs *s)
+{
+	uint64_t silence = mc_now_ms() - __atomic_load_n(&s->answered_ms, __ATOMIC_RELAXED);
+
+	return silence < __atomic_load_n(&s->silence_ms, __ATOMIC_RELAXED) ? mcs_session_up(s->session) :
+		!mcs_session_probe(s->session, mc_deadline_ms(ASK_MS));
 }
 
 /* ---- what the session calls ---- */
@@ -309,6 +321,8 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 	if (!s)
 		return -ENOMEM;
 	s->fork_depth = mc_fork_depth;
+	s->silence_ms = SILENCE_MS;
+	s->answered_ms = mc_now_ms();
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->grow_lock, NULL);
 	pthread_mutex_init(&s->alone_lock, NULL);

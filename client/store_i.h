@@ -64,6 +64,8 @@ struct mcs {
 	struct mc_list objects;		/* struct mcs_object: open ones */
 	/* atomic */
 	bool attaching;			/* new connections offer the segment */
+	uint64_t answered_ms;		/* when the last heartbeat that was answered was sent */
+	uint64_t silence_ms;		/* so long after it the connection itself is asked (mcs_connected()) */
 };
 
 /* 0, or -MC_EUNAVAILABLE in a forked child.  Calls that reach the master, the engine or the daemon are refused
@@ -99,6 +101,10 @@ static inline uint64_t mcs_epoch(const struct mcs *s)
 {
 	return mcs_session_epoch(s->session);
 }
+
+/* Is the connection of that number still there, at the master too?  For what it holds: pins, room of puts.  As a rule
+ * without a request; a second when the master has not answered for long, and then perhaps cannot. */
+bool mcs_connected(const struct mcs *s);
 
 /* Remove what @msg says, part by part; the number removed. */
 int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t deadline);

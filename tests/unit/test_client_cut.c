@@ -35,6 +35,7 @@ static struct {
 	unsigned cuts;
 	bool stop;
 	bool cut_all;		/* every connection, now */
+	bool hush;		/* nothing comes through, and no end either */
 	void (*meanwhile)(void);	/* what others do before a cut; not atomic */
 } relay;
 /* One dials or the master is started again, not both. */
@@ -115,6 +116,10 @@ static void *pump_main(void *arg)
 	while (ok && !stopping() && !__atomic_load_n(&relay.cut_all, __ATOMIC_SEQ_CST)) {
 		struct pollfd fds[2] = { { p->fd[0], POLLIN, 0 }, { p->fd[1], POLLIN, 0 } };
 
+		if (__atomic_load_n(&relay.hush, __ATOMIC_SEQ_CST)) {
+			(void)poll(NULL, 0, 10);
+			continue;
+		}
 		(void)poll(fds, 2, 50);
 		for (int i = 0; i < 2 && ok; i++)
 			if (fds[i].revents)
@@ -583,8 +588,21 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 }
 
+/* As after a call of another thread that was given up without an answer. */
+static void taint(struct writer *w)
+{
+	mcs_session_taint(w->s->session, mcs_epoch(w->s));
+}
+
+/* Nothing comes through any more, and no end of the connection either. */
+static void hush(struct writer *w)
+{
+	__atomic_store_n(&w->s->silence_ms, 300, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&relay.hush, true, __ATOMIC_SEQ_CST);
+}
+
 /* No byte goes out, and the room of the put is given away: the write ends before its bytes can go there. */
-static void end_while_it_writes(struct writer *w)
+static void end_while_it_writes(struct writer *w, void (*end)(struct writer *w))
 {
 	int64_t before = given_up();
 	uint64_t until = mc_deadline_ms(60000);
@@ -596,11 +614,11 @@ static void end_while_it_writes(struct writer *w)
 	while (mc_fault_hits("engine.tcp.send") < 1 && mc_now_ns() < until)
 		nap();
 	assert_true(mc_fault_hits("engine.tcp.send") > 0);
-	/* As after a call of another thread that was given up without an answer. */
-	mcs_session_taint(w->s->session, mcs_epoch(w->s));
+	end(w);
 	while (given_up() == before && mc_now_ns() < until)
 		nap();
 	assert_true(given_up() > before);
+	__atomic_store_n(&relay.hush, false, __ATOMIC_SEQ_CST);
 	for (int i = 0; i < OTHERS; i++) {
 		snprintf(key, sizeof(key), "other-%d", i);
 		fixture_put_ok(direct, key, SLOW, 10 + (unsigned)i);
@@ -619,12 +637,16 @@ static void a_write_ends_with_its_connection(void **state)
 
 	fixture_put_ok(w.s, "first", SLOW, 3);
 	assert_int_equal(mcs_remove(direct, fixture_key("first"), MCS_REMOVE_FORCE, -1), 0);
-	end_while_it_writes(&w);
+	end_while_it_writes(&w, taint);
+	assert_int_equal(w.result, 0);
+	fixture_expect(direct, "slow", SLOW, 1);
+	expect_clean();
+	end_while_it_writes(&w, hush);
 	assert_int_equal(w.result, 0);
 	fixture_expect(direct, "slow", SLOW, 1);
 	expect_clean();
 	assert_int_equal(mcs_stream_open(w.s, fixture_key("stream"), SLOW, NULL, &w.st, -1), 0);
-	end_while_it_writes(&w);
+	end_while_it_writes(&w, taint);
 	assert_int_equal(mcs_errno(w.result), ESTALE);
 	assert_int_equal(mcs_errno(mcs_stream_commit(w.st, SLOW, -1)), ESTALE);
 	expect_clean();
@@ -768,7 +790,7 @@ static void an_event_is_not_waited_for_longer(void **state)
 		;
 	assert_true(mc_now_ns() - began < 30 * MC_NS_PER_SEC);
 	__atomic_store_n(&relay.cut_all, false, __ATOMIC_SEQ_CST);
-	while (mcs_watch_next(w, &e, -1) < 0)
+	while (mcs_watch_next(w, &e, 1000) < 0)
 		;
 	mcs_watch_close(w);
 	mcs_close(patient);
