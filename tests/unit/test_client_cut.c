@@ -4,16 +4,15 @@
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
+#include "tests/unit/test_client_relay.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "client/store_i.h"
 #include "common/cleanup.h"
@@ -23,163 +22,6 @@
 #include "common/net.h"
 #include "proto/codec.h"
 
-/* ---- a relay in front of the master that cuts where it is told ---- */
-
-static struct {
-	int listener;
-	char addr[MC_ADDR_MAX];
-	pthread_t thread;
-	/* atomic */
-	unsigned type;		/* cut at this message, 0: never */
-	bool reply;		/* at its answer, else at the request */
-	unsigned cuts;
-	bool stop;
-	bool cut_all;		/* every connection, now */
-	bool hush;		/* nothing comes through, and no end either */
-	void (*meanwhile)(void);	/* what others do before a cut; not atomic */
-} relay;
-/* One dials or the master is started again, not both. */
-static pthread_mutex_t dialling = PTHREAD_MUTEX_INITIALIZER;
-
-static bool stopping(void)
-{
-	return __atomic_load_n(&relay.stop, __ATOMIC_SEQ_CST);
-}
-
-struct pump {
-	int fd[2];		/* client, master */
-};
-
-static bool read_full(int fd, void *buf, size_t len)
-{
-	for (size_t n = 0; n < len;) {
-		struct pollfd p = { fd, POLLIN, 0 };
-		ssize_t r;
-
-		if (poll(&p, 1, 100) < 0 || stopping())
-			return false;
-		r = recv(fd, (char *)buf + n, len - n, MSG_DONTWAIT);
-		if (r == 0 || (r < 0 && errno != EAGAIN))
-			return false;
-		n += r > 0 ? (size_t)r : 0;
-	}
-	return true;
-}
-
-static bool write_full(int fd, const void *buf, size_t len)
-{
-	for (size_t n = 0; n < len;) {
-		ssize_t r = send(fd, (const char *)buf + n, len - n, MSG_NOSIGNAL | MSG_DONTWAIT);
-		struct pollfd p = { fd, POLLOUT, 0 };
-
-		if (r < 0 && errno != EAGAIN)
-			return false;
-		if (r < 0)
-			(void)poll(&p, 1, 100);
-		n += r > 0 ? (size_t)r : 0;
-	}
-	return true;
-}
-
-/* One frame from side @from to the other; false ends the connection. */
-static bool pass(struct pump *p, int from)
-{
-	uint8_t head[MCP_FRAME_HEADER], *body;
-	struct mcp_frame f;
-	unsigned type;
-	bool ok;
-
-	if (!read_full(p->fd[from], head, sizeof(head)) ||
-	    mcp_frame_unpack(head, MCP_FRAME_MAX, &f) < 0)
-		return false;
-	body = malloc(f.length + 1);
-	ok = read_full(p->fd[from], body, f.length);
-	type = __atomic_load_n(&relay.type, __ATOMIC_SEQ_CST);
-	if (ok && type == f.type && __atomic_load_n(&relay.reply, __ATOMIC_SEQ_CST) == (from == 1)) {
-		__atomic_store_n(&relay.type, 0, __ATOMIC_SEQ_CST);
-		__atomic_add_fetch(&relay.cuts, 1, __ATOMIC_SEQ_CST);
-		if (relay.meanwhile)
-			relay.meanwhile();
-		ok = false;
-	}
-	ok = ok && write_full(p->fd[!from], head, sizeof(head)) &&
-		write_full(p->fd[!from], body, f.length);
-	free(body);
-	return ok;
-}
-
-static void *pump_main(void *arg)
-{
-	struct pump *p = arg;
-	bool ok = true;
-
-	while (ok && !stopping() && !__atomic_load_n(&relay.cut_all, __ATOMIC_SEQ_CST)) {
-		struct pollfd fds[2] = { { p->fd[0], POLLIN, 0 }, { p->fd[1], POLLIN, 0 } };
-
-		if (__atomic_load_n(&relay.hush, __ATOMIC_SEQ_CST)) {
-			(void)poll(NULL, 0, 10);
-			continue;
-		}
-		(void)poll(fds, 2, 50);
-		for (int i = 0; i < 2 && ok; i++)
-			if (fds[i].revents)
-				ok = pass(p, i);
-	}
-	close(p->fd[0]);
-	close(p->fd[1]);
-	free(p);
-	return NULL;
-}
-
-/* The master behind the relay; negative while everything is cut. */
-static int dial(void)
-{
-	MC_LOCKED(&dialling);
-	return __atomic_load_n(&relay.cut_all, __ATOMIC_SEQ_CST) ? -ECONNREFUSED :
-		mc_connect(fixture_master_addr(), mc_deadline_ms(5000));
-}
-
-static void *relay_main(void *arg)
-{
-	pthread_t pumps[256];
-	unsigned n = 0;
-
-	while (!stopping()) {
-		struct pollfd fds = { relay.listener, POLLIN, 0 };
-		struct pump *p;
-		int fd, master;
-
-		(void)poll(&fds, 1, 50);
-		fd = mc_accept(relay.listener);
-		if (fd < 0 || n == 256)
-			continue;
-		master = dial();
-		if (master == -ECONNREFUSED) {
-			close(fd);
-			continue;
-		}
-		assert_true(master >= 0);
-		p = malloc(sizeof(*p));
-		*p = (struct pump){ { fd, master } };
-		assert_int_equal(pthread_create(&pumps[n++], NULL, pump_main, p), 0);
-	}
-	while (n)
-		pthread_join(pumps[--n], NULL);
-	return NULL;
-}
-
-static void cut_at(unsigned type, bool reply)
-{
-	__atomic_store_n(&relay.reply, reply, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&relay.cuts, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&relay.type, type, __ATOMIC_SEQ_CST);
-}
-
-static void expect_cut(void)
-{
-	assert_int_equal(__atomic_load_n(&relay.cuts, __ATOMIC_SEQ_CST), 1);
-}
-
 /* ---- the tests ---- */
 
 static mcs_t *s, *direct;
@@ -187,10 +29,7 @@ static mcs_t *s, *direct;
 static void up(void (*tweak)(struct mcm_conf *conf))
 {
 	fixture_master(tweak);
-	memset(&relay, 0, sizeof(relay));
-	relay.listener = mc_listen("127.0.0.1:0", 16, 0, relay.addr);
-	assert_true(relay.listener >= 0);
-	assert_int_equal(pthread_create(&relay.thread, NULL, relay_main, NULL), 0);
+	relay_start();
 	direct = fixture_store(32 * MIB);
 	s = fixture_store_with(0, 0, relay.addr);
 }
@@ -205,9 +44,7 @@ static int teardown(void **state)
 {
 	mcs_close(s);
 	mcs_close(direct);
-	__atomic_store_n(&relay.stop, true, __ATOMIC_SEQ_CST);
-	pthread_join(relay.thread, NULL);
-	close(relay.listener);
+	relay_stop();
 	fixture_master_stop();
 	return 0;
 }
@@ -225,23 +62,23 @@ static const unsigned put_types[] = { MCP_PUT_START, MCP_PUT_END };
 static void puts_are_done_once(void **state)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		cut_at(put_types[i / 2], i % 2);
+		relay_cut_at(put_types[i / 2], i % 2);
 		assert_int_equal(fixture_put(s, "plain", 100000, 1, 0), 0);
-		expect_cut();
+		relay_expect_cut();
 		fixture_expect(direct, "plain", 100000, 1);
 
 		/* A put that must be the first knows its own value when it sees it. */
-		cut_at(put_types[i / 2], i % 2);
+		relay_cut_at(put_types[i / 2], i % 2);
 		assert_int_equal(fixture_put(s, "excl", 100000, 2, MCS_PUT_EXCL), 0);
-		expect_cut();
+		relay_expect_cut();
 		fixture_expect(direct, "excl", 100000, 2);
-		cut_at(put_types[i / 2], i % 2);
+		relay_cut_at(put_types[i / 2], i % 2);
 		assert_int_equal(fixture_put(s, "excl0", 0, 2, MCS_PUT_EXCL), 0);
-		expect_cut();
+		relay_expect_cut();
 
-		cut_at(put_types[i / 2], i % 2);
+		relay_cut_at(put_types[i / 2], i % 2);
 		assert_int_equal(fixture_put(s, "plain", 70000, 3, MCS_PUT_UPSERT), 0);
-		expect_cut();
+		relay_expect_cut();
 		fixture_expect(direct, "plain", 70000, 3);
 		expect_clean();
 	}
@@ -266,12 +103,12 @@ static void batches_are_done_once(void **state)
 							.iovcnt = 1, .result = -1, .existed = -1 };
 			get[k] = (struct mcs_get_item){ fixture_key(name[k]), 0, 1, &to[k], 1, -1 };
 		}
-		cut_at(put_types[i / 2], i % 2);
+		relay_cut_at(put_types[i / 2], i % 2);
 		assert_int_equal(mcs_put_batch(s, put, N, NULL, -1), N);
-		expect_cut();
-		cut_at(MCP_GET, i % 2);
+		relay_expect_cut();
+		relay_cut_at(MCP_GET, i % 2);
 		assert_int_equal(mcs_get_batch(s, get, N, -1), N);
-		expect_cut();
+		relay_expect_cut();
 		assert_memory_equal(data, out, sizeof(data));
 		expect_clean();
 	}
@@ -290,31 +127,31 @@ static void questions_are_asked_again(void **state)
 
 	fixture_put_ok(direct, "q", 200000, 1);
 	for (unsigned reply = 0; reply < 2; reply++) {
-		cut_at(MCP_GET, reply);
+		relay_cut_at(MCP_GET, reply);
 		fixture_expect(s, "q", 200000, 1);
-		expect_cut();
-		cut_at(MCP_GET, reply);
+		relay_expect_cut();
+		relay_cut_at(MCP_GET, reply);
 		assert_int_equal(mcs_stat(s, key, &info, -1), 0);
-		expect_cut();
-		cut_at(MCP_GET, reply);
+		relay_expect_cut();
+		relay_cut_at(MCP_GET, reply);
 		assert_int_equal(mcs_object_open(s, key, &o, -1), 0);
-		expect_cut();
+		relay_expect_cut();
 		assert_int_equal(mcs_object_verify(o), 0);
 		mcs_object_close(o);
-		cut_at(MCP_EXIST, reply);
+		relay_cut_at(MCP_EXIST, reply);
 		assert_int_equal(mcs_exist(s, &key, 1, &present, -1), 1);
-		expect_cut();
-		cut_at(MCP_STATS, reply);
+		relay_expect_cut();
+		relay_cut_at(MCP_STATS, reply);
 		assert_int_equal(mcs_pool_stat(s, &pool, -1), 0);
-		expect_cut();
-		cut_at(MCP_SEGMENTS, reply);
+		relay_expect_cut();
+		relay_cut_at(MCP_SEGMENTS, reply);
 		assert_int_equal(mcs_segments(s, &seg, -1), 1);
 		free(seg);
-		expect_cut();
-		cut_at(MCP_LIST, reply);
+		relay_expect_cut();
+		relay_cut_at(MCP_LIST, reply);
 		assert_int_equal(mcs_list_open(s, fixture_key(""), 0, &l), 0);
 		assert_int_equal(mcs_list_next(l, &e, -1), 1);
-		expect_cut();
+		relay_expect_cut();
 		mcs_list_close(l);
 	}
 	expect_clean();
@@ -339,13 +176,13 @@ static void long_questions_are_asked_again(void **state)
 	}
 	for (unsigned reply = 0; reply < 3; reply++) {
 		if (reply < 2)
-			cut_at(MCP_EXIST, reply);
+			relay_cut_at(MCP_EXIST, reply);
 		memset(present, 7, MANY);
 		assert_int_equal(mcs_exist(s, key, MANY, present, -1), 8);
 		for (unsigned i = 0; i < MANY; i++)
 			assert_int_equal(present[i], i % 7 && i % 500 == 1);
 		if (reply < 2)
-			expect_cut();
+			relay_expect_cut();
 	}
 	expect_clean();
 	free(key);
@@ -356,9 +193,9 @@ static void removes_say_what_is(void **state)
 {
 	for (unsigned reply = 0; reply < 2; reply++) {
 		fixture_put_ok(direct, "r", 1000, 1);
-		cut_at(MCP_REMOVE, reply);
+		relay_cut_at(MCP_REMOVE, reply);
 		assert_int_equal(mcs_remove(s, fixture_key("r"), 0, -1), 0);
-		expect_cut();
+		relay_expect_cut();
 		assert_int_equal(mcs_remove(s, fixture_key("r"), 0, -1), -MCS_ENOOBJECT);
 	}
 	expect_clean();
@@ -373,9 +210,9 @@ static void renames_never_lose_the_object(void **state)
 		int r;
 
 		fixture_put_ok(direct, "from", 1000, reply);
-		cut_at(MCP_RENAME, reply);
+		relay_cut_at(MCP_RENAME, reply);
 		r = mcs_rename(s, fixture_key("from"), fixture_key("to"), 0, -1);
-		expect_cut();
+		relay_expect_cut();
 		assert_true(r == 0 || r == -MCS_ERPC);
 		from = !mcs_stat(direct, fixture_key("from"), &info, -1);
 		to = !mcs_stat(direct, fixture_key("to"), &info, -1);
@@ -407,9 +244,9 @@ static void open_objects_are_pinned_again(void **state)
 	assert_int_equal(mcs_object_open(s, fixture_key("kept"), &kept, -1), 0);
 	assert_int_equal(mcs_object_open(s, fixture_key("gone"), &gone, -1), 0);
 	assert_int_equal(mcs_remove(direct, fixture_key("gone"), MCS_REMOVE_FORCE, -1), 0);
-	cut_at(MCP_GET, true);
+	relay_cut_at(MCP_GET, true);
 	assert_int_equal(mcs_stat(s, fixture_key("kept"), &info, -1), 0);
-	expect_cut();
+	relay_expect_cut();
 	/* Two pins went with the connection; one comes back by itself. */
 	for (int i = 0; i < 400 && repins() == before; i++)
 		nanosleep(&tick, NULL);
@@ -458,7 +295,7 @@ static bool looked_for_both(void)
 
 static void restart_master(void)
 {
-	MC_LOCKED(&dialling);
+	MC_LOCKED(&relay_dialling);
 	fixture_master_stop();
 	fixture_master(keep_journal);
 }
@@ -713,9 +550,9 @@ static void a_stream_that_was_replaced_is_not_put_again(void **state)
 	for (unsigned i = 0; i < 2; i++, opts.flags = 0) {
 		assert_int_equal(mcs_stream_open(s, fixture_key("k"), 1000, &opts, &st, -1), 0);
 		assert_int_equal(mcs_stream_write(st, 0, &iov, 1, -1), 0);
-		cut_at(MCP_PUT_END, true);
+		relay_cut_at(MCP_PUT_END, true);
 		assert_int_equal(mcs_stream_commit(st, 1000, -1), i ? -MCS_EEXISTS : 0);
-		expect_cut();
+		relay_expect_cut();
 		fixture_expect(direct, "k", 500, 9);
 		expect_clean();
 	}
@@ -754,9 +591,9 @@ static void an_answer_of_the_old_connection(void **state)
 	assert_int_equal(pthread_create(&t, NULL, get_first, &trusting), 0);
 	while (mc_fault_hits("client.pins.after_answer") < 1)
 		nanosleep(&tick, NULL);
-	cut_at(MCP_EXIST, true);
+	relay_cut_at(MCP_EXIST, true);
 	assert_int_equal(mcs_exist(trusting, &k, 1, &present, -1), 1);
-	expect_cut();
+	relay_expect_cut();
 	assert_int_equal(mcs_remove(direct, k, MCS_REMOVE_FORCE, -1), 0);
 	for (int i = 0; i < 64; i++) {
 		snprintf(key, sizeof(key), "fill-%d", i);
