@@ -7,7 +7,8 @@ requires c++
 unless_sanitized "a sanitized library needs its runtime in the program"
 lib=$top_builddir/client/.libs
 [ -e "$lib/libmooncake_store.so" ] || skip "libmooncake_store.so is not in $lib"
-start_master
+printf 'version: 1\ntenants:\n  - name: default\n    quota: 50MB\n  - name: blue\n    quota: 10MB\n' >"$tmp/policy.yaml"
+start_master --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml"
 for std in c++17 c++20; do
 	c++ -std=$std -Wall -Wextra -Werror -pedantic -O1 -pthread -I "$top_srcdir/include/mooncake/cxx" \
 		"$top_srcdir/tests/integ/cxx_real_client.cpp" -o "$tmp/program" -L "$lib" -lmooncake_store \

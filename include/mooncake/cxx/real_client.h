@@ -44,24 +44,29 @@ public:
 	RealClient &operator=(const RealClient &) = delete;
 	~RealClient() { tearDownAll(); }
 
-	/* The keys of upstream's dictionary: local_hostname and metadata_server are required,
-	 * device_name is rdma_devices, master_server_address is master_server_addr; others are ignored. */
+	/* The keys of upstream's dictionary: local_hostname and metadata_server are required, master_server_address is
+	 * master_server_addr, tenant_id says whose keys they are; others are ignored. */
 	SetupResult setup_internal(const ConfigDict &config)
 	{
 		const std::string host = get(config, "local_hostname", "", "");
 		const std::string master = get(config, "master_server_addr", "master_server_address",
 					       "127.0.0.1:50051");
 		const std::string protocol = get(config, "protocol", "", "tcp");
+		const std::string tenant = get(config, "tenant_id", "", "default");
 		std::uint64_t segment = std::uint64_t(16) << 20;
 		struct mcs_conf conf;
 		mcs_t *s = nullptr;
 
+		/* mcs.h takes texts that end at a NUL, and would see the beginning alone. */
+		if ((host + master + tenant).find('\0') != std::string::npos)
+			return SetupResult(kInvalidParams);
 		if (host.empty() || !config.count("metadata_server") ||
 		    !parse_size(get(config, "global_segment_size", "", "16777216"), segment))
 			return SetupResult(kInvalidParams);
 		mcs_conf_init(&conf);
 		conf.hostname = host.c_str();
 		conf.master = master.c_str();
+		conf.tenant = tenant.c_str();
 		conf.segment_size = protocol == "rpc_only" ? 0 : segment;
 		int r = mcs_open(&conf, &s);
 		if (r < 0)
@@ -95,8 +100,11 @@ public:
 		return call([&](mcs_t *s) { return code(mcs_unregister_buffer(s, buffer)); });
 	}
 
+	/* Of no bytes nothing is stored. */
 	int put_from(const std::string &key, void *buffer, std::size_t size)
 	{
+		if (!size && !key.empty())
+			return call([](mcs_t *) { return 0; });
 		return batch_put_from({ key }, { buffer }, { size })[0];
 	}
 
@@ -108,6 +116,7 @@ public:
 	int isExist(const std::string &key) { return batchIsExist({ key })[0]; }
 	int remove(const std::string &key, bool force = false) { return batchRemove({ key }, force)[0]; }
 
+	/* No bytes, and memory at nullptr, are -600.  Of a key that is there twice the last value counts. */
 	std::vector<int> batch_put_from(const std::vector<std::string> &keys,
 					const std::vector<void *> &buffers,
 					const std::vector<std::size_t> &sizes)
@@ -116,18 +125,29 @@ public:
 
 		if (keys.size() != buffers.size() || keys.size() != sizes.size())
 			return results;
-		std::vector<struct mcs_put_item> items(keys.size());
+		std::vector<struct mcs_put_item> items;
 		std::vector<struct iovec> iov(keys.size());
+		std::vector<std::size_t> from;
+		struct mcs_put_opts opts = {};
 		for (std::size_t i = 0; i < keys.size(); i++) {
+			struct mcs_put_item item = {};
+
+			if (!buffers[i] || !sizes[i])
+				continue;
 			iov[i] = { buffers[i], sizes[i] };
-			items[i].key = key_of(keys[i]);
-			items[i].iov = &iov[i];
-			items[i].iovcnt = 1;
+			item.key = key_of(keys[i]);
+			item.iov = &iov[i];
+			item.iovcnt = 1;
+			items.push_back(item);
+			from.push_back(i);
 		}
+		opts.flags = MCS_PUT_LAST;
+		opts.replicas = 1;
 		call([&](mcs_t *s) {
-			mcs_put_batch(s, items.data(), unsigned(items.size()), nullptr, -1);
-			for (std::size_t i = 0; i < keys.size(); i++)
-				results[i] = int(code(items[i].result));
+			if (!items.empty())
+				mcs_put_batch(s, items.data(), unsigned(items.size()), &opts, -1);
+			for (std::size_t i = 0; i < items.size(); i++)
+				results[from[i]] = int(code(items[i].result));
 			return 0;
 		});
 		return results;
