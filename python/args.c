@@ -75,6 +75,17 @@ int mcpy_key(PyObject *obj, struct mcs_key *ret)
 	return 0;
 }
 
+const char *mcpy_text(PyObject *obj, const char *what)
+{
+	Py_ssize_t len;
+	const char *text = PyUnicode_AsUTF8AndSize(obj, &len);
+
+	if (!text || strlen(text) == (size_t)len)
+		return text;
+	PyErr_Format(PyExc_ValueError, "%s must not contain NUL", what);
+	return NULL;
+}
+
 /* A tuple of the elements.  A string is a sequence too, but surely not the one that is meant. */
 static PyObject *elements(PyObject *obj, const char *what)
 {

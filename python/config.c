@@ -4,6 +4,7 @@
 #include "python/mcpy.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define DATA_TYPES 10
 #define GROUP_MAX 1024
@@ -180,7 +181,7 @@ static void config_dealloc(PyObject *self)
 
 static int take_preferred(const struct config *c, struct mcpy_opts *ret)
 {
-	Py_ssize_t n = PyTuple_GET_SIZE(c->preferred), k = 0;
+	Py_ssize_t n = PyTuple_GET_SIZE(c->preferred), k = 0, len;
 
 	if (!n && !PyUnicode_GET_LENGTH(c->preferred_one))
 		return 0;
@@ -189,13 +190,16 @@ static int take_preferred(const struct config *c, struct mcpy_opts *ret)
 		PyErr_NoMemory();
 		return -1;
 	}
-	if (PyUnicode_GET_LENGTH(c->preferred_one))
-		ret->preferred[k++] = PyUnicode_AsUTF8(c->preferred_one);
-	for (Py_ssize_t i = 0; i < n; i++)
-		ret->preferred[k++] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(c->preferred, i));
-	for (Py_ssize_t i = 0; i < k; i++)
-		if (!ret->preferred[i])
+	for (Py_ssize_t i = -1; i < n; i++) {
+		PyObject *name = i < 0 ? c->preferred_one : PyTuple_GET_ITEM(c->preferred, i);
+		const char *text = PyUnicode_AsUTF8AndSize(name, &len);
+
+		if (!text)
 			return -1;
+		/* One with a NUL is no segment's. */
+		if (len && strlen(text) == (size_t)len)
+			ret->preferred[k++] = text;
+	}
 	ret->opts.preferred = ret->preferred;
 	return 0;
 }

@@ -65,9 +65,9 @@ static PyObject *engine_open(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
 		return NULL;
-	conf.metadata = PyUnicode_AsUTF8(a[0]);
-	conf.name = conf.metadata ? PyUnicode_AsUTF8(a[1]) : NULL;
-	conf.nic_filter = conf.name ? PyUnicode_AsUTF8(a[2]) : NULL;
+	conf.metadata = mcpy_text(a[0], "metadata_server");
+	conf.name = conf.metadata ? mcpy_text(a[1], "local_hostname") : NULL;
+	conf.nic_filter = conf.name ? mcpy_text(a[2], "device_name") : NULL;
 	if (!conf.nic_filter)
 		return NULL;
 	if (e->te)
@@ -122,7 +122,7 @@ static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
 		return NULL;
 	if (a[0] && a[0] != Py_None) {
-		filter = PyUnicode_AsUTF8(a[0]);
+		filter = mcpy_text(a[0], "device_name");
 		if (!filter)
 			return NULL;
 	}
@@ -167,7 +167,7 @@ static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize
 	    mcpy_u64(a[1], "capacity", &len) < 0)
 		return NULL;
 	if (a[2]) {
-		location = PyUnicode_AsUTF8(a[2]);
+		location = mcpy_text(a[2], "location");
 		if (!location)
 			return NULL;
 	}
@@ -214,7 +214,7 @@ static PyObject *engine_register_batch(PyObject *self, PyObject *const *args, Py
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
 		return NULL;
 	if (a[2]) {
-		location = PyUnicode_AsUTF8(a[2]);
+		location = mcpy_text(a[2], "location");
 		if (!location)
 			return NULL;
 	}
@@ -420,13 +420,13 @@ static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwna
 	*t = (struct transfer){ .opts = { .size = sizeof(t->opts) } };
 	if (mcpy_args(&transfer_sig, args, nargs, kwnames, a) < 0)
 		return -1;
-	t->target = PyUnicode_AsUTF8(a[A_TARGET]);
+	t->target = mcpy_text(a[A_TARGET], "target_hostname");
 	if (!t->target || mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 ||
 	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
 		return -1;
 	if (a[A_NAME] && a[A_NAME] != Py_None) {
-		t->opts.notify_name = PyUnicode_AsUTF8(a[A_NAME]);
-		t->opts.notify_msg = a[A_MSG] ? PyUnicode_AsUTF8(a[A_MSG]) : "";
+		t->opts.notify_name = mcpy_text(a[A_NAME], "name");
+		t->opts.notify_msg = a[A_MSG] ? mcpy_text(a[A_MSG], "msg") : "";
 		if (!t->opts.notify_name || !t->opts.notify_msg)
 			return -1;
 	}
@@ -583,7 +583,7 @@ static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t 
 	int r = FAILED;
 	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = PyUnicode_AsUTF8(a[0])))
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = mcpy_text(a[0], "peer_server_name")))
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
@@ -603,7 +603,7 @@ static PyObject *engine_first_buffer(PyObject *self, PyObject *const *args, Py_s
 	const char *name;
 	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = PyUnicode_AsUTF8(a[0])))
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = mcpy_text(a[0], "segment_name")))
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS

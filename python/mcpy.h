@@ -41,6 +41,10 @@ int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t narg
 /* str (as UTF-8) or bytes; points into @obj. */
 int mcpy_key(PyObject *obj, struct mcs_key *ret);
 
+/* A str for what takes texts that end at a NUL, in @obj; ValueError that names @what for one that has a NUL inside, of
+ * which only the beginning would be seen. */
+const char *mcpy_text(PyObject *obj, const char *what);
+
 struct mcpy_keys {
 	PyObject *tuple;
 	struct mcs_key *key;

@@ -3,6 +3,7 @@
 #include "python/mcpy.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 				PyObject *kwnames)
@@ -237,6 +238,7 @@ static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ss
 	static const struct mcpy_sig sig = { "remove_by_regex", 1, { "regex_pattern", "force" } };
 	const char *pattern;
 	PyObject *a[2];
+	Py_ssize_t len;
 	bool force;
 
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0)
@@ -244,8 +246,13 @@ static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ss
 	if (!PyUnicode_Check(a[0]))
 		return PyErr_Format(PyExc_TypeError, "regex_pattern must be str, not %.100s",
 				    Py_TYPE(a[0])->tp_name);
-	pattern = PyUnicode_AsUTF8(a[0]);
-	return pattern ? remove_match(self, pattern, force) : NULL;
+	pattern = PyUnicode_AsUTF8AndSize(a[0], &len);
+	if (!pattern)
+		return NULL;
+	/* What stands before a NUL is found in other keys than all of it. */
+	if (strlen(pattern) != (size_t)len)
+		return PyLong_FromLong(MCPY_INVALID_PARAMS);
+	return remove_match(self, pattern, force);
 }
 
 static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -280,8 +287,8 @@ PyMethodDef mcpy_name_methods[] = {
 	  "key." },
 	{ "remove_by_regex", MCPY_FAST(store_remove_regex),
 	  "remove_by_regex(regex_pattern: str, force: bool = False) -> int\n\nRemove all keys in which "
-	  "the pattern (PCRE2) is found; leased ones are left unless force.\nHow many were removed, or "
-	  "a negative error code." },
+	  "the pattern (PCRE2; \\0 for a NUL) is found; leased ones are left unless force.\nHow many were removed, or "
+	  "a negative error code; -600 also for a pattern that contains NUL." },
 	{ "remove_all", MCPY_FAST(store_remove_all),
 	  "remove_all(force: bool = False) -> int\n\nRemove all keys; leased ones are left unless force.  "
 	  "How many were removed, or a\nnegative error code." },

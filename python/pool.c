@@ -127,7 +127,7 @@ static const char **take_names(PyObject *tuple)
 	if (!names)
 		PyErr_NoMemory();
 	for (Py_ssize_t i = 0; i < n && names; i++) {
-		names[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i));
+		names[i] = mcpy_text(PyTuple_GET_ITEM(tuple, i), "a segment's name");
 		if (!names[i]) {
 			PyMem_Free(names);
 			names = NULL;
@@ -187,7 +187,7 @@ static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t na
 	const char *id;
 	int64_t n;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(id = PyUnicode_AsUTF8(a[0])))
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(id = mcpy_text(a[0], "id")))
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c)

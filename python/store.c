@@ -169,14 +169,14 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 	bool on;
 
 	mcs_conf_init(conf);
-	conf->hostname = PyUnicode_AsUTF8(a[A_HOSTNAME]);
-	conf->master = conf->hostname ? PyUnicode_AsUTF8(a[A_MASTER]) : NULL;
+	conf->hostname = mcpy_text(a[A_HOSTNAME], "hostname");
+	conf->master = conf->hostname ? mcpy_text(a[A_MASTER], "master") : NULL;
 	if (!conf->master || mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
 	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0)
 		return -1;
 	conf->force_tcp = on;
 	if (a[A_TENANT]) {
-		conf->tenant = PyUnicode_AsUTF8(a[A_TENANT]);
+		conf->tenant = mcpy_text(a[A_TENANT], "tenant");
 		if (!conf->tenant)
 			return -1;
 	}
@@ -191,7 +191,7 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 		conf->setup_timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
 	}
 	if (a[A_DAEMON]) {
-		conf->daemon = PyUnicode_AsUTF8(a[A_DAEMON]);
+		conf->daemon = mcpy_text(a[A_DAEMON], "daemon");
 		if (!conf->daemon)
 			return -1;
 	}

@@ -216,6 +216,10 @@ def prepare(a):
     check_protocol(a["protocol"], segment)
     if parse_bool(a["enable_ssd_offload"], "enable_ssd_offload"):
         _once("enable_ssd_offload: this client has no disk tier, continuing with memory only")
-    return dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), segment_size=segment,
-                master=master_address(a["master_server_addr"]), force_tcp=forced_tcp(),
-                tenant=str(a["tenant_id"] or "default"))
+    names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
+                 tenant=str(a["tenant_id"] or "default"))
+    for what, name in names.items():
+        # what takes them would see the beginning alone, which may be the name of another one
+        if "\0" in name:
+            raise Bad(f"{what} {name!r} contains NUL")
+    return dict(names, segment_size=segment, force_tcp=forced_tcp())

@@ -26,6 +26,8 @@ class Tasks:
     """The methods of MooncakeDistributedStore for tasks.  An id is a pair of ints."""
 
     def _start_task(self, move, key, sources, targets):
+        if any(isinstance(name, str) and "\0" in name for name in sources + targets):
+            return NONE, -600
         got = self._task_create(move, key, sources, targets)
         if got == -101:
             got = -600

@@ -205,7 +205,8 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
 
         Read fragments: of key all_keys[b][k], all_sizes[b][k][f] bytes from all_src_offsets[b][k][f] to address
         buffer_ptrs[b] + all_dst_offsets[b][k][f].  All of them in one request; the result has the same shape: bytes
-        read, -704 for a miss, -600 for what lies outside the object; [[[-600]]] when the lists do not match."""
+        read, -704 for a miss, -600 for what lies outside the object; [[[-600]]] when the lists do not match.  TypeError for
+        negative numbers, before anything is read."""
         keys, at, offsets, sizes, shape = [], [], [], [], []
         try:
             for base, names, dst, src, size in zip(buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes,
@@ -214,6 +215,8 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
                 for name, d, o, n in zip(names, dst, src, size, strict=True):
                     if not len(d) == len(o) == len(n):
                         return [[[_setup.INVALID_PARAMS]]]
+                    if base < 0 or any(x < 0 for x in d):
+                        raise TypeError("buffer_ptrs and all_dst_offsets must not be negative")
                     keys += [name] * len(n)
                     at += [base + x for x in d]
                     offsets += o

@@ -185,6 +185,17 @@ class WrongInput(WithStore):
         self.assertEqual(s.register_buffer(m.ptr, 2 ** 64 - 1), -600)
         self.assertEqual(s.batch_is_exist(["a", "b"]), [0, 0])
 
+    def test_ranges_do_not_begin_before_the_memory(self):
+        m = Memory(b"." * 100)
+        self.assertEqual(self.s.put("r", bytes(range(10))), 0)
+        for at, dst, src, size in (([m.ptr + 50], -1, 0, 10), ([m.ptr + 50], -50, 0, 1), ([-1], m.ptr + 51, 0, 10),
+                                   ([m.ptr], 0, -1, 1), ([m.ptr], 0, 0, -1)):
+            with self.assertRaises(TypeError):
+                self.s.get_into_ranges(at, [["r", "r"]], [[[0], [dst]]], [[[0], [src]]], [[[10], [size]]])
+            self.assertEqual(m.raw.raw, b"." * 100)
+        self.assertEqual(self.s.get_into_ranges([m.ptr], [["r"]], [[[50]]], [[[0]]], [[[10]]]), [[[10]]])
+        self.assertEqual(m.raw.raw[49:61], b"." + bytes(range(10)) + b".")
+
     def test_registrations_are_counted(self):
         s, m = self.s, Memory(bytes(8192))
         self.assertEqual([s.register_buffer(m.ptr, 8192), s.register_buffer(m.ptr, 8192), s.register_buffer(m.ptr, 4096)], [0] * 3)
@@ -202,6 +213,32 @@ class WrongInput(WithStore):
         self.assertEqual(self.s.get_batch(keys), [str(i).encode() for i in range(len(keys))])
         with self.assertRaises(UnicodeEncodeError):
             self.s.put("\ud800", b"x")
+
+    def test_a_nul_is_no_end(self):
+        """What takes texts up to a NUL must not take the beginning for the whole."""
+        s = self.s
+        keys = ["user1", "user2"]
+        self.assertEqual(s.put_batch(keys, [b"1", b"2"]), 0)
+        for pattern in ("\0x", "user\0a", "\0", "user1\0"):
+            self.assertEqual(s.remove_by_regex(pattern, True), -600, pattern)
+        self.assertEqual(s.batch_is_exist(keys), [1, 1])
+        self.assertEqual((s.put("a\0b", b"x"), s.remove_by_regex("^a\\0b$", True)), (0, 1))
+        args = dict(local_hostname="127.0.0.1", metadata_server="P2PHANDSHAKE", global_segment_size=0, local_buffer_size=0,
+                    protocol="tcp", rdma_devices="", master_server_addr=MASTER)
+        for name, value in (("tenant_id", "someone\0else"), ("local_hostname", "127.0.0.1\0x"), ("tenant_id", "\0")):
+            with self.assertLogs("mooncake.store", "ERROR") as log:
+                self.assertEqual(ms.MooncakeDistributedStore().setup(**{**args, name: value}), -600)
+            self.assertIn("NUL", "".join(log.output))
+        here = s.get_hostname()
+        other = opened()
+        self.assertEqual(other.create_copy_task("user1", [here + "\0x"]), ((0, 0), -600))
+        self.assertEqual(other.create_move_task("user1", here, other.get_hostname() + "\0x"), ((0, 0), -600))
+        # that segment is not there: the next name is taken
+        c = ms.ReplicateConfig(preferred_segment=here + "\0x", preferred_segments=[here + "\0", other.get_hostname()])
+        self.assertEqual(s.put("preferred", b"x", c), 0)
+        self.assertEqual([d.get_memory_descriptor().buffer_descriptor.transport_endpoint
+                          for d in s.get_replica_desc("preferred")], [other.get_hostname()])
+        other.close()
 
     def test_values_are_all_their_bytes(self):
         s = self.s

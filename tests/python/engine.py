@@ -207,6 +207,19 @@ class Others(unittest.TestCase):
                 self.assertEqual(e.transfer_sync_write(name, mine.ptr, where, 10000), 0)
                 child.kill()
 
+    def test_a_nul_is_no_end(self):
+        """A name is not taken for what its beginning says."""
+        e, name = opened()
+        mine = Memory(b"x" * 100)
+        self.assertEqual(e.register_memory(mine.ptr, 100), 0)
+        self.assertGreater(e.get_first_buffer_address(name), 0)
+        for call in (lambda: e.transfer_sync_write(name + "\0x", mine.ptr, mine.ptr + 50, 10), lambda: e.send_probe(name + "\0x"),
+                     lambda: e.get_first_buffer_address(name + "\0x"),
+                     lambda: me.TransferEngine().initialize("127.0.0.1\0x", "P2PHANDSHAKE", "tcp", "")):
+            with self.assertRaisesRegex(ValueError, "NUL"):
+                call()
+        self.assertEqual(e.transfer_sync_write(name, mine.ptr, mine.ptr + 50, 10), 0)
+
     def test_protocols(self):
         """What cannot be had is said; the engine then uses what is there, as upstream's."""
         names = (("rdma", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
