@@ -2,8 +2,10 @@
 """BufferPool: memory for transfers, lent and given back, so that it is allocated and registered once."""
 
 import collections
-import threading
 import time
+import weakref
+
+from mooncake import _locks
 
 CLOSED_POOL = "buffer pool is closed"
 CLOSED_LEASE = "buffer lease is closed"
@@ -105,7 +107,7 @@ class BufferPool:
         self._max_class = max_size_class
         self._block = block_on_exhaustion
         self._timeout = default_timeout
-        self._changed = threading.Condition()
+        self._changed = _locks.condition()
         self._free = collections.defaultdict(list)
         self._bytes = self._regions = self._lent = 0
         self._closed = False

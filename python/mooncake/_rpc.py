@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 
+from mooncake import _locks
 from mooncake._setup import Log
 
 _log = Log("mooncake.engine")
@@ -64,7 +65,7 @@ class _Server:
         self.timeout = timeout
         self.callbacks = {DATA: None, TENSOR: None}
         self.turns = threading.Semaphore(threads)
-        self.lock = threading.Lock()
+        self.lock = _locks.lock()
         self.peers = set()
         self.stopped = threading.Event()
         self.running = False
@@ -158,7 +159,7 @@ class _Client:
     def __init__(self, pool_size, timeout):
         self.pool_size = pool_size
         self.timeout = timeout
-        self.lock = threading.Lock()
+        self.lock = _locks.lock()
         self.idle = {}
         self.pid = os.getpid()
 
@@ -171,7 +172,9 @@ class _Client:
             while kept:
                 conn = kept.pop()
                 # nothing comes unasked: what can be read is the peer's end
-                if not select.select([conn], [], [], 0)[0]:
+                asked = select.poll()
+                asked.register(conn, select.POLLIN)
+                if not asked.poll(0):
                     return conn
                 conn.close()
         conn = socket.create_connection((host or "127.0.0.1", port), timeout=max(end - time.monotonic(), 0.001))

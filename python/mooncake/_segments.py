@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that is added to the pool after setup(): each piece is a node of its own in this process."""
 
-import threading
 import time
+
+from mooncake import _locks
 
 INTERNAL_ERROR = -1
 INVALID_PARAMS = -600
@@ -18,7 +19,7 @@ class Segments:
     def __init__(self):
         super().__init__()
         self._more = {}
-        self._more_lock = threading.Lock()
+        self._more_lock = _locks.lock()
 
     def _close_segments(self):
         with self._more_lock:

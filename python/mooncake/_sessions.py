@@ -5,9 +5,9 @@ A read session holds one version of a key readable until it ends.  A write sessi
 memory of its own and stores the object, whole, when it ends; one that was not written completely is
 refused, so that nobody ever reads what nobody wrote."""
 
-import threading
+import copy
 
-from mooncake import _store
+from mooncake import _locks, _store
 
 INVALID_PARAMS = -600
 INVALID_WRITE = -700
@@ -28,7 +28,7 @@ class _Write:
         self.memory = mmap.mmap(-1, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.written = []
-        self.lock = threading.Lock()
+        self.lock = _locks.lock()
         # gives the GIL back while it copies
         self.copy = ctypes.memmove
 
@@ -76,12 +76,14 @@ class Sessions:
         super().__init__()
         self._reads = {}
         self._writes = {}
-        self._sessions_lock = threading.Lock()
+        self._sessions_lock = _locks.lock()
 
     def _end_sessions(self):
         with self._sessions_lock:
-            self._reads.clear()
-            self._writes.clear()
+            gone = self._reads, self._writes
+            self._reads, self._writes = {}, {}
+        # closed here, outside of the lock
+        del gone
 
     def batch_get_session_start(self, keys):
         """batch_get_session_start(keys: list[str]) -> list[int]
@@ -92,7 +94,8 @@ class Sessions:
             found = self._open_object(key)
             if not isinstance(found, int):
                 with self._sessions_lock:
-                    self._reads[key] = found
+                    before, self._reads[key] = self._reads.get(key), found
+                del before
                 found = 0
             results.append(found)
         return results
@@ -187,4 +190,5 @@ class Sessions:
 
         Drop what was written.  0, or -600 without a session."""
         with self._sessions_lock:
-            return [INVALID_PARAMS if self._writes.pop(key, None) is None else 0 for key in keys]
+            gone = [self._writes.pop(key, None) for key in keys]
+        return [INVALID_PARAMS if one is None else 0 for one in gone]

@@ -13,13 +13,12 @@ or pickled.  Wrong arguments are ValueErrors or TypeErrors, and change nothing."
 from __future__ import annotations
 
 import copy
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from mooncake import _setup
+from mooncake import _locks, _setup
 
 Handle = Mapping[str, Any]
 
@@ -323,7 +322,7 @@ class DataProtoCatalogTransfer:
     def __init__(self, transfer: Any, catalog_call: Callable[..., Any]) -> None:
         self.transfer = transfer
         self._catalog_call = catalog_call
-        self._lock = threading.RLock()
+        self._lock = _locks.rlock()
         # what is still to be done: publications (operation, method, args, kwargs), operations to acknowledge, results
         self._publications: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = []
         self._acks: list[str] = []

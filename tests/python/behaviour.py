@@ -540,6 +540,32 @@ class Processes(unittest.TestCase):
                 "assert s.put('parent', b'x') == 0 and s.health_check() == 0\n")
         self.assertEqual(self.run_script(text).returncode, 0)
 
+    def test_fork_while_locks_are_held(self):
+        """By threads that the child does not have."""
+        text = ("from mooncake import _rpc\n"
+                "s.put('k', b'x')\n"
+                "assert s.batch_get_session_start(['k']) == [0] and s.batch_put_session_start(['w'], [10]) == [0]\n"
+                "lease, client = (pool := ms.BufferPool(s)).acquire(10), _rpc._Client(1, 1)\n"
+                "held, done = [], threading.Event()\n"
+                "def hold():\n"
+                "    with s._sessions_lock, s._more_lock, pool._changed, client.lock:\n"
+                "        held.append(1)\n"
+                "        done.wait()\n"
+                "t = threading.Thread(target=hold)\n"
+                "t.start()\n"
+                "while not held: pass\n"
+                "pid = os.fork()\n"
+                "if pid == 0:\n"
+                "    import signal\n"
+                "    signal.alarm(20)\n"
+                "    lease.release(); client.close()\n"
+                "    os._exit(s.close())\n"
+                "code = os.waitpid(pid, 0)[1]\n"
+                "done.set()\n"
+                "t.join()\n"
+                "assert code == 0, code\n")
+        self.assertEqual(self.run_script(text).returncode, 0)
+
     def test_type_files_name_what_there_is(self):
         import ast
         import mooncake.engine as me

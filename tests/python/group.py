@@ -7,6 +7,7 @@ import asyncio
 import ctypes
 import os
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -183,6 +184,20 @@ class Rpc(unittest.TestCase):
         for target, data in ((None, b"x"), (5, b"x"), (self.address, None), (self.address, "text"), (self.address, 7)):
             with self.assertRaises(TypeError):
                 self.client.send_data(target, data)
+
+    def test_many_descriptors(self):
+        """Those of a process that has more than select() can be asked for."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 1100:
+            self.skipTest("1100 descriptors are not to be had")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1100), hard))
+        others = [os.open("/dev/null", os.O_RDONLY) for _ in range(1030)]
+        try:
+            self.assertEqual([self.client.send_data(self.address, b"x") for _ in range(3)], [0] * 3)
+        finally:
+            for fd in others:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_stop_and_again(self):
         self.assertEqual(self.client.send_data(self.address, b"1"), 0)
