@@ -9,6 +9,7 @@ from mooncake import _locks
 
 CLOSED_POOL = "buffer pool is closed"
 CLOSED_LEASE = "buffer lease is closed"
+VIEWED_LEASE = "cannot release buffer while exported views exist"
 MIN_CLASS = 64 << 10
 PAGE = 4096
 
@@ -27,6 +28,12 @@ class _Region:
         if code:
             raise RuntimeError(f"a buffer of {size} bytes cannot be registered: error {code}")
 
+    def array(self, size):
+        """The first bytes, as an object that can be asked whether somebody has it."""
+        import ctypes
+
+        return (ctypes.c_uint8 * size).from_buffer(self.memory)
+
     def forget(self, store):
         store.unregister_buffer(self.ptr)
 
@@ -39,13 +46,15 @@ class BufferLeaseView:
 
 
 class BufferLease:
-    """Memory of a pool, until release(): ptr (address), size (bytes), buffer (a writable memoryview).  A context
-    manager that releases."""
+    """Memory of a pool, until release(): ptr (address), size (bytes), buffer (a writable memoryview, which keeps the
+    lease).  A context manager that releases."""
 
     def __init__(self, pool, region, size):
         self._pool = pool
         self._region = region
         self._size = size
+        # of what the views are views of
+        self._shown = lambda: None
 
     def _open(self):
         if self._region is None:
@@ -63,10 +72,20 @@ class BufferLease:
 
     @property
     def buffer(self):
-        return memoryview(self._open().memory)[: self._size]
+        shown = self._shown()
+        if shown is None:
+            shown = self._open().array(self._size)
+            shown.lease = self
+            self._shown = weakref.ref(shown)
+        return memoryview(shown).cast("B")
 
     def release(self):
-        """Give the memory back; again is harmless."""
+        """Give the memory back; again is harmless.  RuntimeError while there are views of it."""
+        if self._shown() is not None:
+            raise RuntimeError(VIEWED_LEASE)
+        self._end()
+
+    def _end(self):
         region, self._region = self._region, None
         if region is not None:
             self._pool._give_back(region)
@@ -76,12 +95,14 @@ class BufferLease:
         return self
 
     def __exit__(self, *exc):
-        self.release()
+        # what the body failed of is not hidden by what it left
+        if exc[0] is None or self._shown() is None:
+            self.release()
 
     def __del__(self):
-        # a lease that is forgotten is not lost
+        # a lease that is forgotten, or was left with views, is not lost
         if getattr(self, "_region", None) is not None:
-            self.release()
+            self._end()
 
 
 class BufferPool:

@@ -288,7 +288,7 @@ class Payloads:
             self._check_sizes(payload)
         if pooled and self.pool is not None and size:
             try:
-                lease = self.pool.acquire(size)
+                lease = self.pool.acquire(size, block=False)
             except RuntimeError:
                 return np.empty(size, np.uint8)
             raw = (ctypes.c_uint8 * size).from_address(lease.ptr)

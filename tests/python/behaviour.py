@@ -313,6 +313,43 @@ class Handles(WithStore):
         with self.assertRaisesRegex(RuntimeError, "pool is closed"):
             pool.acquire(1)
 
+    def test_a_pool_lends_nothing_twice(self):
+        """Memory that a view still shows stays lent, whatever became of the lease."""
+        pool = mooncake.BufferPool(self.s, max_bytes=MIB, block_on_exhaustion=False)
+        first, second = pool.acquire(65536).buffer, pool.acquire(65536).buffer
+        first[:4], second[:4] = b"1111", b"2222"
+        self.assertEqual(bytes(first[:4]), b"1111")
+        lease = pool.acquire(1000)
+        third, address = lease.buffer, lease.ptr
+        part = third[10:20]
+        third.release()
+        with self.assertRaisesRegex(RuntimeError, "views"):
+            lease.release()
+        self.assertEqual((lease.ptr, len(lease.buffer)), (address, 1000))
+        part.release()
+        lease.release()
+        lease.release()
+        with pool.acquire(1000) as again:
+            self.assertEqual(again.ptr, address)
+        # what is left behind in a body is an error, but hides none
+        with self.assertRaisesRegex(RuntimeError, "views"):
+            with pool.acquire(1000) as lease:
+                left = lease.buffer
+        with self.assertRaisesRegex(KeyError, "mine"):
+            with pool.acquire(1000) as lease:
+                more = lease.buffer
+                raise KeyError("mine")
+        del lease
+        gc.collect()
+        with pool.acquire(1000) as other:
+            other.buffer[:4] = b"3333"
+        self.assertEqual((bytes(left[:4]), bytes(more[:4])), (bytes(4), bytes(4)))
+        with self.assertRaisesRegex(RuntimeError, "active leases"):
+            pool.close()
+        del first, second, left, more
+        gc.collect()
+        pool.close()
+
     def test_segments(self):
         got = self.s.allocate_and_mount_segment(1000)
         self.assertEqual((got["ret"], got["allocated_size"], len(got["segment_ids"])), (0, 16 * MIB, 1))

@@ -459,6 +459,11 @@ def test_pool():
     check_dict(data, third, "in memory that was given back")
     t.release_result(third)
     pool.close()
+    # one that is used up, and would be waited for, is done without
+    pool = BufferPool(other, max_bytes=1 << 20, default_timeout=10)
+    t = so.MooncakeBundleTransfer(other, buffer_pool=pool)
+    with pool.acquire(1 << 20):
+        check_dict(data, t.get_object(ref), "beside a pool that is used up")
     t.remove_bundle(ref)
 
 
