@@ -202,6 +202,16 @@ static PyObject *store_put_from(PyObject *self, PyObject *const *args, Py_ssize_
 	return put_from(self, &sig, 0, args, nargs, kwnames);
 }
 
+static PyObject *store_put_new_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+				    PyObject *kwnames)
+{
+	static const struct mcpy_sig sig = {
+		"_put_new_from", 3, { "key", "buffer_ptr", "size", "config" },
+	};
+
+	return put_from(self, &sig, MCS_PUT_EXCL, args, nargs, kwnames);
+}
+
 static PyObject *store_upsert_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 				   PyObject *kwnames)
 {
@@ -571,6 +581,9 @@ PyMethodDef mcpy_put_methods[] = {
 	{ "upsert_from", MCPY_FAST(store_upsert_from),
 	  "upsert_from(key: str, buffer_ptr: int, size: int, config: ReplicateConfig = None) -> int"
 	  "\n\nAs put_from(), and replaces.  0 or a negative error code.  " OWNED },
+	{ "_put_new_from", MCPY_FAST(store_put_new_from),
+	  "_put_new_from(key, buffer_ptr, size, config=None) -> int\n\nAs put_from(), but -705 for a key that has "
+	  "a value." },
 	{ "put_from_with_metadata", MCPY_FAST(store_put_with_metadata),
 	  "put_from_with_metadata(key: str, buffer_ptr: int, metadata_buffer_ptr: int, size: int, "
 	  "metadata_size: int, config: ReplicateConfig = None) -> int" RESULT

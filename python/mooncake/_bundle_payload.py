@@ -103,10 +103,9 @@ def _copied_config(config: Any) -> Any:
     try:
         out = type(config)()
         names = [n for n in dir(config) if not n.startswith("_") and not callable(getattr(config, n))]
-        # older names of others would overwrite what those say
-        for old, new in (("with_soft_pin", "soft_pin_action"), ("preferred_segment", "preferred_segments")):
-            if old in names and new in names:
-                names.remove(old)
+        # an older name of the other would overwrite what that says
+        if "with_soft_pin" in names and "soft_pin_action" in names:
+            names.remove("with_soft_pin")
         for name in names:
             setattr(out, name, getattr(config, name))
     except Exception as e:

@@ -20,8 +20,8 @@ class _Write:
 
     def __init__(self, size, config, index):
         self.size = size
-        self.config = config
-        self.index = index
+        # as they are now: callers use one object again and again, for other options
+        self.options = {} if config is None else {"config": self._own(config, index)}
         import ctypes
         import mmap
 
@@ -30,7 +30,7 @@ class _Write:
         self.written = []
         self.lock = _locks.lock()
         # gives the GIL back while it copies
-        self.copy = ctypes.memmove
+        self.move = ctypes.memmove
 
     def write(self, ptrs, sizes, offsets):
         if not len(ptrs) == len(sizes) == len(offsets):
@@ -42,7 +42,7 @@ class _Write:
             if size and not (0 < ptr < 1 << 64 and _store.mapped(ptr, size)):
                 return INVALID_PARAMS
         for ptr, size, offset in zip(ptrs, sizes, offsets):
-            self.copy(self.address + offset, ptr, size)
+            self.move(self.address + offset, ptr, size)
         with self.lock:
             self.written += [(o, o + n) for o, n in zip(offsets, sizes) if n]
         return sum(sizes)
@@ -56,17 +56,15 @@ class _Write:
                 end = max(end, last)
         return end == self.size
 
-    def put_config(self, kind):
+    @staticmethod
+    def _own(config, index):
         """The options for this object alone."""
-        c = self.config
-        if c is None or c.group_ids is None:
-            return {} if c is None else {"config": c}
-        one = kind()
-        for name in ("replica_num", "soft_pin_action", "soft_pin_ttl_ms", "with_hard_pin", "preferred_segments",
-                     "preferred_segment", "data_type"):
-            setattr(one, name, getattr(c, name))
-        one.group_ids = [c.group_ids[self.index]]
-        return {"config": one}
+        own = copy.copy(config)
+        # of objects that are put together
+        own.prefer_alloc_in_same_node = False
+        if own.group_ids is not None:
+            own.group_ids = [own.group_ids[index]]
+        return own
 
 
 class Sessions:
@@ -128,8 +126,10 @@ class Sessions:
     def batch_put_session_start(self, keys, sizes, config=None):
         """batch_put_session_start(keys: list[str], sizes: list[int], config: ReplicateConfig = None) -> list[int]
 
-        Begin to write objects of that many bytes.  0; -705 when the key has a value or is being written by
-        this store; -600 for size 0."""
+        Begin to write objects of that many bytes, with the options as they are now.  0; -705 when the key has a value or
+        is being written by this store; -600 for size 0."""
+        if config is not None and not isinstance(config, self._config_type):
+            raise TypeError(f"config must be a ReplicateConfig, not {type(config).__name__}")
         if len(keys) != len(sizes):
             return [INVALID_PARAMS] * len(keys)
         if config is not None and config.group_ids is not None and len(config.group_ids) != len(keys):
@@ -171,8 +171,8 @@ class Sessions:
     def batch_put_session_end(self, keys):
         """batch_put_session_end(keys: list[str]) -> list[int]
 
-        Store the objects.  0; -600 without a session; -700 when not all of the object was written: it is dropped
-        then."""
+        Store the objects.  0; -600 without a session; -700 when not all of the object was written, -705 when the key has
+        got a value meanwhile: what was written is dropped then."""
         results = []
         for key in keys:
             with self._sessions_lock:
@@ -182,7 +182,7 @@ class Sessions:
             elif not found.complete():
                 results.append(INVALID_WRITE)
             else:
-                results.append(self.put_from(key, found.address, found.size, **found.put_config(self._config_type)))
+                results.append(self._put_new_from(key, found.address, found.size, **found.options))
         return results
 
     def batch_put_session_revoke(self, keys):

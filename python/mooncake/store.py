@@ -75,6 +75,16 @@ class ReplicateConfig(_Config):
     def with_soft_pin(self, on):
         self.soft_pin_action = SoftPinAction.ENABLE if on else SoftPinAction.PRESERVE
 
+    def __copy__(self):
+        made = type(self).__new__(type(self))
+        for field in vars(_Config).values():
+            if hasattr(field, "__set__"):
+                field.__set__(made, field.__get__(self))
+        # of a class that was made of this one
+        if hasattr(self, "__dict__"):
+            made.__dict__.update(self.__dict__)
+        return made
+
     def __str__(self):
         ttl = "default" if self.soft_pin_ttl_ms is None else self.soft_pin_ttl_ms
         return (f"ReplicateConfig: {{ replica_num: {self.replica_num}, nof_replica_num: {self.nof_replica_num}, "

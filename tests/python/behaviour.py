@@ -5,6 +5,7 @@ behaviour.py MASTER MASTER_PID"""
 
 import array
 import asyncio
+import copy
 import ctypes
 import enum
 import gc
@@ -349,6 +350,38 @@ class Handles(WithStore):
         del first, second, left, more
         gc.collect()
         pool.close()
+
+    def test_a_config_is_copied(self):
+        class Mine(ms.ReplicateConfig):
+            pass
+
+        values = dict(replica_num=2, nof_replica_num=3, dfs_replica_num=4, soft_pin_action=ms.SoftPinAction.ENABLE, soft_pin_ttl_ms=5,
+                      with_hard_pin=True, preferred_segment="a:1", preferred_segments=["b:2"], preferred_nof_segments=["c:3"],
+                      prefer_alloc_in_same_node=True, data_type=ms.TENSOR, group_ids=["g"])
+        c = Mine(**values)
+        c.note = "mine"
+        for made in (copy.copy(c), copy.copy(copy.copy(c))):
+            self.assertEqual({name: getattr(made, name) for name in values}, values)
+            self.assertEqual((type(made), made.note), (Mine, "mine"))
+        made.group_ids, made.replica_num = None, 1
+        self.assertEqual((c.group_ids, c.replica_num, copy.copy(ms.ReplicateConfig()).group_ids), (["g"], 2, None))
+
+    def test_sessions_tell_what_became_of_the_bytes(self):
+        """A key that another client has written meanwhile is -705; options are those of the start."""
+        s, m, keys = self.s, Memory(b"x" * 100), ["w1", "w2", "w3"]
+        c = ms.ReplicateConfig(group_ids=["g1", "g2", "g3"], prefer_alloc_in_same_node=True)
+        self.assertEqual(s.batch_put_session_start(keys, [100] * 3, c), [0] * 3)
+        c.group_ids, c.replica_num = ["other"], 70000
+        self.assertEqual(s.batch_put_from_multi_buffer_ranges(keys, [[m.ptr]] * 3, [[100]] * 3, [[0]] * 3), [100] * 3)
+        self.assertEqual(s.put("w2", b"another's"), 0)
+        self.assertEqual(s.batch_put_session_end(keys), [0, -705, 0])
+        self.assertEqual(s.get_batch(keys), [b"x" * 100, b"another's", b"x" * 100])
+        self.assertEqual(s.batch_put_session_end(keys), [-600] * 3)
+        for key, group, code in (("w1", "other", -600), ("w1", "g1", 0), ("w3", "g3", 0)):
+            self.assertEqual(s.upsert(key, b"y", ms.ReplicateConfig(group_ids=[group])), code)
+        with self.assertRaises(TypeError):
+            s.batch_put_session_start(["w4"], [1], 5)
+        self.assertEqual(s.batch_put_session_end(["w4"]), [-600])
 
     def test_segments(self):
         got = self.s.allocate_and_mount_segment(1000)
