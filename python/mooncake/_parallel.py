@@ -9,8 +9,8 @@ import ctypes
 import math
 import struct
 
-from mooncake._tensors import (AXES_MAX, DIMS_MAX, HEADER, INVALID_PARAMS, SHARD, TYPES, Elements, Header, elements, memory_at,
-                               tensor_of)
+from mooncake._tensors import (AXES_MAX, DIMS_MAX, HEADER, INVALID_PARAMS, SHARD, TYPES, Elements, Header, elements,
+                               for_pieces, memory_at, one_each, tensor_of)
 
 KINDS = ("dp", "tp", "ep", "pp")
 MODES = ("as_stored", "shard", "full")
@@ -181,7 +181,7 @@ class Parallel:
                 names, pieces = [_name(key, axes, r) for r in ranks], [_piece(found, dim, r, size) for r in ranks]
         except _Bad:
             return INVALID_PARAMS
-        code = next((c for c in self._tensor_put(names, pieces, config, upsert) if c), 0)
+        code = next((c for c in self._tensor_put(names, pieces, for_pieces(config, len(names)), upsert) if c), 0)
         return code or self._manifest_put(_named(key, "__parallelism_manifest"), found.header.code, dim, size, shape, config, upsert)
 
     def _writer_put(self, key, found, writer, config, upsert):
@@ -198,10 +198,11 @@ class Parallel:
         n = len(keys)
         parallelisms = [None] * n if parallelisms is None else list(parallelisms)
         writers = [None] * n if writers is None else list(writers)
-        if not n == len(found) == len(parallelisms) == len(writers):
+        each = one_each(config, n)
+        if not n == len(found) == len(parallelisms) == len(writers) or each is None:
             return [INVALID_PARAMS] * n
         return [self._parallel_put(*item, upsert, all_ranks)
-                for item in zip(keys, found, parallelisms, [config] * n, writers)]
+                for item in zip(keys, found, parallelisms, each, writers)]
 
     def _at_all(self, buffer_ptrs, sizes):
         return [self._elements_at(p, n) for p, n in zip(buffer_ptrs, sizes)] if len(buffer_ptrs) == len(sizes) else []

@@ -4,6 +4,7 @@
 A tensor to store is one of torch, or anything with a buffer (numpy arrays, memoryviews).  What is read is a tensor of
 torch where torch can be imported, else an array of numpy, else a memoryview of that type and shape."""
 
+import copy
 import ctypes
 import math
 import struct
@@ -224,6 +225,27 @@ def _write_file(path, name, header, data):
         raise
 
 
+def with_groups(config, groups):
+    """A copy of @config with these groups."""
+    own = copy.copy(config)
+    own.group_ids = groups
+    return own
+
+
+def one_each(config, n):
+    """@config for each of n keys alone, with its own group; None when there are not as many groups."""
+    groups = getattr(config, "group_ids", None)
+    if groups is None:
+        return [config] * n
+    return [with_groups(config, [g]) for g in groups] if len(groups) == n else None
+
+
+def for_pieces(config, n):
+    """@config of one key for the n objects that it is stored as."""
+    groups = getattr(config, "group_ids", None)
+    return config if groups is None else with_groups(config, groups * n)
+
+
 class Tensors:
     """The methods of MooncakeDistributedStore for whole tensors."""
 
@@ -233,13 +255,16 @@ class Tensors:
         """Store Elements under keys; None among them is -600."""
         config = self._config_type() if config is None else config
         results = [INVALID_PARAMS] * len(keys)
+        each = one_each(config, len(keys))
+        if each is None:
+            return results
         there = [i for i, e in enumerate(found) if e is not None]
         heads = {i: ctypes.create_string_buffer(found[i].header.pack(), HEADER) for i in there}
         if upsert:
             for i in there:
                 results[i] = self.upsert_parts(keys[i], heads[i],
                                                memory_at(found[i].address, found[i].nbytes) if found[i].nbytes else b"",
-                                               config=config)
+                                               config=each[i])
             return results
         ptrs, sizes = [], []
         for i in there:
@@ -247,6 +272,9 @@ class Tensors:
             ptrs.append([ctypes.addressof(heads[i])] + [found[i].address] * more)
             sizes.append([HEADER] + [found[i].nbytes] * more)
         if there:
+            groups = getattr(config, "group_ids", None)
+            if groups is not None:
+                config = with_groups(config, [groups[i] for i in there])
             for i, r in zip(there, self.batch_put_from_multi_buffers([keys[i] for i in there], ptrs, sizes, config)):
                 results[i] = r
         return results
@@ -441,7 +469,7 @@ class Tensors:
         shards = self._shards(tensor, tp_size, split_dim)
         if shards is None:
             return INVALID_PARAMS
-        codes = self._tensor_put([f"{key}_tp_{r}" for r in range(tp_size)], shards, config, False)
+        codes = self._tensor_put([f"{key}_tp_{r}" for r in range(tp_size)], shards, for_pieces(config, tp_size), False)
         return next((c for c in codes if c), 0)
 
     @staticmethod
@@ -479,7 +507,10 @@ class Tensors:
         pub_tensor_with_tp() of each."""
         if len(base_keys) != len(tensors_list):
             return [INVALID_PARAMS] * len(base_keys)
-        return [self._put_shards(k, t, config, tp_size, split_dim) for k, t in zip(base_keys, tensors_list)]
+        each = one_each(config, len(base_keys))
+        if each is None:
+            return [INVALID_PARAMS] * len(base_keys)
+        return [self._put_shards(k, t, c, tp_size, split_dim) for k, t, c in zip(base_keys, tensors_list, each)]
 
     def put_tensor_with_tp_from(self, key, buffer_ptr, size, tp_rank=0, tp_size=1, split_dim=0):
         """put_tensor_with_tp_from(key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,

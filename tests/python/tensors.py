@@ -111,6 +111,36 @@ class Case(unittest.TestCase):
         self.assertEqual(s.batch_put_tensor(["p", "n"], [a, b]), [0, 0])
         self.assertEqual([raw(t)[2] for t in s.batch_get_tensor(["p", "n"])], [b.tobytes(), b.tobytes()])
 
+    def test_each_key_has_its_group(self):
+        """group_ids go with the keys of the call; what is one tensor in several objects is one group."""
+        s, a = self.s, array.array("i", range(8))
+
+        def group_of(key):
+            found = [g for g in ("g1", "g2", "g3") if s.upsert(key, s.get(key), ms.ReplicateConfig(group_ids=[g])) == 0]
+            return found[0] if len(found) == 1 else found
+
+        two, three = (ms.ReplicateConfig(group_ids=[f"g{i + 1}" for i in range(n)]) for n in (2, 3))
+        self.assertEqual(s.batch_upsert_pub_tensor(["ug1", "ug2"], [a, a], two), [0, 0])
+        self.assertEqual(s.batch_pub_tensor(["pg1", "pg2", "pg3"], [a, None, a], three), [0, -600, 0])
+        self.assertEqual(s.batch_pub_tensor_with_tp(["tg1", "tg2"], [a, a], two, 0, 2), [0, 0])
+        p = ms.TensorParallelism()
+        axis = ms.ParallelAxis()
+        axis.kind, axis.rank, axis.size, axis.split_dim = "tp", 1, 2, 0
+        p.axes = [axis]
+        self.assertEqual(s.batch_put_tensor_with_parallelism(["ag1", "ag2"], [a, a], [p, p], two), [0, 0])
+        writer = ms.ParallelAxis()
+        writer.rank, writer.size, writer.split_dim = 0, 2, 0
+        self.assertEqual(s.batch_upsert_tensor_with_parallelism(["wg1", "wg2"], [a, a], None, two, [writer] * 2), [0, 0])
+        keys = ["ug1", "ug2", "pg1", "pg3", "tg1_tp_0", "tg1_tp_1", "tg2_tp_0", "tg2_tp_1", "ag1_tp_1", "ag2_tp_1",
+                "ag1__parallelism_manifest", "ag2__parallelism_manifest", "wg1__writer_0of2_sd0", "wg2__writer_manifest"]
+        self.assertEqual([group_of(key) for key in keys], [f"g{key[2]}" for key in keys])
+        for wrong in (two, ms.ReplicateConfig(group_ids=["g1"])):
+            for call in (s.batch_pub_tensor, s.batch_upsert_pub_tensor):
+                self.assertEqual(call(["n1", "n2", "n3"], [a] * 3, wrong), [-600] * 3)
+            self.assertEqual(s.batch_pub_tensor_with_tp(["n1", "n2", "n3"], [a] * 3, wrong, 0, 2), [-600] * 3)
+            self.assertEqual(s.batch_put_tensor_with_parallelism(["n1", "n2", "n3"], [a] * 3, None, wrong), [-600] * 3)
+        self.assertEqual(s.batch_is_exist(["n1", "n2", "n3", "n1_tp_0"]), [0] * 4)
+
     def test_what_is_read_is_the_readers(self):
         s = self.s
         s.put_tensor("k", array.array("i", [1, 2, 3]))
