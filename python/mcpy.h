@@ -19,6 +19,8 @@
 /* Upstream's numbers. */
 #define MCPY_INVALID_PARAMS (-600)
 #define MCPY_NO_OBJECT (-704)
+#define MCPY_NO_MASTER (-900)
+#define MCPY_TIMEOUT (-901)
 
 /* A row of a table of methods. */
 #define MCPY_FAST(f) ((PyCFunction)(void (*)(void))(f)), METH_FASTCALL | METH_KEYWORDS

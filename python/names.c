@@ -21,6 +21,9 @@ static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = key.len ? (int)mcpy_code(mcs_exist(c->mcs, &key, 1, &present, -1)) : 0;
+		/* Callers take any number but 0 for "it is there". */
+		if (r == MCPY_NO_MASTER || r == MCPY_TIMEOUT)
+			r = 0;
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
@@ -270,10 +273,10 @@ static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssiz
 PyMethodDef mcpy_name_methods[] = {
 	{ "is_exist", MCPY_FAST(store_is_exist),
 	  "is_exist(key: str) -> int\n\n1: there is such an object, and it is kept for the master's lease "
-	  "time; 0: there is none;\nnegative: upstream's error code." },
+	  "time; 0: there is none,\nor the master cannot be asked; negative: another error." },
 	{ "batch_is_exist", MCPY_FAST(store_batch_is_exist),
 	  "batch_is_exist(keys: list) -> list[int]\n\nAs is_exist(), one result for each key, in one "
-	  "request." },
+	  "request; negative also when the master cannot be asked." },
 	{ "get_size", MCPY_FAST(store_get_size),
 	  "get_size(key: str) -> int\n\nBytes of the object, -704 for a miss, or another negative error "
 	  "code." },

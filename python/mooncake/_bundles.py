@@ -87,10 +87,11 @@ class Bundles:
 
     def exists(self, key: Any) -> Optional[bool]:
         """None when it cannot be said."""
-        ask = getattr(self.payloads.store, "is_exist", None)
-        if not isinstance(key, str) or not callable(ask):
+        one, many = (getattr(self.payloads.store, name, None) for name in ("is_exist", "batch_is_exist"))
+        if not isinstance(key, str) or not (callable(one) or callable(many)):
             return None
-        status = ask(key)
+        # the answer for one is 0, too, when nobody could be asked
+        status = many([key])[0] if callable(many) else one(key)
         if status not in (0, 1):
             raise RuntimeError(f"{key} cannot be asked for: {status}")
         return status == 1

@@ -169,12 +169,17 @@ class MooncakeStoreService:
     async def get(self, request):
         handle = await self.call(self.store.get_buffer, request.match_info["key"])
         if handle is None:
-            there = await self.call(self.store.is_exist, request.match_info["key"])
-            return failure(500, f"get: error {there}") if there < 0 else failure(404, "there is no such object")
+            there = await self.exists(request.match_info["key"])
+            return (failure(404, "there is no such object") if there == 0 else
+                    failure(500, f"get: error {there}" if there < 0 else "get: the object cannot be read"))
         return web.Response(body=bytes(handle), content_type="application/octet-stream")
 
+    async def exists(self, key):
+        # is_exist() does not say when nobody could be asked
+        return (await self.call(self.store.batch_is_exist, [key]))[0]
+
     async def exist(self, request):
-        code = await self.call(self.store.is_exist, request.match_info["key"])
+        code = await self.exists(request.match_info["key"])
         return failure(500, f"exist: error {code}") if code < 0 else web.json_response({"exists": code == 1})
 
     async def remove(self, request):

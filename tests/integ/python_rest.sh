@@ -21,6 +21,17 @@ grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not tol
 timeout 250 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest"
 # whatever came, it was answered by somebody who had foreseen it
 ! grep -a -A20 "ERROR mooncake.service" "$tmp/service.log" || fail "a request was not foreseen"
+# what is there and cannot be read is not what is not there
+fails "$PYTHON" - "$MASTER" <<-'P'
+	import mooncake.store as ms, os, signal, sys
+	s = ms.MooncakeDistributedStore()
+	assert s.setup("127.0.0.1", "P2PHANDSHAKE", 1 << 24, 0, "tcp", "", sys.argv[1]) == 0
+	assert s.put("of the dead", bytes(100000), ms.ReplicateConfig(preferred_segment=s.get_hostname())) == 0
+	os.kill(os.getpid(), signal.SIGKILL)
+P
+equal "killed" "$(cat "$tmp/fails.out")" ""
+equal "an object of a killed owner" "$(curl -s -o "$tmp/dead" -w '%{http_code}' "http://127.0.0.1:$rest/api/get/of%20the%20dead")" 500
+grep -q error "$tmp/dead"
 stop_pid "$service"
 
 # what follows is about times and other programs

@@ -676,6 +676,25 @@ class Processes(unittest.TestCase):
         self.assertEqual(s.get("back"), b"")
         s.close()
 
+    def test_a_master_that_does_not_answer(self):
+        """Callers take any number but 0 for "it is there", so that only the call for many says it."""
+        def stopped(task):
+            with open(f"/proc/{MASTER_PID}/task/{task}/stat", encoding="utf-8") as f:
+                return f.read().rpartition(")")[2].split()[0] == "T"
+
+        s = ms.MooncakeDistributedStore()
+        self.assertEqual(s._open("127.0.0.1", 0, MASTER, timeout_ms=500), (0, ""))
+        os.kill(MASTER_PID, signal.SIGSTOP)
+        try:
+            while not all(stopped(task) for task in os.listdir(f"/proc/{MASTER_PID}/task")):
+                pass
+            self.assertEqual(s.is_exist("k"), 0)
+            self.assertIn(s.batch_is_exist(["k"])[0], (-900, -901))
+        finally:
+            os.kill(MASTER_PID, signal.SIGCONT)
+        self.assertEqual((s.is_exist("k"), s.batch_is_exist(["k"])), (0, [0]))
+        s.close()
+
     def test_interrupt(self):
         """The master stands still: Ctrl-C raises at the latest when the call's deadline is over."""
         s = ms.MooncakeDistributedStore()

@@ -503,6 +503,24 @@ def test_concurrent_removal():
     assert len(none) == 20 and one.remove_all(True) == 0
 
 
+def test_a_master_that_cannot_be_asked():
+    """What nobody can say of a bundle is not that it is gone."""
+    class Silent(Failing):
+        def _call(self, name, call, *args, **kwargs):
+            answers = {"get": b"", "is_exist": 0, "batch_is_exist": [-900]}
+            return answers[name] if name in answers else call(*args, **kwargs)
+
+    ref = so.MooncakeBundleTransfer(one).put_object(some())
+    known = {"manifest_key": ref.manifest_key}
+    try:
+        so.MooncakeBundleTransfer(Silent(one, ())).remove_bundle(known)
+        raise AssertionError("it is said to be removed")
+    except RuntimeError:
+        assert one.is_exist(ref.manifest_key) == 1
+    so.MooncakeBundleTransfer(one).remove_bundle(known)
+    assert one.remove_all(True) == 0
+
+
 def test_interrupted():
     """Ctrl-C in the middle of a put leaves nothing either."""
     class Interrupting(Failing):
