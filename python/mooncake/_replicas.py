@@ -20,6 +20,14 @@ class MemoryDescriptor:
         self.buffer_descriptor = descriptor
 
 
+class DiskDescriptor:
+    """A copy on disk: file_path, object_size.  As upstream's it cannot be made; none is returned, as copies of this store are
+    in memory."""
+
+    def __init__(self):
+        raise TypeError("DiskDescriptor: no constructor defined")
+
+
 class ReplicaDescriptor:
     """One copy of an object; status is COMPLETE, or FAILED while its owner is silent."""
 

@@ -100,6 +100,21 @@ class Segments:
         As unmount_and_free_segment()."""
         return self.unmount_and_free_segment(segment_ids, grace_period_seconds)
 
+    def unmount_local_disk_segment(self, grace_period_seconds=0):
+        """unmount_local_disk_segment(grace_period_seconds: int = 0) -> int
+
+        Take objects on a local disk away.  There are none in this client, so that nothing is to be done: 0; -1 before
+        setup() and after close()."""
+        if not isinstance(grace_period_seconds, int) or grace_period_seconds < 0:
+            raise TypeError(f"grace_period_seconds must be an int from 0 on, not {grace_period_seconds!r}")
+        return INTERNAL_ERROR if self.health_check() == 1 else 0
+
+    def get_offload_rpc_read_count(self):
+        """get_offload_rpc_read_count() -> int
+
+        Reads that other clients' disks served: 0, as this client has no disk tier."""
+        return 0
+
     @staticmethod
     def _host_of(name):
         if name.startswith("["):

@@ -216,6 +216,9 @@ def prepare(a):
     check_protocol(a["protocol"], segment)
     if parse_bool(a["enable_ssd_offload"], "enable_ssd_offload"):
         _once("enable_ssd_offload: this client has no disk tier, continuing with memory only")
+    if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):
+        _once("enable_client_http_server: this client has no HTTP server, continuing without (the master's /metrics and "
+              "mc_store_rest_server have one)")
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
                  tenant=str(a["tenant_id"] or "default"))
     for what, name in names.items():

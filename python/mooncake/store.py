@@ -11,7 +11,7 @@ import weakref as _weakref
 
 from mooncake import _setup
 from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
-from mooncake._replicas import Descriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
+from mooncake._replicas import Descriptor, DiskDescriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
 from mooncake._segments import Segments as _Segments
 from mooncake._sessions import Sessions as _Sessions
 from mooncake._parallel import Parallel as _Parallel, ParallelAxis, ReadTarget, TensorParallelism
