@@ -30,7 +30,7 @@
 #define SWEEP_MS 100
 #define LOCKS_MS 500
 #define LONG_MS (3600 * 1000)
-/* Threads that stay free to read interrupts and releases while all others are busy. */
+/* Threads that stay free to read interrupts, and what is let through, while all others are busy. */
 #define RESERVED_THREADS 8
 
 static const char *const op_names[] = {
@@ -276,7 +276,15 @@ static bool always_claims(enum mcfs_opcode code)
 		code == MCFS_OP_fsync;
 }
 
-static bool begin(struct mcfs_op *op)
+/* What gives something back, and bytes out of the page cache: the kernel would tell nobody that they were refused, and
+ * the file would be published without them. */
+static bool is_let_through(const struct mcfs_op *op, const struct fuse_file_info *fi)
+{
+	return op->code == MCFS_OP_release || op->code == MCFS_OP_releasedir || op->code == MCFS_OP_flush ||
+		(fi && fi->writepage);
+}
+
+static bool begin(struct mcfs_op *op, const struct fuse_file_info *fi)
 {
 	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
 
@@ -290,9 +298,7 @@ static bool begin(struct mcfs_op *op)
 		(void)mcfs_reply_err(op, -ESTALE);
 		return false;
 	}
-	/* What gives something back is always let through. */
-	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && op->code != MCFS_OP_release &&
-	    op->code != MCFS_OP_releasedir && op->code != MCFS_OP_flush) {
+	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && !is_let_through(op, fi)) {
 		mc_metric_add(&refused, 1);
 		(void)mcfs_reply_err(op, -EAGAIN);
 		return false;
@@ -330,7 +336,7 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	/* Closed already: the answer was lost with the daemon before us. */
 	if (fi && !op->handle) {
 		op->in = op->other = NULL;
-		if (begin(op))
+		if (begin(op, fi))
 			(void)mcfs_reply_err(op, code == MCFS_OP_release ||
 					     code == MCFS_OP_releasedir ? 0 : -ESTALE);
 		return false;
@@ -340,7 +346,7 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	/* An open file keeps its inode. */
 	op->in = op->handle ? op->handle->inode : keep_inode(op->fs, ino);
 	op->other = NULL;
-	return begin(op);
+	return begin(op, fi);
 }
 
 bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
@@ -353,7 +359,7 @@ bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code
 	op->handle = NULL;
 	op->in = keep_inode(op->fs, ino);
 	op->other = keep_inode(op->fs, other);
-	return begin(op);
+	return begin(op, NULL);
 }
 
 bool mcfs_op_given_up(const struct mcfs_op *op)

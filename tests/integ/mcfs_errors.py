@@ -67,6 +67,33 @@ def crowd(where, count, _):
     [t.join() for t in all]
 
 
+def mapped(path, go, how):
+    """Stores into a mapping, which the kernel hands over while it is too many operations at a time."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(fd, 8192)
+    # Python's own mapping would keep a duplicate of the descriptor
+    at = libc.mmap(None, 8192, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+    assert at != ctypes.c_void_p(-1).value, ctypes.get_errno()
+    if how == "closed":
+        os.close(fd)
+    # so that nothing has to be read when the store comes
+    assert ctypes.string_at(at, 1) == b"\0"
+    print("mapped", flush=True)
+    open(go).read()
+    ctypes.memmove(at, b"bytes", 5)
+    # the end of a part hands over all
+    assert libc.munmap(at + 4096, 4096) == 0
+    print("stored", flush=True)
+    open(go).read()
+    assert libc.munmap(at, 4096) == 0
+    if how == "open":
+        os.close(fd)
+
+
 MASKS = {"open": 0x20, "create": 0x100, "modify": 0x2, "close_write": 0x8, "from": 0x40, "to": 0x80,
          "delete": 0x200}
 
@@ -95,4 +122,4 @@ def watch(own, other):
     assert seen == want, seen
 
 
-{f.__name__: f for f in (damage, eio, crowd, watch)}[sys.argv[1]](*sys.argv[2:])
+{f.__name__: f for f in (damage, eio, crowd, mapped, watch)}[sys.argv[1]](*sys.argv[2:])

@@ -43,6 +43,13 @@ cp "$tmp/large" "$a/${hit[1]}"
 cmp "$tmp/large" "$b/${hit[1]}"
 
 # ---- more operations at one time than max_threads allows
+mappers=()
+if grep -qE '^shared_mmap +yes$' "$a/.mcfs/features"; then mappers=(open closed); fi
+for how in "${mappers[@]}"; do
+	mkfifo "$tmp/go-$how"
+	spawn "mapped-$how" python3 "$prog" mapped "$a/mapped-$how" "$tmp/go-$how" "$how"
+	wait_for 20 grep -q mapped "$tmp/mapped-$how.log" || fail "nothing is mapped: $(cat "$tmp/mapped-$how.log")"
+done
 exec 3<"$a/${hit[1]}"
 stop_still "$MASTER_PID"
 cleanup_fn kill -CONT "$MASTER_PID"
@@ -51,6 +58,11 @@ crowd=$!
 refused() { [ "$(grep -c EAGAIN "$tmp/crowd.log")" -ge "$1" ]; }
 # 16 threads less the 8 that are kept for what gives back
 wait_for 20 refused 32 || fail "refused: $(sort "$tmp/crowd.log" | uniq -c)"
+# what is stored in a mapping is let through: its writer would not be told
+for how in "${mappers[@]}"; do
+	echo >"$tmp/go-$how"
+	wait_for 20 grep -q stored "$tmp/mapped-$how.log" || fail "the mapping: $(cat "$tmp/mapped-$how.log")"
+done
 # who closes is let through, whoever asks for more is not
 exec 3<&-
 fails stat "$a/one-more"
@@ -60,6 +72,12 @@ wait "$crowd"
 equal "what the crowd was told" "$(sort "$tmp/crowd.log" | uniq -c | awk '{ print $1, $2 }' | tr '\n' ' ')" \
 	"32 EAGAIN 8 ENOENT "
 cmp "$tmp/large" "$a/${hit[1]}"
+head -c 8192 /dev/zero >"$tmp/mapped"
+printf bytes | dd of="$tmp/mapped" conv=notrunc status=none
+for how in "${mappers[@]}"; do
+	echo >"$tmp/go-$how"
+	wait_for 20 cmp "$tmp/mapped" "$a/mapped-$how" || fail "a store into a mapping is lost, its descriptor $how"
+done
 [ "$(metric_sum mcfs_refused_total <"$a/.mcfs/metrics")" -ge 33 ] || fail "nothing is counted as refused"
 
 # ---- inotify: own changes, and none of the other node's
