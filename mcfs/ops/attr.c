@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "common/err.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
@@ -82,6 +83,21 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 	return r;
 }
 
+/* A file that is looked up is the one that its name shows; what is named by its descriptor, as /proc/self/fd/3, may be
+ * under another name by now, or under none. */
+static int check_shown(struct mcfs_op *op, const struct mcfs_inode *in)
+{
+	struct mcfs_key key;
+	struct mcs_info info;
+	int r;
+
+	mcfs_inode_key(&op->fs->inodes, in, &key);
+	r = mcs_stat(op->fs->store, mcfs_key_of(&key), &info, mcfs_op_left_ms(op));
+	if (mcs_errno(r) == ENOENT || (r == 0 && info.generation != in->info.generation))
+		return mc_fail(-ESTALE, "the file was replaced, renamed or removed since it was opened");
+	return r;
+}
+
 static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handle *h,
 		    uint64_t size)
 {
@@ -101,6 +117,14 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 		return r;
 	}
 	w = mcfs_handle_writer_seen(op->fs, in);
+	if (w && in->info.generation) {
+		/* Somebody has opened it for writing: what that one stages is another version. */
+		mcfs_writer_unref(w);
+		w = NULL;
+		r = check_shown(op, in);
+		if (r < 0)
+			return r;
+	}
 	if (!w)
 		return truncate_version(op, in, size);
 	mcfs_handle_changes(op->fs, w);

@@ -417,17 +417,10 @@ static void set_attribute(int fd, off_t size)
 	CHECK(fstat(fd, &st) == 0 && st.st_size == size);
 }
 
-static void truncate_by_path(int fd, off_t size)
-{
-	CHECK(truncate("f", size) == 0);
-}
-
 /* What the name shows meanwhile is another file: looking at it does not cut the mapping. */
 static void a_size_that_was_set_stays_mapped(void)
 {
-	static void (*const ways[])(int fd, off_t size) = {
-		allocate, set_attribute, truncate_by_path,
-	};
+	static void (*const ways[])(int fd, off_t size) = { allocate, set_attribute };
 	char *model = calloc(1, MIB), *p;
 	struct stat st;
 	int fd;
@@ -473,6 +466,55 @@ static void truncation_leaves_readers_alone(void)
 	CHECK(munmap(p, size) == 0);
 	CHECK(close(fd) == 0);
 	holds("f", pattern(1, size), 5);
+}
+
+static void cut_by_name(void)
+{
+	CHECK(truncate("f", 10) == 0);
+	holds("f", pattern(1, 4096), 10);
+}
+
+/* Neither is cut with the other, nor shown as the other, whether it has been written to or only been opened. */
+static void truncation_leaves_writers_alone(void)
+{
+	const size_t size = 4096;
+	char buf[2 * 4096], path[64], *p;
+	struct stat st;
+	int fd;
+
+	put_file("f", pattern(1, size), size);
+	fd = opened("f", O_RDWR);
+	CHECK(in_child(cut_by_name) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == (off_t)size);
+	CHECK(pread(fd, buf, sizeof(buf), 0) == (ssize_t)size && memcmp(buf, pattern(1, size), size) == 0);
+	CHECK(close(fd) == 0);
+	holds("f", pattern(1, size), 10);
+
+	put_file("f", pattern(1, size), size);
+	fd = opened("f", O_RDWR);
+	CHECK(in_child(cut_by_name) == 0);
+	CHECK(pwrite(fd, pattern(1, 4), 4, 0) == 4 && close(fd) == 0);
+	holds("f", pattern(1, size), size);
+
+	fd = opened("f", O_RDWR);
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p != MAP_FAILED) {
+		p[20] = 'x';
+		CHECK(in_child(cut_by_name) == 0);
+		CHECK(p[20] == 'x' && p[21] == pattern(1, size)[21]);
+		CHECK(munmap(p, size) == 0 && close(fd) == 0);
+		memcpy(buf, pattern(1, size), size);
+		buf[20] = 'x';
+		holds("f", buf, size);
+		fd = opened("f", O_RDWR);
+	}
+	/* By its descriptor it is not the file that has its name now. */
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	CHECK(rename("f", "g") == 0);
+	put_text("f", "another");
+	FAILS(truncate(path, 0), ESTALE);
+	CHECK(close(fd) == 0);
+	holds_text("f", "another");
 }
 
 static void copies_inside_the_kernel(void)
@@ -571,6 +613,7 @@ const struct call_case data_cases[] = {
 	{ "a_descriptor_is_opened_once_more", a_descriptor_is_opened_once_more },
 	{ "a_size_that_was_set_stays_mapped", a_size_that_was_set_stays_mapped },
 	{ "truncation_leaves_readers_alone", truncation_leaves_readers_alone },
+	{ "truncation_leaves_writers_alone", truncation_leaves_writers_alone },
 	{ "copies_inside_the_kernel", copies_inside_the_kernel },
 	{ "threads_write_one_file", threads_write_one_file },
 	{ "seeks", seeks },
