@@ -132,7 +132,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	else if (h->inode)
 		mcfs_inode_close_writer(&fs->inodes, h->inode);
 	mcfs_stream_close(h->stream);
-	mcfs_dir_free(h->dir);
+	mcfs_dir_free(fs, h->dir);
 	free(h->text);
 	free(h);
 }

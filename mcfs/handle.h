@@ -85,6 +85,6 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 void mcfs_handles_continue(struct mcfs *fs);
 
 /* Of ops/readdir.c. */
-void mcfs_dir_free(struct mcfs_dir *d);
+void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d);
 
 #endif

@@ -53,7 +53,7 @@ struct mcfs_dir {
 	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
 	uint64_t next;		/* index of the next entry of the stream */
 	uint64_t max;		/* of that, 0: any */
-	struct mcfs_inode *cached;	/* the kernel keeps the listing; NULL: it does not */
+	struct mcfs_inode *cached;	/* one reference: the kernel keeps the listing; NULL: it does not */
 	uint64_t opened_ms;
 	struct entry *window;	/* entries given last, in order */
 	size_t nwindow, cap_window;
@@ -94,11 +94,13 @@ static void rewind_stream(struct mcfs_dir *d)
 	d->next = FIRST_INDEX;
 }
 
-void mcfs_dir_free(struct mcfs_dir *d)
+void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d)
 {
 	if (!d)
 		return;
 	rewind_stream(d);
+	if (d->cached)
+		mcfs_inode_unref(&fs->inodes, d->cached);
 	free(d->window);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
@@ -552,6 +554,8 @@ static void keep_listing(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_dir
 
 	if (!ms || !in || mcfs_inode_is_view(in))
 		return;
+	/* An operation that nobody waits for any more ends after the close. */
+	mcfs_inode_ref(&fs->inodes, in);
 	d->cached = in;
 	d->opened_ms = mc_now_ms();
 	listed_ms = mcfs_inode_listed(&fs->inodes, in);

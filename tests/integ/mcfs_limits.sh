@@ -87,6 +87,38 @@ rm "$tmp/cached/d/8" "$a/d/7"
 equal "after a removal by this mount" "$(listed | wc -w)" 6
 equal "a listing that nobody keeps" "$(find "$a/d" -type f | wc -l)" 6
 
+# ---- a listing that goes on when nobody waits for it, has its directory open or knows that any more
+under_way() { [ "$(awk '$1 == "operations_under_way" { print $2 }' "$tmp/cached/.mcfs/stats")" -eq "$1" ]; }
+forgotten() { [ "$(awk '$1 == "known_inodes" { print $2 }' "$tmp/cached/.mcfs/stats")" -le 2 ]; }
+if [ -w /proc/sys/vm/drop_caches ]; then
+	mkdir "$a/e"
+	for n in 1 2 3; do echo "$n" >"$a/e/$n"; done
+	mkfifo "$tmp/go"
+	spawn lister python3 -c 'if True:
+		import os, signal, sys
+		fd = os.open(sys.argv[1], os.O_RDONLY)
+		print("open", flush=True)
+		open(sys.argv[2]).read()
+		signal.signal(signal.SIGALRM, lambda *a: None)
+		signal.setitimer(signal.ITIMER_REAL, 0.1)
+		try:
+			os.listdir(fd)
+		except InterruptedError:
+			print("interrupted", flush=True)' "$tmp/cached/e" "$tmp/go"
+	wait_for 20 grep -q open "$tmp/lister.log"
+	stop_still "$MASTER_PID"
+	cleanup_fn kill -CONT "$MASTER_PID"
+	echo >"$tmp/go"
+	wait_for 20 gone "$SPAWNED" || fail "a listing cannot be interrupted"
+	said "$tmp/lister.log" interrupted
+	# with the question itself
+	wait_for 20 under_way 2 || fail "the listing does not go on"
+	echo 2 >/proc/sys/vm/drop_caches
+	wait_for 20 forgotten || fail "the directory is not forgotten: $(cat "$tmp/cached/.mcfs/stats")"
+	kill -CONT "$MASTER_PID"
+	wait_for 20 under_way 1 || fail "the listing does not end"
+fi
+
 # ---- mistakes
 for option in rm=maybe list_max=-1 list_cache=soon; do
 	fails "$top_builddir/mcfs/mcfs" -f --standalone "--$option" "$tmp/none"
