@@ -136,10 +136,12 @@ static struct held *conflict(struct file *f, const struct mcfs_lock_args *a)
 	return NULL;
 }
 
-/* Of a process that has ended, and left its descriptor to a child: where it reads, no close is told (ops/open.c). */
+/* Of a process that has ended, and left its descriptor to a child: where it reads, no close is told (ops/open.c).
+ * Where it writes, the close of the process was told and has ended its locks: what is there belongs to the open file
+ * (F_OFD_SETLK), which the child has. */
 static bool is_left(const struct held *h)
 {
-	return !h->a.flock && mcfs_caller_ended(h->a.pid);
+	return !h->a.flock && h->handle->type == MCFS_READ && mcfs_caller_ended(h->a.pid);
 }
 
 static struct held *conflict_with_living(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a)

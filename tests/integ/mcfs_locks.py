@@ -141,6 +141,37 @@ def by_readers():
         os.kill(heir, signal.SIGKILL)
 
 
+def of_open_files():
+    """A lock of the open file itself stays with a child to whom it was left, as by a daemon that goes to the background."""
+    with open(path("ofd"), "wb") as f:
+        f.write(b"x" * 100)
+    # struct flock: type, whence, start, length, pid
+    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        fcntl.fcntl(os.open(path("ofd"), os.O_RDWR), fcntl.F_OFD_SETLK, whole)
+        heir = os.fork()
+        if heir:
+            os.write(tell, b"%d" % heir)
+            os._exit(0)
+        signal.pause()
+    heir = int(os.read(told, 20))
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        fd = os.open(path("ofd"), os.O_RDWR)
+        try:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
+            sys.exit("got what a child holds")
+        except BlockingIOError:
+            pass
+    finally:
+        os.kill(heir, signal.SIGKILL)
+    # with its end it is free
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, whole)
+    os.close(fd)
+
+
 def waiting():
     p = start("hold", "w")
     q = start("want", "w")
@@ -231,5 +262,6 @@ else:
     whole_files()
     ranges()
     by_readers()
+    of_open_files()
     waiting()
     circles()
