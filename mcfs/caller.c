@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * caller.c - the process behind a request.
  * The last thread of a process that ends closes its files: its PF_EXITING says so, and exit_code how
- * it ends.  PF_SIGNALED alone does not: exit(0) of one thread ends the others by a signal, too. */
+ * it ends.  PF_SIGNALED does not: exit(0) of one thread ends the others by a signal, too. */
 #include <config.h>
 #include "mcfs/caller.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,8 @@
 
 #include "common/cleanup.h"
 
-/* Of the kernel's include/linux/sched.h; they are in /proc/PID/stat for ever. */
+/* Of the kernel's include/linux/sched.h; it is in /proc/PID/stat for ever. */
 #define PF_EXITING_BIT 0x4ul
-#define PF_SIGNALED_BIT 0x400ul
 
 /* The machine's first pid namespace has this number in every kernel: include/linux/proc_ns.h. */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
@@ -93,15 +93,26 @@ static bool has_memory(pid_t tid)
 	return read_proc(tid, "status", buf, sizeof(buf)) > 0 && strstr(buf, "\nVmSize:");
 }
 
-enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid)
+/* What a process ends with is 0 to who may not trace it, who may not see its namespaces either. */
+bool mcfs_caller_hides_end(pid_t tid)
+{
+	char path[64], buf[sizeof(FIRST_PID_NAMESPACE)];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)tid);
+	return readlink(path, buf, sizeof(buf)) < 0 && errno == EACCES;
+}
+
+enum mcfs_fate mcfs_caller_fate(pid_t tid)
 {
 	char buf[2048], *name_end, state;
 	const char *p;
 	unsigned long flags;
+	bool hidden;
 	long code;
 
 	if (tid <= 0 || has_memory(tid))
 		return MCFS_ALIVE;
+	hidden = mcfs_caller_hides_end(tid);
 	if (read_proc(tid, "stat", buf, sizeof(buf)) <= 0)
 		return MCFS_GONE;
 	name_end = strrchr(buf, ')');
@@ -114,11 +125,7 @@ enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid)
 		return MCFS_ALIVE;
 	p = stat_field(name_end + 2, 52);
 	code = p ? strtol(p, NULL, 10) : 0;
-	if (code)
-		return MCFS_DIED;
-	if ((flags & PF_SIGNALED_BIT) && geteuid() != 0 && uid != geteuid())
-		return MCFS_DIED;
-	return MCFS_EXITED;
+	return code || hidden ? MCFS_DIED : MCFS_EXITED;
 }
 
 bool mcfs_caller_ended(pid_t pid)
@@ -145,6 +152,14 @@ static unsigned long long mask_of(const char *status, const char *name)
 	const char *p = strstr(status, name);
 
 	return p ? strtoull(p + strlen(name), NULL, 16) : 0;
+}
+
+bool mcfs_caller_all_ends_seen(void)
+{
+	char buf[4096];
+
+	return read_proc(getpid(), "status", buf, sizeof(buf)) > 0 &&
+		mask_of(buf, "\nCapEff:\t") >> CAP_SYS_PTRACE & 1;
 }
 
 bool mcfs_caller_killed(pid_t tid)

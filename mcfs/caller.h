@@ -11,7 +11,7 @@
 enum mcfs_fate {
 	MCFS_ALIVE,
 	MCFS_EXITED,	/* is ending by exit(0) */
-	MCFS_DIED,	/* is ending by a signal or with a non-zero status */
+	MCFS_DIED,	/* is ending by a signal or with a non-zero status, or may be: mcfs_caller_hides_end() */
 	MCFS_GONE	/* is not there any more: nobody knows */
 };
 
@@ -21,9 +21,12 @@ bool mcfs_caller_all_seen(void);
 pid_t mcfs_caller_process(pid_t tid);
 /* Does thread @tid belong to process @pid? */
 bool mcfs_caller_is(pid_t pid, pid_t tid);
-/* @uid: the caller's; what other users' processes end with is hidden from a daemon without
- * privileges, which then takes every death by signal for a bad one. */
-enum mcfs_fate mcfs_caller_fate(pid_t tid, uid_t uid);
+enum mcfs_fate mcfs_caller_fate(pid_t tid);
+/* May this daemon not see what @tid ends with?  It is another user's, or has more privileges, and we have not got
+ * CAP_SYS_PTRACE: no end of it is taken for a good one. */
+bool mcfs_caller_hides_end(pid_t tid);
+/* Does no process hide it? */
+bool mcfs_caller_all_ends_seen(void);
 /* Has process @pid ended, to its last thread?  What cannot be seen has not. */
 bool mcfs_caller_ended(pid_t pid);
 /* Is a signal under way to @tid that will end it? */

@@ -46,6 +46,7 @@ static void say_features(struct mcfs *fs, FILE *to)
 	yes_or_no(to, "requests_sent_again", mcfs_compat_resends());
 	yes_or_no(to, "supervised", mcfs_book() != NULL);
 	yes_or_no(to, "all_processes_seen", mcfs_caller_all_seen());
+	yes_or_no(to, "all_ends_seen", mcfs_caller_all_ends_seen());
 	line(to, "name_max", fs->name_max);
 }
 

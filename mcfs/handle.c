@@ -244,7 +244,7 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 			lost += mcfs_writer_pending(w);
 			mcfs_writer_revoke(w);
 		} else if (w) {
-			lost += mcfs_writer_end(w, mcfs_caller_fate(w->pid, w->uid), deadline);
+			lost += mcfs_writer_end(w, mcfs_caller_fate(w->pid), deadline);
 		}
 		mcfs_handle_unref(fs, h);
 	}

@@ -79,7 +79,6 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->flags = args->flags;
 	w->tid = args->tid;
 	w->pid = mcfs_caller_process(args->tid);
-	w->uid = args->uid;
 	w->inode = args->inode;
 	w->fresh = args->flags & MCFS_WRITER_FRESH;
 	w->excl = args->flags & MCFS_WRITER_EXCL;

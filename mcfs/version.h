@@ -53,9 +53,8 @@ struct mcfs_version_env {	/* what all writers of a mount share */
 #define MCFS_PENDING_NAME	0x2u	/* it has to be there, if only empty */
 
 struct mcfs_writer {
-	struct mcfs_version_env *env;	/* constant, as are the next three */
+	struct mcfs_version_env *env;	/* constant, as are the next two lines */
 	pid_t tid, pid;			/* of the opener: thread and process */
-	uid_t uid;
 	unsigned flags;
 
 	pthread_mutex_t lock;
@@ -105,7 +104,6 @@ struct mcfs_writer_args {
 	uint64_t generation;		/* of the version that the name has now, 0 without one */
 	struct mcfs_inode *inode;	/* kept; NULL: none, and nobody finds it by name */
 	pid_t tid;
-	uid_t uid;
 };
 /* The new writer is on env->writers and has one reference. */
 int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,

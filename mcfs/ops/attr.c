@@ -55,7 +55,7 @@ void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t size)
 {
 	struct mcfs *fs = op->fs;
-	struct mcfs_writer_args args = { .tid = op->ctx.pid, .uid = op->ctx.uid };
+	struct mcfs_writer_args args = { .tid = op->ctx.pid };
 	struct mcfs_writer *w = NULL;
 	struct mcfs_key key;
 	int r = 0;

@@ -2,6 +2,9 @@
  * flush.c - close, fsync, and the last close. */
 #include <config.h>
 
+#include <errno.h>
+
+#include "common/err.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
@@ -19,6 +22,18 @@ static void unlock(struct mcfs_op *op, const struct mcfs_handle *released, uint6
 		mcfs_lock_flushed(l, mcfs_key_of(&key), owner);
 }
 
+/* What it had written is dropped, and when it has ended well nobody expects that. */
+static void tell_of_hidden_end(struct mcfs_op *op)
+{
+	struct mcfs_version_env *env = &op->fs->versions;
+	struct mcfs_key key;
+
+	mcfs_inode_key(&op->fs->inodes, op->in, &key);
+	env->failed(env, key.data, key.len,
+		    mc_fail(-EACCES, "its process ended without closing it, and hides whether that was well"), "exit",
+		    op->ctx.pid);
+}
+
 void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
@@ -30,8 +45,13 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (h->type == MCFS_WRITE && h->lost) {
 		r = h->unsaved ? mcfs_handle_continue(op.fs, h, op.deadline) : 0;
 	} else if (h->type == MCFS_WRITE) {
-		r = mcfs_writer_flush(h->writer, op.ctx.pid,
-				      mcfs_caller_fate(op.ctx.pid, op.ctx.uid), op.deadline);
+		const enum mcfs_fate fate = mcfs_caller_fate(op.ctx.pid);
+		const bool pending = mcfs_writer_pending(h->writer);
+
+		r = mcfs_writer_flush(h->writer, op.ctx.pid, fate, op.deadline);
+		if (fate == MCFS_DIED && r == 0 && pending && !mcfs_writer_pending(h->writer) &&
+		    mcfs_caller_hides_end(op.ctx.pid))
+			tell_of_hidden_end(&op);
 		mcfs_handle_saved(h);
 	}
 	/* Who gets the lock finds the file as it was left. */
@@ -68,7 +88,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (h->type == MCFS_WRITE && h->writer) {
 		/* When nothing is left to be published it does not matter. */
 		if (mcfs_writer_pending(h->writer))
-			fate = mcfs_caller_fate(h->writer->pid, h->writer->uid);
+			fate = mcfs_caller_fate(h->writer->pid);
 		r = mcfs_writer_release(h->writer, fate, op.deadline);
 	}
 	unlock(&op, h, 0);

@@ -195,7 +195,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	struct mcfs_inode *in = p->inode;
 	struct mcfs_writer_args args = {
 		.inode = in, .generation = in->info.generation,
-		.tid = op->ctx.pid, .uid = op->ctx.uid,
+		.tid = op->ctx.pid,
 	};
 	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands
 	 * in /proc/self/fd.  A third time there is not: they share the inode.  What cannot be read cannot be mapped,
@@ -357,7 +357,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer_args args = {
 		.key = key->data, .len = key->len, .flags = MCFS_WRITER_FRESH,
-		.tid = op->ctx.pid, .uid = op->ctx.uid,
+		.tid = op->ctx.pid,
 	};
 	struct mcfs_handle *h = mcfs_handle_new(fs, MCFS_WRITE);
 	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);

@@ -21,7 +21,7 @@ equal "health over HTTP" "$(curl -sf "http://127.0.0.1:$http/health")" '{"status
 grep -qE '^pool_capacity_bytes +67108864$' "$m/.mcfs/stats" || { cat "$m/.mcfs/stats"; fail stats; }
 
 equal "master" "$(cut -d' ' -f2 "$m/.mcfs/master")" ok
-for name in direct_io shared_mmap passthrough custom_io requests_sent_again supervised all_processes_seen; do
+for name in direct_io shared_mmap passthrough custom_io requests_sent_again supervised all_processes_seen all_ends_seen; do
 	grep -qE "^$name +(yes|no)$" "$m/.mcfs/features" || { cat "$m/.mcfs/features"; fail "features: $name"; }
 done
 grep -qE '^direct_io +yes$' "$m/.mcfs/features" || fail "direct_io is the default"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A daemon in a pid namespace of its own, as containers have one, works for processes that it cannot see, and says that
-# it does not see them.
+# it does not see them.  One that may not see how processes of others end publishes what these have closed.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_root
-requires unshare
+requires unshare setpriv python3
 unshare -p -f true 2>/dev/null || skip "pid namespaces are not allowed here"
 m=$tmp/mnt
 mkdir "$m"
@@ -29,5 +29,34 @@ echo end >>"$m/copied"
 equal "rewritten" "$(cat "$m/copied")" $'short\nend'
 cmp "$tmp/data" - <&3
 exec 3<&-
+unmount "$m"
+wait_for 20 gone "$SPAWNED" || fail "mcfs does not end when it is unmounted"
+
+spawn mcfs-blind setpriv --bounding-set=-sys_ptrace "$top_builddir/mcfs/mcfs" -f --standalone "$m" \
+	--global_segment_size=32MiB -o allow_other --file_mode=0666 --dir_mode=0777
+started "$SPAWNED" "mcfs without CAP_SYS_PTRACE" 30 is_mounted "$m"
+grep -qE "^all_ends_seen +no$" "$m/.mcfs/features" || fail "features: $(cat "$m/.mcfs/features")"
+chmod 755 "$tmp"
+# writes NAME STATUS [CLOSES] - a process of another user writes to NAME, and ends with STATUS
+writes() {
+	python3 -c 'if True:
+		import os, sys
+		os.setgroups([])
+		os.setresgid(*[65534] * 3)
+		os.setresuid(*[65534] * 3)
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+		os.write(fd, b"written")
+		if sys.argv[3:]:
+			os.close(fd)
+		os._exit(int(sys.argv[2]))' "$m/$1" "${@:2}"
+}
+writes closed 0 closes
+fails writes closed-and-failed 1 closes
+for f in closed closed-and-failed; do equal "what was closed" "$(cat "$m/$f")" written; done
+fails writes half 1
+[ ! -e "$m/half" ] || fail "a program that failed has published what it had written"
+writes unclosed 0
+[ ! -e "$m/unclosed" ] || fail "whether a program failed is not known, and what it had written is published"
+grep -q "unclosed.*hides" "$m/.mcfs/errors" || fail "nothing says why: $(cat "$m/.mcfs/errors")"
 unmount "$m"
 wait_for 20 gone "$SPAWNED" || fail "mcfs does not end when it is unmounted"

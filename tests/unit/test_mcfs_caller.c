@@ -88,12 +88,45 @@ static void endings_are_told_apart(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		pid_t pid = zombie(cases[i].how);
 
-		assert_int_equal(mcfs_caller_fate(pid, getuid()), cases[i].fate);
+		assert_int_equal(mcfs_caller_fate(pid), cases[i].fate);
 		waitpid(pid, NULL, 0);
-		assert_int_equal(mcfs_caller_fate(pid, getuid()), MCFS_GONE);
+		assert_int_equal(mcfs_caller_fate(pid), MCFS_GONE);
 	}
-	assert_int_equal(mcfs_caller_fate(getpid(), getuid()), MCFS_ALIVE);
-	assert_int_equal(mcfs_caller_fate(0, 0), MCFS_ALIVE);
+	assert_int_equal(mcfs_caller_fate(getpid()), MCFS_ALIVE);
+	assert_int_equal(mcfs_caller_fate(0), MCFS_ALIVE);
+}
+
+/* What another user without privileges sees of it. */
+static enum mcfs_fate fate_for_others(pid_t pid)
+{
+	const uid_t nobody = 65534;
+	pid_t asks = fork();
+	int status;
+
+	if (asks == 0) {
+		if (setresuid(nobody, nobody, nobody) || !mcfs_caller_hides_end(pid))
+			_exit(99);
+		_exit((int)mcfs_caller_fate(pid));
+	}
+	assert_int_equal(waitpid(asks, &status, 0), asks);
+	assert_true(WIFEXITED(status));
+	return (enum mcfs_fate)WEXITSTATUS(status);
+}
+
+static void a_hidden_end_is_no_good_one(void **state)
+{
+	static const int ends[] = { 0, 1, -SIGKILL };
+
+	if (geteuid() != 0)
+		skip();
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		pid_t pid = zombie(ends[i]);
+
+		assert_false(mcfs_caller_hides_end(pid));
+		assert_int_equal(fate_for_others(pid), MCFS_DIED);
+		waitpid(pid, NULL, 0);
+		assert_false(mcfs_caller_hides_end(pid));
+	}
 }
 
 static void a_pending_kill_is_seen(void **state)
@@ -118,6 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_belong_to_their_process),
 		cmocka_unit_test(endings_are_told_apart),
+		cmocka_unit_test(a_hidden_end_is_no_good_one),
 		cmocka_unit_test(a_pending_kill_is_seen),
 	};
 

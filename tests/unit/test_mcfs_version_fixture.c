@@ -57,7 +57,7 @@ struct mcfs_writer *vx_open(struct vx *f, const char *key, unsigned flags)
 {
 	struct mcs_key k = { key, strlen(key) };
 	struct mcfs_writer_args args = {
-		.key = key, .len = strlen(key), .flags = flags, .tid = getpid(), .uid = getuid(),
+		.key = key, .len = strlen(key), .flags = flags, .tid = getpid(),
 	};
 	struct mcfs_writer *w;
 	struct mcs_info info;
