@@ -477,8 +477,14 @@ static int get_window(struct get *g, struct split *w, unsigned from, unsigned n)
 	}
 	if (r == 0 && w->nmapped)
 		r = get_by_maps(g, w->mapped, w->nmapped);
-	for (unsigned k = 0; k < w->nparts && r == 0; k++)
-		g->items[w->parts[k]].result = get_bounced(g, w->parts[k]);
+	for (unsigned k = 0; k < w->nparts && r == 0; k++) {
+		struct mcs_get_item *item = &g->items[w->parts[k]];
+
+		item->result = get_bounced(g, w->parts[k]);
+		/* The daemon's own answer is one, too, when it does not reach the master. */
+		if (item->result == -MC_ERPC && mcs_node_conn_is_lost(g->c))
+			r = -MC_ERPC;
+	}
 	return r;
 }
 

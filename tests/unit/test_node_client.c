@@ -445,6 +445,28 @@ static void test_restart(void **state)
 	assert_int_equal(mcs_map(c, fixture_key("gone"), 0, &m, -1), -MCS_ENOOBJECT);
 }
 
+/* Also when the first call asks for a part, into memory that the daemon does not see. */
+static void test_restart_part(void **state)
+{
+	mcs_t *other = fixture_store_with(16 * MIB, 1, FIXTURE_LOCAL);
+	const char *there[] = { mcs_hostname(other), NULL };
+	const struct mcs_put_opts opts = { .preferred = there };
+	unsigned char out[1000];
+	struct iovec iov = { out, sizeof(out) };
+
+	(void)state;
+	fixture_fill(out, sizeof(out), 5, 0);
+	assert_int_equal(mcs_put(other, fixture_key("part"), &iov, 1, &opts, -1), 0);
+	iov.iov_len = 500;
+	assert_int_equal(mcs_get_range(c, fixture_key("part"), 100, &iov, 1, -1), 500);
+	node_down();
+	node_up(NODE_SEGMENT);
+	memset(out, 0, sizeof(out));
+	assert_int_equal(mcs_get_range(c, fixture_key("part"), 300, &iov, 1, -1), 500);
+	assert_true(fixture_same(out, 500, 5, 300));
+	mcs_close(other);
+}
+
 /* At its old address there is a daemon of another master: what it has is not ours. */
 static void test_other_master(void **state)
 {
@@ -601,6 +623,7 @@ int main(void)
 		TEST(test_fork),
 		TEST(test_fork_outlives),
 		TEST(test_restart),
+		TEST(test_restart_part),
 		TEST(test_other_master),
 		TEST(test_crowded),
 		TEST(test_changing),
