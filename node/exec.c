@@ -11,6 +11,8 @@
 #include "common/metrics.h"
 #include "node/node_i.h"
 
+#define SILENT_NS (500 * MC_NS_PER_MS)	/* a question that has failed after so long has had no answer */
+
 #define OP_COUNTER(var, name) \
 	MC_COUNTER(var, "mooncake_node_ops_total", "op=\"" name "\"", "operations of local clients")
 OP_COUNTER(n_nop, "nop")
@@ -170,10 +172,17 @@ static void do_unpin(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 		jobs[i].c.result = mcn_unpin(c->pins, jobs[i].e.pin);
 }
 
+/* Each question to a master that does not answer takes a second: who asks many at once would give us up. */
 static void do_held(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++)
-		jobs[i].c.result = mcn_held(c->pins, jobs[i].e.pin);
+	bool silent = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t began = mc_now_ns();
+
+		jobs[i].c.result = silent ? -MCS_EREPLICA_GONE : mcn_held(c->pins, jobs[i].e.pin);
+		silent = silent || (jobs[i].c.result < 0 && mc_now_ns() - began >= SILENT_NS);
+	}
 }
 
 static void do_remove(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)

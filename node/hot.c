@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/hash.h"
 #include "common/list.h"
 #include "common/metrics.h"
@@ -174,8 +175,18 @@ static void ref_locked(struct mcn_hot *h, struct mcn_entry *e)
 	}
 }
 
+void mcn_hot_ref(struct mcn_hot *h, struct mcn_entry *e)
+{
+	MC_LOCKED(&h->lock);
+	e->refs++;
+}
+
 int mcn_hot_held(const struct mcn_entry *e)
 {
+	int r = mc_fault("node.held");
+
+	if (r < 0)
+		return r;
 	/* Copies are the daemon's own. */
 	return e->object ? mcs_object_held(e->object) : 0;
 }

@@ -126,12 +126,21 @@ int mcn_unpin(struct mcn_pins *p, uint64_t pin)
 int mcn_held(struct mcn_pins *p, uint64_t pin)
 {
 	uint32_t at = (uint32_t)pin, used = (uint32_t)(pin >> 32);
+	struct mcn_entry *e = NULL;
+	int r;
 
-	/* Over the question, which can take a second: the entry must not go meanwhile. */
-	MC_LOCKED(&p->lock);
-	if (!at || at > p->cap || p->slot[at - 1].used != used || !p->slot[at - 1].entry)
+	pthread_mutex_lock(&p->lock);
+	if (at && at <= p->cap && p->slot[at - 1].used == used)
+		e = p->slot[at - 1].entry;
+	/* The question can take a second, and who unpins or pins meanwhile does not wait for it. */
+	if (e)
+		mcn_hot_ref(p->n->hot, e);
+	pthread_mutex_unlock(&p->lock);
+	if (!e)
 		return mc_fail(-EINVAL, "there is no such pin");
-	return mcn_hot_held(p->slot[at - 1].entry);
+	r = mcn_hot_held(e);
+	mcn_hot_put(p->n->hot, e);
+	return r;
 }
 
 int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms)

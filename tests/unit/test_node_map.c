@@ -11,6 +11,7 @@
 
 #include "client/session.h"
 #include "client/store_i.h"
+#include "common/clock.h"
 #include "common/fault.h"
 #include "tests/unit/node_fixture.h"
 
@@ -26,6 +27,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	(void)mc_fault_set(NULL);
 	node_teardown(c);
 	return 0;
 }
@@ -261,6 +263,69 @@ static void test_copied(void **state)
 	mcs_close(other);
 }
 
+static void *ask_held(void *arg)
+{
+	return (void *)(intptr_t)mcs_map_held(c, arg);
+}
+
+/* While a question about one object waits for the master, the program's others are let go of and pinned. */
+static void test_question_waits(void **state)
+{
+	struct mcs_map m, n;
+	pthread_t thread;
+	uint64_t began;
+	void *result;
+
+	(void)state;
+	fixture_put_ok(c, "m", 1000, 1);
+	fixture_put_ok(c, "n", 1000, 2);
+	assert_int_equal(mcs_map(c, fixture_key("m"), 0, &m, -1), 0);
+	assert_int_equal(mcs_map(c, fixture_key("n"), 0, &n, -1), 0);
+	assert_int_equal(mc_fault_set("node.held=delay:4000@1,node.held=error:MC_EREPLICA_GONE@1"), 0);
+	began = mc_now_ns();
+	assert_int_equal(pthread_create(&thread, NULL, ask_held, &m), 0);
+	while (mc_fault_hits("node.held") < 1)
+		usleep(1000);
+	mcs_unmap(c, &n);
+	node_wait_counts(1, 1);
+	assert_int_equal(mcs_map(c, fixture_key("n"), 0, &n, 2000), 0);
+	assert_true(mc_now_ns() < began + 3 * MC_NS_PER_SEC);
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, -MCS_EREPLICA_GONE);
+	assert_int_equal(mcs_map_held(c, &m), 0);
+	assert_int_equal(mcs_map_held(c, &n), 0);
+	mcs_unmap(c, &m);
+	mcs_unmap(c, &n);
+}
+
+/* Many questions at once to a master that does not answer take no longer than one. */
+static void test_questions_at_once(void **state)
+{
+	struct node_hand h;
+	uint64_t pin;
+
+	(void)state;
+	fixture_put_ok(c, "obj", 1000, 1);
+	hand_open(&h);
+	hand_ring(&h, 16, 4096);
+	memcpy(h.arena, "obj", 3);
+	hand_give(&h, &(struct mcfs_sqe){ .op = MCFS_RING_PIN, .key_len = 3, .put = ~0u });
+	pin = hand_take(&h).pin;
+	assert_true(pin != 0);
+	assert_int_equal(mc_fault_set("node.held=delay:1000,node.held=error:MC_EREPLICA_GONE"), 0);
+	for (unsigned i = 0; i < 16; i++)
+		h.sq[(h.ring->sq_tail + i) & 15] = (struct mcfs_sqe){ .op = MCFS_RING_HELD, .pin = pin };
+	h.ring->sq_tail += 15;
+	hand_give(&h, &h.sq[h.ring->sq_tail & 15]);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(hand_take(&h).result, -MCS_EREPLICA_GONE);
+	/* one, or two when the first of them was seen alone */
+	assert_in_range(mc_fault_hits("node.held"), 1, 2);
+	(void)mc_fault_set(NULL);
+	hand_close(&h);
+	node_wait_counts(0, 1);
+}
+
 /* Who maps an object whose pin is lost is not given its old place. */
 static void test_moved(void **state)
 {
@@ -345,6 +410,8 @@ int main(void)
 		TEST(test_remote),
 		TEST(test_objects),
 		TEST(test_objects_lost),
+		TEST(test_question_waits),
+		TEST(test_questions_at_once),
 		TEST(test_copied),
 		TEST(test_moved),
 		TEST(test_copied_late),
