@@ -272,9 +272,11 @@ void mcn_conn_over(struct mcn_conn *c)
 
 bool mcn_conn_left(const struct mcn_conn *c)
 {
-	struct pollfd p = { .fd = c->evfd.fd, .events = POLLRDHUP };
+	struct pollfd p[2] = {
+		{ .fd = c->evfd.fd, .events = POLLRDHUP }, { .fd = c->process.fd, .events = POLLIN },
+	};
 
-	return poll(&p, 1, 0) > 0;
+	return poll(p, 2, 0) > 0;
 }
 
 void mcn_conn_free(struct mcn_conn *c)
@@ -283,6 +285,8 @@ void mcn_conn_free(struct mcn_conn *c)
 		if (c->buffer[i])
 			buffer_free(c, c->buffer[i]);
 	mcn_pins_free(c->pins);
+	if (c->process.fd >= 0)
+		close(c->process.fd);
 	if (c->evfd.fd >= 0)
 		close(c->evfd.fd);
 	pthread_mutex_destroy(&c->lock);

@@ -68,8 +68,9 @@ struct mcn_conn {
 	uid_t uid;
 	pid_t pid;
 	struct mcn_pins *pins;
-	/* owned by the loop; the descriptor is constant */
+	/* owned by the loop; the descriptors are constant */
 	struct mc_evfd evfd;
+	struct mc_evfd process;		/* of the client, as pidfd_open() has it; -1: it cannot be seen */
 	bool greeted;
 	/* guarded by the node's lock */
 	struct mc_list link;

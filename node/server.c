@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -63,8 +64,32 @@ void mcn_conn_unref(struct mcn_conn *c)
 static void conn_close(struct mcn_conn *c)
 {
 	mc_evloop_del(c->n->loop, &c->evfd);
+	if (c->process.fd >= 0)
+		mc_evloop_del(c->n->loop, &c->process);
 	mcn_conn_over(c);
 	mcn_conn_unref(c);
+}
+
+static void process_ended(struct mc_evfd *e, uint32_t events)
+{
+	conn_close(mc_container_of(e, struct mcn_conn, process));
+}
+
+/* A child that was forked without exec has its socket too, and keeps it open after a kill.  Of a process of another
+ * PID namespace, which has no number here, the end of the socket has to do. */
+static void watch_process(struct mcn_conn *c)
+{
+	int fd = c->pid > 0 ? (int)syscall(SYS_pidfd_open, c->pid, 0) : -1;
+
+	if (c->pid > 0 && fd < 0 && errno == ESRCH) {
+		conn_close(c);
+		return;
+	}
+	c->process.fd = fd;
+	if (fd >= 0 && mc_evloop_add(c->n->loop, &c->process, EPOLLIN) < 0) {
+		c->process.fd = -1;
+		close(fd);
+	}
 }
 
 static void conn_ready(struct mc_evfd *e, uint32_t events)
@@ -121,6 +146,7 @@ static int conn_new(struct mcn *n, int fd, const struct ucred *who)
 	c->pid = who->pid;
 	c->refs = 1;
 	c->evfd = (struct mc_evfd){ .fd = fd, .ready = conn_ready };
+	c->process = (struct mc_evfd){ .fd = -1, .ready = process_ended };
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_lock(&n->lock);
 	mc_list_push_back(&n->conns, &c->link);
@@ -131,8 +157,10 @@ static int conn_new(struct mcn *n, int fd, const struct ucred *who)
 	if (r < 0) {
 		c->evfd.fd = -1;
 		mcn_conn_unref(c);
+		return r;
 	}
-	return r;
+	watch_process(c);
+	return 0;
 }
 
 /* Tell why, so that the client need not guess. */

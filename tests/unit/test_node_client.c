@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -422,6 +423,43 @@ static void test_fork_outlives(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+/* Nor does it when the parent is killed, and can close nothing. */
+static void test_fork_outlives_kill(void **state)
+{
+	pid_t pid, child;
+	int fds[2];
+
+	(void)state;
+	fixture_put_ok(c, "k1", 5000, 1);
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+	pid = fork();
+	if (pid == 0) {
+		mcs_t *mine = node_client(MIB, MIB);
+		struct mcs_map m;
+
+		if (mcs_map(mine, fixture_key("k1"), 0, &m, -1))
+			_exit(1);
+		child = fork();
+		if (child && write(fds[1], &child, sizeof(child)) != sizeof(child))
+			_exit(1);
+		alarm(60);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fds[0], &child, sizeof(child)), sizeof(child));
+	node_wait_counts(1, 2);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	node_wait_counts(0, 1);
+	/* it is there still */
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* The daemon is started anew: calls go on, buffers are handed over again. */
 static void test_restart(void **state)
 {
@@ -622,6 +660,7 @@ int main(void)
 		TEST(test_kill),
 		TEST(test_fork),
 		TEST(test_fork_outlives),
+		TEST(test_fork_outlives_kill),
 		TEST(test_restart),
 		TEST(test_restart_part),
 		TEST(test_other_master),
