@@ -264,10 +264,19 @@ int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd)
 
 void mcn_conn_over(struct mcn_conn *c)
 {
-	MC_LOCKED(&c->lock);
+	pthread_mutex_lock(&c->lock);
 	c->over = true;
 	for (unsigned i = 0; i < c->nrings; i++)
 		mcn_ring_stop(c->ring[i]);
+	pthread_mutex_unlock(&c->lock);
+	/* What is under way goes on until its deadline; buffers are its, but no pin is. */
+	mcn_pins_end(c->pins);
+}
+
+bool mcn_conn_is_over(struct mcn_conn *c)
+{
+	MC_LOCKED(&c->lock);
+	return c->over;
 }
 
 bool mcn_conn_left(const struct mcn_conn *c)

@@ -246,10 +246,12 @@ static bool same(const struct mcn_job *a, const struct mcn_job *b)
 		same_put(a->put, b->put);
 }
 
-void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
+unsigned mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
 	for (unsigned i = 0, k; i < n; i += k) {
 		k = 1;
+		if (mcn_conn_is_over(c))
+			return i;
 		if (jobs[i].done)
 			continue;
 		while (i + k < n && same(&jobs[i], &jobs[i + k]))
@@ -263,4 +265,5 @@ void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 		mc_metric_add(kinds[jobs[i].e.op].count, k);
 		kinds[jobs[i].e.op].run(c, &jobs[i], k);
 	}
+	return n;
 }

@@ -156,11 +156,14 @@ static unsigned flags_of(uint8_t op)
 
 static uint64_t deadline_of(const struct mcn_job *job)
 {
-	uint64_t ns = job->e.timeout_ms * MC_NS_PER_MS;
+	uint64_t last = job->seen_ns + MCN_DEADLINE_MAX_MS * MC_NS_PER_MS;
+	uint64_t due = job->seen_ns + job->e.timeout_ms * MC_NS_PER_MS;
 
 	if (job->e.flags & MCFS_SQE_DEADLINE)
-		return job->e.pin;
-	return job->e.timeout_ms ? job->seen_ns + ns : MC_NEVER;
+		due = job->e.pin;
+	else if (!job->e.timeout_ms)
+		return MC_NEVER;
+	return due < last ? due : last;
 }
 
 static int take_all(struct mcn_conn *c, const unsigned char *arena, uint64_t size,

@@ -58,6 +58,8 @@ struct mcn_place {
 
 int mcn_pins_new(struct mcn *n, struct mcn_pins **ret);
 void mcn_pins_free(struct mcn_pins *p);		/* and everything in it; NULL is fine */
+/* Its owner has gone: everything in it is let go of, and nothing is pinned any more (-MCS_ERPC). */
+void mcn_pins_end(struct mcn_pins *p);
 /* Pin the current version; @hot: or the one that was current conf.hot_ms ago.  An object of another node
  * is fetched first: -ENOBUFS when there is no room for it. */
 int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,

@@ -16,6 +16,8 @@
 #define MCN_CONN_BUFFERS 256u
 #define MCN_PINS_MAX 65536u		/* of one owner */
 #define MCN_UIDS_MAX 32u
+/* Whatever a client asks for: the memory that it named, and our own end, wait for what is under way. */
+#define MCN_DEADLINE_MAX_MS 600000u
 #define MCN_LISTENERS 2u
 
 struct mcn_listener {
@@ -88,9 +90,10 @@ struct mcn_conn {
 
 /* Answer one packet.  Negative: the connection has to end. */
 int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd);
-/* It is to end: its rings do as soon as they can. */
+/* It is to end: its pins do at once, its rings as soon as they can. */
 void mcn_conn_over(struct mcn_conn *c);
-/* Has the client closed it, or shut it down?  Asked by the rings' threads. */
+bool mcn_conn_is_over(struct mcn_conn *c);
+/* Has the client ended, closed it, or shut it down?  Asked by the rings' threads. */
 bool mcn_conn_left(const struct mcn_conn *c);
 /* Nobody uses it any more: the socket is closed, which tells the client so. */
 void mcn_conn_free(struct mcn_conn *c);
@@ -126,8 +129,9 @@ struct mcn_job {
 	struct mcfs_cqe c;		/* the answer */
 	bool done;			/* it is there already */
 };
-/* Carry out @n of them, those whose deadline is over excepted; all have answers afterwards. */
-void mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n);
+/* Carry out @n of them, those whose deadline is over excepted.  How many have answers afterwards: all, or those
+ * that were begun before the connection was over. */
+unsigned mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n);
 
 /* ---- job.c ---------------------------------------------------------------------------------------- */
 

@@ -22,6 +22,7 @@ struct mcn_pins {
 	/* with the lock held */
 	struct slot *slot;
 	uint32_t cap, free;
+	bool ended;
 };
 
 int mcn_pins_new(struct mcn *n, struct mcn_pins **ret)
@@ -36,18 +37,33 @@ int mcn_pins_new(struct mcn *n, struct mcn_pins **ret)
 	return 0;
 }
 
+void mcn_pins_end(struct mcn_pins *p)
+{
+	struct slot *slot;
+	uint32_t cap;
+
+	pthread_mutex_lock(&p->lock);
+	slot = p->slot;
+	cap = p->cap;
+	p->slot = NULL;
+	p->cap = p->free = 0;
+	p->ended = true;
+	pthread_mutex_unlock(&p->lock);
+	for (uint32_t i = 0; i < cap; i++) {
+		if (!slot[i].entry)
+			continue;
+		mcn_hot_put(p->n->hot, slot[i].entry);
+		__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
+	}
+	free(slot);
+}
+
 void mcn_pins_free(struct mcn_pins *p)
 {
 	if (!p)
 		return;
-	for (uint32_t i = 0; i < p->cap; i++) {
-		if (!p->slot[i].entry)
-			continue;
-		mcn_hot_put(p->n->hot, p->slot[i].entry);
-		__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
-	}
+	mcn_pins_end(p);
 	pthread_mutex_destroy(&p->lock);
-	free(p->slot);
 	free(p);
 }
 
@@ -70,12 +86,24 @@ static int grow_locked(struct mcn_pins *p)
 	return 0;
 }
 
+static int check_locked(const struct mcn_pins *p)
+{
+	return p->ended ? mc_fail(-MCS_ERPC, "who asked for a pin has gone") : 0;
+}
+
+static int check(struct mcn_pins *p)
+{
+	MC_LOCKED(&p->lock);
+	return check_locked(p);
+}
+
 static int enter(struct mcn_pins *p, struct mcn_entry *e, uint64_t *ret)
 {
-	int r = 0;
+	int r;
 
 	MC_LOCKED(&p->lock);
-	if (!p->free)
+	r = check_locked(p);
+	if (r == 0 && !p->free)
 		r = grow_locked(p);
 	if (r < 0)
 		return r;
@@ -91,8 +119,10 @@ int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms
 	    struct mcn_place *ret)
 {
 	struct mcn_entry *e;
-	int r = mcn_hot_get(p->n->hot, key, hot, timeout_ms, &e, ret);
+	int r = check(p);
 
+	if (r == 0)
+		r = mcn_hot_get(p->n->hot, key, hot, timeout_ms, &e, ret);
 	if (r < 0)
 		return r;
 	r = enter(p, e, &ret->pin);

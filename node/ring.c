@@ -222,7 +222,7 @@ static void drop_if_left(struct mcn_ring *r, uint32_t n)
 /* Take as many requests as there are and fit, carry them out, answer. */
 static void serve(struct mcn_ring *r, uint32_t n)
 {
-	uint32_t got = 0;
+	uint32_t got = 0, done;
 
 	r->sc.used = 0;
 	while (got < n && r->sc.size - r->sc.used >= MCN_JOB_MAX) {
@@ -236,8 +236,11 @@ static void serve(struct mcn_ring *r, uint32_t n)
 	}
 	__atomic_store_n(&r->hdr->sq_head, r->head, __ATOMIC_RELEASE);
 	drop_if_left(r, got);
-	mcn_exec(r->conn, r->jobs, got);
-	answer(r, r->jobs, got);
+	done = mcn_exec(r->conn, r->jobs, got);
+	answer(r, r->jobs, done);
+	/* Without an answer they are known not to have been done, and may be asked for again elsewhere. */
+	for (uint32_t i = done; i < got; i++)
+		mcn_job_release(r->conn, &r->jobs[i]);
 }
 
 static void *ring_main(void *arg)

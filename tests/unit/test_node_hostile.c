@@ -17,7 +17,9 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
+#include "common/futex.h"
 #include "common/packet.h"
+#include "node/node_i.h"
 #include "tests/unit/node_fixture.h"
 
 static struct node_hand h;
@@ -222,6 +224,69 @@ static void test_late(void **state)
 	e = request(MCFS_RING_NOP);
 	e.flags = MCFS_SQE_DEADLINE;
 	assert_int_equal(result_of(e), -EINVAL);
+}
+
+/* What a client names as its deadline is the daemon's to keep, so there is a longest one. */
+static void test_longest(void **state)
+{
+	unsigned char memory[MCN_JOB_MAX];
+	struct mcn_job job = { .e = request(MCFS_RING_EXIST), .seen_ns = mc_now_ns() };
+	uint64_t longest = job.seen_ns + MCN_DEADLINE_MAX_MS * MC_NS_PER_MS;
+	const uint64_t named[] = { longest - 1, longest, longest + 1, MC_NEVER };
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct mcn_scratch sc = { memory, sizeof(memory), 0 };
+
+		job.e.flags = MCFS_SQE_DEADLINE;
+		job.e.pin = named[i];
+		mcn_job_take(NULL, h.arena, 8192, &sc, &job);
+		assert_int_equal(job.c.result, 0);
+		assert_true(job.deadline == (i ? longest : longest - 1));
+		job.e.flags = 0;
+		job.e.timeout_ms = i < 2 ? 1000 : UINT32_MAX;
+		sc.used = 0;
+		mcn_job_take(NULL, h.arena, 8192, &sc, &job);
+		assert_true(job.deadline == (i < 2 ? job.seen_ns + MC_NS_PER_SEC : longest));
+	}
+}
+
+/* Of a client that has gone nothing is pinned any more although an operation of its is still under way, and what
+ * it asked for behind that one is not begun. */
+static void test_gone_at_work(void **state)
+{
+	unsigned char *p;
+	int fd = hand_memfd(4096, &p);
+	struct mcfs_sqe put = request(MCFS_RING_PUT);
+	struct node_hand dead;
+
+	(void)state;
+	hand_open(&dead);
+	hand_ring(&dead, 16, 4096);
+	memcpy(dead.arena, "obj new", 7);
+	hand_give(&dead, &(struct mcfs_sqe){ .op = MCFS_RING_PIN, .key_len = 3, .put = ~0u });
+	assert_int_equal(hand_take(&dead).result, 0);
+	assert_int_equal(hand_ask(&dead, MCFS_MSG_BUFFER, 0, 4096, fd, NULL), 0);
+	put.key = 4;
+	put.buffer = dead.msg.id;
+	put.len = 4096;
+	assert_int_equal(mc_fault_set("client.put.after_start=delay:4000"), 0);
+	/* both at once */
+	dead.sq[2] = request(MCFS_RING_REMOVE);
+	dead.sq[2].flags = MCFS_SQE_FORCE;
+	dead.sq[1] = put;
+	__atomic_store_n(&dead.ring->sq_tail, 3, __ATOMIC_SEQ_CST);
+	mc_futex_wake(&dead.ring->sq_tail);
+	while (mc_fault_hits("client.put.after_start") < 1)
+		usleep(1000);
+	hand_close(&dead);
+	/* of its connection the put is left */
+	node_wait_counts(0, 3);
+	(void)mc_fault_set(NULL);
+	node_wait_counts(0, 2);
+	fixture_expect(good, "obj", 10000, 1);
+	munmap(p, 4096);
+	close(fd);
 }
 
 /* Positions that cannot be cost the ring, and only that. */
@@ -451,6 +516,8 @@ int main(void)
 		TEST(test_memory),
 		TEST(test_put_options),
 		TEST(test_late),
+		TEST(test_longest),
+		TEST(test_gone_at_work),
 		TEST(test_positions),
 		TEST(test_never_reads),
 		TEST(test_changing),
