@@ -152,7 +152,7 @@ int mc_packet_send(int sock, const void *data, size_t len, int fd, uint64_t dead
 ssize_t mc_packet_recv(int sock, void *data, size_t len, int *ret_fd, uint64_t deadline)
 {
 	union {
-		char buf[CMSG_SPACE(16 * sizeof(int))];
+		char buf[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec iov = { .iov_base = data, .iov_len = len };
@@ -160,10 +160,12 @@ ssize_t mc_packet_recv(int sock, void *data, size_t len, int *ret_fd, uint64_t d
 	ssize_t n;
 	int r;
 
-	*ret_fd = -1;
+	if (ret_fd)
+		*ret_fd = -1;
 	for (;;) {
-		msg.msg_control = control.buf;
-		msg.msg_controllen = sizeof(control.buf);
+		/* What there is no room for does not become ours: closing it could wait for its filesystem. */
+		msg.msg_control = ret_fd ? control.buf : NULL;
+		msg.msg_controllen = ret_fd ? CMSG_LEN(sizeof(int)) : 0;
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT | MSG_TRUNC);
 		if (n >= 0)
 			break;
@@ -175,6 +177,7 @@ ssize_t mc_packet_recv(int sock, void *data, size_t len, int *ret_fd, uint64_t d
 		if (r < 0)
 			return r;
 	}
-	*ret_fd = mc_take_fd(&msg);
+	if (ret_fd)
+		*ret_fd = mc_take_fd(&msg);
 	return n;
 }

@@ -16,7 +16,8 @@ int mc_packet_connect(const char *addr, uint64_t deadline);
 /* One packet, with @fd unless that is -1.  Waits for room until @deadline (0: not at all, -EAGAIN). */
 int mc_packet_send(int sock, const void *data, size_t len, int fd, uint64_t deadline);
 /* Its length (more than @len: it was cut), 0 at the end of the connection, -EAGAIN when none came until
- * @deadline (0: none is there).  *ret_fd becomes the caller's; -1: none. */
+ * @deadline (0: none is there).  *ret_fd becomes the caller's; -1: none.
+ * Others that came with it, and all when ret_fd is NULL, never become descriptors here. */
 ssize_t mc_packet_recv(int sock, void *data, size_t len, int *ret_fd, uint64_t deadline);
 
 #endif

@@ -87,6 +87,8 @@ static int check_memory(int fd, uint64_t size)
 
 	if (fd < 0)
 		return mc_fail(-EINVAL, "a buffer without its descriptor");
+	if (!mcn_is_memory(fd))
+		return mc_fail(-EINVAL, "a buffer has to be a memfd");
 	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
 		return mc_fail(-errno, "buffer: %s", mc_strerror(errno));
 	if (!S_ISREG(st.st_mode) || fs.f_type != TMPFS_MAGIC)
@@ -134,6 +136,9 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
 	unsigned i = 0;
 	int r;
 
+	if (fd < 0 && mcn_strays_full(c->n->strays, c->uid))
+		return mc_fail(-ENOBUFS, "%u descriptors that user %u has sent cannot be closed",
+			       MCN_STRAYS_MAX, (unsigned)c->uid);
 	/* Only the loop adds some, so a place that is free stays that. */
 	while (i < MCN_CONN_BUFFERS && c->buffer[i])
 		i++;

@@ -16,6 +16,7 @@
 #define MCN_CONN_BUFFERS 256u
 #define MCN_PINS_MAX 65536u		/* of one owner */
 #define MCN_UIDS_MAX 32u
+#define MCN_STRAYS_MAX 8u		/* of one user */
 /* Whatever a client asks for: the memory that it named, and our own end, wait for what is under way. */
 #define MCN_DEADLINE_MAX_MS 600000u
 #define MCN_LISTENERS 2u
@@ -37,6 +38,7 @@ struct mcn {
 	struct mcn_listener listener[MCN_LISTENERS];
 	unsigned nlisteners;
 	struct mcn_hot *hot;
+	struct mcn_strays *strays;
 	int segment_fd;			/* of the own segment, for reading; -1: none */
 	uint64_t segment_size;
 
@@ -104,6 +106,17 @@ void mcn_conn_unref(struct mcn_conn *c);	/* server.c */
 int mcn_buffer_get(struct mcn_conn *c, uint32_t id, uint64_t at, uint64_t len,
 		   struct mcn_buffer **ret, void **ret_base);
 void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b);
+
+/* ---- strays.c: descriptors that clients sent ------------------------------------------------------- */
+
+struct mcn_strays;
+int mcn_strays_new(struct mcn_strays **ret);
+void mcn_strays_free(struct mcn_strays *s);	/* does not wait for those that cannot be closed; NULL is fine */
+/* Nothing more is taken from this user before one of his can be closed. */
+bool mcn_strays_full(struct mcn_strays *s, uid_t uid);
+void mcn_strays_close(struct mcn_strays *s, uid_t uid, int fd);	/* does not wait */
+/* Can it be asked and closed without waiting for anybody?  A file of memory, which may be no buffer nevertheless. */
+bool mcn_is_memory(int fd);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 

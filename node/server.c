@@ -98,17 +98,18 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 
 	for (int i = 0; i < BUDGET; i++) {
 		struct mcfs_msg in = { 0 };
-		int fd, r = -EPROTO;
+		bool full = mcn_strays_full(c->n->strays, c->uid);
+		int fd = -1, r = -EPROTO;
 		ssize_t n;
 
-		n = mc_packet_recv(e->fd, &in, sizeof(in), &fd, 0);
+		n = mc_packet_recv(e->fd, &in, sizeof(in), full ? NULL : &fd, 0);
 		if (n == -EAGAIN)
 			return;
 		/* A newer client's packets may be longer. */
 		if (n >= (ssize_t)sizeof(in))
 			r = mcn_conn_serve(c, &in, fd);
 		if (fd >= 0)
-			close(fd);
+			mcn_strays_close(c->n->strays, c->uid, fd);
 		if (n <= 0 || r < 0) {
 			if (n > 0)
 				mc_debug("node", "connection ended pid=%d: %s", (int)c->pid,
@@ -326,6 +327,8 @@ static int start(struct mcn *n)
 
 	r = parse_uids(n, n->conf.uids);
 	if (r == 0)
+		r = mcn_strays_new(&n->strays);
+	if (r == 0)
 		r = open_segment(n);
 	if (r == 0)
 		r = mcn_hot_new(n->conf.store, n->conf.hot_size, n->conf.hot_ms, &n->hot);
@@ -419,6 +422,7 @@ void mcn_stop(struct mcn *n)
 		close(n->listener[i].evfd.fd);
 	}
 	mcn_hot_free(n->hot);
+	mcn_strays_free(n->strays);
 	if (n->segment_fd >= 0)
 		close(n->segment_fd);
 	pthread_cond_destroy(&n->changed);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -450,6 +451,70 @@ static void test_socket(void **state)
 	close(fd);
 }
 
+/* A socket that waits at its last close for @ret_peer to read, or for half a minute. */
+static int lingering(int *ret_peer)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct linger linger = { 1, 30 };
+	socklen_t len = sizeof(at);
+	static char bytes[65536];
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	*ret_peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(*ret_peer >= 0);
+	close(listener);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	return fd;
+}
+
+/* What a client sends may wait for him when it is closed, which the daemon does not. */
+static void test_strays(void **state)
+{
+	struct mcfs_msg msg = {
+		.magic = MCFS_RING_MAGIC, .version = MCFS_RING_VERSION, .type = MCFS_MSG_HELLO,
+	};
+	uint64_t deadline = mc_deadline_ms(20000);
+	int sock, fd[MCN_STRAYS_MAX], peer[MCN_STRAYS_MAX], got;
+	struct node_hand other;
+	unsigned char *p;
+
+	(void)state;
+	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++)
+		fd[i] = lingering(&peer[i]);
+	/* the daemon takes them when they are no more ours, so that its close is the last */
+	assert_int_equal(mc_fault_set("node.accept=delay:2000"), 0);
+	sock = mc_packet_connect(node_address(), deadline);
+	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++) {
+		assert_int_equal(mc_packet_send(sock, &msg, sizeof(msg), fd[i], deadline), 0);
+		close(fd[i]);
+	}
+	(void)mc_fault_set(NULL);
+	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++)
+		assert_int_equal(mc_packet_recv(sock, &msg, sizeof(msg), &got, deadline), sizeof(msg));
+	hand_open(&other);
+	fd[0] = hand_memfd(4096, &p);
+	assert_int_equal(hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd[0], NULL), -ENOBUFS);
+	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++)
+		close(peer[i]);
+	while (hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd[0], NULL) == -ENOBUFS) {
+		assert_true(mc_now_ns() < deadline);
+		usleep(1000);
+	}
+	assert_int_equal(other.msg.status, 0);
+	hand_close(&other);
+	close(sock);
+	munmap(p, 4096);
+	close(fd[0]);
+	node_wait_counts(0, 2);
+}
+
 /* Take all descriptors that are left, and let a client connect.  False: somebody gave one back, which it got. */
 static bool starve(int sock)
 {
@@ -522,6 +587,7 @@ int main(void)
 		TEST(test_never_reads),
 		TEST(test_changing),
 		TEST(test_socket),
+		TEST(test_strays),
 		TEST(test_no_descriptors),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
