@@ -36,6 +36,10 @@ static void buffer_free(struct mcn_conn *c, struct mcn_buffer *b)
 {
 	munmap(b->base, b->size);
 	__atomic_fetch_sub(&c->n->nbuffers, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&c->lock);
+	c->nbuffers--;
+	c->buffer_bytes -= b->size;
+	pthread_mutex_unlock(&c->lock);
 	free(b);
 }
 
@@ -110,10 +114,8 @@ static int check_memory(int fd, uint64_t size)
 static int map_buffer(int fd, uint64_t size, struct mcn_buffer **ret)
 {
 	struct mcn_buffer *b;
-	int r = check_memory(fd, size);
+	int r;
 
-	if (r < 0)
-		return r;
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return -ENOMEM;
@@ -126,6 +128,20 @@ static int map_buffer(int fd, uint64_t size, struct mcn_buffer **ret)
 		return r;
 	}
 	*ret = b;
+	return 0;
+}
+
+static int check_buffers(struct mcn_conn *c, uint64_t size)
+{
+	struct mcn_use use;
+
+	mcn_use_of(c->n, c->uid, &use);
+	if (use.buffers >= MCN_UID_BUFFERS)
+		return mc_fail(-ENOBUFS, "user %u has %u buffers", (unsigned)c->uid, use.buffers);
+	if (size > MCN_UID_BYTES || use.bytes > MCN_UID_BYTES - size)
+		return mc_fail(-ENOBUFS, "user %u has %llu bytes of buffers, of %llu that are possible",
+			       (unsigned)c->uid, (unsigned long long)use.bytes,
+			       (unsigned long long)MCN_UID_BYTES);
 	return 0;
 }
 
@@ -144,7 +160,11 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
 		i++;
 	if (i == MCN_CONN_BUFFERS)
 		return mc_fail(-ENOBUFS, "a client has %u buffers", i);
-	r = map_buffer(fd, in->size, &b);
+	r = check_memory(fd, in->size);
+	if (r == 0)
+		r = check_buffers(c, in->size);
+	if (r == 0)
+		r = map_buffer(fd, in->size, &b);
 	if (r < 0)
 		return r;
 	__atomic_fetch_add(&c->n->nbuffers, 1, __ATOMIC_RELAXED);
@@ -152,6 +172,8 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
 	out->size = b->size;
 	MC_LOCKED(&c->lock);
 	c->buffer[i] = b;
+	c->nbuffers++;
+	c->buffer_bytes += b->size;
 	return 0;
 }
 
@@ -180,6 +202,7 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 		      int *ret_fd)
 {
 	struct mcn_ring *ring;
+	struct mcn_use use;
 	unsigned now;
 	int r;
 
@@ -188,6 +211,9 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 	pthread_mutex_unlock(&c->lock);
 	if (now == MCN_CONN_RINGS)
 		return mc_fail(-ENOBUFS, "a client has %u rings", now);
+	mcn_use_of(c->n, c->uid, &use);
+	if (use.rings >= MCN_UID_RINGS)
+		return mc_fail(-ENOBUFS, "user %u has %u rings", (unsigned)c->uid, use.rings);
 	r = mcn_ring_new(c, in->entries, in->size, &ring, ret_fd, &out->size);
 	if (r < 0)
 		return r;

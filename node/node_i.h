@@ -14,6 +14,11 @@
 #define MCN_RINGS_MAX 1024u		/* of all connections: each has a thread */
 #define MCN_CONN_RINGS 64u
 #define MCN_CONN_BUFFERS 256u
+/* Of one user: something is left for others. */
+#define MCN_UID_CONNS (MCN_CONNS_MAX - 64)
+#define MCN_UID_RINGS (MCN_RINGS_MAX - 64)
+#define MCN_UID_BUFFERS 16384u		/* each is a mapping, of which the kernel allows a process 65530 */
+#define MCN_UID_BYTES ((uint64_t)16 << 40)	/* of buffers: addresses, not memory */
 #define MCN_PINS_MAX 65536u		/* of one owner */
 #define MCN_UIDS_MAX 32u
 #define MCN_STRAYS_MAX 8u		/* of one user */
@@ -84,7 +89,8 @@ struct mcn_conn {
 	/* with the lock held */
 	struct mcn_buffer *buffer[MCN_CONN_BUFFERS];
 	struct mcn_ring *ring[MCN_CONN_RINGS];
-	unsigned nrings;
+	unsigned nrings, nbuffers;
+	uint64_t buffer_bytes;		/* also of buffers that only operations under way use */
 	bool over;			/* it is closed when the last reference goes */
 };
 
@@ -101,6 +107,13 @@ bool mcn_conn_left(const struct mcn_conn *c);
 void mcn_conn_free(struct mcn_conn *c);
 void mcn_conn_ref(struct mcn_conn *c);
 void mcn_conn_unref(struct mcn_conn *c);	/* server.c */
+
+/* What all connections of a user have, also those that are over but not at an end. */
+struct mcn_use {
+	unsigned conns, rings, buffers;
+	uint64_t bytes;			/* of the buffers */
+};
+void mcn_use_of(struct mcn *n, uid_t uid, struct mcn_use *ret);	/* server.c */
 
 /* Bytes of a buffer, with a reference: 0, -ENOENT or -ERANGE. */
 int mcn_buffer_get(struct mcn_conn *c, uint32_t id, uint64_t at, uint64_t len,

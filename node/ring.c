@@ -69,9 +69,11 @@ static int open_memory(struct mcn_ring *r, uint32_t entries, uint64_t arena)
 	if (r->fd < 0 || ftruncate(r->fd, (off_t)r->len) < 0 ||
 	    fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return mc_fail(-errno, "memory of a ring: %s", mc_strerror(errno));
-	h = mmap(NULL, r->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, 0);
+	h = mmap(NULL, r->len, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
 	if (h == MAP_FAILED)
 		return mc_fail(-errno, "memory of a ring: %s", mc_strerror(errno));
+	/* The arena is charged to who writes there, the client. */
+	(void)madvise(h, at, MADV_POPULATE_WRITE);
 	h->magic = MCFS_RING_MAGIC;
 	h->version = MCFS_RING_VERSION;
 	h->entries = entries;

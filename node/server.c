@@ -60,6 +60,26 @@ void mcn_conn_unref(struct mcn_conn *c)
 	pthread_mutex_unlock(&n->lock);
 }
 
+void mcn_use_of(struct mcn *n, uid_t uid, struct mcn_use *ret)
+{
+	struct mc_list *pos;
+
+	*ret = (struct mcn_use){ 0 };
+	MC_LOCKED(&n->lock);
+	mc_list_for_each(pos, &n->conns) {
+		struct mcn_conn *c = mc_container_of(pos, struct mcn_conn, link);
+
+		if (c->uid != uid)
+			continue;
+		pthread_mutex_lock(&c->lock);
+		ret->conns++;
+		ret->rings += c->nrings;
+		ret->buffers += c->nbuffers;
+		ret->bytes += c->buffer_bytes;
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
 /* Loop: the client has gone, or has to. */
 static void conn_close(struct mcn_conn *c)
 {
@@ -181,6 +201,7 @@ static int refuse(struct mcn *n, int fd, int err)
 static int check(struct mcn *n, int fd, struct ucred *ret)
 {
 	socklen_t len = sizeof(*ret);
+	struct mcn_use use;
 	unsigned now;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &len) < 0)
@@ -191,7 +212,11 @@ static int check(struct mcn *n, int fd, struct ucred *ret)
 	pthread_mutex_lock(&n->lock);
 	now = n->nconns;
 	pthread_mutex_unlock(&n->lock);
-	return now < MCN_CONNS_MAX ? 0 : mc_fail(-ENOBUFS, "there are %u clients", now);
+	if (now >= MCN_CONNS_MAX)
+		return mc_fail(-ENOBUFS, "there are %u clients", now);
+	mcn_use_of(n, ret->uid, &use);
+	return use.conns < MCN_UID_CONNS ? 0 :
+		mc_fail(-ENOBUFS, "user %u has %u connections", (unsigned)ret->uid, use.conns);
 }
 
 static void watch_listeners(struct mcn *n, uint32_t events)

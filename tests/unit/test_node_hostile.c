@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -451,6 +452,44 @@ static void test_socket(void **state)
 	close(fd);
 }
 
+/* Buffers are counted in bytes over all connections of a user, however little of them is there. */
+static void test_buffer_bytes(void **state)
+{
+	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint64_t most = MCN_UID_BYTES - MIB;	/* the good client has the rest */
+	struct node_hand other;
+	uint32_t id;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, (off_t)(MCN_UID_BYTES + 4096)), 0);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, MCN_UID_BYTES + 4096, fd, NULL), -ENOBUFS);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, most - 4096, fd, NULL), 0);
+	id = h.msg.id;
+	hand_open(&other);
+	assert_int_equal(hand_ask(&other, MCFS_MSG_BUFFER, 0, 4097, fd, NULL), -ENOBUFS);
+	assert_int_equal(hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd, NULL), 0);
+	assert_int_equal(hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd, NULL), -ENOBUFS);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_UNBUFFER, id, 0, -1, NULL), 0);
+	assert_int_equal(hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd, NULL), 0);
+	hand_close(&other);
+	node_wait_counts(0, 2);
+	close(fd);
+}
+
+/* The memory of a ring is there once the client uses it. */
+static void test_ring_memory(void **state)
+{
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 16, MCFS_RING_ARENA_MAX, -1, &fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true((uint64_t)st.st_size > MCFS_RING_ARENA_MAX);
+	assert_true(st.st_blocks * 512 < 65536);
+	close(fd);
+}
+
 /* A socket that waits at its last close for @ret_peer to read, or for half a minute. */
 static int lingering(int *ret_peer)
 {
@@ -587,6 +626,8 @@ int main(void)
 		TEST(test_never_reads),
 		TEST(test_changing),
 		TEST(test_socket),
+		TEST(test_buffer_bytes),
+		TEST(test_ring_memory),
 		TEST(test_strays),
 		TEST(test_no_descriptors),
 	};
