@@ -248,6 +248,9 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 	pr.slice.end_ns = 0;
 	if (r == MCP_AGAIN)
 		(void)start_items(m, s, sc, &pr, &rq->items, &pg, text);
+	/* What earlier slices have appended may have been waited for with somebody else's answer. */
+	if (s->started)
+		mcm_journal_rely(m);
 	mcm_op_count(&starts, rq->items.count, failures(pg.grant, rq->items.count));
 	ret->grants = mcp_seq(pg.grant, rq->items.count);
 	return 0;

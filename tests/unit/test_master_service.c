@@ -619,8 +619,9 @@ static void expect(struct world *w, const char *path, long status, const char *t
 		fail_msg("%s: no \"%s\" in \"%s\"", path, text, p.text);
 }
 
-/* Linked in the place of the real one: slices that end after one batch of victims. */
-static bool short_slices;
+/* Linked in the place of the real one: slices that end after one batch of victims; or one, then somebody else of the
+ * thread is answered, then there is no room. */
+static bool short_slices, answered_between;
 static unsigned slices;
 
 void __wrap_mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
@@ -634,11 +635,30 @@ void __wrap_mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_
 			       const struct mcp_put_item *items, unsigned n,
 			       struct mcm_put_granted *ret_granted, int *ret)
 {
+	if (answered_between && slices) {
+		(void)mcm_journal_owed(m);
+		for (unsigned i = 0; i < n; i++)
+			ret[i] = -MC_ENOSPACE;
+		return;
+	}
 	if (short_slices) {
 		slices += rq->slice.end_ns != 0;
 		rq->slice.end_ns = 1;
 	}
 	__real_mcm_put_start_many(m, s, rq, items, n, ret_granted, ret);
+}
+
+static void fill(struct world *w)
+{
+	struct mcp_put_grant g;
+	struct mcp_replica rep;
+	char key[16];
+
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(start(w, key, 4096, &g, &rep), 0);
+		assert_int_equal(end(w, MCP_PUT_END, key, g.generation), 0);
+	}
 }
 
 /* One request that makes room in slices: what was begun before one of them is told with the rest. */
@@ -654,17 +674,14 @@ static void test_put_in_slices(void **state)
 	struct mcp_put_grant g[N];
 	struct mcp_object o;
 	struct mcp_iter it, parts;
-	char key[N][8], old[16];
+	char key[N][8];
 	struct world w;
 	unsigned i, j;
 
 	(void)state;
 	world_up(&w, false);
-	for (i = 0; i < 1000; i++) {
-		snprintf(old, sizeof(old), "k%u", i);
-		assert_int_equal(start(&w, old, 4096, &g[0], &rep[0]), 0);
-		assert_int_equal(end(&w, MCP_PUT_END, old, g[0].generation), 0);
-	}
+	fill(&w);
+	slices = 0;
 	for (i = 0; i < N; i++) {
 		snprintf(key[i], sizeof(key[i]), "b%u", i);
 		item[i] = (struct mcp_put_item){ .key = fx_bytes(i == 2 ? "" : key[i]), .size = size[i] };
@@ -696,6 +713,42 @@ static void test_put_in_slices(void **state)
 	}
 	mcp_reply_done(&mem);
 	world_down(&w);
+}
+
+/* What a slice has granted is in the journal before the writer hears of it, also when others of the thread were
+ * answered meanwhile and the last slice had nothing to say. */
+static void test_slices_are_journaled(void **state)
+{
+	struct mcp_put_item item[] = { { .key = fx_bytes("a"), .size = 100 }, { .key = fx_bytes("b"), .size = MIB } };
+	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(item, 2) };
+	static const int want[] = { 0, -MC_ENOSPACE };
+	char dir[] = "/tmp/mc-service.XXXXXX";
+	struct mcp_put_start_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_put_grant g;
+	struct mcp_iter it;
+	struct world w;
+
+	(void)state;
+	journal_dir = mkdtemp(dir);
+	world_up(&w, false);
+	fill(&w);
+	assert_int_equal(mc_fault_set("journal.settle=delay:0"), 0);
+	slices = 0;
+	short_slices = answered_between = true;
+	assert_int_equal(call(w.c, MCP_PUT_START, &rq, &reply, &mem), 0);
+	short_slices = answered_between = false;
+	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(mcp_iter_next(&it, &g));
+		assert_int_equal(mc_err_from_wire(g.status), want[i]);
+	}
+	assert_int_equal(mc_fault_hits("journal.settle"), 2);
+	mc_fault_set(NULL);
+	mcp_reply_done(&mem);
+	world_down(&w);
+	remove_dir(dir);
+	journal_dir = NULL;
 }
 
 static void test_http(void **state)
@@ -739,6 +792,7 @@ int main(void)
 		cmocka_unit_test(test_connection_ends),
 		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_put_in_slices),
+		cmocka_unit_test(test_slices_are_journaled),
 		cmocka_unit_test(test_http),
 	};
 
