@@ -258,6 +258,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
 		.handlers = mcm_handlers,
+		.any_lane = mcm_any_lane,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
 		.settle = settle,

@@ -237,3 +237,5 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_EVENTS, mcm_serve_events },
 	{ 0, NULL },
 };
+
+const uint16_t mcm_any_lane[] = { MCP_HEARTBEAT, 0 };

@@ -7,6 +7,7 @@
 
 /* Ends with type 0; the handlers' argument is the struct mcm. */
 extern const struct mcp_handler mcm_handlers[];
+extern const uint16_t mcm_any_lane[];	/* those of them that the lane of heartbeats takes */
 
 int mcm_session_opened(struct mcp_session *s, void *arg);
 void mcm_session_closed(struct mcp_session *s, void *arg);

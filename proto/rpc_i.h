@@ -65,7 +65,10 @@ struct mcp_server {
 	/* constant after start */
 	struct mcp_server_conf conf;	/* defaults filled in */
 	char *software, *local_name;
-	mcp_handler_fn *by_type;
+	struct mcp_serves {
+		mcp_handler_fn fn;	/* NULL: nobody does */
+		bool any_lane;
+	} *by_type;
 	unsigned types;
 	struct mcp_loop *loops;		/* [0] is the lane loop */
 	unsigned loop_count;

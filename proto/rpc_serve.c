@@ -149,15 +149,20 @@ int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_bu
 static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const void *body,
 		       struct mcp_answer *answer)
 {
-	struct mcp_server *server = s->server;
+	const struct mcp_server *server = s->server;
+	const struct mcp_serves *h;
 	int r;
 
-	if (f->type >= server->types || !server->by_type[f->type])
+	if (f->type >= server->types || !server->by_type[f->type].fn)
 		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
+	h = &server->by_type[f->type];
+	if (s->lane != MCP_LANE_CONTROL && !h->any_lane)
+		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "%s is not for lane %u",
+						 mcp_desc_str(mcp_desc_of(f->type, false)), s->lane));
 	r = mc_fault("rpc.serve");
 	if (r < 0)
 		return mc_fail(r, "fault rpc.serve");
-	r = server->by_type[f->type](s, body, f->length, answer, server->conf.arg);
+	r = h->fn(s, body, f->length, answer, server->conf.arg);
 	if (r == MCP_AGAIN)
 		return r;
 	mc_metric_add(requests[f->type], 1);

@@ -195,8 +195,10 @@ static int copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
 	return 0;
 }
 
-static int make_handler_table(struct mcp_server *s, const struct mcp_handler *h)
+static int make_handler_table(struct mcp_server *s, const struct mcp_handler *h, const uint16_t *any_lane)
 {
+	static const uint16_t none[] = { 0 };
+
 	for (unsigned i = 0; h[i].type; i++) {
 		if (!h[i].fn || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
 			return mc_fail(-EINVAL, "rpc handler for message type %u", h[i].type);
@@ -207,7 +209,12 @@ static int make_handler_table(struct mcp_server *s, const struct mcp_handler *h)
 	if (!s->by_type)
 		return mc_fail(-ENOMEM, "no memory for an rpc server");
 	for (; h->type; h++)
-		s->by_type[h->type] = h->fn;
+		s->by_type[h->type].fn = h->fn;
+	for (any_lane = any_lane ? any_lane : none; *any_lane; any_lane++) {
+		if (*any_lane >= s->types || !s->by_type[*any_lane].fn)
+			return mc_fail(-EINVAL, "no rpc handler for message type %u on any lane", *any_lane);
+		s->by_type[*any_lane].any_lane = true;
+	}
 	return 0;
 }
 
@@ -279,7 +286,7 @@ int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret
 	s->retry.fire = resume_accepting;
 	r = copy_conf(s, conf);
 	if (r == 0)
-		r = make_handler_table(s, conf->handlers);
+		r = make_handler_table(s, conf->handlers, conf->any_lane);
 	if (r == 0)
 		r = make_listeners(s, conf->addrs);
 	if (r == 0)

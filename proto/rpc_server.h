@@ -2,8 +2,9 @@
  * rpc_server.h - serve messages: listening sockets, event-loop threads, sessions.
  *
  * Each connection is a session on one loop; its requests are handled in order on that loop's thread
- * and never wait.  A loop of its own accepts, hears the hellos and keeps the sessions of lane HEARTBEAT;
- * the others go to the control loop that has the fewest.  Programs in the same process get sessions
+ * and never wait.  A loop of its own accepts, hears the hellos and keeps the sessions of lane HEARTBEAT, which
+ * are answered -MC_ENOTSUP to all but what is any_lane's: nobody's work keeps that loop busy.
+ * The others go to the control loop that has the fewest.  Programs in the same process get sessions
  * without a socket: rpc_client.h, "local:" addresses.
  *
  * A session whose client does not read its replies is not read from while more than max_outstanding
@@ -62,6 +63,8 @@ struct mcp_server_conf {
 	const char *software;		/* told in the hello */
 	struct mcp_id server_id;	/* all zero: random */
 	const struct mcp_handler *handlers; /* ends with type 0; HELLO is handled by the server */
+	/* Types of them that sessions of lane HEARTBEAT may ask for too, short work; ends with 0.  NULL: none. */
+	const uint16_t *any_lane;
 	/* A session has said hello / has ended (also at server stop).  Same threading as handlers; no
 	 * handler of the session runs during or after closed(). */
 	int (*opened)(struct mcp_session *s, void *arg);

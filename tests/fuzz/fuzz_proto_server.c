@@ -73,6 +73,8 @@ static const struct mcp_handler all[] = {
 	{ 0, NULL }
 };
 
+static const uint16_t any_lane[] = { MCP_HEARTBEAT, MCP_REGISTER, MCP_STATS, 0 };
+
 static char address[64];
 static struct mcp_client *good;
 
@@ -82,6 +84,7 @@ static void start(void)
 	struct mcp_server_conf conf = {
 		.addrs = addrs, .loops = 1, .max_frame = 65536, .hello_timeout_ms = 5000,
 		.handlers = all + 1,	/* without the hello, which is the server's own */
+		.any_lane = any_lane,
 	};
 	struct mcp_client_conf client = { .addrs = address };
 	struct mcp_server *s;

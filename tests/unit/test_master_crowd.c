@@ -387,6 +387,8 @@ static void test_limit(void **state)
 	printf("%u came, %u welcome, %u refused, %u clients known, slowest answer %llu ms\n", all.in,
 	       all.welcome, all.refused, mcm_client_count(m), (unsigned long long)slowest_ms);
 	assert_int_equal(all.welcome, limit - 2);
+	/* Their number keeps no heartbeat waiting, and nor does what they ask: it is not done on that lane. */
+	assert_int_equal(mcp_call(h, MCP_EXIST, &rq, &reply, &mem, mc_deadline_ms(20000)), -MC_ENOTSUP);
 	assert_int_equal(all.in, n);
 	/* Of very many only the first thousand are waited for. */
 	if (text)

@@ -139,6 +139,8 @@ static const struct mcp_handler handlers[] = {
 	{ 0, NULL }
 };
 
+static const uint16_t any_lane[] = { MCP_RENAME, MCP_RELEASE, MCP_HEARTBEAT, 0 };
+
 static int opened(struct mcp_session *s, void *arg)
 {
 	struct fixture *f = arg;
@@ -162,7 +164,7 @@ void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *con
 	struct mcp_server_conf conf = {
 		.addrs = addrs, .local_name = "test", .loops = 2, .tcp_nodelay = true,
 		.software = "fixture", .handlers = handlers, .opened = opened, .closed = closed,
-		.arg = f,
+		.any_lane = any_lane, .arg = f,
 	};
 	int r;
 

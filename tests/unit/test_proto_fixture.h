@@ -26,7 +26,8 @@
  *	UNMOUNT		forgets to answer
  *	RELEASE		one-way: adds up its pins
  *	STATS		how many pins were released before, as objects
- *	HEARTBEAT	the lowest bit of the sequence */
+ *	HEARTBEAT	the lowest bit of the sequence
+ * RENAME, RELEASE and HEARTBEAT are served on any lane. */
 struct fixture {
 	struct mcp_server *server;
 	char dir[64];			/* of unix sockets */

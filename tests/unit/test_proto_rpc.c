@@ -428,6 +428,7 @@ static void bad_configurations_are_refused(void **state)
 	static const struct mcp_handler hello[] = { { MCP_HELLO, no_handler }, { 0, NULL } };
 	static const struct mcp_handler unknown[] = { { 9999, no_handler }, { 0, NULL } };
 	static const struct mcp_handler none[] = { { 0, NULL } };
+	static const uint16_t unserved[] = { MCP_STATS, 0 };
 	const char *nonsense[] = { "127.0.0.1:0", "no port here", NULL };
 	const char *taken[] = { fx.tcp, NULL };
 	struct mcp_client_conf client = { .addrs = "" };
@@ -439,6 +440,9 @@ static void bad_configurations_are_refused(void **state)
 	conf.handlers = unknown;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = none;
+	conf.any_lane = unserved;
+	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
+	conf.any_lane = NULL;
 	conf.addrs = nonsense;
 	assert_true(mcp_server_start(&conf, &s) < 0);
 	conf.addrs = taken;

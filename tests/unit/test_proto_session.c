@@ -619,6 +619,28 @@ static int beat(struct mcp_client *c, uint64_t sequence)
 	return r < 0 ? r : reply.reattach;
 }
 
+/* Whoever says that it is there for heartbeats gets no other work done there, and may go on with those. */
+static void other_work_has_no_lane(void **state)
+{
+	struct mcp_client_conf conf = { .lane = MCP_LANE_HEARTBEAT };
+	struct mcp_list rq = { .limit = 8 };
+	struct mcp_reply mem = { 0 };
+	struct mcp_list_reply reply;
+	struct mcp_client *c;
+
+	for (int local = 0; local < 2; local++) {
+		int64_t unknown = metric("mooncake_rpc_protocol_errors_total", "kind=\"type\"");
+
+		conf.addrs = local ? "local:test" : fx.tcp;
+		assert_int_equal(mcp_client_open(&conf, &c), 0);
+		assert_int_equal(beat(c, 1), 1);
+		assert_int_equal(mcp_call(c, MCP_LIST, &rq, &reply, &mem, mc_deadline_ms(10000)), -MC_ENOTSUP);
+		assert_int_equal(metric("mooncake_rpc_protocol_errors_total", "kind=\"type\""), unknown + 1);
+		assert_int_equal(beat(c, 2), 0);
+		mcp_client_close(c);
+	}
+}
+
 /* The only control loop is busy for long: heartbeats are answered, also on new connections. */
 static void heartbeats_have_a_lane(void **state)
 {
@@ -723,6 +745,7 @@ int main(void)
 		TEST(silent_peers_are_closed, impatient),
 		TEST(sessions_are_spread_evenly, four_loops),
 		TEST(heartbeats_have_a_lane, one_loop),
+		TEST(other_work_has_no_lane, normal),
 		cmocka_unit_test(stop_ends_all_sessions),
 	};
 
