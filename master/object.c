@@ -269,11 +269,12 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	if (c->copies && !attach_all(m, c, slot)) {
 		mcm_journal_put_gone(m, c->generation);
 		object_free(m, sh, slot);
+		mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
 		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
 	}
 	if (c->group)
 		mcm_group_join(m, c->group, slot);
-	mcm_tenant_join(m, slot);
+	mcm_tenant_join(m, slot, c->charged);
 	/* Before the old one's memory can be anybody else's. */
 	mcm_journal_object(m, slot);
 	if (old) {
@@ -298,6 +299,7 @@ give:
 		mcm_journal_put_gone(m, c->generation);
 	for (i = 0; i < c->copies; i++)
 		mcm_place_give(m, &c->place[i]);
+	mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
 	return r;
 }
 

@@ -175,14 +175,15 @@ struct mcm_commit {
 	uint8_t flags;			/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint64_t now_ms, wall_ms;	/* the time, on the master's clock and of the day */
 	uint32_t dir;			/* the key's, open (names.h); 0: to be found */
+	uint64_t charged;		/* to its tenant already */
 	unsigned copies;
 	struct mcm_place place[MCM_REPLICA_MAX];
 };
 
 /* Shard's lock held for these: */
 
-/* Publish, in the place of @old (0: none; then the key must be free).  The ranges are the object's or,
- * on failure, given back.  -MC_EREPLICA_GONE when all its segments have gone, -MC_ELIMIT, -ENOMEM. */
+/* Publish, in the place of @old (0: none; then the key must be free).  The ranges and what was charged are the
+ * object's or, on failure, given back.  -MC_EREPLICA_GONE when all its segments have gone, -MC_ELIMIT, -ENOMEM. */
 int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c,
 		      uint32_t old);
 /* Take a live object out of the index; its memory is free now or when its last reader has gone. */

@@ -371,7 +371,7 @@ static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_
 		.dir = mcm_names_is_at(&pb->at, key.data, key.len) ? pb->at.dir : 0,
 		.generation = put->generation, .soft_ms = put->soft_ms,
 		.flags = object_flags(put->flags, put->kind), .copies = put->copies,
-		.group = put->group, .data_type = put->data_type,
+		.group = put->group, .data_type = put->data_type, .charged = put->charged,
 	};
 	const struct mcm_object *o;
 	uint32_t old;
@@ -394,12 +394,11 @@ static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_
 		if (r == 0 && mcm_object_readable(m, o))
 			inherit(m, put, o, &c);
 	}
-	/* The object is charged for itself. */
-	mcm_tenant_refund(m, put->tenant, put->charged);
 	if (r == 0) {
 		r = mcm_object_commit(m, sh, &c, old);
 	} else {
 		give_all(m, put);
+		mcm_tenant_refund(m, put->tenant, put->charged);
 		mcm_journal_rely(m);
 	}
 	pthread_mutex_unlock(&sh->lock);

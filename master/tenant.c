@@ -14,8 +14,10 @@
 #include "proto/codec.h"
 #include "proto/rpc_server.h"
 
-/* As upstream: a put tries so often to evict objects of its tenant. */
+/* As upstream: a put tries so often in vain to evict objects of its tenant. */
 #define EVICT_TRIES 3
+/* And so often others may take what it has freed: it has to end, also where no slice's end is near. */
+#define ROUNDS_MAX 1000
 
 /* ---- names and keys ---- */
 
@@ -241,20 +243,20 @@ static int refuse(struct mcm_tenant *t)
 
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const struct mcm_slice *sl)
 {
+	unsigned rounds, in_vain = 0;
 	struct mcm_tenant *t;
-	unsigned tries;
 
 	if (!m->tenants.on)
 		return 0;
 	keep_shares(m);
 	t = tenant_at(m, tenant);
-	for (tries = 0; !try_charge(t, bytes); tries++) {
+	for (rounds = 0; !try_charge(t, bytes); rounds++) {
 		uint64_t limit = mcm_peek(&t->effective), charged = mcm_peek(&t->charged);
 
-		if (bytes > limit || tries == EVICT_TRIES ||
-		    (charged + bytes > limit &&
-		     !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl) && !mcm_slice_over(sl)))
+		if (bytes > limit || in_vain == EVICT_TRIES || rounds == ROUNDS_MAX)
 			return bytes <= limit && mcm_restored_holds(m) ? put_off(t) : refuse(t);
+		if (charged + bytes > limit && !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl))
+			in_vain++;
 		if (mcm_slice_over(sl))
 			return try_charge(t, bytes) ? 0 : MCP_AGAIN;
 	}

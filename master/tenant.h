@@ -134,8 +134,9 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes);
 
 /* Memory for its place on its tenant's list.  -ENOMEM. */
 int mcm_tenant_cover(struct mcm *m, uint32_t slot);
-/* A committed object is charged for its copies, and listed. */
-void mcm_tenant_join(struct mcm *m, uint32_t slot);
+/* A committed object is charged for its copies, and listed; of that its put was @charged before, and in between
+ * nobody else gets it. */
+void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged);
 /* It is no object of the index any more; its memory is refunded when it is free, which readers may put off. */
 void mcm_tenant_leave(struct mcm *m, uint32_t slot);
 /* A living object whose last reader has gone, or that was chosen as a victim and stays, may be evicted again. */

@@ -99,18 +99,23 @@ static bool listed(const struct mcm_object *o)
 	       mcm_object_size(o);
 }
 
-void mcm_tenant_join(struct mcm *m, uint32_t slot)
+void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_place p[MCM_REPLICA_MAX];
 	struct mcm_tenant *t;
+	uint32_t number;
+	uint64_t bytes;
 
 	if (!m->tenants.on)
 		return;
-	t = m->tenants.at[number_of(m, slot)];
-	__atomic_fetch_add(&t->charged,
-			   mcm_object_places(&m->index, o, p) * mcm_object_size(o),
-			   __ATOMIC_RELAXED);
+	number = number_of(m, slot);
+	bytes = mcm_object_places(&m->index, o, p) * mcm_object_size(o);
+	if (bytes > charged)
+		mcm_tenant_add(m, number, bytes - charged);
+	else if (bytes < charged)
+		mcm_tenant_refund(m, number, charged - bytes);
+	t = m->tenants.at[number];
 	MC_LOCKED(&t->lock);
 	if (listed(o))
 		link_last(m, t, PLAIN, slot);

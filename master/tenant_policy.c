@@ -515,7 +515,7 @@ static void load_object(void *arg, uint32_t slot)
 	if (!l->m->tenants.at[number])
 		l->error = make_number(l->m, number, NULL, 0, &t);
 	if (l->error == 0)
-		mcm_tenant_join(l->m, slot);
+		mcm_tenant_join(l->m, slot, 0);
 }
 
 int mcm_tenants_load(struct mcm *m)

@@ -4,8 +4,11 @@
 
 #include "test_master_tenant_fixture.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 
+#include "common/fault.h"
 #include "proto/rpc_server.h"
 
 #define MIB (1ull << 20)
@@ -282,6 +285,127 @@ static void a_large_put_goes_in_slices(void **state)
 	fx_down(&fx);
 }
 
+/* ---- others of the tenant ---- */
+
+/* Takes whatever room there is, up to so many times. */
+struct taker {
+	struct fixture *fx;
+	uint32_t tenant;
+	unsigned most, took;
+	uint64_t highest;		/* that was ever charged */
+	bool ready, done;
+};
+
+static void *take(void *arg)
+{
+	struct taker *k = arg;
+	uint64_t charged;
+
+	__atomic_store_n(&k->ready, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&k->done, __ATOMIC_ACQUIRE)) {
+		if (k->took < k->most && mcm_tenant_charge_copy(k->fx->m, k->tenant, SMALL) == 0)
+			k->took++;
+		charged = mcm_peek(&k->fx->m->tenants.at[k->tenant]->charged);
+		if (charged > k->highest)
+			k->highest = charged;
+	}
+	return NULL;
+}
+
+static pthread_t take_begin(struct taker *k)
+{
+	pthread_t t;
+
+	k->ready = k->done = false;
+	assert_int_equal(pthread_create(&t, NULL, take, k), 0);
+	while (!__atomic_load_n(&k->ready, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return t;
+}
+
+static void take_end(struct taker *k, pthread_t t)
+{
+	__atomic_store_n(&k->done, true, __ATOMIC_RELEASE);
+	pthread_join(t, NULL);
+	mcm_tenant_refund(k->fx->m, k->tenant, k->took * (uint64_t)SMALL);
+}
+
+/* Others take what a put has freed, again and again: while there is more to evict, that is no refusal. */
+static void what_others_take_is_freed_again(void **state)
+{
+	unsigned took = 0, round;
+	struct fixture fx;
+	char key[32];
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 256 * SMALL);
+	fill(&fx, "k", 256, SMALL, 0);
+	for (round = 0; round < 300; round++) {
+		struct taker k = { .fx = &fx, .tenant = tx_scope(&fx, "alice").tenant, .most = 32 };
+		pthread_t t = take_begin(&k);
+
+		snprintf(key, sizeof(key), "n%u", round);
+		assert_int_equal(tx_put(&fx, "alice", key, SMALL, 0), 0);
+		take_end(&k, t);
+		took = k.took > took ? k.took : took;
+		snprintf(key, sizeof(key), "r%u-", round);
+		fill(&fx, key, (unsigned)(256 - tx_figures(&fx, "alice").charged / SMALL), SMALL, 0);
+	}
+	print_message("others took room up to %u times during a put\n", took);
+	fx_down(&fx);
+}
+
+/* What a put was charged is its object's in one step: nobody gets in between and the tenant above its quota. */
+static void an_object_is_paid_for_by_its_put(void **state)
+{
+	struct taker k = { .most = 32 };
+	struct fixture fx;
+	unsigned i;
+	pthread_t t;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 32 * SMALL);
+	fill(&fx, "h", 31, SMALL, MCP_PUT_HARD_PIN);
+	k.fx = &fx;
+	k.tenant = tx_scope(&fx, "alice").tenant;
+	for (i = 0; i < 500; i++) {
+		char buf[MCM_KEY_MAX];
+		struct mcp_put_item item = { .key = key_of(&fx, "k", buf), .size = SMALL };
+		struct mcm_put_request rq = { .copies = 1 };
+		struct mcm_put_granted g;
+
+		assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+		k.took = 0;
+		t = take_begin(&k);
+		assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+		take_end(&k, t);
+		assert_int_equal(k.took, 0);
+		assert_int_equal(k.highest, 32 * SMALL);
+		assert_int_equal(tx_remove_match(&fx, "alice", "^k$", 0), 1);
+		assert_int_equal(tx_figures(&fx, "alice").charged, 31 * SMALL);
+	}
+	fx_down(&fx);
+}
+
+/* Also where a commit fails: the tenant pays for what there is. */
+static void a_failed_commit_costs_nothing(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * MIB, tx_tune);
+	tx_quota(&fx, "alice", 4 * MIB);
+	assert_int_equal(mc_fault_set("master.commit=error:ENOMEM"), 0);
+	assert_int_equal(tx_put(&fx, "alice", "k", MIB, 0), -ENOMEM);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
+	assert_int_equal(tx_put(&fx, "alice", "k", MIB, 0), 0);
+	assert_int_equal(tx_figures(&fx, "alice").charged, MIB);
+	fx_down(&fx);
+}
+
 /* ---- what is paid for ---- */
 
 static void readers_keep_their_versions_paid_for(void **state)
@@ -327,6 +451,9 @@ int main(void)
 		cmocka_unit_test(the_oldest_promise_is_broken_first),
 		cmocka_unit_test(a_put_finds_what_may_go_behind_what_must_stay),
 		cmocka_unit_test(a_large_put_goes_in_slices),
+		cmocka_unit_test(what_others_take_is_freed_again),
+		cmocka_unit_test(an_object_is_paid_for_by_its_put),
+		cmocka_unit_test(a_failed_commit_costs_nothing),
 		cmocka_unit_test(readers_keep_their_versions_paid_for),
 	};
 
