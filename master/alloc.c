@@ -160,7 +160,7 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 	node_of(a, a->end)->owner = 0;
 	link_set(&node_of(a, a->end)->prev_at, a->first);
 	link_set(&node_of(a, a->first)->next_at, a->end);
-	a->hand = a->first;
+	a->hand = a->found = a->first;
 	bin_add(a, a->first, bin_now(node_of(a, a->first)));
 	return 0;
 }
@@ -323,6 +323,8 @@ static void chain_drop(struct mcm_alloc *a, uint32_t id, uint32_t into)
 		a->first = next;
 	if (a->hand == id)
 		a->hand = into;
+	if (a->found == id)
+		a->found = into;
 	node_spare(a, id);
 }
 

@@ -54,7 +54,8 @@ struct mcm_alloc {
 	uint64_t ranges;		/* number of used ranges */
 	uint32_t first, end;		/* first range; end mark */
 	uint32_t spare;			/* free list of nodes, by next */
-	uint32_t hand;			/* where a walk goes on; when the range merges, the merged one */
+	/* Where a walk goes on, and where what it has found begins; when the range merges, the merged one. */
+	uint32_t hand, found;
 	uint64_t top_map;
 	uint32_t sub_map[MCM_BIN_TOP];
 	uint32_t bin[MCM_BIN_TOP * MCM_BIN_SUB];

@@ -24,13 +24,14 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 {
 	uint64_t at = 0, used = 0, ranges = 0, free_ranges = 0;
 	uint32_t id, prev = 0;
-	bool was_free = false, hand = false;
+	bool was_free = false, hand = false, found = false;
 
 	for (id = a->first; id != a->end; id = mcm_node_next(mcm_node(a, id))) {
 		const struct mcm_node *n = mcm_node(a, id);
 		uint64_t g = mcm_node_granules(a, n);
 
 		hand |= id == a->hand;
+		found |= id == a->found;
 		if (mcm_node_at(n) != at || mcm_node_prev(n) != prev || !g)
 			return mc_fail(-MC_EINTERNAL, "range %u at %llu, expected at %llu", id,
 				       (unsigned long long)mcm_node_at(n), (unsigned long long)at);
@@ -54,8 +55,8 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 		return mc_fail(-MC_EINTERNAL, "used %llu in %llu ranges, counted %llu in %llu",
 			       (unsigned long long)a->used, (unsigned long long)a->ranges,
 			       (unsigned long long)used, (unsigned long long)ranges);
-	if (!hand && a->hand != a->end)
-		return mc_fail(-MC_EINTERNAL, "the hand points nowhere");
+	if ((!hand && a->hand != a->end) || (!found && a->found != a->end))
+		return mc_fail(-MC_EINTERNAL, "a hand points nowhere");
 	*ret_free = free_ranges;
 	return 0;
 }

@@ -3,7 +3,7 @@
  *
  * First the largest hole is widened into its neighbours; when something that must stay stands on both
  * sides, a window slides over the segment from where the last one was found, until it holds nothing
- * but free and evictable ranges.  The walk lets go of the lock now and then, and when it has found
+ * but free and evictable ranges.  Both let go of the lock now and then, and when they have found
  * nothing, the next one for as much waits ten times as long as this one took: a segment full of pinned
  * objects must not cost every put a walk.
  *
@@ -37,6 +37,7 @@ struct run {
 	uint64_t len;
 	const struct mcm_slice *sl;
 	unsigned part;		/* ranges that the largest hole is widened by at a time, 0: all that it takes */
+	unsigned held;		/* ranges looked at since the segment was locked */
 };
 
 /* Could this range be empty after evicting at this level? */
@@ -69,8 +70,31 @@ static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
 	return mcm_node_at(mcm_node(a, id)) + mcm_node_granules(a, mcm_node(a, id));
 }
 
+/* One range more was looked at.  Now and then others get at the segment, which may change the ranges: @id, where the
+ * walk is, and the window's first are what became of them, and collect() looks at all in between once more.
+ * False: nothing may be taken from the segment any more, and nothing of it be looked at. */
+static bool look_on(struct run *r, struct window *w, uint32_t *id)
+{
+	struct mcm_alloc *a = r->v.a;
+
+	mcm_most(&r->m->segments.walk_most, ++r->held);
+	if (r->held < SLICE)
+		return true;
+	a->hand = *id;
+	a->found = w->first;
+	pthread_mutex_unlock(&r->s->lock);
+	pthread_mutex_lock(&r->s->lock);
+	r->held = 0;
+	if (mcm_segment_state(r->s) != MCP_SEG_OK)
+		return false;
+	*id = a->hand;
+	w->first = a->found;
+	w->at = mcm_node_at(mcm_node(a, w->first));
+	return true;
+}
+
 /* Widen the largest hole to the right, then to the left. */
-static bool widen_hole(const struct run *r, struct window *w)
+static bool widen_hole(struct run *r, struct window *w)
 {
 	struct mcm_alloc *a = r->v.a;
 	uint32_t id = mcm_alloc_largest(a), next;
@@ -84,7 +108,9 @@ static bool widen_hole(const struct run *r, struct window *w)
 		if (next == a->end || !movable(r, next))
 			break;
 		w->last = next;
-		w->end = range_end(a, next);
+		if (!look_on(r, w, &w->last))
+			return false;
+		w->end = range_end(a, w->last);
 		if (++steps == r->part)
 			return true;
 	}
@@ -94,25 +120,25 @@ static bool widen_hole(const struct run *r, struct window *w)
 			return false;
 		w->first = next;
 		w->at = mcm_node_at(mcm_node(a, next));
+		if (!look_on(r, w, &w->last))
+			return false;
+		w->end = range_end(a, w->last);
 		if (++steps == r->part)
 			return true;
 	}
 	return true;
 }
 
-/* Slide a window from the hand on; it has to begin before granule @stop.  The segment is locked, and
- * let go between slices. */
-static bool slide(const struct run *r, struct window *w, uint64_t stop)
+/* Slide a window from the hand on; it has to begin before granule @stop. */
+static bool slide(struct run *r, struct window *w, uint64_t stop)
 {
 	struct mcm_alloc *a = r->v.a;
 	uint32_t id = a->hand;
-	unsigned steps = 0;
 	bool open = false;
 
 	while (id != a->end && (open || mcm_node_at(mcm_node(a, id)) < stop)) {
 		if (!movable(r, id)) {
 			open = false;
-			id = mcm_node_next(mcm_node(a, id));
 		} else {
 			if (!open)
 				*w = (struct window){ id, id, mcm_node_at(mcm_node(a, id)), 0 };
@@ -121,22 +147,17 @@ static bool slide(const struct run *r, struct window *w, uint64_t stop)
 			w->end = range_end(a, id);
 			if (wide_enough(r, w))
 				return true;
-			id = mcm_node_next(mcm_node(a, id));
 		}
-		if (++steps % SLICE == 0 && !open) {
-			/* The hand keeps the place while others change the ranges around it. */
-			a->hand = id;
-			pthread_mutex_unlock(&r->s->lock);
-			pthread_mutex_lock(&r->s->lock);
-			if (mcm_segment_state(r->s) != MCP_SEG_OK)
-				return false;
-			id = a->hand;
-		}
+		id = mcm_node_next(mcm_node(a, id));
+		if (!open)
+			w->first = id;
+		if (!look_on(r, w, &id))
+			return false;
 	}
 	return false;
 }
 
-static bool walk(const struct run *r, struct window *w)
+static bool walk(struct run *r, struct window *w)
 {
 	struct mcm_alloc *a = r->v.a;
 	uint64_t began = mc_now_ns(), from = mcm_node_at(mcm_node(a, a->hand));
@@ -218,7 +239,7 @@ static int run_at(struct run *run, unsigned level, uint32_t *ret_node)
 	struct window w;
 
 	run->level = level;
-	if (widen_hole(run, &w) || walk(run, &w))
+	if (widen_hole(run, &w) || (mcm_segment_state(run->s) == MCP_SEG_OK && walk(run, &w)))
 		return empty_and_take(run, &w, ret_node);
 	return -MC_ENOSPACE;
 }
@@ -235,7 +256,7 @@ static void narrow(struct run *run)
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  const struct mcm_slice *sl, uint32_t *ret_node)
 {
-	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0 };
+	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
 	unsigned i;
 	int r;
 

@@ -76,6 +76,7 @@ struct mcm_segments {
 	unsigned n_by_host;
 	unsigned looked;		/* segments looked at to find some by id, name or host, ever; atomic */
 	unsigned view_most;		/* the most looked at under one lock to show them; atomic */
+	unsigned walk_most;		/* the most ranges looked at under one lock for a run; atomic */
 };
 
 /* What a mounted one was when it was looked at. */

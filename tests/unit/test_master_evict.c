@@ -636,6 +636,37 @@ static void test_slices(void **state)
 	fx_down(&fx);
 }
 
+/* Whoever looks for a run among very many ranges lets others get at the segment, whatever stands in his way. */
+static void test_short_holds(void **state)
+{
+	enum { RANGES = 2 * MIB / 64, APART = 10000 };
+	struct fixture fx;
+	char key[32];
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, 2 * MIB, no_background);
+	for (i = 0; i < RANGES; i++)
+		assert_int_equal(fx_put(&fx, key_of(key, i), 32, i % APART == 5 ? MCP_PUT_HARD_PIN : 0), 0);
+	assert_int_equal(fx_used(&fx), 2 * MIB);
+	mc_clock_advance(1000 * MC_NS_PER_MS);
+	/* No such run: all is looked at.  Then one that stands between two that must stay. */
+	assert_int_equal(fx_put(&fx, "hopeless", APART * 64, 0), -MC_ENOSPACE);
+	assert_int_equal(mcm_index_count(&fx.m->index), RANGES);
+	assert_in_range(mcm_peek(&fx.m->segments.walk_most), 1, 2048);
+	assert_int_equal(fx_put(&fx, "run", (APART - 200) * 64, 0), 0);
+	assert_in_range(RANGES - mcm_index_count(&fx.m->index), APART - 300, APART);
+	/* A hole that takes very many on both sides. */
+	for (i = 25000; i < 25400; i++)
+		assert_int_equal(fx_remove(&fx, key_of(key, i), 0), 0);
+	assert_int_equal(fx_put(&fx, "widened", 8000 * 64, 0), 0);
+	assert_int_equal(fx_stat(&fx, key_of(key, 22000), NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_stat(&fx, key_of(key, 28000), NULL), -MC_ENOOBJECT);
+	assert_in_range(mcm_peek(&fx.m->segments.walk_most), 2048, 2048);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -643,6 +674,7 @@ int main(void)
 		cmocka_unit_test(test_pinned_stay),
 		cmocka_unit_test(test_two_evictors_and_a_reader),
 		cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_short_holds),
 		cmocka_unit_test(test_pins_of_other_connections),
 		cmocka_unit_test(test_renewed),
 		cmocka_unit_test(test_hard_pins_stay),
