@@ -399,7 +399,7 @@ void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 
-	if (!o->ext || mcm_peek(&o->marks) & MCM_MARK_LEAVING)
+	if (!o->ext || mcm_peek(&o->marks) & MCM_MARK_LEAVING || !mcm_object_has(&m->index, o, place))
 		return;
 	mcm_ext(&m->index, o->ext)->leaving = place;
 	__atomic_fetch_or(&o->marks, MCM_MARK_LEAVING, __ATOMIC_RELAXED);

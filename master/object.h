@@ -198,7 +198,7 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 /* Another copy of a live object, written and checked.  The range is the object's or, on failure, given
  * back.  -MC_ELIMIT, -MC_EREPLICA_GONE when its segment has gone, -ENOMEM. */
 int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_place place);
-/* A copy of a live object is to go, now or with its last reader, unless it is the only one then. */
+/* A copy of a live object is to go, now or with its last reader, unless it is the only one then, or lost already. */
 void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_place place);
 /* Is this copy on its way out, and another one there? */
 bool mcm_object_leaves(const struct mcm_index *ix, const struct mcm_object *o,

@@ -163,29 +163,40 @@ static int take_room(const struct plan *p, const struct wish *w, struct mcm_plac
 
 /* ---- one copy ---- */
 
-static void mark(struct mcm *m, struct mcm_place p, uint32_t slot, bool moving)
+/* The object's shard is locked, and it has the place: so the range is there, and its own. */
+static void mark(struct mcm *m, struct mcm_place p, bool moving)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 	struct mcm_node *n;
 
 	pthread_mutex_lock(&s->lock);
-	if (mcm_segment_state(s) != MCM_SEG_NONE) {
-		n = mcm_node(&s->alloc, p.node);
-		if (moving && n->flags & MCM_NODE_USED && n->owner == slot)
-			n->flags |= MCM_NODE_MOVING;
-		else if (!moving && n->flags & MCM_NODE_USED)
-			n->flags &= ~MCM_NODE_MOVING;
-	}
+	n = mcm_node(&s->alloc, p.node);
+	n->flags = moving ? n->flags | MCM_NODE_MOVING : n->flags & ~MCM_NODE_MOVING;
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* The pin keeps the object, but one of several copies goes with its segment, whose number another one has then; and
+ * what a session that has ended had pinned may be another object. */
 void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
 {
-	mark(m, u->from, u->slot, false);
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
+	const struct mcm_object *o = mcm_object(&m->index, u->slot);
+
+	if (o->flags & (MCM_OBJ_LIVE | MCM_OBJ_ZOMBIE) && mcm_object_has(&m->index, o, u->from))
+		mark(m, u->from, false);
+	pthread_mutex_unlock(&sh->lock);
 }
 
-/* Pin the source for the session.  The object may have gone since it was looked at. */
-static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_pin)
+static struct mcp_replica replica_at(const struct mcm *m, struct mcm_place p)
+{
+	const struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+
+	return (struct mcp_replica){ .segment = s->id, .offset = mcm_node_offset(&s->alloc, p.node) };
+}
+
+/* Pin the source for the session, mark it, and say where it is: all while the object has it for sure.  The object, or
+ * this copy of it, may have gone since it was looked at. */
+static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_pin, struct mcp_replica *ret_from)
 {
 	struct mcm_object *o;
 	struct mcm_shard *sh;
@@ -201,6 +212,10 @@ static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_
 			r = -MC_ENOOBJECT;
 		else
 			r = mcm_object_pin(p->m, o);
+		if (r == 0) {
+			mark(p->m, w->from, true);
+			*ret_from = replica_at(p->m, w->from);
+		}
 		pthread_mutex_unlock(&sh->lock);
 		if (r == 0)
 			*ret_pin = mcm_pin_add(p->s, w->slot, 0);
@@ -209,18 +224,12 @@ static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_
 	return r;
 }
 
+/* Where it comes from is known since it was pinned. */
 static void describe(struct plan *p, const struct mcm_unit *u)
 {
-	const struct mcm_segment *from = mcm_segment(&p->m->segments, u->from.segment);
-	const struct mcm_segment *to = mcm_segment(&p->m->segments, u->to.segment);
 	unsigned i = p->n++;
 
-	p->from[i] = (struct mcp_replica){
-		.segment = from->id, .offset = mcm_node_offset(&from->alloc, u->from.node)
-	};
-	p->to[i] = (struct mcp_replica){
-		.segment = to->id, .offset = mcm_node_offset(&to->alloc, u->to.node)
-	};
+	p->to[i] = replica_at(p->m, u->to);
 	p->copy[i] = (struct mcp_copy){
 		.put = u->put, .size = u->size, .crc = u->crc, .from = mcp_seq(&p->from[i], 1),
 		.to = mcp_seq(&p->to[i], 1),
@@ -250,10 +259,9 @@ static int begin(struct plan *p, const struct wish *w)
 	r = take_room(p, w, &u->to);
 	if (r < 0)
 		goto fail_charge;
-	r = pin_source(p, w, &u->pin);
+	r = pin_source(p, w, &u->pin, &p->from[p->n]);
 	if (r < 0)
 		goto fail_room;
-	mark(p->m, w->from, w->slot, true);
 	r = mcm_put_copy(p->m, p->s, u);
 	if (r < 0)
 		goto fail_pin;

@@ -427,6 +427,66 @@ static void what_changes_meanwhile(void **state)
 	fx_down(&fx);
 }
 
+static uint8_t flags_of(struct fixture *fx, uint64_t id, uint32_t node)
+{
+	return mcm_node(&seg(fx, id)->alloc, node)->flags;
+}
+
+/* One of two copies goes with its segment, pinned or not, and another segment has the number: what lies there has
+ * nothing to do with the copy that ends. */
+static void a_copy_that_ends_meets_nobody_elses_range(void **state)
+{
+	struct mcm_session *reader;
+	struct mcm_object *o;
+	struct mcp_object got;
+	uint32_t slot, node;
+	struct fetched f, g;
+	struct fixture fx;
+	uint16_t number;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	number = seg(&fx, 1)->index;
+	assert_int_equal(fx_put(&fx, "k", 10000, 0), 0);
+	node = seg(&fx, 1)->alloc.first;
+	slot = mcm_node(&seg(&fx, 1)->alloc, node)->owner;
+	o = mcm_object(&fx.m->index, slot);
+	assert_int_equal(o->node, node);
+	for (unsigned i = 2; i <= 3; i++)
+		assert_int_equal(fx_mount(&fx, 1, i, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-2", NULL), 0);
+	assert_int_equal(work(&fx, fx.s), 1);
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-1", "seg-3", NULL), 0);
+	assert_int_equal(fetch(&fx, fx.s, &f), 1);
+	assert_true(flags_of(&fx, 1, node) & MCM_NODE_MOVING);
+	reader = fx_session(&fx, 3);
+	assert_int_equal(fx_pin(&fx, reader, "k", MCP_GET_HOLD, &got, NULL), 0);
+
+	assert_int_equal(mcm_unmount(fx.m, fx.s->client, seg(&fx, 1)->id, &(uint64_t){ 0 }), 0);
+	fx_advance(&fx, 1);
+	assert_int_equal(mcm_segment_state(mcm_segment(&fx.m->segments, number)), MCM_SEG_NONE);
+	assert_int_equal(fx_mount(&fx, 1, 4, 1, 8 * MIB, NULL), 0);
+	assert_int_equal(seg(&fx, 4)->index, number);
+	for (unsigned i = 2; i <= 3; i++)
+		seg(&fx, i)->connected = false;
+	assert_int_equal(fx_put(&fx, "stranger", 10000, 0), 0);
+	for (unsigned i = 2; i <= 3; i++)
+		seg(&fx, i)->connected = true;
+	assert_true(mcm_node(&seg(&fx, 4)->alloc, node)->owner);
+	assert_int_equal(create(&fx, MCP_TASK_MOVE, "stranger", "seg-4", "seg-2", NULL), 0);
+	assert_int_equal(fetch(&fx, fx.s, &g), 1);
+	assert_true(flags_of(&fx, 4, node) & MCM_NODE_MOVING);
+
+	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
+	assert_true(flags_of(&fx, 4, node) & MCM_NODE_MOVING);
+	/* Nor does anything wait for the reader to go. */
+	assert_false(o->marks & MCM_MARK_LEAVING);
+	assert_int_equal(copies_of(&fx, "k"), 2);
+	assert_int_equal(copied(&fx, fx.s, &g.copy[0], 0, CRC), 0);
+	assert_int_equal(copies_of(&fx, "stranger"), 1);
+	fx_release(&fx, reader, got.pin);
+	fx_down(&fx);
+}
+
 static void copies_and_moves_of_one_object(void **state)
 {
 	struct mcp_bytes two[] = { fx_bytes("seg-2"), fx_bytes("seg-3") };
@@ -580,6 +640,7 @@ int main(void)
 		cmocka_unit_test(cancel_takes_everything_back),
 		cmocka_unit_test(room_of_a_copy_is_not_given_away_under_its_writer),
 		cmocka_unit_test(what_changes_meanwhile),
+		cmocka_unit_test(a_copy_that_ends_meets_nobody_elses_range),
 		cmocka_unit_test(copies_and_moves_of_one_object),
 		cmocka_unit_test(limits_and_time_outs),
 		cmocka_unit_test(evict_and_rebalance),
