@@ -12,6 +12,10 @@
 #include "master/mcm_i.h"
 #include "master/scratch.h"
 #include "master/service.h"
+#include "master/session.h"
+#include "proto/rpc_server.h"
+
+#define FETCH_PARTS 64u		/* in which nothing was found to copy: then it ends all the same */
 
 MC_COUNTER(copies_created, "master_create_copy_task_requests_total", "", "Copy tasks asked for")
 MC_COUNTER(copies_refused, "master_create_copy_task_failures_total", "", "Copy tasks refused")
@@ -237,10 +241,13 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_task_fetch rq;
 	struct mcp_replica *part = NULL;
 	struct mcp_copy *copy = NULL;
+	struct mcm_session *ms = mcp_session_get(s);
 	unsigned n;
+	bool more;
 	int r;
 
-	mc_metric_add(&fetches, 1);
+	if (!ms->fetch_parts)
+		mc_metric_add(&fetches, 1);
 	r = mcp_decode(&mcp_desc_task_fetch, body, len, &rq);
 	if (r == 0)
 		r = mcm_serve_acts(s);
@@ -251,9 +258,13 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	}
 	if (r < 0) {
 		mc_metric_add(&fetch_failures, 1);
+		ms->fetch_parts = 0;
 		return r;
 	}
-	n = mcm_task_fetch(arg, mcp_session_get(s), rq.max, copy, part, part + MCM_FETCH_MAX);
+	n = mcm_task_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX, &more);
+	ms->fetch_parts = more && ms->fetch_parts < FETCH_PARTS ? ms->fetch_parts + 1 : 0;
+	if (ms->fetch_parts)
+		return MCP_AGAIN;
 	reply.copies = mcp_seq(copy, n);
 	return mcp_answer(answer, &mcp_desc_task_fetch_reply, &reply);
 }

@@ -35,8 +35,10 @@ struct mcm_session {
 	uint64_t match_at, match_removed;
 	/* the same of its PUT_START, by malloc (service_put.c); NULL: none goes on */
 	struct mcm_put_started *started;
+	unsigned fetch_parts;	/* those of its TASK_FETCH that are done (service_task.c); 0: none goes on */
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;
+	unsigned n_units;	/* copies under way that it has fetched; atomic */
 	/* guarded by the put shard's lock */
 	uint32_t puts;
 	uint32_t n_puts;

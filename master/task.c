@@ -21,8 +21,6 @@
 #define PERIOD_MS 100
 #define ACTIVE_DEFAULT 4
 #define ACTIVE_MAX 1024
-#define EVICT_BATCH 32
-#define EVICT_ROUNDS 64		/* per period and task */
 
 MC_COUNTER(created, "mooncake_master_tasks_total", "", "Tasks created")
 MC_COUNTER(ended_well, "mooncake_master_tasks_ended_total", "status=\"succeeded\"", "Tasks ended")
@@ -137,6 +135,9 @@ static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsig
 }
 
 /* ---- creating ---- */
+
+static void step(struct mcm *m, struct mcm_task *t);
+static void forget_old(struct mcm *m);
 
 static int check_request(const struct mcm_task_request *rq)
 {
@@ -294,14 +295,15 @@ int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp
 		if (r == 0) {
 			*ret = t->id;
 			task_add(m, t);
+			/* From now on nothing new goes to a segment that is to be emptied. */
+			step(m, t);
+			forget_old(m);
 		}
 	}
 	if (r < 0) {
 		task_free(t);
 		return r;
 	}
-	/* From now on nothing new goes to a segment that is to be emptied. */
-	mcm_tasks_tick(m);
 	mc_stop_kick(&m->tasks.stop);
 	return 0;
 }
@@ -610,38 +612,7 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 
 /* ---- the thread ---- */
 
-/* True: nothing is left that may be evicted. */
-static bool evict_some(struct mcm *m, struct mcm_segment *s, struct mcm_task *t)
-{
-	unsigned level = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : MCM_EVICT_PLAIN;
-	struct mcm_evict_view view = mcm_evict_view_of(m, s);
-	struct mcm_victim v[EVICT_BATCH];
-	unsigned n, rounds;
-	uint64_t before;
-	bool more;
-
-	for (rounds = 0; rounds < EVICT_ROUNDS; rounds++) {
-		n = 0;
-		more = false;
-		pthread_mutex_lock(&s->lock);
-		before = mcm_peek(&s->objects);
-		if (mcm_segment_state(s) == MCP_SEG_OK)
-			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, EVICT_BATCH,
-					      &more);
-		pthread_mutex_unlock(&s->lock);
-		if (n) {
-			t->bytes += mcm_evict_victims(m, s, v, n, level);
-			if (before > mcm_peek(&s->objects))
-				t->succeeded += before - mcm_peek(&s->objects);
-		} else if (!more) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The @i-th source that is mounted; NULL at the end. */
-static struct mcm_segment *next_source(struct mcm *m, const struct mcm_task *t, unsigned *i)
+struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t, unsigned *i)
 {
 	struct mcm_segment *s = NULL;
 
@@ -655,19 +626,6 @@ static struct mcm_segment *next_source(struct mcm *m, const struct mcm_task *t, 
 	return s;
 }
 
-static void step_evict(struct mcm *m, struct mcm_task *t)
-{
-	struct mcm_segment *s;
-	bool all = true;
-	unsigned i = 0;
-
-	while ((s = next_source(m, t, &i)))
-		all &= evict_some(m, s, t);
-	t->updated_ms = wall_ms();
-	if (all)
-		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "what is left is protected");
-}
-
 static void step_drain(struct mcm *m, struct mcm_task *t)
 {
 	uint64_t ranges = 0, objects = 0;
@@ -675,7 +633,7 @@ static void step_drain(struct mcm *m, struct mcm_task *t)
 	unsigned i = 0;
 
 	set_draining(m, t, MCP_SEG_DRAINING);
-	while ((s = next_source(m, t, &i))) {
+	while ((s = mcm_task_next_source(m, t, &i))) {
 		pthread_mutex_lock(&s->lock);
 		ranges += s->alloc.ranges;
 		objects += s->objects;
@@ -720,7 +678,6 @@ static void step(struct mcm *m, struct mcm_task *t)
 		step_drain(m, t);
 		break;
 	case MCP_TASK_EVICT:
-		step_evict(m, t);
 		break;
 	case MCP_TASK_REBALANCE:
 		step_rebalance(m, t);
@@ -742,6 +699,9 @@ void mcm_tasks_tick(struct mcm *m)
 	pthread_mutex_lock(&ts->lock);
 	mc_list_for_each_safe(pos, tmp, &ts->active)
 		step(m, mc_container_of(pos, struct mcm_task, link));
+	pthread_mutex_unlock(&ts->lock);
+	mcm_tasks_evict(m);
+	pthread_mutex_lock(&ts->lock);
 	forget_old(m);
 	pthread_mutex_unlock(&ts->lock);
 }

@@ -21,6 +21,7 @@
 
 #include "common/list.h"
 #include "common/thread.h"
+#include "master/evict.h"
 #include "master/object.h"
 #include "proto/msg.h"
 
@@ -34,6 +35,7 @@ struct mcm_session;
 #define MCM_TASK_FAILURES 1024		/* objects that a task gives up before it fails itself */
 #define MCM_UNIT_TRIES 3
 #define MCM_FETCH_MAX 64
+#define MCM_FETCH_RANGES 2048		/* of one segment that are looked at for a fetch, or a part of one */
 
 struct mcm_task_name {
 	uint64_t hash;
@@ -60,11 +62,13 @@ struct mcm_task {
 	unsigned busy_targets;
 	unsigned tries;			/* of a copy that finds no room */
 	uint64_t retry_ms;
+	struct mcm_slice slice;		/* where making room for its copies goes on */
+	uint64_t turn;			/* of an eviction: the last one that it had */
 	unsigned max_active;
 	uint64_t created_ms, updated_ms;	/* wall clock */
 	uint64_t began_ms;		/* the master's clock; of the wait for a client */
 	uint64_t succeeded, failed, blocked, bytes, total;
-	unsigned active;		/* copies under way */
+	unsigned active;		/* copies under way, and who else needs it to stay */
 	bool drained;			/* its sources go on taking nothing */
 	struct mcp_id client;
 	struct mcm_task_failure *failure;
@@ -98,6 +102,8 @@ struct mcm_tasks {
 	struct mc_list units;			/* oldest first */
 	unsigned n_pending, n_finished, n_units;
 	unsigned n_active;			/* atomic copy: is there anything to do at all? */
+	uint64_t turn;				/* counts rounds of evictions */
+	unsigned walk_most;			/* the most ranges looked at for one fetch in one segment; atomic */
 	struct mc_stop stop;
 	pthread_t thread;
 	bool runs;
@@ -131,7 +137,7 @@ uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t);
 /* An object is read often: give it another copy (a task), unless it has one under way. */
 int mcm_task_replicate(struct mcm *m, struct mcp_bytes key);
 
-/* Period of the thread: sources that came back, time-outs, evictions, ends. */
+/* Period of the thread, for nobody else: sources that came back, time-outs, evictions, ends. */
 void mcm_tasks_tick(struct mcm *m);
 
 /* ---- across a restart (task_keep.c) ---- */
@@ -153,9 +159,10 @@ int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg);
 
 /* ---- copies (task_plan.c, task_unit.c) ---- */
 
-/* Up to @max copies for the owner behind @s; their number. */
+/* Up to @max copies for the owner behind @s; their number.  *ret_more: none were found in what one call looks at or
+ * evicts, so that nobody waits for the tasks for long; the next one goes on where this one ended. */
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
-			struct mcp_replica *ret_from, struct mcp_replica *ret_to);
+			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more);
 /* The client is done with one that it fetched over @s.  -MC_ESTALE_PUT, also over another session, or why
  * it is not kept. */
 int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c);
@@ -169,7 +176,14 @@ void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);
 /* Is some segment (@s: this one) so much fuller than the others that objects should move away? */
 bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s);
 
-/* ---- shared by the task files; tasks.lock held ---- */
+/* ---- shared by the task files ---- */
+
+/* No lock held: one turn of all evictions (task_evict.c).  For the tasks' thread. */
+void mcm_tasks_evict(struct mcm *m);
+/* The @i-th source that is mounted; NULL at the end. */
+struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t, unsigned *i);
+
+/* tasks.lock held for these: */
 
 /* The target of a move has a copy already: only the source goes. */
 void mcm_task_move_within(struct mcm *m, struct mcm_task *t, uint32_t slot, uint64_t generation,

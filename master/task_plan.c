@@ -16,9 +16,11 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/codec.h"
+#include "proto/rpc_server.h"
 
-#define WALK_STEPS 4096
 #define WALK_BATCH 32
+#define VAIN_MAX 8			/* objects of a segment that find no room, for one fetch */
+#define SLICE_NS (500 * 1000)		/* of evicting for one fetch */
 #define TARGET_TRIES 8
 #define BYTES_MAX (256ull << 20)	/* of one fetch */
 #define REBALANCE_SPREAD 0.05
@@ -32,6 +34,11 @@ struct plan {
 	uint64_t bytes;
 	struct mcp_copy *copy;
 	struct mcp_replica *from, *to;
+	uint64_t until_ns;	/* evicting */
+	bool cut;		/* there is more to look at, or to evict, than one fetch may */
+	/* of the segment that is walked: what may still be looked at, and tried in vain; so many bytes found no room */
+	unsigned ranges, vain;
+	uint64_t too_long;
 };
 
 /* What a copy is made of. */
@@ -140,8 +147,22 @@ static unsigned targets_of(const struct plan *p, const struct wish *w, uint64_t 
 	return n;
 }
 
-/* Free room first; then as a put would make it, of what nobody protects.  For the sake of balance or
- * of another copy nothing is evicted. */
+/* As a put would make it, of what nobody protects.  The tasks wait meanwhile: MCP_AGAIN when it is the next fetch's. */
+static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+{
+	struct mcm_slice *sl = &p->t->slice;
+	int r;
+
+	sl->end_ns = p->until_ns;
+	if (mcm_slice_over(sl))
+		return MCP_AGAIN;
+	r = mcm_make_room(p->m, s, len, MCM_EVICT_PLAIN, sl, ret_node);
+	sl->segment = r == MCP_AGAIN ? s->index + 1u : 0;
+	sl->level = MCM_EVICT_PLAIN;
+	return r;
+}
+
+/* Free room first.  For the sake of balance or of another copy nothing is evicted. */
 static int take_room(const struct plan *p, const struct wish *w, struct mcm_place *ret)
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE;
@@ -155,7 +176,7 @@ static int take_room(const struct plan *p, const struct wish *w, struct mcm_plac
 		ret->segment = s[i]->index;
 	}
 	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
-		r = mcm_make_room(p->m, s[i], len, MCM_EVICT_PLAIN, NULL, &ret->node);
+		r = make_room(p, s[i], len, &ret->node);
 		ret->segment = s[i]->index;
 	}
 	return r;
@@ -267,6 +288,7 @@ static int begin(struct plan *p, const struct wish *w)
 		goto fail_pin;
 	mc_list_push_back(&p->m->tasks.units, &u->link);
 	p->m->tasks.n_units++;
+	__atomic_fetch_add(&p->s->n_units, 1, __ATOMIC_RELAXED);
 	p->t->active++;
 	p->t->client = p->s->client;
 	describe(p, u);
@@ -310,11 +332,12 @@ static void facts(const struct mcm *m, const struct mcm_object *o, uint32_t slot
 
 /* ---- tasks about segments ---- */
 
-static unsigned walk(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
+static unsigned walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
 		     bool *ret_end)
 {
 	struct mcm_alloc *a = &s->alloc;
-	unsigned n = 0, steps;
+	struct mcm *m = p->m;
+	unsigned n = 0;
 	uint32_t id;
 
 	*ret_end = true;
@@ -322,7 +345,7 @@ static unsigned walk(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v,
 	if (mcm_segment_state(s) != MCP_SEG_OK)
 		return 0;
 	id = a->hand;
-	for (steps = 0; id != a->end && steps < WALK_STEPS && n < max; steps++) {
+	for (; id != a->end && p->ranges && n < max; p->ranges--) {
 		const struct mcm_node *node = mcm_node(a, id);
 		const struct mcm_object *o = mcm_object(&m->index, node->owner);
 
@@ -338,7 +361,8 @@ static unsigned walk(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v,
 	return n;
 }
 
-/* An object met on the walk.  What cannot be moved now is met again on the next one. */
+/* An object met on the walk.  What cannot be moved now is met again on the next one.  An object that finds no room
+ * speaks for all that are as large, unless it is its other copies that are in the way. */
 static void consider(struct plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, v->slot);
@@ -346,13 +370,19 @@ static void consider(struct plan *p, const struct mcm_segment *s, const struct m
 	struct wish w = { .from = { v->node, s->index }, .move = true };
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
 		    mcm_object_has(&p->m->index, o, w.from) &&
-		    !mcm_object_leaves(&p->m->index, o, w.from);
+		    !mcm_object_leaves(&p->m->index, o, w.from) && mcm_object_size(o) < p->too_long;
+	int r;
 
 	if (fits)
 		facts(p->m, o, v->slot, &w);
 	pthread_mutex_unlock(&sh->lock);
-	if (fits && mcm_task_object_due(p->m, p->t, w.generation))
-		(void)begin(p, &w);
+	if (!fits || !mcm_task_object_due(p->m, p->t, w.generation))
+		return;
+	r = begin(p, &w);
+	if (r < 0)
+		p->vain = r == MCP_AGAIN ? 0 : p->vain - 1;
+	if (r == -MC_ENOSPACE && w.n_have == 1)
+		p->too_long = w.size;
 }
 
 static void plan_segment(struct plan *p, struct mcm_segment *s)
@@ -363,16 +393,20 @@ static void plan_segment(struct plan *p, struct mcm_segment *s)
 
 	if (pthread_mutex_trylock(&s->run_lock))
 		return;
-	while (!full(p) && laps < 2) {
+	p->ranges = MCM_FETCH_RANGES;
+	p->vain = VAIN_MAX;
+	p->too_long = UINT64_MAX;
+	while (!full(p) && p->ranges && p->vain && laps < 2) {
 		room = p->t->max_active - p->t->active;
-		n = walk(p->m, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
-		for (i = 0; i < n && !full(p); i++)
+		n = walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
+		for (i = 0; i < n && p->vain && !full(p); i++)
 			consider(p, s, &v[i]);
 		/* From wherever the hand was to the end, and once from the beginning. */
 		laps += end;
-		if (!n && !end)
-			break;
 	}
+	/* The hand keeps the place. */
+	p->cut |= !p->ranges || !p->vain;
+	mcm_most(&p->m->tasks.walk_most, MCM_FETCH_RANGES - p->ranges);
 	pthread_mutex_unlock(&s->run_lock);
 }
 
@@ -442,6 +476,10 @@ static void no_room(struct plan *p, int why)
 {
 	struct mcm_task *t = p->t;
 
+	if (why == MCP_AGAIN) {
+		p->cut = true;
+		return;
+	}
 	t->retry_ms = mcm_now_ms(p->m) + 50 * ++t->tries;
 	if (t->tries > p->m->conf.max_retry_attempts || (why != -MC_ENOSPACE && why != -ENOMEM))
 		mcm_task_end(p->m, t, MCP_TASK_FAILED, why, mc_strerror(why));
@@ -527,11 +565,11 @@ static void plan_object(struct plan *p)
 }
 
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
-			struct mcp_replica *ret_from, struct mcp_replica *ret_to)
+			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more)
 {
 	struct plan p = {
 		.m = m, .s = s, .max = max < MCM_FETCH_MAX ? max : MCM_FETCH_MAX, .copy = ret,
-		.from = ret_from, .to = ret_to,
+		.from = ret_from, .to = ret_to, .until_ns = mc_now_ns() + SLICE_NS,
 	};
 	struct mc_list *pos, *tmp;
 
@@ -543,5 +581,6 @@ unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, stru
 		else if (p.t->type != MCP_TASK_EVICT)
 			plan_segments(&p);
 	}
+	*ret_more = !p.n && p.cut;
 	return p.n;
 }

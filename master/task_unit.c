@@ -97,6 +97,8 @@ static void account(struct mcm *m, struct mcm_unit *u, int result)
 		pthread_mutex_lock(&u->session->lock);
 		mcm_pin_release(m, u->session, u->pin);
 		pthread_mutex_unlock(&u->session->lock);
+		/* It may be gone from here on. */
+		__atomic_fetch_sub(&u->session->n_units, 1, __ATOMIC_RELEASE);
 	}
 	mc_list_remove(&u->link);
 	m->tasks.n_units--;
@@ -163,6 +165,9 @@ void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s)
 {
 	struct mc_list *pos;
 
+	/* Most never had any, and those that end in the loop of the heartbeats must not wait for a plan. */
+	if (!__atomic_load_n(&s->n_units, __ATOMIC_ACQUIRE))
+		return;
 	MC_LOCKED(&m->tasks.lock);
 	mc_list_for_each(pos, &m->tasks.units) {
 		struct mcm_unit *u = mc_container_of(pos, struct mcm_unit, link);

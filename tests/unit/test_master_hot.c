@@ -50,7 +50,7 @@ static unsigned work(struct fixture *fx)
 
 	mcm_hot_tick(fx->m);
 	mcm_tasks_tick(fx->m);
-	n = mcm_task_fetch(fx->m, fx->s, MCM_FETCH_MAX, copy, from, to);
+	n = mcm_task_fetch(fx->m, fx->s, MCM_FETCH_MAX, copy, from, to, &(bool){ false });
 	for (i = 0; i < n; i++) {
 		struct mcp_copied done = { .put = copy[i].put, .crc = copy[i].crc };
 
@@ -141,7 +141,7 @@ static void copies_are_within_the_quota(void **state)
 	mcm_hot_tick(fx.m);
 	mcm_tasks_tick(fx.m);
 	mover = fx_session(&fx, 1);
-	assert_int_equal(mcm_task_fetch(fx.m, mover, MCM_FETCH_MAX, copy, from, to), 1);
+	assert_int_equal(mcm_task_fetch(fx.m, mover, MCM_FETCH_MAX, copy, from, to, &(bool){ false }), 1);
 	assert_int_equal(charged(&fx), 30000);
 	/* Whoever makes it goes, and the share comes back. */
 	fx_session_end(&fx, mover);

@@ -572,6 +572,41 @@ static void test_removal_in_one_request(void **state)
 	world_down(&w);
 }
 
+/* One request goes over many objects that find no room, in parts. */
+static void test_fetch_in_parts(void **state)
+{
+	const struct mcp_task_fetch rq = { .max = 4 };
+	struct mcp_mount mount = {
+		.segment = { 1, 3 }, .client = me, .epoch = 9, .base = 1ull << 40, .size = 64,
+		.name = fx_bytes("tiny"), .endpoint = fx_bytes("me:2"), .protocol = fx_bytes("tcp"),
+	};
+	struct mcp_name source = { .name = fx_bytes("me:1") };
+	struct mcp_task_create task = { .type = MCP_TASK_DRAIN, .sources = mcp_seq(&source, 1) };
+	struct mcp_task_create_reply created;
+	struct mcp_task_fetch_reply reply;
+	struct mcp_mount_reply mounted;
+	struct mcp_reply mem = { 0 };
+	struct world w;
+	char key[16];
+
+	(void)state;
+	world_up(&w, false);
+	for (unsigned i = 0; i < 3 * MCM_FETCH_RANGES; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		put(&w, key, 128);
+	}
+	put(&w, "small", 64);
+	assert_int_equal(call(w.c, MCP_MOUNT, &mount, &mounted, NULL), 0);
+	assert_int_equal(call(w.c, MCP_TASK_CREATE, &task, &created, NULL), 0);
+	assert_int_equal(call(w.c, MCP_TASK_FETCH, &rq, &reply, &mem), 0);
+	assert_int_equal(reply.copies.count, 1);
+	mcp_reply_done(&mem);
+	/* It ends also when there is none. */
+	assert_int_equal(call(w.c, MCP_TASK_FETCH, &rq, &reply, NULL), 0);
+	assert_int_equal(reply.copies.count, 0);
+	world_down(&w);
+}
+
 /* ---- HTTP ---- */
 
 struct page {
@@ -793,6 +828,7 @@ int main(void)
 		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_put_in_slices),
 		cmocka_unit_test(test_slices_are_journaled),
+		cmocka_unit_test(test_fetch_in_parts),
 		cmocka_unit_test(test_http),
 	};
 

@@ -4,8 +4,11 @@
 
 #include "test_master_fixture.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define MIB (1ull << 20)
 #define CRC 42		/* what fx_put() says */
@@ -14,11 +17,12 @@ struct fetched {
 	struct mcp_copy copy[MCM_FETCH_MAX];
 	struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
 	unsigned n;
+	bool more;
 };
 
 static unsigned fetch(struct fixture *fx, struct mcm_session *s, struct fetched *f)
 {
-	f->n = mcm_task_fetch(fx->m, s, MCM_FETCH_MAX, f->copy, f->from, f->to);
+	f->n = mcm_task_fetch(fx->m, s, MCM_FETCH_MAX, f->copy, f->from, f->to, &f->more);
 	return f->n;
 }
 
@@ -574,6 +578,142 @@ static void limits_and_time_outs(void **state)
 	fx_down(&fx);
 }
 
+/* Begun in vain, ever. */
+static int64_t in_vain(void)
+{
+	return fx_metric("master_move_start_failures_total");
+}
+
+/* Nobody waits for a fetch that has very many objects to look at; the next one goes on where it ended. */
+static void a_fetch_looks_at_some_at_a_time(void **state)
+{
+	struct mcm_put_request rq = { .copies = 2 };
+	struct mcp_put_item item = { .size = 128 };
+	unsigned many = 4 * MCM_FETCH_RANGES, fetches;
+	struct mcm_put_granted g;
+	struct fixture fx;
+	struct fetched f;
+	char key[16];
+	int64_t before;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, many, 128);
+	assert_int_equal(fx_put(&fx, "small", 64, 0), 0);
+	assert_int_equal(fx_mount(&fx, 1, 2, 1, 64, NULL), 0);
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, NULL), 0);
+	before = in_vain();
+	for (fetches = 1; !fetch(&fx, fx.s, &f) && fetches < 10; fetches++)
+		assert_true(f.more);
+	assert_in_range(fetches, 4, 6);
+	assert_in_range(fx.m->tasks.walk_most, 1, MCM_FETCH_RANGES);
+	/* One that found no room spoke for all of its size. */
+	assert_in_range(in_vain() - before, 1, fetches);
+	assert_int_equal(f.copy[0].size, 64);
+	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
+	fx_down(&fx);
+
+	/* These have a copy where they would have to go: that says nothing of the others. */
+	fx_up(&fx, 2, 8 * MIB, NULL);
+	for (unsigned i = 0; i < 100; i++) {
+		sprintf(key, "two%u", i);
+		item.key = fx_bytes(key);
+		assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
+		assert_int_equal(fx_end(&fx, key, g.generation), 0);
+	}
+	seg(&fx, 2)->connected = false;
+	assert_int_equal(fx_put(&fx, "one", 128, 0), 0);
+	seg(&fx, 2)->connected = true;
+	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, NULL), 0);
+	for (fetches = 1; fetches < 100; fetches++) {
+		before = in_vain();
+		if (fetch(&fx, fx.s, &f))
+			break;
+		assert_true(f.more);
+		assert_in_range(in_vain() - before, 1, 8);
+	}
+	assert_int_equal(f.n, 1);
+	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
+	assert_int_equal(copies_of(&fx, "one"), 1);
+	assert_int_equal(seg(&fx, 2)->objects, 101);
+	fx_down(&fx);
+}
+
+struct ending {
+	struct fixture *fx;
+	struct mcm_session *s;
+};
+
+static void *end_session(void *arg)
+{
+	struct ending *e = arg;
+
+	fx_session_end(e->fx, e->s);
+	return NULL;
+}
+
+static void *tick(void *arg)
+{
+	struct fixture *fx = arg;
+
+	mcm_tasks_tick(fx->m);
+	return NULL;
+}
+
+static void join(pthread_t thread)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 60;
+	assert_int_equal(pthread_timedjoin_np(thread, NULL, &end), 0);
+}
+
+static unsigned listed(struct mcm_segment *s)
+{
+	const struct mcm_alloc *a = &s->alloc;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t id = a->first; id != a->end; id = mcm_node_next(mcm_node(a, id)))
+		n += (mcm_node(a, id)->flags & (MCM_NODE_USED | MCM_NODE_LISTED)) == (MCM_NODE_USED | MCM_NODE_LISTED);
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+/* Heartbeats are served by one thread, in which the sessions of clients that go end too. */
+static void who_has_no_copies_waits_for_no_task(void **state)
+{
+	struct mcm_shard *sh;
+	struct ending e;
+	struct fixture fx;
+	pthread_t thread;
+	struct mcp_id id;
+
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	put_many(&fx, 40, 10000);
+	e = (struct ending){ &fx, fx_session(&fx, 2) };
+	pthread_mutex_lock(&fx.m->tasks.lock);
+	assert_int_equal(pthread_create(&thread, NULL, end_session, &e), 0);
+	join(thread);
+	pthread_mutex_unlock(&fx.m->tasks.lock);
+
+	/* Nor does anybody wait while objects are evicted: this one stands still in the middle of it. */
+	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-1", NULL, &id), 0);
+	assert_int_equal(seg(&fx, 1)->objects, 40);
+	sh = mcm_index_shard(&fx.m->index, mcm_index_hash(&fx.m->index, "k0", 2));
+	pthread_mutex_lock(&sh->lock);
+	assert_int_equal(pthread_create(&thread, NULL, tick, &fx), 0);
+	while (listed(seg(&fx, 1)) == 40)
+		sched_yield();
+	assert_int_equal(pthread_mutex_trylock(&fx.m->tasks.lock), 0);
+	pthread_mutex_unlock(&fx.m->tasks.lock);
+	pthread_mutex_unlock(&sh->lock);
+	join(thread);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(look(&fx, id).succeeded, 40);
+	fx_down(&fx);
+}
+
 static void evict_and_rebalance(void **state)
 {
 	struct mcm_session *holder;
@@ -643,6 +783,8 @@ int main(void)
 		cmocka_unit_test(a_copy_that_ends_meets_nobody_elses_range),
 		cmocka_unit_test(copies_and_moves_of_one_object),
 		cmocka_unit_test(limits_and_time_outs),
+		cmocka_unit_test(a_fetch_looks_at_some_at_a_time),
+		cmocka_unit_test(who_has_no_copies_waits_for_no_task),
 		cmocka_unit_test(evict_and_rebalance),
 		cmocka_unit_test(a_segment_that_comes_back_is_drained_on),
 	};

@@ -49,7 +49,7 @@ static unsigned work(struct fixture *fx, unsigned rounds)
 	struct mcp_copy copy[MCM_FETCH_MAX];
 	unsigned n, sum = 0;
 
-	while (rounds-- && (n = mcm_task_fetch(fx->m, fx->s, 4, copy, from, to))) {
+	while (rounds-- && (n = mcm_task_fetch(fx->m, fx->s, 4, copy, from, to, &(bool){ false }))) {
 		for (unsigned i = 0; i < n; i++) {
 			struct mcp_copied done = { .put = copy[i].put, .crc = copy[i].crc };
 
@@ -84,7 +84,7 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
 	assert_int_equal(work(&fx, 3), 12);
 	/* Killed in the middle of some. */
-	assert_int_equal(mcm_task_fetch(fx.m, fx.s, 4, copy, from, to), 4);
+	assert_int_equal(mcm_task_fetch(fx.m, fx.s, 4, copy, from, to, &(bool){ false }), 4);
 	jx_answer(&fx);
 	again(&fx);
 	assert_int_equal(status_of(&fx, id), MCP_TASK_RUNNING);
