@@ -138,12 +138,13 @@ static void *monitor_run(void *arg)
 	uint64_t next_summary = mc_now_ms() + SUMMARY_PERIOD_MS, next_pins = 0;
 	struct mcm *m = arg;
 	char last[MCM_SUMMARY_MAX] = "";
+	bool more = false;
 
-	while (!mc_stop_wait(&m->monitor_stop, mcm_tick_ms(m))) {
+	while (!mc_stop_wait(&m->monitor_stop, more ? 0 : mcm_tick_ms(m))) {
 		mcm_clock_tick(m);
 		mcm_liveness_tick(m);
-		if (mc_now_ms() >= next_pins) {
-			mcm_pins_tick(m);
+		if (more || mc_now_ms() >= next_pins) {
+			more = mcm_pins_tick(m);
 			next_pins = mc_now_ms() + pins_period_ms(m);
 		}
 		mcm_puts_tick(m);

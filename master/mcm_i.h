@@ -69,6 +69,7 @@ struct mcm {
 	uint64_t held_from_ms;
 	uint64_t tick_ns;		/* when it last ran */
 	uint64_t due_ms;		/* nobody falls silent before */
+	uint64_t pins_turn;		/* counts its looks at the sessions' leases */
 	/* owned by who starts and stops */
 	struct mc_stop monitor_stop, evictor_stop;
 	pthread_t monitor, evictor;

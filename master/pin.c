@@ -17,6 +17,8 @@
 #include "master/session.h"
 
 #define PINS_MIN 64
+#define EXPIRE_MOST 1000	/* leases of a session that are dropped at a time: it waits, and so does its end */
+#define EXPIRE_TICK 16384	/* and of all, before the monitor looks after other things */
 
 MC_GAUGE(pins, "mooncake_master_pins", "", "Objects that readers hold, leases included")
 MC_COUNTER(expired, "mooncake_master_leases_expired_total", "",
@@ -131,23 +133,49 @@ void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)
 	lease_append(s, (uint32_t)pin);
 }
 
-void mcm_pins_tick(struct mcm *m)
+/* The next session that has not had this turn, locked: so it stays, though others come and go meanwhile.  NULL: all had
+ * it. */
+static struct mcm_session *next_session(struct mcm *m, uint64_t turn)
 {
 	struct mcm_session *s;
-	struct mc_list *pos;
-	uint64_t now;
 
 	MC_LOCKED(&m->sessions_lock);
-	mc_list_for_each(pos, &m->sessions) {
-		s = mc_container_of(pos, struct mcm_session, link);
+	if (mc_list_empty(&m->sessions))
+		return NULL;
+	s = mc_list_first(&m->sessions, struct mcm_session, link);
+	if (s->turn == turn)
+		return NULL;
+	s->turn = turn;
+	/* Those that the next tick begins with stand first. */
+	mc_list_remove(&s->link);
+	mc_list_push_back(&m->sessions, &s->link);
+	pthread_mutex_lock(&s->lock);
+	return s;
+}
+
+static bool has_expired(const struct mcm_session *s, uint64_t now)
+{
+	return s->lease_first && s->pin[s->lease_first].until_ms <= now;
+}
+
+bool mcm_pins_tick(struct mcm *m)
+{
+	uint64_t turn = ++m->pins_turn, now;
+	struct mcm_session *s;
+	unsigned n, all = 0;
+	bool more = false;
+
+	while (all < EXPIRE_TICK && (s = next_session(m, turn))) {
 		now = mcm_now_ms(m);
-		pthread_mutex_lock(&s->lock);
-		while (s->lease_first && s->pin[s->lease_first].until_ms <= now) {
+		for (n = 0; n < EXPIRE_MOST && has_expired(s, now); n++) {
 			mc_metric_add(&expired, 1);
 			pin_drop(m, s, s->lease_first);
 		}
+		more |= has_expired(s, now);
 		pthread_mutex_unlock(&s->lock);
+		all += n;
 	}
+	return more || all >= EXPIRE_TICK;
 }
 
 /* ---- sessions ---- */
@@ -177,6 +205,9 @@ void mcm_session_free(struct mcm *m, struct mcm_session *s)
 	pthread_mutex_lock(&m->sessions_lock);
 	mc_list_remove(&s->link);
 	pthread_mutex_unlock(&m->sessions_lock);
+	/* The monitor may be at it still; it does not find it again. */
+	pthread_mutex_lock(&s->lock);
+	pthread_mutex_unlock(&s->lock);
 	/* First, because tasks give back the pins of their copies. */
 	mcm_puts_abandon(m, s);
 	mcm_tasks_session_gone(m, s);

@@ -38,6 +38,7 @@ struct mcm_session {
 	unsigned fetch_parts;	/* those of its TASK_FETCH that are done (service_task.c); 0: none goes on */
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;
+	uint64_t turn;		/* of the monitor's, the last one that it had */
 	unsigned n_units;	/* copies under way that it has fetched; atomic */
 	/* guarded by the put shard's lock */
 	uint32_t puts;
@@ -65,7 +66,7 @@ void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);
 
 /* ---- no lock held ---- */
 
-/* Drop pins whose lease has run out, in all sessions. */
-void mcm_pins_tick(struct mcm *m);
+/* For the monitor: drop pins whose lease has run out, some of each session.  True: there may be more of them. */
+bool mcm_pins_tick(struct mcm *m);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "proto/rpc_server.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -176,6 +178,74 @@ static void test_renewed(void **state)
 	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), 0);
 	/* Its pin is unknown now; nothing happens. */
 	fx_release(&fx, fx.s, o.pin);
+	fx_down(&fx);
+}
+
+static void *expire(void *arg)
+{
+	struct fixture *fx = arg;
+
+	while (mcm_pins_tick(fx->m))
+		;
+	return NULL;
+}
+
+struct ending {
+	struct fixture *fx;
+	struct mcm_session *s;
+};
+
+static void *end_session(void *arg)
+{
+	struct ending *e = arg;
+
+	fx_session_end(e->fx, e->s);
+	return NULL;
+}
+
+/* However many there are, nobody who comes or goes waits for all of them. */
+static void leases_end_some_at_a_time(void **state)
+{
+	static const char *const pins = "mooncake_master_pins";
+	pthread_t monitor, leaver;
+	struct mcm_shard *sh;
+	struct mcp_object o;
+	struct fixture fx;
+	struct ending e;
+	int64_t before;
+	uint64_t ms;
+	unsigned i;
+
+	(void)state;
+	fx_up(&fx, 1, 64 * KIB, no_background);
+	e = (struct ending){ &fx, fx_session(&fx, 2) };
+	before = fx_metric(pins);
+	assert_int_equal(fx_put(&fx, "a", 64 * KIB, 0), 0);
+	for (i = 0; i < 2500; i++)
+		assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &o, NULL), 0);
+	for (i = 0; i < 1500; i++)
+		assert_int_equal(fx_pin(&fx, e.s, "a", MCP_GET_LEASE, &o, NULL), 0);
+	for (ms = 0; ms <= fx.conf.default_kv_lease_ttl; ms += mcm_tick_ms(fx.m)) {
+		mc_clock_advance(mcm_tick_ms(fx.m) * MC_NS_PER_MS);
+		mcm_clock_tick(fx.m);
+	}
+	assert_true(mcm_pins_tick(fx.m));
+	assert_int_equal(fx_metric(pins) - before, 1500 + 500);
+
+	/* It stands still in the middle of one session, then of the other, which ends. */
+	sh = mcm_index_shard(&fx.m->index, mcm_index_hash(&fx.m->index, "a", 1));
+	pthread_mutex_lock(&sh->lock);
+	assert_int_equal(pthread_create(&monitor, NULL, expire, &fx), 0);
+	while (fx_metric(pins) - before == 1500 + 500)
+		sched_yield();
+	assert_int_equal(pthread_mutex_trylock(&fx.m->sessions_lock), 0);
+	pthread_mutex_unlock(&fx.m->sessions_lock);
+	assert_int_equal(pthread_create(&leaver, NULL, end_session, &e), 0);
+	pthread_mutex_unlock(&sh->lock);
+	pthread_join(monitor, NULL);
+	pthread_join(leaver, NULL);
+	assert_int_equal(fx_metric(pins), before);
+	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), 0);
 	fx_down(&fx);
 }
 
@@ -677,6 +747,7 @@ int main(void)
 		cmocka_unit_test(test_short_holds),
 		cmocka_unit_test(test_pins_of_other_connections),
 		cmocka_unit_test(test_renewed),
+		cmocka_unit_test(leases_end_some_at_a_time),
 		cmocka_unit_test(test_hard_pins_stay),
 		cmocka_unit_test(test_soft_pins_last),
 		cmocka_unit_test(test_soft_pins_not_allowed),

@@ -206,7 +206,8 @@ void fx_advance(struct fixture *fx, uint64_t ms)
 		mc_clock_advance(step * MC_NS_PER_MS);
 		mcm_clock_tick(fx->m);
 		mcm_liveness_tick(fx->m);
-		mcm_pins_tick(fx->m);
+		while (mcm_pins_tick(fx->m))
+			;
 		mcm_puts_tick(fx->m);
 	}
 	while (mcm_evict_background(fx->m))
