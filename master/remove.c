@@ -22,6 +22,7 @@
 #define MATCH_LIMIT 100000	/* steps of the matcher per key: no pattern may stop the master */
 #define MATCH_HEAP_KIB 256
 #define BATCH 256	/* objects looked at before those that match are removed */
+#define BATCH_MATCHED 8	/* the same with a pattern, which may take a millisecond or two for each of them */
 #define SLICE_NS (500 * 1000)	/* of a removal in parts: others wait for it */
 #define EQUAL 16	/* room for more of the same hash */
 
@@ -231,6 +232,7 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 		.m = m, .prefix = rq->prefix, .keep_text = rq->pattern.len,
 		.all_tenants = rq->flags & MCP_REMOVE_TENANTS,
 	};
+	unsigned batch = rq->pattern.len ? BATCH_MATCHED : BATCH;
 	uint64_t pos = rq->sliced ? rq->at : 0, began = mc_now_ns();
 	struct pattern p = { 0 };
 	int r = 0;
@@ -248,7 +250,7 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 	while (r == 0 && pos < MCM_TABLE_END) {
 		mt.n = 0;
 		mt.text_len = 0;
-		mcm_index_scan(&m->index, &pos, BATCH, collect, &mt);
+		mcm_index_scan(&m->index, &pos, batch, collect, &mt);
 		r = mt.error;
 		if (r == 0)
 			ret->removed += remove_batch(m, &mt, &p, rq->flags, &r);

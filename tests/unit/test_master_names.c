@@ -550,6 +550,33 @@ static void test_short_holds(void **state)
 	fx_down(&fx);
 }
 
+/* Each key costs as much as a pattern may: others do not wait for hundreds of them. */
+static void test_remove_in_parts(void **state)
+{
+	struct mcp_remove_match rq = { .pattern = fx_bytes("^[0-9]+/(a|aa)+$"), .sliced = 1 };
+	struct mcp_remove_match_reply reply;
+	unsigned keys = 256, parts = 0, i;
+	struct fixture fx;
+	char key[64];
+
+	(void)state;
+	fx_up(&fx, 1, 1 << 20, NULL);
+	for (i = 0; i < keys; i++) {
+		sprintf(key, "%u/aaaaaaaaaaaaaaaaaaaa%c", i, i ? 'b' : 'a');
+		assert_int_equal(fx_put(&fx, key, 0, 0), 0);
+	}
+	mc_clock_real();
+	do {
+		assert_int_equal(mcm_remove_part(fx.m, &rq, &reply), 0);
+		rq.at = reply.at;
+		parts++;
+	} while (reply.at);
+	mc_clock_fake(1000 * MC_NS_PER_SEC);
+	assert_in_range(parts, keys / 16, keys);
+	assert_int_equal(mcm_index_count(&fx.m->index), keys - 1);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -564,6 +591,7 @@ int main(void)
 		cmocka_unit_test(test_rename_order),
 		cmocka_unit_test(test_remove_match),
 		cmocka_unit_test(test_short_holds),
+		cmocka_unit_test(test_remove_in_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
