@@ -125,19 +125,41 @@ void mc_stop_kick(struct mc_stop *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool mc_stop_wait(struct mc_stop *s, uint64_t ms)
+/* @ms from now, on the clock itself: mc_now_ns() need not be it in tests. */
+static struct timespec due_in(clockid_t clock, uint64_t ms)
 {
 	struct timespec due;
-	bool stopping;
 	uint64_t ns;
 
-	/* The kernel's clock, not mc_now_ns(): it is the one that the condition sleeps on. */
-	clock_gettime(CLOCK_MONOTONIC, &due);
+	clock_gettime(clock, &due);
 	if (ms > WAIT_MAX_MS)
 		ms = WAIT_MAX_MS;
 	ns = (uint64_t)due.tv_nsec + ms % 1000 * MC_NS_PER_MS;
 	due.tv_sec += (time_t)(ms / 1000 + ns / MC_NS_PER_SEC);
 	due.tv_nsec = (long)(ns % MC_NS_PER_SEC);
+	return due;
+}
+
+int mc_lock_until(pthread_mutex_t *m, uint64_t deadline)
+{
+	struct timespec due;
+
+	if (pthread_mutex_trylock(m) == 0)
+		return 0;
+#ifdef __SANITIZE_THREAD__
+	/* The sanitizer of gcc 12 does not know pthread_mutex_clocklock(). */
+	due = due_in(CLOCK_REALTIME, (uint64_t)mc_deadline_left_ms(deadline));
+	return -pthread_mutex_timedlock(m, &due);
+#else
+	due = due_in(CLOCK_MONOTONIC, (uint64_t)mc_deadline_left_ms(deadline));
+	return -pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &due);
+#endif
+}
+
+bool mc_stop_wait(struct mc_stop *s, uint64_t ms)
+{
+	struct timespec due = due_in(CLOCK_MONOTONIC, ms);
+	bool stopping;
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->stopping && !s->kicked)

@@ -15,6 +15,9 @@ int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), vo
  * answer others.  Its share of the processor stays the same.  Kernels before 6.12 know no such wish. */
 void mc_thread_prompt(void);
 
+/* Lock @m by @deadline on the mc_now_ns() scale: 0, or -ETIMEDOUT and it is not locked. */
+int mc_lock_until(pthread_mutex_t *m, uint64_t deadline);
+
 /* A flag that ends waits: worker threads sleep on it, shutdown sets it. */
 struct mc_stop {
 	pthread_mutex_t lock;

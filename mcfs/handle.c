@@ -16,9 +16,6 @@
 #include "mcfs/stream.h"
 #include "node/node.h"
 
-/* A name with more writers than this at a time shows some of them only. */
-#define WRITERS_LOOKED_AT 32
-
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
 {
 	struct mcfs_handle *h = calloc(1, sizeof(*h));
@@ -156,16 +153,12 @@ struct mcfs_writer *mcfs_handle_writer_on(struct mcfs *fs, const struct mcfs_ino
 
 struct mcfs_writer *mcfs_handle_pending(struct mcfs *fs, struct mcs_key key)
 {
-	struct mcfs_writer *w[WRITERS_LOOKED_AT], *found = NULL;
-	size_t n = mcfs_writers_of(&fs->versions, key.data, key.len, w, WRITERS_LOOKED_AT);
+	struct mcfs_writer *w = NULL;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!found && w[i]->inode && mcfs_writer_pending(w[i]))
-			found = w[i];
-		else
-			mcfs_writer_unref(w[i]);
-	}
-	return found;
+	while ((w = mcfs_writer_next(&fs->versions, w, key)))
+		if (w->inode && mcfs_writer_pending(w))
+			break;
+	return w;
 }
 
 struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_inode *in)

@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/hash.h"
+#include "common/thread.h"
 #include "mcfs/reply.h"
 
 /* A put gets this much more time per this many bytes than an operation has by itself. */
@@ -60,6 +61,16 @@ static void touched(struct mcfs_writer *w)
 	show(w);
 }
 
+static void init_cond(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
 		    struct mcfs_writer **ret)
 {
@@ -90,6 +101,7 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->mtime_ms = mc_wall_ns() / MC_NS_PER_MS;
 	mcfs_stage_init(&w->stage, env->pool);
 	mcfs_carry_init(w);
+	init_cond(&w->let_go);
 	if (args->base)
 		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
 	show(w);
@@ -99,6 +111,12 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	/* In a handle it is found by others. */
 	__atomic_store_n(ret, w, __ATOMIC_RELEASE);
 	return 0;
+}
+
+void mcfs_writer_ref(struct mcfs_writer *w)
+{
+	MC_LOCKED(&w->env->names);
+	w->refs++;
 }
 
 void mcfs_writer_unref(struct mcfs_writer *w)
@@ -116,33 +134,40 @@ void mcfs_writer_unref(struct mcfs_writer *w)
 		return;
 	mcfs_carry_done(w);
 	mcfs_stage_clear(&w->stage);
+	pthread_cond_destroy(&w->let_go);
 	pthread_mutex_destroy(&w->lock);
 	free(w->key);
 	free(w);
 }
 
-size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len,
-		       struct mcfs_writer **ret, size_t max)
+struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_writer *prev, struct mcs_key key)
 {
-	struct mc_list *pos;
+	struct mcfs_writer *found = NULL;
 	uint64_t hash;
-	size_t n = 0;
 
-	MC_LOCKED(&env->names);
-	if (mc_list_empty(&env->writers))
-		return 0;
-	hash = mc_hash(key, len, 0);
-	mc_list_for_each(pos, &env->writers) {
-		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+	pthread_mutex_lock(&env->names);
+	if (!mc_list_empty(&env->writers)) {
+		hash = mc_hash(key.data, key.len, 0);
+		for (struct mc_list *pos = prev ? prev->link.next : env->writers.next; pos != &env->writers && !found;
+		     pos = pos->next) {
+			struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
 
-		if (w->key_hash != hash || w->key_len != len || memcmp(w->key, key, len) != 0)
-			continue;
-		if (n == max)
-			break;
-		w->refs++;
-		ret[n++] = w;
+			if (w->key_hash == hash && w->key_len == key.len && memcmp(w->key, key.data, key.len) == 0)
+				found = w;
+		}
+		if (found)
+			found->refs++;
 	}
-	return n;
+	pthread_mutex_unlock(&env->names);
+	mcfs_writer_unref(prev);
+	return found;
+}
+
+int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline)
+{
+	int r = mc_lock_until(&w->lock, deadline);
+
+	return r < 0 ? mc_fail(r, "a commit of the same file is under way") : 0;
 }
 
 bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len)
@@ -428,6 +453,13 @@ static int commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline
 	return 0;
 }
 
+/* Before anything that may publish: the name may be about to change. */
+static void wait_for_name(struct mcfs_writer *w)
+{
+	while (w->holder)
+		pthread_cond_wait(&w->let_go, &w->lock);
+}
+
 /* Another process: a pipeline's part, or a child that inherited the descriptor.  Its closes say
  * nothing about the file; its violent death does, when it was the one who wrote. */
 static int flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
@@ -455,6 +487,7 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 	bool dead = fate == MCFS_DIED || fate == MCFS_GONE;
 
 	MC_LOCKED(&w->lock);
+	wait_for_name(w);
 	w->flushed = true;
 	if (!mcfs_caller_is(w->pid, tid))
 		return flush_other(w, tid, fate);
@@ -492,6 +525,7 @@ static int sync_locked(struct mcfs_writer *w, const char *when, uint64_t deadlin
 int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
 {
 	MC_LOCKED(&w->lock);
+	wait_for_name(w);
 	return sync_locked(w, "fsync", deadline);
 }
 
@@ -500,6 +534,7 @@ int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
 	int before, r;
 
 	MC_LOCKED(&w->lock);
+	wait_for_name(w);
 	before = w->failed;
 	/* Another thread's fsync(2), or the last close, may have been faster. */
 	r = before || mcfs_writer_pending(w) ? sync_locked(w, "rename", deadline) : 0;
@@ -531,6 +566,7 @@ static int end(struct mcfs_writer *w, const char *when, bool publish, uint64_t d
 int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
 {
 	MC_LOCKED(&w->lock);
+	wait_for_name(w);
 	return end(w, "release", trusted(w, fate), deadline);
 }
 
@@ -548,6 +584,7 @@ bool mcfs_writer_end(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadli
 	bool pending, publish;
 
 	MC_LOCKED(&w->lock);
+	wait_for_name(w);
 	pending = mcfs_writer_pending(w);
 	publish = trusted(w, fate) && complete(w, fate);
 	(void)end(w, "unmount", publish, deadline);
@@ -561,21 +598,10 @@ void mcfs_writer_revoke(struct mcfs_writer *w)
 	give_up(w);
 }
 
-bool mcfs_writer_unlink(struct mcfs_writer *w)
+void mcfs_writer_unlink(struct mcfs_writer *w)
 {
-	bool was;
-
 	MC_LOCKED(&w->lock);
-	was = w->unlinked;
 	w->unlinked = true;
-	show(w);
-	return !was;
-}
-
-void mcfs_writer_relink(struct mcfs_writer *w)
-{
-	MC_LOCKED(&w->lock);
-	w->unlinked = false;
 	show(w);
 }
 

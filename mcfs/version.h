@@ -26,6 +26,7 @@
 #include "mcfs/object.h"
 #include "mcfs/stage.h"
 
+struct mcfs_hold;
 struct mcfs_inode;
 struct mcfs_op;
 
@@ -75,11 +76,16 @@ struct mcfs_writer {
 	int failed;			/* 0, or why nothing is published any more */
 	unsigned put_flags;		/* MCS_PUT_*_PIN of the next commits */
 	unsigned replicas;		/* copies, 0: the default */
+	pthread_cond_t let_go;		/* nobody holds the name any more; monotonic clock */
 
 	/* changed under lock and env->names: either is enough to read */
 	char *key;
 	size_t key_len;
 	uint64_t key_hash;
+
+	/* changed under lock, atomic for a holder that asks whether it is itself */
+	struct mcfs_hold *holder;	/* whoever would publish waits for it (hold.h); NULL: none */
+	struct mc_list held;		/* the holder's */
 
 	/* atomic, for those who only look */
 	unsigned pending;		/* MCFS_PENDING_*: what its name does not show yet */
@@ -108,11 +114,13 @@ struct mcfs_writer_args {
 /* The new writer is on env->writers and has one reference. */
 int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
 		    struct mcfs_writer **ret);
+void mcfs_writer_ref(struct mcfs_writer *w);
 void mcfs_writer_unref(struct mcfs_writer *w);
-/* The writers under a name, each with one more reference, newest first: at most @max of them go to
- * @ret, and their number comes back. */
-size_t mcfs_writers_of(struct mcfs_version_env *env, const void *key, size_t len,
-		       struct mcfs_writer **ret, size_t max);
+/* The newest writer under a name, or, in exchange for the reference on @prev, the next older one.  With a reference;
+ * NULL: there is no more. */
+struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_writer *prev, struct mcs_key key);
+/* Its lock, for who must not wait for a commit as long as that takes: 0, or -ETIMEDOUT. */
+int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline);
 
 /* These wait for each other and for commits: @op (NULL: none) is claimed before anything is changed.  -EINTR: it was
  * answered before that, and nothing is. */
@@ -167,10 +175,9 @@ static inline bool mcfs_writer_pending(const struct mcfs_writer *w)
  * between the two. */
 uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_t len);
 
-/* The name was removed or taken by another file: nothing is published any more.  False: it had been already. */
-bool mcfs_writer_unlink(struct mcfs_writer *w);
-/* It was not removed after all. */
-void mcfs_writer_relink(struct mcfs_writer *w);
+/* The name was removed or taken by another file: nothing is published any more.  For this and the next a hold keeps
+ * commits away (hold.h). */
+void mcfs_writer_unlink(struct mcfs_writer *w);
 /* Its name changes to @to: 0 or -ENOMEM.  Nothing is published. */
 int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len);
 

@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/thread.h"
 
 /* A day is as good as never for one wait: all waits here are in loops. */
 #define MCP_WAIT_MAX_NS (86400 * MC_NS_PER_SEC)
@@ -37,30 +38,10 @@ static inline struct timespec mcp_monotonic(uint64_t deadline)
 			    mcp_left_ns(deadline));
 }
 
-#ifdef __SANITIZE_THREAD__
-/* The sanitizer of gcc 12 does not know pthread_mutex_clocklock(). */
-static inline int mcp_clocklock(pthread_mutex_t *m, uint64_t deadline)
-{
-	struct timespec due, now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	due = mcp_timespec((uint64_t)now.tv_sec * MC_NS_PER_SEC + (uint64_t)now.tv_nsec +
-			   mcp_left_ns(deadline));
-	return pthread_mutex_timedlock(m, &due);
-}
-#else
-static inline int mcp_clocklock(pthread_mutex_t *m, uint64_t deadline)
-{
-	struct timespec due = mcp_monotonic(deadline);
-
-	return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &due);
-}
-#endif
-
 /* 0 with the lock held, or -MC_ETIMEDOUT. */
 static inline int mcp_lock_until(pthread_mutex_t *m, uint64_t deadline)
 {
-	if (pthread_mutex_trylock(m) == 0 || mcp_clocklock(m, deadline) == 0)
+	if (mc_lock_until(m, deadline) == 0)
 		return 0;
 	return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
 }

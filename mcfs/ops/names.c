@@ -9,9 +9,8 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
+#include "mcfs/hold.h"
 #include "mcfs/ops/ops.h"
-
-#define WRITERS_AT_ONCE 64
 
 static int child_dir_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
 			 struct mcfs_key *ret)
@@ -84,30 +83,25 @@ void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 {
-	struct mcfs_writer *w[WRITERS_AT_ONCE];
 	const unsigned flags = op->fs->rm == MCFS_RM_FORCE ? MCS_REMOVE_FORCE : 0;
-	bool ours[WRITERS_AT_ONCE], pending = false;
-	size_t n;
+	const struct mcs_key name = mcfs_key_of(key);
+	struct mcfs_hold hold;
+	bool pending;
 	int r;
 
 	if (op->fs->rm == MCFS_RM_DENY)
 		return mc_fail(-EPERM, "nothing is removed here: rm=deny");
-	n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
-
-	/* Before the object goes, so that none of them brings it back. */
-	for (size_t i = 0; i < n; i++) {
-		pending |= mcfs_writer_pending(w[i]);
-		ours[i] = mcfs_writer_unlink(w[i]);
-	}
+	r = mcfs_hold_begin(&hold, &op->fs->versions, &name, 1, op->deadline);
+	if (r < 0)
+		return r;
+	pending = mcfs_hold_pending(&hold, name, false);
 	r = mc_fault("mcfs.names.remove");
 	if (r == 0)
-		r = mcs_remove(op->fs->store, mcfs_key_of(key), flags, mcfs_op_left_ms(op));
-	for (size_t i = 0; i < n; i++) {
-		/* It goes on being what the name shows: a close would lie that published nothing. */
-		if (r < 0 && mcs_errno(r) != ENOENT && ours[i])
-			mcfs_writer_relink(w[i]);
-		mcfs_writer_unref(w[i]);
-	}
+		r = mcs_remove(op->fs->store, name, flags, mcfs_op_left_ms(op));
+	/* After another failure a close that published nothing would lie. */
+	if (r == 0 || mcs_errno(r) == ENOENT)
+		mcfs_hold_unlink(&hold, name);
+	mcfs_hold_end(&hold);
 	return pending && mcs_errno(r) == ENOENT ? 0 : r;
 }
 

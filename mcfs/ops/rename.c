@@ -12,90 +12,73 @@
 #include <stdio.h>
 
 #include "common/err.h"
+#include "common/fault.h"
 #include "mcfs/handle.h"
+#include "mcfs/hold.h"
 #include "mcfs/ops/ops.h"
-
-#define WRITERS_AT_ONCE 64
 
 struct renaming {
 	struct mcfs_op *op;
-	const struct mcfs_key *from, *to;
+	struct mcs_key from, to;
 	bool noreplace;
-	struct mcfs_writer *w[WRITERS_AT_ONCE];	/* under the old name, newest first */
-	size_t n;
-	/* those under the new name */
-	struct mcfs_writer *over[WRITERS_AT_ONCE];
-	size_t nover;
 };
 
-/* The writer that a rename by @op's caller is about: its own thread's, else its process's. */
+/* The writer that a rename by @op's caller is about: its own thread's, else its process's.  With a reference. */
 static struct mcfs_writer *find_own(const struct renaming *rn)
 {
-	struct mcfs_writer *found = NULL;
+	struct mcfs_writer *found = NULL, *w = NULL;
+	const pid_t tid = rn->op->ctx.pid;
 
-	for (size_t i = 0; i < rn->n; i++) {
-		struct mcfs_writer *w = rn->w[i];
-
-		if (!mcfs_writer_pending(w) || mcfs_writer_overtaken(w) || !mcfs_caller_is(w->pid, rn->op->ctx.pid))
+	while ((w = mcfs_writer_next(&rn->op->fs->versions, w, rn->from))) {
+		if (!mcfs_writer_pending(w) || mcfs_writer_overtaken(w) || !mcfs_caller_is(w->pid, tid))
 			continue;
-		if (w->tid == rn->op->ctx.pid)
+		if (w->tid == tid) {
+			mcfs_writer_unref(found);
 			return w;
-		if (!found)
+		}
+		if (!found) {
 			found = w;
+			mcfs_writer_ref(found);
+		}
 	}
 	return found;
 }
 
-/* The new name is taken: files that were being written under it when this began lose it. */
-static void displace(const struct renaming *rn)
+static int publish_own(const struct renaming *rn)
 {
-	for (size_t i = 0; i < rn->nover; i++)
-		(void)mcfs_writer_unlink(rn->over[i]);
-}
+	struct mcfs_writer *own = find_own(rn);
+	int r = own ? mcfs_writer_publish(own, rn->op->deadline) : 0;
 
-/* Who has the file open that was renamed has it under the new name.  Two writers of one name are two files: of those
- * the other one keeps the old name. */
-static int carry_along(const struct renaming *rn)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < rn->n && r == 0; i++)
-		if (!mcfs_writer_is_apart(rn->w[i]))
-			r = mcfs_writer_rename(rn->w[i], rn->to->data, rn->to->len);
+	mcfs_writer_unref(own);
 	return r;
 }
 
-static int rename_committed(const struct renaming *rn)
+static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 {
-	const struct mcfs_version_env *env = &rn->op->fs->versions;
 	unsigned flags = rn->noreplace ? MCS_RENAME_NOREPLACE : 0;
-	uint32_t commits;
-	bool pending;
-	int r;
+	int r = mcs_rename(rn->op->fs->store, rn->from, rn->to, flags, mcfs_op_left_ms(rn->op));
 
-	do {
-		commits = mcfs_commits(env, rn->from->data, rn->from->len);
-		r = mcs_rename(rn->op->fs->store, mcfs_key_of(rn->from), mcfs_key_of(rn->to), flags,
-			       mcfs_op_left_ms(rn->op));
-		pending = false;
-		for (size_t i = 0; i < rn->n; i++)
-			pending |= mcfs_writer_pending(rn->w[i]);
-	} while (mcs_errno(r) == ENOENT && !pending &&
-		 commits != mcfs_commits(env, rn->from->data, rn->from->len));
+	MC_FAULT_POINT("mcfs.rename.asked");
 	/* A file that exists by its writer only takes the name and shows it when it is closed. */
-	if (r < 0 && !(pending && mcs_errno(r) == ENOENT))
+	if (mcs_errno(r) == ENOENT && mcfs_hold_pending(hold, rn->from, true))
+		r = 0;
+	if (r < 0)
 		return r;
-	displace(rn);
-	return carry_along(rn);
+	/* The name is taken: what is being written under it loses it. */
+	mcfs_hold_unlink(hold, rn->to);
+	return mcfs_hold_rename(hold, rn->from, rn->to);
 }
 
 static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,
 		       bool noreplace)
 {
 	const bool immutable = mcfs_live(&op->fs->conf.immutable);
-	struct renaming rn = { .op = op, .from = from, .to = to, .noreplace = noreplace || immutable };
-	struct mcfs_writer *own;
+	const struct mcs_key both[] = { mcfs_key_of(from), mcfs_key_of(to) };
+	struct renaming rn = {
+		.op = op, .from = both[0], .to = both[1], .noreplace = noreplace || immutable,
+	};
 	struct mcfs_found found;
+	struct mcfs_hold hold;
 	int r;
 
 	if (immutable && !noreplace) {
@@ -105,16 +88,13 @@ static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const st
 		if (mcs_errno(r) != ENOENT)
 			return r;
 	}
-	rn.n = mcfs_writers_of(&op->fs->versions, from->data, from->len, rn.w, WRITERS_AT_ONCE);
-	rn.nover = mcfs_writers_of(&op->fs->versions, to->data, to->len, rn.over, WRITERS_AT_ONCE);
-	own = find_own(&rn);
-	r = own ? mcfs_writer_publish(own, op->deadline) : 0;
+	r = publish_own(&rn);
 	if (r == 0)
-		r = rename_committed(&rn);
-	for (size_t i = 0; i < rn.n; i++)
-		mcfs_writer_unref(rn.w[i]);
-	for (size_t i = 0; i < rn.nover; i++)
-		mcfs_writer_unref(rn.over[i]);
+		r = mcfs_hold_begin(&hold, &op->fs->versions, both, 2, op->deadline);
+	if (r < 0)
+		return r;
+	r = rename_held(&rn, &hold);
+	mcfs_hold_end(&hold);
 	return r;
 }
 
@@ -160,17 +140,13 @@ static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key
 /* A writer's file has an inode for each who looks it up, so that the kernel cannot tell that both names are one. */
 static int rename_to_itself(struct mcfs_op *op, const struct mcfs_key *key, bool noreplace)
 {
-	struct mcfs_writer *w[WRITERS_AT_ONCE];
+	struct mcfs_writer *w = NULL;
 	struct mcfs_found found;
 	bool pending = false;
-	size_t n;
 	int r;
 
-	n = mcfs_writers_of(&op->fs->versions, key->data, key->len, w, WRITERS_AT_ONCE);
-	for (size_t i = 0; i < n; i++) {
-		pending |= mcfs_writer_pending(w[i]);
-		mcfs_writer_unref(w[i]);
-	}
+	while ((w = mcfs_writer_next(&op->fs->versions, w, mcfs_key_of(key))))
+		pending |= mcfs_writer_pending(w);
 	r = pending ? 0 : mcfs_find(op, key, &found);
 	return r == 0 && noreplace ? -EEXIST : r;
 }

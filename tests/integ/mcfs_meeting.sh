@@ -7,8 +7,16 @@ requires python3
 # The first commit takes its time; the second one, of a rename, fails, as does the first removal.
 MC_FAULTS=mcfs.version.put=delay:5000@1,mcfs.version.put=error:EIO@2,mcfs.names.remove=error:EIO@1 \
 	start_standalone "$tmp/mnt" --global_segment_size=64MiB --timeout=60s
-timeout 60 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt" || fail "mcfs_meeting.py"
+timeout 60 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt" own || fail "mcfs_meeting.py own"
 unmount "$tmp/mnt"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
+
+# The same with commits by other processes.
+MC_FAULTS=mcfs.version.put=delay:3000@1,mcfs.version.put=delay:3000@3,mcfs.version.put=delay:3000@5,\
+mcfs.rename.asked=delay:3000@4 \
+	start_standalone "$tmp/mnt4" --global_segment_size=64MiB --timeout=60s
+timeout 120 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt4" others || fail "mcfs_meeting.py others"
+unmount "$tmp/mnt4"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
 # A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.

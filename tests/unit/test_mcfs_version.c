@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 
+#include "mcfs/hold.h"
 #include "mcfs/reply.h"
 
 static void a_close_publishes_once(void **state)
@@ -433,7 +435,7 @@ static void an_unlinked_file_publishes_nothing(void **state)
 	char buf[8];
 
 	vx_write(w, 0, "x");
-	assert_true(mcfs_writer_unlink(w));
+	mcfs_writer_unlink(w);
 	assert_false(mcfs_writer_pending(w));
 	assert_int_equal(vx_flush(w), 0);
 	vx_write(w, 1, "y");
@@ -443,15 +445,78 @@ static void an_unlinked_file_publishes_nothing(void **state)
 	vx_stored(f, "k", NULL);
 }
 
-static void a_name_that_was_not_removed_is_published(void **state)
-{
-	struct mcfs_writer *w = vx_create(*state, "k");
+struct slow_put {
+	struct mcfs_writer *w;
+	sem_t begun, go_on;
+};
 
-	assert_true(mcfs_writer_unlink(w));
-	assert_false(mcfs_writer_unlink(w));
-	mcfs_writer_relink(w);
-	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
-	vx_stored(*state, "k", "");
+static void slow_put(void *arg)
+{
+	struct slow_put *s = arg;
+
+	sem_post(&s->begun);
+	sem_wait(&s->go_on);
+}
+
+static void *flush_slowly(void *arg)
+{
+	struct slow_put *s = arg;
+
+	assert_int_equal(mcfs_writer_flush(s->w, getpid(), MCFS_ALIVE, DEADLINE), 0);
+	return NULL;
+}
+
+/* It is not held while its commit is under way, nor is what is written beside it. */
+static void a_name_is_held_between_commits(void **state)
+{
+	const struct mcs_key names[] = { { "other", 5 }, { "k", 1 } };
+	struct vx *f = *state;
+	struct slow_put s = { .w = vx_create(f, "k") };
+	struct mcfs_writer *other = vx_create(f, "other");
+	struct mcfs_hold h;
+	pthread_t thread;
+
+	sem_init(&s.begun, 0, 0);
+	sem_init(&s.go_on, 0, 0);
+	vx_write(s.w, 0, "text");
+	fake_mcs_on_put(f->store, slow_put, &s);
+	assert_int_equal(pthread_create(&thread, NULL, flush_slowly, &s), 0);
+	sem_wait(&s.begun);
+	fake_mcs_on_put(f->store, NULL, NULL);
+	assert_int_equal(mcs_errno(mcfs_hold_begin(&h, &f->env, names, 2, mc_deadline_ms(50))), ETIMEDOUT);
+	assert_int_equal(vx_release(other, MCFS_ALIVE), 0);
+	sem_post(&s.go_on);
+	assert_int_equal(mcfs_hold_begin(&h, &f->env, names, 2, DEADLINE), 0);
+	vx_stored(f, "k", "text");
+	assert_false(mcfs_hold_pending(&h, names[1], false));
+	mcfs_hold_end(&h);
+	pthread_join(thread, NULL);
+	assert_int_equal(vx_release(s.w, MCFS_ALIVE), 0);
+	sem_destroy(&s.begun);
+	sem_destroy(&s.go_on);
+}
+
+/* However many there are. */
+static void all_writers_of_a_name_lose_it(void **state)
+{
+	const struct mcs_key name = { "k", 1 };
+	struct mcfs_writer *w[100], *late;
+	struct vx *f = *state;
+	struct mcfs_hold h;
+
+	for (unsigned i = 0; i < 100; i++)
+		w[i] = vx_create(f, "k");
+	assert_int_equal(mcfs_hold_begin(&h, &f->env, &name, 1, DEADLINE), 0);
+	assert_true(mcfs_hold_pending(&h, name, true));
+	late = vx_create(f, "k");
+	mcfs_hold_unlink(&h, name);
+	assert_false(mcfs_hold_pending(&h, name, false));
+	mcfs_hold_end(&h);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(vx_release(w[i], MCFS_ALIVE), 0);
+	vx_stored(f, "k", NULL);
+	assert_int_equal(vx_release(late, MCFS_ALIVE), 0);
+	vx_stored(f, "k", "");
 }
 
 /* Two try the same name; a rename is about the version of the one who came later and has closed. */
@@ -511,15 +576,15 @@ static void what_was_only_made_is_filled_by_another(void **state)
 static void a_carried_writer_publishes_later(void **state)
 {
 	struct vx *f = *state;
-	struct mcfs_writer *w = vx_create(f, "log"), *found[2];
+	struct mcfs_writer *w = vx_create(f, "log"), *found;
 
 	vx_write(w, 0, "line");
 	assert_int_equal(mcfs_writer_rename(w, "log.1", 5), 0);
 	vx_stored(f, "log.1", NULL);
-	assert_int_equal(mcfs_writers_of(&f->env, "log", 3, found, 2), 0);
-	assert_int_equal(mcfs_writers_of(&f->env, "log.1", 5, found, 2), 1);
-	assert_ptr_equal(found[0], w);
-	mcfs_writer_unref(found[0]);
+	assert_null(mcfs_writer_next(&f->env, NULL, (struct mcs_key){ "log", 3 }));
+	found = mcfs_writer_next(&f->env, NULL, (struct mcs_key){ "log.1", 5 });
+	assert_ptr_equal(found, w);
+	assert_null(mcfs_writer_next(&f->env, found, (struct mcs_key){ "log.1", 5 }));
 	assert_true(mcfs_writers_below(&f->env, "log", 3));
 	assert_false(mcfs_writers_below(&f->env, "dir/", 4));
 	assert_int_equal(vx_flush(w), 0);
@@ -654,7 +719,8 @@ int main(void)
 		VX_TEST(a_failed_release_is_told),
 		VX_TEST(fsync_commits),
 		VX_TEST(an_unlinked_file_publishes_nothing),
-		VX_TEST(a_name_that_was_not_removed_is_published),
+		VX_TEST(a_name_is_held_between_commits),
+		VX_TEST(all_writers_of_a_name_lose_it),
 		VX_TEST(who_came_later_overtakes),
 		VX_TEST(what_was_only_made_is_filled_by_another),
 		VX_TEST(a_carried_writer_publishes_later),
