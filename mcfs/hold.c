@@ -146,3 +146,15 @@ int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_
 	}
 	return r;
 }
+
+void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t generation, bool noreplace)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &h->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
+
+		if (is_named(w, from) && !mcfs_writer_is_apart(w))
+			mcfs_writer_rebase(w, generation, noreplace);
+	}
+}

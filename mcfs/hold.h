@@ -34,5 +34,8 @@ void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key);
 /* Who has the file open that was renamed has it under the new name: 0 or -ENOMEM.  Two writers of one name are two
  * files: of those the other one keeps the old name. */
 int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to);
+/* Before that, when @from has no version that goes along: what has none yet replaces version @generation of the new
+ * name, 0: none, when it is published.  @noreplace: and nothing else. */
+void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t generation, bool noreplace);
 
 #endif

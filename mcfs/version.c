@@ -423,7 +423,10 @@ static int commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 	int r;
 
 	if (!w->base_generation) {
-		r = put(w, 0, deadline);
+		/* When nothing is stored the version is a stranger's, and overtakes nobody who made the name. */
+		r = put(w, MCS_PUT_EXCL, deadline);
+		if (mcs_errno(r) == EEXIST)
+			r = 0;
 	} else {
 		r = mcs_stat(w->env->store, key, &info, mc_deadline_left_ms(deadline));
 		if (r == 0 && info.generation == w->base_generation)
@@ -603,6 +606,13 @@ void mcfs_writer_unlink(struct mcfs_writer *w)
 	MC_LOCKED(&w->lock);
 	w->unlinked = true;
 	show(w);
+}
+
+void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl)
+{
+	MC_LOCKED(&w->lock);
+	w->base_generation = generation;
+	w->excl = excl && w->fresh;
 }
 
 int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len)

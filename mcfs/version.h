@@ -62,7 +62,7 @@ struct mcfs_writer {
 	/* guarded by lock */
 	struct mcfs_stage stage;
 	struct mcfs_carry carry;
-	uint64_t base_generation;	/* of the version that the name had at open, 0: none */
+	uint64_t base_generation;	/* of the version that the name had at open or rename, 0: none */
 	bool dirty;			/* bytes changed since the last commit */
 	bool fresh;			/* never committed, and must exist */
 	bool excl;
@@ -180,5 +180,7 @@ uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_
 void mcfs_writer_unlink(struct mcfs_writer *w);
 /* Its name changes to @to: 0 or -ENOMEM.  Nothing is published. */
 int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len);
+/* What its first commit replaces: version @generation, 0: none.  @excl: and no other one. */
+void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl);
 
 #endif

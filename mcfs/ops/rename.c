@@ -53,15 +53,28 @@ static int publish_own(const struct renaming *rn)
 	return r;
 }
 
+/* A file that exists by its writer only takes the name and shows it when it is closed. */
+static int replace_when_published(const struct renaming *rn, const struct mcfs_hold *hold)
+{
+	struct mcs_info info = { 0 };
+	int r = mcs_stat(rn->op->fs->store, rn->to, &info, mcfs_op_left_ms(rn->op));
+
+	if (r < 0 && mcs_errno(r) != ENOENT)
+		return r;
+	if (r == 0 && rn->noreplace)
+		return -EEXIST;
+	mcfs_hold_rebase(hold, rn->from, info.generation, rn->noreplace);
+	return 0;
+}
+
 static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 {
 	unsigned flags = rn->noreplace ? MCS_RENAME_NOREPLACE : 0;
 	int r = mcs_rename(rn->op->fs->store, rn->from, rn->to, flags, mcfs_op_left_ms(rn->op));
 
 	MC_FAULT_POINT("mcfs.rename.asked");
-	/* A file that exists by its writer only takes the name and shows it when it is closed. */
 	if (mcs_errno(r) == ENOENT && mcfs_hold_pending(hold, rn->from, true))
-		r = 0;
+		r = replace_when_published(rn, hold);
 	if (r < 0)
 		return r;
 	/* The name is taken: what is being written under it loses it. */

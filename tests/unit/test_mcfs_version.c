@@ -571,6 +571,16 @@ static void what_was_only_made_is_filled_by_another(void **state)
 	assert_int_equal(vx_flush(made), -MCS_EEXISTS);
 	assert_int_equal(vx_release(made, MCFS_ALIVE), 0);
 	vx_stored(f, "mine", "theirs");
+
+	/* Also when somebody else had the name open, and gave it nothing. */
+	made = vx_open(f, "two", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL);
+	w = vx_create(f, "two");
+	vx_put(f, "two", "theirs");
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	vx_write(made, 0, "mine");
+	assert_int_equal(vx_flush(made), -MCS_EEXISTS);
+	assert_int_equal(vx_release(made, MCFS_ALIVE), 0);
+	vx_stored(f, "two", "theirs");
 }
 
 static void a_carried_writer_publishes_later(void **state)
