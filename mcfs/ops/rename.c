@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
@@ -49,6 +50,9 @@ static int publish_own(const struct renaming *rn)
 	struct mcfs_writer *own = find_own(rn);
 	int r = own ? mcfs_writer_publish(own, rn->op->deadline) : 0;
 
+	/* Storing it had more time than this operation, in proportion to the size, and what follows had none of it. */
+	if (own)
+		rn->op->deadline = mc_deadline_ms((int64_t)mcfs_live(&rn->op->fs->conf.timeout));
 	mcfs_writer_unref(own);
 	return r;
 }

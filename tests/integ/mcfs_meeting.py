@@ -69,7 +69,10 @@ class Writer:
 
 
 def wait_under_way(n):
-    while under_way() < n:
+    """For operations that last, not for the last close of what was read to see it."""
+    seen = 0
+    while seen < 5:
+        seen = seen + 1 if under_way() >= n else 0
         time.sleep(0.01)
 
 
@@ -147,6 +150,17 @@ def others():
     assert read("k") == b"nextd", read("k")
     assert not os.path.exists("tmp")
 
+    # What has no version yet and takes the name of one replaces it when it is closed, however it was made.
+    for flags, text in ((os.O_EXCL, "made"), (0, ""), (os.O_EXCL, "")):
+        put("k", b"old")
+        w = Writer("tmp", text, os.O_WRONLY | os.O_CREAT | flags)
+        os.rename("tmp", "k")
+        w.end()
+        # The last close is not waited for by who closes.
+        while os.path.exists("tmp") or read("k") == b"old":
+            time.sleep(0.01)
+        assert read("k") == text.encode(), read("k")
+
     # However many write under a name that goes.
     put("tmp", b"only")
     for take in (lambda: os.unlink("crowd"), lambda: os.rename("tmp", "crowd")):
@@ -158,4 +172,33 @@ def others():
         assert crowd == (False if os.path.exists("tmp") else b"only"), crowd
 
 
-{"own": own, "others": others}[sys.argv[2]]()
+def large(name, mib):
+    """Open, and with more time to be stored than the mount's timeout."""
+    fd = written(name, b"text")
+    os.ftruncate(fd, mib << 20)
+    return fd
+
+
+def late():
+    # A rename that stores its own file has the time that storing takes, and then its own: the first commit.
+    fd = large("tmp", 128)
+    os.rename("tmp", "k")
+    assert os.stat("k").st_size == 128 << 20 and not os.path.exists("tmp")
+    os.close(fd)
+
+    # What waits for another one's commit ends with the timeout, and nothing has changed: the third one.
+    put("other", b"stays")
+    fd = large("slow", 384)
+    close = threading.Thread(target=os.close, args=(fd,))
+    close.start()
+    wait_under_way(2)
+    ends = time.monotonic() + 10
+    failed(errno.ETIMEDOUT, os.getxattr, "slow", "user.mooncake.size")
+    failed(errno.ETIMEDOUT, os.rename, "other", "slow")
+    failed(errno.ETIMEDOUT, os.unlink, "slow")
+    assert time.monotonic() < ends
+    close.join()
+    assert os.stat("slow").st_size == 384 << 20 and read("other") == b"stays"
+
+
+{"own": own, "others": others, "late": late}[sys.argv[2]]()

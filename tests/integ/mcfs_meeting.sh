@@ -19,6 +19,13 @@ timeout 120 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt4" others
 unmount "$tmp/mnt4"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
+# Those that take longer than an operation may.
+MC_FAULTS=mcfs.version.put=delay:4000@1,mcfs.version.put=delay:11000@3 \
+	start_standalone "$tmp/mnt5" --global_segment_size=1GiB --timeout=2s
+timeout 120 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt5" late || fail "mcfs_meeting.py late"
+unmount "$tmp/mnt5"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
+
 # A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.
 start_master
 MC_FAULTS=mcfs.open.make=delay:15000@1,mcfs.open.make=delay:15000@2 \
