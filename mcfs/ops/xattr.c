@@ -196,7 +196,11 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 	mcfs_inode_key(&fs->inodes, in, &ret->key);
 	ret->writing = w && mcfs_writer_pending(w);
 	if (w) {
-		pthread_mutex_lock(&w->lock);
+		r = mcfs_writer_lock(w, op->deadline);
+		if (r < 0) {
+			mcfs_writer_unref(w);
+			return r;
+		}
 		ret->info.size = w->stage.size;
 		ret->info.flags = w->put_flags;
 		ret->info.replicas = w->replicas ? w->replicas : 1;
