@@ -269,9 +269,10 @@ static int find_out(const struct mcs_stream *st, uint64_t deadline)
 
 	if (r == 0 && info.generation == st->generation)
 		return 0;
-	/* A later upsert stands: to put once more would undo it. */
-	if (r == 0 && info.generation > st->generation)
-		return st->flags & MCS_PUT_UPSERT ? 0 : -MC_EEXISTS;
+	if (r == 0 && !(st->flags & MCS_PUT_UPSERT))
+		return -MC_EEXISTS;
+	/* A later generation need not be a later value: it may have come and been told as done before this commit
+	 * began, as ours is as old as the stream. */
 	return r == 0 || r == -MC_ENOOBJECT ? -MC_ESTALE_PUT : r;
 }
 

@@ -222,7 +222,8 @@ uint64_t mcs_stream_room(const mcs_stream_t *st);
 int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms);
 /* Publish the first @size bytes, all of which were stored.  0 or as mcs_put(), but a key that has a value is
- * -MCS_EEXISTS unless this is an upsert.  The stream is gone, whatever comes of it. */
+ * -MCS_EEXISTS unless this is an upsert.  An mcs_errno() of ESTALE: something else stands under the key, or nothing;
+ * mcs_put() is the way to have these bytes there.  The stream is gone, whatever comes of it. */
 int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms);
 /* Give the room back; nothing is published.  NULL is fine. */
 void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms);

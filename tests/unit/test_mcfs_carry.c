@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/err.h"
+
 #define CARRIED (12 * MCFS_SLOT + 12345)
 
 /* Bytes of a file that differ from slot to slot. */
@@ -128,6 +130,24 @@ static void what_cannot_be_carried_is_put(void **state)
 	free(data);
 }
 
+/* The connection was lost, and another's value has come meanwhile. */
+static void a_commit_that_comes_to_nothing_is_put(void **state)
+{
+	struct vx *f = *state;
+	char *data = large_file();
+	struct mcfs_writer *w = vx_create(f, "k");
+
+	write_carried(f, w, data);
+	vx_put(f, "k", "before the close");
+	fake_mcs_fail_puts(f->store, 1, -MC_ESTALE_PUT);
+	assert_int_equal(vx_flush(w), 0);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	stored_bytes(f, "k", data, CARRIED);
+	assert_int_equal(fake_mcs_streamed(f->store), 0);
+	assert_int_equal(fake_mcs_open_streams(f->store), 0);
+	free(data);
+}
+
 static void room_ahead_is_given_up_for_a_put(void **state)
 {
 	struct vx *f = *state;
@@ -153,6 +173,7 @@ int main(void)
 		VX_TEST(large_files_are_carried_before_the_close),
 		VX_TEST(what_changes_after_it_was_carried_goes_again),
 		VX_TEST(what_cannot_be_carried_is_put),
+		VX_TEST(a_commit_that_comes_to_nothing_is_put),
 		VX_TEST(room_ahead_is_given_up_for_a_put),
 	};
 
