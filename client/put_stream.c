@@ -112,7 +112,7 @@ static int reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint6
 	return r;
 }
 
-/* Nothing is left to hold room for. */
+/* Nothing is left to hold room for.  Without time to say so now, the keeper does. */
 static void give_back(struct mcs_stream *st, uint64_t deadline)
 {
 	struct mcp_put_done item = {
@@ -121,14 +121,20 @@ static void give_back(struct mcs_stream *st, uint64_t deadline)
 	struct mcp_put_revoke msg = { .items = mcp_seq(&item, 1), .tenant = st->s->tenant };
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
-	int r = 0;
+	int r = mc_now_ns() >= deadline ? -MC_ETIMEDOUT : 0;
 
-	if (st->generation && mcs_epoch(st->s) == st->epoch)
+	if (r == 0 && st->generation && mcs_epoch(st->s) == st->epoch)
 		r = mcs_call_once(st->s->session, MCP_PUT_REVOKE, &msg, &reply, &mem, deadline);
-	if (r < 0)
+	if (r < 0 && st->generation)
 		mcs_keeper_revoke(st->s->keeper, st->key, st->key_len, st->generation, st->epoch);
 	mcp_reply_done(&mem);
 	st->generation = 0;
+}
+
+static void end_stream(struct mcs_stream *st, uint64_t deadline)
+{
+	give_back(st, deadline);
+	stream_free(st);
 }
 
 int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
@@ -161,7 +167,7 @@ int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const stru
 	while ((r = reserve(st, opts, deadline)) == -MC_ESTALE_PUT && ++tries < MCS_PUT_TRIES)
 		give_back(st, deadline);
 	if (r < 0) {
-		mcs_stream_drop(st, timeout_ms);
+		end_stream(st, deadline);
 		return r;
 	}
 	*ret = st;
@@ -318,7 +324,7 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 	if (r == 0)
 		r = end_put(st, size, mcs_crc_of_chunks(st->crc, size), deadline);
 	if (r < 0) {
-		mcs_stream_drop(st, timeout_ms);
+		end_stream(st, deadline);
 		return r;
 	}
 	mc_metric_add(&streamed, 1);
@@ -330,6 +336,5 @@ void mcs_stream_drop(struct mcs_stream *st, int64_t timeout_ms)
 {
 	if (!st || mcs_check_fork(st->s) < 0)
 		return;
-	give_back(st, mcs_deadline(st->s, timeout_ms));
-	stream_free(st);
+	end_stream(st, mcs_deadline(st->s, timeout_ms));
 }

@@ -13,6 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/err.h"
 #include "common/metrics.h"
 #include "common/thread.h"
 #include "mcfs/version.h"
@@ -77,26 +78,43 @@ static void forget_stream(struct mcfs_writer *w)
 	memset(c->sent, 0, c->nsent * sizeof(*c->sent));
 }
 
-static void wait_idle(struct mcfs_writer *w)
+/* Carry no more, and wait for the step that a thread may be at. */
+static int turn_off(struct mcfs_writer *w, uint64_t deadline)
 {
-	while (w->carry.busy)
-		pthread_cond_wait(&w->carry.idle, &w->lock);
+	const struct timespec until = {
+		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
+		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
+	};
+	struct mcfs_carry *c = &w->carry;
+
+	c->off = true;
+	while (c->busy)
+		if (pthread_cond_timedwait(&c->idle, &w->lock, &until) == ETIMEDOUT && c->busy)
+			return mc_fail(-MC_ETIMEDOUT, "what is carried does not arrive");
+	return 0;
 }
 
-static void drop_stream(struct mcfs_writer *w)
+/* The room comes back by @deadline, or soon after it. */
+static void drop_stream(struct mcfs_writer *w, uint64_t deadline)
 {
 	mcs_stream_t *old = w->carry.stream;
+	int left = mc_deadline_left_ms(deadline);
 
 	w->carry.off = true;
 	if (!old)
 		return;
 	forget_stream(w);
-	mcs_stream_drop(old, STEP_MS);
+	mcs_stream_drop(old, left < STEP_MS ? left : STEP_MS);
 }
 
 void mcfs_carry_init(struct mcfs_writer *w)
 {
-	pthread_cond_init(&w->carry.idle, NULL);
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->carry.idle, &attr);
+	pthread_condattr_destroy(&attr);
 	w->carry.busy_slot = SIZE_MAX;
 }
 
@@ -110,8 +128,9 @@ void mcfs_carry_done(struct mcfs_writer *w)
 
 void mcfs_carry_stop(struct mcfs_writer *w)
 {
-	wait_idle(w);
-	drop_stream(w);
+	/* The thread reads what is about to be freed. */
+	(void)turn_off(w, MC_NEVER);
+	drop_stream(w, MC_NEVER);
 }
 
 void mcfs_carry_touch(struct mcfs_writer *w, uint64_t from, uint64_t to)
@@ -227,7 +246,7 @@ static void make_room(struct mcfs_writer *w)
 	int r;
 
 	if (!room || !note_key(w)) {
-		drop_stream(w);
+		drop_stream(w, MC_NEVER);
 		return;
 	}
 	opts.flags = c->flags;
@@ -271,7 +290,7 @@ static void send_slot(struct mcfs_writer *w)
 	end_busy(w);
 	c->last_ns = mc_now_ns();
 	if (r < 0) {
-		drop_stream(w);
+		drop_stream(w, MC_NEVER);
 		return;
 	}
 	c->sent[i] = true;
@@ -319,7 +338,7 @@ static bool sweep(struct mcfs_version_env *env, const struct mcfs_writer *but, b
 		if (pthread_mutex_trylock(&w[i]->lock) == 0) {
 			if (c->stream && !c->busy &&
 			    (all || mc_now_ns() - c->last_ns > IDLE_MS * MC_NS_PER_MS)) {
-				drop_stream(w[i]);
+				drop_stream(w[i], MC_NEVER);
 				any = true;
 			}
 			pthread_mutex_unlock(&w[i]->lock);
@@ -504,11 +523,13 @@ int mcfs_carry_commit(struct mcfs_writer *w, const void *key, size_t len, unsign
 	mcs_stream_t *st;
 	int n = 0, r;
 
-	wait_idle(w);
+	r = turn_off(w, deadline);
+	if (r < 0)
+		return r;
 	if (carrier_of(w) && size >= FIRST_BYTES)
 		__atomic_store_n(&carrier_of(w)->guess, size, __ATOMIC_RELAXED);
 	if (!c->stream || !fits(w, key, len, put_flags)) {
-		drop_stream(w);
+		drop_stream(w, deadline);
 		return 0;
 	}
 	r = mcfs_stage_vectors(&w->stage, deadline, &iov, &n);
@@ -516,11 +537,10 @@ int mcfs_carry_commit(struct mcfs_writer *w, const void *key, size_t len, unsign
 		r = send_rest(w, iov, n, deadline);
 	free(iov);
 	if (r < 0) {
-		drop_stream(w);
+		drop_stream(w, deadline);
 		return 0;
 	}
 	st = c->stream;
-	c->off = true;
 	r = mcs_stream_commit(st, size, mc_deadline_left_ms(deadline));
 	forget_stream(w);
 	if (r == 0)

@@ -35,6 +35,8 @@ struct mcs {
 	int put_err, read_err, stream_err;
 	void (*on_put)(void *arg);
 	void *on_put_arg;
+	void (*on_stream)(void *arg);
+	void *on_stream_arg;
 };
 
 struct mcs_object {
@@ -94,6 +96,12 @@ void fake_mcs_on_put(mcs_t *s, void (*fn)(void *arg), void *arg)
 {
 	s->on_put = fn;
 	s->on_put_arg = arg;
+}
+
+void fake_mcs_on_stream(mcs_t *s, void (*fn)(void *arg), void *arg)
+{
+	s->on_stream = fn;
+	s->on_stream_arg = arg;
 }
 
 unsigned fake_mcs_puts(const mcs_t *s)
@@ -224,6 +232,8 @@ int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mc
 int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms)
 {
+	if (st->s->on_stream)
+		st->s->on_stream(st->s->on_stream_arg);
 	MC_LOCKED(&st->s->lock);
 	if (st->s->fail_streams) {
 		st->s->fail_streams--;

@@ -6,8 +6,12 @@
 #include "tests/unit/test_client_fixture.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/clock.h"
+#include "common/fault.h"
 
 #define CHUNK ((size_t)64 << 10)
 
@@ -187,6 +191,31 @@ static void the_rest_of_its_room_is_free(void **state)
 	fixture_expect(owner, "k", MIB, 1);
 }
 
+/* The master does not answer: the commit takes its own time and not once more for the room, which the keeper gives
+ * back. */
+static void a_commit_ends_in_its_time(void **state)
+{
+	uint64_t before = used(), began;
+	mcs_t *remote = fixture_store_with(0, 0, fixture_master_addr());
+	mcs_stream_t *st = begun(remote, "k", 4 * MIB, MCS_PUT_UPSERT), *other = begun(remote, "l", 4 * MIB, 0);
+
+	part(st, 1, 0, MIB);
+	assert_int_equal(mc_fault_set("rpc.serve=delay:8000"), 0);
+	began = mc_now_ns();
+	assert_int_equal(mcs_errno(mcs_stream_commit(st, MIB, 3000)), ETIMEDOUT);
+	assert_true(mc_now_ns() - began < 5 * MC_NS_PER_SEC);
+	mcs_stream_drop(other, 0);
+	assert_true(mc_now_ns() - began < 5 * MC_NS_PER_SEC);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	/* Nobody knows whether it was done: then there is the value, and else nothing. */
+	for (int i = 0; i < 400 && used() != before; i++) {
+		(void)mcs_remove(owner, fixture_key("k"), MCS_REMOVE_FORCE, -1);
+		(void)poll(NULL, 0, 50);
+	}
+	assert_int_equal(used(), before);
+	mcs_close(remote);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -199,6 +228,7 @@ int main(void)
 		TEST(keys_that_have_a_value),
 		TEST(limits),
 		TEST(the_rest_of_its_room_is_free),
+		TEST(a_commit_ends_in_its_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,74 @@ static void a_commit_that_comes_to_nothing_is_put(void **state)
 	free(data);
 }
 
+/* Writes to a stream that take their time once the close has begun. */
+struct slow {
+	uint64_t each_ms;
+	/* atomic */
+	bool closing;
+	unsigned writes;
+};
+
+static void write_slowly(void *arg)
+{
+	struct slow *slow = arg;
+	uint64_t until = mc_deadline_ms(60000);
+
+	__atomic_add_fetch(&slow->writes, 1, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&slow->closing, __ATOMIC_SEQ_CST) && mc_now_ns() < until)
+		usleep(1000);
+	usleep((useconds_t)slow->each_ms * 1000);
+}
+
+/* Its first slot is on its way when the close begins, and all others are to follow. */
+static struct mcfs_writer *written_slowly(struct vx *f, const char *data, struct slow *slow)
+{
+	struct mcfs_writer *w = vx_create(f, "k");
+
+	fake_mcs_on_stream(f->store, write_slowly, slow);
+	write_some(w, data, 0, 12 * MCFS_SLOT);
+	mcfs_carrier_set_capacity(f->env.carrier, 1ull << 34);
+	write_some(w, data, 12 * MCFS_SLOT, CARRIED);
+	for (int i = 0; i < 12000 && !__atomic_load_n(&slow->writes, __ATOMIC_SEQ_CST); i++)
+		usleep(5000);
+	assert_int_equal(__atomic_load_n(&slow->writes, __ATOMIC_SEQ_CST), 1);
+	__atomic_store_n(&slow->closing, true, __ATOMIC_SEQ_CST);
+	return w;
+}
+
+static void a_close_waits_for_one_slot_only(void **state)
+{
+	struct vx *f = *state;
+	struct slow slow = { .each_ms = 200 };
+	char *data = large_file();
+	struct mcfs_writer *w = written_slowly(f, data, &slow);
+
+	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_ALIVE, mc_deadline_ms(60000)), 0);
+	/* One more is all the rest. */
+	assert_true(__atomic_load_n(&slow.writes, __ATOMIC_SEQ_CST) < 6);
+	assert_int_equal(fake_mcs_streamed(f->store), 1);
+	stored_bytes(f, "k", data, CARRIED);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	free(data);
+}
+
+static void a_close_ends_in_its_time(void **state)
+{
+	struct vx *f = *state;
+	struct slow slow = { .each_ms = 8000 };
+	char *data = large_file();
+	struct mcfs_writer *w = written_slowly(f, data, &slow);
+	uint64_t began = mc_now_ns();
+
+	assert_int_equal(mcs_errno(mcfs_writer_flush(w, getpid(), MCFS_ALIVE, mc_deadline_ms(1000))), ETIMEDOUT);
+	assert_true(mc_now_ns() - began < 6 * MC_NS_PER_SEC);
+	/* It does not free what is still being read. */
+	(void)vx_release(w, MCFS_ALIVE);
+	vx_stored(f, "k", NULL);
+	assert_int_equal(fake_mcs_open_streams(f->store), 0);
+	free(data);
+}
+
 static void room_ahead_is_given_up_for_a_put(void **state)
 {
 	struct vx *f = *state;
@@ -174,6 +242,8 @@ int main(void)
 		VX_TEST(what_changes_after_it_was_carried_goes_again),
 		VX_TEST(what_cannot_be_carried_is_put),
 		VX_TEST(a_commit_that_comes_to_nothing_is_put),
+		VX_TEST(a_close_waits_for_one_slot_only),
+		VX_TEST(a_close_ends_in_its_time),
 		VX_TEST(room_ahead_is_given_up_for_a_put),
 	};
 
