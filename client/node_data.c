@@ -341,6 +341,13 @@ static int64_t get_bounced(struct get *g, unsigned i)
 	return changed ? mc_fail(-MC_EREPLICA_GONE, "the object changes all the time") : n;
 }
 
+/* Lost with the connection, and so to be asked for again; the same may be the daemon's own answer, when it does not
+ * reach the master. */
+static bool cut_off(const struct get *g, const struct mcs_get_item *item)
+{
+	return item->result == -MC_ERPC && mcs_node_conn_is_lost(g->c);
+}
+
 /* A mapped object to where it is wanted.  Without its checksum it is believed only once its pin is known to hold
  * still: pins are lost with the daemon's connection to the master, and the memory is another object's then. */
 static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
@@ -382,8 +389,11 @@ static int ask_held(struct get *g, const unsigned *index, const struct mcs_node_
 			q[asked++] = (struct mcs_node_req){ .op = MCFS_RING_HELD, .pin = pin[k].c.pin };
 	r = asked ? mcs_node_run(g->c, q, asked, NULL, g->deadline) : 0;
 	for (unsigned k = 0; k < n && r == 0; k++)
-		if (unchecked(g, index[k], &pin[k]) && q[answer++].c.result != 0)
+		if (unchecked(g, index[k], &pin[k]) && q[answer++].c.result != 0) {
 			g->items[index[k]].result = get_bounced(g, index[k]);
+			if (cut_off(g, &g->items[index[k]]))
+				r = -MC_ERPC;
+		}
 	free(q);
 	return r;
 }
@@ -412,6 +422,8 @@ static int get_by_maps(struct get *g, const unsigned *index, unsigned n)
 		/* Damaged, or no more that object's: the daemon knows which, and asks again. */
 		if (item->result == -MC_ECHECKSUM)
 			item->result = get_bounced(g, index[k]);
+		if (cut_off(g, item))
+			r = -MC_ERPC;
 	}
 	if (r == 0)
 		r = ask_held(g, index, q, n);
@@ -481,8 +493,7 @@ static int get_window(struct get *g, struct split *w, unsigned from, unsigned n)
 		struct mcs_get_item *item = &g->items[w->parts[k]];
 
 		item->result = get_bounced(g, w->parts[k]);
-		/* The daemon's own answer is one, too, when it does not reach the master. */
-		if (item->result == -MC_ERPC && mcs_node_conn_is_lost(g->c))
+		if (cut_off(g, item))
 			r = -MC_ERPC;
 	}
 	return r;

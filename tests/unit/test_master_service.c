@@ -3,7 +3,7 @@
  * the HTTP service. */
 #include <config.h>
 
-#include "test_master_fixture.h"
+#include "tests/unit/test_master_world.h"
 
 #include <curl/curl.h>
 #include <dirent.h>
@@ -16,159 +16,6 @@
 #include "common/fault.h"
 #include "proto/rpc_client.h"
 
-#define MIB (1u << 20)
-
-struct world {
-	struct mc_options *options;
-	struct mcm_conf conf;
-	struct mcm *m;
-	char socket[64];
-	struct mcp_client *c;
-};
-
-static unsigned threads = 2;
-static char *journal_dir;	/* NULL: no journal */
-static const struct mcp_id me = { 5, 6 }, seg = { 1, 2 };
-
-static struct mcp_client *connect_to(const char *addr, struct mcp_id id, enum mcp_lane lane)
-{
-	struct mcp_client_conf conf = {
-		.addrs = addr, .client = id, .lane = lane, .software = "test",
-	};
-	struct mcp_client *c;
-
-	assert_int_equal(mcp_client_open(&conf, &c), 0);
-	return c;
-}
-
-static int call(struct mcp_client *c, uint16_t type, const void *msg, void *ret,
-		struct mcp_reply *mem)
-{
-	struct mcp_reply own = { 0 };
-	int r = mcp_call(c, type, msg, ret, mem ? mem : &own, mc_deadline_ms(10000));
-
-	mcp_reply_done(&own);
-	return r;
-}
-
-static void world_up(struct world *w, bool local)
-{
-	const char *addrs[2] = { NULL, NULL };
-	struct mcm_listen where = { .addrs = addrs, .local_name = "test", .http_addr = "127.0.0.1:0" };
-	struct mcp_register reg = { .client = me, .name = fx_bytes("me:1") };
-	struct mcp_register_reply registered;
-	struct mcp_mount mount = {
-		.segment = seg, .client = me, .epoch = 9, .base = 0x1000, .size = 4 * MIB,
-		.name = fx_bytes("me:1"), .endpoint = fx_bytes("me:2"), .protocol = fx_bytes("tcp"),
-	};
-	struct mcp_mount_reply mounted;
-
-	memset(w, 0, sizeof(*w));
-	snprintf(w->socket, sizeof(w->socket), "unix:@mcm-test-%d", (int)getpid());
-	addrs[0] = w->socket;
-	assert_int_equal(mcm_conf_defaults(&w->conf, &w->options), 0);
-	w->conf.enable_metric_reporting = false;
-	w->conf.rpc_thread_num = threads;
-	w->conf.journal_dir = journal_dir ? journal_dir : w->conf.journal_dir;
-	assert_int_equal(mcm_start(&w->conf, &where, &w->m), 0);
-	assert_string_equal(mcm_addr(w->m, 0), w->socket);
-	w->c = connect_to(local ? "local:test" : w->socket, me, MCP_LANE_CONTROL);
-	assert_int_equal(call(w->c, MCP_REGISTER, &reg, &registered, NULL), 0);
-	assert_int_equal(registered.client_ttl_ms, 10000);
-	assert_int_equal(registered.heartbeat_ms, 1000);
-	assert_int_equal(registered.lease_ttl_ms, 10000);
-	assert_int_equal(call(w->c, MCP_MOUNT, &mount, &mounted, NULL), 0);
-	assert_int_equal(mounted.reattached, 0);
-}
-
-static void world_down(struct world *w)
-{
-	mcp_client_close(w->c);
-	mcm_stop(w->m);
-	mc_options_free(w->options);
-}
-
-static int start(struct world *w, const char *key, uint64_t size, struct mcp_put_grant *ret,
-		 struct mcp_replica *replica)
-{
-	struct mcp_put_item item = { .key = fx_bytes(key), .size = size };
-	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(&item, 1) };
-	struct mcp_put_start_reply reply;
-	struct mcp_reply mem = { 0 };
-	struct mcp_iter it;
-
-	assert_int_equal(call(w->c, MCP_PUT_START, &rq, &reply, &mem), 0);
-	assert_int_equal(reply.grants.count, 1);
-	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
-	assert_true(mcp_iter_next(&it, ret));
-	if (!ret->status && size) {
-		mcp_iter_init(&it, &ret->replicas, &mcp_desc_replica);
-		assert_true(mcp_iter_next(&it, replica));
-	}
-	mcp_reply_done(&mem);
-	return mc_err_from_wire(ret->status);
-}
-
-static int end(struct world *w, uint16_t type, const char *key, uint64_t generation)
-{
-	struct mcp_put_done done = { .key = fx_bytes(key), .generation = generation, .crc = 77 };
-	struct mcp_put_end rq = { .items = mcp_seq(&done, 1) };
-	struct mcp_put_end_reply reply;
-	struct mcp_reply mem = { 0 };
-	struct mcp_status st;
-	struct mcp_iter it;
-
-	assert_int_equal(call(w->c, type, &rq, &reply, &mem), 0);
-	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
-	assert_true(mcp_iter_next(&it, &st));
-	mcp_reply_done(&mem);
-	return mc_err_from_wire(st.status);
-}
-
-static int get(struct world *w, const char *key, uint32_t flags, struct mcp_object *ret,
-	       struct mcp_replica *replica)
-{
-	struct mcp_key k = { fx_bytes(key) };
-	struct mcp_get rq = { .flags = flags, .keys = mcp_seq(&k, 1) };
-	struct mcp_get_reply reply;
-	struct mcp_reply mem = { 0 };
-	struct mcp_iter it;
-
-	assert_int_equal(call(w->c, MCP_GET, &rq, &reply, &mem), 0);
-	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
-	assert_true(mcp_iter_next(&it, ret));
-	mcp_iter_init(&it, &ret->replicas, &mcp_desc_replica);
-	if (ret->replicas.count)
-		assert_true(mcp_iter_next(&it, replica));
-	mcp_reply_done(&mem);
-	return mc_err_from_wire(ret->status);
-}
-
-static int remove_key(struct world *w, const char *key, uint32_t flags)
-{
-	struct mcp_key k = { fx_bytes(key) };
-	struct mcp_remove rq = { .flags = flags, .keys = mcp_seq(&k, 1) };
-	struct mcp_remove_reply reply;
-	struct mcp_reply mem = { 0 };
-	struct mcp_status st;
-	struct mcp_iter it;
-
-	assert_int_equal(call(w->c, MCP_REMOVE, &rq, &reply, &mem), 0);
-	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
-	assert_true(mcp_iter_next(&it, &st));
-	mcp_reply_done(&mem);
-	return mc_err_from_wire(st.status);
-}
-
-static void put(struct world *w, const char *key, uint64_t size)
-{
-	struct mcp_put_grant g;
-	struct mcp_replica r;
-
-	assert_int_equal(start(w, key, size, &g, &r), 0);
-	assert_int_equal(end(w, MCP_PUT_END, key, g.generation), 0);
-}
-
 static void check_objects(struct world *w)
 {
 	struct mcp_put_grant g;
@@ -178,29 +25,29 @@ static void check_objects(struct world *w)
 	struct mcp_object o;
 	struct mcp_pin pin;
 
-	assert_int_equal(start(w, "a", 70000, &g, &r), 0);
-	assert_true(mcp_id_eq(r.segment, seg));
-	assert_int_equal(get(w, "a", 0, &o, &where), -MC_ENOOBJECT);
-	assert_int_equal(end(w, MCP_PUT_END, "a", g.generation), 0);
-	assert_int_equal(start(w, "a", 1, &g, &r), -MC_EEXISTS);
-	assert_int_equal(start(w, "b", 1, &g, &r), 0);
-	assert_int_equal(end(w, MCP_PUT_REVOKE, "b", g.generation), 0);
-	assert_int_equal(end(w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
-	assert_int_equal(get(w, "a", MCP_GET_LEASE, &o, &where), 0);
+	assert_int_equal(world_start(w, "a", 70000, &g, &r), 0);
+	assert_true(mcp_id_eq(r.segment, world_seg));
+	assert_int_equal(world_get(w, "a", 0, &o, &where), -MC_ENOOBJECT);
+	assert_int_equal(world_end(w, MCP_PUT_END, "a", g.generation), 0);
+	assert_int_equal(world_start(w, "a", 1, &g, &r), -MC_EEXISTS);
+	assert_int_equal(world_start(w, "b", 1, &g, &r), 0);
+	assert_int_equal(world_end(w, MCP_PUT_REVOKE, "b", g.generation), 0);
+	assert_int_equal(world_end(w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(world_get(w, "a", MCP_GET_LEASE, &o, &where), 0);
 	assert_int_equal(o.size, 70000);
 	assert_int_equal(o.crc, 77);
 	assert_int_equal(o.lease_ms, 10000);
 	assert_int_equal(where.offset, 0);
 	assert_true(o.mtime_ms > 1600000000000ull);
-	assert_int_equal(remove_key(w, "a", 0), -MC_ELEASED);
+	assert_int_equal(world_remove(w, "a", 0), -MC_ELEASED);
 	pin.pin = o.pin;
 	renew.pins = mcp_seq(&pin, 1);
 	assert_int_equal(mcp_send(w->c, MCP_RENEW, &renew), 0);
-	assert_int_equal(remove_key(w, "a", 0), -MC_ELEASED);
+	assert_int_equal(world_remove(w, "a", 0), -MC_ELEASED);
 	release.pins = mcp_seq(&pin, 1);
 	assert_int_equal(mcp_send(w->c, MCP_RELEASE, &release), 0);
-	assert_int_equal(remove_key(w, "a", 0), 0);
-	assert_int_equal(remove_key(w, "a", 0), -MC_ENOOBJECT);
+	assert_int_equal(world_remove(w, "a", 0), 0);
+	assert_int_equal(world_remove(w, "a", 0), -MC_ENOOBJECT);
 }
 
 static void check_names(struct world *w)
@@ -215,10 +62,10 @@ static void check_names(struct world *w)
 	struct mcp_entry e;
 	struct mcp_iter it;
 
-	put(w, "dir/x", 100);
-	assert_int_equal(call(w->c, MCP_RENAME, &rename, &renamed, NULL), 0);
-	assert_int_equal(call(w->c, MCP_RENAME, &rename, &renamed, NULL), -MC_ENOOBJECT);
-	assert_int_equal(call(w->c, MCP_LIST, &list, &listed, &mem), 0);
+	world_put(w, "dir/x", 100);
+	assert_int_equal(world_call(w->c, MCP_RENAME, &rename, &renamed, NULL), 0);
+	assert_int_equal(world_call(w->c, MCP_RENAME, &rename, &renamed, NULL), -MC_ENOOBJECT);
+	assert_int_equal(world_call(w->c, MCP_LIST, &list, &listed, &mem), 0);
 	assert_int_equal(listed.entries.count, 1);
 	assert_int_equal(listed.cursor.len, 0);
 	mcp_iter_init(&it, &listed.entries, &mcp_desc_entry);
@@ -228,9 +75,9 @@ static void check_names(struct world *w)
 	assert_int_equal(e.size, 100);
 	mcp_reply_done(&mem);
 	match.pattern = fx_bytes("[");
-	assert_int_equal(call(w->c, MCP_REMOVE_MATCH, &match, &matched, NULL), -MC_EPARAM);
+	assert_int_equal(world_call(w->c, MCP_REMOVE_MATCH, &match, &matched, NULL), -MC_EPARAM);
 	match.pattern = fx_bytes("y$");
-	assert_int_equal(call(w->c, MCP_REMOVE_MATCH, &match, &matched, NULL), 0);
+	assert_int_equal(world_call(w->c, MCP_REMOVE_MATCH, &match, &matched, NULL), 0);
 	assert_int_equal(matched.removed, 1);
 }
 
@@ -256,16 +103,16 @@ static void check_batches(struct world *w)
 	}
 	/* one of them is bad, and only that one fails */
 	item[250].key.len = 0;
-	assert_int_equal(call(w->c, MCP_PUT_START, &rq, &started, &mem), 0);
+	assert_int_equal(world_call(w->c, MCP_PUT_START, &rq, &started, &mem), 0);
 	mcp_iter_init(&it, &started.grants, &mcp_desc_put_grant);
 	for (i = 0; mcp_iter_next(&it, &g); i++) {
 		assert_int_equal(mc_err_from_wire(g.status), i == 250 ? -MC_EKEY : 0);
 		if (i != 250)
-			assert_int_equal(end(w, MCP_PUT_END, name[i], g.generation), 0);
+			assert_int_equal(world_end(w, MCP_PUT_END, name[i], g.generation), 0);
 	}
 	assert_int_equal(i, 500);
 	mcp_reply_done(&mem);
-	assert_int_equal(call(w->c, MCP_EXIST, &exist, &existing, &mem), 0);
+	assert_int_equal(world_call(w->c, MCP_EXIST, &exist, &existing, &mem), 0);
 	assert_int_equal(existing.present.len, 501);
 	for (i = 0; i <= 500; i++)
 		assert_int_equal(((const uint8_t *)existing.present.data)[i], i != 250 && i != 500);
@@ -282,21 +129,21 @@ static void check_segments(struct world *w)
 	struct mcp_segment s;
 	struct mcp_iter it;
 
-	assert_int_equal(call(w->c, MCP_SEGMENTS, &rq, &reply, &mem), 0);
+	assert_int_equal(world_call(w->c, MCP_SEGMENTS, &rq, &reply, &mem), 0);
 	assert_int_equal(reply.segments.count, 1);
 	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
 	assert_true(mcp_iter_next(&it, &s));
-	assert_true(mcp_id_eq(s.segment, seg) && mcp_id_eq(s.client, me));
+	assert_true(mcp_id_eq(s.segment, world_seg) && mcp_id_eq(s.client, world_me));
 	assert_int_equal(s.size, 4 * MIB);
 	assert_int_equal(s.base, 0x1000);
 	assert_int_equal(s.state, MCP_SEG_OK);
 	assert_memory_equal(s.endpoint.data, "me:2", 4);
 	mcp_reply_done(&mem);
 	rq.segment.lo = 77;
-	assert_int_equal(call(w->c, MCP_SEGMENTS, &rq, &reply, &mem), 0);
+	assert_int_equal(world_call(w->c, MCP_SEGMENTS, &rq, &reply, &mem), 0);
 	assert_int_equal(reply.segments.count, 0);
 	mcp_reply_done(&mem);
-	assert_int_equal(call(w->c, MCP_STATS, &stats, &sums, NULL), 0);
+	assert_int_equal(world_call(w->c, MCP_STATS, &stats, &sums, NULL), 0);
 	assert_int_equal(sums.capacity, 4 * MIB);
 	assert_int_equal(sums.segments, 1);
 	assert_int_equal(sums.clients, 1);
@@ -309,20 +156,20 @@ static void check_segments(struct world *w)
 
 static void check_liveness(struct world *w, const char *addr)
 {
-	struct mcp_client *hb = connect_to(addr, me, MCP_LANE_HEARTBEAT);
-	struct mcp_client *other = connect_to(addr, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
-	struct mcp_heartbeat beat = { .client = me, .sequence = 1 };
-	struct mcp_unmount unmount = { .segment = seg };
+	struct mcp_client *hb = world_connect(addr, world_me, MCP_LANE_HEARTBEAT);
+	struct mcp_client *other = world_connect(addr, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
+	struct mcp_heartbeat beat = { .client = world_me, .sequence = 1 };
+	struct mcp_unmount unmount = { .segment = world_seg };
 	struct mcp_unmount_reply unmounted;
 	struct mcp_heartbeat_reply reply;
 
-	assert_int_equal(call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), 0);
+	assert_int_equal(world_call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), 0);
 	assert_int_equal(reply.reattach, 0);
 	/* Only for oneself. */
 	beat.client.lo++;
-	assert_int_equal(call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), -MC_EPARAM);
-	assert_int_equal(call(other, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
-	assert_int_equal(call(w->c, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
+	assert_int_equal(world_call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), -MC_EPARAM);
+	assert_int_equal(world_call(other, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
+	assert_int_equal(world_call(w->c, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
 	assert_int_equal(unmounted.objects_lost, 499);
 	mcp_client_close(other);
 	mcp_client_close(hb);
@@ -356,12 +203,12 @@ static void test_local(void **state)
 /* Two programs with one id: what the second asks for in its name does nothing to the first. */
 static void test_fenced(void **state)
 {
-	struct mcp_register reg = { .client = me, .name = fx_bytes("second:1") };
+	struct mcp_register reg = { .client = world_me, .name = fx_bytes("second:1") };
 	struct mcp_mount mount = {
-		.segment = seg, .client = me, .epoch = 10, .size = 4 * MIB, .name = fx_bytes("second:1"),
+		.segment = world_seg, .client = world_me, .epoch = 10, .size = 4 * MIB, .name = fx_bytes("second:1"),
 		.endpoint = fx_bytes("second:2"), .protocol = fx_bytes("tcp"),
 	};
-	struct mcp_unmount unmount = { .segment = seg };
+	struct mcp_unmount unmount = { .segment = world_seg };
 	struct mcp_task_fetch fetch = { .max = 4 };
 	struct mcp_task_fetch_reply fetched;
 	struct mcp_register_reply registered;
@@ -374,19 +221,19 @@ static void test_fenced(void **state)
 
 	(void)state;
 	world_up(&w, false);
-	put(&w, "a", 100);
-	second = connect_to(w.socket, me, MCP_LANE_CONTROL);
+	world_put(&w, "a", 100);
+	second = world_connect(w.socket, world_me, MCP_LANE_CONTROL);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(call(second, MCP_MOUNT, &mount, &mounted, NULL), -MC_EOWNER);
-		assert_int_equal(call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
-		assert_int_equal(call(second, MCP_TASK_FETCH, &fetch, &fetched, NULL), -MC_EOWNER);
-		assert_int_equal(call(second, MCP_REGISTER, &reg, &registered, NULL), -MC_EOWNER);
+		assert_int_equal(world_call(second, MCP_MOUNT, &mount, &mounted, NULL), -MC_EOWNER);
+		assert_int_equal(world_call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
+		assert_int_equal(world_call(second, MCP_TASK_FETCH, &fetch, &fetched, NULL), -MC_EOWNER);
+		assert_int_equal(world_call(second, MCP_REGISTER, &reg, &registered, NULL), -MC_EOWNER);
 	}
-	assert_int_equal(get(&w, "a", 0, &o, &r), 0);
+	assert_int_equal(world_get(&w, "a", 0, &o, &r), 0);
 	/* The first one's other connection. */
 	reg.name = fx_bytes("me:1");
-	assert_int_equal(call(second, MCP_REGISTER, &reg, &registered, NULL), 0);
-	assert_int_equal(call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
+	assert_int_equal(world_call(second, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(world_call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
 	assert_int_equal(unmounted.objects_lost, 1);
 	mcp_client_close(second);
 	world_down(&w);
@@ -417,23 +264,23 @@ static void test_comes_back(void **state)
 	struct world w;
 
 	(void)state;
-	journal_dir = mkdtemp(dir);
+	world_journal_dir = mkdtemp(dir);
 	world_up(&w, false);
 	assert_int_equal(mc_fault_set("journal.settle=delay:0"), 0);
-	new = connect_to(w.socket, reg.client, MCP_LANE_CONTROL);
-	assert_int_equal(call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
-	assert_int_equal(call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
+	new = world_connect(w.socket, reg.client, MCP_LANE_CONTROL);
+	assert_int_equal(world_call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_int_equal(world_call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(mc_fault_hits("journal.settle"), 0);
-	again = connect_to(w.socket, me, MCP_LANE_CONTROL);
-	reg = (struct mcp_register){ .client = me, .name = fx_bytes("me:1") };
-	assert_int_equal(call(again, MCP_REGISTER, &reg, &registered, NULL), 0);
+	again = world_connect(w.socket, world_me, MCP_LANE_CONTROL);
+	reg = (struct mcp_register){ .client = world_me, .name = fx_bytes("me:1") };
+	assert_int_equal(world_call(again, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(mc_fault_hits("journal.settle"), 1);
 	mc_fault_set(NULL);
 	mcp_client_close(again);
 	mcp_client_close(new);
 	world_down(&w);
 	remove_dir(dir);
-	journal_dir = NULL;
+	world_journal_dir = NULL;
 }
 
 /* A connection that ends takes its pins and puts with it. */
@@ -448,18 +295,18 @@ static void test_connection_ends(void **state)
 
 	(void)state;
 	world_up(&w, false);
-	put(&w, "a", 100);
+	world_put(&w, "a", 100);
 	as_second = w;
-	second = as_second.c = connect_to(w.socket, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
-	assert_int_equal(get(&as_second, "a", MCP_GET_HOLD, &o, &r), 0);
-	assert_int_equal(start(&as_second, "b", 100, &g, &r), 0);
-	assert_int_equal(remove_key(&w, "a", 0), -MC_ELEASED);
+	second = as_second.c = world_connect(w.socket, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
+	assert_int_equal(world_get(&as_second, "a", MCP_GET_HOLD, &o, &r), 0);
+	assert_int_equal(world_start(&as_second, "b", 100, &g, &r), 0);
+	assert_int_equal(world_remove(&w, "a", 0), -MC_ELEASED);
 	mcp_client_close(second);
-	for (i = 0; i < 1000 && remove_key(&w, "a", 0) == -MC_ELEASED; i++)
+	for (i = 0; i < 1000 && world_remove(&w, "a", 0) == -MC_ELEASED; i++)
 		usleep(10000);
-	assert_int_equal(get(&w, "a", 0, &o, &r), -MC_ENOOBJECT);
+	assert_int_equal(world_get(&w, "a", 0, &o, &r), -MC_ENOOBJECT);
 	/* Its put is no longer open, and the space comes back after the quarantine. */
-	assert_int_equal(end(&w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(world_end(&w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
 	for (i = 0; i < 1000 && mcm_peek(&w.m->segments.at[0]->used); i++)
 		usleep(10000);
 	assert_int_equal(mcm_peek(&w.m->segments.at[0]->used), 0);
@@ -532,21 +379,21 @@ static void test_removal_in_one_request(void **state)
 	pthread_t thread;
 
 	(void)state;
-	threads = 1;
+	world_threads = 1;
 	world_up(&w, false);
-	threads = 2;
-	put(&w, "other", 0);
+	world_threads = 2;
+	world_put(&w, "other", 0);
 	put_many(&w);
 	assert_int_equal(mcm_index_count(&w.m->index), MANY + 1);
-	c = connect_to(w.socket, (struct mcp_id){ 9, 9 }, MCP_LANE_CONTROL);
+	c = world_connect(w.socket, (struct mcp_id){ 9, 9 }, MCP_LANE_CONTROL);
 	other = w;
 	other.c = c;
 	rm.c = w.c;
-	assert_int_equal(remove_key(&other, "none", 0), -MC_ENOOBJECT);
+	assert_int_equal(world_remove(&other, "none", 0), -MC_ENOOBJECT);
 	assert_int_equal(pthread_create(&thread, NULL, remove_whole, &rm), 0);
 	wait_until_begun(&w);
 	while (!__atomic_load_n(&rm.done, __ATOMIC_ACQUIRE)) {
-		assert_int_equal(remove_key(&other, "none", 0), -MC_ENOOBJECT);
+		assert_int_equal(world_remove(&other, "none", 0), -MC_ENOOBJECT);
 		answered += mcm_index_count(&w.m->index) > 1;
 	}
 	pthread_join(thread, NULL);
@@ -556,7 +403,7 @@ static void test_removal_in_one_request(void **state)
 	print_message("%u requests were answered before the removal had ended\n", answered);
 	assert_true(answered >= 5);
 	/* Its connection goes on as before, and the next removal begins at the beginning. */
-	put(&w, "many/1", 0);
+	world_put(&w, "many/1", 0);
 	remove_whole(&rm);
 	assert_int_equal(rm.removed, 1);
 	/* One that ends in the middle leaves nothing behind. */
@@ -567,7 +414,7 @@ static void test_removal_in_one_request(void **state)
 	wait_until_begun(&w);
 	mcp_client_reset(c);
 	pthread_join(thread, NULL);
-	assert_int_equal(remove_key(&other, "none", 0), -MC_ENOOBJECT);
+	assert_int_equal(world_remove(&other, "none", 0), -MC_ENOOBJECT);
 	mcp_client_close(c);
 	world_down(&w);
 }
@@ -577,7 +424,7 @@ static void test_fetch_in_parts(void **state)
 {
 	const struct mcp_task_fetch rq = { .max = 4 };
 	struct mcp_mount mount = {
-		.segment = { 1, 3 }, .client = me, .epoch = 9, .base = 1ull << 40, .size = 64,
+		.segment = { 1, 3 }, .client = world_me, .epoch = 9, .base = 1ull << 40, .size = 64,
 		.name = fx_bytes("tiny"), .endpoint = fx_bytes("me:2"), .protocol = fx_bytes("tcp"),
 	};
 	struct mcp_name source = { .name = fx_bytes("me:1") };
@@ -593,16 +440,16 @@ static void test_fetch_in_parts(void **state)
 	world_up(&w, false);
 	for (unsigned i = 0; i < 3 * MCM_FETCH_RANGES; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
-		put(&w, key, 128);
+		world_put(&w, key, 128);
 	}
-	put(&w, "small", 64);
-	assert_int_equal(call(w.c, MCP_MOUNT, &mount, &mounted, NULL), 0);
-	assert_int_equal(call(w.c, MCP_TASK_CREATE, &task, &created, NULL), 0);
-	assert_int_equal(call(w.c, MCP_TASK_FETCH, &rq, &reply, &mem), 0);
+	world_put(&w, "small", 64);
+	assert_int_equal(world_call(w.c, MCP_MOUNT, &mount, &mounted, NULL), 0);
+	assert_int_equal(world_call(w.c, MCP_TASK_CREATE, &task, &created, NULL), 0);
+	assert_int_equal(world_call(w.c, MCP_TASK_FETCH, &rq, &reply, &mem), 0);
 	assert_int_equal(reply.copies.count, 1);
 	mcp_reply_done(&mem);
 	/* It ends also when there is none. */
-	assert_int_equal(call(w.c, MCP_TASK_FETCH, &rq, &reply, NULL), 0);
+	assert_int_equal(world_call(w.c, MCP_TASK_FETCH, &rq, &reply, NULL), 0);
 	assert_int_equal(reply.copies.count, 0);
 	world_down(&w);
 }
@@ -691,8 +538,8 @@ static void fill(struct world *w)
 
 	for (unsigned i = 0; i < 1000; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
-		assert_int_equal(start(w, key, 4096, &g, &rep), 0);
-		assert_int_equal(end(w, MCP_PUT_END, key, g.generation), 0);
+		assert_int_equal(world_start(w, key, 4096, &g, &rep), 0);
+		assert_int_equal(world_end(w, MCP_PUT_END, key, g.generation), 0);
 	}
 }
 
@@ -722,7 +569,7 @@ static void test_put_in_slices(void **state)
 		item[i] = (struct mcp_put_item){ .key = fx_bytes(i == 2 ? "" : key[i]), .size = size[i] };
 	}
 	short_slices = true;
-	assert_int_equal(call(w.c, MCP_PUT_START, &rq, &reply, &mem), 0);
+	assert_int_equal(world_call(w.c, MCP_PUT_START, &rq, &reply, &mem), 0);
 	short_slices = false;
 	assert_in_range(slices, 5, 40);
 	assert_int_equal(reply.grants.count, N);
@@ -741,8 +588,8 @@ static void test_put_in_slices(void **state)
 	for (i = 0; i < N; i++) {
 		if (g[i].status)
 			continue;
-		assert_int_equal(end(&w, MCP_PUT_END, key[i], g[i].generation), 0);
-		assert_int_equal(get(&w, key[i], 0, &o, &again), 0);
+		assert_int_equal(world_end(&w, MCP_PUT_END, key[i], g[i].generation), 0);
+		assert_int_equal(world_get(&w, key[i], 0, &o, &again), 0);
 		assert_int_equal(o.size, size[i]);
 		assert_int_equal(again.offset, rep[i].offset);
 	}
@@ -765,13 +612,13 @@ static void test_slices_are_journaled(void **state)
 	struct world w;
 
 	(void)state;
-	journal_dir = mkdtemp(dir);
+	world_journal_dir = mkdtemp(dir);
 	world_up(&w, false);
 	fill(&w);
 	assert_int_equal(mc_fault_set("journal.settle=delay:0"), 0);
 	slices = 0;
 	short_slices = answered_between = true;
-	assert_int_equal(call(w.c, MCP_PUT_START, &rq, &reply, &mem), 0);
+	assert_int_equal(world_call(w.c, MCP_PUT_START, &rq, &reply, &mem), 0);
 	short_slices = answered_between = false;
 	mcp_iter_init(&it, &reply.grants, &mcp_desc_put_grant);
 	for (unsigned i = 0; i < 2; i++) {
@@ -783,7 +630,7 @@ static void test_slices_are_journaled(void **state)
 	mcp_reply_done(&mem);
 	world_down(&w);
 	remove_dir(dir);
-	journal_dir = NULL;
+	world_journal_dir = NULL;
 }
 
 static void test_http(void **state)
@@ -792,8 +639,8 @@ static void test_http(void **state)
 
 	(void)state;
 	world_up(&w, true);
-	put(&w, "key/1", 4000);
-	put(&w, "key 2", 5000);
+	world_put(&w, "key/1", 4000);
+	world_put(&w, "key 2", 5000);
 	expect(&w, "/health", 200, "\"status\":\"ok\"");
 	expect(&w, "/role", 200, "leader");
 	expect(&w, "/get_all_segments", 200, "me:1\n");
