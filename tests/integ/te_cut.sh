@@ -29,17 +29,18 @@ cut_during() {
 	link down
 	stream_ends client timeout $((1500 + late))
 	link up
-	wait_for 20 echoes
+	wait_for 20 echoes "$1" "$2"
 	# without: it is given up when nothing moves, or it fails to connect again
 	wait_for 20 moves "$1" "$2"
 	link down
 	stream_ends client failed $((9000 + late))
 	link up
-	wait_for 20 echoes
+	wait_for 20 echoes "$1" "$2"
 }
+# echoes KIND OP - in the end; as above, upstream's may still be taking what was given up while the first echo is written
 echoes() {
 	told client echo $((8 << 20))
-	[ "$ANSWER" != different ] || fail "wrong bytes after the link came back"
+	[ "$ANSWER" != different ] || [ "$1/$2" = upstream/write ] || fail "$1, $2: wrong bytes after the link came back"
 	[ "$ANSWER" = same ]
 }
 

@@ -461,6 +461,11 @@ static void test_buffer_bytes(void **state)
 	uint32_t id;
 
 	(void)state;
+#ifdef __SANITIZE_THREAD__
+	/* There are no addresses for that much. */
+	close(fd);
+	skip();
+#endif
 	assert_int_equal(ftruncate(fd, (off_t)(MCN_UID_BYTES + 4096)), 0);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, MCN_UID_BYTES + 4096, fd, NULL), -ENOBUFS);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, most - 4096, fd, NULL), 0);
