@@ -190,19 +190,6 @@ static void *expire(void *arg)
 	return NULL;
 }
 
-struct ending {
-	struct fixture *fx;
-	struct mcm_session *s;
-};
-
-static void *end_session(void *arg)
-{
-	struct ending *e = arg;
-
-	fx_session_end(e->fx, e->s);
-	return NULL;
-}
-
 /* However many there are, nobody who comes or goes waits for all of them. */
 static void leases_end_some_at_a_time(void **state)
 {
@@ -211,14 +198,14 @@ static void leases_end_some_at_a_time(void **state)
 	struct mcm_shard *sh;
 	struct mcp_object o;
 	struct fixture fx;
-	struct ending e;
+	struct fx_ending e;
 	int64_t before;
 	uint64_t ms;
 	unsigned i;
 
 	(void)state;
 	fx_up(&fx, 1, 64 * KIB, no_background);
-	e = (struct ending){ &fx, fx_session(&fx, 2) };
+	e = (struct fx_ending){ &fx, fx_session(&fx, 2) };
 	before = fx_metric(pins);
 	assert_int_equal(fx_put(&fx, "a", 64 * KIB, 0), 0);
 	for (i = 0; i < 2500; i++)
@@ -240,7 +227,7 @@ static void leases_end_some_at_a_time(void **state)
 		sched_yield();
 	assert_int_equal(pthread_mutex_trylock(&fx.m->sessions_lock), 0);
 	pthread_mutex_unlock(&fx.m->sessions_lock);
-	assert_int_equal(pthread_create(&leaver, NULL, end_session, &e), 0);
+	assert_int_equal(pthread_create(&leaver, NULL, fx_session_ends, &e), 0);
 	pthread_mutex_unlock(&sh->lock);
 	pthread_join(monitor, NULL);
 	pthread_join(leaver, NULL);

@@ -74,6 +74,14 @@ void fx_session_end(struct fixture *fx, struct mcm_session *s)
 	mcm_client_closed(fx->m, client);
 }
 
+void *fx_session_ends(void *ending)
+{
+	struct fx_ending *e = ending;
+
+	fx_session_end(e->fx, e->s);
+	return NULL;
+}
+
 void fx_up(struct fixture *fx, unsigned n, uint64_t size, void (*tune)(struct mcm_conf *conf))
 {
 	unsigned i;

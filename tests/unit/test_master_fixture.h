@@ -37,6 +37,12 @@ void fx_down(struct fixture *fx);
 
 struct mcm_session *fx_session(struct fixture *fx, uint64_t client);
 void fx_session_end(struct fixture *fx, struct mcm_session *s);
+/* The same as a thread's function. */
+struct fx_ending {
+	struct fixture *fx;
+	struct mcm_session *s;
+};
+void *fx_session_ends(void *ending);
 /* A heartbeat; the result of mcm_client_beat(). */
 bool fx_beat(struct fixture *fx, struct mcp_id client);
 /* Mount segment @id (named "seg-<id>") for @client.  The result of mcm_mount(). */

@@ -638,19 +638,6 @@ static void a_fetch_looks_at_some_at_a_time(void **state)
 	fx_down(&fx);
 }
 
-struct ending {
-	struct fixture *fx;
-	struct mcm_session *s;
-};
-
-static void *end_session(void *arg)
-{
-	struct ending *e = arg;
-
-	fx_session_end(e->fx, e->s);
-	return NULL;
-}
-
 static void *tick(void *arg)
 {
 	struct fixture *fx = arg;
@@ -684,16 +671,16 @@ static unsigned listed(struct mcm_segment *s)
 static void who_has_no_copies_waits_for_no_task(void **state)
 {
 	struct mcm_shard *sh;
-	struct ending e;
+	struct fx_ending e;
 	struct fixture fx;
 	pthread_t thread;
 	struct mcp_id id;
 
 	fx_up(&fx, 1, 8 * MIB, NULL);
 	put_many(&fx, 40, 10000);
-	e = (struct ending){ &fx, fx_session(&fx, 2) };
+	e = (struct fx_ending){ &fx, fx_session(&fx, 2) };
 	pthread_mutex_lock(&fx.m->tasks.lock);
-	assert_int_equal(pthread_create(&thread, NULL, end_session, &e), 0);
+	assert_int_equal(pthread_create(&thread, NULL, fx_session_ends, &e), 0);
 	join(thread);
 	pthread_mutex_unlock(&fx.m->tasks.lock);
 
