@@ -52,18 +52,6 @@ struct mcs_async {
 	bool stopping;
 };
 
-static int init_cond(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-	int r;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	r = pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-	return -r;
-}
-
 int mcs_async_open(struct mcs *s, struct mcs_async **ret)
 {
 	struct mcs_async *a = calloc(1, sizeof(*a));
@@ -75,8 +63,8 @@ int mcs_async_open(struct mcs *s, struct mcs_async **ret)
 	mc_list_init(&a->arrived);
 	mc_list_init(&a->again);
 	pthread_mutex_init(&a->lock, NULL);
-	(void)init_cond(&a->work);
-	(void)init_cond(&a->changed);
+	(void)mc_cond_init(&a->work);
+	(void)mc_cond_init(&a->changed);
 	*ret = a;
 	return 0;
 }

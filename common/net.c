@@ -170,17 +170,13 @@ static void *lookup_main(void *arg)
 
 static struct lookup *lookup_new(const char *host, const char *port, int flags)
 {
-	pthread_condattr_t attr;
 	struct lookup *lk;
 
 	lk = calloc(1, sizeof(*lk));
 	if (!lk)
 		return NULL;
 	pthread_mutex_init(&lk->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&lk->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&lk->cond);
 	snprintf(lk->host, sizeof(lk->host), "%s", host);
 	snprintf(lk->port, sizeof(lk->port), "%s", port);
 	lk->flags = flags;

@@ -88,19 +88,25 @@ void mc_thread_prompt(void)
 	(void)syscall(SYS_sched_setattr, 0, &w, 0);
 }
 
-int mc_stop_init(struct mc_stop *s)
+int mc_cond_init(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
 	int r;
 
-	memset(s, 0, sizeof(*s));
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	r = pthread_cond_init(&s->cond, &attr);
+	r = pthread_cond_init(cond, &attr);
 	pthread_condattr_destroy(&attr);
-	if (r)
-		return -r;
-	return -pthread_mutex_init(&s->lock, NULL);
+	return -r;
+}
+
+int mc_stop_init(struct mc_stop *s)
+{
+	int r;
+
+	memset(s, 0, sizeof(*s));
+	r = mc_cond_init(&s->cond);
+	return r < 0 ? r : -pthread_mutex_init(&s->lock, NULL);
 }
 
 void mc_stop_done(struct mc_stop *s)

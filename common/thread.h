@@ -15,6 +15,9 @@ int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), vo
  * answer others.  Its share of the processor stays the same.  Kernels before 6.12 know no such wish. */
 void mc_thread_prompt(void);
 
+/* A condition whose timed waits are on the monotonic clock: 0, or negative errno, which no C library of Linux gives. */
+int mc_cond_init(pthread_cond_t *cond);
+
 /* Lock @m by @deadline on the mc_now_ns() scale: 0, or -ETIMEDOUT and it is not locked. */
 int mc_lock_until(pthread_mutex_t *m, uint64_t deadline);
 

@@ -22,6 +22,7 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/thread.h"
 #include "engine/mapped.h"
 #include "engine/tcp_client.h"
 
@@ -581,7 +582,6 @@ static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t
 
 static int mapped_attach(struct mce_peer *p)
 {
-	pthread_condattr_t attr;
 	struct mce_mapped *m;
 
 	m = calloc(1, sizeof(*m));
@@ -591,10 +591,7 @@ static int mapped_attach(struct mce_peer *p)
 	m->io = &p->e->io[0];
 	m->evfd.fd = m->reply_fd = m->busy_fd = -1;
 	m->evfd.ready = mapped_ready;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&m->news, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&m->news);
 	p->mapped = m;
 	return 0;
 }

@@ -109,12 +109,7 @@ static void drop_stream(struct mcfs_writer *w, uint64_t deadline)
 
 void mcfs_carry_init(struct mcfs_writer *w)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->carry.idle, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&w->carry.idle);
 	w->carry.busy_slot = SIZE_MAX;
 }
 
@@ -431,17 +426,13 @@ void mcfs_carry_wrote(struct mcfs_writer *w, uint64_t offset, size_t len)
 struct mcfs_carrier *mcfs_carrier_new(struct mcfs_version_env *env)
 {
 	struct mcfs_carrier *all = calloc(1, sizeof(*all));
-	pthread_condattr_t attr;
 
 	if (!all)
 		return NULL;
 	all->env = env;
 	mc_list_init(&all->queue);
 	pthread_mutex_init(&all->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&all->work, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&all->work);
 	return all;
 }
 

@@ -236,17 +236,13 @@ static int mount_session(struct mcfs *fs, char *options)
 int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)
 {
 	auto_free char *options = mount_options(fs);
-	pthread_condattr_t attr;
 	int r;
 
 	if (!options)
 		return -ENOMEM;
 	session.tell = ended;
 	session.arg = arg;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&session.changed, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&session.changed);
 	fuse_set_log_func(log_libfuse);
 	r = mount_session(fs, options);
 	if (r < 0)

@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/thread.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 /* Free slots that keep their memory; those beyond give it back to the system. */
@@ -37,17 +38,12 @@ struct mcfs_pool {
 
 static int init_locks(struct mcfs_pool *p)
 {
-	pthread_condattr_t attr;
 	int r;
 
 	r = pthread_mutex_init(&p->lock, NULL);
 	if (r)
 		return -r;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	r = pthread_cond_init(&p->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	return -r;
+	return mc_cond_init(&p->changed);
 }
 
 int mcfs_pool_new(uint64_t max_staged, unsigned carriers, struct mcfs_pool **ret)

@@ -61,16 +61,6 @@ static void touched(struct mcfs_writer *w)
 	show(w);
 }
 
-static void init_cond(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
 		    struct mcfs_writer **ret)
 {
@@ -101,7 +91,7 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->mtime_ms = mc_wall_ns() / MC_NS_PER_MS;
 	mcfs_stage_init(&w->stage, env->pool);
 	mcfs_carry_init(w);
-	init_cond(&w->let_go);
+	(void)mc_cond_init(&w->let_go);
 	if (args->base)
 		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
 	show(w);

@@ -22,6 +22,7 @@
 #include "common/metrics.h"
 #include "common/net.h"
 #include "common/packet.h"
+#include "common/thread.h"
 #include "node/node_i.h"
 
 #define BACKLOG 64
@@ -376,7 +377,6 @@ static int start(struct mcn *n)
 int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
 {
 	struct mcn *n = calloc(1, sizeof(*n));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!n)
@@ -384,10 +384,7 @@ int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
 	n->conf = *conf;
 	n->segment_fd = -1;
 	pthread_mutex_init(&n->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&n->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&n->changed);
 	mc_list_init(&n->conns);
 	n->master = strdup(conf->master ? conf->master : "");
 	n->tenant = strdup(conf->tenant && strcmp(conf->tenant, "default") ? conf->tenant : "");

@@ -20,6 +20,7 @@
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/metrics.h"
+#include "common/thread.h"
 #include "proto/deadline_i.h"
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -52,16 +53,6 @@ static int split_addrs(struct mcp_client *c, const char *addrs)
 	return c->addr_count ? 0 : -EINVAL;
 }
 
-static void cond_init(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 static void client_free(struct mcp_client *c)
 {
 	for (unsigned i = 0; i < c->slot_count; i++) {
@@ -90,7 +81,7 @@ int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
 	if (!c)
 		return mc_fail(-ENOMEM, "no memory for an rpc client");
 	pthread_mutex_init(&c->lock, NULL);
-	cond_init(&c->changed);
+	(void)mc_cond_init(&c->changed);
 	c->fork_depth = mc_fork_depth;
 	c->conf = *conf;
 	c->conf.addrs = NULL;
@@ -128,7 +119,7 @@ static struct mcp_slot *grow_locked(struct mcp_client *c)
 		(void)mc_fail(-MC_ELIMIT, "no memory for a call");
 		return NULL;
 	}
-	cond_init(&slot->cond);
+	(void)mc_cond_init(&slot->cond);
 	mc_list_init(&slot->waiter);
 	slot->index = c->slot_count;
 	c->slots[c->slot_count++] = slot;

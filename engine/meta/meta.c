@@ -557,17 +557,13 @@ static void meta_free(struct mce_meta *m)
 static int meta_new(struct mce_meta **ret)
 {
 	struct mce_meta *m = calloc(1, sizeof(*m));
-	pthread_condattr_t attr;
 
 	if (!m || mc_stop_init(&m->stop) < 0) {
 		free(m);
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
 	}
 	pthread_mutex_init(&m->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&m->idle, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&m->idle);
 	mc_list_init(&m->entries);
 	m->fork_depth = mc_fork_depth;
 	m->ttl_s = (unsigned)mce_env_int("MC_METADATA_TTL_SEC", TTL_SEC, 2, 86400);

@@ -35,13 +35,8 @@ _Static_assert(MCE_TE_CHUNKS * MCE_TE_CHUNK == 1u << INDEX_BITS, "ids have a pla
 
 static void slot_init(struct mce_te *te, struct mce_te_batch *b, uint32_t index)
 {
-	pthread_condattr_t attr;
-
 	pthread_mutex_init(&b->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&b->change, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&b->change);
 	b->te = te;
 	b->index = index;
 	b->eventfd = -1;

@@ -448,17 +448,13 @@ static void line_init(struct mce_te *te, struct mce_te_line *line)
 void mce_te_work_init(struct mce_te *te)
 {
 	struct mce_te_work *w = &te->work;
-	pthread_condattr_t attr;
 
 	line_init(te, &w->again);
 	line_init(te, &w->tell);
 	mc_list_init(&w->timed);
 	w->last = MC_NEVER;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->timer_news, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mc_cond_init(&w->timer_news);
 }
 
 bool mce_te_stopping(const struct mce_te *te)
