@@ -2,6 +2,7 @@
 """Builds the extensions against libmooncake_store: the one of a build tree (MOONCAKE_BUILD_DIR, which
 is its top directory), or the installed one that pkg-config finds."""
 
+import glob
 import os
 import shlex
 import subprocess
@@ -44,7 +45,8 @@ def extension(name, sources, **where):
     where["include_dirs"] = where.get("include_dirs", []) + [os.path.dirname(HERE)]
     where["extra_compile_args"] = where.get("extra_compile_args", []) + [
         "-std=gnu11", "-D_GNU_SOURCE", "-fvisibility=hidden"]
-    return Extension(name, sources=sources, depends=["mcpy.h"], **where)
+    headers = glob.glob(os.path.join(HERE, "..", "include", "mooncake", "*.h"))
+    return Extension(name, sources=sources, depends=["mcpy.h"] + headers, **where)
 
 
 setup(

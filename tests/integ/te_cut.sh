@@ -9,7 +9,7 @@ requires_netns
 two_nodes
 export MC_TCP_PROGRESS_TIMEOUT_SEC=2 MC_TCP_STATUS_TIMEOUT_SEC=2
 # a machine that does other things too is late now and then
-late=3000
+late=30000
 
 link() { in_ns "$NS_A" ip link set veth-a "$1"; }
 

@@ -6,7 +6,8 @@
  *	open NAME			open that segment; the address of its first buffer
  *	echo BYTES			write a pattern there and read it back: "same", "different", or what failed
  *	stream OP BYTES DEADLINE_MS	transfer (0: without a deadline) again and again until it fails: "moving" after
- *					the first, at the end its status and how many milliseconds it took
+ *					the first, at the end its status, how long the last one took (ms), and how many
+ *					connections were made anew meanwhile
  *	rate OP BYTES COUNT SECONDS	COUNT requests of BYTES in one batch again and again: bytes per second
  *	again BYTES			unregister the memory and register so much of it
  *	count				descriptors, threads
@@ -48,6 +49,19 @@ static int opcode(const char *op)
 	return *op == 'w' ? OPCODE_WRITE : OPCODE_READ;
 }
 
+static unsigned metric(const char *name)
+{
+	char *text, *at, line[64];
+	unsigned n = 0;
+
+	snprintf(line, sizeof(line), "\nmooncake_transfer_%s ", name);
+	CHECK(mce_te_metrics(&text) == 0);
+	at = strstr(text, line);
+	CHECK(at && sscanf(at + strlen(line), "%u", &n) == 1);
+	free(text);
+	return n;
+}
+
 /* @count requests of @size, from @at on. */
 static int move(int op, unsigned char *at, uint64_t size, unsigned count, int64_t deadline_ms)
 {
@@ -66,10 +80,12 @@ static int move(int op, unsigned char *at, uint64_t size, unsigned count, int64_
 
 static void stream(const char *op, uint64_t size, int64_t deadline_ms)
 {
+	unsigned anew;
 	double began;
 	int status;
 
 	for (unsigned n = 0;; n++) {
+		anew = metric("reconnects_total");
 		began = now();
 		status = move(opcode(op), mem, size / TASKS, TASKS, deadline_ms);
 		if (status != STATUS_COMPLETED)
@@ -78,7 +94,7 @@ static void stream(const char *op, uint64_t size, int64_t deadline_ms)
 			printf("moving\n");
 		fflush(stdout);
 	}
-	printf("%s %.0f\n", name_of(status), (now() - began) * 1e3);
+	printf("%s %.0f %u\n", name_of(status), (now() - began) * 1e3, metric("reconnects_total") - anew);
 }
 
 static void echo(uint64_t size)
@@ -137,18 +153,6 @@ static unsigned entries(const char *path)
 	return n;
 }
 
-static unsigned regions(void)
-{
-	unsigned n = 0;
-	char *text, *at;
-
-	CHECK(mce_te_metrics(&text) == 0);
-	at = strstr(text, "\nmooncake_transfer_regions ");
-	CHECK(at && sscanf(at, "\nmooncake_transfer_regions %u", &n) == 1);
-	free(text);
-	return n;
-}
-
 static void paths(void)
 {
 	static const char *const all[] = { "local", "mapped", "process_vm", "tcp", "upstream" };
@@ -195,7 +199,8 @@ static void obey(const char *line)
 	} else if (!strcmp(line, "paths\n")) {
 		paths();
 	} else if (!strcmp(line, "held\n")) {
-		printf("%u %u %u\n", entries("/proc/self/fd"), entries("/proc/self/task"), regions());
+		printf("%u %u %u\n", entries("/proc/self/fd"), entries("/proc/self/task"),
+		       metric("regions"));
 	} else {
 		CHECK(!"a line that says something");
 	}

@@ -53,10 +53,14 @@ upstream_serves() {
 	answer "$1" 60
 }
 
-# stream_ends NAME STATUS MOST_MS - after "stream": what it ended with, not later than that
+# stream_ends NAME STATUS MOST_MS [RECONNECTS] - after "stream": what it ended with, not later than that and with
+# no more connections made anew
 stream_ends() {
 	answer "$1" 120
 	[[ $ANSWER == "$2 "* ]] || fail "$1: a stream ends with $ANSWER, not $2"
-	[ "${ANSWER#* }" -le "$3" ] || fail "$1: it took ${ANSWER#* } ms, more than $3"
-	echo "$1: $ANSWER ms"
+	local status ms anew
+	read -r status ms anew <<<"$ANSWER"
+	echo "$1: $status after $ms ms and $anew connections"
+	[ "$ms" -le "$3" ] || fail "$1: it took $ms ms, more than $3"
+	[ "$anew" -le "${4-$anew}" ] || fail "$1: it took $anew connections, more than $4"
 }

@@ -47,10 +47,11 @@ python_package() {
 	mkdir -p "$dir"
 	exec 8>"$dir/.lock"
 	flock 8
-	# setuptools writes beside its sources, which may be read-only
+	# setuptools writes beside its sources, which may be read-only.  With their times it leaves alone what is up to date:
+	# another test may be about to load it.
 	rm -rf "$tmp/package"
 	mkdir "$tmp/package"
-	cp -r "$top_srcdir/python" "$top_srcdir/include" "$tmp/package/"
+	cp -r --preserve=timestamps "$top_srcdir/python" "$top_srcdir/include" "$tmp/package/"
 	(cd "$tmp/package/python" && PYTHONDONTWRITEBYTECODE=1 MOONCAKE_BUILD_DIR=$top_builddir \
 		CFLAGS="-Wall -Wextra -Wno-unused-parameter -Werror ${CFLAGS-} ${SANITIZER-}" \
 		LDFLAGS="${LDFLAGS-} ${SANITIZER-}" "$PYTHON" -W ignore setup.py -q build --build-base "$dir/objects" --build-lib "$dir/lib") \
