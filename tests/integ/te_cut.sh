@@ -58,9 +58,7 @@ against() {
 		told client count
 		[ -n "$fds" ] || read -r fds threads <<<"$ANSWER"
 	done
-	# maybe one of two lanes was not back when they were counted first
-	[ "${ANSWER% *}" -le $((fds + 1)) ] || fail "descriptors: ${ANSWER% *}, before $fds"
-	[ "${ANSWER#* }" -le "$threads" ] || fail "threads: ${ANSWER#* }, before $threads"
+	wait_for 20 no_more client "$fds" "$threads" || fail "descriptors and threads: $ANSWER, before $fds $threads"
 	end_pid "${PIDS[client]}"
 }
 

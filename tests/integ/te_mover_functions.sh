@@ -53,6 +53,14 @@ upstream_serves() {
 	answer "$1" 60
 }
 
+# no_more NAME DESCRIPTORS THREADS - in a while; that many were counted when maybe neither of two lanes was back
+no_more() {
+	local fds threads
+	told "$1" count
+	read -r fds threads <<<"$ANSWER"
+	[ "$fds" -le $(($2 + 2)) ] && [ "$threads" -le "$3" ]
+}
+
 # stream_ends NAME STATUS MOST_MS [RECONNECTS] - after "stream": what it ended with, not later than that and with
 # no more connections made anew
 stream_ends() {

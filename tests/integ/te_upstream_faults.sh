@@ -58,7 +58,4 @@ told client open "127.0.0.1:$NODE"
 [[ $ANSWER == open* ]] || fail "after the restart: $ANSWER"
 echo "addresses: ${first#open }, then ${ANSWER#open }"
 expect client same echo $((8 << 20))
-told client count
-# maybe one of two lanes was not back when they were counted first
-[ "${ANSWER% *}" -le $((fds + 1)) ] || fail "descriptors: ${ANSWER% *}, before $fds"
-[ "${ANSWER#* }" -le "$threads" ] || fail "threads: ${ANSWER#* }, before $threads"
+wait_for 20 no_more client "$fds" "$threads" || fail "descriptors and threads: $ANSWER, before $fds $threads"
