@@ -11,6 +11,7 @@
 #include "client/node_i.h"
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/thread.h"
 
 #define BUFFER_DEFAULT ((uint64_t)16 << 20)
 #define SPIN_US 10		/* where the caller says nothing; sleeping and waking takes about that */
@@ -45,6 +46,7 @@ static int open_at(const struct mcs_conf *conf, const char *where, bool found, s
 	if (!n)
 		return -ENOMEM;
 	pthread_mutex_init(&n->lock, NULL);
+	(void)mc_cond_init(&n->changed);
 	n->fork_depth = mc_fork_depth;
 	n->found = found;
 	n->spin_us = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : conf->spin_us ? conf->spin_us : SPIN_US;
@@ -54,7 +56,7 @@ static int open_at(const struct mcs_conf *conf, const char *where, bool found, s
 	if (r == 0)
 		r = mcs_node_mem_open(n);
 	if (r == 0)
-		r = mcs_node_conn_get(n, &c);
+		r = mcs_node_conn_get(n, MC_NEVER, &c);
 	if (r < 0) {
 		mcs_node_close(n);
 		return r;
@@ -97,6 +99,7 @@ void mcs_node_close(struct mcs_node *n)
 		return;
 	mcs_node_conn_put(n->conn);
 	mcs_node_mem_close(n);
+	pthread_cond_destroy(&n->changed);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
 }
@@ -129,11 +132,11 @@ bool mcs_node_found(const struct mcs_node *n)
 bool mcs_node_up(struct mcs_node *n)
 {
 	struct mcs_node_conn *c;
-	bool up = mcs_node_conn_get(n, &c) == 0;
+	bool up = mcs_node_conn_get(n, mc_now_ns(), &c) == 0;
 
 	if (up && mcs_node_conn_gone(c)) {
 		mcs_node_conn_put(c);
-		up = mcs_node_conn_get(n, &c) == 0;
+		up = mcs_node_conn_get(n, mc_now_ns(), &c) == 0;
 	}
 	if (up)
 		mcs_node_conn_put(c);

@@ -55,8 +55,9 @@ struct mcs *mcs_node_alone(struct mcs *s, int err);
 
 /* ---- node_conn.c: the connection ------------------------------------------------------------------ */
 
-/* The present one with a reference, a new one when there is none: 0 or negative. */
-int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret);
+/* The present one with a reference, a new one when there is none: 0, -MC_ERPC: none can be had, -MC_ETIMEDOUT: not
+ * within a few seconds after @deadline.  One thread makes it, and its failure is that of all who wait for it. */
+int mcs_node_conn_get(struct mcs_node *n, uint64_t deadline, struct mcs_node_conn **ret);
 void mcs_node_conn_put(struct mcs_node_conn *c);	/* NULL is fine */
 struct mcs_node_conn *mcs_node_conn_ref(struct mcs_node_conn *c);
 /* It does not answer any more: nothing more is asked over it. */
@@ -65,11 +66,12 @@ bool mcs_node_conn_is_lost(const struct mcs_node_conn *c);
 /* Has the daemon closed it, or died?  It uses no memory of ours any more then. */
 bool mcs_node_conn_over(const struct mcs_node_conn *c);
 bool mcs_node_conn_gone(struct mcs_node_conn *c);	/* lost, or over */
-/* One request at the socket and its answer; *ret_fd (NULL: none is wanted) becomes the caller's. */
-int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd);
+/* One request at the socket and its answer; *ret_fd (NULL: none is wanted) becomes the caller's.  -MC_ETIMEDOUT: it was
+ * not its turn by @until.  The answer is waited for a moment in any case: without it the connection is lost, for all. */
+int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd);
 /* @size bytes from @offset of a segment; maps it when it is the first time.  NULL with *ret_err. */
 const void *mcs_node_conn_at(struct mcs_node_conn *c, unsigned segment, uint64_t offset,
-			     uint64_t size, int *ret_err);
+			     uint64_t size, uint64_t deadline, int *ret_err);
 
 /* ---- node_ring.c: requests ------------------------------------------------------------------------ */
 
@@ -85,11 +87,11 @@ struct mcs_node_req {
 };
 /* Have @n requests carried out; @put: the options of all that are puts, NULL: defaults.  0, or -MC_ERPC when
  * the connection was lost before all had answers, -MC_ETIMEDOUT: then, and only then, the daemon may still use
- * the memory that they name. */
+ * the memory that they name (it does not if the connection is not lost: they were never given to it). */
 int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
 		 const struct mcs_put_opts *put, uint64_t deadline);
 struct mcs_node_ring;
-int mcs_node_ring_new(struct mcs_node_conn *c, struct mcs_node_ring **ret);
+int mcs_node_ring_new(struct mcs_node_conn *c, uint64_t until, struct mcs_node_ring **ret);
 void mcs_node_ring_free(struct mcs_node_ring *r);
 
 /* ---- node_mem.c: memory that the daemon sees ------------------------------------------------------- */

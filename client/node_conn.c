@@ -13,10 +13,19 @@
 #include "client/node_i.h"
 #include "common/cleanup.h"
 #include "common/packet.h"
+#include "common/thread.h"
 
-#define CONNECT_MS 5000
 #define ANSWER_MS 10000
+#define GRACE_MS 3000		/* after the deadline, as for the answers in rings */
 #define FOUND_MS 1000		/* one that nobody has named: who does not answer is not used */
+#define LEAST_MS 1000		/* a daemon that is well answers by then */
+
+uint64_t mcs_node_until(uint64_t deadline)
+{
+	uint64_t most = mc_deadline_ms(ANSWER_MS), grace = GRACE_MS * MC_NS_PER_MS;
+
+	return deadline < most - grace ? deadline + grace : most;
+}
 
 struct mcs_node_conn *mcs_node_conn_ref(struct mcs_node_conn *c)
 {
@@ -40,6 +49,7 @@ void mcs_node_conn_put(struct mcs_node_conn *c)
 		close(c->sock);
 	}
 	pthread_mutex_destroy(&c->rings_lock);
+	pthread_mutex_destroy(&c->tell_lock);
 	pthread_mutex_destroy(&c->ask_lock);
 	free(c);
 }
@@ -71,10 +81,18 @@ bool mcs_node_conn_gone(struct mcs_node_conn *c)
 	return mcs_node_conn_is_lost(c);
 }
 
-static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd)
+static uint64_t answer_until(const struct mcs_node_conn *c, const struct mcfs_msg *msg, uint64_t until)
 {
-	bool first = msg->type == MCFS_MSG_HELLO;
-	uint64_t deadline = mc_deadline_ms(first && c->n->found ? FOUND_MS : ANSWER_MS);
+	uint64_t least = mc_deadline_ms(LEAST_MS), found = mc_deadline_ms(FOUND_MS);
+
+	if (msg->type == MCFS_MSG_HELLO && c->n->found && until > found)
+		return found;
+	return until > least ? until : least;
+}
+
+static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
+{
+	uint64_t deadline = answer_until(c, msg, until);
 	uint16_t type = msg->type;
 	int got = -1, r;
 	ssize_t n;
@@ -107,27 +125,41 @@ static int exchange(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *
 	return 0;
 }
 
-int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, int *ret_fd)
+static int no_turn(void)
+{
+	return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+}
+
+static int ask_locked(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
+{
+	int r = exchange(c, msg, fd, until, ret_fd);
+
+	if (r == -MC_ERPC)
+		mcs_node_conn_lost(c);
+	return r;
+}
+
+int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
 {
 	int r;
 
 	r = mc_fork_check(c->n->fork_depth);
 	if (r < 0)
 		return r;
-	MC_LOCKED(&c->ask_lock);
-	r = exchange(c, msg, fd, ret_fd);
-	if (r == -MC_ERPC)
-		mcs_node_conn_lost(c);
+	if (mc_lock_until(&c->ask_lock, until) < 0)
+		return no_turn();
+	r = ask_locked(c, msg, fd, until, ret_fd);
+	pthread_mutex_unlock(&c->ask_lock);
 	return r;
 }
 
-static int greet(struct mcs_node *n, struct mcs_node_conn *c)
+static int greet(struct mcs_node *n, struct mcs_node_conn *c, uint64_t until)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_HELLO };
 	uint64_t asked_ns = mc_now_ns();
 	const char *name[2] = { "", "" };	/* the node's, and the tenant's */
 	const char *p, *end = msg.text + sizeof(msg.text);
-	int r = mcs_node_conn_ask(c, &msg, -1, NULL);
+	int r = mcs_node_conn_ask(c, &msg, -1, until, NULL);
 
 	if (r < 0)
 		return r;
@@ -165,8 +197,8 @@ static int trust(const struct mcs_node *n, int sock)
 			n->addr, (unsigned)who.uid);
 }
 
-/* The node's lock is held. */
-static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
+/* A new one, which is the node's when all went well. */
+static int connect_to(struct mcs_node *n, uint64_t until)
 {
 	struct mcs_node_conn *c = calloc(1, sizeof(*c));
 	int r = 0;
@@ -176,57 +208,86 @@ static int connect_locked(struct mcs_node *n, struct mcs_node_conn **ret)
 	c->n = n;
 	c->refs = 1;
 	pthread_mutex_init(&c->rings_lock, NULL);
+	pthread_mutex_init(&c->tell_lock, NULL);
 	pthread_mutex_init(&c->ask_lock, NULL);
-	c->sock = mc_packet_connect(n->addr, mc_deadline_ms(CONNECT_MS));
+	c->sock = mc_packet_connect(n->addr, until);
 	if (c->sock < 0)
 		r = mc_fail(-MC_ERPC, "no daemon at %s: %s", n->addr, mc_strerror(c->sock));
 	if (r == 0)
 		r = trust(n, c->sock);
 	if (r == 0)
-		r = greet(n, c);
-	for (unsigned i = 0; i < MCS_NODE_MEMS && r == 0; i++)
-		if (n->mem[i].base)
-			r = mcs_node_mem_tell_locked(c, i);
-	if (r < 0)
-		mcs_node_conn_put(c);
-	else
-		*ret = c;
+		r = greet(n, c, until);
+	if (r == 0)
+		r = mcs_node_mem_publish(c, until);
+	mcs_node_conn_put(c);
 	return r;
 }
 
-int mcs_node_conn_get(struct mcs_node *n, struct mcs_node_conn **ret)
+/* Be the one that connects. */
+static int attempt_locked(struct mcs_node *n, uint64_t until)
 {
+	int r;
+
+	n->connecting = true;
+	pthread_mutex_unlock(&n->lock);
+	r = connect_to(n, until);
+	pthread_mutex_lock(&n->lock);
+	n->connecting = false;
+	n->attempts++;
+	n->attempt_err = r;
+	n->attempt_late = mc_now_ns() >= until;
+	snprintf(n->attempt_why, sizeof(n->attempt_why), "%s", r < 0 ? mc_err_detail(r) : "");
+	pthread_cond_broadcast(&n->changed);
+	return r;
+}
+
+/* Wait for the one that connects.  Its failure is ours, unless it only had less time than we have. */
+static int await_locked(struct mcs_node *n, uint64_t until)
+{
+	unsigned attempt = n->attempts;
+
+	while (n->attempts == attempt)
+		if (mc_cond_wait_until(&n->changed, &n->lock, until) < 0 && n->attempts == attempt)
+			return mc_fail(-MC_ETIMEDOUT, "no connection to the daemon at %s in time", n->addr);
+	return n->attempt_err < 0 && !n->attempt_late ? mc_fail(n->attempt_err, "%s", n->attempt_why) : 0;
+}
+
+int mcs_node_conn_get(struct mcs_node *n, uint64_t deadline, struct mcs_node_conn **ret)
+{
+	uint64_t until = mcs_node_until(deadline);
 	int r;
 
 	r = mc_fork_check(n->fork_depth);
 	if (r < 0)
 		return r;
 	MC_LOCKED(&n->lock);
-	if (n->conn && mcs_node_conn_is_lost(n->conn)) {
-		mcs_node_conn_put(n->conn);
-		n->conn = NULL;
+	while (r == 0) {
+		if (n->conn && mcs_node_conn_is_lost(n->conn)) {
+			mcs_node_conn_put(n->conn);
+			n->conn = NULL;
+		}
+		if (n->conn) {
+			*ret = mcs_node_conn_ref(n->conn);
+			return 0;
+		}
+		if (mc_now_ns() >= until)
+			return mc_fail(-MC_ETIMEDOUT, "no connection to the daemon at %s in time", n->addr);
+		r = n->connecting ? await_locked(n, until) : attempt_locked(n, until);
 	}
-	if (!n->conn)
-		r = connect_locked(n, &n->conn);
-	if (r == 0)
-		*ret = mcs_node_conn_ref(n->conn);
 	return r;
 }
 
 /* ---- segments ---- */
 
-static int map_segment(struct mcs_node_conn *c, unsigned id)
+static int map_segment_locked(struct mcs_node_conn *c, unsigned id, uint64_t until)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_SEGMENT, .id = id };
 	int fd = -1, r;
 	void *p;
 
-	MC_LOCKED(&c->ask_lock);
 	if (c->segment[id].base)
 		return 0;
-	r = exchange(c, &msg, -1, &fd);
-	if (r == -MC_ERPC)
-		mcs_node_conn_lost(c);
+	r = ask_locked(c, &msg, -1, until, &fd);
 	if (r < 0)
 		return r;
 	if (fd < 0)
@@ -241,8 +302,19 @@ static int map_segment(struct mcs_node_conn *c, unsigned id)
 	return 0;
 }
 
+static int map_segment(struct mcs_node_conn *c, unsigned id, uint64_t until)
+{
+	int r;
+
+	if (mc_lock_until(&c->ask_lock, until) < 0)
+		return no_turn();
+	r = map_segment_locked(c, id, until);
+	pthread_mutex_unlock(&c->ask_lock);
+	return r;
+}
+
 const void *mcs_node_conn_at(struct mcs_node_conn *c, unsigned segment, uint64_t offset,
-			     uint64_t size, int *ret_err)
+			     uint64_t size, uint64_t deadline, int *ret_err)
 {
 	const unsigned char *base;
 	int r = 0;
@@ -255,7 +327,7 @@ const void *mcs_node_conn_at(struct mcs_node_conn *c, unsigned segment, uint64_t
 	}
 	base = __atomic_load_n(&c->segment[segment].base, __ATOMIC_ACQUIRE);
 	if (!base)
-		r = map_segment(c, segment);
+		r = map_segment(c, segment, mcs_node_until(deadline));
 	if (r < 0) {
 		*ret_err = r;
 		return NULL;

@@ -191,7 +191,7 @@ static int put_once(struct mcs *s, struct mcs_put_item *items, unsigned n,
 		items[i].result = -MC_ERPC;
 		items[i].existed = 0;
 	}
-	r = mcs_node_conn_get(s->node, &p.c);
+	r = mcs_node_conn_get(s->node, deadline, &p.c);
 	if (r == 0 && (!p.item || !p.q || !p.first || !p.bounce))
 		r = -ENOMEM;
 	if (r == 0)
@@ -358,7 +358,7 @@ static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 	struct iovec one;
 	int r, n;
 
-	data = mcs_node_conn_at(g->c, e->segment, e->offset, e->size, &r);
+	data = mcs_node_conn_at(g->c, e->segment, e->offset, e->size, g->deadline, &r);
 	if (!data)
 		return r;
 	r = room_of(g, i, e->size, &one, &iov, &n);
@@ -502,7 +502,7 @@ static int get_window(struct get *g, struct split *w, unsigned from, unsigned n)
 static int get_once(struct get *g, unsigned n)
 {
 	struct split *w = malloc(sizeof(*w));
-	int r = w ? mcs_node_conn_get(g->s->node, &g->c) : -ENOMEM;
+	int r = w ? mcs_node_conn_get(g->s->node, g->deadline, &g->c) : -ENOMEM;
 
 	if (r < 0) {
 		free(w);

@@ -12,6 +12,7 @@ struct mcs_node_mem {
 	int fd;
 	uint64_t fd_offset;
 	bool own;			/* mapped by us */
+	uint64_t serial;		/* of all that were ever here; never 0 */
 };
 
 /* Of the memory for values that lie elsewhere: what the daemon of a connection that is lost may still use. */
@@ -31,8 +32,15 @@ struct mcs_node {
 	unsigned fork_depth;
 
 	pthread_mutex_t lock;
+	pthread_cond_t changed;		/* an attempt is over */
 	/* with the lock held */
 	struct mcs_node_conn *conn;	/* NULL: none now */
+	bool connecting;		/* one thread is at it */
+	bool attempt_late;		/* the last one had no more time */
+	unsigned attempts;
+	int attempt_err;
+	char attempt_why[160];
+	uint64_t serial;
 	struct mcs_node_mem mem[MCS_NODE_MEMS]; /* 0: for values that lie elsewhere; 1: the pool */
 	struct mc_space bounce, pool;
 	struct mcs_node_left *left;	/* still taken in `bounce` */
@@ -50,8 +58,11 @@ struct mcs_node_conn {
 	unsigned refs;
 	bool lost;
 	unsigned nrings;
-	/* guarded by the node's lock */
-	uint32_t id[MCS_NODE_MEMS];	/* of the buffers there, 0: not handed over */
+	/* guarded by the node's lock; changed with `tell_lock` held too */
+	uint32_t id[MCS_NODE_MEMS];	/* of the buffers there, */
+	uint64_t told[MCS_NODE_MEMS];	/* which are these; 0: not handed over */
+
+	pthread_mutex_t tell_lock;	/* one changes what is handed over at a time */
 
 	pthread_mutex_t rings_lock;	/* one ring is made at a time */
 	pthread_mutex_t ask_lock;	/* one request at the socket; makes rings and maps segments too */
@@ -62,8 +73,11 @@ struct mcs_node_conn {
 	} segment[MCS_NODE_SEGMENTS];
 };
 
-/* Hand a piece over; the node's lock is held. */
-int mcs_node_mem_tell_locked(struct mcs_node_conn *c, unsigned i);
+/* Until when a call with @deadline waits for the daemon before it has asked it for anything: as long as for answers
+ * beyond the deadline, and never longer than a daemon has that is asked without one. */
+uint64_t mcs_node_until(uint64_t deadline);
+/* Have a connection that nobody else knows yet told of all memory, and make it the node's: 0 or negative. */
+int mcs_node_mem_publish(struct mcs_node_conn *c, uint64_t until);
 /* The memory of the node itself. */
 int mcs_node_mem_open(struct mcs_node *n);
 void mcs_node_mem_close(struct mcs_node *n);

@@ -30,13 +30,13 @@ static struct mcs *handle_of(const struct mcs_map *map)
 }
 
 static int take(struct mcs *s, struct mcs_node_conn *c, const struct mcfs_cqe *e,
-		struct mcs_map *ret)
+		uint64_t deadline, struct mcs_map *ret)
 {
 	struct hold *h = malloc(sizeof(*h));
 	const void *data;
 	int r = -ENOMEM;
 
-	data = h ? mcs_node_conn_at(c, e->segment, e->offset, e->size, &r) : NULL;
+	data = h ? mcs_node_conn_at(c, e->segment, e->offset, e->size, deadline, &r) : NULL;
 	if (!data) {
 		free(h);
 		unpin(c, e->pin);
@@ -56,7 +56,7 @@ static int map_once(struct mcs *s, struct mcs_node_req *q, unsigned n, struct mc
 		    int *results, uint64_t deadline)
 {
 	struct mcs_node_conn *c;
-	int r = mcs_node_conn_get(s->node, &c), count = 0;
+	int r = mcs_node_conn_get(s->node, deadline, &c), count = 0;
 
 	if (r < 0)
 		return r;
@@ -64,7 +64,7 @@ static int map_once(struct mcs *s, struct mcs_node_req *q, unsigned n, struct mc
 	for (unsigned i = 0; i < n; i++) {
 		results[i] = r == 0 || q[i].c.result != -MC_ERPC ? (int)q[i].c.result : r;
 		if (results[i] == 0 && r == 0)
-			results[i] = take(s, c, &q[i].c, &ret[i]);
+			results[i] = take(s, c, &q[i].c, deadline, &ret[i]);
 		count += results[i] == 0;
 	}
 	mcs_node_conn_put(c);

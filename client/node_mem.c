@@ -11,6 +11,7 @@
 
 #include "client/node_i.h"
 #include "common/cleanup.h"
+#include "common/thread.h"
 
 #define GRAIN 4096u
 #define BOUNCE 0u
@@ -58,6 +59,8 @@ int mcs_node_mem_open(struct mcs_node *n)
 		r = make(page_up(n->pool_size), &n->mem[POOL]);
 	if (r == 0)
 		r = mc_space_init(&n->pool, n->mem[POOL].len, GRAIN);
+	n->mem[BOUNCE].serial = ++n->serial;
+	n->mem[POOL].serial = ++n->serial;
 	return r;
 }
 
@@ -88,14 +91,76 @@ void mcs_node_mem_close(struct mcs_node *n)
 	free(n->pieces);
 }
 
-int mcs_node_mem_tell_locked(struct mcs_node_conn *c, unsigned i)
+static bool is_told(const struct mcs_node_conn *c, unsigned i)
 {
 	const struct mcs_node_mem *m = &c->n->mem[i];
-	struct mcfs_msg msg = { .type = MCFS_MSG_BUFFER, .size = m->fd_offset + m->len };
-	int r = mcs_node_conn_ask(c, &msg, m->fd, NULL);
 
-	if (r == 0)
+	return c->told[i] == (m->base ? m->serial : 0);
+}
+
+/* One question to the daemon towards that; the locks are held, the node's not while it is asked. */
+static int tell_locked(struct mcs_node_conn *c, unsigned i, uint64_t until)
+{
+	struct mcs_node *n = c->n;
+	const struct mcs_node_mem m = n->mem[i];
+	struct mcfs_msg msg = { .type = MCFS_MSG_UNBUFFER, .id = c->id[i] };
+	bool back = c->told[i];
+	auto_close int fd = -1;
+	int r;
+
+	c->told[i] = 0;
+	c->id[i] = 0;
+	if (!back) {
+		/* Its owner may take it back meanwhile. */
+		fd = fcntl(m.fd, F_DUPFD_CLOEXEC, 3);
+		if (fd < 0)
+			return mc_fail(-errno, "the buffer's descriptor: %s", mc_strerror(errno));
+		msg = (struct mcfs_msg){ .type = MCFS_MSG_BUFFER, .size = m.fd_offset + m.len };
+	}
+	pthread_mutex_unlock(&n->lock);
+	r = mcs_node_conn_ask(c, &msg, fd, until, NULL);
+	pthread_mutex_lock(&n->lock);
+	if (r == 0 && !back) {
 		c->id[i] = msg.id;
+		c->told[i] = m.serial;
+	}
+	return r;
+}
+
+/* Have the daemon know what is at place @i now, or that nothing is. */
+static int tell(struct mcs_node_conn *c, unsigned i, uint64_t until)
+{
+	int r = 0;
+
+	if (mc_lock_until(&c->tell_lock, until) < 0)
+		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+	pthread_mutex_lock(&c->n->lock);
+	while (r == 0 && !is_told(c, i))
+		r = tell_locked(c, i, until);
+	pthread_mutex_unlock(&c->n->lock);
+	pthread_mutex_unlock(&c->tell_lock);
+	return r;
+}
+
+int mcs_node_mem_publish(struct mcs_node_conn *c, uint64_t until)
+{
+	struct mcs_node *n = c->n;
+	unsigned i = 0;
+	int r = 0;
+
+	MC_LOCKED(&c->tell_lock);
+	MC_LOCKED(&n->lock);
+	/* From the beginning after each: what was told before may have changed. */
+	while (r == 0 && i < MCS_NODE_MEMS) {
+		if (is_told(c, i)) {
+			i++;
+			continue;
+		}
+		r = tell_locked(c, i, until);
+		i = 0;
+	}
+	if (r == 0)
+		n->conn = mcs_node_conn_ref(c);
 	return r;
 }
 
@@ -109,7 +174,7 @@ bool mcs_node_mem_find(struct mcs_node_conn *c, const void *p, size_t len,
 		const struct mcs_node_mem *m = &n->mem[i];
 		size_t at = (size_t)((uintptr_t)p - (uintptr_t)m->base);
 
-		if (!m->base || !c->id[i] || (uintptr_t)p < (uintptr_t)m->base || at > m->len ||
+		if (!m->base || !is_told(c, i) || (uintptr_t)p < (uintptr_t)m->base || at > m->len ||
 		    len > m->len - at)
 			continue;
 		*ret = (struct mcfs_ring_range){ c->id[i], 0, m->fd_offset + at, len };
@@ -118,26 +183,41 @@ bool mcs_node_mem_find(struct mcs_node_conn *c, const void *p, size_t len,
 	return false;
 }
 
-/* A free place for @m, which is handed over; the lock is held. */
-static int enter_locked(struct mcs_node *n, const struct mcs_node_mem *m, unsigned *ret)
+/* A free place for @m; the lock is held. */
+static int place_locked(struct mcs_node *n, struct mcs_node_mem *m, unsigned *ret)
 {
 	unsigned i = FIRST;
-	int r = 0;
 
 	while (i < MCS_NODE_MEMS && n->mem[i].base)
 		i++;
 	if (i == MCS_NODE_MEMS)
 		return mc_fail(-ENOBUFS, "%u buffers are registered", i - FIRST);
+	m->serial = ++n->serial;
 	n->mem[i] = *m;
-	/* Without a connection the next one hands it over. */
-	if (n->conn) {
-		r = mcs_node_mem_tell_locked(n->conn, i);
-		r = r == -MC_ERPC ? 0 : r;
-	}
-	if (r < 0)
-		n->mem[i] = (struct mcs_node_mem){ .fd = -1 };
-	else
-		*ret = i;
+	*ret = i;
+	return 0;
+}
+
+/* Hand over what stands at place @i as @serial; without a connection the next one does.  Negative: it stands there no
+ * more, because the daemon does not take it. */
+static int hand_over(struct mcs_node *n, unsigned i, uint64_t serial)
+{
+	struct mcs_node_conn *c = NULL;
+	int r = 0;
+
+	pthread_mutex_lock(&n->lock);
+	if (n->conn)
+		c = mcs_node_conn_ref(n->conn);
+	pthread_mutex_unlock(&n->lock);
+	if (c)
+		r = tell(c, i, mcs_node_until(MC_NEVER));
+	mcs_node_conn_put(c);
+	if (r == 0 || r == -MC_ERPC)
+		return 0;
+	MC_LOCKED(&n->lock);
+	if (n->mem[i].serial != serial)
+		return 0;
+	n->mem[i] = (struct mcs_node_mem){ .fd = -1 };
 	return r;
 }
 
@@ -165,8 +245,10 @@ int mcs_node_register(struct mcs_node *n, void *buf, size_t len, int fd, uint64_
 		return mc_fail(-errno, "the buffer's descriptor: %s", mc_strerror(errno));
 	pthread_mutex_lock(&n->lock);
 	r = overlaps_locked(n, buf, len) ? mc_fail(-EEXIST, "a buffer at %p is registered", buf) :
-		enter_locked(n, &m, &at);
+		place_locked(n, &m, &at);
 	pthread_mutex_unlock(&n->lock);
+	if (r == 0)
+		r = hand_over(n, at, m.serial);
 	if (r < 0)
 		close(m.fd);
 	return r;
@@ -175,21 +257,17 @@ int mcs_node_register(struct mcs_node *n, void *buf, size_t len, int fd, uint64_
 /* Take it out, and have the daemon let go of it. */
 static void leave(struct mcs_node *n, unsigned i)
 {
-	struct mcfs_msg msg = { .type = MCFS_MSG_UNBUFFER };
 	struct mcs_node_conn *c = NULL;
 	struct mcs_node_mem m;
 
 	pthread_mutex_lock(&n->lock);
 	m = n->mem[i];
 	n->mem[i] = (struct mcs_node_mem){ .fd = -1 };
-	if (n->conn && n->conn->id[i]) {
+	if (n->conn && n->conn->told[i])
 		c = mcs_node_conn_ref(n->conn);
-		msg.id = c->id[i];
-		c->id[i] = 0;
-	}
 	pthread_mutex_unlock(&n->lock);
 	if (c)
-		(void)mcs_node_conn_ask(c, &msg, -1, NULL);
+		(void)tell(c, i, mcs_node_until(mc_now_ns()));
 	mcs_node_conn_put(c);
 	unmake(&m);
 }
@@ -221,8 +299,10 @@ static int own_piece(struct mcs_node_conn *c, uint64_t len, struct mcs_node_boun
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&n->lock);
-	r = enter_locked(n, &m, &at);
+	r = place_locked(n, &m, &at);
 	pthread_mutex_unlock(&n->lock);
+	if (r == 0)
+		r = hand_over(n, at, m.serial);
 	if (r < 0) {
 		unmake(&m);
 		return r;
@@ -274,7 +354,7 @@ void mcs_node_bounce_give(struct mcs_node_conn *c, struct mcs_node_bounce *b, in
 	/* A piece of its own goes, and what a daemon does to it is seen by nobody. */
 	if (b->own) {
 		leave(c->n, (unsigned)b->at);
-	} else if (b->p && err == -MC_ETIMEDOUT) {
+	} else if (b->p && err == -MC_ETIMEDOUT && mcs_node_conn_is_lost(c)) {
 		leave_behind(c, b);
 	} else if (b->p) {
 		MC_LOCKED(&c->n->lock);

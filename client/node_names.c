@@ -26,7 +26,7 @@ static int run(struct mcs *s, struct mcs_node_req *q, unsigned n, uint64_t deadl
 
 	for (int tries = 0; tries < 2; tries++) {
 		repeated = tries > 0;
-		r = mcs_node_conn_get(s->node, &c);
+		r = mcs_node_conn_get(s->node, deadline, &c);
 		if (r < 0)
 			return r;
 		r = mcs_node_run(c, q, n, NULL, deadline);

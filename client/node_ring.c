@@ -15,6 +15,7 @@
 #include "client/node_i.h"
 #include "common/cleanup.h"
 #include "common/futex.h"
+#include "common/thread.h"
 
 #define ENTRIES 1024u
 #define ARENA ((uint64_t)1 << 20)
@@ -42,14 +43,14 @@ struct mcs_node_ring {
 	uint64_t spin_ns;
 };
 
-int mcs_node_ring_new(struct mcs_node_conn *c, struct mcs_node_ring **ret)
+int mcs_node_ring_new(struct mcs_node_conn *c, uint64_t until, struct mcs_node_ring **ret)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_RING, .entries = ENTRIES, .size = ARENA };
 	struct mcs_node_ring *r;
 	struct mcfs_ring *h;
 	int fd = -1, err;
 
-	err = mcs_node_conn_ask(c, &msg, -1, &fd);
+	err = mcs_node_conn_ask(c, &msg, -1, until, &fd);
 	if (err < 0)
 		return err;
 	h = mmap(NULL, msg.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -85,14 +86,13 @@ void mcs_node_ring_free(struct mcs_node_ring *r)
 }
 
 /* One more ring, in the next free place. */
-static int add_ring(struct mcs_node_conn *c, struct mcs_node_ring **ret)
+static int add_ring_locked(struct mcs_node_conn *c, uint64_t until, struct mcs_node_ring **ret)
 {
 	int r = 0;
 
-	MC_LOCKED(&c->rings_lock);
 	if (c->nrings == MCS_NODE_RINGS)
 		return 0;
-	r = mcs_node_ring_new(c, ret);
+	r = mcs_node_ring_new(c, until, ret);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&(*ret)->lock);
@@ -101,8 +101,19 @@ static int add_ring(struct mcs_node_conn *c, struct mcs_node_ring **ret)
 	return 1;
 }
 
+static int add_ring(struct mcs_node_conn *c, uint64_t until, struct mcs_node_ring **ret)
+{
+	int r;
+
+	if (mc_lock_until(&c->rings_lock, until) < 0)
+		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+	r = add_ring_locked(c, until, ret);
+	pthread_mutex_unlock(&c->rings_lock);
+	return r;
+}
+
 /* A ring, locked. */
-static int take_ring(struct mcs_node_conn *c, struct mcs_node_ring **ret)
+static int take_ring(struct mcs_node_conn *c, uint64_t until, struct mcs_node_ring **ret)
 {
 	static unsigned next;
 	static __thread unsigned mine;	/* counted from 1 */
@@ -116,14 +127,15 @@ static int take_ring(struct mcs_node_conn *c, struct mcs_node_ring **ret)
 		if (pthread_mutex_trylock(&(*ret)->lock) == 0)
 			return 0;
 	}
-	r = add_ring(c, ret);
+	r = add_ring(c, until, ret);
 	/* Refused, or the limit is reached: wait for one. */
 	if (r <= 0) {
 		n = __atomic_load_n(&c->nrings, __ATOMIC_ACQUIRE);
 		if (!n)
 			return r < 0 ? r : -ENOBUFS;
 		*ret = c->ring[(mine - 1) % n];
-		pthread_mutex_lock(&(*ret)->lock);
+		if (mc_lock_until(&(*ret)->lock, until) < 0)
+			return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
 	}
 	return 0;
 }
@@ -376,7 +388,7 @@ int mcs_node_run(struct mcs_node_conn *c, struct mcs_node_req *reqs, unsigned n,
 		reqs[i].c = (struct mcfs_cqe){ .result = -MC_ERPC };
 	r = mc_fork_check(c->n->fork_depth);
 	if (r == 0)
-		r = take_ring(c, &ring);
+		r = take_ring(c, mcs_node_until(deadline), &ring);
 	if (r < 0)
 		return r;
 	/* Entries that were given up may still be read, and what they point to in the arena. */

@@ -146,6 +146,13 @@ static struct timespec due_in(clockid_t clock, uint64_t ms)
 	return due;
 }
 
+int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline)
+{
+	struct timespec due = due_in(CLOCK_MONOTONIC, (uint64_t)mc_deadline_left_ms(deadline));
+
+	return -pthread_cond_timedwait(cond, m, &due);
+}
+
 int mc_lock_until(pthread_mutex_t *m, uint64_t deadline)
 {
 	struct timespec due;

@@ -18,6 +18,9 @@ void mc_thread_prompt(void);
 /* A condition whose timed waits are on the monotonic clock: 0, or negative errno, which no C library of Linux gives. */
 int mc_cond_init(pthread_cond_t *cond);
 
+/* Wait for @cond, of mc_cond_init(), with @m locked: 0, or -ETIMEDOUT at @deadline on the mc_now_ns() scale. */
+int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline);
+
 /* Lock @m by @deadline on the mc_now_ns() scale: 0, or -ETIMEDOUT and it is not locked. */
 int mc_lock_until(pthread_mutex_t *m, uint64_t deadline);
 

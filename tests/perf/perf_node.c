@@ -143,7 +143,7 @@ static void ring_rows(const char *what, bool asleep)
 	conf.spin_us = 1000;
 	r = mcs_node_open(&conf, &n);
 	if (r == 1)
-		r = mcs_node_conn_get(n, &c);
+		r = mcs_node_conn_get(n, MC_NEVER, &c);
 	if (r < 0)
 		die("client", r);
 	for (unsigned i = 0; i < calls; i++) {

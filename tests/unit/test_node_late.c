@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "client/node_i.h"
 #include "common/clock.h"
 #include "common/fault.h"
+#include "common/packet.h"
 #include "tests/unit/node_fixture.h"
 
 #define SIZE 100000u
@@ -117,33 +119,89 @@ static void test_end(void **state)
 }
 
 /* Shared memory that was given up is not used again before the daemon has ended the connection; others find
- * room meanwhile. */
+ * room meanwhile.  What was never given to the daemon is free at once. */
 static void test_left(void **state)
 {
-	struct mcs_node_conn *conn;
+	struct mcs_node_conn *conn, *next;
 	struct mcs_node_bounce a, b, d;
 
 	(void)state;
-	assert_int_equal(mcs_node_conn_get(c->node, &conn), 0);
+	assert_int_equal(mcs_node_conn_get(c->node, MC_NEVER, &conn), 0);
 	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
 	mcs_node_bounce_give(conn, &a, -MC_ERPC);
 	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
 	assert_null(a.own);
 	mcs_node_bounce_give(conn, &a, -MC_ETIMEDOUT);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &b), 0);
+	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
+	assert_null(a.own);
+	/* lost, which the daemon is not told yet */
+	conn->lost = true;
+	mcs_node_bounce_give(conn, &a, -MC_ETIMEDOUT);
+	assert_int_equal(mcs_node_conn_get(c->node, MC_NEVER, &next), 0);
+	assert_ptr_not_equal(next, conn);
+	assert_int_equal(mcs_node_bounce_take(next, MIB, false, &b), 0);
 	assert_non_null(b.own);
-	mcs_node_bounce_give(conn, &b, 0);
+	mcs_node_bounce_give(next, &b, 0);
 	/* it goes on working, elsewhere */
 	fixture_put_ok(c, "k", SIZE, 3);
 	fixture_expect(c, "k", SIZE, 3);
 	assert_false(mcs_node_conn_over(conn));
-	mcs_node_conn_lost(conn);
+	assert_int_equal(shutdown(conn->sock, SHUT_WR), 0);
 	while (!mcs_node_conn_over(conn))
 		usleep(1000);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &d), 0);
+	assert_int_equal(mcs_node_bounce_take(next, MIB, false, &d), 0);
 	assert_null(d.own);
-	mcs_node_bounce_give(conn, &d, 0);
+	mcs_node_bounce_give(next, &d, 0);
 	mcs_node_conn_put(conn);
+	mcs_node_conn_put(next);
+	fixture_put_ok(c, "k2", SIZE, 4);
+	fixture_expect(c, "k2", SIZE, 4);
+}
+
+/* ---- a daemon that does not answer ---- */
+
+enum { CALLERS = 6 };
+
+static void *ask_one(void *arg)
+{
+	uint64_t began = mc_now_ns();
+	uint8_t present;
+	struct mcs_key key = fixture_key("k");
+	int r = mcs_exist(c, &key, 1, &present, 500);
+
+	*(int *)arg = r;
+	return (void *)(uintptr_t)((mc_now_ns() - began) / MC_NS_PER_MS);
+}
+
+/* All at once, while a daemon at the address takes connections and says nothing: none waits for the others' waits, and
+ * each ends as mcs.h says, 8 s after its time at the latest. */
+static void callers_end(void)
+{
+	pthread_t thread[CALLERS];
+	int result[CALLERS];
+	void *ms;
+
+	for (unsigned i = 0; i < CALLERS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, ask_one, &result[i]), 0);
+	for (unsigned i = 0; i < CALLERS; i++) {
+		assert_int_equal(pthread_join(thread[i], &ms), 0);
+		assert_true(result[i] == -MCS_ETIMEDOUT || result[i] == -MCS_ERPC);
+		assert_in_range((uintptr_t)ms, 0, 8500 + 4000);
+	}
+}
+
+static void test_silent(void **state)
+{
+	int deaf;
+
+	(void)state;
+	fixture_put_ok(c, "k", SIZE, 3);
+	node_down();
+	deaf = mc_packet_listen(node_address(), 64);
+	assert_true(deaf >= 0);
+	callers_end();
+	close(deaf);
+	node_up(NODE_SEGMENT);
 	fixture_put_ok(c, "k2", SIZE, 4);
 	fixture_expect(c, "k2", SIZE, 4);
 }
@@ -154,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_window),
 		TEST(test_end),
+		TEST(test_silent),
 		TEST(test_left),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
