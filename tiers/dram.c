@@ -46,6 +46,7 @@ struct mct_dram {
 	/* atomic */
 	uint64_t size;
 	bool stop;
+	bool touching;		/* the thread goes on, to whatever the size is then */
 	uint64_t prefaulted;
 };
 
@@ -253,17 +254,15 @@ static int populate(struct mct_dram *d, uint64_t off)
 	return fallocate(d->fd, 0, (off_t)(d->fd_offset + off), HUGE_SIZE) ? -errno : 0;
 }
 
-static void *prefault_main(void *arg)
+/* From where it stands to the size; false: it was stopped, or has failed. */
+static bool touch(struct mct_dram *d)
 {
-	struct mct_dram *d = arg;
 	uint64_t off;
 	int r;
 
-	/* Serving goes first: the segment is usable while it grows. */
-	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
 	for (off = mct_dram_prefaulted(d); off < mct_dram_size(d); off += HUGE_SIZE) {
 		if (__atomic_load_n(&d->stop, __ATOMIC_RELAXED))
-			return NULL;
+			return false;
 		do
 			r = populate(d, off);
 		while (r == -EINTR || r == -EAGAIN);
@@ -271,10 +270,31 @@ static void *prefault_main(void *arg)
 			mc_warn("dram", "prefault ends early, continuing without: %s done=%llu size=%llu",
 				mc_strerror(r), (unsigned long long)off,
 				(unsigned long long)mct_dram_size(d));
-			return NULL;
+			return false;
 		}
 		__atomic_store_n(&d->prefaulted, off + HUGE_SIZE, __ATOMIC_RELAXED);
 	}
+	return true;
+}
+
+/* Is there more since the thread has said that it ends, and nobody else who sees to it? */
+static bool has_grown(struct mct_dram *d)
+{
+	return mct_dram_prefaulted(d) < __atomic_load_n(&d->size, __ATOMIC_SEQ_CST) &&
+		!__atomic_exchange_n(&d->touching, true, __ATOMIC_SEQ_CST);
+}
+
+static void *prefault_main(void *arg)
+{
+	struct mct_dram *d = arg;
+	bool whole;
+
+	/* Serving goes first: the segment is usable while it grows. */
+	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
+	do {
+		whole = touch(d);
+		__atomic_store_n(&d->touching, false, __ATOMIC_SEQ_CST);
+	} while (whole && has_grown(d));
 	return NULL;
 }
 
@@ -282,11 +302,15 @@ static int prefault_start(struct mct_dram *d)
 {
 	int r;
 
-	if (!d->prefault)
+	if (!d->prefault || __atomic_exchange_n(&d->touching, true, __ATOMIC_SEQ_CST))
 		return 0;
+	/* One that has ended. */
+	if (d->prefaulting)
+		pthread_join(d->thread, NULL);
 	r = mc_thread_start(&d->thread, "mct-prefault", prefault_main, d);
-	if (r == 0)
-		d->prefaulting = true;
+	d->prefaulting = r == 0;
+	if (r < 0)
+		__atomic_store_n(&d->touching, false, __ATOMIC_SEQ_CST);
 	return r;
 }
 
@@ -414,13 +438,8 @@ int mct_dram_grow(struct mct_dram *d, uint64_t size)
 	r = strcmp(d->kind, "hugetlb") ? check_available(size - before, d->kind) : 0;
 	if (r < 0)
 		return r;
-	__atomic_store_n(&d->size, size, __ATOMIC_RELAXED);
-	/* The thread that touched the memory so far may have seen the new size or not. */
-	if (d->prefaulting) {
-		pthread_join(d->thread, NULL);
-		d->prefaulting = false;
-	}
-	r = mct_dram_prefaulted(d) < size ? prefault_start(d) : 0;
+	__atomic_store_n(&d->size, size, __ATOMIC_SEQ_CST);
+	r = prefault_start(d);
 	if (r < 0)
 		mc_warn("dram", "no thread to prefault with, continuing without: %s", mc_strerror(r));
 	return 0;

@@ -241,6 +241,32 @@ static void prefault(void **state)
 	mct_dram_close(d);
 }
 
+/* Growing does not wait for what is being touched, which goes on to the new end. */
+static void grown_meanwhile(void **state)
+{
+	struct mct_dram_conf conf = {
+		.size = 1024 * MIB, .reserve = 1280 * MIB, .kind = "memfd", .numa_node = -1, .prefault = 1,
+	};
+	uint64_t end = mc_deadline_ms(60000);
+	struct mct_dram *d;
+	const char *by;
+
+	if (mct_mem_available(&by) < 2048 * MIB)
+		skip();
+	assert_int_equal(mct_dram_open(&conf, &d), 0);
+	assert_int_equal(mct_dram_grow(d, 1152 * MIB), 0);
+	assert_true(mct_dram_prefaulted(d) < 1024 * MIB);
+	while (mct_dram_prefaulted(d) < 1152 * MIB && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(mct_dram_prefaulted(d), 1152 * MIB);
+	/* and when the thread has ended */
+	assert_int_equal(mct_dram_grow(d, 1280 * MIB), 0);
+	while (mct_dram_prefaulted(d) < 1280 * MIB && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(mct_dram_prefaulted(d), 1280 * MIB);
+	mct_dram_close(d);
+}
+
 /* Closing does not wait for gigabytes to be cleared. */
 static void prefault_ends_early(void **state)
 {
@@ -316,6 +342,7 @@ int main(void)
 		cmocka_unit_test(unprivileged),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(prefault),
+		cmocka_unit_test(grown_meanwhile),
 		cmocka_unit_test(prefault_ends_early),
 		cmocka_unit_test(test_path),
 	};
