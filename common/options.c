@@ -81,13 +81,6 @@ static bool is_off(const char *value)
 	return value && !mc_parse_bool(value, &on) && !on;
 }
 
-/* Only these make the word behind a switch its value: others are arguments far more often. */
-static bool is_switch_word(const char *s)
-{
-	return s && (!strcmp(s, "true") || !strcmp(s, "false") || !strcmp(s, "0") ||
-		     !strcmp(s, "1"));
-}
-
 /* The switch that "nox", "no_x" or "no-x" clears. */
 static const char *negated(const char *name)
 {
@@ -121,12 +114,20 @@ static bool has_arguments(const struct mc_program *prog)
 	return s[strspn(s, " ")];
 }
 
+/* Only these make the word behind a switch its value: others are arguments far more often.  To a strict program all
+ * are: it would do harm without one. */
+static bool is_switch_word(const struct mc_program *prog, const char *s)
+{
+	return s && !prog->strict &&
+		(!strcmp(s, "true") || !strcmp(s, "false") || !strcmp(s, "0") || !strcmp(s, "1"));
+}
+
 /* Is the word behind an absent option its value? */
-static bool takes_word(const struct mc_opt_absent *a, const char *next)
+static bool takes_word(const struct mc_program *prog, const struct mc_opt_absent *a, const char *next)
 {
 	bool on;
 
-	if (is_switch_word(next))
+	if (is_switch_word(prog, next))
 		return true;
 	return mc_parse_bool(a->def, &on) && next && next[0] != '-';
 }
@@ -138,7 +139,7 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 	const char *off = negated(name);
 
 	if (absent) {
-		*ret_used = !value && takes_word(absent, next);
+		*ret_used = !value && takes_word(o->prog, absent, next);
 		return mc_opt_absent_harmless(absent, *ret_used ? next : value) ? 0 :
 			fail_absent(prefix, name, absent->why);
 	}
@@ -172,7 +173,7 @@ static int set_option(struct mc_options *o, const char *prefix, const char *name
 			       keep_arg(o, row, "false");
 	}
 	if (!value && row->type == MC_OPT_BOOL) {
-		*ret_used = is_switch_word(next);
+		*ret_used = is_switch_word(o->prog, next);
 		return keep_arg(o, row, *ret_used ? next : "true");
 	}
 	if (!value && !next)
@@ -301,7 +302,7 @@ static int parse_flag(struct mc_options *o, const char *token, const char *next,
 		r = parse_general(o, name, value, next, ret_used);
 		if (r <= 0)
 			return r;
-		if (body == token + 1 && *body == 'o')
+		if (body == token + 1 && *body == 'o' && !mc_opt_absent(o->prog, name))
 			return parse_list(o, body + 1);
 	}
 	return set_option(o, "--", name, value, next, ret_used);

@@ -11,8 +11,8 @@
  * line; the origin of each value is kept for --print_config.
  *
  * Spellings (gflags, so that upstream's command lines work): -x=1 --x=1 --x 1, --x and --nox for
- * booleans (also followed by the word true, false, 0 or 1), '-' and '_' alike, --flagfile=FILE;
- * "--" ends the options.  -o a=1,b,noc is a list of options in mount(8) form.  Unknown flags are a
+ * booleans (where the program is not strict also followed by the word true, false, 0 or 1), '-' and
+ * '_' alike, --flagfile=FILE; "--" ends the options.  -o a=1,b,noc is a list of options in mount(8) form.  Unknown flags are a
  * warning naming the nearest option; unknown config keys too.  The word behind an unknown flag
  * counts as its value when the program takes no arguments.  An empty environment variable is an
  * unset one.
@@ -83,8 +83,8 @@ struct mc_program {
 	 * off is none).  Ends with a NULL name; may be NULL. */
 	const struct mc_opt_absent *absent;
 	const char *details;		/* more of --help, whole lines; may be NULL */
-	bool strict;			/* an unknown flag is an error, not a warning: for programs
-					 * that would do harm without it */
+	bool strict;			/* an unknown flag is an error, not a warning, and no word behind
+					 * a switch its value: for programs that would do harm then */
 };
 
 struct mc_options;	/* result of parsing: origins and positional arguments */

@@ -22,6 +22,13 @@ equal "dry run of a pattern" "$(ctl rm --match='[12]$' --dry_run | sort | tr '\n
 equal "dry run of both" "$(ctl rm --prefix=run2 --match='a[34]' --dry_run -0 | sort -z | tr '\0' ' ')" 'run2/a3 run2/a4 '
 equal "dry run of keys" "$(ctl rm --dry_run run1/a1 run2/a6 | tr '\n' ' ')" 'run1/a1 run2/a6 '
 equal "objects after dry runs" "$(count)" 12
+# the word behind a switch is a key, also one that could be its value
+for key in 0 true; do
+	echo "$key" | ctl put "$key"
+	equal "dry run of $key" "$(ctl rm --dry_run "$key" run1/a1 | tr '\n' ' ')" "$key run1/a1 "
+	ctl rm "$key"
+done
+equal "objects after those" "$(count)" 12
 
 # without a terminal a yes is needed, and a message says what would have happened
 status 2 ctl rm --prefix=run1/ </dev/null

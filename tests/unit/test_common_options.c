@@ -43,6 +43,7 @@ static const struct mc_opt_absent absent[] = {
 	{ "enable_cxl", "false", "there is no CXL tier" },
 	{ "cxl_size", "8589934592", "there is no CXL tier" },
 	{ "keep_files", "true", "there are no files" },
+	{ "offload", "false", "there is nothing to offload to" },
 	{ 0 },
 };
 
@@ -302,6 +303,13 @@ static void strict_programs_refuse_them(void **state)
 	expect_error("-o ro", -EINVAL, "-o ro is unknown", "");
 	expect_error("--enable_cxl", -MC_ENOTSUP, "--enable_cxl", "there is no CXL tier");
 	expect_ok("--port=7 -o nofail --undefok=x --noenable_cxl");
+	/* "rm --dry_run 0" is not to remove. */
+	expect_ok("--enable_gc 0 1 --noenable_gc false");
+	assert_int_equal(mc_options_argc(opts), 3);
+	assert_false(conf.enable_gc);
+	expect_ok("--noenable_gc --enable_gc 0");
+	assert_true(conf.enable_gc);
+	assert_string_equal(mc_options_argv(opts, 0), "0");
 }
 
 static void absent_options_are_refused_with_the_reason(void **state)
@@ -310,6 +318,8 @@ static void absent_options_are_refused_with_the_reason(void **state)
 	expect_error("--enable-cxl=true", -MC_ENOTSUP, "not built into this version", "no CXL tier");
 	expect_error("--enable_cxl 5", -MC_ENOTSUP, "not built into this version", "no CXL tier");
 	expect_error("-o enable_cxl", -MC_ENOTSUP, "-o enable_cxl", "no CXL tier");
+	/* no list that begins with "ffload" */
+	expect_error("-offload=true", -MC_ENOTSUP, "--offload", "nothing to offload to");
 	expect_ok("--noenable_cxl --enable_cxl=false --enable_cxl false");
 	assert_string_equal(said, "");
 	assert_int_equal(mc_options_argc(opts), 0);
