@@ -126,7 +126,7 @@ struct lookup {
 	char host[MC_ADDR_MAX], port[8];
 };
 
-static atomic_int lookups;
+static atomic_int abandoned_lookups;
 
 static int host_lookup(const char *host, const char *port, int flags, struct addrinfo **ret)
 {
@@ -144,7 +144,6 @@ static void lookup_free(struct lookup *lk)
 	pthread_cond_destroy(&lk->cond);
 	pthread_mutex_destroy(&lk->lock);
 	free(lk);
-	atomic_fetch_sub(&lookups, 1);
 }
 
 static void *lookup_main(void *arg)
@@ -163,8 +162,10 @@ static void *lookup_main(void *arg)
 	abandoned = lk->abandoned;
 	pthread_cond_signal(&lk->cond);
 	pthread_mutex_unlock(&lk->lock);
-	if (abandoned)
+	if (abandoned) {
 		lookup_free(lk);
+		atomic_fetch_sub(&abandoned_lookups, 1);
+	}
 	return NULL;
 }
 
@@ -180,7 +181,6 @@ static struct lookup *lookup_new(const char *host, const char *port, int flags)
 	snprintf(lk->host, sizeof(lk->host), "%s", host);
 	snprintf(lk->port, sizeof(lk->port), "%s", port);
 	lk->flags = flags;
-	atomic_fetch_add(&lookups, 1);
 	return lk;
 }
 
@@ -199,6 +199,8 @@ static bool lookup_wait(struct lookup *lk, uint64_t deadline)
 			break;
 	done = lk->done;
 	lk->abandoned = !done;
+	if (!done)
+		atomic_fetch_add(&abandoned_lookups, 1);
 	pthread_mutex_unlock(&lk->lock);
 	return done;
 }
@@ -221,7 +223,7 @@ static int tcp_lookup(const char *addr, int flags, uint64_t deadline, struct add
 	if (gai != EAI_NONAME)
 		return resolve_error(gai, addr);
 
-	if (atomic_load(&lookups) >= RESOLVERS_MAX)
+	if (atomic_load(&abandoned_lookups) >= RESOLVERS_MAX)
 		return mc_fail(-EAGAIN, "cannot look up %s: the name servers do not answer", addr);
 	lk = lookup_new(host, port, flags);
 	if (!lk)
