@@ -20,6 +20,9 @@ enum mcbench_status {
 	MCBENCH_ERRORS = 4,	/* ran, and some requests failed */
 };
 
+/* So many wrong objects are named. */
+#define MCBENCH_BLAMED_MAX 10u
+
 struct mcbench_conf {
 #define OPT(commands, ...) MC_OPT_FIELD(__VA_ARGS__)
 #include "tools/mcbench.def"

@@ -116,6 +116,8 @@ static int run(struct mcbench_replay *r)
 					  r->b->conf->block_size, mc_err_detail(err));
 	else
 		status = mcbench_replay_report(r);
+	if (r->n.wrong_bytes)
+		status = MCBENCH_WRONG;
 	clean_up(r);
 	mc_stop_done(&r->stop);
 	return status;

@@ -15,7 +15,6 @@
 #include "tools/mcbench_content.h"
 
 #define KEY_SIZE 96u
-#define BLAMED_MAX 10u
 #define POISON 0xa5
 
 struct worker {
@@ -123,7 +122,7 @@ static void blame(struct worker *w, uint32_t block, const struct mcbench_wrong *
 {
 	add(&w->r->n.wrong_blocks, 1);
 	add(&w->r->n.wrong_bytes, wrong->bytes);
-	if (__atomic_fetch_add(&w->r->blamed, 1, __ATOMIC_RELAXED) >= BLAMED_MAX)
+	if (__atomic_fetch_add(&w->r->blamed, 1, __ATOMIC_RELAXED) >= MCBENCH_BLAMED_MAX)
 		return;
 	mcbench_complain(0, "WRONG BYTES: %s: %" PRIu64 " of %zu bytes, the first at %" PRIu64
 			 ", where line %" PRIu64 " of block %" PRIu64 " says it is",
@@ -131,7 +130,8 @@ static void blame(struct worker *w, uint32_t block, const struct mcbench_wrong *
 			 wrong->line, wrong->id);
 }
 
-static void check_block(struct worker *w, uint32_t block, unsigned item, int64_t result)
+/* Was it what had been put? */
+static bool check_block(struct worker *w, uint32_t block, unsigned item, int64_t result)
 {
 	struct mcbench_wrong wrong = { .bytes = w->block_size, .id = UINT64_MAX,
 				       .line = UINT64_MAX };
@@ -139,23 +139,27 @@ static void check_block(struct worker *w, uint32_t block, unsigned item, int64_t
 	if (result == -MCS_ENOOBJECT || result == -MCS_EREPLICA_GONE) {
 		w->present[block] = 0;
 		add(&w->r->n.gone, 1);
-		return;
+		return false;
 	}
 	/* -ENOBUFS is an object that is larger than what was put. */
 	if (result < 0 && result != -ENOBUFS) {
 		mcbench_stats_error(&w->r->get, (int)result, 1);
-		return;
+		return false;
 	}
 	if (result >= 0)
 		mcbench_stats_items(&w->r->get, 1, (uint64_t)result);
-	if (result != (int64_t)w->block_size ||
-	    mcbench_content_check(w->iov[item].iov_base, w->block_size, w->ids[block],
-				  (uint64_t)w->conf->seed, &wrong))
-		blame(w, block, &wrong);
+	if (result == (int64_t)w->block_size &&
+	    !mcbench_content_check(w->iov[item].iov_base, w->block_size, w->ids[block],
+				   (uint64_t)w->conf->seed, &wrong))
+		return true;
+	blame(w, block, &wrong);
+	return false;
 }
 
-static void get_blocks(struct worker *w, uint32_t from, unsigned n)
+/* How many of them, from the first on, were what had been put. */
+static unsigned get_blocks(struct worker *w, uint32_t from, unsigned n)
 {
+	unsigned good = 0;
 	uint64_t begun;
 	int r;
 
@@ -170,10 +174,12 @@ static void get_blocks(struct worker *w, uint32_t from, unsigned n)
 	mcbench_stats_call(&w->r->get, mc_now_ns() - begun);
 	if (r < 0) {
 		mcbench_stats_error(&w->r->get, r, n);
-		return;
+		return 0;
 	}
 	for (unsigned i = 0; i < n; i++)
-		check_block(w, from + i, i, w->gets[i].result);
+		if (check_block(w, from + i, i, w->gets[i].result) && good == i)
+			good++;
+	return good;
 }
 
 static void put_blocks(struct worker *w, unsigned n)
@@ -226,16 +232,22 @@ static void put_absent(struct worker *w, uint32_t n)
 
 static void do_request(struct worker *w, const struct mcbench_request *q)
 {
-	uint32_t prefix = 0;
+	uint32_t present = 0, prefix = 0;
 
 	w->ids = w->r->trace.ids + q->first;
 	if (q->n) {
 		name_blocks(w, q->n);
 		look_up(w, q->n);
-		while (prefix < q->n && w->present[prefix])
-			prefix++;
-		for (uint32_t i = 0; i < prefix; i += w->batch)
-			get_blocks(w, i, prefix - i < w->batch ? prefix - i : w->batch);
+		while (present < q->n && w->present[present])
+			present++;
+		for (uint32_t i = 0; i < present; i += w->batch) {
+			unsigned n = present - i < w->batch ? present - i : w->batch;
+			unsigned good = get_blocks(w, i, n);
+
+			/* Behind one that was lost an engine has no use for the others. */
+			if (prefix == i)
+				prefix += good;
+		}
 		put_absent(w, q->n);
 	}
 	add(&w->r->n.blocks, q->n);

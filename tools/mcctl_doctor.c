@@ -128,7 +128,12 @@ int mcctl_doctor(struct mcctl *c)
 	n = mcs_segments(c->store, &segments, -1);
 	if (n > 0)
 		check_segments(segments, n, &rp);
-	n = mcs_tasks(c->store, NULL, &tasks, -1);
+	if (n >= 0)
+		n = mcs_tasks(c->store, NULL, &tasks, -1);
+	if (n < 0) {
+		json_decref(rp.findings);
+		return (int)mcctl_error(n, "cannot ask for %s", segments ? "the tasks" : "the segments and tasks");
+	}
 	if (n > 0)
 		check_tasks(tasks, n, &rp);
 	if (rp.findings && mcctl_json_print(rp.findings) != MCCTL_OK)

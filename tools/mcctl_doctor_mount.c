@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 
@@ -30,8 +31,8 @@ static int probe(const char *dir)
 	uint64_t deadline = mc_deadline_ms(PROBE_MS);
 	struct timespec nap = { .tv_nsec = NAP_NS };
 	char path[PATH_MAX + 32];
+	pid_t pid, r;
 	int status;
-	pid_t pid;
 
 	snprintf(path, sizeof(path), "%s/.mcfs/version", dir);
 	pid = fork();
@@ -42,7 +43,7 @@ static int probe(const char *dir)
 
 		_exit(stat(path, &st) == 0 ? 0 : errno);
 	}
-	while (waitpid(pid, &status, WNOHANG) == 0) {
+	while ((r = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (mc_now_ns() >= deadline) {
 			/* It ends when the mount does. */
 			kill(pid, SIGKILL);
@@ -50,7 +51,7 @@ static int probe(const char *dir)
 		}
 		nanosleep(&nap, NULL);
 	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+	return r > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }
 
 /* The state that .mcfs/health tells. */
@@ -97,10 +98,32 @@ static void check_mount(struct mcctl_report *rp, enum mcctl_level bad, const cha
 		check_health(rp, bad, dir);
 }
 
+/* Is @path, as it was written, that mount?  The mount itself is not asked, since it may not answer. */
+static bool is_path_of(const char *path, const char *dir)
+{
+	char at[PATH_MAX] = "/", real[PATH_MAX], *last;
+	auto_free char *copy = strdup(path);
+	size_t n = copy ? strlen(copy) : 0;
+
+	while (n > 1 && copy[n - 1] == '/')
+		copy[--n] = '\0';
+	if (!copy || strcmp(copy, dir) == 0)
+		return copy;
+	last = strrchr(copy, '/');
+	if (last)
+		*last++ = '\0';
+	else
+		last = copy;
+	if (!realpath(last == copy ? "." : *copy ? copy : "/", real))
+		return false;
+	n = (size_t)snprintf(at, sizeof(at), "%s/%s", strcmp(real, "/") ? real : "", last);
+	return n < sizeof(at) && strcmp(at, dir) == 0;
+}
+
 static bool is_named(const struct mcctl *c, const char *dir)
 {
 	for (int i = 0; i < c->argc; i++)
-		if (strcmp(c->argv[i], dir) == 0)
+		if (is_path_of(c->argv[i], dir))
 			return true;
 	return false;
 }

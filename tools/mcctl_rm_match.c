@@ -99,12 +99,14 @@ static enum mcctl_status confirm(const struct matching *m)
 	return MCCTL_OK;
 }
 
-static enum mcctl_status remove_all(const struct matching *m)
+/* @asked: who was not asked, because there were none, removes none that have come since. */
+static enum mcctl_status remove_all(const struct matching *m, bool asked)
 {
 	const struct mcctl_conf *conf = m->c->conf;
-	int64_t removed;
+	int64_t removed = 0;
 
-	removed = mcs_remove_match(m->c->store, m->prefix, *conf->match ? conf->match : NULL,
+	if (asked)
+		removed = mcs_remove_match(m->c->store, m->prefix, *conf->match ? conf->match : NULL,
 				   conf->force ? MCS_REMOVE_FORCE : 0, -1);
 	if (removed < 0)
 		return mcctl_error(removed, "cannot remove them");
@@ -132,7 +134,7 @@ int mcctl_rm_matching(struct mcctl *c)
 	if (status == MCCTL_OK && !c->conf->dry_run && m.objects)
 		status = confirm(&m);
 	if (status == MCCTL_OK && !c->conf->dry_run)
-		status = remove_all(&m);
+		status = remove_all(&m, c->conf->yes || m.objects);
 	pcre2_match_data_free(m.data);
 	pcre2_code_free(m.re);
 	mcctl_key_free(&m.prefix);

@@ -14,16 +14,16 @@
 #include "common/clock.h"
 #include "common/err.h"
 
-/* Counters of the master that are shown as rates. */
+/* Counters of the master that are shown as rates; where a key alone and those of a batch have their own, both. */
 static const struct {
-	const char *metric, *name;
+	const char *metric, *name, *batch;
 } rates[] = {
-	{ "total_get_nums_", "gets" },
-	{ "valid_get_nums_", "hits" },
-	{ "master_exist_key_requests_total", "exists" },
-	{ "master_put_end_requests_total", "puts" },
-	{ "master_evicted_key_count", "evicted" },
-	{ "master_put_start_alloc_failures_total", "refused" },
+	{ "total_get_nums_", "gets", NULL },
+	{ "valid_get_nums_", "hits", NULL },
+	{ "master_exist_key_requests_total", "exists", "master_batch_exist_key_items_total" },
+	{ "master_put_end_requests_total", "puts", "master_batch_put_end_items_total" },
+	{ "master_evicted_key_count", "evicted", NULL },
+	{ "master_put_start_alloc_failures_total", "refused", NULL },
 };
 #define N_RATES (sizeof(rates) / sizeof(rates[0]))
 
@@ -59,7 +59,8 @@ static enum mcctl_status take(struct mcctl *c, struct sample *ret)
 				      r < 0 ? mc_err_detail(r) : "the master refuses");
 	ret->at_ns = mc_now_ns();
 	for (size_t i = 0; i < N_RATES; i++)
-		ret->value[i] = metric_of(text, rates[i].metric);
+		ret->value[i] = metric_of(text, rates[i].metric) +
+			(rates[i].batch ? metric_of(text, rates[i].batch) : 0);
 	return MCCTL_OK;
 }
 

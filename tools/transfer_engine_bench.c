@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -237,7 +238,8 @@ static int target(struct bench *b)
 		       mce_te_address(b->te));
 	printf("Target is ready, segment %s\n", mce_te_name(b->te));
 	fflush(stdout);
-	(void)mc_signals_wait();
+	for (int sig = 0; sig != SIGINT && sig != SIGTERM;)
+		sig = mc_signals_wait();
 	return 0;
 }
 
@@ -327,6 +329,8 @@ int main(int argc, char **argv)
 	r = mc_options_parse(&prog, argc, argv, &b.conf, &o);
 	if (r > 0)
 		return 0;
+	if (r == 0 && mc_options_argc(o))
+		r = mc_fail(-EINVAL, "what is \"%s\"?  Options begin with --", mc_options_argv(o, 0));
 	if (r == 0)
 		r = check(&b.conf);
 	if (r < 0) {
@@ -337,6 +341,8 @@ int main(int argc, char **argv)
 	if (!strcmp(b.conf.mode, "target"))
 		mc_signals_block();
 	r = run(&b);
+	if (r == 0 && (fflush(stdout) || ferror(stdout)))
+		r = mc_fail(-EIO, "cannot write to standard output: %s", mc_strerror(errno));
 	if (r < 0)
 		fprintf(stderr, "transfer_engine_bench: %s\n", mc_err_detail(r));
 	mce_te_close(b.te);

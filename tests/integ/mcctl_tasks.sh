@@ -97,6 +97,11 @@ ctl evict "$a" "$b" >"$tmp/out"
 few_objects() { [ "$(ctl df --json | jq .pool.objects)" -lt 40 ]; }
 wait_for 15 few_objects
 
+# batches count too: of puts and of questions whether keys exist
+spawn load "$top_builddir/tools/mcbench" --master="$MASTER" --sizes=4KiB --working_set=1MiB --duration=60 --threads=1 bench
+top_shows() { ctl top --count=2 --interval=300ms --json | jq -se "any(.per_second.$1 > 100)"; }
+wait_for 30 top_shows puts
+end_pid "$SPAWNED"
 equal "lines of top" "$(ctl top --count=2 --interval=100ms --json | jq -s length)" 2
 ctl top --count=1 --interval=50ms | found 'gets/s'
 ctl snapshot | found written

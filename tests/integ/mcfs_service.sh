@@ -101,7 +101,9 @@ fi
 start_master
 ctl() { timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" "$@"; }
 start_mcfs "$MASTER" "$m" "${flags[@]}" --stall_timeout=0
-ctl doctor "$m" >"$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"
+for way in "$m/" "$(realpath --relative-to=. "$m")" "$m"; do
+	ctl doctor "$way" >"$tmp/doctor" || fail "doctor $way: $(cat "$tmp/doctor")"
+done
 grep -q "the mount $m serves" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"
 grep -q "passthrough" "$tmp/doctor"
 grep -q "huge pages" "$tmp/doctor"

@@ -57,8 +57,15 @@ ends_with() {
 for flag in --mode=neither --operation=erase --memory=none --report_unit=furlong; do
 	ends_with 2 "$flag"
 done
+ends_with 2 target
 ends_with 1 --block_size=1GiB
 ends_with 1 --segment_id=127.0.0.1:1
+if timeout 60 "$bench" --metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 --segment_id="$SEGMENT" \
+	"${small[@]}" --json >/dev/full 2>"$tmp/full"; then fail "a result that nobody gets"; fi
+grep -q 'standard output' "$tmp/full" || fail "$(cat "$tmp/full")"
+# a terminal that goes away does not end a target
+kill -HUP "$TARGET_PID"
+initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --operation=read
 stop_pid "$TARGET_PID"
 
 # ---- servers ---------------------------------------------------------------------------------------

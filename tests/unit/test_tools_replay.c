@@ -193,6 +193,8 @@ static void lost_objects_are_stored_again(void **state)
 	assert_int_equal(run(&conf, mcbench_replay, &j), MCBENCH_OK);
 	assert_int_equal(number(j, "gone"), 3);
 	assert_int_equal(number(j, "errors"), 0);
+	/* an engine has no use for what stands behind one that is gone */
+	assert_int_equal(number(j, "prefix"), 2);
 	/* the fake still has them */
 	assert_int_equal(number(j, "raced"), 3);
 	json_decref(j);
