@@ -66,8 +66,9 @@ bool mcs_node_conn_is_lost(const struct mcs_node_conn *c);
 /* Has the daemon closed it, or died?  It uses no memory of ours any more then. */
 bool mcs_node_conn_over(const struct mcs_node_conn *c);
 bool mcs_node_conn_gone(struct mcs_node_conn *c);	/* lost, or over */
-/* One request at the socket and its answer; *ret_fd (NULL: none is wanted) becomes the caller's.  -MC_ETIMEDOUT: it was
- * not its turn by @until.  The answer is waited for a moment in any case: without it the connection is lost, for all. */
+/* One request at the socket and its answer; *ret_fd (NULL: none is wanted) becomes the caller's.  -MC_ETIMEDOUT: it
+ * was not its turn by @until.  The answer is waited for a moment in any case: without it the connection is lost, for
+ * all. */
 int mcs_node_conn_ask(struct mcs_node_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd);
 /* @size bytes from @offset of a segment; maps it when it is the first time.  NULL with *ret_err. */
 const void *mcs_node_conn_at(struct mcs_node_conn *c, unsigned segment, uint64_t offset,

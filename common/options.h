@@ -12,10 +12,10 @@
  *
  * Spellings (gflags, so that upstream's command lines work): -x=1 --x=1 --x 1, --x and --nox for
  * booleans (where the program is not strict also followed by the word true, false, 0 or 1), '-' and
- * '_' alike, --flagfile=FILE; "--" ends the options.  -o a=1,b,noc is a list of options in mount(8) form.  Unknown flags are a
- * warning naming the nearest option; unknown config keys too.  The word behind an unknown flag
- * counts as its value when the program takes no arguments.  An empty environment variable is an
- * unset one.
+ * '_' alike, --flagfile=FILE; "--" ends the options.  -o a=1,b,noc is a list of options in mount(8)
+ * form.  Unknown flags are a warning naming the nearest option; unknown config keys too.  The word
+ * behind an unknown flag counts as its value when the program takes no arguments.  An empty
+ * environment variable is an unset one.
  * Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024, as upstream).  Durations: 10s
  * 500ms 2m 1h 1d, a bare number counts in the row's unit. */
 #ifndef MC_OPTIONS_H
