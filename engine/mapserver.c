@@ -42,7 +42,7 @@ struct mce_mapserver {
 	/* owned by the loop */
 	uint64_t guard_off;	/* in the life page's file; 0: none */
 	struct mc_list mappers;
-	struct mc_list orphans;	/* mappers whose connection has ended in the middle of copies */
+	struct mc_list orphans;	/* mappers that we have closed to, and that may be copying nevertheless */
 	unsigned nmappers;	/* on both lists */
 	struct mce_watcher watcher;
 	bool paused;		/* no descriptors left: accept again at the next tick */
@@ -58,9 +58,7 @@ struct mapper {
 	bool greeted, stranger;
 	uint64_t since_ms;
 	const uint64_t *busy;	/* its busy page, written by it; NULL: it has given none */
-	/* of an orphan */
-	int pidfd;		/* its process, -1: not to be had */
-	uint64_t until_ns;
+	int pidfd;		/* of an orphan: its process, -1: not to be had */
 };
 
 void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX])
@@ -157,6 +155,11 @@ static void mapper_free(struct mapper *m)
 		munmap((void *)(uintptr_t)m->busy, MCE_BUSY_BYTES);
 	if (m->pidfd >= 0)
 		close(m->pidfd);
+	if (m->evfd.fd >= 0) {
+		/* A child that it has forked may have the other end, and one of ours this one. */
+		shutdown(m->evfd.fd, SHUT_RDWR);
+		close(m->evfd.fd);
+	}
 	free(m);
 }
 
@@ -168,12 +171,29 @@ static bool is_copying(const struct mapper *m)
 	return false;
 }
 
-static bool orphan_is_over(const struct mapper *m)
+static bool process_has_ended(const struct mapper *m)
 {
 	struct pollfd pfd = { .fd = m->pidfd, .events = POLLIN };
 
-	return !is_copying(m) || mc_now_ns() >= m->until_ns ||
-		(m->pidfd >= 0 && poll(&pfd, 1, 0) != 0);
+	return poll(&pfd, 1, 0) > 0;
+}
+
+/* Has it ended its direction, too?  Then it has heard of our end, and begins no copy any more. */
+static bool has_let_go(struct mapper *m)
+{
+	struct pollfd pfd = { .fd = m->evfd.fd };
+
+	if (poll(&pfd, 1, 0) > 0) {
+		close(m->evfd.fd);
+		m->evfd.fd = -1;
+	}
+	return m->evfd.fd < 0;
+}
+
+/* However long it is stopped: what it does when it goes on must not be missed. */
+static bool orphan_is_over(struct mapper *m)
+{
+	return (has_let_go(m) && !is_copying(m)) || process_has_ended(m);
 }
 
 static void drop_orphans(struct mce_mapserver *s)
@@ -188,28 +208,26 @@ static void drop_orphans(struct mce_mapserver *s)
 	}
 }
 
-/* The connection's end does not end its copies: they are waited for until the process has ended. */
+/* The connection's end does not end its copies, and before the mapper hears of it, it may begin others. */
 static void mapper_close(struct mapper *m)
 {
 	struct ucred cred = { .pid = 0 };
 	socklen_t len = sizeof(cred);
+	bool ended = false;
 
 	mc_evloop_del(m->s->io->loop, &m->evfd);
-	if (is_copying(m)) {
+	mc_list_remove(&m->node);
+	mc_list_push_back(&m->s->orphans, &m->node);
+	if (m->busy) {
+		/* The other direction tells when it ends. */
+		shutdown(m->evfd.fd, SHUT_WR);
 		(void)getsockopt(m->evfd.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 		if (cred.pid > 0)
 			m->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
 		/* Nobody has this number any more. */
-		m->until_ns = m->pidfd < 0 && cred.pid > 0 && errno == ESRCH ? 0 :
-			mc_deadline_ms(MCE_BUSY_WAIT_MS);
-		mc_list_remove(&m->node);
-		mc_list_push_back(&m->s->orphans, &m->node);
+		ended = cred.pid > 0 && m->pidfd < 0 && errno == ESRCH;
 	}
-	/* A child that it has forked may have the other end, and one of ours this one. */
-	shutdown(m->evfd.fd, SHUT_RDWR);
-	close(m->evfd.fd);
-	m->evfd.fd = -1;
-	if (!m->until_ns)
+	if (!m->busy || ended || orphan_is_over(m))
 		mapper_free(m);
 }
 
@@ -531,13 +549,8 @@ void mce_mapserver_close(struct mce_mapserver *s)
 
 	if (!s)
 		return;
-	mc_list_for_each_safe(pos, next, &s->mappers) {
-		struct mapper *m = mc_container_of(pos, struct mapper, node);
-
-		shutdown(m->evfd.fd, SHUT_RDWR);
-		close(m->evfd.fd);
-		mapper_free(m);
-	}
+	mc_list_for_each_safe(pos, next, &s->mappers)
+		mapper_free(mc_container_of(pos, struct mapper, node));
 	mc_list_for_each_safe(pos, next, &s->orphans)
 		mapper_free(mc_container_of(pos, struct mapper, node));
 	if (s->listener.fd >= 0)

@@ -242,10 +242,10 @@ static void copier_close(struct copier *c)
 	munmap((void *)(uintptr_t)c->life, MCE_LIFE_BYTES);
 }
 
-/* Regions end, and it does not read of it: it loses the connection. */
+/* Regions end, and it does not read of it: the owner ends its direction of the connection. */
 static void be_deaf(const struct copier *c, struct side *s)
 {
-	struct pollfd pfd = { .fd = c->fd };
+	struct pollfd pfd = { .fd = c->fd, .events = POLLRDHUP };
 	static char mem[64];
 	struct mce_mr_attr attr = { .base = mem, .len = sizeof(mem), .fd = -1, .access = MCE_ACCESS_READ };
 	struct mce_mr *mr;
@@ -254,7 +254,7 @@ static void be_deaf(const struct copier *c, struct side *s)
 		assert_int_equal(mce_mr_register(s->e, &attr, &mr), 0);
 		mce_mr_unregister(mr);
 	}
-	assert_true(pfd.revents & POLLHUP);
+	assert_true(pfd.revents & POLLRDHUP);
 }
 
 struct late_copy {
@@ -277,8 +277,9 @@ static void *late_copy_main(void *arg)
 	return NULL;
 }
 
-/* Whose connection has ended may be copying all the same. */
-static void deaf_copier(void **state)
+/* Whose connection has ended may be copying all the same.  @late: it begins only then, as who has not heard of the end;
+ * @heard: it has ended the connection, too. */
+static void copies_when_deaf(bool late, bool heard)
 {
 	struct late_copy l = { .returned = false };
 	struct copier c;
@@ -289,8 +290,11 @@ static void deaf_copier(void **state)
 	copier_open(&c, &s, 6);
 	l.c = &c;
 	l.slot = copier_slot(&c, mce_mr_rkey(s.mr));
-	c.busy[7] = mce_mr_rkey(s.mr);
+	c.busy[7] = late ? 0 : mce_mr_rkey(s.mr);
 	be_deaf(&c, &s);
+	c.busy[7] = mce_mr_rkey(s.mr);
+	if (heard)
+		shutdown(c.fd, SHUT_RDWR);
 	assert_int_equal(pthread_create(&t, NULL, late_copy_main, &l), 0);
 	mce_mr_unregister(s.mr);
 	__atomic_store_n(&l.returned, true, __ATOMIC_SEQ_CST);
@@ -298,6 +302,13 @@ static void deaf_copier(void **state)
 	assert_false(l.early);
 	copier_close(&c);
 	side_close(&s);
+}
+
+static void deaf_copier(void **state)
+{
+	copies_when_deaf(false, false);
+	copies_when_deaf(false, true);
+	copies_when_deaf(true, false);
 }
 
 /* Who died in the middle of a copy is not waited for. */
@@ -352,6 +363,26 @@ static void pages_go(void **state)
 	copier_close(&c);
 	copier_close(&deaf);
 	assert_int_equal(busy_pages(), before);
+}
+
+/* Who has heard of its connection's end and copies no more is forgotten, whoever else has the other end of it. */
+static void deaf_one_goes(void **state)
+{
+	unsigned before = busy_pages();
+	uint64_t end = SECONDS(20);
+	struct copier deaf;
+	struct side s;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	copier_open(&deaf, &s, 12);
+	be_deaf(&deaf, &s);
+	assert_int_equal(busy_pages(), before + 2);
+	shutdown(deaf.fd, SHUT_RDWR);
+	while (busy_pages() != before + 1 && mc_now_ns() < end)
+		usleep(1000);
+	assert_int_equal(busy_pages(), before + 1);
+	copier_close(&deaf);
+	side_close(&s);
 }
 
 /* ---- a mapper of another user ---- */
@@ -565,6 +596,7 @@ int main(void)
 		cmocka_unit_test(deaf_copier),
 		cmocka_unit_test(dead_copier),
 		cmocka_unit_test(pages_go),
+		cmocka_unit_test(deaf_one_goes),
 		cmocka_unit_test(stranger),
 		cmocka_unit_test(user_of_root),
 		cmocka_unit_test(root_of_user),
