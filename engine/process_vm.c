@@ -249,12 +249,17 @@ static bool is_missed(const struct mce_mapping *mp)
  * not given out.  What was written to one cannot be taken back, and no call writes only if the memory is the right
  * one: the look before leaves the few instructions up to where the kernel takes hold of the memory, in which
  * the owner's threads would have to end, the other program to start and to map memory at these very addresses.  Only a
- * stop of this thread just there is long enough for that. */
+ * stop of this thread just there is long enough for that.  The same goes for the look at the region, whose owner waits
+ * for us, but not for ever. */
 static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
 {
 	struct iovec remote = { (void *)(uintptr_t)addr, bytes };
 	ssize_t got;
+	int r;
 
+	r = check(c);
+	if (r < 0)
+		return r;
 	if (!owner_lives(c->vm))
 		return -MC_ENOTSUP;
 	got = mc_fault("engine.process_vm.copy");
@@ -280,7 +285,10 @@ static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t a
 
 static void feed(struct mce_req *req, uint64_t pos, const struct iovec *part, unsigned n)
 {
-	for (unsigned i = 0; req->crc && i < n; i++) {
+	if (!req->crc)
+		return;
+	MC_FAULT_POINT("engine.process_vm.feed");
+	for (unsigned i = 0; i < n; i++) {
 		mce_crc_feed(req, pos, part[i].iov_base, part[i].iov_len);
 		pos += part[i].iov_len;
 	}
@@ -295,9 +303,6 @@ static int copy_all(struct copy *c)
 	int r;
 
 	while ((n = next_parts(req->iov, req->iovcnt, &idx, &off, part, &bytes))) {
-		r = pos ? check(c) : 0;
-		if (r < 0)
-			return r;
 		if (req->op == MCE_WRITE)
 			feed(req, pos, part, n);
 		r = call(c, part, n, req->addr + pos, bytes);
@@ -489,9 +494,7 @@ static void run_singly(struct run *run, int status[RUN_PARTS])
 			.mp = run->region[run->region_of[i]].mp,
 		};
 
-		status[i] = check(&c);
-		if (status[i] == 0)
-			status[i] = copy_all(&c);
+		status[i] = copy_all(&c);
 		/* The rest has to find another path, or this one anew. */
 		if (status[i] == -MC_ENOTSUP || status[i] == -EAGAIN)
 			run->n = i;

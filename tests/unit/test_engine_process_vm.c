@@ -264,6 +264,61 @@ static void unregistered(void **state)
 	read_some(0, MIB, -ESTALE);
 }
 
+struct slow_write {
+	struct mce_peer *to;
+	uint64_t addr, rkey;
+	int status;		/* out */
+};
+
+static void *slow_write_main(void *arg)
+{
+	static char mem[MIB];
+	struct slow_write *w = arg;
+	struct iovec iov = { mem, sizeof(mem) };
+	uint32_t crc[MIB / MC_CRC_CHUNK];
+	struct mce_req req = {
+		.op = MCE_WRITE, .peer = w->to, .addr = w->addr, .rkey = w->rkey, .iov = &iov, .iovcnt = 1,
+		.crc = crc, .crc_len = MIB,
+	};
+
+	(void)mce_transfer(user.e, &req, SECONDS(30));
+	w->status = req.status;
+	return NULL;
+}
+
+/* The region ends while its bytes are being summed, however long that takes: nothing of them is written.  The owner
+ * is of this process. */
+static void ended_before_copy(void **state)
+{
+	static char plain[MIB];
+	struct mce_mr_attr attr = { .base = plain, .len = MIB, .fd = -1, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct slow_write w = { .addr = (uintptr_t)plain };
+	uint64_t end = SECONDS(20);
+	struct mce_mr *mr;
+	struct side s;
+	pthread_t t;
+	char byte;
+
+	side_open(&s, NULL, 0, 0, 0);
+	assert_int_equal(mce_mr_register(s.e, &attr, &mr), 0);
+	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(s.e), &w.to), 0);
+	w.rkey = mce_mr_rkey(mr);
+	assert_int_equal(transfer(user.e, w.to, MCE_READ, w.addr, w.rkey, &byte, 1, NULL), 0);
+	memset(plain, SEED, MIB);
+	assert_int_equal(mc_fault_set("engine.process_vm.feed=delay:2000"), 0);
+	assert_int_equal(pthread_create(&t, NULL, slow_write_main, &w), 0);
+	while (mc_fault_hits("engine.process_vm.feed") < 1 && mc_now_ns() < end)
+		usleep(1000);
+	mce_mr_unregister(mr);
+	pthread_join(t, NULL);
+	assert_int_equal(mc_fault_hits("engine.process_vm.feed"), 1);
+	assert_int_equal(w.status, -ESTALE);
+	for (unsigned i = 0; i < MIB; i++)
+		assert_int_equal(plain[i], SEED);
+	mce_peer_put(w.to);
+	side_close(&s);
+}
+
 static void dead(void **state)
 {
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_PROCESS_VM);
@@ -645,6 +700,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(exec_of_owner),
 		cmocka_unit_test(exec_of_owner_without_guard),
 		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(ended_before_copy, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(closed_for_a_moment, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
