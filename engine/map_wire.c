@@ -50,11 +50,14 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 	} control;
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = control.buf, .msg_controllen = sizeof(control.buf),
 	};
 	ssize_t n;
 	int fd, r;
 
+	if (ret_fd) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = sizeof(control.buf);
+	}
 	do
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
@@ -69,7 +72,8 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 			close(fd);
 		return r;
 	}
-	*ret_fd = fd;
+	if (ret_fd)
+		*ret_fd = fd;
 	return 0;
 }
 

@@ -4,8 +4,8 @@
  * is a newer peer's and its tail is ignored.
  *
  *	mapper			owner
- *	HELLO token, and the	WELCOME nonce, its address (base), the guard's place (fd_offset, 0: none),
- *	  busy page's descriptor   and the life page's descriptor
+ *	HELLO token, and the	WELCOME nonce, its address (base, 0: no busy page was taken), the guard's place
+ *	  busy page's descriptor   (fd_offset, 0: none), and the life page's descriptor
  *	FETCH rkey		REGION rkey, status, and the region's descriptor when status is 0
  *				FORGET rkey, whenever a region ends
  *
@@ -80,8 +80,8 @@ static inline int mce_map_msg_unpack(const void *buf, size_t n, struct mce_map_m
 /* One packet with a descriptor (-1: none), without blocking.  0, -ENOBUFS when the
  * other side does not read, -errno. */
 int mce_map_send(int sock, const struct mce_map_msg *m, int fd);
-/* 0 and a message, maybe with a descriptor (else -1) that becomes the caller's; -EAGAIN;
- * -ECONNRESET at the end; -MC_EPROTO. */
+/* 0 and a message, maybe with a descriptor (else -1) that becomes the caller's, unless @ret_fd is NULL: then none is
+ * taken.  -EAGAIN; -ECONNRESET at the end; -MC_EPROTO. */
 int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd);
 /* Is the process at the other end ours, root's, or are we root?  *@ret_stranger: it is of another user who is not
  * root, and trusted with nothing. */

@@ -253,7 +253,8 @@ static int serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
 		return -EACCES;
 	m->greeted = true;
 	take_busy(m, fd);
-	out.base = (uintptr_t)m->s->e->id.nonce;
+	/* Whose copies would not be seen is not told where to begin. */
+	out.base = m->busy ? (uintptr_t)m->s->e->id.nonce : 0;
 	out.fd_offset = m->s->guard_off;
 	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));
 	return mce_map_send(m->evfd.fd, &out, m->s->life_fd);
@@ -309,9 +310,10 @@ static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
 static int serve(struct mapper *m)
 {
 	struct mce_map_msg in;
-	int fd, r;
+	int fd = -1, r;
 
-	r = mce_map_recv(m->evfd.fd, &in, &fd);
+	/* Closing one of a file system of his could wait for him for ever, and he may not copy anyhow. */
+	r = mce_map_recv(m->evfd.fd, &in, m->stranger ? NULL : &fd);
 	if (r < 0)
 		return r;
 	r = -MC_EPROTO;

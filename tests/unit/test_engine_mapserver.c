@@ -140,13 +140,14 @@ static void map_server(void **state)
 	assert_int_equal(send(fd, "hello", 5, 0), 5);
 	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
 	close(fd);
-	/* The right way; a descriptor that comes along is not kept. */
+	/* The right way; a descriptor that comes along is not kept; who gives no page is not told whence to copy. */
 	fd = map_dial(&g.id);
 	m.rkey = 4711;
 	assert_int_equal(mce_map_send(fd, &m, 1), 0);
 	assert_int_equal(map_answer(fd, &in, &got), 0);
 	assert_int_equal(in.type, MCE_MAP_WELCOME);
 	assert_memory_equal(in.nonce, g.id.nonce, 16);
+	assert_true(in.base == 0);
 	assert_true(got >= 0);
 	assert_int_equal(write(got, "x", 1), -1);
 	close(got);
@@ -202,6 +203,7 @@ struct copier {
 	int lane, fd;
 	uint64_t *busy;
 	const uint64_t *life;
+	uint64_t base;		/* as it was told; 0: the page was not taken */
 };
 
 static void copier_open(struct copier *c, const struct side *s, uint64_t token)
@@ -220,6 +222,7 @@ static void copier_open(struct copier *c, const struct side *s, uint64_t token)
 	assert_int_equal(map_answer(c->fd, &in, &got), 0);
 	c->life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, got, 0);
 	assert_true(c->life != MAP_FAILED);
+	c->base = in.base;
 	close(got);
 }
 
@@ -290,6 +293,7 @@ static void copies_when_deaf(bool late, bool heard)
 	copier_open(&c, &s, 6);
 	l.c = &c;
 	l.slot = copier_slot(&c, mce_mr_rkey(s.mr));
+	assert_true(c.base);
 	c.busy[7] = late ? 0 : mce_mr_rkey(s.mr);
 	be_deaf(&c, &s);
 	c.busy[7] = mce_mr_rkey(s.mr);
@@ -401,6 +405,9 @@ static int stranger_gets(const struct side *s, uint64_t rkey)
 	if (setgid(NOBODY) || setuid(NOBODY))
 		return -1;
 	copier_open(&c, s, 11);
+	/* He may not copy, so nothing is taken of him. */
+	if (c.base)
+		return -1;
 	if (mce_map_send(c.fd, &m, -1) || map_answer(c.fd, &in, &fd))
 		return -1;
 	if (fd < 0)
