@@ -5,8 +5,10 @@
 #include "engine/map_wire.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/net.h"
@@ -80,8 +82,9 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 bool mce_map_is_sealed(int fd)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs fs;
 
-	return seals >= 0 && seals & F_SEAL_SHRINK;
+	return seals >= 0 && seals & F_SEAL_SHRINK && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
 }
 
 int mce_map_check_cred(int sock, bool *ret_stranger)

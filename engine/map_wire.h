@@ -86,7 +86,8 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd);
 /* Is the process at the other end ours, root's, or are we root?  *@ret_stranger: it is of another user who is not
  * root, and trusted with nothing. */
 int mce_map_check_cred(int sock, bool *ret_stranger);
-/* The file cannot become shorter, which would kill who has it mapped. */
+/* Nobody can kill who has the file mapped: it cannot become shorter, and is not of huge pages, of which there may be
+ * none left for a hole that was made in it.  Waits for nobody, whatever the descriptor is of. */
 bool mce_map_is_sealed(int fd);
 
 #endif

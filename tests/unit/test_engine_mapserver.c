@@ -389,6 +389,33 @@ static void deaf_one_goes(void **state)
 	side_close(&s);
 }
 
+static bool is_sealed(unsigned flags)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	bool ret;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 2 << 20), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	ret = mce_map_is_sealed(fd);
+	close(fd);
+	return ret;
+}
+
+/* No seal keeps a file of huge pages from getting holes that cannot be filled again. */
+static void huge_pages(void **state)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	if (fd < 0) {
+		skip();
+		return;
+	}
+	close(fd);
+	assert_true(is_sealed(0));
+	assert_false(is_sealed(MFD_HUGETLB));
+}
+
 /* ---- a mapper of another user ---- */
 
 enum { CAME = 1, CUT = 2, OPENED = 4 };
@@ -604,6 +631,7 @@ int main(void)
 		cmocka_unit_test(dead_copier),
 		cmocka_unit_test(pages_go),
 		cmocka_unit_test(deaf_one_goes),
+		cmocka_unit_test(huge_pages),
 		cmocka_unit_test(stranger),
 		cmocka_unit_test(user_of_root),
 		cmocka_unit_test(root_of_user),
