@@ -405,13 +405,14 @@ void mce_te_batch_settle_locked(struct mce_te_batch *b)
 	pthread_cond_broadcast(&b->change);
 }
 
-/* A failure is final when the batch has come to its end: until then it may be tried again. */
+/* A failure is final when the batch has come to its end: until then it may be tried again.  What has been final
+ * stays so when more is submitted. */
 static int state_of_locked(const struct mce_te_batch *b, size_t i, uint64_t *ret_bytes)
 {
 	int status = mce_req_status(&b->reqs[i]);
 
 	*ret_bytes = 0;
-	if (status == -EINPROGRESS || (b->busy && (status < 0 || b->notify)))
+	if (status == -EINPROGRESS || (b->busy && i >= b->since && (status < 0 || b->notify)))
 		return STATUS_WAITING;
 	switch (status) {
 	case 0:

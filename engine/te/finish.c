@@ -46,23 +46,24 @@ static bool look_again(struct mce_te_batch *b, size_t i, const struct mce_te_ask
 /* There is no second try any more: what waits for one ends with @status. */
 static void give_up(struct mce_te_batch *b, size_t n, int status)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = b->since; i < n; i++)
 		if (may_retry(b, i))
 			mce_req_set_status(&b->reqs[i], status);
 }
 
-/* Hand over again what has a new place, of the first @n tasks; the batch is held.  True when there was any. */
+/* Hand over again what has a new place, of the tasks under way, which are before @n; the batch is held.  True when
+ * there was any.  Those of before have been told of as failed, and their memory may be used for something else. */
 static bool retry(struct mce_te_batch *b, size_t n)
 {
 	struct mce_te_asks asks = { .b = b };
 	bool any = false;
 	int stop = 0;
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = b->since; i < n; i++)
 		if (may_retry(b, i) && mce_te_asks_add(&asks, b->tasks[i].segment, NULL) < 0)
 			break;
 	mce_te_asks_run(&asks);
-	for (size_t i = 0; i < n && !stop; i++) {
+	for (size_t i = b->since; i < n && !stop; i++) {
 		if (!may_retry(b, i))
 			continue;
 		stop = mce_te_batch_stopped(b);
@@ -105,7 +106,7 @@ static bool wants_retry_locked(struct mce_te_batch *b)
 {
 	if (!__atomic_load_n(&b->group.failed, __ATOMIC_RELAXED))
 		return false;
-	for (size_t i = 0; i < b->n; i++)
+	for (size_t i = b->since; i < b->n; i++)
 		if (may_retry(b, i))
 			return true;
 	return false;

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include <mooncake/mce_te.h>
@@ -39,6 +40,8 @@ static void serve(int from, int to)
 	unsigned char *mem = malloc(BYTES);
 	char c;
 
+	/* also when it stands still */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHECK(mem && mce_te_register(te, mem, BYTES, "*", 1) == 0);
 	te_fill(mem, BYTES, 7);
 	snprintf(note.name, sizeof(note.name), "%s", mce_te_name(te));
@@ -278,10 +281,9 @@ static void copied(struct mce_te *te)
 	free(mem);
 }
 
-/* When there is nobody to send a notification, the log says so. */
-static void nobody(void)
+/* This program again as @mode with @faults, which does well; what it has to say of it. */
+static void run(const char *mode, const char *faults, char said[4096])
 {
-	char said[4096] = "", faults[] = "te.finish.enqueue=error:EAGAIN";
 	int fds[2], status;
 	size_t n = 0;
 	ssize_t got;
@@ -293,14 +295,24 @@ static void nobody(void)
 	if (pid == 0) {
 		dup2(fds[1], STDERR_FILENO);
 		setenv("MC_FAULTS", faults, 1);
-		execl("/proc/self/exe", "te_finish", "nobody", (char *)NULL);
+		execl("/proc/self/exe", "te_finish", mode, (char *)NULL);
 		_exit(1);
 	}
 	close(fds[1]);
-	while (n < sizeof(said) - 1 && (got = read(fds[0], said + n, sizeof(said) - 1 - n)) > 0)
+	while (n < 4095 && (got = read(fds[0], said + n, 4095 - n)) > 0)
 		n += (size_t)got;
 	close(fds[0]);
+	said[n] = 0;
+	fputs(said, stderr);
 	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* When there is nobody to send a notification, the log says so. */
+static void nobody(void)
+{
+	char said[4096];
+
+	run("nobody", "te.finish.enqueue=error:EAGAIN", said);
 	CHECK(strstr(said, "a notification is lost, nobody can send it"));
 }
 
@@ -317,6 +329,56 @@ static int nobody_main(void)
 	CHECK(mce_te_batch_free(te, b) == 0);
 	mce_te_close(te);
 	return 0;
+}
+
+/* A task fails since nobody can try it again.  Its memory is used for something else then, and nothing of the peer's
+ * comes there when more is submitted to the batch, which ends with what could be tried again; nor is the task anything
+ * but failed while that is under way. */
+static int failed_main(void)
+{
+	unsigned char *here = malloc(BYTES), more[64];
+	struct te_pair p;
+	struct te_note note;
+	struct transfer_status st;
+	struct mce_te *te;
+	segment_id_t id;
+	batch_id_t b;
+	char c = 'r';
+
+	CHECK(here);
+	te_pair_start(&p, serve);
+	te = open_engine();
+	te_hear(p.from, &note, sizeof(note));
+	CHECK(mce_te_open_segment(te, note.name, 0, &id) == 0);
+	te_tell(p.to, &c, 1);
+	te_hear(p.from, &c, 1);
+	b = batch_new(te);
+	submit(te, b, (struct transfer_request){ OPCODE_READ, here, id, note.addr, BYTES }, NULL);
+	CHECK(mce_te_wait(te, b, 60000) == 0);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_FAILED);
+	memset(here, 'M', BYTES);
+	te_pair_stop(&p);
+	submit(te, b, (struct transfer_request){ OPCODE_READ, more, id, note.addr, sizeof(more) }, NULL);
+	CHECK(mce_te_task_status(te, b, 1, &st) == 0 && st.status == STATUS_WAITING);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_FAILED);
+	CHECK(kill(p.pid, SIGCONT) == 0 && mce_te_wait(te, b, 60000) == 0);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_FAILED);
+	CHECK(mce_te_task_status(te, b, 1, &st) == 0 && st.status == STATUS_COMPLETED);
+	CHECK(te_filled(more, sizeof(more), 7));
+	for (size_t i = 0; i < BYTES; i++)
+		CHECK(here[i] == 'M');
+	CHECK(mce_te_batch_free(te, b) == 0);
+	te_pair_end(&p);
+	mce_te_close(te);
+	free(here);
+	return 0;
+}
+
+static void failed(void)
+{
+	char said[4096];
+
+	run("failed", "te.finish.enqueue=error:EAGAIN@1", said);
 }
 
 int main(int argc, char **argv)
@@ -341,10 +403,11 @@ int main(int argc, char **argv)
 	/* Who waits where nobody should wait would wait until then. */
 	alarm(300);
 	if (argc > 1)
-		return nobody_main();
+		return !strcmp(argv[1], "nobody") ? nobody_main() : failed_main();
 	nobody();
 	setenv("MC_TCP_PROGRESS_TIMEOUT_SEC", "600", 1);
 	setenv("MC_FORCE_TCP", "1", 1);
+	failed();
 	te_pair_start(&p, serve);
 	te = open_engine();
 	te_hear(p.from, &note, sizeof(note));
