@@ -297,12 +297,16 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 		return;
 	n = b->n;
 	b->pollers++;
+	b->stoppers++;
 	pthread_mutex_unlock(&b->lock);
+	MC_FAULT_POINT("te.finish.stop");
 	for (size_t i = 0; i < n; i++)
 		if (mce_req_status(&b->reqs[i]) == -EINPROGRESS)
 			mce_peer_cancel(b->reqs[i].peer, &b->reqs[i], status);
 	pthread_mutex_lock(&b->lock);
-	if (--b->pollers == 0)
+	b->stoppers--;
+	b->pollers--;
+	if (!b->pollers || !b->stoppers)
 		pthread_cond_broadcast(&b->change);
 	/* All of it had ended, and nobody else will say so. */
 	if (unqueued)

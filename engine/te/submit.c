@@ -398,6 +398,13 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 	return r;
 }
 
+/* Who stops the last post ends what is not ended, and it is over at once; the batch may be gone then. */
+static void wait_stoppers_locked(struct mce_te_batch *b, batch_id_t id)
+{
+	while (b->id == id && b->stoppers)
+		pthread_cond_wait(&b->change, &b->lock);
+}
+
 int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opts *opts)
 {
 	struct mce_te_submit_opts o;
@@ -411,7 +418,10 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 	b = lock_for(te, id, NULL, 0, &r);
 	if (!b)
 		return r;
-	if (!b->prepared)
+	wait_stoppers_locked(b, id);
+	if (b->id != id)
+		r = mc_fail(-EINVAL, "no such batch: never was, or was freed");
+	else if (!b->prepared)
 		r = mc_fail(-EINVAL, "the batch has no prepared tasks");
 	else if (b->busy || b->submitters)
 		r = mc_fail(-EBUSY, "the tasks of the last post have not ended");

@@ -168,6 +168,7 @@ struct mce_te_batch {
 	size_t since;		/* tasks before it ended before the batch was last busy */
 	unsigned users;		/* threads that wait */
 	unsigned pollers;	/* threads that look at its requests without the lock */
+	unsigned stoppers;	/* those of them that end requests: not those of the next post */
 	unsigned submitters;	/* threads that hand over requests */
 	bool busy;		/* tasks were submitted and have not all come to their end */
 	bool ended;		/* they have, once at least */

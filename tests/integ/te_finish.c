@@ -214,6 +214,37 @@ static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, ui
 	free(here);
 }
 
+/* The tasks of a post complete when their deadline has passed and the timer is just about to end them; those of the next
+ * post, which has none, are not ended in their place.  False when they were ended first. */
+static bool posted_again(struct mce_te *te, const struct te_pair *p, segment_id_t id, uint64_t there)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = SLOW_MS / 3 };
+	unsigned char here[4096];
+	struct transfer_request r = { OPCODE_READ, here, id, there, sizeof(here) };
+	struct transfer_status st;
+	batch_id_t b = batch_new(te);
+	bool completed;
+
+	CHECK(mce_te_prepare(te, b, &r, 1) == 0);
+	te_pair_stop(p);
+	CHECK(mce_te_post(te, b, &opts) == 0);
+	(void)mce_te_wait(te, b, SLOW_MS / 2);
+	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_wait(te, b, 60000) == 0);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0);
+	completed = st.status == STATUS_COMPLETED;
+	CHECK(completed || st.status == STATUS_TIMEOUT);
+	memset(here, 'M', sizeof(here));
+	te_pair_stop(p);
+	CHECK(mce_te_post(te, b, NULL) == 0);
+	/* as long as the timer may take */
+	(void)mce_te_wait(te, b, 2 * SLOW_MS);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_WAITING);
+	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_wait(te, b, 60000) == 0);
+	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_COMPLETED);
+	CHECK(te_filled(here, sizeof(here), 7) && mce_te_batch_free(te, b) == 0);
+	return completed;
+}
+
 struct cancelling {
 	struct mce_te *te;
 	batch_id_t b;
@@ -388,14 +419,14 @@ int main(int argc, char **argv)
 	struct te_note note;
 	struct mce_te *te;
 	segment_id_t id;
-	char faults[192];
+	char faults[256];
 
 	/* Fault points are switched on at the start of a process. */
 	if (!getenv("MC_FAULTS")) {
 		snprintf(faults, sizeof(faults),
 			 "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d,"
-			 "te.submit.portion=delay:%d,te.memory.leave=error:ETIME@1",
-			 SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS);
+			 "te.submit.portion=delay:%d,te.finish.stop=delay:%d,te.memory.leave=error:ETIME@1",
+			 SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS);
 		setenv("MC_FAULTS", faults, 1);
 		execl("/proc/self/exe", "te_finish", (char *)NULL);
 		CHECK(!"execl");
@@ -416,6 +447,8 @@ int main(int argc, char **argv)
 	while (!more_follows(te, &p, id, note.addr))
 		CHECK(++n < ROUNDS);
 	another_follows(te);
+	while (!posted_again(te, &p, id, note.addr))
+		CHECK(++n < ROUNDS);
 	second_try(te, &p, id, note.addr);
 	te_pair_end(&p);
 	unsetenv("MC_FORCE_TCP");
