@@ -46,27 +46,38 @@ int mce_te_asks_add(struct mce_te_asks *a, segment_id_t segment, const struct mc
 		a->cap = cap;
 	}
 	memmove(a->list + at + 1, a->list + at, (a->n - at) * sizeof(a->list[0]));
-	a->list[at] = (struct mce_te_ask){ .segment = segment, .than = than };
+	a->list[at] = (struct mce_te_ask){ .segment = segment, .than = than, .err = -ECANCELED };
 	a->n++;
 	return 0;
+}
+
+static int ask_one(const struct mce_te_asks *a, struct mce_te_ask *ask)
+{
+	struct mce_te_batch *b = a->b;
+	struct mce_te_view *v;
+	int r;
+
+	MC_FAULT_POINT("te.ask");
+	if (a->anew)
+		r = mce_te_view_get(b->te, ask->segment, mce_te_deadline(b), &v);
+	else
+		r = mce_te_view_newer_by(b->te, ask->segment, ask->than, mce_te_deadline(b), &v);
+	if (r == 0)
+		r = mce_te_batch_keep(b, v);
+	if (r == 0)
+		ask->view = v;
+	return r;
 }
 
 static void *ask_main(void *arg)
 {
 	struct mce_te_asks *a = arg;
-	struct mce_te_batch *b = a->b;
-	struct mce_te_view *v;
 	unsigned i;
 
 	while ((i = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED)) < a->n) {
-		struct mce_te_ask *ask = &a->list[i];
-
-		if (mce_te_batch_stopped(b) || mce_te_stopping(b->te))
+		if (mce_te_batch_stopped(a->b) || mce_te_stopping(a->b->te))
 			break;
-		MC_FAULT_POINT("te.ask");
-		if (mce_te_view_newer_by(b->te, ask->segment, ask->than, mce_te_deadline(b), &v) == 0 &&
-		    mce_te_batch_keep(b, v) == 0)
-			ask->view = v;
+		a->list[i].err = ask_one(a, &a->list[i]);
 	}
 	return NULL;
 }
@@ -85,11 +96,15 @@ void mce_te_asks_run(struct mce_te_asks *a)
 		pthread_join(helper[--helpers], NULL);
 }
 
-struct mce_te_view *mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment)
+int mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment, struct mce_te_view **ret)
 {
 	unsigned at = place_of(a, segment);
 
-	return at < a->n && a->list[at].segment == segment ? a->list[at].view : NULL;
+	if (at == a->n || a->list[at].segment != segment)
+		return -ENOMEM;
+	if (a->list[at].err == 0)
+		*ret = a->list[at].view;
+	return a->list[at].err;
 }
 
 void mce_te_asks_done(struct mce_te_asks *a)

@@ -32,15 +32,13 @@ static bool may_retry(const struct mce_te_batch *b, size_t i)
 /* Look task @i up again in what its segment has told just now.  True when that changed something. */
 static bool look_again(struct mce_te_batch *b, size_t i, const struct mce_te_asks *asks)
 {
-	struct mce_te_cache cache = { .segment = b->tasks[i].segment };
+	struct mce_te_cache cache = { .told = asks };
 	struct mce_req *req = &b->reqs[i];
 	struct mce_peer *peer = req->peer;
 	uint64_t rkey = req->rkey;
 
 	b->tasks[i].retried = true;
-	cache.view = mce_te_asks_view(asks, cache.segment);
-	return cache.view && mce_te_resolve(b, i, false, &cache) == 0 &&
-		(req->peer != peer || req->rkey != rkey);
+	return mce_te_resolve(b, i, false, &cache) == 0 && (req->peer != peer || req->rkey != rkey);
 }
 
 /* There is no second try any more: what waits for one ends with @status. */

@@ -29,6 +29,17 @@ static int cache_set(struct mce_te_batch *b, segment_id_t segment, struct mce_te
 	return 0;
 }
 
+/* What the batch keeps already. */
+static int cache_told(const struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
+{
+	int r, stop;
+
+	cache->segment = segment;
+	r = mce_te_asks_view(cache->told, segment, &cache->view);
+	stop = r < 0 ? mce_te_batch_stopped(b) : 0;
+	return stop ? stop : r;
+}
+
 static int cache_fill(struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
 {
 	struct mce_te_view *v;
@@ -37,9 +48,9 @@ static int cache_fill(struct mce_te_batch *b, segment_id_t segment, struct mce_t
 	if (cache->view && cache->segment == segment)
 		return 0;
 	cache->view = NULL;
-	r = b->te->env.no_metacache ? mce_te_batch_stopped(b) : 0;
-	if (r == 0)
-		r = mce_te_view_get(b->te, segment, mce_te_deadline(b), &v);
+	if (cache->told)
+		return cache_told(b, segment, cache);
+	r = mce_te_view_get(b->te, segment, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
 }
 
@@ -54,6 +65,23 @@ static int cache_reload(struct mce_te_batch *b, segment_id_t segment, struct mce
 	cache->reloaded = true;
 	r = mce_te_view_newer_by(b->te, segment, cache->view, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
+}
+
+/* With MC_DISABLE_METACACHE nothing is known: ask each segment that tasks [first, first + n) name, once for all of
+ * them. */
+static void cache_anew(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks,
+		       struct mce_te_cache *cache)
+{
+	const struct mce_te_task *t = b->tasks;
+	int r = 0;
+
+	if (!b->te->env.no_metacache)
+		return;
+	for (size_t i = first; i < first + n && r == 0; i++)
+		if (i == first || t[i].segment != t[i - 1].segment)
+			r = mce_te_asks_add(asks, t[i].segment, NULL);
+	mce_te_asks_run(asks);
+	cache->told = asks;
 }
 
 int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache)
@@ -127,19 +155,13 @@ static void hand(struct mce_te_batch *b, size_t first, size_t n)
 /* Those whose segments had to be asked for. */
 static void hand_over_later(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks)
 {
-	struct mce_te_cache cache = { .view = NULL };
+	struct mce_te_cache cache = { .told = asks };
 	size_t run = first, i;
-	int stop, r;
+	int r;
 
 	mce_te_asks_run(asks);
-	stop = mce_te_batch_stopped(b);
 	for (i = first; i < first + n; i++) {
-		r = -ERANGE;
-		if (b->tasks[i].later) {
-			cache.segment = b->tasks[i].segment;
-			cache.view = mce_te_asks_view(asks, cache.segment);
-			r = cache.view ? mce_te_resolve(b, i, false, &cache) : stop ? stop : -ERANGE;
-		}
+		r = b->tasks[i].later ? mce_te_resolve(b, i, false, &cache) : -ERANGE;
 		if (r == 0)
 			continue;
 		if (i > run)
@@ -157,10 +179,11 @@ static void hand_over_later(struct mce_te_batch *b, size_t first, size_t n, stru
 static void hand_over(struct mce_te_batch *b, size_t first, size_t n)
 {
 	struct mce_te_cache cache = { .view = NULL };
-	struct mce_te_asks asks = { .b = b };
+	struct mce_te_asks anew = { .b = b, .anew = true }, asks = { .b = b };
 	size_t run = first, i;
 	int r;
 
+	cache_anew(b, first, n, &anew, &cache);
 	for (i = first; i < first + n; i++) {
 		r = mce_te_resolve(b, i, false, &cache);
 		if (r == 0)
@@ -168,7 +191,7 @@ static void hand_over(struct mce_te_batch *b, size_t first, size_t n)
 		if (i > run)
 			hand(b, run, i - run);
 		/* The peer may have registered the memory after we looked. */
-		if (r == -ERANGE && cache.view && mce_te_asks_add(&asks, cache.segment, cache.view) == 0)
+		if (r == -ERANGE && cache.view && !cache.told && mce_te_asks_add(&asks, cache.segment, cache.view) == 0)
 			b->tasks[i].later = true;
 		else
 			end_task(b, i, r);
@@ -179,6 +202,7 @@ static void hand_over(struct mce_te_batch *b, size_t first, size_t n)
 	if (asks.n)
 		hand_over_later(b, first, n, &asks);
 	mce_te_asks_done(&asks);
+	mce_te_asks_done(&anew);
 }
 
 static void fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n)
@@ -363,6 +387,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_request *reqs, size_t n)
 {
 	struct mce_te_cache cache = { .view = NULL };
+	struct mce_te_asks anew = { .anew = true };
 	struct mce_te_batch *b;
 	bool was;
 	size_t first;
@@ -385,8 +410,11 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 	fill_locked(b, reqs, n);
 	b->submitters++;
 	mce_te_batch_unlock(b);
+	anew.b = b;
+	cache_anew(b, first, n, &anew, &cache);
 	for (size_t i = first; i < first + n && r == 0; i++)
-		r = mce_te_resolve(b, i, true, &cache);
+		r = mce_te_resolve(b, i, !cache.told, &cache);
+	mce_te_asks_done(&anew);
 	pthread_mutex_lock(&b->lock);
 	if (r == 0)
 		b->n += n;

@@ -226,9 +226,12 @@ void mce_te_batches_done(struct mce_te *te);
 /* The places themselves: the engine's threads, which may be about to look at one, have ended. */
 void mce_te_batches_free(struct mce_te *te);
 
-/* Fill in request @i from what is known of its segment; @reload: its descriptor may be fetched again.  0 or
- * what the task ends with.  *cache: the view of the last request, kept by the batch. */
+struct mce_te_asks;
+
+/* Fill in request @i from what is known of its segment; @reload: its descriptor may be fetched again.  0 or what the
+ * task ends with.  *cache: the view of the last request, kept by the batch. */
 struct mce_te_cache {
+	const struct mce_te_asks *told;	/* only what segments have told just now counts; NULL: what is known */
 	segment_id_t segment;
 	struct mce_te_view *view;
 	bool reloaded;
@@ -241,9 +244,11 @@ struct mce_te_ask {
 	segment_id_t segment;
 	const struct mce_te_view *than;	/* as for mce_te_view_newer() */
 	struct mce_te_view *view;	/* kept by the batch; NULL: it cannot be had now */
+	int err;			/* why not */
 };
 struct mce_te_asks {
 	struct mce_te_batch *b;
+	bool anew;			/* as mce_te_view_get() instead, which waits also for who was just silent */
 	struct mce_te_ask *list;	/* sorted by segment */
 	unsigned n, cap;
 	unsigned next;			/* atomic */
@@ -252,7 +257,8 @@ struct mce_te_asks {
 int mce_te_asks_add(struct mce_te_asks *a, segment_id_t segment, const struct mce_te_view *than);
 /* As mce_te_view_newer_by() with the batch's deadline for all of them, until it is stopped. */
 void mce_te_asks_run(struct mce_te_asks *a);
-struct mce_te_view *mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment);
+/* What @segment has told, kept by the batch.  -ENOMEM: it was not asked; else why it told nothing. */
+int mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment, struct mce_te_view **ret);
 void mce_te_asks_done(struct mce_te_asks *a);
 
 /* ---- work that may wait (finish.c) ------------------------------------------------------------- */

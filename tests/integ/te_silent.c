@@ -3,6 +3,7 @@
  * when the engine is closed, and nobody else's deadline waits with him. */
 #include "te_pair.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <time.h>
@@ -251,6 +252,56 @@ static void crowd(struct te_pair *p, const struct te_note *note)
 	mce_te_close(te);
 }
 
+static void all_right(struct mce_te *te, batch_id_t b, unsigned char (*here)[64], bool first)
+{
+	struct transfer_status st;
+
+	CHECK(mce_te_wait(te, b, 300000) == 0);
+	for (unsigned i = 0; i < 2 * PEERS; i++) {
+		bool completed = i % 2 || first;
+
+		CHECK(mce_te_task_status(te, b, i, &st) == 0);
+		CHECK(st.status == (completed ? STATUS_COMPLETED : STATUS_FAILED));
+		for (unsigned k = 0; k < 64; k++)
+			CHECK(here[i][k] == (completed ? 0 : 'M'));
+	}
+	CHECK(mce_te_batch_free(te, b) == 0);
+}
+
+/* Where descriptors are fetched each time, that is once for all requests of a submission, or of a prepared list, that
+ * come to two peers in turn: one that stands still, until it goes on, and one that answers. */
+static void anew(struct te_pair *p, const struct te_note *note)
+{
+	static unsigned char here[2 * PEERS][64];
+	struct transfer_request r[2 * PEERS];
+	struct mce_te *te;
+	segment_id_t id[2];
+	time_t began;
+	batch_id_t b;
+
+	setenv("MC_DISABLE_METACACHE", "1", 1);
+	te = open_engine();
+	unsetenv("MC_DISABLE_METACACHE");
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(mce_te_open_segment(te, note[i].name, 0, &id[i]) == 0);
+	for (unsigned i = 0; i < 2 * PEERS; i++)
+		r[i] = (struct transfer_request){ OPCODE_READ, here[i], id[i % 2], note[i % 2].addr, 64 };
+	memset(here, 'M', sizeof(here));
+	te_pair_stop(&p[0]);
+	began = now();
+	CHECK(mce_te_batch_new(te, 2 * PEERS, &b) == 0 && mce_te_submit(te, b, r, 2 * PEERS, NULL) == 0);
+	printf("anew: %d s\n", (int)(now() - began));
+	CHECK(now() - began < LIMIT_S);
+	all_right(te, b, here, false);
+	began = now();
+	CHECK(mce_te_batch_new(te, 2 * PEERS, &b) == 0 && mce_te_prepare(te, b, r, 2 * PEERS) == -ETIMEDOUT);
+	CHECK(now() - began < LIMIT_S);
+	CHECK(kill(p[0].pid, SIGCONT) == 0 && mce_te_prepare(te, b, r, 2 * PEERS) == 0);
+	CHECK(mce_te_post(te, b, NULL) == 0);
+	all_right(te, b, here, true);
+	mce_te_close(te);
+}
+
 /* They are asked by the submission (u with a deadline, s without), and by second tries (r with one, c cancelled). */
 static void side_by_side(void)
 {
@@ -265,6 +316,7 @@ static void side_by_side(void)
 	for (const char *what = "usrc"; *what; what++)
 		several(p, note, *what);
 	crowd(p, note);
+	anew(p, note);
 	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
 	for (unsigned i = 0; i < PEERS; i++)
 		te_pair_end(&p[i]);
