@@ -247,6 +247,20 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
+/* Idle workers have been woken for what is in the queue, but count as idle until they have the lock. */
+static bool all_needed_locked(const struct mce_te_line *line)
+{
+	unsigned idle = line->idle;
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &line->queue) {
+		if (idle == 0)
+			break;
+		idle--;
+	}
+	return idle == 0;
+}
+
 static int enqueue(struct mce_te_line *line, struct mce_te_batch *b)
 {
 	struct mce_te_work *w = &line->te->work;
@@ -255,7 +269,7 @@ static int enqueue(struct mce_te_line *line, struct mce_te_batch *b)
 	MC_LOCKED(&w->lock);
 	if (w->stopping || r < 0)
 		return w->stopping ? -ECANCELED : r;
-	if (line->idle == 0 && line->workers < MCE_TE_WORKERS) {
+	if (all_needed_locked(line) && line->workers < MCE_TE_WORKERS) {
 		r = mc_thread_start(&line->worker[line->workers], "mce-te-finish", worker_main, line);
 		if (r == 0)
 			line->workers++;

@@ -16,6 +16,8 @@
 /* One after the other they would take 40 and 50 s: each answer is waited for for 5 s. */
 #define LIMIT_S 25
 #define ROUNDS 5u
+/* Whether a worker that is woken has not come to it yet is chance. */
+#define ROWS 10u
 
 static struct mce_te *open_engine(void)
 {
@@ -252,6 +254,30 @@ static void crowd(struct te_pair *p, const struct te_note *note)
 	mce_te_close(te);
 }
 
+/* Two batches end one right after the other, and one worker is idle.  The second one's notification does not wait for
+ * the first one's, which is for who stands still. */
+static void in_a_row(const struct te_pair *p, const struct te_note *note)
+{
+	struct mce_te_submit_opts opts = { .size = sizeof(opts), .notify_name = "me", .notify_msg = "done" };
+	struct transfer_request own = { .opcode = OPCODE_WRITE, .target_id = LOCAL_SEGMENT }, silent = own;
+	struct mce_te *te = open_engine();
+	batch_id_t b[3];
+
+	CHECK(mce_te_open_segment(te, note[0].name, 0, &silent.target_id) == 0);
+	for (unsigned i = 0; i < 3; i++)
+		CHECK(mce_te_batch_new(te, 1, &b[i]) == 0);
+	CHECK(mce_te_submit(te, b[0], &own, 1, &opts) == 0 && mce_te_wait(te, b[0], 300000) == 0);
+	/* also so that the worker has time to become idle */
+	CHECK(mce_te_probe(te, note[1].name) == 0);
+	te_pair_stop(p);
+	CHECK(mce_te_submit(te, b[1], &silent, 1, &opts) == 0 && mce_te_submit(te, b[2], &own, 1, &opts) == 0);
+	CHECK(mce_te_wait(te, b[2], 300000) == 0 && state(te, b[1]) == STATUS_WAITING);
+	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_wait(te, b[1], 300000) == 0);
+	for (unsigned i = 0; i < 3; i++)
+		CHECK(state(te, b[i]) == STATUS_COMPLETED && mce_te_batch_free(te, b[i]) == 0);
+	mce_te_close(te);
+}
+
 static void all_right(struct mce_te *te, batch_id_t b, unsigned char (*here)[64], bool first)
 {
 	struct transfer_status st;
@@ -317,6 +343,8 @@ static void side_by_side(void)
 		several(p, note, *what);
 	crowd(p, note);
 	anew(p, note);
+	for (unsigned i = 0; i < ROWS; i++)
+		in_a_row(&p[0], note);
 	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
 	for (unsigned i = 0; i < PEERS; i++)
 		te_pair_end(&p[i]);
