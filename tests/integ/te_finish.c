@@ -214,8 +214,8 @@ static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, ui
 	free(here);
 }
 
-/* The tasks of a post complete when their deadline has passed and the timer is just about to end them; those of the next
- * post, which has none, are not ended in their place.  False when they were ended first. */
+/* The tasks of a post complete when their deadline has passed and the timer is just about to end them; those of the
+ * next post, which has none, are not ended in their place.  False when they were ended first. */
 static bool posted_again(struct mce_te *te, const struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = SLOW_MS / 3 };
