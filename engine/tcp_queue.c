@@ -551,10 +551,14 @@ static void cancel_piece_locked(struct mce_piece *pc, int status, struct mc_list
 {
 	struct mce_req *req = pc->req;
 
-	if (pc->state == MCE_PIECE_QUEUED) {
+	if (pc->state == MCE_PIECE_QUEUED && pc != pc->lane->cur) {
 		note_over(mce_piece_end_locked(pc, status), over);
 		return;
 	}
+	/* Answered before it was asked for, since the call that was to send it took nothing.  The lane receives into
+	 * it, so it is not to be another's until the lane has gone. */
+	if (pc->state == MCE_PIECE_QUEUED)
+		mce_lane_break(pc->lane);
 	/* A payload that is half sent cannot be finished without the memory. */
 	if (pc->state == MCE_PIECE_SENDING && pc->write && pc->done < pc->len)
 		mce_lane_cut_off(pc->lane);

@@ -18,6 +18,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/metrics.h"
 #include "engine/tcp_wire.h"
 
@@ -249,11 +250,130 @@ static void given_up(void **state)
 	free(iov.iov_base);
 }
 
+/* ---- one who answers what it was not asked yet ---- */
+
+#define HALF 4096u
+
+struct hasty {
+	struct liar l;
+	bool go, sent;		/* atomic; the answer is to come, half of it has */
+};
+
+static bool answer_with(struct hasty *h, int fd, uint64_t id, char byte)
+{
+	struct mce_wire_resp a = { .type = MCE_FRAME_DATA, .id = id, .len = 2 * HALF };
+	uint8_t bytes[MCE_RESP_SIZE + 2 * HALF];
+
+	mce_resp_pack(bytes, &a);
+	memset(bytes + MCE_RESP_SIZE, byte, 2 * HALF);
+	return impostor_move(&h->l.im, fd, bytes, sizeof(bytes), true);
+}
+
+static bool ask_of(struct hasty *h, int fd, struct mce_wire_req *q)
+{
+	uint8_t b[MCE_REQ_SIZE];
+
+	return impostor_move(&h->l.im, fd, b, sizeof(b), false) && mce_req_unpack(b, sizeof(b), q) == MCE_REQ_SIZE;
+}
+
+/* Two lanes.  Over the first comes half of the next answer, and the rest when the second is asked something. */
+static void answer_early(struct impostor *im, int fd)
+{
+	struct hasty *h = (struct hasty *)im;
+	struct pollfd pfd = { .fd = im->listener, .events = POLLIN };
+	struct mce_wire_resp a = { .type = MCE_FRAME_DATA, .len = 2 * HALF };
+	uint8_t bytes[MCE_RESP_SIZE + HALF];
+	struct mce_wire_req q;
+	int second = -1;
+
+	if (!greet(&h->l, fd) || !ask_of(h, fd, &q) || !answer_with(h, fd, q.id, 'a'))
+		return;
+	while (second < 0 && !impostor_stopping(im)) {
+		poll(&pfd, 1, 20);
+		second = mc_accept(im->listener);
+	}
+	if (second < 0 || !greet(&h->l, second))
+		goto out;
+	while (!__atomic_load_n(&h->go, __ATOMIC_SEQ_CST) && !impostor_stopping(im))
+		usleep(1000);
+	/* The same piece, used once more. */
+	a.id = q.id + (1ull << 32);
+	mce_resp_pack(bytes, &a);
+	memset(bytes + MCE_RESP_SIZE, 'x', HALF);
+	if (!impostor_move(im, fd, bytes, sizeof(bytes), true))
+		goto out;
+	__atomic_store_n(&h->sent, true, __ATOMIC_SEQ_CST);
+	if (!ask_of(h, second, &q))
+		goto out;
+	/* Nobody takes it: the lane ends. */
+	(void)impostor_move(im, fd, bytes + MCE_RESP_SIZE, HALF, true);
+	while (impostor_move(im, fd, bytes, 1, false))
+		;
+	if (answer_with(h, second, q.id, 'b'))
+		(void)ask_of(h, second, &q);
+out:
+	if (second >= 0)
+		close(second);
+}
+
+static void *submit_it(void *arg)
+{
+	struct mce_req *req = arg;
+
+	mce_submit(NULL, req->batch, req, 1);
+	return NULL;
+}
+
+/* A READ is on its way into a socket that takes nothing, is answered by half, and given up: what is read next by the
+ * same number is not the rest of that. */
+static void answered_early(void **state)
+{
+	struct mce_conf conf = { .lanes = 2, .progress_timeout_ms = 20000 };
+	struct hasty h = { .go = false };
+	char mem[2][2 * HALF] = { "" };
+	struct iovec iov[2] = { { mem[0], 2 * HALF }, { mem[1], 2 * HALF } };
+	struct mce_batch b;
+	struct mce_req req = { .op = MCE_READ, .addr = 4096, .rkey = 1, .iov = iov, .iovcnt = 1, .batch = &b };
+	struct mce_req next = { .op = MCE_READ, .addr = 4096, .rkey = 1, .iov = iov + 1, .iovcnt = 1 };
+	struct side side;
+	uint64_t until;
+	pthread_t t;
+
+	impostor_start(&h.l.im, answer_early);
+	side_open(&side, &conf, 0, 0, 0);
+	assert_int_equal(mce_peer_get(side.e, h.l.im.addr, &req.peer), 0);
+	next.peer = req.peer;
+	assert_int_equal(mce_transfer(side.e, &next, SECONDS(20)), 0);
+	for (until = SECONDS(20); lanes() != 2 && mc_now_ns() < until;)
+		usleep(1000);
+	assert_int_equal(lanes(), 2);
+	assert_int_equal(mc_fault_set("engine.tcp.send=delay:2000@1,engine.tcp.send=error:EAGAIN"), 0);
+	mce_batch_init(&b);
+	assert_int_equal(pthread_create(&t, NULL, submit_it, &req), 0);
+	for (until = SECONDS(20); mc_fault_hits("engine.tcp.send") == 0 && mc_now_ns() < until;)
+		usleep(100);
+	__atomic_store_n(&h.go, true, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&h.sent, __ATOMIC_SEQ_CST) && mc_now_ns() < until)
+		usleep(100);
+	mce_req_poll(&req);
+	pthread_join(t, NULL);
+	assert_int_equal(mce_batch_wait(side.e, &b, &req, 1, mc_now_ns()), -MC_ETIMEDOUT);
+	assert_int_equal(mem[0][HALF - 1], 'x');
+	mc_fault_set(NULL);
+	assert_int_equal(mce_transfer(side.e, &next, SECONDS(20)), 0);
+	for (unsigned i = 0; i < 2 * HALF; i++)
+		assert_int_equal(mem[1][i], 'b');
+	mce_peer_put(req.peer);
+	side_close(&side);
+	impostor_stop(&h.l.im);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lies),
 		cmocka_unit_test(given_up),
+		cmocka_unit_test(answered_early),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
