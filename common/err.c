@@ -170,6 +170,9 @@ int mc_err_from_wire(int status)
 
 	if (status == 0)
 		return 0;
+	/* "Not over" is no end; who is told so would wait for ever. */
+	if (status == -WIRE_ERRNO - EINPROGRESS)
+		return -MC_EINTERNAL;
 	if (status < -WIRE_ERRNO && status > -WIRE_ERRNO - ERRNO_LIMIT)
 		return status + WIRE_ERRNO;
 	if (status < -WIRE_OWN && status > -WIRE_ERRNO)

@@ -29,7 +29,8 @@ int mc_err_to_errno(int err);
 /* Number of upstream's ErrorCode (0 or negative); also what our wire carries as status. */
 int mc_err_to_upstream(int err);
 
-/* Inverse of the above for a status that came over the wire; unknown numbers give -MC_EINTERNAL. */
+/* Inverse of the above for a status that came over the wire; unknown numbers give -MC_EINTERNAL, and so
+ * does EINPROGRESS, which is no end of a request. */
 int mc_err_from_wire(int status);
 /* Wire status for a negative error.  Own numbers that share an upstream number stay distinct on the
  * wire: all but the first of errno.def travel as -(10000 + value), plain errno as

@@ -20,9 +20,10 @@
  *			protected the memory, unmapped it, or cut its file short
  *	-MC_EVERSION	it speaks another protocol
  *	-MC_ETIMEDOUT	the waiter's deadline
+ *	-MC_EINTERNAL	the peer refuses it for a reason that has no meaning here
  *	-MC_ELIMIT	too many peers are being connected at this time
  *	-ECANCELED	the engine was closed
- * A WRITE that failed for one of the last five may have stored any part of its bytes, and over TCP may
+ * A WRITE that failed for one of the last six may have stored any part of its bytes, and over TCP may
  * still store some for as long as the peer needs to take what is in its socket: its range should not
  * be given to others at once.  (A peer that stood still for 2 s drops what piled up meanwhile.)
  *

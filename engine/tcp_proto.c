@@ -133,6 +133,22 @@ static int acked_upto(struct mce_lane *l, uint64_t seq)
 	return r < 0 ? r : 1;
 }
 
+/* Why the peer refuses a request; not what only this engine can say of one. */
+static int refusal(int32_t status)
+{
+	int err = mc_err_from_wire(status);
+
+	switch (err) {
+	case -EAGAIN:
+	case -ECANCELED:
+	case -MC_ETIMEDOUT:
+	case -MC_ENOTSUP:
+		return -MC_EINTERNAL;
+	default:
+		return err;
+	}
+}
+
 static int answer(struct mce_lane *l, struct mce_piece **ret, uint32_t *ret_len, int *ret_status)
 {
 	struct mce_wire_resp resp;
@@ -151,7 +167,7 @@ static int answer(struct mce_lane *l, struct mce_piece **ret, uint32_t *ret_len,
 		return mc_fail(-MC_EPROTO, "answer to no request");
 	mce_rx_use(&l->rx, (size_t)r);
 	*ret_len = resp.len;
-	*ret_status = resp.status ? mc_err_from_wire(resp.status) : 0;
+	*ret_status = resp.status ? refusal(resp.status) : 0;
 	return 1;
 }
 

@@ -37,6 +37,8 @@ enum lie {
 	LIE_EARLY,		/* an acknowledgement before the payload was taken */
 	LIE_OLD_GREETING,	/* refuses our version */
 	LIE_NO_WINDOW,
+	LIE_NOT_OVER,		/* refusals with what is not the peer's to say */
+	LIE_LATER,
 	LIE_MAX,
 };
 
@@ -85,6 +87,10 @@ static bool answer(struct liar *l, int fd, const struct mce_wire_req *q)
 		a.len = q->len + 1, a.type = MCE_FRAME_DATA;
 	if (l->lie == LIE_TOO_SHORT)
 		a.len = q->len - 1, a.type = MCE_FRAME_DATA;
+	if (l->lie == LIE_NOT_OVER || l->lie == LIE_LATER) {
+		a.status = mc_err_to_wire(l->lie == LIE_LATER ? -EAGAIN : -EINPROGRESS);
+		a.len = 0;
+	}
 	mce_resp_pack(bytes, &a);
 	n = MCE_RESP_SIZE + a.len;
 	if (l->lie == LIE_SHORT_HEADER) {
@@ -156,6 +162,8 @@ static void lies(void **state)
 			r = ask_liar((enum lie)lie, (enum mce_op)op);
 			if (lie == LIE_OLD_GREETING)
 				assert_int_equal(r, -MC_EVERSION);
+			else if (lie == LIE_NOT_OVER || lie == LIE_LATER)
+				assert_int_equal(r, -MC_EINTERNAL);
 			else if (lie == LIE_SHORT_HEADER || lie == LIE_TWICE || (lie == LIE_EARLY && op == MCE_READ))
 				assert_int_equal(r, 0);
 			else if (lie == LIE_EARLY)	/* believed when all was out already */
