@@ -376,21 +376,29 @@ static int redis_beat(struct mce_meta_backend *b, const struct mce_meta_wait *w)
 	return lost;
 }
 
+/* Only our own text is pushed on: another's goes when its node does, and ours takes its place then. */
 static int redis_refresh(struct mce_meta_backend *b, const char *key, const char *text,
 			 const struct mce_meta_wait *w)
 {
 	struct redis *rd = redis_of(b);
 	const char *argv[] = { "EXPIRE", key, rd->ttl };
+	auto_free char *there = NULL;
 	bool lost;
 	long long n = 0;
 	int r;
 
-	r = redis_do(rd, 3, argv, w, &n);
+	r = redis_get(b, key, w, &there);
+	if (r < 0)
+		return r == -ENOENT ? redis_put(b, key, text, w) : r;
+	if (!strcmp(there, text)) {
+		r = redis_do(rd, 3, argv, w, &n);
+		return r == 0 && n == 0 ? redis_put(b, key, text, w) : r;
+	}
 	pthread_mutex_lock(&rd->lock);
 	lost = rd->lost;
 	pthread_mutex_unlock(&rd->lock);
-	/* Gone, or what an old snapshot of the server brought back. */
-	return r == 0 && (n == 0 || lost) ? redis_put(b, key, text, w) : r;
+	/* It may be what an old snapshot of the server brought back. */
+	return lost ? redis_put(b, key, text, w) : 0;
 }
 
 const struct mce_meta_ops mce_meta_redis = {

@@ -181,7 +181,7 @@ int mce_redis_error(const char *server, const char *said)
 		{ "LOADING", -EAGAIN }, { "BUSY", -EAGAIN }, { "MASTERDOWN", -EAGAIN },
 		{ "ERR invalid password", -EACCES }, { "ERR AUTH", -EACCES },
 		{ "ERR Client sent AUTH", -EACCES }, { "ERR DB index", -EINVAL },
-		{ "ERR invalid DB index", -EINVAL },
+		{ "ERR invalid DB index", -EINVAL }, { "WRONGTYPE", -EINVAL },
 	};
 	int r = -EIO;
 

@@ -34,7 +34,7 @@ ttl=$(cli ttl mooncake/ram/u)
 cli set mooncake/ram/theirs 'from upstream' >/dev/null
 expect u 'get mooncake/ram/theirs' 'from upstream'
 cli rpush mooncake/ram/list 1 >/dev/null
-expect_error u 'get mooncake/ram/list' -5 WRONGTYPE
+expect_error u 'get mooncake/ram/list' -22 WRONGTYPE
 node_end u
 
 # a server that somebody emptied gets everything again with the next refresh
@@ -43,6 +43,33 @@ expect again 'publish mooncake/ram/again 1' ok
 cli flushall >/dev/null
 wait_for 10 says again 'get mooncake/ram/again' 1
 node_end again
+
+# the last of two that have one name is found as long as it lives; when it was killed the other is found again
+calls() {
+	cli info commandstats | awk -F '[=,]' '/^cmdstat_(get|expire):/ { n += $2 } END { print n + 0 }'
+}
+asked_more() {
+	[ "$(calls)" -ge "$1" ]
+}
+node_start see "$CONN"
+node_start first "$CONN" MC_METADATA_TTL_SEC=3
+node_start last "$CONN" MC_METADATA_TTL_SEC=3
+expect first 'publish mooncake/ram/twin first' ok
+expect last 'publish mooncake/ram/twin last' ok
+# both have been refreshed
+wait_for 20 asked_more $(($(calls) + 9))
+expect see 'get mooncake/ram/twin' last
+node_kill last
+wait_for 20 says see 'get mooncake/ram/twin' first
+# what is no text at all is in the way of nothing else
+expect first 'publish mooncake/ram/twin2 2' ok
+cli del mooncake/ram/twin >/dev/null
+cli rpush mooncake/ram/twin 1 >/dev/null
+cli del mooncake/ram/twin2 >/dev/null
+wait_for 20 says see 'get mooncake/ram/twin2' 2
+wait_for 20 says see 'get mooncake/ram/twin' first
+node_end first
+node_end see
 
 # a database of one's own
 node_start db3 "$CONN" MC_REDIS_DB_INDEX=3
