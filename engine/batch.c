@@ -230,7 +230,8 @@ int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *re
 	while (left(b)) {
 		if (!late && mc_now_ns() >= deadline) {
 			for (unsigned i = 0; i < n; i++)
-				mce_peer_cancel(reqs[i].peer, &reqs[i], -MC_ETIMEDOUT);
+				if (mce_req_at(&reqs[i]) != MCE_AT_DONE)
+					mce_peer_cancel(reqs[i].peer, &reqs[i], -MC_ETIMEDOUT);
 			late = true;
 		}
 		/* What is not done after that is being copied, or completed, at this moment. */

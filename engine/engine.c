@@ -102,6 +102,7 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	pthread_cond_init(&e->idle, NULL);
 	mc_list_init(&e->peers);
 	mc_list_init(&e->fences);
+	mc_list_init(&e->owed);
 	e->upstream_port = -1;
 	e->fork_depth = mc_fork_depth;
 	/* Without it who waits looks up by itself. */
@@ -266,6 +267,9 @@ static void submit_some(struct handing *h)
 
 static void flush_peer(struct mce_peer *p)
 {
+	/* What is queued may be the parent's, and so is the connection. */
+	if (mc_fork_check(p->e->fork_depth) < 0)
+		return;
 	for (const struct mce_transport *const *t = p->transports; *t; t++)
 		(*t)->flush(p);
 }

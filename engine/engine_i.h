@@ -2,7 +2,8 @@
  * engine_i.h - what the files of this directory share.
  *
  * Locks, in the order they are taken: a lane's tx_lock, its rx_lock, mce_peer.lock; mce_engine.lock and
- * the region table's lock are taken alone or last.  None is held over a system call that can block. */
+ * the region table's lock are taken alone or last, but that a peer's is tried for with the engine's
+ * (mce_peers_resolve_owed()).  None is held over a system call that can block. */
 #ifndef MCE_ENGINE_I_H
 #define MCE_ENGINE_I_H
 
@@ -221,6 +222,7 @@ struct mce_peer {
 	struct mc_list node;
 	unsigned refs;
 	bool going;		/* the last reference may be being put: wait for mce_engine.idle */
+	struct mc_list owed_node;	/* mce_engine.owed */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	bool local;		/* it is this engine */
@@ -244,6 +246,10 @@ void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 /* The peer's lock is held: have the resolver look.  0, or why it cannot be started. */
 int mce_peer_resolve_locked(struct mce_peer *p);
+/* The same for requests that stay with their transport: when it cannot be started now, a tick tries again. */
+void mce_peer_resolve_later_locked(struct mce_peer *p);
+/* The first I/O thread's tick: start those. */
+void mce_peers_resolve_owed(struct mce_engine *e);
 /* Cancel one request; see mce_transport.cancel. */
 void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status);
 /* Fail all that pends; the peer's lock is not held. */
@@ -285,6 +291,7 @@ struct mce_engine {
 	struct mc_list peers;
 	struct mc_list fences;	/* of peers that have gone */
 	unsigned nfences;
+	struct mc_list owed;	/* peers whose resolver could not be started: a tick does it */
 	unsigned resolvers;
 	bool closing;
 };

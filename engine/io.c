@@ -38,6 +38,8 @@ static void io_tick(struct mc_evtimer *t)
 
 		w->tick(w, now);
 	}
+	if (io == io->e->io)
+		mce_peers_resolve_owed(io->e);
 	io->last_ms = now;
 	mc_evtimer_arm(io->loop, t, mc_now_ns() + tick_ns(io));
 }

@@ -28,7 +28,8 @@
  * be given to others at once.  (A peer that stood still for 2 s drops what piled up meanwhile.)
  *
  * Threads: everything may be called from any thread, but closing the engine and putting the last handle
- * of a peer may not overlap with other uses of them.
+ * of a peer may not overlap with other uses of them.  A forked child has no use of its parent's engine:
+ * its transfers, and asking for peers and pointers, fail with -MC_EUNAVAILABLE.
  *
  * Upstream's nodes are spoken to, and listened to, in upstream's own TCP protocol.  It knows no keys, so
  * whoever can connect to the upstream port may use the regions as their access bits say; nothing of it

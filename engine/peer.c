@@ -63,6 +63,7 @@ static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	p->local = !upstream && !strcmp(endpoint, e->endpoint);
 	mc_list_init(&p->pending);
 	mc_list_init(&p->node);
+	mc_list_init(&p->owed_node);
 	pthread_mutex_init(&p->lock, NULL);
 	mc_metric_add(&peers_open, 1);
 	for (const struct mce_transport *const *t = p->transports; *t; t++) {
@@ -94,8 +95,10 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 		    struct mce_peer **ret)
 {
 	struct mce_peer *p;
-	int r;
+	int r = mc_fork_check(e->fork_depth);
 
+	if (r < 0)
+		return r;
 	MC_LOCKED(&e->lock);
 	/* What it leaves behind is not written down yet. */
 	while ((p = find_locked(e, endpoint, upstream)) && p->going)
@@ -151,6 +154,7 @@ static bool end_going(struct mce_peer *p, bool fence)
 	if (--p->refs > 0)
 		return false;
 	mc_list_remove(&p->node);
+	mc_list_remove(&p->owed_node);
 	if (fence)
 		mce_fence_keep_locked(p);
 	return true;
@@ -169,6 +173,8 @@ void mce_peers_close(struct mce_engine *e)
 	pthread_mutex_lock(&e->lock);
 	while (e->resolvers)
 		pthread_cond_wait(&e->idle, &e->lock);
+	while (!mc_list_empty(&e->owed))
+		mc_list_remove(e->owed.next);
 	pthread_mutex_unlock(&e->lock);
 	mc_list_for_each_safe(pos, next, &e->peers) {
 		struct mce_peer *p = mc_container_of(pos, struct mce_peer, node);
@@ -427,6 +433,17 @@ static int prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	return r;
 }
 
+/* How many of the first of @reqs nobody has cancelled. */
+static unsigned not_cancelled(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	unsigned i = 0;
+
+	MC_LOCKED(&p->lock);
+	while (i < n && mce_reqx(&reqs[i])->status == 0)
+		i++;
+	return i;
+}
+
 /* Requests that were taken from those that wait: together where a transport does that, else each by itself. */
 static void offer_all(struct mce_peer *p, struct mce_req *reqs, unsigned n, const struct round *round,
 		      int connect_err)
@@ -437,11 +454,11 @@ static void offer_all(struct mce_peer *p, struct mce_req *reqs, unsigned n, cons
 	for (; n > 0; reqs += took, n -= took) {
 		i = key_at(round, reqs->rkey);
 		r = i < round->nkeys ? round->err[i] : 0;
-		took = r == 0 ? mce_peer_offer_run(p, reqs, n) : 0;
+		took = r == 0 ? mce_peer_offer_run(p, reqs, not_cancelled(p, reqs, n)) : 0;
 		if (took)
 			continue;
 		took = 1;
-		if (r < 0 || offer(p, reqs) < 0)
+		if (r < 0 || not_cancelled(p, reqs, 1) == 0 || offer(p, reqs) < 0)
 			put_back(p, reqs, r ? r : connect_err, i < round->nkeys);
 	}
 }
@@ -509,29 +526,66 @@ static void *resolver_main(void *arg)
 	return NULL;
 }
 
-int mce_peer_resolve_locked(struct mce_peer *p)
+/* With the peer's lock and the engine's. */
+static int start_resolver_locked(struct mce_peer *p)
 {
 	struct mce_engine *e = p->e;
 	pthread_t thread;
-	int r;
+	int r = mc_fault("engine.peer.resolver");
 
-	p->kicked = true;
-	if (p->resolving)
-		return 0;
-	pthread_mutex_lock(&e->lock);
 	if (e->closing)
 		r = -ECANCELED;
 	else if (e->resolvers >= MCE_RESOLVERS_MAX)
 		r = -MC_ELIMIT;
-	else
+	else if (r == 0)
 		r = mc_thread_start(&thread, "mce-connect", resolver_main, p);
-	if (r == 0) {
-		p->refs++;
-		p->resolving = true;
-		e->resolvers++;
+	if (r < 0)
+		return r;
+	p->refs++;
+	p->resolving = true;
+	e->resolvers++;
+	return 0;
+}
+
+int mce_peer_resolve_locked(struct mce_peer *p)
+{
+	p->kicked = true;
+	if (p->resolving)
+		return 0;
+	MC_LOCKED(&p->e->lock);
+	return start_resolver_locked(p);
+}
+
+void mce_peer_resolve_later_locked(struct mce_peer *p)
+{
+	struct mce_engine *e = p->e;
+
+	if (mce_peer_resolve_locked(p) == 0)
+		return;
+	MC_LOCKED(&e->lock);
+	if (!e->closing && mc_list_empty(&p->owed_node))
+		mc_list_push_back(&e->owed, &p->owed_node);
+}
+
+void mce_peers_resolve_owed(struct mce_engine *e)
+{
+	struct mc_list *pos, *next;
+	int r = 0;
+
+	MC_LOCKED(&e->lock);
+	mc_list_for_each_safe(pos, next, &e->owed) {
+		struct mce_peer *p = mc_container_of(pos, struct mce_peer, owed_node);
+
+		/* Against the order of the locks, so one that is busy has its turn at the next tick. */
+		if (pthread_mutex_trylock(&p->lock))
+			continue;
+		r = p->resolving ? 0 : start_resolver_locked(p);
+		if (r == 0)
+			mc_list_remove(&p->owed_node);
+		pthread_mutex_unlock(&p->lock);
+		if (r < 0)
+			break;
 	}
-	pthread_mutex_unlock(&e->lock);
-	return r;
 }
 
 /* ---- direct pointers --------------------------------------------------------------------------- */
@@ -552,8 +606,12 @@ const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint6
 	struct mce_req probe = { .op = MCE_READ, .peer = p, .addr = addr, .rkey = rkey };
 	const void *at = NULL;
 	struct mce_batch b;
-	int r;
+	int r = mc_fork_check(p->e->fork_depth);
 
+	if (r < 0) {
+		*ret_err = r;
+		return NULL;
+	}
 	for (unsigned i = 0; i < TRIES_MAX; i++) {
 		r = try_map(p, addr, rkey, len, &at);
 		if (r != -EAGAIN)

@@ -76,6 +76,8 @@ static void begin_run(void *arg)
 		if (!t->p->upstream)
 			introduce_locked(t, l, &b->g);
 		l->up = true;
+		/* When it is lost it is tried at once: what waits for its greeting has nobody else to ask for that. */
+		l->retry_ms = 0;
 		l->greeted = b->epoch;
 		l->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
 		l->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
@@ -293,9 +295,9 @@ static void want_lanes_locked(struct mce_tcp *t, bool write)
 	for (unsigned i = 0; i < t->nlanes; i++)
 		kick = kick || (!t->lanes[i].up && (now >= t->lanes[i].retry_ms ||
 						    (write && mce_lane_in_doubt_locked(&t->lanes[i]))));
-	/* Without a resolver the living lanes carry it alone. */
+	/* Until then the living lanes carry it alone, but for what waits for a lane in doubt. */
 	if (kick)
-		(void)mce_peer_resolve_locked(t->p);
+		mce_peer_resolve_later_locked(t->p);
 }
 
 int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)

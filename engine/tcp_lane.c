@@ -569,7 +569,7 @@ void mce_lane_down(struct mce_lane *l, int status)
 	if (hopeless)
 		mce_queue_fail_locked(t, NULL, -MC_ETRANSFER, &over);
 	if (status == 0 && (!mc_list_empty(&t->retry) || mce_tcp_queued_locked(t)))
-		(void)mce_peer_resolve_locked(p);
+		mce_peer_resolve_later_locked(p);
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&l->rx_lock);
 	pthread_mutex_unlock(&l->tx_lock);

@@ -482,6 +482,69 @@ static void sockets_of_a_child(void **state)
 	move(c, MCE_READ, SMALL);
 }
 
+static void *submit_many(void *arg)
+{
+	struct mce_req *reqs = arg;
+
+	mce_submit(reqs->peer->e, reqs->batch, reqs, MANY);
+	return NULL;
+}
+
+static unsigned sends(void)
+{
+	MC_LOCKED(&calls.lock);
+	return calls.sends;
+}
+
+/* Asks for something of its own while its parent's requests wait to be sent. */
+static bool child_is_refused(struct client *c, struct mce_req *req)
+{
+	unsigned before = sends();
+	struct mce_peer *other;
+	struct mce_batch b;
+	int err = 0;
+
+	mce_batch_init(&b);
+	mce_submit(c->e, &b, req, 1);
+	return req->status == -MC_EUNAVAILABLE && mce_peer_get(c->e, "127.0.0.1:1", &other) == -MC_EUNAVAILABLE &&
+		!mce_peer_map(c->peer, c->o.addr, c->o.rkey, 1, SECONDS(1), &err) && err == -MC_EUNAVAILABLE &&
+		sends() == before;
+}
+
+static void not_sent_by_a_child(void **state)
+{
+	struct client *c = *state;
+	struct iovec iov = { c->mem, 1 };
+	struct mce_batch b;
+	struct mce_req req = {
+		.op = MCE_READ, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey, .iov = &iov, .iovcnt = 1,
+		.batch = &b,
+	};
+	struct mce_req reqs[MANY];
+	pthread_t t;
+	int status;
+	pid_t pid;
+
+	move(c, MCE_READ, SMALL);
+	for (unsigned i = 0; i < MANY; i++)
+		reqs[i] = req;
+	/* Some have been queued when they are looked at together once more. */
+	assert_int_equal(mc_fault_set("engine.peer.run=delay:1000@2"), 0);
+	mce_batch_init(&b);
+	assert_int_equal(pthread_create(&t, NULL, submit_many, reqs), 0);
+	for (uint64_t until = SECONDS(20); mc_fault_hits("engine.peer.run") < 2 && mc_now_ns() < until;)
+		usleep(100);
+	pid = fork();
+	if (pid == 0)
+		_exit(child_is_refused(c, &req) ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	pthread_join(t, NULL);
+	mc_fault_set(NULL);
+	assert_int_equal(mce_batch_wait(c->e, &b, reqs, MANY, SECONDS(20)), 0);
+	assert_int_equal(b.failed, 0);
+	assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -496,6 +559,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(watched_later),
 		cmocka_unit_test(credits),
 		cmocka_unit_test(sockets_of_a_child),
+		cmocka_unit_test(not_sent_by_a_child),
 	};
 
 	owner_main(argc, argv);

@@ -168,6 +168,33 @@ static void cancelled_at_any_moment(void **state)
 	owner_stop(&o);
 }
 
+/* The deadline comes when the resolver has the request in hand: it does not carry it out any more. */
+static void cancelled_in_the_resolver(void **state)
+{
+	char mem[4096] = { "" };
+	struct iovec iov = { mem, sizeof(mem) };
+	struct mce_req req = { .op = MCE_WRITE, .iov = &iov, .iovcnt = 1 };
+	struct side owner, user;
+	struct mce_batch b;
+
+	side_open(&owner, NULL, MIB, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 6);
+	side_open(&user, NULL, 0, 0, 0);
+	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(owner.e), &req.peer), 0);
+	req.addr = (uintptr_t)owner.mem;
+	req.rkey = mce_mr_rkey(owner.mr);
+	assert_int_equal(mc_fault_set("engine.peer.run=delay:1000"), 0);
+	mce_batch_init(&b);
+	mce_submit(user.e, &b, &req, 1);
+	for (uint64_t until = SECONDS(20); mc_fault_hits("engine.peer.run") == 0 && mc_now_ns() < until;)
+		usleep(1000);
+	assert_int_equal(mce_batch_wait(user.e, &b, &req, 1, mc_now_ns()), -MC_ETIMEDOUT);
+	mc_fault_set(NULL);
+	pattern_check(owner.mem, sizeof(mem), 6, 0);
+	mce_peer_put(req.peer);
+	side_close(&user);
+	side_close(&owner);
+}
+
 /* What a writer gave up while the peer stood still is not carried out when it goes on: the range may
  * be somebody else's by then. */
 static void stale_write(void **state)
@@ -377,8 +404,9 @@ static void silent_listener(void **state)
 	struct mce_peer *peer;
 	char addr[MC_ADDR_MAX], mem[64];
 	struct iovec iov = { mem, sizeof(mem) };
-	struct mce_req req = { .op = MCE_READ, .addr = 4096, .rkey = 1, .iov = &iov, .iovcnt = 1 };
+	struct mce_req req = { .op = MCE_READ, .addr = 4096, .rkey = 1, .iov = &iov, .iovcnt = 1 }, pair[2] = { req };
 	struct mce_conf conf = tcp_conf;
+	struct mce_batch b;
 	struct side s;
 	uint64_t began;
 	int fd;
@@ -390,6 +418,12 @@ static void silent_listener(void **state)
 	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
 	req.peer = peer;
 	began = mc_now_ns();
+	/* One that is over, since it names no peer, waits with it. */
+	pair[1] = req;
+	mce_batch_init(&b);
+	mce_submit(s.e, &b, pair, 2);
+	assert_int_equal(mce_batch_wait(s.e, &b, pair, 2, mc_deadline_ms(50)), -MC_ETIMEDOUT);
+	assert_int_equal(pair[0].status, -EINVAL);
 	assert_int_equal(mce_transfer(s.e, &req, mc_deadline_ms(50)), -MC_ETIMEDOUT);
 	/* The connector takes 5 s. */
 	assert_true(seconds_since(began) < 4);
@@ -598,6 +632,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stopped_read),
 		cmocka_unit_test(stopped_write),
 		cmocka_unit_test(cancelled_at_any_moment),
+		cmocka_unit_test(cancelled_in_the_resolver),
 		cmocka_unit_test(stale_write),
 		cmocka_unit_test(progress_timeout),
 		cmocka_unit_test(killed_tcp),

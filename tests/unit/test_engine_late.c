@@ -174,11 +174,18 @@ static int write_within(struct fixture *f, uint64_t seed, unsigned ms)
 	return mce_transfer(f->e, request(f, seed), mc_deadline_ms(ms));
 }
 
-static bool two_lanes(void)
+static bool lanes_are(int64_t n)
 {
-	int64_t up = 0;
+	int64_t up = -1;
 
-	return mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &up) == 0 && up == 2;
+	return mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &up) == 0 && up == n;
+}
+
+static void wait_lanes(int64_t n)
+{
+	for (uint64_t until = SECONDS(20); !lanes_are(n) && mc_now_ns() < until;)
+		poll(NULL, 0, 1);
+	assert_true(lanes_are(n));
 }
 
 static void begin(struct fixture *f, unsigned progress_ms)
@@ -197,9 +204,9 @@ static void begin(struct fixture *f, unsigned progress_ms)
 	assert_int_equal(pthread_create(&fw.thread, NULL, forwarder_main, NULL), 0);
 	assert_int_equal(mce_engine_open(&conf, &f->e), 0);
 	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
-	for (uint64_t until = mc_deadline_ms(20000); !two_lanes() && mc_now_ns() < until;)
+	for (uint64_t until = mc_deadline_ms(20000); !lanes_are(2) && mc_now_ns() < until;)
 		assert_int_equal(write_within(f, 2, 20000), 0);
-	assert_true(two_lanes());
+	assert_true(lanes_are(2));
 }
 
 static void finish(struct fixture *f)
@@ -304,6 +311,21 @@ static void let_go(const struct pair *held)
 	assert_true(over);
 }
 
+static void cut(struct pair *p)
+{
+	MC_LOCKED(&fw.lock);
+	end(&p->client);
+	end(&p->server);
+}
+
+static int64_t failed_connects(void)
+{
+	int64_t n = 0;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_connect_errors_total", "", &n), 0);
+	return n;
+}
+
 /* ---- cases -------------------------------------------------------------------------------------- */
 
 /* The connection is held up for a while, and goes on. */
@@ -364,14 +386,6 @@ static void without_another(void **state)
 	let_go(held);
 	pattern_check(f->s.mem, LEN, 6, 0);
 	finish(f);
-}
-
-static int64_t failed_connects(void)
-{
-	int64_t n = 0;
-
-	assert_int_equal(mc_metrics_lookup("mooncake_transfer_connect_errors_total", "", &n), 0);
-	return n;
 }
 
 /* As many WRITEs as one lane does not take are given up; what they say is held up on each. */
@@ -488,6 +502,74 @@ static void of_another_path(void **state)
 	finish(f);
 }
 
+/* A WRITE is sent, held up, and loses its lane. */
+static void lose_the_lane(struct fixture *f)
+{
+	struct pair *with = NULL;
+
+	hold_all();
+	request(f, 6);
+	mce_batch_init(&f->b);
+	mce_submit(f->e, &f->b, &f->req, 1);
+	wait_held(1, 0);
+	pthread_mutex_lock(&fw.lock);
+	for (unsigned i = 0; i < fw.n; i++)
+		if (fw.pair[i].n >= LEN)
+			with = &fw.pair[i];
+		else
+			fw.pair[i].held = false;
+	pthread_mutex_unlock(&fw.lock);
+	assert_non_null(with);
+	cut(with);
+}
+
+static void is_repeated(struct fixture *f)
+{
+	assert_int_equal(mce_batch_wait(f->e, &f->b, &f->req, 1, SECONDS(20)), 0);
+	assert_int_equal(f->req.status, 0);
+	pattern_check(f->to, LEN, 6, 0);
+}
+
+/* It could not be connected a moment ago and is not due again, but was connected since, when no other one was up. */
+static void of_a_lane_that_failed(void **state)
+{
+	struct fixture *f = *state;
+	int64_t failed;
+
+	begin(f, 20000);
+	failed = failed_connects();
+	take_at_most(2);
+	cut(&fw.pair[0]);
+	wait_lanes(1);
+	request(f, 5)->op = MCE_READ;
+	assert_int_equal(mce_transfer(f->e, &f->req, SECONDS(20)), 0);
+	for (uint64_t until = SECONDS(20); failed_connects() == failed && mc_now_ns() < until;)
+		poll(NULL, 0, 1);
+	assert_true(failed_connects() > failed);
+	take_at_most(PAIRS);
+	cut(&fw.pair[1]);
+	wait_lanes(0);
+	assert_int_equal(write_within(f, 5, 20000), 0);
+	wait_lanes(2);
+	lose_the_lane(f);
+	is_repeated(f);
+	finish(f);
+}
+
+/* Nobody can be found to connect the lane anew, at that time. */
+static void without_a_resolver(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, 20000);
+	assert_int_equal(mc_fault_set("engine.peer.resolver=error:MC_ELIMIT@1"), 0);
+	lose_the_lane(f);
+	is_repeated(f);
+	assert_true(mc_fault_hits("engine.peer.resolver") > 1);
+	mc_fault_set(NULL);
+	finish(f);
+}
+
 static int setup(void **state)
 {
 	*state = calloc(1, sizeof(struct fixture));
@@ -509,6 +591,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(of_a_handle_that_went, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_go_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_another_path, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_a_lane_that_failed, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_a_resolver, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
