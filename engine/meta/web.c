@@ -16,9 +16,14 @@
 #include "engine/meta/meta_i.h"
 
 #define IDLE_MAX 4
+/* Lookups of names that calls may leave behind in that time; a resolver gives up within about that. */
+#define LEFT_MAX 64
+#define LEFT_NS (60 * MC_NS_PER_SEC)
 
 struct mce_web {
 	pthread_mutex_t lock;
+	uint64_t left[LEFT_MAX];	/* when, a ring; 0: never */
+	unsigned nleft;
 	CURL *idle[IDLE_MAX];
 	unsigned nidle;
 };
@@ -105,6 +110,32 @@ static long left_ms(uint64_t deadline)
 
 	/* 0 means no limit to libcurl. */
 	return ms > 0 ? ms : 1;
+}
+
+/* Name servers that do not answer hold libcurl's thread for half a minute, and the call with it unless it may leave the
+ * thread behind.  There is a limit to those: who comes then waits for his. */
+static void set_leaving(struct mce_web *web, CURL *h)
+{
+#if LIBCURL_VERSION_NUM >= 0x075700
+	uint64_t oldest;
+
+	pthread_mutex_lock(&web->lock);
+	oldest = web->left[web->nleft % LEFT_MAX];
+	pthread_mutex_unlock(&web->lock);
+	curl_easy_setopt(h, CURLOPT_QUICK_EXIT, !oldest || mc_now_ns() - oldest > LEFT_NS ? 1L : 0L);
+#endif
+}
+
+static void note_left(struct mce_web *web, CURL *h, CURLcode code)
+{
+	curl_off_t looked_up_us = 0;
+
+	curl_easy_getinfo(h, CURLINFO_NAMELOOKUP_TIME_T, &looked_up_us);
+	if (looked_up_us || (code != CURLE_OPERATION_TIMEDOUT && code != CURLE_ABORTED_BY_CALLBACK))
+		return;
+	pthread_mutex_lock(&web->lock);
+	web->left[web->nleft++ % LEFT_MAX] = mc_now_ns();
+	pthread_mutex_unlock(&web->lock);
 }
 
 static void set_call(CURL *h, struct mce_web_call *c, struct curl_slist *headers)
@@ -200,8 +231,10 @@ int mce_web_run(struct mce_web *web, struct mce_web_call *c)
 		return mc_fail(-ENOMEM, "no memory for an HTTP call");
 	}
 	set_call(h, c, headers);
+	set_leaving(web, h);
 	curl_easy_setopt(h, CURLOPT_ERRORBUFFER, why);
 	code = curl_easy_perform(h);
+	note_left(web, h, code);
 	r = code == CURLE_OK ? 0 : error_of(h, code);
 	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &c->status);
 	handle_put(web, h);
