@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/fork.h"
 #include "common/list.h"
 #include "common/log.h"
@@ -202,7 +203,7 @@ static int put(struct mce_meta *m, const char *key, const char *text, mce_meta_c
 		return r;
 	r = ops->get(m->backend, key, w, &theirs);
 	if (r == 0)
-		r = claim(key, theirs, w->deadline);
+		r = claim(key, text, theirs, w->deadline);
 	if (r == 0)
 		r = ops->del(m->backend, key, w);
 	return r == 0 || r == -ENOENT ? ops->put(m->backend, key, text, w) : r;
@@ -326,9 +327,12 @@ static void *refresher_main(void *arg)
 
 static int refresher_start(struct mce_meta *m)
 {
-	int r = 0;
+	int r;
 
-	if (!m->running)
+	if (m->running)
+		return 0;
+	r = mc_fault("engine.meta.refresher");
+	if (r == 0)
 		r = mc_thread_start(&m->thread, "mce-metadata", refresher_main, m);
 	m->running = r == 0;
 	return r;
@@ -376,8 +380,9 @@ static int entry_prepare(struct mce_meta *m, const char *key, const char *text, 
 	int r;
 
 	r = refresher_start(m);
+	/* Its -EAGAIN would pass for a server out of reach, which the refresher tells later. */
 	if (r < 0)
-		return r;
+		return mc_fail(-ENOMEM, "no thread to keep %s published: %s", key, mc_strerror(r));
 	r = entry_claim(m, key, deadline, &e);
 	if (r < 0) {
 		entry_follow(m, key, text);

@@ -44,9 +44,9 @@ int mce_meta_get(struct mce_meta *m, const char *key, char **ret_text, uint64_t 
  * Negative: the server has not got it yet.  It stays ours all the same and is tried again, but for a key that
  * was not ours before and that was refused (-EEXIST, -EINVAL, -EACCES, -EMSGSIZE). */
 int mce_meta_publish(struct mce_meta *m, const char *key, const char *text, uint64_t deadline);
-/* For a key that one node alone may have: asked when another node's text @theirs is there.  0: that node is gone,
- * and its text is replaced; negative: it is not. */
-typedef int (*mce_meta_claim_fn)(const char *key, const char *theirs, uint64_t deadline);
+/* For a key that one node alone may have: asked when @theirs is there instead of @text.  0: the node it is of is gone,
+ * and it is replaced; negative: that is not sure. */
+typedef int (*mce_meta_claim_fn)(const char *key, const char *text, const char *theirs, uint64_t deadline);
 /* mce_meta_publish() of such a key.  When the refresher finds, later, that the node that has it lives, everything that
  * belongs to the name is in doubt: until that node goes nothing more is published or taken back, and
  * mce_meta_publish() fails with -MC_EOWNER and a detail that says why. */
@@ -77,9 +77,9 @@ struct mce_rpc_meta {
 };
 int mce_rpc_meta_get(struct mce_meta *m, const char *name, struct mce_rpc_meta *ret,
 		     uint64_t deadline);
-/* Publish it.  A record of another node under that name is replaced when that node's daemon cannot be
- * connected to (it died without taking its record back, which upstream's HTTP servers never forget), else
- * -EEXIST. */
+/* Publish it.  A record of another node under that name (which died without taking it back: upstream's HTTP servers
+ * never forget) is replaced when it names our own address, when its host refuses the connection, or when a node of
+ * another name answers there; else -EEXIST, also when nothing can be found out. */
 int mce_rpc_meta_publish(struct mce_meta *m, const char *name, const struct mce_rpc_meta *rpc,
 			 uint64_t deadline);
 int mce_rpc_meta_unpublish(struct mce_meta *m, const char *name, uint64_t deadline);

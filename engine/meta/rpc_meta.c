@@ -4,21 +4,21 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/net.h"
 #include "engine/env.h"
+#include "engine/meta/handshake.h"
 #include "engine/meta/meta.h"
 
 #define LOG "metadata"
-/* A daemon that lives takes a connection at once. */
+/* A daemon that lives answers at once. */
 #define ALIVE_MS 2000
 
 static int key_of(const char *kind, const char *name, char ret[MCE_META_KEY_MAX])
@@ -78,29 +78,41 @@ int mce_rpc_meta_get(struct mce_meta *m, const char *name, struct mce_rpc_meta *
 	return r < 0 ? r : mce_rpc_meta_decode(text, strlen(text), ret);
 }
 
-/* Does a daemon listen there?  A stopped one does: the kernel takes the connection. */
-static bool somebody_there(const struct mce_rpc_meta *rpc, uint64_t deadline)
+/* Is the node that had the key gone from there?  That must be sure: one that is stopped, or that we cannot reach,
+ * lives.  Upstream's answer may leave out which name it has. */
+static bool is_gone(const char *key, const struct mce_rpc_meta *there, uint64_t deadline)
 {
 	uint64_t latest = mc_deadline_ms(ALIVE_MS);
-	char addr[MCE_META_HOST_MAX + 16];
-	int fd;
+	auto_free char *reply = NULL;
+	char answers[MCE_META_KEY_MAX];
+	const char *name;
+	json_t *o;
+	bool gone;
+	int r;
 
-	snprintf(addr, sizeof(addr), strchr(rpc->host, ':') ? "[%s]:%d" : "%s:%d", rpc->host,
-		 rpc->port);
-	fd = mc_connect(addr, latest < deadline ? latest : deadline);
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
+	r = mce_handshake_call(there->host, there->port, MCE_HANDSHAKE_METADATA, "{}\n",
+			       latest < deadline ? latest : deadline, &reply);
+	if (r < 0)
+		return r == -ECONNREFUSED;
+	o = json_loads(reply, 0, NULL);
+	name = json_string_value(json_object_get(o, "name"));
+	gone = name && mce_meta_key_rpc(name, answers) == 0 && strcmp(answers, key);
+	json_decref(o);
+	return gone;
 }
 
 /* The name is another node's.  When that is dead its record goes, and ours takes its place. */
-static int claim(const char *key, const char *theirs, uint64_t deadline)
+static int claim(const char *key, const char *text, const char *theirs, uint64_t deadline)
 {
-	struct mce_rpc_meta old;
+	struct mce_rpc_meta old, own;
 
 	if (mce_rpc_meta_decode(theirs, strlen(theirs), &old) < 0)
 		return 0;
-	if (somebody_there(&old, deadline))
+	/* Who had our address before us had the name before us. */
+	if (mce_rpc_meta_decode(text, strlen(text), &own) == 0 && old.port == own.port &&
+	    !strcmp(old.host, own.host))
+		return 0;
+	if (!is_gone(key, &old, deadline))
 		return mc_fail(-EEXIST, "%s is the name of the node at %s:%d", key, old.host, old.port);
 	mc_warn(LOG, "taking over the name of a node that is gone key=%s host=%s port=%d", key, old.host,
 		old.port);

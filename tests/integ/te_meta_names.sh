@@ -4,26 +4,30 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_servers.sh"
-requires curl python3
+requires curl python3 jq
 SERVER_FLAGS=(--persist "$tmp/file")
 
 http() {
 	curl -s --noproxy '*' --max-time 10 "$@"
 }
 record() {
-	echo "{\"ip_or_host_name\":\"127.0.0.1\",\"rpc_port\":$1}"
+	echo "{\"ip_or_host_name\": \"${2:-127.0.0.1}\", \"rpc_port\": $1}"
 }
-# put_record NAME PORT - as upstream's nodes do it: it expires never
+# put_record NAME PORT [HOST] - as upstream's nodes do it: it expires never
 put_record() {
 	local key=mooncake/rpc_meta/$1
 	case $KIND in
-	http) http -f -X PUT -d "$(record "$2")" "$CONN?key=$key" ;;
+	http) http -f -X PUT -d "$(record "${@:2}")" "$CONN?key=$key" ;;
 	etcd) http -f -d "{\"key\":\"$(printf %s "$key" | base64 -w0)\",
-		\"value\":\"$(record "$2" | tr -d '\n' | base64 -w0)\"}" "http://127.0.0.1:$PORT/v3/kv/put" ;;
+		\"value\":\"$(record "${@:2}" | tr -d '\n' | base64 -w0)\"}" "http://127.0.0.1:$PORT/v3/kv/put" ;;
 	esac >/dev/null
 }
 has_text() {
 	[ "$(http "$CONN?key=$1")" = "$2" ]
+}
+expect_error_start() {
+	node_run "$1" "${ours[@]}" "$CONN" "$1" "$LEN"
+	equal "$1" "$(hear "$1")" 'no engine'
 }
 
 dead=''
@@ -46,6 +50,27 @@ for kind in http etcd; do
 	node_end see
 	[ "$kind" = http ] || { end_pid "$SERVER_PID"; continue; }
 
+	# the dead node's port is another node's by now, or our own: neither is that node
+	engine_start other "${ours[@]}"
+	read -r host port < <(http "$CONN?key=mooncake/rpc_meta/other" | jq -r '.ip_or_host_name + " " + (.rpc_port | tostring)')
+	put_record reused "$port" "$host"
+	engine_start reused "${ours[@]}"
+	node_end reused
+	node_end other
+	own=''
+	free_port own
+	put_record "127.0.0.1:$own" "$own"
+	engine_start "127.0.0.1:$own" env MC_LEGACY_RPC_PORT_BINDING=1 "${ours[@]}"
+	node_end "127.0.0.1:$own"
+
+	# whether that node lives cannot be found out from here: the kernel connects to no such address
+	put_record far 15000 255.255.255.255
+	http -f -X PUT -d theirs "$CONN?key=mooncake/ram/far" >/dev/null
+	expect_error_start far
+	grep -q 'is the name of the node at 255.255.255.255' "$tmp/far.log"
+	has_text mooncake/rpc_meta/far "$(record 15000 255.255.255.255)"
+	has_text mooncake/ram/far theirs
+
 	# that node lives: nothing of it is replaced or removed, and who registers memory hears why
 	spawn daemon python3 -m http.server --bind 127.0.0.1 "$live"
 	daemon=$SPAWNED
@@ -64,10 +89,6 @@ for kind in http etcd; do
 	has_text mooncake/ram/two theirs
 	has_text mooncake/rpc_meta/two "$(record "$live")"
 	# a server that answers says it at once
-	expect_error_start() {
-		node_run "$1" "${ours[@]}" "$CONN" "$1" "$LEN"
-		equal "$1" "$(hear "$1")" 'no engine'
-	}
 	expect_error_start two
 	grep -q "is the name of the node at 127.0.0.1:$live" "$tmp/two.log"
 

@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 
 	len = argc == 4 ? (size_t)atol(argv[3]) : 0;
 	mem = len ? malloc(len) : NULL;
-	te = mem ? createTransferEngine(argv[1], argv[2], argv[2], 0, 1) : NULL;
+	te = mem ? createTransferEngine(argv[1], argv[2], "", 0, 1) : NULL;
 	if (!te) {
 		printf("no engine\n");
 		return 1;

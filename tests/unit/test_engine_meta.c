@@ -21,6 +21,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "common/net.h"
 #include "engine/meta/meta_i.h"
@@ -195,6 +196,23 @@ static void forked(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	expect(f->m, "a", "1");
+}
+
+/* What nothing would keep published is no success that comes later. */
+static void no_refresher(void **state)
+{
+	struct fixture *f = *state;
+	char *text = NULL;
+	int r;
+
+	assert_int_equal(mc_fault_set("engine.meta.refresher=error:EAGAIN"), 0);
+	r = mce_meta_publish(f->m, "a", "1", SECONDS(20));
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(r, -ENOMEM);
+	assert_false(mce_meta_keeps(r));
+	assert_int_equal(mce_meta_get(f->m, "a", &text, SECONDS(20)), -ENOENT);
+	assert_int_equal(mce_meta_publish(f->m, "a", "2", SECONDS(20)), 0);
+	expect(f->m, "a", "2");
 }
 
 static void expiry(void **state)
@@ -431,7 +449,7 @@ int main(void)
 	static const struct mc_log_conf quiet = { .levels = "err" };
 #define WITH(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(texts), WITH(threads), WITH(server_comes_back), WITH(expiry), WITH(forked),
+		WITH(texts), WITH(threads), WITH(server_comes_back), WITH(expiry), WITH(forked), WITH(no_refresher),
 		WITH(names_of_nodes), WITH(forget), cmocka_unit_test(deadlines),
 		cmocka_unit_test(keys), cmocka_unit_test(connection_strings),
 		cmocka_unit_test(redis_addresses), cmocka_unit_test(base64),
