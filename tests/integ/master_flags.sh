@@ -109,10 +109,9 @@ grep -q '^eviction_ratio = 0.5 ' "$tmp/config"
 grep -q '^client_ttl = 33s ' "$tmp/config"
 grep -q '^enable_metric_reporting = false ' "$tmp/config"
 
-# rpc_threads COUNT - beside that of heartbeats.  A thread has the program's name until it runs for the first time.
+# rpc_threads COUNT - beside that of heartbeats.  A thread has its name when it runs for the first time.
 rpc_threads() {
-	cat /proc/"$SPAWNED"/task/*/comm >"$tmp/names"
-	[ "$(grep -c '^mooncake_master' "$tmp/names")" -eq 1 ] && [ "$(grep -c '^mc-rpc-[1-9]' "$tmp/names")" -eq "$1" ]
+	[ "$(cat /proc/"$SPAWNED"/task/*/comm | grep -c '^mc-rpc-[1-9]')" -eq "$1" ]
 }
 
 # what only a running master shows: threads, the older name of the port, an interface's address, idle time
@@ -125,6 +124,7 @@ spawn threads "$master" --port="$rpc" --rpc_interface=lo --rpc_address=192.0.2.1
 wait_for 20 master_serves "$MASTER_HTTP"
 wait_for 20 rpc_threads 3
 connects "$MASTER"
+rpc_threads 3
 stop_pid "$SPAWNED"
 spawn threads "$master" --rpc_port="$rpc" --metrics_host=127.0.0.1 --metrics_port="$http" --max_threads=1
 wait_for 20 master_serves "$MASTER_HTTP"
