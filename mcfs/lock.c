@@ -17,6 +17,9 @@
 
 /* Who waits for whom is followed so far. */
 #define CHAIN_MAX 64
+/* What fcntl(2) has for locks of a service that failed.  The kernel takes EINTR for a lock to be asked for again, and
+ * gives 512 to programs that no signal came to. */
+#define OVER (-ENOLCK)
 
 struct file {
 	struct mc_list link;
@@ -310,7 +313,7 @@ static unsigned collect(struct mcfs_locks *l, struct file *f, struct answer *ret
 
 		if (n == ANSWERS)
 			break;
-		r = l->over || mcfs_op_given_up(&w->op) ? -EINTR : set(l, f, w->op.handle, &w->args);
+		r = mcfs_op_given_up(&w->op) ? -EINTR : l->over ? OVER : set(l, f, w->op.handle, &w->args);
 		if (r == -EAGAIN)
 			continue;
 		unwait(l, w);
@@ -378,7 +381,7 @@ void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wa
 		free(w);
 		return;
 	}
-	a.err = l->over ? -EINTR : set(l, f, w->op.handle, &w->args);
+	a.err = l->over ? OVER : set(l, f, w->op.handle, &w->args);
 	if (a.err == -EAGAIN && waits) {
 		a.err = wait_for(l, f, w);
 		if (a.err == 0)

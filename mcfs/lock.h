@@ -62,7 +62,7 @@ static inline bool mcfs_locks_waited_for(const struct mcfs_locks *l)
 }
 /* Who was interrupted waits no more, and the room is others'; nor does anybody for a process that has ended. */
 void mcfs_locks_sweep(struct mcfs_locks *l);
-/* Whoever waits is answered EINTR, and who comes. */
+/* Whoever waits is answered ENOLCK, and who comes. */
 void mcfs_locks_hang_up(struct mcfs_locks *l);
 
 #endif

@@ -256,7 +256,10 @@ if len(sys.argv) == 4 and sys.argv[2] == "hold":
 elif len(sys.argv) == 4:
     fd = os.open(path(sys.argv[3]), os.O_RDWR | os.O_CREAT)
     print("begun", flush=True)
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError as e:
+        sys.exit(errno.errorcode.get(e.errno, str(e)))
     print("got it", flush=True)
 else:
     whole_files()

@@ -8,29 +8,40 @@ requires_fuse
 requires python3
 locks=$top_srcdir/tests/integ/mcfs_locks.py
 
+# stands_in_line DIR - somebody waits for a lock; one that is seen once may be a close
+stands_in_line() {
+	local i
+	for i in 1 2 3 4 5; do
+		[ "$(sed -n 's/^operations_under_way //p' "$1/.mcfs/stats")" -gt 1 ] || return 1
+		sleep 0.01
+	done
+}
+
 for direct in true false; do
 	start_standalone "$tmp/$direct" --global_segment_size=32MiB --direct_io="$direct"
 	timeout 120 python3 "$locks" "$tmp/$direct" || fail "direct_io=$direct"
 	equal "locks on what is no file of the pool" "$(flock "$tmp/$direct/.mcfs/version" true 2>&1 || :)" \
 		"flock: $tmp/$direct/.mcfs/version: Operation not supported"
 	# flock(1) opens what it makes for reading
-	spawn first flock -F "$tmp/$direct/made" python3 -c 'import signal; print("begun", flush=True); signal.pause()'
-	wait_for 20 grep -q begun "$tmp/first.log"
+	spawn "first-$direct" flock -F "$tmp/$direct/made" python3 -c 'import signal; print("begun", flush=True); signal.pause()'
+	wait_for 20 grep -q begun "$tmp/first-$direct.log"
 	status=0
 	flock -n "$tmp/$direct/made" true || status=$?
 	equal "flock of a file that is locked" "$status" 1
 	end_pid "$SPAWNED"
 	# who waits at the end does not keep the mount
 	: >"$tmp/$direct/last"
-	spawn holder python3 "$locks" "$tmp/$direct" hold last
+	spawn "holder-$direct" python3 "$locks" "$tmp/$direct" hold last
 	holder=$SPAWNED
-	wait_for 20 grep -q begun "$tmp/holder.log"
-	spawn waiter python3 "$locks" "$tmp/$direct" want last
-	wait_for 20 grep -q begun "$tmp/waiter.log"
+	wait_for 20 grep -q begun "$tmp/holder-$direct.log"
+	spawn "waiter-$direct" python3 "$locks" "$tmp/$direct" want last
+	wait_for 20 grep -q begun "$tmp/waiter-$direct.log"
+	wait_for 20 stands_in_line "$tmp/$direct"
 	kill "$MCFS_PID"
 	wait_for 20 gone "$MCFS_PID" || fail "the daemon does not end while a lock is waited for"
 	kill_pid "$holder"
 	wait_for 20 gone "$SPAWNED"
+	grep -q ENOLCK "$tmp/waiter-$direct.log" || fail "who waits at the end: $(cat "$tmp/waiter-$direct.log")"
 done
 
 start_master
