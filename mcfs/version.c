@@ -205,6 +205,15 @@ static bool claim(struct mcfs_op *op)
 	return mcfs_op_claim(op, MCFS_UNLESS_KILLED);
 }
 
+/* Not for write(2), which may be the page cache's: bytes that it gave once must not be missing from a commit. */
+static int lock_for(struct mcfs_writer *w, const struct mcfs_op *op)
+{
+	if (op)
+		return mcfs_writer_lock(w, op->deadline);
+	pthread_mutex_lock(&w->lock);
+	return 0;
+}
+
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
 		      void **slot, pid_t tid, uint64_t deadline, struct mcfs_op *op)
 {
@@ -269,12 +278,10 @@ static int set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs
 	return 0;
 }
 
-int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+static int truncate_locked(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
 {
-	bool again;
+	bool again = !size && (w->failed || w->abandoned);
 
-	MC_LOCKED(&w->lock);
-	again = !size && (w->failed || w->abandoned);
 	if (w->revoked)
 		return -EIO;
 	if (w->failed && size)
@@ -286,33 +293,64 @@ int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct
 	return set_size(w, size, tid, op);
 }
 
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+{
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	r = truncate_locked(w, size, tid, op);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
 int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op)
 {
-	MC_LOCKED(&w->lock);
-	if (!claim(op))
-		return -EINTR;
-	w->put_flags = put_flags;
-	return 0;
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	if (claim(op))
+		w->put_flags = put_flags;
+	else
+		r = -EINTR;
+	pthread_mutex_unlock(&w->lock);
+	return r;
 }
 
 int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op)
 {
-	MC_LOCKED(&w->lock);
-	if (!claim(op))
-		return -EINTR;
-	w->replicas = replicas;
-	return 0;
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	if (claim(op))
+		w->replicas = replicas;
+	else
+		r = -EINTR;
+	pthread_mutex_unlock(&w->lock);
+	return r;
 }
 
-int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
+static int allocate_locked(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
 {
-	MC_LOCKED(&w->lock);
 	if (w->failed || w->revoked)
 		return mc_fail(-EIO, "an earlier write of this file failed");
 	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
 	w->carry.hint = end;
 	return keep_size || end <= w->stage.size ? 0 : set_size(w, end, tid, op);
+}
+
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
+{
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	r = allocate_locked(w, end, keep_size, tid, op);
+	pthread_mutex_unlock(&w->lock);
+	return r;
 }
 
 static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)

@@ -122,8 +122,8 @@ struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_w
 /* Its lock, for who must not wait for a commit as long as that takes: 0, or -ETIMEDOUT. */
 int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline);
 
-/* These wait for each other and for commits: @op (NULL: none) is claimed before anything is changed.  -EINTR: it was
- * answered before that, and nothing is. */
+/* These wait for each other and for commits, all but a write until @op's deadline: -ETIMEDOUT, and nothing is changed.
+ * @op (NULL: none) is claimed before anything is.  -EINTR: it was answered before that, and nothing is. */
 #define MCFS_AT_THE_END UINT64_MAX
 /* All @len bytes or an error.  *slot is NULL or a whole slot that holds @data; it may be exchanged.
  * @offset: MCFS_AT_THE_END is behind the last byte that there is by now.

@@ -673,6 +673,37 @@ static void who_changes_something_answers(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 }
 
+static void *truncate_others(void *arg)
+{
+	struct mcfs_op op = { .deadline = mc_deadline_ms(1) };
+	struct mcfs_writer *w = arg;
+
+	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), &op), -ETIMEDOUT);
+	assert_int_equal(mcfs_writer_allocate(w, 50, false, getpid(), &op), -ETIMEDOUT);
+	assert_int_equal(mcfs_writer_set_pin(w, MCS_PUT_HARD_PIN, &op), -ETIMEDOUT);
+	assert_int_equal(mcfs_writer_set_replicas(w, 2, &op), -ETIMEDOUT);
+	assert_int_equal(op.claim, MCFS_UNCLAIMED);
+	return NULL;
+}
+
+/* A commit can take as long as its own deadline allows. */
+static void a_commit_is_waited_for_until_the_deadline(void **state)
+{
+	struct vx *f = *state;
+	struct mcfs_writer *w = vx_create(f, "k");
+	pthread_t thread;
+
+	vx_write(w, 0, "old bytes that stay");
+	assert_int_equal(mcfs_writer_lock(w, DEADLINE), 0);
+	assert_int_equal(pthread_create(&thread, NULL, truncate_others, w), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	pthread_mutex_unlock(&w->lock);
+	assert_int_equal(w->put_flags | w->replicas, 0);
+	assert_int_equal(vx_flush(w), 0);
+	vx_stored(f, "k", "old bytes that stay");
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+}
+
 struct race {
 	struct mcfs_pool *pool;
 	int charged;
@@ -737,6 +768,7 @@ int main(void)
 		VX_TEST(sizes_are_limited),
 		VX_TEST(who_was_answered_changes_nothing),
 		VX_TEST(who_changes_something_answers),
+		VX_TEST(a_commit_is_waited_for_until_the_deadline),
 		VX_TEST(staging_waits_for_puts),
 	};
 
