@@ -109,7 +109,7 @@ int mcs_register_memfd(struct mcs *s, void *buf, size_t len, int fd, uint64_t fd
 		return register_memory(s, buf, len);
 	if (!buf || !len)
 		return mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
-	return mcs_node_register(s->node, buf, len, fd, fd_offset);
+	return mcs_daemon_register(s->node, buf, len, fd, fd_offset);
 }
 
 int mcs_unregister_buffer(struct mcs *s, void *buf)
@@ -119,7 +119,7 @@ int mcs_unregister_buffer(struct mcs *s, void *buf)
 
 	if (r < 0)
 		return r;
-	if (s->node && mcs_node_unregister(s->node, buf) > 0)
+	if (s->node && mcs_daemon_unregister(s->node, buf) > 0)
 		return 0;
 	b = take(s, buf, false);
 	if (!b)
@@ -135,7 +135,7 @@ void *mcs_pool_alloc(struct mcs *s, size_t len)
 	if (mcs_check_fork(s) < 0)
 		return NULL;
 	if (s->node)
-		return mcs_node_pool_alloc(s->node, len);
+		return mcs_daemon_pool_alloc(s->node, len);
 	len = len ? len : 1;
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
@@ -154,7 +154,7 @@ void mcs_pool_free(struct mcs *s, void *p)
 	if (!p || mcs_check_fork(s) < 0)
 		return;
 	if (s->node) {
-		mcs_node_pool_free(s->node, p);
+		mcs_daemon_pool_free(s->node, p);
 		return;
 	}
 	b = take(s, p, true);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/async.h"
-#include "client/heartbeat.h"
+#include "client/direct/async.h"
+#include "client/session/heartbeat.h"
 #include "client/store_i.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
@@ -143,9 +143,9 @@ static int attach(struct mcp_client *c, uint64_t epoch, void *arg)
 		r = mcs_owner_mount(s->owner, c, mc_deadline_ms(MOUNT_MS));
 		/* Reading works without it, so the connection is kept. */
 		if (r < 0)
-			mcs_keeper_remount(s->keeper);
+			mcs_background_remount(s->keeper);
 	}
-	mcs_keeper_connected(s->keeper);
+	mcs_background_connected(s->keeper);
 	return 0;
 }
 
@@ -162,7 +162,7 @@ static void wake_keeper(void *arg)
 
 	/* Without one, what waits rides ahead of the next request or goes with the connection. */
 	if (s->keeper)
-		mcs_keeper_wake(s->keeper);
+		mcs_background_wake(s->keeper);
 }
 
 /* What a daemon does not do is about the same keys. */
@@ -179,12 +179,12 @@ static int take_tenant(struct mcs *s, const char *tenant)
 /* For what a daemon does not do; nothing is connected. */
 static int open_node_session(struct mcs *s)
 {
-	int r = take_tenant(s, mcs_node_tenant(s->node));
+	int r = take_tenant(s, mcs_daemon_tenant(s->node));
 	struct mcs_session_conf conf = {
-		.addrs = mcs_node_master(s->node),
-		.name = mcs_node_hostname(s->node),
+		.addrs = mcs_daemon_master(s->node),
+		.name = mcs_daemon_hostname(s->node),
 		.client = s->client,
-		.min_version = *mcs_node_tenant(s->node) ? 2 : 1,
+		.min_version = *mcs_daemon_tenant(s->node) ? 2 : 1,
 		.spin_us = s->conf.spin_us,
 		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
 		.attach = attach,
@@ -301,7 +301,7 @@ static int open_alone(struct mcs *s)
 	if (r == 0)
 		r = open_owner(s);
 	if (r == 0)
-		r = mcs_keeper_start(s, &s->keeper);
+		r = mcs_background_start(s, &s->keeper);
 	if (r == 0 && s->owner)
 		r = mcs_mover_start(s, &s->mover);
 	if (r == 0)
@@ -342,7 +342,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		goto fail;
 	s->tenant = mcp_bytes(s->conf.tenant, strlen(s->conf.tenant));
 	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
-	r = mcs_node_open(&s->conf, &s->node);
+	r = mcs_daemon_open(&s->conf, &s->node);
 	if (r > 0)
 		r = open_node_session(s);
 	else if (r == 0)
@@ -376,12 +376,12 @@ void mcs_close(struct mcs *s)
 	mcs_async_close(s->async);
 	mcs_heartbeat_stop(s->heartbeat);
 	mcs_mover_stop(s->mover);
-	mcs_keeper_stop(s->keeper);
+	mcs_background_stop(s->keeper);
 	s->keeper = NULL;
 	if (s->owner && s->session && mcs_session_up(s->session))
 		(void)mcs_owner_unmount(s->owner, s->session, mc_deadline_ms(UNMOUNT_MS));
 	mcs_session_close(s->session);
-	mcs_node_close(s->node);
+	mcs_daemon_close(s->node);
 	mcs_owner_close(s->owner);
 	mcs_buffers_done(s);
 	mcs_segmap_close(s->segmap);
@@ -414,9 +414,9 @@ int mcs_health(struct mcs *s)
 	if (mcs_check_fork(s) < 0)
 		return 2;
 	if (s->node) {
-		if (mcs_node_up(s->node))
+		if (mcs_daemon_up(s->node))
 			return 0;
-		alone = mcs_node_alone(s, -MC_ERPC);
+		alone = mcs_daemon_alone(s, -MC_ERPC);
 		return alone ? mcs_health(alone) : 2;
 	}
 	if (!mcs_session_ever(s->session))
@@ -426,10 +426,10 @@ int mcs_health(struct mcs *s)
 
 const char *mcs_daemon(struct mcs *s)
 {
-	return s->node ? mcs_node_address(s->node) : NULL;
+	return s->node ? mcs_daemon_address(s->node) : NULL;
 }
 
 const char *mcs_hostname(struct mcs *s)
 {
-	return s->node ? mcs_node_hostname(s->node) : mce_engine_endpoint(s->engine);
+	return s->node ? mcs_daemon_hostname(s->node) : mce_engine_endpoint(s->engine);
 }

@@ -13,8 +13,8 @@
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/log.h"
-#include "common/net.h"
-#include "common/options.h"
+#include "common/net/net.h"
+#include "common/options/options.h"
 #include <mooncake/mcs.h>
 
 #define FAILED (-1)

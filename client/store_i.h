@@ -5,18 +5,18 @@
 
 #include <pthread.h>
 
-#include "client/keeper.h"
-#include "client/lease.h"
-#include "client/mover.h"
-#include "client/node.h"
-#include "client/owner.h"
+#include "client/session/background.h"
+#include "client/session/lease.h"
+#include "client/session/mover.h"
+#include "client/daemon/daemon.h"
+#include "client/session/owner.h"
 #include "client/scratch.h"
-#include "client/segmap.h"
-#include "client/session.h"
+#include "client/session/segmap.h"
+#include "client/session/session.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fork.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
 #include <mooncake/mcs.h>
 
@@ -38,7 +38,7 @@ struct mcs {
 	unsigned fork_depth;
 	/* NULL: none.  With a daemon there is no engine, no owner and no thread; the session is for what the
 	 * daemon does not do, and connects when that is asked for. */
-	struct mcs_node *node;
+	struct mcs_daemon *node;
 	struct mcs *alone;		/* guarded by alone_lock; set once (node_alone.c) */
 	uint64_t alone_until_ns;	/* atomic; until when it is used without looking for the daemon */
 	pthread_mutex_t alone_lock;	/* one opening of it at a time */
@@ -48,7 +48,7 @@ struct mcs {
 	struct mcs_session *session;
 	struct mcs_segmap *segmap;
 	struct mcs_owner *owner;	/* NULL: contributes nothing; set before the first mount */
-	struct mcs_keeper *keeper;
+	struct mcs_background *keeper;
 	struct mcs_mover *mover;	/* NULL: contributes nothing */
 	struct mcs_async *async;
 	struct mcs_heartbeat *heartbeat;
@@ -90,7 +90,7 @@ static inline bool mcs_key_good(struct mcs_key key)
 }
 
 /* How many of @n keys, the k-th by @key_of(@arg, k), make one request. */
-unsigned mcs_group(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
+unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
 		   const void *arg);
 
 /* The error of a call for a transfer that ended with @err. */

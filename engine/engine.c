@@ -40,19 +40,19 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	    c->upstream_port_max > 65535 || c->upstream_port_min > c->upstream_port_max)
 		return mc_fail(-EINVAL, "port %d, or the range %d to %d, is not valid", c->upstream_port,
 			       c->upstream_port_min, c->upstream_port_max);
-	if (conf->places > 1 && conf->places <= MCE_PLACES_MAX && conf->place_of && conf->place_cpus)
+	if (conf->places > 1 && conf->places <= MCE_NUMA_MAX && conf->place_of && conf->place_cpus)
 		e->nplaces = conf->places;
 	else if (conf->places > 1)
 		return mc_fail(-EINVAL, "%u places, and at most %u can be told apart", conf->places,
-			       MCE_PLACES_MAX);
+			       MCE_NUMA_MAX);
 	share = e->nplaces ? e->nplaces : 1;
 	if (c->io_threads == 0)
 		c->io_threads = 2 * share < MCE_IO_MAX ? 2 * share : MCE_IO_MAX;
 	if (c->lanes == 0)
-		c->lanes = 2 * share < MCE_LANES_MAX ? 2 * share : MCE_LANES_MAX;
-	if (c->io_threads > MCE_IO_MAX || c->lanes > MCE_LANES_MAX)
+		c->lanes = 2 * share < MCE_TCP_CONNS_MAX ? 2 * share : MCE_TCP_CONNS_MAX;
+	if (c->io_threads > MCE_IO_MAX || c->lanes > MCE_TCP_CONNS_MAX)
 		return mc_fail(-EINVAL, "at most %u I/O threads and %u lanes per peer", MCE_IO_MAX,
-			       MCE_LANES_MAX);
+			       MCE_TCP_CONNS_MAX);
 	if (c->stripe_bytes == 0)
 		c->stripe_bytes = 512 << 10;
 	if (c->stripe_bytes > STRIPE_MAX)

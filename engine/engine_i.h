@@ -12,13 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/evloop.h"
+#include "common/net/evloop.h"
 #include "common/list.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
 #include "engine/transport.h"
 
-#define MCE_LANES_MAX 16u
+#define MCE_TCP_CONNS_MAX 16u
 #define MCE_IO_MAX 32u
 /* Connecting and greeting a peer, whatever the waiters' deadlines; the progress timeout if less. */
 #define MCE_CONNECT_MS 5000
@@ -99,13 +99,13 @@ struct mce_mr {
 	/* atomic */
 	uint32_t refs;		/* futex: users, the table included */
 	bool dead;
-	int place;		/* MCE_PLACE_ASK, MCE_PLACE_ANY, or where it lies */
+	int place;		/* MCE_NUMA_ASK, MCE_NUMA_ANY, or where it lies */
 	uint8_t kind;		/* of user_mem.c */
 	bool holes;		/* some of it could not be read */
 };
 
-#define MCE_PLACE_ANY (-1)
-#define MCE_PLACE_ASK (-2)
+#define MCE_NUMA_ANY (-1)
+#define MCE_NUMA_ASK (-2)
 
 struct mce_mr_table {
 	pthread_rwlock_t lock;
@@ -125,8 +125,8 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 		  struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
-/* The place of the region that @addr is in; MCE_PLACE_ANY also when there is none. */
-int mce_mr_place(struct mce_engine *e, uint64_t addr);
+/* The place of the region that @addr is in; MCE_NUMA_ANY also when there is none. */
+int mce_mr_numa_node(struct mce_engine *e, uint64_t addr);
 void mce_mr_unref(struct mce_mr *mr);
 static inline bool mce_mr_dead(const struct mce_mr *mr)
 {
@@ -160,7 +160,7 @@ struct __attribute__((may_alias)) mce_reqx {
 	int32_t status;		/* first failure */
 	uint8_t where;		/* enum mce_where */
 	uint8_t tries;
-	int8_t place;		/* whose lanes are to carry it, MCE_PLACE_ANY */
+	int8_t place;		/* whose lanes are to carry it, MCE_NUMA_ANY */
 	bool tail_left;		/* the CRC trailer is still to be cut */
 	bool queued;		/* node is on the transport's queue */
 	bool seen;		/* it waited when the resolver's round began */
@@ -236,7 +236,7 @@ struct mce_peer {
 	/* atomic */
 	struct mce_path_stats path[MCE_PATHS];
 	uint64_t asked, ended;	/* bytes of requests */
-	uint64_t placed[MCE_PLACES_MAX];
+	uint64_t placed[MCE_NUMA_MAX];
 };
 /* Offer @req to the transports; queues it for the resolver when it has to wait for something, then true. */
 bool mce_peer_submit(struct mce_peer *p, struct mce_req *req);
@@ -278,7 +278,7 @@ struct mce_engine {
 	unsigned nio;
 	struct mce_io io[MCE_IO_MAX];
 	unsigned nplaces;	/* 0: they make no difference */
-	cpu_set_t cpus[MCE_PLACES_MAX];	/* of each, [0] when there are none; empty: I/O threads run anywhere */
+	cpu_set_t cpus[MCE_NUMA_MAX];	/* of each, [0] when there are none; empty: I/O threads run anywhere */
 	struct mce_mapserver *mapserver;
 	struct mce_tcp_server *server;
 	int upstream_port;	/* -1: none */

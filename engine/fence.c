@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "engine/tcp_client.h"
+#include "engine/tcp/tcp_client.h"
 
 struct mce_fence {
 	struct mc_list node;	/* mce_engine.fences */
@@ -17,7 +17,7 @@ struct mce_fence {
 	uint64_t token;
 	struct {
 		uint32_t epoch, doubt_epoch;
-	} lane[MCE_LANES_MAX];
+	} lane[MCE_TCP_CONNS_MAX];
 };
 
 struct mce_fence *mce_fence_new(void)
@@ -34,8 +34,8 @@ bool mce_fence_fill(struct mce_peer *p)
 		return false;
 	MC_LOCKED(&p->lock);
 	for (unsigned i = 0; i < t->nlanes; i++) {
-		struct mce_lane *l = &t->lanes[i];
-		bool is = mce_lane_in_doubt_locked(l);
+		struct mce_tcp_conn *l = &t->lanes[i];
+		bool is = mce_tcp_conn_in_doubt_locked(l);
 
 		t->fence->lane[i].epoch = l->epoch;
 		t->fence->lane[i].doubt_epoch = is ? l->epoch : 0;

@@ -46,7 +46,7 @@ struct mce_engine;
 struct mce_mr;
 struct mce_peer;
 
-#define MCE_PLACES_MAX 16u
+#define MCE_NUMA_MAX 16u
 
 struct mce_conf {
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
@@ -59,7 +59,7 @@ struct mce_conf {
 	bool force_tcp;		/* never local or mapped (tests, measurements); upstream: MC_FORCE_TCP */
 	const char *io_cpus;	/* "0-3,8": where the I/O threads run, of those that the process may use;
 				 * NULL, "" or none of these: anywhere */
-	/* A machine whose processors and memory fall into places (NUMA nodes), at most MCE_PLACES_MAX, the
+	/* A machine whose processors and memory fall into places (NUMA nodes), at most MCE_NUMA_MAX, the
 	 * nearest to the network first: I/O thread i runs on the processors of place_cpus[i % places], as
 	 * with io_cpus, and the bytes of a region go over lanes of the place that it lies at, as long as one
 	 * of these is up.  place_of(): where [@addr, @addr + @len) lies, -ENODATA: no page of it is there
@@ -149,7 +149,7 @@ struct mce_path_stats {
 };
 uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS]);
 /* Bytes that lanes of @place were given for the peer. */
-uint64_t mce_peer_placed(const struct mce_peer *p, unsigned place);
+uint64_t mce_peer_on_numa_node(const struct mce_peer *p, unsigned place);
 const char *mce_peer_endpoint(const struct mce_peer *p);
 /* @fn must not call the engine but for the three above. */
 void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, void *arg), void *arg);

@@ -142,14 +142,14 @@ static int ask_place(struct mce_engine *e, const struct mce_mr *mr)
 
 	/* Pages come with the first touch, so what is not known today may be tomorrow. */
 	if (at == -ENODATA)
-		return MCE_PLACE_ASK;
-	return at >= 0 && at < (int)e->nplaces ? at : MCE_PLACE_ANY;
+		return MCE_NUMA_ASK;
+	return at >= 0 && at < (int)e->nplaces ? at : MCE_NUMA_ANY;
 }
 
-int mce_mr_place(struct mce_engine *e, uint64_t addr)
+int mce_mr_numa_node(struct mce_engine *e, uint64_t addr)
 {
 	struct mce_mr_table *t = &e->mrs;
-	int place = MCE_PLACE_ANY;
+	int place = MCE_NUMA_ANY;
 	unsigned at;
 
 	if (!e->nplaces)
@@ -160,13 +160,13 @@ int mce_mr_place(struct mce_engine *e, uint64_t addr)
 		struct mce_mr *mr = t->by_base[at - 1];
 
 		place = __atomic_load_n(&mr->place, __ATOMIC_RELAXED);
-		if (place == MCE_PLACE_ASK) {
+		if (place == MCE_NUMA_ASK) {
 			place = ask_place(e, mr);
 			__atomic_store_n(&mr->place, place, __ATOMIC_RELAXED);
 		}
 	}
 	pthread_rwlock_unlock(&t->lock);
-	return place < 0 ? MCE_PLACE_ANY : place;
+	return place < 0 ? MCE_NUMA_ANY : place;
 }
 
 void mce_mr_unref(struct mce_mr *mr)
@@ -291,7 +291,7 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	mr->len = a->len;
 	mr->access = a->access;
 	mr->fd_offset = a->fd_offset;
-	mr->place = a->place ? (int)a->place - 1 : MCE_PLACE_ASK;
+	mr->place = a->place ? (int)a->place - 1 : MCE_NUMA_ASK;
 	mr->refs = 1;
 	do
 		mr->rkey = mc_random_u64();

@@ -207,9 +207,9 @@ static uint64_t sum_of(const uint64_t *sum)
 	return __atomic_load_n(sum, __ATOMIC_RELAXED);
 }
 
-uint64_t mce_peer_placed(const struct mce_peer *p, unsigned place)
+uint64_t mce_peer_on_numa_node(const struct mce_peer *p, unsigned place)
 {
-	return place < MCE_PLACES_MAX ? sum_of(&p->placed[place]) : 0;
+	return place < MCE_NUMA_MAX ? sum_of(&p->placed[place]) : 0;
 }
 
 uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS])

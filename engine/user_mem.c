@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "engine/engine_i.h"
-#include "engine/tcp_rx.h"
+#include "engine/tcp/tcp_rx.h"
 
 /* What mce_mr.kind says. */
 enum { ASK, PLAIN, FRAIL };

@@ -317,7 +317,7 @@ void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by)
 			continue;
 		}
 		mc_info(LOG, "another process has its owner's place, dropping segment=%s objects=%llu",
-			t->name, (unsigned long long)mcm_peek(&t->objects));
+			t->name, (unsigned long long)mcm_load_relaxed(&t->objects));
 		mcm_client_drop_segment(m, t);
 		/* Its objects wait for the sweeper. */
 		mc_stop_kick(&m->evictor_stop);
@@ -357,7 +357,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segments_set_silent(&m->segments, s, false);
 		ret->reattached = 1;
-		ret->objects = mcm_peek(&s->objects);
+		ret->objects = mcm_load_relaxed(&s->objects);
 	} else {
 		/* Other memory under the same id: whatever lay in the old one is lost. */
 		if (s) {
@@ -464,12 +464,12 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 	s = mcm_segments_find(&m->segments, segment);
 	if (!s) {
 		r = mc_fail(-MC_ENOSEGMENT, "no such segment is mounted");
-		mcm_journal_rely(m);
+		mcm_journal_depend(m);
 	} else if (!mcp_id_eq(s->client, sender)) {
 		r = mc_fail(-MC_EOWNER, "the segment is another client's");
 	} else {
 		memcpy(name, s->name, sizeof(name));
-		*ret_lost = mcm_peek(&s->objects);
+		*ret_lost = mcm_load_relaxed(&s->objects);
 		mcm_client_drop_segment(m, s);
 	}
 	pthread_rwlock_unlock(&m->segments.lock);

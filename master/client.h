@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "master/segment.h"
+#include "master/space/segment.h"
 #include "proto/msg.h"
 
 struct mcm;

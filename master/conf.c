@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "master/evict_policy.h"
-#include "master/hot.h"
-#include "master/journal.h"
-#include "master/kv_events.h"
+#include "master/space/evict_policy.h"
+#include "master/ops/hot.h"
+#include "master/journal/journal.h"
+#include "master/admin/kv_events.h"
 #include "master/mcm.h"
-#include "master/strategy.h"
+#include "master/space/strategy.h"
 
 static const struct mc_opt_row rows[] = {
 #define OPT(...) MC_OPT_ROW(struct mcm_conf, __VA_ARGS__)

@@ -17,7 +17,7 @@
 #include "master/client.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
-#include "proto/meta_http.h"
+#include "meta/server_http.h"
 
 #define LOG "liveness"
 #define TICK_MAX_MS 200
@@ -207,7 +207,7 @@ static uint64_t first_due_ms(struct mcm *m, uint64_t now)
 
 static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint64_t now)
 {
-	unsigned long long objects = mcm_peek(&s->objects);
+	unsigned long long objects = mcm_load_relaxed(&s->objects);
 
 	if (v == FALLS_SILENT) {
 		struct mcm_client *c = mcm_client_find(&m->clients, s->client);
@@ -217,7 +217,7 @@ static void sentence(struct mcm *m, struct mcm_segment *s, enum verdict v, uint6
 		if (c)
 			c->hidden = true;
 		if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
-			(void)mcp_meta_http_forget(m->meta, s->name);
+			(void)mcd_server_forget(m->meta, s->name);
 		mc_warn(LOG, "owner is silent, keeping its objects unseen segment=%s objects=%llu",
 			s->name, objects);
 	} else {

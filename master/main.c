@@ -14,7 +14,7 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
 #include "master/mcm.h"

@@ -15,16 +15,16 @@
 
 #include "common/err.h"
 #include "common/hash.h"
-#include "common/httpd.h"
+#include "common/net/httpd.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net.h"
-#include "master/admin_http.h"
+#include "common/net/net.h"
+#include "master/admin/admin_http.h"
 #include "master/mcm_i.h"
-#include "master/service.h"
+#include "master/service/service.h"
 #include "master/session.h"
-#include "master/stats.h"
-#include "proto/meta_http.h"
+#include "master/admin/stats.h"
+#include "meta/server_http.h"
 
 #define LOG "master"
 #define EVICTOR_PERIOD_MS 200
@@ -212,12 +212,12 @@ static unsigned rpc_threads(const struct mcm_conf *conf)
 
 static void settle(void *arg)
 {
-	mcm_journal_settle(arg);
+	mcm_journal_wait(arg);
 }
 
 static uint64_t owed(void *arg)
 {
-	return mcm_journal_owed(arg);
+	return mcm_journal_pending_lsn(arg);
 }
 
 static void synced(struct mcm *m, uint64_t mark)
@@ -233,7 +233,7 @@ static int meta_start(struct mcm *m)
 	const char *host = m->conf.http_metadata_server_host;
 	bool bare_v6 = strchr(host, ':') && host[0] != '[';
 	char addr[MC_ADDR_MAX];
-	const struct mcp_meta_http_conf conf = { .addr = addr };
+	const struct mcd_server_conf conf = { .addr = addr };
 
 	if (!m->conf.enable_http_metadata_server)
 		return 0;
@@ -241,7 +241,7 @@ static int meta_start(struct mcm *m)
 		return mc_fail(-EINVAL, "address too long: %s", host);
 	snprintf(addr, sizeof(addr), bare_v6 ? "[%s]:%d" : "%s:%d", host,
 		 (int)m->conf.http_metadata_server_port);
-	return mcp_meta_http_start(&conf, &m->meta_port, &m->meta);
+	return mcd_server_start(&conf, &m->meta_port, &m->meta);
 }
 
 static int server_start(struct mcm *m, const struct mcm_listen *where)
@@ -259,7 +259,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
 		.handlers = mcm_handlers,
-		.any_lane = mcm_any_lane,
+		.any_lane = mcm_any_channel,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
 		.settle = settle,
@@ -313,7 +313,7 @@ void mcm_stop(struct mcm *m)
 	mcp_server_stop(m->server);
 	threads_stop(m);
 	mcm_kv_events_stop(m);
-	mcp_meta_http_stop(m->meta);
+	mcd_server_stop(m->meta);
 	mcm_journal_close(m, true);
 	mc_metrics_collector_remove(mcm_stats_collect, m);
 	mcm_core_free(m);

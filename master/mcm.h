@@ -3,7 +3,7 @@
 #ifndef MCM_MCM_H
 #define MCM_MCM_H
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 #define OPT MC_OPT_FIELD
 struct mcm_conf {

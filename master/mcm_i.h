@@ -12,21 +12,21 @@
 #include "common/list.h"
 #include "common/thread.h"
 #include "master/client.h"
-#include "master/event.h"
-#include "master/evict.h"
-#include "master/group.h"
-#include "master/hot.h"
-#include "master/index.h"
-#include "master/journal_i.h"
-#include "master/kv_events.h"
+#include "master/ops/event.h"
+#include "master/space/evict.h"
+#include "master/index/group.h"
+#include "master/ops/hot.h"
+#include "master/index/index.h"
+#include "master/journal/journal_i.h"
+#include "master/admin/kv_events.h"
 #include "master/mcm.h"
-#include "master/names.h"
-#include "master/put.h"
-#include "master/segment.h"
-#include "master/stats.h"
-#include "master/strategy.h"
-#include "master/task.h"
-#include "master/tenant.h"
+#include "master/index/names.h"
+#include "master/ops/put.h"
+#include "master/space/segment.h"
+#include "master/admin/stats.h"
+#include "master/space/strategy.h"
+#include "master/task/task.h"
+#include "master/tenant/tenant.h"
 
 struct mcm {
 	/* constant after start */
@@ -76,7 +76,7 @@ struct mcm {
 	bool monitor_runs, evictor_runs;
 	struct mcp_server *server;	/* atomic */
 	struct mc_httpd *httpd;
-	struct mcp_meta_http *meta;	/* NULL: not wanted */
+	struct mcd_server *meta;	/* NULL: not wanted */
 	int meta_port;
 	int http_port;
 };

@@ -11,9 +11,9 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "mcfs/ahead.h"
-#include "mcfs/book.h"
-#include "mcfs/stream.h"
+#include "mcfs/read/ahead.h"
+#include "mcfs/life/handoff.h"
+#include "mcfs/control/stream.h"
 #include "node/node.h"
 
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
@@ -32,7 +32,7 @@ struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
 
 struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
 {
-	return mcfs_book() ? mcfs_book_at(fi->fh) : (struct mcfs_handle *)(uintptr_t)fi->fh;
+	return mcfs_handoff() ? mcfs_handoff_at(fi->fh) : (struct mcfs_handle *)(uintptr_t)fi->fh;
 }
 
 /* The daemon before us has noted what it opened, and died before the kernel learned of it. */
@@ -58,7 +58,7 @@ void mcfs_handle_untold(struct mcfs *fs)
 	bool again;
 	uint64_t unique = mcfs_compat_unique(&again);
 
-	if (again && mcfs_book())
+	if (again && mcfs_handoff())
 		mcfs_handle_unref(fs, never_told(fs, unique));
 }
 
@@ -66,23 +66,23 @@ uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
 {
 	bool again;
 	uint64_t unique = mcfs_compat_unique(&again);
-	struct mcfs_book_entry e = {
+	struct mcfs_handoff_entry e = {
 		.unique = unique,
-		.type = MCFS_BOOK_HANDLE, .handle_type = (int)h->type, .unsaved = h->unsaved,
+		.type = MCFS_HANDOFF_HANDLE, .handle_type = (int)h->type, .unsaved = h->unsaved,
 		.inode = h->inode ? h->inode->number : 0,
 	};
 
-	if (!mcfs_book())
+	if (!mcfs_handoff())
 		return (uintptr_t)h;
 	h->unique = unique;
-	h->number = mcfs_book_add(&e, h);
+	h->number = mcfs_handoff_add(&e, h);
 	return h->number;
 }
 
 static void set_unsaved(struct mcfs_handle *h, bool unsaved)
 {
 	if (__atomic_exchange_n(&h->unsaved, unsaved, __ATOMIC_RELAXED) != unsaved)
-		mcfs_book_note_unsaved(__atomic_load_n(&h->number, __ATOMIC_RELAXED), &h->unsaved);
+		mcfs_handoff_note_unsaved(__atomic_load_n(&h->number, __ATOMIC_RELAXED), &h->unsaved);
 }
 
 void mcfs_handle_changed(struct mcfs_handle *h)
@@ -102,7 +102,7 @@ void mcfs_handle_saved(struct mcfs_handle *h)
 
 void mcfs_handle_closed(struct mcfs_handle *h)
 {
-	mcfs_book_remove(__atomic_exchange_n(&h->number, 0, __ATOMIC_RELAXED));
+	mcfs_handoff_remove(__atomic_exchange_n(&h->number, 0, __ATOMIC_RELAXED));
 }
 
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h)
@@ -213,7 +213,7 @@ void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w)
 		return;
 	mcfs_handle_hide(fs, h);
 	mcfs_handle_changed(h);
-	mcfs_inode_set_missized(&fs->inodes, h->inode);
+	mcfs_inode_set_kernel_size_stale(&fs->inodes, h->inode);
 	mcfs_handle_unref(fs, h);
 }
 
@@ -249,18 +249,18 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 
 static int restore_locks(struct mcfs *fs)
 {
-	struct mcfs_book_entry e;
+	struct mcfs_handoff_entry e;
 	uint64_t number = 0;
 	struct mcfs_key key;
 	int r = 0;
 
-	while (r == 0 && (number = mcfs_book_next(number, &e))) {
-		struct mcfs_handle *h = e.type == MCFS_BOOK_LOCK ? mcfs_book_at(e.handle) : NULL;
+	while (r == 0 && (number = mcfs_handoff_next(number, &e))) {
+		struct mcfs_handle *h = e.type == MCFS_HANDOFF_LOCK ? mcfs_handoff_at(e.handle) : NULL;
 
-		if (e.type != MCFS_BOOK_LOCK)
+		if (e.type != MCFS_HANDOFF_LOCK)
 			continue;
 		if (!h || !h->inode) {
-			mcfs_book_remove(number);
+			mcfs_handoff_remove(number);
 			continue;
 		}
 		mcfs_inode_key(&fs->inodes, h->inode, &key);
@@ -271,14 +271,14 @@ static int restore_locks(struct mcfs *fs)
 
 int mcfs_handles_restore(struct mcfs *fs)
 {
-	struct mcfs_book_entry e;
+	struct mcfs_handoff_entry e;
 	uint64_t number = 0;
 
-	while ((number = mcfs_book_next(number, &e))) {
+	while ((number = mcfs_handoff_next(number, &e))) {
 		enum mcfs_handle_type type = (enum mcfs_handle_type)e.handle_type;
 		struct mcfs_handle *h;
 
-		if (e.type != MCFS_BOOK_HANDLE)
+		if (e.type != MCFS_HANDOFF_HANDLE)
 			continue;
 		h = mcfs_handle_new(fs, type);
 		if (!h)
@@ -287,10 +287,10 @@ int mcfs_handles_restore(struct mcfs *fs)
 		h->lost = h->restored = true;
 		h->unique = e.unique;
 		h->unsaved = e.unsaved;
-		h->inode = e.inode ? mcfs_book_at(e.inode) : NULL;
+		h->inode = e.inode ? mcfs_handoff_at(e.inode) : NULL;
 		if (h->inode)
 			mcfs_inode_reopen(&fs->inodes, h->inode, type == MCFS_READ);
-		mcfs_book_bind(number, h);
+		mcfs_handoff_bind(number, h);
 	}
 	return restore_locks(fs);
 }

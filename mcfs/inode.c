@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
-#include "mcfs/book.h"
+#include "mcfs/life/handoff.h"
 
 #define FIRST_BUCKETS 4096u
 #define ROOT_INO FUSE_ROOT_ID
@@ -81,9 +81,9 @@ struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node)
 
 	if (node == FUSE_ROOT_ID)
 		return &t->root;
-	if (!mcfs_book_is_number(node))
+	if (!mcfs_handoff_is_number(node))
 		return (struct mcfs_inode *)(uintptr_t)node;
-	in = mcfs_book_at(node);
+	in = mcfs_handoff_at(node);
 	return in ? in : &t->lost;
 }
 
@@ -150,15 +150,15 @@ static struct mcfs_inode *find(struct mcfs_inodes *t, struct mcs_key key, enum m
 /* The kernel's references must be of use to the next daemon too. */
 static bool note(struct mcfs_inode *in)
 {
-	struct mcfs_book_entry e = {
-		.type = MCFS_BOOK_INODE, .info = in->info, .nlookup = in->nlookup,
+	struct mcfs_handoff_entry e = {
+		.type = MCFS_HANDOFF_INODE, .info = in->info, .nlookup = in->nlookup,
 		.implied = in->implied, .hashed = in->hashed, .key = in->key, .key_len = in->key_len,
 	};
 
-	if (!mcfs_book())
+	if (!mcfs_handoff())
 		return true;
 	e.info.kind = in->kind;
-	in->number = mcfs_book_add(&e, in);
+	in->number = mcfs_handoff_add(&e, in);
 	return in->number;
 }
 
@@ -212,15 +212,15 @@ static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mc
 
 int mcfs_inodes_restore(struct mcfs_inodes *t)
 {
-	struct mcfs_book_entry e;
+	struct mcfs_handoff_entry e;
 	uint64_t number = 0;
 
 	MC_LOCKED(&t->lock);
-	while ((number = mcfs_book_next(number, &e))) {
+	while ((number = mcfs_handoff_next(number, &e))) {
 		struct mcs_key key = { e.key, e.key_len };
 		struct mcfs_inode *in;
 
-		if (e.type != MCFS_BOOK_INODE)
+		if (e.type != MCFS_HANDOFF_INODE)
 			continue;
 		/* Whether it was hidden from lookups nobody has noted: a file that is looked up again gets
 		 * an inode of its own. */
@@ -230,7 +230,7 @@ int mcfs_inodes_restore(struct mcfs_inodes *t)
 		in->implied = e.implied;
 		in->nlookup = e.nlookup;
 		in->number = number;
-		mcfs_book_bind(number, in);
+		mcfs_handoff_bind(number, in);
 		insert(t, in);
 	}
 	return 0;
@@ -239,7 +239,7 @@ int mcfs_inodes_restore(struct mcfs_inodes *t)
 static void set_lookups(struct mcfs_inode *in, uint64_t n)
 {
 	in->nlookup = n;
-	mcfs_book_set_nlookup(in->number, n);
+	mcfs_handoff_set_nlookup(in->number, n);
 }
 
 /* ---- lookups ---- */
@@ -288,7 +288,7 @@ static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	if (in->nlookup || in->refs || in == &t->root)
 		return;
-	mcfs_book_remove(in->number);
+	mcfs_handoff_remove(in->number);
 	mc_list_remove(&in->bucket);
 	t->count--;
 	free(in->key);
@@ -419,13 +419,13 @@ void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in)
 	in->hashed = false;
 }
 
-void mcfs_inode_set_missized(struct mcfs_inodes *t, struct mcfs_inode *in)
+void mcfs_inode_set_kernel_size_stale(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	MC_LOCKED(&t->lock);
 	in->missized = true;
 }
 
-bool mcfs_inode_is_missized(struct mcfs_inodes *t, const struct mcfs_inode *in)
+bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_inode *in)
 {
 	MC_LOCKED(&t->lock);
 	return in->missized;
@@ -453,17 +453,17 @@ void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_
 	over = find(t, to, MCS_DIR, 0);
 	if (over) {
 		over->hashed = false;
-		mcfs_book_set_hashed(over->number, false);
+		mcfs_handoff_set_hashed(over->number, false);
 	}
 	if (!in)
 		goto out;
 	if (!key) {
 		/* The kernel asks again when its entry times out. */
 		in->hashed = false;
-		mcfs_book_set_hashed(in->number, false);
+		mcfs_handoff_set_hashed(in->number, false);
 		goto out;
 	}
-	(void)mcfs_book_set_key(in->number, to.data, to.len);
+	(void)mcfs_handoff_set_key(in->number, to.data, to.len);
 	memcpy(key, to.data, to.len);
 	free(in->key);
 	in->key = key;

@@ -17,9 +17,9 @@
 #include <sys/types.h>
 
 #include "common/list.h"
-#include "mcfs/compat.h"
+#include "mcfs/life/compat.h"
 #include "mcfs/keymap.h"
-#include "mcfs/object.h"
+#include "mcfs/read/object.h"
 
 struct mcfs_key {
 	size_t len;
@@ -119,8 +119,8 @@ void mcfs_inode_unref(struct mcfs_inodes *t, struct mcfs_inode *in);
 /* Lookups do not find it any more: what it shows is not what everybody sees. */
 void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in);
 /* The kernel's size of it is not, or not always, what one who has it open is writing. */
-void mcfs_inode_set_missized(struct mcfs_inodes *t, struct mcfs_inode *in);
-bool mcfs_inode_is_missized(struct mcfs_inodes *t, const struct mcfs_inode *in);
+void mcfs_inode_set_kernel_size_stale(struct mcfs_inodes *t, struct mcfs_inode *in);
+bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_inode *in);
 /* Of a directory that is open: when the listing began that the kernel keeps, whole. */
 void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms);
 uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in);

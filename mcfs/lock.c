@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
-#include "mcfs/book.h"
+#include "mcfs/life/handoff.h"
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 
@@ -94,16 +94,16 @@ static void drop_unused(struct file *f)
 
 static void note(struct held *h)
 {
-	struct mcfs_book_entry e = {
-		.type = MCFS_BOOK_LOCK, .handle = h->handle->number, .lock = h->a,
+	struct mcfs_handoff_entry e = {
+		.type = MCFS_HANDOFF_LOCK, .handle = h->handle->number, .lock = h->a,
 	};
 	uint64_t old = h->number;
 
-	if (!mcfs_book())
+	if (!mcfs_handoff())
 		return;
 	/* Both are there for a moment, never none. */
-	h->number = mcfs_book_add(&e, h);
-	mcfs_book_remove(old);
+	h->number = mcfs_handoff_add(&e, h);
+	mcfs_handoff_remove(old);
 }
 
 static void add(struct mcfs_locks *l, struct file *f, struct held *h)
@@ -114,7 +114,7 @@ static void add(struct mcfs_locks *l, struct file *f, struct held *h)
 
 static void drop(struct mcfs_locks *l, struct held *h)
 {
-	mcfs_book_remove(h->number);
+	mcfs_handoff_remove(h->number);
 	mc_list_remove(&h->link);
 	__atomic_sub_fetch(&l->n, 1, __ATOMIC_RELAXED);
 	free(h);
@@ -453,7 +453,7 @@ int mcfs_lock_restore(struct mcfs_locks *l, struct mcs_key key, struct mcfs_hand
 		return -ENOMEM;
 	}
 	*h = (struct held){ .a = *args, .handle = by, .number = number };
-	mcfs_book_bind(number, h);
+	mcfs_handoff_bind(number, h);
 	add(l, f, h);
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "common/list.h"
-#include "mcfs/book.h"
+#include "mcfs/life/handoff.h"
 #include "mcfs/reply.h"
 #include <mooncake/mcs.h>
 

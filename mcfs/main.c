@@ -15,20 +15,20 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/httpd.h"
+#include "common/net/httpd.h"
 #include "common/log.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
-#include "mcfs/ahead.h"
-#include "mcfs/book.h"
-#include "mcfs/fdstore.h"
-#include "mcfs/guard.h"
+#include "mcfs/read/ahead.h"
+#include "mcfs/life/handoff.h"
+#include "mcfs/life/fdstore.h"
+#include "mcfs/life/guard.h"
 #include "mcfs/handle.h"
-#include "mcfs/lane.h"
+#include "mcfs/control/local_service.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/reply.h"
-#include "mcfs/stream.h"
+#include "mcfs/control/stream.h"
 #include "node/host.h"
 
 #define READY_MS 20000
@@ -269,7 +269,7 @@ static int open_store(struct running *run, const char *master)
 	conf.lazy = fs->conf.lazy || fs->taken;
 	if (fs->taken && fs->segment_fd >= 0) {
 		conf.segment_fd = fs->segment_fd;
-		memcpy(conf.segment_identity, mcfs_book()->segment_identity,
+		memcpy(conf.segment_identity, mcfs_handoff()->segment_identity,
 		       sizeof(conf.segment_identity));
 	}
 	return mcs_open(&conf, &fs->store);
@@ -283,7 +283,7 @@ static int start_parts(struct running *run)
 
 	pthread_mutex_init(&fs->handles_lock, NULL);
 	mc_list_init(&fs->handles);
-	r = mcfs_takeover_book(fs);
+	r = mcfs_takeover_handoff(fs);
 	if (r < 0)
 		return r;
 	r = mcfs_pool_new(fs->conf.staging_max, 2 * (unsigned)fs->conf.max_threads + 16 +
@@ -318,7 +318,7 @@ static int start_parts(struct running *run)
 	if (r < 0)
 		return r;
 	run->replies = true;
-	r = mcfs_lane_start(fs, public);
+	r = mcfs_service_start(fs, public);
 	if (r < 0)
 		return r;
 	if (fs->conf.enable_http_server)
@@ -379,7 +379,7 @@ static int stop(struct running *run)
 		mcfs_locks_done(&fs->locks);
 		mcfs_inodes_done(&fs->inodes);
 	}
-	mcfs_lane_stop(fs);
+	mcfs_service_stop(fs);
 	mcs_close(fs->store);
 	if (run->versions)
 		mcfs_version_env_done(&fs->versions);
@@ -539,7 +539,7 @@ static int run_mount(struct running *run, int parent)
 	wait_for_end(run);
 	mcfs_fdstore_tell("STOPPING=1");
 	(void)stop(run);
-	mcfs_book_close();
+	mcfs_handoff_close();
 	return 0;
 }
 

@@ -8,15 +8,15 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "common/options.h"
-#include "mcfs/compat.h"
-#include "mcfs/errors.h"
+#include "common/options/options.h"
+#include "mcfs/life/compat.h"
+#include "mcfs/control/errors.h"
 #include "mcfs/inode.h"
-#include "mcfs/expect.h"
+#include "mcfs/read/expect.h"
 #include "mcfs/lock.h"
-#include "mcfs/reopen.h"
-#include "mcfs/slot.h"
-#include "mcfs/version.h"
+#include "mcfs/read/reopen.h"
+#include "mcfs/write/slot.h"
+#include "mcfs/write/version.h"
 #include <mooncake/mcs.h>
 
 #define OPT MC_OPT_FIELD
@@ -54,7 +54,7 @@ struct mcfs {
 	struct mcfs_pool *pool;
 	struct fuse_session *session;
 	int connection;			/* of our mount: what mcfs_mountpoint_connection() said; 0: none */
-	struct mcfs_lane *lane;		/* the service for local programs; lane.h */
+	struct mcfs_service *lane;		/* the service for local programs; lane.h */
 
 	/* each with its own lock */
 	struct mcfs_version_env versions;
@@ -110,7 +110,7 @@ bool mcfs_mountpoint_taken(int connection);
 /* Is there a mount to go on with?  Sets @fs->taken and what belongs to it.  0 or negative. */
 int mcfs_takeover_begin(struct mcfs *fs);
 /* The book of a new mount, when it is to be gone on with one day. */
-int mcfs_takeover_book(struct mcfs *fs);
+int mcfs_takeover_handoff(struct mcfs *fs);
 /* It is mounted: have all kept that the next daemon needs. */
 int mcfs_takeover_keep(struct mcfs *fs);
 /* What the kernel knows from the daemon before; nothing is served yet. */

@@ -18,7 +18,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
-#include "mcfs/account.h"
+#include "mcfs/control/account.h"
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 

@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 
 #include "common/list.h"
-#include "mcfs/compat.h"
+#include "mcfs/life/compat.h"
 
 struct mcfs;
 struct mcfs_handle;

@@ -12,7 +12,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "master/mcm.h"
-#include "mcfs/guard.h"
+#include "mcfs/life/guard.h"
 #include "mcfs/mcfs.h"
 
 struct mcfs_standalone {

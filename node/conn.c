@@ -18,7 +18,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/packet.h"
+#include "common/net/packet.h"
 #include "node/node_i.h"
 
 static int send_msg(struct mcn_conn *c, struct mcfs_msg *out, int fd)
@@ -152,7 +152,7 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
 	unsigned i = 0;
 	int r;
 
-	if (fd < 0 && mcn_strays_full(c->n->strays, c->uid))
+	if (fd < 0 && mcn_deferred_full(c->n->strays, c->uid))
 		return mc_fail(-ENOBUFS, "%u descriptors that user %u has sent cannot be closed",
 			       MCN_STRAYS_MAX, (unsigned)c->uid);
 	/* Only the loop adds some, so a place that is free stays that. */

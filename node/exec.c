@@ -147,7 +147,7 @@ static void do_pin(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct mcfs_cqe *e = &jobs[i].c;
-		struct mcn_place p;
+		struct mcn_extent p;
 
 		e->result = mcn_pin(c->pins, jobs[i].key, jobs[i].e.flags & MCFS_SQE_HOT,
 				    timeout_of(&jobs[i]), &p);

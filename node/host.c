@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 #define LOOPBACK "127.0.0.1"
 

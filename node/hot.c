@@ -33,7 +33,7 @@ MC_GAUGE(entries, "mooncake_node_hot_entries", "", "objects that are mapped or w
 
 struct mcn_entry {
 	/* constant */
-	struct mcn_place place;
+	struct mcn_extent place;
 	mcs_object_t *object;		/* NULL: a copy */
 	uint64_t hash;
 	/* guarded by the lock */
@@ -334,7 +334,7 @@ static int make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t 
 		mcs_object_close(o);
 		return -ENOMEM;
 	}
-	e->place = (struct mcn_place){
+	e->place = (struct mcn_extent){
 		.size = info->size, .generation = info->generation, .mtime_ms = info->mtime_ms,
 		.crc32c = info->crc32c, .flags = (uint8_t)info->flags,
 		.kind = (uint8_t)((unsigned)info->kind | (unsigned)info->data_type << 4),
@@ -420,7 +420,7 @@ static struct mcn_entry *still_held(struct mcn_hot *h, struct mcs_key key, struc
 }
 
 int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
-		struct mcn_entry **ret, struct mcn_place *ret_place)
+		struct mcn_entry **ret, struct mcn_extent *ret_place)
 {
 	uint64_t now = mc_now_ns(), after = now > h->age_ns ? now - h->age_ns : 0;
 	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? known(h, key, 0, after, 0) :

@@ -18,7 +18,7 @@ void mcn_hot_free(struct mcn_hot *h);		/* no entry is in use; NULL is fine */
 
 /* As of mcn_pin(); the entry is to be given to mcn_hot_put(). */
 int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
-		struct mcn_entry **ret, struct mcn_place *ret_place);
+		struct mcn_entry **ret, struct mcn_extent *ret_place);
 void mcn_hot_ref(struct mcn_hot *h, struct mcn_entry *e);	/* one more, of one that is in use */
 void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e);
 /* As of mcs_object_held(): a master that was silent for long is waited for. */

@@ -8,10 +8,10 @@
 #include <sys/resource.h>
 
 #include "common/err.h"
-#include "common/httpd.h"
+#include "common/net/httpd.h"
 #include "common/log.h"
-#include "common/net.h"
-#include "common/options.h"
+#include "common/net/net.h"
+#include "common/options/options.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
 #include "node/host.h"

@@ -49,7 +49,7 @@ int mcn_segment(struct mcn *n, unsigned id, uint64_t *ret_size);
 /* ---- pins ----------------------------------------------------------------------------------------- */
 
 struct mcn_pins;		/* what one owner has pinned */
-struct mcn_place {
+struct mcn_extent {
 	uint64_t pin;
 	uint64_t offset, size, generation, mtime_ms;
 	uint32_t crc32c;
@@ -63,7 +63,7 @@ void mcn_pins_end(struct mcn_pins *p);
 /* Pin the current version; @hot: or the one that was current conf.hot_ms ago.  An object of another node
  * is fetched first: -ENOBUFS when there is no room for it. */
 int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,
-	    struct mcn_place *ret);
+	    struct mcn_extent *ret);
 int mcn_unpin(struct mcn_pins *p, uint64_t pin);	/* -EINVAL: not one of these */
 /* As of mcs_object_held(). */
 int mcn_held(struct mcn_pins *p, uint64_t pin);

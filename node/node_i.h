@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "common/evloop.h"
+#include "common/net/evloop.h"
 #include "common/list.h"
 #include "node/hot.h"
 #include "node/node.h"
@@ -43,7 +43,7 @@ struct mcn {
 	struct mcn_listener listener[MCN_LISTENERS];
 	unsigned nlisteners;
 	struct mcn_hot *hot;
-	struct mcn_strays *strays;
+	struct mcn_deferred *strays;
 	int segment_fd;			/* of the own segment, for reading; -1: none */
 	uint64_t segment_size;
 
@@ -122,12 +122,12 @@ void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b);
 
 /* ---- strays.c: descriptors that clients sent ------------------------------------------------------- */
 
-struct mcn_strays;
-int mcn_strays_new(struct mcn_strays **ret);
-void mcn_strays_free(struct mcn_strays *s);	/* does not wait for those that cannot be closed; NULL is fine */
+struct mcn_deferred;
+int mcn_deferred_new(struct mcn_deferred **ret);
+void mcn_deferred_free(struct mcn_deferred *s);	/* does not wait for those that cannot be closed; NULL is fine */
 /* Nothing more is taken from this user before one of his can be closed. */
-bool mcn_strays_full(struct mcn_strays *s, uid_t uid);
-void mcn_strays_close(struct mcn_strays *s, uid_t uid, int fd);	/* does not wait */
+bool mcn_deferred_full(struct mcn_deferred *s, uid_t uid);
+void mcn_deferred_close(struct mcn_deferred *s, uid_t uid, int fd);	/* does not wait */
 /* Can it be asked and closed without waiting for anybody?  A file of memory, which may be no buffer nevertheless. */
 bool mcn_is_memory(int fd);
 

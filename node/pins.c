@@ -116,7 +116,7 @@ static int enter(struct mcn_pins *p, struct mcn_entry *e, uint64_t *ret)
 }
 
 int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,
-	    struct mcn_place *ret)
+	    struct mcn_extent *ret)
 {
 	struct mcn_entry *e;
 	int r = check(p);
@@ -175,7 +175,7 @@ int mcn_held(struct mcn_pins *p, uint64_t pin)
 
 int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms)
 {
-	struct mcn_place place;
+	struct mcn_extent place;
 	struct mcn_entry *e;
 	int r = mcn_hot_get(n->hot, key, false, timeout_ms, &e, &place);
 

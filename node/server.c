@@ -20,8 +20,8 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net.h"
-#include "common/packet.h"
+#include "common/net/net.h"
+#include "common/net/packet.h"
 #include "common/thread.h"
 #include "node/node_i.h"
 
@@ -119,7 +119,7 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 
 	for (int i = 0; i < BUDGET; i++) {
 		struct mcfs_msg in = { 0 };
-		bool full = mcn_strays_full(c->n->strays, c->uid);
+		bool full = mcn_deferred_full(c->n->strays, c->uid);
 		int fd = -1, r = -EPROTO;
 		ssize_t n;
 
@@ -130,7 +130,7 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 		if (n >= (ssize_t)sizeof(in))
 			r = mcn_conn_serve(c, &in, fd);
 		if (fd >= 0)
-			mcn_strays_close(c->n->strays, c->uid, fd);
+			mcn_deferred_close(c->n->strays, c->uid, fd);
 		if (n <= 0 || r < 0) {
 			if (n > 0)
 				mc_debug("node", "connection ended pid=%d: %s", (int)c->pid,
@@ -353,7 +353,7 @@ static int start(struct mcn *n)
 
 	r = parse_uids(n, n->conf.uids);
 	if (r == 0)
-		r = mcn_strays_new(&n->strays);
+		r = mcn_deferred_new(&n->strays);
 	if (r == 0)
 		r = open_segment(n);
 	if (r == 0)
@@ -444,7 +444,7 @@ void mcn_stop(struct mcn *n)
 		close(n->listener[i].evfd.fd);
 	}
 	mcn_hot_free(n->hot);
-	mcn_strays_free(n->strays);
+	mcn_deferred_free(n->strays);
 	if (n->segment_fd >= 0)
 		close(n->segment_fd);
 	pthread_cond_destroy(&n->changed);

@@ -19,7 +19,7 @@
  * writes looks at least twice in that time whether he still has his connection. */
 #define MCP_PUT_ASIDE_MS 1000
 
-enum mcp_lane { MCP_LANE_CONTROL, MCP_LANE_HEARTBEAT };
+enum mcp_channel { MCP_CHANNEL_CONTROL, MCP_CHANNEL_HEARTBEAT };
 enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
 /* What a put does to the soft pin: an upsert's object keeps the one of the value that it replaces, gets
  * a new one, or has none. */

@@ -18,7 +18,7 @@ struct mcp_client;
 struct mcp_client_conf {
 	const char *addrs;
 	struct mcp_id client;
-	enum mcp_lane lane;
+	enum mcp_channel lane;
 	const char *software;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
 	uint32_t connect_timeout_ms;	/* limit of one attempt; 0: 5000 */

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #include "common/list.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/rpc_client.h"
 
 struct mcp_local;

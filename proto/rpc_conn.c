@@ -358,7 +358,7 @@ static int set_off(struct mcp_conn *c)
 	int r;
 
 	mc_evtimer_disarm(lane->ev, &c->timer);
-	if (c->s.lane == MCP_LANE_HEARTBEAT)
+	if (c->s.lane == MCP_CHANNEL_HEARTBEAT)
 		return welcome(c);
 	to = mcp_server_deal(c->s.server, c->s.lane);
 	mc_evloop_del(lane->ev, &c->ev);

@@ -19,10 +19,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "common/evloop.h"
+#include "common/net/evloop.h"
 #include "common/list.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/rpc_room.h"
 #include "proto/rpc_server.h"
 
@@ -91,7 +91,7 @@ struct mcp_session {
 	struct mcp_server *server;
 	struct mcp_id client;
 	uint16_t version;
-	enum mcp_lane lane;
+	enum mcp_channel lane;
 	bool excess;			/* one more than there may be: its hello is refused */
 	char peer[MC_ADDR_MAX];
 	/* owned by whoever runs the session's handlers */
@@ -144,7 +144,7 @@ void mcp_conn_tick(struct mc_evtimer *t);
 /* ---- rpc_server.c ---- */
 
 /* The loop for a new session of @lane; counts it there. */
-struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_lane lane);
+struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_channel lane);
 void mcp_server_count(struct mcp_server *s, int connections);
 
 /* ---- rpc_local.c ---- */

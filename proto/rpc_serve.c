@@ -114,7 +114,7 @@ int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void
 			hello.version, MCP_MIN_VERSION, MCP_VERSION));
 	if (s->excess)
 		return refuse(&bad_hello, mc_fail(-MC_ELIMIT, "too many connections"));
-	if (hello.lane != MCP_LANE_CONTROL && hello.lane != MCP_LANE_HEARTBEAT)
+	if (hello.lane != MCP_CHANNEL_CONTROL && hello.lane != MCP_CHANNEL_HEARTBEAT)
 		return refuse(&bad_hello, mc_fail(-MC_ENOTSUP, "unknown lane %u", hello.lane));
 	s->client = hello.client;
 	s->lane = hello.lane;
@@ -156,7 +156,7 @@ static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const v
 	if (f->type >= server->types || !server->by_type[f->type].fn)
 		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
 	h = &server->by_type[f->type];
-	if (s->lane != MCP_LANE_CONTROL && !h->any_lane)
+	if (s->lane != MCP_CHANNEL_CONTROL && !h->any_lane)
 		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "%s is not for lane %u",
 						 mcp_desc_str(mcp_desc_of(f->type, false)), s->lane));
 	r = mc_fault("rpc.serve");

@@ -37,11 +37,11 @@ void mcp_server_count(struct mcp_server *s, int n)
 	mc_metric_add(&connections, n);
 }
 
-struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_lane lane)
+struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_channel lane)
 {
 	struct mcp_loop *best = &s->loops[0];
 
-	if (lane == MCP_LANE_CONTROL) {
+	if (lane == MCP_CHANNEL_CONTROL) {
 		best = &s->loops[1];
 		for (unsigned i = 2; i < s->loop_count; i++)
 			if (atomic_load(&s->loops[i].load) < atomic_load(&best->load))
@@ -367,7 +367,7 @@ struct mcp_id mcp_session_client(const struct mcp_session *s)
 	return s->client;
 }
 
-enum mcp_lane mcp_session_lane(const struct mcp_session *s)
+enum mcp_channel mcp_session_channel(const struct mcp_session *s)
 {
 	return s->lane;
 }

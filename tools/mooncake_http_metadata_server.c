@@ -9,11 +9,11 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "common/net.h"
-#include "common/options.h"
+#include "common/net/net.h"
+#include "common/options/options.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
-#include "proto/meta_http.h"
+#include "meta/server_http.h"
 
 #define NAME "mooncake_http_metadata_server"
 #define LOG "main"
@@ -58,10 +58,10 @@ static int open_log(const struct conf *conf)
 	return mc_log_open(&log);
 }
 
-static int start(const struct conf *conf, int *ret_port, struct mcp_meta_http **ret)
+static int start(const struct conf *conf, int *ret_port, struct mcd_server **ret)
 {
 	char addr[MC_ADDR_MAX];
-	struct mcp_meta_http_conf mc = {
+	struct mcd_server_conf mc = {
 		.addr = addr,
 		.threads = (unsigned)conf->threads,
 		.persist = *conf->persist ? conf->persist : NULL,
@@ -72,12 +72,12 @@ static int start(const struct conf *conf, int *ret_port, struct mcp_meta_http **
 	if (strlen(conf->host) > MC_ADDR_MAX - 16)
 		return mc_fail(-EINVAL, "address too long: %s", conf->host);
 	snprintf(addr, sizeof(addr), bare_v6 ? "[%s]:%d" : "%s:%d", conf->host, (int)conf->port);
-	return mcp_meta_http_start(&mc, ret_port, ret);
+	return mcd_server_start(&mc, ret_port, ret);
 }
 
 static int run(const struct conf *conf)
 {
-	struct mcp_meta_http *m;
+	struct mcd_server *m;
 	int r, port, sig;
 
 	r = open_log(conf);
@@ -91,7 +91,7 @@ static int run(const struct conf *conf)
 		sig = mc_signals_wait();
 	} while (sig != SIGINT && sig != SIGTERM);
 	mc_info(LOG, "ending signal=%d", sig);
-	mcp_meta_http_stop(m);
+	mcd_server_stop(m);
 	mc_log_close();
 	return 0;
 }

@@ -18,7 +18,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/options.h"
+#include "common/options/options.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
 

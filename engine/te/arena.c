@@ -135,7 +135,7 @@ static int blocks_init(struct mce_te_arena *a)
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* Peers of other users map it, too (engine/map_wire.h): nobody can cut it short. */
+/* Peers of other users map it, too (engine/shm/map_wire.h): nobody can cut it short. */
 static int map_file(struct mce_te_arena *a, uint64_t len, unsigned flags)
 {
 	auto_close int fd = memfd_create("mooncake-te", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
@@ -211,7 +211,7 @@ static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_
 	attr.base = a->base;
 	attr.len = a->len;
 	attr.fd = a->fd;
-	attr.place = mce_te_location_place(te->numa, location);
+	attr.place = mce_te_location_numa_index(te->numa, location);
 	r = mce_te_mem_add(te, &attr, location);
 	if (r < 0) {
 		arena_free(a);

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "engine/env.h"
+#include "common/env.h"
 
 /* Upstream renamed some. */
 static const char *either(const char *name, const char *alias)
 {
-	return mce_env_str(name) ? name : alias;
+	return mc_env_str(name) ? name : alias;
 }
 
 void mce_te_env_load(struct mce_te_env *env)
@@ -23,27 +23,27 @@ void mce_te_env_load(struct mce_te_env *env)
 	const char *text;
 
 	memset(env, 0, sizeof(*env));
-	env->force_tcp = mce_env_on("MC_FORCE_TCP");
-	env->ipv6 = mce_env_on("MC_USE_IPV6");
-	env->legacy_binding = mce_env_on("MC_LEGACY_RPC_PORT_BINDING");
-	env->no_metacache = mce_env_on("MC_DISABLE_METACACHE");
-	env->proto_v1 = mce_env_int("MC_TCP_PROTO", 2, 1, 2) == 1;
-	text = mce_env_str("MC_TCP_BIND_ADDRESS");
+	env->force_tcp = mc_env_on("MC_FORCE_TCP");
+	env->ipv6 = mc_env_on("MC_USE_IPV6");
+	env->legacy_binding = mc_env_on("MC_LEGACY_RPC_PORT_BINDING");
+	env->no_metacache = mc_env_on("MC_DISABLE_METACACHE");
+	env->proto_v1 = mc_env_int("MC_TCP_PROTO", 2, 1, 2) == 1;
+	text = mc_env_str("MC_TCP_BIND_ADDRESS");
 	if (text && strlen(text) < sizeof(env->bind_address))
 		strcpy(env->bind_address, text);
-	env->handshake_port = (int)mce_env_int("MC_HANDSHAKE_PORT", 12001, 1, 65535);
+	env->handshake_port = (int)mc_env_int("MC_HANDSHAKE_PORT", 12001, 1, 65535);
 	env->ask_ms = mce_handshake_ask_ms();
 	mce_port_range(&env->port_min, &env->port_max);
-	env->lanes = (unsigned)mce_env_int(
+	env->lanes = (unsigned)mc_env_int(
 		either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,
-		MCE_LANES_MAX);
-	env->io_threads = (unsigned)mce_env_int("MC_NUM_TCP_IO_THREADS", 0, 1, MCE_IO_MAX);
+		MCE_TCP_CONNS_MAX);
+	env->io_threads = (unsigned)mc_env_int("MC_NUM_TCP_IO_THREADS", 0, 1, MCE_IO_MAX);
 	env->progress_ms =
-		(uint64_t)mce_env_int("MC_TCP_PROGRESS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
-	env->status_ms = (uint64_t)mce_env_int("MC_TCP_STATUS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
+		(uint64_t)mc_env_int("MC_TCP_PROGRESS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
+	env->status_ms = (uint64_t)mc_env_int("MC_TCP_STATUS_TIMEOUT_SEC", 0, 1, 86400) * 1000;
 	env->refresh_ms =
-		(uint64_t)mce_env_int("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS", 0, 0, 86400) * 1000;
-	env->max_mr = (uint64_t)mce_env_int("MC_MAX_MR_SIZE", 1ll << 40, 1, INT64_MAX);
+		(uint64_t)mc_env_int("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS", 0, 0, 86400) * 1000;
+	env->max_mr = (uint64_t)mc_env_int("MC_MAX_MR_SIZE", 1ll << 40, 1, INT64_MAX);
 }
 
 void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX])

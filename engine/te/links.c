@@ -63,7 +63,7 @@ static json_t *nodes_json(const struct mce_te *te, const struct mce_peer *p)
 
 	for (unsigned i = 0; (node = mce_te_numa_node(te->numa, i)) >= 0; i++) {
 		snprintf(name, sizeof(name), "cpu:%d", node);
-		(void)json_object_set_new(nodes, name, json_integer((json_int_t)mce_peer_placed(p, i)));
+		(void)json_object_set_new(nodes, name, json_integer((json_int_t)mce_peer_on_numa_node(p, i)));
 	}
 	return nodes;
 }

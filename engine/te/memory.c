@@ -83,12 +83,12 @@ int mce_te_mem_describe(struct mce_te *te, char **ret_text)
 uint64_t mce_te_publish_deadline(struct mce_te *te)
 {
 	/* One wait for a server that is away is enough. */
-	return mce_meta_away(te->meta) ? mc_now_ns() : mc_deadline_ms(MCE_TE_ASK_MS);
+	return mcd_away(te->meta) ? mc_now_ns() : mc_deadline_ms(MCE_TE_ASK_MS);
 }
 
 int mce_te_published(struct mce_te *te, int r)
 {
-	if (!mce_meta_keeps(r))
+	if (!mcd_keeps(r))
 		return r;
 	mc_warn("engine", "the metadata server is out of reach, telling it later: %s segment=%s",
 		mc_err_detail(r), te->name);
@@ -98,13 +98,13 @@ int mce_te_published(struct mce_te *te, int r)
 int mce_te_mem_publish(struct mce_te *te, bool more)
 {
 	auto_free char *text = NULL;
-	char key[MCE_META_KEY_MAX];
+	char key[MCD_KEY_MAX];
 	int r;
 
 	r = mc_fork_check(te->fork_depth);
 	if (r < 0 || !te->meta)
 		return r;
-	r = mce_meta_key_segment(te->name, key);
+	r = mce_key_segment(te->name, key);
 	if (r < 0)
 		return r;
 	/* An older state must not arrive after a newer one. */
@@ -117,15 +117,15 @@ int mce_te_mem_publish(struct mce_te *te, bool more)
 	if (r < 0)
 		return r;
 	te->removed = false;
-	return mce_te_published(te, mce_meta_publish(te->meta, key, text, mce_te_publish_deadline(te)));
+	return mce_te_published(te, mcd_publish(te->meta, key, text, mce_te_publish_deadline(te)));
 }
 
 static void unpublish_locked(struct mce_te *te, uint64_t deadline)
 {
-	char key[MCE_META_KEY_MAX];
+	char key[MCD_KEY_MAX];
 
-	if (mce_meta_key_segment(te->name, key) == 0)
-		(void)mce_meta_unpublish(te->meta, key, deadline);
+	if (mce_key_segment(te->name, key) == 0)
+		(void)mcd_unpublish(te->meta, key, deadline);
 	(void)mce_rpc_meta_unpublish(te->meta, te->name, deadline);
 }
 
@@ -258,7 +258,7 @@ static int add_user(struct mce_te *te, void *addr, size_t len, const char *locat
 	struct mce_mr_attr attr = {
 		.base = addr, .len = len, .fd = -1,
 		.access = remote ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0,
-		.place = mce_te_location_place(te->numa, location),
+		.place = mce_te_location_numa_index(te->numa, location),
 	};
 
 	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)

@@ -14,7 +14,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
-#include "engine/env.h"
+#include "common/env.h"
 #include "engine/te/te_i.h"
 
 #define LOG "te.metric"
@@ -129,14 +129,14 @@ int mce_te_metric_open(struct mce_te *te, struct mce_te_metric **ret)
 	struct mce_te_metric *m;
 	int r;
 
-	if (!mce_env_on("MC_TE_METRIC"))
+	if (!mc_env_on("MC_TE_METRIC"))
 		return 0;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return mc_fail(-ENOMEM, "no memory for metrics");
 	m->te = te;
 	m->every_ms =
-		(uint64_t)mce_env_int("MC_TE_METRIC_INTERVAL_SECONDS", 5, 1, 86400) * 1000;
+		(uint64_t)mc_env_int("MC_TE_METRIC_INTERVAL_SECONDS", 5, 1, 86400) * 1000;
 	m->last_ns = mc_now_ns();
 	r = mc_stop_init(&m->stop);
 	if (r == 0) {
@@ -178,8 +178,8 @@ static const char *level_of(const char *name)
 
 static void log_once(void)
 {
-	const char *level = mce_env_str("MC_LOG_LEVEL"), *dir = mce_env_str("MC_LOG_DIR");
-	bool metric = mce_env_on("MC_TE_METRIC");
+	const char *level = mc_env_str("MC_LOG_LEVEL"), *dir = mc_env_str("MC_LOG_DIR");
+	bool metric = mc_env_on("MC_TE_METRIC");
 	struct mc_log_conf conf = { .dir = dir, .max_file_size = 1ull << 30, .max_files = 8 };
 	char levels[64];
 	int r;

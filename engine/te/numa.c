@@ -25,15 +25,15 @@
 struct mce_te_numa {
 	hwloc_topology_t top;	/* NULL: not loaded */
 	unsigned n;		/* places, 0: memory is all alike */
-	int node[MCE_PLACES_MAX];	/* of each place, by the system's number */
-	char cpus[MCE_PLACES_MAX][CPUS_TEXT];
-	const char *list[MCE_PLACES_MAX];
+	int node[MCE_NUMA_MAX];	/* of each place, by the system's number */
+	char cpus[MCE_NUMA_MAX][CPUS_TEXT];
+	const char *list[MCE_NUMA_MAX];
 };
 
 static void add_node(struct mce_te_numa *numa, hwloc_obj_t node)
 {
 	/* A node without processors is no place for a thread: memory alone. */
-	if (numa->n == MCE_PLACES_MAX || hwloc_bitmap_iszero(node->cpuset))
+	if (numa->n == MCE_NUMA_MAX || hwloc_bitmap_iszero(node->cpuset))
 		return;
 	if (hwloc_bitmap_list_snprintf(numa->cpus[numa->n], CPUS_TEXT, node->cpuset) >= CPUS_TEXT)
 		return;
@@ -91,7 +91,7 @@ void mce_te_numa_close(struct mce_te_numa *numa)
 	free(numa);
 }
 
-int mce_te_numa_place(const struct mce_te_numa *numa, int node)
+int mce_te_numa_index(const struct mce_te_numa *numa, int node)
 {
 	for (unsigned i = 0; numa && i < numa->n; i++)
 		if (numa->node[i] == node)
@@ -115,7 +115,7 @@ int mce_te_numa_here(const struct mce_te_numa *numa)
 	return -1;
 }
 
-unsigned mce_te_location_place(const struct mce_te_numa *numa, const char *location)
+unsigned mce_te_location_numa_index(const struct mce_te_numa *numa, const char *location)
 {
 	char *end;
 	long node;
@@ -124,7 +124,7 @@ unsigned mce_te_location_place(const struct mce_te_numa *numa, const char *locat
 	if (!location || strncmp(location, "cpu:", 4) || location[4] < '0' || location[4] > '9')
 		return 0;
 	node = strtol(location + 4, &end, 10);
-	place = *end || node > INT_MAX ? -ENOENT : mce_te_numa_place(numa, (int)node);
+	place = *end || node > INT_MAX ? -ENOENT : mce_te_numa_index(numa, (int)node);
 	return place < 0 ? 0 : (unsigned)place + 1;
 }
 
@@ -144,7 +144,7 @@ static int place_of(void *arg, const void *addr, uint64_t len)
 	if (syscall(SYS_move_pages, 0, (unsigned long)count, at, NULL, node, 0))
 		return -errno == -ENODATA ? -EIO : -errno;
 	for (unsigned i = 0; i < count; i++) {
-		int here = node[i] < 0 ? -ENODATA : mce_te_numa_place(numa, node[i]);
+		int here = node[i] < 0 ? -ENODATA : mce_te_numa_index(numa, node[i]);
 
 		if (here == -ENODATA || here == place)
 			continue;

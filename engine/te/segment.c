@@ -115,11 +115,11 @@ static int ask_peer(struct mce_te *te, const char *name, uint64_t deadline, char
 
 static int ask_server(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
 {
-	char key[MCE_META_KEY_MAX];
+	char key[MCD_KEY_MAX];
 	int r;
 
-	r = mce_meta_key_segment(name, key);
-	return r < 0 ? r : mce_meta_get(te->meta, key, ret, server_by(deadline));
+	r = mce_key_segment(name, key);
+	return r < 0 ? r : mcd_get(te->meta, key, ret, server_by(deadline));
 }
 
 /* Upstream's nodes of before 0.3.13 do not say where their data port is, but their handshake service is on

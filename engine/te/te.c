@@ -216,8 +216,8 @@ static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
 
 	if (conf->nic_filter && *conf->nic_filter && !(te->nic_filter = strdup(conf->nic_filter)))
 		return -ENOMEM;
-	if (!mce_meta_is_p2p(conf->metadata))
-		r = mce_meta_open(conf->metadata, &te->meta);
+	if (!mcd_is_p2p(conf->metadata))
+		r = mcd_open(conf->metadata, &te->meta);
 	if (r == 0)
 		r = open_handshake(te, conf);
 	if (r == 0)
@@ -281,7 +281,7 @@ void mce_te_close(struct mce_te *te)
 	mce_engine_close(te->engine);
 	mce_te_batches_free(te);
 	mce_te_numa_close(te->numa);
-	mce_meta_close(te->meta);
+	mcd_close(te->meta);
 	mce_te_work_done(&te->work);
 	mce_te_inbox_done(&te->inbox);
 	mce_topo_free(te->topo);

@@ -15,11 +15,12 @@
 #include <mooncake/mce_te.h>
 
 #include "common/list.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/engine_i.h"
-#include "engine/meta/handshake.h"
-#include "engine/meta/meta.h"
-#include "engine/meta/segdesc.h"
+#include "engine/upstream/handshake.h"
+#include "engine/upstream/rpc_meta.h"
+#include "meta/meta.h"
+#include "engine/upstream/segdesc.h"
 
 /* Asking a metadata server; a peer, too, unless connecting to it may take longer. */
 #define MCE_TE_ASK_MS MCE_HANDSHAKE_ANSWER_MS
@@ -59,11 +60,11 @@ void mce_te_numa_close(struct mce_te_numa *numa);	/* NULL is fine */
 void mce_te_numa_conf(struct mce_te_numa *numa, struct mce_conf *conf);
 /* The node of a place and the place of a node, -ENOENT. */
 int mce_te_numa_node(const struct mce_te_numa *numa, unsigned place);
-int mce_te_numa_place(const struct mce_te_numa *numa, int node);
+int mce_te_numa_index(const struct mce_te_numa *numa, int node);
 /* The node that the calling thread is on; -1 when there is but one. */
 int mce_te_numa_here(const struct mce_te_numa *numa);
 /* For mce_mr_attr.place: that of "cpu:N"; 0 for all other locations. */
-unsigned mce_te_location_place(const struct mce_te_numa *numa, const char *location);
+unsigned mce_te_location_numa_index(const struct mce_te_numa *numa, const char *location);
 /* Have pages that come from now on come from @node, as long as it has some; -1: from anywhere. */
 void mce_te_numa_bind(struct mce_te_numa *numa, void *addr, size_t len, int node);
 
@@ -342,7 +343,7 @@ struct mce_te {
 	struct mce_te_numa *numa;
 	struct mce_engine *engine;
 	struct mce_peer *self;	/* kept, with its counts */
-	struct mce_meta *meta;	/* NULL with P2PHANDSHAKE */
+	struct mcd_client *meta;	/* NULL with P2PHANDSHAKE */
 	struct mce_handshake *handshake;
 	struct mce_te_metric *metric;	/* NULL: nobody asked for it */
 	char host[MC_ADDR_MAX];	/* advertised */

@@ -200,7 +200,7 @@ static int find_nodes(struct found *f)
 
 /* ---- the matrix -------------------------------------------------------------------------------- */
 
-static void put(struct mce_topo_place *p, unsigned nic, bool preferred)
+static void put(struct mce_topo_location *p, unsigned nic, bool preferred)
 {
 	/* Preferred ones come first, so all of them are put before the others. */
 	p->nic[p->preferred + p->others] = (unsigned char)nic;
@@ -212,12 +212,12 @@ static void put(struct mce_topo_place *p, unsigned nic, bool preferred)
 
 static int add_node(struct found *f, int node)
 {
-	struct mce_topo_place *p;
+	struct mce_topo_location *p;
 	char name[64];
 	int r;
 
 	snprintf(name, sizeof(name), "cpu:%d", node);
-	r = mce_topo_place_add(f->t, name, &p);
+	r = mce_topo_location_add(f->t, name, &p);
 	if (r < 0)
 		return r;
 	for (int pass = 1; pass >= 0; pass--)
@@ -230,12 +230,12 @@ static int add_node(struct found *f, int node)
 static int add_gpu(struct found *f, unsigned gpu)
 {
 	unsigned near = 0, on_node = 0;
-	struct mce_topo_place *p;
+	struct mce_topo_location *p;
 	char name[64], path[512], way[PATH_MAX];
 	int node, r;
 
 	snprintf(name, sizeof(name), "cuda:%u", gpu);
-	r = mce_topo_place_add(f->t, name, &p);
+	r = mce_topo_location_add(f->t, name, &p);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", f->bus[gpu]);

@@ -53,12 +53,12 @@ int mce_topo_nic_add(struct mce_topo *t, const char *name)
 	return (int)t->nnics++;
 }
 
-int mce_topo_place_add(struct mce_topo *t, const char *name, struct mce_topo_place **ret)
+int mce_topo_location_add(struct mce_topo *t, const char *name, struct mce_topo_location **ret)
 {
-	struct mce_topo_place *more;
+	struct mce_topo_location *more;
 
-	if (t->nplaces == MCE_TOPO_PLACES_MAX)
-		return mc_fail(-MC_ELIMIT, "more than %u locations", MCE_TOPO_PLACES_MAX);
+	if (t->nplaces == MCE_TOPO_LOCATIONS_MAX)
+		return mc_fail(-MC_ELIMIT, "more than %u locations", MCE_TOPO_LOCATIONS_MAX);
 	if (strlen(name) >= sizeof(more->name))
 		return mc_fail(-EINVAL, "the name of a location is too long");
 	more = realloc(t->place, (t->nplaces + 1) * sizeof(*more));
@@ -89,7 +89,7 @@ bool mce_topo_listed(const char *list, const char *name)
 
 /* ---- JSON in ----------------------------------------------------------------------------------- */
 
-static int parse_list(struct mce_topo *t, struct mce_topo_place *p, const json_t *list, bool preferred)
+static int parse_list(struct mce_topo *t, struct mce_topo_location *p, const json_t *list, bool preferred)
 {
 	size_t i;
 	json_t *v;
@@ -116,7 +116,7 @@ static int parse_list(struct mce_topo *t, struct mce_topo_place *p, const json_t
 
 static int parse_matrix(struct mce_topo *t, json_t *root)
 {
-	struct mce_topo_place *p;
+	struct mce_topo_location *p;
 	const char *name;
 	json_t *v;
 	int r;
@@ -126,7 +126,7 @@ static int parse_matrix(struct mce_topo *t, json_t *root)
 	json_object_foreach(root, name, v) {
 		if (!*name || !json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > 2)
 			return mc_fail(-EINVAL, "topology: %s has not two lists of devices", name);
-		r = mce_topo_place_add(t, name, &p);
+		r = mce_topo_location_add(t, name, &p);
 		if (r == 0)
 			r = parse_list(t, p, json_array_get(v, 0), true);
 		if (r == 0 && json_array_size(v) == 2)
@@ -191,7 +191,7 @@ int mce_topo_json(const struct mce_topo *t, const char *filter, char **ret)
 	if (!root)
 		return -ENOMEM;
 	for (unsigned i = 0; i < t->nplaces; i++) {
-		const struct mce_topo_place *p = &t->place[i];
+		const struct mce_topo_location *p = &t->place[i];
 		json_t *both = json_array();
 
 		(void)json_array_append_new(both, list_json(t, p->nic, p->preferred, filter));

@@ -6,10 +6,10 @@
 #include "engine/topo/topo.h"
 
 #define MCE_TOPO_NICS_MAX 256u
-#define MCE_TOPO_PLACES_MAX 1024u
+#define MCE_TOPO_LOCATIONS_MAX 1024u
 
 /* A location and how it likes the devices. */
-struct mce_topo_place {
+struct mce_topo_location {
 	char name[64];
 	unsigned char nic[MCE_TOPO_NICS_MAX];	/* indexes: preferred ones, then the others */
 	unsigned preferred, others;
@@ -18,12 +18,12 @@ struct mce_topo_place {
 struct mce_topo {
 	unsigned nnics, nplaces;
 	struct mce_topo_nic *nic;
-	struct mce_topo_place *place;
+	struct mce_topo_location *place;
 };
 
 /* The index of a device, added when it is new; -ENOMEM, -MC_ELIMIT. */
 int mce_topo_nic_add(struct mce_topo *t, const char *name);
-int mce_topo_place_add(struct mce_topo *t, const char *name, struct mce_topo_place **ret);
+int mce_topo_location_add(struct mce_topo *t, const char *name, struct mce_topo_location **ret);
 /* Is @name in the comma list?  NULL and "" list nothing. */
 bool mce_topo_listed(const char *list, const char *name);
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "common/metrics.h"
-#include "mcfs/ahead.h"
+#include "mcfs/read/ahead.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
-#include "mcfs/stream.h"
+#include "mcfs/control/stream.h"
 
 MC_COUNTER(bytes_written, "mcfs_written_bytes_total", "", "bytes taken from writers")
 
@@ -82,7 +82,7 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 static uint64_t place_of(const struct mcfs_op *op, const struct fuse_file_info *fi, off_t offset)
 {
 	if ((fi->flags & O_APPEND) && !fi->writepage &&
-	    mcfs_inode_is_missized(&op->fs->inodes, op->in))
+	    mcfs_inode_is_kernel_size_stale(&op->fs->inodes, op->in))
 		return MCFS_AT_THE_END;
 	return (uint64_t)offset;
 }

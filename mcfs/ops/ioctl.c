@@ -12,7 +12,7 @@
 
 #include "common/err.h"
 #include "mcfs/handle.h"
-#include "mcfs/lane.h"
+#include "mcfs/control/local_service.h"
 #include "mcfs/ops/ops.h"
 #include <mooncake/mcfs_ioctl.h>
 
@@ -59,7 +59,7 @@ static int pins_of(struct call *c, struct mcn_pins **ret)
 	int r;
 
 	if (!now) {
-		r = mcn_pins_new(mcfs_lane_node(c->op->fs), &mine);
+		r = mcn_pins_new(mcfs_service_inode(c->op->fs), &mine);
 		if (r < 0)
 			return r;
 		if (__atomic_compare_exchange_n(&c->h->pins, &now, mine, false, __ATOMIC_ACQ_REL,
@@ -76,7 +76,7 @@ static int pins_of(struct call *c, struct mcn_pins **ret)
 
 static int do_info(struct call *c)
 {
-	struct mcn *n = mcfs_lane_node(c->op->fs);
+	struct mcn *n = mcfs_service_inode(c->op->fs);
 	struct mcfs_ioc_info *a = c->arg;
 	const char *addr = mcn_address(n);
 	struct mcn_counts counts;
@@ -100,7 +100,7 @@ static int do_info(struct call *c)
 	return 0;
 }
 
-static void fill_extent(struct mcfs_ioc_extent *a, const struct mcn_place *p)
+static void fill_extent(struct mcfs_ioc_extent *a, const struct mcn_extent *p)
 {
 	*a = (struct mcfs_ioc_extent){
 		.version = MCFS_IOC_VERSION, .segment = p->segment, .offset = p->offset,
@@ -111,7 +111,7 @@ static void fill_extent(struct mcfs_ioc_extent *a, const struct mcn_place *p)
 /* The file's object lies elsewhere: bring it here, if it is still the key's. */
 static int fetch_extent(struct call *c, struct mcfs_ioc_extent *a, uint64_t generation)
 {
-	struct mcn_place place;
+	struct mcn_extent place;
 	struct mcn_pins *pins;
 	struct mcfs_key key;
 	int r = pins_of(c, &pins);
@@ -151,7 +151,7 @@ static int do_extent(struct call *c)
 	r = info->size ? mcfs_object_offset(c->h->object, &offset) : 0;
 	if (r < 0)
 		return fetch_extent(c, a, info->generation);
-	fill_extent(a, &(struct mcn_place){
+	fill_extent(a, &(struct mcn_extent){
 		.offset = offset, .size = info->size, .generation = info->generation,
 		.crc32c = info->crc32c,
 	});
@@ -214,10 +214,10 @@ static int begin_io(struct call *c, const struct mcfs_ioc_io *a, void **ret_hold
 		.len = a->len,
 	};
 
-	r = mcn_io_begin(mcfs_lane_node(c->op->fs), &io, ret_hold, ret);
+	r = mcn_io_begin(mcfs_service_inode(c->op->fs), &io, ret_hold, ret);
 	if (r < 0 || mcfs_op_claim(c->op, MCFS_FOR_GOOD))
 		return r;
-	mcn_io_end(mcfs_lane_node(c->op->fs), *ret_hold);
+	mcn_io_end(mcfs_service_inode(c->op->fs), *ret_hold);
 	return -EINTR;
 }
 
@@ -239,7 +239,7 @@ static int do_get(struct call *c)
 		return r;
 	n = mcs_get_range(c->op->fs->store, (struct mcs_key){ a->key, a->key_len }, a->offset, &iov,
 			  1, mcfs_op_left_ms(c->op));
-	mcn_io_end(mcfs_lane_node(c->op->fs), hold);
+	mcn_io_end(mcfs_service_inode(c->op->fs), hold);
 	if (n < 0)
 		return (int)n;
 	a->len = (uint64_t)n;
@@ -277,7 +277,7 @@ static int do_put(struct call *c)
 		return r;
 	r = mcs_put(c->op->fs->store, (struct mcs_key){ a->key, a->key_len }, &iov, 1, &opts,
 		    mcfs_op_left_ms(c->op));
-	mcn_io_end(mcfs_lane_node(c->op->fs), hold);
+	mcn_io_end(mcfs_service_inode(c->op->fs), hold);
 	return r;
 }
 
@@ -307,7 +307,7 @@ static int do_prefetch(struct call *c)
 		r = -EINVAL;
 	if (r == 0)
 		r = may_read(c);
-	return r < 0 ? r : mcn_prefetch(mcfs_lane_node(c->op->fs),
+	return r < 0 ? r : mcn_prefetch(mcfs_service_inode(c->op->fs),
 					(struct mcs_key){ a->key, a->key_len },
 					mcfs_op_left_ms(c->op));
 }
@@ -315,7 +315,7 @@ static int do_prefetch(struct call *c)
 static int do_pin(struct call *c)
 {
 	struct mcfs_ioc_pin *a = c->arg;
-	struct mcn_place place;
+	struct mcn_extent place;
 	struct mcn_pins *pins;
 	int r = check_key(a->version, a->key_len);
 
@@ -352,7 +352,7 @@ static int do_buffers(struct call *c)
 	struct mcfs_ioc_buffers *a = c->arg;
 
 	a->version = MCFS_IOC_VERSION;
-	a->n = mcn_buffers(mcfs_lane_node(c->op->fs), c->op->ctx.uid, info, MCFS_IOC_BUFFERS_MAX);
+	a->n = mcn_buffers(mcfs_service_inode(c->op->fs), c->op->ctx.uid, info, MCFS_IOC_BUFFERS_MAX);
 	for (uint32_t i = 0; i < a->n; i++) {
 		a->buffer[i].token = info[i].token;
 		a->buffer[i].size = info[i].size;

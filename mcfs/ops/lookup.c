@@ -10,7 +10,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
-#include "mcfs/lane.h"
+#include "mcfs/control/local_service.h"
 #include "mcfs/ops/ops.h"
 
 static bool is_missing(int err)
@@ -221,7 +221,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
 		return;
 	if (!op.in && parent == MCFS_CONTROL_SEGMENTS) {
-		mcfs_lane_lookup_segment(&op, name);
+		mcfs_service_lookup_segment(&op, name);
 		return;
 	}
 	if (mcfs_is_view(&op, parent)) {

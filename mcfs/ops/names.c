@@ -9,7 +9,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
-#include "mcfs/hold.h"
+#include "mcfs/write/hold.h"
 #include "mcfs/ops/ops.h"
 
 static int child_dir_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,

@@ -10,12 +10,12 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "mcfs/ahead.h"
-#include "mcfs/book.h"
+#include "mcfs/read/ahead.h"
+#include "mcfs/life/handoff.h"
 #include "mcfs/handle.h"
-#include "mcfs/lane.h"
+#include "mcfs/control/local_service.h"
 #include "mcfs/ops/ops.h"
-#include "mcfs/stream.h"
+#include "mcfs/control/stream.h"
 
 /* How old the pool's word on the largest object may be. */
 #define LIMIT_AGE_MS 1000
@@ -36,7 +36,7 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 		return;
 	if (mcs_pool_stat(fs->store, &pool, ms < LIMIT_AGE_MS ? ms : LIMIT_AGE_MS) < 0)
 		return;
-	mcfs_carrier_set_capacity(fs->versions.carrier, pool.capacity);
+	mcfs_writeback_pool_set_capacity(fs->versions.carrier, pool.capacity);
 	/* Without memory in the pool the put is what says so. */
 	max = pool.largest_put && pool.largest_put < MCFS_SIZE_MAX ? pool.largest_put :
 		MCFS_SIZE_MAX;
@@ -231,7 +231,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 		goto out;
 	/* Looked up by its name alone, it has the size of what somebody else is writing. */
 	if (!in->info.generation)
-		mcfs_inode_set_missized(&fs->inodes, in);
+		mcfs_inode_set_kernel_size_stale(&fs->inodes, in);
 	args.key = p->key->data;
 	args.len = p->key->len;
 	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
@@ -278,7 +278,7 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_open, ino, NULL))
 		return;
 	if (!op.in && mcfs_is_segment(ino)) {
-		mcfs_lane_open_segment(&op, ino, fi);
+		mcfs_service_open_segment(&op, ino, fi);
 		return;
 	}
 	r = op.in ? open_object(&op, op.in, fi->flags, &h) : open_control(&op, ino, fi->flags, &h);
@@ -420,7 +420,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 	mcfs_fill_open_entry(op.fs, in, h->writer, &e);
 	/* This inode is the descriptor's alone: what the kernel knows of it, it has done itself. */
 	e.attr_timeout = (double)mcfs_live(&op.fs->conf.attr_timeout) / 1000;
-	fi->fh = mcfs_book() ? h->number : (uintptr_t)h;
+	fi->fh = mcfs_handoff() ? h->number : (uintptr_t)h;
 	set_io_flags(op.fs, fi, h->type != MCFS_WRITE);
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
 		/* Nobody has got the descriptor: the file was never created. */

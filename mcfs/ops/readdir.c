@@ -17,8 +17,8 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "mcfs/handle.h"
-#include "mcfs/lane.h"
-#include "mcfs/near.h"
+#include "mcfs/control/local_service.h"
+#include "mcfs/read/local_objects.h"
 #include "mcfs/ops/ops.h"
 
 struct entry {
@@ -48,7 +48,7 @@ struct mcfs_dir {
 	bool nothing;
 	/* both NULL: not begun, or at its end */
 	mcs_list_t *list;
-	struct mcfs_near_list *near;
+	struct mcfs_local_list *near;
 	bool begun;
 	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
 	uint64_t next;		/* index of the next entry of the stream */
@@ -74,7 +74,7 @@ static void free_entries(struct entry *e, size_t n)
 static void close_lists(struct mcfs_dir *d)
 {
 	mcs_list_close(d->list);
-	mcfs_near_close(d->near);
+	mcfs_local_list_close(d->near);
 	d->list = NULL;
 	d->near = NULL;
 }
@@ -226,7 +226,7 @@ static int begin(struct mcfs_op *op, struct mcfs_dir *d)
 	int r = d->pending_too ? collect_pending(op->fs, d) : 0;
 
 	if (r == 0 && d->local)
-		r = mcfs_near_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->near);
+		r = mcfs_local_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->near);
 	else if (r == 0 && !d->nothing)
 		r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->list);
 	if (r == 0)
@@ -243,7 +243,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 	if (r < 0)
 		return r;
 	while (d->list || d->near) {
-		r = d->near ? mcfs_near_next(d->near, &e, d->left_ms) :
+		r = d->near ? mcfs_local_list_next(d->near, &e, d->left_ms) :
 			mcs_list_next(d->list, &e, d->left_ms);
 		if (r < 0)
 			return r;
@@ -442,7 +442,7 @@ static int fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 static const char *control_name(const struct mcfs *fs, fuse_ino_t dir, unsigned i, uint64_t *ret_ino)
 {
 	if (dir == MCFS_CONTROL_SEGMENTS)
-		return mcfs_lane_segment_name(fs, i, ret_ino);
+		return mcfs_service_segment_name(fs, i, ret_ino);
 	/* Of prefixes there is no end. */
 	return dir == MCFS_CONTROL_PREFIX ? NULL : mcfs_control_name(fs, i, ret_ino);
 }

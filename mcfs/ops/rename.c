@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
-#include "mcfs/hold.h"
+#include "mcfs/write/hold.h"
 #include "mcfs/ops/ops.h"
 
 struct renaming {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "mcfs/handle.h"
-#include "mcfs/near.h"
+#include "mcfs/read/local_objects.h"
 #include "mcfs/ops/ops.h"
 
 bool mcfs_is_view(const struct mcfs_op *op, fuse_ino_t ino)
@@ -42,7 +42,7 @@ static int belongs(struct mcfs_op *op, fuse_ino_t parent, const struct mcfs_key 
 	}
 	if (parent != MCFS_CONTROL_LOCAL)
 		return 0;
-	r = mcfs_near(op->fs->store, &k, 1, &here, mcfs_op_left_ms(op));
+	r = mcfs_local_objects(op->fs->store, &k, 1, &here, mcfs_op_left_ms(op));
 	return r < 0 ? r : here ? 0 : -ENOENT;
 }
 

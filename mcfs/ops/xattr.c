@@ -12,7 +12,7 @@
 #include <sys/xattr.h>
 
 #include "common/err.h"
-#include "common/options.h"
+#include "common/options/options.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 

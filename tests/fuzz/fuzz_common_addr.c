@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/fault.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

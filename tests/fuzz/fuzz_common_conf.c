@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/options_i.h"
+#include "common/options/options_i.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

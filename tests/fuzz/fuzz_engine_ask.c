@@ -18,10 +18,10 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
-#include "engine/tcp_wire.h"
-#include "engine/upstream_wire.h"
+#include "engine/tcp/tcp_wire.h"
+#include "engine/upstream/upstream_wire.h"
 
 #define LEN 4096u
 #define GUARD 4096u

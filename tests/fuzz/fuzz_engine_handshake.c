@@ -15,8 +15,8 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/net.h"
-#include "engine/meta/handshake.h"
+#include "common/net/net.h"
+#include "engine/upstream/handshake.h"
 
 #define HOST "127.0.0.1"
 #define LIMIT_MS 20000

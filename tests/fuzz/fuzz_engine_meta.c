@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/meta/meta_i.h"
-#include "engine/meta/redis_i.h"
+#include "engine/upstream/rpc_meta.h"
+#include "meta/meta_i.h"
+#include "meta/redis_i.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,13 +25,13 @@ static void etcd(const char *text, size_t size)
 	char *value = NULL;
 	int64_t n = 0;
 
-	if (mce_etcd_range_decode(text, size, &value, &n) == 0)
+	if (mcd_etcd_range_decode(text, size, &value, &n) == 0)
 		check(strlen(value) <= size);
 	free(value);
-	if (mce_etcd_grant_decode(text, size, &n) == 0)
+	if (mcd_etcd_grant_decode(text, size, &n) == 0)
 		check(n != 0);
-	(void)mce_etcd_keepalive_decode(text, size, &n);
-	if (mce_etcd_token_decode(text, size, &value) == 0) {
+	(void)mcd_etcd_keepalive_decode(text, size, &n);
+	if (mcd_etcd_token_decode(text, size, &value) == 0) {
 		/* it becomes a line of a header */
 		if (!*value || strpbrk(value, "\r\n"))
 			abort();
@@ -50,10 +51,10 @@ static void redis(const char *p, size_t size)
 	check(reader != NULL);
 	for (size_t at = size ? 1 : 0; r == 0 && at < size; at += n) {
 		n = size - at < step ? size - at : step;
-		r = mce_redis_feed(reader, &total, p + at, n, &reply);
+		r = mcd_redis_feed(reader, &total, p + at, n, &reply);
 	}
 	check((r == 1) == (reply != NULL));
-	if (reply && mce_redis_value(reply, "server", "key", &text) == 0)
+	if (reply && mcd_redis_value(reply, "server", "key", &text) == 0)
 		check(strlen(text) < size);
 	free(text);
 	freeReplyObject(reply);
@@ -65,10 +66,10 @@ static void base64(const char *s)
 	char *plain, *again;
 	size_t len;
 
-	if (mce_base64_decode(s, &plain, &len) < 0)
+	if (mcd_base64_decode(s, &plain, &len) < 0)
 		return;
 	check(len <= strlen(s) / 4 * 3);
-	again = mce_base64_encode(plain, len);
+	again = mcd_base64_encode(plain, len);
 	/* The bits that do not count may have been others. */
 	check(again && strlen(again) == strlen(s));
 	free(again);
@@ -77,25 +78,25 @@ static void base64(const char *s)
 
 static void connection(const char *s)
 {
-	struct mce_redis_where where;
-	struct mce_meta *m;
+	struct mcd_redis_where where;
+	struct mcd_client *m;
 
-	if (mce_meta_open(s, &m) == 0)
-		mce_meta_close(m);
-	if (mce_redis_where_parse(s, &where) == 0) {
+	if (mcd_open(s, &m) == 0)
+		mcd_close(m);
+	if (mcd_redis_where_parse(s, &where) == 0) {
 		check(*where.addr && where.db >= 0 && where.db <= 255);
-		mce_redis_where_done(&where);
+		mcd_redis_where_done(&where);
 	}
 }
 
 static void names(const char *s)
 {
-	char key[MCE_META_KEY_MAX];
+	char key[MCD_KEY_MAX];
 
-	if (mce_meta_key_segment(s, key) == 0)
-		check(strlen(key) < MCE_META_KEY_MAX && !strncmp(key, "mooncake/", 9));
-	if (mce_meta_key_rpc(s, key) == 0)
-		check(strlen(key) < MCE_META_KEY_MAX && !strncmp(key, "mooncake/", 9));
+	if (mce_key_segment(s, key) == 0)
+		check(strlen(key) < MCD_KEY_MAX && !strncmp(key, "mooncake/", 9));
+	if (mce_key_rpc(s, key) == 0)
+		check(strlen(key) < MCD_KEY_MAX && !strncmp(key, "mooncake/", 9));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

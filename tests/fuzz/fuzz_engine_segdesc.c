@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/meta/segdesc.h"
+#include "engine/upstream/segdesc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

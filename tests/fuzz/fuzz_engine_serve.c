@@ -20,7 +20,7 @@
 
 #include "common/clock.h"
 #include "engine/mce.h"
-#include "engine/tcp_wire.h"
+#include "engine/tcp/tcp_wire.h"
 
 #ifndef FUZZ_UPSTREAM
 #define FUZZ_UPSTREAM 0

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "engine/map_wire.h"
-#include "engine/upstream_wire.h"
+#include "engine/shm/map_wire.h"
+#include "engine/upstream/upstream_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

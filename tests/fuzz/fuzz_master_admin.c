@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "master/admin_json.h"
+#include "master/admin/admin_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
-#include "proto/meta_store_i.h"
+#include "meta/server_store_i.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,7 +24,7 @@ static void check(int ok)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct mc_log_conf quiet = { .levels = "err" };
-	struct mcp_meta_store *s;
+	struct mcd_store *s;
 	size_t n, len;
 	char path[64], *text;
 	int fd;
@@ -33,18 +33,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fd = memfd_create("journal", MFD_CLOEXEC);
 	check(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (mcp_meta_store_open(path, 1 << 30, &s) == 0) {
+	if (mcd_store_open(path, 1 << 30, &s) == 0) {
 		n = s->n;
-		mcp_meta_store_close(s);
-		check(mcp_meta_store_open(path, 1 << 30, &s) == 0);
+		mcd_store_close(s);
+		check(mcd_store_open(path, 1 << 30, &s) == 0);
 		check(s->n == n);
-		check(mcp_meta_store_put(s, "one more", "text", 4, 0, false) >= 0);
-		mcp_meta_store_close(s);
-		check(mcp_meta_store_open(path, 1 << 30, &s) == 0);
-		check(mcp_meta_store_get(s, "one more", &text, &len) == 0);
+		check(mcd_store_put(s, "one more", "text", 4, 0, false) >= 0);
+		mcd_store_close(s);
+		check(mcd_store_open(path, 1 << 30, &s) == 0);
+		check(mcd_store_get(s, "one more", &text, &len) == 0);
 		check(len == 4 && !memcmp(text, "text", 5));
 		free(text);
-		mcp_meta_store_close(s);
+		mcd_store_close(s);
 	}
 	close(fd);
 	return 0;

@@ -18,7 +18,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
 
@@ -157,7 +157,7 @@ static void check_frames(const uint8_t *p, size_t len)
 	}
 }
 
-static void say_hello(int fd, enum mcp_lane lane)
+static void say_hello(int fd, enum mcp_channel lane)
 {
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
@@ -187,7 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (fd < 0)
 		abort();
 	if (data[0] & 1)
-		say_hello(fd, data[0] & 2 ? MCP_LANE_HEARTBEAT : MCP_LANE_CONTROL);
+		say_hello(fd, data[0] & 2 ? MCP_CHANNEL_HEARTBEAT : MCP_CHANNEL_CONTROL);
 	first = data[0] & 4 ? (size - 1) / 2 : 0;
 	send_bytes(fd, data + 1, first);
 	send_bytes(fd, data + 1 + first, size - 1 - first);

@@ -23,7 +23,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
 
 #define FLIGHT 8u

@@ -21,11 +21,12 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
-#include "engine/meta/handshake.h"
-#include "engine/meta/meta.h"
-#include "engine/meta/segdesc.h"
+#include "engine/upstream/handshake.h"
+#include "engine/upstream/rpc_meta.h"
+#include "meta/meta.h"
+#include "engine/upstream/segdesc.h"
 
 #define WORDS 131073u
 #define BLOCK (8ull * WORDS)
@@ -121,15 +122,15 @@ static void describe(struct mce_engine *e, const char *name, const char *mem, ui
 static void publish(const char *conn, const char *name, int port)
 {
 	struct mce_rpc_meta rpc = { .host = "127.0.0.1", .port = port };
-	char key[MCE_META_KEY_MAX];
-	struct mce_meta *m;
+	char key[MCD_KEY_MAX];
+	struct mcd_client *m;
 	int r;
 
-	r = mce_meta_open(conn, &m);
+	r = mcd_open(conn, &m);
 	if (r == 0)
-		r = mce_meta_key_segment(name, key);
+		r = mce_key_segment(name, key);
 	if (r == 0)
-		r = mce_meta_publish(m, key, own_text, SECONDS(10));
+		r = mcd_publish(m, key, own_text, SECONDS(10));
 	if (r == 0)
 		r = mce_rpc_meta_publish(m, name, &rpc, SECONDS(10));
 	if (r < 0)
@@ -138,24 +139,24 @@ static void publish(const char *conn, const char *name, int port)
 
 static char *lookup(const char *conn, const char *name)
 {
-	char host[MC_ADDR_MAX], key[MCE_META_KEY_MAX], *text = NULL;
-	struct mce_meta *m;
+	char host[MC_ADDR_MAX], key[MCD_KEY_MAX], *text = NULL;
+	struct mcd_client *m;
 	int port, r;
 
-	if (mce_meta_is_p2p(conn)) {
+	if (mcd_is_p2p(conn)) {
 		r = mc_addr_split(name, host, sizeof(host), -1, &port);
 		if (r == 0)
 			r = mce_handshake_call(host, port, MCE_HANDSHAKE_METADATA,
 					       "{\"name\":\"interop\",\"protocol\":\"tcp\",\"buffers\":[]}",
 					       SECONDS(10), &text);
 	} else {
-		r = mce_meta_open(conn, &m);
+		r = mcd_open(conn, &m);
 		if (r == 0)
-			r = mce_meta_key_segment(name, key);
+			r = mce_key_segment(name, key);
 		if (r == 0)
-			r = mce_meta_get(m, key, &text, SECONDS(10));
+			r = mcd_get(m, key, &text, SECONDS(10));
 		if (r == 0)
-			mce_meta_close(m);
+			mcd_close(m);
 	}
 	if (r < 0)
 		die("look-up", r);
@@ -186,7 +187,7 @@ static void serve(const char *conn, uint64_t len)
 		die("serve", r);
 	snprintf(name, sizeof(name), "127.0.0.1:%d", mce_handshake_port(h));
 	describe(e, name, attr.base, len);
-	if (!mce_meta_is_p2p(conn))
+	if (!mcd_is_p2p(conn))
 		publish(conn, name, mce_handshake_port(h));
 	printf("%s\n", name);
 	fflush(stdout);

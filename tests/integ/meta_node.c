@@ -18,7 +18,8 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "engine/meta/meta.h"
+#include "engine/upstream/rpc_meta.h"
+#include "meta/meta.h"
 
 static uint64_t limit(void)
 {
@@ -47,10 +48,10 @@ static char *long_text(size_t len)
 	return text;
 }
 
-static void check(struct mce_meta *m, const char *key, size_t len)
+static void check(struct mcd_client *m, const char *key, size_t len)
 {
 	char *text = NULL, *expected = long_text(len);
-	int r = mce_meta_get(m, key, &text, limit());
+	int r = mcd_get(m, key, &text, limit());
 
 	if (r < 0)
 		answer(r);
@@ -60,10 +61,10 @@ static void check(struct mce_meta *m, const char *key, size_t len)
 	free(expected);
 }
 
-static void get(struct mce_meta *m, const char *key)
+static void get(struct mcd_client *m, const char *key)
 {
 	char *text = NULL;
-	int r = mce_meta_get(m, key, &text, limit());
+	int r = mcd_get(m, key, &text, limit());
 
 	if (r < 0)
 		answer(r);
@@ -72,7 +73,7 @@ static void get(struct mce_meta *m, const char *key)
 	free(text);
 }
 
-static void rpc_get(struct mce_meta *m, const char *name)
+static void rpc_get(struct mcd_client *m, const char *name)
 {
 	struct mce_rpc_meta rpc;
 	int r = mce_rpc_meta_get(m, name, &rpc, limit());
@@ -83,7 +84,7 @@ static void rpc_get(struct mce_meta *m, const char *name)
 		printf("%s %d\n", rpc.host, rpc.port);
 }
 
-static void rpc_publish(struct mce_meta *m, const char *name, const char *host, int port)
+static void rpc_publish(struct mcd_client *m, const char *name, const char *host, int port)
 {
 	struct mce_rpc_meta rpc = { .port = port };
 
@@ -100,7 +101,7 @@ static int count_fds(void)
 	return n;
 }
 
-static void obey(struct mce_meta *m, char *line)
+static void obey(struct mcd_client *m, char *line)
 {
 	char none[] = "", *word[4] = { none, none, none, none }, *text;
 	int n = 0;
@@ -108,14 +109,14 @@ static void obey(struct mce_meta *m, char *line)
 	for (char *p = strtok(line, " \n"); p && n < 4; p = strtok(NULL, n < 2 ? " \n" : "\n"))
 		word[n++] = p;
 	if (!strcmp(word[0], "publish")) {
-		answer(mce_meta_publish(m, word[1], word[2], limit()));
+		answer(mcd_publish(m, word[1], word[2], limit()));
 	} else if (!strcmp(word[0], "unpublish")) {
-		answer(mce_meta_unpublish(m, word[1], limit()));
+		answer(mcd_unpublish(m, word[1], limit()));
 	} else if (!strcmp(word[0], "get")) {
 		get(m, word[1]);
 	} else if (!strcmp(word[0], "long")) {
 		text = long_text((size_t)atol(word[2]));
-		answer(text ? mce_meta_publish(m, word[1], text, limit()) : -ENOMEM);
+		answer(text ? mcd_publish(m, word[1], text, limit()) : -ENOMEM);
 		free(text);
 	} else if (!strcmp(word[0], "check")) {
 		check(m, word[1], (size_t)atol(word[2]));
@@ -139,18 +140,18 @@ static void obey(struct mce_meta *m, char *line)
 int main(int argc, char **argv)
 {
 	static const struct mc_log_conf log = { .levels = "info" };
-	struct mce_meta *m;
+	struct mcd_client *m;
 	char line[4096];
 	int r;
 
 	mc_log_open(&log);
-	r = argc == 2 ? mce_meta_open(argv[1], &m) : -EINVAL;
+	r = argc == 2 ? mcd_open(argv[1], &m) : -EINVAL;
 	if (r < 0) {
 		answer(r);
 		return 1;
 	}
 	while (fgets(line, sizeof(line), stdin) && strcmp(line, "end\n"))
 		obey(m, line);
-	mce_meta_close(m);
+	mcd_close(m);
 	return 0;
 }

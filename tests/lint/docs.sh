@@ -5,7 +5,7 @@ set -eu
 cd "${top_srcdir:?}"
 status=0
 for doc in README.md docs/*.md */README; do
-	for path in $(grep -oP '(?<![/\w])(?:common|proto|engine|tiers|client|master|mcfs|tools|include|init|man|docs|tests)/[A-Za-z0-9_/@-]+\.(c|h|def|sh|am|md|in|map|[1-9])\b' "$doc" | sort -u); do
+	for path in $(grep -oP '(?<![/\w])(?:common|proto|meta|engine|tiers|client|master|mcfs|tools|include|init|man|docs|tests)/[A-Za-z0-9_/@-]+\.(c|h|def|sh|am|md|in|map|[1-9])\b' "$doc" | sort -u); do
 		[ -e "$path" ] || { echo "$doc: $path does not exist"; status=1; }
 	done
 	# [text](target): relative to the document

@@ -9,7 +9,7 @@ page=man/transfer_engine.7.in
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # MC_FAULTS and the like of common/ are for tests.
-find engine -name '*.[ch]' -exec grep -hoE '"MC_[A-Z0-9_]+"' {} + | tr -d '"' | sort -u >"$tmp/read"
+find engine meta -name '*.[ch]' -exec grep -hoE '"MC_[A-Z0-9_]+"' {} + | tr -d '"' | sort -u >"$tmp/read"
 sed -n '/^\.SH ENVIRONMENT/,/^\.SS Without effect/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/told"
 sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/inert"
 [ "$(wc -l <"$tmp/read")" -gt 20 ] && [ "$(wc -l <"$tmp/inert")" -gt 50 ] || { echo "nothing was found"; exit 1; }

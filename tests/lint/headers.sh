@@ -21,7 +21,7 @@ try() {
 	}
 }
 
-for h in */*.h engine/*/*.h; do
+for h in */*.h */*/*.h; do
 	# Python.h may not be there; what needs it is checked where it is.
 	case $h in python/*) [ -n "${PYTHON_CFLAGS-}" ] || continue ;; esac
 	try "${CC:?} -D_GNU_SOURCE -std=gnu11 -x c" "$h"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes go down only: common < proto < {engine, tiers} < client < {node, tools, python}; node < mcfs; common <
-# proto < master.  mcfs, node and tools stand on the public API alone (and on common), python on the public API.
+# Includes go down only: common < proto < {meta, tiers} < engine < client < {node, tools, python}; node < mcfs;
+# proto < {meta, tiers} < master.  mcfs, node and tools stand on the public API alone (and on common), python on the public API.
 # Ours are written "room/file.h"; a room's *_i.h is its own.  Two files run a server of another room:
 # mcfs/standalone.c a master in the same process, and tools/mooncake_http_metadata_server.c the one that
 # the master has too.
@@ -13,10 +13,11 @@ trap 'rm -f "$found"' EXIT
 # room and the rooms that it may include
 rooms='common:common
 proto:common proto
-engine:common proto engine
+meta:common proto meta
 tiers:common proto tiers
-client:common proto engine tiers client
-master:common proto master
+engine:common proto meta tiers engine
+client:common proto tiers engine client
+master:common proto meta tiers master
 node:common node
 mcfs:common node mcfs
 tools:common tools
@@ -31,7 +32,7 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 			# brackets would go around this test.
 			name=$(expr "$text" : '.*<\([^>]*\)>') || name=
 			case $name in
-			common/* | proto/* | engine/* | tiers/* | client/* | master/* | node/* | mcfs/* | tools/* | python/*)
+			common/* | proto/* | meta/* | engine/* | tiers/* | client/* | master/* | node/* | mcfs/* | tools/* | python/*)
 				echo "$file:$line: \"$name\" is ours, write it in quotes" ;;
 			esac
 			continue ;;
@@ -47,7 +48,7 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 		*)
 			case "$file $name" in
 			"mcfs/standalone.c master/mcm.h") ;;
-			"tools/mooncake_http_metadata_server.c proto/meta_http.h") ;;
+			"tools/mooncake_http_metadata_server.c meta/server_http.h") ;;
 			*) echo "$file:$line: $room must not include $name" ;;
 			esac
 			;;

@@ -21,6 +21,7 @@ check() {
 seen=
 check common 'mc_'
 check proto 'mcp_'
+check meta 'mcd_'
 # Upstream's C functions have names of upstream's, which the header declares.
 abi=$(grep -oE '\b[a-z][A-Za-z]+\(' "$top_srcdir/include/mooncake/transfer_engine_c.h" | sort -u | tr '\n' '|' |
 	sed 's/(//g; s/|$//')

@@ -6,7 +6,7 @@ set -eu
 cd "${top_srcdir:?}"
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT
-files=$(find common proto engine tiers client master node mcfs tools python include init tests quickstart \
+files=$(find common proto meta engine tiers client master node mcfs tools python include init tests quickstart \
 	-name '*.[ch]' -o -name '*.def' -o -name '*.sh' -o -name '*.py' -o -name quickstart)
 # shellcheck disable=SC2086
 awk -v long=100 -v wide=120 '

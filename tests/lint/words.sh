@@ -4,7 +4,7 @@
 set -eu
 cd "${top_srcdir:?}"
 status=0
-rooms='common proto engine tiers client master node mcfs tools python include init tests man docs'
+rooms='common proto meta engine tiers client master node mcfs tools python include init tests man docs'
 
 # This file has to write the words.
 # shellcheck disable=SC2086

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "common/err.h"
-#include "master/alloc.h"
+#include "master/memory/alloc.h"
 #include "tests/perf/row.h"
 
 #define SEGMENT (16ull << 30)

@@ -20,7 +20,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "master/mcm.h"
 #include "proto/codec.h"
 #include "tests/perf/row.h"
@@ -132,7 +132,7 @@ static void join(const char *addr, unsigned i, bool owner)
 	struct mcp_register reg = { .client = { 7, i + 1 }, .name = mcp_bytes("perf", 4) };
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
-		.client = { 7, i + 1 }, .lane = MCP_LANE_HEARTBEAT, .software = mcp_bytes("perf", 4),
+		.client = { 7, i + 1 }, .lane = MCP_CHANNEL_HEARTBEAT, .software = mcp_bytes("perf", 4),
 	};
 
 	fds[i] = mc_connect(addr, mc_deadline_ms(20000));

@@ -26,7 +26,7 @@
 #include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
 #include "tests/perf/row.h"
 

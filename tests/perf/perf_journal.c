@@ -133,7 +133,7 @@ static void puts_of(struct one *o, uint64_t n, unsigned per_answer)
 		if (r < 0)
 			die("put", r);
 		if ((i + 1) % per_answer == 0)
-			mcm_journal_settle(o->m);
+			mcm_journal_wait(o->m);
 	}
 }
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/node.h"
+#include "client/daemon/daemon.h"
 #include "common/clock.h"
 #include "master/mcm.h"
 #include "node/node.h"
@@ -131,8 +131,8 @@ static void ring_rows(const char *what, bool asleep)
 	static uint64_t ns[CALLS];
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	struct mcs_conf conf;
-	struct mcs_node *n;
-	struct mcs_node_conn *c;
+	struct mcs_daemon *n;
+	struct mcs_daemon_conn *c;
 	unsigned calls = asleep ? SLEEPS : CALLS;
 	int r;
 
@@ -141,27 +141,27 @@ static void ring_rows(const char *what, bool asleep)
 	conf.tenant = "";
 	conf.daemon = addr;
 	conf.spin_us = 1000;
-	r = mcs_node_open(&conf, &n);
+	r = mcs_daemon_open(&conf, &n);
 	if (r == 1)
-		r = mcs_node_conn_get(n, MC_NEVER, &c);
+		r = mcs_daemon_conn_get(n, MC_NEVER, &c);
 	if (r < 0)
 		die("client", r);
 	for (unsigned i = 0; i < calls; i++) {
-		struct mcs_node_req q = { .op = MCFS_RING_NOP };
+		struct mcs_daemon_req q = { .op = MCFS_RING_NOP };
 		uint64_t at;
 
 		if (asleep)
 			nanosleep(&pause, NULL);
 		at = mc_now_ns();
-		r = mcs_node_run(c, &q, 1, NULL, MC_NEVER);
+		r = mcs_daemon_run(c, &q, 1, NULL, MC_NEVER);
 		ns[i] = mc_now_ns() - at;
 		if (r < 0)
 			die("request", r);
 	}
 	perf_row(what, "p50", quantile(ns, calls, 0.5), "us");
 	perf_row(what, "p99", quantile(ns, calls, 0.99), "us");
-	mcs_node_conn_put(c);
-	mcs_node_close(n);
+	mcs_daemon_conn_put(c);
+	mcs_daemon_close(n);
 	mcn_stop(node);
 }
 

@@ -20,7 +20,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "engine/mce.h"
 #include "tests/perf/row.h"
 

@@ -19,7 +19,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
 #include "tests/perf/row.h"

@@ -25,7 +25,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "master/mcm.h"
 #include "tests/perf/row.h"
 

@@ -13,7 +13,7 @@
 
 #include "common/clock.h"
 #include "common/futex.h"
-#include "common/packet.h"
+#include "common/net/packet.h"
 
 static mcs_t *store;
 static struct mcn *daemon_node;

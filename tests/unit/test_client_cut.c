@@ -19,7 +19,7 @@
 #include "common/clock.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/codec.h"
 
 /* ---- the tests ---- */

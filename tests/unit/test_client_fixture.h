@@ -12,7 +12,7 @@
 
 #include <mooncake/mcs.h>
 
-#include "common/options.h"
+#include "common/options/options.h"
 #include "master/mcm.h"
 
 #define MIB ((size_t)1 << 20)

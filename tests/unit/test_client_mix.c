@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "common/thread.h"
 
 #define THREADS 8u

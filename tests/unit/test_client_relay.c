@@ -13,7 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/codec.h"
 
 struct relay relay;

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common/net.h"
+#include "common/net/net.h"
 
 struct relay {
 	int listener;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/evloop.h"
+#include "common/net/evloop.h"
 
 #include <errno.h>
 #include <pthread.h>

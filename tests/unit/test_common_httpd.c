@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/httpd.h"
+#include "common/net/httpd.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 #define MAX_BODY 5000
 

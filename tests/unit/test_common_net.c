@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/net.h"
+#include "common/net/net.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/options_i.h"
+#include "common/options/options_i.h"
 
 #include <errno.h>
 #include <fcntl.h>

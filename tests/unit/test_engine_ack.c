@@ -16,8 +16,8 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
-#include "engine/tcp_wire.h"
+#include "common/net/net.h"
+#include "engine/tcp/tcp_wire.h"
 
 #define BLOCK 4096u
 #define MANY 100u

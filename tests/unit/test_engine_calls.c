@@ -21,8 +21,8 @@
 #include "common/fault.h"
 #include "common/metrics.h"
 #include "engine/engine_i.h"
-#include "engine/tcp_client.h"
-#include "engine/tcp_wire.h"
+#include "engine/tcp/tcp_client.h"
+#include "engine/tcp/tcp_wire.h"
 #include "tests/unit/test_engine_fixture.h"
 
 #define LEN (8u << 20)

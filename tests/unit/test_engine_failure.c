@@ -23,7 +23,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 #define MIB (1ull << 20)
 #define LEN (64 * MIB)

@@ -25,7 +25,7 @@
 
 #include "common/clock.h"
 #include "common/crc32c.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 /* ---- pattern ---- */
 

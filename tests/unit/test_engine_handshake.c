@@ -23,8 +23,8 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net.h"
-#include "engine/meta/handshake.h"
+#include "common/net/net.h"
+#include "engine/upstream/handshake.h"
 
 #define HOST "127.0.0.1"
 #define SECONDS(n) mc_deadline_ms((n) * 1000)

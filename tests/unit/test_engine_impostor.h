@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/net.h"
+#include "common/net/net.h"
 
 /* First in the test's own struct. */
 struct impostor {

@@ -18,9 +18,9 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net.h"
-#include "engine/mapped.h"
-#include "engine/tcp_wire.h"
+#include "common/net/net.h"
+#include "engine/shm/mapped.h"
+#include "engine/tcp/tcp_wire.h"
 
 #define LEN (64u << 10)
 #define PAIRS 32u

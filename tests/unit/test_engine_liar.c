@@ -20,7 +20,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "engine/tcp_wire.h"
+#include "engine/tcp/tcp_wire.h"
 
 #define LEN 100000u
 

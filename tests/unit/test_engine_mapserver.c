@@ -23,10 +23,10 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
-#include "engine/map_wire.h"
-#include "engine/mapped.h"
-#include "engine/tcp_wire.h"
+#include "common/net/net.h"
+#include "engine/shm/map_wire.h"
+#include "engine/shm/mapped.h"
+#include "engine/tcp/tcp_wire.h"
 
 #define LEN (4ull << 20)
 #define SEED 9

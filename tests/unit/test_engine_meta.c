@@ -23,16 +23,17 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/net.h"
-#include "engine/meta/meta_i.h"
-#include "engine/meta/redis_i.h"
-#include "proto/meta_http.h"
+#include "common/net/net.h"
+#include "engine/upstream/rpc_meta.h"
+#include "meta/meta_i.h"
+#include "meta/redis_i.h"
+#include "meta/server_http.h"
 
 #define SECONDS(n) mc_deadline_ms((n) * 1000)
 
 struct fixture {
-	struct mcp_meta_http *server;
-	struct mce_meta *m;
+	struct mcd_server *server;
+	struct mcd_client *m;
 	int port;
 	char conn[64];
 };
@@ -40,10 +41,10 @@ struct fixture {
 static void server_start(struct fixture *f)
 {
 	char addr[64];
-	struct mcp_meta_http_conf conf = { .addr = addr };
+	struct mcd_server_conf conf = { .addr = addr };
 
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", f->port);
-	assert_int_equal(mcp_meta_http_start(&conf, &f->port, &f->server), 0);
+	assert_int_equal(mcd_server_start(&conf, &f->port, &f->server), 0);
 	snprintf(f->conn, sizeof(f->conn), "http://127.0.0.1:%d/metadata", f->port);
 }
 
@@ -53,7 +54,7 @@ static int setup(void **state)
 
 	setenv("MC_METADATA_TTL_SEC", "3", 1);
 	server_start(f);
-	assert_int_equal(mce_meta_open(f->conn, &f->m), 0);
+	assert_int_equal(mcd_open(f->conn, &f->m), 0);
 	*state = f;
 	return 0;
 }
@@ -62,16 +63,16 @@ static int teardown(void **state)
 {
 	struct fixture *f = *state;
 
-	mce_meta_close(f->m);
-	mcp_meta_http_stop(f->server);
+	mcd_close(f->m);
+	mcd_server_stop(f->server);
 	free(f);
 	return 0;
 }
 
-static void expect(struct mce_meta *m, const char *key, const char *wanted)
+static void expect(struct mcd_client *m, const char *key, const char *wanted)
 {
 	char *text = NULL;
-	int r = mce_meta_get(m, key, &text, SECONDS(20));
+	int r = mcd_get(m, key, &text, SECONDS(20));
 
 	if (wanted) {
 		assert_int_equal(r, 0);
@@ -87,12 +88,12 @@ static void texts(void **state)
 	struct fixture *f = *state;
 
 	expect(f->m, "a", NULL);
-	assert_int_equal(mce_meta_publish(f->m, "a", "", SECONDS(20)), 0);
+	assert_int_equal(mcd_publish(f->m, "a", "", SECONDS(20)), 0);
 	expect(f->m, "a", "");
-	assert_int_equal(mce_meta_publish(f->m, "a", "2", SECONDS(20)), 0);
+	assert_int_equal(mcd_publish(f->m, "a", "2", SECONDS(20)), 0);
 	expect(f->m, "a", "2");
-	assert_int_equal(mce_meta_unpublish(f->m, "a", SECONDS(20)), 0);
-	assert_int_equal(mce_meta_unpublish(f->m, "a", SECONDS(20)), 0);
+	assert_int_equal(mcd_unpublish(f->m, "a", SECONDS(20)), 0);
+	assert_int_equal(mcd_unpublish(f->m, "a", SECONDS(20)), 0);
 	expect(f->m, "a", NULL);
 }
 
@@ -111,11 +112,11 @@ static void *work(void *arg)
 	snprintf(key, sizeof(key), "own%u", w->n);
 	for (unsigned i = 0; i < 30; i++) {
 		snprintf(text, sizeof(text), "%u.%u", w->n, i);
-		assert_int_equal(mce_meta_publish(w->f->m, "shared", text, SECONDS(20)), 0);
-		assert_int_equal(mce_meta_publish(w->f->m, key, text, SECONDS(20)), 0);
+		assert_int_equal(mcd_publish(w->f->m, "shared", text, SECONDS(20)), 0);
+		assert_int_equal(mcd_publish(w->f->m, key, text, SECONDS(20)), 0);
 		expect(w->f->m, key, text);
 		if (i % 10 == 9)
-			assert_int_equal(mce_meta_unpublish(w->f->m, key, SECONDS(20)), 0);
+			assert_int_equal(mcd_unpublish(w->f->m, key, SECONDS(20)), 0);
 	}
 	return NULL;
 }
@@ -131,11 +132,11 @@ static void threads(void **state)
 	}
 	for (unsigned i = 0; i < 6; i++)
 		pthread_join(t[i], NULL);
-	assert_int_equal(mce_meta_publish(w->f->m, "shared", "last", SECONDS(20)), 0);
+	assert_int_equal(mcd_publish(w->f->m, "shared", "last", SECONDS(20)), 0);
 	expect(w->f->m, "shared", "last");
 }
 
-static void wait_until(struct mce_meta *m, const char *key, const char *wanted)
+static void wait_until(struct mcd_client *m, const char *key, const char *wanted)
 {
 	uint64_t end = SECONDS(20);
 	char *text;
@@ -143,7 +144,7 @@ static void wait_until(struct mce_meta *m, const char *key, const char *wanted)
 
 	for (;;) {
 		text = NULL;
-		r = mce_meta_get(m, key, &text, SECONDS(20));
+		r = mcd_get(m, key, &text, SECONDS(20));
 		if (wanted ? r == 0 && !strcmp(text, wanted) : r == -ENOENT) {
 			free(text);
 			return;
@@ -160,18 +161,18 @@ static void server_comes_back(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_int_equal(mce_meta_publish(f->m, "a", "1", SECONDS(20)), 0);
-	assert_int_equal(mce_meta_publish(f->m, "b", "1", SECONDS(20)), 0);
-	mcp_meta_http_stop(f->server);
-	assert_int_equal(mce_meta_publish(f->m, "a", "2", SECONDS(20)), -ECONNREFUSED);
-	assert_int_equal(mce_meta_publish(f->m, "c", "3", SECONDS(20)), -ECONNREFUSED);
-	assert_int_equal(mce_meta_unpublish(f->m, "b", SECONDS(20)), -ECONNREFUSED);
+	assert_int_equal(mcd_publish(f->m, "a", "1", SECONDS(20)), 0);
+	assert_int_equal(mcd_publish(f->m, "b", "1", SECONDS(20)), 0);
+	mcd_server_stop(f->server);
+	assert_int_equal(mcd_publish(f->m, "a", "2", SECONDS(20)), -ECONNREFUSED);
+	assert_int_equal(mcd_publish(f->m, "c", "3", SECONDS(20)), -ECONNREFUSED);
+	assert_int_equal(mcd_unpublish(f->m, "b", SECONDS(20)), -ECONNREFUSED);
 	server_start(f);
 	wait_until(f->m, "a", "2");
 	wait_until(f->m, "c", "3");
 	expect(f->m, "b", NULL);
 	/* deleted under us: back with the next refresh */
-	assert_int_equal(mcp_meta_http_delete(f->server, "a"), 0);
+	assert_int_equal(mcd_server_delete(f->server, "a"), 0);
 	wait_until(f->m, "a", "2");
 }
 
@@ -183,14 +184,14 @@ static void forked(void **state)
 	int status;
 	pid_t pid;
 
-	assert_int_equal(mce_meta_publish(f->m, "a", "1", SECONDS(20)), 0);
+	assert_int_equal(mcd_publish(f->m, "a", "1", SECONDS(20)), 0);
 	pid = fork();
 	if (pid == 0) {
-		bool good = mce_meta_get(f->m, "a", &text, SECONDS(20)) == -MC_EUNAVAILABLE &&
-			mce_meta_publish(f->m, "a", "2", SECONDS(20)) == -MC_EUNAVAILABLE &&
-			mce_meta_unpublish(f->m, "a", SECONDS(20)) == -MC_EUNAVAILABLE;
+		bool good = mcd_get(f->m, "a", &text, SECONDS(20)) == -MC_EUNAVAILABLE &&
+			mcd_publish(f->m, "a", "2", SECONDS(20)) == -MC_EUNAVAILABLE &&
+			mcd_unpublish(f->m, "a", SECONDS(20)) == -MC_EUNAVAILABLE;
 
-		mce_meta_close(f->m);
+		mcd_close(f->m);
 		_exit(good ? 0 : 1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -206,24 +207,24 @@ static void no_refresher(void **state)
 	int r;
 
 	assert_int_equal(mc_fault_set("engine.meta.refresher=error:EAGAIN"), 0);
-	r = mce_meta_publish(f->m, "a", "1", SECONDS(20));
+	r = mcd_publish(f->m, "a", "1", SECONDS(20));
 	assert_int_equal(mc_fault_set(NULL), 0);
 	assert_int_equal(r, -ENOMEM);
-	assert_false(mce_meta_keeps(r));
-	assert_int_equal(mce_meta_get(f->m, "a", &text, SECONDS(20)), -ENOENT);
-	assert_int_equal(mce_meta_publish(f->m, "a", "2", SECONDS(20)), 0);
+	assert_false(mcd_keeps(r));
+	assert_int_equal(mcd_get(f->m, "a", &text, SECONDS(20)), -ENOENT);
+	assert_int_equal(mcd_publish(f->m, "a", "2", SECONDS(20)), 0);
 	expect(f->m, "a", "2");
 }
 
 static void expiry(void **state)
 {
 	struct fixture *f = *state;
-	struct mce_meta *dies;
+	struct mcd_client *dies;
 
-	assert_int_equal(mce_meta_open(f->conn, &dies), 0);
-	assert_int_equal(mce_meta_publish(dies, "dies", "1", SECONDS(20)), 0);
-	assert_int_equal(mce_meta_publish(f->m, "lives", "1", SECONDS(20)), 0);
-	mce_meta_close(dies);
+	assert_int_equal(mcd_open(f->conn, &dies), 0);
+	assert_int_equal(mcd_publish(dies, "dies", "1", SECONDS(20)), 0);
+	assert_int_equal(mcd_publish(f->m, "lives", "1", SECONDS(20)), 0);
+	mcd_close(dies);
 	expect(f->m, "dies", "1");
 	wait_until(f->m, "dies", NULL);
 	expect(f->m, "lives", "1");
@@ -235,12 +236,12 @@ static void names_of_nodes(void **state)
 	struct mce_rpc_meta a = { .host = "127.0.0.1" }, b = { .host = "127.0.0.1", .port = 9 }, got;
 	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX];
 	struct fixture *f = *state;
-	struct mce_meta *m2;
+	struct mcd_client *m2;
 	int fd = mc_listen("127.0.0.1:0", 8, 0, bound);
 
 	assert_true(fd >= 0);
 	assert_int_equal(mc_addr_split(bound, host, sizeof(host), 0, &a.port), 0);
-	assert_int_equal(mce_meta_open(f->conn, &m2), 0);
+	assert_int_equal(mcd_open(f->conn, &m2), 0);
 	assert_int_equal(mce_rpc_meta_publish(f->m, "n", &a, SECONDS(20)), 0);
 	assert_int_equal(mce_rpc_meta_publish(f->m, "n", &a, SECONDS(20)), 0);
 	assert_int_equal(mce_rpc_meta_publish(m2, "n", &b, SECONDS(20)), -EEXIST);
@@ -255,7 +256,7 @@ static void names_of_nodes(void **state)
 	assert_int_equal(mce_rpc_meta_get(f->m, "n", &got, SECONDS(20)), 0);
 	assert_int_equal(got.port, 9);
 	assert_int_equal(mce_rpc_meta_unpublish(m2, "n", SECONDS(20)), 0);
-	mce_meta_close(m2);
+	mcd_close(m2);
 }
 
 /* Both records of a segment, with and without a cluster, and nothing that only looks like it. */
@@ -271,15 +272,15 @@ static void forget(void **state)
 	struct fixture *f = *state;
 
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(mce_meta_publish(f->m, its[i], "x", SECONDS(20)), 0);
+		assert_int_equal(mcd_publish(f->m, its[i], "x", SECONDS(20)), 0);
 	for (unsigned i = 0; i < 5; i++)
-		assert_int_equal(mce_meta_publish(f->m, others[i], "x", SECONDS(20)), 0);
-	assert_int_equal(mcp_meta_http_forget(f->server, "seg"), 3);
-	assert_int_equal(mcp_meta_http_forget(f->server, ""), 0);
+		assert_int_equal(mcd_publish(f->m, others[i], "x", SECONDS(20)), 0);
+	assert_int_equal(mcd_server_forget(f->server, "seg"), 3);
+	assert_int_equal(mcd_server_forget(f->server, ""), 0);
 	for (unsigned i = 0; i < 5; i++)
 		expect(f->m, others[i], "x");
-	assert_int_equal(mce_meta_publish(f->m, "mooncake/nvmeof/seg", "x", SECONDS(20)), 0);
-	assert_int_equal(mcp_meta_http_forget(f->server, "nvmeof/seg"), 1);
+	assert_int_equal(mcd_publish(f->m, "mooncake/nvmeof/seg", "x", SECONDS(20)), 0);
+	assert_int_equal(mcd_server_forget(f->server, "nvmeof/seg"), 1);
 }
 
 /* A server that takes connections and says nothing. */
@@ -299,21 +300,21 @@ static int wait_called(int listener)
 static void deadline_of(const char *conn, int listener)
 {
 	int called[CALLS];
-	struct mce_meta *m;
+	struct mcd_client *m;
 	uint64_t before;
 	char *text;
 
-	assert_int_equal(mce_meta_open(conn, &m), 0);
+	assert_int_equal(mcd_open(conn, &m), 0);
 	before = mc_now_ns();
-	assert_int_equal(mce_meta_get(m, "k", &text, mc_deadline_ms(300)), -ETIMEDOUT);
-	assert_int_equal(mce_meta_publish(m, "k", "t", mc_deadline_ms(300)), -ETIMEDOUT);
-	assert_int_equal(mce_meta_get(m, "k", &text, mc_deadline_ms(0)), -ETIMEDOUT);
+	assert_int_equal(mcd_get(m, "k", &text, mc_deadline_ms(300)), -ETIMEDOUT);
+	assert_int_equal(mcd_publish(m, "k", "t", mc_deadline_ms(300)), -ETIMEDOUT);
+	assert_int_equal(mcd_get(m, "k", &text, mc_deadline_ms(0)), -ETIMEDOUT);
 	assert_true(mc_now_ns() - before > 500 * MC_NS_PER_MS);
 	/* In the middle of a refresher's call: those before it have ended, and it is the next. */
 	for (unsigned i = 0; i < CALLS; i++)
 		called[i] = wait_called(listener);
 	before = mc_now_ns();
-	mce_meta_close(m);
+	mcd_close(m);
 	assert_true(mc_now_ns() - before < 3 * MC_NS_PER_SEC);
 	for (unsigned i = 0; i < CALLS; i++)
 		close(called[i]);
@@ -336,24 +337,24 @@ static void deadlines(void **state)
 
 static void keys(void **state)
 {
-	char key[MCE_META_KEY_MAX], name[MCE_META_KEY_MAX + 1];
+	char key[MCD_KEY_MAX], name[MCD_KEY_MAX + 1];
 
-	assert_int_equal(mce_meta_key_segment("n:1", key), 0);
+	assert_int_equal(mce_key_segment("n:1", key), 0);
 	assert_string_equal(key, "mooncake/ram/n:1");
-	assert_int_equal(mce_meta_key_segment("nvmeof/n", key), 0);
+	assert_int_equal(mce_key_segment("nvmeof/n", key), 0);
 	assert_string_equal(key, "mooncake/nvmeof/n");
-	assert_int_equal(mce_meta_key_rpc("n", key), 0);
+	assert_int_equal(mce_key_rpc("n", key), 0);
 	assert_string_equal(key, "mooncake/rpc_meta/n");
 	setenv("MC_METADATA_CLUSTER_ID", "east", 1);
-	assert_int_equal(mce_meta_key_rpc("n", key), 0);
+	assert_int_equal(mce_key_rpc("n", key), 0);
 	assert_string_equal(key, "mooncake/east/rpc_meta/n");
-	assert_int_equal(mce_meta_key_segment("n", key), 0);
+	assert_int_equal(mce_key_segment("n", key), 0);
 	assert_string_equal(key, "mooncake/east/ram/n");
 	unsetenv("MC_METADATA_CLUSTER_ID");
-	assert_int_equal(mce_meta_key_rpc("", key), -EINVAL);
+	assert_int_equal(mce_key_rpc("", key), -EINVAL);
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	assert_int_equal(mce_meta_key_segment(name, key), -EINVAL);
+	assert_int_equal(mce_key_segment(name, key), -EINVAL);
 }
 
 static void connection_strings(void **state)
@@ -369,44 +370,44 @@ static void connection_strings(void **state)
 		"etcd://http://h:1,https://h2:2", "[::1]:2379", "redis://h", "redis://:p@h:1/255",
 		"redis://u:p@[::1]:6379",
 	};
-	struct mce_meta *m = NULL;
+	struct mcd_client *m = NULL;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		if (mce_meta_open(bad[i], &m) != -EINVAL)
+		if (mcd_open(bad[i], &m) != -EINVAL)
 			fail_msg("%s was taken", bad[i]);
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		if (mce_meta_open(good[i], &m) < 0)
+		if (mcd_open(good[i], &m) < 0)
 			fail_msg("%s: %s", good[i], mc_err_detail(-EINVAL));
-		mce_meta_close(m);
+		mcd_close(m);
 	}
-	assert_true(mce_meta_is_p2p("P2PHANDSHAKE"));
-	assert_false(mce_meta_is_p2p("p2phandshake:1"));
+	assert_true(mcd_is_p2p("P2PHANDSHAKE"));
+	assert_false(mcd_is_p2p("p2phandshake:1"));
 }
 
 static void redis_addresses(void **state)
 {
-	struct mce_redis_where w;
+	struct mcd_redis_where w;
 
 	setenv("MC_REDIS_PASSWORD", "env", 1);
 	setenv("MC_REDIS_USERNAME", "bob", 1);
 	setenv("MC_REDIS_DB_INDEX", "7", 1);
-	assert_int_equal(mce_redis_where_parse("h", &w), 0);
+	assert_int_equal(mcd_redis_where_parse("h", &w), 0);
 	assert_string_equal(w.addr, "h:6379");
 	assert_string_equal(w.user, "bob");
 	assert_string_equal(w.password, "env");
 	assert_int_equal(w.db, 7);
-	mce_redis_where_done(&w);
-	assert_int_equal(mce_redis_where_parse(":a%40b%@[::1]:1/3", &w), 0);
+	mcd_redis_where_done(&w);
+	assert_int_equal(mcd_redis_where_parse(":a%40b%@[::1]:1/3", &w), 0);
 	assert_string_equal(w.addr, "[::1]:1");
 	assert_null(w.user);
 	assert_string_equal(w.password, "a@b%");
 	assert_int_equal(w.db, 3);
-	mce_redis_where_done(&w);
+	mcd_redis_where_done(&w);
 	/* out of range: the default, as upstream does it */
 	setenv("MC_REDIS_DB_INDEX", "256", 1);
-	assert_int_equal(mce_redis_where_parse("h:1", &w), 0);
+	assert_int_equal(mcd_redis_where_parse("h:1", &w), 0);
 	assert_int_equal(w.db, 0);
-	mce_redis_where_done(&w);
+	mcd_redis_where_done(&w);
 	unsetenv("MC_REDIS_PASSWORD");
 	unsetenv("MC_REDIS_USERNAME");
 	unsetenv("MC_REDIS_DB_INDEX");
@@ -424,20 +425,20 @@ static void base64(void **state)
 	size_t len;
 
 	for (unsigned i = 0; i < 6; i++) {
-		text = mce_base64_encode(pairs[i][0], strlen(pairs[i][0]));
+		text = mcd_base64_encode(pairs[i][0], strlen(pairs[i][0]));
 		assert_string_equal(text, pairs[i][1]);
-		assert_int_equal(mce_base64_decode(text, &back, &len), 0);
+		assert_int_equal(mcd_base64_decode(text, &back, &len), 0);
 		assert_string_equal(back, pairs[i][0]);
 		free(text);
 		free(back);
 	}
 	for (unsigned i = 0; i < 9; i++)
-		if (mce_base64_decode(bad[i], &back, &len) != -EINVAL)
+		if (mcd_base64_decode(bad[i], &back, &len) != -EINVAL)
 			fail_msg("%s was taken", bad[i]);
 	for (unsigned i = 0; i < 256; i++)
 		all[i] = (unsigned char)i;
-	text = mce_base64_encode(all, 256);
-	assert_int_equal(mce_base64_decode(text, &back, &len), 0);
+	text = mcd_base64_encode(all, 256);
+	assert_int_equal(mcd_base64_decode(text, &back, &len), 0);
 	assert_int_equal(len, 256);
 	assert_memory_equal(back, all, 256);
 	free(text);

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/err.h"
-#include "engine/meta/segdesc.h"
+#include "engine/upstream/segdesc.h"
 
 /* As upstream's TCP publishes them. */
 #define V12 "{\"buffers\":[{\"addr\":140211341242368,\"length\":67108864,\"name\":\"10.0.0.5:15317\"}]," \

@@ -15,8 +15,8 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/net.h"
-#include "engine/upstream_wire.h"
+#include "common/net/net.h"
+#include "engine/upstream/upstream_wire.h"
 
 #define LEN 200000u
 /* Eight parts take clearly longer than the time that slow_server() allows for one. */

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/net.h"
-#include "engine/upstream_wire.h"
+#include "common/net/net.h"
+#include "engine/upstream/upstream_wire.h"
 
 #define LEN (8ull << 20)
 #define SEED 3

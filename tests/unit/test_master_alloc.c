@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "master/alloc.h"
+#include "master/memory/alloc.h"
 
 #define SLOTS 512
 
@@ -65,7 +65,7 @@ static void test_random(void **state)
 			mark(map, h, false);
 			h->len = 1 + rnd() % h->len;
 			assert_int_equal(mcm_alloc_trim(&a, h->node, mcm_alloc_round(h->len)), 0);
-			assert_int_equal(mcm_node_granules(&a, mcm_node(&a, h->node)),
+			assert_int_equal(mcm_range_granules(&a, mcm_range(&a, h->node)),
 					 mcm_alloc_round(h->len));
 			assert_true(a.used <= before);
 			mark(map, h, true);
@@ -83,7 +83,7 @@ static void test_random(void **state)
 				h->node = 0;
 				continue;
 			}
-			h->at = mcm_node_offset(&a, h->node);
+			h->at = mcm_range_offset(&a, h->node);
 			assert_true(h->at + h->len <= size);
 			assert_int_equal(h->at % MCM_GRANULE, 0);
 			if (h->len >= 4096)
@@ -184,9 +184,9 @@ static void test_hand(void **state)
 	a.hand = node[3];
 	mcm_alloc_give(&a, node[2]);
 	mcm_alloc_give(&a, node[3]);
-	assert_int_equal(mcm_node_offset(&a, a.hand), 2 * 4096);
+	assert_int_equal(mcm_range_offset(&a, a.hand), 2 * 4096);
 	mcm_alloc_give(&a, node[1]);
-	assert_int_equal(mcm_node_offset(&a, a.hand), 4096);
+	assert_int_equal(mcm_range_offset(&a, a.hand), 4096);
 	assert_books(&a);
 	mcm_alloc_done(&a);
 }
@@ -209,7 +209,7 @@ static void test_crowded_bin(void **state)
 		mcm_alloc_give(&a, node[2 * i]);
 	a.hand = a.first;
 	assert_int_equal(mcm_alloc_take(&a, 101 * 4096, &id), 0);
-	assert_int_equal(mcm_node_offset(&a, id), 0);
+	assert_int_equal(mcm_range_offset(&a, id), 0);
 	assert_books(&a);
 	mcm_alloc_done(&a);
 }

@@ -183,7 +183,7 @@ static void lines_of(const char *a, const char *b, const char *c, const char *wh
 static void answer(struct fixture *fx)
 {
 	describe(fx->m, told->after);
-	mcm_journal_settle(fx->m);
+	mcm_journal_wait(fx->m);
 	strcpy(told->before, told->after);
 }
 

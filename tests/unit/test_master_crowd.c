@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/rpc_client.h"
 
 #define PER_CHILD 15000u
@@ -66,7 +66,7 @@ static void stop(void)
 static struct mcp_client *client_by(uint64_t id, uint64_t deadline)
 {
 	struct mcp_client_conf conf = {
-		.addrs = path, .client = { 77, id }, .lane = MCP_LANE_CONTROL, .software = "crowd",
+		.addrs = path, .client = { 77, id }, .lane = MCP_CHANNEL_CONTROL, .software = "crowd",
 	};
 	struct mcp_register rq = { .client = { 77, id }, .name = fx_bytes("me:1") };
 	struct mcp_register_reply reply;
@@ -114,7 +114,7 @@ static int join(uint64_t id)
 {
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
-		.client = { 78, id }, .lane = MCP_LANE_CONTROL, .software = fx_bytes("crowd"),
+		.client = { 78, id }, .lane = MCP_CHANNEL_CONTROL, .software = fx_bytes("crowd"),
 	};
 	struct mcp_frame f = { .type = MCP_HELLO, .id = 1 };
 	struct mcp_buf b = { 0 };
@@ -234,7 +234,7 @@ static void beat(struct mcp_client *c, uint64_t id)
 static struct mcp_client *heart(uint64_t id)
 {
 	struct mcp_client_conf conf = {
-		.addrs = path, .client = { 77, id }, .lane = MCP_LANE_HEARTBEAT, .software = "crowd",
+		.addrs = path, .client = { 77, id }, .lane = MCP_CHANNEL_HEARTBEAT, .software = "crowd",
 	};
 	struct mcp_client *c;
 
@@ -375,7 +375,7 @@ static void test_crowd(void **state)
 static void test_limit(void **state)
 {
 	struct mcp_client_conf conf = {
-		.addrs = path, .client = { 77, 9 }, .lane = MCP_LANE_CONTROL, .software = "crowd",
+		.addrs = path, .client = { 77, 9 }, .lane = MCP_CHANNEL_CONTROL, .software = "crowd",
 	};
 	const char *text = getenv("MC_CONNECTIONS");
 	unsigned n = text ? (unsigned)atoi(text) : 700, limit = text ? n / 8 : 300;

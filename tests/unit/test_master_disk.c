@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/fault.h"
-#include "master/journal_i.h"
+#include "master/journal/journal_i.h"
 
 #define MIB (1u << 20)
 #define FILES 64

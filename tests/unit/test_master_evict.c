@@ -104,7 +104,7 @@ static void test_pinned_stay(void **state)
  * other sees that the last reader has just gone, and the reader looks only then. */
 static void test_two_evictors_and_a_reader(void **state)
 {
-	const struct mcm_node *node;
+	const struct mcm_range *node;
 	struct mcm_object *obj;
 	struct mcm_shard *sh;
 	struct mcp_object o;
@@ -119,7 +119,7 @@ static void test_two_evictors_and_a_reader(void **state)
 	obj = mcm_object(&fx.m->index, mcm_shard_find(&fx.m->index, sh, hash, "a", 1));
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
 	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), -MC_ENOSPACE);
-	node = mcm_node(&mcm_segment(&fx.m->segments, obj->segment)->alloc, obj->node);
+	node = mcm_range(&mcm_segment(&fx.m->segments, obj->segment)->alloc, obj->node);
 	assert_false(node->flags & MCM_NODE_LISTED);
 	/* Between the two steps of mcm_object_unpin(). */
 	obj->pins = 0;
@@ -581,12 +581,12 @@ static uint64_t longest_run(struct fixture *fx, unsigned seg)
 	uint64_t run = 0, best = 0;
 	uint32_t id;
 
-	for (id = s->alloc.first; id != s->alloc.end; id = mcm_node_next(mcm_node(&s->alloc, id))) {
-		const struct mcm_node *n = mcm_node(&s->alloc, id);
+	for (id = s->alloc.first; id != s->alloc.end; id = mcm_range_next(mcm_range(&s->alloc, id))) {
+		const struct mcm_range *n = mcm_range(&s->alloc, id);
 		bool stays = n->flags & MCM_NODE_USED &&
 			(!(n->flags & MCM_NODE_EVICTABLE) || mcm_object(&fx->m->index, n->owner)->pins);
 
-		run = stays ? 0 : run + mcm_node_granules(&s->alloc, n) * MCM_GRANULE;
+		run = stays ? 0 : run + mcm_range_granules(&s->alloc, n) * MCM_GRANULE;
 		/* alignment at both ends may cost a page */
 		best = run > best ? run : best;
 	}
@@ -710,7 +710,7 @@ static void test_short_holds(void **state)
 	/* No such run: all is looked at.  Then one that stands between two that must stay. */
 	assert_int_equal(fx_put(&fx, "hopeless", APART * 64, 0), -MC_ENOSPACE);
 	assert_int_equal(mcm_index_count(&fx.m->index), RANGES);
-	assert_in_range(mcm_peek(&fx.m->segments.walk_most), 1, 2048);
+	assert_in_range(mcm_load_relaxed(&fx.m->segments.walk_most), 1, 2048);
 	assert_int_equal(fx_put(&fx, "run", (APART - 200) * 64, 0), 0);
 	assert_in_range(RANGES - mcm_index_count(&fx.m->index), APART - 300, APART);
 	/* A hole that takes very many on both sides. */
@@ -719,7 +719,7 @@ static void test_short_holds(void **state)
 	assert_int_equal(fx_put(&fx, "widened", 8000 * 64, 0), 0);
 	assert_int_equal(fx_stat(&fx, key_of(key, 22000), NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_stat(&fx, key_of(key, 28000), NULL), -MC_ENOOBJECT);
-	assert_in_range(mcm_peek(&fx.m->segments.walk_most), 2048, 2048);
+	assert_in_range(mcm_load_relaxed(&fx.m->segments.walk_most), 2048, 2048);
 	fx_check(&fx);
 	fx_down(&fx);
 }

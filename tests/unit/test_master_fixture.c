@@ -228,7 +228,7 @@ uint64_t fx_used(struct fixture *fx)
 	unsigned i;
 
 	for (i = 0; i < fx->m->segments.n_live; i++)
-		used += mcm_peek(&fx->m->segments.at[fx->m->segments.live[i]]->used);
+		used += mcm_load_relaxed(&fx->m->segments.at[fx->m->segments.live[i]]->used);
 	return used;
 }
 
@@ -273,8 +273,8 @@ static void count_object(void *arg, uint32_t slot)
 	struct recount *rc = arg;
 	struct mcm *m = rc->fx->m;
 	const struct mcm_object *o = mcm_object(&m->index, slot);
-	struct mcm_place p[MCM_REPLICA_MAX];
-	unsigned n = mcm_object_places(&m->index, o, p), i;
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i;
 
 	rc->objects++;
 	assert_true(o->flags & MCM_OBJ_LIVE);
@@ -283,11 +283,11 @@ static void count_object(void *arg, uint32_t slot)
 	check_group(m, slot);
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
-		const struct mcm_node *node = mcm_node(&s->alloc, p[i].node);
+		const struct mcm_range *node = mcm_range(&s->alloc, p[i].node);
 
 		assert_int_equal(node->owner, slot);
 		assert_true(node->flags & MCM_NODE_USED);
-		assert_true(mcm_node_granules(&s->alloc, node) >=
+		assert_true(mcm_range_granules(&s->alloc, node) >=
 			    mcm_alloc_round(mcm_object_reserve(mcm_object_size(o))));
 		/* Evictable and not on a list only while somebody holds it. */
 		if (node->flags & MCM_NODE_EVICTABLE && !(node->flags & MCM_NODE_LISTED))
@@ -370,6 +370,6 @@ void fx_check(struct fixture *fx)
 			continue;
 		if (mcm_alloc_check(&s->alloc) < 0)
 			fail_msg("%s", mc_err_detail(-MC_EINTERNAL));
-		assert_int_equal(mcm_peek(&s->used), s->alloc.used << MCM_GRANULE_SHIFT);
+		assert_int_equal(mcm_load_relaxed(&s->used), s->alloc.used << MCM_GRANULE_SHIFT);
 	}
 }

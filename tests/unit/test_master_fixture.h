@@ -14,7 +14,7 @@
 
 #include "common/err.h"
 #include "common/hash.h"
-#include "master/get.h"
+#include "master/ops/get.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/codec.h"

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/fault.h"
-#include "master/admin_http.h"
-#include "master/journal_i.h"
+#include "master/admin/admin_http.h"
+#include "master/journal/journal_i.h"
 
 #define MIB (1u << 20)
 
@@ -443,7 +443,7 @@ static void t_generations(void **state)
 	fx_advance(&fx, 600 * 1000);
 	assert_int_equal(fx_start(&fx, fx.s, "k", 100, 0, &g), 0);
 	last = g.generation;
-	mcm_journal_settle(fx.m);
+	mcm_journal_wait(fx.m);
 	jx_killed(&fx);
 	/* a clock that went back by a day */
 	mc_clock_fake(10 * MC_NS_PER_SEC);
@@ -532,7 +532,7 @@ static void t_full(void **state)
 	jx_dump_free(&a);
 	jx_dump_free(&b);
 	/* full at the start */
-	mcm_journal_settle(fx.m);
+	mcm_journal_wait(fx.m);
 	jx_killed(&fx);
 	assert_int_equal(mc_fault_set("journal.create=error:ENOSPC"), 0);
 	jx_started(&fx);

@@ -139,7 +139,7 @@ void jx_started(struct fixture *fx)
 
 void jx_again(struct fixture *fx)
 {
-	mcm_journal_settle(fx->m);
+	mcm_journal_wait(fx->m);
 	jx_killed(fx);
 	jx_started(fx);
 }
@@ -162,7 +162,7 @@ void jx_attach(struct fixture *fx, unsigned n, uint64_t size)
 
 void jx_answer(struct fixture *fx)
 {
-	mcm_journal_settle(fx->m);
+	mcm_journal_wait(fx->m);
 }
 
 /* ---- the state as text ---- */

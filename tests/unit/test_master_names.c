@@ -522,10 +522,10 @@ static void walk_everything(struct fixture *fx, uint64_t objects)
 
 static void held_at_most(struct fixture *fx, unsigned most)
 {
-	assert_in_range(mcm_peek(&fx->m->names.walk_most), 1, most);
-	assert_in_range(mcm_peek(&fx->m->index.scan_most), 1, most);
-	mcm_poke(&fx->m->names.walk_most, 0);
-	mcm_poke(&fx->m->index.scan_most, 0);
+	assert_in_range(mcm_load_relaxed(&fx->m->names.walk_most), 1, most);
+	assert_in_range(mcm_load_relaxed(&fx->m->index.scan_most), 1, most);
+	mcm_store_relaxed(&fx->m->names.walk_most, 0);
+	mcm_store_relaxed(&fx->m->index.scan_most, 0);
 }
 
 static void test_short_holds(void **state)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "master/evict_lists.h"
+#include "master/space/evict_lists.h"
 
 #define KIB 1024u
 #define OBJECTS 256u		/* of 4 KiB fit */
@@ -244,7 +244,7 @@ static void learner_shared_free(void *shared)
 
 static void learner_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
 {
-	bool back = mcm_node(v->a, node)->policy & MCM_LIST_CLASS;
+	bool back = mcm_range(v->a, node)->policy & MCM_LIST_CLASS;
 
 	mcm_list_tail(l, v->a, ((struct learner *)l)->list[back], node);
 }
@@ -264,8 +264,8 @@ static void learner_insert(void *state, const struct mcm_evict_view *v, uint32_t
 {
 	struct learner *le = state;
 
-	if (fresh && mcm_peek(&le->gone[mcm_peek(&mcm_evict_owner(v, node)->hash) % HISTORY]))
-		mcm_node(v->a, node)->policy |= MCM_LIST_CLASS;
+	if (fresh && mcm_load_relaxed(&le->gone[mcm_load_relaxed(&mcm_evict_owner(v, node)->hash) % HISTORY]))
+		mcm_range(v->a, node)->policy |= MCM_LIST_CLASS;
 	mcm_lists_insert(&le->lists, v, node);
 }
 
@@ -291,7 +291,7 @@ static unsigned learner_victims(void *state, const struct mcm_evict_view *v, uns
 static void learner_evicted(void *shared, const struct mcm_victim *victim, uint32_t hash)
 {
 	(void)victim;
-	mcm_poke(&((uint8_t *)shared)[hash % HISTORY], 1);
+	mcm_store_relaxed(&((uint8_t *)shared)[hash % HISTORY], 1);
 }
 
 static const struct mcm_evict_ops learner = {

@@ -282,8 +282,8 @@ static void t_relied_on(void **state)
 int __real_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 
-void __real_mcm_place_give(struct mcm *m, const struct mcm_place *p);
-void __wrap_mcm_place_give(struct mcm *m, const struct mcm_place *p);
+void __real_mcm_extent_free(struct mcm *m, const struct mcm_extent *p);
+void __wrap_mcm_extent_free(struct mcm *m, const struct mcm_extent *p);
 
 /* Of the master that is killed as soon as another one's put has what is given below, and was answered. */
 static struct fixture *fx_gives;
@@ -303,10 +303,10 @@ int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uin
 	return __real_mcm_segments_grow(ss, s, size);
 }
 
-void __wrap_mcm_place_give(struct mcm *m, const struct mcm_place *p)
+void __wrap_mcm_extent_free(struct mcm *m, const struct mcm_extent *p)
 {
 	killed_here();
-	__real_mcm_place_give(m, p);
+	__real_mcm_extent_free(m, p);
 }
 
 static void t_grows(void **state)
@@ -429,7 +429,7 @@ static void copy(struct fixture *fx, const char *key, uint64_t size)
 	struct mcm_index *ix = &fx->m->index;
 	uint32_t hash = mcm_index_hash(ix, key, (uint32_t)strlen(key));
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
-	struct mcm_place p = { .segment = 1 };
+	struct mcm_extent p = { .segment = 1 };
 
 	assert_int_equal(mcm_segment_take(mcm_segment(&fx->m->segments, 1), mcm_object_reserve(size), &p.node), 0);
 	pthread_mutex_lock(&sh->lock);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "master/admin_http.h"
-#include "master/stats.h"
+#include "master/admin/admin_http.h"
+#include "master/admin/stats.h"
 
 #define MIB (1ull << 20)
 #define KIB 1024u
@@ -185,12 +185,12 @@ static void test_replaced(void **state)
 	assert_int_equal(fx.m->segments.n_live, 3);
 	assert_int_equal(mount(&fx, 2, 4, "host:1", 0, MIB), 0);
 	assert_int_equal(fx.m->segments.n_live, 2);
-	assert_int_equal(mcm_peek(&fx.m->segments.capacity), 2 * MIB);
+	assert_int_equal(mcm_load_relaxed(&fx.m->segments.capacity), 2 * MIB);
 	assert_null(segment(&fx, 1));
 	assert_non_null(segment(&fx, 3));
 	while (mcm_evict_background(fx.m))
 		;
-	assert_int_equal(mcm_index_count(&fx.m->index), mcm_peek(&segment(&fx, 3)->objects));
+	assert_int_equal(mcm_index_count(&fx.m->index), mcm_load_relaxed(&segment(&fx, 3)->objects));
 	/* One that answers elsewhere is another one, which may come back. */
 	fx_session_end(&fx, second);
 	third = fx_session(&fx, 3);
@@ -240,7 +240,7 @@ static unsigned looked_before;
 /* Few were looked at since the last time. */
 static void few_looks(struct fixture *fx)
 {
-	unsigned now = mcm_peek(&fx->m->segments.looked);
+	unsigned now = mcm_load_relaxed(&fx->m->segments.looked);
 
 	assert_in_range(now - looked_before, 0, LOOKS);
 	looked_before = now;
@@ -300,7 +300,7 @@ static void test_thousands_of_owners(void **state)
 	assert_true(mapped > 0);
 #endif
 	fx_check(&fx);
-	looked_before = mcm_peek(&fx.m->segments.looked);
+	looked_before = mcm_load_relaxed(&fx.m->segments.looked);
 	for (i = 10; i < 10 + OWNERS; i++) {
 		assert_int_equal(offer(&fx, i, 1, i % 3 ? MIB : 2 * MIB), 0);
 		few_looks(&fx);
@@ -313,7 +313,7 @@ static void test_thousands_of_owners(void **state)
 	fx_check(&fx);
 	while (mcm_evict_background(fx.m))
 		;
-	looked_before = mcm_peek(&fx.m->segments.looked);
+	looked_before = mcm_load_relaxed(&fx.m->segments.looked);
 	for (i = 12; i < 10 + OWNERS; i++) {
 		assert_int_equal(mcm_unmount(fx.m, id_of(i), id_of(i), &lost), 0);
 		few_looks(&fx);

@@ -156,8 +156,8 @@ static void check_segments(struct world *w)
 
 static void check_liveness(struct world *w, const char *addr)
 {
-	struct mcp_client *hb = world_connect(addr, world_me, MCP_LANE_HEARTBEAT);
-	struct mcp_client *other = world_connect(addr, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
+	struct mcp_client *hb = world_connect(addr, world_me, MCP_CHANNEL_HEARTBEAT);
+	struct mcp_client *other = world_connect(addr, (struct mcp_id){ 8, 8 }, MCP_CHANNEL_CONTROL);
 	struct mcp_heartbeat beat = { .client = world_me, .sequence = 1 };
 	struct mcp_unmount unmount = { .segment = world_seg };
 	struct mcp_unmount_reply unmounted;
@@ -222,7 +222,7 @@ static void test_fenced(void **state)
 	(void)state;
 	world_up(&w, false);
 	world_put(&w, "a", 100);
-	second = world_connect(w.socket, world_me, MCP_LANE_CONTROL);
+	second = world_connect(w.socket, world_me, MCP_CHANNEL_CONTROL);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(world_call(second, MCP_MOUNT, &mount, &mounted, NULL), -MC_EOWNER);
 		assert_int_equal(world_call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
@@ -267,11 +267,11 @@ static void test_comes_back(void **state)
 	world_journal_dir = mkdtemp(dir);
 	world_up(&w, false);
 	assert_int_equal(mc_fault_set("journal.settle=delay:0"), 0);
-	new = world_connect(w.socket, reg.client, MCP_LANE_CONTROL);
+	new = world_connect(w.socket, reg.client, MCP_CHANNEL_CONTROL);
 	assert_int_equal(world_call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(world_call(new, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(mc_fault_hits("journal.settle"), 0);
-	again = world_connect(w.socket, world_me, MCP_LANE_CONTROL);
+	again = world_connect(w.socket, world_me, MCP_CHANNEL_CONTROL);
 	reg = (struct mcp_register){ .client = world_me, .name = fx_bytes("me:1") };
 	assert_int_equal(world_call(again, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(mc_fault_hits("journal.settle"), 1);
@@ -297,7 +297,7 @@ static void test_connection_ends(void **state)
 	world_up(&w, false);
 	world_put(&w, "a", 100);
 	as_second = w;
-	second = as_second.c = world_connect(w.socket, (struct mcp_id){ 8, 8 }, MCP_LANE_CONTROL);
+	second = as_second.c = world_connect(w.socket, (struct mcp_id){ 8, 8 }, MCP_CHANNEL_CONTROL);
 	assert_int_equal(world_get(&as_second, "a", MCP_GET_HOLD, &o, &r), 0);
 	assert_int_equal(world_start(&as_second, "b", 100, &g, &r), 0);
 	assert_int_equal(world_remove(&w, "a", 0), -MC_ELEASED);
@@ -307,9 +307,9 @@ static void test_connection_ends(void **state)
 	assert_int_equal(world_get(&w, "a", 0, &o, &r), -MC_ENOOBJECT);
 	/* Its put is no longer open, and the space comes back after the quarantine. */
 	assert_int_equal(world_end(&w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
-	for (i = 0; i < 1000 && mcm_peek(&w.m->segments.at[0]->used); i++)
+	for (i = 0; i < 1000 && mcm_load_relaxed(&w.m->segments.at[0]->used); i++)
 		usleep(10000);
-	assert_int_equal(mcm_peek(&w.m->segments.at[0]->used), 0);
+	assert_int_equal(mcm_load_relaxed(&w.m->segments.at[0]->used), 0);
 	world_down(&w);
 }
 
@@ -385,7 +385,7 @@ static void test_removal_in_one_request(void **state)
 	world_put(&w, "other", 0);
 	put_many(&w);
 	assert_int_equal(mcm_index_count(&w.m->index), MANY + 1);
-	c = world_connect(w.socket, (struct mcp_id){ 9, 9 }, MCP_LANE_CONTROL);
+	c = world_connect(w.socket, (struct mcp_id){ 9, 9 }, MCP_CHANNEL_CONTROL);
 	other = w;
 	other.c = c;
 	rm.c = w.c;
@@ -518,7 +518,7 @@ void __wrap_mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_
 			       struct mcm_put_granted *ret_granted, int *ret)
 {
 	if (answered_between && slices) {
-		(void)mcm_journal_owed(m);
+		(void)mcm_journal_pending_lsn(m);
 		for (unsigned i = 0; i < n; i++)
 			ret[i] = -MC_ENOSPACE;
 		return;

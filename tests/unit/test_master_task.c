@@ -433,7 +433,7 @@ static void what_changes_meanwhile(void **state)
 
 static uint8_t flags_of(struct fixture *fx, uint64_t id, uint32_t node)
 {
-	return mcm_node(&seg(fx, id)->alloc, node)->flags;
+	return mcm_range(&seg(fx, id)->alloc, node)->flags;
 }
 
 /* One of two copies goes with its segment, pinned or not, and another segment has the number: what lies there has
@@ -452,7 +452,7 @@ static void a_copy_that_ends_meets_nobody_elses_range(void **state)
 	number = seg(&fx, 1)->index;
 	assert_int_equal(fx_put(&fx, "k", 10000, 0), 0);
 	node = seg(&fx, 1)->alloc.first;
-	slot = mcm_node(&seg(&fx, 1)->alloc, node)->owner;
+	slot = mcm_range(&seg(&fx, 1)->alloc, node)->owner;
 	o = mcm_object(&fx.m->index, slot);
 	assert_int_equal(o->node, node);
 	for (unsigned i = 2; i <= 3; i++)
@@ -475,7 +475,7 @@ static void a_copy_that_ends_meets_nobody_elses_range(void **state)
 	assert_int_equal(fx_put(&fx, "stranger", 10000, 0), 0);
 	for (unsigned i = 2; i <= 3; i++)
 		seg(&fx, i)->connected = true;
-	assert_true(mcm_node(&seg(&fx, 4)->alloc, node)->owner);
+	assert_true(mcm_range(&seg(&fx, 4)->alloc, node)->owner);
 	assert_int_equal(create(&fx, MCP_TASK_MOVE, "stranger", "seg-4", "seg-2", NULL), 0);
 	assert_int_equal(fetch(&fx, fx.s, &g), 1);
 	assert_true(flags_of(&fx, 4, node) & MCM_NODE_MOVING);
@@ -661,8 +661,8 @@ static unsigned listed(struct mcm_segment *s)
 	unsigned n = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (uint32_t id = a->first; id != a->end; id = mcm_node_next(mcm_node(a, id)))
-		n += (mcm_node(a, id)->flags & (MCM_NODE_USED | MCM_NODE_LISTED)) == (MCM_NODE_USED | MCM_NODE_LISTED);
+	for (uint32_t id = a->first; id != a->end; id = mcm_range_next(mcm_range(a, id)))
+		n += (mcm_range(a, id)->flags & (MCM_NODE_USED | MCM_NODE_LISTED)) == (MCM_NODE_USED | MCM_NODE_LISTED);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }

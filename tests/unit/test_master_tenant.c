@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "master/scratch.h"
-#include "master/service.h"
+#include "master/memory/scratch.h"
+#include "master/service/service.h"
 
 #define MIB (1ull << 20)
 
@@ -454,7 +454,7 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	before = tx_scope(&fx, "alice").tenant;
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
-	mcm_journal_settle(fx.m);
+	mcm_journal_wait(fx.m);
 	fx_down(&fx);
 	fx_up(&fx, 1, 64 * MIB, tune_journal);
 	assert_int_equal(tx_scope(&fx, "alice").tenant, before);

@@ -305,7 +305,7 @@ static void *take(void *arg)
 	while (!__atomic_load_n(&k->done, __ATOMIC_ACQUIRE)) {
 		if (k->took < k->most && mcm_tenant_charge_copy(k->fx->m, k->tenant, SMALL) == 0)
 			k->took++;
-		charged = mcm_peek(&k->fx->m->tenants.at[k->tenant]->charged);
+		charged = mcm_load_relaxed(&k->fx->m->tenants.at[k->tenant]->charged);
 		if (charged > k->highest)
 			k->highest = charged;
 	}

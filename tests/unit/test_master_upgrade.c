@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/net.h"
+#include "common/net/net.h"
 #include "proto/codec_i.h"
 #include "tests/unit/test_proto_fill.h"
 
@@ -159,7 +159,7 @@ static int call(int fd, uint16_t type, const void *msg, void *ret)
 	return 0;
 }
 
-static int greet(const char *addr, enum mcp_lane lane)
+static int greet(const char *addr, enum mcp_channel lane)
 {
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = 1, .min_version = 1, .client = me, .lane = (uint8_t)lane,
@@ -178,7 +178,7 @@ static int greet(const char *addr, enum mcp_lane lane)
 static int come_back(const char *addr)
 {
 	struct mcp_register reg = { .client = me, .name = fx_bytes("test") };
-	int fd = greet(addr, MCP_LANE_CONTROL), beat = greet(addr, MCP_LANE_HEARTBEAT);
+	int fd = greet(addr, MCP_CHANNEL_CONTROL), beat = greet(addr, MCP_CHANNEL_HEARTBEAT);
 	struct mcp_heartbeat hb = { .client = me, .sequence = 1 };
 	struct mcp_heartbeat_reply beaten;
 	struct mcp_register_reply registered;

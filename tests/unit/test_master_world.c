@@ -15,7 +15,7 @@ unsigned world_threads = 2;
 char *world_journal_dir;
 const struct mcp_id world_me = { 5, 6 }, world_seg = { 1, 2 };
 
-struct mcp_client *world_connect(const char *addr, struct mcp_id id, enum mcp_lane lane)
+struct mcp_client *world_connect(const char *addr, struct mcp_id id, enum mcp_channel lane)
 {
 	struct mcp_client_conf conf = {
 		.addrs = addr, .client = id, .lane = lane, .software = "test",
@@ -57,7 +57,7 @@ void world_up(struct world *w, bool local)
 	w->conf.journal_dir = world_journal_dir ? world_journal_dir : w->conf.journal_dir;
 	assert_int_equal(mcm_start(&w->conf, &where, &w->m), 0);
 	assert_string_equal(mcm_addr(w->m, 0), w->socket);
-	w->c = world_connect(local ? "local:test" : w->socket, world_me, MCP_LANE_CONTROL);
+	w->c = world_connect(local ? "local:test" : w->socket, world_me, MCP_CHANNEL_CONTROL);
 	assert_int_equal(world_call(w->c, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(registered.client_ttl_ms, 10000);
 	assert_int_equal(registered.heartbeat_ms, 1000);

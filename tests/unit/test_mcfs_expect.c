@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "mcfs/expect.h"
+#include "mcfs/read/expect.h"
 #include "tests/lib/fake_mcs.h"
 
 static mcs_t *store;

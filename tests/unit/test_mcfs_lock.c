@@ -186,15 +186,15 @@ static void byte_after_byte_is_one_lock(void **state)
 
 static void a_book_gives_them_back(void **state)
 {
-	struct mcfs_book_entry e = { .type = MCFS_BOOK_HANDLE };
+	struct mcfs_handoff_entry e = { .type = MCFS_HANDOFF_HANDLE };
 	unsigned seed = 99, n, found = 0;
 	uint64_t number = 0;
 	int fd;
 
 	(void)state;
-	assert_int_equal(mcfs_book_new(&fd), 0);
+	assert_int_equal(mcfs_handoff_new(&fd), 0);
 	for (unsigned i = 0; i < OWNERS; i++) {
-		handle[i].number = mcfs_book_add(&e, &handle[i]);
+		handle[i].number = mcfs_handoff_add(&e, &handle[i]);
 		assert_true(handle[i].number);
 	}
 	memset(held, 0, sizeof(held));
@@ -204,15 +204,15 @@ static void a_book_gives_them_back(void **state)
 	/* The daemon dies here. */
 	mcfs_locks_done(&locks);
 	mcfs_locks_init(&locks, 4);
-	mcfs_book_close();
-	assert_int_equal(mcfs_book_load(fd), 0);
+	mcfs_handoff_close();
+	assert_int_equal(mcfs_handoff_load(fd), 0);
 	for (unsigned i = 0; i < OWNERS; i++)
-		mcfs_book_bind(handle[i].number, &handle[i]);
-	while ((number = mcfs_book_next(number, &e))) {
-		if (e.type != MCFS_BOOK_LOCK)
+		mcfs_handoff_bind(handle[i].number, &handle[i]);
+	while ((number = mcfs_handoff_next(number, &e))) {
+		if (e.type != MCFS_HANDOFF_LOCK)
 			continue;
 		found++;
-		assert_int_equal(mcfs_lock_restore(&locks, key, mcfs_book_at(e.handle), number, &e.lock), 0);
+		assert_int_equal(mcfs_lock_restore(&locks, key, mcfs_handoff_at(e.handle), number, &e.lock), 0);
 	}
 	assert_int_equal(found, n);
 	same_as_the_model();
@@ -220,12 +220,12 @@ static void a_book_gives_them_back(void **state)
 	random_ranges(1000, &seed);
 	for (unsigned i = 0; i < OWNERS; i++)
 		mcfs_lock_released(&locks, key, &handle[i]);
-	for (number = found = 0; (number = mcfs_book_next(number, &e));)
-		found += e.type == MCFS_BOOK_LOCK;
+	for (number = found = 0; (number = mcfs_handoff_next(number, &e));)
+		found += e.type == MCFS_HANDOFF_LOCK;
 	assert_int_equal(found, 0);
 	for (unsigned i = 0; i < OWNERS; i++)
 		handle[i].number = 0;
-	mcfs_book_close();
+	mcfs_handoff_close();
 	close(fd);
 }
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "mcfs/reopen.h"
+#include "mcfs/read/reopen.h"
 #include "tests/lib/fake_mcs.h"
 
 static mcs_t *store;

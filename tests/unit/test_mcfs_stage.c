@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "mcfs/stage.h"
+#include "mcfs/write/stage.h"
 #include "tests/lib/fake_mcs.h"
 
 #define S MCFS_SLOT

@@ -8,7 +8,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-#include "mcfs/hold.h"
+#include "mcfs/write/hold.h"
 #include "mcfs/reply.h"
 
 static void a_close_publishes_once(void **state)

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "mcfs/version.h"
+#include "mcfs/write/version.h"
 #include "tests/lib/fake_mcs.h"
 
 #define DEADLINE mc_deadline_ms(1000)

@@ -20,7 +20,7 @@
 #include "common/clock.h"
 #include "common/fault.h"
 #include "common/futex.h"
-#include "common/packet.h"
+#include "common/net/packet.h"
 #include "node/node_i.h"
 #include "tests/unit/node_fixture.h"
 

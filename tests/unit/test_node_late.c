@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/node_i.h"
+#include "client/daemon/daemon_i.h"
 #include "common/clock.h"
 #include "common/fault.h"
-#include "common/packet.h"
+#include "common/net/packet.h"
 #include "tests/unit/node_fixture.h"
 
 #define SIZE 100000u
@@ -122,38 +122,38 @@ static void test_end(void **state)
  * room meanwhile.  What was never given to the daemon is free at once. */
 static void test_left(void **state)
 {
-	struct mcs_node_conn *conn, *next;
-	struct mcs_node_bounce a, b, d;
+	struct mcs_daemon_conn *conn, *next;
+	struct mcs_daemon_bounce a, b, d;
 
 	(void)state;
-	assert_int_equal(mcs_node_conn_get(c->node, MC_NEVER, &conn), 0);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
-	mcs_node_bounce_give(conn, &a, -MC_ERPC);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
+	assert_int_equal(mcs_daemon_conn_get(c->node, MC_NEVER, &conn), 0);
+	assert_int_equal(mcs_daemon_bounce_take(conn, MIB, false, &a), 0);
+	mcs_daemon_bounce_give(conn, &a, -MC_ERPC);
+	assert_int_equal(mcs_daemon_bounce_take(conn, MIB, false, &a), 0);
 	assert_null(a.own);
-	mcs_node_bounce_give(conn, &a, -MC_ETIMEDOUT);
-	assert_int_equal(mcs_node_bounce_take(conn, MIB, false, &a), 0);
+	mcs_daemon_bounce_give(conn, &a, -MC_ETIMEDOUT);
+	assert_int_equal(mcs_daemon_bounce_take(conn, MIB, false, &a), 0);
 	assert_null(a.own);
 	/* lost, which the daemon is not told yet */
 	conn->lost = true;
-	mcs_node_bounce_give(conn, &a, -MC_ETIMEDOUT);
-	assert_int_equal(mcs_node_conn_get(c->node, MC_NEVER, &next), 0);
+	mcs_daemon_bounce_give(conn, &a, -MC_ETIMEDOUT);
+	assert_int_equal(mcs_daemon_conn_get(c->node, MC_NEVER, &next), 0);
 	assert_ptr_not_equal(next, conn);
-	assert_int_equal(mcs_node_bounce_take(next, MIB, false, &b), 0);
+	assert_int_equal(mcs_daemon_bounce_take(next, MIB, false, &b), 0);
 	assert_non_null(b.own);
-	mcs_node_bounce_give(next, &b, 0);
+	mcs_daemon_bounce_give(next, &b, 0);
 	/* it goes on working, elsewhere */
 	fixture_put_ok(c, "k", SIZE, 3);
 	fixture_expect(c, "k", SIZE, 3);
-	assert_false(mcs_node_conn_over(conn));
+	assert_false(mcs_daemon_conn_over(conn));
 	assert_int_equal(shutdown(conn->sock, SHUT_WR), 0);
-	while (!mcs_node_conn_over(conn))
+	while (!mcs_daemon_conn_over(conn))
 		usleep(1000);
-	assert_int_equal(mcs_node_bounce_take(next, MIB, false, &d), 0);
+	assert_int_equal(mcs_daemon_bounce_take(next, MIB, false, &d), 0);
 	assert_null(d.own);
-	mcs_node_bounce_give(next, &d, 0);
-	mcs_node_conn_put(conn);
-	mcs_node_conn_put(next);
+	mcs_daemon_bounce_give(next, &d, 0);
+	mcs_daemon_conn_put(conn);
+	mcs_daemon_conn_put(next);
 	fixture_put_ok(c, "k2", SIZE, 4);
 	fixture_expect(c, "k2", SIZE, 4);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/session.h"
+#include "client/session/session.h"
 #include "client/store_i.h"
 #include "common/clock.h"
 #include "common/fault.h"

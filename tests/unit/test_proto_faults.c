@@ -14,7 +14,7 @@
 
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 #define MS(ns) ((ns) / MC_NS_PER_MS)
 

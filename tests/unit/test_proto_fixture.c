@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/fault.h"
-#include "common/net.h"
+#include "common/net/net.h"
 
 struct fixture fx;
 
@@ -295,7 +295,7 @@ bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body)
 	return raw_recv(fd, body, ret->length);
 }
 
-void raw_hello_fill(struct mcp_hello *hello, enum mcp_lane lane)
+void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel lane)
 {
 	*hello = (struct mcp_hello){
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
@@ -303,7 +303,7 @@ void raw_hello_fill(struct mcp_hello *hello, enum mcp_lane lane)
 	};
 }
 
-int raw_hello(const char *addr, enum mcp_lane lane)
+int raw_hello(const char *addr, enum mcp_channel lane)
 {
 	int fd = raw_connect(addr);
 	struct mcp_hello hello;

@@ -58,8 +58,8 @@ void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const 
 /* The next frame, its body in memory of this thread: true; the peer has closed: false. */
 bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body);
 /* Connect and say hello. */
-int raw_hello(const char *addr, enum mcp_lane lane);
-void raw_hello_fill(struct mcp_hello *hello, enum mcp_lane lane);
+int raw_hello(const char *addr, enum mcp_channel lane);
+void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel lane);
 
 extern struct fixture fx;	/* the one that handlers know */
 

@@ -20,7 +20,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "proto/meta_store_i.h"
+#include "meta/server_store_i.h"
 
 static char dir[64], file[96];
 
@@ -40,26 +40,26 @@ static int teardown(void **state)
 	return rmdir(dir);
 }
 
-static struct mcp_meta_store *open_store(const char *path, uint64_t max)
+static struct mcd_store *open_store(const char *path, uint64_t max)
 {
-	struct mcp_meta_store *s = NULL;
-	int r = mcp_meta_store_open(path, max, &s);
+	struct mcd_store *s = NULL;
+	int r = mcd_store_open(path, max, &s);
 
 	if (r < 0)
 		fail_msg("%s", mc_err_detail(r));
 	return s;
 }
 
-static int put(struct mcp_meta_store *s, const char *key, const char *text)
+static int put(struct mcd_store *s, const char *key, const char *text)
 {
-	return mcp_meta_store_put(s, key, text, strlen(text), 0, false);
+	return mcd_store_put(s, key, text, strlen(text), 0, false);
 }
 
-static void expect(struct mcp_meta_store *s, const char *key, const char *wanted)
+static void expect(struct mcd_store *s, const char *key, const char *wanted)
 {
 	char *text = NULL;
 	size_t len;
-	int r = mcp_meta_store_get(s, key, &text, &len);
+	int r = mcd_store_get(s, key, &text, &len);
 
 	assert_int_equal(r, wanted ? 0 : -ENOENT);
 	if (wanted)
@@ -69,7 +69,7 @@ static void expect(struct mcp_meta_store *s, const char *key, const char *wanted
 
 static void table(void **state)
 {
-	struct mcp_meta_store *s = open_store(NULL, 1 << 30);
+	struct mcd_store *s = open_store(NULL, 1 << 30);
 	char key[32], text[32];
 
 	for (unsigned i = 0; i < 20000; i++) {
@@ -79,8 +79,8 @@ static void table(void **state)
 	}
 	for (unsigned i = 0; i < 20000; i += 3) {
 		snprintf(key, sizeof(key), "key%u", i);
-		assert_int_equal(mcp_meta_store_del(s, key), 0);
-		assert_int_equal(mcp_meta_store_del(s, key), -ENOENT);
+		assert_int_equal(mcd_store_del(s, key), 0);
+		assert_int_equal(mcd_store_del(s, key), -ENOENT);
 	}
 	for (unsigned i = 0; i < 20000; i++) {
 		snprintf(key, sizeof(key), "key%u", i);
@@ -88,42 +88,42 @@ static void table(void **state)
 		expect(s, key, i % 3 ? text : NULL);
 	}
 	assert_int_equal(put(s, "key1", "text1"), 1);
-	assert_int_equal(mcp_meta_store_put(s, "key1", "other", 5, 0, true), -EEXIST);
-	assert_int_equal(mcp_meta_store_put(s, "key1", "text1", 5, 0, true), 1);
-	mcp_meta_store_close(s);
+	assert_int_equal(mcd_store_put(s, "key1", "other", 5, 0, true), -EEXIST);
+	assert_int_equal(mcd_store_put(s, "key1", "text1", 5, 0, true), 1);
+	mcd_store_close(s);
 }
 
 /* What has expired is gone, makes room, and does not keep a name. */
 static void expiry(void **state)
 {
-	struct mcp_meta_store *s;
+	struct mcd_store *s;
 	char key[32];
 
 	mc_clock_fake(1000 * MC_NS_PER_SEC);
 	s = open_store(NULL, 1 << 20);
-	assert_int_equal(mcp_meta_store_put(s, "rpc_meta", "a", 1, 10, true), 0);
+	assert_int_equal(mcd_store_put(s, "rpc_meta", "a", 1, 10, true), 0);
 	mc_clock_advance(9 * MC_NS_PER_SEC);
-	assert_int_equal(mcp_meta_store_put(s, "rpc_meta", "a", 1, 10, true), 1);
+	assert_int_equal(mcd_store_put(s, "rpc_meta", "a", 1, 10, true), 1);
 	mc_clock_advance(9 * MC_NS_PER_SEC);
 	expect(s, "rpc_meta", "a");
-	assert_int_equal(mcp_meta_store_put(s, "rpc_meta", "b", 1, 10, true), -EEXIST);
+	assert_int_equal(mcd_store_put(s, "rpc_meta", "b", 1, 10, true), -EEXIST);
 	mc_clock_advance(MC_NS_PER_SEC);
 	expect(s, "rpc_meta", NULL);
-	assert_int_equal(mcp_meta_store_del(s, "rpc_meta"), -ENOENT);
-	assert_int_equal(mcp_meta_store_put(s, "rpc_meta", "b", 1, 10, true), 0);
+	assert_int_equal(mcd_store_del(s, "rpc_meta"), -ENOENT);
+	assert_int_equal(mcd_store_put(s, "rpc_meta", "b", 1, 10, true), 0);
 	/* far more than fit, in the course of time */
 	for (unsigned i = 0; i < 100000; i++) {
 		snprintf(key, sizeof(key), "key%u", i);
-		assert_int_equal(mcp_meta_store_put(s, key, "x", 1, 1, false), 0);
+		assert_int_equal(mcd_store_put(s, key, "x", 1, 1, false), 0);
 		mc_clock_advance(MC_NS_PER_SEC / 1000);
 	}
 	assert_true(s->n < 3000);
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 }
 
 static void full(void **state)
 {
-	struct mcp_meta_store *s = open_store(NULL, 10000);
+	struct mcd_store *s = open_store(NULL, 10000);
 	static char text[9001];
 
 	memset(text, 'x', 9000);
@@ -132,28 +132,28 @@ static void full(void **state)
 	/* in the place of the old one it fits */
 	text[0] = 'y';
 	assert_int_equal(put(s, "a", text), 0);
-	assert_int_equal(mcp_meta_store_del(s, "a"), 0);
+	assert_int_equal(mcd_store_del(s, "a"), 0);
 	assert_int_equal(put(s, "b", text), 0);
 	assert_int_equal(s->bytes, 128 + 1 + 9000);
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 }
 
 static void survives(void **state)
 {
-	struct mcp_meta_store *s = open_store(file, 1 << 30), *other;
+	struct mcd_store *s = open_store(file, 1 << 30), *other;
 
 	assert_int_equal(put(s, "a", "1"), 0);
-	assert_int_equal(mcp_meta_store_put(s, "nul", "x\0y", 3, 0, false), 0);
+	assert_int_equal(mcd_store_put(s, "nul", "x\0y", 3, 0, false), 0);
 	assert_int_equal(put(s, "b", "1"), 0);
 	assert_int_equal(put(s, "b", ""), 0);
-	assert_int_equal(mcp_meta_store_del(s, "a"), 0);
-	assert_int_equal(mcp_meta_store_open(file, 1 << 30, &other), -EBUSY);
-	mcp_meta_store_close(s);
+	assert_int_equal(mcd_store_del(s, "a"), 0);
+	assert_int_equal(mcd_store_open(file, 1 << 30, &other), -EBUSY);
+	mcd_store_close(s);
 	s = open_store(file, 1 << 30);
 	assert_int_equal(s->n, 2);
 	expect(s, "a", NULL);
 	expect(s, "b", "");
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 }
 
 static bool odd(const char *key, const void *arg)
@@ -164,7 +164,7 @@ static bool odd(const char *key, const void *arg)
 /* Written anew while it grows, also as the other file of the name, and always whole. */
 static void rewritten(void **state)
 {
-	struct mcp_meta_store *s = open_store(file, 1 << 30), *other;
+	struct mcd_store *s = open_store(file, 1 << 30), *other;
 	static char text[50001];
 	struct stat st;
 	char key[16];
@@ -176,22 +176,22 @@ static void rewritten(void **state)
 	}
 	assert_int_equal(stat(file, &st), 0);
 	assert_true(st.st_size < 3 << 20);
-	assert_int_equal(mcp_meta_store_open(file, 1 << 30, &other), -EBUSY);
-	assert_int_equal(mcp_meta_store_del_if(s, odd, NULL), 5);
-	mcp_meta_store_close(s);
+	assert_int_equal(mcd_store_open(file, 1 << 30, &other), -EBUSY);
+	assert_int_equal(mcd_store_del_if(s, odd, NULL), 5);
+	mcd_store_close(s);
 	s = open_store(file, 1 << 30);
 	assert_int_equal(s->n, 5);
 	expect(s, "key9", NULL);
 	memset(text, 'a' + 198 % 26, 50000);
 	expect(s, "key8", text);
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 }
 
 /* A disk that fails at the n-th write, n = 1, 2, 3...: the change is refused, or it is there after a restart;
  * what was there before is, in any case. */
 static void disk_fails(void **state)
 {
-	struct mcp_meta_store *s;
+	struct mcd_store *s;
 	char spec[128], text[16];
 	unsigned failures = 0;
 	int r;
@@ -213,7 +213,7 @@ static void disk_fails(void **state)
 		mc_fault_set(NULL);
 		snprintf(text, sizeof(text), "%u", i);
 		assert_int_equal(put(s, "k", text), 0);
-		mcp_meta_store_close(s);
+		mcd_store_close(s);
 		s = open_store(file, 1 << 30);
 		expect(s, "k", text);
 	}
@@ -222,13 +222,13 @@ static void disk_fails(void **state)
 	mc_fault_set("proto.meta_journal.write=error:ENOSPC");
 	for (unsigned j = 0; j < 5; j++)
 		assert_int_equal(put(s, "k", "never"), -ENOSPC);
-	assert_int_equal(mcp_meta_store_del(s, "k"), -ENOSPC);
+	assert_int_equal(mcd_store_del(s, "k"), -ENOSPC);
 	expect(s, "k", "39");
 	mc_fault_set(NULL);
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 	s = open_store(file, 1 << 30);
 	expect(s, "k", "39");
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 	snprintf(spec, sizeof(spec), "%s.new", file);
 	assert_int_not_equal(access(spec, F_OK), 0);
 }
@@ -236,7 +236,7 @@ static void disk_fails(void **state)
 /* Cut after any number of bytes: what was whole is there. */
 static void torn(void **state)
 {
-	struct mcp_meta_store *s = open_store(file, 1 << 30);
+	struct mcd_store *s = open_store(file, 1 << 30);
 	struct stat st;
 	off_t first;
 
@@ -244,14 +244,14 @@ static void torn(void **state)
 	assert_int_equal(stat(file, &st), 0);
 	first = st.st_size;
 	assert_int_equal(put(s, "b", "second"), 0);
-	mcp_meta_store_close(s);
+	mcd_store_close(s);
 	assert_int_equal(stat(file, &st), 0);
 	for (off_t size = st.st_size - 1; size >= 0; size--) {
 		assert_int_equal(truncate(file, size), 0);
 		s = open_store(file, 1 << 30);
 		expect(s, "a", size >= first ? "first" : NULL);
 		expect(s, "b", NULL);
-		mcp_meta_store_close(s);
+		mcd_store_close(s);
 		if (size > first)
 			assert_int_equal(stat(file, &st) || st.st_size != first, 0);
 	}

@@ -84,7 +84,7 @@ static void others_are_answered(uint64_t then)
 	int fd;
 
 	atomic_store(&mark, 0);
-	fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	ask(fd, 77);
 	expect(fd, 77);
 	close(fd);
@@ -93,7 +93,7 @@ static void others_are_answered(uint64_t then)
 
 static void replies_wait_and_others_do_not(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	atomic_store(&mark, 5);
 	ask_and_wait(fd, 1);
@@ -115,7 +115,7 @@ static void replies_wait_and_others_do_not(void **state)
 /* A peer that goes on asking does not put off what it waits for, and the order stays. */
 static void what_waits_longest_leaves_first(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t i = 1; i <= 4; i++) {
 		/* The last one owes nothing, and has to wait behind the others all the same. */
@@ -144,7 +144,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 	unsigned i;
 
 	for (i = 0; i < 8; i++)
-		fd[i] = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+		fd[i] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	atomic_store(&mark, 9);
 	for (i = 0; i < 8; i++) {
 		ask_and_wait(fd[i], 1);
@@ -160,7 +160,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 	}
 	/* And one that is still waiting when the server ends. */
 	atomic_store(&mark, 0);
-	fd[0] = raw_hello(fx.path, MCP_LANE_CONTROL);
+	fd[0] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	atomic_store(&mark, 10);
 	ask_and_wait(fd[0], 2);
 	assert_false(has_reply(fd[0], 20));
@@ -169,7 +169,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 
 static void *pipeline(void *arg)
 {
-	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t i = 0; i < CALLS; i++) {
 		ask(fd, i);

@@ -139,7 +139,7 @@ static void wait_unfinished(unsigned requests)
 
 static int begin(void)
 {
-	int fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 
 	raw_send(fd, request.data, request.len - REST);
 	return fd;

@@ -349,7 +349,7 @@ static int look_at_session(struct mcp_session *s, void *arg)
 
 	assert_int_equal(id.hi, 77);
 	assert_int_equal(id.lo, 78);
-	assert_int_equal(mcp_session_lane(s), MCP_LANE_HEARTBEAT);
+	assert_int_equal(mcp_session_channel(s), MCP_CHANNEL_HEARTBEAT);
 	assert_non_null(strstr("127.0.0.1 unix local", strtok(strdupa(mcp_session_peer(s)), ":")));
 	fx.opened++;
 	return 0;
@@ -379,7 +379,7 @@ static void session_and_hello_tell(void **state)
 	FOR_EACH_TRANSPORT(t) {
 		int result = -MC_ENOCLIENT;
 		struct mcp_client_conf conf = {
-			.addrs = address(t), .client = { 77, 78 }, .lane = MCP_LANE_HEARTBEAT,
+			.addrs = address(t), .client = { 77, 78 }, .lane = MCP_CHANNEL_HEARTBEAT,
 			.connected = connected, .arg = &result,
 		};
 		struct mcp_client *c;

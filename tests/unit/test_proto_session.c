@@ -53,10 +53,10 @@ static void wrong_hellos_are_refused(void **state)
 {
 	struct mcp_hello hello;
 
-	raw_hello_fill(&hello, MCP_LANE_CONTROL);
+	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	hello.magic++;
 	expect_refusal(&hello, -MC_EPROTO);
-	raw_hello_fill(&hello, MCP_LANE_CONTROL);
+	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	hello.version = hello.min_version = MCP_VERSION + 1;
 	expect_refusal(&hello, -MC_EVERSION);
 	hello.version = hello.min_version = MCP_MIN_VERSION - 1;
@@ -77,7 +77,7 @@ static void versions_are_negotiated(void **state)
 	struct mcp_frame f;
 	int fd = raw_connect(fx.path);
 
-	raw_hello_fill(&hello, MCP_LANE_CONTROL);
+	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	hello.version = 900;
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
 	assert_true(raw_recv_frame(fd, &f, &body));
@@ -112,7 +112,7 @@ static void first_frame_has_to_be_a_hello(void **state)
 	close(fd);
 
 	fd = raw_connect(fx.tcp);	/* nobody would hear the answer */
-	raw_hello_fill(&hello, MCP_LANE_CONTROL);
+	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .flags = MCP_FRAME_ONEWAY },
 		       &mcp_desc_hello, &hello);
 	assert_true(raw_recv_frame(fd, &f, NULL));
@@ -138,7 +138,7 @@ static void bad_headers_close_the_connection(void **state)
 	int fd;
 
 	for (unsigned i = 0; i < 5; i++) {
-		fd = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_LANE_CONTROL);
+		fd = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 		/* the request in front of it is still answered */
 		raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = 1 }, &mcp_desc_stats,
 			       &(struct mcp_stats){ 0 });
@@ -191,7 +191,7 @@ static void frames_may_come_in_pieces(void **state)
 	struct mcp_frame f;
 	int fd = raw_connect(fx.tcp);
 
-	raw_hello_fill(&hello, MCP_LANE_CONTROL);
+	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_HELLO },
 					  &mcp_desc_hello, &hello), 0);
 	for (size_t i = 0; i < b.len; i++)
@@ -219,7 +219,7 @@ static void requests_may_follow_the_hello_at_once(void **state)
 		struct mcp_frame f;
 		int fd = raw_connect(lane ? fx.tcp : fx.path);
 
-		raw_hello_fill(&hello, lane ? MCP_LANE_HEARTBEAT : MCP_LANE_CONTROL);
+		raw_hello_fill(&hello, lane ? MCP_CHANNEL_HEARTBEAT : MCP_CHANNEL_CONTROL);
 		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_HELLO },
 						  &mcp_desc_hello, &hello), 0);
 		for (uint32_t id = 1; id <= 1000; id++)
@@ -239,7 +239,7 @@ static void large_frames_pass_beside_small_ones(void **state)
 	struct mcp_rename rq = { 0 };
 	struct mcp_buf b = { 0 };
 	char *name = calloc(1, 3 << 20);
-	int fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t id = 1; id <= 20; id++) {
 		rq.from = mcp_bytes(name, id % 2 ? id : id * 150000);
@@ -256,7 +256,7 @@ static void large_frames_pass_beside_small_ones(void **state)
 
 static void requests_may_be_wrong_and_the_session_goes_on(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	struct mcp_buf b = { 0 };
 	struct mcp_frame f;
 
@@ -297,7 +297,7 @@ static void unread_replies_stop_the_reading(void **state)
 	enum { N = 2000, SIZE = 60000 };
 	struct mcp_client *other = fixture_client(NULL);
 	int64_t before = metric("mooncake_rpc_requests_total", "type=\"list\""), seen = before;
-	int fd = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	struct mcp_list rq = { .limit = SIZE };
 	struct mcp_list_reply reply;
 	struct mcp_buf b = { 0 };
@@ -338,7 +338,7 @@ static void unread_replies_stop_the_reading(void **state)
 static void peer_that_never_reads_may_go(void **state)
 {
 	struct mcp_list rq = { .limit = 60000 };
-	int fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	int fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t id = 0; id < 200; id++)
 		raw_send_frame(fd, (struct mcp_frame){ .type = MCP_LIST, .id = id }, &mcp_desc_list, &rq);
@@ -357,10 +357,10 @@ static void connections_are_limited(void **state)
 	struct mcp_hello hello;
 	int fd[3];
 
-	raw_hello_fill(&hello, MCP_LANE_CONTROL);
+	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 
 	for (int i = 0; i < 3; i++)
-		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_LANE_CONTROL);
+		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 	for (int i = 0; i < 5; i++)
 		expect_refusal(&hello, -MC_ELIMIT);
 	assert_int_equal(metric("mooncake_rpc_connections_refused_total", ""), refused + 5);
@@ -369,7 +369,7 @@ static void connections_are_limited(void **state)
 	/* The count follows closed() */
 	for (int i = 0; i < 5000 && metric("mooncake_rpc_connections", "") > 2; i++)
 		usleep(1000);
-	fd[1] = raw_hello(fx.tcp, MCP_LANE_CONTROL);
+	fd[1] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	for (int i = 0; i < 3; i++)
 		close(fd[i]);
 	fixture_wait(&fx.closed, 4);
@@ -422,7 +422,7 @@ static void *visit(void *arg)
 
 	for (round = 0; round < CROWD_ROUNDS; round++) {
 		for (i = 0; i < CROWD_FDS; i++) {
-			raw_hello_fill(&hello, (round + i) % 3 ? MCP_LANE_CONTROL : MCP_LANE_HEARTBEAT);
+			raw_hello_fill(&hello, (round + i) % 3 ? MCP_CHANNEL_CONTROL : MCP_CHANNEL_HEARTBEAT);
 			fd[i] = raw_connect((v->number + i) % 2 ? fx.tcp : fx.path);
 			raw_send_frame(fd[i], (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
 		}
@@ -468,7 +468,7 @@ static void the_limit_holds_in_a_crowd(void **state)
 		usleep(2000);
 	assert_int_equal(metric("mooncake_rpc_connections", ""), 0);
 	for (i = 0; i < CROWD_LIMIT; i++)
-		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_LANE_CONTROL);
+		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 	assert_int_equal(atomic_load(&in_now), CROWD_LIMIT);
 	for (i = 0; i < CROWD_LIMIT; i++)
 		close(fd[i]);
@@ -487,7 +487,7 @@ static void refusals_are_limited(void **state)
 	if (old.rlim_cur < 4000 && setrlimit(RLIMIT_NOFILE, &lim) < 0)
 		skip();
 	for (i = 0; i < 3; i++)
-		in[i] = raw_hello(fx.path, MCP_LANE_CONTROL);
+		in[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	for (i = 0; i < 1100; i++)
 		more[i] = raw_connect(fx.path);
 	for (i = 1000; i < 1100; i++)
@@ -532,7 +532,7 @@ static void keep_busy(struct mcp_client *c, uint64_t ms)
 static void silent_peers_are_closed(void **state)
 {
 	int no_hello = raw_connect(fx.tcp), half = raw_connect(fx.path);
-	int idle = raw_hello(fx.tcp, MCP_LANE_CONTROL), beat = raw_hello(fx.tcp, MCP_LANE_HEARTBEAT);
+	int idle = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL), beat = raw_hello(fx.tcp, MCP_CHANNEL_HEARTBEAT);
 	struct mcp_client *busy = fixture_client(fx.tcp);
 
 	raw_send(half, "\x20\0\0", 3);
@@ -586,7 +586,7 @@ static void sessions_are_spread_evenly(void **state)
 	int fd[12];
 
 	for (int i = 0; i < 12; i++)
-		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_LANE_CONTROL);
+		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 	assert_int_equal(seen_loops.threads, 4);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(seen_loops.sessions[i], 3);
@@ -622,7 +622,7 @@ static int beat(struct mcp_client *c, uint64_t sequence)
 /* Whoever says that it is there for heartbeats gets no other work done there, and may go on with those. */
 static void other_work_has_no_lane(void **state)
 {
-	struct mcp_client_conf conf = { .lane = MCP_LANE_HEARTBEAT };
+	struct mcp_client_conf conf = { .lane = MCP_CHANNEL_HEARTBEAT };
 	struct mcp_list rq = { .limit = 8 };
 	struct mcp_reply mem = { 0 };
 	struct mcp_list_reply reply;
@@ -644,7 +644,7 @@ static void other_work_has_no_lane(void **state)
 /* The only control loop is busy for long: heartbeats are answered, also on new connections. */
 static void heartbeats_have_a_lane(void **state)
 {
-	struct mcp_client_conf conf = { .addrs = fx.tcp, .lane = MCP_LANE_HEARTBEAT };
+	struct mcp_client_conf conf = { .addrs = fx.tcp, .lane = MCP_CHANNEL_HEARTBEAT };
 	struct mcp_client *before, *after, *control = fixture_client(fx.tcp);
 	pthread_t thread;
 	int64_t result = 0;
@@ -682,7 +682,7 @@ static void stop_ends_all_sessions(void **state)
 	fixture_start(&fx, NULL);
 	tcp = fixture_client(NULL);
 	local = fixture_client("local:test");
-	fd = raw_hello(fx.path, MCP_LANE_HEARTBEAT);
+	fd = raw_hello(fx.path, MCP_CHANNEL_HEARTBEAT);
 	silent = raw_connect(fx.tcp);
 	assert_int_equal(fixture_rename(tcp, "a", 10000), 1);
 	assert_int_equal(fixture_rename(local, "a", 10000), 1);

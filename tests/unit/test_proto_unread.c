@@ -139,12 +139,12 @@ static bool one_crowd(void)
 
 	fixture_start(&fx, narrow);
 	c = fixture_client(fx.path);
-	r.fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	r.fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	r.blocks.last = looks.last = mc_now_ns();
 	assert_int_equal(pthread_create(&t, NULL, slow, &r), 0);
 	ask(r.fd, ASKS, LEN);
 	for (unsigned i = 0; i < CROWD; i++) {
-		fd[i] = raw_hello(fx.path, MCP_LANE_CONTROL);
+		fd[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 		ask(fd[i], ASKS, LEN);
 		step(&looks);
 	}
@@ -198,7 +198,7 @@ static void without_a_crowd_nobody_does(void **state)
 
 	fixture_start(&fx, narrow);
 	for (unsigned i = 0; i < 2; i++) {
-		fd[i] = raw_hello(fx.path, MCP_LANE_CONTROL);
+		fd[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 		ask(fd[i], 8, LEN);
 	}
 	usleep(3500000);
@@ -223,7 +223,7 @@ static void what_waits_behind_is_looked_at(void **state)
 	int fd;
 
 	fixture_start(&fx, little);
-	fd = raw_hello(fx.path, MCP_LANE_CONTROL);
+	fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	for (unsigned i = 0; metric("mooncake_rpc_unread_bytes") <= 56 * KIB; i++) {
 		assert_true(i < 2000);
 		ask(fd, 1, rq.limit);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "tools/mcbench_content.h"
+#include "tools/bench/mcbench_content.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

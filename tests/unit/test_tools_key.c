@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "tools/mcctl.h"
+#include "tools/ctl/mcctl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

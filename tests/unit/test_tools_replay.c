@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "tools/mcbench.h"
+#include "tools/bench/mcbench.h"
 
 #include <fcntl.h>
 #include <jansson.h>

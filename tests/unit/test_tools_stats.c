@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "tools/mcbench_stats.h"
+#include "tools/bench/mcbench_stats.h"
 
 #include <errno.h>
 #include <setjmp.h>

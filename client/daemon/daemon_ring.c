@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node_ring.c - the client's side of the rings.
+ *
+ * A thread takes a ring of its own from the connection's as long as there are enough; its lock is then
+ * free whenever it comes back.  One call at a time uses a ring: it fills entries and arena from their
+ * beginning, and reads all answers before it leaves. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/daemon/daemon_i.h"
+#include "common/cleanup.h"
+#include "common/futex.h"
+#include "common/thread.h"
+
+#define ENTRIES 1024u
+#define ARENA ((uint64_t)1 << 20)
+#define SLICE_NS (100 * MC_NS_PER_MS)	/* the daemon's life is looked at so often */
+/* Deadlines are the daemon's to keep; one that lets this pass in addition is given up, */
+#define GRACE_MS 3000
+/* and is waited for so long to say that it has let go of what it was told to use. */
+#define LET_GO_MS 5000
+
+struct mcs_daemon_ring {
+	/* constant */
+	struct mcs_daemon_conn *conn;
+	struct mcfs_ring *hdr;
+	size_t len;
+	struct mcfs_sqe *sq;
+	const struct mcfs_cqe *cq;
+	unsigned char *arena;
+	uint64_t arena_size;
+	uint32_t mask;
+
+	pthread_mutex_t lock;
+	/* with the lock held */
+	uint32_t tail, head;		/* requests given, answers read */
+	uint32_t series;		/* number of the window; in the tags */
+	uint64_t spin_ns;
+};
+
+int mcs_daemon_ring_new(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+{
+	struct mcfs_msg msg = { .type = MCFS_MSG_RING, .entries = ENTRIES, .size = ARENA };
+	struct mcs_daemon_ring *r;
+	struct mcfs_ring *h;
+	int fd = -1, err;
+
+	err = mcs_daemon_conn_ask(c, &msg, -1, until, &fd);
+	if (err < 0)
+		return err;
+	h = mmap(NULL, msg.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (h == MAP_FAILED)
+		return mc_fail(-errno, "a ring cannot be mapped: %s", mc_strerror(errno));
+	r = calloc(1, sizeof(*r));
+	if (!r || h->magic != MCFS_RING_MAGIC || h->entries != ENTRIES || h->arena_size < ARENA) {
+		munmap(h, msg.size);
+		free(r);
+		return r ? mc_fail(-MC_EPROTO, "a ring of another layout") : -ENOMEM;
+	}
+	r->conn = c;
+	r->hdr = h;
+	r->len = msg.size;
+	r->sq = (void *)((char *)h + h->sq_offset);
+	r->cq = (void *)((char *)h + h->cq_offset);
+	r->arena = (unsigned char *)h + h->arena_offset;
+	r->arena_size = h->arena_size;
+	r->mask = h->entries - 1;
+	r->spin_ns = c->n->spin_us * 1000ull;
+	pthread_mutex_init(&r->lock, NULL);
+	*ret = r;
+	return 0;
+}
+
+void mcs_daemon_ring_free(struct mcs_daemon_ring *r)
+{
+	munmap(r->hdr, r->len);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+/* One more ring, in the next free place. */
+static int add_ring_locked(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+{
+	int r = 0;
+
+	if (c->nrings == MCS_DAEMON_RINGS)
+		return 0;
+	r = mcs_daemon_ring_new(c, until, ret);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&(*ret)->lock);
+	__atomic_store_n(&c->ring[c->nrings], *ret, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->nrings, c->nrings + 1, __ATOMIC_RELEASE);
+	return 1;
+}
+
+static int add_ring(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+{
+	int r;
+
+	if (mc_lock_until(&c->rings_lock, until) < 0)
+		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+	r = add_ring_locked(c, until, ret);
+	pthread_mutex_unlock(&c->rings_lock);
+	return r;
+}
+
+/* A ring, locked. */
+static int take_ring(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+{
+	static unsigned next;
+	static __thread unsigned mine;	/* counted from 1 */
+	unsigned n = __atomic_load_n(&c->nrings, __ATOMIC_ACQUIRE);
+	int r;
+
+	if (!mine)
+		mine = __atomic_add_fetch(&next, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < n; i++) {
+		*ret = __atomic_load_n(&c->ring[(mine - 1 + i) % n], __ATOMIC_ACQUIRE);
+		if (pthread_mutex_trylock(&(*ret)->lock) == 0)
+			return 0;
+	}
+	r = add_ring(c, until, ret);
+	/* Refused, or the limit is reached: wait for one. */
+	if (r <= 0) {
+		n = __atomic_load_n(&c->nrings, __ATOMIC_ACQUIRE);
+		if (!n)
+			return r < 0 ? r : -ENOBUFS;
+		*ret = c->ring[(mine - 1) % n];
+		if (mc_lock_until(&(*ret)->lock, until) < 0)
+			return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+	}
+	return 0;
+}
+
+/* ---- a window of requests ---- */
+
+struct window {
+	struct mcs_daemon_ring *r;
+	uint32_t used;			/* of the arena */
+	unsigned n;
+	const struct mcs_put_opts *opts;
+	struct mcfs_ring_put put;	/* the same for all groups */
+};
+
+static bool fits(const struct window *w, size_t len)
+{
+	return len <= w->r->arena_size - w->used;
+}
+
+/* Its place in the arena. */
+static uint32_t append(struct window *w, const void *p, size_t len)
+{
+	uint32_t at = w->used;
+
+	memcpy(w->r->arena + at, p, len);
+	w->used = (uint32_t)((at + len + 7) & ~(size_t)7);
+	return at;
+}
+
+static size_t preferred_len(const struct mcs_put_opts *o)
+{
+	size_t len = 0;
+
+	for (unsigned i = 0; o->preferred && o->preferred[i]; i++)
+		len += strlen(o->preferred[i]) + 1;
+	return len;
+}
+
+/* What the options say of all puts of a window, into the arena but for their group. */
+static int begin_puts(struct window *w, const struct mcs_put_opts *o)
+{
+	size_t len;
+
+	w->opts = o;
+	if (!o)
+		return 0;
+	len = preferred_len(o);
+	if (len > MCFS_RING_PREFERRED_MAX || o->group.len > MCP_GROUP_MAX)
+		return mc_fail(-MC_EPARAM, "too many preferred segments, or the group's name is too "
+			       "long");
+	if ((unsigned)o->kind > UINT8_MAX || (unsigned)o->soft_pin > UINT8_MAX ||
+	    (unsigned)o->data_type > UINT8_MAX)
+		return mc_fail(-MC_EPARAM, "unknown kind of object or pin");
+	w->put = (struct mcfs_ring_put){
+		.flags = o->flags, .replicas = o->replicas, .soft_pin_ms = o->soft_pin_ms,
+		.kind = (uint8_t)o->kind, .soft_pin = (uint8_t)o->soft_pin,
+		.data_type = (uint8_t)o->data_type,
+		.preferred = w->used, .preferred_len = (uint32_t)len,
+	};
+	for (unsigned i = 0; o->preferred && o->preferred[i]; i++) {
+		size_t one = strlen(o->preferred[i]) + 1;
+
+		memcpy(w->r->arena + w->used, o->preferred[i], one);
+		w->used += (uint32_t)one;
+	}
+	w->used = (w->used + 7) & ~7u;
+	return 0;
+}
+
+static bool same_group(const struct mcs_key *a, const struct mcs_key *b)
+{
+	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+/* Say in q->put where in the arena its options stand (~0u: it needs none), which it shares with those of the
+ * window's requests before it that are of the same group.  False: they do not fit any more. */
+static bool place_put(struct window *w, struct mcs_daemon_req *q)
+{
+	const struct mcs_key *group = q->group.len || !w->opts ? &q->group : &w->opts->group;
+	struct mcfs_ring_put put = w->put;
+
+	q->put = ~0u;
+	if (q->op != MCFS_RING_PUT || (!w->opts && !group->len))
+		return true;
+	for (const struct mcs_daemon_req *p = q - w->n; p < q; p++) {
+		if (p->put == ~0u || !same_group(&p->group, &q->group))
+			continue;
+		q->put = p->put;
+		return true;
+	}
+	if (!fits(w, group->len + sizeof(put) + 16))
+		return false;
+	put.group_len = (uint32_t)group->len;
+	if (group->len)
+		put.group = append(w, group->data, group->len);
+	q->put = append(w, &put, sizeof(put));
+	return true;
+}
+
+static uint32_t timeout_of(uint64_t deadline)
+{
+	uint64_t now = mc_now_ns(), left;
+
+	if (deadline == MC_NEVER)
+		return 0;
+	left = deadline > now ? (deadline - now) / MC_NS_PER_MS : 0;
+	return left < 1 ? 1 : left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
+}
+
+/* Until when the daemon may work on it.  How long says less: it would count from when the daemon sees it. */
+static void limit(const struct mcs_daemon_conn *c, struct mcfs_sqe *e, uint64_t deadline)
+{
+	if (!c->one_clock || deadline == MC_NEVER || e->op == MCFS_RING_NOP ||
+	    e->op == MCFS_RING_UNPIN || e->op == MCFS_RING_HELD)
+		return;
+	e->flags |= MCFS_SQE_DEADLINE;
+	e->pin = deadline;
+}
+
+/* False: it is for the next window. */
+static bool add(struct window *w, struct mcs_daemon_req *q, uint64_t deadline)
+{
+	struct mcs_daemon_ring *r = w->r;
+	struct mcfs_sqe e = {
+		.op = q->op, .flags = q->flags, .key_len = (uint16_t)q->key.len, .len = q->len,
+		.offset = q->offset, .pin = q->pin, .timeout_ms = timeout_of(deadline),
+		.tag = (uint64_t)r->series << 32 | w->n,
+	};
+
+	if (w->n > r->mask || !place_put(w, q) ||
+	    !fits(w, q->key.len + 16 + q->nranges * sizeof(*q->range)))
+		return false;
+	e.put = q->put;
+	if (q->key.len)
+		e.key = append(w, q->key.data, q->key.len);
+	if (q->nranges == 1) {
+		e.buffer = q->range->buffer;
+		e.at = q->range->at;
+		e.len = q->range->len;
+	} else if (q->nranges) {
+		e.nranges = q->nranges;
+		e.at = append(w, q->range, q->nranges * sizeof(*q->range));
+	}
+	limit(r->conn, &e, deadline);
+	r->sq[r->tail++ & r->mask] = e;
+	w->n++;
+	return true;
+}
+
+/* Poll for a while when that has paid lately, then sleep. */
+static void wait_answer(struct mcs_daemon_ring *r)
+{
+	uint64_t began = mc_now_ns(), until = began + r->spin_ns;
+	uint64_t max = r->conn->n->spin_us * 1000ull;
+
+	while (r->spin_ns && mc_now_ns() < until) {
+		for (int i = 0; i < 32; i++) {
+			if (__atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE) != r->head) {
+				r->spin_ns = max;
+				return;
+			}
+			mc_cpu_relax();
+		}
+	}
+	r->spin_ns /= 2;
+	__atomic_store_n(&r->hdr->cq_sleep, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&r->hdr->cq_tail, __ATOMIC_SEQ_CST) == r->head &&
+	    !__atomic_load_n(&r->hdr->closed, __ATOMIC_ACQUIRE))
+		mc_futex_wait(&r->hdr->cq_tail, r->head, SLICE_NS);
+	__atomic_store_n(&r->hdr->cq_sleep, 0, __ATOMIC_RELAXED);
+	if (mc_now_ns() - began < 4 * max)
+		r->spin_ns = max;
+}
+
+/* Answers of the window at hand to their requests.  How many there were. */
+static unsigned take_answers(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n)
+{
+	uint32_t tail = __atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE);
+	unsigned got = 0;
+
+	for (; r->head != tail; r->head++) {
+		const struct mcfs_cqe *e = &r->cq[r->head & r->mask];
+		uint32_t at = (uint32_t)e->tag;
+
+		if ((uint32_t)(e->tag >> 32) != r->series || at >= n)
+			continue;
+		reqs[at].c = *e;
+		got++;
+	}
+	__atomic_store_n(&r->hdr->cq_head, r->head, __ATOMIC_RELEASE);
+	return got;
+}
+
+static uint64_t later(uint64_t deadline, uint64_t ms)
+{
+	return deadline > MC_NEVER - ms * MC_NS_PER_MS ? MC_NEVER : deadline + ms * MC_NS_PER_MS;
+}
+
+/* No answer has come for a while.  0: go on waiting.
+ *
+ * That the connection is lost is no reason to leave: the memory that the window names is its owner's again
+ * then, so the daemon has to have let go of it.  Until its time is over that is waited for anyway. */
+static int may_leave(struct mcs_daemon_ring *r, uint64_t given_up, bool *late)
+{
+	if (__atomic_load_n(&r->hdr->closed, __ATOMIC_ACQUIRE) || mcs_daemon_conn_over(r->conn)) {
+		mcs_daemon_conn_lost(r->conn);
+		return *late ? mc_fail(-MC_ETIMEDOUT, "the node's daemon did not answer in time") :
+			mc_fail(-MC_ERPC, "the node's daemon has gone");
+	}
+	if (mc_now_ns() < given_up)
+		return 0;
+	/* Its answers would come into somebody else's window. */
+	mcs_daemon_conn_lost(r->conn);
+	*late = true;
+	if (mc_now_ns() < later(given_up, LET_GO_MS))
+		return 0;
+	return mc_fail(-MC_ETIMEDOUT, "the node's daemon does not answer");
+}
+
+static int run_window(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n,
+		      uint64_t deadline)
+{
+	uint64_t given_up = later(deadline, GRACE_MS);
+	bool late = false;
+	unsigned got = 0;
+	int err = 0;
+
+	__atomic_store_n(&r->hdr->sq_tail, r->tail, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&r->hdr->sq_sleep, __ATOMIC_SEQ_CST))
+		mc_futex_wake(&r->hdr->sq_tail);
+	for (;;) {
+		/* After its end too: the last answers come before it. */
+		got += take_answers(r, reqs, n);
+		if (got >= n || err < 0)
+			return got >= n ? 0 : err;
+		wait_answer(r);
+		if (__atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE) == r->head)
+			err = may_leave(r, given_up, &late);
+	}
+}
+
+int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsigned n,
+		 const struct mcs_put_opts *put, uint64_t deadline)
+{
+	struct mcs_daemon_ring *ring;
+	unsigned done = 0;
+	int r;
+
+	for (unsigned i = 0; i < n; i++)
+		reqs[i].c = (struct mcfs_cqe){ .result = -MC_ERPC };
+	r = mc_fork_check(c->n->fork_depth);
+	if (r == 0)
+		r = take_ring(c, mcs_daemon_until(deadline), &ring);
+	if (r < 0)
+		return r;
+	/* Entries that were given up may still be read, and what they point to in the arena. */
+	if (mcs_daemon_conn_is_lost(c))
+		r = mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
+	while (done < n && r == 0) {
+		struct window w = { .r = ring };
+
+		ring->series++;
+		r = begin_puts(&w, put);
+		while (r == 0 && done + w.n < n && add(&w, &reqs[done + w.n], deadline))
+			;
+		if (r == 0)
+			r = w.n ? run_window(ring, reqs + done, w.n, deadline) :
+				mc_fail(-MC_EPARAM, "a request that is too long for a ring");
+		done += w.n;
+	}
+	pthread_mutex_unlock(&ring->lock);
+	return r;
+}

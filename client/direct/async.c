@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * async.c - reads that nobody waits for. */
+#include <config.h>
+
+#include "client/direct/async.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+
+#define THREADS_MAX 8u
+/* Threads that read anew what has failed; the others stay free for what has not. */
+#define AGAIN_MAX 6u
+/* How late a transfer may be noticed to be late. */
+#define SWEEP_MS 50
+/* A thread without work ends. */
+#define IDLE_MS 10000
+
+MC_GAUGE(under_way, "mooncake_client_async_reads", "", "reads of open objects that nobody waits for")
+MC_COUNTER(repeated, "mooncake_client_async_reads_repeated_total", "",
+	   "such reads whose first transfer failed")
+
+struct job {
+	struct mc_list link;		/* guarded by the lock, as is the next */
+	bool swept, ended;
+	struct mcs_async *a;		/* constant, as are the next */
+	struct mcs_object *o;
+	struct mcs_scratch *sc;
+	uint64_t deadline, attempt;
+	struct iovec iov;
+	mcs_read_done_fn done;
+	void *arg;
+
+	struct mcs_part part;
+	struct mce_batch batch;
+};
+
+struct mcs_async {
+	struct mcs *s;
+	pthread_mutex_t lock;
+	pthread_cond_t work;		/* for threads */
+	pthread_cond_t changed;		/* a job was swept, a thread ended, nothing is left */
+	/* guarded by lock */
+	struct mc_list moving;		/* jobs whose transfers are under way, oldest first */
+	struct mc_list arrived;		/* whose bytes are there, or not */
+	struct mc_list again;		/* that have to be read anew */
+	unsigned jobs, threads, idle, busy_again;
+	bool stopping;
+};
+
+int mcs_async_open(struct mcs *s, struct mcs_async **ret)
+{
+	struct mcs_async *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->s = s;
+	mc_list_init(&a->moving);
+	mc_list_init(&a->arrived);
+	mc_list_init(&a->again);
+	pthread_mutex_init(&a->lock, NULL);
+	(void)mc_cond_init(&a->work);
+	(void)mc_cond_init(&a->changed);
+	*ret = a;
+	return 0;
+}
+
+void mcs_async_close(struct mcs_async *a)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->lock);
+	while (a->jobs)
+		pthread_cond_wait(&a->changed, &a->lock);
+	a->stopping = true;
+	pthread_cond_broadcast(&a->work);
+	while (a->threads)
+		pthread_cond_wait(&a->changed, &a->lock);
+	pthread_mutex_unlock(&a->lock);
+	pthread_cond_destroy(&a->work);
+	pthread_cond_destroy(&a->changed);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+/* ---- threads ---- */
+
+static void free_job(struct job *j)
+{
+	struct mcs_async *a = j->a;
+
+	mcs_scratch_put(&a->s->scratch, j->sc);
+	mcs_object_let_go(j->o);
+	free(j);
+	mc_metric_add(&under_way, -1);
+	pthread_mutex_lock(&a->lock);
+	if (!--a->jobs)
+		pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void tell(struct job *j, int64_t result)
+{
+	if (result > 0)
+		mcs_object_count((uint64_t)result);
+	j->done(j->arg, result);
+	free_job(j);
+}
+
+static void read_again(struct job *j)
+{
+	int64_t n;
+
+	mc_metric_add(&repeated, 1);
+	n = mcs_object_read(j->o, j->part.offset, &j->iov, 1, mc_deadline_left_ms(j->deadline));
+	j->done(j->arg, n);
+	free_job(j);
+}
+
+/* False: it has to be read again, and is queued for that. */
+static bool judge(struct job *j)
+{
+	struct mcs_async *a = j->a;
+
+	mcs_read_finish(a->s, &j->part);
+	if (!j->part.status) {
+		if (j->part.fetched)
+			mcs_object_keep_trailer(j->o, j->part.fetched);
+		tell(j, (int64_t)j->part.len);
+		return true;
+	}
+	if (mc_now_ns() >= j->deadline) {
+		tell(j, mc_fail(-MC_ETIMEDOUT, "read did not end in time"));
+		return true;
+	}
+	return false;
+}
+
+/* The oldest transfer that is late: it is taken out of the engine, and arrives as failed. */
+static bool sweep(struct mcs_async *a)
+{
+	uint64_t now = mc_now_ns();
+	struct mc_list *pos;
+	struct job *j = NULL;
+
+	mc_list_for_each(pos, &a->moving) {
+		j = mc_container_of(pos, struct job, link);
+		if (!j->swept && now >= j->attempt)
+			break;
+		j = NULL;
+	}
+	if (!j)
+		return false;
+	j->swept = true;
+	mc_list_remove(&j->link);
+	pthread_mutex_unlock(&a->lock);
+	(void)mce_batch_wait(a->s->engine, &j->batch, j->part.req, j->part.n_req, 0);
+	pthread_mutex_lock(&a->lock);
+	/* The batch's last word may still be on its way. */
+	while (!j->ended)
+		pthread_cond_wait(&a->changed, &a->lock);
+	mc_list_push_back(&a->arrived, &j->link);
+	return true;
+}
+
+static struct job *take(struct mc_list *from)
+{
+	struct job *j = mc_list_first(from, struct job, link);
+
+	mc_list_remove(&j->link);
+	return j;
+}
+
+/* One thing to do, with the lock held around it.  False: there is none. */
+static bool work(struct mcs_async *a)
+{
+	struct job *j;
+
+	if (!mc_list_empty(&a->arrived)) {
+		j = take(&a->arrived);
+		pthread_mutex_unlock(&a->lock);
+		if (judge(j)) {
+			pthread_mutex_lock(&a->lock);
+		} else {
+			pthread_mutex_lock(&a->lock);
+			mc_list_push_back(&a->again, &j->link);
+		}
+		return true;
+	}
+	if (!mc_list_empty(&a->again) && a->busy_again < AGAIN_MAX) {
+		j = take(&a->again);
+		a->busy_again++;
+		pthread_mutex_unlock(&a->lock);
+		read_again(j);
+		pthread_mutex_lock(&a->lock);
+		a->busy_again--;
+		return true;
+	}
+	return sweep(a);
+}
+
+static void nap(struct mcs_async *a, uint64_t ms)
+{
+	uint64_t until = mc_deadline_ms((int64_t)ms);
+	struct timespec ts = {
+		.tv_sec = (time_t)(until / MC_NS_PER_SEC),
+		.tv_nsec = (long)(until % MC_NS_PER_SEC),
+	};
+
+	a->idle++;
+	(void)pthread_cond_timedwait(&a->work, &a->lock, &ts);
+	a->idle--;
+}
+
+static void *serve(void *arg)
+{
+	struct mcs_async *a = arg;
+	uint64_t last = mc_now_ms();
+
+	pthread_mutex_lock(&a->lock);
+	while (!a->stopping) {
+		if (work(a)) {
+			last = mc_now_ms();
+			continue;
+		}
+		/* Somebody has to look at the clock while transfers are under way. */
+		if (!a->jobs && mc_now_ms() - last >= IDLE_MS)
+			break;
+		nap(a, a->jobs ? SWEEP_MS : IDLE_MS);
+	}
+	a->threads--;
+	pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+/* With the lock held: have a thread for one more piece of work. */
+static int want_thread(struct mcs_async *a)
+{
+	pthread_t thread;
+	int r;
+
+	if (a->idle) {
+		pthread_cond_signal(&a->work);
+		return 0;
+	}
+	if (a->threads == THREADS_MAX)
+		return 0;
+	r = mc_thread_start(&thread, "mcs-read", serve, a);
+	if (r < 0)
+		return a->threads ? 0 : r;
+	pthread_detach(thread);
+	a->threads++;
+	return 0;
+}
+
+/* ---- jobs ---- */
+
+/* On the thread of the engine that has ended the transfer, or in mcs_object_read_start(). */
+static void on_batch(void *arg)
+{
+	struct job *j = arg;
+	struct mcs_async *a = j->a;
+
+	MC_LOCKED(&a->lock);
+	j->ended = true;
+	if (j->swept) {
+		pthread_cond_broadcast(&a->changed);
+		return;
+	}
+	mc_list_remove(&j->link);
+	mc_list_push_back(&a->arrived, &j->link);
+	/* A thread is there since the job began. */
+	(void)want_thread(a);
+}
+
+static struct job *new_job(struct mcs_object *o, struct mcs *s, uint64_t offset, void *buf,
+			   size_t len, uint64_t deadline)
+{
+	const uint32_t *trailer;
+	const struct mcs_version *v = mcs_object_version(o, &trailer);
+	struct job *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return NULL;
+	j->sc = mcs_scratch_get(&s->scratch);
+	if (!j->sc) {
+		free(j);
+		return NULL;
+	}
+	j->o = o;
+	j->a = s->async;
+	j->deadline = deadline;
+	j->iov = (struct iovec){ buf, len };
+	j->part = (struct mcs_part){
+		.v = v, .offset = offset, .iov = &j->iov, .iovcnt = 1, .trailer = trailer,
+		.unverified = !s->conf.verify, .len = len,
+	};
+	mcs_object_hold(o);
+	mc_metric_add(&under_way, 1);
+	return j;
+}
+
+/* Hand the transfer to the engine.  False: the master would have to be asked first, or memory lacks. */
+static bool begin(struct mcs *s, struct job *j)
+{
+	struct mcs_async *a = j->a;
+
+	if (mcs_read_prepare(s, j->sc, &j->part) < 0)
+		return false;
+	j->attempt = mcs_read_patience(&j->part, j->deadline);
+	mce_batch_init(&j->batch);
+	j->batch.done = on_batch;
+	j->batch.arg = j;
+	/* Not complete before it is on the list. */
+	mce_batch_hold(&j->batch);
+	(void)mce_submit(s->engine, &j->batch, j->part.req, j->part.n_req);
+	if (mce_batch_left(&j->batch) == 1) {
+		j->batch.done = NULL;
+		mce_batch_release(&j->batch);
+		if (!judge(j)) {
+			pthread_mutex_lock(&a->lock);
+			mc_list_push_back(&a->again, &j->link);
+			(void)want_thread(a);
+			pthread_mutex_unlock(&a->lock);
+		}
+		return true;
+	}
+	pthread_mutex_lock(&a->lock);
+	/* Whoever sleeps for long has to look at the clock from now on. */
+	if (mc_list_empty(&a->moving))
+		pthread_cond_signal(&a->work);
+	mc_list_push_back(&a->moving, &j->link);
+	pthread_mutex_unlock(&a->lock);
+	mce_batch_release(&j->batch);
+	return true;
+}
+
+int mcs_object_read_start(struct mcs_object *o, uint64_t offset, void *buf, size_t len,
+			  int64_t timeout_ms, mcs_read_done_fn done, void *arg)
+{
+	struct mcs *s = mcs_object_store(o);
+	struct mcs_async *a = s->async;
+	uint64_t size = mcs_object_info(o)->size;
+	struct iovec iov = { buf, len };
+	struct job *j;
+	int r;
+
+	r = mcs_check_fork(s);
+	if (r < 0)
+		return r;
+	/* A node's objects are in memory that is mapped here. */
+	if (!a) {
+		done(arg, mcs_object_read(o, offset, &iov, 1, timeout_ms));
+		return 0;
+	}
+	if (offset >= size || !len) {
+		done(arg, 0);
+		return 0;
+	}
+	if (len > size - offset)
+		len = (size_t)(size - offset);
+	j = new_job(o, s, offset, buf, len, mcs_deadline(s, timeout_ms));
+	if (!j)
+		return -ENOMEM;
+	j->done = done;
+	j->arg = arg;
+	pthread_mutex_lock(&a->lock);
+	a->jobs++;
+	/* Before anything depends on one. */
+	r = a->threads ? 0 : want_thread(a);
+	pthread_mutex_unlock(&a->lock);
+	if (r < 0) {
+		free_job(j);
+		return r;
+	}
+	if (begin(s, j))
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	mc_list_push_back(&a->again, &j->link);
+	(void)want_thread(a);
+	pthread_mutex_unlock(&a->lock);
+	return 0;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * read.c - transfers of parts and their checks. */
+#include <config.h>
+
+#include "client/direct/read.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "client/direct/layout.h"
+#include "common/fault.h"
+#include "common/metrics.h"
+
+/* Memory beside the callers' buffers that one call may use at a time. */
+#define SIDE_MAX ((uint64_t)16 << 20)
+/* How long a transfer may take while other replicas could be tried instead. */
+#define PATIENCE_MS 1000
+#define PATIENCE_BYTES_PER_MS 20000
+
+MC_COUNTER(read_bytes, "mooncake_client_transfer_bytes_total", "op=\"read\"",
+	   "bytes moved between this process and segments")
+MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"read\"",
+	   "transfers that failed")
+MC_COUNTER(checksum_errors, "mooncake_checksum_errors_total", "",
+	   "replicas whose bytes did not match their checksum, twice")
+
+/* What of the object is moved for a part. */
+struct span {
+	uint64_t start, end;
+	bool verify, whole, fetch_trailer;
+};
+
+static struct span span_of(const struct mcs_part *p)
+{
+	uint64_t size = p->v->info.size, end = p->offset + p->len;
+	struct span sp = { .start = p->offset, .end = end };
+
+	if (p->unverified)
+		return sp;
+	sp.verify = true;
+	sp.start -= sp.start % MC_CRC_CHUNK;
+	sp.end = mc_crc_chunks(end) * MC_CRC_CHUNK;
+	if (sp.end > size)
+		sp.end = size;
+	sp.whole = !sp.start && sp.end == size;
+	sp.fetch_trailer = !sp.whole && !p->trailer;
+	return sp;
+}
+
+/* Bytes that a part needs beside the caller's buffers. */
+static uint64_t side_bytes(const struct mcs_part *p)
+{
+	struct span sp = span_of(p);
+	uint64_t n = p->offset - sp.start + (sp.end - p->offset - p->len);
+
+	if (sp.fetch_trailer)
+		n += mcs_trailer_size(p->v->info.size);
+	return (n + 63) & ~(uint64_t)63;
+}
+
+int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t asked_ns,
+		       struct mcs_version *ret)
+{
+	int r = mc_err_from_wire(obj->status);
+	struct mcp_iter it;
+
+	if (r < 0)
+		return r;
+	if (obj->size > MCS_SIZE_MAX)
+		return mc_fail(-MC_EPROTO, "master gave an object of %llu bytes",
+			       (unsigned long long)obj->size);
+	*ret = (struct mcs_version){
+		.info = {
+			.size = obj->size, .generation = obj->generation,
+			.mtime_ms = obj->mtime_ms, .crc32c = obj->crc,
+			.kind = (enum mcs_kind)obj->kind,
+			.flags = (obj->flags & MCP_OBJ_HARD_PIN ? MCS_PUT_HARD_PIN : 0) |
+				 (obj->flags & MCP_OBJ_SOFT_PIN ? MCS_PUT_SOFT_PIN : 0),
+			.replicas = obj->replicas.count,
+			.data_type = (enum mcs_data_type)obj->data_type,
+			.soft_pin_ms = obj->soft_pin_ms,
+		},
+		.pin = { .id = obj->pin, .epoch = epoch },
+		.asked_ns = asked_ns,
+		.lease_ms = obj->lease_ms,
+	};
+	mcp_iter_init(&it, &obj->replicas, &mcp_desc_replica);
+	while (ret->n < MCS_REPLICAS_MAX && mcp_iter_next(&it, &ret->replica[ret->n]))
+		ret->n++;
+	return 0;
+}
+
+bool mcs_version_same(const struct mcs_version *a, const struct mcs_version *b)
+{
+	if (a->info.generation != b->info.generation || a->n != b->n)
+		return false;
+	for (unsigned i = 0; i < a->n; i++)
+		if (!mcp_id_eq(a->replica[i].segment, b->replica[i].segment) ||
+		    a->replica[i].offset != b->replica[i].offset)
+			return false;
+	return true;
+}
+
+bool mcs_version_pinned(const struct mcs *s, const struct mcs_version *v)
+{
+	if (!v->pin.id || v->pin.epoch != mcs_epoch(s))
+		return false;
+	return !v->lease_ms || mc_now_ns() - v->asked_ns < v->lease_ms * MC_NS_PER_MS;
+}
+
+int mcs_transfer_error(int err)
+{
+	if (err == -MC_ETIMEDOUT || err == -ENOMEM)
+		return err;
+	/* Whatever the path called it, for callers of the store it is one thing. */
+	return mc_fail(-MC_ETRANSFER, "transfer failed: %s", mc_strerror(err));
+}
+
+static bool usable(const struct mcs_part *p, unsigned i, unsigned limit)
+{
+	return p->unreachable[i] + p->mismatched[i] < limit;
+}
+
+bool mcs_part_left(const struct mcs_part *p, bool twice)
+{
+	for (unsigned i = 0; i < p->v->n; i++)
+		if (usable(p, i, twice ? 2 : 1))
+			return true;
+	return false;
+}
+
+int mcs_part_verdict(const struct mcs_part *p)
+{
+	for (unsigned i = 0; i < p->v->n; i++)
+		if (p->mismatched[i] > 1)
+			return -MC_ECHECKSUM;
+	return p->status < 0 ? p->status : -MC_ETRANSFER;
+}
+
+/* Own memory, then what is mapped, then what is not known yet, then what goes over a network. */
+static unsigned distance(struct mcs *s, struct mcp_id segment)
+{
+	static const unsigned of_path[] = {
+		[MCE_PATH_NONE] = 2, [MCE_PATH_LOCAL] = 0, [MCE_PATH_MAPPED] = 1,
+		[MCE_PATH_TCP] = 3,
+	};
+	struct mcs_seg *seg = mcs_segmap_peek(s->segmap, segment);
+	unsigned d = 2, path;
+
+	if (seg) {
+		path = __atomic_load_n(&seg->path, __ATOMIC_RELAXED);
+		d = seg->own ? 0 : of_path[path <= MCE_PATH_TCP ? path : MCE_PATH_NONE];
+	}
+	mcs_seg_put(seg);
+	return d;
+}
+
+static int choose(struct mcs *s, struct mcs_part *p)
+{
+	unsigned best = ~0u;
+
+	for (unsigned i = 0; i < p->v->n; i++) {
+		unsigned score;
+
+		if (!usable(p, i, 2))
+			continue;
+		score = (p->unreachable[i] + p->mismatched[i]) * 16;
+		if (p->v->n > 1)
+			score += distance(s, p->v->replica[i].segment);
+		if (score < best) {
+			best = score;
+			p->replica = i;
+		}
+	}
+	return best == ~0u ? mc_fail(-MC_EREPLICA_GONE, "no replica can be read") : 0;
+}
+
+/* The caller's buffers with the rest of the first and last chunk around them. */
+static int build_iov(struct mcs_scratch *sc, const struct mcs_part *p, const struct span *sp,
+		     unsigned char **side, struct mce_req *req)
+{
+	uint64_t head = p->offset - sp->start, tail = sp->end - p->offset - p->len;
+	struct iovec *iov = mcs_scratch_raw(sc, (size_t)p->iovcnt + 2, sizeof(*iov));
+	unsigned n = 0;
+
+	if (!iov)
+		return -ENOMEM;
+	if (head)
+		iov[n++] = (struct iovec){ *side, head };
+	n += mcs_iov_head(iov + n, p->iov, p->iovcnt, p->len);
+	if (tail)
+		iov[n++] = (struct iovec){ *side + head, tail };
+	*side += head + tail;
+	req->iov = iov;
+	req->iovcnt = n;
+	return 0;
+}
+
+static int fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t object,
+			 unsigned char *side)
+{
+	uint64_t size = p->v->info.size;
+	struct iovec *iov = mcs_scratch_raw(sc, 1, sizeof(*iov));
+
+	if (!iov)
+		return -ENOMEM;
+	/* Behind bounced bytes of any length; an array of u32 has to be aligned. */
+	side = (unsigned char *)(((uintptr_t)side + 3) & ~(uintptr_t)3);
+	*iov = (struct iovec){ side, mcs_trailer_size(size) };
+	p->req[1] = (struct mce_req){
+		.op = MCE_READ, .peer = p->seg->peer, .rkey = p->seg->rkey,
+		.addr = object + mcs_trailer_offset(size), .iov = iov, .iovcnt = 1,
+	};
+	p->n_req = 2;
+	return 0;
+}
+
+/* Choose a replica and find its segment. */
+static int locate(struct mcs *s, struct mcs_part *p, uint64_t deadline)
+{
+	const struct mcp_replica *rep;
+	int r;
+
+	p->seg = NULL;
+	p->n_req = 0;
+	p->fetched = NULL;
+	r = choose(s, p);
+	if (r < 0)
+		return r;
+	rep = &p->v->replica[p->replica];
+	if (rep->offset > UINT64_MAX - mcs_stored_size(p->v->info.size))
+		return mc_fail(-MC_EPROTO, "a replica lies outside of its segment");
+	return mcs_segmap_reach(s->segmap, rep->segment,
+				rep->offset + mcs_stored_size(p->v->info.size), deadline, &p->seg);
+}
+
+/* Build the requests of one part, at most two, at @p->req. */
+static int prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side)
+{
+	uint64_t object = p->seg->base + p->v->replica[p->replica].offset;
+	struct span sp = span_of(p);
+	int r;
+
+	p->req[0] = (struct mce_req){
+		.op = MCE_READ, .peer = p->seg->peer, .rkey = p->seg->rkey,
+		.addr = object + sp.start,
+	};
+	p->n_req = 1;
+	r = build_iov(sc, p, &sp, &side, &p->req[0]);
+	if (r < 0 || !sp.verify)
+		return r;
+	p->req[0].crc_len = sp.end - sp.start;
+	p->req[0].crc = mcs_scratch_raw(sc, mc_crc_chunks(sp.end - sp.start), sizeof(uint32_t));
+	if (!p->req[0].crc)
+		return -ENOMEM;
+	return sp.fetch_trailer ? fetch_trailer(sc, p, object, side) : 0;
+}
+
+/* Do the bytes that arrived belong to this version? */
+static bool matches(struct mcs_part *p)
+{
+	const struct mcs_info *info = &p->v->info;
+	struct span sp = span_of(p);
+	const uint32_t *crc = p->req[0].crc, *trailer = p->trailer;
+
+	if (!sp.verify)
+		return true;
+	if (sp.whole)
+		return mcs_crc_of_chunks(crc, info->size) == info->crc32c;
+	if (!trailer) {
+		trailer = p->req[1].iov->iov_base;
+		if (mcs_crc_of_chunks(trailer, info->size) != info->crc32c)
+			return false;
+		p->fetched = trailer;
+	}
+	return !memcmp(crc, trailer + sp.start / MC_CRC_CHUNK,
+		       mc_crc_chunks(sp.end - sp.start) * sizeof(*crc));
+}
+
+/* Judge a part whose requests are complete. */
+static void finish(struct mcs *s, struct mcs_part *p)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < p->n_req; i++)
+		if (p->req[i].status < 0)
+			err = p->req[i].status;
+	if (err < 0) {
+		p->status = mcs_transfer_error(err);
+		p->unreachable[p->replica]++;
+		mc_metric_add(&failed, 1);
+		mcs_segmap_forget(s->segmap, p->v->replica[p->replica].segment);
+		return;
+	}
+	p->status = 0;
+	__atomic_store_n(&p->seg->path, p->req[0].path, __ATOMIC_RELAXED);
+	mc_metric_add(&read_bytes, (int64_t)p->len);
+	if (!matches(p)) {
+		if (++p->mismatched[p->replica] == 2)
+			mc_metric_add(&checksum_errors, 1);
+		p->fetched = NULL;
+		p->status = mc_fail(-MC_ECHECKSUM, "checksum mismatch at %llu, %llu bytes",
+				    (unsigned long long)p->offset, (unsigned long long)p->len);
+	} else if (p->unverified && !mcs_version_pinned(s, p->v)) {
+		p->unverified = false;
+		p->status = -EAGAIN;
+	}
+}
+
+static bool has_other(const struct mcs_part *p)
+{
+	for (unsigned k = 0; k < p->v->n; k++)
+		if (k != p->replica && usable(p, k, 1))
+			return true;
+	return false;
+}
+
+/* Sooner than @deadline when all parts could go to another replica then. */
+static uint64_t attempt_deadline(struct mcs_part **parts, unsigned n, uint64_t deadline)
+{
+	uint64_t bytes = 0, now = mc_now_ns(), limit;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (parts[i]->n_req && !has_other(parts[i]))
+			return deadline;
+		bytes += parts[i]->len;
+	}
+	limit = now + (PATIENCE_MS + bytes / PATIENCE_BYTES_PER_MS) * MC_NS_PER_MS;
+	if (now < deadline && deadline != MC_NEVER && limit > now + (deadline - now) / 2)
+		limit = now + (deadline - now) / 2;
+	return limit < deadline ? limit : deadline;
+}
+
+/* Move the bytes of parts whose @n_req requests stand in @reqs. */
+static void run(struct mcs *s, struct mcs_part **parts, unsigned n, struct mce_req *reqs,
+		unsigned n_req, uint64_t deadline)
+{
+	struct mce_batch batch;
+	int r = mc_fault("client.get.before_read");
+
+	if (n_req && !r) {
+		mce_batch_init(&batch);
+		mce_submit(s->engine, &batch, reqs, n_req);
+		/* Also late: the engine has let go of the memory and each request has its
+		 * status. */
+		(void)mce_batch_wait(s->engine, &batch, reqs, n_req,
+				     attempt_deadline(parts, n, deadline));
+		r = mc_fault("client.get.after_read");
+	}
+	for (unsigned i = 0; i < n; i++) {
+		struct mcs_part *p = parts[i];
+
+		if (r < 0 && p->n_req)
+			p->req[0].status = r;
+		if (p->n_req)
+			finish(s, p);
+		mcs_seg_put(p->seg);
+		p->seg = NULL;
+	}
+}
+
+/* Parts that cannot even be tried count as tried, so that callers come to an end. */
+static void give_up(struct mcs_part *p, int r)
+{
+	mcs_seg_put(p->seg);
+	p->seg = NULL;
+	p->status = r;
+	p->n_req = 0;
+	if (p->replica < p->v->n)
+		p->unreachable[p->replica]++;
+}
+
+/* Find the replicas of all parts; how much memory beside the callers' they need at a time. */
+static uint64_t locate_all(struct mcs *s, struct mcs_part **parts, unsigned n, uint64_t deadline)
+{
+	uint64_t sum = 0, largest = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t need;
+		int r = locate(s, parts[i], deadline);
+
+		if (r < 0) {
+			give_up(parts[i], r);
+			continue;
+		}
+		need = side_bytes(parts[i]);
+		sum += need;
+		largest = need > largest ? need : largest;
+	}
+	sum = sum < SIDE_MAX ? sum : SIDE_MAX;
+	return sum > largest ? sum : largest;
+}
+
+void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
+	      uint64_t deadline)
+{
+	struct mce_req *reqs = mcs_scratch_raw(sc, 2 * (size_t)n, sizeof(*reqs));
+	uint64_t used = 0, cap = locate_all(s, parts, n, deadline);
+	unsigned char *side = cap ? mcs_scratch_raw(sc, 1, cap + 64) : NULL;
+	unsigned first = 0, n_req = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct mcs_part *p = parts[i];
+		uint64_t need;
+		int r;
+
+		if (!p->seg)
+			continue;
+		need = side_bytes(p);
+		if (used + need > cap) {
+			run(s, parts + first, i - first, reqs, n_req, deadline);
+			first = i;
+			n_req = 0;
+			used = 0;
+		}
+		p->req = reqs + n_req;
+		r = !reqs || (cap && !side) ? -ENOMEM : prepare(sc, p, side + used);
+		if (r < 0) {
+			give_up(p, r);
+			continue;
+		}
+		used += need;
+		n_req += p->n_req;
+	}
+	run(s, parts + first, n - first, reqs, n_req, deadline);
+}
+
+/* ---- in steps ---- */
+
+int mcs_read_prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *p)
+{
+	uint64_t need = side_bytes(p), end;
+	unsigned char *side = need ? mcs_scratch_raw(sc, 1, need + 64) : NULL;
+	int r = choose(s, p);
+
+	p->n_req = 0;
+	p->fetched = NULL;
+	if (r < 0)
+		return r;
+	p->req = mcs_scratch_raw(sc, 2, sizeof(*p->req));
+	if (!p->req || (need && !side))
+		return -ENOMEM;
+	end = p->v->replica[p->replica].offset + mcs_stored_size(p->v->info.size);
+	p->seg = mcs_segmap_peek(s->segmap, p->v->replica[p->replica].segment);
+	if (!p->seg || end > p->seg->size || end < mcs_stored_size(p->v->info.size))
+		r = -EAGAIN;
+	else
+		r = prepare(sc, p, side);
+	if (r < 0) {
+		mcs_seg_put(p->seg);
+		p->seg = NULL;
+		p->n_req = 0;
+	}
+	return r;
+}
+
+uint64_t mcs_read_patience(struct mcs_part *p, uint64_t deadline)
+{
+	return attempt_deadline(&p, 1, deadline);
+}
+
+void mcs_read_finish(struct mcs *s, struct mcs_part *p)
+{
+	finish(s, p);
+	mcs_seg_put(p->seg);
+	p->seg = NULL;
+}

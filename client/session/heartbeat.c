@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heartbeat.c - the heartbeat thread. */
+#include <config.h>
+
+#include "client/session/heartbeat.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/store_i.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+
+#define ANSWER_MIN_MS 1000
+#define FAILURES_MAX 5		/* then the connection is made anew */
+
+MC_COUNTER(beats, "mooncake_client_heartbeats_total", "result=\"ok\"", "heartbeats sent")
+MC_COUNTER(lost, "mooncake_client_heartbeats_total", "result=\"failed\"", "heartbeats sent")
+
+struct mcs_heartbeat {
+	/* constant after start */
+	struct mcs *s;
+	struct mcp_client *rpc;
+	pthread_t thread;
+	struct mc_stop stop;
+
+	/* atomic */
+	bool ok;
+
+	/* the thread's */
+	uint64_t sequence;
+	unsigned failures;
+};
+
+/* The longest that an owner may be silent without being taken for dead, with one heartbeat lost. */
+static uint32_t owner_ms(const struct mcs_heartbeat *h)
+{
+	uint32_t ms = mcs_session_terms(h->s->session).client_ttl_ms / 5 * 2;
+
+	return ms ? ms : 1000;
+}
+
+/* What the master asked for.  It may ask one who owns nothing for very few, and not know yet that this is an
+ * owner; and a master that is away was not asked how often it is to be looked for. */
+static uint32_t period_ms(const struct mcs_heartbeat *h)
+{
+	uint32_t ms = mcs_session_terms(h->s->session).heartbeat_ms, most = owner_ms(h);
+
+	ms = ms ? ms : 1000;
+	return ms > most && (h->failures || h->s->owner) ? most : ms;
+}
+
+static uint32_t answer_ms(const struct mcs_heartbeat *h)
+{
+	uint32_t ms = period_ms(h), most = owner_ms(h);
+
+	ms = ms < most ? ms : most;
+	return ms > ANSWER_MIN_MS ? ms : ANSWER_MIN_MS;
+}
+
+static int beat(struct mcs_heartbeat *h)
+{
+	struct mcp_heartbeat msg = { .client = h->s->client, .sequence = ++h->sequence };
+	struct mcp_heartbeat_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	r = mc_fault("client.heartbeat");
+	if (r < 0)
+		return r;
+	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(answer_ms(h)));
+	if (r < 0)
+		return r;
+	if (reply.reattach)
+		mcs_background_remount(h->s->keeper);
+	if (reply.tasks)
+		mcs_mover_kick(h->s->mover);
+	if (reply.heartbeat_ms)
+		mcs_session_set_heartbeat(h->s->session, reply.heartbeat_ms);
+	mcp_reply_done(&mem);
+	return 0;
+}
+
+static void note(struct mcs_heartbeat *h, int r)
+{
+	bool was = __atomic_load_n(&h->ok, __ATOMIC_RELAXED);
+
+	mc_metric_add(r < 0 ? &lost : &beats, 1);
+	__atomic_store_n(&h->ok, r >= 0, __ATOMIC_RELAXED);
+	if (r >= 0) {
+		if (h->failures)
+			mc_info("client", "the master answers again after=%u", h->failures);
+		h->failures = 0;
+		return;
+	}
+	h->failures++;
+	if (was)
+		mc_warn("client", "the master does not answer, going on trying master=%s "
+			"error=\"%s\"", h->s->conf.master, mc_err_detail(r));
+	/* Frames may have gone into a void that TCP has not noticed. */
+	if (h->failures % FAILURES_MAX == 0)
+		mcp_client_reset(h->rpc);
+}
+
+static void *heartbeat_main(void *arg)
+{
+	struct mcs_heartbeat *h = arg;
+	uint64_t sent_ms;
+	int r;
+
+	do {
+		sent_ms = mc_now_ms();
+		r = beat(h);
+		/* Cut off by the end: nothing is wrong with the master. */
+		if (mc_stop_wait(&h->stop, 0))
+			break;
+		if (r >= 0)
+			__atomic_store_n(&h->s->answered_ms, sent_ms, __ATOMIC_RELAXED);
+		note(h, r);
+	} while (!mc_stop_wait(&h->stop, period_ms(h)));
+	return NULL;
+}
+
+int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret)
+{
+	struct mcs_heartbeat *h = calloc(1, sizeof(*h));
+	struct mcp_client_conf conf = {
+		.addrs = s->conf.master,
+		.client = s->client,
+		.lane = MCP_CHANNEL_HEARTBEAT,
+		.software = "libmooncake_store",
+	};
+	int r;
+
+	if (!h)
+		return -ENOMEM;
+	h->s = s;
+	h->ok = true;
+	r = mcp_client_open(&conf, &h->rpc);
+	if (r < 0)
+		goto fail;
+	r = mc_stop_init(&h->stop);
+	if (r < 0)
+		goto fail_rpc;
+	r = mc_thread_start(&h->thread, "mcs-heartbeat", heartbeat_main, h);
+	if (r < 0)
+		goto fail_stop;
+	*ret = h;
+	return 0;
+fail_stop:
+	mc_stop_done(&h->stop);
+fail_rpc:
+	mcp_client_close(h->rpc);
+fail:
+	free(h);
+	return r;
+}
+
+void mcs_heartbeat_stop(struct mcs_heartbeat *h)
+{
+	if (!h)
+		return;
+	mc_stop_set(&h->stop);
+	mcp_client_reset(h->rpc);	/* an answer that is waited for */
+	pthread_join(h->thread, NULL);
+	mcp_client_close(h->rpc);
+	mc_stop_done(&h->stop);
+	free(h);
+}
+
+bool mcs_heartbeat_ok(const struct mcs_heartbeat *h)
+{
+	return __atomic_load_n(&h->ok, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mover.c - copying objects of the own segment for the master.
+ *
+ * The source is this process's memory and pinned, so the engine sends it from where it lies; the CRCs
+ * that it computes on the way are what the master compares with the object's.
+ *
+ * The room of a copy is this connection's until its report: when the connection ends the transfer is broken off,
+ * and what the master may have granted without our knowing ends with the connection. */
+#include <config.h>
+
+#include "client/session/mover.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/direct/layout.h"
+#include "client/direct/put_i.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+
+#define FETCH 16
+#define CALL_MS 5000
+#define TRANSFER_MS 5000		/* and so much more per ... */
+#define BYTES_PER_MS 50000
+#define IDLE_MS 3600000
+
+MC_COUNTER(moved, "mooncake_client_moved_bytes_total", "", "bytes copied to other segments for the "
+	   "master")
+MC_COUNTER(failed, "mooncake_client_move_failures_total", "", "copies for the master that failed")
+
+struct mcs_mover {
+	/* constant after start */
+	struct mcs *s;
+	pthread_t thread;
+	struct mc_stop stop;
+};
+
+/* One copy under way. */
+struct job {
+	uint64_t put, size;
+	struct mcp_replica from, to;
+	struct mcs_seg *dst;
+	struct iovec iov;
+	uint32_t *crc;
+	int status;
+	struct mce_req req;
+};
+
+static int one_replica(const struct mcp_seq *list, struct mcp_replica *ret)
+{
+	struct mcp_iter it;
+
+	mcp_iter_init(&it, list, &mcp_desc_replica);
+	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "a copy without a place");
+}
+
+static bool inside(const struct mcs_seg *seg, const struct mcp_replica *r, uint64_t size)
+{
+	return r->offset <= seg->size && mcs_stored_size(size) <= seg->size - r->offset;
+}
+
+/* Find both ends, and describe the transfer. */
+static int prepare(struct mcs *s, struct job *j, uint64_t deadline)
+{
+	uint64_t chunks = mc_crc_chunks(j->size);
+	const void *data;
+	int r;
+
+	data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, j->size);
+	if (!data)
+		return mc_fail(-MC_EPROTO, "a copy that is not this process's to make");
+	r = mcs_segmap_get(s->segmap, j->to.segment, deadline, &j->dst);
+	if (r < 0)
+		return r;
+	if (!inside(j->dst, &j->to, j->size))
+		return mc_fail(-MC_EPROTO, "a copy that goes out of its segment");
+	j->crc = calloc(chunks ? chunks : 1, sizeof(*j->crc));
+	if (!j->crc)
+		return -ENOMEM;
+	j->iov = (struct iovec){ (void *)(uintptr_t)data, j->size };
+	j->req = (struct mce_req){
+		.op = MCE_WRITE, .peer = j->dst->peer, .addr = j->dst->base + j->to.offset,
+		.rkey = j->dst->rkey, .iov = &j->iov, .iovcnt = 1, .crc = j->crc,
+		.crc_len = j->size, .crc_tail = chunks > 1,
+	};
+	return mc_fault("client.mover.write");
+}
+
+static void finish(struct mcs *s, struct job *j, struct mcp_copied *ret)
+{
+	if (j->status == 0 && j->req.status < 0) {
+		j->status = mcs_transfer_error(j->req.status);
+		mcs_segmap_forget(s->segmap, j->to.segment);
+	}
+	*ret = (struct mcp_copied){ .put = j->put, .status = mc_err_to_wire(j->status) };
+	if (j->status == 0)
+		ret->crc = mcs_crc_of_chunks(j->crc, j->size);
+	mc_metric_add(j->status < 0 ? &failed : &moved, j->status < 0 ? 1 : (int64_t)j->size);
+	free(j->crc);
+	mcs_seg_put(j->dst);
+}
+
+/* Those that could be prepared, all at the same time, into room of connection @epoch. */
+static void transfer(struct mcs *s, struct job *jobs, unsigned n, uint64_t epoch)
+{
+	uint64_t bytes = 0, deadline, prepare_until = mc_deadline_ms(CALL_MS);
+	struct mce_batch batch[FETCH];
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		jobs[i].status = prepare(s, &jobs[i], prepare_until);
+		bytes += jobs[i].size;
+	}
+	for (i = 0; i < n; i++) {
+		mce_batch_init(&batch[i]);
+		if (jobs[i].status == 0 && !mcs_put_owned(s, epoch, 0))
+			jobs[i].status = mc_fail(-MC_ESTALE_PUT, "the connection is gone");
+		if (jobs[i].status == 0)
+			mce_submit(s->engine, &batch[i], &jobs[i].req, 1);
+	}
+	deadline = mc_deadline_ms(TRANSFER_MS + (int64_t)(bytes / BYTES_PER_MS));
+	for (i = 0; i < n; i++)
+		if (jobs[i].status == 0)
+			(void)mcs_put_wait(s, &batch[i], &jobs[i].req, 1, epoch, deadline);
+}
+
+static int report(struct mcs *s, const struct mcp_copied *done, unsigned n)
+{
+	struct mcp_copied_list msg = { .items = mcp_seq(done, n) };
+	struct mcp_copied_list_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	r = mcs_call_once(s->session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	if (r == -MC_ETIMEDOUT)
+		mcs_session_taint(s->session, mcs_epoch(s));
+	if (r >= 0)
+		mcp_reply_done(&mem);
+	return r;
+}
+
+/* Fetch some copies and make them.  Their number; 0: nothing to do. */
+static int round_of_copies(struct mcs *s)
+{
+	const struct mcp_task_fetch msg = { .max = FETCH };
+	struct mcp_copied done[FETCH] = { 0 };
+	struct mcp_task_fetch_reply reply;
+	struct job jobs[FETCH] = { 0 };
+	struct mcp_reply mem = { 0 };
+	uint64_t epoch;
+	struct mcp_copy c;
+	struct mcp_iter it;
+	unsigned n = 0, i;
+	int r = 0;
+
+	/* A fetch that has to connect hands out room of a connection made after a look at the number. */
+	if (!mcs_session_up(s->session))
+		r = mcs_session_probe(s->session, mc_deadline_ms(CALL_MS));
+	if (r < 0)
+		return r;
+	epoch = mcs_epoch(s);
+	r = mcs_call_once(s->session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	/* Copies of which nobody knows would keep their room for as long as the connection lasts. */
+	if (r == -MC_ETIMEDOUT)
+		mcs_session_taint(s->session, mcs_epoch(s));
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
+	while (n < FETCH && mcp_iter_next(&it, &c)) {
+		jobs[n].put = c.put;
+		jobs[n].size = c.size;
+		if (c.size <= MCS_SIZE_MAX && !one_replica(&c.from, &jobs[n].from) &&
+		    !one_replica(&c.to, &jobs[n].to))
+			n++;
+	}
+	mcp_reply_done(&mem);
+	transfer(s, jobs, n, epoch);
+	MC_FAULT_POINT("client.mover.before_report");
+	for (i = 0; i < n; i++)
+		finish(s, &jobs[i], &done[i]);
+	r = n ? report(s, done, n) : 0;
+	return r < 0 ? r : (int)n;
+}
+
+static void *mover_main(void *arg)
+{
+	struct mcs_mover *m = arg;
+	int r;
+
+	while (!mc_stop_wait(&m->stop, IDLE_MS)) {
+		do {
+			r = round_of_copies(m->s);
+		} while (r > 0 && !mc_stop_wait(&m->stop, 0));
+		if (r < 0)
+			mc_warn("client", "copying for the master failed, going on when it asks "
+				"again error=\"%s\"", mc_err_detail(r));
+	}
+	return NULL;
+}
+
+int mcs_mover_start(struct mcs *s, struct mcs_mover **ret)
+{
+	struct mcs_mover *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	m->s = s;
+	r = mc_stop_init(&m->stop);
+	if (r < 0) {
+		free(m);
+		return r;
+	}
+	r = mc_thread_start(&m->thread, "mcs-mover", mover_main, m);
+	if (r < 0) {
+		mc_stop_done(&m->stop);
+		free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mcs_mover_stop(struct mcs_mover *m)
+{
+	if (!m)
+		return;
+	mc_stop_set(&m->stop);
+	pthread_join(m->thread, NULL);
+	mc_stop_done(&m->stop);
+	free(m);
+}
+
+void mcs_mover_kick(struct mcs_mover *m)
+{
+	if (m)
+		mc_stop_kick(&m->stop);
+}

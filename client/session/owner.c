@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * owner.c - this process's segment. */
+#include <config.h>
+
+#include "client/session/owner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "tiers/dram.h"
+
+MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
+
+struct mcs_owner {
+	/* constant after open */
+	struct mcs_owner_conf conf;
+	struct mct_dram *dram;
+	struct mce_mr *mr;
+	struct mcp_id segment;
+	uint64_t epoch;
+};
+
+static uint64_t random_nonzero(void)
+{
+	uint64_t v;
+
+	do
+		v = mc_random_u64();
+	while (!v);
+	return v;
+}
+
+int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
+{
+	struct mcs_owner *o = calloc(1, sizeof(*o));
+	struct mct_dram_conf dram = {
+		.size = conf->size, .reserve = conf->max, .kind = conf->kind, .numa_node = -1,
+		.prefault = 1, .path = conf->path, .path_offset = conf->path_offset,
+		.adopt_fd = conf->adopt_fd,
+	};
+	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	o->conf = *conf;
+	r = mct_dram_open(&dram, &o->dram);
+	if (r < 0)
+		goto fail;
+	attr.base = mct_dram_base(o->dram);
+	/* Peers may reach into all of it from the beginning; the master says what they have to do there. */
+	attr.len = mct_dram_reserved(o->dram);
+	attr.fd = mct_dram_fd(o->dram);
+	attr.fd_offset = mct_dram_fd_offset(o->dram);
+	r = mce_mr_register(conf->engine, &attr, &o->mr);
+	if (r < 0)
+		goto fail;
+	if (conf->adopt_fd > 0) {
+		o->segment = (struct mcp_id){ conf->identity[0], conf->identity[1] };
+		o->epoch = conf->identity[2];
+	} else {
+		o->segment.hi = random_nonzero();
+		o->segment.lo = random_nonzero();
+		o->epoch = random_nonzero();
+	}
+	*ret = o;
+	return 0;
+fail:
+	mcs_owner_close(o);
+	return r;
+}
+
+void mcs_owner_close(struct mcs_owner *o)
+{
+	if (!o)
+		return;
+	if (o->mr)
+		mce_mr_unregister(o->mr);
+	mct_dram_close(o->dram);
+	free(o);
+}
+
+static struct mcp_mount mount_msg(const struct mcs_owner *o)
+{
+	const char *endpoint = mce_engine_endpoint(o->conf.engine);
+
+	return (struct mcp_mount){
+		.segment = o->segment,
+		.client = o->conf.client,
+		.epoch = o->epoch,
+		.base = (uintptr_t)mct_dram_base(o->dram),
+		.rkey = mce_mr_rkey(o->mr),
+		.size = mct_dram_size(o->dram),
+		.name = mcp_bytes(endpoint, strlen(endpoint)),
+		.endpoint = mcp_bytes(endpoint, strlen(endpoint)),
+		.protocol = mcp_bytes(o->conf.protocol, strlen(o->conf.protocol)),
+	};
+}
+
+static int mounted(const struct mcp_mount_reply *reply, struct mcp_reply *mem)
+{
+	mc_metric_add(&mounts, 1);
+	if (reply->reattached)
+		mc_debug("client", "the master knows our segment again objects=%llu",
+			 (unsigned long long)reply->objects);
+	mcp_reply_done(mem);
+	return 0;
+}
+
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_mount msg;
+	int r;
+
+	if (!o)
+		return 0;
+	msg = mount_msg(o);
+	r = mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline);
+	return r < 0 ? r : mounted(&reply, &mem);
+}
+
+int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_mount msg;
+	int r;
+
+	if (!o)
+		return 0;
+	msg = mount_msg(o);
+	r = mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
+	return r < 0 ? r : mounted(&reply, &mem);
+}
+
+const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
+			 uint64_t len)
+{
+	uint64_t size;
+
+	if (!o || !mcp_id_eq(segment, o->segment))
+		return NULL;
+	size = mct_dram_size(o->dram);
+	if (offset > size || len > size - offset)
+		return NULL;
+	return (const char *)mct_dram_base(o->dram) + offset;
+}
+
+int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size)
+{
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	*ret_size = mct_dram_reserved(o->dram);
+	return mct_dram_fd(o->dram);
+}
+
+int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3])
+{
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	ret[0] = o->segment.hi;
+	ret[1] = o->segment.lo;
+	ret[2] = o->epoch;
+	return 0;
+}
+
+int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline)
+{
+	int r;
+
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	r = mct_dram_grow(o->dram, size);
+	return r < 0 ? r : mcs_owner_remount(o, s, deadline);
+}
+
+int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)
+{
+	struct mcp_unmount_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_unmount msg;
+	int r;
+
+	if (!o)
+		return 0;
+	msg.segment = o->segment;
+	r = mcs_call(s, MCP_UNMOUNT, &msg, &reply, &mem, deadline);
+	if (r >= 0)
+		mcp_reply_done(&mem);
+	return r < 0 ? r : 0;
+}

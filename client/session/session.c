@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * session.c - the connection to the master. */
+#include <config.h>
+
+#include "client/session/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+
+#define BACKOFF_FIRST_MS 5
+#define BACKOFF_LAST_MS 100
+/* Breaking off a connection disturbs everybody's calls, so not often. */
+#define CLEANSE_MS 1000
+
+MC_COUNTER(connects, "mooncake_client_master_connects_total", "",
+	   "connections made to the master")
+MC_COUNTER(retries, "mooncake_client_retries_total", "cause=\"master\"",
+	   "attempts repeated after a failure")
+
+struct mcs_session {
+	/* constant after open */
+	struct mcs_session_conf conf;
+	struct mcp_client *rpc;
+
+	/* atomic */
+	uint64_t epoch;		/* number of connections made */
+	uint64_t down_since;	/* when the master was first missed, 0: it is there */
+	uint64_t tainted;	/* epoch to be ended, 0: none */
+	uint64_t changed_ns;	/* when another master was found, 0: never */
+	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+	unsigned version;	/* of the protocol */
+
+	/* the connecting thread's, one at a time */
+	struct mcp_id server;
+
+	/* the keeper's */
+	uint64_t cleansed_ns;
+};
+
+static int register_with(struct mcs_session *s, struct mcp_client *c)
+{
+	const struct mcp_register msg = {
+		.client = s->conf.client,
+		.name = mcp_bytes(s->conf.name, strlen(s->conf.name)),
+	};
+	struct mcp_register_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	r = mcp_call(c, MCP_REGISTER, &msg, &reply, &mem, mc_deadline_ms(5000));
+	if (r < 0)
+		return r;
+	__atomic_store_n(&s->client_ttl_ms, reply.client_ttl_ms, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->heartbeat_ms, reply.heartbeat_ms, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->lease_ttl_ms, reply.lease_ttl_ms, __ATOMIC_RELAXED);
+	mcp_reply_done(&mem);
+	return 0;
+}
+
+static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
+{
+	struct mcs_session *s = arg;
+	uint64_t epoch;
+	int r;
+
+	if (hello->version < s->conf.min_version)
+		return mc_fail(-MC_ENOTSUP, "the master is too old for tenants");
+	r = register_with(s, c);
+	if (r < 0)
+		return r;
+	if (!mcp_id_zero(s->server) && !mcp_id_eq(s->server, hello->server))
+		__atomic_store_n(&s->changed_ns, mc_now_ns(), __ATOMIC_RELAXED);
+	s->server = hello->server;
+	__atomic_store_n(&s->version, hello->version, __ATOMIC_RELAXED);
+	epoch = __atomic_add_fetch(&s->epoch, 1, __ATOMIC_ACQ_REL);
+	r = s->conf.attach(c, epoch, s->conf.arg);
+	if (r < 0)
+		return r;
+	__atomic_store_n(&s->down_since, 0, __ATOMIC_RELAXED);
+	mc_metric_add(&connects, 1);
+	mc_debug("client", "connected to the master server=%llx%016llx epoch=%llu",
+		 (unsigned long long)hello->server.hi, (unsigned long long)hello->server.lo,
+		 (unsigned long long)epoch);
+	return 0;
+}
+
+static void piggyback(struct mcp_buf *b, void *arg)
+{
+	struct mcs_session *s = arg;
+
+	s->conf.piggyback(b, s->conf.arg);
+}
+
+int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **ret)
+{
+	struct mcs_session *s = calloc(1, sizeof(*s));
+	struct mcp_client_conf rpc = {
+		.addrs = conf->addrs,
+		.client = conf->client,
+		.lane = MCP_CHANNEL_CONTROL,
+		.software = "libmooncake_store",
+		.spin_us = conf->spin_us,
+		.connected = connected,
+		.piggyback = piggyback,
+		.arg = s,
+	};
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->conf = *conf;
+	/* Until the master says: upstream's defaults. */
+	s->client_ttl_ms = 10000;
+	s->heartbeat_ms = 1000;
+	s->lease_ttl_ms = 5000;
+	r = mcp_client_open(&rpc, &s->rpc);
+	if (r < 0) {
+		free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void mcs_session_close(struct mcs_session *s)
+{
+	if (!s)
+		return;
+	mcp_client_close(s->rpc);
+	free(s);
+}
+
+bool mcs_session_up(const struct mcs_session *s)
+{
+	return mcp_client_up(s->rpc);
+}
+
+bool mcs_session_ever(const struct mcs_session *s)
+{
+	return mcs_session_epoch(s) > 0;
+}
+
+bool mcs_session_young(const struct mcs_session *s, uint64_t ms)
+{
+	uint64_t since = __atomic_load_n(&s->changed_ns, __ATOMIC_RELAXED);
+
+	return since && mc_now_ns() - since < ms * MC_NS_PER_MS;
+}
+
+uint64_t mcs_session_epoch(const struct mcs_session *s)
+{
+	return __atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE);
+}
+
+unsigned mcs_session_version(const struct mcs_session *s)
+{
+	return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
+}
+
+struct mcs_terms mcs_session_terms(const struct mcs_session *s)
+{
+	return (struct mcs_terms){
+		.client_ttl_ms = __atomic_load_n(&s->client_ttl_ms, __ATOMIC_RELAXED),
+		.heartbeat_ms = __atomic_load_n(&s->heartbeat_ms, __ATOMIC_RELAXED),
+		.lease_ttl_ms = __atomic_load_n(&s->lease_ttl_ms, __ATOMIC_RELAXED),
+	};
+}
+
+void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms)
+{
+	__atomic_store_n(&s->heartbeat_ms, ms, __ATOMIC_RELAXED);
+}
+
+static void sleep_ms(uint64_t ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+
+	while (nanosleep(&t, &t) < 0 && errno == EINTR)
+		;
+}
+
+/* Is this result the connection's fault, not the request's? */
+static bool lost(int r)
+{
+	return r == -MC_ERPC;
+}
+
+/* Note the outcome of an attempt; returns since when the master is missing, 0 when it is there. */
+static uint64_t note(struct mcs_session *s, int r)
+{
+	uint64_t now, since = 0;
+
+	if (!lost(r)) {
+		if (r != -MC_ETIMEDOUT && __atomic_load_n(&s->down_since, __ATOMIC_RELAXED))
+			__atomic_store_n(&s->down_since, 0, __ATOMIC_RELAXED);
+		return 0;
+	}
+	now = mc_now_ns();
+	if (__atomic_compare_exchange_n(&s->down_since, &since, now, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		return now;
+	return since;
+}
+
+/* Wait before attempt number @n + 1; false when @until is too near. */
+static bool back_off(unsigned n, uint64_t until)
+{
+	uint64_t ms = BACKOFF_FIRST_MS << (n < 5 ? n : 5);
+
+	if (ms > BACKOFF_LAST_MS)
+		ms = BACKOFF_LAST_MS;
+	if (mc_now_ns() + ms * MC_NS_PER_MS >= until)
+		return false;
+	mc_metric_add(&retries, 1);
+	sleep_ms(ms);
+	return true;
+}
+
+/* Until when may a call that began now go on trying? */
+static uint64_t patience(const struct mcs_session *s, uint64_t since, uint64_t deadline)
+{
+	uint64_t until = since + s->conf.grace_ms * MC_NS_PER_MS;
+
+	return until < deadline ? until : deadline;
+}
+
+int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+	     struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	for (unsigned n = 0;; n++) {
+		int r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
+		uint64_t since = note(s, r);
+
+		if (!since || !back_off(n, patience(s, since, deadline)))
+			return r;
+	}
+}
+
+int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch)
+{
+	for (unsigned n = 0;; n++) {
+		uint64_t epoch, since;
+		int r = 0;
+
+		/* A call that has to connect goes over a connection made after this look at the number. */
+		if ((n || ask) && !mcs_session_up(s))
+			r = mcs_session_probe(s, deadline);
+		epoch = mcs_session_epoch(s);
+		if (r == 0)
+			r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
+		MC_FAULT_POINT("client.pins.after_answer");
+		*ret_epoch = epoch == mcs_session_epoch(s) ? epoch : 0;
+		since = note(s, r);
+		if (!since || !back_off(n, patience(s, since, deadline)))
+			return r;
+	}
+}
+
+int mcs_call_start(struct mcs_session *s, uint16_t type, const void *msg, struct mcp_ticket *ret,
+		   uint64_t deadline)
+{
+	int r = mcp_call_start(s->rpc, type, msg, ret, deadline);
+
+	if (r < 0)
+		note(s, r);
+	return r;
+}
+
+int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	int r = mcp_call_wait(s->rpc, t, ret_msg, ret_reply, deadline);
+
+	note(s, r);
+	return r;
+}
+
+int mcs_session_probe(struct mcs_session *s, uint64_t deadline)
+{
+	const struct mcp_register msg = {
+		.client = s->conf.client,
+		.name = mcp_bytes(s->conf.name, strlen(s->conf.name)),
+	};
+	struct mcp_register_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	r = mcp_call(s->rpc, MCP_REGISTER, &msg, &reply, &mem, deadline);
+	if (r >= 0)
+		mcp_reply_done(&mem);
+	note(s, r);
+	return r < 0 ? r : 0;
+}
+
+int mcs_session_connect(struct mcs_session *s, uint64_t deadline)
+{
+	char why[256] = "";
+
+	for (unsigned n = 0;; n++) {
+		int r = mcs_session_probe(s, deadline);
+
+		/* That the time is over says less than what it was over for. */
+		if (r == -MC_ETIMEDOUT && *why)
+			return mc_fail(-MC_ERPC, "%s", why);
+		if (!lost(r))
+			return r;
+		(void)snprintf(why, sizeof(why), "%s", mc_err_detail(r));
+		if (!back_off(n, deadline))
+			return r;
+	}
+}
+
+int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	int r;
+
+	for (unsigned n = 0; !mcs_session_up(s); n++) {
+		uint64_t since;
+
+		r = mcs_session_probe(s, deadline);
+		since = note(s, r);
+		if (since && back_off(n, patience(s, since, deadline)))
+			continue;
+		if (r < 0)
+			return r;
+		break;
+	}
+	r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
+	note(s, r);
+	return r;
+}
+
+void mcs_session_taint(struct mcs_session *s, uint64_t epoch)
+{
+	__atomic_store_n(&s->tainted, epoch, __ATOMIC_RELAXED);
+}
+
+void mcs_session_cleanse(struct mcs_session *s)
+{
+	uint64_t now = mc_now_ns();
+
+	if (__atomic_load_n(&s->tainted, __ATOMIC_RELAXED) != mcs_session_epoch(s) ||
+	    !mcs_session_ever(s) || now - s->cleansed_ns < CLEANSE_MS * MC_NS_PER_MS)
+		return;
+	s->cleansed_ns = now;
+	mcs_session_taint(s, 0);
+	mcp_client_reset(s->rpc);
+}
+
+int mcs_send(struct mcs_session *s, uint16_t type, const void *msg)
+{
+	int r = mc_fault("client.send");
+
+	return r < 0 ? r : mcp_send(s->rpc, type, msg);
+}

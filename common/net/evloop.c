@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evloop.c - the loop: polls, fires timers, runs posted work.
+ *
+ * Timers stand in a pairing heap that is threaded through them, so arming cannot fail.  Work is
+ * posted under a mutex; the poster writes the eventfd only when the loop is about to sleep, so a
+ * busy loop costs its posters no system call. */
+#include <config.h>
+
+#include "common/net/evloop.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/thread.h"
+
+#define BATCH 64
+/* Timers fired between two looks at the descriptors: one that arms itself for now again must not
+ * starve them. */
+#define FIRE_MAX 1024
+/* A spell of polling that caught nothing halves the next; this far and no further. */
+#define SPIN_SHRINK 32
+
+struct work {
+	struct work *next;
+	void (*fn)(void *arg);
+	void *arg;
+	bool allocated;		/* else it is its poster's, who may take it back once @fn runs */
+};
+
+struct mc_evloop {
+	/* constant after mc_evloop_new() */
+	int epfd, wakefd;
+	char name[16];
+	uint64_t spin_max_ns;
+	long gather_ns;		/* the thread's */
+	/* owned by who starts and frees the loop */
+	pthread_t thread;
+	bool started;
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	struct work *head, **tail;
+	bool sleeping;		/* the next poster has to write wakefd */
+	bool closed;		/* the thread takes no more work */
+	/* atomic */
+	atomic_bool stop, posted;
+	/* owned by the loop's thread */
+	struct mc_evtimer *timers;
+	uint64_t spin_ns, idle_since;
+	struct epoll_event batch[BATCH];
+	int batch_at, batch_n;
+};
+
+static __thread const struct mc_evloop *current;
+
+/* ---- timers ---- */
+
+static struct mc_evtimer *heap_meld(struct mc_evtimer *a, struct mc_evtimer *b)
+{
+	struct mc_evtimer *low;
+
+	if (!a || !b)
+		return a ? a : b;
+	if (b->due_ns < a->due_ns) {
+		low = b;
+		b = a;
+		a = low;
+	}
+	b->prev = a;
+	b->next = a->child;
+	if (a->child)
+		a->child->prev = b;
+	a->child = b;
+	return a;
+}
+
+/* Make one heap of a list of siblings: pairs first, then the pairs from the last to the first; that
+ * order is what keeps removal logarithmic. */
+static struct mc_evtimer *heap_merge(struct mc_evtimer *first)
+{
+	struct mc_evtimer *pairs = NULL, *heap = NULL, *a, *b;
+
+	while (first) {
+		a = first;
+		b = a->next;
+		first = b ? b->next : NULL;
+		a->prev = a->next = NULL;
+		if (b)
+			b->prev = b->next = NULL;
+		a = heap_meld(a, b);
+		a->next = pairs;
+		pairs = a;
+	}
+	while (pairs) {
+		a = pairs;
+		pairs = a->next;
+		a->next = NULL;
+		heap = heap_meld(heap, a);
+	}
+	return heap;
+}
+
+static void timer_remove(struct mc_evloop *l, struct mc_evtimer *t)
+{
+	struct mc_evtimer *children = heap_merge(t->child);
+
+	if (t == l->timers) {
+		l->timers = children;
+	} else {
+		if (t->prev->child == t)
+			t->prev->child = t->next;
+		else
+			t->prev->next = t->next;
+		if (t->next)
+			t->next->prev = t->prev;
+		l->timers = heap_meld(l->timers, children);
+	}
+	t->child = t->prev = t->next = NULL;
+	t->due_ns = 0;
+}
+
+void mc_evtimer_disarm(struct mc_evloop *l, struct mc_evtimer *t)
+{
+	if (t->due_ns)
+		timer_remove(l, t);
+}
+
+void mc_evtimer_arm(struct mc_evloop *l, struct mc_evtimer *t, uint64_t due_ns)
+{
+	mc_evtimer_disarm(l, t);
+	if (due_ns == MC_NEVER)
+		return;
+	t->due_ns = due_ns ? due_ns : 1;
+	l->timers = heap_meld(l->timers, t);
+}
+
+static void fire_timers(struct mc_evloop *l)
+{
+	uint64_t now;
+
+	if (!l->timers)
+		return;
+	now = mc_now_ns();
+	for (int i = 0; i < FIRE_MAX && l->timers && l->timers->due_ns <= now; i++) {
+		struct mc_evtimer *t = l->timers;
+
+		timer_remove(l, t);
+		t->fire(t);
+	}
+}
+
+/* ---- posted work ---- */
+
+static int post(struct mc_evloop *l, struct work *w)
+{
+	bool wake;
+
+	pthread_mutex_lock(&l->lock);
+	if (l->closed) {
+		pthread_mutex_unlock(&l->lock);
+		return mc_fail(-ESHUTDOWN, "loop %s has ended", l->name);
+	}
+	*l->tail = w;
+	l->tail = &w->next;
+	atomic_store_explicit(&l->posted, true, memory_order_relaxed);
+	wake = l->sleeping;
+	l->sleeping = false;
+	/* With the lock: once it is free @fn may run and tell its owner to free the loop. */
+	if (wake)
+		eventfd_write(l->wakefd, 1);
+	pthread_mutex_unlock(&l->lock);
+	return 0;
+}
+
+int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
+{
+	struct work *w = malloc(sizeof(*w));
+	int r;
+
+	if (!w)
+		return mc_fail(-ENOMEM, "no memory to post work to loop %s", l->name);
+	*w = (struct work){ .fn = fn, .arg = arg, .allocated = true };
+	r = post(l, w);
+	if (r < 0)
+		free(w);
+	return r;
+}
+
+static void run_posted(struct mc_evloop *l)
+{
+	struct work *w, *next;
+
+	if (!atomic_load_explicit(&l->posted, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&l->lock);
+	w = l->head;
+	l->head = NULL;
+	l->tail = &l->head;
+	atomic_store_explicit(&l->posted, false, memory_order_relaxed);
+	pthread_mutex_unlock(&l->lock);
+	for (; w; w = next) {
+		bool allocated = w->allocated;
+
+		next = w->next;
+		w->fn(w->arg);
+		if (allocated)
+			free(w);
+	}
+}
+
+struct call {
+	struct work work;
+	void (*fn)(void *arg);
+	void *arg;
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool done;
+};
+
+static void call_run(void *p)
+{
+	struct call *c = p;
+
+	c->fn(c->arg);
+	pthread_mutex_lock(&c->lock);
+	c->done = true;
+	pthread_cond_signal(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
+{
+	/* Nothing to allocate: this is how owners stop, which cannot fail. */
+	struct call c = {
+		.work = { .fn = call_run, .arg = &c }, .fn = fn, .arg = arg,
+		.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,
+	};
+	int r;
+
+	if (mc_evloop_here(l))
+		return mc_fail(-EDEADLK, "loop %s cannot wait for itself", l->name);
+	r = post(l, &c.work);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c.lock);
+	while (!c.done)
+		pthread_cond_wait(&c.cond, &c.lock);
+	pthread_mutex_unlock(&c.lock);
+	pthread_cond_destroy(&c.cond);
+	pthread_mutex_destroy(&c.lock);
+	return 0;
+}
+
+bool mc_evloop_here(const struct mc_evloop *l)
+{
+	return current == l;
+}
+
+/* ---- descriptors ---- */
+
+static int control(struct mc_evloop *l, int op, struct mc_evfd *e, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = e };
+
+	e->events = events;
+	if (epoll_ctl(l->epfd, op, e->fd, &ev) < 0)
+		return mc_fail(-errno, "cannot watch descriptor %d: %s", e->fd, mc_strerror(errno));
+	return 0;
+}
+
+int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events)
+{
+	return control(l, EPOLL_CTL_ADD, e, events);
+}
+
+int mc_evloop_mod(struct mc_evloop *l, struct mc_evfd *e, uint32_t events)
+{
+	return control(l, EPOLL_CTL_MOD, e, events);
+}
+
+void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e)
+{
+	struct epoll_event unused;
+
+	epoll_ctl(l->epfd, EPOLL_CTL_DEL, e->fd, &unused);
+	/* The kernel may have told of it together with the event that is being handled now. */
+	for (int i = l->batch_at + 1; i < l->batch_n; i++)
+		if (l->batch[i].data.ptr == e)
+			l->batch[i].data.ptr = NULL;
+}
+
+static void dispatch(struct mc_evloop *l)
+{
+	for (l->batch_at = 0; l->batch_at < l->batch_n; l->batch_at++) {
+		struct epoll_event *ev = &l->batch[l->batch_at];
+		struct mc_evfd *e = ev->data.ptr;
+		eventfd_t ignored;
+
+		if (ev->data.ptr == l)
+			eventfd_read(l->wakefd, &ignored);
+		else if (e)
+			e->ready(e, ev->events);
+	}
+	l->batch_n = 0;
+}
+
+/* ---- the thread ---- */
+
+static bool timer_due(const struct mc_evloop *l, uint64_t now)
+{
+	return l->timers && l->timers->due_ns <= now;
+}
+
+/* Poll without sleeping for a spell after the last event; true when something came.  Spells that
+ * catch nothing get shorter; an event that comes soon after one makes them long again. */
+static bool spin(struct mc_evloop *l)
+{
+	uint64_t now = mc_now_ns(), until = now + l->spin_ns;
+
+	do {
+		l->batch_n = epoll_wait(l->epfd, l->batch, BATCH, 0);
+		if (l->batch_n > 0 || atomic_load_explicit(&l->posted, memory_order_relaxed) ||
+		    timer_due(l, now) || atomic_load(&l->stop)) {
+			l->spin_ns = l->spin_max_ns;
+			return true;
+		}
+		now = mc_now_ns();
+		/* Whoever else wants this processor may well be the one that is waited for. */
+		sched_yield();
+	} while (now < until);
+	if (l->spin_ns > l->spin_max_ns / SPIN_SHRINK)
+		l->spin_ns /= 2;
+	return false;
+}
+
+static int sleep_ms(struct mc_evloop *l)
+{
+	bool work;
+
+	pthread_mutex_lock(&l->lock);
+	work = l->head || atomic_load(&l->stop);
+	l->sleeping = !work;
+	pthread_mutex_unlock(&l->lock);
+	if (work)
+		return 0;
+	return l->timers ? mc_deadline_left_ms(l->timers->due_ns) : -1;
+}
+
+void mc_evloop_gather(struct mc_evloop *l, unsigned us)
+{
+	l->gather_ns = us * 1000l;
+}
+
+static void wait_events(struct mc_evloop *l)
+{
+	struct timespec gather = { .tv_nsec = l->gather_ns };
+	uint64_t from;
+	int ms;
+
+	l->batch_n = 0;
+	if (gather.tv_nsec)
+		(void)nanosleep(&gather, NULL);
+	if (l->spin_ns && spin(l))
+		return;
+	from = l->spin_max_ns ? mc_now_ns() : 0;
+	ms = sleep_ms(l);
+	l->batch_n = epoll_wait(l->epfd, l->batch, BATCH, ms);
+	if (ms) {
+		pthread_mutex_lock(&l->lock);
+		l->sleeping = false;
+		pthread_mutex_unlock(&l->lock);
+	}
+	if (l->spin_max_ns && mc_now_ns() - from < l->spin_max_ns)
+		l->spin_ns = l->spin_max_ns;
+}
+
+/* Take no more work once there is none left; false when some came meanwhile. */
+static bool close_posts(struct mc_evloop *l)
+{
+	MC_LOCKED(&l->lock);
+	l->closed = !l->head;
+	return l->closed;
+}
+
+static void *loop_main(void *arg)
+{
+	struct mc_evloop *l = arg;
+
+	current = l;
+	mc_thread_prompt();
+	while (!atomic_load(&l->stop)) {
+		wait_events(l);
+		dispatch(l);
+		run_posted(l);
+		fire_timers(l);
+	}
+	do {
+		run_posted(l);
+	} while (!close_posts(l));
+	current = NULL;
+	return NULL;
+}
+
+int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct mc_evloop *l;
+	int r;
+
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return mc_fail(-ENOMEM, "no memory for loop %s", name);
+	snprintf(l->name, sizeof(l->name), "%s", name);
+	pthread_mutex_init(&l->lock, NULL);
+	l->tail = &l->head;
+	/* With one processor the peer runs only while this thread does not. */
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		l->spin_ns = l->spin_max_ns = spin_us * 1000ull;
+	l->wakefd = -1;
+	l->epfd = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epfd < 0)
+		goto fail;
+	l->wakefd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (l->wakefd < 0)
+		goto fail;
+	ev.data.ptr = l;
+	if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, l->wakefd, &ev) < 0)
+		goto fail;
+	*ret = l;
+	return 0;
+fail:
+	r = mc_fail(-errno, "cannot make loop %s: %s", name, mc_strerror(errno));
+	mc_evloop_free(l);
+	return r;
+}
+
+int mc_evloop_start(struct mc_evloop *l)
+{
+	int r = mc_thread_start(&l->thread, l->name, loop_main, l);
+
+	l->started = r == 0;
+	return r;
+}
+
+void mc_evloop_free(struct mc_evloop *l)
+{
+	if (!l)
+		return;
+	if (l->started) {
+		atomic_store(&l->stop, true);
+		eventfd_write(l->wakefd, 1);
+		pthread_join(l->thread, NULL);
+	}
+	while (l->head) {
+		struct work *w = l->head;
+
+		l->head = w->next;
+		if (w->allocated)
+			free(w);
+	}
+	if (l->wakefd >= 0)
+		close(l->wakefd);
+	if (l->epfd >= 0)
+		close(l->epfd);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}

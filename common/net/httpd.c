@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * httpd.c - libmicrohttpd behind a table of routes. */
+#include <config.h>
+
+#include "common/net/httpd.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/list.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/net/net.h"
+
+/* libmicrohttpd renamed its own name for it. */
+#define HTTP_TOO_LARGE 413
+#define CONNECTIONS_MAX 256
+#define CONNECTION_MEMORY 65536		/* headers */
+#define IDLE_SEC 30
+#define CROWD (CONNECTIONS_MAX * 3 / 4)	/* from here on the slowest gives way to a new one */
+#define ANSWERS_MAX (256ull << 20)	/* bytes of all answers that clients have not taken yet */
+#define PIECE 32768u			/* of an answer, to the library */
+/* A body that gets an error anyway is read to its end so that the client sees the answer, unless
+ * the end is too far away. */
+#define SWALLOW_MAX (1u << 20)
+
+MC_COUNTER(crowded_out, "mooncake_http_connections_given_up_total", "",
+	   "HTTP connections that were closed because there were many others")
+MC_COUNTER(too_much, "mooncake_http_answers_refused_total", "", "Requests that were answered 503, for want of memory")
+
+struct mc_httpd {
+	struct MHD_Daemon *daemon;
+	const struct mc_http_route *routes;
+	size_t max_body;
+	void *arg;
+	atomic_ullong held;		/* bytes of answers */
+	/* guarded by lock, a leaf */
+	pthread_mutex_t lock;
+	struct mc_list conns;		/* that which has got nowhere for the longest first */
+	unsigned n_conns;
+};
+
+/* A connection; shut ones are in no list. */
+struct peer {
+	struct mc_list link;
+	int fd;
+};
+
+/* A request while its body comes in. */
+struct exchange {
+	const struct mc_http_route *route;
+	int error;		/* the status to answer with instead of calling the route */
+	char *body;
+	size_t len, size, swallowed;
+};
+
+/* ---- connections: many that do nothing shut nobody out ---- */
+
+/* It has got on. */
+static void step(struct mc_httpd *h, struct peer *p)
+{
+	if (!p)
+		return;
+	MC_LOCKED(&h->lock);
+	if (mc_list_empty(&p->link))
+		return;
+	mc_list_remove(&p->link);
+	mc_list_push_back(&h->conns, &p->link);
+}
+
+static struct peer *peer_of(struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static void leave(struct mc_httpd *h, struct peer *p)
+{
+	if (!mc_list_empty(&p->link))
+		h->n_conns--;
+	mc_list_remove(&p->link);
+}
+
+static void arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **ret)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct peer *p = info ? calloc(1, sizeof(*p)) : NULL, *slowest;
+
+	if (!p)
+		return;
+	p->fd = info->connect_fd;
+	*ret = p;
+	MC_LOCKED(&h->lock);
+	mc_list_push_back(&h->conns, &p->link);
+	if (++h->n_conns <= CROWD)
+		return;
+	/* Its own thread sees the end and closes it. */
+	slowest = mc_list_first(&h->conns, struct peer, link);
+	leave(h, slowest);
+	(void)shutdown(slowest->fd, SHUT_RDWR);
+	mc_metric_add(&crowded_out, 1);
+}
+
+/* Also before its descriptor is closed. */
+static void on_connection(void *arg, struct MHD_Connection *conn, void **socket_context,
+			  enum MHD_ConnectionNotificationCode what)
+{
+	struct mc_httpd *h = arg;
+	struct peer *p = *socket_context;
+
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		arrive(h, conn, socket_context);
+	} else if (p) {
+		pthread_mutex_lock(&h->lock);
+		leave(h, p);
+		pthread_mutex_unlock(&h->lock);
+		free(p);
+		*socket_context = NULL;
+	}
+}
+
+/* ---- requests ---- */
+
+const char *mc_http_query_n(const struct mc_http_request *rq, const char *name, size_t *ret_len)
+{
+	const char *value = NULL;
+	size_t len = 0;
+
+	if (MHD_lookup_connection_value_n(rq->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name),
+					  &value, &len) != MHD_YES)
+		return NULL;
+	*ret_len = value ? len : 0;
+	return value ? value : "";
+}
+
+const char *mc_http_query(const struct mc_http_request *rq, const char *name)
+{
+	size_t len;
+
+	return mc_http_query_n(rq, name, &len);
+}
+
+static bool method_fits(const struct mc_http_route *r, const char *method)
+{
+	if (!r->method)
+		return true;
+	/* libmicrohttpd leaves the body out of the answer to HEAD. */
+	return !strcmp(r->method, method) ||
+	       (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
+}
+
+static void find_route(const struct mc_httpd *h, const char *path, const char *method,
+		       struct exchange *x)
+{
+	x->error = MHD_HTTP_NOT_FOUND;
+	for (const struct mc_http_route *r = h->routes; r->path; r++) {
+		if (strcmp(r->path, path))
+			continue;
+		x->error = MHD_HTTP_METHOD_NOT_ALLOWED;
+		if (method_fits(r, method)) {
+			x->route = r;
+			x->error = 0;
+			return;
+		}
+	}
+}
+
+/* NUL bytes where text is meant are the end of the request. */
+static enum MHD_Result check_value(void *arg, enum MHD_ValueKind kind, const char *name,
+				   size_t name_len, const char *value, size_t len)
+{
+	struct exchange *x = arg;
+	const char *bytes = x->route->bytes;
+
+	if (!value || !memchr(value, 0, len) ||
+	    (bytes && strlen(bytes) == name_len && !memcmp(bytes, name, name_len)))
+		return MHD_YES;
+	x->error = MHD_HTTP_BAD_REQUEST;
+	return MHD_NO;
+}
+
+static void add_allow(const struct mc_httpd *h, const char *path, struct MHD_Response *resp)
+{
+	char allow[128] = "";
+	size_t len = 0;
+
+	for (const struct mc_http_route *r = h->routes; r->path; r++)
+		if (!strcmp(r->path, path) && len < sizeof(allow))
+			len += (size_t)snprintf(allow + len, sizeof(allow) - len, "%s%s",
+						len ? ", " : "", r->method);
+	MHD_add_response_header(resp, MHD_HTTP_HEADER_ALLOW, allow);
+}
+
+static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connection *conn,
+				    const char *path, int status)
+{
+	const char *text = status == MHD_HTTP_NOT_FOUND ? "not found\n" :
+		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
+		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
+		status == HTTP_TOO_LARGE ? "body too large\n" :
+		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too many answers are on their way\n" :
+		"internal error\n";
+	struct MHD_Response *resp;
+	enum MHD_Result ok;
+
+	resp = MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text,
+					       MHD_RESPMEM_PERSISTENT);
+	if (!resp)
+		return MHD_NO;
+	MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		add_allow(h, path, resp);
+	ok = MHD_queue_response(conn, (unsigned)status, resp);
+	MHD_destroy_response(resp);
+	return ok;
+}
+
+/* An answer on its way: what the client has not taken yet, and who has the rest. */
+struct body {
+	struct mc_httpd *h;
+	struct peer *peer;
+	char *text;
+	size_t len, at;
+	int (*more)(void *state, FILE *out);	/* NULL: that is all */
+	void (*done)(void *state);
+	void *state;
+};
+
+static void body_free(void *arg)
+{
+	struct body *b = arg;
+
+	atomic_fetch_sub(&b->h->held, b->len);
+	if (b->done)
+		b->done(b->state);
+	free(b->text);
+	free(b);
+}
+
+static int next_part(struct body *b)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out;
+	int r;
+
+	out = open_memstream(&text, &len);
+	if (!out)
+		return -ENOMEM;
+	r = b->more(b->state, out);
+	if (ferror(out))
+		r = -ENOMEM;
+	if (fclose(out))
+		r = -ENOMEM;
+	if (r <= 0)
+		b->more = NULL;
+	atomic_fetch_add(&b->h->held, len);
+	atomic_fetch_sub(&b->h->held, b->len);
+	free(b->text);
+	b->text = text;
+	b->len = len;
+	b->at = 0;
+	step(b->h, b->peer);
+	return r;
+}
+
+static ssize_t on_read(void *arg, uint64_t pos, char *buf, size_t max)
+{
+	struct body *b = arg;
+	size_t n;
+
+	while (b->at == b->len) {
+		if (!b->more)
+			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (next_part(b) < 0)
+			return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
+	n = b->len - b->at < max ? b->len - b->at : max;
+	memcpy(buf, b->text + b->at, n);
+	b->at += n;
+	return (ssize_t)n;
+}
+
+/* The handler's part; negative: it cannot be given. */
+static int body_write(struct body *b, const struct exchange *x, struct mc_http_request *rq)
+{
+	bool failed;
+
+	rq->out = open_memstream(&b->text, &b->len);
+	if (!rq->out)
+		return -ENOMEM;
+	x->route->handle(rq, b->h->arg);
+	failed = ferror(rq->out);
+	failed |= fclose(rq->out) != 0;
+	b->more = rq->more;
+	b->done = rq->done;
+	b->state = rq->state;
+	/* One alone may be as large as it likes. */
+	if (atomic_fetch_add(&b->h->held, b->len) && atomic_load(&b->h->held) > ANSWERS_MAX)
+		return -ENOBUFS;
+	return failed ? -ENOMEM : 0;
+}
+
+static enum MHD_Result answer(struct mc_httpd *h, struct MHD_Connection *conn,
+			      const char *path, const char *method, struct exchange *x)
+{
+	struct mc_http_request rq = {
+		.method = method, .path = path, .body = x->body ? x->body : "",
+		.body_len = x->len, .conn = conn, .status = MHD_HTTP_OK,
+		.content_type = "text/plain; charset=utf-8",
+	};
+	struct body *b = calloc(1, sizeof(*b));
+	struct MHD_Response *resp;
+	enum MHD_Result ok;
+	int r;
+
+	if (!b)
+		return answer_error(h, conn, path, MHD_HTTP_INTERNAL_SERVER_ERROR);
+	b->h = h;
+	b->peer = peer_of(conn);
+	step(h, b->peer);
+	r = body_write(b, x, &rq);
+	resp = r < 0 ? NULL : MHD_create_response_from_callback(b->more ? MHD_SIZE_UNKNOWN : b->len, PIECE,
+								on_read, b, body_free);
+	if (!resp) {
+		body_free(b);
+		if (r == -ENOBUFS)
+			mc_metric_add(&too_much, 1);
+		return answer_error(h, conn, path, r == -ENOBUFS ? MHD_HTTP_SERVICE_UNAVAILABLE :
+				    MHD_HTTP_INTERNAL_SERVER_ERROR);
+	}
+	MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_TYPE, rq.content_type);
+	ok = MHD_queue_response(conn, (unsigned)rq.status, resp);
+	MHD_destroy_response(resp);
+	return ok;
+}
+
+static void take_body(const struct mc_httpd *h, struct exchange *x, const char *data, size_t len)
+{
+	size_t size;
+	char *body;
+
+	if (!x->error && len > h->max_body - x->len)
+		x->error = HTTP_TOO_LARGE;
+	if (!x->error && x->len + len + 1 > x->size) {
+		size = x->size * 2 > x->len + len + 1 ? x->size * 2 : x->len + len + 1;
+		body = realloc(x->body, size);
+		if (body) {
+			x->body = body;
+			x->size = size;
+		} else {
+			x->error = MHD_HTTP_INTERNAL_SERVER_ERROR;
+		}
+	}
+	if (x->error) {
+		x->swallowed += len;
+		return;
+	}
+	memcpy(x->body + x->len, data, len);
+	x->len += len;
+	x->body[x->len] = '\0';
+}
+
+/* The headers are in.  A body that announces itself as too large is refused unread. */
+static enum MHD_Result begin(const struct mc_httpd *h, struct MHD_Connection *conn,
+			     const char *path, const char *method, void **state)
+{
+	const char *length = MHD_lookup_connection_value(conn, MHD_HEADER_KIND,
+							 MHD_HTTP_HEADER_CONTENT_LENGTH);
+	struct exchange *x;
+
+	if (length && strtoull(length, NULL, 10) > h->max_body)
+		return answer_error(h, conn, path, HTTP_TOO_LARGE);
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return MHD_NO;
+	find_route(h, path, method, x);
+	if (x->route)
+		MHD_get_connection_values_n(conn, MHD_GET_ARGUMENT_KIND, check_value, x);
+	*state = x;
+	return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *path,
+				  const char *method, const char *version, const char *data,
+				  size_t *data_len, void **state)
+{
+	struct mc_httpd *h = arg;
+	struct exchange *x = *state;
+
+	if (!x)
+		return begin(h, conn, path, method, state);
+	if (*data_len) {
+		take_body(h, x, data, *data_len);
+		*data_len = 0;
+		return x->swallowed > SWALLOW_MAX ? MHD_NO : MHD_YES;
+	}
+	return x->error ? answer_error(h, conn, path, x->error) :
+			  answer(h, conn, path, method, x);
+}
+
+static void on_end(void *arg, struct MHD_Connection *conn, void **state,
+		   enum MHD_RequestTerminationCode why)
+{
+	struct exchange *x = *state;
+
+	if (x)
+		free(x->body);
+	free(x);
+	*state = NULL;
+	step(arg, peer_of(conn));
+}
+
+__attribute__((format(printf, 2, 0)))
+static void on_log(void *arg, const char *fmt, va_list ap)
+{
+	char text[256];
+	int n;
+
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	if (n > 0 && (size_t)n < sizeof(text) && text[n - 1] == '\n')
+		text[n - 1] = '\0';
+	mc_debug("http", "%s", text);
+}
+
+static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned threads)
+{
+	struct MHD_OptionItem pool[] = {
+		{ MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+	struct MHD_Daemon *daemon;
+	sigset_t all, old;
+
+	/* A pool of one is no pool to libmicrohttpd. */
+	if (threads < 2)
+		pool[0] = pool[1];
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG,
+				  0, NULL, NULL, on_request, h,
+				  MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+				  MHD_OPTION_LISTEN_SOCKET, fd,
+				  MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+				  MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SEC,
+				  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+				  MHD_OPTION_NOTIFY_COMPLETED, on_end, h,
+				  MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+				  MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return daemon;
+}
+
+static void free_server(struct mc_httpd *h)
+{
+	pthread_mutex_destroy(&h->lock);
+	free(h);
+}
+
+int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
+		   const struct mc_http_route *routes, void *arg, int *ret_port,
+		   struct mc_httpd **ret)
+{
+	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX];
+	struct mc_httpd *h;
+	int fd, port, r;
+
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return mc_fail(-ENOMEM, "no memory for the HTTP server on %s", addr);
+	h->routes = routes;
+	h->max_body = max_body;
+	h->arg = arg;
+	mc_list_init(&h->conns);
+	pthread_mutex_init(&h->lock, NULL);
+	fd = mc_listen(addr, 128, 0, bound);
+	if (fd < 0) {
+		free_server(h);
+		return fd;
+	}
+	r = mc_addr_split(bound, host, sizeof(host), 0, &port);
+	h->daemon = r < 0 ? NULL : start_daemon(h, fd, threads);
+	if (!h->daemon) {
+		/* Whether libmicrohttpd has closed @fd depends on how far it got, so it stays. */
+		free_server(h);
+		return r < 0 ? r : mc_fail(-EIO, "cannot start the HTTP server on %s", addr);
+	}
+	if (ret_port)
+		*ret_port = port;
+	*ret = h;
+	return 0;
+}
+
+void mc_httpd_stop(struct mc_httpd *h)
+{
+	if (!h)
+		return;
+	MHD_stop_daemon(h->daemon);
+	free_server(h);
+}
+
+void mc_http_metrics(struct mc_http_request *rq, void *arg)
+{
+	rq->content_type = "text/plain; version=0.0.4; charset=utf-8";
+	if (mc_metrics_print(rq->out) < 0)
+		rq->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+}

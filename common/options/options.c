@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * options.c - the command line, and which of the sources of a value wins. */
+#include <config.h>
+
+#include "common/options/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/options/options_i.h"
+
+#define FLAGFILE_DEPTH_MAX 4
+#define NAME_SIZE 128
+
+static size_t index_of(const struct mc_options *o, const struct mc_opt_row *row)
+{
+	return (size_t)(row - o->prog->rows);
+}
+
+static void *field_of(void *conf, const struct mc_opt_row *row)
+{
+	return (char *)conf + row->offset;
+}
+
+/* Keys of a file and items of a list cannot ask for help. */
+static bool is_flag(const char *prefix)
+{
+	return !strcmp(prefix, "--");
+}
+
+static void warn_unknown(const struct mc_options *o, const char *prefix, const char *name)
+{
+	const char *near = mc_opt_nearest(o->prog, name, is_flag(prefix));
+
+	fprintf(stderr, "%s: warning: %s%s is unknown and ignored", o->prog->name, prefix, name);
+	if (near)
+		fprintf(stderr, "; did you mean %s%s?\n", prefix, near);
+	else
+		fprintf(stderr, "; --help lists the options\n");
+}
+
+static int fail_unknown(const struct mc_options *o, const char *prefix, const char *name)
+{
+	const char *near = mc_opt_nearest(o->prog, name, is_flag(prefix));
+
+	if (near)
+		return mc_fail(-EINVAL, "%s%s is unknown; did you mean %s%s?", prefix, name, prefix,
+			       near);
+	return mc_fail(-EINVAL, "%s%s is unknown; --help lists the options", prefix, name);
+}
+
+static int fail_absent(const char *prefix, const char *name, const char *why)
+{
+	return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, why);
+}
+
+/* ---- the command line ----
+ *
+ * An option may stand behind "--", "-" or in a list behind -o; what they have in common: */
+
+static int keep_arg(struct mc_options *o, const struct mc_opt_row *row, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return mc_fail(-ENOMEM, "no memory for the options");
+	free(o->args[index_of(o, row)]);
+	o->args[index_of(o, row)] = copy;
+	return 0;
+}
+
+static bool is_off(const char *value)
+{
+	bool on;
+
+	return value && !mc_parse_bool(value, &on) && !on;
+}
+
+/* The switch that "nox", "no_x" or "no-x" clears. */
+static const char *negated(const char *name)
+{
+	if (strncmp(name, "no", 2))
+		return NULL;
+	name += 2;
+	return *name == '_' || *name == '-' ? name + 1 : name;
+}
+
+/* Words of mount(8) that are for mount itself and come along in its lists. */
+static bool is_mount_word(const char *name)
+{
+	static const char *const words[] = {
+		"defaults", "auto", "noauto", "nofail", "user", "nouser", "users", "_netdev",
+		"comment",
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(name, words[i]))
+			return true;
+	return !strncasecmp(name, "x-", 2);
+}
+
+/* Does the program take arguments that are not options? */
+static bool has_arguments(const struct mc_program *prog)
+{
+	const char *s = prog->synopsis ? prog->synopsis : "";
+
+	if (!strncmp(s, "[OPTION]...", 11))
+		s += 11;
+	return s[strspn(s, " ")];
+}
+
+/* Only these make the word behind a switch its value: others are arguments far more often.  To a strict program all
+ * are: it would do harm without one. */
+static bool is_switch_word(const struct mc_program *prog, const char *s)
+{
+	return s && !prog->strict &&
+		(!strcmp(s, "true") || !strcmp(s, "false") || !strcmp(s, "0") || !strcmp(s, "1"));
+}
+
+/* Is the word behind an absent option its value? */
+static bool takes_word(const struct mc_program *prog, const struct mc_opt_absent *a, const char *next)
+{
+	bool on;
+
+	if (is_switch_word(prog, next))
+		return true;
+	return mc_parse_bool(a->def, &on) && next && next[0] != '-';
+}
+
+static int set_unknown(struct mc_options *o, const char *prefix, const char *name,
+		       const char *value, const char *next, bool *ret_used)
+{
+	const struct mc_opt_absent *absent = mc_opt_absent(o->prog, name);
+	const char *off = negated(name);
+
+	if (absent) {
+		*ret_used = !value && takes_word(o->prog, absent, next);
+		return mc_opt_absent_harmless(absent, *ret_used ? next : value) ? 0 :
+			fail_absent(prefix, name, absent->why);
+	}
+	/* Switching off what is not there is no error. */
+	if ((off && mc_opt_absent(o->prog, off)) || !strcmp(name, "undefok"))
+		return 0;
+	if (prefix[1] == 'o' && is_mount_word(name))
+		return 0;
+	if (o->prog->strict)
+		return fail_unknown(o, prefix, name);
+	/* Without arguments a lone word can only be the unknown option's value. */
+	*ret_used = !value && next && next[0] != '-' && !has_arguments(o->prog);
+	warn_unknown(o, prefix, name);
+	return 0;
+}
+
+/* One option; @next is the word behind it that may be its value, NULL when there is none. */
+static int set_option(struct mc_options *o, const char *prefix, const char *name,
+		      const char *value, const char *next, bool *ret_used)
+{
+	const struct mc_opt_row *row = mc_opt_find(o->prog, name);
+	const char *off;
+
+	*ret_used = false;
+	if (!row) {
+		off = negated(name);
+		row = off ? mc_opt_find(o->prog, off) : NULL;
+		if (!row || row->type != MC_OPT_BOOL)
+			return set_unknown(o, prefix, name, value, next, ret_used);
+		return value ? mc_fail(-EINVAL, "%s%s takes no value", prefix, name) :
+			       keep_arg(o, row, "false");
+	}
+	if (!value && row->type == MC_OPT_BOOL) {
+		*ret_used = is_switch_word(o->prog, next);
+		return keep_arg(o, row, *ret_used ? next : "true");
+	}
+	if (!value && !next)
+		return mc_fail(-EINVAL, "%s%s needs a value, write %s%s=%s", prefix, name, prefix,
+			       name, row->unit && *row->unit ? row->unit : "VALUE");
+	*ret_used = !value;
+	return keep_arg(o, row, value ? value : next);
+}
+
+/* Cut "name=value" in two; a name that is too long for any option is cut short. */
+static const char *split(const char *s, char name[NAME_SIZE])
+{
+	size_t n = strcspn(s, "=");
+
+	snprintf(name, NAME_SIZE, "%.*s", n < NAME_SIZE ? (int)n : NAME_SIZE - 1, s);
+	return s[n] ? s + n + 1 : NULL;
+}
+
+/* A list of mount(8): commas separate, a backslash takes the special meaning of what follows it. */
+static int parse_list(struct mc_options *o, const char *list)
+{
+	auto_free char *item = malloc(strlen(list) + 1);
+	char name[NAME_SIZE];
+	const char *value;
+	bool used;
+	int r = 0;
+
+	if (!item)
+		return mc_fail(-ENOMEM, "no memory for the options");
+	while (*list && r == 0) {
+		size_t n = 0;
+
+		for (; *list && *list != ','; list++) {
+			if (*list == '\\' && list[1])
+				list++;
+			item[n++] = *list;
+		}
+		item[n] = '\0';
+		if (*list)
+			list++;
+		if (n == 0)
+			continue;
+		value = split(item, name);
+		r = set_option(o, "-o ", name, value, NULL, &used);
+	}
+	return r;
+}
+
+static int parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used);
+
+/* Options in a file, one a line, as gflags has them. */
+static int parse_flagfile(struct mc_options *o, const char *path)
+{
+	char *line = NULL, *s;
+	size_t size = 0;
+	ssize_t n;
+	FILE *f;
+	bool used;
+	int r = 0;
+
+	if (o->flagfile_depth == FLAGFILE_DEPTH_MAX)
+		return mc_fail(-ELOOP, "flag file %s: flag files name each other", path);
+	f = fopen(path, "re");
+	if (!f)
+		return mc_fail(-errno, "cannot read flag file %s: %s", path, mc_strerror(errno));
+	o->flagfile_depth++;
+	while (r == 0 && (n = getline(&line, &size, f)) >= 0) {
+		for (s = line; isspace((unsigned char)*s); s++)
+			;
+		while (n > 0 && isspace((unsigned char)line[n - 1]))
+			line[--n] = '\0';
+		if (!*s || *s == '#')
+			continue;
+		r = *s == '-' ? parse_flag(o, s, NULL, &used) :
+			mc_fail(-EINVAL, "\"%s\" is not an option, write --NAME=VALUE", s);
+		if (r < 0)
+			r = mc_fail(r, "flag file %s: %s", path, mc_err_detail(r));
+	}
+	if (r == 0 && ferror(f))
+		r = mc_fail(-EIO, "cannot read flag file %s", path);
+	o->flagfile_depth--;
+	free(line);
+	fclose(f);
+	return r;
+}
+
+/* Options that every program has; 1 when @name is none of them. */
+static int parse_general(struct mc_options *o, const char *name, const char *value,
+			 const char *next, bool *ret_used)
+{
+	const struct mc_opt_general *g = mc_opt_find_general(name);
+
+	if (!g)
+		return 1;
+	switch (g->what) {
+	case MC_OPT_LIST:
+	case MC_OPT_FLAGFILE:
+		*ret_used = !value;
+		if (!value && !next)
+			return mc_fail(-EINVAL, "-%s needs a value", name);
+		value = value ? value : next;
+		return g->what == MC_OPT_LIST ? parse_list(o, value) : parse_flagfile(o, value);
+	case MC_OPT_PRINT:
+		if (o->show == MC_SHOW_NOTHING && !is_off(value))
+			o->show = MC_SHOW_CONFIG;
+		return 0;
+	case MC_OPT_HELP:
+		o->show = value && !strcmp(value, "man") ? MC_SHOW_MAN : MC_SHOW_HELP;
+		return 0;
+	case MC_OPT_VERSION:
+		o->show = MC_SHOW_VERSION;
+		return 0;
+	}
+	return 1;
+}
+
+static int parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used)
+{
+	const char *body = token + (token[1] == '-' ? 2 : 1), *value;
+	char name[NAME_SIZE];
+	int r;
+
+	*ret_used = false;
+	value = split(body, name);
+	if (!mc_opt_find(o->prog, name)) {
+		r = parse_general(o, name, value, next, ret_used);
+		if (r <= 0)
+			return r;
+		if (body == token + 1 && *body == 'o' && !mc_opt_absent(o->prog, name))
+			return parse_list(o, body + 1);
+	}
+	return set_option(o, "--", name, value, next, ret_used);
+}
+
+static int keep_rest(struct mc_options *o, const char *arg)
+{
+	o->rest[o->n_rest] = strdup(arg);
+	if (!o->rest[o->n_rest])
+		return mc_fail(-ENOMEM, "no memory for the options");
+	o->n_rest++;
+	return 0;
+}
+
+static int parse_args(struct mc_options *o, int argc, char **argv)
+{
+	bool flags = true, used;
+	int r = 0;
+
+	for (int i = 1; i < argc && r == 0; i++) {
+		if (flags && !strcmp(argv[i], "--")) {
+			flags = false;
+		} else if (flags && argv[i][0] == '-' && argv[i][1]) {
+			r = parse_flag(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used);
+			i += used;
+		} else {
+			r = keep_rest(o, argv[i]);
+		}
+	}
+	return r;
+}
+
+/* ---- the sources of values, weakest first ---- */
+
+static int apply(struct mc_options *o, void *conf, const struct mc_opt_row *row, const char *text,
+		 enum mc_opt_origin origin)
+{
+	size_t i = index_of(o, row);
+	int r = mc_opt_set(row, text, field_of(conf, row), &o->strings[i]);
+
+	if (r == 0)
+		o->origins[i] = origin;
+	return r;
+}
+
+static int apply_defaults(struct mc_options *o, void *conf)
+{
+	const struct mc_opt_row *row;
+	int r;
+
+	for (row = o->prog->rows; row->name; row++) {
+		const char *def = row->def ? row->def : "";
+
+		if (!*def && row->type != MC_OPT_STR)
+			def = row->type == MC_OPT_BOOL ? "false" : "0";
+		r = apply(o, conf, row, def, MC_ORIGIN_DEFAULT);
+		if (r < 0)
+			return mc_fail(r, "default of --%s: %s", row->name, mc_err_detail(r));
+	}
+	return 0;
+}
+
+static const char *from_env(const struct mc_opt_row *row)
+{
+	const char *v = row->env && *row->env ? getenv(row->env) : NULL;
+
+	return v && *v ? v : NULL;
+}
+
+struct file_target {
+	struct mc_options *o;
+	void *conf;
+};
+
+/* What takes several values says so in its unit. */
+static bool takes_list(const struct mc_opt_row *row)
+{
+	return row->type == MC_OPT_STR && (strstr(row->unit, "[,...]") || !strcmp(row->unit, "LIST") ||
+					   !strcmp(row->unit, "LEVELS"));
+}
+
+static int apply_pair(void *arg, const char *key, const char *value, enum mc_conf_shape shape)
+{
+	struct file_target *t = arg;
+	const struct mc_opt_row *row = mc_opt_find(t->o->prog, key);
+	const struct mc_opt_absent *absent;
+	int r;
+
+	if (row && (shape == MC_CONF_MAP || (shape == MC_CONF_LIST && !takes_list(row))))
+		return mc_fail(-EINVAL, "%s: a %s stands where one value is wanted", key,
+			       shape == MC_CONF_MAP ? "map" : "list");
+	if (!row) {
+		absent = mc_opt_absent(t->o->prog, key);
+		if (absent)
+			return value && mc_opt_absent_harmless(absent, value) ? 0 :
+				fail_absent("", key, absent->why);
+		/* What is in a map has names of its own. */
+		if (shape == MC_CONF_MAP)
+			return 0;
+		warn_unknown(t->o, "config key ", key);
+		return 0;
+	}
+	if (t->o->in_file[index_of(t->o, row)])
+		return mc_fail(-EINVAL, "%s is set twice", row->name);
+	t->o->in_file[index_of(t->o, row)] = true;
+	r = apply(t->o, t->conf, row, value, MC_ORIGIN_FILE);
+	return r < 0 ? mc_fail(r, "%s: %s", key, mc_err_detail(r)) : 0;
+}
+
+/* The config file's own name comes from everywhere but the file. */
+static int apply_file(struct mc_options *o, void *conf)
+{
+	const struct mc_opt_row *row = mc_opt_find(o->prog, "config_path");
+	struct file_target t = { .o = o, .conf = conf };
+	const char *path;
+
+	if (!row || row->type != MC_OPT_STR)
+		return 0;
+	path = o->args[index_of(o, row)];
+	if (!path)
+		path = from_env(row);
+	if (!path)
+		path = row->def;
+	if (!path || !*path)
+		return 0;
+	o->file = strdup(path);
+	if (!o->file)
+		return mc_fail(-ENOMEM, "no memory for the options");
+	return mc_conf_read(path, apply_pair, &t);
+}
+
+static int apply_env(struct mc_options *o, void *conf)
+{
+	for (const struct mc_opt_row *row = o->prog->rows; row->name; row++) {
+		const char *v = from_env(row);
+		int r = v ? apply(o, conf, row, v, MC_ORIGIN_ENV) : 0;
+
+		if (r < 0)
+			return mc_fail(r, "environment variable %s: %s", row->env,
+				       mc_err_detail(r));
+	}
+	return 0;
+}
+
+static int apply_args(struct mc_options *o, void *conf)
+{
+	for (const struct mc_opt_row *row = o->prog->rows; row->name; row++) {
+		const char *v = o->args[index_of(o, row)];
+		int r = v ? apply(o, conf, row, v, MC_ORIGIN_ARG) : 0;
+
+		if (r < 0)
+			return mc_fail(r, "--%s: %s", row->name, mc_err_detail(r));
+	}
+	return 0;
+}
+
+static int apply_all(struct mc_options *o, void *conf)
+{
+	int r = apply_defaults(o, conf);
+
+	if (r == 0)
+		r = apply_file(o, conf);
+	if (r == 0)
+		r = apply_env(o, conf);
+	return r == 0 ? apply_args(o, conf) : r;
+}
+
+/* ---- the result ---- */
+
+static struct mc_options *options_new(const struct mc_program *prog, int argc)
+{
+	struct mc_options *o = calloc(1, sizeof(*o));
+	size_t n = 0;
+
+	if (!o)
+		return NULL;
+	while (prog->rows[n].name)
+		n++;
+	o->prog = prog;
+	o->n_rows = n;
+	o->origins = calloc(n + 1, sizeof(*o->origins));
+	o->strings = calloc(n + 1, sizeof(*o->strings));
+	o->args = calloc(n + 1, sizeof(*o->args));
+	o->in_file = calloc(n + 1, sizeof(*o->in_file));
+	o->rest = calloc((size_t)argc + 1, sizeof(*o->rest));
+	if (o->origins && o->strings && o->args && o->in_file && o->rest)
+		return o;
+	mc_options_free(o);
+	return NULL;
+}
+
+void mc_options_free(struct mc_options *o)
+{
+	if (!o)
+		return;
+	for (size_t i = 0; i < o->n_rows; i++) {
+		if (o->strings)
+			free(o->strings[i]);
+		if (o->args)
+			free(o->args[i]);
+	}
+	for (int i = 0; i < o->n_rest; i++)
+		free(o->rest[i]);
+	free(o->origins);
+	free(o->strings);
+	free(o->args);
+	free(o->in_file);
+	free(o->rest);
+	free(o->file);
+	free(o);
+}
+
+/* 1, or that nobody can have read it. */
+static int shown(void)
+{
+	return fflush(stdout) || ferror(stdout) ?
+		mc_fail(-EIO, "cannot write to standard output: %s", strerror(errno)) : 1;
+}
+
+static int show_text(const struct mc_options *o)
+{
+	if (o->show == MC_SHOW_HELP)
+		mc_opt_help(o->prog, stdout);
+	else if (o->show == MC_SHOW_MAN)
+		mc_opt_man(o->prog, stdout);
+	else
+		mc_opt_version(o->prog, stdout);
+	return shown();
+}
+
+/* @conf must not keep strings that are freed with @o. */
+static void forget_strings(const struct mc_options *o, void *conf)
+{
+	for (const struct mc_opt_row *row = o->prog->rows; row->name; row++)
+		if (o->strings[index_of(o, row)])
+			*(char **)field_of(conf, row) = NULL;
+}
+
+int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void *conf,
+		     struct mc_options **ret)
+{
+	struct mc_options *o = options_new(prog, argc > 0 ? argc : 0);
+	int r;
+
+	if (!o)
+		return mc_fail(-ENOMEM, "no memory for the options");
+	r = parse_args(o, argc, argv);
+	/* Who asks for help gets it, whatever may be wrong behind. */
+	if (o->show != MC_SHOW_NOTHING && o->show != MC_SHOW_CONFIG) {
+		r = show_text(o);
+		mc_options_free(o);
+		return r;
+	}
+	if (r == 0)
+		r = apply_all(o, conf);
+	if (r == 0 && o->show == MC_SHOW_CONFIG) {
+		r = mc_options_print(o, conf, stdout);
+		r = r < 0 ? r : shown();
+	}
+	if (r == 0) {
+		*ret = o;
+		return 0;
+	}
+	forget_strings(o, conf);
+	mc_options_free(o);
+	return r;
+}
+
+int mc_options_argc(const struct mc_options *o)
+{
+	return o->n_rest;
+}
+
+const char *mc_options_argv(const struct mc_options *o, int i)
+{
+	return i >= 0 && i < o->n_rest ? o->rest[i] : NULL;
+}
+
+enum mc_opt_origin mc_options_origin(const struct mc_options *o, const char *name)
+{
+	const struct mc_opt_row *row = mc_opt_find(o->prog, name);
+
+	return row ? o->origins[index_of(o, row)] : MC_ORIGIN_DEFAULT;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * options_name.c - names of options: finding them and guessing what was meant. */
+#include <config.h>
+
+#include "common/options/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/options/options_i.h"
+
+#define NAME_MAX_LEN 64		/* longer ones are not guessed at */
+
+static char plain(char c)
+{
+	return c == '-' ? '_' : c;
+}
+
+static bool same(const char *a, const char *b)
+{
+	while (*a && plain(*a) == plain(*b)) {
+		a++;
+		b++;
+	}
+	return !*a && !*b;
+}
+
+const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name)
+{
+	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
+		if (same(r->name, name))
+			return r;
+	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
+		if (same(a->alias, name))
+			return same(a->name, name) ? NULL : mc_opt_find(prog, a->name);
+	return NULL;
+}
+
+const struct mc_opt_general mc_opt_general[] = {
+	{ "o", "-o NAME[=VALUE][,...]", "Options as a list, in the form of mount(8)", MC_OPT_LIST },
+	{ "flagfile", "--flagfile=FILE", "Read further options from FILE, one a line",
+	  MC_OPT_FLAGFILE },
+	{ "print_config", "--print_config",
+	  "Print the effective configuration and where each value is from", MC_OPT_PRINT },
+	{ "help", "--help", "Print this text; --help=man prints the source of the manual's section",
+	  MC_OPT_HELP },
+	{ "version", "--version", "Print the version", MC_OPT_VERSION },
+	{ NULL, NULL, NULL, MC_OPT_LIST },
+};
+
+const struct mc_opt_general *mc_opt_find_general(const char *name)
+{
+	if (!strcmp(name, "h"))
+		name = "help";
+	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
+		if (same(g->name, name))
+			return g;
+	return NULL;
+}
+
+const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
+{
+	for (const struct mc_opt_absent *a = prog->absent; a && a->name; a++)
+		if (same(a->name, name))
+			return a;
+	return NULL;
+}
+
+static bool same_number(const char *a, const char *b)
+{
+	char *end_a, *end_b;
+	double x = strtod(a, &end_a), y = strtod(b, &end_b);
+
+	return end_a != a && !*end_a && end_b != b && !*end_b && x == y;
+}
+
+bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value)
+{
+	bool on;
+
+	if (!value)
+		return false;
+	if (!strcmp(value, a->def) || same_number(value, a->def))
+		return true;
+	return !mc_parse_bool(value, &on) && (!on || !strcmp(a->def, "true"));
+}
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+	unsigned m = a < b ? a : b;
+
+	return m < c ? m : c;
+}
+
+/* Damerau-Levenshtein distance (edits of one place do not overlap): how many letters to add, drop,
+ * replace or swap with their neighbour. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned rows[3][NAME_MAX_LEN + 1];
+	size_t n = strlen(a), m = strlen(b);
+	unsigned *before = rows[0], *last = rows[1], *now = rows[2], *tmp;
+
+	if (n > NAME_MAX_LEN || m > NAME_MAX_LEN)
+		return NAME_MAX_LEN;
+	for (unsigned j = 0; j <= m; j++)
+		last[j] = j;
+	for (unsigned i = 1; i <= n; i++) {
+		now[0] = i;
+		for (unsigned j = 1; j <= m; j++) {
+			char x = plain(a[i - 1]), y = plain(b[j - 1]);
+
+			now[j] = min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (x != y));
+			if (i > 1 && j > 1 && x == plain(b[j - 2]) && plain(a[i - 2]) == y &&
+			    before[j - 2] + 1 < now[j])
+				now[j] = before[j - 2] + 1;
+		}
+		tmp = before;
+		before = last;
+		last = now;
+		now = tmp;
+	}
+	return last[m];
+}
+
+static void consider(const char *name, const char *known, const char **best, unsigned *best_d)
+{
+	unsigned d = distance(name, known);
+
+	if (d < *best_d) {
+		*best_d = d;
+		*best = known;
+	}
+}
+
+const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool general)
+{
+	/* A third of the letters wrong is a slip, more is another word. */
+	unsigned best_d = (unsigned)strlen(name) / 3 + 1;
+	const char *best = NULL;
+
+	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
+		consider(name, r->name, &best, &best_d);
+	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
+		consider(name, a->alias, &best, &best_d);
+	for (const struct mc_opt_general *g = mc_opt_general; general && g->name; g++)
+		consider(name, g->name, &best, &best_d);
+	return best;
+}

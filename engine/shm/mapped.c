@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mapped.c - the peer is on this host and its region has a descriptor: map it once, then memcpy.
+ *
+ * The resolver asks over the unix socket, the I/O thread receives, both meet at the peer's lock.  A
+ * mapping goes when its region does, unless a pointer into it was given out: then it stays until the
+ * last handle, because a reader must see stale bytes rather than fault. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "engine/shm/mapped.h"
+#include "engine/tcp/tcp_client.h"
+
+/* Regions of one peer that are remembered; the others go over TCP. */
+#define MAPPINGS_MAX 65536u
+#define HUGE_SIZE (2ull << 20)
+/* A wait for the owner looks for the engine's end this often. */
+#define CLOSE_LOOK_NS (50 * MC_NS_PER_MS)
+/* A connection that the owner ends is made anew, unless so many in a row have lasted less than that. */
+#define SHORT_MS 1000
+#define SHORT_MAX 8u
+
+MC_GAUGE(mapped_bytes, "mooncake_transfer_mapped_bytes", "", "Peer memory mapped by this process")
+
+/* ---- mappings ---------------------------------------------------------------------------------- */
+
+static struct mce_mapping **find_locked(struct mce_mapped *m, uint64_t rkey)
+{
+	struct mce_mapping **pp;
+
+	pp = &m->bucket[rkey % MCE_MAPPING_BUCKETS];
+	while (*pp && (*pp)->rkey != rkey)
+		pp = &(*pp)->next;
+	return pp;
+}
+
+static void mapping_free(struct mce_mapping *mp)
+{
+	if (mp->at) {
+		munmap(mp->at, mp->len);
+		mc_metric_add(&mapped_bytes, -(int64_t)mp->len);
+	}
+	free(mp);
+}
+
+/* Out of the table; freed by the last who uses it. */
+static void drop_locked(struct mce_mapped *m, struct mce_mapping **pp)
+{
+	struct mce_mapping *mp = *pp;
+
+	*pp = mp->next;
+	m->n--;
+	mp->dead = true;
+	if (mp->given) {
+		mp->next = m->kept;
+		m->kept = mp;
+	} else if (mp->refs == 0) {
+		mapping_free(mp);
+	}
+}
+
+static void drop_all_locked(struct mce_mapped *m)
+{
+	for (unsigned i = 0; i < MCE_MAPPING_BUCKETS; i++)
+		while (m->bucket[i])
+			drop_locked(m, &m->bucket[i]);
+}
+
+bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
+{
+	if (mp->dead)
+		return false;
+	return !mp->listed || __atomic_load_n(&m->life[mp->slot], __ATOMIC_SEQ_CST) == mp->rkey;
+}
+
+int mce_mapping_check_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
+{
+	if (mp->dead)
+		return -EAGAIN;
+	return mce_mapping_alive_locked(m, mp) ? 0 : -ESTALE;
+}
+
+void mce_mapping_unref_locked(struct mce_mapping *mp)
+{
+	if (--mp->refs == 0 && mp->dead && !mp->given)
+		mapping_free(mp);
+}
+
+/* Address and file offset agree modulo 2 MiB, or huge pages would be mapped 4 KiB at a time. */
+static void *map_aligned(int fd, uint64_t offset, uint64_t len, int prot)
+{
+	uint64_t skew = offset & (HUGE_SIZE - 1), room = len + 2 * HUGE_SIZE, head, tail;
+	char *start, *at;
+	void *got;
+
+	if (len < HUGE_SIZE)
+		return mmap(NULL, len, prot, MAP_SHARED, fd, (off_t)offset);
+	start = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (start == MAP_FAILED)
+		return start;
+	at = (char *)(((uintptr_t)start + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1)) + skew;
+	got = mmap(at, len, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+	if (got == MAP_FAILED) {
+		munmap(start, room);
+		return got;
+	}
+	head = (uint64_t)(at - start);
+	len = (len + 4095) & ~4095ull;
+	tail = room - head - len;
+	if (head)
+		munmap(start, head);
+	if (tail)
+		munmap(at + len, tail);
+	(void)madvise(at, len, MADV_HUGEPAGE);
+	(void)madvise(at, len, MADV_DONTDUMP);
+	return at;
+}
+
+static void map_it(struct mce_mapping *mp, const struct mce_map_msg *msg, int fd)
+{
+	int prot = PROT_READ | (msg->access & MCE_ACCESS_WRITE ? PROT_WRITE : 0);
+	void *at;
+
+	at = map_aligned(fd, msg->fd_offset, msg->len, prot);
+	if (at == MAP_FAILED && errno == EACCES && prot & PROT_WRITE) {
+		/* The descriptor is for reading: we run as a user whom the owner does not trust to write. */
+		mp->read_only = true;
+		at = map_aligned(fd, msg->fd_offset, msg->len, PROT_READ);
+	}
+	if (at == MAP_FAILED) {
+		mc_warn("engine", "cannot map a peer's memory, continuing over tcp: %m bytes=%llu",
+			(unsigned long long)msg->len);
+		return;
+	}
+	mp->at = at;
+	mc_metric_add(&mapped_bytes, (int64_t)msg->len);
+}
+
+/* A mapping from the owner's answer; without a descriptor it only remembers where the region is. */
+static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping **ret)
+{
+	struct mce_mapping *mp;
+	struct stat st;
+
+	mp = calloc(1, sizeof(*mp));
+	if (!mp)
+		return -ENOMEM;
+	mp->rkey = msg->rkey;
+	mp->listed = msg->len != 0;
+	mp->base = msg->base;
+	mp->len = msg->len;
+	mp->access = msg->access;
+	mp->slot = msg->slot;
+	if (fd >= 0 && mc_fault("engine.mapped.map") == 0 && fstat(fd, &st) == 0 &&
+	    mce_range_check(0, (uint64_t)st.st_size, msg->fd_offset, msg->len) == 0)
+		map_it(mp, msg, fd);
+	*ret = mp;
+	return 0;
+}
+
+/* ---- the I/O thread's side --------------------------------------------------------------------- */
+
+static void down_locked(struct mce_mapped *m)
+{
+	mce_vm_unref(m->vm);
+	__atomic_store_n(&m->vm, NULL, __ATOMIC_RELAXED);
+	if (m->evfd.fd >= 0) {
+		mc_evloop_del(m->io->loop, &m->evfd);
+		shutdown(m->evfd.fd, SHUT_RDWR);
+		close(m->evfd.fd);
+		m->evfd.fd = -1;
+	}
+	m->state = MCE_MAPPED_DOWN;
+	drop_all_locked(m);
+	if (m->life)
+		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
+	m->life = NULL;
+	pthread_cond_broadcast(&m->news);
+}
+
+/* An answer may come when nobody waits for it any more, or when something else was asked. */
+static bool is_awaited_locked(const struct mce_mapped *m, const struct mce_map_msg *msg)
+{
+	if (!m->asked || m->replied)
+		return false;
+	return m->question.type == MCE_MAP_HELLO ? msg->type == MCE_MAP_WELCOME :
+		msg->type == MCE_MAP_REGION && msg->rkey == m->question.rkey;
+}
+
+/* The fd becomes this function's. */
+static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int fd)
+{
+	struct mce_mapping **pp;
+	int r = 0;
+
+	switch (msg->type) {
+	case MCE_MAP_FORGET:
+		pp = find_locked(m, msg->rkey);
+		if (*pp)
+			drop_locked(m, pp);
+		break;
+	case MCE_MAP_WELCOME:
+	case MCE_MAP_REGION:
+		if (!is_awaited_locked(m, msg))
+			break;
+		m->reply = *msg;
+		m->reply_fd = fd;
+		m->replied = true;
+		pthread_cond_broadcast(&m->news);
+		return 0;
+	default:
+		r = -MC_EPROTO;
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* The owner has ended the connection.  It may be there all the same: it closes to who does not read for a while. */
+static void lost_locked(struct mce_mapped *m)
+{
+	bool was_up = m->state == MCE_MAPPED_UP;
+
+	down_locked(m);
+	m->short_lived = mc_now_ms() - m->up_ms < SHORT_MS ? m->short_lived + 1 : 0;
+	if (was_up && m->short_lived < SHORT_MAX)
+		memset(m->tried, 0, sizeof(m->tried));
+}
+
+static void mapped_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mce_mapped *m = mc_container_of(e, struct mce_mapped, evfd);
+	struct mce_map_msg msg;
+	int fd, r;
+
+	MC_LOCKED(&m->p->lock);
+	do {
+		r = mce_map_recv(e->fd, &msg, &fd);
+		if (r == 0)
+			r = take_locked(m, &msg, fd);
+	} while (r == 0);
+	if (r != -EAGAIN)
+		lost_locked(m);
+}
+
+/* ---- the resolver's side ----------------------------------------------------------------------- */
+
+static void forget_reply_locked(struct mce_mapped *m)
+{
+	if (m->replied && m->reply_fd >= 0)
+		close(m->reply_fd);
+	m->reply_fd = -1;
+	m->replied = false;
+}
+
+static int wait_answer_locked(struct mce_mapped *m, uint64_t deadline)
+{
+	struct timespec until;
+	uint64_t next;
+
+	while (!m->replied) {
+		if (m->state == MCE_MAPPED_DOWN)
+			return -ECONNRESET;
+		if (mce_closing(m->p->e))
+			return -ECANCELED;
+		next = mc_now_ns();
+		if (next >= deadline)
+			return -ETIMEDOUT;
+		next += CLOSE_LOOK_NS;
+		if (next > deadline)
+			next = deadline;
+		until.tv_sec = (time_t)(next / MC_NS_PER_SEC);
+		until.tv_nsec = (long)(next % MC_NS_PER_SEC);
+		pthread_cond_timedwait(&m->news, &m->p->lock, &until);
+	}
+	return 0;
+}
+
+/* Ask and wait for the answer.  0 with the reply and its descriptor, which is the caller's.  Only the resolver
+ * asks, once at a time. */
+static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint64_t deadline,
+		      struct mce_map_msg *ret, int *ret_fd)
+{
+	int r;
+
+	forget_reply_locked(m);
+	if (m->evfd.fd < 0)
+		return -ECONNRESET;
+	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->busy_fd : -1);
+	if (r < 0)
+		return r;
+	m->question = *msg;
+	m->asked = true;
+	r = wait_answer_locked(m, deadline);
+	m->asked = false;
+	if (r < 0)
+		return r;
+	*ret = m->reply;
+	*ret_fd = m->reply_fd;
+	m->replied = false;
+	m->reply_fd = -1;
+	return 0;
+}
+
+static int connect_abstract(const struct mce_id *id, bool *ret_stranger)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	char name[MC_ADDR_MAX];
+	auto_close int fd = -1;
+	socklen_t len;
+
+	mce_mapserver_address(id, name);
+	memcpy(sa.sun_path + 1, name, strlen(name));
+	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* A full backlog is an owner with other worries: TCP then. */
+	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len))
+		return -errno;
+	if (mce_map_check_cred(fd, ret_stranger) < 0)
+		return -EACCES;
+	return TAKE_FD(fd);
+}
+
+static int greet_locked(struct mce_mapped *m, uint64_t deadline)
+{
+	struct mce_map_msg out = {
+		.version = MCE_MAP_VERSION, .type = MCE_MAP_HELLO, .rkey = m->p->token,
+	}, in;
+	auto_close int fd = -1;
+	struct mce_vm *vm = NULL;
+	struct stat st;
+	void *life;
+	int r;
+
+	r = ask_locked(m, &out, deadline, &in, &fd);
+	if (r < 0)
+		return r;
+	if (m->state != MCE_MAPPED_GREETING)
+		return -ECONNRESET;
+	if (in.type != MCE_MAP_WELCOME || fd < 0 || memcmp(in.nonce, m->tried, sizeof(in.nonce)) ||
+	    fstat(fd, &st) || (uint64_t)st.st_size < MCE_LIFE_BYTES ||
+	    (m->stranger && !mce_map_is_sealed(fd)))
+		return -MC_EPROTO;
+	life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	if (life == MAP_FAILED)
+		return -errno;
+	m->life = life;
+	if (m->busy && in.base && !m->stranger)
+		vm = mce_vm_open(m->evfd.fd, &in, fd, &m->busy);
+	__atomic_store_n(&m->vm, vm, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static void down_run(void *arg)
+{
+	struct mce_mapped *m = arg;
+
+	MC_LOCKED(&m->p->lock);
+	down_locked(m);
+}
+
+/* Once per life of the engine at the other end, unless it came to a connection. */
+static bool worth_trying(struct mce_mapped *m)
+{
+	struct mce_peer *p = m->p;
+
+	MC_LOCKED(&p->lock);
+	if (!p->introduced || p->e->conf.force_tcp || p->local ||
+	    !mce_id_same_host(&p->id, &p->e->id) || !memcmp(m->tried, p->id.nonce, sizeof(m->tried)))
+		return false;
+	return true;
+}
+
+/* The owner has its own descriptor, and who copies the page. */
+static void forget_busy_locked(struct mce_mapped *m)
+{
+	if (m->busy_fd >= 0)
+		close(m->busy_fd);
+	if (m->busy)
+		munmap(m->busy, MCE_BUSY_BYTES);
+	m->busy_fd = -1;
+	m->busy = NULL;
+}
+
+static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
+{
+	struct mce_peer *p = m->p;
+	bool stranger = true;
+	int fd, r;
+
+	fd = connect_abstract(id, &stranger);
+	if (fd < 0) {
+		mc_info("engine", "same host but memory is not shared, using tcp: %s peer=%s",
+			mc_strerror(fd), p->endpoint);
+		return;
+	}
+	pthread_mutex_lock(&p->lock);
+	m->evfd.fd = fd;
+	m->stranger = stranger;
+	m->state = MCE_MAPPED_GREETING;
+	m->busy_fd = mce_vm_busy_page(&m->busy);
+	r = mc_evloop_add(m->io->loop, &m->evfd, EPOLLIN);
+	if (r == 0)
+		r = greet_locked(m, deadline);
+	if (r == 0 && m->state == MCE_MAPPED_GREETING) {
+		m->state = MCE_MAPPED_UP;
+		m->up_ms = mc_now_ms();
+	}
+	forget_busy_locked(m);
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0)
+		mce_io_call(m->io, down_run, m);
+}
+
+static int mapped_connect(struct mce_peer *p, uint64_t deadline)
+{
+	struct mce_mapped *m = p->mapped;
+	struct mce_id id;
+
+	if (!worth_trying(m))
+		return 0;
+	/* The engine before this one on the same address may not have been noticed to be gone. */
+	mce_io_call(m->io, down_run, m);
+	pthread_mutex_lock(&p->lock);
+	id = p->id;
+	memcpy(m->tried, id.nonce, sizeof(m->tried));
+	m->connecting = true;
+	pthread_mutex_unlock(&p->lock);
+	try_connect(m, &id, deadline);
+	pthread_mutex_lock(&p->lock);
+	m->connecting = false;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
+{
+	struct mce_map_msg out = {
+		.version = MCE_MAP_VERSION, .type = MCE_MAP_FETCH, .rkey = rkey,
+	}, in;
+	struct mce_mapped *m = p->mapped;
+	auto_close int fd = -1;
+	struct mce_mapping *mp;
+	int r;
+
+	MC_LOCKED(&p->lock);
+	if (m->state != MCE_MAPPED_UP || *find_locked(m, rkey) || m->n >= MAPPINGS_MAX)
+		return 0;
+	r = ask_locked(m, &out, deadline, &in, &fd);
+	if (r < 0)
+		return r == -ECONNRESET ? 0 : r;
+	if (in.type != MCE_MAP_REGION || in.rkey != rkey)
+		return -MC_EPROTO;
+	r = in.status == 0 ? 0 : mc_err_from_wire(in.status);
+	if (r < 0 && r != -MC_ENOTSUP)
+		return r;
+	if (r == 0 && fd >= 0 && m->stranger && !mce_map_is_sealed(fd))
+		r = -MC_ENOTSUP;
+	r = mapping_new(&in, r == 0 ? fd : -1, &mp);
+	if (r < 0)
+		return r;
+	/* The lock was free while the answer was on its way: the region may be over. */
+	if (m->state != MCE_MAPPED_UP || !mce_mapping_alive_locked(m, mp)) {
+		mapping_free(mp);
+		return m->state != MCE_MAPPED_UP ? 0 : -ESTALE;
+	}
+	mp->next = m->bucket[rkey % MCE_MAPPING_BUCKETS];
+	m->bucket[rkey % MCE_MAPPING_BUCKETS] = mp;
+	m->n++;
+	return 0;
+}
+
+/* ---- transfers --------------------------------------------------------------------------------- */
+
+int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
+			   unsigned access, struct mce_mapping **ret)
+{
+	struct mce_peer *p = m->p;
+	struct mce_mapping **pp, *mp;
+	int r;
+
+	if (p->e->conf.force_tcp)
+		return -MC_ENOTSUP;
+	/* What was given up on a lane could land over it. */
+	if (access & MCE_ACCESS_WRITE && mce_tcp_in_doubt_locked(p->tcp))
+		return -MC_ENOTSUP;
+	if (m->state != MCE_MAPPED_UP) {
+		/* What comes before it is known shall not take the long way. */
+		if (!p->introduced || m->connecting)
+			return -EAGAIN;
+		return mce_id_same_host(&p->id, &p->e->id) &&
+		       memcmp(m->tried, p->id.nonce, sizeof(m->tried)) ? -EAGAIN : -MC_ENOTSUP;
+	}
+	pp = find_locked(m, rkey);
+	mp = *pp;
+	if (!mp)
+		return m->n < MAPPINGS_MAX ? -EAGAIN : -MC_ENOTSUP;
+	if (!mp->listed)
+		return -MC_ENOTSUP;
+	if (!mce_mapping_alive_locked(m, mp)) {
+		drop_locked(m, pp);
+		return -ESTALE;
+	}
+	r = mce_range_check(mp->base, mp->len, addr, len);
+	if (r == 0 && (mp->access & access) != access)
+		r = -EACCES;
+	*ret = mp;
+	return r;
+}
+
+/* The same for what can be mapped. */
+static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
+			 unsigned access, struct mce_mapping **ret)
+{
+	struct mce_mapping *mp = NULL;
+	int r;
+
+	r = mce_mapped_find_locked(m, rkey, addr, len, access, &mp);
+	if (mp && (!mp->at || (access & MCE_ACCESS_WRITE && mp->read_only)))
+		return -MC_ENOTSUP;
+	*ret = mp;
+	return r;
+}
+
+static int mapped_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct mce_mapped *m = p->mapped;
+	struct mce_mapping *mp;
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = lookup_locked(m, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mp);
+	if (r == 0)
+		mp->refs++;
+	pthread_mutex_unlock(&p->lock);
+	if (r == -EAGAIN || r == -MC_ENOTSUP)
+		return r;
+	if (r == 0) {
+		mce_copy(req, mp->at + (req->addr - mp->base));
+		pthread_mutex_lock(&p->lock);
+		r = mce_mapping_check_locked(m, mp);
+		mce_mapping_unref_locked(mp);
+		pthread_mutex_unlock(&p->lock);
+		if (r == -EAGAIN)
+			return r;
+	}
+	mce_complete(req, MCE_PATH_MAPPED, r);
+	return 0;
+}
+
+static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
+{
+	struct mce_mapping *mp;
+	int r;
+
+	MC_LOCKED(&p->lock);
+	r = lookup_locked(p->mapped, rkey, addr, len, MCE_ACCESS_READ, &mp);
+	if (r < 0)
+		return r;
+	mp->given = true;
+	*ret = mp->at + (addr - mp->base);
+	return 0;
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+static int mapped_attach(struct mce_peer *p)
+{
+	struct mce_mapped *m;
+
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->p = p;
+	m->io = &p->e->io[0];
+	m->evfd.fd = m->reply_fd = m->busy_fd = -1;
+	m->evfd.ready = mapped_ready;
+	(void)mc_cond_init(&m->news);
+	p->mapped = m;
+	return 0;
+}
+
+static void mapped_detach(struct mce_peer *p)
+{
+	struct mce_mapped *m = p->mapped;
+	bool talked;
+
+	if (!m)
+		return;
+	pthread_mutex_lock(&p->lock);
+	talked = m->state != MCE_MAPPED_NONE;
+	pthread_mutex_unlock(&p->lock);
+	if (talked)
+		mce_io_call(m->io, down_run, m);
+	forget_reply_locked(m);
+	while (m->kept) {
+		struct mce_mapping *mp = m->kept;
+
+		m->kept = mp->next;
+		mapping_free(mp);
+	}
+	pthread_cond_destroy(&m->news);
+	free(m);
+	p->mapped = NULL;
+}
+
+const struct mce_transport mce_mapped_transport = {
+	.name = "mapped",
+	.path = MCE_PATH_MAPPED,
+	.attach = mapped_attach,
+	.detach = mapped_detach,
+	.connect = mapped_connect,
+	.prepare = mapped_prepare,
+	.submit = mapped_submit,
+	.submit_run = mce_no_run,
+	.flush = mce_no_flush,
+	.poll = mce_no_poll,
+	.lead = mce_no_lead,
+	.cancel = mce_no_cancel,
+	.map = mapped_map,
+};

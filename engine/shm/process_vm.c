@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * process_vm.c - the peer is on this host and its region is memory of its user's, which cannot be mapped:
+ * the kernel copies between the two processes, in the caller's thread.
+ *
+ * The kernel checks no region, so everything is checked here, and the owner is told what we are about
+ * (map_wire.h) so that it can wait for us.  The process is found by the socket that the owner accepted us on, and
+ * its memory proved by the nonce in it.  Both can become another's: a number is given out again, and a process
+ * that executes another program keeps its number, its descriptor and who holds its shared pages, but not its
+ * memory.  So every call looks before and after whether the memory is still the owner's (see call()). */
+#include <config.h>
+
+#include "engine/shm/mapped.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+
+/* Bytes and parts of one call: the region's end is looked for in between. */
+#define CALL_BYTES (4ull << 20)
+#define CALL_PARTS 64u
+/* Copies that found memory out of reach, in a row, after which the region's requests are not tried. */
+#define MISSES_MAX 8u
+
+struct mce_vm {
+	uint32_t refs;		/* atomic */
+	pid_t pid;
+	uint64_t addr;		/* where the nonce is */
+	uint8_t nonce[16];
+	void *page;		/* MCE_GUARD_BYTES of the owner's, NULL: it has none */
+	const uint32_t *guard;	/* in it */
+	uint64_t *busy;		/* the page that the owner sees us copy by */
+	bool refused;		/* atomic: the kernel does not let us (any more) */
+};
+
+/* ---- the process ------------------------------------------------------------------------------- */
+
+void mce_vm_unref(struct mce_vm *vm)
+{
+	if (!vm || __atomic_sub_fetch(&vm->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (vm->page)
+		munmap(vm->page, MCE_GUARD_BYTES);
+	if (vm->busy)
+		munmap(vm->busy, MCE_BUSY_BYTES);
+	free(vm);
+}
+
+static bool has_nonce(const struct mce_vm *vm)
+{
+	uint8_t got[sizeof(vm->nonce)];
+	struct iovec local = { got, sizeof(got) }, remote = { (void *)(uintptr_t)vm->addr, sizeof(got) };
+
+	return process_vm_readv(vm->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(got) &&
+	       !memcmp(got, vm->nonce, sizeof(got));
+}
+
+/* Is the process's memory still the owner's?  The guard tells with one load; an owner that has none is asked for its
+ * nonce, which takes a call. */
+static bool owner_lives(const struct mce_vm *vm)
+{
+	uint32_t word;
+
+	if (mc_fault("engine.process_vm.ended") < 0)
+		return false;
+	if (!vm->guard)
+		return has_nonce(vm);
+	word = __atomic_load_n(vm->guard, __ATOMIC_SEQ_CST);
+	return word & FUTEX_TID_MASK && !(word & FUTEX_OWNER_DIED);
+}
+
+static void map_guard(struct mce_vm *vm, uint64_t off, int fd)
+{
+	struct stat st;
+	void *at;
+
+	if (off % MCE_GUARD_BYTES + sizeof(*vm->guard) > MCE_GUARD_BYTES || off % sizeof(*vm->guard) ||
+	    off < MCE_LIFE_BYTES || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
+	    mce_range_check(0, (uint64_t)st.st_size, off, sizeof(*vm->guard)))
+		return;
+	at = mmap(NULL, MCE_GUARD_BYTES, PROT_READ, MAP_SHARED, fd, (off_t)(off - off % MCE_GUARD_BYTES));
+	if (at == MAP_FAILED)
+		return;
+	vm->page = at;
+	vm->guard = (const uint32_t *)((const char *)at + off % MCE_GUARD_BYTES);
+}
+
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **busy)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	struct mce_vm *vm;
+
+	/* In another pid namespace it has no number here. */
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.pid <= 0)
+		return NULL;
+	vm = calloc(1, sizeof(*vm));
+	if (!vm)
+		return NULL;
+	vm->refs = 1;
+	vm->pid = cred.pid;
+	vm->addr = welcome->base;
+	memcpy(vm->nonce, welcome->nonce, sizeof(vm->nonce));
+	map_guard(vm, welcome->fd_offset, fd);
+	if (mc_fault("engine.process_vm.probe") == 0 && has_nonce(vm) && owner_lives(vm)) {
+		vm->busy = *busy;
+		*busy = NULL;
+		return vm;
+	}
+	mc_info("engine", "same host but the peer's memory is out of reach, using tcp for what cannot be "
+		"mapped: %m pid=%d", cred.pid);
+	mce_vm_unref(vm);
+	return NULL;
+}
+
+int mce_vm_busy_page(uint64_t **ret)
+{
+	auto_close int fd = memfd_create("mooncake-busy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *at;
+
+	if (fd < 0 || ftruncate(fd, MCE_BUSY_BYTES) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return -1;
+	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -1;
+	*ret = at;
+	return TAKE_FD(fd);
+}
+
+/* ---- one transfer ------------------------------------------------------------------------------ */
+
+struct copy {
+	struct mce_mapped *m;
+	struct mce_vm *vm;
+	struct mce_req *req;
+	struct mce_mapping *mp;		/* referenced */
+	unsigned place;			/* on the busy page */
+};
+
+static int check(const struct copy *c)
+{
+	MC_LOCKED(&c->m->p->lock);
+	return mce_mapping_check_locked(c->m, c->mp);
+}
+
+/* A place on the busy page that is free, of the first @n, taken for @rkey; -EBUSY when more threads copy than there
+ * are. */
+static int busy_take(uint64_t *busy, unsigned n, uint64_t rkey, unsigned *ret)
+{
+	if (mc_fault("engine.process_vm.place") < 0)
+		return -EBUSY;
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t none = 0;
+
+		if (__atomic_compare_exchange_n(&busy[i], &none, rkey, false, __ATOMIC_SEQ_CST,
+						__ATOMIC_RELAXED)) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return -EBUSY;
+}
+
+/* The next parts of @iov from (*idx, *off) on, CALL_BYTES at the most. */
+static unsigned next_parts(const struct iovec *iov, unsigned iovcnt, unsigned *idx, uint64_t *off,
+			   struct iovec part[CALL_PARTS], uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0;
+	unsigned n = 0;
+
+	while (*idx < iovcnt && n < CALL_PARTS && bytes < CALL_BYTES) {
+		uint64_t take = iov[*idx].iov_len - *off;
+
+		if (take > CALL_BYTES - bytes)
+			take = CALL_BYTES - bytes;
+		if (take) {
+			part[n].iov_base = (char *)iov[*idx].iov_base + *off;
+			part[n++].iov_len = take;
+		}
+		bytes += take;
+		*off += take;
+		if (*off == iov[*idx].iov_len) {
+			*off = 0;
+			(*idx)++;
+		}
+	}
+	*ret_bytes = bytes;
+	return n;
+}
+
+static int owner_ended(void)
+{
+	return mc_fail(-MC_ETRANSFER, "the peer's process has ended");
+}
+
+/* Can the kernel copy between here and the request's own memory?  To it come zeros. */
+static bool reaches_own(enum mce_op op, const struct iovec *part, unsigned n, uint64_t bytes)
+{
+	static uint8_t other[CALL_BYTES / CALL_PARTS];
+	struct iovec remote[CALL_PARTS];
+	uint64_t left = bytes;
+	unsigned parts = 0;
+	ssize_t got;
+
+	while (left) {
+		remote[parts].iov_base = other;
+		remote[parts].iov_len = left < sizeof(other) ? left : sizeof(other);
+		left -= remote[parts++].iov_len;
+	}
+	if (op == MCE_WRITE)
+		got = process_vm_writev(getpid(), part, n, remote, parts, 0);
+	else
+		got = process_vm_readv(getpid(), part, n, remote, parts, 0);
+	return got == (ssize_t)bytes;
+}
+
+/* There are pages that the kernel does not take hold of for this, and that their owner can use all the same (secret
+ * memory, a driver's).  Over TCP it touches them itself, and when it cannot either, says so. */
+static int out_of_reach(struct copy *c, const struct iovec *part, unsigned n, uint64_t bytes)
+{
+	if (!reaches_own(c->req->op, part, n, bytes))
+		return mc_fail(-MC_ETRANSFER, "copy between processes: the request's own memory is not all there");
+	if (__atomic_add_fetch(&c->mp->missed, 1, __ATOMIC_RELAXED) == MISSES_MAX)
+		mc_info("engine", "a same-host peer's memory is out of the kernel's reach, using tcp bytes=%llu",
+			(unsigned long long)c->mp->len);
+	return -MC_ENOTSUP;
+}
+
+static bool is_missed(const struct mce_mapping *mp)
+{
+	return __atomic_load_n(&mp->missed, __ATOMIC_RELAXED) >= MISSES_MAX;
+}
+
+/* The process may execute another program at any time, and one call uses one memory.  So the owner's memory that is
+ * there after the call was the call's: what was read or written before is right.  What came from another program is
+ * not given out.  What was written to one cannot be taken back, and no call writes only if the memory is the right
+ * one: the look before leaves the few instructions up to where the kernel takes hold of the memory, in which
+ * the owner's threads would have to end, the other program to start and to map memory at these very addresses.  Only a
+ * stop of this thread just there is long enough for that.  The same goes for the look at the region, whose owner waits
+ * for us, but not for ever. */
+static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
+{
+	struct iovec remote = { (void *)(uintptr_t)addr, bytes };
+	ssize_t got;
+	int r;
+
+	r = check(c);
+	if (r < 0)
+		return r;
+	if (!owner_lives(c->vm))
+		return -MC_ENOTSUP;
+	got = mc_fault("engine.process_vm.copy");
+	if (got < 0)
+		errno = (int)-got;
+	else if (c->req->op == MCE_WRITE)
+		got = process_vm_writev(c->vm->pid, part, n, &remote, 1, 0);
+	else
+		got = process_vm_readv(c->vm->pid, part, n, &remote, 1, 0);
+	if (got == (ssize_t)bytes) {
+		if (__atomic_load_n(&c->mp->missed, __ATOMIC_RELAXED))
+			__atomic_store_n(&c->mp->missed, 0, __ATOMIC_RELAXED);
+		return owner_lives(c->vm) ? 0 : owner_ended();
+	}
+	if (got < 0 && (errno == EPERM || errno == ESRCH || errno == ENOSYS)) {
+		__atomic_store_n(&c->vm->refused, true, __ATOMIC_RELAXED);
+		return -MC_ENOTSUP;
+	}
+	if (got >= 0 || errno == EFAULT)
+		return out_of_reach(c, part, n, bytes);
+	return mc_fail(-MC_ETRANSFER, "copy between processes: %s", strerror(errno));
+}
+
+static void feed(struct mce_req *req, uint64_t pos, const struct iovec *part, unsigned n)
+{
+	if (!req->crc)
+		return;
+	MC_FAULT_POINT("engine.process_vm.feed");
+	for (unsigned i = 0; i < n; i++) {
+		mce_crc_feed(req, pos, part[i].iov_base, part[i].iov_len);
+		pos += part[i].iov_len;
+	}
+}
+
+static int copy_all(struct copy *c)
+{
+	struct mce_req *req = c->req;
+	uint64_t pos = 0, off = 0, bytes;
+	struct iovec part[CALL_PARTS];
+	unsigned idx = 0, n;
+	int r;
+
+	while ((n = next_parts(req->iov, req->iovcnt, &idx, &off, part, &bytes))) {
+		if (req->op == MCE_WRITE)
+			feed(req, pos, part, n);
+		r = call(c, part, n, req->addr + pos, bytes);
+		if (r < 0)
+			return r;
+		if (req->op == MCE_READ)
+			feed(req, pos, part, n);
+		pos += bytes;
+	}
+	bytes = mce_tail_len(req);
+	if (bytes == 0)
+		return 0;
+	part[0].iov_base = req->crc;
+	part[0].iov_len = bytes;
+	return call(c, part, 1, req->addr + mce_tail_off(req), bytes);
+}
+
+/* 0 with everything taken that a copy needs, else as submit. */
+static int begin_locked(struct copy *c, uint64_t len)
+{
+	struct mce_mapping *mp = NULL;
+	struct mce_mapped *m = c->m;
+	int r;
+
+	r = mce_mapped_find_locked(m, c->req->rkey, c->req->addr, len, mce_req_access(c->req), &mp);
+	if (r == -EAGAIN || r == -MC_ENOTSUP)
+		return r;
+	if (!m->vm || __atomic_load_n(&m->vm->refused, __ATOMIC_RELAXED))
+		return -MC_ENOTSUP;
+	if (r < 0)
+		return r;
+	if (is_missed(mp))
+		return -MC_ENOTSUP;
+	if (busy_take(m->vm->busy, MCE_BUSY_SLOTS, c->req->rkey, &c->place) < 0)
+		return -MC_ENOTSUP;
+	/* The owner ends a region before it looks at the page: one of us sees the other. */
+	if (!mce_mapping_alive_locked(m, mp)) {
+		__atomic_store_n(&m->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
+		return -ESTALE;
+	}
+	mp->refs++;
+	c->mp = mp;
+	c->vm = m->vm;
+	__atomic_add_fetch(&c->vm->refs, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int copy_run(struct copy *c)
+{
+	struct mce_mapping *mp = c->mp;
+	struct mce_mapped *m = c->m;
+	int r;
+
+	r = copy_all(c);
+	__atomic_store_n(&c->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&m->p->lock);
+	if (r == 0)
+		r = mce_mapping_check_locked(m, mp);
+	mce_mapping_unref_locked(mp);
+	pthread_mutex_unlock(&m->p->lock);
+	mce_vm_unref(c->vm);
+	return r;
+}
+
+static int vm_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct copy c = { .m = p->mapped, .req = req };
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = begin_locked(&c, mce_req_span(req));
+	pthread_mutex_unlock(&p->lock);
+	if (r == 0)
+		r = copy_run(&c);
+	if (r == -EAGAIN || r == -MC_ENOTSUP)
+		return r;
+	mce_complete(req, MCE_PATH_PROCESS_VM, r);
+	return 0;
+}
+
+/* ---- many transfers in one call ---------------------------------------------------------------- */
+
+/* Limits of the kernel's, of what one call should take, and of places that one caller should use. */
+#define RUN_PARTS 1024u
+#define RUN_REGIONS 16u
+#define RUN_REQ_BYTES (256u << 10)
+
+struct run {
+	struct mce_mapped *m;
+	struct mce_vm *vm;
+	struct mce_req *reqs;
+	unsigned n;		/* requests taken, from the first on */
+	uint64_t bytes;
+	struct {
+		struct mce_mapping *mp;	/* referenced */
+		unsigned place;
+		bool over;
+	} region[RUN_REGIONS];
+	unsigned nregions, nhere, nthere;
+	struct iovec here[RUN_PARTS], there[RUN_PARTS];
+	uint8_t region_of[RUN_PARTS];
+};
+
+/* The place of @mp among the run's regions; -EBUSY when there is none. */
+static int run_region_locked(struct run *run, struct mce_mapping *mp)
+{
+	unsigned i, place, room;
+
+	for (i = 0; i < run->nregions; i++)
+		if (run->region[i].mp == mp)
+			return (int)i;
+	/* More than one region must not take the places that others need for their one. */
+	room = i == 0 ? MCE_BUSY_SLOTS : MCE_BUSY_SLOTS / 2;
+	if (i == RUN_REGIONS || busy_take(run->vm->busy, room, mp->rkey, &place) < 0)
+		return -EBUSY;
+	/* As for one transfer: the owner has to see us, or we its end. */
+	if (!mce_mapping_alive_locked(run->m, mp)) {
+		__atomic_store_n(&run->vm->busy[place], 0, __ATOMIC_SEQ_CST);
+		return -EBUSY;
+	}
+	mp->refs++;
+	run->region[i].mp = mp;
+	run->region[i].place = place;
+	run->region[i].over = false;
+	run->nregions++;
+	return (int)i;
+}
+
+static void run_add(struct run *run, const struct mce_req *req, uint64_t total, int region)
+{
+	struct iovec *last = run->nthere ? &run->there[run->nthere - 1] : NULL;
+
+	/* What lies side by side in one region is one part. */
+	if (last && (uintptr_t)last->iov_base + last->iov_len == req->addr &&
+	    run->region_of[run->n - 1] == region) {
+		last->iov_len += total;
+	} else {
+		run->there[run->nthere].iov_base = (void *)(uintptr_t)req->addr;
+		run->there[run->nthere++].iov_len = total;
+	}
+	memcpy(&run->here[run->nhere], req->iov, req->iovcnt * sizeof(*req->iov));
+	run->nhere += req->iovcnt;
+	run->region_of[run->n++] = (uint8_t)region;
+	run->bytes += total;
+}
+
+/* Can the next request come along?  What is wrong with it is told when it is offered alone. */
+static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t total)
+{
+	struct mce_mapping *mp = NULL;
+	int region;
+
+	if (req->op != run->reqs->op || req->crc || total == 0 || total > RUN_REQ_BYTES ||
+	    req->iovcnt > RUN_PARTS - run->nhere || run->bytes + total > CALL_BYTES)
+		return false;
+	if (mce_mapped_find_locked(run->m, req->rkey, req->addr, total, mce_req_access(req), &mp) ||
+	    mp->at || is_missed(mp))
+		return false;
+	region = run_region_locked(run, mp);
+	if (region >= 0)
+		run_add(run, req, total, region);
+	return region >= 0;
+}
+
+static void run_begin(struct run *run, struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	run->m = p->mapped;
+	run->reqs = reqs;
+	run->n = run->nregions = run->nhere = run->nthere = 0;
+	run->bytes = 0;
+	MC_LOCKED(&p->lock);
+	run->vm = run->m->vm;
+	if (!run->vm || __atomic_load_n(&run->vm->refused, __ATOMIC_RELAXED))
+		return;
+	while (run->n < n && run->n < RUN_PARTS && mce_reqx(&reqs[run->n])->status == 0 &&
+	       run_take_locked(run, &reqs[run->n], mce_reqx(&reqs[run->n])->total))
+		;
+	if (run->n)
+		__atomic_add_fetch(&run->vm->refs, 1, __ATOMIC_RELAXED);
+}
+
+/* One by one, after the call for all failed: each gets the status that is its own.  The transfers may be done
+ * again, as the call stored what they store. */
+static void run_singly(struct run *run, int status[RUN_PARTS])
+{
+	for (unsigned i = 0; i < run->n; i++) {
+		struct copy c = {
+			.m = run->m, .vm = run->vm, .req = &run->reqs[i],
+			.mp = run->region[run->region_of[i]].mp,
+		};
+
+		status[i] = copy_all(&c);
+		/* The rest has to find another path, or this one anew. */
+		if (status[i] == -MC_ENOTSUP || status[i] == -EAGAIN)
+			run->n = i;
+	}
+}
+
+/* Leaves in run->n those of the taken requests whose status is final. */
+static void run_copy(struct run *run, int status[RUN_PARTS])
+{
+	ssize_t got;
+
+	if (!owner_lives(run->vm)) {
+		run->n = 0;
+		return;
+	}
+	memset(status, 0, run->n * sizeof(*status));
+	got = mc_fault("engine.process_vm.run");
+	if (got == 0 && run->reqs->op == MCE_WRITE)
+		got = process_vm_writev(run->vm->pid, run->here, run->nhere, run->there,
+					run->nthere, 0);
+	else if (got == 0)
+		got = process_vm_readv(run->vm->pid, run->here, run->nhere, run->there,
+				       run->nthere, 0);
+	if (got != (ssize_t)run->bytes)
+		run_singly(run, status);
+	else if (!owner_lives(run->vm))
+		for (unsigned i = 0; i < run->n; i++)
+			status[i] = owner_ended();
+}
+
+static void run_end(struct run *run)
+{
+	for (unsigned i = 0; i < run->nregions; i++)
+		__atomic_store_n(&run->vm->busy[run->region[i].place], 0, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&run->m->p->lock);
+	for (unsigned i = 0; i < run->nregions; i++) {
+		struct mce_mapping *mp = run->region[i].mp;
+		int r = mce_mapping_check_locked(run->m, mp);
+
+		run->region[i].over = r == -ESTALE;
+		/* All may be done again. */
+		if (r == -EAGAIN)
+			run->n = 0;
+		mce_mapping_unref_locked(mp);
+	}
+	pthread_mutex_unlock(&run->m->p->lock);
+	mce_vm_unref(run->vm);
+}
+
+static unsigned vm_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	int status[RUN_PARTS];
+	struct run run;
+
+	if (!__atomic_load_n(&p->mapped->vm, __ATOMIC_RELAXED))
+		return 0;
+	run_begin(&run, p, reqs, n);
+	if (run.n == 0)
+		return 0;
+	run_copy(&run, status);
+	run_end(&run);
+	for (unsigned i = 0; i < run.n; i++)
+		mce_complete(&reqs[i], MCE_PATH_PROCESS_VM,
+			     status[i] == 0 && run.region[run.region_of[i]].over ? -ESTALE : status[i]);
+	return run.n;
+}
+
+const struct mce_transport mce_process_vm_transport = {
+	.name = "process_vm",
+	.path = MCE_PATH_PROCESS_VM,
+	.attach = mce_no_attach,
+	.detach = mce_no_detach,
+	.connect = mce_no_connect,
+	.prepare = mce_no_prepare,
+	.submit = vm_submit,
+	.submit_run = vm_run,
+	.flush = mce_no_flush,
+	.poll = mce_no_poll,
+	.lead = mce_no_lead,
+	.cancel = mce_no_cancel,
+	.map = mce_no_map,
+};

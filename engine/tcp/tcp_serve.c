@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_serve.c - the requests of one incoming lane.
+ *
+ * A WRITE is received where it belongs and acknowledged when its last byte is there; a READ's answer
+ * is sent from where the bytes are.  Every request is checked against one region before a byte of it
+ * moves.  The ring of answers bounds what a lane can have under way: while it is full nothing more is
+ * read, and the client's window is no larger anyway. */
+#include <config.h>
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "engine/peers_bytes.h"
+#include "engine/tcp/tcp_server.h"
+
+/* A refused client may go on sending for so long. */
+#define LINGER_MS 2000
+/* Received before answers are sent again, and before the other connections have their turn. */
+#define QUANTUM (512u << 10)
+#define TURN (4u << 20)
+#define SEND_MAX (1u << 20)
+#define SEND_ANSWERS 128u
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
+{
+	struct mce_answer *a = &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
+
+	a->upto = false;
+	return a;
+}
+
+static void answer(struct mce_serve_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
+{
+	struct mce_answer *a = mce_serve_answer(c);
+	struct mce_wire_resp resp = {
+		.type = c->req.type == MCE_FRAME_WRITE ? MCE_FRAME_ACK : MCE_FRAME_DATA,
+		.id = c->req.id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
+	};
+
+	a->id = c->req.id;
+	a->at = at;
+	a->len = len;
+	a->mr = mr;
+	a->hlen = MCE_RESP_SIZE;
+	mce_resp_pack(a->hdr, &resp);
+}
+
+/* The WRITE is stored, and those before it are, or were refused: when the last answer says no more than that
+ * of another, and none of it is out, it says it for this one too. */
+static void acknowledge(struct mce_serve_conn *c)
+{
+	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = c->req.seq };
+	struct mce_answer *a = &c->ring[(c->head + c->n - 1) % MCE_WIRE_WINDOW];
+
+	if (c->n == 0 || !a->upto || (c->n == 1 && c->tx_off))
+		a = mce_serve_answer(c);
+	a->id = resp.id;
+	a->at = NULL;
+	a->len = 0;
+	a->mr = NULL;
+	a->hlen = MCE_RESP_SIZE;
+	a->upto = true;
+	mce_resp_pack(a->hdr, &resp);
+}
+
+static void pop_answer(struct mce_serve_conn *c)
+{
+	struct mce_answer *a = &c->ring[c->head];
+
+	if (a->mr)
+		mce_mr_unref(a->mr);
+	a->mr = NULL;
+	c->head = (c->head + 1) % MCE_WIRE_WINDOW;
+	c->n--;
+	c->tx_off = 0;
+}
+
+static void consume(struct mce_serve_conn *c, size_t sent)
+{
+	c->tx_moved += sent;
+	while (sent) {
+		uint64_t left = c->ring[c->head].hlen + c->ring[c->head].len - c->tx_off;
+
+		if (sent < left) {
+			c->tx_off += sent;
+			return;
+		}
+		sent -= left;
+		pop_answer(c);
+	}
+}
+
+static unsigned gather(struct mce_serve_conn *c, struct iovec *iov)
+{
+	unsigned n = 0;
+	size_t bytes = 0;
+
+	for (uint32_t i = 0; i < c->n && i < SEND_ANSWERS && bytes < SEND_MAX; i++) {
+		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
+		uint64_t off = i == 0 ? c->tx_off : 0, skip, take;
+
+		if (off < a->hlen) {
+			iov[n].iov_base = a->hdr + off;
+			iov[n++].iov_len = a->hlen - off;
+		}
+		skip = off > a->hlen ? off - a->hlen : 0;
+		if (a->len > skip) {
+			take = a->len - skip < SEND_MAX ? a->len - skip : SEND_MAX;
+			iov[n].iov_base = (void *)(uintptr_t)(a->at + skip);
+			iov[n++].iov_len = take;
+			bytes += take;
+			/* What comes next has to follow the rest of this. */
+			if (take < a->len - skip)
+				break;
+		}
+	}
+	return n;
+}
+
+/* Nothing of it is out: say @status instead. */
+static void retract(struct mce_answer *a, int status)
+{
+	struct mce_wire_resp resp = {
+		.type = MCE_FRAME_DATA, .id = a->id, .status = mc_err_to_wire(status),
+	};
+
+	mce_mr_unref(a->mr);
+	a->mr = NULL;
+	a->len = 0;
+	mce_resp_pack(a->hdr, &resp);
+}
+
+/* Some of what was gathered cannot be read.  0 when those answers are errors now; the connection's end when one
+ * has begun to go out, or cannot say it: who asks again is told. */
+static int answers_lost(struct mce_serve_conn *c)
+{
+	uint64_t bytes = 0;
+	int r = -EFAULT;
+
+	for (uint32_t i = 0; i < c->n && bytes < SEND_MAX; i++) {
+		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
+
+		bytes += a->len;
+		if (!a->mr || mce_user_readable(c->io, a->at, a->len))
+			continue;
+		__atomic_store_n(&a->mr->holes, true, __ATOMIC_RELAXED);
+		if (c->upstream || (i == 0 && c->tx_off))
+			return -EFAULT;
+		retract(a, -MC_ETRANSFER);
+		r = 0;
+	}
+	return r;
+}
+
+/* Bytes sent, -EAGAIN or the connection's end. */
+static ssize_t send_iov(struct mce_serve_conn *c, struct iovec *iov, unsigned n)
+{
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = n };
+	ssize_t sent;
+
+	mce_peers_bytes_begin();
+	do
+		sent = sendmsg(c->evfd.fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent < 0 && errno == EINTR);
+	mce_peers_bytes_end();
+	if (sent < 0 && errno == EAGAIN)
+		c->tx_blocked = true;
+	return sent < 0 ? -errno : sent;
+}
+
+static int send_greeting(struct mce_serve_conn *c)
+{
+	struct iovec iov;
+	ssize_t n;
+
+	iov.iov_base = c->greeting + (MCE_GREETING_SIZE - c->greeting_left);
+	iov.iov_len = c->greeting_left;
+	n = send_iov(c, &iov, 1);
+	if (n < 0)
+		return (int)n;
+	c->greeting_left -= (uint32_t)n;
+	c->tx_moved += (size_t)n;
+	return 0;
+}
+
+/* A refusal is out.  With bytes of the peer still unread a close would reset the connection, and the
+ * peer might never see why. */
+static void linger(struct mce_serve_conn *c)
+{
+	shutdown(c->evfd.fd, SHUT_WR);
+	c->lingering = true;
+	c->linger_until_ms = mc_now_ms() + LINGER_MS;
+}
+
+static int send_answers(struct mce_serve_conn *c)
+{
+	struct iovec iov[2 * SEND_ANSWERS];
+	ssize_t n;
+	int r = 0;
+
+	while (c->greeting_left && r == 0)
+		r = send_greeting(c);
+	while (r == 0 && c->n) {
+		n = send_iov(c, iov, gather(c, iov));
+		if (n == -EFAULT)
+			r = answers_lost(c);
+		else if (n < 0)
+			r = (int)n;
+		else
+			consume(c, (size_t)n);
+	}
+	if (r == 0 && c->closing) {
+		/* A client of version 1 can only learn it from a reset. */
+		if (c->upstream && !c->up.v2)
+			return -ECONNRESET;
+		linger(c);
+	}
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+static void refuse_payload(struct mce_serve_conn *c, int status)
+{
+	if (c->mr)
+		mce_mr_unref(c->mr);
+	c->mr = NULL;
+	c->status = status;
+}
+
+static int find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr **ret)
+{
+	const struct mce_wire_req *q = &c->req;
+	int r;
+
+	r = mce_range_check(q->whole, q->whole_len, q->addr, q->len);
+	if (r == 0)
+		r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, access, ret);
+	return r;
+}
+
+static void begin_write(struct mce_serve_conn *c)
+{
+	struct mce_wire_req *q = &c->req;
+
+	c->status = find_region(c, MCE_ACCESS_WRITE, &c->mr);
+	if (c->status < 0)
+		c->mr = NULL;
+	c->dst = (uint8_t *)(uintptr_t)q->addr;
+	c->left = q->len;
+	c->writing = true;
+}
+
+static void begin_read(struct mce_serve_conn *c)
+{
+	struct mce_wire_req *q = &c->req;
+	struct mce_mr *mr;
+	int r;
+
+	r = find_region(c, MCE_ACCESS_READ, &mr);
+	if (r == 0 && __atomic_load_n(&mr->holes, __ATOMIC_RELAXED) &&
+	    !mce_user_readable(c->io, (const void *)(uintptr_t)q->addr, q->len)) {
+		mce_mr_unref(mr);
+		r = -MC_ETRANSFER;
+	}
+	if (r < 0)
+		answer(c, r, NULL, 0, NULL);
+	else
+		answer(c, 0, (const uint8_t *)(uintptr_t)q->addr, q->len, mr);
+}
+
+static void end_write(struct mce_serve_conn *c)
+{
+	if (c->upstream) {
+		mce_upstream_end_write(c);
+		return;
+	}
+	/* The answer leaves only after the bytes are in place, so the region may go now. */
+	if (c->mr)
+		mce_mr_unref(c->mr);
+	c->mr = NULL;
+	c->writing = false;
+	if (c->acks_upto && c->req.seq && c->status == 0)
+		acknowledge(c);
+	else
+		answer(c, c->status, NULL, 0, NULL);
+}
+
+/* What came along with the header. */
+static ssize_t take_buffered(struct mce_serve_conn *c)
+{
+	size_t n = mce_rx_have(&c->rx) < c->left ? mce_rx_have(&c->rx) : c->left;
+	ssize_t got;
+
+	if (mce_mr_is_plain(c->mr))
+		return (ssize_t)mce_rx_copy(&c->rx, c->dst, n);
+	got = mce_user_write(c->io, c->dst, mce_rx_peek(&c->rx), n);
+	if (got > 0)
+		mce_rx_use(&c->rx, (size_t)got);
+	return got;
+}
+
+/* The region's memory does not take it: the request fails, and the connection goes on as well as it can. */
+static ssize_t payload_lost(struct mce_serve_conn *c)
+{
+	mc_warn("engine", "a peer's write is refused: registered memory is protected or not there any more");
+	refuse_payload(c, -MC_ETRANSFER);
+	if (c->upstream) {
+		c->writing = false;
+		c->left = 0;
+		mce_upstream_refuse(c);
+	}
+	return 1;
+}
+
+/* Some payload.  0 when there is none now, bytes, or the connection's end. */
+static ssize_t take_payload(struct mce_serve_conn *c)
+{
+	struct iovec iov = { .iov_base = c->dst, .iov_len = c->left };
+	ssize_t n;
+
+	if (c->mr && mce_mr_dead(c->mr)) {
+		refuse_payload(c, -ESTALE);
+		if (c->upstream)
+			return -ESTALE;
+	}
+	if (mce_rx_have(&c->rx) == 0 && c->rx.dry)
+		return 0;
+	mce_peers_bytes_begin();
+	if (!c->mr)
+		n = mce_rx_drain(&c->rx, c->left);
+	else if (mce_rx_have(&c->rx))
+		n = take_buffered(c);
+	else
+		n = mce_rx_payload(&c->rx, &iov, 1, c->left);
+	mce_peers_bytes_end();
+	if (n == -EFAULT && c->mr)
+		return payload_lost(c);
+	if (n > 0) {
+		if (c->mr)
+			c->dst += n;
+		c->left -= (uint64_t)n;
+	}
+	return n;
+}
+
+/* The next request's header.  1, 0 when it is not there yet, or the connection's end. */
+static int take_header(struct mce_serve_conn *c)
+{
+	int r;
+
+	r = mce_req_unpack(mce_rx_peek(&c->rx), mce_rx_have(&c->rx), &c->req);
+	if (r < 0)
+		return mc_fail(r, "malformed request");
+	if (r == 0) {
+		if (c->rx.dry)
+			return 0;
+		r = mce_rx_headers(&c->rx);
+		return r < 0 ? r : 1;
+	}
+	mce_rx_use(&c->rx, (size_t)r);
+	c->rx.small = c->req.type == MCE_FRAME_READ || c->req.len <= MCE_RX_SMALL;
+	if (c->req.type == MCE_FRAME_READ)
+		begin_read(c);
+	else
+		begin_write(c);
+	return 1;
+}
+
+/* 0: all that has come is carried out.  1: there is more, but a quantum has come or the ring is full.
+ * Else the connection's end. */
+static int receive(struct mce_serve_conn *c)
+{
+	uint64_t until = c->rx.moved + QUANTUM;
+	ssize_t n;
+
+	while (c->rx.moved < until) {
+		MC_FAULT_POINT("engine.tcp.serve");
+		/* It may have been stopped in the middle of a turn, too. */
+		if (mce_serve_conn_stale(c))
+			return -ESTALE;
+		if (c->closing) {
+			return 0;
+		} else if (c->left) {
+			n = take_payload(c);
+		} else if (c->writing) {
+			end_write(c);
+			continue;
+		} else if (c->n == MCE_WIRE_WINDOW) {
+			return 1;
+		} else {
+			n = c->upstream ? mce_upstream_take_header(c) : take_header(c);
+		}
+		if (n <= 0)
+			return (int)n;
+	}
+	return 1;
+}
+
+/* The connection's end, or 0 while it has not come. */
+static int drop(struct mce_serve_conn *c)
+{
+	uint64_t until = c->rx.moved + QUANTUM;
+	ssize_t n;
+
+	while (mce_rx_have(&c->rx) || !c->rx.dry) {
+		if (c->rx.moved >= until)
+			return -EAGAIN;
+		n = mce_rx_drain(&c->rx, QUANTUM);
+		if (n < 0)
+			return (int)n;
+	}
+	return 0;
+}
+
+int mce_serve(struct mce_serve_conn *c)
+{
+	uint64_t until = c->rx.moved + c->tx_moved + TURN;
+	int more, r;
+
+	if (c->lingering)
+		return drop(c);
+	if (c->closing)
+		return send_answers(c);
+	do {
+		if (c->rx.moved + c->tx_moved >= until)
+			return -EAGAIN;
+		more = receive(c);
+		r = more < 0 ? more : 0;
+		if (r == 0 && !c->tx_blocked)
+			r = send_answers(c);
+		/* The ring makes room when the socket does. */
+		if (c->n == MCE_WIRE_WINDOW && c->tx_blocked)
+			more = 0;
+	} while (r == 0 && more > 0);
+	return r;
+}
+
+/* ---- letting go -------------------------------------------------------------------------------- */
+
+/* Upstream's answers name no request and its connections carry one at a time: it is told by the end. */
+static bool upstream_uses(const struct mce_serve_conn *c, const struct mce_mr *mr)
+{
+	bool uses = c->mr == mr;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		uses = uses || c->ring[(c->head + i) % MCE_WIRE_WINDOW].mr == mr;
+	return uses;
+}
+
+bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr)
+{
+	if (c->upstream)
+		return !upstream_uses(c, mr);
+	if (c->mr == mr)
+		refuse_payload(c, -ESTALE);
+	for (uint32_t i = 0; i < c->n; i++) {
+		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
+
+		if (a->mr != mr)
+			continue;
+		/* The header has promised bytes that must not be sent any more. */
+		if (i == 0 && c->tx_off)
+			return false;
+		retract(a, -ESTALE);
+	}
+	return true;
+}
+
+void mce_serve_done(struct mce_serve_conn *c)
+{
+	refuse_payload(c, -ECONNRESET);
+	while (c->n)
+		pop_answer(c);
+}

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_server.c - the listening port and the incoming lanes: accept, greet, fence, watch, close. */
+#include <config.h>
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/tcp/tcp_server.h"
+
+#define BACKLOG 512
+#define ACCEPTS 32
+/* From the connection to the end of the greeting. */
+#define GREETING_MS 10000
+
+MC_GAUGE(conns_in, "mooncake_transfer_lanes", "direction=\"in\"", "Open lanes")
+MC_COUNTER(refused, "mooncake_transfer_refused_total", "",
+	   "Incoming connections closed at once: over the limit, or not of our protocol")
+
+struct listener {
+	/* constant after open */
+	struct mce_tcp_server *s;
+	struct mc_evfd evfd;
+	bool upstream;
+	/* owned by the first loop */
+	bool paused;
+};
+
+struct mce_tcp_server {
+	/* constant after open */
+	struct mce_engine *e;
+	struct listener ours, upstream;
+	struct mce_watcher watcher;
+	/* owned by the first loop */
+	unsigned next_io;
+	/* each owned by its loop */
+	struct mc_list on_io[MCE_IO_MAX];
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	struct mc_list conns;
+	unsigned nconns;
+};
+
+/* ---- connections ------------------------------------------------------------------------------- */
+
+static void conn_unref(struct mce_serve_conn *c)
+{
+	bool last;
+
+	pthread_mutex_lock(&c->s->lock);
+	last = --c->refs == 0;
+	pthread_mutex_unlock(&c->s->lock);
+	if (!last)
+		return;
+	close(c->evfd.fd);
+	mce_rx_done(&c->rx);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+/* loop: (or all loops have ended) */
+static void conn_close(struct mce_serve_conn *c)
+{
+	struct mce_tcp_server *s = c->s;
+
+	if (c->io->loop) {
+		mc_evloop_del(c->io->loop, &c->evfd);
+		mce_io_unwatch(c->io, &c->watcher);
+	}
+	shutdown(c->evfd.fd, SHUT_RDWR);
+	mc_list_remove(&c->io_node);
+	mce_serve_done(c);
+	pthread_mutex_lock(&s->lock);
+	mc_list_remove(&c->node);
+	s->nconns--;
+	pthread_mutex_unlock(&s->lock);
+	mc_metric_add(&conns_in, -1);
+	conn_unref(c);
+}
+
+static bool names_same_lane(const struct mce_serve_conn *a, const struct mce_greeting *g)
+{
+	return a->greeted && a->token == g->token && a->lane == g->lane;
+}
+
+/* Give @c the lane's name and find who had it.  -ESTALE when that one is newer. */
+static int take_name(struct mce_serve_conn *c, const struct mce_greeting *g, struct mce_serve_conn **ret_old)
+{
+	struct mce_tcp_server *s = c->s;
+	struct mce_serve_conn *old = NULL;
+	struct mc_list *pos;
+	int r = 0;
+
+	pthread_mutex_lock(&s->lock);
+	mc_list_for_each(pos, &s->conns) {
+		struct mce_serve_conn *o = mc_container_of(pos, struct mce_serve_conn, node);
+
+		if (!names_same_lane(o, g))
+			continue;
+		if (o->epoch >= g->epoch)
+			r = -ESTALE;
+		else if (!old || o->epoch > old->epoch)
+			old = o;
+	}
+	if (r == 0) {
+		c->token = g->token;
+		c->lane = g->lane;
+		c->epoch = g->epoch;
+		c->greeted = true;
+		if (old)
+			old->refs++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	*ret_old = r == 0 ? old : NULL;
+	return r;
+}
+
+/* After this nothing that @old still has in its socket is carried out. */
+static void fence(struct mce_serve_conn *old)
+{
+	pthread_mutex_lock(&old->lock);
+	old->fenced = true;
+	pthread_mutex_unlock(&old->lock);
+	shutdown(old->evfd.fd, SHUT_RDWR);
+	conn_unref(old);
+}
+
+static void reply(struct mce_serve_conn *c, int status)
+{
+	struct mce_greeting g = {
+		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
+		.features = MCE_WIRE_FEATURES, .id = c->io->e->id,
+		.status = status < 0 ? mc_err_to_wire(status) : 0,
+		.len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
+	};
+
+	mce_greeting_pack(c->greeting, &g);
+	c->greeting_left = MCE_GREETING_SIZE;
+	c->closing = status < 0;
+}
+
+/* 0: greeted, or not all of it is there. */
+static int greet(struct mce_serve_conn *c)
+{
+	struct mce_serve_conn *old = NULL;
+	struct mce_greeting g = { .size = 0 };
+	int r;
+
+	while ((r = mce_greeting_unpack(mce_rx_peek(&c->rx), mce_rx_have(&c->rx), &g)) == 0) {
+		if (c->rx.dry)
+			return 0;
+		r = mce_rx_headers(&c->rx);
+		if (r < 0)
+			return r;
+	}
+	if (r < 0) {
+		mc_metric_add(&refused, 1);
+		return mc_fail(r, "not a protocol of this port");
+	}
+	mce_rx_use(&c->rx, (size_t)r);
+	if (g.version < MCE_WIRE_VERSION_MIN || g.version_min > MCE_WIRE_VERSION)
+		r = -MC_EVERSION;
+	else
+		r = take_name(c, &g, &old);
+	if (old)
+		fence(old);
+	c->acks_upto = g.features & MCE_FEATURE_ACK_UPTO;
+	reply(c, r < 0 ? r : 0);
+	return 0;
+}
+
+static bool is_greeted(const struct mce_serve_conn *c)
+{
+	return c->upstream || c->greeting_left || c->greeted;
+}
+
+bool mce_serve_conn_stale(const struct mce_serve_conn *c)
+{
+	bool stalled = mce_io_stalled(c->io);
+
+	return stalled && !c->upstream && c->begun_ms <= c->io->last_ms;
+}
+
+static void conn_run(struct mce_serve_conn *c)
+{
+	int r = 0;
+
+	if (!is_greeted(c))
+		r = greet(c);
+	if (r == 0 && is_greeted(c)) {
+		pthread_mutex_lock(&c->lock);
+		r = c->fenced ? -ESTALE : mce_serve(c);
+		pthread_mutex_unlock(&c->lock);
+	}
+	if (r == -EAGAIN)
+		mce_io_resume_later(c->io, &c->watcher);
+	else if (r < 0)
+		conn_close(c);
+}
+
+static void conn_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct mce_serve_conn *c = mc_container_of(e, struct mce_serve_conn, evfd);
+
+	if (mce_serve_conn_stale(c)) {
+		conn_close(c);
+		return;
+	}
+	if (events & EPOLLOUT)
+		c->tx_blocked = false;
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		c->rx.ending = true;
+	c->rx.dry = false;
+	conn_run(c);
+}
+
+static void conn_resume(struct mce_watcher *w)
+{
+	struct mce_serve_conn *c = mc_container_of(w, struct mce_serve_conn, watcher);
+
+	if (mce_serve_conn_stale(c))
+		conn_close(c);
+	else
+		conn_run(c);
+}
+
+static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct mce_serve_conn *c = mc_container_of(w, struct mce_serve_conn, watcher);
+	uint64_t moved = c->rx.moved + c->tx_moved, limit;
+
+	limit = is_greeted(c) ? c->io->e->conf.progress_timeout_ms : GREETING_MS;
+	if (moved != c->seen_moved || (is_greeted(c) && !mce_serve_busy(c))) {
+		c->seen_moved = moved;
+		c->since_ms = now_ms;
+	}
+	if (mce_serve_conn_stale(c) || now_ms - c->since_ms > limit ||
+	    (c->lingering && now_ms > c->linger_until_ms))
+		conn_close(c);
+}
+
+/* ---- accepting --------------------------------------------------------------------------------- */
+
+static void conn_begin(void *arg)
+{
+	struct mce_serve_conn *c = arg;
+
+	mc_list_push_back(&c->s->on_io[c->io - c->io->e->io], &c->io_node);
+	mce_io_watch(c->io, &c->watcher);
+	/* Seen alive now: a stall that begins later finds this connection older. */
+	(void)mce_io_stalled(c->io);
+	c->begun_ms = c->since_ms = mc_now_ms();
+	if (mc_evloop_add(c->io->loop, &c->evfd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0)
+		conn_close(c);
+}
+
+void mce_tcp_tune(int fd, uint64_t timeout_ms)
+{
+	int on = 1, idle = 30, interval = 10, count = 3;
+	unsigned user = timeout_ms > 600000 ? 600000 : (unsigned)timeout_ms;
+
+	/* A host that vanished sends no reset. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, sizeof(user));
+}
+
+/* The fd becomes the connection's on success. */
+static int conn_new(struct listener *from, int fd)
+{
+	struct mce_tcp_server *s = from->s;
+	struct mce_serve_conn *c;
+	unsigned others;
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	others = s->nconns;
+	pthread_mutex_unlock(&s->lock);
+	if (others >= s->e->conf.max_peers_in)
+		return -MC_ELIMIT;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	r = mce_rx_init(&c->rx, fd, from->upstream ? MCE_UP_REQ_SIZE : MCE_REQ_SIZE);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	/* Greeting, then maybe small requests: take what is there. */
+	c->rx.small = true;
+	c->s = s;
+	c->upstream = from->upstream;
+	c->io = &s->e->io[s->next_io++ % s->e->nio];
+	c->refs = 1;
+	c->evfd.fd = fd;
+	c->evfd.ready = conn_ready;
+	c->watcher.tick = conn_tick;
+	c->watcher.resume = conn_resume;
+	mc_list_init(&c->io_node);
+	mc_list_init(&c->watcher.node);
+	mc_list_init(&c->watcher.resume_node);
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_lock(&s->lock);
+	mc_list_push_back(&s->conns, &c->node);
+	s->nconns++;
+	pthread_mutex_unlock(&s->lock);
+	mc_metric_add(&conns_in, 1);
+	r = mc_evloop_post(c->io->loop, conn_begin, c);
+	if (r < 0) {
+		pthread_mutex_lock(&s->lock);
+		mc_list_remove(&c->node);
+		s->nconns--;
+		pthread_mutex_unlock(&s->lock);
+		mc_metric_add(&conns_in, -1);
+		conn_unref(c);
+	}
+	return 0;
+}
+
+static void accept_ready(struct mc_evfd *e, uint32_t events)
+{
+	struct listener *from = mc_container_of(e, struct listener, evfd);
+	struct mce_tcp_server *s = from->s;
+	int fd, r;
+
+	for (unsigned i = 0; i < ACCEPTS; i++) {
+		fd = mc_accept(e->fd);
+		if (fd == -EAGAIN)
+			return;
+		if (fd < 0) {
+			mc_warn("engine", "cannot accept, trying again soon: %s", mc_err_detail(fd));
+			from->paused = mc_evloop_mod(s->e->io[0].loop, e, 0) == 0;
+			return;
+		}
+		mce_tcp_tune(fd, s->e->conf.progress_timeout_ms);
+		r = conn_new(from, fd);
+		if (r < 0) {
+			mc_warn("engine", "incoming connection refused: %s limit=%u", mc_strerror(r),
+				s->e->conf.max_peers_in);
+			mc_metric_add(&refused, 1);
+			close(fd);
+		}
+	}
+}
+
+static void resume(struct listener *l)
+{
+	if (l->paused)
+		l->paused = mc_evloop_mod(l->s->e->io[0].loop, &l->evfd, EPOLLIN) != 0;
+}
+
+static void server_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct mce_tcp_server *s = mc_container_of(w, struct mce_tcp_server, watcher);
+
+	resume(&s->ours);
+	resume(&s->upstream);
+}
+
+/* ---- for the others ---------------------------------------------------------------------------- */
+
+bool mce_tcp_server_knows(struct mce_tcp_server *s, uint64_t token)
+{
+	struct mc_list *pos;
+	bool found = false;
+
+	pthread_mutex_lock(&s->lock);
+	mc_list_for_each(pos, &s->conns) {
+		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
+
+		if (c->greeted && c->token == token)
+			found = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+struct revoke {
+	struct mce_tcp_server *s;
+	struct mce_mr *mr;
+	unsigned io;
+};
+
+static void revoke_run(void *arg)
+{
+	struct revoke *v = arg;
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &v->s->on_io[v->io]) {
+		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, io_node);
+
+		if (!mce_serve_revoke(c, v->mr))
+			conn_close(c);
+	}
+}
+
+void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr)
+{
+	struct revoke v = { .s = s, .mr = mr };
+
+	if (!s)
+		return;
+	for (v.io = 0; v.io < s->e->nio; v.io++)
+		mce_io_call(&s->e->io[v.io], revoke_run, &v);
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+void mce_join_address(char buf[MC_ADDR_MAX], const char *host, int port)
+{
+	bool bare = strchr(host, ':') && host[0] != '[';
+
+	if (snprintf(buf, MC_ADDR_MAX, "%s%s%s:%d", bare ? "[" : "", host, bare ? "]" : "", port) >=
+	    MC_ADDR_MAX)
+		buf[0] = 0;
+}
+
+static void server_begin(void *arg)
+{
+	struct mce_tcp_server *s = arg;
+
+	mce_io_watch(&s->e->io[0], &s->watcher);
+}
+
+static void listener_init(struct mce_tcp_server *s, struct listener *l, bool upstream)
+{
+	l->s = s;
+	l->upstream = upstream;
+	l->evfd.fd = -1;
+	l->evfd.ready = accept_ready;
+}
+
+/* A forked child that has the socket still does not listen. */
+static void listener_close(struct listener *l)
+{
+	if (l->evfd.fd < 0)
+		return;
+	shutdown(l->evfd.fd, SHUT_RDWR);
+	close(l->evfd.fd);
+}
+
+int mce_tcp_server_open(struct mce_engine *e, struct mce_tcp_server **ret)
+{
+	struct mce_tcp_server *s;
+
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	*ret = s;	/* also when it fails: the engine's close takes it down */
+	s->e = e;
+	listener_init(s, &s->ours, false);
+	listener_init(s, &s->upstream, true);
+	mc_list_init(&s->conns);
+	for (unsigned i = 0; i < MCE_IO_MAX; i++)
+		mc_list_init(&s->on_io[i]);
+	pthread_mutex_init(&s->lock, NULL);
+	s->watcher.tick = server_tick;
+	return mc_evloop_post(e->io[0].loop, server_begin, s);
+}
+
+/* On any address means on those of both families, where there are two. */
+static int listen_on(struct listener *l, const char *host, int port, char ret_bound[MC_ADDR_MAX])
+{
+	char addr[MC_ADDR_MAX];
+
+	mce_join_address(addr, host ? host : "::", port);
+	l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
+	if (!host && (l->evfd.fd == -EAFNOSUPPORT || l->evfd.fd == -EADDRNOTAVAIL)) {
+		mce_join_address(addr, "0.0.0.0", port);
+		l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
+	}
+	return l->evfd.fd < 0 ? l->evfd.fd : 0;
+}
+
+/* A free port of these; -EADDRINUSE: there is none.  From a random one on, so that engines that start together seldom
+ * try the same. */
+static int listen_between(struct listener *l, const char *host, int min, int max, char ret_bound[MC_ADDR_MAX])
+{
+	unsigned n = (unsigned)(max - min) + 1, from = mc_random_u64() % n;
+	int r = -EADDRINUSE;
+
+	for (unsigned i = 0; i < n && r == -EADDRINUSE; i++)
+		r = listen_on(l, host, min + (int)((from + i) % n), ret_bound);
+	return r;
+}
+
+static int bound_port(const char *bound, int *ret)
+{
+	char ignored[MC_ADDR_MAX];
+
+	return mc_addr_split(bound, ignored, sizeof(ignored), -1, ret);
+}
+
+int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char *bind_host)
+{
+	const struct mce_conf *c = &s->e->conf;
+	bool range = c->port == 0 && c->port_max;
+	char bound[MC_ADDR_MAX];
+	int port, r = -EADDRINUSE;
+
+	if (range)
+		r = listen_between(&s->ours, bind_host, c->port_min, c->port_max, bound);
+	if (range && r == -EADDRINUSE)
+		mc_warn("engine", "no free port from %d to %d is left, of which an engine takes three: "
+			"engines of this kind connect to one outside", c->port_min, c->port_max);
+	if (r == -EADDRINUSE)
+		r = listen_on(&s->ours, bind_host, c->port, bound);
+	if (r == 0)
+		r = bound_port(bound, &port);
+	if (r < 0)
+		return r;
+	mce_join_address(s->e->endpoint, host, port);
+	if (!s->e->endpoint[0])
+		return mc_fail(-EINVAL, "host name is too long");
+	return mc_evloop_add(s->e->io[0].loop, &s->ours.evfd, EPOLLIN);
+}
+
+int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host)
+{
+	const struct mce_conf *c = &s->e->conf;
+	int min = c->upstream_port ? c->upstream_port : c->upstream_port_min;
+	int max = c->upstream_port ? c->upstream_port : c->upstream_port_max;
+	char bound[MC_ADDR_MAX];
+	int r;
+
+	r = listen_between(&s->upstream, bind_host, min, max, bound);
+	if (r == -EADDRINUSE && c->upstream_port == 0)
+		return mc_fail(r, "no free port found between %d and %d, of which an engine takes three", min, max);
+	if (r == 0)
+		r = bound_port(bound, &s->e->upstream_port);
+	return r < 0 ? r : mc_evloop_add(s->e->io[0].loop, &s->upstream.evfd, EPOLLIN);
+}
+
+void mce_tcp_server_close(struct mce_tcp_server *s)
+{
+	if (!s)
+		return;
+	while (!mc_list_empty(&s->conns))
+		conn_close(mc_list_first(&s->conns, struct mce_serve_conn, node));
+	listener_close(&s->ours);
+	listener_close(&s->upstream);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}

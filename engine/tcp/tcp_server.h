@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_server.h - what tcp_server.c (connections), tcp_serve.c (requests) and upstream_serve.c (requests
+ * in upstream's protocol) share. */
+#ifndef MCE_TCP_SERVER_H
+#define MCE_TCP_SERVER_H
+
+#include "engine/engine_i.h"
+#include "engine/tcp/tcp_rx.h"
+#include "engine/upstream/upstream_wire.h"
+
+/* One answer that waits to be sent. */
+struct mce_answer {
+	uint8_t hdr[MCE_RESP_SIZE];
+	uint32_t hlen;		/* bytes of hdr */
+	uint64_t len;		/* payload at @at, inside @mr */
+	const uint8_t *at;
+	struct mce_mr *mr;	/* reference, NULL when there is no payload */
+	uint64_t id;
+	bool upto;		/* an ACK_UPTO */
+};
+
+struct mce_serve_conn {
+	/* constant */
+	struct mce_tcp_server *s;
+	struct mce_io *io;
+	bool upstream;		/* it speaks upstream's protocol */
+	/* guarded by the server's lock */
+	struct mc_list node;
+	unsigned refs;
+	bool greeted;
+	uint64_t token;
+	uint32_t lane, epoch;
+	/* held by the I/O thread while it carries out requests, and by who fences the connection */
+	pthread_mutex_t lock;
+	bool fenced;
+	/* owned by the loop */
+	struct mc_list io_node;
+	struct mc_evfd evfd;
+	struct mce_watcher watcher;
+	uint64_t begun_ms;
+	uint64_t since_ms;	/* of the last progress */
+	uint64_t linger_until_ms;
+	uint64_t seen_moved;
+	struct mce_rx rx;
+	struct mce_wire_req req;	/* the WRITE under way */
+	struct mce_up_req up;		/* the same of upstream's */
+	uint8_t *dst;
+	uint64_t left;		/* bytes of its payload to come */
+	struct mce_mr *mr;	/* its region; NULL with left: refused, to be thrown away */
+	int status;
+	bool writing;
+	bool acks_upto;		/* the peer understands one answer to many WRITEs */
+	uint8_t greeting[MCE_GREETING_SIZE];
+	uint32_t greeting_left;
+	bool closing;		/* once the answers, or the greeting, end with a refusal */
+	bool lingering;		/* the refusal is out: until the peer closes, what it sends is dropped */
+	bool tx_blocked;
+	uint64_t tx_moved;
+	uint64_t tx_off;	/* bytes of the first answer that are sent */
+	uint32_t head, n;
+	struct mce_answer ring[MCE_WIRE_WINDOW];
+};
+
+/* Did the process stand still since the connection began?  Requests that waited meanwhile may have been given up, and
+ * their memory handed to others: the client asks again for those it still wants.  Upstream's clients do not. */
+bool mce_serve_conn_stale(const struct mce_serve_conn *c);
+/* Carry out what has come and send what is ready; the connection's lock is held.  0: wait for an
+ * event.  -EAGAIN: there is more, but others have their turn.  Else the connection is over. */
+int mce_serve(struct mce_serve_conn *c);
+/* The next request's header.  1, 0 when it is not there yet, or the connection's end. */
+int mce_upstream_take_header(struct mce_serve_conn *c);
+/* The request under way is refused, and the connection closed. */
+void mce_upstream_refuse(struct mce_serve_conn *c);
+/* All bytes of the WRITE under way are there. */
+void mce_upstream_end_write(struct mce_serve_conn *c);
+/* The next place in the ring of answers, which has room. */
+struct mce_answer *mce_serve_answer(struct mce_serve_conn *c);
+/* Let go of @mr.  False: the connection is in the middle of its bytes and has to be closed. */
+bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr);
+/* Let go of everything. */
+void mce_serve_done(struct mce_serve_conn *c);
+/* Are requests or answers under way? */
+static inline bool mce_serve_busy(const struct mce_serve_conn *c)
+{
+	return c->left || c->n || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * upstream_serve.c - serving upstream's nodes: their requests, the rest is tcp_serve.c's.
+ *
+ * A version 1 WRITE is answered by nothing, so who sent it takes it for complete when its last byte is in
+ * a socket: a READ over another connection may see it half done.  That is upstream's protocol, and the
+ * reason for its version 2. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+#include "engine/tcp/tcp_server.h"
+
+MC_COUNTER(refused, "mooncake_transfer_upstream_refused_total", "",
+	   "Requests of upstream's nodes refused: not wholly inside one region that allows it")
+
+static void answer(struct mce_serve_conn *c, uint32_t code, const uint8_t *at, uint64_t len,
+		   struct mce_mr *mr)
+{
+	struct mce_answer *a = mce_serve_answer(c);
+
+	a->id = 0;
+	a->at = at;
+	a->len = len;
+	a->mr = mr;
+	a->hlen = c->up.v2 ? MCE_UP_STATUS_SIZE : 0;
+	mce_up_status_pack(a->hdr, code);
+}
+
+/* The client learns it by the status, where there is one, and by the end of the connection. */
+void mce_upstream_refuse(struct mce_serve_conn *c)
+{
+	mc_metric_add(&refused, 1);
+	c->closing = true;
+	if (c->up.v2)
+		answer(c, MCE_UP_REFUSED, NULL, 0, NULL);
+}
+
+static void begin(struct mce_serve_conn *c)
+{
+	struct mce_up_req *q = &c->up;
+	bool write = q->op == MCE_UP_WRITE;
+	struct mce_mr *mr;
+
+	if (mce_mr_get_at(c->io->e, q->addr, q->size, write ? MCE_ACCESS_WRITE : MCE_ACCESS_READ,
+			  &mr) < 0) {
+		mce_upstream_refuse(c);
+	} else if (write) {
+		c->mr = mr;
+		c->dst = (uint8_t *)(uintptr_t)q->addr;
+		c->left = q->size;
+		c->writing = true;
+	} else {
+		answer(c, MCE_UP_OK, (const uint8_t *)(uintptr_t)q->addr, q->size, mr);
+	}
+}
+
+int mce_upstream_take_header(struct mce_serve_conn *c)
+{
+	int r;
+
+	r = mce_up_req_unpack(mce_rx_peek(&c->rx), mce_rx_have(&c->rx), &c->up);
+	if (r < 0)
+		return mc_fail(r, "malformed request");
+	if (r == 0) {
+		if (c->rx.dry)
+			return 0;
+		r = mce_rx_headers(&c->rx);
+		return r < 0 ? r : 1;
+	}
+	mce_rx_use(&c->rx, (size_t)r);
+	c->rx.small = c->up.op == MCE_UP_READ || c->up.size <= MCE_RX_SMALL;
+	begin(c);
+	return 1;
+}
+
+void mce_upstream_end_write(struct mce_serve_conn *c)
+{
+	mce_mr_unref(c->mr);
+	c->mr = NULL;
+	c->writing = false;
+	if (c->up.v2)
+		answer(c, MCE_UP_OK, NULL, 0, NULL);
+}

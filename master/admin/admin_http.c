@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * admin_http.c - health, metrics and queries over HTTP. */
+#include <config.h>
+
+#include "master/admin/admin_http.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "common/metrics.h"
+#include "master/admin/admin_json.h"
+#include "master/journal/journal.h"
+#include "master/mcm_i.h"
+#include "master/admin/stats.h"
+
+#define TEXT "text/plain; version=0.0.4"
+
+static bool is_ready(const struct mcm *m)
+{
+	return __atomic_load_n(&m->ready, __ATOMIC_ACQUIRE);
+}
+
+static void serve_health(struct mc_http_request *rq, void *arg)
+{
+	bool ready = is_ready(arg);
+
+	mcm_answer_json(rq, 200, json_pack("{s:s, s:s, s:s, s:b, s:n, s:n}", "status", "ok",
+					   "role", ready ? "leader" : "standby", "ha_state",
+					   ready ? "serving" : "starting", "service_ready", ready,
+					   "leader_address", "view_version"));
+}
+
+static void serve_role(struct mc_http_request *rq, void *arg)
+{
+	fputs(is_ready(arg) ? "leader" : "standby", rq->out);
+}
+
+static void serve_ha_status(struct mc_http_request *rq, void *arg)
+{
+	fputs(is_ready(arg) ? "serving" : "starting", rq->out);
+}
+
+/* There is one master, which nobody has elected. */
+static void serve_leader(struct mc_http_request *rq, void *arg)
+{
+	(void)arg;
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:n, s:n}", "present", 0, "leader_address",
+					   "view_version"));
+}
+
+static void serve_metrics(struct mc_http_request *rq, void *arg)
+{
+	mc_http_metrics(rq, NULL);
+	mcm_stats_print_segments(arg, rq->out);
+	mcm_stats_print_tenants(arg, rq->out);
+	mcm_stats_print_series(rq->out);
+}
+
+static void serve_summary(struct mc_http_request *rq, void *arg)
+{
+	char line[MCM_SUMMARY_MAX];
+
+	mcm_stats_summary(arg, line, sizeof(line));
+	fputs(is_ready(arg) ? "role=leader, state=serving, service_ready=true, " :
+	      "role=standby, state=starting, service_ready=false, ", rq->out);
+	fprintf(rq->out, "master={%s}, ha={HA Metrics Summary: last_seq=0, applied_seq=0, lag=0, "
+		"pending=0, mutation_queue=0, batch_commits=0, sync_commits=0, skipped=0, "
+		"checksum_fail=0, etcd_fail=0, watch_disconn=0, state=0}\n", line);
+}
+
+/* ---- segments ---- */
+
+static const char *state_name(uint8_t shown)
+{
+	switch (shown) {
+	case MCP_SEG_OK:
+		return "OK";
+	case MCP_SEG_DRAINING:
+		return "DRAINING";
+	case MCP_SEG_DRAINED:
+		return "DRAINED";
+	case MCP_SEG_SILENT:
+		return "SILENT";
+	default:
+		return "UNMOUNTING";
+	}
+}
+
+static void serve_segment_names(struct mc_http_request *rq, void *arg)
+{
+	auto_free struct mcm_segment_sum *sum = NULL;
+	unsigned n = 0;
+
+	rq->content_type = TEXT;
+	if (mcm_segments_sums(&((struct mcm *)arg)->segments, &sum, &n) < 0)
+		rq->status = 500;
+	for (unsigned i = 0; i < n; i++)
+		fprintf(rq->out, "%s\n", sum[i].name);
+}
+
+static json_t *segment_json(const struct mcm_segment_view *s)
+{
+	char id[MCM_ID_TEXT], client[MCM_ID_TEXT], base[24], human[32];
+
+	snprintf(base, sizeof(base), "0x%" PRIx64, s->base);
+	snprintf(human, sizeof(human), "%g GiB", (double)s->size / (1ull << 30));
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f}",
+			 "segment_name", s->name, "segment_id", mcm_id_text(s->id, id),
+			 "client_id", mcm_id_text(s->client, client), "base_address", base,
+			 "size_bytes", (json_int_t)s->size,
+			 "size_human", human,
+			 "te_endpoint", s->endpoint, "protocol", s->protocol, "status",
+			 state_name(s->shown),
+			 "allocator_used_bytes", (json_int_t)s->used,
+			 "allocator_capacity_bytes", (json_int_t)s->size,
+			 "allocator_usage_percent", 100.0 * (double)s->used / (double)s->size);
+}
+
+static void serve_segments_detail(struct mc_http_request *rq, void *arg)
+{
+	auto_free struct mcm_segment_view *v = malloc(MCM_SEGMENT_VIEWS * sizeof(*v));
+	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
+	json_t *list = v ? json_array() : NULL;
+	bool more = list;
+	unsigned next = 0, n;
+
+	while (more) {
+		more = mcm_segments_view(ss, &next, v, &n);
+		for (unsigned i = 0; i < n; i++)
+			json_array_append_new(list, segment_json(&v[i]));
+	}
+	mcm_answer_json(rq, 200, json_pack("{s:I, s:o}", "total_segments",
+				       (json_int_t)json_array_size(list), "segments", list));
+}
+
+static void serve_segment(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
+	const char *name = mc_http_query(rq, "segment");
+	const struct mcm_segment *s = NULL;
+	uint64_t used = 0, size = 0, hash;
+
+	rq->content_type = TEXT;
+	hash = name ? mc_hash(name, strlen(name), 0) : 0;
+	pthread_rwlock_rdlock(&ss->lock);
+	while (name && (s = mcm_segments_named(ss, hash, s))) {
+		used += mcm_load_relaxed(&s->used);
+		size += s->size;
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	if (size) {
+		fprintf(rq->out, "%s\nUsed(bytes): %" PRIu64 "\nCapacity(bytes) : %" PRIu64 "\n", name,
+			used, size);
+	} else {
+		rq->status = 500;
+		fputs("Failed to query segment", rq->out);
+	}
+}
+
+static void serve_kv_events(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_kv_events_stats st = mcm_kv_events_stats(arg);
+
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I, s:I, s:I}", "enabled", st.enabled,
+					   "published_batches", (json_int_t)st.batches,
+					   "published_events", (json_int_t)st.events,
+					   "dropped_events", (json_int_t)st.dropped,
+					   "skipped_unparsed_keys", (json_int_t)st.skipped));
+}
+
+/* ---- the table ---- */
+
+struct guarded {
+	struct mc_http_route route;
+	bool early;		/* also before the master is ready */
+};
+
+static const struct guarded table[];
+
+/* Hand a request on when the master is ready for it. */
+static void serve_guarded(struct mc_http_request *rq, void *arg)
+{
+	const struct guarded *g;
+	const char *method = strcmp(rq->method, "HEAD") ? rq->method : "GET";
+
+	for (g = table; g->route.path; g++)
+		if (!strcmp(g->route.path, rq->path) && !strcmp(g->route.method, method))
+			break;
+	if (g->route.path && (g->early || is_ready(arg))) {
+		g->route.handle(rq, arg);
+		/* Answers wait for the journal here as they do elsewhere. */
+		mcm_journal_wait(arg);
+	} else {
+		mcm_answer_json(rq, 503, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code",
+						   -1011, "error_message",
+						   "service plane is not active"));
+	}
+}
+
+/* As upstream: a route is its method and its path. */
+static void serve_other_method(struct mc_http_request *rq, void *arg)
+{
+	(void)arg;
+	rq->status = 404;
+	fputs("404 Not Found", rq->out);
+}
+
+#define MCM_ADMIN_ROUTES(X) \
+	X("GET", "/health", serve_health, true) \
+	X("GET", "/role", serve_role, true) \
+	X("GET", "/ha_status", serve_ha_status, true) \
+	X("GET", "/leader", serve_leader, true) \
+	X("GET", "/metrics", serve_metrics, true) \
+	X("GET", "/metrics/summary", serve_summary, true) \
+	X("GET", "/get_all_segments", serve_segment_names, false) \
+	X("GET", "/get_segments_detail", serve_segments_detail, false) \
+	X("GET", "/query_segment", serve_segment, false) \
+	X("GET", "/get_all_keys", mcm_admin_all_keys, false) \
+	X("GET", "/query_key", mcm_admin_key, false, "key") \
+	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false, "keys") \
+	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false) \
+	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false) \
+	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false) \
+	X("POST", "/api/v1/drain_jobs/cancel", mcm_admin_drain_cancel, false) \
+	X("POST", "/api/v1/remove_all", mcm_admin_remove_all, false) \
+	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
+	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false) \
+	X("GET", "/kv_events/status", serve_kv_events, false)
+
+#define GUARDED(method, path, handle, early, ...) { { method, path, handle, NULL }, early },
+static const struct guarded table[] = {
+	MCM_ADMIN_ROUTES(GUARDED)
+	{ { NULL, NULL, NULL, NULL }, false },
+};
+
+/* The last one, if there is one, is the parameter that may be any bytes. */
+#define BYTES(none, name, ...) name
+#define ROUTE(method, path, handle, early, ...) \
+	{ method, path, serve_guarded, BYTES(, ##__VA_ARGS__, NULL) },
+#define OTHERS(method, path, handle, early, ...) { NULL, path, serve_other_method, NULL },
+const struct mc_http_route mcm_http_routes[] = {
+	MCM_ADMIN_ROUTES(ROUTE)
+	MCM_ADMIN_ROUTES(OTHERS)
+	{ NULL, NULL, NULL, NULL },
+};

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * admin_json.c - see the header. */
+#include <config.h>
+
+#include "master/admin/admin_json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "proto/codec.h"
+
+const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT])
+{
+	snprintf(buf, MCM_ID_TEXT, "%" PRIu64 "-%" PRIu64, id.hi, id.lo);
+	return buf;
+}
+
+static const char *number(const char *s, uint64_t *ret)
+{
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return NULL;
+	errno = 0;
+	*ret = strtoull(s, &end, 10);
+	return errno ? NULL : end;
+}
+
+int mcm_id_parse(const char *text, struct mcp_id *ret)
+{
+	struct mcp_id id;
+	const char *s = text ? number(text, &id.hi) : NULL;
+
+	s = s && *s == '-' ? number(s + 1, &id.lo) : NULL;
+	if (!s || *s || mcp_id_zero(id))
+		return mc_fail(-MC_EPARAM, "not an id");
+	*ret = id;
+	return 0;
+}
+
+/* ---- out ---- */
+
+void mcm_answer_json(struct mc_http_request *rq, int status, json_t *json)
+{
+	rq->content_type = "application/json; charset=utf-8";
+	rq->status = json ? status : 500;
+	if (json)
+		json_dumpf(json, rq->out, JSON_COMPACT);
+	json_decref(json);
+}
+
+static const struct {
+	int err, status;
+	const char *name;
+} errors[] = {
+	{ -MC_EPARAM, 400, "INVALID_PARAMS" },
+	{ -MC_EKEY, 400, "INVALID_KEY" },
+	{ -MC_ENOOBJECT, 404, "OBJECT_NOT_FOUND" },
+	{ -MC_ENOSEGMENT, 404, "SEGMENT_NOT_FOUND" },
+	{ -MC_ENOTASK, 404, "JOB_NOT_FOUND" },
+	{ -MC_ENOTENANT, 404, "TENANT_NOT_REGISTERED" },
+	{ -MC_ETENANT_BUSY, 409, "TENANT_NOT_EMPTY" },
+	{ -MC_EUNAVAILABLE, 409, "UNAVAILABLE_IN_CURRENT_STATUS" },
+	{ -MC_EMODE, 409, "UNAVAILABLE_IN_CURRENT_MODE" },
+	{ -MC_ELIMIT, 500, "TASK_PENDING_LIMIT_EXCEEDED" },
+	{ -MC_EQUOTA, 500, "TENANT_QUOTA_EXCEEDED" },
+	{ -MC_ENOSPACE, 500, "NO_AVAILABLE_HANDLE" },
+	{ 0, 500, "INTERNAL_ERROR" },
+};
+
+static unsigned row_of(int err)
+{
+	unsigned i;
+
+	for (i = 0; errors[i].err && errors[i].err != err; i++)
+		;
+	return i;
+}
+
+const char *mcm_error_name(int err)
+{
+	return errors[row_of(err)].name;
+}
+
+void mcm_answer_error(struct mc_http_request *rq, int err, const char *message)
+{
+	/* A job that is not there has a number of its own. */
+	int code = err == -MC_ENOTASK ? -1402 : mc_err_to_upstream(err);
+
+	mcm_answer_json(rq, errors[row_of(err)].status,
+			json_pack("{s:b, s:i, s:s}", "success", 0, "error_code", code,
+				  "error_message", message ? message : mcm_error_name(err)));
+}
+
+/* ---- in ---- */
+
+static int names_of(const json_t *list, const char *what, struct mcp_bytes **ret, unsigned *ret_n)
+{
+	size_t n = json_array_size(list), i;
+	struct mcp_bytes *names;
+
+	if (!list || json_is_null(list))
+		return 0;
+	if (!json_is_array(list) || n > MCM_ADMIN_NAMES)
+		return mc_fail(-MC_EPARAM, "%s is no list of at most %u names", what,
+			       MCM_ADMIN_NAMES);
+	if (!n)
+		return 0;
+	names = calloc(n, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		const json_t *name = json_array_get(list, i);
+
+		if (!json_is_string(name)) {
+			free(names);
+			return mc_fail(-MC_EPARAM, "%s holds something that is no name", what);
+		}
+		names[i].data = json_string_value(name);
+		names[i].len = (uint32_t)json_string_length(name);
+	}
+	*ret = names;
+	*ret_n = (unsigned)n;
+	return 0;
+}
+
+static json_t *object_of(const char *body, size_t len)
+{
+	json_error_t why;
+	json_t *json = json_loadb(body, len, 0, &why);
+
+	if (!json)
+		mc_fail(-MC_EPARAM, "Invalid JSON body: %s", why.text);
+	else if (!json_is_object(json))
+		mc_fail(-MC_EPARAM, "Invalid JSON body: an object is wanted");
+	else
+		return json;
+	json_decref(json);
+	return NULL;
+}
+
+int mcm_drain_body_parse(const char *body, size_t len, struct mcm_drain_body *ret)
+{
+	const json_t *active;
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->json = object_of(body, len);
+	if (!ret->json)
+		return -MC_EPARAM;
+	r = names_of(json_object_get(ret->json, "segments"), "segments", &ret->source,
+		     &ret->n_sources);
+	if (r == 0)
+		r = names_of(json_object_get(ret->json, "target_segments"), "target_segments",
+			     &ret->target, &ret->n_targets);
+	if (r < 0)
+		return r;
+	active = json_object_get(ret->json, "max_concurrency");
+	if (active && (!json_is_integer(active) || json_integer_value(active) < 1 ||
+		       json_integer_value(active) > 1024))
+		return mc_fail(-MC_EPARAM, "max_concurrency is no number from 1 to 1024");
+	ret->max_active = active ? (unsigned)json_integer_value(active) : 0;
+	return 0;
+}
+
+void mcm_drain_body_done(struct mcm_drain_body *b)
+{
+	free(b->source);
+	free(b->target);
+	json_decref(b->json);
+}
+
+int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes)
+{
+	json_t *json = object_of(body, len);
+	const json_t *bytes = json ? json_object_get(json, "requested_quota_bytes") : NULL;
+	int r = -MC_EPARAM;
+
+	if (bytes && json_is_integer(bytes) && json_integer_value(bytes) >= 1) {
+		*ret_bytes = (uint64_t)json_integer_value(bytes);
+		r = 0;
+	} else if (json) {
+		mc_fail(r, "requested_quota_bytes is no number from 1 to 2^63-1");
+	}
+	json_decref(json);
+	return r;
+}
+
+bool mcm_flag_parse(const char *text)
+{
+	return text && (!strcmp(text, "true") || !strcmp(text, "1"));
+}
+
+unsigned mcm_list_parse(const char *text, size_t len,
+			void (*fn)(void *arg, const char *part, size_t len), void *arg)
+{
+	const char *end = text + len, *comma;
+	unsigned n = 0;
+
+	if (!len)
+		return 0;
+	/* Behind the last comma there is one part more, maybe an empty one. */
+	do {
+		comma = memchr(text, ',', (size_t)(end - text));
+		fn(arg, text, (size_t)((comma ? comma : end) - text));
+		n++;
+		if (comma)
+			text = comma + 1;
+	} while (comma && n < MCM_ADMIN_KEYS);
+	return n;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * admin_keys.c - queries about objects over HTTP. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "master/admin/admin_http.h"
+#include "master/admin/admin_json.h"
+#include "master/ops/get.h"
+#include "master/journal/journal.h"
+#include "master/mcm_i.h"
+#include "master/memory/scratch.h"
+#include "proto/codec.h"
+
+#define TEXT "text/plain; version=0.0.4"
+
+/* Where a listing of all keys goes on. */
+struct walk {
+	struct mcm *m;
+	uint8_t cursor[sizeof(((struct mcm_list_page *)NULL)->cursor)];
+	uint32_t len;
+};
+
+static int more_keys(void *arg, FILE *out)
+{
+	struct mcm_list_page *pg = mcm_scratch_page();
+	struct walk *w = arg;
+	struct mcp_list list = { .cursor = mcp_bytes(w->cursor, w->len) };
+	int r;
+
+	r = pg ? mcm_list(w->m, &list, pg) : -ENOMEM;
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < pg->names.count; i++) {
+		const struct mcm_names_item *it = &pg->names.item[i];
+
+		fwrite(pg->names.text + it->name, 1, it->name_len, out);
+		fputc('\n', out);
+	}
+	memcpy(w->cursor, pg->cursor, pg->cursor_len);
+	w->len = pg->cursor_len;
+	mcm_journal_wait(w->m);
+	return w->len > 0;
+}
+
+/* A page at a time: all keys may be more than there is memory for. */
+void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
+{
+	struct walk *w = calloc(1, sizeof(*w));
+	int r = -ENOMEM;
+
+	rq->content_type = TEXT;
+	if (w) {
+		w->m = arg;
+		r = more_keys(w, rq->out);
+	}
+	if (r < 0)
+		rq->status = 500;
+	rq->done = free;
+	rq->state = w;
+	if (r > 0)
+		rq->more = more_keys;
+}
+
+static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t size)
+{
+	const struct mcm_segment *s;
+	json_t *json = NULL;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	s = mcm_segments_find(&m->segments, r->segment);
+	if (s)
+		json = json_pack("{s:I, s:I, s:s, s:s}", "size_", (json_int_t)size, "buffer_address_",
+				 (json_int_t)(s->base + r->offset), "protocol_", s->protocol,
+				 "transport_endpoint_", s->endpoint);
+	pthread_rwlock_unlock(&m->segments.lock);
+	return json;
+}
+
+/* The places of an object's copies as a list; NULL with *ret_err. */
+static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, int *ret_err)
+{
+	struct mcp_replica replica[MCM_REPLICA_MAX];
+	struct mcp_object obj;
+	json_t *list, *one;
+	unsigned n;
+
+	*ret_err = mcm_get(m, NULL, 0, key, &obj, replica, &n);
+	if (*ret_err < 0)
+		return NULL;
+	list = json_array();
+	for (unsigned i = 0; list && i < n; i++) {
+		one = replica_json(m, &replica[i], obj.size);
+		if (one)
+			json_array_append_new(list, one);
+	}
+	if (!list)
+		*ret_err = -ENOMEM;
+	return list;
+}
+
+void mcm_admin_key(struct mc_http_request *rq, void *arg)
+{
+	size_t len = 0;
+	const char *key = mc_http_query_n(rq, "key", &len);
+	json_t *list = NULL;
+	int r = -MC_ENOOBJECT;
+
+	/* No key is none that is found. */
+	if (len)
+		list = replicas_json(arg, mcp_bytes(key, len), &r);
+	if (list)
+		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
+	else
+		mcm_answer_error(rq, r, NULL);
+}
+
+struct batch {
+	struct mcm *m;
+	json_t *data;
+};
+
+static void batch_key(void *arg, const char *key, size_t len)
+{
+	struct batch *b = arg;
+	json_t *list, *one;
+	int r = 0;
+
+	list = len ? replicas_json(b->m, mcp_bytes(key, len), &r) : NULL;
+	one = list ? json_pack("{s:b, s:n, s:o, s:n, s:n, s:n}", "ok", 1, "error", "values", list,
+			       "disk_values", "local_disk_values", "nof_values") :
+		     json_pack("{s:b, s:s, s:n, s:n, s:n, s:n}", "ok", 0, "error",
+			       mcm_error_name(len ? r : -MC_ENOOBJECT), "values", "disk_values", "local_disk_values",
+			       "nof_values");
+	/* A key that is not UTF-8 cannot stand in JSON; the others still can. */
+	if (json_object_setn_new(b->data, key, len, one) < 0)
+		json_object_set_new(b->data, "(not UTF-8)",
+				    json_pack("{s:b, s:s}", "ok", 0, "error", "INVALID_KEY"));
+}
+
+void mcm_admin_batch_keys(struct mc_http_request *rq, void *arg)
+{
+	struct batch b = { arg, json_object() };
+	size_t len = 0;
+	const char *keys = mc_http_query_n(rq, "keys", &len);
+
+	if (!mcm_list_parse(keys, len, batch_key, &b)) {
+		json_decref(b.data);
+		mcm_answer_json(rq, 400, json_pack("{s:b, s:s}", "success", 0, "error",
+						   "No keys provided. Use ?keys=key1,key2,..."));
+		return;
+	}
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", b.data));
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * stats.c - sums over the master's state. */
+#include <config.h>
+
+#include "master/admin/stats.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+
+MC_GAUGE(allocated, "master_allocated_bytes", "", "Bytes used in segments")
+MC_GAUGE(capacity, "master_total_capacity_bytes", "", "Bytes of all mounted segments")
+MC_GAUGE(keys, "master_key_count", "", "Objects")
+MC_GAUGE(mem_keys, "mem_cache_nums_", "", "Objects in memory")
+MC_GAUGE(clients, "master_active_clients", "", "Clients known")
+MC_GAUGE(evictable, "mooncake_master_evictable_bytes", "", "Bytes of objects that may be evicted")
+MC_GAUGE(directories, "mooncake_master_directories", "", "Directories of keys with slashes")
+MC_GAUGE(silent, "mooncake_master_silent_segments", "", "Segments whose owner is silent")
+
+static int64_t counter(const char *name)
+{
+	int64_t v = 0;
+
+	(void)mc_metrics_lookup(name, "", &v);
+	return v;
+}
+
+/* The largest object whose checksums fit into a segment of @size bytes as well. */
+static uint64_t largest_object(uint64_t size)
+{
+	uint64_t room = size & ~(uint64_t)(MCM_GRANULE - 1), len = room, takes;
+
+	while (len) {
+		takes = mcm_alloc_round(mcm_object_reserve(len)) << MCM_GRANULE_SHIFT;
+		if (takes <= room)
+			break;
+		len -= takes - room < len ? takes - room : len;
+	}
+	return len;
+}
+
+void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
+{
+	struct mcm_segments *ss = &m->segments;
+	unsigned i;
+
+	*ret = (struct mcp_stats_reply){ .clients = mcm_client_count(m) };
+	pthread_rwlock_rdlock(&ss->lock);
+	for (i = 0; i < ss->n_live; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		ret->capacity += s->size;
+		ret->used += mcm_load_relaxed(&s->used);
+		ret->evictable += mcm_load_relaxed(&s->evictable);
+		if (s->size > ret->largest_put)
+			ret->largest_put = s->size;
+	}
+	ret->segments = ss->n_live;
+	pthread_rwlock_unlock(&ss->lock);
+	ret->largest_put = largest_object(ret->largest_put);
+	ret->objects = mcm_index_count(&m->index);
+	ret->evictions = (uint64_t)counter("master_evicted_key_count");
+	ret->evicted_bytes = (uint64_t)counter("master_evicted_size_bytes");
+	ret->puts_refused = (uint64_t)counter("master_put_start_alloc_failures_total");
+}
+
+void mcm_stats_collect(void *arg)
+{
+	struct mcm *m = arg;
+	struct mcp_stats_reply st;
+	unsigned i, n = 0;
+
+	mcm_stats(m, &st);
+	mc_metric_set(&allocated, (int64_t)st.used);
+	mc_metric_set(&capacity, (int64_t)st.capacity);
+	mc_metric_set(&keys, (int64_t)st.objects);
+	mc_metric_set(&mem_keys, (int64_t)st.objects);
+	mc_metric_set(&clients, st.clients);
+	mc_metric_set(&evictable, (int64_t)st.evictable);
+	pthread_mutex_lock(&m->names.tree_lock);
+	mc_metric_set(&directories, (int64_t)m->names.count);
+	pthread_mutex_unlock(&m->names.tree_lock);
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (i = 0; i < m->segments.n_live; i++)
+		n += mcm_segment_state(m->segments.at[m->segments.live[i]]) == MCP_SEG_SILENT;
+	pthread_rwlock_unlock(&m->segments.lock);
+	mc_metric_set(&silent, n);
+}
+
+static uint64_t used_of(const struct mcm_segment_sum *s)
+{
+	return s->used;
+}
+
+static uint64_t size_of(const struct mcm_segment_sum *s)
+{
+	return s->size;
+}
+
+static uint64_t objects_of(const struct mcm_segment_sum *s)
+{
+	return s->objects;
+}
+
+void mcm_stats_print_segments(struct mcm *m, FILE *to)
+{
+	static const struct {
+		const char *name, *help;
+		uint64_t (*value)(const struct mcm_segment_sum *s);
+	} series[] = {
+		{ "segment_allocated_bytes", "Bytes used in a segment", used_of },
+		{ "segment_total_capacity_bytes", "Bytes of a segment", size_of },
+		{ "mooncake_master_segment_objects", "Objects in a segment", objects_of },
+	};
+	auto_free struct mcm_segment_sum *sum = NULL;
+	unsigned n = 0;
+
+	if (mcm_segments_sums(&m->segments, &sum, &n) < 0)
+		mc_warn("stats", "no memory for the segments' figures");
+	for (unsigned k = 0; k < sizeof(series) / sizeof(series[0]); k++) {
+		fprintf(to, "# HELP %s %s\n# TYPE %s gauge\n", series[k].name, series[k].help,
+			series[k].name);
+		for (unsigned i = 0; i < n; i++)
+			fprintf(to, "%s{segment=\"%s\"} %llu\n", series[k].name, sum[i].name,
+				(unsigned long long)series[k].value(&sum[i]));
+	}
+}

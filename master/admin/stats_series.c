@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * stats_series.c - upstream's series that nothing here counts: those of parts that this version does
+ * not have are 0, so that dashboards and alerts made for upstream find all they ask for, and some are
+ * other names of what is counted.  tests/integ/master_metrics.sh compares the whole with upstream's list. */
+#include <config.h>
+
+#include "master/admin/stats.h"
+
+#include <inttypes.h>
+
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+
+struct zero {
+	const char *name, *type;
+};
+
+struct alias {
+	const char *name, *type, *of, *labels;
+};
+
+#define PAIR(what) \
+	{ "master_" what "_requests_total", "counter" }, \
+	{ "master_" what "_failures_total", "counter" },
+#define BATCH(what) \
+	PAIR("batch_" what) \
+	{ "master_batch_" what "_partial_successes_total", "counter" }, \
+	{ "master_batch_" what "_items_total", "counter" }, \
+	{ "master_batch_" what "_failed_items_total", "counter" },
+#define COUNTER(name) { name, "counter" },
+#define GAUGE(name) { name, "gauge" },
+
+/* No NVMe-oF pool, no SSD and no shared filesystem below the memory, no standby; and clients find out by
+ * LIST and SEGMENTS what upstream's ask by requests of their own. */
+static const struct zero zeros[] = {
+	GAUGE("master_nof_allocated_bytes")
+	GAUGE("master_total_nof_capacity_bytes")
+	PAIR("mount_nof_segment")
+	PAIR("unmount_nof_segment")
+	PAIR("remount_nof_segment")
+	COUNTER("master_successful_evictions_nof")
+	COUNTER("master_attempted_evictions_nof")
+	COUNTER("master_evicted_key_count_nof")
+	COUNTER("master_evicted_size_bytes_nof")
+	COUNTER("master_nof_heartbeat_success_total")
+	COUNTER("master_nof_heartbeat_failure_total")
+	COUNTER("master_nof_heartbeat_timeout_total")
+	COUNTER("master_nof_segments_unmounted_by_heartbeat_total")
+	GAUGE("master_allocated_file_size_bytes")
+	GAUGE("master_total_file_capacity_bytes")
+	PAIR("evict_disk_replica")
+	COUNTER("file_cache_hit_nums_")
+	COUNTER("file_cache_hit_bytes_total")
+	GAUGE("file_cache_nums_")
+	GAUGE("master_promotion_in_flight")
+	COUNTER("master_promotion_admitted_total")
+	COUNTER("master_promotion_completed_total")
+	COUNTER("master_promotion_completed_bytes_total")
+	COUNTER("master_promotion_expired_total")
+	COUNTER("master_promotion_failed_total")
+	COUNTER("master_promotion_cancelled_total")
+	COUNTER("master_promotion_rejected_frequency_total")
+	COUNTER("master_promotion_rejected_watermark_total")
+	COUNTER("master_promotion_rejected_cap_total")
+	COUNTER("master_promotion_candidate_recorded_total")
+	COUNTER("master_promotion_candidate_admitted_total")
+	COUNTER("master_promotion_candidate_admission_rejected_total")
+	COUNTER("master_promotion_candidate_expired_evaluated_total")
+	COUNTER("master_promotion_candidate_expired_unevaluated_total")
+	COUNTER("master_promotion_candidate_dropped_limit_total")
+	COUNTER("master_promotion_execution_gave_up_total")
+	PAIR("get_replica_list_by_regex")
+	BATCH("query_ip")
+	BATCH("replica_clear")
+	GAUGE("ha_oplog_last_sequence_id")
+	GAUGE("ha_oplog_applied_sequence_id")
+	GAUGE("ha_oplog_standby_lag")
+	GAUGE("ha_oplog_pending_entries")
+	GAUGE("ha_pending_mutation_queue_size")
+	GAUGE("ha_standby_state")
+	COUNTER("ha_state_transitions_total")
+	COUNTER("ha_oplog_skipped_entries_total")
+	COUNTER("ha_oplog_checksum_failures_total")
+	COUNTER("ha_oplog_gap_resolve_attempts_total")
+	COUNTER("ha_oplog_gap_resolve_success_total")
+	COUNTER("ha_oplog_etcd_write_failures_total")
+	COUNTER("ha_oplog_etcd_write_retries_total")
+	COUNTER("ha_oplog_watch_disconnections_total")
+	COUNTER("ha_oplog_applied_entries_total")
+	COUNTER("ha_oplog_dropped_put_end_total")
+	COUNTER("ha_oplog_batch_commits_total")
+	COUNTER("ha_oplog_sync_batch_commits_total")
+	COUNTER("ha_batch_record_durable_batches_total")
+	COUNTER("ha_batch_record_durable_entries_total")
+	COUNTER("ha_batch_record_retry_total")
+	GAUGE("ha_batch_record_committed_queue_depth")
+	GAUGE("ha_batch_record_callback_queue_depth")
+	GAUGE("ha_batch_record_last_batch_id")
+	GAUGE("ha_batch_record_durable_sequence")
+};
+
+/* Memory is the only place that objects are evicted from, and a checkpoint is a snapshot. */
+static const struct alias aliases[] = {
+	{ "master_successful_evictions_mem", "counter", "master_successful_evictions_total", "" },
+	{ "master_attempted_evictions_mem", "counter", "master_attempted_evictions_total", "" },
+	{ "master_evicted_key_count_mem", "counter", "master_evicted_key_count", "" },
+	{ "master_evicted_size_bytes_mem", "counter", "master_evicted_size_bytes", "" },
+	{ "master_snapshot_success", "counter", "mooncake_master_checkpoints_total",
+	  "result=\"ok\"" },
+	{ "master_snapshot_fail", "counter", "mooncake_master_checkpoints_total",
+	  "result=\"failed\"" },
+};
+
+static void head(FILE *to, const char *name, const char *type, const char *help)
+{
+	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void mcm_stats_print_series(FILE *to)
+{
+	unsigned i;
+
+	for (i = 0; i < sizeof(zeros) / sizeof(zeros[0]); i++) {
+		head(to, zeros[i].name, zeros[i].type, "Of a part that this version does not have");
+		fprintf(to, "%s 0\n", zeros[i].name);
+	}
+	for (i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
+		int64_t v = 0;
+
+		(void)mc_metrics_lookup(aliases[i].of, aliases[i].labels, &v);
+		head(to, aliases[i].name, aliases[i].type, "The same under upstream's name");
+		fprintf(to, "%s %" PRId64 "\n", aliases[i].name, v);
+	}
+}
+
+/* ---- tenants ---- */
+
+static uint64_t requested_of(const struct mcp_tenant *t)
+{
+	return t->requested;
+}
+
+static uint64_t effective_of(const struct mcp_tenant *t)
+{
+	return t->effective;
+}
+
+static uint64_t charged_of(const struct mcp_tenant *t)
+{
+	return t->charged;
+}
+
+static uint64_t closed_of(const struct mcp_tenant *t)
+{
+	return t->admission_closed;
+}
+
+static uint64_t over_of(const struct mcp_tenant *t)
+{
+	return t->charged > t->effective;
+}
+
+static uint64_t explicit_of(const struct mcp_tenant *t)
+{
+	return t->explicit_policy;
+}
+
+/* Names are UTF-8 without control characters (tenant.c). */
+static void print_label(FILE *to, struct mcp_bytes name)
+{
+	const char *p = name.data;
+
+	for (uint32_t i = 0; i < name.len; i++) {
+		if (p[i] == '"' || p[i] == '\\')
+			putc('\\', to);
+		putc(p[i], to);
+	}
+}
+
+static void print_tenants(struct mcm *m, FILE *to, const char *name, const char *help,
+			  uint64_t (*value)(const struct mcp_tenant *t))
+{
+	struct mcp_tenant t;
+
+	head(to, name, "gauge", help);
+	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
+		fprintf(to, "%s{tenant_id=\"", name);
+		print_label(to, t.name);
+		fprintf(to, "\"} %" PRIu64 "\n", value(&t));
+	}
+}
+
+static void print_counts(struct mcm *m, FILE *to, const char *name, const char *help,
+			 const char *label, bool rejects)
+{
+	struct mcp_tenant t;
+
+	head(to, name, "counter", help);
+	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
+		struct mcm_tenant_counts c = mcm_tenant_counts(m, i);
+
+		fprintf(to, "%s{tenant_id=\"", name);
+		print_label(to, t.name);
+		fprintf(to, "\"%s} %" PRIu64 "\n", label, rejects ? c.rejected : c.evicted_bytes);
+	}
+}
+
+static void print_sum(FILE *to, const char *name, const char *help, unsigned __int128 sum)
+{
+	head(to, name, "gauge", help);
+	fprintf(to, "%s %.0Lf\n", name, (long double)sum);
+}
+
+void mcm_stats_print_tenants(struct mcm *m, FILE *to)
+{
+	unsigned __int128 requested = 0, effective = 0;
+	struct mcp_tenant t;
+
+	if (!m->tenants.on)
+		return;
+	print_tenants(m, to, "mooncake_tenant_quota_requested_bytes", "What the policy says",
+		      requested_of);
+	print_tenants(m, to, "mooncake_tenant_quota_effective_bytes",
+		      "What the tenant may use of the memory that there is", effective_of);
+	print_tenants(m, to, "mooncake_tenant_quota_charged_bytes", "Bytes in use", charged_of);
+	print_tenants(m, to, "mooncake_tenant_quota_admission_closed",
+		      "1: it stands in no policy, and may only read and remove", closed_of);
+	print_tenants(m, to, "mooncake_tenant_quota_over_quota",
+		      "1: it uses more than it may", over_of);
+	print_tenants(m, to, "mooncake_tenant_quota_explicit_policy",
+		      "1: it stands in the policy", explicit_of);
+	print_counts(m, to, "mooncake_tenant_quota_reject_total", "Puts that did not fit the quota",
+		     ",reason=\"quota_exceeded\"", true);
+	print_counts(m, to, "mooncake_tenant_evict_bytes_total",
+		     "Bytes evicted to keep the tenant to its quota or its share", "", false);
+	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
+		requested += t.requested;
+		effective += t.effective;
+	}
+	print_sum(to, "mooncake_tenant_quota_allocatable_capacity_bytes",
+		  "Bytes of all mounted segments", mcm_load_relaxed(&m->segments.capacity));
+	print_sum(to, "mooncake_tenant_quota_requested_bytes_sum", "What all policies say together",
+		  requested);
+	print_sum(to, "mooncake_tenant_quota_effective_bytes_sum", "What all tenants may use together",
+		  effective);
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * index.c - shards, their tables and their slots. */
+#include <config.h>
+
+#include "master/index/index.h"
+
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+
+#define EXTS_SHIFT 14
+#define FRESH_SLOTS 32		/* taken from the slab at a time */
+#define CHAIN_WARM 4		/* objects of a chain loaded ahead */
+#define COLD_BITS 4		/* tables below so many bits lie in caches, with their objects */
+
+static const struct mcm_table_type by_key = {
+	.link = offsetof(struct mcm_object, next),
+	.hash = offsetof(struct mcm_object, hash),
+	.shift = 8,
+	.load = 8,
+};
+
+void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
+{
+	unsigned i;
+
+	memset(ix, 0, sizeof(*ix));
+	ix->seed = mc_random_u64();
+	ix->max = max_objects;
+	mcm_slab_init(&ix->objects, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
+	mcm_table_mem_init(&ix->buckets, MCM_SHARDS);
+	mcm_key_pool_init(&ix->keys);
+	mcm_slab_init(&ix->exts, sizeof(struct mcm_object_ext), EXTS_SHIFT);
+	pthread_mutex_init(&ix->ext_lock, NULL);
+	for (i = 0; i < MCM_SHARDS; i++) {
+		pthread_mutex_init(&ix->shard[i].lock, NULL);
+		mcm_table_init_in(&ix->shard[i].table, &ix->buckets, i);
+		mcm_keys_init_in(&ix->shard[i].keys, &ix->keys);
+	}
+}
+
+void mcm_index_done(struct mcm_index *ix)
+{
+	unsigned i;
+
+	for (i = 0; i < MCM_SHARDS; i++) {
+		mcm_table_done(&ix->shard[i].table);
+		mcm_keys_done(&ix->shard[i].keys);
+		pthread_mutex_destroy(&ix->shard[i].lock);
+	}
+	mcm_table_mem_done(&ix->buckets);
+	pthread_mutex_destroy(&ix->ext_lock);
+	mcm_key_pool_done(&ix->keys);
+	mcm_slab_done(&ix->exts);
+	mcm_slab_done(&ix->objects);
+}
+
+uint32_t mcm_index_hash(const struct mcm_index *ix, const void *key, uint32_t len)
+{
+	return (uint32_t)(mc_hash(key, len, ix->seed) >> 32);
+}
+
+struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(ix, slot);
+
+	for (;;) {
+		unsigned i = mcm_object_shard(o);
+		struct mcm_shard *sh = &ix->shard[i];
+
+		pthread_mutex_lock(&sh->lock);
+		if (mcm_object_shard(o) == i)
+			return sh;
+		pthread_mutex_unlock(&sh->lock);
+	}
+}
+
+void mcm_index_lock_two(struct mcm_shard *a, struct mcm_shard *b)
+{
+	if (a > b) {
+		struct mcm_shard *tmp = a;
+
+		a = b;
+		b = tmp;
+	}
+	pthread_mutex_lock(&a->lock);
+	if (b != a)
+		pthread_mutex_lock(&b->lock);
+}
+
+void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
+{
+	pthread_mutex_unlock(&a->lock);
+	if (b != a)
+		pthread_mutex_unlock(&b->lock);
+}
+
+/* Addresses are computed from what may change meanwhile, but loading ahead cannot fail. */
+static void warm_head(struct mcm_index *ix, uint32_t hash)
+{
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+	uint32_t pos = mcm_table_pos(&by_key, hash), *heads = mcm_load_relaxed(&sh->table.bucket);
+	unsigned bits = mcm_load_relaxed(&sh->table.bits);
+
+	if (bits)
+		__builtin_prefetch(&heads[pos >> (32 - bits)]);
+}
+
+/* shard locked */
+static void warm_new(struct mcm_index *ix, const struct mcm_shard *sh, uint32_t len)
+{
+	if (sh->free)
+		__builtin_prefetch(mcm_object(ix, sh->free), 1);
+	else if (sh->fresh != sh->fresh_end)
+		__builtin_prefetch(mcm_object(ix, sh->fresh), 1);
+	mcm_keys_prefetch(&sh->keys, len);
+}
+
+static uint32_t warm_object(struct mcm_index *ix, uint32_t hash, const uint32_t *new_len)
+{
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+	uint32_t slot;
+
+	pthread_mutex_lock(&sh->lock);
+	slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash));
+	if (new_len)
+		warm_new(ix, sh, *new_len);
+	pthread_mutex_unlock(&sh->lock);
+	/* Slots stay mapped, so this is harmless whatever becomes of the object. */
+	if (slot)
+		__builtin_prefetch(mcm_object(ix, slot), 1);
+	return slot;
+}
+
+/* The key, when @slot has the hash; otherwise the next object of the chain, which is returned. */
+static uint32_t warm_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(ix, slot);
+	const char *key;
+	uint32_t next;
+
+	if (mcm_load_relaxed(&o->hash) != hash) {
+		next = mcm_load_relaxed(&o->next);
+		if (next)
+			__builtin_prefetch(mcm_object(ix, next), 1);
+		return next;
+	}
+	key = mcm_keys_at(&mcm_index_shard(ix, hash)->keys, mcm_load_relaxed(&o->key));
+	__builtin_prefetch(key);
+	__builtin_prefetch(key + 63);
+	return 0;
+}
+
+void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
+		    const uint32_t *new_len)
+{
+	uint32_t slot[MCM_WARM_MAX];
+	unsigned i, round, left;
+
+	if (!new_len && n && mcm_load_relaxed(&mcm_index_shard(ix, hash[0])->table.bits) < COLD_BITS)
+		return;
+	for (i = 0; i < n; i++)
+		warm_head(ix, hash[i]);
+	for (i = 0; i < n; i++)
+		slot[i] = warm_object(ix, hash[i], new_len ? &new_len[i] : NULL);
+	for (round = 0, left = n; left && round < CHAIN_WARM; round++) {
+		for (i = left = 0; i < n; i++) {
+			if (!slot[i])
+				continue;
+			slot[i] = warm_key(ix, hash[i], slot[i]);
+			left += slot[i] != 0;
+		}
+	}
+}
+
+uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
+			const void *key, uint32_t len)
+{
+	uint32_t slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash));
+
+	while (slot) {
+		const struct mcm_object *o = mcm_object(ix, slot);
+
+		if (o->hash == hash && o->key_len == len &&
+		    !memcmp(mcm_keys_at(&sh->keys, o->key), key, len))
+			return slot;
+		slot = o->next;
+	}
+	return 0;
+}
+
+static int slot_take(struct mcm_index *ix, struct mcm_shard *sh, uint32_t *ret)
+{
+	int r;
+
+	if (sh->free) {
+		*ret = sh->free;
+		sh->free = mcm_object(ix, *ret)->next;
+		return 0;
+	}
+	if (sh->fresh == sh->fresh_end) {
+		r = mcm_slab_take(&ix->objects, FRESH_SLOTS, &sh->fresh);
+		if (r < 0)
+			return r;
+		sh->fresh_end = sh->fresh + FRESH_SLOTS;
+	}
+	*ret = sh->fresh++;
+	return 0;
+}
+
+static void slot_give(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+{
+	mcm_store_relaxed(&mcm_object(ix, slot)->next, sh->free);
+	sh->free = slot;
+}
+
+int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,
+		  uint32_t len, uint32_t *ret_slot)
+{
+	struct mcm_object *o;
+	uint32_t slot, ref;
+	int r;
+
+	r = slot_take(ix, sh, &slot);
+	if (r < 0)
+		return r;
+	r = mcm_keys_add(&sh->keys, key, len, &ref);
+	if (r < 0) {
+		slot_give(ix, sh, slot);
+		return r;
+	}
+	o = mcm_object(ix, slot);
+	/* Not memset(): somebody with an old number may be peeking. */
+	mcm_store_relaxed(&o->hash, hash);
+	mcm_store_relaxed(&o->flags, 0);
+	mcm_store_relaxed(&o->marks, 0);
+	mcm_store_relaxed(&o->lease, 0);
+	mcm_store_relaxed(&o->pins, 0);
+	mcm_store_relaxed(&o->generation, 0);
+	mcm_store_relaxed(&o->next, 0);
+	mcm_store_relaxed(&o->key, ref);
+	mcm_store_relaxed(&o->mtime_lo, 0);
+	o->crc = o->size_lo = o->node = o->ext = 0;
+	o->dir = o->dir_next = 0;
+	o->size_hi = o->mtime_hi = o->segment = 0;
+	o->key_len = (uint16_t)len;
+	*ret_slot = slot;
+	return 0;
+}
+
+void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(ix, slot);
+
+	mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_LIVE);
+	mcm_table_insert(&sh->table, &by_key, &ix->objects, slot);
+	if (ix->max)
+		__atomic_fetch_add(&ix->count, 1, __ATOMIC_RELAXED);
+}
+
+void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(ix, slot);
+
+	mcm_table_remove(&sh->table, &by_key, &ix->objects, slot);
+	if (ix->max)
+		__atomic_fetch_sub(&ix->count, 1, __ATOMIC_RELAXED);
+	mcm_store_relaxed(&o->flags, (uint8_t)(o->flags & ~MCM_OBJ_LIVE));
+}
+
+void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(ix, slot);
+
+	mcm_store_relaxed(&o->flags, 0);
+	mcm_store_relaxed(&o->generation, 0);
+	mcm_keys_del(&sh->keys, o->key, o->key_len);
+	slot_give(ix, sh, slot);
+}
+
+const char *mcm_shard_key(const struct mcm_index *ix, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(ix, slot);
+
+	return mcm_keys_at(&ix->shard[mcm_object_shard(o)].keys, o->key);
+}
+
+int mcm_ext_new(struct mcm_index *ix, uint32_t *ret_ext)
+{
+	int r = 0;
+
+	MC_LOCKED(&ix->ext_lock);
+	if (ix->ext_free) {
+		*ret_ext = ix->ext_free;
+		ix->ext_free = mcm_ext(ix, *ret_ext)->next;
+	} else {
+		r = mcm_slab_take(&ix->exts, 1, ret_ext);
+	}
+	if (r == 0) {
+		struct mcm_object_ext *e = mcm_ext(ix, *ret_ext);
+
+		mcm_store_relaxed(&e->soft_until, 0);
+		e->copies = 0;
+		e->more_pins = 0;
+		e->group = 0;
+	}
+	return r;
+}
+
+void mcm_ext_free(struct mcm_index *ix, uint32_t ext)
+{
+	MC_LOCKED(&ix->ext_lock);
+	mcm_ext(ix, ext)->next = ix->ext_free;
+	ix->ext_free = ext;
+}
+
+#define SHARD_POSITIONS (1ull << 24)
+#define CHAINS_PER_LOCK 64
+
+struct scan {
+	struct mcm_index *ix;
+	unsigned left, steps;
+	void (*fn)(void *arg, uint32_t slot);
+	void *arg;
+};
+
+/* Those of a chain at positions [from, to): call, or only count them and find the lowest. */
+static unsigned scan_chain(struct scan *sc, uint32_t slot, uint64_t from, uint64_t to,
+			   uint64_t *ret_low)
+{
+	unsigned n = 0;
+	uint32_t next;
+
+	for (; slot; slot = next) {
+		uint64_t pos = mcm_object(sc->ix, slot)->hash & (SHARD_POSITIONS - 1);
+
+		next = mcm_object(sc->ix, slot)->next;
+		sc->steps++;
+		if (pos < from || pos >= to)
+			continue;
+		n++;
+		if (!ret_low)
+			sc->fn(sc->arg, slot);
+		else if (pos < *ret_low)
+			*ret_low = pos;
+	}
+	return n;
+}
+
+/* shard locked: a few chains from position @in of the shard on; where to go on. */
+static uint64_t scan_shard(struct scan *sc, struct mcm_shard *sh, uint64_t in)
+{
+	unsigned chains, n;
+	uint64_t end, low;
+	uint32_t head;
+
+	for (chains = 0; chains < CHAINS_PER_LOCK && sc->left && in < SHARD_POSITIONS; chains++) {
+		head = *mcm_table_head(&sh->table, (uint32_t)(in << 8));
+		end = mcm_table_chain_end(&sh->table, (uint32_t)(in << 8)) >> 8;
+		low = end;
+		n = scan_chain(sc, head, in, end, &low);
+		if (n > sc->left)
+			end = low + 1;	/* only those with the lowest hash */
+		if (n)
+			n = scan_chain(sc, head, in, end, NULL);
+		sc->left -= n < sc->left ? n : sc->left;
+		in = end;
+	}
+	sc->steps += chains;
+	return in;
+}
+
+unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
+			void (*fn)(void *arg, uint32_t slot), void *arg)
+{
+	struct scan sc = { ix, max, 0, fn, arg };
+
+	while (*pos < MCM_TABLE_END && sc.left) {
+		struct mcm_shard *sh = mcm_index_shard(ix, (uint32_t)*pos);
+		uint64_t base = *pos & ~(SHARD_POSITIONS - 1);
+
+		sc.steps = 0;
+		pthread_mutex_lock(&sh->lock);
+		*pos = base + scan_shard(&sc, sh, *pos - base);
+		pthread_mutex_unlock(&sh->lock);
+		mcm_most(&ix->scan_most, sc.steps);
+	}
+	return max - sc.left;
+}
+
+uint64_t mcm_index_count(struct mcm_index *ix)
+{
+	uint64_t n = 0;
+	unsigned i;
+
+	for (i = 0; i < MCM_SHARDS; i++) {
+		pthread_mutex_lock(&ix->shard[i].lock);
+		n += ix->shard[i].table.count;
+		pthread_mutex_unlock(&ix->shard[i].lock);
+	}
+	return n;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * index.h - the index: 256 shards, each a hash table of objects under a short mutex.
+ *
+ * Functions named mcm_shard_* want the shard's lock; the slot of an object that a caller holds by
+ * other means (a pin, a node's owner) is locked with mcm_index_lock_slot(). */
+#ifndef MCM_INDEX_H
+#define MCM_INDEX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "master/memory/keys.h"
+#include "master/index/object.h"
+#include "master/memory/slab.h"
+#include "master/memory/table.h"
+
+#define MCM_SHARDS 256u
+
+struct mcm_shard {
+	pthread_mutex_t lock;
+	struct mcm_table table;
+	uint32_t free;			/* slots given back, by next */
+	uint32_t fresh, fresh_end;	/* slots never used yet */
+	struct mcm_keys keys;
+} __attribute__((aligned(64)));
+
+struct mcm_index {
+	uint64_t seed;			/* of the hash: keys cannot be made to collide from outside */
+	uint64_t max;			/* objects, 0: no limit */
+	/* atomic: those in the tables and the puts that were admitted; only while there is a limit */
+	uint64_t count;
+	struct mcm_slab objects;
+	struct mcm_key_pool keys;	/* of all shards: 16 GiB at the most */
+	struct mcm_slab exts;
+	struct mcm_table_mem buckets;	/* of the shards' tables */
+	pthread_mutex_t ext_lock;
+	uint32_t ext_free;
+	/* atomic: most chains and objects that a scan looked at under one lock */
+	unsigned scan_most;
+	struct mcm_shard shard[MCM_SHARDS];
+};
+
+/* @max_objects: 0 for no limit but that of slot numbers. */
+void mcm_index_init(struct mcm_index *ix, uint64_t max_objects);
+void mcm_index_done(struct mcm_index *ix);
+
+uint32_t mcm_index_hash(const struct mcm_index *ix, const void *key, uint32_t len);
+static inline unsigned mcm_index_shard_nr(uint32_t hash)
+{
+	return hash >> 24;
+}
+
+static inline struct mcm_shard *mcm_index_shard(struct mcm_index *ix, uint32_t hash)
+{
+	return &ix->shard[mcm_index_shard_nr(hash)];
+}
+#define MCM_OBJECTS_SHIFT 16	/* 4 MiB */
+static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t slot)
+{
+	return mcm_slab_get(&ix->objects, slot, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
+}
+
+/* Load what lookups of these hashes will need, all at the same time: memory answers several questions
+ * as fast as one.  @n: MCM_WARM_MAX at the most.  @new_len: of keys that come, then also what making an
+ * object of each will write to; NULL: none come. */
+#define MCM_WARM_MAX 32u
+void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
+		    const uint32_t *new_len);
+
+/* Lock the shard of an object that cannot be freed meanwhile, but may be renamed. */
+struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);
+/* Lock two shards, in their order; they may be the same. */
+void mcm_index_lock_two(struct mcm_shard *a, struct mcm_shard *b);
+void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b);
+
+/* The live object of a key, 0 when there is none. */
+uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
+			const void *key, uint32_t len);
+/* An object with key and hash set, everything else zero, not in the table yet.  -ENOMEM, -MC_ELIMIT when slot
+ * numbers are used up. */
+int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,
+		  uint32_t len, uint32_t *ret_slot);
+void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
+void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
+/* Give slot and key back; the object is in no table, directory or list any more. */
+void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
+
+/* The object's key, not NUL-ended. */
+const char *mcm_shard_key(const struct mcm_index *ix, uint32_t slot);
+
+/* Extensions.  -ENOMEM. */
+int mcm_ext_new(struct mcm_index *ix, uint32_t *ret_ext);
+void mcm_ext_free(struct mcm_index *ix, uint32_t ext);
+static inline struct mcm_object_ext *mcm_ext(const struct mcm_index *ix, uint32_t ext)
+{
+	return mcm_slab_at(&ix->exts, ext);
+}
+
+/* Go on at *pos (0 to begin, MCM_TABLE_END when done) and call @fn for at most @max objects (more only
+ * when their hashes are equal), each under its shard's lock.  Objects that stay in the index from the
+ * first call to the last are all met, once.  Returns how many there were. */
+unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
+			void (*fn)(void *arg, uint32_t slot), void *arg);
+
+uint64_t mcm_index_count(struct mcm_index *ix);
+
+/* Note that @steps were made under one lock, if these are the most yet. */
+static inline void mcm_most(unsigned *most, unsigned steps)
+{
+	unsigned is = __atomic_load_n(most, __ATOMIC_RELAXED);
+
+	while (is < steps && !__atomic_compare_exchange_n(most, &is, steps, true, __ATOMIC_RELAXED,
+							  __ATOMIC_RELAXED))
+		;
+}
+
+#endif

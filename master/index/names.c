@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * names.c - the tree of directories behind "/"-separated keys.
+ *
+ * A directory record holds its last component only; a path is compared from its end upwards.  Parents
+ * outlive their children, and a directory leaves its stripe's table before it leaves its parent, so
+ * whatever is found in a table has all its ancestors. */
+#include <config.h>
+
+#include "master/index/names.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+
+#define DIRS_SHIFT 12
+#define CHAIN_WARM 6		/* objects of a chain loaded ahead */
+#define COLD 4096u		/* fewer objects lie in caches */
+
+static const struct mcm_table_type by_path = {
+	.link = offsetof(struct mcm_dir, next), .hash = offsetof(struct mcm_dir, hash),
+	.shift = 6, .load = 4,
+};
+const struct mcm_table_type mcm_names_by_sibling = {
+	.link = offsetof(struct mcm_dir, sibling), .hash = offsetof(struct mcm_dir, hash),
+	.shift = 0, .load = 16,
+};
+const struct mcm_table_type mcm_names_by_child = {
+	.link = offsetof(struct mcm_object, dir_next), .hash = offsetof(struct mcm_object, hash),
+	.shift = 0, .load = 16,
+};
+
+static struct mcm_names_stripe *stripe_of(struct mcm_names *nm, uint32_t hash)
+{
+	return &nm->stripe[hash >> 26];
+}
+
+static uint32_t path_hash(const struct mcm_names *nm, const char *path, uint32_t len)
+{
+	return (uint32_t)(mc_hash(path, len, ~nm->ix->seed) >> 32);
+}
+
+/* Length of the path of the directory that @key lies in. */
+static uint32_t parent_len(const char *key, uint32_t len)
+{
+	const char *slash = memrchr(key, '/', len), *p = key;
+	unsigned depth;
+
+	if (!slash)
+		return 0;
+	if (slash - key < (long)MCM_NAMES_DEPTH)
+		return (uint32_t)(slash - key) + 1;
+	for (depth = 0; depth < MCM_NAMES_DEPTH; depth++) {
+		p = memchr(p, '/', (size_t)(key + len - p));
+		if (!p)
+			return (uint32_t)(slash - key) + 1;
+		p++;
+	}
+	return (uint32_t)(p - key);
+}
+
+static bool path_is(const struct mcm_names *nm, const struct mcm_dir *d, const char *path,
+		    uint32_t len)
+{
+	while (d->name_len) {
+		if (d->name_len > len)
+			return false;
+		len -= d->name_len;
+		if (memcmp(mcm_keys_at(&nm->arena, d->name), path + len, d->name_len) != 0)
+			return false;
+		d = mcm_dir(nm, d->parent);
+	}
+	return !len;
+}
+
+/* stripe locked: the directory of a path, 0 when there is none. */
+static uint32_t dir_find(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len)
+{
+	struct mcm_names_stripe *st = stripe_of(nm, hash);
+	uint32_t id = *mcm_table_head(&st->table, mcm_table_pos(&by_path, hash));
+
+	while (id) {
+		const struct mcm_dir *d = mcm_dir(nm, id);
+
+		if (d->hash == hash && path_is(nm, d, path, len))
+			return id;
+		id = d->next;
+	}
+	return 0;
+}
+
+static bool dir_empty(const struct mcm_dir *d)
+{
+	return !d->objects.count && !d->dirs.count && !d->marker && !d->held;
+}
+
+/* tree_lock held: a record of its own, in no table yet.  @name has @len bytes, '/' included. */
+static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const char *name,
+		   uint32_t len, uint32_t *ret)
+{
+	struct mcm_dir *d;
+	uint32_t id, ref = 0;
+	int r;
+
+	if (len) {
+		r = mcm_keys_add(&nm->arena, name, len, &ref);
+		if (r < 0)
+			return r;
+	}
+	if (nm->free) {
+		id = nm->free;
+		nm->free = mcm_dir(nm, id)->next;
+	} else {
+		r = mcm_slab_take(&nm->dirs, 1, &id);
+		if (r < 0) {
+			if (len)
+				mcm_keys_del(&nm->arena, ref, len);
+			return r;
+		}
+	}
+	d = mcm_dir(nm, id);
+	*d = (struct mcm_dir){ .hash = hash, .parent = parent, .name = ref,
+			       .name_len = (uint16_t)len };
+	nm->count++;
+	*ret = id;
+	return 0;
+}
+
+/* tree_lock held: add a new directory to its parent's and its stripe's table. */
+static void dir_publish(struct mcm_names *nm, uint32_t id)
+{
+	struct mcm_dir *d = mcm_dir(nm, id);
+	struct mcm_names_stripe *st;
+
+	if (d->parent) {
+		st = stripe_of(nm, mcm_dir(nm, d->parent)->hash);
+		pthread_mutex_lock(&st->lock);
+		mcm_table_insert(&mcm_dir(nm, d->parent)->dirs, &mcm_names_by_sibling, &nm->dirs, id);
+		pthread_mutex_unlock(&st->lock);
+	}
+	st = stripe_of(nm, d->hash);
+	pthread_mutex_lock(&st->lock);
+	mcm_table_insert(&st->table, &by_path, &nm->dirs, id);
+	pthread_mutex_unlock(&st->lock);
+}
+
+/* Destroy a directory, and its parents in turn, when nothing keeps it.  The record may have been
+ * destroyed and even be another directory by now: @hash tells. */
+static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
+{
+	MC_LOCKED(&nm->tree_lock);
+	while (id && id != nm->root) {
+		struct mcm_dir *d = mcm_dir(nm, id);
+		struct mcm_names_stripe *st = stripe_of(nm, hash);
+		uint32_t parent = d->parent;
+		bool gone;
+
+		pthread_mutex_lock(&st->lock);
+		gone = parent && d->hash == hash && dir_empty(d);
+		if (gone) {
+			mcm_table_remove(&st->table, &by_path, &nm->dirs, id);
+			mcm_table_done(&d->objects);
+			mcm_table_done(&d->dirs);
+		}
+		pthread_mutex_unlock(&st->lock);
+		if (!gone)
+			return;
+		hash = mcm_dir(nm, parent)->hash;
+		st = stripe_of(nm, hash);
+		pthread_mutex_lock(&st->lock);
+		mcm_table_remove(&mcm_dir(nm, parent)->dirs, &mcm_names_by_sibling, &nm->dirs, id);
+		pthread_mutex_unlock(&st->lock);
+		mcm_keys_del(&nm->arena, d->name, d->name_len);
+		d->parent = 0;
+		d->next = nm->free;
+		nm->free = id;
+		nm->count--;
+		id = parent;
+	}
+}
+
+static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uint32_t slot,
+		       bool marker)
+{
+	mcm_object(nm->ix, slot)->dir = id;
+	if (marker)
+		d->marker = slot;
+	else
+		mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
+}
+
+/* Link @slot (or, when 0, take a hold) in a directory that exists.  False when it does not. */
+static bool link_existing(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len,
+			  uint32_t slot, bool marker, uint32_t *ret_dir)
+{
+	struct mcm_names_stripe *st = stripe_of(nm, hash);
+	uint32_t id;
+
+	MC_LOCKED(&st->lock);
+	id = dir_find(nm, hash, path, len);
+	if (!id)
+		return false;
+	if (slot)
+		child_link(nm, mcm_dir(nm, id), id, slot, marker);
+	else
+		mcm_dir(nm, id)->held++;
+	*ret_dir = id;
+	return true;
+}
+
+/* tree_lock held: find or create the directory of a path that is not the root, and its ancestors.
+ * Deep paths are walked from the top, so a failure leaves at most empty ancestors, pruned by the
+ * caller through @ret_id. */
+static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32_t *ret_id)
+{
+	uint32_t id = nm->root, at = 0;
+
+	*ret_id = id;
+	while (at < len) {
+		const char *slash = memchr(path + at, '/', len - at);
+		uint32_t end = (uint32_t)(slash - path) + 1, hash = path_hash(nm, path, end), sub;
+		struct mcm_names_stripe *st = stripe_of(nm, hash);
+		int r;
+
+		pthread_mutex_lock(&st->lock);
+		sub = dir_find(nm, hash, path, end);
+		pthread_mutex_unlock(&st->lock);
+		if (!sub) {
+			r = dir_new(nm, id, hash, path + at, end - at, &sub);
+			if (r < 0)
+				return r;
+			dir_publish(nm, sub);
+		}
+		*ret_id = id = sub;
+		at = end;
+	}
+	return 0;
+}
+
+/* Find or create the directory, then link @slot or take a hold. */
+static int add_or_hold(struct mcm_names *nm, const char *key, uint32_t len, uint32_t slot,
+		       uint32_t *ret_dir)
+{
+	uint32_t plen = parent_len(key, len), hash = path_hash(nm, key, plen), id, id_hash;
+	bool marker = plen == len;
+	int r;
+
+	if (link_existing(nm, hash, key, plen, slot, marker, ret_dir))
+		return 0;
+	pthread_mutex_lock(&nm->tree_lock);
+	r = dir_make(nm, key, plen, &id);
+	/* Nobody destroys directories while tree_lock is held. */
+	if (r == 0 && !link_existing(nm, hash, key, plen, slot, marker, ret_dir))
+		r = -MC_EINTERNAL;
+	id_hash = mcm_dir(nm, id)->hash;
+	pthread_mutex_unlock(&nm->tree_lock);
+	if (r < 0)
+		dir_prune(nm, id, id_hash);
+	return r;
+}
+
+int mcm_names_add(struct mcm_names *nm, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(nm->ix, slot);
+	uint32_t dir;
+
+	return add_or_hold(nm, mcm_shard_key(nm->ix, slot), o->key_len, slot, &dir);
+}
+
+int mcm_names_hold(struct mcm_names *nm, const char *key, uint32_t len, uint32_t *ret_dir)
+{
+	return add_or_hold(nm, key, len, 0, ret_dir);
+}
+
+static bool is_marker(const struct mcm_names *nm, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(nm->ix, slot);
+
+	return parent_len(mcm_shard_key(nm->ix, slot), o->key_len) == o->key_len;
+}
+
+void mcm_names_link(struct mcm_names *nm, uint32_t slot, uint32_t dir)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	child_link(nm, d, dir, slot, is_marker(nm, slot));
+	d->held--;
+}
+
+void mcm_names_drop(struct mcm_names *nm, uint32_t dir)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	uint32_t hash = d->hash;
+	bool empty;
+
+	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
+	d->held--;
+	empty = dir_empty(d);
+	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
+	if (empty)
+		dir_prune(nm, dir, hash);
+}
+
+void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
+		    struct mcm_names_at *ret)
+{
+	*ret = (struct mcm_names_at){ .path = key, .len = parent_len(key, len) };
+	if (mcm_names_hold(nm, key, len, &ret->dir) < 0)
+		ret->dir = 0;
+}
+
+struct mcm_names_at mcm_names_at(struct mcm_names *nm, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(nm->ix, slot);
+	const char *key = mcm_shard_key(nm->ix, slot);
+
+	return (struct mcm_names_at){ .dir = o->dir, .path = key, .len = parent_len(key, o->key_len) };
+}
+
+bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len)
+{
+	return at->dir && len > at->len && !memcmp(key, at->path, at->len) &&
+	       parent_len(key, len) == at->len;
+}
+
+void mcm_names_prefetch(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	unsigned i;
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(mcm_table_head(&d->objects,
+						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
+}
+
+/* stripe locked; the objects of the chains at these hashes, those of one round all at the same time. */
+static void warm_chains(struct mcm_names *nm, struct mcm_dir *d, const uint32_t *hash, unsigned n)
+{
+	uint32_t slot[MCM_WARM_MAX];
+	unsigned i, round, left = n;
+
+	for (i = 0; i < n; i++) {
+		slot[i] = *mcm_table_head(&d->objects, mcm_table_pos(&mcm_names_by_child, hash[i]));
+		if (slot[i])
+			__builtin_prefetch(mcm_object(nm->ix, slot[i]), 1);
+	}
+	for (round = 0; left && round < CHAIN_WARM; round++) {
+		for (i = left = 0; i < n; i++) {
+			if (slot[i] && mcm_load_relaxed(&mcm_object(nm->ix, slot[i])->hash) != hash[i])
+				slot[i] = mcm_object(nm->ix, slot[i])->dir_next;
+			else
+				slot[i] = 0;
+			if (!slot[i])
+				continue;
+			__builtin_prefetch(mcm_object(nm->ix, slot[i]), 1);
+			left++;
+		}
+	}
+}
+
+void mcm_names_prefetch_gone(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	unsigned i;
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	if (d->objects.count < COLD)
+		return;
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(mcm_table_head(&d->objects,
+						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
+	warm_chains(nm, d, hash, n);
+}
+
+void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir)
+{
+	struct mcm_dir *d = mcm_dir(nm, dir);
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	child_link(nm, d, dir, slot, false);
+}
+
+void mcm_names_close(struct mcm_names *nm, const struct mcm_names_at *at)
+{
+	if (at->dir)
+		mcm_names_drop(nm, at->dir);
+}
+
+void mcm_names_remove(struct mcm_names *nm, uint32_t slot)
+{
+	uint32_t dir = mcm_object(nm->ix, slot)->dir;
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	uint32_t hash = d->hash;
+	bool empty;
+
+	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
+	if (d->marker == slot)
+		d->marker = 0;
+	else
+		mcm_table_remove(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
+	empty = dir_empty(d);
+	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
+	if (empty)
+		dir_prune(nm, dir, hash);
+}
+
+void mcm_names_replace(struct mcm_names *nm, uint32_t from, uint32_t to)
+{
+	uint32_t dir = mcm_object(nm->ix, from)->dir;
+	struct mcm_dir *d = mcm_dir(nm, dir);
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	mcm_object(nm->ix, to)->dir = dir;
+	if (d->marker == from) {
+		d->marker = to;
+		return;
+	}
+	mcm_table_remove(&d->objects, &mcm_names_by_child, &nm->ix->objects, from);
+	mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, to);
+}
+
+int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot)
+{
+	uint32_t dir = mcm_object(nm->ix, slot)->dir;
+	struct mcm_dir *d = mcm_dir(nm, dir);
+	uint32_t hash = d->hash;
+	bool is = false, busy = false, empty = false;
+
+	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
+	is = d->marker == slot;
+	busy = is && (d->objects.count || d->dirs.count);
+	if (is && !busy) {
+		d->marker = 0;
+		empty = dir_empty(d);
+	}
+	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
+	if (busy)
+		return -MC_ENOTEMPTY;
+	if (!is)
+		mcm_names_remove(nm, slot);
+	else if (empty)
+		dir_prune(nm, dir, hash);
+	return 0;
+}
+
+uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len,
+			    pthread_mutex_t **ret_lock)
+{
+	uint32_t hash = path_hash(nm, path, len);
+
+	*ret_lock = &stripe_of(nm, hash)->lock;
+	pthread_mutex_lock(*ret_lock);
+	return dir_find(nm, hash, path, len);
+}
+
+bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len)
+{
+	pthread_mutex_t *lock;
+	uint32_t id = mcm_names_lock_dir(nm, path, len, &lock);
+	bool busy = id && (mcm_dir(nm, id)->objects.count || mcm_dir(nm, id)->dirs.count);
+
+	pthread_mutex_unlock(lock);
+	return busy;
+}
+
+int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
+{
+	unsigned i;
+	int r;
+
+	memset(nm, 0, sizeof(*nm));
+	nm->ix = ix;
+	mcm_slab_init(&nm->dirs, sizeof(struct mcm_dir), DIRS_SHIFT);
+	mcm_keys_init(&nm->arena);
+	pthread_mutex_init(&nm->tree_lock, NULL);
+	for (i = 0; i < MCM_NAMES_STRIPES; i++)
+		pthread_mutex_init(&nm->stripe[i].lock, NULL);
+	r = dir_new(nm, 0, path_hash(nm, "", 0), "", 0, &nm->root);
+	if (r < 0) {
+		mcm_names_done(nm);
+		return r;
+	}
+	dir_publish(nm, nm->root);
+	return 0;
+}
+
+void mcm_names_done(struct mcm_names *nm)
+{
+	uint32_t id, next;
+	unsigned i;
+
+	if (!nm->ix)
+		return;
+	for (i = 0; i < MCM_NAMES_STRIPES; i++) {
+		struct mcm_table *t = &nm->stripe[i].table;
+		uint64_t pos = 0;
+
+		while (pos < MCM_TABLE_END) {
+			for (id = *mcm_table_head(t, (uint32_t)pos); id; id = next) {
+				next = mcm_dir(nm, id)->next;
+				mcm_table_done(&mcm_dir(nm, id)->objects);
+				mcm_table_done(&mcm_dir(nm, id)->dirs);
+			}
+			pos = mcm_table_chain_end(t, (uint32_t)pos);
+		}
+		mcm_table_done(t);
+		pthread_mutex_destroy(&nm->stripe[i].lock);
+	}
+	pthread_mutex_destroy(&nm->tree_lock);
+	mcm_keys_done(&nm->arena);
+	mcm_slab_done(&nm->dirs);
+	nm->ix = NULL;
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * object.c - what happens to an object between its commit and the moment its memory is free.
+ *
+ *	live	in the index; its ranges on eviction lists unless it is pinned hard or a file of the names
+ *	zombie	out of the index while readers hold it; the last one frees it
+ *
+ * A reader that goes and an evictor that comes by do not share a lock: the evictor marks the object as
+ * parked and then looks at its pins, the reader drops its pin and then looks for the mark, so one of
+ * the two puts the range back on its list.  Only readers take the mark away: evictors of different segments
+ * do not share a lock either. */
+#include <config.h>
+
+#include "master/mcm_i.h"
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/metrics.h"
+
+MC_GAUGE(soft_pins, "master_soft_pin_key_count", "", "Objects put with a soft pin")
+MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects that readers still hold")
+
+static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
+{
+	return mcm_range_granules(&s->alloc, mcm_range(&s->alloc, node)) << MCM_GRANULE_SHIFT;
+}
+
+static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s, uint32_t now)
+{
+	return (struct mcm_evict_view){ &m->index, &s->alloc, now, 0, 0, 0 };
+}
+
+static bool may_be_evicted(const struct mcm_object *o)
+{
+	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+}
+
+static bool attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t now)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	struct mcm_evict_view v = view_of(m, s, now);
+	struct mcm_range *n;
+	bool there;
+
+	pthread_mutex_lock(&s->lock);
+	there = mcm_segment_state(s) != MCP_SEG_UNMOUNTING;
+	if (there) {
+		n = mcm_range(&s->alloc, p.node);
+		n->owner = slot;
+		if (may_be_evicted(mcm_object(&m->index, slot))) {
+			n->flags |= MCM_NODE_EVICTABLE;
+			m->evict->insert(s->policy, &v, p.node, true);
+			mcm_store_relaxed(&s->evictable, s->evictable + range_bytes(s, p.node));
+		}
+		mcm_store_relaxed(&s->objects, s->objects + 1);
+	} else {
+		mcm_segment_give_locked(s, m->evict, &m->index, p.node);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
+bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p)
+{
+	return attach(m, slot, p, mcm_now_tick(m));
+}
+
+/* The object gives up a range: free now, or only out of the evictor's reach while @keep. */
+static void detach(struct mcm *m, struct mcm_extent p, bool keep)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	/* Lists are left whatever the time is. */
+	struct mcm_evict_view v = view_of(m, s, 0);
+	struct mcm_range *n;
+
+	pthread_mutex_lock(&s->lock);
+	n = mcm_range(&s->alloc, p.node);
+	if (n->flags & MCM_NODE_EVICTABLE)
+		mcm_store_relaxed(&s->evictable, s->evictable - range_bytes(s, p.node));
+	if (n->flags & MCM_NODE_LISTED)
+		m->evict->remove(s->policy, &v, p.node);
+	n->flags &= ~MCM_NODE_EVICTABLE;
+	mcm_store_relaxed(&s->objects, s->objects - 1);
+	if (!keep)
+		mcm_segment_give_locked(s, m->evict, &m->index, p.node);
+	pthread_mutex_unlock(&s->lock);
+}
+
+unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object *o,
+			   struct mcm_extent ret[MCM_REPLICA_MAX])
+{
+	unsigned n = 0, i;
+
+	if (!o->node)
+		return 0;
+	ret[n++] = (struct mcm_extent){ o->node, o->segment };
+	if (o->ext) {
+		const struct mcm_object_ext *e = mcm_ext(ix, o->ext);
+
+		for (i = 0; i < e->copies; i++)
+			ret[n++] = (struct mcm_extent){ e->node[i], e->segment[i] };
+	}
+	return n;
+}
+
+/* Which of the places it is, @n when it is none of them. */
+static unsigned place_index(const struct mcm_extent *p, unsigned n, struct mcm_extent place)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (p[i].segment == place.segment && p[i].node == place.node)
+			break;
+	return i;
+}
+
+bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent place)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(ix, o, p);
+
+	return place_index(p, n, place) < n;
+}
+
+bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	if (!o->node || mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
+		return true;
+	n = mcm_object_extents(&m->index, o, p);
+	for (i = 1; i < n; i++)
+		if (mcm_segment_readable(mcm_segment(&m->segments, p[i].segment)))
+			return true;
+	return false;
+}
+
+static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	uint32_t ext = o->ext;
+
+	if (o->flags & MCM_OBJ_SOFT)
+		mc_metric_add(&soft_pins, -1);
+	mcm_shard_free(&m->index, sh, slot);
+	if (ext)
+		mcm_ext_free(&m->index, ext);
+}
+
+/* So many copies' memory is free: its tenant pays for them no longer. */
+static void refund(struct mcm *m, uint32_t slot, unsigned copies)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+
+	mcm_tenant_refund(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
+			  copies * mcm_object_size(o));
+}
+
+void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i;
+	bool held = o->pins != 0;
+
+	mcm_group_leave(m, slot);
+	mcm_tenant_leave(m, slot);
+	for (i = 0; i < n; i++)
+		detach(m, p[i], held);
+	if (held) {
+		mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
+		mc_metric_add(&zombies, 1);
+	} else {
+		refund(m, slot, n);
+		object_free(m, sh, slot);
+	}
+}
+
+void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	mcm_shard_unlink(&m->index, sh, slot);
+	mcm_object_retire(m, sh, slot);
+}
+
+void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	mcm_journal_object_gone(m, slot);
+	mcm_names_remove(&m->names, slot);
+	mcm_object_unindex(m, sh, slot);
+}
+
+void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t generation,
+		    uint64_t mtime_ms, uint8_t flags)
+{
+	o->size_lo = (uint32_t)size;
+	o->size_hi = (uint16_t)(size >> 32);
+	o->crc = crc;
+	mcm_store_relaxed(&o->mtime_lo, (uint32_t)mtime_ms);
+	o->mtime_hi = (uint16_t)(mtime_ms >> 32);
+	mcm_store_relaxed(&o->generation, generation);
+	mcm_store_relaxed(&o->flags, (uint8_t)((o->flags & MCM_OBJ_LIVE) | flags));
+	if (flags & MCM_OBJ_SOFT)
+		mc_metric_add(&soft_pins, 1);
+}
+
+/* Fill a fresh object, but for its ranges. */
+static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
+{
+	uint32_t ext = 0;
+	int r;
+
+	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT || c->group) {
+		r = mcm_ext_new(&m->index, &ext);
+		if (r < 0)
+			return r;
+		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until,
+			 c->soft_until ? c->soft_until :
+			 mcm_tick_after(c->now_ms + c->soft_ms));
+		mcm_store_relaxed(&o->ext, ext);
+	}
+	mcm_object_set(o, c->size, c->crc, c->generation, c->wall_ms, c->flags);
+	mcm_object_set_type(o, c->data_type);
+	return 0;
+}
+
+/* Take over the ranges that are still there. */
+static unsigned attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_object_ext *e;
+	unsigned i, n = 0;
+
+	for (i = 0; i < c->copies; i++) {
+		if (!attach(m, slot, c->place[i], mcm_tick(c->now_ms)))
+			continue;
+		if (n++ == 0) {
+			o->node = c->place[i].node;
+			o->segment = c->place[i].segment;
+			continue;
+		}
+		e = mcm_ext(&m->index, o->ext);
+		e->node[e->copies] = c->place[i].node;
+		e->segment[e->copies++] = c->place[i].segment;
+	}
+	return n;
+}
+
+int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c,
+		      uint32_t old)
+{
+	uint32_t slot;
+	unsigned i;
+	int r;
+
+	r = mc_fault("master.commit");
+	if (r == 0)
+		r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
+	if (r < 0)
+		goto give;
+	r = mcm_tenant_cover(m, slot);
+	if (r == 0)
+		r = fill(m, c, mcm_object(&m->index, slot));
+	if (r < 0) {
+		object_free(m, sh, slot);
+		goto give;
+	}
+	if (c->copies && !attach_all(m, c, slot)) {
+		mcm_journal_put_gone(m, c->generation);
+		object_free(m, sh, slot);
+		mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
+		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
+	}
+	if (c->group)
+		mcm_group_join(m, c->group, slot);
+	mcm_tenant_join(m, slot, c->charged);
+	/* Before the old one's memory can be anybody else's. */
+	mcm_journal_object(m, slot);
+	if (old) {
+		mcm_names_replace(&m->names, old, slot);
+		mcm_object_unindex(m, sh, old);
+	} else if (c->dir) {
+		mcm_names_put(&m->names, slot, c->dir);
+	} else {
+		r = mcm_names_add(&m->names, slot);
+		if (r < 0) {
+			mcm_journal_object_gone(m, slot);
+			mcm_object_retire(m, sh, slot);
+			return r;
+		}
+	}
+	mcm_shard_link(&m->index, sh, slot);
+	mcm_event_object(m, MCP_EVENT_PUT, slot);
+	return 0;
+give:
+	/* Before its memory can be anybody else's. */
+	if (c->copies)
+		mcm_journal_put_gone(m, c->generation);
+	for (i = 0; i < c->copies; i++)
+		mcm_extent_free(m, &c->place[i]);
+	mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
+	return r;
+}
+
+bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent place)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX], last;
+	unsigned n = mcm_object_extents(&m->index, o, p), i = place_index(p, n, place);
+	struct mcm_object_ext *e;
+
+	if (i == n)
+		return false;
+	if (n == 1) {
+		mcm_event_object(m, MCP_EVENT_EVICT, slot);
+		mcm_object_remove(m, sh, slot);
+		return true;
+	}
+	/* The last copy takes the lost one's place. */
+	e = mcm_ext(&m->index, o->ext);
+	if (mcm_object_leaves(&m->index, o, place))
+		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	last = p[n - 1];
+	e->copies--;
+	if (i == 0) {
+		o->node = last.node;
+		o->segment = last.segment;
+	} else if (i < n - 1) {
+		e->node[i - 1] = last.node;
+		e->segment[i - 1] = last.segment;
+	}
+	mcm_journal_object(m, slot);
+	detach(m, place, false);
+	refund(m, slot, 1);
+	return true;
+}
+
+static int extend(struct mcm *m, struct mcm_object *o)
+{
+	uint32_t ext;
+	int r = mcm_ext_new(&m->index, &ext);
+
+	if (r == 0)
+		mcm_store_relaxed(&o->ext, ext);
+	return r;
+}
+
+int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_extent place)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_object_ext *e;
+	int r = 0;
+
+	if (!o->ext) {
+		r = extend(m, o);
+	} else if (mcm_ext(&m->index, o->ext)->copies == MCM_REPLICA_MAX - 1) {
+		r = mc_fail(-MC_ELIMIT, "the object has %u copies", MCM_REPLICA_MAX);
+	}
+	if (r < 0) {
+		mcm_extent_free(m, &place);
+		return r;
+	}
+	if (!mcm_object_attach(m, slot, place))
+		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the copy");
+	e = mcm_ext(&m->index, o->ext);
+	e->node[e->copies] = place.node;
+	e->segment[e->copies++] = place.segment;
+	mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
+		       mcm_object_size(o));
+	mcm_journal_object(m, slot);
+	return 0;
+}
+
+static bool same_place(struct mcm_extent a, struct mcm_extent b)
+{
+	return a.node == b.node && a.segment == b.segment;
+}
+
+bool mcm_object_leaves(const struct mcm_index *ix, const struct mcm_object *o,
+		       struct mcm_extent place)
+{
+	return mcm_load_relaxed(&o->marks) & MCM_MARK_LEAVING && o->ext &&
+	       mcm_ext(ix, o->ext)->copies && same_place(mcm_ext(ix, o->ext)->leaving, place);
+}
+
+/* Nobody reads it any more. */
+static void leave_now(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	/* With the other copies lost meanwhile, this one is the object. */
+	if (mcm_ext(&m->index, o->ext)->copies)
+		mcm_object_lose(m, sh, slot, mcm_ext(&m->index, o->ext)->leaving);
+}
+
+void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent place)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (!o->ext || mcm_load_relaxed(&o->marks) & MCM_MARK_LEAVING || !mcm_object_has(&m->index, o, place))
+		return;
+	mcm_ext(&m->index, o->ext)->leaving = place;
+	__atomic_fetch_or(&o->marks, MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	if (!o->pins)
+		leave_now(m, sh, slot);
+}
+
+uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
+{
+	return o->pins + (o->pins == MCM_PINS_FEW && o->ext ? mcm_ext(&m->index, o->ext)->more_pins : 0);
+}
+
+/* One connection may hold an object often: that must not be in the way of the others. */
+static int pin_more(struct mcm *m, struct mcm_object *o)
+{
+	struct mcm_object_ext *e;
+	int r = o->ext ? 0 : extend(m, o);
+
+	if (r < 0)
+		return r;
+	e = mcm_ext(&m->index, o->ext);
+	if (e->more_pins == INT32_MAX)
+		return mc_fail(-MC_ELIMIT, "the object has %u readers", e->more_pins);
+	e->more_pins++;
+	return 0;
+}
+
+int mcm_object_pin(struct mcm *m, struct mcm_object *o)
+{
+	int r = 0;
+
+	if (o->pins < MCM_PINS_FEW)
+		mcm_store_relaxed(&o->pins, (uint16_t)(o->pins + 1));
+	else
+		r = pin_more(m, o);
+	if (r == 0)
+		mcm_group_pin(m, o, 1);
+	return r;
+}
+
+bool mcm_evict_park(struct mcm_object *o)
+{
+	/* It stays also when nobody reads any more: it may be what another segment's evictor has set, for which that
+	 * reader looks now.  One too many has the next reader look in vain. */
+	__atomic_fetch_or(&o->marks, MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&o->pins, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* Back on the lists, where the evictor had taken ranges off. */
+static void unpark(struct mcm *m, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i;
+
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
+	for (i = 0; i < n; i++)
+		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+	mcm_tenant_relist(m, slot);
+}
+
+void mcm_object_unpin(struct mcm *m, uint32_t slot)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	if (mcm_object_pins(m, o) > MCM_PINS_FEW)
+		mcm_ext(&m->index, o->ext)->more_pins--;
+	else
+		__atomic_store_n(&o->pins, (uint16_t)(o->pins - 1), __ATOMIC_SEQ_CST);
+	mcm_group_pin(m, o, -1);
+	if (!o->pins && o->flags & MCM_OBJ_ZOMBIE) {
+		n = mcm_object_extents(&m->index, o, p);
+		for (i = 0; i < n; i++)
+			mcm_extent_free(m, &p[i]);
+		refund(m, slot, n);
+		object_free(m, sh, slot);
+		mc_metric_add(&zombies, -1);
+	} else if (!o->pins) {
+		if (__atomic_load_n(&o->marks, __ATOMIC_SEQ_CST) & MCM_MARK_PARKED)
+			unpark(m, slot);
+		if (mcm_load_relaxed(&o->marks) & MCM_MARK_LEAVING)
+			leave_now(m, sh, slot);
+	}
+	pthread_mutex_unlock(&sh->lock);
+}

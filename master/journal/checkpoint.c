@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * checkpoint.c - the whole state into a file, while it goes on changing.
+ *
+ * First the journal goes over to a new file.  Then everything is read, a few objects per lock: what is
+ * changed before it is read is in the checkpoint, what is changed later is in the new journal, and what
+ * is in both does no harm, because a record always sets the whole of what it is about.  At last the
+ * journal is written up to here, the checkpoint gets its name, and the older files go. */
+#include <config.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/journal/journal_i.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "journal"
+#define OBJECTS_PER_STEP 64	/* looked at under one lock, at the most */
+#define WRITE_BYTES (1u << 20)
+#define TURN_NS (100 * 1000)	/* of the processor, then others get it */
+
+MC_COUNTER(checkpoints, "mooncake_master_checkpoints_total", "result=\"ok\"", "Checkpoints written")
+MC_COUNTER(failures, "mooncake_master_checkpoints_total", "result=\"failed\"", "Checkpoints written")
+MC_HISTOGRAM(duration, "mooncake_master_checkpoint_seconds", "", "Time that a checkpoint took", 1e-9)
+MC_HISTOGRAM(duration_ms, "master_snapshot_duration_ms", "", "The same in milliseconds", 1)
+MC_HISTOGRAM(step_time, "mooncake_master_checkpoint_step_seconds", "",
+	     "Longest time that a checkpoint held a lock of objects", 1e-9)
+
+struct checkpoint_size {
+	uint64_t records, bytes;
+};
+
+struct writer {
+	struct mcm *m;
+	int fd;
+	uint8_t *buf;
+	size_t len, cap;
+	uint64_t records, bytes;
+	int error;		/* the first one */
+};
+
+static void write_out(struct writer *w)
+{
+	int r;
+
+	if (!w->error && w->len) {
+		r = mc_fault("checkpoint.write");
+		if (r == 0)
+			r = mcm_journal_write(w->fd, w->buf, w->len);
+		w->error = r;
+		w->bytes += w->len;
+	}
+	w->len = 0;
+}
+
+/* Room for a record of at most @max bytes; under a lock, so memory only, and that only when keys are
+ * unusually long. */
+static struct mcm_packer pack_begin(struct writer *w, size_t max)
+{
+	if (w->cap - w->len < max) {
+		uint8_t *more = realloc(w->buf, 2 * w->cap + max);
+
+		if (!more) {
+			w->error = -ENOMEM;
+			w->len = 0;
+		} else {
+			w->buf = more;
+			w->cap = 2 * w->cap + max;
+		}
+	}
+	return (struct mcm_packer){ .bytes = w->buf + w->len, .cap = w->cap - w->len };
+}
+
+static void pack_end(struct writer *w, const struct mcm_packer *p)
+{
+	if (p->overflow && !w->error)
+		w->error = -EOVERFLOW;
+	w->len += p->overflow ? 0 : p->len;
+	w->records++;
+}
+
+static void one_object(void *arg, uint32_t slot)
+{
+	struct mcm_object_record r;
+	struct writer *w = arg;
+	struct mcm_packer p = pack_begin(w, MCM_RECORD_OBJECT_MAX);
+
+	mcm_object_describe(w->m, slot, &r);
+	mcm_pack_object(&p, &r);
+	pack_end(w, &p);
+}
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec ts;
+
+	return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) < 0 ? 0 :
+		(uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static void objects(struct writer *w)
+{
+	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = cpu_ns(), cpu_took = 0;
+
+	while (pos < MCM_TABLE_END && !w->error) {
+		began = mc_now_ns();
+		mcm_index_scan(&w->m->index, &pos, OBJECTS_PER_STEP, one_object, w);
+		took = mc_now_ns() - began;
+		if (took > longest) {
+			longest = took;
+			/* Since the last turn: asking before each step would cost more than the steps do. */
+			cpu_took = cpu_ns() - cpu;
+		}
+		MC_FAULT_POINT("checkpoint.step");
+		if (w->len >= WRITE_BYTES) {
+			write_out(w);
+			/* What the evictor or a removal of many keys appends meanwhile. */
+			mcm_journal_flush(w->m);
+			turn = 0;
+		}
+		/* Given away here, it is not taken away under a lock, which would be held until we get it back. */
+		if (began + took - turn > TURN_NS) {
+			sched_yield();
+			turn = mc_now_ns();
+			cpu = cpu_ns();
+		}
+	}
+	mc_metric_observe(&step_time, longest);
+	w->m->journal->longest_ns = longest;
+	w->m->journal->longest_cpu_ns = cpu_took;
+}
+
+static void segments(struct writer *w)
+{
+	struct mcm_segments *ss = &w->m->segments;
+	struct mcm_segment_record r;
+	unsigned i;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (i = 0; i < ss->n_live; i++) {
+		struct mcm_packer p = pack_begin(w, 4 * MCM_NAME_MAX);
+
+		mcm_segment_describe_record(ss->at[ss->live[i]], &r);
+		mcm_pack_segment(&p, &r);
+		pack_end(w, &p);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+}
+
+static void one_put(void *arg, const struct mcm_put_record *r)
+{
+	struct writer *w = arg;
+	struct mcm_packer p = pack_begin(w, 256);
+
+	mcm_pack_put(&p, r);
+	pack_end(w, &p);
+}
+
+static void one_note(void *arg, const struct mcm_note *n)
+{
+	struct writer *w = arg;
+	struct mcm_packer p = pack_begin(w, n->name_len + n->value_len + 64u);
+	struct mcm_note_record r = {
+		n->kind, mcp_bytes(n->bytes, n->name_len),
+		mcp_bytes(n->bytes + n->name_len, n->value_len),
+	};
+
+	mcm_pack_note(&p, &r);
+	pack_end(w, &p);
+}
+
+static int contents(struct mcm *m, int fd, struct checkpoint_size *ret)
+{
+	struct writer w = { .m = m, .fd = fd, .cap = 2 * WRITE_BYTES };
+	struct mcm_packer p;
+
+	w.buf = malloc(w.cap);
+	if (!w.buf)
+		return -ENOMEM;
+	segments(&w);
+	mcm_notes_pack(&m->notes, one_note, &w);
+	mcm_puts_each(m, one_put, &w);
+	write_out(&w);
+	objects(&w);
+	p = pack_begin(&w, 64);
+	mcm_pack_end(&p, w.records);
+	pack_end(&w, &p);
+	write_out(&w);
+	free(w.buf);
+	*ret = (struct checkpoint_size){ w.records, w.bytes };
+	return w.error;
+}
+
+/* The finished file gets its name unless records were lost meanwhile; then the older ones go. */
+static int publish(struct mcm *m, const char *tmp, uint64_t sequence, uint64_t losses)
+{
+	struct mcm_journal *j = m->journal;
+	char name[MCM_JOURNAL_NAME];
+	int r = 0;
+
+	mcm_journal_name(name, true, sequence);
+	/* An object that was renamed meanwhile stands in it twice, or not at all, and one of two that had the
+	 * same memory is gone: which, says the journal, so that has to say it first. */
+	mcm_journal_catch_up(m);
+	MC_FAULT_POINT("checkpoint.rename");
+	pthread_mutex_lock(&j->file_lock);
+	if (j->losses != losses)
+		r = mc_fail(-EIO, "records were lost while the checkpoint was written");
+	else if (renameat(j->dirfd, tmp, j->dirfd, name) < 0)
+		r = mc_fail(-errno, "cannot publish %s/%s", j->path, name);
+	else
+		j->based = true;
+	pthread_mutex_unlock(&j->file_lock);
+	if (r < 0)
+		return r;
+	MC_FAULT_POINT("checkpoint.published");
+	if (fsync(j->dirfd) < 0)
+		return mc_fail(-errno, "cannot sync %s", j->path);
+	__atomic_store_n(&j->checkpoint_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses,
+			     struct checkpoint_size *ret)
+{
+	struct mcm_journal *j = m->journal;
+	char tmp[MCM_JOURNAL_NAME + 8], name[MCM_JOURNAL_NAME];
+	int fd = -1, r;
+
+	mcm_journal_name(name, true, sequence);
+	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
+	r = mcm_journal_begin_file(m, true, tmp, sequence, &fd);
+	if (r < 0)
+		return r;
+	r = contents(m, fd, ret);
+	MC_FAULT_POINT("checkpoint.sync");
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	close(fd);
+	if (r < 0)
+		mc_fail(r, "cannot write %s/%s", j->path, name);
+	else
+		r = publish(m, tmp, sequence, losses);
+	if (r < 0)
+		(void)unlinkat(j->dirfd, tmp, 0);
+	return r;
+}
+
+/* From now on there is a file to append to, and nothing of it is lost. */
+static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_losses,
+			uint64_t *ret_older)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t sequence = j->sequence + 1;
+	char name[MCM_JOURNAL_NAME];
+	int fd, r;
+
+	pthread_mutex_lock(&j->file_lock);
+	*ret_losses = j->losses;
+	pthread_mutex_unlock(&j->file_lock);
+	mcm_journal_name(name, false, sequence);
+	r = mcm_journal_begin_file(m, false, name, sequence, &fd);
+	if (r < 0)
+		return r;
+	MC_FAULT_POINT("checkpoint.switch");
+	r = mcm_journal_switch(m, fd, sequence, *ret_losses);
+	if (r < 0) {
+		close(fd);
+		(void)unlinkat(j->dirfd, name, 0);
+		return r;
+	}
+	pthread_mutex_lock(&j->file_lock);
+	*ret_older = j->file_bytes;
+	pthread_mutex_unlock(&j->file_lock);
+	*ret_sequence = sequence;
+	return 0;
+}
+
+static int checkpoint_locked(struct mcm *m, uint64_t *ret_sequence,
+			     struct checkpoint_size *ret)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t losses, older;
+	int r;
+
+	r = next_journal(m, ret_sequence, &losses, &older);
+	if (r < 0)
+		return r;
+	r = write_and_publish(m, *ret_sequence, losses, ret);
+	if (r < 0)
+		return r;
+	MC_FAULT_POINT("checkpoint.remove");
+	r = mcm_journal_remove_below(j->dirfd, *ret_sequence);
+	if (r < 0)
+		mc_warn(LOG, "cannot remove older files, going on dir=%s error=\"%s\"", j->path,
+			mc_err_detail(r));
+	__atomic_fetch_sub(&j->file_bytes, older, __ATOMIC_RELAXED);
+	return 0;
+}
+
+int mcm_checkpoint(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t began = mc_now_ns(), sequence = 0;
+	struct checkpoint_size size = { 0 };
+	int r;
+
+	MC_LOCKED(&j->checkpoint_lock);
+	r = checkpoint_locked(m, &sequence, &size);
+	mc_metric_add(r < 0 ? &failures : &checkpoints, 1);
+	mc_metric_observe(&duration, mc_now_ns() - began);
+	mc_metric_observe(&duration_ms, (mc_now_ns() - began) / MC_NS_PER_MS);
+	if (r < 0)
+		return r;
+	j->last_bytes = size.bytes;
+	mc_info(LOG, "checkpoint written sequence=%llu records=%llu bytes=%llu ms=%llu "
+		"longest_lock_us=%llu cpu_of_it_us=%llu",
+		(unsigned long long)sequence, (unsigned long long)size.records,
+		(unsigned long long)size.bytes,
+		(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS),
+		(unsigned long long)(j->longest_ns / 1000),
+		(unsigned long long)(j->longest_cpu_ns / 1000));
+	return 0;
+}

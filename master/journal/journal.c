@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * journal.c - records from the places that change state into the file.
+ *
+ * Appending copies a record into a buffer under a lock of its own.  Whoever answers a client first
+ * writes the buffer, for everybody who has something in it: one system call for many records.  The
+ * thread writes what nobody waits for.  Nothing waits for the disk under a lock of objects; when the
+ * buffer is full or the disk refuses, records are dropped, and with them the state on disk. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/journal/journal_i.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "journal"
+#define KICK_BYTES (4u << 20)	/* in the buffer: the thread shall look */
+
+MC_COUNTER(bytes, "mooncake_master_journal_bytes_total", "", "Bytes written to journals")
+MC_COUNTER(writes, "mooncake_master_journal_writes_total", "", "Writes to journals")
+MC_COUNTER(losses, "mooncake_master_journal_losses_total", "",
+	   "Times that changes could not be written and the state on disk was given up")
+MC_HISTOGRAM(sync_time, "mooncake_master_journal_sync_seconds", "", "Time of a sync to disk", 1e-9)
+
+/* Up to where the journal has to be written before this thread's answers may leave; 0: nothing. */
+static __thread uint64_t owed;
+
+/* ---- appending ---- */
+
+static void append(struct mcm_journal *j, const struct mcm_packer *p)
+{
+	bool full = false, kick = false;
+
+	pthread_mutex_lock(&j->lock);
+	if (p->overflow || MCM_JOURNAL_BUFFER - j->len < p->len) {
+		full = !j->lost;
+		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
+	}
+	if (!j->lost) {
+		kick = j->len < KICK_BYTES && j->len + p->len >= KICK_BYTES;
+		memcpy(j->buf + j->len, p->bytes, p->len);
+		j->len += p->len;
+		__atomic_store_n(&j->appended, j->appended + p->len, __ATOMIC_RELAXED);
+	}
+	/* Also when it was dropped: then the state on disk has to go before the answer does. */
+	owed = j->appended + 1;
+	pthread_mutex_unlock(&j->lock);
+	if (full || kick)
+		mc_stop_kick(&j->stop);
+}
+
+void mcm_journal_depend(struct mcm *m)
+{
+	if (m->journal)
+		owed = __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED) + 1;
+}
+
+void mcm_journal_object(struct mcm *m, uint32_t slot)
+{
+	uint8_t mem[MCM_RECORD_OBJECT_MAX];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+	struct mcm_object_record r;
+
+	if (!m->journal)
+		return;
+	mcm_object_describe(m, slot, &r);
+	mcm_pack_object(&p, &r);
+	append(m->journal, &p);
+}
+
+void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot)
+{
+	uint8_t mem[MCM_RECORD_OBJECT_MAX];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+	struct mcm_object_record r;
+
+	if (!m->journal)
+		return;
+	mcm_object_describe(m, slot, &r);
+	mcm_pack_renamed(&p, from, &r);
+	append(m->journal, &p);
+}
+
+void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
+{
+	uint8_t mem[MCM_RECORD_OBJECT_MAX];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+
+	if (!m->journal)
+		return;
+	mcm_pack_object_gone(&p, mcp_bytes(mcm_shard_key(&m->index, slot),
+					   mcm_object(&m->index, slot)->key_len));
+	append(m->journal, &p);
+}
+
+void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+			     unsigned copies, uint64_t granules)
+{
+	uint8_t mem[256];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+	struct mcm_put_record r = { .generation = generation, .copies = (uint8_t)copies };
+	unsigned i;
+
+	if (!m->journal || !copies)
+		return;
+	for (i = 0; i < copies; i++) {
+		r.place[i] = mcm_extent_record_of(m, place[i]);
+		if (r.place[i].len > granules)
+			r.place[i].len = granules;
+	}
+	mcm_pack_put(&p, &r);
+	append(m->journal, &p);
+}
+
+void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+		     unsigned copies)
+{
+	mcm_journal_put_trimmed(m, generation, place, copies, UINT64_MAX);
+}
+
+void mcm_journal_put_gone(struct mcm *m, uint64_t generation)
+{
+	uint8_t mem[64];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+
+	if (!m->journal)
+		return;
+	mcm_pack_put_gone(&p, generation);
+	append(m->journal, &p);
+}
+
+void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret)
+{
+	*ret = (struct mcm_segment_record){
+		.index = s->index, .id = s->id, .client = s->client, .epoch = s->epoch,
+		.base = s->base, .rkey = s->rkey, .size = s->size,
+		.name = mcp_bytes(s->name, strlen(s->name)),
+		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
+		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
+	};
+}
+
+void mcm_journal_segment_grows(struct mcm *m, const struct mcm_segment *s, uint64_t size)
+{
+	uint8_t mem[4 * MCM_NAME_MAX];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+	struct mcm_segment_record r;
+
+	if (!m->journal)
+		return;
+	mcm_segment_describe_record(s, &r);
+	r.size = size;
+	mcm_pack_segment(&p, &r);
+	append(m->journal, &p);
+}
+
+void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
+{
+	mcm_journal_segment_grows(m, s, s->size);
+}
+
+void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s)
+{
+	uint8_t mem[64];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+
+	if (!m->journal)
+		return;
+	mcm_pack_segment_gone(&p, s->index);
+	append(m->journal, &p);
+}
+
+void mcm_journal_note(struct mcm *m, const struct mcm_note_record *r, bool gone)
+{
+	uint8_t mem[MCM_NOTE_NAME_MAX + MCM_NOTE_VALUE_MAX + 64];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
+
+	if (!m->journal)
+		return;
+	if (gone)
+		mcm_pack_note_gone(&p, r->kind, r->name);
+	else
+		mcm_pack_note(&p, r);
+	append(m->journal, &p);
+}
+
+/* ---- writing ---- */
+
+int mcm_journal_write(int fd, const void *p, size_t len)
+{
+	const uint8_t *at = p;
+	ssize_t n;
+
+	while (len) {
+		n = write(fd, at, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* file_lock held.  What is on disk is not what is true any more: nobody may find it. */
+static void discard(struct mcm_journal *j, int why)
+{
+	int r;
+
+	j->discarded = true;
+	j->based = false;
+	j->losses++;
+	mc_metric_add(&losses, 1);
+	r = mcm_journal_remove_below(j->dirfd, UINT64_MAX);
+	if (r == 0 && j->sync && fsync(j->dirfd) < 0)
+		r = -errno;
+	mc_err(LOG, "cannot write the journal, going on without; a restart now loses the index "
+		 "dir=%s error=\"%s\"", j->path, why < 0 ? mc_strerror(why) : "buffer full");
+	if (r < 0)
+		mc_err(LOG, "nor can its files be removed: remove them before the master is "
+			 "started again dir=%s error=\"%s\"", j->path, mc_strerror(r));
+}
+
+void mcm_journal_lose(struct mcm *m, int why)
+{
+	struct mcm_journal *j = m->journal;
+
+	MC_LOCKED(&j->file_lock);
+	pthread_mutex_lock(&j->lock);
+	__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&j->lock);
+	if (!j->discarded)
+		discard(j, why);
+}
+
+/* file_lock held. */
+static void flush_locked(struct mcm_journal *j)
+{
+	uint8_t *full = j->buf;
+	uint64_t end;
+	size_t len;
+	bool lost;
+	int r;
+
+	pthread_mutex_lock(&j->lock);
+	len = j->len;
+	if (len) {
+		j->buf = j->spare;
+		j->spare = full;
+		j->len = 0;
+	}
+	end = j->appended;
+	lost = j->lost;
+	pthread_mutex_unlock(&j->lock);
+	r = mc_fault("journal.write");
+	if (r == 0 && len && !lost) {
+		r = mcm_journal_write(j->fd, full, len);
+		mc_metric_add(&writes, 1);
+	}
+	if (r < 0) {
+		pthread_mutex_lock(&j->lock);
+		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
+		j->len = 0;
+		pthread_mutex_unlock(&j->lock);
+		lost = true;
+	} else if (!lost) {
+		mc_metric_add(&bytes, (int64_t)len);
+		__atomic_fetch_add(&j->file_bytes, len, __ATOMIC_RELAXED);
+	}
+	if (lost && !j->discarded)
+		discard(j, r);
+	__atomic_store_n(&j->written, end, __ATOMIC_RELEASE);
+	MC_FAULT_POINT("journal.written");
+}
+
+void mcm_journal_flush(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+
+	MC_LOCKED(&j->file_lock);
+	flush_locked(j);
+}
+
+void mcm_journal_sync_to(struct mcm *m, uint64_t end)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t target, began;
+	int fd, r;
+
+	MC_LOCKED(&j->sync_lock);
+	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end)
+		return;
+	pthread_mutex_lock(&j->file_lock);
+	/* What others have appended since goes along. */
+	flush_locked(j);
+	target = j->written;
+	fd = j->fd;
+	pthread_mutex_unlock(&j->file_lock);
+	began = mc_now_ns();
+	r = mc_fault("journal.sync");
+	if (r == 0 && fdatasync(fd) < 0)
+		r = -errno;
+	mc_metric_observe(&sync_time, mc_now_ns() - began);
+	if (r < 0)
+		mcm_journal_lose(m, r);
+	__atomic_store_n(&j->synced, target, __ATOMIC_RELEASE);
+}
+
+/* What this thread's answers wait for, + 1, from now on nothing; 0: nothing. */
+static uint64_t take_owed(struct mcm *m)
+{
+	uint64_t end = owed;
+
+	owed = 0;
+	if (!end || !m->journal)
+		return 0;
+	MC_FAULT_POINT("journal.settle");
+	return end;
+}
+
+static void settle_to(struct mcm *m, uint64_t end)
+{
+	struct mcm_journal *j = m->journal;
+
+	if (__atomic_load_n(&j->written, __ATOMIC_ACQUIRE) < end ||
+	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
+		pthread_mutex_lock(&j->file_lock);
+		if (j->written < end || !j->discarded)
+			flush_locked(j);
+		pthread_mutex_unlock(&j->file_lock);
+	}
+	if (j->sync)
+		mcm_journal_sync_to(m, end);
+}
+
+void mcm_journal_catch_up(struct mcm *m)
+{
+	settle_to(m, __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED));
+}
+
+void mcm_journal_wait(struct mcm *m)
+{
+	uint64_t end = take_owed(m);
+
+	if (end)
+		settle_to(m, end - 1);
+}
+
+uint64_t mcm_journal_pending_lsn(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t end = take_owed(m), wanted;
+
+	if (!end)
+		return 0;
+	/* A state that is lost has to go from the disk before this answer does. */
+	if (!__atomic_load_n(&j->syncs, __ATOMIC_ACQUIRE) ||
+	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
+		settle_to(m, end - 1);
+		return 0;
+	}
+	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end - 1)
+		return 0;
+	wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_RELAXED);
+	while (wanted < end - 1 &&
+	       !__atomic_compare_exchange_n(&j->sync_wanted, &wanted, end - 1, true,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+	mc_stop_kick(&j->sync_stop);
+	return end;
+}
+
+static int lost_meanwhile(const struct mcm_journal *j)
+{
+	return mc_fail(-EIO, "records were lost while %s was about to go on in a new file",
+		       j->path);
+}
+
+int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then)
+{
+	struct mcm_journal *j = m->journal;
+	bool full;
+	int old = -1;
+
+	MC_LOCKED(&j->sync_lock);
+	MC_LOCKED(&j->file_lock);
+	flush_locked(j);
+	/* Who waits for a sync of what is in the old file gets it here. */
+	if (j->sync && !j->discarded && fdatasync(j->fd) < 0) {
+		int why = -errno;
+
+		pthread_mutex_lock(&j->lock);
+		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
+		pthread_mutex_unlock(&j->lock);
+		discard(j, why);
+	}
+	__atomic_store_n(&j->synced, j->written, __ATOMIC_RELEASE);
+	if (j->losses != losses_then)
+		return lost_meanwhile(j);
+	pthread_mutex_lock(&j->lock);
+	/* The buffer may have run full since the flush: nobody has acted on that yet. */
+	full = j->lost && !j->discarded;
+	if (!full) {
+		/* Records appended since the flush belong to the new file, whatever happened to
+		 * earlier ones. */
+		__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
+		j->discarded = false;
+		old = j->fd;
+		j->fd = fd;
+		j->sequence = sequence;
+	}
+	pthread_mutex_unlock(&j->lock);
+	if (full) {
+		discard(j, 0);
+		return lost_meanwhile(j);
+	}
+	if (old >= 0)
+		close(old);
+	return 0;
+}
+
+int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
+			   int *ret_fd)
+{
+	const struct mcm_journal *j = m->journal;
+	uint8_t mem[MCM_JOURNAL_HEAD_MAX];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) / 2 };
+	struct mcm_header_record h = {
+		.sequence = sequence, .wall_ms = mc_wall_ns() / MC_NS_PER_MS,
+		.generation = mcm_generation_next(m, 0), .checkpoint = checkpoint,
+		.synced = j->sync, .cluster = mcp_bytes(j->cluster, strlen(j->cluster)),
+		.seed = m->index.seed,
+	};
+	int r, fd;
+
+	memcpy(h.boot, j->boot, sizeof(h.boot));
+	mcm_pack_header(&p, &h);
+	if (p.overflow)
+		return mc_fail(-EINVAL, "cluster_id is too long");
+	memcpy(mem + p.len, mem, p.len);
+	r = mc_fault("journal.create");
+	fd = r < 0 ? -1 : openat(j->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (r == 0 && fd < 0)
+		r = -errno;
+	if (r == 0)
+		r = mcm_journal_write(fd, mem, 2 * p.len);
+	/* A journal that the machine's end left without a header, or without a name, would pass for
+	 * one that nothing was written to. */
+	if (r == 0 && !checkpoint && (fsync(fd) < 0 || fsync(j->dirfd) < 0))
+		r = -errno;
+	if (r < 0) {
+		if (fd >= 0) {
+			close(fd);
+			(void)unlinkat(j->dirfd, name, 0);
+		}
+		return mc_fail(r, "cannot begin %s/%s", j->path, name);
+	}
+	*ret_fd = fd;
+	return 0;
+}

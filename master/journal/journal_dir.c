@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * journal_dir.c - the journal's directory: its lock and the names of its files. */
+#include <config.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "master/journal/journal_i.h"
+
+#define LOCK_NAME "lock"
+
+void mcm_journal_name(char ret[MCM_JOURNAL_NAME], bool checkpoint, uint64_t sequence)
+{
+	snprintf(ret, MCM_JOURNAL_NAME, "%s-%016" PRIx64, checkpoint ? "checkpoint" : "journal",
+		 sequence);
+}
+
+/* Who has it?  For the message only. */
+static long holder(int fd)
+{
+	char text[32];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = 0;
+	return strtol(text, NULL, 10);
+}
+
+static int lock(const char *path, int fd)
+{
+	char text[32];
+	int n;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ?
+			mc_fail(-EBUSY, "journal_dir=%s is in use by another master, process %ld", path,
+				holder(fd)) :
+			mc_fail(-errno, "journal_dir=%s: cannot lock it", path);
+	/* On a full disk the lock holds all the same. */
+	n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+	if (ftruncate(fd, 0) == 0)
+		(void)!pwrite(fd, text, (size_t)n, 0);
+	return 0;
+}
+
+int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
+{
+	auto_close int dir = -1, fd = -1;
+	int r;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return mc_fail(-errno, "journal_dir=%s: cannot create it", path);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return mc_fail(-errno, "journal_dir=%s: cannot open it", path);
+	fd = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return mc_fail(-errno, "journal_dir=%s: cannot write to it", path);
+	r = lock(path, fd);
+	if (r < 0)
+		return r;
+	*ret_dir = TAKE_FD(dir);
+	*ret_lock = TAKE_FD(fd);
+	return 0;
+}
+
+/* ---- what lies in it ---- */
+
+enum kind { OTHER, JOURNAL, CHECKPOINT, HALF };
+
+/* Names as mcm_journal_name() makes them, and with an end that says they are not finished. */
+static enum kind parse(const char *name, uint64_t *ret_sequence)
+{
+	char again[MCM_JOURNAL_NAME];
+	const char *digits;
+	enum kind kind;
+	size_t len;
+
+	if (!strncmp(name, "journal-", 8))
+		kind = JOURNAL;
+	else if (!strncmp(name, "checkpoint-", 11))
+		kind = CHECKPOINT;
+	else
+		return OTHER;
+	digits = strchr(name, '-') + 1;
+	*ret_sequence = strtoull(digits, NULL, 16);
+	mcm_journal_name(again, kind == CHECKPOINT, *ret_sequence);
+	len = strlen(again);
+	if (strncmp(name, again, len) != 0)
+		return OTHER;
+	if (!strcmp(name + len, ".tmp"))
+		return HALF;
+	return name[len] ? OTHER : kind;
+}
+
+static int add(uint64_t **list, size_t *n, uint64_t v)
+{
+	uint64_t *more = *n % 64 ? *list : realloc(*list, (*n + 64) * sizeof(**list));
+
+	if (!more)
+		return -ENOMEM;
+	*list = more;
+	more[(*n)++] = v;
+	return 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Call @fn for each file of ours. */
+static int each_file(int dirfd, int (*fn)(void *arg, int dirfd, const char *name, enum kind kind,
+					  uint64_t sequence), void *arg)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (!d) {
+		r = -errno;
+		if (fd >= 0)
+			close(fd);
+		return mc_fail(r, "cannot read the journal's directory");
+	}
+	while (r == 0 && (errno = 0, e = readdir(d))) {
+		uint64_t sequence = 0;
+		enum kind kind = parse(e->d_name, &sequence);
+
+		if (kind != OTHER)
+			r = fn(arg, dirfd, e->d_name, kind, sequence);
+	}
+	/* Half of a directory is another state. */
+	if (r == 0 && errno)
+		r = mc_fail(-errno, "cannot read the journal's directory");
+	closedir(d);
+	return r;
+}
+
+static int note_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
+{
+	struct mcm_journal_files *f = arg;
+
+	if (kind == HALF) {
+		(void)unlinkat(dirfd, name, 0);
+		return 0;
+	}
+	return kind == CHECKPOINT ? add(&f->checkpoint, &f->checkpoints, sequence) :
+		add(&f->journal, &f->journals, sequence);
+}
+
+int mcm_journal_files(int dirfd, struct mcm_journal_files *ret)
+{
+	int r;
+
+	*ret = (struct mcm_journal_files){ 0 };
+	r = each_file(dirfd, note_file, ret);
+	if (r < 0) {
+		mcm_journal_files_done(ret);
+		return r;
+	}
+	if (ret->checkpoints)
+		qsort(ret->checkpoint, ret->checkpoints, sizeof(*ret->checkpoint), ascending);
+	if (ret->journals)
+		qsort(ret->journal, ret->journals, sizeof(*ret->journal), ascending);
+	return 0;
+}
+
+void mcm_journal_files_done(struct mcm_journal_files *f)
+{
+	free(f->checkpoint);
+	free(f->journal);
+	*f = (struct mcm_journal_files){ 0 };
+}
+
+struct removal {
+	uint64_t below;
+	bool checkpoints;
+	int error;
+};
+
+static int remove_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
+{
+	struct removal *rm = arg;
+
+	if (kind == HALF || sequence >= rm->below || (kind == CHECKPOINT) != rm->checkpoints)
+		return 0;
+	if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
+		rm->error = -errno;
+	return 0;
+}
+
+int mcm_journal_remove_below(int dirfd, uint64_t sequence)
+{
+	struct removal rm = { sequence, true, 0 };
+	int r;
+
+	/* Checkpoints first: journals alone are never taken for a state. */
+	r = each_file(dirfd, remove_file, &rm);
+	rm.checkpoints = false;
+	if (r == 0)
+		r = each_file(dirfd, remove_file, &rm);
+	return r < 0 ? r : rm.error;
+}
+
+static int sync_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
+{
+	auto_close int fd = kind == HALF ? -1 : openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+
+	(void)arg;
+	(void)sequence;
+	if (kind != HALF && (fd < 0 || fsync(fd) < 0))
+		return mc_fail(-errno, "cannot sync the journal's file %s", name);
+	return 0;
+}
+
+int mcm_journal_sync_files(int dirfd)
+{
+	int r = each_file(dirfd, sync_file, NULL);
+
+	if (r == 0 && fsync(dirfd) < 0)
+		r = mc_fail(-errno, "cannot sync the journal's directory");
+	return r;
+}

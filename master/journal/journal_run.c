@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * journal_run.c - the journal's life: options, open, the thread, close. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "master/journal/journal_i.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "journal"
+#define PERIOD_MS 50		/* what nobody waits for is written so often */
+#define RETRY_MS 1000		/* between attempts at a checkpoint that fails */
+
+/* ---- options ---- */
+
+static bool one_of(const char *value, const char *a, const char *b)
+{
+	return !*value || !strcmp(value, a) || !strcmp(value, b);
+}
+
+static int check_cluster(const char *id)
+{
+	size_t len = strlen(id);
+
+	if (!len || len > 128 || strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+					    "0123456789_.-") != len)
+		return mc_fail(-EINVAL, "cluster_id=%s: 1 to 128 letters, digits, '_', '.', '-'", id);
+	return 0;
+}
+
+int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
+{
+	bool wanted = c->enable_snapshot || c->enable_snapshot_restore || c->enable_oplog;
+	int r = check_cluster(c->cluster_id);
+
+	if (r < 0)
+		return r;
+	if (strcmp(c->journal_sync, "write") != 0 && strcmp(c->journal_sync, "fdatasync") != 0)
+		return mc_fail(-EINVAL, "journal_sync=%s: write and fdatasync are known",
+			       c->journal_sync);
+	if (!one_of(c->snapshot_object_store_type, "local", "local"))
+		return mc_fail(-EINVAL, "snapshot_object_store_type=%s is not built into this version",
+			       c->snapshot_object_store_type);
+	if (!one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
+		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s is not built into this version",
+			       c->snapshot_catalog_store_type);
+	*ret_dir = *c->journal_dir ? c->journal_dir : c->snapshot_backup_dir;
+	if (**ret_dir && (*c->journal_dir || wanted))
+		return 1;
+	if (wanted)
+		return mc_fail(-EINVAL, "snapshots and the oplog need a directory: set journal_dir");
+	return 0;
+}
+
+/* ---- open and close ---- */
+
+static void *map_buffer(void)
+{
+	void *p = mmap(NULL, MCM_JOURNAL_BUFFER, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Which start of the machine this is: what was written but not synced in an earlier one may be gone. */
+static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
+{
+	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	char text[40];
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	unsigned at = 0;
+
+	memset(ret, 0, MCM_BOOT_ID);
+	for (ssize_t i = 0; i < n && at < 2 * MCM_BOOT_ID; i++) {
+		const char *digits = "0123456789abcdef", *d = strchr(digits, text[i]);
+
+		if (!d || !*d)
+			continue;
+		ret[at / 2] |= (uint8_t)((unsigned)(d - digits) << (at % 2 ? 0 : 4));
+		at++;
+	}
+}
+
+static void journal_free(struct mcm_journal *j)
+{
+	if (!j)
+		return;
+	if (j->fd >= 0)
+		close(j->fd);
+	if (j->dirfd >= 0)
+		close(j->dirfd);
+	if (j->lockfd >= 0)
+		close(j->lockfd);
+	if (j->buf)
+		munmap(j->buf, MCM_JOURNAL_BUFFER);
+	if (j->spare)
+		munmap(j->spare, MCM_JOURNAL_BUFFER);
+	mc_stop_done(&j->sync_stop);
+	mc_stop_done(&j->stop);
+	pthread_mutex_destroy(&j->checkpoint_lock);
+	pthread_mutex_destroy(&j->sync_lock);
+	pthread_mutex_destroy(&j->file_lock);
+	pthread_mutex_destroy(&j->lock);
+	free(j->cluster);
+	free(j->path);
+	free(j);
+}
+
+static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm_journal **ret)
+{
+	struct mcm_journal *j = calloc(1, sizeof(*j));
+	int r;
+
+	if (!j)
+		return -ENOMEM;
+	j->fd = j->dirfd = j->lockfd = -1;
+	pthread_mutex_init(&j->lock, NULL);
+	pthread_mutex_init(&j->file_lock, NULL);
+	pthread_mutex_init(&j->sync_lock, NULL);
+	pthread_mutex_init(&j->checkpoint_lock, NULL);
+	mc_stop_init(&j->stop);
+	mc_stop_init(&j->sync_stop);
+	j->path = strdup(path);
+	j->cluster = strdup(conf->cluster_id);
+	j->buf = map_buffer();
+	j->spare = map_buffer();
+	j->sync = !strcmp(conf->journal_sync, "fdatasync");
+	j->checkpoint_bytes = conf->journal_checkpoint_size;
+	j->interval_ms = conf->snapshot_interval_seconds;
+	read_boot_id(j->boot);
+	r = j->path && j->cluster && j->buf && j->spare ? 0 : -ENOMEM;
+	if (r == 0)
+		r = mcm_journal_dir_open(path, &j->dirfd, &j->lockfd);
+	if (r < 0) {
+		journal_free(j);
+		return r;
+	}
+	*ret = j;
+	return 0;
+}
+
+/* The file that this start appends to; in a directory without a state a checkpoint of nothing. */
+static int begin(struct mcm *m, uint64_t sequence)
+{
+	struct mcm_journal *j = m->journal;
+	char name[MCM_JOURNAL_NAME];
+	int r;
+
+	mcm_journal_name(name, false, sequence);
+	r = mcm_journal_begin_file(m, false, name, sequence, &j->fd);
+	j->sequence = sequence;
+	/* What this start has believed and builds on may be a killed master's, who had not synced it. */
+	if (r == 0 && j->sync)
+		r = mcm_journal_sync_files(j->dirfd);
+	if (r == 0 && !j->based)
+		r = mcm_checkpoint(m);
+	if (r != -ENOSPC && r != -EDQUOT && !j->discarded)
+		return r;
+	/* A full disk now is as one later: the master serves, and tries again. */
+	mcm_journal_lose(m, r);
+	return 0;
+}
+
+int mcm_journal_open(struct mcm *m)
+{
+	const char *path;
+	bool again = false;
+	uint64_t next = 1;
+	int r;
+
+	r = mcm_journal_wanted(&m->conf, &path);
+	if (r <= 0)
+		return r;
+	r = journal_new(&m->conf, path, &m->journal);
+	if (r == 0)
+		r = mcm_restore(m, &next, &again);
+	if (r == 0)
+		r = begin(m, next);
+	if (r < 0) {
+		journal_free(m->journal);
+		m->journal = NULL;
+		return r;
+	}
+	m->journal->checkpoint_ns = mc_now_ns();
+	m->journal->wanted = again;
+	return 0;
+}
+
+void mcm_journal_close(struct mcm *m, bool clean)
+{
+	struct mcm_journal *j = m->journal;
+	struct mcm_packer p;
+	uint8_t mem[64];
+	int r;
+
+	if (!j)
+		return;
+	if (clean) {
+		r = mcm_checkpoint(m);
+		if (r < 0)
+			mc_warn(LOG, "no last checkpoint, the journal has it all error=\"%s\"",
+				mc_err_detail(r));
+		mcm_journal_flush(m);
+		/* The end speaks for all that was written before it. */
+		r = mcm_journal_sync_files(j->dirfd);
+		if (r < 0)
+			mc_warn(LOG, "the journal has no end error=\"%s\"", mc_err_detail(r));
+		p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
+		mcm_pack_end(&p, 0);
+		if (r == 0 && !j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
+			(void)fsync(j->fd);
+	}
+	m->journal = NULL;
+	journal_free(j);
+}
+
+/* ---- the thread ---- */
+
+static bool due(struct mcm_journal *j)
+{
+	uint64_t bytes = __atomic_load_n(&j->file_bytes, __ATOMIC_RELAXED);
+	uint64_t limit = j->last_bytes / 2 > j->checkpoint_bytes ? j->last_bytes / 2 :
+		j->checkpoint_bytes;
+	uint64_t now = mc_now_ns();
+
+	if (now < j->retry_ns)
+		return false;
+	if (j->wanted || !j->based || __atomic_load_n(&j->lost, __ATOMIC_RELAXED))
+		return true;
+	return bytes > limit ||
+	       (bytes && j->interval_ms && now - j->checkpoint_ns >= j->interval_ms * MC_NS_PER_MS);
+}
+
+static void *journal_main(void *arg)
+{
+	struct mcm *m = arg;
+	struct mcm_journal *j = m->journal;
+	bool failing = false;
+	int r;
+
+	while (!mc_stop_wait(&j->stop, PERIOD_MS)) {
+		mcm_journal_flush(m);
+		if (!due(j))
+			continue;
+		r = mcm_checkpoint(m);
+		j->checkpoint_ns = mc_now_ns();
+		if (r == 0) {
+			if (failing)
+				mc_info(LOG, "the journal is written again dir=%s", j->path);
+			failing = j->wanted = false;
+			continue;
+		}
+		if (!failing)
+			mc_err(LOG, "cannot write a checkpoint, going on trying error=\"%s\"",
+				 mc_err_detail(r));
+		failing = true;
+		j->retry_ns = j->checkpoint_ns + RETRY_MS * MC_NS_PER_MS;
+	}
+	return NULL;
+}
+
+int mcm_journal_start(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+	int r;
+
+	if (!j)
+		return 0;
+	r = mc_thread_start(&j->thread, "mc-journal", journal_main, m);
+	j->runs = r == 0;
+	return r;
+}
+
+void mcm_journal_stop(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+
+	if (!j || !j->runs)
+		return;
+	mc_stop_set(&j->stop);
+	pthread_join(j->thread, NULL);
+	j->runs = false;
+}
+
+/* ---- the thread that syncs ---- */
+
+static void *sync_main(void *arg)
+{
+	struct mcm *m = arg;
+	struct mcm_journal *j = m->journal;
+	uint64_t wanted;
+	bool stop;
+
+	do {
+		stop = mc_stop_wait(&j->sync_stop, PERIOD_MS);
+		wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) < wanted)
+			mcm_journal_sync_to(m, wanted);
+		/* Also when a checkpoint has synced it, and again: who did not hear it hears it now. */
+		j->on_sync(m, __atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) + 1);
+	} while (!stop);
+	return NULL;
+}
+
+int mcm_journal_sync_start(struct mcm *m, void (*fn)(struct mcm *m, uint64_t mark))
+{
+	struct mcm_journal *j = m->journal;
+	int r;
+
+	if (!j || !j->sync)
+		return 0;
+	j->on_sync = fn;
+	r = mc_thread_start(&j->sync_thread, "mc-sync", sync_main, m);
+	if (r == 0)
+		__atomic_store_n(&j->syncs, true, __ATOMIC_RELEASE);
+	return r;
+}
+
+void mcm_journal_sync_stop(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+
+	if (!j || !__atomic_load_n(&j->syncs, __ATOMIC_RELAXED))
+		return;
+	/* From now on who answers waits; what was promised before is synced once more. */
+	__atomic_store_n(&j->syncs, false, __ATOMIC_RELEASE);
+	mc_stop_set(&j->sync_stop);
+	pthread_join(j->sync_thread, NULL);
+}
+
+void mcm_journal_stats(struct mcm *m, struct mcm_journal_stats *ret)
+{
+	struct mcm_journal *j = m->journal;
+
+	*ret = (struct mcm_journal_stats){ 0 };
+	if (!j)
+		return;
+	MC_LOCKED(&j->file_lock);
+	*ret = (struct mcm_journal_stats){
+		.on = true, .lost = __atomic_load_n(&j->lost, __ATOMIC_RELAXED) || !j->based,
+		.sequence = j->sequence, .bytes = j->file_bytes, .checkpoint_ms = j->checkpoint_ms,
+		.restored = j->restored,
+	};
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * restore.c - a checkpoint and the journals behind it, read back into an empty master.
+ *
+ * Records are applied to the index in their order, each key with a pointer to the last record that was
+ * about it; the files stay mapped until restore_build.c has made objects, ranges and lists of what is
+ * left at the end.  Only then can be said what is where: on the way through a checkpoint that was written
+ * while things changed, two objects may seem to have the same memory.
+ *
+ * A damaged record is left out and counted.  That is safe: whatever took the memory of what it was about
+ * has said so later, and wins. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/journal/restore_i.h"
+#include "proto/codec.h"
+
+#define LOG "journal"
+
+MC_COUNTER(damaged, "mooncake_master_journal_damaged_total", "",
+	   "Records that could not be read at the start")
+
+struct load {
+	struct mcm *m;
+	struct mcm_restored *r;
+	uint64_t records, damaged, torn;
+	bool ended;		/* the last record says that nothing is missing */
+	bool other_boot;	/* of an earlier start of the machine, neither synced nor ended */
+	bool headless;		/* the last journal is missing, or says neither when it was written nor that it ended */
+};
+
+/* ---- one record ---- */
+
+static int frame_set(struct mcm_restored *r, uint32_t slot, const uint8_t *frame)
+{
+	if (slot >= r->frames) {
+		size_t n = r->frames ? 2 * r->frames : 4096;
+		const uint8_t **more;
+
+		while (n <= slot)
+			n *= 2;
+		more = realloc(r->frame, n * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		memset(more + r->frames, 0, (n - r->frames) * sizeof(*more));
+		r->frame = more;
+		r->frames = n;
+	}
+	r->frame[slot] = frame;
+	return 0;
+}
+
+static int key_set(struct load *ld, const char *key, uint32_t len, const uint8_t *frame)
+{
+	struct mcm_index *ix = &ld->m->index;
+	uint32_t hash = mcm_index_hash(ix, key, len), slot;
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+	int r;
+
+	slot = mcm_shard_find(ix, sh, hash, key, len);
+	if (!slot) {
+		r = mcm_shard_new(ix, sh, hash, key, len, &slot);
+		if (r < 0)
+			return r;
+		mcm_shard_link(ix, sh, slot);
+	}
+	return frame_set(ld->r, slot, frame);
+}
+
+static void key_drop(struct load *ld, struct mcp_bytes key)
+{
+	struct mcm_index *ix = &ld->m->index;
+	uint32_t hash = mcm_index_hash(ix, key.data, key.len), slot;
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+
+	slot = mcm_shard_find(ix, sh, hash, key.data, key.len);
+	if (!slot)
+		return;
+	mcm_shard_unlink(ix, sh, slot);
+	mcm_shard_free(ix, sh, slot);
+}
+
+static void seen(struct load *ld, uint64_t generation)
+{
+	if (generation > ld->r->generation)
+		ld->r->generation = generation;
+}
+
+static int apply_object(struct load *ld, const struct mcm_record *rec, const uint8_t *frame)
+{
+	struct mcm_object_record o;
+	struct mcp_bytes from = { 0 };
+	int r;
+
+	r = rec->type == MCM_REC_RENAMED ? mcm_unpack_renamed(rec, &from, &o) :
+		mcm_unpack_object(rec, &o);
+	if (r < 0)
+		return r;
+	seen(ld, o.generation);
+	mcm_restored_put_drop(ld->r, o.generation);
+	if (rec->type == MCM_REC_RENAMED)
+		key_drop(ld, from);
+	return key_set(ld, o.key, o.key_len, frame);
+}
+
+static int apply_put(struct load *ld, const struct mcm_record *rec, const uint8_t *frame)
+{
+	struct mcm_put_record p;
+	int r = mcm_unpack_put(rec, &p);
+
+	if (r < 0)
+		return r;
+	seen(ld, p.generation);
+	return mcm_restored_put_set(ld->r, p.generation, frame);
+}
+
+static int apply_segment(struct load *ld, const struct mcm_record *rec, const uint8_t *frame)
+{
+	struct mcm_segment_record s;
+	int r = mcm_unpack_segment(rec, &s);
+
+	if (r < 0)
+		return r;
+	if (s.index >= MCM_SEGMENTS_MAX)
+		return mc_fail(-MC_EPROTO, "a segment with number %u", s.index);
+	ld->r->segment[s.index] = frame;
+	return 0;
+}
+
+static int apply_note(struct load *ld, const struct mcm_record *rec)
+{
+	struct mcm_note_record n;
+	int r = mcm_unpack_note(rec, &n);
+
+	if (r < 0)
+		return r;
+	if (rec->type == MCM_REC_NOTE)
+		return mcm_note_set(ld->m, (enum mcm_note_kind)n.kind, n.name, n.value);
+	mcm_note_drop(ld->m, (enum mcm_note_kind)n.kind, n.name);
+	return 0;
+}
+
+static int apply_number(struct load *ld, const struct mcm_record *rec)
+{
+	uint64_t v = 0;
+	int r = mcm_unpack_number(rec, &v);
+
+	if (r < 0)
+		return r;
+	if (rec->type == MCM_REC_PUT_GONE)
+		mcm_restored_put_drop(ld->r, v);
+	else if (v < MCM_SEGMENTS_MAX)
+		ld->r->segment[v] = NULL;
+	return 0;
+}
+
+static int apply(struct load *ld, const struct mcm_record *rec, const uint8_t *frame)
+{
+	struct mcp_bytes key;
+	int r;
+
+	ld->ended = rec->type == MCM_REC_END;
+	switch (rec->type) {
+	case MCM_REC_OBJECT:
+	case MCM_REC_RENAMED:
+		return apply_object(ld, rec, frame);
+	case MCM_REC_OBJECT_GONE:
+		r = mcm_unpack_key(rec, &key);
+		if (r == 0)
+			key_drop(ld, key);
+		return r;
+	case MCM_REC_PUT:
+		return apply_put(ld, rec, frame);
+	case MCM_REC_SEGMENT:
+		return apply_segment(ld, rec, frame);
+	case MCM_REC_PUT_GONE:
+	case MCM_REC_SEGMENT_GONE:
+		return apply_number(ld, rec);
+	case MCM_REC_NOTE:
+	case MCM_REC_NOTE_GONE:
+		return apply_note(ld, rec);
+	case MCM_REC_HEADER:
+	case MCM_REC_END:
+		return 0;
+	}
+	return mc_fail(-MC_EPROTO, "a record of unknown type %d", (int)rec->type);
+}
+
+/* ---- one file ---- */
+
+static int map_file(struct load *ld, const char *name, struct mcm_restored_file *ret)
+{
+	struct mcm_journal *j = ld->m->journal;
+	auto_close int fd = openat(j->dirfd, name, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return mc_fail(-errno, "cannot open %s/%s", j->path, name);
+	*ret = (struct mcm_restored_file){ NULL, (size_t)st.st_size };
+	if (!ret->len)
+		return 0;
+	ret->p = mmap(NULL, ret->len, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+	if (ret->p == MAP_FAILED)
+		return mc_fail(-errno, "cannot read %s/%s", j->path, name);
+	ld->r->file[ld->r->files++] = *ret;
+	return 0;
+}
+
+/* A checkpoint has its objects in the order of their hashes: with the same hash the index is filled from
+ * one end to the other, in the cache.  Nothing is in it yet but the root of the names. */
+static int take_seed(struct mcm *m, uint64_t seed)
+{
+	mcm_names_done(&m->names);
+	m->index.seed = seed;
+	return mcm_names_init(&m->names, &m->index);
+}
+
+/* Whose is it, and can it be trusted? */
+static int check_header(struct load *ld, const char *name, const struct mcm_header_record *h,
+			uint64_t sequence, bool checkpoint)
+{
+	const struct mcm_journal *j = ld->m->journal;
+
+	if (h->cluster.len != strlen(j->cluster) ||
+	    memcmp(h->cluster.data, j->cluster, h->cluster.len) != 0)
+		return mc_fail(-EINVAL, "%s/%s belongs to cluster_id=%.*s, this master is of %s",
+			       j->path, name, (int)h->cluster.len, (const char *)h->cluster.data,
+			       j->cluster);
+	if (h->sequence != sequence || h->checkpoint != checkpoint)
+		return mc_fail(-MC_EPROTO, "%s/%s has another file's contents", j->path, name);
+	seen(ld, h->generation);
+	if (checkpoint)
+		return take_seed(ld->m, h->seed);
+	if (!h->synced && memcmp(h->boot, j->boot, MCM_BOOT_ID) != 0)
+		ld->other_boot = true;
+	return 0;
+}
+
+/* A record was bad: where the next good one stands.  Nothing more means a torn tail. */
+static size_t skip(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
+{
+	size_t next = mcm_record_resync(f->p, f->len, at + 8);
+
+	if (next >= f->len) {
+		ld->torn++;
+		mc_info(LOG, "%s ends in the middle of a record at=%zu bytes=%zu", name, at,
+			f->len - at);
+		return f->len;
+	}
+	ld->damaged++;
+	mc_err(LOG, "%s is damaged, leaving out what cannot be read at=%zu bytes=%zu", name, at,
+		 next - at);
+	return next;
+}
+
+static int apply_file(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
+{
+	struct mcm_record rec;
+	size_t n;
+	int r;
+
+	for (; at < f->len; at += n) {
+		const uint8_t *frame = (const uint8_t *)f->p + at;
+
+		n = mcm_record_next(frame, f->len - at, &rec);
+		if (!n) {
+			n = skip(ld, name, f, at) - at;
+			continue;
+		}
+		r = apply(ld, &rec, frame);
+		if (r == -MC_EPROTO || r == -MC_EPARAM || r == -MC_ELIMIT) {
+			ld->damaged++;
+			mc_err(LOG, "%s: %s, leaving it out at=%zu", name, mc_err_detail(r), at);
+		} else if (r < 0) {
+			return r;
+		}
+		ld->records++;
+	}
+	return 0;
+}
+
+/* The header, and what follows it at *ret_at: @f's length when nothing in it can be read.  A file begins with
+ * two headers; of a journal without both the records are read all the same.  -MC_EPROTO, -MC_EVERSION. */
+static int read_header(struct load *ld, const char *name, const struct mcm_restored_file *f,
+		       bool checkpoint, struct mcm_header_record *ret, size_t *ret_at)
+{
+	struct mcm_record rec;
+	size_t n = mcm_record_next(f->p, f->len, &rec), at = 0;
+	int r;
+
+	if (!n) {
+		at = mcm_record_resync(f->p, f->len, 8);
+		*ret_at = f->len;
+		if (at >= f->len)
+			return mc_fail(-MC_EPROTO, "%s/%s has no header", ld->m->journal->path, name);
+		n = mcm_record_next((const uint8_t *)f->p + at, f->len - at, &rec);
+		ld->damaged++;
+		mc_err(LOG, "%s is damaged, leaving out what cannot be read at=0 bytes=%zu", name, at);
+	}
+	ld->headless = !checkpoint && rec.type != MCM_REC_HEADER;
+	if (ld->headless) {
+		*ret_at = at;
+		return 0;
+	}
+	*ret_at = at + n;
+	r = mcm_unpack_header(&rec, ret);
+	return r < 0 ? mc_fail(r, "%s/%s has a %s", ld->m->journal->path, name, mc_err_detail(r)) : 0;
+}
+
+/* A file that was begun, and not even its header written. */
+static bool only_begun(const struct mcm_restored_file *f, bool checkpoint, size_t at)
+{
+	return !checkpoint && at == f->len && f->len < MCM_JOURNAL_HEAD_MAX;
+}
+
+/* -MC_EPROTO: nothing of it is known, or it is not what its name says. */
+static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
+{
+	struct mcm_header_record h;
+	char name[MCM_JOURNAL_NAME];
+	struct mcm_restored_file f;
+	size_t at;
+	int r;
+
+	mcm_journal_name(name, checkpoint, sequence);
+	r = map_file(ld, name, &f);
+	if (r < 0)
+		return r;
+	ld->ended = ld->headless = false;
+	r = read_header(ld, name, &f, checkpoint, &h, &at);
+	if (r == -MC_EPROTO && only_begun(&f, checkpoint, at)) {
+		mc_warn(LOG, "%s, going on", mc_err_detail(r));
+		ld->torn++;
+		return 0;
+	}
+	if (r == 0 && !ld->headless)
+		r = check_header(ld, name, &h, sequence, checkpoint);
+	if (r == 0)
+		r = apply_file(ld, name, &f, at);
+	if (r == 0 && !checkpoint) {
+		ld->m->journal->file_bytes += f.len;
+		/* All that was written before an end was synced with it (mcm_journal_close()). */
+		if (ld->ended)
+			ld->other_boot = ld->headless = false;
+	}
+	if (r == 0 && checkpoint) {
+		ld->m->journal->last_bytes = f.len;
+		if (!ld->ended)
+			ld->damaged++;
+	}
+	return r;
+}
+
+/* ---- the directory ---- */
+
+static void forget_all(struct load *ld, const char *why)
+{
+	struct mcm_journal *j = ld->m->journal;
+
+	mc_err(LOG, "%s: the state is not used, the index begins empty dir=%s", why, j->path);
+	(void)mcm_journal_remove_below(j->dirfd, UINT64_MAX);
+	j->file_bytes = 0;
+}
+
+static int load_journals(struct load *ld, const struct mcm_journal_files *files, uint64_t from)
+{
+	uint64_t want = from;
+	size_t i;
+	int r;
+
+	for (i = 0; i < files->journals; i++) {
+		if (files->journal[i] < from)
+			continue;
+		if (files->journal[i] != want) {
+			ld->damaged++;
+			mc_err(LOG, "journals %llu to %llu are missing", (unsigned long long)want,
+				 (unsigned long long)files->journal[i] - 1);
+		}
+		want = files->journal[i] + 1;
+		r = load_file(ld, files->journal[i], false);
+		if (r == -MC_EPROTO) {
+			ld->damaged++;
+			mc_err(LOG, "%s, leaving it out", mc_err_detail(r));
+			r = 0;
+		}
+		if (r < 0)
+			return r;
+	}
+	/* It was there before the checkpoint was. */
+	if (want == from) {
+		ld->damaged++;
+		ld->headless = true;
+		mc_err(LOG, "journal %llu is missing", (unsigned long long)from);
+	}
+	return 0;
+}
+
+/* The newest checkpoint that has a header, and what follows it. */
+static int load_all(struct load *ld, const struct mcm_journal_files *files)
+{
+	size_t i = files->checkpoints;
+	int r = -MC_EPROTO;
+
+	while (i && r == -MC_EPROTO) {
+		r = load_file(ld, files->checkpoint[--i], true);
+		if (r == -MC_EPROTO) {
+			ld->damaged++;
+			mc_err(LOG, "%s", mc_err_detail(r));
+		}
+	}
+	if (r == -MC_EPROTO) {
+		if (files->journals || files->checkpoints)
+			forget_all(ld, "there is no checkpoint");
+		return 0;
+	}
+	if (r == 0)
+		r = load_journals(ld, files, files->checkpoint[i]);
+	if (r == 0)
+		ld->m->journal->based = true;
+	return r;
+}
+
+static uint64_t next_sequence(const struct mcm_journal_files *f)
+{
+	uint64_t last = 0;
+
+	if (f->journals)
+		last = f->journal[f->journals - 1];
+	if (f->checkpoints && f->checkpoint[f->checkpoints - 1] > last)
+		last = f->checkpoint[f->checkpoints - 1];
+	return last + 1;
+}
+
+static int load_and_build(struct load *ld, const struct mcm_journal_files *files)
+{
+	int r;
+
+	ld->r->file = calloc(files->journals + files->checkpoints + 1, sizeof(*ld->r->file));
+	if (!ld->r->file)
+		return -ENOMEM;
+	r = load_all(ld, files);
+	if (r < 0)
+		return r;
+	/* The tail of what was only written may have gone with the machine, and memory that was given
+	 * to others in it would be taken for what it was before. */
+	if (ld->other_boot || ld->headless) {
+		forget_all(ld, ld->other_boot ? "the machine went down without a sync" :
+			   "nothing says whether the machine went down since the last journal");
+		ld->m->journal->based = false;
+		mcm_restored_forget(ld->m, ld->r);
+	}
+	return mcm_restored_build(ld->m, ld->r);
+}
+
+int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
+{
+	struct mcm_journal *j = m->journal;
+	uint64_t began = mc_now_ns();
+	struct mcm_journal_files files;
+	struct mcm_restored *r;
+	struct load ld = { .m = m };
+	int e;
+
+	e = mcm_journal_files(j->dirfd, &files);
+	if (e < 0)
+		return e;
+	r = mcm_restored_new();
+	ld.r = r;
+	e = r ? load_and_build(&ld, &files) : -ENOMEM;
+	if (e == 0) {
+		mc_metric_add(&damaged, (int64_t)ld.damaged);
+		*ret_next = next_sequence(&files);
+		*ret_again = ld.damaged || j->file_bytes > j->checkpoint_bytes;
+		j->restored = r->objects;
+		if (j->based)
+			mc_info(LOG, "the index is back dir=%s objects=%llu dropped=%llu segments=%u "
+				"puts=%llu records=%llu damaged=%llu ms=%llu", j->path,
+				(unsigned long long)r->objects, (unsigned long long)r->dropped,
+				r->segments, (unsigned long long)r->puts,
+				(unsigned long long)ld.records, (unsigned long long)ld.damaged,
+				(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS));
+	}
+	mcm_restored_done(r);
+	mcm_journal_files_done(&files);
+	return e;
+}

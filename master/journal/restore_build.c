@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * restore_build.c - from the last record of each key to a master's state.
+ *
+ * All ranges of objects and of puts under way are put in order of their places first: then a segment's
+ * allocator is built from front to back, and ranges that overlap stand beside each other.  Of two that do
+ * the one is right whose owner was told of last: the other owner was gone before its memory was given away,
+ * and only the record of that is missing.  Generations do not say so much: they are given to puts before
+ * there is room, and an object that gets another copy keeps its own.  Objects are made in the order of the
+ * index, and go on the eviction lists in that of their generations, which is the order of their puts. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "master/mcm_i.h"
+#include "master/journal/restore_i.h"
+#include "proto/codec.h"
+
+#define LOG "journal"
+#define SCAN 4096
+#define AHEAD 16		/* loaded before their turn */
+#define AT_BITS 40		/* of a place in a segment, as in records */
+#define DIGIT_BITS 11
+#define DIGITS (1u << DIGIT_BITS)
+#define PLACES ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
+
+/* One range of one owner; those of one object stand beside each other, in the order of the index. */
+struct piece {
+	uint64_t where;		/* segment and granule: the order of places */
+	uint64_t generation;
+	uint64_t len;		/* granules; 0: there is no such range (any more) */
+	uint32_t slot;		/* 0: a put's */
+	uint32_t node;
+};
+
+static uint16_t segment_of(const struct piece *p)
+{
+	return (uint16_t)(p->where >> AT_BITS);
+}
+
+static uint64_t at_of(const struct piece *p)
+{
+	return p->where & ((1ull << AT_BITS) - 1);
+}
+
+/* Pieces in another order. */
+struct order {
+	uint64_t key;
+	uint32_t piece;
+};
+
+struct build {
+	struct mcm *m;
+	struct mcm_restored *r;
+	struct piece *piece;
+	size_t n, cap;
+	struct mcm_names_at at;		/* the last object's directory */
+	int error;
+};
+
+/* A frame that was checked when it was applied. */
+static void record_of(const uint8_t *frame, struct mcm_record *ret)
+{
+	uint32_t word = (uint32_t)frame[8] | (uint32_t)frame[9] << 8 | (uint32_t)frame[10] << 16 |
+		(uint32_t)frame[11] << 24;
+
+	*ret = (struct mcm_record){
+		(enum mcm_record_type)(word & 0xff), frame + MCM_RECORD_HEAD, word >> 8
+	};
+}
+
+static int object_of(const uint8_t *frame, struct mcm_object_record *ret)
+{
+	struct mcm_record rec;
+	struct mcp_bytes from;
+
+	record_of(frame, &rec);
+	return rec.type == MCM_REC_RENAMED ? mcm_unpack_renamed(&rec, &from, ret) :
+		mcm_unpack_object(&rec, ret);
+}
+
+/* ---- what was read ---- */
+
+struct mcm_restored *mcm_restored_new(void)
+{
+	struct mcm_restored *r = calloc(1, sizeof(*r));
+
+	if (r)
+		r->segment = calloc(MCM_SEGMENTS_MAX, sizeof(*r->segment));
+	if (r && !r->segment) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+void mcm_restored_done(struct mcm_restored *r)
+{
+	size_t i;
+
+	if (!r)
+		return;
+	for (i = 0; i < r->files; i++)
+		munmap(r->file[i].p, r->file[i].len);
+	free(r->file);
+	free(r->frame);
+	free(r->segment);
+	free(r->put);
+	free(r);
+}
+
+static size_t put_home(const struct mcm_restored *r, uint64_t generation)
+{
+	return (size_t)(generation * 0x9e3779b97f4a7c15ull >> 20) & (r->put_cap - 1);
+}
+
+static size_t put_find(const struct mcm_restored *r, uint64_t generation)
+{
+	size_t i = put_home(r, generation);
+
+	while (r->put[i].frame && r->put[i].generation != generation)
+		i = (i + 1) & (r->put_cap - 1);
+	return i;
+}
+
+static int puts_grow(struct mcm_restored *r)
+{
+	struct mcm_restored_put *old = r->put;
+	size_t cap = r->put_cap, i;
+
+	if (2 * (r->puts + 1) <= cap)
+		return 0;
+	r->put_cap = cap ? 2 * cap : 1024;
+	r->put = calloc(r->put_cap, sizeof(*r->put));
+	if (!r->put) {
+		r->put = old;
+		r->put_cap = cap;
+		return -ENOMEM;
+	}
+	for (i = 0; i < cap; i++)
+		if (old[i].frame)
+			r->put[put_find(r, old[i].generation)] = old[i];
+	free(old);
+	return 0;
+}
+
+int mcm_restored_put_set(struct mcm_restored *r, uint64_t generation, const uint8_t *frame)
+{
+	int e = puts_grow(r);
+	size_t i;
+
+	if (e < 0)
+		return e;
+	i = put_find(r, generation);
+	r->puts += !r->put[i].frame;
+	r->put[i] = (struct mcm_restored_put){ generation, frame };
+	return 0;
+}
+
+void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation)
+{
+	size_t i, next, home;
+
+	if (!r->puts)
+		return;
+	i = put_find(r, generation);
+	if (!r->put[i].frame)
+		return;
+	r->puts--;
+	/* Move up what could not get its place because of this one. */
+	for (next = (i + 1) & (r->put_cap - 1); r->put[next].frame;
+	     next = (next + 1) & (r->put_cap - 1)) {
+		home = put_home(r, r->put[next].generation);
+		if (((next - home) & (r->put_cap - 1)) >= ((next - i) & (r->put_cap - 1))) {
+			r->put[i] = r->put[next];
+			i = next;
+		}
+	}
+	r->put[i].frame = NULL;
+}
+
+/* ---- collecting ---- */
+
+static int add(struct build *b, const struct piece *p)
+{
+	if (b->n == b->cap) {
+		size_t cap = b->cap ? 2 * b->cap : 4096;
+		struct piece *more = realloc(b->piece, cap * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		b->piece = more;
+		b->cap = cap;
+	}
+	b->piece[b->n++] = *p;
+	return 0;
+}
+
+static void add_places(struct build *b, uint32_t slot, uint64_t generation,
+		       const struct mcm_extent_record *e, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n && !b->error; i++) {
+		/* Both numbers have AT_BITS in a record. */
+		struct piece p = {
+			(uint64_t)e[i].segment << AT_BITS | e[i].at, generation, e[i].len, slot, 0
+		};
+
+		b->error = add(b, &p);
+	}
+}
+
+static void collect(void *arg, uint32_t slot)
+{
+	struct mcm_object_record o;
+	struct build *b = arg;
+	struct piece none = { .slot = slot };
+
+	if (b->error || object_of(b->r->frame[slot], &o) < 0)
+		return;
+	none.generation = o.generation;
+	if (o.copies)
+		add_places(b, slot, o.generation, o.place, o.copies);
+	else
+		b->error = add(b, &none);
+}
+
+static void collect_puts(struct build *b)
+{
+	struct mcm_put_record p;
+	struct mcm_record rec;
+	size_t i;
+
+	for (i = 0; i < b->r->put_cap && !b->error; i++) {
+		if (!b->r->put[i].frame)
+			continue;
+		record_of(b->r->put[i].frame, &rec);
+		if (mcm_unpack_put(&rec, &p) == 0)
+			add_places(b, 0, p.generation, p.place, p.copies);
+	}
+}
+
+/* ---- segments ---- */
+
+static int make_segments(struct build *b)
+{
+	struct mcm_segment_record s;
+	struct mcm_record rec;
+	unsigned i;
+	int r;
+
+	for (i = 0; i < MCM_SEGMENTS_MAX; i++) {
+		if (!b->r->segment[i])
+			continue;
+		record_of(b->r->segment[i], &rec);
+		r = mcm_unpack_segment(&rec, &s);
+		if (r == 0)
+			r = mcm_segment_restore(b->m, &s);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			mc_err(LOG, "a segment cannot be brought back: %s", mc_err_detail(r));
+		else
+			b->r->segments++;
+	}
+	return 0;
+}
+
+/* ---- ranges ---- */
+
+/* By one digit, those that are equal in it as they stood. */
+static void sort_digit(const struct order *from, struct order *to, size_t n, unsigned shift,
+		       const size_t *count)
+{
+	size_t at[DIGITS], i, sum = 0;
+
+	for (i = 0; i < DIGITS; i++) {
+		at[i] = sum;
+		sum += count[i];
+	}
+	for (i = 0; i < n; i++)
+		to[at[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Digit by digit from the lowest; digits that all keys have in common, most often the upper ones, cost
+ * nothing.  The result stands in *o. */
+static int sort(struct order **o, size_t n)
+{
+	size_t (*count)[DIGITS] = calloc(PLACES, sizeof(*count)), i;
+	struct order *from = *o, *to = malloc((n + 1) * sizeof(*to)), *tmp;
+	unsigned d;
+
+	for (i = 0; count && i < n; i++)
+		for (d = 0; d < PLACES; d++)
+			count[d][from[i].key >> d * DIGIT_BITS & (DIGITS - 1)]++;
+	for (d = 0; count && to && n && d < PLACES; d++) {
+		if (count[d][from[0].key >> d * DIGIT_BITS & (DIGITS - 1)] == n)
+			continue;
+		sort_digit(from, to, n, d * DIGIT_BITS, count[d]);
+		tmp = from;
+		from = to;
+		to = tmp;
+	}
+	*o = from;
+	i = count && to;
+	free(count);
+	free(to);
+	return i ? 0 : -ENOMEM;
+}
+
+/* All pieces that have a range, by place or by generation; NULL: no memory. */
+static struct order *order_of(const struct build *b, bool by_place, size_t *ret_n)
+{
+	struct order *o = malloc((b->n + 1) * sizeof(*o));
+	size_t i, n = 0;
+
+	for (i = 0; o && i < b->n; i++) {
+		const struct piece *p = &b->piece[i];
+
+		if (p->len)
+			o[n++] = (struct order){ by_place ? p->where : p->generation, (uint32_t)i };
+	}
+	if (o && sort(&o, n) < 0) {
+		free(o);
+		o = NULL;
+	}
+	*ret_n = n;
+	return o;
+}
+
+static bool in_segment(const struct mcm *m, const struct piece *p)
+{
+	const struct mcm_segment *s = segment_of(p) < m->segments.top ?
+		m->segments.at[segment_of(p)] : NULL;
+
+	return s && mcm_segment_state(s) == MCP_SEG_SILENT && at_of(p) < s->alloc.granules &&
+	       p->len <= s->alloc.granules - at_of(p);
+}
+
+static int take(struct build *b, struct piece *p)
+{
+	struct mcm_segment *s = mcm_segment(&b->m->segments, segment_of(p));
+	int r = mcm_alloc_take_at(&s->alloc, at_of(p), p->len, &p->node);
+
+	mcm_segment_used(s);
+	return r;
+}
+
+/* Grows from record to record, in the order in which they were applied. */
+static uint64_t told_at(const struct mcm_restored *r, const struct piece *p)
+{
+	const uint8_t *frame = p->slot ? r->frame[p->slot] : r->put[put_find(r, p->generation)].frame;
+	uint64_t before = 0;
+	size_t i;
+
+	for (i = 0; i < r->files; i++) {
+		const uint8_t *file = r->file[i].p;
+
+		if (frame >= file && frame < file + r->file[i].len)
+			return before + (uint64_t)(frame - file);
+		before += r->file[i].len;
+	}
+	return 0;
+}
+
+/* Front to back; of two that overlap the one stays that was told of last. */
+static int take_all(struct build *b, const struct order *o, size_t n)
+{
+	struct piece *last = NULL;
+	uint64_t overlaps = 0;
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < n && r == 0; i++) {
+		struct piece *p = &b->piece[o[i].piece];
+
+		__builtin_prefetch(&b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece], 1);
+		if (!in_segment(b->m, p)) {
+			p->len = 0;
+			continue;
+		}
+		/* No range reaches beyond its segment. */
+		if (last && last->where + last->len > p->where) {
+			overlaps++;
+			if (told_at(b->r, last) > told_at(b->r, p)) {
+				p->len = 0;
+				continue;
+			}
+			last->len = 0;
+			last = NULL;
+		}
+		if (last)
+			r = take(b, last);
+		last = p;
+	}
+	if (r == 0 && last)
+		r = take(b, last);
+	if (overlaps)
+		mc_warn(LOG, "ranges had two owners, the later one keeps them ranges=%llu",
+			(unsigned long long)overlaps);
+	return r;
+}
+
+static int make_ranges(struct build *b)
+{
+	struct order *o;
+	size_t n;
+	int r;
+
+	if (b->n > UINT32_MAX)
+		return -MC_ELIMIT;
+	o = order_of(b, true, &n);
+	r = o ? take_all(b, o, n) : -ENOMEM;
+	free(o);
+	return r;
+}
+
+/* ---- objects ---- */
+
+static void drop(struct build *b, uint32_t slot)
+{
+	struct mcm_index *ix = &b->m->index;
+	struct mcm_shard *sh = mcm_index_shard(ix, mcm_object(ix, slot)->hash);
+
+	mcm_shard_unlink(ix, sh, slot);
+	mcm_shard_free(ix, sh, slot);
+	b->r->dropped++;
+}
+
+static void give_place(struct build *b, uint32_t slot, const struct piece *p, unsigned nth)
+{
+	struct mcm *m = b->m;
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_object_ext *e;
+
+	if (nth == 0) {
+		o->node = p->node;
+		o->segment = segment_of(p);
+	} else {
+		e = mcm_ext(&m->index, o->ext);
+		e->node[e->copies] = p->node;
+		e->segment[e->copies++] = segment_of(p);
+	}
+}
+
+/* Into its directory, most often that of the one before. */
+static int give_name(struct build *b, uint32_t slot)
+{
+	struct mcm_names *nm = &b->m->names;
+	const struct mcm_object *o = mcm_object(&b->m->index, slot);
+	int r;
+
+	if (mcm_names_is_at(&b->at, mcm_shard_key(&b->m->index, slot), o->key_len)) {
+		mcm_names_put(nm, slot, b->at.dir);
+		return 0;
+	}
+	r = mcm_names_add(nm, slot);
+	if (r == 0)
+		b->at = mcm_names_at(nm, slot);
+	return r;
+}
+
+/* An object from its @n pieces, those that are left. */
+static int make_object(struct build *b, const struct piece *p, size_t n)
+{
+	uint32_t slot = p->slot;
+	struct mcm_object_record o;
+	unsigned copies = 0;
+	size_t i;
+	int r;
+
+	r = object_of(b->r->frame[slot], &o);
+	if (r < 0)
+		return r;
+	for (i = 0; i < n; i++)
+		copies += p[i].len != 0;
+	if (o.size && !copies) {
+		drop(b, slot);
+		return 0;
+	}
+	o.copies = (uint8_t)copies;
+	r = mcm_object_restore(b->m, slot, &o);
+	if (r == 0)
+		r = give_name(b, slot);
+	if (r < 0)
+		return r;
+	for (i = 0, copies = 0; i < n; i++)
+		if (p[i].len)
+			give_place(b, slot, &p[i], copies++);
+	if (copies)
+		mcm_restored_hold(b->m, slot);
+	b->r->objects++;
+	return 0;
+}
+
+static int make_objects(struct build *b)
+{
+	size_t i, end;
+	int r = 0;
+
+	for (i = 0; i < b->n && r == 0; i = end) {
+		const struct piece *p = &b->piece[i];
+
+		end = i + 1;
+		if (!p->slot)
+			continue;
+		while (end < b->n && b->piece[end].slot == p->slot)
+			end++;
+		r = make_object(b, p, end - i);
+	}
+	return r;
+}
+
+/* Onto the eviction lists, the oldest first; and what puts had into quarantine. */
+static int make_lists(struct build *b)
+{
+	struct mcm *m = b->m;
+	struct order *o;
+	size_t i, n;
+	int r = 0;
+
+	o = order_of(b, false, &n);
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < n && r == 0; i++) {
+		const struct piece *p = &b->piece[o[i].piece];
+		const struct piece *next = &b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece];
+		struct mcm_extent place = { p->node, segment_of(p) };
+
+		__builtin_prefetch(mcm_object(&m->index, next->slot), 1);
+		__builtin_prefetch(mcm_range(&mcm_segment(&m->segments, segment_of(next))->alloc,
+					    next->node), 1);
+		if (p->slot)
+			mcm_object_attach(m, p->slot, place);
+		else
+			r = mcm_puts_restore(m, p->generation, place);
+	}
+	free(o);
+	return r;
+}
+
+static void forget_one(void *arg, uint32_t slot)
+{
+	struct build *b = arg;
+	struct piece p = { .slot = slot };
+
+	if (!b->error)
+		b->error = add(b, &p);
+}
+
+void mcm_restored_forget(struct mcm *m, struct mcm_restored *r)
+{
+	struct build b = { .m = m, .r = r };
+	uint64_t pos = 0;
+	size_t i;
+
+	while (pos < MCM_TABLE_END)
+		mcm_index_scan(&m->index, &pos, SCAN, forget_one, &b);
+	for (i = 0; i < b.n; i++)
+		drop(&b, b.piece[i].slot);
+	free(b.piece);
+	memset(r->segment, 0, MCM_SEGMENTS_MAX * sizeof(*r->segment));
+	free(r->put);
+	r->put = NULL;
+	r->put_cap = r->puts = 0;
+	r->dropped = 0;
+}
+
+int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
+{
+	struct build b = { .m = m, .r = r };
+	uint64_t pos = 0, next = (r->generation >> MCM_PUT_SHARD_BITS) + 1;
+
+	/* Whatever the wall clock says: generations never come again. */
+	if (m->generation < next)
+		m->generation = next;
+	b.error = make_segments(&b);
+	while (pos < MCM_TABLE_END && !b.error)
+		mcm_index_scan(&m->index, &pos, SCAN, collect, &b);
+	if (!b.error)
+		collect_puts(&b);
+	if (!b.error)
+		b.error = make_ranges(&b);
+	if (!b.error)
+		b.error = make_objects(&b);
+	if (!b.error)
+		b.error = make_lists(&b);
+	free(b.piece);
+	if (b.error)
+		return mc_fail(b.error, "cannot bring the index back from %s: %s", m->journal->path,
+			       mc_err_detail(b.error));
+	mcm_restored_held(m, r->objects);
+	return 0;
+}

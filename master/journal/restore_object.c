@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * restore_object.c - an object's durable properties: out of the index into a record, and back. */
+#include <config.h>
+
+#include "common/cleanup.h"
+#include "common/metrics.h"
+#include "master/journal/journal_i.h"
+#include "master/mcm_i.h"
+
+/* The range is its owner's and stays as it is, but its neighbour's node, which says where it ends, does
+ * not. */
+struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent p)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	const struct mcm_range *n = mcm_range(&s->alloc, p.node);
+
+	MC_LOCKED(&s->lock);
+	return (struct mcm_extent_record){ mcm_range_at(n), mcm_range_granules(&s->alloc, n), p.segment };
+}
+
+void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_record *ret)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent place[MCM_REPLICA_MAX];
+	uint64_t end;
+	unsigned i;
+
+	ret->key = mcm_shard_key(&m->index, slot);
+	ret->key_len = o->key_len;
+	ret->crc = o->crc;
+	ret->generation = o->generation;
+	ret->size = mcm_object_size(o);
+	ret->mtime_ms = mcm_object_mtime(o);
+	ret->flags = o->flags & (MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT);
+	ret->soft_until_ms = 0;
+	if (o->flags & MCM_OBJ_SOFT) {
+		end = (uint64_t)mcm_load_relaxed(&mcm_ext(&m->index, o->ext)->soft_until) << MCM_TICK_SHIFT;
+		ret->soft_until_ms = mc_wall_ns() / MC_NS_PER_MS + end - mcm_now_ms(m);
+	}
+	ret->data_type = mcm_object_type(o);
+	ret->group = mcm_group_of(m, o);
+	ret->copies = (uint8_t)mcm_object_extents(&m->index, o, place);
+	for (i = 0; i < ret->copies; i++)
+		ret->place[i] = mcm_extent_record_of(m, place[i]);
+}
+
+/* Ticks on this master's clock; a soft pin that has run out meanwhile has tick 0. */
+static uint32_t soft_tick(const struct mcm *m, const struct mcm_object_record *r)
+{
+	uint64_t wall = mc_wall_ns() / MC_NS_PER_MS, left;
+
+	if (r->soft_until_ms <= wall)
+		return 0;
+	left = r->soft_until_ms - wall;
+	/* A wall clock that was set back does not make pins last longer than any may. */
+	if (left > m->conf.max_kv_soft_pin_ttl)
+		left = m->conf.max_kv_soft_pin_ttl;
+	return mcm_tick_after(mcm_now_ms(m) + left);
+}
+
+int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_record *r)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	uint32_t ext = 0, group = 0;
+	int e;
+
+	if (r->group.len) {
+		e = mcm_group_get(m, r->group, &group);
+		if (e < 0)
+			return e;
+	}
+	e = mcm_tenant_cover(m, slot);
+	if (e < 0) {
+		mcm_group_put(m, group);
+		return e;
+	}
+	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group) {
+		e = mcm_ext_new(&m->index, &ext);
+		if (e < 0) {
+			mcm_group_put(m, group);
+			return e;
+		}
+		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until, soft_tick(m, r));
+		mcm_store_relaxed(&o->ext, ext);
+	}
+	mcm_object_set(o, r->size, r->crc, r->generation, r->mtime_ms, r->flags);
+	mcm_object_set_type(o, r->data_type);
+	if (group)
+		mcm_group_join(m, group, slot);
+	mcm_group_put(m, group);
+	return 0;
+}

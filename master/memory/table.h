@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * table.h - a chained hash table of slab elements, intrusive: one u32 link per element, one u32 per
+ * bucket.
+ *
+ * Buckets are chosen by the hash's top bits, so the buckets in their order are the elements in the
+ * order of their hashes, whatever the number of buckets: a walk may stop at any hash and go on from it
+ * later, after the table has grown or shrunk, and still meets every element that stayed, once.
+ * Resizing goes on a few buckets per insert or remove, never all at once.  No locking here, but links,
+ * bucket and bits are written atomically: who loads memory ahead looks at them without the lock. */
+#ifndef MCM_TABLE_H
+#define MCM_TABLE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "master/memory/slab.h"
+
+/* What the elements of a table look like. */
+struct mcm_table_type {
+	size_t link;		/* offset of the uint32_t link */
+	size_t hash;		/* offset of the uint32_t hash */
+	uint8_t shift;		/* top bits of the hash that are the same in all of one table */
+	uint8_t load;		/* elements per four buckets at which it grows */
+};
+
+/* Buckets of tables that grow and shrink together, those of one size side by side: pages are large, and
+ * a size that no table has any more costs nothing. */
+#define MCM_TABLE_LEVELS 29
+
+struct mcm_table_mem {
+	unsigned tables;		/* constant */
+	/* guarded by lock, a leaf */
+	pthread_mutex_t lock;
+	struct {
+		uint32_t *base;		/* NULL: nobody's size */
+		unsigned users;
+	} level[MCM_TABLE_LEVELS];
+};
+
+struct mcm_table {
+	struct mcm_table_mem *mem;	/* constant; NULL: memory of its own */
+	unsigned nth;			/* of the tables in @mem */
+	uint32_t *bucket;	/* 2^bits heads; NULL while bits is 0: then only @one */
+	uint32_t *old;		/* while a resize is under way: 2^old_bits heads, else NULL */
+	uint64_t moved;		/* positions below are in bucket[], the others in old[] */
+	uint32_t count;
+	uint32_t one;
+	uint8_t bits, old_bits;
+	bool resizing;
+};
+
+#define MCM_TABLE_END (1ull << 32)
+
+void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables);
+void mcm_table_mem_done(struct mcm_table_mem *mem);	/* its tables are done */
+
+/* A zeroed table is an empty one with memory of its own. */
+void mcm_table_init_in(struct mcm_table *t, struct mcm_table_mem *mem, unsigned nth);
+void mcm_table_done(struct mcm_table *t);	/* frees the buckets, not the elements */
+
+/* Consider a resize and do a part of one; called by insert and remove. */
+void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type,
+		    const struct mcm_slab *slab);
+
+static inline uint32_t *mcm_table_link(const struct mcm_table_type *type,
+				       const struct mcm_slab *slab, uint32_t id)
+{
+	return (uint32_t *)((char *)mcm_slab_at(slab, id) + type->link);
+}
+
+/* An element's place in the order of a walk: 0 .. 2^32-1. */
+static inline uint32_t mcm_table_pos(const struct mcm_table_type *type, uint32_t hash)
+{
+	return hash << type->shift;
+}
+
+static inline void mcm_table_set(uint32_t *link, uint32_t id)
+{
+	__atomic_store_n(link, id, __ATOMIC_RELAXED);
+}
+
+/* Head of the chain that holds the elements at @pos. */
+static inline uint32_t *mcm_table_head(struct mcm_table *t, uint32_t pos)
+{
+	uint32_t *heads = t->bucket;
+	unsigned bits = t->bits;
+
+	if (__builtin_expect(t->resizing && pos >= t->moved, 0)) {
+		heads = t->old;
+		bits = t->old_bits;
+	}
+	return bits ? &heads[pos >> (32 - bits)] : &t->one;
+}
+
+/* End (exclusive) of the positions whose elements share a chain with @pos. */
+static inline uint64_t mcm_table_chain_end(const struct mcm_table *t, uint32_t pos)
+{
+	unsigned bits = t->resizing && pos >= t->moved ? t->old_bits : t->bits;
+
+	return bits ? ((uint64_t)(pos >> (32 - bits)) + 1) << (32 - bits) : MCM_TABLE_END;
+}
+
+/* Put element @id, whose hash is set, into the table. */
+static inline void mcm_table_insert(struct mcm_table *t, const struct mcm_table_type *type,
+				    const struct mcm_slab *slab, uint32_t id)
+{
+	char *e = mcm_slab_at(slab, id);
+	uint32_t *head = mcm_table_head(t, mcm_table_pos(type, *(uint32_t *)(e + type->hash)));
+
+	mcm_table_set((uint32_t *)(e + type->link), *head);
+	*head = id;
+	t->count++;
+	mcm_table_step(t, type, slab);
+}
+
+/* Take element @id out; it must be in. */
+static inline void mcm_table_remove(struct mcm_table *t, const struct mcm_table_type *type,
+				    const struct mcm_slab *slab, uint32_t id)
+{
+	char *e = mcm_slab_at(slab, id);
+	uint32_t *at = mcm_table_head(t, mcm_table_pos(type, *(uint32_t *)(e + type->hash)));
+
+	while (*at != id)
+		at = mcm_table_link(type, slab, *at);
+	mcm_table_set(at, *(uint32_t *)(e + type->link));
+	t->count--;
+	mcm_table_step(t, type, slab);
+}
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * get.c - finding objects: get with its pins, exist with its promises. */
+#include <config.h>
+
+#include "master/ops/get.h"
+
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+
+#define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)
+#define EXIST_BLOCK 2048u	/* keys that are sorted together, on the stack */
+#define EXIST_SORT_MIN 128u	/* fewer hardly meet in a shard */
+
+MC_COUNTER(total_gets, "total_get_nums_", "", "Keys asked for by get")
+MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys asked for by get and found")
+MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
+MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
+
+/* Those that can be read now, or all. */
+static unsigned copies_of(const struct mcm *m, const struct mcm_object *o, bool all,
+			  struct mcp_replica ret[MCM_REPLICA_MAX])
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i, copies = 0;
+
+	for (i = 0; i < n; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
+
+		/* Ranges and ids stay as they are while the object has them. */
+		if (all || mcm_segment_readable(s))
+			ret[copies++] = (struct mcp_replica){
+				.segment = s->id,
+				.offset = mcm_range_offset(&s->alloc, p[i].node),
+				.state = mcm_segment_state(s),
+			};
+	}
+	return copies;
+}
+
+static uint32_t promise_left(const struct mcm *m, const struct mcm_object *o)
+{
+	uint64_t end = (uint64_t)o->lease << MCM_TICK_SHIFT, now = mcm_now_ms(m);
+
+	return end > now ? (uint32_t)(end - now) : 0;
+}
+
+static uint32_t soft_pin_left(const struct mcm *m, const struct mcm_object *o)
+{
+	uint32_t now = mcm_now_tick(m);
+
+	return mcm_evict_soft(&m->index, o, now) ?
+		(mcm_ext(&m->index, o->ext)->soft_until - now) << MCM_TICK_SHIFT : 0;
+}
+
+static void describe(const struct mcm *m, const struct mcm_object *o, struct mcp_object *ret)
+{
+	ret->size = mcm_object_size(o);
+	ret->generation = o->generation;
+	ret->mtime_ms = mcm_object_mtime(o);
+	ret->crc = o->crc;
+	ret->lease_ms = promise_left(m, o);
+	ret->kind = o->flags & MCM_OBJ_KIND;
+	ret->data_type = mcm_object_type(o);
+	ret->soft_pin_ms = soft_pin_left(m, o);
+	ret->flags = (uint8_t)((o->flags & MCM_OBJ_HARD ? MCP_OBJ_HARD_PIN : 0) |
+			       (mcm_evict_soft(&m->index, o, mcm_now_tick(m)) ?
+				MCP_OBJ_SOFT_PIN : 0));
+}
+
+static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_object *o,
+	       uint32_t slot, struct mcp_object *ret)
+{
+	uint64_t until = 0;
+	int r;
+
+	r = mcm_pin_reserve(m, s);
+	if (r == 0)
+		r = mcm_object_pin(m, o);
+	if (r < 0)
+		return r;
+	if (!(flags & MCP_GET_HOLD)) {
+		until = mcm_now_ms(m) + mcm_read_lease_ms(m);
+		ret->lease_ms = (uint32_t)mcm_read_lease_ms(m);
+	}
+	ret->pin = mcm_pin_add(s, slot, until);
+	return 0;
+}
+
+/* When promises that are given now end; 0: none are given. */
+static uint32_t promise_end(struct mcm *m)
+{
+	uint32_t tick;
+
+	if (!m->conf.default_kv_lease_ttl)
+		return 0;
+	tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+	if (mcm_load_relaxed(&m->promised_until) != tick)
+		mcm_store_relaxed(&m->promised_until, tick);
+	return tick;
+}
+
+/* Keep it, and what is in its group, until @tick; asked for it was also when that is 0. */
+static void promise(struct mcm *m, struct mcm_object *o, uint32_t tick)
+{
+	if (o->lease < tick)
+		mcm_store_relaxed(&o->lease, tick);
+	mcm_object_touch(o);
+	if (o->ext)
+		mcm_group_lease(m, o, tick);
+}
+
+/* A directory that exists by what lies in it. */
+static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret,
+		   unsigned *ret_copies)
+{
+	if (((const char *)key.data)[key.len - 1] != '/' ||
+	    !mcm_names_busy(&m->names, key.data, key.len))
+		return -MC_ENOOBJECT;
+	memset(ret, 0, sizeof(*ret));
+	ret->kind = MCP_KIND_DIR;
+	*ret_copies = 0;
+	return 0;
+}
+
+int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
+	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
+	    unsigned *ret_copies)
+{
+	struct mcm_shard *sh;
+	struct mcm_object *o;
+	uint32_t hash, slot;
+	int r;
+
+	if (!mcm_key_ok(key))
+		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
+	mc_metric_add(&total_gets, 1);
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (!slot)
+		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies) : -MC_ENOOBJECT;
+	o = mcm_object(&m->index, slot);
+	*ret_copies = copies_of(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
+	if (o->node && (!*ret_copies ||
+			(flags & HOLDS && !mcm_object_readable(m, o))))
+		return -MC_ENOOBJECT;
+	memset(ret, 0, sizeof(*ret));
+	if (flags & MCP_GET_PROMISE)
+		promise(m, o, promise_end(m));
+	describe(m, o, ret);
+	if (flags & HOLDS) {
+		mcm_object_read(o);
+		mcm_group_touch(m, o);
+		if (o->node) {
+			r = pin(m, s, flags, o, slot, ret);
+			if (r < 0)
+				return r;
+			if (mcm_hot_on(&m->hot))
+				mcm_hot_read(m, sh, slot);
+		}
+		mc_metric_add(&mem_hits, 1);
+		mc_metric_add(&mem_hit_bytes, (int64_t)ret->size);
+	}
+	mc_metric_add(&valid_gets, 1);
+	return 0;
+}
+
+uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX])
+{
+	uint32_t hash, slot, ext, group;
+	struct mcm_shard *sh;
+
+	if (!mcm_key_ok(key))
+		return 0;
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	ext = slot ? mcm_object(&m->index, slot)->ext : 0;
+	group = ext ? mcm_ext(&m->index, ext)->group : 0;
+	return group ? mcm_group_name(m, group, ret_name) : 0;
+}
+
+/* shard locked */
+static bool exists(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
+		   uint32_t flags, uint32_t lease)
+{
+	uint32_t slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
+	struct mcm_object *o;
+
+	if (!slot)
+		return false;
+	o = mcm_object(&m->index, slot);
+	if (!mcm_object_readable(m, o))
+		return false;
+	if (!(flags & MCP_EXIST_PEEK))
+		promise(m, o, lease);
+	return true;
+}
+
+/* Keys of one shard follow one another, so that its lock is taken once for them. */
+static void by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
+{
+	uint16_t at[MCM_SHARDS] = { 0 };
+	unsigned i, sum = 0, count;
+
+	for (i = 0; i < n; i++)
+		at[mcm_index_shard_nr(hash[i])]++;
+	for (i = 0; i < MCM_SHARDS; i++) {
+		count = at[i];
+		at[i] = (uint16_t)sum;
+		sum += count;
+	}
+	for (i = 0; i < n; i++)
+		ret_order[at[mcm_index_shard_nr(hash[i])]++] = (uint16_t)i;
+}
+
+/* At most MCM_WARM_MAX keys, those of @order; what is no key is not there. */
+static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
+			 const uint32_t *hashes, const uint16_t *order, unsigned n,
+			 uint8_t *ret_present)
+{
+	struct mcm_shard *locked = NULL, *sh;
+	uint32_t hash[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		hash[i] = hashes[order[i]];
+	if (n > 1)
+		mcm_index_prefetch(&m->index, hash, n, NULL);
+	for (i = 0; i < n; i++) {
+		const struct mcp_bytes *key = &keys[order[i]];
+
+		sh = mcm_index_shard(&m->index, hash[i]);
+		if (sh != locked) {
+			if (locked)
+				pthread_mutex_unlock(&locked->lock);
+			pthread_mutex_lock(&sh->lock);
+			locked = sh;
+		}
+		ret_present[order[i]] = mcm_key_ok(*key) &&
+			exists(m, sh, key, hash[i], flags, lease);
+	}
+	if (locked)
+		pthread_mutex_unlock(&locked->lock);
+}
+
+static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
+			unsigned n, uint8_t *ret_present)
+{
+	uint16_t order[EXIST_BLOCK];
+	uint32_t hash[EXIST_BLOCK];
+	unsigned i, w;
+
+	for (i = 0; i < n; i++) {
+		hash[i] = mcm_index_hash(&m->index, keys[i].data,
+					 mcm_key_ok(keys[i]) ? keys[i].len : 0);
+		order[i] = (uint16_t)i;
+	}
+	if (n >= EXIST_SORT_MIN)
+		by_shard(hash, n, order);
+	for (i = 0; i < n; i += w) {
+		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
+		exist_window(m, flags, lease, keys, hash, order + i, w, ret_present);
+	}
+}
+
+void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
+	       uint8_t *ret_present)
+{
+	uint32_t lease = 0;
+	unsigned i, w;
+
+	if (!(flags & MCP_EXIST_PEEK))
+		lease = promise_end(m);
+	for (i = 0; i < n; i += w) {
+		w = n - i < EXIST_BLOCK ? n - i : EXIST_BLOCK;
+		exist_block(m, flags, lease, keys + i, w, ret_present + i);
+	}
+}

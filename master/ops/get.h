@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * get.h - what readers and listings ask: get, exist, remove, rename, list. */
+#ifndef MCM_GET_H
+#define MCM_GET_H
+
+#include <stdint.h>
+
+#include "master/index/names.h"
+#include "proto/msg.h"
+
+struct mcm;
+struct mcm_session;
+
+/* ---- get.c ---- */
+
+/* Fill *ret, but for the list of replicas, which is given as array, and the group (mcm_get_group()).  A
+ * pin, when asked for, belongs to @s, whose lock is held.  -MC_ENOOBJECT, -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
+int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
+	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
+	    unsigned *ret_copies);
+
+/* The name of the group that the object of @key is in; its length, 0 when it is in none. */
+uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX]);
+
+/* ret_present[i] is 1 when keys[i] can be read; grants promise leases unless MCP_EXIST_PEEK.  A key
+ * that is no key is not present. */
+void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
+	       uint8_t *ret_present);
+
+/* ---- remove.c ---- */
+
+/* -MC_ENOOBJECT, -MC_ELEASED, -MC_ENOTEMPTY, -MC_EKEY. */
+int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key);
+/* Leased objects are passed over unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern; -ENOMEM. */
+int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);
+/* The same, with rq->sliced only as much as takes half a millisecond or so; ret->at is where to go on. */
+int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
+		    struct mcp_remove_match_reply *ret);
+
+/* ---- rename.c ---- */
+
+/* -MC_ENOOBJECT, -MC_EEXISTS, -MC_EKEY, -ENOMEM. */
+int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation);
+
+/* ---- list.c ---- */
+
+struct mcm_list_page {
+	struct mcm_names_page names;
+	uint8_t cursor[16];
+	uint32_t cursor_len;		/* 0: that was all */
+};
+
+/* Fill @pg anew; its memory is kept for the next call.  -MC_EPARAM for a bad cursor or prefix. */
+int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg);
+
+#endif

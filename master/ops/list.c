@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * list.c - pages of keys: of a directory, or of all keys with a prefix.
+ *
+ * A cursor is a place in the order of hashes (names.h, index.h) and needs no memory here: it stays good
+ * across changes, reconnects and any length of time. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "master/ops/get.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LIMIT_DEFAULT 1000u
+#define LIMIT_MAX 8192u
+#define TEXT_MAX (4u << 20)	/* bytes of names in a page, about */
+#define SLICE 256u		/* entries gathered under one lock */
+#define SCAN_SLICE 1024u
+#define SCAN_MAX 8192u		/* keys looked at for one page: others wait for it */
+
+/* Keys of the default tenant that begin with a NUL lie in a directory of their own: the root's listing goes
+ * on with it. */
+enum { CURSOR_DIR = 'd', CURSOR_NUL = 'n', CURSOR_KEYS = 'k' };
+
+static void cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, uint64_t pos)
+{
+	unsigned i;
+
+	pg->cursor[0] = kind;
+	pg->cursor[1] = objects;
+	for (i = 0; i < 8; i++)
+		pg->cursor[2 + i] = (uint8_t)(pos >> 8 * i);
+	pg->cursor_len = 10;
+}
+
+static int cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uint64_t *pos)
+{
+	const uint8_t *p = c.data;
+	unsigned i;
+
+	*objects = false;
+	*pos = 0;
+	if (!c.len)
+		return 0;
+	if (c.len != 10 || p[0] != kind || p[1] > 1)
+		return mc_fail(-MC_EPARAM, "not a cursor of this kind of listing");
+	*objects = p[1];
+	for (i = 0; i < 8; i++)
+		*pos |= (uint64_t)p[2 + i] << 8 * i;
+	if (*pos > MCM_TABLE_END)
+		return mc_fail(-MC_EPARAM, "not a cursor");
+	return 0;
+}
+
+/* Take out what cannot be read now; entries stay in order. */
+static void drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
+{
+	unsigned i, n = 0;
+
+	if (!__atomic_load_n(&m->segments.n_hidden, __ATOMIC_RELAXED))
+		return;
+	for (i = 0; i < pg->count; i++) {
+		struct mcm_names_item *it = &pg->item[i];
+		struct mcm_object *o = mcm_object(&m->index, it->slot);
+		struct mcm_shard *sh;
+		bool keep = true;
+
+		if (it->slot) {
+			sh = mcm_index_lock_slot(&m->index, it->slot);
+			keep = o->generation != it->generation || mcm_object_readable(m, o);
+			pthread_mutex_unlock(&sh->lock);
+		}
+		if (keep)
+			pg->item[n++] = *it;
+	}
+	pg->count = n;
+}
+
+/* One directory, as it is called inside. */
+static int list_path(struct mcm *m, struct mcp_bytes path, struct mcp_bytes cursor, uint8_t kind,
+		     unsigned limit, struct mcm_list_page *pg)
+{
+	struct mcm_names_cursor cur;
+	int r;
+
+	r = cursor_read(cursor, kind, &cur.objects, &cur.pos);
+	while (r == 0 && pg->names.count < limit && pg->names.text_len < TEXT_MAX &&
+	       !(cur.objects && cur.pos == MCM_TABLE_END)) {
+		unsigned room = limit - pg->names.count;
+
+		r = mcm_names_list(&m->names, path.len ? path.data : "", path.len,
+				   room < SLICE ? room : SLICE, &cur, &pg->names);
+	}
+	if (r < 0)
+		return r;
+	if (!(cur.objects && cur.pos == MCM_TABLE_END))
+		cursor_write(pg, kind, cur.objects, cur.pos);
+	return 0;
+}
+
+/* Tenants' directories are nobody's names. */
+static void drop_tenants(struct mcm_names_page *pg)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < pg->count; i++)
+		if (!pg->item[i].name_len || pg->text[pg->item[i].name])
+			pg->item[n++] = pg->item[i];
+	pg->count = n;
+}
+
+static int list_root(struct mcm *m, const struct mcp_list *rq, unsigned limit,
+		     struct mcm_list_page *pg)
+{
+	const uint8_t *cursor = rq->cursor.data;
+	char nul[MCM_PREFIX_MAX];
+	int r;
+
+	mcm_tenant_prefix(MCM_TENANT_DEFAULT, nul);
+	if (rq->cursor.len && cursor[0] == CURSOR_NUL)
+		return list_path(m, mcp_bytes(nul, sizeof(nul)), rq->cursor, CURSOR_NUL, limit, pg);
+	r = list_path(m, (struct mcp_bytes){ 0 }, rq->cursor, CURSOR_DIR, limit, pg);
+	if (r < 0)
+		return r;
+	drop_tenants(&pg->names);
+	if (!pg->cursor_len && mcm_names_busy(&m->names, nul, sizeof(nul)))
+		cursor_write(pg, CURSOR_NUL, false, 0);
+	return 0;
+}
+
+static int list_dir(struct mcm *m, struct mcm_scope sc, const struct mcp_list *rq, unsigned limit,
+		    struct mcm_list_page *pg)
+{
+	char buf[MCM_KEY_MAX];
+	struct mcp_bytes path = rq->prefix;
+
+	if (path.len && ((const char *)path.data)[path.len - 1] != '/')
+		return mc_fail(-MC_EPARAM, "the path of a directory ends in '/'");
+	if (!path.len && sc.tenant == MCM_TENANT_DEFAULT)
+		return list_root(m, rq, limit, pg);
+	if (path.len) {
+		path = mcm_scope_key(sc, path, buf);
+	} else {
+		mcm_tenant_prefix(sc.tenant, buf);
+		path = mcp_bytes(buf, MCM_PREFIX_MAX);
+	}
+	return list_path(m, path, rq->cursor, CURSOR_DIR, limit, pg);
+}
+
+struct keys_call {
+	struct mcm *m;
+	struct mcp_bytes prefix;
+	uint32_t tenant;
+	struct mcm_names_page *pg;
+	int error;
+};
+
+static void list_key(void *arg, uint32_t slot)
+{
+	struct keys_call *c = arg;
+	const struct mcm_object *o = mcm_object(&c->m->index, slot);
+	struct mcp_bytes key = mcp_bytes(mcm_shard_key(&c->m->index, slot), o->key_len);
+	struct mcm_names_item *it;
+	uint32_t tenant;
+
+	key = mcm_key_bare(key, &tenant);
+	if (c->error || tenant != c->tenant || key.len < c->prefix.len ||
+	    (c->prefix.len && memcmp(key.data, c->prefix.data, c->prefix.len) != 0))
+		return;
+	c->error = mcm_names_page_add(c->pg, key.data, key.len, &it);
+	if (c->error < 0)
+		return;
+	it->slot = slot;
+	it->size = mcm_object_size(o);
+	it->generation = o->generation;
+	it->mtime_ms = mcm_object_mtime(o);
+	it->kind = o->flags & MCM_OBJ_KIND;
+}
+
+static int list_keys(struct mcm *m, struct mcm_scope sc, const struct mcp_list *rq, unsigned limit,
+		     struct mcm_list_page *pg)
+{
+	struct keys_call c = {
+		.m = m, .prefix = rq->prefix, .tenant = sc.tenant, .pg = &pg->names,
+	};
+	unsigned seen = 0;
+	uint64_t pos;
+	bool objects;
+	int r;
+
+	r = cursor_read(rq->cursor, CURSOR_KEYS, &objects, &pos);
+	while (r == 0 && pos < MCM_TABLE_END && c.pg->count < limit && seen < SCAN_MAX &&
+	       c.pg->text_len < TEXT_MAX) {
+		unsigned room = limit - c.pg->count;
+
+		seen += mcm_index_scan(&m->index, &pos, room < SCAN_SLICE ? room : SCAN_SLICE,
+				       list_key, &c);
+		r = c.error;
+	}
+	if (r < 0)
+		return r;
+	if (pos < MCM_TABLE_END)
+		cursor_write(pg, CURSOR_KEYS, false, pos);
+	return 0;
+}
+
+int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
+{
+	unsigned limit = rq->limit ? rq->limit : LIMIT_DEFAULT;
+	struct mcm_scope sc;
+	int r;
+
+	if (limit > LIMIT_MAX)
+		limit = LIMIT_MAX;
+	pg->names.count = 0;
+	pg->names.text_len = 0;
+	pg->cursor_len = 0;
+	if (rq->prefix.len > MCP_KEY_MAX)
+		return mc_fail(-MC_EPARAM, "a prefix of %u bytes", rq->prefix.len);
+	r = mcm_scope_begin(m, rq->tenant, false, &sc);
+	if (r < 0)
+		return r;
+	r = rq->flags & MCP_LIST_DIR ? list_dir(m, sc, rq, limit, pg) :
+		list_keys(m, sc, rq, limit, pg);
+	if (r == 0)
+		drop_unreadable(m, &pg->names);
+	return r;
+}

@@ -1,0 +1,773 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * put.c - beginning, ending and breaking off puts. */
+#include <config.h>
+
+#include "master/ops/put.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+#include "master/task/task.h"
+#include "proto/codec.h"
+#include "proto/rpc_server.h"
+
+#define PUTS_SHIFT 12
+
+MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
+MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",
+	   "Puts revoked because they were unfinished for too long")
+MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
+	   "Puts revoked because their connection ended")
+
+const struct mcm_table_type mcm_puts_by_generation = {
+	.link = offsetof(struct mcm_put, next), .hash = offsetof(struct mcm_put, hash),
+	.shift = 0, .load = 4,
+};
+
+void mcm_puts_init(struct mcm_puts *ps)
+{
+	unsigned i;
+
+	memset(ps, 0, sizeof(*ps));
+	pthread_mutex_init(&ps->quarantine_lock, NULL);
+	for (i = 0; i < MCM_PUT_SHARDS; i++) {
+		pthread_mutex_init(&ps->shard[i].lock, NULL);
+		mcm_slab_init(&ps->shard[i].slab, sizeof(struct mcm_put), PUTS_SHIFT);
+		mcm_keys_init(&ps->shard[i].keys);
+	}
+}
+
+void mcm_puts_done(struct mcm_puts *ps)
+{
+	unsigned i;
+
+	for (i = 0; i < MCM_PUT_SHARDS; i++) {
+		mcm_table_done(&ps->shard[i].table);
+		mcm_keys_done(&ps->shard[i].keys);
+		mcm_slab_done(&ps->shard[i].slab);
+		pthread_mutex_destroy(&ps->shard[i].lock);
+	}
+	free(ps->broken_off.ring);
+	free(ps->restored.ring);
+	pthread_mutex_destroy(&ps->quarantine_lock);
+}
+
+static uint32_t generation_hash(uint64_t generation)
+{
+	return (uint32_t)((generation >> MCM_PUT_SHARD_BITS) * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
+{
+	uint64_t n = __atomic_fetch_add(&m->generation, 1, __ATOMIC_RELAXED);
+
+	return n << MCM_PUT_SHARD_BITS | shard;
+}
+
+/* ---- the table; the put shard's lock held ---- */
+
+static uint32_t put_find(struct mcm_put_shard *ps, uint64_t generation)
+{
+	uint32_t id = *mcm_table_head(&ps->table, mcm_table_pos(&mcm_puts_by_generation,
+								 generation_hash(generation)));
+
+	while (id && mcm_put_at(ps, id)->generation != generation)
+		id = mcm_put_at(ps, id)->next;
+	return id;
+}
+
+static void age_append(struct mcm_put_shard *ps, uint32_t id)
+{
+	struct mcm_put *p = mcm_put_at(ps, id);
+
+	p->age_next = 0;
+	p->age_prev = ps->newest;
+	if (ps->newest)
+		mcm_put_at(ps, ps->newest)->age_next = id;
+	else
+		ps->oldest = id;
+	ps->newest = id;
+}
+
+static void age_unlink(struct mcm_put_shard *ps, uint32_t id)
+{
+	const struct mcm_put *p = mcm_put_at(ps, id);
+
+	if (p->age_next)
+		mcm_put_at(ps, p->age_next)->age_prev = p->age_prev;
+	else
+		ps->newest = p->age_prev;
+	if (p->age_prev)
+		mcm_put_at(ps, p->age_prev)->age_next = p->age_next;
+	else
+		ps->oldest = p->age_next;
+}
+
+static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_put *put,
+		      struct mcp_bytes key)
+{
+	struct mcm_session *s = put->session;
+	struct mcm_put *p;
+	uint32_t id;
+	int r;
+
+	if (ps->free) {
+		id = ps->free;
+	} else {
+		r = mcm_slab_take(&ps->slab, 1, &id);
+		if (r < 0)
+			return r;
+		mcm_put_at(ps, id)->next = 0;
+		ps->free = id;
+	}
+	p = mcm_put_at(ps, id);
+	ps->free = p->next;
+	*p = *put;
+	r = mcm_keys_add(&ps->keys, key.data, key.len, &p->key);
+	if (r < 0) {
+		p->next = ps->free;
+		ps->free = id;
+		return r;
+	}
+	p->key_len = (uint16_t)key.len;
+	p->hash = generation_hash(p->generation);
+	mcm_table_insert(&ps->table, &mcm_puts_by_generation, &ps->slab, id);
+	p->sess_prev = 0;
+	p->sess_next = s->puts;
+	if (s->puts)
+		mcm_put_at(ps, s->puts)->sess_prev = id;
+	s->puts = id;
+	s->n_puts++;
+	age_append(ps, id);
+	mcm_journal_put(m, p->generation, p->place, p->copies);
+	return 0;
+}
+
+/* Take a put out; the copy in @ret is the caller's, its ranges too. */
+static void put_claim(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret)
+{
+	struct mcm_put *p = mcm_put_at(ps, id);
+
+	mcm_table_remove(&ps->table, &mcm_puts_by_generation, &ps->slab, id);
+	if (p->sess_next)
+		mcm_put_at(ps, p->sess_next)->sess_prev = p->sess_prev;
+	if (p->sess_prev)
+		mcm_put_at(ps, p->sess_prev)->sess_next = p->sess_next;
+	else
+		p->session->puts = p->sess_next;
+	p->session->n_puts--;
+	age_unlink(ps, id);
+	*ret = *p;
+	mcm_keys_del(&ps->keys, p->key, p->key_len);
+	p->next = ps->free;
+	ps->free = id;
+}
+
+static struct mcm_put_shard *shard_of(struct mcm *m, uint64_t generation)
+{
+	return &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
+}
+
+static int claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done,
+			struct mcm_put *ret)
+{
+	const struct mcm_put *p;
+	uint32_t id;
+
+	id = put_find(ps, done->generation);
+	p = mcm_put_at(ps, id);
+	if (!id || p->copy || p->key_len != done->key.len ||
+	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
+		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
+	put_claim(ps, id, ret);
+	return 0;
+}
+
+static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
+{
+	struct mcm_put_shard *ps = shard_of(m, done->generation);
+	int r;
+
+	pthread_mutex_lock(&ps->lock);
+	r = claim_locked(ps, done, ret);
+	pthread_mutex_unlock(&ps->lock);
+	if (r == 0)
+		mc_metric_add(&unfinished, -1);
+	return r;
+}
+
+/* A client's puts are in one shard. */
+static void claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned n,
+		       struct mcm_put *put, int *ret)
+{
+	struct mcm_put_shard *ps = NULL, *next;
+	unsigned i, claimed = 0;
+
+	for (i = 0; i < n; i++) {
+		next = shard_of(m, done[i].generation);
+		if (next != ps) {
+			if (ps)
+				pthread_mutex_unlock(&ps->lock);
+			ps = next;
+			pthread_mutex_lock(&ps->lock);
+		}
+		ret[i] = claim_locked(ps, &done[i], &put[i]);
+		claimed += ret[i] == 0;
+	}
+	if (ps)
+		pthread_mutex_unlock(&ps->lock);
+	mc_metric_add(&unfinished, -(int64_t)claimed);
+}
+
+/* ---- space ---- */
+
+static void give_all(struct mcm *m, const struct mcm_put *put)
+{
+	unsigned i;
+
+	if (put->copies)
+		mcm_journal_put_gone(m, put->generation);
+	for (i = 0; i < put->copies; i++)
+		mcm_extent_free(m, &put->place[i]);
+}
+
+/* What a put holds beside its ranges. */
+static void let_go(struct mcm *m, const struct mcm_put *put)
+{
+	if (put->counted)
+		mcm_count_leave(m);
+	mcm_group_put(m, put->group);
+	mcm_tenant_refund(m, put->tenant, put->charged);
+}
+
+/* Bytes for a broken-off put may still be in some socket on the way to somebody else's memory; into
+ * the writer's own memory only the writer itself writes. */
+static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+{
+	bool own = writer_lives;
+	unsigned i;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (i = 0; i < put->copies && own; i++)
+		own = mcp_id_eq(mcm_segment(&m->segments, put->place[i].segment)->client, put->client);
+	pthread_rwlock_unlock(&m->segments.lock);
+	if (own || !m->conf.put_quarantine_ms) {
+		give_all(m, put);
+		let_go(m, put);
+	} else {
+		if (put->counted)
+			mcm_count_leave(m);
+		mcm_group_put(m, put->group);
+		mcm_quarantine_put(m, put);
+	}
+}
+
+/* ---- start ---- */
+
+static uint8_t object_flags(uint32_t put_flags, uint8_t kind)
+{
+	return (uint8_t)(kind | (put_flags & MCP_PUT_HARD_PIN ? MCM_OBJ_HARD : 0) |
+			 (put_flags & MCP_PUT_SOFT_PIN ? MCM_OBJ_SOFT : 0));
+}
+
+static int check_item(const struct mcp_put_item *item)
+{
+	if (!mcm_key_ok(item->key))
+		return mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", item->key.len,
+			       MCP_KEY_MAX);
+	if (item->kind > MCP_KIND_SYMLINK)
+		return mc_fail(-MC_EPARAM, "unknown kind %u", item->kind);
+	if (item->size > MCM_SIZE_MAX)
+		return mc_fail(-MC_ETOOBIG, "an object of %llu bytes",
+			       (unsigned long long)item->size);
+	return 0;
+}
+
+static int check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
+{
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	uint32_t slot;
+
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	return slot && mcm_object_readable(m, mcm_object(&m->index, slot)) ? -MC_EEXISTS : 0;
+}
+
+/* What an upsert must not do: take an object out of its group, or put it into one. */
+static int check_group(const struct mcm *m, const struct mcm_object *o, uint32_t group)
+{
+	uint32_t is = o->ext ? mcm_ext(&m->index, o->ext)->group : 0;
+
+	if (group && group != is && mcm_object_readable(m, o))
+		return mc_fail(-MC_EPARAM, "the object is in another group");
+	return 0;
+}
+
+static int check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
+{
+	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	return slot ? check_group(m, mcm_object(&m->index, slot), group) : 0;
+}
+
+/* How many more puts the session may begin; only its own requests, one after another, begin any. */
+static unsigned session_room(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	unsigned max = (unsigned)m->conf.max_session_puts;
+
+	MC_LOCKED(&ps->lock);
+	return s->n_puts < max ? max - s->n_puts : 0;
+}
+
+static int session_full(const struct mcm *m)
+{
+	return mc_fail(-MC_ELIMIT, "%ld unfinished puts on one connection",
+		       m->conf.max_session_puts);
+}
+
+/* What an upsert's version takes over from the one before. */
+static void inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
+		    struct mcm_commit *c)
+{
+	c->flags |= o->flags & MCM_OBJ_HARD;
+	if (o->ext && !c->group)
+		c->group = mcm_ext(&m->index, o->ext)->group;
+	if (put->soft_pin == MCP_SOFT_PIN_PRESERVE && !(c->flags & MCM_OBJ_SOFT) &&
+	    mcm_evict_soft(&m->index, o, mcm_now_tick(m))) {
+		c->flags |= MCM_OBJ_SOFT;
+		c->soft_until = mcm_ext(&m->index, o->ext)->soft_until;
+	}
+}
+
+/* What is published together. */
+struct publishing {
+	uint64_t now_ms, wall_ms;
+	struct mcm_names_at at;		/* the directory of most of it; .dir 0: not looked for */
+};
+
+static struct publishing publishing_now(const struct mcm *m)
+{
+	return (struct publishing){ .now_ms = mcm_now_ms(m), .wall_ms = mc_wall_ns() / MC_NS_PER_MS };
+}
+
+/* Publish a claimed or never registered put.  Its ranges are used or given back. */
+static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_put *put,
+		   struct mcp_bytes key, uint32_t hash, uint32_t crc)
+{
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	struct mcm_commit c = {
+		.key = key.data, .len = key.len, .hash = hash, .crc = crc, .size = put->size,
+		.now_ms = pb->now_ms, .wall_ms = pb->wall_ms,
+		.dir = mcm_names_is_at(&pb->at, key.data, key.len) ? pb->at.dir : 0,
+		.generation = put->generation, .soft_ms = put->soft_ms,
+		.flags = object_flags(put->flags, put->kind), .copies = put->copies,
+		.group = put->group, .data_type = put->data_type, .charged = put->charged,
+	};
+	const struct mcm_object *o;
+	uint32_t old;
+	int r = 0;
+
+	memcpy(c.place, put->place, put->copies * sizeof(c.place[0]));
+	pthread_mutex_lock(&sh->lock);
+	old = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (old) {
+		o = mcm_object(&m->index, old);
+		if (!mcm_object_readable(m, o))
+			;	/* lost to readers: anything may replace it */
+		else if (!(put->flags & MCP_PUT_UPSERT))
+			r = -MC_EEXISTS;
+		else if (o->generation > put->generation &&
+			 pb->now_ms >= put->began_ms + m->conf.put_start_discard_timeout_sec)
+			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
+		else
+			r = check_group(m, o, put->group);
+		if (r == 0 && mcm_object_readable(m, o))
+			inherit(m, put, o, &c);
+	}
+	if (r == 0) {
+		r = mcm_object_commit(m, sh, &c, old);
+	} else {
+		give_all(m, put);
+		mcm_tenant_refund(m, put->tenant, put->charged);
+		mcm_journal_depend(m);
+	}
+	pthread_mutex_unlock(&sh->lock);
+	if (put->counted)
+		mcm_count_leave(m);
+	mcm_group_put(m, put->group);
+	return r;
+}
+
+/* One object more, unless it takes the place of another one and there is no other way. */
+static int count(struct mcm *m, const struct mcm_put_request *rq, struct mcp_bytes key, uint32_t hash,
+		 struct mcm_put *put)
+{
+	int r = mcm_count_admit(m);
+
+	put->counted = r == 0;
+	return r == -MC_ENOSPACE && rq->flags & MCP_PUT_UPSERT && check_absent(m, key, hash) < 0 ? 0 : r;
+}
+
+/* Memory, a share of the tenant's quota and of the objects there may be, the group. */
+static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
+		   uint32_t hash, struct mcm_put *put)
+{
+	uint64_t want = item->size * rq->copies;
+	unsigned copies = 0;
+	int r;
+
+	if (item->group.len) {
+		r = mcm_group_get(m, item->group, &put->group);
+		if (r == 0 && rq->flags & MCP_PUT_UPSERT)
+			r = check_upsert(m, item->key, put->group);
+		if (r < 0)
+			goto fail;
+	}
+	put->tenant = mcm_key_tenant(item->key.data, item->key.len);
+	r = mcm_tenant_charge(m, put->tenant, want, &rq->slice);
+	if (r < 0)
+		goto fail;
+	put->charged = want;
+	r = count(m, rq, item->key, hash, put);
+	if (r == 0 && item->size)
+		r = mcm_allocate(m, rq, mcm_object_reserve(item->size), put->place, &copies);
+	if (r < 0)
+		goto fail;
+	put->copies = (uint8_t)copies;
+	/* Fewer copies cost less. */
+	put->charged = item->size * copies;
+	mcm_tenant_refund(m, put->tenant, want - put->charged);
+	return 0;
+fail:
+	let_go(m, put);
+	return r;
+}
+
+/* Where the bytes go. */
+static void grant(const struct mcm *m, const struct mcm_put *put, struct mcm_put_granted *ret)
+{
+	unsigned i;
+
+	ret->generation = put->generation;
+	ret->copies = put->copies;
+	for (i = 0; i < put->copies; i++) {
+		struct mcm_segment *seg = mcm_segment(&m->segments, put->place[i].segment);
+
+		ret->replica[i] = (struct mcp_replica){
+			.segment = seg->id,
+			.offset = mcm_range_offset(&seg->alloc, put->place[i].node),
+		};
+	}
+}
+
+static bool at_once(const struct mcm_put_request *rq, const struct mcp_put_item *item)
+{
+	return !item->size && rq->flags & MCP_PUT_COMMIT;
+}
+
+/* Check one item and take what it needs; what commits at once is published. */
+static int begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
+		 uint32_t hash, unsigned *room, struct mcm_put *put)
+{
+	struct publishing pb;
+	int r;
+
+	put->size = item->size;
+	put->kind = item->kind;
+	r = check_item(item);
+	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
+		r = check_absent(m, item->key, hash);
+	/* A client takes it for a put that has succeeded. */
+	if (r == -MC_EEXISTS)
+		mcm_journal_depend(m);
+	if (r == 0 && !at_once(rq, item) && !*room)
+		r = session_full(m);
+	if (r == 0)
+		r = acquire(m, rq, item, hash, put);
+	if (r < 0)
+		return r;
+	if (at_once(rq, item)) {
+		pb = publishing_now(m);
+		return publish(m, &pb, put, item->key, hash, 0);
+	}
+	--*room;
+	return 0;
+}
+
+/* Note what was begun: readers do not see it yet. */
+static void insert_many(struct mcm *m, const struct mcm_put_request *rq,
+			const struct mcp_put_item *items, unsigned n, struct mcm_put *put, int *ret)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[put->session->put_shard];
+	bool lost[MCM_WARM_MAX] = { false };
+	unsigned i, inserted = 0;
+
+	pthread_mutex_lock(&ps->lock);
+	for (i = 0; i < n; i++) {
+		if (ret[i] < 0 || at_once(rq, &items[i]))
+			continue;
+		ret[i] = put_insert(m, ps, &put[i], items[i].key);
+		lost[i] = ret[i] < 0;
+		inserted += !lost[i];
+	}
+	pthread_mutex_unlock(&ps->lock);
+	mc_metric_add(&unfinished, inserted);
+	for (i = 0; i < n; i++) {
+		if (!lost[i])
+			continue;
+		give_all(m, &put[i]);
+		let_go(m, &put[i]);
+	}
+}
+
+void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+			const struct mcp_put_item *items, unsigned n,
+			struct mcm_put_granted *ret_granted, int *ret)
+{
+	uint64_t first = __atomic_fetch_add(&m->generation, n, __ATOMIC_RELAXED);
+	uint64_t now = mcm_now_ms(m);
+	struct mcm_put put[MCM_WARM_MAX];
+	unsigned room = session_room(m, s), i;
+	uint32_t hash[MCM_WARM_MAX];
+	bool again = false;
+
+	for (i = 0; i < n; i++)
+		hash[i] = mcm_index_hash(&m->index, items[i].key.data, items[i].key.len);
+	if (n > 1)
+		mcm_index_prefetch(&m->index, hash, n, NULL);
+	for (i = 0; i < n; i++) {
+		ret[i] = MCP_AGAIN;
+		if (again)
+			continue;
+		put[i] = (struct mcm_put){
+			.generation = (first + i) << MCM_PUT_SHARD_BITS | s->put_shard,
+			.began_ms = now, .session = s, .client = s->client,
+			.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin,
+			.data_type = rq->data_type, .flags = (uint8_t)rq->flags,
+		};
+		ret[i] = begin(m, rq, &items[i], hash[i], &room, &put[i]);
+		again = ret[i] == MCP_AGAIN;
+	}
+	insert_many(m, rq, items, n, put, ret);
+	for (i = 0; i < n; i++)
+		if (ret[i] == 0)
+			grant(m, &put[i], &ret_granted[i]);
+}
+
+int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
+		  const struct mcp_put_item *item, struct mcm_put_granted *ret)
+{
+	int r;
+
+	mcm_put_start_many(m, s, rq, item, 1, ret, &r);
+	return r;
+}
+
+/* ---- end ---- */
+
+/* What publishing these will write to: the shards' next objects and keys, the directory of the first one,
+ * which most often is that of all. */
+static void warm(struct mcm *m, const struct mcp_put_done *done, const uint32_t *hash, unsigned n,
+		 struct publishing *pb)
+{
+	uint32_t len[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		len[i] = done[i].key.len;
+	mcm_index_prefetch(&m->index, hash, n, len);
+	mcm_names_open(&m->names, done[0].key.data, done[0].key.len, &pb->at);
+	if (pb->at.dir)
+		mcm_names_prefetch(&m->names, pb->at.dir, hash, n);
+}
+
+/* A claimed put that came to less than was reserved. */
+static int trim(struct mcm *m, struct mcm_put *put, uint64_t size)
+{
+	uint64_t len = mcm_object_reserve(size);
+	unsigned i;
+
+	if (!size || size == put->size)
+		return 0;
+	if (size > put->size) {
+		break_off(m, put, true);
+		return mc_fail(-MC_EPARAM, "more bytes than were reserved");
+	}
+	mcm_journal_put_trimmed(m, put->generation, put->place, put->copies, mcm_alloc_round(len));
+	for (i = 0; i < put->copies; i++)
+		mcm_extent_trim(m, &put->place[i], len);
+	put->size = size;
+	return 0;
+}
+
+void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
+{
+	struct publishing pb = publishing_now(m);
+	struct mcm_put put[MCM_WARM_MAX];
+	uint32_t hash[MCM_WARM_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		hash[i] = mcm_index_hash(&m->index, done[i].key.data, done[i].key.len);
+	claim_many(m, done, n, put, ret);
+	if (n > 1 && ret[0] == 0)
+		warm(m, done, hash, n, &pb);
+	for (i = 0; i < n; i++) {
+		if (ret[i] == 0)
+			ret[i] = trim(m, &put[i], done[i].size);
+		if (ret[i] == 0)
+			ret[i] = publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc);
+	}
+	mcm_names_close(&m->names, &pb.at);
+}
+
+int mcm_put_end(struct mcm *m, const struct mcp_put_done *done)
+{
+	int r;
+
+	mcm_put_end_many(m, done, 1, &r);
+	return r;
+}
+
+int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done)
+{
+	struct mcm_put put;
+	int r;
+
+	r = claim(m, done, &put);
+	if (r < 0)
+		return r;
+	break_off(m, &put, true);
+	return 0;
+}
+
+/* ---- copies of tasks ---- */
+
+int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	struct mcm_put put = {
+		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
+		.copies = 1, .place = { unit->to }, .copy = true, .unit = unit,
+	};
+	int r;
+
+	if (!session_room(m, s))
+		return session_full(m);
+	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
+	pthread_mutex_lock(&ps->lock);
+	r = put_insert(m, ps, &put, mcp_bytes("copy", 4));
+	pthread_mutex_unlock(&ps->lock);
+	if (r == 0)
+		mc_metric_add(&unfinished, 1);
+	return r;
+}
+
+int mcm_put_take_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
+		      struct mcm_put *ret)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
+	uint32_t id;
+
+	MC_LOCKED(&ps->lock);
+	id = put_find(ps, generation);
+	if (!id || !mcm_put_at(ps, id)->copy || mcm_put_at(ps, id)->session != s)
+		return -MC_ESTALE_PUT;
+	put_claim(ps, id, ret);
+	mc_metric_add(&unfinished, -1);
+	return 0;
+}
+
+void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+{
+	break_off(m, put, writer_lives);
+}
+
+void mcm_put_break(struct mcm *m, uint64_t generation)
+{
+	struct mcm_put_shard *ps = shard_of(m, generation);
+	struct mcm_unit *u = NULL;
+	uint32_t id;
+
+	pthread_mutex_lock(&ps->lock);
+	id = put_find(ps, generation);
+	if (id)
+		u = TAKE_PTR(mcm_put_at(ps, id)->unit);
+	pthread_mutex_unlock(&ps->lock);
+	if (u)
+		mcm_unit_broken(m, u);
+}
+
+void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	struct mcm_put put;
+	bool found;
+
+	do {
+		pthread_mutex_lock(&ps->lock);
+		found = s->puts;
+		if (found)
+			put_claim(ps, s->puts, &put);
+		pthread_mutex_unlock(&ps->lock);
+		if (found) {
+			mc_metric_add(&unfinished, -1);
+			mc_metric_add(&abandoned, 1);
+			break_off(m, &put, false);
+			if (put.unit)
+				mcm_unit_broken(m, put.unit);
+		}
+	} while (found);
+}
+
+/* Take the shard's oldest put out when it was begun before @before; of a copy the unit only, and then it is looked
+ * at again as if it began @now. */
+static bool take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret)
+{
+	uint32_t id;
+
+	MC_LOCKED(&ps->lock);
+	id = ps->oldest;
+	if (!id || mcm_put_at(ps, id)->began_ms >= before)
+		return false;
+	if (!mcm_put_at(ps, id)->copy) {
+		put_claim(ps, id, ret);
+		return true;
+	}
+	*ret = *mcm_put_at(ps, id);
+	mcm_put_at(ps, id)->unit = NULL;
+	age_unlink(ps, id);
+	mcm_put_at(ps, id)->began_ms = now;
+	age_append(ps, id);
+	return true;
+}
+
+void mcm_puts_tick(struct mcm *m)
+{
+	uint64_t now = mcm_now_ms(m), limit = m->conf.put_start_release_timeout_sec;
+	struct mcm_put put;
+	unsigned i;
+
+	mcm_quarantine_tick(m, now);
+	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
+		while (take_old(&m->puts.shard[i], now - limit, now, &put)) {
+			if (put.unit) {
+				mcm_unit_broken(m, put.unit);
+			} else if (!put.copy) {
+				mc_metric_add(&unfinished, -1);
+				mc_metric_add(&timed_out, 1);
+				break_off(m, &put, false);
+			}
+		}
+	}
+}

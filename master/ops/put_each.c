@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * put_each.c - puts under way and ranges in quarantine, one after the other, for a checkpoint. */
+#include <config.h>
+
+#include "common/cleanup.h"
+#include "master/mcm_i.h"
+#include "master/ops/put.h"
+
+#define PUTS_PER_STEP 256	/* chains looked at under one lock */
+
+static void describe(const struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+		     unsigned copies, struct mcm_put_record *ret)
+{
+	unsigned i;
+
+	ret->generation = generation;
+	ret->copies = (uint8_t)copies;
+	for (i = 0; i < copies; i++)
+		ret->place[i] = mcm_extent_record_of(m, place[i]);
+}
+
+static void quarantine_each(struct mcm *m, const struct mcm_quarantine *q,
+			    void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+{
+	struct mcm_put_record rec;
+	size_t i, n = 0;
+
+	/* The ranges of one put stand beside each other. */
+	for (i = 0; i < q->count; i += n) {
+		const struct mcm_quarantined *first = &q->ring[(q->head + i) % q->cap];
+		struct mcm_extent place[MCM_REPLICA_MAX];
+
+		for (n = 0; n < MCM_REPLICA_MAX && i + n < q->count; n++) {
+			const struct mcm_quarantined *it = &q->ring[(q->head + i + n) % q->cap];
+
+			if (it->generation != first->generation)
+				break;
+			place[n] = it->place;
+		}
+		describe(m, first->generation, place, (unsigned)n, &rec);
+		fn(arg, &rec);
+	}
+}
+
+/* A step of a shard's puts, in the order of their hashes. */
+static void shard_each(struct mcm *m, struct mcm_put_shard *ps,
+		       void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+{
+	struct mcm_put_record rec;
+	uint64_t pos = 0;
+	unsigned n;
+	uint32_t id;
+
+	while (pos < MCM_TABLE_END) {
+		MC_LOCKED(&ps->lock);
+		for (n = 0; n < PUTS_PER_STEP && pos < MCM_TABLE_END; n++) {
+			for (id = *mcm_table_head(&ps->table, (uint32_t)pos); id;
+			     id = mcm_put_at(ps, id)->next) {
+				const struct mcm_put *p = mcm_put_at(ps, id);
+
+				describe(m, p->generation, p->place, p->copies, &rec);
+				if (p->hash >= pos && p->copies)
+					fn(arg, &rec);
+			}
+			pos = mcm_table_chain_end(&ps->table, (uint32_t)pos);
+		}
+	}
+}
+
+void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < MCM_PUT_SHARDS; i++)
+		shard_each(m, &m->puts.shard[i], fn, arg);
+	/* Last: a put goes from the shard to there. */
+	MC_LOCKED(&m->puts.quarantine_lock);
+	quarantine_each(m, &m->puts.broken_off, fn, arg);
+	quarantine_each(m, &m->puts.restored, fn, arg);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rename.c - an object under another key.
+ *
+ * The object itself moves: its number, its memory, its place on the eviction lists and the pins of its
+ * readers stay as they are.  Everything that can fail is done before anything is changed. */
+#include <config.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/ops/get.h"
+#include "master/mcm_i.h"
+
+MC_COUNTER(renames, "mooncake_master_renames_total", "", "Objects renamed")
+
+struct rename {
+	struct mcm *m;
+	struct mcp_bytes from, to;
+	uint32_t from_hash, to_hash;
+	struct mcm_shard *from_shard, *to_shard;
+	uint32_t dir;		/* held */
+};
+
+static int check_key(struct mcp_bytes key)
+{
+	return mcm_key_ok(key) ? 0 :
+		mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", key.len, MCP_KEY_MAX);
+}
+
+/* Both shards locked: the object gets its new key, nothing can fail any more. */
+static uint64_t move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t key)
+{
+	struct mcm *m = rn->m;
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	mcm_names_remove(&m->names, slot);
+	mcm_shard_unlink(&m->index, rn->from_shard, slot);
+	mcm_keys_del(&rn->from_shard->keys, o->key, o->key_len);
+	mcm_store_relaxed(&o->key, key);
+	o->key_len = (uint16_t)rn->to.len;
+	mcm_store_relaxed(&o->hash, rn->to_hash);
+	mcm_store_relaxed(&o->generation, mcm_generation_next(m, 0));
+	mcm_journal_renamed(m, rn->from, slot);
+	if (target) {
+		mcm_names_replace(&m->names, target, slot);
+		mcm_object_unindex(m, rn->to_shard, target);
+		mcm_names_drop(&m->names, rn->dir);
+	} else {
+		mcm_names_link(&m->names, slot, rn->dir);
+	}
+	rn->dir = 0;
+	mcm_shard_link(&m->index, rn->to_shard, slot);
+	mcm_event_rename(m, slot, rn->from);
+	return o->generation;
+}
+
+static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_generation)
+{
+	struct mcm *m = rn->m;
+	uint32_t slot, target, key;
+	int r;
+
+	slot = mcm_shard_find(&m->index, rn->from_shard, rn->from_hash, rn->from.data, rn->from.len);
+	if (!slot || !mcm_object_readable(m, mcm_object(&m->index, slot)))
+		return -MC_ENOOBJECT;
+	target = mcm_shard_find(&m->index, rn->to_shard, rn->to_hash, rn->to.data, rn->to.len);
+	if (target && flags & MCP_RENAME_NOREPLACE &&
+	    mcm_object_readable(m, mcm_object(&m->index, target)))
+		return -MC_EEXISTS;
+	if (target == slot) {
+		*ret_generation = mcm_object(&m->index, slot)->generation;
+		return 0;
+	}
+	r = mcm_keys_add(&rn->to_shard->keys, rn->to.data, rn->to.len, &key);
+	if (r < 0)
+		return r;
+	*ret_generation = move(rn, slot, target, key);
+	mc_metric_add(&renames, 1);
+	return 0;
+}
+
+int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation)
+{
+	struct rename rn = { .m = m, .from = rq->from, .to = rq->to };
+	int r;
+
+	r = check_key(rq->from);
+	if (r == 0)
+		r = check_key(rq->to);
+	if (r == 0)
+		r = mcm_names_hold(&m->names, rq->to.data, rq->to.len, &rn.dir);
+	if (r < 0)
+		return r;
+	rn.from_hash = mcm_index_hash(&m->index, rq->from.data, rq->from.len);
+	rn.to_hash = mcm_index_hash(&m->index, rq->to.data, rq->to.len);
+	rn.from_shard = mcm_index_shard(&m->index, rn.from_hash);
+	rn.to_shard = mcm_index_shard(&m->index, rn.to_hash);
+	mcm_index_lock_two(rn.from_shard, rn.to_shard);
+	r = rename_locked(&rn, rq->flags, ret_generation);
+	/* Somebody has renamed or removed it, or put what is there; or it was to be what it is. */
+	mcm_journal_depend(m);
+	mcm_index_unlock_two(rn.from_shard, rn.to_shard);
+	if (rn.dir)
+		mcm_names_drop(&m->names, rn.dir);
+	return r;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service.c - sessions, REGISTER, HEARTBEAT, MOUNT, UNMOUNT, SEGMENTS, STATS; the table of handlers. */
+#include <config.h>
+
+#include "master/service/service.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "master/mcm_i.h"
+#include "master/memory/scratch.h"
+#include "master/session.h"
+#include "master/admin/stats.h"
+
+int mcm_session_opened(struct mcp_session *s, void *arg)
+{
+	struct mcm_session *ms;
+	struct mcm *m = arg;
+	int r;
+
+	r = mcm_session_new(m, mcp_session_client(s), &ms);
+	if (r < 0)
+		return r;
+	r = mcm_client_opened(m, ms->client);
+	if (r < 0) {
+		mcm_session_free(m, ms);
+		return r;
+	}
+	mcp_session_set(s, ms);
+	return 0;
+}
+
+void mcm_session_closed(struct mcp_session *s, void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_id client;
+
+	/* A session that was refused has none. */
+	if (!ms)
+		return;
+	client = ms->client;
+	mcm_session_free(arg, ms);
+	mcm_client_closed(arg, client);
+}
+
+static int serve_register(struct mcp_session *s, const void *body, size_t len,
+			  struct mcp_answer *answer, void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_register_reply reply;
+	struct mcp_register rq;
+	struct mcm *m = arg;
+	bool back;
+	int r;
+
+	r = mcp_decode(&mcp_desc_register, body, len, &rq);
+	if (r < 0)
+		return r;
+	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
+		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+	back = !ms->registered && mcm_client_registered(m, rq.client);
+	r = mcm_client_register(m, &rq);
+	if (r < 0)
+		return r;
+	ms->registered = true;
+	/* Who has lost a connection will ask what has become of its last requests. */
+	if (back)
+		mcm_journal_depend(m);
+	reply = (struct mcp_register_reply){
+		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
+		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),
+		.lease_ttl_ms = (uint32_t)mcm_read_lease_ms(m),
+	};
+	return mcp_answer(answer, &mcp_desc_register_reply, &reply);
+}
+
+static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
+			   struct mcp_answer *answer, void *arg)
+{
+	struct mcp_heartbeat_reply reply = { 0 };
+	struct mcp_heartbeat rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_heartbeat, body, len, &rq);
+	if (r < 0)
+		return r;
+	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
+		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+	reply.reattach = mcm_client_beat(arg, rq.client, &reply.heartbeat_ms);
+	reply.tasks = mcm_client_has_tasks(arg, rq.client);
+	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
+}
+
+int mcm_serve_acts(const struct mcp_session *s)
+{
+	const struct mcm_session *ms = mcp_session_get(s);
+
+	return ms->registered ? 0 :
+		mc_fail(-MC_EOWNER, "this connection has not registered as the client it says it is");
+}
+
+static int serve_mount(struct mcp_session *s, const void *body, size_t len,
+		       struct mcp_answer *answer, void *arg)
+{
+	struct mcp_mount_reply reply;
+	struct mcp_mount rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_mount, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_acts(s);
+	if (r == 0)
+		r = mcm_mount(arg, mcp_session_client(s), &rq, &reply);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_mount_reply, &reply);
+}
+
+static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
+			 struct mcp_answer *answer, void *arg)
+{
+	struct mcp_unmount_reply reply = { 0 };
+	struct mcp_unmount rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_unmount, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_acts(s);
+	if (r == 0)
+		r = mcm_unmount(arg, mcp_session_client(s), rq.segment, &reply.objects_lost);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);
+}
+
+static struct mcp_segment describe(struct mcm_segment *s)
+{
+	struct mcp_segment d = {
+		.segment = s->id, .client = s->client, .base = s->base, .rkey = s->rkey,
+		.size = s->size, .used = mcm_load_relaxed(&s->used), .objects = mcm_load_relaxed(&s->objects),
+		.state = mcm_segment_shown(s),
+		.name = mcp_bytes(s->name, strlen(s->name)),
+		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
+		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
+	};
+
+	pthread_mutex_lock(&s->lock);
+	d.largest_free = mcm_alloc_largest_free(&s->alloc);
+	pthread_mutex_unlock(&s->lock);
+	return d;
+}
+
+static int serve_segments(struct mcp_session *s, const void *body, size_t len,
+			  struct mcp_answer *answer, void *arg)
+{
+	struct mcp_segments_reply reply = { 0 };
+	struct mcm_segments *ss = &((struct mcm *)arg)->segments;
+	struct mcm_segment *one;
+	struct mcp_segment *seg;
+	struct mcp_segments rq;
+	unsigned i, most;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_segments, body, len, &rq);
+	if (r < 0)
+		return r;
+	pthread_rwlock_rdlock(&ss->lock);
+	one = mcp_id_zero(rq.segment) ? NULL : mcm_segments_find(ss, rq.segment);
+	most = mcp_id_zero(rq.segment) ? ss->n_live : one != NULL;
+	seg = mcm_scratch(MCM_SCRATCH_ITEMS, most, sizeof(*seg));
+	for (i = 0; seg && i < most; i++)
+		seg[i] = describe(one ? one : ss->at[ss->live[i]]);
+	reply.segments = mcp_seq(seg, most);
+	/* Names are borrowed from the table until they are encoded. */
+	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;
+	pthread_rwlock_unlock(&ss->lock);
+	return r;
+}
+
+static int serve_stats(struct mcp_session *s, const void *body, size_t len,
+		       struct mcp_answer *answer, void *arg)
+{
+	struct mcp_stats_reply reply;
+	struct mcp_stats rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_stats, body, len, &rq);
+	if (r < 0)
+		return r;
+	mcm_stats(arg, &reply);
+	return mcp_answer(answer, &mcp_desc_stats_reply, &reply);
+}
+
+void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key)
+{
+	uint32_t hash[MCM_WARM_MAX];
+	unsigned n = 0;
+	union {
+		struct mcp_key key;
+		struct mcp_put_item item;
+		struct mcp_put_done done;
+	} elem;
+
+	while (n < MCM_WARM_MAX && mcp_iter_next(&it, &elem)) {
+		const struct mcp_bytes *k = (const void *)((const char *)&elem + key);
+
+		hash[n++] = mcm_index_hash(&m->index, k->data, k->len);
+	}
+	if (n > 1)
+		mcm_index_prefetch(&m->index, hash, n, NULL);
+}
+
+const struct mcp_handler mcm_handlers[] = {
+	{ MCP_REGISTER, serve_register },
+	{ MCP_HEARTBEAT, serve_heartbeat },
+	{ MCP_MOUNT, serve_mount },
+	{ MCP_UNMOUNT, serve_unmount },
+	{ MCP_SEGMENTS, serve_segments },
+	{ MCP_STATS, serve_stats },
+	{ MCP_PUT_START, mcm_serve_put_start },
+	{ MCP_PUT_END, mcm_serve_put_end },
+	{ MCP_PUT_REVOKE, mcm_serve_put_revoke },
+	{ MCP_GET, mcm_serve_get },
+	{ MCP_RELEASE, mcm_serve_release },
+	{ MCP_RENEW, mcm_serve_renew },
+	{ MCP_EXIST, mcm_serve_exist },
+	{ MCP_REMOVE, mcm_serve_remove },
+	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
+	{ MCP_RENAME, mcm_serve_rename },
+	{ MCP_LIST, mcm_serve_list },
+	{ MCP_TENANTS, mcm_serve_tenants },
+	{ MCP_QUOTA, mcm_serve_quota },
+	{ MCP_TASK_CREATE, mcm_serve_task_create },
+	{ MCP_TASKS, mcm_serve_tasks },
+	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },
+	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
+	{ MCP_COPIED, mcm_serve_copied },
+	{ MCP_EVENTS, mcm_serve_events },
+	{ 0, NULL },
+};
+
+const uint16_t mcm_any_channel[] = { MCP_HEARTBEAT, 0 };

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service_get.c - GET, RELEASE, RENEW, EXIST. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "master/ops/get.h"
+#include "master/mcm_i.h"
+#include "master/op_metrics.h"
+#include "master/memory/scratch.h"
+#include "master/service/service.h"
+#include "master/session.h"
+
+#define DESCRIBE_MAX 4096u	/* keys of one request */
+
+MCM_OP_METRICS(gets, "get_replica_list", "batch_get_replica_list")
+MCM_OP_METRICS(exists, "exist_key", "batch_exist_key")
+
+/* Session locked: pins are added.  @names has room for each group's name when they are wanted. */
+static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
+			  const struct mcp_get *rq, struct mcp_object *obj,
+			  struct mcp_replica *part, char *names)
+{
+	char buf[MCM_KEY_MAX];
+	unsigned failed = 0, copies, i;
+	struct mcp_iter it;
+	struct mcp_key key;
+	int r;
+
+	mcp_iter_init(&it, &rq->keys, &mcp_desc_key);
+	for (i = 0; i < rq->keys.count; i++, obj++) {
+		if (i % MCM_WARM_MAX == 0)
+			mcm_serve_prefetch(m, it, offsetof(struct mcp_key, key));
+		mcp_iter_next(&it, &key);
+		key.key = mcm_scope_key(sc, key.key, buf);
+		r = mcm_get(m, s, rq->flags, key.key, obj, part, &copies);
+		if (r < 0) {
+			memset(obj, 0, sizeof(*obj));
+			obj->status = mc_err_to_wire(r);
+			failed++;
+			continue;
+		}
+		obj->replicas = mcp_seq(part, copies);
+		part += copies;
+		if (names) {
+			obj->group = mcp_bytes(names, mcm_get_group(m, key.key, names));
+			names += obj->group.len;
+		}
+	}
+	return failed;
+}
+
+int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer,
+		  void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_get_reply reply = { 0 };
+	struct mcp_object *obj;
+	struct mcp_replica *part;
+	char *names = NULL;
+	struct mcm_scope sc;
+	struct mcp_get rq;
+	unsigned failed;
+	int r;
+
+	r = mcp_decode(&mcp_desc_get, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r == 0 && rq.flags & MCP_GET_DESCRIBE && rq.keys.count > DESCRIBE_MAX)
+		r = mc_fail(-MC_EPARAM, "%u keys to describe, %u are allowed", rq.keys.count,
+			    DESCRIBE_MAX);
+	if (r < 0)
+		return r;
+	obj = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*obj));
+	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.keys.count * MCM_REPLICA_MAX, sizeof(*part));
+	if (rq.flags & MCP_GET_DESCRIBE)
+		names = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.count, MCP_GROUP_MAX);
+	if (!obj || !part || (rq.flags & MCP_GET_DESCRIBE && !names))
+		return -ENOMEM;
+	pthread_mutex_lock(&ms->lock);
+	failed = get_items(arg, ms, sc, &rq, obj, part, names);
+	pthread_mutex_unlock(&ms->lock);
+	mcm_op_count(&gets, rq.keys.count, failed);
+	reply.objects = mcp_seq(obj, rq.keys.count);
+	return mcp_answer(answer, &mcp_desc_get_reply, &reply);
+}
+
+static void each_pin(struct mcm *m, struct mcm_session *s, const struct mcp_seq *pins,
+		     void (*fn)(struct mcm *m, struct mcm_session *s, uint64_t pin))
+{
+	struct mcp_iter it;
+	struct mcp_pin pin;
+
+	pthread_mutex_lock(&s->lock);
+	mcp_iter_init(&it, pins, &mcp_desc_pin);
+	while (mcp_iter_next(&it, &pin))
+		fn(m, s, pin.pin);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int mcm_serve_release(struct mcp_session *s, const void *body, size_t len,
+		      struct mcp_answer *answer, void *arg)
+{
+	struct mcp_release rq;
+	int r;
+
+	(void)answer;
+	r = mcp_decode(&mcp_desc_release, body, len, &rq);
+	if (r == 0)
+		each_pin(arg, mcp_session_get(s), &rq.pins, mcm_pin_release);
+	return r;
+}
+
+int mcm_serve_renew(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg)
+{
+	struct mcp_renew rq;
+	int r;
+
+	(void)answer;
+	r = mcp_decode(&mcp_desc_renew, body, len, &rq);
+	if (r == 0)
+		each_pin(arg, mcp_session_get(s), &rq.pins, mcm_pin_renew);
+	return r;
+}
+
+int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg)
+{
+	struct mcp_exist_reply reply = { 0 };
+	struct mcp_bytes *keys;
+	struct mcp_exist rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	struct mcm_scope sc;
+	uint8_t *present;
+	uint32_t n = 0;
+	char *text;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_exist, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r < 0)
+		return r;
+	keys = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*keys));
+	present = mcm_scratch(MCM_SCRATCH_BYTES, rq.keys.count, 1);
+	/* A key stands in the message with more than a prefix's bytes beside it. */
+	text = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.raw_len, 1);
+	if (!keys || !present || !text)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); n++) {
+		/* By its members: a load of the whole would wait until both stores of it have drained. */
+		keys[n] = mcm_scope_key(sc, mcp_bytes(key.key.data, key.key.len), text);
+		text += keys[n].data == text ? keys[n].len : 0;
+	}
+	mcm_exist(arg, rq.flags, keys, n, present);
+	mcm_op_count(&exists, n, 0);
+	reply.present = mcp_bytes(present, n);
+	return mcp_answer(answer, &mcp_desc_exist_reply, &reply);
+}

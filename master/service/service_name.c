@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service_name.c - REMOVE, REMOVE_MATCH, RENAME, LIST. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/ops/get.h"
+#include "master/mcm_i.h"
+#include "master/memory/scratch.h"
+#include "master/service/service.h"
+#include "master/session.h"
+
+MC_COUNTER(removes, "master_remove_requests_total", "", "Keys asked to be removed")
+MC_COUNTER(remove_failures, "master_remove_failures_total", "", "Keys that were not removed")
+MC_COUNTER(matches, "master_remove_by_regex_requests_total", "", "Removals by pattern or prefix")
+MC_COUNTER(match_failures, "master_remove_by_regex_failures_total", "",
+	   "Removals by pattern or prefix that failed")
+MC_COUNTER(alls, "master_remove_all_requests_total", "", "Removals of everything")
+MC_COUNTER(all_failures, "master_remove_all_failures_total", "",
+	   "Removals of everything that failed")
+
+int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg)
+{
+	struct mcp_remove_reply reply = { 0 };
+	struct mcp_status *status, *st;
+	char buf[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	struct mcp_remove rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_remove, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r < 0)
+		return r;
+	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
+	if (!status)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); st++) {
+		r = mcm_remove(arg, rq.flags, mcm_scope_key(sc, key.key, buf));
+		st->status = r < 0 ? mc_err_to_wire(r) : 0;
+		if (r < 0)
+			mc_metric_add(&remove_failures, 1);
+	}
+	mc_metric_add(&removes, rq.keys.count);
+	reply.results = mcp_seq(status, rq.keys.count);
+	return mcp_answer(answer, &mcp_desc_remove_reply, &reply);
+}
+
+/* A client that knows nothing of slices: they are made here, and between them others are served. */
+static int remove_slice(struct mcm_session *s, struct mcm *m, struct mcp_remove_match *rq,
+			struct mcp_remove_match_reply *reply)
+{
+	int r;
+
+	rq->sliced = 1;
+	rq->at = s->match_at;
+	r = mcm_remove_part(m, rq, reply);
+	s->match_removed += reply->removed;
+	s->match_at = r < 0 ? 0 : reply->at;
+	if (s->match_at)
+		return MCP_AGAIN;
+	reply->removed = s->match_removed;
+	s->match_removed = 0;
+	return r;
+}
+
+int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
+			   struct mcp_answer *answer, void *arg)
+{
+	struct mcp_remove_match_reply reply = { 0 };
+	struct mcp_remove_match rq;
+	bool all;
+	int r;
+
+	r = mcp_decode(&mcp_desc_remove_match, body, len, &rq);
+	if (r < 0)
+		return r;
+	all = !rq.pattern.len && !rq.prefix.len;
+	if (rq.sliced) {
+		r = mcm_remove_part(arg, &rq, &reply);
+	} else {
+		r = remove_slice(mcp_session_get(s), arg, &rq, &reply);
+		if (r == MCP_AGAIN)
+			return r;
+		rq.at = 0;
+	}
+	if (!rq.at)
+		mc_metric_add(all ? &alls : &matches, 1);
+	if (r < 0) {
+		mc_metric_add(all ? &all_failures : &match_failures, 1);
+		return r;
+	}
+	return mcp_answer(answer, &mcp_desc_remove_match_reply, &reply);
+}
+
+int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
+		     struct mcp_answer *answer, void *arg)
+{
+	struct mcp_rename_reply reply = { 0 };
+	char from[MCM_KEY_MAX], to[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	struct mcp_rename rq;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_rename, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+	if (r < 0)
+		return r;
+	rq.from = mcm_scope_key(sc, rq.from, from);
+	rq.to = mcm_scope_key(sc, rq.to, to);
+	if (r == 0)
+		r = mcm_rename(arg, &rq, &reply.generation);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_reply, &reply);
+}
+
+int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
+		   struct mcp_answer *answer, void *arg)
+{
+	struct mcm_list_page *pg = mcm_scratch_page();
+	struct mcp_list_reply reply = { 0 };
+	struct mcp_entry *entry;
+	struct mcp_list rq;
+	unsigned i;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_list, body, len, &rq);
+	if (r == 0)
+		r = pg ? mcm_list(arg, &rq, pg) : -ENOMEM;
+	if (r < 0)
+		return r;
+	entry = mcm_scratch(MCM_SCRATCH_ITEMS, pg->names.count, sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
+	for (i = 0; i < pg->names.count; i++) {
+		const struct mcm_names_item *item = &pg->names.item[i];
+
+		entry[i] = (struct mcp_entry){
+			.name = mcp_bytes(pg->names.text + item->name, item->name_len),
+			.size = item->size, .generation = item->generation,
+			.mtime_ms = item->mtime_ms, .kind = item->kind,
+		};
+	}
+	reply.entries = mcp_seq(entry, pg->names.count);
+	reply.cursor = mcp_bytes(pg->cursor, pg->cursor_len);
+	return mcp_answer(answer, &mcp_desc_list_reply, &reply);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * allocate.c - finding room for an object: free space anywhere first, then eviction, the mildest kind on
+ * every segment before a harsher one on any. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/rpc_server.h"
+
+/* Segments asked for free space before eviction is considered (upstream's limit too). */
+#define FREE_TRIES 100
+#define STACK_CANDIDATES 128
+
+MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",
+	   "Puts refused because no room could be made")
+MC_COUNTER(partial, "master_put_start_partial_allocations_total", "",
+	   "Puts that got fewer copies than they wanted")
+
+struct placing {
+	struct mcm *m;
+	struct mcm_put_request *rq;
+	uint64_t len;
+	struct mcm_extent *place;
+	uint64_t name[MCM_REPLICA_MAX];		/* of the segments chosen */
+	unsigned n;
+};
+
+static bool eligible(const struct placing *p, const struct mcm_segment *s)
+{
+	unsigned i;
+
+	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < p->len)
+		return false;
+	for (i = 0; i < p->n; i++)
+		if (p->name[i] == mcm_load_relaxed(&s->name_hash))
+			return false;
+	return true;
+}
+
+static void chosen(struct placing *p, const struct mcm_segment *s, uint64_t name, uint32_t node)
+{
+	p->name[p->n] = name;
+	p->place[p->n++] = (struct mcm_extent){ node, s->index };
+	mcm_evict_kick(p->m, s);
+}
+
+/* -MC_ENOSPACE is what is expected to go wrong. */
+static int try_free(struct placing *p, struct mcm_segment *s)
+{
+	uint32_t node;
+	int r;
+
+	if (!eligible(p, s) || mcm_load_relaxed(&s->size) - mcm_load_relaxed(&s->used) < p->len)
+		return -MC_ENOSPACE;
+	r = mcm_segment_take(s, p->len, &node);
+	if (r == 0)
+		chosen(p, s, s->name_hash, node);
+	return r;
+}
+
+static struct mcm_pick pick_begin(const struct placing *p)
+{
+	struct mcm_pick pick = {
+		.ss = &p->m->segments, .copies = p->rq->copies, .host = p->rq->host,
+	};
+	const struct mcm_strategy *st = p->m->strategy;
+	static __thread uint64_t random;
+
+	if (!random)
+		random = mc_random_u64() | 1;
+	/* xorshift: any spread will do */
+	random ^= random << 13;
+	random ^= random >> 7;
+	random ^= random << 17;
+	pick.random = random >> 16;
+	if (p->rq->flags & MCP_PUT_SAME_NODE)
+		st = &mcm_strategy_local;
+	/* Copies on one host would go together. */
+	if (st == &mcm_strategy_local && p->rq->copies > 1)
+		st = &mcm_strategy_random;
+	pick.next = st->next;
+	st->begin(&pick);
+	return pick;
+}
+
+/* table lock held: free space only. */
+static int place_free(struct placing *p)
+{
+	struct mcm_segments *ss = &p->m->segments;
+	struct mcm_segment *s;
+	struct mcm_pick pick;
+	unsigned i, tries;
+	int r;
+
+	if (p->rq->flags & MCP_PUT_SAME_NODE && p->rq->same_node && p->rq->copies == 1) {
+		for (s = NULL; !p->n && (s = mcm_segments_named(ss, p->rq->same_node, s));) {
+			r = try_free(p, s);
+			if (r < 0 && r != -MC_ENOSPACE)
+				return r;
+		}
+	}
+	for (i = 0; i < p->rq->n_preferred; i++) {
+		for (s = NULL; p->n < p->rq->copies &&
+		     (s = mcm_segments_named(ss, p->rq->preferred[i], s));) {
+			r = try_free(p, s);
+			if (r < 0 && r != -MC_ENOSPACE)
+				return r;
+		}
+	}
+	pick = pick_begin(p);
+	for (tries = 0; tries < FREE_TRIES && p->n < p->rq->copies; tries++) {
+		s = pick.next(&pick);
+		if (!s)
+			break;
+		r = try_free(p, s);
+		if (r < 0 && r != -MC_ENOSPACE)
+			return r;
+	}
+	return 0;
+}
+
+/* table lock held: whom to ask for room by eviction, preferred segments first; there is room for
+ * all. */
+static unsigned candidates(const struct placing *p, uint16_t *ret)
+{
+	struct mcm_pick pick = pick_begin(p);
+	struct mcm_segment *s;
+	unsigned i, n = 0;
+
+	/* Where a slice ended, the next one goes on. */
+	if (p->rq->slice.segment) {
+		s = mcm_segment(&p->m->segments, (uint16_t)(p->rq->slice.segment - 1));
+		if (eligible(p, s))
+			ret[n++] = s->index;
+	}
+	for (i = 0; i < p->rq->n_preferred; i++)
+		for (s = NULL; (s = mcm_segments_named(&p->m->segments, p->rq->preferred[i], s));)
+			if (eligible(p, s) && n < p->m->segments.n_live)
+				ret[n++] = s->index;
+	while ((s = pick.next(&pick)))
+		if (eligible(p, s) && n < 2 * p->m->segments.n_live)
+			ret[n++] = s->index;
+	return n;
+}
+
+/* Has it what it cannot do without?  Further copies are worth evicting of the mildest kind only, unless all are
+ * wanted or none. */
+static bool enough(const struct placing *p)
+{
+	return p->n && (p->n == p->rq->copies || !(p->rq->flags & MCP_PUT_ALL_REPLICAS));
+}
+
+/* Evict on the candidates in turn. */
+static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
+{
+	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_steps(p->m, level), l, i;
+	uint32_t node;
+	int r;
+
+	/* What an earlier slice has found too mild is not tried again. */
+	for (l = 0; l < steps && p->rq->slice.segment && level[l] != p->rq->slice.level; l++)
+		;
+	for (l = l < steps ? l : 0; l < steps; l++) {
+		for (i = 0; i < n && p->n < p->rq->copies; i++) {
+			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
+			uint64_t name = mcm_load_relaxed(&s->name_hash);
+
+			if (!eligible(p, s))
+				continue;
+			r = mcm_make_room(p->m, s, p->len, level[l], &p->rq->slice, &node);
+			if (r == 0)
+				chosen(p, s, name, node);
+			if (r == MCP_AGAIN) {
+				p->rq->slice.segment = s->index + 1u;
+				p->rq->slice.level = level[l];
+			}
+			if (r < 0 && r != -MC_ENOSPACE)
+				return r;
+		}
+		if (enough(p))
+			return 0;
+	}
+	return 0;
+}
+
+static int place_with_eviction(struct placing *p)
+{
+	struct mcm_segments *ss = &p->m->segments;
+	uint16_t few[STACK_CANDIDATES], *cand = few;
+	unsigned n;
+	int r;
+
+	/* Those who have more than their share go first, wherever their objects lie. */
+	if (mcm_tenants_above(p->m) &&
+	    mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
+		pthread_rwlock_rdlock(&ss->lock);
+		r = place_free(p);
+		pthread_rwlock_unlock(&ss->lock);
+		if (r < 0 || p->n == p->rq->copies)
+			return r;
+		if (mcm_slice_over(&p->rq->slice))
+			return MCP_AGAIN;
+	}
+	pthread_rwlock_rdlock(&ss->lock);
+	if (ss->n_live > STACK_CANDIDATES / 2)
+		cand = malloc(2 * ss->n_live * sizeof(*cand));
+	n = cand ? candidates(p, cand) : 0;
+	pthread_rwlock_unlock(&ss->lock);
+	r = cand ? place_evicting(p, cand, n) : -ENOMEM;
+	if (cand != few)
+		free(cand);
+	return r;
+}
+
+static int no_room(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
+{
+	uint64_t largest = __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED);
+
+	mc_metric_add(&alloc_failures, 1);
+	if (!largest)
+		return mc_fail(-MC_ENOSPACE, "no memory is mounted");
+	if (len > largest)
+		return mc_fail(-MC_ETOOBIG, "an object of %llu bytes, the largest segment has %llu",
+			       (unsigned long long)len, (unsigned long long)largest);
+	if (!rq->refused || len < rq->refused)
+		rq->refused = len;
+	return mc_fail(-MC_ENOSPACE, "no room for %llu bytes", (unsigned long long)len);
+}
+
+int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
+		   struct mcm_extent *ret_place, unsigned *ret_copies)
+{
+	struct placing p = { .m = m, .rq = rq, .len = len, .place = ret_place };
+	int r;
+
+	/* What found no room a moment ago in the same request needs no second search. */
+	if (rq->refused && len >= rq->refused)
+		return no_room(m, rq, len);
+	pthread_rwlock_rdlock(&m->segments.lock);
+	r = place_free(&p);
+	pthread_rwlock_unlock(&m->segments.lock);
+	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest,
+								 __ATOMIC_RELAXED))
+		r = place_with_eviction(&p);
+	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
+		while (p.n)
+			mcm_extent_free(m, &p.place[--p.n]);
+	}
+	if (r != MCP_AGAIN)
+		rq->slice.segment = 0;
+	if (!p.n)
+		return r < 0 ? r : no_room(m, rq, len);
+	if (!rq->same_node)
+		rq->same_node = p.name[0];
+	if (p.n < rq->copies)
+		mc_metric_add(&partial, 1);
+	*ret_copies = p.n;
+	return 0;
+}
+
+void mcm_extent_trim(struct mcm *m, const struct mcm_extent *p, uint64_t len)
+{
+	mcm_segment_trim(mcm_segment(&m->segments, p->segment), p->node, len);
+}
+
+void mcm_extent_free(struct mcm *m, const struct mcm_extent *p)
+{
+	mcm_segment_give(mcm_segment(&m->segments, p->segment), p->node);
+}

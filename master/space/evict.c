@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict.c - the evictor: victims, inline eviction of puts, the background's watermark. */
+#include <config.h>
+
+#include "master/space/evict.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/rpc_server.h"
+
+#define BATCH 32
+#define WARM_MIN 4		/* victims */
+#define AHEAD_SHARE 4096	/* of what a segment may evict goes before it must */
+#define SWEEP_BATCH 64
+/* One round of the background on one segment: then others get their turn. */
+#define BACKGROUND_ROUNDS 256
+#define RUN_TRIES 64
+#define NEW_SHARE 8		/* one of so many objects is new */
+#define MOMENT_MAX_MS 1000u	/* also behind a pause in which nothing was put */
+#define TINY 64		/* so many times smaller than the object that needs room */
+
+MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
+MC_COUNTER(evicted_bytes, "master_evicted_size_bytes", "", "Bytes evicted")
+MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for something to evict")
+MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found something")
+MC_COUNTER(broken, "mooncake_master_promises_broken_total", "",
+	   "Objects evicted although an exist had promised them, because nothing else was left")
+MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "",
+	   "Puts that had to evict to find room")
+
+const struct mcm_evict_ops *mcm_evict_ops_find(const char *name)
+{
+	static const struct mcm_evict_ops *const all[] = {
+		&mcm_evict_lru, &mcm_evict_fifo, &mcm_evict_s3fifo,
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!strcmp(all[i]->name, name))
+			return all[i];
+	return NULL;
+}
+
+void *mcm_evict_shared_none(void)
+{
+	static char nothing;
+
+	return &nothing;
+}
+
+void mcm_evict_shared_free(void *shared)
+{
+	(void)shared;
+}
+
+void mcm_evict_forget(void *shared, const struct mcm_victim *victim, uint32_t hash)
+{
+	(void)shared;
+	(void)victim;
+	(void)hash;
+}
+
+/* How long ago the last @puts puts began; MCM_MOMENT_MS at least. */
+static uint32_t moment(struct mcm_pace *p, uint64_t generation, uint64_t puts, uint32_t wall)
+{
+	uint32_t last = mcm_load_relaxed(&p->last), i, at, ago = 0;
+	uint64_t then;
+
+	for (i = 0; i < MCM_PACE_SAMPLES && !ago; i++) {
+		at = (last - i) % MCM_PACE_SAMPLES;
+		then = mcm_load_relaxed(&p->generation[at]);
+		/* 0: not written yet */
+		if (then && generation - then >= puts)
+			ago = wall - mcm_load_relaxed(&p->wall[at]);
+	}
+	if (generation - mcm_load_relaxed(&p->generation[last % MCM_PACE_SAMPLES]) > puts / 4 &&
+	    __atomic_compare_exchange_n(&p->last, &last, last + 1, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED)) {
+		at = (last + 1) % MCM_PACE_SAMPLES;
+		mcm_store_relaxed(&p->wall[at], wall);
+		mcm_store_relaxed(&p->generation[at], generation);
+	}
+	return ago > MOMENT_MAX_MS ? MOMENT_MAX_MS : ago > MCM_MOMENT_MS ? ago : MCM_MOMENT_MS;
+}
+
+struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
+{
+	/* As many puts of the whole master as this segment has objects by now, had all segments as many. */
+	uint64_t puts = mcm_load_relaxed(&s->objects) * mcm_load_relaxed(&m->segments.n_live) / NEW_SHARE + 1;
+	uint64_t generation = mcm_load_relaxed(&m->generation);
+	uint32_t wall = (uint32_t)(mc_wall_ns() / MC_NS_PER_MS);
+
+	return (struct mcm_evict_view){
+		&m->index, &s->alloc, mcm_now_tick(m), (generation - puts) << MCM_PUT_SHARD_BITS,
+		wall, moment(&m->pace, generation, puts, wall),
+	};
+}
+
+void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint32_t slot)
+{
+	struct mcm_evict_view v = mcm_evict_view_of(m, s);
+	struct mcm_range *n;
+
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) != MCM_SEG_NONE) {
+		n = mcm_range(&s->alloc, node);
+		if (n->flags & MCM_NODE_USED && n->owner == slot &&
+		    n->flags & MCM_NODE_EVICTABLE && !(n->flags & MCM_NODE_LISTED))
+			m->evict->insert(s->policy, &v, node, false);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* shard locked: may the object still go? */
+static bool may_evict(const struct mcm *m, const struct mcm_object *o, const struct mcm_victim *v,
+		      unsigned level)
+{
+	uint32_t now = mcm_now_tick(m);
+
+	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != v->generation || o->pins)
+		return false;
+	if (!(level & MCM_EVICT_LEASED) && o->lease > now)
+		return false;
+	return level & MCM_EVICT_SOFT || !mcm_evict_soft(&m->index, o, now);
+}
+
+static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
+			  unsigned level)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
+	struct mcm_object *o = mcm_object(&m->index, v->slot);
+	uint64_t bytes = mcm_object_size(o);
+	struct mcm_extent place = { v->node, s->index };
+	bool leased = o->lease > mcm_now_tick(m);
+	uint32_t hash = o->hash;
+	uint32_t group = 0;
+	bool done = may_evict(m, o, v, level) && mcm_group_may_go(m, o, level, &group) &&
+		mcm_object_lose(m, sh, v->slot, place);
+
+	/* An object that has the range, renamed perhaps, keeps the segment in being; without one the
+	 * range may not even exist any more. */
+	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, place))
+		mcm_evict_relist(m, s, v->node, v->slot);
+	pthread_mutex_unlock(&sh->lock);
+	if (group)
+		(void)mcm_group_evict(m, group);
+	if (!done)
+		return 0;
+	m->evict->evicted(m->segments.evict_shared, v, hash);
+	if (leased)
+		mc_metric_add(&broken, 1);
+	mc_metric_add(&evicted_keys, 1);
+	mc_metric_add(&evicted_bytes, (int64_t)bytes);
+	return mcm_alloc_round(mcm_object_reserve(bytes)) << MCM_GRANULE_SHIFT;
+}
+
+/* What removing these will touch, all at the same time.  The directory is most often the same. */
+static void warm(struct mcm *m, const struct mcm_victim *v, unsigned n)
+{
+	uint32_t hash[BATCH];
+	struct mcm_object *o;
+	struct mcm_shard *sh;
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		hash[i] = mcm_load_relaxed(&mcm_object(&m->index, v[i].slot)->hash);
+	mcm_index_prefetch(&m->index, hash, n, NULL);
+	sh = mcm_index_lock_slot(&m->index, v[0].slot);
+	o = mcm_object(&m->index, v[0].slot);
+	/* While it is there, so is its directory. */
+	if (o->flags & MCM_OBJ_LIVE && o->generation == v[0].generation)
+		mcm_names_prefetch_gone(&m->names, o->dir, hash, n);
+	pthread_mutex_unlock(&sh->lock);
+}
+
+uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
+			   unsigned n, unsigned level)
+{
+	uint64_t freed = 0;
+	unsigned i;
+
+	if (n >= WARM_MIN && n <= MCM_WARM_MAX)
+		warm(m, v, n);
+	for (i = 0; i < n; i++)
+		freed += evict_one(m, s, &v[i], level);
+	return freed;
+}
+
+/* shard locked: a victim that stays.  Without an object that has it a range may not even exist any more. */
+static void relist(struct mcm *m, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	if (!(o->flags & MCM_OBJ_LIVE))
+		return;
+	n = mcm_object_extents(&m->index, o, p);
+	for (i = 0; i < n; i++)
+		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+	mcm_tenant_relist(m, slot);
+}
+
+/* @group: NULL when the object's is going already; else mcm_group_evict() is for the caller to do. */
+static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
+	struct mcm_object *o = mcm_object(&m->index, v->slot);
+	bool leased = o->lease > mcm_now_tick(m), done;
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	uint64_t bytes = mcm_object_size(o);
+	unsigned copies = mcm_object_extents(&m->index, o, p);
+	uint32_t hash = o->hash;
+
+	done = may_evict(m, o, v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
+		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
+		(!group || mcm_group_may_follow(m, o, level, group));
+	if (done) {
+		mcm_event_object(m, MCP_EVENT_EVICT, v->slot);
+		mcm_object_remove(m, sh, v->slot);
+	} else if (group) {
+		relist(m, v->slot);
+	}
+	pthread_mutex_unlock(&sh->lock);
+	if (!done)
+		return 0;
+	if (v->node)
+		m->evict->evicted(m->segments.evict_shared, v, hash);
+	if (leased)
+		mc_metric_add(&broken, 1);
+	mc_metric_add(&evicted_keys, 1);
+	mc_metric_add(&evicted_bytes, (int64_t)bytes);
+	return bytes * copies;
+}
+
+uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level)
+{
+	return evict_whole(m, v, level, NULL);
+}
+
+uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level)
+{
+	uint32_t group = 0;
+	uint64_t freed = evict_whole(m, v, level, &group);
+
+	return group ? freed + mcm_group_evict(m, group) : freed;
+}
+
+/* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */
+static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
+			  unsigned level, uint64_t want, struct mcm_victim *v,
+			  unsigned *n, bool *more, uint32_t *ret_node)
+{
+	struct mcm_evict_view view = mcm_evict_view_of(m, s);
+	int r;
+
+	*n = 0;
+	*more = false;
+	pthread_mutex_lock(&s->lock);
+	r = mcm_segment_take_locked(s, len, ret_node);
+	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
+		mc_metric_add(&attempts, 1);
+		*n = m->evict->victims(s->policy, &view, level, want, v, BATCH, more);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+/* Small objects go some at a time, so that the next puts need not ask and the cache misses of their removals
+ * overlap.  Not what somebody was promised or has pinned softly. */
+static uint64_t evict_ahead(const struct mcm_segment *s, uint64_t want, unsigned level)
+{
+	uint64_t ahead = mcm_load_relaxed(&s->evictable) / AHEAD_SHARE;
+
+	return level & (MCM_EVICT_SOFT | MCM_EVICT_LEASED) || ahead < want ? 0 : ahead;
+}
+
+int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
+		  const struct mcm_slice *sl, uint32_t *ret_node)
+{
+	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
+	uint64_t ahead = evict_ahead(s, want, level);
+	/* More rounds than ranges could need: others may take what this one frees, but not for ever. */
+	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
+	struct mcm_victim v[BATCH];
+	unsigned n, tries;
+	bool more = true;
+	int r;
+
+	/* A put that cannot be helped must not cost the others anything. */
+	if (mcm_load_relaxed(&s->evictable) + mcm_load_relaxed(&s->size) < mcm_load_relaxed(&s->used) + want)
+		return -MC_ENOSPACE;
+	mc_metric_add(&inline_evictions, 1);
+	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
+	 * over the segment, and a run of neighbours would have to go all the same.  So after a slice, which ended in
+	 * a run. */
+	if (mcm_slice_goes_on(sl, s, level) ||
+	    want / TINY > mcm_load_relaxed(&s->used) / (mcm_load_relaxed(&s->objects) + 1))
+		rounds = 0;
+	while (rounds--) {
+		r = take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
+				   &more, ret_node);
+		if (r != -MC_ENOSPACE)
+			return r;
+		if (n) {
+			mc_metric_add(&successes, 1);
+			freed += mcm_evict_victims(m, s, v, n, level);
+		} else if (!more) {
+			break;
+		}
+	}
+	for (tries = 0; tries < RUN_TRIES; tries++) {
+		r = mcm_evict_run(m, s, len, level, sl, ret_node);
+		if (r != -EAGAIN)
+			return r;
+		if (mcm_slice_over(sl))
+			return MCP_AGAIN;
+	}
+	return -MC_ENOSPACE;
+}
+
+/* ---- background ---- */
+
+/* Bytes to evict until @ratio is reached.  It is a share of what can be managed: hard-pinned objects and
+ * unfinished puts are no objects of eviction, and a segment with many of them would otherwise lose
+ * everything else at once, what was just put too. */
+static uint64_t excess(const struct mcm_segment *s, double ratio)
+{
+	uint64_t used = mcm_load_relaxed(&s->used), evictable = mcm_load_relaxed(&s->evictable);
+	uint64_t fixed = used > evictable ? used - evictable : 0;
+	uint64_t size = mcm_load_relaxed(&s->size), room = size > fixed ? size - fixed : 0;
+	uint64_t goal = (uint64_t)((double)room * ratio);
+
+	return evictable > goal ? evictable - goal : 0;
+}
+
+void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
+{
+	if (!excess(s, m->conf.eviction_high_watermark_ratio))
+		return;
+	/* Once: the evictor clears it when it begins. */
+	if (!__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
+		mc_stop_kick(&m->evictor_stop);
+}
+
+/* True: it had to stop before the segment was low enough. */
+static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
+{
+	double low = m->conf.eviction_high_watermark_ratio - m->conf.eviction_ratio;
+	struct mcm_victim v[BATCH];
+	unsigned rounds, n;
+	bool more;
+
+	for (rounds = 0; rounds < BACKGROUND_ROUNDS; rounds++) {
+		struct mcm_evict_view view = mcm_evict_view_of(m, s);
+		uint64_t want;
+
+		pthread_mutex_lock(&s->lock);
+		want = excess(s, low > 0 ? low : 0);
+		n = 0;
+		more = false;
+		if (mcm_segment_state(s) == MCP_SEG_OK && want) {
+			mc_metric_add(&attempts, 1);
+			n = m->evict->victims(s->policy, &view, level, want, v, BATCH, &more);
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (n) {
+			mc_metric_add(&successes, 1);
+			mcm_evict_victims(m, s, v, n, level);
+		} else if (!more) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Committed ranges from the hand on; the hand moves behind them.  True: the end is reached. */
+static bool sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned *n)
+{
+	struct mcm_alloc *a = &s->alloc;
+	uint32_t id = a->hand;
+	unsigned steps;
+
+	*n = 0;
+	for (steps = 0; id != a->end && steps < 4096 && *n < SWEEP_BATCH; steps++) {
+		const struct mcm_range *node = mcm_range(a, id);
+		const struct mcm_object *o = mcm_object(&m->index, node->owner);
+
+		if (node->flags & MCM_NODE_USED && node->owner &&
+		    mcm_load_relaxed(&o->flags) & MCM_OBJ_LIVE)
+			v[(*n)++] = (struct mcm_victim){
+				node->owner, id, mcm_load_relaxed(&o->generation),
+				node->policy
+			};
+		id = mcm_range_next(node);
+	}
+	a->hand = id;
+	return id == a->end;
+}
+
+/* Drop what an unmounted segment held.  What readers or writers still hold goes when they do. */
+static void sweep(struct mcm *m, struct mcm_segment *s)
+{
+	struct mcm_victim v[SWEEP_BATCH];
+	unsigned n, i;
+	bool end;
+
+	pthread_mutex_lock(&s->run_lock);
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
+		s->alloc.hand = s->alloc.first;
+	pthread_mutex_unlock(&s->lock);
+	do {
+		n = 0;
+		end = true;
+		pthread_mutex_lock(&s->lock);
+		if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
+			end = sweep_collect(m, s, v, &n);
+		pthread_mutex_unlock(&s->lock);
+		for (i = 0; i < n; i++) {
+			struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v[i].slot);
+			struct mcm_object *o = mcm_object(&m->index, v[i].slot);
+
+			if (o->flags & MCM_OBJ_LIVE && o->generation == v[i].generation)
+				mcm_object_lose(m, sh, v[i].slot,
+						(struct mcm_extent){ v[i].node, s->index });
+			pthread_mutex_unlock(&sh->lock);
+		}
+	} while (!end);
+	pthread_mutex_unlock(&s->run_lock);
+	mcm_segments_reap(&m->segments, s);
+}
+
+unsigned mcm_evict_steps(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS])
+{
+	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
+	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
+	const unsigned level[MCM_EVICT_STEPS] = {
+		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
+	};
+	unsigned i, n = 0;
+
+	for (i = 0; i < MCM_EVICT_STEPS; i++)
+		if (!n || level[i] != ret_level[n - 1])
+			ret_level[n++] = level[i];
+	return n;
+}
+
+bool mcm_evict_promises(const struct mcm *m)
+{
+	return mcm_load_relaxed(&m->promised_until) > mcm_now_tick(m);
+}
+
+/* Bytes that are to go from segments above their watermark. */
+static uint64_t excess_of_all(struct mcm *m, unsigned top)
+{
+	double high = m->conf.eviction_high_watermark_ratio, low = high - m->conf.eviction_ratio;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < top; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		if (mcm_segment_state(s) == MCP_SEG_OK && excess(s, high))
+			sum += excess(s, low > 0 ? low : 0);
+	}
+	return sum;
+}
+
+bool mcm_evict_background(struct mcm *m)
+{
+	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
+	double high = m->conf.eviction_high_watermark_ratio;
+	unsigned i, top;
+	bool more = mcm_restored_release(m);
+
+	__atomic_store_n(&m->evict_wanted, false, __ATOMIC_RELAXED);
+	pthread_rwlock_rdlock(&m->segments.lock);
+	top = m->segments.top;
+	pthread_rwlock_unlock(&m->segments.lock);
+	if (mcm_tenants_above(m))
+		(void)mcm_tenants_trim(m, excess_of_all(m, top), NULL);
+	for (i = 0; i < top; i++) {
+		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+		uint8_t state = mcm_segment_state(s);
+
+		if (state == MCP_SEG_UNMOUNTING) {
+			sweep(m, s);
+		} else if (state == MCP_SEG_OK && excess(s, high)) {
+			if (lower(m, s, settled))
+				more = true;
+			else if (m->conf.allow_evict_soft_pinned_objects && excess(s, high))
+				more |= lower(m, s, settled | MCM_EVICT_SOFT);
+		}
+	}
+	/* Last: what went above may have begun another group. */
+	return mcm_groups_background(m) || more;
+}

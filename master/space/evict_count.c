@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict_count.c - room in number: --max_objects.
+ *
+ * A put is counted when it begins, so that it does not fail when it ends.  When there are too many then, as many as
+ * are above the limit are evicted, wherever they lie; segments are asked in turn, from one on that is chosen the more
+ * often the more objects it has. */
+#include <config.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "master/mcm_i.h"
+
+#define BATCH 32		/* objects evicted for one put at the most */
+#define AHEAD_SHARE 4096	/* of the limit goes before it must */
+
+static bool eligible(const struct mcm_segment *s)
+{
+	return mcm_segment_state(s) == MCP_SEG_OK && mcm_load_relaxed(&s->evictable);
+}
+
+static unsigned first_segment(const struct mcm *m, unsigned top)
+{
+	uint64_t sum = 0, at = mc_random_u64();
+	unsigned i;
+
+	for (i = 0; i < top; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		sum += eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
+	}
+	at = sum ? at % sum : 0;
+	for (i = 0; i < top; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+		uint64_t n = eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
+
+		if (at < n)
+			return i;
+		at -= n;
+	}
+	return 0;
+}
+
+static unsigned evict_from(struct mcm *m, struct mcm_segment *s, unsigned level, unsigned want)
+{
+	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
+	struct mcm_victim v[BATCH];
+	unsigned gone = 0, n, i;
+	bool more;
+
+	do {
+		struct mcm_evict_view view = mcm_evict_view_of(m, s);
+
+		n = 0;
+		more = false;
+		pthread_mutex_lock(&s->lock);
+		if (mcm_segment_state(s) == MCP_SEG_OK)
+			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, want - gone, &more);
+		pthread_mutex_unlock(&s->lock);
+		for (i = 0; i < n; i++)
+			gone += mcm_evict_object(m, &v[i], level) != 0;
+	} while (gone < want && (n || more) && rounds--);
+	return gone;
+}
+
+/* How many of @want: the mildest kind everywhere before a harsher one anywhere. */
+static unsigned evict(struct mcm *m, unsigned want)
+{
+	uint64_t ahead = m->index.max / AHEAD_SHARE;
+	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_steps(m, level), i, l, top, gone = 0;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	top = m->segments.top;
+	pthread_rwlock_unlock(&m->segments.lock);
+	if (ahead > BATCH)
+		ahead = BATCH;
+	for (l = 0; l < steps && gone < want; l++) {
+		unsigned first = first_segment(m, top), n = want;
+
+		if (!(level[l] & (MCM_EVICT_SOFT | MCM_EVICT_LEASED)) && ahead > want)
+			n = (unsigned)ahead;
+		for (i = 0; i < top && gone < want; i++) {
+			struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)((first + i) % top));
+
+			if (eligible(s))
+				gone += evict_from(m, s, level[l], n - gone);
+		}
+	}
+	return gone;
+}
+
+int mcm_count_admit(struct mcm *m)
+{
+	uint64_t max = m->index.max, n;
+	unsigned gone = 0, got;
+
+	if (!max)
+		return 0;
+	n = __atomic_add_fetch(&m->index.count, 1, __ATOMIC_RELAXED);
+	/* After a restart with a smaller limit there may be many more: each put makes them fewer. */
+	while (n > max && gone < BATCH) {
+		got = evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
+		if (!got) {
+			mcm_count_leave(m);
+			return mc_fail(-MC_ENOSPACE, "%llu objects, and none of them may go",
+				       (unsigned long long)max);
+		}
+		gone += got;
+		n = mcm_load_relaxed(&m->index.count);
+	}
+	return 0;
+}
+
+void mcm_count_leave(struct mcm *m)
+{
+	if (m->index.max)
+		__atomic_fetch_sub(&m->index.count, 1, __ATOMIC_RELAXED);
+}

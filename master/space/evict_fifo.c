@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict_fifo.c - first in, first out: reads change nothing, what was committed first goes first.
+ *
+ * A range that was passed over because somebody held its object was the oldest when that happened, so
+ * it comes back to the front. */
+#include <config.h>
+
+#include "master/space/evict_lists.h"
+
+struct fifo {
+	struct mcm_lists lists;
+	uint32_t queue;
+};
+
+static void fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+{
+	mcm_list_front(l, v->a, ((struct fifo *)l)->queue, node);
+}
+
+static int fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
+{
+	struct fifo *fifo = state;
+	int r;
+
+	(void)shared;
+	r = mcm_lists_init(&fifo->lists, a, lease_ticks, fifo_requeue);
+	return r < 0 ? r : mcm_list_new(a, &fifo->queue);
+}
+
+static void fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+{
+	struct fifo *fifo = state;
+
+	if (fresh && !mcm_evict_soft(v->ix, mcm_evict_owner(v, node), v->now))
+		mcm_list_tail(&fifo->lists, v->a, fifo->queue, node);
+	else
+		mcm_lists_insert(&fifo->lists, v, node);
+}
+
+static void fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+{
+	mcm_lists_del(state, v->a, node);
+}
+
+static unsigned fifo_victims(void *state, const struct mcm_evict_view *v, unsigned level,
+			     uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more)
+{
+	struct fifo *fifo = state;
+	struct mcm_lists *l = &fifo->lists;
+	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
+	uint32_t id;
+
+	h.chances = 0;
+	while ((id = mcm_harvest_next(&h, l, v, fifo->queue)))
+		mcm_harvest_take(&h, l, v, id);
+	return mcm_harvest_end(&h, l, v, level, ret_more);
+}
+
+const struct mcm_evict_ops mcm_evict_fifo = {
+	.name = "fifo",
+	.state_size = sizeof(struct fifo),
+	.shared_new = mcm_evict_shared_none,
+	.shared_free = mcm_evict_shared_free,
+	.init = fifo_init,
+	.insert = fifo_insert,
+	.remove = fifo_remove,
+	.victims = fifo_victims,
+	.evicted = mcm_evict_forget,
+};

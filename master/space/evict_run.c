@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict_run.c - room in one piece: empty neighbouring ranges when free space lies scattered.
+ *
+ * First the largest hole is widened into its neighbours; when something that must stay stands on both
+ * sides, a window slides over the segment from where the last one was found, until it holds nothing
+ * but free and evictable ranges.  Both let go of the lock now and then, and when they have found
+ * nothing, the next one for as much waits ten times as long as this one took: a segment full of pinned
+ * objects must not cost every put a walk.
+ *
+ * A run of very many objects is emptied in slices, between which nobody keeps others off what is free already: the
+ * hole that has come about is the largest one most often, and is widened on. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "master/mcm_i.h"
+#include "proto/rpc_server.h"
+
+#define BATCH 32
+#define SLICE 2048		/* ranges looked at without letting go of the lock */
+#define WALK_REST 10
+#define PART 2048		/* ranges looked at to go on with a run that was found */
+#define NARROWED 3		/* times: then an eighth counts as new */
+
+struct window {
+	uint32_t first, last;	/* ranges, both included */
+	uint64_t at, end;	/* granules */
+};
+
+struct run {
+	struct mcm *m;
+	struct mcm_segment *s;
+	struct mcm_evict_view v;
+	unsigned level;
+	uint64_t len;
+	const struct mcm_slice *sl;
+	unsigned part;		/* ranges that the largest hole is widened by at a time, 0: all that it takes */
+	unsigned held;		/* ranges looked at since the segment was locked */
+};
+
+/* Could this range be empty after evicting at this level? */
+static bool movable(const struct run *r, uint32_t id)
+{
+	const struct mcm_range *n = mcm_range(r->v.a, id);
+	const struct mcm_object *o;
+
+	if (!(n->flags & MCM_NODE_USED))
+		return true;
+	if (!(n->flags & MCM_NODE_EVICTABLE))
+		return false;
+	o = mcm_object(r->v.ix, n->owner);
+	if (mcm_load_relaxed(&o->pins))
+		return false;
+	if (!(r->level & MCM_EVICT_LEASED) && mcm_load_relaxed(&o->lease) > r->v.now)
+		return false;
+	if (r->level & MCM_EVICT_SETTLED && mcm_evict_recent(&r->v, o))
+		return false;
+	return r->level & MCM_EVICT_SOFT || !mcm_evict_soft(r->v.ix, o, r->v.now);
+}
+
+static bool wide_enough(const struct run *r, const struct window *w)
+{
+	return w->end > w->at && mcm_alloc_fits(w->at, w->end - w->at, r->len);
+}
+
+static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
+{
+	return mcm_range_at(mcm_range(a, id)) + mcm_range_granules(a, mcm_range(a, id));
+}
+
+/* One range more was looked at.  Now and then others get at the segment, which may change the ranges: @id, where the
+ * walk is, and the window's first are what became of them, and collect() looks at all in between once more.
+ * False: nothing may be taken from the segment any more, and nothing of it be looked at. */
+static bool look_on(struct run *r, struct window *w, uint32_t *id)
+{
+	struct mcm_alloc *a = r->v.a;
+
+	mcm_most(&r->m->segments.walk_most, ++r->held);
+	if (r->held < SLICE)
+		return true;
+	a->hand = *id;
+	a->found = w->first;
+	pthread_mutex_unlock(&r->s->lock);
+	pthread_mutex_lock(&r->s->lock);
+	r->held = 0;
+	if (mcm_segment_state(r->s) != MCP_SEG_OK)
+		return false;
+	*id = a->hand;
+	w->first = a->found;
+	w->at = mcm_range_at(mcm_range(a, w->first));
+	return true;
+}
+
+/* Widen the largest hole to the right, then to the left. */
+static bool widen_hole(struct run *r, struct window *w)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint32_t id = mcm_alloc_largest(a), next;
+	unsigned steps = 0;
+
+	if (!id)
+		return false;
+	*w = (struct window){ id, id, mcm_range_at(mcm_range(a, id)), range_end(a, id) };
+	while (!wide_enough(r, w)) {
+		next = mcm_range_next(mcm_range(a, w->last));
+		if (next == a->end || !movable(r, next))
+			break;
+		w->last = next;
+		if (!look_on(r, w, &w->last))
+			return false;
+		w->end = range_end(a, w->last);
+		if (++steps == r->part)
+			return true;
+	}
+	while (!wide_enough(r, w)) {
+		next = mcm_range_prev(mcm_range(a, w->first));
+		if (!next || !movable(r, next))
+			return false;
+		w->first = next;
+		w->at = mcm_range_at(mcm_range(a, next));
+		if (!look_on(r, w, &w->last))
+			return false;
+		w->end = range_end(a, w->last);
+		if (++steps == r->part)
+			return true;
+	}
+	return true;
+}
+
+/* Slide a window from the hand on; it has to begin before granule @stop. */
+static bool slide(struct run *r, struct window *w, uint64_t stop)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint32_t id = a->hand;
+	bool open = false;
+
+	while (id != a->end && (open || mcm_range_at(mcm_range(a, id)) < stop)) {
+		if (!movable(r, id)) {
+			open = false;
+		} else {
+			if (!open)
+				*w = (struct window){ id, id, mcm_range_at(mcm_range(a, id)), 0 };
+			open = true;
+			w->last = id;
+			w->end = range_end(a, id);
+			if (wide_enough(r, w))
+				return true;
+		}
+		id = mcm_range_next(mcm_range(a, id));
+		if (!open)
+			w->first = id;
+		if (!look_on(r, w, &id))
+			return false;
+	}
+	return false;
+}
+
+static bool walk(struct run *r, struct window *w)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint64_t began = mc_now_ns(), from = mcm_range_at(mcm_range(a, a->hand));
+	uint64_t want = mcm_alloc_round(r->len), now;
+
+	if (began < mcm_load_relaxed(&r->s->walk[r->level].retry_ns) && want >= r->s->walk[r->level].want)
+		return false;
+	if (slide(r, w, UINT64_MAX))
+		return true;
+	if (mcm_segment_state(r->s) != MCP_SEG_OK)
+		return false;
+	a->hand = a->first;
+	if (slide(r, w, from))
+		return true;
+	now = mc_now_ns();
+	mcm_store_relaxed(&r->s->walk[r->level].retry_ns, now + WALK_REST * (now - began));
+	r->s->walk[r->level].want = want;
+	return false;
+}
+
+/* Take the window's objects off the lists, a batch at a time.  False: one of them must stay now. */
+static bool collect(const struct run *r, const struct window *w, struct mcm_victim *v, unsigned *n)
+{
+	struct mcm_alloc *a = r->v.a;
+	uint32_t id = a->hand;
+
+	for (*n = 0; *n < BATCH && id != a->end; id = mcm_range_next(mcm_range(a, id))) {
+		struct mcm_range *node = mcm_range(a, id);
+
+		if (mcm_range_at(node) >= w->end)
+			break;
+		if (!(node->flags & MCM_NODE_USED))
+			continue;
+		if (!movable(r, id)) {
+			while (*n)
+				r->m->evict->insert(r->s->policy, &r->v, v[--*n].node, false);
+			return false;
+		}
+		if (node->flags & MCM_NODE_LISTED)
+			r->m->evict->remove(r->s->policy, &r->v, id);
+		v[(*n)++] = (struct mcm_victim){
+			node->owner, id, mcm_load_relaxed(&mcm_object(r->v.ix, node->owner)->generation),
+			node->policy
+		};
+	}
+	return true;
+}
+
+/* Segment locked; let go while victims are removed. */
+static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_node)
+{
+	struct mcm_victim v[BATCH];
+	int e, again = -EAGAIN;
+	unsigned n;
+
+	r->v.a->hand = w->first;
+	for (;;) {
+		if (mcm_segment_state(r->s) != MCP_SEG_OK || !collect(r, w, v, &n))
+			return -EAGAIN;
+		if (!n)
+			break;
+		pthread_mutex_unlock(&r->s->lock);
+		mcm_evict_victims(r->m, r->s, v, n, r->level);
+		pthread_mutex_lock(&r->s->lock);
+		/* Only now: whatever else took time, each slice has to move on. */
+		if (mcm_slice_over(r->sl)) {
+			again = MCP_AGAIN;
+			break;
+		}
+	}
+	/* Also at a slice's end: what is enough must not be shared with who comes before the next one. */
+	e = mcm_segment_take_locked(r->s, r->len, ret_node);
+	return e == -MC_ENOSPACE ? again : e;
+}
+
+/* Segment and run locked. */
+static int run_at(struct run *run, unsigned level, uint32_t *ret_node)
+{
+	struct window w;
+
+	run->level = level;
+	if (widen_hole(run, &w) || (mcm_segment_state(run->s) == MCP_SEG_OK && walk(run, &w)))
+		return empty_and_take(run, &w, ret_node);
+	return -MC_ENOSPACE;
+}
+
+/* Only the later half of what was new is. */
+static void narrow(struct run *run)
+{
+	uint64_t next = mcm_load_relaxed(&run->m->generation) << MCM_PUT_SHARD_BITS;
+
+	run->v.recent = next - (next - run->v.recent) / 2;
+	run->v.moment /= 2;
+}
+
+int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
+		  const struct mcm_slice *sl, uint32_t *ret_node)
+{
+	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
+	unsigned i;
+	int r;
+
+	/* An earlier slice has found the whole run and begun to empty it: that took long enough. */
+	if (mcm_slice_goes_on(sl, s, level) && sl->end_ns)
+		run.part = PART;
+	MC_LOCKED(&s->run_lock);
+	MC_LOCKED(&s->lock);
+	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)
+		return -MC_ENOSPACE;
+	/* A run knows no order: pass over what is new for as long as there is another. */
+	r = run_at(&run, level | MCM_EVICT_SETTLED, ret_node);
+	if (level & MCM_EVICT_SETTLED)
+		return r;
+	for (i = 0; i < NARROWED && r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK; i++) {
+		narrow(&run);
+		r = run_at(&run, level | MCM_EVICT_SETTLED | MCM_EVICT_LATEST, ret_node);
+	}
+	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK)
+		r = run_at(&run, level, ret_node);
+	return r;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * evict_s3fifo.c - S3-FIFO (Yang et al., SOSP 2023): two queues and the memory of a third.
+ *
+ * What is new enters the small queue, a tenth of the bytes; what was read there more than once by the
+ * time it reaches the head moves to the main queue, the rest goes and is remembered as a ghost.  What
+ * comes back while its ghost is remembered enters the main queue, whose head gets another round for as
+ * long as it has been read since the last.  So objects that are read once never push others out.
+ *
+ * The ghosts are the whole master's, because an object that comes back may be placed on another
+ * segment.  They are kept in a table of hashes with the number of the eviction, four to a bucket, the
+ * oldest replaced; one is remembered for as many evictions as there are objects in main queues.  The
+ * table is read and written without a lock: a lost or false ghost costs one wrong guess. */
+#include <config.h>
+
+#include "master/space/evict_lists.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "common/err.h"
+
+#define SMALL_SHARE 10		/* one of so many bytes is the small queue's */
+#define WAYS 4u
+#define BITS_MIN 8u		/* of buckets */
+#define BITS_MAX 20u
+#define GHOSTS_MIN 64u
+
+struct ghosts {
+	uint64_t *entry;	/* hash << 32 | serial of the eviction; atomic.  2^BITS_MAX buckets of
+				 * address space; what is not touched is no memory */
+	uint32_t serial;	/* atomic */
+	uint32_t main_count;	/* ranges in main queues; atomic */
+};
+
+struct s3fifo {
+	struct mcm_lists lists;
+	uint32_t small, main;
+	struct ghosts *ghosts;
+	uint32_t reported;	/* main's ranges in ghosts->main_count */
+};
+
+#define GHOST_BYTES ((size_t)WAYS * sizeof(uint64_t) << BITS_MAX)
+
+static void *ghosts_new(void)
+{
+	struct ghosts *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->entry = mmap(NULL, GHOST_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (g->entry == MAP_FAILED) {
+		free(g);
+		return NULL;
+	}
+	return g;
+}
+
+static void ghosts_free(void *shared)
+{
+	struct ghosts *g = shared;
+
+	munmap(g->entry, GHOST_BYTES);
+	free(g);
+}
+
+/* As many ways as there may be ghosts; when that number changes, some are lost. */
+static uint64_t *ghost_bucket(const struct ghosts *g, uint32_t hash)
+{
+	uint32_t n = mcm_load_relaxed(&g->main_count) / WAYS;
+	unsigned bits = BITS_MIN;
+
+	while (bits < BITS_MAX && n >> bits)
+		bits++;
+	return g->entry + WAYS * (hash * 0x9e3779b1u >> (32 - bits));
+}
+
+static uint32_t ghost_age(const struct ghosts *g, uint64_t entry)
+{
+	return mcm_load_relaxed(&g->serial) - (uint32_t)entry;
+}
+
+static bool ghost_there(const struct ghosts *g, uint32_t hash)
+{
+	uint32_t most = mcm_load_relaxed(&g->main_count);
+	uint64_t *b = ghost_bucket(g, hash);
+	unsigned i;
+
+	if (most < GHOSTS_MIN)
+		most = GHOSTS_MIN;
+	for (i = 0; i < WAYS; i++) {
+		uint64_t e = mcm_load_relaxed(&b[i]);
+
+		if (e && e >> 32 == hash && ghost_age(g, e) <= most)
+			return true;
+	}
+	return false;
+}
+
+static void ghost_add(struct ghosts *g, uint32_t hash)
+{
+	uint32_t serial = __atomic_add_fetch(&g->serial, 1, __ATOMIC_RELAXED);
+	uint64_t *b = ghost_bucket(g, hash);
+	unsigned i, oldest = 0;
+
+	for (i = 0; i < WAYS; i++) {
+		uint64_t e = mcm_load_relaxed(&b[i]);
+
+		if (!e || e >> 32 == hash) {
+			oldest = i;
+			break;
+		}
+		if (ghost_age(g, e) > ghost_age(g, mcm_load_relaxed(&b[oldest])))
+			oldest = i;
+	}
+	mcm_store_relaxed(&b[oldest], (uint64_t)hash << 32 | (serial ? serial : 1));
+}
+
+/* ---- the queues ---- */
+
+/* The class of what is on the main queue, or was when it left it. */
+static bool is_main(const struct mcm_evict_view *v, uint32_t node)
+{
+	return mcm_range(v->a, node)->policy & MCM_LIST_CLASS;
+}
+
+static void s3fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+{
+	struct s3fifo *s = (struct s3fifo *)l;
+
+	mcm_list_tail(l, v->a, is_main(v, node) ? s->main : s->small, node);
+}
+
+static int s3fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
+{
+	struct s3fifo *s = state;
+	int r;
+
+	s->ghosts = shared;
+	r = mcm_lists_init(&s->lists, a, lease_ticks, s3fifo_requeue);
+	if (r == 0)
+		r = mcm_list_new(a, &s->small);
+	return r < 0 ? r : mcm_list_new(a, &s->main);
+}
+
+/* Tell the ghosts how many ranges this segment's main queue has. */
+static void report(struct s3fifo *s)
+{
+	uint32_t now = (uint32_t)s->lists.count[1], before = s->reported;
+
+	if (now == before)
+		return;
+	__atomic_fetch_add(&s->ghosts->main_count, now - before, __ATOMIC_RELAXED);
+	s->reported = now;
+}
+
+static void s3fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+{
+	struct s3fifo *s = state;
+
+	if (fresh && ghost_there(s->ghosts, mcm_load_relaxed(&mcm_evict_owner(v, node)->hash)))
+		mcm_range(v->a, node)->policy |= MCM_LIST_CLASS;
+	mcm_lists_insert(&s->lists, v, node);
+}
+
+static void s3fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+{
+	mcm_lists_del(state, v->a, node);
+	report(state);
+}
+
+/* The head of the small queue: read again while it was there, it moves on. */
+static void small_head(struct mcm_harvest *h, struct s3fifo *s, const struct mcm_evict_view *v,
+		       uint32_t id)
+{
+	if (mcm_evict_reads(v, id) < 2) {
+		mcm_harvest_take(h, &s->lists, v, id);
+		return;
+	}
+	mcm_lists_del(&s->lists, v->a, id);
+	mcm_range(v->a, id)->policy |= MCM_LIST_CLASS;
+	mcm_evict_untouch(v, id);
+	mcm_list_tail(&s->lists, v->a, s->main, id);
+}
+
+static void main_head(struct mcm_harvest *h, struct s3fifo *s, const struct mcm_evict_view *v,
+		      uint32_t id)
+{
+	if (!mcm_evict_reads(v, id) || h->chances-- <= 0) {
+		mcm_harvest_take(h, &s->lists, v, id);
+		return;
+	}
+	mcm_evict_unread(v, id);
+	mcm_lists_del(&s->lists, v->a, id);
+	mcm_list_tail(&s->lists, v->a, s->main, id);
+}
+
+static unsigned s3fifo_victims(void *state, const struct mcm_evict_view *v, unsigned level,
+			       uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more)
+{
+	struct s3fifo *s = state;
+	struct mcm_lists *l = &s->lists;
+	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
+	uint32_t id;
+	bool small;
+
+	do {
+		small = l->granules[0] * SMALL_SHARE >= l->granules[0] + l->granules[1];
+		id = mcm_harvest_next(&h, l, v, small ? s->small : s->main);
+		if (!id) {
+			/* What counts for this queue may all be waiting on the wheel. */
+			small = !small;
+			id = mcm_harvest_next(&h, l, v, small ? s->small : s->main);
+		}
+		if (id && small)
+			small_head(&h, s, v, id);
+		else if (id)
+			main_head(&h, s, v, id);
+	} while (id);
+	report(s);
+	return mcm_harvest_end(&h, l, v, level, ret_more);
+}
+
+static void s3fifo_evicted(void *shared, const struct mcm_victim *victim, uint32_t hash)
+{
+	if (!(victim->policy & MCM_LIST_CLASS))
+		ghost_add(shared, hash);
+}
+
+const struct mcm_evict_ops mcm_evict_s3fifo = {
+	.name = "s3fifo",
+	.state_size = sizeof(struct s3fifo),
+	.shared_new = ghosts_new,
+	.shared_free = ghosts_free,
+	.init = s3fifo_init,
+	.insert = s3fifo_insert,
+	.remove = s3fifo_remove,
+	.victims = s3fifo_victims,
+	.evicted = s3fifo_evicted,
+};

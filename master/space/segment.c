@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segment.c - the table of segments, and taking and giving ranges of one. */
+#include <config.h>
+
+#include "master/space/segment.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "master/journal/record.h"
+#include "master/space/strategy.h"
+#include "proto/codec.h"
+
+#define BUCKETS 65536u
+
+int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
+		      uint32_t lease_ticks)
+{
+	pthread_rwlockattr_t attr;
+
+	memset(ss, 0, sizeof(*ss));
+	/* Puts hold it for reading all the time; a mount must get its turn all the same. */
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&ss->lock, &attr);
+	pthread_rwlockattr_destroy(&attr);
+	ss->evict = evict;
+	ss->lease_ticks = lease_ticks;
+	/* Full size from the beginning, because it is read without a lock; unused pages are free. */
+	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
+	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
+	ss->by_host = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->by_host));
+	ss->by_id = calloc(BUCKETS, sizeof(*ss->by_id));
+	ss->by_name = calloc(BUCKETS, sizeof(*ss->by_name));
+	mc_list_init(&ss->free);
+	ss->evict_shared = evict->shared_new();
+	if (!ss->at || !ss->live || !ss->by_host || !ss->by_id || !ss->by_name ||
+	    !ss->evict_shared) {
+		mcm_segments_done(ss);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void contents_free(struct mcm_segment *s)
+{
+	mcm_alloc_done(&s->alloc);
+	free(s->policy);
+	s->policy = NULL;
+}
+
+void mcm_segments_done(struct mcm_segments *ss)
+{
+	unsigned i;
+
+	for (i = 0; i < ss->top; i++) {
+		contents_free(ss->at[i]);
+		pthread_mutex_destroy(&ss->at[i]->lock);
+		pthread_mutex_destroy(&ss->at[i]->run_lock);
+		free(ss->at[i]);
+	}
+	if (ss->evict_shared)
+		ss->evict->shared_free(ss->evict_shared);
+	free(ss->at);
+	free(ss->live);
+	free(ss->by_host);
+	free(ss->by_id);
+	free(ss->by_name);
+	pthread_rwlock_destroy(&ss->lock);
+	memset(ss, 0, sizeof(*ss));
+}
+
+/* ---- the tables of those that are mounted ---- */
+
+static uint16_t *id_bucket(const struct mcm_segments *ss, struct mcp_id id)
+{
+	uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ull) * 0xc2b2ae3d27d4eb4full;
+
+	return &ss->by_id[(h >> 48) % BUCKETS];
+}
+
+static uint16_t *name_bucket(const struct mcm_segments *ss, uint64_t hash)
+{
+	return &ss->by_name[hash % BUCKETS];
+}
+
+static struct mcm_segment *chained(struct mcm_segments *ss, uint16_t number)
+{
+	if (!number)
+		return NULL;
+	__atomic_fetch_add(&ss->looked, 1, __ATOMIC_RELAXED);
+	return ss->at[number - 1];
+}
+
+struct mcm_segment *mcm_segments_find(struct mcm_segments *ss, struct mcp_id id)
+{
+	struct mcm_segment *s = chained(ss, *id_bucket(ss, id));
+
+	while (s && !mcp_id_eq(s->id, id))
+		s = chained(ss, s->next_id);
+	return s;
+}
+
+struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
+				       const struct mcm_segment *after)
+{
+	struct mcm_segment *s = chained(ss, after ? after->next_name : *name_bucket(ss, hash));
+
+	while (s && s->name_hash != hash)
+		s = chained(ss, s->next_name);
+	return s;
+}
+
+static void id_insert(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	uint16_t *at = id_bucket(ss, s->id);
+
+	s->next_id = *at;
+	*at = (uint16_t)(s->index + 1);
+}
+
+static void id_remove(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	uint16_t *at = id_bucket(ss, s->id);
+
+	while (*at != s->index + 1)
+		at = &chained(ss, *at)->next_id;
+	*at = s->next_id;
+}
+
+static void name_insert(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	uint16_t *at = name_bucket(ss, s->name_hash);
+
+	s->next_name = *at;
+	*at = (uint16_t)(s->index + 1);
+	mcm_local_insert(ss, s);
+}
+
+static void name_remove(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	uint16_t *at = name_bucket(ss, s->name_hash);
+
+	while (*at != s->index + 1)
+		at = &chained(ss, *at)->next_name;
+	*at = s->next_name;
+	mcm_local_remove(ss, s);
+}
+
+/* ---- what is known of all together ---- */
+
+static uint64_t usable(const struct mcm_segment *s)
+{
+	return s->size / MCM_GRANULE * MCM_GRANULE;
+}
+
+static void largest_among(struct mcm_segments *ss, uint64_t size)
+{
+	if (size > ss->largest) {
+		mcm_store_relaxed(&ss->largest, size);
+		ss->n_largest = 0;
+	}
+	ss->n_largest += size == ss->largest;
+}
+
+static void size_counts(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	mcm_store_relaxed(&ss->capacity, ss->capacity + s->size);
+	largest_among(ss, usable(s));
+}
+
+/* Only when the last of the largest goes the others are looked at: most pools have segments of a few sizes. */
+static void size_counts_no_more(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	unsigned i;
+
+	mcm_store_relaxed(&ss->capacity, ss->capacity - s->size);
+	if (usable(s) != ss->largest || --ss->n_largest)
+		return;
+	mcm_store_relaxed(&ss->largest, 0);
+	__atomic_fetch_add(&ss->looked, ss->n_live, __ATOMIC_RELAXED);
+	for (i = 0; i < ss->n_live; i++)
+		if (ss->at[ss->live[i]] != s)
+			largest_among(ss, usable(ss->at[ss->live[i]]));
+}
+
+static void size_grows(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+{
+	mcm_store_relaxed(&ss->capacity, ss->capacity + size - s->size);
+	ss->n_largest -= usable(s) == ss->largest;
+	mcm_store_relaxed(&s->size, size);
+	largest_among(ss, usable(s));
+}
+
+static bool hides(uint8_t state)
+{
+	return state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
+}
+
+static void set_state(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
+{
+	unsigned hidden = ss->n_hidden - hides(mcm_segment_state(s)) + hides(state);
+
+	__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
+	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
+}
+
+static void go_live(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
+{
+	set_state(ss, s, state);
+	s->live_at = ss->n_live;
+	ss->live[ss->n_live] = s->index;
+	mcm_store_relaxed(&ss->n_live, ss->n_live + 1);
+	id_insert(ss, s);
+	name_insert(ss, s);
+	size_counts(ss, s);
+}
+
+static void leave_live(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	uint16_t last = ss->live[ss->n_live - 1];
+
+	size_counts_no_more(ss, s);
+	id_remove(ss, s);
+	name_remove(ss, s);
+	ss->live[s->live_at] = last;
+	ss->at[last]->live_at = s->live_at;
+	mcm_store_relaxed(&ss->n_live, ss->n_live - 1);
+}
+
+/* ---- mounting ---- */
+
+static void copy_text(char to[MCM_NAME_MAX + 1], struct mcp_bytes from)
+{
+	memset(to, 0, MCM_NAME_MAX + 1);
+	memcpy(to, from.data, from.len);
+}
+
+static void describe(struct mcm_segment *s, const struct mcp_mount *rq)
+{
+	s->client = rq->client;
+	s->base = rq->base;
+	s->rkey = rq->rkey;
+	copy_text(s->name, rq->name);
+	copy_text(s->endpoint, rq->endpoint);
+	copy_text(s->protocol, rq->protocol);
+	mcm_store_relaxed(&s->name_hash, mc_hash(rq->name.data, rq->name.len, 0));
+}
+
+void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
+			   const struct mcp_mount *rq)
+{
+	name_remove(ss, s);
+	describe(s, rq);
+	name_insert(ss, s);
+}
+
+static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
+{
+	struct mcm_segment *s;
+
+	if (ss->top == MCM_SEGMENTS_MAX)
+		return mc_fail(-MC_ELIMIT, "more than %u segments", MCM_SEGMENTS_MAX);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->run_lock, NULL);
+	s->index = (uint16_t)ss->top;
+	mc_list_push_back(&ss->free, &s->link);
+	__atomic_store_n(&ss->at[ss->top++], s, __ATOMIC_RELEASE);
+	*ret = s;
+	return 0;
+}
+
+/* A struct that no segment uses, its number included. */
+static int struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
+{
+	if (mc_list_empty(&ss->free))
+		return struct_new(ss, ret);
+	*ret = mc_list_first(&ss->free, struct mcm_segment, link);
+	return 0;
+}
+
+static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+{
+	int r;
+
+	r = mcm_alloc_init(&s->alloc, size);
+	if (r < 0)
+		return r;
+	s->policy = calloc(1, ss->evict->state_size);
+	r = s->policy ? ss->evict->init(s->policy, ss->evict_shared, &s->alloc,
+					      ss->lease_ticks) : -ENOMEM;
+	if (r < 0)
+		contents_free(s);
+	return r;
+}
+
+/* Into a struct that no segment uses. */
+static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq,
+			uint8_t state)
+{
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	r = contents_make(ss, s, rq->size);
+	if (r == 0) {
+		s->id = rq->segment;
+		s->epoch = rq->epoch;
+		mcm_store_relaxed(&s->size, rq->size);
+		memset(s->walk, 0, sizeof(s->walk));
+		mcm_store_relaxed(&s->draining, 0);
+		describe(s, rq);
+		mcm_store_relaxed(&s->used, 0);
+		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
+		mc_list_remove(&s->link);
+		go_live(ss, s, state);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
+		     struct mcm_segment **ret)
+{
+	struct mcm_segment *s = NULL;
+	int r;
+
+	r = struct_get(ss, &s);
+	if (r == 0)
+		r = segment_make(ss, s, rq, MCP_SEG_OK);
+	if (r < 0)
+		return r;
+	*ret = s;
+	return 0;
+}
+
+int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_record *rec,
+			 struct mcm_segment **ret)
+{
+	struct mcp_mount rq = {
+		.segment = rec->id, .client = rec->client, .epoch = rec->epoch, .base = rec->base,
+		.rkey = rec->rkey, .size = rec->size, .name = rec->name,
+		.endpoint = rec->endpoint, .protocol = rec->protocol,
+	};
+	struct mcm_segment *s;
+	int r = 0;
+
+	while (r == 0 && ss->top <= rec->index)
+		r = struct_new(ss, &s);
+	if (r < 0)
+		return r;
+	s = ss->at[rec->index];
+	if (mcm_segment_state(s) != MCM_SEG_NONE)
+		return mc_fail(-MC_EPARAM, "two segments have number %u", rec->index);
+	r = segment_make(ss, s, &rq, MCP_SEG_SILENT);
+	if (r < 0)
+		return r;
+	*ret = s;
+	return 0;
+}
+
+int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+{
+	unsigned i;
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	r = mcm_alloc_grow(&s->alloc, size);
+	if (r == 0)
+		size_grows(ss, s, size);
+	pthread_mutex_unlock(&s->lock);
+	if (r < 0)
+		return r;
+	/* The last walk for room found none in what there was. */
+	for (i = 0; i < MCM_EVICT_LEVELS; i++)
+		mcm_store_relaxed(&s->walk[i].retry_ns, 0);
+	return 0;
+}
+
+void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent)
+{
+	set_state(ss, s, silent ? MCP_SEG_SILENT : MCP_SEG_OK);
+}
+
+void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	leave_live(ss, s);
+	mc_list_remove(&s->link);
+	/* Under its own lock too: no range is taken after this. */
+	pthread_mutex_lock(&s->lock);
+	set_state(ss, s, MCP_SEG_UNMOUNTING);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	pthread_rwlock_wrlock(&ss->lock);
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING && !s->alloc.ranges) {
+		contents_free(s);
+		set_state(ss, s, MCM_SEG_NONE);
+		mc_list_push_back(&ss->free, &s->link);
+	}
+	pthread_mutex_unlock(&s->lock);
+	pthread_rwlock_unlock(&ss->lock);
+}
+
+void mcm_segment_used(struct mcm_segment *s)
+{
+	mcm_store_relaxed(&s->used, s->alloc.used << MCM_GRANULE_SHIFT);
+}
+
+int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+{
+	int r;
+
+	if (mcm_segment_state(s) != MCP_SEG_OK)
+		return -MC_ENOSPACE;
+	r = mcm_alloc_take(&s->alloc, len, ret_node);
+	mcm_segment_used(s);
+	return r;
+}
+
+int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+{
+	MC_LOCKED(&s->lock);
+	return mcm_segment_take_locked(s, len, ret_node);
+}
+
+void mcm_segment_trim(struct mcm_segment *s, uint32_t node, uint64_t len)
+{
+	MC_LOCKED(&s->lock);
+	/* Without memory for the rest's node the range stays longer than it need be. */
+	(void)mcm_alloc_trim(&s->alloc, node, mcm_alloc_round(len));
+	mcm_segment_used(s);
+}
+
+void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
+			     const struct mcm_index *ix, uint32_t node)
+{
+	struct mcm_evict_view v = { ix, &s->alloc, 0, 0, 0, 0 };
+
+	if (mcm_range(&s->alloc, node)->flags & MCM_NODE_LISTED)
+		ops->remove(s->policy, &v, node);
+	mcm_alloc_give(&s->alloc, node);
+	mcm_segment_used(s);
+}
+
+void mcm_segment_give(struct mcm_segment *s, uint32_t node)
+{
+	MC_LOCKED(&s->lock);
+	mcm_alloc_give(&s->alloc, node);
+	mcm_segment_used(s);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segment_view.c - what is mounted, for those who show it.  Puts wait for a mount, and a mount for every reader of
+ * the table: so it is copied some at a time, and printed when the lock has been let go. */
+#include <config.h>
+
+#include "master/space/segment.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOKS 256u		/* numbers looked at under one lock */
+
+static void copy(struct mcm_segment_view *v, const struct mcm_segment *s)
+{
+	v->id = s->id;
+	v->client = s->client;
+	v->base = s->base;
+	v->size = s->size;
+	v->used = mcm_load_relaxed(&s->used);
+	v->objects = mcm_load_relaxed(&s->objects);
+	v->shown = mcm_segment_shown(s);
+	memcpy(v->name, s->name, strlen(s->name) + 1);
+	memcpy(v->endpoint, s->endpoint, strlen(s->endpoint) + 1);
+	memcpy(v->protocol, s->protocol, strlen(s->protocol) + 1);
+}
+
+bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segment_view *v, unsigned *n)
+{
+	unsigned looks = 0;
+	bool more;
+
+	*n = 0;
+	pthread_rwlock_rdlock(&ss->lock);
+	for (; *next < ss->top && *n < MCM_SEGMENT_VIEWS && looks < LOOKS; ++*next, looks++) {
+		const struct mcm_segment *s = ss->at[*next];
+
+		/* Mounted is what stands where it says. */
+		if (s->live_at < ss->n_live && ss->live[s->live_at] == s->index)
+			copy(&v[(*n)++], s);
+	}
+	more = *next < ss->top;
+	if (looks > mcm_load_relaxed(&ss->view_most))
+		mcm_store_relaxed(&ss->view_most, looks);
+	pthread_rwlock_unlock(&ss->lock);
+	return more;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct mcm_segment_sum *)a)->name, ((const struct mcm_segment_sum *)b)->name);
+}
+
+/* Those of one name become one. */
+static unsigned merge(struct mcm_segment_sum *sum, unsigned n)
+{
+	unsigned i, to = 0;
+
+	if (n)
+		qsort(sum, n, sizeof(*sum), by_name);
+	for (i = 1; i < n; i++) {
+		if (strcmp(sum[to].name, sum[i].name)) {
+			sum[++to] = sum[i];
+			continue;
+		}
+		sum[to].size += sum[i].size;
+		sum[to].used += sum[i].used;
+		sum[to].objects += sum[i].objects;
+	}
+	return n ? to + 1 : 0;
+}
+
+static struct mcm_segment_sum *room_for(struct mcm_segment_sum **sum, unsigned *room, unsigned n)
+{
+	unsigned want = 2 * *room > n ? 2 * *room : n;
+	struct mcm_segment_sum *p;
+
+	if (n <= *room)
+		return *sum;
+	p = realloc(*sum, want * sizeof(*p));
+	if (!p)
+		return NULL;
+	*sum = p;
+	*room = want;
+	return p;
+}
+
+int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, unsigned *ret_n)
+{
+	struct mcm_segment_view *v = malloc(MCM_SEGMENT_VIEWS * sizeof(*v));
+	unsigned next = 0, got, i, n = 0, room = 0;
+	struct mcm_segment_sum *sum = NULL;
+	bool more = v;
+
+	while (more) {
+		more = mcm_segments_view(ss, &next, v, &got);
+		if (got && !room_for(&sum, &room, n + got)) {
+			free(v);
+			v = NULL;
+			break;
+		}
+		for (i = 0; i < got; i++, n++) {
+			sum[n] = (struct mcm_segment_sum){
+				.size = v[i].size, .used = v[i].used, .objects = v[i].objects,
+			};
+			memcpy(sum[n].name, v[i].name, sizeof(sum[n].name));
+		}
+	}
+	if (!v) {
+		free(sum);
+		return -ENOMEM;
+	}
+	free(v);
+	*ret_n = merge(sum, n);
+	*ret = sum;
+	return 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * strategy.c - the strategies. */
+#include <config.h>
+
+#include "master/space/strategy.h"
+
+#include <string.h>
+
+static struct mcm_segment *walk(const struct mcm_pick *p, unsigned i)
+{
+	const struct mcm_segments *ss = p->ss;
+
+	if (i >= ss->n_live)
+		return NULL;
+	return ss->at[ss->live[(p->random + i) % ss->n_live]];
+}
+
+/* ---- random: from a random segment on ---- */
+
+static void random_begin(struct mcm_pick *p)
+{
+	p->n_sample = 0;
+}
+
+static struct mcm_segment *random_next(struct mcm_pick *p)
+{
+	return walk(p, p->at++);
+}
+
+const struct mcm_strategy mcm_strategy_random = { "random", random_begin, random_next };
+
+/* ---- free_ratio_first: the emptiest of a few random ones, then the others ---- */
+
+#define SAMPLE_PER_COPY 6
+
+static double free_ratio(const struct mcm_segment *s)
+{
+	return 1.0 - (double)mcm_load_relaxed(&s->used) / (double)s->size;
+}
+
+static void free_ratio_begin(struct mcm_pick *p)
+{
+	unsigned n = SAMPLE_PER_COPY * p->copies, i, j;
+	double ratio[MCM_PICK_SAMPLE];
+
+	if (n > MCM_PICK_SAMPLE)
+		n = MCM_PICK_SAMPLE;
+	for (i = 0; i < n; i++) {
+		const struct mcm_segment *s = walk(p, i);
+		double r;
+
+		if (!s)
+			break;
+		r = free_ratio(s);
+		for (j = i; j && ratio[j - 1] < r; j--) {
+			ratio[j] = ratio[j - 1];
+			p->sample[j] = p->sample[j - 1];
+		}
+		ratio[j] = r;
+		p->sample[j] = s->index;
+	}
+	p->n_sample = i;
+}
+
+static struct mcm_segment *free_ratio_next(struct mcm_pick *p)
+{
+	unsigned i = p->at++;
+
+	if (i < p->n_sample)
+		return p->ss->at[p->sample[i]];
+	/* The sample is where the walk begins, so it is not met again. */
+	return walk(p, i);
+}
+
+const struct mcm_strategy mcm_strategy_free_ratio = {
+	"free_ratio_first", free_ratio_begin, free_ratio_next
+};
+
+const struct mcm_strategy *mcm_strategy_find(const char *name)
+{
+	static const struct mcm_strategy *const all[] = {
+		&mcm_strategy_random, &mcm_strategy_free_ratio, &mcm_strategy_local,
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!strcmp(all[i]->name, name))
+			return all[i];
+	return NULL;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * strategy_local.c - local_first: segments of the writer's host, then those of the hosts that follow it in
+ * the order of their names, around to where it began; any of a host's segments may be the first.
+ *
+ * The hosts' order is kept when segments come and go, so that a put only looks its place up. */
+#include <config.h>
+
+#include "master/space/strategy.h"
+
+#include <string.h>
+
+#include "proto/codec.h"
+
+/* "host:port" or "[v6]:port" without the port; what means "this host" is no host. */
+static struct mcp_bytes host_of(struct mcp_bytes name)
+{
+	static const char *const nowhere[] = { "localhost", "127.0.0.1", "0.0.0.0", "[::]", "[::1]" };
+	const char *p = name.data, *colon = name.len ? memrchr(p, ':', name.len) : NULL;
+	size_t i;
+
+	if (colon && !memchr(colon, ']', (size_t)(p + name.len - colon)))
+		name.len = (uint32_t)(colon - p);
+	for (i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++)
+		if (strlen(nowhere[i]) == name.len && !memcmp(nowhere[i], p, name.len))
+			name.len = 0;
+	return name;
+}
+
+static struct mcp_bytes name_of(const struct mcm_segment *s)
+{
+	return mcp_bytes(s->name, strlen(s->name));
+}
+
+static int compare(struct mcp_bytes a, struct mcp_bytes b)
+{
+	uint32_t len = a.len < b.len ? a.len : b.len;
+	int r = len ? memcmp(a.data, b.data, len) : 0;
+
+	return r ? r : a.len < b.len ? -1 : a.len > b.len;
+}
+
+/* The first place whose segment is of no host below @host, and of @host not a number below @index. */
+static unsigned lower_bound(const struct mcm_segments *ss, struct mcp_bytes host, unsigned index)
+{
+	unsigned lo = 0, hi = ss->n_by_host;
+
+	while (lo < hi) {
+		unsigned mid = (lo + hi) / 2;
+		int c = compare(host_of(name_of(ss->at[ss->by_host[mid]])), host);
+
+		if (c < 0 || (!c && ss->by_host[mid] < index))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+void mcm_local_insert(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	unsigned i = lower_bound(ss, host_of(name_of(s)), s->index);
+
+	memmove(&ss->by_host[i + 1], &ss->by_host[i], (ss->n_by_host - i) * sizeof(*ss->by_host));
+	ss->by_host[i] = s->index;
+	ss->n_by_host++;
+}
+
+void mcm_local_remove(struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	unsigned i = lower_bound(ss, host_of(name_of(s)), s->index);
+
+	ss->n_by_host--;
+	memmove(&ss->by_host[i], &ss->by_host[i + 1], (ss->n_by_host - i) * sizeof(*ss->by_host));
+}
+
+/* sample[0] and [1]: the first host's places; [2]: where in them to begin. */
+static void local_begin(struct mcm_pick *p)
+{
+	const struct mcm_segments *ss = p->ss;
+	struct mcp_bytes host = host_of(p->host);
+	unsigned first, end;
+
+	if (!ss->n_by_host)
+		return;
+	first = host.len ? lower_bound(ss, host, 0) % ss->n_by_host :
+		(unsigned)(p->random % ss->n_by_host);
+	/* The host that it begins with, which may be the next greater one. */
+	host = host_of(name_of(ss->at[ss->by_host[first]]));
+	first = lower_bound(ss, host, 0);
+	end = lower_bound(ss, host, MCM_SEGMENTS_MAX);
+	p->sample[0] = (uint16_t)first;
+	p->sample[1] = (uint16_t)(end - first);
+	p->sample[2] = (uint16_t)(p->random / 7 % (end - first));
+}
+
+static struct mcm_segment *local_next(struct mcm_pick *p)
+{
+	const struct mcm_segments *ss = p->ss;
+	unsigned i = p->at++, at;
+
+	if (i >= ss->n_by_host)
+		return NULL;
+	at = i < p->sample[1] ? p->sample[0] + (i + p->sample[2]) % p->sample[1] :
+		(p->sample[0] + i) % ss->n_by_host;
+	return ss->at[ss->by_host[at]];
+}
+
+const struct mcm_strategy mcm_strategy_local = { "local_first", local_begin, local_next };

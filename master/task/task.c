@@ -1,0 +1,734 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task.c - the table of tasks: creating, asking, cancelling, and what happens with time. */
+#include <config.h>
+
+#include "master/task/task.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "task"
+#define PERIOD_MS 100
+#define ACTIVE_DEFAULT 4
+#define ACTIVE_MAX 1024
+
+MC_COUNTER(created, "mooncake_master_tasks_total", "", "Tasks created")
+MC_COUNTER(ended_well, "mooncake_master_tasks_ended_total", "status=\"succeeded\"", "Tasks ended")
+MC_COUNTER(ended_badly, "mooncake_master_tasks_ended_total", "status=\"failed\"", "Tasks ended")
+MC_COUNTER(ended_early, "mooncake_master_tasks_ended_total", "status=\"canceled\"", "Tasks ended")
+MC_GAUGE(running, "mooncake_master_tasks_running", "", "Tasks that are pending or running")
+
+static uint64_t wall_ms(void)
+{
+	return mc_wall_ns() / MC_NS_PER_MS;
+}
+
+void mcm_tasks_init(struct mcm_tasks *t)
+{
+	memset(t, 0, sizeof(*t));
+	pthread_mutex_init(&t->lock, NULL);
+	mc_list_init(&t->active);
+	mc_list_init(&t->finished);
+	mc_list_init(&t->units);
+	mc_stop_init(&t->stop);
+}
+
+static void names_free(struct mcm_task_name *names, unsigned n)
+{
+	for (unsigned i = 0; names && i < n; i++)
+		free(names[i].name);
+	free(names);
+}
+
+static void task_free(struct mcm_task *t)
+{
+	if (!t)
+		return;
+	names_free(t->source, t->n_sources);
+	names_free(t->target, t->n_targets);
+	free(t->key);
+	free(t->failure);
+	free(t);
+}
+
+static void list_free(struct mc_list *l)
+{
+	while (!mc_list_empty(l)) {
+		struct mcm_task *t = mc_list_first(l, struct mcm_task, link);
+
+		mc_list_remove(&t->link);
+		task_free(t);
+	}
+}
+
+void mcm_tasks_done(struct mcm *m)
+{
+	struct mcm_tasks *ts = &m->tasks;
+
+	list_free(&ts->active);
+	list_free(&ts->finished);
+	mc_stop_done(&ts->stop);
+	pthread_mutex_destroy(&ts->lock);
+}
+
+/* ---- names ---- */
+
+static int names_copy(const struct mcp_bytes *from, unsigned n, struct mcm_task_name **ret,
+		      unsigned *ret_n)
+{
+	struct mcm_task_name *names;
+
+	*ret = NULL;
+	*ret_n = 0;
+	if (!n)
+		return 0;
+	if (n > MCM_TASK_NAMES)
+		return mc_fail(-MC_EPARAM, "%u segments, %u are allowed", n, MCM_TASK_NAMES);
+	names = calloc(n, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n; i++) {
+		if (!from[i].len || from[i].len > MCM_NAME_MAX) {
+			names_free(names, n);
+			return mc_fail(-MC_EPARAM, "a segment's name of %u bytes", from[i].len);
+		}
+		names[i].name = strndup(from[i].data, from[i].len);
+		names[i].hash = mc_hash(from[i].data, from[i].len, 0);
+		if (!names[i].name) {
+			names_free(names, n);
+			return -ENOMEM;
+		}
+	}
+	*ret = names;
+	*ret_n = n;
+	return 0;
+}
+
+bool mcm_task_names(const struct mcm_task_name *names, unsigned n, uint64_t hash)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (names[i].hash == hash)
+			return true;
+	return false;
+}
+
+static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsigned n)
+{
+	int r = 0;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (unsigned i = 0; i < n && r == 0; i++)
+		if (!mcm_segments_named(&m->segments, names[i].hash, NULL))
+			r = mc_fail(-MC_ENOSEGMENT, "no segment is named %s", names[i].name);
+	pthread_rwlock_unlock(&m->segments.lock);
+	return r;
+}
+
+/* ---- creating ---- */
+
+static void step(struct mcm *m, struct mcm_task *t);
+static void forget_old(struct mcm *m);
+
+static int check_request(const struct mcm_task_request *rq)
+{
+	bool one = rq->type == MCP_TASK_COPY || rq->type == MCP_TASK_MOVE ||
+		   rq->type == MCP_TASK_REPLICATE;
+
+	if (rq->type >= MCP_TASK_TYPES)
+		return mc_fail(-MC_EPARAM, "unknown kind of task %u", rq->type);
+	if (rq->max_active > ACTIVE_MAX)
+		return mc_fail(-MC_EPARAM, "%u copies at a time, %u are allowed", rq->max_active,
+			       ACTIVE_MAX);
+	if (one != (rq->key.len > 0))
+		return mc_fail(-MC_EPARAM, one ? "which object?  A key is needed" :
+			       "a task about segments takes no key");
+	if (one && !mcm_key_ok(rq->key))
+		return mc_fail(-MC_EKEY, "a key of %u bytes", rq->key.len);
+	if (rq->type == MCP_TASK_COPY && (!rq->n_targets || rq->n_targets > MCM_TASK_TARGETS))
+		return mc_fail(-MC_EPARAM, "a copy goes to 1 to %u segments", MCM_TASK_TARGETS);
+	if (rq->type == MCP_TASK_MOVE && (rq->n_sources != 1 || rq->n_targets != 1))
+		return mc_fail(-MC_EPARAM, "a move has one source and one target");
+	if (rq->type == MCP_TASK_MOVE && rq->source[0].len == rq->target[0].len &&
+	    !memcmp(rq->source[0].data, rq->target[0].data, rq->source[0].len))
+		return mc_fail(-MC_EPARAM, "source and target are the same segment");
+	if ((rq->type == MCP_TASK_DRAIN || rq->type == MCP_TASK_EVICT) && !rq->n_sources)
+		return mc_fail(-MC_EPARAM, "which segments?  At least one is needed");
+	return 0;
+}
+
+/* What is drained takes nothing: there has to be another target than that, if any are named. */
+static int check_targets(const struct mcm_task *t)
+{
+	unsigned i = 0;
+
+	while (t->type == MCP_TASK_DRAIN && i < t->n_targets &&
+	       mcm_task_names(t->source, t->n_sources, t->target[i].hash))
+		i++;
+	return i && i == t->n_targets ?
+		mc_fail(-MC_EPARAM, "all targets are segments that are to be drained") : 0;
+}
+
+static int check_object(struct mcm *m, const struct mcm_task *t)
+{
+	uint32_t hash, slot;
+	struct mcm_shard *sh;
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n, i;
+
+	if (!t->key)
+		return 0;
+	hash = mcm_index_hash(&m->index, t->key, t->key_len);
+	sh = mcm_index_shard(&m->index, hash);
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, t->key, t->key_len);
+	if (!slot || !mcm_object_readable(m, mcm_object(&m->index, slot)))
+		return mc_fail(-MC_ENOOBJECT, "no such object");
+	if (t->type != MCP_TASK_MOVE)
+		return 0;
+	n = mcm_object_extents(&m->index, mcm_object(&m->index, slot), p);
+	for (i = 0; i < n; i++)
+		if (mcm_load_relaxed(&mcm_segment(&m->segments, p[i].segment)->name_hash) ==
+		    t->source[0].hash)
+			return 0;
+	return mc_fail(-MC_EREPLICA, "the object has no copy on %s", t->source[0].name);
+}
+
+/* tasks.lock held: what is there that goes against it? */
+static int check_table(struct mcm *m, const struct mcm_task *t)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	struct mc_list *pos;
+
+	if (ts->n_pending >= m->conf.max_total_pending_tasks)
+		return mc_fail(-MC_ELIMIT, "%u tasks are waiting", ts->n_pending);
+	mc_list_for_each(pos, &ts->active) {
+		const struct mcm_task *o = mc_container_of(pos, struct mcm_task, link);
+
+		if (o->type != t->type)
+			continue;
+		if (t->type == MCP_TASK_REBALANCE)
+			return mc_fail(-MC_EUNAVAILABLE, "a rebalancing is under way");
+		for (unsigned i = 0; t->type == MCP_TASK_DRAIN && i < t->n_sources; i++)
+			if (mcm_task_names(o->source, o->n_sources, t->source[i].hash))
+				return mc_fail(-MC_EUNAVAILABLE, "%s is being drained",
+					       t->source[i].name);
+	}
+	return 0;
+}
+
+static int task_new(struct mcm *m, const struct mcm_task_request *rq, struct mcm_task **ret)
+{
+	struct mcm_task *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	mc_list_init(&t->link);
+	t->id = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
+	t->type = rq->type;
+	t->max_active = rq->max_active ? rq->max_active : ACTIVE_DEFAULT;
+	t->created_ms = t->updated_ms = wall_ms();
+	t->began_ms = mcm_now_ms(m);
+	r = names_copy(rq->source, rq->n_sources, &t->source, &t->n_sources);
+	if (r == 0)
+		r = names_copy(rq->target, rq->n_targets, &t->target, &t->n_targets);
+	if (r == 0 && rq->key.len) {
+		t->key = malloc(rq->key.len);
+		t->key_len = rq->key.len;
+		if (t->key)
+			memcpy(t->key, rq->key.data, rq->key.len);
+		else
+			r = -ENOMEM;
+	}
+	if (r < 0)
+		task_free(t);
+	else
+		*ret = t;
+	return r;
+}
+
+static void task_add(struct mcm *m, struct mcm_task *t)
+{
+	struct mcm_tasks *ts = &m->tasks;
+
+	mc_list_push_back(&ts->active, &t->link);
+	ts->n_pending++;
+	__atomic_store_n(&ts->n_active, ts->n_active + 1, __ATOMIC_RELAXED);
+	mc_metric_add(&created, 1);
+	mc_metric_add(&running, 1);
+	t->total = mcm_task_left(m, t);
+	mcm_task_keep(m, t);
+}
+
+int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp_id *ret)
+{
+	struct mcm_task *t = NULL;
+	int r;
+
+	r = check_request(rq);
+	if (r == 0)
+		r = task_new(m, rq, &t);
+	if (r < 0)
+		return r;
+	r = check_targets(t);
+	if (r == 0)
+		r = check_mounted(m, t->source, t->n_sources);
+	if (r == 0)
+		r = check_mounted(m, t->target, t->n_targets);
+	if (r == 0)
+		r = check_object(m, t);
+	if (r == 0)
+		r = mcm_task_can_be_kept(m, t);
+	if (r == 0) {
+		MC_LOCKED(&m->tasks.lock);
+		r = check_table(m, t);
+		if (r == 0) {
+			*ret = t->id;
+			task_add(m, t);
+			/* From now on nothing new goes to a segment that is to be emptied. */
+			step(m, t);
+			forget_old(m);
+		}
+	}
+	if (r < 0) {
+		task_free(t);
+		return r;
+	}
+	mc_stop_kick(&m->tasks.stop);
+	return 0;
+}
+
+int mcm_task_replicate(struct mcm *m, struct mcp_bytes key)
+{
+	struct mcm_task_request rq = { .type = MCP_TASK_REPLICATE, .key = key };
+	struct mc_list *pos;
+	struct mcp_id id;
+
+	pthread_mutex_lock(&m->tasks.lock);
+	mc_list_for_each(pos, &m->tasks.active) {
+		const struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
+
+		if (t->key_len == key.len && !memcmp(t->key, key.data, key.len)) {
+			pthread_mutex_unlock(&m->tasks.lock);
+			return -MC_EUNAVAILABLE;
+		}
+	}
+	pthread_mutex_unlock(&m->tasks.lock);
+	return mcm_task_create(m, &rq, &id);
+}
+
+/* ---- asking ---- */
+
+uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t)
+{
+	uint64_t sum = 0;
+
+	if (t->key || !t->n_sources)
+		return 0;
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (unsigned i = 0; i < m->segments.n_live; i++) {
+		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
+
+		if (mcm_task_names(t->source, t->n_sources, s->name_hash))
+			sum += mcm_load_relaxed(&s->used);
+	}
+	pthread_rwlock_unlock(&m->segments.lock);
+	return sum;
+}
+
+static struct mcm_task *task_find(const struct mc_list *list, struct mcp_id id)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, list) {
+		struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
+
+		if (mcp_id_eq(t->id, id))
+			return t;
+	}
+	return NULL;
+}
+
+static int each_backwards(const struct mc_list *list,
+			  int (*fn)(void *arg, const struct mcm_task *t), void *arg)
+{
+	int r = 0;
+
+	for (struct mc_list *pos = list->prev; pos != list && r == 0; pos = pos->prev)
+		r = fn(arg, mc_container_of(pos, struct mcm_task, link));
+	return r;
+}
+
+int mcm_task_each(struct mcm *m, struct mcp_id id,
+		  int (*fn)(void *arg, const struct mcm_task *t), void *arg)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	const struct mcm_task *t;
+	int r;
+
+	MC_LOCKED(&ts->lock);
+	if (mcp_id_zero(id)) {
+		r = each_backwards(&ts->active, fn, arg);
+		return r ? r : each_backwards(&ts->finished, fn, arg);
+	}
+	t = task_find(&ts->active, id);
+	if (!t)
+		t = task_find(&ts->finished, id);
+	return t ? fn(arg, t) : mc_fail(-MC_ENOTASK, "no task has this id");
+}
+
+/* ---- ending; tasks.lock held ---- */
+
+static void set_draining(struct mcm *m, const struct mcm_task *t, uint8_t state)
+{
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (unsigned i = 0; i < m->segments.n_live; i++) {
+		struct mcm_segment *s = m->segments.at[m->segments.live[i]];
+
+		if (mcm_task_names(t->source, t->n_sources, s->name_hash))
+			__atomic_store_n(&s->draining, state, __ATOMIC_RELAXED);
+	}
+	pthread_rwlock_unlock(&m->segments.lock);
+}
+
+void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, const char *why)
+{
+	struct mcm_tasks *ts = &m->tasks;
+
+	if (t->status == MCP_TASK_PENDING)
+		ts->n_pending--;
+	t->status = status;
+	t->error = error;
+	t->updated_ms = wall_ms();
+	if (why != t->message)
+		snprintf(t->message, sizeof(t->message), "%s", why);
+	if (t->type == MCP_TASK_DRAIN)
+		set_draining(m, t, status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : 0);
+	t->drained = t->type == MCP_TASK_DRAIN && status == MCP_TASK_SUCCEEDED;
+	if (t->drained)
+		mcm_task_keep(m, t);
+	else
+		mcm_task_drop(m, t->id);
+	mc_list_remove(&t->link);
+	mc_list_push_back(&ts->finished, &t->link);
+	ts->n_finished++;
+	__atomic_store_n(&ts->n_active, ts->n_active - 1, __ATOMIC_RELAXED);
+	mc_metric_add(status == MCP_TASK_SUCCEEDED ? &ended_well : status == MCP_TASK_FAILED ?
+		      &ended_badly : &ended_early, 1);
+	mc_metric_add(&running, -1);
+	if (!t->key)
+		mc_info(LOG, "task ended type=%u status=%u moved=%llu failed=%llu: %s", t->type,
+			status, (unsigned long long)t->succeeded, (unsigned long long)t->failed,
+			t->message);
+}
+
+/* Those that still have copies under way stay a little longer; and those without whose id nobody could have a
+ * segment back. */
+static void forget_old(struct mcm *m)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	struct mc_list *pos, *tmp;
+
+	mc_list_for_each_safe(pos, tmp, &ts->finished) {
+		struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
+
+		if (ts->n_finished <= m->conf.max_total_finished_tasks)
+			return;
+		if (t->active || mcm_task_keeps_drained(m, t))
+			continue;
+		mc_list_remove(&t->link);
+		mcm_task_drop(m, t->id);
+		task_free(t);
+		ts->n_finished--;
+	}
+}
+
+void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generation, int why)
+{
+	struct mcm_task_failure *f;
+	unsigned i;
+
+	for (i = 0; i < t->n_failures && t->failure[i].generation != generation; i++)
+		;
+	if (i == t->n_failures) {
+		if (i % 16 == 0) {
+			f = realloc(t->failure, (i + 16) * sizeof(*f));
+			if (!f)
+				return;
+			t->failure = f;
+		}
+		t->failure[t->n_failures++] = (struct mcm_task_failure){ .generation = generation };
+	}
+	f = &t->failure[i];
+	f->tries++;
+	f->retry_ms = mcm_now_ms(m) + 500 * f->tries;
+	if (f->tries < MCM_UNIT_TRIES)
+		return;
+	t->failed++;
+	t->error = why;
+	snprintf(t->message, sizeof(t->message), "an object could not be copied: %s",
+		 mc_strerror(why));
+	if (t->failed >= MCM_TASK_FAILURES && t->status == MCP_TASK_RUNNING)
+		mcm_task_end(m, t, MCP_TASK_FAILED, why, "too many objects could not be copied");
+}
+
+bool mcm_task_object_due(const struct mcm *m, const struct mcm_task *t, uint64_t generation)
+{
+	for (unsigned i = 0; i < t->n_failures; i++)
+		if (t->failure[i].generation == generation)
+			return t->failure[i].tries < MCM_UNIT_TRIES &&
+			       mcm_now_ms(m) >= t->failure[i].retry_ms;
+	return true;
+}
+
+/* ---- of before a restart ---- */
+
+static struct mcp_bytes *names_list(const struct mcp_seq *list, unsigned *ret_n)
+{
+	struct mcp_bytes *names = calloc((size_t)list->count + 1, sizeof(*names));
+	struct mcp_name name;
+	struct mcp_iter it;
+
+	*ret_n = 0;
+	mcp_iter_init(&it, list, &mcp_desc_name);
+	while (names && mcp_iter_next(&it, &name))
+		names[(*ret_n)++] = name.name;
+	return names;
+}
+
+int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg)
+{
+	struct mcm_task_request rq = {
+		.type = msg->type, .key = msg->key, .max_active = msg->max_active,
+	};
+	auto_free struct mcp_bytes *source = names_list(&msg->sources, &rq.n_sources);
+	auto_free struct mcp_bytes *target = names_list(&msg->targets, &rq.n_targets);
+	struct mcm_task *t = NULL;
+	int r;
+
+	rq.source = source;
+	rq.target = target;
+	r = source && target ? check_request(&rq) : -ENOMEM;
+	if (r == 0)
+		r = task_new(m, &rq, &t);
+	if (r < 0)
+		return r;
+	t->id = msg->id;
+	t->created_ms = msg->created_ms;
+	t->updated_ms = msg->updated_ms;
+	t->succeeded = msg->succeeded;
+	t->bytes = msg->bytes;
+	t->total = msg->total;
+	/* No lock: nobody else is there yet, and the notes, whose lock comes after it, are being read. */
+	if (msg->status == MCP_TASK_SUCCEEDED) {
+		t->status = MCP_TASK_SUCCEEDED;
+		t->drained = t->type == MCP_TASK_DRAIN;
+		mc_list_push_back(&m->tasks.finished, &t->link);
+		m->tasks.n_finished++;
+	} else {
+		mc_list_push_back(&m->tasks.active, &t->link);
+		m->tasks.n_pending++;
+		__atomic_store_n(&m->tasks.n_active, m->tasks.n_active + 1, __ATOMIC_RELAXED);
+		mc_metric_add(&running, 1);
+	}
+	if (t->type == MCP_TASK_DRAIN)
+		set_draining(m, t, msg->status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED :
+			     MCP_SEG_DRAINING);
+	return 0;
+}
+
+/* ---- taking copies back ---- */
+
+/* Generation of a copy's put that is to be taken back: of task @t, or begun too long ago. */
+static uint64_t unit_to_break(struct mcm *m, const struct mcm_task *t)
+{
+	uint64_t limit = m->conf.processing_task_timeout_sec;
+	struct mc_list *pos;
+
+	MC_LOCKED(&m->tasks.lock);
+	mc_list_for_each(pos, &m->tasks.units) {
+		const struct mcm_unit *u = mc_container_of(pos, struct mcm_unit, link);
+
+		if (t ? u->task == t : limit && u->began_ms + limit <= mcm_now_ms(m))
+			return u->put;
+		if (!t)
+			break;
+	}
+	return 0;
+}
+
+static void break_units(struct mcm *m, const struct mcm_task *t)
+{
+	uint64_t put, last = 0;
+
+	/* One that somebody else just ends is still listed: it is his. */
+	while ((put = unit_to_break(m, t)) && put != last) {
+		mcm_put_break(m, put);
+		last = put;
+	}
+}
+
+int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	struct mcm_task *t;
+
+	pthread_mutex_lock(&ts->lock);
+	t = task_find(&ts->active, id);
+	if (t) {
+		mcm_task_end(m, t, MCP_TASK_CANCELED, 0, "canceled");
+	} else {
+		t = task_find(&ts->finished, id);
+		if (!t) {
+			pthread_mutex_unlock(&ts->lock);
+			return mc_fail(-MC_ENOTASK, "no task has this id");
+		}
+		if (t->drained) {
+			set_draining(m, t, 0);
+			mcm_task_drop(m, id);
+			t->drained = false;
+		}
+	}
+	*ret_status = t->status;
+	t->active++;		/* keeps it while its copies are taken back */
+	pthread_mutex_unlock(&ts->lock);
+	break_units(m, t);
+	pthread_mutex_lock(&ts->lock);
+	t->active--;
+	forget_old(m);
+	pthread_mutex_unlock(&ts->lock);
+	return 0;
+}
+
+/* ---- the thread ---- */
+
+struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t, unsigned *i)
+{
+	struct mcm_segment *s = NULL;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	while (*i < m->segments.n_live && !s) {
+		s = m->segments.at[m->segments.live[(*i)++]];
+		if (!mcm_task_names(t->source, t->n_sources, s->name_hash))
+			s = NULL;
+	}
+	pthread_rwlock_unlock(&m->segments.lock);
+	return s;
+}
+
+static void step_drain(struct mcm *m, struct mcm_task *t)
+{
+	uint64_t ranges = 0, objects = 0;
+	struct mcm_segment *s;
+	unsigned i = 0;
+
+	set_draining(m, t, MCP_SEG_DRAINING);
+	while ((s = mcm_task_next_source(m, t, &i))) {
+		pthread_mutex_lock(&s->lock);
+		ranges += s->alloc.ranges;
+		objects += s->objects;
+		pthread_mutex_unlock(&s->lock);
+	}
+	t->blocked = ranges > objects ? ranges - objects : 0;
+	if (!ranges)
+		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "nothing is left");
+	else if (!t->active && t->failed && objects <= t->failed)
+		mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
+}
+
+static void step_rebalance(struct mcm *m, struct mcm_task *t)
+{
+	uint64_t limit = m->conf.pending_task_timeout_sec;
+
+	if (t->active)
+		return;
+	if (!mcm_rebalance_wanted(m, NULL))
+		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the segments are equally full");
+	else if (limit && mcm_now_ms(m) >= t->began_ms + limit)
+		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "nothing more can be moved");
+}
+
+static void step_object(struct mcm *m, struct mcm_task *t)
+{
+	uint64_t limit = m->conf.pending_task_timeout_sec;
+
+	if (!t->active && limit && mcm_now_ms(m) >= t->began_ms + limit)
+		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ETIMEDOUT,
+			     "no owner of the object fetched it in time");
+}
+
+static void step(struct mcm *m, struct mcm_task *t)
+{
+	if (!t->key && t->status == MCP_TASK_PENDING) {
+		t->status = MCP_TASK_RUNNING;
+		m->tasks.n_pending--;
+	}
+	switch (t->type) {
+	case MCP_TASK_DRAIN:
+		step_drain(m, t);
+		break;
+	case MCP_TASK_EVICT:
+		break;
+	case MCP_TASK_REBALANCE:
+		step_rebalance(m, t);
+		break;
+	default:
+		step_object(m, t);
+		break;
+	}
+}
+
+void mcm_tasks_tick(struct mcm *m)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	struct mc_list *pos, *tmp;
+
+	if (!__atomic_load_n(&ts->n_active, __ATOMIC_RELAXED))
+		return;
+	break_units(m, NULL);
+	pthread_mutex_lock(&ts->lock);
+	mc_list_for_each_safe(pos, tmp, &ts->active)
+		step(m, mc_container_of(pos, struct mcm_task, link));
+	pthread_mutex_unlock(&ts->lock);
+	mcm_tasks_evict(m);
+	pthread_mutex_lock(&ts->lock);
+	forget_old(m);
+	pthread_mutex_unlock(&ts->lock);
+}
+
+static void *tasks_run(void *arg)
+{
+	struct mcm *m = arg;
+
+	while (!mc_stop_wait(&m->tasks.stop, PERIOD_MS)) {
+		mcm_hot_tick(m);
+		mcm_tasks_tick(m);
+	}
+	return NULL;
+}
+
+int mcm_tasks_start(struct mcm *m)
+{
+	int r = mc_thread_start(&m->tasks.thread, "mc-tasks", tasks_run, m);
+
+	m->tasks.runs = r == 0;
+	return r;
+}
+
+void mcm_tasks_stop(struct mcm *m)
+{
+	mc_stop_set(&m->tasks.stop);
+	if (m->tasks.runs)
+		pthread_join(m->tasks.thread, NULL);
+	m->tasks.runs = false;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_keep.c - tasks across a restart: a note each, which the journal keeps.  What was under way in
+ * copies is found anew; a drain that has succeeded is remembered because its segments take nothing. */
+#include <config.h>
+
+#include "master/task/task.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "master/admin/admin_json.h"
+#include "master/journal/journal.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "task"
+
+static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n,
+				 struct mcp_name *ret)
+{
+	for (unsigned i = 0; i < n; i++)
+		ret[i].name = mcp_bytes(names[i].name, strlen(names[i].name));
+	return mcp_seq(ret, n);
+}
+
+/* As it is noted. */
+static int encode(const struct mcm_task *t, struct mcp_buf *ret)
+{
+	auto_free struct mcp_name *names = calloc(t->n_sources + t->n_targets + 1, sizeof(*names));
+	struct mcp_task msg;
+
+	if (!names)
+		return -ENOMEM;
+	msg = (struct mcp_task){
+		.id = t->id, .type = t->type, .status = t->status,
+		.key = mcp_bytes(t->key, t->key_len),
+		.sources = names_list(t->source, t->n_sources, names),
+		.targets = names_list(t->target, t->n_targets, names + t->n_sources),
+		.max_active = t->max_active, .created_ms = t->created_ms,
+		.updated_ms = t->updated_ms, .succeeded = t->succeeded,
+		.bytes = t->bytes, .total = t->total,
+	};
+	return mcp_encode(&mcp_desc_task, &msg, ret);
+}
+
+int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t)
+{
+	struct mcp_buf b = { 0 };
+	int r;
+
+	if (!m->journal)
+		return 0;
+	r = encode(t, &b);
+	if (r == 0 && b.len > MCM_NOTE_VALUE_MAX)
+		r = mc_fail(-MC_ELIMIT, "the names of %u segments do not fit into one task that "
+			    "survives a restart: make several", t->n_sources + t->n_targets);
+	mcp_buf_free(&b);
+	return r;
+}
+
+void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
+{
+	struct mcp_buf b = { 0 };
+	char id[MCM_ID_TEXT];
+	int r = encode(t, &b);
+
+	mcm_id_text(t->id, id);
+	if (r == 0)
+		r = mcm_note_set(m, MCM_NOTE_TASK, mcp_bytes(id, strlen(id)),
+				 mcp_bytes(b.data, b.len));
+	if (r < 0)
+		mc_warn(LOG, "a task will not survive a restart, continuing: %s",
+			mc_err_detail(r));
+	mcp_buf_free(&b);
+}
+
+void mcm_task_drop(struct mcm *m, struct mcp_id id)
+{
+	char text[MCM_ID_TEXT];
+
+	mcm_id_text(id, text);
+	mcm_note_drop(m, MCM_NOTE_TASK, mcp_bytes(text, strlen(text)));
+}
+
+static bool has_drained(const struct mcm_task *t, uint64_t name)
+{
+	return t->drained && mcm_task_names(t->source, t->n_sources, name);
+}
+
+static bool is_drained(struct mcm *m, uint64_t name)
+{
+	struct mcm_segments *ss = &m->segments;
+	const struct mcm_segment *s = NULL;
+	bool drained = false;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	while (!drained && (s = mcm_segments_named(ss, name, s)))
+		drained = mcm_load_relaxed(&s->draining) == MCP_SEG_DRAINED;
+	pthread_rwlock_unlock(&ss->lock);
+	return drained;
+}
+
+static bool is_drained_later(const struct mcm *m, const struct mcm_task *t, uint64_t name)
+{
+	const struct mc_list *pos = t->link.next;
+
+	while (pos != &m->tasks.finished &&
+	       !has_drained(mc_container_of(pos, const struct mcm_task, link), name))
+		pos = pos->next;
+	return pos != &m->tasks.finished;
+}
+
+bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t)
+{
+	for (unsigned i = 0; i < t->n_sources; i++)
+		if (has_drained(t, t->source[i].hash) && is_drained(m, t->source[i].hash) &&
+		    !is_drained_later(m, t, t->source[i].hash))
+			return true;
+	return false;
+}
+
+static void leave_out(struct mcm *m, struct mcm_task *t, uint64_t name)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < t->n_sources; i++) {
+		if (t->source[i].hash == name)
+			free(t->source[i].name);
+		else
+			t->source[n++] = t->source[i];
+	}
+	t->n_sources = n;
+	if (n)
+		mcm_task_keep(m, t);
+	else
+		mcm_task_drop(m, t->id);
+}
+
+/* Another segment of the name, there and empty: the drain is about that one, and so about this one too. */
+static bool joins_drained(struct mcm *m, uint64_t name)
+{
+	struct mcm_segments *ss = &m->segments;
+	struct mcm_segment *s;
+	bool joins = false;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (s = NULL; (s = mcm_segments_named(ss, name, s));)
+		joins |= mcm_segment_shown(s) == MCP_SEG_DRAINED;
+	for (s = NULL; joins && (s = mcm_segments_named(ss, name, s));)
+		__atomic_store_n(&s->draining, MCP_SEG_DRAINED, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&ss->lock);
+	return joins;
+}
+
+void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name)
+{
+	uint64_t hash = mc_hash(name.data, name.len, 0);
+	struct mc_list *pos;
+
+	MC_LOCKED(&m->tasks.lock);
+	if (joins_drained(m, hash))
+		return;
+	mc_list_for_each(pos, &m->tasks.finished) {
+		struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
+
+		if (has_drained(t, hash))
+			leave_out(m, t, hash);
+	}
+}
+
+static void restore_one(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+{
+	struct mcm *m = arg;
+	struct mcp_task t;
+	int r;
+
+	(void)name;
+	r = mcp_decode(&mcp_desc_task, value.data, value.len, &t);
+	if (r == 0)
+		r = mcm_task_adopt(m, &t);
+	if (r < 0)
+		mc_warn(LOG, "a task of before cannot be continued: %s", mc_err_detail(r));
+}
+
+void mcm_tasks_restore(struct mcm *m)
+{
+	mcm_notes_each(m, MCM_NOTE_TASK, restore_one, m);
+}

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_plan.c - what an owner that asks is given to copy: which objects, and where to.
+ *
+ * Objects of a segment are found by walking its ranges from where the last walk stopped
+ * (alloc.hand; nobody else walks over a segment that takes nothing new, and whoever does on others
+ * begins anew).  Ranges whose copy is under way bear a mark. */
+#include <config.h>
+
+#include "master/task/task.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+#include "proto/codec.h"
+#include "proto/rpc_server.h"
+
+#define WALK_BATCH 32
+#define VAIN_MAX 8			/* objects of a segment that find no room, for one fetch */
+#define SLICE_NS (500 * 1000)		/* of evicting for one fetch */
+#define TARGET_TRIES 8
+#define BYTES_MAX (256ull << 20)	/* of one fetch */
+#define REBALANCE_SPREAD 0.05
+#define REPLICATE_BELOW 0.85		/* upstream's limit for copies of hot objects */
+
+struct plan {
+	struct mcm *m;
+	struct mcm_session *s;
+	struct mcm_task *t;
+	unsigned max, n;
+	uint64_t bytes;
+	struct mcp_copy *copy;
+	struct mcp_replica *from, *to;
+	uint64_t until_ns;	/* evicting */
+	bool cut;		/* there is more to look at, or to evict, than one fetch may */
+	/* of the segment that is walked: what may still be looked at, and tried in vain; so many bytes found no room */
+	unsigned ranges, vain;
+	uint64_t too_long;
+};
+
+/* What a copy is made of. */
+struct wish {
+	uint32_t tenant;
+	uint32_t slot;
+	struct mcm_extent from;
+	uint64_t generation, size;
+	uint32_t crc;
+	uint64_t target;		/* hash of the only segment it may go to, 0: any */
+	unsigned target_index;
+	bool move;
+	uint64_t have[MCM_REPLICA_MAX];	/* names of the segments that have a copy */
+	unsigned n_have;
+};
+
+static double fill_of(const struct mcm_segment *s)
+{
+	return (double)mcm_load_relaxed(&s->used) / (double)mcm_load_relaxed(&s->size);
+}
+
+/* Segments' table locked: the mean over those that may take objects. */
+static double mean_fill(const struct mcm_segments *ss)
+{
+	double used = 0, size = 0;
+
+	for (unsigned i = 0; i < ss->n_live; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (!mcm_segment_allocatable(s))
+			continue;
+		used += (double)mcm_load_relaxed(&s->used);
+		size += (double)s->size;
+	}
+	return size > 0 ? used / size : 1;
+}
+
+bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
+{
+	struct mcm_segments *ss = &m->segments;
+	bool wanted = false;
+	double mean;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	mean = mean_fill(ss);
+	for (unsigned i = 0; i < ss->n_live && !wanted; i++) {
+		const struct mcm_segment *it = ss->at[ss->live[i]];
+
+		wanted = (!s || s == it) && mcm_segment_allocatable(it) &&
+			 fill_of(it) > mean + REBALANCE_SPREAD;
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return wanted;
+}
+
+/* ---- where to ---- */
+
+static bool takes(const struct plan *p, const struct wish *w, const struct mcm_segment *s,
+		  uint64_t len, double mean)
+{
+	const struct mcm_task *t = p->t;
+
+	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < len)
+		return false;
+	if (w->target ? s->name_hash != w->target :
+	    mcm_task_names(t->source, t->n_sources, s->name_hash))
+		return false;
+	if (t->n_targets && !w->target && !mcm_task_names(t->target, t->n_targets, s->name_hash))
+		return false;
+	if (t->type == MCP_TASK_REBALANCE &&
+	    (double)(mcm_load_relaxed(&s->used) + len) / (double)s->size > mean + REBALANCE_SPREAD / 2)
+		return false;
+	if (t->type == MCP_TASK_REPLICATE && fill_of(s) > REPLICATE_BELOW)
+		return false;
+	for (unsigned i = 0; i < w->n_have; i++)
+		if (w->have[i] == s->name_hash)
+			return false;
+	return true;
+}
+
+/* The emptiest ones that take it, best first; at most TARGET_TRIES. */
+static unsigned targets_of(const struct plan *p, const struct wish *w, uint64_t len,
+			   struct mcm_segment *ret[TARGET_TRIES])
+{
+	struct mcm_segments *ss = &p->m->segments;
+	unsigned n = 0, at;
+	double mean = 0;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	if (p->t->type == MCP_TASK_REBALANCE)
+		mean = mean_fill(ss);
+	for (unsigned i = 0; i < ss->n_live; i++) {
+		struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (!takes(p, w, s, len, mean))
+			continue;
+		for (at = n; at && fill_of(ret[at - 1]) > fill_of(s); at--)
+			if (at < TARGET_TRIES)
+				ret[at] = ret[at - 1];
+		if (at < TARGET_TRIES)
+			ret[at] = s;
+		if (n < TARGET_TRIES)
+			n++;
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return n;
+}
+
+/* As a put would make it, of what nobody protects.  The tasks wait meanwhile: MCP_AGAIN when it is the next fetch's. */
+static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+{
+	struct mcm_slice *sl = &p->t->slice;
+	int r;
+
+	sl->end_ns = p->until_ns;
+	if (mcm_slice_over(sl))
+		return MCP_AGAIN;
+	r = mcm_make_room(p->m, s, len, MCM_EVICT_PLAIN, sl, ret_node);
+	sl->segment = r == MCP_AGAIN ? s->index + 1u : 0;
+	sl->level = MCM_EVICT_PLAIN;
+	return r;
+}
+
+/* Free room first.  For the sake of balance or of another copy nothing is evicted. */
+static int take_room(const struct plan *p, const struct wish *w, struct mcm_extent *ret)
+{
+	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE;
+	uint64_t len = mcm_object_reserve(w->size);
+	struct mcm_segment *s[TARGET_TRIES];
+	unsigned n = targets_of(p, w, len, s), i;
+	int r = -MC_ENOSPACE;
+
+	for (i = 0; i < n && r == -MC_ENOSPACE; i++) {
+		r = mcm_segment_take(s[i], len, &ret->node);
+		ret->segment = s[i]->index;
+	}
+	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
+		r = make_room(p, s[i], len, &ret->node);
+		ret->segment = s[i]->index;
+	}
+	return r;
+}
+
+/* ---- one copy ---- */
+
+/* The object's shard is locked, and it has the place: so the range is there, and its own. */
+static void mark(struct mcm *m, struct mcm_extent p, bool moving)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+	struct mcm_range *n;
+
+	pthread_mutex_lock(&s->lock);
+	n = mcm_range(&s->alloc, p.node);
+	n->flags = moving ? n->flags | MCM_NODE_MOVING : n->flags & ~MCM_NODE_MOVING;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The pin keeps the object, but one of several copies goes with its segment, whose number another one has then; and
+ * what a session that has ended had pinned may be another object. */
+void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
+	const struct mcm_object *o = mcm_object(&m->index, u->slot);
+
+	if (o->flags & (MCM_OBJ_LIVE | MCM_OBJ_ZOMBIE) && mcm_object_has(&m->index, o, u->from))
+		mark(m, u->from, false);
+	pthread_mutex_unlock(&sh->lock);
+}
+
+static struct mcp_replica replica_at(const struct mcm *m, struct mcm_extent p)
+{
+	const struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
+
+	return (struct mcp_replica){ .segment = s->id, .offset = mcm_range_offset(&s->alloc, p.node) };
+}
+
+/* Pin the source for the session, mark it, and say where it is: all while the object has it for sure.  The object, or
+ * this copy of it, may have gone since it was looked at. */
+static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_pin, struct mcp_replica *ret_from)
+{
+	struct mcm_object *o;
+	struct mcm_shard *sh;
+	int r;
+
+	pthread_mutex_lock(&p->s->lock);
+	r = mcm_pin_reserve(p->m, p->s);
+	if (r == 0) {
+		sh = mcm_index_lock_slot(&p->m->index, w->slot);
+		o = mcm_object(&p->m->index, w->slot);
+		if (!(o->flags & MCM_OBJ_LIVE) || o->generation != w->generation ||
+		    !mcm_object_has(&p->m->index, o, w->from))
+			r = -MC_ENOOBJECT;
+		else
+			r = mcm_object_pin(p->m, o);
+		if (r == 0) {
+			mark(p->m, w->from, true);
+			*ret_from = replica_at(p->m, w->from);
+		}
+		pthread_mutex_unlock(&sh->lock);
+		if (r == 0)
+			*ret_pin = mcm_pin_add(p->s, w->slot, 0);
+	}
+	pthread_mutex_unlock(&p->s->lock);
+	return r;
+}
+
+/* Where it comes from is known since it was pinned. */
+static void describe(struct plan *p, const struct mcm_unit *u)
+{
+	unsigned i = p->n++;
+
+	p->to[i] = replica_at(p->m, u->to);
+	p->copy[i] = (struct mcp_copy){
+		.put = u->put, .size = u->size, .crc = u->crc, .from = mcp_seq(&p->from[i], 1),
+		.to = mcp_seq(&p->to[i], 1),
+	};
+	p->bytes += u->size;
+}
+
+static int begin(struct plan *p, const struct wish *w)
+{
+	struct mcm_unit *u = calloc(1, sizeof(*u));
+	int r;
+
+	if (!u)
+		return -ENOMEM;
+	*u = (struct mcm_unit){
+		.tenant = w->tenant, .task = p->t, .session = p->s, .version = w->generation, .size = w->size,
+		.crc = w->crc, .slot = w->slot, .from = w->from, .target = w->target_index,
+		.move = w->move, .began_ms = mcm_now_ms(p->m),
+	};
+	/* What moves is charged for already. */
+	if (!w->move) {
+		r = mcm_tenant_charge_copy(p->m, w->tenant, w->size);
+		if (r < 0)
+			goto fail;
+		u->charged = w->size;
+	}
+	r = take_room(p, w, &u->to);
+	if (r < 0)
+		goto fail_charge;
+	r = pin_source(p, w, &u->pin, &p->from[p->n]);
+	if (r < 0)
+		goto fail_room;
+	r = mcm_put_copy(p->m, p->s, u);
+	if (r < 0)
+		goto fail_pin;
+	mc_list_push_back(&p->m->tasks.units, &u->link);
+	p->m->tasks.n_units++;
+	__atomic_fetch_add(&p->s->n_units, 1, __ATOMIC_RELAXED);
+	p->t->active++;
+	p->t->client = p->s->client;
+	describe(p, u);
+	mcm_unit_started(w->move, 0);
+	return 0;
+fail_pin:
+	mcm_unit_unmark(p->m, u);
+	pthread_mutex_lock(&p->s->lock);
+	mcm_pin_release(p->m, p->s, u->pin);
+	pthread_mutex_unlock(&p->s->lock);
+fail_room:
+	mcm_extent_free(p->m, &u->to);
+fail_charge:
+	mcm_tenant_refund(p->m, u->tenant, u->charged);
+fail:
+	mcm_unit_started(w->move, r);
+	free(u);
+	return r;
+}
+
+static bool full(const struct plan *p)
+{
+	return p->n >= p->max || p->bytes >= BYTES_MAX || p->t->active >= p->t->max_active ||
+	       p->m->tasks.n_units >= p->m->conf.max_total_processing_tasks;
+}
+
+/* Shard locked. */
+static void facts(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct wish *w)
+{
+	struct mcm_extent place[MCM_REPLICA_MAX];
+
+	w->slot = slot;
+	w->generation = o->generation;
+	w->size = mcm_object_size(o);
+	w->crc = o->crc;
+	w->tenant = mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len);
+	w->n_have = mcm_object_extents(&m->index, o, place);
+	for (unsigned i = 0; i < w->n_have; i++)
+		w->have[i] = mcm_load_relaxed(&mcm_segment(&m->segments, place[i].segment)->name_hash);
+}
+
+/* ---- tasks about segments ---- */
+
+static unsigned walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
+		     bool *ret_end)
+{
+	struct mcm_alloc *a = &s->alloc;
+	struct mcm *m = p->m;
+	unsigned n = 0;
+	uint32_t id;
+
+	*ret_end = true;
+	MC_LOCKED(&s->lock);
+	if (mcm_segment_state(s) != MCP_SEG_OK)
+		return 0;
+	id = a->hand;
+	for (; id != a->end && p->ranges && n < max; p->ranges--) {
+		const struct mcm_range *node = mcm_range(a, id);
+		const struct mcm_object *o = mcm_object(&m->index, node->owner);
+
+		if (node->flags & MCM_NODE_USED && node->owner &&
+		    !(node->flags & MCM_NODE_MOVING) && mcm_load_relaxed(&o->flags) & MCM_OBJ_LIVE)
+			v[n++] = (struct mcm_victim){
+				.slot = node->owner, .node = id, .generation = mcm_load_relaxed(&o->generation),
+			};
+		id = mcm_range_next(node);
+	}
+	*ret_end = id == a->end;
+	a->hand = *ret_end ? a->first : id;
+	return n;
+}
+
+/* An object met on the walk.  What cannot be moved now is met again on the next one.  An object that finds no room
+ * speaks for all that are as large, unless it is its other copies that are in the way. */
+static void consider(struct plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, v->slot);
+	struct mcm_object *o = mcm_object(&p->m->index, v->slot);
+	struct wish w = { .from = { v->node, s->index }, .move = true };
+	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
+		    mcm_object_has(&p->m->index, o, w.from) &&
+		    !mcm_object_leaves(&p->m->index, o, w.from) && mcm_object_size(o) < p->too_long;
+	int r;
+
+	if (fits)
+		facts(p->m, o, v->slot, &w);
+	pthread_mutex_unlock(&sh->lock);
+	if (!fits || !mcm_task_object_due(p->m, p->t, w.generation))
+		return;
+	r = begin(p, &w);
+	if (r < 0)
+		p->vain = r == MCP_AGAIN ? 0 : p->vain - 1;
+	if (r == -MC_ENOSPACE && w.n_have == 1)
+		p->too_long = w.size;
+}
+
+static void plan_segment(struct plan *p, struct mcm_segment *s)
+{
+	struct mcm_victim v[WALK_BATCH];
+	unsigned n, i, room, laps = 0;
+	bool end;
+
+	if (pthread_mutex_trylock(&s->run_lock))
+		return;
+	p->ranges = MCM_FETCH_RANGES;
+	p->vain = VAIN_MAX;
+	p->too_long = UINT64_MAX;
+	while (!full(p) && p->ranges && p->vain && laps < 2) {
+		room = p->t->max_active - p->t->active;
+		n = walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
+		for (i = 0; i < n && p->vain && !full(p); i++)
+			consider(p, s, &v[i]);
+		/* From wherever the hand was to the end, and once from the beginning. */
+		laps += end;
+	}
+	/* The hand keeps the place. */
+	p->cut |= !p->ranges || !p->vain;
+	mcm_most(&p->m->tasks.walk_most, MCM_FETCH_RANGES - p->ranges);
+	pthread_mutex_unlock(&s->run_lock);
+}
+
+/* The @i-th segment of this client; NULL at the end. */
+static struct mcm_segment *next_own(const struct plan *p, unsigned *i)
+{
+	struct mcm_segments *ss = &p->m->segments;
+	struct mcm_segment *s = NULL;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	while (*i < ss->n_live && !s) {
+		s = ss->at[ss->live[(*i)++]];
+		if (!mcp_id_eq(s->client, p->s->client) || mcm_segment_state(s) != MCP_SEG_OK)
+			s = NULL;
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return s;
+}
+
+static void plan_segments(struct plan *p)
+{
+	struct mcm_task *t = p->t;
+	struct mcm_segment *s;
+	unsigned i = 0;
+
+	while ((s = next_own(p, &i)) && !full(p)) {
+		if (t->type == MCP_TASK_DRAIN ?
+		    mcm_task_names(t->source, t->n_sources, mcm_load_relaxed(&s->name_hash)) :
+		    mcm_rebalance_wanted(p->m, s))
+			plan_segment(p, s);
+	}
+}
+
+/* ---- tasks about one object ---- */
+
+/* A copy of the object that lies in a segment of this client; false when there is none.  Shard
+ * locked. */
+static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t name,
+		     struct mcm_extent *ret)
+{
+	struct mcm_extent place[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&p->m->index, o, place), i;
+	bool own = false;
+
+	pthread_rwlock_rdlock(&p->m->segments.lock);
+	for (i = 0; i < n && !own; i++) {
+		const struct mcm_segment *s = mcm_segment(&p->m->segments, place[i].segment);
+
+		own = mcm_segment_readable(s) && mcp_id_eq(s->client, p->s->client) &&
+		      (!name || s->name_hash == name);
+		if (own)
+			*ret = place[i];
+	}
+	pthread_rwlock_unlock(&p->m->segments.lock);
+	return own;
+}
+
+static bool has_name(const struct wish *w, uint64_t name)
+{
+	for (unsigned i = 0; i < w->n_have; i++)
+		if (w->have[i] == name)
+			return true;
+	return false;
+}
+
+static void no_room(struct plan *p, int why)
+{
+	struct mcm_task *t = p->t;
+
+	if (why == MCP_AGAIN) {
+		p->cut = true;
+		return;
+	}
+	t->retry_ms = mcm_now_ms(p->m) + 50 * ++t->tries;
+	if (t->tries > p->m->conf.max_retry_attempts || (why != -MC_ENOSPACE && why != -ENOMEM))
+		mcm_task_end(p->m, t, MCP_TASK_FAILED, why, mc_strerror(why));
+}
+
+/* Begin what is left of a copy to several targets. */
+static void plan_copies(struct plan *p, struct wish *w)
+{
+	struct mcm_task *t = p->t;
+	int r = 0;
+
+	for (unsigned i = 0; i < t->n_targets && !full(p) && r == 0; i++) {
+		if ((t->done_targets | t->busy_targets) & 1u << i)
+			continue;
+		if (has_name(w, t->target[i].hash)) {
+			t->done_targets |= 1u << i;
+			continue;
+		}
+		w->target = t->target[i].hash;
+		w->target_index = i;
+		r = begin(p, w);
+		if (r == 0)
+			t->busy_targets |= 1u << i;
+	}
+	if (r < 0)
+		no_room(p, r);
+	else if (t->done_targets == (1u << t->n_targets) - 1)
+		mcm_task_end(p->m, t, MCP_TASK_SUCCEEDED, 0, "every target has a copy");
+}
+
+static void plan_other(struct plan *p, struct wish *w)
+{
+	struct mcm_task *t = p->t;
+	int r;
+
+	if (t->active)
+		return;
+	if (t->type == MCP_TASK_MOVE) {
+		w->move = true;
+		w->target = t->target[0].hash;
+		if (has_name(w, w->target)) {
+			mcm_task_move_within(p->m, t, w->slot, w->generation, w->from);
+			return;
+		}
+	}
+	r = begin(p, w);
+	if (r < 0)
+		no_room(p, r);
+}
+
+static void plan_object(struct plan *p)
+{
+	struct mcm_task *t = p->t;
+	uint32_t hash = mcm_index_hash(&p->m->index, t->key, t->key_len), slot;
+	struct mcm_shard *sh = mcm_index_shard(&p->m->index, hash);
+	struct wish w = { .slot = 0 };
+	bool own = false;
+
+	if (mcm_now_ms(p->m) < t->retry_ms || full(p))
+		return;
+	pthread_mutex_lock(&sh->lock);
+	slot = mcm_shard_find(&p->m->index, sh, hash, t->key, t->key_len);
+	if (slot) {
+		struct mcm_object *o = mcm_object(&p->m->index, slot);
+
+		own = own_copy(p, o, t->type == MCP_TASK_MOVE ? t->source[0].hash : 0, &w.from);
+		if (own)
+			facts(p->m, o, slot, &w);
+	}
+	pthread_mutex_unlock(&sh->lock);
+	if (!slot && !t->active)
+		mcm_task_end(p->m, t, MCP_TASK_FAILED, -MC_ENOOBJECT, "the object is gone");
+	if (!own)
+		return;
+	if (t->status == MCP_TASK_PENDING) {
+		t->status = MCP_TASK_RUNNING;
+		p->m->tasks.n_pending--;
+	}
+	if (t->type == MCP_TASK_COPY)
+		plan_copies(p, &w);
+	else
+		plan_other(p, &w);
+}
+
+unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
+			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more)
+{
+	struct plan p = {
+		.m = m, .s = s, .max = max < MCM_FETCH_MAX ? max : MCM_FETCH_MAX, .copy = ret,
+		.from = ret_from, .to = ret_to, .until_ns = mc_now_ns() + SLICE_NS,
+	};
+	struct mc_list *pos, *tmp;
+
+	MC_LOCKED(&m->tasks.lock);
+	mc_list_for_each_safe(pos, tmp, &m->tasks.active) {
+		p.t = mc_container_of(pos, struct mcm_task, link);
+		if (p.t->key)
+			plan_object(&p);
+		else if (p.t->type != MCP_TASK_EVICT)
+			plan_segments(&p);
+	}
+	*ret_more = !p.n && p.cut;
+	return p.n;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_unit.c - how a copy ends: published as another place of the version, or taken back. */
+#include <config.h>
+
+#include "master/task/task.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+
+MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made for tasks")
+MC_COUNTER(failures, "mooncake_master_copies_total", "result=\"failed\"", "Copies made for tasks")
+MC_COUNTER(bytes, "mooncake_master_copied_bytes_total", "", "Bytes copied for tasks")
+
+/* The steps of a copy, and of a move, under upstream's names: [0] all, [1] those that failed. */
+#define STEP(var, name, help) \
+	MC_COUNTER(var##_all, "master_" name "_requests_total", "", help) \
+	MC_COUNTER(var##_failed, "master_" name "_failures_total", "", help ", in vain") \
+	static struct mc_metric *const var[] = { &var##_all, &var##_failed };
+STEP(copy_start, "copy_start", "Copies begun")
+STEP(copy_end, "copy_end", "Copies ended")
+STEP(copy_revoke, "copy_revoke", "Copies taken back")
+STEP(move_start, "move_start", "Moves begun")
+STEP(move_end, "move_end", "Moves ended")
+STEP(move_revoke, "move_revoke", "Moves taken back")
+
+static void count(struct mc_metric *const step[2], bool failed)
+{
+	mc_metric_add(step[0], 1);
+	if (failed)
+		mc_metric_add(step[1], 1);
+}
+
+void mcm_unit_started(bool move, int result)
+{
+	count(move ? move_start : copy_start, result < 0);
+}
+
+/* The new place belongs to the object from here on, or is given back. */
+static int publish(struct mcm *m, const struct mcm_unit *u)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
+	struct mcm_object *o = mcm_object(&m->index, u->slot);
+	int r = -MC_ENOOBJECT;
+
+	/* A pinned object's number is not reused; what was renamed is still the same bytes. */
+	if (o->flags & MCM_OBJ_LIVE)
+		r = mcm_object_gain(m, u->slot, u->to);
+	else
+		mcm_extent_free(m, &u->to);
+	if (r == 0 && u->move)
+		mcm_object_leave(m, sh, u->slot, u->from);
+	pthread_mutex_unlock(&sh->lock);
+	return r;
+}
+
+/* tasks.lock held. */
+static void object_task_done(struct mcm *m, struct mcm_task *t, const struct mcm_unit *u)
+{
+	if (t->type == MCP_TASK_COPY) {
+		t->busy_targets &= ~(1u << u->target);
+		t->done_targets |= 1u << u->target;
+		if (t->done_targets != (1u << t->n_targets) - 1)
+			return;
+	}
+	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0,
+		     t->type == MCP_TASK_MOVE ? "moved" : "copied");
+}
+
+static void object_task_failed(struct mcm *m, struct mcm_task *t, const struct mcm_unit *u, int why)
+{
+	t->busy_targets &= ~(1u << u->target);
+	t->retry_ms = mcm_now_ms(m) + 50 * ++t->tries;
+	if (t->tries >= MCM_UNIT_TRIES || why == -MC_ENOOBJECT) {
+		t->failed++;
+		mcm_task_end(m, t, MCP_TASK_FAILED, why, mc_strerror(why));
+	}
+}
+
+/* Count, let go of the source, forget the unit.  An object that has gone meanwhile is no failure of a
+ * drain. */
+static void account(struct mcm *m, struct mcm_unit *u, int result)
+{
+	struct mcm_task *t = u->task;
+	bool open;
+
+	mcm_unit_unmark(m, u);
+	/* Now the object's: mcm_object_gain() has counted it, or nobody's. */
+	mcm_tenant_refund(m, u->tenant, u->charged);
+	pthread_mutex_lock(&m->tasks.lock);
+	if (u->session) {
+		pthread_mutex_lock(&u->session->lock);
+		mcm_pin_release(m, u->session, u->pin);
+		pthread_mutex_unlock(&u->session->lock);
+		/* It may be gone from here on. */
+		__atomic_fetch_sub(&u->session->n_units, 1, __ATOMIC_RELEASE);
+	}
+	mc_list_remove(&u->link);
+	m->tasks.n_units--;
+	t->active--;
+	t->updated_ms = mc_wall_ns() / MC_NS_PER_MS;
+	t->began_ms = mcm_now_ms(m);
+	open = t->status == MCP_TASK_PENDING || t->status == MCP_TASK_RUNNING;
+	if (result == 0) {
+		t->succeeded++;
+		t->bytes += u->size;
+		if (t->key && open)
+			object_task_done(m, t, u);
+	} else if (t->key && open) {
+		object_task_failed(m, t, u, result);
+	} else if (open && result != -MC_ENOOBJECT && result != -ECANCELED) {
+		mcm_task_object_failed(m, t, u->version, result);
+	}
+	pthread_mutex_unlock(&m->tasks.lock);
+	mc_metric_add(result == 0 ? &copies : &failures, 1);
+	if (result == 0)
+		mc_metric_add(&bytes, (int64_t)u->size);
+	free(u);
+}
+
+int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c)
+{
+	int r = mc_err_from_wire(c->status);
+	struct mcm_put put;
+	struct mcm_unit *u;
+
+	/* The source is pinned by the session that fetched it.  Another one's thread would race with that
+	 * one's end, after which the object's number may be another object's. */
+	if (mcm_put_take_copy(m, s, c->put, &put) < 0)
+		return -MC_ESTALE_PUT;
+	u = put.unit;
+	if (!u) {
+		mcm_put_give_copy(m, &put, true);
+		return -MC_ESTALE_PUT;
+	}
+	if (r == 0 && c->crc != u->crc)
+		r = -MC_ECHECKSUM;
+	if (r < 0) {
+		mcm_put_give_copy(m, &put, true);
+	} else {
+		/* Before the object has the range: then it is nobody's put any more. */
+		mcm_journal_put_gone(m, c->put);
+		r = publish(m, u);
+	}
+	if (c->status)
+		count(u->move ? move_revoke : copy_revoke, false);
+	else
+		count(u->move ? move_end : copy_end, r < 0);
+	account(m, u, r);
+	return r;
+}
+
+void mcm_unit_broken(struct mcm *m, struct mcm_unit *u)
+{
+	count(u->move ? move_revoke : copy_revoke, false);
+	account(m, u, -MC_ETIMEDOUT);
+}
+
+void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s)
+{
+	struct mc_list *pos;
+
+	/* Most never had any, and those that end in the loop of the heartbeats must not wait for a plan. */
+	if (!__atomic_load_n(&s->n_units, __ATOMIC_ACQUIRE))
+		return;
+	MC_LOCKED(&m->tasks.lock);
+	mc_list_for_each(pos, &m->tasks.units) {
+		struct mcm_unit *u = mc_container_of(pos, struct mcm_unit, link);
+
+		if (u->session == s)
+			u->session = NULL;
+	}
+}
+
+void mcm_task_move_within(struct mcm *m, struct mcm_task *t, uint32_t slot, uint64_t generation,
+			  struct mcm_extent from)
+{
+	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (o->flags & MCM_OBJ_LIVE && o->generation == generation)
+		mcm_object_leave(m, sh, slot, from);
+	pthread_mutex_unlock(&sh->lock);
+	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the target had a copy already");
+}

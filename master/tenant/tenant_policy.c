@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tenant_policy.c - which tenants there are and what they may use, in a YAML file as upstream's:
+ *
+ *	version: 1
+ *	tenants:
+ *	  - name: alice
+ *	    quota: "200GB"
+ *
+ * The file is read at the start, which fails when it cannot be, and again when it has changed; then a
+ * file that cannot be read changes nothing.  Quotas set by requests are written to it. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yaml.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/options/options.h"
+#include "master/journal/journal.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "tenant"
+#define CHECK_MS 1000
+#define FILE_MAX (8u << 20)
+
+/* ---- reading ---- */
+
+static const char *text_of(yaml_document_t *doc, int id)
+{
+	const yaml_node_t *n = yaml_document_get_node(doc, id);
+
+	if (!n || n->type != YAML_SCALAR_NODE)
+		return NULL;
+	/* "a\0b" is not "a". */
+	return strlen((const char *)n->data.scalar.value) == n->data.scalar.length ?
+		(const char *)n->data.scalar.value : NULL;
+}
+
+static const yaml_node_t *member(yaml_document_t *doc, const yaml_node_t *map, const char *name,
+				 int *ret_id)
+{
+	const yaml_node_pair_t *p;
+
+	for (p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
+		const char *key = text_of(doc, p->key);
+
+		if (key && !strcmp(key, name)) {
+			*ret_id = p->value;
+			return yaml_document_get_node(doc, p->value);
+		}
+	}
+	return NULL;
+}
+
+static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct mcm_tenant_policy *p)
+{
+	const char *name, *quota;
+	uint64_t bytes;
+	int id, r;
+
+	if (!map || map->type != YAML_MAPPING_NODE)
+		return mc_fail(-MC_EPARAM, "an entry of \"tenants\" is no mapping");
+	name = member(doc, map, "name", &id) ? text_of(doc, id) : NULL;
+	quota = member(doc, map, "quota", &id) ? text_of(doc, id) : NULL;
+	if (!name || !*name || !quota)
+		return mc_fail(-MC_EPARAM, "a tenant needs a name and a quota");
+	r = mcm_tenant_check_name(mcp_bytes(name, strlen(name)));
+	if (r < 0)
+		return r;
+	if (mc_parse_size(quota, &bytes) < 0 || !bytes || bytes > INT64_MAX)
+		return mc_fail(-MC_EPARAM, "tenant %s: bad quota \"%s\"", name, quota);
+	snprintf(p->at[p->count].name, sizeof(p->at->name), "%s", name);
+	p->at[p->count++].quota = bytes;
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_differ(const struct mcm_tenant_policy *p)
+{
+	const char **name = calloc(p->count + 1, sizeof(*name));
+	size_t i;
+	int r = 0;
+
+	if (!name)
+		return -ENOMEM;
+	for (i = 0; i < p->count; i++)
+		name[i] = p->at[i].name;
+	qsort(name, p->count, sizeof(*name), by_name);
+	for (i = 1; i < p->count && r == 0; i++)
+		if (!strcmp(name[i - 1], name[i]))
+			r = mc_fail(-MC_EPARAM, "tenant %s stands there twice", name[i]);
+	free(name);
+	return r;
+}
+
+static int read_document(yaml_document_t *doc, struct mcm_tenant_policy *p)
+{
+	const yaml_node_t *root = yaml_document_get_root_node(doc), *list;
+	const yaml_node_item_t *it;
+	const char *version;
+	size_t n;
+	int id, r;
+
+	if (!root || root->type != YAML_MAPPING_NODE)
+		return mc_fail(-MC_EPARAM, "it is no mapping");
+	version = member(doc, root, "version", &id) ? text_of(doc, id) : NULL;
+	if (!version || strcmp(version, "1"))
+		return mc_fail(-MC_EPARAM, "\"version: 1\" is missing");
+	list = member(doc, root, "tenants", &id);
+	if (!list || list->type != YAML_SEQUENCE_NODE)
+		return mc_fail(-MC_EPARAM, "\"tenants\" is no list");
+	n = (size_t)(list->data.sequence.items.top - list->data.sequence.items.start);
+	if (n >= MCM_TENANTS_MAX)
+		return mc_fail(-MC_ELIMIT, "more than %u tenants", MCM_TENANTS_MAX - 1);
+	p->at = calloc(n + 1, sizeof(*p->at));
+	if (!p->at)
+		return -ENOMEM;
+	for (it = list->data.sequence.items.start; it < list->data.sequence.items.top; it++) {
+		r = read_entry(doc, yaml_document_get_node(doc, *it), p);
+		if (r < 0)
+			return r;
+	}
+	return check_differ(p);
+}
+
+int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p)
+{
+	yaml_document_t doc;
+	yaml_parser_t parser;
+	int r;
+
+	if (!yaml_parser_initialize(&parser))
+		return -ENOMEM;
+	yaml_parser_set_input_file(&parser, from);
+	if (yaml_parser_load(&parser, &doc)) {
+		r = read_document(&doc, p);
+		yaml_document_delete(&doc);
+	} else {
+		r = mc_fail(-MC_EPARAM, "line %zu: %s", parser.problem_mark.line + 1,
+			    parser.problem ? parser.problem : "not YAML");
+	}
+	yaml_parser_delete(&parser);
+	return r;
+}
+
+static uint64_t stamp_of(const struct stat *st)
+{
+	return (uint64_t)st->st_mtim.tv_sec * 1000000007u + (uint64_t)st->st_mtim.tv_nsec +
+		((uint64_t)st->st_size << 40) + st->st_ino;
+}
+
+static int read_policy(const char *path, struct mcm_tenant_policy *p, uint64_t *ret_stamp)
+{
+	FILE *from = fopen(path, "re");
+	char why[256];
+	struct stat st;
+	int r = 0;
+
+	if (!from)
+		return mc_fail(-errno, "%s: %m", path);
+	if (fstat(fileno(from), &st) < 0)
+		r = mc_fail(-errno, "%s: %m", path);
+	else if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
+		r = mc_fail(-MC_EPARAM, "%s is no file of at most %u bytes", path, FILE_MAX);
+	*ret_stamp = r < 0 ? 0 : stamp_of(&st);
+	if (r == 0) {
+		r = mcm_tenant_policy_read(from, p);
+		if (r < 0) {
+			snprintf(why, sizeof(why), "%s", mc_err_detail(r));
+			r = mc_fail(r, "%s: %s", path, why);
+		}
+	}
+	fclose(from);
+	return r;
+}
+
+/* ---- the policy in force; policy_lock held ---- */
+
+static int apply(struct mcm *m, const struct mcm_tenant_policy *p)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct mcm_tenant *t;
+	unsigned i;
+	size_t j;
+	int r = 0;
+
+	pthread_rwlock_wrlock(&ts->lock);
+	for (j = 0; j < p->count && r == 0; j++)
+		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
+	for (i = 0; i < ts->count && r == 0; i++) {
+		if (ts->at[i]->explicit_policy)
+			mcm_store_relaxed(&ts->at[i]->seen_ms, mcm_now_ms(m));
+		ts->at[i]->explicit_policy = false;
+	}
+	for (j = 0; j < p->count && r == 0; j++) {
+		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
+		if (r < 0)
+			break;
+		t->explicit_policy = true;
+		t->requested = p->at[j].quota;
+		mcm_tenant_note(m, t);
+	}
+	mcm_tenants_share_out(m);
+	pthread_rwlock_unlock(&ts->lock);
+	return r;
+}
+
+static int load(struct mcm *m)
+{
+	struct mcm_tenant_policy p = { 0 };
+	uint64_t stamp;
+	int r;
+
+	r = read_policy(m->conf.tenant_quota_connector_uri, &p, &stamp);
+	if (r == 0)
+		r = apply(m, &p);
+	m->tenants.file_stamp = stamp;
+	if (r == 0)
+		mc_info(LOG, "tenant policy read file=%s tenants=%zu",
+			m->conf.tenant_quota_connector_uri, p.count);
+	free(p.at);
+	return r;
+}
+
+static bool has_file(const struct mcm *m)
+{
+	return m->conf.tenant_quota_connector_uri && *m->conf.tenant_quota_connector_uri;
+}
+
+void mcm_tenants_tick(struct mcm *m)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct stat st;
+	int r;
+
+	if (!ts->on || !has_file(m) || mcm_now_ms(m) < ts->checked_ms + CHECK_MS)
+		return;
+	MC_LOCKED(&ts->policy_lock);
+	ts->checked_ms = mcm_now_ms(m);
+	if (stat(m->conf.tenant_quota_connector_uri, &st) < 0 || stamp_of(&st) == ts->file_stamp)
+		return;
+	r = load(m);
+	if (r < 0)
+		mc_err(LOG, "the tenant policy stays as it was: %s", mc_err_detail(r));
+}
+
+/* ---- writing ---- */
+
+static uint32_t utf8_char(const unsigned char *p, uint32_t n)
+{
+	uint32_t c = n == 1 ? p[0] : p[0] & (0x7fu >> n);
+
+	for (uint32_t i = 1; i < n; i++)
+		c = c << 6 | (p[i] & 0x3f);
+	return c;
+}
+
+/* What YAML has for itself in a quoted scalar, takes for the end of a line, or does not take at all. */
+static bool needs_escape(uint32_t c)
+{
+	return c == '"' || c == '\\' || c < 0x20 || (c >= 0x7f && c < 0xa0) ||
+		c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe || c == 0xffff;
+}
+
+static void print_name(FILE *to, const char *name)
+{
+	const unsigned char *p = (const unsigned char *)name;
+	uint32_t left = (uint32_t)strlen(name), n, c;
+
+	fputs("  - name: \"", to);
+	for (; left; p += n, left -= n) {
+		n = mcm_utf8_len(p, left);
+		n = n ? n : 1;
+		c = utf8_char(p, n);
+		if (needs_escape(c))
+			fprintf(to, "\\u%04" PRIx32, c);
+		else
+			fwrite(p, 1, n, to);
+	}
+	fputs("\"\n", to);
+}
+
+static int print_policy(struct mcm *m, FILE *to)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	unsigned i;
+
+	fputs("version: 1\ntenants:\n", to);
+	pthread_rwlock_rdlock(&ts->lock);
+	for (i = 0; i < ts->count; i++) {
+		if (!ts->at[i]->explicit_policy)
+			continue;
+		print_name(to, ts->at[i]->name);
+		fprintf(to, "    quota: \"%" PRIu64 "\"\n", ts->at[i]->requested);
+	}
+	pthread_rwlock_unlock(&ts->lock);
+	if (fflush(to) || ferror(to) || fsync(fileno(to)) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Whole or not at all. */
+static int save(struct mcm *m)
+{
+	const char *path = m->conf.tenant_quota_connector_uri;
+	struct stat st;
+	char tmp[4200];
+	FILE *to;
+	int r;
+
+	if (!has_file(m))
+		return 0;
+	if ((size_t)snprintf(tmp, sizeof(tmp), "%s.new", path) >= sizeof(tmp))
+		return mc_fail(-ENAMETOOLONG, "%s: %s", path, strerror(ENAMETOOLONG));
+	to = fopen(tmp, "we");
+	if (!to)
+		return mc_fail(-errno, "%s: %m", tmp);
+	r = print_policy(m, to);
+	if (fclose(to) && r == 0)
+		r = -errno;
+	if (r == 0 && rename(tmp, path) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlink(tmp);
+		return mc_fail(r, "%s: %s", path, strerror(-r));
+	}
+	if (stat(path, &st) == 0)
+		m->tenants.file_stamp = stamp_of(&st);
+	return 0;
+}
+
+/* What the policy says about one tenant. */
+struct terms {
+	bool explicit_policy;
+	uint64_t requested;
+};
+
+/* tenants' lock held for writing, here and below */
+static void put_in_force(struct mcm *m, struct mcm_tenant *t, struct terms terms)
+{
+	t->explicit_policy = terms.explicit_policy;
+	t->requested = terms.requested;
+	mcm_store_relaxed(&t->seen_ms, mcm_now_ms(m));
+	mcm_tenant_note(m, t);
+	mcm_tenants_share_out(m);
+}
+
+static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret,
+		  struct terms *ret_was)
+{
+	struct mcm_tenant *t;
+	int r;
+
+	if (!quota) {
+		uint32_t i = mcm_tenant_lookup(m, name);
+
+		t = i == MCM_TENANT_NOBODY ? NULL : m->tenants.at[i];
+		if (!t || !t->explicit_policy)
+			return mc_fail(-MC_ENOTENANT, "no such tenant in the policy");
+		if (mcm_load_relaxed(&t->objects))
+			return mc_fail(-MC_ETENANT_BUSY, "tenant %s has %llu objects", t->name,
+				       (unsigned long long)mcm_load_relaxed(&t->objects));
+	} else {
+		r = mcm_tenant_make(m, name, &t);
+		if (r < 0)
+			return r;
+	}
+	*ret = t;
+	*ret_was = (struct terms){ t->explicit_policy, t->requested };
+	put_in_force(m, t, (struct terms){ quota > 0, quota });
+	return 0;
+}
+
+int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
+			 uint64_t *ret_effective)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct mcm_tenant *t = NULL;
+	struct terms was = { 0 };
+	uint64_t effective = 0;
+	int r;
+
+	if (!ts->on)
+		return mc_fail(-MC_EMODE, "the master was started without --enable_multi_tenants");
+	if (!name.len)
+		name = mcp_bytes("default", 7);
+	r = mcm_tenant_check_name(name);
+	if (r == 0 && quota > INT64_MAX)
+		r = mc_fail(-MC_EPARAM, "a quota of %llu bytes", (unsigned long long)quota);
+	if (r < 0)
+		return r;
+	MC_LOCKED(&ts->policy_lock);
+	pthread_rwlock_wrlock(&ts->lock);
+	r = change(m, name, quota, &t, &was);
+	if (r == 0)
+		effective = t->effective;
+	pthread_rwlock_unlock(&ts->lock);
+	if (r < 0)
+		return r;
+	r = save(m);
+	if (r == 0) {
+		*ret_effective = effective;
+		return 0;
+	}
+	/* What was refused is not to be in force until the file is read again. */
+	pthread_rwlock_wrlock(&ts->lock);
+	put_in_force(m, t, was);
+	pthread_rwlock_unlock(&ts->lock);
+	return r;
+}
+
+/* ---- across restarts ---- */
+
+#define NOTE_BYTES 13	/* of its value: u64 quota, u32 number, u8 whether it stands in the policy */
+
+void mcm_tenant_note(struct mcm *m, const struct mcm_tenant *t)
+{
+	uint64_t quota = t->requested;
+	uint8_t v[NOTE_BYTES];
+	unsigned i;
+
+	for (i = 0; i < 8; i++)
+		v[i] = (uint8_t)(quota >> 8 * i);
+	for (i = 0; i < 4; i++)
+		v[8 + i] = (uint8_t)(t->number >> 8 * i);
+	v[12] = t->explicit_policy;
+	/* Without it a restart would not know whose the keys are, so say so. */
+	if (mcm_note_set(m, MCM_NOTE_TENANT, mcp_bytes(t->name, strlen(t->name)),
+			 mcp_bytes(v, sizeof(v))) < 0)
+		mc_err(LOG, "tenant %s would not be known after a restart: %s", t->name,
+		       mc_err_detail(-ENOMEM));
+}
+
+/* A tenant that only the keys of its objects tell of has a name that nobody can have. */
+static int make_number(struct mcm *m, uint32_t number, const char *name, size_t len,
+		       struct mcm_tenant **ret)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct mcm_tenant *t = ts->at[number];
+	char lost[32];
+
+	if (!t) {
+		t = calloc(1, sizeof(*t));
+		if (!t)
+			return -ENOMEM;
+		mcm_tenant_lists_init(t);
+		t->number = number;
+		t->seen_ms = mcm_now_ms(m);
+		ts->at[number] = t;
+	}
+	if (number >= ts->count)
+		ts->count = number + 1;
+	if (!name || len > MCP_TENANT_MAX)
+		name = t->name[0] ? NULL : lost;
+	if (name == lost)
+		len = (size_t)snprintf(lost, sizeof(lost), "_lost-%u", number);
+	if (name && number != MCM_TENANT_DEFAULT)
+		mcm_tenant_call(m, t, name, len);
+	*ret = t;
+	return 0;
+}
+
+struct loading {
+	struct mcm *m;
+	int error;
+};
+
+static void load_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+{
+	struct loading *l = arg;
+	const uint8_t *v = value.data;
+	struct mcm_tenant *t;
+	uint32_t number = 0;
+	uint64_t quota = 0;
+	unsigned i;
+
+	if (l->error || value.len < NOTE_BYTES || !name.len)
+		return;
+	for (i = 0; i < 8; i++)
+		quota |= (uint64_t)v[i] << 8 * i;
+	for (i = 0; i < 4; i++)
+		number |= (uint32_t)v[8 + i] << 8 * i;
+	if (number >= MCM_TENANTS_MAX || (!number) != (name.len == 7 && !memcmp(name.data, "default", 7)))
+		return;
+	l->error = make_number(l->m, number, name.data, name.len, &t);
+	if (l->error < 0)
+		return;
+	t->requested = quota;
+	t->explicit_policy = v[12];
+}
+
+/* Shard locked. */
+static void load_object(void *arg, uint32_t slot)
+{
+	struct loading *l = arg;
+	const struct mcm_object *o = mcm_object(&l->m->index, slot);
+	uint32_t number = mcm_key_tenant(mcm_shard_key(&l->m->index, slot), o->key_len);
+	struct mcm_tenant *t;
+
+	if (l->error || number >= MCM_TENANTS_MAX)
+		return;
+	if (!l->m->tenants.at[number])
+		l->error = make_number(l->m, number, NULL, 0, &t);
+	if (l->error == 0)
+		mcm_tenant_join(l->m, slot, 0);
+}
+
+int mcm_tenants_load(struct mcm *m)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct loading l = { .m = m };
+	struct mcm_tenant *t;
+	uint64_t pos = 0;
+	uint32_t i;
+
+	mcm_notes_each(m, MCM_NOTE_TENANT, load_note, &l);
+	while (ts->on && pos < MCM_TABLE_END && l.error == 0)
+		mcm_index_scan(&m->index, &pos, 4096, load_object, &l);
+	for (i = 0; i < ts->count && l.error == 0; i++)
+		if (!ts->at[i])
+			l.error = make_number(m, i, NULL, 0, &t);
+	mcm_tenants_share_out(m);
+	if (l.error == 0 && ts->on && has_file(m))
+		l.error = load(m);
+	return l.error;
+}
+
+/* ---- begin and end ---- */
+
+int mcm_tenants_init(struct mcm *m)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	struct mcm_tenant *t;
+
+	pthread_rwlock_init(&ts->lock, NULL);
+	pthread_mutex_init(&ts->policy_lock, NULL);
+	mcm_slab_init(&ts->links, sizeof(struct mcm_tenant_link), MCM_TENANT_LINKS_SHIFT);
+	ts->at = calloc(MCM_TENANTS_MAX, sizeof(*ts->at));
+	ts->by_name = calloc(MCM_TENANT_BUCKETS, sizeof(*ts->by_name));
+	t = calloc(1, sizeof(*t));
+	if (!ts->at || !ts->by_name || !t) {
+		free(t);
+		return -ENOMEM;
+	}
+	strcpy(t->name, "default");
+	mcm_tenant_lists_init(t);
+	ts->at[ts->count++] = t;
+	ts->on = m->conf.enable_multi_tenants;
+	return 0;
+}
+
+void mcm_tenants_done(struct mcm *m)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	unsigned i;
+
+	for (i = 0; ts->at && i < ts->count; i++) {
+		if (!ts->at[i])
+			continue;
+		mcm_tenants_free(ts->at[i]);
+	}
+	mcm_tenants_free(ts->retired);
+	free(ts->at);
+	free(ts->by_name);
+	mcm_slab_done(&ts->links);
+	pthread_mutex_destroy(&ts->policy_lock);
+	pthread_rwlock_destroy(&ts->lock);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * account.c - callers and their operations.
+ * A table of fixed size: of two threads that meet in one place the newer one stays, so that what is shown is
+ * about who is busy now. */
+#include <config.h>
+#include "mcfs/control/account.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "mcfs/handle.h"
+#include "mcfs/control/stream.h"
+
+#define CALLERS 512u
+
+struct caller {
+	pid_t tid;		/* 0: free */
+	uid_t uid;
+	uint64_t ops, errors, read, written, busy_ns, last_ms;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct caller caller[CALLERS];
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void count(const struct mcfs_op *op, int err, uint64_t ns)
+{
+	struct caller *c = &table.caller[(unsigned)op->ctx.pid % CALLERS];
+
+	pthread_mutex_lock(&table.lock);
+	if (c->tid != op->ctx.pid) {
+		memset(c, 0, sizeof(*c));
+		c->tid = op->ctx.pid;
+		c->uid = op->ctx.uid;
+	}
+	c->ops++;
+	c->errors += err != 0;
+	if (op->code == MCFS_OP_read)
+		c->read += op->bytes;
+	else
+		c->written += op->bytes;
+	c->busy_ns += ns;
+	c->last_ms = op->start_ns / MC_NS_PER_MS;
+	pthread_mutex_unlock(&table.lock);
+}
+
+/* Of what it is about; what is longer than @size is cut. */
+static void print_path(const struct mcfs_op *op, char *ret, size_t size)
+{
+	char path[3 * MCFS_KEY_MAX + 1] = "";
+	struct mcfs_key key;
+	size_t n = 0;
+
+	if (op->in) {
+		mcfs_inode_key(&op->fs->inodes, op->in, &key);
+		if (key.len && mcfs_key_to_path(key.data, key.len, path, sizeof(path)) < 0)
+			path[0] = '\0';
+	}
+	ret[n++] = '/';
+	for (const unsigned char *p = (const unsigned char *)path; *p && n + 5 < size; p++) {
+		if (*p <= 0x20 || *p == 0x7f || *p == '\\')
+			n += (size_t)snprintf(ret + n, size - n, "\\%03o", *p);
+		else
+			ret[n++] = (char)*p;
+	}
+	ret[n] = '\0';
+}
+
+static void trace(const struct mcfs_op *op, const char *name, int err, uint64_t ns)
+{
+	char when[40], path[1024], line[1400];
+	int n;
+
+	/* Reading the trace would never come to an end. */
+	if (op->handle && op->handle->type == MCFS_LINES)
+		return;
+	mcfs_format_time(mc_wall_ns() / MC_NS_PER_MS, when, sizeof(when));
+	print_path(op, path, sizeof(path));
+	n = snprintf(line, sizeof(line), "%s %s %s pid=%d uid=%u bytes=%zu errno=%d us=%" PRIu64 "\n",
+		     when, name, path, (int)op->ctx.pid, (unsigned)op->ctx.uid, op->bytes, err, ns / 1000);
+	if (n > 0 && (size_t)n < sizeof(line))
+		mcfs_trace_line(line, (size_t)n);
+}
+
+void mcfs_account(const struct mcfs_op *op, const char *name, int err)
+{
+	uint64_t ns = mc_now_ns() - op->start_ns;
+
+	/* What the kernel does by itself has no caller. */
+	if (op->ctx.pid)
+		count(op, err, ns);
+	if (mcfs_trace_on())
+		trace(op, name, err, ns);
+}
+
+static int busier(const void *a, const void *b)
+{
+	const struct caller *x = a, *y = b;
+
+	if (!x->tid != !y->tid)
+		return !x->tid ? 1 : -1;
+	return x->ops < y->ops ? 1 : x->ops > y->ops ? -1 : 0;
+}
+
+static void command_of(pid_t tid, char *ret, size_t size)
+{
+	char path[64];
+	FILE *f;
+
+	(void)snprintf(ret, size, "-");
+	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)tid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fgets(ret, (int)size, f))
+		ret[strcspn(ret, "\n")] = '\0';
+	fclose(f);
+}
+
+void mcfs_account_print(FILE *to)
+{
+	struct caller *c = malloc(sizeof(table.caller));
+	uint64_t now = mc_now_ms();
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&table.lock);
+	memcpy(c, table.caller, sizeof(table.caller));
+	pthread_mutex_unlock(&table.lock);
+	qsort(c, CALLERS, sizeof(*c), busier);
+	fprintf(to, "%8s %6s %-16s %10s %8s %14s %14s %10s %6s\n", "pid", "uid", "command", "ops",
+		"errors", "read", "written", "busy_ms", "idle_s");
+	for (unsigned i = 0; i < CALLERS && c[i].tid; i++) {
+		char command[32];
+
+		command_of(c[i].tid, command, sizeof(command));
+		fprintf(to, "%8d %6u %-16s %10" PRIu64 " %8" PRIu64 " %14" PRIu64 " %14" PRIu64
+			" %10" PRIu64 " %6" PRIu64 "\n", (int)c[i].tid, (unsigned)c[i].uid, command,
+			c[i].ops, c[i].errors, c[i].read, c[i].written,
+			(uint64_t)(c[i].busy_ns / MC_NS_PER_MS), (now - c[i].last_ms) / 1000);
+	}
+	free(c);
+}

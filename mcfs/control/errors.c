@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * errors.c - a ring of failures. */
+#include <config.h>
+#include "mcfs/control/errors.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "mcfs/keymap.h"
+#include <mooncake/mcs.h>
+
+int mcfs_errors_init(struct mcfs_errors *e)
+{
+	memset(e, 0, sizeof(*e));
+	return -pthread_mutex_init(&e->lock, NULL);
+}
+
+static void clear(struct mcfs_error *one)
+{
+	free(one->path);
+	free(one->what);
+	memset(one, 0, sizeof(*one));
+}
+
+void mcfs_errors_done(struct mcfs_errors *e)
+{
+	for (size_t i = 0; i < MCFS_ERRORS_KEPT; i++)
+		clear(&e->ring[i]);
+	pthread_mutex_destroy(&e->lock);
+}
+
+void mcfs_errors_add(struct mcfs_errors *e, const void *key, size_t len, int err, const char *when,
+		     pid_t pid)
+{
+	char path[3 * MCFS_KEY_MAX + 1];
+	struct mcfs_error *one;
+
+	if (mcfs_key_to_path(key, len, path, sizeof(path)) < 0)
+		path[0] = '\0';
+	MC_LOCKED(&e->lock);
+	one = &e->ring[e->count++ % MCFS_ERRORS_KEPT];
+	clear(one);
+	one->wall_ms = mc_wall_ns() / MC_NS_PER_MS;
+	one->pid = pid;
+	one->path = strdup(path);
+	if (asprintf(&one->what, "%s: %s", when, mcs_error_detail(err)) < 0)
+		one->what = NULL;
+}
+
+/* A path may hold any byte; a line shows it in a way that can be read back by a shell. */
+static void print_path(const char *path, FILE *to)
+{
+	for (const unsigned char *p = (const unsigned char *)path; *p; p++) {
+		if (*p < 0x20 || *p == 0x7f || *p == '\\')
+			fprintf(to, "\\%03o", *p);
+		else
+			fputc(*p, to);
+	}
+}
+
+void mcfs_format_time(uint64_t wall_ms, char *ret, size_t size)
+{
+	time_t sec = (time_t)(wall_ms / 1000);
+	char when[32];
+	struct tm tm;
+
+	gmtime_r(&sec, &tm);
+	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+	(void)snprintf(ret, size, "%s.%03uZ", when, (unsigned)(wall_ms % 1000));
+}
+
+void mcfs_errors_print(struct mcfs_errors *e, FILE *to)
+{
+	uint64_t first;
+
+	MC_LOCKED(&e->lock);
+	first = e->count > MCFS_ERRORS_KEPT ? e->count - MCFS_ERRORS_KEPT : 0;
+	for (uint64_t i = first; i < e->count; i++) {
+		const struct mcfs_error *one = &e->ring[i % MCFS_ERRORS_KEPT];
+		char when[40];
+
+		mcfs_format_time(one->wall_ms, when, sizeof(when));
+		fprintf(to, "%s pid=%d ", when, (int)one->pid);
+		print_path(one->path ? one->path : "?", to);
+		fprintf(to, " %s\n", one->what ? one->what : "?");
+	}
+}

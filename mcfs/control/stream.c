@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * stream.c - trace and events.
+ * One thread, which is there while a stream is open, asks the master for events and gives up on reads whose
+ * callers were interrupted. */
+#include <config.h>
+#include "mcfs/control/stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/thread.h"
+#include "mcfs/keymap.h"
+#include "mcfs/mcfs.h"
+
+#define ROOM ((size_t)256 << 10)	/* of lines that were not read yet */
+#define STREAMS_MAX 64u
+#define TICK_MS 200
+
+struct mcfs_stream {
+	enum mcfs_stream_kind kind;
+	struct mc_list link;
+	char *text;		/* of ROOM bytes */
+	size_t len;
+	uint64_t lost;		/* lines */
+	struct mc_list waiting;	/* struct mcfs_read */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	struct mc_list streams;
+	unsigned n;
+	bool begun;
+	bool over;		/* streams end: nothing is waited for any more */
+	struct mcfs *fs;
+	struct mc_stop stop;
+	pthread_t thread;
+	/* atomic */
+	unsigned open[MCFS_STREAM_KINDS];
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- lines in, lines out ---- */
+
+/* With the lock held, as is the next. */
+static void add(struct mcfs_stream *s, const char *line, size_t len)
+{
+	char note[64];
+	size_t n = 0;
+
+	if (s->lost)
+		n = (size_t)snprintf(note, sizeof(note), "# %" PRIu64 " lines lost\n", s->lost);
+	if (s->len + n + len > ROOM) {
+		s->lost++;
+		return;
+	}
+	memcpy(s->text + s->len, note, n);
+	memcpy(s->text + s->len + n, line, len);
+	s->len += n + len;
+	s->lost = 0;
+}
+
+/* As many bytes as @max holds; whole lines when one fits. */
+static size_t portion(const struct mcfs_stream *s, size_t max)
+{
+	const char *end;
+
+	if (s->len <= max)
+		return s->len;
+	end = memrchr(s->text, '\n', max);
+	return end ? (size_t)(end - s->text) + 1 : max;
+}
+
+/* What a read gets, to be sent when the lock is let go: an answer may end the descriptor, and is traced. */
+struct answer {
+	struct mc_list link;
+	struct mcfs_read *rd;
+	int err;
+	size_t len;
+	char text[];
+};
+
+static struct answer *give(struct mcfs_stream *s, struct mcfs_read *rd, int err)
+{
+	size_t n = err ? 0 : portion(s, rd->len);
+	struct answer *a = malloc(sizeof(*a) + n);
+
+	if (!a)
+		return NULL;
+	a->rd = rd;
+	a->err = err;
+	a->len = n;
+	if (n) {
+		memcpy(a->text, s->text, n);
+		s->len -= n;
+		memmove(s->text, s->text + n, s->len);
+	}
+	return a;
+}
+
+static void send_answer(struct answer *a)
+{
+	struct iovec iov = { a->text, a->len };
+
+	if (a->err)
+		(void)mcfs_reply_err(&a->rd->op, a->err);
+	else
+		(void)mcfs_reply_read(&a->rd->op, &iov, a->len > 0, a->len);
+	free(a->rd);
+	free(a);
+}
+
+/* Of all streams: reads that can be answered now. */
+static void serve_all(void)
+{
+	struct mc_list *at, *pos, *tmp, answers;
+
+	mc_list_init(&answers);
+	pthread_mutex_lock(&all.lock);
+	mc_list_for_each(at, &all.streams) {
+		struct mcfs_stream *s = mc_container_of(at, struct mcfs_stream, link);
+
+		mc_list_for_each_safe(pos, tmp, &s->waiting) {
+			struct mcfs_read *rd = mc_container_of(pos, struct mcfs_read, link);
+			bool gone = mcfs_op_given_up(&rd->op);
+			struct answer *a;
+
+			if (!gone && !s->len && !all.over)
+				continue;
+			a = give(s, rd, gone ? -EINTR : 0);
+			if (!a)
+				continue;
+			mc_list_remove(pos);
+			mc_list_push_back(&answers, &a->link);
+		}
+	}
+	pthread_mutex_unlock(&all.lock);
+	mc_list_for_each_safe(pos, tmp, &answers)
+		send_answer(mc_container_of(pos, struct answer, link));
+}
+
+static void broadcast(enum mcfs_stream_kind kind, const char *line, size_t len)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&all.lock);
+	if (!all.begun)
+		return;
+	mc_list_for_each(pos, &all.streams) {
+		struct mcfs_stream *s = mc_container_of(pos, struct mcfs_stream, link);
+
+		if (s->kind == kind)
+			add(s, line, len);
+	}
+	mc_stop_kick(&all.stop);
+}
+
+bool mcfs_trace_on(void)
+{
+	return __atomic_load_n(&all.open[MCFS_TRACE], __ATOMIC_RELAXED);
+}
+
+void mcfs_trace_line(const char *text, size_t len)
+{
+	broadcast(MCFS_TRACE, text, len);
+}
+
+/* ---- events ---- */
+
+static size_t print_key(char *to, size_t size, struct mcs_key key)
+{
+	char name[3 * MCFS_KEY_MAX + 1];
+	size_t n = 0;
+
+	if (mcfs_key_to_path(key.data, key.len, name, sizeof(name)) < 0)
+		name[0] = '\0';
+	for (const unsigned char *p = (const unsigned char *)name; *p && n + 5 < size; p++) {
+		if (*p < 0x20 || *p == 0x7f || *p == '\\' || *p == ' ')
+			n += (size_t)snprintf(to + n, size - n, "\\%03o", *p);
+		else
+			to[n++] = (char)*p;
+	}
+	to[n] = '\0';
+	return n;
+}
+
+static void tell_event(const struct mcs_event *e)
+{
+	static const char *const names[] = {
+		[MCS_EVENT_PUT] = "put", [MCS_EVENT_REMOVE] = "remove", [MCS_EVENT_EVICT] = "evict",
+		[MCS_EVENT_RENAME] = "rename", [MCS_EVENT_GAP] = "gap",
+	};
+	static char key[4 * MCFS_KEY_MAX], to[4 * MCFS_KEY_MAX], line[10 * MCFS_KEY_MAX];
+	char when[40];
+	size_t n;
+
+	mcfs_format_time(e->time_ms, when, sizeof(when));
+	n = (size_t)snprintf(line, sizeof(line), "%s %s", when, names[e->type]);
+	if (e->type == MCS_EVENT_GAP) {
+		n += (size_t)snprintf(line + n, sizeof(line) - n, " lost=%" PRIu64 "\n", e->lost);
+	} else {
+		(void)print_key(key, sizeof(key), e->key);
+		n += (size_t)snprintf(line + n, sizeof(line) - n, " %s", key);
+		if (e->type == MCS_EVENT_RENAME) {
+			(void)print_key(to, sizeof(to), e->to);
+			n += (size_t)snprintf(line + n, sizeof(line) - n, " %s", to);
+		}
+		n += (size_t)snprintf(line + n, sizeof(line) - n, " size=%" PRIu64 " generation=%"
+				      PRIu64 "\n", e->size, e->generation);
+	}
+	broadcast(MCFS_EVENTS, line, n);
+}
+
+/* @watch is opened and closed as it is wanted.  False: there was nothing to wait for. */
+static bool pump_events(mcs_watch_t **watch)
+{
+	struct mcs_event e;
+	int r;
+
+	if (!__atomic_load_n(&all.open[MCFS_EVENTS], __ATOMIC_ACQUIRE)) {
+		mcs_watch_close(*watch);
+		*watch = NULL;
+		return false;
+	}
+	if (!*watch && mcs_watch_open(all.fs->store, (struct mcs_key){ "", 0 }, 0, watch, 1000) < 0) {
+		*watch = NULL;
+		return false;
+	}
+	r = mcs_watch_next(*watch, &e, TICK_MS);
+	if (r == 1)
+		tell_event(&e);
+	return r >= 0;
+}
+
+static void *run(void *arg)
+{
+	mcs_watch_t *watch = NULL;
+
+	while (!mc_stop_wait(&all.stop, pump_events(&watch) ? 0 : TICK_MS))
+		serve_all();
+	mcs_watch_close(watch);
+	return NULL;
+}
+
+/* ---- streams ---- */
+
+/* With the lock held. */
+static int begin(struct mcfs *fs)
+{
+	int r;
+
+	if (all.begun)
+		return 0;
+	all.fs = fs;
+	mc_list_init(&all.streams);
+	r = mc_stop_init(&all.stop);
+	if (r < 0)
+		return r;
+	r = mc_thread_start(&all.thread, "mcfs-stream", run, NULL);
+	if (r < 0)
+		mc_stop_done(&all.stop);
+	else
+		all.begun = true;
+	return r;
+}
+
+int mcfs_stream_open(struct mcfs *fs, enum mcfs_stream_kind kind, struct mcfs_stream **ret)
+{
+	struct mcfs_stream *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->kind = kind;
+	mc_list_init(&s->waiting);
+	s->text = malloc(ROOM);
+	pthread_mutex_lock(&all.lock);
+	r = !s->text ? -ENOMEM : all.n >= STREAMS_MAX ? -EMFILE : begin(fs);
+	if (r == 0) {
+		mc_list_push_back(&all.streams, &s->link);
+		all.n++;
+		__atomic_add_fetch(&all.open[kind], 1, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&all.lock);
+	if (r < 0) {
+		free(s->text);
+		free(s);
+		return r;
+	}
+	mc_stop_kick(&all.stop);
+	*ret = s;
+	return 0;
+}
+
+void mcfs_stream_close(struct mcfs_stream *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&all.lock);
+	mc_list_remove(&s->link);
+	all.n--;
+	__atomic_sub_fetch(&all.open[s->kind], 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&all.lock);
+	free(s->text);
+	free(s);
+}
+
+void mcfs_stream_read(struct mcfs_stream *s, struct mcfs_read *rd, bool nonblock)
+{
+	bool now, ready;
+	struct answer *a = NULL;
+
+	pthread_mutex_lock(&all.lock);
+	ready = s->len || all.over;
+	now = ready || nonblock;
+	if (now)
+		a = give(s, rd, ready ? 0 : -EAGAIN);
+	else
+		mc_list_push_back(&s->waiting, &rd->link);
+	pthread_mutex_unlock(&all.lock);
+	if (a) {
+		send_answer(a);
+	} else if (now) {
+		(void)mcfs_reply_err(&rd->op, -ENOMEM);
+		free(rd);
+	}
+}
+
+void mcfs_streams_hang_up(void)
+{
+	pthread_mutex_lock(&all.lock);
+	all.over = true;
+	pthread_mutex_unlock(&all.lock);
+	if (all.begun)
+		serve_all();
+}
+
+void mcfs_streams_end(void)
+{
+	if (!all.begun)
+		return;
+	mc_stop_set(&all.stop);
+	pthread_join(all.thread, NULL);
+	mc_stop_done(&all.stop);
+	all.begun = false;
+}

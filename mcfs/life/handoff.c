@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * handoff.c - what has to outlive the daemon. */
+#include <config.h>
+#include "mcfs/life/handoff.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+
+#define MAGIC "mcfsbook"
+#define BOOK_VERSION 3u
+/* Numbers below are the root's and the control files'. */
+#define FIRST 4096u
+#define CELLS (8u << 20)
+#define INLINE_KEY 56
+#define REST_KEY 120
+
+/* Memory comes with use, so there may be many. */
+struct cell {
+	uint32_t type;			/* atomic; enum mcfs_handoff_type */
+	uint32_t next;			/* of a key that is longer, 0: its end */
+	union {
+		struct {
+			uint64_t nlookup;	/* atomic */
+			struct mcs_info info;
+			uint32_t key_len;
+			uint8_t implied;
+			uint8_t hashed;		/* atomic */
+			unsigned char key[INLINE_KEY];
+		} inode;
+		struct {
+			uint64_t inode, unique;
+			int32_t type;
+			uint32_t serial;	/* atomic */
+			uint8_t unsaved;
+		} handle;
+		struct {
+			uint64_t handle;
+			struct mcfs_lock_args args;
+		} lock;
+		unsigned char rest[REST_KEY];
+	};
+};
+_Static_assert(sizeof(struct cell) <= 128, "an entry of a short key is two cache lines");
+
+#define HEAD_SIZE ((sizeof(struct mcfs_handoff_head) + 4095) & ~(size_t)4095)
+#define BOOK_SIZE (HEAD_SIZE + (size_t)CELLS * sizeof(struct cell))
+
+static struct {
+	struct mcfs_handoff_head *head;	/* NULL: there is none */
+	struct cell *cell;
+	void **object;			/* atomic elements */
+	pthread_mutex_t lock;
+	/* with the lock held */
+	uint32_t *free;			/* places to use again */
+	size_t nfree, free_cap;
+	unsigned char key[65536];
+} book = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int map_book(int fd)
+{
+	size_t objects = (size_t)CELLS * sizeof(*book.object);
+	void *p = mmap(NULL, BOOK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *o;
+
+	if (p == MAP_FAILED)
+		return mc_fail(-errno, "the book of the mount cannot be mapped: %s", mc_strerror(errno));
+	o = mmap(NULL, objects, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		 0);
+	if (o == MAP_FAILED) {
+		munmap(p, BOOK_SIZE);
+		return mc_fail(-ENOMEM, "no addresses for the book of the mount");
+	}
+	book.head = p;
+	book.cell = (void *)((char *)p + HEAD_SIZE);
+	book.object = o;
+	return 0;
+}
+
+int mcfs_handoff_new(int *ret_fd)
+{
+	int fd = memfd_create("mcfs-book", MFD_CLOEXEC), r;
+
+	if (fd < 0 || ftruncate(fd, (off_t)BOOK_SIZE) < 0) {
+		r = mc_fail(-errno, "no memory for the book of the mount: %s", mc_strerror(errno));
+	} else {
+		r = map_book(fd);
+	}
+	if (r < 0) {
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	book.head->version = BOOK_VERSION;
+	book.head->cell_size = sizeof(struct cell);
+	book.head->high = 1;
+	memcpy(book.head->magic, MAGIC, sizeof(book.head->magic));
+	*ret_fd = fd;
+	return 0;
+}
+
+static void give_back_locked(uint32_t i)
+{
+	uint32_t *more;
+
+	if (book.nfree == book.free_cap) {
+		size_t cap = book.free_cap ? book.free_cap * 2 : 1024;
+
+		/* A place that cannot be remembered is found again by the next daemon. */
+		more = realloc(book.free, cap * sizeof(*more));
+		if (!more)
+			return;
+		book.free = more;
+		book.free_cap = cap;
+	}
+	book.free[book.nfree++] = i;
+}
+
+/* Which places an entry's key takes, marked in @used; false: it makes no sense. */
+static bool mark_key(const struct cell *c, uint8_t *used)
+{
+	size_t len = c->inode.key_len, have = INLINE_KEY;
+	uint32_t i = c->next;
+
+	if (len > sizeof(book.key))
+		return false;
+	for (; have < len; have += REST_KEY, i = book.cell[i].next) {
+		if (!i || i >= book.head->high || used[i] ||
+		    book.cell[i].type != MCFS_HANDOFF_REST)
+			return false;
+		used[i] = 1;
+	}
+	return true;
+}
+
+/* What no entry uses is free, whatever the daemon was about to do with it. */
+static int find_free(void)
+{
+	uint32_t high = book.head->high;
+	auto_free uint8_t *used = NULL;
+
+	if (!high || high > CELLS)
+		return mc_fail(-EINVAL, "the book of the mount is damaged");
+	used = calloc(1, high);
+	if (!used)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < high; i++) {
+		struct cell *c = &book.cell[i];
+
+		if (c->type == MCFS_HANDOFF_HANDLE || c->type == MCFS_HANDOFF_MOVING || c->type == MCFS_HANDOFF_LOCK ||
+		    (c->type == MCFS_HANDOFF_INODE && mark_key(c, used)))
+			used[i] = 1;
+	}
+	for (uint32_t i = high - 1; i > 0; i--) {
+		if (used[i])
+			continue;
+		book.cell[i].type = MCFS_HANDOFF_FREE;
+		give_back_locked(i);
+	}
+	return 0;
+}
+
+int mcfs_handoff_load(int fd)
+{
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) < 0 || st.st_size != (off_t)BOOK_SIZE)
+		return mc_fail(-EINVAL, "the book of the mount is of another version");
+	r = map_book(fd);
+	if (r < 0)
+		return r;
+	if (memcmp(book.head->magic, MAGIC, sizeof(book.head->magic)) != 0 ||
+	    book.head->version != BOOK_VERSION || book.head->cell_size != sizeof(struct cell))
+		r = mc_fail(-EINVAL, "the book of the mount is of another version");
+	else
+		r = find_free();
+	if (r < 0)
+		mcfs_handoff_close();
+	return r;
+}
+
+void mcfs_handoff_close(void)
+{
+	if (!book.head)
+		return;
+	munmap(book.object, (size_t)CELLS * sizeof(*book.object));
+	munmap(book.head, BOOK_SIZE);
+	free(book.free);
+	book.head = NULL;
+	book.free = NULL;
+	book.nfree = book.free_cap = 0;
+}
+
+struct mcfs_handoff_head *mcfs_handoff(void)
+{
+	return book.head;
+}
+
+/* ---- entries ---- */
+
+static uint32_t take_locked(void)
+{
+	uint32_t i;
+
+	if (book.nfree)
+		return book.free[--book.nfree];
+	i = book.head->high;
+	if (i >= CELLS)
+		return 0;
+	__atomic_store_n(&book.head->high, i + 1, __ATOMIC_RELEASE);
+	return i;
+}
+
+static void drop_rest_locked(struct cell *c)
+{
+	while (c->next) {
+		uint32_t i = c->next;
+
+		c->next = book.cell[i].next;
+		book.cell[i].type = MCFS_HANDOFF_FREE;
+		give_back_locked(i);
+	}
+}
+
+/* An entry that does not count at the moment gets a key. */
+static int write_key_locked(struct cell *c, const unsigned char *key, size_t len)
+{
+	size_t n = len < INLINE_KEY ? len : INLINE_KEY;
+	struct cell *last = c;
+
+	c->inode.key_len = (uint32_t)len;
+	c->next = 0;
+	memcpy(c->inode.key, key, n);
+	while (n < len) {
+		size_t piece = len - n < REST_KEY ? len - n : REST_KEY;
+		uint32_t i = take_locked();
+
+		if (!i) {
+			drop_rest_locked(c);
+			return -ENOMEM;
+		}
+		book.cell[i].type = MCFS_HANDOFF_REST;
+		book.cell[i].next = 0;
+		memcpy(book.cell[i].rest, key + n, piece);
+		last->next = i;
+		last = &book.cell[i];
+		n += piece;
+	}
+	return 0;
+}
+
+static void set_type(struct cell *c, enum mcfs_handoff_type type)
+{
+	__atomic_store_n(&c->type, type, __ATOMIC_SEQ_CST);
+}
+
+static uint32_t place_of(uint64_t number)
+{
+	return (uint32_t)number - FIRST;
+}
+
+/* Above the place of a handle is which one of those that were there it is.  Inodes have zero there: the
+ * kernel waits for nothing of one that it has forgotten. */
+static uint32_t serial_of(uint64_t number)
+{
+	return (uint32_t)(number >> 32);
+}
+
+static uint64_t number_of(uint32_t place)
+{
+	const struct cell *c = &book.cell[place];
+	uint64_t serial = c->type == MCFS_HANDOFF_HANDLE ? c->handle.serial : 0;
+
+	return serial << 32 | (FIRST + place);
+}
+
+/* Never 0. */
+static uint32_t next_serial_locked(void)
+{
+	if (!++book.head->serial)
+		book.head->serial = 1;
+	return book.head->serial;
+}
+
+uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object)
+{
+	struct cell *c;
+	uint32_t i;
+
+	if (!book.head || e->key_len > sizeof(book.key))
+		return 0;
+	MC_LOCKED(&book.lock);
+	i = take_locked();
+	if (!i)
+		return 0;
+	c = &book.cell[i];
+	c->next = 0;
+	if (e->type == MCFS_HANDOFF_INODE) {
+		c->inode.nlookup = e->nlookup;
+		c->inode.info = e->info;
+		c->inode.implied = e->implied;
+		c->inode.hashed = e->hashed;
+		if (write_key_locked(c, e->key, e->key_len) < 0) {
+			give_back_locked(i);
+			return 0;
+		}
+	} else if (e->type == MCFS_HANDOFF_LOCK) {
+		c->lock.handle = e->handle;
+		c->lock.args = e->lock;
+	} else {
+		c->handle.inode = e->inode;
+		c->handle.unique = e->unique;
+		c->handle.type = e->handle_type;
+		c->handle.unsaved = e->unsaved;
+		__atomic_store_n(&c->handle.serial, next_serial_locked(), __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&book.object[i], object, __ATOMIC_RELEASE);
+	set_type(c, e->type);
+	return number_of(i);
+}
+
+static struct cell *cell_of(uint64_t number)
+{
+	return &book.cell[place_of(number)];
+}
+
+void mcfs_handoff_remove(uint64_t number)
+{
+	struct cell *c;
+
+	if (!number)
+		return;
+	c = cell_of(number);
+	MC_LOCKED(&book.lock);
+	set_type(c, MCFS_HANDOFF_FREE);
+	__atomic_store_n(&book.object[place_of(number)], NULL, __ATOMIC_RELEASE);
+	drop_rest_locked(c);
+	give_back_locked(place_of(number));
+}
+
+void mcfs_handoff_set_nlookup(uint64_t number, uint64_t n)
+{
+	if (number)
+		__atomic_store_n(&cell_of(number)->inode.nlookup, n, __ATOMIC_RELAXED);
+}
+
+void mcfs_handoff_set_hashed(uint64_t number, bool hashed)
+{
+	if (number)
+		__atomic_store_n(&cell_of(number)->inode.hashed, hashed, __ATOMIC_RELAXED);
+}
+
+void mcfs_handoff_note_unsaved(uint64_t number, const bool *unsaved)
+{
+	MC_LOCKED(&book.lock);
+	if (mcfs_handoff_at(number))
+		cell_of(number)->handle.unsaved = __atomic_load_n(unsaved, __ATOMIC_RELAXED);
+}
+
+int mcfs_handoff_set_key(uint64_t number, const void *key, size_t len)
+{
+	struct cell *c;
+	int r;
+
+	if (!number)
+		return 0;
+	c = cell_of(number);
+	MC_LOCKED(&book.lock);
+	set_type(c, MCFS_HANDOFF_MOVING);
+	drop_rest_locked(c);
+	r = mc_fault("mcfs.book.set_key");
+	if (r == 0)
+		r = write_key_locked(c, key, len);
+	if (r == 0)
+		set_type(c, MCFS_HANDOFF_INODE);
+	return r;
+}
+
+bool mcfs_handoff_is_number(uint64_t number)
+{
+	return number >= FIRST && number < FIRST + CELLS;
+}
+
+void *mcfs_handoff_at(uint64_t number)
+{
+	uint32_t place = place_of(number), serial = serial_of(number);
+	const struct cell *c;
+	void *object;
+
+	if (!book.head || place >= CELLS)
+		return NULL;
+	c = &book.cell[place];
+	object = __atomic_load_n(&book.object[place], __ATOMIC_ACQUIRE);
+	if (serial && object &&
+	    (__atomic_load_n(&c->type, __ATOMIC_RELAXED) != MCFS_HANDOFF_HANDLE ||
+	     __atomic_load_n(&c->handle.serial, __ATOMIC_RELAXED) != serial))
+		return NULL;
+	return object;
+}
+
+void mcfs_handoff_bind(uint64_t number, void *object)
+{
+	__atomic_store_n(&book.object[place_of(number)], object, __ATOMIC_RELEASE);
+}
+
+static void read_inode(const struct cell *c, struct mcfs_handoff_entry *ret)
+{
+	size_t len = c->inode.key_len, n = len < INLINE_KEY ? len : INLINE_KEY;
+
+	ret->info = c->inode.info;
+	ret->nlookup = c->inode.nlookup;
+	ret->implied = c->inode.implied;
+	ret->hashed = c->inode.hashed;
+	ret->key = book.key;
+	ret->key_len = len;
+	memcpy(book.key, c->inode.key, n);
+	for (uint32_t i = c->next; n < len; i = book.cell[i].next) {
+		size_t piece = len - n < REST_KEY ? len - n : REST_KEY;
+
+		memcpy(book.key + n, book.cell[i].rest, piece);
+		n += piece;
+	}
+}
+
+uint64_t mcfs_handoff_next(uint64_t number, struct mcfs_handoff_entry *ret)
+{
+	uint32_t i = number ? place_of(number) + 1 : 1;
+
+	for (; i < book.head->high; i++) {
+		const struct cell *c = &book.cell[i];
+
+		if (c->type != MCFS_HANDOFF_INODE && c->type != MCFS_HANDOFF_HANDLE && c->type != MCFS_HANDOFF_LOCK)
+			continue;
+		memset(ret, 0, sizeof(*ret));
+		ret->type = (enum mcfs_handoff_type)c->type;
+		if (c->type == MCFS_HANDOFF_INODE) {
+			read_inode(c, ret);
+		} else if (c->type == MCFS_HANDOFF_LOCK) {
+			ret->handle = c->lock.handle;
+			ret->lock = c->lock.args;
+		} else {
+			ret->inode = c->handle.inode;
+			ret->unique = c->handle.unique;
+			ret->handle_type = c->handle.type;
+			ret->unsaved = c->handle.unsaved;
+		}
+		return number_of(i);
+	}
+	return 0;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mount.c - the FUSE session: what is asked of the kernel, the threads that serve it, its end. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "mcfs/life/handoff.h"
+#include "mcfs/keymap.h"
+#include "mcfs/mcfs.h"
+#include "mcfs/ops/ops.h"
+
+#define IDLE_THREADS 32
+#define MAX_BACKGROUND 64
+/* The FUSE protocol from which on names may be longer than 1024 bytes. */
+#define LONG_NAMES_MINOR 42
+#define SHORT_NAME_MAX 1024
+
+/* One mount per process; guarded by lock but where said otherwise. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool ready, ended;
+	void (*tell)(void *arg);
+	void *arg;
+	pthread_t thread;
+	bool started;
+	char last_message[256];		/* of libfuse, for errors of the mount */
+} session = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Of the thread that waits for libfuse's threads: its waiting can only be cut by a signal. */
+#define WAKE_SIGNAL SIGUSR2
+
+static void on_wake(int sig)
+{
+}
+
+static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char text[256];
+	size_t n;
+
+	/* The texts are libfuse's own. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+#pragma GCC diagnostic pop
+	n = strlen(text);
+	if (n && text[n - 1] == '\n')
+		text[n - 1] = '\0';
+	pthread_mutex_lock(&session.lock);
+	memcpy(session.last_message, text, sizeof(text));
+	pthread_mutex_unlock(&session.lock);
+	if (level <= FUSE_LOG_ERR)
+		mc_warn("mcfs", "libfuse: %s", text);
+	else
+		mc_debug("mcfs", "libfuse: %s", text);
+}
+
+static void on_init(void *userdata, struct fuse_conn_info *conn)
+{
+	static const uint64_t wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
+		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_IOCTL_DIR |
+		FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_HANDLE_KILLPRIV;
+	/* Splicing and write-back are slower than copying here; data never change behind an inode. */
+	static const uint64_t unwanted = FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+		FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA;
+	struct mcfs *fs = userdata;
+
+	mcfs_compat_want(conn, wanted, unwanted);
+	conn->max_write = conn->max_read = MCFS_SLOT;
+	conn->max_background = MAX_BACKGROUND;
+	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+	fs->fuse_minor = conn->proto_minor;
+	fs->name_max = conn->proto_minor >= LONG_NAMES_MINOR ? MCFS_NAME_MAX : SHORT_NAME_MAX;
+	mc_info("mcfs", "mounted dir=%s protocol=%u.%u", fs->mountpoint, conn->proto_major,
+		conn->proto_minor);
+	pthread_mutex_lock(&session.lock);
+	session.ready = true;
+	pthread_cond_broadcast(&session.changed);
+	pthread_mutex_unlock(&session.lock);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+	.init = on_init,
+	.lookup = mcfs_do_lookup,
+	.forget = mcfs_do_forget,
+	.forget_multi = mcfs_do_forget_multi,
+	.getattr = mcfs_do_getattr,
+	.setattr = mcfs_do_setattr,
+	.readlink = mcfs_do_readlink,
+	.mknod = mcfs_do_mknod,
+	.mkdir = mcfs_do_mkdir,
+	.unlink = mcfs_do_unlink,
+	.rmdir = mcfs_do_rmdir,
+	.symlink = mcfs_do_symlink,
+	.rename = mcfs_do_rename,
+	.link = mcfs_do_link,
+	.open = mcfs_do_open,
+	.create = mcfs_do_create,
+	.read = mcfs_do_read,
+	.write = mcfs_do_write,
+	.flush = mcfs_do_flush,
+	.release = mcfs_do_release,
+	.fsync = mcfs_do_fsync,
+	.fallocate = mcfs_do_fallocate,
+	.opendir = mcfs_do_opendir,
+	.readdir = mcfs_do_readdir,
+	.readdirplus = mcfs_do_readdirplus,
+	.releasedir = mcfs_do_releasedir,
+	.fsyncdir = mcfs_do_fsyncdir,
+	.statfs = mcfs_do_statfs,
+	.getxattr = mcfs_do_getxattr,
+	.listxattr = mcfs_do_listxattr,
+	.setxattr = mcfs_do_setxattr,
+	.removexattr = mcfs_do_removexattr,
+	.ioctl = mcfs_do_ioctl,
+	.flock = mcfs_do_flock,
+	.setlk = mcfs_do_setlk,
+	.getlk = mcfs_do_getlk,
+};
+
+static void *serve(void *arg)
+{
+	struct mcfs *fs = arg;
+	struct fuse_loop_config *cfg = fuse_loop_cfg_create();
+	struct sigaction wake = { .sa_handler = on_wake };
+	sigset_t set;
+	int r;
+
+	sigaction(WAKE_SIGNAL, &wake, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, WAKE_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	/* What was read from a descriptor that goes with the daemon is answered with an error at its end.
+	 * That is as well as can be where the kernel would not send it again. */
+	fuse_loop_cfg_set_clone_fd(cfg, !fs->conf.supervise || !mcfs_compat_resends());
+	fuse_loop_cfg_set_max_threads(cfg, (unsigned)fs->conf.max_threads);
+	fuse_loop_cfg_set_idle_threads(cfg, IDLE_THREADS);
+	r = fuse_session_loop_mt(fs->session, cfg);
+	fuse_loop_cfg_destroy(cfg);
+	if (r < 0)
+		mc_warn("mcfs", "the session ended with an error: %s", mc_strerror(r));
+	pthread_mutex_lock(&session.lock);
+	session.ended = true;
+	pthread_cond_broadcast(&session.changed);
+	pthread_mutex_unlock(&session.lock);
+	session.tell(session.arg);
+	return NULL;
+}
+
+/* The mount options for libfuse and the kernel, as one argument of -o; free() it. */
+static char *mount_options(const struct mcfs *fs)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *to = open_memstream(&text, &len);
+
+	if (!to)
+		return NULL;
+	fprintf(to, "subtype=mcfs,default_permissions,max_read=%zu,fsname=", MCFS_SLOT);
+	for (const char *p = fs->master; *p; p++) {
+		if (*p == ',' || *p == '\\')
+			fputc('\\', to);
+		fputc(*p, to);
+	}
+	if (fs->conf.allow_other)
+		fputs(",allow_other", to);
+	if (fs->conf.ro || !fs->conf.rw)
+		fputs(",ro", to);
+	if (!fs->conf.exec)
+		fputs(",noexec", to);
+	if (fs->conf.suid)
+		fputs(",suid", to);
+	if (fs->conf.dev)
+		fputs(",dev", to);
+	if (fs->conf.noexec)
+		fputs(",noexec", to);
+	return fclose(to) ? NULL : text;
+}
+
+static int wait_changed(uint64_t deadline)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
+		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
+	};
+
+	return pthread_cond_timedwait(&session.changed, &session.lock, &until);
+}
+
+static int number_of(const struct mcfs *fs)
+{
+	int connection = fs->taken ? mcfs_handoff()->connection : 0;
+
+	if (!connection)
+		connection = mcfs_mountpoint_connection(fs->mountpoint);
+	return connection < 0 ? 0 : connection;
+}
+
+static int mount_session(struct mcfs *fs, char *options)
+{
+	char *argv[] = { (char *)(uintptr_t)"mcfs", (char *)(uintptr_t)"-o", options, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	char where[32];
+	int r;
+
+	fs->session = fuse_session_new(&args, &operations, sizeof(operations), fs);
+	fuse_opt_free_args(&args);
+	if (!fs->session)
+		return mc_fail(-EINVAL, "libfuse refuses the options: %s", session.last_message);
+	if (fs->taken)
+		(void)snprintf(where, sizeof(where), "/dev/fd/%d", fs->fuse_fd);
+	if (fuse_session_mount(fs->session, fs->taken ? where : fs->mountpoint))
+		return mc_fail(-EIO, "cannot mount on %s: %s", fs->mountpoint,
+			       session.last_message[0] ? session.last_message : "see above");
+	fs->connection = number_of(fs);
+	r = mcfs_compat_attach(fs->session, fs->pool);
+	if (r < 0)
+		return mc_fail(r, "libfuse cannot be hooked");
+	return fs->taken ? mcfs_compat_resume(fs->session) : 0;
+}
+
+int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)
+{
+	auto_free char *options = mount_options(fs);
+	int r;
+
+	if (!options)
+		return -ENOMEM;
+	session.tell = ended;
+	session.arg = arg;
+	(void)mc_cond_init(&session.changed);
+	fuse_set_log_func(log_libfuse);
+	r = mount_session(fs, options);
+	if (r < 0)
+		return r;
+	r = mc_thread_start(&session.thread, "mcfs-session", serve, fs);
+	if (r < 0)
+		return r;
+	session.started = true;
+	return 0;
+}
+
+int mcfs_session_wait_ready(struct mcfs *fs, uint64_t ms)
+{
+	uint64_t deadline = mc_deadline_ms((int64_t)ms);
+
+	MC_LOCKED(&session.lock);
+	while (!session.ready && !session.ended)
+		if (wait_changed(deadline) == ETIMEDOUT)
+			return mc_fail(-ETIMEDOUT, "the kernel does not begin with the mount");
+	return session.ready ? 0 : mc_fail(-EIO, "the mount ended at once: %s", session.last_message);
+}
+
+static bool has_ended(void)
+{
+	MC_LOCKED(&session.lock);
+	return session.ended;
+}
+
+/* What the kernel has sent already is answered: closes of programs that have ended are among it.  Also when
+ * it sends no more: reads of programs that were killed are still with the store, which calls back. */
+static int drain(struct mcfs *fs, uint64_t deadline)
+{
+	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
+
+	do {
+		if ((has_ended() || poll(&pfd, 1, 0) == 0) && mcfs_reply_inflight() == 0)
+			return 0;
+		(void)usleep(2000);
+	} while (mc_now_ns() < deadline);
+	return mc_fail(-ETIMEDOUT, "operations are still under way");
+}
+
+bool mcfs_session_is_mounted(const struct mcfs *fs)
+{
+	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
+	int err;
+
+	if (!fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
+		return false;
+	/* While the kernel talks to us the number is nobody else's.  Afterwards our mount is dead, if it is
+	 * there. */
+	if (poll(&pfd, 1, 0) >= 0 && !(pfd.revents & (POLLERR | POLLHUP | POLLNVAL)))
+		return true;
+	err = mcfs_mountpoint_probe(fs->mountpoint);
+	return err == ENOTCONN || err == ECONNABORTED;
+}
+
+int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
+{
+	uint64_t deadline = mc_deadline_ms((int64_t)ms);
+	int r;
+
+	if (mcfs_session_is_mounted(fs))
+		mcfs_mountpoint_detach(fs->mountpoint);
+	if (!session.started)
+		return 0;
+	r = drain(fs, deadline);
+	if (r < 0)
+		return r;
+	fuse_session_exit(fs->session);
+	pthread_mutex_lock(&session.lock);
+	while (!session.ended && mc_now_ns() < deadline) {
+		/* Sent again and again: libfuse may have been about to wait when it came. */
+		(void)pthread_kill(session.thread, WAKE_SIGNAL);
+		(void)wait_changed(mc_deadline_ms(20));
+	}
+	if (!session.ended) {
+		pthread_mutex_unlock(&session.lock);
+		return mc_fail(-ETIMEDOUT, "threads of the session are still under way");
+	}
+	pthread_mutex_unlock(&session.lock);
+	pthread_join(session.thread, NULL);
+	session.started = false;
+	return 0;
+}
+
+/* libfuse unmounts by path when its descriptor looks alive, and by then another file system may be
+ * found at that path: show it a descriptor that is broken. */
+static void sever(struct fuse_session *se)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return;
+	close(fds[0]);
+	(void)dup3(fds[1], fuse_session_fd(se), O_CLOEXEC);
+	close(fds[1]);
+}
+
+void mcfs_session_free(struct mcfs *fs)
+{
+	if (!fs->session)
+		return;
+	if (fuse_session_fd(fs->session) >= 0) {
+		mcfs_compat_detach();
+		sever(fs->session);
+		fuse_session_unmount(fs->session);
+	}
+	fuse_session_destroy(fs->session);
+	fs->session = NULL;
+	pthread_cond_destroy(&session.changed);
+}

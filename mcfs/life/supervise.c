@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * supervise.c - a process that does next to nothing, so that it lives on when the daemon dies, and starts
+ * the next one with the descriptors that the last one had it keep. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "mcfs/life/fdstore.h"
+
+#define NAME "mcfs-supervisor"
+#define FDS 8
+#define NAME_LEN 32
+/* Daemons that die one after the other without having served for a while: so many, and it is given up. */
+#define TRIES 5
+#define SERVED_MS 10000
+#define PAUSE_MS 200		/* from the second one on */
+
+static struct {
+	int notify, signals;
+	sigset_t mask;			/* of signals, as it was */
+	struct { char name[NAME_LEN]; int fd; } kept[FDS];
+	unsigned nkept, tries;
+	pid_t pid;
+	bool ready;			/* the first daemon has come up */
+	bool ending;			/* we were told to */
+	bool background;
+	uint64_t started_ns;
+} sup = { .notify = -1, .signals = -1 };
+
+/* ---- what is kept ---- */
+
+static void drop(const char *name)
+{
+	for (unsigned i = 0; i < sup.nkept; i++) {
+		if (strcmp(sup.kept[i].name, name) != 0)
+			continue;
+		close(sup.kept[i].fd);
+		sup.kept[i] = sup.kept[--sup.nkept];
+		return;
+	}
+}
+
+static void keep(const char *name, int fd)
+{
+	drop(name);
+	if (sup.nkept == FDS || strlen(name) >= NAME_LEN) {
+		close(fd);
+		return;
+	}
+	(void)strcpy(sup.kept[sup.nkept].name, name);
+	sup.kept[sup.nkept++].fd = fd;
+}
+
+/* Who waits for the end of our output has seen all of it. */
+static void leave_output(void)
+{
+	int null = sup.background ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+
+	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+		(void)dup2(null, fd);
+	if (null > STDERR_FILENO)
+		close(null);
+}
+
+/* Lines of NAME=VALUE, with a descriptor perhaps. */
+static void obey(char *text, int fd)
+{
+	bool store = false, remove = false;
+	char *save, *line, *name = NULL;
+
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		store = store || !strcmp(line, "FDSTORE=1");
+		remove = remove || !strcmp(line, "FDSTOREREMOVE=1");
+		if (!strncmp(line, "FDNAME=", 7))
+			name = line + 7;
+		if (!strcmp(line, "READY=1") && !sup.ready) {
+			sup.ready = true;
+			leave_output();
+		}
+	}
+	if (remove && name)
+		drop(name);
+	if (store && name && fd >= 0)
+		keep(name, fd);
+	else if (fd >= 0)
+		close(fd);
+}
+
+/* The control buffer's padding has room for more descriptors than one: all but the first are closed.  @fd: the one
+ * that is there already, or -1. */
+static int first_of(struct cmsghdr *c, int fd)
+{
+	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+	for (size_t i = 0; i < n; i++) {
+		int next;
+
+		memcpy(&next, CMSG_DATA(c) + i * sizeof(next), sizeof(next));
+		if (fd < 0)
+			fd = next;
+		else
+			close(next);
+	}
+	return fd;
+}
+
+static void hear(void)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	char text[512];
+	struct iovec iov = { text, sizeof(text) - 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control.room, .msg_controllen = sizeof(control.room),
+	};
+	struct ucred who = { .pid = 0 };
+	ssize_t n = recvmsg(sup.notify, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fd = -1;
+
+	if (n < 0)
+		return;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_RIGHTS)
+			fd = first_of(c, fd);
+		else if (c->cmsg_type == SCM_CREDENTIALS)
+			memcpy(&who, CMSG_DATA(c), sizeof(who));
+	}
+	text[n] = '\0';
+	/* Anybody can find the socket. */
+	if (who.pid == sup.pid)
+		obey(text, fd);
+	else if (fd >= 0)
+		close(fd);
+}
+
+static int open_notify(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	char name[80];
+	int one = 1, n;
+
+	sup.notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sup.notify < 0)
+		return mc_fail(-errno, "socket: %s", mc_strerror(errno));
+	n = snprintf(name, sizeof(name), "@mcfs-supervisor-%d-%llx", (int)getpid(),
+		     (unsigned long long)mc_random_u64());
+	memcpy(at.sun_path + 1, name + 1, (size_t)n - 1);
+	if (setsockopt(sup.notify, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0 ||
+	    bind(sup.notify, (void *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+						      (size_t)n)) < 0)
+		return mc_fail(-errno, "the supervisor's socket: %s", mc_strerror(errno));
+	return setenv("NOTIFY_SOCKET", name, 1) ? -ENOMEM : 0;
+}
+
+/* ---- daemons ---- */
+
+/* What a fork has copied: the descriptors under their numbers. */
+int mcfs_supervise_kept(const char *name)
+{
+	for (unsigned i = 0; i < sup.nkept; i++)
+		if (strcmp(sup.kept[i].name, name) == 0)
+			return sup.kept[i].fd;
+	return -ENOENT;
+}
+
+/* 1: we are the daemon; 0: the supervisor; negative: neither. */
+static int start_daemon(void)
+{
+	sup.started_ns = mc_now_ns();
+	sup.pid = fork();
+	if (sup.pid < 0)
+		return mc_fail(-errno, "fork: %s", mc_strerror(errno));
+	if (sup.pid == 0) {
+		(void)prctl(PR_SET_NAME, "mcfs");
+		(void)sigprocmask(SIG_SETMASK, &sup.mask, NULL);
+		close(sup.notify);
+		close(sup.signals);
+		return 1;
+	}
+	return 0;
+}
+
+static void pause_ms(unsigned ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	(void)nanosleep(&t, NULL);
+}
+
+/* A daemon has ended: is there to be another one? */
+static bool again(int status)
+{
+	uint64_t lived_ms = (mc_now_ns() - sup.started_ns) / MC_NS_PER_MS;
+
+	/* Messages that it sent before its end. */
+	for (int i = 0; i < 64; i++)
+		hear();
+	/* It has ended by itself, or never mounted. */
+	if (sup.ending || !sup.ready || (WIFEXITED(status) && (!WEXITSTATUS(status) || !sup.tries)))
+		return false;
+	sup.tries = lived_ms >= SERVED_MS ? 1 : sup.tries + 1;
+	if (sup.tries > TRIES) {
+		mc_err("mcfs", "daemons die one after the other, giving up tries=%u", TRIES);
+		return false;
+	}
+	if (WIFSIGNALED(status))
+		mc_err("mcfs", "the daemon was killed, starting another one signal=%d pid=%d",
+		       WTERMSIG(status), (int)sup.pid);
+	else
+		mc_err("mcfs", "the daemon could not go on, starting another one pid=%d",
+		       (int)sup.pid);
+	if (sup.tries > 1)
+		pause_ms(PAUSE_MS << (sup.tries - 2));
+	return true;
+}
+
+static void signalled(void)
+{
+	struct signalfd_siginfo si;
+
+	if (read(sup.signals, &si, sizeof(si)) != sizeof(si) || si.ssi_signo == SIGCHLD)
+		return;
+	if (si.ssi_signo == SIGTERM || si.ssi_signo == SIGINT)
+		sup.ending = true;
+	(void)kill(sup.pid, (int)si.ssi_signo);
+}
+
+static int exit_status(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Our end is that of the mount: nobody else has its descriptor. */
+static void end(int status)
+{
+	for (unsigned i = 0; i < sup.nkept; i++)
+		close(sup.kept[i].fd);
+	mc_log_close();
+	_exit(exit_status(status));
+}
+
+static int open_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR1);
+	if (sigprocmask(SIG_BLOCK, &set, &sup.mask) < 0)
+		return mc_fail(-errno, "sigprocmask: %s", mc_strerror(errno));
+	sup.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return sup.signals < 0 ? mc_fail(-errno, "signalfd: %s", mc_strerror(errno)) : 0;
+}
+
+int mcfs_supervise(int *parent)
+{
+	struct pollfd pfd[2];
+	int status, r = open_notify();
+
+	if (r == 0)
+		r = open_signals();
+	if (r == 0)
+		r = start_daemon();
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (*parent >= 0)
+		close(*parent);
+	sup.background = *parent >= 0;
+	*parent = -1;
+	if (chdir("/") < 0)
+		mc_debug("mcfs", "chdir /: %s", mc_strerror(errno));
+	(void)prctl(PR_SET_NAME, NAME);
+	for (;;) {
+		pfd[0] = (struct pollfd){ .fd = sup.notify, .events = POLLIN };
+		pfd[1] = (struct pollfd){ .fd = sup.signals, .events = POLLIN };
+		(void)poll(pfd, 2, -1);
+		if (pfd[0].revents & POLLIN)
+			hear();
+		if (pfd[1].revents & POLLIN)
+			signalled();
+		if (waitpid(sup.pid, &status, WNOHANG) != sup.pid)
+			continue;
+		if (!again(status))
+			end(status);
+		r = start_daemon();
+		if (r < 0)
+			end(status);
+		if (r > 0)
+			return 0;
+	}
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * takeover.c - the mount of a daemon that has died: what it left with fdstore.h is gone on with. */
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "mcfs/life/handoff.h"
+#include "mcfs/life/fdstore.h"
+#include "mcfs/handle.h"
+#include "mcfs/mcfs.h"
+
+/* A mount that has ended meanwhile, or was aborted, answers to nobody. */
+static bool is_alive(int fuse)
+{
+	struct pollfd p = { .fd = fuse, .events = POLLIN };
+
+	return poll(&p, 1, 0) >= 0 && !(p.revents & (POLLERR | POLLHUP | POLLNVAL));
+}
+
+static void discard(int fuse, int book, int segment)
+{
+	(void)mcfs_fdstore_drop(MCFS_FD_FUSE);
+	(void)mcfs_fdstore_drop(MCFS_FD_BOOK);
+	(void)mcfs_fdstore_drop(MCFS_FD_SEGMENT);
+	mcfs_handoff_close();
+	if (fuse >= 0)
+		close(fuse);
+	if (book >= 0)
+		close(book);
+	if (segment >= 0)
+		close(segment);
+}
+
+int mcfs_takeover_begin(struct mcfs *fs)
+{
+	int fuse = mcfs_fdstore_take(MCFS_FD_FUSE), book = mcfs_fdstore_take(MCFS_FD_BOOK);
+	int segment = mcfs_fdstore_take(MCFS_FD_SEGMENT), r;
+	struct mcfs_handoff_head *head;
+
+	if (!fs->conf.supervise || (fuse < 0 && book < 0 && segment < 0))
+		return 0;
+	r = fuse < 0 || book < 0 || !is_alive(fuse) ?
+		mc_fail(-ENOTCONN, "its mount has ended") : mcfs_handoff_load(book);
+	head = mcfs_handoff();
+	if (r == 0 && (!head->init_len || (head->segment_size && segment < 0)))
+		r = mc_fail(-EINVAL, "it has died too early");
+	if (r < 0) {
+		mc_warn("mcfs", "the daemon before cannot be gone on with, mounting anew: %s",
+			mc_err_detail(r));
+		discard(fuse, book, segment);
+		return 0;
+	}
+	free(fs->mountpoint);
+	fs->mountpoint = strndup(head->mountpoint, sizeof(head->mountpoint) - 1);
+	if (!fs->mountpoint)
+		return -ENOMEM;
+	head->takeovers++;
+	fs->taken = true;
+	fs->fuse_fd = fuse;
+	fs->segment_fd = segment;
+	fs->conf.global_segment_size = head->segment_size;
+	mc_warn("mcfs", "going on with the mount of a daemon that has died dir=%s time=%u",
+		fs->mountpoint, head->takeovers);
+	return 0;
+}
+
+int mcfs_takeover_handoff(struct mcfs *fs)
+{
+	if (!fs->conf.supervise || fs->taken)
+		return 0;
+	return mcfs_handoff_new(&fs->book_fd);
+}
+
+int mcfs_takeover_keep(struct mcfs *fs)
+{
+	struct mcfs_handoff_head *head = mcfs_handoff();
+	uint64_t size = 0;
+	int r = 0, fd;
+
+	if (!head || fs->taken)
+		return 0;
+	(void)strncpy(head->mountpoint, fs->mountpoint, sizeof(head->mountpoint) - 1);
+	head->connection = fs->connection;
+	fd = fs->conf.global_segment_size ? mcs_segment_fd(fs->store, &size) : -1;
+	if (fd >= 0) {
+		r = mcs_segment_identity(fs->store, head->segment_identity);
+		if (r == 0)
+			r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
+		head->segment_size = size;
+	}
+	if (r == 0)
+		r = mcfs_fdstore_keep(MCFS_FD_BOOK, fs->book_fd);
+	if (r == 0)
+		r = mcfs_fdstore_keep(MCFS_FD_FUSE, fuse_session_fd(fs->session));
+	if (r < 0)
+		return r;
+	close(fs->book_fd);
+	fs->book_fd = -1;
+	return 0;
+}
+
+int mcfs_takeover_restore(struct mcfs *fs)
+{
+	int r;
+
+	if (!fs->taken)
+		return 0;
+	r = mcfs_inodes_restore(&fs->inodes);
+	return r < 0 ? r : mcfs_handles_restore(fs);
+}

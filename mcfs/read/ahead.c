@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ahead.c - windows. */
+#include <config.h>
+#include "mcfs/read/ahead.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/metrics.h"
+
+#define CHUNK MCFS_SLOT
+#define PLACES 16u		/* of a window: what is ahead, and what is being answered from */
+#define DEPTH_FIRST 2u
+#define DEPTH_MAX 8u
+/* How far a read may be from where the last one ended: requests of one large read overtake each other. */
+#define NEARBY ((uint64_t)8 << 20)
+/* A READ of 1 MiB touches two chunks. */
+#define SPAN_MAX 2u
+
+MC_COUNTER(from_window, "mcfs_window_reads_total", "", "reads answered from a window")
+MC_COUNTER(chunks, "mcfs_window_chunks_total", "", "chunks of 1 MiB that windows have fetched")
+MC_GAUGE(slots, "mcfs_window_slots", "", "chunks of 1 MiB that windows hold")
+
+enum state { EMPTY, LOADING, READY };
+
+struct chunk {
+	enum state state;
+	uint64_t index;
+	unsigned users;		/* answers that are being given from it */
+	void *slot;
+	size_t len;
+	struct mcfs_ahead *a;	/* constant */
+};
+
+struct mcfs_ahead {
+	/* constant */
+	struct mcfs_pool *pool;
+	struct mcfs_object *o;
+	uint64_t size, timeout_ms;
+
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	unsigned refs;		/* the descriptor's, and those of chunks that are being loaded */
+	bool closed;
+	bool near;		/* bytes are at hand: a window would only copy them once more */
+	uint64_t next;		/* where the reader is expected */
+	unsigned run, depth;
+	struct chunk place[PLACES];
+	struct mc_list waiting;	/* struct mcfs_read */
+};
+
+static __thread bool ended_here;	/* the read that this thread has begun was answered by it */
+
+struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
+				  uint64_t timeout_ms)
+{
+	struct mcfs_ahead *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->pool = pool;
+	a->o = mcfs_object_ref(o);
+	a->size = mcfs_object_info(o)->size;
+	a->timeout_ms = timeout_ms;
+	a->refs = 1;
+	pthread_mutex_init(&a->lock, NULL);
+	mc_list_init(&a->waiting);
+	for (unsigned i = 0; i < PLACES; i++)
+		a->place[i].a = a;
+	return a;
+}
+
+/* With the lock held. */
+static void empty(struct chunk *c)
+{
+	mcfs_slot_put(c->a->pool, c->slot);
+	mc_metric_add(&slots, -1);
+	c->slot = NULL;
+	c->state = EMPTY;
+}
+
+/* Lets go of the lock. */
+static void unref_unlock(struct mcfs_ahead *a)
+{
+	bool last = --a->refs == 0;
+
+	pthread_mutex_unlock(&a->lock);
+	if (!last)
+		return;
+	for (unsigned i = 0; i < PLACES; i++)
+		if (a->place[i].state != EMPTY)
+			empty(&a->place[i]);
+	mcfs_object_unref(a->o);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+void mcfs_ahead_free(struct mcfs_ahead *a)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->lock);
+	a->closed = true;
+	unref_unlock(a);
+}
+
+/* ---- answers from the window ---- */
+
+static struct chunk *find(struct mcfs_ahead *a, uint64_t index)
+{
+	struct chunk *c = &a->place[index % PLACES];
+
+	return c->state != EMPTY && c->index == index ? c : NULL;
+}
+
+static uint64_t last_index(const struct mcfs_read *rd)
+{
+	return (rd->offset + rd->len - 1) / CHUNK;
+}
+
+/* How many chunks of @rd are there, ready or not; @ret_ready: all are ready. */
+static unsigned covered(struct mcfs_ahead *a, const struct mcfs_read *rd, bool *ret_ready)
+{
+	unsigned n = 0;
+
+	*ret_ready = true;
+	for (uint64_t i = rd->offset / CHUNK; i <= last_index(rd); i++) {
+		struct chunk *c = find(a, i);
+
+		n += c != NULL;
+		if (!c || c->state != READY)
+			*ret_ready = false;
+	}
+	return n;
+}
+
+/* All its chunks are ready: take them.  With the lock held, as is the next. */
+static unsigned take_chunks(struct mcfs_ahead *a, struct mcfs_read *rd, struct chunk **ret)
+{
+	unsigned n = 0;
+
+	for (uint64_t i = rd->offset / CHUNK; i <= last_index(rd); i++) {
+		ret[n] = find(a, i);
+		ret[n++]->users++;
+	}
+	a->refs++;
+	return n;
+}
+
+static void answer(struct mcfs_ahead *a, struct mcfs_read *rd, struct chunk **c, unsigned n)
+{
+	struct iovec iov[SPAN_MAX];
+	uint64_t at = rd->offset, end = rd->offset + rd->len;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t start = c[i]->index * CHUNK, stop = start + c[i]->len;
+
+		stop = stop < end ? stop : end;
+		iov[i] = (struct iovec){ (char *)c[i]->slot + (at - start), (size_t)(stop - at) };
+		at = stop;
+	}
+	mc_metric_add(&from_window, 1);
+	(void)mcfs_reply_read(&rd->op, iov, (int)n, rd->len);
+	free(rd);
+	pthread_mutex_lock(&a->lock);
+	for (unsigned i = 0; i < n; i++)
+		c[i]->users--;
+	unref_unlock(a);
+}
+
+/* A reader whose chunks have all come, or one of whose chunks will not, because it could not be had or
+ * made room for another; out of the list. */
+static struct mcfs_read *next_served(struct mcfs_ahead *a, bool *ret_ready)
+{
+	struct mc_list *pos, *tmp;
+
+	mc_list_for_each_safe(pos, tmp, &a->waiting) {
+		struct mcfs_read *rd = mc_container_of(pos, struct mcfs_read, link);
+
+		if (covered(a, rd, ret_ready) == last_index(rd) - rd->offset / CHUNK + 1 && !*ret_ready)
+			continue;
+		mc_list_remove(&rd->link);
+		return rd;
+	}
+	return NULL;
+}
+
+/* ---- past the window ---- */
+
+static void on_read(void *arg, int64_t result)
+{
+	struct mcfs_read *rd = arg;
+
+	ended_here = true;
+	if (result < 0) {
+		(void)mcfs_reply_err(&rd->op, (int)result);
+	} else {
+		struct iovec iov = { rd->slot, (size_t)result };
+
+		(void)mcfs_reply_read(&rd->op, &iov, 1, (size_t)result);
+	}
+	mcfs_slot_put(rd->pool, rd->slot);
+	free(rd);
+}
+
+static bool read_straight(struct mcfs_ahead *a, struct mcfs_read *rd)
+{
+	uint64_t deadline = rd->op.deadline;
+	int r;
+
+	rd->pool = a->pool;
+	rd->slot = mcfs_slot_get(a->pool);
+	if (!rd->slot)
+		return false;
+	ended_here = false;
+	/* The answer may end the descriptor, and this with it. */
+	pthread_mutex_lock(&a->lock);
+	a->refs++;
+	pthread_mutex_unlock(&a->lock);
+	r = mcfs_object_start(a->o, rd->offset, rd->slot, rd->len, deadline, on_read, rd);
+	if (r < 0)
+		on_read(rd, r);
+	pthread_mutex_lock(&a->lock);
+	a->near = ended_here;
+	unref_unlock(a);
+	return true;
+}
+
+/* ---- filling it ---- */
+
+static void on_chunk(void *arg, int64_t result)
+{
+	struct chunk *c = arg, *taken[SPAN_MAX];
+	struct mcfs_ahead *a = c->a;
+	struct mcfs_read *rd;
+	bool ready;
+
+	pthread_mutex_lock(&a->lock);
+	if (result == (int64_t)c->len) {
+		c->state = READY;
+		mc_metric_add(&chunks, 1);
+	} else {
+		empty(c);
+	}
+	while ((rd = next_served(a, &ready))) {
+		unsigned n = ready ? take_chunks(a, rd, taken) : 0;
+
+		pthread_mutex_unlock(&a->lock);
+		if (ready) {
+			answer(a, rd, taken, n);
+		} else if (!read_straight(a, rd)) {
+			(void)mcfs_reply_err(&rd->op, -ENOMEM);
+			free(rd);
+		}
+		pthread_mutex_lock(&a->lock);
+	}
+	unref_unlock(a);
+}
+
+/* With the lock held, which is let go of meanwhile: have chunk @index on its way. */
+static void load(struct mcfs_ahead *a, uint64_t index)
+{
+	struct chunk *c = &a->place[index % PLACES];
+	uint64_t start = index * CHUNK;
+	int r;
+
+	if (start >= a->size || (c->state != EMPTY && c->index == index))
+		return;
+	if (c->state == LOADING || c->users)
+		return;
+	if (c->state == READY)
+		empty(c);
+	if (mc_metric_get(&slots) >= MCFS_AHEAD_SLOTS)
+		return;
+	c->slot = mcfs_slot_get(a->pool);
+	if (!c->slot)
+		return;
+	mc_metric_add(&slots, 1);
+	c->state = LOADING;
+	c->index = index;
+	c->len = a->size - start < CHUNK ? (size_t)(a->size - start) : CHUNK;
+	a->refs++;
+	pthread_mutex_unlock(&a->lock);
+	r = mcfs_object_start(a->o, start, c->slot, c->len, mc_deadline_ms((int64_t)a->timeout_ms),
+			      on_chunk, c);
+	if (r < 0)
+		on_chunk(c, r);
+	pthread_mutex_lock(&a->lock);
+}
+
+/* Where does the reader go?  With the lock held; true: forward. */
+static bool follow(struct mcfs_ahead *a, const struct mcfs_read *rd)
+{
+	uint64_t end = rd->offset + rd->len;
+	uint64_t off = rd->offset > a->next ? rd->offset - a->next : a->next - rd->offset;
+
+	if (off > NEARBY) {
+		a->run = a->depth = 0;
+		a->next = end;
+		return false;
+	}
+	a->run++;
+	if (end / CHUNK > a->next / CHUNK && a->depth)
+		a->depth = a->depth * 2 < DEPTH_MAX ? a->depth * 2 : DEPTH_MAX;
+	if (end > a->next)
+		a->next = end;
+	if (a->near || a->run < 2)
+		return false;
+	if (!a->depth)
+		a->depth = DEPTH_FIRST;
+	return true;
+}
+
+/* With the lock held: begin what is missing between the reader and the window's end. */
+static void fill(struct mcfs_ahead *a, const struct mcfs_read *rd)
+{
+	uint64_t first = rd->offset / CHUNK, until = last_index(rd) + 1 + a->depth;
+
+	for (uint64_t i = first; i < until && !a->closed; i++)
+		load(a, i);
+}
+
+/* ---- reading ---- */
+
+bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
+{
+	struct chunk *taken[SPAN_MAX];
+	unsigned n, want;
+	bool ready;
+
+	if (rd->offset >= a->size || !rd->len) {
+		(void)mcfs_reply_read(&rd->op, NULL, 0, 0);
+		free(rd);
+		return true;
+	}
+	if (rd->len > a->size - rd->offset)
+		rd->len = (size_t)(a->size - rd->offset);
+	pthread_mutex_lock(&a->lock);
+	/* Filling lets go of the lock, and another thread's answer may be the last. */
+	a->refs++;
+	if (follow(a, rd))
+		fill(a, rd);
+	n = covered(a, rd, &ready);
+	want = (unsigned)(last_index(rd) - rd->offset / CHUNK + 1);
+	if (n < want) {
+		pthread_mutex_unlock(&a->lock);
+		ready = read_straight(a, rd);
+		pthread_mutex_lock(&a->lock);
+		unref_unlock(a);
+		return ready;
+	}
+	if (ready) {
+		n = take_chunks(a, rd, taken);
+		a->refs--;
+		pthread_mutex_unlock(&a->lock);
+		answer(a, rd, taken, n);
+		return true;
+	}
+	mc_list_push_back(&a->waiting, &rd->link);
+	unref_unlock(a);
+	return true;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * hold.c - names that are about to change. */
+#include <config.h>
+#include "mcfs/write/hold.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+
+static bool is_named(const struct mcfs_writer *w, struct mcs_key key)
+{
+	return w->key_len == key.len && memcmp(w->key, key.data, key.len) == 0;
+}
+
+/* @w's lock is held, and nobody holds its name. */
+static void hold(struct mcfs_hold *h, struct mcfs_writer *w)
+{
+	mcfs_writer_ref(w);
+	__atomic_store_n(&w->holder, h, __ATOMIC_RELAXED);
+	mc_list_push_back(&h->writers, &w->held);
+}
+
+/* False: somebody is at it. */
+static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key)
+{
+	bool done;
+
+	if (__atomic_load_n(&w->holder, __ATOMIC_RELAXED) == h)
+		return true;
+	if (pthread_mutex_trylock(&w->lock))
+		return false;
+	done = !w->holder;
+	/* Another name by now: it is none of ours. */
+	if (done && is_named(w, key))
+		hold(h, w);
+	pthread_mutex_unlock(&w->lock);
+	return done;
+}
+
+/* With a reference, and *ret_key is its name; NULL: all are held. */
+static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct mcs_key *names, unsigned n,
+					     struct mcs_key *ret_key)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct mcfs_writer *w = NULL;
+
+		while ((w = mcfs_writer_next(h->env, w, names[i]))) {
+			if (try_hold(h, w, names[i]))
+				continue;
+			*ret_key = names[i];
+			return w;
+		}
+	}
+	return NULL;
+}
+
+/* Wait for whoever is at it, and hold it then. */
+static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key, uint64_t deadline)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC), .tv_nsec = (long)(deadline % MC_NS_PER_SEC),
+	};
+	int r = mc_now_ns() < deadline ? mcfs_writer_lock(w, deadline) : -ETIMEDOUT;
+
+	if (r < 0)
+		return r;
+	while (w->holder && r == 0)
+		r = -pthread_cond_timedwait(&w->let_go, &w->lock, &until);
+	if (r == 0 && is_named(w, key))
+		hold(h, w);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const struct mcs_key *names, unsigned n,
+		    uint64_t deadline)
+{
+	struct mcfs_writer *busy;
+	struct mcs_key key;
+	int r = 0;
+
+	h->env = env;
+	mc_list_init(&h->writers);
+	while (r == 0 && (busy = hold_or_find_busy(h, names, n, &key))) {
+		/* Commits of the others go on meanwhile, and two who want the same ones do not wait for each other. */
+		mcfs_hold_end(h);
+		r = hold_busy(h, busy, key, deadline);
+		mcfs_writer_unref(busy);
+	}
+	return r;
+}
+
+void mcfs_hold_end(struct mcfs_hold *h)
+{
+	while (!mc_list_empty(&h->writers)) {
+		struct mcfs_writer *w = mc_list_first(&h->writers, struct mcfs_writer, held);
+
+		mc_list_remove(&w->held);
+		pthread_mutex_lock(&w->lock);
+		__atomic_store_n(&w->holder, NULL, __ATOMIC_RELAXED);
+		pthread_cond_broadcast(&w->let_go);
+		pthread_mutex_unlock(&w->lock);
+		mcfs_writer_unref(w);
+	}
+}
+
+bool mcfs_hold_pending(const struct mcfs_hold *h, struct mcs_key key, bool to_rename)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &h->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
+
+		if (is_named(w, key) && mcfs_writer_pending(w) && !(to_rename && mcfs_writer_is_apart(w)))
+			return true;
+	}
+	return false;
+}
+
+void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &h->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
+
+		if (is_named(w, key))
+			mcfs_writer_unlink(w);
+	}
+}
+
+int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to)
+{
+	struct mc_list *pos;
+	int r = 0;
+
+	mc_list_for_each(pos, &h->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
+
+		if (r == 0 && is_named(w, from) && !mcfs_writer_is_apart(w))
+			r = mcfs_writer_rename(w, to.data, to.len);
+	}
+	return r;
+}
+
+void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t generation, bool noreplace)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &h->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
+
+		if (is_named(w, from) && !mcfs_writer_is_apart(w))
+			mcfs_writer_rebase(w, generation, noreplace);
+	}
+}

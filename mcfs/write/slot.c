@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * slot.c - the pool of 1 MiB slots. */
+#include <config.h>
+#include "mcfs/write/slot.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/thread.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+/* Free slots that keep their memory; those beyond give it back to the system. */
+#define WARM_SLOTS 256
+
+struct mcfs_pool {
+	/* constant after new */
+	char *map;		/* whole mapping */
+	size_t map_len;
+	char *base;		/* first slot, aligned to a huge page */
+	char *zeros;
+	uint32_t nslots;
+	size_t max_charged;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;	/* charges fell, or the number of puts did */
+	uint32_t fresh;		/* slots from here on were never used */
+	uint32_t *warm, nwarm;	/* free, with memory: last in, first out */
+	uint32_t *cold, ncold;	/* free, without */
+	size_t charged;
+	unsigned putting;
+};
+
+static int init_locks(struct mcfs_pool *p)
+{
+	int r;
+
+	r = pthread_mutex_init(&p->lock, NULL);
+	if (r)
+		return -r;
+	return mc_cond_init(&p->changed);
+}
+
+int mcfs_pool_new(uint64_t max_staged, unsigned carriers, struct mcfs_pool **ret)
+{
+	uint64_t staged = (max_staged + MCFS_SLOT - 1) / MCFS_SLOT;
+	uint64_t slots = staged + carriers + 1;	/* one more: the zeros */
+	struct mcfs_pool *p;
+	int r;
+
+	if (slots > UINT32_MAX)
+		return mc_fail(-EINVAL, "staging_max is too large");
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->map = MAP_FAILED;
+	r = init_locks(p);
+	if (r < 0)
+		goto fail;
+	p->nslots = (uint32_t)slots;
+	p->max_charged = staged;
+	p->warm = malloc(sizeof(*p->warm) * slots);
+	p->cold = malloc(sizeof(*p->cold) * slots);
+	r = -ENOMEM;
+	if (!p->warm || !p->cold)
+		goto fail;
+	p->map_len = slots * MCFS_SLOT + HUGE_PAGE;
+	p->map = mmap(NULL, p->map_len, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->map == MAP_FAILED) {
+		r = mc_fail(-errno, "no address space for staging_max");
+		goto fail;
+	}
+	p->base = p->map + (-(uintptr_t)p->map & (HUGE_PAGE - 1));
+	/* Refused by kernels without huge pages: slower, nothing else. */
+	(void)madvise(p->base, slots * MCFS_SLOT, MADV_HUGEPAGE);
+	p->zeros = p->base + (slots - 1) * MCFS_SLOT;
+	p->nslots--;
+	*ret = p;
+	return 0;
+fail:
+	mcfs_pool_free(p);
+	return r;
+}
+
+void mcfs_pool_free(struct mcfs_pool *p)
+{
+	if (!p)
+		return;
+	if (p->map != MAP_FAILED)
+		munmap(p->map, p->map_len);
+	free(p->warm);
+	free(p->cold);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+void *mcfs_slot_get(struct mcfs_pool *p)
+{
+	uint32_t i;
+
+	MC_LOCKED(&p->lock);
+	if (p->nwarm)
+		i = p->warm[--p->nwarm];
+	else if (p->ncold)
+		i = p->cold[--p->ncold];
+	else if (p->fresh < p->nslots)
+		i = p->fresh++;
+	else
+		return NULL;
+	return p->base + (size_t)i * MCFS_SLOT;
+}
+
+void mcfs_slot_put(struct mcfs_pool *p, void *slot)
+{
+	uint32_t i;
+
+	if (!slot)
+		return;
+	i = (uint32_t)((size_t)((char *)slot - p->base) / MCFS_SLOT);
+	pthread_mutex_lock(&p->lock);
+	if (p->nwarm < WARM_SLOTS) {
+		p->warm[p->nwarm++] = i;
+		pthread_mutex_unlock(&p->lock);
+		return;
+	}
+	pthread_mutex_unlock(&p->lock);
+	/* Still ours alone here, so that no other user's bytes can be thrown away. */
+	(void)madvise(slot, MCFS_SLOT, MADV_DONTNEED);
+	pthread_mutex_lock(&p->lock);
+	p->cold[p->ncold++] = i;
+	pthread_mutex_unlock(&p->lock);
+}
+
+int mcfs_pool_charge(struct mcfs_pool *p, size_t n, uint64_t deadline)
+{
+	MC_LOCKED(&p->lock);
+	while (p->charged + n > p->max_charged) {
+		struct timespec until = {
+			.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
+			.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
+		};
+
+		if (n > p->max_charged || !p->putting)
+			return mc_fail(-ENOSPC, "staging_max is reached");
+		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
+			return mc_fail(-ENOSPC, "staging_max is reached");
+	}
+	p->charged += n;
+	return 0;
+}
+
+void mcfs_pool_uncharge(struct mcfs_pool *p, size_t n)
+{
+	if (!n)
+		return;
+	MC_LOCKED(&p->lock);
+	p->charged -= n;
+	pthread_cond_broadcast(&p->changed);
+}
+
+void mcfs_pool_put_begin(struct mcfs_pool *p)
+{
+	MC_LOCKED(&p->lock);
+	p->putting++;
+}
+
+void mcfs_pool_put_end(struct mcfs_pool *p)
+{
+	MC_LOCKED(&p->lock);
+	p->putting--;
+	/* Also when no memory came back: those who waited for it must see that nothing will. */
+	pthread_cond_broadcast(&p->changed);
+}
+
+uint64_t mcfs_pool_staged(struct mcfs_pool *p)
+{
+	MC_LOCKED(&p->lock);
+	return (uint64_t)p->charged * MCFS_SLOT;
+}
+
+uint64_t mcfs_pool_limit(const struct mcfs_pool *p)
+{
+	return (uint64_t)p->max_charged * MCFS_SLOT;
+}
+
+const void *mcfs_pool_zeros(const struct mcfs_pool *p)
+{
+	return p->zeros;
+}

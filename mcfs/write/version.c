@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * version.c - stage, commit, revoke. */
+#include <config.h>
+#include "mcfs/write/version.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/hash.h"
+#include "common/thread.h"
+#include "mcfs/reply.h"
+
+/* A put gets this much more time per this many bytes than an operation has by itself. */
+#define COMMIT_RATE ((uint64_t)32 << 20)
+#define COMMIT_RATE_MS 1000
+
+int mcfs_version_env_init(struct mcfs_version_env *env, mcs_t *store, struct mcfs_pool *pool)
+{
+	memset(env, 0, sizeof(*env));
+	env->store = store;
+	env->pool = pool;
+	env->max_size = INT64_MAX;
+	mc_list_init(&env->writers);
+	env->carrier = mcfs_writeback_pool_new(env);
+	return -pthread_mutex_init(&env->names, NULL);
+}
+
+void mcfs_version_env_done(struct mcfs_version_env *env)
+{
+	mcfs_writeback_pool_free(env->carrier);
+	pthread_mutex_destroy(&env->names);
+}
+
+static void show(struct mcfs_writer *w)
+{
+	unsigned pending = (w->dirty ? MCFS_PENDING_BYTES : 0) | (w->fresh ? MCFS_PENDING_NAME : 0);
+
+	__atomic_store_n(&w->shown_size, w->stage.size, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->pending, w->revoked || w->unlinked ? 0 : pending, __ATOMIC_RELEASE);
+}
+
+/* Who opened the name later has given it a version: it need not be made any more, and was not made by a stranger. */
+static void heed_overtaking(struct mcfs_writer *w)
+{
+	if (mcfs_writer_overtaken(w) && !w->dirty)
+		w->fresh = w->excl = false;
+}
+
+static void touched(struct mcfs_writer *w)
+{
+	heed_overtaking(w);
+	__atomic_fetch_and(&w->others, ~MCFS_OTHERS_LATER, __ATOMIC_RELAXED);
+	w->dirty = true;
+	w->flushed = false;
+	__atomic_store_n(&w->mtime_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
+	show(w);
+}
+
+int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
+		    struct mcfs_writer **ret)
+{
+	struct mcfs_writer *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->key = malloc(args->len ? args->len : 1);
+	r = w->key ? -pthread_mutex_init(&w->lock, NULL) : -ENOMEM;
+	if (r < 0) {
+		free(w->key);
+		free(w);
+		return r;
+	}
+	w->env = env;
+	w->flags = args->flags;
+	w->tid = args->tid;
+	w->pid = mcfs_caller_process(args->tid);
+	w->inode = args->inode;
+	w->fresh = args->flags & MCFS_WRITER_FRESH;
+	w->excl = args->flags & MCFS_WRITER_EXCL;
+	w->base_generation = args->generation;
+	w->refs = 1;
+	memcpy(w->key, args->key, args->len);
+	w->key_len = args->len;
+	w->key_hash = mc_hash(args->key, args->len, 0);
+	w->mtime_ms = mc_wall_ns() / MC_NS_PER_MS;
+	mcfs_stage_init(&w->stage, env->pool);
+	mcfs_writeback_init(w);
+	(void)mc_cond_init(&w->let_go);
+	if (args->base)
+		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
+	show(w);
+	pthread_mutex_lock(&env->names);
+	mc_list_push_front(&env->writers, &w->link);
+	pthread_mutex_unlock(&env->names);
+	/* In a handle it is found by others. */
+	__atomic_store_n(ret, w, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void mcfs_writer_ref(struct mcfs_writer *w)
+{
+	MC_LOCKED(&w->env->names);
+	w->refs++;
+}
+
+void mcfs_writer_unref(struct mcfs_writer *w)
+{
+	bool last;
+
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->env->names);
+	last = --w->refs == 0;
+	if (last)
+		mc_list_remove(&w->link);
+	pthread_mutex_unlock(&w->env->names);
+	if (!last)
+		return;
+	mcfs_writeback_done(w);
+	mcfs_stage_clear(&w->stage);
+	pthread_cond_destroy(&w->let_go);
+	pthread_mutex_destroy(&w->lock);
+	free(w->key);
+	free(w);
+}
+
+struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_writer *prev, struct mcs_key key)
+{
+	struct mcfs_writer *found = NULL;
+	uint64_t hash;
+
+	pthread_mutex_lock(&env->names);
+	if (!mc_list_empty(&env->writers)) {
+		hash = mc_hash(key.data, key.len, 0);
+		for (struct mc_list *pos = prev ? prev->link.next : env->writers.next; pos != &env->writers && !found;
+		     pos = pos->next) {
+			struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+
+			if (w->key_hash == hash && w->key_len == key.len && memcmp(w->key, key.data, key.len) == 0)
+				found = w;
+		}
+		if (found)
+			found->refs++;
+	}
+	pthread_mutex_unlock(&env->names);
+	mcfs_writer_unref(prev);
+	return found;
+}
+
+int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline)
+{
+	int r = mc_lock_until(&w->lock, deadline);
+
+	return r < 0 ? mc_fail(r, "a commit of the same file is under way") : 0;
+}
+
+bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&env->names);
+	mc_list_for_each(pos, &env->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (mcfs_writer_pending(w) && w->key_len > len && memcmp(w->key, prefix, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* From now on nothing is published, and the memory is free for others. */
+static void give_up(struct mcfs_writer *w)
+{
+	mcfs_writeback_stop(w);
+	mcfs_stage_clear(&w->stage);
+	w->dirty = w->fresh = false;
+	show(w);
+}
+
+static int fail_for_good(struct mcfs_writer *w, int err)
+{
+	w->failed = err;
+	return err;
+}
+
+static void written_by(struct mcfs_writer *w, pid_t tid)
+{
+	w->mapped = w->abandoned = false;
+	if (tid == w->last_tid)
+		return;
+	w->last_tid = tid;
+	w->last_pid = mcfs_caller_process(tid);
+}
+
+/* Last before the first change: whatever waits without the lock has been waited for, so that also a caller who is
+ * killed from now on finds the change in its place among all others. */
+static bool claim(struct mcfs_op *op)
+{
+	return mcfs_op_claim(op, MCFS_UNLESS_KILLED);
+}
+
+/* Not for write(2), which may be the page cache's: bytes that it gave once must not be missing from a commit. */
+static int lock_for(struct mcfs_writer *w, const struct mcfs_op *op)
+{
+	if (op)
+		return mcfs_writer_lock(w, op->deadline);
+	pthread_mutex_lock(&w->lock);
+	return 0;
+}
+
+int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
+		      void **slot, pid_t tid, uint64_t deadline, struct mcfs_op *op)
+{
+	uint64_t max = __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED);
+	bool fits;
+	int r;
+
+	MC_LOCKED(&w->lock);
+	if (w->failed || w->revoked)
+		return mc_fail(-EIO, "an earlier write of this file failed");
+	if (offset == MCFS_AT_THE_END)
+		offset = w->stage.size;
+	fits = offset <= max && len <= max - offset;
+	if (fits)
+		mcfs_writeback_touch(w, offset < w->stage.size ? offset : w->stage.size, offset + len);
+	if (!claim(op))
+		return -EINTR;
+	if (!fits)
+		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
+	if (slot && *slot == data && mcfs_stage_adopts(&w->stage, offset, len))
+		r = mcfs_stage_adopt(&w->stage, offset, len, slot, deadline);
+	else
+		r = mcfs_stage_write(&w->stage, offset, data, len, deadline);
+	if (r < 0)
+		return fail_for_good(w, r);
+	mcfs_writeback_wrote(w, offset, len);
+	if (tid)
+		written_by(w, tid);
+	else
+		w->mapped = true;
+	touched(w);
+	return 0;
+}
+
+int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
+			 uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	if (w->revoked)
+		return -EIO;
+	/* What was staged may be gone: that is no end of the file. */
+	if (w->failed)
+		return mc_fail(-EIO, "an earlier write of this file failed");
+	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
+}
+
+static int set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+{
+	int r;
+
+	if (size > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
+		return mc_fail(-EFBIG, "larger than any object can be");
+	mcfs_writeback_cut(w, size);
+	if (!claim(op))
+		return -EINTR;
+	w->failed = 0;
+	r = mcfs_stage_truncate(&w->stage, size);
+	if (r < 0)
+		return r;
+	written_by(w, tid);
+	touched(w);
+	return 0;
+}
+
+static int truncate_locked(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+{
+	bool again = !size && (w->failed || w->abandoned);
+
+	if (w->revoked)
+		return -EIO;
+	if (w->failed && size)
+		return w->failed;
+	if (!again && size == w->stage.size && !w->fresh)
+		return 0;
+	/* Beginning anew is how a program recovers from a full disk.  It is a change also when nothing is staged any
+	 * more: the name has a version yet. */
+	return set_size(w, size, tid, op);
+}
+
+int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+{
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	r = truncate_locked(w, size, tid, op);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op)
+{
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	if (claim(op))
+		w->put_flags = put_flags;
+	else
+		r = -EINTR;
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op)
+{
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	if (claim(op))
+		w->replicas = replicas;
+	else
+		r = -EINTR;
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+static int allocate_locked(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
+{
+	if (w->failed || w->revoked)
+		return mc_fail(-EIO, "an earlier write of this file failed");
+	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
+		return mc_fail(-EFBIG, "larger than any object can be");
+	w->carry.hint = end;
+	return keep_size || end <= w->stage.size ? 0 : set_size(w, end, tid, op);
+}
+
+int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
+{
+	int r = lock_for(w, op);
+
+	if (r < 0)
+		return r;
+	r = allocate_locked(w, end, keep_size, tid, op);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)
+{
+	struct mcs_put_opts opts = {
+		.flags = put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
+	};
+	struct iovec *iov = NULL;
+	int n = 0, r;
+
+	r = mcfs_stage_vectors(&w->stage, deadline, &iov, &n);
+	if (r < 0)
+		return r;
+	r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
+	/* Room that other writers hold ahead of their commits is room. */
+	if (mcs_errno(r) == ENOSPC && mcfs_writeback_pool_yield(w->env->carrier, w))
+		r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
+	free(iov);
+	return r;
+}
+
+/* The name has @w's version now: whoever else writes under it has another file, and who opened it before @w did has
+ * it behind @w. */
+static void overtake(struct mcfs_writer *w)
+{
+	unsigned others = MCFS_OTHERS_ANY;
+	struct mc_list *pos;
+
+	MC_LOCKED(&w->env->names);
+	/* newest first */
+	mc_list_for_each(pos, &w->env->writers) {
+		struct mcfs_writer *x = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (x == w)
+			others |= MCFS_OTHERS_LATER;
+		else if (x->key_hash == w->key_hash && x->key_len == w->key_len &&
+			 memcmp(x->key, w->key, w->key_len) == 0)
+			__atomic_fetch_or(&x->others, others, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&w->others, 0, __ATOMIC_RELAXED);
+}
+
+/* Store what is staged. */
+static int put(struct mcfs_writer *w, unsigned put_flags, uint64_t deadline)
+{
+	struct mcs_key key = { w->key, w->key_len };
+	int r;
+
+	deadline += w->stage.size / COMMIT_RATE * COMMIT_RATE_MS * MC_NS_PER_MS;
+	put_flags |= w->put_flags;
+	r = mc_fault("mcfs.version.put");
+	if (r < 0)
+		return r;
+	mcfs_pool_put_begin(w->env->pool);
+	r = mcfs_writeback_commit(w, key.data, key.len, put_flags, deadline);
+	if (r == 0)
+		r = put_staged(w, key, put_flags, deadline);
+	mcfs_pool_put_end(w->env->pool);
+	if (r < 0)
+		return r;
+	__atomic_add_fetch(&w->env->commits[w->key_hash % MCFS_COMMITS], 1, __ATOMIC_RELEASE);
+	overtake(w);
+	return 0;
+}
+
+uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_t len)
+{
+	return __atomic_load_n(&env->commits[mc_hash(key, len, 0) % MCFS_COMMITS], __ATOMIC_ACQUIRE);
+}
+
+static void tell(struct mcfs_writer *w, int err, const char *when)
+{
+	if (w->env->failed)
+		w->env->failed(w->env, w->key, w->key_len, err, when, w->pid);
+}
+
+static int commit(struct mcfs_writer *w, const char *when, uint64_t deadline)
+{
+	int r;
+
+	heed_overtaking(w);
+	r = put(w, w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
+	if (r < 0) {
+		tell(w, r, when);
+		return fail_for_good(w, r);
+	}
+	w->dirty = w->fresh = w->excl = w->mapped = w->abandoned = false;
+	show(w);
+	return 0;
+}
+
+/* A file that was created or truncated, and then not written: it is empty, unless another put gave the
+ * name a value meanwhile. */
+static int commit_untouched(struct mcfs_writer *w, uint64_t deadline)
+{
+	struct mcs_key key = { w->key, w->key_len };
+	struct mcs_info info;
+	int r;
+
+	if (!w->base_generation) {
+		/* When nothing is stored the version is a stranger's, and overtakes nobody who made the name. */
+		r = put(w, MCS_PUT_EXCL, deadline);
+		if (mcs_errno(r) == EEXIST)
+			r = 0;
+	} else {
+		r = mcs_stat(w->env->store, key, &info, mc_deadline_left_ms(deadline));
+		if (r == 0 && info.generation == w->base_generation)
+			r = put(w, MCS_PUT_UPSERT, deadline);
+		else if (mcs_errno(r) == ENOENT)
+			r = 0;
+	}
+	w->fresh = false;
+	show(w);
+	return r;
+}
+
+static int commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline)
+{
+	int r;
+
+	heed_overtaking(w);
+	if (w->dirty || (w->fresh && w->excl))
+		return commit(w, when, deadline);
+	if (!w->fresh)
+		return 0;
+	r = commit_untouched(w, deadline);
+	if (r < 0) {
+		tell(w, r, when);
+		return fail_for_good(w, r);
+	}
+	return 0;
+}
+
+/* Before anything that may publish: the name may be about to change. */
+static void wait_for_name(struct mcfs_writer *w)
+{
+	while (w->holder)
+		pthread_cond_wait(&w->let_go, &w->lock);
+}
+
+/* Another process: a pipeline's part, or a child that inherited the descriptor.  Its closes say
+ * nothing about the file; its violent death does, when it was the one who wrote. */
+static int flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
+{
+	if (fate == MCFS_DIED && w->dirty && mcfs_caller_is(w->last_pid, tid))
+		w->abandoned = true;
+	return 0;
+}
+
+/* What is staged may be half of what was meant. */
+static int untrusted(void)
+{
+	return mc_fail(-EIO, "the process that wrote was killed");
+}
+
+static int drop_all(struct mcfs_writer *w, int err)
+{
+	w->revoked = true;
+	give_up(w);
+	return err;
+}
+
+int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline)
+{
+	bool dead = fate == MCFS_DIED || fate == MCFS_GONE;
+
+	MC_LOCKED(&w->lock);
+	wait_for_name(w);
+	w->flushed = true;
+	if (!mcfs_caller_is(w->pid, tid))
+		return flush_other(w, tid, fate);
+	w->closed = true;
+	if (fate == MCFS_EXITED)
+		w->exited = true;
+	if (w->failed) {
+		give_up(w);
+		return w->failed;
+	}
+	if (w->revoked)
+		return dead ? 0 : -EIO;
+	if (dead)
+		return drop_all(w, 0);
+	if (w->abandoned)
+		return drop_all(w, untrusted());
+	if (w->unlinked)
+		return 0;
+	if (fate == MCFS_EXITED)
+		return commit_all(w, "exit", deadline);
+	return w->dirty ? commit(w, "close", deadline) : 0;
+}
+
+static int sync_locked(struct mcfs_writer *w, const char *when, uint64_t deadline)
+{
+	if (w->failed)
+		return w->failed;
+	if (w->revoked)
+		return -EIO;
+	if (w->abandoned)
+		return untrusted();
+	return w->unlinked ? 0 : commit_all(w, when, deadline);
+}
+
+int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	wait_for_name(w);
+	return sync_locked(w, "fsync", deadline);
+}
+
+int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
+{
+	int before, r;
+
+	MC_LOCKED(&w->lock);
+	wait_for_name(w);
+	before = w->failed;
+	/* Another thread's fsync(2), or the last close, may have been faster. */
+	r = before || mcfs_writer_pending(w) ? sync_locked(w, "rename", deadline) : 0;
+	w->failed = before;
+	return r;
+}
+
+/* May what is left be published although its writer cannot be asked any more?  Had the opener been
+ * killed with the descriptor open, its flush would have told.  Stores through a mapping go on after
+ * the last close, so that a kill during them shows in the opener's fate only. */
+static bool trusted(const struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	if (w->abandoned)
+		return false;
+	return !w->mapped || fate == MCFS_ALIVE || fate == MCFS_EXITED || w->exited;
+}
+
+static int end(struct mcfs_writer *w, const char *when, bool publish, uint64_t deadline)
+{
+	int r = 0;
+
+	if (publish && !w->failed && !w->revoked && !w->unlinked)
+		r = commit_all(w, when, deadline);
+	w->revoked = true;
+	give_up(w);
+	return r;
+}
+
+int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
+{
+	MC_LOCKED(&w->lock);
+	wait_for_name(w);
+	return end(w, "release", trusted(w, fate), deadline);
+}
+
+/* Every close is a flush, so that what has changed since is open.  After one it may be, too: shells close a duplicate
+ * before the program begins.  Only a new file that is empty is worth that risk while the opener lives. */
+static bool complete(const struct mcfs_writer *w, enum mcfs_fate fate)
+{
+	if (!w->flushed || !w->closed)
+		return false;
+	return fate != MCFS_ALIVE || (!w->dirty && !w->base_generation);
+}
+
+bool mcfs_writer_end(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
+{
+	bool pending, publish;
+
+	MC_LOCKED(&w->lock);
+	wait_for_name(w);
+	pending = mcfs_writer_pending(w);
+	publish = trusted(w, fate) && complete(w, fate);
+	(void)end(w, "unmount", publish, deadline);
+	return pending && !publish;
+}
+
+void mcfs_writer_revoke(struct mcfs_writer *w)
+{
+	MC_LOCKED(&w->lock);
+	w->revoked = true;
+	give_up(w);
+}
+
+void mcfs_writer_unlink(struct mcfs_writer *w)
+{
+	MC_LOCKED(&w->lock);
+	w->unlinked = true;
+	show(w);
+}
+
+void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl)
+{
+	MC_LOCKED(&w->lock);
+	w->base_generation = generation;
+	w->excl = excl && w->fresh;
+}
+
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len)
+{
+	char *key = malloc(len ? len : 1), *old;
+
+	if (!key)
+		return -ENOMEM;
+	memcpy(key, to, len);
+	MC_LOCKED(&w->lock);
+	pthread_mutex_lock(&w->env->names);
+	old = w->key;
+	w->key = key;
+	w->key_len = len;
+	w->key_hash = mc_hash(key, len, 0);
+	pthread_mutex_unlock(&w->env->names);
+	free(old);
+	return 0;
+}

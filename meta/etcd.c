@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * etcd.c - etcd by its gateway, JSON over HTTP: keys and values in base64, 64-bit numbers as strings.
+ *
+ * All that one node publishes hangs on one lease.  It is kept alive as a whole; when it is gone - etcd was away
+ * longer than the TTL, or lost its data - a new one is made and everything is put again. */
+#include <config.h>
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net/net.h"
+#include "meta/meta_i.h"
+
+#define ENDPOINTS_MAX 16
+#define ENDPOINT_LEN 280
+#define PORT 2379
+/* One member that does not answer must not use up the time of the others. */
+#define TRY_MS 2000
+#define GRPC_NOT_FOUND 5
+
+struct etcd {
+	struct mcd_backend base;
+	struct mcd_web *web;
+	unsigned ttl_s;
+	unsigned n;
+	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
+	char *user, *password;	/* from curl, NULL: none */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	unsigned good;		/* the one that answered last */
+	char *token;		/* of the user, NULL: not logged in */
+	int64_t lease;		/* 0: none */
+	bool lost;		/* a lease was, and with it what hung on it */
+};
+
+static struct etcd *etcd_of(struct mcd_backend *b)
+{
+	return (struct etcd *)b;
+}
+
+/* ---- open -------------------------------------------------------------------------------------- */
+
+static int add_endpoint(struct etcd *e, const char *s, size_t len)
+{
+	const char *scheme = "http://";
+	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
+	int port, r;
+
+	/* Lists that clients of etcd take have schemes. */
+	if (len > 7 && !memcmp(s, "http://", 7)) {
+		s += 7;
+		len -= 7;
+	} else if (len > 8 && !memcmp(s, "https://", 8)) {
+		scheme = "https://";
+		s += 8;
+		len -= 8;
+	}
+	if (len == 0 || len >= sizeof(addr) || e->n == ENDPOINTS_MAX)
+		return mc_fail(-EINVAL, "etcd: 1 to %u addresses HOST:PORT are wanted", ENDPOINTS_MAX);
+	memcpy(addr, s, len);
+	addr[len] = '\0';
+	if (strpbrk(addr, "/?#@ \t\"\\"))
+		return mc_fail(-EINVAL, "etcd: not an address: %s", addr);
+	r = mc_addr_split(addr, host, sizeof(host), PORT, &port);
+	if (r < 0)
+		return r;
+	if (!*host || !port)
+		return mc_fail(-EINVAL, "etcd: not an address: %s", addr);
+	snprintf(e->endpoints[e->n++], ENDPOINT_LEN, strchr(host, ':') ? "%s[%s]:%d" : "%s%s:%d",
+		 scheme, host, port);
+	return 0;
+}
+
+static void etcd_close(struct mcd_backend *b)
+{
+	struct etcd *e = etcd_of(b);
+
+	mcd_web_close(e->web);
+	pthread_mutex_destroy(&e->lock);
+	curl_free(e->user);
+	curl_free(e->password);
+	free(e->token);
+	free(e);
+}
+
+/* "USER:PASSWORD@", percent-encoded, when it is there; gives what follows. */
+static int take_user(struct etcd *e, const char **where)
+{
+	const char *at = strrchr(*where, '@'), *colon = strchr(*where, ':');
+
+	if (!at)
+		return 0;
+	if (!colon || colon > at || colon == *where)
+		return mc_fail(-EINVAL, "etcd: USER:PASSWORD is wanted before the @");
+	e->user = curl_easy_unescape(NULL, *where, (int)(colon - *where), NULL);
+	e->password = curl_easy_unescape(NULL, colon + 1, (int)(at - colon - 1), NULL);
+	*where = at + 1;
+	return e->user && e->password ? 0 : mc_fail(-ENOMEM, "no memory for a metadata client");
+}
+
+static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+{
+	struct etcd *e = calloc(1, sizeof(*e));
+	size_t len;
+	int r = 0;
+
+	if (!e)
+		return mc_fail(-ENOMEM, "no memory for a metadata client");
+	e->base.ops = &mcd_etcd;
+	e->ttl_s = ttl_s;
+	pthread_mutex_init(&e->lock, NULL);
+	r = take_user(e, &where);
+	while (r == 0) {
+		len = strcspn(where, ",;");
+		r = add_endpoint(e, where, len);
+		where += len;
+		if (!*where++)
+			break;
+	}
+	if (r == 0)
+		r = mcd_web_open(&e->web);
+	if (r < 0) {
+		etcd_close(&e->base);
+		return r;
+	}
+	*ret = &e->base;
+	return 0;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+/* What etcd says in an error's body. */
+static int error_of(const struct mcd_web_call *c, int *ret_grpc)
+{
+	json_t *o = json_loadb(c->text ? c->text : "", c->len, 0, NULL);
+	const char *said = json_string_value(json_object_get(o, "error"));
+	char line[256];
+	int r = -EIO;
+
+	*ret_grpc = (int)json_integer_value(json_object_get(o, "code"));
+	if (c->status == 401 || c->status == 403 || *ret_grpc == 7 || *ret_grpc == 16)
+		r = -EACCES;
+	else if (said && (strstr(said, "user name is empty") || strstr(said, "authentication")))
+		r = -EACCES;
+	else if (said && (strstr(said, "request is too large") || strstr(said, "larger than max")))
+		r = -EMSGSIZE;
+	else if (said && strstr(said, "database space exceeded"))
+		r = -ENOSPC;
+	else if (*ret_grpc == GRPC_NOT_FOUND)
+		r = -ESTALE;
+	if (said)
+		mc_fail(r, "etcd: %s", said);
+	else
+		mc_fail(r, "etcd: %s", mcd_web_said(c, line, sizeof(line)));
+	json_decref(o);
+	return r;
+}
+
+/* A member that cannot answer now may have a neighbour that can: no leader, just starting, gone. */
+static bool another_may(const struct mcd_web_call *c, int r)
+{
+	if (r < 0)
+		return r != -ECANCELED && r != -EMSGSIZE && r != -ENOMEM && r != -EINVAL;
+	return c->status == 502 || c->status == 503 || c->status == 504;
+}
+
+/* POST @body to @path of one member after the other.  0 with status 200; free c->text in any case. */
+static int call_as(struct etcd *e, const char *path, const char *body, const char *header,
+		   const struct mcd_wait *w, struct mcd_web_call *c)
+{
+	char url[ENDPOINT_LEN + 64];
+	unsigned first, at = 0;
+	uint64_t latest;
+	int r = 0, grpc;
+
+	pthread_mutex_lock(&e->lock);
+	first = e->good;
+	pthread_mutex_unlock(&e->lock);
+	for (unsigned i = 0; i < e->n; i++) {
+		free(c->text);
+		at = (first + i) % e->n;
+		snprintf(url, sizeof(url), "%s%s", e->endpoints[at], path);
+		*c = (struct mcd_web_call){ .method = "POST", .url = url, .body = body, .keep = true,
+					    .header = header, .wait = *w };
+		latest = mc_deadline_ms(TRY_MS);
+		if (i + 1 < e->n && latest < w->deadline)
+			c->wait.deadline = latest;
+		r = mcd_web_run(e->web, c);
+		if (!another_may(c, r))
+			break;
+	}
+	c->url = c->header = NULL;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	e->good = at;
+	pthread_mutex_unlock(&e->lock);
+	return c->status == 200 ? 0 : error_of(c, &grpc);
+}
+
+int mcd_etcd_token_decode(const char *text, size_t len, char **ret_token)
+{
+	json_t *o = json_loadb(text, len, 0, NULL);
+	const char *said = json_string_value(json_object_get(o, "token"));
+	char *token = NULL;
+	int r = 0;
+
+	/* It becomes a line of a header. */
+	if (!said || !*said || strpbrk(said, "\r\n"))
+		r = mc_fail(-EINVAL, "etcd: the answer to authenticate makes no sense");
+	else if (!(token = strdup(said)))
+		r = mc_fail(-ENOMEM, "no memory for etcd");
+	json_decref(o);
+	if (r == 0)
+		*ret_token = token;
+	return r;
+}
+
+static int log_in(struct etcd *e, const struct mcd_wait *w)
+{
+	json_t *o = json_pack("{s:s, s:s}", "name", e->user, "password", e->password);
+	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	struct mcd_web_call c = { .text = NULL };
+	char *token = NULL;
+	int r;
+
+	json_decref(o);
+	if (!body)
+		return mc_fail(-EINVAL, "etcd: user or password is not UTF-8");
+	r = call_as(e, "/v3/auth/authenticate", body, NULL, w, &c);
+	if (r == 0)
+		r = mcd_etcd_token_decode(c.text ? c.text : "", c.len, &token);
+	free(c.text);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	free(e->token);
+	e->token = token;
+	pthread_mutex_unlock(&e->lock);
+	return 0;
+}
+
+/* "Authorization: TOKEN" for the user's calls; free() it. */
+static int authorization(struct etcd *e, const struct mcd_wait *w, bool anew, char **ret)
+{
+	bool none;
+	int r = 0;
+
+	pthread_mutex_lock(&e->lock);
+	none = !e->token;
+	pthread_mutex_unlock(&e->lock);
+	if (none || anew)
+		r = log_in(e, w);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	r = asprintf(ret, "Authorization: %s", e->token);
+	pthread_mutex_unlock(&e->lock);
+	return r < 0 ? mc_fail(-ENOMEM, "no memory for etcd") : 0;
+}
+
+/* As call_as(), in the name of the user if there is one. */
+static int etcd_call(struct etcd *e, const char *path, const char *body,
+		     const struct mcd_wait *w, struct mcd_web_call *c)
+{
+	int r;
+
+	if (!e->user)
+		return call_as(e, path, body, NULL, w, c);
+	/* A token that was not used for minutes is forgotten there. */
+	for (unsigned i = 0; i < 2; i++) {
+		auto_free char *header = NULL;
+
+		r = authorization(e, w, i > 0, &header);
+		if (r == 0)
+			r = call_as(e, path, body, header, w, c);
+		if (r != -EACCES || !header)
+			break;
+	}
+	return r;
+}
+
+static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,
+			  const struct mcd_wait *w, struct mcd_web_call *c)
+{
+	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
+
+	json_decref(o);
+	return body ? etcd_call(e, path, body, w, c) : mc_fail(-ENOMEM, "no memory for etcd");
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+static int no_answer(const char *what)
+{
+	return mc_fail(-EINVAL, "etcd: the answer to %s makes no sense", what);
+}
+
+/* A 64-bit number: a string by the gateway's rules, a number by others'. */
+static int take_number(const json_t *o, const char *member, int64_t *ret)
+{
+	const json_t *v = json_object_get(o, member);
+	const char *s = json_string_value(v);
+	char *end;
+
+	if (json_is_integer(v)) {
+		*ret = json_integer_value(v);
+		return 0;
+	}
+	if (!s || !*s)
+		return -EINVAL;
+	errno = 0;
+	*ret = strtoll(s, &end, 10);
+	return errno || *end ? -EINVAL : 0;
+}
+
+int mcd_etcd_range_decode(const char *text, size_t len, char **ret_text, int64_t *ret_lease)
+{
+	json_t *o = json_loadb(text, len, 0, NULL), *kvs, *value;
+	char *decoded = NULL;
+	int64_t lease = 0;
+	size_t n = 0;
+	int r = 0;
+
+	if (!json_is_object(o)) {
+		json_decref(o);
+		return no_answer("range");
+	}
+	kvs = json_object_get(o, "kvs");
+	/* Members of value zero are left out: no "kvs" when nothing was found, no "value" when it is empty. */
+	if (!kvs || (json_is_array(kvs) && json_array_size(kvs) == 0)) {
+		json_decref(o);
+		return -ENOENT;
+	}
+	value = json_object_get(json_array_get(kvs, 0), "value");
+	(void)take_number(json_array_get(kvs, 0), "lease", &lease);
+	if (!json_is_object(json_array_get(kvs, 0)) || (value && !json_is_string(value)))
+		r = no_answer("range");
+	else
+		r = mcd_base64_decode(value ? json_string_value(value) : "", &decoded, &n);
+	json_decref(o);
+	if (r == 0 && strlen(decoded) != n)
+		r = mc_fail(-EINVAL, "etcd: a value that is not text");
+	if (r < 0) {
+		free(decoded);
+		return r;
+	}
+	*ret_text = decoded;
+	*ret_lease = lease;
+	return 0;
+}
+
+int mcd_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id)
+{
+	json_t *o = json_loadb(text, len, 0, NULL);
+	int64_t id = 0;
+	int r;
+
+	r = take_number(o, "ID", &id);
+	json_decref(o);
+	if (r < 0 || id == 0)
+		return no_answer("lease grant");
+	*ret_id = id;
+	return 0;
+}
+
+/* No TTL in it: the lease is gone. */
+int mcd_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl)
+{
+	/* It is a stream: one object, and maybe more behind it. */
+	json_t *o = json_loadb(text, len, JSON_DISABLE_EOF_CHECK, NULL);
+	json_t *result = json_object_get(o, "result");
+	int64_t ttl = 0;
+	int r = 0;
+
+	if (!json_is_object(result))
+		r = no_answer("lease keepalive");
+	else if (json_object_get(result, "TTL"))
+		r = take_number(result, "TTL", &ttl) < 0 ? no_answer("lease keepalive") : 0;
+	json_decref(o);
+	if (r < 0)
+		return r;
+	*ret_ttl = ttl;
+	return 0;
+}
+
+/* ---- leases ------------------------------------------------------------------------------------ */
+
+/* The lease, a new one when there is none.  Two threads may both make one: the second expires unused. */
+static int lease_get(struct etcd *e, const struct mcd_wait *w, int64_t *ret)
+{
+	struct mcd_web_call c = { .text = NULL };
+	int64_t id;
+	int r;
+
+	pthread_mutex_lock(&e->lock);
+	id = e->lease;
+	pthread_mutex_unlock(&e->lock);
+	if (id) {
+		*ret = id;
+		return 0;
+	}
+	r = etcd_call_pack(e, "/v3/lease/grant", json_pack("{s:I}", "TTL", (json_int_t)e->ttl_s), w, &c);
+	if (r == 0)
+		r = mcd_etcd_grant_decode(c.text ? c.text : "", c.len, &id);
+	free(c.text);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&e->lock);
+	if (!e->lease)
+		e->lease = id;
+	*ret = e->lease;
+	pthread_mutex_unlock(&e->lock);
+	return 0;
+}
+
+static void lease_lost(struct etcd *e, int64_t id)
+{
+	pthread_mutex_lock(&e->lock);
+	if (e->lease == id) {
+		e->lease = 0;
+		e->lost = true;
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+static int etcd_beat(struct mcd_backend *b, const struct mcd_wait *w)
+{
+	struct mcd_web_call c = { .text = NULL };
+	struct etcd *e = etcd_of(b);
+	int64_t id, ttl = 0;
+	char number[24];
+	bool lost;
+	int r;
+
+	pthread_mutex_lock(&e->lock);
+	id = e->lease;
+	lost = e->lost;
+	e->lost = false;
+	pthread_mutex_unlock(&e->lock);
+	if (!id || lost)
+		return 1;
+	snprintf(number, sizeof(number), "%" PRId64, id);
+	r = etcd_call_pack(e, "/v3/lease/keepalive", json_pack("{s:s}", "ID", number), w, &c);
+	if (r == 0)
+		r = mcd_etcd_keepalive_decode(c.text ? c.text : "", c.len, &ttl);
+	free(c.text);
+	if (r < 0 && r != -ESTALE)
+		return r;
+	if (r == 0 && ttl > 0)
+		return 0;
+	pthread_mutex_lock(&e->lock);
+	if (e->lease == id)
+		e->lease = 0;
+	pthread_mutex_unlock(&e->lock);
+	return 1;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------- */
+
+/* The text, and the lease that it hangs on; 0: none. */
+static int get_with(struct etcd *e, const char *key, const struct mcd_wait *w, char **ret_text,
+		    int64_t *ret_lease)
+{
+	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
+	struct mcd_web_call c = { .text = NULL };
+	int r;
+
+	r = etcd_call_pack(e, "/v3/kv/range", key64 ? json_pack("{s:s}", "key", key64) : NULL, w, &c);
+	if (r == 0)
+		r = mcd_etcd_range_decode(c.text ? c.text : "", c.len, ret_text, ret_lease);
+	free(c.text);
+	return r == -ENOENT ? mc_fail(r, "etcd: no %s", key) : r;
+}
+
+static int etcd_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
+		    char **ret_text)
+{
+	int64_t lease;
+
+	return get_with(etcd_of(b), key, w, ret_text, &lease);
+}
+
+static int put_with(struct etcd *e, const char *key, const char *text, int64_t lease,
+		    const struct mcd_wait *w)
+{
+	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
+	auto_free char *text64 = mcd_base64_encode(text, strlen(text));
+	struct mcd_web_call c = { .text = NULL };
+	json_t *o = NULL;
+	char number[24];
+	int r;
+
+	snprintf(number, sizeof(number), "%" PRId64, lease);
+	if (key64 && text64)
+		o = json_pack("{s:s, s:s, s:s}", "key", key64, "value", text64, "lease", number);
+	r = etcd_call_pack(e, "/v3/kv/put", o, w, &c);
+	free(c.text);
+	return r;
+}
+
+static int etcd_put(struct mcd_backend *b, const char *key, const char *text,
+		    const struct mcd_wait *w)
+{
+	struct etcd *e = etcd_of(b);
+	int64_t lease = 0;
+	int r;
+
+	/* Once more when the lease that we knew is gone. */
+	for (unsigned i = 0; i < 2; i++) {
+		r = lease_get(e, w, &lease);
+		if (r == 0)
+			r = put_with(e, key, text, lease, w);
+		if (r != -ESTALE)
+			break;
+		lease_lost(e, lease);
+	}
+	return r;
+}
+
+static int etcd_del(struct mcd_backend *b, const char *key, const struct mcd_wait *w)
+{
+	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
+	struct mcd_web_call c = { .text = NULL };
+	int r;
+
+	r = etcd_call_pack(etcd_of(b), "/v3/kv/deleterange",
+			   key64 ? json_pack("{s:s}", "key", key64) : NULL, w, &c);
+	free(c.text);
+	return r;
+}
+
+static int64_t lease_known(struct etcd *e)
+{
+	int64_t lease;
+
+	pthread_mutex_lock(&e->lock);
+	lease = e->lease;
+	pthread_mutex_unlock(&e->lock);
+	return lease;
+}
+
+/* What hangs on our lease is ours, whatever its text; without a lease nothing of ours is there. */
+static int etcd_take(struct mcd_backend *b, const char *key, const char *text, const char *was,
+		     const struct mcd_wait *w)
+{
+	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
+	struct mcd_web_call c = { .text = NULL };
+	struct etcd *e = etcd_of(b);
+	int64_t lease = lease_known(e);
+	json_t *o = NULL;
+	char number[24];
+	int r;
+
+	if (!lease)
+		return 0;
+	snprintf(number, sizeof(number), "%" PRId64, lease);
+	if (key64)
+		o = json_pack("{s:[{s:s, s:s, s:s, s:s}], s:[{s:{s:s}}]}", "compare", "target", "LEASE",
+			      "result", "EQUAL", "key", key64, "lease", number, "success",
+			      "requestDeleteRange", "key", key64);
+	r = etcd_call_pack(e, "/v3/kv/txn", o, w, &c);
+	free(c.text);
+	return r;
+}
+
+/* The lease keeps it, but it may have been taken away, or replaced by an older text that a member had kept for long.
+ * What another has put there since is not touched. */
+static int etcd_refresh(struct mcd_backend *b, const char *key, const char *text,
+			const struct mcd_wait *w)
+{
+	auto_free char *there = NULL;
+	struct etcd *e = etcd_of(b);
+	int64_t lease = 0, mine;
+	int r;
+
+	r = get_with(e, key, w, &there, &lease);
+	if (r < 0)
+		return r == -ENOENT ? etcd_put(b, key, text, w) : r;
+	mine = lease_known(e);
+	/* Our text without our lease would go with the other. */
+	return !strcmp(there, text) == (mine && lease == mine) ? 0 : etcd_put(b, key, text, w);
+}
+
+const struct mcd_ops mcd_etcd = {
+	.scheme = "etcd",
+	.open = etcd_open,
+	.close = etcd_close,
+	.get = etcd_get,
+	.put = etcd_put,
+	.del = etcd_del,
+	.take = etcd_take,
+	.beat = etcd_beat,
+	.refresh = etcd_refresh,
+};

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http.c - upstream's HTTP metadata servers (Python, C++, Go) and ours.
+ *
+ * Connections are not kept: thousands of nodes that ask twice a minute would hold thousands of them.  The ttl is
+ * ours; upstream's servers do not look at it. */
+#include <config.h>
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "meta/meta_i.h"
+
+struct http {
+	struct mcd_backend base;
+	struct mcd_web *web;
+	char *url;
+	unsigned ttl_s;
+};
+
+static struct http *http_of(struct mcd_backend *b)
+{
+	return (struct http *)b;
+}
+
+static void http_close(struct mcd_backend *b)
+{
+	struct http *h = http_of(b);
+
+	mcd_web_close(h->web);
+	free(h->url);
+	free(h);
+}
+
+static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned ttl_s,
+			struct mcd_backend **ret)
+{
+	const char *host = strstr(where, "://");
+	struct http *h;
+	int r;
+
+	if (!host || !host[3] || strchr("/?#:", host[3]))
+		return mc_fail(-EINVAL, "no host in %s; it should be http://HOST:PORT/metadata", where);
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return mc_fail(-ENOMEM, "no memory for a metadata client");
+	h->base.ops = ops;
+	h->ttl_s = ttl_s;
+	h->url = strdup(where);
+	r = h->url ? mcd_web_open(&h->web) : mc_fail(-ENOMEM, "no memory for a metadata client");
+	if (r < 0) {
+		http_close(&h->base);
+		return r;
+	}
+	*ret = &h->base;
+	return 0;
+}
+
+static int http_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+{
+	return http_open_as(&mcd_http, where, ttl_s, ret);
+}
+
+static int https_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+{
+	return http_open_as(&mcd_https, where, ttl_s, ret);
+}
+
+static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mcd_web_call *c)
+{
+	auto_free char *url = NULL;
+	char *escaped, ttl[32] = "";
+	int r;
+
+	escaped = curl_easy_escape(NULL, key, 0);
+	if (ttl_s)
+		snprintf(ttl, sizeof(ttl), "&ttl=%u", ttl_s);
+	if (!escaped || asprintf(&url, "%s%ckey=%s%s", h->url, strchr(h->url, '?') ? '&' : '?', escaped,
+				 ttl) < 0)
+		url = NULL;
+	curl_free(escaped);
+	if (!url)
+		return mc_fail(-ENOMEM, "no memory for an HTTP call");
+	c->url = url;
+	r = mcd_web_run(h->web, c);
+	c->url = NULL;
+	return r;
+}
+
+static int status_error(const struct mcd_web_call *c, const char *key)
+{
+	char said[256];
+	int r = -EIO;
+
+	if (c->status == 401 || c->status == 403)
+		r = -EACCES;
+	else if (c->status == 413)
+		r = -EMSGSIZE;
+	else if (c->status == 507)
+		r = -ENOSPC;
+	else if (c->status >= 400 && c->status < 500)
+		r = -EINVAL;
+	return mc_fail(r, "metadata server, %s of %s: %s", c->method, key,
+		       mcd_web_said(c, said, sizeof(said)));
+}
+
+static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
+		    char **ret_text)
+{
+	struct mcd_web_call c = { .method = "GET", .wait = *w };
+	int r;
+
+	r = http_run(http_of(b), key, 0, &c);
+	if (r == 0 && c.status == 404)
+		r = mc_fail(-ENOENT, "metadata server: no %s", key);
+	else if (r == 0 && c.status != 200)
+		r = status_error(&c, key);
+	else if (r == 0 && c.text && strlen(c.text) != c.len)
+		r = mc_fail(-EINVAL, "metadata server: %s is not text", key);
+	if (r == 0 && !c.text)
+		c.text = strdup("");
+	if (r == 0 && !c.text)
+		r = -ENOMEM;
+	if (r == 0)
+		*ret_text = TAKE_PTR(c.text);
+	free(c.text);
+	return r;
+}
+
+/* A record that is written once was refused: it is well when it is the same, which upstream's Python server does
+ * not look at. */
+static int compare(struct mcd_backend *b, const char *key, const char *text,
+		   const struct mcd_wait *w)
+{
+	auto_free char *theirs = NULL;
+	int r;
+
+	r = http_get(b, key, w, &theirs);
+	if (r < 0)
+		return r;
+	return strcmp(theirs, text) ? mc_fail(-EEXIST, "metadata server: %s is another node's", key) : 0;
+}
+
+static int http_put(struct mcd_backend *b, const char *key, const char *text,
+		    const struct mcd_wait *w)
+{
+	struct mcd_web_call c = { .method = "PUT", .body = text, .wait = *w };
+	int r;
+
+	r = http_run(http_of(b), key, http_of(b)->ttl_s, &c);
+	if (r == 0 && c.status == 400 && strstr(key, "rpc_meta"))
+		r = compare(b, key, text, w);
+	else if (r == 0 && c.status != 200)
+		r = status_error(&c, key);
+	free(c.text);
+	return r;
+}
+
+static int http_del(struct mcd_backend *b, const char *key, const struct mcd_wait *w)
+{
+	struct mcd_web_call c = { .method = "DELETE", .wait = *w };
+	int r;
+
+	r = http_run(http_of(b), key, 0, &c);
+	if (r == 0 && c.status != 200 && c.status != 404)
+		r = status_error(&c, key);
+	free(c.text);
+	return r;
+}
+
+/* Nothing but the texts themselves is kept alive. */
+static int http_beat(struct mcd_backend *b, const struct mcd_wait *w)
+{
+	return 0;
+}
+
+const struct mcd_ops mcd_http = {
+	.scheme = "http",
+	.open = http_open,
+	.close = http_close,
+	.get = http_get,
+	.put = http_put,
+	.del = http_del,
+	.take = mcd_take_text,
+	.beat = http_beat,
+	.refresh = http_put,
+};
+
+const struct mcd_ops mcd_https = {
+	.scheme = "https",
+	.open = https_open,
+	.close = http_close,
+	.get = http_get,
+	.put = http_put,
+	.del = http_del,
+	.take = mcd_take_text,
+	.beat = http_beat,
+	.refresh = http_put,
+};

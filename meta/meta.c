@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * meta.c - one metadata server of whatever kind: what is published there is kept fresh.
+ *
+ * One call at a time is under way per published key, so that an older text never overtakes a newer one; calls
+ * for other keys and lookups do not wait for it. */
+#include <config.h>
+
+#include "meta/meta.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/fork.h"
+#include "common/list.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "common/env.h"
+#include "meta/meta_i.h"
+
+#define LOG "metadata"
+#define TTL_SEC 30
+#define CALL_MS 5000		/* of the refresher */
+#define RETRY_MS 1000u		/* while the server does not answer */
+
+MC_COUNTER(calls_failed, "mooncake_engine_metadata_failures_total", "",
+	   "Calls to the metadata server that failed");
+MC_COUNTER(refreshed, "mooncake_engine_metadata_refreshes_total", "",
+	   "Published texts that were kept fresh");
+
+struct entry {
+	struct mc_list link;
+	char *key, *text;
+	char *was;		/* the last before it that arrived, NULL: none; the server may have it still */
+	bool busy;		/* its text stands still: a call with it is under way */
+	bool gone;		/* whoever ends the call removes it */
+	bool delivered;		/* the server has this text */
+	bool arrived;		/* or had it, once at least */
+	mcd_claim_fn claim;	/* the key is one node's alone; NULL: whoever puts it has it */
+	bool removing;		/* it is not published any more, but the server may still have it */
+	char *next;		/* came during a call that took too long: the text from its end on, NULL: none */
+	uint64_t round;		/* of the refresher that saw it last */
+};
+
+struct mcd_client {
+	/* constant after open */
+	struct mcd_backend *backend;
+	unsigned ttl_s;
+	unsigned fork_depth;	/* connections and the refresher are of this process */
+	char server[160];	/* for people, without a password */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	pthread_cond_t idle;	/* a call with an entry ended */
+	struct mc_list entries;
+	bool running;		/* the refresher was started */
+	char *taken;		/* why: a key that is ours alone is another living node's; NULL: it is not */
+	/* the refresher's */
+	struct mc_stop stop;
+	pthread_t thread;
+	uint64_t round;
+	bool down;
+	atomic_bool cancel;
+	/* atomic */
+	atomic_bool away;	/* the last call that published could not reach the server */
+};
+
+int mcd_waited(const struct mcd_wait *w, const char *server)
+{
+	if (w->cancel && atomic_load(w->cancel))
+		return mc_fail(-ECANCELED, "%s: stopped", server);
+	if (mc_deadline_left_ms(w->deadline) == 0)
+		return mc_fail(-ETIMEDOUT, "%s: no answer in time", server);
+	return 0;
+}
+
+/* ---- entries, under the lock ------------------------------------------------------------------- */
+
+static struct entry *entry_find(struct mcd_client *m, const char *key)
+{
+	struct mc_list *l;
+
+	mc_list_for_each(l, &m->entries) {
+		struct entry *e = mc_container_of(l, struct entry, link);
+
+		if (!e->gone && !strcmp(e->key, key))
+			return e;
+	}
+	return NULL;
+}
+
+static void entry_free(struct entry *e)
+{
+	mc_list_remove(&e->link);
+	free(e->key);
+	free(e->text);
+	free(e->was);
+	free(e->next);
+	free(e);
+}
+
+static struct entry *entry_new(struct mcd_client *m, const char *key)
+{
+	struct entry *e = calloc(1, sizeof(*e));
+
+	if (e)
+		e->key = strdup(key);
+	if (!e || !e->key) {
+		free(e);
+		return NULL;
+	}
+	mc_list_push_back(&m->entries, &e->link);
+	return e;
+}
+
+/* @text, which is given, takes the place of the entry's. */
+static void entry_set_text(struct entry *e, char *text)
+{
+	if (e->arrived) {
+		free(e->was);
+		e->was = TAKE_PTR(e->text);
+	}
+	free(e->text);
+	e->text = text;
+	e->delivered = e->arrived = false;
+}
+
+static void entry_release(struct mcd_client *m, struct entry *e)
+{
+	e->busy = false;
+	if (e->next && !e->removing) {
+		entry_set_text(e, TAKE_PTR(e->next));
+		e->gone = false;
+	}
+	if (e->gone)
+		entry_free(e);
+	pthread_cond_broadcast(&m->idle);
+}
+
+/* Find it, and wait until no call with it is under way.  *ret is NULL when there is none. */
+static int entry_claim(struct mcd_client *m, const char *key, uint64_t deadline, struct entry **ret)
+{
+	struct timespec due = {
+		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
+		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
+	};
+	struct entry *e;
+
+	while ((e = entry_find(m, key)) && e->busy) {
+		if (pthread_cond_timedwait(&m->idle, &m->lock, &due) == ETIMEDOUT)
+			return mc_fail(-ETIMEDOUT, "%s: no answer in time", m->server);
+	}
+	if (e)
+		e->busy = true;
+	*ret = e;
+	return 0;
+}
+
+/* ---- the refresher ----------------------------------------------------------------------------- */
+
+static void tell_state(struct mcd_client *m, int r)
+{
+	if (r < 0 && r != -ECANCELED && !m->down)
+		mc_warn(LOG, "cannot refresh, going on with what is known: %s", mc_err_detail(r));
+	if (r >= 0 && m->down)
+		mc_info(LOG, "the server is back server=%s", m->server);
+	m->down = r < 0;
+}
+
+/* The next entry of this round, claimed; NULL: that were all. */
+static struct entry *next_entry(struct mcd_client *m)
+{
+	struct mc_list *l;
+
+	mc_list_for_each(l, &m->entries) {
+		struct entry *e = mc_container_of(l, struct entry, link);
+
+		/* One that is busy is just being put. */
+		if (e->busy || e->round == m->round || (m->taken && !e->claim))
+			continue;
+		e->round = m->round;
+		e->busy = true;
+		return e;
+	}
+	return NULL;
+}
+
+/* Put a text; that of a node that is gone gives way. */
+static int put(struct mcd_client *m, const char *key, const char *text, mcd_claim_fn claim,
+	       const struct mcd_wait *w)
+{
+	const struct mcd_ops *ops = m->backend->ops;
+	auto_free char *theirs = NULL;
+	int r;
+
+	r = ops->put(m->backend, key, text, w);
+	if (r != -EEXIST || !claim)
+		return r;
+	r = ops->get(m->backend, key, w, &theirs);
+	if (r == 0)
+		r = claim(key, text, theirs, w->deadline);
+	if (r == 0)
+		r = ops->del(m->backend, key, w);
+	return r == 0 || r == -ENOENT ? ops->put(m->backend, key, text, w) : r;
+}
+
+int mcd_take_text(struct mcd_backend *b, const char *key, const char *text, const char *was,
+		       const struct mcd_wait *w)
+{
+	auto_free char *there = NULL;
+	int r;
+
+	r = b->ops->get(b, key, w, &there);
+	if (r == 0 && (!strcmp(there, text) || (was && !strcmp(there, was))))
+		r = b->ops->del(b, key, w);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int refresh_one(struct mcd_client *m, struct entry *e, bool remove)
+{
+	struct mcd_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
+	int r;
+
+	if (remove)
+		return m->backend->ops->take(m->backend, e->key, e->text, e->was, &w);
+	r = -EEXIST;
+	if (e->delivered)
+		r = m->backend->ops->refresh(m->backend, e->key, e->text, &w);
+	/* What was there may be gone and another's by now. */
+	if (!e->delivered || (r == -EEXIST && e->claim))
+		r = put(m, e->key, e->text, e->claim, &w);
+	if (r == 0)
+		mc_metric_add(&refreshed, 1);
+	return r;
+}
+
+/* Only this key is refused; the server is well. */
+static bool refused(int r)
+{
+	return r == -EEXIST || r == -EINVAL || r == -EACCES || r == -EMSGSIZE;
+}
+
+static void forget_deliveries(struct mcd_client *m)
+{
+	struct mc_list *l;
+
+	mc_list_for_each(l, &m->entries)
+		mc_container_of(l, struct entry, link)->delivered = false;
+}
+
+/* Under the lock: a key that is ours alone was refused with @r, or put.  What else we published may have been replaced
+ * when it is ours again. */
+static void note_taken(struct mcd_client *m, struct entry *e, int r)
+{
+	if (r == 0 && m->taken) {
+		mc_warn(LOG, "the name is ours again key=%s", e->key);
+		forget_deliveries(m);
+	}
+	if (r == -EEXIST && !m->taken)
+		mc_err(LOG, "another node has our name, nobody will find this one: %s", mc_err_detail(r));
+	if (r == 0 || r == -EEXIST) {
+		free(m->taken);
+		m->taken = r ? strdup(mc_err_detail(r)) : NULL;
+	}
+}
+
+/* Refresh or remove the claimed entry.  Returns < 0 when the server is not to be asked any more in this round. */
+static int refresh_entry(struct mcd_client *m, struct entry *e)
+{
+	bool remove = e->removing;
+	int r;
+
+	pthread_mutex_unlock(&m->lock);
+	r = refresh_one(m, e, remove);
+	if (refused(r) && !e->claim)
+		mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
+	pthread_mutex_lock(&m->lock);
+	if (e->claim && !remove)
+		note_taken(m, e, r);
+	if (remove)
+		e->gone = r == 0 || refused(r);
+	else
+		e->delivered = r == 0;
+	e->arrived = e->arrived || e->delivered;
+	entry_release(m, e);
+	return refused(r) ? 0 : r;
+}
+
+static int refresh_all(struct mcd_client *m)
+{
+	struct mcd_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
+	struct entry *e;
+	int r, lost;
+
+	r = lost = m->backend->ops->beat(m->backend, &w);
+	pthread_mutex_lock(&m->lock);
+	if (lost > 0)
+		forget_deliveries(m);
+	m->round++;
+	/* The one key comes first, since it was published first; without it nothing else is ours. */
+	while (r >= 0 && (e = next_entry(m)))
+		r = refresh_entry(m, e);
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0)
+		mc_metric_add(&calls_failed, 1);
+	atomic_store(&m->away, r < 0);
+	return r < 0 ? r : 0;
+}
+
+static void *refresher_main(void *arg)
+{
+	struct mcd_client *m = arg;
+	unsigned every = m->ttl_s * 1000 / 3;
+	int r = 0;
+
+	while (!mc_stop_wait(&m->stop, r < 0 && RETRY_MS < every ? RETRY_MS : every)) {
+		r = refresh_all(m);
+		tell_state(m, r);
+	}
+	return NULL;
+}
+
+static int refresher_start(struct mcd_client *m)
+{
+	int r;
+
+	if (m->running)
+		return 0;
+	r = mc_fault("engine.meta.refresher");
+	if (r == 0)
+		r = mc_thread_start(&m->thread, "mce-metadata", refresher_main, m);
+	m->running = r == 0;
+	return r;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+static int count(int r)
+{
+	if (r < 0 && r != -ENOENT)
+		mc_metric_add(&calls_failed, 1);
+	return r;
+}
+
+int mcd_get(struct mcd_client *m, const char *key, char **ret_text, uint64_t deadline)
+{
+	struct mcd_wait w = { .deadline = deadline };
+	int r;
+
+	r = mc_fork_check(m->fork_depth);
+	if (r < 0)
+		return r;
+	return count(m->backend->ops->get(m->backend, key, &w, ret_text));
+}
+
+/* Under the lock: what is just being sent took too long; @text follows it. */
+static void entry_follow(struct mcd_client *m, const char *key, const char *text)
+{
+	struct entry *e = entry_find(m, key);
+	char *copy = e ? strdup(text) : NULL;
+
+	if (!copy)
+		return;
+	free(e->next);
+	e->next = copy;
+	e->removing = false;
+}
+
+/* Under the lock: the entry of @key with @text in it, claimed. */
+static int entry_prepare(struct mcd_client *m, const char *key, const char *text, uint64_t deadline,
+			 struct entry **ret, bool *ret_new)
+{
+	struct entry *e;
+	char *copy;
+	int r;
+
+	r = refresher_start(m);
+	/* Its -EAGAIN would pass for a server out of reach, which the refresher tells later. */
+	if (r < 0)
+		return mc_fail(-ENOMEM, "no thread to keep %s published: %s", key, mc_strerror(r));
+	r = entry_claim(m, key, deadline, &e);
+	if (r < 0) {
+		entry_follow(m, key, text);
+		return r;
+	}
+	copy = strdup(text);
+	*ret_new = !e;
+	if (!e)
+		e = entry_new(m, key);
+	if (!e || !copy) {
+		free(copy);
+		if (e) {
+			e->gone = *ret_new;
+			entry_release(m, e);
+		}
+		return mc_fail(-ENOMEM, "no memory to publish %s", key);
+	}
+	entry_set_text(e, copy);
+	free(e->next);
+	e->next = NULL;
+	e->busy = true;
+	e->removing = false;
+	*ret = e;
+	return 0;
+}
+
+static int publish(struct mcd_client *m, const char *key, const char *text, mcd_claim_fn claim,
+		   uint64_t deadline)
+{
+	struct mcd_wait w = { .deadline = deadline };
+	struct entry *e = NULL;
+	bool is_new = false;
+	int r;
+
+	r = mc_fork_check(m->fork_depth);
+	if (r < 0)
+		return r;
+	if (strlen(key) >= MCD_KEY_MAX)
+		return mc_fail(-EINVAL, "key of %zu bytes", strlen(key));
+	if (strlen(text) > MCD_TEXT_MAX)
+		return mc_fail(-EMSGSIZE, "%s: text of %zu bytes", key, strlen(text));
+	pthread_mutex_lock(&m->lock);
+	if (m->taken && !claim)
+		r = mc_fail(-MC_EOWNER, "%s", m->taken);
+	else
+		r = entry_prepare(m, key, text, deadline, &e, &is_new);
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0)
+		return r;
+	e->claim = claim;
+	r = put(m, key, text, claim, &w);
+	pthread_mutex_lock(&m->lock);
+	e->delivered = r == 0;
+	e->arrived = e->arrived || r == 0;
+	if (is_new && refused(r))
+		e->gone = true;
+	entry_release(m, e);
+	pthread_mutex_unlock(&m->lock);
+	atomic_store(&m->away, mcd_keeps(r));
+	if (r < 0)
+		mc_stop_kick(&m->stop);
+	return count(r);
+}
+
+int mcd_publish(struct mcd_client *m, const char *key, const char *text, uint64_t deadline)
+{
+	return publish(m, key, text, NULL, deadline);
+}
+
+int mcd_publish_alone(struct mcd_client *m, const char *key, const char *text,
+			   mcd_claim_fn claim, uint64_t deadline)
+{
+	return publish(m, key, text, claim, deadline);
+}
+
+bool mcd_keeps(int r)
+{
+	return r < 0 && !refused(r) && r != -MC_EOWNER && r != -ENOMEM && r != -ECANCELED;
+}
+
+bool mcd_away(struct mcd_client *m)
+{
+	return atomic_load(&m->away);
+}
+
+int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
+{
+	struct mcd_wait w = { .deadline = deadline };
+	struct entry *e = NULL;
+	bool taken;
+	int r;
+
+	r = mc_fork_check(m->fork_depth);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&m->lock);
+	r = entry_claim(m, key, deadline, &e);
+	/* Whatever happens now, the refresher must not bring it back, but see it go: on a lease that lives it would
+	 * never expire. */
+	if (r < 0)
+		e = entry_find(m, key);
+	if (e)
+		e->removing = true;
+	/* The other node's texts are not ours to take. */
+	taken = m->taken != NULL;
+	if (r == 0 && e && taken) {
+		e->gone = true;
+		if (e->claim) {
+			free(m->taken);
+			m->taken = NULL;
+		}
+		entry_release(m, e);
+	}
+	pthread_mutex_unlock(&m->lock);
+	if (r < 0 || !e || taken)
+		return count(r);
+	r = m->backend->ops->take(m->backend, key, e->text, e->was, &w);
+	pthread_mutex_lock(&m->lock);
+	e->gone = r == 0;
+	entry_release(m, e);
+	pthread_mutex_unlock(&m->lock);
+	return count(r);
+}
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+bool mcd_is_p2p(const char *conn)
+{
+	return !strcmp(conn, "P2PHANDSHAKE");
+}
+
+/* Which kind @conn is of, and what its open wants to see. */
+static const struct mcd_ops *kind_of(const char *conn, const char **ret_where)
+{
+	static const struct mcd_ops *const kinds[] = {
+		&mcd_http, &mcd_https, &mcd_etcd, &mcd_redis,
+	};
+	const char *sep = strstr(conn, "://");
+
+	/* Upstream takes a bare list of addresses for etcd; those in it may be URLs. */
+	if (!sep || strcspn(conn, ",") < (size_t)(sep - conn)) {
+		*ret_where = conn;
+		return strchr(conn, ':') ? &mcd_etcd : NULL;
+	}
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		size_t len = strlen(kinds[i]->scheme);
+
+		if ((size_t)(sep - conn) != len || memcmp(conn, kinds[i]->scheme, len))
+			continue;
+		*ret_where = kinds[i] == &mcd_http || kinds[i] == &mcd_https ? conn : sep + 3;
+		return kinds[i];
+	}
+	return NULL;
+}
+
+/* For people: without what stands before an '@', which may be a password. */
+static void name_server(const char *conn, char *buf, size_t len)
+{
+	const char *sep = strstr(conn, "://"), *from = sep ? sep + 3 : conn, *at = strrchr(from, '@');
+
+	snprintf(buf, len, "%.*s%s", sep ? (int)(from - conn) : 0, conn, at ? at + 1 : from);
+}
+
+static void meta_free(struct mcd_client *m)
+{
+	while (!mc_list_empty(&m->entries))
+		entry_free(mc_list_first(&m->entries, struct entry, link));
+	if (m->backend)
+		m->backend->ops->close(m->backend);
+	free(m->taken);
+	mc_stop_done(&m->stop);
+	pthread_cond_destroy(&m->idle);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+static int meta_new(struct mcd_client **ret)
+{
+	struct mcd_client *m = calloc(1, sizeof(*m));
+
+	if (!m || mc_stop_init(&m->stop) < 0) {
+		free(m);
+		return mc_fail(-ENOMEM, "no memory for a metadata client");
+	}
+	pthread_mutex_init(&m->lock, NULL);
+	(void)mc_cond_init(&m->idle);
+	mc_list_init(&m->entries);
+	m->fork_depth = mc_fork_depth;
+	m->ttl_s = (unsigned)mc_env_int("MC_METADATA_TTL_SEC", TTL_SEC, 2, 86400);
+	*ret = m;
+	return 0;
+}
+
+int mcd_open(const char *conn, struct mcd_client **ret)
+{
+	const struct mcd_ops *ops;
+	struct mcd_client *m = NULL;
+	const char *where;
+	int r;
+
+	ops = kind_of(conn, &where);
+	if (!ops)
+		return mc_fail(-EINVAL, "unknown metadata server: %.100s; known are P2PHANDSHAKE, "
+			       "http://HOST:PORT/metadata, etcd://HOST:PORT and redis://HOST:PORT",
+			       *conn ? conn : "(empty)");
+	r = meta_new(&m);
+	if (r < 0)
+		return r;
+	name_server(conn, m->server, sizeof(m->server));
+	r = ops->open(where, m->ttl_s, &m->backend);
+	if (r < 0) {
+		meta_free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mcd_close(struct mcd_client *m)
+{
+	if (!m || mc_fork_check(m->fork_depth) < 0)
+		return;
+	atomic_store(&m->cancel, true);
+	mc_stop_set(&m->stop);
+	if (m->running)
+		pthread_join(m->thread, NULL);
+	meta_free(m);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * redis.c - redis: one key each, with an expiry that is pushed on.
+ *
+ * hiredis writes the commands and reads the replies; the sockets are ours, because its own calls know a time-out
+ * per system call and no deadline. */
+#include <config.h>
+
+#include <errno.h>
+#include <hiredis.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/net/net.h"
+#include "meta/meta_i.h"
+#include "meta/redis_i.h"
+
+#define IDLE_MAX 4
+/* Between two looks at whether we were told to stop. */
+#define SLICE_MS 200
+#define CONNECT_SLICE_MS 1000
+
+struct session {
+	int fd;
+	redisReader *reader;
+	bool fresh;		/* nothing was asked yet: a failure is the server's, not the connection's age */
+};
+
+struct redis {
+	struct mcd_backend base;
+	struct mcd_redis_where where;
+	char ttl[16];
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	struct session *idle[IDLE_MAX];
+	unsigned nidle;
+	bool lost;		/* a connection broke: the server may have come back without our keys */
+};
+
+static struct redis *redis_of(struct mcd_backend *b)
+{
+	return (struct redis *)b;
+}
+
+static void session_free(struct session *s)
+{
+	if (!s)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	if (s->reader)
+		redisReaderFree(s->reader);
+	free(s);
+}
+
+static void redis_close(struct mcd_backend *b)
+{
+	struct redis *rd = redis_of(b);
+
+	while (rd->nidle)
+		session_free(rd->idle[--rd->nidle]);
+	mcd_redis_where_done(&rd->where);
+	pthread_mutex_destroy(&rd->lock);
+	free(rd);
+}
+
+static int redis_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+{
+	struct redis *rd = calloc(1, sizeof(*rd));
+	int r;
+
+	if (!rd)
+		return mc_fail(-ENOMEM, "no memory for a metadata client");
+	rd->base.ops = &mcd_redis;
+	pthread_mutex_init(&rd->lock, NULL);
+	snprintf(rd->ttl, sizeof(rd->ttl), "%u", ttl_s);
+	r = mcd_redis_where_parse(where, &rd->where);
+	if (r < 0) {
+		redis_close(&rd->base);
+		return r;
+	}
+	*ret = &rd->base;
+	return 0;
+}
+
+/* ---- one connection ---------------------------------------------------------------------------- */
+
+static int wait_fd(struct redis *rd, int fd, short events, const struct mcd_wait *w)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	int ms, n, r;
+
+	for (;;) {
+		r = mcd_waited(w, rd->where.addr);
+		if (r < 0)
+			return r;
+		ms = mc_deadline_left_ms(w->deadline);
+		n = poll(&p, 1, w->cancel && ms > SLICE_MS ? SLICE_MS : ms);
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+static int broken(struct redis *rd, int err)
+{
+	return mc_fail(err, "redis at %s: %s", rd->where.addr,
+		       err == -ECONNRESET ? "connection closed" : mc_strerror(err));
+}
+
+static int send_all(struct redis *rd, int fd, const char *p, size_t len,
+		    const struct mcd_wait *w)
+{
+	ssize_t n;
+	int r;
+
+	while (len) {
+		n = send(fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n >= 0) {
+			p += n;
+			len -= (size_t)n;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			return broken(rd, -errno);
+		r = wait_fd(rd, fd, POLLOUT, w);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int recv_reply(struct redis *rd, struct session *s, const struct mcd_wait *w,
+		      redisReply **ret)
+{
+	size_t total = 0;
+	char buf[16384];
+	ssize_t n;
+	int r;
+
+	for (;;) {
+		n = recv(s->fd, buf, sizeof(buf), MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			r = wait_fd(rd, s->fd, POLLIN, w);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		if (n <= 0)
+			return broken(rd, n ? -errno : -ECONNRESET);
+		r = mcd_redis_feed(s->reader, &total, buf, (size_t)n, ret);
+		if (r)
+			return r < 0 ? r : 0;
+	}
+}
+
+static int run_on(struct redis *rd, struct session *s, int argc, const char **argv,
+		  const struct mcd_wait *w, redisReply **ret)
+{
+	char *command = NULL;
+	int len, r;
+
+	len = redisFormatCommandArgv(&command, argc, argv, NULL);
+	if (len < 0)
+		return mc_fail(-ENOMEM, "no memory for a redis command");
+	r = send_all(rd, s->fd, command, (size_t)len, w);
+	free(command);
+	return r < 0 ? r : recv_reply(rd, s, w, ret);
+}
+
+/* A command whose reply says only yes or no. */
+static int run_plain(struct redis *rd, struct session *s, int argc, const char **argv,
+		     const struct mcd_wait *w)
+{
+	redisReply *reply = NULL;
+	int r;
+
+	r = run_on(rd, s, argc, argv, w, &reply);
+	if (r == 0 && reply->type == REDIS_REPLY_ERROR)
+		r = mcd_redis_error(rd->where.addr, reply->str);
+	freeReplyObject(reply);
+	return r;
+}
+
+static int greet(struct redis *rd, struct session *s, const struct mcd_wait *w)
+{
+	const struct mcd_redis_where *where = &rd->where;
+	const char *argv[3] = { "AUTH" };
+	char db[16];
+	int argc = 1, r = 0;
+
+	if (where->user)
+		argv[argc++] = where->user;
+	argv[argc++] = where->password;
+	if (where->password)
+		r = run_plain(rd, s, argc, argv, w);
+	/* Whatever its words are: wrong, not wanted, no such user. */
+	if (r == -EIO || r == -EINVAL)
+		r = mc_fail(-EACCES, "%s", mc_err_detail(r));
+	if (r < 0 || !where->db)
+		return r;
+	snprintf(db, sizeof(db), "%d", where->db);
+	argv[0] = "SELECT";
+	argv[1] = db;
+	return run_plain(rd, s, 2, argv, w);
+}
+
+static int session_open(struct redis *rd, const struct mcd_wait *w, struct session **ret)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	uint64_t latest = mc_deadline_ms(CONNECT_SLICE_MS), deadline = w->deadline;
+	int r;
+
+	if (!s)
+		return mc_fail(-ENOMEM, "no memory for a redis connection");
+	/* Nobody can call off a connect. */
+	if (w->cancel && latest < deadline)
+		deadline = latest;
+	s->fresh = true;
+	r = s->fd = mc_connect(rd->where.addr, deadline);
+	if (r >= 0) {
+		s->reader = redisReaderCreate();
+		r = s->reader ? greet(rd, s, w) :
+				mc_fail(-ENOMEM, "no memory for a redis connection");
+	}
+	if (r < 0) {
+		session_free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static int session_get(struct redis *rd, const struct mcd_wait *w, struct session **ret)
+{
+	struct session *s = NULL;
+
+	pthread_mutex_lock(&rd->lock);
+	if (rd->nidle)
+		s = rd->idle[--rd->nidle];
+	pthread_mutex_unlock(&rd->lock);
+	if (!s)
+		return session_open(rd, w, ret);
+	s->fresh = false;
+	*ret = s;
+	return 0;
+}
+
+static void session_put(struct redis *rd, struct session *s)
+{
+	pthread_mutex_lock(&rd->lock);
+	if (rd->nidle < IDLE_MAX) {
+		rd->idle[rd->nidle++] = s;
+		s = NULL;
+	}
+	pthread_mutex_unlock(&rd->lock);
+	session_free(s);
+}
+
+/* A connection broke.  The other idle ones are as old, and end with it. */
+static void session_lost(struct redis *rd, struct session *s)
+{
+	session_free(s);
+	pthread_mutex_lock(&rd->lock);
+	rd->lost = true;
+	while (rd->nidle)
+		session_free(rd->idle[--rd->nidle]);
+	pthread_mutex_unlock(&rd->lock);
+}
+
+/* 0 with a reply, also when that is an error. */
+static int redis_run(struct redis *rd, int argc, const char **argv, const struct mcd_wait *w,
+		     redisReply **ret)
+{
+	struct session *s = NULL;
+	bool old;
+	int r;
+
+	do {
+		r = session_get(rd, w, &s);
+		if (r < 0) {
+			pthread_mutex_lock(&rd->lock);
+			rd->lost = true;
+			pthread_mutex_unlock(&rd->lock);
+			return r;
+		}
+		old = !s->fresh;
+		r = run_on(rd, s, argc, argv, w, ret);
+		if (r == 0)
+			session_put(rd, s);
+		else
+			session_lost(rd, s);
+		/* An idle connection that the server has closed meanwhile says nothing about the server.
+		 * All commands of ours may be said twice. */
+	} while (old && r < 0 && r != -ETIMEDOUT && r != -ECANCELED && r != -ENOMEM);
+	return r;
+}
+
+/* A command that is answered with a number or OK.  *ret is the number, 1 for OK. */
+static int redis_do(struct redis *rd, int argc, const char **argv, const struct mcd_wait *w,
+		    long long *ret)
+{
+	redisReply *reply = NULL;
+	int r;
+
+	r = redis_run(rd, argc, argv, w, &reply);
+	if (r < 0)
+		return r;
+	if (reply->type == REDIS_REPLY_ERROR)
+		r = mcd_redis_error(rd->where.addr, reply->str);
+	else if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_STATUS)
+		r = mc_fail(-EINVAL, "redis at %s: the answer to %s makes no sense", rd->where.addr,
+			    argv[0]);
+	else
+		*ret = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 1;
+	freeReplyObject(reply);
+	return r;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------- */
+
+static int redis_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
+		     char **ret_text)
+{
+	const char *argv[] = { "GET", key };
+	struct redis *rd = redis_of(b);
+	redisReply *reply = NULL;
+	int r;
+
+	r = redis_run(rd, 2, argv, w, &reply);
+	if (r == 0)
+		r = mcd_redis_value(reply, rd->where.addr, key, ret_text);
+	freeReplyObject(reply);
+	return r;
+}
+
+static int redis_put(struct mcd_backend *b, const char *key, const char *text,
+		     const struct mcd_wait *w)
+{
+	struct redis *rd = redis_of(b);
+	const char *argv[] = { "SET", key, text, "EX", rd->ttl };
+	long long n;
+
+	return redis_do(rd, 5, argv, w, &n);
+}
+
+static int redis_del(struct mcd_backend *b, const char *key, const struct mcd_wait *w)
+{
+	const char *argv[] = { "DEL", key };
+	long long n;
+
+	return redis_do(redis_of(b), 2, argv, w, &n);
+}
+
+static int redis_beat(struct mcd_backend *b, const struct mcd_wait *w)
+{
+	struct redis *rd = redis_of(b);
+	bool lost;
+
+	pthread_mutex_lock(&rd->lock);
+	lost = rd->lost;
+	rd->lost = false;
+	pthread_mutex_unlock(&rd->lock);
+	return lost;
+}
+
+/* Only our own text is pushed on: another's goes when its node does, and ours takes its place then. */
+static int redis_refresh(struct mcd_backend *b, const char *key, const char *text,
+			 const struct mcd_wait *w)
+{
+	struct redis *rd = redis_of(b);
+	const char *argv[] = { "EXPIRE", key, rd->ttl };
+	auto_free char *there = NULL;
+	bool lost;
+	long long n = 0;
+	int r;
+
+	r = redis_get(b, key, w, &there);
+	if (r < 0)
+		return r == -ENOENT ? redis_put(b, key, text, w) : r;
+	if (!strcmp(there, text)) {
+		r = redis_do(rd, 3, argv, w, &n);
+		return r == 0 && n == 0 ? redis_put(b, key, text, w) : r;
+	}
+	pthread_mutex_lock(&rd->lock);
+	lost = rd->lost;
+	pthread_mutex_unlock(&rd->lock);
+	/* It may be what an old snapshot of the server brought back. */
+	return lost ? redis_put(b, key, text, w) : 0;
+}
+
+const struct mcd_ops mcd_redis = {
+	.scheme = "redis",
+	.open = redis_open,
+	.close = redis_close,
+	.get = redis_get,
+	.put = redis_put,
+	.del = redis_del,
+	.take = mcd_take_text,
+	.beat = redis_beat,
+	.refresh = redis_refresh,
+};

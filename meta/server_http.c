@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * meta_http.c - the routes of a metadata server. */
+#include <config.h>
+
+#include "meta/server_http.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/net/httpd.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "meta/server_store_i.h"
+
+#define LOG "metadata"
+#define THREADS 4
+#define BYTES_MAX (1ull << 30)
+
+MC_COUNTER(gets, "mooncake_metadata_requests_total", "method=\"get\"", "Requests for a metadata key");
+MC_COUNTER(puts_, "mooncake_metadata_requests_total", "method=\"put\"", "Requests for a metadata key");
+MC_COUNTER(dels, "mooncake_metadata_requests_total", "method=\"delete\"", "Requests for a metadata key");
+
+struct mcd_server {
+	struct mc_httpd *httpd;
+	struct mcd_store *store;
+};
+
+static void say(struct mc_http_request *rq, int status, const char *text)
+{
+	rq->status = status;
+	fputs(text, rq->out);
+}
+
+/* The key without white space around it, malloc'ed; NULL: the request was answered. */
+static char *key_of(struct mc_http_request *rq)
+{
+	const char *key = mc_http_query(rq, "key");
+	size_t len;
+	char *copy;
+
+	while (key && isspace((unsigned char)*key))
+		key++;
+	len = key ? strlen(key) : 0;
+	while (len && isspace((unsigned char)key[len - 1]))
+		len--;
+	if (!len || len > MCD_SERVER_KEY_MAX) {
+		say(rq, 400, len ? "key too long" : "missing key");
+		return NULL;
+	}
+	copy = strndup(key, len);
+	if (!copy)
+		say(rq, 500, "no memory");
+	return copy;
+}
+
+/* 0 also when there is none; negative: the request was answered. */
+static int ttl_of(struct mc_http_request *rq, uint32_t *ret)
+{
+	const char *s = mc_http_query(rq, "ttl");
+	unsigned long n = 0;
+
+	*ret = 0;
+	if (!s)
+		return 0;
+	for (const char *p = s; n <= MCD_SERVER_TTL_MAX && isdigit((unsigned char)*p); p++) {
+		n = n * 10 + (unsigned long)(*p - '0');
+		if (!p[1] && n && n <= MCD_SERVER_TTL_MAX) {
+			*ret = (uint32_t)n;
+			return 0;
+		}
+	}
+	say(rq, 400, "ttl is a number of seconds");
+	return -EINVAL;
+}
+
+static void on_get(struct mc_http_request *rq, void *arg)
+{
+	struct mcd_server *m = arg;
+	auto_free char *key = key_of(rq), *text = NULL;
+	size_t len;
+	int r;
+
+	mc_metric_add(&gets, 1);
+	if (!key)
+		return;
+	r = mcd_store_get(m->store, key, &text, &len);
+	if (r == -ENOENT) {
+		say(rq, 404, "metadata not found");
+	} else if (r < 0) {
+		say(rq, 500, mc_err_detail(r));
+	} else {
+		rq->content_type = "application/json";
+		fwrite(text, 1, len, rq->out);
+	}
+}
+
+static void on_put(struct mc_http_request *rq, void *arg)
+{
+	struct mcd_server *m = arg;
+	auto_free char *key = key_of(rq);
+	uint32_t ttl_s;
+	bool once;
+	int r;
+
+	mc_metric_add(&puts_, 1);
+	if (!key || ttl_of(rq, &ttl_s) < 0)
+		return;
+	once = strstr(key, "rpc_meta");
+	r = mcd_store_put(m->store, key, rq->body, rq->body_len, ttl_s, once);
+	if (r >= 0) {
+		say(rq, 200, r && once ? "metadata unchanged" : "metadata updated");
+		return;
+	}
+	if (r == -EEXIST)
+		say(rq, 400, "Duplicate rpc_meta key not allowed");
+	else
+		say(rq, r == -ENOSPC ? 507 : 500, mc_err_detail(r));
+	if (r != -EEXIST)
+		mc_warn(LOG, "cannot store a text: %s", mc_err_detail(r));
+}
+
+static void on_delete(struct mc_http_request *rq, void *arg)
+{
+	struct mcd_server *m = arg;
+	auto_free char *key = key_of(rq);
+	int r;
+
+	mc_metric_add(&dels, 1);
+	if (!key)
+		return;
+	r = mcd_store_del(m->store, key);
+	if (r == 0)
+		say(rq, 200, "metadata deleted");
+	else if (r == -ENOENT)
+		say(rq, 404, "metadata not found");
+	else
+		say(rq, 500, mc_err_detail(r));
+}
+
+static void on_health(struct mc_http_request *rq, void *arg)
+{
+	say(rq, 200, "OK");
+}
+
+static const struct mc_http_route routes[] = {
+	{ "GET", "/metadata", on_get, NULL },
+	{ "PUT", "/metadata", on_put, NULL },
+	{ "DELETE", "/metadata", on_delete, NULL },
+	{ "GET", "/health", on_health, NULL },
+	{ "GET", "/metrics", mc_http_metrics, NULL },
+	{ NULL, NULL, NULL, NULL },
+};
+
+int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port,
+			struct mcd_server **ret)
+{
+	struct mcd_server *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return mc_fail(-ENOMEM, "no memory for a metadata server");
+	r = mcd_store_open(conf->persist, conf->max_bytes ? conf->max_bytes : BYTES_MAX, &m->store);
+	if (r == 0)
+		r = mc_httpd_start(conf->addr, conf->threads ? conf->threads : THREADS,
+				   MCD_SERVER_TEXT_MAX, routes, m, ret_port, &m->httpd);
+	if (r < 0) {
+		mcd_server_stop(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mcd_server_stop(struct mcd_server *m)
+{
+	if (!m)
+		return;
+	mc_httpd_stop(m->httpd);
+	mcd_store_close(m->store);
+	free(m);
+}
+
+int mcd_server_delete(struct mcd_server *m, const char *key)
+{
+	return mcd_store_del(m->store, key);
+}
+
+/* "mooncake/[CLUSTER/]ram/NAME" and ".../rpc_meta/NAME"; with a slash in the name "mooncake/NAME". */
+static bool is_of_segment(const char *key, const void *arg)
+{
+	static const char *const kinds[] = { "ram/", "rpc_meta/" };
+	size_t key_len = strlen(key), name_len = strlen(arg), kind_len;
+	const char *name;
+
+	if (strncmp(key, "mooncake/", 9) || key_len < 9 + name_len)
+		return false;
+	name = key + key_len - name_len;
+	if (strcmp(name, arg))
+		return false;
+	if (strchr(arg, '/') && name == key + 9)
+		return true;
+	for (unsigned i = 0; i < 2; i++) {
+		kind_len = strlen(kinds[i]);
+		if ((size_t)(name - key) >= 9 + kind_len &&
+		    !memcmp(name - kind_len, kinds[i], kind_len) && name[-(long)kind_len - 1] == '/')
+			return true;
+	}
+	return false;
+}
+
+int mcd_server_forget(struct mcd_server *m, const char *segment_name)
+{
+	if (!*segment_name)
+		return 0;
+	return mcd_store_del_if(m->store, is_of_segment, segment_name);
+}

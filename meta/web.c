@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * web.c - HTTP calls by libcurl.  A handle serves one call at a time; a few idle ones are kept with their
+ * connections. */
+#include <config.h>
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "meta/meta_i.h"
+
+#define IDLE_MAX 4
+/* Lookups of names that calls may leave behind in that time; a resolver gives up within about that. */
+#define LEFT_MAX 64
+#define LEFT_NS (60 * MC_NS_PER_SEC)
+
+struct mcd_web {
+	pthread_mutex_t lock;
+	uint64_t left[LEFT_MAX];	/* when, a ring; 0: never */
+	unsigned nleft;
+	CURL *idle[IDLE_MAX];
+	unsigned nidle;
+};
+
+static void curl_once(void)
+{
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+int mcd_web_open(struct mcd_web **ret)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct mcd_web *web = calloc(1, sizeof(*web));
+
+	if (!web)
+		return mc_fail(-ENOMEM, "no memory for an HTTP client");
+	pthread_once(&once, curl_once);
+	pthread_mutex_init(&web->lock, NULL);
+	*ret = web;
+	return 0;
+}
+
+void mcd_web_close(struct mcd_web *web)
+{
+	if (!web)
+		return;
+	while (web->nidle)
+		curl_easy_cleanup(web->idle[--web->nidle]);
+	pthread_mutex_destroy(&web->lock);
+	free(web);
+}
+
+static CURL *handle_get(struct mcd_web *web)
+{
+	CURL *h = NULL;
+
+	pthread_mutex_lock(&web->lock);
+	if (web->nidle)
+		h = web->idle[--web->nidle];
+	pthread_mutex_unlock(&web->lock);
+	return h ? h : curl_easy_init();
+}
+
+static void handle_put(struct mcd_web *web, CURL *h)
+{
+	curl_easy_reset(h);
+	pthread_mutex_lock(&web->lock);
+	if (web->nidle < IDLE_MAX) {
+		web->idle[web->nidle++] = h;
+		h = NULL;
+	}
+	pthread_mutex_unlock(&web->lock);
+	curl_easy_cleanup(h);
+}
+
+static size_t on_data(char *p, size_t one, size_t n, void *arg)
+{
+	struct mcd_web_call *c = arg;
+	char *text;
+
+	if (n > MCD_TEXT_MAX - c->len)
+		return 0;
+	text = realloc(c->text, c->len + n + 1);
+	if (!text)
+		return 0;
+	memcpy(text + c->len, p, n);
+	c->text = text;
+	c->len += n;
+	text[c->len] = '\0';
+	return n;
+}
+
+static int on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+		       curl_off_t up)
+{
+	const struct mcd_web_call *c = arg;
+
+	return c->wait.cancel && atomic_load(c->wait.cancel);
+}
+
+static long left_ms(uint64_t deadline)
+{
+	int ms = mc_deadline_left_ms(deadline);
+
+	/* 0 means no limit to libcurl. */
+	return ms > 0 ? ms : 1;
+}
+
+/* Name servers that do not answer hold libcurl's thread for half a minute, and the call with it unless it may leave the
+ * thread behind.  There is a limit to those: who comes then waits for his. */
+static void set_leaving(struct mcd_web *web, CURL *h)
+{
+#if LIBCURL_VERSION_NUM >= 0x075700
+	uint64_t oldest;
+
+	pthread_mutex_lock(&web->lock);
+	oldest = web->left[web->nleft % LEFT_MAX];
+	pthread_mutex_unlock(&web->lock);
+	curl_easy_setopt(h, CURLOPT_QUICK_EXIT, !oldest || mc_now_ns() - oldest > LEFT_NS ? 1L : 0L);
+#endif
+}
+
+static void note_left(struct mcd_web *web, CURL *h, CURLcode code)
+{
+	curl_off_t looked_up_us = 0;
+
+	curl_easy_getinfo(h, CURLINFO_NAMELOOKUP_TIME_T, &looked_up_us);
+	if (looked_up_us || (code != CURLE_OPERATION_TIMEDOUT && code != CURLE_ABORTED_BY_CALLBACK))
+		return;
+	pthread_mutex_lock(&web->lock);
+	web->left[web->nleft++ % LEFT_MAX] = mc_now_ns();
+	pthread_mutex_unlock(&web->lock);
+}
+
+static void set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *headers)
+{
+	curl_easy_setopt(h, CURLOPT_URL, c->url);
+	curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, c->method);
+	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(h, CURLOPT_TCP_NODELAY, 1L);
+	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, left_ms(c->wait.deadline));
+	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, left_ms(c->wait.deadline));
+	curl_easy_setopt(h, CURLOPT_FORBID_REUSE, c->keep ? 0L : 1L);
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(h, CURLOPT_WRITEDATA, c);
+	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, on_progress);
+	curl_easy_setopt(h, CURLOPT_XFERINFODATA, c);
+	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	if (c->body) {
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(c->body));
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, c->body);
+	}
+}
+
+static int error_of(CURL *h, CURLcode code)
+{
+	long os = 0;
+
+	switch (code) {
+	case CURLE_COULDNT_CONNECT:
+		curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os);
+		return os ? (int)-os : -ECONNREFUSED;
+	case CURLE_OPERATION_TIMEDOUT:
+		return -ETIMEDOUT;
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+		return -EHOSTUNREACH;
+	case CURLE_ABORTED_BY_CALLBACK:
+		return -ECANCELED;
+	case CURLE_WRITE_ERROR:
+		return -EMSGSIZE;
+	case CURLE_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case CURLE_URL_MALFORMAT:
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		return -EINVAL;
+	case CURLE_GOT_NOTHING:
+	case CURLE_RECV_ERROR:
+	case CURLE_SEND_ERROR:
+	case CURLE_PARTIAL_FILE:
+		return -ECONNRESET;
+	default:
+		return -EIO;
+	}
+}
+
+/* "http://host:port" of a URL, for details of errors: without a password and without the query. */
+static void server_of(const char *url, char *buf, size_t len)
+{
+	const char *sep = strstr(url, "://"), *host = sep ? sep + 3 : url;
+	size_t n = strcspn(host, "/?#");
+	const char *at = memrchr(host, '@', n);
+
+	if (at)
+		n -= (size_t)(at + 1 - host);
+	snprintf(buf, len, "%.*s%.*s", (int)(host - url), url, (int)n, at ? at + 1 : host);
+}
+
+int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
+{
+	struct curl_slist *headers = NULL, *more;
+	char why[CURL_ERROR_SIZE] = "";
+	char type[128], server[128];
+	CURLcode code;
+	CURL *h;
+	int r;
+
+	c->text = NULL;
+	c->len = 0;
+	server_of(c->url, server, sizeof(server));
+	r = mcd_waited(&c->wait, server);
+	if (r < 0)
+		return r;
+	/* No "Expect: 100-continue": it costs a round trip, or a second. */
+	headers = curl_slist_append(NULL, "Expect:");
+	snprintf(type, sizeof(type), "Content-Type: %s", c->type ? c->type : "application/json");
+	more = c->body && headers ? curl_slist_append(headers, type) : headers;
+	if (more && c->header)
+		more = curl_slist_append(headers, c->header);
+	h = more ? handle_get(web) : NULL;
+	if (!h) {
+		curl_slist_free_all(headers);
+		return mc_fail(-ENOMEM, "no memory for an HTTP call");
+	}
+	set_call(h, c, headers);
+	set_leaving(web, h);
+	curl_easy_setopt(h, CURLOPT_ERRORBUFFER, why);
+	code = curl_easy_perform(h);
+	note_left(web, h, code);
+	r = code == CURLE_OK ? 0 : error_of(h, code);
+	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &c->status);
+	handle_put(web, h);
+	curl_slist_free_all(headers);
+	if (r < 0)
+		return mc_fail(r, "%s: %s", server, *why ? why : curl_easy_strerror(code));
+	return 0;
+}
+
+const char *mcd_web_said(const struct mcd_web_call *c, char *buf, size_t len)
+{
+	size_t n = c->text ? strcspn(c->text, "\r\n") : 0;
+
+	snprintf(buf, len, "HTTP status %ld%s%.*s", c->status, n ? ": " : "", n < 200 ? (int)n : 200,
+		 n ? c->text : "");
+	return buf;
+}

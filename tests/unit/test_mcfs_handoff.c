@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_mcfs_handoff.c - what a daemon has noted is there for the next one, whole or not at all. */
+#include <config.h>
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/fault.h"
+#include "mcfs/life/handoff.h"
+
+static char long_key[4096];
+
+static uint64_t add_inode(const char *key, size_t len, uint64_t generation, void *object)
+{
+	const struct mcfs_handoff_entry e = {
+		.type = MCFS_HANDOFF_INODE, .info = { .size = 10 * generation, .generation = generation },
+		.nlookup = 1, .hashed = true, .key = key, .key_len = len,
+	};
+
+	return mcfs_handoff_add(&e, object);
+}
+
+/* The daemon dies, the next one has its descriptor. */
+static void die(int fd)
+{
+	mcfs_handoff_close();
+	assert_null(mcfs_handoff());
+	assert_int_equal(mcfs_handoff_load(fd), 0);
+}
+
+static void test_entries(void **state)
+{
+	struct mcfs_handoff_entry e;
+	uint64_t a, b, c, h, n;
+	int fd, here, there;
+
+	memset(long_key, 'k', sizeof(long_key));
+	assert_int_equal(mcfs_handoff_new(&fd), 0);
+	assert_false(mcfs_handoff_is_number((uintptr_t)&here));
+	a = add_inode("a", 1, 1, &here);
+	b = add_inode(long_key, sizeof(long_key), 2, &there);
+	c = add_inode(long_key, 200, 3, &here);
+	assert_true(a && b && c && mcfs_handoff_is_number(a));
+	h = mcfs_handoff_add(&(struct mcfs_handoff_entry){
+		.type = MCFS_HANDOFF_HANDLE, .inode = b, .handle_type = 1, .unsaved = true, .unique = 77,
+	}, &there);
+	assert_ptr_equal(mcfs_handoff_at(b), &there);
+	mcfs_handoff_set_nlookup(a, 5);
+	mcfs_handoff_remove(c);
+	assert_null(mcfs_handoff_at(c));
+	/* A directory gets a longer name. */
+	assert_int_equal(mcfs_handoff_set_key(a, long_key, 1000), 0);
+
+	die(fd);
+	assert_null(mcfs_handoff_at(a));
+	n = mcfs_handoff_next(0, &e);
+	assert_int_equal(n, a);
+	assert_int_equal(e.type, MCFS_HANDOFF_INODE);
+	assert_int_equal(e.nlookup, 5);
+	assert_int_equal(e.info.size, 10);
+	assert_int_equal(e.key_len, 1000);
+	assert_memory_equal(e.key, long_key, 1000);
+	mcfs_handoff_bind(n, &here);
+	assert_ptr_equal(mcfs_handoff_at(a), &here);
+	n = mcfs_handoff_next(n, &e);
+	assert_int_equal(n, b);
+	assert_int_equal(e.key_len, sizeof(long_key));
+	assert_memory_equal(e.key, long_key, sizeof(long_key));
+	n = mcfs_handoff_next(n, &e);
+	assert_int_equal(n, h);
+	assert_int_equal(e.type, MCFS_HANDOFF_HANDLE);
+	assert_int_equal(e.inode, b);
+	assert_true(e.unsaved);
+	assert_int_equal(e.unique, 77);
+	assert_int_equal(mcfs_handoff_next(n, &e), 0);
+	mcfs_handoff_close();
+	close(fd);
+}
+
+/* A daemon that dies while a directory gets another name, or has no memory for it: the number stands for nothing any
+ * more, and not for another file either, since the kernel still has it. */
+static void test_half_a_name(void **state)
+{
+	static const char *const faults[] = { "mcfs.book.set_key=kill", "mcfs.book.set_key=error:ENOMEM" };
+	struct mcfs_handoff_entry e;
+	uint64_t a;
+	pid_t pid;
+	int fd, here;
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(mcfs_handoff_new(&fd), 0);
+		a = add_inode("a/", 2, 0, &here);
+		pid = fork();
+		if (pid == 0) {
+			(void)mc_fault_set(faults[i]);
+			_exit(mcfs_handoff_set_key(a, long_key, 1000) != -ENOMEM);
+		}
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		die(fd);
+		assert_int_equal(mcfs_handoff_next(0, &e), 0);
+		assert_null(mcfs_handoff_at(a));
+		assert_int_not_equal(add_inode("b", 1, 1, &here), a);
+		mcfs_handoff_close();
+		close(fd);
+	}
+}
+
+/* Places are used again, also by the next daemon: the book does not grow with what comes and goes. */
+static void test_reuse(void **state)
+{
+	uint32_t high;
+	int fd;
+
+	assert_int_equal(mcfs_handoff_new(&fd), 0);
+	for (int i = 0; i < 100; i++)
+		mcfs_handoff_remove(add_inode(long_key, sizeof(long_key), 1, &fd));
+	high = mcfs_handoff()->high;
+	assert_true(high < 100);
+	die(fd);
+	for (int i = 0; i < 100; i++)
+		mcfs_handoff_remove(add_inode(long_key, sizeof(long_key), 1, &fd));
+	assert_int_equal(mcfs_handoff()->high, high);
+	mcfs_handoff_close();
+	close(fd);
+}
+
+/* The kernel asks again for the close of a file whose close the daemon had under way when it died: whoever opened
+ * another one in its place keeps it. */
+static void test_late_close(void **state)
+{
+	const struct mcfs_handoff_entry handle = { .type = MCFS_HANDOFF_HANDLE, .unique = 1 };
+	struct mcfs_handoff_entry e;
+	uint64_t closed, open;
+	int fd, here, there;
+
+	assert_int_equal(mcfs_handoff_new(&fd), 0);
+	closed = mcfs_handoff_add(&handle, &here);
+	mcfs_handoff_remove(closed);
+	open = mcfs_handoff_add(&handle, &there);
+	assert_int_not_equal(open, closed);
+	assert_null(mcfs_handoff_at(closed));
+	assert_ptr_equal(mcfs_handoff_at(open), &there);
+	/* What an operation that was given up still says of the first one is nobody's either. */
+	mcfs_handoff_note_unsaved(closed, &(bool){ true });
+
+	die(fd);
+	assert_int_equal(mcfs_handoff_next(0, &e), open);
+	assert_false(e.unsaved);
+	mcfs_handoff_bind(open, &there);
+	assert_null(mcfs_handoff_at(closed));
+	assert_ptr_equal(mcfs_handoff_at(open), &there);
+	mcfs_handoff_remove(open);
+	assert_int_not_equal(mcfs_handoff_add(&handle, &here), closed);
+	mcfs_handoff_close();
+	close(fd);
+}
+
+static void test_others(void **state)
+{
+	int fd = memfd_create("book", MFD_CLOEXEC);
+
+	/* No book, no numbers. */
+	assert_int_equal(add_inode("a", 1, 1, &fd), 0);
+	assert_null(mcfs_handoff_at(5000));
+	assert_int_equal(mcfs_handoff_load(fd), -EINVAL);
+	assert_null(mcfs_handoff());
+	close(fd);
+	assert_int_equal(mcfs_handoff_new(&fd), 0);
+	mcfs_handoff()->version++;
+	mcfs_handoff_close();
+	assert_int_equal(mcfs_handoff_load(fd), -EINVAL);
+	assert_null(mcfs_handoff());
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_entries), cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_half_a_name),
+		cmocka_unit_test(test_late_close), cmocka_unit_test(test_others),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcbench.h - what the commands of mcbench share. */
+#ifndef MCBENCH_H
+#define MCBENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <mooncake/mcs.h>
+
+#include "common/options/options.h"
+
+/* Exit status. */
+enum mcbench_status {
+	MCBENCH_OK = 0,
+	MCBENCH_WRONG = 1,	/* some bytes were not those that had been put */
+	MCBENCH_USAGE = 2,
+	MCBENCH_FAILED = 3,	/* could not run: no master, no memory, no trace */
+	MCBENCH_ERRORS = 4,	/* ran, and some requests failed */
+};
+
+/* So many wrong objects are named. */
+#define MCBENCH_BLAMED_MAX 10u
+
+struct mcbench_conf {
+#define OPT(commands, ...) MC_OPT_FIELD(__VA_ARGS__)
+#include "tools/bench/mcbench.def"
+#undef OPT
+};
+
+struct mcbench {
+	const struct mcbench_conf *conf;
+	mcs_t *store;
+	int argc;		/* arguments behind the command */
+	const char **argv;
+};
+
+/* The commands; an exit status. */
+int mcbench_replay(struct mcbench *b);
+int mcbench_micro(struct mcbench *b);
+
+/* ---- mcbench_end.c ---- */
+
+/* From here on SIGINT and SIGTERM do not kill but set mcbench_stopped(): come to an end and report what
+ * there is.  The second one kills. */
+void mcbench_catch_signals(void);
+bool mcbench_stopped(void);
+
+/* "mcbench: <text>" on standard error; returns @status. */
+int mcbench_complain(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

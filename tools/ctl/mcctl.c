@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl.c - the command line: which command, which options it takes, the connection. */
+#include <config.h>
+
+#include "tools/ctl/mcctl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/stdfds.h"
+
+#define SETUP_TIMEOUT_MS 5000
+
+static const struct command {
+	const char *name;
+	const char *args;
+	const char *help;
+	int min_args, max_args;		/* max -1: any number */
+	bool offline;			/* runs without a connection, or makes it itself */
+	int (*run)(struct mcctl *c);
+} commands[] = {
+	{ "ls", "[PREFIX]", "list keys, one level or all below", 0, 1, false, mcctl_ls },
+	{ "stat", "KEY...", "show what is known about objects", 1, -1, false, mcctl_stat },
+	{ "get", "KEY [FILE|-]", "write an object's bytes to a file or to standard output", 1, 2,
+	  false, mcctl_get },
+	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, false, mcctl_put },
+	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, false,
+	  mcctl_rm },
+	{ "mv", "FROM TO", "rename an object, in one step", 2, 2, false, mcctl_mv },
+	{ "df", "", "show the pool and its segments", 0, 0, false, mcctl_df },
+	{ "segments", "", "the same as df", 0, 0, false, mcctl_df },
+	{ "drain", "SEGMENT...", "move everything off segments, which take nothing new", 1, -1,
+	  false, mcctl_drain },
+	{ "evict", "SEGMENT...", "evict what may be evicted in segments", 1, -1, false,
+	  mcctl_evict },
+	{ "rebalance", "", "move objects from full segments to empty ones", 0, 0, false,
+	  mcctl_rebalance },
+	{ "copy", "KEY SEGMENT...", "give an object copies on segments", 2, -1, false,
+	  mcctl_copy },
+	{ "move", "KEY FROM TO", "move an object's copy between segments", 3, 3, false,
+	  mcctl_move },
+	{ "tasks", "[ID]", "show such tasks; --cancel ends one", 0, 1, false, mcctl_tasks },
+	{ "tenants", "", "show tenants, what they use and their quotas", 0, 0, false,
+	  mcctl_tenants },
+	{ "quota", "TENANT [SIZE]", "show a tenant's quota, or set it; 0 takes it away", 1, 2,
+	  false, mcctl_quota },
+	{ "watch", "[PREFIX]", "print what happens to keys from now on", 0, 1, false,
+	  mcctl_watch },
+	{ "top", "", "print figures and rates, anew every --interval", 0, 0, false, mcctl_top },
+	{ "doctor", "[DIR]...", "say what is wrong, of these mounts or all, and what to do about it", 0,
+	  -1, false, mcctl_doctor },
+	{ "snapshot", "", "have the master write a checkpoint of its index now", 0, 0, true,
+	  mcctl_snapshot },
+	{ "health", "", "ask the master how it is; exit status 0, 1 or 2", 0, 0, true,
+	  mcctl_health },
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const struct mc_opt_row rows[] = {
+#define OPT(commands, ...) MC_OPT_ROW(struct mcctl_conf, __VA_ARGS__)
+#include "tools/ctl/mcctl.def"
+#undef OPT
+	{ .name = NULL },
+};
+
+/* Which commands take the row of the same index. */
+static const char *const rows_commands[] = {
+#define OPT(commands, ...) commands,
+#include "tools/ctl/mcctl.def"
+#undef OPT
+};
+
+static const struct mc_opt_alias aliases[] = {
+	{ "0", "null" },
+	{ "R", "recursive" },
+	{ "U", "unsorted" },
+	{ "f", "force" },
+	{ "l", "long_format" },
+	{ "long", "long_format" },
+	{ "y", "yes" },
+	{ NULL, NULL },
+};
+
+static bool has_word(const char *words, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *s = words; (s = strstr(s, word)); s += n)
+		if ((s == words || s[-1] == ' ') && (!s[n] || s[n] == ' '))
+			return true;
+	return false;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+static char *commands_text(void)
+{
+	char *text = NULL, usage[64];
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	fprintf(f, "Commands:\n");
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		snprintf(usage, sizeof(usage), "%s %s", commands[i].name, commands[i].args);
+		fprintf(f, "  %-20s  %s\n", usage, commands[i].help);
+	}
+	fclose(f);
+	return text;
+}
+
+/* An option that the command has no use for is a mistake, perhaps a dangerous one. */
+static enum mcctl_status check_options(const struct mc_options *o, const struct command *cmd)
+{
+	for (size_t i = 0; rows[i].name; i++) {
+		if (!*rows_commands[i] || has_word(rows_commands[i], cmd->name) ||
+		    mc_options_origin(o, rows[i].name) != MC_ORIGIN_ARG)
+			continue;
+		return mcctl_complain(MCCTL_USAGE, "--%s is not an option of %s but of: %s",
+				      rows[i].name, cmd->name, rows_commands[i]);
+	}
+	return MCCTL_OK;
+}
+
+static enum mcctl_status check_count(const struct command *cmd, int argc)
+{
+	if (argc >= cmd->min_args && (cmd->max_args < 0 || argc <= cmd->max_args))
+		return MCCTL_OK;
+	return mcctl_complain(MCCTL_USAGE, "%s arguments; usage: mcctl [OPTION]... %s %s",
+			      argc < cmd->min_args ? "too few" : "too many", cmd->name, cmd->args);
+}
+
+static enum mcctl_status connect_store(struct mcctl *c)
+{
+	struct mcs_conf conf;
+	int r;
+
+	mcs_conf_init(&conf);
+	conf.master = c->conf->master;
+	/* What is looked at here may be the daemon's own trouble. */
+	conf.daemon = "off";
+	conf.timeout_ms = (int64_t)c->conf->timeout;
+	conf.setup_timeout_ms = conf.timeout_ms < SETUP_TIMEOUT_MS ? conf.timeout_ms :
+				SETUP_TIMEOUT_MS;
+	r = mcs_open(&conf, &c->store);
+	return r < 0 ? mcctl_error(r, "cannot use the store at %s", conf.master) : MCCTL_OK;
+}
+
+static enum mcctl_status run_command(const struct mc_options *o, const struct mcctl_conf *conf)
+{
+	struct mcctl c = { .conf = conf };
+	auto_free const char **argv = NULL;
+	const struct command *cmd;
+	enum mcctl_status status;
+
+	if (mc_options_argc(o) == 0)
+		return mcctl_complain(MCCTL_USAGE, "no command given; --help lists them");
+	cmd = find_command(mc_options_argv(o, 0));
+	if (!cmd)
+		return mcctl_complain(MCCTL_USAGE, "\"%s\" is not a command; --help lists them",
+				      mc_options_argv(o, 0));
+	c.argc = mc_options_argc(o) - 1;
+	argv = calloc((size_t)c.argc + 1, sizeof(*argv));
+	if (!argv)
+		return mcctl_complain(MCCTL_FAILED, "out of memory");
+	for (int i = 0; i < c.argc; i++)
+		argv[i] = mc_options_argv(o, i + 1);
+	c.argv = argv;
+
+	status = check_options(o, cmd);
+	if (status == MCCTL_OK)
+		status = check_count(cmd, c.argc);
+	if (status == MCCTL_OK && !cmd->offline)
+		status = connect_store(&c);
+	if (status == MCCTL_OK)
+		status = (enum mcctl_status)cmd->run(&c);
+	mcs_close(c.store);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	auto_free char *details = commands_text();
+	const struct mc_program prog = {
+		.name = "mcctl",
+		.synopsis = "[OPTION]... COMMAND [ARG]...",
+		.summary = "Look at and change what is in the object store",
+		.details = details,
+		.rows = rows,
+		.aliases = aliases,
+		.strict = true,
+	};
+	struct mcctl_conf conf;
+	struct mc_options *o;
+	int r;
+
+	mc_stdfds_open();
+	/* "mcctl ls | head" must end quietly; sockets report EPIPE themselves. */
+	signal(SIGPIPE, SIG_DFL);
+	r = mc_options_parse(&prog, argc, argv, &conf, &o);
+	if (r > 0)
+		return MCCTL_OK;
+	if (r < 0)
+		return (int)mcctl_complain(MCCTL_USAGE, "%s", mc_err_detail(r));
+	r = (int)run_command(o, &conf);
+	mc_options_free(o);
+	if (fflush(stdout) || ferror(stdout)) {
+		mcctl_complain(MCCTL_FAILED, "cannot write to standard output: %s",
+			       mc_strerror(errno));
+		r = r ? r : MCCTL_FAILED;
+	}
+	return r;
+}

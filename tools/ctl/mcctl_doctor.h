@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_doctor.h - findings of the doctor. */
+#ifndef MCCTL_DOCTOR_H
+#define MCCTL_DOCTOR_H
+
+#include "tools/ctl/mcctl.h"
+
+enum mcctl_level { MCCTL_GOOD, MCCTL_WARNING, MCCTL_BAD };
+
+struct mcctl_report {
+	enum mcctl_level worst;
+	json_t *findings;	/* NULL: as text */
+};
+
+/* @fmt says what was found, @advice what to do about it ("": nothing). */
+void mcctl_doctor_find(struct mcctl_report *rp, enum mcctl_level level, const char *advice,
+		       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* mcctl_doctor_mount.c: mounts of this machine, and what it offers to them.  Those that were named have
+ * to be right; others may be somebody else's. */
+void mcctl_doctor_mounts(struct mcctl *c, struct mcctl_report *rp);
+
+#endif

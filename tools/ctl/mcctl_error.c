@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_error.c - messages: what went wrong, why, and what to do about it. */
+#include <config.h>
+
+#include "tools/ctl/mcctl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+
+/* What a person can do; @status is the exit status. */
+static const struct advice {
+	int err;
+	enum mcctl_status status;
+	const char *text;
+} advices[] = {
+	{ MCS_ERPC, MCCTL_FAILED, "is the master running?  Give its address by --master=HOST:PORT "
+				  "or in $MOONCAKE_MASTER" },
+	{ MCS_ETIMEDOUT, MCCTL_FAILED, "give it longer by --timeout=SECONDS" },
+	{ ETIMEDOUT, MCCTL_FAILED, "give it longer by --timeout=SECONDS" },
+	{ MCS_ENOSPACE, MCCTL_NO, "\"mcctl df\" shows the pool; what is pinned or being read cannot "
+				  "be evicted" },
+	{ MCS_ETOOBIG, MCCTL_NO, "\"mcctl df\" shows the largest object that fits" },
+	{ MCS_ELEASED, MCCTL_NO, "it is being read or was just looked up; try again, or use "
+				 "--force" },
+	{ MCS_ENOTENANT, MCCTL_NO, "\"mcctl tenants\" shows them, \"mcctl quota TENANT SIZE\" makes "
+				   "one" },
+	{ MCS_ETENANT_BUSY, MCCTL_NO, "remove its objects first" },
+	{ MCS_EQUOTA, MCCTL_NO, "\"mcctl quota TENANT\" shows its quota and use" },
+	{ MCS_EMODE, MCCTL_NO, "tenants need a master with --enable_multi_tenants" },
+	{ MCS_ENOOBJECT, MCCTL_NO, NULL },
+	{ ENOENT, MCCTL_NO, NULL },
+	{ MCS_EEXISTS, MCCTL_NO, NULL },
+	{ EEXIST, MCCTL_NO, NULL },
+	{ EHOSTDOWN, MCCTL_NO, "\"mcctl df\" shows the segments and their names" },
+	{ EAGAIN, MCCTL_NO, "\"mcctl tasks\" shows what is under way" },
+	{ ENOTEMPTY, MCCTL_NO, "remove what lies below it first, see --prefix" },
+	{ MCS_EREPLICA_GONE, MCCTL_FAILED, "its owner has left the pool; read it again" },
+	{ MCS_ECHECKSUM, MCCTL_FAILED, "the bytes in memory are damaged and were not used" },
+	{ 0, MCCTL_FAILED, NULL },
+};
+
+static const struct advice *find_advice(int64_t err)
+{
+	const struct advice *a;
+	int plain = mcs_errno((int)err);
+
+	for (a = advices; a->err; a++)
+		if (a->err == -err)
+			return a;
+	/* Numbers that mcs.h does not name still mean an errno. */
+	for (a = advices; a->err; a++)
+		if (a->err == plain)
+			return a;
+	return a;
+}
+
+enum mcctl_status mcctl_status_of(int64_t err)
+{
+	return err >= 0 ? MCCTL_OK : find_advice(err)->status;
+}
+
+enum mcctl_status mcctl_error(int64_t err, const char *fmt, ...)
+{
+	const struct advice *a = find_advice(err);
+	va_list ap;
+
+	fflush(stdout);
+	fputs("mcctl: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, ": %s", mcs_error_detail((int)err));
+	if (a->text)
+		fprintf(stderr, "\n       %s", a->text);
+	putc('\n', stderr);
+	return a->status;
+}
+
+enum mcctl_status mcctl_complain(enum mcctl_status status, const char *fmt, ...)
+{
+	va_list ap;
+
+	fflush(stdout);
+	fputs("mcctl: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	putc('\n', stderr);
+	return status;
+}

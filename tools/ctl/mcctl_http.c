@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_http.c - ask the master's HTTP server. */
+#include <config.h>
+
+#include "tools/ctl/mcctl.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+
+#define BODY_MAX (4u << 20)
+
+struct body {
+	char *data;
+	size_t len;
+};
+
+static size_t take(char *data, size_t size, size_t n, void *arg)
+{
+	struct body *b = arg;
+	size_t len = size * n < BODY_MAX - b->len ? size * n : BODY_MAX - b->len;
+	char *grown = realloc(b->data, b->len + len + 1);
+
+	if (!grown)
+		return 0;
+	memcpy(grown + b->len, data, len);
+	b->data = grown;
+	b->len += len;
+	grown[b->len] = '\0';
+	return size * n;
+}
+
+static CURLcode perform(CURL *curl, const char *url, const char *method, const char *text,
+			int64_t timeout_ms, struct body *body, long *ret_code, char *why)
+{
+	CURLcode rc;
+
+	if (method) {
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text ? text : "");
+		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+	}
+	curl_easy_setopt(curl, CURLOPT_URL, url);
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	/* Not through a proxy: it is this cluster's master that is asked for. */
+	curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
+	rc = curl_easy_perform(curl);
+	if (rc == CURLE_OK)
+		rc = curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, ret_code);
+	return rc;
+}
+
+int mcctl_http_get(const char *host, int port, const char *path, int64_t timeout_ms, long *ret_code,
+		   char **ret_body)
+{
+	return mcctl_http(host, port, NULL, path, NULL, timeout_ms, ret_code, ret_body);
+}
+
+int mcctl_http(const char *host, int port, const char *method, const char *path, const char *text,
+	       int64_t timeout_ms, long *ret_code, char **ret_body)
+{
+	bool v6 = strchr(host, ':') && host[0] != '[';
+	char url[512], why[CURL_ERROR_SIZE] = "";
+	struct body body = { NULL, 0 };
+	CURLcode rc = CURLE_FAILED_INIT;
+	CURL *curl;
+
+	snprintf(url, sizeof(url), "http://%s%s%s:%d%s", v6 ? "[" : "", host, v6 ? "]" : "", port,
+		 path);
+	curl = curl_easy_init();
+	if (curl)
+		rc = perform(curl, url, method, text, timeout_ms, &body, ret_code, why);
+	curl_easy_cleanup(curl);
+	if (rc == CURLE_OK && !body.data)
+		body.data = strdup("");
+	if (rc != CURLE_OK || !body.data) {
+		free(body.data);
+		return mc_fail(rc == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO, "%s",
+			       *why ? why : curl_easy_strerror(rc));
+	}
+	*ret_body = body.data;
+	return 0;
+}

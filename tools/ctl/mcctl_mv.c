@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_mv.c - rename an object. */
+#include <config.h>
+
+#include "tools/ctl/mcctl.h"
+
+int mcctl_mv(struct mcctl *c)
+{
+	unsigned flags = c->conf->noreplace ? MCS_RENAME_NOREPLACE : 0;
+	struct mcs_key from = { NULL, 0 }, to = { NULL, 0 };
+	enum mcctl_status status;
+	int r;
+
+	status = mcctl_key_parse(c, c->argv[0], &from);
+	if (status == MCCTL_OK)
+		status = mcctl_key_parse(c, c->argv[1], &to);
+	if (status == MCCTL_OK) {
+		r = mcs_rename(c->store, from, to, flags, -1);
+		if (r < 0)
+			status = mcctl_error(r, "cannot rename %s to %s", c->argv[0], c->argv[1]);
+		else if (c->conf->json)
+			status = mcctl_json_print(json_pack("{s:o*, s:o*}", "from",
+							    mcctl_key_json(from), "to",
+							    mcctl_key_json(to)));
+	}
+	mcctl_key_free(&from);
+	mcctl_key_free(&to);
+	return status;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_rm_match.c - remove many objects, by prefix or pattern.
+ *
+ * The master does the work in one request and knows the pattern's language.  What it is going to do
+ * is counted here first, with the same library, so that a person can say no. */
+#include <config.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+
+#include "tools/ctl/mcctl_rm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pcre2.h>
+#include <string.h>
+#include <unistd.h>
+
+struct matching {
+	struct mcctl *c;
+	struct mcs_key prefix;
+	pcre2_code *re;			/* NULL: everything matches */
+	pcre2_match_data *data;
+	uint64_t objects, bytes;
+};
+
+static enum mcctl_status compile(struct matching *m)
+{
+	const char *pattern = m->c->conf->match;
+	PCRE2_UCHAR why[128];
+	PCRE2_SIZE at;
+	int err;
+
+	if (!*pattern)
+		return MCCTL_OK;
+	m->re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+			      PCRE2_NEVER_BACKSLASH_C, &err, &at, NULL);
+	if (!m->re) {
+		pcre2_get_error_message(err, why, sizeof(why));
+		return mcctl_complain(MCCTL_USAGE, "--match=%s: %s, at character %zu", pattern,
+				      (const char *)why, (size_t)at + 1);
+	}
+	m->data = pcre2_match_data_create_from_pattern(m->re, NULL);
+	return m->data ? MCCTL_OK : mcctl_complain(MCCTL_FAILED, "out of memory");
+}
+
+/* 1 or 0, or negative when the pattern takes too long. */
+static int matches(const struct matching *m, struct mcs_key key)
+{
+	int r;
+
+	if (!m->re)
+		return 1;
+	r = pcre2_match(m->re, key.data, key.len, 0, 0, m->data, NULL);
+	return r >= 0 ? 1 : r == PCRE2_ERROR_NOMATCH ? 0 : r;
+}
+
+static enum mcctl_status count(struct matching *m)
+{
+	const struct mcctl_conf *conf = m->c->conf;
+	struct mcs_entry e;
+	mcs_list_t *list;
+	int r, hit = 0;
+
+	r = mcs_list_open(m->c->store, m->prefix, 0, &list);
+	if (r < 0)
+		return mcctl_error(r, "cannot list keys");
+	while (hit >= 0 && (r = mcs_list_next(list, &e, -1)) > 0) {
+		hit = matches(m, e.name);
+		if (hit <= 0)
+			continue;
+		m->objects++;
+		m->bytes += e.size;
+		if (!conf->dry_run)
+			continue;
+		mcctl_key_print(conf->raw, e.name, stdout);
+		putchar(conf->null ? '\0' : '\n');
+	}
+	mcs_list_close(list);
+	if (hit < 0)
+		return mcctl_complain(MCCTL_FAILED, "--match=%s needs too much work on some key; "
+				      "nothing was removed", conf->match);
+	return r < 0 ? mcctl_error(r, "cannot list keys; nothing was removed") : MCCTL_OK;
+}
+
+static enum mcctl_status confirm(const struct matching *m)
+{
+	char answer[16], size[32];
+
+	if (m->c->conf->yes)
+		return MCCTL_OK;
+	mc_format_size(m->bytes, size, sizeof(size));
+	if (!isatty(STDIN_FILENO))
+		return mcctl_complain(MCCTL_USAGE, "this would remove %" PRIu64 " objects (%s); "
+				      "nothing was removed: say --yes to do it, --dry_run to see "
+				      "them", m->objects, size);
+	fprintf(stderr, "Remove %" PRIu64 " objects (%s)?  Type yes: ", m->objects, size);
+	if (!fgets(answer, sizeof(answer), stdin) || strcmp(answer, "yes\n"))
+		return mcctl_complain(MCCTL_NO, "nothing was removed");
+	return MCCTL_OK;
+}
+
+/* @asked: who was not asked, because there were none, removes none that have come since. */
+static enum mcctl_status remove_all(const struct matching *m, bool asked)
+{
+	const struct mcctl_conf *conf = m->c->conf;
+	int64_t removed = 0;
+
+	if (asked)
+		removed = mcs_remove_match(m->c->store, m->prefix, *conf->match ? conf->match : NULL,
+				   conf->force ? MCS_REMOVE_FORCE : 0, -1);
+	if (removed < 0)
+		return mcctl_error(removed, "cannot remove them");
+	if (conf->json)
+		return mcctl_json_print(json_pack("{s:I, s:I}", "removed", (json_int_t)removed,
+						  "matched", (json_int_t)m->objects));
+	printf("removed %" PRId64 " of %" PRIu64 " objects\n", removed, m->objects);
+	if ((uint64_t)removed < m->objects && !conf->force)
+		fprintf(stderr, "mcctl: the others are being read, or are gone; --force removes "
+			"what is being read too\n");
+	return MCCTL_OK;
+}
+
+int mcctl_rm_matching(struct mcctl *c)
+{
+	struct matching m = { .c = c };
+	enum mcctl_status status;
+
+	status = mcctl_prefix_parse(c, c->conf->prefix, &m.prefix);
+	if (status != MCCTL_OK)
+		return status;
+	status = compile(&m);
+	if (status == MCCTL_OK)
+		status = count(&m);
+	if (status == MCCTL_OK && !c->conf->dry_run && m.objects)
+		status = confirm(&m);
+	if (status == MCCTL_OK && !c->conf->dry_run)
+		status = remove_all(&m, c->conf->yes || m.objects);
+	pcre2_match_data_free(m.data);
+	pcre2_code_free(m.re);
+	mcctl_key_free(&m.prefix);
+	return status;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_task.c - tasks: drain, evict, copy, move, rebalance, and a look at them. */
+#include <config.h>
+
+#include "tools/ctl/mcctl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+
+#define LOOK_MS 100
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+	(void)sig;
+	interrupted = 1;
+}
+
+/* The names of a list joined by commas, NULL-ended; free() it, the names lie behind it. */
+static const char **names_of(const char *list)
+{
+	size_t n = 2, len = strlen(list);
+	const char **names;
+	char *text, *save, *name;
+
+	for (const char *s = list; *s; s++)
+		n += *s == ',';
+	names = malloc(n * sizeof(*names) + len + 1);
+	if (!names)
+		return NULL;
+	text = (char *)(names + n);
+	memcpy(text, list, len + 1);
+	n = 0;
+	for (name = strtok_r(text, ",", &save); name; name = strtok_r(NULL, ",", &save))
+		names[n++] = name;
+	names[n] = NULL;
+	return names;
+}
+
+/* ---- showing ---- */
+
+static bool over(const struct mcs_task *t)
+{
+	return strcmp(t->status, "pending") && strcmp(t->status, "running");
+}
+
+static json_t *task_json(const struct mcs_task *t)
+{
+	struct mcs_key key = { t->key, t->key_len };
+
+	return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			 "s:s, s:s*}", "id", t->id, "kind", t->kind, "status", t->status, "key",
+			 t->key_len ? mcctl_key_json(key) : NULL, "sources", t->sources, "targets",
+			 t->targets, "created_ms", (json_int_t)t->created_ms, "updated_ms",
+			 (json_int_t)t->updated_ms, "succeeded", (json_int_t)t->succeeded, "failed",
+			 (json_int_t)t->failed, "blocked", (json_int_t)t->blocked, "active",
+			 (json_int_t)t->active, "bytes", (json_int_t)t->bytes, "total_bytes",
+			 (json_int_t)t->total, "left_bytes", (json_int_t)t->left, "message",
+			 t->message, "tenant", *t->tenant ? t->tenant : NULL);
+}
+
+static void print_task(const struct mcctl *c, const struct mcs_task *t)
+{
+	struct mcs_key key = { t->key, t->key_len };
+	char when[32], moved[32], left[32];
+
+	printf("%-41s  %-9s  %-9s  %s  %8" PRIu64 "  %10s  ", t->id, t->kind, t->status,
+	       mcctl_time_text(t->created_ms, when, sizeof(when)), t->succeeded,
+	       mc_format_size(t->bytes, moved, sizeof(moved)));
+	if (*t->tenant && strcmp(t->tenant, "default") != 0)
+		printf("%s: ", t->tenant);
+	if (t->key_len)
+		mcctl_key_print(c->conf->raw, key, stdout);
+	else
+		fputs(*t->sources ? t->sources : "-", stdout);
+	if (*t->targets)
+		printf(" -> %s", t->targets);
+	if (!over(t) && t->total)
+		printf(", %s left", mc_format_size(t->left, left, sizeof(left)));
+	if (t->failed)
+		printf(", %" PRIu64 " failed", t->failed);
+	if (*t->message)
+		printf(": %s", t->message);
+	putchar('\n');
+}
+
+static enum mcctl_status cancel(struct mcctl *c, const char *id)
+{
+	int r = mcs_task_cancel(c->store, id, -1);
+
+	if (r < 0)
+		return mcctl_error(r, "cannot cancel task %s", id);
+	return MCCTL_OK;
+}
+
+int mcctl_tasks(struct mcctl *c)
+{
+	auto_free struct mcs_task *tasks = NULL;
+	const char *id = c->argc ? c->argv[0] : NULL;
+	json_t *all;
+	int n;
+
+	if (c->conf->cancel) {
+		if (!id)
+			return mcctl_complain(MCCTL_USAGE, "--cancel needs the id of a task; "
+					      "\"mcctl tasks\" shows them");
+		return cancel(c, id);
+	}
+	n = mcs_tasks(c->store, id, &tasks, -1);
+	if (n < 0)
+		return mcctl_error(n, "cannot ask for tasks");
+	if (c->conf->json) {
+		all = json_array();
+		for (int i = 0; i < n; i++)
+			json_array_append_new(all, task_json(&tasks[i]));
+		return mcctl_json_print(all);
+	}
+	if (n)
+		printf("%-41s  %-9s  %-9s  %-19s  %8s  %10s  %s\n", "ID", "KIND", "STATUS", "CREATED",
+		       "OBJECTS", "BYTES", "WHAT");
+	for (int i = 0; i < n; i++)
+		print_task(c, &tasks[i]);
+	return MCCTL_OK;
+}
+
+/* ---- beginning one, and staying until it is over ---- */
+
+static void wait_a_little(void)
+{
+	const struct timespec t = { .tv_nsec = LOOK_MS * 1000000l };
+
+	nanosleep(&t, NULL);
+}
+
+/* Until the task is over or somebody interrupts. */
+static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what,
+				struct mcs_task **ret)
+{
+	struct mcctl_progress p;
+	bool begun = false;
+	int r;
+
+	for (;;) {
+		free(*ret);
+		*ret = NULL;
+		r = mcs_tasks(c->store, id, ret, -1);
+		if (r < 0)
+			break;
+		if (!begun)
+			mcctl_progress_begin(&p, what, (*ret)->total);
+		begun = true;
+		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ?
+				    (*ret)->total - (*ret)->left : 0);
+		if (over(*ret) || interrupted)
+			break;
+		wait_a_little();
+	}
+	if (begun)
+		mcctl_progress_end(&p);
+	return r < 0 ? mcctl_error(r, "cannot follow task %s; it goes on without this command", id) :
+		       MCCTL_OK;
+}
+
+static enum mcctl_status outcome(struct mcctl *c, const struct mcs_task *t, const char *what)
+{
+	char bytes[32];
+
+	if (c->conf->json) {
+		mcctl_json_print(task_json(t));
+	} else if (!strcmp(t->status, "succeeded")) {
+		printf("%s: %" PRIu64 " objects, %s\n", what, t->succeeded,
+		       mc_format_size(t->bytes, bytes, sizeof(bytes)));
+	}
+	if (!strcmp(t->status, "succeeded"))
+		return MCCTL_OK;
+	if (!over(t))
+		return mcctl_complain(MCCTL_FAILED, "%s goes on; look at it by \"mcctl tasks %s\", end it "
+				      "by \"mcctl tasks --cancel %s\"", what, t->id, t->id);
+	return mcctl_complain(MCCTL_FAILED, "%s %s: %s%s", what, t->status, t->message,
+			      !strcmp(t->kind, "drain") && !strcmp(t->status, "failed") ?
+			      "\n       \"mcctl df\" shows whether the others have room; what failed is "
+			      "still where it was" : "");
+}
+
+static enum mcctl_status run(struct mcctl *c, const struct mcs_task_opts *opts, const char *what)
+{
+	auto_free struct mcs_task *t = NULL;
+	struct sigaction sa = { .sa_handler = on_interrupt };
+	enum mcctl_status status;
+	char id[MCS_TASK_ID];
+	int r;
+
+	r = mcs_task_create(c->store, opts, id, -1);
+	if (r < 0)
+		return mcctl_error(r, "cannot begin the %s", what);
+	if (c->conf->background) {
+		if (c->conf->json)
+			return mcctl_json_print(json_pack("{s:s}", "id", id));
+		printf("%s\n", id);
+		return MCCTL_OK;
+	}
+	sigaction(SIGINT, &sa, NULL);
+	status = follow(c, id, what, &t);
+	return status == MCCTL_OK ? outcome(c, t, what) : status;
+}
+
+int mcctl_drain(struct mcctl *c)
+{
+	auto_free const char **targets = names_of(c->conf->to);
+	struct mcs_task_opts opts = {
+		.kind = MCS_TASK_DRAIN, .sources = c->argv, .targets = targets,
+		.max_active = (unsigned)c->conf->concurrency,
+	};
+
+	return targets ? (int)run(c, &opts, "drain") :
+			 (int)mcctl_complain(MCCTL_FAILED, "out of memory");
+}
+
+int mcctl_evict(struct mcctl *c)
+{
+	struct mcs_task_opts opts = { .kind = MCS_TASK_EVICT, .sources = c->argv };
+
+	return (int)run(c, &opts, "eviction");
+}
+
+int mcctl_rebalance(struct mcctl *c)
+{
+	struct mcs_task_opts opts = {
+		.kind = MCS_TASK_REBALANCE, .max_active = (unsigned)c->conf->concurrency,
+	};
+
+	return (int)run(c, &opts, "rebalancing");
+}
+
+static int one_object(struct mcctl *c, enum mcs_task_kind kind, const char *const *sources,
+		      const char *const *targets, const char *what)
+{
+	struct mcs_task_opts opts = { .kind = kind, .sources = sources, .targets = targets };
+	enum mcctl_status status;
+
+	status = mcctl_key_parse(c, c->argv[0], &opts.key);
+	if (status != MCCTL_OK)
+		return (int)status;
+	status = run(c, &opts, what);
+	mcctl_key_free(&opts.key);
+	return (int)status;
+}
+
+int mcctl_copy(struct mcctl *c)
+{
+	return one_object(c, MCS_TASK_COPY, NULL, c->argv + 1, "copy");
+}
+
+int mcctl_move(struct mcctl *c)
+{
+	const char *source[] = { c->argv[1], NULL }, *target[] = { c->argv[2], NULL };
+
+	return one_object(c, MCS_TASK_MOVE, source, target, "move");
+}
