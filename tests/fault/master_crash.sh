@@ -34,7 +34,7 @@ crash_at() {
 
 # Every fault point of the master and of the server before it, as the sources have them.  One that is new is
 # tried, too, and when load does not lead there in time, this fails.
-points=$(grep -hoE '(MC_FAULT_POINT|mc_fault)\("[^"]+"\)' "$top_srcdir"/master/*.c "$top_srcdir/proto/rpc_serve.c" |
+points=$(grep -rhoE --include='*.c' '(MC_FAULT_POINT|mc_fault)\("[^"]+"\)' "$top_srcdir/master" "$top_srcdir/proto/rpc_serve.c" |
 	sed 's/.*"\(.*\)".*/\1/' | sort -u)
 [ "$(echo "$points" | wc -l)" -ge 13 ] || fail "fault points are not found in the sources: $points"
 

@@ -10,7 +10,7 @@
 
 #include "test_master_journal_fixture.h"
 
-#include <dirent.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,13 +64,19 @@ static void note_point(const char *name, size_t len)
 	memcpy(point[points++], name, len);
 }
 
-static void read_source(const char *path)
+static int read_source(const char *path, const struct stat *st, int type, struct FTW *where)
 {
 	static const char *const begin[] = { "mc_fault(\"", "MC_FAULT_POINT(\"" };
 	char line[512];
-	FILE *f = fopen(path, "r");
+	size_t len = strlen(path);
 	unsigned i;
+	FILE *f;
 
+	(void)st;
+	(void)where;
+	if (type != FTW_F || len < 2 || strcmp(path + len - 2, ".c") != 0)
+		return 0;
+	f = fopen(path, "r");
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f))
 		for (i = 0; i < 2; i++) {
@@ -82,26 +88,16 @@ static void read_source(const char *path)
 			}
 		}
 	fclose(f);
+	return 0;
 }
 
 static void read_points(void)
 {
 	const char *top = getenv("top_srcdir");
-	struct dirent *e;
 	char path[512];
-	DIR *d;
 
 	snprintf(path, sizeof(path), "%s/master", top ? top : "..");
-	d = opendir(path);
-	assert_non_null(d);
-	while ((e = readdir(d))) {
-		size_t len = strlen(e->d_name);
-
-		snprintf(path, sizeof(path), "%s/master/%.200s", top ? top : "..", e->d_name);
-		if (len > 2 && !strcmp(e->d_name + len - 2, ".c"))
-			read_source(path);
-	}
-	closedir(d);
+	assert_int_equal(nftw(path, read_source, 8, FTW_PHYS), 0);
 	assert_true(points >= 10);
 }
 
