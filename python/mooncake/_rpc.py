@@ -339,7 +339,7 @@ class RpcInterface:
         """send_tensor(target_address: str, tensor) -> int
 
         Send the elements of a tensor, in C order.  0; -1, also for what is no tensor."""
-        from mooncake._tensors import elements, memory_at
+        from mooncake._api.tensors import elements, memory_at
 
         found = elements(tensor)
         if found is None:

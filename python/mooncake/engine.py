@@ -170,7 +170,7 @@ class TransferEngine(_Engine):
         return [TransferNotify(name, msg) for name, msg in self._notifies()]
 
 
-_LATER = {"SharedSegment": "_shared", "RpcInterface": "_rpc", "create_rpc_client": "_rpc", "create_rpc_server": "_rpc"}
+_LATER = {"SharedSegment": "_api.shared", "RpcInterface": "_rpc", "create_rpc_client": "_rpc", "create_rpc_server": "_rpc"}
 
 
 def __getattr__(name):

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from mooncake._shared import SharedSegment as _Segment
+from mooncake._api.shared import SharedSegment as _Segment
 
 __all__ = ["SharedSegment", "SharedSegmentError", "create_shared_segment", "shared_segment_supported"]
 

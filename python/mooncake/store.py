@@ -10,15 +10,15 @@ import atexit as _atexit
 import weakref as _weakref
 
 from mooncake import _setup
-from mooncake._buffers import BufferLease, BufferLeaseView, BufferPool
-from mooncake._replicas import Descriptor, DiskDescriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
-from mooncake._segments import Segments as _Segments
-from mooncake._sessions import Sessions as _Sessions
-from mooncake._parallel import Parallel as _Parallel, ParallelAxis, ReadTarget, TensorParallelism
-from mooncake._tensors import (Tensors as _Tensors, deserialize as _deserialize_tensor,
+from mooncake._api.buffers import BufferLease, BufferLeaseView, BufferPool
+from mooncake._api.replicas import Descriptor, DiskDescriptor, MemoryDescriptor, ReplicaDescriptor, Replicas as _Replicas
+from mooncake._api.segments import Segments as _Segments
+from mooncake._api.sessions import Sessions as _Sessions
+from mooncake._api.parallel import Parallel as _Parallel, ParallelAxis, ReadTarget, TensorParallelism
+from mooncake._api.tensors import (Tensors as _Tensors, deserialize as _deserialize_tensor,
                                metadata_size as _tensor_metadata_size, serialize as _serialize_tensor)
-from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
-from mooncake._tasks import QueryTaskResponse, Tasks as _Tasks
+from mooncake._api.enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
+from mooncake._api.tasks import QueryTaskResponse, Tasks as _Tasks
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
                              bind_to_numa_node)
 

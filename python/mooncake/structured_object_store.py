@@ -7,7 +7,7 @@ What is put is there whole or not at all: the manifest is written last, and what
 damaged is an exception: ValueError for a manifest, metadata or rows that cannot be what was written, RuntimeError for
 objects that are not there or have another size.  Bytes of the right size that were changed are not noticed.
 
-Pickles: only tensors in torch.save()'s format are any, which are few (mooncake._bundle_members says which), and these are
+Pickles: only tensors in torch.save()'s format are any, which are few (mooncake._structured.bundle_members says which), and these are
 read with weights_only=True.
 
 Needs numpy; torch for tensors, msgpack for rows of lists and dicts, PIL for pictures.  Objects made by a transfer are its
@@ -21,23 +21,23 @@ from typing import Any, Literal, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from mooncake import _bundle_format as _fmt
-from mooncake import _dataproto as _dp
+from mooncake._structured import bundle_format as _fmt
+from mooncake._structured import dataproto as _dp
 from mooncake import _setup
-from mooncake._bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, DEFAULT_BUNDLE_CHUNK_BYTES,
+from mooncake._structured.bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, DEFAULT_BUNDLE_CHUNK_BYTES,
                                      MISSING_OBJECT_ERROR, STRUCTURED_FIELD_SPECS_KEY, BundleStore,
                                      BundleTransferPolicy, RemoteBundleRef)
-from mooncake._bundle_members import (encode as _encode, raw_destination, read_member as _read_member,
+from mooncake._structured.bundle_members import (encode as _encode, raw_destination, read_member as _read_member,
                                       tensor_object_buffer)
-from mooncake._bundle_payload import (Payloads as _Payloads, group_of as _group_of, lease_of as _lease_of,
+from mooncake._structured.bundle_payload import (Payloads as _Payloads, group_of as _group_of, lease_of as _lease_of,
                                       with_group as _with_group)
-from mooncake._bundles import Bundles as _Bundles
-from mooncake._dataproto import (DATAPROTO_REF_HANDLE_TYPE, DATAPROTO_REF_HANDLE_VERSION, STORAGE_GROUP_ID,
+from mooncake._structured.bundles import Bundles as _Bundles
+from mooncake._structured.dataproto import (DATAPROTO_REF_HANDLE_TYPE, DATAPROTO_REF_HANDLE_VERSION, STORAGE_GROUP_ID,
                                  DataProtoRefLike, MooncakeDataProtoRef, StructuredFieldLocation,
                                  StructuredMemberSlice, export_dataproto_ref, import_dataproto_ref,
                                  is_dataproto_ref_handle)
-from mooncake._row_codecs import Columns as _Columns, FieldSchema
-from mooncake._row_structure import (MISSING, decode_column as _decode_column, encode_column as _encode_column,
+from mooncake._structured.row_codecs import Columns as _Columns, FieldSchema
+from mooncake._structured.row_structure import (MISSING, decode_column as _decode_column, encode_column as _encode_column,
                                      infer_structure)
 
 export_ref = export_dataproto_ref

@@ -25,7 +25,7 @@ except ImportError:
     numpy = None
 
 import mooncake.store as ms
-from mooncake import _tensors
+from mooncake._api import tensors as _tensors
 
 MIB = 1 << 20
 HEADER = ms._tensor_metadata_size()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where objects lie: the descriptors of upstream."""
 
-from mooncake._enums import ReplicaStatus
+from mooncake._api.enums import ReplicaStatus
 
 
 class Descriptor:

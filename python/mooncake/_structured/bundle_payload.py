@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 import numpy as np
 
 from mooncake import _setup
-from mooncake._bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, MISSING_OBJECT_ERROR,
+from mooncake._structured.bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, MISSING_OBJECT_ERROR,
                                      BundleTransferPolicy)
 
 # (first byte of the payload, first byte of the memory, bytes)

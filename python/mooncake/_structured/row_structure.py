@@ -11,8 +11,8 @@ from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 
-from mooncake._bundle_members import Rows, torch
-from mooncake._row_codecs import (CODECS, Columns, FieldSchema, Payload, _common, decode_as, encode_as, is_bytes,
+from mooncake._structured.bundle_members import Rows, torch
+from mooncake._structured.row_codecs import (CODECS, Columns, FieldSchema, Payload, _common, decode_as, encode_as, is_bytes,
                                   is_picture, number_type, numbers_of)
 
 KEYS_MAX = 64

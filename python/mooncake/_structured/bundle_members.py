@@ -16,9 +16,9 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from mooncake import _tensors
-from mooncake._bundle_format import BundleTransferPolicy, check_segment
-from mooncake._bundle_payload import Payloads, Span, bytes_view, check_status, describe, split
+from mooncake._api import tensors as _tensors
+from mooncake._structured.bundle_format import BundleTransferPolicy, check_segment
+from mooncake._structured.bundle_payload import Payloads, Span, bytes_view, check_status, describe, split
 
 try:
     import torch

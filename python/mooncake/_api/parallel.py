@@ -9,7 +9,7 @@ import ctypes
 import math
 import struct
 
-from mooncake._tensors import (AXES_MAX, DIMS_MAX, HEADER, INVALID_PARAMS, SHARD, TYPES, Elements, Header, elements,
+from mooncake._api.tensors import (AXES_MAX, DIMS_MAX, HEADER, INVALID_PARAMS, SHARD, TYPES, Elements, Header, elements,
                                for_pieces, memory_at, one_each, tensor_of)
 
 KINDS = ("dp", "tp", "ep", "pp")

@@ -11,9 +11,9 @@ from typing import Any, Literal, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from mooncake._bundle_format import RemoteBundleRef
-from mooncake._bundle_members import Rows, torch
-from mooncake._row_codecs import FieldSchema, schema_dtype
+from mooncake._structured.bundle_format import RemoteBundleRef
+from mooncake._structured.bundle_members import Rows, torch
+from mooncake._structured.row_codecs import FieldSchema, schema_dtype
 
 DATAPROTO_REF_HANDLE_TYPE = "mooncake_dataproto_ref"
 DATAPROTO_REF_HANDLE_VERSION = 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies and moves of objects between segments, which the master has done by the owners of the memory."""
 
-from mooncake._enums import TaskStatus, TaskType
+from mooncake._api.enums import TaskStatus, TaskType
 
 NO_TASK = -1400
 NONE = (0, 0)

@@ -13,8 +13,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 import numpy as np
 
-from mooncake._bundle_members import Parts, Rows, dtype_of, read_array, torch
-from mooncake._bundle_payload import Payloads, bytes_view
+from mooncake._structured.bundle_members import Parts, Rows, dtype_of, read_array, torch
+from mooncake._structured.bundle_payload import Payloads, bytes_view
 
 Payload = dict[str, Any]
 Encoded = tuple[Payload, dict[str, Any]]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import uuid
 from typing import Any, Iterable, Mapping, Optional, Union
 
-from mooncake import _bundle_format as fmt
-from mooncake._bundle_format import BundleTransferPolicy, RemoteBundleRef
-from mooncake._bundle_members import put_members
-from mooncake._bundle_payload import Payloads, bytes_view
+from mooncake._structured import bundle_format as fmt
+from mooncake._structured.bundle_format import BundleTransferPolicy, RemoteBundleRef
+from mooncake._structured.bundle_members import put_members
+from mooncake._structured.bundle_payload import Payloads, bytes_view
 
 BundleRef = Union[RemoteBundleRef, Mapping[str, Any]]
 
