@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * conn.c - one client at the socket: what it asks for, and the buffers that it handed over. */
+ * conn.c - one client at the socket: its requests and its registered buffers. */
 #include <config.h>
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static int send_msg(struct mcn_conn *c, struct mcfs_msg *out, int fd)
 	out->magic = MCFS_RING_MAGIC;
 	out->version = MCFS_RING_VERSION;
 	out->token = c->token;
-	/* A client that does not read is not waited for. */
+	/* Do not wait for a client that does not read. */
 	return mc_packet_send(c->evfd.fd, out, sizeof(*out), fd, 0);
 }
 
@@ -72,17 +72,17 @@ void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b)
 	pthread_mutex_unlock(&c->lock);
 	if (!last)
 		return;
-	tell = b->waited_for;
+	tell = b->unbuffer;
 	out.id = b->id;
 	buffer_free(c, b);
-	/* Not behind the end, which is the client's answer to everything. */
+	/* Not after the close: a closed socket already answers everything for the client. */
 	pthread_mutex_lock(&c->lock);
 	if (tell && !c->over)
 		(void)send_msg(c, &out, -1);
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Memory that its owner could cut short would kill us at the next touch. */
+/* If the client could truncate the file, our next access would raise SIGBUS: require the seal against shrinking. */
 static int check_memory(int fd, uint64_t size)
 {
 	struct statfs fs;
@@ -105,9 +105,9 @@ static int check_memory(int fd, uint64_t size)
 		seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return mc_fail(-EINVAL, "a buffer has to be a memfd that cannot shrink");
-	/* Sealed only now, it may have become shorter before. */
+	/* The client may have truncated the file before the seal. */
 	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < size)
-		return mc_fail(-EINVAL, "a buffer that became shorter");
+		return mc_fail(-EINVAL, "the buffer's file was truncated");
 	return 0;
 }
 
@@ -139,7 +139,7 @@ static int check_buffers(struct mcn_conn *c, uint64_t size)
 	if (use.buffers >= MCN_UID_BUFFERS)
 		return mc_fail(-ENOBUFS, "user %u has %u buffers", (unsigned)c->uid, use.buffers);
 	if (size > MCN_UID_BYTES || use.bytes > MCN_UID_BYTES - size)
-		return mc_fail(-ENOBUFS, "user %u has %llu bytes of buffers, of %llu that are possible",
+		return mc_fail(-ENOBUFS, "user %u has %llu bytes of buffers, the limit is %llu",
 			       (unsigned)c->uid, (unsigned long long)use.bytes,
 			       (unsigned long long)MCN_UID_BYTES);
 	return 0;
@@ -152,10 +152,10 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
 	unsigned i = 0;
 	int r;
 
-	if (fd < 0 && mcn_deferred_full(c->n->strays, c->uid))
+	if (fd < 0 && mcn_deferred_full(c->n->deferred, c->uid))
 		return mc_fail(-ENOBUFS, "%u descriptors that user %u has sent cannot be closed",
-			       MCN_STRAYS_MAX, (unsigned)c->uid);
-	/* Only the loop adds some, so a place that is free stays that. */
+			       MCN_DEFERRED_MAX, (unsigned)c->uid);
+	/* Only the loop adds buffers, so a free slot stays free. */
 	while (i < MCN_CONN_BUFFERS && c->buffer[i])
 		i++;
 	if (i == MCN_CONN_BUFFERS)
@@ -177,7 +177,7 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
 	return 0;
 }
 
-/* The answer comes when the last operation has ended: 1. */
+/* Returns 1: the answer is sent when the last operation on the buffer has ended. */
 static int serve_unbuffer(struct mcn_conn *c, const struct mcfs_msg *in)
 {
 	struct mcn_buffer *b = NULL;
@@ -187,7 +187,7 @@ static int serve_unbuffer(struct mcn_conn *c, const struct mcfs_msg *in)
 		b = c->buffer[in->id - 1];
 	if (b) {
 		c->buffer[in->id - 1] = NULL;
-		b->waited_for = true;
+		b->unbuffer = true;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!b)
@@ -196,7 +196,7 @@ static int serve_unbuffer(struct mcn_conn *c, const struct mcfs_msg *in)
 	return 1;
 }
 
-/* ---- the rest ---- */
+/* ---- rings, segments, greeting ---- */
 
 static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out,
 		      int *ret_fd)
@@ -217,7 +217,7 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 	r = mcn_ring_new(c, in->entries, in->size, &ring, ret_fd, &out->size);
 	if (r < 0)
 		return r;
-	/* Its thread looks for it in the table at its end, which has no reason before the answer is sent. */
+	/* The ring's thread searches this table when it ends; it has no reason to end before the answer is sent. */
 	pthread_mutex_lock(&c->lock);
 	c->ring[c->nrings++] = ring;
 	pthread_mutex_unlock(&c->lock);
@@ -242,9 +242,9 @@ static int serve_hello(struct mcn_conn *c, struct mcfs_msg *out)
 	int len = snprintf(out->text, sizeof(out->text), "%s%c%s%c%s", c->n->master, '\0',
 			   mcs_hostname(c->n->conf.store), '\0', c->n->tenant);
 
-	/* Who is told a part of a name takes us for another one; without a tenant's that does no harm. */
+	/* A truncated tenant name would name another tenant; truncated master or host names do no harm. */
 	if (len >= (int)sizeof(out->text) && *c->n->tenant)
-		return mc_fail(-MCS_EPARAM, "the names of master, host and tenant have more than %zu bytes",
+		return mc_fail(-MCS_EPARAM, "the names of master, host and tenant exceed %zu bytes",
 			       sizeof(out->text) - 3);
 	c->greeted = true;
 	out->nsegments = MCN_SEGMENTS;
@@ -252,7 +252,7 @@ static int serve_hello(struct mcn_conn *c, struct mcfs_msg *out)
 	return 0;
 }
 
-static int serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd, struct mcfs_msg *out,
+static int conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd, struct mcfs_msg *out,
 		 int *ret_fd)
 {
 	if (in->type != MCFS_MSG_HELLO && !c->greeted)
@@ -269,7 +269,7 @@ static int serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd, struct m
 	case MCFS_MSG_RING:
 		return serve_ring(c, in, out, ret_fd);
 	default:
-		return mc_fail(-MCS_ENOTSUP, "request %u is not known", in->type);
+		return mc_fail(-MCS_ENOTSUP, "unknown request %u", in->type);
 	}
 }
 
@@ -280,8 +280,8 @@ int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd)
 	int r;
 
 	if (in->magic != MCFS_RING_MAGIC || in->version < MCFS_RING_VERSION)
-		return mc_fail(-EPROTO, "a packet that is not of this protocol");
-	r = serve(c, in, fd, &out, &out_fd);
+		return mc_fail(-EPROTO, "not a packet of this protocol");
+	r = conn_serve(c, in, fd, &out, &out_fd);
 	if (r > 0)
 		return 0;
 	if (r < 0) {
@@ -300,7 +300,7 @@ void mcn_conn_over(struct mcn_conn *c)
 	for (unsigned i = 0; i < c->nrings; i++)
 		mcn_ring_stop(c->ring[i]);
 	pthread_mutex_unlock(&c->lock);
-	/* What is under way goes on until its deadline; buffers are its, but no pin is. */
+	/* Running operations continue until their deadline and keep their buffers; pins are released now. */
 	mcn_pins_end(c->pins);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * deferred_close.c - descriptors that came from clients and are no memory.
+ * deferred_close.c - closes descriptors from clients that are not memory files.
  *
- * Closing one can wait for who sent it, as long as he likes: a FUSE filesystem is asked to flush, a socket lingers.
- * So each is closed on a thread of its own, of which a user has a few. */
+ * Such a close() can block as long as the sender wants: a FUSE filesystem gets a FLUSH, a socket lingers.
+ * So each one is closed on a thread of its own, up to MCN_DEFERRED_MAX per user. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "common/thread.h"
 #include "node/node_i.h"
 
-struct place {
+struct slot {
 	uid_t uid;
 	unsigned n;
 };
@@ -22,13 +22,13 @@ struct place {
 struct mcn_deferred {
 	pthread_mutex_t lock;
 	/* with the lock held */
-	unsigned refs;			/* the node's, and each thread's */
-	struct place place[MCN_UIDS_MAX + 2];	/* one for everybody who may connect; n 0: free */
+	unsigned refs;			/* the node's and one per thread */
+	struct slot slot[MCN_UIDS_MAX + 2];	/* one per user that may connect; n 0: free */
 };
 
-struct stray {
+struct closing {
 	struct mcn_deferred *all;
-	struct place *place;
+	struct slot *slot;
 	int fd;
 };
 
@@ -44,7 +44,7 @@ int mcn_deferred_new(struct mcn_deferred **ret)
 	return 0;
 }
 
-static void leave(struct mcn_deferred *s, struct place *p)
+static void deferred_unref(struct mcn_deferred *s, struct slot *p)
 {
 	bool last;
 
@@ -62,50 +62,50 @@ static void leave(struct mcn_deferred *s, struct place *p)
 void mcn_deferred_free(struct mcn_deferred *s)
 {
 	if (s)
-		leave(s, NULL);
+		deferred_unref(s, NULL);
 }
 
-static struct place *place_locked(struct mcn_deferred *s, uid_t uid)
+static struct slot *slot_locked(struct mcn_deferred *s, uid_t uid)
 {
-	struct place *free = NULL;
+	struct slot *free = NULL;
 
 	for (unsigned i = 0; i < MCN_UIDS_MAX + 2; i++) {
-		if (s->place[i].n && s->place[i].uid == uid)
-			return &s->place[i];
-		if (!s->place[i].n)
-			free = &s->place[i];
+		if (s->slot[i].n && s->slot[i].uid == uid)
+			return &s->slot[i];
+		if (!s->slot[i].n)
+			free = &s->slot[i];
 	}
 	return free;
 }
 
 bool mcn_deferred_full(struct mcn_deferred *s, uid_t uid)
 {
-	const struct place *p;
+	const struct slot *p;
 
 	MC_LOCKED(&s->lock);
-	p = place_locked(s, uid);
-	return !p || p->n >= MCN_STRAYS_MAX;
+	p = slot_locked(s, uid);
+	return !p || p->n >= MCN_DEFERRED_MAX;
 }
 
 static void *close_it(void *arg)
 {
-	struct stray *t = arg;
+	struct closing *t = arg;
 
 	close(t->fd);
-	leave(t->all, t->place);
+	deferred_unref(t->all, t->slot);
 	free(t);
 	return NULL;
 }
 
 bool mcn_is_memory(int fd)
 {
-	/* No filesystem but those of memory is asked. */
+	/* Only memory filesystems support seals; for others the kernel fails without calling the filesystem. */
 	return fcntl(fd, F_GET_SEALS) >= 0;
 }
 
 void mcn_deferred_close(struct mcn_deferred *s, uid_t uid, int fd)
 {
-	struct stray *t = mcn_is_memory(fd) ? NULL : malloc(sizeof(*t));
+	struct closing *t = mcn_is_memory(fd) ? NULL : malloc(sizeof(*t));
 	pthread_t thread;
 
 	if (!t) {
@@ -115,14 +115,14 @@ void mcn_deferred_close(struct mcn_deferred *s, uid_t uid, int fd)
 	t->all = s;
 	t->fd = fd;
 	pthread_mutex_lock(&s->lock);
-	t->place = place_locked(s, uid);
-	if (t->place) {
-		t->place->uid = uid;
-		t->place->n++;
+	t->slot = slot_locked(s, uid);
+	if (t->slot) {
+		t->slot->uid = uid;
+		t->slot->n++;
 	}
 	s->refs++;
 	pthread_mutex_unlock(&s->lock);
-	/* Rather a loop that may have to wait than a descriptor that is lost for ever. */
+	/* Without a thread, let the loop block rather than leak the descriptor. */
 	if (mc_thread_start(&thread, "mcn-close", close_it, t) < 0)
 		(void)close_it(t);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * exec.c - operations: runs of the same kind are one batch of the store's. */
+ * exec.c - execution of jobs: consecutive jobs of the same kind form one batch for the store. */
 #include <config.h>
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "common/metrics.h"
 #include "node/node_i.h"
 
-#define SILENT_NS (500 * MC_NS_PER_MS)	/* a question that has failed after so long has had no answer */
+#define SILENT_NS (500 * MC_NS_PER_MS)	/* a query that fails after this time was not answered by the master */
 
 #define OP_COUNTER(var, name) \
 	MC_COUNTER(var, "mooncake_node_ops_total", "op=\"" name "\"", "operations of local clients")
@@ -26,7 +26,7 @@ OP_COUNTER(n_held, "held")
 OP_COUNTER(n_remove, "remove")
 OP_COUNTER(n_prefetch, "prefetch")
 
-MC_COUNTER(late, "mooncake_node_late_total", "", "operations that were not begun, as their time was over")
+MC_COUNTER(late, "mooncake_node_late_total", "", "operations not started because their deadline had passed")
 
 static int64_t timeout_of(const struct mcn_job *j)
 {
@@ -48,7 +48,7 @@ static struct mcs_key *keys_of(const struct mcn_job *jobs, unsigned n)
 	return keys;
 }
 
-/* ---- one function per kind: @n jobs, all alike in what same() looks at ---- */
+/* ---- one function per kind: @n jobs for which same() holds ---- */
 
 static void do_nop(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
@@ -93,7 +93,7 @@ static void do_put(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 	(void)mcs_put_batch(c->n->conf.store, items, n, jobs->put, timeout_of(jobs));
 	for (unsigned i = 0; i < n; i++) {
 		jobs[i].c.result = items[i].result < 0 ? items[i].result : !items[i].existed;
-		/* Also after a failure: what became of it is not known then. */
+		/* After a failure too: the put may have taken effect. */
 		if (jobs[i].c.result)
 			mcn_hot_forget(c->n->hot, jobs[i].key);
 	}
@@ -172,7 +172,8 @@ static void do_unpin(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 		jobs[i].c.result = mcn_unpin(c->pins, jobs[i].e.pin);
 }
 
-/* Each question to a master that does not answer takes a second: who asks many at once would give us up. */
+/* Each query to a silent master takes a second.  After one timeout, fail the rest of the batch, so that the client
+ * does not give up on the daemon. */
 static void do_held(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
 	bool silent = false;
@@ -239,7 +240,7 @@ static bool same_put(const struct mcs_put_opts *a, const struct mcs_put_opts *b)
 }
 
 /* Can both be part of one batch? */
-static bool same(const struct mcn_job *a, const struct mcn_job *b)
+static bool exec_same(const struct mcn_job *a, const struct mcn_job *b)
 {
 	return !b->done && a->e.op == b->e.op && a->deadline == b->deadline &&
 		(a->e.op != MCFS_RING_REMOVE || a->e.flags == b->e.flags) &&
@@ -254,9 +255,9 @@ unsigned mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 			return i;
 		if (jobs[i].done)
 			continue;
-		while (i + k < n && same(&jobs[i], &jobs[i + k]))
+		while (i + k < n && exec_same(&jobs[i], &jobs[i + k]))
 			k++;
-		/* Who asked may use the memory otherwise by now, or has asked again. */
+		/* After its deadline the client may have reused the memory or retried the request. */
 		if (!timeout_of(&jobs[i])) {
 			mc_metric_add(&late, k);
 			fail_all(&jobs[i], k, -MCS_ETIMEDOUT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * host.c - the address under which other nodes find this one. */
+ * host.c - the address at which other nodes reach this one. */
 #include <config.h>
 
 #include "node/host.h"
@@ -16,7 +16,7 @@
 
 #define LOOPBACK "127.0.0.1"
 
-/* The source address of packets to @host; nothing is sent for that. */
+/* The source address that the kernel would use for packets to @host; sends nothing. */
 static int route_source(const char *host, int port, char *ret, size_t size)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM }, *ai;

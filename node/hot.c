@@ -24,24 +24,24 @@
 
 #define BUCKETS 4096u
 #define GRAIN 4096u
-#define ENTRIES_MAX 65536u	/* that nobody uses */
+#define ENTRIES_MAX 65536u	/* without references */
 
-MC_COUNTER(hits, "mooncake_node_hot_hits_total", "", "mapped without asking the master")
-MC_COUNTER(fetched, "mooncake_node_fetched_bytes_total", "", "bytes of other nodes' objects that "
-	   "were brought to this one to be mapped")
-MC_GAUGE(entries, "mooncake_node_hot_entries", "", "objects that are mapped or were lately")
+MC_COUNTER(hits, "mooncake_node_hot_hits_total", "", "objects mapped without a request to the master")
+MC_COUNTER(fetched, "mooncake_node_fetched_bytes_total", "", "bytes of other nodes' objects copied "
+	   "to this node to be mapped")
+MC_GAUGE(entries, "mooncake_node_hot_entries", "", "objects mapped now or recently")
 
 struct mcn_entry {
 	/* constant */
-	struct mcn_extent place;
-	mcs_object_t *object;		/* NULL: a copy */
+	struct mcn_extent extent;
+	mcs_object_t *object;		/* NULL: a copy in the hot segment */
 	uint64_t hash;
 	/* guarded by the lock */
-	struct mcn_entry *next;		/* of the bucket */
-	bool listed;			/* found by its key */
+	struct mcn_entry *next;		/* in the bucket */
+	bool listed;			/* in a bucket, so lookups find it */
 	unsigned refs;
-	uint64_t checked_ns;		/* it was the current version then */
-	struct mc_list idle;		/* refs 0: the longest idle first */
+	uint64_t checked_ns;		/* last time at which it was known to be the current version */
+	struct mc_list idle;		/* refs 0: ordered by idle time, longest first */
 	size_t key_len;
 	unsigned char key[];
 };
@@ -83,7 +83,7 @@ static int open_memory(struct mcn_hot *h, uint64_t size)
 			       mc_strerror(errno));
 	}
 	(void)madvise(h->base, h->size, MADV_HUGEPAGE);
-	/* Who gets the descriptor may neither write through it nor open it anew for that. */
+	/* Receivers of the descriptor may neither write through it nor reopen it for writing. */
 	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
 	(void)fchmod(fd, 0400);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -126,7 +126,7 @@ uint64_t mcn_hot_size(const struct mcn_hot *h)
 
 /* ---- entries ---- */
 
-static struct mcn_entry **place_of(struct mcn_hot *h, uint64_t hash, struct mcs_key key)
+static struct mcn_entry **hot_find(struct mcn_hot *h, uint64_t hash, struct mcs_key key)
 {
 	struct mcn_entry **p = &h->bucket[hash % BUCKETS];
 
@@ -148,7 +148,7 @@ static void unlist_locked(struct mcn_hot *h, struct mcn_entry *e)
 	e->listed = false;
 }
 
-/* Nobody uses it.  What is left for after the lock: its object, if it has one. */
+/* Free an entry without references.  Returns its object, which the caller closes after the unlock. */
 static mcs_object_t *drop_locked(struct mcn_hot *h, struct mcn_entry *e)
 {
 	mcs_object_t *o = e->object;
@@ -158,8 +158,8 @@ static mcs_object_t *drop_locked(struct mcn_hot *h, struct mcn_entry *e)
 		mc_list_remove(&e->idle);
 		h->nidle--;
 	}
-	if (!o && e->place.size)
-		mc_space_give(&h->space, e->place.offset, e->place.size);
+	if (!o && e->extent.size)
+		mc_space_give(&h->space, e->extent.offset, e->extent.size);
 	mc_metric_add(&entries, -1);
 	free(e);
 	return o;
@@ -187,7 +187,7 @@ int mcn_hot_held(const struct mcn_entry *e)
 
 	if (r < 0)
 		return r;
-	/* Copies are the daemon's own. */
+	/* The daemon owns its copies. */
 	return e->object ? mcs_object_held(e->object) : 0;
 }
 
@@ -217,7 +217,7 @@ void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key)
 	struct mcn_entry *e;
 
 	pthread_mutex_lock(&h->lock);
-	e = *place_of(h, hash, key);
+	e = *hot_find(h, hash, key);
 	if (e && !e->refs)
 		o = drop_locked(h, e);
 	else if (e)
@@ -226,7 +226,7 @@ void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key)
 	mcs_object_close(o);
 }
 
-/* Let go of objects of the own segment that were not asked for lately, one per lock. */
+/* Release one expired object of the own segment; one per lock hold. */
 static bool sweep_one(struct mcn_hot *h, uint64_t before)
 {
 	mcs_object_t *o = NULL;
@@ -269,17 +269,17 @@ void mcn_hot_free(struct mcn_hot *h)
 	free(h);
 }
 
-/* ---- getting one ---- */
+/* ---- lookup and fetch ---- */
 
-/* Room for a copy, at the cost of copies that nobody uses, the longest idle first. */
-static int take_room(struct mcn_hot *h, uint64_t size, uint64_t *ret_at)
+/* Allocate space for a copy; frees unreferenced copies, longest idle first, until there is enough. */
+static int hot_take_room(struct mcn_hot *h, uint64_t size, uint64_t *ret_at)
 {
 	struct mc_list *pos, *tmp;
 	int r;
 
 	if (size > h->size)
-		return mc_fail(-ENOBUFS, "an object of another node with %llu bytes cannot be "
-			       "mapped here, where there is room for %llu",
+		return mc_fail(-ENOBUFS, "another node's object of %llu bytes cannot be mapped: "
+			       "hot_cache_size is %llu",
 			       (unsigned long long)size, (unsigned long long)h->size);
 	MC_LOCKED(&h->lock);
 	r = mc_space_take(&h->space, size, ret_at);
@@ -293,11 +293,10 @@ static int take_room(struct mcn_hot *h, uint64_t size, uint64_t *ret_at)
 		(void)drop_locked(h, e);
 		r = mc_space_take(&h->space, size, ret_at);
 	}
-	return r == -ENOBUFS ? mc_fail(r, "objects of other nodes that are mapped fill all the room "
-				       "that there is for them") : r;
+	return r == -ENOBUFS ? mc_fail(r, "hot_cache_size is used up by mapped objects of other nodes") : r;
 }
 
-static void give_room(struct mcn_hot *h, uint64_t at, uint64_t size)
+static void hot_give_room(struct mcn_hot *h, uint64_t at, uint64_t size)
 {
 	MC_LOCKED(&h->lock);
 	mc_space_give(&h->space, at, size);
@@ -308,7 +307,7 @@ static int copy_here(struct mcn_hot *h, mcs_object_t *o, uint64_t size, int64_t 
 {
 	struct iovec iov;
 	int64_t n;
-	int r = take_room(h, size, ret_at);
+	int r = hot_take_room(h, size, ret_at);
 
 	if (r < 0)
 		return r;
@@ -318,12 +317,12 @@ static int copy_here(struct mcn_hot *h, mcs_object_t *o, uint64_t size, int64_t 
 		mc_metric_add(&fetched, n);
 		return 0;
 	}
-	give_room(h, *ret_at, size);
+	hot_give_room(h, *ret_at, size);
 	return n < 0 ? (int)n : mc_fail(-EIO, "short read of an object");
 }
 
-/* An entry for @o, which becomes its own, or is closed when it is not needed. */
-static int make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t timeout_ms,
+/* Create an entry for @o.  Takes ownership of @o: the entry keeps it, or it is closed here. */
+static int hot_make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t timeout_ms,
 		struct mcn_entry **ret)
 {
 	const struct mcs_info *info = mcs_object_info(o);
@@ -334,7 +333,7 @@ static int make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t 
 		mcs_object_close(o);
 		return -ENOMEM;
 	}
-	e->place = (struct mcn_extent){
+	e->extent = (struct mcn_extent){
 		.size = info->size, .generation = info->generation, .mtime_ms = info->mtime_ms,
 		.crc32c = info->crc32c, .flags = (uint8_t)info->flags,
 		.kind = (uint8_t)((unsigned)info->kind | (unsigned)info->data_type << 4),
@@ -344,12 +343,12 @@ static int make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t 
 	e->key_len = key.len;
 	memcpy(e->key, key.data, key.len);
 	mc_list_init(&e->idle);
-	if (info->size && mcs_object_offset(o, &e->place.offset) == 0) {
+	if (info->size && mcs_object_offset(o, &e->extent.offset) == 0) {
 		e->object = o;
 	} else {
 		if (info->size) {
-			e->place.segment = 1;
-			r = copy_here(h, o, info->size, timeout_ms, &e->place.offset);
+			e->extent.segment = 1;
+			r = copy_here(h, o, info->size, timeout_ms, &e->extent.offset);
 		}
 		mcs_object_close(o);
 	}
@@ -362,16 +361,17 @@ static int make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t 
 	return 0;
 }
 
-/* The entry of this version, with a reference; NULL: there is none. */
-static struct mcn_entry *known(struct mcn_hot *h, struct mcs_key key, uint64_t generation,
+/* Look up the entry of a version and reference it.  With generation 0: the entry that was current after
+ * @checked_after.  NULL: none. */
+static struct mcn_entry *hot_known(struct mcn_hot *h, struct mcs_key key, uint64_t generation,
 			       uint64_t checked_after, uint64_t now)
 {
 	uint64_t hash = mc_hash(key.data, key.len, 0);
 	struct mcn_entry *e;
 
 	MC_LOCKED(&h->lock);
-	e = *place_of(h, hash, key);
-	if (!e || (generation ? e->place.generation != generation : e->checked_ns < checked_after))
+	e = *hot_find(h, hash, key);
+	if (!e || (generation ? e->extent.generation != generation : e->checked_ns < checked_after))
 		return NULL;
 	if (now)
 		e->checked_ns = now;
@@ -379,20 +379,20 @@ static struct mcn_entry *known(struct mcn_hot *h, struct mcs_key key, uint64_t g
 	return e;
 }
 
-/* Make it the one of its key, unless somebody else was first with this version. */
-static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t asked_ns)
+/* Publish @e as the entry of its key, unless another thread published this version first; that entry is returned. */
+static struct mcn_entry *hot_enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t asked_ns)
 {
 	struct mcs_key key = { e->key, e->key_len };
 	mcs_object_t *o = NULL;
 	struct mcn_entry *old;
 
 	pthread_mutex_lock(&h->lock);
-	old = *place_of(h, e->hash, key);
-	if (old && old->place.generation == e->place.generation && !old->object) {
-		/* A copy is as good as the other; of pins the newer one is known to hold. */
+	old = *hot_find(h, e->hash, key);
+	if (old && old->extent.generation == e->extent.generation && !old->object) {
+		/* Two copies are equivalent.  Of two pins the newer one is certain to hold, so that one replaces. */
 		o = drop_locked(h, e);
 		e = old;
-	} else if (!old || old->place.generation <= e->place.generation) {
+	} else if (!old || old->extent.generation <= e->extent.generation) {
 		if (old && !old->refs)
 			o = drop_locked(h, old);
 		else if (old)
@@ -401,7 +401,7 @@ static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t 
 		h->bucket[e->hash % BUCKETS] = e;
 		e->listed = true;
 	}
-	/* Of an older version than the one found meanwhile: it is used, but not found again. */
+	/* If a newer version was published meanwhile, @e stays unlisted: this caller uses it, lookups do not. */
 	ref_locked(h, e);
 	e->checked_ns = e->checked_ns > asked_ns ? e->checked_ns : asked_ns;
 	pthread_mutex_unlock(&h->lock);
@@ -409,7 +409,7 @@ static struct mcn_entry *enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t 
 	return e;
 }
 
-/* The pin of an open object can be lost: its entry is of no use to anybody who comes now. */
+/* The pin of an open object can be lost: then drop the entry. */
 static struct mcn_entry *still_held(struct mcn_hot *h, struct mcs_key key, struct mcn_entry *e)
 {
 	if (!e || mcn_hot_held(e) == 0)
@@ -420,10 +420,10 @@ static struct mcn_entry *still_held(struct mcn_hot *h, struct mcs_key key, struc
 }
 
 int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
-		struct mcn_entry **ret, struct mcn_extent *ret_place)
+		struct mcn_entry **ret, struct mcn_extent *ret_extent)
 {
 	uint64_t now = mc_now_ns(), after = now > h->age_ns ? now - h->age_ns : 0;
-	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? known(h, key, 0, after, 0) :
+	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? hot_known(h, key, 0, after, 0) :
 					 NULL);
 	mcs_object_t *o;
 	int r;
@@ -434,17 +434,17 @@ int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout
 		r = mcs_object_open(h->store, key, &o, timeout_ms);
 		if (r < 0)
 			return r;
-		e = still_held(h, key, known(h, key, mcs_object_info(o)->generation, 0, now));
+		e = still_held(h, key, hot_known(h, key, mcs_object_info(o)->generation, 0, now));
 		if (e) {
 			mcs_object_close(o);
 		} else {
-			r = make(h, key, o, timeout_ms, &e);
+			r = hot_make(h, key, o, timeout_ms, &e);
 			if (r < 0)
 				return r;
-			e = enter(h, e, now);
+			e = hot_enter(h, e, now);
 		}
 	}
-	*ret_place = e->place;
+	*ret_extent = e->extent;
 	*ret = e;
 	return 0;
 }

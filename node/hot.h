@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hot.h - objects that local programs have mapped, or had lately.
+ * hot.h - cache of objects that local programs map or mapped recently.
  *
- * An entry is one version of one key, in memory that can be mapped: in the node's own segment, held there
- * by an open object; or a copy in the hot segment.  Entries in use stay.  Of the others, those of the
- * own segment are let go after conf.hot_ms, as holding them keeps the pool from evicting; copies stay
- * until their room is needed, and are used again when the master still has that version. */
+ * An entry is one version of one key in memory that can be mapped: in the node's own segment, pinned there
+ * by an open object; or a copy in the hot segment.  Entries with references stay.  Unreferenced entries of the
+ * own segment are released after conf.hot_ms, because their pin keeps the pool from evicting the object.
+ * Unreferenced copies stay until their memory is needed; they are reused while the master still has the version. */
 #ifndef MCN_HOT_H
 #define MCN_HOT_H
 
@@ -14,20 +14,20 @@ struct mcn_hot;
 struct mcn_entry;
 
 int mcn_hot_new(mcs_t *store, uint64_t size, unsigned ms, struct mcn_hot **ret);
-void mcn_hot_free(struct mcn_hot *h);		/* no entry is in use; NULL is fine */
+void mcn_hot_free(struct mcn_hot *h);		/* no entry may have references; NULL is allowed */
 
-/* As of mcn_pin(); the entry is to be given to mcn_hot_put(). */
+/* As mcn_pin(); the caller releases the entry with mcn_hot_put(). */
 int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
-		struct mcn_entry **ret, struct mcn_extent *ret_place);
-void mcn_hot_ref(struct mcn_hot *h, struct mcn_entry *e);	/* one more, of one that is in use */
+		struct mcn_entry **ret, struct mcn_extent *ret_extent);
+void mcn_hot_ref(struct mcn_hot *h, struct mcn_entry *e);	/* the caller already has a reference */
 void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e);
-/* As of mcs_object_held(): a master that was silent for long is waited for. */
+/* As mcs_object_held(): may wait for a master that has been silent. */
 int mcn_hot_held(const struct mcn_entry *e);
-/* The key has another value, or none: what is known of it is not to be used any more. */
+/* The key was replaced or removed: do not serve its entry any more. */
 void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key);
-/* Now and then. */
+/* Release expired entries; called periodically. */
 void mcn_hot_sweep(struct mcn_hot *h);
-int mcn_hot_fd(const struct mcn_hot *h);	/* of the hot segment, for reading */
+int mcn_hot_fd(const struct mcn_hot *h);	/* the hot segment, read-only */
 uint64_t mcn_hot_size(const struct mcn_hot *h);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job.c - requests out of memory that the client can change at any time: everything is copied first and
- * looked at afterwards, and only the copy is used. */
+ * job.c - decoding of requests.  The client can change the shared memory at any time, so everything is copied
+ * first, and only the copy is checked and used. */
 #include <config.h>
 
 #include <errno.h>
@@ -20,19 +20,19 @@ static void *scratch_take(struct mcn_scratch *sc, size_t len)
 	return p;
 }
 
-/* A copy of @len bytes at @at of the arena, which the compiler must not replace by the original. */
-static int take(const unsigned char *arena, uint64_t arena_size, uint32_t at, uint64_t len,
+/* Copy @len bytes at @at of the arena.  The barrier keeps the compiler from rereading the original. */
+static int job_copy(const unsigned char *arena, uint64_t arena_size, uint32_t at, uint64_t len,
 		struct mcn_scratch *sc, void **ret)
 {
 	if (at > arena_size || len > arena_size - at)
-		return mc_fail(-EINVAL, "an entry points out of its arena");
+		return mc_fail(-EINVAL, "an entry points outside of its arena");
 	*ret = scratch_take(sc, len);
 	memcpy(*ret, arena + at, len);
 	__asm__ volatile("" ::: "memory");
 	return 0;
 }
 
-/* ---- what a put says of itself ---- */
+/* ---- options of a put ---- */
 
 static int take_preferred(const unsigned char *arena, uint64_t size, const struct mcfs_ring_put *w,
 			  struct mcn_scratch *sc, struct mcs_put_opts *ret)
@@ -46,13 +46,13 @@ static int take_preferred(const unsigned char *arena, uint64_t size, const struc
 		return 0;
 	if (w->preferred_len > MCFS_RING_PREFERRED_MAX)
 		return mc_fail(-EINVAL, "too many preferred segments");
-	r = take(arena, size, w->preferred, w->preferred_len, sc, &copy);
+	r = job_copy(arena, size, w->preferred, w->preferred_len, sc, &copy);
 	if (r < 0)
 		return r;
 	text = copy;
 	end = text + w->preferred_len;
 	if (end[-1])
-		return mc_fail(-EINVAL, "names of segments that do not end");
+		return mc_fail(-EINVAL, "names of segments without a final NUL");
 	for (const char *p = text; p < end; p += strlen(p) + 1)
 		n++;
 	list = scratch_take(sc, (n + 1) * sizeof(*list));
@@ -74,7 +74,7 @@ static int take_put(const unsigned char *arena, uint64_t size, struct mcn_scratc
 
 	if (job->e.put == ~0u)
 		return 0;
-	r = take(arena, size, job->e.put, sizeof(*w), sc, &copy);
+	r = job_copy(arena, size, job->e.put, sizeof(*w), sc, &copy);
 	if (r < 0)
 		return r;
 	w = copy;
@@ -88,7 +88,7 @@ static int take_put(const unsigned char *arena, uint64_t size, struct mcn_scratc
 	};
 	job->put = o;
 	if (w->group_len) {
-		r = take(arena, size, w->group, w->group_len, sc, &copy);
+		r = job_copy(arena, size, w->group, w->group_len, sc, &copy);
 		if (r < 0)
 			return r;
 		o->group = (struct mcs_key){ copy, w->group_len };
@@ -96,9 +96,9 @@ static int take_put(const unsigned char *arena, uint64_t size, struct mcn_scratc
 	return take_preferred(arena, size, w, sc, o);
 }
 
-/* ---- the memory that it is about ---- */
+/* ---- memory of the transfer ---- */
 
-static int hold(struct mcn_conn *c, struct mcn_job *job, const struct mcfs_ring_range *range)
+static int job_hold(struct mcn_conn *c, struct mcn_job *job, const struct mcfs_ring_range *range)
 {
 	struct iovec *iov = &job->iov[job->iovcnt];
 	int r = mcn_buffer_get(c, range->buffer, range->at, range->len, &job->held[job->iovcnt],
@@ -123,16 +123,16 @@ static int take_memory(struct mcn_conn *c, const unsigned char *arena, uint64_t 
 	if (n > MCFS_RING_RANGES_MAX || (n && job->e.at > UINT32_MAX))
 		return mc_fail(-EINVAL, "a list of %u ranges", n);
 	if (n) {
-		r = take(arena, size, (uint32_t)job->e.at, n * sizeof(one), sc, &copy);
+		r = job_copy(arena, size, (uint32_t)job->e.at, n * sizeof(one), sc, &copy);
 		range = copy;
 	} else {
-		/* No bytes: no buffer is needed. */
+		/* Zero bytes need no buffer. */
 		n = job->e.len ? 1 : 0;
 	}
 	job->iov = scratch_take(sc, (n + 1) * sizeof(*job->iov));
 	job->held = scratch_take(sc, (n + 1) * sizeof(struct mcn_buffer *));
 	for (unsigned i = 0; i < n && r == 0; i++)
-		r = hold(c, job, &range[i]);
+		r = job_hold(c, job, &range[i]);
 	return r;
 }
 
@@ -174,15 +174,15 @@ static int take_all(struct mcn_conn *c, const unsigned char *arena, uint64_t siz
 	int r;
 
 	if (e->op >= MCFS_RING_OPS)
-		return mc_fail(-MCS_ENOTSUP, "operation %u is not known", e->op);
+		return mc_fail(-MCS_ENOTSUP, "unknown operation %u", e->op);
 	if (e->flags & ~flags_of(e->op))
-		return mc_fail(-EINVAL, "operation %u with flags 0x%x", e->op, e->flags);
+		return mc_fail(-EINVAL, "operation %u does not support flags 0x%x", e->op, e->flags);
 	if (!(flags_of(e->op) & MCFS_SQE_DEADLINE))
 		return 0;
 	job->deadline = deadline_of(job);
 	if (!e->key_len || e->key_len > MCFS_RING_KEY_MAX)
 		return mc_fail(-MCS_EKEY, "a key of %u bytes", e->key_len);
-	r = take(arena, size, e->key, e->key_len, sc, &key);
+	r = job_copy(arena, size, e->key, e->key_len, sc, &key);
 	if (r < 0)
 		return r;
 	job->key = (struct mcs_key){ key, e->key_len };

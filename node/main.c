@@ -44,7 +44,7 @@ static const struct mc_program program = {
 	.absent = absent,
 };
 
-/* What runs, in the order of its start. */
+/* The parts of the daemon in the order in which they start. */
 struct running {
 	struct conf conf;
 	mcs_t *store;
@@ -52,7 +52,7 @@ struct running {
 	struct mc_httpd *httpd;
 };
 
-static int fail(int err)
+static int main_fail(int err)
 {
 	fprintf(stderr, "mooncake_client: %s%s\n", mc_err_detail(err),
 		err == -MC_ERPC ? "; is mooncake_master running there?" : "");
@@ -155,7 +155,7 @@ static int start_node(struct running *run)
 	return mcn_start(&conf, &run->node);
 }
 
-static void stop(struct running *run)
+static void main_stop(struct running *run)
 {
 	mc_httpd_stop(run->httpd);
 	mcn_stop(run->node);
@@ -171,7 +171,7 @@ static void wait_for_end(const struct conf *conf)
 			mc_info("node", "ending on signal %d", sig);
 			return;
 		}
-		/* SIGHUP: for log files that were moved away. */
+		/* SIGHUP: reopen the log files after rotation. */
 		if (sig == SIGHUP)
 			(void)open_log(conf);
 	}
@@ -187,7 +187,7 @@ static void raise_limits(void)
 	}
 }
 
-static int serve(struct running *run)
+static int main_serve(struct running *run)
 {
 	int r;
 
@@ -203,8 +203,8 @@ static int serve(struct running *run)
 			mcs_hostname(run->store), mcn_address(run->node));
 		wait_for_end(&run->conf);
 	}
-	r = r < 0 ? fail(r) : 0;
-	stop(run);
+	r = r < 0 ? main_fail(r) : 0;
+	main_stop(run);
 	mc_log_close();
 	return r;
 }
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 	raise_limits();
 	r = mc_options_parse(&program, argc, argv, &run.conf, &options);
 	if (r < 0)
-		return fail(r);
+		return main_fail(r);
 	if (r > 0)
 		return 0;
 	if (mc_options_argc(options)) {
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 			mc_options_argv(options, 0));
 		r = 1;
 	} else {
-		r = serve(&run);
+		r = main_serve(&run);
 	}
 	mc_options_free(options);
 	return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node.h - the node daemon's service for local programs: the socket and rings of mooncake/mcfs_ring.h, the
- * objects that they map, and the same by function call for the mount's ioctls.
+ * node.h - the node daemon's service for local programs: the socket and rings of mooncake/mcfs_ring.h, mapped
+ * objects, and the same operations as functions for the mount's ioctls.
  *
- * What a program holds (pins, buffers, rings) belongs to its connection, or to the mcn_pins that a caller
- * made for it, and ends with that.  Functions may be called from any thread. */
+ * Pins, buffers and rings of a program belong to its connection, or to the mcn_pins that a caller made for it,
+ * and end with it.  Functions may be called from any thread. */
 #ifndef MCN_NODE_H
 #define MCN_NODE_H
 
@@ -18,19 +18,19 @@ struct mcn;
 
 struct mcn_conf {
 	mcs_t *store;		/* has to stay until mcn_stop() */
-	const char *master;	/* what clients are told: where the store is */
-	const char *tenant;	/* and whose keys it is about, as in struct mcs_conf */
+	const char *master;	/* address of the master; sent to clients in the answer to HELLO */
+	const char *tenant;	/* tenant of the keys, as in struct mcs_conf; sent to clients too */
 	int port;		/* names the socket in the abstract name space; 0: none there */
-	const char *path;	/* a socket file as well; NULL or "": none */
-	const char *uids;	/* users that may connect besides the own one and root: "1000,1001" */
-	uint64_t hot_size;	/* memory for objects of other nodes that are mapped here */
-	unsigned hot_ms;	/* how old what is known of a key may be for MCS_MAP_HOT */
-	unsigned spin_us;	/* how long a ring's thread polls before it sleeps, at the most */
+	const char *path;	/* additional socket file; NULL or "": none */
+	const char *uids;	/* users that may connect besides the daemon's own and root: "1000,1001" */
+	uint64_t hot_size;	/* bytes for copies of other nodes' objects that are mapped here */
+	unsigned hot_ms;	/* maximum age of a cached version for MCS_MAP_HOT */
+	unsigned spin_us;	/* maximum time that a ring's thread polls before it sleeps */
 };
 
 /* -EADDRINUSE when another daemon has the port's name or the path. */
 int mcn_start(const struct mcn_conf *conf, struct mcn **ret);
-/* Ends all connections and waits until no operation of theirs is under way.  NULL is fine. */
+/* Closes all connections and waits for their running operations.  NULL is allowed. */
 void mcn_stop(struct mcn *n);
 
 const char *mcn_address(const struct mcn *n);	/* "unix:..." of the first socket, "": none */
@@ -43,12 +43,12 @@ void mcn_count(struct mcn *n, struct mcn_counts *ret);
 /* ---- segments: memory that can be mapped ---------------------------------------------------------- */
 
 #define MCN_SEGMENTS 2		/* 0: the node's own; 1: copies of other nodes' objects */
-/* A descriptor for reading (stays the node's) and the bytes to map; -ENOENT: there is none. */
+/* A read-only descriptor, which the node keeps, and the number of bytes to map; -ENOENT: no such segment. */
 int mcn_segment(struct mcn *n, unsigned id, uint64_t *ret_size);
 
 /* ---- pins ----------------------------------------------------------------------------------------- */
 
-struct mcn_pins;		/* what one owner has pinned */
+struct mcn_pins;		/* the pins of one client or caller */
 struct mcn_extent {
 	uint64_t pin;
 	uint64_t offset, size, generation, mtime_ms;
@@ -57,24 +57,24 @@ struct mcn_extent {
 };
 
 int mcn_pins_new(struct mcn *n, struct mcn_pins **ret);
-void mcn_pins_free(struct mcn_pins *p);		/* and everything in it; NULL is fine */
-/* Its owner has gone: everything in it is let go of, and nothing is pinned any more (-MCS_ERPC). */
+void mcn_pins_free(struct mcn_pins *p);		/* releases its pins; NULL is allowed */
+/* Release all pins; later mcn_pin() calls fail with -MCS_ERPC.  Called when the client has disconnected. */
 void mcn_pins_end(struct mcn_pins *p);
-/* Pin the current version; @hot: or the one that was current conf.hot_ms ago.  An object of another node
- * is fetched first: -ENOBUFS when there is no room for it. */
+/* Pin the current version; with @hot a version that was current at most conf.hot_ms ago is enough.  An object
+ * of another node is copied here first: -ENOBUFS when the hot segment has no room. */
 int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,
 	    struct mcn_extent *ret);
-int mcn_unpin(struct mcn_pins *p, uint64_t pin);	/* -EINVAL: not one of these */
-/* As of mcs_object_held(). */
+int mcn_unpin(struct mcn_pins *p, uint64_t pin);	/* -EINVAL: unknown pin */
+/* As mcs_object_held(). */
 int mcn_held(struct mcn_pins *p, uint64_t pin);
-/* Bring the object to this node without holding it. */
+/* Copy the object to this node without pinning it. */
 int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms);
 
-/* ---- buffers that clients handed over ------------------------------------------------------------- */
+/* ---- buffers that clients registered -------------------------------------------------------------- */
 
 struct mcn_io {
 	uint64_t token;		/* of the connection */
-	uid_t uid;		/* who asks: the connection's user, or root */
+	uid_t uid;		/* the calling user: must be the connection's user or root */
 	uint32_t buffer;
 	uint64_t at, len;
 };
@@ -88,7 +88,7 @@ struct mcn_buffer_info {
 	uid_t uid;
 	pid_t pid;
 };
-/* Those of @uid, or all for root: how many of them, @max at the most. */
+/* List the buffers of @uid, or all for root.  Returns their number, at most @max. */
 unsigned mcn_buffers(struct mcn *n, uid_t uid, struct mcn_buffer_info *ret, unsigned max);
 
 #endif

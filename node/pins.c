@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pins.c - what one owner holds.  A pin's number is a place and how often that was used, so that an old
- * number is not taken for a new pin. */
+ * pins.c - the pins of one client.  A pin's number is a slot and the slot's use count, so that an old number
+ * never matches a new pin. */
 #include <config.h>
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 struct slot {
 	struct mcn_entry *entry;	/* NULL: free */
-	uint32_t used;			/* how often */
-	uint32_t next;			/* free ones: the next, 0: none; counted from 1 */
+	uint32_t used;			/* number of uses of this slot */
+	uint32_t next;			/* free slots: the next one, counted from 1; 0: none */
 };
 
 struct mcn_pins {
@@ -67,7 +67,7 @@ void mcn_pins_free(struct mcn_pins *p)
 	free(p);
 }
 
-static int grow_locked(struct mcn_pins *p)
+static int pins_grow_locked(struct mcn_pins *p)
 {
 	uint32_t cap = p->cap ? p->cap * 2 : 16;
 	struct slot *slot;
@@ -86,25 +86,25 @@ static int grow_locked(struct mcn_pins *p)
 	return 0;
 }
 
-static int check_locked(const struct mcn_pins *p)
+static int pins_check_locked(const struct mcn_pins *p)
 {
-	return p->ended ? mc_fail(-MCS_ERPC, "who asked for a pin has gone") : 0;
+	return p->ended ? mc_fail(-MCS_ERPC, "the client that asked for a pin has disconnected") : 0;
 }
 
-static int check(struct mcn_pins *p)
+static int pins_check(struct mcn_pins *p)
 {
 	MC_LOCKED(&p->lock);
-	return check_locked(p);
+	return pins_check_locked(p);
 }
 
-static int enter(struct mcn_pins *p, struct mcn_entry *e, uint64_t *ret)
+static int pins_enter(struct mcn_pins *p, struct mcn_entry *e, uint64_t *ret)
 {
 	int r;
 
 	MC_LOCKED(&p->lock);
-	r = check_locked(p);
+	r = pins_check_locked(p);
 	if (r == 0 && !p->free)
-		r = grow_locked(p);
+		r = pins_grow_locked(p);
 	if (r < 0)
 		return r;
 	*ret = (uint64_t)(p->slot[p->free - 1].used + 1) << 32 | p->free;
@@ -119,13 +119,13 @@ int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms
 	    struct mcn_extent *ret)
 {
 	struct mcn_entry *e;
-	int r = check(p);
+	int r = pins_check(p);
 
 	if (r == 0)
 		r = mcn_hot_get(p->n->hot, key, hot, timeout_ms, &e, ret);
 	if (r < 0)
 		return r;
-	r = enter(p, e, &ret->pin);
+	r = pins_enter(p, e, &ret->pin);
 	if (r < 0)
 		mcn_hot_put(p->n->hot, e);
 	return r;
@@ -162,7 +162,7 @@ int mcn_held(struct mcn_pins *p, uint64_t pin)
 	pthread_mutex_lock(&p->lock);
 	if (at && at <= p->cap && p->slot[at - 1].used == used)
 		e = p->slot[at - 1].entry;
-	/* The question can take a second, and who unpins or pins meanwhile does not wait for it. */
+	/* The query can take a second; keep the lock free for other threads meanwhile. */
 	if (e)
 		mcn_hot_ref(p->n->hot, e);
 	pthread_mutex_unlock(&p->lock);
@@ -175,9 +175,9 @@ int mcn_held(struct mcn_pins *p, uint64_t pin)
 
 int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms)
 {
-	struct mcn_extent place;
+	struct mcn_extent extent;
 	struct mcn_entry *e;
-	int r = mcn_hot_get(n->hot, key, false, timeout_ms, &e, &place);
+	int r = mcn_hot_get(n->hot, key, false, timeout_ms, &e, &extent);
 
 	if (r < 0)
 		return r;

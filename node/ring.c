@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ring.c - one ring and its thread.
  *
- * The positions that count are the thread's own; what stands in the shared memory is told to the client, or
- * read once and checked.  A client whose positions make no sense loses the ring, nothing else. */
+ * The thread keeps its own positions.  Those in shared memory are only written for the client, or read once and
+ * checked.  A client with invalid positions loses its ring, nothing else. */
 #include <config.h>
 
 #include <errno.h>
@@ -22,13 +22,13 @@
 
 #define JOBS 1024u
 #define SLEEP_NS (500 * MC_NS_PER_MS)
-/* A client that does not read its answers is looked at so often. */
+/* How often to check a client that does not read its answers. */
 #define FULL_NS_MIN (1 * MC_NS_PER_MS)
 #define FULL_NS_MAX (200 * MC_NS_PER_MS)
 
 MC_GAUGE(nrings, "mooncake_node_rings", "", "rings of local clients")
-MC_COUNTER(sleeps, "mooncake_node_ring_sleeps_total", "", "times that a ring's thread went to sleep")
-MC_COUNTER(broken, "mooncake_node_rings_broken_total", "", "rings whose client broke the rules")
+MC_COUNTER(sleeps, "mooncake_node_ring_sleeps_total", "", "times that a ring's thread slept")
+MC_COUNTER(broken, "mooncake_node_rings_broken_total", "", "rings closed because their client broke the protocol")
 
 struct mcn_ring {
 	/* constant */
@@ -43,10 +43,10 @@ struct mcn_ring {
 	uint32_t mask;
 	uint32_t stop;			/* atomic */
 	/* owned by the thread */
-	uint32_t head, tail;		/* of the requests taken, and the answers given */
-	uint32_t seen;			/* requests up to here were there at seen_ns */
+	uint32_t head, tail;		/* requests taken, answers given */
+	uint32_t seen;			/* requests up to here had arrived at seen_ns */
 	uint64_t seen_ns;
-	uint64_t spin_ns;		/* how long to poll now */
+	uint64_t spin_ns;		/* current time to poll */
 	uint64_t full_ns;
 	struct mcn_scratch sc;
 	struct mcn_job *jobs;
@@ -72,7 +72,7 @@ static int open_memory(struct mcn_ring *r, uint32_t entries, uint64_t arena)
 	h = mmap(NULL, r->len, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
 	if (h == MAP_FAILED)
 		return mc_fail(-errno, "memory of a ring: %s", mc_strerror(errno));
-	/* The arena is charged to who writes there, the client. */
+	/* Not the arena: its pages are charged to the process that first writes them, the client. */
 	(void)madvise(h, at, MADV_POPULATE_WRITE);
 	h->magic = MCFS_RING_MAGIC;
 	h->version = MCFS_RING_VERSION;
@@ -111,13 +111,13 @@ static bool stopping(const struct mcn_ring *r)
 static void break_off(struct mcn_ring *r, const char *why)
 {
 	mc_metric_add(&broken, 1);
-	mc_warn("node", "a client breaks the rules of its ring, which is ended pid=%d uid=%u: %s",
+	mc_warn("node", "ring closed, its client broke the protocol pid=%d uid=%u: %s",
 		(int)r->conn->pid, (unsigned)r->conn->uid, why);
 	__atomic_store_n(&r->stop, 1, __ATOMIC_RELEASE);
 }
 
-/* How many requests wait, and for how many answers there is room. */
-static uint32_t waiting(struct mcn_ring *r)
+/* Number of requests that wait. */
+static uint32_t ring_waiting(struct mcn_ring *r)
 {
 	uint32_t tail = __atomic_load_n(&r->hdr->sq_tail, __ATOMIC_ACQUIRE);
 
@@ -132,7 +132,8 @@ static uint32_t waiting(struct mcn_ring *r)
 	return r->seen - r->head;
 }
 
-static uint32_t room(struct mcn_ring *r)
+/* Number of answers that fit. */
+static uint32_t ring_room(struct mcn_ring *r)
 {
 	uint32_t n = r->tail - __atomic_load_n(&r->hdr->cq_head, __ATOMIC_ACQUIRE);
 
@@ -147,8 +148,8 @@ static uint64_t spin_max(const struct mcn_ring *r)
 	return r->conn->n->conf.spin_us * 1000ull;
 }
 
-/* Poll as long as that has paid lately, then sleep until the client wakes us. */
-static void idle(struct mcn_ring *r)
+/* Poll as long as polling was successful recently, then sleep until the client wakes the thread. */
+static void ring_idle(struct mcn_ring *r)
 {
 	uint64_t began = mc_now_ns(), now = began, until = began + r->spin_ns;
 	uint32_t seen = r->head;
@@ -189,7 +190,7 @@ static void wait_for_room(struct mcn_ring *r)
 	mc_futex_wait(&r->hdr->cq_head, seen, r->full_ns);
 }
 
-static void answer(struct mcn_ring *r, struct mcn_job *jobs, uint32_t n)
+static void ring_answer(struct mcn_ring *r, struct mcn_job *jobs, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		mcn_job_release(r->conn, &jobs[i]);
@@ -206,7 +207,7 @@ static bool timed(const struct mcn_job *j)
 		(j->e.op != MCFS_RING_PUT && j->e.op != MCFS_RING_GET && j->e.op != MCFS_RING_REMOVE);
 }
 
-/* That a client has given up what it says no deadline of is seen by its leaving only. */
+/* A put, get or remove without a deadline is abandoned only when its client disconnects: then fail the batch. */
 static void drop_if_left(struct mcn_ring *r, uint32_t n)
 {
 	uint32_t k = 0;
@@ -221,8 +222,8 @@ static void drop_if_left(struct mcn_ring *r, uint32_t n)
 	}
 }
 
-/* Take as many requests as there are and fit, carry them out, answer. */
-static void serve(struct mcn_ring *r, uint32_t n)
+/* Take up to @n requests, as many as the scratch memory allows, carry them out, answer. */
+static void ring_serve(struct mcn_ring *r, uint32_t n)
 {
 	uint32_t got = 0, done;
 
@@ -239,8 +240,8 @@ static void serve(struct mcn_ring *r, uint32_t n)
 	__atomic_store_n(&r->hdr->sq_head, r->head, __ATOMIC_RELEASE);
 	drop_if_left(r, got);
 	done = mcn_exec(r->conn, r->jobs, got);
-	answer(r, r->jobs, done);
-	/* Without an answer they are known not to have been done, and may be asked for again elsewhere. */
+	ring_answer(r, r->jobs, done);
+	/* Requests without an answer were not carried out, so the client may safely send them elsewhere. */
 	for (uint32_t i = done; i < got; i++)
 		mcn_job_release(r->conn, &r->jobs[i]);
 }
@@ -252,14 +253,14 @@ static void *ring_main(void *arg)
 
 	r->spin_ns = spin_max(r);
 	while (!stopping(r)) {
-		uint32_t n = waiting(r), k;
+		uint32_t n = ring_waiting(r), k;
 
 		if (!n) {
 			if (!stopping(r))
-				idle(r);
+				ring_idle(r);
 			continue;
 		}
-		k = room(r);
+		k = ring_room(r);
 		if (!k) {
 			if (!stopping(r))
 				wait_for_room(r);
@@ -267,7 +268,7 @@ static void *ring_main(void *arg)
 		}
 		r->full_ns = 0;
 		n = n < k ? n : k;
-		serve(r, n < JOBS ? n : JOBS);
+		ring_serve(r, n < JOBS ? n : JOBS);
 	}
 	__atomic_store_n(&r->hdr->closed, 1, __ATOMIC_SEQ_CST);
 	mc_futex_wake(&r->hdr->cq_tail);
@@ -295,9 +296,9 @@ void mcn_ring_stop(struct mcn_ring *r)
 	mc_futex_wake(&r->hdr->cq_head);
 }
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
-static int make(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mcn_ring **ret)
+static int ring_make(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mcn_ring **ret)
 {
 	struct mcn_ring *r = calloc(1, sizeof(*r));
 	int err;
@@ -318,7 +319,7 @@ static int make(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mcn
 	return 0;
 }
 
-static int count_in(struct mcn *n)
+static int ring_count(struct mcn *n)
 {
 	int r = 0;
 
@@ -341,10 +342,10 @@ int mcn_ring_new(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mc
 	if (entries < 2 || entries > MCFS_RING_ENTRIES_MAX || (entries & (entries - 1)) ||
 	    arena > MCFS_RING_ARENA_MAX)
 		return mc_fail(-EINVAL, "a ring of %u entries", entries);
-	err = count_in(c->n);
+	err = ring_count(c->n);
 	if (err < 0)
 		return err;
-	err = make(c, entries, arena, &r);
+	err = ring_make(c, entries, arena, &r);
 	if (err < 0)
 		goto fail;
 	*ret_fd = dup(r->fd);

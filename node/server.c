@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * server.c - the service: its sockets, who may connect, its start and end. */
+ * server.c - the service: sockets, access control, start and stop. */
 #include <config.h>
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 #include "node/node_i.h"
 
 #define BACKLOG 64
-#define BUDGET 64		/* packets of one client before the next one's turn */
+#define BUDGET 64		/* packets of one client before the loop serves the next client */
 #define SWEEP_MS_MIN 50
 #define ACCEPT_RETRY_MS 100
 
@@ -81,7 +81,7 @@ void mcn_use_of(struct mcn *n, uid_t uid, struct mcn_use *ret)
 	}
 }
 
-/* Loop: the client has gone, or has to. */
+/* Loop: the client has disconnected or is to be disconnected. */
 static void conn_close(struct mcn_conn *c)
 {
 	mc_evloop_del(c->n->loop, &c->evfd);
@@ -96,8 +96,8 @@ static void process_ended(struct mc_evfd *e, uint32_t events)
 	conn_close(mc_container_of(e, struct mcn_conn, process));
 }
 
-/* A child that was forked without exec has its socket too, and keeps it open after a kill.  Of a process of another
- * PID namespace, which has no number here, the end of the socket has to do. */
+/* A child forked without exec inherits the socket and keeps it open after its parent is killed, so watch the process
+ * too.  A process of another PID namespace has no pid here; for it only the socket is watched. */
 static void watch_process(struct mcn_conn *c)
 {
 	int fd = c->pid > 0 ? (int)syscall(SYS_pidfd_open, c->pid, 0) : -1;
@@ -119,7 +119,7 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 
 	for (int i = 0; i < BUDGET; i++) {
 		struct mcfs_msg in = { 0 };
-		bool full = mcn_deferred_full(c->n->strays, c->uid);
+		bool full = mcn_deferred_full(c->n->deferred, c->uid);
 		int fd = -1, r = -EPROTO;
 		ssize_t n;
 
@@ -130,7 +130,7 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 		if (n >= (ssize_t)sizeof(in))
 			r = mcn_conn_serve(c, &in, fd);
 		if (fd >= 0)
-			mcn_deferred_close(c->n->strays, c->uid, fd);
+			mcn_deferred_close(c->n->deferred, c->uid, fd);
 		if (n <= 0 || r < 0) {
 			if (n > 0)
 				mc_debug("node", "connection ended pid=%d: %s", (int)c->pid,
@@ -185,8 +185,8 @@ static int conn_new(struct mcn *n, int fd, const struct ucred *who)
 	return 0;
 }
 
-/* Tell why, so that the client need not guess. */
-static int refuse(struct mcn *n, int fd, int err)
+/* Send the reason, so that the client can report it. */
+static int conn_refuse(struct mcn *n, int fd, int err)
 {
 	struct mcfs_msg out = {
 		.magic = MCFS_RING_MAGIC, .version = MCFS_RING_VERSION, .type = MCFS_MSG_HELLO,
@@ -199,7 +199,7 @@ static int refuse(struct mcn *n, int fd, int err)
 	return err;
 }
 
-static int check(struct mcn *n, int fd, struct ucred *ret)
+static int conn_check(struct mcn *n, int fd, struct ucred *ret)
 {
 	socklen_t len = sizeof(*ret);
 	struct mcn_use use;
@@ -226,7 +226,7 @@ static void watch_listeners(struct mcn *n, uint32_t events)
 		(void)mc_evloop_mod(n->loop, &n->listener[i].evfd, events);
 }
 
-/* Until descriptors are free again the waiting connection would wake the loop without end. */
+/* While the process is out of descriptors, the pending connection would wake the loop continuously. */
 static void pause_accepting(struct mcn *n)
 {
 	watch_listeners(n, 0);
@@ -250,15 +250,15 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 		if (fd < 0) {
 			if (fd == -EAGAIN)
 				return;
-			mc_warn("node", "no connection can be accepted, going on: %s",
+			mc_warn("node", "cannot accept a connection, will retry: %s",
 				mc_err_detail(fd));
 			pause_accepting(n);
 			return;
 		}
-		r = check(n, fd, &who);
-		r = r < 0 ? refuse(n, fd, r) : conn_new(n, fd, &who);
+		r = conn_check(n, fd, &who);
+		r = r < 0 ? conn_refuse(n, fd, r) : conn_new(n, fd, &who);
 		if (r < 0) {
-			mc_warn("node", "a client is refused: %s", mc_err_detail(r));
+			mc_warn("node", "client refused: %s", mc_err_detail(r));
 			close(fd);
 		}
 	}
@@ -266,7 +266,7 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 
 /* ---- start and end ---- */
 
-static void sweep(struct mc_evtimer *t)
+static void server_sweep(struct mc_evtimer *t)
 {
 	struct mcn *n = mc_container_of(t, struct mcn, sweep);
 	unsigned ms = n->conf.hot_ms / 2;
@@ -283,7 +283,7 @@ static int parse_uids(struct mcn *n, const char *text)
 		unsigned long uid = strtoul(text, &end, 10);
 
 		if (end == text || (*end && *end != ',') || uid > UINT32_MAX - 1)
-			return mc_fail(-EINVAL, "\"%s\" is no list of user numbers", text);
+			return mc_fail(-EINVAL, "\"%s\" is not a list of user ids", text);
 		if (n->nuids == MCN_UIDS_MAX)
 			return mc_fail(-EINVAL, "more than %u users", MCN_UIDS_MAX);
 		n->uids[n->nuids++] = (uid_t)uid;
@@ -303,7 +303,7 @@ static int listen_at(struct mcn *n, const char *addr)
 	if (fd < 0)
 		return fd;
 	strcpy(l->addr, addr);
-	/* Who may connect is decided by who it is. */
+	/* may_connect() checks the peer's user id, so the file's mode need not restrict access. */
 	if (addr[5] != '@')
 		(void)chmod(addr + 5, 0666);
 	l->n = n;
@@ -330,14 +330,14 @@ static int listen_all(struct mcn *n, const struct mcn_conf *conf)
 	return r;
 }
 
-/* The own segment for reading only: who gets the descriptor cannot open it anew for writing either. */
+/* Open the own segment read-only, with a mode that keeps receivers of the descriptor from reopening it for writing. */
 static int open_segment(struct mcn *n)
 {
 	char path[64];
 	int fd = mcs_segment_fd(n->conf.store, &n->segment_size);
 
 	n->segment_fd = -1;
-	/* A node may contribute nothing. */
+	/* This node contributes no memory. */
 	if (fd < 0)
 		return 0;
 	(void)fchmod(fd, 0400);
@@ -347,13 +347,13 @@ static int open_segment(struct mcn *n)
 					   mc_strerror(errno)) : 0;
 }
 
-static int start(struct mcn *n)
+static int server_start(struct mcn *n)
 {
 	int r;
 
 	r = parse_uids(n, n->conf.uids);
 	if (r == 0)
-		r = mcn_deferred_new(&n->strays);
+		r = mcn_deferred_new(&n->deferred);
 	if (r == 0)
 		r = open_segment(n);
 	if (r == 0)
@@ -366,7 +366,7 @@ static int start(struct mcn *n)
 		r = mc_evloop_add(n->loop, &n->listener[i].evfd, EPOLLIN);
 	if (r < 0)
 		return r;
-	n->sweep.fire = sweep;
+	n->sweep.fire = server_sweep;
 	n->retry.fire = resume_accepting;
 	mc_evtimer_arm(n->loop, &n->sweep, mc_deadline_ms(SWEEP_MS_MIN));
 	r = mc_evloop_start(n->loop);
@@ -388,7 +388,7 @@ int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
 	mc_list_init(&n->conns);
 	n->master = strdup(conf->master ? conf->master : "");
 	n->tenant = strdup(conf->tenant && strcmp(conf->tenant, "default") ? conf->tenant : "");
-	r = n->master && n->tenant ? start(n) : -ENOMEM;
+	r = n->master && n->tenant ? server_start(n) : -ENOMEM;
 	if (r < 0) {
 		mcn_stop(n);
 		return r;
@@ -397,7 +397,7 @@ int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
 	return 0;
 }
 
-/* Loop: no new clients, and those that there are have to go. */
+/* Loop: stop accepting and close all connections. */
 static void close_all(void *arg)
 {
 	struct mcn *n = arg;
@@ -413,7 +413,7 @@ static void close_all(void *arg)
 		mc_list_for_each(pos, &n->conns) {
 			struct mcn_conn *c = mc_container_of(pos, struct mcn_conn, link);
 
-			/* Others are closed, and only waited for. */
+			/* The others are already closing. */
 			if (!c->over) {
 				found = c;
 				break;
@@ -438,13 +438,13 @@ void mcn_stop(struct mcn *n)
 	pthread_mutex_unlock(&n->lock);
 	mc_evloop_free(n->loop);
 	for (unsigned i = 0; i < n->nlisteners; i++) {
-		/* Before it is closed: the file may be another daemon's then. */
+		/* Unlink before close: after it another daemon may own the path. */
 		if (n->listener[i].addr[5] != '@')
 			(void)unlink(n->listener[i].addr + 5);
 		close(n->listener[i].evfd.fd);
 	}
 	mcn_hot_free(n->hot);
-	mcn_deferred_free(n->strays);
+	mcn_deferred_free(n->deferred);
 	if (n->segment_fd >= 0)
 		close(n->segment_fd);
 	pthread_cond_destroy(&n->changed);
@@ -486,7 +486,7 @@ struct hold {
 	struct mcn_buffer *buffer;
 };
 
-static struct mcn_conn *find_locked(struct mcn *n, uint64_t token)
+static struct mcn_conn *conn_find_locked(struct mcn *n, uint64_t token)
 {
 	struct mc_list *pos;
 
@@ -507,10 +507,10 @@ int mcn_io_begin(struct mcn *n, const struct mcn_io *io, void **ret_hold, struct
 	if (!h)
 		return -ENOMEM;
 	pthread_mutex_lock(&n->lock);
-	h->conn = find_locked(n, io->token);
-	/* Somebody else's token is none. */
+	h->conn = conn_find_locked(n, io->token);
+	/* To another user a token must look unknown. */
 	if (!h->conn || (io->uid && io->uid != h->conn->uid))
-		r = mc_fail(-ENOENT, "there is no connection of that token");
+		r = mc_fail(-ENOENT, "no connection has that token");
 	else
 		h->conn->refs++;
 	pthread_mutex_unlock(&n->lock);

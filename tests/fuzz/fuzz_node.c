@@ -23,7 +23,7 @@ static struct mcn_conn *connect_one(void)
 		pthread_mutex_init(&node.lock, NULL);
 		pthread_cond_init(&node.changed, NULL);
 		mc_list_init(&node.conns);
-		if (mcn_hot_new(NULL, 65536, 0, &node.hot) < 0 || mcn_deferred_new(&node.strays) < 0)
+		if (mcn_hot_new(NULL, 65536, 0, &node.hot) < 0 || mcn_deferred_new(&node.deferred) < 0)
 			abort();
 	}
 	if (!c || mcn_pins_new(&node, &c->pins) < 0)

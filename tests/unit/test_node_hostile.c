@@ -525,27 +525,27 @@ static void test_strays(void **state)
 		.magic = MCFS_RING_MAGIC, .version = MCFS_RING_VERSION, .type = MCFS_MSG_HELLO,
 	};
 	uint64_t deadline = mc_deadline_ms(20000);
-	int sock, fd[MCN_STRAYS_MAX], peer[MCN_STRAYS_MAX], got;
+	int sock, fd[MCN_DEFERRED_MAX], peer[MCN_DEFERRED_MAX], got;
 	struct node_hand other;
 	unsigned char *p;
 
 	(void)state;
-	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++)
+	for (unsigned i = 0; i < MCN_DEFERRED_MAX; i++)
 		fd[i] = lingering(&peer[i]);
 	/* the daemon takes them when they are no more ours, so that its close is the last */
 	assert_int_equal(mc_fault_set("node.accept=delay:2000"), 0);
 	sock = mc_packet_connect(node_address(), deadline);
-	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++) {
+	for (unsigned i = 0; i < MCN_DEFERRED_MAX; i++) {
 		assert_int_equal(mc_packet_send(sock, &msg, sizeof(msg), fd[i], deadline), 0);
 		close(fd[i]);
 	}
 	(void)mc_fault_set(NULL);
-	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++)
+	for (unsigned i = 0; i < MCN_DEFERRED_MAX; i++)
 		assert_int_equal(mc_packet_recv(sock, &msg, sizeof(msg), &got, deadline), sizeof(msg));
 	hand_open(&other);
 	fd[0] = hand_memfd(4096, &p);
 	assert_int_equal(hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd[0], NULL), -ENOBUFS);
-	for (unsigned i = 0; i < MCN_STRAYS_MAX; i++)
+	for (unsigned i = 0; i < MCN_DEFERRED_MAX; i++)
 		close(peer[i]);
 	while (hand_ask(&other, MCFS_MSG_BUFFER, 0, 4096, fd[0], NULL) == -ENOBUFS) {
 		assert_true(mc_now_ns() < deadline);
