@@ -40,9 +40,9 @@ struct mcm {
 	uint64_t stalled_ms;		/* how long the master itself did not run (liveness.c) */
 	uint64_t clock_max_ms;		/* the clock's end until the monitor runs; set after stalled_ms */
 	uint64_t generation;		/* the next one, without the put shard's bits */
-	struct mcm_pace pace;
+	struct mcm_put_samples put_samples;
 	bool evict_wanted;
-	uint32_t promised_until;	/* tick at which the last promise of an exist ends */
+	uint32_t promise_lease_end;	/* tick at which the last promise of an exist ends */
 	bool ready;			/* clients are served */
 	bool held_over;			/* what is held may go (restore_held.c) */
 	/* each with its own locks */

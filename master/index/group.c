@@ -55,7 +55,7 @@ static uint32_t group_of(const struct mcm *m, const struct mcm_object *o)
 
 /* ---- the table; lock held ---- */
 
-static uint32_t find(struct mcm *m, uint32_t hash, struct mcp_bytes name)
+static uint32_t group_find(struct mcm *m, uint32_t hash, struct mcp_bytes name)
 {
 	struct mcm_groups *gs = &m->groups;
 	uint32_t id = *mcm_table_head(&gs->table, mcm_table_pos(&by_name, hash));
@@ -70,7 +70,7 @@ static uint32_t find(struct mcm *m, uint32_t hash, struct mcp_bytes name)
 	return id;
 }
 
-static int create(struct mcm *m, uint32_t hash, struct mcp_bytes name, uint32_t *ret)
+static int group_create(struct mcm *m, uint32_t hash, struct mcp_bytes name, uint32_t *ret)
 {
 	struct mcm_groups *gs = &m->groups;
 	struct mcm_group *g;
@@ -96,7 +96,7 @@ static int create(struct mcm *m, uint32_t hash, struct mcp_bytes name, uint32_t 
 	return 0;
 }
 
-static void drop(struct mcm *m, uint32_t id)
+static void group_unref(struct mcm *m, uint32_t id)
 {
 	struct mcm_groups *gs = &m->groups;
 	struct mcm_group *g = group_at(m, id);
@@ -119,9 +119,9 @@ int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id)
 		return mc_fail(-MC_EPARAM, "a group's name of %u bytes", name.len);
 	hash = (uint32_t)(mc_hash(name.data, name.len, m->index.seed) >> 32);
 	MC_LOCKED(&m->groups.lock);
-	id = find(m, hash, name);
+	id = group_find(m, hash, name);
 	if (!id) {
-		r = create(m, hash, name, &id);
+		r = group_create(m, hash, name, &id);
 		if (r < 0)
 			return r;
 	}
@@ -130,18 +130,18 @@ int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id)
 	return 0;
 }
 
-void mcm_group_keep(struct mcm *m, uint32_t id)
+void mcm_group_ref(struct mcm *m, uint32_t id)
 {
 	MC_LOCKED(&m->groups.lock);
 	group_at(m, id)->refs++;
 }
 
-void mcm_group_put(struct mcm *m, uint32_t id)
+void mcm_group_unref(struct mcm *m, uint32_t id)
 {
 	if (!id)
 		return;
 	MC_LOCKED(&m->groups.lock);
-	drop(m, id);
+	group_unref(m, id);
 }
 
 struct mcp_bytes mcm_group_of(const struct mcm *m, const struct mcm_object *o)
@@ -170,7 +170,7 @@ uint32_t mcm_group_name(struct mcm *m, uint32_t id, char *buf)
 
 /* ---- members; lock held ---- */
 
-static void link_last(struct mcm *m, struct mcm_group *g, uint32_t slot)
+static void member_append(struct mcm *m, struct mcm_group *g, uint32_t slot)
 {
 	struct mcm_object_ext *e = mcm_ext(&m->index, mcm_object(&m->index, slot)->ext);
 
@@ -183,7 +183,7 @@ static void link_last(struct mcm *m, struct mcm_group *g, uint32_t slot)
 	g->last = slot;
 }
 
-static void unlink_member(struct mcm *m, struct mcm_group *g, uint32_t slot)
+static void member_unlink(struct mcm *m, struct mcm_group *g, uint32_t slot)
 {
 	struct mcm_object_ext *e = mcm_ext(&m->index, mcm_object(&m->index, slot)->ext);
 
@@ -206,7 +206,7 @@ void mcm_group_join(struct mcm *m, uint32_t id, uint32_t slot)
 
 	MC_LOCKED(&m->groups.lock);
 	mcm_ext(&m->index, o->ext)->group = id;
-	link_last(m, g, slot);
+	member_append(m, g, slot);
 	g->members++;
 	g->refs++;
 }
@@ -222,12 +222,12 @@ void mcm_group_leave(struct mcm *m, uint32_t slot)
 	g = group_at(m, id);
 	__atomic_fetch_sub(&g->pins, mcm_object_pins(m, o), __ATOMIC_RELAXED);
 	MC_LOCKED(&m->groups.lock);
-	unlink_member(m, g, slot);
+	member_unlink(m, g, slot);
 	mcm_ext(&m->index, o->ext)->group = 0;
 	g->members--;
-	if (g->unseen > g->members)
-		g->unseen = g->members;
-	drop(m, id);
+	if (g->unvisited > g->members)
+		g->unvisited = g->members;
+	group_unref(m, id);
 }
 
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o)
@@ -262,7 +262,7 @@ void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers)
 
 /* ---- eviction ---- */
 
-static bool busy(const struct mcm *m, const struct mcm_group *g, unsigned level)
+static bool group_busy(const struct mcm *m, const struct mcm_group *g, unsigned level)
 {
 	return !(level & MCM_EVICT_LEASED) &&
 		(mcm_load_relaxed(&g->pins) || mcm_load_relaxed(&g->lease) > mcm_now_tick(m));
@@ -281,7 +281,7 @@ bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o)
 }
 
 /* Tell the policies why it has to stay: a lease of its own. */
-static void lend_lease(const struct mcm *m, struct mcm_object *o, const struct mcm_group *g)
+static void group_lend_lease(const struct mcm *m, struct mcm_object *o, const struct mcm_group *g)
 {
 	uint32_t until = mcm_load_relaxed(&g->lease), now = mcm_now_tick(m);
 
@@ -292,7 +292,7 @@ static void lend_lease(const struct mcm *m, struct mcm_object *o, const struct m
 		mcm_store_relaxed(&o->lease, until);
 }
 
-bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group)
+bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group)
 {
 	uint32_t id = group_of(m, o);
 	struct mcm_group *g;
@@ -301,8 +301,8 @@ bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, u
 	if (!id)
 		return true;
 	g = group_at(m, id);
-	if (busy(m, g, level)) {
-		lend_lease(m, o, g);
+	if (group_busy(m, g, level)) {
+		group_lend_lease(m, o, g);
 		return false;
 	}
 	if (!(level & MCM_EVICT_LEASED) && mcm_load_relaxed(&g->touched)) {
@@ -310,58 +310,58 @@ bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, u
 		return false;
 	}
 	MC_LOCKED(&m->groups.lock);
-	if (!g->doomed) {
-		g->doomed = true;
+	if (!g->evicting) {
+		g->evicting = true;
 		g->level = (uint8_t)level;
-		g->unseen = g->members;
-		g->spared = mcm_generation_next(m, 0);
+		g->unvisited = g->members;
+		g->new_generation = mcm_generation_next(m, 0);
 	}
 	g->refs++;
 	*ret_group = id;
 	return true;
 }
 
-bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
-		      uint32_t *ret_group)
+bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level,
+			      uint32_t *ret_group)
 {
 	*ret_group = 0;
 	/* Another copy stays: nobody misses this one. */
 	if (o->ext && mcm_ext(&m->index, o->ext)->copies)
 		return true;
-	return mcm_group_may_follow(m, o, level, ret_group);
+	return mcm_group_may_evict(m, o, level, ret_group);
 }
 
 /* The next members to look at, each once; the list is turned on the way.  False: nothing is left to do. */
-static bool next_members(struct mcm *m, uint32_t id, struct mcm_victim *v, unsigned *n)
+static bool group_next_members(struct mcm *m, uint32_t id, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_group *g = group_at(m, id);
 
 	*n = 0;
 	MC_LOCKED(&m->groups.lock);
-	if (g->doomed && busy(m, g, g->level))
-		g->unseen = 0;
-	while (g->doomed && g->unseen && *n < BATCH) {
+	if (g->evicting && group_busy(m, g, g->level))
+		g->unvisited = 0;
+	while (g->evicting && g->unvisited && *n < BATCH) {
 		uint32_t slot = g->first;
 		uint64_t generation = mcm_load_relaxed(&mcm_object(&m->index, slot)->generation);
 
-		unlink_member(m, g, slot);
-		link_last(m, g, slot);
-		g->unseen--;
-		if (generation < g->spared)
+		member_unlink(m, g, slot);
+		member_append(m, g, slot);
+		g->unvisited--;
+		if (generation < g->new_generation)
 			v[(*n)++] = (struct mcm_victim){ .slot = slot, .generation = generation };
 	}
-	if (!g->unseen)
-		g->doomed = false;
+	if (!g->unvisited)
+		g->evicting = false;
 	return *n;
 }
 
-static uint64_t evict_members(struct mcm *m, uint32_t id, unsigned batches)
+static uint64_t group_evict_members(struct mcm *m, uint32_t id, unsigned batches)
 {
 	struct mcm_victim v[BATCH];
 	unsigned level = group_at(m, id)->level, n, i;
 	uint64_t freed = 0;
 
-	while (batches-- && next_members(m, id, v, &n))
+	while (batches-- && group_next_members(m, id, v, &n))
 		for (i = 0; i < n; i++)
 			freed += mcm_evict_member(m, &v[i], level);
 	return freed;
@@ -374,15 +374,15 @@ uint64_t mcm_group_evict(struct mcm *m, uint32_t id)
 	bool kick = false;
 	uint64_t freed;
 
-	freed = evict_members(m, id, INLINE_BATCHES);
+	freed = group_evict_members(m, id, INLINE_BATCHES);
 	pthread_mutex_lock(&gs->lock);
-	if (g->doomed && !g->queued) {
+	if (g->evicting && !g->queued) {
 		/* The queue takes over our hold on it. */
 		g->queued = kick = true;
-		g->doomed_next = gs->doomed;
-		gs->doomed = id;
+		g->queue_next = gs->evicting;
+		gs->evicting = id;
 	} else {
-		drop(m, id);
+		group_unref(m, id);
 	}
 	pthread_mutex_unlock(&gs->lock);
 	if (kick && !__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
@@ -396,15 +396,15 @@ bool mcm_groups_background(struct mcm *m)
 	uint32_t id;
 
 	pthread_mutex_lock(&gs->lock);
-	id = gs->doomed;
+	id = gs->evicting;
 	if (id) {
-		gs->doomed = group_at(m, id)->doomed_next;
+		gs->evicting = group_at(m, id)->queue_next;
 		group_at(m, id)->queued = false;
 	}
 	pthread_mutex_unlock(&gs->lock);
 	if (!id)
 		return false;
-	(void)evict_members(m, id, BACKGROUND_BATCHES);
+	(void)group_evict_members(m, id, BACKGROUND_BATCHES);
 	(void)mcm_group_evict(m, id);
-	return mcm_load_relaxed(&gs->doomed);
+	return mcm_load_relaxed(&gs->evicting);
 }

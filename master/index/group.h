@@ -25,15 +25,15 @@ struct mcm_group {
 	uint32_t hash;
 	uint32_t name;			/* in the groups' arena */
 	uint16_t name_len;
-	bool doomed;			/* its members are being evicted */
+	bool evicting;			/* its members are being evicted */
 	uint8_t level;			/* at which */
 	uint32_t refs;			/* members, puts, evictors */
 	uint32_t members;
 	uint32_t first, last;		/* slots, linked through their extensions */
-	uint32_t unseen;			/* members that the evictor has not looked at yet */
-	uint32_t doomed_next;		/* queue of the background */
+	uint32_t unvisited;			/* members that the evictor has not looked at yet */
+	uint32_t queue_next;		/* queue of the background */
 	bool queued;
-	uint64_t spared;		/* generation from which on members are not evicted with it */
+	uint64_t new_generation;		/* generation from which on members are not evicted with it */
 	/* atomic */
 	bool touched;			/* read since the evictor came by */
 	uint32_t lease;			/* tick, as of an object */
@@ -46,7 +46,7 @@ struct mcm_groups {
 	struct mcm_slab slab;
 	struct mcm_keys names;
 	uint32_t free;
-	uint32_t doomed;		/* queue of the background */
+	uint32_t evicting;		/* queue of the background */
 };
 
 void mcm_groups_init(struct mcm_groups *gs);
@@ -57,8 +57,8 @@ void mcm_groups_done(struct mcm_groups *gs);
 /* Find or create, and keep.  @name: 1..MCM_GROUP_NAME_MAX bytes, the tenant's prefix included.
  * -MC_EPARAM, -ENOMEM. */
 int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id);
-void mcm_group_keep(struct mcm *m, uint32_t id);
-void mcm_group_put(struct mcm *m, uint32_t id);		/* 0 is fine */
+void mcm_group_ref(struct mcm *m, uint32_t id);
+void mcm_group_unref(struct mcm *m, uint32_t id);		/* 0 is fine */
 /* Its name without the tenant's prefix into @buf of MCP_GROUP_MAX bytes; the length. */
 uint32_t mcm_group_name(struct mcm *m, uint32_t id, char *buf);
 
@@ -78,10 +78,10 @@ void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
 bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o);
 /* May the evictor take @o with all of its copies?  If not, @o has a lease now, or its group its second chance.
  * *ret_group is what goes with it, kept, to be given to mcm_group_evict(); 0: nothing. */
-bool mcm_group_may_follow(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);
+bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);
 /* The same for one copy: the group is asked about the last one only. */
-bool mcm_group_may_go(struct mcm *m, struct mcm_object *o, unsigned level,
-		      uint32_t *ret_group);
+bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level,
+			      uint32_t *ret_group);
 
 /* ---- no lock held ---- */
 

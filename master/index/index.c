@@ -12,7 +12,7 @@
 
 #define EXTS_SHIFT 14
 #define FRESH_SLOTS 32		/* taken from the slab at a time */
-#define CHAIN_WARM 4		/* objects of a chain loaded ahead */
+#define CHAIN_PREFETCH 4		/* objects of a chain loaded ahead */
 #define COLD_BITS 4		/* tables below so many bits lie in caches, with their objects */
 
 static const struct mcm_table_type by_key = {
@@ -98,7 +98,7 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 }
 
 /* Addresses are computed from what may change meanwhile, but loading ahead cannot fail. */
-static void warm_head(struct mcm_index *ix, uint32_t hash)
+static void prefetch_head(struct mcm_index *ix, uint32_t hash)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 	uint32_t pos = mcm_table_pos(&by_key, hash), *heads = mcm_load_relaxed(&sh->table.bucket);
@@ -109,7 +109,7 @@ static void warm_head(struct mcm_index *ix, uint32_t hash)
 }
 
 /* shard locked */
-static void warm_new(struct mcm_index *ix, const struct mcm_shard *sh, uint32_t len)
+static void prefetch_new(struct mcm_index *ix, const struct mcm_shard *sh, uint32_t len)
 {
 	if (sh->free)
 		__builtin_prefetch(mcm_object(ix, sh->free), 1);
@@ -118,7 +118,7 @@ static void warm_new(struct mcm_index *ix, const struct mcm_shard *sh, uint32_t 
 	mcm_keys_prefetch(&sh->keys, len);
 }
 
-static uint32_t warm_object(struct mcm_index *ix, uint32_t hash, const uint32_t *new_len)
+static uint32_t prefetch_object(struct mcm_index *ix, uint32_t hash, const uint32_t *new_len)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 	uint32_t slot;
@@ -126,7 +126,7 @@ static uint32_t warm_object(struct mcm_index *ix, uint32_t hash, const uint32_t 
 	pthread_mutex_lock(&sh->lock);
 	slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash));
 	if (new_len)
-		warm_new(ix, sh, *new_len);
+		prefetch_new(ix, sh, *new_len);
 	pthread_mutex_unlock(&sh->lock);
 	/* Slots stay mapped, so this is harmless whatever becomes of the object. */
 	if (slot)
@@ -135,7 +135,7 @@ static uint32_t warm_object(struct mcm_index *ix, uint32_t hash, const uint32_t 
 }
 
 /* The key, when @slot has the hash; otherwise the next object of the chain, which is returned. */
-static uint32_t warm_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
+static uint32_t prefetch_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(ix, slot);
 	const char *key;
@@ -156,20 +156,20 @@ static uint32_t warm_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
 void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
 		    const uint32_t *new_len)
 {
-	uint32_t slot[MCM_WARM_MAX];
+	uint32_t slot[MCM_PREFETCH_MAX];
 	unsigned i, round, left;
 
 	if (!new_len && n && mcm_load_relaxed(&mcm_index_shard(ix, hash[0])->table.bits) < COLD_BITS)
 		return;
 	for (i = 0; i < n; i++)
-		warm_head(ix, hash[i]);
+		prefetch_head(ix, hash[i]);
 	for (i = 0; i < n; i++)
-		slot[i] = warm_object(ix, hash[i], new_len ? &new_len[i] : NULL);
-	for (round = 0, left = n; left && round < CHAIN_WARM; round++) {
+		slot[i] = prefetch_object(ix, hash[i], new_len ? &new_len[i] : NULL);
+	for (round = 0, left = n; left && round < CHAIN_PREFETCH; round++) {
 		for (i = left = 0; i < n; i++) {
 			if (!slot[i])
 				continue;
-			slot[i] = warm_key(ix, hash[i], slot[i]);
+			slot[i] = prefetch_key(ix, hash[i], slot[i]);
 			left += slot[i] != 0;
 		}
 	}
@@ -191,7 +191,7 @@ uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32
 	return 0;
 }
 
-static int slot_take(struct mcm_index *ix, struct mcm_shard *sh, uint32_t *ret)
+static int slot_alloc(struct mcm_index *ix, struct mcm_shard *sh, uint32_t *ret)
 {
 	int r;
 
@@ -210,7 +210,7 @@ static int slot_take(struct mcm_index *ix, struct mcm_shard *sh, uint32_t *ret)
 	return 0;
 }
 
-static void slot_give(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+static void slot_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 {
 	mcm_store_relaxed(&mcm_object(ix, slot)->next, sh->free);
 	sh->free = slot;
@@ -223,12 +223,12 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	uint32_t slot, ref;
 	int r;
 
-	r = slot_take(ix, sh, &slot);
+	r = slot_alloc(ix, sh, &slot);
 	if (r < 0)
 		return r;
 	r = mcm_keys_add(&sh->keys, key, len, &ref);
 	if (r < 0) {
-		slot_give(ix, sh, slot);
+		slot_free(ix, sh, slot);
 		return r;
 	}
 	o = mcm_object(ix, slot);
@@ -242,7 +242,7 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	mcm_store_relaxed(&o->next, 0);
 	mcm_store_relaxed(&o->key, ref);
 	mcm_store_relaxed(&o->mtime_lo, 0);
-	o->crc = o->size_lo = o->node = o->ext = 0;
+	o->crc = o->size_lo = o->range = o->ext = 0;
 	o->dir = o->dir_next = 0;
 	o->size_hi = o->mtime_hi = o->segment = 0;
 	o->key_len = (uint16_t)len;
@@ -277,7 +277,7 @@ void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 	mcm_store_relaxed(&o->flags, 0);
 	mcm_store_relaxed(&o->generation, 0);
 	mcm_keys_del(&sh->keys, o->key, o->key_len);
-	slot_give(ix, sh, slot);
+	slot_free(ix, sh, slot);
 }
 
 const char *mcm_shard_key(const struct mcm_index *ix, uint32_t slot)

@@ -62,9 +62,9 @@ static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t
 }
 
 /* Load what lookups of these hashes will need, all at the same time: memory answers several questions
- * as fast as one.  @n: MCM_WARM_MAX at the most.  @new_len: of keys that come, then also what making an
+ * as fast as one.  @n: MCM_PREFETCH_MAX at the most.  @new_len: of keys that come, then also what making an
  * object of each will write to; NULL: none come. */
-#define MCM_WARM_MAX 32u
+#define MCM_PREFETCH_MAX 32u
 void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
 		    const uint32_t *new_len);
 

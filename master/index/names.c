@@ -16,7 +16,7 @@
 #include "common/hash.h"
 
 #define DIRS_SHIFT 12
-#define CHAIN_WARM 6		/* objects of a chain loaded ahead */
+#define CHAIN_PREFETCH 6		/* objects of a chain loaded ahead */
 #define COLD 4096u		/* fewer objects lie in caches */
 
 static const struct mcm_table_type by_path = {
@@ -93,7 +93,7 @@ static uint32_t dir_find(struct mcm_names *nm, uint32_t hash, const char *path, 
 
 static bool dir_empty(const struct mcm_dir *d)
 {
-	return !d->objects.count && !d->dirs.count && !d->marker && !d->held;
+	return !d->objects.count && !d->dirs.count && !d->marker && !d->refs;
 }
 
 /* tree_lock held: a record of its own, in no table yet.  @name has @len bytes, '/' included. */
@@ -192,8 +192,8 @@ static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uin
 }
 
 /* Link @slot (or, when 0, take a hold) in a directory that exists.  False when it does not. */
-static bool link_existing(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len,
-			  uint32_t slot, bool marker, uint32_t *ret_dir)
+static bool dir_link_existing(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len,
+			      uint32_t slot, bool marker, uint32_t *ret_dir)
 {
 	struct mcm_names_stripe *st = stripe_of(nm, hash);
 	uint32_t id;
@@ -205,7 +205,7 @@ static bool link_existing(struct mcm_names *nm, uint32_t hash, const char *path,
 	if (slot)
 		child_link(nm, mcm_dir(nm, id), id, slot, marker);
 	else
-		mcm_dir(nm, id)->held++;
+		mcm_dir(nm, id)->refs++;
 	*ret_dir = id;
 	return true;
 }
@@ -240,19 +240,19 @@ static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32
 }
 
 /* Find or create the directory, then link @slot or take a hold. */
-static int add_or_hold(struct mcm_names *nm, const char *key, uint32_t len, uint32_t slot,
-		       uint32_t *ret_dir)
+static int dir_link_or_ref(struct mcm_names *nm, const char *key, uint32_t len, uint32_t slot,
+			   uint32_t *ret_dir)
 {
 	uint32_t plen = parent_len(key, len), hash = path_hash(nm, key, plen), id, id_hash;
 	bool marker = plen == len;
 	int r;
 
-	if (link_existing(nm, hash, key, plen, slot, marker, ret_dir))
+	if (dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		return 0;
 	pthread_mutex_lock(&nm->tree_lock);
 	r = dir_make(nm, key, plen, &id);
 	/* Nobody destroys directories while tree_lock is held. */
-	if (r == 0 && !link_existing(nm, hash, key, plen, slot, marker, ret_dir))
+	if (r == 0 && !dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		r = -MC_EINTERNAL;
 	id_hash = mcm_dir(nm, id)->hash;
 	pthread_mutex_unlock(&nm->tree_lock);
@@ -266,15 +266,15 @@ int mcm_names_add(struct mcm_names *nm, uint32_t slot)
 	const struct mcm_object *o = mcm_object(nm->ix, slot);
 	uint32_t dir;
 
-	return add_or_hold(nm, mcm_shard_key(nm->ix, slot), o->key_len, slot, &dir);
+	return dir_link_or_ref(nm, mcm_shard_key(nm->ix, slot), o->key_len, slot, &dir);
 }
 
-int mcm_names_hold(struct mcm_names *nm, const char *key, uint32_t len, uint32_t *ret_dir)
+int mcm_names_dir_ref(struct mcm_names *nm, const char *key, uint32_t len, uint32_t *ret_dir)
 {
-	return add_or_hold(nm, key, len, 0, ret_dir);
+	return dir_link_or_ref(nm, key, len, 0, ret_dir);
 }
 
-static bool is_marker(const struct mcm_names *nm, uint32_t slot)
+static bool slot_is_marker(const struct mcm_names *nm, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(nm->ix, slot);
 
@@ -286,18 +286,18 @@ void mcm_names_link(struct mcm_names *nm, uint32_t slot, uint32_t dir)
 	struct mcm_dir *d = mcm_dir(nm, dir);
 
 	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
-	child_link(nm, d, dir, slot, is_marker(nm, slot));
-	d->held--;
+	child_link(nm, d, dir, slot, slot_is_marker(nm, slot));
+	d->refs--;
 }
 
-void mcm_names_drop(struct mcm_names *nm, uint32_t dir)
+void mcm_names_dir_unref(struct mcm_names *nm, uint32_t dir)
 {
 	struct mcm_dir *d = mcm_dir(nm, dir);
 	uint32_t hash = d->hash;
 	bool empty;
 
 	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
-	d->held--;
+	d->refs--;
 	empty = dir_empty(d);
 	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (empty)
@@ -305,22 +305,22 @@ void mcm_names_drop(struct mcm_names *nm, uint32_t dir)
 }
 
 void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
-		    struct mcm_names_at *ret)
+		    struct mcm_names_dir *ret)
 {
-	*ret = (struct mcm_names_at){ .path = key, .len = parent_len(key, len) };
-	if (mcm_names_hold(nm, key, len, &ret->dir) < 0)
+	*ret = (struct mcm_names_dir){ .path = key, .len = parent_len(key, len) };
+	if (mcm_names_dir_ref(nm, key, len, &ret->dir) < 0)
 		ret->dir = 0;
 }
 
-struct mcm_names_at mcm_names_at(struct mcm_names *nm, uint32_t slot)
+struct mcm_names_dir mcm_names_dir_of(struct mcm_names *nm, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(nm->ix, slot);
 	const char *key = mcm_shard_key(nm->ix, slot);
 
-	return (struct mcm_names_at){ .dir = o->dir, .path = key, .len = parent_len(key, o->key_len) };
+	return (struct mcm_names_dir){ .dir = o->dir, .path = key, .len = parent_len(key, o->key_len) };
 }
 
-bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len)
+bool mcm_names_dir_contains(const struct mcm_names_dir *at, const char *key, uint32_t len)
 {
 	return at->dir && len > at->len && !memcmp(key, at->path, at->len) &&
 	       parent_len(key, len) == at->len;
@@ -338,9 +338,9 @@ void mcm_names_prefetch(struct mcm_names *nm, uint32_t dir, const uint32_t *hash
 }
 
 /* stripe locked; the objects of the chains at these hashes, those of one round all at the same time. */
-static void warm_chains(struct mcm_names *nm, struct mcm_dir *d, const uint32_t *hash, unsigned n)
+static void chains_prefetch(struct mcm_names *nm, struct mcm_dir *d, const uint32_t *hash, unsigned n)
 {
-	uint32_t slot[MCM_WARM_MAX];
+	uint32_t slot[MCM_PREFETCH_MAX];
 	unsigned i, round, left = n;
 
 	for (i = 0; i < n; i++) {
@@ -348,7 +348,7 @@ static void warm_chains(struct mcm_names *nm, struct mcm_dir *d, const uint32_t 
 		if (slot[i])
 			__builtin_prefetch(mcm_object(nm->ix, slot[i]), 1);
 	}
-	for (round = 0; left && round < CHAIN_WARM; round++) {
+	for (round = 0; left && round < CHAIN_PREFETCH; round++) {
 		for (i = left = 0; i < n; i++) {
 			if (slot[i] && mcm_load_relaxed(&mcm_object(nm->ix, slot[i])->hash) != hash[i])
 				slot[i] = mcm_object(nm->ix, slot[i])->dir_next;
@@ -362,7 +362,7 @@ static void warm_chains(struct mcm_names *nm, struct mcm_dir *d, const uint32_t 
 	}
 }
 
-void mcm_names_prefetch_gone(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n)
+void mcm_names_prefetch_remove(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n)
 {
 	struct mcm_dir *d = mcm_dir(nm, dir);
 	unsigned i;
@@ -373,10 +373,10 @@ void mcm_names_prefetch_gone(struct mcm_names *nm, uint32_t dir, const uint32_t 
 	for (i = 0; i < n; i++)
 		__builtin_prefetch(mcm_table_head(&d->objects,
 						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
-	warm_chains(nm, d, hash, n);
+	chains_prefetch(nm, d, hash, n);
 }
 
-void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir)
+void mcm_names_link_open(struct mcm_names *nm, uint32_t slot, uint32_t dir)
 {
 	struct mcm_dir *d = mcm_dir(nm, dir);
 
@@ -384,10 +384,10 @@ void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir)
 	child_link(nm, d, dir, slot, false);
 }
 
-void mcm_names_close(struct mcm_names *nm, const struct mcm_names_at *at)
+void mcm_names_close(struct mcm_names *nm, const struct mcm_names_dir *at)
 {
 	if (at->dir)
-		mcm_names_drop(nm, at->dir);
+		mcm_names_dir_unref(nm, at->dir);
 }
 
 void mcm_names_remove(struct mcm_names *nm, uint32_t slot)

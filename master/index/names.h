@@ -30,7 +30,7 @@ struct mcm_dir {
 	uint32_t parent;
 	uint32_t name;			/* last component with its '/', in the names' arena */
 	uint16_t name_len;		/* the root's is 0 */
-	uint16_t held;			/* callers of mcm_names_hold() */
+	uint16_t refs;			/* callers of mcm_names_dir_ref() */
 	uint32_t marker;		/* the object whose key is this path, 0: none */
 	struct mcm_table objects;	/* children, the marker not among them */
 	struct mcm_table dirs;
@@ -64,33 +64,33 @@ void mcm_names_replace(struct mcm_names *nm, uint32_t from, uint32_t to);
 
 /* The two halves of mcm_names_add(): find or create the directory of a key and keep it, then link,
  * which cannot fail, or let go. */
-int mcm_names_hold(struct mcm_names *nm, const char *key, uint32_t len, uint32_t *ret_dir);
+int mcm_names_dir_ref(struct mcm_names *nm, const char *key, uint32_t len, uint32_t *ret_dir);
 void mcm_names_link(struct mcm_names *nm, uint32_t slot, uint32_t dir);
-void mcm_names_drop(struct mcm_names *nm, uint32_t dir);
+void mcm_names_dir_unref(struct mcm_names *nm, uint32_t dir);
 
 /* ---- for many puts at a time ---- */
 
 /* A directory that is kept until it is closed. */
-struct mcm_names_at {
+struct mcm_names_dir {
 	uint32_t dir;		/* 0: none */
 	uint32_t len;
 	const char *path;	/* borrowed from the key that it was opened for */
 };
 /* The directory of a key, created when needed; none when there is no memory for it. */
 void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
-		    struct mcm_names_at *ret);
+		    struct mcm_names_dir *ret);
 /* The directory that an object lies in, kept by nothing but that. */
-struct mcm_names_at mcm_names_at(struct mcm_names *nm, uint32_t slot);
+struct mcm_names_dir mcm_names_dir_of(struct mcm_names *nm, uint32_t slot);
 /* Does a key lie in it, and is it not its marker? */
-bool mcm_names_is_at(const struct mcm_names_at *at, const char *key, uint32_t len);
+bool mcm_names_dir_contains(const struct mcm_names_dir *at, const char *key, uint32_t len);
 /* Load what linking objects with these hashes there will touch. */
 void mcm_names_prefetch(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n);
-/* The same for removing objects with these hashes, MCM_WARM_MAX at the most; those of other directories cost
+/* The same for removing objects with these hashes, MCM_PREFETCH_MAX at the most; those of other directories cost
  * what they cost.  Something keeps the directory. */
-void mcm_names_prefetch_gone(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n);
+void mcm_names_prefetch_remove(struct mcm_names *nm, uint32_t dir, const uint32_t *hash, unsigned n);
 /* Link an object that lies in an open directory and is not its marker. */
-void mcm_names_put(struct mcm_names *nm, uint32_t slot, uint32_t dir);
-void mcm_names_close(struct mcm_names *nm, const struct mcm_names_at *at);
+void mcm_names_link_open(struct mcm_names *nm, uint32_t slot, uint32_t dir);
+void mcm_names_close(struct mcm_names *nm, const struct mcm_names_dir *at);
 
 /* Remove the marker @slot from its directory unless other keys lie below: -MC_ENOTEMPTY. */
 int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot);

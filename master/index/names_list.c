@@ -59,7 +59,7 @@ int mcm_names_page_add(struct mcm_names_page *pg, const char *name, uint32_t len
 	return 0;
 }
 
-static int emit(struct list_call *c, bool objects, uint32_t id)
+static int list_emit(struct list_call *c, bool objects, uint32_t id)
 {
 	struct mcm_names_item *it;
 	int r;
@@ -105,8 +105,8 @@ static uint32_t pos_of(const struct walk *w, uint32_t id)
 }
 
 /* The elements of the chain @head from position @from on: how many, and the lowest position. */
-static unsigned chain_look(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from,
-			   uint32_t *ret_low)
+static unsigned chain_count(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from,
+			    uint32_t *ret_low)
 {
 	uint32_t id, low = UINT32_MAX;
 	unsigned n = 0;
@@ -138,7 +138,7 @@ static int chain_emit(struct list_call *c, const struct walk *w, uint32_t head, 
 
 		if (pos < from || pos >= to)
 			continue;
-		r = emit(c, w->objects, id);
+		r = list_emit(c, w->objects, id);
 		if (r < 0)
 			return r;
 	}
@@ -156,7 +156,7 @@ static int walk_table(struct list_call *c, const struct walk *w, uint64_t *pos)
 		uint64_t end = mcm_table_chain_end(w->table, (uint32_t)*pos);
 
 		head = *mcm_table_head(w->table, (uint32_t)*pos);
-		n = chain_look(c, w, head, *pos, &low);
+		n = chain_count(c, w, head, *pos, &low);
 		if (n > c->room)
 			end = (uint64_t)low + 1;	/* one group of equal hashes, whole */
 		if (n) {

@@ -21,41 +21,41 @@
 MC_GAUGE(soft_pins, "master_soft_pin_key_count", "", "Objects put with a soft pin")
 MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects that readers still hold")
 
-static uint64_t range_bytes(const struct mcm_segment *s, uint32_t node)
+static uint64_t range_bytes(const struct mcm_segment *s, uint32_t range)
 {
-	return mcm_range_granules(&s->alloc, mcm_range(&s->alloc, node)) << MCM_GRANULE_SHIFT;
+	return mcm_range_granules(&s->alloc, mcm_range(&s->alloc, range)) << MCM_GRANULE_SHIFT;
 }
 
-static struct mcm_evict_view view_of(const struct mcm *m, struct mcm_segment *s, uint32_t now)
+static struct mcm_evict_view evict_view(const struct mcm *m, struct mcm_segment *s, uint32_t now)
 {
 	return (struct mcm_evict_view){ &m->index, &s->alloc, now, 0, 0, 0 };
 }
 
-static bool may_be_evicted(const struct mcm_object *o)
+static bool object_evictable(const struct mcm_object *o)
 {
 	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
 }
 
-static bool attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t now)
+static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t now)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
-	struct mcm_evict_view v = view_of(m, s, now);
+	struct mcm_evict_view v = evict_view(m, s, now);
 	struct mcm_range *n;
 	bool there;
 
 	pthread_mutex_lock(&s->lock);
 	there = mcm_segment_state(s) != MCP_SEG_UNMOUNTING;
 	if (there) {
-		n = mcm_range(&s->alloc, p.node);
+		n = mcm_range(&s->alloc, p.range);
 		n->owner = slot;
-		if (may_be_evicted(mcm_object(&m->index, slot))) {
-			n->flags |= MCM_NODE_EVICTABLE;
-			m->evict->insert(s->policy, &v, p.node, true);
-			mcm_store_relaxed(&s->evictable, s->evictable + range_bytes(s, p.node));
+		if (object_evictable(mcm_object(&m->index, slot))) {
+			n->flags |= MCM_RANGE_EVICTABLE;
+			m->evict->insert(s->policy, &v, p.range, true);
+			mcm_store_relaxed(&s->evictable, s->evictable + range_bytes(s, p.range));
 		}
 		mcm_store_relaxed(&s->objects, s->objects + 1);
 	} else {
-		mcm_segment_give_locked(s, m->evict, &m->index, p.node);
+		mcm_segment_free_locked(s, m->evict, &m->index, p.range);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return there;
@@ -63,27 +63,27 @@ static bool attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t n
 
 bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p)
 {
-	return attach(m, slot, p, mcm_now_tick(m));
+	return object_attach(m, slot, p, mcm_now_tick(m));
 }
 
 /* The object gives up a range: free now, or only out of the evictor's reach while @keep. */
-static void detach(struct mcm *m, struct mcm_extent p, bool keep)
+static void object_detach(struct mcm *m, struct mcm_extent p, bool keep)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 	/* Lists are left whatever the time is. */
-	struct mcm_evict_view v = view_of(m, s, 0);
+	struct mcm_evict_view v = evict_view(m, s, 0);
 	struct mcm_range *n;
 
 	pthread_mutex_lock(&s->lock);
-	n = mcm_range(&s->alloc, p.node);
-	if (n->flags & MCM_NODE_EVICTABLE)
-		mcm_store_relaxed(&s->evictable, s->evictable - range_bytes(s, p.node));
-	if (n->flags & MCM_NODE_LISTED)
-		m->evict->remove(s->policy, &v, p.node);
-	n->flags &= ~MCM_NODE_EVICTABLE;
+	n = mcm_range(&s->alloc, p.range);
+	if (n->flags & MCM_RANGE_EVICTABLE)
+		mcm_store_relaxed(&s->evictable, s->evictable - range_bytes(s, p.range));
+	if (n->flags & MCM_RANGE_LISTED)
+		m->evict->remove(s->policy, &v, p.range);
+	n->flags &= ~MCM_RANGE_EVICTABLE;
 	mcm_store_relaxed(&s->objects, s->objects - 1);
 	if (!keep)
-		mcm_segment_give_locked(s, m->evict, &m->index, p.node);
+		mcm_segment_free_locked(s, m->evict, &m->index, p.range);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -92,35 +92,35 @@ unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object 
 {
 	unsigned n = 0, i;
 
-	if (!o->node)
+	if (!o->range)
 		return 0;
-	ret[n++] = (struct mcm_extent){ o->node, o->segment };
+	ret[n++] = (struct mcm_extent){ o->range, o->segment };
 	if (o->ext) {
 		const struct mcm_object_ext *e = mcm_ext(ix, o->ext);
 
 		for (i = 0; i < e->copies; i++)
-			ret[n++] = (struct mcm_extent){ e->node[i], e->segment[i] };
+			ret[n++] = (struct mcm_extent){ e->range[i], e->segment[i] };
 	}
 	return n;
 }
 
 /* Which of the places it is, @n when it is none of them. */
-static unsigned place_index(const struct mcm_extent *p, unsigned n, struct mcm_extent place)
+static unsigned extent_index(const struct mcm_extent *p, unsigned n, struct mcm_extent extent)
 {
 	unsigned i;
 
 	for (i = 0; i < n; i++)
-		if (p[i].segment == place.segment && p[i].node == place.node)
+		if (p[i].segment == extent.segment && p[i].range == extent.range)
 			break;
 	return i;
 }
 
-bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent place)
+bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent extent)
 {
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n = mcm_object_extents(ix, o, p);
 
-	return place_index(p, n, place) < n;
+	return extent_index(p, n, extent) < n;
 }
 
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
@@ -128,7 +128,7 @@ bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n, i;
 
-	if (!o->node || mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
+	if (!o->range || mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
 		return true;
 	n = mcm_object_extents(&m->index, o, p);
 	for (i = 1; i < n; i++)
@@ -150,7 +150,7 @@ static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 }
 
 /* So many copies' memory is free: its tenant pays for them no longer. */
-static void refund(struct mcm *m, uint32_t slot, unsigned copies)
+static void object_refund(struct mcm *m, uint32_t slot, unsigned copies)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 
@@ -168,12 +168,12 @@ void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 	mcm_group_leave(m, slot);
 	mcm_tenant_leave(m, slot);
 	for (i = 0; i < n; i++)
-		detach(m, p[i], held);
+		object_detach(m, p[i], held);
 	if (held) {
 		mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
 		mc_metric_add(&zombies, 1);
 	} else {
-		refund(m, slot, n);
+		object_refund(m, slot, n);
 		object_free(m, sh, slot);
 	}
 }
@@ -206,7 +206,7 @@ void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t 
 }
 
 /* Fill a fresh object, but for its ranges. */
-static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
+static int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 {
 	uint32_t ext = 0;
 	int r;
@@ -226,23 +226,23 @@ static int fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 }
 
 /* Take over the ranges that are still there. */
-static unsigned attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
+static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_object_ext *e;
 	unsigned i, n = 0;
 
 	for (i = 0; i < c->copies; i++) {
-		if (!attach(m, slot, c->place[i], mcm_tick(c->now_ms)))
+		if (!object_attach(m, slot, c->extent[i], mcm_tick(c->now_ms)))
 			continue;
 		if (n++ == 0) {
-			o->node = c->place[i].node;
-			o->segment = c->place[i].segment;
+			o->range = c->extent[i].range;
+			o->segment = c->extent[i].segment;
 			continue;
 		}
 		e = mcm_ext(&m->index, o->ext);
-		e->node[e->copies] = c->place[i].node;
-		e->segment[e->copies++] = c->place[i].segment;
+		e->range[e->copies] = c->extent[i].range;
+		e->segment[e->copies++] = c->extent[i].segment;
 	}
 	return n;
 }
@@ -258,15 +258,15 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	if (r == 0)
 		r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
 	if (r < 0)
-		goto give;
+		goto fail;
 	r = mcm_tenant_cover(m, slot);
 	if (r == 0)
-		r = fill(m, c, mcm_object(&m->index, slot));
+		r = object_fill(m, c, mcm_object(&m->index, slot));
 	if (r < 0) {
 		object_free(m, sh, slot);
-		goto give;
+		goto fail;
 	}
-	if (c->copies && !attach_all(m, c, slot)) {
+	if (c->copies && !object_attach_all(m, c, slot)) {
 		mcm_journal_put_gone(m, c->generation);
 		object_free(m, sh, slot);
 		mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
@@ -281,7 +281,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		mcm_names_replace(&m->names, old, slot);
 		mcm_object_unindex(m, sh, old);
 	} else if (c->dir) {
-		mcm_names_put(&m->names, slot, c->dir);
+		mcm_names_link_open(&m->names, slot, c->dir);
 	} else {
 		r = mcm_names_add(&m->names, slot);
 		if (r < 0) {
@@ -293,21 +293,21 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	mcm_shard_link(&m->index, sh, slot);
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
-give:
+fail:
 	/* Before its memory can be anybody else's. */
 	if (c->copies)
 		mcm_journal_put_gone(m, c->generation);
 	for (i = 0; i < c->copies; i++)
-		mcm_extent_free(m, &c->place[i]);
+		mcm_extent_free(m, &c->extent[i]);
 	mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
 	return r;
 }
 
-bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent place)
+bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX], last;
-	unsigned n = mcm_object_extents(&m->index, o, p), i = place_index(p, n, place);
+	unsigned n = mcm_object_extents(&m->index, o, p), i = extent_index(p, n, extent);
 	struct mcm_object_ext *e;
 
 	if (i == n)
@@ -319,24 +319,24 @@ bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct 
 	}
 	/* The last copy takes the lost one's place. */
 	e = mcm_ext(&m->index, o->ext);
-	if (mcm_object_leaves(&m->index, o, place))
-		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	if (mcm_object_copy_retiring(&m->index, o, extent))
+		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RETIRING, __ATOMIC_RELAXED);
 	last = p[n - 1];
 	e->copies--;
 	if (i == 0) {
-		o->node = last.node;
+		o->range = last.range;
 		o->segment = last.segment;
 	} else if (i < n - 1) {
-		e->node[i - 1] = last.node;
+		e->range[i - 1] = last.range;
 		e->segment[i - 1] = last.segment;
 	}
 	mcm_journal_object(m, slot);
-	detach(m, place, false);
-	refund(m, slot, 1);
+	object_detach(m, extent, false);
+	object_refund(m, slot, 1);
 	return true;
 }
 
-static int extend(struct mcm *m, struct mcm_object *o)
+static int object_extend(struct mcm *m, struct mcm_object *o)
 {
 	uint32_t ext;
 	int r = mcm_ext_new(&m->index, &ext);
@@ -346,65 +346,65 @@ static int extend(struct mcm *m, struct mcm_object *o)
 	return r;
 }
 
-int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_extent place)
+int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_object_ext *e;
 	int r = 0;
 
 	if (!o->ext) {
-		r = extend(m, o);
+		r = object_extend(m, o);
 	} else if (mcm_ext(&m->index, o->ext)->copies == MCM_REPLICA_MAX - 1) {
 		r = mc_fail(-MC_ELIMIT, "the object has %u copies", MCM_REPLICA_MAX);
 	}
 	if (r < 0) {
-		mcm_extent_free(m, &place);
+		mcm_extent_free(m, &extent);
 		return r;
 	}
-	if (!mcm_object_attach(m, slot, place))
+	if (!mcm_object_attach(m, slot, extent))
 		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the copy");
 	e = mcm_ext(&m->index, o->ext);
-	e->node[e->copies] = place.node;
-	e->segment[e->copies++] = place.segment;
+	e->range[e->copies] = extent.range;
+	e->segment[e->copies++] = extent.segment;
 	mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
 		       mcm_object_size(o));
 	mcm_journal_object(m, slot);
 	return 0;
 }
 
-static bool same_place(struct mcm_extent a, struct mcm_extent b)
+static bool extent_equal(struct mcm_extent a, struct mcm_extent b)
 {
-	return a.node == b.node && a.segment == b.segment;
+	return a.range == b.range && a.segment == b.segment;
 }
 
-bool mcm_object_leaves(const struct mcm_index *ix, const struct mcm_object *o,
-		       struct mcm_extent place)
+bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_object *o,
+			      struct mcm_extent extent)
 {
-	return mcm_load_relaxed(&o->marks) & MCM_MARK_LEAVING && o->ext &&
-	       mcm_ext(ix, o->ext)->copies && same_place(mcm_ext(ix, o->ext)->leaving, place);
+	return mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING && o->ext &&
+	       mcm_ext(ix, o->ext)->copies && extent_equal(mcm_ext(ix, o->ext)->retiring, extent);
 }
 
 /* Nobody reads it any more. */
-static void leave_now(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+static void object_retire_copy_now(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 
-	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RETIRING, __ATOMIC_RELAXED);
 	/* With the other copies lost meanwhile, this one is the object. */
 	if (mcm_ext(&m->index, o->ext)->copies)
-		mcm_object_lose(m, sh, slot, mcm_ext(&m->index, o->ext)->leaving);
+		mcm_object_remove_copy(m, sh, slot, mcm_ext(&m->index, o->ext)->retiring);
 }
 
-void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent place)
+void mcm_object_retire_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 
-	if (!o->ext || mcm_load_relaxed(&o->marks) & MCM_MARK_LEAVING || !mcm_object_has(&m->index, o, place))
+	if (!o->ext || mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING || !mcm_object_has(&m->index, o, extent))
 		return;
-	mcm_ext(&m->index, o->ext)->leaving = place;
-	__atomic_fetch_or(&o->marks, MCM_MARK_LEAVING, __ATOMIC_RELAXED);
+	mcm_ext(&m->index, o->ext)->retiring = extent;
+	__atomic_fetch_or(&o->marks, MCM_MARK_RETIRING, __ATOMIC_RELAXED);
 	if (!o->pins)
-		leave_now(m, sh, slot);
+		object_retire_copy_now(m, sh, slot);
 }
 
 uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
@@ -413,10 +413,10 @@ uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
 }
 
 /* One connection may hold an object often: that must not be in the way of the others. */
-static int pin_more(struct mcm *m, struct mcm_object *o)
+static int object_pin_more(struct mcm *m, struct mcm_object *o)
 {
 	struct mcm_object_ext *e;
-	int r = o->ext ? 0 : extend(m, o);
+	int r = o->ext ? 0 : object_extend(m, o);
 
 	if (r < 0)
 		return r;
@@ -434,13 +434,13 @@ int mcm_object_pin(struct mcm *m, struct mcm_object *o)
 	if (o->pins < MCM_PINS_FEW)
 		mcm_store_relaxed(&o->pins, (uint16_t)(o->pins + 1));
 	else
-		r = pin_more(m, o);
+		r = object_pin_more(m, o);
 	if (r == 0)
 		mcm_group_pin(m, o, 1);
 	return r;
 }
 
-bool mcm_evict_park(struct mcm_object *o)
+bool mcm_object_park(struct mcm_object *o)
 {
 	/* It stays also when nobody reads any more: it may be what another segment's evictor has set, for which that
 	 * reader looks now.  One too many has the next reader look in vain. */
@@ -449,7 +449,7 @@ bool mcm_evict_park(struct mcm_object *o)
 }
 
 /* Back on the lists, where the evictor had taken ranges off. */
-static void unpark(struct mcm *m, uint32_t slot)
+static void object_unpark(struct mcm *m, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
@@ -457,7 +457,7 @@ static void unpark(struct mcm *m, uint32_t slot)
 
 	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
 	for (i = 0; i < n; i++)
-		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].range, slot);
 	mcm_tenant_relist(m, slot);
 }
 
@@ -477,14 +477,14 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 		n = mcm_object_extents(&m->index, o, p);
 		for (i = 0; i < n; i++)
 			mcm_extent_free(m, &p[i]);
-		refund(m, slot, n);
+		object_refund(m, slot, n);
 		object_free(m, sh, slot);
 		mc_metric_add(&zombies, -1);
 	} else if (!o->pins) {
 		if (__atomic_load_n(&o->marks, __ATOMIC_SEQ_CST) & MCM_MARK_PARKED)
-			unpark(m, slot);
-		if (mcm_load_relaxed(&o->marks) & MCM_MARK_LEAVING)
-			leave_now(m, sh, slot);
+			object_unpark(m, slot);
+		if (mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING)
+			object_retire_copy_now(m, sh, slot);
 	}
 	pthread_mutex_unlock(&sh->lock);
 }

@@ -42,11 +42,11 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_MARK_READ 0x40u	/* read since */
 #define MCM_MARK_AGAIN 0x80u	/* read more than once since */
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
-#define MCM_MARK_LEAVING 0x04u	/* a copy goes when the last reader has gone: ext.leaving */
+#define MCM_MARK_RETIRING 0x04u	/* a copy goes when the last reader has gone: ext.leaving */
 #define MCM_MARK_RESTORED 0x08u	/* one pin is nobody's: restore_held.c */
 
 struct mcm_extent {
-	uint32_t node;		/* range in the segment's allocator */
+	uint32_t range;		/* range in the segment's allocator */
 	uint16_t segment;	/* index of the segment */
 };
 
@@ -66,7 +66,7 @@ struct mcm_object {
 	uint32_t lease;			/* promise: tick it lasts to, 0: none; peek */
 	uint16_t pins;			/* readers, those beyond MCM_PINS_FEW in ext.more_pins; peek */
 	uint16_t segment;		/* first copy: meaningful when node is not 0 */
-	uint32_t node;
+	uint32_t range;
 	uint32_t ext;			/* struct mcm_object_ext, 0: none; peek */
 	uint32_t dir_next;		/* chain in its directory; the names' stripe lock */
 	uint32_t dir;			/* the directory; set once */
@@ -77,11 +77,11 @@ _Static_assert(sizeof(struct mcm_object) == 64, "an object is one cache line");
 struct mcm_object_ext {
 	uint32_t next;			/* free list */
 	uint32_t soft_until;		/* tick; peek */
-	uint32_t node[MCM_REPLICA_MAX - 1];
+	uint32_t range[MCM_REPLICA_MAX - 1];
 	uint16_t segment[MCM_REPLICA_MAX - 1];
 	uint8_t copies;			/* further ones, in node[] and segment[] */
 	uint32_t more_pins;
-	struct mcm_extent leaving;	/* the copy that MCM_MARK_LEAVING is about */
+	struct mcm_extent retiring;	/* the copy that MCM_MARK_RETIRING is about */
 	/* guarded by the groups' lock; group by the shard's too */
 	uint32_t group;			/* 0: none */
 	uint32_t group_prev, group_next;	/* its other members */
@@ -177,7 +177,7 @@ struct mcm_commit {
 	uint32_t dir;			/* the key's, open (names.h); 0: to be found */
 	uint64_t charged;		/* to its tenant already */
 	unsigned copies;
-	struct mcm_extent place[MCM_REPLICA_MAX];
+	struct mcm_extent extent[MCM_REPLICA_MAX];
 };
 
 /* Shard's lock held for these: */
@@ -193,20 +193,20 @@ void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
 /* For an object that is in no table and no directory any more. */
 void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
 /* One copy is gone; with the last one goes the object.  False when it has no such copy. */
-bool mcm_object_lose(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent place);
+bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent);
 
 /* Another copy of a live object, written and checked.  The range is the object's or, on failure, given
  * back.  -MC_ELIMIT, -MC_EREPLICA_GONE when its segment has gone, -ENOMEM. */
-int mcm_object_gain(struct mcm *m, uint32_t slot, struct mcm_extent place);
+int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent);
 /* A copy of a live object is to go, now or with its last reader, unless it is the only one then, or lost already. */
-void mcm_object_leave(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent place);
+void mcm_object_retire_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent);
 /* Is this copy on its way out, and another one there? */
-bool mcm_object_leaves(const struct mcm_index *ix, const struct mcm_object *o,
-		       struct mcm_extent place);
+bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_object *o,
+			      struct mcm_extent extent);
 
 unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object *o,
 			   struct mcm_extent ret[MCM_REPLICA_MAX]);
-bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent place);
+bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent extent);
 /* Is there a copy that can be read, or nothing to read? */
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
 /* One reader more, of its group too; mcm_object_unpin() takes both back.  -MC_ELIMIT, -ENOMEM; never for the first

@@ -103,7 +103,7 @@ void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
 	append(m->journal, &p);
 }
 
-void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
 			     unsigned copies, uint64_t granules)
 {
 	uint8_t mem[256];
@@ -114,18 +114,18 @@ void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mc
 	if (!m->journal || !copies)
 		return;
 	for (i = 0; i < copies; i++) {
-		r.place[i] = mcm_extent_record_of(m, place[i]);
-		if (r.place[i].len > granules)
-			r.place[i].len = granules;
+		r.extent[i] = mcm_extent_record_of(m, extent[i]);
+		if (r.extent[i].len > granules)
+			r.extent[i].len = granules;
 	}
 	mcm_pack_put(&p, &r);
 	append(m->journal, &p);
 }
 
-void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
 		     unsigned copies)
 {
-	mcm_journal_put_trimmed(m, generation, place, copies, UINT64_MAX);
+	mcm_journal_put_trimmed(m, generation, extent, copies, UINT64_MAX);
 }
 
 void mcm_journal_put_gone(struct mcm *m, uint64_t generation)

@@ -47,10 +47,10 @@ void mcm_journal_stop(struct mcm *m);
 /* ---- changes ---- */
 
 /* Put shard's lock, or that of the quarantine: a writer may write to these ranges. */
-void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
 		     unsigned copies);
 /* The same of ranges that are about to become @granules long, before what is behind is given away. */
-void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *place,
+void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
 			     unsigned copies, uint64_t granules);
 /* And now nobody any more; not needed when an object of this generation was committed. */
 void mcm_journal_put_gone(struct mcm *m, uint64_t generation);

@@ -117,7 +117,7 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_int(p, r->mtime_ms, 8);
 	put_int(p, r->crc, 4);
 	put_int(p, r->flags, 1);
-	put_places(p, r->place, r->copies);
+	put_places(p, r->extent, r->copies);
 	put_int(p, r->key_len, 2);
 	put_raw(p, r->key, r->key_len);
 	/* what few have, or later versions added */
@@ -153,7 +153,7 @@ void mcm_pack_put(struct mcm_packer *p, const struct mcm_put_record *r)
 {
 	frame_begin(p);
 	put_int(p, r->generation, 8);
-	put_places(p, r->place, r->copies);
+	put_places(p, r->extent, r->copies);
 	frame_end(p, MCM_REC_PUT);
 }
 
@@ -358,13 +358,13 @@ int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret)
 
 static void get_object(struct cursor *c, struct mcm_object_record *ret)
 {
-	memset(ret, 0, offsetof(struct mcm_object_record, place));
+	memset(ret, 0, offsetof(struct mcm_object_record, extent));
 	ret->generation = get_int(c, 8);
 	ret->size = get_int(c, 8);
 	ret->mtime_ms = get_int(c, 8);
 	ret->crc = (uint32_t)get_int(c, 4);
 	ret->flags = (uint8_t)get_int(c, 1);
-	ret->copies = get_places(c, ret->place);
+	ret->copies = get_places(c, ret->extent);
 	ret->key_len = (uint32_t)get_int(c, 2);
 	if (ret->key_len > c->left || !mcm_key_ok(mcp_bytes(c->p, ret->key_len))) {
 		c->bad = true;
@@ -422,7 +422,7 @@ int mcm_unpack_put(const struct mcm_record *r, struct mcm_put_record *ret)
 	struct cursor c = cursor_of(r);
 
 	ret->generation = get_int(&c, 8);
-	ret->copies = get_places(&c, ret->place);
+	ret->copies = get_places(&c, ret->extent);
 	return verdict(&c, "a put");
 }
 

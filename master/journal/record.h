@@ -60,13 +60,13 @@ struct mcm_object_record {
 	uint8_t data_type;
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint8_t copies;
-	struct mcm_extent_record place[MCM_REPLICA_MAX];
+	struct mcm_extent_record extent[MCM_REPLICA_MAX];
 };
 
 struct mcm_put_record {
 	uint64_t generation;
 	uint8_t copies;
-	struct mcm_extent_record place[MCM_REPLICA_MAX];
+	struct mcm_extent_record extent[MCM_REPLICA_MAX];
 };
 
 struct mcm_segment_record {

@@ -34,7 +34,7 @@ struct piece {
 	uint64_t generation;
 	uint64_t len;		/* granules; 0: there is no such range (any more) */
 	uint32_t slot;		/* 0: a put's */
-	uint32_t node;
+	uint32_t range;
 };
 
 static uint16_t segment_of(const struct piece *p)
@@ -58,7 +58,7 @@ struct build {
 	struct mcm_restored *r;
 	struct piece *piece;
 	size_t n, cap;
-	struct mcm_names_at at;		/* the last object's directory */
+	struct mcm_names_dir at;		/* the last object's directory */
 	int error;
 };
 
@@ -225,7 +225,7 @@ static void collect(void *arg, uint32_t slot)
 		return;
 	none.generation = o.generation;
 	if (o.copies)
-		add_places(b, slot, o.generation, o.place, o.copies);
+		add_places(b, slot, o.generation, o.extent, o.copies);
 	else
 		b->error = add(b, &none);
 }
@@ -241,7 +241,7 @@ static void collect_puts(struct build *b)
 			continue;
 		record_of(b->r->put[i].frame, &rec);
 		if (mcm_unpack_put(&rec, &p) == 0)
-			add_places(b, 0, p.generation, p.place, p.copies);
+			add_places(b, 0, p.generation, p.extent, p.copies);
 	}
 }
 
@@ -345,7 +345,7 @@ static bool in_segment(const struct mcm *m, const struct piece *p)
 static int take(struct build *b, struct piece *p)
 {
 	struct mcm_segment *s = mcm_segment(&b->m->segments, segment_of(p));
-	int r = mcm_alloc_take_at(&s->alloc, at_of(p), p->len, &p->node);
+	int r = mcm_alloc_take_at(&s->alloc, at_of(p), p->len, &p->range);
 
 	mcm_segment_used(s);
 	return r;
@@ -439,11 +439,11 @@ static void give_place(struct build *b, uint32_t slot, const struct piece *p, un
 	struct mcm_object_ext *e;
 
 	if (nth == 0) {
-		o->node = p->node;
+		o->range = p->range;
 		o->segment = segment_of(p);
 	} else {
 		e = mcm_ext(&m->index, o->ext);
-		e->node[e->copies] = p->node;
+		e->range[e->copies] = p->range;
 		e->segment[e->copies++] = segment_of(p);
 	}
 }
@@ -455,13 +455,13 @@ static int give_name(struct build *b, uint32_t slot)
 	const struct mcm_object *o = mcm_object(&b->m->index, slot);
 	int r;
 
-	if (mcm_names_is_at(&b->at, mcm_shard_key(&b->m->index, slot), o->key_len)) {
-		mcm_names_put(nm, slot, b->at.dir);
+	if (mcm_names_dir_contains(&b->at, mcm_shard_key(&b->m->index, slot), o->key_len)) {
+		mcm_names_link_open(nm, slot, b->at.dir);
 		return 0;
 	}
 	r = mcm_names_add(nm, slot);
 	if (r == 0)
-		b->at = mcm_names_at(nm, slot);
+		b->at = mcm_names_dir_of(nm, slot);
 	return r;
 }
 
@@ -530,15 +530,15 @@ static int make_lists(struct build *b)
 	for (i = 0; i < n && r == 0; i++) {
 		const struct piece *p = &b->piece[o[i].piece];
 		const struct piece *next = &b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece];
-		struct mcm_extent place = { p->node, segment_of(p) };
+		struct mcm_extent extent = { p->range, segment_of(p) };
 
 		__builtin_prefetch(mcm_object(&m->index, next->slot), 1);
 		__builtin_prefetch(mcm_range(&mcm_segment(&m->segments, segment_of(next))->alloc,
-					    next->node), 1);
+					    next->range), 1);
 		if (p->slot)
-			mcm_object_attach(m, p->slot, place);
+			mcm_object_attach(m, p->slot, extent);
 		else
-			r = mcm_puts_restore(m, p->generation, place);
+			r = mcm_quarantine_restore(m, p->generation, extent);
 	}
 	free(o);
 	return r;

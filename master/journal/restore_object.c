@@ -12,7 +12,7 @@
 struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent p)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
-	const struct mcm_range *n = mcm_range(&s->alloc, p.node);
+	const struct mcm_range *n = mcm_range(&s->alloc, p.range);
 
 	MC_LOCKED(&s->lock);
 	return (struct mcm_extent_record){ mcm_range_at(n), mcm_range_granules(&s->alloc, n), p.segment };
@@ -21,7 +21,7 @@ struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_ex
 void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_record *ret)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
-	struct mcm_extent place[MCM_REPLICA_MAX];
+	struct mcm_extent extent[MCM_REPLICA_MAX];
 	uint64_t end;
 	unsigned i;
 
@@ -39,9 +39,9 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 	}
 	ret->data_type = mcm_object_type(o);
 	ret->group = mcm_group_of(m, o);
-	ret->copies = (uint8_t)mcm_object_extents(&m->index, o, place);
+	ret->copies = (uint8_t)mcm_object_extents(&m->index, o, extent);
 	for (i = 0; i < ret->copies; i++)
-		ret->place[i] = mcm_extent_record_of(m, place[i]);
+		ret->extent[i] = mcm_extent_record_of(m, extent[i]);
 }
 
 /* Ticks on this master's clock; a soft pin that has run out meanwhile has tick 0. */
@@ -71,13 +71,13 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 	}
 	e = mcm_tenant_cover(m, slot);
 	if (e < 0) {
-		mcm_group_put(m, group);
+		mcm_group_unref(m, group);
 		return e;
 	}
 	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group) {
 		e = mcm_ext_new(&m->index, &ext);
 		if (e < 0) {
-			mcm_group_put(m, group);
+			mcm_group_unref(m, group);
 			return e;
 		}
 		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until, soft_tick(m, r));
@@ -87,6 +87,6 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 	mcm_object_set_type(o, r->data_type);
 	if (group)
 		mcm_group_join(m, group, slot);
-	mcm_group_put(m, group);
+	mcm_group_unref(m, group);
 	return 0;
 }

@@ -14,15 +14,15 @@
 
 #include "common/err.h"
 
-#define ID_MASK ((1u << MCM_NODE_ID_BITS) - 1)
+#define ID_MASK ((1u << MCM_RANGE_ID_BITS) - 1)
 #define OWN_BIN_TRIES 4
 
 /* The nodes' chunks change under the same lock as all else here. */
-static inline struct mcm_range *node_of(const struct mcm_alloc *a, uint32_t id)
+static inline struct mcm_range *range_of(const struct mcm_alloc *a, uint32_t id)
 {
-	struct mcm_range *chunk = (void *)a->nodes.chunk[id >> MCM_NODES_SHIFT];
+	struct mcm_range *chunk = (void *)a->slab.chunk[id >> MCM_RANGES_SHIFT];
 
-	return &chunk[id & ((1u << MCM_NODES_SHIFT) - 1)];
+	return &chunk[id & ((1u << MCM_RANGES_SHIFT) - 1)];
 }
 
 /* The first 32 bins are of one length each; from there on there are 32 for each power of two. */
@@ -34,7 +34,7 @@ static inline unsigned bin_of(uint64_t granules)
 }
 
 /* What a range is good for: the longest request that fits, alignment included. */
-static inline uint64_t worth(uint64_t at, uint64_t granules)
+static inline uint64_t usable_granules(uint64_t at, uint64_t granules)
 {
 	uint64_t pad = -at & (MCM_PAGE_GRANULES - 1);
 
@@ -43,77 +43,77 @@ static inline uint64_t worth(uint64_t at, uint64_t granules)
 	return granules - pad < MCM_PAGE_GRANULES ? MCM_PAGE_GRANULES - 1 : granules - pad;
 }
 
-static inline unsigned bin_now(const struct mcm_range *n)
+static inline unsigned range_bin(const struct mcm_range *n)
 {
-	return bin_of(worth(mcm_range_at(n), mcm_range_free(n)));
+	return bin_of(usable_granules(mcm_range_at(n), mcm_range_free_len(n)));
 }
 
 unsigned mcm_alloc_bin(const struct mcm_range *n)
 {
-	return bin_now(n);
+	return range_bin(n);
 }
 
-static void node_resize(struct mcm_range *n, uint64_t granules)
+static void range_set_free_len(struct mcm_range *n, uint64_t granules)
 {
 	n->owner = (uint32_t)granules;
 	n->flags = (granules >> 32 & 7) << 1;
 	n->policy = granules >> 35 & 15;
 }
 
-static void link_set(uint32_t *word, uint32_t id)
+static void link_store(uint32_t *word, uint32_t id)
 {
 	__atomic_store_n(word, (*word & ~ID_MASK) | id, __ATOMIC_RELAXED);
 }
 
-static void node_move(struct mcm_range *n, uint64_t at)
+static void range_set_start(struct mcm_range *n, uint64_t at)
 {
 	uint32_t top = (uint32_t)(at >> 32);
 
 	__atomic_store_n(&n->at_lo, (uint32_t)at, __ATOMIC_RELAXED);
-	__atomic_store_n(&n->prev_at, (n->prev_at & ID_MASK) | top << MCM_NODE_ID_BITS,
+	__atomic_store_n(&n->prev_at, (n->prev_at & ID_MASK) | top << MCM_RANGE_ID_BITS,
 			 __ATOMIC_RELAXED);
-	__atomic_store_n(&n->next_at, (n->next_at & ID_MASK) | top >> 4 << MCM_NODE_ID_BITS,
+	__atomic_store_n(&n->next_at, (n->next_at & ID_MASK) | top >> 4 << MCM_RANGE_ID_BITS,
 			 __ATOMIC_RELAXED);
 }
 
-static int node_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret)
+static int range_new(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret)
 {
 	struct mcm_range *n;
 	int r;
 
 	if (a->spare) {
 		*ret = a->spare;
-		a->spare = mcm_range_next(node_of(a, *ret));
+		a->spare = mcm_range_next(range_of(a, *ret));
 	} else {
-		if (a->nodes.next >> MCM_NODE_ID_BITS)
+		if (a->slab.next >> MCM_RANGE_ID_BITS)
 			return -MC_ENOSPACE;
-		r = mcm_slab_take(&a->nodes, 1, ret);
+		r = mcm_slab_take(&a->slab, 1, ret);
 		if (r < 0)
 			return r;
 	}
-	n = node_of(a, *ret);
-	node_move(n, at);
+	n = range_of(a, *ret);
+	range_set_start(n, at);
 	n->list_prev = n->list_next = 0;
-	node_resize(n, granules);
+	range_set_free_len(n, granules);
 	return 0;
 }
 
-static void node_spare(struct mcm_alloc *a, uint32_t id)
+static void range_recycle(struct mcm_alloc *a, uint32_t id)
 {
-	link_set(&node_of(a, id)->next_at, a->spare);
+	link_store(&range_of(a, id)->next_at, a->spare);
 	a->spare = id;
 }
 
 static void bin_add(struct mcm_alloc *a, uint32_t id, unsigned bin)
 {
-	struct mcm_range *n = node_of(a, id);
+	struct mcm_range *n = range_of(a, id);
 	uint32_t head = a->bin[bin];
 
 	n->list_prev = 0;
 	n->list_next = head;
 	a->bin[bin] = id;
 	if (head) {
-		node_of(a, head)->list_prev = id;
+		range_of(a, head)->list_prev = id;
 		return;
 	}
 	a->sub_map[bin / MCM_BIN_SUB] |= 1u << bin % MCM_BIN_SUB;
@@ -123,13 +123,13 @@ static void bin_add(struct mcm_alloc *a, uint32_t id, unsigned bin)
 /* The node's links are left as they are. */
 static void bin_del(struct mcm_alloc *a, uint32_t id, unsigned bin)
 {
-	const struct mcm_range *n = node_of(a, id);
+	const struct mcm_range *n = range_of(a, id);
 	uint32_t prev = n->list_prev, next = n->list_next;
 
 	if (next)
-		node_of(a, next)->list_prev = prev;
+		range_of(a, next)->list_prev = prev;
 	if (prev) {
-		node_of(a, prev)->list_next = next;
+		range_of(a, prev)->list_next = next;
 		return;
 	}
 	a->bin[bin] = next;
@@ -147,36 +147,36 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 	memset(a, 0, sizeof(*a));
 	if (size < MCM_GRANULE || size > MCM_ALLOC_MAX)
 		return mc_fail(-MC_EPARAM, "segment of %llu bytes", (unsigned long long)size);
-	mcm_slab_init(&a->nodes, sizeof(struct mcm_range), MCM_NODES_SHIFT);
+	mcm_slab_init(&a->slab, sizeof(struct mcm_range), MCM_RANGES_SHIFT);
 	a->granules = size >> MCM_GRANULE_SHIFT;
-	r = node_new(a, 0, a->granules, &a->first);
+	r = range_new(a, 0, a->granules, &a->first);
 	if (r == 0)
-		r = node_new(a, a->granules, 0, &a->end);
+		r = range_new(a, a->granules, 0, &a->end);
 	if (r < 0) {
 		mcm_alloc_done(a);
 		return r;
 	}
-	node_of(a, a->end)->flags = MCM_NODE_USED;
-	node_of(a, a->end)->owner = 0;
-	link_set(&node_of(a, a->end)->prev_at, a->first);
-	link_set(&node_of(a, a->first)->next_at, a->end);
-	a->hand = a->found = a->first;
-	bin_add(a, a->first, bin_now(node_of(a, a->first)));
+	range_of(a, a->end)->flags = MCM_RANGE_USED;
+	range_of(a, a->end)->owner = 0;
+	link_store(&range_of(a, a->end)->prev_at, a->first);
+	link_store(&range_of(a, a->first)->next_at, a->end);
+	a->cursor = a->window = a->first;
+	bin_add(a, a->first, range_bin(range_of(a, a->first)));
 	return 0;
 }
 
 void mcm_alloc_done(struct mcm_alloc *a)
 {
-	if (!a->nodes.elem)
+	if (!a->slab.elem)
 		return;
-	mcm_slab_done(&a->nodes);
+	mcm_slab_done(&a->slab);
 	memset(a, 0, sizeof(*a));
 }
 
 int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
 {
 	uint64_t more, granules = size >> MCM_GRANULE_SHIFT;
-	struct mcm_range *end = node_of(a, a->end);
+	struct mcm_range *end = range_of(a, a->end);
 	uint32_t last = mcm_range_prev(end), id;
 	int r;
 
@@ -187,22 +187,22 @@ int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
 	more = granules - a->granules;
 	if (!more)
 		return 0;
-	if (node_of(a, last)->flags & MCM_NODE_USED) {
-		r = node_new(a, a->granules, more, &id);
+	if (range_of(a, last)->flags & MCM_RANGE_USED) {
+		r = range_new(a, a->granules, more, &id);
 		if (r < 0)
 			return r;
-		link_set(&node_of(a, id)->prev_at, last);
-		link_set(&node_of(a, id)->next_at, a->end);
-		link_set(&node_of(a, last)->next_at, id);
-		link_set(&end->prev_at, id);
+		link_store(&range_of(a, id)->prev_at, last);
+		link_store(&range_of(a, id)->next_at, a->end);
+		link_store(&range_of(a, last)->next_at, id);
+		link_store(&end->prev_at, id);
 	} else {
 		id = last;
-		bin_del(a, id, bin_now(node_of(a, id)));
-		node_resize(node_of(a, id), mcm_range_free(node_of(a, id)) + more);
+		bin_del(a, id, range_bin(range_of(a, id)));
+		range_set_free_len(range_of(a, id), mcm_range_free_len(range_of(a, id)) + more);
 	}
-	bin_add(a, id, bin_now(node_of(a, id)));
+	bin_add(a, id, range_bin(range_of(a, id)));
 	a->granules = granules;
-	node_move(end, granules);
+	range_set_start(end, granules);
 	return 0;
 }
 
@@ -219,21 +219,21 @@ uint64_t mcm_alloc_round(uint64_t len)
 	return (pages - g) * 64 <= g ? pages : g;
 }
 
-static uint64_t start_in(uint64_t at, uint64_t want)
+static uint64_t aligned_start(uint64_t at, uint64_t want)
 {
 	if (want < MCM_PAGE_GRANULES)
 		return at;
 	return (at + MCM_PAGE_GRANULES - 1) & ~(uint64_t)(MCM_PAGE_GRANULES - 1);
 }
 
-static bool fits(uint64_t at, uint64_t granules, uint64_t want)
+static bool range_fits(uint64_t at, uint64_t granules, uint64_t want)
 {
-	return start_in(at, want) + want <= at + granules;
+	return aligned_start(at, want) + want <= at + granules;
 }
 
 bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len)
 {
-	return fits(at, granules, mcm_alloc_round(len));
+	return range_fits(at, granules, mcm_alloc_round(len));
 }
 
 /* The first range of the first bin from @bin on that has any; 0: none has. */
@@ -257,9 +257,9 @@ static uint32_t bin_first(const struct mcm_alloc *a, unsigned bin)
 static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, uint64_t want)
 {
 	for (; id && tries; tries--) {
-		const struct mcm_range *n = node_of(a, id);
+		const struct mcm_range *n = range_of(a, id);
 
-		if (fits(mcm_range_at(n), mcm_range_free(n), want))
+		if (range_fits(mcm_range_at(n), mcm_range_free_len(n), want))
 			return id;
 		id = n->list_next;
 	}
@@ -267,7 +267,7 @@ static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, 
 }
 
 /* A free range for @want granules, 0 when none is found. */
-static uint32_t find(const struct mcm_alloc *a, uint64_t want)
+static uint32_t range_find(const struct mcm_alloc *a, uint64_t want)
 {
 	unsigned bin = bin_of(want);
 	uint32_t id;
@@ -276,8 +276,8 @@ static uint32_t find(const struct mcm_alloc *a, uint64_t want)
 	if (!id)
 		id = bin_first(a, bin + 1);
 	/* The evictor leaves the hand on the run that it has emptied for this request. */
-	if (!id && !(node_of(a, a->hand)->flags & MCM_NODE_USED))
-		id = bin_try(a, a->hand, 1, want);
+	if (!id && !(range_of(a, a->cursor)->flags & MCM_RANGE_USED))
+		id = bin_try(a, a->cursor, 1, want);
 	return id;
 }
 
@@ -285,54 +285,54 @@ static uint32_t find(const struct mcm_alloc *a, uint64_t want)
  * same, which saves the look at its neighbours there. */
 static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t at, uint64_t granules)
 {
-	struct mcm_range *n = node_of(a, id);
-	unsigned bin = bin_now(n), next = bin_of(worth(at, granules));
+	struct mcm_range *n = range_of(a, id);
+	unsigned bin = range_bin(n), next = bin_of(usable_granules(at, granules));
 
 	if (bin != next)
 		bin_del(a, id, bin);
-	node_move(n, at);
-	node_resize(n, granules);
+	range_set_start(n, at);
+	range_set_free_len(n, granules);
 	if (bin != next)
 		bin_add(a, id, next);
 }
 
 /* @id, a new node, between two neighbours; @prev may be 0. */
-static void chain_between(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32_t next)
+static void chain_insert(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32_t next)
 {
-	struct mcm_range *n = node_of(a, id);
+	struct mcm_range *n = range_of(a, id);
 
-	link_set(&n->prev_at, prev);
-	link_set(&n->next_at, next);
-	link_set(&node_of(a, next)->prev_at, id);
+	link_store(&n->prev_at, prev);
+	link_store(&n->next_at, next);
+	link_store(&range_of(a, next)->prev_at, id);
 	if (prev)
-		link_set(&node_of(a, prev)->next_at, id);
+		link_store(&range_of(a, prev)->next_at, id);
 	else
 		a->first = id;
 }
 
 /* The range @id is part of @into from now on. */
-static void chain_drop(struct mcm_alloc *a, uint32_t id, uint32_t into)
+static void chain_merge(struct mcm_alloc *a, uint32_t id, uint32_t into)
 {
-	const struct mcm_range *n = node_of(a, id);
+	const struct mcm_range *n = range_of(a, id);
 	uint32_t prev = mcm_range_prev(n), next = mcm_range_next(n);
 
-	link_set(&node_of(a, next)->prev_at, prev);
+	link_store(&range_of(a, next)->prev_at, prev);
 	if (prev)
-		link_set(&node_of(a, prev)->next_at, next);
+		link_store(&range_of(a, prev)->next_at, next);
 	else
 		a->first = next;
-	if (a->hand == id)
-		a->hand = into;
-	if (a->found == id)
-		a->found = into;
-	node_spare(a, id);
+	if (a->cursor == id)
+		a->cursor = into;
+	if (a->window == id)
+		a->window = into;
+	range_recycle(a, id);
 }
 
-static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
+static void range_set_used(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 {
-	struct mcm_range *n = node_of(a, id);
+	struct mcm_range *n = range_of(a, id);
 
-	n->flags = MCM_NODE_USED;
+	n->flags = MCM_RANGE_USED;
 	n->policy = 0;
 	n->owner = 0;
 	a->used += granules;
@@ -340,123 +340,123 @@ static void node_use(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 }
 
 /* Use [start, start + want) of the free range @id.  The free node goes on as what is left of it. */
-static int carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want, uint32_t *ret)
+static int range_carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want, uint32_t *ret)
 {
-	struct mcm_range *n = node_of(a, id);
-	uint64_t at = mcm_range_at(n), end = at + mcm_range_free(n), behind = start + want;
+	struct mcm_range *n = range_of(a, id);
+	uint64_t at = mcm_range_at(n), end = at + mcm_range_free_len(n), behind = start + want;
 	uint32_t used, rest = 0;
 	int r;
 
 	if (start == at && behind == end) {
-		bin_del(a, id, bin_now(n));
-		node_use(a, id, want);
+		bin_del(a, id, range_bin(n));
+		range_set_used(a, id, want);
 		*ret = id;
 		return 0;
 	}
-	r = node_new(a, start, want, &used);
+	r = range_new(a, start, want, &used);
 	if (r == 0 && start > at && behind < end) {
-		r = node_new(a, behind, end - behind, &rest);
+		r = range_new(a, behind, end - behind, &rest);
 		if (r < 0)
-			node_spare(a, used);
+			range_recycle(a, used);
 	}
 	if (r < 0)
 		return r;
 	if (start == at) {
 		bin_resize(a, id, behind, end - behind);
-		chain_between(a, mcm_range_prev(n), used, id);
+		chain_insert(a, mcm_range_prev(n), used, id);
 	} else {
 		bin_resize(a, id, at, start - at);
-		chain_between(a, id, used, mcm_range_next(n));
+		chain_insert(a, id, used, mcm_range_next(n));
 	}
 	if (rest) {
-		chain_between(a, used, rest, mcm_range_next(node_of(a, used)));
-		bin_add(a, rest, bin_now(node_of(a, rest)));
+		chain_insert(a, used, rest, mcm_range_next(range_of(a, used)));
+		bin_add(a, rest, range_bin(range_of(a, rest)));
 	}
-	node_use(a, used, want);
+	range_set_used(a, used, want);
 	*ret = used;
 	return 0;
 }
 
-int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_node)
+int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_range)
 {
 	uint64_t want = mcm_alloc_round(len);
 	uint32_t id;
 
 	if (want > a->granules - a->used)
 		return -MC_ENOSPACE;
-	id = find(a, want);
+	id = range_find(a, want);
 	if (!id)
 		return -MC_ENOSPACE;
-	return carve(a, id, start_in(mcm_range_at(node_of(a, id)), want), want, ret_node);
+	return range_carve(a, id, aligned_start(mcm_range_at(range_of(a, id)), want), want, ret_range);
 }
 
-int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_node)
+int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_range)
 {
-	uint32_t id = mcm_range_prev(node_of(a, a->end));
-	const struct mcm_range *n = node_of(a, id);
+	uint32_t id = mcm_range_prev(range_of(a, a->end));
+	const struct mcm_range *n = range_of(a, id);
 
-	if (!granules || n->flags & MCM_NODE_USED || at < mcm_range_at(n) ||
-	    granules > mcm_range_free(n) || at - mcm_range_at(n) > mcm_range_free(n) - granules)
+	if (!granules || n->flags & MCM_RANGE_USED || at < mcm_range_at(n) ||
+	    granules > mcm_range_free_len(n) || at - mcm_range_at(n) > mcm_range_free_len(n) - granules)
 		return mc_fail(-MC_EINTERNAL, "the range at %llu is not free", (unsigned long long)at);
-	return carve(a, id, at, granules, ret_node);
+	return range_carve(a, id, at, granules, ret_range);
 }
 
-static bool is_free(const struct mcm_alloc *a, uint32_t id)
+static bool range_is_free(const struct mcm_alloc *a, uint32_t id)
 {
-	return id && !(node_of(a, id)->flags & MCM_NODE_USED);
+	return id && !(range_of(a, id)->flags & MCM_RANGE_USED);
 }
 
-void mcm_alloc_give(struct mcm_alloc *a, uint32_t id)
+void mcm_alloc_free(struct mcm_alloc *a, uint32_t id)
 {
-	struct mcm_range *n = node_of(a, id);
+	struct mcm_range *n = range_of(a, id);
 	uint32_t prev = mcm_range_prev(n), next = mcm_range_next(n);
 	uint64_t granules;
 	bool before, behind;
 
 	/* Both at once: they lie anywhere. */
-	__builtin_prefetch(node_of(a, prev), 1);
+	__builtin_prefetch(range_of(a, prev), 1);
 	granules = mcm_range_granules(a, n);
 	a->used -= granules;
 	a->ranges--;
-	node_resize(n, granules);
-	before = is_free(a, prev);
-	behind = is_free(a, next);
+	range_set_free_len(n, granules);
+	before = range_is_free(a, prev);
+	behind = range_is_free(a, next);
 	if (before) {
 		if (behind) {
-			granules += mcm_range_free(node_of(a, next));
-			bin_del(a, next, bin_now(node_of(a, next)));
-			chain_drop(a, next, prev);
+			granules += mcm_range_free_len(range_of(a, next));
+			bin_del(a, next, range_bin(range_of(a, next)));
+			chain_merge(a, next, prev);
 		}
-		chain_drop(a, id, prev);
-		bin_resize(a, prev, mcm_range_at(node_of(a, prev)),
-			   mcm_range_free(node_of(a, prev)) + granules);
+		chain_merge(a, id, prev);
+		bin_resize(a, prev, mcm_range_at(range_of(a, prev)),
+			   mcm_range_free_len(range_of(a, prev)) + granules);
 	} else if (behind) {
 		uint64_t at = mcm_range_at(n);
 
-		chain_drop(a, id, next);
-		bin_resize(a, next, at, mcm_range_free(node_of(a, next)) + granules);
+		chain_merge(a, id, next);
+		bin_resize(a, next, at, mcm_range_free_len(range_of(a, next)) + granules);
 	} else {
-		bin_add(a, id, bin_of(worth(mcm_range_at(n), granules)));
+		bin_add(a, id, bin_of(usable_granules(mcm_range_at(n), granules)));
 	}
 }
 
 int mcm_alloc_trim(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 {
-	const struct mcm_range *n = node_of(a, id);
+	const struct mcm_range *n = range_of(a, id);
 	uint64_t have = mcm_range_granules(a, n), behind = mcm_range_at(n) + granules;
 	uint32_t next = mcm_range_next(n), rest;
 	int r;
 
 	if (granules >= have)
 		return 0;
-	if (is_free(a, next)) {
-		bin_resize(a, next, behind, mcm_range_free(node_of(a, next)) + have - granules);
+	if (range_is_free(a, next)) {
+		bin_resize(a, next, behind, mcm_range_free_len(range_of(a, next)) + have - granules);
 	} else {
-		r = node_new(a, behind, have - granules, &rest);
+		r = range_new(a, behind, have - granules, &rest);
 		if (r < 0)
 			return r;
-		chain_between(a, id, rest, next);
-		bin_add(a, rest, bin_now(node_of(a, rest)));
+		chain_insert(a, id, rest, next);
+		bin_add(a, rest, range_bin(range_of(a, rest)));
 	}
 	a->used -= have - granules;
 	return 0;
@@ -473,8 +473,8 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
 	top = 63 - (unsigned)__builtin_clzll(a->top_map);
 	sub = 31 - (unsigned)__builtin_clz(a->sub_map[top]);
 	id = a->bin[top * MCM_BIN_SUB + sub];
-	for (i = 0; id && i < 16; i++, id = node_of(a, id)->list_next) {
-		uint64_t g = mcm_range_free(node_of(a, id));
+	for (i = 0; id && i < 16; i++, id = range_of(a, id)->list_next) {
+		uint64_t g = mcm_range_free_len(range_of(a, id));
 
 		if (g > best) {
 			best = g;
@@ -491,8 +491,8 @@ uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a)
 
 	if (!id)
 		return 0;
-	at = mcm_range_at(node_of(a, id));
-	g = mcm_range_free(node_of(a, id));
-	pad = start_in(at, g) - at;
+	at = mcm_range_at(range_of(a, id));
+	g = mcm_range_free_len(range_of(a, id));
+	pad = aligned_start(at, g) - at;
 	return (pad < g ? g - pad : g) << MCM_GRANULE_SHIFT;
 }

@@ -7,7 +7,7 @@
 #include "common/err.h"
 #include "master/memory/alloc.h"
 
-static bool in_bin(const struct mcm_alloc *a, uint32_t id)
+static bool range_in_bin(const struct mcm_alloc *a, uint32_t id)
 {
 	unsigned bin;
 	uint32_t i;
@@ -20,22 +20,22 @@ static bool in_bin(const struct mcm_alloc *a, uint32_t id)
 }
 
 /* Ranges lie behind one another without a gap, and no two free ones touch. */
-static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
+static int alloc_check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 {
 	uint64_t at = 0, used = 0, ranges = 0, free_ranges = 0;
 	uint32_t id, prev = 0;
-	bool was_free = false, hand = false, found = false;
+	bool was_free = false, cursor = false, window = false;
 
 	for (id = a->first; id != a->end; id = mcm_range_next(mcm_range(a, id))) {
 		const struct mcm_range *n = mcm_range(a, id);
 		uint64_t g = mcm_range_granules(a, n);
 
-		hand |= id == a->hand;
-		found |= id == a->found;
+		cursor |= id == a->cursor;
+		window |= id == a->window;
 		if (mcm_range_at(n) != at || mcm_range_prev(n) != prev || !g)
 			return mc_fail(-MC_EINTERNAL, "range %u at %llu, expected at %llu", id,
 				       (unsigned long long)mcm_range_at(n), (unsigned long long)at);
-		if (n->flags & MCM_NODE_USED) {
+		if (n->flags & MCM_RANGE_USED) {
 			used += g;
 			ranges++;
 			if (g >= MCM_PAGE_GRANULES && at % MCM_PAGE_GRANULES)
@@ -45,7 +45,7 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 		} else {
 			free_ranges++;
 		}
-		was_free = !(n->flags & MCM_NODE_USED);
+		was_free = !(n->flags & MCM_RANGE_USED);
 		at += g;
 		prev = id;
 	}
@@ -55,8 +55,8 @@ static int check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 		return mc_fail(-MC_EINTERNAL, "used %llu in %llu ranges, counted %llu in %llu",
 			       (unsigned long long)a->used, (unsigned long long)a->ranges,
 			       (unsigned long long)used, (unsigned long long)ranges);
-	if ((!hand && a->hand != a->end) || (!found && a->found != a->end))
-		return mc_fail(-MC_EINTERNAL, "a hand points nowhere");
+	if ((!cursor && a->cursor != a->end) || (!window && a->window != a->end))
+		return mc_fail(-MC_EINTERNAL, "a cursor points to no range");
 	*ret_free = free_ranges;
 	return 0;
 }
@@ -68,7 +68,7 @@ int mcm_alloc_check(const struct mcm_alloc *a)
 	uint32_t id;
 	int r;
 
-	r = check_ranges(a, &free_ranges);
+	r = alloc_check_ranges(a, &free_ranges);
 	if (r < 0)
 		return r;
 	for (bin = 0; bin < MCM_BIN_TOP * MCM_BIN_SUB; bin++) {
@@ -77,7 +77,7 @@ int mcm_alloc_check(const struct mcm_alloc *a)
 		    !(a->sub_map[top] >> bin % MCM_BIN_SUB & 1) != !a->bin[bin])
 			return mc_fail(-MC_EINTERNAL, "map of bin %u", bin);
 		for (id = a->bin[bin]; id; id = mcm_range(a, id)->list_next) {
-			if (mcm_range(a, id)->flags & MCM_NODE_USED)
+			if (mcm_range(a, id)->flags & MCM_RANGE_USED)
 				return mc_fail(-MC_EINTERNAL, "used range in a bin");
 			if (mcm_alloc_bin(mcm_range(a, id)) != bin)
 				return mc_fail(-MC_EINTERNAL, "range in another's bin");
@@ -88,7 +88,7 @@ int mcm_alloc_check(const struct mcm_alloc *a)
 		return mc_fail(-MC_EINTERNAL, "%llu free ranges, %llu in bins",
 			       (unsigned long long)free_ranges, (unsigned long long)binned);
 	id = mcm_alloc_largest(a);
-	if (id && !in_bin(a, id))
+	if (id && !range_in_bin(a, id))
 		return mc_fail(-MC_EINTERNAL, "largest range is in no bin");
 	return 0;
 }

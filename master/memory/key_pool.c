@@ -9,7 +9,7 @@
 
 #define FOUR (1u << (MCM_BLOCK_ORDERS - 1))
 #define INFO_SHIFT 14			/* 32 KiB, about 32 MiB of keys */
-#define HERE 0x8000u			/* and the order */
+#define POOLED 0x8000u			/* and the order */
 /* Runs keep a bit of a unit's number (keys.c). */
 #define UNITS_MAX (1ull << 31)
 
@@ -33,47 +33,47 @@ void mcm_key_pool_done(struct mcm_key_pool *p)
 	mcm_slab_done(&p->units);
 }
 
-static struct link *link_of(const struct mcm_key_pool *p, uint32_t block)
+static struct link *block_link(const struct mcm_key_pool *p, uint32_t block)
 {
 	return mcm_slab_get(&p->units, block << MCM_BLOCK_SHIFT, MCM_KEYS_UNIT, MCM_KEYS_SHIFT);
 }
 
-static void set_info(const struct mcm_key_pool *p, uint32_t block, unsigned v)
+static void block_set_info(const struct mcm_key_pool *p, uint32_t block, unsigned v)
 {
 	__atomic_store_n(mcm_key_pool_used(p, block), (uint16_t)v, __ATOMIC_RELAXED);
 }
 
-static unsigned info_of(const struct mcm_key_pool *p, uint32_t block)
+static unsigned block_info(const struct mcm_key_pool *p, uint32_t block)
 {
 	return __atomic_load_n(mcm_key_pool_used(p, block), __ATOMIC_RELAXED);
 }
 
-static void push(struct mcm_key_pool *p, uint32_t block, unsigned order)
+static void block_push(struct mcm_key_pool *p, uint32_t block, unsigned order)
 {
 	uint32_t first = p->free[order];
 
-	*link_of(p, block) = (struct link){ .next = first };
+	*block_link(p, block) = (struct link){ .next = first };
 	if (first)
-		link_of(p, first)->prev = block;
+		block_link(p, first)->prev = block;
 	p->free[order] = block;
-	set_info(p, block, HERE | order);
+	block_set_info(p, block, POOLED | order);
 }
 
-static void pull(struct mcm_key_pool *p, uint32_t block, unsigned order)
+static void block_unlink(struct mcm_key_pool *p, uint32_t block, unsigned order)
 {
-	struct link l = *link_of(p, block);
+	struct link l = *block_link(p, block);
 
 	if (l.prev)
-		link_of(p, l.prev)->next = l.next;
+		block_link(p, l.prev)->next = l.next;
 	else
 		p->free[order] = l.next;
 	if (l.next)
-		link_of(p, l.next)->prev = l.prev;
-	set_info(p, block, 0);
+		block_link(p, l.next)->prev = l.prev;
+	block_set_info(p, block, 0);
 }
 
 /* Four more.  Of the very first ones, one lacks the unit that is called 0. */
-static int grow(struct mcm_key_pool *p)
+static int pool_grow(struct mcm_key_pool *p)
 {
 	uint32_t unit, units = (FOUR << MCM_BLOCK_SHIFT) - !p->blocks, block;
 	int r;
@@ -87,13 +87,13 @@ static int grow(struct mcm_key_pool *p)
 		return r;
 	block = unit >> MCM_BLOCK_SHIFT;
 	if (!p->blocks) {
-		set_info(p, 0, 1);
-		push(p, 1, 0);
-		push(p, 2, 1);
+		block_set_info(p, 0, 1);
+		block_push(p, 1, 0);
+		block_push(p, 2, 1);
 	} else {
-		push(p, block, MCM_BLOCK_ORDERS - 1);
+		block_push(p, block, MCM_BLOCK_ORDERS - 1);
 	}
-	p->here += FOUR - !p->blocks;
+	p->pooled += FOUR - !p->blocks;
 	p->blocks += FOUR;
 	return 0;
 }
@@ -110,35 +110,35 @@ int mcm_key_pool_take(struct mcm_key_pool *p, unsigned order, uint32_t *ret)
 			;
 		if (have < MCM_BLOCK_ORDERS)
 			break;
-		r = grow(p);
+		r = pool_grow(p);
 		if (r < 0)
 			return r;
 	}
 	block = p->free[have];
-	pull(p, block, have);
+	block_unlink(p, block, have);
 	while (have > order) {
 		have--;
-		push(p, block + (1u << have), have);
+		block_push(p, block + (1u << have), have);
 	}
-	p->here -= 1u << order;
+	p->pooled -= 1u << order;
 	*ret = block;
 	return 0;
 }
 
-void mcm_key_pool_give(struct mcm_key_pool *p, uint32_t block)
+void mcm_key_pool_free(struct mcm_key_pool *p, uint32_t block)
 {
 	unsigned order = 0;
 
 	MC_LOCKED(&p->lock);
-	p->here++;
-	set_info(p, block, 0);
+	p->pooled++;
+	block_set_info(p, block, 0);
 	for (; order < MCM_BLOCK_ORDERS - 1; order++) {
-		uint32_t other = block ^ 1u << order;
+		uint32_t buddy = block ^ 1u << order;
 
-		if (info_of(p, other) != (HERE | order))
+		if (block_info(p, buddy) != (POOLED | order))
 			break;
-		pull(p, other, order);
+		block_unlink(p, buddy, order);
 		block &= ~(1u << order);
 	}
-	push(p, block, order);
+	block_push(p, block, order);
 }

@@ -25,7 +25,7 @@ struct mcm_key_pool {
 	struct mcm_slab info;
 	pthread_mutex_t lock;		/* guards the rest; a leaf */
 	uint32_t free[MCM_BLOCK_ORDERS];	/* first blocks of those that are here, 0: none */
-	uint64_t blocks, here;		/* ever made; of them here */
+	uint64_t blocks, pooled;		/* ever made; of them here */
 };
 
 void mcm_key_pool_init(struct mcm_key_pool *p);
@@ -34,7 +34,7 @@ void mcm_key_pool_done(struct mcm_key_pool *p);
 /* 2^@order adjacent blocks, none of their units in use; *@ret is the first.  -ENOMEM, -MC_ELIMIT. */
 int mcm_key_pool_take(struct mcm_key_pool *p, unsigned order, uint32_t *ret);
 /* One block, none of whose units is in use any more. */
-void mcm_key_pool_give(struct mcm_key_pool *p, uint32_t block);
+void mcm_key_pool_free(struct mcm_key_pool *p, uint32_t block);
 
 /* How many units of a block that was taken are in use: changed by who has it. */
 static inline uint16_t *mcm_key_pool_used(const struct mcm_key_pool *p, uint32_t block)

@@ -45,7 +45,7 @@ static struct run *run_at(const struct mcm_keys *k, uint32_t ref)
 	return (struct run *)(void *)mcm_keys_of(k, ref);
 }
 
-static void set_next(struct run *r, uint32_t next)
+static void run_set_next(struct run *r, uint32_t next)
 {
 	r->next = (r->next & ONE) | next;
 }
@@ -62,7 +62,7 @@ static void run_push(struct mcm_keys *k, uint32_t ref, uint32_t units)
 	if (first)
 		run_at(k, first)->prev = ref;
 	k->free[units] = ref;
-	k->some[units / 64] |= 1ull << units % 64;
+	k->nonempty[units / 64] |= 1ull << units % 64;
 }
 
 static void run_pull(struct mcm_keys *k, uint32_t ref, uint32_t units)
@@ -73,30 +73,30 @@ static void run_pull(struct mcm_keys *k, uint32_t ref, uint32_t units)
 	if (next)
 		run_at(k, next)->prev = r->prev;
 	if (r->prev)
-		set_next(run_at(k, r->prev), next);
+		run_set_next(run_at(k, r->prev), next);
 	else
 		k->free[units] = next;
 	if (!k->free[units])
-		k->some[units / 64] &= ~(1ull << units % 64);
+		k->nonempty[units / 64] &= ~(1ull << units % 64);
 }
 
 /* The shortest free run of at least @units, 0 when there is none. */
 static uint32_t run_find(const struct mcm_keys *k, uint32_t units)
 {
 	unsigned word = units / 64;
-	uint64_t bits = k->some[word] & ~0ull << units % 64;
+	uint64_t bits = k->nonempty[word] & ~0ull << units % 64;
 
 	while (!bits) {
 		if (++word > MCM_BLOCK / 64)
 			return 0;
-		bits = k->some[word];
+		bits = k->nonempty[word];
 	}
 	return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
 /* ---- blocks ---- */
 
-static void count(struct mcm_keys *k, uint32_t ref, uint32_t more)
+static void block_count(struct mcm_keys *k, uint32_t ref, uint32_t more)
 {
 	uint16_t *used = mcm_key_pool_used(k->pool, ref >> MCM_BLOCK_SHIFT);
 
@@ -104,7 +104,7 @@ static void count(struct mcm_keys *k, uint32_t ref, uint32_t more)
 }
 
 /* Nothing in it is in use: it is nothing but runs, and behind them what was never used. */
-static void block_empty(struct mcm_keys *k, uint32_t block)
+static void block_reset(struct mcm_keys *k, uint32_t block)
 {
 	uint32_t ref = block << MCM_BLOCK_SHIFT, end = ref + MCM_BLOCK;
 	bool current = k->fresh_end == end;
@@ -116,7 +116,7 @@ static void block_empty(struct mcm_keys *k, uint32_t block)
 	if (current)
 		k->fresh = ref;
 	else
-		mcm_key_pool_give(k->pool, block);
+		mcm_key_pool_free(k->pool, block);
 }
 
 /* A part of a string, within a block. */
@@ -125,9 +125,9 @@ static void part_del(struct mcm_keys *k, uint32_t ref, uint32_t units)
 	uint32_t block = ref >> MCM_BLOCK_SHIFT;
 
 	run_push(k, ref, units);
-	count(k, ref, -units);
+	block_count(k, ref, -units);
 	if (!*mcm_key_pool_used(k->pool, block))
-		block_empty(k, block);
+		block_reset(k, block);
 }
 
 /* What is longer than a block has blocks of its own; behind its end there is a run. */
@@ -143,12 +143,12 @@ static int long_take(struct mcm_keys *k, uint32_t units, uint32_t *ret)
 	*ret = block << MCM_BLOCK_SHIFT;
 	end = *ret + units;
 	for (uint32_t ref = *ret; ref < end; ref += MCM_BLOCK)
-		count(k, ref, end - ref < MCM_BLOCK ? end - ref : MCM_BLOCK);
+		block_count(k, ref, end - ref < MCM_BLOCK ? end - ref : MCM_BLOCK);
 	left = -end & (MCM_BLOCK - 1);
 	if (left)
 		run_push(k, end, left);
 	for (uint32_t i = (units + MCM_BLOCK - 1) / MCM_BLOCK; i < 1u << order; i++)
-		mcm_key_pool_give(k->pool, block + i);
+		mcm_key_pool_free(k->pool, block + i);
 	return 0;
 }
 
@@ -190,7 +190,7 @@ int mcm_keys_add(struct mcm_keys *k, const void *p, uint32_t len, uint32_t *ret_
 	if (r < 0)
 		return r;
 	if (units <= MCM_BLOCK)
-		count(k, ref, units);
+		block_count(k, ref, units);
 	memcpy(mcm_keys_of(k, ref), p, len);
 	*ret_ref = ref;
 	return 0;

@@ -18,7 +18,7 @@
 struct mcm_keys {
 	struct mcm_key_pool *pool;		/* &own or a common one */
 	uint32_t fresh, fresh_end;		/* units of a block from it that were never used */
-	uint64_t some[MCM_BLOCK / 64 + 1];	/* which of free[] are not empty */
+	uint64_t nonempty[MCM_BLOCK / 64 + 1];	/* which of free[] are not empty */
 	uint32_t free[MCM_BLOCK + 1];		/* by units: a free run (keys.c) */
 	struct mcm_key_pool own;
 };

@@ -30,7 +30,7 @@ static void scratch_free(void *p)
 	free(s);
 }
 
-static void make_key(void)
+static void scratch_make_key(void)
 {
 	pthread_key_create(&key, scratch_free);
 }
@@ -39,7 +39,7 @@ static struct scratch *scratch_of_thread(void)
 {
 	struct scratch *s;
 
-	pthread_once(&once, make_key);
+	pthread_once(&once, scratch_make_key);
 	s = pthread_getspecific(key);
 	if (!s) {
 		s = calloc(1, sizeof(*s));

@@ -45,7 +45,7 @@ void mcm_slab_done(struct mcm_slab *s)
 /* Untouched pages cost nothing, so a chunk may be mapped long before it fills.  Huge pages lie at
  * multiples of their size only.  The kernel maps downwards, and counts what adjoins as one mapping: the
  * highest place that is aligned is the one beside the chunk before. */
-static char *map_aligned(size_t bytes, size_t align)
+static char *chunk_map_aligned(size_t bytes, size_t align)
 {
 	size_t more = bytes + align, before, behind;
 	char *p;
@@ -82,7 +82,7 @@ static int chunks_grow(struct mcm_slab *s, uint32_t n)
 	return 0;
 }
 
-static int map_chunk(struct mcm_slab *s, uint32_t n)
+static int chunk_map(struct mcm_slab *s, uint32_t n)
 {
 	size_t bytes = chunk_bytes(s);
 	char *p;
@@ -93,7 +93,7 @@ static int map_chunk(struct mcm_slab *s, uint32_t n)
 		if (r < 0)
 			return r;
 	}
-	p = map_aligned(bytes, bytes >= HUGE ? HUGE : 0);
+	p = chunk_map_aligned(bytes, bytes >= HUGE ? HUGE : 0);
 	if (!p)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes of metadata", bytes);
 	if (n && bytes > HUGE)
@@ -104,7 +104,7 @@ static int map_chunk(struct mcm_slab *s, uint32_t n)
 
 /* A master with little in it needs few pages, and one with very many segments few mappings: those that are
  * advised alike are one. */
-static void first_is_large(struct mcm_slab *s)
+static void first_chunk_use_huge(struct mcm_slab *s)
 {
 	size_t bytes = chunk_bytes(s);
 
@@ -127,13 +127,13 @@ int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 		return mc_fail(-MC_ELIMIT, "more than %u elements", UINT32_MAX);
 	chunk = n >> s->shift;
 	if (chunk >= s->chunks || !s->chunk[chunk]) {
-		r = map_chunk(s, (uint32_t)chunk);
+		r = chunk_map(s, (uint32_t)chunk);
 		if (r < 0)
 			return r;
 	}
 	s->next = n + count;
 	if (!s->large && s->chunk[0] && s->next * s->elem > HUGE)
-		first_is_large(s);
+		first_chunk_use_huge(s);
 	*ret_first = (uint32_t)n;
 	return 0;
 }
@@ -148,8 +148,8 @@ int mcm_slab_cover(struct mcm_slab *s, uint32_t id)
 	MC_LOCKED(&s->lock);
 	if (n < s->chunks && s->chunk[n])
 		return 0;
-	r = map_chunk(s, n);
+	r = chunk_map(s, n);
 	if (r == 0 && !n)
-		first_is_large(s);
+		first_chunk_use_huge(s);
 	return r;
 }

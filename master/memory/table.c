@@ -17,7 +17,7 @@
 
 /* ---- memory of buckets ---- */
 
-static uint32_t *map_zeroed(size_t bytes)
+static uint32_t *heads_map(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -48,7 +48,7 @@ static uint32_t *level_get(struct mcm_table_mem *mem, unsigned nth, unsigned bit
 {
 	MC_LOCKED(&mem->lock);
 	if (!mem->level[bits].base)
-		mem->level[bits].base = map_zeroed(level_bytes(mem, bits));
+		mem->level[bits].base = heads_map(level_bytes(mem, bits));
 	if (!mem->level[bits].base)
 		return NULL;
 	mem->level[bits].users++;
@@ -71,7 +71,7 @@ static uint32_t *heads_get(const struct mcm_table *t, unsigned bits)
 
 	if (t->mem)
 		return level_get(t->mem, t->nth, bits);
-	return bytes >= HUGE ? map_zeroed(bytes) : calloc(1, bytes);
+	return bytes >= HUGE ? heads_map(bytes) : calloc(1, bytes);
 }
 
 /* Given back as they were got: moving a chain on leaves nothing behind. */
@@ -120,8 +120,8 @@ static void resize_begin(struct mcm_table *t, unsigned bits)
 	t->resizing = true;
 }
 
-static void relink(struct mcm_table *t, const struct mcm_table_type *type,
-		   const struct mcm_slab *slab, uint32_t id)
+static void chain_relink(struct mcm_table *t, const struct mcm_table_type *type,
+			 const struct mcm_slab *slab, uint32_t id)
 {
 	while (id) {
 		char *e = mcm_slab_at(slab, id);
@@ -136,8 +136,8 @@ static void relink(struct mcm_table *t, const struct mcm_table_type *type,
 }
 
 /* Load the elements of the next chains, all at the same time: the first ones, or those behind them. */
-static void load_ahead(struct mcm_table *t, const struct mcm_table_type *type,
-		       const struct mcm_slab *slab, bool behind)
+static void chains_prefetch(struct mcm_table *t, const struct mcm_table_type *type,
+			    const struct mcm_slab *slab, bool behind)
 {
 	unsigned n, i, depth, deepest = behind ? type->load / 4u + 2 : 0;
 	uint32_t id[STEP_BUCKETS];
@@ -164,7 +164,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 	uint64_t span = MCM_TABLE_END >> coarse, pos, end;
 	unsigned n;
 
-	load_ahead(t, type, slab, true);
+	chains_prefetch(t, type, slab, true);
 	for (n = 0; n < STEP_BUCKETS && t->moved < MCM_TABLE_END; n++) {
 		uint32_t chain = 0;
 
@@ -184,7 +184,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 			chain = id;
 		}
 		t->moved = end;
-		relink(t, type, slab, chain);
+		chain_relink(t, type, slab, chain);
 	}
 	if (t->moved == MCM_TABLE_END) {
 		heads_put(t, t->old, t->old_bits);
@@ -193,7 +193,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 		return;
 	}
 	/* Until the next step they have come. */
-	load_ahead(t, type, slab, false);
+	chains_prefetch(t, type, slab, false);
 }
 
 void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type,

@@ -43,7 +43,7 @@ void mcm_events_done(struct mcm_events *e)
 }
 
 /* Lock held. */
-static int switch_on(struct mcm_events *e)
+static int events_enable(struct mcm_events *e)
 {
 	e->ring = malloc(MCM_EVENTS_BYTES);
 	e->at = malloc(MCM_EVENTS_MAX * sizeof(*e->at));
@@ -80,13 +80,13 @@ void mcm_events_tick(struct mcm *m)
 
 /* ---- writing ---- */
 
-static uint64_t *place(const struct mcm_events *e, uint64_t n)
+static uint64_t *event_pos(const struct mcm_events *e, uint64_t n)
 {
 	return &e->at[n % MCM_EVENTS_MAX];
 }
 
-static void note(struct mcm *m, const struct record *r, const void *key, const void *to,
-		 const void *group)
+static void event_note(struct mcm *m, const struct record *r, const void *key, const void *to,
+		       const void *group)
 {
 	uint64_t need = (sizeof(*r) + r->key_len + r->to_len + r->group_len + 7) & ~7ull, left;
 	struct mcm_events *e = &m->events;
@@ -99,7 +99,7 @@ static void note(struct mcm *m, const struct record *r, const void *key, const v
 	if (left < need)
 		e->end += left;
 	while (e->first < e->next && (e->next - e->first >= MCM_EVENTS_MAX ||
-				      *place(e, e->first) + MCM_EVENTS_BYTES < e->end + need))
+				      *event_pos(e, e->first) + MCM_EVENTS_BYTES < e->end + need))
 		e->first++;
 	p = e->ring + e->end % MCM_EVENTS_BYTES;
 	memcpy(p, r, sizeof(*r));
@@ -108,13 +108,13 @@ static void note(struct mcm *m, const struct record *r, const void *key, const v
 		memcpy(p + sizeof(*r) + r->key_len, to, r->to_len);
 	if (r->group_len)
 		memcpy(p + sizeof(*r) + r->key_len + r->to_len, group, r->group_len);
-	*place(e, e->next++) = e->end;
+	*event_pos(e, e->next++) = e->end;
 	e->end += need;
 	mc_metric_add(&noted, 1);
 }
 
-static struct record record_of(struct mcm *m, enum mcp_event_type type, uint32_t slot,
-			       char group[MCP_GROUP_MAX])
+static struct record event_record(struct mcm *m, enum mcp_event_type type, uint32_t slot,
+				  char group[MCP_GROUP_MAX])
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct record r = {
@@ -137,8 +137,8 @@ void mcm_event_object(struct mcm *m, enum mcp_event_type type, uint32_t slot)
 
 	if (!mcm_events_on(&m->events))
 		return;
-	r = record_of(m, type, slot, group);
-	note(m, &r, mcm_shard_key(&m->index, slot), NULL, group);
+	r = event_record(m, type, slot, group);
+	event_note(m, &r, mcm_shard_key(&m->index, slot), NULL, group);
 }
 
 void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from)
@@ -148,23 +148,23 @@ void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from)
 
 	if (!mcm_events_on(&m->events))
 		return;
-	r = record_of(m, MCP_EVENT_RENAME, slot, group);
+	r = event_record(m, MCP_EVENT_RENAME, slot, group);
 	r.to_len = r.key_len;
 	r.key_len = (uint16_t)from.len;
-	note(m, &r, from.data, mcm_shard_key(&m->index, slot), group);
+	event_note(m, &r, from.data, mcm_shard_key(&m->index, slot), group);
 }
 
 /* ---- reading ---- */
 
-static bool begins(struct mcp_bytes key, struct mcp_bytes prefix)
+static bool key_begins(struct mcp_bytes key, struct mcp_bytes prefix)
 {
 	return key.len >= prefix.len && (!prefix.len || !memcmp(key.data, prefix.data, prefix.len));
 }
 
 /* Event @n, in place: good while the lock is held. */
-static void look(const struct mcm_events *e, uint64_t n, struct mcm_event_entry *ret)
+static void event_at(const struct mcm_events *e, uint64_t n, struct mcm_event_entry *ret)
 {
-	const uint8_t *p = e->ring + *place(e, n) % MCM_EVENTS_BYTES, *text = p + sizeof(struct record);
+	const uint8_t *p = e->ring + *event_pos(e, n) % MCM_EVENTS_BYTES, *text = p + sizeof(struct record);
 	struct record r;
 
 	memcpy(&r, p, sizeof(r));
@@ -179,7 +179,7 @@ static void look(const struct mcm_events *e, uint64_t n, struct mcm_event_entry 
 	ret->group = mcp_bytes(text + r.key_len + r.to_len, r.group_len);
 }
 
-static struct mcp_bytes copy(struct mcp_bytes from, char **text, size_t *left)
+static struct mcp_bytes text_copy(struct mcp_bytes from, char **text, size_t *left)
 {
 	struct mcp_bytes to = mcp_bytes(*text, from.len);
 
@@ -190,30 +190,30 @@ static struct mcp_bytes copy(struct mcp_bytes from, char **text, size_t *left)
 }
 
 /* False: there is no room for its keys. */
-static bool take(const struct mcm_events *e, uint64_t n, uint32_t types, uint32_t tenant,
-		 struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len,
-		 bool *ret_taken)
+static bool event_take(const struct mcm_events *e, uint64_t n, uint32_t types, uint32_t tenant,
+		       struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len,
+		       bool *ret_taken)
 {
 	struct mcm_event_entry it;
 
 	*ret_taken = false;
-	look(e, n, &it);
+	event_at(e, n, &it);
 	if (it.tenant != tenant || (types && !(types & 1u << it.event.type)))
 		return true;
-	if (!begins(it.event.key, prefix) &&
-	    !(it.event.to.len && begins(it.event.to, prefix)))
+	if (!key_begins(it.event.key, prefix) &&
+	    !(it.event.to.len && key_begins(it.event.to, prefix)))
 		return true;
 	if (*text_len < (size_t)it.event.key.len + it.event.to.len)
 		return false;
 	*ret = it.event;
-	ret->key = copy(it.event.key, text, text_len);
-	ret->to = copy(it.event.to, text, text_len);
+	ret->key = text_copy(it.event.key, text, text_len);
+	ret->to = text_copy(it.event.to, text, text_len);
 	*ret_taken = true;
 	return true;
 }
 
 /* Lock held.  Where to read on, switched on when nobody has asked before. */
-static int begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t *ret_lost)
+static int read_begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t *ret_lost)
 {
 	struct mcm_events *e = &m->events;
 	uint64_t at;
@@ -221,7 +221,7 @@ static int begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t *ret_
 
 	e->asked_ms = mcm_now_ms(m);
 	if (!e->ring)
-		r = switch_on(e);
+		r = events_enable(e);
 	if (r < 0)
 		return r;
 	*ret_lost = 0;
@@ -243,7 +243,7 @@ uint64_t mcm_events_next(struct mcm *m)
 }
 
 /* The first event that is about who has this number now. */
-static uint64_t first_of(const struct mcm *m, uint32_t tenant)
+static uint64_t tenant_first(const struct mcm *m, uint32_t tenant)
 {
 	const struct mcm_tenant *t = NULL;
 
@@ -264,14 +264,14 @@ int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tena
 	int r;
 
 	MC_LOCKED(&e->lock);
-	r = begin(m, since, &at, ret_lost);
+	r = read_begin(m, since, &at, ret_lost);
 	if (r < 0)
 		return r;
-	first = first_of(m, tenant);
+	first = tenant_first(m, tenant);
 	if (at < first)
 		at = first;
 	for (scanned = 0; at < e->next && n < max && scanned < SCAN_MAX; scanned++, at++) {
-		if (!take(e, at, types, tenant, prefix, &ret[n], &text, &text_len, &taken))
+		if (!event_take(e, at, types, tenant, prefix, &ret[n], &text, &text_len, &taken))
 			break;
 		n += taken;
 	}
@@ -290,7 +290,7 @@ int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
 	int r;
 
 	MC_LOCKED(&e->lock);
-	r = begin(m, since, &at, ret_lost);
+	r = read_begin(m, since, &at, ret_lost);
 	if (r < 0)
 		return r;
 	if (behind_max && e->next - at > behind_max) {
@@ -298,16 +298,16 @@ int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
 		at = e->next - behind_max;
 	}
 	for (; at < e->next && n < max; at++) {
-		look(e, at, &it);
+		event_at(e, at, &it);
 		/* Whose it was has no name any more. */
-		if (at < first_of(m, it.tenant))
+		if (at < tenant_first(m, it.tenant))
 			continue;
 		if (text_len < (size_t)it.event.key.len + it.event.to.len + it.group.len)
 			break;
 		ret[n] = it;
-		ret[n].event.key = copy(it.event.key, &text, &text_len);
-		ret[n].event.to = copy(it.event.to, &text, &text_len);
-		ret[n++].group = copy(it.group, &text, &text_len);
+		ret[n].event.key = text_copy(it.event.key, &text, &text_len);
+		ret[n].event.to = text_copy(it.event.to, &text, &text_len);
+		ret[n++].group = text_copy(it.group, &text, &text_len);
 	}
 	*ret_since = at - 1;
 	return (int)n;

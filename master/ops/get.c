@@ -22,8 +22,8 @@ MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
 MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
 
 /* Those that can be read now, or all. */
-static unsigned copies_of(const struct mcm *m, const struct mcm_object *o, bool all,
-			  struct mcp_replica ret[MCM_REPLICA_MAX])
+static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bool all,
+			     struct mcp_replica ret[MCM_REPLICA_MAX])
 {
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n = mcm_object_extents(&m->index, o, p), i, copies = 0;
@@ -35,14 +35,14 @@ static unsigned copies_of(const struct mcm *m, const struct mcm_object *o, bool 
 		if (all || mcm_segment_readable(s))
 			ret[copies++] = (struct mcp_replica){
 				.segment = s->id,
-				.offset = mcm_range_offset(&s->alloc, p[i].node),
+				.offset = mcm_range_offset(&s->alloc, p[i].range),
 				.state = mcm_segment_state(s),
 			};
 	}
 	return copies;
 }
 
-static uint32_t promise_left(const struct mcm *m, const struct mcm_object *o)
+static uint32_t promise_lease_left(const struct mcm *m, const struct mcm_object *o)
 {
 	uint64_t end = (uint64_t)o->lease << MCM_TICK_SHIFT, now = mcm_now_ms(m);
 
@@ -57,13 +57,13 @@ static uint32_t soft_pin_left(const struct mcm *m, const struct mcm_object *o)
 		(mcm_ext(&m->index, o->ext)->soft_until - now) << MCM_TICK_SHIFT : 0;
 }
 
-static void describe(const struct mcm *m, const struct mcm_object *o, struct mcp_object *ret)
+static void get_describe(const struct mcm *m, const struct mcm_object *o, struct mcp_object *ret)
 {
 	ret->size = mcm_object_size(o);
 	ret->generation = o->generation;
 	ret->mtime_ms = mcm_object_mtime(o);
 	ret->crc = o->crc;
-	ret->lease_ms = promise_left(m, o);
+	ret->lease_ms = promise_lease_left(m, o);
 	ret->kind = o->flags & MCM_OBJ_KIND;
 	ret->data_type = mcm_object_type(o);
 	ret->soft_pin_ms = soft_pin_left(m, o);
@@ -72,8 +72,8 @@ static void describe(const struct mcm *m, const struct mcm_object *o, struct mcp
 				MCP_OBJ_SOFT_PIN : 0));
 }
 
-static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_object *o,
-	       uint32_t slot, struct mcp_object *ret)
+static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_object *o,
+		   uint32_t slot, struct mcp_object *ret)
 {
 	uint64_t until = 0;
 	int r;
@@ -92,20 +92,20 @@ static int pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_
 }
 
 /* When promises that are given now end; 0: none are given. */
-static uint32_t promise_end(struct mcm *m)
+static uint32_t promise_lease_end(struct mcm *m)
 {
 	uint32_t tick;
 
 	if (!m->conf.default_kv_lease_ttl)
 		return 0;
 	tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
-	if (mcm_load_relaxed(&m->promised_until) != tick)
-		mcm_store_relaxed(&m->promised_until, tick);
+	if (mcm_load_relaxed(&m->promise_lease_end) != tick)
+		mcm_store_relaxed(&m->promise_lease_end, tick);
 	return tick;
 }
 
 /* Keep it, and what is in its group, until @tick; asked for it was also when that is 0. */
-static void promise(struct mcm *m, struct mcm_object *o, uint32_t tick)
+static void promise_lease(struct mcm *m, struct mcm_object *o, uint32_t tick)
 {
 	if (o->lease < tick)
 		mcm_store_relaxed(&o->lease, tick);
@@ -146,19 +146,19 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	if (!slot)
 		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies) : -MC_ENOOBJECT;
 	o = mcm_object(&m->index, slot);
-	*ret_copies = copies_of(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
-	if (o->node && (!*ret_copies ||
-			(flags & HOLDS && !mcm_object_readable(m, o))))
+	*ret_copies = get_replicas(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
+	if (o->range && (!*ret_copies ||
+			 (flags & HOLDS && !mcm_object_readable(m, o))))
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE)
-		promise(m, o, promise_end(m));
-	describe(m, o, ret);
+		promise_lease(m, o, promise_lease_end(m));
+	get_describe(m, o, ret);
 	if (flags & HOLDS) {
 		mcm_object_read(o);
 		mcm_group_touch(m, o);
-		if (o->node) {
-			r = pin(m, s, flags, o, slot, ret);
+		if (o->range) {
+			r = get_pin(m, s, flags, o, slot, ret);
 			if (r < 0)
 				return r;
 			if (mcm_hot_on(&m->hot))
@@ -188,8 +188,8 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 }
 
 /* shard locked */
-static bool exists(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
-		   uint32_t flags, uint32_t lease)
+static bool exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
+		      uint32_t flags, uint32_t lease)
 {
 	uint32_t slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
 	struct mcm_object *o;
@@ -200,12 +200,12 @@ static bool exists(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *
 	if (!mcm_object_readable(m, o))
 		return false;
 	if (!(flags & MCP_EXIST_PEEK))
-		promise(m, o, lease);
+		promise_lease(m, o, lease);
 	return true;
 }
 
 /* Keys of one shard follow one another, so that its lock is taken once for them. */
-static void by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
+static void exist_by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
 {
 	uint16_t at[MCM_SHARDS] = { 0 };
 	unsigned i, sum = 0, count;
@@ -221,13 +221,13 @@ static void by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
 		ret_order[at[mcm_index_shard_nr(hash[i])]++] = (uint16_t)i;
 }
 
-/* At most MCM_WARM_MAX keys, those of @order; what is no key is not there. */
+/* At most MCM_PREFETCH_MAX keys, those of @order; what is no key is not there. */
 static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
 			 const uint32_t *hashes, const uint16_t *order, unsigned n,
 			 uint8_t *ret_present)
 {
 	struct mcm_shard *locked = NULL, *sh;
-	uint32_t hash[MCM_WARM_MAX];
+	uint32_t hash[MCM_PREFETCH_MAX];
 	unsigned i;
 
 	for (i = 0; i < n; i++)
@@ -245,7 +245,7 @@ static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const st
 			locked = sh;
 		}
 		ret_present[order[i]] = mcm_key_ok(*key) &&
-			exists(m, sh, key, hash[i], flags, lease);
+			exist_one(m, sh, key, hash[i], flags, lease);
 	}
 	if (locked)
 		pthread_mutex_unlock(&locked->lock);
@@ -264,9 +264,9 @@ static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const str
 		order[i] = (uint16_t)i;
 	}
 	if (n >= EXIST_SORT_MIN)
-		by_shard(hash, n, order);
+		exist_by_shard(hash, n, order);
 	for (i = 0; i < n; i += w) {
-		w = n - i < MCM_WARM_MAX ? n - i : MCM_WARM_MAX;
+		w = n - i < MCM_PREFETCH_MAX ? n - i : MCM_PREFETCH_MAX;
 		exist_window(m, flags, lease, keys, hash, order + i, w, ret_present);
 	}
 }
@@ -278,7 +278,7 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 	unsigned i, w;
 
 	if (!(flags & MCP_EXIST_PEEK))
-		lease = promise_end(m);
+		lease = promise_lease_end(m);
 	for (i = 0; i < n; i += w) {
 		w = n - i < EXIST_BLOCK ? n - i : EXIST_BLOCK;
 		exist_block(m, flags, lease, keys + i, w, ret_present + i);

@@ -73,7 +73,7 @@ void mcm_hot_done(struct mcm_hot *h)
 /* ---- reads ---- */
 
 /* The slot's entry, or one that it gets, or NULL: those that it may have are hotter. */
-static struct mcm_hot_entry *entry_of(struct mcm_hot *h, unsigned shard, uint32_t slot, uint32_t now)
+static struct mcm_hot_entry *hot_entry(struct mcm_hot *h, unsigned shard, uint32_t slot, uint32_t now)
 {
 	struct mcm_hot_entry *set, *coldest = NULL;
 	uint32_t at = (slot * 0x9e3779b1u >> 16) % (MCM_HOT_ENTRIES / WAYS);
@@ -96,7 +96,7 @@ static struct mcm_hot_entry *entry_of(struct mcm_hot *h, unsigned shard, uint32_
 	return NULL;
 }
 
-static void enqueue(struct mcm_hot *h, uint32_t slot, uint64_t generation)
+static void hot_enqueue(struct mcm_hot *h, uint32_t slot, uint64_t generation)
 {
 	MC_LOCKED(&h->lock);
 	if (h->count == MCM_HOT_QUEUE) {
@@ -113,7 +113,7 @@ void mcm_hot_read(struct mcm *m, const struct mcm_shard *sh, uint32_t slot)
 	unsigned shard = (unsigned)(sh - m->index.shard);
 	uint32_t now = mcm_now_tick(m);
 	struct mcm_hot *h = &m->hot;
-	struct mcm_hot_entry *e = entry_of(h, shard, slot, now);
+	struct mcm_hot_entry *e = hot_entry(h, shard, slot, now);
 
 	if (!e || now < e->rest)
 		return;
@@ -126,13 +126,13 @@ void mcm_hot_read(struct mcm *m, const struct mcm_shard *sh, uint32_t slot)
 	mc_metric_add(&found, 1);
 	e->count = 0;
 	e->rest = now + mcm_tick(MCM_HOT_REST_MS);
-	enqueue(h, slot, mcm_object(&m->index, slot)->generation);
+	hot_enqueue(h, slot, mcm_object(&m->index, slot)->generation);
 }
 
 /* ---- candidates ---- */
 
 /* The key, when another copy is still wanted. */
-static uint32_t wanted(struct mcm *m, const struct mcm_hot_candidate *c, char key[MCM_KEY_MAX])
+static uint32_t candidate_key(struct mcm *m, const struct mcm_hot_candidate *c, char key[MCM_KEY_MAX])
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, c->slot);
 	const struct mcm_object *o = mcm_object(&m->index, c->slot);
@@ -142,7 +142,7 @@ static uint32_t wanted(struct mcm *m, const struct mcm_hot_candidate *c, char ke
 
 	if (max > MCM_REPLICA_MAX)
 		max = MCM_REPLICA_MAX;
-	if (o->flags & MCM_OBJ_LIVE && o->generation == c->generation && o->node &&
+	if (o->flags & MCM_OBJ_LIVE && o->generation == c->generation && o->range &&
 	    mcm_object_extents(&m->index, o, p) < max) {
 		len = o->key_len;
 		memcpy(key, mcm_shard_key(&m->index, c->slot), len);
@@ -151,7 +151,7 @@ static uint32_t wanted(struct mcm *m, const struct mcm_hot_candidate *c, char ke
 	return len;
 }
 
-static bool next_candidate(struct mcm_hot *h, struct mcm_hot_candidate *ret)
+static bool candidate_next(struct mcm_hot *h, struct mcm_hot_candidate *ret)
 {
 	MC_LOCKED(&h->lock);
 	if (!h->count)
@@ -170,8 +170,8 @@ void mcm_hot_tick(struct mcm *m)
 	uint32_t len;
 	int r;
 
-	for (unsigned n = 0; mcm_hot_on(h) && n < BATCH && next_candidate(h, &c); n++) {
-		len = wanted(m, &c, key);
+	for (unsigned n = 0; mcm_hot_on(h) && n < BATCH && candidate_next(h, &c); n++) {
+		len = candidate_key(m, &c, key);
 		if (!len)
 			continue;
 		if (!h->enforce) {

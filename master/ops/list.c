@@ -25,7 +25,7 @@
  * on with it. */
 enum { CURSOR_DIR = 'd', CURSOR_NUL = 'n', CURSOR_KEYS = 'k' };
 
-static void cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, uint64_t pos)
+static void list_cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, uint64_t pos)
 {
 	unsigned i;
 
@@ -36,7 +36,7 @@ static void cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, u
 	pg->cursor_len = 10;
 }
 
-static int cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uint64_t *pos)
+static int list_cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uint64_t *pos)
 {
 	const uint8_t *p = c.data;
 	unsigned i;
@@ -56,7 +56,7 @@ static int cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uint64_t
 }
 
 /* Take out what cannot be read now; entries stay in order. */
-static void drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
+static void list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 {
 	unsigned i, n = 0;
 
@@ -86,7 +86,7 @@ static int list_path(struct mcm *m, struct mcp_bytes path, struct mcp_bytes curs
 	struct mcm_names_cursor cur;
 	int r;
 
-	r = cursor_read(cursor, kind, &cur.objects, &cur.pos);
+	r = list_cursor_read(cursor, kind, &cur.objects, &cur.pos);
 	while (r == 0 && pg->names.count < limit && pg->names.text_len < TEXT_MAX &&
 	       !(cur.objects && cur.pos == MCM_TABLE_END)) {
 		unsigned room = limit - pg->names.count;
@@ -97,12 +97,12 @@ static int list_path(struct mcm *m, struct mcp_bytes path, struct mcp_bytes curs
 	if (r < 0)
 		return r;
 	if (!(cur.objects && cur.pos == MCM_TABLE_END))
-		cursor_write(pg, kind, cur.objects, cur.pos);
+		list_cursor_write(pg, kind, cur.objects, cur.pos);
 	return 0;
 }
 
 /* Tenants' directories are nobody's names. */
-static void drop_tenants(struct mcm_names_page *pg)
+static void list_drop_tenants(struct mcm_names_page *pg)
 {
 	unsigned i, n = 0;
 
@@ -125,9 +125,9 @@ static int list_root(struct mcm *m, const struct mcp_list *rq, unsigned limit,
 	r = list_path(m, (struct mcp_bytes){ 0 }, rq->cursor, CURSOR_DIR, limit, pg);
 	if (r < 0)
 		return r;
-	drop_tenants(&pg->names);
+	list_drop_tenants(&pg->names);
 	if (!pg->cursor_len && mcm_names_busy(&m->names, nul, sizeof(nul)))
-		cursor_write(pg, CURSOR_NUL, false, 0);
+		list_cursor_write(pg, CURSOR_NUL, false, 0);
 	return 0;
 }
 
@@ -191,7 +191,7 @@ static int list_keys(struct mcm *m, struct mcm_scope sc, const struct mcp_list *
 	bool objects;
 	int r;
 
-	r = cursor_read(rq->cursor, CURSOR_KEYS, &objects, &pos);
+	r = list_cursor_read(rq->cursor, CURSOR_KEYS, &objects, &pos);
 	while (r == 0 && pos < MCM_TABLE_END && c.pg->count < limit && seen < SCAN_MAX &&
 	       c.pg->text_len < TEXT_MAX) {
 		unsigned room = limit - c.pg->count;
@@ -203,7 +203,7 @@ static int list_keys(struct mcm *m, struct mcm_scope sc, const struct mcp_list *
 	if (r < 0)
 		return r;
 	if (pos < MCM_TABLE_END)
-		cursor_write(pg, CURSOR_KEYS, false, pos);
+		list_cursor_write(pg, CURSOR_KEYS, false, pos);
 	return 0;
 }
 
@@ -226,6 +226,6 @@ int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 	r = rq->flags & MCP_LIST_DIR ? list_dir(m, sc, rq, limit, pg) :
 		list_keys(m, sc, rq, limit, pg);
 	if (r == 0)
-		drop_unreadable(m, &pg->names);
+		list_drop_unreadable(m, &pg->names);
 	return r;
 }

@@ -135,7 +135,7 @@ void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)
 
 /* The next session that has not had this turn, locked: so it stays, though others come and go meanwhile.  NULL: all had
  * it. */
-static struct mcm_session *next_session(struct mcm *m, uint64_t turn)
+static struct mcm_session *pins_next_session(struct mcm *m, uint64_t turn)
 {
 	struct mcm_session *s;
 
@@ -153,7 +153,7 @@ static struct mcm_session *next_session(struct mcm *m, uint64_t turn)
 	return s;
 }
 
-static bool has_expired(const struct mcm_session *s, uint64_t now)
+static bool session_has_expired(const struct mcm_session *s, uint64_t now)
 {
 	return s->lease_first && s->pin[s->lease_first].until_ms <= now;
 }
@@ -165,13 +165,13 @@ bool mcm_pins_tick(struct mcm *m)
 	unsigned n, all = 0;
 	bool more = false;
 
-	while (all < EXPIRE_TICK && (s = next_session(m, turn))) {
+	while (all < EXPIRE_TICK && (s = pins_next_session(m, turn))) {
 		now = mcm_now_ms(m);
-		for (n = 0; n < EXPIRE_MOST && has_expired(s, now); n++) {
+		for (n = 0; n < EXPIRE_MOST && session_has_expired(s, now); n++) {
 			mc_metric_add(&expired, 1);
 			pin_drop(m, s, s->lease_first);
 		}
-		more |= has_expired(s, now);
+		more |= session_has_expired(s, now);
 		pthread_mutex_unlock(&s->lock);
 		all += n;
 	}

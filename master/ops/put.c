@@ -53,7 +53,7 @@ void mcm_puts_done(struct mcm_puts *ps)
 		mcm_slab_done(&ps->shard[i].slab);
 		pthread_mutex_destroy(&ps->shard[i].lock);
 	}
-	free(ps->broken_off.ring);
+	free(ps->aborted.ring);
 	free(ps->restored.ring);
 	pthread_mutex_destroy(&ps->quarantine_lock);
 }
@@ -145,12 +145,12 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 	s->puts = id;
 	s->n_puts++;
 	age_append(ps, id);
-	mcm_journal_put(m, p->generation, p->place, p->copies);
+	mcm_journal_put(m, p->generation, p->extent, p->copies);
 	return 0;
 }
 
 /* Take a put out; the copy in @ret is the caller's, its ranges too. */
-static void put_claim(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret)
+static void put_remove(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret)
 {
 	struct mcm_put *p = mcm_put_at(ps, id);
 
@@ -169,13 +169,13 @@ static void put_claim(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret
 	ps->free = id;
 }
 
-static struct mcm_put_shard *shard_of(struct mcm *m, uint64_t generation)
+static struct mcm_put_shard *put_shard_of(struct mcm *m, uint64_t generation)
 {
 	return &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
 }
 
-static int claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done,
-			struct mcm_put *ret)
+static int put_claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done,
+			    struct mcm_put *ret)
 {
 	const struct mcm_put *p;
 	uint32_t id;
@@ -185,17 +185,17 @@ static int claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *don
 	if (!id || p->copy || p->key_len != done->key.len ||
 	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
 		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
-	put_claim(ps, id, ret);
+	put_remove(ps, id, ret);
 	return 0;
 }
 
-static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
+static int put_claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
 {
-	struct mcm_put_shard *ps = shard_of(m, done->generation);
+	struct mcm_put_shard *ps = put_shard_of(m, done->generation);
 	int r;
 
 	pthread_mutex_lock(&ps->lock);
-	r = claim_locked(ps, done, ret);
+	r = put_claim_locked(ps, done, ret);
 	pthread_mutex_unlock(&ps->lock);
 	if (r == 0)
 		mc_metric_add(&unfinished, -1);
@@ -203,21 +203,21 @@ static int claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put 
 }
 
 /* A client's puts are in one shard. */
-static void claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned n,
-		       struct mcm_put *put, int *ret)
+static void put_claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned n,
+			   struct mcm_put *put, int *ret)
 {
 	struct mcm_put_shard *ps = NULL, *next;
 	unsigned i, claimed = 0;
 
 	for (i = 0; i < n; i++) {
-		next = shard_of(m, done[i].generation);
+		next = put_shard_of(m, done[i].generation);
 		if (next != ps) {
 			if (ps)
 				pthread_mutex_unlock(&ps->lock);
 			ps = next;
 			pthread_mutex_lock(&ps->lock);
 		}
-		ret[i] = claim_locked(ps, &done[i], &put[i]);
+		ret[i] = put_claim_locked(ps, &done[i], &put[i]);
 		claimed += ret[i] == 0;
 	}
 	if (ps)
@@ -227,56 +227,56 @@ static void claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned 
 
 /* ---- space ---- */
 
-static void give_all(struct mcm *m, const struct mcm_put *put)
+static void put_free_ranges(struct mcm *m, const struct mcm_put *put)
 {
 	unsigned i;
 
 	if (put->copies)
 		mcm_journal_put_gone(m, put->generation);
 	for (i = 0; i < put->copies; i++)
-		mcm_extent_free(m, &put->place[i]);
+		mcm_extent_free(m, &put->extent[i]);
 }
 
 /* What a put holds beside its ranges. */
-static void let_go(struct mcm *m, const struct mcm_put *put)
+static void put_release_charges(struct mcm *m, const struct mcm_put *put)
 {
 	if (put->counted)
 		mcm_count_leave(m);
-	mcm_group_put(m, put->group);
+	mcm_group_unref(m, put->group);
 	mcm_tenant_refund(m, put->tenant, put->charged);
 }
 
 /* Bytes for a broken-off put may still be in some socket on the way to somebody else's memory; into
  * the writer's own memory only the writer itself writes. */
-static void break_off(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+static void put_abort(struct mcm *m, const struct mcm_put *put, bool writer_lives)
 {
 	bool own = writer_lives;
 	unsigned i;
 
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (i = 0; i < put->copies && own; i++)
-		own = mcp_id_eq(mcm_segment(&m->segments, put->place[i].segment)->client, put->client);
+		own = mcp_id_eq(mcm_segment(&m->segments, put->extent[i].segment)->client, put->client);
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (own || !m->conf.put_quarantine_ms) {
-		give_all(m, put);
-		let_go(m, put);
+		put_free_ranges(m, put);
+		put_release_charges(m, put);
 	} else {
 		if (put->counted)
 			mcm_count_leave(m);
-		mcm_group_put(m, put->group);
+		mcm_group_unref(m, put->group);
 		mcm_quarantine_put(m, put);
 	}
 }
 
 /* ---- start ---- */
 
-static uint8_t object_flags(uint32_t put_flags, uint8_t kind)
+static uint8_t put_object_flags(uint32_t put_flags, uint8_t kind)
 {
 	return (uint8_t)(kind | (put_flags & MCP_PUT_HARD_PIN ? MCM_OBJ_HARD : 0) |
 			 (put_flags & MCP_PUT_SOFT_PIN ? MCM_OBJ_SOFT : 0));
 }
 
-static int check_item(const struct mcp_put_item *item)
+static int put_check_item(const struct mcp_put_item *item)
 {
 	if (!mcm_key_ok(item->key))
 		return mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", item->key.len,
@@ -289,7 +289,7 @@ static int check_item(const struct mcp_put_item *item)
 	return 0;
 }
 
-static int check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
+static int put_check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
 {
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 	uint32_t slot;
@@ -300,7 +300,7 @@ static int check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
 }
 
 /* What an upsert must not do: take an object out of its group, or put it into one. */
-static int check_group(const struct mcm *m, const struct mcm_object *o, uint32_t group)
+static int put_check_group(const struct mcm *m, const struct mcm_object *o, uint32_t group)
 {
 	uint32_t is = o->ext ? mcm_ext(&m->index, o->ext)->group : 0;
 
@@ -309,14 +309,14 @@ static int check_group(const struct mcm *m, const struct mcm_object *o, uint32_t
 	return 0;
 }
 
-static int check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
+static int put_check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
 {
 	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
-	return slot ? check_group(m, mcm_object(&m->index, slot), group) : 0;
+	return slot ? put_check_group(m, mcm_object(&m->index, slot), group) : 0;
 }
 
 /* How many more puts the session may begin; only its own requests, one after another, begin any. */
@@ -336,8 +336,8 @@ static int session_full(const struct mcm *m)
 }
 
 /* What an upsert's version takes over from the one before. */
-static void inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
-		    struct mcm_commit *c)
+static void commit_inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
+			   struct mcm_commit *c)
 {
 	c->flags |= o->flags & MCM_OBJ_HARD;
 	if (o->ext && !c->group)
@@ -350,34 +350,34 @@ static void inherit(const struct mcm *m, const struct mcm_put *put, const struct
 }
 
 /* What is published together. */
-struct publishing {
+struct publication {
 	uint64_t now_ms, wall_ms;
-	struct mcm_names_at at;		/* the directory of most of it; .dir 0: not looked for */
+	struct mcm_names_dir at;		/* the directory of most of it; .dir 0: not looked for */
 };
 
-static struct publishing publishing_now(const struct mcm *m)
+static struct publication publication_now(const struct mcm *m)
 {
-	return (struct publishing){ .now_ms = mcm_now_ms(m), .wall_ms = mc_wall_ns() / MC_NS_PER_MS };
+	return (struct publication){ .now_ms = mcm_now_ms(m), .wall_ms = mc_wall_ns() / MC_NS_PER_MS };
 }
 
 /* Publish a claimed or never registered put.  Its ranges are used or given back. */
-static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_put *put,
-		   struct mcp_bytes key, uint32_t hash, uint32_t crc)
+static int put_publish(struct mcm *m, const struct publication *pb, const struct mcm_put *put,
+		       struct mcp_bytes key, uint32_t hash, uint32_t crc)
 {
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 	struct mcm_commit c = {
 		.key = key.data, .len = key.len, .hash = hash, .crc = crc, .size = put->size,
 		.now_ms = pb->now_ms, .wall_ms = pb->wall_ms,
-		.dir = mcm_names_is_at(&pb->at, key.data, key.len) ? pb->at.dir : 0,
+		.dir = mcm_names_dir_contains(&pb->at, key.data, key.len) ? pb->at.dir : 0,
 		.generation = put->generation, .soft_ms = put->soft_ms,
-		.flags = object_flags(put->flags, put->kind), .copies = put->copies,
+		.flags = put_object_flags(put->flags, put->kind), .copies = put->copies,
 		.group = put->group, .data_type = put->data_type, .charged = put->charged,
 	};
 	const struct mcm_object *o;
 	uint32_t old;
 	int r = 0;
 
-	memcpy(c.place, put->place, put->copies * sizeof(c.place[0]));
+	memcpy(c.extent, put->extent, put->copies * sizeof(c.extent[0]));
 	pthread_mutex_lock(&sh->lock);
 	old = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (old) {
@@ -390,37 +390,37 @@ static int publish(struct mcm *m, const struct publishing *pb, const struct mcm_
 			 pb->now_ms >= put->began_ms + m->conf.put_start_discard_timeout_sec)
 			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
 		else
-			r = check_group(m, o, put->group);
+			r = put_check_group(m, o, put->group);
 		if (r == 0 && mcm_object_readable(m, o))
-			inherit(m, put, o, &c);
+			commit_inherit(m, put, o, &c);
 	}
 	if (r == 0) {
 		r = mcm_object_commit(m, sh, &c, old);
 	} else {
-		give_all(m, put);
+		put_free_ranges(m, put);
 		mcm_tenant_refund(m, put->tenant, put->charged);
 		mcm_journal_depend(m);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (put->counted)
 		mcm_count_leave(m);
-	mcm_group_put(m, put->group);
+	mcm_group_unref(m, put->group);
 	return r;
 }
 
 /* One object more, unless it takes the place of another one and there is no other way. */
-static int count(struct mcm *m, const struct mcm_put_request *rq, struct mcp_bytes key, uint32_t hash,
-		 struct mcm_put *put)
+static int put_count(struct mcm *m, const struct mcm_put_request *rq, struct mcp_bytes key, uint32_t hash,
+		     struct mcm_put *put)
 {
 	int r = mcm_count_admit(m);
 
 	put->counted = r == 0;
-	return r == -MC_ENOSPACE && rq->flags & MCP_PUT_UPSERT && check_absent(m, key, hash) < 0 ? 0 : r;
+	return r == -MC_ENOSPACE && rq->flags & MCP_PUT_UPSERT && put_check_absent(m, key, hash) < 0 ? 0 : r;
 }
 
 /* Memory, a share of the tenant's quota and of the objects there may be, the group. */
-static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
-		   uint32_t hash, struct mcm_put *put)
+static int put_acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
+		       uint32_t hash, struct mcm_put *put)
 {
 	uint64_t want = item->size * rq->copies;
 	unsigned copies = 0;
@@ -429,7 +429,7 @@ static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_p
 	if (item->group.len) {
 		r = mcm_group_get(m, item->group, &put->group);
 		if (r == 0 && rq->flags & MCP_PUT_UPSERT)
-			r = check_upsert(m, item->key, put->group);
+			r = put_check_upsert(m, item->key, put->group);
 		if (r < 0)
 			goto fail;
 	}
@@ -438,9 +438,9 @@ static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_p
 	if (r < 0)
 		goto fail;
 	put->charged = want;
-	r = count(m, rq, item->key, hash, put);
+	r = put_count(m, rq, item->key, hash, put);
 	if (r == 0 && item->size)
-		r = mcm_allocate(m, rq, mcm_object_reserve(item->size), put->place, &copies);
+		r = mcm_allocate(m, rq, mcm_object_reserve(item->size), put->extent, &copies);
 	if (r < 0)
 		goto fail;
 	put->copies = (uint8_t)copies;
@@ -449,72 +449,72 @@ static int acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_p
 	mcm_tenant_refund(m, put->tenant, want - put->charged);
 	return 0;
 fail:
-	let_go(m, put);
+	put_release_charges(m, put);
 	return r;
 }
 
 /* Where the bytes go. */
-static void grant(const struct mcm *m, const struct mcm_put *put, struct mcm_put_granted *ret)
+static void put_grant(const struct mcm *m, const struct mcm_put *put, struct mcm_put_granted *ret)
 {
 	unsigned i;
 
 	ret->generation = put->generation;
 	ret->copies = put->copies;
 	for (i = 0; i < put->copies; i++) {
-		struct mcm_segment *seg = mcm_segment(&m->segments, put->place[i].segment);
+		struct mcm_segment *seg = mcm_segment(&m->segments, put->extent[i].segment);
 
 		ret->replica[i] = (struct mcp_replica){
 			.segment = seg->id,
-			.offset = mcm_range_offset(&seg->alloc, put->place[i].node),
+			.offset = mcm_range_offset(&seg->alloc, put->extent[i].range),
 		};
 	}
 }
 
-static bool at_once(const struct mcm_put_request *rq, const struct mcp_put_item *item)
+static bool put_at_once(const struct mcm_put_request *rq, const struct mcp_put_item *item)
 {
 	return !item->size && rq->flags & MCP_PUT_COMMIT;
 }
 
 /* Check one item and take what it needs; what commits at once is published. */
-static int begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
-		 uint32_t hash, unsigned *room, struct mcm_put *put)
+static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
+		     uint32_t hash, unsigned *room, struct mcm_put *put)
 {
-	struct publishing pb;
+	struct publication pb;
 	int r;
 
 	put->size = item->size;
 	put->kind = item->kind;
-	r = check_item(item);
+	r = put_check_item(item);
 	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
-		r = check_absent(m, item->key, hash);
+		r = put_check_absent(m, item->key, hash);
 	/* A client takes it for a put that has succeeded. */
 	if (r == -MC_EEXISTS)
 		mcm_journal_depend(m);
-	if (r == 0 && !at_once(rq, item) && !*room)
+	if (r == 0 && !put_at_once(rq, item) && !*room)
 		r = session_full(m);
 	if (r == 0)
-		r = acquire(m, rq, item, hash, put);
+		r = put_acquire(m, rq, item, hash, put);
 	if (r < 0)
 		return r;
-	if (at_once(rq, item)) {
-		pb = publishing_now(m);
-		return publish(m, &pb, put, item->key, hash, 0);
+	if (put_at_once(rq, item)) {
+		pb = publication_now(m);
+		return put_publish(m, &pb, put, item->key, hash, 0);
 	}
 	--*room;
 	return 0;
 }
 
 /* Note what was begun: readers do not see it yet. */
-static void insert_many(struct mcm *m, const struct mcm_put_request *rq,
-			const struct mcp_put_item *items, unsigned n, struct mcm_put *put, int *ret)
+static void put_insert_many(struct mcm *m, const struct mcm_put_request *rq,
+			    const struct mcp_put_item *items, unsigned n, struct mcm_put *put, int *ret)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[put->session->put_shard];
-	bool lost[MCM_WARM_MAX] = { false };
+	bool lost[MCM_PREFETCH_MAX] = { false };
 	unsigned i, inserted = 0;
 
 	pthread_mutex_lock(&ps->lock);
 	for (i = 0; i < n; i++) {
-		if (ret[i] < 0 || at_once(rq, &items[i]))
+		if (ret[i] < 0 || put_at_once(rq, &items[i]))
 			continue;
 		ret[i] = put_insert(m, ps, &put[i], items[i].key);
 		lost[i] = ret[i] < 0;
@@ -525,8 +525,8 @@ static void insert_many(struct mcm *m, const struct mcm_put_request *rq,
 	for (i = 0; i < n; i++) {
 		if (!lost[i])
 			continue;
-		give_all(m, &put[i]);
-		let_go(m, &put[i]);
+		put_free_ranges(m, &put[i]);
+		put_release_charges(m, &put[i]);
 	}
 }
 
@@ -536,9 +536,9 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 {
 	uint64_t first = __atomic_fetch_add(&m->generation, n, __ATOMIC_RELAXED);
 	uint64_t now = mcm_now_ms(m);
-	struct mcm_put put[MCM_WARM_MAX];
+	struct mcm_put put[MCM_PREFETCH_MAX];
 	unsigned room = session_room(m, s), i;
-	uint32_t hash[MCM_WARM_MAX];
+	uint32_t hash[MCM_PREFETCH_MAX];
 	bool again = false;
 
 	for (i = 0; i < n; i++)
@@ -555,13 +555,13 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 			.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin,
 			.data_type = rq->data_type, .flags = (uint8_t)rq->flags,
 		};
-		ret[i] = begin(m, rq, &items[i], hash[i], &room, &put[i]);
+		ret[i] = put_begin(m, rq, &items[i], hash[i], &room, &put[i]);
 		again = ret[i] == MCP_AGAIN;
 	}
-	insert_many(m, rq, items, n, put, ret);
+	put_insert_many(m, rq, items, n, put, ret);
 	for (i = 0; i < n; i++)
 		if (ret[i] == 0)
-			grant(m, &put[i], &ret_granted[i]);
+			put_grant(m, &put[i], &ret_granted[i]);
 }
 
 int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
@@ -577,10 +577,10 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 
 /* What publishing these will write to: the shards' next objects and keys, the directory of the first one,
  * which most often is that of all. */
-static void warm(struct mcm *m, const struct mcp_put_done *done, const uint32_t *hash, unsigned n,
-		 struct publishing *pb)
+static void put_prefetch(struct mcm *m, const struct mcp_put_done *done, const uint32_t *hash, unsigned n,
+			 struct publication *pb)
 {
-	uint32_t len[MCM_WARM_MAX];
+	uint32_t len[MCM_PREFETCH_MAX];
 	unsigned i;
 
 	for (i = 0; i < n; i++)
@@ -592,7 +592,7 @@ static void warm(struct mcm *m, const struct mcp_put_done *done, const uint32_t 
 }
 
 /* A claimed put that came to less than was reserved. */
-static int trim(struct mcm *m, struct mcm_put *put, uint64_t size)
+static int put_trim(struct mcm *m, struct mcm_put *put, uint64_t size)
 {
 	uint64_t len = mcm_object_reserve(size);
 	unsigned i;
@@ -600,33 +600,33 @@ static int trim(struct mcm *m, struct mcm_put *put, uint64_t size)
 	if (!size || size == put->size)
 		return 0;
 	if (size > put->size) {
-		break_off(m, put, true);
+		put_abort(m, put, true);
 		return mc_fail(-MC_EPARAM, "more bytes than were reserved");
 	}
-	mcm_journal_put_trimmed(m, put->generation, put->place, put->copies, mcm_alloc_round(len));
+	mcm_journal_put_trimmed(m, put->generation, put->extent, put->copies, mcm_alloc_round(len));
 	for (i = 0; i < put->copies; i++)
-		mcm_extent_trim(m, &put->place[i], len);
+		mcm_extent_trim(m, &put->extent[i], len);
 	put->size = size;
 	return 0;
 }
 
 void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
 {
-	struct publishing pb = publishing_now(m);
-	struct mcm_put put[MCM_WARM_MAX];
-	uint32_t hash[MCM_WARM_MAX];
+	struct publication pb = publication_now(m);
+	struct mcm_put put[MCM_PREFETCH_MAX];
+	uint32_t hash[MCM_PREFETCH_MAX];
 	unsigned i;
 
 	for (i = 0; i < n; i++)
 		hash[i] = mcm_index_hash(&m->index, done[i].key.data, done[i].key.len);
-	claim_many(m, done, n, put, ret);
+	put_claim_many(m, done, n, put, ret);
 	if (n > 1 && ret[0] == 0)
-		warm(m, done, hash, n, &pb);
+		put_prefetch(m, done, hash, n, &pb);
 	for (i = 0; i < n; i++) {
 		if (ret[i] == 0)
-			ret[i] = trim(m, &put[i], done[i].size);
+			ret[i] = put_trim(m, &put[i], done[i].size);
 		if (ret[i] == 0)
-			ret[i] = publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc);
+			ret[i] = put_publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc);
 	}
 	mcm_names_close(&m->names, &pb.at);
 }
@@ -644,10 +644,10 @@ int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done)
 	struct mcm_put put;
 	int r;
 
-	r = claim(m, done, &put);
+	r = put_claim(m, done, &put);
 	if (r < 0)
 		return r;
-	break_off(m, &put, true);
+	put_abort(m, &put, true);
 	return 0;
 }
 
@@ -658,7 +658,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.copies = 1, .place = { unit->to }, .copy = true, .unit = unit,
+		.copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
 	};
 	int r;
 
@@ -673,8 +673,8 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	return r;
 }
 
-int mcm_put_take_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
-		      struct mcm_put *ret)
+int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
+		       struct mcm_put *ret)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
 	uint32_t id;
@@ -683,19 +683,19 @@ int mcm_put_take_copy(struct mcm *m, const struct mcm_session *s, uint64_t gener
 	id = put_find(ps, generation);
 	if (!id || !mcm_put_at(ps, id)->copy || mcm_put_at(ps, id)->session != s)
 		return -MC_ESTALE_PUT;
-	put_claim(ps, id, ret);
+	put_remove(ps, id, ret);
 	mc_metric_add(&unfinished, -1);
 	return 0;
 }
 
-void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives)
 {
-	break_off(m, put, writer_lives);
+	put_abort(m, put, writer_lives);
 }
 
-void mcm_put_break(struct mcm *m, uint64_t generation)
+void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
 {
-	struct mcm_put_shard *ps = shard_of(m, generation);
+	struct mcm_put_shard *ps = put_shard_of(m, generation);
 	struct mcm_unit *u = NULL;
 	uint32_t id;
 
@@ -718,12 +718,12 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 		pthread_mutex_lock(&ps->lock);
 		found = s->puts;
 		if (found)
-			put_claim(ps, s->puts, &put);
+			put_remove(ps, s->puts, &put);
 		pthread_mutex_unlock(&ps->lock);
 		if (found) {
 			mc_metric_add(&unfinished, -1);
 			mc_metric_add(&abandoned, 1);
-			break_off(m, &put, false);
+			put_abort(m, &put, false);
 			if (put.unit)
 				mcm_unit_broken(m, put.unit);
 		}
@@ -732,7 +732,7 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 
 /* Take the shard's oldest put out when it was begun before @before; of a copy the unit only, and then it is looked
  * at again as if it began @now. */
-static bool take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret)
+static bool put_take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret)
 {
 	uint32_t id;
 
@@ -741,7 +741,7 @@ static bool take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, st
 	if (!id || mcm_put_at(ps, id)->began_ms >= before)
 		return false;
 	if (!mcm_put_at(ps, id)->copy) {
-		put_claim(ps, id, ret);
+		put_remove(ps, id, ret);
 		return true;
 	}
 	*ret = *mcm_put_at(ps, id);
@@ -760,13 +760,13 @@ void mcm_puts_tick(struct mcm *m)
 
 	mcm_quarantine_tick(m, now);
 	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
-		while (take_old(&m->puts.shard[i], now - limit, now, &put)) {
+		while (put_take_old(&m->puts.shard[i], now - limit, now, &put)) {
 			if (put.unit) {
 				mcm_unit_broken(m, put.unit);
 			} else if (!put.copy) {
 				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);
-				break_off(m, &put, false);
+				put_abort(m, &put, false);
 			}
 		}
 	}

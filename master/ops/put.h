@@ -44,7 +44,7 @@ struct mcm_put {
 	uint32_t tenant;
 	uint64_t charged;		/* to the tenant */
 	bool counted;			/* mcm_count_admit() */
-	struct mcm_extent place[MCM_REPLICA_MAX];
+	struct mcm_extent extent[MCM_REPLICA_MAX];
 	bool copy;			/* for a task: PUT_END and PUT_REVOKE do not know it */
 	struct mcm_unit *unit;		/* of a copy; NULL: taken back, but its writer may still write */
 };
@@ -68,7 +68,7 @@ static inline struct mcm_put *mcm_put_at(const struct mcm_put_shard *ps, uint32_
 struct mcm_quarantined {
 	uint64_t due_ms;
 	uint64_t generation;
-	struct mcm_extent place;
+	struct mcm_extent extent;
 	uint32_t tenant;
 	uint64_t charged;		/* to the tenant, for this copy */
 	uint64_t size;			/* of the put's object */
@@ -83,7 +83,7 @@ struct mcm_quarantine {
 struct mcm_puts {
 	struct mcm_put_shard shard[MCM_PUT_SHARDS];
 	pthread_mutex_t quarantine_lock;
-	struct mcm_quarantine broken_off;
+	struct mcm_quarantine aborted;
 	struct mcm_quarantine restored;		/* of writers whose master was an earlier one */
 };
 
@@ -121,7 +121,7 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 /* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -MC_EPARAM for a size
  * beyond what was reserved, -ENOMEM. */
 int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
-/* The same for up to MCM_WARM_MAX items, in their order: what they need of memory is loaded together,
+/* The same for up to MCM_PREFETCH_MAX items, in their order: what they need of memory is loaded together,
  * clocks are read and locks taken once where that will do.  @ret has an outcome per item; behind one that is MCP_AGAIN
  * there is no other. */
 void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
@@ -140,16 +140,16 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
 int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
 /* Whoever takes it out ends it.  @s: the session that fetched it.  Without a unit it was taken back before: only its
  * space is left to be given.  -MC_ESTALE_PUT. */
-int mcm_put_take_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
-		      struct mcm_put *ret);
+int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
+		       struct mcm_put *ret);
 /* Give its space back, once bytes on their way cannot hit it any more. */
-void mcm_put_give_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
+void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
 /* The unit is taken back.  The space stays the writer's until he reports or his session ends: nobody can tell him
  * to stop. */
-void mcm_put_break(struct mcm *m, uint64_t generation);
+void mcm_put_detach_unit(struct mcm *m, uint64_t generation);
 
 /* A range that a writer of an earlier master may still write to.  -ENOMEM. */
-int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_extent place);
+int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent);
 
 /* The session ends. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);

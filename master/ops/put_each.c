@@ -8,19 +8,19 @@
 
 #define PUTS_PER_STEP 256	/* chains looked at under one lock */
 
-static void describe(const struct mcm *m, uint64_t generation, const struct mcm_extent *place,
-		     unsigned copies, struct mcm_put_record *ret)
+static void put_record_of(const struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
+			  unsigned copies, struct mcm_put_record *ret)
 {
 	unsigned i;
 
 	ret->generation = generation;
 	ret->copies = (uint8_t)copies;
 	for (i = 0; i < copies; i++)
-		ret->place[i] = mcm_extent_record_of(m, place[i]);
+		ret->extent[i] = mcm_extent_record_of(m, extent[i]);
 }
 
-static void quarantine_each(struct mcm *m, const struct mcm_quarantine *q,
-			    void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+static void quarantine_records(struct mcm *m, const struct mcm_quarantine *q,
+			       void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
 {
 	struct mcm_put_record rec;
 	size_t i, n = 0;
@@ -28,23 +28,23 @@ static void quarantine_each(struct mcm *m, const struct mcm_quarantine *q,
 	/* The ranges of one put stand beside each other. */
 	for (i = 0; i < q->count; i += n) {
 		const struct mcm_quarantined *first = &q->ring[(q->head + i) % q->cap];
-		struct mcm_extent place[MCM_REPLICA_MAX];
+		struct mcm_extent extent[MCM_REPLICA_MAX];
 
 		for (n = 0; n < MCM_REPLICA_MAX && i + n < q->count; n++) {
 			const struct mcm_quarantined *it = &q->ring[(q->head + i + n) % q->cap];
 
 			if (it->generation != first->generation)
 				break;
-			place[n] = it->place;
+			extent[n] = it->extent;
 		}
-		describe(m, first->generation, place, (unsigned)n, &rec);
+		put_record_of(m, first->generation, extent, (unsigned)n, &rec);
 		fn(arg, &rec);
 	}
 }
 
 /* A step of a shard's puts, in the order of their hashes. */
-static void shard_each(struct mcm *m, struct mcm_put_shard *ps,
-		       void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+static void put_shard_records(struct mcm *m, struct mcm_put_shard *ps,
+			      void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
 {
 	struct mcm_put_record rec;
 	uint64_t pos = 0;
@@ -58,7 +58,7 @@ static void shard_each(struct mcm *m, struct mcm_put_shard *ps,
 			     id = mcm_put_at(ps, id)->next) {
 				const struct mcm_put *p = mcm_put_at(ps, id);
 
-				describe(m, p->generation, p->place, p->copies, &rec);
+				put_record_of(m, p->generation, p->extent, p->copies, &rec);
 				if (p->hash >= pos && p->copies)
 					fn(arg, &rec);
 			}
@@ -72,9 +72,9 @@ void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_rec
 	unsigned i;
 
 	for (i = 0; i < MCM_PUT_SHARDS; i++)
-		shard_each(m, &m->puts.shard[i], fn, arg);
+		put_shard_records(m, &m->puts.shard[i], fn, arg);
 	/* Last: a put goes from the shard to there. */
 	MC_LOCKED(&m->puts.quarantine_lock);
-	quarantine_each(m, &m->puts.broken_off, fn, arg);
-	quarantine_each(m, &m->puts.restored, fn, arg);
+	quarantine_records(m, &m->puts.aborted, fn, arg);
+	quarantine_records(m, &m->puts.restored, fn, arg);
 }

@@ -52,10 +52,10 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 
 	pthread_mutex_lock(&ps->quarantine_lock);
 	/* Again, for a checkpoint that has looked for it where it is not any more. */
-	mcm_journal_put(m, put->generation, put->place, put->copies);
+	mcm_journal_put(m, put->generation, put->extent, put->copies);
 	for (; kept < put->copies; kept++) {
-		q.place = put->place[kept];
-		if (quarantine_add(&ps->broken_off, q) < 0)
+		q.extent = put->extent[kept];
+		if (quarantine_add(&ps->aborted, q) < 0)
 			break;
 	}
 	pthread_mutex_unlock(&ps->quarantine_lock);
@@ -64,15 +64,15 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	mcm_tenant_refund(m, put->tenant, put->charged - kept * q.charged);
 	/* Checksums catch what a late byte may do; space lost for good would be worse. */
 	for (i = kept; i < put->copies; i++)
-		mcm_extent_free(m, &put->place[i]);
+		mcm_extent_free(m, &put->extent[i]);
 }
 
-int mcm_puts_restore(struct mcm *m, uint64_t generation, struct mcm_extent place)
+int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent)
 {
 	/* Whose it was, its record does not say: nobody pays. */
 	return quarantine_add(&m->puts.restored, (struct mcm_quarantined){
 		.due_ms = mcm_now_ms(m) + m->conf.restart_quarantine_sec, .generation = generation,
-		.place = place,
+		.extent = extent,
 	});
 }
 
@@ -93,12 +93,12 @@ void mcm_quarantine_tick(struct mcm *m, uint64_t now)
 {
 	struct mcm_quarantined q;
 
-	while (quarantine_due(m, &m->puts.broken_off, now, &q)) {
+	while (quarantine_due(m, &m->puts.aborted, now, &q)) {
 		mc_metric_add(&released, 1);
 		mc_metric_add(&staging, -(int64_t)q.size);
-		mcm_extent_free(m, &q.place);
+		mcm_extent_free(m, &q.extent);
 		mcm_tenant_refund(m, q.tenant, q.charged);
 	}
 	while (quarantine_due(m, &m->puts.restored, now, &q))
-		mcm_extent_free(m, &q.place);
+		mcm_extent_free(m, &q.extent);
 }

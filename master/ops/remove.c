@@ -36,7 +36,7 @@ struct found {
 MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed on request")
 
 /* shard locked: by a promise or a reader of its own, or of another one of its group */
-static bool leased(const struct mcm *m, const struct mcm_object *o)
+static bool remove_leased(const struct mcm *m, const struct mcm_object *o)
 {
 	return mcm_object_leased(o, mcm_now_tick(m)) || mcm_group_leased(m, o);
 }
@@ -47,7 +47,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	int r;
 
-	if (!(flags & MCP_REMOVE_FORCE) && leased(m, o))
+	if (!(flags & MCP_REMOVE_FORCE) && remove_leased(m, o))
 		return -MC_ELEASED;
 	r = mcm_names_remove_marker(&m->names, slot);
 	if (r < 0)
@@ -68,7 +68,7 @@ static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct fou
 
 	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != f->generation)
 		return false;
-	if (!(flags & MCP_REMOVE_FORCE) && leased(m, o))
+	if (!(flags & MCP_REMOVE_FORCE) && remove_leased(m, o))
 		return false;
 	mcm_event_object(m, MCP_EVENT_REMOVE, f->slot);
 	mcm_object_remove(m, sh, f->slot);
@@ -115,7 +115,7 @@ struct match {
 	int error;
 };
 
-static int text_add(struct match *mt, const char *key, uint32_t len)
+static int match_text_add(struct match *mt, const char *key, uint32_t len)
 {
 	if (mt->text_cap - mt->text_len < len) {
 		size_t cap = 2 * mt->text_cap + MCP_KEY_MAX;
@@ -131,7 +131,7 @@ static int text_add(struct match *mt, const char *key, uint32_t len)
 	return 0;
 }
 
-static void collect(void *arg, uint32_t slot)
+static void match_collect(void *arg, uint32_t slot)
 {
 	struct match *mt = arg;
 	const struct mcm_object *o = mcm_object(&mt->m->index, slot);
@@ -145,7 +145,7 @@ static void collect(void *arg, uint32_t slot)
 		return;
 	mt->found[mt->n++] = (struct found){ slot, o->generation, mt->text_len, key.len };
 	if (mt->keep_text)
-		mt->error = text_add(mt, key.data, key.len);
+		mt->error = match_text_add(mt, key.data, key.len);
 }
 
 struct pattern {
@@ -250,7 +250,7 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 	while (r == 0 && pos < MCM_TABLE_END) {
 		mt.n = 0;
 		mt.text_len = 0;
-		mcm_index_scan(&m->index, &pos, batch, collect, &mt);
+		mcm_index_scan(&m->index, &pos, batch, match_collect, &mt);
 		r = mt.error;
 		if (r == 0)
 			ret->removed += remove_batch(m, &mt, &p, rq->flags, &r);

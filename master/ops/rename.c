@@ -20,14 +20,14 @@ struct rename {
 	uint32_t dir;		/* held */
 };
 
-static int check_key(struct mcp_bytes key)
+static int rename_check_key(struct mcp_bytes key)
 {
 	return mcm_key_ok(key) ? 0 :
 		mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", key.len, MCP_KEY_MAX);
 }
 
 /* Both shards locked: the object gets its new key, nothing can fail any more. */
-static uint64_t move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t key)
+static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t key)
 {
 	struct mcm *m = rn->m;
 	struct mcm_object *o = mcm_object(&m->index, slot);
@@ -43,7 +43,7 @@ static uint64_t move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t
 	if (target) {
 		mcm_names_replace(&m->names, target, slot);
 		mcm_object_unindex(m, rn->to_shard, target);
-		mcm_names_drop(&m->names, rn->dir);
+		mcm_names_dir_unref(&m->names, rn->dir);
 	} else {
 		mcm_names_link(&m->names, slot, rn->dir);
 	}
@@ -73,7 +73,7 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	r = mcm_keys_add(&rn->to_shard->keys, rn->to.data, rn->to.len, &key);
 	if (r < 0)
 		return r;
-	*ret_generation = move(rn, slot, target, key);
+	*ret_generation = rename_move(rn, slot, target, key);
 	mc_metric_add(&renames, 1);
 	return 0;
 }
@@ -83,11 +83,11 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 	struct rename rn = { .m = m, .from = rq->from, .to = rq->to };
 	int r;
 
-	r = check_key(rq->from);
+	r = rename_check_key(rq->from);
 	if (r == 0)
-		r = check_key(rq->to);
+		r = rename_check_key(rq->to);
 	if (r == 0)
-		r = mcm_names_hold(&m->names, rq->to.data, rq->to.len, &rn.dir);
+		r = mcm_names_dir_ref(&m->names, rq->to.data, rq->to.len, &rn.dir);
 	if (r < 0)
 		return r;
 	rn.from_hash = mcm_index_hash(&m->index, rq->from.data, rq->from.len);
@@ -100,6 +100,6 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 	mcm_journal_depend(m);
 	mcm_index_unlock_two(rn.from_shard, rn.to_shard);
 	if (rn.dir)
-		mcm_names_drop(&m->names, rn.dir);
+		mcm_names_dir_unref(&m->names, rn.dir);
 	return r;
 }

@@ -192,7 +192,7 @@ static int serve_stats(struct mcp_session *s, const void *body, size_t len,
 
 void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key)
 {
-	uint32_t hash[MCM_WARM_MAX];
+	uint32_t hash[MCM_PREFETCH_MAX];
 	unsigned n = 0;
 	union {
 		struct mcp_key key;
@@ -200,7 +200,7 @@ void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key)
 		struct mcp_put_done done;
 	} elem;
 
-	while (n < MCM_WARM_MAX && mcp_iter_next(&it, &elem)) {
+	while (n < MCM_PREFETCH_MAX && mcp_iter_next(&it, &elem)) {
 		const struct mcp_bytes *k = (const void *)((const char *)&elem + key);
 
 		hash[n++] = mcm_index_hash(&m->index, k->data, k->len);

@@ -15,7 +15,7 @@ void mcm_session_closed(struct mcp_session *s, void *arg);
 /* May this connection act for the client of its hello?  Only when REGISTER has been granted: another program
  * that has the same id was refused it.  -MC_EOWNER. */
 int mcm_serve_acts(const struct mcp_session *s);
-/* For lists whose elements have a key: load what looking up the next MCM_WARM_MAX of them will need.
+/* For lists whose elements have a key: load what looking up the next MCM_PREFETCH_MAX of them will need.
  * To be called before the first of each so many.  @key: offset of the key in the element's struct. */
 struct mcm;
 void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key);

@@ -31,7 +31,7 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope
 
 	mcp_iter_init(&it, &rq->keys, &mcp_desc_key);
 	for (i = 0; i < rq->keys.count; i++, obj++) {
-		if (i % MCM_WARM_MAX == 0)
+		if (i % MCM_PREFETCH_MAX == 0)
 			mcm_serve_prefetch(m, it, offsetof(struct mcp_key, key));
 		mcp_iter_next(&it, &key);
 		key.key = mcm_scope_key(sc, key.key, buf);

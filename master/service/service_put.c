@@ -57,10 +57,10 @@ static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint6
 
 /* Items of a request that are begun together. */
 struct window {
-	struct mcp_put_item item[MCM_WARM_MAX];
-	struct mcm_put_granted granted[MCM_WARM_MAX];
-	int outcome[MCM_WARM_MAX];
-	unsigned at[MCM_WARM_MAX];	/* in the request */
+	struct mcp_put_item item[MCM_PREFETCH_MAX];
+	struct mcm_put_granted granted[MCM_PREFETCH_MAX];
+	int outcome[MCM_PREFETCH_MAX];
+	unsigned at[MCM_PREFETCH_MAX];	/* in the request */
 	unsigned n;
 };
 
@@ -210,7 +210,7 @@ static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc
 	for (n = 0; n < done; n++)
 		mcp_iter_next(&it, &w.item[0]);
 	while (n < items->count && r == 0) {
-		for (w.n = 0; w.n < MCM_WARM_MAX && n < items->count; n++) {
+		for (w.n = 0; w.n < MCM_PREFETCH_MAX && n < items->count; n++) {
 			mcp_iter_next(&it, &w.item[w.n]);
 			r = window_add(&w, sc, n, &text);
 			pg->grant[n] = (struct mcp_put_grant){ .status = r < 0 ? mc_err_to_wire(r) : 0 };
@@ -287,8 +287,8 @@ static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp
 				   int *ret),
 			const struct mcm_op_metrics *om, struct mcp_seq *ret)
 {
-	struct mcp_put_done done[MCM_WARM_MAX];
-	int outcome[MCM_WARM_MAX];
+	struct mcp_put_done done[MCM_PREFETCH_MAX];
+	int outcome[MCM_PREFETCH_MAX];
 	struct mcp_status *status, *st;
 	unsigned failed = 0, n, w, i;
 	struct mcm_scope sc;
@@ -307,7 +307,7 @@ static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp
 		return -ENOMEM;
 	mcp_iter_init(&it, items, &mcp_desc_put_done);
 	for (n = 0; n < items->count; n += w) {
-		for (w = 0; w < MCM_WARM_MAX && mcp_iter_next(&it, &done[w]); w++) {
+		for (w = 0; w < MCM_PREFETCH_MAX && mcp_iter_next(&it, &done[w]); w++) {
 			done[w].key = mcm_scope_key(sc, done[w].key, text);
 			text += done[w].key.data == text ? done[w].key.len : 0;
 		}

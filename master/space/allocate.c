@@ -21,16 +21,16 @@ MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",
 MC_COUNTER(partial, "master_put_start_partial_allocations_total", "",
 	   "Puts that got fewer copies than they wanted")
 
-struct placing {
+struct allocation {
 	struct mcm *m;
 	struct mcm_put_request *rq;
 	uint64_t len;
-	struct mcm_extent *place;
+	struct mcm_extent *extent;
 	uint64_t name[MCM_REPLICA_MAX];		/* of the segments chosen */
 	unsigned n;
 };
 
-static bool eligible(const struct placing *p, const struct mcm_segment *s)
+static bool allocation_eligible(const struct allocation *p, const struct mcm_segment *s)
 {
 	unsigned i;
 
@@ -42,28 +42,28 @@ static bool eligible(const struct placing *p, const struct mcm_segment *s)
 	return true;
 }
 
-static void chosen(struct placing *p, const struct mcm_segment *s, uint64_t name, uint32_t node)
+static void allocation_add(struct allocation *p, const struct mcm_segment *s, uint64_t name, uint32_t range)
 {
 	p->name[p->n] = name;
-	p->place[p->n++] = (struct mcm_extent){ node, s->index };
+	p->extent[p->n++] = (struct mcm_extent){ range, s->index };
 	mcm_evict_kick(p->m, s);
 }
 
 /* -MC_ENOSPACE is what is expected to go wrong. */
-static int try_free(struct placing *p, struct mcm_segment *s)
+static int allocation_try_free(struct allocation *p, struct mcm_segment *s)
 {
-	uint32_t node;
+	uint32_t range;
 	int r;
 
-	if (!eligible(p, s) || mcm_load_relaxed(&s->size) - mcm_load_relaxed(&s->used) < p->len)
+	if (!allocation_eligible(p, s) || mcm_load_relaxed(&s->size) - mcm_load_relaxed(&s->used) < p->len)
 		return -MC_ENOSPACE;
-	r = mcm_segment_take(s, p->len, &node);
+	r = mcm_segment_take(s, p->len, &range);
 	if (r == 0)
-		chosen(p, s, s->name_hash, node);
+		allocation_add(p, s, s->name_hash, range);
 	return r;
 }
 
-static struct mcm_pick pick_begin(const struct placing *p)
+static struct mcm_pick pick_begin(const struct allocation *p)
 {
 	struct mcm_pick pick = {
 		.ss = &p->m->segments, .copies = p->rq->copies, .host = p->rq->host,
@@ -89,7 +89,7 @@ static struct mcm_pick pick_begin(const struct placing *p)
 }
 
 /* table lock held: free space only. */
-static int place_free(struct placing *p)
+static int allocate_free(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
 	struct mcm_segment *s;
@@ -99,7 +99,7 @@ static int place_free(struct placing *p)
 
 	if (p->rq->flags & MCP_PUT_SAME_NODE && p->rq->same_node && p->rq->copies == 1) {
 		for (s = NULL; !p->n && (s = mcm_segments_named(ss, p->rq->same_node, s));) {
-			r = try_free(p, s);
+			r = allocation_try_free(p, s);
 			if (r < 0 && r != -MC_ENOSPACE)
 				return r;
 		}
@@ -107,7 +107,7 @@ static int place_free(struct placing *p)
 	for (i = 0; i < p->rq->n_preferred; i++) {
 		for (s = NULL; p->n < p->rq->copies &&
 		     (s = mcm_segments_named(ss, p->rq->preferred[i], s));) {
-			r = try_free(p, s);
+			r = allocation_try_free(p, s);
 			if (r < 0 && r != -MC_ENOSPACE)
 				return r;
 		}
@@ -117,7 +117,7 @@ static int place_free(struct placing *p)
 		s = pick.next(&pick);
 		if (!s)
 			break;
-		r = try_free(p, s);
+		r = allocation_try_free(p, s);
 		if (r < 0 && r != -MC_ENOSPACE)
 			return r;
 	}
@@ -126,7 +126,7 @@ static int place_free(struct placing *p)
 
 /* table lock held: whom to ask for room by eviction, preferred segments first; there is room for
  * all. */
-static unsigned candidates(const struct placing *p, uint16_t *ret)
+static unsigned allocation_candidates(const struct allocation *p, uint16_t *ret)
 {
 	struct mcm_pick pick = pick_begin(p);
 	struct mcm_segment *s;
@@ -135,31 +135,31 @@ static unsigned candidates(const struct placing *p, uint16_t *ret)
 	/* Where a slice ended, the next one goes on. */
 	if (p->rq->slice.segment) {
 		s = mcm_segment(&p->m->segments, (uint16_t)(p->rq->slice.segment - 1));
-		if (eligible(p, s))
+		if (allocation_eligible(p, s))
 			ret[n++] = s->index;
 	}
 	for (i = 0; i < p->rq->n_preferred; i++)
 		for (s = NULL; (s = mcm_segments_named(&p->m->segments, p->rq->preferred[i], s));)
-			if (eligible(p, s) && n < p->m->segments.n_live)
+			if (allocation_eligible(p, s) && n < p->m->segments.n_live)
 				ret[n++] = s->index;
 	while ((s = pick.next(&pick)))
-		if (eligible(p, s) && n < 2 * p->m->segments.n_live)
+		if (allocation_eligible(p, s) && n < 2 * p->m->segments.n_live)
 			ret[n++] = s->index;
 	return n;
 }
 
 /* Has it what it cannot do without?  Further copies are worth evicting of the mildest kind only, unless all are
  * wanted or none. */
-static bool enough(const struct placing *p)
+static bool allocation_enough(const struct allocation *p)
 {
 	return p->n && (p->n == p->rq->copies || !(p->rq->flags & MCP_PUT_ALL_REPLICAS));
 }
 
 /* Evict on the candidates in turn. */
-static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
+static int allocate_evicting_from(struct allocation *p, const uint16_t *cand, unsigned n)
 {
-	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_steps(p->m, level), l, i;
-	uint32_t node;
+	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_levels(p->m, level), l, i;
+	uint32_t range;
 	int r;
 
 	/* What an earlier slice has found too mild is not tried again. */
@@ -170,11 +170,11 @@ static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
 			uint64_t name = mcm_load_relaxed(&s->name_hash);
 
-			if (!eligible(p, s))
+			if (!allocation_eligible(p, s))
 				continue;
-			r = mcm_make_room(p->m, s, p->len, level[l], &p->rq->slice, &node);
+			r = mcm_make_room(p->m, s, p->len, level[l], &p->rq->slice, &range);
 			if (r == 0)
-				chosen(p, s, name, node);
+				allocation_add(p, s, name, range);
 			if (r == MCP_AGAIN) {
 				p->rq->slice.segment = s->index + 1u;
 				p->rq->slice.level = level[l];
@@ -182,13 +182,13 @@ static int place_evicting(struct placing *p, const uint16_t *cand, unsigned n)
 			if (r < 0 && r != -MC_ENOSPACE)
 				return r;
 		}
-		if (enough(p))
+		if (allocation_enough(p))
 			return 0;
 	}
 	return 0;
 }
 
-static int place_with_eviction(struct placing *p)
+static int allocate_evicting(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
 	uint16_t few[STACK_CANDIDATES], *cand = few;
@@ -199,7 +199,7 @@ static int place_with_eviction(struct placing *p)
 	if (mcm_tenants_above(p->m) &&
 	    mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
 		pthread_rwlock_rdlock(&ss->lock);
-		r = place_free(p);
+		r = allocate_free(p);
 		pthread_rwlock_unlock(&ss->lock);
 		if (r < 0 || p->n == p->rq->copies)
 			return r;
@@ -209,15 +209,15 @@ static int place_with_eviction(struct placing *p)
 	pthread_rwlock_rdlock(&ss->lock);
 	if (ss->n_live > STACK_CANDIDATES / 2)
 		cand = malloc(2 * ss->n_live * sizeof(*cand));
-	n = cand ? candidates(p, cand) : 0;
+	n = cand ? allocation_candidates(p, cand) : 0;
 	pthread_rwlock_unlock(&ss->lock);
-	r = cand ? place_evicting(p, cand, n) : -ENOMEM;
+	r = cand ? allocate_evicting_from(p, cand, n) : -ENOMEM;
 	if (cand != few)
 		free(cand);
 	return r;
 }
 
-static int no_room(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
+static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
 {
 	uint64_t largest = __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED);
 
@@ -233,28 +233,28 @@ static int no_room(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
 }
 
 int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
-		   struct mcm_extent *ret_place, unsigned *ret_copies)
+		   struct mcm_extent *ret_extents, unsigned *ret_copies)
 {
-	struct placing p = { .m = m, .rq = rq, .len = len, .place = ret_place };
+	struct allocation p = { .m = m, .rq = rq, .len = len, .extent = ret_extents };
 	int r;
 
 	/* What found no room a moment ago in the same request needs no second search. */
 	if (rq->refused && len >= rq->refused)
-		return no_room(m, rq, len);
+		return allocation_failed(m, rq, len);
 	pthread_rwlock_rdlock(&m->segments.lock);
-	r = place_free(&p);
+	r = allocate_free(&p);
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest,
 								 __ATOMIC_RELAXED))
-		r = place_with_eviction(&p);
+		r = allocate_evicting(&p);
 	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)
-			mcm_extent_free(m, &p.place[--p.n]);
+			mcm_extent_free(m, &p.extent[--p.n]);
 	}
 	if (r != MCP_AGAIN)
 		rq->slice.segment = 0;
 	if (!p.n)
-		return r < 0 ? r : no_room(m, rq, len);
+		return r < 0 ? r : allocation_failed(m, rq, len);
 	if (!rq->same_node)
 		rq->same_node = p.name[0];
 	if (p.n < rq->copies)
@@ -265,10 +265,10 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 
 void mcm_extent_trim(struct mcm *m, const struct mcm_extent *p, uint64_t len)
 {
-	mcm_segment_trim(mcm_segment(&m->segments, p->segment), p->node, len);
+	mcm_segment_trim(mcm_segment(&m->segments, p->segment), p->range, len);
 }
 
 void mcm_extent_free(struct mcm *m, const struct mcm_extent *p)
 {
-	mcm_segment_give(mcm_segment(&m->segments, p->segment), p->node);
+	mcm_segment_free(mcm_segment(&m->segments, p->segment), p->range);
 }

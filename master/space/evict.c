@@ -14,14 +14,14 @@
 #include "proto/rpc_server.h"
 
 #define BATCH 32
-#define WARM_MIN 4		/* victims */
+#define PREFETCH_MIN 4		/* victims */
 #define AHEAD_SHARE 4096	/* of what a segment may evict goes before it must */
 #define SWEEP_BATCH 64
 /* One round of the background on one segment: then others get their turn. */
 #define BACKGROUND_ROUNDS 256
 #define RUN_TRIES 64
 #define NEW_SHARE 8		/* one of so many objects is new */
-#define MOMENT_MAX_MS 1000u	/* also behind a pause in which nothing was put */
+#define RECENT_MAX_MS 1000u	/* also behind a pause in which nothing was put */
 #define TINY 64		/* so many times smaller than the object that needs room */
 
 MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
@@ -58,34 +58,34 @@ void mcm_evict_shared_free(void *shared)
 	(void)shared;
 }
 
-void mcm_evict_forget(void *shared, const struct mcm_victim *victim, uint32_t hash)
+void mcm_evict_ignore(void *shared, const struct mcm_victim *victim, uint32_t hash)
 {
 	(void)shared;
 	(void)victim;
 	(void)hash;
 }
 
-/* How long ago the last @puts puts began; MCM_MOMENT_MS at least. */
-static uint32_t moment(struct mcm_pace *p, uint64_t generation, uint64_t puts, uint32_t wall)
+/* How long ago the last @puts puts began; MCM_RECENT_MIN_MS at least. */
+static uint32_t recent_ms(struct mcm_put_samples *p, uint64_t generation, uint64_t puts, uint32_t wall)
 {
 	uint32_t last = mcm_load_relaxed(&p->last), i, at, ago = 0;
 	uint64_t then;
 
-	for (i = 0; i < MCM_PACE_SAMPLES && !ago; i++) {
-		at = (last - i) % MCM_PACE_SAMPLES;
+	for (i = 0; i < MCM_PUT_SAMPLES && !ago; i++) {
+		at = (last - i) % MCM_PUT_SAMPLES;
 		then = mcm_load_relaxed(&p->generation[at]);
 		/* 0: not written yet */
 		if (then && generation - then >= puts)
-			ago = wall - mcm_load_relaxed(&p->wall[at]);
+			ago = wall - mcm_load_relaxed(&p->wall_ms[at]);
 	}
-	if (generation - mcm_load_relaxed(&p->generation[last % MCM_PACE_SAMPLES]) > puts / 4 &&
+	if (generation - mcm_load_relaxed(&p->generation[last % MCM_PUT_SAMPLES]) > puts / 4 &&
 	    __atomic_compare_exchange_n(&p->last, &last, last + 1, false, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED)) {
-		at = (last + 1) % MCM_PACE_SAMPLES;
-		mcm_store_relaxed(&p->wall[at], wall);
+		at = (last + 1) % MCM_PUT_SAMPLES;
+		mcm_store_relaxed(&p->wall_ms[at], wall);
 		mcm_store_relaxed(&p->generation[at], generation);
 	}
-	return ago > MOMENT_MAX_MS ? MOMENT_MAX_MS : ago > MCM_MOMENT_MS ? ago : MCM_MOMENT_MS;
+	return ago > RECENT_MAX_MS ? RECENT_MAX_MS : ago > MCM_RECENT_MIN_MS ? ago : MCM_RECENT_MIN_MS;
 }
 
 struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
@@ -97,28 +97,28 @@ struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
 
 	return (struct mcm_evict_view){
 		&m->index, &s->alloc, mcm_now_tick(m), (generation - puts) << MCM_PUT_SHARD_BITS,
-		wall, moment(&m->pace, generation, puts, wall),
+		wall, recent_ms(&m->put_samples, generation, puts, wall),
 	};
 }
 
-void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t node, uint32_t slot)
+void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint32_t slot)
 {
 	struct mcm_evict_view v = mcm_evict_view_of(m, s);
 	struct mcm_range *n;
 
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) != MCM_SEG_NONE) {
-		n = mcm_range(&s->alloc, node);
-		if (n->flags & MCM_NODE_USED && n->owner == slot &&
-		    n->flags & MCM_NODE_EVICTABLE && !(n->flags & MCM_NODE_LISTED))
-			m->evict->insert(s->policy, &v, node, false);
+		n = mcm_range(&s->alloc, range);
+		if (n->flags & MCM_RANGE_USED && n->owner == slot &&
+		    n->flags & MCM_RANGE_EVICTABLE && !(n->flags & MCM_RANGE_LISTED))
+			m->evict->insert(s->policy, &v, range, false);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
 
 /* shard locked: may the object still go? */
-static bool may_evict(const struct mcm *m, const struct mcm_object *o, const struct mcm_victim *v,
-		      unsigned level)
+static bool victim_evictable(const struct mcm *m, const struct mcm_object *o, const struct mcm_victim *v,
+			     unsigned level)
 {
 	uint32_t now = mcm_now_tick(m);
 
@@ -129,23 +129,23 @@ static bool may_evict(const struct mcm *m, const struct mcm_object *o, const str
 	return level & MCM_EVICT_SOFT || !mcm_evict_soft(&m->index, o, now);
 }
 
-static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
-			  unsigned level)
+static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
+			     unsigned level)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
 	struct mcm_object *o = mcm_object(&m->index, v->slot);
 	uint64_t bytes = mcm_object_size(o);
-	struct mcm_extent place = { v->node, s->index };
+	struct mcm_extent extent = { v->range, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
 	uint32_t hash = o->hash;
 	uint32_t group = 0;
-	bool done = may_evict(m, o, v, level) && mcm_group_may_go(m, o, level, &group) &&
-		mcm_object_lose(m, sh, v->slot, place);
+	bool done = victim_evictable(m, o, v, level) && mcm_group_may_evict_copy(m, o, level, &group) &&
+		mcm_object_remove_copy(m, sh, v->slot, extent);
 
 	/* An object that has the range, renamed perhaps, keeps the segment in being; without one the
 	 * range may not even exist any more. */
-	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, place))
-		mcm_evict_relist(m, s, v->node, v->slot);
+	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, extent))
+		mcm_evict_relist(m, s, v->range, v->slot);
 	pthread_mutex_unlock(&sh->lock);
 	if (group)
 		(void)mcm_group_evict(m, group);
@@ -160,7 +160,7 @@ static uint64_t evict_one(struct mcm *m, struct mcm_segment *s, const struct mcm
 }
 
 /* What removing these will touch, all at the same time.  The directory is most often the same. */
-static void warm(struct mcm *m, const struct mcm_victim *v, unsigned n)
+static void victims_prefetch(struct mcm *m, const struct mcm_victim *v, unsigned n)
 {
 	uint32_t hash[BATCH];
 	struct mcm_object *o;
@@ -174,7 +174,7 @@ static void warm(struct mcm *m, const struct mcm_victim *v, unsigned n)
 	o = mcm_object(&m->index, v[0].slot);
 	/* While it is there, so is its directory. */
 	if (o->flags & MCM_OBJ_LIVE && o->generation == v[0].generation)
-		mcm_names_prefetch_gone(&m->names, o->dir, hash, n);
+		mcm_names_prefetch_remove(&m->names, o->dir, hash, n);
 	pthread_mutex_unlock(&sh->lock);
 }
 
@@ -184,15 +184,15 @@ uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mc
 	uint64_t freed = 0;
 	unsigned i;
 
-	if (n >= WARM_MIN && n <= MCM_WARM_MAX)
-		warm(m, v, n);
+	if (n >= PREFETCH_MIN && n <= MCM_PREFETCH_MAX)
+		victims_prefetch(m, v, n);
 	for (i = 0; i < n; i++)
-		freed += evict_one(m, s, &v[i], level);
+		freed += victim_evict(m, s, &v[i], level);
 	return freed;
 }
 
 /* shard locked: a victim that stays.  Without an object that has it a range may not even exist any more. */
-static void relist(struct mcm *m, uint32_t slot)
+static void object_relist(struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
@@ -202,12 +202,12 @@ static void relist(struct mcm *m, uint32_t slot)
 		return;
 	n = mcm_object_extents(&m->index, o, p);
 	for (i = 0; i < n; i++)
-		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].node, slot);
+		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].range, slot);
 	mcm_tenant_relist(m, slot);
 }
 
 /* @group: NULL when the object's is going already; else mcm_group_evict() is for the caller to do. */
-static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group)
+static uint64_t object_evict(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
 	struct mcm_object *o = mcm_object(&m->index, v->slot);
@@ -217,19 +217,19 @@ static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned 
 	unsigned copies = mcm_object_extents(&m->index, o, p);
 	uint32_t hash = o->hash;
 
-	done = may_evict(m, o, v, level) && o->node && !(o->flags & MCM_OBJ_HARD) &&
+	done = victim_evictable(m, o, v, level) && o->range && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
-		(!group || mcm_group_may_follow(m, o, level, group));
+		(!group || mcm_group_may_evict(m, o, level, group));
 	if (done) {
 		mcm_event_object(m, MCP_EVENT_EVICT, v->slot);
 		mcm_object_remove(m, sh, v->slot);
 	} else if (group) {
-		relist(m, v->slot);
+		object_relist(m, v->slot);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
 		return 0;
-	if (v->node)
+	if (v->range)
 		m->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
 		mc_metric_add(&broken, 1);
@@ -240,21 +240,21 @@ static uint64_t evict_whole(struct mcm *m, const struct mcm_victim *v, unsigned 
 
 uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level)
 {
-	return evict_whole(m, v, level, NULL);
+	return object_evict(m, v, level, NULL);
 }
 
 uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level)
 {
 	uint32_t group = 0;
-	uint64_t freed = evict_whole(m, v, level, &group);
+	uint64_t freed = object_evict(m, v, level, &group);
 
 	return group ? freed + mcm_group_evict(m, group) : freed;
 }
 
 /* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */
-static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
-			  unsigned level, uint64_t want, struct mcm_victim *v,
-			  unsigned *n, bool *more, uint32_t *ret_node)
+static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
+			       unsigned level, uint64_t want, struct mcm_victim *v,
+			       unsigned *n, bool *more, uint32_t *ret_range)
 {
 	struct mcm_evict_view view = mcm_evict_view_of(m, s);
 	int r;
@@ -262,7 +262,7 @@ static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 	*n = 0;
 	*more = false;
 	pthread_mutex_lock(&s->lock);
-	r = mcm_segment_take_locked(s, len, ret_node);
+	r = mcm_segment_take_locked(s, len, ret_range);
 	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
 		mc_metric_add(&attempts, 1);
 		*n = m->evict->victims(s->policy, &view, level, want, v, BATCH, more);
@@ -273,7 +273,7 @@ static int take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 
 /* Small objects go some at a time, so that the next puts need not ask and the cache misses of their removals
  * overlap.  Not what somebody was promised or has pinned softly. */
-static uint64_t evict_ahead(const struct mcm_segment *s, uint64_t want, unsigned level)
+static uint64_t room_ahead(const struct mcm_segment *s, uint64_t want, unsigned level)
 {
 	uint64_t ahead = mcm_load_relaxed(&s->evictable) / AHEAD_SHARE;
 
@@ -281,10 +281,10 @@ static uint64_t evict_ahead(const struct mcm_segment *s, uint64_t want, unsigned
 }
 
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  const struct mcm_slice *sl, uint32_t *ret_node)
+		  const struct mcm_slice *sl, uint32_t *ret_range)
 {
 	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
-	uint64_t ahead = evict_ahead(s, want, level);
+	uint64_t ahead = room_ahead(s, want, level);
 	/* More rounds than ranges could need: others may take what this one frees, but not for ever. */
 	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
 	struct mcm_victim v[BATCH];
@@ -299,12 +299,12 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
 	 * over the segment, and a run of neighbours would have to go all the same.  So after a slice, which ended in
 	 * a run. */
-	if (mcm_slice_goes_on(sl, s, level) ||
+	if (mcm_slice_continues(sl, s, level) ||
 	    want / TINY > mcm_load_relaxed(&s->used) / (mcm_load_relaxed(&s->objects) + 1))
 		rounds = 0;
 	while (rounds--) {
-		r = take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
-				   &more, ret_node);
+		r = room_take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
+					&more, ret_range);
 		if (r != -MC_ENOSPACE)
 			return r;
 		if (n) {
@@ -315,7 +315,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 		}
 	}
 	for (tries = 0; tries < RUN_TRIES; tries++) {
-		r = mcm_evict_run(m, s, len, level, sl, ret_node);
+		r = mcm_evict_run(m, s, len, level, sl, ret_range);
 		if (r != -EAGAIN)
 			return r;
 		if (mcm_slice_over(sl))
@@ -329,7 +329,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 /* Bytes to evict until @ratio is reached.  It is a share of what can be managed: hard-pinned objects and
  * unfinished puts are no objects of eviction, and a segment with many of them would otherwise lose
  * everything else at once, what was just put too. */
-static uint64_t excess(const struct mcm_segment *s, double ratio)
+static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
 {
 	uint64_t used = mcm_load_relaxed(&s->used), evictable = mcm_load_relaxed(&s->evictable);
 	uint64_t fixed = used > evictable ? used - evictable : 0;
@@ -341,7 +341,7 @@ static uint64_t excess(const struct mcm_segment *s, double ratio)
 
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 {
-	if (!excess(s, m->conf.eviction_high_watermark_ratio))
+	if (!segment_excess(s, m->conf.eviction_high_watermark_ratio))
 		return;
 	/* Once: the evictor clears it when it begins. */
 	if (!__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
@@ -349,7 +349,7 @@ void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 }
 
 /* True: it had to stop before the segment was low enough. */
-static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
+static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 {
 	double low = m->conf.eviction_high_watermark_ratio - m->conf.eviction_ratio;
 	struct mcm_victim v[BATCH];
@@ -361,7 +361,7 @@ static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 		uint64_t want;
 
 		pthread_mutex_lock(&s->lock);
-		want = excess(s, low > 0 ? low : 0);
+		want = segment_excess(s, low > 0 ? low : 0);
 		n = 0;
 		more = false;
 		if (mcm_segment_state(s) == MCP_SEG_OK && want) {
@@ -380,31 +380,31 @@ static bool lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 }
 
 /* Committed ranges from the hand on; the hand moves behind them.  True: the end is reached. */
-static bool sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned *n)
+static bool segment_sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_alloc *a = &s->alloc;
-	uint32_t id = a->hand;
+	uint32_t id = a->cursor;
 	unsigned steps;
 
 	*n = 0;
 	for (steps = 0; id != a->end && steps < 4096 && *n < SWEEP_BATCH; steps++) {
-		const struct mcm_range *node = mcm_range(a, id);
-		const struct mcm_object *o = mcm_object(&m->index, node->owner);
+		const struct mcm_range *range = mcm_range(a, id);
+		const struct mcm_object *o = mcm_object(&m->index, range->owner);
 
-		if (node->flags & MCM_NODE_USED && node->owner &&
+		if (range->flags & MCM_RANGE_USED && range->owner &&
 		    mcm_load_relaxed(&o->flags) & MCM_OBJ_LIVE)
 			v[(*n)++] = (struct mcm_victim){
-				node->owner, id, mcm_load_relaxed(&o->generation),
-				node->policy
+				range->owner, id, mcm_load_relaxed(&o->generation),
+				range->policy
 			};
-		id = mcm_range_next(node);
+		id = mcm_range_next(range);
 	}
-	a->hand = id;
+	a->cursor = id;
 	return id == a->end;
 }
 
 /* Drop what an unmounted segment held.  What readers or writers still hold goes when they do. */
-static void sweep(struct mcm *m, struct mcm_segment *s)
+static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 {
 	struct mcm_victim v[SWEEP_BATCH];
 	unsigned n, i;
@@ -413,22 +413,22 @@ static void sweep(struct mcm *m, struct mcm_segment *s)
 	pthread_mutex_lock(&s->run_lock);
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
-		s->alloc.hand = s->alloc.first;
+		s->alloc.cursor = s->alloc.first;
 	pthread_mutex_unlock(&s->lock);
 	do {
 		n = 0;
 		end = true;
 		pthread_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
-			end = sweep_collect(m, s, v, &n);
+			end = segment_sweep_collect(m, s, v, &n);
 		pthread_mutex_unlock(&s->lock);
 		for (i = 0; i < n; i++) {
 			struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v[i].slot);
 			struct mcm_object *o = mcm_object(&m->index, v[i].slot);
 
 			if (o->flags & MCM_OBJ_LIVE && o->generation == v[i].generation)
-				mcm_object_lose(m, sh, v[i].slot,
-						(struct mcm_extent){ v[i].node, s->index });
+				mcm_object_remove_copy(m, sh, v[i].slot,
+						       (struct mcm_extent){ v[i].range, s->index });
 			pthread_mutex_unlock(&sh->lock);
 		}
 	} while (!end);
@@ -436,12 +436,12 @@ static void sweep(struct mcm *m, struct mcm_segment *s)
 	mcm_segments_reap(&m->segments, s);
 }
 
-unsigned mcm_evict_steps(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS])
+unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS])
 {
 	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
-	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
+	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
 	const unsigned level[MCM_EVICT_STEPS] = {
-		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
+		keep_recent, keep_recent | soft, keep_recent | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
 	};
 	unsigned i, n = 0;
 
@@ -451,13 +451,13 @@ unsigned mcm_evict_steps(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS
 	return n;
 }
 
-bool mcm_evict_promises(const struct mcm *m)
+bool mcm_promise_leases_active(const struct mcm *m)
 {
-	return mcm_load_relaxed(&m->promised_until) > mcm_now_tick(m);
+	return mcm_load_relaxed(&m->promise_lease_end) > mcm_now_tick(m);
 }
 
 /* Bytes that are to go from segments above their watermark. */
-static uint64_t excess_of_all(struct mcm *m, unsigned top)
+static uint64_t segments_excess(struct mcm *m, unsigned top)
 {
 	double high = m->conf.eviction_high_watermark_ratio, low = high - m->conf.eviction_ratio;
 	uint64_t sum = 0;
@@ -465,15 +465,15 @@ static uint64_t excess_of_all(struct mcm *m, unsigned top)
 	for (unsigned i = 0; i < top; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 
-		if (mcm_segment_state(s) == MCP_SEG_OK && excess(s, high))
-			sum += excess(s, low > 0 ? low : 0);
+		if (mcm_segment_state(s) == MCP_SEG_OK && segment_excess(s, high))
+			sum += segment_excess(s, low > 0 ? low : 0);
 	}
 	return sum;
 }
 
 bool mcm_evict_background(struct mcm *m)
 {
-	unsigned settled = mcm_evict_promises(m) ? MCM_EVICT_SETTLED : 0;
+	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
 	double high = m->conf.eviction_high_watermark_ratio;
 	unsigned i, top;
 	bool more = mcm_restored_release(m);
@@ -483,18 +483,18 @@ bool mcm_evict_background(struct mcm *m)
 	top = m->segments.top;
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (mcm_tenants_above(m))
-		(void)mcm_tenants_trim(m, excess_of_all(m, top), NULL);
+		(void)mcm_tenants_trim(m, segments_excess(m, top), NULL);
 	for (i = 0; i < top; i++) {
 		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 		uint8_t state = mcm_segment_state(s);
 
 		if (state == MCP_SEG_UNMOUNTING) {
-			sweep(m, s);
-		} else if (state == MCP_SEG_OK && excess(s, high)) {
-			if (lower(m, s, settled))
+			segment_sweep(m, s);
+		} else if (state == MCP_SEG_OK && segment_excess(s, high)) {
+			if (segment_lower(m, s, keep_recent))
 				more = true;
-			else if (m->conf.allow_evict_soft_pinned_objects && excess(s, high))
-				more |= lower(m, s, settled | MCM_EVICT_SOFT);
+			else if (m->conf.allow_evict_soft_pinned_objects && segment_excess(s, high))
+				more |= segment_lower(m, s, keep_recent | MCM_EVICT_SOFT);
 		}
 	}
 	/* Last: what went above may have begun another group. */

@@ -13,12 +13,12 @@
 #define BATCH 32		/* objects evicted for one put at the most */
 #define AHEAD_SHARE 4096	/* of the limit goes before it must */
 
-static bool eligible(const struct mcm_segment *s)
+static bool count_eligible(const struct mcm_segment *s)
 {
 	return mcm_segment_state(s) == MCP_SEG_OK && mcm_load_relaxed(&s->evictable);
 }
 
-static unsigned first_segment(const struct mcm *m, unsigned top)
+static unsigned count_first_segment(const struct mcm *m, unsigned top)
 {
 	uint64_t sum = 0, at = mc_random_u64();
 	unsigned i;
@@ -26,12 +26,12 @@ static unsigned first_segment(const struct mcm *m, unsigned top)
 	for (i = 0; i < top; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 
-		sum += eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
+		sum += count_eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
 	}
 	at = sum ? at % sum : 0;
 	for (i = 0; i < top; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
-		uint64_t n = eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
+		uint64_t n = count_eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
 
 		if (at < n)
 			return i;
@@ -40,7 +40,7 @@ static unsigned first_segment(const struct mcm *m, unsigned top)
 	return 0;
 }
 
-static unsigned evict_from(struct mcm *m, struct mcm_segment *s, unsigned level, unsigned want)
+static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned level, unsigned want)
 {
 	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
 	struct mcm_victim v[BATCH];
@@ -63,10 +63,10 @@ static unsigned evict_from(struct mcm *m, struct mcm_segment *s, unsigned level,
 }
 
 /* How many of @want: the mildest kind everywhere before a harsher one anywhere. */
-static unsigned evict(struct mcm *m, unsigned want)
+static unsigned count_evict(struct mcm *m, unsigned want)
 {
 	uint64_t ahead = m->index.max / AHEAD_SHARE;
-	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_steps(m, level), i, l, top, gone = 0;
+	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_levels(m, level), i, l, top, gone = 0;
 
 	pthread_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
@@ -74,15 +74,15 @@ static unsigned evict(struct mcm *m, unsigned want)
 	if (ahead > BATCH)
 		ahead = BATCH;
 	for (l = 0; l < steps && gone < want; l++) {
-		unsigned first = first_segment(m, top), n = want;
+		unsigned first = count_first_segment(m, top), n = want;
 
 		if (!(level[l] & (MCM_EVICT_SOFT | MCM_EVICT_LEASED)) && ahead > want)
 			n = (unsigned)ahead;
 		for (i = 0; i < top && gone < want; i++) {
 			struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)((first + i) % top));
 
-			if (eligible(s))
-				gone += evict_from(m, s, level[l], n - gone);
+			if (count_eligible(s))
+				gone += count_evict_from(m, s, level[l], n - gone);
 		}
 	}
 	return gone;
@@ -98,7 +98,7 @@ int mcm_count_admit(struct mcm *m)
 	n = __atomic_add_fetch(&m->index.count, 1, __ATOMIC_RELAXED);
 	/* After a restart with a smaller limit there may be many more: each put makes them fewer. */
 	while (n > max && gone < BATCH) {
-		got = evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
+		got = count_evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
 		if (!got) {
 			mcm_count_leave(m);
 			return mc_fail(-MC_ENOSPACE, "%llu objects, and none of them may go",

@@ -12,9 +12,9 @@ struct fifo {
 	uint32_t queue;
 };
 
-static void fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+static void fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_list_front(l, v->a, ((struct fifo *)l)->queue, node);
+	mcm_list_front(l, v->a, ((struct fifo *)l)->queue, range);
 }
 
 static int fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
@@ -27,19 +27,19 @@ static int fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t le
 	return r < 0 ? r : mcm_list_new(a, &fifo->queue);
 }
 
-static void fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+static void fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
 {
 	struct fifo *fifo = state;
 
-	if (fresh && !mcm_evict_soft(v->ix, mcm_evict_owner(v, node), v->now))
-		mcm_list_tail(&fifo->lists, v->a, fifo->queue, node);
+	if (fresh && !mcm_evict_soft(v->ix, mcm_evict_owner(v, range), v->now))
+		mcm_list_tail(&fifo->lists, v->a, fifo->queue, range);
 	else
-		mcm_lists_insert(&fifo->lists, v, node);
+		mcm_lists_insert(&fifo->lists, v, range);
 }
 
-static void fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+static void fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_lists_del(state, v->a, node);
+	mcm_lists_del(state, v->a, range);
 }
 
 static unsigned fifo_victims(void *state, const struct mcm_evict_view *v, unsigned level,
@@ -47,13 +47,13 @@ static unsigned fifo_victims(void *state, const struct mcm_evict_view *v, unsign
 {
 	struct fifo *fifo = state;
 	struct mcm_lists *l = &fifo->lists;
-	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
+	struct mcm_selection h = mcm_selection_begin(l, v, level, want, ret, max);
 	uint32_t id;
 
 	h.chances = 0;
-	while ((id = mcm_harvest_next(&h, l, v, fifo->queue)))
-		mcm_harvest_take(&h, l, v, id);
-	return mcm_harvest_end(&h, l, v, level, ret_more);
+	while ((id = mcm_selection_next(&h, l, v, fifo->queue)))
+		mcm_selection_take(&h, l, v, id);
+	return mcm_selection_end(&h, l, v, level, ret_more);
 }
 
 const struct mcm_evict_ops mcm_evict_fifo = {
@@ -65,5 +65,5 @@ const struct mcm_evict_ops mcm_evict_fifo = {
 	.insert = fifo_insert,
 	.remove = fifo_remove,
 	.victims = fifo_victims,
-	.evicted = mcm_evict_forget,
+	.evicted = mcm_evict_ignore,
 };

@@ -19,7 +19,7 @@ int mcm_list_new(struct mcm_alloc *a, uint32_t *ret)
 	struct mcm_range *n;
 	int r;
 
-	r = mcm_slab_take(&a->nodes, 1, ret);
+	r = mcm_slab_take(&a->slab, 1, ret);
 	if (r < 0)
 		return r;
 	n = mcm_range(a, *ret);
@@ -29,7 +29,7 @@ int mcm_list_new(struct mcm_alloc *a, uint32_t *ret)
 
 int mcm_lists_init(struct mcm_lists *l, struct mcm_alloc *a, uint32_t lease_ticks,
 		   void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v,
-				   uint32_t node))
+				   uint32_t range))
 {
 	unsigned i;
 	int r;
@@ -43,8 +43,8 @@ int mcm_lists_init(struct mcm_lists *l, struct mcm_alloc *a, uint32_t lease_tick
 	return r;
 }
 
-static void link_between(struct mcm_lists *l, struct mcm_alloc *a, uint32_t prev, uint32_t id,
-			 uint32_t next)
+static void list_insert(struct mcm_lists *l, struct mcm_alloc *a, uint32_t prev, uint32_t id,
+			uint32_t next)
 {
 	struct mcm_range *n = mcm_range(a, id);
 	unsigned class = !!(n->policy & MCM_LIST_CLASS);
@@ -53,19 +53,19 @@ static void link_between(struct mcm_lists *l, struct mcm_alloc *a, uint32_t prev
 	n->list_next = next;
 	mcm_range(a, prev)->list_next = id;
 	mcm_range(a, next)->list_prev = id;
-	n->flags |= MCM_NODE_LISTED;
+	n->flags |= MCM_RANGE_LISTED;
 	l->granules[class] += mcm_range_granules(a, n);
 	l->count[class]++;
 }
 
 void mcm_list_tail(struct mcm_lists *l, struct mcm_alloc *a, uint32_t head, uint32_t id)
 {
-	link_between(l, a, mcm_range(a, head)->list_prev, id, head);
+	list_insert(l, a, mcm_range(a, head)->list_prev, id, head);
 }
 
 void mcm_list_front(struct mcm_lists *l, struct mcm_alloc *a, uint32_t head, uint32_t id)
 {
-	link_between(l, a, head, id, mcm_range(a, head)->list_next);
+	list_insert(l, a, head, id, mcm_range(a, head)->list_next);
 }
 
 void mcm_lists_del(struct mcm_lists *l, struct mcm_alloc *a, uint32_t id)
@@ -78,7 +78,7 @@ void mcm_lists_del(struct mcm_lists *l, struct mcm_alloc *a, uint32_t id)
 	mcm_range(a, n->list_prev)->list_next = n->list_next;
 	mcm_range(a, n->list_next)->list_prev = n->list_prev;
 	n->list_prev = n->list_next = 0;
-	n->flags &= ~MCM_NODE_LISTED;
+	n->flags &= ~MCM_RANGE_LISTED;
 	if (n->policy & MCM_LIST_WHEEL) {
 		n->policy &= ~MCM_LIST_WHEEL;
 		l->waiting--;
@@ -92,17 +92,17 @@ static uint32_t list_first(const struct mcm_alloc *a, uint32_t head)
 	return id == head ? 0 : id;
 }
 
-void mcm_lists_insert(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+void mcm_lists_insert(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
-	if (mcm_evict_soft(v->ix, mcm_evict_owner(v, node), v->now))
-		mcm_list_tail(l, v->a, l->soft, node);
+	if (mcm_evict_soft(v->ix, mcm_evict_owner(v, range), v->now))
+		mcm_list_tail(l, v->a, l->soft, range);
 	else
-		l->requeue(l, v, node);
+		l->requeue(l, v, range);
 }
 
 /* ---- the wheel ---- */
 
-static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node,
+static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range,
 		      uint32_t lease)
 {
 	uint32_t slot = lease >> l->shift;
@@ -113,8 +113,8 @@ static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint3
 		slot = l->turn;
 	if (slot - l->turn >= MCM_WHEEL)
 		slot = l->turn + MCM_WHEEL - 1;
-	mcm_list_tail(l, v->a, l->wheel[slot % MCM_WHEEL], node);
-	mcm_range(v->a, node)->policy |= MCM_LIST_WHEEL;
+	mcm_list_tail(l, v->a, l->wheel[slot % MCM_WHEEL], range);
+	mcm_range(v->a, range)->policy |= MCM_LIST_WHEEL;
 	l->waiting++;
 }
 
@@ -139,7 +139,7 @@ static void wheel_turn(struct mcm_lists *l, const struct mcm_evict_view *v, int 
 }
 
 /* Soft pins end, too; they stand roughly in that order. */
-static void soften(struct mcm_lists *l, const struct mcm_evict_view *v)
+static void soft_pins_expire(struct mcm_lists *l, const struct mcm_evict_view *v)
 {
 	uint32_t id;
 	int n;
@@ -154,13 +154,13 @@ static void soften(struct mcm_lists *l, const struct mcm_evict_view *v)
 
 /* ---- victims ---- */
 
-bool mcm_harvest_full(const struct mcm_harvest *h)
+bool mcm_selection_full(const struct mcm_selection *h)
 {
 	return h->n == h->max || (h->n && h->got >= h->want) || h->steps <= 0;
 }
 
-void mcm_harvest_take(struct mcm_harvest *h, struct mcm_lists *l, const struct mcm_evict_view *v,
-		      uint32_t id)
+void mcm_selection_take(struct mcm_selection *h, struct mcm_lists *l, const struct mcm_evict_view *v,
+			uint32_t id)
 {
 	const struct mcm_range *n = mcm_range(v->a, id);
 	const struct mcm_object *o = mcm_evict_owner(v, id);
@@ -172,32 +172,32 @@ void mcm_harvest_take(struct mcm_harvest *h, struct mcm_lists *l, const struct m
 	h->got += mcm_range_granules(v->a, n) << MCM_GRANULE_SHIFT;
 }
 
-uint32_t mcm_harvest_next(struct mcm_harvest *h, struct mcm_lists *l,
-			  const struct mcm_evict_view *v, uint32_t head)
+uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
+			    const struct mcm_evict_view *v, uint32_t head)
 {
-	enum mcm_load_relaxed peek;
+	enum mcm_owner_state state;
 	uint32_t id;
 
-	while (!mcm_harvest_full(h) && (id = list_first(v->a, head))) {
+	while (!mcm_selection_full(h) && (id = list_first(v->a, head))) {
 		struct mcm_object *o = mcm_evict_owner(v, id);
 
 		/* The next ones' objects, while this one is looked at. */
 		__builtin_prefetch(mcm_evict_owner(v, mcm_range(v->a, id)->list_next));
-		peek = mcm_evict_load(v, o);
-		if (h->settled && peek < MCM_PEEK_LEASED && mcm_evict_recent(v, o))
+		state = mcm_evict_owner_state(v, o);
+		if (h->keep_recent && state < MCM_OWNER_LEASED && mcm_evict_recent(v, o))
 			return 0;
 		h->steps--;
-		switch (peek) {
-		case MCM_PEEK_PINNED:
-			if (mcm_evict_park(o))
+		switch (state) {
+		case MCM_OWNER_PINNED:
+			if (mcm_object_park(o))
 				mcm_lists_del(l, v->a, id);
 			break;
-		case MCM_PEEK_LEASED:
+		case MCM_OWNER_LEASED:
 			mcm_lists_del(l, v->a, id);
 			wheel_add(l, v, id, mcm_load_relaxed(&o->lease));
 			break;
-		case MCM_PEEK_TOUCHED:
-		case MCM_PEEK_COLD:
+		case MCM_OWNER_TOUCHED:
+		case MCM_OWNER_COLD:
 			return id;
 		}
 	}
@@ -205,8 +205,8 @@ uint32_t mcm_harvest_next(struct mcm_harvest *h, struct mcm_lists *l,
 }
 
 /* Break promises, the oldest first. */
-static void harvest_wheel(struct mcm_harvest *h, struct mcm_lists *l,
-			  const struct mcm_evict_view *v, bool soft_too)
+static void select_from_wheel(struct mcm_selection *h, struct mcm_lists *l,
+			      const struct mcm_evict_view *v, bool soft_too)
 {
 	uint32_t i, id;
 
@@ -217,11 +217,11 @@ static void harvest_wheel(struct mcm_harvest *h, struct mcm_lists *l,
 			struct mcm_object *o = mcm_evict_owner(v, id);
 			uint32_t lease = mcm_load_relaxed(&o->lease);
 
-			if (mcm_harvest_full(h))
+			if (mcm_selection_full(h))
 				return;
 			h->steps--;
 			if (mcm_load_relaxed(&o->pins)) {
-				if (mcm_evict_park(o))
+				if (mcm_object_park(o))
 					mcm_lists_del(l, v->a, id);
 			} else if (!soft_too && mcm_evict_soft(v->ix, o, v->now)) {
 				mcm_lists_del(l, v->a, id);
@@ -230,38 +230,38 @@ static void harvest_wheel(struct mcm_harvest *h, struct mcm_lists *l,
 				mcm_lists_del(l, v->a, id);
 				wheel_add(l, v, id, lease);
 			} else {
-				mcm_harvest_take(h, l, v, id);
+				mcm_selection_take(h, l, v, id);
 			}
 		}
 	}
 }
 
-struct mcm_harvest mcm_harvest_begin(struct mcm_lists *l, const struct mcm_evict_view *v,
-				     unsigned level, uint64_t want, struct mcm_victim *ret,
-				     unsigned max)
+struct mcm_selection mcm_selection_begin(struct mcm_lists *l, const struct mcm_evict_view *v,
+					 unsigned level, uint64_t want, struct mcm_victim *ret,
+					 unsigned max)
 {
-	struct mcm_harvest h = { .out = ret, .max = max, .want = want, .steps = STEPS,
-				 .chances = SECOND_CHANCES, .settled = level & MCM_EVICT_SETTLED };
+	struct mcm_selection h = { .out = ret, .max = max, .want = want, .steps = STEPS,
+				 .chances = SECOND_CHANCES, .keep_recent = level & MCM_EVICT_KEEP_RECENT };
 
 	wheel_turn(l, v, &h.steps);
-	soften(l, v);
+	soft_pins_expire(l, v);
 	if (level & MCM_EVICT_LEASED)
-		harvest_wheel(&h, l, v, level & MCM_EVICT_SOFT);
+		select_from_wheel(&h, l, v, level & MCM_EVICT_SOFT);
 	return h;
 }
 
-unsigned mcm_harvest_end(struct mcm_harvest *h, struct mcm_lists *l,
-			 const struct mcm_evict_view *v, unsigned level, bool *ret_more)
+unsigned mcm_selection_end(struct mcm_selection *h, struct mcm_lists *l,
+			   const struct mcm_evict_view *v, unsigned level, bool *ret_more)
 {
 	uint32_t id;
 
-	while (level & MCM_EVICT_SOFT && (id = mcm_harvest_next(h, l, v, l->soft))) {
+	while (level & MCM_EVICT_SOFT && (id = mcm_selection_next(h, l, v, l->soft))) {
 		if (mcm_evict_touched(v, id) && h->chances-- > 0) {
 			mcm_evict_untouch(v, id);
 			mcm_lists_del(l, v->a, id);
 			mcm_list_tail(l, v->a, l->soft, id);
 		} else {
-			mcm_harvest_take(h, l, v, id);
+			mcm_selection_take(h, l, v, id);
 		}
 	}
 	*ret_more = h->steps <= 0;

@@ -12,9 +12,9 @@ struct lru {
 	uint32_t queue;
 };
 
-static void lru_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+static void lru_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_list_tail(l, v->a, ((struct lru *)l)->queue, node);
+	mcm_list_tail(l, v->a, ((struct lru *)l)->queue, range);
 }
 
 static int lru_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
@@ -27,15 +27,15 @@ static int lru_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lea
 	return r < 0 ? r : mcm_list_new(a, &lru->queue);
 }
 
-static void lru_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+static void lru_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
 {
 	(void)fresh;
-	mcm_lists_insert(state, v, node);
+	mcm_lists_insert(state, v, range);
 }
 
-static void lru_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+static void lru_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_lists_del(state, v->a, node);
+	mcm_lists_del(state, v->a, range);
 }
 
 static unsigned lru_victims(void *state, const struct mcm_evict_view *v, unsigned level,
@@ -43,19 +43,19 @@ static unsigned lru_victims(void *state, const struct mcm_evict_view *v, unsigne
 {
 	struct lru *lru = state;
 	struct mcm_lists *l = &lru->lists;
-	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
+	struct mcm_selection h = mcm_selection_begin(l, v, level, want, ret, max);
 	uint32_t id;
 
-	while ((id = mcm_harvest_next(&h, l, v, lru->queue))) {
+	while ((id = mcm_selection_next(&h, l, v, lru->queue))) {
 		if (mcm_evict_touched(v, id) && h.chances-- > 0) {
 			mcm_evict_untouch(v, id);
 			mcm_lists_del(l, v->a, id);
 			mcm_list_tail(l, v->a, lru->queue, id);
 		} else {
-			mcm_harvest_take(&h, l, v, id);
+			mcm_selection_take(&h, l, v, id);
 		}
 	}
-	return mcm_harvest_end(&h, l, v, level, ret_more);
+	return mcm_selection_end(&h, l, v, level, ret_more);
 }
 
 const struct mcm_evict_ops mcm_evict_lru = {
@@ -67,5 +67,5 @@ const struct mcm_evict_ops mcm_evict_lru = {
 	.insert = lru_insert,
 	.remove = lru_remove,
 	.victims = lru_victims,
-	.evicted = mcm_evict_forget,
+	.evicted = mcm_evict_ignore,
 };

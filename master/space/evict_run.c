@@ -19,7 +19,7 @@
 #include "proto/rpc_server.h"
 
 #define BATCH 32
-#define SLICE 2048		/* ranges looked at without letting go of the lock */
+#define HOLD_MAX 2048		/* ranges looked at without letting go of the lock */
 #define WALK_REST 10
 #define PART 2048		/* ranges looked at to go on with a run that was found */
 #define NARROWED 3		/* times: then an eighth counts as new */
@@ -41,26 +41,26 @@ struct run {
 };
 
 /* Could this range be empty after evicting at this level? */
-static bool movable(const struct run *r, uint32_t id)
+static bool run_movable(const struct run *r, uint32_t id)
 {
 	const struct mcm_range *n = mcm_range(r->v.a, id);
 	const struct mcm_object *o;
 
-	if (!(n->flags & MCM_NODE_USED))
+	if (!(n->flags & MCM_RANGE_USED))
 		return true;
-	if (!(n->flags & MCM_NODE_EVICTABLE))
+	if (!(n->flags & MCM_RANGE_EVICTABLE))
 		return false;
 	o = mcm_object(r->v.ix, n->owner);
 	if (mcm_load_relaxed(&o->pins))
 		return false;
 	if (!(r->level & MCM_EVICT_LEASED) && mcm_load_relaxed(&o->lease) > r->v.now)
 		return false;
-	if (r->level & MCM_EVICT_SETTLED && mcm_evict_recent(&r->v, o))
+	if (r->level & MCM_EVICT_KEEP_RECENT && mcm_evict_recent(&r->v, o))
 		return false;
 	return r->level & MCM_EVICT_SOFT || !mcm_evict_soft(r->v.ix, o, r->v.now);
 }
 
-static bool wide_enough(const struct run *r, const struct window *w)
+static bool window_wide_enough(const struct run *r, const struct window *w)
 {
 	return w->end > w->at && mcm_alloc_fits(w->at, w->end - w->at, r->len);
 }
@@ -73,28 +73,28 @@ static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
 /* One range more was looked at.  Now and then others get at the segment, which may change the ranges: @id, where the
  * walk is, and the window's first are what became of them, and collect() looks at all in between once more.
  * False: nothing may be taken from the segment any more, and nothing of it be looked at. */
-static bool look_on(struct run *r, struct window *w, uint32_t *id)
+static bool run_step(struct run *r, struct window *w, uint32_t *id)
 {
 	struct mcm_alloc *a = r->v.a;
 
 	mcm_most(&r->m->segments.walk_most, ++r->held);
-	if (r->held < SLICE)
+	if (r->held < HOLD_MAX)
 		return true;
-	a->hand = *id;
-	a->found = w->first;
+	a->cursor = *id;
+	a->window = w->first;
 	pthread_mutex_unlock(&r->s->lock);
 	pthread_mutex_lock(&r->s->lock);
 	r->held = 0;
 	if (mcm_segment_state(r->s) != MCP_SEG_OK)
 		return false;
-	*id = a->hand;
-	w->first = a->found;
+	*id = a->cursor;
+	w->first = a->window;
 	w->at = mcm_range_at(mcm_range(a, w->first));
 	return true;
 }
 
 /* Widen the largest hole to the right, then to the left. */
-static bool widen_hole(struct run *r, struct window *w)
+static bool run_widen_hole(struct run *r, struct window *w)
 {
 	struct mcm_alloc *a = r->v.a;
 	uint32_t id = mcm_alloc_largest(a), next;
@@ -103,24 +103,24 @@ static bool widen_hole(struct run *r, struct window *w)
 	if (!id)
 		return false;
 	*w = (struct window){ id, id, mcm_range_at(mcm_range(a, id)), range_end(a, id) };
-	while (!wide_enough(r, w)) {
+	while (!window_wide_enough(r, w)) {
 		next = mcm_range_next(mcm_range(a, w->last));
-		if (next == a->end || !movable(r, next))
+		if (next == a->end || !run_movable(r, next))
 			break;
 		w->last = next;
-		if (!look_on(r, w, &w->last))
+		if (!run_step(r, w, &w->last))
 			return false;
 		w->end = range_end(a, w->last);
 		if (++steps == r->part)
 			return true;
 	}
-	while (!wide_enough(r, w)) {
+	while (!window_wide_enough(r, w)) {
 		next = mcm_range_prev(mcm_range(a, w->first));
-		if (!next || !movable(r, next))
+		if (!next || !run_movable(r, next))
 			return false;
 		w->first = next;
 		w->at = mcm_range_at(mcm_range(a, next));
-		if (!look_on(r, w, &w->last))
+		if (!run_step(r, w, &w->last))
 			return false;
 		w->end = range_end(a, w->last);
 		if (++steps == r->part)
@@ -130,14 +130,14 @@ static bool widen_hole(struct run *r, struct window *w)
 }
 
 /* Slide a window from the hand on; it has to begin before granule @stop. */
-static bool slide(struct run *r, struct window *w, uint64_t stop)
+static bool run_slide(struct run *r, struct window *w, uint64_t stop)
 {
 	struct mcm_alloc *a = r->v.a;
-	uint32_t id = a->hand;
+	uint32_t id = a->cursor;
 	bool open = false;
 
 	while (id != a->end && (open || mcm_range_at(mcm_range(a, id)) < stop)) {
-		if (!movable(r, id)) {
+		if (!run_movable(r, id)) {
 			open = false;
 		} else {
 			if (!open)
@@ -145,32 +145,32 @@ static bool slide(struct run *r, struct window *w, uint64_t stop)
 			open = true;
 			w->last = id;
 			w->end = range_end(a, id);
-			if (wide_enough(r, w))
+			if (window_wide_enough(r, w))
 				return true;
 		}
 		id = mcm_range_next(mcm_range(a, id));
 		if (!open)
 			w->first = id;
-		if (!look_on(r, w, &id))
+		if (!run_step(r, w, &id))
 			return false;
 	}
 	return false;
 }
 
-static bool walk(struct run *r, struct window *w)
+static bool run_walk(struct run *r, struct window *w)
 {
 	struct mcm_alloc *a = r->v.a;
-	uint64_t began = mc_now_ns(), from = mcm_range_at(mcm_range(a, a->hand));
+	uint64_t began = mc_now_ns(), from = mcm_range_at(mcm_range(a, a->cursor));
 	uint64_t want = mcm_alloc_round(r->len), now;
 
 	if (began < mcm_load_relaxed(&r->s->walk[r->level].retry_ns) && want >= r->s->walk[r->level].want)
 		return false;
-	if (slide(r, w, UINT64_MAX))
+	if (run_slide(r, w, UINT64_MAX))
 		return true;
 	if (mcm_segment_state(r->s) != MCP_SEG_OK)
 		return false;
-	a->hand = a->first;
-	if (slide(r, w, from))
+	a->cursor = a->first;
+	if (run_slide(r, w, from))
 		return true;
 	now = mc_now_ns();
 	mcm_store_relaxed(&r->s->walk[r->level].retry_ns, now + WALK_REST * (now - began));
@@ -179,43 +179,43 @@ static bool walk(struct run *r, struct window *w)
 }
 
 /* Take the window's objects off the lists, a batch at a time.  False: one of them must stay now. */
-static bool collect(const struct run *r, const struct window *w, struct mcm_victim *v, unsigned *n)
+static bool run_collect(const struct run *r, const struct window *w, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_alloc *a = r->v.a;
-	uint32_t id = a->hand;
+	uint32_t id = a->cursor;
 
 	for (*n = 0; *n < BATCH && id != a->end; id = mcm_range_next(mcm_range(a, id))) {
-		struct mcm_range *node = mcm_range(a, id);
+		struct mcm_range *range = mcm_range(a, id);
 
-		if (mcm_range_at(node) >= w->end)
+		if (mcm_range_at(range) >= w->end)
 			break;
-		if (!(node->flags & MCM_NODE_USED))
+		if (!(range->flags & MCM_RANGE_USED))
 			continue;
-		if (!movable(r, id)) {
+		if (!run_movable(r, id)) {
 			while (*n)
-				r->m->evict->insert(r->s->policy, &r->v, v[--*n].node, false);
+				r->m->evict->insert(r->s->policy, &r->v, v[--*n].range, false);
 			return false;
 		}
-		if (node->flags & MCM_NODE_LISTED)
+		if (range->flags & MCM_RANGE_LISTED)
 			r->m->evict->remove(r->s->policy, &r->v, id);
 		v[(*n)++] = (struct mcm_victim){
-			node->owner, id, mcm_load_relaxed(&mcm_object(r->v.ix, node->owner)->generation),
-			node->policy
+			range->owner, id, mcm_load_relaxed(&mcm_object(r->v.ix, range->owner)->generation),
+			range->policy
 		};
 	}
 	return true;
 }
 
 /* Segment locked; let go while victims are removed. */
-static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_node)
+static int run_empty_and_take(struct run *r, const struct window *w, uint32_t *ret_range)
 {
 	struct mcm_victim v[BATCH];
 	int e, again = -EAGAIN;
 	unsigned n;
 
-	r->v.a->hand = w->first;
+	r->v.a->cursor = w->first;
 	for (;;) {
-		if (mcm_segment_state(r->s) != MCP_SEG_OK || !collect(r, w, v, &n))
+		if (mcm_segment_state(r->s) != MCP_SEG_OK || !run_collect(r, w, v, &n))
 			return -EAGAIN;
 		if (!n)
 			break;
@@ -229,53 +229,53 @@ static int empty_and_take(struct run *r, const struct window *w, uint32_t *ret_n
 		}
 	}
 	/* Also at a slice's end: what is enough must not be shared with who comes before the next one. */
-	e = mcm_segment_take_locked(r->s, r->len, ret_node);
+	e = mcm_segment_take_locked(r->s, r->len, ret_range);
 	return e == -MC_ENOSPACE ? again : e;
 }
 
 /* Segment and run locked. */
-static int run_at(struct run *run, unsigned level, uint32_t *ret_node)
+static int run_at_level(struct run *run, unsigned level, uint32_t *ret_range)
 {
 	struct window w;
 
 	run->level = level;
-	if (widen_hole(run, &w) || (mcm_segment_state(run->s) == MCP_SEG_OK && walk(run, &w)))
-		return empty_and_take(run, &w, ret_node);
+	if (run_widen_hole(run, &w) || (mcm_segment_state(run->s) == MCP_SEG_OK && run_walk(run, &w)))
+		return run_empty_and_take(run, &w, ret_range);
 	return -MC_ENOSPACE;
 }
 
 /* Only the later half of what was new is. */
-static void narrow(struct run *run)
+static void run_narrow(struct run *run)
 {
 	uint64_t next = mcm_load_relaxed(&run->m->generation) << MCM_PUT_SHARD_BITS;
 
-	run->v.recent = next - (next - run->v.recent) / 2;
-	run->v.moment /= 2;
+	run->v.recent_generation = next - (next - run->v.recent_generation) / 2;
+	run->v.recent_ms /= 2;
 }
 
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  const struct mcm_slice *sl, uint32_t *ret_node)
+		  const struct mcm_slice *sl, uint32_t *ret_range)
 {
 	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
 	unsigned i;
 	int r;
 
 	/* An earlier slice has found the whole run and begun to empty it: that took long enough. */
-	if (mcm_slice_goes_on(sl, s, level) && sl->end_ns)
+	if (mcm_slice_continues(sl, s, level) && sl->end_ns)
 		run.part = PART;
 	MC_LOCKED(&s->run_lock);
 	MC_LOCKED(&s->lock);
 	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)
 		return -MC_ENOSPACE;
 	/* A run knows no order: pass over what is new for as long as there is another. */
-	r = run_at(&run, level | MCM_EVICT_SETTLED, ret_node);
-	if (level & MCM_EVICT_SETTLED)
+	r = run_at_level(&run, level | MCM_EVICT_KEEP_RECENT, ret_range);
+	if (level & MCM_EVICT_KEEP_RECENT)
 		return r;
 	for (i = 0; i < NARROWED && r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK; i++) {
-		narrow(&run);
-		r = run_at(&run, level | MCM_EVICT_SETTLED | MCM_EVICT_LATEST, ret_node);
+		run_narrow(&run);
+		r = run_at_level(&run, level | MCM_EVICT_KEEP_RECENT | MCM_EVICT_KEEP_NEWEST, ret_range);
 	}
 	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK)
-		r = run_at(&run, level, ret_node);
+		r = run_at_level(&run, level, ret_range);
 	return r;
 }

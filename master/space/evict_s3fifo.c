@@ -119,16 +119,16 @@ static void ghost_add(struct ghosts *g, uint32_t hash)
 /* ---- the queues ---- */
 
 /* The class of what is on the main queue, or was when it left it. */
-static bool is_main(const struct mcm_evict_view *v, uint32_t node)
+static bool range_is_main(const struct mcm_evict_view *v, uint32_t range)
 {
-	return mcm_range(v->a, node)->policy & MCM_LIST_CLASS;
+	return mcm_range(v->a, range)->policy & MCM_LIST_CLASS;
 }
 
-static void s3fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+static void s3fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
 	struct s3fifo *s = (struct s3fifo *)l;
 
-	mcm_list_tail(l, v->a, is_main(v, node) ? s->main : s->small, node);
+	mcm_list_tail(l, v->a, range_is_main(v, range) ? s->main : s->small, range);
 }
 
 static int s3fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
@@ -144,7 +144,7 @@ static int s3fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t 
 }
 
 /* Tell the ghosts how many ranges this segment's main queue has. */
-static void report(struct s3fifo *s)
+static void main_count_report(struct s3fifo *s)
 {
 	uint32_t now = (uint32_t)s->lists.count[1], before = s->reported;
 
@@ -154,27 +154,27 @@ static void report(struct s3fifo *s)
 	s->reported = now;
 }
 
-static void s3fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+static void s3fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
 {
 	struct s3fifo *s = state;
 
-	if (fresh && ghost_there(s->ghosts, mcm_load_relaxed(&mcm_evict_owner(v, node)->hash)))
-		mcm_range(v->a, node)->policy |= MCM_LIST_CLASS;
-	mcm_lists_insert(&s->lists, v, node);
+	if (fresh && ghost_there(s->ghosts, mcm_load_relaxed(&mcm_evict_owner(v, range)->hash)))
+		mcm_range(v->a, range)->policy |= MCM_LIST_CLASS;
+	mcm_lists_insert(&s->lists, v, range);
 }
 
-static void s3fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+static void s3fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_lists_del(state, v->a, node);
-	report(state);
+	mcm_lists_del(state, v->a, range);
+	main_count_report(state);
 }
 
 /* The head of the small queue: read again while it was there, it moves on. */
-static void small_head(struct mcm_harvest *h, struct s3fifo *s, const struct mcm_evict_view *v,
-		       uint32_t id)
+static void s3fifo_small_head(struct mcm_selection *h, struct s3fifo *s, const struct mcm_evict_view *v,
+			      uint32_t id)
 {
 	if (mcm_evict_reads(v, id) < 2) {
-		mcm_harvest_take(h, &s->lists, v, id);
+		mcm_selection_take(h, &s->lists, v, id);
 		return;
 	}
 	mcm_lists_del(&s->lists, v->a, id);
@@ -183,11 +183,11 @@ static void small_head(struct mcm_harvest *h, struct s3fifo *s, const struct mcm
 	mcm_list_tail(&s->lists, v->a, s->main, id);
 }
 
-static void main_head(struct mcm_harvest *h, struct s3fifo *s, const struct mcm_evict_view *v,
-		      uint32_t id)
+static void s3fifo_main_head(struct mcm_selection *h, struct s3fifo *s, const struct mcm_evict_view *v,
+			     uint32_t id)
 {
 	if (!mcm_evict_reads(v, id) || h->chances-- <= 0) {
-		mcm_harvest_take(h, &s->lists, v, id);
+		mcm_selection_take(h, &s->lists, v, id);
 		return;
 	}
 	mcm_evict_unread(v, id);
@@ -200,25 +200,25 @@ static unsigned s3fifo_victims(void *state, const struct mcm_evict_view *v, unsi
 {
 	struct s3fifo *s = state;
 	struct mcm_lists *l = &s->lists;
-	struct mcm_harvest h = mcm_harvest_begin(l, v, level, want, ret, max);
+	struct mcm_selection h = mcm_selection_begin(l, v, level, want, ret, max);
 	uint32_t id;
 	bool small;
 
 	do {
 		small = l->granules[0] * SMALL_SHARE >= l->granules[0] + l->granules[1];
-		id = mcm_harvest_next(&h, l, v, small ? s->small : s->main);
+		id = mcm_selection_next(&h, l, v, small ? s->small : s->main);
 		if (!id) {
 			/* What counts for this queue may all be waiting on the wheel. */
 			small = !small;
-			id = mcm_harvest_next(&h, l, v, small ? s->small : s->main);
+			id = mcm_selection_next(&h, l, v, small ? s->small : s->main);
 		}
 		if (id && small)
-			small_head(&h, s, v, id);
+			s3fifo_small_head(&h, s, v, id);
 		else if (id)
-			main_head(&h, s, v, id);
+			s3fifo_main_head(&h, s, v, id);
 	} while (id);
-	report(s);
-	return mcm_harvest_end(&h, l, v, level, ret_more);
+	main_count_report(s);
+	return mcm_selection_end(&h, l, v, level, ret_more);
 }
 
 static void s3fifo_evicted(void *shared, const struct mcm_victim *victim, uint32_t hash)

@@ -46,7 +46,7 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	return 0;
 }
 
-static void contents_free(struct mcm_segment *s)
+static void segment_contents_free(struct mcm_segment *s)
 {
 	mcm_alloc_done(&s->alloc);
 	free(s->policy);
@@ -58,7 +58,7 @@ void mcm_segments_done(struct mcm_segments *ss)
 	unsigned i;
 
 	for (i = 0; i < ss->top; i++) {
-		contents_free(ss->at[i]);
+		segment_contents_free(ss->at[i]);
 		pthread_mutex_destroy(&ss->at[i]->lock);
 		pthread_mutex_destroy(&ss->at[i]->run_lock);
 		free(ss->at[i]);
@@ -88,7 +88,7 @@ static uint16_t *name_bucket(const struct mcm_segments *ss, uint64_t hash)
 	return &ss->by_name[hash % BUCKETS];
 }
 
-static struct mcm_segment *chained(struct mcm_segments *ss, uint16_t number)
+static struct mcm_segment *chain_at(struct mcm_segments *ss, uint16_t number)
 {
 	if (!number)
 		return NULL;
@@ -98,20 +98,20 @@ static struct mcm_segment *chained(struct mcm_segments *ss, uint16_t number)
 
 struct mcm_segment *mcm_segments_find(struct mcm_segments *ss, struct mcp_id id)
 {
-	struct mcm_segment *s = chained(ss, *id_bucket(ss, id));
+	struct mcm_segment *s = chain_at(ss, *id_bucket(ss, id));
 
 	while (s && !mcp_id_eq(s->id, id))
-		s = chained(ss, s->next_id);
+		s = chain_at(ss, s->next_id);
 	return s;
 }
 
 struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
 				       const struct mcm_segment *after)
 {
-	struct mcm_segment *s = chained(ss, after ? after->next_name : *name_bucket(ss, hash));
+	struct mcm_segment *s = chain_at(ss, after ? after->next_name : *name_bucket(ss, hash));
 
 	while (s && s->name_hash != hash)
-		s = chained(ss, s->next_name);
+		s = chain_at(ss, s->next_name);
 	return s;
 }
 
@@ -128,7 +128,7 @@ static void id_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	uint16_t *at = id_bucket(ss, s->id);
 
 	while (*at != s->index + 1)
-		at = &chained(ss, *at)->next_id;
+		at = &chain_at(ss, *at)->next_id;
 	*at = s->next_id;
 }
 
@@ -146,19 +146,19 @@ static void name_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	uint16_t *at = name_bucket(ss, s->name_hash);
 
 	while (*at != s->index + 1)
-		at = &chained(ss, *at)->next_name;
+		at = &chain_at(ss, *at)->next_name;
 	*at = s->next_name;
 	mcm_local_remove(ss, s);
 }
 
 /* ---- what is known of all together ---- */
 
-static uint64_t usable(const struct mcm_segment *s)
+static uint64_t segment_usable(const struct mcm_segment *s)
 {
 	return s->size / MCM_GRANULE * MCM_GRANULE;
 }
 
-static void largest_among(struct mcm_segments *ss, uint64_t size)
+static void totals_max(struct mcm_segments *ss, uint64_t size)
 {
 	if (size > ss->largest) {
 		mcm_store_relaxed(&ss->largest, size);
@@ -167,64 +167,64 @@ static void largest_among(struct mcm_segments *ss, uint64_t size)
 	ss->n_largest += size == ss->largest;
 }
 
-static void size_counts(struct mcm_segments *ss, const struct mcm_segment *s)
+static void totals_add(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	mcm_store_relaxed(&ss->capacity, ss->capacity + s->size);
-	largest_among(ss, usable(s));
+	totals_max(ss, segment_usable(s));
 }
 
 /* Only when the last of the largest goes the others are looked at: most pools have segments of a few sizes. */
-static void size_counts_no_more(struct mcm_segments *ss, const struct mcm_segment *s)
+static void totals_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	unsigned i;
 
 	mcm_store_relaxed(&ss->capacity, ss->capacity - s->size);
-	if (usable(s) != ss->largest || --ss->n_largest)
+	if (segment_usable(s) != ss->largest || --ss->n_largest)
 		return;
 	mcm_store_relaxed(&ss->largest, 0);
 	__atomic_fetch_add(&ss->looked, ss->n_live, __ATOMIC_RELAXED);
 	for (i = 0; i < ss->n_live; i++)
 		if (ss->at[ss->live[i]] != s)
-			largest_among(ss, usable(ss->at[ss->live[i]]));
+			totals_max(ss, segment_usable(ss->at[ss->live[i]]));
 }
 
-static void size_grows(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+static void totals_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
 {
 	mcm_store_relaxed(&ss->capacity, ss->capacity + size - s->size);
-	ss->n_largest -= usable(s) == ss->largest;
+	ss->n_largest -= segment_usable(s) == ss->largest;
 	mcm_store_relaxed(&s->size, size);
-	largest_among(ss, usable(s));
+	totals_max(ss, segment_usable(s));
 }
 
-static bool hides(uint8_t state)
+static bool state_hides(uint8_t state)
 {
 	return state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
 }
 
-static void set_state(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
+static void segment_set_state(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
 {
-	unsigned hidden = ss->n_hidden - hides(mcm_segment_state(s)) + hides(state);
+	unsigned hidden = ss->n_hidden - state_hides(mcm_segment_state(s)) + state_hides(state);
 
 	__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
 	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
 }
 
-static void go_live(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
+static void live_add(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
 {
-	set_state(ss, s, state);
+	segment_set_state(ss, s, state);
 	s->live_at = ss->n_live;
 	ss->live[ss->n_live] = s->index;
 	mcm_store_relaxed(&ss->n_live, ss->n_live + 1);
 	id_insert(ss, s);
 	name_insert(ss, s);
-	size_counts(ss, s);
+	totals_add(ss, s);
 }
 
-static void leave_live(struct mcm_segments *ss, struct mcm_segment *s)
+static void live_remove(struct mcm_segments *ss, struct mcm_segment *s)
 {
 	uint16_t last = ss->live[ss->n_live - 1];
 
-	size_counts_no_more(ss, s);
+	totals_remove(ss, s);
 	id_remove(ss, s);
 	name_remove(ss, s);
 	ss->live[s->live_at] = last;
@@ -240,7 +240,7 @@ static void copy_text(char to[MCM_NAME_MAX + 1], struct mcp_bytes from)
 	memcpy(to, from.data, from.len);
 }
 
-static void describe(struct mcm_segment *s, const struct mcp_mount *rq)
+static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	s->client = rq->client;
 	s->base = rq->base;
@@ -255,11 +255,11 @@ void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
 			   const struct mcp_mount *rq)
 {
 	name_remove(ss, s);
-	describe(s, rq);
+	segment_describe(s, rq);
 	name_insert(ss, s);
 }
 
-static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
+static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 {
 	struct mcm_segment *s;
 
@@ -278,15 +278,15 @@ static int struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 }
 
 /* A struct that no segment uses, its number included. */
-static int struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
+static int segment_struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
 {
 	if (mc_list_empty(&ss->free))
-		return struct_new(ss, ret);
+		return segment_struct_new(ss, ret);
 	*ret = mc_list_first(&ss->free, struct mcm_segment, link);
 	return 0;
 }
 
-static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+static int segment_contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
 {
 	int r;
 
@@ -297,7 +297,7 @@ static int contents_make(const struct mcm_segments *ss, struct mcm_segment *s, u
 	r = s->policy ? ss->evict->init(s->policy, ss->evict_shared, &s->alloc,
 					      ss->lease_ticks) : -ENOMEM;
 	if (r < 0)
-		contents_free(s);
+		segment_contents_free(s);
 	return r;
 }
 
@@ -308,18 +308,18 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 	int r;
 
 	pthread_mutex_lock(&s->lock);
-	r = contents_make(ss, s, rq->size);
+	r = segment_contents_make(ss, s, rq->size);
 	if (r == 0) {
 		s->id = rq->segment;
 		s->epoch = rq->epoch;
 		mcm_store_relaxed(&s->size, rq->size);
 		memset(s->walk, 0, sizeof(s->walk));
 		mcm_store_relaxed(&s->draining, 0);
-		describe(s, rq);
+		segment_describe(s, rq);
 		mcm_store_relaxed(&s->used, 0);
 		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
 		mc_list_remove(&s->link);
-		go_live(ss, s, state);
+		live_add(ss, s, state);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
@@ -331,7 +331,7 @@ int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 	struct mcm_segment *s = NULL;
 	int r;
 
-	r = struct_get(ss, &s);
+	r = segment_struct_get(ss, &s);
 	if (r == 0)
 		r = segment_make(ss, s, rq, MCP_SEG_OK);
 	if (r < 0)
@@ -352,7 +352,7 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 	int r = 0;
 
 	while (r == 0 && ss->top <= rec->index)
-		r = struct_new(ss, &s);
+		r = segment_struct_new(ss, &s);
 	if (r < 0)
 		return r;
 	s = ss->at[rec->index];
@@ -373,7 +373,7 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 	pthread_mutex_lock(&s->lock);
 	r = mcm_alloc_grow(&s->alloc, size);
 	if (r == 0)
-		size_grows(ss, s, size);
+		totals_grow(ss, s, size);
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0)
 		return r;
@@ -385,16 +385,16 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent)
 {
-	set_state(ss, s, silent ? MCP_SEG_SILENT : MCP_SEG_OK);
+	segment_set_state(ss, s, silent ? MCP_SEG_SILENT : MCP_SEG_OK);
 }
 
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 {
-	leave_live(ss, s);
+	live_remove(ss, s);
 	mc_list_remove(&s->link);
 	/* Under its own lock too: no range is taken after this. */
 	pthread_mutex_lock(&s->lock);
-	set_state(ss, s, MCP_SEG_UNMOUNTING);
+	segment_set_state(ss, s, MCP_SEG_UNMOUNTING);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -403,8 +403,8 @@ void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
 	pthread_rwlock_wrlock(&ss->lock);
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING && !s->alloc.ranges) {
-		contents_free(s);
-		set_state(ss, s, MCM_SEG_NONE);
+		segment_contents_free(s);
+		segment_set_state(ss, s, MCM_SEG_NONE);
 		mc_list_push_back(&ss->free, &s->link);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -416,45 +416,45 @@ void mcm_segment_used(struct mcm_segment *s)
 	mcm_store_relaxed(&s->used, s->alloc.used << MCM_GRANULE_SHIFT);
 }
 
-int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
 {
 	int r;
 
 	if (mcm_segment_state(s) != MCP_SEG_OK)
 		return -MC_ENOSPACE;
-	r = mcm_alloc_take(&s->alloc, len, ret_node);
+	r = mcm_alloc_take(&s->alloc, len, ret_range);
 	mcm_segment_used(s);
 	return r;
 }
 
-int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
 {
 	MC_LOCKED(&s->lock);
-	return mcm_segment_take_locked(s, len, ret_node);
+	return mcm_segment_take_locked(s, len, ret_range);
 }
 
-void mcm_segment_trim(struct mcm_segment *s, uint32_t node, uint64_t len)
+void mcm_segment_trim(struct mcm_segment *s, uint32_t range, uint64_t len)
 {
 	MC_LOCKED(&s->lock);
 	/* Without memory for the rest's node the range stays longer than it need be. */
-	(void)mcm_alloc_trim(&s->alloc, node, mcm_alloc_round(len));
+	(void)mcm_alloc_trim(&s->alloc, range, mcm_alloc_round(len));
 	mcm_segment_used(s);
 }
 
-void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
-			     const struct mcm_index *ix, uint32_t node)
+void mcm_segment_free_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
+			     const struct mcm_index *ix, uint32_t range)
 {
 	struct mcm_evict_view v = { ix, &s->alloc, 0, 0, 0, 0 };
 
-	if (mcm_range(&s->alloc, node)->flags & MCM_NODE_LISTED)
-		ops->remove(s->policy, &v, node);
-	mcm_alloc_give(&s->alloc, node);
+	if (mcm_range(&s->alloc, range)->flags & MCM_RANGE_LISTED)
+		ops->remove(s->policy, &v, range);
+	mcm_alloc_free(&s->alloc, range);
 	mcm_segment_used(s);
 }
 
-void mcm_segment_give(struct mcm_segment *s, uint32_t node)
+void mcm_segment_free(struct mcm_segment *s, uint32_t range)
 {
 	MC_LOCKED(&s->lock);
-	mcm_alloc_give(&s->alloc, node);
+	mcm_alloc_free(&s->alloc, range);
 	mcm_segment_used(s);
 }

@@ -169,16 +169,16 @@ int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, uns
 void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s);
 
 /* A range; the segment's lock is taken.  -MC_ENOSPACE, -ENOMEM. */
-int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_node);
-void mcm_segment_give(struct mcm_segment *s, uint32_t node);
+int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_range);
+void mcm_segment_free(struct mcm_segment *s, uint32_t range);
 /* @len bytes of a range are enough for its object. */
-void mcm_segment_trim(struct mcm_segment *s, uint32_t node, uint64_t len);
+void mcm_segment_trim(struct mcm_segment *s, uint32_t range, uint64_t len);
 
 /* ---- segment's lock held ---- */
 
-int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_node);
-void mcm_segment_give_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
-			     const struct mcm_index *ix, uint32_t node);
+int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_range);
+void mcm_segment_free_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
+			     const struct mcm_index *ix, uint32_t range);
 void mcm_segment_used(struct mcm_segment *s);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define LOOKS 256u		/* numbers looked at under one lock */
 
-static void copy(struct mcm_segment_view *v, const struct mcm_segment *s)
+static void view_copy(struct mcm_segment_view *v, const struct mcm_segment *s)
 {
 	v->id = s->id;
 	v->client = s->client;
@@ -37,7 +37,7 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 
 		/* Mounted is what stands where it says. */
 		if (s->live_at < ss->n_live && ss->live[s->live_at] == s->index)
-			copy(&v[(*n)++], s);
+			view_copy(&v[(*n)++], s);
 	}
 	more = *next < ss->top;
 	if (looks > mcm_load_relaxed(&ss->view_most))
@@ -46,18 +46,18 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 	return more;
 }
 
-static int by_name(const void *a, const void *b)
+static int sums_by_name(const void *a, const void *b)
 {
 	return strcmp(((const struct mcm_segment_sum *)a)->name, ((const struct mcm_segment_sum *)b)->name);
 }
 
 /* Those of one name become one. */
-static unsigned merge(struct mcm_segment_sum *sum, unsigned n)
+static unsigned sums_merge(struct mcm_segment_sum *sum, unsigned n)
 {
 	unsigned i, to = 0;
 
 	if (n)
-		qsort(sum, n, sizeof(*sum), by_name);
+		qsort(sum, n, sizeof(*sum), sums_by_name);
 	for (i = 1; i < n; i++) {
 		if (strcmp(sum[to].name, sum[i].name)) {
 			sum[++to] = sum[i];
@@ -70,7 +70,7 @@ static unsigned merge(struct mcm_segment_sum *sum, unsigned n)
 	return n ? to + 1 : 0;
 }
 
-static struct mcm_segment_sum *room_for(struct mcm_segment_sum **sum, unsigned *room, unsigned n)
+static struct mcm_segment_sum *sums_reserve(struct mcm_segment_sum **sum, unsigned *room, unsigned n)
 {
 	unsigned want = 2 * *room > n ? 2 * *room : n;
 	struct mcm_segment_sum *p;
@@ -94,7 +94,7 @@ int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, uns
 
 	while (more) {
 		more = mcm_segments_view(ss, &next, v, &got);
-		if (got && !room_for(&sum, &room, n + got)) {
+		if (got && !sums_reserve(&sum, &room, n + got)) {
 			free(v);
 			v = NULL;
 			break;
@@ -111,7 +111,7 @@ int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, uns
 		return -ENOMEM;
 	}
 	free(v);
-	*ret_n = merge(sum, n);
+	*ret_n = sums_merge(sum, n);
 	*ret = sum;
 	return 0;
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static struct mcm_segment *walk(const struct mcm_pick *p, unsigned i)
+static struct mcm_segment *pick_live(const struct mcm_pick *p, unsigned i)
 {
 	const struct mcm_segments *ss = p->ss;
 
@@ -24,7 +24,7 @@ static void random_begin(struct mcm_pick *p)
 
 static struct mcm_segment *random_next(struct mcm_pick *p)
 {
-	return walk(p, p->at++);
+	return pick_live(p, p->at++);
 }
 
 const struct mcm_strategy mcm_strategy_random = { "random", random_begin, random_next };
@@ -46,7 +46,7 @@ static void free_ratio_begin(struct mcm_pick *p)
 	if (n > MCM_PICK_SAMPLE)
 		n = MCM_PICK_SAMPLE;
 	for (i = 0; i < n; i++) {
-		const struct mcm_segment *s = walk(p, i);
+		const struct mcm_segment *s = pick_live(p, i);
 		double r;
 
 		if (!s)
@@ -69,7 +69,7 @@ static struct mcm_segment *free_ratio_next(struct mcm_pick *p)
 	if (i < p->n_sample)
 		return p->ss->at[p->sample[i]];
 	/* The sample is where the walk begins, so it is not met again. */
-	return walk(p, i);
+	return pick_live(p, i);
 }
 
 const struct mcm_strategy mcm_strategy_free_ratio = {

@@ -31,7 +31,7 @@ static struct mcp_bytes name_of(const struct mcm_segment *s)
 	return mcp_bytes(s->name, strlen(s->name));
 }
 
-static int compare(struct mcp_bytes a, struct mcp_bytes b)
+static int host_compare(struct mcp_bytes a, struct mcp_bytes b)
 {
 	uint32_t len = a.len < b.len ? a.len : b.len;
 	int r = len ? memcmp(a.data, b.data, len) : 0;
@@ -40,13 +40,13 @@ static int compare(struct mcp_bytes a, struct mcp_bytes b)
 }
 
 /* The first place whose segment is of no host below @host, and of @host not a number below @index. */
-static unsigned lower_bound(const struct mcm_segments *ss, struct mcp_bytes host, unsigned index)
+static unsigned by_host_find(const struct mcm_segments *ss, struct mcp_bytes host, unsigned index)
 {
 	unsigned lo = 0, hi = ss->n_by_host;
 
 	while (lo < hi) {
 		unsigned mid = (lo + hi) / 2;
-		int c = compare(host_of(name_of(ss->at[ss->by_host[mid]])), host);
+		int c = host_compare(host_of(name_of(ss->at[ss->by_host[mid]])), host);
 
 		if (c < 0 || (!c && ss->by_host[mid] < index))
 			lo = mid + 1;
@@ -58,7 +58,7 @@ static unsigned lower_bound(const struct mcm_segments *ss, struct mcp_bytes host
 
 void mcm_local_insert(struct mcm_segments *ss, const struct mcm_segment *s)
 {
-	unsigned i = lower_bound(ss, host_of(name_of(s)), s->index);
+	unsigned i = by_host_find(ss, host_of(name_of(s)), s->index);
 
 	memmove(&ss->by_host[i + 1], &ss->by_host[i], (ss->n_by_host - i) * sizeof(*ss->by_host));
 	ss->by_host[i] = s->index;
@@ -67,7 +67,7 @@ void mcm_local_insert(struct mcm_segments *ss, const struct mcm_segment *s)
 
 void mcm_local_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 {
-	unsigned i = lower_bound(ss, host_of(name_of(s)), s->index);
+	unsigned i = by_host_find(ss, host_of(name_of(s)), s->index);
 
 	ss->n_by_host--;
 	memmove(&ss->by_host[i], &ss->by_host[i + 1], (ss->n_by_host - i) * sizeof(*ss->by_host));
@@ -82,12 +82,12 @@ static void local_begin(struct mcm_pick *p)
 
 	if (!ss->n_by_host)
 		return;
-	first = host.len ? lower_bound(ss, host, 0) % ss->n_by_host :
+	first = host.len ? by_host_find(ss, host, 0) % ss->n_by_host :
 		(unsigned)(p->random % ss->n_by_host);
 	/* The host that it begins with, which may be the next greater one. */
 	host = host_of(name_of(ss->at[ss->by_host[first]]));
-	first = lower_bound(ss, host, 0);
-	end = lower_bound(ss, host, MCM_SEGMENTS_MAX);
+	first = by_host_find(ss, host, 0);
+	end = by_host_find(ss, host, MCM_SEGMENTS_MAX);
 	p->sample[0] = (uint16_t)first;
 	p->sample[1] = (uint16_t)(end - first);
 	p->sample[2] = (uint16_t)(p->random / 7 % (end - first));

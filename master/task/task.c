@@ -573,7 +573,7 @@ static void break_units(struct mcm *m, const struct mcm_task *t)
 
 	/* One that somebody else just ends is still listed: it is his. */
 	while ((put = unit_to_break(m, t)) && put != last) {
-		mcm_put_break(m, put);
+		mcm_put_detach_unit(m, put);
 		last = put;
 	}
 }

@@ -148,7 +148,7 @@ static unsigned targets_of(const struct plan *p, const struct wish *w, uint64_t 
 }
 
 /* As a put would make it, of what nobody protects.  The tasks wait meanwhile: MCP_AGAIN when it is the next fetch's. */
-static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
 {
 	struct mcm_slice *sl = &p->t->slice;
 	int r;
@@ -156,7 +156,7 @@ static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, 
 	sl->end_ns = p->until_ns;
 	if (mcm_slice_over(sl))
 		return MCP_AGAIN;
-	r = mcm_make_room(p->m, s, len, MCM_EVICT_PLAIN, sl, ret_node);
+	r = mcm_make_room(p->m, s, len, MCM_EVICT_PLAIN, sl, ret_range);
 	sl->segment = r == MCP_AGAIN ? s->index + 1u : 0;
 	sl->level = MCM_EVICT_PLAIN;
 	return r;
@@ -172,11 +172,11 @@ static int take_room(const struct plan *p, const struct wish *w, struct mcm_exte
 	int r = -MC_ENOSPACE;
 
 	for (i = 0; i < n && r == -MC_ENOSPACE; i++) {
-		r = mcm_segment_take(s[i], len, &ret->node);
+		r = mcm_segment_take(s[i], len, &ret->range);
 		ret->segment = s[i]->index;
 	}
 	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
-		r = make_room(p, s[i], len, &ret->node);
+		r = make_room(p, s[i], len, &ret->range);
 		ret->segment = s[i]->index;
 	}
 	return r;
@@ -191,8 +191,8 @@ static void mark(struct mcm *m, struct mcm_extent p, bool moving)
 	struct mcm_range *n;
 
 	pthread_mutex_lock(&s->lock);
-	n = mcm_range(&s->alloc, p.node);
-	n->flags = moving ? n->flags | MCM_NODE_MOVING : n->flags & ~MCM_NODE_MOVING;
+	n = mcm_range(&s->alloc, p.range);
+	n->flags = moving ? n->flags | MCM_RANGE_MOVING : n->flags & ~MCM_RANGE_MOVING;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -212,7 +212,7 @@ static struct mcp_replica replica_at(const struct mcm *m, struct mcm_extent p)
 {
 	const struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 
-	return (struct mcp_replica){ .segment = s->id, .offset = mcm_range_offset(&s->alloc, p.node) };
+	return (struct mcp_replica){ .segment = s->id, .offset = mcm_range_offset(&s->alloc, p.range) };
 }
 
 /* Pin the source for the session, mark it, and say where it is: all while the object has it for sure.  The object, or
@@ -318,16 +318,16 @@ static bool full(const struct plan *p)
 /* Shard locked. */
 static void facts(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct wish *w)
 {
-	struct mcm_extent place[MCM_REPLICA_MAX];
+	struct mcm_extent extent[MCM_REPLICA_MAX];
 
 	w->slot = slot;
 	w->generation = o->generation;
 	w->size = mcm_object_size(o);
 	w->crc = o->crc;
 	w->tenant = mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len);
-	w->n_have = mcm_object_extents(&m->index, o, place);
+	w->n_have = mcm_object_extents(&m->index, o, extent);
 	for (unsigned i = 0; i < w->n_have; i++)
-		w->have[i] = mcm_load_relaxed(&mcm_segment(&m->segments, place[i].segment)->name_hash);
+		w->have[i] = mcm_load_relaxed(&mcm_segment(&m->segments, extent[i].segment)->name_hash);
 }
 
 /* ---- tasks about segments ---- */
@@ -344,20 +344,20 @@ static unsigned walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v
 	MC_LOCKED(&s->lock);
 	if (mcm_segment_state(s) != MCP_SEG_OK)
 		return 0;
-	id = a->hand;
+	id = a->cursor;
 	for (; id != a->end && p->ranges && n < max; p->ranges--) {
-		const struct mcm_range *node = mcm_range(a, id);
-		const struct mcm_object *o = mcm_object(&m->index, node->owner);
+		const struct mcm_range *range = mcm_range(a, id);
+		const struct mcm_object *o = mcm_object(&m->index, range->owner);
 
-		if (node->flags & MCM_NODE_USED && node->owner &&
-		    !(node->flags & MCM_NODE_MOVING) && mcm_load_relaxed(&o->flags) & MCM_OBJ_LIVE)
+		if (range->flags & MCM_RANGE_USED && range->owner &&
+		    !(range->flags & MCM_RANGE_MOVING) && mcm_load_relaxed(&o->flags) & MCM_OBJ_LIVE)
 			v[n++] = (struct mcm_victim){
-				.slot = node->owner, .node = id, .generation = mcm_load_relaxed(&o->generation),
+				.slot = range->owner, .range = id, .generation = mcm_load_relaxed(&o->generation),
 			};
-		id = mcm_range_next(node);
+		id = mcm_range_next(range);
 	}
 	*ret_end = id == a->end;
-	a->hand = *ret_end ? a->first : id;
+	a->cursor = *ret_end ? a->first : id;
 	return n;
 }
 
@@ -367,10 +367,10 @@ static void consider(struct plan *p, const struct mcm_segment *s, const struct m
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, v->slot);
 	struct mcm_object *o = mcm_object(&p->m->index, v->slot);
-	struct wish w = { .from = { v->node, s->index }, .move = true };
+	struct wish w = { .from = { v->range, s->index }, .move = true };
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
 		    mcm_object_has(&p->m->index, o, w.from) &&
-		    !mcm_object_leaves(&p->m->index, o, w.from) && mcm_object_size(o) < p->too_long;
+		    !mcm_object_copy_retiring(&p->m->index, o, w.from) && mcm_object_size(o) < p->too_long;
 	int r;
 
 	if (fits)
@@ -447,18 +447,18 @@ static void plan_segments(struct plan *p)
 static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t name,
 		     struct mcm_extent *ret)
 {
-	struct mcm_extent place[MCM_REPLICA_MAX];
-	unsigned n = mcm_object_extents(&p->m->index, o, place), i;
+	struct mcm_extent extent[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&p->m->index, o, extent), i;
 	bool own = false;
 
 	pthread_rwlock_rdlock(&p->m->segments.lock);
 	for (i = 0; i < n && !own; i++) {
-		const struct mcm_segment *s = mcm_segment(&p->m->segments, place[i].segment);
+		const struct mcm_segment *s = mcm_segment(&p->m->segments, extent[i].segment);
 
 		own = mcm_segment_readable(s) && mcp_id_eq(s->client, p->s->client) &&
 		      (!name || s->name_hash == name);
 		if (own)
-			*ret = place[i];
+			*ret = extent[i];
 	}
 	pthread_rwlock_unlock(&p->m->segments.lock);
 	return own;

@@ -50,11 +50,11 @@ static int publish(struct mcm *m, const struct mcm_unit *u)
 
 	/* A pinned object's number is not reused; what was renamed is still the same bytes. */
 	if (o->flags & MCM_OBJ_LIVE)
-		r = mcm_object_gain(m, u->slot, u->to);
+		r = mcm_object_add_copy(m, u->slot, u->to);
 	else
 		mcm_extent_free(m, &u->to);
 	if (r == 0 && u->move)
-		mcm_object_leave(m, sh, u->slot, u->from);
+		mcm_object_retire_copy(m, sh, u->slot, u->from);
 	pthread_mutex_unlock(&sh->lock);
 	return r;
 }
@@ -90,7 +90,7 @@ static void account(struct mcm *m, struct mcm_unit *u, int result)
 	bool open;
 
 	mcm_unit_unmark(m, u);
-	/* Now the object's: mcm_object_gain() has counted it, or nobody's. */
+	/* Now the object's: mcm_object_add_copy() has counted it, or nobody's. */
 	mcm_tenant_refund(m, u->tenant, u->charged);
 	pthread_mutex_lock(&m->tasks.lock);
 	if (u->session) {
@@ -131,17 +131,17 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 
 	/* The source is pinned by the session that fetched it.  Another one's thread would race with that
 	 * one's end, after which the object's number may be another object's. */
-	if (mcm_put_take_copy(m, s, c->put, &put) < 0)
+	if (mcm_put_claim_copy(m, s, c->put, &put) < 0)
 		return -MC_ESTALE_PUT;
 	u = put.unit;
 	if (!u) {
-		mcm_put_give_copy(m, &put, true);
+		mcm_put_release_copy(m, &put, true);
 		return -MC_ESTALE_PUT;
 	}
 	if (r == 0 && c->crc != u->crc)
 		r = -MC_ECHECKSUM;
 	if (r < 0) {
-		mcm_put_give_copy(m, &put, true);
+		mcm_put_release_copy(m, &put, true);
 	} else {
 		/* Before the object has the range: then it is nobody's put any more. */
 		mcm_journal_put_gone(m, c->put);
@@ -184,7 +184,7 @@ void mcm_task_move_within(struct mcm *m, struct mcm_task *t, uint32_t slot, uint
 	struct mcm_object *o = mcm_object(&m->index, slot);
 
 	if (o->flags & MCM_OBJ_LIVE && o->generation == generation)
-		mcm_object_leave(m, sh, slot, from);
+		mcm_object_retire_copy(m, sh, slot, from);
 	pthread_mutex_unlock(&sh->lock);
 	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the target had a copy already");
 }

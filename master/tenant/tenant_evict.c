@@ -230,7 +230,7 @@ static void look_at(struct look *l, unsigned list, uint32_t slot)
 
 	if (mcm_load_relaxed(&o->pins)) {
 		/* Its last reader puts it back, also when it goes just now. */
-		if (mcm_evict_park(o))
+		if (mcm_object_park(o))
 			unlink_object(l->m, l->t, slot);
 	} else if (list < WHEEL ? lease > l->now : lease >> wheel_shift(l->m) > l->slot &&
 		   l->slot + 1 < l->t->turn + MCM_TENANT_WHEEL) {

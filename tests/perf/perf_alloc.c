@@ -85,7 +85,7 @@ static uint64_t size_pairs(void)
 }
 
 struct held {
-	uint32_t node;
+	uint32_t range;
 	uint64_t len;
 };
 
@@ -96,7 +96,7 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 	struct held *held = calloc(cap, sizeof(*held));
 	double low = 1, total = 0, u;
 	struct mcm_alloc a;
-	uint32_t node;
+	uint32_t range;
 	char what[48];
 
 	if (!held || mcm_alloc_init(&a, SEGMENT) < 0)
@@ -104,7 +104,7 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 	began = 0;
 	for (i = 0; i < rounds;) {
 		len = size();
-		while (mcm_alloc_take(&a, len, &node) < 0) {
+		while (mcm_alloc_take(&a, len, &range) < 0) {
 			uint64_t victim = rnd() % n;
 
 			if (!began)
@@ -113,12 +113,12 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 			total += u;
 			low = u < low ? u : low;
 			i++;
-			mcm_alloc_give(&a, held[victim].node);
+			mcm_alloc_free(&a, held[victim].range);
 			sum -= held[victim].len;
 			held[victim] = held[--n];
 			pairs++;
 		}
-		held[n++] = (struct held){ node, len };
+		held[n++] = (struct held){ range, len };
 		sum += len;
 	}
 	began = cpu_ns() - began;
@@ -132,27 +132,27 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 
 static double pairs_per_sec(uint64_t (*size)(void), unsigned live)
 {
-	uint32_t *node = calloc(live, sizeof(*node));
+	uint32_t *range = calloc(live, sizeof(*range));
 	struct mcm_alloc a;
 	uint64_t began;
 	unsigned i;
 
-	if (!node || mcm_alloc_init(&a, 64 * SEGMENT) < 0)
+	if (!range || mcm_alloc_init(&a, 64 * SEGMENT) < 0)
 		exit(1);
 	for (i = 0; i < live; i++)
-		if (mcm_alloc_take(&a, size(), &node[i]) < 0)
+		if (mcm_alloc_take(&a, size(), &range[i]) < 0)
 			exit(1);
 	began = cpu_ns();
 	for (i = 0; i < PAIRS; i++) {
-		uint32_t *slot = &node[rnd() % live];
+		uint32_t *slot = &range[rnd() % live];
 
-		mcm_alloc_give(&a, *slot);
+		mcm_alloc_free(&a, *slot);
 		if (mcm_alloc_take(&a, size(), slot) < 0)
 			exit(1);
 	}
 	began = cpu_ns() - began;
 	mcm_alloc_done(&a);
-	free(node);
+	free(range);
 	return PAIRS * 1e3 / (double)began;
 }
 

@@ -32,7 +32,7 @@
 static char dir[64], path[96], addr[112];
 static struct mcm *master;
 static mcs_t *owner;
-static struct mcn *node;
+static struct mcn *range;
 
 static void die(const char *what, int r)
 {
@@ -78,7 +78,7 @@ static void start_node(unsigned spin_us)
 		.store = owner, .master = "local:perf", .path = path, .hot_size = MIB,
 		.hot_ms = 60000, .spin_us = spin_us,
 	};
-	int r = mcn_start(&conf, &node);
+	int r = mcn_start(&conf, &range);
 
 	if (r < 0)
 		die("daemon", r);
@@ -162,7 +162,7 @@ static void ring_rows(const char *what, bool asleep)
 	perf_row(what, "p99", quantile(ns, calls, 0.99), "us");
 	mcs_daemon_conn_put(c);
 	mcs_daemon_close(n);
-	mcn_stop(node);
+	mcn_stop(range);
 }
 
 /* ---- lane B ---- */
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
 	if (wanted(argc, argv, "copy"))
 		lane_c_rows(s);
 	mcs_close(s);
-	mcn_stop(node);
+	mcn_stop(range);
 	mcs_close(owner);
 	mcm_stop(master);
 	mc_options_free(options);

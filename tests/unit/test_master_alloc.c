@@ -11,7 +11,7 @@
 #define SLOTS 512
 
 struct held {
-	uint32_t node;
+	uint32_t range;
 	uint64_t at, len;
 };
 
@@ -59,31 +59,31 @@ static void test_random(void **state)
 	for (i = 0; i < 60000; i++) {
 		struct held *h = &held[rnd() % SLOTS];
 
-		if (h->node && rnd() % 3 == 0) {
+		if (h->range && rnd() % 3 == 0) {
 			uint64_t before = a.used;
 
 			mark(map, h, false);
 			h->len = 1 + rnd() % h->len;
-			assert_int_equal(mcm_alloc_trim(&a, h->node, mcm_alloc_round(h->len)), 0);
-			assert_int_equal(mcm_range_granules(&a, mcm_range(&a, h->node)),
+			assert_int_equal(mcm_alloc_trim(&a, h->range, mcm_alloc_round(h->len)), 0);
+			assert_int_equal(mcm_range_granules(&a, mcm_range(&a, h->range)),
 					 mcm_alloc_round(h->len));
 			assert_true(a.used <= before);
 			mark(map, h, true);
-		} else if (h->node) {
+		} else if (h->range) {
 			mark(map, h, false);
-			mcm_alloc_give(&a, h->node);
-			h->node = 0;
+			mcm_alloc_free(&a, h->range);
+			h->range = 0;
 		} else {
 			int r;
 
 			h->len = random_len((unsigned)rnd());
-			r = mcm_alloc_take(&a, h->len, &h->node);
+			r = mcm_alloc_take(&a, h->len, &h->range);
 			if (r < 0) {
 				assert_int_equal(r, -MC_ENOSPACE);
-				h->node = 0;
+				h->range = 0;
 				continue;
 			}
-			h->at = mcm_range_offset(&a, h->node);
+			h->at = mcm_range_offset(&a, h->range);
 			assert_true(h->at + h->len <= size);
 			assert_int_equal(h->at % MCM_GRANULE, 0);
 			if (h->len >= 4096)
@@ -94,8 +94,8 @@ static void test_random(void **state)
 			assert_books(&a);
 	}
 	for (i = 0; i < SLOTS; i++)
-		if (held[i].node)
-			mcm_alloc_give(&a, held[i].node);
+		if (held[i].range)
+			mcm_alloc_free(&a, held[i].range);
 	assert_books(&a);
 	/* Everything has merged again. */
 	assert_int_equal(a.used, 0);
@@ -109,30 +109,30 @@ static void recycle(uint64_t len, uint64_t size)
 {
 	uint64_t takes = mcm_alloc_round(len) * MCM_GRANULE, step, n, i;
 	struct mcm_alloc a;
-	uint32_t *node, id;
+	uint32_t *range, id;
 
 	step = takes >= 4096 ? (takes + 4095) / 4096 * 4096 : takes;
 	n = (size - takes) / step + 1;
-	node = calloc(n, sizeof(*node));
-	assert_non_null(node);
+	range = calloc(n, sizeof(*range));
+	assert_non_null(range);
 	assert_int_equal(mcm_alloc_init(&a, size), 0);
 	for (i = 0; i < n; i++)
-		assert_int_equal(mcm_alloc_take(&a, len, &node[i]), 0);
+		assert_int_equal(mcm_alloc_take(&a, len, &range[i]), 0);
 	assert_int_equal(mcm_alloc_take(&a, len, &id), -MC_ENOSPACE);
 	for (i = 0; i < 4 * n; i++) {
 		uint64_t j = rnd() % n, k = rnd() % n;
 
 		if (j == k)
 			continue;
-		mcm_alloc_give(&a, node[j]);
-		mcm_alloc_give(&a, node[k]);
-		assert_int_equal(mcm_alloc_take(&a, len, &node[k]), 0);
-		assert_int_equal(mcm_alloc_take(&a, len, &node[j]), 0);
+		mcm_alloc_free(&a, range[j]);
+		mcm_alloc_free(&a, range[k]);
+		assert_int_equal(mcm_alloc_take(&a, len, &range[k]), 0);
+		assert_int_equal(mcm_alloc_take(&a, len, &range[j]), 0);
 	}
 	assert_books(&a);
 	assert_int_equal(a.ranges, n);
 	mcm_alloc_done(&a);
-	free(node);
+	free(range);
 }
 
 static void test_uniform(void **state)
@@ -149,7 +149,7 @@ static void test_uniform(void **state)
 static void test_bounds(void **state)
 {
 	struct mcm_alloc a;
-	uint32_t node;
+	uint32_t range;
 
 	(void)state;
 	assert_int_equal(mcm_alloc_init(&a, 63), -MC_EPARAM);
@@ -158,15 +158,15 @@ static void test_bounds(void **state)
 	/* A segment of the largest size; its first and last bytes can be had. */
 	assert_int_equal(mcm_alloc_init(&a, MCM_ALLOC_MAX), 0);
 	assert_int_equal(mcm_alloc_largest_free(&a), MCM_ALLOC_MAX);
-	assert_int_equal(mcm_alloc_take(&a, MCM_ALLOC_MAX, &node), 0);
-	assert_int_equal(mcm_alloc_take(&a, 1, &node), -MC_ENOSPACE);
+	assert_int_equal(mcm_alloc_take(&a, MCM_ALLOC_MAX, &range), 0);
+	assert_int_equal(mcm_alloc_take(&a, 1, &range), -MC_ENOSPACE);
 	mcm_alloc_done(&a);
 
 	assert_int_equal(mcm_alloc_init(&a, 64), 0);
-	assert_int_equal(mcm_alloc_take(&a, 65, &node), -MC_ENOSPACE);
-	assert_int_equal(mcm_alloc_take(&a, 64, &node), 0);
+	assert_int_equal(mcm_alloc_take(&a, 65, &range), -MC_ENOSPACE);
+	assert_int_equal(mcm_alloc_take(&a, 64, &range), 0);
 	assert_books(&a);
-	mcm_alloc_give(&a, node);
+	mcm_alloc_free(&a, range);
 	assert_books(&a);
 	mcm_alloc_done(&a);
 }
@@ -174,19 +174,19 @@ static void test_bounds(void **state)
 /* The hand, a walk's place, survives the merging of its range. */
 static void test_hand(void **state)
 {
-	uint32_t node[8], i;
+	uint32_t range[8], i;
 	struct mcm_alloc a;
 
 	(void)state;
 	assert_int_equal(mcm_alloc_init(&a, 8 * 4096), 0);
 	for (i = 0; i < 8; i++)
-		assert_int_equal(mcm_alloc_take(&a, 4096, &node[i]), 0);
-	a.hand = node[3];
-	mcm_alloc_give(&a, node[2]);
-	mcm_alloc_give(&a, node[3]);
-	assert_int_equal(mcm_range_offset(&a, a.hand), 2 * 4096);
-	mcm_alloc_give(&a, node[1]);
-	assert_int_equal(mcm_range_offset(&a, a.hand), 4096);
+		assert_int_equal(mcm_alloc_take(&a, 4096, &range[i]), 0);
+	a.cursor = range[3];
+	mcm_alloc_free(&a, range[2]);
+	mcm_alloc_free(&a, range[3]);
+	assert_int_equal(mcm_range_offset(&a, a.cursor), 2 * 4096);
+	mcm_alloc_free(&a, range[1]);
+	assert_int_equal(mcm_range_offset(&a, a.cursor), 4096);
 	assert_books(&a);
 	mcm_alloc_done(&a);
 }
@@ -194,20 +194,20 @@ static void test_hand(void **state)
 /* What is found only by the hand: a range long enough behind many of its bin that are not. */
 static void test_crowded_bin(void **state)
 {
-	uint32_t node[64], id, i;
+	uint32_t range[64], id, i;
 	struct mcm_alloc a;
 
 	(void)state;
 	assert_int_equal(mcm_alloc_init(&a, 32 * (100 * 4096 + 4096)), 0);
 	/* holes of 100 pages, one of 101, kept apart */
 	for (i = 0; i < 32; i++) {
-		assert_int_equal(mcm_alloc_take(&a, (i == 0 ? 101 : 100) * 4096, &node[2 * i]), 0);
+		assert_int_equal(mcm_alloc_take(&a, (i == 0 ? 101 : 100) * 4096, &range[2 * i]), 0);
 		if (i < 31)
-			assert_int_equal(mcm_alloc_take(&a, 4096, &node[2 * i + 1]), 0);
+			assert_int_equal(mcm_alloc_take(&a, 4096, &range[2 * i + 1]), 0);
 	}
 	for (i = 0; i < 32; i++)
-		mcm_alloc_give(&a, node[2 * i]);
-	a.hand = a.first;
+		mcm_alloc_free(&a, range[2 * i]);
+	a.cursor = a.first;
 	assert_int_equal(mcm_alloc_take(&a, 101 * 4096, &id), 0);
 	assert_int_equal(mcm_range_offset(&a, id), 0);
 	assert_books(&a);

@@ -104,7 +104,7 @@ static void test_pinned_stay(void **state)
  * other sees that the last reader has just gone, and the reader looks only then. */
 static void test_two_evictors_and_a_reader(void **state)
 {
-	const struct mcm_range *node;
+	const struct mcm_range *range;
 	struct mcm_object *obj;
 	struct mcm_shard *sh;
 	struct mcp_object o;
@@ -119,14 +119,14 @@ static void test_two_evictors_and_a_reader(void **state)
 	obj = mcm_object(&fx.m->index, mcm_shard_find(&fx.m->index, sh, hash, "a", 1));
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
 	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), -MC_ENOSPACE);
-	node = mcm_range(&mcm_segment(&fx.m->segments, obj->segment)->alloc, obj->node);
-	assert_false(node->flags & MCM_NODE_LISTED);
+	range = mcm_range(&mcm_segment(&fx.m->segments, obj->segment)->alloc, obj->range);
+	assert_false(range->flags & MCM_RANGE_LISTED);
 	/* Between the two steps of mcm_object_unpin(). */
 	obj->pins = 0;
-	assert_false(mcm_evict_park(obj));
+	assert_false(mcm_object_park(obj));
 	obj->pins = 1;
 	fx_release(&fx, fx.s, o.pin);
-	assert_true(node->flags & MCM_NODE_LISTED);
+	assert_true(range->flags & MCM_RANGE_LISTED);
 	fx_down(&fx);
 }
 
@@ -583,8 +583,8 @@ static uint64_t longest_run(struct fixture *fx, unsigned seg)
 
 	for (id = s->alloc.first; id != s->alloc.end; id = mcm_range_next(mcm_range(&s->alloc, id))) {
 		const struct mcm_range *n = mcm_range(&s->alloc, id);
-		bool stays = n->flags & MCM_NODE_USED &&
-			(!(n->flags & MCM_NODE_EVICTABLE) || mcm_object(&fx->m->index, n->owner)->pins);
+		bool stays = n->flags & MCM_RANGE_USED &&
+			(!(n->flags & MCM_RANGE_EVICTABLE) || mcm_object(&fx->m->index, n->owner)->pins);
 
 		run = stays ? 0 : run + mcm_range_granules(&s->alloc, n) * MCM_GRANULE;
 		/* alignment at both ends may cost a page */

@@ -283,14 +283,14 @@ static void count_object(void *arg, uint32_t slot)
 	check_group(m, slot);
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
-		const struct mcm_range *node = mcm_range(&s->alloc, p[i].node);
+		const struct mcm_range *range = mcm_range(&s->alloc, p[i].range);
 
-		assert_int_equal(node->owner, slot);
-		assert_true(node->flags & MCM_NODE_USED);
-		assert_true(mcm_range_granules(&s->alloc, node) >=
+		assert_int_equal(range->owner, slot);
+		assert_true(range->flags & MCM_RANGE_USED);
+		assert_true(mcm_range_granules(&s->alloc, range) >=
 			    mcm_alloc_round(mcm_object_reserve(mcm_object_size(o))));
 		/* Evictable and not on a list only while somebody holds it. */
-		if (node->flags & MCM_NODE_EVICTABLE && !(node->flags & MCM_NODE_LISTED))
+		if (range->flags & MCM_RANGE_EVICTABLE && !(range->flags & MCM_RANGE_LISTED))
 			assert_true(o->pins);
 	}
 }
@@ -311,7 +311,7 @@ static void count_names(struct recount *rc)
 
 				dirs++;
 				rc->named += d->objects.count + !!d->marker;
-				assert_int_equal(d->held, 0);
+				assert_int_equal(d->refs, 0);
 				assert_true(id == nm->root || d->objects.count || d->dirs.count ||
 					    d->marker);
 			}

@@ -89,7 +89,7 @@ static void pass(struct fixture *fx, uint64_t ms)
 
 static void age_one(void *arg, uint32_t slot)
 {
-	mcm_object(&((struct mcm *)arg)->index, slot)->mtime_lo -= 10 * MCM_MOMENT_MS;
+	mcm_object(&((struct mcm *)arg)->index, slot)->mtime_lo -= 10 * MCM_RECENT_MIN_MS;
 }
 
 /* What is there was not put a moment ago. */

@@ -188,7 +188,7 @@ static void test_keys(void **state)
 	for (i = 0; i < 2; i++)
 		for (k = 0; k <= MCM_BLOCK; k++)
 			assert_int_equal(keys[i].free[k], 0);
-	assert_in_range(pool.here, pool.blocks - 3, pool.blocks - 1);
+	assert_in_range(pool.pooled, pool.blocks - 3, pool.blocks - 1);
 	for (k = 0, i = pool.free[2]; i; i = *(uint32_t *)mcm_slab_at(&pool.units, i << MCM_BLOCK_SHIFT))
 		k++;
 	assert_true(k * 4 + 12 >= pool.blocks);

@@ -180,8 +180,8 @@ static void dump_one(void *arg, uint32_t slot)
 		       (unsigned long long)r.mtime_ms, r.flags);
 	for (unsigned i = 0; i < r.copies; i++)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, " %u:%llu+%llu",
-				r.place[i].segment, (unsigned long long)r.place[i].at,
-				(unsigned long long)r.place[i].len);
+				r.extent[i].segment, (unsigned long long)r.extent[i].at,
+				(unsigned long long)r.extent[i].len);
 	if (d->n == d->cap) {
 		d->cap = d->cap ? 2 * d->cap : 64;
 		d->line = realloc(d->line, d->cap * sizeof(*d->line));

@@ -114,7 +114,7 @@ bool window(uint64_t len, unsigned level)
 		for (k = 1; k <= mo.setup->keys; k++) {
 			const struct version *v = mo.of_key[k];
 
-			if (v && level & MCM_EVICT_SETTLED &&
+			if (v && level & MCM_EVICT_KEEP_RECENT &&
 			    (v->generation >= sm->recent ||
 			     v->committed + sm->moment > mc_wall_ns() / MC_NS_PER_MS))
 				continue;
@@ -138,7 +138,7 @@ bool window(uint64_t len, unsigned level)
 unsigned window_level(uint64_t len)
 {
 	unsigned soft = mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0, i;
-	unsigned settled = mo.promised > now_tick() ? MCM_EVICT_SETTLED : 0;
+	unsigned settled = mo.promised > now_tick() ? MCM_EVICT_KEEP_RECENT : 0;
 	const struct mcm_segments *ss = &mo.fx.m->segments;
 	const unsigned level[] = {
 		settled, settled | soft, settled | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
@@ -149,8 +149,8 @@ unsigned window_level(uint64_t len)
 
 		struct mcm_evict_view view = mcm_evict_view_of(mo.fx.m, s);
 
-		mo.seg[s->id.lo].recent = view.recent;
-		mo.seg[s->id.lo].moment = view.moment;
+		mo.seg[s->id.lo].recent = view.recent_generation;
+		mo.seg[s->id.lo].moment = view.recent_ms;
 	}
 	for (i = 0; i < sizeof(level) / sizeof(level[0]); i++)
 		if (window(len, level[i]))

@@ -537,7 +537,7 @@ static void evict_in_background(void)
 {
 	while (mcm_evict_background(mo.fx.m))
 		;
-	look_for_evicted((mo.promised > now_tick() ? MCM_EVICT_SETTLED : 0) |
+	look_for_evicted((mo.promised > now_tick() ? MCM_EVICT_KEEP_RECENT : 0) |
 			 (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0));
 }
 

@@ -242,11 +242,11 @@ static void learner_shared_free(void *shared)
 	free(shared);
 }
 
-static void learner_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t node)
+static void learner_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
-	bool back = mcm_range(v->a, node)->policy & MCM_LIST_CLASS;
+	bool back = mcm_range(v->a, range)->policy & MCM_LIST_CLASS;
 
-	mcm_list_tail(l, v->a, ((struct learner *)l)->list[back], node);
+	mcm_list_tail(l, v->a, ((struct learner *)l)->list[back], range);
 }
 
 static int learner_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
@@ -260,32 +260,32 @@ static int learner_init(void *state, void *shared, struct mcm_alloc *a, uint32_t
 	return r < 0 ? r : mcm_list_new(a, &le->list[1]);
 }
 
-static void learner_insert(void *state, const struct mcm_evict_view *v, uint32_t node, bool fresh)
+static void learner_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
 {
 	struct learner *le = state;
 
-	if (fresh && mcm_load_relaxed(&le->gone[mcm_load_relaxed(&mcm_evict_owner(v, node)->hash) % HISTORY]))
-		mcm_range(v->a, node)->policy |= MCM_LIST_CLASS;
-	mcm_lists_insert(&le->lists, v, node);
+	if (fresh && mcm_load_relaxed(&le->gone[mcm_load_relaxed(&mcm_evict_owner(v, range)->hash) % HISTORY]))
+		mcm_range(v->a, range)->policy |= MCM_LIST_CLASS;
+	mcm_lists_insert(&le->lists, v, range);
 }
 
-static void learner_remove(void *state, const struct mcm_evict_view *v, uint32_t node)
+static void learner_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_lists_del(state, v->a, node);
+	mcm_lists_del(state, v->a, range);
 }
 
 static unsigned learner_victims(void *state, const struct mcm_evict_view *v, unsigned level,
 				uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more)
 {
 	struct learner *le = state;
-	struct mcm_harvest h = mcm_harvest_begin(&le->lists, v, level, want, ret, max);
+	struct mcm_selection h = mcm_selection_begin(&le->lists, v, level, want, ret, max);
 	unsigned i;
 	uint32_t id;
 
 	for (i = 0; i < 2; i++)
-		while ((id = mcm_harvest_next(&h, &le->lists, v, le->list[i])))
-			mcm_harvest_take(&h, &le->lists, v, id);
-	return mcm_harvest_end(&h, &le->lists, v, level, ret_more);
+		while ((id = mcm_selection_next(&h, &le->lists, v, le->list[i])))
+			mcm_selection_take(&h, &le->lists, v, id);
+	return mcm_selection_end(&h, &le->lists, v, level, ret_more);
 }
 
 static void learner_evicted(void *shared, const struct mcm_victim *victim, uint32_t hash)

@@ -344,7 +344,7 @@ static void many(struct fixture *fx, const char *const *key, unsigned n,
 		 struct mcm_put_granted *g, int *ret)
 {
 	struct mcm_put_request rq = { .copies = 1 };
-	struct mcp_put_item item[MCM_WARM_MAX];
+	struct mcp_put_item item[MCM_PREFETCH_MAX];
 	unsigned i;
 
 	for (i = 0; i < n; i++)
@@ -355,7 +355,7 @@ static void many(struct fixture *fx, const char *const *key, unsigned n,
 static void end_many(struct fixture *fx, const char *const *key, unsigned n,
 		     const struct mcm_put_granted *g, int *ret)
 {
-	struct mcp_put_done done[MCM_WARM_MAX];
+	struct mcp_put_done done[MCM_PREFETCH_MAX];
 	unsigned i;
 
 	for (i = 0; i < n; i++)

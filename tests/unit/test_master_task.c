@@ -431,9 +431,9 @@ static void what_changes_meanwhile(void **state)
 	fx_down(&fx);
 }
 
-static uint8_t flags_of(struct fixture *fx, uint64_t id, uint32_t node)
+static uint8_t flags_of(struct fixture *fx, uint64_t id, uint32_t range)
 {
-	return mcm_range(&seg(fx, id)->alloc, node)->flags;
+	return mcm_range(&seg(fx, id)->alloc, range)->flags;
 }
 
 /* One of two copies goes with its segment, pinned or not, and another segment has the number: what lies there has
@@ -443,7 +443,7 @@ static void a_copy_that_ends_meets_nobody_elses_range(void **state)
 	struct mcm_session *reader;
 	struct mcm_object *o;
 	struct mcp_object got;
-	uint32_t slot, node;
+	uint32_t slot, range;
 	struct fetched f, g;
 	struct fixture fx;
 	uint16_t number;
@@ -451,17 +451,17 @@ static void a_copy_that_ends_meets_nobody_elses_range(void **state)
 	fx_up(&fx, 1, 8 * MIB, NULL);
 	number = seg(&fx, 1)->index;
 	assert_int_equal(fx_put(&fx, "k", 10000, 0), 0);
-	node = seg(&fx, 1)->alloc.first;
-	slot = mcm_range(&seg(&fx, 1)->alloc, node)->owner;
+	range = seg(&fx, 1)->alloc.first;
+	slot = mcm_range(&seg(&fx, 1)->alloc, range)->owner;
 	o = mcm_object(&fx.m->index, slot);
-	assert_int_equal(o->node, node);
+	assert_int_equal(o->range, range);
 	for (unsigned i = 2; i <= 3; i++)
 		assert_int_equal(fx_mount(&fx, 1, i, 1, 8 * MIB, NULL), 0);
 	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-2", NULL), 0);
 	assert_int_equal(work(&fx, fx.s), 1);
 	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-1", "seg-3", NULL), 0);
 	assert_int_equal(fetch(&fx, fx.s, &f), 1);
-	assert_true(flags_of(&fx, 1, node) & MCM_NODE_MOVING);
+	assert_true(flags_of(&fx, 1, range) & MCM_RANGE_MOVING);
 	reader = fx_session(&fx, 3);
 	assert_int_equal(fx_pin(&fx, reader, "k", MCP_GET_HOLD, &got, NULL), 0);
 
@@ -475,15 +475,15 @@ static void a_copy_that_ends_meets_nobody_elses_range(void **state)
 	assert_int_equal(fx_put(&fx, "stranger", 10000, 0), 0);
 	for (unsigned i = 2; i <= 3; i++)
 		seg(&fx, i)->connected = true;
-	assert_true(mcm_range(&seg(&fx, 4)->alloc, node)->owner);
+	assert_true(mcm_range(&seg(&fx, 4)->alloc, range)->owner);
 	assert_int_equal(create(&fx, MCP_TASK_MOVE, "stranger", "seg-4", "seg-2", NULL), 0);
 	assert_int_equal(fetch(&fx, fx.s, &g), 1);
-	assert_true(flags_of(&fx, 4, node) & MCM_NODE_MOVING);
+	assert_true(flags_of(&fx, 4, range) & MCM_RANGE_MOVING);
 
 	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
-	assert_true(flags_of(&fx, 4, node) & MCM_NODE_MOVING);
+	assert_true(flags_of(&fx, 4, range) & MCM_RANGE_MOVING);
 	/* Nor does anything wait for the reader to go. */
-	assert_false(o->marks & MCM_MARK_LEAVING);
+	assert_false(o->marks & MCM_MARK_RETIRING);
 	assert_int_equal(copies_of(&fx, "k"), 2);
 	assert_int_equal(copied(&fx, fx.s, &g.copy[0], 0, CRC), 0);
 	assert_int_equal(copies_of(&fx, "stranger"), 1);
@@ -662,7 +662,7 @@ static unsigned listed(struct mcm_segment *s)
 
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t id = a->first; id != a->end; id = mcm_range_next(mcm_range(a, id)))
-		n += (mcm_range(a, id)->flags & (MCM_NODE_USED | MCM_NODE_LISTED)) == (MCM_NODE_USED | MCM_NODE_LISTED);
+		n += (mcm_range(a, id)->flags & (MCM_RANGE_USED | MCM_RANGE_LISTED)) == (MCM_RANGE_USED | MCM_RANGE_LISTED);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }

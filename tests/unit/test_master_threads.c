@@ -237,7 +237,7 @@ static void test_hammer(void **state)
 	fx_check(&fx);
 	assert_int_equal(mcm_remove_match(fx.m, &all, &removed), 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 0);
-	while (fx.m->puts.broken_off.count)
+	while (fx.m->puts.aborted.count)
 		mcm_puts_tick(fx.m);
 	mcm_evict_background(fx.m);
 	assert_int_equal(fx_used(&fx), 0);
