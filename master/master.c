@@ -22,6 +22,7 @@
 #include "master/admin/admin_http.h"
 #include "master/mcm_i.h"
 #include "master/service/service.h"
+#include "master/ops/pin.h"
 #include "master/session.h"
 #include "master/admin/stats.h"
 #include "meta/server_http.h"

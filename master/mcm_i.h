@@ -22,6 +22,7 @@
 #include "master/mcm.h"
 #include "master/index/names.h"
 #include "master/ops/put.h"
+#include "master/space/allocate.h"
 #include "master/space/segment.h"
 #include "master/admin/stats.h"
 #include "master/space/strategy.h"

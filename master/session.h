@@ -14,15 +14,8 @@
 #include "proto/msg.h"
 
 struct mcm;
+struct mcm_pin;
 struct mcm_put_started;
-
-/* One reader's hold on one object.  Its id is the place in the session's array and a tag. */
-struct mcm_pin {
-	uint32_t slot;		/* the object; 0: free */
-	uint32_t tag;
-	uint32_t prev, next;	/* leases, in the order they end; free ones: next only */
-	uint64_t until_ms;	/* 0: until released */
-};
 
 struct mcm_session {
 	/* constant */
@@ -53,20 +46,5 @@ struct mcm_session {
 int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **ret);
 /* Drop everything that it holds, and itself. */
 void mcm_session_free(struct mcm *m, struct mcm_session *s);
-
-/* ---- pins; the session's lock held (pin.c) ---- */
-
-/* Make room for one more, so that mcm_pin_add() cannot fail.  -MC_ELIMIT, -ENOMEM. */
-int mcm_pin_reserve(struct mcm *m, struct mcm_session *s);
-/* Note a pin that the caller has counted in the object.  @until_ms 0: until released. */
-uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms);
-/* Unknown pins are ignored: their lease has run out. */
-void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin);
-void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);
-
-/* ---- no lock held ---- */
-
-/* For the monitor: drop pins whose lease has run out, some of each session.  True: there may be more of them. */
-bool mcm_pins_tick(struct mcm *m);
 
 #endif

@@ -9,7 +9,7 @@
 #include "common/err.h"
 #include "master/admin/admin_http.h"
 #include "master/admin/admin_json.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/journal/journal.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"

@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "master/lock_hold.h"
 
 #define EXTS_SHIFT 14
 #define FRESH_SLOTS 32		/* taken from the slab at a time */
@@ -385,7 +386,7 @@ unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 		pthread_mutex_lock(&sh->lock);
 		*pos = base + scan_shard(&sc, sh, *pos - base);
 		pthread_mutex_unlock(&sh->lock);
-		mcm_most(&ix->scan_most, sc.steps);
+		mcm_lock_held(MCM_HOLD_SHARD, sc.steps);
 	}
 	return max - sc.left;
 }

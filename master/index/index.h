@@ -36,8 +36,6 @@ struct mcm_index {
 	struct mcm_table_mem buckets;	/* of the shards' tables */
 	pthread_mutex_t ext_lock;
 	uint32_t ext_free;
-	/* atomic: most chains and objects that a scan looked at under one lock */
-	unsigned scan_most;
 	struct mcm_shard shard[MCM_SHARDS];
 };
 
@@ -104,15 +102,5 @@ unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 			void (*fn)(void *arg, uint32_t slot), void *arg);
 
 uint64_t mcm_index_count(struct mcm_index *ix);
-
-/* Note that @steps were made under one lock, if these are the most yet. */
-static inline void mcm_most(unsigned *most, unsigned steps)
-{
-	unsigned is = __atomic_load_n(most, __ATOMIC_RELAXED);
-
-	while (is < steps && !__atomic_compare_exchange_n(most, &is, steps, true, __ATOMIC_RELAXED,
-							  __ATOMIC_RELAXED))
-		;
-}
 
 #endif

@@ -49,7 +49,6 @@ struct mcm_names {
 	struct mcm_keys arena;		/* tree_lock to change */
 	uint32_t free;			/* tree_lock */
 	uint64_t count;			/* directories; tree_lock */
-	unsigned walk_most;		/* atomic: most that a listing looked at under one lock */
 	struct mcm_names_stripe stripe[MCM_NAMES_STRIPES];
 };
 

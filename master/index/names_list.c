@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "master/lock_hold.h"
+
 #define STEPS_MAX 1024	/* chains and children looked at under one lock: puts wait for it */
 
 struct list_call {
@@ -194,6 +196,6 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 			r = walk_table(&c, &objects, &cur->pos);
 	}
 	pthread_mutex_unlock(lock);
-	mcm_most(&nm->walk_most, c.steps);
+	mcm_lock_held(MCM_HOLD_NAMES, c.steps);
 	return r;
 }

@@ -228,6 +228,12 @@ void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t 
  * the range is given back. */
 bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p);
 
+/* A segment's or a tenant's lock held. */
+
+/* Take a pinned object's range off the lists until its last reader puts it back
+ * (mcm_object_unpin()).  False when that reader has just gone. */
+bool mcm_object_park(struct mcm_object *o);
+
 /* No lock held: one reader less.  @slot is pinned by the caller. */
 void mcm_object_unpin(struct mcm *m, uint32_t slot);
 

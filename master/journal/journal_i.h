@@ -140,11 +140,6 @@ struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_ex
 void mcm_restored_hold(struct mcm *m, uint32_t slot);
 void mcm_restored_held(struct mcm *m, uint64_t objects);
 
-/* ---- puts (put.c) ---- */
-
-/* All ranges that unfinished or broken-off puts have, each under its lock. */
-void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg);
-
 /* ---- restore.c ---- */
 
 /* Load the newest state of the directory into @m and note in its journal what was found.  *ret_next: the

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 
 struct scratch {
 	void *mem[MCM_SCRATCH_USES];

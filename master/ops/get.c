@@ -2,7 +2,7 @@
  * get.c - finding objects: get with its pins, exist with its promises. */
 #include <config.h>
 
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/ops/pin.h"
 #include "master/session.h"
 
 #define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 

@@ -6,6 +6,8 @@
  * all last equally long, so a list in the order of their beginnings is one in the order of their ends. */
 #include <config.h>
 
+#include "master/ops/pin.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -178,44 +180,11 @@ bool mcm_pins_tick(struct mcm *m)
 	return more || all >= EXPIRE_TICK;
 }
 
-/* ---- sessions ---- */
-
-int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **ret)
-{
-	static unsigned turn;
-	struct mcm_session *s;
-
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return mc_fail(-ENOMEM, "no memory for a session");
-	s->client = client;
-	s->put_shard = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % MCM_PUT_SHARDS;
-	s->number = mcm_generation_next(m, 0);
-	pthread_mutex_init(&s->lock, NULL);
-	MC_LOCKED(&m->sessions_lock);
-	mc_list_push_back(&m->sessions, &s->link);
-	*ret = s;
-	return 0;
-}
-
-void mcm_session_free(struct mcm *m, struct mcm_session *s)
+void mcm_pins_remove_all(struct mcm *m, struct mcm_session *s)
 {
 	uint32_t i;
 
-	pthread_mutex_lock(&m->sessions_lock);
-	mc_list_remove(&s->link);
-	pthread_mutex_unlock(&m->sessions_lock);
-	/* The monitor may be at it still; it does not find it again. */
-	pthread_mutex_lock(&s->lock);
-	pthread_mutex_unlock(&s->lock);
-	/* First, because tasks give back the pins of their copies. */
-	mcm_puts_abandon(m, s);
-	mcm_tasks_session_gone(m, s);
 	for (i = 1; i <= s->pin_used; i++)
 		if (s->pin[i].slot)
 			pin_drop(m, s, i);
-	pthread_mutex_destroy(&s->lock);
-	free(s->started);
-	free(s->pin);
-	free(s);
 }

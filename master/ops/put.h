@@ -10,10 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "master/space/evict.h"
-#include "master/memory/keys.h"
 #include "master/index/object.h"
+#include "master/memory/keys.h"
 #include "master/memory/table.h"
+#include "master/ops/quarantine.h"
+#include "master/space/evict.h"
 
 struct mcm;
 struct mcm_session;
@@ -63,22 +64,6 @@ static inline struct mcm_put *mcm_put_at(const struct mcm_put_shard *ps, uint32_
 {
 	return mcm_slab_at(&ps->slab, id);
 }
-
-/* Ranges of broken-off puts: bytes for them may still be on their way. */
-struct mcm_quarantined {
-	uint64_t due_ms;
-	uint64_t generation;
-	struct mcm_extent extent;
-	uint32_t tenant;
-	uint64_t charged;		/* to the tenant, for this copy */
-	uint64_t size;			/* of the put's object */
-};
-
-/* In the order of due_ms. */
-struct mcm_quarantine {
-	struct mcm_quarantined *ring;
-	size_t head, count, cap;
-};
 
 struct mcm_puts {
 	struct mcm_put_shard shard[MCM_PUT_SHARDS];
@@ -148,20 +133,14 @@ void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put, bool writer_
  * to stop. */
 void mcm_put_detach_unit(struct mcm *m, uint64_t generation);
 
-/* A range that a writer of an earlier master may still write to.  -ENOMEM. */
-int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent);
-
 /* The session ends. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
 /* Revoke puts of living sessions that are older than put_start_release_timeout (clients write for half of its default
  * at the most; copies are broken), and give quarantined space back that is due. */
 void mcm_puts_tick(struct mcm *m);
 
-/* ---- for put.c (quarantine.c) ---- */
-
-/* A put that is in no table any more: its ranges are free, and its tenant pays for them, until put_quarantine has
- * passed. */
-void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
-void mcm_quarantine_tick(struct mcm *m, uint64_t now_ms);
+/* Call @fn with the record of each unfinished or quarantined put, its lock held (put_records.c). */
+struct mcm_put_record;
+void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg);
 
 #endif

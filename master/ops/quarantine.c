@@ -2,13 +2,14 @@
  * quarantine.c - ranges of broken-off puts, kept aside while bytes for them may still be on their way. */
 #include <config.h>
 
+#include "master/ops/quarantine.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/cleanup.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
-#include "master/ops/put.h"
 
 MC_COUNTER(discarded, "master_put_start_discard_cnt", "",
 	   "Copies of broken-off puts whose space was put aside")

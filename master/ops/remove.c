@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 

@@ -7,7 +7,7 @@
 
 #include "common/err.h"
 #include "common/metrics.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
 
 MC_COUNTER(renames, "mooncake_master_renames_total", "", "Objects renamed")

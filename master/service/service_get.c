@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "master/op_metrics.h"
 #include "master/memory/scratch.h"
 #include "master/service/service.h"
+#include "master/ops/pin.h"
 #include "master/session.h"
 
 #define DESCRIBE_MAX 4096u	/* keys of one request */

@@ -6,7 +6,7 @@
 
 #include "common/err.h"
 #include "common/metrics.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
 #include "master/service/service.h"

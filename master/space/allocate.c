@@ -3,6 +3,8 @@
  * every segment before a harsher one on any. */
 #include <config.h>
 
+#include "master/space/allocate.h"
+
 #include <errno.h>
 #include <stdlib.h>
 

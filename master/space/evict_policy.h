@@ -143,8 +143,4 @@ static inline bool mcm_evict_soft(const struct mcm_index *ix, const struct mcm_o
 	       mcm_load_relaxed(&mcm_ext(ix, ext)->soft_until) > now;
 }
 
-/* Take a pinned object's range off the lists until its last reader puts it back
- * (mcm_object_unpin()).  False when that reader has just gone. */
-bool mcm_object_park(struct mcm_object *o);
-
 #endif

@@ -15,6 +15,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "master/lock_hold.h"
 #include "master/mcm_i.h"
 #include "proto/rpc_server.h"
 
@@ -77,12 +78,12 @@ static bool run_step(struct run *r, struct window *w, uint32_t *id)
 {
 	struct mcm_alloc *a = r->v.a;
 
-	mcm_most(&r->m->segments.walk_most, ++r->held);
-	if (r->held < HOLD_MAX)
+	if (++r->held < HOLD_MAX)
 		return true;
 	a->cursor = *id;
 	a->window = w->first;
 	pthread_mutex_unlock(&r->s->lock);
+	mcm_lock_held(MCM_HOLD_SEGMENT, r->held);
 	pthread_mutex_lock(&r->s->lock);
 	r->held = 0;
 	if (mcm_segment_state(r->s) != MCP_SEG_OK)
@@ -253,29 +254,41 @@ static void run_narrow(struct run *run)
 	run->v.recent_ms /= 2;
 }
 
+/* Segment and run locked. */
+static int run_evict(struct run *run, unsigned level, uint32_t *ret_range)
+{
+	struct mcm_segment *s = run->s;
+	unsigned i;
+	int r;
+
+	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(run->len) > s->alloc.granules)
+		return -MC_ENOSPACE;
+	/* A run knows no order: pass over what is new for as long as there is another. */
+	r = run_at_level(run, level | MCM_EVICT_KEEP_RECENT, ret_range);
+	if (level & MCM_EVICT_KEEP_RECENT)
+		return r;
+	for (i = 0; i < NARROWED && r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK; i++) {
+		run_narrow(run);
+		r = run_at_level(run, level | MCM_EVICT_KEEP_RECENT | MCM_EVICT_KEEP_NEWEST, ret_range);
+	}
+	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK)
+		r = run_at_level(run, level, ret_range);
+	return r;
+}
+
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  const struct mcm_slice *sl, uint32_t *ret_range)
 {
 	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
-	unsigned i;
 	int r;
 
 	/* An earlier slice has found the whole run and begun to empty it: that took long enough. */
 	if (mcm_slice_continues(sl, s, level) && sl->end_ns)
 		run.part = PART;
 	MC_LOCKED(&s->run_lock);
-	MC_LOCKED(&s->lock);
-	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(len) > s->alloc.granules)
-		return -MC_ENOSPACE;
-	/* A run knows no order: pass over what is new for as long as there is another. */
-	r = run_at_level(&run, level | MCM_EVICT_KEEP_RECENT, ret_range);
-	if (level & MCM_EVICT_KEEP_RECENT)
-		return r;
-	for (i = 0; i < NARROWED && r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK; i++) {
-		run_narrow(&run);
-		r = run_at_level(&run, level | MCM_EVICT_KEEP_RECENT | MCM_EVICT_KEEP_NEWEST, ret_range);
-	}
-	if (r == -MC_ENOSPACE && mcm_segment_state(s) == MCP_SEG_OK)
-		r = run_at_level(&run, level, ret_range);
+	pthread_mutex_lock(&s->lock);
+	r = run_evict(&run, level, ret_range);
+	pthread_mutex_unlock(&s->lock);
+	mcm_lock_held(MCM_HOLD_SEGMENT, run.held);
 	return r;
 }

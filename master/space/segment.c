@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "master/journal/record.h"
+#include "master/lock_hold.h"
 #include "master/space/strategy.h"
 #include "proto/codec.h"
 
@@ -88,30 +89,34 @@ static uint16_t *name_bucket(const struct mcm_segments *ss, uint64_t hash)
 	return &ss->by_name[hash % BUCKETS];
 }
 
-static struct mcm_segment *chain_at(struct mcm_segments *ss, uint16_t number)
+static struct mcm_segment *chain_at(struct mcm_segments *ss, uint16_t number, unsigned *steps)
 {
 	if (!number)
 		return NULL;
-	__atomic_fetch_add(&ss->looked, 1, __ATOMIC_RELAXED);
+	++*steps;
 	return ss->at[number - 1];
 }
 
 struct mcm_segment *mcm_segments_find(struct mcm_segments *ss, struct mcp_id id)
 {
-	struct mcm_segment *s = chain_at(ss, *id_bucket(ss, id));
+	unsigned steps = 0;
+	struct mcm_segment *s = chain_at(ss, *id_bucket(ss, id), &steps);
 
 	while (s && !mcp_id_eq(s->id, id))
-		s = chain_at(ss, s->next_id);
+		s = chain_at(ss, s->next_id, &steps);
+	mcm_lock_held(MCM_HOLD_SEGMENTS, steps);
 	return s;
 }
 
 struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
 				       const struct mcm_segment *after)
 {
-	struct mcm_segment *s = chain_at(ss, after ? after->next_name : *name_bucket(ss, hash));
+	unsigned steps = 0;
+	struct mcm_segment *s = chain_at(ss, after ? after->next_name : *name_bucket(ss, hash), &steps);
 
 	while (s && s->name_hash != hash)
-		s = chain_at(ss, s->next_name);
+		s = chain_at(ss, s->next_name, &steps);
+	mcm_lock_held(MCM_HOLD_SEGMENTS, steps);
 	return s;
 }
 
@@ -126,10 +131,12 @@ static void id_insert(struct mcm_segments *ss, struct mcm_segment *s)
 static void id_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	uint16_t *at = id_bucket(ss, s->id);
+	unsigned steps = 0;
 
 	while (*at != s->index + 1)
-		at = &chain_at(ss, *at)->next_id;
+		at = &chain_at(ss, *at, &steps)->next_id;
 	*at = s->next_id;
+	mcm_lock_held(MCM_HOLD_SEGMENTS, steps);
 }
 
 static void name_insert(struct mcm_segments *ss, struct mcm_segment *s)
@@ -144,10 +151,12 @@ static void name_insert(struct mcm_segments *ss, struct mcm_segment *s)
 static void name_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	uint16_t *at = name_bucket(ss, s->name_hash);
+	unsigned steps = 0;
 
 	while (*at != s->index + 1)
-		at = &chain_at(ss, *at)->next_name;
+		at = &chain_at(ss, *at, &steps)->next_name;
 	*at = s->next_name;
+	mcm_lock_held(MCM_HOLD_SEGMENTS, steps);
 	mcm_local_remove(ss, s);
 }
 
@@ -182,7 +191,7 @@ static void totals_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	if (segment_usable(s) != ss->largest || --ss->n_largest)
 		return;
 	mcm_store_relaxed(&ss->largest, 0);
-	__atomic_fetch_add(&ss->looked, ss->n_live, __ATOMIC_RELAXED);
+	mcm_lock_held(MCM_HOLD_SEGMENTS, ss->n_live);
 	for (i = 0; i < ss->n_live; i++)
 		if (ss->at[ss->live[i]] != s)
 			totals_max(ss, segment_usable(ss->at[ss->live[i]]));

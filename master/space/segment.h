@@ -74,9 +74,6 @@ struct mcm_segments {
 	uint16_t *by_id, *by_name;	/* live ones in buckets: number + 1, 0: none */
 	uint16_t *by_host;		/* live ones in the order of their hosts (strategy_local.c) */
 	unsigned n_by_host;
-	unsigned looked;		/* segments looked at to find some by id, name or host, ever; atomic */
-	unsigned view_most;		/* the most looked at under one lock to show them; atomic */
-	unsigned walk_most;		/* the most ranges looked at under one lock for a run; atomic */
 };
 
 /* What a mounted one was when it was looked at. */

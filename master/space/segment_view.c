@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "master/lock_hold.h"
+
 #define LOOKS 256u		/* numbers looked at under one lock */
 
 static void view_copy(struct mcm_segment_view *v, const struct mcm_segment *s)
@@ -40,9 +42,8 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 			view_copy(&v[(*n)++], s);
 	}
 	more = *next < ss->top;
-	if (looks > mcm_load_relaxed(&ss->view_most))
-		mcm_store_relaxed(&ss->view_most, looks);
 	pthread_rwlock_unlock(&ss->lock);
+	mcm_lock_held(MCM_HOLD_SEGMENTS, looks);
 	return more;
 }
 

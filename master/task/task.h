@@ -103,7 +103,6 @@ struct mcm_tasks {
 	unsigned n_pending, n_finished, n_units;
 	unsigned n_active;			/* atomic copy: is there anything to do at all? */
 	uint64_t turn;				/* counts rounds of evictions */
-	unsigned walk_most;			/* the most ranges looked at for one fetch in one segment; atomic */
 	struct mc_stop stop;
 	pthread_t thread;
 	bool runs;

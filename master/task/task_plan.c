@@ -13,7 +13,9 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "master/lock_hold.h"
 #include "master/mcm_i.h"
+#include "master/ops/pin.h"
 #include "master/session.h"
 #include "proto/codec.h"
 #include "proto/rpc_server.h"
@@ -406,7 +408,7 @@ static void plan_segment(struct plan *p, struct mcm_segment *s)
 	}
 	/* The hand keeps the place. */
 	p->cut |= !p->ranges || !p->vain;
-	mcm_most(&p->m->tasks.walk_most, MCM_FETCH_RANGES - p->ranges);
+	mcm_lock_held(MCM_HOLD_TASKS, MCM_FETCH_RANGES - p->ranges);
 	pthread_mutex_unlock(&s->run_lock);
 }
 

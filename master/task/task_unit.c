@@ -11,6 +11,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/ops/pin.h"
 #include "master/session.h"
 
 MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made for tasks")

@@ -22,7 +22,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/thread.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/codec.h"

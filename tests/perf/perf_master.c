@@ -28,7 +28,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/thread.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/session.h"

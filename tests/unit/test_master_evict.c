@@ -703,6 +703,7 @@ static void test_short_holds(void **state)
 
 	(void)state;
 	fx_up(&fx, 1, 2 * MIB, no_background);
+	fx_held_reset(MCM_HOLD_SEGMENT);
 	for (i = 0; i < RANGES; i++)
 		assert_int_equal(fx_put(&fx, key_of(key, i), 32, i % APART == 5 ? MCP_PUT_HARD_PIN : 0), 0);
 	assert_int_equal(fx_used(&fx), 2 * MIB);
@@ -710,7 +711,7 @@ static void test_short_holds(void **state)
 	/* No such run: all is looked at.  Then one that stands between two that must stay. */
 	assert_int_equal(fx_put(&fx, "hopeless", APART * 64, 0), -MC_ENOSPACE);
 	assert_int_equal(mcm_index_count(&fx.m->index), RANGES);
-	assert_in_range(mcm_load_relaxed(&fx.m->segments.walk_most), 1, 2048);
+	assert_in_range(fx_held_most(MCM_HOLD_SEGMENT), 1, 2048);
 	assert_int_equal(fx_put(&fx, "run", (APART - 200) * 64, 0), 0);
 	assert_in_range(RANGES - mcm_index_count(&fx.m->index), APART - 300, APART);
 	/* A hole that takes very many on both sides. */
@@ -719,7 +720,7 @@ static void test_short_holds(void **state)
 	assert_int_equal(fx_put(&fx, "widened", 8000 * 64, 0), 0);
 	assert_int_equal(fx_stat(&fx, key_of(key, 22000), NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_stat(&fx, key_of(key, 28000), NULL), -MC_ENOOBJECT);
-	assert_in_range(mcm_load_relaxed(&fx.m->segments.walk_most), 2048, 2048);
+	assert_in_range(fx_held_most(MCM_HOLD_SEGMENT), 2048, 2048);
 	fx_check(&fx);
 	fx_down(&fx);
 }

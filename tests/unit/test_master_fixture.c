@@ -373,3 +373,18 @@ void fx_check(struct fixture *fx)
 		assert_int_equal(mcm_load_relaxed(&s->used), s->alloc.used << MCM_GRANULE_SHIFT);
 	}
 }
+
+uint64_t fx_held_most(enum mcm_lock_hold which)
+{
+	return mcm_load_relaxed(&mcm_lock_hold[which].hist->max);
+}
+
+uint64_t fx_held_sum(enum mcm_lock_hold which)
+{
+	return mcm_load_relaxed(&mcm_lock_hold[which].hist->sum);
+}
+
+void fx_held_reset(enum mcm_lock_hold which)
+{
+	memset(mcm_lock_hold[which].hist, 0, sizeof(*mcm_lock_hold[which].hist));
+}

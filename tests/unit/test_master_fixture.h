@@ -14,8 +14,10 @@
 
 #include "common/err.h"
 #include "common/hash.h"
-#include "master/ops/get.h"
+#include "master/lock_hold.h"
+#include "master/ops/ops.h"
 #include "master/mcm_i.h"
+#include "master/ops/pin.h"
 #include "master/session.h"
 #include "proto/codec.h"
 
@@ -73,5 +75,10 @@ int64_t fx_metric(const char *name);
 
 /* Everything that can be recounted agrees: allocators, index, names, counters. */
 void fx_check(struct fixture *fx);
+
+/* The most entries, and all, that were examined under one hold of a lock since the last reset. */
+uint64_t fx_held_most(enum mcm_lock_hold which);
+uint64_t fx_held_sum(enum mcm_lock_hold which);
+void fx_held_reset(enum mcm_lock_hold which);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 
 #define MIB (1u << 20)
 

@@ -520,12 +520,12 @@ static void walk_everything(struct fixture *fx, uint64_t objects)
 	assert_int_equal(removed, 0);
 }
 
-static void held_at_most(struct fixture *fx, unsigned most)
+static void held_at_most(unsigned most)
 {
-	assert_in_range(mcm_load_relaxed(&fx->m->names.walk_most), 1, most);
-	assert_in_range(mcm_load_relaxed(&fx->m->index.scan_most), 1, most);
-	mcm_store_relaxed(&fx->m->names.walk_most, 0);
-	mcm_store_relaxed(&fx->m->index.scan_most, 0);
+	assert_in_range(fx_held_most(MCM_HOLD_NAMES), 1, most);
+	assert_in_range(fx_held_most(MCM_HOLD_SHARD), 1, most);
+	fx_held_reset(MCM_HOLD_NAMES);
+	fx_held_reset(MCM_HOLD_SHARD);
 }
 
 static void test_short_holds(void **state)
@@ -535,18 +535,20 @@ static void test_short_holds(void **state)
 
 	(void)state;
 	fx_up(&fx, 1, 1 << 20, NULL);
+	fx_held_reset(MCM_HOLD_NAMES);
+	fx_held_reset(MCM_HOLD_SHARD);
 	crowd_put(&fx, 0, CROWD / 10);
 	walk_everything(&fx, CROWD / 10);
-	held_at_most(&fx, HELD_MOST);
+	held_at_most(HELD_MOST);
 	crowd_put(&fx, CROWD / 10, CROWD - CROWD / 10);
 	walk_everything(&fx, CROWD);
-	held_at_most(&fx, HELD_MOST);
+	held_at_most(HELD_MOST);
 	/* A few are left of many: the tables are wide and empty. */
 	assert_int_equal(match(&fx, "crowd/", "[1-9]$", MCP_REMOVE_FORCE, &removed), 0);
 	assert_int_equal(removed, CROWD / 10 * 9);
 	assert_int_equal(match(&fx, "crowd/", "[1-9]0$", MCP_REMOVE_FORCE, &removed), 0);
 	walk_everything(&fx, CROWD / 100);
-	held_at_most(&fx, HELD_MOST);
+	held_at_most(HELD_MOST);
 	fx_down(&fx);
 }
 

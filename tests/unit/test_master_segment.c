@@ -235,12 +235,12 @@ static void test_fenced(void **state)
 /* Segments looked at in one request: chains of hashes, and of a re-mount the own name. */
 #define LOOKS 24u
 
-static unsigned looked_before;
+static uint64_t looked_before;
 
 /* Few were looked at since the last time. */
-static void few_looks(struct fixture *fx)
+static void few_looks(void)
 {
-	unsigned now = mcm_load_relaxed(&fx->m->segments.looked);
+	uint64_t now = fx_held_sum(MCM_HOLD_SEGMENTS);
 
 	assert_in_range(now - looked_before, 0, LOOKS);
 	looked_before = now;
@@ -284,12 +284,12 @@ static void test_thousands_of_owners(void **state)
 
 	(void)state;
 	fx_up(&fx, 0, 0, NULL);
-	looked_before = 0;
+	looked_before = fx_held_sum(MCM_HOLD_SEGMENTS);
 	mapped = mappings();
 	for (i = 10; i < 10 + OWNERS; i++) {
 		assert_int_equal(mcm_client_opened(fx.m, id_of(i)), 0);
 		assert_int_equal(offer(&fx, i, 1, MIB), 0);
-		few_looks(&fx);
+		few_looks();
 	}
 	assert_int_equal(fx.m->segments.n_live, OWNERS);
 	assert_int_equal(fx.m->clients.owners, OWNERS);
@@ -300,10 +300,10 @@ static void test_thousands_of_owners(void **state)
 	assert_true(mapped > 0);
 #endif
 	fx_check(&fx);
-	looked_before = mcm_load_relaxed(&fx.m->segments.looked);
+	looked_before = fx_held_sum(MCM_HOLD_SEGMENTS);
 	for (i = 10; i < 10 + OWNERS; i++) {
 		assert_int_equal(offer(&fx, i, 1, i % 3 ? MIB : 2 * MIB), 0);
-		few_looks(&fx);
+		few_looks();
 	}
 	/* Other memory under the same id, and one who goes without a word. */
 	assert_int_equal(offer(&fx, 10, 2, 2 * MIB), 0);
@@ -313,10 +313,10 @@ static void test_thousands_of_owners(void **state)
 	fx_check(&fx);
 	while (mcm_evict_background(fx.m))
 		;
-	looked_before = mcm_load_relaxed(&fx.m->segments.looked);
+	looked_before = fx_held_sum(MCM_HOLD_SEGMENTS);
 	for (i = 12; i < 10 + OWNERS; i++) {
 		assert_int_equal(mcm_unmount(fx.m, id_of(i), id_of(i), &lost), 0);
-		few_looks(&fx);
+		few_looks();
 	}
 	assert_int_equal(fx.m->segments.largest, 2 * MIB);
 	assert_int_equal(mcm_unmount(fx.m, id_of(10), id_of(10), &lost), 0);
@@ -407,6 +407,7 @@ static void test_shown(void **state)
 		assert_int_equal(mcm_mount(fx.m, id_of(1), &rq, &reply), 0);
 	}
 	assert_int_equal(mcm_unmount(fx.m, id_of(1), id_of(300), &lost), 0);
+	fx_held_reset(MCM_HOLD_SEGMENTS);
 	f = shows(&sh, &fx);
 	mcm_stats_print_segments(fx.m, f);
 	fclose(f);
@@ -423,7 +424,7 @@ static void test_shown(void **state)
 	serve(&sh, &fx, "/get_segments_detail");
 	assert_false(sh.locked);
 	assert_int_equal(times(sh.text, "\"segment_name\""), 699);
-	assert_in_range(fx.m->segments.view_most, 1, 256);
+	assert_in_range(fx_held_most(MCM_HOLD_SEGMENTS), 1, 256);
 	fx_down(&fx);
 }
 

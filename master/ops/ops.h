@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * get.h - what readers and listings ask: get, exist, remove, rename, list. */
-#ifndef MCM_GET_H
-#define MCM_GET_H
+ * ops.h - operations on keys: get and exist (get.c), remove.c, rename.c, list.c. */
+#ifndef MCM_OPS_H
+#define MCM_OPS_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_each.c - puts under way and ranges in quarantine, one after the other, for a checkpoint. */
+ * put_records.c - records of puts under way and ranges in quarantine, one after the other, for a checkpoint. */
 #include <config.h>
 
 #include "common/cleanup.h"

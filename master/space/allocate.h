@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * allocate.h - ranges for the copies of an object. */
+#ifndef MCM_ALLOCATE_H
+#define MCM_ALLOCATE_H
+
+#include <stdint.h>
+
+struct mcm;
+struct mcm_put_request;
+struct mcm_extent;
+
+/* Ranges for @len bytes on rq->copies segments of different names, evicting when there is no free
+ * room; fewer than wanted are fine, at least one.  -MC_ENOSPACE, -MC_ETOOBIG, -ENOMEM. */
+int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
+		   struct mcm_extent *ret_extents, unsigned *ret_copies);
+void mcm_extent_free(struct mcm *m, const struct mcm_extent *p);
+/* Keep @len bytes of it. */
+void mcm_extent_trim(struct mcm *m, const struct mcm_extent *p, uint64_t len);
+
+#endif
