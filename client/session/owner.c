@@ -12,14 +12,15 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "tiers/dram.h"
+#include "tiers/tier.h"
 
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
 
 struct mcs_owner {
 	/* constant after open */
 	struct mcs_owner_conf conf;
-	struct mct_dram *dram;
+	struct mct_medium *medium;
+	struct mct_memory mem;
 	struct mce_mr *mr;
 	struct mcp_id segment;
 	uint64_t epoch;
@@ -38,7 +39,7 @@ static uint64_t random_nonzero(void)
 int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 {
 	struct mcs_owner *o = calloc(1, sizeof(*o));
-	struct mct_dram_conf dram = {
+	struct mct_conf medium = {
 		.size = conf->size, .reserve = conf->max, .kind = conf->kind, .numa_node = -1,
 		.prefault = 1, .path = conf->path, .path_offset = conf->path_offset,
 		.adopt_fd = conf->adopt_fd,
@@ -49,14 +50,16 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	if (!o)
 		return -ENOMEM;
 	o->conf = *conf;
-	r = mct_dram_open(&dram, &o->dram);
+	r = mct_medium_open("dram", &medium, &o->medium);
+	if (r == 0)
+		r = o->medium->ops->memory(o->medium, &o->mem);
 	if (r < 0)
 		goto fail;
-	attr.base = mct_dram_base(o->dram);
+	attr.base = o->mem.base;
 	/* Peers may reach into all of it from the beginning; the master says what they have to do there. */
-	attr.len = mct_dram_reserved(o->dram);
-	attr.fd = mct_dram_fd(o->dram);
-	attr.fd_offset = mct_dram_fd_offset(o->dram);
+	attr.len = o->mem.len;
+	attr.fd = o->mem.fd;
+	attr.fd_offset = o->mem.fd_offset;
 	r = mce_mr_register(conf->engine, &attr, &o->mr);
 	if (r < 0)
 		goto fail;
@@ -81,8 +84,16 @@ void mcs_owner_close(struct mcs_owner *o)
 		return;
 	if (o->mr)
 		mce_mr_unregister(o->mr);
-	mct_dram_close(o->dram);
+	mct_medium_close(o->medium);
 	free(o);
+}
+
+static uint64_t owner_size(const struct mcs_owner *o)
+{
+	struct mct_status status;
+
+	o->medium->ops->status(o->medium, &status);
+	return status.size;
 }
 
 static struct mcp_mount mount_msg(const struct mcs_owner *o)
@@ -93,9 +104,9 @@ static struct mcp_mount mount_msg(const struct mcs_owner *o)
 		.segment = o->segment,
 		.client = o->conf.client,
 		.epoch = o->epoch,
-		.base = (uintptr_t)mct_dram_base(o->dram),
+		.base = (uintptr_t)o->mem.base,
 		.rkey = mce_mr_rkey(o->mr),
-		.size = mct_dram_size(o->dram),
+		.size = owner_size(o),
 		.name = mcp_bytes(endpoint, strlen(endpoint)),
 		.endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes(o->conf.protocol, strlen(o->conf.protocol)),
@@ -147,18 +158,18 @@ const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint6
 
 	if (!o || !mcp_id_eq(segment, o->segment))
 		return NULL;
-	size = mct_dram_size(o->dram);
+	size = owner_size(o);
 	if (offset > size || len > size - offset)
 		return NULL;
-	return (const char *)mct_dram_base(o->dram) + offset;
+	return (const char *)o->mem.base + offset;
 }
 
 int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size)
 {
 	if (!o)
 		return mc_fail(-EINVAL, "this process contributes no memory");
-	*ret_size = mct_dram_reserved(o->dram);
-	return mct_dram_fd(o->dram);
+	*ret_size = o->mem.len;
+	return o->mem.fd;
 }
 
 int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3])
@@ -177,7 +188,7 @@ int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, ui
 
 	if (!o)
 		return mc_fail(-EINVAL, "this process contributes no memory");
-	r = mct_dram_grow(o->dram, size);
+	r = o->medium->ops->grow(o->medium, size);
 	return r < 0 ? r : mcs_owner_remount(o, s, deadline);
 }
 

@@ -16,7 +16,7 @@ struct mcs_owner_conf {
 	struct mce_engine *engine;
 	struct mcp_id client;
 	uint64_t size, max;		/* bytes now, and what it may grow to */
-	const char *kind;		/* as of mct_dram_conf */
+	const char *kind;		/* as of mct_conf */
 	const char *path;		/* the same */
 	uint64_t path_offset;
 	const char *protocol;

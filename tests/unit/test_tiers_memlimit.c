@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tiers_memlimit.c - how much memory can be had. */
+ * test_tiers_memlimit.c - amount of available memory. */
 #include <config.h>
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "tiers/memlimit.h"
+#include "tiers/dram/memlimit.h"
 
 static void stat_values(void **state)
 {
@@ -35,7 +35,7 @@ static void this_machine(void **state)
 	have = mct_mem_available(&by);
 	assert_non_null(by);
 	assert_true(have > 0);
-	/* Where /proc is not mounted nothing is known. */
+	/* Without /proc the result is UINT64_MAX. */
 	if (access("/proc/meminfo", R_OK) == 0)
 		assert_true(have <= all);
 }

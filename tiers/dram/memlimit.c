@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * memlimit.c - tmpfs pages count as used memory and cannot be dropped, so a segment that does not fit
- * ends in the OOM killer long after it was promised; hence the look before. */
+ * memlimit.c - amount of memory that is available.  The kernel cannot drop tmpfs pages, so a segment that does not
+ * fit would end in the OOM killer long after it was opened; therefore the size is checked at open. */
 #include <config.h>
 
-#include "tiers/memlimit.h"
+#include "tiers/dram/memlimit.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,8 +17,8 @@
 #define CGROUP2 "/sys/fs/cgroup"
 #define CGROUP1 "/sys/fs/cgroup/memory"
 
-/* A small text file into @buf; "" when it cannot be read. */
-static void slurp(const char *path, char *buf, size_t size)
+/* Read a small text file into @buf; "" if that fails. */
+static void memlimit_read(const char *path, char *buf, size_t size)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t have = 0;
@@ -45,43 +45,43 @@ uint64_t mct_stat_value(const char *text, const char *key)
 	return 0;
 }
 
-/* A number alone in a file; UINT64_MAX for "max" or when absent. */
-static uint64_t number(const char *dir, const char *file)
+/* Read a file that holds one number; UINT64_MAX for "max" or without the file. */
+static uint64_t memlimit_number(const char *dir, const char *file)
 {
 	char path[4352], buf[64];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	slurp(path, buf, sizeof(buf));
+	memlimit_read(path, buf, sizeof(buf));
 	if (buf[0] < '0' || buf[0] > '9')
 		return UINT64_MAX;
 	return strtoull(buf, NULL, 10);
 }
 
-static uint64_t left_in(const char *dir, const char *limit_file, const char *used_file,
-			const char *file_keys[2])
+static uint64_t cgroup_left_in(const char *dir, const char *limit_file, const char *used_file,
+			       const char *file_keys[2])
 {
-	uint64_t limit = number(dir, limit_file), used, cache;
+	uint64_t limit = memlimit_number(dir, limit_file), used, cache;
 	char path[4352];
 	auto_free char *stat = NULL;
 
-	/* v1 writes "no limit" as a number near 2^63. */
+	/* cgroup v1 writes "no limit" as a number near 2^63. */
 	if (limit >= 1ull << 60)
 		return UINT64_MAX;
-	used = number(dir, used_file);
+	used = memlimit_number(dir, used_file);
 	stat = malloc(16384);
 	if (!stat || used == UINT64_MAX)
 		return UINT64_MAX;
 	snprintf(path, sizeof(path), "%s/memory.stat", dir);
-	slurp(path, stat, 16384);
-	/* The kernel drops clean file pages before it kills anybody. */
+	memlimit_read(path, stat, 16384);
+	/* The kernel drops clean file pages before it kills a process. */
 	cache = mct_stat_value(stat, file_keys[0]) + mct_stat_value(stat, file_keys[1]);
 	used -= cache < used ? cache : used;
 	return used < limit ? limit - used : 0;
 }
 
-/* The least left in @path and all its parents below @root. */
-static uint64_t least_up(const char *root, const char *path, const char *limit_file,
-			 const char *used_file, const char *file_keys[2])
+/* The smallest amount left in cgroup @path and its ancestors below @root. */
+static uint64_t cgroup_left_above(const char *root, const char *path, const char *limit_file,
+				  const char *used_file, const char *file_keys[2])
 {
 	char dir[4096];
 	uint64_t least = UINT64_MAX, left;
@@ -90,7 +90,7 @@ static uint64_t least_up(const char *root, const char *path, const char *limit_f
 	if (snprintf(dir, sizeof(dir), "%s%s", root, path) >= (int)sizeof(dir))
 		return UINT64_MAX;
 	for (;;) {
-		left = left_in(dir, limit_file, used_file, file_keys);
+		left = cgroup_left_in(dir, limit_file, used_file, file_keys);
 		if (left < least)
 			least = left;
 		slash = strrchr(dir, '/');
@@ -107,15 +107,15 @@ static uint64_t cgroup_left(void)
 	char text[8192], *line, *save = NULL, *path;
 	uint64_t least = UINT64_MAX, left;
 
-	slurp("/proc/self/cgroup", text, sizeof(text));
+	memlimit_read("/proc/self/cgroup", text, sizeof(text));
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		path = strchr(line, '/');
 		if (!path)
 			continue;
 		if (!strncmp(line, "0::", 3))
-			left = least_up(CGROUP2, path, "memory.max", "memory.current", v2_keys);
+			left = cgroup_left_above(CGROUP2, path, "memory.max", "memory.current", v2_keys);
 		else if (strstr(line, ":memory:"))
-			left = least_up(CGROUP1, path, "memory.limit_in_bytes",
+			left = cgroup_left_above(CGROUP1, path, "memory.limit_in_bytes",
 					"memory.usage_in_bytes", v1_keys);
 		else
 			continue;
@@ -130,7 +130,7 @@ uint64_t mct_mem_available(const char **ret_by)
 	char text[8192];
 	uint64_t machine, group;
 
-	slurp("/proc/meminfo", text, sizeof(text));
+	memlimit_read("/proc/meminfo", text, sizeof(text));
 	machine = mct_stat_value(text, "MemAvailable") << 10;
 	if (machine == 0)
 		machine = UINT64_MAX;
@@ -142,7 +142,7 @@ uint64_t mct_mem_available(const char **ret_by)
 uint64_t mct_hugetlb_free(void)
 {
 	static const char dir[] = "/sys/kernel/mm/hugepages/hugepages-2048kB";
-	uint64_t have = number(dir, "free_hugepages"), resv = number(dir, "resv_hugepages");
+	uint64_t have = memlimit_number(dir, "free_hugepages"), resv = memlimit_number(dir, "resv_hugepages");
 
 	if (have == UINT64_MAX || resv == UINT64_MAX || resv > have)
 		return 0;

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tier.h - the table of functions of a tier: a kind of storage that holds the bytes of a segment.
+ *
+ * One const table per tier, complete.  The owner of a segment opens one medium of a tier, registers the
+ * medium's memory with the engine and offers its size to the master.  Sizes and offsets are in bytes.  Errors
+ * are negative, with a detail, and leave outputs untouched.
+ *
+ * A tier whose bytes are not addressable (a file on an SSD) returns -MC_ENOTSUP from memory.  Its owner will
+ * then serve reads and writes of the segment from buffers of its own, through three slots that come with the
+ * first such tier: read_start and write_start queue one transfer between a buffer and a range of the medium
+ * and do not block; complete collects the transfers that have ended. */
+#ifndef MCT_TIER_H
+#define MCT_TIER_H
+
+#include <stdint.h>
+
+struct mct_conf {
+	uint64_t size;		/* the tier rounds it to its own unit */
+	uint64_t reserve;	/* limit of grow; less than size: the medium does not grow */
+	const char *kind;	/* variant of the tier, as in the tier's header; NULL: its default */
+	const char *path;	/* regular file that holds the bytes, NULL: the tier allocates storage */
+	uint64_t path_offset;	/* offset of the medium in that file, a multiple of the page size */
+	int adopt_fd;		/* file of a dead process's medium, to continue with its content; 0: none.  It has
+				 * @size bytes or more and stays the caller's */
+	int numa_node;		/* bind memory to this node, -1: none */
+	int prefault;		/* allocate pages in a background thread, lowest address first */
+};
+
+/* Constant while the medium is open. */
+struct mct_memory {
+	void *base;
+	uint64_t len;		/* of the mapping: the limit of grow, not the size */
+	int fd;			/* file that @base is a shared mapping of; stays the medium's */
+	uint64_t fd_offset;	/* of @base in that file */
+};
+
+struct mct_status {
+	uint64_t size;		/* usable bytes */
+	uint64_t limit;		/* of grow */
+	uint64_t ready;		/* bytes, from offset 0 on, for which pages are allocated */
+	const char *kind;	/* variant in use (static) */
+};
+
+struct mct_tier_ops;
+
+/* The first member of each tier's own structure. */
+struct mct_medium {
+	const struct mct_tier_ops *ops;
+};
+
+struct mct_tier_ops {
+	const char *name;
+	/* Allocate storage, or take the storage that @conf names.  -EINVAL: a setting that this tier does not
+	 * accept.  -ENOMEM: @size is more than is available; the detail says how much is.  May block. */
+	int (*open)(const struct mct_conf *conf, struct mct_medium **ret);
+	/* The addressable bytes of the medium.  Any thread. */
+	int (*memory)(const struct mct_medium *m, struct mct_memory *ret);
+	/* Any thread, also while another one grows the medium.  Does not block. */
+	void (*status)(const struct mct_medium *m, struct mct_status *ret);
+	/* Enlarge to @size bytes, rounded up; base and content stay.  -EINVAL: smaller than now, or above the
+	 * limit.  -ENOMEM.  One thread at a time. */
+	int (*grow)(struct mct_medium *m, uint64_t size);
+	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
+	 * still to be allocated. */
+	void (*close)(struct mct_medium *m);
+};
+
+/* All tiers; ends with NULL. */
+extern const struct mct_tier_ops *const mct_tiers[];
+
+/* Open a medium of the tier called @tier.  -EINVAL: there is none of that name. */
+int mct_medium_open(const char *tier, const struct mct_conf *conf, struct mct_medium **ret);
+/* NULL is fine. */
+void mct_medium_close(struct mct_medium *m);
+
+#endif
