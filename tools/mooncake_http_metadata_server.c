@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mooncake_http_metadata_server.c - the metadata server of transfer engines, on its own. */
+ * mooncake_http_metadata_server.c - the metadata server of transfer engines as a program. */
 #include <config.h>
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static const struct mc_opt_row rows[] = {
 static const struct mc_program program = {
 	.name = NAME,
 	.synopsis = "[OPTION]...",
-	.summary = "keep the metadata of transfer engines and give it out over HTTP",
+	.summary = "store the metadata of transfer engines and serve it over HTTP",
 	.rows = rows,
 };
 
@@ -49,11 +49,11 @@ static int open_log(const struct conf *conf)
 	int level = mc_log_parse_level(conf->log_level);
 	struct mc_log_conf log = { .program = NAME, .levels = conf->log_level };
 
-	/* Python's name for the worst. */
+	/* Python's name for the highest level. */
 	if (level < 0 && !strcasecmp(conf->log_level, "critical"))
 		log.levels = "err";
 	else if (level < 0)
-		return mc_fail(-EINVAL, "log_level=%s: DEBUG, INFO, WARNING or ERROR is wanted",
+		return mc_fail(-EINVAL, "log_level=%s: must be DEBUG, INFO, WARNING or ERROR",
 			       conf->log_level);
 	return mc_log_open(&log);
 }

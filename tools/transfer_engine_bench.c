@@ -35,7 +35,7 @@ static const struct mc_opt_row rows[] = {
 };
 #undef OPT
 
-/* A batch may take so long before the run is given up. */
+/* The run fails when a batch takes longer. */
 #define BATCH_MS 120000
 
 struct bench {
@@ -44,7 +44,7 @@ struct bench {
 	struct mce_te *te;
 	unsigned char *mem;
 	segment_id_t segment;
-	uint64_t remote, room;	/* first address, and bytes that both sides have */
+	uint64_t remote, room;	/* first address, and the smaller size of both sides */
 	/* atomic */
 	bool stop;
 	uint64_t batches, failed;
@@ -57,7 +57,7 @@ struct worker {
 	pthread_t thread;
 };
 
-/* The library's own record of why becomes ours. */
+/* Copy the library's error detail to ours. */
 static int told(int r)
 {
 	return r < 0 ? mc_fail(r, "%s", mce_te_error_detail(r)) : r;
@@ -65,7 +65,7 @@ static int told(int r)
 
 /* ---- one thread -------------------------------------------------------------------------------- */
 
-/* Requests of the threads lie side by side, as upstream has them. */
+/* The ranges of the threads are adjacent, as in upstream. */
 static void fill(const struct worker *w, struct transfer_request *r)
 {
 	const struct conf *c = &w->b->conf;
@@ -227,7 +227,7 @@ static int initiator(struct bench *b)
 		return told(r);
 	b->room = len < b->conf.buffer_size ? len : b->conf.buffer_size;
 	if (b->room < b->conf.block_size)
-		return mc_fail(-EINVAL, "the buffers have no room for a block");
+		return mc_fail(-EINVAL, "the buffers are smaller than a block");
 	return run_threads(b);
 }
 
@@ -250,13 +250,13 @@ static int check(const struct conf *c)
 	double unit;
 
 	if (strcmp(c->mode, "initiator") && strcmp(c->mode, "target"))
-		return mc_fail(-EINVAL, "mode is initiator or target, not %s", c->mode);
+		return mc_fail(-EINVAL, "mode must be initiator or target, not %s", c->mode);
 	if (strcmp(c->operation, "read") && strcmp(c->operation, "write"))
-		return mc_fail(-EINVAL, "operation is read or write, not %s", c->operation);
+		return mc_fail(-EINVAL, "operation must be read or write, not %s", c->operation);
 	if (strcmp(c->memory, "managed") && strcmp(c->memory, "user"))
-		return mc_fail(-EINVAL, "memory is managed or user, not %s", c->memory);
+		return mc_fail(-EINVAL, "memory must be managed or user, not %s", c->memory);
 	if (strcmp(c->protocol, "tcp"))
-		fprintf(stderr, "protocol %s is not in this version, going on with tcp\n", c->protocol);
+		fprintf(stderr, "protocol %s is not in this version, using tcp\n", c->protocol);
 	return unit_of(c->report_unit, &unit);
 }
 
@@ -271,7 +271,7 @@ static int memory_open(struct bench *b)
 	} else {
 		at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (at == MAP_FAILED)
-			return mc_fail(-errno, "no memory for %zu bytes", len);
+			return mc_fail(-errno, "cannot allocate %zu bytes", len);
 		(void)madvise(at, len, MADV_HUGEPAGE);
 		r = mce_te_register(b->te, at, len, "*", 1);
 	}
@@ -283,7 +283,7 @@ static int memory_open(struct bench *b)
 	return 0;
 }
 
-/* User memory goes with the process, after the engine. */
+/* User memory is freed at process exit, after the engine was closed. */
 static void memory_close(struct bench *b)
 {
 	if (b->mem && !strcmp(b->conf.memory, "managed"))
@@ -330,7 +330,7 @@ int main(int argc, char **argv)
 	if (r > 0)
 		return 0;
 	if (r == 0 && mc_options_argc(o))
-		r = mc_fail(-EINVAL, "what is \"%s\"?  Options begin with --", mc_options_argv(o, 0));
+		r = mc_fail(-EINVAL, "unexpected argument \"%s\"; options begin with --", mc_options_argv(o, 0));
 	if (r == 0)
 		r = check(&b.conf);
 	if (r < 0) {

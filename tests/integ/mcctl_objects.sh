@@ -22,7 +22,7 @@ ctl get piped - | cmp - "$tmp/big"
 
 # a key that has a value keeps it, unless told otherwise
 ctl put data/small "$tmp/big" 2>"$tmp/said"
-grep -q 'data/small has a value already' "$tmp/said" || fail "no word about the value that was kept"
+grep -q 'data/small already exists and was not changed' "$tmp/said" || fail "no word about the value that was kept"
 ctl get data/small | cmp - "$tmp/small"
 status 1 ctl put --excl data/small "$tmp/big"
 ctl put --upsert data/small "$tmp/big"

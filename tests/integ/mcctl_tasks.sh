@@ -21,7 +21,7 @@ start_owner() {
 
 # nothing there yet
 if ctl doctor >"$tmp/out"; then fail "doctor is content with a pool without memory"; fi
-grep -q 'nobody contributes memory' "$tmp/out"
+grep -q 'no process contributes memory' "$tmp/out"
 equal "tasks at first" "$(ctl tasks --json)" '[]'
 fails ctl drain nobody:1
 grep -q 'segment not found' "$tmp/fails.out"
@@ -81,7 +81,7 @@ for i in $(seq 40); do
 done
 ctl df | found drained
 ctl doctor >"$tmp/out" || fail "doctor: $(cat "$tmp/out")"
-grep -q 'is drained and takes nothing new' "$tmp/out"
+grep -q 'is drained and accepts no new objects' "$tmp/out"
 ctl tasks | found "drain  *succeeded.*$a"
 
 # it takes objects again
@@ -91,7 +91,7 @@ ctl copy k1 "$a" | found '^copy: 1 objects'
 equal replicas "$(ctl stat --json k1 | jq '.[0].replicas')" 2
 ctl move k2 "$b" "$a"
 fails ctl move k2 "$b" "$a"
-grep -q 'cannot begin the move: .*replica' "$tmp/fails.out"
+grep -q 'cannot start the move: .*replica' "$tmp/fails.out"
 ctl rebalance --json | jq -e '.status == "succeeded"' >/dev/null
 ctl evict "$a" "$b" >"$tmp/out"
 few_objects() { [ "$(ctl df --json | jq .pool.objects)" -lt 40 ]; }

@@ -17,9 +17,9 @@ static const struct command {
 	int args_n;
 	int (*run)(struct mcbench *b);
 } commands[] = {
-	{ "replay", "TRACE", "use the pool as inference engines did that wrote the trace (JSON "
+	{ "replay", "TRACE", "replay the requests of inference engines from a trace (JSON "
 			     "lines)", 1, mcbench_replay },
-	{ "bench", "", "measure put, get and exists, with memcpy and a socket beside them", 0,
+	{ "bench", "", "measure put, get and exists, and compare with memcpy and a socket", 0,
 	  mcbench_micro },
 };
 
@@ -69,12 +69,12 @@ static int connect_store(struct mcbench *b)
 	r = mcs_open(&conf, &b->store);
 	if (r < 0)
 		return mcbench_complain(MCBENCH_FAILED, "cannot use the store at %s: %s\n"
-			"         is the master running?  Give its address by --master=HOST:PORT or "
+			"         is the master running?  Give its address with --master=HOST:PORT or "
 			"in $MOONCAKE_MASTER", conf.master, mcs_error_detail(r));
 	return MCBENCH_OK;
 }
 
-/* Without memory in the pool every put would be refused. */
+/* Without memory in the pool every put would fail. */
 static int check_pool(struct mcbench *b)
 {
 	struct mcs_pool pool;
@@ -85,7 +85,7 @@ static int check_pool(struct mcbench *b)
 					mcs_error_detail(r));
 	if (pool.capacity == 0)
 		return mcbench_complain(MCBENCH_FAILED, "the pool has no memory: start a node that "
-					"contributes some, or give --segment_size");
+					"contributes memory, or give --segment_size");
 	return MCBENCH_OK;
 }
 
@@ -105,7 +105,7 @@ static int check_usage(const struct mc_options *o, const struct command *cmd)
 	for (size_t i = 0; rows[i].name; i++)
 		if (*rows_commands[i] && strcmp(rows_commands[i], cmd->name) &&
 		    mc_options_origin(o, rows[i].name) == MC_ORIGIN_ARG)
-			return mcbench_complain(MCBENCH_USAGE, "--%s is not an option of %s but of "
+			return mcbench_complain(MCBENCH_USAGE, "--%s is not an option of %s; it belongs to "
 						"%s", rows[i].name, cmd->name, rows_commands[i]);
 	return MCBENCH_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench.h - what the commands of mcbench share. */
+ * mcbench.h - declarations shared by the commands of mcbench. */
 #ifndef MCBENCH_H
 #define MCBENCH_H
 
@@ -14,13 +14,13 @@
 /* Exit status. */
 enum mcbench_status {
 	MCBENCH_OK = 0,
-	MCBENCH_WRONG = 1,	/* some bytes were not those that had been put */
+	MCBENCH_WRONG = 1,	/* some bytes differed from those that were put */
 	MCBENCH_USAGE = 2,
 	MCBENCH_FAILED = 3,	/* could not run: no master, no memory, no trace */
 	MCBENCH_ERRORS = 4,	/* ran, and some requests failed */
 };
 
-/* So many wrong objects are named. */
+/* Maximum number of wrong objects that are reported. */
 #define MCBENCH_BLAMED_MAX 10u
 
 struct mcbench_conf {
@@ -32,18 +32,18 @@ struct mcbench_conf {
 struct mcbench {
 	const struct mcbench_conf *conf;
 	mcs_t *store;
-	int argc;		/* arguments behind the command */
+	int argc;		/* arguments after the command */
 	const char **argv;
 };
 
-/* The commands; an exit status. */
+/* The commands; they return an exit status. */
 int mcbench_replay(struct mcbench *b);
 int mcbench_micro(struct mcbench *b);
 
 /* ---- mcbench_end.c ---- */
 
-/* From here on SIGINT and SIGTERM do not kill but set mcbench_stopped(): come to an end and report what
- * there is.  The second one kills. */
+/* After this call SIGINT and SIGTERM set mcbench_stopped(), so that the run ends and reports its results.  The
+ * second signal kills the process. */
 void mcbench_catch_signals(void);
 bool mcbench_stopped(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_content.c - make and check contents. */
+ * mcbench_content.c - fill and check contents. */
 #include <config.h>
 
 #include "tools/bench/mcbench_content.h"
@@ -43,7 +43,7 @@ void mcbench_content_fill(void *buf, size_t len, uint64_t id, uint64_t seed)
 	}
 }
 
-/* Details of a line that is not as it should be. */
+/* Details of a wrong line. */
 static void blame(const unsigned char *p, size_t n, const uint64_t w[WORDS], uint64_t offset,
 		  struct mcbench_wrong *ret)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_content.h - contents that can be told right or wrong without a copy of them.
+ * mcbench_content.h - contents that can be verified without a copy.
  *
  * A block is a sequence of 64-byte lines: the block's id, the line's number, and six words that depend
- * on id, number and seed.  So every byte is checked, and wrong ones tell where they are from. */
+ * on id, number and seed.  So every byte is checked, and wrong bytes show their origin. */
 #ifndef MCBENCH_CONTENT_H
 #define MCBENCH_CONTENT_H
 
@@ -12,11 +12,11 @@
 void mcbench_content_fill(void *buf, size_t len, uint64_t id, uint64_t seed);
 
 struct mcbench_wrong {
-	uint64_t bytes;			/* how many differ */
-	uint64_t first;			/* offset of the first of them */
-	uint64_t id, line;		/* what the line there says that it is */
+	uint64_t bytes;			/* number of wrong bytes */
+	uint64_t first;			/* offset of the first wrong byte */
+	uint64_t id, line;		/* id and line number found there */
 };
-/* Number of bytes that are not as filled, 0: all right and *ret untouched. */
+/* Number of wrong bytes; 0: all correct, *ret untouched. */
 uint64_t mcbench_content_check(const void *buf, size_t len, uint64_t id, uint64_t seed,
 			       struct mcbench_wrong *ret);
 

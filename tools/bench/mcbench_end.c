@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_end.c - how a run ends: with a message, or by a signal. */
+ * mcbench_end.c - end of a run: messages and signals. */
 #include <config.h>
 
 #include "tools/bench/mcbench.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_micro.c - put, get and exists for each size, beside what the machine can do.
+ * mcbench_micro.c - put, get and exists for each size, compared with memcpy and a socket.
  *
- * The objects of a size are shared out among the threads.  A put is always of a new key: before its
- * turn comes again a key is removed, outside of the measured time. */
+ * Each thread has its share of the objects of a size.  A put always stores a new key: a key is removed, outside
+ * of the measured time, before it is put again. */
 #include <config.h>
 
 #include "tools/bench/mcbench.h"
@@ -32,7 +32,7 @@ static const char *const op_names[N_OPS] = { "put", "get", "exists" };
 
 struct micro {
 	struct mcbench *b;
-	uint64_t run;			/* in the names */
+	uint64_t run;			/* number of this run, part of the key names */
 	size_t size;
 	uint32_t share;			/* objects of each thread, a multiple of the batch */
 	uint64_t ms;
@@ -181,14 +181,14 @@ static void run_puts(struct runner *t)
 			again = true;
 		}
 	}
-	/* What the time did not suffice for: the gets want to find all. */
+	/* Put the objects for which the time was too short: the gets need all of them. */
 	for (; !again && at < t->m->share && !mcbench_stopped(); at += t->batch) {
 		name_batch(t, t->first + at);
 		put_batch(t, t->first + at, NULL);
 	}
 }
 
-/* Batches of all threads' objects, in an order that nothing can foresee. */
+/* Batches of all threads' objects, in an unpredictable order. */
 static void run_reads(struct runner *t)
 {
 	uint32_t batches = t->m->share / t->batch * (uint32_t)t->m->b->conf->threads, from;
@@ -245,7 +245,7 @@ static void *run_thread(void *arg)
 
 	t->err = runner_init(t);
 	if (t->err == 0) {
-		/* The deadline counts from here, when the memory is there. */
+		/* The time begins here, after the memory was allocated. */
 		t->until_ns = mc_now_ns() + t->m->ms * MC_NS_PER_MS;
 		if (t->op == PUT)
 			run_puts(t);
@@ -287,7 +287,7 @@ static void print_head(void)
 	       "p99", "max", "x memcpy", "x socket");
 }
 
-/* How many times as fast as the reference; 0 when there is nothing to compare. */
+/* Speed relative to memcpy; 0: no reference. */
 static double against_memcpy(const struct micro *m, enum op op)
 {
 	double rate = mcbench_stats_bytes_rate(&m->stats[op], (unsigned)m->b->conf->threads);
@@ -364,8 +364,8 @@ static void remove_objects(struct micro *m)
 	prefix.len = (size_t)snprintf(name, sizeof(name), "mcbench/%016" PRIx64 "/", m->run);
 	r = mcs_remove_match(m->b->store, prefix, NULL, MCS_REMOVE_FORCE, -1);
 	if (r < 0)
-		mcbench_complain(0, "the objects of this run could not be removed: %s; \"mcctl rm "
-				 "--prefix=%s\" does it", mcs_error_detail((int)r), name);
+		mcbench_complain(0, "cannot remove the objects of this run: %s; use \"mcctl rm "
+				 "--prefix=%s\"", mcs_error_detail((int)r), name);
 }
 
 static int measure_references(struct micro *m)
@@ -393,7 +393,7 @@ static int measure_size(struct micro *m, uint64_t size)
 	m->size = (size_t)size;
 	m->share = (uint32_t)(all / (uint64_t)conf->threads / each * (uint64_t)conf->batch);
 	if (!m->share)
-		return mcbench_complain(MCBENCH_USAGE, "a working set of %" PRIu64 " bytes has not "
+		return mcbench_complain(MCBENCH_USAGE, "a working set of %" PRIu64 " bytes is smaller than "
 					"one batch of %" PRId64 " x %" PRIu64 " bytes for each of "
 					"%" PRId64 " threads; set --working_set, --batch or "
 					"--threads", conf->working_set, conf->batch, size,
@@ -435,7 +435,7 @@ static int parse_sizes(const char *list, uint64_t sizes[SIZES_MAX], unsigned *re
 	return n ? MCBENCH_OK : mcbench_complain(MCBENCH_USAGE, "--sizes is empty");
 }
 
-/* When the objects do not stay in the pool, gets would measure misses. */
+/* If objects were evicted, gets would measure misses. */
 static int check_room(struct mcbench *b)
 {
 	char want[32], have[32];

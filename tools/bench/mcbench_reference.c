@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_reference.c - memcpy and a bare socket. */
+ * mcbench_reference.c - memcpy and a plain socket. */
 #include <config.h>
 
 #include "tools/bench/mcbench_reference.h"
@@ -42,7 +42,7 @@ static void *copy_pieces(void *arg)
 	memset(to, 0, c->size);
 	while (mc_now_ns() < c->until_ns) {
 		memcpy(to, c->from + at, c->size);
-		/* The compiler must not see that nobody reads it. */
+		/* Keep the compiler from removing the copy as unused. */
 		__asm__ volatile("" : : "r"(to) : "memory");
 		c->bytes += c->size;
 		at += c->size;
@@ -68,7 +68,7 @@ int mcbench_reference_memcpy(size_t size, size_t total, unsigned threads, uint64
 	if (!all || !from) {
 		free(all);
 		free(from);
-		return mc_fail(-ENOMEM, "no memory to compare with memcpy");
+		return mc_fail(-ENOMEM, "out of memory for the memcpy reference");
 	}
 	memset(from, 1, total);
 	begun = mc_now_ns();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_reference.h - what the machine can do without a store, measured in the same run. */
+ * mcbench_reference.h - speed of the machine without a store, measured in the same run. */
 #ifndef MCBENCH_REFERENCE_H
 #define MCBENCH_REFERENCE_H
 
@@ -11,7 +11,7 @@
 int mcbench_reference_memcpy(size_t size, size_t total, unsigned threads, uint64_t ms,
 			     double *ret_bytes_per_second);
 
-/* Median time of a question of 64 bytes and an answer of @size over a TCP connection to another thread
+/* Median time of a request of 64 bytes and a response of @size bytes over a TCP connection to another thread
  * of this process.  Negative errno on failure, with a detail. */
 int mcbench_reference_socket(size_t size, uint64_t ms, uint64_t *ret_ns);
 

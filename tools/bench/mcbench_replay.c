@@ -38,7 +38,7 @@ void mcbench_replay_progress(const struct mcbench_replay *r)
 	fflush(stderr);
 }
 
-/* Until all workers have ended, the time is over, or a signal came. */
+/* Wait until all workers have ended, the time is over, or a signal arrived. */
 static void watch(struct mcbench_replay *r)
 {
 	uint64_t end = r->b->conf->duration ? mc_deadline_ms((int64_t)r->b->conf->duration) :
@@ -98,8 +98,8 @@ static void clean_up(struct mcbench_replay *r)
 	prefix.len = strlen(name);
 	n = mcs_remove_match(r->b->store, prefix, NULL, MCS_REMOVE_FORCE, -1);
 	if (n < 0)
-		mcbench_complain(0, "the objects of this run could not be removed: %s; \"mcctl rm "
-				 "--prefix=%s\" does it", mcs_error_detail((int)n), name);
+		mcbench_complain(0, "cannot remove the objects of this run: %s; use \"mcctl rm "
+				 "--prefix=%s\"", mcs_error_detail((int)n), name);
 }
 
 static int run(struct mcbench_replay *r)

@@ -12,13 +12,13 @@
 
 /* Everything here is counted by all workers at the same time (relaxed atomics). */
 struct mcbench_counts {
-	uint64_t requests;		/* done */
-	uint64_t whole;			/* of which every block was there */
-	uint64_t blocks;		/* asked for */
-	uint64_t present;		/* of which exist said yes */
-	uint64_t prefix;		/* of which no block before was absent: what an engine can use */
-	uint64_t gone;			/* evicted between the answer and the get */
-	uint64_t raced;			/* put by another thread meanwhile */
+	uint64_t requests;		/* completed */
+	uint64_t whole;			/* requests whose blocks were all found */
+	uint64_t blocks;		/* blocks looked up */
+	uint64_t present;		/* blocks for which exist returned true */
+	uint64_t prefix;		/* present blocks without an absent one before them: usable by an engine */
+	uint64_t gone;			/* evicted between exist and get */
+	uint64_t raced;			/* put by another thread at the same time */
 	uint64_t wrong_blocks, wrong_bytes;
 	uint64_t late_ns;		/* longest delay behind the schedule */
 };
@@ -28,12 +28,12 @@ struct mcbench_replay {
 	struct mcbench_trace trace;
 	struct mcbench_counts n;
 	struct mcbench_stats lookup, get, put;
-	uint64_t next;			/* request to be taken; atomic */
+	uint64_t next;			/* next request to take; atomic */
 	uint64_t begun_ns, ended_ns;
 	struct mc_stop stop;
-	unsigned running;		/* workers that have not ended; atomic */
-	unsigned blamed;		/* wrong blocks told of; atomic */
-	int failed;			/* first reason why a worker gave up, negative; atomic */
+	unsigned running;		/* running workers; atomic */
+	unsigned blamed;		/* wrong blocks reported; atomic */
+	int failed;			/* first error that ended a worker, negative; atomic */
 };
 
 /* One thread: takes requests until none is left or r->stop is set. */

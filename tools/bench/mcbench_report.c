@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_report.c - what a replay has shown. */
+ * mcbench_report.c - results of a replay. */
 #include <config.h>
 
 #include "tools/bench/mcbench_replay.h"
@@ -21,7 +21,7 @@ static double seconds(const struct mcbench_replay *r)
 	return (double)(r->ended_ns - r->begun_ns) / 1e9;
 }
 
-/* Blocks that a pool without end would have had: all but the first of each id. */
+/* Hits of a pool of unlimited size: all blocks but the first of each id. */
 static uint64_t repeated(const struct mcbench_replay *r)
 {
 	return r->trace.n_ids - r->trace.distinct;
@@ -39,7 +39,7 @@ static void print_run(const struct mcbench_replay *r)
 	printf("run:   %" PRIu64 " requests in %.2f s, %" PRId64 " threads, ", r->n.requests,
 	       seconds(r), conf->threads);
 	if (conf->speed > 0)
-		printf("%g x real time, late by %.3f s at most\n", conf->speed,
+		printf("%g x real time, at most %.3f s late\n", conf->speed,
 		       (double)r->n.late_ns / 1e9);
 	else
 		printf("as fast as possible\n");
@@ -54,7 +54,7 @@ static void print_hits(const struct mcbench_replay *r)
 	       percent(n->prefix, n->blocks), percent(n->whole, n->requests));
 	/* Only a whole run can be compared with the whole trace. */
 	if (n->requests == r->trace.n_requests)
-		printf("; a pool without end: %.2f%%", percent(repeated(r), r->trace.n_ids));
+		printf("; a pool of unlimited size: %.2f%%", percent(repeated(r), r->trace.n_ids));
 	printf("\n       %" PRIu64 " evicted between look-up and get, %" PRIu64
 	       " put by two threads at once\n\n", n->gone, n->raced);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_stats.c - count, and show what was counted. */
+ * mcbench_stats.c - counters and their display. */
 #include <config.h>
 
 #include "tools/bench/mcbench_stats.h"
@@ -129,7 +129,7 @@ json_t *mcbench_stats_json(const struct mcbench_stats *s, unsigned threads)
 		const char *text = mcs_strerror(__atomic_load_n(&s->code[i], __ATOMIC_RELAXED));
 		json_int_t n = (json_int_t)get(&s->count[i]);
 
-		/* Two numbers may share a text. */
+		/* Two error numbers may have the same text. */
 		if (n)
 			json_object_set_new(errors, text, json_integer(n +
 				json_integer_value(json_object_get(errors, text))));

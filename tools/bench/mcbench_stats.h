@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_stats.h - what was measured of one kind of operation.  Any number of threads add at the same
- * time; readers see each number as it is at that moment. */
+ * mcbench_stats.h - measurements of one kind of operation.  Any number of threads may add at the same
+ * time; readers see the current value of each counter. */
 #ifndef MCBENCH_STATS_H
 #define MCBENCH_STATS_H
 
@@ -28,14 +28,14 @@ void mcbench_stats_error(struct mcbench_stats *s, int err, uint64_t items);
 
 /* Sum of the time in calls, over all threads. */
 uint64_t mcbench_stats_busy_ns(const struct mcbench_stats *s);
-/* Rates as if @threads did nothing else; 0 without a call. */
+/* Rate per time in calls, for @threads threads; 0: no calls. */
 double mcbench_stats_items_rate(const struct mcbench_stats *s, unsigned threads);
 double mcbench_stats_bytes_rate(const struct mcbench_stats *s, unsigned threads);
 
-/* A table: first the head, then a row each. */
+/* A table: the head, then one row per call. */
 void mcbench_stats_head(FILE *to);
 void mcbench_stats_row(const struct mcbench_stats *s, unsigned threads, FILE *to);
-/* "get: 3 x no space in the pool" lines, indented; nothing when none failed. */
+/* Indented lines "get: 3 x no space in the pool"; nothing without errors. */
 void mcbench_stats_errors(const struct mcbench_stats *s, FILE *to);
 json_t *mcbench_stats_json(const struct mcbench_stats *s, unsigned threads);
 

@@ -60,13 +60,13 @@ static int add_request(struct mcbench_trace *t, const json_t *j, uint64_t *start
 		return mc_fail(-EINVAL, "no array hash_ids");
 	n = json_array_size(ids);
 	if (n > BLOCKS_MAX)
-		return mc_fail(-EINVAL, "%zu blocks, %u are allowed", n, BLOCKS_MAX);
+		return mc_fail(-EINVAL, "%zu blocks, the limit is %u", n, BLOCKS_MAX);
 	ms = (uint64_t)json_number_value(time);
 	if (t->n_requests == 0)
 		*start = ms;
 	if (ms < *start || (t->n_requests &&
 			    ms - *start < t->requests[t->n_requests - 1].time_ms))
-		return mc_fail(-EINVAL, "timestamp %llu is before the one of the line above",
+		return mc_fail(-EINVAL, "timestamp %llu is before that of the previous line",
 			       (unsigned long long)ms);
 	if (make_room((void **)&t->requests, &t->requests_room, t->n_requests + 1, sizeof(*r)) ||
 	    make_room((void **)&t->ids, &t->ids_room, t->n_ids + n, sizeof(*t->ids)))

@@ -3,7 +3,7 @@
  *
  *	{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 2353]}
  *
- * in the order of time.  An id stands for a block of 512 tokens together with all that is before it. */
+ * ordered by time.  An id stands for a block of 512 tokens together with all tokens before it. */
 #ifndef MCBENCH_TRACE_H
 #define MCBENCH_TRACE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcbench_worker.c - what an inference engine does with a request: look up its blocks, load what is
- * there from the first block on, store what is not. */
+ * mcbench_worker.c - a request as an inference engine runs it: look up its blocks, load the longest present
+ * prefix, store the other blocks. */
 #include <config.h>
 
 #include "tools/bench/mcbench_replay.h"
@@ -40,7 +40,7 @@ static void add(uint64_t *v, uint64_t n)
 
 void mcbench_replay_prefix(const struct mcbench_conf *conf, char *buf, size_t len)
 {
-	/* What a name holds decides what its object holds: size and seed belong to it. */
+	/* Contents depend on size and seed, so both are part of the name. */
 	snprintf(buf, len, "mcbench/%" PRIu64 "-%" PRId64 "/", conf->block_size, conf->seed);
 }
 
@@ -79,7 +79,7 @@ static int worker_init(struct worker *w, struct mcbench_replay *r)
 	if (!w->names || !w->keys || !w->present || !w->iov || !w->gets || !w->puts ||
 	    !w->which || !w->buf)
 		return -ENOMEM;
-	/* Registering saves work where it matters; elsewhere nothing is lost without it. */
+	/* Registration is an optimisation; a failure does no harm. */
 	(void)mcs_register_buffer(r->b->store, w->buf, w->batch * w->block_size);
 	for (unsigned i = 0; i < w->batch; i++) {
 		w->iov[i].iov_base = w->buf + i * w->block_size;
@@ -130,7 +130,7 @@ static void blame(struct worker *w, uint32_t block, const struct mcbench_wrong *
 			 wrong->line, wrong->id);
 }
 
-/* Was it what had been put? */
+/* Does the block have the bytes that were put? */
 static bool check_block(struct worker *w, uint32_t block, unsigned item, int64_t result)
 {
 	struct mcbench_wrong wrong = { .bytes = w->block_size, .id = UINT64_MAX,
@@ -141,7 +141,7 @@ static bool check_block(struct worker *w, uint32_t block, unsigned item, int64_t
 		add(&w->r->n.gone, 1);
 		return false;
 	}
-	/* -ENOBUFS is an object that is larger than what was put. */
+	/* -ENOBUFS: the object is larger than the one that was put. */
 	if (result < 0 && result != -ENOBUFS) {
 		mcbench_stats_error(&w->r->get, (int)result, 1);
 		return false;
@@ -156,14 +156,14 @@ static bool check_block(struct worker *w, uint32_t block, unsigned item, int64_t
 	return false;
 }
 
-/* How many of them, from the first on, were what had been put. */
+/* Returns the number of correct blocks before the first missing one. */
 static unsigned get_blocks(struct worker *w, uint32_t from, unsigned n)
 {
 	unsigned good = 0;
 	uint64_t begun;
 	int r;
 
-	/* What another block left in the buffer must not pass for what was to be read. */
+	/* Old bytes of another block must not pass for bytes that were read. */
 	memset(w->buf, POISON, n * w->block_size);
 	for (unsigned i = 0; i < n; i++)
 		w->gets[i] = (struct mcs_get_item){
@@ -244,7 +244,7 @@ static void do_request(struct worker *w, const struct mcbench_request *q)
 			unsigned n = present - i < w->batch ? present - i : w->batch;
 			unsigned good = get_blocks(w, i, n);
 
-			/* Behind one that was lost an engine has no use for the others. */
+			/* An engine cannot use the blocks after a missing one. */
 			if (prefix == i)
 				prefix += good;
 		}
@@ -256,7 +256,7 @@ static void do_request(struct worker *w, const struct mcbench_request *q)
 	add(&w->r->n.requests, 1);
 }
 
-/* Until the request's time has come; false when the run ends before. */
+/* Wait until the request is due; false: the run ended before. */
 static bool wait_turn(struct worker *w, const struct mcbench_request *q)
 {
 	uint64_t due, now, late;

@@ -20,22 +20,22 @@ static const struct command {
 	const char *args;
 	const char *help;
 	int min_args, max_args;		/* max -1: any number */
-	bool offline;			/* runs without a connection, or makes it itself */
+	bool offline;			/* runs without a connection, or connects by itself */
 	int (*run)(struct mcctl *c);
 } commands[] = {
-	{ "ls", "[PREFIX]", "list keys, one level or all below", 0, 1, false, mcctl_ls },
-	{ "stat", "KEY...", "show what is known about objects", 1, -1, false, mcctl_stat },
+	{ "ls", "[PREFIX]", "list keys, one level or recursively", 0, 1, false, mcctl_ls },
+	{ "stat", "KEY...", "show the attributes of objects", 1, -1, false, mcctl_stat },
 	{ "get", "KEY [FILE|-]", "write an object's bytes to a file or to standard output", 1, 2,
 	  false, mcctl_get },
 	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, false, mcctl_put },
 	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, false,
 	  mcctl_rm },
-	{ "mv", "FROM TO", "rename an object, in one step", 2, 2, false, mcctl_mv },
+	{ "mv", "FROM TO", "rename an object atomically", 2, 2, false, mcctl_mv },
 	{ "df", "", "show the pool and its segments", 0, 0, false, mcctl_df },
 	{ "segments", "", "the same as df", 0, 0, false, mcctl_df },
-	{ "drain", "SEGMENT...", "move everything off segments, which take nothing new", 1, -1,
+	{ "drain", "SEGMENT...", "move all objects off segments, and allocate nothing new there", 1, -1,
 	  false, mcctl_drain },
-	{ "evict", "SEGMENT...", "evict what may be evicted in segments", 1, -1, false,
+	{ "evict", "SEGMENT...", "evict all evictable objects of segments", 1, -1, false,
 	  mcctl_evict },
 	{ "rebalance", "", "move objects from full segments to empty ones", 0, 0, false,
 	  mcctl_rebalance },
@@ -43,19 +43,19 @@ static const struct command {
 	  mcctl_copy },
 	{ "move", "KEY FROM TO", "move an object's copy between segments", 3, 3, false,
 	  mcctl_move },
-	{ "tasks", "[ID]", "show such tasks; --cancel ends one", 0, 1, false, mcctl_tasks },
-	{ "tenants", "", "show tenants, what they use and their quotas", 0, 0, false,
+	{ "tasks", "[ID]", "show tasks; --cancel cancels one", 0, 1, false, mcctl_tasks },
+	{ "tenants", "", "show tenants, their use and their quotas", 0, 0, false,
 	  mcctl_tenants },
-	{ "quota", "TENANT [SIZE]", "show a tenant's quota, or set it; 0 takes it away", 1, 2,
+	{ "quota", "TENANT [SIZE]", "show or set a tenant's quota; 0 removes it", 1, 2,
 	  false, mcctl_quota },
-	{ "watch", "[PREFIX]", "print what happens to keys from now on", 0, 1, false,
+	{ "watch", "[PREFIX]", "print changes of keys as they happen", 0, 1, false,
 	  mcctl_watch },
-	{ "top", "", "print figures and rates, anew every --interval", 0, 0, false, mcctl_top },
-	{ "doctor", "[DIR]...", "say what is wrong, of these mounts or all, and what to do about it", 0,
+	{ "top", "", "print figures and rates every --interval", 0, 0, false, mcctl_top },
+	{ "doctor", "[DIR]...", "diagnose the pool and the given mounts (default: all), with advice", 0,
 	  -1, false, mcctl_doctor },
-	{ "snapshot", "", "have the master write a checkpoint of its index now", 0, 0, true,
+	{ "snapshot", "", "make the master write a checkpoint of its index", 0, 0, true,
 	  mcctl_snapshot },
-	{ "health", "", "ask the master how it is; exit status 0, 1 or 2", 0, 0, true,
+	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, true,
 	  mcctl_health },
 };
 
@@ -68,7 +68,7 @@ static const struct mc_opt_row rows[] = {
 	{ .name = NULL },
 };
 
-/* Which commands take the row of the same index. */
+/* The commands that take the option row of the same index. */
 static const char *const rows_commands[] = {
 #define OPT(commands, ...) commands,
 #include "tools/ctl/mcctl.def"
@@ -121,14 +121,14 @@ static char *commands_text(void)
 	return text;
 }
 
-/* An option that the command has no use for is a mistake, perhaps a dangerous one. */
+/* An option that the command does not use is a mistake, perhaps a dangerous one. */
 static enum mcctl_status check_options(const struct mc_options *o, const struct command *cmd)
 {
 	for (size_t i = 0; rows[i].name; i++) {
 		if (!*rows_commands[i] || has_word(rows_commands[i], cmd->name) ||
 		    mc_options_origin(o, rows[i].name) != MC_ORIGIN_ARG)
 			continue;
-		return mcctl_complain(MCCTL_USAGE, "--%s is not an option of %s but of: %s",
+		return mcctl_complain(MCCTL_USAGE, "--%s is not an option of %s; it belongs to: %s",
 				      rows[i].name, cmd->name, rows_commands[i]);
 	}
 	return MCCTL_OK;
@@ -149,7 +149,7 @@ static enum mcctl_status connect_store(struct mcctl *c)
 
 	mcs_conf_init(&conf);
 	conf.master = c->conf->master;
-	/* What is looked at here may be the daemon's own trouble. */
+	/* Bypass the daemon: the command may be used to diagnose it. */
 	conf.daemon = "off";
 	conf.timeout_ms = (int64_t)c->conf->timeout;
 	conf.setup_timeout_ms = conf.timeout_ms < SETUP_TIMEOUT_MS ? conf.timeout_ms :
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 	const struct mc_program prog = {
 		.name = "mcctl",
 		.synopsis = "[OPTION]... COMMAND [ARG]...",
-		.summary = "Look at and change what is in the object store",
+		.summary = "Inspect and change the object store",
 		.details = details,
 		.rows = rows,
 		.aliases = aliases,

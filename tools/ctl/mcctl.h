@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl.h - what the commands of mcctl share. */
+ * mcctl.h - declarations shared by the commands of mcctl. */
 #ifndef MCCTL_H
 #define MCCTL_H
 
@@ -15,9 +15,9 @@
 /* Exit status; the higher one of several wins.  health has its own meaning of 1 and 2. */
 enum mcctl_status {
 	MCCTL_OK = 0,
-	MCCTL_NO = 1,		/* the store's answer is no: no such object, exists, is being read */
+	MCCTL_NO = 1,		/* the store refused: no such object, already exists, is being read */
 	MCCTL_USAGE = 2,
-	MCCTL_FAILED = 3,	/* could not be done: no master, time-out, transfer, local file */
+	MCCTL_FAILED = 3,	/* failed: no master, time-out, transfer, local file */
 };
 
 struct mcctl_conf {
@@ -28,8 +28,8 @@ struct mcctl_conf {
 
 struct mcctl {
 	const struct mcctl_conf *conf;
-	mcs_t *store;		/* NULL for commands that do not ask for it */
-	int argc;		/* arguments behind the command */
+	mcs_t *store;		/* NULL for commands that do not connect */
+	int argc;		/* arguments after the command */
 	const char **argv;
 };
 
@@ -60,35 +60,35 @@ int mcctl_snapshot(struct mcctl *c);
 /* Exit status of a result of the store. */
 enum mcctl_status mcctl_status_of(int64_t err);
 
-/* "mcctl: <what>: <why>", and what to do about it; returns the exit status.  @what is printf's. */
+/* Print "mcctl: <@fmt>: <reason>" and advice; returns the exit status. */
 enum mcctl_status mcctl_error(int64_t err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The same for something the store has no part in; MCCTL_USAGE or MCCTL_FAILED comes back. */
+/* The same for an error that is not the store's; returns @status, MCCTL_USAGE or MCCTL_FAILED. */
 enum mcctl_status mcctl_complain(enum mcctl_status status, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* ---- mcctl_key.c: keys as text ----
  *
- * A key is shown as it is, but for control bytes: they appear as '%' and two hexadecimal digits.  A key
- * that itself has such a sequence in it (or that of a byte from 80 to FF) gets a "25" behind the '%',
- * and one that has "%25" before the digits one more "25", so that every text means one key. */
+ * A key is shown unchanged except for control bytes, which are shown as '%' and two hexadecimal digits.  If the
+ * key itself contains such a sequence (or that of a byte from 80 to FF), a "25" is inserted after its '%';
+ * if it contains "%25" before the digits, one more "25" is inserted.  So every text means exactly one key. */
 
-/* The key that an argument means; free() *ret.  0, or the exit status after a message. */
+/* Decode a key from an argument; free() *ret.  0, or the exit status after a message. */
 enum mcctl_status mcctl_key_parse(const struct mcctl *c, const char *arg, struct mcs_key *ret);
 /* The same for a prefix, which may be empty. */
 enum mcctl_status mcctl_prefix_parse(const struct mcctl *c, const char *arg, struct mcs_key *ret);
 void mcctl_key_free(struct mcs_key *key);
 
-/* Text of a key, NUL-ended; free() it.  With @raw its bytes.  NULL without memory. */
+/* A key as NUL-terminated text, or its bytes with @raw; free() it.  NULL: out of memory. */
 char *mcctl_key_text(bool raw, struct mcs_key key, size_t *ret_len);
 /* Write it to @to. */
 void mcctl_key_print(bool raw, struct mcs_key key, FILE *to);
-/* As a JSON string, which must be UTF-8: other bytes are escaped too, whatever --raw says. */
+/* As a JSON string.  JSON requires UTF-8, so other bytes are escaped even with --raw. */
 json_t *mcctl_key_json(struct mcs_key key);
 
 /* ---- mcctl_print.c ---- */
 
-/* Print and free a JSON value.  MCCTL_OK, or MCCTL_FAILED when there was no memory to build it. */
+/* Print and free a JSON value.  MCCTL_OK, or MCCTL_FAILED when memory ran out. */
 enum mcctl_status mcctl_json_print(json_t *j);
 const char *mcctl_kind_name(enum mcs_kind kind);
 /* "2026-11-21 08:30:00" in local time; returns @buf. */
@@ -99,21 +99,21 @@ const char *mcctl_time_text(uint64_t ms, char *buf, size_t len);
 struct mcctl_progress {
 	const char *what;
 	bool shown;		/* standard error is a terminal */
-	uint64_t total;		/* 0: not known */
+	uint64_t total;		/* 0: unknown */
 	uint64_t begun_ns, next_ns;
 	bool drawn;
 };
 void mcctl_progress_begin(struct mcctl_progress *p, const char *what, uint64_t total);
 void mcctl_progress_step(struct mcctl_progress *p, uint64_t done);
-void mcctl_progress_end(struct mcctl_progress *p);	/* wipes it away */
+void mcctl_progress_end(struct mcctl_progress *p);	/* erases the bar */
 
 /* ---- mcctl_http.c ---- */
 
-/* GET http://HOST:PORT/PATH.  The body, NUL-ended and at most 4 MiB of it, is to be freed; *ret_code
+/* GET http://HOST:PORT/PATH.  *ret_body is the body, NUL-terminated, at most 4 MiB; free() it.  *ret_code
  * is the status.  0 or -errno with a detail. */
 int mcctl_http_get(const char *host, int port, const char *path, int64_t timeout_ms, long *ret_code,
 		   char **ret_body);
-/* The same with POST (@method) or another one; @body may be NULL. */
+/* The same with any @method; @body may be NULL. */
 int mcctl_http(const char *host, int port, const char *method, const char *path, const char *body,
 	       int64_t timeout_ms, long *ret_code, char **ret_body);
 

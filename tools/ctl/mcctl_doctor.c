@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_doctor.c - what is wrong with the pool, and what to do about it. */
+ * mcctl_doctor.c - diagnosis of the pool, with advice. */
 #include <config.h>
 
 #include "tools/ctl/mcctl_doctor.h"
@@ -43,11 +43,11 @@ static void check_http(struct mcctl *c, struct mcctl_report *rp)
 
 	r = mcctl_ask_http(c, "/health", &code, &body);
 	if (r < 0)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "is it another port?  Give it by --metrics_port; "
+		mcctl_doctor_find(rp, MCCTL_WARNING, "does it use another port?  Give it with --metrics_port; "
 				  "without it there is no monitoring", "the master's HTTP service does not answer: %s",
 		     mc_err_detail(r));
 	else if (code != 200 || !strstr(body, "\"service_ready\":true"))
-		mcctl_doctor_find(rp, MCCTL_BAD, "look into its log", "the master says over HTTP that it is not ready");
+		mcctl_doctor_find(rp, MCCTL_BAD, "check its log", "the master reports over HTTP that it is not ready");
 	else
 		mcctl_doctor_find(rp, MCCTL_GOOD, "", "the master serves clients and HTTP");
 }
@@ -58,16 +58,16 @@ static void check_pool(const struct mcs_pool *p, struct mcctl_report *rp)
 
 	if (!p->segments)
 		mcctl_doctor_find(rp, MCCTL_BAD, "start mcfs, or a program that opens the store with a "
-				  "segment_size, on the nodes", "nobody contributes memory: nothing can be stored");
+				  "segment_size, on the nodes", "no process contributes memory: nothing can be stored");
 	else
 		mcctl_doctor_find(rp, MCCTL_GOOD, "", "%" PRIu32 " segments, %" PRIu64 " objects, %.0f%% used",
 		     p->segments, p->objects, fill);
 	if (p->puts_refused && p->evictable < p->used / 10)
 		mcctl_doctor_find(rp, MCCTL_WARNING, "much is pinned or being read; add memory, or unpin",
-		     "%" PRIu64 " puts were refused and only %.0f%% of what is used may be evicted",
+		     "%" PRIu64 " puts were refused and only %.0f%% of the used memory is evictable",
 		     p->puts_refused, p->used ? 100.0 * (double)p->evictable / (double)p->used : 0);
 	else if (p->puts_refused)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "larger segments would take larger objects",
+		mcctl_doctor_find(rp, MCCTL_WARNING, "larger segments can store larger objects",
 		     "%" PRIu64 " puts were refused since the master started", p->puts_refused);
 }
 
@@ -79,17 +79,19 @@ static void check_segments(const struct mcs_segment *s, int n, struct mcctl_repo
 		fill = s[i].size ? 100.0 * (double)s[i].used / (double)s[i].size : 0;
 		if (!strcmp(s[i].state, "silent"))
 			mcctl_doctor_find(rp, MCCTL_BAD, "is the node up, and can it reach the master?  "
-					  "Its objects are misses until then", "the owner of %s is silent", s[i].name);
+					  "Reads of its objects miss until then",
+					  "the owner of %s does not answer", s[i].name);
 		else if (!strcmp(s[i].state, "drained"))
-			mcctl_doctor_find(rp, MCCTL_WARNING, "switch the node off, or end the drain by \"mcctl tasks "
-			     "--cancel\"", "%s is drained and takes nothing new", s[i].name);
+			mcctl_doctor_find(rp, MCCTL_WARNING, "switch the node off, or cancel the drain "
+					  "with \"mcctl tasks --cancel\"",
+					  "%s is drained and accepts no new objects", s[i].name);
 		if (strcmp(s[i].state, "ok"))
 			continue;
 		least = fill < least ? fill : least;
 		most = fill > most ? fill : most;
 	}
 	if (most > least + 30)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "\"mcctl rebalance\" evens that out",
+		mcctl_doctor_find(rp, MCCTL_WARNING, "\"mcctl rebalance\" balances them",
 		     "segments are between %.0f%% and %.0f%% full", least, most);
 }
 
@@ -103,8 +105,8 @@ static void check_tasks(const struct mcs_task *t, int n, struct mcctl_report *rp
 					  "the %s %s failed: %s", t[i].kind, t[i].id, t[i].message);
 		else if (!strcmp(t[i].status, "running") && now > t[i].updated_ms + 60000)
 			mcctl_doctor_find(rp, MCCTL_WARNING,
-					  "do the other segments have room?  Is the owner connected?",
-					  "the %s %s has not got on for %" PRIu64 " s", t[i].kind,
+					  "do the other segments have free memory?  Is the owner connected?",
+					  "the %s %s has made no progress for %" PRIu64 " s", t[i].kind,
 					  t[i].id, (now - t[i].updated_ms) / 1000);
 	}
 }

@@ -12,12 +12,12 @@ struct mcctl_report {
 	json_t *findings;	/* NULL: as text */
 };
 
-/* @fmt says what was found, @advice what to do about it ("": nothing). */
+/* Report a finding; @advice is "" when nothing needs to be done. */
 void mcctl_doctor_find(struct mcctl_report *rp, enum mcctl_level level, const char *advice,
 		       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* mcctl_doctor_mount.c: mounts of this machine, and what it offers to them.  Those that were named have
- * to be right; others may be somebody else's. */
+/* mcctl_doctor_mount.c: mounts of this machine, and the kernel features for them.  A problem of a mount
+ * named on the command line is an error; other mounts may belong to other users. */
 void mcctl_doctor_mounts(struct mcctl *c, struct mcctl_report *rp);
 
 #endif

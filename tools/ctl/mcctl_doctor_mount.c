@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_doctor_mount.c - are the mounts of this machine alive, and can they be as fast as they could? */
+ * mcctl_doctor_mount.c - health of the mounts of this machine, and kernel features that make them fast. */
 #include <config.h>
 
 #include "tools/ctl/mcctl_doctor.h"
@@ -25,7 +25,7 @@
 #define NAP_NS (20 * MC_NS_PER_MS)
 #define MEMLOCK_WANTED ((rlim_t)64 << 20)
 
-/* What stat() says of a mount, asked by a process of its own, which may hang: 0, an errno, ETIMEDOUT. */
+/* stat() of a mount, in a child process because it may hang: 0, an errno, or ETIMEDOUT. */
 static int probe(const char *dir)
 {
 	uint64_t deadline = mc_deadline_ms(PROBE_MS);
@@ -45,7 +45,7 @@ static int probe(const char *dir)
 	}
 	while ((r = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (mc_now_ns() >= deadline) {
-			/* It ends when the mount does. */
+			/* A hanging child ends when the mount is removed. */
 			kill(pid, SIGKILL);
 			return ETIMEDOUT;
 		}
@@ -54,7 +54,7 @@ static int probe(const char *dir)
 	return r > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }
 
-/* The state that .mcfs/health tells. */
+/* The state in .mcfs/health. */
 static void check_health(struct mcctl_report *rp, enum mcctl_level bad, const char *dir)
 {
 	char path[PATH_MAX + 32], text[128] = "";
@@ -64,7 +64,7 @@ static void check_health(struct mcctl_report *rp, enum mcctl_level bad, const ch
 	f = fopen(path, "re");
 	if (!f || !fgets(text, sizeof(text), f))
 		mcctl_doctor_find(rp, MCCTL_WARNING, "may you read it?  Mounts are for their user only, "
-				  "unless allow_other is given", "%s says nothing of its health: %s", dir,
+				  "unless allow_other is given", "%s does not report its health: %s", dir,
 				  mc_strerror(errno));
 	else if (!strstr(text, "\"code\":0"))
 		mcctl_doctor_find(rp, bad, "is the master up, and can this node reach it?",
@@ -75,30 +75,30 @@ static void check_health(struct mcctl_report *rp, enum mcctl_level bad, const ch
 		fclose(f);
 }
 
-/* @bad: how bad it is when it does not serve. */
+/* @bad: the level to report when the mount does not serve. */
 static void check_mount(struct mcctl_report *rp, enum mcctl_level bad, const char *dir)
 {
 	int err = probe(dir);
 
 	if (err == ENOTCONN || err == ECONNABORTED)
-		mcctl_doctor_find(rp, bad, "unmount it by \"umount -l\" (or \"fusermount3 -uz\"), or "
-				  "start mcfs there again, which does that",
+		mcctl_doctor_find(rp, bad, "unmount it with \"umount -l\" (or \"fusermount3 -uz\"), or "
+				  "start mcfs there again, which unmounts it first",
 				  "the mount %s is dead: its daemon was killed", dir);
 	else if (err == ETIMEDOUT)
-		mcctl_doctor_find(rp, bad, "is its daemon stopped, or without memory?  \"umount -f\" ends "
-				  "it, and all who wait get an error",
+		mcctl_doctor_find(rp, bad, "is its daemon stopped, or out of memory?  \"umount -f\" aborts "
+				  "the mount, and all waiting processes get an error",
 				  "the mount %s does not answer", dir);
 	else if (err == EACCES)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "ask as the user who has mounted it, or mount with "
-				  "allow_other", "the mount %s is another user's", dir);
+		mcctl_doctor_find(rp, MCCTL_WARNING, "run this as the user who mounted it, or mount with "
+				  "allow_other", "the mount %s belongs to another user", dir);
 	else if (err)
-		mcctl_doctor_find(rp, bad, "look into the daemon's log", "the mount %s fails: %s", dir,
+		mcctl_doctor_find(rp, bad, "check the daemon's log", "the mount %s fails: %s", dir,
 				  mc_strerror(err));
 	else
 		check_health(rp, bad, dir);
 }
 
-/* Is @path, as it was written, that mount?  The mount itself is not asked, since it may not answer. */
+/* Does @path name that mount?  Compares text only: a system call on the mount may hang. */
 static bool is_path_of(const char *path, const char *dir)
 {
 	char at[PATH_MAX] = "/", real[PATH_MAX], *last;
@@ -148,7 +148,7 @@ static unsigned check_mounts(struct mcctl *c, struct mcctl_report *rp)
 	endmntent(f);
 	if (n < (unsigned)c->argc)
 		mcctl_doctor_find(rp, MCCTL_BAD, "mcfs MASTER DIR, or mount -t mcfs MASTER DIR",
-				  "of the %d directories %u are mounts of mcfs", c->argc, n);
+				  "%u of the %d directories are mounts of mcfs", n, c->argc);
 	return n;
 }
 
@@ -164,17 +164,17 @@ static bool kernel_is(int major, int minor)
 static void check_kernel(struct mcctl_report *rp)
 {
 	if (access("/dev/fuse", F_OK) < 0)
-		mcctl_doctor_find(rp, MCCTL_BAD, "modprobe fuse; a container has to be given the device "
-				  "(--device /dev/fuse)", "there is no /dev/fuse: nothing can be mounted");
+		mcctl_doctor_find(rp, MCCTL_BAD, "modprobe fuse; a container needs the device "
+				  "(--device /dev/fuse)", "/dev/fuse does not exist: mounting is impossible");
 	else if (access("/dev/fuse", R_OK | W_OK) < 0)
 		mcctl_doctor_find(rp, MCCTL_BAD, "chmod 666 /dev/fuse, as distributions do, or mount as root",
 				  "/dev/fuse cannot be opened by this user");
 	if (!kernel_is(6, 9))
 		mcctl_doctor_find(rp, MCCTL_WARNING, "Linux 6.9 and later have it",
-				  "this kernel has no passthrough: files are copied once more");
+				  "this kernel has no passthrough: reads copy files once more");
 	else if (geteuid() != 0)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "mount as root for that",
-				  "passthrough needs CAP_SYS_ADMIN, which this user has not");
+		mcctl_doctor_find(rp, MCCTL_WARNING, "mount as root to use it",
+				  "passthrough needs CAP_SYS_ADMIN, which this user does not have");
 	else
 		mcctl_doctor_find(rp, MCCTL_GOOD, "", "this kernel has passthrough");
 	if (!kernel_is(6, 6))
@@ -203,9 +203,9 @@ static void check_memory(struct mcctl_report *rp)
 	struct rlimit lim;
 
 	if (access(dir, F_OK) < 0)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "take a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or "
-				  "reserve pages by vm.nr_hugepages and mount with segment_kind=hugetlb",
-				  "there are no huge pages: segments are mapped page by page");
+		mcctl_doctor_find(rp, MCCTL_WARNING, "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or "
+				  "reserve pages with vm.nr_hugepages and mount with segment_kind=hugetlb",
+				  "no huge pages: segments are mapped in small pages");
 	else if (chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "deny"))
 		mcctl_doctor_find(rp, MCCTL_WARNING, "echo advise >/sys/kernel/mm/transparent_hugepage/"
 				  "shmem_enabled", "huge pages are denied to shared memory");
@@ -215,13 +215,13 @@ static void check_memory(struct mcctl_report *rp)
 	    lim.rlim_cur < MEMLOCK_WANTED)
 		mcctl_doctor_find(rp, MCCTL_WARNING, "ulimit -l unlimited, LimitMEMLOCK=infinity in the unit, or "
 				  "memlock in /etc/security/limits.conf",
-				  "only %llu KiB may be locked in memory here",
+				  "only %llu KiB may be locked in memory",
 				  (unsigned long long)(lim.rlim_cur >> 10));
 }
 
 void mcctl_doctor_mounts(struct mcctl *c, struct mcctl_report *rp)
 {
-	/* Who has no mount, and wants none, has no use for advice on mounts. */
+	/* Without a mount, found or named, advice on mounts is useless. */
 	if (!check_mounts(c, rp) && !c->argc)
 		return;
 	check_kernel(rp);

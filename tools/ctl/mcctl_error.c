@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_error.c - messages: what went wrong, why, and what to do about it. */
+ * mcctl_error.c - error messages: the failure, its reason, and advice. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -7,20 +7,20 @@
 #include <errno.h>
 #include <stdarg.h>
 
-/* What a person can do; @status is the exit status. */
+/* Advice for the user; @status is the exit status. */
 static const struct advice {
 	int err;
 	enum mcctl_status status;
 	const char *text;
 } advices[] = {
-	{ MCS_ERPC, MCCTL_FAILED, "is the master running?  Give its address by --master=HOST:PORT "
+	{ MCS_ERPC, MCCTL_FAILED, "is the master running?  Give its address with --master=HOST:PORT "
 				  "or in $MOONCAKE_MASTER" },
-	{ MCS_ETIMEDOUT, MCCTL_FAILED, "give it longer by --timeout=SECONDS" },
-	{ ETIMEDOUT, MCCTL_FAILED, "give it longer by --timeout=SECONDS" },
-	{ MCS_ENOSPACE, MCCTL_NO, "\"mcctl df\" shows the pool; what is pinned or being read cannot "
+	{ MCS_ETIMEDOUT, MCCTL_FAILED, "allow more time with --timeout=SECONDS" },
+	{ ETIMEDOUT, MCCTL_FAILED, "allow more time with --timeout=SECONDS" },
+	{ MCS_ENOSPACE, MCCTL_NO, "\"mcctl df\" shows the pool; pinned objects and objects being read cannot "
 				  "be evicted" },
 	{ MCS_ETOOBIG, MCCTL_NO, "\"mcctl df\" shows the largest object that fits" },
-	{ MCS_ELEASED, MCCTL_NO, "it is being read or was just looked up; try again, or use "
+	{ MCS_ELEASED, MCCTL_NO, "it is being read or was looked up recently; try again, or use "
 				 "--force" },
 	{ MCS_ENOTENANT, MCCTL_NO, "\"mcctl tenants\" shows them, \"mcctl quota TENANT SIZE\" makes "
 				   "one" },
@@ -32,10 +32,10 @@ static const struct advice {
 	{ MCS_EEXISTS, MCCTL_NO, NULL },
 	{ EEXIST, MCCTL_NO, NULL },
 	{ EHOSTDOWN, MCCTL_NO, "\"mcctl df\" shows the segments and their names" },
-	{ EAGAIN, MCCTL_NO, "\"mcctl tasks\" shows what is under way" },
-	{ ENOTEMPTY, MCCTL_NO, "remove what lies below it first, see --prefix" },
+	{ EAGAIN, MCCTL_NO, "\"mcctl tasks\" shows the running tasks" },
+	{ ENOTEMPTY, MCCTL_NO, "remove the keys below it first, see --prefix" },
 	{ MCS_EREPLICA_GONE, MCCTL_FAILED, "its owner has left the pool; read it again" },
-	{ MCS_ECHECKSUM, MCCTL_FAILED, "the bytes in memory are damaged and were not used" },
+	{ MCS_ECHECKSUM, MCCTL_FAILED, "the bytes in memory are corrupted and were not used" },
 	{ 0, MCCTL_FAILED, NULL },
 };
 
@@ -47,7 +47,7 @@ static const struct advice *find_advice(int64_t err)
 	for (a = advices; a->err; a++)
 		if (a->err == -err)
 			return a;
-	/* Numbers that mcs.h does not name still mean an errno. */
+	/* A number that mcs.h does not define is an errno. */
 	for (a = advices; a->err; a++)
 		if (a->err == plain)
 			return a;

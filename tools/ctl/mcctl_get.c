@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_get.c - an object's bytes to a file or to standard output.
+ * mcctl_get.c - write an object to a file or to standard output.
  *
- * A file appears under its name when all its bytes are in it: it is written beside it first. */
+ * A file gets its name only when it is complete: it is written under a temporary name first. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -55,13 +55,13 @@ static enum mcctl_status output_open(struct output *out, const char *name)
 		free(TAKE_PTR(out->tmp));
 		return complain_file("create", name);
 	}
-	/* mkostemp() makes it private; a file that is to be replaced keeps its mode. */
+	/* mkostemp() creates the file with mode 0600; a replaced file keeps its mode. */
 	if (fchmod(out->fd, stat(name, &st) == 0 ? st.st_mode & 0777 : 0666 & ~mask) < 0)
 		return complain_file("set the mode of", out->tmp);
 	return MCCTL_OK;
 }
 
-/* Give the file its name when all went well, else take it away. */
+/* Rename the file to its name on success, else remove it. */
 static enum mcctl_status output_close(struct output *out, enum mcctl_status status)
 {
 	if (out->fd >= 0 && out->fd != STDOUT_FILENO && close(out->fd) < 0 && status == MCCTL_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_health.c - how the master is, asked both ways: by its HTTP server, as a load balancer would,
- * and as a client of the store. */
+ * mcctl_health.c - health of the master, checked over HTTP, as a load balancer would, and as a client of
+ * the store. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -19,11 +19,11 @@ enum health { HEALTHY, DEGRADED, UNREACHABLE };
 struct answers {
 	char host[MC_ADDR_MAX];
 	int port;
-	bool http, rpc;			/* answered well */
+	bool http, rpc;			/* answered as a working master */
 	char http_text[512], rpc_text[512];
 };
 
-/* The first master's host, where its HTTP server is. */
+/* Host of the first master in the list; its HTTP server is there. */
 static void find_host(const struct mcctl_conf *conf, char ret[MC_ADDR_MAX])
 {
 	char first[MC_ADDR_MAX];
@@ -67,7 +67,7 @@ static void ask_http(struct answers *a, int64_t timeout_ms)
 		return;
 	}
 	j = json_loads(body, 0, NULL);
-	/* The status is 200 also while the master is starting: service_ready is what counts. */
+	/* The status is 200 while the master is starting too, so check service_ready. */
 	if (code == 200 && j && !json_unpack(j, "{s?s, s?s, s:b}", "role", &role, "ha_state",
 					     &state, "service_ready", &ready)) {
 		a->http = ready;
@@ -75,7 +75,7 @@ static void ask_http(struct answers *a, int64_t timeout_ms)
 			 ready ? "ready" : "not ready", role, state);
 	} else {
 		snprintf(a->http_text, sizeof(a->http_text),
-			 "GET /health: status %ld and no answer of a master", code);
+			 "GET /health: status %ld, not the answer of a master", code);
 	}
 	json_decref(j);
 }

@@ -44,7 +44,7 @@ static CURLcode perform(CURL *curl, const char *url, const char *method, const c
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, url);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	/* Not through a proxy: it is this cluster's master that is asked for. */
+	/* No proxy: the master is inside the cluster. */
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);

@@ -26,8 +26,8 @@ static bool is_control(unsigned char c)
 	return c < 0x20 || c == 0x7f;
 }
 
-/* Does an escape begin here: '%', any number of "25", two digits of a byte that is no printing ASCII?
- * Its byte or -1; *ret_quoted: there is a "25". */
+/* Does an escape begin at @p: '%', any number of "25", two digits of a byte that is not printable ASCII?
+ * Returns the byte or -1; *ret_quoted: it contains a "25". */
 static int escape_at(const unsigned char *p, const unsigned char *end, bool *ret_quoted)
 {
 	int byte;
@@ -45,7 +45,7 @@ static int escape_at(const unsigned char *p, const unsigned char *end, bool *ret
 	return is_control((unsigned char)byte) || byte >= 0x80 ? byte : -1;
 }
 
-/* @ascii: escape all that is not ASCII as well. */
+/* @ascii: escape all bytes that are not ASCII too. */
 static char *escape(struct mcs_key key, bool ascii, size_t *ret_len)
 {
 	const unsigned char *in = key.data, *end = in + key.len;
@@ -62,7 +62,7 @@ static char *escape(struct mcs_key key, bool ascii, size_t *ret_len)
 			continue;
 		}
 		*p++ = (char)*in;
-		/* What the key spells like an escape must not be taken for one. */
+		/* A literal "%XX" in the key must not be decoded as an escape. */
 		if (*in == '%' && escape_at(in, end, &quoted) >= 0) {
 			*p++ = '2';
 			*p++ = '5';
@@ -94,7 +94,7 @@ void mcctl_key_print(bool raw, struct mcs_key key, FILE *to)
 	size_t len;
 	char *text = mcctl_key_text(raw, key, &len);
 
-	/* Without memory the bytes themselves are better than nothing. */
+	/* Out of memory: print the raw bytes rather than nothing. */
 	if (text)
 		fwrite(text, 1, len, to);
 	else

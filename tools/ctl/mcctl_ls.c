@@ -13,8 +13,8 @@
 
 struct listing {
 	struct mcctl *c;
-	struct mcs_key dir;		/* what entries' names are relative to */
-	struct mcs_entry *entries;	/* kept for sorting; names are ours */
+	struct mcs_key dir;		/* names of entries are relative to this */
+	struct mcs_entry *entries;	/* kept for sorting; the listing owns the names */
 	size_t n, room;
 	uint64_t printed;
 };
@@ -121,7 +121,7 @@ static void print_kept(struct listing *l)
 	l->n = l->room = 0;
 }
 
-/* All entries; what came before an error is printed too. */
+/* Print all entries, after an error those received before it. */
 static enum mcctl_status list(struct listing *l, struct mcs_key prefix, int dir)
 {
 	struct mcs_entry e;
@@ -142,7 +142,7 @@ static enum mcctl_status list(struct listing *l, struct mcs_key prefix, int dir)
 	return r < 0 ? mcctl_error(r, "the list is not complete") : MCCTL_OK;
 }
 
-/* An object of just that name: @ret_found tells whether there is one. */
+/* Print the object with exactly this name; @ret_found: it exists. */
 static enum mcctl_status list_object(struct listing *l, struct mcs_key key, bool *ret_found)
 {
 	struct mcs_info info;

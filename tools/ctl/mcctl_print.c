@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_print.c - forms of output that several commands have. */
+ * mcctl_print.c - output formats shared by several commands. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"

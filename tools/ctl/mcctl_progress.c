@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_progress.c - a bar on the terminal for what takes long. */
+ * mcctl_progress.c - progress bar on the terminal for long operations. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"

@@ -31,25 +31,25 @@ static enum mcctl_status grow(struct input *in)
 	char *data = realloc(in->data, room);
 
 	if (!data)
-		return mcctl_complain(MCCTL_FAILED, "%s: no memory for more than %zu bytes of it",
+		return mcctl_complain(MCCTL_FAILED, "%s: out of memory after %zu bytes",
 				      in->name, in->len);
 	in->data = data;
 	in->room = room;
 	return MCCTL_OK;
 }
 
-/* Everything into memory: a put needs all bytes at once, and a mapped file could shrink meanwhile. */
+/* Read everything into memory: a put needs all bytes at once, and a mapped file could be truncated meanwhile. */
 static enum mcctl_status read_all(struct input *in, uint64_t expected)
 {
 	enum mcctl_status status = MCCTL_OK;
 	struct mcctl_progress progress;
 	ssize_t n = 1;
 
-	/* One more than expected, so that the end is seen without growing. */
+	/* One more than expected, to see the end of file without growing. */
 	in->room = expected + 1 < ROOM_MIN ? ROOM_MIN : (size_t)expected + 1;
 	in->data = malloc(in->room);
 	if (!in->data)
-		return mcctl_complain(MCCTL_FAILED, "%s: no memory for its %llu bytes", in->name,
+		return mcctl_complain(MCCTL_FAILED, "%s: out of memory for %llu bytes", in->name,
 				      (unsigned long long)expected);
 	mcctl_progress_begin(&progress, in->name, expected);
 	while (n > 0 && status == MCCTL_OK) {
@@ -103,7 +103,7 @@ static void set_opts(const struct mcctl_conf *conf, struct mcs_put_opts *opts)
 static enum mcctl_status store(struct mcctl *c, struct mcs_key key, const struct input *in)
 {
 	struct iovec iov = { in->data, in->len };
-	/* A batch of one, because that tells whether the key had a value. */
+	/* A batch of one, because its result tells whether the key existed. */
 	struct mcs_put_item item = { .key = key, .iov = &iov, .iovcnt = 1 };
 	struct mcs_put_opts opts;
 	int r;
@@ -119,7 +119,7 @@ static enum mcctl_status store(struct mcctl *c, struct mcs_key key, const struct
 						  "size", (json_int_t)in->len, "existed",
 						  item.existed));
 	if (item.existed)
-		fprintf(stderr, "mcctl: %s has a value already, which was left as it is; --upsert "
+		fprintf(stderr, "mcctl: %s already exists and was not changed; --upsert "
 			"replaces it\n", c->argv[0]);
 	return MCCTL_OK;
 }

@@ -28,7 +28,7 @@ static enum mcctl_status remove_batch(struct removal *rm, int at, unsigned n)
 	r = mcs_remove_batch(rm->c->store, rm->keys + at, n, flags, rm->results, -1);
 	if (r < 0)
 		return mcctl_error(r, "cannot remove %s%s", rm->c->argv[at],
-				   n > 1 ? " and the keys behind it" : "");
+				   n > 1 ? " and the keys after it" : "");
 	for (unsigned i = 0; i < n; i++) {
 		if (rm->results[i] >= 0) {
 			rm->removed++;
@@ -49,7 +49,7 @@ static enum mcctl_status remove_keys(struct removal *rm)
 	struct mcctl *c = rm->c;
 	enum mcctl_status status = MCCTL_OK, one;
 
-	/* All names are looked at before the first object is removed. */
+	/* Check all names before the first object is removed. */
 	for (int i = 0; i < c->argc && status == MCCTL_OK; i++)
 		status = mcctl_key_parse(c, c->argv[i], &rm->keys[i]);
 	if (status != MCCTL_OK)
@@ -86,7 +86,7 @@ static enum mcctl_status rm_named(struct mcctl *c)
 	return status;
 }
 
-/* --dry_run with names: those that exist. */
+/* --dry_run with names: print the ones that exist. */
 static enum mcctl_status show_named(struct mcctl *c)
 {
 	enum mcctl_status status = MCCTL_OK, one;
@@ -117,7 +117,7 @@ int mcctl_rm(struct mcctl *c)
 	bool many = *c->conf->prefix || *c->conf->match;
 
 	if (many && c->argc)
-		return mcctl_complain(MCCTL_USAGE, "rm takes keys, or --prefix and --match, not both");
+		return mcctl_complain(MCCTL_USAGE, "rm takes keys or --prefix and --match, not both");
 	if (!many && !c->argc)
 		return mcctl_complain(MCCTL_USAGE, "nothing to remove: give keys, --prefix or --match");
 	if (c->conf->dry_run && c->conf->json)

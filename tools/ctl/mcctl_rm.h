@@ -5,7 +5,7 @@
 
 #include "tools/ctl/mcctl.h"
 
-/* All keys with --prefix that --match matches; counts them and asks first. */
+/* Remove all keys that begin with --prefix and match --match, after counting them and asking the user. */
 int mcctl_rm_matching(struct mcctl *c);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mcctl_rm_match.c - remove many objects, by prefix or pattern.
  *
- * The master does the work in one request and knows the pattern's language.  What it is going to do
- * is counted here first, with the same library, so that a person can say no. */
+ * The master removes the objects in one request and evaluates the pattern.  Before that, the matches are counted
+ * here with the same library, so that the user can decline. */
 #include <config.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -43,7 +43,7 @@ static enum mcctl_status compile(struct matching *m)
 	return m->data ? MCCTL_OK : mcctl_complain(MCCTL_FAILED, "out of memory");
 }
 
-/* 1 or 0, or negative when the pattern takes too long. */
+/* 1: matches, 0: does not, negative: the pattern needs too much work. */
 static int matches(const struct matching *m, struct mcs_key key)
 {
 	int r;
@@ -77,7 +77,7 @@ static enum mcctl_status count(struct matching *m)
 	}
 	mcs_list_close(list);
 	if (hit < 0)
-		return mcctl_complain(MCCTL_FAILED, "--match=%s needs too much work on some key; "
+		return mcctl_complain(MCCTL_FAILED, "--match=%s needs too much work for some key; "
 				      "nothing was removed", conf->match);
 	return r < 0 ? mcctl_error(r, "cannot list keys; nothing was removed") : MCCTL_OK;
 }
@@ -91,7 +91,7 @@ static enum mcctl_status confirm(const struct matching *m)
 	mc_format_size(m->bytes, size, sizeof(size));
 	if (!isatty(STDIN_FILENO))
 		return mcctl_complain(MCCTL_USAGE, "this would remove %" PRIu64 " objects (%s); "
-				      "nothing was removed: say --yes to do it, --dry_run to see "
+				      "nothing was removed: use --yes to remove, --dry_run to see "
 				      "them", m->objects, size);
 	fprintf(stderr, "Remove %" PRIu64 " objects (%s)?  Type yes: ", m->objects, size);
 	if (!fgets(answer, sizeof(answer), stdin) || strcmp(answer, "yes\n"))
@@ -99,7 +99,7 @@ static enum mcctl_status confirm(const struct matching *m)
 	return MCCTL_OK;
 }
 
-/* @asked: who was not asked, because there were none, removes none that have come since. */
+/* @asked false: nothing matched, so the user was not asked; then keys stored since must not be removed. */
 static enum mcctl_status remove_all(const struct matching *m, bool asked)
 {
 	const struct mcctl_conf *conf = m->c->conf;
@@ -115,8 +115,8 @@ static enum mcctl_status remove_all(const struct matching *m, bool asked)
 						  "matched", (json_int_t)m->objects));
 	printf("removed %" PRId64 " of %" PRIu64 " objects\n", removed, m->objects);
 	if ((uint64_t)removed < m->objects && !conf->force)
-		fprintf(stderr, "mcctl: the others are being read, or are gone; --force removes "
-			"what is being read too\n");
+		fprintf(stderr, "mcctl: the others are being read or no longer exist; --force also removes "
+			"objects that are being read\n");
 	return MCCTL_OK;
 }
 

@@ -12,7 +12,7 @@
 int mcctl_snapshot(struct mcctl *c)
 {
 	auto_free char *body = NULL;
-	const char *why = "the answer is not a master's";
+	const char *why = "the answer does not come from a master";
 	enum mcctl_status status;
 	json_t *j;
 	long code;
@@ -20,14 +20,14 @@ int mcctl_snapshot(struct mcctl *c)
 
 	r = mcctl_tell_http(c, "POST", "/api/v1/snapshot", NULL, &code, &body);
 	if (r < 0)
-		return (int)mcctl_complain(MCCTL_FAILED, "cannot ask the master over HTTP: %s\n       is "
-					   "its port another?  Give it by --metrics_port",
+		return (int)mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s\n       "
+					   "does it use another port?  Give it with --metrics_port",
 					   mc_err_detail(r));
 	j = json_loads(body, 0, NULL);
 	if (code == 200 && j) {
 		if (c->conf->json)
 			return (int)mcctl_json_print(j);
-		puts("the checkpoint is written");
+		puts("checkpoint written");
 		status = MCCTL_OK;
 	} else {
 		json_unpack(j, "{s?s}", "error_message", &why);

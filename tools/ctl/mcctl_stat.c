@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_stat.c - what is known about objects. */
+ * mcctl_stat.c - attributes of objects. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"

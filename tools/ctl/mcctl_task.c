@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_task.c - tasks: drain, evict, copy, move, rebalance, and a look at them. */
+ * mcctl_task.c - tasks: start drain, evict, copy, move, rebalance; list and cancel tasks. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -23,7 +23,7 @@ static void on_interrupt(int sig)
 	interrupted = 1;
 }
 
-/* The names of a list joined by commas, NULL-ended; free() it, the names lie behind it. */
+/* Split a comma-separated list into a NULL-terminated array.  One allocation holds array and names; free() it. */
 static const char **names_of(const char *list)
 {
 	size_t n = 2, len = strlen(list);
@@ -44,7 +44,7 @@ static const char **names_of(const char *list)
 	return names;
 }
 
-/* ---- showing ---- */
+/* ---- listing ---- */
 
 static bool over(const struct mcs_task *t)
 {
@@ -130,7 +130,7 @@ int mcctl_tasks(struct mcctl *c)
 	return MCCTL_OK;
 }
 
-/* ---- beginning one, and staying until it is over ---- */
+/* ---- starting a task and following it ---- */
 
 static void wait_a_little(void)
 {
@@ -139,7 +139,7 @@ static void wait_a_little(void)
 	nanosleep(&t, NULL);
 }
 
-/* Until the task is over or somebody interrupts. */
+/* Wait until the task has ended or the user interrupts. */
 static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what,
 				struct mcs_task **ret)
 {
@@ -164,7 +164,7 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 	}
 	if (begun)
 		mcctl_progress_end(&p);
-	return r < 0 ? mcctl_error(r, "cannot follow task %s; it goes on without this command", id) :
+	return r < 0 ? mcctl_error(r, "cannot follow task %s; it continues without this command", id) :
 		       MCCTL_OK;
 }
 
@@ -181,12 +181,12 @@ static enum mcctl_status outcome(struct mcctl *c, const struct mcs_task *t, cons
 	if (!strcmp(t->status, "succeeded"))
 		return MCCTL_OK;
 	if (!over(t))
-		return mcctl_complain(MCCTL_FAILED, "%s goes on; look at it by \"mcctl tasks %s\", end it "
-				      "by \"mcctl tasks --cancel %s\"", what, t->id, t->id);
+		return mcctl_complain(MCCTL_FAILED, "%s continues; show it with \"mcctl tasks %s\", cancel it "
+				      "with \"mcctl tasks --cancel %s\"", what, t->id, t->id);
 	return mcctl_complain(MCCTL_FAILED, "%s %s: %s%s", what, t->status, t->message,
 			      !strcmp(t->kind, "drain") && !strcmp(t->status, "failed") ?
-			      "\n       \"mcctl df\" shows whether the others have room; what failed is "
-			      "still where it was" : "");
+			      "\n       \"mcctl df\" shows whether the other segments have free memory; "
+			      "failed objects are still in their old segment" : "");
 }
 
 static enum mcctl_status run(struct mcctl *c, const struct mcs_task_opts *opts, const char *what)
@@ -199,7 +199,7 @@ static enum mcctl_status run(struct mcctl *c, const struct mcs_task_opts *opts, 
 
 	r = mcs_task_create(c->store, opts, id, -1);
 	if (r < 0)
-		return mcctl_error(r, "cannot begin the %s", what);
+		return mcctl_error(r, "cannot start the %s", what);
 	if (c->conf->background) {
 		if (c->conf->json)
 			return mcctl_json_print(json_pack("{s:s}", "id", id));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_tenants.c - tenants, what they use, and their quotas. */
+ * mcctl_tenants.c - tenants, their use and their quotas. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -85,7 +85,7 @@ int mcctl_tenants(struct mcctl *c)
 	return mcctl_json_print(all);
 }
 
-/* One that is in no policy and has nothing is forgotten; that is what taking it out asks for. */
+/* The master forgets a tenant without policy and objects, so after removing a quota it may no longer exist. */
 static int show(struct mcctl *c, const char *name, bool may_be_gone)
 {
 	auto_free struct mcs_tenant *found = NULL;
@@ -110,14 +110,14 @@ int mcctl_quota(struct mcctl *c)
 	uint64_t bytes = 1;
 	int r;
 
-	/* The library takes "" for all of them, or for the default one. */
+	/* For the library "" means all tenants or the default tenant. */
 	if (!*name)
-		return mcctl_complain(MCCTL_USAGE, "a tenant's name is empty; \"default\" is that "
-				      "of clients that give none");
+		return mcctl_complain(MCCTL_USAGE, "the tenant's name is empty; \"default\" is the tenant "
+				      "of clients that name none");
 	if (c->argc > 1) {
 		if (mc_parse_size(c->argv[1], &bytes) < 0 || bytes > INT64_MAX)
-			return mcctl_complain(MCCTL_USAGE, "\"%s\" is not a size; 200GB is one, and "
-					      "0 takes the tenant out of the policy", c->argv[1]);
+			return mcctl_complain(MCCTL_USAGE, "\"%s\" is not a size; write for example 200GB; "
+					      "0 removes the tenant from the policy", c->argv[1]);
 		r = mcs_quota_set(c->store, name, bytes, -1);
 		if (r < 0)
 			return mcctl_error(r, "cannot set the quota of %s", name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_top.c - the pool as it changes: figures and rates, anew every so often. */
+ * mcctl_top.c - figures and rates of the pool, printed periodically. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 
-/* Counters of the master that are shown as rates; where a key alone and those of a batch have their own, both. */
+/* Counters of the master that are shown as rates; single-key and batch counters of an operation are added up. */
 static const struct {
 	const char *metric, *name, *batch;
 } rates[] = {
@@ -54,9 +54,9 @@ static enum mcctl_status take(struct mcctl *c, struct sample *ret)
 		return mcctl_error(r, "cannot ask for the pool");
 	r = mcctl_ask_http(c, "/metrics", &code, &text);
 	if (r < 0 || code != 200)
-		return mcctl_complain(MCCTL_FAILED, "cannot ask for the metrics: %s\n       is its HTTP "
-				      "port another?  Give it by --metrics_port",
-				      r < 0 ? mc_err_detail(r) : "the master refuses");
+		return mcctl_complain(MCCTL_FAILED, "cannot read the metrics: %s\n       does the HTTP server "
+				      "use another port?  Give it with --metrics_port",
+				      r < 0 ? mc_err_detail(r) : "the master refused");
 	ret->at_ns = mc_now_ns();
 	for (size_t i = 0; i < N_RATES; i++)
 		ret->value[i] = metric_of(text, rates[i].metric) +

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_watch.c - what happens to keys, a line each. */
+ * mcctl_watch.c - print events of keys, one per line. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -69,7 +69,7 @@ static enum mcctl_status watch(struct mcctl *c, mcs_watch_t *w)
 			status = print_event(c, &e);
 			seen++;
 		}
-		/* Who reads along wants it now. */
+		/* A reader of the pipe wants each line at once. */
 		if (fflush(stdout))
 			return mcctl_complain(MCCTL_FAILED, "cannot write to standard output");
 	}
