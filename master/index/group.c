@@ -16,9 +16,9 @@
 
 #define GROUPS_SHIFT 12
 #define BATCH 16
-#define INLINE_BATCHES 4	/* of a group that a put has to wait for */
+#define INLINE_BATCHES 4	/* batches that the put which evicts a member also evicts */
 #define BACKGROUND_BATCHES 64
-#define READER_TICKS 16		/* before a member of a group with a reader is looked at again */
+#define READER_TICKS 16		/* ticks until a member of a group with a pin is checked again */
 
 MC_GAUGE(groups, "mooncake_master_groups", "", "Groups of objects")
 
@@ -116,7 +116,7 @@ int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id)
 	int r;
 
 	if (!name.len || name.len > MCM_GROUP_NAME_MAX)
-		return mc_fail(-MC_EPARAM, "a group's name of %u bytes", name.len);
+		return mc_fail(-MC_EPARAM, "group name has %u bytes", name.len);
 	hash = (uint32_t)(mc_hash(name.data, name.len, m->index.seed) >> 32);
 	MC_LOCKED(&m->groups.lock);
 	id = group_find(m, hash, name);
@@ -151,7 +151,7 @@ struct mcp_bytes mcm_group_of(const struct mcm *m, const struct mcm_object *o)
 
 	if (!id)
 		return (struct mcp_bytes){ 0 };
-	/* Constant while it has members. */
+	/* The name is constant while the group has members. */
 	g = group_at(m, id);
 	return mcp_bytes(mcm_keys_at(&m->groups.names, g->name), g->name_len);
 }
@@ -280,12 +280,12 @@ bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o)
 	       (mcm_load_relaxed(&g->pins) && !(mcm_load_relaxed(&o->marks) & MCM_MARK_RESTORED));
 }
 
-/* Tell the policies why it has to stay: a lease of its own. */
+/* Give the object the group's lease, so that the policies treat it as leased. */
 static void group_lend_lease(const struct mcm *m, struct mcm_object *o, const struct mcm_group *g)
 {
 	uint32_t until = mcm_load_relaxed(&g->lease), now = mcm_now_tick(m);
 
-	/* A reader says when it is done, not when it will be. */
+	/* A pin has no known end. */
 	if (mcm_load_relaxed(&g->pins) && until < now + READER_TICKS)
 		until = now + READER_TICKS;
 	if (o->lease < until)
@@ -325,13 +325,14 @@ bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned leve
 			      uint32_t *ret_group)
 {
 	*ret_group = 0;
-	/* Another copy stays: nobody misses this one. */
+	/* Another copy of the object stays. */
 	if (o->ext && mcm_ext(&m->index, o->ext)->copies)
 		return true;
 	return mcm_group_may_evict(m, o, level, ret_group);
 }
 
-/* The next members to look at, each once; the list is turned on the way.  False: nothing is left to do. */
+/* The next members to evict; each is visited once, because visited ones move to the end of the
+ * list.  False: no member is left to visit. */
 static bool group_next_members(struct mcm *m, uint32_t id, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_group *g = group_at(m, id);
@@ -377,7 +378,7 @@ uint64_t mcm_group_evict(struct mcm *m, uint32_t id)
 	freed = group_evict_members(m, id, INLINE_BATCHES);
 	pthread_mutex_lock(&gs->lock);
 	if (g->evicting && !g->queued) {
-		/* The queue takes over our hold on it. */
+		/* The queue takes over our reference. */
 		g->queued = kick = true;
 		g->queue_next = gs->evicting;
 		gs->evicting = id;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * group.h - objects that are kept together and evicted together.
+ * group.h - objects that are evicted together.
  *
- * A group exists while it has members or puts that name it.  Reading one member keeps all of them: leases,
- * pins and the evictor's second chance are the group's too.  When the evictor takes the last copy of a
- * member, the others follow: a few at once, a large group's rest in the background; what was put meanwhile
- * is spared, and so is the rest when a reader comes.
+ * A group exists while it has members or puts that name it.  Reading one member protects all of
+ * them: leases, pins and the evictor's second chance belong to the group too.  When the evictor
+ * evicts the last copy of a member, it evicts the other members as well: a few at once, the rest of
+ * a large group in the background.  Members put after that began are kept, and so are the remaining
+ * ones when a reader pins or leases a member.
  *
  * One lock for all groups, taken under shards' locks; leases and pins are counted without it. */
 #ifndef MCM_GROUP_H
@@ -21,23 +22,24 @@
 struct mcm;
 
 struct mcm_group {
-	uint32_t next;			/* chain; free list */
+	uint32_t next;			/* hash chain; free list */
 	uint32_t hash;
 	uint32_t name;			/* in the groups' arena */
 	uint16_t name_len;
 	bool evicting;			/* its members are being evicted */
-	uint8_t level;			/* at which */
-	uint32_t refs;			/* members, puts, evictors */
+	uint8_t level;			/* the level of that eviction */
+	uint32_t refs;			/* by members, puts, evictors */
 	uint32_t members;
 	uint32_t first, last;		/* slots, linked through their extensions */
-	uint32_t unvisited;			/* members that the evictor has not looked at yet */
-	uint32_t queue_next;		/* queue of the background */
+	uint32_t unvisited;		/* members that the eviction has not visited yet */
+	uint32_t queue_next;		/* queue of the background evictor */
 	bool queued;
-	uint64_t new_generation;		/* generation from which on members are not evicted with it */
+	/* members from this generation on are newer than the eviction and stay */
+	uint64_t new_generation;
 	/* atomic */
-	bool touched;			/* read since the evictor came by */
-	uint32_t lease;			/* tick, as of an object */
-	uint32_t pins;			/* of all members */
+	bool touched;			/* read since the evictor last checked */
+	uint32_t lease;			/* tick at which the last lease ends */
+	uint32_t pins;			/* sum over all members */
 };
 
 struct mcm_groups {
@@ -46,48 +48,52 @@ struct mcm_groups {
 	struct mcm_slab slab;
 	struct mcm_keys names;
 	uint32_t free;
-	uint32_t evicting;		/* queue of the background */
+	uint32_t evicting;		/* first of the background evictor's queue */
 };
 
 void mcm_groups_init(struct mcm_groups *gs);
 void mcm_groups_done(struct mcm_groups *gs);
 
-/* ---- no lock or a shard's held ---- */
+/* ---- no lock held, or a shard's ---- */
 
-/* Find or create, and keep.  @name: 1..MCM_GROUP_NAME_MAX bytes, the tenant's prefix included.
- * -MC_EPARAM, -ENOMEM. */
+/* Find or create a group and reference it.  @name: 1..MCM_GROUP_NAME_MAX bytes, the tenant's prefix
+ * included.  -MC_EPARAM, -ENOMEM. */
 int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id);
 void mcm_group_ref(struct mcm *m, uint32_t id);
-void mcm_group_unref(struct mcm *m, uint32_t id);		/* 0 is fine */
-/* Its name without the tenant's prefix into @buf of MCP_GROUP_MAX bytes; the length. */
+void mcm_group_unref(struct mcm *m, uint32_t id);		/* @id may be 0 */
+/* Copy the name without the tenant's prefix into @buf of MCP_GROUP_MAX bytes; returns its
+ * length. */
 uint32_t mcm_group_name(struct mcm *m, uint32_t id, char *buf);
 
 /* ---- the member's shard is locked ---- */
 
-/* The group's whole name, "" when it is in none; borrowed while it is a member. */
+/* The group's name with the tenant's prefix, "" without a group; valid while @o is a member. */
 struct mcp_bytes mcm_group_of(const struct mcm *m, const struct mcm_object *o);
 void mcm_group_join(struct mcm *m, uint32_t id, uint32_t slot);
-void mcm_group_leave(struct mcm *m, uint32_t slot);	/* in no group: fine */
-/* A member was promised to a reader until @tick, or read. */
+void mcm_group_leave(struct mcm *m, uint32_t slot);	/* may be in no group */
+/* A member has a promise lease until @tick, or was read. */
 void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick);
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o);
-/* A member got a reader, or (-1) lost one. */
+/* Add @readers, which may be -1, to the group's pins. */
 void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
-/* Does a promise or a reader of any member keep @o?  Of one that readers of an earlier master may hold, whose other
- * members have pins of nobody's too, only promises are known. */
+/* Whether a promise lease or a pin of any member protects @o.  If @o has MCM_MARK_RESTORED, only
+ * leases count: the group's pins then include those that stand for possible readers of an earlier
+ * master. */
 bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o);
-/* May the evictor take @o with all of its copies?  If not, @o has a lease now, or its group its second chance.
- * *ret_group is what goes with it, kept, to be given to mcm_group_evict(); 0: nothing. */
+/* Whether the evictor may evict @o with all of its copies.  If not, @o now has the group's lease,
+ * or its group has used its second chance.  If so, *ret_group is its group with a reference, for
+ * mcm_group_evict(); 0: none. */
 bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);
-/* The same for one copy: the group is asked about the last one only. */
+/* The same for one copy of @o: the group decides about the last copy only. */
 bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level,
 			      uint32_t *ret_group);
 
 /* ---- no lock held ---- */
 
-/* Evict members of a doomed group, the first ones now; their bytes times their copies.  Lets go of it. */
+/* Evict members of the group, the first ones now, and drop the reference.  Returns their bytes
+ * times their copies. */
 uint64_t mcm_group_evict(struct mcm *m, uint32_t id);
-/* Go on with large ones.  True: there is more to do. */
+/* Continue the eviction of large groups.  True: there is more to do. */
 bool mcm_groups_background(struct mcm *m);
 
 #endif

@@ -12,9 +12,9 @@
 #include "master/lock_hold.h"
 
 #define EXTS_SHIFT 14
-#define FRESH_SLOTS 32		/* taken from the slab at a time */
-#define CHAIN_PREFETCH 4		/* objects of a chain loaded ahead */
-#define COLD_BITS 4		/* tables below so many bits lie in caches, with their objects */
+#define FRESH_SLOTS 32		/* allocated from the slab at a time */
+#define CHAIN_PREFETCH 4		/* objects of a chain that are prefetched */
+#define COLD_BITS 4		/* smaller tables and their objects are in the CPU caches */
 
 static const struct mcm_table_type by_key = {
 	.link = offsetof(struct mcm_object, next),
@@ -98,7 +98,7 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 		pthread_mutex_unlock(&b->lock);
 }
 
-/* Addresses are computed from what may change meanwhile, but loading ahead cannot fail. */
+/* The values may change concurrently, but a prefetch of a wrong address is harmless. */
 static void prefetch_head(struct mcm_index *ix, uint32_t hash)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
@@ -129,13 +129,13 @@ static uint32_t prefetch_object(struct mcm_index *ix, uint32_t hash, const uint3
 	if (new_len)
 		prefetch_new(ix, sh, *new_len);
 	pthread_mutex_unlock(&sh->lock);
-	/* Slots stay mapped, so this is harmless whatever becomes of the object. */
+	/* Slots stay mapped, so the prefetch is harmless even if the object was freed. */
 	if (slot)
 		__builtin_prefetch(mcm_object(ix, slot), 1);
 	return slot;
 }
 
-/* The key, when @slot has the hash; otherwise the next object of the chain, which is returned. */
+/* Prefetch the key if @slot has the hash; else prefetch and return the next object of the chain. */
 static uint32_t prefetch_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(ix, slot);
@@ -233,7 +233,7 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 		return r;
 	}
 	o = mcm_object(ix, slot);
-	/* Not memset(): somebody with an old number may be peeking. */
+	/* Not memset(): a thread with an old slot number may be reading. */
 	mcm_store_relaxed(&o->hash, hash);
 	mcm_store_relaxed(&o->flags, 0);
 	mcm_store_relaxed(&o->marks, 0);
@@ -327,7 +327,8 @@ struct scan {
 	void *arg;
 };
 
-/* Those of a chain at positions [from, to): call, or only count them and find the lowest. */
+/* Call the function for the objects of a chain at positions [from, to), or with @ret_low only count
+ * them and find the lowest position. */
 static unsigned scan_chain(struct scan *sc, uint32_t slot, uint64_t from, uint64_t to,
 			   uint64_t *ret_low)
 {
@@ -350,7 +351,7 @@ static unsigned scan_chain(struct scan *sc, uint32_t slot, uint64_t from, uint64
 	return n;
 }
 
-/* shard locked: a few chains from position @in of the shard on; where to go on. */
+/* shard locked: scan some chains from position @in of the shard on; returns where to continue */
 static uint64_t scan_shard(struct scan *sc, struct mcm_shard *sh, uint64_t in)
 {
 	unsigned chains, n;
@@ -363,7 +364,7 @@ static uint64_t scan_shard(struct scan *sc, struct mcm_shard *sh, uint64_t in)
 		low = end;
 		n = scan_chain(sc, head, in, end, &low);
 		if (n > sc->left)
-			end = low + 1;	/* only those with the lowest hash */
+			end = low + 1;	/* only the objects with the lowest hash */
 		if (n)
 			n = scan_chain(sc, head, in, end, NULL);
 		sc->left -= n < sc->left ? n : sc->left;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * index.h - the index: 256 shards, each a hash table of objects under a short mutex.
+ * index.h - the index: 256 shards, each a hash table of objects under a mutex that is held shortly.
  *
- * Functions named mcm_shard_* want the shard's lock; the slot of an object that a caller holds by
- * other means (a pin, a node's owner) is locked with mcm_index_lock_slot(). */
+ * Functions mcm_shard_* need the shard's lock.  The slot of an object that the caller protects in
+ * another way (a pin, ownership of a range) is locked with mcm_index_lock_slot(). */
 #ifndef MCM_INDEX_H
 #define MCM_INDEX_H
 
@@ -20,20 +20,20 @@
 struct mcm_shard {
 	pthread_mutex_t lock;
 	struct mcm_table table;
-	uint32_t free;			/* slots given back, by next */
-	uint32_t fresh, fresh_end;	/* slots never used yet */
+	uint32_t free;			/* free list of slots, linked by next */
+	uint32_t fresh, fresh_end;	/* slots that were never used */
 	struct mcm_keys keys;
 } __attribute__((aligned(64)));
 
 struct mcm_index {
-	uint64_t seed;			/* of the hash: keys cannot be made to collide from outside */
-	uint64_t max;			/* objects, 0: no limit */
-	/* atomic: those in the tables and the puts that were admitted; only while there is a limit */
+	uint64_t seed;			/* of the hash: clients cannot choose keys that collide */
+	uint64_t max;			/* limit of objects, 0: none */
+	/* atomic: objects in the tables and admitted puts; counted only when there is a limit */
 	uint64_t count;
 	struct mcm_slab objects;
-	struct mcm_key_pool keys;	/* of all shards: 16 GiB at the most */
+	struct mcm_key_pool keys;	/* of all shards: at most 16 GiB */
 	struct mcm_slab exts;
-	struct mcm_table_mem buckets;	/* of the shards' tables */
+	struct mcm_table_mem buckets;	/* memory of the shards' tables */
 	pthread_mutex_t ext_lock;
 	uint32_t ext_free;
 	struct mcm_shard shard[MCM_SHARDS];
@@ -59,32 +59,32 @@ static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t
 	return mcm_slab_get(&ix->objects, slot, sizeof(struct mcm_object), MCM_OBJECTS_SHIFT);
 }
 
-/* Load what lookups of these hashes will need, all at the same time: memory answers several questions
- * as fast as one.  @n: MCM_PREFETCH_MAX at the most.  @new_len: of keys that come, then also what making an
- * object of each will write to; NULL: none come. */
+/* Prefetch the memory that look-ups of these hashes read, so that the cache misses overlap.  @n: at
+ * most MCM_PREFETCH_MAX.  @new_len: lengths of the keys if new objects will be made, whose memory
+ * is then prefetched too; NULL: none. */
 #define MCM_PREFETCH_MAX 32u
 void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
 		    const uint32_t *new_len);
 
-/* Lock the shard of an object that cannot be freed meanwhile, but may be renamed. */
+/* Lock the shard of an object that cannot be freed, but may be renamed, meanwhile. */
 struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);
-/* Lock two shards, in their order; they may be the same. */
+/* Lock two shards in the order of their addresses; they may be the same. */
 void mcm_index_lock_two(struct mcm_shard *a, struct mcm_shard *b);
 void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b);
 
-/* The live object of a key, 0 when there is none. */
+/* The live object of a key; 0: none. */
 uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
 			const void *key, uint32_t len);
-/* An object with key and hash set, everything else zero, not in the table yet.  -ENOMEM, -MC_ELIMIT when slot
- * numbers are used up. */
+/* An object with key and hash set and everything else zero, not in the table yet.  -ENOMEM,
+ * -MC_ELIMIT when all slot numbers are in use. */
 int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,
 		  uint32_t len, uint32_t *ret_slot);
 void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
 void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
-/* Give slot and key back; the object is in no table, directory or list any more. */
+/* Free slot and key of an object that is in no table, directory or list. */
 void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
 
-/* The object's key, not NUL-ended. */
+/* The object's key, not NUL-terminated. */
 const char *mcm_shard_key(const struct mcm_index *ix, uint32_t slot);
 
 /* Extensions.  -ENOMEM. */
@@ -95,9 +95,9 @@ static inline struct mcm_object_ext *mcm_ext(const struct mcm_index *ix, uint32_
 	return mcm_slab_at(&ix->exts, ext);
 }
 
-/* Go on at *pos (0 to begin, MCM_TABLE_END when done) and call @fn for at most @max objects (more only
- * when their hashes are equal), each under its shard's lock.  Objects that stay in the index from the
- * first call to the last are all met, once.  Returns how many there were. */
+/* Continue at *pos (0 to begin, MCM_TABLE_END at the end) and call @fn for at most @max objects
+ * (more only when their hashes are equal), each under its shard's lock.  Objects that are in the
+ * index from the first call to the last are met exactly once.  Returns the number of calls. */
 unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 			void (*fn)(void *arg, uint32_t slot), void *arg);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * names.c - the tree of directories behind "/"-separated keys.
+ * names.c - tree of directories over "/"-separated keys.
  *
- * A directory record holds its last component only; a path is compared from its end upwards.  Parents
- * outlive their children, and a directory leaves its stripe's table before it leaves its parent, so
- * whatever is found in a table has all its ancestors. */
+ * A directory's record has only its last path component; a path is compared from its end upwards.
+ * Parents outlive their children, and a directory is removed from its stripe's table before it is
+ * removed from its parent, so a directory that is found in a table has all its ancestors. */
 #include <config.h>
 
 #include "master/index/names.h"
@@ -16,8 +16,8 @@
 #include "common/hash.h"
 
 #define DIRS_SHIFT 12
-#define CHAIN_PREFETCH 6		/* objects of a chain loaded ahead */
-#define COLD 4096u		/* fewer objects lie in caches */
+#define CHAIN_PREFETCH 6		/* objects of a chain that are prefetched */
+#define COLD 4096u		/* fewer objects are in the CPU caches */
 
 static const struct mcm_table_type by_path = {
 	.link = offsetof(struct mcm_dir, next), .hash = offsetof(struct mcm_dir, hash),
@@ -42,7 +42,7 @@ static uint32_t path_hash(const struct mcm_names *nm, const char *path, uint32_t
 	return (uint32_t)(mc_hash(path, len, ~nm->ix->seed) >> 32);
 }
 
-/* Length of the path of the directory that @key lies in. */
+/* Length of the path of @key's directory. */
 static uint32_t parent_len(const char *key, uint32_t len)
 {
 	const char *slash = memrchr(key, '/', len), *p = key;
@@ -75,7 +75,7 @@ static bool path_is(const struct mcm_names *nm, const struct mcm_dir *d, const c
 	return !len;
 }
 
-/* stripe locked: the directory of a path, 0 when there is none. */
+/* stripe locked: the directory of a path; 0: none */
 static uint32_t dir_find(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len)
 {
 	struct mcm_names_stripe *st = stripe_of(nm, hash);
@@ -96,7 +96,7 @@ static bool dir_empty(const struct mcm_dir *d)
 	return !d->objects.count && !d->dirs.count && !d->marker && !d->refs;
 }
 
-/* tree_lock held: a record of its own, in no table yet.  @name has @len bytes, '/' included. */
+/* tree_lock held: a new record in no table.  @name has @len bytes, '/' included. */
 static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const char *name,
 		   uint32_t len, uint32_t *ret)
 {
@@ -128,7 +128,7 @@ static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const c
 	return 0;
 }
 
-/* tree_lock held: add a new directory to its parent's and its stripe's table. */
+/* tree_lock held: add a new directory to its parent's table and to its stripe's. */
 static void dir_publish(struct mcm_names *nm, uint32_t id)
 {
 	struct mcm_dir *d = mcm_dir(nm, id);
@@ -146,8 +146,8 @@ static void dir_publish(struct mcm_names *nm, uint32_t id)
 	pthread_mutex_unlock(&st->lock);
 }
 
-/* Destroy a directory, and its parents in turn, when nothing keeps it.  The record may have been
- * destroyed and even be another directory by now: @hash tells. */
+/* Destroy a directory, then its parents in turn, when they are empty.  The record may have been
+ * destroyed already, and even be another directory now: @hash tells. */
 static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 {
 	MC_LOCKED(&nm->tree_lock);
@@ -191,7 +191,8 @@ static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uin
 		mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
 }
 
-/* Link @slot (or, when 0, take a hold) in a directory that exists.  False when it does not. */
+/* Link @slot, or with 0 count a reference, in a directory that exists.  False: it does not
+ * exist. */
 static bool dir_link_existing(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len,
 			      uint32_t slot, bool marker, uint32_t *ret_dir)
 {
@@ -210,9 +211,9 @@ static bool dir_link_existing(struct mcm_names *nm, uint32_t hash, const char *p
 	return true;
 }
 
-/* tree_lock held: find or create the directory of a path that is not the root, and its ancestors.
- * Deep paths are walked from the top, so a failure leaves at most empty ancestors, pruned by the
- * caller through @ret_id. */
+/* tree_lock held: find or create the directory of a path other than the root, and its ancestors.  A
+ * path is walked from the top, so an error leaves only empty ancestors, which the caller prunes
+ * through @ret_id. */
 static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32_t *ret_id)
 {
 	uint32_t id = nm->root, at = 0;
@@ -239,7 +240,7 @@ static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32
 	return 0;
 }
 
-/* Find or create the directory, then link @slot or take a hold. */
+/* Find or create the directory, then link @slot or, with 0, count a reference. */
 static int dir_link_or_ref(struct mcm_names *nm, const char *key, uint32_t len, uint32_t slot,
 			   uint32_t *ret_dir)
 {
@@ -251,7 +252,7 @@ static int dir_link_or_ref(struct mcm_names *nm, const char *key, uint32_t len, 
 		return 0;
 	pthread_mutex_lock(&nm->tree_lock);
 	r = dir_make(nm, key, plen, &id);
-	/* Nobody destroys directories while tree_lock is held. */
+	/* Directories are destroyed under tree_lock only. */
 	if (r == 0 && !dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		r = -MC_EINTERNAL;
 	id_hash = mcm_dir(nm, id)->hash;
@@ -337,7 +338,8 @@ void mcm_names_prefetch(struct mcm_names *nm, uint32_t dir, const uint32_t *hash
 						  mcm_table_pos(&mcm_names_by_child, hash[i])), 1);
 }
 
-/* stripe locked; the objects of the chains at these hashes, those of one round all at the same time. */
+/* stripe locked: prefetch the objects of the chains at these hashes, in rounds, so that the cache
+ * misses of a round overlap. */
 static void chains_prefetch(struct mcm_names *nm, struct mcm_dir *d, const uint32_t *hash, unsigned n)
 {
 	uint32_t slot[MCM_PREFETCH_MAX];

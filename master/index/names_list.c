@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * names_list.c - pages of a directory.
  *
- * Children are met in the order of their hashes (table.h), so a page ends at a hash and the next one
- * begins behind it: nothing is remembered between pages, and what stays is met once. */
+ * Children are met in the order of their hashes (table.h), so a page ends at a hash and the next
+ * one begins after it: no state is kept between pages, and a child that stays is met exactly
+ * once. */
 #include <config.h>
 
 #include "master/index/names.h"
@@ -13,7 +14,7 @@
 
 #include "master/lock_hold.h"
 
-#define STEPS_MAX 1024	/* chains and children looked at under one lock: puts wait for it */
+#define STEPS_MAX 1024	/* chains and children examined under one lock, for which puts wait */
 
 struct list_call {
 	struct mcm_names *nm;
@@ -106,7 +107,7 @@ static uint32_t pos_of(const struct walk *w, uint32_t id)
 	return mcm_table_pos(w->type, *(uint32_t *)(e + w->type->hash));
 }
 
-/* The elements of the chain @head from position @from on: how many, and the lowest position. */
+/* Count the elements of chain @head from position @from on, and find the lowest position. */
 static unsigned chain_count(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from,
 			    uint32_t *ret_low)
 {
@@ -128,7 +129,7 @@ static unsigned chain_count(struct list_call *c, const struct walk *w, uint32_t 
 	return n;
 }
 
-/* Emit those of a chain in [from, to). */
+/* Emit the elements of a chain in [from, to). */
 static int chain_emit(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from,
 		      uint64_t to)
 {
@@ -147,7 +148,7 @@ static int chain_emit(struct list_call *c, const struct walk *w, uint32_t head, 
 	return 0;
 }
 
-/* Go on at *@pos until the table ends, the room is used up or it took long enough. */
+/* Continue at *@pos until the table ends, the page is full or the limit of steps is reached. */
 static int walk_table(struct list_call *c, const struct walk *w, uint64_t *pos)
 {
 	uint32_t head, low;
@@ -160,7 +161,7 @@ static int walk_table(struct list_call *c, const struct walk *w, uint64_t *pos)
 		head = *mcm_table_head(w->table, (uint32_t)*pos);
 		n = chain_count(c, w, head, *pos, &low);
 		if (n > c->room)
-			end = (uint64_t)low + 1;	/* one group of equal hashes, whole */
+			end = (uint64_t)low + 1;	/* one whole group of equal hashes */
 		if (n) {
 			r = chain_emit(c, w, head, *pos, end);
 			if (r < 0)

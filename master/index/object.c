@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * object.c - what happens to an object between its commit and the moment its memory is free.
+ * object.c - an object from its commit until its memory is free.
  *
- *	live	in the index; its ranges on eviction lists unless it is pinned hard or a file of the names
- *	zombie	out of the index while readers hold it; the last one frees it
+ *	live	in the index; its ranges are on eviction lists unless it is hard-pinned or of another kind than
+ *		MCP_KIND_OBJECT (files and directories of a mount)
+ *	zombie	removed from the index while readers pin it; the last one frees it
  *
- * A reader that goes and an evictor that comes by do not share a lock: the evictor marks the object as
- * parked and then looks at its pins, the reader drops its pin and then looks for the mark, so one of
- * the two puts the range back on its list.  Only readers take the mark away: evictors of different segments
- * do not share a lock either. */
+ * The last reader and an evictor share no lock: the evictor marks the object as parked and then
+ * checks its pins; the reader drops its pin and then checks the mark.  So one of the two puts the
+ * range back on its list.  Only readers clear the mark, because evictors of different segments
+ * share no lock either. */
 #include <config.h>
 
 #include "master/mcm_i.h"
@@ -66,11 +67,11 @@ bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p)
 	return object_attach(m, slot, p, mcm_now_tick(m));
 }
 
-/* The object gives up a range: free now, or only out of the evictor's reach while @keep. */
+/* The object releases a range: it is freed, or with @keep only removed from the eviction lists. */
 static void object_detach(struct mcm *m, struct mcm_extent p, bool keep)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
-	/* Lists are left whatever the time is. */
+	/* The time does not matter when a range leaves a list. */
 	struct mcm_evict_view v = evict_view(m, s, 0);
 	struct mcm_range *n;
 
@@ -104,13 +105,18 @@ unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object 
 	return n;
 }
 
-/* Which of the places it is, @n when it is none of them. */
+static bool extent_equal(struct mcm_extent a, struct mcm_extent b)
+{
+	return a.range == b.range && a.segment == b.segment;
+}
+
+/* Index of @extent in @p; @n when it is not there. */
 static unsigned extent_index(const struct mcm_extent *p, unsigned n, struct mcm_extent extent)
 {
 	unsigned i;
 
 	for (i = 0; i < n; i++)
-		if (p[i].segment == extent.segment && p[i].range == extent.range)
+		if (extent_equal(p[i], extent))
 			break;
 	return i;
 }
@@ -149,7 +155,7 @@ static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 		mcm_ext_free(&m->index, ext);
 }
 
-/* So many copies' memory is free: its tenant pays for them no longer. */
+/* The memory of @copies copies is free: refund it to the tenant. */
 static void object_refund(struct mcm *m, uint32_t slot, unsigned copies)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
@@ -205,7 +211,7 @@ void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t 
 		mc_metric_add(&soft_pins, 1);
 }
 
-/* Fill a fresh object, but for its ranges. */
+/* Fill a new object, except for its ranges. */
 static int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 {
 	uint32_t ext = 0;
@@ -225,7 +231,7 @@ static int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_obj
 	return 0;
 }
 
-/* Take over the ranges that are still there. */
+/* Attach the ranges whose segments are still mounted. */
 static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
@@ -270,12 +276,12 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		mcm_journal_put_gone(m, c->generation);
 		object_free(m, sh, slot);
 		mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
-		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the put");
+		return mc_fail(-MC_EREPLICA_GONE, "the segment was unmounted during the put");
 	}
 	if (c->group)
 		mcm_group_join(m, c->group, slot);
 	mcm_tenant_join(m, slot, c->charged);
-	/* Before the old one's memory can be anybody else's. */
+	/* Before the old version's memory can be reused. */
 	mcm_journal_object(m, slot);
 	if (old) {
 		mcm_names_replace(&m->names, old, slot);
@@ -294,7 +300,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 fail:
-	/* Before its memory can be anybody else's. */
+	/* Before the memory can be reused. */
 	if (c->copies)
 		mcm_journal_put_gone(m, c->generation);
 	for (i = 0; i < c->copies; i++)
@@ -317,7 +323,7 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 		mcm_object_remove(m, sh, slot);
 		return true;
 	}
-	/* The last copy takes the lost one's place. */
+	/* Fill the gap with the last copy. */
 	e = mcm_ext(&m->index, o->ext);
 	if (mcm_object_copy_retiring(&m->index, o, extent))
 		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RETIRING, __ATOMIC_RELAXED);
@@ -355,14 +361,14 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	if (!o->ext) {
 		r = object_extend(m, o);
 	} else if (mcm_ext(&m->index, o->ext)->copies == MCM_REPLICA_MAX - 1) {
-		r = mc_fail(-MC_ELIMIT, "the object has %u copies", MCM_REPLICA_MAX);
+		r = mc_fail(-MC_ELIMIT, "copy limit reached: the object has %u copies", MCM_REPLICA_MAX);
 	}
 	if (r < 0) {
 		mcm_extent_free(m, &extent);
 		return r;
 	}
 	if (!mcm_object_attach(m, slot, extent))
-		return mc_fail(-MC_EREPLICA_GONE, "the memory was unmounted during the copy");
+		return mc_fail(-MC_EREPLICA_GONE, "the segment was unmounted during the copy");
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
 	e->segment[e->copies++] = extent.segment;
@@ -372,11 +378,6 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	return 0;
 }
 
-static bool extent_equal(struct mcm_extent a, struct mcm_extent b)
-{
-	return a.range == b.range && a.segment == b.segment;
-}
-
 bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_object *o,
 			      struct mcm_extent extent)
 {
@@ -384,13 +385,13 @@ bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_objec
 	       mcm_ext(ix, o->ext)->copies && extent_equal(mcm_ext(ix, o->ext)->retiring, extent);
 }
 
-/* Nobody reads it any more. */
+/* The object has no pin left. */
 static void object_retire_copy_now(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 
 	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RETIRING, __ATOMIC_RELAXED);
-	/* With the other copies lost meanwhile, this one is the object. */
+	/* If the other copies were lost meanwhile, this one is the object and stays. */
 	if (mcm_ext(&m->index, o->ext)->copies)
 		mcm_object_remove_copy(m, sh, slot, mcm_ext(&m->index, o->ext)->retiring);
 }
@@ -412,7 +413,8 @@ uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
 	return o->pins + (o->pins == MCM_PINS_FEW && o->ext ? mcm_ext(&m->index, o->ext)->more_pins : 0);
 }
 
-/* One connection may hold an object often: that must not be in the way of the others. */
+/* One connection may pin an object many times; that must not use up the counter for other
+ * connections. */
 static int object_pin_more(struct mcm *m, struct mcm_object *o)
 {
 	struct mcm_object_ext *e;
@@ -422,7 +424,7 @@ static int object_pin_more(struct mcm *m, struct mcm_object *o)
 		return r;
 	e = mcm_ext(&m->index, o->ext);
 	if (e->more_pins == INT32_MAX)
-		return mc_fail(-MC_ELIMIT, "the object has %u readers", e->more_pins);
+		return mc_fail(-MC_ELIMIT, "pin limit reached: the object has %u more readers", e->more_pins);
 	e->more_pins++;
 	return 0;
 }
@@ -442,13 +444,14 @@ int mcm_object_pin(struct mcm *m, struct mcm_object *o)
 
 bool mcm_object_park(struct mcm_object *o)
 {
-	/* It stays also when nobody reads any more: it may be what another segment's evictor has set, for which that
-	 * reader looks now.  One too many has the next reader look in vain. */
+	/* Do not clear the mark when no pin is left: it may be the mark of another segment's
+	 * evictor, for which the last reader is checking now.  A mark too many costs the next
+	 * reader one useless check. */
 	__atomic_fetch_or(&o->marks, MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&o->pins, __ATOMIC_SEQ_CST) != 0;
 }
 
-/* Back on the lists, where the evictor had taken ranges off. */
+/* Put the ranges that the evictor took off its lists back on them. */
 static void object_unpark(struct mcm *m, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);

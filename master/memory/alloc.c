@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * alloc.c - bins, bitmaps and nodes.
+ * alloc.c - bins of free ranges, bitmaps of bins, chain of ranges.
  *
- * Bin (top, sub) holds the free ranges whose length has the same highest bit and the same five bits
- * below it, so lengths in a bin differ by 3 % at the most.  A request looks at a few ranges of its own
- * bin first: that is where ranges of exactly its length lie, which makes equal sizes recycle without
- * loss and without rounding lengths up to a bin's.  Every range of a higher bin is long enough. */
+ * Bin (top, sub) has the free ranges whose length has the same highest bit and the same five bits
+ * below it, so lengths in a bin differ by at most 3 %.  A request first checks a few ranges of its
+ * own bin, which has the ranges of exactly its length: equal sizes are recycled without loss and
+ * without rounding lengths up to a bin's.  Every range of a higher bin is long enough. */
 #include <config.h>
 
 #include "master/memory/alloc.h"
@@ -17,7 +17,7 @@
 #define ID_MASK ((1u << MCM_RANGE_ID_BITS) - 1)
 #define OWN_BIN_TRIES 4
 
-/* The nodes' chunks change under the same lock as all else here. */
+/* The slab's array of chunks changes under the segment's lock only, so no atomic load is needed. */
 static inline struct mcm_range *range_of(const struct mcm_alloc *a, uint32_t id)
 {
 	struct mcm_range *chunk = (void *)a->slab.chunk[id >> MCM_RANGES_SHIFT];
@@ -25,7 +25,7 @@ static inline struct mcm_range *range_of(const struct mcm_alloc *a, uint32_t id)
 	return &chunk[id & ((1u << MCM_RANGES_SHIFT) - 1)];
 }
 
-/* The first 32 bins are of one length each; from there on there are 32 for each power of two. */
+/* The first 32 bins have one length each; then there are 32 bins for each power of two. */
 static inline unsigned bin_of(uint64_t granules)
 {
 	unsigned shift = 63 - MCM_BIN_SUB_SHIFT - (unsigned)__builtin_clzll(granules | MCM_BIN_SUB);
@@ -33,7 +33,7 @@ static inline unsigned bin_of(uint64_t granules)
 	return (shift << MCM_BIN_SUB_SHIFT) + (unsigned)(granules >> shift);
 }
 
-/* What a range is good for: the longest request that fits, alignment included. */
+/* Length of the longest request that fits into a range, alignment included. */
 static inline uint64_t usable_granules(uint64_t at, uint64_t granules)
 {
 	uint64_t pad = -at & (MCM_PAGE_GRANULES - 1);
@@ -120,7 +120,7 @@ static void bin_add(struct mcm_alloc *a, uint32_t id, unsigned bin)
 	a->top_map |= 1ull << bin / MCM_BIN_SUB;
 }
 
-/* The node's links are left as they are. */
+/* The range's own links are not changed. */
 static void bin_del(struct mcm_alloc *a, uint32_t id, unsigned bin)
 {
 	const struct mcm_range *n = range_of(a, id);
@@ -146,7 +146,7 @@ int mcm_alloc_init(struct mcm_alloc *a, uint64_t size)
 
 	memset(a, 0, sizeof(*a));
 	if (size < MCM_GRANULE || size > MCM_ALLOC_MAX)
-		return mc_fail(-MC_EPARAM, "segment of %llu bytes", (unsigned long long)size);
+		return mc_fail(-MC_EPARAM, "segment size not supported bytes=%llu", (unsigned long long)size);
 	mcm_slab_init(&a->slab, sizeof(struct mcm_range), MCM_RANGES_SHIFT);
 	a->granules = size >> MCM_GRANULE_SHIFT;
 	r = range_new(a, 0, a->granules, &a->first);
@@ -181,7 +181,7 @@ int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size)
 	int r;
 
 	if (granules < a->granules || size > MCM_ALLOC_MAX)
-		return mc_fail(-MC_EPARAM, "a segment of %llu bytes cannot have %llu",
+		return mc_fail(-MC_EPARAM, "cannot change segment size from %llu to %llu bytes",
 			       (unsigned long long)a->granules << MCM_GRANULE_SHIFT,
 			       (unsigned long long)size);
 	more = granules - a->granules;
@@ -214,7 +214,7 @@ uint64_t mcm_alloc_round(uint64_t len)
 		g = 1;
 	if (g < MCM_PAGE_GRANULES)
 		return g;
-	/* A tail that is small beside the object is not worth a node of its own. */
+	/* A tail that is small compared to the object is not worth a range of its own. */
 	pages = (g + MCM_PAGE_GRANULES - 1) & ~(uint64_t)(MCM_PAGE_GRANULES - 1);
 	return (pages - g) * 64 <= g ? pages : g;
 }
@@ -236,7 +236,7 @@ bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len)
 	return range_fits(at, granules, mcm_alloc_round(len));
 }
 
-/* The first range of the first bin from @bin on that has any; 0: none has. */
+/* First range of the first non-empty bin that is not below @bin; 0: all are empty. */
 static uint32_t bin_first(const struct mcm_alloc *a, unsigned bin)
 {
 	unsigned top = bin / MCM_BIN_SUB;
@@ -253,7 +253,7 @@ static uint32_t bin_first(const struct mcm_alloc *a, unsigned bin)
 	return a->bin[top * MCM_BIN_SUB + (unsigned)__builtin_ctz(subs)];
 }
 
-/* Look at up to @tries ranges of a bin. */
+/* Check at most @tries ranges of a bin. */
 static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, uint64_t want)
 {
 	for (; id && tries; tries--) {
@@ -266,7 +266,7 @@ static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, 
 	return 0;
 }
 
-/* A free range for @want granules, 0 when none is found. */
+/* A free range for @want granules; 0: none found. */
 static uint32_t range_find(const struct mcm_alloc *a, uint64_t want)
 {
 	unsigned bin = bin_of(want);
@@ -275,14 +275,14 @@ static uint32_t range_find(const struct mcm_alloc *a, uint64_t want)
 	id = bin_try(a, a->bin[bin], OWN_BIN_TRIES, want);
 	if (!id)
 		id = bin_first(a, bin + 1);
-	/* The evictor leaves the hand on the run that it has emptied for this request. */
+	/* The evictor leaves the cursor on the run that it emptied for this request. */
 	if (!id && !(range_of(a, a->cursor)->flags & MCM_RANGE_USED))
 		id = bin_try(a, a->cursor, 1, want);
 	return id;
 }
 
-/* A free range becomes [@at, @at + @granules); it stays where it is in the list while its bin is the
- * same, which saves the look at its neighbours there. */
+/* Change a free range to [@at, @at + @granules).  If its bin stays the same, its position in the
+ * bin's list does too, which saves the access to its neighbours in that list. */
 static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t at, uint64_t granules)
 {
 	struct mcm_range *n = range_of(a, id);
@@ -296,7 +296,7 @@ static void bin_resize(struct mcm_alloc *a, uint32_t id, uint64_t at, uint64_t g
 		bin_add(a, id, next);
 }
 
-/* @id, a new node, between two neighbours; @prev may be 0. */
+/* Insert the new range @id between two neighbours; @prev may be 0. */
 static void chain_insert(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32_t next)
 {
 	struct mcm_range *n = range_of(a, id);
@@ -310,7 +310,7 @@ static void chain_insert(struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32
 		a->first = id;
 }
 
-/* The range @id is part of @into from now on. */
+/* Remove range @id from the chain; it is part of @into from now on. */
 static void chain_merge(struct mcm_alloc *a, uint32_t id, uint32_t into)
 {
 	const struct mcm_range *n = range_of(a, id);
@@ -339,7 +339,7 @@ static void range_set_used(struct mcm_alloc *a, uint32_t id, uint64_t granules)
 	a->ranges++;
 }
 
-/* Use [start, start + want) of the free range @id.  The free node goes on as what is left of it. */
+/* Use [start, start + want) of the free range @id, whose record then describes a remaining part. */
 static int range_carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_t want, uint32_t *ret)
 {
 	struct mcm_range *n = range_of(a, id);
@@ -413,7 +413,7 @@ void mcm_alloc_free(struct mcm_alloc *a, uint32_t id)
 	uint64_t granules;
 	bool before, behind;
 
-	/* Both at once: they lie anywhere. */
+	/* The neighbours' records may be anywhere in memory: load both at the same time. */
 	__builtin_prefetch(range_of(a, prev), 1);
 	granules = mcm_range_granules(a, n);
 	a->used -= granules;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * alloc.h - the allocator of one segment's bytes.
+ * alloc.h - allocator of one segment's bytes.
  *
- * Constant time: free ranges are kept in bins of similar size, found through a two-level bitmap;
- * neighbours merge at once.  Its bookkeeping lies in nodes outside the segment (the memory is somebody
- * else's), 24 bytes each, which never move.  Lengths are whole granules of 64 bytes; ranges of 4 KiB
- * and more begin at a multiple of 4 KiB.  No locking here: the segment's lock guards it. */
+ * Constant time: free ranges are in bins of similar size, found through a two-level bitmap; free
+ * neighbours are merged at once.  The segment's memory belongs to another process, so the allocator
+ * keeps its records (24 bytes per range, never moved) in a slab of its own.  Lengths are whole
+ * granules of 64 bytes; ranges of 4 KiB and more are aligned to 4 KiB.  No locks: the caller holds
+ * the segment's lock. */
 #ifndef MCM_ALLOC_H
 #define MCM_ALLOC_H
 
@@ -17,7 +18,7 @@
 #define MCM_GRANULE_SHIFT 6
 #define MCM_GRANULE (1u << MCM_GRANULE_SHIFT)
 #define MCM_PAGE_GRANULES 64u		/* 4 KiB */
-#define MCM_ALLOC_MAX ((1ull << 45) - 4096)	/* bytes of a segment */
+#define MCM_ALLOC_MAX ((1ull << 45) - 4096)	/* bytes of a segment, at most */
 
 #define MCM_BIN_SUB_SHIFT 5
 #define MCM_BIN_SUB (1u << MCM_BIN_SUB_SHIFT)
@@ -25,73 +26,78 @@
 
 #define MCM_RANGE_USED 0x01u
 #define MCM_RANGE_EVICTABLE 0x02u	/* @owner is an object that the eviction policy may choose */
-#define MCM_RANGE_LISTED 0x04u		/* on one of the policy's lists */
-#define MCM_RANGE_MOVING 0x08u		/* a task copies it */
+#define MCM_RANGE_LISTED 0x04u		/* on one of the eviction policy's lists */
+#define MCM_RANGE_MOVING 0x08u		/* a task is copying it */
 
-#define MCM_RANGE_ID_BITS 28		/* so many ranges has a segment at the most */
+#define MCM_RANGE_ID_BITS 28		/* 2^28 ranges per segment at most */
 
-/* Beginning and length are in granules.  A used range ends where the next one begins, so only free ones
- * keep their length: it stands where used ones have flags, policy and owner.  Each number of 28 bits
- * shares its word with 4 bits of something else: bytes that straddle words cost a third of the time.
- * Who does not hold the segment's lock may ask where a used range begins, so what says that is atomic. */
+/* Begin and length are in granules.  A used range ends where the next one begins, so only a free
+ * range stores its length, in the bits that a used one has for flags, policy and owner.  Each
+ * 28-bit number shares its word with 4 other bits: fields that cross a word boundary cost a third
+ * of the time.  Threads without the segment's lock may read where a used range begins, so those
+ * words are written atomically. */
 struct mcm_range {
 	uint32_t at_lo;
-	/* by address; next is never 0 but in the end mark.  Above them, the beginning's bits 32 on. */
+	/* neighbours by address; next is 0 only in the end mark.  Upper 4 bits: bits 32 and up of
+	 * the begin. */
 	uint32_t prev_at, next_at;
-	/* free: its bin's; used: the eviction policy's list */
+	/* free: links of its bin's list; used: of the eviction policy's list */
 	uint32_t list_prev : MCM_RANGE_ID_BITS;
-	uint32_t flags : 4;		/* MCM_NODE_*; free: the length's upper bits above the first */
+	uint32_t flags : 4;		/* MCM_RANGE_*; free: bits 32 to 34 of the length */
 	uint32_t list_next : MCM_RANGE_ID_BITS;
-	uint32_t policy : 4;		/* the eviction policy's (evict_lists.h); free: the length's top */
-	uint32_t owner;			/* used: the object, 0 while none is committed; free: length */
+	uint32_t policy : 4;		/* eviction policy's (evict_lists.h); free: bits 35 to 38 */
+	uint32_t owner;			/* used: slot of the object, 0: not committed; free: length */
 };
-_Static_assert(sizeof(struct mcm_range) == 24, "memory per range is what it is");
+_Static_assert(sizeof(struct mcm_range) == 24, "a range record has 24 bytes");
 
 struct mcm_alloc {
 	struct mcm_slab slab;
-	uint64_t granules;		/* of the segment */
+	uint64_t granules;		/* length of the segment */
 	uint64_t used;			/* granules in used ranges */
 	uint64_t ranges;		/* number of used ranges */
 	uint32_t first, end;		/* first range; end mark */
-	uint32_t spare;			/* free list of nodes, by next */
-	/* Where a walk goes on, and where what it has found begins; when the range merges, the merged one. */
+	uint32_t spare;			/* free list of range records, linked by next */
+	/* Cursors of a scan that releases the lock (evict_run.c, task_plan.c): the range at which
+	 * it continues, and the first range of its window.  When that range is merged, the cursor
+	 * moves to the merged range. */
 	uint32_t cursor, window;
 	uint64_t top_map;
 	uint32_t sub_map[MCM_BIN_TOP];
 	uint32_t bin[MCM_BIN_TOP * MCM_BIN_SUB];
 };
 
-/* @size bytes, at least one granule; the rest of a last partial granule is not used.  -ENOMEM. */
+/* @size: bytes, at least one granule; a partial last granule is not used.  -ENOMEM. */
 int mcm_alloc_init(struct mcm_alloc *a, uint64_t size);
 void mcm_alloc_done(struct mcm_alloc *a);
-/* The segment has @size bytes from now on, more than before.  -MC_EPARAM when it would have fewer, or too
- * many; -ENOMEM. */
+/* Enlarge the segment to @size bytes.  -MC_EPARAM when that is smaller than now or too large;
+ * -ENOMEM. */
 int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size);
 
-/* A range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough or there are
- * 2^28 ranges, -ENOMEM. */
+/* Allocate a range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough
+ * or all 2^28 ranges are in use, -ENOMEM. */
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_range);
-/* The range [@at, @at + @granules) exactly, behind all that is in use, within the segment: to build an
- * allocator from front to back.  -MC_EINTERNAL when something is in the way, -ENOMEM. */
+/* Allocate exactly [@at, @at + @granules), which must be behind all used ranges: builds an
+ * allocator from front to back.  -MC_EINTERNAL when the range is not free, -ENOMEM. */
 int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_range);
-/* Give a range back.  It must not be on a list of the eviction policy. */
+/* Free a range, which must not be on a list of the eviction policy. */
 void mcm_alloc_free(struct mcm_alloc *a, uint32_t range);
 
-/* Give back what lies behind the first @granules (1..) of a used range.  -ENOMEM: it stays as it was. */
+/* Free all but the first @granules (1..) of a used range.  -ENOMEM: the range is unchanged. */
 int mcm_alloc_trim(struct mcm_alloc *a, uint32_t range, uint64_t granules);
 
-/* Granules that mcm_alloc_take() of @len bytes takes. */
+/* Granules that mcm_alloc_take() allocates for @len bytes. */
 uint64_t mcm_alloc_round(uint64_t len);
-/* Would @len bytes fit into a free range of @granules that begins at granule @at? */
+/* Whether @len bytes fit into a free range of @granules that begins at granule @at. */
 bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len);
-/* A free range, one of the largest; 0 when there is none. */
+/* One of the largest free ranges; 0: no range is free. */
 uint32_t mcm_alloc_largest(const struct mcm_alloc *a);
-/* Bytes of the largest object that could be placed now: exact up to what the largest bin hides. */
+/* Bytes of the largest object that could be allocated now, exact within the resolution of the
+ * largest bin. */
 uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a);
 
-/* Of a free range; for alloc_check.c. */
+/* Bin of a free range; for alloc_check.c. */
 unsigned mcm_alloc_bin(const struct mcm_range *n);
-/* Recount everything.  0, or -MC_EINTERNAL with a detail of what does not agree. */
+/* Check all records against each other. 0, or -MC_EINTERNAL with a detail of the contradiction. */
 int mcm_alloc_check(const struct mcm_alloc *a);
 
 #define MCM_RANGES_SHIFT 18		/* 6 MiB */
@@ -125,7 +131,7 @@ static inline uint64_t mcm_range_free_len(const struct mcm_range *n)
 	return (uint64_t)(n->policy << 3 | n->flags >> 1) << 32 | n->owner;
 }
 
-/* Where a range begins, in bytes from the segment's beginning. */
+/* Begin of a range in bytes from the segment's begin. */
 static inline uint64_t mcm_range_offset(const struct mcm_alloc *a, uint32_t id)
 {
 	return mcm_range_at(mcm_range(a, id)) << MCM_GRANULE_SHIFT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * alloc_check.c - the allocator's books, checked against each other. */
+ * alloc_check.c - consistency check of an allocator. */
 #include <config.h>
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ static bool range_in_bin(const struct mcm_alloc *a, uint32_t id)
 	return false;
 }
 
-/* Ranges lie behind one another without a gap, and no two free ones touch. */
+/* Ranges follow each other without a gap, and no two free ranges are neighbours. */
 static int alloc_check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 {
 	uint64_t at = 0, used = 0, ranges = 0, free_ranges = 0;
@@ -41,7 +41,7 @@ static int alloc_check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 			if (g >= MCM_PAGE_GRANULES && at % MCM_PAGE_GRANULES)
 				return mc_fail(-MC_EINTERNAL, "range %u is not aligned", id);
 		} else if (was_free) {
-			return mc_fail(-MC_EINTERNAL, "range %u and the one before are free", id);
+			return mc_fail(-MC_EINTERNAL, "range %u and its predecessor are both free", id);
 		} else {
 			free_ranges++;
 		}
@@ -75,12 +75,12 @@ int mcm_alloc_check(const struct mcm_alloc *a)
 		top = bin / MCM_BIN_SUB;
 		if (!(a->top_map >> top & 1) != !a->sub_map[top] ||
 		    !(a->sub_map[top] >> bin % MCM_BIN_SUB & 1) != !a->bin[bin])
-			return mc_fail(-MC_EINTERNAL, "map of bin %u", bin);
+			return mc_fail(-MC_EINTERNAL, "bitmap is wrong for bin %u", bin);
 		for (id = a->bin[bin]; id; id = mcm_range(a, id)->list_next) {
 			if (mcm_range(a, id)->flags & MCM_RANGE_USED)
 				return mc_fail(-MC_EINTERNAL, "used range in a bin");
 			if (mcm_alloc_bin(mcm_range(a, id)) != bin)
-				return mc_fail(-MC_EINTERNAL, "range in another's bin");
+				return mc_fail(-MC_EINTERNAL, "range in the wrong bin");
 			binned++;
 		}
 	}

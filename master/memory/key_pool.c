@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * key_pool.c - see the header. */
+ * key_pool.c - buddy allocator of blocks. */
 #include <config.h>
 
 #include "master/memory/key_pool.h"
@@ -9,11 +9,11 @@
 
 #define FOUR (1u << (MCM_BLOCK_ORDERS - 1))
 #define INFO_SHIFT 14			/* 32 KiB, about 32 MiB of keys */
-#define POOLED 0x8000u			/* and the order */
-/* Runs keep a bit of a unit's number (keys.c). */
+#define POOLED 0x8000u			/* info of a free block; the low bits are its order */
+/* keys.c uses the top bit of a unit's number in its free runs. */
 #define UNITS_MAX (1ull << 31)
 
-/* In the first unit of those that are here. */
+/* In the first unit of a free block. */
 struct link {
 	uint32_t next, prev;		/* blocks, 0: none */
 };
@@ -72,14 +72,14 @@ static void block_unlink(struct mcm_key_pool *p, uint32_t block, unsigned order)
 	block_set_info(p, block, 0);
 }
 
-/* Four more.  Of the very first ones, one lacks the unit that is called 0. */
+/* Add four blocks.  The very first four lack unit 0, whose number means "none". */
 static int pool_grow(struct mcm_key_pool *p)
 {
 	uint32_t unit, units = (FOUR << MCM_BLOCK_SHIFT) - !p->blocks, block;
 	int r;
 
 	if (p->blocks << MCM_BLOCK_SHIFT >= UNITS_MAX)
-		return mc_fail(-MC_ELIMIT, "more than %llu bytes of keys", UNITS_MAX * MCM_KEYS_UNIT);
+		return mc_fail(-MC_ELIMIT, "limit of %llu bytes of keys reached", UNITS_MAX * MCM_KEYS_UNIT);
 	r = mcm_slab_cover(&p->info, (uint32_t)p->blocks);
 	if (r == 0)
 		r = mcm_slab_take(&p->units, units, &unit);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keys.c - an arena of short strings.  A freed run serves strings of its own length first, and is
- * split for shorter ones before the arena takes another block.  Runs are not joined, but how much of a block is in use
- * is counted: one that is empty forgets its runs and goes back to the pool. */
+ * keys.c - arena of short strings.
+ *
+ * A freed run is reused for strings of its own length first, and is split for shorter ones before
+ * the arena allocates another block.  Runs are not merged, but the units in use of each block are
+ * counted: when the count is 0, the runs of the block are dropped and the block returns to the
+ * pool. */
 #include <config.h>
 
 #include "master/memory/keys.h"
 
 #include <string.h>
 
-#define ONE (1u << 31)		/* in a run's next: its length is 1 and stands nowhere */
+#define ONE (1u << 31)		/* in a run's next: the run is one unit long and has no length field */
 
-/* What a free run begins with; the last word only when it is longer than a unit. */
+/* Header of a free run; a run of one unit has no room for @units. */
 struct run {
 	uint32_t next, prev, units;
 };
@@ -38,7 +41,7 @@ void mcm_keys_done(struct mcm_keys *k)
 		mcm_key_pool_done(&k->own);
 }
 
-/* ---- free runs: each within a block ---- */
+/* ---- free runs, each within one block ---- */
 
 static struct run *run_at(const struct mcm_keys *k, uint32_t ref)
 {
@@ -80,7 +83,7 @@ static void run_pull(struct mcm_keys *k, uint32_t ref, uint32_t units)
 		k->nonempty[units / 64] &= ~(1ull << units % 64);
 }
 
-/* The shortest free run of at least @units, 0 when there is none. */
+/* Length of the shortest non-empty list of runs with at least @units; 0: none. */
 static uint32_t run_find(const struct mcm_keys *k, uint32_t units)
 {
 	unsigned word = units / 64;
@@ -103,7 +106,8 @@ static void block_count(struct mcm_keys *k, uint32_t ref, uint32_t more)
 	__atomic_store_n(used, (uint16_t)(*used + more), __ATOMIC_RELAXED);
 }
 
-/* Nothing in it is in use: it is nothing but runs, and behind them what was never used. */
+/* No unit of the block is in use: it consists of free runs and, if it is the current one, of units
+ * never used. */
 static void block_reset(struct mcm_keys *k, uint32_t block)
 {
 	uint32_t ref = block << MCM_BLOCK_SHIFT, end = ref + MCM_BLOCK;
@@ -119,7 +123,7 @@ static void block_reset(struct mcm_keys *k, uint32_t block)
 		mcm_key_pool_free(k->pool, block);
 }
 
-/* A part of a string, within a block. */
+/* Free a part of a string that is within one block. */
 static void part_del(struct mcm_keys *k, uint32_t ref, uint32_t units)
 {
 	uint32_t block = ref >> MCM_BLOCK_SHIFT;
@@ -130,7 +134,7 @@ static void part_del(struct mcm_keys *k, uint32_t ref, uint32_t units)
 		block_reset(k, block);
 }
 
-/* What is longer than a block has blocks of its own; behind its end there is a run. */
+/* A string longer than a block has blocks of its own; the rest of its last block is a free run. */
 static int long_take(struct mcm_keys *k, uint32_t units, uint32_t *ret)
 {
 	unsigned order = units > 2 * MCM_BLOCK ? 2 : 1;
@@ -152,7 +156,7 @@ static int long_take(struct mcm_keys *k, uint32_t units, uint32_t *ret)
 	return 0;
 }
 
-/* Never used units.  What is left of the last block serves shorter strings. */
+/* Units never used before.  The rest of the previous block becomes a run for shorter strings. */
 static int units_take(struct mcm_keys *k, uint32_t units, uint32_t *ret)
 {
 	uint32_t block;

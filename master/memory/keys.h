@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keys.h - bytes of keys, packed: steps of 8 bytes, no header, a 32-bit reference.  A stored string
- * never moves.  One arena per lock: no locking here; reading a string needs none.
+ * keys.h - arena of key bytes: units of 8 bytes, no header, a 32-bit reference.
  *
- * Arenas may take their memory, a few KiB at a time, from one pool: together they fill pages that are
- * too large for each of them, and what one does not need any more is another's. */
+ * A stored string never moves.  The owner of an arena locks it; reading a string needs no lock.
+ * Arenas may share a pool, from which they take a few KiB at a time: together they fill large
+ * pages, and memory that one arena frees serves the others. */
 #ifndef MCM_KEYS_H
 #define MCM_KEYS_H
 
@@ -13,19 +13,19 @@
 #include "master/memory/key_pool.h"
 #include "proto/msg.h"
 
-#define MCM_KEYS_MAX (MCP_KEY_MAX + MCM_KEYS_UNIT)	/* bytes; less than four blocks' */
+#define MCM_KEYS_MAX (MCP_KEY_MAX + MCM_KEYS_UNIT)	/* bytes; less than four blocks */
 
 struct mcm_keys {
-	struct mcm_key_pool *pool;		/* &own or a common one */
-	uint32_t fresh, fresh_end;		/* units of a block from it that were never used */
-	uint64_t nonempty[MCM_BLOCK / 64 + 1];	/* which of free[] are not empty */
-	uint32_t free[MCM_BLOCK + 1];		/* by units: a free run (keys.c) */
+	struct mcm_key_pool *pool;		/* &own or a shared pool */
+	uint32_t fresh, fresh_end;		/* units of the current block that were never used */
+	uint64_t nonempty[MCM_BLOCK / 64 + 1];	/* bitmap of the non-empty lists in free[] */
+	uint32_t free[MCM_BLOCK + 1];		/* by length in units: first free run (keys.c) */
 	struct mcm_key_pool own;
 };
 
-/* An arena with a pool of its own; it must not be moved. */
+/* An arena with a pool of its own; its address must not change. */
 void mcm_keys_init(struct mcm_keys *k);
-/* An arena in a pool that others use too and that outlives it. */
+/* An arena in a shared pool that outlives it. */
 void mcm_keys_init_in(struct mcm_keys *k, struct mcm_key_pool *pool);
 void mcm_keys_done(struct mcm_keys *k);
 
@@ -43,7 +43,7 @@ static inline const char *mcm_keys_at(const struct mcm_keys *k, uint32_t ref)
 	return mcm_keys_of(k, ref);
 }
 
-/* Load what the next string of @len bytes will most likely be written to. */
+/* Prefetch the memory to which the next string of @len bytes will probably be written. */
 static inline void mcm_keys_prefetch(const struct mcm_keys *k, uint32_t len)
 {
 	uint32_t units = (len + MCM_KEYS_UNIT - 1) / MCM_KEYS_UNIT, ref = k->fresh;

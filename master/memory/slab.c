@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slab.c - elements that never move. */
+ * slab.c - numbered elements that never move. */
 #include <config.h>
 
 #include "master/memory/slab.h"
@@ -42,9 +42,9 @@ void mcm_slab_done(struct mcm_slab *s)
 	pthread_mutex_destroy(&s->lock);
 }
 
-/* Untouched pages cost nothing, so a chunk may be mapped long before it fills.  Huge pages lie at
- * multiples of their size only.  The kernel maps downwards, and counts what adjoins as one mapping: the
- * highest place that is aligned is the one beside the chunk before. */
+/* Untouched pages cost nothing, so a chunk may be mapped long before it is full.  Huge pages are
+ * possible only at multiples of their size.  The kernel maps downwards and merges adjacent mappings
+ * into one: the highest aligned address is the one next to the previous chunk. */
 static char *chunk_map_aligned(size_t bytes, size_t align)
 {
 	size_t more = bytes + align, before, behind;
@@ -64,7 +64,8 @@ static char *chunk_map_aligned(size_t bytes, size_t align)
 	return p + before;
 }
 
-/* Room for chunk @n in the array.  Whoever has just read the shorter one goes on with it. */
+/* Enlarge the array for chunk @n.  Threads that have read the shorter array may continue to use
+ * it. */
 static int chunks_grow(struct mcm_slab *s, uint32_t n)
 {
 	uint32_t cap = s->chunks;
@@ -102,8 +103,9 @@ static int chunk_map(struct mcm_slab *s, uint32_t n)
 	return 0;
 }
 
-/* A master with little in it needs few pages, and one with very many segments few mappings: those that are
- * advised alike are one. */
+/* A small master should need few pages, and one with very many segments few mappings: the kernel
+ * merges adjacent mappings only when their advice is equal.  So the first chunk gets huge pages
+ * late. */
 static void first_chunk_use_huge(struct mcm_slab *s)
 {
 	size_t bytes = chunk_bytes(s);
@@ -120,11 +122,12 @@ int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 
 	MC_LOCKED(&s->lock);
 	n = s->next;
-	/* Elements of one call are adjacent: leave the chunk's few last ones alone. */
+	/* Elements of one call are adjacent: skip the rest of a chunk that is too short for
+	 * them. */
 	if (n % per + count > per)
 		n += per - n % per;
 	if (n + count > UINT32_MAX)
-		return mc_fail(-MC_ELIMIT, "more than %u elements", UINT32_MAX);
+		return mc_fail(-MC_ELIMIT, "slab limit of %u elements reached", UINT32_MAX);
 	chunk = n >> s->shift;
 	if (chunk >= s->chunks || !s->chunk[chunk]) {
 		r = chunk_map(s, (uint32_t)chunk);

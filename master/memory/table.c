@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 
-/* Buckets of the smaller size moved per step: a resize has ended long before the next can be due. */
+/* Buckets of the smaller size moved per step: a resize ends long before the next one can be due. */
 #define STEP_BUCKETS 16
 #define MIN_BITS 3
 #define MAX_BITS (MCM_TABLE_LEVELS - 1)
@@ -74,7 +74,7 @@ static uint32_t *heads_get(const struct mcm_table *t, unsigned bits)
 	return bytes >= HUGE ? heads_map(bytes) : calloc(1, bytes);
 }
 
-/* Given back as they were got: moving a chain on leaves nothing behind. */
+/* @heads with the number of bits that it was allocated with. */
 static void heads_put(const struct mcm_table *t, uint32_t *heads, unsigned bits)
 {
 	size_t bytes = sizeof(uint32_t) << bits;
@@ -110,7 +110,7 @@ static void resize_begin(struct mcm_table *t, unsigned bits)
 	if (bits) {
 		heads = heads_get(t, bits);
 		if (!heads)
-			return;	/* longer chains until memory comes back */
+			return;	/* until memory is available, chains get longer */
 	}
 	t->old = t->bucket;
 	t->old_bits = t->bits;
@@ -135,7 +135,8 @@ static void chain_relink(struct mcm_table *t, const struct mcm_table_type *type,
 	}
 }
 
-/* Load the elements of the next chains, all at the same time: the first ones, or those behind them. */
+/* Prefetch the elements of the next chains, all at the same time: their first elements, or
+ * (@behind) the others. */
 static void chains_prefetch(struct mcm_table *t, const struct mcm_table_type *type,
 			    const struct mcm_slab *slab, bool behind)
 {
@@ -168,7 +169,8 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 	for (n = 0; n < STEP_BUCKETS && t->moved < MCM_TABLE_END; n++) {
 		uint32_t chain = 0;
 
-		/* Collect the chains of one coarse bucket first: @one may be both source and target. */
+		/* Collect the chains of one coarse bucket first: @one may be both source and
+		 * target. */
 		pos = t->moved;
 		end = pos + span;
 		while (pos < end) {
@@ -192,7 +194,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 		t->resizing = false;
 		return;
 	}
-	/* Until the next step they have come. */
+	/* They will be loaded before the next step. */
 	chains_prefetch(t, type, slab, false);
 }
 

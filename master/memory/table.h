@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * table.h - a chained hash table of slab elements, intrusive: one u32 link per element, one u32 per
- * bucket.
+ * table.h - chained hash table of slab elements: one u32 link per element, one u32 per bucket.
  *
- * Buckets are chosen by the hash's top bits, so the buckets in their order are the elements in the
- * order of their hashes, whatever the number of buckets: a walk may stop at any hash and go on from it
- * later, after the table has grown or shrunk, and still meets every element that stayed, once.
- * Resizing goes on a few buckets per insert or remove, never all at once.  No locking here, but links,
- * bucket and bits are written atomically: who loads memory ahead looks at them without the lock. */
+ * The hash's top bits select the bucket, so buckets in ascending order have the elements in the
+ * order of their hashes, for any number of buckets.  A walk may therefore stop at any hash and
+ * continue there later, after the table was resized: it meets each element that stays in the table
+ * exactly once.  Each insert or remove does a small part of a resize.  No locks here; but links,
+ * bucket and bits are written atomically, because threads that prefetch memory read them without
+ * the lock. */
 #ifndef MCM_TABLE_H
 #define MCM_TABLE_H
 
@@ -17,16 +17,16 @@
 
 #include "master/memory/slab.h"
 
-/* What the elements of a table look like. */
+/* Layout of a table's elements. */
 struct mcm_table_type {
 	size_t link;		/* offset of the uint32_t link */
 	size_t hash;		/* offset of the uint32_t hash */
-	uint8_t shift;		/* top bits of the hash that are the same in all of one table */
+	uint8_t shift;		/* number of top hash bits that are equal in one table */
 	uint8_t load;		/* elements per four buckets at which it grows */
 };
 
-/* Buckets of tables that grow and shrink together, those of one size side by side: pages are large, and
- * a size that no table has any more costs nothing. */
+/* Memory for the buckets of tables that grow and shrink together: those of one size are adjacent
+ * and fill large pages; a size that no table uses has no memory. */
 #define MCM_TABLE_LEVELS 29
 
 struct mcm_table_mem {
@@ -34,16 +34,16 @@ struct mcm_table_mem {
 	/* guarded by lock, a leaf */
 	pthread_mutex_t lock;
 	struct {
-		uint32_t *base;		/* NULL: nobody's size */
+		uint32_t *base;		/* NULL: no table has this size */
 		unsigned users;
 	} level[MCM_TABLE_LEVELS];
 };
 
 struct mcm_table {
 	struct mcm_table_mem *mem;	/* constant; NULL: memory of its own */
-	unsigned nth;			/* of the tables in @mem */
-	uint32_t *bucket;	/* 2^bits heads; NULL while bits is 0: then only @one */
-	uint32_t *old;		/* while a resize is under way: 2^old_bits heads, else NULL */
+	unsigned nth;			/* index among the tables of @mem */
+	uint32_t *bucket;	/* 2^bits heads; NULL while bits is 0: the only chain is @one */
+	uint32_t *old;		/* during a resize: 2^old_bits heads, else NULL */
 	uint64_t moved;		/* positions below are in bucket[], the others in old[] */
 	uint32_t count;
 	uint32_t one;
@@ -56,11 +56,11 @@ struct mcm_table {
 void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables);
 void mcm_table_mem_done(struct mcm_table_mem *mem);	/* its tables are done */
 
-/* A zeroed table is an empty one with memory of its own. */
+/* A zeroed struct is an empty table with memory of its own. */
 void mcm_table_init_in(struct mcm_table *t, struct mcm_table_mem *mem, unsigned nth);
 void mcm_table_done(struct mcm_table *t);	/* frees the buckets, not the elements */
 
-/* Consider a resize and do a part of one; called by insert and remove. */
+/* Begin a resize when one is due, or do a part of one; called by insert and remove. */
 void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type,
 		    const struct mcm_slab *slab);
 
@@ -70,7 +70,7 @@ static inline uint32_t *mcm_table_link(const struct mcm_table_type *type,
 	return (uint32_t *)((char *)mcm_slab_at(slab, id) + type->link);
 }
 
-/* An element's place in the order of a walk: 0 .. 2^32-1. */
+/* Position of an element in the order of a walk: 0 .. 2^32-1. */
 static inline uint32_t mcm_table_pos(const struct mcm_table_type *type, uint32_t hash)
 {
 	return hash << type->shift;
@@ -81,7 +81,7 @@ static inline void mcm_table_set(uint32_t *link, uint32_t id)
 	__atomic_store_n(link, id, __ATOMIC_RELAXED);
 }
 
-/* Head of the chain that holds the elements at @pos. */
+/* Head of the chain for @pos. */
 static inline uint32_t *mcm_table_head(struct mcm_table *t, uint32_t pos)
 {
 	uint32_t *heads = t->bucket;
@@ -94,7 +94,7 @@ static inline uint32_t *mcm_table_head(struct mcm_table *t, uint32_t pos)
 	return bits ? &heads[pos >> (32 - bits)] : &t->one;
 }
 
-/* End (exclusive) of the positions whose elements share a chain with @pos. */
+/* End (exclusive) of the positions that share a chain with @pos. */
 static inline uint64_t mcm_table_chain_end(const struct mcm_table *t, uint32_t pos)
 {
 	unsigned bits = t->resizing && pos >= t->moved ? t->old_bits : t->bits;
@@ -102,7 +102,7 @@ static inline uint64_t mcm_table_chain_end(const struct mcm_table *t, uint32_t p
 	return bits ? ((uint64_t)(pos >> (32 - bits)) + 1) << (32 - bits) : MCM_TABLE_END;
 }
 
-/* Put element @id, whose hash is set, into the table. */
+/* Insert element @id, whose hash is set. */
 static inline void mcm_table_insert(struct mcm_table *t, const struct mcm_table_type *type,
 				    const struct mcm_slab *slab, uint32_t id)
 {
@@ -115,7 +115,7 @@ static inline void mcm_table_insert(struct mcm_table *t, const struct mcm_table_
 	mcm_table_step(t, type, slab);
 }
 
-/* Take element @id out; it must be in. */
+/* Remove element @id, which must be in the table. */
 static inline void mcm_table_remove(struct mcm_table *t, const struct mcm_table_type *type,
 				    const struct mcm_slab *slab, uint32_t id)
 {

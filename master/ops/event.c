@@ -16,9 +16,9 @@
 
 #define SCAN_MAX 4096		/* events looked at under the lock */
 
-MC_COUNTER(noted, "mooncake_master_events_total", "", "Events noted for watchers")
+MC_COUNTER(noted, "mooncake_master_events_total", "", "Events recorded for watchers")
 MC_COUNTER(missed, "mooncake_master_events_missed_total", "",
-	   "Events that watchers asked for too late")
+	   "Events overwritten before a watcher read them")
 
 /* In the ring: this and the bytes of both keys and the group, never across its end. */
 struct record {
@@ -52,7 +52,7 @@ static int events_enable(struct mcm_events *e)
 		free(e->at);
 		e->ring = NULL;
 		e->at = NULL;
-		return mc_fail(-ENOMEM, "no memory for events");
+		return mc_fail(-ENOMEM, "no memory for the event ring");
 	}
 	/* Something may have happened while nobody looked. */
 	e->first = ++e->next;

@@ -17,8 +17,8 @@
 #define EXIST_BLOCK 2048u	/* keys that are sorted together, on the stack */
 #define EXIST_SORT_MIN 128u	/* fewer hardly meet in a shard */
 
-MC_COUNTER(total_gets, "total_get_nums_", "", "Keys asked for by get")
-MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys asked for by get and found")
+MC_COUNTER(total_gets, "total_get_nums_", "", "Keys requested by get")
+MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys requested by get and found")
 MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
 MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
 
@@ -138,7 +138,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	int r;
 
 	if (!mcm_key_ok(key))
-		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
+		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
 	mc_metric_add(&total_gets, 1);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
 	sh = mcm_index_shard(&m->index, hash);

@@ -20,17 +20,17 @@
 #define BATCH 64u		/* candidates of one period */
 
 MC_COUNTER(found, "mooncake_master_hot_objects_total", "",
-	   "Times that an object was read often enough for another copy")
-MC_COUNTER(asked, "mooncake_master_hot_copies_total", "", "Copies asked for because of that")
+	   "Objects that were read often enough for another copy")
+MC_COUNTER(asked, "mooncake_master_hot_copies_total", "", "Copies requested for hot objects")
 MC_COUNTER(dropped, "mooncake_master_hot_dropped_total", "",
-	   "Hot objects that were not looked at because too many waited")
+	   "Hot objects dropped because the queue of candidates was full")
 
 int mcm_hot_check(const struct mcm_conf *c)
 {
 	const char *mode = c->dynamic_replication_mode;
 
 	if (strcmp(mode, "off") != 0 && strcmp(mode, "observe") != 0 && strcmp(mode, "enforce") != 0)
-		return mc_fail(-EINVAL, "dynamic_replication_mode=%s: off, observe and enforce are known",
+		return mc_fail(-EINVAL, "dynamic_replication_mode=%s: must be off, observe or enforce",
 			       mode);
 	if (!(c->dynamic_replication_admission_qps_threshold > 0))
 		return mc_fail(-EINVAL, "dynamic_replication_admission_qps_threshold must be above 0");
@@ -175,13 +175,13 @@ void mcm_hot_tick(struct mcm *m)
 		if (!len)
 			continue;
 		if (!h->enforce) {
-			mc_info(LOG, "an object is hot, only observing");
+			mc_info(LOG, "object is hot; mode is observe, not copying it");
 			continue;
 		}
 		r = mcm_task_replicate(m, mcp_bytes(key, len));
 		if (r == 0)
 			mc_metric_add(&asked, 1);
 		else
-			mc_debug(LOG, "no copy of a hot object: %s", mc_strerror(r));
+			mc_debug(LOG, "cannot copy a hot object: %s", mc_strerror(r));
 	}
 }

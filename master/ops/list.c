@@ -46,12 +46,12 @@ static int list_cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uin
 	if (!c.len)
 		return 0;
 	if (c.len != 10 || p[0] != kind || p[1] > 1)
-		return mc_fail(-MC_EPARAM, "not a cursor of this kind of listing");
+		return mc_fail(-MC_EPARAM, "cursor does not belong to this kind of listing");
 	*objects = p[1];
 	for (i = 0; i < 8; i++)
 		*pos |= (uint64_t)p[2 + i] << 8 * i;
 	if (*pos > MCM_TABLE_END)
-		return mc_fail(-MC_EPARAM, "not a cursor");
+		return mc_fail(-MC_EPARAM, "invalid cursor");
 	return 0;
 }
 
@@ -138,7 +138,7 @@ static int list_dir(struct mcm *m, struct mcm_scope sc, const struct mcp_list *r
 	struct mcp_bytes path = rq->prefix;
 
 	if (path.len && ((const char *)path.data)[path.len - 1] != '/')
-		return mc_fail(-MC_EPARAM, "the path of a directory ends in '/'");
+		return mc_fail(-MC_EPARAM, "directory path must end in '/'");
 	if (!path.len && sc.tenant == MCM_TENANT_DEFAULT)
 		return list_root(m, rq, limit, pg);
 	if (path.len) {
@@ -219,7 +219,7 @@ int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 	pg->names.text_len = 0;
 	pg->cursor_len = 0;
 	if (rq->prefix.len > MCP_KEY_MAX)
-		return mc_fail(-MC_EPARAM, "a prefix of %u bytes", rq->prefix.len);
+		return mc_fail(-MC_EPARAM, "prefix has %u bytes", rq->prefix.len);
 	r = mcm_scope_begin(m, rq->tenant, false, &sc);
 	if (r < 0)
 		return r;

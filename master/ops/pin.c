@@ -22,9 +22,9 @@
 #define EXPIRE_MOST 1000	/* leases of a session that are dropped at a time: it waits, and so does its end */
 #define EXPIRE_TICK 16384	/* and of all, before the monitor looks after other things */
 
-MC_GAUGE(pins, "mooncake_master_pins", "", "Objects that readers hold, leases included")
+MC_GAUGE(pins, "mooncake_master_pins", "", "Pins of readers, read leases included")
 MC_COUNTER(expired, "mooncake_master_leases_expired_total", "",
-	   "Read leases that ran out before they were given back")
+	   "Read leases that expired before their release")
 
 int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
 {
@@ -32,7 +32,7 @@ int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
 	uint32_t cap;
 
 	if (s->n_pins >= m->conf.max_session_pins)
-		return mc_fail(-MC_ELIMIT, "%u objects leased or pinned by one connection", s->n_pins);
+		return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has %u pins and leases", s->n_pins);
 	if (s->pin_free || s->pin_used + 1 < s->pin_cap)
 		return 0;
 	cap = s->pin_cap ? 2 * s->pin_cap : PINS_MIN;

@@ -21,7 +21,7 @@
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",
-	   "Puts revoked because they were unfinished for too long")
+	   "Puts revoked because their time-out expired")
 MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
 	   "Puts revoked because their connection ended")
 
@@ -184,7 +184,7 @@ static int put_claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done 
 	p = mcm_put_at(ps, id);
 	if (!id || p->copy || p->key_len != done->key.len ||
 	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
-		return mc_fail(-MC_ESTALE_PUT, "no put of that key and generation is open");
+		return mc_fail(-MC_ESTALE_PUT, "no unfinished put has this key and generation");
 	put_remove(ps, id, ret);
 	return 0;
 }
@@ -279,12 +279,12 @@ static uint8_t put_object_flags(uint32_t put_flags, uint8_t kind)
 static int put_check_item(const struct mcp_put_item *item)
 {
 	if (!mcm_key_ok(item->key))
-		return mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", item->key.len,
+		return mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", item->key.len,
 			       MCP_KEY_MAX);
 	if (item->kind > MCP_KIND_SYMLINK)
-		return mc_fail(-MC_EPARAM, "unknown kind %u", item->kind);
+		return mc_fail(-MC_EPARAM, "unknown object kind %u", item->kind);
 	if (item->size > MCM_SIZE_MAX)
-		return mc_fail(-MC_ETOOBIG, "an object of %llu bytes",
+		return mc_fail(-MC_ETOOBIG, "object has %llu bytes",
 			       (unsigned long long)item->size);
 	return 0;
 }
@@ -331,7 +331,7 @@ static unsigned session_room(struct mcm *m, struct mcm_session *s)
 
 static int session_full(const struct mcm *m)
 {
-	return mc_fail(-MC_ELIMIT, "%ld unfinished puts on one connection",
+	return mc_fail(-MC_ELIMIT, "put limit reached: one connection has %ld unfinished puts",
 		       m->conf.max_session_puts);
 }
 
@@ -388,7 +388,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 			r = -MC_EEXISTS;
 		else if (o->generation > put->generation &&
 			 pb->now_ms >= put->began_ms + m->conf.put_start_discard_timeout_sec)
-			r = mc_fail(-MC_ESTALE_PUT, "a newer value was put meanwhile");
+			r = mc_fail(-MC_ESTALE_PUT, "a newer version was committed meanwhile");
 		else
 			r = put_check_group(m, o, put->group);
 		if (r == 0 && mcm_object_readable(m, o))
@@ -601,7 +601,7 @@ static int put_trim(struct mcm *m, struct mcm_put *put, uint64_t size)
 		return 0;
 	if (size > put->size) {
 		put_abort(m, put, true);
-		return mc_fail(-MC_EPARAM, "more bytes than were reserved");
+		return mc_fail(-MC_EPARAM, "size exceeds the reserved size");
 	}
 	mcm_journal_put_trimmed(m, put->generation, put->extent, put->copies, mcm_alloc_round(len));
 	for (i = 0; i < put->copies; i++)

@@ -12,9 +12,9 @@
 #include "master/mcm_i.h"
 
 MC_COUNTER(discarded, "master_put_start_discard_cnt", "",
-	   "Copies of broken-off puts whose space was put aside")
-MC_COUNTER(released, "master_put_start_release_cnt", "", "Of those, given back since")
-MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes that are aside")
+	   "Copies of aborted puts whose ranges were quarantined")
+MC_COUNTER(released, "master_put_start_release_cnt", "", "Quarantined copies that were freed")
+MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes in quarantine")
 
 static int quarantine_grow(struct mcm_quarantine *q)
 {

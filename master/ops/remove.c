@@ -33,7 +33,7 @@ struct found {
 	uint32_t len;
 };
 
-MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed on request")
+MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed by clients")
 
 /* shard locked: by a promise or a reader of its own, or of another one of its group */
 static bool remove_leased(const struct mcm *m, const struct mcm_object *o)
@@ -83,7 +83,7 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 	int r = -MC_ENOOBJECT;
 
 	if (!mcm_key_ok(key))
-		return mc_fail(-MC_EKEY, "a key of %u bytes", key.len);
+		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
 	sh = mcm_index_shard(&m->index, hash);
 	pthread_mutex_lock(&sh->lock);
@@ -169,7 +169,7 @@ static int pattern_compile(struct mcp_bytes text, struct pattern *ret)
 	int e;
 
 	if (text.len > PATTERN_MAX)
-		return mc_fail(-MC_EPARAM, "a pattern of %u bytes, %u are allowed", text.len,
+		return mc_fail(-MC_EPARAM, "pattern has %u bytes, at most %u are allowed", text.len,
 			       PATTERN_MAX);
 	p.code = pcre2_compile(text.data, text.len, PCRE2_NEVER_BACKSLASH_C, &e, &at, NULL);
 	if (!p.code) {

@@ -23,7 +23,7 @@ struct rename {
 static int rename_check_key(struct mcp_bytes key)
 {
 	return mcm_key_ok(key) ? 0 :
-		mc_fail(-MC_EKEY, "a key of %u bytes, 1 to %u are allowed", key.len, MCP_KEY_MAX);
+		mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", key.len, MCP_KEY_MAX);
 }
 
 /* Both shards locked: the object gets its new key, nothing can fail any more. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * allocate.c - finding room for an object: free space anywhere first, then eviction, the mildest kind on
- * every segment before a harsher one on any. */
+ * allocate.c - space for an object: free space on any segment first, then eviction, each level on
+ * every segment before a harsher level on any. */
 #include <config.h>
 
 #include "master/space/allocate.h"
@@ -14,21 +14,21 @@
 #include "master/mcm_i.h"
 #include "proto/rpc_server.h"
 
-/* Segments asked for free space before eviction is considered (upstream's limit too). */
+/* segments asked for free space before eviction is considered (upstream's limit too) */
 #define FREE_TRIES 100
 #define STACK_CANDIDATES 128
 
 MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",
-	   "Puts refused because no room could be made")
+	   "Puts refused because no space could be freed")
 MC_COUNTER(partial, "master_put_start_partial_allocations_total", "",
-	   "Puts that got fewer copies than they wanted")
+	   "Puts that received fewer copies than requested")
 
 struct allocation {
 	struct mcm *m;
 	struct mcm_put_request *rq;
 	uint64_t len;
 	struct mcm_extent *extent;
-	uint64_t name[MCM_REPLICA_MAX];		/* of the segments chosen */
+	uint64_t name[MCM_REPLICA_MAX];		/* of the chosen segments */
 	unsigned n;
 };
 
@@ -51,7 +51,7 @@ static void allocation_add(struct allocation *p, const struct mcm_segment *s, ui
 	mcm_evict_kick(p->m, s);
 }
 
-/* -MC_ENOSPACE is what is expected to go wrong. */
+/* -MC_ENOSPACE is the expected error: the caller tries another segment. */
 static int allocation_try_free(struct allocation *p, struct mcm_segment *s)
 {
 	uint32_t range;
@@ -75,14 +75,14 @@ static struct mcm_pick pick_begin(const struct allocation *p)
 
 	if (!random)
 		random = mc_random_u64() | 1;
-	/* xorshift: any spread will do */
+	/* xorshift: the quality of the random numbers does not matter */
 	random ^= random << 13;
 	random ^= random >> 7;
 	random ^= random << 17;
 	pick.random = random >> 16;
 	if (p->rq->flags & MCP_PUT_SAME_NODE)
 		st = &mcm_strategy_local;
-	/* Copies on one host would go together. */
+	/* Copies on one host would be lost together. */
 	if (st == &mcm_strategy_local && p->rq->copies > 1)
 		st = &mcm_strategy_random;
 	pick.next = st->next;
@@ -90,7 +90,7 @@ static struct mcm_pick pick_begin(const struct allocation *p)
 	return pick;
 }
 
-/* table lock held: free space only. */
+/* Table lock held: allocate from free space only. */
 static int allocate_free(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
@@ -126,15 +126,14 @@ static int allocate_free(struct allocation *p)
 	return 0;
 }
 
-/* table lock held: whom to ask for room by eviction, preferred segments first; there is room for
- * all. */
+/* Table lock held: segments on which to evict, preferred ones first.  @ret has room for all. */
 static unsigned allocation_candidates(const struct allocation *p, uint16_t *ret)
 {
 	struct mcm_pick pick = pick_begin(p);
 	struct mcm_segment *s;
 	unsigned i, n = 0;
 
-	/* Where a slice ended, the next one goes on. */
+	/* Continue where the last slice ended. */
 	if (p->rq->slice.segment) {
 		s = mcm_segment(&p->m->segments, (uint16_t)(p->rq->slice.segment - 1));
 		if (allocation_eligible(p, s))
@@ -150,21 +149,21 @@ static unsigned allocation_candidates(const struct allocation *p, uint16_t *ret)
 	return n;
 }
 
-/* Has it what it cannot do without?  Further copies are worth evicting of the mildest kind only, unless all are
- * wanted or none. */
+/* Whether a harsher level is not worth it: all copies have a range, or at least one has and the
+ * caller does not insist on all of them. */
 static bool allocation_enough(const struct allocation *p)
 {
 	return p->n && (p->n == p->rq->copies || !(p->rq->flags & MCP_PUT_ALL_REPLICAS));
 }
 
-/* Evict on the candidates in turn. */
+/* Evict on the candidates in turn, level by level. */
 static int allocate_evicting_from(struct allocation *p, const uint16_t *cand, unsigned n)
 {
-	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_levels(p->m, level), l, i;
+	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels(p->m, level), l, i;
 	uint32_t range;
 	int r;
 
-	/* What an earlier slice has found too mild is not tried again. */
+	/* Skip the levels that an earlier slice found too mild. */
 	for (l = 0; l < steps && p->rq->slice.segment && level[l] != p->rq->slice.level; l++)
 		;
 	for (l = l < steps ? l : 0; l < steps; l++) {
@@ -197,7 +196,7 @@ static int allocate_evicting(struct allocation *p)
 	unsigned n;
 	int r;
 
-	/* Those who have more than their share go first, wherever their objects lie. */
+	/* Evict objects of tenants above their quota share first, on any segment. */
 	if (mcm_tenants_above(p->m) &&
 	    mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
 		pthread_rwlock_rdlock(&ss->lock);
@@ -225,13 +224,13 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 
 	mc_metric_add(&alloc_failures, 1);
 	if (!largest)
-		return mc_fail(-MC_ENOSPACE, "no memory is mounted");
+		return mc_fail(-MC_ENOSPACE, "no segment is mounted");
 	if (len > largest)
-		return mc_fail(-MC_ETOOBIG, "an object of %llu bytes, the largest segment has %llu",
+		return mc_fail(-MC_ETOOBIG, "object has %llu bytes, the largest segment has %llu",
 			       (unsigned long long)len, (unsigned long long)largest);
 	if (!rq->refused || len < rq->refused)
 		rq->refused = len;
-	return mc_fail(-MC_ENOSPACE, "no room for %llu bytes", (unsigned long long)len);
+	return mc_fail(-MC_ENOSPACE, "no space for %llu bytes", (unsigned long long)len);
 }
 
 int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
@@ -240,7 +239,7 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	struct allocation p = { .m = m, .rq = rq, .len = len, .extent = ret_extents };
 	int r;
 
-	/* What found no room a moment ago in the same request needs no second search. */
+	/* A length that found no space earlier in this request needs no second search. */
 	if (rq->refused && len >= rq->refused)
 		return allocation_failed(m, rq, len);
 	pthread_rwlock_rdlock(&m->segments.lock);

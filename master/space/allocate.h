@@ -9,12 +9,13 @@ struct mcm;
 struct mcm_put_request;
 struct mcm_extent;
 
-/* Ranges for @len bytes on rq->copies segments of different names, evicting when there is no free
- * room; fewer than wanted are fine, at least one.  -MC_ENOSPACE, -MC_ETOOBIG, -ENOMEM. */
+/* Allocate ranges for @len bytes on rq->copies segments of different names, evicting when free
+ * space is not enough.  Fewer copies than requested are a success, but at least one.  -MC_ENOSPACE,
+ * -MC_ETOOBIG, -ENOMEM; MCP_AGAIN when the slice is over. */
 int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		   struct mcm_extent *ret_extents, unsigned *ret_copies);
 void mcm_extent_free(struct mcm *m, const struct mcm_extent *p);
-/* Keep @len bytes of it. */
+/* Free all but the first @len bytes. */
 void mcm_extent_trim(struct mcm *m, const struct mcm_extent *p, uint64_t len);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict.c - the evictor: victims, inline eviction of puts, the background's watermark. */
+ * evict.c - evictor: removal of victims, eviction inside a put, background eviction down to the
+ * watermark. */
 #include <config.h>
 
 #include "master/space/evict.h"
@@ -15,21 +16,21 @@
 
 #define BATCH 32
 #define PREFETCH_MIN 4		/* victims */
-#define AHEAD_SHARE 4096	/* of what a segment may evict goes before it must */
+#define AHEAD_SHARE 4096	/* 1/4096 of the evictable bytes is evicted ahead of need */
 #define SWEEP_BATCH 64
-/* One round of the background on one segment: then others get their turn. */
+/* Rounds of the background evictor on one segment before it continues with the next one. */
 #define BACKGROUND_ROUNDS 256
 #define RUN_TRIES 64
-#define TINY 64		/* so many times smaller than the object that needs room */
+#define TINY 64		/* the object that needs space is that many times larger than the average one */
 
 MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
 MC_COUNTER(evicted_bytes, "master_evicted_size_bytes", "", "Bytes evicted")
-MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for something to evict")
-MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found something")
+MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for objects to evict")
+MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found objects to evict")
 MC_COUNTER(broken, "mooncake_master_promises_broken_total", "",
-	   "Objects evicted although an exist had promised them, because nothing else was left")
+	   "Objects evicted under a promise lease, because no other was left")
 MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "",
-	   "Puts that had to evict to find room")
+	   "Puts that had to evict objects")
 
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint32_t slot)
 {
@@ -46,7 +47,7 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* shard locked: may the object still go? */
+/* shard locked: whether the victim may still be evicted */
 static bool victim_evictable(const struct mcm *m, const struct mcm_object *o, const struct mcm_victim *v,
 			     unsigned level)
 {
@@ -72,8 +73,8 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	bool done = victim_evictable(m, o, v, level) && mcm_group_may_evict_copy(m, o, level, &group) &&
 		mcm_object_remove_copy(m, sh, v->slot, extent);
 
-	/* An object that has the range, renamed perhaps, keeps the segment in being; without one the
-	 * range may not even exist any more. */
+	/* As long as a live object (perhaps renamed) has the range, the segment exists; without one
+	 * even the range may be gone. */
 	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, extent))
 		mcm_evict_relist(m, s, v->range, v->slot);
 	pthread_mutex_unlock(&sh->lock);
@@ -89,7 +90,8 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	return mcm_alloc_round(mcm_object_reserve(bytes)) << MCM_GRANULE_SHIFT;
 }
 
-/* What removing these will touch, all at the same time.  The directory is most often the same. */
+/* Prefetch the memory that removing these victims will access, so that the cache misses overlap.
+ * Victims mostly have the same directory: prefetch that of the first one. */
 static void victims_prefetch(struct mcm *m, const struct mcm_victim *v, unsigned n)
 {
 	uint32_t hash[BATCH];
@@ -102,7 +104,7 @@ static void victims_prefetch(struct mcm *m, const struct mcm_victim *v, unsigned
 	mcm_index_prefetch(&m->index, hash, n, NULL);
 	sh = mcm_index_lock_slot(&m->index, v[0].slot);
 	o = mcm_object(&m->index, v[0].slot);
-	/* While it is there, so is its directory. */
+	/* The directory exists as long as the object does. */
 	if (o->flags & MCM_OBJ_LIVE && o->generation == v[0].generation)
 		mcm_names_prefetch_remove(&m->names, o->dir, hash, n);
 	pthread_mutex_unlock(&sh->lock);
@@ -121,7 +123,8 @@ uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mc
 	return freed;
 }
 
-/* shard locked: a victim that stays.  Without an object that has it a range may not even exist any more. */
+/* shard locked: put the ranges of a victim that stays back on the lists.  If no live object has
+ * them, the ranges may be gone. */
 static void object_relist(struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
@@ -136,7 +139,8 @@ static void object_relist(struct mcm *m, uint32_t slot)
 	mcm_tenant_relist(m, slot);
 }
 
-/* @group: NULL when the object's is going already; else mcm_group_evict() is for the caller to do. */
+/* @group: NULL when the object's group is being evicted already; else the group that the caller
+ * passes to mcm_group_evict(), 0: none. */
 static uint64_t object_evict(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
@@ -181,7 +185,8 @@ uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned le
 	return group ? freed + mcm_group_evict(m, group) : freed;
 }
 
-/* One try of a put: take the range if there is one by now, else choose victims for @want bytes. */
+/* One attempt of a put: allocate the range if there is space by now, else select victims for @want
+ * bytes. */
 static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 			       unsigned level, uint64_t want, struct mcm_victim *v,
 			       unsigned *n, bool *more, uint32_t *ret_range)
@@ -201,8 +206,9 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 	return r;
 }
 
-/* Small objects go some at a time, so that the next puts need not ask and the cache misses of their removals
- * overlap.  Not what somebody was promised or has pinned softly. */
+/* Bytes to evict beyond @want: small objects are evicted in batches, so that the next puts find
+ * space and the cache misses of the removals overlap.  Not at levels that evict soft-pinned or
+ * leased objects. */
 static uint64_t room_ahead(const struct mcm_segment *s, uint64_t want, unsigned level)
 {
 	uint64_t ahead = mcm_load_relaxed(&s->evictable) / AHEAD_SHARE;
@@ -215,20 +221,21 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 {
 	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
 	uint64_t ahead = room_ahead(s, want, level);
-	/* More rounds than ranges could need: others may take what this one frees, but not for ever. */
+	/* More rounds than the ranges need, because other puts may take the space that this one
+	 * frees; but not without limit. */
 	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
 	struct mcm_victim v[BATCH];
 	unsigned n, tries;
 	bool more = true;
 	int r;
 
-	/* A put that cannot be helped must not cost the others anything. */
+	/* A put that cannot succeed must not evict anything. */
 	if (mcm_load_relaxed(&s->evictable) + mcm_load_relaxed(&s->size) < mcm_load_relaxed(&s->used) + want)
 		return -MC_ENOSPACE;
 	mc_metric_add(&inline_evictions, 1);
-	/* Among objects that are tiny beside this one, going by the policy's order would free bytes all
-	 * over the segment, and a run of neighbours would have to go all the same.  So after a slice, which ended in
-	 * a run. */
+	/* If the average object is tiny compared to this one, evicting in the policy's order would
+	 * free bytes all over the segment, and a run of neighbours would have to be evicted
+	 * nevertheless.  After a slice that ended in a run, continue with the run. */
 	if (mcm_slice_continues(sl, s, level) ||
 	    want / TINY > mcm_load_relaxed(&s->used) / (mcm_load_relaxed(&s->objects) + 1))
 		rounds = 0;
@@ -256,9 +263,9 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 
 /* ---- background ---- */
 
-/* Bytes to evict until @ratio is reached.  It is a share of what can be managed: hard-pinned objects and
- * unfinished puts are no objects of eviction, and a segment with many of them would otherwise lose
- * everything else at once, what was just put too. */
+/* Bytes to evict until the used share of the segment is @ratio.  The share is taken of the bytes
+ * that eviction can free: a segment with many hard-pinned objects and unfinished puts would
+ * otherwise lose everything else at once, even objects that were just put. */
 static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
 {
 	uint64_t used = mcm_load_relaxed(&s->used), evictable = mcm_load_relaxed(&s->evictable);
@@ -273,12 +280,12 @@ void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 {
 	if (!segment_excess(s, m->conf.eviction_high_watermark_ratio))
 		return;
-	/* Once: the evictor clears it when it begins. */
+	/* Wake it once: the evictor clears the flag when it begins. */
 	if (!__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
 		mc_stop_kick(&m->evictor_stop);
 }
 
-/* True: it had to stop before the segment was low enough. */
+/* Evict until the segment is at its low watermark.  True: stopped before that. */
 static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 {
 	double low = m->conf.eviction_high_watermark_ratio - m->conf.eviction_ratio;
@@ -309,7 +316,8 @@ static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 	return true;
 }
 
-/* Committed ranges from the hand on; the hand moves behind them.  True: the end is reached. */
+/* Collect the committed ranges from the cursor on, and move the cursor behind them.  True: the end
+ * is reached. */
 static bool segment_sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_alloc *a = &s->alloc;
@@ -333,7 +341,8 @@ static bool segment_sweep_collect(struct mcm *m, struct mcm_segment *s, struct m
 	return id == a->end;
 }
 
-/* Drop what an unmounted segment held.  What readers or writers still hold goes when they do. */
+/* Remove the objects of an unmounted segment.  Ranges that readers pin or writers use are freed by
+ * those. */
 static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 {
 	struct mcm_victim v[SWEEP_BATCH];
@@ -366,7 +375,7 @@ static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 	mcm_segments_reap(&m->segments, s);
 }
 
-/* Bytes that are to go from segments above their watermark. */
+/* Bytes to evict from the segments that are above their watermark. */
 static uint64_t segments_excess(struct mcm *m, unsigned top)
 {
 	double high = m->conf.eviction_high_watermark_ratio, low = high - m->conf.eviction_ratio;
@@ -407,6 +416,6 @@ bool mcm_evict_background(struct mcm *m)
 				more |= segment_lower(m, s, keep_recent | MCM_EVICT_SOFT);
 		}
 	}
-	/* Last: what went above may have begun another group. */
+	/* Last, because the evictions above may have begun that of a group. */
 	return mcm_groups_background(m) || more;
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_count.c - room in number: --max_objects.
+ * evict_count.c - limit of the number of objects: --max_objects.
  *
- * A put is counted when it begins, so that it does not fail when it ends.  When there are too many then, as many as
- * are above the limit are evicted, wherever they lie; segments are asked in turn, from one on that is chosen the more
- * often the more objects it has. */
+ * A put is counted when it begins, so that it does not fail when it ends.  If there are too many
+ * objects then, as many as are above the limit are evicted, on any segment.  Segments are asked in
+ * turn, beginning with a random one, chosen with a probability proportional to its number of
+ * objects. */
 #include <config.h>
 
 #include "common/err.h"
 #include "common/hash.h"
 #include "master/mcm_i.h"
 
-#define BATCH 32		/* objects evicted for one put at the most */
-#define AHEAD_SHARE 4096	/* of the limit goes before it must */
+#define BATCH 32		/* objects evicted for one put, at most */
+#define AHEAD_SHARE 4096	/* 1/4096 of the limit is evicted ahead of need */
 
 static bool count_eligible(const struct mcm_segment *s)
 {
@@ -62,11 +63,12 @@ static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned 
 	return gone;
 }
 
-/* How many of @want: the mildest kind everywhere before a harsher one anywhere. */
+/* Evict @want objects, each level on every segment before the next level; returns how many were
+ * evicted. */
 static unsigned count_evict(struct mcm *m, unsigned want)
 {
 	uint64_t ahead = m->index.max / AHEAD_SHARE;
-	unsigned level[MCM_EVICT_STEPS], steps = mcm_evict_levels(m, level), i, l, top, gone = 0;
+	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels(m, level), i, l, top, gone = 0;
 
 	pthread_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
@@ -96,12 +98,13 @@ int mcm_count_admit(struct mcm *m)
 	if (!max)
 		return 0;
 	n = __atomic_add_fetch(&m->index.count, 1, __ATOMIC_RELAXED);
-	/* After a restart with a smaller limit there may be many more: each put makes them fewer. */
+	/* After a restart with a smaller limit there may be many more: each put evicts some of
+	 * them. */
 	while (n > max && gone < BATCH) {
 		got = count_evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
 		if (!got) {
 			mcm_count_leave(m);
-			return mc_fail(-MC_ENOSPACE, "%llu objects, and none of them may go",
+			return mc_fail(-MC_ENOSPACE, "object limit %llu reached and no object is evictable",
 				       (unsigned long long)max);
 		}
 		gone += got;

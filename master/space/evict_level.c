@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_level.c - levels of eviction, and which objects count as recently put. */
+ * evict_level.c - levels of eviction, and the objects that count as recent. */
 #include <config.h>
 
 #include "master/space/evict.h"
 
 #include "master/mcm_i.h"
 
-#define NEW_SHARE 8		/* one of so many objects is new */
-#define RECENT_MAX_MS 1000u	/* also behind a pause in which nothing was put */
+#define NEW_SHARE 8		/* 1/8 of the objects counts as recent */
+#define RECENT_MAX_MS 1000u	/* upper limit of recent_ms(), also after a pause without puts */
 
-unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_STEPS])
+unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS])
 {
 	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
 	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
-	const unsigned level[MCM_EVICT_STEPS] = {
+	const unsigned level[MCM_EVICT_LEVELS] = {
 		keep_recent, keep_recent | soft, keep_recent | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
 	};
 	unsigned i, n = 0;
 
-	for (i = 0; i < MCM_EVICT_STEPS; i++)
+	for (i = 0; i < MCM_EVICT_LEVELS; i++)
 		if (!n || level[i] != ret_level[n - 1])
 			ret_level[n++] = level[i];
 	return n;
@@ -29,9 +29,10 @@ bool mcm_promise_leases_active(const struct mcm *m)
 	return mcm_load_relaxed(&m->promise_lease_end) > mcm_now_tick(m);
 }
 
-/* ---- recently put objects ---- */
+/* ---- recent objects ---- */
 
-/* How long ago the last @puts puts began; MCM_RECENT_MIN_MS at least. */
+/* The time since the last @puts puts began, at least MCM_RECENT_MIN_MS.  Takes a sample when the
+ * last one is old. */
 static uint32_t recent_ms(struct mcm_put_samples *p, uint64_t generation, uint64_t puts, uint32_t wall)
 {
 	uint32_t last = mcm_load_relaxed(&p->last), i, at, ago = 0;
@@ -40,7 +41,7 @@ static uint32_t recent_ms(struct mcm_put_samples *p, uint64_t generation, uint64
 	for (i = 0; i < MCM_PUT_SAMPLES && !ago; i++) {
 		at = (last - i) % MCM_PUT_SAMPLES;
 		then = mcm_load_relaxed(&p->generation[at]);
-		/* 0: not written yet */
+		/* 0: no sample yet */
 		if (then && generation - then >= puts)
 			ago = wall - mcm_load_relaxed(&p->wall_ms[at]);
 	}
@@ -56,7 +57,8 @@ static uint32_t recent_ms(struct mcm_put_samples *p, uint64_t generation, uint64
 
 struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
 {
-	/* As many puts of the whole master as this segment has objects by now, had all segments as many. */
+	/* The share of this segment's objects that counts as recent, in puts of the whole master,
+	 * as if all segments had the same number of objects. */
 	uint64_t puts = mcm_load_relaxed(&s->objects) * mcm_load_relaxed(&m->segments.n_live) / NEW_SHARE + 1;
 	uint64_t generation = mcm_load_relaxed(&m->generation);
 	uint32_t wall = (uint32_t)(mc_wall_ns() / MC_NS_PER_MS);

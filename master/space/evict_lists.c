@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_lists.c - lists of ranges, the wheel of promises, victims.
+ * evict_lists.c - lists of ranges, wheel of leases, selection of victims.
  *
- * Objects under a promise lease wait on a wheel, sorted roughly by the end of their lease, so that "the
- * oldest promise" is found without a search; pinned ones leave the lists until they are released.  Each
- * range is moved a bounded number of times per read of its object, which makes eviction O(1) in the
- * long run. */
+ * Ranges of objects under a promise lease are on a timing wheel, sorted roughly by the end of their
+ * lease, so that the lease that ends first is found without a search.  Ranges of pinned objects are
+ * on no list until they are unpinned.  Each read of an object moves its range a bounded number of
+ * times, which makes eviction O(1) in the long run. */
 #include <config.h>
 
 #include "master/space/evict_lists.h"
 
 #include "common/err.h"
 
-#define STEPS 256		/* ranges moved per call at the most */
-#define SECOND_CHANCES 32	/* per call: then a touched head goes all the same */
+#define STEPS 256		/* ranges moved per call, at most */
+#define SECOND_CHANCES 32	/* per call; further touched ranges are evicted nevertheless */
 
 int mcm_list_new(struct mcm_alloc *a, uint32_t *ret)
 {
@@ -118,7 +118,7 @@ static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint3
 	l->waiting++;
 }
 
-/* Ranges whose leases have run out go back to their lists. */
+/* Put the ranges whose leases have ended back on their lists. */
 static void wheel_turn(struct mcm_lists *l, const struct mcm_evict_view *v, int *steps)
 {
 	uint32_t now = v->now >> l->shift, id, lease;
@@ -138,7 +138,7 @@ static void wheel_turn(struct mcm_lists *l, const struct mcm_evict_view *v, int 
 	}
 }
 
-/* Soft pins end, too; they stand roughly in that order. */
+/* Soft pins end too; the list is roughly in the order of their ends. */
 static void soft_pins_expire(struct mcm_lists *l, const struct mcm_evict_view *v)
 {
 	uint32_t id;
@@ -181,7 +181,7 @@ uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
 	while (!mcm_selection_full(h) && (id = list_first(v->a, head))) {
 		struct mcm_object *o = mcm_evict_owner(v, id);
 
-		/* The next ones' objects, while this one is looked at. */
+		/* Prefetch the next range's object while this one is checked. */
 		__builtin_prefetch(mcm_evict_owner(v, mcm_range(v->a, id)->list_next));
 		state = mcm_evict_owner_state(v, o);
 		if (h->keep_recent && state < MCM_OWNER_LEASED && mcm_evict_recent(v, o))
@@ -204,7 +204,7 @@ uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
 	return 0;
 }
 
-/* Break promises, the oldest first. */
+/* Select ranges whose objects have a promise lease; the lease that ends first comes first. */
 static void select_from_wheel(struct mcm_selection *h, struct mcm_lists *l,
 			      const struct mcm_evict_view *v, bool soft_too)
 {

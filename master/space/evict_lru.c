@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_lru.c - approximate least-recently-used with a second chance.
+ * evict_lru.c - approximate least-recently-used order with a second chance.
  *
- * Ranges stand in a queue in the order of their commits.  A read only sets a mark in the object; when
- * the queue's head bears it, the mark is cleared and the range goes to the tail. */
+ * Ranges are in a queue in the order of their commits.  A read only sets a mark in the object.
+ * When the queue's head has the mark, the mark is cleared and the range moves to the tail. */
 #include <config.h>
 
 #include "master/space/evict_lists.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_policy.c - the table of policies, and slots that do nothing. */
+ * evict_policy.c - table of policies, and functions for slots that have nothing to do. */
 #include <config.h>
 
 #include "master/space/evict_policy.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_policy.h - which of a segment's ranges should go next: an ops table per policy.
+ * evict_policy.h - interface of an eviction policy, which chooses the ranges of a segment to evict:
+ * a const table of functions.
  *
- * A policy orders ranges (allocator nodes) whose owner is an evictable object; its lists run through
- * the nodes' list links.  Everything here is called with the segment's lock held and takes no other
- * lock: what it wants to know of an object it peeks at.  A victim is a proposal: the evictor looks at
- * it again under its shard's lock (evict.c). */
+ * A policy orders the ranges whose owner is an evictable object; its lists use the list links of
+ * the range records.  All functions but evicted() are called with the segment's lock held and take
+ * no other lock: they read objects by relaxed loads.  A victim is a proposal, which the evictor
+ * checks again under the victim's shard lock (evict.c). */
 #ifndef MCM_EVICT_POLICY_H
 #define MCM_EVICT_POLICY_H
 
@@ -15,22 +16,22 @@
 #include "master/memory/alloc.h"
 #include "master/index/index.h"
 
-/* What may be taken beside objects that nothing protects. */
+/* Levels of eviction as flags; evict.h has the rule.  Without a flag: objects without soft pin and
+ * lease. */
 #define MCM_EVICT_PLAIN 0u
-#define MCM_EVICT_SOFT 1u	/* soft-pinned ones */
-#define MCM_EVICT_LEASED 2u	/* those promised to a reader, first those whose promise ends first */
-/* ... and what must not, beside what is pinned: what was put last.  While there are promises, old ones
- * are broken before what was put a moment ago goes unread. */
-#define MCM_EVICT_KEEP_RECENT 4u
-#define MCM_EVICT_KEEP_NEWEST 8u	/* with it, in runs: only a small part of the new counts as such */
+#define MCM_EVICT_SOFT 1u	/* also soft-pinned objects */
+#define MCM_EVICT_LEASED 2u	/* also leased objects; the lease that ends first comes first */
+#define MCM_EVICT_KEEP_RECENT 4u	/* but no recent objects; of lists, none without a lease */
+#define MCM_EVICT_KEEP_NEWEST 8u	/* with KEEP_RECENT, in runs: fewer objects count as recent */
 #define MCM_RECENT_MIN_MS 100u
-#define MCM_EVICT_LEVELS 16
+#define MCM_EVICT_FLAG_SETS 16
 
 struct mcm_evict_view {
 	const struct mcm_index *ix;
 	struct mcm_alloc *a;
 	uint32_t now;		/* tick */
-	/* for choosing victims: what is new, by generation and by the commit's time in ms */
+	/* for selecting victims: objects are recent by generation or by the wall clock of their
+	 * commit, ms */
 	uint64_t recent_generation;
 	uint32_t wall_ms, recent_ms;
 };
@@ -38,47 +39,47 @@ struct mcm_evict_view {
 struct mcm_victim {
 	uint32_t slot;
 	uint32_t range;
-	uint64_t generation;	/* of the object when it was chosen */
-	uint8_t policy;		/* its node's, when it was chosen */
+	uint64_t generation;	/* the object's, when it was selected */
+	uint8_t policy;		/* mcm_range.policy, when it was selected */
 };
 
 struct mcm_evict_ops {
 	const char *name;
-	size_t state_size;	/* zeroed memory per segment */
+	size_t state_size;	/* bytes of zeroed memory per segment */
 
-	/* What the policy knows of the whole master, such as a history of evicted keys; used by several
-	 * threads at once, under no common lock.  NULL: no memory. */
+	/* Memory of the policy that is common to all segments, such as a history of evicted keys;
+	 * several threads use it at once, without a lock.  NULL: no memory. */
 	void *(*shared_new)(void);
 	void (*shared_free)(void *shared);
 
-	/* @shared outlives the state; @lease_ticks: length of the leases that will be met.  -ENOMEM. */
+	/* @shared outlives the state; @lease_ticks: length of the leases in use.  -ENOMEM. */
 	int (*init)(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks);
-	/* A range is listed: its owner has just been committed (@fresh; the owner's hash is its key's), or
-	 * it comes back after its readers have gone. */
+	/* Put a range on a list: its owner was just committed (@fresh; the owner's hash is that of
+	 * its key), or it is back after its readers have ended. */
 	void (*insert)(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh);
-	/* A listed range goes: removed, or its place is not wanted any more. */
+	/* Take a listed range off its list: it is removed, or the evictor will remove it. */
 	void (*remove)(void *state, const struct mcm_evict_view *v, uint32_t range);
-	/* Choose up to @max victims of together about @want bytes, best first, and take them off the
-	 * lists; @level: MCM_EVICT_*.  Does a bounded amount of work: *ret_more says that another call may find more
-	 * although this one has found nothing. */
+	/* Select up to @max victims of together about @want bytes, best first, and take them off
+	 * the lists; @level: MCM_EVICT_*.  The work per call is bounded: *ret_more says that
+	 * another call may find victims although this one has found none. */
 	unsigned (*victims)(void *state, const struct mcm_evict_view *v, unsigned level,
 			    uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more);
-	/* A victim has really gone, the object of the key with this hash.  The segment's lock is not
+	/* A victim was removed: the object of the key with this hash.  The segment's lock is not
 	 * held. */
 	void (*evicted)(void *shared, const struct mcm_victim *victim, uint32_t hash);
 };
 
 extern const struct mcm_evict_ops mcm_evict_lru, mcm_evict_fifo, mcm_evict_s3fifo;
 
-/* For policies that learn nothing. */
+/* For policies without shared memory. */
 void *mcm_evict_shared_none(void);
 void mcm_evict_shared_free(void *shared);
 void mcm_evict_ignore(void *shared, const struct mcm_victim *victim, uint32_t hash);
 
-/* The table of a name, NULL when there is none. */
+/* The table with a name; NULL: there is none. */
 const struct mcm_evict_ops *mcm_evict_ops_find(const char *name);
 
-/* ---- what policies ask about objects ---- */
+/* ---- state of a range's object ---- */
 
 enum mcm_owner_state { MCM_OWNER_COLD, MCM_OWNER_TOUCHED, MCM_OWNER_LEASED, MCM_OWNER_PINNED };
 
@@ -102,7 +103,7 @@ static inline bool mcm_evict_touched(const struct mcm_evict_view *v, uint32_t ra
 	return mcm_load_relaxed(&mcm_evict_owner(v, range)->marks) & MCM_MARK_TOUCHED;
 }
 
-/* 0: not touched, 1: touched, 2: got more than once, since the marks were taken back. */
+/* 0: not touched, 1: touched, 2: read more than once, since the marks were cleared. */
 static inline unsigned mcm_evict_reads(const struct mcm_evict_view *v, uint32_t range)
 {
 	uint8_t marks = mcm_load_relaxed(&mcm_evict_owner(v, range)->marks);
@@ -117,7 +118,7 @@ static inline void mcm_evict_untouch(const struct mcm_evict_view *v, uint32_t ra
 			   __ATOMIC_RELAXED);
 }
 
-/* One read less. */
+/* Forget one read. */
 static inline void mcm_evict_unread(const struct mcm_evict_view *v, uint32_t range)
 {
 	if (mcm_evict_reads(v, range) < 2)
@@ -133,7 +134,7 @@ static inline bool mcm_evict_recent(const struct mcm_evict_view *v, const struct
 	       v->wall_ms - mcm_load_relaxed(&o->mtime_lo) < v->recent_ms;
 }
 
-/* Is the object soft-pinned now? */
+/* Whether the object is soft-pinned now. */
 static inline bool mcm_evict_soft(const struct mcm_index *ix, const struct mcm_object *o,
 				  uint32_t now)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_run.c - room in one piece: empty neighbouring ranges when free space lies scattered.
+ * evict_run.c - makes one free range of sufficient length when free space is fragmented.
  *
- * First the largest hole is widened into its neighbours; when something that must stay stands on both
- * sides, a window slides over the segment from where the last one was found, until it holds nothing
- * but free and evictable ranges.  Both let go of the lock now and then, and when they have found
- * nothing, the next one for as much waits ten times as long as this one took: a segment full of pinned
- * objects must not cost every put a walk.
+ * First the largest free range is widened into its neighbours.  If ranges that have to stay are on
+ * both sides, a window slides over the segment, beginning where the last one was found, until it
+ * has only free and evictable ranges.  Both searches release the lock regularly.  After a search
+ * without result, the next one for as many bytes or more waits ten times as long as that search
+ * took, so that a segment full of pinned objects does not cost every put a search.
  *
- * A run of very many objects is emptied in slices, between which nobody keeps others off what is free already: the
- * hole that has come about is the largest one most often, and is widened on. */
+ * A run of very many objects is evicted in time slices.  Between them, other puts may take the
+ * space that is free already; but mostly that is the largest free range, and the next slice widens
+ * it further. */
 #include <config.h>
 
 #include <errno.h>
@@ -20,13 +21,13 @@
 #include "proto/rpc_server.h"
 
 #define BATCH 32
-#define HOLD_MAX 2048		/* ranges looked at without letting go of the lock */
+#define HOLD_MAX 2048		/* ranges examined under one hold of the lock */
 #define WALK_REST 10
-#define PART 2048		/* ranges looked at to go on with a run that was found */
-#define NARROWED 3		/* times: then an eighth counts as new */
+#define PART 2048		/* ranges by which a later slice widens the run at a time */
+#define NARROWED 3		/* times that the definition of recent is halved */
 
 struct window {
-	uint32_t first, last;	/* ranges, both included */
+	uint32_t first, last;	/* the first and the last range, both included */
 	uint64_t at, end;	/* granules */
 };
 
@@ -37,11 +38,11 @@ struct run {
 	unsigned level;
 	uint64_t len;
 	const struct mcm_slice *sl;
-	unsigned part;		/* ranges that the largest hole is widened by at a time, 0: all that it takes */
-	unsigned held;		/* ranges looked at since the segment was locked */
+	unsigned part;		/* ranges by which the run is widened at a time, 0: no limit */
+	unsigned held;		/* ranges examined since the segment was locked */
 };
 
-/* Could this range be empty after evicting at this level? */
+/* Whether evicting at this level could free the range. */
 static bool run_movable(const struct run *r, uint32_t id)
 {
 	const struct mcm_range *n = mcm_range(r->v.a, id);
@@ -71,9 +72,10 @@ static uint64_t range_end(const struct mcm_alloc *a, uint32_t id)
 	return mcm_range_at(mcm_range(a, id)) + mcm_range_granules(a, mcm_range(a, id));
 }
 
-/* One range more was looked at.  Now and then others get at the segment, which may change the ranges: @id, where the
- * walk is, and the window's first are what became of them, and collect() looks at all in between once more.
- * False: nothing may be taken from the segment any more, and nothing of it be looked at. */
+/* Count an examined range.  After HOLD_MAX of them the lock is released, so that other threads get
+ * it; they may change the ranges.  Then @id, where the search is, and the window's first range
+ * become the ranges into which those were merged, and run_collect() checks all ranges between them
+ * again.  False: the segment is being unmounted; its ranges must not be accessed. */
 static bool run_step(struct run *r, struct window *w, uint32_t *id)
 {
 	struct mcm_alloc *a = r->v.a;
@@ -94,7 +96,7 @@ static bool run_step(struct run *r, struct window *w, uint32_t *id)
 	return true;
 }
 
-/* Widen the largest hole to the right, then to the left. */
+/* Widen the largest free range to the right, then to the left. */
 static bool run_widen_hole(struct run *r, struct window *w)
 {
 	struct mcm_alloc *a = r->v.a;
@@ -130,7 +132,7 @@ static bool run_widen_hole(struct run *r, struct window *w)
 	return true;
 }
 
-/* Slide a window from the hand on; it has to begin before granule @stop. */
+/* Slide a window, beginning at the cursor; it has to begin before granule @stop. */
 static bool run_slide(struct run *r, struct window *w, uint64_t stop)
 {
 	struct mcm_alloc *a = r->v.a;
@@ -179,7 +181,8 @@ static bool run_walk(struct run *r, struct window *w)
 	return false;
 }
 
-/* Take the window's objects off the lists, a batch at a time.  False: one of them must stay now. */
+/* Take ranges of the window off the lists, a batch at a time.  False: one of them has to stay
+ * now. */
 static bool run_collect(const struct run *r, const struct window *w, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_alloc *a = r->v.a;
@@ -207,7 +210,7 @@ static bool run_collect(const struct run *r, const struct window *w, struct mcm_
 	return true;
 }
 
-/* Segment locked; let go while victims are removed. */
+/* Segment locked; the lock is released while victims are removed. */
 static int run_empty_and_take(struct run *r, const struct window *w, uint32_t *ret_range)
 {
 	struct mcm_victim v[BATCH];
@@ -223,18 +226,19 @@ static int run_empty_and_take(struct run *r, const struct window *w, uint32_t *r
 		pthread_mutex_unlock(&r->s->lock);
 		mcm_evict_victims(r->m, r->s, v, n, r->level);
 		pthread_mutex_lock(&r->s->lock);
-		/* Only now: whatever else took time, each slice has to move on. */
+		/* Check only after a batch: each slice has to make progress. */
 		if (mcm_slice_over(r->sl)) {
 			again = MCP_AGAIN;
 			break;
 		}
 	}
-	/* Also at a slice's end: what is enough must not be shared with who comes before the next one. */
+	/* Also at the end of a slice: a run that is long enough already must not be lost to another
+	 * put. */
 	e = mcm_segment_take_locked(r->s, r->len, ret_range);
 	return e == -MC_ENOSPACE ? again : e;
 }
 
-/* Segment and run locked. */
+/* Segment and run_lock held. */
 static int run_at_level(struct run *run, unsigned level, uint32_t *ret_range)
 {
 	struct window w;
@@ -245,7 +249,7 @@ static int run_at_level(struct run *run, unsigned level, uint32_t *ret_range)
 	return -MC_ENOSPACE;
 }
 
-/* Only the later half of what was new is. */
+/* Halve the share of objects that count as recent. */
 static void run_narrow(struct run *run)
 {
 	uint64_t next = mcm_load_relaxed(&run->m->generation) << MCM_PUT_SHARD_BITS;
@@ -254,7 +258,7 @@ static void run_narrow(struct run *run)
 	run->v.recent_ms /= 2;
 }
 
-/* Segment and run locked. */
+/* Segment and run_lock held. */
 static int run_evict(struct run *run, unsigned level, uint32_t *ret_range)
 {
 	struct mcm_segment *s = run->s;
@@ -263,7 +267,8 @@ static int run_evict(struct run *run, unsigned level, uint32_t *ret_range)
 
 	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(run->len) > s->alloc.granules)
 		return -MC_ENOSPACE;
-	/* A run knows no order: pass over what is new for as long as there is another. */
+	/* A run ignores the policy's order: avoid recent objects as long as there is another
+	 * run. */
 	r = run_at_level(run, level | MCM_EVICT_KEEP_RECENT, ret_range);
 	if (level & MCM_EVICT_KEEP_RECENT)
 		return r;
@@ -282,7 +287,8 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
 	int r;
 
-	/* An earlier slice has found the whole run and begun to empty it: that took long enough. */
+	/* An earlier slice found the whole run and began to evict it: do not search for all of it
+	 * again. */
 	if (mcm_slice_continues(sl, s, level) && sl->end_ns)
 		run.part = PART;
 	MC_LOCKED(&s->run_lock);

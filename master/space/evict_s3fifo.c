@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_s3fifo.c - S3-FIFO (Yang et al., SOSP 2023): two queues and the memory of a third.
+ * evict_s3fifo.c - S3-FIFO (Yang et al., SOSP 2023): two queues, and ghosts of a third.
  *
- * What is new enters the small queue, a tenth of the bytes; what was read there more than once by the
- * time it reaches the head moves to the main queue, the rest goes and is remembered as a ghost.  What
- * comes back while its ghost is remembered enters the main queue, whose head gets another round for as
- * long as it has been read since the last.  So objects that are read once never push others out.
+ * A new range enters the small queue, which has a tenth of the bytes.  When it reaches the head, it
+ * moves to the main queue if its object was read more than once there; else it is evicted and
+ * remembered as a ghost.  A key that is put again while its ghost is remembered enters the main
+ * queue.  The main queue's head gets another round if it was read since the last one.  So objects
+ * that are read once never displace others.
  *
- * The ghosts are the whole master's, because an object that comes back may be placed on another
- * segment.  They are kept in a table of hashes with the number of the eviction, four to a bucket, the
- * oldest replaced; one is remembered for as many evictions as there are objects in main queues.  The
- * table is read and written without a lock: a lost or false ghost costs one wrong guess. */
+ * The ghosts are common to all segments, because the key may be put on another one.  They are a
+ * table of key hashes with the number of the eviction, four per bucket; a new one replaces the
+ * oldest.  A ghost is remembered for as many evictions as there are objects in main queues.  The
+ * table has no lock: a lost or a false ghost costs one wrong guess. */
 #include <config.h>
 
 #include "master/space/evict_lists.h"
@@ -19,24 +20,25 @@
 
 #include "common/err.h"
 
-#define SMALL_SHARE 10		/* one of so many bytes is the small queue's */
+#define SMALL_SHARE 10		/* one of this number of bytes belongs to the small queue */
 #define WAYS 4u
-#define BITS_MIN 8u		/* of buckets */
+#define BITS_MIN 8u		/* log2 of the buckets */
 #define BITS_MAX 20u
 #define GHOSTS_MIN 64u
 
 struct ghosts {
-	uint64_t *entry;	/* hash << 32 | serial of the eviction; atomic.  2^BITS_MAX buckets of
-				 * address space; what is not touched is no memory */
+	/* hash << 32 | number of the eviction; atomic.  Address space for 2^BITS_MAX buckets; untouched
+	 * pages have no memory. */
+	uint64_t *entry;
 	uint32_t serial;	/* atomic */
-	uint32_t main_count;	/* ranges in main queues; atomic */
+	uint32_t main_count;	/* ranges in all main queues; atomic */
 };
 
 struct s3fifo {
 	struct mcm_lists lists;
 	uint32_t small, main;
 	struct ghosts *ghosts;
-	uint32_t reported;	/* main's ranges in ghosts->main_count */
+	uint32_t reported;	/* ranges of this main queue that ghosts->main_count includes */
 };
 
 #define GHOST_BYTES ((size_t)WAYS * sizeof(uint64_t) << BITS_MAX)
@@ -64,7 +66,7 @@ static void ghosts_free(void *shared)
 	free(g);
 }
 
-/* As many ways as there may be ghosts; when that number changes, some are lost. */
+/* The table has as many entries as there may be ghosts; some are lost when that number changes. */
 static uint64_t *ghost_bucket(const struct ghosts *g, uint32_t hash)
 {
 	uint32_t n = mcm_load_relaxed(&g->main_count) / WAYS;
@@ -118,7 +120,7 @@ static void ghost_add(struct ghosts *g, uint32_t hash)
 
 /* ---- the queues ---- */
 
-/* The class of what is on the main queue, or was when it left it. */
+/* The class of ranges that are on the main queue, or were when they left it. */
 static bool range_is_main(const struct mcm_evict_view *v, uint32_t range)
 {
 	return mcm_range(v->a, range)->policy & MCM_LIST_CLASS;
@@ -143,7 +145,7 @@ static int s3fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t 
 	return r < 0 ? r : mcm_list_new(a, &s->main);
 }
 
-/* Tell the ghosts how many ranges this segment's main queue has. */
+/* Update the number of ranges in this segment's main queue. */
 static void main_count_report(struct s3fifo *s)
 {
 	uint32_t now = (uint32_t)s->lists.count[1], before = s->reported;
@@ -169,7 +171,7 @@ static void s3fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t 
 	main_count_report(state);
 }
 
-/* The head of the small queue: read again while it was there, it moves on. */
+/* Head of the small queue: if it was read more than once there, it moves to the main queue. */
 static void s3fifo_small_head(struct mcm_selection *h, struct s3fifo *s, const struct mcm_evict_view *v,
 			      uint32_t id)
 {
@@ -208,7 +210,7 @@ static unsigned s3fifo_victims(void *state, const struct mcm_evict_view *v, unsi
 		small = l->granules[0] * SMALL_SHARE >= l->granules[0] + l->granules[1];
 		id = mcm_selection_next(&h, l, v, small ? s->small : s->main);
 		if (!id) {
-			/* What counts for this queue may all be waiting on the wheel. */
+			/* The ranges counted for this queue may all be on the wheel. */
 			small = !small;
 			id = mcm_selection_next(&h, l, v, small ? s->small : s->main);
 		}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segment.c - the table of segments, and taking and giving ranges of one. */
+ * segment.c - table of segments; allocating and freeing ranges of one. */
 #include <config.h>
 
 #include "master/space/segment.h"
@@ -24,14 +24,15 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	pthread_rwlockattr_t attr;
 
 	memset(ss, 0, sizeof(*ss));
-	/* Puts hold it for reading all the time; a mount must get its turn all the same. */
+	/* Puts hold it for reading all the time; a mount must get it nevertheless. */
 	pthread_rwlockattr_init(&attr);
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&ss->lock, &attr);
 	pthread_rwlockattr_destroy(&attr);
 	ss->evict = evict;
 	ss->lease_ticks = lease_ticks;
-	/* Full size from the beginning, because it is read without a lock; unused pages are free. */
+	/* Full size from the beginning, because they are read without a lock; unused pages cost
+	 * nothing. */
 	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
 	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
 	ss->by_host = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->by_host));
@@ -75,7 +76,7 @@ void mcm_segments_done(struct mcm_segments *ss)
 	memset(ss, 0, sizeof(*ss));
 }
 
-/* ---- the tables of those that are mounted ---- */
+/* ---- tables of mounted segments ---- */
 
 static uint16_t *id_bucket(const struct mcm_segments *ss, struct mcp_id id)
 {
@@ -160,7 +161,7 @@ static void name_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	mcm_local_remove(ss, s);
 }
 
-/* ---- what is known of all together ---- */
+/* ---- totals ---- */
 
 static uint64_t segment_usable(const struct mcm_segment *s)
 {
@@ -182,7 +183,8 @@ static void totals_add(struct mcm_segments *ss, const struct mcm_segment *s)
 	totals_max(ss, segment_usable(s));
 }
 
-/* Only when the last of the largest goes the others are looked at: most pools have segments of a few sizes. */
+/* Scan the other segments only when the last of the largest ones is removed: most pools have
+ * segments of few sizes. */
 static void totals_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	unsigned i;
@@ -273,7 +275,7 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 	struct mcm_segment *s;
 
 	if (ss->top == MCM_SEGMENTS_MAX)
-		return mc_fail(-MC_ELIMIT, "more than %u segments", MCM_SEGMENTS_MAX);
+		return mc_fail(-MC_ELIMIT, "segment limit of %u reached", MCM_SEGMENTS_MAX);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
@@ -286,7 +288,7 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 	return 0;
 }
 
-/* A struct that no segment uses, its number included. */
+/* A struct with a number that no segment uses. */
 static int segment_struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
 {
 	if (mc_list_empty(&ss->free))
@@ -310,7 +312,7 @@ static int segment_contents_make(const struct mcm_segments *ss, struct mcm_segme
 	return r;
 }
 
-/* Into a struct that no segment uses. */
+/* In a struct that no segment uses. */
 static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq,
 			uint8_t state)
 {
@@ -366,7 +368,7 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 		return r;
 	s = ss->at[rec->index];
 	if (mcm_segment_state(s) != MCM_SEG_NONE)
-		return mc_fail(-MC_EPARAM, "two segments have number %u", rec->index);
+		return mc_fail(-MC_EPARAM, "journal has two segments with number %u", rec->index);
 	r = segment_make(ss, s, &rq, MCP_SEG_SILENT);
 	if (r < 0)
 		return r;
@@ -386,8 +388,8 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0)
 		return r;
-	/* The last walk for room found none in what there was. */
-	for (i = 0; i < MCM_EVICT_LEVELS; i++)
+	/* The last search for a run did not find one in the smaller segment. */
+	for (i = 0; i < MCM_EVICT_FLAG_SETS; i++)
 		mcm_store_relaxed(&s->walk[i].retry_ns, 0);
 	return 0;
 }
@@ -401,7 +403,7 @@ void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 {
 	live_remove(ss, s);
 	mc_list_remove(&s->link);
-	/* Under its own lock too: no range is taken after this. */
+	/* Under its own lock too: no range is allocated after this. */
 	pthread_mutex_lock(&s->lock);
 	segment_set_state(ss, s, MCP_SEG_UNMOUNTING);
 	pthread_mutex_unlock(&s->lock);
@@ -445,7 +447,7 @@ int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
 void mcm_segment_trim(struct mcm_segment *s, uint32_t range, uint64_t len)
 {
 	MC_LOCKED(&s->lock);
-	/* Without memory for the rest's node the range stays longer than it need be. */
+	/* Without memory for another range record, the range stays longer than needed. */
 	(void)mcm_alloc_trim(&s->alloc, range, mcm_alloc_round(len));
 	mcm_segment_used(s);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segment.h - memory that clients offer: one allocator and one set of eviction lists each.
+ * segment.h - segments: one allocator and one set of eviction lists each.
  *
- * Segments are numbered (objects store 16 bits) and their structs are never freed while the master
- * runs, so a number can be followed without a lock; what is found is used under the segment's own lock
- * after a look at its state.  The table's lock guards who is mounted and what they are called.  Mounting and
- * looking one up take as long with very many segments as with a few. */
+ * Segments are numbered (objects store 16 bits), and their structs are not freed while the master
+ * runs, so a number leads to a struct without a lock.  Its contents are used under the segment's
+ * own lock, after a check of its state.  The table's lock guards which segments are mounted, and
+ * their names.  Mounting and look-ups cost the same with very many segments as with a few. */
 #ifndef MCM_SEGMENT_H
 #define MCM_SEGMENT_H
 
@@ -18,43 +18,44 @@
 #include "proto/msg.h"
 
 #define MCM_SEGMENTS_MAX 65535u
-#define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint, protocol */
+#define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint or protocol, at most */
 
-/* The states of enum mcp_segment_state, and none. */
+/* No segment; the other states are those of enum mcp_segment_state. */
 #define MCM_SEG_NONE 0
 
 struct mcm_segment {
 	/* constant once the struct exists */
 	uint16_t index;
 	pthread_mutex_t lock;
-	/* constant while mounted; changed under the table's lock for writing.  size and name_hash are
-	 * also peeked at. */
+	/* constant while mounted; changed under the table's lock for writing. size and name_hash
+	 * are also read without it (relaxed). */
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey, size;
 	uint64_t name_hash;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
-	uint64_t silent_ms;		/* since when; the master's clock */
+	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
 	/* guarded by the table's lock */
-	unsigned live_at;		/* its place among the mounted ones */
-	uint16_t next_id, next_name;	/* chains of the table's buckets: number + 1, 0: the end */
-	/* mounted: of its owner, guarded by the clients' lock too (client.h); none: of the free ones */
+	unsigned live_at;		/* index in mcm_segments.live */
+	uint16_t next_id, next_name;	/* hash chains of the table: number + 1, 0: end */
+	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in
+	 * the list of unused structs */
 	struct mc_list link;
 	/* atomic */
-	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being dropped */
-	bool connected;			/* its owner has an open connection: new objects may go there */
-	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: nothing new is put there; 0 */
-	uint64_t objects;		/* committed copies in it */
-	uint64_t evictable;		/* bytes of those that a policy may choose */
-	uint64_t used;			/* bytes, as of the last change of alloc */
+	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
+	bool connected;			/* its owner has an open connection: it accepts new objects */
+	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
+	uint64_t objects;		/* committed copies */
+	uint64_t evictable;		/* bytes of the copies that a policy may choose */
+	uint64_t used;			/* bytes allocated, as of the last change of alloc */
 	/* guarded by lock */
 	struct mcm_alloc alloc;
 	void *policy;			/* state of the eviction policy */
-	/* guarded by run_lock, taken before all other locks of objects (evict_run.c) */
+	/* guarded by run_lock, which is taken before all other locks of objects (evict_run.c) */
 	pthread_mutex_t run_lock;
 	struct {
-		uint64_t retry_ns;	/* no walk before; atomic: growing sets it to 0 */
-		uint64_t want;		/* for so many granules or more */
-	} walk[MCM_EVICT_LEVELS];
+		uint64_t retry_ns;	/* no search before this time; atomic: growing sets it to 0 */
+		uint64_t want;		/* holds for that many granules or more */
+	} walk[MCM_EVICT_FLAG_SETS];
 };
 
 struct mcm_segments {
@@ -62,21 +63,21 @@ struct mcm_segments {
 	const struct mcm_evict_ops *evict;
 	void *evict_shared;
 	uint32_t lease_ticks;
-	struct mcm_segment **at;	/* by number; entries are set once, atomic */
+	struct mcm_segment **at;	/* by number; each entry is set once, atomically */
 	unsigned top;			/* numbers ever used */
 	struct mc_list free;		/* structs that no segment uses */
-	uint16_t *live;			/* mounted ones (OK or SILENT) */
+	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;
-	unsigned n_hidden;		/* those whose objects readers do not see; atomic */
-	uint64_t largest;		/* bytes of the largest mounted one; atomic */
-	unsigned n_largest;		/* so many have as much */
-	uint64_t capacity;		/* of all mounted ones; atomic */
-	uint16_t *by_id, *by_name;	/* live ones in buckets: number + 1, 0: none */
-	uint16_t *by_host;		/* live ones in the order of their hosts (strategy_local.c) */
+	unsigned n_hidden;		/* segments whose objects readers cannot see; atomic */
+	uint64_t largest;		/* bytes of the largest mounted segment; atomic */
+	unsigned n_largest;		/* number of segments of that size */
+	uint64_t capacity;		/* sum of all mounted segments; atomic */
+	uint16_t *by_id, *by_name;	/* buckets of mounted segments: number + 1, 0: none */
+	uint16_t *by_host;		/* in the order of their hosts (strategy_local.c) */
 	unsigned n_by_host;
 };
 
-/* What a mounted one was when it was looked at. */
+/* Copy of a mounted segment's description. */
 struct mcm_segment_view {
 	struct mcp_id id, client;
 	uint64_t base, size, used, objects;
@@ -84,7 +85,7 @@ struct mcm_segment_view {
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
 };
 
-/* All mounted ones of one name. */
+/* Sums over all mounted segments of one name. */
 struct mcm_segment_sum {
 	uint64_t size, used, objects;
 	char name[MCM_NAME_MAX + 1];
@@ -109,7 +110,7 @@ static inline bool mcm_segment_readable(const struct mcm_segment *s)
 	return mcm_segment_state(s) == MCP_SEG_OK;
 }
 
-/* The state as others are told of it. */
+/* The state that clients are told. */
 static inline uint8_t mcm_segment_shown(const struct mcm_segment *s)
 {
 	uint8_t state = mcm_segment_state(s), draining = mcm_load_relaxed(&s->draining);
@@ -124,54 +125,57 @@ static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }
 
-/* ---- table lock held ---- */
+/* ---- the table's lock is held ---- */
 
-/* A mounted segment, NULL when there is none. */
+/* The mounted segment with an id; NULL: there is none. */
 struct mcm_segment *mcm_segments_find(struct mcm_segments *ss, struct mcp_id id);
-/* The mounted ones whose name has this hash: the first (@after NULL), the one after; NULL: no more. */
+/* The mounted segments whose name has this hash: the first one (@after NULL), or the next one;
+ * NULL: no more. */
 struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
 				       const struct mcm_segment *after);
-/* A new segment from a checked request, mounted and OK; on no list yet (@link).  For writing.  -ENOMEM,
- * -MC_ELIMIT. */
+/* Add a segment from a checked request, mounted and OK, in no list yet (@link).  Lock held for
+ * writing.  -ENOMEM, -MC_ELIMIT. */
 int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
 		     struct mcm_segment **ret);
-/* A segment of an earlier master, under its number: mounted and silent until its owner comes.  -ENOMEM,
- * -MC_EPARAM. */
+/* Add a segment of an earlier master under its number, mounted, and silent until its owner returns.
+ * -ENOMEM, -MC_EPARAM. */
 struct mcm_segment_record;
 int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_record *rec,
 			 struct mcm_segment **ret);
-/* Take over what may change while the memory stays: owner, address, names.  For writing. */
+/* Take over the fields that a new mount may change while the memory stays: owner, address, names.
+ * Lock held for writing. */
 void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
 			   const struct mcp_mount *rq);
-/* Its memory has become larger; what lies in it stays.  For writing.  -MC_EPARAM, -ENOMEM. */
+/* Enlarge a segment; its objects stay.  Lock held for writing.  -MC_EPARAM, -ENOMEM. */
 int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
-/* A mounted one.  For writing. */
+/* @s is mounted.  Lock held for writing. */
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent);
-/* From now on its objects are gone for readers; the sweeper drops them.  It leaves its owner's list.  For
- * writing. */
+/* Unmount: readers no longer see its objects, the background evictor removes them, and it leaves
+ * its owner's list.  Lock held for writing. */
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);
 
 /* ---- no lock held ---- */
 
 #define MCM_SEGMENT_VIEWS 64u
 
-/* Some of the mounted ones (segment_view.c): up to MCM_SEGMENT_VIEWS to @v, maybe none, their number to *@n.  Whether
- * there may be more; *@next, 0 at first, is where they begin.  What comes or goes between two calls may be missed. */
+/* Copy up to MCM_SEGMENT_VIEWS mounted segments to @v, maybe none, and their number to *@n
+ * (segment_view.c).  Continues at *@next, 0 at first.  True: there may be more.  A segment that is
+ * mounted or unmounted between two calls may be missed. */
 bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segment_view *v, unsigned *n);
-/* The names of the mounted ones in their order, each once, and their sums; to be freed, NULL when there are none.
- * -ENOMEM. */
+/* The sums by name, in the order of names; the caller frees *ret, which is NULL when there are
+ * none.  -ENOMEM. */
 int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, unsigned *ret_n);
 
-/* An unmounted segment that holds no range any more becomes free for the next mount. */
+/* Make the struct of an unmounted segment available when no range is left. */
 void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s);
 
-/* A range; the segment's lock is taken.  -MC_ENOSPACE, -ENOMEM. */
+/* Allocate a range; takes the segment's lock.  -MC_ENOSPACE, -ENOMEM. */
 int mcm_segment_take(struct mcm_segment *s, uint64_t len, uint32_t *ret_range);
 void mcm_segment_free(struct mcm_segment *s, uint32_t range);
-/* @len bytes of a range are enough for its object. */
+/* Free all but the first @len bytes of a range. */
 void mcm_segment_trim(struct mcm_segment *s, uint32_t range, uint64_t len);
 
-/* ---- segment's lock held ---- */
+/* ---- the segment's lock is held ---- */
 
 int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_range);
 void mcm_segment_free_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segment_view.c - what is mounted, for those who show it.  Puts wait for a mount, and a mount for every reader of
- * the table: so it is copied some at a time, and printed when the lock has been let go. */
+ * segment_view.c - copies of mounted segments' descriptions, for display.
+ *
+ * Puts wait for a mount, and a mount waits for every reader of the table: so some descriptions are
+ * copied under the lock at a time, and printed without it. */
 #include <config.h>
 
 #include "master/space/segment.h"
@@ -11,7 +13,7 @@
 
 #include "master/lock_hold.h"
 
-#define LOOKS 256u		/* numbers looked at under one lock */
+#define LOOKS 256u		/* numbers examined under one lock */
 
 static void view_copy(struct mcm_segment_view *v, const struct mcm_segment *s)
 {
@@ -37,7 +39,7 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 	for (; *next < ss->top && *n < MCM_SEGMENT_VIEWS && looks < LOOKS; ++*next, looks++) {
 		const struct mcm_segment *s = ss->at[*next];
 
-		/* Mounted is what stands where it says. */
+		/* It is mounted if the live table has it at the index that it says. */
 		if (s->live_at < ss->n_live && ss->live[s->live_at] == s->index)
 			view_copy(&v[(*n)++], s);
 	}
@@ -52,7 +54,7 @@ static int sums_by_name(const void *a, const void *b)
 	return strcmp(((const struct mcm_segment_sum *)a)->name, ((const struct mcm_segment_sum *)b)->name);
 }
 
-/* Those of one name become one. */
+/* Merge the entries of one name. */
 static unsigned sums_merge(struct mcm_segment_sum *sum, unsigned n)
 {
 	unsigned i, to = 0;

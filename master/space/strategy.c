@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * strategy.c - the strategies. */
+ * strategy.c - placement strategies. */
 #include <config.h>
 
 #include "master/space/strategy.h"
@@ -15,7 +15,7 @@ static struct mcm_segment *pick_live(const struct mcm_pick *p, unsigned i)
 	return ss->at[ss->live[(p->random + i) % ss->n_live]];
 }
 
-/* ---- random: from a random segment on ---- */
+/* ---- random: all segments, beginning with a random one ---- */
 
 static void random_begin(struct mcm_pick *p)
 {
@@ -29,7 +29,7 @@ static struct mcm_segment *random_next(struct mcm_pick *p)
 
 const struct mcm_strategy mcm_strategy_random = { "random", random_begin, random_next };
 
-/* ---- free_ratio_first: the emptiest of a few random ones, then the others ---- */
+/* ---- free_ratio_first: a few random segments, the emptiest first; then the others ---- */
 
 #define SAMPLE_PER_COPY 6
 
@@ -68,7 +68,7 @@ static struct mcm_segment *free_ratio_next(struct mcm_pick *p)
 
 	if (i < p->n_sample)
 		return p->ss->at[p->sample[i]];
-	/* The sample is where the walk begins, so it is not met again. */
+	/* The sample is the beginning of the walk, so it is not met again. */
 	return pick_live(p, i);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * strategy.h - in which order segments are asked for room: an ops table per strategy. */
+ * strategy.h - placement strategies: the order in which segments are asked for space.  A const
+ * table of functions each. */
 #ifndef MCM_STRATEGY_H
 #define MCM_STRATEGY_H
 
@@ -9,24 +10,24 @@
 
 #define MCM_PICK_SAMPLE 48
 
-/* One walk over the mounted segments; the table's lock is held for reading throughout. */
+/* One walk over the mounted segments; the table's lock is held for reading all the time. */
 struct mcm_pick {
 	const struct mcm_segments *ss;
 	uint64_t random;
-	unsigned copies;			/* wanted */
-	unsigned at;				/* candidates given so far */
-	uint16_t sample[MCM_PICK_SAMPLE];	/* the strategy's */
+	unsigned copies;			/* copies requested */
+	unsigned at;				/* candidates returned so far */
+	uint16_t sample[MCM_PICK_SAMPLE];	/* private to the strategy */
 	unsigned n_sample;
-	struct mcp_bytes host;			/* of the writer, "": unknown */
-	/* The strategy's: the next candidate; every mounted segment comes up at least once, then NULL. */
+	struct mcp_bytes host;			/* the writer's host, "": unknown */
+	/* the strategy's next() */
 	struct mcm_segment *(*next)(struct mcm_pick *p);
 };
 
 struct mcm_strategy {
 	const char *name;
-	/* All fields but the strategy's own are set. */
+	/* Begin a walk.  All fields but the private ones are set. */
 	void (*begin)(struct mcm_pick *p);
-	/* The next candidate; every mounted segment comes up at least once, then NULL. */
+	/* The next candidate: every mounted segment at least once, then NULL. */
 	struct mcm_segment *(*next)(struct mcm_pick *p);
 };
 
@@ -34,11 +35,11 @@ extern const struct mcm_strategy mcm_strategy_random;
 extern const struct mcm_strategy mcm_strategy_free_ratio;
 extern const struct mcm_strategy mcm_strategy_local;
 
-/* Keep the order by host; the table's lock is held for writing. */
+/* Maintain the order by host (strategy_local.c); the table's lock is held for writing. */
 void mcm_local_insert(struct mcm_segments *ss, const struct mcm_segment *s);
 void mcm_local_remove(struct mcm_segments *ss, const struct mcm_segment *s);
 
-/* NULL when there is none of that name. */
+/* The strategy with a name; NULL: there is none. */
 const struct mcm_strategy *mcm_strategy_find(const char *name);
 
 #endif

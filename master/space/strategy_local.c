@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * strategy_local.c - local_first: segments of the writer's host, then those of the hosts that follow it in
- * the order of their names, around to where it began; any of a host's segments may be the first.
+ * strategy_local.c - local_first: segments of the writer's host, then those of the following hosts
+ * in the order of their names, around to the beginning.  Any segment of a host may be its first.
  *
- * The hosts' order is kept when segments come and go, so that a put only looks its place up. */
+ * Mounting and unmounting maintain the order of the hosts, so that a put only looks up its
+ * position. */
 #include <config.h>
 
 #include "master/space/strategy.h"
@@ -11,7 +12,7 @@
 
 #include "proto/codec.h"
 
-/* "host:port" or "[v6]:port" without the port; what means "this host" is no host. */
+/* "host:port" or "[v6]:port" without the port; empty for the names of the local host. */
 static struct mcp_bytes host_of(struct mcp_bytes name)
 {
 	static const char *const nowhere[] = { "localhost", "127.0.0.1", "0.0.0.0", "[::]", "[::1]" };
@@ -39,7 +40,7 @@ static int host_compare(struct mcp_bytes a, struct mcp_bytes b)
 	return r ? r : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* The first place whose segment is of no host below @host, and of @host not a number below @index. */
+/* First index in by_host whose segment is not below (@host, number @index). */
 static unsigned by_host_find(const struct mcm_segments *ss, struct mcp_bytes host, unsigned index)
 {
 	unsigned lo = 0, hi = ss->n_by_host;
@@ -73,7 +74,8 @@ void mcm_local_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	memmove(&ss->by_host[i], &ss->by_host[i + 1], (ss->n_by_host - i) * sizeof(*ss->by_host));
 }
 
-/* sample[0] and [1]: the first host's places; [2]: where in them to begin. */
+/* sample[0] and [1]: first index and number of the first host's segments; [2]: the one to begin
+ * with. */
 static void local_begin(struct mcm_pick *p)
 {
 	const struct mcm_segments *ss = p->ss;
@@ -84,7 +86,7 @@ static void local_begin(struct mcm_pick *p)
 		return;
 	first = host.len ? by_host_find(ss, host, 0) % ss->n_by_host :
 		(unsigned)(p->random % ss->n_by_host);
-	/* The host that it begins with, which may be the next greater one. */
+	/* The first host, which may be the next one in the order. */
 	host = host_of(name_of(ss->at[ss->by_host[first]]));
 	first = by_host_find(ss, host, 0);
 	end = by_host_find(ss, host, MCM_SEGMENTS_MAX);

@@ -152,7 +152,7 @@ struct mcp_bytes group_name(unsigned group);
 /* Would @len bytes fit into some segment after evicting what @level allows (MCM_EVICT_*)? */
 bool window(uint64_t len, unsigned level);
 /* The mildest level at which it would, NO_LEVEL when it would not at any. */
-#define NO_LEVEL MCM_EVICT_LEVELS
+#define NO_LEVEL MCM_EVICT_FLAG_SETS
 unsigned window_level(uint64_t len);
 /* Out of the index: removed, replaced, evicted. */
 void version_unindex(struct version *v);
