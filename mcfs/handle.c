@@ -36,7 +36,7 @@ struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
 }
 
 /* The daemon before us has noted what it opened, and died before the kernel learned of it. */
-static struct mcfs_handle *never_told(struct mcfs *fs, uint64_t unique)
+static struct mcfs_handle *find_unanswered(struct mcfs *fs, uint64_t unique)
 {
 	struct mc_list *pos;
 
@@ -53,13 +53,13 @@ static struct mcfs_handle *never_told(struct mcfs *fs, uint64_t unique)
 	return NULL;
 }
 
-void mcfs_handle_untold(struct mcfs *fs)
+void mcfs_handle_drop_unanswered(struct mcfs *fs)
 {
 	bool again;
 	uint64_t unique = mcfs_compat_unique(&again);
 
 	if (again && mcfs_handoff())
-		mcfs_handle_unref(fs, never_told(fs, unique));
+		mcfs_handle_unref(fs, find_unanswered(fs, unique));
 }
 
 uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h)
@@ -296,7 +296,7 @@ int mcfs_handles_restore(struct mcfs *fs)
 }
 
 /* The version that was open, when its key still has it. */
-static int reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline)
+static int handle_reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline)
 {
 	struct mcfs_inode *in = h->inode;
 	struct mcfs_object *o;
@@ -331,7 +331,7 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 	if (h->type != MCFS_READ || !h->inode)
 		return mc_fail(-ESTALE, "what was open was the text of a daemon that has died");
 	MC_LOCKED(&one);
-	return __atomic_load_n(&h->lost, __ATOMIC_RELAXED) ? reopen(fs, h, deadline) : 0;
+	return __atomic_load_n(&h->lost, __ATOMIC_RELAXED) ? handle_reopen(fs, h, deadline) : 0;
 }
 
 /* All readers that have not been looked at yet, with a reference each; their number. */

@@ -25,7 +25,7 @@ struct mcfs_handle {
 	bool nonblock;			/* LINES: constant */
 	struct mcfs_dir *dir;		/* LIST; readdir.c's */
 	struct mcn_pins *pins;		/* atomic; of ioctls, made when they are wanted */
-	bool beside;			/* constant; WRITE: others wrote to its inode when it was opened */
+	bool shared_inode;			/* constant; WRITE: others wrote to its inode when it was opened */
 	bool hidden;			/* atomic; WRITE: its inode was taken out of lookups */
 	uint64_t number;		/* atomic; in the book (book.h), 0: in none, or no more */
 	uint64_t unique;		/* under fs->handles_lock; of the request that opened it; with a book */
@@ -43,7 +43,7 @@ struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi);
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type);
 /* A request to open that the kernel has sent again begins: what the daemon before us had opened for it is let go of,
  * whether it succeeds now or not. */
-void mcfs_handle_untold(struct mcfs *fs);
+void mcfs_handle_drop_unanswered(struct mcfs *fs);
 /* Its number for the kernel, before the answer that tells it; 0: no memory to go on with it. */
 uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h);
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h);

@@ -68,7 +68,7 @@ size_t mcfs_inodes_count(struct mcfs_inodes *t)
 	return t->count;
 }
 
-fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in)
+fuse_ino_t mcfs_inode_nodeid(const struct mcfs_inodes *t, const struct mcfs_inode *in)
 {
 	if (in == &t->root)
 		return FUSE_ROOT_ID;
@@ -110,7 +110,7 @@ static struct mcs_key key_of(const struct mcfs_inode *in)
 }
 
 /* Failing to grow only makes lookups slower. */
-static void grow(struct mcfs_inodes *t)
+static void inodes_grow(struct mcfs_inodes *t)
 {
 	size_t old = t->nbucket, n = old * 2;
 	struct mc_list *more = malloc(n * sizeof(*more)), *was = t->bucket, *pos, *tmp;
@@ -132,7 +132,7 @@ static void grow(struct mcfs_inodes *t)
 	free(was);
 }
 
-static struct mcfs_inode *find(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+static struct mcfs_inode *inodes_find(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
 			       uint64_t generation)
 {
 	struct mc_list *pos, *head = bucket_of(t, hash_of(key, generation));
@@ -148,7 +148,7 @@ static struct mcfs_inode *find(struct mcfs_inodes *t, struct mcs_key key, enum m
 }
 
 /* The kernel's references must be of use to the next daemon too. */
-static bool note(struct mcfs_inode *in)
+static bool inode_note_handoff(struct mcfs_inode *in)
 {
 	struct mcfs_handoff_entry e = {
 		.type = MCFS_HANDOFF_INODE, .info = in->info, .nlookup = in->nlookup,
@@ -162,15 +162,15 @@ static bool note(struct mcfs_inode *in)
 	return in->number;
 }
 
-static void insert(struct mcfs_inodes *t, struct mcfs_inode *in)
+static void inodes_insert(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	if (t->count >= t->nbucket)
-		grow(t);
+		inodes_grow(t);
 	mc_list_push_front(bucket_of(t, hash_of(key_of(in), in->info.generation)), &in->bucket);
 	t->count++;
 }
 
-static struct mcfs_inode *make(struct mcs_key key, enum mcs_kind kind, const struct mcs_info *info,
+static struct mcfs_inode *inode_make(struct mcs_key key, enum mcs_kind kind, const struct mcs_info *info,
 			       bool hashed)
 {
 	struct mcfs_inode *in = calloc(1, sizeof(*in));
@@ -193,20 +193,20 @@ static struct mcfs_inode *make(struct mcs_key key, enum mcs_kind kind, const str
 	return in;
 }
 
-static struct mcfs_inode *add(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
+static struct mcfs_inode *inodes_add(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
 			      const struct mcs_info *info, bool hashed, bool implied)
 {
-	struct mcfs_inode *in = make(key, kind, info, hashed);
+	struct mcfs_inode *in = inode_make(key, kind, info, hashed);
 
 	if (!in)
 		return NULL;
 	in->implied = implied;
-	if (!note(in)) {
+	if (!inode_note_handoff(in)) {
 		free(in->key);
 		free(in);
 		return NULL;
 	}
-	insert(t, in);
+	inodes_insert(t, in);
 	return in;
 }
 
@@ -224,14 +224,14 @@ int mcfs_inodes_restore(struct mcfs_inodes *t)
 			continue;
 		/* Whether it was hidden from lookups nobody has noted: a file that is looked up again gets
 		 * an inode of its own. */
-		in = make(key, e.info.kind, &e.info, e.hashed && e.info.kind == MCS_DIR);
+		in = inode_make(key, e.info.kind, &e.info, e.hashed && e.info.kind == MCS_DIR);
 		if (!in)
 			return -ENOMEM;
 		in->implied = e.implied;
 		in->nlookup = e.nlookup;
 		in->number = number;
 		mcfs_handoff_bind(number, in);
-		insert(t, in);
+		inodes_insert(t, in);
 	}
 	return 0;
 }
@@ -255,12 +255,12 @@ struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, 
 		info = &none;
 	own = own && kind == MCS_OBJECT;
 	MC_LOCKED(&t->lock);
-	in = own ? NULL : find(t, key, kind, info->generation);
+	in = own ? NULL : inodes_find(t, key, kind, info->generation);
 	if (in) {
 		set_lookups(in, in->nlookup + 1);
 		return in;
 	}
-	return add(t, key, kind, info, !own, implied);
+	return inodes_add(t, key, kind, info, !own, implied);
 }
 
 struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key)
@@ -269,19 +269,19 @@ struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key)
 	struct mcfs_inode *in;
 
 	MC_LOCKED(&t->lock);
-	in = find(t, key, MCS_DIR, view.generation);
+	in = inodes_find(t, key, MCS_DIR, view.generation);
 	if (in) {
 		set_lookups(in, in->nlookup + 1);
 		return in;
 	}
-	return add(t, key, MCS_DIR, &view, true, false);
+	return inodes_add(t, key, MCS_DIR, &view, true, false);
 }
 
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
 				      const struct mcs_info *info)
 {
 	MC_LOCKED(&t->lock);
-	return add(t, key, MCS_OBJECT, info, false, false);
+	return inodes_add(t, key, MCS_OBJECT, info, false, false);
 }
 
 static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
@@ -347,18 +347,18 @@ int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, struct 
 
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool share)
 {
-	bool beside;
+	bool shared;
 
 	MC_LOCKED(&t->lock);
 	if (in->readers || (in->writers && !share)) {
 		in->hashed = false;
 		return -ESTALE;
 	}
-	beside = in->writers > 0;
-	in->missized |= beside;
+	shared = in->writers > 0;
+	in->kernel_size_stale |= shared;
 	in->writers++;
 	in->refs++;
-	return beside;
+	return shared;
 }
 
 void mcfs_inode_reopen(struct mcfs_inodes *t, struct mcfs_inode *in, bool reader)
@@ -422,13 +422,13 @@ void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in)
 void mcfs_inode_set_kernel_size_stale(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	MC_LOCKED(&t->lock);
-	in->missized = true;
+	in->kernel_size_stale = true;
 }
 
 bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_inode *in)
 {
 	MC_LOCKED(&t->lock);
-	return in->missized;
+	return in->kernel_size_stale;
 }
 
 void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms)
@@ -449,8 +449,8 @@ void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_
 	char *key = malloc(to.len + 1);
 
 	MC_LOCKED(&t->lock);
-	in = find(t, from, MCS_DIR, 0);
-	over = find(t, to, MCS_DIR, 0);
+	in = inodes_find(t, from, MCS_DIR, 0);
+	over = inodes_find(t, to, MCS_DIR, 0);
 	if (over) {
 		over->hashed = false;
 		mcfs_handoff_set_hashed(over->number, false);

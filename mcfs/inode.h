@@ -52,7 +52,7 @@ struct mcfs_inode {
 	unsigned readers, writers;	/* handles */
 	struct mcfs_object *object;	/* one reference while there are readers */
 	uint64_t listed_ms;		/* when the last whole listing began that the kernel keeps, 0: none */
-	bool missized;			/* the kernel may have another size of it than a writer has; stays */
+	bool kernel_size_stale;			/* the kernel may have another size of it than a writer has; stays */
 	size_t key_len;
 	char *key;			/* a directory's ends in '/', but for a view's; the root's is "" */
 };
@@ -75,7 +75,7 @@ size_t mcfs_inodes_count(struct mcfs_inodes *t);
  * take a file whose number changes for another file. */
 uint64_t mcfs_inode_number(struct mcs_key key);
 /* The kernel's number of an inode, and back. */
-fuse_ino_t mcfs_inode_node(const struct mcfs_inodes *t, const struct mcfs_inode *in);
+fuse_ino_t mcfs_inode_nodeid(const struct mcfs_inodes *t, const struct mcfs_inode *in);
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
 
 /* The inode of a version or directory, for a reply that counts as a lookup.  @own: a file's is to be one that nobody

@@ -21,7 +21,7 @@ static const struct special {
 #define NSPECIALS (sizeof(specials) / sizeof(specials[0]))
 
 /* Number of "25" from @p on, up to @end; *ret_rest is what follows them. */
-static size_t quotes(const char *p, const char *end, const char **ret_rest)
+static size_t escape_quotes(const char *p, const char *end, const char **ret_rest)
 {
 	size_t n = 0;
 
@@ -41,7 +41,7 @@ static const struct special *whole_escape(const char *p, const char *end, bool t
 
 	if (p == end || *p != '%')
 		return NULL;
-	*ret_quotes = quotes(p + 1, end, &rest);
+	*ret_quotes = escape_quotes(p + 1, end, &rest);
 	for (size_t i = 0; i < NSPECIALS; i++) {
 		size_t len = strlen(specials[i].tail);
 
@@ -58,7 +58,7 @@ static bool nul_escape(const char *p, const char *end, size_t *ret_quotes)
 {
 	const char *rest;
 
-	*ret_quotes = quotes(p + 1, end, &rest);
+	*ret_quotes = escape_quotes(p + 1, end, &rest);
 	return end - rest >= 2 && rest[0] == '0' && rest[1] == '0';
 }
 
@@ -67,7 +67,7 @@ struct out {
 	size_t len, size;
 };
 
-static void put(struct out *o, const char *s, size_t len)
+static void out_put(struct out *o, const char *s, size_t len)
 {
 	if (o->len + len <= o->size)
 		memcpy(o->to + o->len, s, len);
@@ -84,22 +84,22 @@ int mcfs_name_encode(const void *comp, size_t len, bool top, char *ret, size_t s
 		if ((specials[i].top_only && !top) || strlen(specials[i].comp) != len ||
 		    memcmp(specials[i].comp, p, len) != 0)
 			continue;
-		put(&o, "%", 1);
-		put(&o, specials[i].tail, strlen(specials[i].tail));
+		out_put(&o, "%", 1);
+		out_put(&o, specials[i].tail, strlen(specials[i].tail));
 		p = end;
 		goto done;
 	}
 	if (whole_escape(p, end, top, &n)) {
-		put(&o, "%25", 3);
+		out_put(&o, "%25", 3);
 		p++;
 	}
 	for (; p < end; p++) {
 		if (*p == '\0')
-			put(&o, "%00", 3);
+			out_put(&o, "%00", 3);
 		else if (*p == '%' && nul_escape(p, end, &n))
-			put(&o, "%25", 3);
+			out_put(&o, "%25", 3);
 		else
-			put(&o, p, 1);
+			out_put(&o, p, 1);
 	}
 done:
 	if (o.len > o.size)
@@ -117,20 +117,20 @@ int mcfs_name_decode(const char *name, bool top, void *ret, size_t size)
 
 	sp = whole_escape(p, end, top, &n);
 	if (sp && n == 0) {
-		put(&o, sp->comp, strlen(sp->comp));
+		out_put(&o, sp->comp, strlen(sp->comp));
 		p = end;
 	} else if (sp) {
-		put(&o, "%", 1);
+		out_put(&o, "%", 1);
 		p += 3;
 	}
 	while (p < end) {
 		if (*p != '%' || !nul_escape(p, end, &n)) {
-			put(&o, p++, 1);
+			out_put(&o, p++, 1);
 		} else if (n == 0) {
-			put(&o, "", 1);
+			out_put(&o, "", 1);
 			p += 3;
 		} else {
-			put(&o, "%", 1);
+			out_put(&o, "%", 1);
 			p += 3;
 		}
 	}
@@ -156,11 +156,11 @@ int mcfs_flat_encode(const void *key, size_t len, bool top, char *ret, size_t si
 
 	for (size_t i = 0; i < len; i++) {
 		switch (p[i]) {
-		case '/': put(&o, "%2F", 3); break;
-		case '%': put(&o, "%25", 3); break;
-		case '\0': put(&o, "%00", 3); break;
-		case '.': put(&o, dots ? "%2E" : ".", dots ? 3 : 1); break;
-		default: put(&o, p + i, 1); break;
+		case '/': out_put(&o, "%2F", 3); break;
+		case '%': out_put(&o, "%25", 3); break;
+		case '\0': out_put(&o, "%00", 3); break;
+		case '.': out_put(&o, dots ? "%2E" : ".", dots ? 3 : 1); break;
+		default: out_put(&o, p + i, 1); break;
 		}
 	}
 	if (o.len > o.size)
@@ -181,14 +181,14 @@ int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size)
 		size_t i = 0;
 
 		if (*p != '%') {
-			put(&o, p, 1);
+			out_put(&o, p, 1);
 			continue;
 		}
 		while (i < 4 && strncmp(p + 1, escapes[i].tail, 2) != 0)
 			i++;
 		if (i == 4)
 			return -ENOENT;
-		put(&o, &escapes[i].byte, 1);
+		out_put(&o, &escapes[i].byte, 1);
 		dotted = dotted || i == 3;
 		p += 2;
 	}

@@ -19,9 +19,9 @@
 #define CHAIN_MAX 64
 /* What fcntl(2) has for locks of a service that failed.  The kernel takes EINTR for a lock to be asked for again, and
  * gives 512 to programs that no signal came to. */
-#define OVER (-ENOLCK)
+#define HUNG_UP (-ENOLCK)
 
-struct file {
+struct lock_file {
 	struct mc_list link;
 	struct mc_list held;		/* struct held */
 	struct mc_list waiting;		/* struct mcfs_lock_wait, oldest first */
@@ -31,7 +31,7 @@ struct file {
 	char key[];
 };
 
-struct held {
+struct held_lock {
 	struct mc_list link;
 	struct mcfs_lock_args a;
 	const struct mcfs_handle *handle; /* by which it was taken */
@@ -49,13 +49,13 @@ void mcfs_locks_init(struct mcfs_locks *l, unsigned max_waiting)
 
 /* ---- files; from here on the lock is held ---- */
 
-static struct file *find(struct mcfs_locks *l, struct mcs_key key)
+static struct lock_file *file_find(struct mcfs_locks *l, struct mcs_key key)
 {
 	uint64_t hash = mc_hash(key.data, key.len, 0);
 	struct mc_list *pos;
 
 	mc_list_for_each(pos, &l->file[hash % MCFS_LOCK_BUCKETS]) {
-		struct file *f = mc_container_of(pos, struct file, link);
+		struct lock_file *f = mc_container_of(pos, struct lock_file, link);
 
 		if (f->hash == hash && f->key_len == key.len && memcmp(f->key, key.data, key.len) == 0)
 			return f;
@@ -63,9 +63,9 @@ static struct file *find(struct mcfs_locks *l, struct mcs_key key)
 	return NULL;
 }
 
-static struct file *find_or_add(struct mcfs_locks *l, struct mcs_key key)
+static struct lock_file *file_get(struct mcfs_locks *l, struct mcs_key key)
 {
-	struct file *f = find(l, key);
+	struct lock_file *f = file_find(l, key);
 
 	if (f)
 		return f;
@@ -82,7 +82,7 @@ static struct file *find_or_add(struct mcfs_locks *l, struct mcs_key key)
 	return f;
 }
 
-static void drop_unused(struct file *f)
+static void file_drop_unused(struct lock_file *f)
 {
 	if (f->users || !mc_list_empty(&f->held) || !mc_list_empty(&f->waiting))
 		return;
@@ -92,7 +92,7 @@ static void drop_unused(struct file *f)
 
 /* ---- what is held ---- */
 
-static void note(struct held *h)
+static void lock_note_handoff(struct held_lock *h)
 {
 	struct mcfs_handoff_entry e = {
 		.type = MCFS_HANDOFF_LOCK, .handle = h->handle->number, .lock = h->a,
@@ -106,13 +106,13 @@ static void note(struct held *h)
 	mcfs_handoff_remove(old);
 }
 
-static void add(struct mcfs_locks *l, struct file *f, struct held *h)
+static void lock_add(struct mcfs_locks *l, struct lock_file *f, struct held_lock *h)
 {
 	mc_list_push_back(&f->held, &h->link);
 	__atomic_add_fetch(&l->n, 1, __ATOMIC_RELAXED);
 }
 
-static void drop(struct mcfs_locks *l, struct held *h)
+static void lock_drop(struct mcfs_locks *l, struct held_lock *h)
 {
 	mcfs_handoff_remove(h->number);
 	mc_list_remove(&h->link);
@@ -120,19 +120,19 @@ static void drop(struct mcfs_locks *l, struct held *h)
 	free(h);
 }
 
-static bool overlap(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b)
+static bool lock_overlaps(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b)
 {
 	return a->flock == b->flock && a->start <= b->end && b->start <= a->end;
 }
 
-static struct held *conflict(struct file *f, const struct mcfs_lock_args *a)
+static struct held_lock *lock_conflict(struct lock_file *f, const struct mcfs_lock_args *a)
 {
 	struct mc_list *pos;
 
 	mc_list_for_each(pos, &f->held) {
-		struct held *h = mc_container_of(pos, struct held, link);
+		struct held_lock *h = mc_container_of(pos, struct held_lock, link);
 
-		if (a->type != F_UNLCK && overlap(&h->a, a) && h->a.owner != a->owner &&
+		if (a->type != F_UNLCK && lock_overlaps(&h->a, a) && h->a.owner != a->owner &&
 		    (h->a.type == F_WRLCK || a->type == F_WRLCK))
 			return h;
 	}
@@ -142,52 +142,52 @@ static struct held *conflict(struct file *f, const struct mcfs_lock_args *a)
 /* Of a process that has ended, and left its descriptor to a child: where it reads, no close is told (ops/open.c).
  * Where it writes, the close of the process was told and has ended its locks: what is there belongs to the open file
  * (F_OFD_SETLK), which the child has. */
-static bool is_left(const struct held *h)
+static bool lock_is_orphan(const struct held_lock *h)
 {
 	return !h->a.flock && h->handle->type == MCFS_READ && mcfs_caller_ended(h->a.pid);
 }
 
-static struct held *conflict_with_living(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a)
+static struct held_lock *lock_conflict_living(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a)
 {
-	struct held *h;
+	struct held_lock *h;
 
-	while ((h = conflict(f, a)) && is_left(h))
-		drop(l, h);
+	while ((h = lock_conflict(f, a)) && lock_is_orphan(h))
+		lock_drop(l, h);
 	return h;
 }
 
 /* The owner's locks end where @a begins and begin where it ends; *spare is taken when one becomes two. */
-static void carve(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a, struct held **spare)
+static void lock_carve(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a, struct held_lock **spare)
 {
 	struct mc_list *pos, *tmp;
 
 	mc_list_for_each_safe(pos, tmp, &f->held) {
-		struct held *h = mc_container_of(pos, struct held, link);
+		struct held_lock *h = mc_container_of(pos, struct held_lock, link);
 
-		if (h->a.owner != a->owner || !overlap(&h->a, a))
+		if (h->a.owner != a->owner || !lock_overlaps(&h->a, a))
 			continue;
 		if (h->a.start >= a->start && h->a.end <= a->end) {
-			drop(l, h);
+			lock_drop(l, h);
 			continue;
 		}
 		if (h->a.start < a->start && h->a.end > a->end) {
-			struct held *rest = TAKE_PTR(*spare);
+			struct held_lock *rest = TAKE_PTR(*spare);
 
 			*rest = *h;
 			rest->a.start = a->end + 1;
 			rest->number = 0;
-			note(rest);
-			add(l, f, rest);
+			lock_note_handoff(rest);
+			lock_add(l, f, rest);
 		}
 		if (h->a.start < a->start)
 			h->a.end = a->start - 1;
 		else
 			h->a.start = a->end + 1;
-		note(h);
+		lock_note_handoff(h);
 	}
 }
 
-static bool touch(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b)
+static bool lock_touches(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b)
 {
 	return a->owner == b->owner && a->flock == b->flock && a->type == b->type &&
 		(a->end == UINT64_MAX || a->end + 1 >= b->start) &&
@@ -195,40 +195,40 @@ static bool touch(const struct mcfs_lock_args *a, const struct mcfs_lock_args *b
 }
 
 /* Touching locks of one kind are one, or a program that locks byte after byte would fill the memory. */
-static void add_merged(struct mcfs_locks *l, struct file *f, struct held *n)
+static void lock_add_merged(struct mcfs_locks *l, struct lock_file *f, struct held_lock *n)
 {
 	const struct mcfs_lock_args as_asked = n->a;
 	struct mc_list *pos, *tmp;
 
 	mc_list_for_each(pos, &f->held) {
-		const struct held *h = mc_container_of(pos, struct held, link);
+		const struct held_lock *h = mc_container_of(pos, struct held_lock, link);
 
-		if (!touch(&h->a, &as_asked))
+		if (!lock_touches(&h->a, &as_asked))
 			continue;
 		n->a.start = h->a.start < n->a.start ? h->a.start : n->a.start;
 		n->a.end = h->a.end > n->a.end ? h->a.end : n->a.end;
 	}
 	/* The book has the new one before it loses the old ones. */
-	note(n);
+	lock_note_handoff(n);
 	mc_list_for_each_safe(pos, tmp, &f->held) {
-		struct held *h = mc_container_of(pos, struct held, link);
+		struct held_lock *h = mc_container_of(pos, struct held_lock, link);
 
-		if (touch(&h->a, &as_asked))
-			drop(l, h);
+		if (lock_touches(&h->a, &as_asked))
+			lock_drop(l, h);
 	}
-	add(l, f, n);
+	lock_add(l, f, n);
 }
 
 /* 0, -EAGAIN, -ENOLCK. */
-static int set(struct mcfs_locks *l, struct file *f, const struct mcfs_handle *by, const struct mcfs_lock_args *a)
+static int lock_set(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_handle *by, const struct mcfs_lock_args *a)
 {
-	struct held *spare = NULL, *h = NULL;
+	struct held_lock *spare = NULL, *h = NULL;
 
 	/* One kind of flock becomes another by being given up first, as in the kernel: two who share and both
 	 * want it alone would wait for each other. */
-	if (a->flock && conflict(f, a))
-		carve(l, f, a, &spare);
-	if (conflict_with_living(l, f, a))
+	if (a->flock && lock_conflict(f, a))
+		lock_carve(l, f, a, &spare);
+	if (lock_conflict_living(l, f, a))
 		return -EAGAIN;
 	if (a->type != F_UNLCK && __atomic_load_n(&l->n, __ATOMIC_RELAXED) >= MCFS_LOCKS_MAX)
 		return mc_fail(-ENOLCK, "there are %u locks already", MCFS_LOCKS_MAX);
@@ -239,26 +239,26 @@ static int set(struct mcfs_locks *l, struct file *f, const struct mcfs_handle *b
 		free(h);
 		return -ENOLCK;
 	}
-	carve(l, f, a, &spare);
+	lock_carve(l, f, a, &spare);
 	free(spare);
 	if (a->type == F_UNLCK) {
 		free(h);
 		return 0;
 	}
-	*h = (struct held){ .a = *a, .handle = by };
-	add_merged(l, f, h);
+	*h = (struct held_lock){ .a = *a, .handle = by };
+	lock_add_merged(l, f, h);
 	return 0;
 }
 
 /* ---- who waits ---- */
 
 /* The first lock that @a waits for is somebody's who waits for a lock of somebody's ... who is @a's owner. */
-static bool would_deadlock(struct mcfs_locks *l, struct file *f, const struct mcfs_lock_args *a)
+static bool would_deadlock(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a)
 {
 	const struct mcfs_lock_args *next = a;
 
 	for (unsigned i = 0; i < CHAIN_MAX && next; i++) {
-		const struct held *h = conflict(f, next);
+		const struct held_lock *h = lock_conflict(f, next);
 		struct mc_list *file, *pos;
 
 		if (!h)
@@ -268,7 +268,7 @@ static bool would_deadlock(struct mcfs_locks *l, struct file *f, const struct mc
 		next = NULL;
 		for (unsigned b = 0; b < MCFS_LOCK_BUCKETS && !next; b++) {
 			mc_list_for_each(file, &l->file[b]) {
-				struct file *other = mc_container_of(file, struct file, link);
+				struct lock_file *other = mc_container_of(file, struct lock_file, link);
 
 				mc_list_for_each(pos, &other->waiting) {
 					struct mcfs_lock_wait *w =
@@ -286,7 +286,7 @@ static bool would_deadlock(struct mcfs_locks *l, struct file *f, const struct mc
 	return false;
 }
 
-static void unwait(struct mcfs_locks *l, struct mcfs_lock_wait *w)
+static void lock_unwait(struct mcfs_locks *l, struct mcfs_lock_wait *w)
 {
 	mc_list_remove(&w->link);
 	__atomic_store_n(&l->nwaiting, l->nwaiting - 1, __ATOMIC_RELAXED);
@@ -298,11 +298,11 @@ struct answer {
 	struct mcfs_lock_wait *w;
 	struct mcfs_lock_args args;
 	int err;
-	bool taken;			/* by who asked */
+	bool accepted;			/* by who asked */
 };
 
 /* Of those who wait for the file: who can be answered, up to ANSWERS of them. */
-static unsigned collect(struct mcfs_locks *l, struct file *f, struct answer *ret)
+static unsigned lock_collect(struct mcfs_locks *l, struct lock_file *f, struct answer *ret)
 {
 	struct mc_list *pos, *tmp;
 	unsigned n = 0;
@@ -313,49 +313,49 @@ static unsigned collect(struct mcfs_locks *l, struct file *f, struct answer *ret
 
 		if (n == ANSWERS)
 			break;
-		r = mcfs_op_given_up(&w->op) ? -EINTR : l->over ? OVER : set(l, f, w->op.handle, &w->args);
+		r = mcfs_op_given_up(&w->op) ? -EINTR : l->hung_up ? HUNG_UP : lock_set(l, f, w->op.handle, &w->args);
 		if (r == -EAGAIN)
 			continue;
-		unwait(l, w);
+		lock_unwait(l, w);
 		ret[n++] = (struct answer){ w, w->args, r, false };
 	}
 	return n;
 }
 
 /* Without the lock, which an answer may need: it can be the end of an open file. */
-static void send_answers(struct mcfs_locks *l, struct file *f, struct answer *a, unsigned n)
+static void send_answers(struct mcfs_locks *l, struct lock_file *f, struct answer *a, unsigned n)
 {
 	f->users++;
 	pthread_mutex_unlock(&l->lock);
 	for (unsigned i = 0; i < n; i++) {
-		a[i].taken = mcfs_reply_err(&a[i].w->op, a[i].err) == 0;
+		a[i].accepted = mcfs_reply_err(&a[i].w->op, a[i].err) == 0;
 		free(a[i].w);
 	}
 	pthread_mutex_lock(&l->lock);
 	f->users--;
 	for (unsigned i = 0; i < n; i++) {
 		/* Nobody knows that it is held. */
-		if (!a[i].taken && !a[i].err) {
+		if (!a[i].accepted && !a[i].err) {
 			a[i].args.type = F_UNLCK;
-			(void)set(l, f, NULL, &a[i].args);
+			(void)lock_set(l, f, NULL, &a[i].args);
 		}
 	}
 }
 
 /* What has changed lets others go on.  Frees the file, when nothing is left of it. */
-static void serve(struct mcfs_locks *l, struct file *f)
+static void lock_serve(struct mcfs_locks *l, struct lock_file *f)
 {
 	struct answer a[ANSWERS];
 	unsigned n;
 
-	while ((n = collect(l, f, a)))
+	while ((n = lock_collect(l, f, a)))
 		send_answers(l, f, a, n);
-	drop_unused(f);
+	file_drop_unused(f);
 }
 
 /* ---- the public ones, which take the lock ---- */
 
-static int wait_for(struct mcfs_locks *l, struct file *f, struct mcfs_lock_wait *w)
+static int lock_wait(struct mcfs_locks *l, struct lock_file *f, struct mcfs_lock_wait *w)
 {
 	if (!w->args.flock && would_deadlock(l, f, &w->args))
 		return mc_fail(-EDEADLK, "who has the lock waits for a lock of who asks");
@@ -371,95 +371,95 @@ static int wait_for(struct mcfs_locks *l, struct file *f, struct mcfs_lock_wait 
 void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wait *w, bool waits)
 {
 	struct answer a = { .w = w, .args = w->args };
-	struct file *f;
+	struct lock_file *f;
 
 	pthread_mutex_lock(&l->lock);
-	f = find_or_add(l, key);
+	f = file_get(l, key);
 	if (!f) {
 		pthread_mutex_unlock(&l->lock);
 		(void)mcfs_reply_err(&w->op, -ENOLCK);
 		free(w);
 		return;
 	}
-	a.err = l->over ? OVER : set(l, f, w->op.handle, &w->args);
+	a.err = l->hung_up ? HUNG_UP : lock_set(l, f, w->op.handle, &w->args);
 	if (a.err == -EAGAIN && waits) {
-		a.err = wait_for(l, f, w);
+		a.err = lock_wait(l, f, w);
 		if (a.err == 0)
 			a.w = NULL;
 	}
 	if (a.w)
 		send_answers(l, f, &a, 1);
-	serve(l, f);
+	lock_serve(l, f);
 	pthread_mutex_unlock(&l->lock);
 }
 
 bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_args *args)
 {
-	const struct held *h;
-	struct file *f;
+	const struct held_lock *h;
+	struct lock_file *f;
 
 	MC_LOCKED(&l->lock);
-	f = find(l, key);
+	f = file_find(l, key);
 	if (!f)
 		return false;
-	h = conflict_with_living(l, f, args);
+	h = lock_conflict_living(l, f, args);
 	if (h)
 		*args = h->a;
-	serve(l, f);
+	lock_serve(l, f);
 	return h;
 }
 
 void mcfs_lock_flushed(struct mcfs_locks *l, struct mcs_key key, uint64_t owner)
 {
 	const struct mcfs_lock_args all = { .type = F_UNLCK, .end = UINT64_MAX, .owner = owner };
-	struct file *f;
+	struct lock_file *f;
 
 	MC_LOCKED(&l->lock);
-	f = find(l, key);
+	f = file_find(l, key);
 	if (!f)
 		return;
-	carve(l, f, &all, NULL);
-	serve(l, f);
+	lock_carve(l, f, &all, NULL);
+	lock_serve(l, f);
 }
 
 void mcfs_lock_released(struct mcfs_locks *l, struct mcs_key key, const struct mcfs_handle *by)
 {
 	struct mc_list *pos, *tmp;
-	struct file *f;
+	struct lock_file *f;
 
 	MC_LOCKED(&l->lock);
-	f = find(l, key);
+	f = file_find(l, key);
 	if (!f)
 		return;
 	mc_list_for_each_safe(pos, tmp, &f->held) {
-		struct held *h = mc_container_of(pos, struct held, link);
+		struct held_lock *h = mc_container_of(pos, struct held_lock, link);
 
 		if (h->handle == by)
-			drop(l, h);
+			lock_drop(l, h);
 	}
-	serve(l, f);
+	lock_serve(l, f);
 }
 
 int mcfs_lock_restore(struct mcfs_locks *l, struct mcs_key key, struct mcfs_handle *by, uint64_t number,
 		      const struct mcfs_lock_args *args)
 {
-	struct held *h = malloc(sizeof(*h));
-	struct file *f;
+	struct held_lock *h = malloc(sizeof(*h));
+	struct lock_file *f;
 
 	MC_LOCKED(&l->lock);
-	f = h ? find_or_add(l, key) : NULL;
+	f = h ? file_get(l, key) : NULL;
 	if (!f) {
 		free(h);
 		return -ENOMEM;
 	}
-	*h = (struct held){ .a = *args, .handle = by, .number = number };
+	*h = (struct held_lock){ .a = *args, .handle = by, .number = number };
 	mcfs_handoff_bind(number, h);
-	add(l, f, h);
+	lock_add(l, f, h);
 	return 0;
 }
 
 /* By anybody, or by who was interrupted? */
-static bool is_waited_for(const struct file *f, bool given_up)
+static bool file_is_waited_for(const struct lock_file *f, bool given_up)
 {
 	struct mc_list *pos;
 
@@ -472,15 +472,15 @@ static bool is_waited_for(const struct file *f, bool given_up)
 	return false;
 }
 
-static struct file *waited_for(struct mcfs_locks *l, bool given_up)
+static struct lock_file *file_waited_for(struct mcfs_locks *l, bool given_up)
 {
 	struct mc_list *pos;
 
 	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++) {
 		mc_list_for_each(pos, &l->file[i]) {
-			struct file *f = mc_container_of(pos, struct file, link);
+			struct lock_file *f = mc_container_of(pos, struct lock_file, link);
 
-			if (is_waited_for(f, given_up))
+			if (file_is_waited_for(f, given_up))
 				return f;
 		}
 	}
@@ -488,23 +488,23 @@ static struct file *waited_for(struct mcfs_locks *l, bool given_up)
 }
 
 /* A file that is waited for, and had locks of processes that have ended. */
-static struct file *left_behind(struct mcfs_locks *l)
+static struct lock_file *file_drop_orphans(struct mcfs_locks *l)
 {
 	struct mc_list *file, *pos, *tmp;
 	bool any = false;
 
 	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++) {
 		mc_list_for_each(file, &l->file[i]) {
-			struct file *f = mc_container_of(file, struct file, link);
+			struct lock_file *f = mc_container_of(file, struct lock_file, link);
 
 			if (mc_list_empty(&f->waiting))
 				continue;
 			mc_list_for_each_safe(pos, tmp, &f->held) {
-				struct held *h = mc_container_of(pos, struct held, link);
+				struct held_lock *h = mc_container_of(pos, struct held_lock, link);
 
-				if (!is_left(h))
+				if (!lock_is_orphan(h))
 					continue;
-				drop(l, h);
+				lock_drop(l, h);
 				any = true;
 			}
 			if (any)
@@ -516,33 +516,33 @@ static struct file *left_behind(struct mcfs_locks *l)
 
 void mcfs_locks_sweep(struct mcfs_locks *l)
 {
-	struct file *f;
+	struct lock_file *f;
 
 	MC_LOCKED(&l->lock);
-	while ((f = waited_for(l, true)))
-		serve(l, f);
-	while ((f = left_behind(l)))
-		serve(l, f);
+	while ((f = file_waited_for(l, true)))
+		lock_serve(l, f);
+	while ((f = file_drop_orphans(l)))
+		lock_serve(l, f);
 }
 
 void mcfs_locks_hang_up(struct mcfs_locks *l)
 {
-	struct file *f;
+	struct lock_file *f;
 
 	MC_LOCKED(&l->lock);
-	l->over = true;
-	while ((f = waited_for(l, false)))
-		serve(l, f);
+	l->hung_up = true;
+	while ((f = file_waited_for(l, false)))
+		lock_serve(l, f);
 }
 
 void mcfs_locks_done(struct mcfs_locks *l)
 {
 	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++) {
 		while (!mc_list_empty(&l->file[i])) {
-			struct file *f = mc_container_of(l->file[i].next, struct file, link);
+			struct lock_file *f = mc_container_of(l->file[i].next, struct lock_file, link);
 
 			while (!mc_list_empty(&f->held)) {
-				struct held *h = mc_container_of(f->held.next, struct held, link);
+				struct held_lock *h = mc_container_of(f->held.next, struct held_lock, link);
 
 				mc_list_remove(&h->link);
 				free(h);

@@ -24,7 +24,7 @@ struct mcfs_locks {
 	struct mc_list file[MCFS_LOCK_BUCKETS];
 	unsigned nwaiting;		/* also read without it */
 	unsigned max_waiting;
-	bool over;			/* nobody waits any more */
+	bool hung_up;			/* nobody waits any more */
 	/* atomic */
 	unsigned n;			/* locks, and who waits for one */
 };

@@ -73,7 +73,7 @@ struct running {
 	char *dir;		/* that relative names of files are of; a daemon leaves it */
 };
 
-static int complain(int err)
+static int print_error(int err)
 {
 	fprintf(stderr, "mcfs: %s%s\n", mcs_error_detail(err),
 		err == -MC_ERPC ? "; is mooncake_master running there?  A pool of its own is --standalone" : "");
@@ -159,7 +159,7 @@ static int check_conf(struct mcfs *fs)
 		return mc_fail(-EINVAL, "protocol: %s is not in this version, only tcp", c->protocol);
 	if (c->supervise && c->standalone)
 		return mc_fail(-EINVAL, "supervise: the index of a standalone pool ends with its daemon");
-	fs->segment_fd = fs->book_fd = -1;
+	fs->segment_fd = fs->handoff_fd = -1;
 	fs->uid = c->uid < 0 ? geteuid() : (uid_t)c->uid;
 	fs->gid = c->gid < 0 ? getegid() : (gid_t)c->gid;
 	if (!c->staging_max)
@@ -187,7 +187,7 @@ static int check_arguments(struct mcfs *fs)
 			    n == 2 ? mc_options_argv(o, 0) : fs->conf.master_server_address);
 	if (!fs->master)
 		return -ENOMEM;
-	if (fs->taken)
+	if (fs->taken_over)
 		return 0;
 	return mcfs_mountpoint_prepare(mc_options_argv(o, n - 1), &fs->mountpoint);
 }
@@ -266,8 +266,8 @@ static int open_store(struct running *run, const char *master)
 	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
 	conf.spin_us = (unsigned)fs->conf.spin_us;
 	/* A mount that is there already does not go because its master is away. */
-	conf.lazy = fs->conf.lazy || fs->taken;
-	if (fs->taken && fs->segment_fd >= 0) {
+	conf.lazy = fs->conf.lazy || fs->taken_over;
+	if (fs->taken_over && fs->segment_fd >= 0) {
 		conf.segment_fd = fs->segment_fd;
 		memcpy(conf.segment_identity, mcfs_handoff()->segment_identity,
 		       sizeof(conf.segment_identity));
@@ -275,7 +275,7 @@ static int open_store(struct running *run, const char *master)
 	return mcs_open(&conf, &fs->store);
 }
 
-static int start_parts(struct running *run)
+static int run_start_parts(struct running *run)
 {
 	struct mcfs *fs = &run->fs;
 	const char *master = fs->master, *public = master;
@@ -326,9 +326,9 @@ static int start_parts(struct running *run)
 	return r;
 }
 
-static int start(struct running *run)
+static int run_start(struct running *run)
 {
-	int r = start_parts(run);
+	int r = run_start_parts(run);
 
 	if (r == 0)
 		r = mcfs_session_start(&run->fs, on_session_end, run);
@@ -339,11 +339,11 @@ static int start(struct running *run)
 	if (r == 0)
 		r = mcfs_guard_begin(run->fs.connection);
 	/* Unmounted lazily, with files open, it is found nowhere. */
-	return r == -ENOENT && run->fs.taken ? 0 : r;
+	return r == -ENOENT && run->fs.taken_over ? 0 : r;
 }
 
 /* Everything that start() made, also when it did not come far. */
-static int stop(struct running *run)
+static int run_stop(struct running *run)
 {
 	struct mcfs *fs = &run->fs;
 	bool unmounted = __atomic_load_n(&run->ended, __ATOMIC_ACQUIRE) &&
@@ -389,14 +389,14 @@ static int stop(struct running *run)
 	return 0;
 }
 
-static void take_ms(uint64_t *to, uint64_t from)
+static void store_ms(uint64_t *to, uint64_t from)
 {
 	__atomic_store_n(to, from, __ATOMIC_RELAXED);
 }
 
 /* SIGHUP: log files that were moved away are opened anew, and what the configuration file says now of the
  * log, of times and of immutable holds from now on.  An error leaves all options as they were. */
-static void reload(struct running *run)
+static void run_reload(struct running *run)
 {
 	struct mcfs_conf *c = &run->fs.conf, now;
 	auto_free char *here = realpath(".", NULL);
@@ -412,11 +412,11 @@ static void reload(struct running *run)
 	if (r == 0) {
 		r = open_log(&now);
 		if (r == 0) {
-			take_ms(&c->timeout, now.timeout);
-			take_ms(&c->entry_timeout, now.entry_timeout);
-			take_ms(&c->attr_timeout, now.attr_timeout);
-			take_ms(&c->list_cache, now.list_cache);
-			take_ms(&c->umount_timeout, now.umount_timeout);
+			store_ms(&c->timeout, now.timeout);
+			store_ms(&c->entry_timeout, now.entry_timeout);
+			store_ms(&c->attr_timeout, now.attr_timeout);
+			store_ms(&c->list_cache, now.list_cache);
+			store_ms(&c->umount_timeout, now.umount_timeout);
 			__atomic_store_n(&c->immutable, now.immutable, __ATOMIC_RELAXED);
 		}
 		mc_options_free(options);
@@ -430,7 +430,7 @@ static void reload(struct running *run)
 		mc_info("mcfs", "configuration reloaded");
 }
 
-static void wait_for_end(struct running *run)
+static void run_wait(struct running *run)
 {
 	for (;;) {
 		int sig = mc_signals_wait();
@@ -444,7 +444,7 @@ static void wait_for_end(struct running *run)
 			return;
 		}
 		if (sig == SIGHUP)
-			reload(run);
+			run_reload(run);
 	}
 }
 
@@ -522,23 +522,23 @@ static int run_mount(struct running *run, int parent)
 	raise_limits();
 	r = run->fs.conf.drop_privileges ? mcfs_privileges_drop() : 0;
 	if (r == 0)
-		r = start(run);
+		r = run_start(run);
 	if (r < 0) {
-		(void)complain(r);
+		(void)print_error(r);
 		/* The objects and open files are the next one's, if there is one. */
-		if (run->fs.taken)
+		if (run->fs.taken_over)
 			_exit(1);
-		(void)stop(run);
+		(void)run_stop(run);
 		tell_parent(parent, 1);
 		return 1;
 	}
 	tell_parent(parent, 0);
 	mcfs_fdstore_tell("READY=1");
-	if (run->fs.taken)
+	if (run->fs.taken_over)
 		mcfs_handles_continue(&run->fs);
-	wait_for_end(run);
+	run_wait(run);
 	mcfs_fdstore_tell("STOPPING=1");
-	(void)stop(run);
+	(void)run_stop(run);
 	mcfs_handoff_close();
 	return 0;
 }
@@ -548,7 +548,7 @@ int main(int argc, char **argv)
 	static struct running run;
 	struct mcfs *fs = &run.fs;
 	int parent = -1, r;
-	bool in_front, kept;
+	bool in_front, has_fdstore;
 
 	mc_stdfds_open();
 	run.argc = argc;
@@ -563,8 +563,8 @@ int main(int argc, char **argv)
 		r = open_log(&fs->conf);
 	in_front = fs->conf.foreground || fs->conf.debug;
 	/* Of systemd's, which keeps descriptors for who stays in the foreground. */
-	kept = in_front && mcfs_fdstore_there();
-	if (r == 0 && kept)
+	has_fdstore = in_front && mcfs_fdstore_there();
+	if (r == 0 && has_fdstore)
 		r = mcfs_takeover_begin(fs);
 	if (r == 0)
 		r = check_arguments(fs);
@@ -572,18 +572,18 @@ int main(int argc, char **argv)
 		parent = become_daemon();
 		r = parent < 0 ? parent : 0;
 	}
-	if (r == 0 && fs->conf.supervise && !kept) {
+	if (r == 0 && fs->conf.supervise && !has_fdstore) {
 		r = mcfs_supervise(&parent);
 		if (r == 0)
 			r = mcfs_takeover_begin(fs);
 		/* The last daemon's mount may be dead. */
-		if (r == 0 && !fs->taken)
+		if (r == 0 && !fs->taken_over)
 			r = prepare_again(fs);
 	}
 	if (r == 0 && (fs->conf.stall_timeout || fs->conf.standalone))
 		r = mcfs_guard_fork(fs->mountpoint, fs->conf.stall_timeout,
 				    in_front, argc, argv);
-	r = r < 0 ? (complain(r), 1) : run_mount(&run, parent);
+	r = r < 0 ? (print_error(r), 1) : run_mount(&run, parent);
 	free(fs->master);
 	free(fs->mountpoint);
 	free(run.dir);

@@ -47,14 +47,14 @@ struct mcfs {
 	unsigned name_max;		/* bytes of a name that this kernel takes */
 	unsigned fuse_minor;		/* of the protocol that it speaks */
 	uint64_t start_wall_ms;
-	bool taken;			/* the mount was made by a daemon that has died (takeover.c) */
+	bool taken_over;			/* the mount was made by a daemon that has died (takeover.c) */
 	int fuse_fd, segment_fd;	/* what it left; segment_fd negative: nothing */
-	int book_fd;			/* until somebody keeps it */
+	int handoff_fd;			/* until somebody keeps it */
 	mcs_t *store;
 	struct mcfs_pool *pool;
 	struct fuse_session *session;
 	int connection;			/* of our mount: what mcfs_mountpoint_connection() said; 0: none */
-	struct mcfs_service *lane;		/* the service for local programs; lane.h */
+	struct mcfs_service *service;	/* the service for local programs; lane.h */
 
 	/* each with its own lock */
 	struct mcfs_version_env versions;
@@ -103,7 +103,7 @@ int mcfs_mountpoint_connection(const char *path);
  * seconds; another errno. */
 int mcfs_mountpoint_probe(const char *path);
 /* Has a daemon that stands still lost the number of its mount to another one? */
-bool mcfs_mountpoint_taken(int connection);
+bool mcfs_mountpoint_is_reused(int connection);
 
 /* ---- takeover.c -------------------------------------------------------------------------------- */
 

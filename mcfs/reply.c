@@ -98,8 +98,8 @@ static struct {
 	struct mc_list ops;	/* guarded by lock */
 	struct mc_stop stop;
 	pthread_t thread;
-	bool left;		/* atomic; somebody waits for a lock no more */
-} patience = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	bool lock_wait_ended;		/* atomic; somebody waits for a lock no more */
+} interrupts = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Once it is answered, @op may vanish at any moment. */
 static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
@@ -115,7 +115,7 @@ static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
 	mc_metric_add(&interrupted, 1);
 	(void)fuse_reply_err(req, EINTR);
 	if (waits)
-		__atomic_store_n(&patience.left, true, __ATOMIC_RELEASE);
+		__atomic_store_n(&interrupts.lock_wait_ended, true, __ATOMIC_RELEASE);
 }
 
 /* Is it time to answer @op?  Else *ms becomes when to look again, if that is sooner. */
@@ -138,35 +138,35 @@ static bool is_due(struct mcfs_op *op, uint64_t now, int64_t *ms)
 }
 
 /* Returns when to look again. */
-static int64_t watch_once(void)
+static int64_t reply_watch_once(void)
 {
 	struct mc_list *pos, *tmp;
 	uint64_t now = mc_now_ns();
 	int64_t ms = LONG_MS;
 
-	pthread_mutex_lock(&patience.lock);
-	mc_list_for_each_safe(pos, tmp, &patience.ops) {
+	pthread_mutex_lock(&interrupts.lock);
+	mc_list_for_each_safe(pos, tmp, &interrupts.ops) {
 		struct mcfs_op *op = mc_container_of(pos, struct mcfs_op, link);
 
 		if (!is_due(op, now, &ms))
 			continue;
 		mc_list_remove(pos);
-		op->impatient = false;
+		op->watched = false;
 		interrupt_now(op, op->req, op->killed);
 	}
-	pthread_mutex_unlock(&patience.lock);
+	pthread_mutex_unlock(&interrupts.lock);
 	return ms;
 }
 
-static void *watch(void *arg)
+static void *reply_watch(void *arg)
 {
 	struct mcfs *fs = arg;
 	int64_t ms = 0, sweep_ms;
 	uint64_t locks_ms = 0;
 
-	while (!mc_stop_wait(&patience.stop, ms)) {
-		ms = watch_once();
-		if (__atomic_exchange_n(&patience.left, false, __ATOMIC_ACQ_REL) ||
+	while (!mc_stop_wait(&interrupts.stop, ms)) {
+		ms = reply_watch_once();
+		if (__atomic_exchange_n(&interrupts.lock_wait_ended, false, __ATOMIC_ACQ_REL) ||
 		    (mcfs_locks_waited_for(&fs->locks) && mc_now_ms() - locks_ms >= LOCKS_MS)) {
 			mcfs_locks_sweep(&fs->locks);
 			locks_ms = mc_now_ms();
@@ -180,7 +180,7 @@ static void *watch(void *arg)
 
 void mcfs_reply_attend(void)
 {
-	mc_stop_kick(&patience.stop);
+	mc_stop_kick(&interrupts.stop);
 }
 
 /* When the caller has waited long enough.  Those that are being killed close their files on the way:
@@ -203,16 +203,16 @@ static void on_interrupt(fuse_req_t req, void *arg)
 	    !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
 		interrupt_now(op, req, true);
 		/* Who waited for a lock is taken off its list there. */
-		mc_stop_kick(&patience.stop);
+		mc_stop_kick(&interrupts.stop);
 		return;
 	}
-	pthread_mutex_lock(&patience.lock);
-	op->impatient = true;
+	pthread_mutex_lock(&interrupts.lock);
+	op->watched = true;
 	op->killed = killed;
 	op->due_ns = mc_now_ns() + due_ms(op, killed) * MC_NS_PER_MS;
-	mc_list_push_back(&patience.ops, &op->link);
-	pthread_mutex_unlock(&patience.lock);
-	mc_stop_kick(&patience.stop);
+	mc_list_push_back(&interrupts.ops, &op->link);
+	pthread_mutex_unlock(&interrupts.lock);
+	mc_stop_kick(&interrupts.stop);
 }
 
 int mcfs_reply_init(struct mcfs *fs)
@@ -228,21 +228,21 @@ int mcfs_reply_init(struct mcfs *fs)
 	for (size_t i = 0; i <= NERRNOS && !registered; i++)
 		mc_metric_register(&errno_metric[i]);
 	registered = true;
-	mc_list_init(&patience.ops);
-	r = mc_stop_init(&patience.stop);
+	mc_list_init(&interrupts.ops);
+	r = mc_stop_init(&interrupts.stop);
 	if (r < 0)
 		return r;
-	r = mc_thread_start(&patience.thread, "mcfs-patience", watch, fs);
+	r = mc_thread_start(&interrupts.thread, "mcfs-interrupts", reply_watch, fs);
 	if (r < 0)
-		mc_stop_done(&patience.stop);
+		mc_stop_done(&interrupts.stop);
 	return r;
 }
 
 void mcfs_reply_done(struct mcfs *fs)
 {
-	mc_stop_set(&patience.stop);
-	pthread_join(patience.thread, NULL);
-	mc_stop_done(&patience.stop);
+	mc_stop_set(&interrupts.stop);
+	pthread_join(interrupts.thread, NULL);
+	mc_stop_done(&interrupts.stop);
 }
 
 uint64_t mcfs_reply_inflight(void)
@@ -252,7 +252,7 @@ uint64_t mcfs_reply_inflight(void)
 
 /* ---- operations ---- */
 
-static void count(const struct mcfs_op *op, int err)
+static void op_count(const struct mcfs_op *op, int err)
 {
 	size_t i = 0;
 
@@ -278,13 +278,13 @@ static bool always_claims(enum mcfs_opcode code)
 
 /* What gives something back, and bytes out of the page cache: the kernel would tell nobody that they were refused, and
  * the file would be published without them. */
-static bool is_let_through(const struct mcfs_op *op, const struct fuse_file_info *fi)
+static bool is_never_refused(const struct mcfs_op *op, const struct fuse_file_info *fi)
 {
 	return op->code == MCFS_OP_release || op->code == MCFS_OP_releasedir || op->code == MCFS_OP_flush ||
 		(fi && fi->writepage);
 }
 
-static bool begin(struct mcfs_op *op, const struct fuse_file_info *fi)
+static bool op_start(struct mcfs_op *op, const struct fuse_file_info *fi)
 {
 	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
 
@@ -292,13 +292,13 @@ static bool begin(struct mcfs_op *op, const struct fuse_file_info *fi)
 	op->deadline = op->start_ns + mcfs_live(&op->fs->conf.timeout) * MC_NS_PER_MS;
 	op->claim = always_claims(op->code) ? MCFS_UNLESS_KILLED : MCFS_UNCLAIMED;
 	op->bytes = 0;
-	op->impatient = false;
+	op->watched = false;
 	/* Of what the daemon before us has lost the key nothing is known. */
 	if (op->in == &op->fs->inodes.lost || op->other == &op->fs->inodes.lost) {
 		(void)mcfs_reply_err(op, -ESTALE);
 		return false;
 	}
-	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && !is_let_through(op, fi)) {
+	if (busy > op->fs->conf.max_threads - RESERVED_THREADS && !is_never_refused(op, fi)) {
 		mc_metric_add(&refused, 1);
 		(void)mcfs_reply_err(op, -EAGAIN);
 		return false;
@@ -331,12 +331,12 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	op->fs = mcfs_of(req);
 	op->code = code;
 	if (code == MCFS_OP_open || code == MCFS_OP_create || code == MCFS_OP_opendir)
-		mcfs_handle_untold(op->fs);
+		mcfs_handle_drop_unanswered(op->fs);
 	op->handle = fi ? mcfs_handle_of(fi) : NULL;
 	/* Closed already: the answer was lost with the daemon before us. */
 	if (fi && !op->handle) {
 		op->in = op->other = NULL;
-		if (begin(op, fi))
+		if (op_start(op, fi))
 			(void)mcfs_reply_err(op, code == MCFS_OP_release ||
 					     code == MCFS_OP_releasedir ? 0 : -ESTALE);
 		return false;
@@ -346,7 +346,7 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	/* An open file keeps its inode. */
 	op->in = op->handle ? op->handle->inode : keep_inode(op->fs, ino);
 	op->other = NULL;
-	return begin(op, fi);
+	return op_start(op, fi);
 }
 
 bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fuse_ino_t ino,
@@ -359,7 +359,7 @@ bool mcfs_op_begin_two(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code
 	op->handle = NULL;
 	op->in = keep_inode(op->fs, ino);
 	op->other = keep_inode(op->fs, other);
-	return begin(op, NULL);
+	return op_start(op, NULL);
 }
 
 bool mcfs_op_given_up(const struct mcfs_op *op)
@@ -373,25 +373,25 @@ int64_t mcfs_op_left_ms(const struct mcfs_op *op)
 }
 
 /* Take the right to answer.  After this @op is known to nobody else. */
-static bool take(struct mcfs_op *op)
+static bool op_take(struct mcfs_op *op)
 {
 	bool ours = __atomic_exchange_n(&op->claim, MCFS_ANSWERED, __ATOMIC_ACQ_REL) != MCFS_ANSWERED;
 
 	/* While the request is not answered, this waits for an interrupt that is being handled. */
 	if (ours)
 		fuse_req_interrupt_func(op->req, NULL, NULL);
-	pthread_mutex_lock(&patience.lock);
-	if (op->impatient)
+	pthread_mutex_lock(&interrupts.lock);
+	if (op->watched)
 		mc_list_remove(&op->link);
-	op->impatient = false;
-	pthread_mutex_unlock(&patience.lock);
+	op->watched = false;
+	pthread_mutex_unlock(&interrupts.lock);
 	return ours;
 }
 
 /* The end: @err is the errno that the caller was given. */
-static void end(struct mcfs_op *op, int err)
+static void op_end(struct mcfs_op *op, int err)
 {
-	count(op, err);
+	op_count(op, err);
 	if (op->handle)
 		mcfs_handle_unref(op->fs, op->handle);
 	else if (op->in)
@@ -404,15 +404,15 @@ static void end(struct mcfs_op *op, int err)
 
 /* @r: what libfuse says; negative when the kernel did not take the answer, because the caller had
  * gone. */
-static int answered(struct mcfs_op *op, int r)
+static int reply_sent(struct mcfs_op *op, int r)
 {
-	end(op, r < 0 ? EINTR : 0);
+	op_end(op, r < 0 ? EINTR : 0);
 	return r < 0 ? -ECANCELED : 0;
 }
 
-static int missed(struct mcfs_op *op)
+static int reply_missed(struct mcfs_op *op)
 {
-	end(op, EINTR);
+	op_end(op, EINTR);
 	return -ECANCELED;
 }
 
@@ -428,100 +428,100 @@ int mcfs_reply_err(struct mcfs_op *op, int err)
 {
 	int e = err < 0 ? to_errno(err) : 0, r;
 
-	if (!take(op))
-		return missed(op);
+	if (!op_take(op))
+		return reply_missed(op);
 	/* Most errors are answers; these tell of trouble. */
 	if (e == EIO || e == ETIMEDOUT || e == ENOMEM || e == EPROTO || e == EHOSTDOWN)
 		mc_warn("mcfs", "%s failed: %s", op_names[op->code], mcs_error_detail(err));
 	else if (e)
 		mc_debug("mcfs", "%s failed: %s", op_names[op->code], mcs_error_detail(err));
 	r = fuse_reply_err(op->req, e);
-	end(op, r < 0 ? EINTR : e);
+	op_end(op, r < 0 ? EINTR : e);
 	return r < 0 ? -ECANCELED : 0;
 }
 
 int mcfs_reply_entry(struct mcfs_op *op, const struct fuse_entry_param *e)
 {
-	return take(op) ? answered(op, fuse_reply_entry(op->req, e)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_entry(op->req, e)) : reply_missed(op);
 }
 
 int mcfs_reply_create(struct mcfs_op *op, const struct fuse_entry_param *e,
 		      struct fuse_file_info *fi, bool parallel)
 {
-	if (!take(op))
-		return missed(op);
+	if (!op_take(op))
+		return reply_missed(op);
 	mcfs_compat_open_flags(fi, parallel);
-	return answered(op, fuse_reply_create(op->req, e, fi));
+	return reply_sent(op, fuse_reply_create(op->req, e, fi));
 }
 
 int mcfs_reply_open(struct mcfs_op *op, struct fuse_file_info *fi, bool parallel)
 {
-	if (!take(op))
-		return missed(op);
+	if (!op_take(op))
+		return reply_missed(op);
 	mcfs_compat_open_flags(fi, parallel);
-	return answered(op, fuse_reply_open(op->req, fi));
+	return reply_sent(op, fuse_reply_open(op->req, fi));
 }
 
 int mcfs_reply_open_backing(struct mcfs_op *op, struct fuse_file_info *fi, int id)
 {
-	if (!take(op))
-		return missed(op);
+	if (!op_take(op))
+		return reply_missed(op);
 	mcfs_compat_open_backing(fi, id);
-	return answered(op, fuse_reply_open(op->req, fi));
+	return reply_sent(op, fuse_reply_open(op->req, fi));
 }
 
 int mcfs_reply_attr(struct mcfs_op *op, const struct stat *st, uint64_t timeout_ms)
 {
-	if (!take(op))
-		return missed(op);
-	return answered(op, fuse_reply_attr(op->req, st, (double)timeout_ms / 1000));
+	if (!op_take(op))
+		return reply_missed(op);
+	return reply_sent(op, fuse_reply_attr(op->req, st, (double)timeout_ms / 1000));
 }
 
 int mcfs_reply_buf(struct mcfs_op *op, const void *buf, size_t len)
 {
-	return take(op) ? answered(op, fuse_reply_buf(op->req, buf, len)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_buf(op->req, buf, len)) : reply_missed(op);
 }
 
 int mcfs_reply_lock(struct mcfs_op *op, const struct flock *fl)
 {
-	return take(op) ? answered(op, fuse_reply_lock(op->req, fl)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_lock(op->req, fl)) : reply_missed(op);
 }
 
 int mcfs_reply_read(struct mcfs_op *op, const struct iovec *iov, int n, size_t len)
 {
 	mc_metric_add(&bytes_read, (int64_t)len);
 	op->bytes = len;
-	return take(op) ? answered(op, fuse_reply_iov(op->req, iov, n)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_iov(op->req, iov, n)) : reply_missed(op);
 }
 
 int mcfs_reply_write(struct mcfs_op *op, size_t len)
 {
 	op->bytes = len;
-	return take(op) ? answered(op, fuse_reply_write(op->req, len)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_write(op->req, len)) : reply_missed(op);
 }
 
 int mcfs_reply_text(struct mcfs_op *op, const char *text)
 {
-	return take(op) ? answered(op, fuse_reply_readlink(op->req, text)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_readlink(op->req, text)) : reply_missed(op);
 }
 
 int mcfs_reply_statfs(struct mcfs_op *op, const struct statvfs *st)
 {
-	return take(op) ? answered(op, fuse_reply_statfs(op->req, st)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_statfs(op->req, st)) : reply_missed(op);
 }
 
 int mcfs_reply_ioctl(struct mcfs_op *op, int result, const void *buf, size_t len)
 {
-	return take(op) ? answered(op, fuse_reply_ioctl(op->req, result, buf, len)) : missed(op);
+	return op_take(op) ? reply_sent(op, fuse_reply_ioctl(op->req, result, buf, len)) : reply_missed(op);
 }
 
 int mcfs_reply_xattr(struct mcfs_op *op, const void *value, size_t len, size_t size)
 {
 	if (size && size < len)
 		return mcfs_reply_err(op, -ERANGE);
-	if (!take(op))
-		return missed(op);
+	if (!op_take(op))
+		return reply_missed(op);
 	if (!size)
-		return answered(op, fuse_reply_xattr(op->req, len));
-	return answered(op, fuse_reply_buf(op->req, value, len));
+		return reply_sent(op, fuse_reply_xattr(op->req, len));
+	return reply_sent(op, fuse_reply_buf(op->req, value, len));
 }

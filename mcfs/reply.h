@@ -58,7 +58,7 @@ struct mcfs_op {
 	int claim;		/* atomic; enum mcfs_claim */
 	bool beginning;		/* atomic; libfuse still has the request in its hands */
 	/* guarded by the patience lock */
-	bool impatient, killed;
+	bool watched, killed;
 	uint64_t due_ns;
 	struct mc_list link;
 };

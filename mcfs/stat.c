@@ -7,7 +7,7 @@
 
 #include "mcfs/mcfs.h"
 
-static void fill(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, uint64_t size,
+static void stat_fill(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, uint64_t size,
 		 uint64_t mtime_ms, struct stat *ret)
 {
 	static const mode_t types[] = {
@@ -36,7 +36,7 @@ static void fill(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, uint64
 void mcfs_stat_entry(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, uint64_t size,
 		     uint64_t mtime_ms, struct stat *ret)
 {
-	fill(fs, ino, kind, size, mtime_ms ? mtime_ms : fs->start_wall_ms, ret);
+	stat_fill(fs, ino, kind, size, mtime_ms ? mtime_ms : fs->start_wall_ms, ret);
 }
 
 void mcfs_stat_inode(const struct mcfs *fs, const struct mcfs_inode *in, struct stat *ret)
@@ -47,6 +47,6 @@ void mcfs_stat_inode(const struct mcfs *fs, const struct mcfs_inode *in, struct 
 void mcfs_stat_writer(const struct mcfs *fs, const struct mcfs_inode *in,
 		      const struct mcfs_writer *w, struct stat *ret)
 {
-	fill(fs, in->ino, MCS_OBJECT, __atomic_load_n(&w->shown_size, __ATOMIC_RELAXED),
+	stat_fill(fs, in->ino, MCS_OBJECT, __atomic_load_n(&w->shown_size, __ATOMIC_RELAXED),
 	     __atomic_load_n(&w->mtime_ms, __ATOMIC_RELAXED), ret);
 }

@@ -27,7 +27,7 @@ static struct {
 	struct caller caller[CALLERS];
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void count(const struct mcfs_op *op, int err, uint64_t ns)
+static void account_count(const struct mcfs_op *op, int err, uint64_t ns)
 {
 	struct caller *c = &table.caller[(unsigned)op->ctx.pid % CALLERS];
 
@@ -70,7 +70,7 @@ static void print_path(const struct mcfs_op *op, char *ret, size_t size)
 	ret[n] = '\0';
 }
 
-static void trace(const struct mcfs_op *op, const char *name, int err, uint64_t ns)
+static void account_trace(const struct mcfs_op *op, const char *name, int err, uint64_t ns)
 {
 	char when[40], path[1024], line[1400];
 	int n;
@@ -92,12 +92,12 @@ void mcfs_account(const struct mcfs_op *op, const char *name, int err)
 
 	/* What the kernel does by itself has no caller. */
 	if (op->ctx.pid)
-		count(op, err, ns);
+		account_count(op, err, ns);
 	if (mcfs_trace_on())
-		trace(op, name, err, ns);
+		account_trace(op, name, err, ns);
 }
 
-static int busier(const void *a, const void *b)
+static int account_busier(const void *a, const void *b)
 {
 	const struct caller *x = a, *y = b;
 
@@ -131,7 +131,7 @@ void mcfs_account_print(FILE *to)
 	pthread_mutex_lock(&table.lock);
 	memcpy(c, table.caller, sizeof(table.caller));
 	pthread_mutex_unlock(&table.lock);
-	qsort(c, CALLERS, sizeof(*c), busier);
+	qsort(c, CALLERS, sizeof(*c), account_busier);
 	fprintf(to, "%8s %6s %-16s %10s %8s %14s %14s %10s %6s\n", "pid", "uid", "command", "ops",
 		"errors", "read", "written", "busy_ms", "idle_s");
 	for (unsigned i = 0; i < CALLERS && c[i].tid; i++) {

@@ -24,7 +24,7 @@ static void say_version(struct mcfs *fs, FILE *to)
 	fprintf(to, "mcfs %s\nlibfuse %s\n", mcs_version(), fuse_pkgversion());
 }
 
-static void line(FILE *to, const char *name, uint64_t value)
+static void print_line(FILE *to, const char *name, uint64_t value)
 {
 	fprintf(to, "%-24s %" PRIu64 "\n", name, value);
 }
@@ -47,7 +47,7 @@ static void say_features(struct mcfs *fs, FILE *to)
 	yes_or_no(to, "supervised", mcfs_handoff() != NULL);
 	yes_or_no(to, "all_processes_seen", mcfs_caller_all_seen());
 	yes_or_no(to, "all_ends_seen", mcfs_caller_all_ends_seen());
-	line(to, "name_max", fs->name_max);
+	print_line(to, "name_max", fs->name_max);
 }
 
 static void say_master(struct mcfs *fs, FILE *to)
@@ -90,15 +90,15 @@ static void say_pool(struct mcfs *fs, FILE *to)
 		fprintf(to, "%-24s %s\n", "pool", "unreachable");
 		return;
 	}
-	line(to, "pool_capacity_bytes", pool.capacity);
-	line(to, "pool_used_bytes", pool.used);
-	line(to, "pool_evictable_bytes", pool.evictable);
-	line(to, "pool_objects", pool.objects);
-	line(to, "pool_evictions", pool.evictions);
-	line(to, "pool_puts_refused", pool.puts_refused);
-	line(to, "pool_largest_put_bytes", pool.largest_put);
-	line(to, "pool_segments", pool.segments);
-	line(to, "pool_clients", pool.clients);
+	print_line(to, "pool_capacity_bytes", pool.capacity);
+	print_line(to, "pool_used_bytes", pool.used);
+	print_line(to, "pool_evictable_bytes", pool.evictable);
+	print_line(to, "pool_objects", pool.objects);
+	print_line(to, "pool_evictions", pool.evictions);
+	print_line(to, "pool_puts_refused", pool.puts_refused);
+	print_line(to, "pool_largest_put_bytes", pool.largest_put);
+	print_line(to, "pool_segments", pool.segments);
+	print_line(to, "pool_clients", pool.clients);
 }
 
 static void say_stats(struct mcfs *fs, FILE *to)
@@ -112,15 +112,15 @@ static void say_stats(struct mcfs *fs, FILE *to)
 	fprintf(to, "%-24s %s\n", "master", fs->master);
 	fprintf(to, "%-24s %s\n", "node", mcs_hostname(fs->store));
 	fprintf(to, "%-24s %s\n", "health", mcfs_health(fs, &(int){ 0 }));
-	line(to, "uptime_s", (now_ms - fs->start_wall_ms) / 1000);
-	line(to, "open_handles", nhandles);
-	line(to, "known_inodes", mcfs_inodes_count(&fs->inodes));
-	line(to, "operations_under_way", mcfs_reply_inflight());
-	line(to, "staged_bytes", mcfs_pool_staged(fs->pool));
-	line(to, "staging_max_bytes", mcfs_pool_limit(fs->pool));
+	print_line(to, "uptime_s", (now_ms - fs->start_wall_ms) / 1000);
+	print_line(to, "open_handles", nhandles);
+	print_line(to, "known_inodes", mcfs_inodes_count(&fs->inodes));
+	print_line(to, "operations_under_way", mcfs_reply_inflight());
+	print_line(to, "staged_bytes", mcfs_pool_staged(fs->pool));
+	print_line(to, "staging_max_bytes", mcfs_pool_limit(fs->pool));
 	fprintf(to, "%-24s %s\n", "shared_mmap", mcfs_compat_shared_mmap() ? "yes" : "no");
 	if (mcfs_handoff())
-		line(to, "takeovers", mcfs_handoff()->takeovers);
+		print_line(to, "takeovers", mcfs_handoff()->takeovers);
 	say_pool(fs, to);
 }
 

@@ -18,7 +18,7 @@ int mcfs_errors_init(struct mcfs_errors *e)
 	return -pthread_mutex_init(&e->lock, NULL);
 }
 
-static void clear(struct mcfs_error *one)
+static void error_clear(struct mcfs_error *one)
 {
 	free(one->path);
 	free(one->what);
@@ -28,7 +28,7 @@ static void clear(struct mcfs_error *one)
 void mcfs_errors_done(struct mcfs_errors *e)
 {
 	for (size_t i = 0; i < MCFS_ERRORS_KEPT; i++)
-		clear(&e->ring[i]);
+		error_clear(&e->ring[i]);
 	pthread_mutex_destroy(&e->lock);
 }
 
@@ -42,7 +42,7 @@ void mcfs_errors_add(struct mcfs_errors *e, const void *key, size_t len, int err
 		path[0] = '\0';
 	MC_LOCKED(&e->lock);
 	one = &e->ring[e->count++ % MCFS_ERRORS_KEPT];
-	clear(one);
+	error_clear(one);
 	one->wall_ms = mc_wall_ns() / MC_NS_PER_MS;
 	one->pid = pid;
 	one->path = strdup(path);

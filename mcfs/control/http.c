@@ -20,7 +20,7 @@ const char *mcfs_health(struct mcfs *fs, int *ret_code)
 	return names[code];
 }
 
-static void health(struct mc_http_request *rq, void *arg)
+static void http_health(struct mc_http_request *rq, void *arg)
 {
 	int code;
 	const char *status = mcfs_health(arg, &code);
@@ -31,7 +31,7 @@ static void health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", health, NULL },
+	{ "GET", "/health", http_health, NULL },
 	{ "GET", "/metrics", mc_http_metrics, NULL },
 	{ NULL, NULL, NULL, NULL },
 };

@@ -48,35 +48,35 @@ static int start_node(struct mcfs *fs, const char *master, struct mcn **ret)
 
 int mcfs_service_start(struct mcfs *fs, const char *master)
 {
-	struct mcfs_service *l = calloc(1, sizeof(*l));
+	struct mcfs_service *s = calloc(1, sizeof(*s));
 	int r;
 
-	if (!l)
+	if (!s)
 		return -ENOMEM;
-	pthread_mutex_init(&l->lock, NULL);
-	r = start_node(fs, master, &l->node);
+	pthread_mutex_init(&s->lock, NULL);
+	r = start_node(fs, master, &s->node);
 	if (r < 0) {
-		pthread_mutex_destroy(&l->lock);
-		free(l);
+		pthread_mutex_destroy(&s->lock);
+		free(s);
 		return r;
 	}
-	fs->lane = l;
+	fs->service = s;
 	return 0;
 }
 
 void mcfs_service_stop(struct mcfs *fs)
 {
-	if (!fs->lane)
+	if (!fs->service)
 		return;
-	mcn_stop(fs->lane->node);
-	pthread_mutex_destroy(&fs->lane->lock);
-	free(fs->lane);
-	fs->lane = NULL;
+	mcn_stop(fs->service->node);
+	pthread_mutex_destroy(&fs->service->lock);
+	free(fs->service);
+	fs->service = NULL;
 }
 
-struct mcn *mcfs_service_inode(const struct mcfs *fs)
+struct mcn *mcfs_service_node(const struct mcfs *fs)
 {
-	return fs->lane->node;
+	return fs->service->node;
 }
 
 /* ---- files ---- */
@@ -85,7 +85,7 @@ static uint64_t segment_size(const struct mcfs *fs, fuse_ino_t ino)
 {
 	uint64_t size;
 
-	return mcn_segment(fs->lane->node, (unsigned)(ino - MCFS_CONTROL_SEGMENT), &size) < 0 ? 0 :
+	return mcn_segment(fs->service->node, (unsigned)(ino - MCFS_CONTROL_SEGMENT), &size) < 0 ? 0 :
 		size;
 }
 
@@ -144,24 +144,24 @@ void mcfs_service_lookup_segment(struct mcfs_op *op, const char *name)
 /* The kernel's number of a segment; it is asked once. */
 static int backing_of(struct mcfs_op *op, unsigned id)
 {
-	struct mcfs_service *l = op->fs->lane;
+	struct mcfs_service *s = op->fs->service;
 	uint64_t size;
 	int fd;
 
-	MC_LOCKED(&l->lock);
-	if (l->backing[id] > 0)
-		return l->backing[id];
-	fd = mcn_segment(l->node, id, &size);
+	MC_LOCKED(&s->lock);
+	if (s->backing[id] > 0)
+		return s->backing[id];
+	fd = mcn_segment(s->node, id, &size);
 	if (fd < 0)
 		return fd;
 	/* While a file is open the kernel wants one number for it, also of the daemon before us. */
 	if (id == 0 && mcfs_handoff() && mcfs_handoff()->backing > 0)
-		l->backing[id] = mcfs_handoff()->backing;
+		s->backing[id] = mcfs_handoff()->backing;
 	else
-		l->backing[id] = mcfs_compat_backing(fd);
-	if (id == 0 && mcfs_handoff() && l->backing[id] > 0)
-		mcfs_handoff()->backing = l->backing[id];
-	return l->backing[id];
+		s->backing[id] = mcfs_compat_backing(fd);
+	if (id == 0 && mcfs_handoff() && s->backing[id] > 0)
+		mcfs_handoff()->backing = s->backing[id];
+	return s->backing[id];
 }
 
 void mcfs_service_open_segment(struct mcfs_op *op, fuse_ino_t ino, struct fuse_file_info *fi)

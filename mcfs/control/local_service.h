@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * local_service.h - the service for local programs beside the mount: its socket (node/node.h), and below .mcfs `ctl`,
  * a file for ioctls that is always there, and `segments/`, the memory itself as files. */
-#ifndef MCFS_LANE_H
-#define MCFS_LANE_H
+#ifndef MCFS_LOCAL_SERVICE_H
+#define MCFS_LOCAL_SERVICE_H
 
 #include "mcfs/mcfs.h"
 #include "mcfs/reply.h"
@@ -21,7 +21,7 @@ struct mcfs_service;
 /* @master: what clients are told.  A port that another daemon has is an error only when it was asked for. */
 int mcfs_service_start(struct mcfs *fs, const char *master);
 void mcfs_service_stop(struct mcfs *fs);
-struct mcn *mcfs_service_inode(const struct mcfs *fs);
+struct mcn *mcfs_service_node(const struct mcfs *fs);
 
 /* Of ctl, segments and those in it: 0 or -ENOENT. */
 int mcfs_service_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret);

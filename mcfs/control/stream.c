@@ -35,21 +35,21 @@ struct mcfs_stream {
 static struct {
 	pthread_mutex_t lock;
 	/* guarded by lock */
-	struct mc_list streams;
+	struct mc_list list;
 	unsigned n;
 	bool begun;
-	bool over;		/* streams end: nothing is waited for any more */
+	bool ended;		/* streams end: nothing is waited for any more */
 	struct mcfs *fs;
 	struct mc_stop stop;
 	pthread_t thread;
 	/* atomic */
 	unsigned open[MCFS_STREAM_KINDS];
-} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} streams = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- lines in, lines out ---- */
 
 /* With the lock held, as is the next. */
-static void add(struct mcfs_stream *s, const char *line, size_t len)
+static void stream_add(struct mcfs_stream *s, const char *line, size_t len)
 {
 	char note[64];
 	size_t n = 0;
@@ -67,7 +67,7 @@ static void add(struct mcfs_stream *s, const char *line, size_t len)
 }
 
 /* As many bytes as @max holds; whole lines when one fits. */
-static size_t portion(const struct mcfs_stream *s, size_t max)
+static size_t stream_portion(const struct mcfs_stream *s, size_t max)
 {
 	const char *end;
 
@@ -86,9 +86,9 @@ struct answer {
 	char text[];
 };
 
-static struct answer *give(struct mcfs_stream *s, struct mcfs_read *rd, int err)
+static struct answer *answer_new(struct mcfs_stream *s, struct mcfs_read *rd, int err)
 {
-	size_t n = err ? 0 : portion(s, rd->len);
+	size_t n = err ? 0 : stream_portion(s, rd->len);
 	struct answer *a = malloc(sizeof(*a) + n);
 
 	if (!a)
@@ -117,13 +117,13 @@ static void send_answer(struct answer *a)
 }
 
 /* Of all streams: reads that can be answered now. */
-static void serve_all(void)
+static void streams_serve(void)
 {
 	struct mc_list *at, *pos, *tmp, answers;
 
 	mc_list_init(&answers);
-	pthread_mutex_lock(&all.lock);
-	mc_list_for_each(at, &all.streams) {
+	pthread_mutex_lock(&streams.lock);
+	mc_list_for_each(at, &streams.list) {
 		struct mcfs_stream *s = mc_container_of(at, struct mcfs_stream, link);
 
 		mc_list_for_each_safe(pos, tmp, &s->waiting) {
@@ -131,44 +131,44 @@ static void serve_all(void)
 			bool gone = mcfs_op_given_up(&rd->op);
 			struct answer *a;
 
-			if (!gone && !s->len && !all.over)
+			if (!gone && !s->len && !streams.ended)
 				continue;
-			a = give(s, rd, gone ? -EINTR : 0);
+			a = answer_new(s, rd, gone ? -EINTR : 0);
 			if (!a)
 				continue;
 			mc_list_remove(pos);
 			mc_list_push_back(&answers, &a->link);
 		}
 	}
-	pthread_mutex_unlock(&all.lock);
+	pthread_mutex_unlock(&streams.lock);
 	mc_list_for_each_safe(pos, tmp, &answers)
 		send_answer(mc_container_of(pos, struct answer, link));
 }
 
-static void broadcast(enum mcfs_stream_kind kind, const char *line, size_t len)
+static void stream_broadcast(enum mcfs_stream_kind kind, const char *line, size_t len)
 {
 	struct mc_list *pos;
 
-	MC_LOCKED(&all.lock);
-	if (!all.begun)
+	MC_LOCKED(&streams.lock);
+	if (!streams.begun)
 		return;
-	mc_list_for_each(pos, &all.streams) {
+	mc_list_for_each(pos, &streams.list) {
 		struct mcfs_stream *s = mc_container_of(pos, struct mcfs_stream, link);
 
 		if (s->kind == kind)
-			add(s, line, len);
+			stream_add(s, line, len);
 	}
-	mc_stop_kick(&all.stop);
+	mc_stop_kick(&streams.stop);
 }
 
 bool mcfs_trace_on(void)
 {
-	return __atomic_load_n(&all.open[MCFS_TRACE], __ATOMIC_RELAXED);
+	return __atomic_load_n(&streams.open[MCFS_TRACE], __ATOMIC_RELAXED);
 }
 
 void mcfs_trace_line(const char *text, size_t len)
 {
-	broadcast(MCFS_TRACE, text, len);
+	stream_broadcast(MCFS_TRACE, text, len);
 }
 
 /* ---- events ---- */
@@ -214,7 +214,7 @@ static void tell_event(const struct mcs_event *e)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, " size=%" PRIu64 " generation=%"
 				      PRIu64 "\n", e->size, e->generation);
 	}
-	broadcast(MCFS_EVENTS, line, n);
+	stream_broadcast(MCFS_EVENTS, line, n);
 }
 
 /* @watch is opened and closed as it is wanted.  False: there was nothing to wait for. */
@@ -223,12 +223,12 @@ static bool pump_events(mcs_watch_t **watch)
 	struct mcs_event e;
 	int r;
 
-	if (!__atomic_load_n(&all.open[MCFS_EVENTS], __ATOMIC_ACQUIRE)) {
+	if (!__atomic_load_n(&streams.open[MCFS_EVENTS], __ATOMIC_ACQUIRE)) {
 		mcs_watch_close(*watch);
 		*watch = NULL;
 		return false;
 	}
-	if (!*watch && mcs_watch_open(all.fs->store, (struct mcs_key){ "", 0 }, 0, watch, 1000) < 0) {
+	if (!*watch && mcs_watch_open(streams.fs->store, (struct mcs_key){ "", 0 }, 0, watch, 1000) < 0) {
 		*watch = NULL;
 		return false;
 	}
@@ -238,12 +238,12 @@ static bool pump_events(mcs_watch_t **watch)
 	return r >= 0;
 }
 
-static void *run(void *arg)
+static void *streams_run(void *arg)
 {
 	mcs_watch_t *watch = NULL;
 
-	while (!mc_stop_wait(&all.stop, pump_events(&watch) ? 0 : TICK_MS))
-		serve_all();
+	while (!mc_stop_wait(&streams.stop, pump_events(&watch) ? 0 : TICK_MS))
+		streams_serve();
 	mcs_watch_close(watch);
 	return NULL;
 }
@@ -251,22 +251,22 @@ static void *run(void *arg)
 /* ---- streams ---- */
 
 /* With the lock held. */
-static int begin(struct mcfs *fs)
+static int streams_begin(struct mcfs *fs)
 {
 	int r;
 
-	if (all.begun)
+	if (streams.begun)
 		return 0;
-	all.fs = fs;
-	mc_list_init(&all.streams);
-	r = mc_stop_init(&all.stop);
+	streams.fs = fs;
+	mc_list_init(&streams.list);
+	r = mc_stop_init(&streams.stop);
 	if (r < 0)
 		return r;
-	r = mc_thread_start(&all.thread, "mcfs-stream", run, NULL);
+	r = mc_thread_start(&streams.thread, "mcfs-stream", streams_run, NULL);
 	if (r < 0)
-		mc_stop_done(&all.stop);
+		mc_stop_done(&streams.stop);
 	else
-		all.begun = true;
+		streams.begun = true;
 	return r;
 }
 
@@ -280,20 +280,20 @@ int mcfs_stream_open(struct mcfs *fs, enum mcfs_stream_kind kind, struct mcfs_st
 	s->kind = kind;
 	mc_list_init(&s->waiting);
 	s->text = malloc(ROOM);
-	pthread_mutex_lock(&all.lock);
-	r = !s->text ? -ENOMEM : all.n >= STREAMS_MAX ? -EMFILE : begin(fs);
+	pthread_mutex_lock(&streams.lock);
+	r = !s->text ? -ENOMEM : streams.n >= STREAMS_MAX ? -EMFILE : streams_begin(fs);
 	if (r == 0) {
-		mc_list_push_back(&all.streams, &s->link);
-		all.n++;
-		__atomic_add_fetch(&all.open[kind], 1, __ATOMIC_RELEASE);
+		mc_list_push_back(&streams.list, &s->link);
+		streams.n++;
+		__atomic_add_fetch(&streams.open[kind], 1, __ATOMIC_RELEASE);
 	}
-	pthread_mutex_unlock(&all.lock);
+	pthread_mutex_unlock(&streams.lock);
 	if (r < 0) {
 		free(s->text);
 		free(s);
 		return r;
 	}
-	mc_stop_kick(&all.stop);
+	mc_stop_kick(&streams.stop);
 	*ret = s;
 	return 0;
 }
@@ -302,11 +302,11 @@ void mcfs_stream_close(struct mcfs_stream *s)
 {
 	if (!s)
 		return;
-	pthread_mutex_lock(&all.lock);
+	pthread_mutex_lock(&streams.lock);
 	mc_list_remove(&s->link);
-	all.n--;
-	__atomic_sub_fetch(&all.open[s->kind], 1, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&all.lock);
+	streams.n--;
+	__atomic_sub_fetch(&streams.open[s->kind], 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&streams.lock);
 	free(s->text);
 	free(s);
 }
@@ -316,14 +316,14 @@ void mcfs_stream_read(struct mcfs_stream *s, struct mcfs_read *rd, bool nonblock
 	bool now, ready;
 	struct answer *a = NULL;
 
-	pthread_mutex_lock(&all.lock);
-	ready = s->len || all.over;
+	pthread_mutex_lock(&streams.lock);
+	ready = s->len || streams.ended;
 	now = ready || nonblock;
 	if (now)
-		a = give(s, rd, ready ? 0 : -EAGAIN);
+		a = answer_new(s, rd, ready ? 0 : -EAGAIN);
 	else
 		mc_list_push_back(&s->waiting, &rd->link);
-	pthread_mutex_unlock(&all.lock);
+	pthread_mutex_unlock(&streams.lock);
 	if (a) {
 		send_answer(a);
 	} else if (now) {
@@ -334,19 +334,19 @@ void mcfs_stream_read(struct mcfs_stream *s, struct mcfs_read *rd, bool nonblock
 
 void mcfs_streams_hang_up(void)
 {
-	pthread_mutex_lock(&all.lock);
-	all.over = true;
-	pthread_mutex_unlock(&all.lock);
-	if (all.begun)
-		serve_all();
+	pthread_mutex_lock(&streams.lock);
+	streams.ended = true;
+	pthread_mutex_unlock(&streams.lock);
+	if (streams.begun)
+		streams_serve();
 }
 
 void mcfs_streams_end(void)
 {
-	if (!all.begun)
+	if (!streams.begun)
 		return;
-	mc_stop_set(&all.stop);
-	pthread_join(all.thread, NULL);
-	mc_stop_done(&all.stop);
-	all.begun = false;
+	mc_stop_set(&streams.stop);
+	pthread_join(streams.thread, NULL);
+	mc_stop_done(&streams.stop);
+	streams.begun = false;
 }

@@ -190,7 +190,7 @@ static void see_flags(const struct in_header *in)
 {
 }
 
-static void amend(const struct out_header *out, struct iovec *iov, int count)
+static void reply_amend(const struct out_header *out, struct iovec *iov, int count)
 {
 }
 
@@ -319,7 +319,7 @@ static void amend_open(char *end)
 	}
 }
 
-static void amend(const struct out_header *out, struct iovec *iov, int count)
+static void reply_amend(const struct out_header *out, struct iovec *iov, int count)
 {
 	if (offered.unique && out->unique == offered.unique) {
 		if (!out->error && count == 2 && iov[1].iov_len == INIT_OUT_SIZE)
@@ -380,7 +380,7 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
 	const struct out_header *out = iov[0].iov_base;
 
-	amend(out, iov, count);
+	reply_amend(out, iov, count);
 	/* The kernel has had its answer. */
 	if (out->unique == RESUME_UNIQUE)
 		return (ssize_t)out->len;

@@ -20,7 +20,7 @@ int mcfs_fdstore_drop(const char *name);
 void mcfs_fdstore_tell(const char *text);
 
 #define MCFS_FD_FUSE "mcfs-fuse"
-#define MCFS_FD_BOOK "mcfs-book"
+#define MCFS_FD_HANDOFF "mcfs-book"
 #define MCFS_FD_SEGMENT "mcfs-segment"
 
 /* ---- supervise.c ------------------------------------------------------------------------------- */

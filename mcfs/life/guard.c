@@ -68,7 +68,7 @@ static void abort_connection(const struct clock *c, const char *dir, uint64_t ms
 	int connection = __atomic_load_n(&c->connection, __ATOMIC_ACQUIRE);
 	bool done;
 
-	if (mcfs_mountpoint_taken(connection)) {
+	if (mcfs_mountpoint_is_reused(connection)) {
 		mc_err("mcfs", "the daemon has stood still, its mount is gone dir=%s ms=%llu", dir,
 		       (unsigned long long)ms);
 		return;
@@ -82,23 +82,23 @@ static void abort_connection(const struct clock *c, const char *dir, uint64_t ms
 }
 
 /* Until the daemon has died.  @stall_ms 0: however long it stands. */
-static void look(const struct clock *c, const char *dir, uint64_t stall_ms, const sigset_t *death)
+static void guard_watch(const struct clock *c, const char *dir, uint64_t stall_ms, const sigset_t *death)
 {
 	struct timespec nap = { .tv_nsec = LOOK_MS * MC_NS_PER_MS };
-	uint64_t seen = 0, stood_ms = 0;
+	uint64_t seen = 0, stalled_ms = 0;
 
 	while (sigtimedwait(death, NULL, &nap) != DEATH) {
 		uint64_t now = __atomic_load_n(&c->ticks, __ATOMIC_RELAXED);
 
 		if (__atomic_load_n(&c->connection, __ATOMIC_ACQUIRE) < 0 || now != seen) {
 			seen = now;
-			stood_ms = 0;
+			stalled_ms = 0;
 			continue;
 		}
-		stood_ms += LOOK_MS;
-		if (!stall_ms || stood_ms < stall_ms)
+		stalled_ms += LOOK_MS;
+		if (!stall_ms || stalled_ms < stall_ms)
 			continue;
-		abort_connection(c, dir, stood_ms);
+		abort_connection(c, dir, stalled_ms);
 		stall_ms = 0;
 	}
 }
@@ -139,7 +139,7 @@ static void leave_output(bool keep_stderr)
 		close(null);
 }
 
-static void run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc, char **argv)
+static void guard_run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc, char **argv)
 {
 	sigset_t death;
 
@@ -157,7 +157,7 @@ static void run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc, char
 	if (chdir("/") < 0)
 		mc_debug("mcfs", "chdir /: %s", mc_strerror(errno));
 	rename_process(argc, argv);
-	look(guard.clock, dir, stall_ms, &death);
+	guard_watch(guard.clock, dir, stall_ms, &death);
 	remove_socket(guard.clock);
 	_exit(0);
 }
@@ -185,7 +185,7 @@ int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int arg
 		return mc_fail(-errno, "cannot start the guard");
 	if (guard.pid == 0) {
 		leave_output(foreground);
-		run(guard.dir, stall_ms, daemon, argc, argv);
+		guard_run(guard.dir, stall_ms, daemon, argc, argv);
 	}
 	return 0;
 }
@@ -200,7 +200,7 @@ void mcfs_guard_socket(const char *path)
 	__atomic_store_n(&guard.clock->has_socket, 1, __ATOMIC_RELEASE);
 }
 
-static void *tick(void *arg)
+static void *guard_tick(void *arg)
 {
 	do
 		__atomic_add_fetch(&guard.clock->ticks, 1, __ATOMIC_RELAXED);
@@ -216,7 +216,7 @@ int mcfs_guard_begin(int connection)
 		return 0;
 	if (!connection)
 		return mc_fail(-ENOENT, "the mount is not in /proc/self/mountinfo");
-	r = mc_thread_start(&guard.thread, "mcfs-tick", tick, NULL);
+	r = mc_thread_start(&guard.thread, "mcfs-tick", guard_tick, NULL);
 	if (r < 0)
 		return r;
 	guard.ticking = true;

@@ -18,7 +18,7 @@
 #include "common/fault.h"
 
 #define MAGIC "mcfsbook"
-#define BOOK_VERSION 3u
+#define TABLE_VERSION 3u
 /* Numbers below are the root's and the control files'. */
 #define FIRST 4096u
 #define CELLS (8u << 20)
@@ -54,7 +54,7 @@ struct cell {
 _Static_assert(sizeof(struct cell) <= 128, "an entry of a short key is two cache lines");
 
 #define HEAD_SIZE ((sizeof(struct mcfs_handoff_head) + 4095) & ~(size_t)4095)
-#define BOOK_SIZE (HEAD_SIZE + (size_t)CELLS * sizeof(struct cell))
+#define TABLE_SIZE (HEAD_SIZE + (size_t)CELLS * sizeof(struct cell))
 
 static struct {
 	struct mcfs_handoff_head *head;	/* NULL: there is none */
@@ -65,24 +65,24 @@ static struct {
 	uint32_t *free;			/* places to use again */
 	size_t nfree, free_cap;
 	unsigned char key[65536];
-} book = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int map_book(int fd)
+static int table_map(int fd)
 {
-	size_t objects = (size_t)CELLS * sizeof(*book.object);
-	void *p = mmap(NULL, BOOK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *o;
+	size_t objects = (size_t)CELLS * sizeof(*table.object);
+	void *p = mmap(NULL, TABLE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *o;
 
 	if (p == MAP_FAILED)
 		return mc_fail(-errno, "the book of the mount cannot be mapped: %s", mc_strerror(errno));
 	o = mmap(NULL, objects, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 		 0);
 	if (o == MAP_FAILED) {
-		munmap(p, BOOK_SIZE);
+		munmap(p, TABLE_SIZE);
 		return mc_fail(-ENOMEM, "no addresses for the book of the mount");
 	}
-	book.head = p;
-	book.cell = (void *)((char *)p + HEAD_SIZE);
-	book.object = o;
+	table.head = p;
+	table.cell = (void *)((char *)p + HEAD_SIZE);
+	table.object = o;
 	return 0;
 }
 
@@ -90,52 +90,52 @@ int mcfs_handoff_new(int *ret_fd)
 {
 	int fd = memfd_create("mcfs-book", MFD_CLOEXEC), r;
 
-	if (fd < 0 || ftruncate(fd, (off_t)BOOK_SIZE) < 0) {
+	if (fd < 0 || ftruncate(fd, (off_t)TABLE_SIZE) < 0) {
 		r = mc_fail(-errno, "no memory for the book of the mount: %s", mc_strerror(errno));
 	} else {
-		r = map_book(fd);
+		r = table_map(fd);
 	}
 	if (r < 0) {
 		if (fd >= 0)
 			close(fd);
 		return r;
 	}
-	book.head->version = BOOK_VERSION;
-	book.head->cell_size = sizeof(struct cell);
-	book.head->high = 1;
-	memcpy(book.head->magic, MAGIC, sizeof(book.head->magic));
+	table.head->version = TABLE_VERSION;
+	table.head->cell_size = sizeof(struct cell);
+	table.head->high = 1;
+	memcpy(table.head->magic, MAGIC, sizeof(table.head->magic));
 	*ret_fd = fd;
 	return 0;
 }
 
-static void give_back_locked(uint32_t i)
+static void cell_free_locked(uint32_t i)
 {
 	uint32_t *more;
 
-	if (book.nfree == book.free_cap) {
-		size_t cap = book.free_cap ? book.free_cap * 2 : 1024;
+	if (table.nfree == table.free_cap) {
+		size_t cap = table.free_cap ? table.free_cap * 2 : 1024;
 
 		/* A place that cannot be remembered is found again by the next daemon. */
-		more = realloc(book.free, cap * sizeof(*more));
+		more = realloc(table.free, cap * sizeof(*more));
 		if (!more)
 			return;
-		book.free = more;
-		book.free_cap = cap;
+		table.free = more;
+		table.free_cap = cap;
 	}
-	book.free[book.nfree++] = i;
+	table.free[table.nfree++] = i;
 }
 
 /* Which places an entry's key takes, marked in @used; false: it makes no sense. */
-static bool mark_key(const struct cell *c, uint8_t *used)
+static bool cell_mark_key(const struct cell *c, uint8_t *used)
 {
 	size_t len = c->inode.key_len, have = INLINE_KEY;
 	uint32_t i = c->next;
 
-	if (len > sizeof(book.key))
+	if (len > sizeof(table.key))
 		return false;
-	for (; have < len; have += REST_KEY, i = book.cell[i].next) {
-		if (!i || i >= book.head->high || used[i] ||
-		    book.cell[i].type != MCFS_HANDOFF_REST)
+	for (; have < len; have += REST_KEY, i = table.cell[i].next) {
+		if (!i || i >= table.head->high || used[i] ||
+		    table.cell[i].type != MCFS_HANDOFF_REST)
 			return false;
 		used[i] = 1;
 	}
@@ -143,9 +143,9 @@ static bool mark_key(const struct cell *c, uint8_t *used)
 }
 
 /* What no entry uses is free, whatever the daemon was about to do with it. */
-static int find_free(void)
+static int table_find_free(void)
 {
-	uint32_t high = book.head->high;
+	uint32_t high = table.head->high;
 	auto_free uint8_t *used = NULL;
 
 	if (!high || high > CELLS)
@@ -154,17 +154,17 @@ static int find_free(void)
 	if (!used)
 		return -ENOMEM;
 	for (uint32_t i = 1; i < high; i++) {
-		struct cell *c = &book.cell[i];
+		struct cell *c = &table.cell[i];
 
 		if (c->type == MCFS_HANDOFF_HANDLE || c->type == MCFS_HANDOFF_MOVING || c->type == MCFS_HANDOFF_LOCK ||
-		    (c->type == MCFS_HANDOFF_INODE && mark_key(c, used)))
+		    (c->type == MCFS_HANDOFF_INODE && cell_mark_key(c, used)))
 			used[i] = 1;
 	}
 	for (uint32_t i = high - 1; i > 0; i--) {
 		if (used[i])
 			continue;
-		book.cell[i].type = MCFS_HANDOFF_FREE;
-		give_back_locked(i);
+		table.cell[i].type = MCFS_HANDOFF_FREE;
+		cell_free_locked(i);
 	}
 	return 0;
 }
@@ -174,16 +174,16 @@ int mcfs_handoff_load(int fd)
 	struct stat st;
 	int r;
 
-	if (fstat(fd, &st) < 0 || st.st_size != (off_t)BOOK_SIZE)
+	if (fstat(fd, &st) < 0 || st.st_size != (off_t)TABLE_SIZE)
 		return mc_fail(-EINVAL, "the book of the mount is of another version");
-	r = map_book(fd);
+	r = table_map(fd);
 	if (r < 0)
 		return r;
-	if (memcmp(book.head->magic, MAGIC, sizeof(book.head->magic)) != 0 ||
-	    book.head->version != BOOK_VERSION || book.head->cell_size != sizeof(struct cell))
+	if (memcmp(table.head->magic, MAGIC, sizeof(table.head->magic)) != 0 ||
+	    table.head->version != TABLE_VERSION || table.head->cell_size != sizeof(struct cell))
 		r = mc_fail(-EINVAL, "the book of the mount is of another version");
 	else
-		r = find_free();
+		r = table_find_free();
 	if (r < 0)
 		mcfs_handoff_close();
 	return r;
@@ -191,49 +191,49 @@ int mcfs_handoff_load(int fd)
 
 void mcfs_handoff_close(void)
 {
-	if (!book.head)
+	if (!table.head)
 		return;
-	munmap(book.object, (size_t)CELLS * sizeof(*book.object));
-	munmap(book.head, BOOK_SIZE);
-	free(book.free);
-	book.head = NULL;
-	book.free = NULL;
-	book.nfree = book.free_cap = 0;
+	munmap(table.object, (size_t)CELLS * sizeof(*table.object));
+	munmap(table.head, TABLE_SIZE);
+	free(table.free);
+	table.head = NULL;
+	table.free = NULL;
+	table.nfree = table.free_cap = 0;
 }
 
 struct mcfs_handoff_head *mcfs_handoff(void)
 {
-	return book.head;
+	return table.head;
 }
 
 /* ---- entries ---- */
 
-static uint32_t take_locked(void)
+static uint32_t cell_alloc_locked(void)
 {
 	uint32_t i;
 
-	if (book.nfree)
-		return book.free[--book.nfree];
-	i = book.head->high;
+	if (table.nfree)
+		return table.free[--table.nfree];
+	i = table.head->high;
 	if (i >= CELLS)
 		return 0;
-	__atomic_store_n(&book.head->high, i + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&table.head->high, i + 1, __ATOMIC_RELEASE);
 	return i;
 }
 
-static void drop_rest_locked(struct cell *c)
+static void cell_free_rest_locked(struct cell *c)
 {
 	while (c->next) {
 		uint32_t i = c->next;
 
-		c->next = book.cell[i].next;
-		book.cell[i].type = MCFS_HANDOFF_FREE;
-		give_back_locked(i);
+		c->next = table.cell[i].next;
+		table.cell[i].type = MCFS_HANDOFF_FREE;
+		cell_free_locked(i);
 	}
 }
 
 /* An entry that does not count at the moment gets a key. */
-static int write_key_locked(struct cell *c, const unsigned char *key, size_t len)
+static int cell_write_key_locked(struct cell *c, const unsigned char *key, size_t len)
 {
 	size_t n = len < INLINE_KEY ? len : INLINE_KEY;
 	struct cell *last = c;
@@ -243,53 +243,53 @@ static int write_key_locked(struct cell *c, const unsigned char *key, size_t len
 	memcpy(c->inode.key, key, n);
 	while (n < len) {
 		size_t piece = len - n < REST_KEY ? len - n : REST_KEY;
-		uint32_t i = take_locked();
+		uint32_t i = cell_alloc_locked();
 
 		if (!i) {
-			drop_rest_locked(c);
+			cell_free_rest_locked(c);
 			return -ENOMEM;
 		}
-		book.cell[i].type = MCFS_HANDOFF_REST;
-		book.cell[i].next = 0;
-		memcpy(book.cell[i].rest, key + n, piece);
+		table.cell[i].type = MCFS_HANDOFF_REST;
+		table.cell[i].next = 0;
+		memcpy(table.cell[i].rest, key + n, piece);
 		last->next = i;
-		last = &book.cell[i];
+		last = &table.cell[i];
 		n += piece;
 	}
 	return 0;
 }
 
-static void set_type(struct cell *c, enum mcfs_handoff_type type)
+static void cell_set_type(struct cell *c, enum mcfs_handoff_type type)
 {
 	__atomic_store_n(&c->type, type, __ATOMIC_SEQ_CST);
 }
 
-static uint32_t place_of(uint64_t number)
+static uint32_t cell_index(uint64_t number)
 {
 	return (uint32_t)number - FIRST;
 }
 
 /* Above the place of a handle is which one of those that were there it is.  Inodes have zero there: the
  * kernel waits for nothing of one that it has forgotten. */
-static uint32_t serial_of(uint64_t number)
+static uint32_t number_serial(uint64_t number)
 {
 	return (uint32_t)(number >> 32);
 }
 
-static uint64_t number_of(uint32_t place)
+static uint64_t number_of(uint32_t i)
 {
-	const struct cell *c = &book.cell[place];
+	const struct cell *c = &table.cell[i];
 	uint64_t serial = c->type == MCFS_HANDOFF_HANDLE ? c->handle.serial : 0;
 
-	return serial << 32 | (FIRST + place);
+	return serial << 32 | (FIRST + i);
 }
 
 /* Never 0. */
 static uint32_t next_serial_locked(void)
 {
-	if (!++book.head->serial)
-		book.head->serial = 1;
-	return book.head->serial;
+	if (!++table.head->serial)
+		table.head->serial = 1;
+	return table.head->serial;
 }
 
 uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object)
@@ -297,21 +297,21 @@ uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object)
 	struct cell *c;
 	uint32_t i;
 
-	if (!book.head || e->key_len > sizeof(book.key))
+	if (!table.head || e->key_len > sizeof(table.key))
 		return 0;
-	MC_LOCKED(&book.lock);
-	i = take_locked();
+	MC_LOCKED(&table.lock);
+	i = cell_alloc_locked();
 	if (!i)
 		return 0;
-	c = &book.cell[i];
+	c = &table.cell[i];
 	c->next = 0;
 	if (e->type == MCFS_HANDOFF_INODE) {
 		c->inode.nlookup = e->nlookup;
 		c->inode.info = e->info;
 		c->inode.implied = e->implied;
 		c->inode.hashed = e->hashed;
-		if (write_key_locked(c, e->key, e->key_len) < 0) {
-			give_back_locked(i);
+		if (cell_write_key_locked(c, e->key, e->key_len) < 0) {
+			cell_free_locked(i);
 			return 0;
 		}
 	} else if (e->type == MCFS_HANDOFF_LOCK) {
@@ -324,14 +324,14 @@ uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object)
 		c->handle.unsaved = e->unsaved;
 		__atomic_store_n(&c->handle.serial, next_serial_locked(), __ATOMIC_RELAXED);
 	}
-	__atomic_store_n(&book.object[i], object, __ATOMIC_RELEASE);
-	set_type(c, e->type);
+	__atomic_store_n(&table.object[i], object, __ATOMIC_RELEASE);
+	cell_set_type(c, e->type);
 	return number_of(i);
 }
 
 static struct cell *cell_of(uint64_t number)
 {
-	return &book.cell[place_of(number)];
+	return &table.cell[cell_index(number)];
 }
 
 void mcfs_handoff_remove(uint64_t number)
@@ -341,11 +341,11 @@ void mcfs_handoff_remove(uint64_t number)
 	if (!number)
 		return;
 	c = cell_of(number);
-	MC_LOCKED(&book.lock);
-	set_type(c, MCFS_HANDOFF_FREE);
-	__atomic_store_n(&book.object[place_of(number)], NULL, __ATOMIC_RELEASE);
-	drop_rest_locked(c);
-	give_back_locked(place_of(number));
+	MC_LOCKED(&table.lock);
+	cell_set_type(c, MCFS_HANDOFF_FREE);
+	__atomic_store_n(&table.object[cell_index(number)], NULL, __ATOMIC_RELEASE);
+	cell_free_rest_locked(c);
+	cell_free_locked(cell_index(number));
 }
 
 void mcfs_handoff_set_nlookup(uint64_t number, uint64_t n)
@@ -362,7 +362,7 @@ void mcfs_handoff_set_hashed(uint64_t number, bool hashed)
 
 void mcfs_handoff_note_unsaved(uint64_t number, const bool *unsaved)
 {
-	MC_LOCKED(&book.lock);
+	MC_LOCKED(&table.lock);
 	if (mcfs_handoff_at(number))
 		cell_of(number)->handle.unsaved = __atomic_load_n(unsaved, __ATOMIC_RELAXED);
 }
@@ -375,14 +375,14 @@ int mcfs_handoff_set_key(uint64_t number, const void *key, size_t len)
 	if (!number)
 		return 0;
 	c = cell_of(number);
-	MC_LOCKED(&book.lock);
-	set_type(c, MCFS_HANDOFF_MOVING);
-	drop_rest_locked(c);
-	r = mc_fault("mcfs.book.set_key");
+	MC_LOCKED(&table.lock);
+	cell_set_type(c, MCFS_HANDOFF_MOVING);
+	cell_free_rest_locked(c);
+	r = mc_fault("mcfs.handoff.set_key");
 	if (r == 0)
-		r = write_key_locked(c, key, len);
+		r = cell_write_key_locked(c, key, len);
 	if (r == 0)
-		set_type(c, MCFS_HANDOFF_INODE);
+		cell_set_type(c, MCFS_HANDOFF_INODE);
 	return r;
 }
 
@@ -393,14 +393,14 @@ bool mcfs_handoff_is_number(uint64_t number)
 
 void *mcfs_handoff_at(uint64_t number)
 {
-	uint32_t place = place_of(number), serial = serial_of(number);
+	uint32_t i = cell_index(number), serial = number_serial(number);
 	const struct cell *c;
 	void *object;
 
-	if (!book.head || place >= CELLS)
+	if (!table.head || i >= CELLS)
 		return NULL;
-	c = &book.cell[place];
-	object = __atomic_load_n(&book.object[place], __ATOMIC_ACQUIRE);
+	c = &table.cell[i];
+	object = __atomic_load_n(&table.object[i], __ATOMIC_ACQUIRE);
 	if (serial && object &&
 	    (__atomic_load_n(&c->type, __ATOMIC_RELAXED) != MCFS_HANDOFF_HANDLE ||
 	     __atomic_load_n(&c->handle.serial, __ATOMIC_RELAXED) != serial))
@@ -410,10 +410,10 @@ void *mcfs_handoff_at(uint64_t number)
 
 void mcfs_handoff_bind(uint64_t number, void *object)
 {
-	__atomic_store_n(&book.object[place_of(number)], object, __ATOMIC_RELEASE);
+	__atomic_store_n(&table.object[cell_index(number)], object, __ATOMIC_RELEASE);
 }
 
-static void read_inode(const struct cell *c, struct mcfs_handoff_entry *ret)
+static void cell_read_inode(const struct cell *c, struct mcfs_handoff_entry *ret)
 {
 	size_t len = c->inode.key_len, n = len < INLINE_KEY ? len : INLINE_KEY;
 
@@ -421,30 +421,30 @@ static void read_inode(const struct cell *c, struct mcfs_handoff_entry *ret)
 	ret->nlookup = c->inode.nlookup;
 	ret->implied = c->inode.implied;
 	ret->hashed = c->inode.hashed;
-	ret->key = book.key;
+	ret->key = table.key;
 	ret->key_len = len;
-	memcpy(book.key, c->inode.key, n);
-	for (uint32_t i = c->next; n < len; i = book.cell[i].next) {
+	memcpy(table.key, c->inode.key, n);
+	for (uint32_t i = c->next; n < len; i = table.cell[i].next) {
 		size_t piece = len - n < REST_KEY ? len - n : REST_KEY;
 
-		memcpy(book.key + n, book.cell[i].rest, piece);
+		memcpy(table.key + n, table.cell[i].rest, piece);
 		n += piece;
 	}
 }
 
 uint64_t mcfs_handoff_next(uint64_t number, struct mcfs_handoff_entry *ret)
 {
-	uint32_t i = number ? place_of(number) + 1 : 1;
+	uint32_t i = number ? cell_index(number) + 1 : 1;
 
-	for (; i < book.head->high; i++) {
-		const struct cell *c = &book.cell[i];
+	for (; i < table.head->high; i++) {
+		const struct cell *c = &table.cell[i];
 
 		if (c->type != MCFS_HANDOFF_INODE && c->type != MCFS_HANDOFF_HANDLE && c->type != MCFS_HANDOFF_LOCK)
 			continue;
 		memset(ret, 0, sizeof(*ret));
 		ret->type = (enum mcfs_handoff_type)c->type;
 		if (c->type == MCFS_HANDOFF_INODE) {
-			read_inode(c, ret);
+			cell_read_inode(c, ret);
 		} else if (c->type == MCFS_HANDOFF_LOCK) {
 			ret->handle = c->lock.handle;
 			ret->lock = c->lock.args;

@@ -132,7 +132,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.getlk = mcfs_do_getlk,
 };
 
-static void *serve(void *arg)
+static void *session_serve(void *arg)
 {
 	struct mcfs *fs = arg;
 	struct fuse_loop_config *cfg = fuse_loop_cfg_create();
@@ -203,7 +203,7 @@ static int wait_changed(uint64_t deadline)
 
 static int number_of(const struct mcfs *fs)
 {
-	int connection = fs->taken ? mcfs_handoff()->connection : 0;
+	int connection = fs->taken_over ? mcfs_handoff()->connection : 0;
 
 	if (!connection)
 		connection = mcfs_mountpoint_connection(fs->mountpoint);
@@ -221,16 +221,16 @@ static int mount_session(struct mcfs *fs, char *options)
 	fuse_opt_free_args(&args);
 	if (!fs->session)
 		return mc_fail(-EINVAL, "libfuse refuses the options: %s", session.last_message);
-	if (fs->taken)
+	if (fs->taken_over)
 		(void)snprintf(where, sizeof(where), "/dev/fd/%d", fs->fuse_fd);
-	if (fuse_session_mount(fs->session, fs->taken ? where : fs->mountpoint))
+	if (fuse_session_mount(fs->session, fs->taken_over ? where : fs->mountpoint))
 		return mc_fail(-EIO, "cannot mount on %s: %s", fs->mountpoint,
 			       session.last_message[0] ? session.last_message : "see above");
 	fs->connection = number_of(fs);
 	r = mcfs_compat_attach(fs->session, fs->pool);
 	if (r < 0)
 		return mc_fail(r, "libfuse cannot be hooked");
-	return fs->taken ? mcfs_compat_resume(fs->session) : 0;
+	return fs->taken_over ? mcfs_compat_resume(fs->session) : 0;
 }
 
 int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)
@@ -247,7 +247,7 @@ int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)
 	r = mount_session(fs, options);
 	if (r < 0)
 		return r;
-	r = mc_thread_start(&session.thread, "mcfs-session", serve, fs);
+	r = mc_thread_start(&session.thread, "mcfs-session", session_serve, fs);
 	if (r < 0)
 		return r;
 	session.started = true;
@@ -273,7 +273,7 @@ static bool has_ended(void)
 
 /* What the kernel has sent already is answered: closes of programs that have ended are among it.  Also when
  * it sends no more: reads of programs that were killed are still with the store, which calls back. */
-static int drain(struct mcfs *fs, uint64_t deadline)
+static int session_drain(struct mcfs *fs, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
 
@@ -309,7 +309,7 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 		mcfs_mountpoint_detach(fs->mountpoint);
 	if (!session.started)
 		return 0;
-	r = drain(fs, deadline);
+	r = session_drain(fs, deadline);
 	if (r < 0)
 		return r;
 	fuse_session_exit(fs->session);
@@ -331,7 +331,7 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 
 /* libfuse unmounts by path when its descriptor looks alive, and by then another file system may be
  * found at that path: show it a descriptor that is broken. */
-static void sever(struct fuse_session *se)
+static void session_sever(struct fuse_session *se)
 {
 	int fds[2];
 
@@ -348,7 +348,7 @@ void mcfs_session_free(struct mcfs *fs)
 		return;
 	if (fuse_session_fd(fs->session) >= 0) {
 		mcfs_compat_detach();
-		sever(fs->session);
+		session_sever(fs->session);
 		fuse_session_unmount(fs->session);
 	}
 	fuse_session_destroy(fs->session);

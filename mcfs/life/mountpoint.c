@@ -27,7 +27,7 @@
 #define SHORT_PROBE_MS 1000
 
 /* mountinfo writes blanks and the like as \ooo. */
-static void unescape(char *s)
+static void mountinfo_unescape(char *s)
 {
 	char *to = s;
 
@@ -43,7 +43,7 @@ static void unescape(char *s)
 }
 
 /* Fields of a line: ID PARENT DEV ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE OPTIONS */
-static bool parse_line(char *line, char **ret_dir, char **ret_type, int *ret_minor)
+static bool mountinfo_parse(char *line, char **ret_dir, char **ret_type, int *ret_minor)
 {
 	char *save, *word = strtok_r(line, " ", &save);
 
@@ -58,7 +58,7 @@ static bool parse_line(char *line, char **ret_dir, char **ret_type, int *ret_min
 	*ret_type = word ? strtok_r(NULL, " ", &save) : NULL;
 	if (!*ret_type)
 		return false;
-	unescape(*ret_dir);
+	mountinfo_unescape(*ret_dir);
 	return true;
 }
 
@@ -74,7 +74,7 @@ int mcfs_mountpoint_connection(const char *path)
 		return -errno;
 	/* The last one lies on top. */
 	while (getline(&line, &size, f) > 0)
-		if (parse_line(line, &dir, &type, &minor) && strcmp(dir, path) == 0)
+		if (mountinfo_parse(line, &dir, &type, &minor) && strcmp(dir, path) == 0)
 			found = strcmp(type, FS_TYPE) == 0 ? minor : -ENOENT;
 	fclose(f);
 	return found;
@@ -87,7 +87,7 @@ bool mcfs_mountpoint_is_mounted(const char *path)
 
 /* What stat() says, in a process of its own, since asking a daemon that is stopped cannot be broken off.  The
  * kernel never answers for a daemon about a control file, and the daemon answers without its master. */
-static int probe(const char *path, int64_t ms)
+static int probe_within(const char *path, int64_t ms)
 {
 	char file[PATH_MAX + 32];
 	uint64_t deadline = mc_deadline_ms(ms);
@@ -117,10 +117,10 @@ static int probe(const char *path, int64_t ms)
 
 int mcfs_mountpoint_probe(const char *path)
 {
-	return probe(path, PROBE_MS);
+	return probe_within(path, PROBE_MS);
 }
 
-bool mcfs_mountpoint_taken(int connection)
+bool mcfs_mountpoint_is_reused(int connection)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	auto_free char *line = NULL, *where = NULL;
@@ -132,13 +132,13 @@ bool mcfs_mountpoint_taken(int connection)
 	if (!f)
 		return false;
 	while (!found && getline(&line, &size, f) > 0) {
-		found = parse_line(line, &dir, &type, &minor) && minor == connection;
+		found = mountinfo_parse(line, &dir, &type, &minor) && minor == connection;
 		ours = !found || strcmp(type, FS_TYPE) == 0;
 	}
 	if (found && ours)
 		where = strdup(dir);
 	fclose(f);
-	return !ours || (where && probe(where, SHORT_PROBE_MS) == 0);
+	return !ours || (where && probe_within(where, SHORT_PROBE_MS) == 0);
 }
 
 /* fusermount3 -u -z: what users without privileges unmount with. */
@@ -165,7 +165,7 @@ void mcfs_mountpoint_detach(const char *path)
 }
 
 /* The absolute path of @dir without touching @dir itself, which may be a mount that is dead. */
-static int absolute(const char *dir, char *ret, size_t size)
+static int absolute_path(const char *dir, char *ret, size_t size)
 {
 	auto_free char *copy = strdup(dir), *parent = NULL;
 	char *slash, *last;
@@ -218,7 +218,7 @@ int mcfs_mountpoint_prepare(const char *dir, char **ret_path)
 	char *real;
 	int r;
 
-	r = absolute(dir, path, sizeof(path));
+	r = absolute_path(dir, path, sizeof(path));
 	if (r < 0)
 		return r;
 	/* As often as daemons have died there. */

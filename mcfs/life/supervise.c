@@ -47,7 +47,7 @@ static struct {
 
 /* ---- what is kept ---- */
 
-static void drop(const char *name)
+static void kept_drop(const char *name)
 {
 	for (unsigned i = 0; i < sup.nkept; i++) {
 		if (strcmp(sup.kept[i].name, name) != 0)
@@ -58,9 +58,9 @@ static void drop(const char *name)
 	}
 }
 
-static void keep(const char *name, int fd)
+static void kept_add(const char *name, int fd)
 {
-	drop(name);
+	kept_drop(name);
 	if (sup.nkept == FDS || strlen(name) >= NAME_LEN) {
 		close(fd);
 		return;
@@ -81,7 +81,7 @@ static void leave_output(void)
 }
 
 /* Lines of NAME=VALUE, with a descriptor perhaps. */
-static void obey(char *text, int fd)
+static void message_apply(char *text, int fd)
 {
 	bool store = false, remove = false;
 	char *save, *line, *name = NULL;
@@ -97,16 +97,16 @@ static void obey(char *text, int fd)
 		}
 	}
 	if (remove && name)
-		drop(name);
+		kept_drop(name);
 	if (store && name && fd >= 0)
-		keep(name, fd);
+		kept_add(name, fd);
 	else if (fd >= 0)
 		close(fd);
 }
 
 /* The control buffer's padding has room for more descriptors than one: all but the first are closed.  @fd: the one
  * that is there already, or -1. */
-static int first_of(struct cmsghdr *c, int fd)
+static int first_descriptor(struct cmsghdr *c, int fd)
 {
 	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
@@ -122,7 +122,7 @@ static int first_of(struct cmsghdr *c, int fd)
 	return fd;
 }
 
-static void hear(void)
+static void message_receive(void)
 {
 	union {
 		char room[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
@@ -144,14 +144,14 @@ static void hear(void)
 		if (c->cmsg_level != SOL_SOCKET)
 			continue;
 		if (c->cmsg_type == SCM_RIGHTS)
-			fd = first_of(c, fd);
+			fd = first_descriptor(c, fd);
 		else if (c->cmsg_type == SCM_CREDENTIALS)
 			memcpy(&who, CMSG_DATA(c), sizeof(who));
 	}
 	text[n] = '\0';
 	/* Anybody can find the socket. */
 	if (who.pid == sup.pid)
-		obey(text, fd);
+		message_apply(text, fd);
 	else if (fd >= 0)
 		close(fd);
 }
@@ -211,13 +211,13 @@ static void pause_ms(unsigned ms)
 }
 
 /* A daemon has ended: is there to be another one? */
-static bool again(int status)
+static bool daemon_restarts(int status)
 {
 	uint64_t lived_ms = (mc_now_ns() - sup.started_ns) / MC_NS_PER_MS;
 
 	/* Messages that it sent before its end. */
 	for (int i = 0; i < 64; i++)
-		hear();
+		message_receive();
 	/* It has ended by itself, or never mounted. */
 	if (sup.ending || !sup.ready || (WIFEXITED(status) && (!WEXITSTATUS(status) || !sup.tries)))
 		return false;
@@ -237,7 +237,7 @@ static bool again(int status)
 	return true;
 }
 
-static void signalled(void)
+static void signal_forward(void)
 {
 	struct signalfd_siginfo si;
 
@@ -254,7 +254,7 @@ static int exit_status(int status)
 }
 
 /* Our end is that of the mount: nobody else has its descriptor. */
-static void end(int status)
+static void supervisor_end(int status)
 {
 	for (unsigned i = 0; i < sup.nkept; i++)
 		close(sup.kept[i].fd);
@@ -301,16 +301,16 @@ int mcfs_supervise(int *parent)
 		pfd[1] = (struct pollfd){ .fd = sup.signals, .events = POLLIN };
 		(void)poll(pfd, 2, -1);
 		if (pfd[0].revents & POLLIN)
-			hear();
+			message_receive();
 		if (pfd[1].revents & POLLIN)
-			signalled();
+			signal_forward();
 		if (waitpid(sup.pid, &status, WNOHANG) != sup.pid)
 			continue;
-		if (!again(status))
-			end(status);
+		if (!daemon_restarts(status))
+			supervisor_end(status);
 		r = start_daemon();
 		if (r < 0)
-			end(status);
+			supervisor_end(status);
 		if (r > 0)
 			return 0;
 	}

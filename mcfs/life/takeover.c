@@ -23,37 +23,37 @@ static bool is_alive(int fuse)
 	return poll(&p, 1, 0) >= 0 && !(p.revents & (POLLERR | POLLHUP | POLLNVAL));
 }
 
-static void discard(int fuse, int book, int segment)
+static void takeover_discard(int fuse, int handoff, int segment)
 {
 	(void)mcfs_fdstore_drop(MCFS_FD_FUSE);
-	(void)mcfs_fdstore_drop(MCFS_FD_BOOK);
+	(void)mcfs_fdstore_drop(MCFS_FD_HANDOFF);
 	(void)mcfs_fdstore_drop(MCFS_FD_SEGMENT);
 	mcfs_handoff_close();
 	if (fuse >= 0)
 		close(fuse);
-	if (book >= 0)
-		close(book);
+	if (handoff >= 0)
+		close(handoff);
 	if (segment >= 0)
 		close(segment);
 }
 
 int mcfs_takeover_begin(struct mcfs *fs)
 {
-	int fuse = mcfs_fdstore_take(MCFS_FD_FUSE), book = mcfs_fdstore_take(MCFS_FD_BOOK);
+	int fuse = mcfs_fdstore_take(MCFS_FD_FUSE), handoff = mcfs_fdstore_take(MCFS_FD_HANDOFF);
 	int segment = mcfs_fdstore_take(MCFS_FD_SEGMENT), r;
 	struct mcfs_handoff_head *head;
 
-	if (!fs->conf.supervise || (fuse < 0 && book < 0 && segment < 0))
+	if (!fs->conf.supervise || (fuse < 0 && handoff < 0 && segment < 0))
 		return 0;
-	r = fuse < 0 || book < 0 || !is_alive(fuse) ?
-		mc_fail(-ENOTCONN, "its mount has ended") : mcfs_handoff_load(book);
+	r = fuse < 0 || handoff < 0 || !is_alive(fuse) ?
+		mc_fail(-ENOTCONN, "its mount has ended") : mcfs_handoff_load(handoff);
 	head = mcfs_handoff();
 	if (r == 0 && (!head->init_len || (head->segment_size && segment < 0)))
 		r = mc_fail(-EINVAL, "it has died too early");
 	if (r < 0) {
 		mc_warn("mcfs", "the daemon before cannot be gone on with, mounting anew: %s",
 			mc_err_detail(r));
-		discard(fuse, book, segment);
+		takeover_discard(fuse, handoff, segment);
 		return 0;
 	}
 	free(fs->mountpoint);
@@ -61,7 +61,7 @@ int mcfs_takeover_begin(struct mcfs *fs)
 	if (!fs->mountpoint)
 		return -ENOMEM;
 	head->takeovers++;
-	fs->taken = true;
+	fs->taken_over = true;
 	fs->fuse_fd = fuse;
 	fs->segment_fd = segment;
 	fs->conf.global_segment_size = head->segment_size;
@@ -72,9 +72,9 @@ int mcfs_takeover_begin(struct mcfs *fs)
 
 int mcfs_takeover_handoff(struct mcfs *fs)
 {
-	if (!fs->conf.supervise || fs->taken)
+	if (!fs->conf.supervise || fs->taken_over)
 		return 0;
-	return mcfs_handoff_new(&fs->book_fd);
+	return mcfs_handoff_new(&fs->handoff_fd);
 }
 
 int mcfs_takeover_keep(struct mcfs *fs)
@@ -83,7 +83,7 @@ int mcfs_takeover_keep(struct mcfs *fs)
 	uint64_t size = 0;
 	int r = 0, fd;
 
-	if (!head || fs->taken)
+	if (!head || fs->taken_over)
 		return 0;
 	(void)strncpy(head->mountpoint, fs->mountpoint, sizeof(head->mountpoint) - 1);
 	head->connection = fs->connection;
@@ -95,13 +95,13 @@ int mcfs_takeover_keep(struct mcfs *fs)
 		head->segment_size = size;
 	}
 	if (r == 0)
-		r = mcfs_fdstore_keep(MCFS_FD_BOOK, fs->book_fd);
+		r = mcfs_fdstore_keep(MCFS_FD_HANDOFF, fs->handoff_fd);
 	if (r == 0)
 		r = mcfs_fdstore_keep(MCFS_FD_FUSE, fuse_session_fd(fs->session));
 	if (r < 0)
 		return r;
-	close(fs->book_fd);
-	fs->book_fd = -1;
+	close(fs->handoff_fd);
+	fs->handoff_fd = -1;
 	return 0;
 }
 
@@ -109,7 +109,7 @@ int mcfs_takeover_restore(struct mcfs *fs)
 {
 	int r;
 
-	if (!fs->taken)
+	if (!fs->taken_over)
 		return 0;
 	r = mcfs_inodes_restore(&fs->inodes);
 	return r < 0 ? r : mcfs_handles_restore(fs);

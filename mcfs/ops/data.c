@@ -79,7 +79,7 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 
 /* O_APPEND: the kernel has put the write at the end of the file, which counts: of a large one the parts come in any
  * order, and one that was answered EINTR comes again.  But the end that it knows may be another's. */
-static uint64_t place_of(const struct mcfs_op *op, const struct fuse_file_info *fi, off_t offset)
+static uint64_t write_offset(const struct mcfs_op *op, const struct fuse_file_info *fi, off_t offset)
 {
 	if ((fi->flags & O_APPEND) && !fi->writepage &&
 	    mcfs_inode_is_kernel_size_stale(&op->fs->inodes, op->in))
@@ -108,7 +108,7 @@ void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	}
 	mcfs_handle_hide(op.fs, h);
 	mcfs_handle_changed(h);
-	r = mcfs_writer_write(h->writer, place_of(&op, fi, offset), payload ? *payload : buf, size,
+	r = mcfs_writer_write(h->writer, write_offset(&op, fi, offset), payload ? *payload : buf, size,
 			      payload, fi->writepage ? 0 : op.ctx.pid, op.deadline, &op);
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);

@@ -8,7 +8,7 @@
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
-static void unlock(struct mcfs_op *op, const struct mcfs_handle *released, uint64_t owner)
+static void flush_unlock(struct mcfs_op *op, const struct mcfs_handle *released, uint64_t owner)
 {
 	struct mcfs_locks *l = &op->fs->locks;
 	struct mcfs_key key;
@@ -23,7 +23,7 @@ static void unlock(struct mcfs_op *op, const struct mcfs_handle *released, uint6
 }
 
 /* What it had written is dropped, and when it has ended well nobody expects that. */
-static void tell_of_hidden_end(struct mcfs_op *op)
+static void report_hidden_exit(struct mcfs_op *op)
 {
 	struct mcfs_version_env *env = &op->fs->versions;
 	struct mcfs_key key;
@@ -51,11 +51,11 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		r = mcfs_writer_flush(h->writer, op.ctx.pid, fate, op.deadline);
 		if (fate == MCFS_DIED && r == 0 && pending && !mcfs_writer_pending(h->writer) &&
 		    mcfs_caller_hides_end(op.ctx.pid))
-			tell_of_hidden_end(&op);
+			report_hidden_exit(&op);
 		mcfs_handle_saved(h);
 	}
 	/* Who gets the lock finds the file as it was left. */
-	unlock(&op, NULL, fi->lock_owner);
+	flush_unlock(&op, NULL, fi->lock_owner);
 	(void)mcfs_reply_err(&op, r);
 }
 
@@ -91,7 +91,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 			fate = mcfs_caller_fate(h->writer->pid);
 		r = mcfs_writer_release(h->writer, fate, op.deadline);
 	}
-	unlock(&op, h, 0);
+	flush_unlock(&op, h, 0);
 	mcfs_handle_closed(h);
 	mcfs_handle_unref(op.fs, h);
 	(void)mcfs_reply_err(&op, r);

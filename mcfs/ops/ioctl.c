@@ -59,7 +59,7 @@ static int pins_of(struct call *c, struct mcn_pins **ret)
 	int r;
 
 	if (!now) {
-		r = mcn_pins_new(mcfs_service_inode(c->op->fs), &mine);
+		r = mcn_pins_new(mcfs_service_node(c->op->fs), &mine);
 		if (r < 0)
 			return r;
 		if (__atomic_compare_exchange_n(&c->h->pins, &now, mine, false, __ATOMIC_ACQ_REL,
@@ -76,7 +76,7 @@ static int pins_of(struct call *c, struct mcn_pins **ret)
 
 static int do_info(struct call *c)
 {
-	struct mcn *n = mcfs_service_inode(c->op->fs);
+	struct mcn *n = mcfs_service_node(c->op->fs);
 	struct mcfs_ioc_info *a = c->arg;
 	const char *addr = mcn_address(n);
 	struct mcn_counts counts;
@@ -111,7 +111,7 @@ static void fill_extent(struct mcfs_ioc_extent *a, const struct mcn_extent *p)
 /* The file's object lies elsewhere: bring it here, if it is still the key's. */
 static int fetch_extent(struct call *c, struct mcfs_ioc_extent *a, uint64_t generation)
 {
-	struct mcn_extent place;
+	struct mcn_extent extent;
 	struct mcn_pins *pins;
 	struct mcfs_key key;
 	int r = pins_of(c, &pins);
@@ -119,14 +119,14 @@ static int fetch_extent(struct call *c, struct mcfs_ioc_extent *a, uint64_t gene
 	if (r < 0)
 		return r;
 	mcfs_inode_key(&c->op->fs->inodes, c->h->inode, &key);
-	r = mcn_pin(pins, mcfs_key_of(&key), false, mcfs_op_left_ms(c->op), &place);
+	r = mcn_pin(pins, mcfs_key_of(&key), false, mcfs_op_left_ms(c->op), &extent);
 	if (r < 0)
 		return r;
-	if (place.generation != generation) {
-		(void)mcn_unpin(pins, place.pin);
+	if (extent.generation != generation) {
+		(void)mcn_unpin(pins, extent.pin);
 		return -ESTALE;
 	}
-	fill_extent(a, &place);
+	fill_extent(a, &extent);
 	return 0;
 }
 
@@ -214,10 +214,10 @@ static int begin_io(struct call *c, const struct mcfs_ioc_io *a, void **ret_hold
 		.len = a->len,
 	};
 
-	r = mcn_io_begin(mcfs_service_inode(c->op->fs), &io, ret_hold, ret);
+	r = mcn_io_begin(mcfs_service_node(c->op->fs), &io, ret_hold, ret);
 	if (r < 0 || mcfs_op_claim(c->op, MCFS_FOR_GOOD))
 		return r;
-	mcn_io_end(mcfs_service_inode(c->op->fs), *ret_hold);
+	mcn_io_end(mcfs_service_node(c->op->fs), *ret_hold);
 	return -EINTR;
 }
 
@@ -239,7 +239,7 @@ static int do_get(struct call *c)
 		return r;
 	n = mcs_get_range(c->op->fs->store, (struct mcs_key){ a->key, a->key_len }, a->offset, &iov,
 			  1, mcfs_op_left_ms(c->op));
-	mcn_io_end(mcfs_service_inode(c->op->fs), hold);
+	mcn_io_end(mcfs_service_node(c->op->fs), hold);
 	if (n < 0)
 		return (int)n;
 	a->len = (uint64_t)n;
@@ -277,7 +277,7 @@ static int do_put(struct call *c)
 		return r;
 	r = mcs_put(c->op->fs->store, (struct mcs_key){ a->key, a->key_len }, &iov, 1, &opts,
 		    mcfs_op_left_ms(c->op));
-	mcn_io_end(mcfs_service_inode(c->op->fs), hold);
+	mcn_io_end(mcfs_service_node(c->op->fs), hold);
 	return r;
 }
 
@@ -307,7 +307,7 @@ static int do_prefetch(struct call *c)
 		r = -EINVAL;
 	if (r == 0)
 		r = may_read(c);
-	return r < 0 ? r : mcn_prefetch(mcfs_service_inode(c->op->fs),
+	return r < 0 ? r : mcn_prefetch(mcfs_service_node(c->op->fs),
 					(struct mcs_key){ a->key, a->key_len },
 					mcfs_op_left_ms(c->op));
 }
@@ -315,7 +315,7 @@ static int do_prefetch(struct call *c)
 static int do_pin(struct call *c)
 {
 	struct mcfs_ioc_pin *a = c->arg;
-	struct mcn_extent place;
+	struct mcn_extent extent;
 	struct mcn_pins *pins;
 	int r = check_key(a->version, a->key_len);
 
@@ -323,16 +323,16 @@ static int do_pin(struct call *c)
 		r = is_owner(c->op) ? pins_of(c, &pins) : -EACCES;
 	if (r == 0)
 		r = mcn_pin(pins, (struct mcs_key){ a->key, a->key_len }, false,
-			    mcfs_op_left_ms(c->op), &place);
+			    mcfs_op_left_ms(c->op), &extent);
 	if (r < 0)
 		return r;
 	/* Who was told EINTR does not know its number. */
 	if (!mcfs_op_claim(c->op, MCFS_UNLESS_KILLED)) {
-		(void)mcn_unpin(pins, place.pin);
+		(void)mcn_unpin(pins, extent.pin);
 		return -EINTR;
 	}
-	a->pin = place.pin;
-	fill_extent(&a->extent, &place);
+	a->pin = extent.pin;
+	fill_extent(&a->extent, &extent);
 	return 0;
 }
 
@@ -352,7 +352,7 @@ static int do_buffers(struct call *c)
 	struct mcfs_ioc_buffers *a = c->arg;
 
 	a->version = MCFS_IOC_VERSION;
-	a->n = mcn_buffers(mcfs_service_inode(c->op->fs), c->op->ctx.uid, info, MCFS_IOC_BUFFERS_MAX);
+	a->n = mcn_buffers(mcfs_service_node(c->op->fs), c->op->ctx.uid, info, MCFS_IOC_BUFFERS_MAX);
 	for (uint32_t i = 0; i < a->n; i++) {
 		a->buffer[i].token = info[i].token;
 		a->buffer[i].size = info[i].size;
@@ -395,7 +395,7 @@ static const struct command {
 	{ MCFS_IOC_RESERVE, do_reserve },
 };
 
-static const struct command *find(unsigned cmd, size_t in_size, size_t out_size)
+static const struct command *ioctl_find(unsigned cmd, size_t in_size, size_t out_size)
 {
 	size_t size = _IOC_SIZE(cmd);
 
@@ -411,7 +411,7 @@ static const struct command *find(unsigned cmd, size_t in_size, size_t out_size)
 	return NULL;
 }
 
-static void run(struct mcfs_op *op, const struct command *cmd, struct mcfs_handle *h,
+static void ioctl_run(struct mcfs_op *op, const struct command *cmd, struct mcfs_handle *h,
 		const void *in_buf)
 {
 	size_t size = _IOC_SIZE(cmd->cmd);
@@ -434,7 +434,7 @@ void mcfs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		   struct fuse_file_info *fi, unsigned flags, const void *in_buf, size_t in_size,
 		   size_t out_size)
 {
-	const struct command *found = find(cmd, in_size, out_size);
+	const struct command *found = ioctl_find(cmd, in_size, out_size);
 	struct mcfs_op op;
 
 	if (!found) {
@@ -443,5 +443,5 @@ void mcfs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		return;
 	}
 	if (mcfs_op_begin(&op, req, MCFS_OP_ioctl, ino, fi))
-		run(&op, found, fi ? mcfs_handle_of(fi) : NULL, in_buf);
+		ioctl_run(&op, found, fi ? mcfs_handle_of(fi) : NULL, in_buf);
 }

@@ -17,7 +17,7 @@ static void range_of(const struct flock *fl, struct mcfs_lock_args *ret)
 	ret->end = fl->l_len ? ret->start + (uint64_t)fl->l_len - 1 : UINT64_MAX;
 }
 
-static void set(fuse_req_t req, fuse_ino_t ino, enum mcfs_opcode code, struct fuse_file_info *fi,
+static void lock_request(fuse_req_t req, fuse_ino_t ino, enum mcfs_opcode code, struct fuse_file_info *fi,
 		const struct mcfs_lock_args *args, bool waits)
 {
 	struct mcfs_lock_wait *w = calloc(1, sizeof(*w));
@@ -48,7 +48,7 @@ void mcfs_do_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, in
 		.type = how & LOCK_UN ? F_UNLCK : how & LOCK_EX ? F_WRLCK : F_RDLCK,
 	};
 
-	set(req, ino, MCFS_OP_flock, fi, &args, !(how & LOCK_NB));
+	lock_request(req, ino, MCFS_OP_flock, fi, &args, !(how & LOCK_NB));
 }
 
 void mcfs_do_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *fl, int sleep)
@@ -56,7 +56,7 @@ void mcfs_do_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, st
 	struct mcfs_lock_args args = { .owner = fi->lock_owner, .pid = fl->l_pid, .type = fl->l_type };
 
 	range_of(fl, &args);
-	set(req, ino, MCFS_OP_setlk, fi, &args, sleep);
+	lock_request(req, ino, MCFS_OP_setlk, fi, &args, sleep);
 }
 
 void mcfs_do_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *fl)

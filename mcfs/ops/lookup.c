@@ -40,7 +40,7 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 }
 
 /* mcfs_find(), which also opens what it finds, when it can, if @ret_open is given. */
-static int find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
+static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 		struct mcfs_object **ret_open)
 {
 	struct mcfs_key dir = *key;
@@ -83,14 +83,14 @@ static int find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_foun
 
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
 {
-	return find(op, key, ret, NULL);
+	return lookup_find(op, key, ret, NULL);
 }
 
 /* For a thread that opens what it looks up: 0 and the open version as well, or NULL. */
 static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 			struct mcfs_object **ret_open)
 {
-	int r = find(op, key, ret, ret_open);
+	int r = lookup_find(op, key, ret, ret_open);
 
 	if (r == 0 && ret->info.kind == MCS_OBJECT)
 		return 0;
@@ -119,9 +119,9 @@ int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char 
 	return 0;
 }
 
-static void fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse_entry_param *ret)
+static void lookup_fill(const struct mcfs *fs, const struct mcfs_inode *in, struct fuse_entry_param *ret)
 {
-	ret->ino = mcfs_inode_node(&fs->inodes, in);
+	ret->ino = mcfs_inode_nodeid(&fs->inodes, in);
 	if (in->kind == MCS_DIR)
 		ret->entry_timeout = (double)mcfs_live(&fs->conf.entry_timeout) / 1000;
 	ret->attr_timeout = (double)mcfs_live(&fs->conf.attr_timeout) / 1000;
@@ -138,7 +138,7 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 	if (!in)
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
-	fill(fs, in, ret);
+	lookup_fill(fs, in, ret);
 	mcfs_stat_entry(fs, in->ino, in->kind, found->info.size, found->info.mtime_ms, &ret->attr);
 	*ret_inode = in;
 	return 0;
@@ -148,7 +148,7 @@ void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct m
 			  struct fuse_entry_param *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	fill(fs, in, ret);
+	lookup_fill(fs, in, ret);
 	if (!w) {
 		mcfs_stat_inode(fs, in, &ret->attr);
 		return;
@@ -196,7 +196,7 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 }
 
 /* Pinned for the open that comes next. */
-static void keep(struct mcfs_op *op, const struct mcfs_key *key, bool again, struct mcfs_object *o)
+static void lookup_keep(struct mcfs_op *op, const struct mcfs_key *key, bool again, struct mcfs_object *o)
 {
 	struct mcfs *fs = op->fs;
 
@@ -256,14 +256,14 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (r < 0)
 		mcfs_object_unref(o);
 	else
-		keep(&op, &key, again, o);
+		lookup_keep(&op, &key, again, o);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else if (mcfs_reply_entry(&op, &e) < 0)
 		mcfs_inode_forget(&op.fs->inodes, in, 1);
 }
 
-static void forget(struct mcfs *fs, fuse_ino_t ino, uint64_t n)
+static void lookup_forget(struct mcfs *fs, fuse_ino_t ino, uint64_t n)
 {
 	if (!mcfs_is_control(ino))
 		mcfs_inode_forget(&fs->inodes, mcfs_inode_at(&fs->inodes, ino), n);
@@ -271,7 +271,7 @@ static void forget(struct mcfs *fs, fuse_ino_t ino, uint64_t n)
 
 void mcfs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
-	forget(mcfs_of(req), ino, n);
+	lookup_forget(mcfs_of(req), ino, n);
 	fuse_reply_none(req);
 }
 
@@ -280,6 +280,6 @@ void mcfs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data 
 	struct mcfs *fs = mcfs_of(req);
 
 	for (size_t i = 0; i < count; i++)
-		forget(fs, forgets[i].ino, forgets[i].nlookup);
+		lookup_forget(fs, forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }

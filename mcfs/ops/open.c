@@ -36,7 +36,7 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 		return;
 	if (mcs_pool_stat(fs->store, &pool, ms < LIMIT_AGE_MS ? ms : LIMIT_AGE_MS) < 0)
 		return;
-	mcfs_writeback_pool_set_capacity(fs->versions.carrier, pool.capacity);
+	mcfs_writeback_pool_set_capacity(fs->versions.writeback_pool, pool.capacity);
 	/* Without memory in the pool the put is what says so. */
 	max = pool.largest_put && pool.largest_put < MCFS_SIZE_MAX ? pool.largest_put :
 		MCFS_SIZE_MAX;
@@ -52,7 +52,7 @@ static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool 
 }
 
 /* Whoever writes may be killed without our knowledge. */
-static void warn_of_stranger(const struct mcfs_op *op)
+static void warn_of_foreign_namespace(const struct mcfs_op *op)
 {
 	static bool warned;
 
@@ -77,7 +77,7 @@ static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct m
 	}
 	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
 	/* The size of a text is not known before it is read. */
-	if (is_text(h) || h->beside)
+	if (is_text(h) || h->shared_inode)
 		fi->direct_io = 1;
 	fi->nonseekable = h->type == MCFS_LINES;
 	if (mcfs_reply_open(op, fi, true) < 0)
@@ -207,7 +207,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	if (mcfs_live(&fs->conf.immutable) && in->info.generation)
 		return -EPERM;
 	mcfs_refresh_limit(op);
-	warn_of_stranger(op);
+	warn_of_foreign_namespace(op);
 	h = mcfs_handle_new(fs, MCFS_WRITE);
 	if (!h)
 		return -ENOMEM;
@@ -215,7 +215,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	if (r < 0)
 		goto out;
 	h->inode = in;
-	h->beside = r;
+	h->shared_inode = r;
 	r = 0;
 	/* Nobody's file is replaced there, also not one that appears before this one is closed. */
 	if (mcfs_live(&fs->conf.immutable))
@@ -351,7 +351,7 @@ fail:
 	return -ENOMEM;
 }
 
-static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
+static int open_create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 		  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
 {
 	struct mcfs *fs = op->fs;
@@ -366,7 +366,7 @@ static int create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 	if ((flags & O_EXCL) || mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
 	args.inode = in;
-	warn_of_stranger(op);
+	warn_of_foreign_namespace(op);
 	if (r == 0)
 		r = mcfs_inode_open_writer(&fs->inodes, in, false);
 	if (r == 0) {
@@ -409,7 +409,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		if ((fi->flags & O_ACCMODE) == O_RDONLY)
 			r = create_to_read(&op, &key, fi->flags, &in, &h);
 		else
-			r = create(&op, &key, fi->flags, &in, &h);
+			r = open_create(&op, &key, fi->flags, &in, &h);
 	}
 	if (mcs_errno(r) == ESTALE)
 		mcfs_reopen_expect(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid);

@@ -48,7 +48,7 @@ struct mcfs_dir {
 	bool nothing;
 	/* both NULL: not begun, or at its end */
 	mcs_list_t *list;
-	struct mcfs_local_list *near;
+	struct mcfs_local_list *local_list;
 	bool begun;
 	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
 	uint64_t next;		/* index of the next entry of the stream */
@@ -74,9 +74,9 @@ static void free_entries(struct entry *e, size_t n)
 static void close_lists(struct mcfs_dir *d)
 {
 	mcs_list_close(d->list);
-	mcfs_local_list_close(d->near);
+	mcfs_local_list_close(d->local_list);
 	d->list = NULL;
-	d->near = NULL;
+	d->local_list = NULL;
 }
 
 static void rewind_stream(struct mcfs_dir *d)
@@ -108,7 +108,7 @@ void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d)
 
 /* ---- the names of subdirectories ---- */
 
-static size_t seen_place(const struct seen *s, uint64_t hash)
+static size_t seen_index(const struct seen *s, uint64_t hash)
 {
 	size_t at = hash & (s->cap - 1);
 
@@ -126,7 +126,7 @@ static uint64_t seen_hash(const char *comp, size_t len)
 
 static bool seen_has(const struct seen *s, const char *comp, size_t len)
 {
-	return s->n && s->hash[seen_place(s, seen_hash(comp, len))];
+	return s->n && s->hash[seen_index(s, seen_hash(comp, len))];
 }
 
 static int seen_add(struct seen *s, const char *comp, size_t len)
@@ -141,11 +141,11 @@ static int seen_add(struct seen *s, const char *comp, size_t len)
 			return -ENOMEM;
 		for (size_t i = 0; i < s->cap; i++)
 			if (s->hash[i])
-				more.hash[seen_place(&more, s->hash[i])] = s->hash[i];
+				more.hash[seen_index(&more, s->hash[i])] = s->hash[i];
 		free(s->hash);
 		*s = more;
 	}
-	s->hash[seen_place(s, h)] = h;
+	s->hash[seen_index(s, h)] = h;
 	s->n++;
 	return 0;
 }
@@ -209,7 +209,7 @@ static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
 }
 
 /* It is listed now: not once more at the end. */
-static void listed(struct mcfs_dir *d, const char *comp, size_t len)
+static void dir_listed(struct mcfs_dir *d, const char *comp, size_t len)
 {
 	for (size_t i = 0; i < d->npending; i++) {
 		struct entry *e = &d->pending[i];
@@ -221,12 +221,12 @@ static void listed(struct mcfs_dir *d, const char *comp, size_t len)
 	}
 }
 
-static int begin(struct mcfs_op *op, struct mcfs_dir *d)
+static int dir_begin(struct mcfs_op *op, struct mcfs_dir *d)
 {
 	int r = d->pending_too ? collect_pending(op->fs, d) : 0;
 
 	if (r == 0 && d->local)
-		r = mcfs_local_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->near);
+		r = mcfs_local_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->local_list);
 	else if (r == 0 && !d->nothing)
 		r = mcs_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->list);
 	if (r == 0)
@@ -238,12 +238,12 @@ static int begin(struct mcfs_op *op, struct mcfs_dir *d)
 static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 {
 	struct mcs_entry e;
-	int r = d->begun ? 0 : begin(op, d);
+	int r = d->begun ? 0 : dir_begin(op, d);
 
 	if (r < 0)
 		return r;
-	while (d->list || d->near) {
-		r = d->near ? mcfs_local_list_next(d->near, &e, d->left_ms) :
+	while (d->list || d->local_list) {
+		r = d->local_list ? mcfs_local_list_next(d->local_list, &e, d->left_ms) :
 			mcs_list_next(d->list, &e, d->left_ms);
 		if (r < 0)
 			return r;
@@ -258,7 +258,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 			continue;
 		if (e.kind == MCS_DIR && seen_add(&d->dirs, e.name.data, e.name.len) < 0)
 			return -ENOMEM;
-		listed(d, e.name.data, e.name.len);
+		dir_listed(d, e.name.data, e.name.len);
 		r = make_entry(op->fs, d, e.name.data, e.name.len, ret);
 		if (r == 0)
 			continue;
@@ -414,7 +414,7 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 	return true;
 }
 
-static int fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
+static int dir_fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 {
 	static const char *const dots[] = { ".", ".." };
 	struct entry *e;
@@ -500,7 +500,7 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	} else {
 		pthread_mutex_lock(&h->dir->lock);
 		h->dir->left_ms = mcfs_op_left_ms(&op);
-		r = fill(&a, h->dir, offset);
+		r = dir_fill(&a, h->dir, offset);
 		pthread_mutex_unlock(&h->dir->lock);
 	}
 	if (r < 0)

@@ -16,7 +16,7 @@ bool mcfs_is_view(const struct mcfs_op *op, fuse_ino_t ino)
 		ino == MCFS_CONTROL_LOCAL || ino == MCFS_CONTROL_PREFIX;
 }
 
-static int decode(const char *name, struct mcfs_key *ret)
+static int view_decode(const char *name, struct mcfs_key *ret)
 {
 	int n = mcfs_flat_decode(name, false, ret->data, MCFS_KEY_MAX);
 
@@ -27,7 +27,7 @@ static int decode(const char *name, struct mcfs_key *ret)
 }
 
 /* Does the object belong into the directory? */
-static int belongs(struct mcfs_op *op, fuse_ino_t parent, const struct mcfs_key *key)
+static int view_contains(struct mcfs_op *op, fuse_ino_t parent, const struct mcfs_key *key)
 {
 	struct mcs_key k = mcfs_key_of(key);
 	struct mcfs_key prefix;
@@ -54,11 +54,11 @@ static int find_object(struct mcfs_op *op, fuse_ino_t parent, const char *name, 
 	struct mcfs *fs = op->fs;
 	struct mcfs_key key;
 	struct mcs_key k;
-	int r = decode(name, &key), result;
+	int r = view_decode(name, &key), result;
 	bool again;
 
 	if (r == 0)
-		r = belongs(op, parent, &key);
+		r = view_contains(op, parent, &key);
 	if (r < 0)
 		return r;
 	k = mcfs_key_of(&key);
@@ -82,7 +82,7 @@ static int find_prefix(struct mcfs_op *op, const char *name, struct fuse_entry_p
 {
 	struct mcfs_inodes *inodes = &op->fs->inodes;
 	struct mcfs_key key;
-	int r = decode(name, &key);
+	int r = view_decode(name, &key);
 
 	if (r < 0)
 		return r;
@@ -90,7 +90,7 @@ static int find_prefix(struct mcfs_op *op, const char *name, struct fuse_entry_p
 	if (!*ret_inode)
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
-	ret->ino = mcfs_inode_node(inodes, *ret_inode);
+	ret->ino = mcfs_inode_nodeid(inodes, *ret_inode);
 	ret->entry_timeout = (double)mcfs_live(&op->fs->conf.entry_timeout) / 1000;
 	ret->attr_timeout = (double)mcfs_live(&op->fs->conf.attr_timeout) / 1000;
 	mcfs_stat_inode(op->fs, *ret_inode, &ret->attr);

@@ -139,7 +139,7 @@ static const struct attribute {
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
-static const struct attribute *find(const char *name)
+static const struct attribute *xattr_find(const char *name)
 {
 	for (size_t i = 0; i < NATTRIBUTES; i++)
 		if (strcmp(attributes[i].name, name) == 0)
@@ -148,7 +148,7 @@ static const struct attribute *find(const char *name)
 }
 
 /* Those that there is no room for are left out: user.mooncake.replicas counts them. */
-static void say_where(struct file_facts *f, const struct mcs_replica *at)
+static void xattr_add_replica(struct file_facts *f, const struct mcs_replica *at)
 {
 	char *to = f->where + f->where_len;
 	size_t left = WHERE_MAX - f->where_len;
@@ -160,7 +160,7 @@ static void say_where(struct file_facts *f, const struct mcs_replica *at)
 		f->where_len += (size_t)n;
 }
 
-static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
+static int xattr_learn_committed(struct mcfs_op *op, struct file_facts *ret)
 {
 	const char *host = mcs_hostname(op->fs->store);
 	struct mcs_key key = mcfs_key_of(&ret->key);
@@ -173,7 +173,7 @@ static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
 	ret->info.replicas = where.n;
 	for (unsigned i = 0; i < where.n; i++) {
 		ret->local = ret->local || strcmp(where.replica[i].segment, host) == 0;
-		say_where(ret, &where.replica[i]);
+		xattr_add_replica(ret, &where.replica[i]);
 	}
 	ret->group_len = where.group.len < sizeof(ret->group) ? where.group.len : sizeof(ret->group);
 	if (ret->group_len)
@@ -183,7 +183,7 @@ static int learn_committed(struct mcfs_op *op, struct file_facts *ret)
 	return r;
 }
 
-static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *ret)
+static int xattr_learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *ret)
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
@@ -209,7 +209,7 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 	mcfs_writer_unref(w);
 	if (ret->writing)
 		return 0;
-	r = learn_committed(op, ret);
+	r = xattr_learn_committed(op, ret);
 	/* A descriptor of an older version: the master knows of the newest only.  A name is looked up once more. */
 	if (r == 0 && version && ret->info.generation != version)
 		return mc_fail(-ESTALE, "the file was replaced");
@@ -218,7 +218,7 @@ static int learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_facts *r
 
 void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-	const struct attribute *a = find(name);
+	const struct attribute *a = xattr_find(name);
 	struct mcfs_inode *in;
 	struct file_facts facts;
 	char buf[MCFS_KEY_MAX + 1];
@@ -233,7 +233,7 @@ void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 	else if (!a || !in || in->kind == MCS_DIR)
 		r = -ENODATA;
 	else
-		r = learn(&op, in, &facts);
+		r = xattr_learn(&op, in, &facts);
 	if (r == 0 && a->committed && facts.writing)
 		r = -ENODATA;
 	if (r < 0)
@@ -255,7 +255,7 @@ void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		return;
 	in = op.in;
 	if (in && in->kind != MCS_DIR)
-		r = learn(&op, in, &facts);
+		r = xattr_learn(&op, in, &facts);
 	else
 		in = NULL;
 	for (size_t i = 0; i < NATTRIBUTES && in && r == 0; i++) {
@@ -270,7 +270,7 @@ void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		(void)mcfs_reply_xattr(&op, buf, n, size);
 }
 
-static int set(struct mcfs_op *op, const struct attribute *a, const char *value, size_t size)
+static int xattr_set(struct mcfs_op *op, const struct attribute *a, const char *value, size_t size)
 {
 	struct mcfs_writer *w;
 	char text[VALUE_MAX + 1];
@@ -302,8 +302,8 @@ void mcfs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const ch
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_setxattr, ino, NULL))
 		return;
-	(void)mcfs_reply_err(&op, find(name) && (flags & XATTR_CREATE) ? -EEXIST :
-			     set(&op, find(name), value, size));
+	(void)mcfs_reply_err(&op, xattr_find(name) && (flags & XATTR_CREATE) ? -EEXIST :
+			     xattr_set(&op, xattr_find(name), value, size));
 }
 
 void mcfs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)

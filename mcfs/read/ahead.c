@@ -10,12 +10,12 @@
 #include "common/clock.h"
 #include "common/metrics.h"
 
-#define CHUNK MCFS_SLOT
-#define PLACES 16u		/* of a window: what is ahead, and what is being answered from */
+#define CHUNK_SIZE MCFS_SLOT
+#define CHUNKS 16u		/* of a window: what is ahead, and what is being answered from */
 #define DEPTH_FIRST 2u
 #define DEPTH_MAX 8u
 /* How far a read may be from where the last one ended: requests of one large read overtake each other. */
-#define NEARBY ((uint64_t)8 << 20)
+#define FOLLOW_DISTANCE ((uint64_t)8 << 20)
 /* A READ of 1 MiB touches two chunks. */
 #define SPAN_MAX 2u
 
@@ -44,14 +44,14 @@ struct mcfs_ahead {
 	/* guarded by lock */
 	unsigned refs;		/* the descriptor's, and those of chunks that are being loaded */
 	bool closed;
-	bool near;		/* bytes are at hand: a window would only copy them once more */
+	bool is_local;		/* bytes are at hand: a window would only copy them once more */
 	uint64_t next;		/* where the reader is expected */
 	unsigned run, depth;
-	struct chunk place[PLACES];
+	struct chunk chunk[CHUNKS];
 	struct mc_list waiting;	/* struct mcfs_read */
 };
 
-static __thread bool ended_here;	/* the read that this thread has begun was answered by it */
+static __thread bool completed_inline;	/* the read that this thread has begun was answered by it */
 
 struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
 				  uint64_t timeout_ms)
@@ -67,13 +67,13 @@ struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
 	a->refs = 1;
 	pthread_mutex_init(&a->lock, NULL);
 	mc_list_init(&a->waiting);
-	for (unsigned i = 0; i < PLACES; i++)
-		a->place[i].a = a;
+	for (unsigned i = 0; i < CHUNKS; i++)
+		a->chunk[i].a = a;
 	return a;
 }
 
 /* With the lock held. */
-static void empty(struct chunk *c)
+static void chunk_drop(struct chunk *c)
 {
 	mcfs_slot_put(c->a->pool, c->slot);
 	mc_metric_add(&slots, -1);
@@ -89,9 +89,9 @@ static void unref_unlock(struct mcfs_ahead *a)
 	pthread_mutex_unlock(&a->lock);
 	if (!last)
 		return;
-	for (unsigned i = 0; i < PLACES; i++)
-		if (a->place[i].state != EMPTY)
-			empty(&a->place[i]);
+	for (unsigned i = 0; i < CHUNKS; i++)
+		if (a->chunk[i].state != EMPTY)
+			chunk_drop(&a->chunk[i]);
 	mcfs_object_unref(a->o);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -108,26 +108,26 @@ void mcfs_ahead_free(struct mcfs_ahead *a)
 
 /* ---- answers from the window ---- */
 
-static struct chunk *find(struct mcfs_ahead *a, uint64_t index)
+static struct chunk *ahead_find(struct mcfs_ahead *a, uint64_t index)
 {
-	struct chunk *c = &a->place[index % PLACES];
+	struct chunk *c = &a->chunk[index % CHUNKS];
 
 	return c->state != EMPTY && c->index == index ? c : NULL;
 }
 
 static uint64_t last_index(const struct mcfs_read *rd)
 {
-	return (rd->offset + rd->len - 1) / CHUNK;
+	return (rd->offset + rd->len - 1) / CHUNK_SIZE;
 }
 
 /* How many chunks of @rd are there, ready or not; @ret_ready: all are ready. */
-static unsigned covered(struct mcfs_ahead *a, const struct mcfs_read *rd, bool *ret_ready)
+static unsigned ahead_covered(struct mcfs_ahead *a, const struct mcfs_read *rd, bool *ret_ready)
 {
 	unsigned n = 0;
 
 	*ret_ready = true;
-	for (uint64_t i = rd->offset / CHUNK; i <= last_index(rd); i++) {
-		struct chunk *c = find(a, i);
+	for (uint64_t i = rd->offset / CHUNK_SIZE; i <= last_index(rd); i++) {
+		struct chunk *c = ahead_find(a, i);
 
 		n += c != NULL;
 		if (!c || c->state != READY)
@@ -141,21 +141,21 @@ static unsigned take_chunks(struct mcfs_ahead *a, struct mcfs_read *rd, struct c
 {
 	unsigned n = 0;
 
-	for (uint64_t i = rd->offset / CHUNK; i <= last_index(rd); i++) {
-		ret[n] = find(a, i);
+	for (uint64_t i = rd->offset / CHUNK_SIZE; i <= last_index(rd); i++) {
+		ret[n] = ahead_find(a, i);
 		ret[n++]->users++;
 	}
 	a->refs++;
 	return n;
 }
 
-static void answer(struct mcfs_ahead *a, struct mcfs_read *rd, struct chunk **c, unsigned n)
+static void ahead_answer(struct mcfs_ahead *a, struct mcfs_read *rd, struct chunk **c, unsigned n)
 {
 	struct iovec iov[SPAN_MAX];
 	uint64_t at = rd->offset, end = rd->offset + rd->len;
 
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t start = c[i]->index * CHUNK, stop = start + c[i]->len;
+		uint64_t start = c[i]->index * CHUNK_SIZE, stop = start + c[i]->len;
 
 		stop = stop < end ? stop : end;
 		iov[i] = (struct iovec){ (char *)c[i]->slot + (at - start), (size_t)(stop - at) };
@@ -179,7 +179,7 @@ static struct mcfs_read *next_served(struct mcfs_ahead *a, bool *ret_ready)
 	mc_list_for_each_safe(pos, tmp, &a->waiting) {
 		struct mcfs_read *rd = mc_container_of(pos, struct mcfs_read, link);
 
-		if (covered(a, rd, ret_ready) == last_index(rd) - rd->offset / CHUNK + 1 && !*ret_ready)
+		if (ahead_covered(a, rd, ret_ready) == last_index(rd) - rd->offset / CHUNK_SIZE + 1 && !*ret_ready)
 			continue;
 		mc_list_remove(&rd->link);
 		return rd;
@@ -193,7 +193,7 @@ static void on_read(void *arg, int64_t result)
 {
 	struct mcfs_read *rd = arg;
 
-	ended_here = true;
+	completed_inline = true;
 	if (result < 0) {
 		(void)mcfs_reply_err(&rd->op, (int)result);
 	} else {
@@ -214,7 +214,7 @@ static bool read_straight(struct mcfs_ahead *a, struct mcfs_read *rd)
 	rd->slot = mcfs_slot_get(a->pool);
 	if (!rd->slot)
 		return false;
-	ended_here = false;
+	completed_inline = false;
 	/* The answer may end the descriptor, and this with it. */
 	pthread_mutex_lock(&a->lock);
 	a->refs++;
@@ -223,7 +223,7 @@ static bool read_straight(struct mcfs_ahead *a, struct mcfs_read *rd)
 	if (r < 0)
 		on_read(rd, r);
 	pthread_mutex_lock(&a->lock);
-	a->near = ended_here;
+	a->is_local = completed_inline;
 	unref_unlock(a);
 	return true;
 }
@@ -242,14 +242,14 @@ static void on_chunk(void *arg, int64_t result)
 		c->state = READY;
 		mc_metric_add(&chunks, 1);
 	} else {
-		empty(c);
+		chunk_drop(c);
 	}
 	while ((rd = next_served(a, &ready))) {
 		unsigned n = ready ? take_chunks(a, rd, taken) : 0;
 
 		pthread_mutex_unlock(&a->lock);
 		if (ready) {
-			answer(a, rd, taken, n);
+			ahead_answer(a, rd, taken, n);
 		} else if (!read_straight(a, rd)) {
 			(void)mcfs_reply_err(&rd->op, -ENOMEM);
 			free(rd);
@@ -260,10 +260,10 @@ static void on_chunk(void *arg, int64_t result)
 }
 
 /* With the lock held, which is let go of meanwhile: have chunk @index on its way. */
-static void load(struct mcfs_ahead *a, uint64_t index)
+static void ahead_load(struct mcfs_ahead *a, uint64_t index)
 {
-	struct chunk *c = &a->place[index % PLACES];
-	uint64_t start = index * CHUNK;
+	struct chunk *c = &a->chunk[index % CHUNKS];
+	uint64_t start = index * CHUNK_SIZE;
 	int r;
 
 	if (start >= a->size || (c->state != EMPTY && c->index == index))
@@ -271,7 +271,7 @@ static void load(struct mcfs_ahead *a, uint64_t index)
 	if (c->state == LOADING || c->users)
 		return;
 	if (c->state == READY)
-		empty(c);
+		chunk_drop(c);
 	if (mc_metric_get(&slots) >= MCFS_AHEAD_SLOTS)
 		return;
 	c->slot = mcfs_slot_get(a->pool);
@@ -280,7 +280,7 @@ static void load(struct mcfs_ahead *a, uint64_t index)
 	mc_metric_add(&slots, 1);
 	c->state = LOADING;
 	c->index = index;
-	c->len = a->size - start < CHUNK ? (size_t)(a->size - start) : CHUNK;
+	c->len = a->size - start < CHUNK_SIZE ? (size_t)(a->size - start) : CHUNK_SIZE;
 	a->refs++;
 	pthread_mutex_unlock(&a->lock);
 	r = mcfs_object_start(a->o, start, c->slot, c->len, mc_deadline_ms((int64_t)a->timeout_ms),
@@ -291,22 +291,22 @@ static void load(struct mcfs_ahead *a, uint64_t index)
 }
 
 /* Where does the reader go?  With the lock held; true: forward. */
-static bool follow(struct mcfs_ahead *a, const struct mcfs_read *rd)
+static bool ahead_follow(struct mcfs_ahead *a, const struct mcfs_read *rd)
 {
 	uint64_t end = rd->offset + rd->len;
 	uint64_t off = rd->offset > a->next ? rd->offset - a->next : a->next - rd->offset;
 
-	if (off > NEARBY) {
+	if (off > FOLLOW_DISTANCE) {
 		a->run = a->depth = 0;
 		a->next = end;
 		return false;
 	}
 	a->run++;
-	if (end / CHUNK > a->next / CHUNK && a->depth)
+	if (end / CHUNK_SIZE > a->next / CHUNK_SIZE && a->depth)
 		a->depth = a->depth * 2 < DEPTH_MAX ? a->depth * 2 : DEPTH_MAX;
 	if (end > a->next)
 		a->next = end;
-	if (a->near || a->run < 2)
+	if (a->is_local || a->run < 2)
 		return false;
 	if (!a->depth)
 		a->depth = DEPTH_FIRST;
@@ -314,12 +314,12 @@ static bool follow(struct mcfs_ahead *a, const struct mcfs_read *rd)
 }
 
 /* With the lock held: begin what is missing between the reader and the window's end. */
-static void fill(struct mcfs_ahead *a, const struct mcfs_read *rd)
+static void ahead_fill(struct mcfs_ahead *a, const struct mcfs_read *rd)
 {
-	uint64_t first = rd->offset / CHUNK, until = last_index(rd) + 1 + a->depth;
+	uint64_t first = rd->offset / CHUNK_SIZE, until = last_index(rd) + 1 + a->depth;
 
 	for (uint64_t i = first; i < until && !a->closed; i++)
-		load(a, i);
+		ahead_load(a, i);
 }
 
 /* ---- reading ---- */
@@ -340,10 +340,10 @@ bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
 	pthread_mutex_lock(&a->lock);
 	/* Filling lets go of the lock, and another thread's answer may be the last. */
 	a->refs++;
-	if (follow(a, rd))
-		fill(a, rd);
-	n = covered(a, rd, &ready);
-	want = (unsigned)(last_index(rd) - rd->offset / CHUNK + 1);
+	if (ahead_follow(a, rd))
+		ahead_fill(a, rd);
+	n = ahead_covered(a, rd, &ready);
+	want = (unsigned)(last_index(rd) - rd->offset / CHUNK_SIZE + 1);
 	if (n < want) {
 		pthread_mutex_unlock(&a->lock);
 		ready = read_straight(a, rd);
@@ -355,7 +355,7 @@ bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
 		n = take_chunks(a, rd, taken);
 		a->refs--;
 		pthread_mutex_unlock(&a->lock);
-		answer(a, rd, taken, n);
+		ahead_answer(a, rd, taken, n);
 		return true;
 	}
 	mc_list_push_back(&a->waiting, &rd->link);

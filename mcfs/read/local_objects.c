@@ -29,8 +29,8 @@ int mcfs_local_objects(mcs_t *store, const struct mcs_key *keys, unsigned n, boo
 struct mcfs_local_list {
 	mcs_t *store;
 	mcs_list_t *list;
-	struct mcs_entry entry[MCFS_NEAR_PAGE];	/* of the page; the names lie in `text` */
-	bool here[MCFS_NEAR_PAGE];
+	struct mcs_entry entry[MCFS_LOCAL_PAGE];	/* of the page; the names lie in `text` */
+	bool here[MCFS_LOCAL_PAGE];
 	unsigned n, at;
 	bool asked;			/* `here` is known */
 	bool last;			/* nothing follows the page */
@@ -71,7 +71,7 @@ void mcfs_local_list_close(struct mcfs_local_list *l)
 }
 
 /* Room for one more key, before there is an entry that could be lost. */
-static int make_room(struct mcfs_local_list *l)
+static int local_list_reserve(struct mcfs_local_list *l)
 {
 	size_t need = l->len + l->prefix_len + MCFS_KEY_MAX;
 	char *text;
@@ -86,7 +86,7 @@ static int make_room(struct mcfs_local_list *l)
 	return 0;
 }
 
-static void keep(struct mcfs_local_list *l, const struct mcs_entry *e)
+static void local_list_keep(struct mcfs_local_list *l, const struct mcs_entry *e)
 {
 	memcpy(l->text + l->len, l->prefix, l->prefix_len);
 	memcpy(l->text + l->len + l->prefix_len, e->name.data, e->name.len);
@@ -95,11 +95,11 @@ static void keep(struct mcfs_local_list *l, const struct mcs_entry *e)
 }
 
 /* Directories are everywhere. */
-static int ask(struct mcfs_local_list *l, int64_t timeout_ms)
+static int local_list_ask(struct mcfs_local_list *l, int64_t timeout_ms)
 {
-	struct mcs_key keys[MCFS_NEAR_PAGE];
-	unsigned of[MCFS_NEAR_PAGE], n = 0;
-	bool here[MCFS_NEAR_PAGE];
+	struct mcs_key keys[MCFS_LOCAL_PAGE];
+	unsigned of[MCFS_LOCAL_PAGE], n = 0;
+	bool here[MCFS_LOCAL_PAGE];
 	const char *at = l->text;
 	int r;
 
@@ -121,20 +121,20 @@ static int ask(struct mcfs_local_list *l, int64_t timeout_ms)
 }
 
 /* What has come stays, when more does not: the next call goes on. */
-static int fill(struct mcfs_local_list *l, int64_t timeout_ms)
+static int local_list_fill(struct mcfs_local_list *l, int64_t timeout_ms)
 {
 	struct mcs_entry e;
 	int r;
 
-	while (l->n < MCFS_NEAR_PAGE && !l->last) {
-		r = make_room(l);
+	while (l->n < MCFS_LOCAL_PAGE && !l->last) {
+		r = local_list_reserve(l);
 		if (r == 0)
 			r = mcs_list_next(l->list, &e, timeout_ms);
 		if (r < 0)
 			return r;
 		l->last = r == 0;
 		if (r == 1)
-			keep(l, &e);
+			local_list_keep(l, &e);
 	}
 	return 0;
 }
@@ -157,9 +157,9 @@ int mcfs_local_list_next(struct mcfs_local_list *l, struct mcs_entry *ret, int64
 			l->len = 0;
 			l->asked = false;
 		}
-		r = fill(l, timeout_ms);
+		r = local_list_fill(l, timeout_ms);
 		if (r == 0)
-			r = ask(l, timeout_ms);
+			r = local_list_ask(l, timeout_ms);
 		if (r < 0)
 			return r;
 		l->asked = true;

@@ -8,7 +8,7 @@
 
 #include <mooncake/mcs.h>
 
-#define MCFS_NEAR_PAGE 256u
+#define MCFS_LOCAL_PAGE 256u
 
 /* Which of the @n objects have one, asked of the master in one request: 0 or negative.  What does not exist has
  * none. */

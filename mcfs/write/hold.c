@@ -17,7 +17,7 @@ static bool is_named(const struct mcfs_writer *w, struct mcs_key key)
 }
 
 /* @w's lock is held, and nobody holds its name. */
-static void hold(struct mcfs_hold *h, struct mcfs_writer *w)
+static void hold_add(struct mcfs_hold *h, struct mcfs_writer *w)
 {
 	mcfs_writer_ref(w);
 	__atomic_store_n(&w->holder, h, __ATOMIC_RELAXED);
@@ -36,7 +36,7 @@ static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key 
 	done = !w->holder;
 	/* Another name by now: it is none of ours. */
 	if (done && is_named(w, key))
-		hold(h, w);
+		hold_add(h, w);
 	pthread_mutex_unlock(&w->lock);
 	return done;
 }
@@ -69,9 +69,9 @@ static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key 
 	if (r < 0)
 		return r;
 	while (w->holder && r == 0)
-		r = -pthread_cond_timedwait(&w->let_go, &w->lock, &until);
+		r = -pthread_cond_timedwait(&w->hold_ended, &w->lock, &until);
 	if (r == 0 && is_named(w, key))
-		hold(h, w);
+		hold_add(h, w);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
@@ -102,7 +102,7 @@ void mcfs_hold_end(struct mcfs_hold *h)
 		mc_list_remove(&w->held);
 		pthread_mutex_lock(&w->lock);
 		__atomic_store_n(&w->holder, NULL, __ATOMIC_RELAXED);
-		pthread_cond_broadcast(&w->let_go);
+		pthread_cond_broadcast(&w->hold_ended);
 		pthread_mutex_unlock(&w->lock);
 		mcfs_writer_unref(w);
 	}

@@ -46,10 +46,10 @@ static int init_locks(struct mcfs_pool *p)
 	return mc_cond_init(&p->changed);
 }
 
-int mcfs_pool_new(uint64_t max_staged, unsigned carriers, struct mcfs_pool **ret)
+int mcfs_pool_new(uint64_t max_staged, unsigned uncharged, struct mcfs_pool **ret)
 {
 	uint64_t staged = (max_staged + MCFS_SLOT - 1) / MCFS_SLOT;
-	uint64_t slots = staged + carriers + 1;	/* one more: the zeros */
+	uint64_t slots = staged + uncharged + 1;	/* one more: the zeros */
 	struct mcfs_pool *p;
 	int r;
 

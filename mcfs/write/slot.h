@@ -16,7 +16,7 @@ struct mcfs_pool;
 
 /* Room for @max_staged bytes of staging (rounded up to slots) and for @carriers slots that are not
  * charged.  Address space only: memory comes with use. */
-int mcfs_pool_new(uint64_t max_staged, unsigned carriers, struct mcfs_pool **ret);
+int mcfs_pool_new(uint64_t max_staged, unsigned uncharged, struct mcfs_pool **ret);
 void mcfs_pool_free(struct mcfs_pool *p);	/* NULL is fine; no slot may be out */
 
 /* A slot, aligned to its size.  NULL when all are out. */

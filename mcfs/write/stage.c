@@ -26,7 +26,7 @@ void mcfs_stage_init(struct mcfs_stage *s, struct mcfs_pool *pool)
 }
 
 /* Give back the slots of [@first, @end). */
-static void drop_slots(struct mcfs_stage *s, size_t first, size_t end)
+static void stage_drop_slots(struct mcfs_stage *s, size_t first, size_t end)
 {
 	size_t n = 0;
 
@@ -43,7 +43,7 @@ static void drop_slots(struct mcfs_stage *s, size_t first, size_t end)
 
 void mcfs_stage_clear(struct mcfs_stage *s)
 {
-	drop_slots(s, 0, s->nslot);
+	stage_drop_slots(s, 0, s->nslot);
 	free(s->slot);
 	mcfs_object_unref(s->base);
 	mcfs_stage_init(s, s->pool);
@@ -56,7 +56,7 @@ void mcfs_stage_begin(struct mcfs_stage *s, struct mcfs_object *base)
 }
 
 /* Make room for the entries of slots up to byte @end. */
-static int reserve_entries(struct mcfs_stage *s, uint64_t end)
+static int stage_reserve(struct mcfs_stage *s, uint64_t end)
 {
 	size_t need = (size_t)((end + MCFS_SLOT - 1) / MCFS_SLOT), n;
 	void **slot;
@@ -96,7 +96,7 @@ static int fill_from_base(struct mcfs_stage *s, size_t i, char *slot, size_t fro
 }
 
 /* Have slot @i in memory; [@from, @to) is about to be overwritten and need not be right. */
-static int materialize(struct mcfs_stage *s, size_t i, size_t from, size_t to, uint64_t deadline)
+static int stage_materialize(struct mcfs_stage *s, size_t i, size_t from, size_t to, uint64_t deadline)
 {
 	uint64_t start = (uint64_t)i * MCFS_SLOT;
 	size_t valid = s->size > start ? (size_t)min_u64(s->size - start, MCFS_SLOT) : 0;
@@ -128,24 +128,24 @@ static int materialize(struct mcfs_stage *s, size_t i, size_t from, size_t to, u
 
 /* Have the slots of [@from, @to), which is about to be overwritten, in memory; a request is two slots at the most.
  * Those that this got are given back when one cannot be had: of that range they hold their last user's bytes. */
-static int materialize_range(struct mcfs_stage *s, uint64_t from, uint64_t to, uint64_t deadline)
+static int stage_materialize_range(struct mcfs_stage *s, uint64_t from, uint64_t to, uint64_t deadline)
 {
 	size_t i = (size_t)(from / MCFS_SLOT);
 	uint64_t start = (uint64_t)i * MCFS_SLOT, end = min_u64(to, start + MCFS_SLOT);
 	bool held = s->slot[i];
 	int r;
 
-	r = materialize(s, i, (size_t)(from - start), (size_t)(end - start), deadline);
+	r = stage_materialize(s, i, (size_t)(from - start), (size_t)(end - start), deadline);
 	if (r == 0 && end < to) {
-		r = materialize_range(s, end, to, deadline);
+		r = stage_materialize_range(s, end, to, deadline);
 		if (r < 0 && !held)
-			drop_slots(s, i, i + 1);
+			stage_drop_slots(s, i, i + 1);
 	}
 	return r;
 }
 
 /* Bytes from the size up to @to become zeros in the slots that exist. */
-static void clear_gap(struct mcfs_stage *s, uint64_t to)
+static void stage_clear_gap(struct mcfs_stage *s, uint64_t to)
 {
 	for (uint64_t at = s->size; at < to;) {
 		size_t i = (size_t)(at / MCFS_SLOT), from = (size_t)(at % MCFS_SLOT);
@@ -168,13 +168,13 @@ int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, si
 
 	if (!len)
 		return 0;
-	r = reserve_entries(s, end);
+	r = stage_reserve(s, end);
 	if (r < 0)
 		return r;
-	r = materialize_range(s, offset, end, deadline);
+	r = stage_materialize_range(s, offset, end, deadline);
 	if (r < 0)
 		return r;
-	clear_gap(s, offset);
+	stage_clear_gap(s, offset);
 	for (uint64_t at = offset; at < end;) {
 		size_t i = (size_t)(at / MCFS_SLOT), a = (size_t)(at % MCFS_SLOT);
 		size_t n = (size_t)min_u64(end - at, MCFS_SLOT - a);
@@ -201,7 +201,7 @@ int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **s
 	void *other;
 	int r;
 
-	r = reserve_entries(s, offset + MCFS_SLOT);
+	r = stage_reserve(s, offset + MCFS_SLOT);
 	if (r < 0)
 		return r;
 	other = s->slot[i];
@@ -216,7 +216,7 @@ int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **s
 		}
 		s->nheld++;
 	}
-	clear_gap(s, offset);
+	stage_clear_gap(s, offset);
 	s->slot[i] = *slot;
 	*slot = other;
 	if (offset + len > s->size)
@@ -227,9 +227,9 @@ int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **s
 int mcfs_stage_truncate(struct mcfs_stage *s, uint64_t size)
 {
 	if (size > s->size) {
-		clear_gap(s, size);
+		stage_clear_gap(s, size);
 	} else {
-		drop_slots(s, (size_t)((size + MCFS_SLOT - 1) / MCFS_SLOT), s->nslot);
+		stage_drop_slots(s, (size_t)((size + MCFS_SLOT - 1) / MCFS_SLOT), s->nslot);
 		s->base_len = min_u64(s->base_len, size);
 	}
 	s->size = size;
@@ -271,7 +271,7 @@ int mcfs_stage_vectors(struct mcfs_stage *s, uint64_t deadline, struct iovec **r
 	struct iovec *iov;
 	int r;
 
-	r = reserve_entries(s, s->size);
+	r = stage_reserve(s, s->size);
 	if (r < 0)
 		return r;
 	iov = calloc(n ? n : 1, sizeof(*iov));
@@ -282,7 +282,7 @@ int mcfs_stage_vectors(struct mcfs_stage *s, uint64_t deadline, struct iovec **r
 
 		/* Holes stay holes; what the base still has must be copied. */
 		if (!s->slot[i] && start < s->base_len) {
-			r = materialize(s, i, MCFS_SLOT, MCFS_SLOT, deadline);
+			r = stage_materialize(s, i, MCFS_SLOT, MCFS_SLOT, deadline);
 			if (r < 0) {
 				free(iov);
 				return r;

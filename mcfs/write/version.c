@@ -26,17 +26,17 @@ int mcfs_version_env_init(struct mcfs_version_env *env, mcs_t *store, struct mcf
 	env->pool = pool;
 	env->max_size = INT64_MAX;
 	mc_list_init(&env->writers);
-	env->carrier = mcfs_writeback_pool_new(env);
+	env->writeback_pool = mcfs_writeback_pool_new(env);
 	return -pthread_mutex_init(&env->names, NULL);
 }
 
 void mcfs_version_env_done(struct mcfs_version_env *env)
 {
-	mcfs_writeback_pool_free(env->carrier);
+	mcfs_writeback_pool_free(env->writeback_pool);
 	pthread_mutex_destroy(&env->names);
 }
 
-static void show(struct mcfs_writer *w)
+static void writer_show(struct mcfs_writer *w)
 {
 	unsigned pending = (w->dirty ? MCFS_PENDING_BYTES : 0) | (w->fresh ? MCFS_PENDING_NAME : 0);
 
@@ -45,20 +45,20 @@ static void show(struct mcfs_writer *w)
 }
 
 /* Who opened the name later has given it a version: it need not be made any more, and was not made by a stranger. */
-static void heed_overtaking(struct mcfs_writer *w)
+static void writer_note_overtaken(struct mcfs_writer *w)
 {
 	if (mcfs_writer_overtaken(w) && !w->dirty)
 		w->fresh = w->excl = false;
 }
 
-static void touched(struct mcfs_writer *w)
+static void writer_touched(struct mcfs_writer *w)
 {
-	heed_overtaking(w);
+	writer_note_overtaken(w);
 	__atomic_fetch_and(&w->others, ~MCFS_OTHERS_LATER, __ATOMIC_RELAXED);
 	w->dirty = true;
 	w->flushed = false;
 	__atomic_store_n(&w->mtime_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
-	show(w);
+	writer_show(w);
 }
 
 int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args *args,
@@ -91,10 +91,10 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->mtime_ms = mc_wall_ns() / MC_NS_PER_MS;
 	mcfs_stage_init(&w->stage, env->pool);
 	mcfs_writeback_init(w);
-	(void)mc_cond_init(&w->let_go);
+	(void)mc_cond_init(&w->hold_ended);
 	if (args->base)
 		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
-	show(w);
+	writer_show(w);
 	pthread_mutex_lock(&env->names);
 	mc_list_push_front(&env->writers, &w->link);
 	pthread_mutex_unlock(&env->names);
@@ -124,7 +124,7 @@ void mcfs_writer_unref(struct mcfs_writer *w)
 		return;
 	mcfs_writeback_done(w);
 	mcfs_stage_clear(&w->stage);
-	pthread_cond_destroy(&w->let_go);
+	pthread_cond_destroy(&w->hold_ended);
 	pthread_mutex_destroy(&w->lock);
 	free(w->key);
 	free(w);
@@ -175,21 +175,21 @@ bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t
 }
 
 /* From now on nothing is published, and the memory is free for others. */
-static void give_up(struct mcfs_writer *w)
+static void writer_give_up(struct mcfs_writer *w)
 {
 	mcfs_writeback_stop(w);
 	mcfs_stage_clear(&w->stage);
 	w->dirty = w->fresh = false;
-	show(w);
+	writer_show(w);
 }
 
-static int fail_for_good(struct mcfs_writer *w, int err)
+static int writer_fail(struct mcfs_writer *w, int err)
 {
 	w->failed = err;
 	return err;
 }
 
-static void written_by(struct mcfs_writer *w, pid_t tid)
+static void writer_written_by(struct mcfs_writer *w, pid_t tid)
 {
 	w->mapped = w->abandoned = false;
 	if (tid == w->last_tid)
@@ -200,13 +200,13 @@ static void written_by(struct mcfs_writer *w, pid_t tid)
 
 /* Last before the first change: whatever waits without the lock has been waited for, so that also a caller who is
  * killed from now on finds the change in its place among all others. */
-static bool claim(struct mcfs_op *op)
+static bool writer_claim(struct mcfs_op *op)
 {
 	return mcfs_op_claim(op, MCFS_UNLESS_KILLED);
 }
 
 /* Not for write(2), which may be the page cache's: bytes that it gave once must not be missing from a commit. */
-static int lock_for(struct mcfs_writer *w, const struct mcfs_op *op)
+static int writer_lock_for(struct mcfs_writer *w, const struct mcfs_op *op)
 {
 	if (op)
 		return mcfs_writer_lock(w, op->deadline);
@@ -229,22 +229,22 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 	fits = offset <= max && len <= max - offset;
 	if (fits)
 		mcfs_writeback_touch(w, offset < w->stage.size ? offset : w->stage.size, offset + len);
-	if (!claim(op))
+	if (!writer_claim(op))
 		return -EINTR;
 	if (!fits)
-		return fail_for_good(w, mc_fail(-EFBIG, "larger than any object can be"));
+		return writer_fail(w, mc_fail(-EFBIG, "larger than any object can be"));
 	if (slot && *slot == data && mcfs_stage_adopts(&w->stage, offset, len))
 		r = mcfs_stage_adopt(&w->stage, offset, len, slot, deadline);
 	else
 		r = mcfs_stage_write(&w->stage, offset, data, len, deadline);
 	if (r < 0)
-		return fail_for_good(w, r);
+		return writer_fail(w, r);
 	mcfs_writeback_wrote(w, offset, len);
 	if (tid)
-		written_by(w, tid);
+		writer_written_by(w, tid);
 	else
 		w->mapped = true;
-	touched(w);
+	writer_touched(w);
 	return 0;
 }
 
@@ -260,25 +260,25 @@ int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size
 	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
 }
 
-static int set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+static int writer_set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
 {
 	int r;
 
 	if (size > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
 	mcfs_writeback_cut(w, size);
-	if (!claim(op))
+	if (!writer_claim(op))
 		return -EINTR;
 	w->failed = 0;
 	r = mcfs_stage_truncate(&w->stage, size);
 	if (r < 0)
 		return r;
-	written_by(w, tid);
-	touched(w);
+	writer_written_by(w, tid);
+	writer_touched(w);
 	return 0;
 }
 
-static int truncate_locked(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
+static int writer_truncate_locked(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
 {
 	bool again = !size && (w->failed || w->abandoned);
 
@@ -290,27 +290,27 @@ static int truncate_locked(struct mcfs_writer *w, uint64_t size, pid_t tid, stru
 		return 0;
 	/* Beginning anew is how a program recovers from a full disk.  It is a change also when nothing is staged any
 	 * more: the name has a version yet. */
-	return set_size(w, size, tid, op);
+	return writer_set_size(w, size, tid, op);
 }
 
 int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op)
 {
-	int r = lock_for(w, op);
+	int r = writer_lock_for(w, op);
 
 	if (r < 0)
 		return r;
-	r = truncate_locked(w, size, tid, op);
+	r = writer_truncate_locked(w, size, tid, op);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
 
 int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op)
 {
-	int r = lock_for(w, op);
+	int r = writer_lock_for(w, op);
 
 	if (r < 0)
 		return r;
-	if (claim(op))
+	if (writer_claim(op))
 		w->put_flags = put_flags;
 	else
 		r = -EINTR;
@@ -320,11 +320,11 @@ int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_o
 
 int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op)
 {
-	int r = lock_for(w, op);
+	int r = writer_lock_for(w, op);
 
 	if (r < 0)
 		return r;
-	if (claim(op))
+	if (writer_claim(op))
 		w->replicas = replicas;
 	else
 		r = -EINTR;
@@ -332,28 +332,28 @@ int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mc
 	return r;
 }
 
-static int allocate_locked(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
+static int writer_allocate_locked(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
 {
 	if (w->failed || w->revoked)
 		return mc_fail(-EIO, "an earlier write of this file failed");
 	if (end > __atomic_load_n(&w->env->max_size, __ATOMIC_RELAXED))
 		return mc_fail(-EFBIG, "larger than any object can be");
-	w->carry.hint = end;
-	return keep_size || end <= w->stage.size ? 0 : set_size(w, end, tid, op);
+	w->writeback.hint = end;
+	return keep_size || end <= w->stage.size ? 0 : writer_set_size(w, end, tid, op);
 }
 
 int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
 {
-	int r = lock_for(w, op);
+	int r = writer_lock_for(w, op);
 
 	if (r < 0)
 		return r;
-	r = allocate_locked(w, end, keep_size, tid, op);
+	r = writer_allocate_locked(w, end, keep_size, tid, op);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
 
-static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)
+static int writer_put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)
 {
 	struct mcs_put_opts opts = {
 		.flags = put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
@@ -366,7 +366,7 @@ static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_fl
 		return r;
 	r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
 	/* Room that other writers hold ahead of their commits is room. */
-	if (mcs_errno(r) == ENOSPC && mcfs_writeback_pool_yield(w->env->carrier, w))
+	if (mcs_errno(r) == ENOSPC && mcfs_writeback_pool_yield(w->env->writeback_pool, w))
 		r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
 	free(iov);
 	return r;
@@ -374,7 +374,7 @@ static int put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_fl
 
 /* The name has @w's version now: whoever else writes under it has another file, and who opened it before @w did has
  * it behind @w. */
-static void overtake(struct mcfs_writer *w)
+static void writer_overtake(struct mcfs_writer *w)
 {
 	unsigned others = MCFS_OTHERS_ANY;
 	struct mc_list *pos;
@@ -394,7 +394,7 @@ static void overtake(struct mcfs_writer *w)
 }
 
 /* Store what is staged. */
-static int put(struct mcfs_writer *w, unsigned put_flags, uint64_t deadline)
+static int writer_put(struct mcfs_writer *w, unsigned put_flags, uint64_t deadline)
 {
 	struct mcs_key key = { w->key, w->key_len };
 	int r;
@@ -407,12 +407,12 @@ static int put(struct mcfs_writer *w, unsigned put_flags, uint64_t deadline)
 	mcfs_pool_put_begin(w->env->pool);
 	r = mcfs_writeback_commit(w, key.data, key.len, put_flags, deadline);
 	if (r == 0)
-		r = put_staged(w, key, put_flags, deadline);
+		r = writer_put_staged(w, key, put_flags, deadline);
 	mcfs_pool_put_end(w->env->pool);
 	if (r < 0)
 		return r;
 	__atomic_add_fetch(&w->env->commits[w->key_hash % MCFS_COMMITS], 1, __ATOMIC_RELEASE);
-	overtake(w);
+	writer_overtake(w);
 	return 0;
 }
 
@@ -421,30 +421,30 @@ uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_
 	return __atomic_load_n(&env->commits[mc_hash(key, len, 0) % MCFS_COMMITS], __ATOMIC_ACQUIRE);
 }
 
-static void tell(struct mcfs_writer *w, int err, const char *when)
+static void writer_report_failure(struct mcfs_writer *w, int err, const char *when)
 {
 	if (w->env->failed)
 		w->env->failed(w->env, w->key, w->key_len, err, when, w->pid);
 }
 
-static int commit(struct mcfs_writer *w, const char *when, uint64_t deadline)
+static int writer_commit(struct mcfs_writer *w, const char *when, uint64_t deadline)
 {
 	int r;
 
-	heed_overtaking(w);
-	r = put(w, w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
+	writer_note_overtaken(w);
+	r = writer_put(w, w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT, deadline);
 	if (r < 0) {
-		tell(w, r, when);
-		return fail_for_good(w, r);
+		writer_report_failure(w, r, when);
+		return writer_fail(w, r);
 	}
 	w->dirty = w->fresh = w->excl = w->mapped = w->abandoned = false;
-	show(w);
+	writer_show(w);
 	return 0;
 }
 
 /* A file that was created or truncated, and then not written: it is empty, unless another put gave the
  * name a value meanwhile. */
-static int commit_untouched(struct mcfs_writer *w, uint64_t deadline)
+static int writer_commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 {
 	struct mcs_key key = { w->key, w->key_len };
 	struct mcs_info info;
@@ -452,48 +452,48 @@ static int commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 
 	if (!w->base_generation) {
 		/* When nothing is stored the version is a stranger's, and overtakes nobody who made the name. */
-		r = put(w, MCS_PUT_EXCL, deadline);
+		r = writer_put(w, MCS_PUT_EXCL, deadline);
 		if (mcs_errno(r) == EEXIST)
 			r = 0;
 	} else {
 		r = mcs_stat(w->env->store, key, &info, mc_deadline_left_ms(deadline));
 		if (r == 0 && info.generation == w->base_generation)
-			r = put(w, MCS_PUT_UPSERT, deadline);
+			r = writer_put(w, MCS_PUT_UPSERT, deadline);
 		else if (mcs_errno(r) == ENOENT)
 			r = 0;
 	}
 	w->fresh = false;
-	show(w);
+	writer_show(w);
 	return r;
 }
 
-static int commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline)
+static int writer_commit_all(struct mcfs_writer *w, const char *when, uint64_t deadline)
 {
 	int r;
 
-	heed_overtaking(w);
+	writer_note_overtaken(w);
 	if (w->dirty || (w->fresh && w->excl))
-		return commit(w, when, deadline);
+		return writer_commit(w, when, deadline);
 	if (!w->fresh)
 		return 0;
-	r = commit_untouched(w, deadline);
+	r = writer_commit_untouched(w, deadline);
 	if (r < 0) {
-		tell(w, r, when);
-		return fail_for_good(w, r);
+		writer_report_failure(w, r, when);
+		return writer_fail(w, r);
 	}
 	return 0;
 }
 
 /* Before anything that may publish: the name may be about to change. */
-static void wait_for_name(struct mcfs_writer *w)
+static void writer_wait_for_name(struct mcfs_writer *w)
 {
 	while (w->holder)
-		pthread_cond_wait(&w->let_go, &w->lock);
+		pthread_cond_wait(&w->hold_ended, &w->lock);
 }
 
 /* Another process: a pipeline's part, or a child that inherited the descriptor.  Its closes say
  * nothing about the file; its violent death does, when it was the one who wrote. */
-static int flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
+static int writer_flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
 {
 	if (fate == MCFS_DIED && w->dirty && mcfs_caller_is(w->last_pid, tid))
 		w->abandoned = true;
@@ -501,15 +501,15 @@ static int flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
 }
 
 /* What is staged may be half of what was meant. */
-static int untrusted(void)
+static int writer_fail_untrusted(void)
 {
 	return mc_fail(-EIO, "the process that wrote was killed");
 }
 
-static int drop_all(struct mcfs_writer *w, int err)
+static int writer_drop(struct mcfs_writer *w, int err)
 {
 	w->revoked = true;
-	give_up(w);
+	writer_give_up(w);
 	return err;
 }
 
@@ -518,46 +518,46 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 	bool dead = fate == MCFS_DIED || fate == MCFS_GONE;
 
 	MC_LOCKED(&w->lock);
-	wait_for_name(w);
+	writer_wait_for_name(w);
 	w->flushed = true;
 	if (!mcfs_caller_is(w->pid, tid))
-		return flush_other(w, tid, fate);
+		return writer_flush_other(w, tid, fate);
 	w->closed = true;
 	if (fate == MCFS_EXITED)
 		w->exited = true;
 	if (w->failed) {
-		give_up(w);
+		writer_give_up(w);
 		return w->failed;
 	}
 	if (w->revoked)
 		return dead ? 0 : -EIO;
 	if (dead)
-		return drop_all(w, 0);
+		return writer_drop(w, 0);
 	if (w->abandoned)
-		return drop_all(w, untrusted());
+		return writer_drop(w, writer_fail_untrusted());
 	if (w->unlinked)
 		return 0;
 	if (fate == MCFS_EXITED)
-		return commit_all(w, "exit", deadline);
-	return w->dirty ? commit(w, "close", deadline) : 0;
+		return writer_commit_all(w, "exit", deadline);
+	return w->dirty ? writer_commit(w, "close", deadline) : 0;
 }
 
-static int sync_locked(struct mcfs_writer *w, const char *when, uint64_t deadline)
+static int writer_sync_locked(struct mcfs_writer *w, const char *when, uint64_t deadline)
 {
 	if (w->failed)
 		return w->failed;
 	if (w->revoked)
 		return -EIO;
 	if (w->abandoned)
-		return untrusted();
-	return w->unlinked ? 0 : commit_all(w, when, deadline);
+		return writer_fail_untrusted();
+	return w->unlinked ? 0 : writer_commit_all(w, when, deadline);
 }
 
 int mcfs_writer_sync(struct mcfs_writer *w, uint64_t deadline)
 {
 	MC_LOCKED(&w->lock);
-	wait_for_name(w);
-	return sync_locked(w, "fsync", deadline);
+	writer_wait_for_name(w);
+	return writer_sync_locked(w, "fsync", deadline);
 }
 
 int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
@@ -565,10 +565,10 @@ int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
 	int before, r;
 
 	MC_LOCKED(&w->lock);
-	wait_for_name(w);
+	writer_wait_for_name(w);
 	before = w->failed;
 	/* Another thread's fsync(2), or the last close, may have been faster. */
-	r = before || mcfs_writer_pending(w) ? sync_locked(w, "rename", deadline) : 0;
+	r = before || mcfs_writer_pending(w) ? writer_sync_locked(w, "rename", deadline) : 0;
 	w->failed = before;
 	return r;
 }
@@ -576,34 +576,34 @@ int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
 /* May what is left be published although its writer cannot be asked any more?  Had the opener been
  * killed with the descriptor open, its flush would have told.  Stores through a mapping go on after
  * the last close, so that a kill during them shows in the opener's fate only. */
-static bool trusted(const struct mcfs_writer *w, enum mcfs_fate fate)
+static bool writer_is_trusted(const struct mcfs_writer *w, enum mcfs_fate fate)
 {
 	if (w->abandoned)
 		return false;
 	return !w->mapped || fate == MCFS_ALIVE || fate == MCFS_EXITED || w->exited;
 }
 
-static int end(struct mcfs_writer *w, const char *when, bool publish, uint64_t deadline)
+static int writer_end(struct mcfs_writer *w, const char *when, bool publish, uint64_t deadline)
 {
 	int r = 0;
 
 	if (publish && !w->failed && !w->revoked && !w->unlinked)
-		r = commit_all(w, when, deadline);
+		r = writer_commit_all(w, when, deadline);
 	w->revoked = true;
-	give_up(w);
+	writer_give_up(w);
 	return r;
 }
 
 int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadline)
 {
 	MC_LOCKED(&w->lock);
-	wait_for_name(w);
-	return end(w, "release", trusted(w, fate), deadline);
+	writer_wait_for_name(w);
+	return writer_end(w, "release", writer_is_trusted(w, fate), deadline);
 }
 
 /* Every close is a flush, so that what has changed since is open.  After one it may be, too: shells close a duplicate
  * before the program begins.  Only a new file that is empty is worth that risk while the opener lives. */
-static bool complete(const struct mcfs_writer *w, enum mcfs_fate fate)
+static bool writer_is_complete(const struct mcfs_writer *w, enum mcfs_fate fate)
 {
 	if (!w->flushed || !w->closed)
 		return false;
@@ -615,10 +615,10 @@ bool mcfs_writer_end(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t deadli
 	bool pending, publish;
 
 	MC_LOCKED(&w->lock);
-	wait_for_name(w);
+	writer_wait_for_name(w);
 	pending = mcfs_writer_pending(w);
-	publish = trusted(w, fate) && complete(w, fate);
-	(void)end(w, "unmount", publish, deadline);
+	publish = writer_is_trusted(w, fate) && writer_is_complete(w, fate);
+	(void)writer_end(w, "unmount", publish, deadline);
 	return pending && !publish;
 }
 
@@ -626,14 +626,14 @@ void mcfs_writer_revoke(struct mcfs_writer *w)
 {
 	MC_LOCKED(&w->lock);
 	w->revoked = true;
-	give_up(w);
+	writer_give_up(w);
 }
 
 void mcfs_writer_unlink(struct mcfs_writer *w)
 {
 	MC_LOCKED(&w->lock);
 	w->unlinked = true;
-	show(w);
+	writer_show(w);
 }
 
 void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl)

@@ -35,7 +35,7 @@ struct mcfs_op;
 struct mcfs_version_env {	/* what all writers of a mount share */
 	mcs_t *store;
 	struct mcfs_pool *pool;
-	struct mcfs_writeback_pool *carrier;	/* NULL: none */
+	struct mcfs_writeback_pool *writeback_pool;	/* NULL: none */
 	uint64_t max_size;	/* atomic: the largest object that can be stored */
 	pthread_mutex_t names;	/* innermost lock; guards names and the list of writers */
 	struct mc_list writers;	/* by their link; guarded by names */
@@ -61,7 +61,7 @@ struct mcfs_writer {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	struct mcfs_stage stage;
-	struct mcfs_writeback carry;
+	struct mcfs_writeback writeback;
 	uint64_t base_generation;	/* of the version that the name had at open or rename, 0: none */
 	bool dirty;			/* bytes changed since the last commit */
 	bool fresh;			/* never committed, and must exist */
@@ -76,7 +76,7 @@ struct mcfs_writer {
 	int failed;			/* 0, or why nothing is published any more */
 	unsigned put_flags;		/* MCS_PUT_*_PIN of the next commits */
 	unsigned replicas;		/* copies, 0: the default */
-	pthread_cond_t let_go;		/* nobody holds the name any more; monotonic clock */
+	pthread_cond_t hold_ended;		/* nobody holds the name any more; monotonic clock */
 
 	/* changed under lock and env->names: either is enough to read */
 	char *key;

@@ -48,19 +48,19 @@ struct mcfs_writeback_pool {
 	uint64_t capacity, reserved, guess;
 };
 
-MC_COUNTER(carried, "mcfs_carried_bytes_total", "", "bytes stored before the close that publishes them")
+MC_COUNTER(stored_early, "mcfs_carried_bytes_total", "", "bytes stored before the close that publishes them")
 
-static struct mcfs_writer *writer_of(struct mcfs_writeback *c)
+static struct mcfs_writer *writer_of(struct mcfs_writeback *wb)
 {
-	return mc_container_of(c, struct mcfs_writer, carry);
+	return mc_container_of(wb, struct mcfs_writer, writeback);
 }
 
-static struct mcfs_writeback_pool *carrier_of(const struct mcfs_writer *w)
+static struct mcfs_writeback_pool *pool_of(const struct mcfs_writer *w)
 {
-	return w->env->carrier;
+	return w->env->writeback_pool;
 }
 
-static uint64_t load(const uint64_t *v)
+static uint64_t load_relaxed(const uint64_t *v)
 {
 	return __atomic_load_n(v, __ATOMIC_RELAXED);
 }
@@ -69,13 +69,13 @@ static uint64_t load(const uint64_t *v)
 
 static void forget_stream(struct mcfs_writer *w)
 {
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback *wb = &w->writeback;
 
-	__atomic_fetch_sub(&carrier_of(w)->reserved, c->room, __ATOMIC_RELAXED);
-	c->stream = NULL;
-	c->room = 0;
-	c->next = 0;
-	memset(c->sent, 0, c->nsent * sizeof(*c->sent));
+	__atomic_fetch_sub(&pool_of(w)->reserved, wb->room, __ATOMIC_RELAXED);
+	wb->stream = NULL;
+	wb->room = 0;
+	wb->next = 0;
+	memset(wb->sent, 0, wb->nsent * sizeof(*wb->sent));
 }
 
 /* Carry no more, and wait for the step that a thread may be at. */
@@ -85,11 +85,11 @@ static int turn_off(struct mcfs_writer *w, uint64_t deadline)
 		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
 		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
 	};
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback *wb = &w->writeback;
 
-	c->off = true;
-	while (c->busy)
-		if (pthread_cond_timedwait(&c->idle, &w->lock, &until) == ETIMEDOUT && c->busy)
+	wb->off = true;
+	while (wb->busy)
+		if (pthread_cond_timedwait(&wb->idle, &w->lock, &until) == ETIMEDOUT && wb->busy)
 			return mc_fail(-MC_ETIMEDOUT, "what is carried does not arrive");
 	return 0;
 }
@@ -97,10 +97,10 @@ static int turn_off(struct mcfs_writer *w, uint64_t deadline)
 /* The room comes back by @deadline, or soon after it. */
 static void drop_stream(struct mcfs_writer *w, uint64_t deadline)
 {
-	mcs_stream_t *old = w->carry.stream;
+	mcs_stream_t *old = w->writeback.stream;
 	int left = mc_deadline_left_ms(deadline);
 
-	w->carry.off = true;
+	w->writeback.off = true;
 	if (!old)
 		return;
 	forget_stream(w);
@@ -109,16 +109,16 @@ static void drop_stream(struct mcfs_writer *w, uint64_t deadline)
 
 void mcfs_writeback_init(struct mcfs_writer *w)
 {
-	(void)mc_cond_init(&w->carry.idle);
-	w->carry.busy_slot = SIZE_MAX;
+	(void)mc_cond_init(&w->writeback.idle);
+	w->writeback.busy_slot = SIZE_MAX;
 }
 
 void mcfs_writeback_done(struct mcfs_writer *w)
 {
 	mcfs_writeback_stop(w);
-	pthread_cond_destroy(&w->carry.idle);
-	free(w->carry.sent);
-	free(w->carry.key);
+	pthread_cond_destroy(&w->writeback.idle);
+	free(w->writeback.sent);
+	free(w->writeback.key);
 }
 
 void mcfs_writeback_stop(struct mcfs_writer *w)
@@ -130,13 +130,13 @@ void mcfs_writeback_stop(struct mcfs_writer *w)
 
 void mcfs_writeback_touch(struct mcfs_writer *w, uint64_t from, uint64_t to)
 {
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback *wb = &w->writeback;
 	size_t first = (size_t)(from / MCFS_SLOT), end = (size_t)((to + MCFS_SLOT - 1) / MCFS_SLOT);
 
-	while (c->busy && c->busy_slot >= first && c->busy_slot < end)
-		pthread_cond_wait(&c->idle, &w->lock);
-	for (size_t i = first; i < end && i < c->nsent; i++)
-		c->sent[i] = false;
+	while (wb->busy && wb->busy_slot >= first && wb->busy_slot < end)
+		pthread_cond_wait(&wb->idle, &w->lock);
+	for (size_t i = first; i < end && i < wb->nsent; i++)
+		wb->sent[i] = false;
 }
 
 void mcfs_writeback_cut(struct mcfs_writer *w, uint64_t size)
@@ -144,15 +144,15 @@ void mcfs_writeback_cut(struct mcfs_writer *w, uint64_t size)
 	uint64_t was = w->stage.size;
 
 	mcfs_writeback_touch(w, size < was ? size : was, size < was ? was : size);
-	if (size < w->carry.seq)
-		w->carry.seq = size;
+	if (size < w->writeback.seq)
+		w->writeback.seq = size;
 }
 
 static bool has_work(const struct mcfs_writer *w)
 {
-	const struct mcfs_writeback *c = &w->carry;
+	const struct mcfs_writeback *wb = &w->writeback;
 
-	return !c->off && c->seq >= FIRST_BYTES && ((uint64_t)c->next + 1) * MCFS_SLOT <= c->seq &&
+	return !wb->off && wb->seq >= FIRST_BYTES && ((uint64_t)wb->next + 1) * MCFS_SLOT <= wb->seq &&
 		!w->failed && !w->revoked && !w->unlinked;
 }
 
@@ -163,54 +163,54 @@ static unsigned put_flags_of(const struct mcfs_writer *w)
 }
 
 /* How much to ask for; 0: no more than there is. */
-static uint64_t room_for(const struct mcfs_writer *w)
+static uint64_t writeback_room(const struct mcfs_writer *w)
 {
-	const struct mcfs_writeback_pool *all = carrier_of(w);
-	const struct mcfs_writeback *c = &w->carry;
-	uint64_t room = c->room ? GROWTH * c->room : FIRST_ROOM, guess = load(&all->guess);
-	uint64_t need = ((uint64_t)c->next + 1) * MCFS_SLOT, held = load(&all->reserved) - c->room;
-	uint64_t limit = load(&all->capacity) / SHARE;
-	uint64_t known = c->hint > w->stage.size ? c->hint : w->stage.size;
+	const struct mcfs_writeback_pool *pool = pool_of(w);
+	const struct mcfs_writeback *wb = &w->writeback;
+	uint64_t room = wb->room ? GROWTH * wb->room : FIRST_ROOM, guess = load_relaxed(&pool->guess);
+	uint64_t need = ((uint64_t)wb->next + 1) * MCFS_SLOT, held = load_relaxed(&pool->reserved) - wb->room;
+	uint64_t limit = load_relaxed(&pool->capacity) / SHARE;
+	uint64_t known = wb->hint > w->stage.size ? wb->hint : w->stage.size;
 
-	if (!c->room && guess > room)
+	if (!wb->room && guess > room)
 		room = guess < GUESS_MAX ? guess : GUESS_MAX;
 	if (room < known)
 		room = (known + MCFS_SLOT - 1) / MCFS_SLOT * MCFS_SLOT;
-	if (room > load(&w->env->max_size))
-		room = load(&w->env->max_size);
+	if (room > load_relaxed(&w->env->max_size))
+		room = load_relaxed(&w->env->max_size);
 	if (held >= limit)
 		return 0;
 	if (room > limit - held)
 		room = limit - held;
 	room -= room % MCFS_SLOT;
-	return room > c->room && room >= need ? room : 0;
+	return room > wb->room && room >= need ? room : 0;
 }
 
 /* Note what the stream is begun with. */
 static bool note_key(struct mcfs_writer *w)
 {
-	struct mcfs_writeback *c = &w->carry;
-	char *key = realloc(c->key, w->key_len + 1);
+	struct mcfs_writeback *wb = &w->writeback;
+	char *key = realloc(wb->key, w->key_len + 1);
 
 	if (!key)
 		return false;
 	memcpy(key, w->key, w->key_len);
-	c->key = key;
-	c->key_len = w->key_len;
-	c->flags = put_flags_of(w);
-	c->replicas = w->replicas;
+	wb->key = key;
+	wb->key_len = w->key_len;
+	wb->flags = put_flags_of(w);
+	wb->replicas = w->replicas;
 	return true;
 }
 
-static bool note_room(struct mcfs_writeback *c, uint64_t room)
+static bool note_room(struct mcfs_writeback *wb, uint64_t room)
 {
 	size_t n = (size_t)(room / MCFS_SLOT);
-	bool *sent = realloc(c->sent, n * sizeof(*sent));
+	bool *sent = realloc(wb->sent, n * sizeof(*sent));
 
 	if (!sent)
 		return false;
-	c->sent = sent;
-	c->nsent = n;
+	wb->sent = sent;
+	wb->nsent = n;
 	memset(sent, 0, n * sizeof(*sent));
 	return true;
 }
@@ -219,61 +219,61 @@ static bool note_room(struct mcfs_writeback *c, uint64_t room)
 
 static void begin_busy(struct mcfs_writer *w, size_t slot)
 {
-	w->carry.busy = true;
-	w->carry.busy_slot = slot;
+	w->writeback.busy = true;
+	w->writeback.busy_slot = slot;
 	pthread_mutex_unlock(&w->lock);
 }
 
 static void end_busy(struct mcfs_writer *w)
 {
 	pthread_mutex_lock(&w->lock);
-	w->carry.busy = false;
-	w->carry.busy_slot = SIZE_MAX;
-	pthread_cond_broadcast(&w->carry.idle);
+	w->writeback.busy = false;
+	w->writeback.busy_slot = SIZE_MAX;
+	pthread_cond_broadcast(&w->writeback.idle);
 }
 
 static void make_room(struct mcfs_writer *w)
 {
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback *wb = &w->writeback;
 	struct mcs_put_opts opts = { .kind = MCS_OBJECT };
-	uint64_t room = room_for(w);
-	mcs_stream_t *old = c->stream, *st = NULL;
+	uint64_t room = writeback_room(w);
+	mcs_stream_t *old = wb->stream, *st = NULL;
 	int r;
 
 	if (!room || !note_key(w)) {
 		drop_stream(w, MC_NEVER);
 		return;
 	}
-	opts.flags = c->flags;
-	opts.replicas = c->replicas;
+	opts.flags = wb->flags;
+	opts.replicas = wb->replicas;
 	if (old)
 		forget_stream(w);
-	if (!note_room(c, room)) {
-		c->off = true;
+	if (!note_room(wb, room)) {
+		wb->off = true;
 		mcs_stream_drop(old, STEP_MS);
 		return;
 	}
-	__atomic_fetch_add(&carrier_of(w)->reserved, room, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&pool_of(w)->reserved, room, __ATOMIC_RELAXED);
 	begin_busy(w, SIZE_MAX);
 	mcs_stream_drop(old, STEP_MS);
 	/* Nobody else changes the key's copy while this is busy. */
-	r = mcs_stream_open(w->env->store, (struct mcs_key){ c->key, c->key_len }, room, &opts, &st,
+	r = mcs_stream_open(w->env->store, (struct mcs_key){ wb->key, wb->key_len }, room, &opts, &st,
 			    STEP_MS);
 	end_busy(w);
-	c->room = room;
-	c->stream = st;
-	c->next = 0;
-	c->last_ns = mc_now_ns();
+	wb->room = room;
+	wb->stream = st;
+	wb->next = 0;
+	wb->last_ns = mc_now_ns();
 	if (r < 0) {
 		forget_stream(w);
-		c->off = true;
+		wb->off = true;
 	}
 }
 
 static void send_slot(struct mcfs_writer *w)
 {
-	struct mcfs_writeback *c = &w->carry;
-	size_t i = c->next++;
+	struct mcfs_writeback *wb = &w->writeback;
+	size_t i = wb->next++;
 	struct iovec iov = { i < w->stage.nslot ? w->stage.slot[i] : NULL, MCFS_SLOT };
 	int r;
 
@@ -281,34 +281,34 @@ static void send_slot(struct mcfs_writer *w)
 	if (!iov.iov_base)
 		return;
 	begin_busy(w, i);
-	r = mcs_stream_write(c->stream, (uint64_t)i * MCFS_SLOT, &iov, 1, STEP_MS);
+	r = mcs_stream_write(wb->stream, (uint64_t)i * MCFS_SLOT, &iov, 1, STEP_MS);
 	end_busy(w);
-	c->last_ns = mc_now_ns();
+	wb->last_ns = mc_now_ns();
 	if (r < 0) {
 		drop_stream(w, MC_NEVER);
 		return;
 	}
-	c->sent[i] = true;
-	mc_metric_add(&carried, MCFS_SLOT);
+	wb->sent[i] = true;
+	mc_metric_add(&stored_early, MCFS_SLOT);
 }
 
-static void serve(struct mcfs_writer *w)
+static void writeback_serve(struct mcfs_writer *w)
 {
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback *wb = &w->writeback;
 
 	pthread_mutex_lock(&w->lock);
 	while (has_work(w)) {
-		if (!c->stream || ((uint64_t)c->next + 1) * MCFS_SLOT > c->room)
+		if (!wb->stream || ((uint64_t)wb->next + 1) * MCFS_SLOT > wb->room)
 			make_room(w);
 		else
 			send_slot(w);
 	}
-	c->queued = false;
+	wb->queued = false;
 	pthread_mutex_unlock(&w->lock);
 }
 
 /* Streams of writers that do not go on (all of them with @all) are given up.  Who is at work keeps its own. */
-static bool sweep(struct mcfs_version_env *env, const struct mcfs_writer *but, bool all)
+static bool writeback_sweep(struct mcfs_version_env *env, const struct mcfs_writer *but, bool every)
 {
 	struct mcfs_writer *w[SWEEP_MAX];
 	struct mc_list *pos;
@@ -328,11 +328,11 @@ static bool sweep(struct mcfs_version_env *env, const struct mcfs_writer *but, b
 	}
 	pthread_mutex_unlock(&env->names);
 	for (size_t i = 0; i < n; i++) {
-		struct mcfs_writeback *c = &w[i]->carry;
+		struct mcfs_writeback *wb = &w[i]->writeback;
 
 		if (pthread_mutex_trylock(&w[i]->lock) == 0) {
-			if (c->stream && !c->busy &&
-			    (all || mc_now_ns() - c->last_ns > IDLE_MS * MC_NS_PER_MS)) {
+			if (wb->stream && !wb->busy &&
+			    (every || mc_now_ns() - wb->last_ns > IDLE_MS * MC_NS_PER_MS)) {
 				drop_stream(w[i], MC_NEVER);
 				any = true;
 			}
@@ -346,133 +346,133 @@ static bool sweep(struct mcfs_version_env *env, const struct mcfs_writer *but, b
 /* ---- the threads ---- */
 
 /* A writer to serve, with the queue's reference; NULL: it is time to sweep, or over. */
-static struct mcfs_writer *next_writer(struct mcfs_writeback_pool *all, bool *ret_ended)
+static struct mcfs_writer *next_writer(struct mcfs_writeback_pool *pool, bool *ret_ended)
 {
 	struct timespec until;
-	struct mcfs_writeback *c;
+	struct mcfs_writeback *wb;
 	int r = 0;
 
-	MC_LOCKED(&all->lock);
-	while (mc_list_empty(&all->queue) && !all->ended && r != ETIMEDOUT) {
+	MC_LOCKED(&pool->lock);
+	while (mc_list_empty(&pool->queue) && !pool->ended && r != ETIMEDOUT) {
 		/* While nobody holds room there is nothing to sweep. */
-		if (!load(&all->reserved)) {
-			pthread_cond_wait(&all->work, &all->lock);
+		if (!load_relaxed(&pool->reserved)) {
+			pthread_cond_wait(&pool->work, &pool->lock);
 			continue;
 		}
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += TICK_MS / 1000;
-		r = pthread_cond_timedwait(&all->work, &all->lock, &until);
+		r = pthread_cond_timedwait(&pool->work, &pool->lock, &until);
 	}
-	*ret_ended = all->ended;
-	if (mc_list_empty(&all->queue))
+	*ret_ended = pool->ended;
+	if (mc_list_empty(&pool->queue))
 		return NULL;
-	c = mc_list_first(&all->queue, struct mcfs_writeback, link);
-	mc_list_remove(&c->link);
-	return writer_of(c);
+	wb = mc_list_first(&pool->queue, struct mcfs_writeback, link);
+	mc_list_remove(&wb->link);
+	return writer_of(wb);
 }
 
-static void *run(void *arg)
+static void *writeback_run(void *arg)
 {
-	struct mcfs_writeback_pool *all = arg;
+	struct mcfs_writeback_pool *pool = arg;
 	bool ended = false;
 
 	while (!ended) {
-		struct mcfs_writer *w = next_writer(all, &ended);
+		struct mcfs_writer *w = next_writer(pool, &ended);
 
 		if (w && !ended)
-			serve(w);
+			writeback_serve(w);
 		else if (!ended)
-			(void)sweep(all->env, NULL, false);
+			(void)writeback_sweep(pool->env, NULL, false);
 		mcfs_writer_unref(w);
 	}
 	return NULL;
 }
 
 /* With the carrier's lock held. */
-static bool threads_run(struct mcfs_writeback_pool *all)
+static bool start_threads(struct mcfs_writeback_pool *pool)
 {
-	while (all->threads < THREADS &&
-	       mc_thread_start(&all->thread[all->threads], "mcfs-carry", run, all) == 0)
-		all->threads++;
-	return all->threads;
+	while (pool->threads < THREADS &&
+	       mc_thread_start(&pool->thread[pool->threads], "mcfs-writeback", writeback_run, pool) == 0)
+		pool->threads++;
+	return pool->threads;
 }
 
-static void enqueue(struct mcfs_writer *w)
+static void writeback_enqueue(struct mcfs_writer *w)
 {
-	struct mcfs_writeback_pool *all = carrier_of(w);
+	struct mcfs_writeback_pool *pool = pool_of(w);
 
 	pthread_mutex_lock(&w->env->names);
 	w->refs++;
 	pthread_mutex_unlock(&w->env->names);
-	MC_LOCKED(&all->lock);
-	if (!all->ended)
-		(void)threads_run(all);
-	mc_list_push_back(&all->queue, &w->carry.link);
-	w->carry.queued = true;
-	pthread_cond_signal(&all->work);
+	MC_LOCKED(&pool->lock);
+	if (!pool->ended)
+		(void)start_threads(pool);
+	mc_list_push_back(&pool->queue, &w->writeback.link);
+	w->writeback.queued = true;
+	pthread_cond_signal(&pool->work);
 }
 
 void mcfs_writeback_wrote(struct mcfs_writer *w, uint64_t offset, size_t len)
 {
-	struct mcfs_writeback_pool *all = carrier_of(w);
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback_pool *pool = pool_of(w);
+	struct mcfs_writeback *wb = &w->writeback;
 
-	if (offset <= c->seq && offset + len > c->seq)
-		c->seq = offset + len;
-	if (all && load(&all->capacity) && !c->queued && has_work(w))
-		enqueue(w);
+	if (offset <= wb->seq && offset + len > wb->seq)
+		wb->seq = offset + len;
+	if (pool && load_relaxed(&pool->capacity) && !wb->queued && has_work(w))
+		writeback_enqueue(w);
 }
 
 struct mcfs_writeback_pool *mcfs_writeback_pool_new(struct mcfs_version_env *env)
 {
-	struct mcfs_writeback_pool *all = calloc(1, sizeof(*all));
+	struct mcfs_writeback_pool *pool = calloc(1, sizeof(*pool));
 
-	if (!all)
+	if (!pool)
 		return NULL;
-	all->env = env;
-	mc_list_init(&all->queue);
-	pthread_mutex_init(&all->lock, NULL);
-	(void)mc_cond_init(&all->work);
-	return all;
+	pool->env = env;
+	mc_list_init(&pool->queue);
+	pthread_mutex_init(&pool->lock, NULL);
+	(void)mc_cond_init(&pool->work);
+	return pool;
 }
 
-void mcfs_writeback_pool_free(struct mcfs_writeback_pool *all)
+void mcfs_writeback_pool_free(struct mcfs_writeback_pool *pool)
 {
-	if (!all)
+	if (!pool)
 		return;
-	pthread_mutex_lock(&all->lock);
-	all->ended = true;
-	pthread_cond_broadcast(&all->work);
-	pthread_mutex_unlock(&all->lock);
-	for (unsigned i = 0; i < all->threads; i++)
-		pthread_join(all->thread[i], NULL);
-	while (!mc_list_empty(&all->queue)) {
-		struct mcfs_writeback *c = mc_list_first(&all->queue, struct mcfs_writeback, link);
+	pthread_mutex_lock(&pool->lock);
+	pool->ended = true;
+	pthread_cond_broadcast(&pool->work);
+	pthread_mutex_unlock(&pool->lock);
+	for (unsigned i = 0; i < pool->threads; i++)
+		pthread_join(pool->thread[i], NULL);
+	while (!mc_list_empty(&pool->queue)) {
+		struct mcfs_writeback *wb = mc_list_first(&pool->queue, struct mcfs_writeback, link);
 
-		mc_list_remove(&c->link);
-		mcfs_writer_unref(writer_of(c));
+		mc_list_remove(&wb->link);
+		mcfs_writer_unref(writer_of(wb));
 	}
-	pthread_cond_destroy(&all->work);
-	pthread_mutex_destroy(&all->lock);
-	free(all);
+	pthread_cond_destroy(&pool->work);
+	pthread_mutex_destroy(&pool->lock);
+	free(pool);
 }
 
-void mcfs_writeback_pool_set_capacity(struct mcfs_writeback_pool *all, uint64_t bytes)
+void mcfs_writeback_pool_set_capacity(struct mcfs_writeback_pool *pool, uint64_t bytes)
 {
-	if (all)
-		__atomic_store_n(&all->capacity, bytes, __ATOMIC_RELAXED);
+	if (pool)
+		__atomic_store_n(&pool->capacity, bytes, __ATOMIC_RELAXED);
 }
 
-bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *all, const struct mcfs_writer *but)
+bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *pool, const struct mcfs_writer *but)
 {
 	const struct timespec moment = { .tv_nsec = YIELD_MS * (long)MC_NS_PER_MS };
 	bool any = false;
 
 	/* Those who are at work a moment ago may be done now. */
-	for (int i = 0; all && load(&all->reserved) && i < YIELD_TRIES; i++) {
+	for (int i = 0; pool && load_relaxed(&pool->reserved) && i < YIELD_TRIES; i++) {
 		if (i)
 			nanosleep(&moment, NULL);
-		any |= sweep(all->env, but, true);
+		any |= writeback_sweep(pool->env, but, true);
 	}
 	return any;
 }
@@ -482,7 +482,7 @@ bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *all, const struct mcf
 /* What the threads have not carried, or has changed since. */
 static int send_rest(struct mcfs_writer *w, const struct iovec *iov, int n, uint64_t deadline)
 {
-	const bool *sent = w->carry.sent;
+	const bool *sent = w->writeback.sent;
 	int r = 0;
 
 	for (int i = 0, k; i < n && r == 0; i = k) {
@@ -491,24 +491,24 @@ static int send_rest(struct mcfs_writer *w, const struct iovec *iov, int n, uint
 			continue;
 		while (k < n && !sent[k])
 			k++;
-		r = mcs_stream_write(w->carry.stream, (uint64_t)i * MCFS_SLOT, iov + i, k - i,
+		r = mcs_stream_write(w->writeback.stream, (uint64_t)i * MCFS_SLOT, iov + i, k - i,
 				     mc_deadline_left_ms(deadline));
 	}
 	return r;
 }
 
-static bool fits(const struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags)
+static bool writeback_fits(const struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags)
 {
-	const struct mcfs_writeback *c = &w->carry;
+	const struct mcfs_writeback *wb = &w->writeback;
 
-	return w->stage.size && w->stage.size <= c->room && c->key_len == len &&
-		memcmp(c->key, key, len) == 0 && c->flags == put_flags && c->replicas == w->replicas;
+	return w->stage.size && w->stage.size <= wb->room && wb->key_len == len &&
+		memcmp(wb->key, key, len) == 0 && wb->flags == put_flags && wb->replicas == w->replicas;
 }
 
 int mcfs_writeback_commit(struct mcfs_writer *w, const void *key, size_t len, unsigned put_flags,
 		      uint64_t deadline)
 {
-	struct mcfs_writeback *c = &w->carry;
+	struct mcfs_writeback *wb = &w->writeback;
 	uint64_t size = w->stage.size;
 	struct iovec *iov = NULL;
 	mcs_stream_t *st;
@@ -517,9 +517,9 @@ int mcfs_writeback_commit(struct mcfs_writer *w, const void *key, size_t len, un
 	r = turn_off(w, deadline);
 	if (r < 0)
 		return r;
-	if (carrier_of(w) && size >= FIRST_BYTES)
-		__atomic_store_n(&carrier_of(w)->guess, size, __ATOMIC_RELAXED);
-	if (!c->stream || !fits(w, key, len, put_flags)) {
+	if (pool_of(w) && size >= FIRST_BYTES)
+		__atomic_store_n(&pool_of(w)->guess, size, __ATOMIC_RELAXED);
+	if (!wb->stream || !writeback_fits(w, key, len, put_flags)) {
 		drop_stream(w, deadline);
 		return 0;
 	}
@@ -531,7 +531,7 @@ int mcfs_writeback_commit(struct mcfs_writer *w, const void *key, size_t len, un
 		drop_stream(w, deadline);
 		return 0;
 	}
-	st = c->stream;
+	st = wb->stream;
 	r = mcs_stream_commit(st, size, mc_deadline_left_ms(deadline));
 	forget_stream(w);
 	if (r == 0)

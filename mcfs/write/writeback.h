@@ -46,11 +46,11 @@ struct mcfs_writeback {
 /* NULL without memory: nothing is carried then.  Its threads begin with the first file. */
 struct mcfs_writeback_pool *mcfs_writeback_pool_new(struct mcfs_version_env *env);
 /* After all writers have come to their end. */
-void mcfs_writeback_pool_free(struct mcfs_writeback_pool *c);		/* NULL is fine */
+void mcfs_writeback_pool_free(struct mcfs_writeback_pool *pool);		/* NULL is fine */
 /* What the pool has; 0: nothing is carried. */
-void mcfs_writeback_pool_set_capacity(struct mcfs_writeback_pool *c, uint64_t bytes);
+void mcfs_writeback_pool_set_capacity(struct mcfs_writeback_pool *pool, uint64_t bytes);
 /* A put found no room: give up what others hold ahead of their commits.  True: there was something. */
-bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *c, const struct mcfs_writer *but);
+bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *pool, const struct mcfs_writer *but);
 
 /* ---- with the writer's lock held ---- */
 

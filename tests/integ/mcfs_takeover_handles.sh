@@ -97,7 +97,7 @@ wait_for 20 nothing_open "$m" || fail "nobody was told of it, and open: $(open_h
 # ---- killed while a directory gets another name: who stands in it is told so, and stands nowhere else
 unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
-MC_FAULTS=mcfs.book.set_key=kill start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise
+MC_FAULTS=mcfs.handoff.set_key=kill start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise
 supervisor=$MCFS_PID
 another_than none || fail "no daemon below the supervisor"
 old=$daemon

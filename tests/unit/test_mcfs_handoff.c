@@ -89,7 +89,7 @@ static void test_entries(void **state)
  * more, and not for another file either, since the kernel still has it. */
 static void test_half_a_name(void **state)
 {
-	static const char *const faults[] = { "mcfs.book.set_key=kill", "mcfs.book.set_key=error:ENOMEM" };
+	static const char *const faults[] = { "mcfs.handoff.set_key=kill", "mcfs.handoff.set_key=error:ENOMEM" };
 	struct mcfs_handoff_entry e;
 	uint64_t a;
 	pid_t pid;
