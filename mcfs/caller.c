@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * caller.c - the process behind a request.
- * The last thread of a process that ends closes its files: its PF_EXITING says so, and exit_code how
- * it ends.  PF_SIGNALED does not: exit(0) of one thread ends the others by a signal, too. */
+ * caller.c - fate of the process behind a request.
+ * The last thread of an ending process closes its files: PF_EXITING shows that it is ending,
+ * exit_code shows how. PF_SIGNALED does not: exit(0) of one thread also ends the other threads with
+ * a signal. */
 #include <config.h>
 #include "mcfs/caller.h"
 
@@ -16,10 +17,10 @@
 
 #include "common/cleanup.h"
 
-/* Of the kernel's include/linux/sched.h; it is in /proc/PID/stat for ever. */
+/* From the kernel's include/linux/sched.h; visible in /proc/PID/stat and therefore ABI. */
 #define PF_EXITING_BIT 0x4ul
 
-/* The machine's first pid namespace has this number in every kernel: include/linux/proc_ns.h. */
+/* Every kernel gives the machine's first pid namespace this number: include/linux/proc_ns.h. */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
 
 bool mcfs_caller_all_seen(void)
@@ -72,8 +73,8 @@ bool mcfs_caller_is(pid_t pid, pid_t tid)
 	return pid > 0 && tid > 0 && thread_of(pid, tid);
 }
 
-/* Field @n of a /proc/PID/stat line, counted from 1; @p stands behind the command name, which is
- * field 2 and may hold anything. */
+/* Field @n of a /proc/PID/stat line, counted from 1. @p points behind the command name, which is
+ * field 2 and may contain any byte. */
 static const char *stat_field(const char *p, int n)
 {
 	for (int i = 3; i < n && p; i++) {
@@ -84,8 +85,9 @@ static const char *stat_field(const char *p, int n)
 	return p;
 }
 
-/* Who closes its files because it ends has no memory any more.  One in the middle of an execve(2) has: it may be
- * closing files of ours, and the kernel (6.18) holds readers of its stat until it has, so nobody asks for that. */
+/* An ending process has released its memory before it closes its files. A process in execve(2)
+ * still has memory: it may be closing files of ours, and the kernel (6.18) blocks readers of its
+ * stat until that is done, so do not read stat here. */
 static bool has_memory(pid_t tid)
 {
 	char buf[4096];
@@ -93,7 +95,8 @@ static bool has_memory(pid_t tid)
 	return read_proc(tid, "status", buf, sizeof(buf)) > 0 && strstr(buf, "\nVmSize:");
 }
 
-/* What a process ends with is 0 to who may not trace it, who may not see its namespaces either. */
+/* The kernel shows exit code 0 to a process that may not trace @tid. Such a process may not see the
+ * namespaces of @tid either. */
 bool mcfs_caller_hides_end(pid_t tid)
 {
 	char path[64], buf[sizeof(FIRST_PID_NAMESPACE)];
@@ -171,6 +174,6 @@ bool mcfs_caller_killed(pid_t tid)
 		return false;
 	if (read_proc(tid, "status", buf, sizeof(buf)) <= 0)
 		return true;
-	/* The kernel gives every thread of a process that must end a SIGKILL of its own. */
+	/* The kernel sends each thread of a dying process its own SIGKILL. */
 	return (mask_of(buf, "\nSigPnd:\t") | mask_of(buf, "\nShdPnd:\t")) & sigkill;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * caller.h - who is behind a request: a FUSE request carries the caller's thread id, and the kernel's
- * /proc tells how that thread's process is doing.  A thread id of 0 belongs to a process that this pid
- * namespace does not show: it counts as alive, and all of those as one process. */
+ * caller.h - the process behind a request. A FUSE request carries the caller's thread id, and /proc
+ * tells whether that thread's process is alive. Thread id 0 belongs to a process outside this pid
+ * namespace: such a process counts as alive, and all of them count as one process. */
 #ifndef MCFS_CALLER_H
 #define MCFS_CALLER_H
 
@@ -10,26 +10,30 @@
 
 enum mcfs_fate {
 	MCFS_ALIVE,
-	MCFS_EXITED,	/* is ending by exit(0) */
-	MCFS_DIED,	/* is ending by a signal or with a non-zero status, or may be: mcfs_caller_hides_end() */
-	MCFS_GONE	/* is not there any more: nobody knows */
+	MCFS_EXITED,	/* ending with exit(0) */
+	/* ending with a signal or a non-zero status, or the status is hidden:
+	 * mcfs_caller_hides_end() */
+	MCFS_DIED,
+	MCFS_GONE	/* no longer exists: its exit status is unknown */
 };
 
-/* Does our pid namespace show every process that there is?  Others' writers cannot be seen to be killed without. */
+/* Does our pid namespace show all processes? If not, kills of writers in other namespaces go
+ * unnoticed. */
 bool mcfs_caller_all_seen(void);
-/* The process of thread @tid; @tid itself when it is gone. */
+/* The process of thread @tid; @tid itself when the thread no longer exists. */
 pid_t mcfs_caller_process(pid_t tid);
 /* Does thread @tid belong to process @pid? */
 bool mcfs_caller_is(pid_t pid, pid_t tid);
 enum mcfs_fate mcfs_caller_fate(pid_t tid);
-/* May this daemon not see what @tid ends with?  It is another user's, or has more privileges, and we have not got
- * CAP_SYS_PTRACE: no end of it is taken for a good one. */
+/* Is the exit status of @tid hidden from this daemon? True if its process belongs to another user
+ * or has more privileges, and the daemon lacks CAP_SYS_PTRACE: then every end of it counts as a
+ * failure. */
 bool mcfs_caller_hides_end(pid_t tid);
-/* Does no process hide it? */
+/* Can this daemon see the exit status of every process? */
 bool mcfs_caller_all_ends_seen(void);
-/* Has process @pid ended, to its last thread?  What cannot be seen has not. */
+/* Have all threads of process @pid ended? A process that cannot be seen counts as running. */
 bool mcfs_caller_ended(pid_t pid);
-/* Is a signal under way to @tid that will end it? */
+/* Has thread @tid a pending signal that will end it? */
 bool mcfs_caller_killed(pid_t tid);
 
 #endif

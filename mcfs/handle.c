@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handle.c - open files, and who sees what of those that are being written. */
+ * handle.c - open files, and the writer whose bytes a reader of attributes sees. */
 #include <config.h>
 #include "mcfs/handle.h"
 
@@ -35,7 +35,8 @@ struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
 	return mcfs_handoff() ? mcfs_handoff_at(fi->fh) : (struct mcfs_handle *)(uintptr_t)fi->fh;
 }
 
-/* The daemon before us has noted what it opened, and died before the kernel learned of it. */
+/* A handle that the previous daemon recorded before it died, while the kernel never received the
+ * answer. */
 static struct mcfs_handle *find_unanswered(struct mcfs *fs, uint64_t unique)
 {
 	struct mc_list *pos;
@@ -44,7 +45,8 @@ static struct mcfs_handle *find_unanswered(struct mcfs *fs, uint64_t unique)
 	mc_list_for_each(pos, &fs->handles) {
 		struct mcfs_handle *h = mc_container_of(pos, struct mcfs_handle, link);
 
-		/* One for each request at the most, which is not sent twice. */
+		/* At most one handle per request, because the kernel resends a request only
+		 * once. */
 		if (h->restored && h->unique == unique) {
 			h->unique = 0;
 			return h;
@@ -178,7 +180,7 @@ void mcfs_handle_hide(struct mcfs *fs, struct mcfs_handle *h)
 		mcfs_inode_hide(&fs->inodes, h->inode);
 }
 
-/* Whose last reference goes is taken off the list a moment later. */
+/* A handle whose last reference was dropped stays in the list for a moment. */
 static bool ref_unless_ending(struct mcfs_handle *h)
 {
 	unsigned n = __atomic_load_n(&h->refs, __ATOMIC_RELAXED);
@@ -189,7 +191,7 @@ static bool ref_unless_ending(struct mcfs_handle *h)
 	return n;
 }
 
-/* With a reference; NULL: it is being closed. */
+/* The handle of @w, with a reference; NULL: it is being closed. */
 static struct mcfs_handle *handle_with(struct mcfs *fs, const struct mcfs_writer *w)
 {
 	struct mc_list *pos;
@@ -198,7 +200,7 @@ static struct mcfs_handle *handle_with(struct mcfs *fs, const struct mcfs_writer
 	mc_list_for_each(pos, &fs->handles) {
 		struct mcfs_handle *h = mc_container_of(pos, struct mcfs_handle, link);
 
-		/* One that is being opened is given its writer at any moment. */
+		/* A handle that is being opened may receive its writer at any moment. */
 		if (__atomic_load_n(&h->writer, __ATOMIC_ACQUIRE) == w)
 			return ref_unless_ending(h) ? h : NULL;
 	}
@@ -242,7 +244,7 @@ void mcfs_handles_end(struct mcfs *fs, bool open)
 		mcfs_handle_unref(fs, h);
 	}
 	if (lost)
-		mc_warn("mcfs", "unmounted with unfinished files, which are dropped files=%u", lost);
+		mc_warn("mcfs", "unmounted with unfinished files, dropping them files=%u", lost);
 }
 
 /* ---- after a takeover ---- */
@@ -295,7 +297,7 @@ int mcfs_handles_restore(struct mcfs *fs)
 	return restore_locks(fs);
 }
 
-/* The version that was open, when its key still has it. */
+/* Open the version that the previous daemon had open, if the key still has that version. */
 static int handle_reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline)
 {
 	struct mcfs_inode *in = h->inode;
@@ -306,12 +308,12 @@ static int handle_reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 	mcfs_inode_key(&fs->inodes, in, &key);
 	r = mcfs_object_open(fs->store, mcfs_key_of(&key), deadline, &o);
 	if (mcs_errno(r) == ENOENT || mcs_errno(r) == EINVAL)
-		return mc_fail(-ESTALE, "the file was removed when the daemon had died");
+		return mc_fail(-ESTALE, "the file was removed while no daemon was running");
 	if (r < 0)
 		return r;
 	if (mcfs_object_info(o)->generation != in->info.generation) {
 		mcfs_object_unref(o);
-		return mc_fail(-ESTALE, "the file was replaced when the daemon had died");
+		return mc_fail(-ESTALE, "the file was replaced while no daemon was running");
 	}
 	mcfs_inode_share(&fs->inodes, in, o);
 	h->ahead = mcfs_ahead_new(fs->pool, o, mcfs_live(&fs->conf.timeout));
@@ -327,14 +329,15 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 	if (!__atomic_load_n(&h->lost, __ATOMIC_ACQUIRE))
 		return 0;
 	if (h->type == MCFS_WRITE)
-		return mc_fail(-EIO, "what was written to the file is lost: the daemon had died");
+		return mc_fail(-EIO, "written bytes are lost: the daemon that held them has died");
 	if (h->type != MCFS_READ || !h->inode)
-		return mc_fail(-ESTALE, "what was open was the text of a daemon that has died");
+		return mc_fail(-ESTALE, "the open control file belongs to a daemon that has died");
 	MC_LOCKED(&one);
 	return __atomic_load_n(&h->lost, __ATOMIC_RELAXED) ? handle_reopen(fs, h, deadline) : 0;
 }
 
-/* All readers that have not been looked at yet, with a reference each; their number. */
+/* Allocate a list of all readers that are not yet reopened, with one reference each. Returns their
+ * number. */
 static unsigned lost_readers(struct mcfs *fs, struct mcfs_handle ***ret)
 {
 	struct mc_list *pos;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * inode.c - the table of inodes.
- * The kernel's number of an inode is its address: the kernel only names what it holds a reference to.  With a
- * book it is the place there, since addresses end with the process. */
+ * inode.c - table of inodes.
+ * The kernel's node id of an inode is its address, since the kernel only names inodes that it
+ * references. With a handoff table the node id is the index in that table, because addresses do not
+ * outlive the process. */
 #include <config.h>
 #include "mcfs/inode.h"
 
@@ -15,7 +16,7 @@
 
 #define FIRST_BUCKETS 4096u
 #define ROOT_INO FUSE_ROOT_ID
-/* Below are the root and the control files. */
+/* Smaller numbers belong to the root and the control files. */
 #define FIRST_INO 4096u
 
 int mcfs_inodes_init(struct mcfs_inodes *t)
@@ -44,7 +45,7 @@ int mcfs_inodes_init(struct mcfs_inodes *t)
 	return -pthread_mutex_init(&t->lock, NULL);
 }
 
-/* Hidden inodes are in a bucket too, so that the end of a mount finds all of them. */
+/* Hidden inodes stay in their bucket, so that the end of a mount frees all inodes. */
 void mcfs_inodes_done(struct mcfs_inodes *t)
 {
 	struct mc_list *pos, *tmp;
@@ -109,7 +110,7 @@ static struct mcs_key key_of(const struct mcfs_inode *in)
 	return (struct mcs_key){ in->key, in->key_len };
 }
 
-/* Failing to grow only makes lookups slower. */
+/* If growing fails, lookups only become slower. */
 static void inodes_grow(struct mcfs_inodes *t)
 {
 	size_t old = t->nbucket, n = old * 2;
@@ -147,7 +148,7 @@ static struct mcfs_inode *inodes_find(struct mcfs_inodes *t, struct mcs_key key,
 	return NULL;
 }
 
-/* The kernel's references must be of use to the next daemon too. */
+/* Record the inode in the handoff table: the next daemon needs the kernel's references. */
 static bool inode_note_handoff(struct mcfs_inode *in)
 {
 	struct mcfs_handoff_entry e = {
@@ -222,8 +223,8 @@ int mcfs_inodes_restore(struct mcfs_inodes *t)
 
 		if (e.type != MCFS_HANDOFF_INODE)
 			continue;
-		/* Whether it was hidden from lookups nobody has noted: a file that is looked up again gets
-		 * an inode of its own. */
+		/* The table does not record whether a file's inode was hidden: the next lookup of a
+		 * file gets a new inode. */
 		in = inode_make(key, e.info.kind, &e.info, e.hashed && e.info.kind == MCS_DIR);
 		if (!in)
 			return -ENOMEM;
@@ -250,7 +251,7 @@ struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, 
 	static const struct mcs_info none;
 	struct mcfs_inode *in;
 
-	/* A directory is the same one whatever marker it has. */
+	/* A directory keeps its inode when its marker changes. */
 	if (kind == MCS_DIR)
 		info = &none;
 	own = own && kind == MCS_OBJECT;
@@ -388,7 +389,7 @@ void mcfs_inode_close_reader(struct mcfs_inodes *t, struct mcfs_inode *in)
 	in->refs--;
 	drop_unused(t, in);
 	pthread_mutex_unlock(&t->lock);
-	/* May talk to the master. */
+	/* May send a request to the master, so call it without the lock. */
 	mcfs_object_unref(o);
 }
 
@@ -458,7 +459,7 @@ void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_
 	if (!in)
 		goto out;
 	if (!key) {
-		/* The kernel asks again when its entry times out. */
+		/* The kernel looks the name up again when its entry times out. */
 		in->hashed = false;
 		mcfs_handoff_set_hashed(in->number, false);
 		goto out;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * inode.h - what the kernel has looked up.
+ * inode.h - inodes that the kernel has looked up.
  *
- * For the kernel a file's inode is one version of one key: a name that gets a new version gets a new
- * inode, so that nothing cached under the old one can be taken for it.  Descriptors that read and descriptors that
- * write do not share an inode, nor do two that write: the kernel keeps one size and one set of cached pages per inode.
- * When they would, the open is answered ESTALE, which makes the kernel look the name up once more, and
- * that lookup gets an inode of its own (reopen.h remembers whose it is). */
+ * An inode is one version of one key. A name that gets a new version gets a new inode, so that
+ * pages cached for the old version are never shown for the new one. Readers and writers do not
+ * share an inode, and neither do two writers: the kernel keeps one size and one page cache per
+ * inode. An open that would share one is answered with ESTALE. The kernel then looks the name up
+ * once more, and that lookup gets a new inode (open_pins.h remembers the thread). */
 #ifndef MCFS_INODE_H
 #define MCFS_INODE_H
 
@@ -23,7 +23,7 @@
 
 struct mcfs_key {
 	size_t len;
-	char data[MCFS_KEY_MAX + 1];	/* not NUL-ended; room for a directory's '/' */
+	char data[MCFS_KEY_MAX + 1];	/* not NUL-terminated; has room for a directory's '/' */
 };
 
 static inline struct mcs_key mcfs_key_of(const struct mcfs_key *k)
@@ -39,22 +39,25 @@ struct mcfs_inode {
 	/* constant */
 	uint64_t ino;			/* st_ino */
 	enum mcs_kind kind;
-	/* of the version; generation 0: nothing was committed yet, or a directory that is no view */
+	/* of the version; generation 0: no version committed yet, or a directory that is not a
+	 * view */
 	struct mcs_info info;
-	bool implied;			/* a directory without a marker of its own */
-	uint64_t number;		/* in the book (book.h), 0: the kernel's number is the address */
+	bool implied;			/* a directory without a marker key */
+	/* in the handoff table (handoff.h), 0: the kernel's node id is the address */
+	uint64_t number;
 
 	/* guarded by the inodes' lock */
 	struct mc_list bucket;
 	bool hashed;			/* lookups of the key find it */
-	uint64_t nlookup;		/* references that the kernel holds */
-	unsigned refs;			/* those of open handles */
-	unsigned readers, writers;	/* handles */
+	uint64_t nlookup;		/* references held by the kernel */
+	unsigned refs;			/* references held by open handles and operations */
+	unsigned readers, writers;	/* number of open handles */
 	struct mcfs_object *object;	/* one reference while there are readers */
-	uint64_t listed_ms;		/* when the last whole listing began that the kernel keeps, 0: none */
-	bool kernel_size_stale;			/* the kernel may have another size of it than a writer has; stays */
+	uint64_t listed_ms;		/* start of the last listing cached by the kernel, 0: none */
+	/* the kernel's size may differ from a writer's size; never cleared */
+	bool kernel_size_stale;
 	size_t key_len;
-	char *key;			/* a directory's ends in '/', but for a view's; the root's is "" */
+	char *key;			/* a directory's ends in '/', except a view's; the root's is "" */
 };
 
 struct mcfs_inodes {
@@ -62,69 +65,75 @@ struct mcfs_inodes {
 	struct mc_list *bucket;
 	size_t nbucket, count;
 	struct mcfs_inode root;
-	struct mcfs_inode lost;		/* stands for what the book does not know: nothing works on it */
+	/* stands for every node id that the handoff table does not contain; all operations on it
+	 * fail */
+	struct mcfs_inode lost;
 };
 
 int mcfs_inodes_init(struct mcfs_inodes *t);
-void mcfs_inodes_done(struct mcfs_inodes *t);	/* frees all that are left */
-/* Those that the kernel knows from the daemon before us; the book is loaded, nothing is served yet. */
+void mcfs_inodes_done(struct mcfs_inodes *t);	/* frees all remaining inodes */
+/* Recreate the inodes that the kernel knows from the previous daemon. The handoff table is loaded
+ * and the mount does not serve yet. */
 int mcfs_inodes_restore(struct mcfs_inodes *t);
 size_t mcfs_inodes_count(struct mcfs_inodes *t);
 
-/* st_ino of a key, a directory's with its '/': the same on all nodes and for all versions, since programs
- * take a file whose number changes for another file. */
+/* st_ino of a key (a directory's includes its '/'). It is the same on all nodes and for all
+ * versions, because programs treat a file whose number changed as another file. */
 uint64_t mcfs_inode_number(struct mcs_key key);
-/* The kernel's number of an inode, and back. */
+/* The kernel's node id of an inode, and the inode of a node id. */
 fuse_ino_t mcfs_inode_nodeid(const struct mcfs_inodes *t, const struct mcfs_inode *in);
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
 
-/* The inode of a version or directory, for a reply that counts as a lookup.  @own: a file's is to be one that nobody
- * else has.  NULL without memory. */
+/* The inode of a version or directory, with one kernel lookup added. @own: a file gets a new inode
+ * that is not shared. NULL: no memory. */
 struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
 				     const struct mcs_info *info, bool implied, bool own);
-/* The directory of .mcfs/prefix with the keys that begin with @key; the same. */
+/* The inode of the directory .mcfs/prefix/P, which lists the keys that begin with @key; as
+ * above. */
 struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key);
 static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
 {
 	return in->kind == MCS_DIR && in->info.generation;
 }
-/* One of its own for a file that has no version yet (@info NULL) or a new one, not found by lookups; the same. */
+/* A new inode that lookups do not find, for a file without a version (@info NULL) or with a new
+ * one; as above. */
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
 				      const struct mcs_info *info);
-/* One more reference of the kernel to an inode that is open. */
+/* Add one kernel lookup to an inode that is open. */
 void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n);
 
-/* What its key is at the moment. */
+/* Copy the inode's current key. */
 void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret);
 /* The key of @name in directory @dir.  -ENAMETOOLONG, -EINVAL. */
 int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
 			 struct mcfs_key *ret);
 
-/* A handle is opened or closed.  Opening gives -ESTALE when a writer and another one would meet, and lookups do not
- * find the inode any more.  A reader takes a reference to the open version, when there is one. */
+/* A handle is opened or closed. An open fails with -ESTALE if a writer would share the inode with a
+ * reader or writer, and lookups then no longer find the inode. A reader gets a reference to the
+ * open version, if there is one. */
 int mcfs_inode_open_reader(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object **ret_object);
-/* @share: two writers may meet, with the size that is set last.  1: they do, so that nothing of this one may be cached
- * by the kernel. */
+/* @share: two writers may share the inode; the kernel then shows the size that was set last.
+ * Returns 1 if they do: the kernel must not cache this writer's bytes. */
 int mcfs_inode_open_writer(struct mcfs_inodes *t, struct mcfs_inode *in, bool share);
-/* The version that a new reader has opened, for the next ones. */
+/* Store the version that a new reader opened, for the readers that follow. */
 void mcfs_inode_share(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcfs_object *o);
-/* A handle of the daemon before us; nothing is served yet. */
+/* Count a handle that the previous daemon opened, before the mount serves. */
 void mcfs_inode_reopen(struct mcfs_inodes *t, struct mcfs_inode *in, bool reader);
 void mcfs_inode_close_reader(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_close_writer(struct mcfs_inodes *t, struct mcfs_inode *in);
-/* A reference that keeps the inode, without a part in the above. */
+/* Keep the inode alive without counting as an open handle. */
 void mcfs_inode_ref(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_unref(struct mcfs_inodes *t, struct mcfs_inode *in);
-/* Lookups do not find it any more: what it shows is not what everybody sees. */
+/* Lookups no longer find the inode: its open handle shows other bytes than the name. */
 void mcfs_inode_hide(struct mcfs_inodes *t, struct mcfs_inode *in);
-/* The kernel's size of it is not, or not always, what one who has it open is writing. */
+/* The kernel's size of the inode may differ from the size that a writer of it has. */
 void mcfs_inode_set_kernel_size_stale(struct mcfs_inodes *t, struct mcfs_inode *in);
 bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_inode *in);
-/* Of a directory that is open: when the listing began that the kernel keeps, whole. */
+/* Start time of the complete listing of an open directory that the kernel caches. */
 void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms);
 uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in);
-/* The directory @from (with its '/') is now @to. */
+/* Directory @from was renamed to @to; both keys end in '/'. */
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to);
 
 #endif

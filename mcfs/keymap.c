@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keymap.c - keys as paths.
- * Injective by one trick: an escape that a key contains literally gets a "25" behind its '%', and one
- * that already has some gets one more.  So an escape is '%', any number of "25", and its tail. */
+ * keymap.c - conversion of keys to paths.
+ * The mapping is injective: an escape that a key contains literally gets "25" inserted after its
+ * '%', and an escape that already has "25" gets one more. An escape therefore is '%', any number of
+ * "25", and its tail. */
 #include <config.h>
 #include "mcfs/keymap.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* What a whole component cannot be shown as, and the tail of its escape. */
+/* Components that a path cannot contain, and the tails of their escapes. */
 static const struct special {
 	const char *comp, *tail;
 	bool top_only;
@@ -20,7 +21,7 @@ static const struct special {
 };
 #define NSPECIALS (sizeof(specials) / sizeof(specials[0]))
 
-/* Number of "25" from @p on, up to @end; *ret_rest is what follows them. */
+/* Count the "25" from @p on, up to @end; *ret_rest points behind them. */
 static size_t escape_quotes(const char *p, const char *end, const char **ret_rest)
 {
 	size_t n = 0;
@@ -33,7 +34,7 @@ static size_t escape_quotes(const char *p, const char *end, const char **ret_res
 	return n;
 }
 
-/* Is [p, end) '%' + "25"* + the tail of a special?  *ret_quotes: how many "25". */
+/* Is [p, end) '%' + "25"* + the tail of a special component? *ret_quotes: the number of "25". */
 static const struct special *whole_escape(const char *p, const char *end, bool top,
 					  size_t *ret_quotes)
 {
@@ -139,7 +140,7 @@ int mcfs_name_decode(const char *name, bool top, void *ret, size_t size)
 
 /* ---- one name for a whole key ---- */
 
-/* Would it be taken for something else? */
+/* Would the unescaped name mean another file? */
 static bool is_dotted(const char *p, size_t len, bool top)
 {
 	const size_t control = strlen(MCFS_CONTROL_NAME);
@@ -194,7 +195,7 @@ int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size)
 	}
 	if (o.len > o.size)
 		return -ENAMETOOLONG;
-	/* Each key has one name: dots are escaped in those only. */
+	/* Each key has exactly one name: dots are escaped only in the dotted names. */
 	if (dotted != is_dotted(ret, o.len, top) || (dotted && strchr(name, '.')))
 		return -ENOENT;
 	return (int)o.len;
@@ -211,7 +212,7 @@ int mcfs_key_to_path(const void *key, size_t len, char *ret, size_t size)
 		const char *stop = slash ? slash : end;
 		int r;
 
-		/* A key that ends in '/' is shown as a directory, whose path ends there. */
+		/* A key that ends in '/' is shown as a directory, and the path ends there. */
 		if (stop == end && p == end && !top)
 			break;
 		r = mcfs_name_encode(p, (size_t)(stop - p), top, ret + done, size - done);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keymap.h - how keys are shown as paths.
+ * keymap.h - conversion of keys to paths and back.
  *
- * A key is a path: '/' is a directory level, everything else stands for itself, so that the names
- * that programs create and the keys that other clients see are the same bytes.  Only what a file
- * name cannot be is escaped, and only names that would be taken for an escape are escaped too; every
- * file name is the name of exactly one key component and the other way round:
+ * A key is a path: '/' separates directory levels, all other bytes are kept, so that the names that
+ * programs create equal the keys that other clients see. Only bytes and components that a file name
+ * cannot contain are escaped, together with names that look like an escape. Every file name
+ * corresponds to exactly one key component and vice versa:
  *
  *	NUL in a component		%00
  *	an empty component		%_		(keys "a//b", "/a")
  *	"."  ".."			%2E  %2E%2E
  *	".mcfs" at the top		%2Emcfs
  *	a literal %00, anywhere		%2500		and so on: %2500 is %252500
- *	a whole name %_, %2E, ...	%25_, %252E, ...
- */
+ *	a whole name %_, %2E, ...	%25_, %252E, ... */
 #ifndef MCFS_KEYMAP_H
 #define MCFS_KEYMAP_H
 
@@ -20,20 +19,20 @@
 #include <stddef.h>
 
 #define MCFS_KEY_MAX 4096		/* bytes of a key, as the store allows */
-#define MCFS_NAME_MAX 4095		/* bytes of a shown name, without the NUL */
-#define MCFS_CONTROL_NAME ".mcfs"	/* the reserved directory at the top */
+#define MCFS_NAME_MAX 4095		/* bytes of a displayed name, without the NUL */
+#define MCFS_CONTROL_NAME ".mcfs"	/* the reserved directory at the top level */
 
-/* The file name of the key component @comp; @top: it stands directly below the mount point.  @ret gets
- * a NUL-ended string.  Its length, or -ENAMETOOLONG when it does not fit into @size. */
+/* File name of the key component @comp; @top: the component is at the top level of the mount. @ret
+ * is NUL-terminated. Returns its length, or -ENAMETOOLONG if it does not fit into @size. */
 int mcfs_name_encode(const void *comp, size_t len, bool top, char *ret, size_t size);
 
-/* The key component of a file name (never fails for a name that can exist, but for its size).  Length
- * of what is in @ret, not NUL-ended; -ENAMETOOLONG. */
+/* Key component of a file name. Returns its length; @ret is not NUL-terminated. Fails only with
+ * -ENAMETOOLONG. */
 int mcfs_name_decode(const char *name, bool top, void *ret, size_t size);
 
-/* A whole key as one name, for keymap=flat and .mcfs/by-key: '/', '%' and NUL are %2F, %25 and %00, and the dots
- * of ".", ".." and, at the @top, ".mcfs" are %2E.  As mcfs_name_encode() and mcfs_name_decode(); -ENOENT for what
- * no key is shown as. */
+/* A whole key as one name, for keymap=flat and .mcfs/by-key: '/', '%' and NUL become %2F, %25 and
+ * %00; the dots of ".", ".." and, with @top, of ".mcfs" become %2E. Results as above; -ENOENT for a
+ * name that no key maps to. */
 int mcfs_flat_encode(const void *key, size_t len, bool top, char *ret, size_t size);
 int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size);
 

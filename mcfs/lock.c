@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * lock.c - locks by key: those that are held, and those that are waited for, first come first served. */
+ * lock.c - file locks by key: held locks and queued requests, served in order of arrival. */
 #include <config.h>
 #include "mcfs/lock.h"
 
@@ -15,17 +15,17 @@
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 
-/* Who waits for whom is followed so far. */
+/* longest chain of waiting owners that deadlock detection follows */
 #define CHAIN_MAX 64
-/* What fcntl(2) has for locks of a service that failed.  The kernel takes EINTR for a lock to be asked for again, and
- * gives 512 to programs that no signal came to. */
+/* The errno of fcntl(2) for a failed lock service. EINTR would make the kernel repeat the request,
+ * and would show programs the internal error 512 although no signal arrived. */
 #define HUNG_UP (-ENOLCK)
 
 struct lock_file {
 	struct mc_list link;
 	struct mc_list held;		/* struct held */
 	struct mc_list waiting;		/* struct mcfs_lock_wait, oldest first */
-	unsigned users;			/* who has let go of the lock and comes back to it */
+	unsigned users;			/* threads that released the lock and will return to this file */
 	uint64_t hash;
 	size_t key_len;
 	char key[];
@@ -34,8 +34,8 @@ struct lock_file {
 struct held_lock {
 	struct mc_list link;
 	struct mcfs_lock_args a;
-	const struct mcfs_handle *handle; /* by which it was taken */
-	uint64_t number;		/* in the book, 0: in none */
+	const struct mcfs_handle *handle; /* the handle that acquired it */
+	uint64_t number;		/* in the handoff table, 0: none */
 };
 
 void mcfs_locks_init(struct mcfs_locks *l, unsigned max_waiting)
@@ -90,7 +90,7 @@ static void file_drop_unused(struct lock_file *f)
 	free(f);
 }
 
-/* ---- what is held ---- */
+/* ---- held locks ---- */
 
 static void lock_note_handoff(struct held_lock *h)
 {
@@ -101,7 +101,8 @@ static void lock_note_handoff(struct held_lock *h)
 
 	if (!mcfs_handoff())
 		return;
-	/* Both are there for a moment, never none. */
+	/* Add the new entry before removing the old one: the table always contains at least one of
+	 * them. */
 	h->number = mcfs_handoff_add(&e, h);
 	mcfs_handoff_remove(old);
 }
@@ -139,15 +140,16 @@ static struct held_lock *lock_conflict(struct lock_file *f, const struct mcfs_lo
 	return NULL;
 }
 
-/* Of a process that has ended, and left its descriptor to a child: where it reads, no close is told (ops/open.c).
- * Where it writes, the close of the process was told and has ended its locks: what is there belongs to the open file
- * (F_OFD_SETLK), which the child has. */
+/* Does the lock belong to an ended process that left its descriptor to a child? A reader's close is
+ * not reported (ops/open.c). A writer's close was reported and ended the process's locks: a
+ * remaining lock belongs to the open file (F_OFD_SETLK), which the child still has. */
 static bool lock_is_orphan(const struct held_lock *h)
 {
 	return !h->a.flock && h->handle->type == MCFS_READ && mcfs_caller_ended(h->a.pid);
 }
 
-static struct held_lock *lock_conflict_living(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a)
+static struct held_lock *lock_conflict_living(struct mcfs_locks *l, struct lock_file *f,
+					      const struct mcfs_lock_args *a)
 {
 	struct held_lock *h;
 
@@ -156,8 +158,9 @@ static struct held_lock *lock_conflict_living(struct mcfs_locks *l, struct lock_
 	return h;
 }
 
-/* The owner's locks end where @a begins and begin where it ends; *spare is taken when one becomes two. */
-static void lock_carve(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a, struct held_lock **spare)
+/* Cut the range of @a out of the owner's locks; *spare is used when one lock is split into two. */
+static void lock_carve(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a,
+		       struct held_lock **spare)
 {
 	struct mc_list *pos, *tmp;
 
@@ -194,7 +197,8 @@ static bool lock_touches(const struct mcfs_lock_args *a, const struct mcfs_lock_
 		(b->end == UINT64_MAX || b->end + 1 >= a->start);
 }
 
-/* Touching locks of one kind are one, or a program that locks byte after byte would fill the memory. */
+/* Merge adjacent locks of the same type: otherwise a program that locks byte by byte would fill the
+ * memory. */
 static void lock_add_merged(struct mcfs_locks *l, struct lock_file *f, struct held_lock *n)
 {
 	const struct mcfs_lock_args as_asked = n->a;
@@ -208,7 +212,7 @@ static void lock_add_merged(struct mcfs_locks *l, struct lock_file *f, struct he
 		n->a.start = h->a.start < n->a.start ? h->a.start : n->a.start;
 		n->a.end = h->a.end > n->a.end ? h->a.end : n->a.end;
 	}
-	/* The book has the new one before it loses the old ones. */
+	/* Add the merged lock to the handoff table before removing the old ones. */
 	lock_note_handoff(n);
 	mc_list_for_each_safe(pos, tmp, &f->held) {
 		struct held_lock *h = mc_container_of(pos, struct held_lock, link);
@@ -219,19 +223,20 @@ static void lock_add_merged(struct mcfs_locks *l, struct lock_file *f, struct he
 	lock_add(l, f, n);
 }
 
-/* 0, -EAGAIN, -ENOLCK. */
-static int lock_set(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_handle *by, const struct mcfs_lock_args *a)
+/* 0, -EAGAIN or -ENOLCK. */
+static int lock_set(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_handle *by,
+		    const struct mcfs_lock_args *a)
 {
 	struct held_lock *spare = NULL, *h = NULL;
 
-	/* One kind of flock becomes another by being given up first, as in the kernel: two who share and both
-	 * want it alone would wait for each other. */
+	/* A flock changes its type by releasing the old lock first, as in the kernel: otherwise two
+	 * holders of a shared lock that both request an exclusive one would deadlock. */
 	if (a->flock && lock_conflict(f, a))
 		lock_carve(l, f, a, &spare);
 	if (lock_conflict_living(l, f, a))
 		return -EAGAIN;
 	if (a->type != F_UNLCK && __atomic_load_n(&l->n, __ATOMIC_RELAXED) >= MCFS_LOCKS_MAX)
-		return mc_fail(-ENOLCK, "there are %u locks already", MCFS_LOCKS_MAX);
+		return mc_fail(-ENOLCK, "limit of locks reached limit=%u", MCFS_LOCKS_MAX);
 	spare = malloc(sizeof(*spare));
 	h = malloc(sizeof(*h));
 	if (!spare || !h) {
@@ -250,9 +255,10 @@ static int lock_set(struct mcfs_locks *l, struct lock_file *f, const struct mcfs
 	return 0;
 }
 
-/* ---- who waits ---- */
+/* ---- queued requests ---- */
 
-/* The first lock that @a waits for is somebody's who waits for a lock of somebody's ... who is @a's owner. */
+/* Deadlock detection: follow the chain of lock owners that are waiting themselves; true if it leads
+ * back to the owner of @a. */
 static bool would_deadlock(struct mcfs_locks *l, struct lock_file *f, const struct mcfs_lock_args *a)
 {
 	const struct mcfs_lock_args *next = a;
@@ -298,10 +304,10 @@ struct answer {
 	struct mcfs_lock_wait *w;
 	struct mcfs_lock_args args;
 	int err;
-	bool accepted;			/* by who asked */
+	bool accepted;			/* the kernel accepted the answer */
 };
 
-/* Of those who wait for the file: who can be answered, up to ANSWERS of them. */
+/* Remove the queued requests of @f that can be answered now, up to ANSWERS of them. */
 static unsigned lock_collect(struct mcfs_locks *l, struct lock_file *f, struct answer *ret)
 {
 	struct mc_list *pos, *tmp;
@@ -313,7 +319,8 @@ static unsigned lock_collect(struct mcfs_locks *l, struct lock_file *f, struct a
 
 		if (n == ANSWERS)
 			break;
-		r = mcfs_op_given_up(&w->op) ? -EINTR : l->hung_up ? HUNG_UP : lock_set(l, f, w->op.handle, &w->args);
+		r = mcfs_op_given_up(&w->op) ? -EINTR : l->hung_up ? HUNG_UP :
+			lock_set(l, f, w->op.handle, &w->args);
 		if (r == -EAGAIN)
 			continue;
 		lock_unwait(l, w);
@@ -322,7 +329,7 @@ static unsigned lock_collect(struct mcfs_locks *l, struct lock_file *f, struct a
 	return n;
 }
 
-/* Without the lock, which an answer may need: it can be the end of an open file. */
+/* Releases the lock meanwhile: an answer may end an open file, which needs the lock. */
 static void send_answers(struct mcfs_locks *l, struct lock_file *f, struct answer *a, unsigned n)
 {
 	f->users++;
@@ -334,7 +341,7 @@ static void send_answers(struct mcfs_locks *l, struct lock_file *f, struct answe
 	pthread_mutex_lock(&l->lock);
 	f->users--;
 	for (unsigned i = 0; i < n; i++) {
-		/* Nobody knows that it is held. */
+		/* The caller never learned that it holds the lock, so release it. */
 		if (!a[i].accepted && !a[i].err) {
 			a[i].args.type = F_UNLCK;
 			(void)lock_set(l, f, NULL, &a[i].args);
@@ -342,7 +349,8 @@ static void send_answers(struct mcfs_locks *l, struct lock_file *f, struct answe
 	}
 }
 
-/* What has changed lets others go on.  Frees the file, when nothing is left of it. */
+/* Answer the queued requests that can proceed after a change. Frees the file if nothing is left of
+ * it. */
 static void lock_serve(struct mcfs_locks *l, struct lock_file *f)
 {
 	struct answer a[ANSWERS];
@@ -353,14 +361,14 @@ static void lock_serve(struct mcfs_locks *l, struct lock_file *f)
 	file_drop_unused(f);
 }
 
-/* ---- the public ones, which take the lock ---- */
+/* ---- public functions, which acquire the lock ---- */
 
 static int lock_wait(struct mcfs_locks *l, struct lock_file *f, struct mcfs_lock_wait *w)
 {
 	if (!w->args.flock && would_deadlock(l, f, &w->args))
-		return mc_fail(-EDEADLK, "who has the lock waits for a lock of who asks");
+		return mc_fail(-EDEADLK, "deadlock: the lock's owner waits for a lock of the caller");
 	if (l->nwaiting >= l->max_waiting)
-		return mc_fail(-ENOLCK, "%u wait for locks already", l->nwaiting);
+		return mc_fail(-ENOLCK, "limit of queued lock requests reached requests=%u", l->nwaiting);
 	mc_list_push_back(&f->waiting, &w->link);
 	__atomic_store_n(&l->nwaiting, l->nwaiting + 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&l->n, 1, __ATOMIC_RELAXED);
@@ -458,7 +466,7 @@ int mcfs_lock_restore(struct mcfs_locks *l, struct mcs_key key, struct mcfs_hand
 	return 0;
 }
 
-/* By anybody, or by who was interrupted? */
+/* Has the file queued requests; @given_up: requests whose caller was interrupted? */
 static bool file_is_waited_for(const struct lock_file *f, bool given_up)
 {
 	struct mc_list *pos;
@@ -487,7 +495,8 @@ static struct lock_file *file_waited_for(struct mcfs_locks *l, bool given_up)
 	return NULL;
 }
 
-/* A file that is waited for, and had locks of processes that have ended. */
+/* Find a file with queued requests and drop its locks of ended processes; NULL: there is no such
+ * file. */
 static struct lock_file *file_drop_orphans(struct mcfs_locks *l)
 {
 	struct mc_list *file, *pos, *tmp;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * main.c - mcfs: options, the daemon's life, and its end. */
+ * main.c - the mcfs program: options, start, reload and shutdown of the daemon. */
 #include <config.h>
 
 #include <errno.h>
@@ -61,22 +61,23 @@ static const struct mc_program program = {
 	.absent = absent,
 };
 
-/* What runs, in the order of its start. */
+/* The running program; its parts in the order in which they are started. */
 struct running {
 	struct mcfs fs;
 	struct mcfs_standalone *standalone;
 	struct mc_httpd *httpd;
 	bool versions, inodes, errors, replies;
 	int ended;		/* atomic: the session is over */
-	int argc;		/* to read the options again */
+	int argc;		/* to parse the options again */
 	char **argv;
-	char *dir;		/* that relative names of files are of; a daemon leaves it */
+	/* working directory at the start, for relative file names; a daemon leaves it */
+	char *dir;
 };
 
 static int print_error(int err)
 {
 	fprintf(stderr, "mcfs: %s%s\n", mcs_error_detail(err),
-		err == -MC_ERPC ? "; is mooncake_master running there?  A pool of its own is --standalone" : "");
+		err == -MC_ERPC ? "; is mooncake_master running there? --standalone needs none" : "");
 	return err;
 }
 
@@ -100,7 +101,7 @@ static uint64_t quarter_of_memory(void)
 	return pages * page / 4;
 }
 
-/* Which of the @n words it is. */
+/* Index of @text among the @n @words. */
 static int word_of(const char *name, const char *text, const char *const *words, int n)
 {
 	char all[64] = "";
@@ -111,7 +112,7 @@ static int word_of(const char *name, const char *text, const char *const *words,
 			return i;
 		len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s", i ? ", " : "", words[i]);
 	}
-	return mc_fail(-EINVAL, "%s: there is no %s, only %s", name, text, all);
+	return mc_fail(-EINVAL, "%s: unknown value %s, use one of %s", name, text, all);
 }
 
 static int check_views(struct mcfs *fs)
@@ -156,9 +157,9 @@ static int check_conf(struct mcfs *fs)
 	if (r < 0)
 		return r;
 	if (strcmp(c->protocol, "tcp") != 0)
-		return mc_fail(-EINVAL, "protocol: %s is not in this version, only tcp", c->protocol);
+		return mc_fail(-EINVAL, "protocol: %s is not supported, use tcp", c->protocol);
 	if (c->supervise && c->standalone)
-		return mc_fail(-EINVAL, "supervise: the index of a standalone pool ends with its daemon");
+		return mc_fail(-EINVAL, "supervise cannot be combined with standalone: the pool's index ends with its daemon");
 	fs->segment_fd = fs->handoff_fd = -1;
 	fs->uid = c->uid < 0 ? geteuid() : (uid_t)c->uid;
 	fs->gid = c->gid < 0 ? getegid() : (gid_t)c->gid;
@@ -178,11 +179,11 @@ static int check_arguments(struct mcfs *fs)
 	int n = mc_options_argc(o);
 
 	if (n < 1)
-		return mc_fail(-EINVAL, "no mount point is given; --help tells more");
+		return mc_fail(-EINVAL, "the mount point is missing; see --help");
 	if (n > 2)
-		return mc_fail(-EINVAL, "too many arguments; --help tells more");
+		return mc_fail(-EINVAL, "too many arguments; see --help");
 	if (n == 2 && fs->conf.standalone)
-		return mc_fail(-EINVAL, "a master is given, but standalone brings its own");
+		return mc_fail(-EINVAL, "MASTER cannot be combined with standalone, which runs its own master");
 	fs->master = strdup(fs->conf.standalone ? "standalone" :
 			    n == 2 ? mc_options_argv(o, 0) : fs->conf.master_server_address);
 	if (!fs->master)
@@ -203,7 +204,8 @@ static int prepare_again(struct mcfs *fs)
 static int open_log(const struct mcfs_conf *c)
 {
 	static const char *const by_minloglevel[] = { "info", "warn", "err", "err" };
-	/* Files are opened again from elsewhere.  What is not there the log complains about. */
+	/* Log files are reopened from another working directory. If the directory is missing,
+	 * mc_log_open() reports it. */
 	auto_free char *dir = c->log_dir[0] ? realpath(c->log_dir, NULL) : NULL;
 	struct mc_log_conf log = {
 		.program = "mcfs",
@@ -214,8 +216,8 @@ static int open_log(const struct mcfs_conf *c)
 		.syslog = c->syslog && !c->logtostderr && !c->debug,
 	};
 
-	/* A daemon without files of a log has nobody to talk to: standard error is its parent's, for the
-	 * reason why it cannot start. */
+	/* A daemon without a log destination logs only errors: its standard error is the parent's,
+	 * which shows why the start failed. */
 	if (!c->foreground && !c->debug && !c->log_dir[0] && !c->logtostderr && !c->syslog)
 		log.levels = "err";
 	if (c->v)
@@ -262,10 +264,10 @@ static int open_store(struct running *run, const char *master)
 	conf.segment_size = fs->conf.global_segment_size;
 	conf.segment_kind = fs->conf.segment_kind;
 	conf.timeout_ms = (int64_t)fs->conf.timeout;
-	conf.daemon = "off";	/* it is one */
+	conf.daemon = "off";	/* this process is the daemon */
 	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
 	conf.spin_us = (unsigned)fs->conf.spin_us;
-	/* A mount that is there already does not go because its master is away. */
+	/* An existing mount must survive an unreachable master. */
 	conf.lazy = fs->conf.lazy || fs->taken_over;
 	if (fs->taken_over && fs->segment_fd >= 0) {
 		conf.segment_fd = fs->segment_fd;
@@ -338,11 +340,11 @@ static int run_start(struct running *run)
 		r = mcfs_takeover_keep(&run->fs);
 	if (r == 0)
 		r = mcfs_guard_begin(run->fs.connection);
-	/* Unmounted lazily, with files open, it is found nowhere. */
+	/* A lazily unmounted mount with open files appears in no mount table. */
 	return r == -ENOENT && run->fs.taken_over ? 0 : r;
 }
 
-/* Everything that start() made, also when it did not come far. */
+/* Stop and free all parts that run_start() has started, also after a partial start. */
 static int run_stop(struct running *run)
 {
 	struct mcfs *fs = &run->fs;
@@ -355,15 +357,17 @@ static int run_stop(struct running *run)
 		mcfs_locks_hang_up(&fs->locks);
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
-		/* Threads are still at it: only the end of the process frees what they use. */
-		mc_err("mcfs", "giving up on operations that do not end: %s", mc_err_detail(r));
+		/* Threads are still running and use the mount's memory: only the end of the process
+		 * frees it. */
+		mc_err("mcfs", "operations do not end, exiting without them: %s", mc_err_detail(r));
 		mc_log_close();
-		/* The guard sees our death and removes what a standalone pool leaves.  Whoever has
-		 * unmounted us wants no other daemon in our place. */
+		/* The guard notices our death and removes the files of a standalone pool. Status 0
+		 * after an unmount: the supervisor must not start another daemon. */
 		_exit(unmounted ? 0 : 1);
 	}
 	mcfs_guard_end();
-	/* After umount(8) no file is open unless it was forced; after a signal some may be, half written. */
+	/* After umount(8) no file is open unless the unmount was forced. After a signal, files may
+	 * be open and half written. */
 	if (run->versions)
 		mcfs_handles_end(fs, !unmounted);
 	mcfs_streams_end();
@@ -394,8 +398,8 @@ static void store_ms(uint64_t *to, uint64_t from)
 	__atomic_store_n(to, from, __ATOMIC_RELAXED);
 }
 
-/* SIGHUP: log files that were moved away are opened anew, and what the configuration file says now of the
- * log, of times and of immutable holds from now on.  An error leaves all options as they were. */
+/* SIGHUP: reopen log files that were moved away, and apply the configuration file's log options,
+ * timeouts and immutable. After an error all options keep their values. */
 static void run_reload(struct running *run)
 {
 	struct mcfs_conf *c = &run->fs.conf, now;
@@ -404,7 +408,7 @@ static void run_reload(struct running *run)
 	int r;
 
 	if (!run->dir || chdir(run->dir) < 0)
-		mc_warn("mcfs", "cannot go back to where the daemon was started: %s",
+		mc_warn("mcfs", "cannot change to the directory in which the daemon was started: %s",
 			mc_strerror(errno));
 	r = mc_options_parse(&program, run->argc, run->argv, &now, &options);
 	if (r < 0)
@@ -424,7 +428,7 @@ static void run_reload(struct running *run)
 	if (here && chdir(here) < 0)
 		mc_warn("mcfs", "chdir %s: %s", here, mc_strerror(errno));
 	if (r < 0)
-		mc_err("mcfs", "cannot reload the configuration, going on with the old one: %s",
+		mc_err("mcfs", "cannot reload the configuration, keeping the old one: %s",
 		       mc_err_detail(r));
 	else
 		mc_info("mcfs", "configuration reloaded");
@@ -450,8 +454,9 @@ static void run_wait(struct running *run)
 
 /* ---- the daemon ---- */
 
-/* The parent stays until it is told how the start went: with its exit status, the mount is there, or
- * the reason why it is not has been printed.  In the child: the descriptor to tell it by. */
+/* The parent waits for the child's status of the start and exits with it: 0, the mount is there;
+ * otherwise the reason has been printed. Returns, in the child, the descriptor to report the status
+ * on. */
 static int become_daemon(void)
 {
 	int fds[2], status = 1, fd;
@@ -459,10 +464,10 @@ static int become_daemon(void)
 	pid_t pid;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return mc_fail(-errno, "pipe");
+		return mc_fail(-errno, "pipe: %s", mc_strerror(errno));
 	pid = fork();
 	if (pid < 0)
-		return mc_fail(-errno, "fork");
+		return mc_fail(-errno, "fork: %s", mc_strerror(errno));
 	if (pid > 0) {
 		close(fds[1]);
 		do
@@ -500,7 +505,7 @@ static void tell_parent(int fd, int status)
 		}
 	}
 	if (write(fd, &status, sizeof(status)) != sizeof(status))
-		mc_warn("mcfs", "the process that started the daemon has gone");
+		mc_warn("mcfs", "cannot report the start: the parent process has ended");
 	close(fd);
 }
 
@@ -525,7 +530,7 @@ static int run_mount(struct running *run, int parent)
 		r = run_start(run);
 	if (r < 0) {
 		(void)print_error(r);
-		/* The objects and open files are the next one's, if there is one. */
+		/* The objects and open files belong to the next daemon, if there is one. */
 		if (run->fs.taken_over)
 			_exit(1);
 		(void)run_stop(run);
@@ -562,7 +567,7 @@ int main(int argc, char **argv)
 	if (r == 0)
 		r = open_log(&fs->conf);
 	in_front = fs->conf.foreground || fs->conf.debug;
-	/* Of systemd's, which keeps descriptors for who stays in the foreground. */
+	/* systemd's descriptor store, which it offers to a service in the foreground. */
 	has_fdstore = in_front && mcfs_fdstore_there();
 	if (r == 0 && has_fdstore)
 		r = mcfs_takeover_begin(fs);

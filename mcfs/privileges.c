@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * privileges.c - a daemon that was started by root gives up what it has no use for. */
+ * privileges.c - drop the privileges that a daemon started by root does not need. */
 #include <config.h>
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "common/log.h"
 #include "mcfs/mcfs.h"
 
-/* Mounting and unmounting, also below directories of others; how a process of another user has ended;
- * memory that stays; a port below 1024 for metrics. */
+/* To mount and unmount, also below other users' directories; to read the exit status of other
+ * users' processes; to lock memory; to bind a metrics port below 1024. */
 #define KEPT (1ull << CAP_SYS_ADMIN | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_SYS_PTRACE | \
 	      1ull << CAP_IPC_LOCK | 1ull << CAP_NET_BIND_SERVICE)
 
@@ -26,8 +26,9 @@ int mcfs_privileges_drop(void)
 	if (geteuid() != 0)
 		return 0;
 	if (syscall(SYS_capget, &head, data) < 0)
-		return mc_fail(-errno, "capget");
-	/* What cannot be had again by running another program.  Without CAP_SETPCAP that stays. */
+		return mc_fail(-errno, "capget: %s", mc_strerror(errno));
+	/* Also remove them from the bounding set, so that execve(2) cannot restore them. This needs
+	 * CAP_SETPCAP; without it the set stays. */
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
 		if (!(KEPT >> cap & 1))
 			(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
@@ -38,7 +39,7 @@ int mcfs_privileges_drop(void)
 		data[i].inheritable = 0;
 	}
 	if (syscall(SYS_capset, &head, data) < 0)
-		return mc_fail(-errno, "cannot drop privileges");
+		return mc_fail(-errno, "cannot drop privileges: %s", mc_strerror(errno));
 	mc_debug("mcfs", "privileges dropped");
 	return 0;
 }

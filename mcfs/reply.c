@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reply.c - answering requests once.
+ * reply.c - answers to requests, each exactly once.
  *
- * A signal to a caller that waits makes the kernel send one INTERRUPT, whatever the signal, and never a
- * second one.  A caller that is being killed is answered at once.  For other signals the operation has
- * a moment to end by itself - file operations are not expected to be interrupted, and programs that
- * get timer signals all day would hardly get anything done - while a watcher looks whether the caller
- * is killed after all.  An operation that has claimed its answer keeps who lives waiting until its end. */
+ * A signal to a waiting caller makes the kernel send a single INTERRUPT, for any signal. If the
+ * caller is being killed, the request is answered at once. For other signals the operation gets a
+ * grace period, since programs do not expect file operations to be interrupted and programs with
+ * periodic timers would make no progress. During it a thread watches whether the caller is killed.
+ * An operation that has claimed its answer keeps a living caller waiting until it ends. */
 #include <config.h>
 #include "mcfs/reply.h"
 
@@ -25,12 +25,13 @@
 #define GRACE_MS 250
 #define LAST_GRACE_MS 50
 #define WATCH_MS 10
-/* The same for an answer that is claimed: only a kill ends that wait. */
+/* Interval for a claimed answer: only a kill ends that wait. */
 #define CLAIMED_WATCH_MS 100
 #define SWEEP_MS 100
 #define LOCKS_MS 500
 #define LONG_MS (3600 * 1000)
-/* Threads that stay free to read interrupts, and what is let through, while all others are busy. */
+/* Threads that remain free to read interrupts and requests that are never refused, while all others
+ * are busy. */
 #define RESERVED_THREADS 8
 
 static const char *const op_names[] = {
@@ -39,7 +40,7 @@ static const char *const op_names[] = {
 #undef NAME
 };
 
-/* Passed when an operation has begun and can be interrupted. */
+/* Fault points, passed when an operation has begun and can be interrupted. */
 static const char *const point_names[] = {
 #define POINT(name) "mcfs.op." #name,
 	MCFS_OPS(POINT)
@@ -88,20 +89,20 @@ static struct mc_metric errno_metric[NERRNOS + 1] = {
 MC_GAUGE(inflight, "mcfs_inflight", "", "operations under way")
 MC_COUNTER(bytes_read, "mcfs_read_bytes_total", "", "bytes given to readers")
 MC_COUNTER(interrupted, "mcfs_interrupted_total", "",
-	   "operations whose caller was answered EINTR before they had ended")
+	   "operations whose caller received EINTR before they ended")
 MC_COUNTER(refused, "mcfs_refused_total", "", "operations refused because max_threads were busy")
 
-/* ---- callers that were interrupted ---- */
+/* ---- interrupted callers ---- */
 
 static struct {
 	pthread_mutex_t lock;
 	struct mc_list ops;	/* guarded by lock */
 	struct mc_stop stop;
 	pthread_t thread;
-	bool lock_wait_ended;		/* atomic; somebody waits for a lock no more */
+	bool lock_wait_ended;		/* atomic; a caller stopped waiting for a lock */
 } interrupts = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Once it is answered, @op may vanish at any moment. */
+/* After the answer, @op may be freed at any moment. */
 static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
 {
 	const bool waits = op->code == MCFS_OP_setlk || op->code == MCFS_OP_flock;
@@ -118,7 +119,7 @@ static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
 		__atomic_store_n(&interrupts.lock_wait_ended, true, __ATOMIC_RELEASE);
 }
 
-/* Is it time to answer @op?  Else *ms becomes when to look again, if that is sooner. */
+/* Is it time to answer @op? If not, lower *ms to the time until the next check. */
 static bool is_due(struct mcfs_op *op, uint64_t now, int64_t *ms)
 {
 	const int claim = __atomic_load_n(&op->claim, __ATOMIC_ACQUIRE);
@@ -137,7 +138,7 @@ static bool is_due(struct mcfs_op *op, uint64_t now, int64_t *ms)
 	return false;
 }
 
-/* Returns when to look again. */
+/* Returns the time until the next check. */
 static int64_t reply_watch_once(void)
 {
 	struct mc_list *pos, *tmp;
@@ -183,8 +184,8 @@ void mcfs_reply_attend(void)
 	mc_stop_kick(&interrupts.stop);
 }
 
-/* When the caller has waited long enough.  Those that are being killed close their files on the way:
- * what becomes of these is decided within the moment, and before anybody learns of the death. */
+/* How long an interrupted caller still waits. A dying process closes its files: wait briefly for
+ * that flush to decide what becomes of the file, before another process learns of the death. */
 static uint64_t due_ms(const struct mcfs_op *op, bool killed)
 {
 	if (!killed)
@@ -192,8 +193,9 @@ static uint64_t due_ms(const struct mcfs_op *op, bool killed)
 	return op->code == MCFS_OP_flush ? LAST_GRACE_MS : 0;
 }
 
-/* The request cannot go away while this runs - unless it is called out of mcfs_op_begin(), because the
- * signal was faster than the request: an answer would then free what libfuse still holds. */
+/* The request cannot be freed while this runs. Exception: libfuse calls it inside mcfs_op_begin()
+ * when the signal arrived before the request; an answer would then free memory that libfuse still
+ * uses. */
 static void on_interrupt(fuse_req_t req, void *arg)
 {
 	struct mcfs_op *op = arg;
@@ -202,7 +204,7 @@ static void on_interrupt(fuse_req_t req, void *arg)
 	if (killed && op->code != MCFS_OP_flush &&
 	    !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
 		interrupt_now(op, req, true);
-		/* Who waited for a lock is taken off its list there. */
+		/* The thread removes the request from the queue of its lock. */
 		mc_stop_kick(&interrupts.stop);
 		return;
 	}
@@ -267,8 +269,9 @@ static void op_count(const struct mcfs_op *op, int err)
 	mc_metric_add(&errno_metric[i], 1);
 }
 
-/* When the store or a commit does what these ask for is not known here.  Who was told EINTR could put a new file where
- * an old name is about to be removed, renamed or published. */
+/* Operations whose effect happens at an unknown time within the store or a commit. A caller that
+ * received EINTR early could create a new file under a name that is about to be removed, renamed or
+ * published. */
 static bool always_claims(enum mcfs_opcode code)
 {
 	return code == MCFS_OP_symlink || code == MCFS_OP_mkdir || code == MCFS_OP_unlink ||
@@ -276,8 +279,8 @@ static bool always_claims(enum mcfs_opcode code)
 		code == MCFS_OP_fsync;
 }
 
-/* What gives something back, and bytes out of the page cache: the kernel would tell nobody that they were refused, and
- * the file would be published without them. */
+/* Requests that release resources, and writes from the page cache: the kernel reports their refusal
+ * to no program, and a file would be published without the refused bytes. */
 static bool is_never_refused(const struct mcfs_op *op, const struct fuse_file_info *fi)
 {
 	return op->code == MCFS_OP_release || op->code == MCFS_OP_releasedir || op->code == MCFS_OP_flush ||
@@ -293,7 +296,7 @@ static bool op_start(struct mcfs_op *op, const struct fuse_file_info *fi)
 	op->claim = always_claims(op->code) ? MCFS_UNLESS_KILLED : MCFS_UNCLAIMED;
 	op->bytes = 0;
 	op->watched = false;
-	/* Of what the daemon before us has lost the key nothing is known. */
+	/* The previous daemon died while changing the inode's key: the key is unknown. */
 	if (op->in == &op->fs->inodes.lost || op->other == &op->fs->inodes.lost) {
 		(void)mcfs_reply_err(op, -ESTALE);
 		return false;
@@ -303,7 +306,7 @@ static bool op_start(struct mcfs_op *op, const struct fuse_file_info *fi)
 		(void)mcfs_reply_err(op, -EAGAIN);
 		return false;
 	}
-	/* From here on somebody else may answer. */
+	/* From here on an interrupt may answer the request. */
 	op->beginning = true;
 	fuse_req_interrupt_func(op->req, on_interrupt, op);
 	__atomic_store_n(&op->beginning, false, __ATOMIC_RELEASE);
@@ -333,7 +336,7 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	if (code == MCFS_OP_open || code == MCFS_OP_create || code == MCFS_OP_opendir)
 		mcfs_handle_drop_unanswered(op->fs);
 	op->handle = fi ? mcfs_handle_of(fi) : NULL;
-	/* Closed already: the answer was lost with the daemon before us. */
+	/* Closed already: the previous daemon died before its answer arrived. */
 	if (fi && !op->handle) {
 		op->in = op->other = NULL;
 		if (op_start(op, fi))
@@ -343,7 +346,7 @@ bool mcfs_op_begin(struct mcfs_op *op, fuse_req_t req, enum mcfs_opcode code, fu
 	}
 	if (op->handle)
 		mcfs_handle_ref(op->handle);
-	/* An open file keeps its inode. */
+	/* An open file references its inode. */
 	op->in = op->handle ? op->handle->inode : keep_inode(op->fs, ino);
 	op->other = NULL;
 	return op_start(op, fi);
@@ -372,12 +375,12 @@ int64_t mcfs_op_left_ms(const struct mcfs_op *op)
 	return mc_deadline_left_ms(op->deadline);
 }
 
-/* Take the right to answer.  After this @op is known to nobody else. */
+/* Take the right to answer. Afterwards no other thread uses @op. */
 static bool op_take(struct mcfs_op *op)
 {
 	bool ours = __atomic_exchange_n(&op->claim, MCFS_ANSWERED, __ATOMIC_ACQ_REL) != MCFS_ANSWERED;
 
-	/* While the request is not answered, this waits for an interrupt that is being handled. */
+	/* Waits for a running interrupt handler, which is safe while the request is unanswered. */
 	if (ours)
 		fuse_req_interrupt_func(op->req, NULL, NULL);
 	pthread_mutex_lock(&interrupts.lock);
@@ -388,7 +391,7 @@ static bool op_take(struct mcfs_op *op)
 	return ours;
 }
 
-/* The end: @err is the errno that the caller was given. */
+/* End the operation; @err is the errno that the caller received. */
 static void op_end(struct mcfs_op *op, int err)
 {
 	op_count(op, err);
@@ -398,11 +401,11 @@ static void op_end(struct mcfs_op *op, int err)
 		mcfs_inode_unref(&op->fs->inodes, op->in);
 	if (op->other)
 		mcfs_inode_unref(&op->fs->inodes, op->other);
-	/* The end of the session waits for this: nothing of the mount is used any more. */
+	/* Last access: the end of the session waits for this before it frees the mount. */
 	__atomic_sub_fetch(&inflight.value, 1, __ATOMIC_RELEASE);
 }
 
-/* @r: what libfuse says; negative when the kernel did not take the answer, because the caller had
+/* @r: libfuse's result; negative if the kernel did not accept the answer because the caller is
  * gone. */
 static int reply_sent(struct mcfs_op *op, int r)
 {
@@ -420,7 +423,7 @@ static int to_errno(int err)
 {
 	int e = mcs_errno(err);
 
-	/* The kernel would take ENOSYS for good, for the whole mount. */
+	/* The kernel would remember ENOSYS for the whole mount. */
 	return e <= 0 || e == ENOSYS ? EIO : e;
 }
 
@@ -430,7 +433,7 @@ int mcfs_reply_err(struct mcfs_op *op, int err)
 
 	if (!op_take(op))
 		return reply_missed(op);
-	/* Most errors are answers; these tell of trouble. */
+	/* Most errors are normal results; these indicate a fault. */
 	if (e == EIO || e == ETIMEDOUT || e == ENOMEM || e == EPROTO || e == EHOSTDOWN)
 		mc_warn("mcfs", "%s failed: %s", op_names[op->code], mcs_error_detail(err));
 	else if (e)

@@ -20,11 +20,12 @@ struct mcfs_standalone {
 	struct mc_options *options;
 	struct mcm *master;
 	char addr[64];
-	char dir[PATH_MAX];		/* with the socket in it; empty: none */
+	char dir[PATH_MAX];		/* of the socket; empty: none */
 	char public_addr[PATH_MAX + 16];
 };
 
-/* A master asks nobody who he is: its socket lies where only our own user and root get to. */
+/* A master does not authenticate its clients: keep its socket in a directory that only our own user
+ * and root can enter. */
 static int make_dir(struct mcfs_standalone *s)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -36,7 +37,7 @@ static int make_dir(struct mcfs_standalone *s)
 	}
 	(void)snprintf(s->public_addr, sizeof(s->public_addr), "unix:%s/master", s->dir);
 	mcfs_guard_socket(s->public_addr + 5);
-	/* As long as the name of a socket may be. */
+	/* Limit of a socket's path (sun_path). */
 	return strlen(s->public_addr) - 5 < 108 ? 0 : -ENAMETOOLONG;
 }
 
@@ -54,7 +55,7 @@ int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr,
 	where.local_name = s->addr + sizeof("local:") - 1;
 	r = make_dir(s);
 	if (r < 0)
-		mc_warn("mcfs", "local programs cannot list or rename: no place for the master's socket "
+		mc_warn("mcfs", "local programs cannot list or rename: cannot create the master's socket "
 			"below %s: %s", s->dir, mc_strerror(r));
 	else
 		addrs[0] = s->public_addr;

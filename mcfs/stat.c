@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stat.c - attributes.
- * The pool keeps a size and a time per version and nothing else: owner and modes are the mount's. */
+ * stat.c - file attributes.
+ * The pool stores only a size and a time per version; owner and modes are mount options. */
 #include <config.h>
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void stat_fill(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, u
 		ret->st_mode |= 0777;
 	else
 		ret->st_mode |= kind == MCS_DIR ? fs->dir_mode : fs->file_mode;
-	/* For directories 1 says that it does not tell the number of subdirectories. */
+	/* For a directory, 1 means that the number of subdirectories is unknown. */
 	ret->st_nlink = 1;
 	ret->st_uid = fs->uid;
 	ret->st_gid = fs->gid;

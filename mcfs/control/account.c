@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * account.c - callers and their operations.
- * A table of fixed size: of two threads that meet in one place the newer one stays, so that what is shown is
- * about who is busy now. */
+ * account.c - operations per caller.
+ * The table has a fixed size. If two threads share a slot, the newer one replaces the older, so
+ * that the table shows active callers. */
 #include <config.h>
 #include "mcfs/control/account.h"
 
@@ -48,7 +48,7 @@ static void account_count(const struct mcfs_op *op, int err, uint64_t ns)
 	pthread_mutex_unlock(&table.lock);
 }
 
-/* Of what it is about; what is longer than @size is cut. */
+/* Print the path of the operation's file, truncated to @size. */
 static void print_path(const struct mcfs_op *op, char *ret, size_t size)
 {
 	char path[3 * MCFS_KEY_MAX + 1] = "";
@@ -75,7 +75,7 @@ static void account_trace(const struct mcfs_op *op, const char *name, int err, u
 	char when[40], path[1024], line[1400];
 	int n;
 
-	/* Reading the trace would never come to an end. */
+	/* Do not trace reads of the trace: each would cause another line. */
 	if (op->handle && op->handle->type == MCFS_LINES)
 		return;
 	mcfs_format_time(mc_wall_ns() / MC_NS_PER_MS, when, sizeof(when));
@@ -90,7 +90,7 @@ void mcfs_account(const struct mcfs_op *op, const char *name, int err)
 {
 	uint64_t ns = mc_now_ns() - op->start_ns;
 
-	/* What the kernel does by itself has no caller. */
+	/* Requests that the kernel sends on its own behalf have no caller. */
 	if (op->ctx.pid)
 		account_count(op, err, ns);
 	if (mcfs_trace_on())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * control.c - the files below .mcfs: text that is made when a file is opened.  They show size 0, as
- * files of /proc do, and are read until they end. */
+ * control.c - files below .mcfs, whose text is generated on open. Their size is 0, as in /proc, and
+ * programs read them until the end. */
 #include <config.h>
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void yes_or_no(FILE *to, const char *name, bool is)
 	fprintf(to, "%-24s %s\n", name, is ? "yes" : "no");
 }
 
-/* What kernel, libfuse and privileges give this mount. */
+/* Features that kernel, libfuse and privileges give this mount. */
 static void say_features(struct mcfs *fs, FILE *to)
 {
 	fprintf(to, "%-24s 7.%u\n%-24s %s\n", "fuse_protocol", fs->fuse_minor, "libfuse", fuse_pkgversion());
@@ -85,7 +85,7 @@ static void say_pool(struct mcfs *fs, FILE *to)
 {
 	struct mcs_pool pool;
 
-	/* Whoever looks here wants to see it also while the master is away. */
+	/* Short timeout: the file must also be readable while the master is unreachable. */
 	if (mcs_pool_stat(fs->store, &pool, 1000) < 0) {
 		fprintf(to, "%-24s %s\n", "pool", "unreachable");
 		return;
@@ -157,14 +157,15 @@ static const struct control {
 	{ "nodes", say_nodes, 0 },
 	{ "trace", NULL, MCFS_TRACE },
 	{ "events", NULL, MCFS_EVENTS },
-	/* Numbers belong to places: the kernel may know them from the daemon before us. */
+	/* A file's inode number is its index here. Append only: the kernel may know the numbers
+	 * from a previous daemon. */
 	{ "features", say_features, 0 },
 	{ "master", say_master, 0 },
 };
 #define NFILES (sizeof(files) / sizeof(files[0]))
 #define FIRST_FILE (MCFS_CONTROL_DIR + 1)
 
-/* Behind the files. */
+/* Listed behind the files. */
 static const struct {
 	const char *name;
 	fuse_ino_t ino;
@@ -195,7 +196,7 @@ int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 	if (!dir && (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES))
 		return -ENOENT;
 	mcfs_stat_entry(fs, ino, dir ? MCS_DIR : MCS_OBJECT, 0, mc_wall_ns() / MC_NS_PER_MS, ret);
-	/* Nobody writes here. */
+	/* The files are read-only. */
 	ret->st_mode &= ~(mode_t)0222;
 	return 0;
 }
@@ -215,7 +216,8 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 
 const char *mcfs_control_socket(const struct mcfs *fs)
 {
-	/* Who follows the link has another working directory. */
+	/* A relative path would be wrong in the working directory of the program that follows the
+	 * link. */
 	return fs->conf.socket[0] == '/' ? fs->conf.socket : NULL;
 }
 
@@ -226,7 +228,7 @@ const char *mcfs_control_name(const struct mcfs *fs, unsigned i, uint64_t *ret_i
 		return files[i].name;
 	}
 	i -= (unsigned)NFILES;
-	/* The last one is not always there. */
+	/* The last one exists only with a socket file. */
 	if (i >= NOTHERS || (others[i].ino == MCFS_CONTROL_SOCK && !mcfs_control_socket(fs)))
 		return NULL;
 	*ret_ino = others[i].ino;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * errors.c - a ring of failures. */
+ * errors.c - ring of recent failures. */
 #include <config.h>
 #include "mcfs/control/errors.h"
 
@@ -50,7 +50,7 @@ void mcfs_errors_add(struct mcfs_errors *e, const void *key, size_t len, int err
 		one->what = NULL;
 }
 
-/* A path may hold any byte; a line shows it in a way that can be read back by a shell. */
+/* A path may contain any byte: print control characters and backslashes as octal escapes. */
 static void print_path(const char *path, FILE *to)
 {
 	for (const unsigned char *p = (const unsigned char *)path; *p; p++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * errors.h - the last failures that nobody else may have seen, for .mcfs/errors: closes whose program
- * did not look, releases that nobody waits for. */
+ * errors.h - the last failures that a program may have missed, for .mcfs/errors: a close whose
+ * result was ignored, or a release that has no caller. */
 #ifndef MCFS_ERRORS_H
 #define MCFS_ERRORS_H
 
@@ -15,13 +15,13 @@
 struct mcfs_error {
 	uint64_t wall_ms;
 	pid_t pid;
-	char *path;		/* as shown below the mount point */
+	char *path;		/* relative to the mount point */
 	char *what;		/* "close: no space in the pool" */
 };
 
 struct mcfs_errors {
 	pthread_mutex_t lock;
-	uint64_t count;		/* ever */
+	uint64_t count;		/* total number of failures so far */
 	struct mcfs_error ring[MCFS_ERRORS_KEPT];
 };
 
@@ -32,7 +32,7 @@ int mcfs_errors_init(struct mcfs_errors *e);
 void mcfs_errors_done(struct mcfs_errors *e);
 void mcfs_errors_add(struct mcfs_errors *e, const void *key, size_t len, int err, const char *when,
 		     pid_t pid);
-/* Oldest first, one a line: time, pid, path, what. */
+/* Oldest first, one per line: time, pid, path, error. */
 void mcfs_errors_print(struct mcfs_errors *e, FILE *to);
 
 #endif

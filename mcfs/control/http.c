@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http.c - health and metrics of a node over HTTP, as mooncake_client serves them. */
+ * http.c - a node's health and metrics over HTTP, as mooncake_client serves them. */
 #include <config.h>
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * local_service.c - the service for local programs, and the memory as files. */
+ * local_service.c - the service for local programs, and the memory segments as files. */
 #include <config.h>
 #include "mcfs/control/local_service.h"
 
@@ -18,8 +18,8 @@
 struct mcfs_service {
 	struct mcn *node;		/* constant */
 	pthread_mutex_t lock;
-	/* with the lock held */
-	int backing[MCN_SEGMENTS];	/* the kernel's number of it, 0: not asked for yet */
+	/* guarded by lock */
+	int backing[MCN_SEGMENTS];	/* the kernel's id of the backing file, 0: not registered yet */
 };
 
 static int start_node(struct mcfs *fs, const char *master, struct mcn **ret)
@@ -41,7 +41,7 @@ static int start_node(struct mcfs *fs, const char *master, struct mcn **ret)
 	if (r != -EADDRINUSE || !conf.port ||
 	    mc_options_origin(fs->options, "port") != MC_ORIGIN_DEFAULT)
 		return r;
-	mc_info("mcfs", "another daemon of this host has port %d, local programs go there", conf.port);
+	mc_info("mcfs", "another daemon of this host uses the port, local programs connect to it port=%d", conf.port);
 	conf.port = 0;
 	return mcn_start(&conf, ret);
 }
@@ -102,7 +102,7 @@ int mcfs_service_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 	}
 	mcfs_stat_entry(fs, ino, ino == MCFS_CONTROL_SEGMENTS ? MCS_DIR : MCS_OBJECT, size,
 			mc_wall_ns() / MC_NS_PER_MS, ret);
-	/* Every object stands in a segment: they are the owner's alone. */
+	/* Segments contain all objects, so only the owner may read them. */
 	if (mcfs_is_segment(ino))
 		ret->st_mode = S_IFREG | 0400;
 	else if (ino == MCFS_CONTROL_CTL)
@@ -116,7 +116,7 @@ const char *mcfs_service_segment_name(const struct mcfs *fs, unsigned i, uint64_
 {
 	static const char *const names[MCN_SEGMENTS] = { "0", "1" };
 
-	/* A node that contributes nothing has only the second. */
+	/* A node that contributes no memory has only the second segment. */
 	if (!segment_size(fs, MCFS_CONTROL_SEGMENT))
 		i++;
 	if (i >= MCN_SEGMENTS || !segment_size(fs, MCFS_CONTROL_SEGMENT + i))
@@ -141,7 +141,7 @@ void mcfs_service_lookup_segment(struct mcfs_op *op, const char *name)
 	(void)mcfs_reply_err(op, -ENOENT);
 }
 
-/* The kernel's number of a segment; it is asked once. */
+/* The kernel's backing id of a segment, registered once. */
 static int backing_of(struct mcfs_op *op, unsigned id)
 {
 	struct mcfs_service *s = op->fs->service;
@@ -154,7 +154,8 @@ static int backing_of(struct mcfs_op *op, unsigned id)
 	fd = mcn_segment(s->node, id, &size);
 	if (fd < 0)
 		return fd;
-	/* While a file is open the kernel wants one number for it, also of the daemon before us. */
+	/* While a file is open, the kernel requires the same backing id for it, also after a
+	 * takeover. */
 	if (id == 0 && mcfs_handoff() && mcfs_handoff()->backing > 0)
 		s->backing[id] = mcfs_handoff()->backing;
 	else
@@ -170,7 +171,7 @@ void mcfs_service_open_segment(struct mcfs_op *op, fuse_ino_t ino, struct fuse_f
 	struct mcfs_handle *h;
 	int id;
 
-	/* A file that is opened for writing could be mapped writable past all seals. */
+	/* A file that is opened for writing could be mapped writable in spite of all seals. */
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
 		(void)mcfs_reply_err(op, -EACCES);
 		return;

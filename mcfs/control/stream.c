@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stream.c - trace and events.
- * One thread, which is there while a stream is open, asks the master for events and gives up on reads whose
- * callers were interrupted. */
+ * stream.c - the streams .mcfs/trace and .mcfs/events.
+ * One thread runs while a stream is open. It receives events from the master and answers reads
+ * whose callers were interrupted. */
 #include <config.h>
 #include "mcfs/control/stream.h"
 
@@ -19,16 +19,16 @@
 #include "mcfs/keymap.h"
 #include "mcfs/mcfs.h"
 
-#define ROOM ((size_t)256 << 10)	/* of lines that were not read yet */
+#define ROOM ((size_t)256 << 10)	/* of unread lines per stream */
 #define STREAMS_MAX 64u
 #define TICK_MS 200
 
 struct mcfs_stream {
 	enum mcfs_stream_kind kind;
 	struct mc_list link;
-	char *text;		/* of ROOM bytes */
+	char *text;		/* buffer of ROOM bytes */
 	size_t len;
-	uint64_t lost;		/* lines */
+	uint64_t lost;		/* number of dropped lines */
 	struct mc_list waiting;	/* struct mcfs_read */
 };
 
@@ -38,7 +38,7 @@ static struct {
 	struct mc_list list;
 	unsigned n;
 	bool begun;
-	bool ended;		/* streams end: nothing is waited for any more */
+	bool ended;		/* streams end: reads no longer wait */
 	struct mcfs *fs;
 	struct mc_stop stop;
 	pthread_t thread;
@@ -46,7 +46,7 @@ static struct {
 	unsigned open[MCFS_STREAM_KINDS];
 } streams = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* ---- lines in, lines out ---- */
+/* ---- lines ---- */
 
 /* With the lock held, as is the next. */
 static void stream_add(struct mcfs_stream *s, const char *line, size_t len)
@@ -66,7 +66,7 @@ static void stream_add(struct mcfs_stream *s, const char *line, size_t len)
 	s->lost = 0;
 }
 
-/* As many bytes as @max holds; whole lines when one fits. */
+/* Bytes to return for a read of @max: whole lines if at least one fits. */
 static size_t stream_portion(const struct mcfs_stream *s, size_t max)
 {
 	const char *end;
@@ -77,7 +77,8 @@ static size_t stream_portion(const struct mcfs_stream *s, size_t max)
 	return end ? (size_t)(end - s->text) + 1 : max;
 }
 
-/* What a read gets, to be sent when the lock is let go: an answer may end the descriptor, and is traced. */
+/* The answer of a read, sent without the lock: sending may close the descriptor and adds a line to
+ * the trace. */
 struct answer {
 	struct mc_list link;
 	struct mcfs_read *rd;
@@ -116,7 +117,7 @@ static void send_answer(struct answer *a)
 	free(a);
 }
 
-/* Of all streams: reads that can be answered now. */
+/* Answer the waiting reads of all streams that can be answered. */
 static void streams_serve(void)
 {
 	struct mc_list *at, *pos, *tmp, answers;
@@ -217,7 +218,7 @@ static void tell_event(const struct mcs_event *e)
 	stream_broadcast(MCFS_EVENTS, line, n);
 }
 
-/* @watch is opened and closed as it is wanted.  False: there was nothing to wait for. */
+/* Opens and closes @watch as needed. False: there was no event to wait for. */
 static bool pump_events(mcs_watch_t **watch)
 {
 	struct mcs_event e;

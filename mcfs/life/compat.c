@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * compat.c - the hook between libfuse and /dev/fuse. */
+ * compat.c - hook between libfuse and /dev/fuse. */
 #include <config.h>
 #include "mcfs/life/compat.h"
 
@@ -32,12 +32,12 @@ struct in_header {
 	uint32_t uid, gid, pid, padding;
 };
 #define WRITE_IN_SIZE 40u
-/* What stands in front of a WRITE's data. */
+/* Size of the headers in front of a WRITE's data. */
 #define HEAD (sizeof(struct in_header) + WRITE_IN_SIZE)
 
 #define NOTIFY_RESEND 7
 #define UNIQUE_RESEND (1ull << 63)
-/* Of the INIT that only libfuse sees; the kernel counts from 2 on. */
+/* Id of the INIT that only libfuse receives; the kernel's ids start at 2. */
 #define RESUME_UNIQUE UINT64_MAX
 
 struct out_header {
@@ -51,14 +51,14 @@ static struct {
 	struct fuse_session *session;
 	struct mcfs_pool *pool;
 	pthread_key_t slot_key;
-	int slots;		/* atomic: threads that hold one */
-	/* INIT comes first and alone */
+	int slots;		/* atomic: number of threads that hold a slot */
+	/* set by INIT, which is the first request and runs alone */
 	bool shared_mmap, passthrough;
 } hook;
 
-static __thread void *slot;		/* of this thread: where the next WRITE's data go */
-static __thread bool slot_filled;	/* the request at hand has its data there */
-static __thread uint64_t unique;	/* of the request at hand */
+static __thread void *slot;		/* this thread's slot: the next WRITE's data are read into it */
+static __thread bool slot_filled;	/* the current request has its data in the slot */
+static __thread uint64_t unique;	/* of the current request */
 
 static void thread_ends(void *p)
 {
@@ -73,7 +73,7 @@ static void *thread_slot(void)
 		slot = mcfs_slot_get(hook.pool);
 		if (!slot)
 			return NULL;
-		/* Any value but NULL makes the key's destructor run. */
+		/* Any non-NULL value makes the key's destructor run. */
 		(void)pthread_setspecific(hook.slot_key, &hook);
 		__atomic_add_fetch(&hook.slots, 1, __ATOMIC_RELAXED);
 	}
@@ -101,7 +101,7 @@ bool mcfs_compat_hooked(void)
 	return hook.hooked;
 }
 
-/* ---- what the kernel is asked for ---- */
+/* ---- features requested from the kernel ---- */
 
 struct backing_map {
 	int32_t fd;
@@ -111,20 +111,21 @@ struct backing_map {
 #define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* libfuse's own call asks by a request, which an interrupt may have answered by now. */
+/* Do not use libfuse's own call: it needs a request, which an interrupt may already have
+ * answered. */
 int mcfs_compat_backing(int fd)
 {
 	struct backing_map map = { .fd = fd };
 	int id;
 
 	if (!hook.passthrough)
-		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse passes no files through");
+		return mc_fail(-EOPNOTSUPP, "this kernel or libfuse has no passthrough");
 	id = ioctl(fuse_session_fd(hook.session), DEV_IOC_BACKING_OPEN, &map);
-	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses to pass the file "
-				     "through: %s", mc_strerror(errno));
+	return id > 0 ? id : mc_fail(id < 0 ? -errno : -EIO, "the kernel refuses passthrough of the "
+				     "file: %s", mc_strerror(errno));
 }
 
-/* The kernel offers it to everybody and refuses it to most. */
+/* The kernel offers passthrough to every daemon, but refuses it to most: try it. */
 static bool may_pass_through(void)
 {
 	int fd = memfd_create("mcfs", MFD_CLOEXEC), id = fd < 0 ? fd : mcfs_compat_backing(fd);
@@ -140,7 +141,7 @@ static bool may_pass_through(void)
 bool mcfs_compat_passthrough(void)
 {
 	enum { UNKNOWN, NO, YES };
-	static int known;	/* atomic; who asks at the same time finds the same */
+	static int known;	/* atomic; concurrent callers find the same result */
 	int is = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (is == UNKNOWN) {
@@ -153,7 +154,8 @@ bool mcfs_compat_passthrough(void)
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata);
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata);
 
-/* The calls of libfuse 3.17 do what the hook does for older ones. */
+/* From version 3.17 on, libfuse has its own functions for the flags that the hook adds for older
+ * versions. */
 #if FUSE_USE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 
 #define DEV_IOC_CLONE _IOR(229, 0, uint32_t)
@@ -169,7 +171,7 @@ void mcfs_compat_want(struct fuse_conn_info *conn, uint64_t wanted, uint64_t unw
 	conn->want_ext &= ~unwanted;
 	hook.shared_mmap = fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
 	hook.passthrough = fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH);
-	/* What is passed through lies in memory, on no other file system. */
+	/* Files are passed through to memory, not to another file system. */
 	conn->max_backing_stack_depth = FUSE_BACKING_STACKED_UNDER;
 }
 
@@ -181,7 +183,7 @@ void mcfs_compat_open_flags(struct fuse_file_info *fi, bool parallel_writes)
 
 void mcfs_compat_open_backing(struct fuse_file_info *fi, int id)
 {
-	/* With them the reads would come to us. */
+	/* With these flags the kernel would send reads to us. */
 	fi->direct_io = fi->keep_cache = 0;
 	fi->backing_id = id;
 }
@@ -194,7 +196,8 @@ static void reply_amend(const struct out_header *out, struct iovec *iov, int cou
 {
 }
 
-/* Without one of our own, libfuse lets all threads share one descriptor when there is a hook. */
+/* Without a clone function of its own, a session with a hook makes all threads of libfuse share one
+ * descriptor. */
 static int hook_clone(int fd)
 {
 	uint32_t of = (uint32_t)fd;
@@ -228,7 +231,7 @@ static int custom_io(struct fuse_session *se)
 #define FOPEN_DIRECT_IO (1u << 0)
 #define FOPEN_KEEP_CACHE (1u << 1)
 #define FOPEN_PASSTHROUGH (1u << 7)
-#define OPEN_OUT_SIZE 16u	/* fh, flags, padding or backing file */
+#define OPEN_OUT_SIZE 16u	/* fh, flags, padding or backing id */
 #define INIT_OUT_SIZE 64u
 
 struct init_in {
@@ -244,13 +247,13 @@ struct init_out {
 };
 _Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
 
-/* Of INIT, which comes first and alone. */
+/* from INIT, which is the first request and runs alone */
 static struct {
 	uint64_t unique;
 	uint32_t flags, flags2;
 } offered;
 
-/* What the next open reply of this thread says besides what libfuse knows. */
+/* flags of this thread's next open reply that libfuse does not know */
 static __thread uint32_t open_flags, backing_id;
 
 const char *mcfs_compat_way(void)
@@ -292,8 +295,8 @@ static void amend_init(struct init_out *out)
 	uint32_t flags2 = offered.flags2 & (INIT2_DIRECT_IO_ALLOW_MMAP | INIT2_PASSTHROUGH);
 
 	offered.unique = 0;
-	/* libfuse 3.14 knows this one and forgets to ask for it.  Without it callers queue up for one
-	 * directory in the kernel, where nothing can interrupt them. */
+	/* libfuse 3.14 knows this flag but does not request it. Without it, callers of one
+	 * directory queue up in the kernel, where no signal can interrupt them. */
 	out->flags |= offered.flags & INIT_PARALLEL_DIROPS;
 	if (!flags2)
 		return;
@@ -302,7 +305,7 @@ static void amend_init(struct init_out *out)
 	hook.shared_mmap = flags2 & INIT2_DIRECT_IO_ALLOW_MMAP;
 	if (!(flags2 & INIT2_PASSTHROUGH))
 		return;
-	/* How many file systems may lie on top of each other: ours, on memory. */
+	/* Number of stacked file systems: this one, on memory. */
 	out->max_stack_depth = 1;
 	hook.passthrough = true;
 }
@@ -313,7 +316,7 @@ static void amend_open(char *end)
 
 	*flags |= open_flags;
 	if (open_flags & FOPEN_PASSTHROUGH) {
-		/* With them the reads would come to us. */
+		/* With these flags the kernel would send reads to us. */
 		*flags &= ~(FOPEN_DIRECT_IO | FOPEN_KEEP_CACHE);
 		*padding = backing_id;
 	}
@@ -325,7 +328,7 @@ static void reply_amend(const struct out_header *out, struct iovec *iov, int cou
 		if (!out->error && count == 2 && iov[1].iov_len == INIT_OUT_SIZE)
 			amend_init(iov[1].iov_base);
 	} else if (open_flags) {
-		/* An open reply ends in its flags and a padding. */
+		/* An open reply ends with its flags and the padding. */
 		if (!out->error && count == 2 && iov[1].iov_len >= OPEN_OUT_SIZE)
 			amend_open((char *)iov[1].iov_base + iov[1].iov_len);
 		open_flags = 0;
@@ -352,7 +355,8 @@ static void see_init(const struct in_header *in, size_t len)
 	}
 }
 
-/* One request: its head into @buf, the rest into a slot.  Only a WRITE's data stay there. */
+/* Read one request: its header into @buf, the rest into a slot. Only a WRITE's data stay in the
+ * slot. */
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 {
 	char *payload = thread_slot();
@@ -381,7 +385,7 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	const struct out_header *out = iov[0].iov_base;
 
 	reply_amend(out, iov, count);
-	/* The kernel has had its answer. */
+	/* The previous daemon already answered the kernel's INIT. */
 	if (out->unique == RESUME_UNIQUE)
 		return (ssize_t)out->len;
 	return writev(fd, iov, count);
@@ -412,7 +416,7 @@ int mcfs_compat_resume(struct fuse_session *se)
 	struct fuse_buf buf = { .mem = &init };
 
 	if (mcfs_handoff()->init_len < sizeof(init.head) || mcfs_handoff()->init_len > sizeof(init))
-		return mc_fail(-EINVAL, "the daemon before has not served the mount");
+		return mc_fail(-EINVAL, "the previous daemon has not served the mount");
 	memcpy(init.bytes, mcfs_handoff()->init, mcfs_handoff()->init_len);
 	buf.size = mcfs_handoff()->init_len;
 	init.head.len = (uint32_t)buf.size;
@@ -420,7 +424,7 @@ int mcfs_compat_resume(struct fuse_session *se)
 	see_init(&init.head, buf.size);
 	fuse_session_process_buf(se, &buf);
 	if (write(fuse_session_fd(se), &resend, sizeof(resend)) < 0 && mcfs_compat_resends())
-		return mc_fail(-errno, "the kernel sends nothing again: %s", mc_strerror(errno));
+		return mc_fail(-errno, "the kernel does not resend requests: %s", mc_strerror(errno));
 	return 0;
 }
 
@@ -440,8 +444,8 @@ int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool)
 	if (r != -ENOTSUP)
 		return r;
 	if (mcfs_handoff())
-		mc_warn("mcfs", "this libfuse lets nobody see the requests: should the daemon die, the "
-			"next one has to mount anew");
+		mc_warn("mcfs", "this libfuse has no fuse_session_custom_io(): if the daemon dies, the "
+			"next one must create a new mount");
 	return 0;
 }
 
@@ -452,7 +456,7 @@ void mcfs_compat_detach(void)
 	if (!hook.attached)
 		return;
 	hook.attached = false;
-	/* Threads of which libfuse had too many end by themselves, unjoined. */
+	/* Surplus threads of libfuse end detached, so wait until they have returned their slots. */
 	while (__atomic_load_n(&hook.slots, __ATOMIC_ACQUIRE) > 0 && mc_now_ns() < deadline)
 		(void)usleep(1000);
 	pthread_key_delete(hook.slot_key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fdstore.c - sd_notify's protocol, of which two messages are all that is wanted. */
+ * fdstore.c - the two messages of sd_notify(3) that a descriptor store needs. */
 #include <config.h>
 #include "mcfs/life/fdstore.h"
 
@@ -102,7 +102,8 @@ int mcfs_fdstore_keep(const char *name, int fd)
 	char text[128];
 	int r = mcfs_fdstore_drop(name);
 
-	/* Otherwise systemd lets go of what it finds closed, which a dead mount seems to be. */
+	/* FDPOLL=0: otherwise systemd drops a descriptor with a hang-up, which a dead daemon's
+	 * /dev/fuse seems to have. */
 	(void)snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
 	return r < 0 ? r : send_text(text, fd);
 }
@@ -112,5 +113,5 @@ void mcfs_fdstore_tell(const char *text)
 	int r = send_text(text, -1);
 
 	if (r < 0 && r != -ENOENT)
-		mc_warn("mcfs", "who started us cannot be told: %s", mc_err_detail(r));
+		mc_warn("mcfs", "cannot report to the service manager: %s", mc_err_detail(r));
 }

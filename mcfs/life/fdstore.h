@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fdstore.h - descriptors that somebody keeps for the next daemon: systemd, or our own supervisor, which
- * speaks the same protocol (sd_notify(3) at the socket NOTIFY_SOCKET; LISTEN_FDS, LISTEN_FDNAMES and
- * LISTEN_PID at the start). */
+ * fdstore.h - descriptors that another process keeps for the next daemon: systemd, or our own
+ * supervisor, which speaks the same protocol (sd_notify(3) at the socket NOTIFY_SOCKET; LISTEN_FDS,
+ * LISTEN_FDNAMES and LISTEN_PID at the start). */
 #ifndef MCFS_FDSTORE_H
 #define MCFS_FDSTORE_H
 
@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Is there somebody to keep them? */
+/* Is there such a process? */
 bool mcfs_fdstore_there(void);
-/* The descriptor that an earlier daemon gave away under @name; -ENOENT.  It is the caller's from then on. */
+/* Take the descriptor that an earlier daemon stored as @name, or -ENOENT. The caller owns it. */
 int mcfs_fdstore_take(const char *name);
-/* Have @fd kept as @name, in the place of what was kept under it before.  0 or -errno. */
+/* Store @fd as @name, replacing the descriptor stored there before. 0 or -errno. */
 int mcfs_fdstore_keep(const char *name, int fd);
 int mcfs_fdstore_drop(const char *name);
-/* Tell how we are ("READY=1"); nothing happens when nobody listens. */
+/* Report our state, such as "READY=1"; does nothing without a listener. */
 void mcfs_fdstore_tell(const char *text);
 
 #define MCFS_FD_FUSE "mcfs-fuse"
@@ -25,11 +25,12 @@ void mcfs_fdstore_tell(const char *text);
 
 /* ---- supervise.c ------------------------------------------------------------------------------- */
 
-/* Become the supervisor of daemons: the function returns 0 in each of them, one after the other as they are
- * killed, with what the last one had kept, and never in the supervisor, whose end is theirs.  @parent: a
- * descriptor of the first one's only, -1 in all others; -1: we are in the foreground. */
+/* Become the supervisor of daemons. Returns 0 in each daemon: the next one is forked when the last
+ * one is killed, and receives its stored descriptors. Never returns in the supervisor, which ends
+ * together with the last daemon. @parent: a descriptor for the first daemon only, set to -1 in all
+ * others; -1: in the foreground. */
 int mcfs_supervise(int *parent);
-/* In such a daemon: what was kept under @name, or -ENOENT. */
+/* In such a daemon: the descriptor stored as @name, or -ENOENT. */
 int mcfs_supervise_kept(const char *name);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * guard.c - the daemon's clock, and the process that looks at it and outlives it by a moment. */
+ * guard.c - the daemon's tick counter, and the guard process that watches it and outlives the
+ * daemon briefly. */
 #include <config.h>
 #include "mcfs/life/guard.h"
 
@@ -23,18 +24,18 @@
 #include "common/thread.h"
 #include "mcfs/mcfs.h"
 
-/* A look at the clock this often, and a tick twice as often. */
+/* interval of checks; the daemon ticks twice as often */
 #define LOOK_MS 250
 #define NAME "mcfs-guard"
-/* What the kernel sends the guard when the daemon has died. */
+/* signal that the kernel sends to the guard when the daemon has died */
 #define DEATH SIGUSR1
 
-/* In memory that both processes share. */
+/* in memory that both processes share */
 struct clock {
 	uint64_t ticks;		/* atomic */
 	int connection;		/* atomic; -1: not mounted yet */
 	int has_socket;		/* atomic */
-	char socket[PATH_MAX];	/* constant once has_socket is true */
+	char socket[PATH_MAX];	/* constant once has_socket is set */
 };
 
 static struct {
@@ -69,19 +70,19 @@ static void abort_connection(const struct clock *c, const char *dir, uint64_t ms
 	bool done;
 
 	if (mcfs_mountpoint_is_reused(connection)) {
-		mc_err("mcfs", "the daemon has stood still, its mount is gone dir=%s ms=%llu", dir,
+		mc_err("mcfs", "the daemon has stalled, its mount no longer exists dir=%s ms=%llu", dir,
 		       (unsigned long long)ms);
 		return;
 	}
 	done = abort_by_sysfs(connection);
-	/* The kernel ends the connection, and keeps the mount when files are open. */
+	/* The kernel aborts the connection, but keeps the mount if files are open (EBUSY). */
 	if (!done && mcfs_mountpoint_connection(dir) == connection)
 		done = umount2(dir, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY;
-	mc_err("mcfs", "the daemon has stood still and its mount %s dir=%s ms=%llu",
-	       done ? "was ended" : "cannot be ended", dir, (unsigned long long)ms);
+	mc_err("mcfs", "the daemon has stalled and its mount %s dir=%s ms=%llu",
+	       done ? "was aborted" : "cannot be aborted", dir, (unsigned long long)ms);
 }
 
-/* Until the daemon has died.  @stall_ms 0: however long it stands. */
+/* Watch until the daemon has died. @stall_ms 0: ignore stalls. */
 static void guard_watch(const struct clock *c, const char *dir, uint64_t stall_ms, const sigset_t *death)
 {
 	struct timespec nap = { .tv_nsec = LOOK_MS * MC_NS_PER_MS };
@@ -117,7 +118,7 @@ static void remove_socket(struct clock *c)
 	(void)rmdir(c->socket);
 }
 
-/* What ps(1) shows, and killall(1) finds, is not the daemon. */
+/* Change the name in ps(1), so that killall(1) does not take the guard for the daemon. */
 static void rename_process(int argc, char **argv)
 {
 	size_t len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
@@ -127,7 +128,7 @@ static void rename_process(int argc, char **argv)
 	memcpy(argv[0], NAME, len < strlen(NAME) ? len : strlen(NAME));
 }
 
-/* Who waits for the end of the daemon's output does not wait for ours. */
+/* Close the daemon's output, so that a reader of it does not wait for the guard. */
 static void leave_output(bool keep_stderr)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -149,7 +150,7 @@ static void guard_run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc
 	(void)prctl(PR_SET_PDEATHSIG, DEATH);
 	if (getppid() != daemon)
 		_exit(0);
-	/* A terminal's keys are for the daemon, whose end is ours. */
+	/* Ignore a terminal's signals: they are for the daemon, and the guard ends with it. */
 	(void)signal(SIGINT, SIG_IGN);
 	(void)signal(SIGQUIT, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
@@ -173,7 +174,7 @@ int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int arg
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (guard.clock == MAP_FAILED) {
 		guard.clock = NULL;
-		return mc_fail(-errno, "no memory for the guard");
+		return mc_fail(-errno, "no memory for the guard: %s", mc_strerror(errno));
 	}
 	guard.clock->connection = -1;
 	(void)snprintf(guard.dir, sizeof(guard.dir), "%s", dir);
@@ -182,7 +183,7 @@ int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int arg
 		return r;
 	guard.pid = fork();
 	if (guard.pid < 0)
-		return mc_fail(-errno, "cannot start the guard");
+		return mc_fail(-errno, "cannot start the guard: %s", mc_strerror(errno));
 	if (guard.pid == 0) {
 		leave_output(foreground);
 		guard_run(guard.dir, stall_ms, daemon, argc, argv);

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * guard.h - a process beside the daemon for what a daemon that stands still, or is dead, cannot do.
+ * guard.h - a process next to the daemon that acts when the daemon is dead or stalled.
  *
- * A daemon that is dead keeps nobody waiting: the kernel fails its callers at once, and the guard removes the
- * socket that was left.  One that is stopped, or starved of memory, keeps them waiting, and those cannot even
- * be killed.  The guard sees that the daemon's clock does not tick, and aborts the connection: every caller
- * gets an error.  It counts its own looks, so that a machine that was suspended, or a guard that was stopped
- * itself, blames nobody. */
+ * If the daemon is dead, the kernel fails its callers at once, and the guard removes the leftover
+ * socket. If the daemon is stopped, or starved of memory, its callers wait and cannot even be
+ * killed: the guard notices that the tick counter stands still and aborts the connection, so that
+ * every caller gets an error. The guard counts its own checks instead of time, so that a suspended
+ * machine or a stopped guard does not count as a stall. */
 #ifndef MCFS_GUARD_H
 #define MCFS_GUARD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Fork the guard of the mount at @dir, which is yet to be made; the caller has one thread only.  @stall_ms: the
- * mount is ended after that; 0: never.  @argc and @argv: the program's arguments, over which the guard writes
- * what it is; @foreground: it speaks on standard error.  0 or -errno. */
+/* Fork the guard of the mount that will be made at @dir; the caller must be single-threaded.
+ * @stall_ms: abort the mount after a stall of this length, 0: never. @argc and @argv: the program's
+ * arguments, which the guard overwrites with its name; @foreground: the guard logs to standard
+ * error. 0 or -errno. */
 int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int argc, char **argv);
-/* The mount is there, and @connection is its number (mcfs_mountpoint_connection()): begin to tick, and to be watched.
- * -ENOENT when it is 0, not known. */
+/* Start to tick and to be watched. @connection: the mount's number (mcfs_mountpoint_connection()).
+ * -ENOENT if it is 0, unknown. */
 int mcfs_guard_begin(int connection);
-/* The socket @path is the only file of its directory, and both go when the daemon is killed.  One of a process;
- * does nothing without a guard. */
+/* Remove the socket @path and its directory, which has no other file, when the daemon is killed. At
+ * most one per process; does nothing without a guard. */
 void mcfs_guard_socket(const char *path);
 /* End the guard; does nothing without one. */
 void mcfs_guard_end(void);

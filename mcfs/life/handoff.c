@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handoff.c - what has to outlive the daemon. */
+ * handoff.c - the handoff table: shared memory that outlives the daemon. */
 #include <config.h>
 #include "mcfs/life/handoff.h"
 
@@ -19,16 +19,16 @@
 
 #define MAGIC "mcfsbook"
 #define TABLE_VERSION 3u
-/* Numbers below are the root's and the control files'. */
+/* Smaller numbers belong to the root and the control files. */
 #define FIRST 4096u
 #define CELLS (8u << 20)
 #define INLINE_KEY 56
 #define REST_KEY 120
 
-/* Memory comes with use, so there may be many. */
+/* Memory is allocated on first use, so the table may have many cells. */
 struct cell {
 	uint32_t type;			/* atomic; enum mcfs_handoff_type */
-	uint32_t next;			/* of a key that is longer, 0: its end */
+	uint32_t next;			/* next cell of a long key, 0: none */
 	union {
 		struct {
 			uint64_t nlookup;	/* atomic */
@@ -57,12 +57,12 @@ _Static_assert(sizeof(struct cell) <= 128, "an entry of a short key is two cache
 #define TABLE_SIZE (HEAD_SIZE + (size_t)CELLS * sizeof(struct cell))
 
 static struct {
-	struct mcfs_handoff_head *head;	/* NULL: there is none */
+	struct mcfs_handoff_head *head;	/* NULL: there is no table */
 	struct cell *cell;
 	void **object;			/* atomic elements */
 	pthread_mutex_t lock;
-	/* with the lock held */
-	uint32_t *free;			/* places to use again */
+	/* guarded by lock */
+	uint32_t *free;			/* free cells */
 	size_t nfree, free_cap;
 	unsigned char key[65536];
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -73,12 +73,12 @@ static int table_map(int fd)
 	void *p = mmap(NULL, TABLE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *o;
 
 	if (p == MAP_FAILED)
-		return mc_fail(-errno, "the book of the mount cannot be mapped: %s", mc_strerror(errno));
+		return mc_fail(-errno, "cannot map the handoff table: %s", mc_strerror(errno));
 	o = mmap(NULL, objects, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 		 0);
 	if (o == MAP_FAILED) {
 		munmap(p, TABLE_SIZE);
-		return mc_fail(-ENOMEM, "no addresses for the book of the mount");
+		return mc_fail(-ENOMEM, "no address space for the handoff table");
 	}
 	table.head = p;
 	table.cell = (void *)((char *)p + HEAD_SIZE);
@@ -91,7 +91,7 @@ int mcfs_handoff_new(int *ret_fd)
 	int fd = memfd_create("mcfs-book", MFD_CLOEXEC), r;
 
 	if (fd < 0 || ftruncate(fd, (off_t)TABLE_SIZE) < 0) {
-		r = mc_fail(-errno, "no memory for the book of the mount: %s", mc_strerror(errno));
+		r = mc_fail(-errno, "cannot create the handoff table: %s", mc_strerror(errno));
 	} else {
 		r = table_map(fd);
 	}
@@ -115,7 +115,8 @@ static void cell_free_locked(uint32_t i)
 	if (table.nfree == table.free_cap) {
 		size_t cap = table.free_cap ? table.free_cap * 2 : 1024;
 
-		/* A place that cannot be remembered is found again by the next daemon. */
+		/* If the index cannot be stored, the cell stays unused until the next daemon loads
+		 * the table. */
 		more = realloc(table.free, cap * sizeof(*more));
 		if (!more)
 			return;
@@ -125,7 +126,7 @@ static void cell_free_locked(uint32_t i)
 	table.free[table.nfree++] = i;
 }
 
-/* Which places an entry's key takes, marked in @used; false: it makes no sense. */
+/* Mark the cells of an entry's key in @used; false: the entry is damaged. */
 static bool cell_mark_key(const struct cell *c, uint8_t *used)
 {
 	size_t len = c->inode.key_len, have = INLINE_KEY;
@@ -142,21 +143,22 @@ static bool cell_mark_key(const struct cell *c, uint8_t *used)
 	return true;
 }
 
-/* What no entry uses is free, whatever the daemon was about to do with it. */
+/* A cell that no entry uses is free, even if the dead daemon was about to use it. */
 static int table_find_free(void)
 {
 	uint32_t high = table.head->high;
 	auto_free uint8_t *used = NULL;
 
 	if (!high || high > CELLS)
-		return mc_fail(-EINVAL, "the book of the mount is damaged");
+		return mc_fail(-EINVAL, "the handoff table is damaged");
 	used = calloc(1, high);
 	if (!used)
 		return -ENOMEM;
 	for (uint32_t i = 1; i < high; i++) {
 		struct cell *c = &table.cell[i];
 
-		if (c->type == MCFS_HANDOFF_HANDLE || c->type == MCFS_HANDOFF_MOVING || c->type == MCFS_HANDOFF_LOCK ||
+		if (c->type == MCFS_HANDOFF_HANDLE || c->type == MCFS_HANDOFF_MOVING ||
+		    c->type == MCFS_HANDOFF_LOCK ||
 		    (c->type == MCFS_HANDOFF_INODE && cell_mark_key(c, used)))
 			used[i] = 1;
 	}
@@ -175,13 +177,13 @@ int mcfs_handoff_load(int fd)
 	int r;
 
 	if (fstat(fd, &st) < 0 || st.st_size != (off_t)TABLE_SIZE)
-		return mc_fail(-EINVAL, "the book of the mount is of another version");
+		return mc_fail(-EINVAL, "the handoff table has another format version");
 	r = table_map(fd);
 	if (r < 0)
 		return r;
 	if (memcmp(table.head->magic, MAGIC, sizeof(table.head->magic)) != 0 ||
 	    table.head->version != TABLE_VERSION || table.head->cell_size != sizeof(struct cell))
-		r = mc_fail(-EINVAL, "the book of the mount is of another version");
+		r = mc_fail(-EINVAL, "the handoff table has another format version");
 	else
 		r = table_find_free();
 	if (r < 0)
@@ -232,7 +234,7 @@ static void cell_free_rest_locked(struct cell *c)
 	}
 }
 
-/* An entry that does not count at the moment gets a key. */
+/* Store the key of an entry that is not valid at the moment. */
 static int cell_write_key_locked(struct cell *c, const unsigned char *key, size_t len)
 {
 	size_t n = len < INLINE_KEY ? len : INLINE_KEY;
@@ -269,8 +271,8 @@ static uint32_t cell_index(uint64_t number)
 	return (uint32_t)number - FIRST;
 }
 
-/* Above the place of a handle is which one of those that were there it is.  Inodes have zero there: the
- * kernel waits for nothing of one that it has forgotten. */
+/* The upper half of a handle's number is a serial, so that handles in a reused cell have different
+ * numbers. Inodes have serial 0: the kernel sends no request for an inode that it has forgotten. */
 static uint32_t number_serial(uint64_t number)
 {
 	return (uint32_t)(number >> 32);
@@ -439,7 +441,8 @@ uint64_t mcfs_handoff_next(uint64_t number, struct mcfs_handoff_entry *ret)
 	for (; i < table.head->high; i++) {
 		const struct cell *c = &table.cell[i];
 
-		if (c->type != MCFS_HANDOFF_INODE && c->type != MCFS_HANDOFF_HANDLE && c->type != MCFS_HANDOFF_LOCK)
+		if (c->type != MCFS_HANDOFF_INODE && c->type != MCFS_HANDOFF_HANDLE &&
+		    c->type != MCFS_HANDOFF_LOCK)
 			continue;
 		memset(ret, 0, sizeof(*ret));
 		ret->type = (enum mcfs_handoff_type)c->type;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handoff.h - what has to outlive the daemon, so that a new one goes on with the mount (option supervise).
+ * handoff.h - the handoff table, with which a new daemon continues the mount of a dead one (option
+ * supervise).
  *
- * A memfd that somebody else keeps too (fdstore.h): which inodes the kernel knows, which files are
- * open and locked, and how the mount was made.  The kernel's numbers of inodes and open files are places in it then
- * instead of addresses.  A daemon may die between any two stores: an entry counts from the moment on that
- * its type is set, and is complete by then.  One per process, as there is one mount.
+ * A memfd that the supervisor also holds (fdstore.h) records which inodes the kernel knows, which
+ * files are open and locked, and how the mount was made. With a table, the kernel's numbers of
+ * inodes and open files are indexes into it instead of addresses. A daemon may die between any two
+ * stores: an entry becomes valid when its type is set, and is complete by then. There is one table
+ * per process, as there is one mount.
  *
- * Any thread, but for making, loading and closing it. */
+ * Any thread, except for creating, loading and closing the table. */
 #ifndef MCFS_HANDOFF_H
 #define MCFS_HANDOFF_H
 
@@ -23,13 +25,13 @@
 struct mcfs_handoff_head {
 	char magic[8];
 	uint32_t version, cell_size;
-	uint32_t high;			/* atomic: places that were ever used */
-	uint32_t init_len;		/* of the kernel's INIT request, 0: not seen yet */
+	uint32_t high;			/* atomic: number of cells ever used */
+	uint32_t init_len;		/* length of the kernel's INIT request, 0: not received yet */
 	unsigned char init[MCFS_HANDOFF_INIT_MAX];
-	uint64_t segment_size;		/* of the own segment, 0: none */
+	uint64_t segment_size;		/* of this node's segment, 0: none */
 	uint64_t segment_identity[3];
-	int32_t backing;		/* the kernel's number of it, 0: none */
-	uint32_t takeovers;		/* how often a daemon went on with another one's mount */
+	int32_t backing;		/* the kernel's backing id of the segment, 0: none */
+	uint32_t takeovers;		/* number of takeovers of this mount */
 	uint32_t serial;		/* of the last handle */
 	char mountpoint[PATH_MAX];
 	int32_t connection;		/* as of struct mcfs, 0: not noted */
@@ -37,16 +39,18 @@ struct mcfs_handoff_head {
 
 enum mcfs_handoff_type {
 	MCFS_HANDOFF_FREE, MCFS_HANDOFF_INODE, MCFS_HANDOFF_HANDLE, MCFS_HANDOFF_REST,
-	MCFS_HANDOFF_MOVING,	/* an inode whose key is half written: nobody else gets its number */
+	MCFS_HANDOFF_MOVING,	/* an inode whose key is being written: its number stays reserved */
 	MCFS_HANDOFF_LOCK,
 };
 
-/* A lock of a file; lock.h. */
+/* A file lock; see lock.h. */
 struct mcfs_lock_args {
-	bool flock;			/* of the whole file, and of an open file; else of bytes, and of a process */
+	/* flock: of the whole file, owned by an open file; otherwise of bytes, owned by a
+	 * process */
+	bool flock;
 	int type;			/* F_RDLCK, F_WRLCK, F_UNLCK */
-	uint64_t start, end;		/* first and last byte */
-	uint64_t owner;			/* as the kernel tells it */
+	uint64_t start, end;		/* first and last byte, inclusive */
+	uint64_t owner;			/* the kernel's id of the owner */
 	pid_t pid;
 };
 
@@ -56,42 +60,44 @@ struct mcfs_handoff_entry {
 	struct mcs_info info;
 	uint64_t nlookup;
 	bool implied, hashed;
-	const void *key;		/* valid until the next call of this thread */
+	const void *key;		/* valid until this thread's next call */
 	size_t key_len;
 	/* of a handle */
-	uint64_t inode;			/* its inode's number, 0: a control file */
+	uint64_t inode;			/* number of its inode, 0: a control file */
 	int handle_type;
-	bool unsaved;			/* held bytes that were not committed */
-	uint64_t unique;		/* of the request that opened it */
+	bool unsaved;			/* had uncommitted bytes */
+	uint64_t unique;		/* id of the request that opened it */
 	/* of a lock */
-	uint64_t handle;		/* number of that by which it was taken */
+	uint64_t handle;		/* number of the handle that acquired the lock */
 	struct mcfs_lock_args lock;
 };
 
-/* A new one, or one that a daemon has left: 0, -EINVAL when it is of another kind.  @fd stays the
- * caller's. */
+/* Create a table, or load a dead daemon's: 0, or -EINVAL if it has another format. The caller keeps
+ * @fd. */
 int mcfs_handoff_new(int *ret_fd);
 int mcfs_handoff_load(int fd);
 void mcfs_handoff_close(void);
-struct mcfs_handoff_head *mcfs_handoff(void);		/* NULL: there is none */
+struct mcfs_handoff_head *mcfs_handoff(void);		/* NULL: there is no table */
 
-/* An entry for @object; its number, 0: there is no book, or no room in it.  A place is used again, a handle's
- * number is not: the kernel may ask once more for the close of one that the daemon before us had closed. */
+/* Add an entry for @object. Returns its number, 0: no table or no space. Cells are reused, but
+ * numbers of handles are not: the kernel may resend the close of a handle that the previous daemon
+ * had already closed. */
 uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object);
 void mcfs_handoff_remove(uint64_t number);
 void mcfs_handoff_set_nlookup(uint64_t number, uint64_t n);
 void mcfs_handoff_set_hashed(uint64_t number, bool hashed);
-/* Looks at the atomic *unsaved itself: of several threads that change it and then come here, the last one to come
- * notes what the last one to change it meant.  Of one that is removed: nothing. */
+/* Record the atomic *unsaved. Reads it under the lock, so that after concurrent changes the last
+ * caller records the last value. Does nothing for a removed entry. */
 void mcfs_handoff_note_unsaved(uint64_t number, const bool *unsaved);
-/* 0 or -ENOMEM, and the entry has no key then: a new daemon knows of it only that its number is taken. */
+/* 0 or -ENOMEM. After an error the entry has no key: a new daemon only knows that its number is in
+ * use. */
 int mcfs_handoff_set_key(uint64_t number, const void *key, size_t len);
 
-/* Is it an inode's place in the book, rather than an address? */
+/* Is @number an inode's index in the table, not an address? */
 bool mcfs_handoff_is_number(uint64_t number);
 void *mcfs_handoff_at(uint64_t number);		/* NULL: nothing */
-/* After loading: the entries one after the other, from number 0 on.  0: there are no more.  Each gets the
- * object that stands for it from now on. */
+/* After loading: iterate over the entries, starting with number 0; returns 0 at the end. Bind each
+ * entry to the object that represents it from now on. */
 uint64_t mcfs_handoff_next(uint64_t number, struct mcfs_handoff_entry *ret);
 void mcfs_handoff_bind(uint64_t number, void *object);
 

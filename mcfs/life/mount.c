@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mount.c - the FUSE session: what is asked of the kernel, the threads that serve it, its end. */
+ * mount.c - the FUSE session: options for the kernel, service threads, shutdown. */
 #include <config.h>
 
 #include <errno.h>
@@ -24,11 +24,11 @@
 
 #define IDLE_THREADS 32
 #define MAX_BACKGROUND 64
-/* The FUSE protocol from which on names may be longer than 1024 bytes. */
+/* FUSE protocol version that introduced names longer than 1024 bytes. */
 #define LONG_NAMES_MINOR 42
 #define SHORT_NAME_MAX 1024
 
-/* One mount per process; guarded by lock but where said otherwise. */
+/* One mount per process. Guarded by lock unless noted otherwise. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -37,10 +37,10 @@ static struct {
 	void *arg;
 	pthread_t thread;
 	bool started;
-	char last_message[256];		/* of libfuse, for errors of the mount */
+	char last_message[256];		/* libfuse's last message, for errors of the mount */
 } session = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Of the thread that waits for libfuse's threads: its waiting can only be cut by a signal. */
+/* Interrupts the thread that waits for libfuse's threads: only a signal can end that wait. */
 #define WAKE_SIGNAL SIGUSR2
 
 static void on_wake(int sig)
@@ -52,7 +52,7 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 	char text[256];
 	size_t n;
 
-	/* The texts are libfuse's own. */
+	/* The format strings are libfuse's. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
@@ -74,7 +74,7 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	static const uint64_t wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
 		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_IOCTL_DIR |
 		FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_HANDLE_KILLPRIV;
-	/* Splicing and write-back are slower than copying here; data never change behind an inode. */
+	/* Splicing and write-back are slower than copying here; an inode's data never change. */
 	static const uint64_t unwanted = FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 		FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA;
 	struct mcfs *fs = userdata;
@@ -144,8 +144,8 @@ static void *session_serve(void *arg)
 	sigemptyset(&set);
 	sigaddset(&set, WAKE_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* What was read from a descriptor that goes with the daemon is answered with an error at its end.
-	 * That is as well as can be where the kernel would not send it again. */
+	/* A cloned descriptor closes with the daemon, and the kernel then fails the requests that
+	 * were read from it. That is the best result if the kernel cannot resend them anyway. */
 	fuse_loop_cfg_set_clone_fd(cfg, !fs->conf.supervise || !mcfs_compat_resends());
 	fuse_loop_cfg_set_max_threads(cfg, (unsigned)fs->conf.max_threads);
 	fuse_loop_cfg_set_idle_threads(cfg, IDLE_THREADS);
@@ -161,7 +161,7 @@ static void *session_serve(void *arg)
 	return NULL;
 }
 
-/* The mount options for libfuse and the kernel, as one argument of -o; free() it. */
+/* Mount options for libfuse and the kernel, as one argument of -o; free() it. */
 static char *mount_options(const struct mcfs *fs)
 {
 	char *text = NULL;
@@ -220,7 +220,7 @@ static int mount_session(struct mcfs *fs, char *options)
 	fs->session = fuse_session_new(&args, &operations, sizeof(operations), fs);
 	fuse_opt_free_args(&args);
 	if (!fs->session)
-		return mc_fail(-EINVAL, "libfuse refuses the options: %s", session.last_message);
+		return mc_fail(-EINVAL, "libfuse rejects the mount options: %s", session.last_message);
 	if (fs->taken_over)
 		(void)snprintf(where, sizeof(where), "/dev/fd/%d", fs->fuse_fd);
 	if (fuse_session_mount(fs->session, fs->taken_over ? where : fs->mountpoint))
@@ -229,7 +229,7 @@ static int mount_session(struct mcfs *fs, char *options)
 	fs->connection = number_of(fs);
 	r = mcfs_compat_attach(fs->session, fs->pool);
 	if (r < 0)
-		return mc_fail(r, "libfuse cannot be hooked");
+		return mc_fail(r, "cannot install the hook in libfuse");
 	return fs->taken_over ? mcfs_compat_resume(fs->session) : 0;
 }
 
@@ -261,7 +261,7 @@ int mcfs_session_wait_ready(struct mcfs *fs, uint64_t ms)
 	MC_LOCKED(&session.lock);
 	while (!session.ready && !session.ended)
 		if (wait_changed(deadline) == ETIMEDOUT)
-			return mc_fail(-ETIMEDOUT, "the kernel does not begin with the mount");
+			return mc_fail(-ETIMEDOUT, "timed out waiting for FUSE_INIT from the kernel");
 	return session.ready ? 0 : mc_fail(-EIO, "the mount ended at once: %s", session.last_message);
 }
 
@@ -271,8 +271,9 @@ static bool has_ended(void)
 	return session.ended;
 }
 
-/* What the kernel has sent already is answered: closes of programs that have ended are among it.  Also when
- * it sends no more: reads of programs that were killed are still with the store, which calls back. */
+/* Wait until all requests that the kernel has sent are answered, among them the closes of programs
+ * that have ended. Also after the kernel's last request: the store may still call back for reads of
+ * killed programs. */
 static int session_drain(struct mcfs *fs, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
@@ -282,7 +283,7 @@ static int session_drain(struct mcfs *fs, uint64_t deadline)
 			return 0;
 		(void)usleep(2000);
 	} while (mc_now_ns() < deadline);
-	return mc_fail(-ETIMEDOUT, "operations are still under way");
+	return mc_fail(-ETIMEDOUT, "operations are still running");
 }
 
 bool mcfs_session_is_mounted(const struct mcfs *fs)
@@ -292,8 +293,8 @@ bool mcfs_session_is_mounted(const struct mcfs *fs)
 
 	if (!fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
 		return false;
-	/* While the kernel talks to us the number is nobody else's.  Afterwards our mount is dead, if it is
-	 * there. */
+	/* While the connection is alive, no other mount has its number. Afterwards our mount, if it
+	 * still exists, is dead. */
 	if (poll(&pfd, 1, 0) >= 0 && !(pfd.revents & (POLLERR | POLLHUP | POLLNVAL)))
 		return true;
 	err = mcfs_mountpoint_probe(fs->mountpoint);
@@ -315,13 +316,14 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 	fuse_session_exit(fs->session);
 	pthread_mutex_lock(&session.lock);
 	while (!session.ended && mc_now_ns() < deadline) {
-		/* Sent again and again: libfuse may have been about to wait when it came. */
+		/* Repeat the signal: the first one may arrive just before libfuse starts to
+		 * wait. */
 		(void)pthread_kill(session.thread, WAKE_SIGNAL);
 		(void)wait_changed(mc_deadline_ms(20));
 	}
 	if (!session.ended) {
 		pthread_mutex_unlock(&session.lock);
-		return mc_fail(-ETIMEDOUT, "threads of the session are still under way");
+		return mc_fail(-ETIMEDOUT, "threads of the session are still running");
 	}
 	pthread_mutex_unlock(&session.lock);
 	pthread_join(session.thread, NULL);
@@ -329,8 +331,8 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 	return 0;
 }
 
-/* libfuse unmounts by path when its descriptor looks alive, and by then another file system may be
- * found at that path: show it a descriptor that is broken. */
+/* Replace the session's descriptor with a broken one. If it looked alive, libfuse would unmount by
+ * path, and another file system may be mounted at that path by now. */
 static void session_sever(struct fuse_session *se)
 {
 	int fds[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mountpoint.c - the directory to mount on, and what an earlier daemon may have left there. */
+ * mountpoint.c - the mount point, and dead mounts that an earlier daemon left there. */
 #include <config.h>
 
 #include <errno.h>
@@ -22,11 +22,11 @@
 #include "mcfs/mcfs.h"
 
 #define FS_TYPE "fuse.mcfs"
-/* How long a mount may take to say whether it lives; the same, of one that should be dead. */
+/* timeout of a check whether a mount is alive; the same for a mount that should be dead */
 #define PROBE_MS 3000
 #define SHORT_PROBE_MS 1000
 
-/* mountinfo writes blanks and the like as \ooo. */
+/* mountinfo escapes blanks and other characters as \ooo. */
 static void mountinfo_unescape(char *s)
 {
 	char *to = s;
@@ -72,7 +72,7 @@ int mcfs_mountpoint_connection(const char *path)
 
 	if (!f)
 		return -errno;
-	/* The last one lies on top. */
+	/* The last entry is the topmost mount. */
 	while (getline(&line, &size, f) > 0)
 		if (mountinfo_parse(line, &dir, &type, &minor) && strcmp(dir, path) == 0)
 			found = strcmp(type, FS_TYPE) == 0 ? minor : -ENOENT;
@@ -85,8 +85,9 @@ bool mcfs_mountpoint_is_mounted(const char *path)
 	return mcfs_mountpoint_connection(path) >= 0;
 }
 
-/* What stat() says, in a process of its own, since asking a daemon that is stopped cannot be broken off.  The
- * kernel never answers for a daemon about a control file, and the daemon answers without its master. */
+/* Result of stat() of a control file. In a child process, because a request to a stopped daemon
+ * cannot be cancelled. The kernel never answers for a control file itself, and the daemon answers
+ * without the master. */
 static int probe_within(const char *path, int64_t ms)
 {
 	char file[PATH_MAX + 32];
@@ -106,7 +107,7 @@ static int probe_within(const char *path, int64_t ms)
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
 	if (fd < 0 || poll(&pfd, 1, mc_deadline_left_ms(deadline)) != 1) {
-		/* It dies when it is answered. */
+		/* The child dies when its request is answered. */
 		kill(pid, SIGKILL);
 		(void)waitpid(pid, &status, WNOHANG);
 		return ETIMEDOUT;
@@ -141,7 +142,7 @@ bool mcfs_mountpoint_is_reused(int connection)
 	return !ours || (where && probe_within(where, SHORT_PROBE_MS) == 0);
 }
 
-/* fusermount3 -u -z: what users without privileges unmount with. */
+/* fusermount3 -u -z, which unmounts without privileges. */
 static void detach_by_helper(const char *path)
 {
 	static char name[] = "fusermount3", unmount[] = "-u", lazy[] = "-z", quiet[] = "-q", end[] = "--";
@@ -164,7 +165,7 @@ void mcfs_mountpoint_detach(const char *path)
 	detach_by_helper(path);
 }
 
-/* The absolute path of @dir without touching @dir itself, which may be a mount that is dead. */
+/* Absolute path of @dir without accessing @dir itself, which may be a dead mount. */
 static int absolute_path(const char *dir, char *ret, size_t size)
 {
 	auto_free char *copy = strdup(dir), *parent = NULL;
@@ -195,7 +196,7 @@ static int absolute_path(const char *dir, char *ret, size_t size)
 	return 0;
 }
 
-/* A mount of ours is there: dead ones go. */
+/* A mount of mcfs is at @path: remove it if it is dead. */
 static int clear_old_mount(const char *path)
 {
 	int err = mcfs_mountpoint_probe(path);
@@ -221,7 +222,7 @@ int mcfs_mountpoint_prepare(const char *dir, char **ret_path)
 	r = absolute_path(dir, path, sizeof(path));
 	if (r < 0)
 		return r;
-	/* As often as daemons have died there. */
+	/* Several dead mounts may be stacked. */
 	while (mcfs_mountpoint_is_mounted(path)) {
 		r = clear_old_mount(path);
 		if (r < 0)
@@ -236,7 +237,7 @@ int mcfs_mountpoint_prepare(const char *dir, char **ret_path)
 	real = realpath(path, NULL);
 	if (!real)
 		return mc_fail(-errno, "mount point %s: %s", dir, mc_strerror(errno));
-	/* A symbolic link leads elsewhere. */
+	/* @dir is a symbolic link. */
 	if (strcmp(real, path) != 0 && mcfs_mountpoint_is_mounted(real)) {
 		r = clear_old_mount(real);
 		if (r < 0) {

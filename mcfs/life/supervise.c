@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * supervise.c - a process that does next to nothing, so that it lives on when the daemon dies, and starts
- * the next one with the descriptors that the last one had it keep. */
+ * supervise.c - the supervisor: starts the next daemon when one dies, with the descriptors that the
+ * last one stored. It does little else, so that it survives whatever kills the daemon. */
 #include <config.h>
 
 #include <errno.h>
@@ -28,24 +28,25 @@
 #define NAME "mcfs-supervisor"
 #define FDS 8
 #define NAME_LEN 32
-/* Daemons that die one after the other without having served for a while: so many, and it is given up. */
+/* at most this many restarts in a row of daemons that served for less than SERVED_MS */
 #define TRIES 5
 #define SERVED_MS 10000
-#define PAUSE_MS 200		/* from the second one on */
+/* pause before a restart, from the second failure in a row on; doubled each time */
+#define PAUSE_MS 200
 
 static struct {
 	int notify, signals;
-	sigset_t mask;			/* of signals, as it was */
+	sigset_t mask;			/* signal mask before the supervisor changed it */
 	struct { char name[NAME_LEN]; int fd; } kept[FDS];
 	unsigned nkept, tries;
 	pid_t pid;
-	bool ready;			/* the first daemon has come up */
-	bool ending;			/* we were told to */
+	bool ready;			/* the first daemon serves its mount */
+	bool ending;			/* SIGTERM or SIGINT received */
 	bool background;
 	uint64_t started_ns;
 } sup = { .notify = -1, .signals = -1 };
 
-/* ---- what is kept ---- */
+/* ---- stored descriptors ---- */
 
 static void kept_drop(const char *name)
 {
@@ -69,7 +70,7 @@ static void kept_add(const char *name, int fd)
 	sup.kept[sup.nkept++].fd = fd;
 }
 
-/* Who waits for the end of our output has seen all of it. */
+/* Close our output: a reader that waits for its end has received all of it. */
 static void leave_output(void)
 {
 	int null = sup.background ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
@@ -80,7 +81,7 @@ static void leave_output(void)
 		close(null);
 }
 
-/* Lines of NAME=VALUE, with a descriptor perhaps. */
+/* Apply a message: lines of NAME=VALUE, and possibly a descriptor. */
 static void message_apply(char *text, int fd)
 {
 	bool store = false, remove = false;
@@ -104,8 +105,8 @@ static void message_apply(char *text, int fd)
 		close(fd);
 }
 
-/* The control buffer's padding has room for more descriptors than one: all but the first are closed.  @fd: the one
- * that is there already, or -1. */
+/* The control buffer's padding may contain more than one descriptor: close all except the first.
+ * @fd: the first one from an earlier control message, or -1. */
 static int first_descriptor(struct cmsghdr *c, int fd)
 {
 	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -149,7 +150,7 @@ static void message_receive(void)
 			memcpy(&who, CMSG_DATA(c), sizeof(who));
 	}
 	text[n] = '\0';
-	/* Anybody can find the socket. */
+	/* Any process can send to the abstract socket. */
 	if (who.pid == sup.pid)
 		message_apply(text, fd);
 	else if (fd >= 0)
@@ -177,7 +178,7 @@ static int open_notify(void)
 
 /* ---- daemons ---- */
 
-/* What a fork has copied: the descriptors under their numbers. */
+/* The fork copied the descriptors with their numbers. */
 int mcfs_supervise_kept(const char *name)
 {
 	for (unsigned i = 0; i < sup.nkept; i++)
@@ -186,7 +187,7 @@ int mcfs_supervise_kept(const char *name)
 	return -ENOENT;
 }
 
-/* 1: we are the daemon; 0: the supervisor; negative: neither. */
+/* 1: in the daemon; 0: in the supervisor; negative: fork failed. */
 static int start_daemon(void)
 {
 	sup.started_ns = mc_now_ns();
@@ -210,27 +211,27 @@ static void pause_ms(unsigned ms)
 	(void)nanosleep(&t, NULL);
 }
 
-/* A daemon has ended: is there to be another one? */
+/* A daemon has ended: should another one be started? */
 static bool daemon_restarts(int status)
 {
 	uint64_t lived_ms = (mc_now_ns() - sup.started_ns) / MC_NS_PER_MS;
 
-	/* Messages that it sent before its end. */
+	/* Process the messages that it sent before its end. */
 	for (int i = 0; i < 64; i++)
 		message_receive();
-	/* It has ended by itself, or never mounted. */
+	/* The daemon ended voluntarily, or never mounted. */
 	if (sup.ending || !sup.ready || (WIFEXITED(status) && (!WEXITSTATUS(status) || !sup.tries)))
 		return false;
 	sup.tries = lived_ms >= SERVED_MS ? 1 : sup.tries + 1;
 	if (sup.tries > TRIES) {
-		mc_err("mcfs", "daemons die one after the other, giving up tries=%u", TRIES);
+		mc_err("mcfs", "daemons die repeatedly, giving up tries=%u", TRIES);
 		return false;
 	}
 	if (WIFSIGNALED(status))
 		mc_err("mcfs", "the daemon was killed, starting another one signal=%d pid=%d",
 		       WTERMSIG(status), (int)sup.pid);
 	else
-		mc_err("mcfs", "the daemon could not go on, starting another one pid=%d",
+		mc_err("mcfs", "the daemon failed, starting another one pid=%d",
 		       (int)sup.pid);
 	if (sup.tries > 1)
 		pause_ms(PAUSE_MS << (sup.tries - 2));
@@ -253,7 +254,7 @@ static int exit_status(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Our end is that of the mount: nobody else has its descriptor. */
+/* The mount ends with the supervisor, which holds the last copy of its descriptor. */
 static void supervisor_end(int status)
 {
 	for (unsigned i = 0; i < sup.nkept; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * takeover.c - the mount of a daemon that has died: what it left with fdstore.h is gone on with. */
+ * takeover.c - taking over the mount of a dead daemon, from the descriptors that it stored
+ * (fdstore.h). */
 #include <config.h>
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 
-/* A mount that has ended meanwhile, or was aborted, answers to nobody. */
+/* The mount may have been unmounted or aborted meanwhile. */
 static bool is_alive(int fuse)
 {
 	struct pollfd p = { .fd = fuse, .events = POLLIN };
@@ -49,9 +50,9 @@ int mcfs_takeover_begin(struct mcfs *fs)
 		mc_fail(-ENOTCONN, "its mount has ended") : mcfs_handoff_load(handoff);
 	head = mcfs_handoff();
 	if (r == 0 && (!head->init_len || (head->segment_size && segment < 0)))
-		r = mc_fail(-EINVAL, "it has died too early");
+		r = mc_fail(-EINVAL, "previous daemon died before FUSE_INIT");
 	if (r < 0) {
-		mc_warn("mcfs", "the daemon before cannot be gone on with, mounting anew: %s",
+		mc_warn("mcfs", "cannot take over the previous daemon's mount, creating a new one: %s",
 			mc_err_detail(r));
 		takeover_discard(fuse, handoff, segment);
 		return 0;
@@ -65,7 +66,7 @@ int mcfs_takeover_begin(struct mcfs *fs)
 	fs->fuse_fd = fuse;
 	fs->segment_fd = segment;
 	fs->conf.global_segment_size = head->segment_size;
-	mc_warn("mcfs", "going on with the mount of a daemon that has died dir=%s time=%u",
+	mc_warn("mcfs", "taking over the mount of a dead daemon dir=%s takeovers=%u",
 		fs->mountpoint, head->takeovers);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attr.c - attributes: shown, and, but for the size, accepted without being kept. */
+ * attr.c - attributes: readable; the size can be set, other changes are accepted and ignored. */
 #include <config.h>
 
 #include <errno.h>
@@ -51,7 +51,7 @@ void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_attr(&op, op.in, op.handle);
 }
 
-/* truncate(2) of a path: a version of its own, published before the call returns. */
+/* truncate(2) of a path: publish a truncated version before the call returns. */
 static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t size)
 {
 	struct mcfs *fs = op->fs;
@@ -83,8 +83,8 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 	return r;
 }
 
-/* A file that is looked up is the one that its name shows; what is named by its descriptor, as /proc/self/fd/3, may be
- * under another name by now, or under none. */
+/* Check that the inode is still the file of its name. A path lookup guarantees that; a descriptor's
+ * path such as /proc/self/fd/3 may have been renamed, replaced or removed. */
 static int check_shown(struct mcfs_op *op, const struct mcfs_inode *in)
 {
 	struct mcfs_key key;
@@ -118,7 +118,8 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 	}
 	w = mcfs_handle_writer_seen(op->fs, in);
 	if (w && in->info.generation) {
-		/* Somebody has opened it for writing: what that one stages is another version. */
+		/* Another descriptor is writing the file: its staged bytes belong to another
+		 * version. */
 		mcfs_writer_unref(w);
 		w = NULL;
 		r = check_shown(op, in);
@@ -143,7 +144,7 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 	if (!mcfs_op_begin(&op, req, MCFS_OP_setattr, ino, fi))
 		return;
 	if (!op.in) {
-		/* Truncated by shells on the way to an open that fails by itself. */
+		/* Shells truncate before an open that will fail with its own error. */
 		if (to_set & FUSE_SET_ATTR_SIZE)
 			control_attr(&op, ino);
 		else
@@ -152,8 +153,8 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 	}
 	if (to_set & FUSE_SET_ATTR_SIZE)
 		r = set_size(&op, op.in, op.handle, (uint64_t)attr->st_size);
-	/* A version that was cut by its path is another one, and has another inode.  This one keeps its size: it may be
-	 * open and mapped, and the kernel would take the rest away from who reads it. */
+	/* A version truncated by path is a new version with a new inode. Keep this inode's size:
+	 * the file may be open and mapped, and the kernel would cut it off for its readers. */
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else

@@ -22,7 +22,7 @@ static void read_text(struct mcfs_op *op, const struct mcfs_handle *h, size_t si
 	(void)mcfs_reply_buf(op, h->text + (left ? offset : 0), size < left ? size : left);
 }
 
-/* In this thread, which waits when it has to. */
+/* Read in this thread, which blocks if necessary. */
 static void read_here(struct mcfs_read *rd, struct mcfs_handle *h)
 {
 	void *buf = mcfs_compat_buffer();
@@ -77,8 +77,9 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		read_here(rd, h);
 }
 
-/* O_APPEND: the kernel has put the write at the end of the file, which counts: of a large one the parts come in any
- * order, and one that was answered EINTR comes again.  But the end that it knows may be another's. */
+/* O_APPEND: use the offset that the kernel chose. Parts of one large write may arrive out of order,
+ * and a write answered with EINTR is resent, so appending at our own end of file would corrupt it.
+ * Exception: the kernel's size may be that of another writer's version. */
 static uint64_t write_offset(const struct mcfs_op *op, const struct fuse_file_info *fi, off_t offset)
 {
 	if ((fi->flags & O_APPEND) && !fi->writepage &&

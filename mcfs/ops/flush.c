@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * flush.c - close, fsync, and the last close. */
+ * flush.c - close, fsync and the last close. */
 #include <config.h>
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void flush_unlock(struct mcfs_op *op, const struct mcfs_handle *released,
 		mcfs_lock_flushed(l, mcfs_key_of(&key), owner);
 }
 
-/* What it had written is dropped, and when it has ended well nobody expects that. */
+/* The process's uncommitted bytes are dropped, which is unexpected if it ended successfully. */
 static void report_hidden_exit(struct mcfs_op *op)
 {
 	struct mcfs_version_env *env = &op->fs->versions;
@@ -30,8 +30,8 @@ static void report_hidden_exit(struct mcfs_op *op)
 
 	mcfs_inode_key(&op->fs->inodes, op->in, &key);
 	env->failed(env, key.data, key.len,
-		    mc_fail(-EACCES, "its process ended without closing it, and hides whether that was well"), "exit",
-		    op->ctx.pid);
+		    mc_fail(-EACCES, "the process ended without closing it, and its exit status is hidden "
+			    "from mcfs"), "exit", op->ctx.pid);
 }
 
 void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -54,7 +54,7 @@ void mcfs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 			report_hidden_exit(&op);
 		mcfs_handle_saved(h);
 	}
-	/* Who gets the lock finds the file as it was left. */
+	/* Unlock after the flush: the next lock owner must see the flushed file. */
 	flush_unlock(&op, NULL, fi->lock_owner);
 	(void)mcfs_reply_err(&op, r);
 }
@@ -86,7 +86,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!mcfs_op_begin(&op, req, MCFS_OP_release, ino, fi))
 		return;
 	if (h->type == MCFS_WRITE && h->writer) {
-		/* When nothing is left to be published it does not matter. */
+		/* The fate matters only if something is left to publish. */
 		if (mcfs_writer_pending(h->writer))
 			fate = mcfs_caller_fate(h->writer->pid);
 		r = mcfs_writer_release(h->writer, fate, op.deadline);

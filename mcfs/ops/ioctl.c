@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ioctl.c - the commands of mooncake/mcfs_ioctl.h.  Terminals' commands arrive here all day: every open() of
- * Python asks TCGETS, and ENOTTY is the only answer that says "this is a file".  So a command is matched
- * as a whole, with direction and size. */
+ * ioctl.c - commands of mooncake/mcfs_ioctl.h. Programs also send terminal commands: every open()
+ * in Python calls TCGETS, and only ENOTTY tells it "this is a file". Therefore match the whole
+ * command number, with direction and size. */
 #include <config.h>
 
 #include <errno.h>
@@ -16,21 +16,21 @@
 #include "mcfs/ops/ops.h"
 #include <mooncake/mcfs_ioctl.h>
 
-/* One call; @arg is a copy of what the caller gave, and what is given back. */
+/* One call; @arg is a copy of the caller's argument, and returns the result. */
 struct call {
 	struct mcfs_op *op;
 	struct mcfs_handle *h;
 	void *arg;
 };
 
-/* ---- who may do what ---- */
+/* ---- permissions ---- */
 
 static bool is_owner(const struct mcfs_op *op)
 {
 	return !op->ctx.uid || op->ctx.uid == op->fs->uid || op->ctx.uid == geteuid();
 }
 
-/* Keys are not looked up by the kernel here, so the modes are heeded here. */
+/* The kernel does not look up keys passed to ioctl, so check the modes here. */
 static int may_read(const struct call *c)
 {
 	return is_owner(c->op) || (c->op->fs->file_mode & 0004) ? 0 : -EACCES;
@@ -48,11 +48,11 @@ static int may_write(const struct call *c)
 static int check_key(uint32_t version, uint32_t len)
 {
 	if (version != MCFS_IOC_VERSION)
-		return mc_fail(-EPROTONOSUPPORT, "version %u of the ioctl structs", version);
-	return len && len <= MCFS_IOC_KEY_MAX ? 0 : mc_fail(-EINVAL, "a key of %u bytes", len);
+		return mc_fail(-EPROTONOSUPPORT, "unknown version of the ioctl structs version=%u", version);
+	return len && len <= MCFS_IOC_KEY_MAX ? 0 : mc_fail(-EINVAL, "key length out of range bytes=%u", len);
 }
 
-/* The pins of this descriptor. */
+/* The descriptor's pins, created on first use. */
 static int pins_of(struct call *c, struct mcn_pins **ret)
 {
 	struct mcn_pins *now = __atomic_load_n(&c->h->pins, __ATOMIC_ACQUIRE), *mine;
@@ -108,7 +108,7 @@ static void fill_extent(struct mcfs_ioc_extent *a, const struct mcn_extent *p)
 	};
 }
 
-/* The file's object lies elsewhere: bring it here, if it is still the key's. */
+/* The object is not in local memory: fetch a copy, if the key still has this version. */
 static int fetch_extent(struct call *c, struct mcfs_ioc_extent *a, uint64_t generation)
 {
 	struct mcn_extent extent;
@@ -137,7 +137,7 @@ static int do_extent(struct call *c)
 	uint64_t offset = 0;
 	int r;
 
-	/* The memory is the owner's alone, as its files are. */
+	/* Only the owner may access the memory, as with segments/. */
 	if (!is_owner(c->op))
 		return -EACCES;
 	if (c->h && c->h->type == MCFS_READ) {
@@ -146,7 +146,7 @@ static int do_extent(struct call *c)
 			return r;
 	}
 	if (!c->h || c->h->type != MCFS_READ || !c->h->object)
-		return mc_fail(-EINVAL, "only a file that is open for reading lies somewhere");
+		return mc_fail(-EINVAL, "only a file that is open for reading has an extent");
 	info = mcfs_object_info(c->h->object);
 	r = info->size ? mcfs_object_offset(c->h->object, &offset) : 0;
 	if (r < 0)
@@ -203,9 +203,10 @@ static int do_exist(struct call *c)
 	return mcs_exist(c->op->fs->store, key, a->n, a->present, mcfs_op_left_ms(c->op));
 }
 
-/* The memory that a GET or PUT names.  Until it is let go of nobody is answered, also no caller who is killed: it was
- * handed over by a descriptor, and a parent or a fellow worker that has mapped it too takes it for free when the
- * caller is dead.  The kernel does the same with direct I/O and the memory of who is killed. */
+/* Pin the memory that a GET or PUT names. Until it is released, the caller is not answered, even if
+ * it is killed: the memory was passed as a descriptor, so a parent or another worker may have
+ * mapped it too, and would reuse it as soon as the caller is dead. The kernel treats direct I/O of
+ * a killed process in the same way. */
 static int begin_io(struct call *c, const struct mcfs_ioc_io *a, void **ret_hold, struct iovec *ret)
 {
 	int r;
@@ -291,7 +292,7 @@ static int do_remove(struct call *c)
 	if (r == 0)
 		r = may_write(c);
 	if (r == 0 && c->op->fs->rm == MCFS_RM_DENY)
-		r = mc_fail(-EPERM, "nothing is removed here: rm=deny");
+		r = mc_fail(-EPERM, "removing is disabled: rm=deny");
 	if (r == 0 && !mcfs_op_claim(c->op, MCFS_UNLESS_KILLED))
 		r = -EINTR;
 	return r < 0 ? r : mcs_remove(c->op->fs->store, (struct mcs_key){ a->key, a->key_len },
@@ -326,7 +327,7 @@ static int do_pin(struct call *c)
 			    mcfs_op_left_ms(c->op), &extent);
 	if (r < 0)
 		return r;
-	/* Who was told EINTR does not know its number. */
+	/* After EINTR the caller does not know the pin's number, so release it. */
 	if (!mcfs_op_claim(c->op, MCFS_UNLESS_KILLED)) {
 		(void)mcn_unpin(pins, extent.pin);
 		return -EINTR;
@@ -371,7 +372,7 @@ static int do_reserve(struct call *c)
 	if (a->version != MCFS_IOC_VERSION)
 		return -EPROTONOSUPPORT;
 	if (!c->h || c->h->type != MCFS_WRITE)
-		return mc_fail(-EBADF, "room is reserved for a file that is being written");
+		return mc_fail(-EBADF, "space can be reserved only for a file that is open for writing");
 	r = mcfs_handle_continue(c->op->fs, c->h, c->op->deadline);
 	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true, c->op->ctx.pid,
 						   c->op);
@@ -402,7 +403,7 @@ static const struct command *ioctl_find(unsigned cmd, size_t in_size, size_t out
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (commands[i].cmd != cmd)
 			continue;
-		/* The kernel gives what the command says; anything less is not looked at. */
+		/* The kernel passes buffers of the command's size; reject smaller ones. */
 		if (((_IOC_DIR(cmd) & _IOC_WRITE) && in_size < size) ||
 		    ((_IOC_DIR(cmd) & _IOC_READ) && out_size < size))
 			return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ops/lock.c - flock(2), and fcntl(2) locks. */
+ * ops/lock.c - flock(2) and fcntl(2) locks. */
 #include <config.h>
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * lookup.c - names to inodes.
- * Nothing is remembered about a name: another node may have created, replaced or removed it since the
- * last question, and a lookup that says "not there" for too long is a lost hit. */
+ * lookup.c - lookup of names.
+ * Names are not cached: another node may have created, replaced or removed a name since the last
+ * request, and a stale "not found" would be a lost cache hit. */
 #include <config.h>
 
 #include <errno.h>
@@ -25,7 +25,7 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 
 	memset(ret, 0, sizeof(*ret));
 	ret->info.kind = MCS_DIR;
-	/* The root is always there, and what cannot be a key has no marker and nothing below it. */
+	/* The root always exists. A path too long for a key has no marker and no contents. */
 	if (key->len == 0)
 		return 0;
 	if (key->len > MCFS_KEY_MAX)
@@ -33,13 +33,14 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 	r = mcs_stat_batch(op->fs->store, &k, 1, &ret->info, &result, mcfs_op_left_ms(op));
 	if (r < 0 || result < 0)
 		return r < 0 ? r : result;
-	/* Of a directory nothing is shown but that it is there: listings know no more. */
+	/* Only the existence of a directory is shown, because listings return no more. */
 	ret->implied = !ret->info.generation;
 	ret->info = (struct mcs_info){ .kind = MCS_DIR };
 	return 0;
 }
 
-/* mcfs_find(), which also opens what it finds, when it can, if @ret_open is given. */
+/* As mcfs_find(). With @ret_open it also tries to open the version that it finds; NULL if that
+ * fails. */
 static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 		struct mcfs_object **ret_open)
 {
@@ -86,7 +87,8 @@ int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found 
 	return lookup_find(op, key, ret, NULL);
 }
 
-/* For a thread that opens what it looks up: 0 and the open version as well, or NULL. */
+/* Look up and open, for a thread that is likely to open the file: 0, and the open version or
+ * NULL. */
 static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 			struct mcfs_object **ret_open)
 {
@@ -96,7 +98,7 @@ static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct m
 		return 0;
 	mcfs_object_unref(*ret_open);
 	*ret_open = NULL;
-	/* That it cannot be opened does not mean that it is not there. */
+	/* Failing to open does not mean that the name is missing. */
 	return r < 0 ? mcfs_find(op, key, ret) : 0;
 }
 
@@ -114,7 +116,7 @@ int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char 
 		return mcfs_inode_child_key(&fs->inodes, parent, name, ret);
 	n = mcfs_flat_decode(name, true, ret->data, MCFS_KEY_MAX);
 	if (n < 0)
-		return n == -ENOENT ? mc_fail(-EINVAL, "no key is called %s", name) : n;
+		return n == -ENOENT ? mc_fail(-EINVAL, "%s is not the escaped name of any key", name) : n;
 	ret->len = (size_t)n;
 	return 0;
 }
@@ -153,7 +155,7 @@ void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct m
 		mcfs_stat_inode(fs, in, &ret->attr);
 		return;
 	}
-	/* Its size changes, and who asks matters. */
+	/* Its size changes, so the kernel must not cache it. */
 	ret->attr_timeout = 0;
 	mcfs_stat_writer(fs, in, w, &ret->attr);
 }
@@ -171,8 +173,8 @@ static void lookup_control(struct mcfs_op *op, fuse_ino_t parent, const char *na
 		(void)mcfs_reply_entry(op, &e);
 }
 
-/* A name that has no version yet, of a file that is being written here: it is there, and as large as it
- * is by now.  True: answered. */
+/* Look up a file without a version that is being written on this node: it exists, with its staged
+ * size. True: answered. */
 static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 {
 	struct mcfs *fs = op->fs;
@@ -182,7 +184,7 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 
 	if (!w)
 		return false;
-	/* Not the writer's own inode: another writer of this name is another file. */
+	/* Use a new inode, not the writer's: another writer of this name is another file. */
 	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);
 	if (!in) {
 		(void)mcfs_reply_err(op, -ENOMEM);
@@ -195,7 +197,7 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	return true;
 }
 
-/* Pinned for the open that comes next. */
+/* Keep the pinned version for the open that follows. */
 static void lookup_keep(struct mcfs_op *op, const struct mcfs_key *key, bool again, struct mcfs_object *o)
 {
 	struct mcfs *fs = op->fs;
@@ -234,7 +236,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r < 0) {
-		/* What cannot be a name is not there. */
+		/* A name that is not valid does not exist. */
 		(void)mcfs_reply_err(&op, r == -EINVAL ? -ENOENT : r);
 		return;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * names.c - directories, and removing.
- * A directory that was made is a marker key that ends in '/', so that every node sees it although it is
- * empty; one that other clients' keys imply needs none. */
+ * names.c - creating directories and removing names.
+ * A created directory is a marker key that ends in '/', so that all nodes see it while it is empty.
+ * A directory that other clients' keys imply needs no marker. */
 #include <config.h>
 
 #include <errno.h>
@@ -60,7 +60,7 @@ static int remove_dir(struct mcfs_op *op, const struct mcfs_key *key)
 	r = mcs_remove(op->fs->store, mcfs_key_of(key), MCS_REMOVE_FORCE, mcfs_op_left_ms(op));
 	if (mcs_errno(r) != ENOENT)
 		return r;
-	/* Without a marker: it has gone with the last key below it, or has keys. */
+	/* No marker: the directory vanished with the last key below it, or still has keys. */
 	r = mcfs_find_dir(op, key, &found);
 	if (r == 0)
 		return -ENOTEMPTY;
@@ -90,7 +90,7 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 	int r;
 
 	if (op->fs->rm == MCFS_RM_DENY)
-		return mc_fail(-EPERM, "nothing is removed here: rm=deny");
+		return mc_fail(-EPERM, "removing is disabled: rm=deny");
 	r = mcfs_hold_begin(&hold, &op->fs->versions, &name, 1, op->deadline);
 	if (r < 0)
 		return r;
@@ -98,7 +98,8 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 	r = mc_fault("mcfs.names.remove");
 	if (r == 0)
 		r = mcs_remove(op->fs->store, name, flags, mcfs_op_left_ms(op));
-	/* After another failure a close that published nothing would lie. */
+	/* After any other error, keep the writers: a close that publishes nothing would lose data
+	 * silently. */
 	if (r == 0 || mcs_errno(r) == ENOENT)
 		mcfs_hold_unlink(&hold, name);
 	mcfs_hold_end(&hold);

@@ -17,7 +17,7 @@
 #include "mcfs/ops/ops.h"
 #include "mcfs/control/stream.h"
 
-/* How old the pool's word on the largest object may be. */
+/* maximum age of the pool's limit */
 #define LIMIT_AGE_MS 1000
 
 void mcfs_refresh_limit(struct mcfs_op *op)
@@ -30,14 +30,14 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 
 	if (was && now - was < LIMIT_AGE_MS)
 		return;
-	/* One asks, the others take what is known. */
+	/* One thread asks, the others use the known limit. */
 	if (!__atomic_compare_exchange_n(&fs->limit_read_ms, &was, now, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
 		return;
 	if (mcs_pool_stat(fs->store, &pool, ms < LIMIT_AGE_MS ? ms : LIMIT_AGE_MS) < 0)
 		return;
 	mcfs_writeback_pool_set_capacity(fs->versions.writeback_pool, pool.capacity);
-	/* Without memory in the pool the put is what says so. */
+	/* If the pool has no memory, the put reports that. */
 	max = pool.largest_put && pool.largest_put < MCFS_SIZE_MAX ? pool.largest_put :
 		MCFS_SIZE_MAX;
 	__atomic_store_n(&fs->versions.max_size, max, __ATOMIC_RELAXED);
@@ -46,20 +46,21 @@ void mcfs_refresh_limit(struct mcfs_op *op)
 static void set_io_flags(const struct mcfs *fs, struct fuse_file_info *fi, bool reader)
 {
 	fi->direct_io = fs->conf.direct_io;
-	/* A request less per file that is read.  So the record locks of such a descriptor stay until it is closed for
-	 * good, or their process has ended (lock.c), whatever else that closes. */
+	/* This saves a request per file read. Consequence: record locks of such a descriptor stay
+	 * until its last close or the end of its process (lock.c), regardless of which other
+	 * descriptors the process closes. */
 	fi->noflush = reader;
 }
 
-/* Whoever writes may be killed without our knowledge. */
+/* Kills of writers in other pid namespaces cannot be detected. */
 static void warn_of_foreign_namespace(const struct mcfs_op *op)
 {
 	static bool warned;
 
 	if (op->ctx.pid || __atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
 		return;
-	mc_warn("mcfs", "a process of another pid namespace writes: when it is killed, what it has written is "
-		"published all the same, see mcfs(5); run the daemon in the host's pid namespace");
+	mc_warn("mcfs", "a process of another pid namespace writes: if it is killed, its incomplete file is "
+		"published nevertheless, see mcfs(5); run the daemon in the host's pid namespace");
 }
 
 static bool is_text(const struct mcfs_handle *h)
@@ -76,7 +77,7 @@ static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct m
 		return;
 	}
 	set_io_flags(op->fs, fi, h->type != MCFS_WRITE);
-	/* The size of a text is not known before it is read. */
+	/* The size of a generated text is unknown before it is read. */
 	if (is_text(h) || h->shared_inode)
 		fi->direct_io = 1;
 	fi->nonseekable = h->type == MCFS_LINES;
@@ -108,18 +109,18 @@ static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mc
 	return 0;
 }
 
-/* ---- opening what is there ---- */
+/* ---- opening an existing file ---- */
 
 struct opening {
 	struct mcfs_op *op;
 	struct mcfs_inode *inode;
 	const struct mcfs_key *key;
 	int flags;
-	bool again;			/* the kernel's second try, which is its last one (reopen.h) */
-	struct mcfs_object *kept;	/* of that: what its lookup has pinned, or NULL */
+	bool again;			/* the kernel's retry, which it does only once (open_pins.h) */
+	struct mcfs_object *kept;	/* retry: the version that its lookup pinned, or NULL */
 };
 
-/* What lookups of this thread have pinned for it, of the version that is opened, or NULL. */
+/* The version that this thread's lookup pinned, if it is the one being opened, or NULL. */
 static struct mcfs_object *take_pinned(struct opening *p)
 {
 	struct mcfs_object *o = mcfs_expect_take(&p->op->fs->expect, p->op->ctx.pid, p->inode->info.generation);
@@ -131,7 +132,7 @@ static struct mcfs_object *take_pinned(struct opening *p)
 	return o;
 }
 
-/* The version that the kernel looked up, pinned. */
+/* Pin the version that the kernel looked up. */
 static int open_version(struct opening *p, struct mcfs_object **ret)
 {
 	struct mcfs_object *o = take_pinned(p);
@@ -139,7 +140,7 @@ static int open_version(struct opening *p, struct mcfs_object **ret)
 
 	if (r < 0)
 		return r;
-	/* Replaced since the lookup: the kernel looks again. */
+	/* Replaced since the lookup: the kernel retries. */
 	if (mcfs_object_info(o)->generation != p->inode->info.generation) {
 		mcfs_object_unref(o);
 		return -ESTALE;
@@ -155,8 +156,8 @@ static int open_reader(struct opening *p, struct mcfs_handle **ret)
 	struct mcfs_handle *h;
 	int r;
 
-	/* A file that is being written is nobody's to read before it is whole.  Has it been closed
-	 * since the lookup, the kernel looks again, once. */
+	/* A file is readable only after its first commit. If that happened since the lookup, the
+	 * kernel retries once. */
 	if (!in->info.generation) {
 		struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
 
@@ -177,7 +178,7 @@ static int open_reader(struct opening *p, struct mcfs_handle **ret)
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
 	} else {
-		/* Others have it open: theirs will do. */
+		/* Other readers have the version open: share theirs. */
 		mcfs_object_unref(take_pinned(p));
 	}
 	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
@@ -197,9 +198,9 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 		.inode = in, .generation = in->info.generation,
 		.tid = op->ctx.pid,
 	};
-	/* Who comes for the second time and meets a writer once more has looked nothing up, since it opens what stands
-	 * in /proc/self/fd.  A third time there is not: they share the inode.  What cannot be read cannot be mapped,
-	 * and so gets nothing into the other one's cached pages. */
+	/* A retried open that finds a writer again did no lookup: it opens a path in /proc/self/fd.
+	 * The kernel does not retry twice, so let both writers share the inode. A write-only
+	 * descriptor cannot be mapped, so it adds no pages to the other's page cache. */
 	bool share = p->again && (p->flags & O_ACCMODE) == O_WRONLY;
 	struct mcfs_handle *h;
 	int r;
@@ -217,19 +218,21 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	h->inode = in;
 	h->shared_inode = r;
 	r = 0;
-	/* Nobody's file is replaced there, also not one that appears before this one is closed. */
+	/* Immutable: the commit must not replace any file, including one that appears before the
+	 * close. */
 	if (mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
 	if (p->flags & O_TRUNC)
 		args.flags |= MCFS_WRITER_FRESH;
 	else if (in->info.generation && in->info.size)
 		r = open_version(p, &args.base);
-	/* It was there a moment ago, so that a new lookup decides what the open means. */
+	/* The file was removed since the lookup: a new lookup decides what the open means. */
 	if (mcs_errno(r) == ENOENT)
 		r = -ESTALE;
 	if (r < 0)
 		goto out;
-	/* Looked up by its name alone, it has the size of what somebody else is writing. */
+	/* The inode was looked up by name only, so the kernel may have the size of another
+	 * writer. */
 	if (!in->info.generation)
 		mcfs_inode_set_kernel_size_stale(&fs->inodes, in);
 	args.key = p->key->data;
@@ -290,7 +293,7 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* ---- creating ---- */
 
-/* An empty version that was not there before. */
+/* Create an empty version. */
 static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 			struct mcfs_object **ret)
 {
@@ -301,7 +304,7 @@ static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flag
 	if (r == 0)
 		r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ?
 			mcs_put(store, mcfs_key_of(key), NULL, 0, &opts, mcfs_op_left_ms(op)) : -EINTR;
-	/* Somebody was faster: the kernel looks again, once, and opens that. */
+	/* Another client created it first: the kernel retries once and opens that version. */
 	if (mcs_errno(r) == EEXIST && !(flags & O_EXCL))
 		return -ESTALE;
 	if (r < 0)
@@ -315,7 +318,8 @@ static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flag
 	return -ESTALE;
 }
 
-/* Nothing can be written to it, so that it is what it will be, and its opener a reader: lock files are made so. */
+/* Create a file with a read-only descriptor, as lock files are. It can never be written, so publish
+ * it empty and open it as a reader. */
 static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, int flags,
 			  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
 {
@@ -331,7 +335,7 @@ static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, int fl
 	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), mcfs_object_info(o));
 	if (!h || !in)
 		goto fail;
-	/* A new inode has no writer, which is what it could fail for. */
+	/* Cannot fail: a new inode has no writer. */
 	(void)mcfs_inode_open_reader(&fs->inodes, in, &none);
 	h->inode = in;
 	h->object = o;
@@ -418,12 +422,12 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		return;
 	}
 	mcfs_fill_open_entry(op.fs, in, h->writer, &e);
-	/* This inode is the descriptor's alone: what the kernel knows of it, it has done itself. */
+	/* Only this descriptor uses the inode, so the kernel knows all its changes. */
 	e.attr_timeout = (double)mcfs_live(&op.fs->conf.attr_timeout) / 1000;
 	fi->fh = mcfs_handoff() ? h->number : (uintptr_t)h;
 	set_io_flags(op.fs, fi, h->type != MCFS_WRITE);
 	if (mcfs_reply_create(&op, &e, fi, true) < 0) {
-		/* Nobody has got the descriptor: the file was never created. */
+		/* The caller received no descriptor: undo the creation. */
 		if (h->writer)
 			mcfs_writer_revoke(h->writer);
 		mcfs_handle_unref(op.fs, h);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ops.h - the handlers of the kernel's requests, one file per group. */
+ * ops.h - handlers of the kernel's requests, one file per group. */
 #ifndef MCFS_OPS_OPS_H
 #define MCFS_OPS_OPS_H
 
@@ -8,25 +8,25 @@
 
 /* lookup.c */
 struct mcfs_found {
-	struct mcs_info info;	/* info.kind says what it is */
-	bool implied;		/* a directory that exists because of what is in it */
+	struct mcs_info info;	/* info.kind tells the type */
+	bool implied;		/* a directory that exists only because of its contents */
 };
-/* What a name stands for: 0, or -MCS_ENOOBJECT.  @key is without a '/' at its end. */
+/* Look up a name: 0, or -MCS_ENOOBJECT. @key does not end in '/'. */
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
 /* The same for a directory, whose key ends in '/'. */
 int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
-/* Fill in a reply that counts as a lookup, and its inode, @own: as for mcfs_inode_lookup().  @key of a directory ends
- * in '/'.  -ENOMEM. */
+/* Fill a reply that counts as a lookup, and return its inode. @own: as in mcfs_inode_lookup(). The
+ * @key of a directory ends in '/'. -ENOMEM. */
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
 		    bool own, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
-/* For a file that is being written, @w NULL: or read. */
+/* The same for an open file: @w is its writer, NULL: a reader. */
 void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
 			  struct fuse_entry_param *ret);
-/* The key of @name in the directory @parent, NULL: below .mcfs.  -ENAMETOOLONG, or -EPERM for what is
- * reserved. */
+/* Key of @name in directory @parent, NULL: .mcfs. -ENAMETOOLONG, or -EPERM for reserved names. */
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
 		   struct mcfs_key *ret);
-/* Can an object have that key?  A directory's ends in '/', and the name %_ at the top stands for none. */
+/* Can an object have this key? A directory's key ends in '/', and the name %_ at the top level is
+ * the empty key. */
 static inline bool mcfs_key_is_object(const struct mcfs_key *key)
 {
 	return key->len && key->data[key->len - 1] != '/';
@@ -49,7 +49,7 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		    struct fuse_file_info *fi);
-/* Ask the pool, now and then, how large an object can be. */
+/* Refresh the size limit of objects from the pool, at most once per second. */
 void mcfs_refresh_limit(struct mcfs_op *op);
 
 /* data.c */

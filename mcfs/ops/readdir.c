@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * readdir.c - directories, streamed from the master page by page.
+ * readdir.c - directory listings, streamed from the master page by page.
  *
- * Offsets count entries.  The kernel may ask again for entries that it was given already, because the
- * program's buffer was too small for them: those of the last answer are kept.  Going back further
- * begins a new listing and skips. */
+ * Offsets count entries. The kernel may request entries again that did not fit into the program's
+ * buffer: the entries of the last answer are kept for that. A seek further back starts a new
+ * listing and skips entries. */
 #include <config.h>
 
 #include <errno.h>
@@ -22,15 +22,15 @@
 #include "mcfs/ops/ops.h"
 
 struct entry {
-	uint64_t index;		/* its position; the offset behind it is one more */
+	uint64_t index;		/* position in the listing; the offset behind it is one more */
 	enum mcs_kind kind;
 	uint64_t size, generation, mtime_ms;
-	char *name;		/* as shown */
+	char *name;		/* as displayed */
 	size_t comp_len;
-	char *comp;		/* as in the key; behind the name */
+	char *comp;		/* as in the key; stored behind the name */
 };
 
-/* Hashes of the subdirectories' names: an object of the same name is hidden. */
+/* Hashes of the subdirectories' names: a directory hides an object of the same name. */
 struct seen {
 	uint64_t *hash;		/* 0: free */
 	size_t cap, n;
@@ -40,25 +40,26 @@ struct mcfs_dir {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	struct mcfs_key key;
-	struct mcfs_key child;	/* of the entry at hand: key, then its name */
+	struct mcfs_key child;	/* scratch: key, followed by the current entry's name */
 	bool top;
 	bool flat;		/* names are whole keys */
-	bool pending_too;	/* also files that have no version yet */
-	bool local;		/* only what has a copy on this node */
+	bool pending_too;	/* also list files without a version */
+	bool local;		/* list only objects with a copy on this node */
 	bool nothing;
-	/* both NULL: not begun, or at its end */
+	/* both NULL: not started, or at the end */
 	mcs_list_t *list;
 	struct mcfs_local_list *local_list;
 	bool begun;
-	int64_t left_ms;	/* of the request at hand, when it began: the clock is not read per entry */
-	uint64_t next;		/* index of the next entry of the stream */
-	uint64_t max;		/* of that, 0: any */
-	struct mcfs_inode *cached;	/* one reference: the kernel keeps the listing; NULL: it does not */
+	/* time left for the current request when it began; avoids reading the clock per entry */
+	int64_t left_ms;
+	uint64_t next;		/* index of the next entry from the stream */
+	uint64_t max;		/* limit of next, 0: none */
+	struct mcfs_inode *cached;	/* one reference; the kernel caches the listing; NULL: it does not */
 	uint64_t opened_ms;
-	struct entry *window;	/* entries given last, in order */
+	struct entry *window;	/* entries of the last answer, in order */
 	size_t nwindow, cap_window;
 	struct seen dirs;
-	struct entry *pending;	/* files that are being written here, not listed so far */
+	struct entry *pending;	/* files being written on this node, not listed yet */
 	size_t npending, pending_at;
 };
 
@@ -159,8 +160,9 @@ static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *com
 	int n = d->flat ? mcfs_flat_encode(comp, len, d->top, name, sizeof(name)) :
 		mcfs_name_encode(comp, len, d->top, name, sizeof(name));
 
-	/* A name that the kernel cannot take would make it refuse the whole directory; so would a
-	 * slash, which stands in names of levels deeper than the master tells apart. */
+	/* Skip names that the kernel cannot accept, because it would fail the whole directory:
+	 * names that are too long, and names with a slash, which are below the levels that the
+	 * master separates. */
 	if (n < 0 || (unsigned)n > fs->name_max || (!d->flat && memchr(comp, '/', len)))
 		return 0;
 	memset(ret, 0, sizeof(*ret));
@@ -174,8 +176,8 @@ static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *com
 	return 1;
 }
 
-/* Files under this directory that have no version yet: the stream ends with those of them that it has
- * not met. */
+/* Collect the files in this directory that have no version yet. The listing ends with those that
+ * the stream did not contain. */
 static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
 {
 	struct mcfs_version_env *env = &fs->versions;
@@ -208,7 +210,7 @@ static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
 	return r < 0 ? r : 0;
 }
 
-/* It is listed now: not once more at the end. */
+/* The stream contains this name: do not list it again at the end. */
 static void dir_listed(struct mcfs_dir *d, const char *comp, size_t len)
 {
 	for (size_t i = 0; i < d->npending; i++) {
@@ -234,7 +236,7 @@ static int dir_begin(struct mcfs_op *op, struct mcfs_dir *d)
 	return r;
 }
 
-/* The next entry that is shown: 1, 0 at the end, or negative. */
+/* The next entry to show: 1, 0 at the end, or negative. */
 static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 {
 	struct mcs_entry e;
@@ -251,7 +253,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 			close_lists(d);
 			break;
 		}
-		/* Markers of directories are no objects. */
+		/* Directory markers are not objects. */
 		if (d->flat && (e.kind == MCS_DIR || !e.name.len))
 			continue;
 		if (e.kind != MCS_DIR && seen_has(&d->dirs, e.name.data, e.name.len))
@@ -277,7 +279,8 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 	return 0;
 }
 
-/* Have entry @index in the window: *ret is it, valid until the next call.  1, 0 at the end, negative. */
+/* Read entry @index into the window: *ret is valid until the next call. 1, 0 at the end, or
+ * negative. */
 static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, struct entry **ret)
 {
 	struct entry e, *more;
@@ -296,7 +299,7 @@ static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, stru
 		if (d->max && d->next >= d->max) {
 			free(e.name);
 			rewind_stream(d);
-			(void)mc_fail(-EFBIG, "more names than list_max=%llu",
+			(void)mc_fail(-EFBIG, "the directory has more names than list_max=%llu",
 				      (unsigned long long)(d->max - FIRST_INDEX));
 			return -EFBIG;
 		}
@@ -322,7 +325,7 @@ static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, stru
 	return 1;
 }
 
-/* Entries in front of @index are not asked for any more. */
+/* Free the entries before @index, which the kernel no longer requests. */
 static void drop_before(struct mcfs_dir *d, uint64_t index)
 {
 	size_t n = 0;
@@ -345,12 +348,13 @@ struct answer {
 	bool plus;
 };
 
-/* False: it does not fit. */
+/* False: the buffer is full. */
 static bool add_plain(struct answer *a, const char *name, const struct stat *st, uint64_t next)
 {
 	size_t n;
 
-	/* Without a node number, which is what "." and ".." have, this counts as no lookup. */
+	/* Without a node id, which "." and ".." lack, the kernel does not count the entry as a
+	 * lookup. */
 	if (a->plus) {
 		struct fuse_entry_param e = { .attr = *st };
 
@@ -366,7 +370,7 @@ static bool add_plain(struct answer *a, const char *name, const struct stat *st,
 	return true;
 }
 
-/* The whole key of an entry; NULL when it is none. */
+/* Whole key of an entry; NULL: too long for a key. */
 static const struct mcfs_key *entry_key(struct mcfs_dir *d, const struct entry *e)
 {
 	const size_t dir = d->flat ? 0 : d->key.len;
@@ -395,7 +399,7 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 
 	if (!key)
 		return true;
-	/* A file that is being written is left to lookups. */
+	/* Lookup of a file being written would return a new inode, so leave that to the program. */
 	if (a->plus && (e->kind == MCS_DIR || e->generation) &&
 	    mcfs_fill_entry(a->op, key, &found, false, &param, &in) < 0)
 		in = NULL;
@@ -430,7 +434,7 @@ static int dir_fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 		r = entry_at(a->op, d, offset, &e);
 		if (r == 0 && d->cached)
 			mcfs_inode_set_listed(&a->op->fs->inodes, d->cached, d->opened_ms);
-		/* What is there goes out; the error comes with the next call. */
+		/* Return the entries so far; the next call reports the error. */
 		if (r <= 0)
 			return a->len ? 0 : r;
 		if (!add_entry(a, d, e))
@@ -438,12 +442,12 @@ static int dir_fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 	}
 }
 
-/* The @i-th name of a directory of ours. */
+/* Name @i of a directory below .mcfs. */
 static const char *control_name(const struct mcfs *fs, fuse_ino_t dir, unsigned i, uint64_t *ret_ino)
 {
 	if (dir == MCFS_CONTROL_SEGMENTS)
 		return mcfs_service_segment_name(fs, i, ret_ino);
-	/* Of prefixes there is no end. */
+	/* The prefixes cannot be listed: any string is one. */
 	return dir == MCFS_CONTROL_PREFIX ? NULL : mcfs_control_name(fs, i, ret_ino);
 }
 
@@ -466,7 +470,7 @@ static int fill_control(struct answer *a, fuse_ino_t dir, uint64_t offset)
 	return 0;
 }
 
-/* Nobody took the answer: what it tells counts as no lookup. */
+/* The kernel did not accept the answer: undo its lookups. */
 static void forget_answer(struct mcfs *fs, const struct answer *a)
 {
 	for (size_t at = 0; a->plus && at < a->len;) {
@@ -546,7 +550,8 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in, fuse_ino
 	return d;
 }
 
-/* The kernel lists it by itself for a time.  Half a listing is not continued with another one. */
+/* Let the kernel cache the listing for a time. A partly cached listing is not continued with a new
+ * one. */
 static void keep_listing(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_dir *d, struct fuse_file_info *fi)
 {
 	const uint64_t ms = mcfs_live(&fs->conf.list_cache);
@@ -554,7 +559,7 @@ static void keep_listing(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_dir
 
 	if (!ms || !in || mcfs_inode_is_view(in))
 		return;
-	/* An operation that nobody waits for any more ends after the close. */
+	/* An operation answered early may end after the close. */
 	mcfs_inode_ref(&fs->inodes, in);
 	d->cached = in;
 	d->opened_ms = mc_now_ms();

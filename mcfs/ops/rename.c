@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rename.c - giving a file another name.
+ * rename.c - renaming files and directories.
  *
- * A committed file is re-keyed by the master in one step.  A file that the renaming process itself has
- * open and not committed yet is committed by this call: programs write a temporary file, rename it and
- * close it afterwards, and the new name has to be there, whole, when rename returns.  Unless the name was
- * given another version meanwhile, by somebody who opened it later: then it is that one that is renamed.
- * What other processes are still writing under the old name goes along without being published. */
+ * The master renames a committed file in one step. If the renaming process itself has the file open
+ * with uncommitted bytes, the rename commits it first: programs write a temporary file, rename it
+ * and close it afterwards, and the new name must exist, complete, when rename returns. Exception: a
+ * writer that opened the name later has published another version; then that version is renamed.
+ * Other processes' uncommitted files move to the new name without being published. */
 #include <config.h>
 
 #include <errno.h>
@@ -24,7 +24,8 @@ struct renaming {
 	bool noreplace;
 };
 
-/* The writer that a rename by @op's caller is about: its own thread's, else its process's.  With a reference. */
+/* The caller's pending writer of the old name: its thread's, otherwise its process's. With a
+ * reference. */
 static struct mcfs_writer *find_own(const struct renaming *rn)
 {
 	struct mcfs_writer *found = NULL, *w = NULL;
@@ -50,14 +51,15 @@ static int publish_own(const struct renaming *rn)
 	struct mcfs_writer *own = find_own(rn);
 	int r = own ? mcfs_writer_publish(own, rn->op->deadline) : 0;
 
-	/* Storing it had more time than this operation, in proportion to the size, and what follows had none of it. */
+	/* A commit may take longer than the operation's deadline, in proportion to the size:
+	 * restart the deadline for the remaining steps. */
 	if (own)
 		rn->op->deadline = mc_deadline_ms((int64_t)mcfs_live(&rn->op->fs->conf.timeout));
 	mcfs_writer_unref(own);
 	return r;
 }
 
-/* A file that exists by its writer only takes the name and shows it when it is closed. */
+/* A file without a version only changes its name; its close publishes it there. */
 static int replace_when_published(const struct renaming *rn, const struct mcfs_hold *hold)
 {
 	struct mcs_info info = { 0 };
@@ -81,7 +83,7 @@ static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 		r = replace_when_published(rn, hold);
 	if (r < 0)
 		return r;
-	/* The name is taken: what is being written under it loses it. */
+	/* The new name is replaced: files being written under it lose it. */
 	mcfs_hold_unlink(hold, rn->to);
 	return mcfs_hold_rename(hold, rn->from, rn->to);
 }
@@ -115,7 +117,7 @@ static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const st
 	return r;
 }
 
-/* Is there anything in directory @key?  1, 0 or negative. */
+/* Has directory @key any contents? 1, 0 or negative. */
 static int has_children(struct mcfs_op *op, const struct mcfs_key *key)
 {
 	struct mcs_entry entry;
@@ -132,7 +134,7 @@ static int has_children(struct mcfs_op *op, const struct mcfs_key *key)
 	return r;
 }
 
-/* Only an empty directory is one key; mv copies a full one when it is told EXDEV. */
+/* Only an empty directory is a single key. For others mv(1) copies after EXDEV. */
 static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)
 {
 	int r;
@@ -154,7 +156,8 @@ static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key
 	return r;
 }
 
-/* A writer's file has an inode for each who looks it up, so that the kernel cannot tell that both names are one. */
+/* Each lookup of a file being written returns a new inode, so the kernel cannot detect that both
+ * names are the same. */
 static int rename_to_itself(struct mcfs_op *op, const struct mcfs_key *key, bool noreplace)
 {
 	struct mcfs_writer *w = NULL;
@@ -175,7 +178,7 @@ static int is_dir(struct mcfs_op *op, const struct mcfs_key *key)
 	int r = mcfs_find(op, key, &found);
 
 	if (mcs_errno(r) == ENOENT)
-		return 0;	/* perhaps a file that is being written */
+		return 0;	/* possibly a file that is being written */
 	return r < 0 ? r : found.info.kind == MCS_DIR;
 }
 

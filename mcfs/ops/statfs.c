@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * statfs.c - how large and how full the pool is.
- * What can be evicted is used and available at the same time: a put may take it. */
+ * statfs.c - size and usage of the pool.
+ * Evictable bytes count as used and as available, because a put may evict them. */
 #include <config.h>
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define BLOCK 4096u
 
-/* Of this node's memory only; what of it could be evicted nobody has counted. */
+/* Figures of this node's memory only; its evictable share is unknown. */
 static int local_figures(struct mcfs_op *op, struct mcs_pool *ret)
 {
 	auto_free struct mcs_segment *segments = NULL;
@@ -54,7 +54,7 @@ void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 	st.f_bfree = unused / BLOCK;
 	st.f_bavail = available / BLOCK;
 	st.f_files = pool.objects;
-	/* The number of objects has no limit of its own. */
+	/* The number of objects is not limited separately. */
 	st.f_ffree = st.f_favail = INT32_MAX;
 	st.f_files += st.f_ffree;
 	st.f_namemax = op.fs->name_max;

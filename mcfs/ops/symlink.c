@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symlink.c - symbolic links: objects of their own kind, whose bytes are the target. */
+ * symlink.c - symbolic links: objects of kind MCS_SYMLINK, whose bytes are the target. */
 #include <config.h>
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * view.c - names below .mcfs that are whole keys: by-key has all objects, also those that a directory hides,
- * local those with a copy on this node, prefix/P those whose keys begin with P. */
+ * view.c - directories below .mcfs in which names are whole keys: by-key has all objects, also
+ * those hidden by a directory; local those with a copy on this node; prefix/P those whose keys
+ * begin with P. */
 #include <config.h>
 
 #include <errno.h>
@@ -26,7 +27,7 @@ static int view_decode(const char *name, struct mcfs_key *ret)
 	return 0;
 }
 
-/* Does the object belong into the directory? */
+/* Is the object listed in the directory? */
 static int view_contains(struct mcfs_op *op, fuse_ino_t parent, const struct mcfs_key *key)
 {
 	struct mcs_key k = mcfs_key_of(key);
@@ -76,7 +77,7 @@ static int find_object(struct mcfs_op *op, fuse_ino_t parent, const char *name, 
 	return r;
 }
 
-/* Any prefix has a directory, which is empty when no key begins so. */
+/* Every prefix has a directory, which may be empty. */
 static int find_prefix(struct mcfs_op *op, const char *name, struct fuse_entry_param *ret,
 		       struct mcfs_inode **ret_inode)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xattr.c - what the pool knows about a file, as user.mooncake.* attributes.
- * All other namespaces are refused for good: ls asks for two of them for every file, and remembers such
- * a refusal for the whole mount. */
+ * xattr.c - the pool's facts about a file, as user.mooncake.* attributes.
+ * All other namespaces are refused with EOPNOTSUPP: ls reads two of them for every file, and
+ * remembers this error for the whole mount. */
 #include <config.h>
 
 #include <errno.h>
@@ -28,10 +28,10 @@ struct file_facts {
 	bool local;
 	size_t group_len, where_len;
 	char group[MCFS_KEY_MAX];
-	char where[WHERE_MAX];	/* a line for each copy */
+	char where[WHERE_MAX];	/* one line per replica */
 };
 
-/* Each fills @buf, whose size fits a key, and gives the length. */
+/* Each getter fills @buf, which has room for a key, and returns the length. */
 static size_t get_key(const struct file_facts *f, char *buf)
 {
 	memcpy(buf, f->key.data, f->key.len);
@@ -69,7 +69,7 @@ static size_t get_pin(const struct file_facts *f, char *buf)
 			       f->info.flags & MCS_PUT_SOFT_PIN ? "soft" : "none");
 }
 
-/* Is it on this node?  Also of several copies one is enough. */
+/* Has this node a copy? One of several replicas is enough. */
 static size_t get_locality(const struct file_facts *f, char *buf)
 {
 	return (size_t)sprintf(buf, "%s", f->local ? "local" : "remote");
@@ -87,7 +87,7 @@ static size_t get_group(const struct file_facts *f, char *buf)
 	return f->group_len;
 }
 
-/* ---- what can be set, of a file that is being written ---- */
+/* ---- attributes that can be set on a file being written ---- */
 
 static int set_pin(struct mcfs_writer *w, const char *value, struct mcfs_op *op)
 {
@@ -122,8 +122,8 @@ static int set_size(struct mcfs_writer *w, const char *value, struct mcfs_op *op
 static const struct attribute {
 	const char *name;
 	size_t (*get)(const struct file_facts *f, char *buf);
-	bool committed;		/* a file that is being written has none */
-	/* NULL: nobody can */
+	bool committed;		/* absent while the file is being written */
+	/* NULL: read-only */
 	int (*set)(struct mcfs_writer *w, const char *value, struct mcfs_op *op);
 } attributes[] = {
 	{ SPACE "key", get_key, false, NULL },
@@ -147,7 +147,7 @@ static const struct attribute *xattr_find(const char *name)
 	return NULL;
 }
 
-/* Those that there is no room for are left out: user.mooncake.replicas counts them. */
+/* Omit replicas that do not fit; user.mooncake.replicas still counts them. */
 static void xattr_add_replica(struct file_facts *f, const struct mcs_replica *at)
 {
 	char *to = f->where + f->where_len;
@@ -210,7 +210,8 @@ static int xattr_learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_fa
 	if (ret->writing)
 		return 0;
 	r = xattr_learn_committed(op, ret);
-	/* A descriptor of an older version: the master knows of the newest only.  A name is looked up once more. */
+	/* The descriptor has an older version, while the master only knows the newest. A path is
+	 * looked up again. */
 	if (r == 0 && version && ret->info.generation != version)
 		return mc_fail(-ESTALE, "the file was replaced");
 	return r;
@@ -284,7 +285,7 @@ static int xattr_set(struct mcfs_op *op, const struct attribute *a, const char *
 		return -EINVAL;
 	memcpy(text, value, size);
 	text[size] = '\0';
-	/* A version does not change: the next one has to be under way. */
+	/* A version never changes: only a file that is being written can be set. */
 	w = mcfs_handle_writer_seen(op->fs, op->in);
 	if (w && a->set == set_size)
 		mcfs_handle_changes(op->fs, w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ahead.c - windows. */
+ * ahead.c - read-ahead windows. */
 #include <config.h>
 #include "mcfs/read/ahead.h"
 
@@ -11,12 +11,13 @@
 #include "common/metrics.h"
 
 #define CHUNK_SIZE MCFS_SLOT
-#define CHUNKS 16u		/* of a window: what is ahead, and what is being answered from */
+#define CHUNKS 16u		/* chunks of a window: those ahead, and those being answered from */
 #define DEPTH_FIRST 2u
 #define DEPTH_MAX 8u
-/* How far a read may be from where the last one ended: requests of one large read overtake each other. */
+/* Largest distance of a read from the end of the last one that counts as sequential: the parts of
+ * one large read arrive out of order. */
 #define FOLLOW_DISTANCE ((uint64_t)8 << 20)
-/* A READ of 1 MiB touches two chunks. */
+/* A READ of 1 MiB touches at most two chunks. */
 #define SPAN_MAX 2u
 
 MC_COUNTER(from_window, "mcfs_window_reads_total", "", "reads answered from a window")
@@ -28,7 +29,7 @@ enum state { EMPTY, LOADING, READY };
 struct chunk {
 	enum state state;
 	uint64_t index;
-	unsigned users;		/* answers that are being given from it */
+	unsigned users;		/* answers being sent from it */
 	void *slot;
 	size_t len;
 	struct mcfs_ahead *a;	/* constant */
@@ -42,16 +43,17 @@ struct mcfs_ahead {
 
 	pthread_mutex_t lock;
 	/* guarded by lock */
-	unsigned refs;		/* the descriptor's, and those of chunks that are being loaded */
+	unsigned refs;		/* one for the descriptor, one per chunk that is loading */
 	bool closed;
-	bool is_local;		/* bytes are at hand: a window would only copy them once more */
-	uint64_t next;		/* where the reader is expected */
+	bool is_local;		/* the object is in local memory: a window would only add a copy */
+	uint64_t next;		/* expected offset of the next read */
 	unsigned run, depth;
 	struct chunk chunk[CHUNKS];
 	struct mc_list waiting;	/* struct mcfs_read */
 };
 
-static __thread bool completed_inline;	/* the read that this thread has begun was answered by it */
+/* the read started by this thread completed before the start returned */
+static __thread bool completed_inline;
 
 struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
 				  uint64_t timeout_ms)
@@ -81,7 +83,7 @@ static void chunk_drop(struct chunk *c)
 	c->state = EMPTY;
 }
 
-/* Lets go of the lock. */
+/* Releases the lock. */
 static void unref_unlock(struct mcfs_ahead *a)
 {
 	bool last = --a->refs == 0;
@@ -120,7 +122,7 @@ static uint64_t last_index(const struct mcfs_read *rd)
 	return (rd->offset + rd->len - 1) / CHUNK_SIZE;
 }
 
-/* How many chunks of @rd are there, ready or not; @ret_ready: all are ready. */
+/* Number of @rd's chunks in the window, loading or ready; *ret_ready: all are ready. */
 static unsigned ahead_covered(struct mcfs_ahead *a, const struct mcfs_read *rd, bool *ret_ready)
 {
 	unsigned n = 0;
@@ -136,7 +138,7 @@ static unsigned ahead_covered(struct mcfs_ahead *a, const struct mcfs_read *rd, 
 	return n;
 }
 
-/* All its chunks are ready: take them.  With the lock held, as is the next. */
+/* Reference all chunks of @rd, which are ready. Lock held. */
 static unsigned take_chunks(struct mcfs_ahead *a, struct mcfs_read *rd, struct chunk **ret)
 {
 	unsigned n = 0;
@@ -170,8 +172,8 @@ static void ahead_answer(struct mcfs_ahead *a, struct mcfs_read *rd, struct chun
 	unref_unlock(a);
 }
 
-/* A reader whose chunks have all come, or one of whose chunks will not, because it could not be had or
- * made room for another; out of the list. */
+/* Remove a waiting read whose chunks are all ready, or one of whose chunks is missing, because its
+ * load failed or another chunk replaced it. */
 static struct mcfs_read *next_served(struct mcfs_ahead *a, bool *ret_ready)
 {
 	struct mc_list *pos, *tmp;
@@ -187,7 +189,7 @@ static struct mcfs_read *next_served(struct mcfs_ahead *a, bool *ret_ready)
 	return NULL;
 }
 
-/* ---- past the window ---- */
+/* ---- reads without the window ---- */
 
 static void on_read(void *arg, int64_t result)
 {
@@ -215,7 +217,7 @@ static bool read_straight(struct mcfs_ahead *a, struct mcfs_read *rd)
 	if (!rd->slot)
 		return false;
 	completed_inline = false;
-	/* The answer may end the descriptor, and this with it. */
+	/* The answer may close the descriptor and free @a. */
 	pthread_mutex_lock(&a->lock);
 	a->refs++;
 	pthread_mutex_unlock(&a->lock);
@@ -228,7 +230,7 @@ static bool read_straight(struct mcfs_ahead *a, struct mcfs_read *rd)
 	return true;
 }
 
-/* ---- filling it ---- */
+/* ---- filling the window ---- */
 
 static void on_chunk(void *arg, int64_t result)
 {
@@ -259,7 +261,7 @@ static void on_chunk(void *arg, int64_t result)
 	unref_unlock(a);
 }
 
-/* With the lock held, which is let go of meanwhile: have chunk @index on its way. */
+/* Start loading chunk @index. Lock held, released meanwhile. */
 static void ahead_load(struct mcfs_ahead *a, uint64_t index)
 {
 	struct chunk *c = &a->chunk[index % CHUNKS];
@@ -290,7 +292,7 @@ static void ahead_load(struct mcfs_ahead *a, uint64_t index)
 	pthread_mutex_lock(&a->lock);
 }
 
-/* Where does the reader go?  With the lock held; true: forward. */
+/* Update the expected offset. Lock held. True: the reader is sequential. */
 static bool ahead_follow(struct mcfs_ahead *a, const struct mcfs_read *rd)
 {
 	uint64_t end = rd->offset + rd->len;
@@ -313,7 +315,7 @@ static bool ahead_follow(struct mcfs_ahead *a, const struct mcfs_read *rd)
 	return true;
 }
 
-/* With the lock held: begin what is missing between the reader and the window's end. */
+/* Start loading the missing chunks up to the window's end. Lock held. */
 static void ahead_fill(struct mcfs_ahead *a, const struct mcfs_read *rd)
 {
 	uint64_t first = rd->offset / CHUNK_SIZE, until = last_index(rd) + 1 + a->depth;
@@ -338,7 +340,8 @@ bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
 	if (rd->len > a->size - rd->offset)
 		rd->len = (size_t)(a->size - rd->offset);
 	pthread_mutex_lock(&a->lock);
-	/* Filling lets go of the lock, and another thread's answer may be the last. */
+	/* Loading releases the lock, so that another thread's answer could drop the last
+	 * reference. */
 	a->refs++;
 	if (ahead_follow(a, rd))
 		ahead_fill(a, rd);

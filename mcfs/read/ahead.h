@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ahead.h - reading a committed version without a thread that waits, and ahead of the reader.
+ * ahead.h - asynchronous reads of a committed version, with read-ahead.
  *
- * A read is handed to the store and answered when its bytes are there; what is in memory of this host is
- * there at once.  While a reader of bytes from elsewhere goes forward, the next chunks of 1 MiB are on their
- * way before it asks, first two of them, then up to eight: the window.  Chunks hold checked bytes of one
- * version, which never change, so nothing is ever thrown away for being old. */
+ * A read is passed to the store and answered when its bytes have arrived; bytes in this host's
+ * memory arrive at once. While a reader of remote bytes is sequential, the window prefetches the
+ * next chunks of 1 MiB: first two, then up to eight. Chunks contain verified bytes of one version,
+ * which never change, so a chunk never becomes stale. */
 #ifndef MCFS_AHEAD_H
 #define MCFS_AHEAD_H
 
@@ -15,30 +15,30 @@
 #include "mcfs/reply.h"
 #include "mcfs/write/slot.h"
 
-/* Slots that all windows of a mount have together. */
+/* Slots of all windows of a mount together. */
 #define MCFS_AHEAD_SLOTS 64u
 
 struct mcfs_ahead;
 
-/* The window of one descriptor; it takes a reference to @o.  NULL without memory. */
+/* Create the window of one descriptor, which references @o. NULL: no memory. */
 struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
 				  uint64_t timeout_ms);
-/* Reads that are under way go on; nothing is begun any more.  NULL is fine. */
+/* Running reads continue; no new ones are started. NULL is fine. */
 void mcfs_ahead_free(struct mcfs_ahead *a);
 
-/* One READ, from its beginning to its answer.  On the heap; it frees itself with the answer. */
+/* One READ, from its beginning to its answer. Allocated with malloc(), freed with the answer. */
 struct mcfs_read {
 	struct mcfs_op op;
 	uint64_t offset;
 	size_t len;
-	/* while it is under way */
+	/* while the read is running */
 	void *slot;
 	struct mcfs_pool *pool;
 	struct mc_list link;
 };
 
-/* Answer @rd, whose offset and length are set, now or later.  False: it has to be read in the caller's
- * thread, because memory lacks. */
+/* Answer @rd, whose offset and length are set, now or later. False: no memory; read in the caller's
+ * thread instead. */
 bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * local_objects.c - objects with a copy on this node.  Reads the listing page by page and asks where the copies are. */
+ * local_objects.c - objects with a copy on this node: reads the listing page by page and asks the
+ * master for the replicas. */
 #include <config.h>
 #include "mcfs/read/local_objects.h"
 
@@ -29,14 +30,14 @@ int mcfs_local_objects(mcs_t *store, const struct mcs_key *keys, unsigned n, boo
 struct mcfs_local_list {
 	mcs_t *store;
 	mcs_list_t *list;
-	struct mcs_entry entry[MCFS_LOCAL_PAGE];	/* of the page; the names lie in `text` */
+	struct mcs_entry entry[MCFS_LOCAL_PAGE];	/* of the page; their names point into `text` */
 	bool here[MCFS_LOCAL_PAGE];
 	unsigned n, at;
-	bool asked;			/* `here` is known */
-	bool last;			/* nothing follows the page */
-	char *text;			/* whole keys, one behind the other */
+	bool asked;			/* `here` is valid */
+	bool last;			/* no page follows */
+	char *text;			/* whole keys, back to back */
 	size_t len, cap;
-	size_t prefix_len;		/* of a key that is not part of its name */
+	size_t prefix_len;		/* part of each key that its name omits */
 	char prefix[];
 };
 
@@ -70,7 +71,7 @@ void mcfs_local_list_close(struct mcfs_local_list *l)
 	free(l);
 }
 
-/* Room for one more key, before there is an entry that could be lost. */
+/* Reserve space for one more key, before an entry is read that could be lost. */
 static int local_list_reserve(struct mcfs_local_list *l)
 {
 	size_t need = l->len + l->prefix_len + MCFS_KEY_MAX;
@@ -94,7 +95,7 @@ static void local_list_keep(struct mcfs_local_list *l, const struct mcs_entry *e
 	l->entry[l->n++] = *e;
 }
 
-/* Directories are everywhere. */
+/* Directories exist on every node. */
 static int local_list_ask(struct mcfs_local_list *l, int64_t timeout_ms)
 {
 	struct mcs_key keys[MCFS_LOCAL_PAGE];
@@ -120,7 +121,7 @@ static int local_list_ask(struct mcfs_local_list *l, int64_t timeout_ms)
 	return r;
 }
 
-/* What has come stays, when more does not: the next call goes on. */
+/* After an error the entries read so far stay: the next call continues. */
 static int local_list_fill(struct mcfs_local_list *l, int64_t timeout_ms)
 {
 	struct mcs_entry e;

@@ -92,7 +92,7 @@ int64_t mcfs_object_get(struct mcfs_object *o, uint64_t offset, size_t len, void
 	n = mcs_object_read(o->o, offset, &iov, 1, mc_deadline_left_ms(deadline));
 	if (n < 0)
 		return n;
-	/* The size is part of the version: anything else is not what was put. */
+	/* The size is part of the version, so a short read is an error. */
 	if ((uint64_t)n != iov.iov_len)
 		return mc_fail(-EIO, "short read of an object");
 	*ret = buf;

@@ -16,7 +16,7 @@ static bool is_named(const struct mcfs_writer *w, struct mcs_key key)
 	return w->key_len == key.len && memcmp(w->key, key.data, key.len) == 0;
 }
 
-/* @w's lock is held, and nobody holds its name. */
+/* @w's lock is held, and no hold owns @w. */
 static void hold_add(struct mcfs_hold *h, struct mcfs_writer *w)
 {
 	mcfs_writer_ref(w);
@@ -24,7 +24,7 @@ static void hold_add(struct mcfs_hold *h, struct mcfs_writer *w)
 	mc_list_push_back(&h->writers, &w->held);
 }
 
-/* False: somebody is at it. */
+/* False: a commit or another hold is active. */
 static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key)
 {
 	bool done;
@@ -34,14 +34,15 @@ static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key 
 	if (pthread_mutex_trylock(&w->lock))
 		return false;
 	done = !w->holder;
-	/* Another name by now: it is none of ours. */
+	/* If the writer was renamed meanwhile, it does not belong to this hold. */
 	if (done && is_named(w, key))
 		hold_add(h, w);
 	pthread_mutex_unlock(&w->lock);
 	return done;
 }
 
-/* With a reference, and *ret_key is its name; NULL: all are held. */
+/* Hold all writers that are free. Returns a busy writer with a reference, *ret_key is its name;
+ * NULL: all are held. */
 static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct mcs_key *names, unsigned n,
 					     struct mcs_key *ret_key)
 {
@@ -58,7 +59,7 @@ static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct m
 	return NULL;
 }
 
-/* Wait for whoever is at it, and hold it then. */
+/* Wait until the writer is free, then hold it. */
 static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key, uint64_t deadline)
 {
 	const struct timespec until = {
@@ -86,7 +87,8 @@ int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const str
 	h->env = env;
 	mc_list_init(&h->writers);
 	while (r == 0 && (busy = hold_or_find_busy(h, names, n, &key))) {
-		/* Commits of the others go on meanwhile, and two who want the same ones do not wait for each other. */
+		/* Release all writers while waiting, so that their commits proceed and two holds of
+		 * the same names do not deadlock. */
 		mcfs_hold_end(h);
 		r = hold_busy(h, busy, key, deadline);
 		mcfs_writer_unref(busy);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hold.h - names that are about to change: as long as they are held, nothing is published under them.
+ * hold.h - names that are about to change: while a name is held, no version is published under it.
  *
- * A commit reads its name when it begins and takes effect when it ends.  Whoever gives a file another name, or takes
- * one away, waits for commits that have begun, and keeps others from beginning until both the master and the writers
- * know of the change: so each of them is either before the change or after it.
+ * A commit reads its name when it begins and takes effect when it ends. A rename or removal
+ * therefore waits for running commits and blocks new ones until both the master and the writers
+ * know of the change: each commit then happens either before or after it.
  *
- * A hold belongs to one thread.  It lasts as long as one question to the master: who waits for it has no deadline. */
+ * A hold belongs to one thread. It lasts for a single request to the master, because the commits
+ * that it blocks have no deadline. */
 #ifndef MCFS_HOLD_H
 #define MCFS_HOLD_H
 
@@ -16,26 +17,28 @@
 
 struct mcfs_hold {
 	struct mcfs_version_env *env;
-	struct mc_list writers;		/* by their held link; one reference each */
+	struct mc_list writers;		/* linked by writer.held; one reference each */
 };
 
-/* All that is being written under the @n @names now.  Nothing is held while a commit, or another hold, is waited for:
- * 0, or -ETIMEDOUT and nothing is held. */
+/* Hold all writers of the @n @names. Holds none while it waits for a commit or another hold. 0, or
+ * -ETIMEDOUT with none held. */
 int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const struct mcs_key *names, unsigned n,
 		    uint64_t deadline);
 void mcfs_hold_end(struct mcfs_hold *h);
 
-/* ---- what is held under one of the names ---- */
+/* ---- the held writers of one of the names ---- */
 
-/* Is something not published yet?  @to_rename: that goes along with a rename. */
+/* Has a held writer of @key uncommitted bytes? @to_rename: only a writer that a rename includes. */
 bool mcfs_hold_pending(const struct mcfs_hold *h, struct mcs_key key, bool to_rename);
-/* The name was removed, or taken by another file. */
+/* The name was removed, or replaced by another file. */
 void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key);
-/* Who has the file open that was renamed has it under the new name: 0 or -ENOMEM.  Two writers of one name are two
- * files: of those the other one keeps the old name. */
+/* The file was renamed: writers that have it open continue under the new name. 0 or -ENOMEM. Two
+ * writers of one name are two files: a writer whose name has another writer's version keeps the old
+ * name. */
 int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to);
-/* Before that, when @from has no version that goes along: what has none yet replaces version @generation of the new
- * name, 0: none, when it is published.  @noreplace: and nothing else. */
+/* To be called before mcfs_hold_rename() if @from has no version: the first commit of its writers
+ * replaces version @generation of the new name, 0: none. @noreplace: it fails if the name has any
+ * other version. */
 void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t generation, bool noreplace);
 
 #endif

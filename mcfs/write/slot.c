@@ -15,12 +15,12 @@
 #include "common/thread.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* Free slots that keep their memory; those beyond give it back to the system. */
+/* free slots that keep their memory; further ones return it to the system */
 #define WARM_SLOTS 256
 
 struct mcfs_pool {
 	/* constant after new */
-	char *map;		/* whole mapping */
+	char *map;		/* the whole mapping */
 	size_t map_len;
 	char *base;		/* first slot, aligned to a huge page */
 	char *zeros;
@@ -28,10 +28,10 @@ struct mcfs_pool {
 	size_t max_charged;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed;	/* charges fell, or the number of puts did */
-	uint32_t fresh;		/* slots from here on were never used */
-	uint32_t *warm, nwarm;	/* free, with memory: last in, first out */
-	uint32_t *cold, ncold;	/* free, without */
+	pthread_cond_t changed;	/* the charge or the number of puts decreased */
+	uint32_t fresh;		/* slots from this index on were never used */
+	uint32_t *warm, nwarm;	/* free slots with memory; last in, first out */
+	uint32_t *cold, ncold;	/* free slots without memory */
 	size_t charged;
 	unsigned putting;
 };
@@ -49,7 +49,7 @@ static int init_locks(struct mcfs_pool *p)
 int mcfs_pool_new(uint64_t max_staged, unsigned uncharged, struct mcfs_pool **ret)
 {
 	uint64_t staged = (max_staged + MCFS_SLOT - 1) / MCFS_SLOT;
-	uint64_t slots = staged + uncharged + 1;	/* one more: the zeros */
+	uint64_t slots = staged + uncharged + 1;	/* one more for the zeros */
 	struct mcfs_pool *p;
 	int r;
 
@@ -73,7 +73,7 @@ int mcfs_pool_new(uint64_t max_staged, unsigned uncharged, struct mcfs_pool **re
 	p->map = mmap(NULL, p->map_len, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p->map == MAP_FAILED) {
-		r = mc_fail(-errno, "no address space for staging_max");
+		r = mc_fail(-errno, "cannot reserve address space for staging_max");
 		goto fail;
 	}
 	p->base = p->map + (-(uintptr_t)p->map & (HUGE_PAGE - 1));

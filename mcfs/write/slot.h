@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slot.h - memory for bytes on their way in and out: slots of 1 MiB, as large as one FUSE request, out
- * of one huge-page range.  Slots are recycled hot, so that writing a new file touches no fresh page.
+ * slot.h - pool of memory slots of 1 MiB for file data, as large as one FUSE request, in one
+ * huge-page range. Slots are reused in LIFO order, so that writing a new file touches no fresh
+ * page.
  *
- * Staged bytes are charged against a limit; a slot that only carries a request is not.  Contents of a
- * slot that was just taken are somebody's old bytes: whoever shows them to anybody clears them before. */
+ * Staged bytes are charged against a limit; a slot that only holds a request is not charged. A new
+ * slot contains bytes of its last user: clear them before a program can see them. */
 #ifndef MCFS_SLOT_H
 #define MCFS_SLOT_H
 
@@ -14,26 +15,26 @@
 
 struct mcfs_pool;
 
-/* Room for @max_staged bytes of staging (rounded up to slots) and for @carriers slots that are not
- * charged.  Address space only: memory comes with use. */
+/* A pool for @max_staged bytes of staging (rounded up to slots) and @uncharged slots that are not
+ * charged. Reserves addresses only; memory is allocated on first use. */
 int mcfs_pool_new(uint64_t max_staged, unsigned uncharged, struct mcfs_pool **ret);
-void mcfs_pool_free(struct mcfs_pool *p);	/* NULL is fine; no slot may be out */
+void mcfs_pool_free(struct mcfs_pool *p);	/* NULL is fine; all slots must have been returned */
 
-/* A slot, aligned to its size.  NULL when all are out. */
+/* A slot, aligned to its size. NULL: none is free. */
 void *mcfs_slot_get(struct mcfs_pool *p);
 void mcfs_slot_put(struct mcfs_pool *p, void *slot);	/* NULL is fine */
 
-/* Account for @n more staged slots.  While puts are under way their memory is about to come back, so
- * this waits for it up to @deadline; -ENOSPC when nothing can come. */
+/* Charge @n more staged slots. Waits up to @deadline while puts are running, because they will
+ * release memory; -ENOSPC if no put is running. */
 int mcfs_pool_charge(struct mcfs_pool *p, size_t n, uint64_t deadline);
 void mcfs_pool_uncharge(struct mcfs_pool *p, size_t n);
-/* A put out of staged memory begins and ends. */
+/* A put from staged memory begins and ends. */
 void mcfs_pool_put_begin(struct mcfs_pool *p);
 void mcfs_pool_put_end(struct mcfs_pool *p);
 
 uint64_t mcfs_pool_staged(struct mcfs_pool *p);		/* bytes charged */
 uint64_t mcfs_pool_limit(const struct mcfs_pool *p);
-/* A slot of zeros for all to read. */
+/* A read-only slot of zeros, shared by all. */
 const void *mcfs_pool_zeros(const struct mcfs_pool *p);
 
 #endif

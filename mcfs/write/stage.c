@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stage.c - staged bytes.
- * What a slot holds behind the size is garbage of its last user; whatever moves the size forward
- * clears the gap first. */
+ * stage.c - staged bytes of a file.
+ * Behind the size, a slot contains bytes of its last user: whatever increases the size clears the
+ * gap first. */
 #include <config.h>
 #include "mcfs/write/stage.h"
 
@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 
-/* What comes in less is copied faster. */
+/* smaller writes are copied, which is faster */
 #define ADOPT_MIN ((size_t)64 << 10)
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -25,7 +25,7 @@ void mcfs_stage_init(struct mcfs_stage *s, struct mcfs_pool *pool)
 	s->pool = pool;
 }
 
-/* Give back the slots of [@first, @end). */
+/* Free the slots of [@first, @end). */
 static void stage_drop_slots(struct mcfs_stage *s, size_t first, size_t end)
 {
 	size_t n = 0;
@@ -55,7 +55,7 @@ void mcfs_stage_begin(struct mcfs_stage *s, struct mcfs_object *base)
 	s->base_len = s->size = mcfs_object_info(base)->size;
 }
 
-/* Make room for the entries of slots up to byte @end. */
+/* Allocate entries for the slots up to byte @end. */
 static int stage_reserve(struct mcfs_stage *s, uint64_t end)
 {
 	size_t need = (size_t)((end + MCFS_SLOT - 1) / MCFS_SLOT), n;
@@ -73,7 +73,7 @@ static int stage_reserve(struct mcfs_stage *s, uint64_t end)
 	return 0;
 }
 
-/* Read [@from, @to) of slot @i as the base has it, zeros where it has nothing. */
+/* Read [@from, @to) of slot @i from the base; zeros where the base has no bytes. */
 static int fill_from_base(struct mcfs_stage *s, size_t i, char *slot, size_t from, size_t to,
 			  uint64_t deadline)
 {
@@ -95,7 +95,7 @@ static int fill_from_base(struct mcfs_stage *s, size_t i, char *slot, size_t fro
 	return 0;
 }
 
-/* Have slot @i in memory; [@from, @to) is about to be overwritten and need not be right. */
+/* Allocate slot @i and load it from the base, except [@from, @to), which the caller overwrites. */
 static int stage_materialize(struct mcfs_stage *s, size_t i, size_t from, size_t to, uint64_t deadline)
 {
 	uint64_t start = (uint64_t)i * MCFS_SLOT;
@@ -111,7 +111,7 @@ static int stage_materialize(struct mcfs_stage *s, size_t i, size_t from, size_t
 	slot = mcfs_slot_get(s->pool);
 	if (!slot) {
 		mcfs_pool_uncharge(s->pool, 1);
-		return mc_fail(-ENOSPC, "no staging memory");
+		return mc_fail(-ENOSPC, "no free staging slot");
 	}
 	r = fill_from_base(s, i, slot, 0, from < valid ? from : valid, deadline);
 	if (r == 0 && to < valid)
@@ -126,8 +126,8 @@ static int stage_materialize(struct mcfs_stage *s, size_t i, size_t from, size_t
 	return 0;
 }
 
-/* Have the slots of [@from, @to), which is about to be overwritten, in memory; a request is two slots at the most.
- * Those that this got are given back when one cannot be had: of that range they hold their last user's bytes. */
+/* Allocate the slots of [@from, @to), which the caller overwrites; a request covers at most two
+ * slots. If one fails, free those allocated here: they contain bytes of their last user. */
 static int stage_materialize_range(struct mcfs_stage *s, uint64_t from, uint64_t to, uint64_t deadline)
 {
 	size_t i = (size_t)(from / MCFS_SLOT);
@@ -144,7 +144,7 @@ static int stage_materialize_range(struct mcfs_stage *s, uint64_t from, uint64_t
 	return r;
 }
 
-/* Bytes from the size up to @to become zeros in the slots that exist. */
+/* Clear the bytes from the size up to @to in the slots that exist. */
 static void stage_clear_gap(struct mcfs_stage *s, uint64_t to)
 {
 	for (uint64_t at = s->size; at < to;) {
@@ -212,7 +212,7 @@ int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **s
 		other = mcfs_slot_get(s->pool);
 		if (!other) {
 			mcfs_pool_uncharge(s->pool, 1);
-			return mc_fail(-ENOSPC, "no staging memory");
+			return mc_fail(-ENOSPC, "no free staging slot");
 		}
 		s->nheld++;
 	}
@@ -280,7 +280,7 @@ int mcfs_stage_vectors(struct mcfs_stage *s, uint64_t deadline, struct iovec **r
 	for (size_t i = 0; i < n; i++) {
 		uint64_t start = (uint64_t)i * MCFS_SLOT;
 
-		/* Holes stay holes; what the base still has must be copied. */
+		/* A hole needs no slot; bytes of the base must be copied. */
 		if (!s->slot[i] && start < s->base_len) {
 			r = stage_materialize(s, i, MCFS_SLOT, MCFS_SLOT, deadline);
 			if (r < 0) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stage.h - the bytes of a version that is being written: slots, holes, and what still stands in the
- * version that the writer began from (copied when it is needed, never changed).
+ * stage.h - bytes of a version that is being written: slots, holes, and the version that the
+ * writer started from, whose bytes are copied when needed and never changed.
  *
- * Not locked: the writer that owns it is.  Functions that return an error have changed no byte. */
+ * Not locked: the writer's lock protects it. A function that returns an error has changed no
+ * byte. */
 #ifndef MCFS_STAGE_H
 #define MCFS_STAGE_H
 
@@ -17,33 +18,33 @@
 struct mcfs_stage {
 	struct mcfs_pool *pool;
 	void **slot;		/* NULL: a hole, or bytes of the base */
-	size_t nslot, nheld;	/* entries; those that are not NULL */
+	size_t nslot, nheld;	/* number of entries, and of those that are not NULL */
 	uint64_t size;
 	struct mcfs_object *base;	/* one reference, or NULL */
-	uint64_t base_len;	/* how many of its bytes still count */
+	uint64_t base_len;	/* bytes of the base that are still valid */
 };
 
 void mcfs_stage_init(struct mcfs_stage *s, struct mcfs_pool *pool);
-/* Drop all bytes; size 0, no base. */
+/* Free all bytes and the base; size 0. */
 void mcfs_stage_clear(struct mcfs_stage *s);
-/* Begin with the bytes of @base; takes over the reference.  @s must be clear. */
+/* Start with the bytes of @base; takes its reference. @s must be clear. */
 void mcfs_stage_begin(struct mcfs_stage *s, struct mcfs_object *base);
 
-/* -ENOSPC, -ENOMEM, or why the base could not be read. */
+/* -ENOSPC, -ENOMEM, or the error of reading the base. */
 int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, size_t len,
 		     uint64_t deadline);
-/* Can a write do without copying?  It begins at a slot's boundary, and of what the slot holds nothing
- * stays: it is a whole one, or the last of the file. */
+/* Can a write avoid the copy? True if it starts at a slot boundary and replaces all valid bytes of
+ * the slot: it fills the slot, or ends at or behind the file's end. */
 bool mcfs_stage_adopts(const struct mcfs_stage *s, uint64_t offset, size_t len);
-/* Such a write: *slot goes into the stage, and another one is given in its place. */
+/* Such a write: *slot is moved into the stage, and the caller gets another slot in exchange. */
 int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot,
 		     uint64_t deadline);
 int mcfs_stage_truncate(struct mcfs_stage *s, uint64_t size);
-/* Bytes read, short only at the end. */
+/* Number of bytes read, short only at the end. */
 int64_t mcfs_stage_read(struct mcfs_stage *s, uint64_t offset, void *buf, size_t len,
 			uint64_t deadline);
 
-/* All bytes as vectors, for a put: loads what stands in the base only.  free() *ret. */
+/* All bytes as vectors for a put; loads the remaining bytes of the base. free() *ret. */
 int mcfs_stage_vectors(struct mcfs_stage *s, uint64_t deadline, struct iovec **ret, int *ret_n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * version.c - stage, commit, revoke. */
+ * version.c - states of a writer: stage, commit, revoke. */
 #include <config.h>
 #include "mcfs/write/version.h"
 
@@ -15,7 +15,7 @@
 #include "common/thread.h"
 #include "mcfs/reply.h"
 
-/* A put gets this much more time per this many bytes than an operation has by itself. */
+/* A put of this many bytes gets COMMIT_RATE_MS more time than other operations. */
 #define COMMIT_RATE ((uint64_t)32 << 20)
 #define COMMIT_RATE_MS 1000
 
@@ -44,7 +44,8 @@ static void writer_show(struct mcfs_writer *w)
 	__atomic_store_n(&w->pending, w->revoked || w->unlinked ? 0 : pending, __ATOMIC_RELEASE);
 }
 
-/* Who opened the name later has given it a version: it need not be made any more, and was not made by a stranger. */
+/* A writer that opened the name later has published a version: this one no longer needs to create
+ * it, nor does that version violate O_EXCL. */
 static void writer_note_overtaken(struct mcfs_writer *w)
 {
 	if (mcfs_writer_overtaken(w) && !w->dirty)
@@ -98,7 +99,7 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	pthread_mutex_lock(&env->names);
 	mc_list_push_front(&env->writers, &w->link);
 	pthread_mutex_unlock(&env->names);
-	/* In a handle it is found by others. */
+	/* Once stored in a handle, other threads can find it. */
 	__atomic_store_n(ret, w, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -157,7 +158,7 @@ int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline)
 {
 	int r = mc_lock_until(&w->lock, deadline);
 
-	return r < 0 ? mc_fail(r, "a commit of the same file is under way") : 0;
+	return r < 0 ? mc_fail(r, "timed out waiting for a commit of the same file") : 0;
 }
 
 bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t len)
@@ -174,7 +175,7 @@ bool mcfs_writers_below(struct mcfs_version_env *env, const void *prefix, size_t
 	return false;
 }
 
-/* From now on nothing is published, and the memory is free for others. */
+/* Nothing is published any more: free the staging memory. */
 static void writer_give_up(struct mcfs_writer *w)
 {
 	mcfs_writeback_stop(w);
@@ -198,14 +199,15 @@ static void writer_written_by(struct mcfs_writer *w, pid_t tid)
 	w->last_pid = mcfs_caller_process(tid);
 }
 
-/* Last before the first change: whatever waits without the lock has been waited for, so that also a caller who is
- * killed from now on finds the change in its place among all others. */
+/* Claim the answer as the last step before a change: all waiting without the lock is done, so that
+ * even for a caller that is killed from now on, changes happen in the order of the lock. */
 static bool writer_claim(struct mcfs_op *op)
 {
 	return mcfs_op_claim(op, MCFS_UNLESS_KILLED);
 }
 
-/* Not for write(2), which may be the page cache's: bytes that it gave once must not be missing from a commit. */
+/* Lock with @op's deadline. Not for write(2), which may come from the page cache: the kernel sends
+ * such bytes only once, so a commit must not miss them. */
 static int writer_lock_for(struct mcfs_writer *w, const struct mcfs_op *op)
 {
 	if (op)
@@ -232,7 +234,7 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 	if (!writer_claim(op))
 		return -EINTR;
 	if (!fits)
-		return writer_fail(w, mc_fail(-EFBIG, "larger than any object can be"));
+		return writer_fail(w, mc_fail(-EFBIG, "the file is larger than any object can be"));
 	if (slot && *slot == data && mcfs_stage_adopts(&w->stage, offset, len))
 		r = mcfs_stage_adopt(&w->stage, offset, len, slot, deadline);
 	else
@@ -254,7 +256,7 @@ int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size
 	MC_LOCKED(&w->lock);
 	if (w->revoked)
 		return -EIO;
-	/* What was staged may be gone: that is no end of the file. */
+	/* Staged bytes may have been freed: an error, not an end of file. */
 	if (w->failed)
 		return mc_fail(-EIO, "an earlier write of this file failed");
 	return mcfs_stage_read(&w->stage, offset, buf, len, deadline);
@@ -288,8 +290,8 @@ static int writer_truncate_locked(struct mcfs_writer *w, uint64_t size, pid_t ti
 		return w->failed;
 	if (!again && size == w->stage.size && !w->fresh)
 		return 0;
-	/* Beginning anew is how a program recovers from a full disk.  It is a change also when nothing is staged any
-	 * more: the name has a version yet. */
+	/* A truncation to 0 is how a program recovers from a full disk. It counts as a change even
+	 * if nothing is staged: the name still has a version. */
 	return writer_set_size(w, size, tid, op);
 }
 
@@ -332,7 +334,8 @@ int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mc
 	return r;
 }
 
-static int writer_allocate_locked(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid, struct mcfs_op *op)
+static int writer_allocate_locked(struct mcfs_writer *w, uint64_t end, bool keep_size, pid_t tid,
+				  struct mcfs_op *op)
 {
 	if (w->failed || w->revoked)
 		return mc_fail(-EIO, "an earlier write of this file failed");
@@ -365,15 +368,15 @@ static int writer_put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned
 	if (r < 0)
 		return r;
 	r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
-	/* Room that other writers hold ahead of their commits is room. */
+	/* Space that other writers reserved in advance is usable. */
 	if (mcs_errno(r) == ENOSPC && mcfs_writeback_pool_yield(w->env->writeback_pool, w))
 		r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
 	free(iov);
 	return r;
 }
 
-/* The name has @w's version now: whoever else writes under it has another file, and who opened it before @w did has
- * it behind @w. */
+/* The name now has @w's version. Other writers under the name now write another file, and those
+ * that opened it before @w are overtaken. */
 static void writer_overtake(struct mcfs_writer *w)
 {
 	unsigned others = MCFS_OTHERS_ANY;
@@ -393,7 +396,7 @@ static void writer_overtake(struct mcfs_writer *w)
 	__atomic_store_n(&w->others, 0, __ATOMIC_RELAXED);
 }
 
-/* Store what is staged. */
+/* Store the staged bytes and publish them. */
 static int writer_put(struct mcfs_writer *w, unsigned put_flags, uint64_t deadline)
 {
 	struct mcs_key key = { w->key, w->key_len };
@@ -442,8 +445,8 @@ static int writer_commit(struct mcfs_writer *w, const char *when, uint64_t deadl
 	return 0;
 }
 
-/* A file that was created or truncated, and then not written: it is empty, unless another put gave the
- * name a value meanwhile. */
+/* Commit a file that was created or truncated but not written: it is empty, unless another put gave
+ * the name a version meanwhile. */
 static int writer_commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 {
 	struct mcs_key key = { w->key, w->key_len };
@@ -451,7 +454,7 @@ static int writer_commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 	int r;
 
 	if (!w->base_generation) {
-		/* When nothing is stored the version is a stranger's, and overtakes nobody who made the name. */
+		/* EEXIST: the version is another node's, and overtakes no writer here. */
 		r = writer_put(w, MCS_PUT_EXCL, deadline);
 		if (mcs_errno(r) == EEXIST)
 			r = 0;
@@ -484,15 +487,15 @@ static int writer_commit_all(struct mcfs_writer *w, const char *when, uint64_t d
 	return 0;
 }
 
-/* Before anything that may publish: the name may be about to change. */
+/* Wait for a hold before any publication: the name may be about to change. */
 static void writer_wait_for_name(struct mcfs_writer *w)
 {
 	while (w->holder)
 		pthread_cond_wait(&w->hold_ended, &w->lock);
 }
 
-/* Another process: a pipeline's part, or a child that inherited the descriptor.  Its closes say
- * nothing about the file; its violent death does, when it was the one who wrote. */
+/* A flush by another process: part of a pipeline, or a child that inherited the descriptor. It says
+ * nothing about the file, unless that process wrote last and was killed. */
 static int writer_flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate)
 {
 	if (fate == MCFS_DIED && w->dirty && mcfs_caller_is(w->last_pid, tid))
@@ -500,7 +503,7 @@ static int writer_flush_other(struct mcfs_writer *w, pid_t tid, enum mcfs_fate f
 	return 0;
 }
 
-/* What is staged may be half of what was meant. */
+/* The staged bytes may be incomplete. */
 static int writer_fail_untrusted(void)
 {
 	return mc_fail(-EIO, "the process that wrote was killed");
@@ -567,15 +570,15 @@ int mcfs_writer_publish(struct mcfs_writer *w, uint64_t deadline)
 	MC_LOCKED(&w->lock);
 	writer_wait_for_name(w);
 	before = w->failed;
-	/* Another thread's fsync(2), or the last close, may have been faster. */
+	/* Another thread's fsync(2), or the last close, may already have published. */
 	r = before || mcfs_writer_pending(w) ? writer_sync_locked(w, "rename", deadline) : 0;
 	w->failed = before;
 	return r;
 }
 
-/* May what is left be published although its writer cannot be asked any more?  Had the opener been
- * killed with the descriptor open, its flush would have told.  Stores through a mapping go on after
- * the last close, so that a kill during them shows in the opener's fate only. */
+/* May the remaining bytes be published without a flush of the opener? If the opener had been killed
+ * with the descriptor open, a flush would have shown it. Stores through a mapping continue after
+ * the last close: then only the opener's fate shows a kill. */
 static bool writer_is_trusted(const struct mcfs_writer *w, enum mcfs_fate fate)
 {
 	if (w->abandoned)
@@ -601,8 +604,9 @@ int mcfs_writer_release(struct mcfs_writer *w, enum mcfs_fate fate, uint64_t dea
 	return writer_end(w, "release", writer_is_trusted(w, fate), deadline);
 }
 
-/* Every close is a flush, so that what has changed since is open.  After one it may be, too: shells close a duplicate
- * before the program begins.  Only a new file that is empty is worth that risk while the opener lives. */
+/* Every close sends a flush, so a file that changed afterwards is still open. Even after a flush it
+ * may be: shells close a duplicate before the program starts. While the opener is alive, only a new
+ * empty file is published in spite of that. */
 static bool writer_is_complete(const struct mcfs_writer *w, enum mcfs_fate fate)
 {
 	if (!w->flushed || !w->closed)

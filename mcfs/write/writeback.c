@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * writeback.c - threads that carry whole slots to the pool behind a writer's back.
- * A file's size is not known before its close, so room is guessed: as much as the last large file came to,
- * and a multiple whenever that was too little, which carries everything again.  The commit gives back what was
- * too much. */
+ * writeback.c - threads that copy full slots to the pool while the file is still being written.
+ * The final size is unknown until the close, so the space to allocate is a guess: the size of the
+ * last large file, and a multiple whenever that was too small, which copies all slots again. The
+ * commit returns the excess. */
 #include <config.h>
 #include "mcfs/write/writeback.h"
 
@@ -19,15 +19,16 @@
 #include "mcfs/write/version.h"
 
 #define THREADS 2
-/* Smaller files are stored faster than room is made for them. */
+/* Smaller files are stored faster than a stream is opened for them. */
 #define FIRST_BYTES (6 * MCFS_SLOT)
 #define FIRST_ROOM (8 * MCFS_SLOT)
 #define GUESS_MAX (256 * MCFS_SLOT)
-/* Of what was too little: more would push out objects, or go to another node, for nothing. */
+/* Factor of a guess that was too small: a larger one would evict objects, or choose another node,
+ * needlessly. */
 #define GROWTH 2
-/* Of the pool, for all writers of this node together. */
+/* Fraction of the pool that all writers of this node may reserve together. */
 #define SHARE 2
-/* One step of a thread; a writer that is interrupted by it waits no longer. */
+/* Timeout of one step of a thread; a writer waits at most this long for the step to end. */
 #define STEP_MS 2000
 #define IDLE_MS 5000
 #define TICK_MS 1000
@@ -65,7 +66,7 @@ static uint64_t load_relaxed(const uint64_t *v)
 	return __atomic_load_n(v, __ATOMIC_RELAXED);
 }
 
-/* ---- a writer's part; its lock held ---- */
+/* ---- a writer's writeback; the writer's lock is held ---- */
 
 static void forget_stream(struct mcfs_writer *w)
 {
@@ -78,7 +79,7 @@ static void forget_stream(struct mcfs_writer *w)
 	memset(wb->sent, 0, wb->nsent * sizeof(*wb->sent));
 }
 
-/* Carry no more, and wait for the step that a thread may be at. */
+/* Stop copying, and wait for a step that a thread may be executing. */
 static int turn_off(struct mcfs_writer *w, uint64_t deadline)
 {
 	const struct timespec until = {
@@ -90,11 +91,11 @@ static int turn_off(struct mcfs_writer *w, uint64_t deadline)
 	wb->off = true;
 	while (wb->busy)
 		if (pthread_cond_timedwait(&wb->idle, &w->lock, &until) == ETIMEDOUT && wb->busy)
-			return mc_fail(-MC_ETIMEDOUT, "what is carried does not arrive");
+			return mc_fail(-MC_ETIMEDOUT, "timed out waiting for writeback");
 	return 0;
 }
 
-/* The room comes back by @deadline, or soon after it. */
+/* Drop the stream; the pool frees its memory by @deadline or soon after. */
 static void drop_stream(struct mcfs_writer *w, uint64_t deadline)
 {
 	mcs_stream_t *old = w->writeback.stream;
@@ -123,7 +124,7 @@ void mcfs_writeback_done(struct mcfs_writer *w)
 
 void mcfs_writeback_stop(struct mcfs_writer *w)
 {
-	/* The thread reads what is about to be freed. */
+	/* A thread may be reading bytes that are about to be freed. */
 	(void)turn_off(w, MC_NEVER);
 	drop_stream(w, MC_NEVER);
 }
@@ -156,13 +157,13 @@ static bool has_work(const struct mcfs_writer *w)
 		!w->failed && !w->revoked && !w->unlinked;
 }
 
-/* Another flag than the last commit's would make it another put. */
+/* Other flags than the commit's would publish a different put. */
 static unsigned put_flags_of(const struct mcfs_writer *w)
 {
 	return (w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT) | w->put_flags;
 }
 
-/* How much to ask for; 0: no more than there is. */
+/* Space to allocate; 0: no more than now. */
 static uint64_t writeback_room(const struct mcfs_writer *w)
 {
 	const struct mcfs_writeback_pool *pool = pool_of(w);
@@ -186,7 +187,7 @@ static uint64_t writeback_room(const struct mcfs_writer *w)
 	return room > wb->room && room >= need ? room : 0;
 }
 
-/* Note what the stream is begun with. */
+/* Record the key and options of the stream. */
 static bool note_key(struct mcfs_writer *w)
 {
 	struct mcfs_writeback *wb = &w->writeback;
@@ -215,7 +216,7 @@ static bool note_room(struct mcfs_writeback *wb, uint64_t room)
 	return true;
 }
 
-/* ---- steps of a thread: the lock is held before and after, not in between ---- */
+/* ---- steps of a thread: the lock is held before and after, not during a request ---- */
 
 static void begin_busy(struct mcfs_writer *w, size_t slot)
 {
@@ -256,7 +257,7 @@ static void make_room(struct mcfs_writer *w)
 	__atomic_fetch_add(&pool_of(w)->reserved, room, __ATOMIC_RELAXED);
 	begin_busy(w, SIZE_MAX);
 	mcs_stream_drop(old, STEP_MS);
-	/* Nobody else changes the key's copy while this is busy. */
+	/* No other thread changes wb->key while this step is busy. */
 	r = mcs_stream_open(w->env->store, (struct mcs_key){ wb->key, wb->key_len }, room, &opts, &st,
 			    STEP_MS);
 	end_busy(w);
@@ -277,7 +278,7 @@ static void send_slot(struct mcfs_writer *w)
 	struct iovec iov = { i < w->stage.nslot ? w->stage.slot[i] : NULL, MCFS_SLOT };
 	int r;
 
-	/* Has not got a slot: a hole, or what the file began with. */
+	/* No slot: a hole, or bytes of the base. */
 	if (!iov.iov_base)
 		return;
 	begin_busy(w, i);
@@ -307,7 +308,8 @@ static void writeback_serve(struct mcfs_writer *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Streams of writers that do not go on (all of them with @all) are given up.  Who is at work keeps its own. */
+/* Drop the streams of idle writers; @every: of all writers except @but. A writer whose stream is in
+ * use keeps it. */
 static bool writeback_sweep(struct mcfs_version_env *env, const struct mcfs_writer *but, bool every)
 {
 	struct mcfs_writer *w[SWEEP_MAX];
@@ -345,7 +347,7 @@ static bool writeback_sweep(struct mcfs_version_env *env, const struct mcfs_writ
 
 /* ---- the threads ---- */
 
-/* A writer to serve, with the queue's reference; NULL: it is time to sweep, or over. */
+/* A writer to serve, with the queue's reference; NULL: sweep, or end. */
 static struct mcfs_writer *next_writer(struct mcfs_writeback_pool *pool, bool *ret_ended)
 {
 	struct timespec until;
@@ -354,7 +356,7 @@ static struct mcfs_writer *next_writer(struct mcfs_writeback_pool *pool, bool *r
 
 	MC_LOCKED(&pool->lock);
 	while (mc_list_empty(&pool->queue) && !pool->ended && r != ETIMEDOUT) {
-		/* While nobody holds room there is nothing to sweep. */
+		/* If no space is reserved, there is nothing to sweep. */
 		if (!load_relaxed(&pool->reserved)) {
 			pthread_cond_wait(&pool->work, &pool->lock);
 			continue;
@@ -388,7 +390,7 @@ static void *writeback_run(void *arg)
 	return NULL;
 }
 
-/* With the carrier's lock held. */
+/* Pool lock held. */
 static bool start_threads(struct mcfs_writeback_pool *pool)
 {
 	while (pool->threads < THREADS &&
@@ -468,7 +470,7 @@ bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *pool, const struct mc
 	const struct timespec moment = { .tv_nsec = YIELD_MS * (long)MC_NS_PER_MS };
 	bool any = false;
 
-	/* Those who are at work a moment ago may be done now. */
+	/* Writers that were busy a moment ago may be idle now. */
 	for (int i = 0; pool && load_relaxed(&pool->reserved) && i < YIELD_TRIES; i++) {
 		if (i)
 			nanosleep(&moment, NULL);
@@ -479,7 +481,7 @@ bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *pool, const struct mc
 
 /* ---- the commit ---- */
 
-/* What the threads have not carried, or has changed since. */
+/* Send the slots that the threads have not copied, or that changed afterwards. */
 static int send_rest(struct mcfs_writer *w, const struct iovec *iov, int n, uint64_t deadline)
 {
 	const bool *sent = w->writeback.sent;

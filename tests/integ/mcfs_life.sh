@@ -166,7 +166,7 @@ kill -CONT "$pid"
 still_there "$pid" "stopped"
 # nor for our guard.
 started_and_gone --stall_timeout=5s --log_dir="$tmp/guard-logs"
-wait_for 60 grep -q "has stood still" "$tmp/guard-logs/mcfs.INFO" || fail "the guard says nothing"
+wait_for 60 grep -q "has stalled" "$tmp/guard-logs/mcfs.INFO" || fail "the guard says nothing"
 equal "the next daemon's file, after our guard's look" "$(cat "$m/next")" next
 kill -CONT "$pid"
 still_there "$pid" "guarded"

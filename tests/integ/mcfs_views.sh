@@ -115,5 +115,5 @@ equal "df=local, used" "$(($(stat -f -c '(%b-%f)*%S' "$tmp/local")))" "$(((used 
 # ---- mistakes
 for option in keymap=tre list=none df=node; do
 	fails "$top_builddir/mcfs/mcfs" -f --standalone "--$option" "$tmp/off.seen"
-	grep -q "${option%=*}: there is no ${option#*=}" "$tmp/fails.out" || fail "$option: $(cat "$tmp/fails.out")"
+	grep -q "${option%=*}: unknown value ${option#*=}," "$tmp/fails.out" || fail "$option: $(cat "$tmp/fails.out")"
 done
