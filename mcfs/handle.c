@@ -11,6 +11,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "mcfs/ops/ops.h"
 #include "mcfs/read/ahead.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/control/stream.h"

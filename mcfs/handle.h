@@ -97,7 +97,5 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
  * are reopened on first use. */
 void mcfs_handles_continue(struct mcfs *fs);
 
-/* in ops/readdir.c */
-void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d);
 
 #endif

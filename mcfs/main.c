@@ -20,6 +20,8 @@
 #include "common/net/net.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
+#include "mcfs/control/control.h"
+#include "mcfs/life/life.h"
 #include "mcfs/read/ahead.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/life/fdstore.h"
@@ -305,8 +307,7 @@ static int run_start_parts(struct running *run)
 	r = mcfs_inodes_init(&fs->inodes);
 	if (r < 0)
 		return r;
-	mcfs_reopen_init(&fs->reopen);
-	mcfs_expect_init(&fs->expect);
+	mcfs_open_pins_init(&fs->open_pins);
 	mcfs_locks_init(&fs->locks, (unsigned)fs->conf.max_threads / 2);
 	run->inodes = true;
 	r = mcfs_errors_init(&fs->errors);
@@ -378,8 +379,7 @@ static int run_stop(struct running *run)
 	if (run->errors)
 		mcfs_errors_done(&fs->errors);
 	if (run->inodes) {
-		mcfs_reopen_done(&fs->reopen);
-		mcfs_expect_done(&fs->expect);
+		mcfs_open_pins_done(&fs->open_pins);
 		mcfs_locks_done(&fs->locks);
 		mcfs_inodes_done(&fs->inodes);
 	}

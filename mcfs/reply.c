@@ -19,6 +19,7 @@
 #include "common/metrics.h"
 #include "common/thread.h"
 #include "mcfs/control/account.h"
+#include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/mcfs.h"
 
@@ -172,7 +173,7 @@ static void *reply_watch(void *arg)
 			mcfs_locks_sweep(&fs->locks);
 			locks_ms = mc_now_ms();
 		}
-		sweep_ms = mcfs_expect_sweep(&fs->expect) ? SWEEP_MS :
+		sweep_ms = mcfs_open_pins_sweep(&fs->open_pins) ? SWEEP_MS :
 			mcfs_locks_waited_for(&fs->locks) ? LOCKS_MS : LONG_MS;
 		ms = sweep_ms < ms ? sweep_ms : ms;
 	}

@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/metrics.h"
+#include "mcfs/control/control.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/control/account.h"
 #include "mcfs/handle.h"

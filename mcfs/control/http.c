@@ -7,6 +7,7 @@
 
 #include "common/net/httpd.h"
 #include "common/net/net.h"
+#include "mcfs/control/control.h"
 #include "mcfs/mcfs.h"
 
 const char *mcfs_health(struct mcfs *fs, int *ret_code)

@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "mcfs/life/life.h"
 
 #define FIRST_FD 3
 #define FDS_MAX 64

@@ -23,14 +23,4 @@ void mcfs_fdstore_tell(const char *text);
 #define MCFS_FD_HANDOFF "mcfs-book"
 #define MCFS_FD_SEGMENT "mcfs-segment"
 
-/* ---- supervise.c ------------------------------------------------------------------------------- */
-
-/* Become the supervisor of daemons. Returns 0 in each daemon: the next one is forked when the last
- * one is killed, and receives its stored descriptors. Never returns in the supervisor, which ends
- * together with the last daemon. @parent: a descriptor for the first daemon only, set to -1 in all
- * others; -1: in the foreground. */
-int mcfs_supervise(int *parent);
-/* In such a daemon: the descriptor stored as @name, or -ENOENT. */
-int mcfs_supervise_kept(const char *name);
-
 #endif

@@ -22,7 +22,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/thread.h"
-#include "mcfs/mcfs.h"
+#include "mcfs/life/life.h"
 
 /* interval of checks; the daemon ticks twice as often */
 #define LOOK_MS 250

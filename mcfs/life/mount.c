@@ -19,6 +19,7 @@
 #include "common/thread.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/keymap.h"
+#include "mcfs/life/life.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/ops/ops.h"
 

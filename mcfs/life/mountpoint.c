@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "mcfs/mcfs.h"
+#include "mcfs/keymap.h"
+#include "mcfs/life/life.h"
 
 #define FS_TYPE "fuse.mcfs"
 /* timeout of a check whether a mount is alive; the same for a mount that should be dead */

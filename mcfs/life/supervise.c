@@ -24,6 +24,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "mcfs/life/fdstore.h"
+#include "mcfs/life/life.h"
 
 #define NAME "mcfs-supervisor"
 #define FDS 8

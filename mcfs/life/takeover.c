@@ -14,6 +14,7 @@
 #include "mcfs/life/handoff.h"
 #include "mcfs/life/fdstore.h"
 #include "mcfs/handle.h"
+#include "mcfs/life/life.h"
 #include "mcfs/mcfs.h"
 
 /* The mount may have been unmounted or aborted meanwhile. */

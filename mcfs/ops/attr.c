@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "common/err.h"
+#include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 

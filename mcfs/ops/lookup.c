@@ -9,6 +9,7 @@
 
 #include "common/err.h"
 #include "common/fault.h"
+#include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/control/local_service.h"
 #include "mcfs/ops/ops.h"
@@ -197,17 +198,6 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	return true;
 }
 
-/* Keep the pinned version for the open that follows. */
-static void lookup_keep(struct mcfs_op *op, const struct mcfs_key *key, bool again, struct mcfs_object *o)
-{
-	struct mcfs *fs = op->fs;
-
-	if (again)
-		mcfs_reopen_keep(&fs->reopen, mcfs_key_of(key), op->ctx.pid, o);
-	else if (o && mcfs_expect_keep(&fs->expect, op->ctx.pid, o))
-		mcfs_reply_attend();
-}
-
 void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param e;
@@ -217,7 +207,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mcfs_object *o = NULL;
 	struct mcfs_op op;
 	uint32_t commits;
-	bool again, opens;
+	bool retry, pin;
 	int r;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
@@ -240,25 +230,24 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		(void)mcfs_reply_err(&op, r == -EINVAL ? -ENOENT : r);
 		return;
 	}
-	again = mcfs_reopen_look(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid);
-	opens = mcfs_expect_lookup(&op.fs->expect, op.ctx.pid) || again;
+	pin = mcfs_open_pins_lookup(&op.fs->open_pins, mcfs_key_of(&key), op.ctx.pid, &retry);
 	do {
 		commits = mcfs_commits(&op.fs->versions, key.data, key.len);
-		r = opens ? find_to_open(&op, &key, &found, &o) : mcfs_find(&op, &key, &found);
+		r = pin ? find_to_open(&op, &key, &found, &o) : mcfs_find(&op, &key, &found);
 		MC_FAULT_POINT("mcfs.lookup.looked");
 		if (r < 0 || found.info.kind != MCS_OBJECT)
-			mcfs_expect_nothing(&op.fs->expect, op.ctx.pid, r < 0);
+			mcfs_open_pins_no_file(&op.fs->open_pins, op.ctx.pid, r < 0);
 		if (is_missing(r) && lookup_pending(&op, &key))
 			return;
 	} while (is_missing(r) && commits != mcfs_commits(&op.fs->versions, key.data, key.len));
 	if (r == 0 && found.info.kind == MCS_DIR)
 		key.data[key.len++] = '/';
 	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, again, &e, &in);
+		r = mcfs_fill_entry(&op, &key, &found, retry, &e, &in);
 	if (r < 0)
 		mcfs_object_unref(o);
-	else
-		lookup_keep(&op, &key, again, o);
+	else if (pin && mcfs_open_pins_keep(&op.fs->open_pins, mcfs_key_of(&key), op.ctx.pid, o))
+		mcfs_reply_attend();
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else if (mcfs_reply_entry(&op, &e) < 0)

@@ -6,10 +6,12 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "mcfs/control/control.h"
 #include "mcfs/read/ahead.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/handle.h"
@@ -116,26 +118,14 @@ struct opening {
 	struct mcfs_inode *inode;
 	const struct mcfs_key *key;
 	int flags;
-	bool again;			/* the kernel's retry, which it does only once (open_pins.h) */
-	struct mcfs_object *kept;	/* retry: the version that its lookup pinned, or NULL */
+	bool retry;			/* the kernel's retry, which it does only once (open_pins.h) */
+	struct mcfs_object *pinned;	/* the version, if the lookup pinned it, or NULL */
 };
-
-/* The version that this thread's lookup pinned, if it is the one being opened, or NULL. */
-static struct mcfs_object *take_pinned(struct opening *p)
-{
-	struct mcfs_object *o = mcfs_expect_take(&p->op->fs->expect, p->op->ctx.pid, p->inode->info.generation);
-
-	if (!o) {
-		o = p->kept;
-		p->kept = NULL;
-	}
-	return o;
-}
 
 /* Pin the version that the kernel looked up. */
 static int open_version(struct opening *p, struct mcfs_object **ret)
 {
-	struct mcfs_object *o = take_pinned(p);
+	struct mcfs_object *o = TAKE_PTR(p->pinned);
 	int r = o ? 0 : mcfs_object_open(p->op->fs->store, mcfs_key_of(p->key), p->op->deadline, &o);
 
 	if (r < 0)
@@ -161,7 +151,7 @@ static int open_reader(struct opening *p, struct mcfs_handle **ret)
 	if (!in->info.generation) {
 		struct mcfs_writer *w = mcfs_handle_writer_seen(fs, in);
 
-		r = p->again || (w && mcfs_writer_pending(w)) ? -EBUSY : -ESTALE;
+		r = p->retry || (w && mcfs_writer_pending(w)) ? -EBUSY : -ESTALE;
 		mcfs_writer_unref(w);
 		return r;
 	}
@@ -172,14 +162,12 @@ static int open_reader(struct opening *p, struct mcfs_handle **ret)
 	if (r < 0)
 		goto fail;
 	h->inode = in;
+	/* Otherwise other readers have the version open: share theirs. */
 	if (!h->object) {
 		r = open_version(p, &h->object);
 		if (r < 0)
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
-	} else {
-		/* Other readers have the version open: share theirs. */
-		mcfs_object_unref(take_pinned(p));
 	}
 	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
 	*ret = h;
@@ -201,7 +189,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	/* A retried open that finds a writer again did no lookup: it opens a path in /proc/self/fd.
 	 * The kernel does not retry twice, so let both writers share the inode. A write-only
 	 * descriptor cannot be mapped, so it adds no pages to the other's page cache. */
-	bool share = p->again && (p->flags & O_ACCMODE) == O_WRONLY;
+	bool share = p->retry && (p->flags & O_ACCMODE) == O_WRONLY;
 	struct mcfs_handle *h;
 	int r;
 
@@ -256,19 +244,23 @@ static int open_object(struct mcfs_op *op, struct mcfs_inode *in, int flags, str
 	struct mcfs_key key;
 	struct opening p = { .op = op, .inode = in, .key = &key, .flags = flags };
 	struct mcfs *fs = op->fs;
+	bool reads, wanted;
 	int r;
 
 	if (in->kind != MCS_OBJECT)
 		return in->kind == MCS_DIR ? -EISDIR : -ELOOP;
 	mcfs_inode_key(&fs->inodes, in, &key);
-	p.again = mcfs_reopen_take(&fs->reopen, mcfs_key_of(&key), op->ctx.pid, in->info.generation, &p.kept);
-	if ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))
+	reads = (flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC);
+	wanted = in->info.generation && (reads || (!(flags & O_TRUNC) && in->info.size));
+	p.retry = mcfs_open_pins_open(&fs->open_pins, mcfs_key_of(&key), op->ctx.pid, in->info.generation, wanted,
+				      &p.pinned);
+	if (reads)
 		r = open_reader(&p, ret);
 	else
 		r = open_writer(&p, ret);
-	mcfs_object_unref(p.kept);
-	if (mcs_errno(r) == ESTALE)
-		mcfs_reopen_expect(&fs->reopen, mcfs_key_of(&key), op->ctx.pid);
+	mcfs_object_unref(p.pinned);
+	if (mcs_errno(r) == ESTALE && mcfs_open_pins_retry(&fs->open_pins, mcfs_key_of(&key), op->ctx.pid))
+		mcfs_reply_attend();
 	return r;
 }
 
@@ -415,8 +407,8 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		else
 			r = open_create(&op, &key, fi->flags, &in, &h);
 	}
-	if (mcs_errno(r) == ESTALE)
-		mcfs_reopen_expect(&op.fs->reopen, mcfs_key_of(&key), op.ctx.pid);
+	if (mcs_errno(r) == ESTALE && mcfs_open_pins_retry(&op.fs->open_pins, mcfs_key_of(&key), op.ctx.pid))
+		mcfs_reply_attend();
 	if (r < 0) {
 		(void)mcfs_reply_err(&op, r);
 		return;

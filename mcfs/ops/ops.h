@@ -71,6 +71,8 @@ void mcfs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fil
 void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 
 /* readdir.c */
+struct mcfs_dir;
+void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d);	/* NULL is fine */
 void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		     struct fuse_file_info *fi);

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/control/local_service.h"
 #include "mcfs/read/local_objects.h"

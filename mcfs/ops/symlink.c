@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 

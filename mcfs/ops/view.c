@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/read/local_objects.h"
 #include "mcfs/ops/ops.h"
@@ -56,24 +57,24 @@ static int find_object(struct mcfs_op *op, fuse_ino_t parent, const char *name, 
 	struct mcfs_key key;
 	struct mcs_key k;
 	int r = view_decode(name, &key), result;
-	bool again;
+	bool retry;
 
 	if (r == 0)
 		r = view_contains(op, parent, &key);
 	if (r < 0)
 		return r;
 	k = mcfs_key_of(&key);
-	again = mcfs_reopen_look(&fs->reopen, k, op->ctx.pid);
-	r = again ? mcfs_object_stat(fs->store, &k, 1, &found.info, &result, op->deadline, &o) :
+	(void)mcfs_open_pins_lookup(&fs->open_pins, k, op->ctx.pid, &retry);
+	r = retry ? mcfs_object_stat(fs->store, &k, 1, &found.info, &result, op->deadline, &o) :
 		mcs_stat_batch(fs->store, &k, 1, &found.info, &result, mcfs_op_left_ms(op));
 	if (r >= 0)
 		r = result;
 	if (r == 0)
-		r = mcfs_fill_entry(op, &key, &found, again, ret, ret_inode);
+		r = mcfs_fill_entry(op, &key, &found, retry, ret, ret_inode);
 	if (r < 0)
 		mcfs_object_unref(o);
-	else if (again)
-		mcfs_reopen_keep(&fs->reopen, k, op->ctx.pid, o);
+	else if (retry && mcfs_open_pins_keep(&fs->open_pins, k, op->ctx.pid, o))
+		mcfs_reply_attend();
 	return r;
 }
 
