@@ -52,7 +52,7 @@ static void carried(struct vx *f, uint64_t bytes)
 static void write_carried(struct vx *f, struct mcfs_writer *w, const char *data)
 {
 	write_some(w, data, 0, 12 * MCFS_SLOT);
-	mcfs_writeback_pool_set_capacity(f->env.carrier, 1ull << 34);
+	mcfs_writeback_pool_set_capacity(f->env.writeback_pool, 1ull << 34);
 	write_some(w, data, 12 * MCFS_SLOT, CARRIED);
 	carried(f, 12 * MCFS_SLOT);
 }
@@ -105,7 +105,7 @@ static void what_cannot_be_carried_is_put(void **state)
 	char *data = large_file();
 	struct mcfs_writer *w = vx_create(f, "k");
 
-	mcfs_writeback_pool_set_capacity(f->env.carrier, 1ull << 34);
+	mcfs_writeback_pool_set_capacity(f->env.writeback_pool, 1ull << 34);
 	fake_mcs_fail_streams(f->store, 1, -EIO);
 	write_some(w, data, 0, CARRIED);
 	assert_int_equal(vx_flush(w), 0);
@@ -174,7 +174,7 @@ static struct mcfs_writer *written_slowly(struct vx *f, const char *data, struct
 
 	fake_mcs_on_stream(f->store, write_slowly, slow);
 	write_some(w, data, 0, 12 * MCFS_SLOT);
-	mcfs_writeback_pool_set_capacity(f->env.carrier, 1ull << 34);
+	mcfs_writeback_pool_set_capacity(f->env.writeback_pool, 1ull << 34);
 	write_some(w, data, 12 * MCFS_SLOT, CARRIED);
 	for (int i = 0; i < 12000 && !__atomic_load_n(&slow->writes, __ATOMIC_SEQ_CST); i++)
 		usleep(5000);
