@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * abi.c - upstream's C functions over our own API: what a result is called there. */
+ * abi.c - upstream's C functions as calls of our own API, with results as upstream's error numbers. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -25,7 +25,7 @@
 #define ERR_METADATA (-200)
 #define ERR_MEMORY (-302)
 
-static int result(int r)
+static int abi_result(int r)
 {
 	switch (r) {
 	case -ENOBUFS:
@@ -51,10 +51,10 @@ static int result(int r)
 	}
 }
 
-/* The same number without its sign, for the functions that upstream gave another type of result. */
-static int code(int r)
+/* The same number without its sign, for the functions whose abi_result type differs at upstream. */
+static int abi_code(int r)
 {
-	return -result(r);
+	return -abi_result(r);
 }
 
 /* ---- engine ------------------------------------------------------------------------------------ */
@@ -73,7 +73,7 @@ transfer_engine_t createTransferEngine(const char *metadata_conn_string, const c
 
 	r = mce_te_open(&conf, &te);
 	if (r < 0) {
-		/* NULL says nothing, and callers rarely ask. */
+		/* The caller sees only NULL, so the reason goes to the log. */
 		mc_err("engine", "cannot create a transfer engine: %s", mc_err_detail(r));
 		return NULL;
 	}
@@ -89,7 +89,7 @@ int discoverTopology(transfer_engine_t engine)
 {
 	struct mce_topo *t;
 
-	return engine ? result(mce_te_topo(engine, &t)) : ERR_INVALID_ARGUMENT;
+	return engine ? abi_result(mce_te_topo(engine, &t)) : ERR_INVALID_ARGUMENT;
 }
 
 int getLocalIpAndPort(transfer_engine_t engine, char *buf_out, size_t buf_len)
@@ -107,7 +107,7 @@ transport_t installTransport(transfer_engine_t engine, const char *proto, void *
 	if (!engine || !proto)
 		return NULL;
 	if (strcmp(proto, "tcp")) {
-		mc_err("engine", "transport is not in this version, tcp is name=%s", proto);
+		mc_err("engine", "unknown transport, only tcp is supported: name=%s", proto);
 		return NULL;
 	}
 	return (transport_t)(uintptr_t)&mce_tcp_transport;
@@ -120,7 +120,7 @@ int uninstallTransport(transfer_engine_t engine, const char *proto)
 
 /* ---- segments ---------------------------------------------------------------------------------- */
 
-static segment_id_t open_segment(struct mce_te *te, const char *name, unsigned flags)
+static segment_id_t abi_open_segment(struct mce_te *te, const char *name, unsigned flags)
 {
 	segment_id_t id;
 	int r;
@@ -131,17 +131,17 @@ static segment_id_t open_segment(struct mce_te *te, const char *name, unsigned f
 	if (r == 0)
 		return id;
 	mc_warn("engine", "cannot open a segment: %s segment=%s", mc_err_detail(r), name);
-	return r == -ENOENT ? ERR_METADATA : result(r);
+	return r == -ENOENT ? ERR_METADATA : abi_result(r);
 }
 
 segment_id_t openSegment(transfer_engine_t engine, const char *segment_name)
 {
-	return open_segment(engine, segment_name, 0);
+	return abi_open_segment(engine, segment_name, 0);
 }
 
 segment_id_t openSegmentNoCache(transfer_engine_t engine, const char *segment_name)
 {
-	return open_segment(engine, segment_name, MCE_TE_FRESH);
+	return abi_open_segment(engine, segment_name, MCE_TE_FRESH);
 }
 
 int closeSegment(transfer_engine_t engine, segment_id_t segment_id)
@@ -166,7 +166,7 @@ int removeLocalSegment(transfer_engine_t engine, const char *segment_name)
 
 int syncSegmentCache(transfer_engine_t engine)
 {
-	return engine ? result(mce_te_sync(engine)) : ERR_INVALID_ARGUMENT;
+	return engine ? abi_result(mce_te_sync(engine)) : ERR_INVALID_ARGUMENT;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */
@@ -174,30 +174,30 @@ int syncSegmentCache(transfer_engine_t engine)
 int registerLocalMemory(transfer_engine_t engine, void *addr, size_t length, const char *location,
 			int remote_accessible)
 {
-	return engine ? result(mce_te_register(engine, addr, length, location, remote_accessible)) :
+	return engine ? abi_result(mce_te_register(engine, addr, length, location, remote_accessible)) :
 			ERR_INVALID_ARGUMENT;
 }
 
-static int unregistered(int r)
+static int abi_unregister_result(int r)
 {
-	return r == -ENOENT ? ERR_ADDRESS_NOT_REGISTERED : result(r);
+	return r == -ENOENT ? ERR_ADDRESS_NOT_REGISTERED : abi_result(r);
 }
 
 int unregisterLocalMemory(transfer_engine_t engine, void *addr)
 {
-	return engine ? unregistered(mce_te_unregister(engine, addr)) : ERR_INVALID_ARGUMENT;
+	return engine ? abi_unregister_result(mce_te_unregister(engine, addr)) : ERR_INVALID_ARGUMENT;
 }
 
 int registerLocalMemoryBatch(transfer_engine_t engine, buffer_entry_t *buffer_list, size_t buffer_len,
 			     const char *location)
 {
-	return engine ? result(mce_te_register_batch(engine, buffer_list, buffer_len, location)) :
+	return engine ? abi_result(mce_te_register_batch(engine, buffer_list, buffer_len, location)) :
 			ERR_INVALID_ARGUMENT;
 }
 
 int unregisterLocalMemoryBatch(transfer_engine_t engine, void **addr_list, size_t addr_len)
 {
-	return engine ? unregistered(mce_te_unregister_batch(engine, addr_list, addr_len)) :
+	return engine ? abi_unregister_result(mce_te_unregister_batch(engine, addr_list, addr_len)) :
 			ERR_INVALID_ARGUMENT;
 }
 
@@ -213,7 +213,7 @@ batch_id_t allocateBatchID(transfer_engine_t engine, size_t batch_size)
 int submitTransfer(transfer_engine_t engine, batch_id_t batch_id, struct transfer_request *entries,
 		   size_t count)
 {
-	return engine ? code(mce_te_submit(engine, batch_id, entries, count, NULL)) :
+	return engine ? abi_code(mce_te_submit(engine, batch_id, entries, count, NULL)) :
 			-ERR_INVALID_ARGUMENT;
 }
 
@@ -226,19 +226,19 @@ int submitTransferWithNotify(transfer_engine_t engine, batch_id_t batch_id,
 
 	if (!engine || !opts.notify_name || !opts.notify_msg)
 		return -ERR_INVALID_ARGUMENT;
-	return code(mce_te_submit(engine, batch_id, entries, count, &opts));
+	return abi_code(mce_te_submit(engine, batch_id, entries, count, &opts));
 }
 
 int getTransferStatus(transfer_engine_t engine, batch_id_t batch_id, size_t task_id,
 		      struct transfer_status *status)
 {
-	return engine && status ? code(mce_te_task_status(engine, batch_id, task_id, status)) :
+	return engine && status ? abi_code(mce_te_task_status(engine, batch_id, task_id, status)) :
 				  -ERR_INVALID_ARGUMENT;
 }
 
 int freeBatchID(transfer_engine_t engine, batch_id_t batch_id)
 {
-	return engine ? code(mce_te_batch_free(engine, batch_id)) : -ERR_INVALID_ARGUMENT;
+	return engine ? abi_code(mce_te_batch_free(engine, batch_id)) : -ERR_INVALID_ARGUMENT;
 }
 
 /* ---- notifications ----------------------------------------------------------------------------- */
@@ -246,16 +246,16 @@ int freeBatchID(transfer_engine_t engine, batch_id_t batch_id)
 notify_msg_t *getNotifsFromEngine(transfer_engine_t engine, int *size)
 {
 	struct mce_te *te = engine;
-	notify_msg_t *got;
+	notify_msg_t *list;
 	int n;
 
 	if (!te || !size || mc_fork_check(te->fork_depth) < 0)
 		return NULL;
-	n = mce_te_inbox_take(&te->inbox, &got);
+	n = mce_te_inbox_take(&te->inbox, &list);
 	if (n < 0)
 		return NULL;
 	*size = n;
-	return got;
+	return list;
 }
 
 int freeNotifsMsgBuf(notify_msg_t *msg, int size)
@@ -268,15 +268,15 @@ int genNotifyInEngine(transfer_engine_t engine, uint64_t target_id, notify_msg_t
 {
 	if (!engine || target_id > INT32_MAX)
 		return ERR_INVALID_ARGUMENT;
-	return result(mce_te_notify(engine, (segment_id_t)target_id, notify_msg.name, notify_msg.msg));
+	return abi_result(mce_te_notify(engine, (segment_id_t)target_id, notify_msg.name, notify_msg.msg));
 }
 
 int enableGracefulShutdown(transfer_engine_t engine)
 {
-	return engine ? result(mce_te_graceful_shutdown(engine)) : ERR_INVALID_ARGUMENT;
+	return engine ? abi_result(mce_te_graceful_shutdown(engine)) : ERR_INVALID_ARGUMENT;
 }
 
-/* ---- what there is to see ---------------------------------------------------------------------- */
+/* ---- links and load ---------------------------------------------------------------------------- */
 
 int showLinks(transfer_engine_t engine, char *buf_out, size_t buf_len, int json_format)
 {
@@ -287,7 +287,7 @@ int showLinks(transfer_engine_t engine, char *buf_out, size_t buf_len, int json_
 		return ERR_INVALID_ARGUMENT;
 	r = mce_te_links(engine, json_format, &text);
 	if (r < 0)
-		return result(r);
+		return abi_result(r);
 	snprintf(buf_out, buf_len, "%s", text);
 	return 0;
 }
@@ -300,7 +300,7 @@ int getNicLoadStats(transfer_engine_t engine, nic_load_stat_t *stats, size_t *co
 		return ERR_INVALID_ARGUMENT;
 	n = mce_te_loads(engine, stats, *count);
 	if (n < 0)
-		return result(n);
+		return abi_result(n);
 	*count = (size_t)n;
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * arena.c - managed memory: files in memory, registered once, cut into blocks of powers of two (a buddy
- * allocator whose notes lie outside of the memory, which peers may write).  A request that is larger than
- * the largest block gets an arena of its own. */
+ * arena.c - managed memory: memory files, registered once and divided into blocks by a buddy allocator.  Its
+ * data is kept outside of the memory, because peers may write there.  A request larger than the largest block
+ * gets an arena of its own. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -24,10 +24,10 @@
 #define ORDER_MIN 13		/* 8 KiB */
 #define ORDER_MAX 28		/* 256 MiB */
 #define ORDERS (ORDER_MAX - ORDER_MIN + 1)
-/* Untouched memory of a sparse file costs nothing; reserved huge pages are the machine's. */
+/* A sparse file uses no memory until it is written; a file of reserved huge pages takes all of them at once. */
 #define SPARSE_BYTES (2ull << 30)
 #define RESERVED_BYTES (256ull << 20)
-/* A block from this size on is given back to the system when it is freed. */
+/* The memory of a block of this order or larger is returned to the system when the block is freed. */
 #define PUNCH_ORDER 20
 #define NONE UINT32_MAX
 
@@ -46,9 +46,9 @@ struct mce_te_arena {
 	uint32_t list[ORDERS];	/* free blocks by order */
 };
 
-/* ---- the buddies ------------------------------------------------------------------------------- */
+/* ---- buddy allocator --------------------------------------------------------------------------- */
 
-static void list_push(struct mce_te_arena *a, uint32_t i, unsigned order)
+static void block_list_push(struct mce_te_arena *a, uint32_t i, unsigned order)
 {
 	struct block *b = &a->block[i];
 	uint32_t *head = &a->list[order - ORDER_MIN];
@@ -62,7 +62,7 @@ static void list_push(struct mce_te_arena *a, uint32_t i, unsigned order)
 	*head = i;
 }
 
-static void list_take(struct mce_te_arena *a, uint32_t i)
+static void block_list_remove(struct mce_te_arena *a, uint32_t i)
 {
 	struct block *b = &a->block[i];
 
@@ -75,12 +75,12 @@ static void list_take(struct mce_te_arena *a, uint32_t i)
 	b->free = false;
 }
 
-static uint32_t span(unsigned order)
+static uint32_t block_span(unsigned order)
 {
 	return 1u << (order - ORDER_MIN);
 }
 
-/* The smallest free block that is large enough, cut down; NULL when there is none. */
+/* Split the smallest free block that is large enough; NULL if there is none. */
 static void *block_get(struct mce_te_arena *a, unsigned order)
 {
 	unsigned at = order;
@@ -91,9 +91,9 @@ static void *block_get(struct mce_te_arena *a, unsigned order)
 	if (at > ORDER_MAX)
 		return NULL;
 	i = a->list[at - ORDER_MIN];
-	list_take(a, i);
+	block_list_remove(a, i);
 	for (; at > order; at--)
-		list_push(a, i + span(at - 1), at - 1);
+		block_list_push(a, i + block_span(at - 1), at - 1);
 	a->block[i].order = (uint8_t)order;
 	return a->base + ((uint64_t)i << ORDER_MIN);
 }
@@ -107,17 +107,17 @@ static void block_put(struct mce_te_arena *a, uint32_t i)
 		(void)fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				(off_t)i << ORDER_MIN, (off_t)1 << order);
 	while (order < ORDER_MAX) {
-		uint32_t buddy = i ^ span(order);
+		uint32_t buddy = i ^ block_span(order);
 
-		if (buddy + span(order) > n || !a->block[buddy].head || !a->block[buddy].free ||
+		if (buddy + block_span(order) > n || !a->block[buddy].head || !a->block[buddy].free ||
 		    a->block[buddy].order != order)
 			break;
-		list_take(a, buddy);
+		block_list_remove(a, buddy);
 		a->block[i].head = a->block[buddy].head = false;
 		i = i < buddy ? i : buddy;
 		order++;
 	}
-	list_push(a, i, order);
+	block_list_push(a, i, order);
 }
 
 static int blocks_init(struct mce_te_arena *a)
@@ -127,16 +127,16 @@ static int blocks_init(struct mce_te_arena *a)
 		return -ENOMEM;
 	for (unsigned i = 0; i < ORDERS; i++)
 		a->list[i] = NONE;
-	/* The lowest is taken first. */
+	/* The block at the lowest address is allocated first. */
 	for (uint64_t n = a->len >> ORDER_MAX; n-- > 0;)
-		list_push(a, (uint32_t)n * span(ORDER_MAX), ORDER_MAX);
+		block_list_push(a, (uint32_t)n * block_span(ORDER_MAX), ORDER_MAX);
 	return 0;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* Peers of other users map it, too (engine/shm/map_wire.h): nobody can cut it short. */
-static int map_file(struct mce_te_arena *a, uint64_t len, unsigned flags)
+/* Peers of other users map the file too (engine/shm/map_wire.h), so it is sealed against truncation. */
+static int arena_map_file(struct mce_te_arena *a, uint64_t len, unsigned flags)
 {
 	auto_close int fd = memfd_create("mooncake-te", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	char *at;
@@ -163,7 +163,7 @@ static void arena_free(struct mce_te_arena *a)
 	free(a);
 }
 
-/* @whole: bytes of the one block it is to be, 0: an arena for many. */
+/* @whole: length of an arena that is a single block; 0: an arena for many blocks. */
 static int arena_make(struct mce_te *te, uint64_t whole, int node, struct mce_te_arena **ret)
 {
 	struct mce_te_arena *a;
@@ -175,14 +175,14 @@ static int arena_make(struct mce_te *te, uint64_t whole, int node, struct mce_te
 	a->fd = -1;
 	a->node = node;
 	whole = (whole + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-	r = map_file(a, whole ? whole : RESERVED_BYTES, MFD_HUGETLB);
+	r = arena_map_file(a, whole ? whole : RESERVED_BYTES, MFD_HUGETLB);
 	if (r < 0) {
-		r = map_file(a, whole ? whole : SPARSE_BYTES, 0);
+		r = arena_map_file(a, whole ? whole : SPARSE_BYTES, 0);
 		if (r == 0)
 			(void)madvise(a->base, a->len, MADV_HUGEPAGE);
 	}
 	if (r < 0)
-		r = mc_fail(r, "no memory file of %llu bytes", (unsigned long long)whole);
+		r = mc_fail(r, "cannot create a memory file of %llu bytes", (unsigned long long)whole);
 	if (r == 0 && !whole)
 		r = blocks_init(a);
 	if (r < 0) {
@@ -231,7 +231,7 @@ static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_
 	return 0;
 }
 
-static void *try_arenas(struct mce_te *te, unsigned order, int node)
+static void *arena_block_get(struct mce_te *te, unsigned order, int node)
 {
 	void *at = NULL;
 
@@ -253,7 +253,7 @@ int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret)
 	if (r < 0)
 		return r;
 	if (len == 0 || len > SIZE_MAX / 2)
-		return mc_fail(-EINVAL, "managed memory of %zu bytes", len);
+		return mc_fail(-EINVAL, "cannot allocate managed memory of %zu bytes", len);
 	if (numa_node < 0)
 		numa_node = mce_te_numa_here(te->numa);
 	if (len > 1ull << ORDER_MAX) {
@@ -264,8 +264,8 @@ int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret)
 	}
 	while (len > 1ull << order)
 		order++;
-	/* Others may take what was added meanwhile. */
-	while (!(at = try_arenas(te, order, numa_node))) {
+	/* Other threads may take all blocks of a new arena first. */
+	while (!(at = arena_block_get(te, order, numa_node))) {
 		r = arena_add(te, 0, numa_node, &a);
 		if (r < 0)
 			return r;
@@ -274,7 +274,7 @@ int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret)
 	return 0;
 }
 
-/* The arena of @addr, off the list when it is all one block; 0 or -ENOENT. */
+/* Free the block at @addr.  If it is a whole arena, remove the arena from the list and return it. */
 static int block_free(struct mce_te *te, char *addr, struct mce_te_arena **ret_whole)
 {
 	struct mce_te_arena **pp, *a;
@@ -292,7 +292,7 @@ static int block_free(struct mce_te *te, char *addr, struct mce_te_arena **ret_w
 	off = a ? (uint64_t)(addr - a->base) : 1;
 	if (!a || !a->block || off & ((1u << ORDER_MIN) - 1) || !a->block[off >> ORDER_MIN].head ||
 	    a->block[off >> ORDER_MIN].free)
-		return mc_fail(-ENOENT, "%p is not the address of managed memory", (void *)addr);
+		return mc_fail(-ENOENT, "no managed memory begins at %p", (void *)addr);
 	block_put(a, (uint32_t)(off >> ORDER_MIN));
 	return 0;
 }

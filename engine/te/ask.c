@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ask.c - fetching the descriptors of several segments for one batch, side by side: who does not answer keeps
- * the others waiting no longer than himself. */
+ * ask.c - parallel fetch of several segments' descriptors for one batch: a segment that does not answer
+ * does not delay the others. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -12,11 +12,11 @@
 #include "common/fault.h"
 #include "common/thread.h"
 
-/* Segments that one batch asks for at a time. */
-#define SIDE_BY_SIDE 16u
+/* Requests of one batch that run at the same time. */
+#define PARALLEL_MAX 16u
 
-/* Where @segment is, or belongs. */
-static unsigned place_of(const struct mce_te_asks *a, segment_id_t segment)
+/* The index of @segment in the list, or the index at which to insert it. */
+static unsigned ask_index(const struct mce_te_asks *a, segment_id_t segment)
 {
 	unsigned lo = 0, hi = a->n;
 
@@ -31,9 +31,9 @@ static unsigned place_of(const struct mce_te_asks *a, segment_id_t segment)
 	return lo;
 }
 
-int mce_te_asks_add(struct mce_te_asks *a, segment_id_t segment, const struct mce_te_view *than)
+int mce_te_asks_add(struct mce_te_asks *a, segment_id_t segment, const struct mce_te_view *known)
 {
-	unsigned at = place_of(a, segment), cap = a->cap ? a->cap * 2 : 16;
+	unsigned at = ask_index(a, segment), cap = a->cap ? a->cap * 2 : 16;
 	struct mce_te_ask *more;
 
 	if (at < a->n && a->list[at].segment == segment)
@@ -46,7 +46,7 @@ int mce_te_asks_add(struct mce_te_asks *a, segment_id_t segment, const struct mc
 		a->cap = cap;
 	}
 	memmove(a->list + at + 1, a->list + at, (a->n - at) * sizeof(a->list[0]));
-	a->list[at] = (struct mce_te_ask){ .segment = segment, .than = than, .err = -ECANCELED };
+	a->list[at] = (struct mce_te_ask){ .segment = segment, .known = known, .err = -ECANCELED };
 	a->n++;
 	return 0;
 }
@@ -58,10 +58,10 @@ static int ask_one(const struct mce_te_asks *a, struct mce_te_ask *ask)
 	int r;
 
 	MC_FAULT_POINT("te.ask");
-	if (a->anew)
+	if (a->uncached)
 		r = mce_te_view_get(b->te, ask->segment, mce_te_deadline(b), &v);
 	else
-		r = mce_te_view_newer_by(b->te, ask->segment, ask->than, mce_te_deadline(b), &v);
+		r = mce_te_view_refetch_by(b->te, ask->segment, ask->known, mce_te_deadline(b), &v);
 	if (r == 0)
 		r = mce_te_batch_keep(b, v);
 	if (r == 0)
@@ -84,11 +84,11 @@ static void *ask_main(void *arg)
 
 void mce_te_asks_run(struct mce_te_asks *a)
 {
-	pthread_t helper[SIDE_BY_SIDE - 1];
+	pthread_t helper[PARALLEL_MAX - 1];
 	unsigned helpers = 0;
 
-	/* Fewer of them, or none, only take longer. */
-	while (helpers < SIDE_BY_SIDE - 1 && helpers + 1 < a->n &&
+	/* If threads cannot be started, the requests only take longer. */
+	while (helpers < PARALLEL_MAX - 1 && helpers + 1 < a->n &&
 	       mc_thread_start(&helper[helpers], "mce-te-ask", ask_main, a) == 0)
 		helpers++;
 	(void)ask_main(a);
@@ -98,7 +98,7 @@ void mce_te_asks_run(struct mce_te_asks *a)
 
 int mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment, struct mce_te_view **ret)
 {
-	unsigned at = place_of(a, segment);
+	unsigned at = ask_index(a, segment);
 
 	if (at == a->n || a->list[at].segment != segment)
 		return -ENOMEM;

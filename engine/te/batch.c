@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * batch.c - batches: handles, the states of their tasks, waiting for them.
  *
- * An id is a generation and a place.  The generation never comes again, so an id of a batch that was freed
- * is refused, whoever uses the place by then. */
+ * An id consists of a generation and a slot.  A generation is not reused, so the id of a freed batch is refused
+ * even if another batch uses the slot. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -26,12 +26,12 @@
 #define INDEX_BITS 20
 #define GENERATION_MASK ((1ull << (63 - INDEX_BITS)) - 1)
 #define TASKS_MAX (1u << 24)
-/* Room for so many tasks stays with the place when its batch is freed. */
-#define ROOM_KEPT 1024u
+/* When a batch is freed, its slot keeps arrays for at most this many tasks. */
+#define TASKS_KEPT 1024u
 
-_Static_assert(MCE_TE_CHUNKS * MCE_TE_CHUNK == 1u << INDEX_BITS, "ids have a place for every batch");
+_Static_assert(MCE_TE_CHUNKS * MCE_TE_CHUNK == 1u << INDEX_BITS, "an id has bits for every slot");
 
-/* ---- places ------------------------------------------------------------------------------------ */
+/* ---- slots ------------------------------------------------------------------------------------- */
 
 static void slot_init(struct mce_te *te, struct mce_te_batch *b, uint32_t index)
 {
@@ -43,13 +43,13 @@ static void slot_init(struct mce_te *te, struct mce_te_batch *b, uint32_t index)
 	b->views = b->few;
 	b->views_cap = MCE_TE_FEW;
 	mce_te_deadline_set(b, MC_NEVER);
-	/* Ids of one engine mean nothing to another. */
+	/* A random start makes an id of one engine invalid in another. */
 	b->generation = mc_random_u64() & GENERATION_MASK;
 	mc_list_init(&b->work_node);
 	mc_list_init(&b->timer_node);
 }
 
-/* New places for the list of free ones. */
+/* Add new slots to the list of free ones. */
 static int chunk_add_locked(struct mce_te *te)
 {
 	uint32_t *more, at = te->nslots;
@@ -124,12 +124,12 @@ void mce_te_batch_unlock(struct mce_te_batch *b)
 
 static int no_batch(void)
 {
-	return mc_fail(-EINVAL, "no such batch: never was, or was freed");
+	return mc_fail(-EINVAL, "unknown batch id, or the batch was freed");
 }
 
 /* ---- allocating -------------------------------------------------------------------------------- */
 
-static void room_free(struct mce_te_batch *b)
+static void tasks_free(struct mce_te_batch *b)
 {
 	free(b->reqs);
 	free(b->iovs);
@@ -137,22 +137,22 @@ static void room_free(struct mce_te_batch *b)
 	b->reqs = NULL;
 	b->iovs = NULL;
 	b->tasks = NULL;
-	b->room = 0;
+	b->allocated = 0;
 }
 
-static int room_make(struct mce_te_batch *b, size_t capacity)
+static int tasks_alloc(struct mce_te_batch *b, size_t capacity)
 {
-	if (capacity <= b->room)
+	if (capacity <= b->allocated)
 		return 0;
-	room_free(b);
+	tasks_free(b);
 	b->reqs = calloc(capacity, sizeof(*b->reqs));
 	b->iovs = calloc(capacity, sizeof(*b->iovs));
 	b->tasks = calloc(capacity, sizeof(*b->tasks));
 	if (!b->reqs || !b->iovs || !b->tasks) {
-		room_free(b);
+		tasks_free(b);
 		return -ENOMEM;
 	}
-	b->room = capacity;
+	b->allocated = capacity;
 	return 0;
 }
 
@@ -170,7 +170,7 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret)
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&b->lock);
-	r = room_make(b, capacity);
+	r = tasks_alloc(b, capacity);
 	if (r == 0) {
 		b->generation = b->generation % GENERATION_MASK + 1;
 		b->id = b->generation << INDEX_BITS | b->index;
@@ -217,7 +217,7 @@ int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v)
 		v = NULL;
 	}
 	pthread_mutex_unlock(&b->lock);
-	/* Known already: the batch has a reference.  No memory: nothing may lean on it. */
+	/* Already in the list: the batch has a reference.  Without memory: the caller must not use the view. */
 	mce_te_view_unref(v);
 	return r;
 }
@@ -247,7 +247,7 @@ static void wait_change_locked(struct mce_te_batch *b, uint64_t deadline)
 	pthread_cond_timedwait(&b->change, &b->lock, &until);
 }
 
-/* Views that a batch leaned on, to be let go of without its lock. */
+/* Views taken out of a batch, to be released without its lock. */
 struct views {
 	struct mce_te_view **list;	/* few, or allocated */
 	unsigned n;
@@ -275,7 +275,7 @@ static void views_unref(struct views *v)
 		free(v->list);
 }
 
-/* What a place owns beyond its room for tasks. */
+/* Release all that a slot owns, except small task arrays. */
 static void slot_empty(struct mce_te_batch *b, struct views *ret)
 {
 	views_take(b, ret);
@@ -292,8 +292,8 @@ static void slot_empty(struct mce_te_batch *b, struct views *ret)
 	mce_te_deadline_set(b, MC_NEVER);
 	b->id = 0;
 	b->n = b->capacity = 0;
-	if (b->room > ROOM_KEPT)
-		room_free(b);
+	if (b->allocated > TASKS_KEPT)
+		tasks_free(b);
 }
 
 static bool all_ended_locked(const struct mce_te_batch *b)
@@ -304,7 +304,7 @@ static bool all_ended_locked(const struct mce_te_batch *b)
 	return true;
 }
 
-/* A task is seen to have ended a moment before the batch knows that it was the last. */
+/* A task's status is set shortly before the batch counts the task as ended, so check the tasks too. */
 static bool tasks_left_locked(const struct mce_te_batch *b)
 {
 	return b->submitters || b->finishing ||
@@ -323,14 +323,14 @@ int mce_te_batch_free(struct mce_te *te, batch_id_t id)
 		mce_te_batch_unlock(b);
 		return mc_fail(-EBUSY, "tasks of the batch have not ended");
 	}
-	/* The last task has ended a moment ago, or somebody is just looking: both are over at once. */
+	/* The last task has just ended, or another thread is reading the state: wait for that. */
 	while (b->id == id && (b->busy || b->users || b->pollers) && !tasks_left_locked(b))
 		wait_change_locked(b, MC_NEVER);
 	if (b->id != id || tasks_left_locked(b)) {
-		bool gone = b->id != id;
+		bool freed = b->id != id;
 
 		mce_te_batch_unlock(b);
-		return gone ? no_batch() : mc_fail(-EBUSY, "tasks of the batch have not ended");
+		return freed ? no_batch() : mc_fail(-EBUSY, "tasks of the batch have not ended");
 	}
 	slot_empty(b, &views);
 	mce_te_batch_unlock(b);
@@ -361,7 +361,7 @@ void mce_te_batches_done(struct mce_te *te)
 
 		slot_empty(b, &views);
 		views_unref(&views);
-		room_free(b);
+		tasks_free(b);
 	}
 }
 
@@ -385,7 +385,7 @@ static void eventfd_signal_locked(struct mce_te_batch *b)
 {
 	uint64_t one = 1;
 
-	/* Full is as readable as can be. */
+	/* EAGAIN (counter full) is fine: the descriptor is readable. */
 	if (b->eventfd >= 0)
 		(void)!write(b->eventfd, &one, sizeof(one));
 }
@@ -405,9 +405,9 @@ void mce_te_batch_settle_locked(struct mce_te_batch *b)
 	pthread_cond_broadcast(&b->change);
 }
 
-/* A failure is final when the batch has come to its end: until then it may be tried again.  What has been final
- * stays so when more is submitted. */
-static int state_of_locked(const struct mce_te_batch *b, size_t i, uint64_t *ret_bytes)
+/* A failure is final when all tasks of the batch are: until then the task may be retried.  Tasks that
+ * were final before the last submission (before b->since) stay final. */
+static int state_locked(const struct mce_te_batch *b, size_t i, uint64_t *ret_bytes)
 {
 	int status = mce_req_status(&b->reqs[i]);
 
@@ -427,8 +427,8 @@ static int state_of_locked(const struct mce_te_batch *b, size_t i, uint64_t *ret
 	}
 }
 
-/* Do the I/O thread's work for a caller that looks again and again. */
-static void poll_for(struct mce_te_batch *b, size_t task)
+/* Poll the transports in the caller's thread, which probably calls again and again. */
+static void poll_task(struct mce_te_batch *b, size_t task)
 {
 	if (b->finishing || b->submitters || mce_req_status(&b->reqs[task]) != -EINPROGRESS)
 		return;
@@ -454,9 +454,9 @@ int mce_te_task_status(struct mce_te *te, batch_id_t id, size_t task, struct tra
 	if (task >= b->n)
 		r = mc_fail(-EINVAL, "the batch has no task %zu", task);
 	else
-		poll_for(b, task);
+		poll_task(b, task);
 	if (r == 0) {
-		ret->status = state_of_locked(b, task, &bytes);
+		ret->status = state_locked(b, task, &bytes);
 		ret->transferred_bytes = bytes;
 	}
 	mce_te_batch_unlock(b);
@@ -469,15 +469,15 @@ static void poll_first(struct mce_te_batch *b)
 	while (b->cursor < b->n && mce_req_status(&b->reqs[b->cursor]) != -EINPROGRESS)
 		b->cursor++;
 	if (b->cursor < b->n)
-		poll_for(b, b->cursor);
+		poll_task(b, b->cursor);
 }
 
-static void sum_locked(const struct mce_te_batch *b, struct mce_te_batch_status *st)
+static void state_sum_locked(const struct mce_te_batch *b, struct mce_te_batch_status *st)
 {
 	uint64_t bytes;
 
 	for (size_t i = 0; i < b->n; i++) {
-		int state = state_of_locked(b, i, &bytes);
+		int state = state_locked(b, i, &bytes);
 
 		st->bytes += bytes;
 		st->failed += state != STATUS_COMPLETED;
@@ -503,7 +503,7 @@ int mce_te_batch_status(struct mce_te *te, batch_id_t id, struct mce_te_batch_st
 		st.status = STATUS_WAITING;
 		st.ended -= left < b->n ? left : b->n;
 	} else {
-		sum_locked(b, &st);
+		state_sum_locked(b, &st);
 	}
 	mce_te_batch_unlock(b);
 	*ret = st;
@@ -516,7 +516,7 @@ static int eventfd_locked(struct mce_te_batch *b)
 		return b->eventfd;
 	b->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (b->eventfd < 0)
-		return mc_fail(-errno, "eventfd: %s", strerror(errno));
+		return mc_fail(-errno, "cannot create an eventfd: %s", strerror(errno));
 	if (b->ended && !b->busy)
 		eventfd_signal_locked(b);
 	return b->eventfd;
@@ -537,7 +537,7 @@ int mce_te_batch_eventfd(struct mce_te *te, batch_id_t id)
 
 /* ---- waiting ----------------------------------------------------------------------------------- */
 
-/* Look at the transports for a while: it saves the I/O thread's wake-up. */
+/* Poll the transports for a short time: this saves the wake-up of an I/O thread. */
 static void spin_locked(struct mce_te_batch *b, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns(), until = now + b->te->engine->conf.spin_us * 1000ull;
@@ -550,7 +550,7 @@ static void spin_locked(struct mce_te_batch *b, uint64_t deadline)
 	}
 }
 
-/* Receive in this thread: an I/O thread would have to be woken first, and then wake it. */
+/* Receive in this thread: this saves the wake-up of an I/O thread and then of this one. */
 static void lead_locked(struct mce_te_batch *b, uint64_t deadline)
 {
 	uint64_t until = b->deadline < deadline ? b->deadline : deadline;
@@ -608,14 +608,14 @@ int mce_te_cancel(struct mce_te *te, batch_id_t id)
 	return 0;
 }
 
-/* ---- memory that goes -------------------------------------------------------------------------- */
+/* ---- unregistered memory ----------------------------------------------------------------------- */
 
-/* First and last pause between looks whether tasks have ended; nobody tells of single ones. */
-#define LOOK_NS (100 * 1000ull)
-#define LOOK_MAX_NS (20 * MC_NS_PER_MS)
+/* Shortest and longest interval of the checks: the end of a single task wakes no thread. */
+#define CHECK_NS (100 * 1000ull)
+#define CHECK_MAX_NS (20 * MC_NS_PER_MS)
 
-/* It has bytes to move, or may have again. */
-static bool is_open_locked(const struct mce_te_batch *b, size_t i)
+/* The task is running, or may be retried. */
+static bool range_task_open_locked(const struct mce_te_batch *b, size_t i)
 {
 	int status = mce_req_status(&b->reqs[i]);
 
@@ -623,23 +623,24 @@ static bool is_open_locked(const struct mce_te_batch *b, size_t i)
 		((status == -ESTALE || status == -MC_ETRANSFER) && (b->finishing || !b->tasks[i].retried));
 }
 
-static bool uses_locked(const struct mce_te_batch *b, uint64_t addr, uint64_t len)
+static bool range_used_locked(const struct mce_te_batch *b, uint64_t addr, uint64_t len)
 {
 	for (size_t i = b->since; b->busy && i < b->n; i++) {
 		uint64_t at = (uintptr_t)b->iovs[i].iov_base;
 
-		if ((at < addr ? addr - at < b->iovs[i].iov_len : at - addr < len) && is_open_locked(b, i))
+		if ((at < addr ? addr - at < b->iovs[i].iov_len : at - addr < len) &&
+		    range_task_open_locked(b, i))
 			return true;
 	}
 	return false;
 }
 
-static void leave(struct mce_te_batch *b, uint64_t addr, uint64_t len, uint64_t deadline)
+static void range_wait(struct mce_te_batch *b, uint64_t addr, uint64_t len, uint64_t deadline)
 {
-	uint64_t pause = LOOK_NS, now;
+	uint64_t pause = CHECK_NS, now;
 
 	MC_LOCKED(&b->lock);
-	if (!uses_locked(b, addr, len))
+	if (!range_used_locked(b, addr, len))
 		return;
 	b->users++;
 	do {
@@ -648,13 +649,13 @@ static void leave(struct mce_te_batch *b, uint64_t addr, uint64_t len, uint64_t 
 			mce_te_batch_stop_locked(b, -ECANCELED);
 		else
 			wait_change_locked(b, now + pause);
-		pause = pause * 2 < LOOK_MAX_NS ? pause * 2 : LOOK_MAX_NS;
-	} while (uses_locked(b, addr, len));
+		pause = pause * 2 < CHECK_MAX_NS ? pause * 2 : CHECK_MAX_NS;
+	} while (range_used_locked(b, addr, len));
 	if (--b->users == 0)
 		pthread_cond_broadcast(&b->change);
 }
 
-void mce_te_batches_leave(struct mce_te *te, uint64_t addr, uint64_t len, uint64_t deadline)
+void mce_te_batches_wait_range(struct mce_te *te, uint64_t addr, uint64_t len, uint64_t deadline)
 {
 	uint32_t n;
 
@@ -662,5 +663,5 @@ void mce_te_batches_leave(struct mce_te *te, uint64_t addr, uint64_t len, uint64
 	n = te->nslots;
 	pthread_mutex_unlock(&te->slot_lock);
 	for (uint32_t i = 0; i < n; i++)
-		leave(slot_at(te, i), addr, len, deadline);
+		range_wait(slot_at(te, i), addr, len, deadline);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * env.c - upstream's environment variables, read once per engine. */
+ * env.c - upstream's environment variables, read once per engine, and addresses of interfaces. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -12,8 +12,8 @@
 
 #include "common/env.h"
 
-/* Upstream renamed some. */
-static const char *either(const char *name, const char *alias)
+/* Upstream renamed some variables: @name if it is set, else @alias. */
+static const char *env_either(const char *name, const char *alias)
 {
 	return mc_env_str(name) ? name : alias;
 }
@@ -35,7 +35,7 @@ void mce_te_env_load(struct mce_te_env *env)
 	env->ask_ms = mce_handshake_ask_ms();
 	mce_port_range(&env->port_min, &env->port_max);
 	env->lanes = (unsigned)mc_env_int(
-		either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,
+		env_either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,
 		MCE_TCP_CONNS_MAX);
 	env->io_threads = (unsigned)mc_env_int("MC_NUM_TCP_IO_THREADS", 0, 1, MCE_IO_MAX);
 	env->progress_ms =
@@ -63,7 +63,7 @@ void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX])
 		if (ipv6) {
 			const struct sockaddr_in6 *sa = (const struct sockaddr_in6 *)i->ifa_addr;
 
-			/* Means nothing without the interface. */
+			/* A link-local address is useless without the interface. */
 			if (IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr))
 				continue;
 			at = &sa->sin6_addr;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * finish.c - what follows the last completion of a batch: a second try of tasks whose peer has changed
- * since we looked, the notification, the news for whoever waits.
+ * finish.c - steps after the last completion of a batch: retry tasks whose peer has changed since the
+ * lookup, send the notification, wake the waiting threads.
  *
- * Completions come on I/O threads, which must not wait; what has to ask others is left to workers, which
- * are started when there is something to do. */
+ * Completions run on I/O threads, which must not block; steps that use the network are left to worker
+ * threads, which are started on demand. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -19,20 +19,20 @@
 #include "common/log.h"
 #include "common/thread.h"
 
-/* ---- a second try ------------------------------------------------------------------------------ */
+/* ---- retry ------------------------------------------------------------------------------------- */
 
-/* Its region has ended or its engine is another one by now: what was looked up may be out of date. */
-static bool may_retry(const struct mce_te_batch *b, size_t i)
+/* The region was unregistered or the peer restarted: the view that the task used may be out of date. */
+static bool retry_allowed(const struct mce_te_batch *b, size_t i)
 {
 	int status = mce_req_status(&b->reqs[i]);
 
 	return !b->tasks[i].retried && (status == -ESTALE || status == -MC_ETRANSFER);
 }
 
-/* Look task @i up again in what its segment has told just now.  True when that changed something. */
-static bool look_again(struct mce_te_batch *b, size_t i, const struct mce_te_asks *asks)
+/* Resolve task @i again with the new views.  True if its peer or rkey changed. */
+static bool retry_resolve(struct mce_te_batch *b, size_t i, const struct mce_te_asks *asks)
 {
-	struct mce_te_cache cache = { .told = asks };
+	struct mce_te_cache cache = { .answers = asks };
 	struct mce_req *req = &b->reqs[i];
 	struct mce_peer *peer = req->peer;
 	uint64_t rkey = req->rkey;
@@ -41,31 +41,32 @@ static bool look_again(struct mce_te_batch *b, size_t i, const struct mce_te_ask
 	return mce_te_resolve(b, i, false, &cache) == 0 && (req->peer != peer || req->rkey != rkey);
 }
 
-/* There is no second try any more: what waits for one ends with @status. */
-static void give_up(struct mce_te_batch *b, size_t n, int status)
+/* No retry any more: tasks that wait for one end with @status. */
+static void retry_abandon(struct mce_te_batch *b, size_t n, int status)
 {
 	for (size_t i = b->since; i < n; i++)
-		if (may_retry(b, i))
+		if (retry_allowed(b, i))
 			mce_req_set_status(&b->reqs[i], status);
 }
 
-/* Hand over again what has a new place, of the tasks under way, which are before @n; the batch is held.  True when
- * there was any.  Those of before have been told of as failed, and their memory may be used for something else. */
-static bool retry(struct mce_te_batch *b, size_t n)
+/* Submit again those tasks from b->since up to @n that have a new peer or rkey; the batch is held.
+ * True if there was any.  Earlier tasks have been reported as failed, so the caller may already use
+ * their memory for something else. */
+static bool retry_run(struct mce_te_batch *b, size_t n)
 {
 	struct mce_te_asks asks = { .b = b };
 	bool any = false;
 	int stop = 0;
 
 	for (size_t i = b->since; i < n; i++)
-		if (may_retry(b, i) && mce_te_asks_add(&asks, b->tasks[i].segment, NULL) < 0)
+		if (retry_allowed(b, i) && mce_te_asks_add(&asks, b->tasks[i].segment, NULL) < 0)
 			break;
 	mce_te_asks_run(&asks);
 	for (size_t i = b->since; i < n && !stop; i++) {
-		if (!may_retry(b, i))
+		if (!retry_allowed(b, i))
 			continue;
 		stop = mce_te_batch_stopped(b);
-		if (stop || !look_again(b, i, &asks))
+		if (stop || !retry_resolve(b, i, &asks))
 			continue;
 		any = true;
 		MC_FAULT_POINT("te.finish.again");
@@ -73,7 +74,7 @@ static bool retry(struct mce_te_batch *b, size_t n)
 		mce_submit(b->te->engine, &b->group, &b->reqs[i], 1);
 	}
 	if (stop)
-		give_up(b, n, stop);
+		retry_abandon(b, n, stop);
 	mce_te_asks_done(&asks);
 	return any;
 }
@@ -88,8 +89,8 @@ static bool all_completed(const struct mce_te_batch *b, size_t n)
 	return true;
 }
 
-/* The data is there: say so.  A notification that cannot be delivered does not undo the transfer. */
-static int notify(struct mce_te_batch *b, segment_id_t segment, const char *name, const char *msg)
+/* Notify the peer that the data has arrived.  A lost notification does not make the transfer fail. */
+static int finish_notify(struct mce_te_batch *b, segment_id_t segment, const char *name, const char *msg)
 {
 	int r;
 
@@ -100,57 +101,58 @@ static int notify(struct mce_te_batch *b, segment_id_t segment, const char *name
 	return r;
 }
 
-static bool wants_retry_locked(struct mce_te_batch *b)
+static bool retry_wanted_locked(struct mce_te_batch *b)
 {
 	if (!__atomic_load_n(&b->group.failed, __ATOMIC_RELAXED))
 		return false;
 	for (size_t i = b->since; i < b->n; i++)
-		if (may_retry(b, i))
+		if (retry_allowed(b, i))
 			return true;
 	return false;
 }
 
-/* Where a batch whose requests have ended has to wait; NULL: nowhere. */
-static struct mce_te_line *line_for_locked(struct mce_te_batch *b)
+/* The queue for a batch whose requests have ended; NULL: none is needed. */
+static struct mce_te_queue *queue_for_locked(struct mce_te_batch *b)
 {
 	if (b->stop_status)
 		return NULL;
-	if (wants_retry_locked(b))
-		return &b->te->work.again;
-	return b->notify ? &b->te->work.tell : NULL;
+	if (retry_wanted_locked(b))
+		return &b->te->work.retry;
+	return b->notify ? &b->te->work.notify : NULL;
 }
 
-/* Stopped before its second try, or before the data was told of: until then it had not ended. */
-static void end_stopped_locked(struct mce_te_batch *b)
+/* The batch was stopped before its retry or notification: tasks that were not final get the stop status. */
+static void stop_tasks_locked(struct mce_te_batch *b)
 {
-	bool untold = b->notify && all_completed(b, b->n);
+	bool unsent = b->notify && all_completed(b, b->n);
 
-	give_up(b, b->n, b->stop_status);
-	for (size_t i = b->since; untold && i < b->n; i++)
+	retry_abandon(b, b->n, b->stop_status);
+	for (size_t i = b->since; unsent && i < b->n; i++)
 		mce_req_set_status(&b->reqs[i], b->stop_status);
 }
 
-static int enqueue(struct mce_te_line *line, struct mce_te_batch *b);
+static int queue_add(struct mce_te_queue *queue, struct mce_te_batch *b);
 
-/* Nothing is under way: the end, or work to do first.  Negative: there is a notification, and nobody to send it. */
-static int conclude_locked(struct mce_te_batch *b)
+/* No request is running: settle the batch, or queue it for a worker.  Negative: no worker can send the
+ * notification. */
+static int finish_locked(struct mce_te_batch *b)
 {
-	struct mce_te_line *line;
+	struct mce_te_queue *queue;
 	int r = 0;
 
-	/* More came, or it was seen to before. */
+	/* More tasks were submitted, or another call has handled it. */
 	if (!b->busy || b->finishing || !mce_batch_done(&b->group))
 		return 0;
-	line = line_for_locked(b);
-	if (line)
-		r = enqueue(line, b);
-	b->finishing = line && r == 0;
+	queue = queue_for_locked(b);
+	if (queue)
+		r = queue_add(queue, b);
+	b->finishing = queue && r == 0;
 	if (b->finishing)
 		return 0;
 	if (!b->notify || !all_completed(b, b->n))
 		r = 0;
 	if (b->stop_status)
-		end_stopped_locked(b);
+		stop_tasks_locked(b);
 	b->notify = false;
 	mce_te_batch_settle_locked(b);
 	return r;
@@ -162,17 +164,17 @@ void mce_te_batch_ended(void *arg)
 	int r;
 
 	pthread_mutex_lock(&b->lock);
-	r = conclude_locked(b);
+	r = finish_locked(b);
 	pthread_mutex_unlock(&b->lock);
 	if (r < 0)
-		mc_warn("engine", "a notification is lost, nobody can send it: %s", mc_strerror(r));
+		mc_warn("engine", "a notification is lost, cannot start a worker thread: %s", mc_strerror(r));
 }
 
-/* Worker: the requests are ours while finishing says so, but for those that come anew. */
-static void finish(struct mce_te_batch *b)
+/* Worker thread.  While b->finishing is set, the worker owns the requests, except those submitted meanwhile. */
+static void finish_batch(struct mce_te_batch *b)
 {
 	auto_free char *name = NULL, *msg = NULL;
-	bool again, over, tell = false;
+	bool again, over, send = false;
 	segment_id_t segment = 0;
 	int stop = 0;
 	size_t n;
@@ -184,33 +186,33 @@ static void finish(struct mce_te_batch *b)
 	again = b->group.failed && !mce_te_stopping(b->te);
 	mce_batch_hold(&b->group);
 	pthread_mutex_unlock(&b->lock);
-	again = again && retry(b, n);
+	again = again && retry_run(b, n);
 	MC_FAULT_POINT("te.finish.tell");
 	pthread_mutex_lock(&b->lock);
-	/* Who looks for the first task under way may have passed those that are again. */
+	/* The cursor may already be past the retried tasks. */
 	if (again)
 		b->cursor = 0;
-	/* Nothing is under way but our own hold, nor has come and gone: else the end is yet to come,
-	 * and is seen to then. */
+	/* Only our own hold is left and no task was added.  Otherwise a later completion finishes the batch. */
 	over = !again && b->n == n && mce_batch_left(&b->group) == 1;
 	if (over) {
 		stop = mce_te_batch_stopped(b);
-		tell = b->notify && !stop && all_completed(b, n);
+		send = b->notify && !stop && all_completed(b, n);
 		segment = b->notify_segment;
 		name = TAKE_PTR(b->notify_name);
 		msg = TAKE_PTR(b->notify_msg);
 	}
 	pthread_mutex_unlock(&b->lock);
-	if (tell && notify(b, segment, name, msg) < 0)
+	if (send && finish_notify(b, segment, name, msg) < 0)
 		stop = mce_te_batch_stopped(b);
 	pthread_mutex_lock(&b->lock);
-	/* The next one may have come meanwhile; what was stopped has not been told of. */
+	/* The next notification may have been set meanwhile; a stopped batch keeps its flag for the
+	 * stop status. */
 	if (over && !stop && !b->notify_name)
 		b->notify = false;
 	b->finishing = false;
 	if (stop && !b->stop_status)
 		mce_te_stop_set(b, stop);
-	/* The requests of the second try do not know. */
+	/* Requests submitted by the retry do not have the stop status. */
 	if (b->stop_status)
 		mce_te_batch_stop_locked(b, b->stop_status);
 	pthread_mutex_unlock(&b->lock);
@@ -219,19 +221,19 @@ static void finish(struct mce_te_batch *b)
 
 /* ---- workers ----------------------------------------------------------------------------------- */
 
-static struct mce_te_batch *take(struct mce_te_line *line)
+static struct mce_te_batch *queue_take(struct mce_te_queue *queue)
 {
-	struct mce_te_work *w = &line->te->work;
+	struct mce_te_work *w = &queue->te->work;
 	struct mce_te_batch *b = NULL;
 
 	MC_LOCKED(&w->lock);
-	while (mc_list_empty(&line->queue) && !w->stopping) {
-		line->idle++;
-		pthread_cond_wait(&line->news, &w->lock);
-		line->idle--;
+	while (mc_list_empty(&queue->list) && !w->stopping) {
+		queue->idle++;
+		pthread_cond_wait(&queue->added, &w->lock);
+		queue->idle--;
 	}
-	if (!mc_list_empty(&line->queue)) {
-		b = mc_list_first(&line->queue, struct mce_te_batch, work_node);
+	if (!mc_list_empty(&queue->list)) {
+		b = mc_list_first(&queue->list, struct mce_te_batch, work_node);
 		mc_list_remove(&b->work_node);
 	}
 	return b;
@@ -239,21 +241,21 @@ static struct mce_te_batch *take(struct mce_te_line *line)
 
 static void *worker_main(void *arg)
 {
-	struct mce_te_line *line = arg;
+	struct mce_te_queue *queue = arg;
 	struct mce_te_batch *b;
 
-	while ((b = take(line)))
-		finish(b);
+	while ((b = queue_take(queue)))
+		finish_batch(b);
 	return NULL;
 }
 
-/* Idle workers have been woken for what is in the queue, but count as idle until they have the lock. */
-static bool all_needed_locked(const struct mce_te_line *line)
+/* A woken worker counts as idle until it has the lock, so compare idle workers with queued batches. */
+static bool queue_workers_busy_locked(const struct mce_te_queue *queue)
 {
-	unsigned idle = line->idle;
+	unsigned idle = queue->idle;
 	struct mc_list *pos;
 
-	mc_list_for_each(pos, &line->queue) {
+	mc_list_for_each(pos, &queue->list) {
 		if (idle == 0)
 			break;
 		idle--;
@@ -261,28 +263,28 @@ static bool all_needed_locked(const struct mce_te_line *line)
 	return idle == 0;
 }
 
-static int enqueue(struct mce_te_line *line, struct mce_te_batch *b)
+static int queue_add(struct mce_te_queue *queue, struct mce_te_batch *b)
 {
-	struct mce_te_work *w = &line->te->work;
+	struct mce_te_work *w = &queue->te->work;
 	int r = mc_fault("te.finish.enqueue");
 
 	MC_LOCKED(&w->lock);
 	if (w->stopping || r < 0)
 		return w->stopping ? -ECANCELED : r;
-	if (all_needed_locked(line) && line->workers < MCE_TE_WORKERS) {
-		r = mc_thread_start(&line->worker[line->workers], "mce-te-finish", worker_main, line);
+	if (queue_workers_busy_locked(queue) && queue->workers < MCE_TE_WORKERS) {
+		r = mc_thread_start(&queue->worker[queue->workers], "mce-te-finish", worker_main, queue);
 		if (r == 0)
-			line->workers++;
-		else if (line->workers == 0)
+			queue->workers++;
+		else if (queue->workers == 0)
 			return r;
 	}
-	mc_list_push_back(&line->queue, &b->work_node);
-	pthread_cond_signal(&line->news);
+	mc_list_push_back(&queue->list, &b->work_node);
+	pthread_cond_signal(&queue->added);
 	return 0;
 }
 
-/* False: it is in no queue, or a worker has taken it. */
-static bool unqueue(struct mce_te_batch *b)
+/* False: the batch is in no queue, or a worker has taken it. */
+static bool queue_remove(struct mce_te_batch *b)
 {
 	MC_LOCKED(&b->te->work.lock);
 	if (mc_list_empty(&b->work_node))
@@ -300,11 +302,12 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 
 	if (!b->stop_status)
 		mce_te_stop_set(b, status);
-	unqueued = b->finishing && unqueue(b);
+	unqueued = b->finishing && queue_remove(b);
 	if (unqueued)
 		b->finishing = false;
-	/* Requests that are just being handed over would not know: who hands them over ends them.  To wait for it
-	 * would keep others waiting, since it may be asking a peer; and the place could be another batch's by then. */
+	/* A request that is being submitted could miss the status: its submitter ends it.  Do not wait
+	 * for submitters: they may be asking a peer, and the slot could belong to another batch
+	 * afterwards. */
 	if (b->submitters || b->finishing || !b->busy)
 		return;
 	n = b->n;
@@ -320,15 +323,16 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 	b->pollers--;
 	if (!b->pollers || !b->stoppers)
 		pthread_cond_broadcast(&b->change);
-	/* All of it had ended, and nobody else will say so. */
+	/* All requests had ended, and no completion will finish the batch. */
 	if (unqueued)
-		(void)conclude_locked(b);
+		(void)finish_locked(b);
 }
 
 /* ---- the timer --------------------------------------------------------------------------------- */
 
-/* The first batch that is late, off the list, and used; else the time of the next. */
-static struct mce_te_batch *late_one(struct mce_te_work *w, uint64_t now, uint64_t *ret_next)
+/* Remove the first batch whose deadline has passed from the list; NULL: none, *ret_next is the next
+ * deadline. */
+static struct mce_te_batch *timer_take_late(struct mce_te_work *w, uint64_t now, uint64_t *ret_next)
 {
 	struct mc_list *pos;
 
@@ -353,13 +357,13 @@ static void timer_sleep(struct mce_te_work *w, uint64_t until)
 			       .tv_nsec = (long)(until % MC_NS_PER_SEC) };
 
 	if (until == MC_NEVER)
-		pthread_cond_wait(&w->timer_news, &w->lock);
+		pthread_cond_wait(&w->timer_changed, &w->lock);
 	else
-		pthread_cond_timedwait(&w->timer_news, &w->lock, &ts);
+		pthread_cond_timedwait(&w->timer_changed, &w->lock, &ts);
 }
 
-/* It was late when it was taken off; by now it may have ended, or be another batch in the same place. */
-static void stop_late(struct mce_te_batch *b)
+/* Check again: the batch may have ended meanwhile, or another batch may use the slot. */
+static void timer_stop_late(struct mce_te_batch *b)
 {
 	MC_LOCKED(&b->lock);
 	if (b->busy && b->deadline <= mc_now_ns())
@@ -375,10 +379,10 @@ static void *timer_main(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping) {
-		b = late_one(w, mc_now_ns(), &next);
+		b = timer_take_late(w, mc_now_ns(), &next);
 		if (b) {
 			pthread_mutex_unlock(&w->lock);
-			stop_late(b);
+			timer_stop_late(b);
 			pthread_mutex_lock(&w->lock);
 		} else {
 			timer_sleep(w, next);
@@ -400,7 +404,7 @@ static int timer_start_locked(struct mce_te *te)
 	return r;
 }
 
-/* A thread of its own: peers that do not answer must not keep deadlines waiting. */
+/* Not the timer thread: a peer that does not answer must not delay deadlines. */
 static void *refresh_main(void *arg)
 {
 	struct mce_te *te = arg;
@@ -443,7 +447,7 @@ int mce_te_timer_add(struct mce_te_batch *b)
 		return r;
 	mc_list_remove(&b->timer_node);
 	mc_list_push_back(&w->timed, &b->timer_node);
-	pthread_cond_broadcast(&w->timer_news);
+	pthread_cond_broadcast(&w->timer_changed);
 	return 0;
 }
 
@@ -455,23 +459,23 @@ void mce_te_timer_remove(struct mce_te_batch *b)
 
 /* ---- life -------------------------------------------------------------------------------------- */
 
-static void line_init(struct mce_te *te, struct mce_te_line *line)
+static void queue_init(struct mce_te *te, struct mce_te_queue *queue)
 {
-	line->te = te;
-	mc_list_init(&line->queue);
-	pthread_cond_init(&line->news, NULL);
+	queue->te = te;
+	mc_list_init(&queue->list);
+	pthread_cond_init(&queue->added, NULL);
 }
 
 void mce_te_work_init(struct mce_te *te)
 {
 	struct mce_te_work *w = &te->work;
 
-	line_init(te, &w->again);
-	line_init(te, &w->tell);
+	queue_init(te, &w->retry);
+	queue_init(te, &w->notify);
 	mc_list_init(&w->timed);
 	w->last = MC_NEVER;
 	pthread_mutex_init(&w->lock, NULL);
-	(void)mc_cond_init(&w->timer_news);
+	(void)mc_cond_init(&w->timer_changed);
 }
 
 bool mce_te_stopping(const struct mce_te *te)
@@ -486,10 +490,10 @@ uint64_t mce_te_ask_by(const struct mce_te *te)
 	return by < last ? by : last;
 }
 
-static void line_join(struct mce_te_line *line)
+static void queue_join(struct mce_te_queue *queue)
 {
-	while (line->workers > 0)
-		pthread_join(line->worker[--line->workers], NULL);
+	while (queue->workers > 0)
+		pthread_join(queue->worker[--queue->workers], NULL);
 }
 
 void mce_te_work_stop(struct mce_te *te)
@@ -499,12 +503,12 @@ void mce_te_work_stop(struct mce_te *te)
 	__atomic_store_n(&w->last, mc_deadline_ms(MCE_TE_ASK_MS), __ATOMIC_RELAXED);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
-	pthread_cond_broadcast(&w->again.news);
-	pthread_cond_broadcast(&w->tell.news);
-	pthread_cond_broadcast(&w->timer_news);
+	pthread_cond_broadcast(&w->retry.added);
+	pthread_cond_broadcast(&w->notify.added);
+	pthread_cond_broadcast(&w->timer_changed);
 	pthread_mutex_unlock(&w->lock);
-	line_join(&w->again);
-	line_join(&w->tell);
+	queue_join(&w->retry);
+	queue_join(&w->notify);
 	if (w->timer_runs)
 		pthread_join(w->timer, NULL);
 	if (w->refresher_runs)
@@ -514,8 +518,8 @@ void mce_te_work_stop(struct mce_te *te)
 
 void mce_te_work_done(struct mce_te_work *w)
 {
-	pthread_cond_destroy(&w->again.news);
-	pthread_cond_destroy(&w->tell.news);
-	pthread_cond_destroy(&w->timer_news);
+	pthread_cond_destroy(&w->retry.added);
+	pthread_cond_destroy(&w->notify.added);
+	pthread_cond_destroy(&w->timer_changed);
 	pthread_mutex_destroy(&w->lock);
 }

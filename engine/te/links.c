@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * links.c - what there is to see of an engine: devices, topology, peers and the paths that requests to
- * them took. */
+ * links.c - report of an engine's devices, topology, peers, and the paths of requests to the peers; load of the
+ * devices. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -17,7 +17,7 @@
 #include "common/fork.h"
 #include "engine/topo/topo.h"
 
-/* ---- gathering --------------------------------------------------------------------------------- */
+/* ---- as JSON ----------------------------------------------------------------------------------- */
 
 static json_t *nics_json(const struct mce_topo *t)
 {
@@ -49,12 +49,12 @@ static json_t *paths_json(const struct mce_peer *p)
 	return paths;
 }
 
-struct gather {
+struct peer_list {
 	struct mce_te *te;
 	json_t *list;
 };
 
-/* Bytes over lanes of each node, where there are several. */
+/* Bytes over the connections of each NUMA node, if there are several nodes. */
 static json_t *nodes_json(const struct mce_te *te, const struct mce_peer *p)
 {
 	json_t *nodes = json_object();
@@ -70,7 +70,7 @@ static json_t *nodes_json(const struct mce_te *te, const struct mce_peer *p)
 
 static void peer_json(const struct mce_peer *p, void *arg)
 {
-	struct gather *g = arg;
+	struct peer_list *g = arg;
 	const char *name;
 	json_t *o;
 
@@ -85,7 +85,7 @@ static void peer_json(const struct mce_peer *p, void *arg)
 
 static json_t *peers_json(struct mce_te *te)
 {
-	struct gather g = { .te = te, .list = json_array() };
+	struct peer_list g = { .te = te, .list = json_array() };
 
 	pthread_rwlock_rdlock(&te->seg_lock);
 	mce_peers_each(te->engine, peer_json, &g);
@@ -116,7 +116,7 @@ static int links_json(struct mce_te *te, json_t **ret)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-static const char *str(const json_t *o, const char *name)
+static const char *json_text(const json_t *o, const char *name)
 {
 	const char *s = json_string_value(json_object_get(o, name));
 
@@ -129,13 +129,13 @@ static void print_text(FILE *f, json_t *root)
 	const char *name;
 	size_t i;
 
-	fprintf(f, "segment %s at %s\n", str(root, "segment"), str(root, "endpoint"));
+	fprintf(f, "segment %s at %s\n", json_text(root, "segment"), json_text(root, "endpoint"));
 	fprintf(f, "network devices: %s\n", json_array_size(nics) ? "" : "none for RDMA, using TCP");
 	json_array_foreach(nics, i, v)
-		fprintf(f, "  %s port %lld numa %lld %.0f Gb/s gid %s\n", str(v, "device"),
+		fprintf(f, "  %s port %lld numa %lld %.0f Gb/s gid %s\n", json_text(v, "device"),
 			json_integer_value(json_object_get(v, "port")),
 			json_integer_value(json_object_get(v, "numa")),
-			json_real_value(json_object_get(v, "speed_gbps")), str(v, "gid"));
+			json_real_value(json_object_get(v, "speed_gbps")), json_text(v, "gid"));
 	fprintf(f, "topology:\n");
 	json_object_foreach(json_object_get(root, "topology"), name, v) {
 		auto_free char *lists = json_dumps(v, JSON_COMPACT);
@@ -144,7 +144,7 @@ static void print_text(FILE *f, json_t *root)
 	}
 	fprintf(f, "peers:\n");
 	json_array_foreach(json_object_get(root, "peers"), i, v) {
-		fprintf(f, "  %s at %s\n", str(v, "segment"), str(v, "endpoint"));
+		fprintf(f, "  %s at %s\n", json_text(v, "segment"), json_text(v, "endpoint"));
 		json_object_foreach(json_object_get(v, "paths"), name, stats)
 			fprintf(f, "    %s: %lld requests, %lld bytes, %lld errors\n", name,
 				json_integer_value(json_object_get(stats, "requests")),
@@ -198,7 +198,7 @@ struct load {
 	uint64_t bytes, inflight;
 };
 
-static void add_load(const struct mce_peer *p, void *arg)
+static void load_add_peer(const struct mce_peer *p, void *arg)
 {
 	struct mce_path_stats stats[MCE_PATHS];
 	struct load *l = arg;
@@ -207,8 +207,8 @@ static void add_load(const struct mce_peer *p, void *arg)
 	l->bytes += stats[MCE_PATH_TCP].bytes + stats[MCE_PATH_UPSTREAM].bytes;
 }
 
-/* Peers come and go, so the sum may shrink; the rate does not become negative for that. */
-static double rate_locked(struct mce_te_rate *rate, uint64_t bytes)
+/* The sum shrinks when a peer is freed; the rate must not become negative then. */
+static double load_rate_locked(struct mce_te_rate *rate, uint64_t bytes)
 {
 	uint64_t now = mc_now_ns(), span = now - rate->at_ns;
 	double bps;
@@ -224,20 +224,20 @@ static double rate_locked(struct mce_te_rate *rate, uint64_t bytes)
 	return rate->ewma_bps;
 }
 
-/* Over TCP the routing chooses the device, so they all are one. */
-int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t room)
+/* With TCP, IP routing chooses the device, so all devices are reported as one. */
+int mce_te_loads(struct mce_te *te, struct nic_load_stat *stats, size_t max)
 {
 	struct load l = { .bytes = 0 };
 	int r;
 
 	r = mc_fork_check(te->fork_depth);
-	if (r < 0 || room == 0)
+	if (r < 0 || max == 0)
 		return r;
-	mce_peers_each(te->engine, add_load, &l);
+	mce_peers_each(te->engine, load_add_peer, &l);
 	memset(stats, 0, sizeof(*stats));
 	strcpy(stats->device_name, "tcp");
 	stats->inflight_bytes = l.inflight;
 	MC_LOCKED(&te->topo_lock);
-	stats->ewma_bandwidth_bps = rate_locked(&te->rate, l.bytes);
+	stats->ewma_bandwidth_bps = load_rate_locked(&te->rate, l.bytes);
 	return 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * memory.c - registered memory, and how others learn of it. */
+ * memory.c - registered memory, and its publication at the metadata server. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -16,18 +16,19 @@
 #include "common/fork.h"
 #include "common/log.h"
 
-/* ---- telling others ---------------------------------------------------------------------------- */
+/* ---- publication ------------------------------------------------------------------------------- */
 
-static uint64_t pieces_of(const struct mce_te *te, const struct mce_te_mem *m)
+static uint64_t mem_pieces(const struct mce_te *te, const struct mce_te_mem *m)
 {
 	return m->remote ? (m->len - 1) / te->env.max_mr + 1 : 0;
 }
 
-/* As upstream does it, for who believes that a buffer is never longer; our readers put the pieces, which have one
- * key, together again.  The number of them. */
-static uint64_t cut(struct mce_te *te, const struct mce_te_mem *m, struct mce_segdesc_buffer *b)
+/* Publish a buffer longer than MC_MAX_MR_SIZE in pieces, as upstream does: a reader of upstream's may
+ * rely on that limit.  Our readers join the pieces again, which have the same rkey.  Returns their
+ * number. */
+static uint64_t mem_describe_pieces(struct mce_te *te, const struct mce_te_mem *m, struct mce_segdesc_buffer *b)
 {
-	uint64_t n = pieces_of(te, m), at = 0;
+	uint64_t n = mem_pieces(te, m), at = 0;
 
 	for (uint64_t i = 0; i < n; i++, at += te->env.max_mr) {
 		b[i].name = te->name;
@@ -38,9 +39,9 @@ static uint64_t cut(struct mce_te *te, const struct mce_te_mem *m, struct mce_se
 	return n;
 }
 
-/* Upstream's TCP puts the segment's name where a location would stand; so do we, for what its readers may
- * make of it. */
-static int describe_locked(struct mce_te *te, char **ret)
+/* Upstream's TCP transport puts the segment's name into the field of the location; do the same, in case
+ * its readers use it. */
+static int mem_encode_locked(struct mce_te *te, char **ret)
 {
 	int port = mce_engine_upstream_port(te->engine);
 	struct mce_segdesc d = {
@@ -54,14 +55,14 @@ static int describe_locked(struct mce_te *te, char **ret)
 	if (!buf)
 		return -ENOMEM;
 	for (unsigned i = 0; i < te->nmem; i++)
-		d.nbuffers += cut(te, &te->mem[i], buf + d.nbuffers);
+		d.nbuffers += mem_describe_pieces(te, &te->mem[i], buf + d.nbuffers);
 	d.buffers = buf;
 	return mce_segdesc_encode(&d, ret);
 }
 
-static int text_locked(struct mce_te *te)
+static int mem_text_locked(struct mce_te *te)
 {
-	return te->text ? 0 : describe_locked(te, &te->text);
+	return te->text ? 0 : mem_encode_locked(te, &te->text);
 }
 
 int mce_te_mem_describe(struct mce_te *te, char **ret_text)
@@ -70,7 +71,7 @@ int mce_te_mem_describe(struct mce_te *te, char **ret_text)
 	int r;
 
 	MC_LOCKED(&te->mem_lock);
-	r = text_locked(te);
+	r = mem_text_locked(te);
 	if (r < 0)
 		return r;
 	copy = strdup(te->text);
@@ -82,15 +83,15 @@ int mce_te_mem_describe(struct mce_te *te, char **ret_text)
 
 uint64_t mce_te_publish_deadline(struct mce_te *te)
 {
-	/* One wait for a server that is away is enough. */
+	/* Do not wait again for a server that the last request could not reach. */
 	return mcd_away(te->meta) ? mc_now_ns() : mc_deadline_ms(MCE_TE_ASK_MS);
 }
 
-int mce_te_published(struct mce_te *te, int r)
+int mce_te_publish_result(struct mce_te *te, int r)
 {
 	if (!mcd_keeps(r))
 		return r;
-	mc_warn("engine", "the metadata server is out of reach, telling it later: %s segment=%s",
+	mc_warn("engine", "the metadata server is out of reach, publishing later: %s segment=%s",
 		mc_err_detail(r), te->name);
 	return 0;
 }
@@ -117,10 +118,10 @@ int mce_te_mem_publish(struct mce_te *te, bool more)
 	if (r < 0)
 		return r;
 	te->removed = false;
-	return mce_te_published(te, mcd_publish(te->meta, key, text, mce_te_publish_deadline(te)));
+	return mce_te_publish_result(te, mcd_publish(te->meta, key, text, mce_te_publish_deadline(te)));
 }
 
-static void unpublish_locked(struct mce_te *te, uint64_t deadline)
+static void mem_unpublish_locked(struct mce_te *te, uint64_t deadline)
 {
 	char key[MCD_KEY_MAX];
 
@@ -129,8 +130,8 @@ static void unpublish_locked(struct mce_te *te, uint64_t deadline)
 	(void)mce_rpc_meta_unpublish(te->meta, te->name, deadline);
 }
 
-/* *@why says from now on that it is not listed. */
-static void take_out(struct mce_te *te, bool *why)
+/* Unpublish, and set *@flag, which prevents later publication. */
+static void mem_unpublish(struct mce_te *te, bool *flag)
 {
 	uint64_t deadline = mc_deadline_ms(MCE_TE_ASK_MS);
 
@@ -138,29 +139,29 @@ static void take_out(struct mce_te *te, bool *why)
 		return;
 	MC_LOCKED(&te->publish_lock);
 	if (te->meta && !te->withdrawn && !te->removed)
-		unpublish_locked(te, deadline);
-	*why = true;
+		mem_unpublish_locked(te, deadline);
+	*flag = true;
 }
 
 void mce_te_withdraw(struct mce_te *te)
 {
-	take_out(te, &te->withdrawn);
+	mem_unpublish(te, &te->withdrawn);
 }
 
 void mce_te_remove(struct mce_te *te)
 {
-	take_out(te, &te->removed);
+	mem_unpublish(te, &te->removed);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------- */
 
-static void changed_locked(struct mce_te *te)
+static void mem_changed_locked(struct mce_te *te)
 {
 	free(te->text);
 	te->text = NULL;
 }
 
-static int grow_locked(struct mce_te *te, uint64_t pieces)
+static int mem_grow_locked(struct mce_te *te, uint64_t pieces)
 {
 	unsigned cap = te->mem_cap ? te->mem_cap * 2 : 16;
 	struct mce_te_mem *more;
@@ -191,19 +192,19 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	if (!m.location)
 		return -ENOMEM;
 	pthread_mutex_lock(&te->mem_lock);
-	r = grow_locked(te, pieces_of(te, &m));
+	r = mem_grow_locked(te, mem_pieces(te, &m));
 	if (r == 0)
 		r = mce_mr_register(te->engine, attr, &m.mr);
 	if (r == 0) {
 		te->mem[te->nmem++] = m;
-		te->npieces += pieces_of(te, &m);
-		changed_locked(te);
+		te->npieces += mem_pieces(te, &m);
+		mem_changed_locked(te);
 	}
 	pthread_mutex_unlock(&te->mem_lock);
 	if (r < 0)
 		free(m.location);
 	else
-		mce_te_own_changed(te);
+		mce_te_own_view_drop(te);
 	return r;
 }
 
@@ -226,10 +227,10 @@ int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len)
 	m = te->mem[i];
 	memmove(te->mem + i, te->mem + i + 1, (te->nmem - i - 1) * sizeof(m));
 	te->nmem--;
-	te->npieces -= pieces_of(te, &m);
-	changed_locked(te);
+	te->npieces -= mem_pieces(te, &m);
+	mem_changed_locked(te);
 	pthread_mutex_unlock(&te->mem_lock);
-	mce_te_own_changed(te);
+	mce_te_own_view_drop(te);
 	mce_mr_unregister(m.mr);
 	free(m.location);
 	if (ret_len)
@@ -253,7 +254,7 @@ void mce_te_mem_done(struct mce_te *te)
 
 /* ---- public ------------------------------------------------------------------------------------ */
 
-static int add_user(struct mce_te *te, void *addr, size_t len, const char *location, int remote)
+static int mem_add_user(struct mce_te *te, void *addr, size_t len, const char *location, int remote)
 {
 	struct mce_mr_attr attr = {
 		.base = addr, .len = len, .fd = -1,
@@ -262,7 +263,7 @@ static int add_user(struct mce_te *te, void *addr, size_t len, const char *locat
 	};
 
 	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)
-		return mc_fail(-EINVAL, "memory of %zu bytes at %p cannot be registered", len, addr);
+		return mc_fail(-EINVAL, "cannot register memory of %zu bytes at %p", len, addr);
 	return mce_te_mem_add(te, &attr, location);
 }
 
@@ -271,7 +272,7 @@ int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *locat
 {
 	int r;
 
-	r = add_user(te, addr, len, location, remote_accessible);
+	r = mem_add_user(te, addr, len, location, remote_accessible);
 	if (r < 0)
 		return r;
 	r = mce_te_mem_publish(te, true);
@@ -291,7 +292,7 @@ int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, si
 	if (n && !list)
 		return mc_fail(-EINVAL, "no list of buffers");
 	for (i = 0; i < n && r == 0; i++)
-		r = add_user(te, list[i].addr, list[i].length, location, 1);
+		r = mem_add_user(te, list[i].addr, list[i].length, location, 1);
 	if (r < 0)
 		i--;
 	else if (n)
@@ -299,7 +300,7 @@ int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, si
 	if (r < 0 && i) {
 		while (i-- > 0)
 			(void)mce_te_mem_remove(te, (uintptr_t)list[i].addr, NULL);
-		/* What was refused must not be told again. */
+		/* Publish without the refused memory, or a later refresh would send it again. */
 		(void)mce_te_mem_publish(te, false);
 	}
 	return r;
@@ -310,7 +311,7 @@ int mce_te_unregister(struct mce_te *te, void *addr)
 	return mce_te_unregister_batch(te, &addr, 1);
 }
 
-/* The memory is out of reach whatever becomes of the publishing, which the metadata's refresher repeats. */
+/* Peers cannot reach the memory even if publishing fails; the refresher of the metadata client repeats that. */
 int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n)
 {
 	bool wait = mc_fault("te.memory.leave") == 0;
@@ -322,13 +323,13 @@ int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		r = mce_te_mem_remove(te, (uintptr_t)addrs[i], &len);
 		if (r == 0)
-			mce_te_batches_leave(te, (uintptr_t)addrs[i], len, deadline);
+			mce_te_batches_wait_range(te, (uintptr_t)addrs[i], len, deadline);
 		else if (err == 0)
 			err = r;
 	}
 	r = n ? mce_te_mem_publish(te, false) : 0;
 	if (r < 0)
-		mc_warn("engine", "cannot tell the metadata server of unregistered memory: %s",
+		mc_warn("engine", "cannot unpublish unregistered memory at the metadata server: %s",
 			mc_err_detail(r));
 	return err;
 }

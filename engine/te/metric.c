@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * metric.c - MC_TE_METRIC: a line in the log every few seconds that says what the engine moved and how long batches
- * took.  Nothing is measured unless it is asked for. */
+ * metric.c - MC_TE_METRIC: a log line every few seconds with the bytes that the engine moved and the
+ * times of its batches.  Nothing is measured without the variable. */
 #include <config.h>
 
 #include <errno.h>
@@ -24,9 +24,9 @@ struct mce_te_metric {
 	uint64_t every_ms;
 	struct mc_stop stop;
 	pthread_t thread;
-	struct mc_hist batches;		/* their times in ns; several threads add */
-	/* the thread's */
-	struct mc_hist last;		/* what was told before */
+	struct mc_hist batches;		/* times in ns; several threads add */
+	/* used only by the thread */
+	struct mc_hist last;		/* state at the last line */
 	struct mce_path_stats paths[MCE_PATHS];
 	uint64_t last_ns;
 };
@@ -43,7 +43,7 @@ void mce_te_metric_batch(struct mce_te_metric *m, uint64_t began_ns)
 		mc_hist_add(&m->batches, mc_now_ns() - began_ns);
 }
 
-static void add_peer(const struct mce_peer *p, void *arg)
+static void metric_add_peer(const struct mce_peer *p, void *arg)
 {
 	struct mce_path_stats stats[MCE_PATHS], *sum = arg;
 
@@ -55,13 +55,13 @@ static void add_peer(const struct mce_peer *p, void *arg)
 	}
 }
 
-/* Peers come and go, so a sum may have become less. */
-static uint64_t since(uint64_t now, uint64_t before)
+/* A sum shrinks when a peer is freed. */
+static uint64_t metric_since(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
 
-/* Adders go on meanwhile: the count is taken from the buckets, so that both agree. */
+/* Other threads add meanwhile: compute the count from the copied buckets, so that both are consistent. */
 static void hist_since(struct mc_hist *now, const struct mc_hist *live, struct mc_hist *last)
 {
 	struct mc_hist copy = { .count = 0 };
@@ -76,12 +76,12 @@ static void hist_since(struct mc_hist *now, const struct mc_hist *live, struct m
 	*last = copy;
 }
 
-static double us(const struct mc_hist *h, double q)
+static double hist_us(const struct mc_hist *h, double q)
 {
 	return (double)mc_hist_quantile(h, q) / 1000;
 }
 
-static void tell(struct mce_te_metric *m)
+static void metric_log(struct mce_te_metric *m)
 {
 	struct mce_path_stats now[MCE_PATHS] = { { .bytes = 0 } };
 	uint64_t at = mc_now_ns(), bytes = 0, requests = 0, errors = 0, n;
@@ -90,12 +90,12 @@ static void tell(struct mce_te_metric *m)
 	struct mc_hist h;
 	size_t len = 0;
 
-	mce_peers_each(m->te->engine, add_peer, now);
+	mce_peers_each(m->te->engine, metric_add_peer, now);
 	for (unsigned i = 0; i < MCE_PATHS; i++) {
-		n = since(now[i].bytes, m->paths[i].bytes);
+		n = metric_since(now[i].bytes, m->paths[i].bytes);
 		bytes += n;
-		requests += since(now[i].requests, m->paths[i].requests);
-		errors += since(now[i].errors, m->paths[i].errors);
+		requests += metric_since(now[i].requests, m->paths[i].requests);
+		errors += metric_since(now[i].errors, m->paths[i].errors);
 		if (n && len < sizeof(by_path))
 			len += (size_t)snprintf(by_path + len, sizeof(by_path) - len, " %s_MBps=%.1f",
 						path_names[i], (double)n / seconds / 1e6);
@@ -103,14 +103,14 @@ static void tell(struct mce_te_metric *m)
 	hist_since(&h, &m->batches, &m->last);
 	memcpy(m->paths, now, sizeof(now));
 	m->last_ns = at;
-	/* An engine at rest has nothing to tell. */
+	/* No line for an idle engine. */
 	if (!requests && !errors && !h.count)
 		return;
 	mc_info(LOG, "segment=%s seconds=%.1f throughput_MBps=%.1f%s requests=%llu failed=%llu "
 		"batches=%llu batch_us_p50=%.1f batch_us_p90=%.1f batch_us_p99=%.1f batch_us_p999=%.1f",
 		m->te->name, seconds, (double)bytes / seconds / 1e6, by_path,
 		(unsigned long long)requests, (unsigned long long)errors, (unsigned long long)h.count,
-		us(&h, 0.5), us(&h, 0.9), us(&h, 0.99), us(&h, 0.999));
+		hist_us(&h, 0.5), hist_us(&h, 0.9), hist_us(&h, 0.99), hist_us(&h, 0.999));
 }
 
 static void *metric_main(void *arg)
@@ -118,9 +118,9 @@ static void *metric_main(void *arg)
 	struct mce_te_metric *m = arg;
 
 	while (!mc_stop_wait(&m->stop, m->every_ms))
-		tell(m);
-	/* what the last, shorter interval had */
-	tell(m);
+		metric_log(m);
+	/* the last, shorter interval */
+	metric_log(m);
 	return NULL;
 }
 
@@ -164,15 +164,15 @@ void mce_te_metric_close(struct mce_te_metric *m)
 
 /* ---- the log ----------------------------------------------------------------------------------- */
 
-/* Upstream's names for levels, and what they let through. */
-static const char *level_of(const char *name)
+/* The level that corresponds to upstream's name @name. */
+static const char *log_level_name(const char *name)
 {
 	static const char *const names[] = { "err", "warn", "info", "debug", "trace" };
 	int level = name ? mc_log_parse_level(name) : MC_LOG_WARN;
 
 	if (level >= 0)
 		return names[level];
-	mc_warn(LOG, "not a level, taking WARNING: MC_LOG_LEVEL=%s", name);
+	mc_warn(LOG, "unknown log level, using WARNING: MC_LOG_LEVEL=%s", name);
 	return "warn";
 }
 
@@ -184,15 +184,15 @@ static void log_once(void)
 	char levels[64];
 	int r;
 
-	/* Else it is as the program has it. */
+	/* Without these variables the program's own log settings stay. */
 	if (!level && !dir && !metric)
 		return;
-	snprintf(levels, sizeof(levels), "%s%s", level_of(level), metric ? "," LOG "=info" : "");
+	snprintf(levels, sizeof(levels), "%s%s", log_level_name(level), metric ? "," LOG "=info" : "");
 	conf.levels = levels;
 	r = mc_log_open(&conf);
 	if (r == 0 || !dir)
 		return;
-	mc_warn(LOG, "logging to stderr: %s", mc_err_detail(r));
+	mc_warn(LOG, "cannot open MC_LOG_DIR, logging to stderr: %s", mc_err_detail(r));
 	conf.dir = NULL;
 	(void)mc_log_open(&conf);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * notify.c - short messages between engines, by the handshake service. */
+ * notify.c - short messages between engines over the handshake service. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -13,9 +13,9 @@
 #include "common/err.h"
 #include "common/fork.h"
 
-/* ---- what came in ------------------------------------------------------------------------------ */
+/* ---- inbox ------------------------------------------------------------------------------------- */
 
-static int grow_locked(struct mce_te_inbox *in)
+static int inbox_grow_locked(struct mce_te_inbox *in)
 {
 	unsigned cap = in->cap ? in->cap * 2 : 16;
 	notify_msg_t *more;
@@ -38,7 +38,7 @@ int mce_te_inbox_add(struct mce_te_inbox *in, const char *name, const char *msg)
 	MC_LOCKED(&in->lock);
 	if (in->n >= MCE_TE_INBOX_MAX || in->bytes + bytes > MCE_TE_INBOX_BYTES)
 		return -ENOBUFS;
-	if (grow_locked(in) < 0)
+	if (inbox_grow_locked(in) < 0)
 		return -ENOMEM;
 	item.name = strdup(name);
 	item.msg = strdup(msg);
@@ -54,19 +54,19 @@ int mce_te_inbox_add(struct mce_te_inbox *in, const char *name, const char *msg)
 
 int mce_te_inbox_take(struct mce_te_inbox *in, notify_msg_t **ret)
 {
-	notify_msg_t *got;
+	notify_msg_t *list;
 	int n;
 
 	MC_LOCKED(&in->lock);
-	/* Callers take NULL for a failure, so there is an array even for nothing. */
-	got = in->item ? in->item : malloc(sizeof(*got));
-	if (!got)
+	/* NULL means failure to callers, so return an array even for zero messages. */
+	list = in->item ? in->item : malloc(sizeof(*list));
+	if (!list)
 		return -ENOMEM;
 	n = (int)in->n;
 	in->item = NULL;
 	in->n = in->cap = 0;
 	in->bytes = 0;
-	*ret = got;
+	*ret = list;
 	return n;
 }
 
@@ -85,21 +85,21 @@ void mce_te_inbox_done(struct mce_te_inbox *in)
 	pthread_mutex_destroy(&in->lock);
 }
 
-/* ---- what goes out ----------------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------------------- */
 
-static int notify_name(struct mce_te *te, const char *segment, const char *name, const char *msg, uint64_t deadline)
+static int notify_by_name(struct mce_te *te, const char *segment, const char *name, const char *msg, uint64_t deadline)
 {
-	uint64_t least = mce_te_ask_by(te);
+	uint64_t latest = mce_te_ask_by(te);
 	char host[MC_ADDR_MAX];
 	int port, r;
 
 	if (!segment || !name || !msg)
 		return mc_fail(-EINVAL, "a notification needs a segment, a name and a message");
-	/* Upstream delivers to oneself too. */
+	/* As at upstream, an engine can notify itself. */
 	if (!strcmp(segment, te->name))
 		return mce_te_inbox_add(&te->inbox, name, msg);
-	if (deadline > least)
-		deadline = least;
+	if (deadline > latest)
+		deadline = latest;
 	r = mce_te_rpc_address(te, segment, deadline, host, &port);
 	if (r < 0)
 		return r;
@@ -111,7 +111,7 @@ int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name,
 	int r;
 
 	r = mc_fork_check(te->fork_depth);
-	return r < 0 ? r : notify_name(te, segment, name, msg, MC_NEVER);
+	return r < 0 ? r : notify_by_name(te, segment, name, msg, MC_NEVER);
 }
 
 int mce_te_notify_by(struct mce_te *te, segment_id_t segment, const char *name, const char *msg, uint64_t deadline)
@@ -122,7 +122,7 @@ int mce_te_notify_by(struct mce_te *te, segment_id_t segment, const char *name, 
 	r = mc_fork_check(te->fork_depth);
 	if (r == 0)
 		r = mce_te_segment_name(te, segment, &to);
-	return r < 0 ? r : notify_name(te, to, name, msg, deadline);
+	return r < 0 ? r : notify_by_name(te, to, name, msg, deadline);
 }
 
 int mce_te_notify(struct mce_te *te, segment_id_t segment, const char *name, const char *msg)
@@ -140,7 +140,7 @@ int mce_te_probe(struct mce_te *te, const char *name)
 	if (r < 0)
 		return r;
 	if (!name)
-		return mc_fail(-EINVAL, "no segment is named");
+		return mc_fail(-EINVAL, "a segment name is missing");
 	if (!strcmp(name, te->name))
 		return 0;
 	r = mce_te_rpc_address(te, name, deadline, host, &port);

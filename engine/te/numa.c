@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * numa.c - the machine's NUMA nodes as the engine's places: threads by them, and memory that stays on them.
+ * numa.c - the machine's NUMA nodes, numbered by an index for the engine: threads run on them, memory
+ * is bound to them.
  *
- * Nodes are what hwloc sees, which HWLOC_XMLFILE may replace; where pages are only the kernel knows. */
+ * hwloc discovers the nodes (HWLOC_XMLFILE may replace them); the kernel says on which node a page is. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -19,20 +20,20 @@
 #include "common/log.h"
 
 #define CPUS_TEXT 1024
-/* Pages of a region that are asked for. */
+/* Pages of a region whose node is queried. */
 #define SAMPLES 16u
 
 struct mce_te_numa {
 	hwloc_topology_t top;	/* NULL: not loaded */
-	unsigned n;		/* places, 0: memory is all alike */
-	int node[MCE_NUMA_MAX];	/* of each place, by the system's number */
+	unsigned n;		/* nodes; 0: fewer than two, so all memory is alike */
+	int node[MCE_NUMA_MAX];	/* number of each in the system */
 	char cpus[MCE_NUMA_MAX][CPUS_TEXT];
 	const char *list[MCE_NUMA_MAX];
 };
 
-static void add_node(struct mce_te_numa *numa, hwloc_obj_t node)
+static void numa_add_node(struct mce_te_numa *numa, hwloc_obj_t node)
 {
-	/* A node without processors is no place for a thread: memory alone. */
+	/* A node without processors (memory only) cannot run threads. */
 	if (numa->n == MCE_NUMA_MAX || hwloc_bitmap_iszero(node->cpuset))
 		return;
 	if (hwloc_bitmap_list_snprintf(numa->cpus[numa->n], CPUS_TEXT, node->cpuset) >= CPUS_TEXT)
@@ -40,8 +41,8 @@ static void add_node(struct mce_te_numa *numa, hwloc_obj_t node)
 	numa->node[numa->n++] = (int)node->os_index;
 }
 
-/* The network's node comes first: there are threads there even when they are few. */
-static void put_first(struct mce_te_numa *numa, const char *cpus)
+/* The network's node gets index 0: even few threads include one on it. */
+static void numa_put_first(struct mce_te_numa *numa, const char *cpus)
 {
 	char first[CPUS_TEXT];
 	unsigned i;
@@ -69,13 +70,13 @@ int mce_te_numa_open(const char *first_cpus, struct mce_te_numa **ret)
 	if (hwloc_topology_init(&numa->top))
 		numa->top = NULL;
 	if (!numa->top || hwloc_topology_load(numa->top)) {
-		mc_warn("engine", "hwloc cannot see the machine's nodes, taking them for one");
+		mc_warn("engine", "hwloc cannot discover the NUMA nodes, assuming one");
 		*ret = numa;
 		return 0;
 	}
 	while ((node = hwloc_get_next_obj_by_type(numa->top, HWLOC_OBJ_NUMANODE, node)))
-		add_node(numa, node);
-	put_first(numa, first_cpus);
+		numa_add_node(numa, node);
+	numa_put_first(numa, first_cpus);
 	if (numa->n < 2)
 		numa->n = 0;
 	for (unsigned i = 0; i < numa->n; i++)
@@ -99,9 +100,9 @@ int mce_te_numa_index(const struct mce_te_numa *numa, int node)
 	return -ENOENT;
 }
 
-int mce_te_numa_node(const struct mce_te_numa *numa, unsigned place)
+int mce_te_numa_node(const struct mce_te_numa *numa, unsigned index)
 {
-	return numa && place < numa->n ? numa->node[place] : -ENOENT;
+	return numa && index < numa->n ? numa->node[index] : -ENOENT;
 }
 
 int mce_te_numa_here(const struct mce_te_numa *numa)
@@ -119,24 +120,25 @@ unsigned mce_te_location_numa_index(const struct mce_te_numa *numa, const char *
 {
 	char *end;
 	long node;
-	int place;
+	int index;
 
 	if (!location || strncmp(location, "cpu:", 4) || location[4] < '0' || location[4] > '9')
 		return 0;
 	node = strtol(location + 4, &end, 10);
-	place = *end || node > INT_MAX ? -ENOENT : mce_te_numa_index(numa, (int)node);
-	return place < 0 ? 0 : (unsigned)place + 1;
+	index = *end || node > INT_MAX ? -ENOENT : mce_te_numa_index(numa, (int)node);
+	return index < 0 ? 0 : (unsigned)index + 1;
 }
 
-/* ---- where memory is --------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------ */
 
-/* A region is at a place when all pages of it that are looked at and that are there are. */
-static int place_of(void *arg, const void *addr, uint64_t len)
+/* The index of the node of a region: the node of all sampled pages that are allocated.  -ENODATA: none is
+ * allocated; -ENOENT: the nodes differ, or one has no index. */
+static int numa_of_memory(void *arg, const void *addr, uint64_t len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n = (len + page - 1) / page;
 	const struct mce_te_numa *numa = arg;
 	void *at[SAMPLES];
-	int node[SAMPLES], place = -ENODATA;
+	int node[SAMPLES], index = -ENODATA;
 	unsigned count = n < SAMPLES ? (unsigned)n : SAMPLES;
 
 	for (unsigned i = 0; i < count; i++)
@@ -146,24 +148,24 @@ static int place_of(void *arg, const void *addr, uint64_t len)
 	for (unsigned i = 0; i < count; i++) {
 		int here = node[i] < 0 ? -ENODATA : mce_te_numa_index(numa, node[i]);
 
-		if (here == -ENODATA || here == place)
+		if (here == -ENODATA || here == index)
 			continue;
-		if (place != -ENODATA || here < 0)
+		if (index != -ENODATA || here < 0)
 			return -ENOENT;
-		place = here;
+		index = here;
 	}
-	return place;
+	return index;
 }
 
 void mce_te_numa_conf(struct mce_te_numa *numa, struct mce_conf *conf)
 {
 	conf->places = numa->n;
 	conf->place_cpus = numa->list;
-	conf->place_of = place_of;
+	conf->place_of = numa_of_memory;
 	conf->place_arg = numa;
 }
 
-/* Best effort: memory of another node is slower, not wrong. */
+/* Best effort: memory on another node is only slower. */
 void mce_te_numa_bind(struct mce_te_numa *numa, void *addr, size_t len, int node)
 {
 	hwloc_nodeset_t set;

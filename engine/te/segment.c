@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segment.c - what is known of other engines' memory.
+ * segment.c - segments of other engines: their ids, and views of their registered memory.
  *
- * A view never changes: a descriptor that is fetched again makes a new one, and requests that lean on the
- * old one keep it, and with it their peer, until their batch is freed. */
+ * A view never changes: fetching the descriptor again makes a new view.  A batch keeps the old view,
+ * and with it the peer, for the requests that use it, until the batch is freed. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -18,7 +18,7 @@
 #include "common/fork.h"
 
 #define SEGMENTS_MAX (1u << 20)
-/* Who answers after that long, or not at all, is silent. */
+/* A segment counts as silent if a request to it fails after at least this time. */
 #define SILENT_MS (MCE_TE_ASK_MS / 2)
 
 /* ---- views ------------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static struct mce_te_view *view_ref(struct mce_te_view *v)
 	return v;
 }
 
-static int by_addr(const void *a, const void *b)
+static int buf_by_addr(const void *a, const void *b)
 {
 	const struct mce_te_buf *x = a, *y = b;
 
@@ -72,12 +72,12 @@ const struct mce_te_buf *mce_te_view_find(const struct mce_te_view *v, uint64_t 
 
 /* ---- fetching ---------------------------------------------------------------------------------- */
 
-/* What connecting may take besides is for handshakes alone. */
-static uint64_t server_by(uint64_t deadline)
+/* The longer limit for connects (MC_HANDSHAKE_CONNECT_TIMEOUT) applies to handshakes only. */
+static uint64_t server_deadline(uint64_t deadline)
 {
-	uint64_t least = mc_deadline_ms(MCE_TE_ASK_MS);
+	uint64_t latest = mc_deadline_ms(MCE_TE_ASK_MS);
 
-	return deadline < least ? deadline : least;
+	return deadline < latest ? deadline : latest;
 }
 
 int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, char host[MC_ADDR_MAX],
@@ -88,7 +88,7 @@ int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, c
 
 	if (!te->meta)
 		return mc_addr_split(name, host, MC_ADDR_MAX, te->env.handshake_port, ret_port);
-	r = mce_rpc_meta_get(te->meta, name, &rpc, server_by(deadline));
+	r = mce_rpc_meta_get(te->meta, name, &rpc, server_deadline(deadline));
 	if (r < 0)
 		return r;
 	if (strlen(rpc.host) >= MC_ADDR_MAX)
@@ -98,8 +98,8 @@ int mce_te_rpc_address(struct mce_te *te, const char *name, uint64_t deadline, c
 	return 0;
 }
 
-/* From the peer itself, which gets ours for it. */
-static int ask_peer(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
+/* Fetch the descriptor from the peer, which receives ours in the request. */
+static int descriptor_from_peer(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
 {
 	auto_free char *own = NULL;
 	char host[MC_ADDR_MAX];
@@ -113,19 +113,19 @@ static int ask_peer(struct mce_te *te, const char *name, uint64_t deadline, char
 	return r;
 }
 
-static int ask_server(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
+static int descriptor_from_server(struct mce_te *te, const char *name, uint64_t deadline, char **ret)
 {
 	char key[MCD_KEY_MAX];
 	int r;
 
 	r = mce_key_segment(name, key);
-	return r < 0 ? r : mcd_get(te->meta, key, ret, server_by(deadline));
+	return r < 0 ? r : mcd_get(te->meta, key, ret, server_deadline(deadline));
 }
 
-/* Upstream's nodes of before 0.3.13 do not say where their data port is, but their handshake service is on
- * the same host. */
-static int upstream_peer(struct mce_te *te, const char *name, const struct mce_segdesc *d,
-			 uint64_t deadline, struct mce_peer **ret)
+/* Upstream before 0.3.13 does not publish the host of its data port; it is the host of the handshake
+ * service. */
+static int view_upstream_peer(struct mce_te *te, const char *name, const struct mce_segdesc *d,
+			      uint64_t deadline, struct mce_peer **ret)
 {
 	unsigned version = te->env.proto_v1 ? 1 : d->tcp_proto_version;
 	const char *at = d->tcp_data_host;
@@ -133,7 +133,7 @@ static int upstream_peer(struct mce_te *te, const char *name, const struct mce_s
 	int port, r;
 
 	if (d->tcp_data_port == 0)
-		return mc_fail(-MC_ENOTSUP, "segment %s cannot be reached over TCP", name);
+		return mc_fail(-MC_ENOTSUP, "segment %s has no TCP data port", name);
 	if (!*at) {
 		r = mce_te_rpc_address(te, name, deadline, host, &port);
 		if (r < 0)
@@ -143,7 +143,7 @@ static int upstream_peer(struct mce_te *te, const char *name, const struct mce_s
 	return mce_peer_get_upstream(te->engine, at, d->tcp_data_port, version, ret);
 }
 
-/* What was registered as one and published in pieces is one again, so that requests may cross their borders. */
+/* Join the pieces of a buffer that was published in pieces, so that a request may cross their borders. */
 static void view_join(struct mce_te_view *v)
 {
 	unsigned n = 0;
@@ -173,7 +173,7 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 	if (*d->endpoint)
 		r = mce_peer_get(te->engine, d->endpoint, &v->peer);
 	else
-		r = upstream_peer(te, name, d, deadline, &v->peer);
+		r = view_upstream_peer(te, name, d, deadline, &v->peer);
 	if (r < 0) {
 		free(v);
 		return r;
@@ -184,7 +184,7 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 		v->buf[i].rkey = d->buffers[i].rkey;
 	}
 	v->n = (unsigned)d->nbuffers;
-	qsort(v->buf, v->n, sizeof(v->buf[0]), by_addr);
+	qsort(v->buf, v->n, sizeof(v->buf[0]), buf_by_addr);
 	view_join(v);
 	first = mce_te_view_find(v, d->first, 1);
 	if (first)
@@ -193,13 +193,14 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 	return 0;
 }
 
-static int fetch(struct mce_te *te, const char *name, uint64_t deadline, struct mce_te_view **ret)
+static int segment_fetch(struct mce_te *te, const char *name, uint64_t deadline, struct mce_te_view **ret)
 {
 	struct mce_segdesc *d;
 	auto_free char *text = NULL;
 	int r;
 
-	r = te->meta ? ask_server(te, name, deadline, &text) : ask_peer(te, name, deadline, &text);
+	r = te->meta ? descriptor_from_server(te, name, deadline, &text) :
+		       descriptor_from_peer(te, name, deadline, &text);
 	if (r == 0)
 		r = mce_segdesc_decode(text, strlen(text), &d);
 	if (r < 0)
@@ -209,9 +210,9 @@ static int fetch(struct mce_te *te, const char *name, uint64_t deadline, struct 
 	return r;
 }
 
-/* ---- the own segment --------------------------------------------------------------------------- */
+/* ---- own segment ------------------------------------------------------------------------------- */
 
-void mce_te_own_changed(struct mce_te *te)
+void mce_te_own_view_drop(struct mce_te *te)
 {
 	struct mce_te_view *old;
 
@@ -222,7 +223,7 @@ void mce_te_own_changed(struct mce_te *te)
 	mce_te_view_unref(old);
 }
 
-static int own_make(struct mce_te *te, struct mce_te_view **ret)
+static int own_view_make(struct mce_te *te, struct mce_te_view **ret)
 {
 	struct mce_te_view *v;
 	int r;
@@ -244,8 +245,8 @@ static int own_make(struct mce_te *te, struct mce_te_view **ret)
 	}
 	if (v->n)
 		v->first = v->buf[0];
-	qsort(v->buf, v->n, sizeof(v->buf[0]), by_addr);
-	/* Under the memory's lock, so that a change that comes now finds it. */
+	qsort(v->buf, v->n, sizeof(v->buf[0]), buf_by_addr);
+	/* Still with mem_lock, so that a later change of the memory finds and drops this view. */
 	pthread_rwlock_wrlock(&te->seg_lock);
 	if (te->own)
 		mce_te_view_unref(te->own);
@@ -255,7 +256,7 @@ static int own_make(struct mce_te *te, struct mce_te_view **ret)
 	return 0;
 }
 
-static int own_get(struct mce_te *te, struct mce_te_view **ret)
+static int own_view_get(struct mce_te *te, struct mce_te_view **ret)
 {
 	struct mce_te_view *v = NULL;
 
@@ -264,14 +265,14 @@ static int own_get(struct mce_te *te, struct mce_te_view **ret)
 		v = view_ref(te->own);
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (!v)
-		return own_make(te, ret);
+		return own_view_make(te, ret);
 	*ret = v;
 	return 0;
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-static struct mce_te_segment *find_locked(struct mce_te *te, const char *name)
+static struct mce_te_segment *segment_find_locked(struct mce_te *te, const char *name)
 {
 	for (unsigned i = 0; i < te->nsegments; i++)
 		if (!strcmp(te->segment[i]->name, name))
@@ -279,7 +280,7 @@ static struct mce_te_segment *find_locked(struct mce_te *te, const char *name)
 	return NULL;
 }
 
-static struct mce_te_segment *by_id(struct mce_te *te, segment_id_t id)
+static struct mce_te_segment *segment_by_id(struct mce_te *te, segment_id_t id)
 {
 	struct mce_te_segment *s = NULL;
 
@@ -319,7 +320,7 @@ static int segment_add_locked(struct mce_te *te, struct mce_te_segment *s)
 	return 0;
 }
 
-/* Ids are for good, so a segment gets one only after it was found. */
+/* Ids are never freed, so a segment gets one only after its descriptor was fetched. */
 static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *v, segment_id_t *ret)
 {
 	struct mce_te_segment *s, *other;
@@ -334,7 +335,7 @@ static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *
 	pthread_mutex_init(&s->reload_lock, NULL);
 	s->view = v;
 	pthread_rwlock_wrlock(&te->seg_lock);
-	other = find_locked(te, name);
+	other = segment_find_locked(te, name);
 	if (!other)
 		r = segment_add_locked(te, s);
 	if (!other && r == 0)
@@ -347,16 +348,16 @@ static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *
 	return r;
 }
 
-/* fetch(), with the segment's reload_lock; without @patient not from who has just kept somebody waiting. */
-static int fetch_locked(struct mce_te *te, struct mce_te_segment *s, uint64_t deadline, bool patient,
-			struct mce_te_view **ret)
+/* segment_fetch(), with the segment's reload_lock; @patient: also if the segment was silent a moment ago. */
+static int segment_fetch_locked(struct mce_te *te, struct mce_te_segment *s, uint64_t deadline, bool patient,
+				struct mce_te_view **ret)
 {
 	uint64_t began = mc_now_ns(), now;
 	int r;
 
 	if (!patient && began < s->silent_until)
-		return mc_fail(-ETIMEDOUT, "%s: it did not answer a moment ago", s->name);
-	r = fetch(te, s->name, deadline, ret);
+		return mc_fail(-ETIMEDOUT, "segment %s did not answer the last request", s->name);
+	r = segment_fetch(te, s->name, deadline, ret);
 	now = mc_now_ns();
 	if (r == 0)
 		s->silent_until = 0;
@@ -366,21 +367,21 @@ static int fetch_locked(struct mce_te *te, struct mce_te_segment *s, uint64_t de
 }
 
 /* With the segment's reload_lock. */
-static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const struct mce_te_view *than,
-			 uint64_t deadline, bool patient, struct mce_te_view **ret)
+static int segment_reload_locked(struct mce_te *te, struct mce_te_segment *s, const struct mce_te_view *known,
+				 uint64_t deadline, bool patient, struct mce_te_view **ret)
 {
 	struct mce_te_view *v, *old = NULL;
 	bool replaced;
 	int r;
 
 	pthread_rwlock_rdlock(&te->seg_lock);
-	replaced = than && s->view != than;
+	replaced = known && s->view != known;
 	if (replaced)
 		*ret = view_ref(s->view);
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (replaced)
 		return 0;
-	r = fetch_locked(te, s, deadline, patient, &v);
+	r = segment_fetch_locked(te, s, deadline, patient, &v);
 	if (r < 0)
 		return r;
 	pthread_rwlock_wrlock(&te->seg_lock);
@@ -392,23 +393,23 @@ static int reload_locked(struct mce_te *te, struct mce_te_segment *s, const stru
 	return 0;
 }
 
-static int newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than, uint64_t deadline,
-		 bool patient, struct mce_te_view **ret)
+static int segment_refetch(struct mce_te *te, segment_id_t id, const struct mce_te_view *known, uint64_t deadline,
+			   bool patient, struct mce_te_view **ret)
 {
-	uint64_t least = mce_te_ask_by(te), now = mc_now_ns(), left_ns;
+	uint64_t latest = mce_te_ask_by(te), now = mc_now_ns(), left_ns;
 	struct mce_te_segment *s;
 	struct timespec until;
 	int r;
 
 	if (id == LOCAL_SEGMENT)
-		return own_get(te, ret);
-	s = by_id(te, id);
+		return own_view_get(te, ret);
+	s = segment_by_id(te, id);
 	if (!s)
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
-	if (deadline > least)
-		deadline = least;
-	/* Who holds it may be waiting for a peer that says nothing, as long as one may: so it does
-	 * little harm that this clock can be set. */
+	if (deadline > latest)
+		deadline = latest;
+	/* The thread with the lock may wait for a silent peer, but only up to its own deadline; so a
+	 * change of the real-time clock does little harm here. */
 	clock_gettime(CLOCK_REALTIME, &until);
 	left_ns = deadline > now ? deadline - now : 0;
 	left_ns += (uint64_t)until.tv_nsec;
@@ -416,8 +417,8 @@ static int newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *t
 	until.tv_nsec = (long)(left_ns % MC_NS_PER_SEC);
 	r = pthread_mutex_timedlock(&s->reload_lock, &until);
 	if (r)
-		return mc_fail(-r, "%s: its descriptor is being fetched", s->name);
-	r = reload_locked(te, s, than, deadline, patient, ret);
+		return mc_fail(-r, "another thread is still fetching the descriptor of segment %s", s->name);
+	r = segment_reload_locked(te, s, known, deadline, patient, ret);
 	pthread_mutex_unlock(&s->reload_lock);
 	return r;
 }
@@ -427,10 +428,10 @@ int mce_te_view_get(struct mce_te *te, segment_id_t id, uint64_t deadline, struc
 	struct mce_te_segment *s;
 
 	if (id == LOCAL_SEGMENT)
-		return own_get(te, ret);
+		return own_view_get(te, ret);
 	if (te->env.no_metacache)
-		return newer(te, id, NULL, deadline, true, ret);
-	s = by_id(te, id);
+		return segment_refetch(te, id, NULL, deadline, true, ret);
+	s = segment_by_id(te, id);
 	if (!s)
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
 	pthread_rwlock_rdlock(&te->seg_lock);
@@ -439,16 +440,16 @@ int mce_te_view_get(struct mce_te *te, segment_id_t id, uint64_t deadline, struc
 	return 0;
 }
 
-int mce_te_view_newer_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
-			 uint64_t deadline, struct mce_te_view **ret)
+int mce_te_view_refetch_by(struct mce_te *te, segment_id_t id, const struct mce_te_view *known,
+			   uint64_t deadline, struct mce_te_view **ret)
 {
-	return newer(te, id, than, deadline, false, ret);
+	return segment_refetch(te, id, known, deadline, false, ret);
 }
 
-int mce_te_view_newer(struct mce_te *te, segment_id_t id, const struct mce_te_view *than,
-		      struct mce_te_view **ret)
+int mce_te_view_refetch(struct mce_te *te, segment_id_t id, const struct mce_te_view *known,
+			struct mce_te_view **ret)
 {
-	return newer(te, id, than, MC_NEVER, true, ret);
+	return segment_refetch(te, id, known, MC_NEVER, true, ret);
 }
 
 int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret)
@@ -456,7 +457,7 @@ int mce_te_segment_name(struct mce_te *te, segment_id_t id, char **ret)
 	struct mce_te_segment *s;
 	char *name;
 
-	s = id == LOCAL_SEGMENT ? NULL : by_id(te, id);
+	s = id == LOCAL_SEGMENT ? NULL : segment_by_id(te, id);
 	if (id != LOCAL_SEGMENT && !s)
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
 	name = strdup(s ? s->name : te->name);
@@ -498,20 +499,20 @@ int mce_te_open_segment(struct mce_te *te, const char *name, unsigned flags, seg
 	if (r < 0)
 		return r;
 	if (!name || !*name)
-		return mc_fail(-EINVAL, "a segment has a name");
+		return mc_fail(-EINVAL, "a segment name is missing");
 	if (!strcmp(name, te->name)) {
 		*ret = LOCAL_SEGMENT;
 		return 0;
 	}
 	pthread_rwlock_rdlock(&te->seg_lock);
-	s = find_locked(te, name);
+	s = segment_find_locked(te, name);
 	pthread_rwlock_unlock(&te->seg_lock);
 	if (!s) {
-		r = fetch(te, name, mce_te_ask_by(te), &v);
+		r = segment_fetch(te, name, mce_te_ask_by(te), &v);
 		return r < 0 ? r : segment_add(te, name, v, ret);
 	}
 	if ((flags & MCE_TE_FRESH) || te->env.no_metacache) {
-		r = mce_te_view_newer(te, s->id, NULL, &v);
+		r = mce_te_view_refetch(te, s->id, NULL, &v);
 		if (r < 0)
 			return r;
 		mce_te_view_unref(v);
@@ -529,11 +530,11 @@ int mce_te_first_buffer(struct mce_te *te, segment_id_t segment, uint64_t *ret_a
 	if (r < 0)
 		return r;
 	r = mce_te_view_get(te, segment, MC_NEVER, &v);
-	/* It may have registered its first one after we looked. */
+	/* The segment may have registered its first buffer after the view was made. */
 	if (r == 0 && v->n == 0 && segment != LOCAL_SEGMENT) {
 		struct mce_te_view *old = v;
 
-		r = mce_te_view_newer(te, segment, old, &v);
+		r = mce_te_view_refetch(te, segment, old, &v);
 		mce_te_view_unref(old);
 	}
 	if (r < 0)
@@ -562,7 +563,7 @@ int mce_te_sync(struct mce_te *te)
 	for (unsigned i = 1; i <= n; i++) {
 		if (mce_te_stopping(te))
 			return mc_fail(-ECANCELED, "the engine is being closed");
-		r = mce_te_view_newer(te, (segment_id_t)i, NULL, &v);
+		r = mce_te_view_refetch(te, (segment_id_t)i, NULL, &v);
 		if (r == 0)
 			mce_te_view_unref(v);
 		else if (err == 0)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * shutdown.c - engines that ask for it take their entries out of the metadata server when the process
- * is ended by SIGINT, SIGTERM or exit().
+ * shutdown.c - graceful shutdown: engines that enable it remove their entries from the metadata server
+ * when SIGINT, SIGTERM or exit() ends the process.
  *
- * A signal handler may do next to nothing, so it wakes a thread, which withdraws and then lets the signal
- * do what it would have done without us.  A forked child has no such thread, and the entries are not its own. */
+ * A signal handler may call few functions, so it wakes a thread, which removes the entries and then
+ * sends the signal again with its former action.  A forked child has no such thread, and the entries
+ * are not its own. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -22,14 +23,15 @@
 static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mc_list live = { &live, &live };
 static bool hooked;
-/* The process that has hooked.  Not by mc_fork_depth: a child can have its first signal before it has counted. */
+/* Process that installed the hooks.  Not mc_fork_depth: a child can receive a signal before that is
+ * increased. */
 static pid_t hooked_by;
 static int wake[2] = { -1, -1 };
 static struct sigaction before[2];
 static const int signals[2] = { SIGINT, SIGTERM };
 MC_FORK_KEEP(live_lock, MC_FORK_LEAF)
 
-static void withdraw_all(void)
+static void shutdown_withdraw_all(void)
 {
 	struct mc_list *pos;
 
@@ -40,8 +42,8 @@ static void withdraw_all(void)
 		mce_te_withdraw(mc_container_of(pos, struct mce_te, live_node));
 }
 
-/* As if we had never been asked: the program's own handler, or the default's end. */
-static void pass_on(int sig)
+/* Restore the program's own handler or the default action, and send the signal again. */
+static void signal_resend(int sig)
 {
 	for (unsigned i = 0; i < 2; i++)
 		if (signals[i] == sig)
@@ -57,7 +59,7 @@ static void on_signal(int sig)
 	if (hooked_by == getpid())
 		(void)!write(wake[1], &byte, 1);
 	else
-		pass_on(sig);
+		signal_resend(sig);
 	errno = was;
 }
 
@@ -72,8 +74,8 @@ static void *signal_main(void *arg)
 			break;
 		if (n < 0)
 			continue;
-		withdraw_all();
-		pass_on(sig);
+		shutdown_withdraw_all();
+		signal_resend(sig);
 	}
 	return NULL;
 }
@@ -92,7 +94,7 @@ static int hook_signals(void)
 	return 0;
 }
 
-/* What a forked child has of its parent's hooks. */
+/* Remove the hooks that a forked child inherited. */
 static void unhook_locked(void)
 {
 	struct sigaction now;
@@ -119,11 +121,11 @@ static int hook_locked(void)
 		return 0;
 	hooked_by = getpid();
 	if (wake[0] < 0 && pipe2(wake, O_CLOEXEC))
-		return mc_fail(-errno, "pipe: %m");
+		return mc_fail(-errno, "cannot create a pipe: %m");
 	r = mc_thread_start(&thread, "mce-shutdown", signal_main, NULL);
 	if (r == 0)
 		r = hook_signals();
-	if (r == 0 && !at_exit && atexit(withdraw_all))
+	if (r == 0 && !at_exit && atexit(shutdown_withdraw_all))
 		r = -ENOMEM;
 	at_exit = at_exit || r == 0;
 	hooked = r == 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * submit.c - from upstream's requests to the engine's: whose memory, by which key. */
+ * submit.c - conversion of upstream's transfer requests into requests of the engine: find peer and
+ * rkey, submit. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -12,7 +13,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 
-/* ---- looking up -------------------------------------------------------------------------------- */
+/* ---- resolving --------------------------------------------------------------------------------- */
 
 static int cache_set(struct mce_te_batch *b, segment_id_t segment, struct mce_te_view *v,
 		     struct mce_te_cache *cache)
@@ -29,13 +30,13 @@ static int cache_set(struct mce_te_batch *b, segment_id_t segment, struct mce_te
 	return 0;
 }
 
-/* What the batch keeps already. */
-static int cache_told(const struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
+/* Use the view in cache->answers, which the batch keeps already. */
+static int cache_from_answers(const struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
 {
 	int r, stop;
 
 	cache->segment = segment;
-	r = mce_te_asks_view(cache->told, segment, &cache->view);
+	r = mce_te_asks_view(cache->answers, segment, &cache->view);
 	stop = r < 0 ? mce_te_batch_stopped(b) : 0;
 	return stop ? stop : r;
 }
@@ -48,13 +49,13 @@ static int cache_fill(struct mce_te_batch *b, segment_id_t segment, struct mce_t
 	if (cache->view && cache->segment == segment)
 		return 0;
 	cache->view = NULL;
-	if (cache->told)
-		return cache_told(b, segment, cache);
+	if (cache->answers)
+		return cache_from_answers(b, segment, cache);
 	r = mce_te_view_get(b->te, segment, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
 }
 
-/* The peer may have registered the memory after we looked; once per call, not per request. */
+/* The peer may have registered the memory after the view was made: fetch it again, once per call. */
 static int cache_reload(struct mce_te_batch *b, segment_id_t segment, struct mce_te_cache *cache)
 {
 	struct mce_te_view *v;
@@ -63,14 +64,14 @@ static int cache_reload(struct mce_te_batch *b, segment_id_t segment, struct mce
 	if (cache->reloaded)
 		return -ERANGE;
 	cache->reloaded = true;
-	r = mce_te_view_newer_by(b->te, segment, cache->view, mce_te_deadline(b), &v);
+	r = mce_te_view_refetch_by(b->te, segment, cache->view, mce_te_deadline(b), &v);
 	return r < 0 ? r : cache_set(b, segment, v, cache);
 }
 
-/* With MC_DISABLE_METACACHE nothing is known: ask each segment that tasks [first, first + n) name, once for all of
- * them. */
-static void cache_anew(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks,
-		       struct mce_te_cache *cache)
+/* With MC_DISABLE_METACACHE no view is cached: fetch the descriptor of each segment of tasks [first,
+ * first + n) once. */
+static void cache_ask_all(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks,
+			  struct mce_te_cache *cache)
 {
 	const struct mce_te_task *t = b->tasks;
 	int r = 0;
@@ -81,7 +82,7 @@ static void cache_anew(struct mce_te_batch *b, size_t first, size_t n, struct mc
 		if (i == first || t[i].segment != t[i - 1].segment)
 			r = mce_te_asks_add(asks, t[i].segment, NULL);
 	mce_te_asks_run(asks);
-	cache->told = asks;
+	cache->answers = asks;
 }
 
 int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache)
@@ -93,7 +94,7 @@ int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_
 	int r;
 
 	if (req->op != MCE_READ && req->op != MCE_WRITE)
-		return mc_fail(-EINVAL, "task %zu neither reads nor writes", i);
+		return mc_fail(-EINVAL, "task %zu has an unknown opcode", i);
 	if (len && !b->iovs[i].iov_base)
 		return mc_fail(-EINVAL, "task %zu has no local memory", i);
 	r = cache_fill(b, segment, cache);
@@ -103,27 +104,27 @@ int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_
 	if (!buf && len && reload && cache_reload(b, segment, cache) == 0)
 		buf = mce_te_view_find(cache->view, req->addr, len);
 	if (!buf && len)
-		return mc_fail(-ERANGE, "segment %d has no buffer with all of 0x%llx and %llu bytes",
+		return mc_fail(-ERANGE, "segment %d has no buffer that contains 0x%llx and %llu bytes",
 			       segment, (unsigned long long)req->addr, (unsigned long long)len);
 	req->peer = cache->view->peer;
 	req->rkey = buf ? buf->rkey : 0;
 	return 0;
 }
 
-/* ---- handing over ------------------------------------------------------------------------------ */
+/* ---- submitting -------------------------------------------------------------------------------- */
 
-static void end_task(struct mce_te_batch *b, size_t i, int status)
+static void submit_fail_task(struct mce_te_batch *b, size_t i, int status)
 {
 	__atomic_add_fetch(&b->group.failed, 1, __ATOMIC_RELAXED);
 	mce_req_set_status(&b->reqs[i], status);
 }
 
-/* Where the peer is on this host, who hands over copies, and sees only in between that the batch is to end.  Small
- * requests are not cut apart. */
+/* For a peer on this host the submitting thread copies the bytes.  Between portions of this size it
+ * checks whether the batch was stopped.  Large enough to keep small requests together. */
 #define PORTION_TASKS 16384u
 #define PORTION_BYTES (64ull << 20)
 
-static size_t portion(const struct mce_te_batch *b, size_t first, size_t n)
+static size_t submit_portion(const struct mce_te_batch *b, size_t first, size_t n)
 {
 	uint64_t bytes = 0;
 	size_t i = 0;
@@ -135,27 +136,28 @@ static size_t portion(const struct mce_te_batch *b, size_t first, size_t n)
 	return i;
 }
 
-/* Tasks [first, first + n), whose memory is known; what the batch's end comes before is not begun. */
-static void hand(struct mce_te_batch *b, size_t first, size_t n)
+/* Submit tasks [first, first + n), which are resolved.  Once the batch is stopped, the rest ends with
+ * its status. */
+static void submit_resolved(struct mce_te_batch *b, size_t first, size_t n)
 {
-	size_t end = first + n, some;
+	size_t end = first + n, count;
 	int stop = 0;
 
 	while (first < end && !(stop = mce_te_batch_stopped(b))) {
-		some = portion(b, first, end - first);
-		mce_submit(b->te->engine, &b->group, &b->reqs[first], (unsigned)some);
-		first += some;
+		count = submit_portion(b, first, end - first);
+		mce_submit(b->te->engine, &b->group, &b->reqs[first], (unsigned)count);
+		first += count;
 		if (first < end)
 			MC_FAULT_POINT("te.submit.portion");
 	}
 	for (; first < end; first++)
-		end_task(b, first, stop);
+		submit_fail_task(b, first, stop);
 }
 
-/* Those whose segments had to be asked for. */
-static void hand_over_later(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks)
+/* Submit the tasks whose segments have to be asked first. */
+static void submit_later(struct mce_te_batch *b, size_t first, size_t n, struct mce_te_asks *asks)
 {
-	struct mce_te_cache cache = { .told = asks };
+	struct mce_te_cache cache = { .answers = asks };
 	size_t run = first, i;
 	int r;
 
@@ -165,47 +167,48 @@ static void hand_over_later(struct mce_te_batch *b, size_t first, size_t n, stru
 		if (r == 0)
 			continue;
 		if (i > run)
-			hand(b, run, i - run);
+			submit_resolved(b, run, i - run);
 		if (b->tasks[i].later)
-			end_task(b, i, r);
+			submit_fail_task(b, i, r);
 		run = i + 1;
 	}
 	if (i > run)
-		hand(b, run, i - run);
+		submit_resolved(b, run, i - run);
 }
 
-/* Tasks [first, first + n), those in a row that can be found handed over together; only then are others waited
- * for who may say more. */
-static void hand_over(struct mce_te_batch *b, size_t first, size_t n)
+/* Submit tasks [first, first + n), adjacent resolved tasks together.  Afterwards ask the segments that may have
+ * registered more memory. */
+static void submit_tasks(struct mce_te_batch *b, size_t first, size_t n)
 {
 	struct mce_te_cache cache = { .view = NULL };
-	struct mce_te_asks anew = { .b = b, .anew = true }, asks = { .b = b };
+	struct mce_te_asks all = { .b = b, .uncached = true }, asks = { .b = b };
 	size_t run = first, i;
 	int r;
 
-	cache_anew(b, first, n, &anew, &cache);
+	cache_ask_all(b, first, n, &all, &cache);
 	for (i = first; i < first + n; i++) {
 		r = mce_te_resolve(b, i, false, &cache);
 		if (r == 0)
 			continue;
 		if (i > run)
-			hand(b, run, i - run);
-		/* The peer may have registered the memory after we looked. */
-		if (r == -ERANGE && cache.view && !cache.told && mce_te_asks_add(&asks, cache.segment, cache.view) == 0)
+			submit_resolved(b, run, i - run);
+		/* The peer may have registered the memory after the view was made. */
+		if (r == -ERANGE && cache.view && !cache.answers &&
+		    mce_te_asks_add(&asks, cache.segment, cache.view) == 0)
 			b->tasks[i].later = true;
 		else
-			end_task(b, i, r);
+			submit_fail_task(b, i, r);
 		run = i + 1;
 	}
 	if (i > run)
-		hand(b, run, i - run);
+		submit_resolved(b, run, i - run);
 	if (asks.n)
-		hand_over_later(b, first, n, &asks);
+		submit_later(b, first, n, &asks);
 	mce_te_asks_done(&asks);
-	mce_te_asks_done(&anew);
+	mce_te_asks_done(&all);
 }
 
-static void fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n)
+static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n)
 {
 	for (size_t k = 0; k < n; k++) {
 		size_t i = b->n + k;
@@ -225,28 +228,29 @@ static void fill_locked(struct mce_te_batch *b, const struct transfer_request *r
 	}
 }
 
-/* ---- what a submission brings besides ---------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------- */
 
 static int opts_check(const struct mce_te_submit_opts *opts, struct mce_te_submit_opts *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	if (!opts)
 		return 0;
-	/* A program of an older header has fewer fields; one of a newer may have set more. */
+	/* A program built with an older header has fewer fields, one built with a newer header may have
+	 * more. */
 	if (opts->size < offsetof(struct mce_te_submit_opts, notify_name) || opts->size > 4096)
-		return mc_fail(-EINVAL, "the options' size is %zu", opts->size);
+		return mc_fail(-EINVAL, "invalid size %zu of the options", opts->size);
 	memcpy(ret, opts, opts->size < sizeof(*ret) ? opts->size : sizeof(*ret));
 	if (!ret->notify_name != !ret->notify_msg)
-		return mc_fail(-EINVAL, "a notification has a name and a message");
+		return mc_fail(-EINVAL, "a notification needs a name and a message");
 	if (ret->deadline_ms < 0)
 		return mc_fail(-EINVAL, "the deadline has passed");
 	return 0;
 }
 
-/* There is nothing to do, and nobody to tell of it. */
-static int check_nothing(const struct mce_te_submit_opts *opts)
+/* Zero tasks: no peer can be notified. */
+static int opts_check_empty(const struct mce_te_submit_opts *opts)
 {
-	return opts->notify_name ? mc_fail(-EINVAL, "a notification of no transfer has no target") : 0;
+	return opts->notify_name ? mc_fail(-EINVAL, "a notification without a transfer has no target") : 0;
 }
 
 static int notify_set_locked(struct mce_te_batch *b, segment_id_t segment,
@@ -277,7 +281,7 @@ static int deadline_set_locked(struct mce_te_batch *b, uint64_t deadline)
 	uint64_t was = b->deadline;
 	int r;
 
-	/* Of several, the earliest counts for all. */
+	/* The earliest deadline applies to all tasks. */
 	if (deadline >= was)
 		return 0;
 	mce_te_deadline_set(b, deadline);
@@ -295,13 +299,13 @@ static int opts_set_locked(struct mce_te_batch *b, segment_id_t segment,
 	r = notify_set_locked(b, segment, opts);
 	if (r == 0 && opts->deadline_ms > 0)
 		r = deadline_set_locked(b, mc_deadline_ms(opts->deadline_ms));
-	/* Nothing was submitted that it could follow. */
+	/* No submitted task is left that the notification could follow. */
 	if (r < 0 && !b->busy)
 		b->notify = false;
 	return r;
 }
 
-/* Tasks from @first on: from here until submit_end() the batch does not come to its end. */
+/* Submit tasks from @first on: the batch cannot become final before submit_end(). */
 static void submit_begin_locked(struct mce_te_batch *b, size_t first)
 {
 	if (!b->busy) {
@@ -328,8 +332,8 @@ static void submit_end(struct mce_te_batch *b)
 
 /* ---- public ------------------------------------------------------------------------------------ */
 
-static struct mce_te_batch *lock_for(struct mce_te *te, batch_id_t id, const void *reqs, size_t n,
-				     int *ret_err)
+static struct mce_te_batch *submit_lock(struct mce_te *te, batch_id_t id, const void *reqs, size_t n,
+					int *ret_err)
 {
 	struct mce_te_batch *b;
 
@@ -339,11 +343,11 @@ static struct mce_te_batch *lock_for(struct mce_te *te, batch_id_t id, const voi
 	}
 	b = mce_te_batch_lock(te, id);
 	if (!b)
-		*ret_err = mc_fail(-EINVAL, "no such batch: never was, or was freed");
+		*ret_err = mc_fail(-EINVAL, "unknown batch id, or the batch was freed");
 	return b;
 }
 
-static int room_check_locked(const struct mce_te_batch *b, size_t n)
+static int submit_check_locked(const struct mce_te_batch *b, size_t n)
 {
 	if (n > b->capacity - b->n)
 		return mc_fail(-ENOBUFS, "the batch has room for %zu more tasks, not for %zu",
@@ -362,24 +366,24 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 	r = opts_check(opts, &o);
 	if (r < 0)
 		return r;
-	b = lock_for(te, id, reqs, n, &r);
+	b = submit_lock(te, id, reqs, n, &r);
 	if (!b)
 		return r;
-	r = room_check_locked(b, n);
+	r = submit_check_locked(b, n);
 	if (r == 0 && b->prepared)
 		r = mc_fail(-EINVAL, "the batch has prepared tasks");
 	if (r == 0)
-		r = n ? opts_set_locked(b, reqs[0].target_id, &o) : check_nothing(&o);
+		r = n ? opts_set_locked(b, reqs[0].target_id, &o) : opts_check_empty(&o);
 	if (r < 0 || n == 0) {
 		mce_te_batch_unlock(b);
 		return r;
 	}
 	first = b->n;
-	fill_locked(b, reqs, n);
+	submit_fill_locked(b, reqs, n);
 	b->n += n;
 	submit_begin_locked(b, first);
 	mce_te_batch_unlock(b);
-	hand_over(b, first, n);
+	submit_tasks(b, first, n);
 	submit_end(b);
 	return 0;
 }
@@ -387,16 +391,16 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_request *reqs, size_t n)
 {
 	struct mce_te_cache cache = { .view = NULL };
-	struct mce_te_asks anew = { .anew = true };
+	struct mce_te_asks all = { .uncached = true };
 	struct mce_te_batch *b;
-	bool was;
+	bool before;
 	size_t first;
 	int r;
 
-	b = lock_for(te, id, reqs, n, &r);
+	b = submit_lock(te, id, reqs, n, &r);
 	if (!b)
 		return r;
-	r = room_check_locked(b, n);
+	r = submit_check_locked(b, n);
 	if (r == 0 && (b->busy || b->submitters || (b->n && !b->prepared)))
 		r = mc_fail(-EBUSY, "the batch has submitted tasks");
 	if (r < 0) {
@@ -404,30 +408,30 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 		return r;
 	}
 	first = b->n;
-	was = b->prepared;
-	/* Before the network is asked: who submits meanwhile would get the same places. */
+	before = b->prepared;
+	/* Set before the network is used: a concurrent submission would otherwise use the same tasks. */
 	b->prepared = true;
-	fill_locked(b, reqs, n);
+	submit_fill_locked(b, reqs, n);
 	b->submitters++;
 	mce_te_batch_unlock(b);
-	anew.b = b;
-	cache_anew(b, first, n, &anew, &cache);
+	all.b = b;
+	cache_ask_all(b, first, n, &all, &cache);
 	for (size_t i = first; i < first + n && r == 0; i++)
-		r = mce_te_resolve(b, i, !cache.told, &cache);
-	mce_te_asks_done(&anew);
+		r = mce_te_resolve(b, i, !cache.answers, &cache);
+	mce_te_asks_done(&all);
 	pthread_mutex_lock(&b->lock);
 	if (r == 0)
 		b->n += n;
 	else
-		b->prepared = was;
+		b->prepared = before;
 	if (--b->submitters == 0)
 		pthread_cond_broadcast(&b->change);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }
 
-/* Who stops the last post ends what is not ended, and it is over at once; the batch may be gone then. */
-static void wait_stoppers_locked(struct mce_te_batch *b, batch_id_t id)
+/* Wait for threads that end tasks of the last post; this is short.  The batch may be freed afterwards. */
+static void submit_wait_stoppers_locked(struct mce_te_batch *b, batch_id_t id)
 {
 	while (b->id == id && b->stoppers)
 		pthread_cond_wait(&b->change, &b->lock);
@@ -443,18 +447,18 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 	r = opts_check(opts, &o);
 	if (r < 0)
 		return r;
-	b = lock_for(te, id, NULL, 0, &r);
+	b = submit_lock(te, id, NULL, 0, &r);
 	if (!b)
 		return r;
-	wait_stoppers_locked(b, id);
+	submit_wait_stoppers_locked(b, id);
 	if (b->id != id)
-		r = mc_fail(-EINVAL, "no such batch: never was, or was freed");
+		r = mc_fail(-EINVAL, "unknown batch id, or the batch was freed");
 	else if (!b->prepared)
 		r = mc_fail(-EINVAL, "the batch has no prepared tasks");
 	else if (b->busy || b->submitters)
 		r = mc_fail(-EBUSY, "the tasks of the last post have not ended");
 	else
-		r = b->n ? opts_set_locked(b, b->tasks[0].segment, &o) : check_nothing(&o);
+		r = b->n ? opts_set_locked(b, b->tasks[0].segment, &o) : opts_check_empty(&o);
 	if (r < 0 || b->n == 0) {
 		mce_te_batch_unlock(b);
 		return r;
@@ -467,7 +471,7 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 	n = b->n;
 	submit_begin_locked(b, 0);
 	mce_te_batch_unlock(b);
-	hand(b, 0, n);
+	submit_resolved(b, 0, n);
 	submit_end(b);
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te.c - opening and closing an engine that upstream's programs know.
+ * te.c - opening and closing an upstream-compatible engine.
  *
- * With P2PHANDSHAKE its name is where its handshake service listens; with a metadata server the name is
- * the user's, and the server tells where the service is. */
+ * With P2PHANDSHAKE the engine's name is the address of its handshake service.  With a metadata server the user
+ * chooses the name, and the server has the address. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -21,7 +21,7 @@
 #include "common/metrics.h"
 #include "engine/topo/topo.h"
 
-/* Polling before sleep: about a round trip on loopback. */
+/* Time of polling before sleep: about a round trip on loopback. */
 #define SPIN_US 20
 
 const char *mce_te_strerror(int err)
@@ -34,9 +34,9 @@ const char *mce_te_error_detail(int err)
 	return mc_err_detail(err);
 }
 
-/* ---- what peers ask for ------------------------------------------------------------------------ */
+/* ---- requests of peers ------------------------------------------------------------------------- */
 
-static int on_metadata(void *arg, const char *peer_text, size_t len, char **ret_text)
+static int te_on_metadata(void *arg, const char *peer_text, size_t len, char **ret_text)
 {
 	struct mce_te *te = arg;
 
@@ -45,21 +45,21 @@ static int on_metadata(void *arg, const char *peer_text, size_t len, char **ret_
 	return mce_te_mem_describe(te, ret_text);
 }
 
-static int on_notify(void *arg, const char *name, const char *msg)
+static int te_on_notify(void *arg, const char *name, const char *msg)
 {
 	struct mce_te *te = arg;
 	int r;
 
 	r = mce_te_inbox_add(&te->inbox, name, msg);
 	if (r == -ENOBUFS)
-		mc_warn("engine", "nobody fetches notifications, refusing more");
+		mc_warn("engine", "the notification inbox is full, refusing notifications");
 	return r;
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-/* Every peer costs descriptors; upstream does the same. */
-static void raise_nofile(void)
+/* Each peer needs descriptors; upstream raises the limit too. */
+static void te_raise_nofile(void)
 {
 	struct rlimit lim;
 
@@ -69,9 +69,9 @@ static void raise_nofile(void)
 	}
 }
 
-/* With MC_LEGACY_RPC_PORT_BINDING: the name's port, or what stands in for one.  0: a free one, which a name that the
- * port becomes part of can have. */
-static int legacy_port(const struct mce_te *te, const struct mce_te_conf *conf, int named)
+/* The port with MC_LEGACY_RPC_PORT_BINDING: that of the name, or the legacy or handshake port.  0: any
+ * free port, for a name that will contain the port. */
+static int te_legacy_port(const struct mce_te *te, const struct mce_te_conf *conf, int named)
 {
 	if (named)
 		return named;
@@ -80,8 +80,8 @@ static int legacy_port(const struct mce_te *te, const struct mce_te_conf *conf, 
 	return te->meta ? te->env.handshake_port : 0;
 }
 
-/* "host" and the port that the caller wants the service on, 0: a free one. */
-static int choose_host(struct mce_te *te, const struct mce_te_conf *conf, int *ret_port)
+/* Set te->host and the port for the handshake service, 0: any free port. */
+static int te_choose_host(struct mce_te *te, const struct mce_te_conf *conf, int *ret_port)
 {
 	const char *host = conf->legacy_host;
 	int port, r;
@@ -98,15 +98,15 @@ static int choose_host(struct mce_te *te, const struct mce_te_conf *conf, int *r
 	if (r < 0 || !te->env.legacy_binding)
 		return r;
 	if (host && strlen(host) >= sizeof(te->host))
-		return mc_fail(-EINVAL, "the host's name is too long");
+		return mc_fail(-EINVAL, "the host name is too long");
 	if (host && *host)
 		strcpy(te->host, host);
-	*ret_port = legacy_port(te, conf, port);
+	*ret_port = te_legacy_port(te, conf, port);
 	return 0;
 }
 
 /* "host:port", an IPv6 address in brackets. */
-static int join(const char *host, int port, char ret[MC_ADDR_MAX])
+static int te_address_format(const char *host, int port, char ret[MC_ADDR_MAX])
 {
 	const char *form = strchr(host, ':') ? "[%s]:%d" : "%s:%d";
 	int n;
@@ -116,39 +116,39 @@ static int join(const char *host, int port, char ret[MC_ADDR_MAX])
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	n = snprintf(ret, MC_ADDR_MAX, form, host, port);
 #pragma GCC diagnostic pop
-	return n < MC_ADDR_MAX ? 0 : mc_fail(-EINVAL, "the host's name is too long");
+	return n < MC_ADDR_MAX ? 0 : mc_fail(-EINVAL, "the host name is too long");
 }
 
-static int open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
+static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	struct mce_handshake_conf h = {
 		.host = mce_te_is_loopback(te->host) ? te->host : NULL,
-		.arg = te, .metadata = on_metadata, .notify = on_notify,
+		.arg = te, .metadata = te_on_metadata, .notify = te_on_notify,
 	};
 	int r;
 
-	r = choose_host(te, conf, &h.port);
+	r = te_choose_host(te, conf, &h.port);
 	if (r < 0)
 		return r;
-	/* Of a name for the loopback nobody else can make use. */
+	/* Other hosts cannot use a loopback name, so listen on the loopback only. */
 	h.host = mce_te_is_loopback(te->host) ? te->host : NULL;
 	r = mce_handshake_open(&h, &te->handshake);
 	if (r < 0)
 		return r;
 	te->rpc_port = mce_handshake_port(te->handshake);
-	r = join(te->host, te->rpc_port, te->address);
+	r = te_address_format(te->host, te->rpc_port, te->address);
 	if (r < 0)
 		return r;
 	if (!te->meta)
 		strcpy(te->name, te->address);
 	else if (strlen(conf->name) >= sizeof(te->name))
-		r = mc_fail(-EINVAL, "the segment's name is too long");
+		r = mc_fail(-EINVAL, "the segment name is too long");
 	else
 		strcpy(te->name, conf->name);
 	return r;
 }
 
-static int open_engine(struct mce_te *te)
+static int te_open_engine(struct mce_te *te)
 {
 	bool loopback = mce_te_is_loopback(te->host);
 	char interface[IF_NAMESIZE], cpus[1024];
@@ -181,13 +181,13 @@ int mce_te_address_publish(struct mce_te *te)
 	int r;
 
 	if (strlen(te->host) >= sizeof(rpc.host))
-		return mc_fail(-EINVAL, "the host's name is too long");
+		return mc_fail(-EINVAL, "the host name is too long");
 	strcpy(rpc.host, te->host);
 	r = mce_rpc_meta_publish(te->meta, te->name, &rpc, mce_te_publish_deadline(te));
-	return mce_te_published(te, r);
+	return mce_te_publish_result(te, r);
 }
 
-static int publish(struct mce_te *te)
+static int te_publish(struct mce_te *te)
 {
 	int r;
 
@@ -197,7 +197,7 @@ static int publish(struct mce_te *te)
 	return r < 0 ? r : mce_te_mem_publish(te, false);
 }
 
-static void init_locks(struct mce_te *te)
+static void te_init_locks(struct mce_te *te)
 {
 	pthread_mutex_init(&te->publish_lock, NULL);
 	pthread_mutex_init(&te->mem_lock, NULL);
@@ -210,7 +210,7 @@ static void init_locks(struct mce_te *te)
 	mc_list_init(&te->live_node);
 }
 
-static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
+static int te_open_all(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	int r = 0;
 
@@ -219,15 +219,15 @@ static int open_all(struct mce_te *te, const struct mce_te_conf *conf)
 	if (!mcd_is_p2p(conf->metadata))
 		r = mcd_open(conf->metadata, &te->meta);
 	if (r == 0)
-		r = open_handshake(te, conf);
+		r = te_open_handshake(te, conf);
 	if (r == 0)
-		r = open_engine(te);
+		r = te_open_engine(te);
 	if (r < 0)
 		return r;
 	__atomic_store_n(&te->ready, true, __ATOMIC_RELEASE);
 	r = mce_peer_get(te->engine, mce_engine_endpoint(te->engine), &te->self);
 	if (r == 0)
-		r = publish(te);
+		r = te_publish(te);
 	if (r == 0 && te->env.refresh_ms)
 		r = mce_te_refresh_start(te);
 	if (r == 0)
@@ -247,10 +247,10 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 		return -ENOMEM;
 	te->fork_depth = mc_fork_depth;
 	mce_te_log_open();
-	raise_nofile();
-	init_locks(te);
+	te_raise_nofile();
+	te_init_locks(te);
 	mce_te_env_load(&te->env);
-	r = open_all(te, conf);
+	r = te_open_all(te, conf);
 	if (r < 0) {
 		mce_te_close(te);
 		return r;
@@ -271,7 +271,7 @@ void mce_te_close(struct mce_te *te)
 		mce_te_withdraw(te);
 	mce_te_batches_stop(te);
 	mce_handshake_close(te->handshake);
-	/* Peers' handles go before the engine that they belong to. */
+	/* Release all references to peers before the engine that owns the peers is closed. */
 	mce_te_batches_done(te);
 	mce_te_metric_close(te->metric);
 	mce_te_segments_done(te);
@@ -291,7 +291,7 @@ void mce_te_close(struct mce_te *te)
 	free(te);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- information ------------------------------------------------------------------------------- */
 
 const char *mce_te_name(const struct mce_te *te)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * discover.c - the matrix of this machine.
+ * discover.c - discovery of this machine's priority matrix.
  *
- * A NUMA node prefers the devices that are on it; a GPU, of the devices on its node (of all, if there are
- * none), those that share the longest part of the way to it on the PCI tree. */
+ * A NUMA node prefers the devices on it.  A GPU considers the devices on its node (all devices if there
+ * are none) and prefers those whose PCI paths have most components in common with its own. */
 #include <config.h>
 
 #include "engine/topo/topo_i.h"
@@ -23,7 +23,7 @@ struct found {
 	struct mce_topo *t;
 	const char *root;
 	const char *filter;
-	char way[MCE_TOPO_NICS_MAX][PATH_MAX];	/* of each device through sysfs */
+	char path[MCE_TOPO_NICS_MAX][PATH_MAX];	/* of each device in sysfs */
 	int node[NODES_MAX];
 	unsigned nnodes;
 	char bus[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS_MAX];
@@ -31,8 +31,8 @@ struct found {
 
 /* ---- sysfs ------------------------------------------------------------------------------------- */
 
-/* The first line of a file below /sys without its end; "" when it cannot be read. */
-static void read_line(const char *root, const char *path, char *buf, size_t len)
+/* Read the first line of a file below @root, without its newline; "" on failure. */
+static void sysfs_read_line(const char *root, const char *path, char *buf, size_t len)
 {
 	char full[PATH_MAX];
 	FILE *f;
@@ -49,12 +49,12 @@ static void read_line(const char *root, const char *path, char *buf, size_t len)
 	fclose(f);
 }
 
-static int read_int(const char *root, const char *path, int def)
+static int sysfs_read_int(const char *root, const char *path, int def)
 {
 	char line[64], *end;
 	long v;
 
-	read_line(root, path, line, sizeof(line));
+	sysfs_read_line(root, path, line, sizeof(line));
 	v = strtol(line, &end, 10);
 	return end == line ? def : (int)v;
 }
@@ -66,20 +66,20 @@ void mce_topo_cpus_near(const char *root, const char *name, char *buf, size_t le
 
 	buf[0] = 0;
 	root = root ? root : "";
-	read_line(root, "/sys/devices/system/node/online", online, sizeof(online));
-	/* One node: "0". */
+	sysfs_read_line(root, "/sys/devices/system/node/online", online, sizeof(online));
+	/* "0": there is only one node. */
 	if (!strpbrk(online, "-,") || strchr(name, '/'))
 		return;
 	snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", name);
-	node = read_int(root, path, -1);
+	node = sysfs_read_int(root, path, -1);
 	if (node < 0)
 		return;
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
-	read_line(root, path, buf, len);
+	sysfs_read_line(root, path, buf, len);
 }
 
-/* The device's place in the tree of devices, "" when it is not known. */
-static void way_to(const char *root, const char *link, char ret[PATH_MAX])
+/* The real path of a device in sysfs, "" if unknown. */
+static void sysfs_path(const char *root, const char *link, char ret[PATH_MAX])
 {
 	char full[PATH_MAX];
 
@@ -88,8 +88,8 @@ static void way_to(const char *root, const char *link, char ret[PATH_MAX])
 		ret[0] = 0;
 }
 
-/* Components that two ways have in common. */
-static unsigned shared(const char *a, const char *b)
+/* Number of leading components that two paths have in common. */
+static unsigned sysfs_common(const char *a, const char *b)
 {
 	unsigned n = 0;
 
@@ -100,7 +100,7 @@ static unsigned shared(const char *a, const char *b)
 
 /* ---- network devices --------------------------------------------------------------------------- */
 
-static bool wanted(const struct found *f, const char *name)
+static bool nic_wanted(const struct found *f, const char *name)
 {
 	const char *only = getenv("MC_TE_FILTERS"), *not = getenv("MC_TE_FILTERS_EXCLUDE");
 
@@ -111,65 +111,65 @@ static bool wanted(const struct found *f, const char *name)
 	return !mce_topo_listed(not, name);
 }
 
-/* The first port that is up, with its GID and speed. */
-static bool find_port(const char *root, const char *name, struct mce_topo_nic *nic)
+/* Set the port, GID and speed of @nic from the first active port; false if there is none. */
+static bool nic_find_port(const char *root, const char *name, struct mce_topo_nic *nic)
 {
 	char path[512], line[128];
 
 	for (int port = 1; port <= 16; port++) {
 		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/state", name, port);
-		read_line(root, path, line, sizeof(line));
+		sysfs_read_line(root, path, line, sizeof(line));
 		if (!*line)
 			return false;
 		if (!strstr(line, "ACTIVE"))
 			continue;
 		nic->port = port;
 		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/rate", name, port);
-		read_line(root, path, line, sizeof(line));
+		sysfs_read_line(root, path, line, sizeof(line));
 		nic->speed_gbps = atof(line);
 		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/gids/0", name, port);
-		read_line(root, path, line, sizeof(line));
+		sysfs_read_line(root, path, line, sizeof(line));
 		snprintf(nic->gid, sizeof(nic->gid), "%.47s", line);
 		return true;
 	}
 	return false;
 }
 
-static int add_nic(struct found *f, const char *name)
+static int nic_add(struct found *f, const char *name)
 {
 	struct mce_topo_nic nic = { .numa = -1 };
 	char path[512];
 	int i;
 
-	if (strlen(name) >= sizeof(nic.name) || !wanted(f, name) || !find_port(f->root, name, &nic))
+	if (strlen(name) >= sizeof(nic.name) || !nic_wanted(f, name) || !nic_find_port(f->root, name, &nic))
 		return 0;
 	i = mce_topo_nic_add(f->t, name);
 	if (i < 0)
 		return i;
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", name);
-	nic.numa = read_int(f->root, path, -1);
+	nic.numa = sysfs_read_int(f->root, path, -1);
 	strcpy(nic.name, name);
 	f->t->nic[i] = nic;
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", name);
-	way_to(f->root, path, f->way[i]);
+	sysfs_path(f->root, path, f->path[i]);
 	return 0;
 }
 
-static int find_nics(struct found *f)
+static int nics_find(struct found *f)
 {
 	struct dirent **entry;
 	char dir[PATH_MAX];
 	int n, r = 0;
 
 	if (snprintf(dir, sizeof(dir), "%s/sys/class/infiniband", f->root) >= (int)sizeof(dir))
-		return mc_fail(-EINVAL, "the path is too long");
-	/* Sorted, so that every process numbers them alike. */
+		return mc_fail(-EINVAL, "the path of sysfs is too long");
+	/* Sorted, so that each process numbers the devices in the same order. */
 	n = scandir(dir, &entry, NULL, versionsort);
 	if (n < 0)
 		return 0;
 	for (int i = 0; i < n; i++) {
 		if (r == 0 && entry[i]->d_name[0] != '.')
-			r = add_nic(f, entry[i]->d_name);
+			r = nic_add(f, entry[i]->d_name);
 		free(entry[i]);
 	}
 	free(entry);
@@ -178,16 +178,16 @@ static int find_nics(struct found *f)
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static int find_nodes(struct found *f)
+static int nodes_find(struct found *f)
 {
 	hwloc_topology_t top;
 	hwloc_obj_t node = NULL;
 
 	if (hwloc_topology_init(&top))
-		return mc_fail(-ENOMEM, "hwloc: no topology");
+		return mc_fail(-ENOMEM, "cannot initialize hwloc");
 	if (hwloc_topology_load(top)) {
 		hwloc_topology_destroy(top);
-		return mc_fail(-EIO, "hwloc cannot see the machine's topology");
+		return mc_fail(-EIO, "hwloc cannot discover the machine's topology");
 	}
 	while ((node = hwloc_get_next_obj_by_type(top, HWLOC_OBJ_NUMANODE, node)))
 		if (f->nnodes < NODES_MAX)
@@ -200,9 +200,9 @@ static int find_nodes(struct found *f)
 
 /* ---- the matrix -------------------------------------------------------------------------------- */
 
-static void put(struct mce_topo_location *p, unsigned nic, bool preferred)
+static void location_add_nic(struct mce_topo_location *p, unsigned nic, bool preferred)
 {
-	/* Preferred ones come first, so all of them are put before the others. */
+	/* The caller adds all preferred devices before the others. */
 	p->nic[p->preferred + p->others] = (unsigned char)nic;
 	if (preferred)
 		p->preferred++;
@@ -210,7 +210,7 @@ static void put(struct mce_topo_location *p, unsigned nic, bool preferred)
 		p->others++;
 }
 
-static int add_node(struct found *f, int node)
+static int matrix_add_node(struct found *f, int node)
 {
 	struct mce_topo_location *p;
 	char name[64];
@@ -223,15 +223,15 @@ static int add_node(struct found *f, int node)
 	for (int pass = 1; pass >= 0; pass--)
 		for (unsigned i = 0; i < f->t->nnics; i++)
 			if ((f->t->nic[i].numa == node) == pass)
-				put(p, i, pass);
+				location_add_nic(p, i, pass);
 	return 0;
 }
 
-static int add_gpu(struct found *f, unsigned gpu)
+static int matrix_add_gpu(struct found *f, unsigned gpu)
 {
 	unsigned near = 0, on_node = 0;
 	struct mce_topo_location *p;
-	char name[64], path[512], way[PATH_MAX];
+	char name[64], path[512], own[PATH_MAX];
 	int node, r;
 
 	snprintf(name, sizeof(name), "cuda:%u", gpu);
@@ -239,37 +239,37 @@ static int add_gpu(struct found *f, unsigned gpu)
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", f->bus[gpu]);
-	node = read_int(f->root, path, -1);
+	node = sysfs_read_int(f->root, path, -1);
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", f->bus[gpu]);
-	way_to(f->root, path, way);
+	sysfs_path(f->root, path, own);
 	for (unsigned i = 0; i < f->t->nnics; i++)
 		on_node += f->t->nic[i].numa == node;
 	for (unsigned i = 0; i < f->t->nnics; i++)
-		if ((!on_node || f->t->nic[i].numa == node) && shared(f->way[i], way) > near)
-			near = shared(f->way[i], way);
+		if ((!on_node || f->t->nic[i].numa == node) && sysfs_common(f->path[i], own) > near)
+			near = sysfs_common(f->path[i], own);
 	for (int pass = 1; pass >= 0; pass--)
 		for (unsigned i = 0; i < f->t->nnics; i++) {
 			bool candidate = !on_node || f->t->nic[i].numa == node;
 
-			if ((candidate && shared(f->way[i], way) == near) == pass)
-				put(p, i, pass);
+			if ((candidate && sysfs_common(f->path[i], own) == near) == pass)
+				location_add_nic(p, i, pass);
 		}
 	return 0;
 }
 
-static int fill(struct found *f)
+static int matrix_fill(struct found *f)
 {
 	unsigned gpus;
 	int r;
 
-	r = find_nics(f);
+	r = nics_find(f);
 	if (r == 0)
-		r = find_nodes(f);
+		r = nodes_find(f);
 	for (unsigned i = 0; i < f->nnodes && r == 0; i++)
-		r = add_node(f, f->node[i]);
+		r = matrix_add_node(f, f->node[i]);
 	gpus = r == 0 ? mce_topo_gpus(*f->root ? f->root : NULL, f->bus) : 0;
 	for (unsigned i = 0; i < gpus && r == 0; i++)
-		r = add_gpu(f, i);
+		r = matrix_add_gpu(f, i);
 	return r;
 }
 
@@ -285,7 +285,7 @@ int mce_topo_discover(const char *root, const char *filter, struct mce_topo **re
 	f->filter = filter;
 	f->t = calloc(1, sizeof(*f->t));
 	if (f->t)
-		r = fill(f);
+		r = matrix_fill(f);
 	if (r == 0)
 		*ret = f->t;
 	else

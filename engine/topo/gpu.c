@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu.c - GPUs, by the driver's library when it can be loaded: it numbers them as programs do, which sysfs
- * does not know.  Its functions need no context, so no GPU memory is taken. */
+ * gpu.c - list of GPUs from the CUDA driver's library, if it can be loaded: unlike sysfs, it numbers
+ * GPUs as programs do.  The functions need no context, so they use no GPU memory. */
 #include <config.h>
 
 #include "engine/topo/topo_i.h"
@@ -42,7 +42,7 @@ unsigned mce_topo_gpus(const char *dir, char ret[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS
 	struct driver d;
 	int n = 0, dev;
 
-	/* Never closed: the driver keeps threads of its own once it was initialized. */
+	/* The library stays open: once initialized, the driver has threads of its own. */
 	if (!lib || !driver_find(lib, &d) || d.init(0) || d.count(&n) || n <= 0)
 		return 0;
 	if (n > (int)MCE_TOPO_GPUS_MAX)
@@ -51,7 +51,7 @@ unsigned mce_topo_gpus(const char *dir, char ret[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS
 		ret[i][0] = 0;
 		if (d.device(&dev, i) || d.bus(ret[i], MCE_TOPO_BUS_MAX, dev))
 			ret[i][0] = 0;
-		/* sysfs writes them in lower case. */
+		/* sysfs uses lower case. */
 		for (char *p = ret[i]; *p; p++)
 			*p = (char)tolower((unsigned char)*p);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * topo.c - the matrix as an object, and as upstream's JSON. */
+ * topo.c - the priority matrix in memory, and its conversion from and to upstream's JSON. */
 #include <config.h>
 
 #include "engine/topo/topo_i.h"
@@ -18,7 +18,7 @@ void mce_topo_free(struct mce_topo *t)
 	if (!t)
 		return;
 	free(t->nic);
-	free(t->place);
+	free(t->location);
 	free(t);
 }
 
@@ -40,9 +40,9 @@ int mce_topo_nic_add(struct mce_topo *t, const char *name)
 		if (!strcmp(t->nic[i].name, name))
 			return (int)i;
 	if (t->nnics == MCE_TOPO_NICS_MAX)
-		return mc_fail(-MC_ELIMIT, "more than %u network devices", MCE_TOPO_NICS_MAX);
+		return mc_fail(-MC_ELIMIT, "too many network devices, at most %u", MCE_TOPO_NICS_MAX);
 	if (strlen(name) >= sizeof(more->name))
-		return mc_fail(-EINVAL, "the name of a network device is too long");
+		return mc_fail(-EINVAL, "a network device name is too long");
 	more = realloc(t->nic, (t->nnics + 1) * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
@@ -57,15 +57,15 @@ int mce_topo_location_add(struct mce_topo *t, const char *name, struct mce_topo_
 {
 	struct mce_topo_location *more;
 
-	if (t->nplaces == MCE_TOPO_LOCATIONS_MAX)
-		return mc_fail(-MC_ELIMIT, "more than %u locations", MCE_TOPO_LOCATIONS_MAX);
+	if (t->nlocations == MCE_TOPO_LOCATIONS_MAX)
+		return mc_fail(-MC_ELIMIT, "too many locations, at most %u", MCE_TOPO_LOCATIONS_MAX);
 	if (strlen(name) >= sizeof(more->name))
-		return mc_fail(-EINVAL, "the name of a location is too long");
-	more = realloc(t->place, (t->nplaces + 1) * sizeof(*more));
+		return mc_fail(-EINVAL, "a location name is too long");
+	more = realloc(t->location, (t->nlocations + 1) * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
-	t->place = more;
-	*ret = &more[t->nplaces++];
+	t->location = more;
+	*ret = &more[t->nlocations++];
 	memset(*ret, 0, sizeof(**ret));
 	strcpy((*ret)->name, name);
 	return 0;
@@ -96,12 +96,12 @@ static int parse_list(struct mce_topo *t, struct mce_topo_location *p, const jso
 	int nic;
 
 	if (!json_is_array(list))
-		return mc_fail(-EINVAL, "topology: %s has not two lists of devices", p->name);
+		return mc_fail(-EINVAL, "topology: %s does not have two lists of devices", p->name);
 	json_array_foreach(list, i, v) {
 		if (!json_is_string(v) || !*json_string_value(v))
-			return mc_fail(-EINVAL, "topology: a device of %s is not a name", p->name);
+			return mc_fail(-EINVAL, "topology: %s has a device that is not a name", p->name);
 		if (p->preferred + p->others == MCE_TOPO_NICS_MAX)
-			return mc_fail(-MC_ELIMIT, "topology: too many devices of %s", p->name);
+			return mc_fail(-MC_ELIMIT, "topology: %s has too many devices", p->name);
 		nic = mce_topo_nic_add(t, json_string_value(v));
 		if (nic < 0)
 			return nic;
@@ -122,10 +122,10 @@ static int parse_matrix(struct mce_topo *t, json_t *root)
 	int r;
 
 	if (!json_is_object(root))
-		return mc_fail(-EINVAL, "topology: not an object of locations");
+		return mc_fail(-EINVAL, "topology: not an object whose members are locations");
 	json_object_foreach(root, name, v) {
 		if (!*name || !json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > 2)
-			return mc_fail(-EINVAL, "topology: %s has not two lists of devices", name);
+			return mc_fail(-EINVAL, "topology: %s does not have two lists of devices", name);
 		r = mce_topo_location_add(t, name, &p);
 		if (r == 0)
 			r = parse_list(t, p, json_array_get(v, 0), true);
@@ -172,7 +172,7 @@ int mce_topo_load(const char *path, struct mce_topo **ret)
 
 /* ---- JSON out ---------------------------------------------------------------------------------- */
 
-static json_t *list_json(const struct mce_topo *t, const unsigned char *nic, unsigned n,
+static json_t *nics_json(const struct mce_topo *t, const unsigned char *nic, unsigned n,
 			 const char *filter)
 {
 	json_t *list = json_array();
@@ -190,12 +190,12 @@ int mce_topo_json(const struct mce_topo *t, const char *filter, char **ret)
 
 	if (!root)
 		return -ENOMEM;
-	for (unsigned i = 0; i < t->nplaces; i++) {
-		const struct mce_topo_location *p = &t->place[i];
+	for (unsigned i = 0; i < t->nlocations; i++) {
+		const struct mce_topo_location *p = &t->location[i];
 		json_t *both = json_array();
 
-		(void)json_array_append_new(both, list_json(t, p->nic, p->preferred, filter));
-		(void)json_array_append_new(both, list_json(t, p->nic + p->preferred, p->others,
+		(void)json_array_append_new(both, nics_json(t, p->nic, p->preferred, filter));
+		(void)json_array_append_new(both, nics_json(t, p->nic + p->preferred, p->others,
 							    filter));
 		(void)json_object_set_new(root, p->name, both);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handshake.c - frames, and the daemon that listens for them. */
+ * handshake.c - frames of the handshake protocol, and the listening socket of the daemon. */
 #include <config.h>
 
 #include "engine/upstream/handshake.h"
@@ -15,9 +15,10 @@
 #include "common/net/net.h"
 #include "common/env.h"
 #include "engine/upstream/handshake_i.h"
+#include "engine/upstream/port.h"
 
 #define LOG "handshake"
-#define ACCEPT_AT_ONCE 64
+#define ACCEPT_MAX 64		/* connections accepted per event */
 #define PAUSE_NS (100 * MC_NS_PER_MS)
 #define TYPE_LAST MCE_HANDSHAKE_PROBE
 
@@ -53,7 +54,7 @@ int mce_handshake_frame(unsigned type, const char *text, uint8_t **ret, size_t *
 	return 0;
 }
 
-static void resume(struct mc_evtimer *t)
+static void listener_resume(struct mc_evtimer *t)
 {
 	struct mce_handshake *h = mc_container_of(t, struct mce_handshake, pause);
 
@@ -61,12 +62,12 @@ static void resume(struct mc_evtimer *t)
 		mc_evtimer_arm(h->loop, t, mc_now_ns() + PAUSE_NS);
 }
 
-static void on_listener(struct mc_evfd *e, uint32_t events)
+static void listener_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_handshake *h = mc_container_of(e, struct mce_handshake, listener);
 	int fd;
 
-	for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+	for (int i = 0; i < ACCEPT_MAX; i++) {
 		fd = mc_accept(e->fd);
 		if (fd >= 0) {
 			mce_handshake_accept(h, fd);
@@ -74,7 +75,8 @@ static void on_listener(struct mc_evfd *e, uint32_t events)
 		}
 		if (fd == -EAGAIN)
 			return;
-		/* Out of descriptors or memory: it stays in the backlog, and polling would spin. */
+		/* Out of descriptors or memory.  The connection stays in the backlog, so polling would
+		 * report it again at once: pause instead. */
 		mc_warn(LOG, "cannot accept, trying again in 100 ms: %s", mc_err_detail(fd));
 		mc_evloop_del(h->loop, e);
 		mc_evtimer_arm(h->loop, &h->pause, mc_now_ns() + PAUSE_NS);
@@ -92,13 +94,13 @@ int mce_handshake_open(const struct mce_handshake_conf *conf, struct mce_handsha
 		return mc_fail(-ENOMEM, "no memory for the handshake daemon");
 	h->conf = *conf;
 	h->max_len = mce_handshake_max();
-	h->listener.ready = on_listener;
-	h->pause.fire = resume;
+	h->listener.ready = listener_ready;
+	h->pause.fire = listener_resume;
 	mc_list_init(&h->conns);
 	r = h->listener.fd = mce_port_listen(conf->host, conf->port, backlog, &h->port);
 	if (r < 0)
 		goto fail;
-	/* It may be gone once open has returned. */
+	/* The caller may free the string after open. */
 	h->conf.host = NULL;
 	r = mc_evloop_new("mce-handshake", 0, &h->loop);
 	if (r < 0)

@@ -2,8 +2,8 @@
  * handshake.h - upstream's handshake daemon and its clients: descriptors (P2PHANDSHAKE), notifications,
  * probes and RDMA connection setup, one TCP connection per call.
  *
- * A frame is u64 length (little-endian, counts all that follows), u8 type, JSON text.  Old peers leave the
- * type out; a first byte above 3 tells, and it is a connection setup then, answered the same way. */
+ * A frame is u64 length (little-endian, bytes that follow), u8 type, JSON text.  Old peers send no type: if the
+ * first byte is above 3, the frame is a connection setup, and its answer has no type either. */
 #ifndef MCE_HANDSHAKE_H
 #define MCE_HANDSHAKE_H
 
@@ -19,43 +19,39 @@ enum mce_handshake_type {
 
 struct mce_handshake;
 
-/* Callbacks run on the daemon's one thread, so they must not wait for peers.  Texts are borrowed for the call
- * and NUL-terminated; *ret_text is malloc'ed.  A negative result closes the connection without an answer. */
+/* Callbacks run on the daemon's only thread, so they must not wait for peers.  Texts are NUL-terminated
+ * and valid during the call; *ret_text is malloc'ed.  A negative result closes the connection without
+ * an answer. */
 struct mce_handshake_conf {
-	const char *host;	/* to listen on; NULL: all addresses */
-	int port;		/* 0: a free one of MC_MIN_RPC_PORT..MC_MAX_RPC_PORT, 15000 to 17000 */
+	const char *host;	/* address to listen on; NULL: all */
+	int port;		/* 0: a free port of the range, see port.h */
 	void *arg;
-	/* A peer tells its descriptor and asks for ours. */
+	/* A peer sends its descriptor and asks for ours. */
 	int (*metadata)(void *arg, const char *peer_text, size_t len, char **ret_text);
 	int (*notify)(void *arg, const char *name, const char *msg);
-	/* NULL: peers are told that there is no RDMA here. */
+	/* RDMA connection setup; NULL: answer that this node has no RDMA. */
 	int (*connection)(void *arg, const char *text, size_t len, char **ret_text);
 };
 
-/* Listen and serve from a thread of its own.  However many peers stall half-way, the others are answered:
- * a connection has 5 s from one byte to the next and 60 s in all, MC_HANDSHAKE_MAX_LENGTH bytes (1 MiB), and
- * when 256 are open the one that has been silent longest goes. */
+/* Listen, and serve in a thread of its own.  Stalled peers do not keep others from an answer: a
+ * connection may take 5 s between two bytes, 60 s in total and MC_HANDSHAKE_MAX_LENGTH bytes (1 MiB);
+ * if 256 connections are open, the one that has been silent longest is closed for a new one. */
 int mce_handshake_open(const struct mce_handshake_conf *conf, struct mce_handshake **ret);
 int mce_handshake_port(const struct mce_handshake *h);
 void mce_handshake_close(struct mce_handshake *h);	/* NULL is fine; not from a callback */
 
-/* From the connection on; to connect may take MC_HANDSHAKE_CONNECT_TIMEOUT, 5 s. */
+/* Time limit of a call after connect; connect may take MC_HANDSHAKE_CONNECT_TIMEOUT, default 5 s. */
 #define MCE_HANDSHAKE_ANSWER_MS 5000
-/* What a call should be given: time for both where connecting may take longer than that, else for either. */
+/* Recommended time limit of a whole call: the sum of both limits if that of connect is longer than
+ * MCE_HANDSHAKE_ANSWER_MS, else MCE_HANDSHAKE_ANSWER_MS. */
 int64_t mce_handshake_ask_ms(void);
-/* Ask @host (IPv6 without brackets) and wait for its answer, malloc'ed.  -ECONNREFUSED, -ETIMEDOUT, ...;
- * -MC_EPROTO for an answer that is none. */
+/* Send a request to @host (IPv6 without brackets) and wait for the answer, malloc'ed.  -ECONNREFUSED,
+ * -ETIMEDOUT, ...; -MC_EPROTO for an invalid answer. */
 int mce_handshake_call(const char *host, int port, enum mce_handshake_type type, const char *json,
 		       uint64_t deadline, char **ret_reply);
-/* The same for the two whose texts say little. */
+/* The same for notifications and probes, whose answers say only whether they succeeded. */
 int mce_handshake_notify(const char *host, int port, const char *name, const char *msg,
 			 uint64_t deadline);
 int mce_handshake_probe(const char *host, int port, uint64_t deadline);
-
-/* MC_MIN_RPC_PORT and MC_MAX_RPC_PORT, or what holds when they make no sense. */
-void mce_port_range(int *ret_min, int *ret_max);
-/* Listen on a free port of MC_MIN_RPC_PORT..MC_MAX_RPC_PORT, chosen at random as upstream does, or on @port when
- * that is not 0.  The descriptor, or negative. */
-int mce_port_listen(const char *host, int port, int backlog, int *ret_port);
 
 #endif

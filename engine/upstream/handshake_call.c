@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handshake_call.c - the asking side: connect, one frame out, one frame in. */
+ * handshake_call.c - client of the handshake daemon: connect, send one frame, receive one. */
 #include <config.h>
 
 #include <errno.h>
@@ -95,8 +95,9 @@ static int call_recv(const struct call *c, uint8_t *p, size_t len)
 	return 0;
 }
 
-/* The body of a frame, with a NUL behind it; memory grows with what comes, not with what is announced. */
-static int recv_body(const struct call *c, uint64_t need, uint8_t **ret)
+/* Receive the body of a frame and append a NUL.  Memory grows with the received bytes, not with the announced
+ * length. */
+static int call_recv_body(const struct call *c, uint64_t need, uint8_t **ret)
 {
 	size_t size = 0, next;
 	uint8_t *buf = NULL, *more;
@@ -124,7 +125,7 @@ static int recv_body(const struct call *c, uint64_t need, uint8_t **ret)
 	return 0;
 }
 
-static int recv_reply(const struct call *c, enum mce_handshake_type asked, char **ret_reply)
+static int call_recv_reply(const struct call *c, enum mce_handshake_type asked, char **ret_reply)
 {
 	uint8_t head[MCE_HANDSHAKE_HEAD], *body = NULL;
 	uint64_t need = 0;
@@ -140,12 +141,12 @@ static int recv_reply(const struct call *c, enum mce_handshake_type asked, char 
 	if (need == 0 || need > mce_handshake_max())
 		return mc_fail(-MC_EPROTO, "handshake with %s: answer of %llu bytes", c->addr,
 			       (unsigned long long)need);
-	r = recv_body(c, need, &body);
+	r = call_recv_body(c, need, &body);
 	if (r < 0)
 		return r;
 	r = mce_handshake_parse(body, (size_t)need, &type, &at);
 	if (r == 0 && type != MCE_HANDSHAKE_LEGACY && type != (unsigned)asked)
-		r = mc_fail(-MC_EPROTO, "handshake with %s: type %u for an answer to %u", c->addr, type,
+		r = mc_fail(-MC_EPROTO, "handshake with %s: the answer has type %u instead of %u", c->addr, type,
 			    (unsigned)asked);
 	if (r == 0) {
 		memmove(body, body + at, (size_t)need - at + 1);
@@ -191,7 +192,7 @@ int mce_handshake_call(const char *host, int port, enum mce_handshake_type type,
 	int r;
 
 	if (!*host || strlen(host) > MC_ADDR_MAX - 16)
-		return mc_fail(-EINVAL, "not a host name: %.64s", host);
+		return mc_fail(-EINVAL, "invalid host name: %.64s", host);
 	snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 	r = mce_handshake_frame((unsigned)type, json, &frame, &len);
 	if (r == 0)
@@ -200,15 +201,15 @@ int mce_handshake_call(const char *host, int port, enum mce_handshake_type type,
 		return r;
 	fd = c.fd;
 	r = call_send(&c, frame, len);
-	return r < 0 ? r : recv_reply(&c, type, ret_reply);
+	return r < 0 ? r : call_recv_reply(&c, type, ret_reply);
 }
 
-/* Ask, and see whether @member of the answer is "success". */
+/* Send a request; success if @member of the answer is "success". */
 static int call_for_success(const char *host, int port, enum mce_handshake_type type,
 			    const char *json, const char *member, uint64_t deadline)
 {
 	auto_free char *reply = NULL;
-	const char *said;
+	const char *status;
 	json_t *o;
 	int r;
 
@@ -216,10 +217,10 @@ static int call_for_success(const char *host, int port, enum mce_handshake_type 
 	if (r < 0)
 		return r;
 	o = json_loads(reply, 0, NULL);
-	said = json_string_value(json_object_get(o, member));
-	if (!said || strcmp(said, "success"))
+	status = json_string_value(json_object_get(o, member));
+	if (!status || strcmp(status, "success"))
 		r = mc_fail(-MC_EPROTO, "handshake with %s:%d: %s is %.64s", host, port, member,
-			    said ? said : "missing");
+			    status ? status : "missing");
 	json_decref(o);
 	return r;
 }
@@ -232,7 +233,7 @@ int mce_handshake_notify(const char *host, int port, const char *name, const cha
 
 	json_decref(o);
 	if (!text)
-		return mc_fail(-EINVAL, "a notification is not UTF-8");
+		return mc_fail(-EINVAL, "the notification is not UTF-8");
 	return call_for_success(host, port, MCE_HANDSHAKE_NOTIFY, text, "notify_msg", deadline);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handshake_conn.c - one peer of the handshake daemon: its frame comes in, the answer goes out, and the
- * connection stays until the peer has closed it, so that the answer is not cut off by a reset. */
+ * handshake_conn.c - one connection of the handshake daemon: receive a frame, send the
+ * conn_answer_text, then wait until the peer closes, because a reset could destroy the
+ * conn_answer_text. */
 #include <config.h>
 
 #include <errno.h>
@@ -22,8 +23,8 @@
 #define SILENCE_NS (5 * MC_NS_PER_SEC)
 #define TOTAL_NS (60 * MC_NS_PER_SEC)
 #define FIRST_SIZE 4096u
-#define HELD_MIN (64u << 20)	/* all connections may hold so much, or twice the largest frame */
-#define SWALLOW_MAX (1u << 20)	/* bytes behind the frame that are thrown away before we give up */
+#define HELD_MIN (64u << 20)	/* limit for the buffers of all connections, if larger than two frames */
+#define SWALLOW_MAX (1u << 20)	/* bytes after the frame that are discarded before the connection is closed */
 
 MC_COUNTER(answered, "mooncake_engine_handshakes_total", "", "Handshakes answered");
 MC_COUNTER(refused, "mooncake_engine_handshakes_refused_total", "",
@@ -37,10 +38,10 @@ struct conn {
 	struct mc_evtimer timer;
 	struct mc_list link;
 	enum state state;
-	uint64_t end_ns;	/* at the latest */
+	uint64_t end_ns;	/* deadline of the connection */
 	uint8_t head[MCE_HANDSHAKE_HEAD];
 	size_t head_len;
-	uint8_t *buf;		/* the body that comes in, then the answer; size bytes and a NUL */
+	uint8_t *buf;		/* the body, later the conn_answer_text; size bytes and a NUL */
 	size_t size, len, at;
 	uint64_t need;		/* the body's length */
 	size_t swallowed;
@@ -82,8 +83,8 @@ static void conn_silent(struct mc_evtimer *t)
 	conn_close(c);
 }
 
-/* It moved: another spell of silence is allowed, up to its end. */
-static void conn_moved(struct conn *c)
+/* Bytes were transferred: restart the silence timer, at most up to end_ns. */
+static void conn_progress(struct conn *c)
 {
 	uint64_t due = mc_now_ns() + SILENCE_NS;
 
@@ -94,8 +95,8 @@ static void conn_moved(struct conn *c)
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
-static int answer_notify(const struct mce_handshake *h, const char *text, size_t len,
-			 char **ret_text)
+static int conn_answer_notify(const struct mce_handshake *h, const char *text, size_t len,
+			      char **ret_text)
 {
 	const char *name, *msg;
 	json_t *o;
@@ -114,7 +115,7 @@ static int answer_notify(const struct mce_handshake *h, const char *text, size_t
 	return *ret_text ? 0 : -ENOMEM;
 }
 
-static int answer_connection(const struct mce_handshake *h, const char *text, size_t len,
+static int conn_answer_setup(const struct mce_handshake *h, const char *text, size_t len,
 			     char **ret_text)
 {
 	if (h->conf.connection)
@@ -123,24 +124,24 @@ static int answer_connection(const struct mce_handshake *h, const char *text, si
 	return *ret_text ? 0 : -ENOMEM;
 }
 
-static int answer(const struct mce_handshake *h, unsigned type, const char *text, size_t len,
-		  char **ret_text)
+static int conn_answer_text(const struct mce_handshake *h, unsigned type, const char *text, size_t len,
+			    char **ret_text)
 {
 	switch (type) {
 	case MCE_HANDSHAKE_METADATA:
 		return h->conf.metadata ? h->conf.metadata(h->conf.arg, text, len, ret_text) :
 					  -MC_ENOTSUP;
 	case MCE_HANDSHAKE_NOTIFY:
-		return answer_notify(h, text, len, ret_text);
+		return conn_answer_notify(h, text, len, ret_text);
 	case MCE_HANDSHAKE_PROBE:
 		*ret_text = strdup("{\"status\":\"success\"}\n");
 		return *ret_text ? 0 : -ENOMEM;
 	default:
-		return answer_connection(h, text, len, ret_text);
+		return conn_answer_setup(h, text, len, ret_text);
 	}
 }
 
-/* The body is complete: put the answer in its place. */
+/* The body is complete: replace it by the conn_answer_text. */
 static int conn_answer(struct conn *c)
 {
 	uint8_t *frame = NULL;
@@ -152,7 +153,7 @@ static int conn_answer(struct conn *c)
 	c->buf[c->len] = '\0';
 	r = mce_handshake_parse(c->buf, c->len, &type, &at);
 	if (r == 0)
-		r = answer(c->h, type, (char *)c->buf + at, c->len - at, &text);
+		r = conn_answer_text(c->h, type, (char *)c->buf + at, c->len - at, &text);
 	if (r == 0)
 		r = mce_handshake_frame(type, text, &frame, &len);
 	free(text);
@@ -182,7 +183,7 @@ static int conn_write(struct conn *c)
 		if (n < 0)
 			return -errno;
 		c->at += (size_t)n;
-		conn_moved(c);
+		conn_progress(c);
 	}
 	mc_metric_add(&answered, 1);
 	c->state = LINGERING;
@@ -193,8 +194,8 @@ static int conn_write(struct conn *c)
 	return mc_evloop_mod(c->h->loop, &c->ev, EPOLLIN);
 }
 
-/* The length says what is announced, not what comes: memory grows with what is there. */
-static int conn_make_room(struct conn *c)
+/* Enlarge the buffer.  Memory grows with the received bytes, not with the announced length. */
+static int conn_grow(struct conn *c)
 {
 	size_t held_max = c->h->max_len * 2 > HELD_MIN ? c->h->max_len * 2 : HELD_MIN;
 	size_t size = c->size ? c->size * 2 : FIRST_SIZE;
@@ -203,7 +204,7 @@ static int conn_make_room(struct conn *c)
 	if (size > c->need)
 		size = (size_t)c->need;
 	if (c->h->held - c->size + size > held_max)
-		return mc_fail(-MC_ELIMIT, "handshakes of all peers hold %zu bytes", c->h->held);
+		return mc_fail(-MC_ELIMIT, "handshakes use too much memory: %zu bytes", c->h->held);
 	buf = realloc(c->buf, size + 1);
 	if (!buf)
 		return -ENOMEM;
@@ -212,18 +213,18 @@ static int conn_make_room(struct conn *c)
 	return 0;
 }
 
-static int head_done(struct conn *c)
+static int conn_head_done(struct conn *c)
 {
 	c->need = 0;
 	for (unsigned i = 0; i < MCE_HANDSHAKE_HEAD; i++)
 		c->need |= (uint64_t)c->head[i] << 8 * i;
 	if (c->need == 0 || c->need > c->h->max_len)
-		return mc_fail(-MC_EPROTO, "not a handshake: length %llu, at most %zu",
+		return mc_fail(-MC_EPROTO, "not a handshake: length %llu, limit %zu",
 			       (unsigned long long)c->need, c->h->max_len);
-	return conn_make_room(c);
+	return conn_grow(c);
 }
 
-/* One recv() into the head, the body, or nowhere.  0 or more: bytes that came. */
+/* One recv() into the head or the body; after the frame bytes are discarded. */
 static ssize_t conn_recv(struct conn *c)
 {
 	char nowhere[4096];
@@ -236,8 +237,8 @@ static ssize_t conn_recv(struct conn *c)
 	return recv(c->ev.fd, c->buf + c->len, c->size - c->len, MSG_DONTWAIT);
 }
 
-/* Bytes came.  1: the frame is complete. */
-static int conn_took(struct conn *c, size_t n)
+/* Account for @n received bytes.  1: the frame is complete. */
+static int conn_received(struct conn *c, size_t n)
 {
 	if (c->state == LINGERING) {
 		c->swallowed += n;
@@ -245,15 +246,15 @@ static int conn_took(struct conn *c, size_t n)
 	}
 	if (c->head_len < sizeof(c->head)) {
 		c->head_len += n;
-		return c->head_len < sizeof(c->head) ? 0 : head_done(c);
+		return c->head_len < sizeof(c->head) ? 0 : conn_head_done(c);
 	}
 	c->len += n;
 	if (c->len == c->need)
 		return 1;
-	return c->len == c->size ? conn_make_room(c) : 0;
+	return c->len == c->size ? conn_grow(c) : 0;
 }
 
-/* 0: more has to come; 1: the frame is complete; negative: it is over. */
+/* 0: wait for more bytes; 1: the frame is complete; negative: close the connection. */
 static int conn_read(struct conn *c)
 {
 	ssize_t n;
@@ -267,10 +268,10 @@ static int conn_read(struct conn *c)
 			return 0;
 		if (n <= 0)
 			return n ? -errno : -ECONNRESET;
-		r = conn_took(c, (size_t)n);
+		r = conn_received(c, (size_t)n);
 		if (r)
 			return r;
-		conn_moved(c);
+		conn_progress(c);
 	}
 }
 
@@ -316,7 +317,7 @@ void mce_handshake_accept(struct mce_handshake *h, int fd)
 		conn_free(c);
 		return;
 	}
-	conn_moved(c);
+	conn_progress(c);
 }
 
 void mce_handshake_drop_all(struct mce_handshake *h)

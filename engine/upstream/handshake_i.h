@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handshake_i.h - the handshake daemon's insides.  All but what is constant belongs to the loop's thread. */
+ * handshake_i.h - internals of the handshake daemon.  Only the loop's thread uses the fields that change. */
 #ifndef MCE_HANDSHAKE_I_H
 #define MCE_HANDSHAKE_I_H
 
@@ -11,13 +11,13 @@
 #include "common/list.h"
 #include "engine/upstream/handshake.h"
 
-#define MCE_HANDSHAKE_HEAD 8		/* the length */
+#define MCE_HANDSHAKE_HEAD 8		/* bytes of the length field */
 #define MCE_HANDSHAKE_LEGACY 0xff	/* our name for a frame without a type */
 
 /* Largest frame, of MC_HANDSHAKE_MAX_LENGTH. */
 size_t mce_handshake_max(void);
 
-/* What a frame's body is: its type, and where its text begins.  -MC_EPROTO for an empty one. */
+/* The type of a frame's body, and the offset of its text.  -MC_EPROTO for an empty body. */
 int mce_handshake_parse(const uint8_t *body, size_t len, unsigned *ret_type, size_t *ret_at);
 /* A whole frame, malloc'ed; type MCE_HANDSHAKE_LEGACY leaves the type out. */
 int mce_handshake_frame(unsigned type, const char *text, uint8_t **ret, size_t *ret_len);
@@ -28,7 +28,7 @@ struct mce_handshake {
 	struct mc_evloop *loop;
 	int port;
 	size_t max_len;
-	/* the loop's */
+	/* used only by the loop's thread */
 	struct mc_evfd listener;
 	struct mc_evtimer pause;	/* no descriptors are left: accept again later */
 	struct mc_list conns;		/* longest silent first */
@@ -36,9 +36,9 @@ struct mce_handshake {
 	size_t held;			/* bytes in buffers of all connections */
 };
 
-/* Take over the socket of a new peer. */
+/* Serve a new connection; takes over @fd. */
 void mce_handshake_accept(struct mce_handshake *h, int fd);
-/* Only when the loop is gone. */
+/* Close all connections, after the loop is freed. */
 void mce_handshake_drop_all(struct mce_handshake *h);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * port.c - ports of upstream's range.
+ * port.c - listening on a port of upstream's range.
  *
- * Chosen at random, because operators open the whole range in their firewalls, and engines that start together
- * on one host would all try the first ones. */
+ * The port is chosen at random: operators open the whole range in their firewalls, and engines that
+ * start together on one host would all try the same first ports. */
 #include <config.h>
+
+#include "engine/upstream/port.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,25 +16,24 @@
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/env.h"
-#include "engine/upstream/handshake.h"
 
 #define TRIES 500
 #define MIN_PORT 15000
 #define MAX_PORT 17000
 
-/* Upstream reads these under both spellings. */
-static int bound_of(const char *name, const char *misspelt, int def)
+/* Upstream reads these variables in both spellings. */
+static int port_limit(const char *name, const char *misspelt, int def)
 {
 	return (int)mc_env_int(name, mc_env_int(misspelt, def, 1024, 65535), 1024, 65535);
 }
 
 void mce_port_range(int *ret_min, int *ret_max)
 {
-	int min = bound_of("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT", MIN_PORT);
-	int max = bound_of("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT", MAX_PORT);
+	int min = port_limit("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT", MIN_PORT);
+	int max = port_limit("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT", MAX_PORT);
 
 	if (min > max) {
-		mc_warn("env", "no ports are from %d to %d, taking %d to %d: MC_MIN_RPC_PORT, MC_MAX_RPC_PORT",
+		mc_warn("env", "MC_MIN_RPC_PORT=%d is above MC_MAX_RPC_PORT=%d, using %d to %d",
 			min, max, MIN_PORT, MAX_PORT);
 		min = MIN_PORT;
 		max = MAX_PORT;
@@ -41,7 +42,7 @@ void mce_port_range(int *ret_min, int *ret_max)
 	*ret_max = max;
 }
 
-static int listen_on(const char *host, int port, int backlog)
+static int port_listen_on(const char *host, int port, int backlog)
 {
 	char addr[MC_ADDR_MAX];
 
@@ -59,10 +60,10 @@ int mce_port_listen(const char *host, int port, int backlog, int *ret_port)
 		host = mc_env_on("MC_USE_IPV6") ? "::" : "0.0.0.0";
 	mce_port_range(&min, &max);
 	if (port)
-		fd = listen_on(host, port, backlog);
+		fd = port_listen_on(host, port, backlog);
 	for (int i = 0; !port && fd == -EADDRINUSE && i < TRIES; i++) {
 		at = min + (int)(mc_random_u64() % (unsigned)(max - min + 1));
-		fd = listen_on(host, at, backlog);
+		fd = port_listen_on(host, at, backlog);
 	}
 	if (fd < 0)
 		return port || fd != -EADDRINUSE ? fd :

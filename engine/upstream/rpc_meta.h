@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_meta.h - what engines store on a metadata server: segment descriptors (segdesc.h) and the addresses of
- * handshake daemons, and the keys of both.  Errors and threads as in meta/meta.h. */
+ * rpc_meta.h - records of engines at a metadata server: keys of segment descriptors (segdesc.h), and
+ * addresses of handshake daemons with their keys.  Errors and threads as in meta/meta.h. */
 #ifndef MCE_RPC_META_H
 #define MCE_RPC_META_H
 
@@ -9,7 +9,7 @@
 
 #include "meta/meta.h"
 
-/* "mooncake/[CLUSTER/]ram/NAME", or "mooncake/NAME" when the name has a slash; CLUSTER is
+/* "mooncake/[CLUSTER/]ram/NAME", or "mooncake/NAME" if the name has a slash; CLUSTER is
  * MC_METADATA_CLUSTER_ID.  -EINVAL for a name that is empty or too long. */
 int mce_key_segment(const char *name, char ret[MCD_KEY_MAX]);
 /* "mooncake/[CLUSTER/]rpc_meta/NAME". */
@@ -17,16 +17,17 @@ int mce_key_rpc(const char *name, char ret[MCD_KEY_MAX]);
 
 #define MCE_RPC_META_HOST_MAX 256
 
-/* Where a node's handshake daemon is. */
+/* Address of a node's handshake daemon. */
 struct mce_rpc_meta {
 	char host[MCE_RPC_META_HOST_MAX];
 	int port;
 };
 int mce_rpc_meta_get(struct mcd_client *m, const char *name, struct mce_rpc_meta *ret,
 		     uint64_t deadline);
-/* Publish it.  A record of another node under that name (which died without taking it back: upstream's HTTP servers
- * never forget) is replaced when it names our own address, when its host refuses the connection, or when a node of
- * another name answers there; else -EEXIST, also when nothing can be found out. */
+/* Publish the address.  A dead node may have left a record under the name, which upstream's HTTP
+ * servers keep forever. Such a record is replaced if it has our own address, if its host refuses the
+ * connection, or if a node of another name answers there; else -EEXIST, also if the state of the other
+ * node is unknown. */
 int mce_rpc_meta_publish(struct mcd_client *m, const char *name, const struct mce_rpc_meta *rpc,
 			 uint64_t deadline);
 int mce_rpc_meta_unpublish(struct mcd_client *m, const char *name, uint64_t deadline);

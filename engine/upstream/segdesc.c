@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segdesc.c - descriptors in memory: names, ranges, release. */
+ * segdesc.c - segment descriptors in memory: free, protocols, search by address. */
 #include <config.h>
 
 #include "engine/upstream/segdesc.h"
@@ -53,7 +53,7 @@ const struct mce_segdesc_buffer *mce_segdesc_find(const struct mce_segdesc *d, u
 	const struct mce_segdesc_buffer *b;
 	size_t low = 0, high = d->nbuffers;
 
-	/* The last one that begins at or below @addr. */
+	/* The last buffer that begins at or below @addr. */
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
@@ -65,6 +65,6 @@ const struct mce_segdesc_buffer *mce_segdesc_find(const struct mce_segdesc *d, u
 	if (low == 0)
 		return NULL;
 	b = &d->buffers[low - 1];
-	/* Differences instead of ends, which may be 2^64. */
+	/* Compare differences: the end of a buffer may be 2^64. */
 	return addr - b->addr < b->length && len <= b->length - (addr - b->addr) ? b : NULL;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segdesc_decode.c - upstream's JSON, from any release and from nobody knows whom, as a descriptor. */
+ * segdesc_decode.c - decoding of a segment descriptor from JSON, of any release of upstream and from
+ * untrusted peers. */
 #include <config.h>
 
 #include <errno.h>
@@ -12,13 +13,13 @@
 #include "common/net/net.h"
 #include "engine/upstream/segdesc.h"
 
-static int bad(const char *what, const char *member)
+static int decode_fail(const char *what, const char *member)
 {
 	return mc_fail(-EINVAL, "segment descriptor: %s: %s", member, what);
 }
 
-/* *ret is a copy, "" when the member is absent or null and that is allowed. */
-static int take_string(const json_t *o, const char *member, bool needed, char **ret)
+/* Copy a member to *ret; "" for an absent or null member, unless @needed. */
+static int decode_string(const json_t *o, const char *member, bool needed, char **ret)
 {
 	const json_t *v = json_object_get(o, member);
 	const char *s = json_string_value(v);
@@ -26,15 +27,15 @@ static int take_string(const json_t *o, const char *member, bool needed, char **
 	if (!v || json_is_null(v))
 		s = needed ? NULL : "";
 	if (!s || (needed && !*s))
-		return bad(v ? "is not a string" : "is missing", member);
+		return decode_fail(v ? "is not a string" : "is missing", member);
 	if (strlen(s) >= MCE_SEGDESC_NAME_MAX)
-		return bad("is too long", member);
+		return decode_fail("is too long", member);
 	*ret = strdup(s);
 	return *ret ? 0 : -ENOMEM;
 }
 
-static int take_number(const json_t *o, const char *member, uint64_t max, uint64_t absent,
-		       uint64_t *ret)
+static int decode_number(const json_t *o, const char *member, uint64_t max, uint64_t absent,
+			 uint64_t *ret)
 {
 	const json_t *v = json_object_get(o, member);
 	json_int_t n;
@@ -45,31 +46,31 @@ static int take_number(const json_t *o, const char *member, uint64_t max, uint64
 	}
 	n = json_integer_value(v);
 	if (!json_is_integer(v) || n < 0 || (uint64_t)n > max)
-		return bad("is not a number in its range", member);
+		return decode_fail("is not a number in its range", member);
 	*ret = (uint64_t)n;
 	return 0;
 }
 
-/* A string, or an array of them (upstream's builds with several protocols). */
-static int take_protocol(const json_t *o, struct mce_segdesc *d)
+/* A string, or an array of strings (builds of upstream's with several protocols). */
+static int decode_protocol(const json_t *o, struct mce_segdesc *d)
 {
 	const json_t *v = json_object_get(o, "protocol"), *item;
 	size_t i, len = 1;
 
 	if (!json_is_array(v)) {
 		if (json_string_value(v) && strchr(json_string_value(v), ','))
-			return bad("is not a name", "protocol");
-		return take_string(o, "protocol", true, &d->protocol);
+			return decode_fail("is not a name", "protocol");
+		return decode_string(o, "protocol", true, &d->protocol);
 	}
 	json_array_foreach(v, i, item) {
 		if (!json_string_length(item) || strchr(json_string_value(item), ','))
-			return bad("is not an array of names", "protocol");
+			return decode_fail("is not an array of names", "protocol");
 		len += json_string_length(item) + 1;
 		if (len > MCE_SEGDESC_NAME_MAX)
-			return bad("is too long", "protocol");
+			return decode_fail("is too long", "protocol");
 	}
 	if (len == 1)
-		return bad("is empty", "protocol");
+		return decode_fail("is empty", "protocol");
 	d->protocol = calloc(1, len);
 	if (!d->protocol)
 		return -ENOMEM;
@@ -81,7 +82,7 @@ static int take_protocol(const json_t *o, struct mce_segdesc *d)
 	return 0;
 }
 
-static int take_devices(const json_t *o, struct mce_segdesc *d)
+static int decode_devices(const json_t *o, struct mce_segdesc *d)
 {
 	const json_t *list = json_object_get(o, "devices"), *item;
 	uint64_t lid;
@@ -91,17 +92,17 @@ static int take_devices(const json_t *o, struct mce_segdesc *d)
 	if (!list || json_is_null(list))
 		return 0;
 	if (!json_is_array(list) || json_array_size(list) > MCE_SEGDESC_DEVICES_MAX)
-		return bad("is not an array of at most 256 devices", "devices");
+		return decode_fail("is not an array of at most 256 devices", "devices");
 	d->devices = calloc(json_array_size(list) + 1, sizeof(*d->devices));
 	if (!d->devices)
 		return -ENOMEM;
 	json_array_foreach(list, i, item) {
 		d->ndevices = i + 1;
-		r = take_string(item, "name", true, &d->devices[i].name);
+		r = decode_string(item, "name", true, &d->devices[i].name);
 		if (r == 0)
-			r = take_string(item, "gid", false, &d->devices[i].gid);
+			r = decode_string(item, "gid", false, &d->devices[i].gid);
 		if (r == 0)
-			r = take_number(item, "lid", UINT16_MAX, 0, &lid);
+			r = decode_number(item, "lid", UINT16_MAX, 0, &lid);
 		if (r < 0)
 			return r;
 		d->devices[i].lid = (unsigned)lid;
@@ -109,27 +110,27 @@ static int take_devices(const json_t *o, struct mce_segdesc *d)
 	return 0;
 }
 
-static int take_keys(const json_t *o, const char *member, size_t n, uint32_t **ret)
+static int decode_keys(const json_t *o, const char *member, size_t n, uint32_t **ret)
 {
 	const json_t *list = json_object_get(o, member), *item;
 	json_int_t key;
 	size_t i;
 
 	if (!json_is_array(list) || json_array_size(list) != n)
-		return bad("there is not one for each device", member);
+		return decode_fail("must have one key for each device", member);
 	*ret = calloc(n + 1, sizeof(**ret));
 	if (!*ret)
 		return -ENOMEM;
 	json_array_foreach(list, i, item) {
 		key = json_integer_value(item);
 		if (!json_is_integer(item) || key < 0 || key > UINT32_MAX)
-			return bad("is not a key", member);
+			return decode_fail("is not a key", member);
 		(*ret)[i] = (uint32_t)key;
 	}
 	return 0;
 }
 
-static int take_rkey(const json_t *o, struct mce_segdesc_buffer *b)
+static int decode_rkey(const json_t *o, struct mce_segdesc_buffer *b)
 {
 	const json_t *v = json_object_get(o, "mc_rkey");
 	const char *s = json_string_value(v);
@@ -138,36 +139,36 @@ static int take_rkey(const json_t *o, struct mce_segdesc_buffer *b)
 	if (!v)
 		return 0;
 	if (!s || strncmp(s, "0x", 2) || strlen(s) > 18 || strspn(s + 2, "0123456789abcdef") == 0)
-		return bad("is not a key in hexadecimal", "mc_rkey");
+		return decode_fail("is not a key in hexadecimal", "mc_rkey");
 	b->rkey = strtoull(s + 2, &end, 16);
-	return *end ? bad("is not a key in hexadecimal", "mc_rkey") : 0;
+	return *end ? decode_fail("is not a key in hexadecimal", "mc_rkey") : 0;
 }
 
-/* @keys: each buffer has to bring its RDMA keys. */
-static int take_buffer(const json_t *o, const struct mce_segdesc *d, bool keys,
-		       struct mce_segdesc_buffer *b)
+/* @keys: a buffer must have RDMA keys. */
+static int decode_buffer(const json_t *o, const struct mce_segdesc *d, bool keys,
+			 struct mce_segdesc_buffer *b)
 {
 	int r;
 
 	if (!json_is_object(o))
-		return bad("has an element that is not an object", "buffers");
-	r = take_string(o, "name", true, &b->name);
+		return decode_fail("has an element that is not an object", "buffers");
+	r = decode_string(o, "name", true, &b->name);
 	if (r == 0)
-		r = take_number(o, "addr", INT64_MAX, 0, &b->addr);
+		r = decode_number(o, "addr", INT64_MAX, 0, &b->addr);
 	if (r == 0)
-		r = take_number(o, "length", INT64_MAX, 0, &b->length);
+		r = decode_number(o, "length", INT64_MAX, 0, &b->length);
 	if (r < 0)
 		return r;
 	if (b->addr == 0 || b->length == 0 || b->addr + (b->length - 1) < b->addr)
-		return bad("has an empty range, or one that wraps around", "buffers");
+		return decode_fail("has an empty range, or one that wraps around", "buffers");
 	if (keys || json_object_get(o, "rkey"))
-		r = take_keys(o, "rkey", d->ndevices, &b->rkeys);
+		r = decode_keys(o, "rkey", d->ndevices, &b->rkeys);
 	if (r == 0 && b->rkeys)
-		r = take_keys(o, "lkey", d->ndevices, &b->lkeys);
-	return r < 0 ? r : take_rkey(o, b);
+		r = decode_keys(o, "lkey", d->ndevices, &b->lkeys);
+	return r < 0 ? r : decode_rkey(o, b);
 }
 
-static int by_address(const void *a, const void *b)
+static int buffer_compare(const void *a, const void *b)
 {
 	const struct mce_segdesc_buffer *x = a, *y = b;
 
@@ -190,7 +191,7 @@ static bool has_memory(const struct mce_segdesc *d)
 	return false;
 }
 
-static int take_buffers(const json_t *o, struct mce_segdesc *d)
+static int decode_buffers(const json_t *o, struct mce_segdesc *d)
 {
 	const json_t *list = json_object_get(o, "buffers"), *item;
 	bool keys = rdma_like(d->protocol);
@@ -201,22 +202,22 @@ static int take_buffers(const json_t *o, struct mce_segdesc *d)
 	if (d->opaque || !list || json_is_null(list))
 		return 0;
 	if (!json_is_array(list) || json_array_size(list) > MCE_SEGDESC_BUFFERS_MAX)
-		return bad("is not an array of at most 1048576 buffers", "buffers");
+		return decode_fail("is not an array of at most 1048576 buffers", "buffers");
 	d->buffers = calloc(json_array_size(list) + 1, sizeof(*d->buffers));
 	if (!d->buffers)
 		return -ENOMEM;
 	json_array_foreach(list, i, item) {
 		d->nbuffers = i + 1;
-		r = take_buffer(item, d, keys, &d->buffers[i]);
+		r = decode_buffer(item, d, keys, &d->buffers[i]);
 		if (r < 0)
 			return r;
 	}
 	d->first = d->nbuffers ? d->buffers[0].addr : 0;
-	qsort(d->buffers, d->nbuffers, sizeof(*d->buffers), by_address);
+	qsort(d->buffers, d->nbuffers, sizeof(*d->buffers), buffer_compare);
 	return 0;
 }
 
-static int take_matrix(const json_t *o, struct mce_segdesc *d)
+static int decode_matrix(const json_t *o, struct mce_segdesc *d)
 {
 	const json_t *v = json_object_get(o, "priority_matrix");
 
@@ -225,53 +226,53 @@ static int take_matrix(const json_t *o, struct mce_segdesc *d)
 		return d->priority_matrix ? 0 : -ENOMEM;
 	}
 	if (!json_is_object(v))
-		return bad("is not an object", "priority_matrix");
+		return decode_fail("is not an object", "priority_matrix");
 	d->priority_matrix = json_dumps(v, JSON_COMPACT | JSON_SORT_KEYS);
 	return d->priority_matrix ? 0 : -ENOMEM;
 }
 
-static int take_endpoint(const json_t *o, struct mce_segdesc *d)
+static int decode_endpoint(const json_t *o, struct mce_segdesc *d)
 {
 	char host[MC_ADDR_MAX];
 	int port, r;
 
-	r = take_string(o, "mc_endpoint", false, &d->endpoint);
+	r = decode_string(o, "mc_endpoint", false, &d->endpoint);
 	if (r < 0 || !*d->endpoint)
 		return r;
 	if (strlen(d->endpoint) >= MC_ADDR_MAX ||
 	    mc_addr_split(d->endpoint, host, sizeof(host), -1, &port) < 0 || !*host || !port)
-		return bad("is not an address", "mc_endpoint");
+		return decode_fail("is not an address", "mc_endpoint");
 	return 0;
 }
 
-static int take_all(const json_t *o, struct mce_segdesc *d)
+static int decode_all(const json_t *o, struct mce_segdesc *d)
 {
 	uint64_t port = 0, version = 0;
 	int r;
 
 	if (!json_is_object(o))
-		return bad("is not an object", "the text");
-	r = take_string(o, "name", true, &d->name);
+		return decode_fail("is not an object", "the text");
+	r = decode_string(o, "name", true, &d->name);
 	if (r == 0)
-		r = take_protocol(o, d);
+		r = decode_protocol(o, d);
 	if (r == 0)
-		r = take_string(o, "timestamp", false, &d->timestamp);
+		r = decode_string(o, "timestamp", false, &d->timestamp);
 	if (r == 0)
-		r = take_string(o, "rdma_server_name", false, &d->rdma_server_name);
+		r = decode_string(o, "rdma_server_name", false, &d->rdma_server_name);
 	if (r == 0)
-		r = take_string(o, "tcp_data_host", false, &d->tcp_data_host);
+		r = decode_string(o, "tcp_data_host", false, &d->tcp_data_host);
 	if (r == 0)
-		r = take_number(o, "tcp_data_port", UINT16_MAX, 0, &port);
+		r = decode_number(o, "tcp_data_port", UINT16_MAX, 0, &port);
 	if (r == 0)
-		r = take_number(o, "tcp_proto_version", INT32_MAX, 0, &version);
+		r = decode_number(o, "tcp_proto_version", INT32_MAX, 0, &version);
 	if (r == 0)
-		r = take_devices(o, d);
+		r = decode_devices(o, d);
 	if (r == 0)
-		r = take_buffers(o, d);
+		r = decode_buffers(o, d);
 	if (r == 0)
-		r = take_matrix(o, d);
+		r = decode_matrix(o, d);
 	if (r == 0)
-		r = take_endpoint(o, d);
+		r = decode_endpoint(o, d);
 	d->tcp_data_port = (int)port;
 	d->tcp_proto_version = (unsigned)version;
 	return r;
@@ -290,7 +291,7 @@ int mce_segdesc_decode(const char *text, size_t len, struct mce_segdesc **ret)
 	if (!o)
 		return mc_fail(-EINVAL, "segment descriptor: %s at byte %d", err.text, err.position);
 	d = calloc(1, sizeof(*d));
-	r = d ? take_all(o, d) : -ENOMEM;
+	r = d ? decode_all(o, d) : -ENOMEM;
 	json_decref(o);
 	if (r == 0) {
 		*ret = d;

@@ -19,7 +19,7 @@ without_server() {
 	both_ways a b
 	# another engine starts all the same, and says why it finds nobody
 	engine_start late "${ours[@]}"
-	grep -q "out of reach, telling it later: .*127.0.0.1.*$PORT" "$tmp/late.log"
+	grep -q "out of reach, publishing later: .*127.0.0.1.*$PORT" "$tmp/late.log"
 	expect_reason late 'read a 1' "127.0.0.1:$PORT"
 	expect_reason a 'read unknown 1' "127.0.0.1:$PORT"
 	server_start

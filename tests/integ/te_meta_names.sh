@@ -45,7 +45,7 @@ for kind in http etcd; do
 	server_start
 	wait_for 30 says see 'read heir 3' ok
 	both_ways see heir
-	[ "$kind" != http ] || grep -q "taking over the name of a node that is gone .*port=$dead" "$tmp/heir.log"
+	[ "$kind" != http ] || grep -q "taking over the name of a dead node: .*port=$dead" "$tmp/heir.log"
 	node_end heir
 	node_end see
 	[ "$kind" = http ] || { end_pid "$SERVER_PID"; continue; }

@@ -111,8 +111,8 @@ static int file_open_memfd(unsigned flags, int *ret_fd)
 	return 0;
 }
 
-/* Peers of other users receive the descriptor too and must not be able to truncate the file.  A file on the tmpfs
- * cannot be sealed, but no other process can open it for writing. */
+/* Peers of other users receive the descriptor too and must not be able to truncate the file.  A file on
+ * the tmpfs cannot be sealed, but no other process can open it for writing. */
 static int file_seal(struct mct_dram *d)
 {
 	if (fchmod(d->mem.fd, 0600) ||
@@ -262,8 +262,8 @@ static int prefault_page(struct mct_dram *d, uint64_t off)
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
-	/* Kernels before 5.14.  Storing a byte into each page is no substitute: it would change bytes that a peer may be
-	 * writing, and lack of memory would raise SIGBUS. */
+	/* Kernels before 5.14.  Storing a byte into each page is no substitute: it would change bytes
+	 * that a peer may be writing, and lack of memory would raise SIGBUS. */
 	return fallocate(d->mem.fd, 0, (off_t)(d->mem.fd_offset + off), HUGE_SIZE) ? -errno : 0;
 }
 
