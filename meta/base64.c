@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * base64.c - RFC 4648, with padding. */
+ * base64.c - base64 by RFC 4648, with padding. */
 #include <config.h>
 
 #include <errno.h>
@@ -34,7 +34,7 @@ char *mcd_base64_encode(const void *p, size_t len)
 	return text;
 }
 
-static int value_of(char c)
+static int digit_value(char c)
 {
 	const char *at = c ? strchr(digits, c) : NULL;
 
@@ -53,15 +53,15 @@ int mcd_base64_decode(const char *text, char **ret, size_t *ret_len)
 		padding++;
 	}
 	if ((len + padding) % 4)
-		return mc_fail(-EINVAL, "not base64: %zu characters", len + padding);
+		return mc_fail(-EINVAL, "invalid base64: %zu characters", len + padding);
 	out = malloc(len / 4 * 3 + 4);
 	if (!out)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes of base64", len);
 	for (size_t i = 0; i < len; i++) {
-		d = value_of(text[i]);
+		d = digit_value(text[i]);
 		if (d < 0) {
 			free(out);
-			return mc_fail(-EINVAL, "not base64: character 0x%02x", (unsigned char)text[i]);
+			return mc_fail(-EINVAL, "invalid base64: character 0x%02x", (unsigned char)text[i]);
 		}
 		v = v << 6 | (unsigned)d;
 		if (i % 4)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * etcd.c - etcd by its gateway, JSON over HTTP: keys and values in base64, 64-bit numbers as strings.
+ * etcd.c - client of etcd over its gateway, JSON over HTTP: keys and values in base64, 64-bit numbers
+ * as strings.
  *
- * All that one node publishes hangs on one lease.  It is kept alive as a whole; when it is gone - etcd was away
- * longer than the TTL, or lost its data - a new one is made and everything is put again. */
+ * All keys of one node are attached to one etcd lease, which is kept alive.  If the lease has expired
+ * (etcd was unreachable longer than the TTL, or lost its data), the client grants a new one and puts
+ * all keys again. */
 #include <config.h>
 
 #include <curl/curl.h>
@@ -23,7 +25,7 @@
 #define ENDPOINTS_MAX 16
 #define ENDPOINT_LEN 280
 #define PORT 2379
-/* One member that does not answer must not use up the time of the others. */
+/* Time limit for one member, so that a silent member leaves time for the others. */
 #define TRY_MS 2000
 #define GRPC_NOT_FOUND 5
 
@@ -33,13 +35,13 @@ struct etcd {
 	unsigned ttl_s;
 	unsigned n;
 	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
-	char *user, *password;	/* from curl, NULL: none */
+	char *user, *password;	/* allocated by curl, NULL: none */
 	/* guarded by lock */
 	pthread_mutex_t lock;
-	unsigned good;		/* the one that answered last */
+	unsigned good;		/* index of the endpoint that answered last */
 	char *token;		/* of the user, NULL: not logged in */
 	int64_t lease;		/* 0: none */
-	bool lost;		/* a lease was, and with it what hung on it */
+	bool lost;		/* the lease has expired, and with it all our keys */
 };
 
 static struct etcd *etcd_of(struct mcd_backend *b)
@@ -49,13 +51,13 @@ static struct etcd *etcd_of(struct mcd_backend *b)
 
 /* ---- open -------------------------------------------------------------------------------------- */
 
-static int add_endpoint(struct etcd *e, const char *s, size_t len)
+static int etcd_add_endpoint(struct etcd *e, const char *s, size_t len)
 {
 	const char *scheme = "http://";
 	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
 	int port, r;
 
-	/* Lists that clients of etcd take have schemes. */
+	/* Endpoint lists for other etcd clients have schemes. */
 	if (len > 7 && !memcmp(s, "http://", 7)) {
 		s += 7;
 		len -= 7;
@@ -65,16 +67,16 @@ static int add_endpoint(struct etcd *e, const char *s, size_t len)
 		len -= 8;
 	}
 	if (len == 0 || len >= sizeof(addr) || e->n == ENDPOINTS_MAX)
-		return mc_fail(-EINVAL, "etcd: 1 to %u addresses HOST:PORT are wanted", ENDPOINTS_MAX);
+		return mc_fail(-EINVAL, "etcd: the address must be a list of 1 to %u HOST:PORT", ENDPOINTS_MAX);
 	memcpy(addr, s, len);
 	addr[len] = '\0';
 	if (strpbrk(addr, "/?#@ \t\"\\"))
-		return mc_fail(-EINVAL, "etcd: not an address: %s", addr);
+		return mc_fail(-EINVAL, "etcd: invalid address: %s", addr);
 	r = mc_addr_split(addr, host, sizeof(host), PORT, &port);
 	if (r < 0)
 		return r;
 	if (!*host || !port)
-		return mc_fail(-EINVAL, "etcd: not an address: %s", addr);
+		return mc_fail(-EINVAL, "etcd: invalid address: %s", addr);
 	snprintf(e->endpoints[e->n++], ENDPOINT_LEN, strchr(host, ':') ? "%s[%s]:%d" : "%s%s:%d",
 		 scheme, host, port);
 	return 0;
@@ -92,15 +94,15 @@ static void etcd_close(struct mcd_backend *b)
 	free(e);
 }
 
-/* "USER:PASSWORD@", percent-encoded, when it is there; gives what follows. */
-static int take_user(struct etcd *e, const char **where)
+/* Parse an optional percent-encoded "USER:PASSWORD@" and advance *where past it. */
+static int etcd_parse_user(struct etcd *e, const char **where)
 {
 	const char *at = strrchr(*where, '@'), *colon = strchr(*where, ':');
 
 	if (!at)
 		return 0;
 	if (!colon || colon > at || colon == *where)
-		return mc_fail(-EINVAL, "etcd: USER:PASSWORD is wanted before the @");
+		return mc_fail(-EINVAL, "etcd: the part before the @ must be USER:PASSWORD");
 	e->user = curl_easy_unescape(NULL, *where, (int)(colon - *where), NULL);
 	e->password = curl_easy_unescape(NULL, colon + 1, (int)(at - colon - 1), NULL);
 	*where = at + 1;
@@ -118,10 +120,10 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 	e->base.ops = &mcd_etcd;
 	e->ttl_s = ttl_s;
 	pthread_mutex_init(&e->lock, NULL);
-	r = take_user(e, &where);
+	r = etcd_parse_user(e, &where);
 	while (r == 0) {
 		len = strcspn(where, ",;");
-		r = add_endpoint(e, where, len);
+		r = etcd_add_endpoint(e, where, len);
 		where += len;
 		if (!*where++)
 			break;
@@ -138,8 +140,8 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-/* What etcd says in an error's body. */
-static int error_of(const struct mcd_web_call *c, int *ret_grpc)
+/* The error number for an error answer of etcd. */
+static int etcd_error(const struct mcd_web_call *c, int *ret_grpc)
 {
 	json_t *o = json_loadb(c->text ? c->text : "", c->len, 0, NULL);
 	const char *said = json_string_value(json_object_get(o, "error"));
@@ -160,22 +162,23 @@ static int error_of(const struct mcd_web_call *c, int *ret_grpc)
 	if (said)
 		mc_fail(r, "etcd: %s", said);
 	else
-		mc_fail(r, "etcd: %s", mcd_web_said(c, line, sizeof(line)));
+		mc_fail(r, "etcd: %s", mcd_web_status_line(c, line, sizeof(line)));
 	json_decref(o);
 	return r;
 }
 
-/* A member that cannot answer now may have a neighbour that can: no leader, just starting, gone. */
-static bool another_may(const struct mcd_web_call *c, int r)
+/* True if another member may answer: this one is dead, starting, or has no leader. */
+static bool etcd_try_next(const struct mcd_web_call *c, int r)
 {
 	if (r < 0)
 		return r != -ECANCELED && r != -EMSGSIZE && r != -ENOMEM && r != -EINVAL;
 	return c->status == 502 || c->status == 503 || c->status == 504;
 }
 
-/* POST @body to @path of one member after the other.  0 with status 200; free c->text in any case. */
-static int call_as(struct etcd *e, const char *path, const char *body, const char *header,
-		   const struct mcd_wait *w, struct mcd_web_call *c)
+/* POST @body to @path of one member after another until one answers.  0 with status 200; the caller
+ * frees c->text in any case. */
+static int etcd_post(struct etcd *e, const char *path, const char *body, const char *header,
+		     const struct mcd_wait *w, struct mcd_web_call *c)
 {
 	char url[ENDPOINT_LEN + 64];
 	unsigned first, at = 0;
@@ -195,7 +198,7 @@ static int call_as(struct etcd *e, const char *path, const char *body, const cha
 		if (i + 1 < e->n && latest < w->deadline)
 			c->wait.deadline = latest;
 		r = mcd_web_run(e->web, c);
-		if (!another_may(c, r))
+		if (!etcd_try_next(c, r))
 			break;
 	}
 	c->url = c->header = NULL;
@@ -204,7 +207,7 @@ static int call_as(struct etcd *e, const char *path, const char *body, const cha
 	pthread_mutex_lock(&e->lock);
 	e->good = at;
 	pthread_mutex_unlock(&e->lock);
-	return c->status == 200 ? 0 : error_of(c, &grpc);
+	return c->status == 200 ? 0 : etcd_error(c, &grpc);
 }
 
 int mcd_etcd_token_decode(const char *text, size_t len, char **ret_token)
@@ -214,9 +217,9 @@ int mcd_etcd_token_decode(const char *text, size_t len, char **ret_token)
 	char *token = NULL;
 	int r = 0;
 
-	/* It becomes a line of a header. */
+	/* The token becomes part of a header line. */
 	if (!said || !*said || strpbrk(said, "\r\n"))
-		r = mc_fail(-EINVAL, "etcd: the answer to authenticate makes no sense");
+		r = mc_fail(-EINVAL, "etcd: invalid answer to authenticate");
 	else if (!(token = strdup(said)))
 		r = mc_fail(-ENOMEM, "no memory for etcd");
 	json_decref(o);
@@ -225,7 +228,7 @@ int mcd_etcd_token_decode(const char *text, size_t len, char **ret_token)
 	return r;
 }
 
-static int log_in(struct etcd *e, const struct mcd_wait *w)
+static int etcd_log_in(struct etcd *e, const struct mcd_wait *w)
 {
 	json_t *o = json_pack("{s:s, s:s}", "name", e->user, "password", e->password);
 	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
@@ -236,7 +239,7 @@ static int log_in(struct etcd *e, const struct mcd_wait *w)
 	json_decref(o);
 	if (!body)
 		return mc_fail(-EINVAL, "etcd: user or password is not UTF-8");
-	r = call_as(e, "/v3/auth/authenticate", body, NULL, w, &c);
+	r = etcd_post(e, "/v3/auth/authenticate", body, NULL, w, &c);
 	if (r == 0)
 		r = mcd_etcd_token_decode(c.text ? c.text : "", c.len, &token);
 	free(c.text);
@@ -249,8 +252,8 @@ static int log_in(struct etcd *e, const struct mcd_wait *w)
 	return 0;
 }
 
-/* "Authorization: TOKEN" for the user's calls; free() it. */
-static int authorization(struct etcd *e, const struct mcd_wait *w, bool anew, char **ret)
+/* Make the line "Authorization: TOKEN"; @renew: with a new token.  The caller frees it. */
+static int etcd_authorization(struct etcd *e, const struct mcd_wait *w, bool renew, char **ret)
 {
 	bool none;
 	int r = 0;
@@ -258,8 +261,8 @@ static int authorization(struct etcd *e, const struct mcd_wait *w, bool anew, ch
 	pthread_mutex_lock(&e->lock);
 	none = !e->token;
 	pthread_mutex_unlock(&e->lock);
-	if (none || anew)
-		r = log_in(e, w);
+	if (none || renew)
+		r = etcd_log_in(e, w);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&e->lock);
@@ -268,21 +271,21 @@ static int authorization(struct etcd *e, const struct mcd_wait *w, bool anew, ch
 	return r < 0 ? mc_fail(-ENOMEM, "no memory for etcd") : 0;
 }
 
-/* As call_as(), in the name of the user if there is one. */
+/* etcd_post() with the authorization of the user, if there is one. */
 static int etcd_call(struct etcd *e, const char *path, const char *body,
 		     const struct mcd_wait *w, struct mcd_web_call *c)
 {
 	int r;
 
 	if (!e->user)
-		return call_as(e, path, body, NULL, w, c);
-	/* A token that was not used for minutes is forgotten there. */
+		return etcd_post(e, path, body, NULL, w, c);
+	/* etcd forgets a token that was not used for some minutes: retry with a new one. */
 	for (unsigned i = 0; i < 2; i++) {
 		auto_free char *header = NULL;
 
-		r = authorization(e, w, i > 0, &header);
+		r = etcd_authorization(e, w, i > 0, &header);
 		if (r == 0)
-			r = call_as(e, path, body, header, w, c);
+			r = etcd_post(e, path, body, header, w, c);
 		if (r != -EACCES || !header)
 			break;
 	}
@@ -300,13 +303,13 @@ static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
-static int no_answer(const char *what)
+static int etcd_bad_answer(const char *what)
 {
-	return mc_fail(-EINVAL, "etcd: the answer to %s makes no sense", what);
+	return mc_fail(-EINVAL, "etcd: invalid answer to %s", what);
 }
 
-/* A 64-bit number: a string by the gateway's rules, a number by others'. */
-static int take_number(const json_t *o, const char *member, int64_t *ret)
+/* A 64-bit number: the gateway writes a string; accept a JSON number too. */
+static int etcd_number(const json_t *o, const char *member, int64_t *ret)
 {
 	const json_t *v = json_object_get(o, member);
 	const char *s = json_string_value(v);
@@ -333,23 +336,24 @@ int mcd_etcd_range_decode(const char *text, size_t len, char **ret_text, int64_t
 
 	if (!json_is_object(o)) {
 		json_decref(o);
-		return no_answer("range");
+		return etcd_bad_answer("range");
 	}
 	kvs = json_object_get(o, "kvs");
-	/* Members of value zero are left out: no "kvs" when nothing was found, no "value" when it is empty. */
+	/* The gateway omits members of value zero: no "kvs" if the key does not exist, no "value" if it
+	 * is empty. */
 	if (!kvs || (json_is_array(kvs) && json_array_size(kvs) == 0)) {
 		json_decref(o);
 		return -ENOENT;
 	}
 	value = json_object_get(json_array_get(kvs, 0), "value");
-	(void)take_number(json_array_get(kvs, 0), "lease", &lease);
+	(void)etcd_number(json_array_get(kvs, 0), "lease", &lease);
 	if (!json_is_object(json_array_get(kvs, 0)) || (value && !json_is_string(value)))
-		r = no_answer("range");
+		r = etcd_bad_answer("range");
 	else
 		r = mcd_base64_decode(value ? json_string_value(value) : "", &decoded, &n);
 	json_decref(o);
 	if (r == 0 && strlen(decoded) != n)
-		r = mc_fail(-EINVAL, "etcd: a value that is not text");
+		r = mc_fail(-EINVAL, "etcd: the value is not text");
 	if (r < 0) {
 		free(decoded);
 		return r;
@@ -365,27 +369,27 @@ int mcd_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id)
 	int64_t id = 0;
 	int r;
 
-	r = take_number(o, "ID", &id);
+	r = etcd_number(o, "ID", &id);
 	json_decref(o);
 	if (r < 0 || id == 0)
-		return no_answer("lease grant");
+		return etcd_bad_answer("lease grant");
 	*ret_id = id;
 	return 0;
 }
 
-/* No TTL in it: the lease is gone. */
+/* *ret_ttl is 0 for an answer without TTL: the lease has expired. */
 int mcd_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl)
 {
-	/* It is a stream: one object, and maybe more behind it. */
+	/* The answer is a stream: other objects may follow the first. */
 	json_t *o = json_loadb(text, len, JSON_DISABLE_EOF_CHECK, NULL);
 	json_t *result = json_object_get(o, "result");
 	int64_t ttl = 0;
 	int r = 0;
 
 	if (!json_is_object(result))
-		r = no_answer("lease keepalive");
+		r = etcd_bad_answer("lease keepalive");
 	else if (json_object_get(result, "TTL"))
-		r = take_number(result, "TTL", &ttl) < 0 ? no_answer("lease keepalive") : 0;
+		r = etcd_number(result, "TTL", &ttl) < 0 ? etcd_bad_answer("lease keepalive") : 0;
 	json_decref(o);
 	if (r < 0)
 		return r;
@@ -395,7 +399,8 @@ int mcd_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl)
 
 /* ---- leases ------------------------------------------------------------------------------------ */
 
-/* The lease, a new one when there is none.  Two threads may both make one: the second expires unused. */
+/* The current lease, or a new one.  If two threads grant a lease at the same time, the second expires
+ * unused. */
 static int lease_get(struct etcd *e, const struct mcd_wait *w, int64_t *ret)
 {
 	struct mcd_web_call c = { .text = NULL };
@@ -467,9 +472,9 @@ static int etcd_beat(struct mcd_backend *b, const struct mcd_wait *w)
 
 /* ---- keys -------------------------------------------------------------------------------------- */
 
-/* The text, and the lease that it hangs on; 0: none. */
-static int get_with(struct etcd *e, const char *key, const struct mcd_wait *w, char **ret_text,
-		    int64_t *ret_lease)
+/* The text of @key and its lease, 0: none. */
+static int etcd_get_with_lease(struct etcd *e, const char *key, const struct mcd_wait *w, char **ret_text,
+			       int64_t *ret_lease)
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
 	struct mcd_web_call c = { .text = NULL };
@@ -487,11 +492,11 @@ static int etcd_get(struct mcd_backend *b, const char *key, const struct mcd_wai
 {
 	int64_t lease;
 
-	return get_with(etcd_of(b), key, w, ret_text, &lease);
+	return etcd_get_with_lease(etcd_of(b), key, w, ret_text, &lease);
 }
 
-static int put_with(struct etcd *e, const char *key, const char *text, int64_t lease,
-		    const struct mcd_wait *w)
+static int etcd_put_with_lease(struct etcd *e, const char *key, const char *text, int64_t lease,
+			       const struct mcd_wait *w)
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
 	auto_free char *text64 = mcd_base64_encode(text, strlen(text));
@@ -515,11 +520,11 @@ static int etcd_put(struct mcd_backend *b, const char *key, const char *text,
 	int64_t lease = 0;
 	int r;
 
-	/* Once more when the lease that we knew is gone. */
+	/* Retry once with a new lease if the old one has expired. */
 	for (unsigned i = 0; i < 2; i++) {
 		r = lease_get(e, w, &lease);
 		if (r == 0)
-			r = put_with(e, key, text, lease, w);
+			r = etcd_put_with_lease(e, key, text, lease, w);
 		if (r != -ESTALE)
 			break;
 		lease_lost(e, lease);
@@ -539,7 +544,7 @@ static int etcd_del(struct mcd_backend *b, const char *key, const struct mcd_wai
 	return r;
 }
 
-static int64_t lease_known(struct etcd *e)
+static int64_t lease_current(struct etcd *e)
 {
 	int64_t lease;
 
@@ -549,14 +554,14 @@ static int64_t lease_known(struct etcd *e)
 	return lease;
 }
 
-/* What hangs on our lease is ours, whatever its text; without a lease nothing of ours is there. */
-static int etcd_take(struct mcd_backend *b, const char *key, const char *text, const char *was,
-		     const struct mcd_wait *w)
+/* A key with our lease is ours, whatever its text; without a lease we have no keys. */
+static int etcd_del_own(struct mcd_backend *b, const char *key, const char *text, const char *previous,
+			const struct mcd_wait *w)
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
 	struct mcd_web_call c = { .text = NULL };
 	struct etcd *e = etcd_of(b);
-	int64_t lease = lease_known(e);
+	int64_t lease = lease_current(e);
 	json_t *o = NULL;
 	char number[24];
 	int r;
@@ -573,8 +578,8 @@ static int etcd_take(struct mcd_backend *b, const char *key, const char *text, c
 	return r;
 }
 
-/* The lease keeps it, but it may have been taken away, or replaced by an older text that a member had kept for long.
- * What another has put there since is not touched. */
+/* The lease keeps the key alive, but the key may have been deleted, or a member that was disconnected
+ * for long may have brought back an older text.  The text of another node is not touched. */
 static int etcd_refresh(struct mcd_backend *b, const char *key, const char *text,
 			const struct mcd_wait *w)
 {
@@ -583,11 +588,12 @@ static int etcd_refresh(struct mcd_backend *b, const char *key, const char *text
 	int64_t lease = 0, mine;
 	int r;
 
-	r = get_with(e, key, w, &there, &lease);
+	r = etcd_get_with_lease(e, key, w, &there, &lease);
 	if (r < 0)
 		return r == -ENOENT ? etcd_put(b, key, text, w) : r;
-	mine = lease_known(e);
-	/* Our text without our lease would go with the other. */
+	mine = lease_current(e);
+	/* Put again if the text is ours but not the lease, since it would expire with that lease; also
+	 * if the lease is ours but not the text. */
 	return !strcmp(there, text) == (mine && lease == mine) ? 0 : etcd_put(b, key, text, w);
 }
 
@@ -598,7 +604,7 @@ const struct mcd_ops mcd_etcd = {
 	.get = etcd_get,
 	.put = etcd_put,
 	.del = etcd_del,
-	.take = etcd_take,
+	.del_own = etcd_del_own,
 	.beat = etcd_beat,
 	.refresh = etcd_refresh,
 };

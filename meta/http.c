@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http.c - upstream's HTTP metadata servers (Python, C++, Go) and ours.
+ * http.c - client of HTTP metadata servers: upstream's (Python, C++, Go) and ours.
  *
- * Connections are not kept: thousands of nodes that ask twice a minute would hold thousands of them.  The ttl is
- * ours; upstream's servers do not look at it. */
+ * Connections are closed after each call: thousands of nodes with two calls a minute would keep
+ * thousands of them open.  The parameter ttl is ours; upstream's servers ignore it. */
 #include <config.h>
 
 #include <curl/curl.h>
@@ -44,7 +44,7 @@ static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned t
 	int r;
 
 	if (!host || !host[3] || strchr("/?#:", host[3]))
-		return mc_fail(-EINVAL, "no host in %s; it should be http://HOST:PORT/metadata", where);
+		return mc_fail(-EINVAL, "no host in %s; the form is http://HOST:PORT/metadata", where);
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
@@ -91,7 +91,7 @@ static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mcd_
 	return r;
 }
 
-static int status_error(const struct mcd_web_call *c, const char *key)
+static int http_error(const struct mcd_web_call *c, const char *key)
 {
 	char said[256];
 	int r = -EIO;
@@ -105,7 +105,7 @@ static int status_error(const struct mcd_web_call *c, const char *key)
 	else if (c->status >= 400 && c->status < 500)
 		r = -EINVAL;
 	return mc_fail(r, "metadata server, %s of %s: %s", c->method, key,
-		       mcd_web_said(c, said, sizeof(said)));
+		       mcd_web_status_line(c, said, sizeof(said)));
 }
 
 static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
@@ -118,7 +118,7 @@ static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wai
 	if (r == 0 && c.status == 404)
 		r = mc_fail(-ENOENT, "metadata server: no %s", key);
 	else if (r == 0 && c.status != 200)
-		r = status_error(&c, key);
+		r = http_error(&c, key);
 	else if (r == 0 && c.text && strlen(c.text) != c.len)
 		r = mc_fail(-EINVAL, "metadata server: %s is not text", key);
 	if (r == 0 && !c.text)
@@ -131,10 +131,10 @@ static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wai
 	return r;
 }
 
-/* A record that is written once was refused: it is well when it is the same, which upstream's Python server does
- * not look at. */
-static int compare(struct mcd_backend *b, const char *key, const char *text,
-		   const struct mcd_wait *w)
+/* The server refused a record that is written once.  0 if it has the same text already, which upstream's Python
+ * server does not check. */
+static int http_compare(struct mcd_backend *b, const char *key, const char *text,
+			const struct mcd_wait *w)
 {
 	auto_free char *theirs = NULL;
 	int r;
@@ -142,7 +142,7 @@ static int compare(struct mcd_backend *b, const char *key, const char *text,
 	r = http_get(b, key, w, &theirs);
 	if (r < 0)
 		return r;
-	return strcmp(theirs, text) ? mc_fail(-EEXIST, "metadata server: %s is another node's", key) : 0;
+	return strcmp(theirs, text) ? mc_fail(-EEXIST, "metadata server: another node has %s", key) : 0;
 }
 
 static int http_put(struct mcd_backend *b, const char *key, const char *text,
@@ -153,9 +153,9 @@ static int http_put(struct mcd_backend *b, const char *key, const char *text,
 
 	r = http_run(http_of(b), key, http_of(b)->ttl_s, &c);
 	if (r == 0 && c.status == 400 && strstr(key, "rpc_meta"))
-		r = compare(b, key, text, w);
+		r = http_compare(b, key, text, w);
 	else if (r == 0 && c.status != 200)
-		r = status_error(&c, key);
+		r = http_error(&c, key);
 	free(c.text);
 	return r;
 }
@@ -167,12 +167,12 @@ static int http_del(struct mcd_backend *b, const char *key, const struct mcd_wai
 
 	r = http_run(http_of(b), key, 0, &c);
 	if (r == 0 && c.status != 200 && c.status != 404)
-		r = status_error(&c, key);
+		r = http_error(&c, key);
 	free(c.text);
 	return r;
 }
 
-/* Nothing but the texts themselves is kept alive. */
+/* HTTP servers have no state besides the texts. */
 static int http_beat(struct mcd_backend *b, const struct mcd_wait *w)
 {
 	return 0;
@@ -185,7 +185,7 @@ const struct mcd_ops mcd_http = {
 	.get = http_get,
 	.put = http_put,
 	.del = http_del,
-	.take = mcd_take_text,
+	.del_own = mcd_del_own_text,
 	.beat = http_beat,
 	.refresh = http_put,
 };
@@ -197,7 +197,7 @@ const struct mcd_ops mcd_https = {
 	.get = http_get,
 	.put = http_put,
 	.del = http_del,
-	.take = mcd_take_text,
+	.del_own = mcd_del_own_text,
 	.beat = http_beat,
 	.refresh = http_put,
 };

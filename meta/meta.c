@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta.c - one metadata server of whatever kind: what is published there is kept fresh.
+ * meta.c - client of a metadata server of any kind: publishes texts and refreshes them.
  *
- * One call at a time is under way per published key, so that an older text never overtakes a newer one; calls
- * for other keys and lookups do not wait for it. */
+ * Only one call per published key runs at a time, so that an older text cannot overtake a newer one.
+ * Lookups and calls for other keys do not wait for it. */
 #include <config.h>
 
 #include "meta/meta.h"
@@ -26,8 +26,8 @@
 
 #define LOG "metadata"
 #define TTL_SEC 30
-#define CALL_MS 5000		/* of the refresher */
-#define RETRY_MS 1000u		/* while the server does not answer */
+#define CALL_MS 5000		/* time limit of a refresher's call */
+#define RETRY_MS 1000u		/* interval of the refresher while the server does not answer */
 
 MC_COUNTER(calls_failed, "mooncake_engine_metadata_failures_total", "",
 	   "Calls to the metadata server that failed");
@@ -37,40 +37,40 @@ MC_COUNTER(refreshed, "mooncake_engine_metadata_refreshes_total", "",
 struct entry {
 	struct mc_list link;
 	char *key, *text;
-	char *was;		/* the last before it that arrived, NULL: none; the server may have it still */
-	bool busy;		/* its text stands still: a call with it is under way */
-	bool gone;		/* whoever ends the call removes it */
-	bool delivered;		/* the server has this text */
-	bool arrived;		/* or had it, once at least */
-	mcd_claim_fn claim;	/* the key is one node's alone; NULL: whoever puts it has it */
-	bool removing;		/* it is not published any more, but the server may still have it */
-	char *next;		/* came during a call that took too long: the text from its end on, NULL: none */
-	uint64_t round;		/* of the refresher that saw it last */
+	char *previous;		/* the last text before @text that the server received, NULL: none */
+	bool busy;		/* a call uses the entry, so its text must not change */
+	bool gone;		/* the thread that ends the call frees the entry */
+	bool delivered;		/* the server has @text */
+	bool arrived;		/* the server has received @text at least once */
+	mcd_claim_fn claim;	/* the key belongs to one node; NULL: the last put wins */
+	bool removing;		/* unpublished, but the server may still have it */
+	char *next;		/* text for the end of the running call, which took too long; NULL: none */
+	uint64_t round;		/* the refresher's round that handled the entry last */
 };
 
 struct mcd_client {
 	/* constant after open */
 	struct mcd_backend *backend;
 	unsigned ttl_s;
-	unsigned fork_depth;	/* connections and the refresher are of this process */
-	char server[160];	/* for people, without a password */
+	unsigned fork_depth;	/* of the process that has the connections and the refresher */
+	char server[160];	/* name for messages, without a password */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	pthread_cond_t idle;	/* a call with an entry ended */
 	struct mc_list entries;
 	bool running;		/* the refresher was started */
-	char *taken;		/* why: a key that is ours alone is another living node's; NULL: it is not */
-	/* the refresher's */
+	char *taken;		/* detail, if another live node has a key that belongs to us; NULL: none has */
+	/* used only by the refresher */
 	struct mc_stop stop;
 	pthread_t thread;
 	uint64_t round;
 	bool down;
 	atomic_bool cancel;
 	/* atomic */
-	atomic_bool away;	/* the last call that published could not reach the server */
+	atomic_bool unreachable;	/* for the last publication */
 };
 
-int mcd_waited(const struct mcd_wait *w, const char *server)
+int mcd_wait_check(const struct mcd_wait *w, const char *server)
 {
 	if (w->cancel && atomic_load(w->cancel))
 		return mc_fail(-ECANCELED, "%s: stopped", server);
@@ -99,7 +99,7 @@ static void entry_free(struct entry *e)
 	mc_list_remove(&e->link);
 	free(e->key);
 	free(e->text);
-	free(e->was);
+	free(e->previous);
 	free(e->next);
 	free(e);
 }
@@ -118,12 +118,12 @@ static struct entry *entry_new(struct mcd_client *m, const char *key)
 	return e;
 }
 
-/* @text, which is given, takes the place of the entry's. */
+/* Replace the entry's text; takes over @text. */
 static void entry_set_text(struct entry *e, char *text)
 {
 	if (e->arrived) {
-		free(e->was);
-		e->was = TAKE_PTR(e->text);
+		free(e->previous);
+		e->previous = TAKE_PTR(e->text);
 	}
 	free(e->text);
 	e->text = text;
@@ -142,7 +142,7 @@ static void entry_release(struct mcd_client *m, struct entry *e)
 	pthread_cond_broadcast(&m->idle);
 }
 
-/* Find it, and wait until no call with it is under way.  *ret is NULL when there is none. */
+/* Find the entry, wait for its running call, and mark it busy.  *ret is NULL if there is none. */
 static int entry_claim(struct mcd_client *m, const char *key, uint64_t deadline, struct entry **ret)
 {
 	struct timespec due = {
@@ -163,24 +163,24 @@ static int entry_claim(struct mcd_client *m, const char *key, uint64_t deadline,
 
 /* ---- the refresher ----------------------------------------------------------------------------- */
 
-static void tell_state(struct mcd_client *m, int r)
+static void refresher_log_state(struct mcd_client *m, int r)
 {
 	if (r < 0 && r != -ECANCELED && !m->down)
-		mc_warn(LOG, "cannot refresh, going on with what is known: %s", mc_err_detail(r));
+		mc_warn(LOG, "cannot refresh, keeping the known state: %s", mc_err_detail(r));
 	if (r >= 0 && m->down)
-		mc_info(LOG, "the server is back server=%s", m->server);
+		mc_info(LOG, "the server is reachable again: server=%s", m->server);
 	m->down = r < 0;
 }
 
-/* The next entry of this round, claimed; NULL: that were all. */
-static struct entry *next_entry(struct mcd_client *m)
+/* Mark the next entry of this round busy; NULL: none is left. */
+static struct entry *refresher_next(struct mcd_client *m)
 {
 	struct mc_list *l;
 
 	mc_list_for_each(l, &m->entries) {
 		struct entry *e = mc_container_of(l, struct entry, link);
 
-		/* One that is busy is just being put. */
+		/* Another thread is putting a busy entry. */
 		if (e->busy || e->round == m->round || (m->taken && !e->claim))
 			continue;
 		e->round = m->round;
@@ -190,9 +190,9 @@ static struct entry *next_entry(struct mcd_client *m)
 	return NULL;
 }
 
-/* Put a text; that of a node that is gone gives way. */
-static int put(struct mcd_client *m, const char *key, const char *text, mcd_claim_fn claim,
-	       const struct mcd_wait *w)
+/* Put a text, replacing the text of a dead node. */
+static int meta_put(struct mcd_client *m, const char *key, const char *text, mcd_claim_fn claim,
+		    const struct mcd_wait *w)
 {
 	const struct mcd_ops *ops = m->backend->ops;
 	auto_free char *theirs = NULL;
@@ -209,43 +209,43 @@ static int put(struct mcd_client *m, const char *key, const char *text, mcd_clai
 	return r == 0 || r == -ENOENT ? ops->put(m->backend, key, text, w) : r;
 }
 
-int mcd_take_text(struct mcd_backend *b, const char *key, const char *text, const char *was,
-		       const struct mcd_wait *w)
+int mcd_del_own_text(struct mcd_backend *b, const char *key, const char *text, const char *previous,
+		     const struct mcd_wait *w)
 {
 	auto_free char *there = NULL;
 	int r;
 
 	r = b->ops->get(b, key, w, &there);
-	if (r == 0 && (!strcmp(there, text) || (was && !strcmp(there, was))))
+	if (r == 0 && (!strcmp(there, text) || (previous && !strcmp(there, previous))))
 		r = b->ops->del(b, key, w);
 	return r == -ENOENT ? 0 : r;
 }
 
-static int refresh_one(struct mcd_client *m, struct entry *e, bool remove)
+static int refresher_send(struct mcd_client *m, struct entry *e, bool remove)
 {
 	struct mcd_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
 	int r;
 
 	if (remove)
-		return m->backend->ops->take(m->backend, e->key, e->text, e->was, &w);
+		return m->backend->ops->del_own(m->backend, e->key, e->text, e->previous, &w);
 	r = -EEXIST;
 	if (e->delivered)
 		r = m->backend->ops->refresh(m->backend, e->key, e->text, &w);
-	/* What was there may be gone and another's by now. */
+	/* The old text may have expired, and another node may have put its own. */
 	if (!e->delivered || (r == -EEXIST && e->claim))
-		r = put(m, e->key, e->text, e->claim, &w);
+		r = meta_put(m, e->key, e->text, e->claim, &w);
 	if (r == 0)
 		mc_metric_add(&refreshed, 1);
 	return r;
 }
 
-/* Only this key is refused; the server is well. */
-static bool refused(int r)
+/* The server works but refuses this key. */
+static bool meta_refused(int r)
 {
 	return r == -EEXIST || r == -EINVAL || r == -EACCES || r == -EMSGSIZE;
 }
 
-static void forget_deliveries(struct mcd_client *m)
+static void entries_undeliver(struct mcd_client *m)
 {
 	struct mc_list *l;
 
@@ -253,45 +253,46 @@ static void forget_deliveries(struct mcd_client *m)
 		mc_container_of(l, struct entry, link)->delivered = false;
 }
 
-/* Under the lock: a key that is ours alone was refused with @r, or put.  What else we published may have been replaced
- * when it is ours again. */
-static void note_taken(struct mcd_client *m, struct entry *e, int r)
+/* Under the lock: a key that belongs to us was put (@r 0) or refused.  When the key is ours again, our
+ * other texts may have been replaced, so deliver all of them again. */
+static void refresher_note_taken(struct mcd_client *m, struct entry *e, int r)
 {
 	if (r == 0 && m->taken) {
-		mc_warn(LOG, "the name is ours again key=%s", e->key);
-		forget_deliveries(m);
+		mc_warn(LOG, "the name is ours again: key=%s", e->key);
+		entries_undeliver(m);
 	}
 	if (r == -EEXIST && !m->taken)
-		mc_err(LOG, "another node has our name, nobody will find this one: %s", mc_err_detail(r));
+		mc_err(LOG, "another node has our name, peers cannot find this node: %s", mc_err_detail(r));
 	if (r == 0 || r == -EEXIST) {
 		free(m->taken);
 		m->taken = r ? strdup(mc_err_detail(r)) : NULL;
 	}
 }
 
-/* Refresh or remove the claimed entry.  Returns < 0 when the server is not to be asked any more in this round. */
-static int refresh_entry(struct mcd_client *m, struct entry *e)
+/* Refresh or remove a busy entry.  Negative: skip the other entries of this round, the server cannot be
+ * reached. */
+static int refresher_entry(struct mcd_client *m, struct entry *e)
 {
 	bool remove = e->removing;
 	int r;
 
 	pthread_mutex_unlock(&m->lock);
-	r = refresh_one(m, e, remove);
-	if (refused(r) && !e->claim)
+	r = refresher_send(m, e, remove);
+	if (meta_refused(r) && !e->claim)
 		mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
 	pthread_mutex_lock(&m->lock);
 	if (e->claim && !remove)
-		note_taken(m, e, r);
+		refresher_note_taken(m, e, r);
 	if (remove)
-		e->gone = r == 0 || refused(r);
+		e->gone = r == 0 || meta_refused(r);
 	else
 		e->delivered = r == 0;
 	e->arrived = e->arrived || e->delivered;
 	entry_release(m, e);
-	return refused(r) ? 0 : r;
+	return meta_refused(r) ? 0 : r;
 }
 
-static int refresh_all(struct mcd_client *m)
+static int refresher_round(struct mcd_client *m)
 {
 	struct mcd_wait w = { mc_deadline_ms(CALL_MS), &m->cancel };
 	struct entry *e;
@@ -300,15 +301,16 @@ static int refresh_all(struct mcd_client *m)
 	r = lost = m->backend->ops->beat(m->backend, &w);
 	pthread_mutex_lock(&m->lock);
 	if (lost > 0)
-		forget_deliveries(m);
+		entries_undeliver(m);
 	m->round++;
-	/* The one key comes first, since it was published first; without it nothing else is ours. */
-	while (r >= 0 && (e = next_entry(m)))
-		r = refresh_entry(m, e);
+	/* The key that belongs to us was published first, so it is refreshed first; without it the other keys
+	 * may not be ours. */
+	while (r >= 0 && (e = refresher_next(m)))
+		r = refresher_entry(m, e);
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0)
 		mc_metric_add(&calls_failed, 1);
-	atomic_store(&m->away, r < 0);
+	atomic_store(&m->unreachable, r < 0);
 	return r < 0 ? r : 0;
 }
 
@@ -319,8 +321,8 @@ static void *refresher_main(void *arg)
 	int r = 0;
 
 	while (!mc_stop_wait(&m->stop, r < 0 && RETRY_MS < every ? RETRY_MS : every)) {
-		r = refresh_all(m);
-		tell_state(m, r);
+		r = refresher_round(m);
+		refresher_log_state(m, r);
 	}
 	return NULL;
 }
@@ -331,7 +333,7 @@ static int refresher_start(struct mcd_client *m)
 
 	if (m->running)
 		return 0;
-	r = mc_fault("engine.meta.refresher");
+	r = mc_fault("meta.client.refresher");
 	if (r == 0)
 		r = mc_thread_start(&m->thread, "mce-metadata", refresher_main, m);
 	m->running = r == 0;
@@ -340,7 +342,7 @@ static int refresher_start(struct mcd_client *m)
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-static int count(int r)
+static int meta_count(int r)
 {
 	if (r < 0 && r != -ENOENT)
 		mc_metric_add(&calls_failed, 1);
@@ -355,10 +357,10 @@ int mcd_get(struct mcd_client *m, const char *key, char **ret_text, uint64_t dea
 	r = mc_fork_check(m->fork_depth);
 	if (r < 0)
 		return r;
-	return count(m->backend->ops->get(m->backend, key, &w, ret_text));
+	return meta_count(m->backend->ops->get(m->backend, key, &w, ret_text));
 }
 
-/* Under the lock: what is just being sent took too long; @text follows it. */
+/* Under the lock: the running call takes too long; @text is sent after it. */
 static void entry_follow(struct mcd_client *m, const char *key, const char *text)
 {
 	struct entry *e = entry_find(m, key);
@@ -371,7 +373,7 @@ static void entry_follow(struct mcd_client *m, const char *key, const char *text
 	e->removing = false;
 }
 
-/* Under the lock: the entry of @key with @text in it, claimed. */
+/* Under the lock: create or find the entry of @key, set @text and mark it busy. */
 static int entry_prepare(struct mcd_client *m, const char *key, const char *text, uint64_t deadline,
 			 struct entry **ret, bool *ret_new)
 {
@@ -380,9 +382,9 @@ static int entry_prepare(struct mcd_client *m, const char *key, const char *text
 	int r;
 
 	r = refresher_start(m);
-	/* Its -EAGAIN would pass for a server out of reach, which the refresher tells later. */
+	/* Not -EAGAIN, which would mean an unreachable server that the refresher asks again. */
 	if (r < 0)
-		return mc_fail(-ENOMEM, "no thread to keep %s published: %s", key, mc_strerror(r));
+		return mc_fail(-ENOMEM, "cannot start a thread to refresh %s: %s", key, mc_strerror(r));
 	r = entry_claim(m, key, deadline, &e);
 	if (r < 0) {
 		entry_follow(m, key, text);
@@ -409,8 +411,8 @@ static int entry_prepare(struct mcd_client *m, const char *key, const char *text
 	return 0;
 }
 
-static int publish(struct mcd_client *m, const char *key, const char *text, mcd_claim_fn claim,
-		   uint64_t deadline)
+static int meta_publish(struct mcd_client *m, const char *key, const char *text, mcd_claim_fn claim,
+			uint64_t deadline)
 {
 	struct mcd_wait w = { .deadline = deadline };
 	struct entry *e = NULL;
@@ -421,9 +423,9 @@ static int publish(struct mcd_client *m, const char *key, const char *text, mcd_
 	if (r < 0)
 		return r;
 	if (strlen(key) >= MCD_KEY_MAX)
-		return mc_fail(-EINVAL, "key of %zu bytes", strlen(key));
+		return mc_fail(-EINVAL, "the key is too long: %zu bytes", strlen(key));
 	if (strlen(text) > MCD_TEXT_MAX)
-		return mc_fail(-EMSGSIZE, "%s: text of %zu bytes", key, strlen(text));
+		return mc_fail(-EMSGSIZE, "%s: the text is too long: %zu bytes", key, strlen(text));
 	pthread_mutex_lock(&m->lock);
 	if (m->taken && !claim)
 		r = mc_fail(-MC_EOWNER, "%s", m->taken);
@@ -433,39 +435,39 @@ static int publish(struct mcd_client *m, const char *key, const char *text, mcd_
 	if (r < 0)
 		return r;
 	e->claim = claim;
-	r = put(m, key, text, claim, &w);
+	r = meta_put(m, key, text, claim, &w);
 	pthread_mutex_lock(&m->lock);
 	e->delivered = r == 0;
 	e->arrived = e->arrived || r == 0;
-	if (is_new && refused(r))
+	if (is_new && meta_refused(r))
 		e->gone = true;
 	entry_release(m, e);
 	pthread_mutex_unlock(&m->lock);
-	atomic_store(&m->away, mcd_keeps(r));
+	atomic_store(&m->unreachable, mcd_will_retry(r));
 	if (r < 0)
 		mc_stop_kick(&m->stop);
-	return count(r);
+	return meta_count(r);
 }
 
 int mcd_publish(struct mcd_client *m, const char *key, const char *text, uint64_t deadline)
 {
-	return publish(m, key, text, NULL, deadline);
+	return meta_publish(m, key, text, NULL, deadline);
 }
 
-int mcd_publish_alone(struct mcd_client *m, const char *key, const char *text,
-			   mcd_claim_fn claim, uint64_t deadline)
+int mcd_publish_exclusive(struct mcd_client *m, const char *key, const char *text,
+			  mcd_claim_fn claim, uint64_t deadline)
 {
-	return publish(m, key, text, claim, deadline);
+	return meta_publish(m, key, text, claim, deadline);
 }
 
-bool mcd_keeps(int r)
+bool mcd_will_retry(int r)
 {
-	return r < 0 && !refused(r) && r != -MC_EOWNER && r != -ENOMEM && r != -ECANCELED;
+	return r < 0 && !meta_refused(r) && r != -MC_EOWNER && r != -ENOMEM && r != -ECANCELED;
 }
 
-bool mcd_away(struct mcd_client *m)
+bool mcd_unreachable(struct mcd_client *m)
 {
-	return atomic_load(&m->away);
+	return atomic_load(&m->unreachable);
 }
 
 int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
@@ -480,13 +482,13 @@ int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
 		return r;
 	pthread_mutex_lock(&m->lock);
 	r = entry_claim(m, key, deadline, &e);
-	/* Whatever happens now, the refresher must not bring it back, but see it go: on a lease that lives it would
-	 * never expire. */
+	/* In any case the refresher must not put the key again but remove it: with a live lease it would never
+	 * expire. */
 	if (r < 0)
 		e = entry_find(m, key);
 	if (e)
 		e->removing = true;
-	/* The other node's texts are not ours to take. */
+	/* Do not remove another node's texts. */
 	taken = m->taken != NULL;
 	if (r == 0 && e && taken) {
 		e->gone = true;
@@ -498,13 +500,13 @@ int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
 	}
 	pthread_mutex_unlock(&m->lock);
 	if (r < 0 || !e || taken)
-		return count(r);
-	r = m->backend->ops->take(m->backend, key, e->text, e->was, &w);
+		return meta_count(r);
+	r = m->backend->ops->del_own(m->backend, key, e->text, e->previous, &w);
 	pthread_mutex_lock(&m->lock);
 	e->gone = r == 0;
 	entry_release(m, e);
 	pthread_mutex_unlock(&m->lock);
-	return count(r);
+	return meta_count(r);
 }
 
 /* ---- open and close ---------------------------------------------------------------------------- */
@@ -514,15 +516,15 @@ bool mcd_is_p2p(const char *conn)
 	return !strcmp(conn, "P2PHANDSHAKE");
 }
 
-/* Which kind @conn is of, and what its open wants to see. */
-static const struct mcd_ops *kind_of(const char *conn, const char **ret_where)
+/* The kind of server that @conn names, and the argument for its open. */
+static const struct mcd_ops *meta_kind(const char *conn, const char **ret_where)
 {
 	static const struct mcd_ops *const kinds[] = {
 		&mcd_http, &mcd_https, &mcd_etcd, &mcd_redis,
 	};
 	const char *sep = strstr(conn, "://");
 
-	/* Upstream takes a bare list of addresses for etcd; those in it may be URLs. */
+	/* At upstream a list of addresses without a scheme means etcd; the addresses may be URLs. */
 	if (!sep || strcspn(conn, ",") < (size_t)(sep - conn)) {
 		*ret_where = conn;
 		return strchr(conn, ':') ? &mcd_etcd : NULL;
@@ -538,8 +540,8 @@ static const struct mcd_ops *kind_of(const char *conn, const char **ret_where)
 	return NULL;
 }
 
-/* For people: without what stands before an '@', which may be a password. */
-static void name_server(const char *conn, char *buf, size_t len)
+/* The server's name for messages: without the part before an '@', which may be a password. */
+static void meta_server_name(const char *conn, char *buf, size_t len)
 {
 	const char *sep = strstr(conn, "://"), *from = sep ? sep + 3 : conn, *at = strrchr(from, '@');
 
@@ -583,7 +585,7 @@ int mcd_open(const char *conn, struct mcd_client **ret)
 	const char *where;
 	int r;
 
-	ops = kind_of(conn, &where);
+	ops = meta_kind(conn, &where);
 	if (!ops)
 		return mc_fail(-EINVAL, "unknown metadata server: %.100s; known are P2PHANDSHAKE, "
 			       "http://HOST:PORT/metadata, etcd://HOST:PORT and redis://HOST:PORT",
@@ -591,7 +593,7 @@ int mcd_open(const char *conn, struct mcd_client **ret)
 	r = meta_new(&m);
 	if (r < 0)
 		return r;
-	name_server(conn, m->server, sizeof(m->server));
+	meta_server_name(conn, m->server, sizeof(m->server));
 	r = ops->open(where, m->ttl_s, &m->backend);
 	if (r < 0) {
 		meta_free(m);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta.h - the metadata server of a cluster of transfer engines: small texts under keys.
+ * meta.h - client of a metadata server, which keeps small texts under keys for a cluster of transfer engines.
  *
- * A connection string says which:
+ * The connection string chooses the kind of server:
  *	http://HOST:PORT/metadata, https://...	upstream's HTTP metadata server, or ours
  *	etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]
- *						etcd 3.4 or later, by its HTTP gateway; also without "etcd://"
+ *						etcd 3.4 or later, over its HTTP gateway; also without "etcd://"
  *	redis://[[USER]:PASSWORD@]HOST:PORT[/DB]	redis 4 or later
  *	P2PHANDSHAKE				no server: mcd_is_p2p(), not for mcd_open()
  *
- * What is published expires on the server when this process stops refreshing it: after MC_METADATA_TTL_SEC
- * (30 s) with etcd, redis and our HTTP server; upstream's HTTP servers keep it until it is taken back.
+ * A published text expires on the server MC_METADATA_TTL_SEC (30 s) after this process stops refreshing
+ * it, with etcd, redis and our HTTP server; upstream's HTTP servers keep it until it is unpublished.
  *
- * Errors, with details that name the server: -ENOENT no such key; -EEXIST another node has it (rpc_meta over
- * HTTP), -MC_EOWNER it turned out later that it has; -EINVAL the connection string or an answer makes no sense;
- * -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ... it
- * cannot be reached.
- * Threads: any, but nothing may overlap with mcd_close().  A forked child is refused (-MC_EUNAVAILABLE); closing
- * does nothing there. */
+ * Errors, with details that name the server: -ENOENT no such key; -EEXIST another node has the key
+ * (rpc_meta over HTTP); -MC_EOWNER the refresher found later that another node has it; -EINVAL invalid connection string or
+ * answer; -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ...
+ * the server cannot be reached.
+ * Threads: any, but no call may overlap with mcd_close().  Calls in a forked child fail with -MC_EUNAVAILABLE;
+ * mcd_close() does nothing there. */
 #ifndef MCD_META_H
 #define MCD_META_H
 
@@ -29,35 +29,36 @@
 
 struct mcd_client;
 
-/* No network traffic: the first use says what is wrong with the server.  -EINVAL with a detail that names the
- * known forms. */
+/* No network traffic: errors of the server appear at the first use.  -EINVAL with a detail that names the known
+ * forms. */
 int mcd_open(const char *conn, struct mcd_client **ret);
 bool mcd_is_p2p(const char *conn);
-/* Stops refreshing; what is still published is left to expire.  Returns within about two seconds.  NULL is fine. */
+/* Stop refreshing, so that published texts expire.  Returns within about two seconds.  NULL is fine. */
 void mcd_close(struct mcd_client *m);
 
 /* *ret_text is NUL-terminated; free() it. */
 int mcd_get(struct mcd_client *m, const char *key, char **ret_text, uint64_t deadline);
 
-/* Put @text under @key and keep it there, from a thread of this object, until mcd_unpublish(); a server
- * that went away gets it again when it is back.  Replaces what this object published under @key before.
- * Negative: the server has not got it yet.  It stays ours all the same and is tried again, but for a key that
- * was not ours before and that was refused (-EEXIST, -EINVAL, -EACCES, -EMSGSIZE). */
+/* Put @text under @key and let a thread of this object refresh it until mcd_unpublish(); the thread
+ * sends it again when an unreachable server is back.  Replaces the text that this object published
+ * under @key before. Negative: the server does not have the text yet.  The thread keeps trying, except
+ * for a new key that the server refused (-EEXIST, -EINVAL, -EACCES, -EMSGSIZE). */
 int mcd_publish(struct mcd_client *m, const char *key, const char *text, uint64_t deadline);
-/* For a key that one node alone may have: asked when @theirs is there instead of @text.  0: the node it is of is gone,
- * and it is replaced; negative: that is not sure. */
+/* Callback for a key that belongs to one node, called if the server has @theirs instead of @text.  0:
+ * the node that published @theirs is dead, so replace its text; negative: it may be alive. */
 typedef int (*mcd_claim_fn)(const char *key, const char *text, const char *theirs, uint64_t deadline);
-/* mcd_publish() of such a key.  When the refresher finds, later, that the node that has it lives, everything that
- * belongs to the name is in doubt: until that node goes nothing more is published or taken back, and
- * mcd_publish() fails with -MC_EOWNER and a detail that says why. */
-int mcd_publish_alone(struct mcd_client *m, const char *key, const char *text,
-			   mcd_claim_fn claim, uint64_t deadline);
-/* Publishing failed with @r: is it one of those that go on by themselves, the server being out of reach? */
-bool mcd_keeps(int r);
-/* The last call that published found the server out of reach: who has time for later need not wait for the next. */
-bool mcd_away(struct mcd_client *m);
-/* Take it back from the server.  When that fails it is tried again until close, and expires by itself then.  Nothing
- * happens to a key that this object has not published, nor to what another has put there since: it is its own. */
+/* mcd_publish() of such a key.  If the refresher finds later that another live node has the key, all
+ * keys of the name may be that node's.  Until that node ends, this object neither publishes nor
+ * unpublishes, and mcd_publish() fails with -MC_EOWNER and a detail with the reason. */
+int mcd_publish_exclusive(struct mcd_client *m, const char *key, const char *text,
+			  mcd_claim_fn claim, uint64_t deadline);
+/* True if the refresher retries a publication that failed with @r, because the server cannot be reached. */
+bool mcd_will_retry(int r);
+/* True if the last publication could not reach the server: a caller can avoid waiting for the next one. */
+bool mcd_unreachable(struct mcd_client *m);
+/* Remove the key from the server.  On failure the refresher retries until mcd_close(); then the key
+ * expires.  A key that this object has not published stays, and so does the text of another node that
+ * has replaced ours. */
 int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta_i.h - what a kind of metadata server has to offer.  All functions may run on several threads at once. */
+ * meta_i.h - table of functions for a kind of metadata server, and helpers of the kinds.  All functions
+ * may run on several threads at once. */
 #ifndef MCD_META_I_H
 #define MCD_META_I_H
 
@@ -10,10 +11,10 @@
 
 #include "meta/meta.h"
 
-/* How long a call may take. */
+/* Time limit of a call. */
 struct mcd_wait {
 	uint64_t deadline;
-	const atomic_bool *cancel;	/* ends it early, within about a second; NULL: nobody does */
+	const atomic_bool *cancel;	/* true ends the call within about a second; NULL: not used */
 };
 
 struct mcd_backend {
@@ -22,68 +23,68 @@ struct mcd_backend {
 
 struct mcd_ops {
 	const char *scheme;	/* "redis" of "redis://..." */
-	/* @where: what stands behind "://", but for http all of it.  No network traffic.  Texts are kept by
-	 * the server for @ttl_s seconds. */
+	/* @where: the part of the connection string after "://"; for http the whole string.  No network
+	 * traffic.  The server keeps texts for @ttl_s seconds. */
 	int (*open)(const char *where, unsigned ttl_s, struct mcd_backend **ret);
 	void (*close)(struct mcd_backend *b);
 	int (*get)(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
 		   char **ret_text);
 	int (*put)(struct mcd_backend *b, const char *key, const char *text,
 		   const struct mcd_wait *w);
-	/* 0 also when it was not there. */
+	/* 0 also if the key does not exist. */
 	int (*del)(struct mcd_backend *b, const char *key, const struct mcd_wait *w);
-	/* The same of what this object has put, and of nothing else: @text, or the one before, @was (NULL: none).
-	 * 0 also when another's text is there. */
-	int (*take)(struct mcd_backend *b, const char *key, const char *text, const char *was,
-		    const struct mcd_wait *w);
-	/* Three times per TTL, before the keys' turn: 1 when all texts have to be put again, 0, negative. */
+	/* Delete the key only if this object has put its text: @text, or the previous one, @previous (NULL:
+	 * none).  0 also if another node's text is there. */
+	int (*del_own)(struct mcd_backend *b, const char *key, const char *text, const char *previous,
+		       const struct mcd_wait *w);
+	/* Called three times per TTL, before the keys are refreshed.  1: put all texts again; 0; negative. */
 	int (*beat)(struct mcd_backend *b, const struct mcd_wait *w);
-	/* Keep a text that was put for another TTL. */
+	/* Prolong a text by another TTL. */
 	int (*refresh)(struct mcd_backend *b, const char *key, const char *text,
 		       const struct mcd_wait *w);
 };
 
 extern const struct mcd_ops mcd_http, mcd_https, mcd_etcd, mcd_redis;
 
-/* .take of servers that know texts but not whose they are: what is put between its two calls is lost until the next
- * refresh. */
-int mcd_take_text(struct mcd_backend *b, const char *key, const char *text, const char *was,
-		       const struct mcd_wait *w);
+/* .del_own for servers that do not know the owner of a text.  A text put by another node between the
+ * two requests of this function is lost until that node's next refresh. */
+int mcd_del_own_text(struct mcd_backend *b, const char *key, const char *text, const char *previous,
+		     const struct mcd_wait *w);
 
-/* Has the other side been asked to stop, or is it too late?  0, -ECANCELED, -ETIMEDOUT. */
-int mcd_waited(const struct mcd_wait *w, const char *server);
+/* 0, -ECANCELED if the call is cancelled, -ETIMEDOUT after the deadline. */
+int mcd_wait_check(const struct mcd_wait *w, const char *server);
 
-/* ---- HTTP, by libcurl -------------------------------------------------------------------------- */
+/* ---- HTTP over libcurl ------------------------------------------------------------------------- */
 
 struct mcd_web;
 
 struct mcd_web_call {
 	const char *method, *url;
 	const char *body;	/* NULL: none */
-	const char *type;	/* of the body; NULL: application/json */
-	const char *header;	/* one more line, NULL: none */
+	const char *type;	/* content type of the body; NULL: application/json */
+	const char *header;	/* additional header line, NULL: none */
 	bool keep;		/* leave the connection open for the next call */
 	struct mcd_wait wait;
 	/* the answer */
 	long status;
-	char *text;		/* malloc'ed, NUL-terminated, at most MCD_TEXT_MAX bytes; NULL when empty */
+	char *text;		/* malloc'ed, NUL-terminated, at most MCD_TEXT_MAX bytes; NULL: empty */
 	size_t len;
 };
 
 int mcd_web_open(struct mcd_web **ret);
 void mcd_web_close(struct mcd_web *web);
-/* 0 when there was an answer, whatever its status.  Free c->text in any case. */
+/* 0 for any HTTP status of the answer.  The caller frees c->text in any case. */
 int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c);
-/* First line of an answer for an error's detail, cut to @len. */
-const char *mcd_web_said(const struct mcd_web_call *c, char *buf, size_t len);
+/* Status and first line of an answer, for an error's detail, cut to @len. */
+const char *mcd_web_status_line(const struct mcd_web_call *c, char *buf, size_t len);
 
-/* ---- base64, as etcd's gateway wants it -------------------------------------------------------- */
+/* ---- base64, for etcd's gateway ---------------------------------------------------------------- */
 
 char *mcd_base64_encode(const void *p, size_t len);	/* malloc'ed; NULL: no memory */
-/* *ret is malloc'ed and has a NUL behind its *ret_len bytes.  -EINVAL. */
+/* *ret is malloc'ed, with a NUL after its *ret_len bytes.  -EINVAL. */
 int mcd_base64_decode(const char *text, char **ret, size_t *ret_len);
 
-/* ---- pure parts, for the fuzzers --------------------------------------------------------------- */
+/* ---- decoders, public for fuzzers--------------------------------------------------------------- */
 
 int mcd_etcd_range_decode(const char *text, size_t len, char **ret_text, int64_t *ret_lease);
 int mcd_etcd_grant_decode(const char *text, size_t len, int64_t *ret_id);

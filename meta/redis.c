@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * redis.c - redis: one key each, with an expiry that is pushed on.
+ * redis.c - client of redis: one key per text, whose expiry is prolonged.
  *
- * hiredis writes the commands and reads the replies; the sockets are ours, because its own calls know a time-out
- * per system call and no deadline. */
+ * hiredis encodes commands and decodes replies.  The sockets are ours, because calls of hiredis have a
+ * time limit per system call but no deadline. */
 #include <config.h>
 
 #include <errno.h>
@@ -23,14 +23,14 @@
 #include "meta/redis_i.h"
 
 #define IDLE_MAX 4
-/* Between two looks at whether we were told to stop. */
+/* Interval of the checks whether the call was cancelled. */
 #define SLICE_MS 200
 #define CONNECT_SLICE_MS 1000
 
 struct session {
 	int fd;
 	redisReader *reader;
-	bool fresh;		/* nothing was asked yet: a failure is the server's, not the connection's age */
+	bool fresh;		/* not an idle connection, which the server may have closed */
 };
 
 struct redis {
@@ -41,7 +41,7 @@ struct redis {
 	pthread_mutex_t lock;
 	struct session *idle[IDLE_MAX];
 	unsigned nidle;
-	bool lost;		/* a connection broke: the server may have come back without our keys */
+	bool lost;		/* a connection failed: the server may have restarted without our keys */
 };
 
 static struct redis *redis_of(struct mcd_backend *b)
@@ -92,13 +92,13 @@ static int redis_open(const char *where, unsigned ttl_s, struct mcd_backend **re
 
 /* ---- one connection ---------------------------------------------------------------------------- */
 
-static int wait_fd(struct redis *rd, int fd, short events, const struct mcd_wait *w)
+static int session_wait(struct redis *rd, int fd, short events, const struct mcd_wait *w)
 {
 	struct pollfd p = { .fd = fd, .events = events };
 	int ms, n, r;
 
 	for (;;) {
-		r = mcd_waited(w, rd->where.addr);
+		r = mcd_wait_check(w, rd->where.addr);
 		if (r < 0)
 			return r;
 		ms = mc_deadline_left_ms(w->deadline);
@@ -110,14 +110,14 @@ static int wait_fd(struct redis *rd, int fd, short events, const struct mcd_wait
 	}
 }
 
-static int broken(struct redis *rd, int err)
+static int session_error(struct redis *rd, int err)
 {
 	return mc_fail(err, "redis at %s: %s", rd->where.addr,
 		       err == -ECONNRESET ? "connection closed" : mc_strerror(err));
 }
 
-static int send_all(struct redis *rd, int fd, const char *p, size_t len,
-		    const struct mcd_wait *w)
+static int session_send(struct redis *rd, int fd, const char *p, size_t len,
+			const struct mcd_wait *w)
 {
 	ssize_t n;
 	int r;
@@ -132,16 +132,16 @@ static int send_all(struct redis *rd, int fd, const char *p, size_t len,
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN)
-			return broken(rd, -errno);
-		r = wait_fd(rd, fd, POLLOUT, w);
+			return session_error(rd, -errno);
+		r = session_wait(rd, fd, POLLOUT, w);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int recv_reply(struct redis *rd, struct session *s, const struct mcd_wait *w,
-		      redisReply **ret)
+static int session_recv(struct redis *rd, struct session *s, const struct mcd_wait *w,
+			redisReply **ret)
 {
 	size_t total = 0;
 	char buf[16384];
@@ -153,21 +153,21 @@ static int recv_reply(struct redis *rd, struct session *s, const struct mcd_wait
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN) {
-			r = wait_fd(rd, s->fd, POLLIN, w);
+			r = session_wait(rd, s->fd, POLLIN, w);
 			if (r < 0)
 				return r;
 			continue;
 		}
 		if (n <= 0)
-			return broken(rd, n ? -errno : -ECONNRESET);
+			return session_error(rd, n ? -errno : -ECONNRESET);
 		r = mcd_redis_feed(s->reader, &total, buf, (size_t)n, ret);
 		if (r)
 			return r < 0 ? r : 0;
 	}
 }
 
-static int run_on(struct redis *rd, struct session *s, int argc, const char **argv,
-		  const struct mcd_wait *w, redisReply **ret)
+static int session_run(struct redis *rd, struct session *s, int argc, const char **argv,
+		       const struct mcd_wait *w, redisReply **ret)
 {
 	char *command = NULL;
 	int len, r;
@@ -175,26 +175,26 @@ static int run_on(struct redis *rd, struct session *s, int argc, const char **ar
 	len = redisFormatCommandArgv(&command, argc, argv, NULL);
 	if (len < 0)
 		return mc_fail(-ENOMEM, "no memory for a redis command");
-	r = send_all(rd, s->fd, command, (size_t)len, w);
+	r = session_send(rd, s->fd, command, (size_t)len, w);
 	free(command);
-	return r < 0 ? r : recv_reply(rd, s, w, ret);
+	return r < 0 ? r : session_recv(rd, s, w, ret);
 }
 
-/* A command whose reply says only yes or no. */
-static int run_plain(struct redis *rd, struct session *s, int argc, const char **argv,
-		     const struct mcd_wait *w)
+/* Run a command whose reply is only success or an error. */
+static int session_run_plain(struct redis *rd, struct session *s, int argc, const char **argv,
+			     const struct mcd_wait *w)
 {
 	redisReply *reply = NULL;
 	int r;
 
-	r = run_on(rd, s, argc, argv, w, &reply);
+	r = session_run(rd, s, argc, argv, w, &reply);
 	if (r == 0 && reply->type == REDIS_REPLY_ERROR)
 		r = mcd_redis_error(rd->where.addr, reply->str);
 	freeReplyObject(reply);
 	return r;
 }
 
-static int greet(struct redis *rd, struct session *s, const struct mcd_wait *w)
+static int session_greet(struct redis *rd, struct session *s, const struct mcd_wait *w)
 {
 	const struct mcd_redis_where *where = &rd->where;
 	const char *argv[3] = { "AUTH" };
@@ -205,8 +205,8 @@ static int greet(struct redis *rd, struct session *s, const struct mcd_wait *w)
 		argv[argc++] = where->user;
 	argv[argc++] = where->password;
 	if (where->password)
-		r = run_plain(rd, s, argc, argv, w);
-	/* Whatever its words are: wrong, not wanted, no such user. */
+		r = session_run_plain(rd, s, argc, argv, w);
+	/* The texts for a wrong password, an unexpected password and an unknown user differ. */
 	if (r == -EIO || r == -EINVAL)
 		r = mc_fail(-EACCES, "%s", mc_err_detail(r));
 	if (r < 0 || !where->db)
@@ -214,7 +214,7 @@ static int greet(struct redis *rd, struct session *s, const struct mcd_wait *w)
 	snprintf(db, sizeof(db), "%d", where->db);
 	argv[0] = "SELECT";
 	argv[1] = db;
-	return run_plain(rd, s, 2, argv, w);
+	return session_run_plain(rd, s, 2, argv, w);
 }
 
 static int session_open(struct redis *rd, const struct mcd_wait *w, struct session **ret)
@@ -225,14 +225,14 @@ static int session_open(struct redis *rd, const struct mcd_wait *w, struct sessi
 
 	if (!s)
 		return mc_fail(-ENOMEM, "no memory for a redis connection");
-	/* Nobody can call off a connect. */
+	/* A connect cannot be cancelled, so limit its time. */
 	if (w->cancel && latest < deadline)
 		deadline = latest;
 	s->fresh = true;
 	r = s->fd = mc_connect(rd->where.addr, deadline);
 	if (r >= 0) {
 		s->reader = redisReaderCreate();
-		r = s->reader ? greet(rd, s, w) :
+		r = s->reader ? session_greet(rd, s, w) :
 				mc_fail(-ENOMEM, "no memory for a redis connection");
 	}
 	if (r < 0) {
@@ -269,7 +269,7 @@ static void session_put(struct redis *rd, struct session *s)
 	session_free(s);
 }
 
-/* A connection broke.  The other idle ones are as old, and end with it. */
+/* A connection failed.  Close the other idle connections too: they are as old. */
 static void session_lost(struct redis *rd, struct session *s)
 {
 	session_free(s);
@@ -280,7 +280,7 @@ static void session_lost(struct redis *rd, struct session *s)
 	pthread_mutex_unlock(&rd->lock);
 }
 
-/* 0 with a reply, also when that is an error. */
+/* 0 with a reply, which may be an error. */
 static int redis_run(struct redis *rd, int argc, const char **argv, const struct mcd_wait *w,
 		     redisReply **ret)
 {
@@ -297,18 +297,18 @@ static int redis_run(struct redis *rd, int argc, const char **argv, const struct
 			return r;
 		}
 		old = !s->fresh;
-		r = run_on(rd, s, argc, argv, w, ret);
+		r = session_run(rd, s, argc, argv, w, ret);
 		if (r == 0)
 			session_put(rd, s);
 		else
 			session_lost(rd, s);
-		/* An idle connection that the server has closed meanwhile says nothing about the server.
-		 * All commands of ours may be said twice. */
+		/* The server may have closed an idle connection: retry with another one.  All our
+		 * commands may be repeated. */
 	} while (old && r < 0 && r != -ETIMEDOUT && r != -ECANCELED && r != -ENOMEM);
 	return r;
 }
 
-/* A command that is answered with a number or OK.  *ret is the number, 1 for OK. */
+/* Run a command whose reply is a number or OK.  *ret is the number, 1 for OK. */
 static int redis_do(struct redis *rd, int argc, const char **argv, const struct mcd_wait *w,
 		    long long *ret)
 {
@@ -321,7 +321,7 @@ static int redis_do(struct redis *rd, int argc, const char **argv, const struct 
 	if (reply->type == REDIS_REPLY_ERROR)
 		r = mcd_redis_error(rd->where.addr, reply->str);
 	else if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_STATUS)
-		r = mc_fail(-EINVAL, "redis at %s: the answer to %s makes no sense", rd->where.addr,
+		r = mc_fail(-EINVAL, "redis at %s: invalid answer to %s", rd->where.addr,
 			    argv[0]);
 	else
 		*ret = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 1;
@@ -376,7 +376,7 @@ static int redis_beat(struct mcd_backend *b, const struct mcd_wait *w)
 	return lost;
 }
 
-/* Only our own text is pushed on: another's goes when its node does, and ours takes its place then. */
+/* Prolong only our own text.  Another node's text expires when that node ends; then ours is put again. */
 static int redis_refresh(struct mcd_backend *b, const char *key, const char *text,
 			 const struct mcd_wait *w)
 {
@@ -397,7 +397,7 @@ static int redis_refresh(struct mcd_backend *b, const char *key, const char *tex
 	pthread_mutex_lock(&rd->lock);
 	lost = rd->lost;
 	pthread_mutex_unlock(&rd->lock);
-	/* It may be what an old snapshot of the server brought back. */
+	/* After a restart the server may have an older text of ours from a snapshot. */
 	return lost ? redis_put(b, key, text, w) : 0;
 }
 
@@ -408,7 +408,7 @@ const struct mcd_ops mcd_redis = {
 	.get = redis_get,
 	.put = redis_put,
 	.del = redis_del,
-	.take = mcd_take_text,
+	.del_own = mcd_del_own_text,
 	.beat = redis_beat,
 	.refresh = redis_refresh,
 };

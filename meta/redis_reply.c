@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * redis_reply.c - what redis says, and where it is. */
+ * redis_reply.c - parsing of addresses and replies of redis. */
 #include <config.h>
 
 #include <ctype.h>
@@ -18,11 +18,11 @@
 
 #define PORT 6379
 #define DB_MAX 255
-#define OVERHEAD 64		/* of a reply beside its text */
+#define OVERHEAD 64		/* bytes of a reply besides its text */
 
-/* ---- where it is ------------------------------------------------------------------------------- */
+/* ---- address ----------------------------------------------------------------------------------- */
 
-/* "%41" to "A", as a password in a URL has to be written. */
+/* Decode percent-encoding ("%41" to "A") of a user or password. */
 static char *unescape(const char *s, size_t len)
 {
 	char *text = malloc(len + 1), hex[3] = "";
@@ -43,24 +43,24 @@ static char *unescape(const char *s, size_t len)
 	return text;
 }
 
-static int take_user(const char *s, size_t len, struct mcd_redis_where *w)
+static int where_user(const char *s, size_t len, struct mcd_redis_where *w)
 {
 	const char *colon = memchr(s, ':', len);
 	size_t user = colon ? (size_t)(colon - s) : len;
 
 	if (!colon)
-		return mc_fail(-EINVAL, "redis: USER:PASSWORD or :PASSWORD is wanted before the @");
+		return mc_fail(-EINVAL, "redis: the part before the @ must be USER:PASSWORD or :PASSWORD");
 	if (user)
 		w->user = unescape(s, user);
 	w->password = unescape(colon + 1, len - user - 1);
 	return (user && !w->user) || !w->password ? -ENOMEM : 0;
 }
 
-static int take_env(struct mcd_redis_where *w)
+static int where_env(struct mcd_redis_where *w)
 {
 	const char *user = mc_env_str("MC_REDIS_USERNAME"), *password = mc_env_str("MC_REDIS_PASSWORD");
 
-	/* A name without a password is of no use to AUTH. */
+	/* AUTH needs a password, so ignore a user without one. */
 	if (w->password || !password)
 		return 0;
 	w->password = strdup(password);
@@ -68,7 +68,7 @@ static int take_env(struct mcd_redis_where *w)
 	return !w->password || (user && !w->user) ? -ENOMEM : 0;
 }
 
-static int take_db(const char *s, struct mcd_redis_where *w)
+static int where_db(const char *s, struct mcd_redis_where *w)
 {
 	char *end;
 	long db;
@@ -78,12 +78,12 @@ static int take_db(const char *s, struct mcd_redis_where *w)
 		return 0;
 	db = strtol(s, &end, 10);
 	if (!isdigit((unsigned char)*s) || *end || db > DB_MAX)
-		return mc_fail(-EINVAL, "redis: the number of a database is 0 to %d: %.32s", DB_MAX, s);
+		return mc_fail(-EINVAL, "redis: the database number must be 0 to %d: %.32s", DB_MAX, s);
 	w->db = (int)db;
 	return 0;
 }
 
-static int parse(const char *where, struct mcd_redis_where *w)
+static int where_parse(const char *where, struct mcd_redis_where *w)
 {
 	const char *at = strrchr(where, '@'), *from = at ? at + 1 : where, *slash = strchr(from, '/');
 	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
@@ -91,22 +91,22 @@ static int parse(const char *where, struct mcd_redis_where *w)
 	int port, r = 0;
 
 	if (at)
-		r = take_user(where, (size_t)(at - where), w);
+		r = where_user(where, (size_t)(at - where), w);
 	if (r == 0)
-		r = take_env(w);
+		r = where_env(w);
 	if (r == 0)
-		r = take_db(slash ? slash + 1 : NULL, w);
+		r = where_db(slash ? slash + 1 : NULL, w);
 	if (r < 0)
 		return r;
 	if (len >= sizeof(addr))
-		return mc_fail(-EINVAL, "redis: address too long");
+		return mc_fail(-EINVAL, "redis: the address is too long");
 	memcpy(addr, from, len);
 	addr[len] = '\0';
 	r = mc_addr_split(addr, host, sizeof(host), PORT, &port);
 	if (r < 0)
 		return r;
 	if (!*host || !port)
-		return mc_fail(-EINVAL, "redis: redis://HOST:PORT is wanted, not %s", addr);
+		return mc_fail(-EINVAL, "redis: invalid address, the form is redis://HOST:PORT: %s", addr);
 	snprintf(w->addr, sizeof(w->addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 	return 0;
 }
@@ -114,7 +114,7 @@ static int parse(const char *where, struct mcd_redis_where *w)
 int mcd_redis_where_parse(const char *where, struct mcd_redis_where *ret)
 {
 	struct mcd_redis_where w = { .db = 0 };
-	int r = parse(where, &w);
+	int r = where_parse(where, &w);
 
 	if (r < 0) {
 		mcd_redis_where_done(&w);
@@ -131,19 +131,19 @@ void mcd_redis_where_done(struct mcd_redis_where *w)
 	w->user = w->password = NULL;
 }
 
-/* ---- what it says ------------------------------------------------------------------------------ */
+/* ---- replies ----------------------------------------------------------------------------------- */
 
 int mcd_redis_feed(struct redisReader *reader, size_t *total, const char *p, size_t len,
 		   struct redisReply **ret)
 {
 	void *reply = NULL;
 
-	/* None of our commands is answered with an array, and the reader takes memory for as many elements as
-	 * one announces. */
+	/* Refuse arrays: none of our commands has such a reply, and the reader allocates memory for as many
+	 * elements as the reply announces. */
 	if (*total == 0 && len && !strchr("+-:$", *p))
-		return mc_fail(-EINVAL, "redis: an answer that is none");
+		return mc_fail(-EINVAL, "redis: invalid answer");
 	if (len > MCD_TEXT_MAX + OVERHEAD - *total)
-		return mc_fail(-EMSGSIZE, "redis: an answer of more than %u bytes", MCD_TEXT_MAX);
+		return mc_fail(-EMSGSIZE, "redis: the answer is longer than %u bytes", MCD_TEXT_MAX);
 	*total += len;
 	if (redisReaderFeed(reader, p, len) != REDIS_OK ||
 	    redisReaderGetReply(reader, &reply) != REDIS_OK)

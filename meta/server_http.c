@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta_http.c - the routes of a metadata server. */
+ * server_http.c - HTTP routes of the metadata server. */
 #include <config.h>
 
 #include "meta/server_http.h"
@@ -29,14 +29,14 @@ struct mcd_server {
 	struct mcd_store *store;
 };
 
-static void say(struct mc_http_request *rq, int status, const char *text)
+static void http_answer(struct mc_http_request *rq, int status, const char *text)
 {
 	rq->status = status;
 	fputs(text, rq->out);
 }
 
-/* The key without white space around it, malloc'ed; NULL: the request was answered. */
-static char *key_of(struct mc_http_request *rq)
+/* The key without surrounding white space, malloc'ed; NULL: an error was answered. */
+static char *http_key(struct mc_http_request *rq)
 {
 	const char *key = mc_http_query(rq, "key");
 	size_t len;
@@ -48,17 +48,17 @@ static char *key_of(struct mc_http_request *rq)
 	while (len && isspace((unsigned char)key[len - 1]))
 		len--;
 	if (!len || len > MCD_SERVER_KEY_MAX) {
-		say(rq, 400, len ? "key too long" : "missing key");
+		http_answer(rq, 400, len ? "key too long" : "missing key");
 		return NULL;
 	}
 	copy = strndup(key, len);
 	if (!copy)
-		say(rq, 500, "no memory");
+		http_answer(rq, 500, "no memory");
 	return copy;
 }
 
-/* 0 also when there is none; negative: the request was answered. */
-static int ttl_of(struct mc_http_request *rq, uint32_t *ret)
+/* *ret is 0 without a ttl.  Negative: an error was answered. */
+static int http_ttl(struct mc_http_request *rq, uint32_t *ret)
 {
 	const char *s = mc_http_query(rq, "ttl");
 	unsigned long n = 0;
@@ -73,14 +73,14 @@ static int ttl_of(struct mc_http_request *rq, uint32_t *ret)
 			return 0;
 		}
 	}
-	say(rq, 400, "ttl is a number of seconds");
+	http_answer(rq, 400, "ttl is a number of seconds");
 	return -EINVAL;
 }
 
 static void on_get(struct mc_http_request *rq, void *arg)
 {
 	struct mcd_server *m = arg;
-	auto_free char *key = key_of(rq), *text = NULL;
+	auto_free char *key = http_key(rq), *text = NULL;
 	size_t len;
 	int r;
 
@@ -89,9 +89,9 @@ static void on_get(struct mc_http_request *rq, void *arg)
 		return;
 	r = mcd_store_get(m->store, key, &text, &len);
 	if (r == -ENOENT) {
-		say(rq, 404, "metadata not found");
+		http_answer(rq, 404, "metadata not found");
 	} else if (r < 0) {
-		say(rq, 500, mc_err_detail(r));
+		http_answer(rq, 500, mc_err_detail(r));
 	} else {
 		rq->content_type = "application/json";
 		fwrite(text, 1, len, rq->out);
@@ -101,24 +101,24 @@ static void on_get(struct mc_http_request *rq, void *arg)
 static void on_put(struct mc_http_request *rq, void *arg)
 {
 	struct mcd_server *m = arg;
-	auto_free char *key = key_of(rq);
+	auto_free char *key = http_key(rq);
 	uint32_t ttl_s;
 	bool once;
 	int r;
 
 	mc_metric_add(&puts_, 1);
-	if (!key || ttl_of(rq, &ttl_s) < 0)
+	if (!key || http_ttl(rq, &ttl_s) < 0)
 		return;
 	once = strstr(key, "rpc_meta");
 	r = mcd_store_put(m->store, key, rq->body, rq->body_len, ttl_s, once);
 	if (r >= 0) {
-		say(rq, 200, r && once ? "metadata unchanged" : "metadata updated");
+		http_answer(rq, 200, r && once ? "metadata unchanged" : "metadata updated");
 		return;
 	}
 	if (r == -EEXIST)
-		say(rq, 400, "Duplicate rpc_meta key not allowed");
+		http_answer(rq, 400, "Duplicate rpc_meta key not allowed");
 	else
-		say(rq, r == -ENOSPC ? 507 : 500, mc_err_detail(r));
+		http_answer(rq, r == -ENOSPC ? 507 : 500, mc_err_detail(r));
 	if (r != -EEXIST)
 		mc_warn(LOG, "cannot store a text: %s", mc_err_detail(r));
 }
@@ -126,7 +126,7 @@ static void on_put(struct mc_http_request *rq, void *arg)
 static void on_delete(struct mc_http_request *rq, void *arg)
 {
 	struct mcd_server *m = arg;
-	auto_free char *key = key_of(rq);
+	auto_free char *key = http_key(rq);
 	int r;
 
 	mc_metric_add(&dels, 1);
@@ -134,16 +134,16 @@ static void on_delete(struct mc_http_request *rq, void *arg)
 		return;
 	r = mcd_store_del(m->store, key);
 	if (r == 0)
-		say(rq, 200, "metadata deleted");
+		http_answer(rq, 200, "metadata deleted");
 	else if (r == -ENOENT)
-		say(rq, 404, "metadata not found");
+		http_answer(rq, 404, "metadata not found");
 	else
-		say(rq, 500, mc_err_detail(r));
+		http_answer(rq, 500, mc_err_detail(r));
 }
 
 static void on_health(struct mc_http_request *rq, void *arg)
 {
-	say(rq, 200, "OK");
+	http_answer(rq, 200, "OK");
 }
 
 static const struct mc_http_route routes[] = {
@@ -156,7 +156,7 @@ static const struct mc_http_route routes[] = {
 };
 
 int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port,
-			struct mcd_server **ret)
+		     struct mcd_server **ret)
 {
 	struct mcd_server *m = calloc(1, sizeof(*m));
 	int r;
@@ -190,7 +190,7 @@ int mcd_server_delete(struct mcd_server *m, const char *key)
 }
 
 /* "mooncake/[CLUSTER/]ram/NAME" and ".../rpc_meta/NAME"; with a slash in the name "mooncake/NAME". */
-static bool is_of_segment(const char *key, const void *arg)
+static bool key_is_of_segment(const char *key, const void *arg)
 {
 	static const char *const kinds[] = { "ram/", "rpc_meta/" };
 	size_t key_len = strlen(key), name_len = strlen(arg), kind_len;
@@ -216,5 +216,5 @@ int mcd_server_forget(struct mcd_server *m, const char *segment_name)
 {
 	if (!*segment_name)
 		return 0;
-	return mcd_store_del_if(m->store, is_of_segment, segment_name);
+	return mcd_store_del_if(m->store, key_is_of_segment, segment_name);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta_journal.c - the file of a metadata server.
+ * server_journal.c - journal file of the metadata server.
  *
- * A first line that says what it is, then records: "P KEYLEN LEN TTL CRC\n" KEY TEXT "\n" for a text, "D KEYLEN 0
- * 0 CRC\n" KEY "\n" for one that is gone; CRC32C over key and text.  A record is there when it is complete; the
- * last one of a file may be torn and is cut off then.  Times are not kept: an owner has a whole TTL from the
- * restart on to refresh. */
+ * The first line names the format.  Records follow: "P KEYLEN LEN TTL CRC\n" KEY TEXT "\n" for a put,
+ * "D KEYLEN 0 0 CRC\n" KEY "\n" for a deletion; CRC32C over key and text.  The last record may be torn
+ * and is cut off then. Times are not stored: after a restart the owner of a text has a whole TTL to
+ * refresh it. */
 #include <config.h>
 
 #include <errno.h>
@@ -36,7 +36,7 @@ struct record {
 	char *body;		/* key, text */
 };
 
-static int failed(const char *what, const char *path)
+static int journal_fail(const char *what, const char *path)
 {
 	int err = -errno;
 
@@ -45,8 +45,8 @@ static int failed(const char *what, const char *path)
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
-/* 1: a record; 0: the file ends, maybe inside one; -EINVAL: nonsense. */
-static int read_record(FILE *f, struct record *rec)
+/* 1: a record; 0: end of file, maybe inside a record; -EINVAL: invalid bytes. */
+static int record_read(FILE *f, struct record *rec)
 {
 	char head[HEAD_MAX];
 	int end = 0;
@@ -69,10 +69,10 @@ static int read_record(FILE *f, struct record *rec)
 	return 1;
 }
 
-static int take_record(const struct record *rec,
-		       int (*put)(void *arg, const char *key, const char *text, size_t len,
-				  uint32_t ttl_s),
-		       void (*del)(void *arg, const char *key), void *arg)
+static int record_apply(const struct record *rec,
+			int (*put)(void *arg, const char *key, const char *text, size_t len,
+				   uint32_t ttl_s),
+			void (*del)(void *arg, const char *key), void *arg)
 {
 	char key[MCD_SERVER_KEY_MAX + 1];
 
@@ -84,8 +84,9 @@ static int take_record(const struct record *rec,
 	return 0;
 }
 
-/* A crash leaves a last record that is cut off, or whose bytes never reached the disk: nothing but zeros follows. */
-static bool at_end(FILE *f)
+/* True at the end of the file, or if only zeros follow: after a crash the last record may be cut off,
+ * or its bytes may not have reached the disk. */
+static bool journal_at_end(FILE *f)
 {
 	int c;
 
@@ -95,34 +96,34 @@ static bool at_end(FILE *f)
 	return c == EOF && !ferror(f);
 }
 
-static int read_all(struct mcd_journal *j, FILE *f,
-		    int (*put)(void *arg, const char *key, const char *text, size_t len,
-			       uint32_t ttl_s),
-		    void (*del)(void *arg, const char *key), void *arg)
+static int journal_read(struct mcd_journal *j, FILE *f,
+			int (*put)(void *arg, const char *key, const char *text, size_t len,
+				   uint32_t ttl_s),
+			void (*del)(void *arg, const char *key), void *arg)
 {
 	struct record rec;
 	int r;
 
 	do {
 		rec.body = NULL;
-		r = read_record(f, &rec);
+		r = record_read(f, &rec);
 		if (r == 1)
-			r = take_record(&rec, put, del, arg) ?: 1;
+			r = record_apply(&rec, put, del, arg) ?: 1;
 		free(rec.body);
 		if (r == 1)
 			j->size = (uint64_t)ftello(f);
 	} while (r == 1);
-	if (r == -EINVAL && at_end(f))
+	if (r == -EINVAL && journal_at_end(f))
 		r = 0;
 	if (r == -EINVAL)
-		return mc_fail(r, "%s is damaged at byte %llu; move it away to begin without it",
+		return mc_fail(r, "%s is damaged at byte %llu; move it away to start without it",
 			       j->path, (unsigned long long)j->size);
-	return r == 0 && ferror(f) ? failed("read", j->path) : r;
+	return r == 0 && ferror(f) ? journal_fail("read", j->path) : r;
 }
 
-static int load(struct mcd_journal *j,
-		int (*put)(void *arg, const char *key, const char *text, size_t len, uint32_t ttl_s),
-		void (*del)(void *arg, const char *key), void *arg)
+static int journal_load(struct mcd_journal *j,
+			int (*put)(void *arg, const char *key, const char *text, size_t len, uint32_t ttl_s),
+			void (*del)(void *arg, const char *key), void *arg)
 {
 	char magic[sizeof(MAGIC)] = "";
 	struct stat st;
@@ -130,18 +131,18 @@ static int load(struct mcd_journal *j,
 	int fd, r;
 
 	if (fstat(j->fd, &st) < 0)
-		return failed("read", j->path);
+		return journal_fail("read", j->path);
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
 		return mc_fail(-EINVAL, "%s is not a metadata file", j->path);
 	fd = dup(j->fd);
 	f = fd < 0 ? NULL : fdopen(fd, "r");
 	if (!f) {
-		r = failed("read", j->path);
+		r = journal_fail("read", j->path);
 		if (fd >= 0)
 			close(fd);
 		return r;
 	}
-	/* A crash right after its making may have left a part of the first line. */
+	/* A crash during creation may leave a part of the first line. */
 	r = 0;
 	if (fread(magic, 1, sizeof(MAGIC) - 1, f) != sizeof(MAGIC) - 1)
 		j->size = 0;
@@ -150,9 +151,9 @@ static int load(struct mcd_journal *j,
 	if (strncmp(magic, MAGIC, strlen(magic)))
 		r = mc_fail(-EINVAL, "%s is not a metadata file", j->path);
 	else if (j->size)
-		r = read_all(j, f, put, del, arg);
+		r = journal_read(j, f, put, del, arg);
 	if (r == 0 && (uint64_t)st.st_size > j->size)
-		mc_warn(LOG, "cutting a torn record off bytes=%llu file=%s",
+		mc_warn(LOG, "cutting off a torn record: bytes=%llu file=%s",
 			(unsigned long long)((uint64_t)st.st_size - j->size), j->path);
 	fclose(f);
 	return r;
@@ -160,14 +161,14 @@ static int load(struct mcd_journal *j,
 
 /* ---- writing ----------------------------------------------------------------------------------- */
 
-static int write_all(int fd, const char *p, size_t len)
+static int journal_write(int fd, const char *p, size_t len)
 {
 	ssize_t n;
 	int r;
 
-	r = mc_fault("proto.meta_journal.write");
+	r = mc_fault("meta.journal.write");
 	if (r < 0) {
-		/* as a full disk does it: a part is there */
+		/* like a full disk: a part is written */
 		n = write(fd, p, len / 2);
 		errno = -r;
 		return -1;
@@ -184,8 +185,8 @@ static int write_all(int fd, const char *p, size_t len)
 	return 0;
 }
 
-/* A record as one piece, malloc'ed. */
-static char *make_record(const char *key, const char *text, size_t len, uint32_t ttl_s,
+/* A whole record, malloc'ed. */
+static char *record_make(const char *key, const char *text, size_t len, uint32_t ttl_s,
 			 size_t *ret_len)
 {
 	size_t key_len = strlen(key);
@@ -208,40 +209,40 @@ static char *make_record(const char *key, const char *text, size_t len, uint32_t
 }
 
 int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, size_t len,
-			 uint32_t ttl_s)
+		    uint32_t ttl_s)
 {
 	size_t n = 0;
-	char *rec = make_record(key, text, len, ttl_s, &n);
+	char *rec = record_make(key, text, len, ttl_s, &n);
 	int r = 0;
 
 	if (!rec)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes", len);
-	if (write_all(j->fd, rec, n) < 0 || fdatasync(j->fd) < 0)
-		r = failed("write", j->path);
+	if (journal_write(j->fd, rec, n) < 0 || fdatasync(j->fd) < 0)
+		r = journal_fail("write", j->path);
 	free(rec);
 	if (r == 0) {
 		j->size += n;
 		return 0;
 	}
-	/* What follows a half record could not be read again. */
+	/* Records after a torn one could not be read again, so cut it off. */
 	if (ftruncate(j->fd, (off_t)j->size) < 0 || lseek(j->fd, (off_t)j->size, SEEK_SET) < 0)
 		j->broken = true;
 	return r;
 }
 
-static int write_entries(int fd, const struct mcd_store *s, uint64_t *ret_size)
+static int journal_write_entries(int fd, const struct mcd_store *s, uint64_t *ret_size)
 {
 	uint64_t size = sizeof(MAGIC) - 1;
 	size_t n;
 
-	if (write_all(fd, MAGIC, sizeof(MAGIC) - 1) < 0)
+	if (journal_write(fd, MAGIC, sizeof(MAGIC) - 1) < 0)
 		return -1;
 	for (size_t i = 0; i < s->nbuckets; i++)
 		for (const struct mcd_entry *e = s->bucket[i]; e; e = e->next) {
-			auto_free char *rec = make_record(e->key, e->text, e->len, e->ttl_s, &n);
+			auto_free char *rec = record_make(e->key, e->text, e->len, e->ttl_s, &n);
 
 			errno = ENOMEM;
-			if (!rec || write_all(fd, rec, n) < 0)
+			if (!rec || journal_write(fd, rec, n) < 0)
 				return -1;
 			size += n;
 		}
@@ -249,7 +250,7 @@ static int write_entries(int fd, const struct mcd_store *s, uint64_t *ret_size)
 	return fsync(fd);
 }
 
-static int sync_dir(const char *path)
+static int journal_sync_dir(const char *path)
 {
 	auto_free char *copy = strdup(path);
 	auto_close int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -269,14 +270,14 @@ int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s)
 		return mc_fail(-ENOMEM, "no memory to write %s", j->path);
 	}
 	fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	/* Locked before it has the name, so that the name is locked at all times. */
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || write_entries(fd, s, &size) < 0 ||
+	/* Lock before the rename, so that the file with the name is locked at all times. */
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || journal_write_entries(fd, s, &size) < 0 ||
 	    rename(tmp, j->path) < 0) {
-		r = failed("write", tmp);
+		r = journal_fail("write", tmp);
 		unlink(tmp);
 		return r;
 	}
-	(void)sync_dir(j->path);
+	(void)journal_sync_dir(j->path);
 	close(j->fd);
 	j->fd = TAKE_FD(fd);
 	j->size = size;
@@ -286,8 +287,8 @@ int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s)
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
-/* The file, locked.  Its name may have got another file between open and lock. */
-static int open_locked(const char *path)
+/* Open and lock the file.  Retry if another file was renamed to @path between open and lock. */
+static int journal_open_locked(const char *path)
 {
 	struct stat a, b;
 	int fd, r;
@@ -295,11 +296,11 @@ static int open_locked(const char *path)
 	for (;;) {
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 		if (fd < 0)
-			return failed("open", path);
+			return journal_fail("open", path);
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			r = errno == EWOULDBLOCK ?
-				mc_fail(-EBUSY, "another metadata server has %s", path) :
-				failed("lock", path);
+				mc_fail(-EBUSY, "another metadata server uses %s", path) :
+				journal_fail("lock", path);
 			close(fd);
 			return r;
 		}
@@ -311,26 +312,25 @@ static int open_locked(const char *path)
 }
 
 int mcd_journal_open(struct mcd_journal *j, const char *path,
-			  int (*put)(void *arg, const char *key, const char *text, size_t len,
-				     uint32_t ttl_s),
-			  void (*del)(void *arg, const char *key), void *arg)
+		     int (*put)(void *arg, const char *key, const char *text, size_t len, uint32_t ttl_s),
+		     void (*del)(void *arg, const char *key), void *arg)
 {
 	int r;
 
 	j->path = strdup(path);
 	if (!j->path)
 		return mc_fail(-ENOMEM, "no memory for a metadata server");
-	r = j->fd = open_locked(path);
+	r = j->fd = journal_open_locked(path);
 	if (r >= 0)
-		r = load(j, put, del, arg);
+		r = journal_load(j, put, del, arg);
 	if (r < 0)
 		return r;
 	if (ftruncate(j->fd, (off_t)j->size) < 0 || lseek(j->fd, (off_t)j->size, SEEK_SET) < 0)
-		return failed("write", path);
+		return journal_fail("write", path);
 	if (j->size)
 		return 0;
-	if (write_all(j->fd, MAGIC, sizeof(MAGIC) - 1) < 0 || fsync(j->fd) < 0)
-		return failed("write", path);
+	if (journal_write(j->fd, MAGIC, sizeof(MAGIC) - 1) < 0 || fsync(j->fd) < 0)
+		return journal_fail("write", path);
 	j->size = sizeof(MAGIC) - 1;
 	return 0;
 }

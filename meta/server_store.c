@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta_store.c - texts under keys, some of which expire. */
+ * server_store.c - table of texts under keys, with optional expiry. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,23 +15,23 @@
 
 #define LOG "metadata"
 #define BUCKETS_MIN 1024
-#define OVERHEAD 128		/* bytes of an entry beside key and text */
-#define SWEEP 16		/* buckets looked at by each change */
-/* The file is written anew when it is so much longer than what it tells. */
+#define OVERHEAD 128		/* bytes of an entry besides key and text */
+#define SWEEP 16		/* buckets searched for expired entries by each change */
+/* The file is rewritten when it is twice as long as its content plus this many bytes. */
 #define JOURNAL_SLACK (1u << 20)
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *key, size_t len)
+static uint64_t key_hash(const char *key, size_t len)
 {
 	return mc_hash(key, len, 0);
 }
 
-/* Where the entry of @key hangs, or would. */
-static struct mcd_entry **slot_of(const struct mcd_store *s, const char *key)
+/* The pointer to the entry of @key, or the pointer that would hold it. */
+static struct mcd_entry **entry_slot(const struct mcd_store *s, const char *key)
 {
 	size_t len = strlen(key);
-	uint64_t hash = hash_of(key, len);
+	uint64_t hash = key_hash(key, len);
 	struct mcd_entry **at = &s->bucket[hash % s->nbuckets];
 
 	while (*at && ((*at)->hash != hash || (*at)->key_len != len || memcmp((*at)->key, key, len)))
@@ -39,28 +39,28 @@ static struct mcd_entry **slot_of(const struct mcd_store *s, const char *key)
 	return at;
 }
 
-static bool expired(const struct mcd_entry *e, uint64_t now)
+static bool entry_expired(const struct mcd_entry *e, uint64_t now)
 {
 	return e->due_ns && e->due_ns <= now;
 }
 
-static uint64_t cost(size_t key_len, size_t len)
+static uint64_t entry_cost(size_t key_len, size_t len)
 {
 	return OVERHEAD + key_len + len;
 }
 
-static void drop(struct mcd_store *s, struct mcd_entry **at)
+static void entry_drop(struct mcd_store *s, struct mcd_entry **at)
 {
 	struct mcd_entry *e = *at;
 
 	*at = e->next;
 	s->n--;
-	s->bytes -= cost(e->key_len, e->len);
+	s->bytes -= entry_cost(e->key_len, e->len);
 	free(e->text);
 	free(e);
 }
 
-static void sweep(struct mcd_store *s)
+static void store_sweep(struct mcd_store *s)
 {
 	uint64_t now = mc_now_ns();
 
@@ -68,16 +68,16 @@ static void sweep(struct mcd_store *s)
 		struct mcd_entry **at = &s->bucket[s->sweep++ % s->nbuckets];
 
 		while (*at) {
-			if (expired(*at, now))
-				drop(s, at);
+			if (entry_expired(*at, now))
+				entry_drop(s, at);
 			else
 				at = &(*at)->next;
 		}
 	}
 }
 
-/* A table that cannot grow only gets slower. */
-static void grow(struct mcd_store *s)
+/* Without memory the table only becomes slower. */
+static void store_grow(struct mcd_store *s)
 {
 	size_t n = s->nbuckets * 2;
 	struct mcd_entry **bucket = calloc(n, sizeof(struct mcd_entry *)), *e;
@@ -96,7 +96,7 @@ static void grow(struct mcd_store *s)
 }
 
 static struct mcd_entry *entry_new(const char *key, const char *text, size_t len,
-					uint32_t ttl_s)
+				   uint32_t ttl_s)
 {
 	size_t key_len = strlen(key);
 	struct mcd_entry *e = calloc(1, sizeof(*e) + key_len + 1);
@@ -112,25 +112,25 @@ static struct mcd_entry *entry_new(const char *key, const char *text, size_t len
 	e->text[len] = '\0';
 	e->key_len = key_len;
 	e->len = len;
-	e->hash = hash_of(key, key_len);
+	e->hash = key_hash(key, key_len);
 	e->ttl_s = ttl_s;
 	e->due_ns = ttl_s ? mc_now_ns() + ttl_s * MC_NS_PER_SEC : 0;
 	return e;
 }
 
-static void insert(struct mcd_store *s, struct mcd_entry *e)
+static void entry_insert(struct mcd_store *s, struct mcd_entry *e)
 {
-	struct mcd_entry **at = slot_of(s, e->key);
+	struct mcd_entry **at = entry_slot(s, e->key);
 
 	if (*at)
-		drop(s, at);
+		entry_drop(s, at);
 	if (s->n >= s->nbuckets)
-		grow(s);
+		store_grow(s);
 	at = &s->bucket[e->hash % s->nbuckets];
 	e->next = *at;
 	*at = e;
 	s->n++;
-	s->bytes += cost(e->key_len, e->len);
+	s->bytes += entry_cost(e->key_len, e->len);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------- */
@@ -141,8 +141,8 @@ int mcd_store_get(struct mcd_store *s, const char *key, char **ret, size_t *ret_
 	char *copy;
 
 	MC_LOCKED(&s->lock);
-	e = *slot_of(s, key);
-	if (!e || expired(e, mc_now_ns()))
+	e = *entry_slot(s, key);
+	if (!e || entry_expired(e, mc_now_ns()))
 		return -ENOENT;
 	copy = malloc(e->len + 1);
 	if (!copy)
@@ -153,35 +153,35 @@ int mcd_store_get(struct mcd_store *s, const char *key, char **ret, size_t *ret_
 	return 0;
 }
 
-/* What a put finds: 1 the same text, which stays for another ttl; 0 it has to be stored; negative. */
-static int put_looks(struct mcd_store *s, const char *key, const char *text, size_t len,
-		     uint32_t ttl_s, bool once)
+/* Check a put: 1: the same text is there, and its ttl was restarted; 0: store the text; negative. */
+static int store_check_put(struct mcd_store *s, const char *key, const char *text, size_t len,
+			   uint32_t ttl_s, bool once)
 {
 	struct mcd_entry *e;
 	uint64_t freed = 0;
 
 	MC_LOCKED(&s->lock);
-	sweep(s);
-	e = *slot_of(s, key);
-	if (e && !expired(e, mc_now_ns())) {
+	store_sweep(s);
+	e = *entry_slot(s, key);
+	if (e && !entry_expired(e, mc_now_ns())) {
 		if (e->len == len && !memcmp(e->text, text, len) && e->ttl_s == ttl_s) {
 			e->due_ns = ttl_s ? mc_now_ns() + ttl_s * MC_NS_PER_SEC : 0;
 			return 1;
 		}
 		if (once && (e->len != len || memcmp(e->text, text, len)))
-			return mc_fail(-EEXIST, "another text is there");
+			return mc_fail(-EEXIST, "the key has another text");
 	}
 	if (e)
-		freed = cost(e->key_len, e->len);
-	if (s->bytes - freed + cost(strlen(key), len) > s->max_bytes)
-		return mc_fail(-ENOSPC, "%zu texts fill the %llu bytes that are allowed", s->n,
+		freed = entry_cost(e->key_len, e->len);
+	if (s->bytes - freed + entry_cost(strlen(key), len) > s->max_bytes)
+		return mc_fail(-ENOSPC, "%zu texts use all of the %llu bytes allowed", s->n,
 			       (unsigned long long)s->max_bytes);
 	return 0;
 }
 
-/* @text NULL: a removal.  When the disk is full the file may be longer than need be. */
-static int journal(struct mcd_store *s, const char *key, const char *text, size_t len,
-		   uint32_t ttl_s)
+/* @text NULL: a deletion.  On a full disk, a rewrite can make the file shorter. */
+static int store_journal(struct mcd_store *s, const char *key, const char *text, size_t len,
+			 uint32_t ttl_s)
 {
 	int r = 0;
 
@@ -199,45 +199,45 @@ static int journal(struct mcd_store *s, const char *key, const char *text, size_
 }
 
 int mcd_store_put(struct mcd_store *s, const char *key, const char *text, size_t len,
-		       uint32_t ttl_s, bool once)
+		  uint32_t ttl_s, bool once)
 {
 	struct mcd_entry *e;
 	int r;
 
 	MC_LOCKED(&s->write);
-	r = put_looks(s, key, text, len, ttl_s, once);
+	r = store_check_put(s, key, text, len, ttl_s, once);
 	if (r)
 		return r;
 	e = entry_new(key, text, len, ttl_s);
 	if (!e)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes", len);
-	r = journal(s, key, text, len, ttl_s);
+	r = store_journal(s, key, text, len, ttl_s);
 	if (r < 0) {
 		free(e->text);
 		free(e);
 		return r;
 	}
 	pthread_mutex_lock(&s->lock);
-	insert(s, e);
+	entry_insert(s, e);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
 
 /* Under write. */
-static int del(struct mcd_store *s, const char *key)
+static int store_del(struct mcd_store *s, const char *key)
 {
-	struct mcd_entry **at = slot_of(s, key);
+	struct mcd_entry **at = entry_slot(s, key);
 	bool there;
 	int r;
 
 	if (!*at)
 		return -ENOENT;
-	there = !expired(*at, mc_now_ns());
-	r = journal(s, key, NULL, 0, 0);
+	there = !entry_expired(*at, mc_now_ns());
+	r = store_journal(s, key, NULL, 0, 0);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&s->lock);
-	drop(s, at);
+	entry_drop(s, at);
 	pthread_mutex_unlock(&s->lock);
 	return there ? 0 : -ENOENT;
 }
@@ -245,11 +245,11 @@ static int del(struct mcd_store *s, const char *key)
 int mcd_store_del(struct mcd_store *s, const char *key)
 {
 	MC_LOCKED(&s->write);
-	return del(s, key);
+	return store_del(s, key);
 }
 
 int mcd_store_del_if(struct mcd_store *s, bool (*match)(const char *key, const void *arg),
-			  const void *arg)
+		     const void *arg)
 {
 	struct mcd_entry *e, *next;
 	int n = 0, r;
@@ -260,7 +260,7 @@ int mcd_store_del_if(struct mcd_store *s, bool (*match)(const char *key, const v
 			next = e->next;
 			if (!match(e->key, arg))
 				continue;
-			r = del(s, e->key);
+			r = store_del(s, e->key);
 			if (r < 0 && r != -ENOENT)
 				return r;
 			n += r == 0;
@@ -276,16 +276,16 @@ static int load_put(void *arg, const char *key, const char *text, size_t len, ui
 
 	if (!e)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes", len);
-	insert(arg, e);
+	entry_insert(arg, e);
 	return 0;
 }
 
 static void load_del(void *arg, const char *key)
 {
-	struct mcd_entry **at = slot_of(arg, key);
+	struct mcd_entry **at = entry_slot(arg, key);
 
 	if (*at)
-		drop(arg, at);
+		entry_drop(arg, at);
 }
 
 void mcd_store_close(struct mcd_store *s)
@@ -295,7 +295,7 @@ void mcd_store_close(struct mcd_store *s)
 	mcd_journal_close(&s->journal);
 	for (size_t i = 0; i < s->nbuckets; i++)
 		while (s->bucket[i])
-			drop(s, &s->bucket[i]);
+			entry_drop(s, &s->bucket[i]);
 	free(s->bucket);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->write);

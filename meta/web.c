@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * web.c - HTTP calls by libcurl.  A handle serves one call at a time; a few idle ones are kept with their
+ * web.c - HTTP calls with libcurl.  A handle serves one call at a time; a few idle handles are kept with their
  * connections. */
 #include <config.h>
 
@@ -16,14 +16,15 @@
 #include "meta/meta_i.h"
 
 #define IDLE_MAX 4
-/* Lookups of names that calls may leave behind in that time; a resolver gives up within about that. */
-#define LEFT_MAX 64
-#define LEFT_NS (60 * MC_NS_PER_SEC)
+/* At most this many name lookups may be abandoned in this time, after which the resolver has probably
+ * given up. */
+#define ABANDONED_MAX 64
+#define ABANDONED_NS (60 * MC_NS_PER_SEC)
 
 struct mcd_web {
 	pthread_mutex_t lock;
-	uint64_t left[LEFT_MAX];	/* when, a ring; 0: never */
-	unsigned nleft;
+	uint64_t abandoned[ABANDONED_MAX];	/* times of abandoned lookups, a ring; 0: unused */
+	unsigned nabandoned;
 	CURL *idle[IDLE_MAX];
 	unsigned nidle;
 };
@@ -79,7 +80,7 @@ static void handle_put(struct mcd_web *web, CURL *h)
 	curl_easy_cleanup(h);
 }
 
-static size_t on_data(char *p, size_t one, size_t n, void *arg)
+static size_t web_on_data(char *p, size_t one, size_t n, void *arg)
 {
 	struct mcd_web_call *c = arg;
 	char *text;
@@ -96,15 +97,15 @@ static size_t on_data(char *p, size_t one, size_t n, void *arg)
 	return n;
 }
 
-static int on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
-		       curl_off_t up)
+static int web_on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+			   curl_off_t up)
 {
 	const struct mcd_web_call *c = arg;
 
 	return c->wait.cancel && atomic_load(c->wait.cancel);
 }
 
-static long left_ms(uint64_t deadline)
+static long web_left_ms(uint64_t deadline)
 {
 	int ms = mc_deadline_left_ms(deadline);
 
@@ -112,46 +113,47 @@ static long left_ms(uint64_t deadline)
 	return ms > 0 ? ms : 1;
 }
 
-/* Name servers that do not answer hold libcurl's thread for half a minute, and the call with it unless it may leave the
- * thread behind.  There is a limit to those: who comes then waits for his. */
-static void set_leaving(struct mcd_web *web, CURL *h)
+/* Name servers that do not answer block libcurl's resolver thread for half a minute, and the call waits
+ * for that thread unless it may abandon it.  The number of abandoned threads is limited; calls above
+ * the limit wait. */
+static void web_set_quick_exit(struct mcd_web *web, CURL *h)
 {
 #if LIBCURL_VERSION_NUM >= 0x075700
 	uint64_t oldest;
 
 	pthread_mutex_lock(&web->lock);
-	oldest = web->left[web->nleft % LEFT_MAX];
+	oldest = web->abandoned[web->nabandoned % ABANDONED_MAX];
 	pthread_mutex_unlock(&web->lock);
-	curl_easy_setopt(h, CURLOPT_QUICK_EXIT, !oldest || mc_now_ns() - oldest > LEFT_NS ? 1L : 0L);
+	curl_easy_setopt(h, CURLOPT_QUICK_EXIT, !oldest || mc_now_ns() - oldest > ABANDONED_NS ? 1L : 0L);
 #endif
 }
 
-static void note_left(struct mcd_web *web, CURL *h, CURLcode code)
+static void web_note_abandoned(struct mcd_web *web, CURL *h, CURLcode code)
 {
-	curl_off_t looked_up_us = 0;
+	curl_off_t lookup_us = 0;
 
-	curl_easy_getinfo(h, CURLINFO_NAMELOOKUP_TIME_T, &looked_up_us);
-	if (looked_up_us || (code != CURLE_OPERATION_TIMEDOUT && code != CURLE_ABORTED_BY_CALLBACK))
+	curl_easy_getinfo(h, CURLINFO_NAMELOOKUP_TIME_T, &lookup_us);
+	if (lookup_us || (code != CURLE_OPERATION_TIMEDOUT && code != CURLE_ABORTED_BY_CALLBACK))
 		return;
 	pthread_mutex_lock(&web->lock);
-	web->left[web->nleft++ % LEFT_MAX] = mc_now_ns();
+	web->abandoned[web->nabandoned++ % ABANDONED_MAX] = mc_now_ns();
 	pthread_mutex_unlock(&web->lock);
 }
 
-static void set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *headers)
+static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *headers)
 {
 	curl_easy_setopt(h, CURLOPT_URL, c->url);
 	curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, c->method);
 	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(h, CURLOPT_TCP_NODELAY, 1L);
-	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, left_ms(c->wait.deadline));
-	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, left_ms(c->wait.deadline));
+	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, web_left_ms(c->wait.deadline));
+	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, web_left_ms(c->wait.deadline));
 	curl_easy_setopt(h, CURLOPT_FORBID_REUSE, c->keep ? 0L : 1L);
-	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, web_on_data);
 	curl_easy_setopt(h, CURLOPT_WRITEDATA, c);
 	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, on_progress);
+	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, web_on_progress);
 	curl_easy_setopt(h, CURLOPT_XFERINFODATA, c);
 	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
 	if (c->body) {
@@ -160,7 +162,7 @@ static void set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *headers
 	}
 }
 
-static int error_of(CURL *h, CURLcode code)
+static int web_error(CURL *h, CURLcode code)
 {
 	long os = 0;
 
@@ -192,8 +194,8 @@ static int error_of(CURL *h, CURLcode code)
 	}
 }
 
-/* "http://host:port" of a URL, for details of errors: without a password and without the query. */
-static void server_of(const char *url, char *buf, size_t len)
+/* "http://host:port" of a URL, for messages: without password and query. */
+static void web_server_name(const char *url, char *buf, size_t len)
 {
 	const char *sep = strstr(url, "://"), *host = sep ? sep + 3 : url;
 	size_t n = strcspn(host, "/?#");
@@ -215,11 +217,11 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 
 	c->text = NULL;
 	c->len = 0;
-	server_of(c->url, server, sizeof(server));
-	r = mcd_waited(&c->wait, server);
+	web_server_name(c->url, server, sizeof(server));
+	r = mcd_wait_check(&c->wait, server);
 	if (r < 0)
 		return r;
-	/* No "Expect: 100-continue": it costs a round trip, or a second. */
+	/* Disable "Expect: 100-continue", which costs a round trip or a second. */
 	headers = curl_slist_append(NULL, "Expect:");
 	snprintf(type, sizeof(type), "Content-Type: %s", c->type ? c->type : "application/json");
 	more = c->body && headers ? curl_slist_append(headers, type) : headers;
@@ -230,12 +232,12 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 		curl_slist_free_all(headers);
 		return mc_fail(-ENOMEM, "no memory for an HTTP call");
 	}
-	set_call(h, c, headers);
-	set_leaving(web, h);
+	web_set_call(h, c, headers);
+	web_set_quick_exit(web, h);
 	curl_easy_setopt(h, CURLOPT_ERRORBUFFER, why);
 	code = curl_easy_perform(h);
-	note_left(web, h, code);
-	r = code == CURLE_OK ? 0 : error_of(h, code);
+	web_note_abandoned(web, h, code);
+	r = code == CURLE_OK ? 0 : web_error(h, code);
 	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &c->status);
 	handle_put(web, h);
 	curl_slist_free_all(headers);
@@ -244,7 +246,7 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 	return 0;
 }
 
-const char *mcd_web_said(const struct mcd_web_call *c, char *buf, size_t len)
+const char *mcd_web_status_line(const struct mcd_web_call *c, char *buf, size_t len)
 {
 	size_t n = c->text ? strcspn(c->text, "\r\n") : 0;
 

@@ -84,12 +84,12 @@ int mce_te_mem_describe(struct mce_te *te, char **ret_text)
 uint64_t mce_te_publish_deadline(struct mce_te *te)
 {
 	/* Do not wait again for a server that the last request could not reach. */
-	return mcd_away(te->meta) ? mc_now_ns() : mc_deadline_ms(MCE_TE_ASK_MS);
+	return mcd_unreachable(te->meta) ? mc_now_ns() : mc_deadline_ms(MCE_TE_ASK_MS);
 }
 
 int mce_te_publish_result(struct mce_te *te, int r)
 {
-	if (!mcd_keeps(r))
+	if (!mcd_will_retry(r))
 		return r;
 	mc_warn("engine", "the metadata server is out of reach, publishing later: %s segment=%s",
 		mc_err_detail(r), te->name);

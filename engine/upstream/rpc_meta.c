@@ -136,7 +136,7 @@ int mce_rpc_meta_publish(struct mcd_client *m, const char *name, const struct mc
 	json_decref(o);
 	if (!text)
 		return mc_fail(-EINVAL, "invalid host name: %s", rpc->host);
-	return mcd_publish_alone(m, key, text, rpc_claim, deadline);
+	return mcd_publish_exclusive(m, key, text, rpc_claim, deadline);
 }
 
 int mce_rpc_meta_unpublish(struct mcd_client *m, const char *name, uint64_t deadline)

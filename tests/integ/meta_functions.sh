@@ -139,7 +139,7 @@ check_outage() {
 	expect_error c 'publish mooncake/ram/c during' -111 "127.0.0.1:$PORT"
 	expect_error c 'publish mooncake/ram/c2 during' -111 refused
 	expect_error c 'unpublish mooncake/ram/gone' -111 refused
-	wait_for 10 grep -q 'cannot refresh, going on with what is known' "$tmp/c.log"
+	wait_for 10 grep -q 'cannot refresh, keeping the known state' "$tmp/c.log"
 	server_start
 	wait_for 20 says see 'get mooncake/ram/c' during
 	wait_for 20 says see 'get mooncake/ram/c2' during

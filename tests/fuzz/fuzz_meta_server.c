@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_proto_meta.c - the file of a metadata server: what is accepted is a table that the next start reads the
+ * fuzz_meta_server.c - the file of a metadata server: what is accepted is a table that the next start reads the
  * same, and takes another text. */
 #include <config.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_meta.c - the metadata server's table and its file: limits, expiry, faults of the disk. */
+ * test_meta_server.c - the metadata server's table and its file: limits, expiry, faults of the disk. */
 #include <config.h>
 
 #include <errno.h>
@@ -199,7 +199,7 @@ static void disk_fails(void **state)
 	s = open_store(file, 1 << 30);
 	assert_int_equal(put(s, "k", "0"), 0);
 	for (unsigned i = 1; i < 40; i++) {
-		snprintf(spec, sizeof(spec), "proto.meta_journal.write=error:%s@%u",
+		snprintf(spec, sizeof(spec), "meta.journal.write=error:%s@%u",
 			 i % 2 ? "ENOSPC" : "EIO", i % 4 + 1);
 		mc_fault_set(spec);
 		for (unsigned j = 0; j < 4; j++) {
@@ -219,7 +219,7 @@ static void disk_fails(void **state)
 	}
 	assert_true(failures > 5);
 	/* for good: refused each time, nothing is lost */
-	mc_fault_set("proto.meta_journal.write=error:ENOSPC");
+	mc_fault_set("meta.journal.write=error:ENOSPC");
 	for (unsigned j = 0; j < 5; j++)
 		assert_int_equal(put(s, "k", "never"), -ENOSPC);
 	assert_int_equal(mcd_store_del(s, "k"), -ENOSPC);

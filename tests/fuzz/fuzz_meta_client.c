@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_meta.c - what metadata servers answer, and what users write about them; the first byte says
+ * fuzz_meta_client.c - what metadata servers answer, and what users write about them; the first byte says
  * what. */
 #include <config.h>
 

@@ -107,7 +107,7 @@ wait_for 60 lapsed
 spare=''
 free_port spare
 fails timeout 20 "$program" --port "$spare" --persist "$tmp/file"
-grep -q 'another metadata server has' "$tmp/fails.out"
+grep -q 'another metadata server uses' "$tmp/fails.out"
 # it does not grow for ever
 for ((i = 0; i < 60; i++)); do
 	head -c 100000 /dev/zero | tr '\0' "$((i % 10))" >"$tmp/text"

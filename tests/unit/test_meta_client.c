@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_meta.c - metadata clients against our server in this process, and the parts without a server:
- * keys, addresses, base64.  Real servers are in tests/integ/engine_meta_*.sh. */
+ * test_meta_client.c - metadata clients against our server in this process, and the parts without a server:
+ * keys, addresses, base64.  Real servers are in tests/integ/meta_*.sh. */
 #include <config.h>
 
 #include <errno.h>
@@ -206,11 +206,11 @@ static void no_refresher(void **state)
 	char *text = NULL;
 	int r;
 
-	assert_int_equal(mc_fault_set("engine.meta.refresher=error:EAGAIN"), 0);
+	assert_int_equal(mc_fault_set("meta.client.refresher=error:EAGAIN"), 0);
 	r = mcd_publish(f->m, "a", "1", SECONDS(20));
 	assert_int_equal(mc_fault_set(NULL), 0);
 	assert_int_equal(r, -ENOMEM);
-	assert_false(mcd_keeps(r));
+	assert_false(mcd_will_retry(r));
 	assert_int_equal(mcd_get(f->m, "a", &text, SECONDS(20)), -ENOENT);
 	assert_int_equal(mcd_publish(f->m, "a", "2", SECONDS(20)), 0);
 	expect(f->m, "a", "2");
