@@ -25,13 +25,16 @@ def say(text):
 
 
 def rows(text):
-    """name -> state, of every `name` in the first column of a table; a name that ends in * counts as a prefix."""
+    """name -> state, of every `name` in front of the colon of a list item below the headings of modules; a name that
+    ends in * counts as a prefix."""
     found = {}
-    for line in text.splitlines():
-        cells = line.split("|")
-        if line.startswith("|") and len(cells) >= 4:
-            for name in re.findall(r"`([^`]+)`", cells[1]):
-                found[name.partition("(")[0].rpartition(".")[2]] = cells[2].strip()
+    for section in re.split(r"^## ", text, flags=re.M):
+        if not section.startswith(("mooncake.", "Modules ")):
+            continue
+        for item in re.split(r"^- ", section, flags=re.M)[1:]:
+            head, state = re.match(r"((?:`[^`]*`|[^`:])*): (.*)", item, re.S).groups()
+            for name in re.findall(r"`([^`]+)`", head):
+                found[name.partition("(")[0].rpartition(".")[2]] = state.strip()
     return found
 
 
