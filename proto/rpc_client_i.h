@@ -15,6 +15,7 @@
 
 #include "common/list.h"
 #include "common/net/net.h"
+#include "common/net/stream.h"
 #include "proto/rpc_client.h"
 
 struct mcp_local;
@@ -28,8 +29,8 @@ struct mcp_local;
 struct mcp_link {
 	/* constant */
 	struct mcp_client *client;
-	struct mcp_local *local;	/* or NULL: fd */
-	int fd;
+	struct mcp_local *local;	/* or NULL: stream */
+	struct mc_stream stream;
 	char peer[MC_ADDR_MAX];
 	/* constant after the hello */
 	uint32_t max_frame;		/* what the server takes */
@@ -111,9 +112,8 @@ void mcp_link_unref(struct mcp_link *l);
 /* The connection is of no use any more: fail its calls, wake everybody.  Once; later ones are ignored. */
 void mcp_link_fail_locked(struct mcp_link *l, const char *why);
 void mcp_link_fail(struct mcp_link *l, const char *why);
-/* Has the peer closed it while nobody was reading? */
 /* Nothing can be read any more: replies that are still there are used first. */
-bool mcp_link_is_stale(const struct mcp_link *l);
+bool mcp_link_is_stale(struct mcp_link *l);
 /* The server has ended it, whatever may still be read. */
 bool mcp_link_is_over(const struct mcp_link *l);
 

@@ -43,7 +43,7 @@ static void pace(struct mcp_loop *l)
 
 static void conn_free(struct mcp_conn *c)
 {
-	close(c->ev.fd);
+	mc_stream_close(&c->stream);
 	mcp_buf_free(&c->in);
 	mcp_buf_free(&c->out);
 	atomic_fetch_sub(&c->loop->load, 1);
@@ -88,7 +88,7 @@ static int refuse(struct mcp_conn *c, uint32_t id, int err)
 		return r;
 	/* Closing at once, with input unread, would reset the connection and lose the reply. */
 	c->state = MCP_CONN_DRAINING;
-	shutdown(c->ev.fd, SHUT_WR);
+	mc_stream_shutdown(&c->stream, SHUT_WR);
 	mc_evtimer_arm(c->loop->ev, &c->timer, mc_deadline_ms(DRAIN_MS));
 	return 0;
 }
@@ -157,6 +157,7 @@ static int feed(struct mcp_conn *c, const uint8_t *p, size_t len, size_t *used)
 	return r;
 }
 
+static int receive(struct mcp_conn *c);
 static int set_off(struct mcp_conn *c);
 static void go_on(void *loop);
 
@@ -189,8 +190,15 @@ static int settle(struct mcp_conn *c, bool more)
 	}
 	if (c->again && later(c) < 0)
 		return -ENOMEM;
-	return mcp_conn_watch(c, c->stalled || c->again || mcp_share_waits(&c->share) ?
-		     c->ev.events & ~(uint32_t)EPOLLIN : c->ev.events | EPOLLIN);
+	return mcp_conn_read_on(c, !(c->stalled || c->again || mcp_share_waits(&c->share)));
+}
+
+int mcp_conn_read_on(struct mcp_conn *c, bool on)
+{
+	/* Bytes that the stream has received already cause no event. */
+	if (on && mc_stream_pending(&c->stream) && later(c) < 0)
+		return -ENOMEM;
+	return mcp_conn_watch(c, on ? c->ev.events | EPOLLIN : c->ev.events & ~(uint32_t)EPOLLIN);
 }
 
 int mcp_conn_feed_kept(struct mcp_conn *c)
@@ -226,10 +234,16 @@ static void go_on(void *loop)
 	}
 	while (!mc_list_empty(&todo)) {
 		struct mcp_conn *c = mc_list_first(&todo, struct mcp_conn, again_link);
+		bool again = c->again;
+		int r = 0;
 
 		mc_list_remove(&c->again_link);
 		c->again = false;
-		if (mcp_conn_feed_kept(c) < 0)
+		if (again)
+			r = mcp_conn_feed_kept(c);
+		else if (c->ev.events & EPOLLIN)
+			r = receive(c);
+		if (r < 0)
 			mcp_conn_close(c);
 	}
 }
@@ -250,8 +264,8 @@ static int receive(struct mcp_conn *c)
 {
 	struct mcp_loop *l = c->loop;
 	bool part = c->in.len > 0;
-	size_t used, len = SCRATCH;
-	uint8_t *to = l->scratch;
+	struct iovec to = { l->scratch, SCRATCH };
+	size_t used;
 	ssize_t n;
 	int r;
 
@@ -259,12 +273,11 @@ static int receive(struct mcp_conn *c)
 		r = make_room(&c->in);
 		if (r < 0)
 			return r;
-		to = c->in.data + c->in.len;
-		len = c->in.cap - c->in.len;
+		to = (struct iovec){ c->in.data + c->in.len, c->in.cap - c->in.len };
 	}
-	n = recv(c->ev.fd, to, len, MSG_DONTWAIT);
+	n = mc_stream_recv(&c->stream, &to, 1);
 	if (n <= 0)
-		return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
+		return n == -EAGAIN ? 0 : -EPIPE;
 	mc_metric_add(&bytes_in, n);
 	c->active_ns = mc_now_ns();
 	if (c->state == MCP_CONN_DRAINING)
@@ -273,9 +286,9 @@ static int receive(struct mcp_conn *c)
 		c->in.len += (size_t)n;
 		return mcp_conn_feed_kept(c);
 	}
-	r = feed(c, to, (size_t)n, &used);
+	r = feed(c, l->scratch, (size_t)n, &used);
 	if (r == 0 && used < (size_t)n && c->state != MCP_CONN_DRAINING)
-		r = mcp_conn_keep(l, &c->in, to + used, (size_t)n - used);
+		r = mcp_conn_keep(l, &c->in, l->scratch + used, (size_t)n - used);
 	return r < 0 ? r : settle(c, false);
 }
 
@@ -363,6 +376,7 @@ static int set_off(struct mcp_conn *c)
 	to = mcp_server_deal(c->s.server, c->s.lane);
 	mc_evloop_del(lane->ev, &c->ev);
 	mc_list_remove(&c->link);
+	mc_list_remove(&c->again_link);
 	c->loop = to;
 	r = mc_evloop_post(to->ev, arrive, c);
 	if (r < 0) {
@@ -387,6 +401,7 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 	}
 	c->s.server = s;
 	c->loop = lane;
+	mc_stream_plain(&c->stream, fd);
 	c->ev.fd = fd;
 	c->ev.ready = ready;
 	c->timer.fire = timed_out;

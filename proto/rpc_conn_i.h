@@ -7,6 +7,7 @@
 #ifndef MCP_RPC_CONN_I_H
 #define MCP_RPC_CONN_I_H
 
+#include "common/net/stream.h"
 #include "proto/codec_i.h"
 #include "proto/rpc_i.h"
 
@@ -25,7 +26,8 @@ struct mcp_conn {
 	/* all owned by the loop's thread; while it arrives by nobody else */
 	struct mcp_loop *loop;
 	struct mc_list link;
-	struct mc_evfd ev;
+	struct mc_stream stream;
+	struct mc_evfd ev;		/* of the stream's descriptor */
 	struct mc_evtimer timer;
 	enum mcp_conn_state state;
 	bool opened;			/* closed() is due */
@@ -75,6 +77,8 @@ static inline int mcp_conn_watch(struct mcp_conn *c, uint32_t events)
 void mcp_conn_close(struct mcp_conn *c);
 /* Handle what was kept of earlier input. */
 int mcp_conn_feed_kept(struct mcp_conn *c);
+/* Receive from the peer from now on, or do not. */
+int mcp_conn_read_on(struct mcp_conn *c, bool on);
 
 /* ---- rpc_part.c ---- */
 

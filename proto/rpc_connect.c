@@ -158,7 +158,7 @@ static struct mcp_link *drop_dead_locked(struct mcp_client *c)
 {
 	struct mcp_link *l = c->link;
 
-	if (!l->dead && !l->calls && mc_now_ms() - l->active_ms >= STALE_CHECK_MS &&
+	if (!l->dead && !l->calls && !l->reading && mc_now_ms() - l->active_ms >= STALE_CHECK_MS &&
 	    mcp_link_is_stale(l))
 		mcp_link_fail_locked(l, "closed by the server");
 	if (!l->dead)

@@ -9,9 +9,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
@@ -35,13 +32,12 @@
 int mcp_link_new(struct mcp_client *c, const char *addr, uint64_t deadline, struct mcp_link **ret)
 {
 	struct mcp_link *l;
-	int r = 0;
+	int r;
 
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return mc_fail(-ENOMEM, "no memory for a connection");
 	l->client = c;
-	l->fd = -1;
 	l->refs = 1;
 	l->max_frame = MCP_FRAME_MAX;
 	l->spin_ns = c->spin_max_ns;
@@ -52,11 +48,13 @@ int mcp_link_new(struct mcp_client *c, const char *addr, uint64_t deadline, stru
 	if (!strncmp(addr, LOCAL_PREFIX, strlen(LOCAL_PREFIX)))
 		r = mcp_local_open(addr + strlen(LOCAL_PREFIX), &l->local);
 	else
-		r = l->fd = mc_connect(addr, deadline);
+		r = mc_connect(addr, deadline);
 	if (r < 0) {
 		mcp_link_free(l);
 		return r;
 	}
+	if (!l->local)
+		mc_stream_plain(&l->stream, r);
 	*ret = l;
 	return 0;
 }
@@ -67,8 +65,7 @@ void mcp_link_free(struct mcp_link *l)
 		return;
 	if (l->local)
 		mcp_local_close(l->local);
-	if (l->fd >= 0)
-		close(l->fd);
+	mc_stream_close(&l->stream);
 	mcp_buf_free(&l->rx);
 	mcp_buf_free(&l->ahead);
 	mcp_buf_free(&l->unsent);
@@ -99,9 +96,9 @@ void mcp_link_fail_locked(struct mcp_link *l, const char *why)
 		return;
 	l->dead = true;
 	strncpy(l->why, why, sizeof(l->why) - 1);
-	/* Not closed: other threads may be in poll() or send() with this number. */
-	if (l->fd >= 0)
-		shutdown(l->fd, SHUT_RDWR);
+	/* Not closed: other threads may be using the stream. */
+	if (!l->local)
+		mc_stream_shutdown(&l->stream, SHUT_RDWR);
 	for (unsigned i = 0; i < c->slot_count; i++)
 		if (c->slots[i]->link == l)
 			mcp_slot_done_locked(c->slots[i], -MC_ERPC);
@@ -114,20 +111,19 @@ void mcp_link_fail(struct mcp_link *l, const char *why)
 	pthread_mutex_unlock(&l->client->lock);
 }
 
-bool mcp_link_is_stale(const struct mcp_link *l)
+bool mcp_link_is_stale(struct mcp_link *l)
 {
-	char byte;
-	ssize_t n;
+	int r;
 
 	if (l->local)
 		return !mcp_local_up(l->local);
-	n = recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+	r = mc_stream_peek(&l->stream);
+	return r <= 0 && r != -EAGAIN;
 }
 
 bool mcp_link_is_over(const struct mcp_link *l)
 {
-	struct pollfd p = { l->fd, POLLRDHUP, 0 };
+	struct pollfd p = { l->stream.fd, POLLRDHUP, 0 };
 
 	if (l->local)
 		return !mcp_local_up(l->local);
@@ -198,17 +194,19 @@ static int make_room(struct mcp_buf *rx)
 static ssize_t receive(struct mcp_link *l)
 {
 	const char *wrong = NULL;
+	struct iovec iov;
 	ssize_t n;
 
 	if (make_room(&l->rx) < 0) {
 		mcp_link_fail(l, "no memory for a reply");
 		return -MC_ERPC;
 	}
-	n = recv(l->fd, l->rx.data + l->rx.len, l->rx.cap - l->rx.len, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	iov = (struct iovec){ l->rx.data + l->rx.len, l->rx.cap - l->rx.len };
+	n = mc_stream_recv(&l->stream, &iov, 1);
+	if (n == -EAGAIN)
 		return 0;
 	if (n < 0)
-		wrong = mc_strerror(errno);
+		wrong = mc_err_detail((int)n);
 	else if (n == 0)
 		wrong = "closed by the server";
 	else
@@ -247,7 +245,7 @@ static ssize_t spin(struct mcp_link *l, uint64_t deadline)
 
 void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
 {
-	struct pollfd p = { .fd = l->fd, .events = events };
+	struct pollfd p = { .fd = l->stream.fd, .events = events };
 	struct timespec left;
 	uint64_t from;
 
@@ -277,7 +275,7 @@ void mcp_link_offer_locked(struct mcp_link *l)
  * before they are read. */
 static void wait_writable(struct mcp_link *l, uint64_t deadline)
 {
-	struct pollfd p = { .fd = l->fd, .events = POLLOUT };
+	struct pollfd p = { .fd = l->stream.fd, .events = POLLOUT };
 	struct mcp_client *c = l->client;
 	struct timespec left;
 	uint64_t ns;
@@ -303,21 +301,19 @@ static void wait_writable(struct mcp_link *l, uint64_t deadline)
 /* Send all of @iov, which is moved on.  0, -MC_ETIMEDOUT with the rest in @iov, -MC_ERPC. */
 static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 {
-	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
 	ssize_t n;
 
 	while (iov[0].iov_len + iov[1].iov_len) {
-		n = sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n < 0 && errno != EAGAIN && errno != EINTR) {
-			mcp_link_fail(l, mc_strerror(errno));
-			return -MC_ERPC;
-		}
-		if (n < 0) {
+		n = mc_stream_send(&l->stream, iov, 2);
+		if (n == -EAGAIN) {
 			if (mcp_left_ns(deadline) == 0)
 				return -MC_ETIMEDOUT;
-			if (errno == EAGAIN)
-				wait_writable(l, deadline);
+			wait_writable(l, deadline);
 			continue;
+		}
+		if (n < 0) {
+			mcp_link_fail(l, mc_err_detail((int)n));
+			return -MC_ERPC;
 		}
 		for (int i = 0; i < 2; i++) {
 			size_t part = (size_t)n < iov[i].iov_len ? (size_t)n : iov[i].iov_len;
@@ -365,9 +361,10 @@ static int send_unsent(struct mcp_link *l, uint64_t deadline)
  * server has a part of it already. */
 static int keep_unsent(struct mcp_link *l, const struct iovec iov[2], size_t len)
 {
+	bool begun = iov[1].iov_len < len || mc_stream_repeat(&l->stream) > iov[0].iov_len;
 	int r = append(&l->unsent, &iov[0]);
 
-	if (r == 0 && iov[1].iov_len < len)
+	if (r == 0 && begun)
 		r = append(&l->unsent, &iov[1]);
 	if (r < 0)
 		mcp_link_fail(l, "no memory for the rest of a request");

@@ -72,12 +72,11 @@ static bool overdue(struct mcp_conn *c, uint64_t now)
 {
 	uint64_t rest_ns = REST_MS * MC_NS_PER_MS + c->in.len * MC_NS_PER_SEC / RATE;
 	bool slow = c->part_seen && c->in.len - c->part_seen < RATE;
-	uint8_t byte;
 
 	c->part_seen = c->in.len;
 	if (now - c->part_ns < rest_ns && !(slow && atomic_load(&c->s.server->room.waiting)))
 		return false;
-	return recv(c->ev.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+	return mc_stream_peek(&c->stream) <= 0;
 }
 
 static void let_in(struct mcp_loop *l)
@@ -90,7 +89,7 @@ static void let_in(struct mcp_loop *l)
 		if (mcp_share_waits(&c->share))
 			continue;
 		part_begins(c);
-		if (mcp_conn_watch(c, c->ev.events | EPOLLIN) < 0)
+		if (mcp_conn_read_on(c, true) < 0)
 			mcp_conn_close(c);
 	}
 }

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "common/clock.h"
 #include "common/log.h"
@@ -153,14 +152,14 @@ static void open_gates(struct mcp_conn *c)
 /* Bytes that the socket took, 0 when it is full, or negative. */
 static ssize_t send_some(struct mcp_conn *c, const uint8_t *p, size_t len)
 {
-	ssize_t n = send(c->ev.fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	const struct iovec iov = { (void *)(uintptr_t)p, len };
+	ssize_t n = mc_stream_send(&c->stream, &iov, 1);
 
 	if (n > 0) {
 		mc_metric_add(&bytes_out, n);
 		c->taken += (uint64_t)n;
-		return n;
 	}
-	return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	return n == -EAGAIN ? 0 : n;
 }
 
 static int send_out(struct mcp_conn *c)
