@@ -46,16 +46,21 @@ uint64_t mc_deadline_ms(int64_t ms)
 	return due;
 }
 
+uint64_t mc_deadline_left_ns(uint64_t deadline)
+{
+	uint64_t now = mc_now_ns();
+
+	return deadline > now ? deadline - now : 0;
+}
+
 int mc_deadline_left_ms(uint64_t deadline)
 {
-	uint64_t now, left;
+	uint64_t left;
 
 	if (deadline == MC_NEVER)
 		return INT32_MAX;
-	now = mc_now_ns();
-	if (deadline <= now)
-		return 0;
-	left = (deadline - now - 1) / MC_NS_PER_MS + 1;
+	left = mc_deadline_left_ns(deadline);
+	left = left / MC_NS_PER_MS + !!(left % MC_NS_PER_MS);
 	return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 

@@ -5,6 +5,7 @@
 #define MC_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #define MC_NS_PER_MS 1000000ull
 #define MC_NS_PER_SEC 1000000000ull
@@ -23,8 +24,15 @@ uint64_t mc_wall_ns(void);
 /* Absolute deadline @ms from now on the mc_now_ns() scale; @ms < 0 is MC_NEVER. */
 uint64_t mc_deadline_ms(int64_t ms);
 
-/* Milliseconds left until @deadline for poll(): rounded up, 0 when past, INT32_MAX at the most. */
+/* Nanoseconds left until @deadline: 0 when it has passed. */
+uint64_t mc_deadline_left_ns(uint64_t deadline);
+/* Milliseconds left until @deadline for poll(): rounded up, 0 when it has passed, at most INT32_MAX. */
 int mc_deadline_left_ms(uint64_t deadline);
+
+static inline struct timespec mc_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / MC_NS_PER_SEC), .tv_nsec = (long)(ns % MC_NS_PER_SEC) };
+}
 
 /* Tests: replace all three clocks by one that stands still at @ns and moves by mc_clock_advance();
  * mc_clock_real() goes back.  Not thread-safe against running timers. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/hash.h"
@@ -186,7 +187,7 @@ static bool entry_strikes(struct entry *e)
 
 static void sleep_ms(int ms)
 {
-	struct timespec left = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
+	struct timespec left = mc_timespec((uint64_t)ms * MC_NS_PER_MS);
 
 	while (nanosleep(&left, &left) < 0 && errno == EINTR)
 		;

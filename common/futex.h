@@ -7,13 +7,14 @@
 #include <linux/futex.h>
 #include <stdint.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 /* Until the word is woken or @ns have passed; at once when it does not hold @seen. */
 static inline void mc_futex_wait(uint32_t *word, uint32_t seen, uint64_t ns)
 {
-	struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+	struct timespec ts = mc_timespec(ns);
 
 	(void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
 }

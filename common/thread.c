@@ -16,8 +16,8 @@
 #include "common/clock.h"
 #include "common/err.h"
 
-/* Waits longer than this are cut: the caller loops anyway, and timespec sums cannot overflow. */
-#define WAIT_MAX_MS (365ull * 86400 * 1000)
+/* Longer waits are cut to this: their callers loop, and sums of timespecs cannot overflow. */
+#define WAIT_MAX_NS (365ull * 86400 * MC_NS_PER_SEC)
 
 /* The kernel's least slice. */
 #define PROMPT_NS (100 * 1000)
@@ -131,24 +131,19 @@ void mc_stop_kick(struct mc_stop *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* @ms from now, on the clock itself: mc_now_ns() need not be it in tests. */
-static struct timespec due_in(clockid_t clock, uint64_t ms)
+/* @ns from now on @clock itself: tests may replace the clock of mc_now_ns(). */
+static struct timespec due_in(clockid_t clock, uint64_t ns)
 {
-	struct timespec due;
-	uint64_t ns;
+	struct timespec now;
 
-	clock_gettime(clock, &due);
-	if (ms > WAIT_MAX_MS)
-		ms = WAIT_MAX_MS;
-	ns = (uint64_t)due.tv_nsec + ms % 1000 * MC_NS_PER_MS;
-	due.tv_sec += (time_t)(ms / 1000 + ns / MC_NS_PER_SEC);
-	due.tv_nsec = (long)(ns % MC_NS_PER_SEC);
-	return due;
+	clock_gettime(clock, &now);
+	return mc_timespec((uint64_t)now.tv_sec * MC_NS_PER_SEC + (uint64_t)now.tv_nsec +
+			   (ns < WAIT_MAX_NS ? ns : WAIT_MAX_NS));
 }
 
 int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline)
 {
-	struct timespec due = due_in(CLOCK_MONOTONIC, (uint64_t)mc_deadline_left_ms(deadline));
+	struct timespec due = due_in(CLOCK_MONOTONIC, mc_deadline_left_ns(deadline));
 
 	return -pthread_cond_timedwait(cond, m, &due);
 }
@@ -161,17 +156,18 @@ int mc_lock_until(pthread_mutex_t *m, uint64_t deadline)
 		return 0;
 #ifdef __SANITIZE_THREAD__
 	/* The sanitizer of gcc 12 does not know pthread_mutex_clocklock(). */
-	due = due_in(CLOCK_REALTIME, (uint64_t)mc_deadline_left_ms(deadline));
+	due = due_in(CLOCK_REALTIME, mc_deadline_left_ns(deadline));
 	return -pthread_mutex_timedlock(m, &due);
 #else
-	due = due_in(CLOCK_MONOTONIC, (uint64_t)mc_deadline_left_ms(deadline));
+	due = due_in(CLOCK_MONOTONIC, mc_deadline_left_ns(deadline));
 	return -pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &due);
 #endif
 }
 
 bool mc_stop_wait(struct mc_stop *s, uint64_t ms)
 {
-	struct timespec due = due_in(CLOCK_MONOTONIC, ms);
+	uint64_t ns = ms < WAIT_MAX_NS / MC_NS_PER_MS ? ms * MC_NS_PER_MS : WAIT_MAX_NS;
+	struct timespec due = due_in(CLOCK_MONOTONIC, ns);
 	bool stopping;
 
 	pthread_mutex_lock(&s->lock);

@@ -28,18 +28,7 @@ struct mcp_desc;			/* field table of one struct */
 #define MCP_STRUCT(name)		extern const struct mcp_desc mcp_desc_##name;
 #define MCP_MESSAGE(NAME, name, num)	extern const struct mcp_desc mcp_desc_##name;
 #define MCP_REPLY(NAME, name)		extern const struct mcp_desc mcp_desc_##name##_reply;
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 
 /* Table of a request's or reply's body; NULL for an unknown type (or a one-way message's reply). */
 const struct mcp_desc *mcp_desc_of(uint16_t type, bool reply);

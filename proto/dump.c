@@ -32,20 +32,7 @@ static void dump_fields(const struct mcp_desc *d, const void *msg, unsigned max_
 /* An element of an encoded list is decoded into here; the deepest list has the largest element. */
 union element {
 #define MCP_STRUCT(name)		struct mcp_##name name;
-#define MCP_MESSAGE(NAME, name, num)
-#define MCP_REPLY(NAME, name)
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 };
 
 static void dump_list(const struct mcp_desc *elem, const struct mcp_seq *list, unsigned max_items,

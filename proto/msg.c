@@ -21,38 +21,21 @@
 #define MCP_LIST(s, f, e)		ROW(s, f, MCP_F_LIST, &mcp_desc_##e)
 #define MCP_SINCE(s, v)			{ NULL, NULL, v, MCP_F_SINCE },
 #define MCP_END(s)			{ NULL, NULL, 0, MCP_F_END } };
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
-
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
+#include "proto/msg_each.h"
 
 #define DESC(name) \
 	const struct mcp_desc mcp_desc_##name = { #name, fields_##name, sizeof(struct mcp_##name) };
 #define MCP_STRUCT(name)		DESC(name)
 #define MCP_MESSAGE(NAME, name, num)	DESC(name)
 #define MCP_REPLY(NAME, name)		DESC(name##_reply)
-#include "proto/msg.def"
-#undef MCP_STRUCT
-#undef MCP_MESSAGE
-#undef MCP_REPLY
+#include "proto/msg_each.h"
 
 static const struct {
 	const struct mcp_desc *request, *reply;
 } by_type[] = {
-#define MCP_STRUCT(name)
 #define MCP_MESSAGE(NAME, name, num)	[num].request = &mcp_desc_##name,
 #define MCP_REPLY(NAME, name)		[MCP_##NAME].reply = &mcp_desc_##name##_reply,
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 };
 
 const struct mcp_desc *mcp_desc_of(uint16_t type, bool reply)

@@ -94,27 +94,12 @@ struct mcp_seq {
 #define MCP_ID(s, f)			struct mcp_id f;
 #define MCP_BYTES(s, f)			struct mcp_bytes f;
 #define MCP_LIST(s, f, e)		struct mcp_seq f;
-#define MCP_SINCE(s, v)
 #define MCP_END(s)			};
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 
 enum mcp_type {
-#define MCP_STRUCT(name)
 #define MCP_MESSAGE(NAME, name, num)	MCP_##NAME = num,
-#define MCP_REPLY(NAME, name)
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 };
 
 #endif

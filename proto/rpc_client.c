@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -21,7 +20,6 @@
 #include "common/fork.h"
 #include "common/metrics.h"
 #include "common/thread.h"
-#include "proto/deadline_i.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 /* A slot's buffer is kept up to this size. */
@@ -266,10 +264,8 @@ static int start_locked(struct mcp_client *c, uint16_t type, const void *msg, ui
 /* Sleep until the reply is there, or the reader's role is free. */
 static void sleep_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
 {
-	struct timespec due = mcp_monotonic(deadline);
-
 	mc_list_push_back(&slot->link->waiters, &slot->waiter);
-	pthread_cond_timedwait(&slot->cond, &c->lock, &due);
+	(void)mc_cond_wait_until(&slot->cond, &c->lock, deadline);
 	mc_list_remove(&slot->waiter);
 }
 
@@ -279,7 +275,7 @@ static int wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t dea
 	int r = 0;
 
 	while (slot->state == MCP_SLOT_WAITING) {
-		if (mcp_left_ns(deadline) == 0) {
+		if (mc_now_ns() >= deadline) {
 			r = mc_fail(-MC_ETIMEDOUT, "deadline exceeded, no reply from %s to %s",
 				    l->peer, mcp_desc_str(mcp_desc_of(slot->type, false)));
 			break;

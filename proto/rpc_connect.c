@@ -18,7 +18,7 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "proto/deadline_i.h"
+#include "common/thread.h"
 
 /* A connection that was idle so long is asked whether it is still there before it is used. */
 #define STALE_CHECK_MS 20
@@ -103,7 +103,7 @@ static int connect_any(struct mcp_client *c, uint64_t deadline)
 
 	for (unsigned i = 0; i < c->addr_count && !is_closing(c); i++) {
 		unsigned at = (c->addr_next + i) % c->addr_count;
-		uint64_t share = mcp_left_ns(deadline) / (c->addr_count - i);
+		uint64_t share = mc_deadline_left_ns(deadline) / (c->addr_count - i);
 
 		r = connect_one(c, c->addr[at], mc_now_ns() + (share < limit ? share : limit));
 		if (r == 0) {
@@ -113,7 +113,7 @@ static int connect_any(struct mcp_client *c, uint64_t deadline)
 		}
 		mc_info("rpc", "cannot connect: %s address=%s", mc_err_detail(r), c->addr[at]);
 	}
-	if (mcp_left_ns(deadline) == 0)
+	if (mc_now_ns() >= deadline)
 		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded while connecting to %s: %s",
 			       c->conf.addrs, strdupa(mc_err_detail(r)));
 	return r == -MC_ETIMEDOUT ?
@@ -141,12 +141,10 @@ static int attempt_locked(struct mcp_client *c, uint64_t deadline)
 /* Wait for the one that connects.  Its failure is ours, unless it only had less time than we have. */
 static int await_locked(struct mcp_client *c, uint64_t deadline)
 {
-	struct timespec due = mcp_monotonic(deadline);
 	uint64_t attempt = c->attempts;
 
 	while (c->attempts == attempt && !c->closing)
-		if (pthread_cond_timedwait(&c->changed, &c->lock, &due) == ETIMEDOUT &&
-		    mcp_left_ns(deadline) == 0)
+		if (mc_cond_wait_until(&c->changed, &c->lock, deadline) == -ETIMEDOUT && mc_now_ns() >= deadline)
 			return mc_fail(-MC_ETIMEDOUT, "deadline exceeded while another call connects");
 	if (c->attempts == attempt + 1 && c->attempt_err < 0 && c->attempt_err != -MC_ETIMEDOUT)
 		return mc_fail(c->attempt_err, "%s", c->attempt_why);
@@ -182,7 +180,7 @@ int mcp_connect_locked(struct mcp_client *c, uint64_t deadline, struct mcp_link 
 	while (r == 0) {
 		if (c->closing)
 			return mc_fail(-MC_ERPC, "client is being closed");
-		if (mcp_left_ns(deadline) == 0)
+		if (mc_now_ns() >= deadline)
 			return mc_fail(-MC_ETIMEDOUT, "deadline exceeded before the call");
 		if (c->greeting && pthread_equal(c->connector, pthread_self()))
 			return use_locked(c->greeting, ret);

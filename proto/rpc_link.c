@@ -12,8 +12,8 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/thread.h"
 #include "proto/codec_i.h"
-#include "proto/deadline_i.h"
 #include "proto/rpc_i.h"
 
 #define LOCAL_PREFIX "local:"
@@ -254,7 +254,7 @@ void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
 	if (events == POLLIN && l->spin_ns && spin(l, deadline))
 		return;
 	from = l->spin_ns ? mc_now_ns() : 0;
-	left = mcp_timespec(mcp_left_ns(deadline));
+	left = mc_timespec(mc_deadline_left_ns(deadline));
 	if (ppoll(&p, 1, &left, NULL) <= 0)
 		return;
 	if (l->spin_ns && mc_now_ns() - from < l->client->spin_max_ns)
@@ -286,8 +286,8 @@ static void wait_writable(struct mcp_link *l, uint64_t deadline)
 	l->reading = true;
 	pthread_mutex_unlock(&c->lock);
 	if (!role) {
-		ns = mcp_left_ns(deadline);
-		left = mcp_timespec(ns < ROLE_CHECK_NS ? ns : ROLE_CHECK_NS);
+		ns = mc_deadline_left_ns(deadline);
+		left = mc_timespec(ns < ROLE_CHECK_NS ? ns : ROLE_CHECK_NS);
 		ppoll(&p, 1, &left, NULL);
 		return;
 	}
@@ -306,7 +306,7 @@ static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 	while (iov[0].iov_len + iov[1].iov_len) {
 		n = mc_stream_send(&l->stream, iov, 2);
 		if (n == -EAGAIN) {
-			if (mcp_left_ns(deadline) == 0)
+			if (mc_now_ns() >= deadline)
 				return -MC_ETIMEDOUT;
 			wait_writable(l, deadline);
 			continue;
@@ -430,9 +430,8 @@ int mcp_link_send(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, 
 {
 	int r;
 
-	r = mcp_lock_until(&l->send_lock, deadline);
-	if (r < 0)
-		return r;
+	if (mc_lock_until(&l->send_lock, deadline) < 0)
+		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
 	r = send_locked(l, frames, ahead, deadline);
 	pthread_mutex_unlock(&l->send_lock);
 	if (r == -MC_ERPC)

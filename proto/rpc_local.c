@@ -12,13 +12,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fork.h"
-#include "proto/deadline_i.h"
+#include "common/thread.h"
 
 struct mcp_local {
 	/* guarded by the registry's lock */
@@ -186,9 +185,8 @@ int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp
 {
 	int r;
 
-	r = mcp_lock_until(&l->lock, deadline);
-	if (r < 0)
-		return r;
+	if (mc_lock_until(&l->lock, deadline) < 0)
+		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
 	r = exchange_locked(l, in, out);
 	if (!l->ended)
 		mcp_serve_settle(&l->s);

@@ -20,28 +20,14 @@ MC_COUNTER(bad_type, PROTOCOL_ERRORS, "kind=\"type\"", PROTOCOL_HELP)
 MC_COUNTER(bad_body, PROTOCOL_ERRORS, "kind=\"body\"", PROTOCOL_HELP)
 MC_HISTOGRAM(latency, "mooncake_rpc_request_seconds", "", "Time a request took inside the server", 1e-9)
 
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
-#define MCP_STRUCT(name)
-#define MCP_REPLY(NAME, name)
 #define MCP_MESSAGE(NAME, name, num) \
 	MC_COUNTER(requests_##name, "mooncake_rpc_requests_total", "type=\"" #name "\"", \
 		   "Requests handled")
-#include "proto/msg.def"
-#undef MCP_MESSAGE
+#include "proto/msg_each.h"
 
 static struct mc_metric *const requests[] = {
 #define MCP_MESSAGE(NAME, name, num) [num] = &requests_##name,
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 };
 
 struct mcp_answer {

@@ -187,15 +187,11 @@ static struct lookup *lookup_new(const char *host, const char *port, int flags)
 /* Wait for the answer; true when it came.  The caller owns @lk then. */
 static bool lookup_wait(struct lookup *lk, uint64_t deadline)
 {
-	struct timespec due = {
-		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
-		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
-	};
 	bool done;
 
 	pthread_mutex_lock(&lk->lock);
 	while (!lk->done)
-		if (pthread_cond_timedwait(&lk->cond, &lk->lock, &due) == ETIMEDOUT)
+		if (mc_cond_wait_until(&lk->cond, &lk->lock, deadline) == -ETIMEDOUT)
 			break;
 	done = lk->done;
 	lk->abandoned = !done;

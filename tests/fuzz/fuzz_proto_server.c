@@ -45,31 +45,17 @@ static int handle(uint16_t type, const void *body, size_t len, struct mcp_answer
 	return reply ? mcp_answer(a, reply, msg) : 0;
 }
 
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
-#define MCP_STRUCT(name)
-#define MCP_REPLY(NAME, name)
 #define MCP_MESSAGE(NAME, name, num) \
 	static int handle_##name(struct mcp_session *s, const void *body, size_t len, \
 				 struct mcp_answer *a, void *arg) \
 	{ \
 		return handle(num, body, len, a); \
 	}
-#include "proto/msg.def"
-#undef MCP_MESSAGE
+#include "proto/msg_each.h"
 
 static const struct mcp_handler all[] = {
 #define MCP_MESSAGE(NAME, name, num) { num, handle_##name },
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 	{ 0, NULL }
 };
 

@@ -15,18 +15,7 @@ static const struct mcp_desc *const tables[] = {
 #define MCP_STRUCT(name)		&mcp_desc_##name,
 #define MCP_MESSAGE(NAME, name, num)	&mcp_desc_##name,
 #define MCP_REPLY(NAME, name)		&mcp_desc_##name##_reply,
-#define MCP_U8(s, f)
-#define MCP_U16(s, f)
-#define MCP_U32(s, f)
-#define MCP_U64(s, f)
-#define MCP_I32(s, f)
-#define MCP_ID(s, f)
-#define MCP_BYTES(s, f)
-#define MCP_LIST(s, f, e)
-#define MCP_SINCE(s, v)
-#define MCP_END(s)
-#include "proto/msg.def"
-#include "proto/msg_undef.h"
+#include "proto/msg_each.h"
 	NULL
 };
 
