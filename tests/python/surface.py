@@ -32,7 +32,7 @@ def rows(text):
         if not section.startswith(("mooncake.", "Modules ")):
             continue
         for item in re.split(r"^- ", section, flags=re.M)[1:]:
-            head, state = re.match(r"((?:`[^`]*`|[^`:])*): (.*)", item, re.S).groups()
+            head, state = re.match(r"((?:`[^`]*`|[^`:])*):\s+(.*)", item, re.S).groups()
             for name in re.findall(r"`([^`]+)`", head):
                 found[name.partition("(")[0].rpartition(".")[2]] = state.strip()
     return found
