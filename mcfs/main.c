@@ -161,7 +161,7 @@ static int check_conf(struct mcfs *fs)
 	if (strcmp(c->protocol, "tcp") != 0)
 		return mc_fail(-EINVAL, "protocol: %s is not supported, use tcp", c->protocol);
 	if (c->supervise && c->standalone)
-		return mc_fail(-EINVAL, "supervise cannot be combined with standalone: the pool's index ends with its daemon");
+		return mc_fail(-EINVAL, "supervise excludes standalone: the pool's index ends with its daemon");
 	fs->segment_fd = fs->handoff_fd = -1;
 	fs->uid = c->uid < 0 ? geteuid() : (uid_t)c->uid;
 	fs->gid = c->gid < 0 ? getegid() : (gid_t)c->gid;
