@@ -181,7 +181,7 @@ static int check_arguments(struct mcfs *fs)
 	int n = mc_options_argc(o);
 
 	if (n < 1)
-		return mc_fail(-EINVAL, "the mount point is missing; see --help");
+		return mc_fail(-EINVAL, "no mount point is given; see --help");
 	if (n > 2)
 		return mc_fail(-EINVAL, "too many arguments; see --help");
 	if (n == 2 && fs->conf.standalone)
@@ -360,7 +360,7 @@ static int run_stop(struct running *run)
 	if (r < 0) {
 		/* Threads are still running and use the mount's memory: only the end of the process
 		 * frees it. */
-		mc_err("mcfs", "operations do not end, exiting without them: %s", mc_err_detail(r));
+		mc_err("mcfs", "giving up on operations that did not end: %s", mc_err_detail(r));
 		mc_log_close();
 		/* The guard notices our death and removes the files of a standalone pool. Status 0
 		 * after an unmount: the supervisor must not start another daemon. */

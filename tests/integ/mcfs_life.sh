@@ -37,9 +37,9 @@ refused "too many arguments" "$mcfs" a b c
 refused "no such file" "$mcfs" "${flags[@]}" "$tmp/missing"
 touch "$tmp/file"
 refused "not a directory" "$mcfs" "${flags[@]}" "$tmp/file"
-refused "brings its own" "$mcfs" "${flags[@]}" 127.0.0.1:1 "$m"
+refused "runs its own master" "$mcfs" "${flags[@]}" 127.0.0.1:1 "$m"
 refused "octal" "$mcfs" "${flags[@]}" --file_mode=rw "$m"
-refused "only tcp" "$mcfs" "${flags[@]}" --protocol=rdma "$m"
+refused "use tcp" "$mcfs" "${flags[@]}" --protocol=rdma "$m"
 refused "SSD tier" "$mcfs" "${flags[@]}" --enable_offload "$m"
 closed=
 free_port closed

@@ -57,6 +57,6 @@ fails writes half 1
 [ ! -e "$m/half" ] || fail "a program that failed has published what it had written"
 writes unclosed 0
 [ ! -e "$m/unclosed" ] || fail "whether a program failed is not known, and what it had written is published"
-grep -q "unclosed.*hides" "$m/.mcfs/errors" || fail "nothing says why: $(cat "$m/.mcfs/errors")"
+grep -q "unclosed.*exit status is hidden" "$m/.mcfs/errors" || fail "nothing says why: $(cat "$m/.mcfs/errors")"
 unmount "$m"
 wait_for 20 gone "$SPAWNED" || fail "mcfs does not end when it is unmounted"
