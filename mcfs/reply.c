@@ -87,7 +87,7 @@ static struct mc_metric errno_metric[NERRNOS + 1] = {
 	{ "mcfs_errors_total", "errno=\"other\"", "error answers", MC_COUNTER_TYPE, 0, NULL, 1, NULL },
 };
 
-MC_GAUGE(inflight, "mcfs_inflight", "", "operations under way")
+MC_GAUGE(inflight, "mcfs_inflight", "", "operations in progress")
 MC_COUNTER(bytes_read, "mcfs_read_bytes_total", "", "bytes given to readers")
 MC_COUNTER(interrupted, "mcfs_interrupted_total", "",
 	   "operations whose caller received EINTR before they ended")

@@ -48,7 +48,7 @@ static struct {
 
 /* ---- lines ---- */
 
-/* With the lock held, as is the next. */
+/* Lock held, also for stream_portion() and answer_new(). */
 static void stream_add(struct mcfs_stream *s, const char *line, size_t len)
 {
 	char note[64];

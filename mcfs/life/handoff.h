@@ -34,7 +34,7 @@ struct mcfs_handoff_head {
 	uint32_t takeovers;		/* number of takeovers of this mount */
 	uint32_t serial;		/* of the last handle */
 	char mountpoint[PATH_MAX];
-	int32_t connection;		/* as of struct mcfs, 0: not noted */
+	int32_t connection;		/* as in struct mcfs, 0: unknown */
 };
 
 enum mcfs_handoff_type {

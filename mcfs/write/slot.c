@@ -77,7 +77,7 @@ int mcfs_pool_new(uint64_t max_staged, unsigned uncharged, struct mcfs_pool **re
 		goto fail;
 	}
 	p->base = p->map + (-(uintptr_t)p->map & (HUGE_PAGE - 1));
-	/* Refused by kernels without huge pages: slower, nothing else. */
+	/* Fails on kernels without huge pages, which only costs speed. */
 	(void)madvise(p->base, slots * MCFS_SLOT, MADV_HUGEPAGE);
 	p->zeros = p->base + (slots - 1) * MCFS_SLOT;
 	p->nslots--;
@@ -131,7 +131,7 @@ void mcfs_slot_put(struct mcfs_pool *p, void *slot)
 		return;
 	}
 	pthread_mutex_unlock(&p->lock);
-	/* Still ours alone here, so that no other user's bytes can be thrown away. */
+	/* No other thread has the slot yet, so no other user's bytes are lost. */
 	(void)madvise(slot, MCFS_SLOT, MADV_DONTNEED);
 	pthread_mutex_lock(&p->lock);
 	p->cold[p->ncold++] = i;
@@ -175,7 +175,7 @@ void mcfs_pool_put_end(struct mcfs_pool *p)
 {
 	MC_LOCKED(&p->lock);
 	p->putting--;
-	/* Also when no memory came back: those who waited for it must see that nothing will. */
+	/* Also if no memory was freed: waiters must notice that no put will free any. */
 	pthread_cond_broadcast(&p->changed);
 }
 

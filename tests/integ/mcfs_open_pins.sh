@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A thread that opens what it looks up asks the master once per open(2): it sees each version that another
-# node has stored before all the same, and nothing stays pinned of what it did not open.
+# A thread that opens the files that it looks up sends one request to the master per open(2). Nevertheless it sees
+# each version that another node stored before, and an unused pin does not stay.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -32,7 +32,7 @@ elif what == "new":		# each version, the moment that it is stored
     for i in range(200):
         put(other, "g", b"%d" % i)
         assert get("g") == b"%d" % i
-        if i % 10 == 9:	# and what was looked up and not opened is of no use later
+        if i % 10 == 9:	# a pin without an open is not used later
             os.stat(own + "/g")
             put(other, "g", b"after")
             assert get("g") == b"after"
@@ -58,7 +58,7 @@ asked=$(($(gets) - before))
 [ "$asked" -ge 200 ] || fail "200 opens were only $asked requests"
 [ -n "${SANITIZER-}" ] || [ "$asked" -le 380 ] || fail "200 opens were $asked requests"
 python3 "$tmp/opens.py" new "$tmp/a" "$tmp/b" || fail "another version than the last"
-# What is pinned for nobody is let go of, while the mount is idle.
+# An unused pin is released while the mount is idle.
 kept=$(of_a mcfs_expected_opens_total)
 python3 "$tmp/opens.py" look "$tmp/a" "$tmp/b"
 [ "$(of_a mcfs_expected_opens_total)" -gt "$kept" ] || fail "nothing was pinned for the open that did not come"
