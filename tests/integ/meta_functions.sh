@@ -103,7 +103,7 @@ check_texts() {
 	expect a 'rpc_unpublish n1' ok
 	expect_error b 'rpc_get n1' -2 'rpc_meta/n1'
 	expect b 'publish mooncake/rpc_meta/bad {"ip_or_host_name":"h","rpc_port":70000}' ok
-	expect_error a 'rpc_get bad' -22 "not a node's address"
+	expect_error a 'rpc_get bad' -22 "invalid address record of a node"
 	node_end a
 	node_end b
 }
@@ -143,7 +143,7 @@ check_outage() {
 	server_start
 	wait_for 20 says see 'get mooncake/ram/c' during
 	wait_for 20 says see 'get mooncake/ram/c2' during
-	wait_for 10 grep -q 'the server is back' "$tmp/c.log"
+	wait_for 10 grep -q 'the server is reachable again' "$tmp/c.log"
 	wait_for 20 is_gone see mooncake/ram/gone
 	# stopped: as long as the caller says, and not longer
 	stop_still "$SERVER_PID"
