@@ -18,10 +18,10 @@ sub banned {
 	my ($text) = @_;
 	(my $t = $text) =~ s/\s+/ /g;
 	$t =~ s/`[^`]*`|"[^"]*"//g;
-	while ($t =~ /(\S*)\s*\b(who|whoever|whom)\b/gi) {
+	while ($t =~ /(\S*)\s*\b([Ww]ho|[Ww]hoever|[Ww]hom)\b/g) {
 		return $2 unless $1 =~ /^\W*$reader\W*$/;
 	}
-	while ($t =~ /(\S*)\s*\bwhat(?!ever)\b(\s+(?:to|else))?/gi) {
+	while ($t =~ /(\S*)\s*\b[Ww]hat(?!ever)\b(\s+(?:to|else))?/g) {
 		next if $2;
 		my $before = $1;
 		return "what" unless $before =~ /^\W*$say$/ && $before !~ /^\W*(?:of|on|about|no|out)$/i;
