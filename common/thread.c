@@ -115,6 +115,26 @@ void mc_stop_done(struct mc_stop *s)
 	pthread_mutex_destroy(&s->lock);
 }
 
+int mc_stop_start(struct mc_stop *s, pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
+{
+	int r;
+
+	r = mc_stop_init(s);
+	if (r < 0)
+		return r;
+	r = mc_thread_start(ret, name, fn, arg);
+	if (r < 0)
+		mc_stop_done(s);
+	return r;
+}
+
+void mc_stop_join(struct mc_stop *s, pthread_t thread)
+{
+	mc_stop_set(s);
+	pthread_join(thread, NULL);
+	mc_stop_done(s);
+}
+
 void mc_stop_set(struct mc_stop *s)
 {
 	pthread_mutex_lock(&s->lock);

@@ -33,6 +33,10 @@ struct mc_stop {
 };
 int mc_stop_init(struct mc_stop *s);
 void mc_stop_done(struct mc_stop *s);
+/* mc_stop_init() and start a thread that runs until mc_stop_wait() is true.  On failure neither is left. */
+int mc_stop_start(struct mc_stop *s, pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
+/* Stop such a thread, wait for its end, and mc_stop_done(). */
+void mc_stop_join(struct mc_stop *s, pthread_t thread);
 void mc_stop_set(struct mc_stop *s);
 /* Wake one mc_stop_wait() early without stopping. */
 void mc_stop_kick(struct mc_stop *s);

@@ -141,16 +141,11 @@ int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret)
 	r = mcp_client_open(&conf, &h->rpc);
 	if (r < 0)
 		goto fail;
-	r = mc_stop_init(&h->stop);
+	r = mc_stop_start(&h->stop, &h->thread, "mcs-heartbeat", heartbeat_main, h);
 	if (r < 0)
 		goto fail_rpc;
-	r = mc_thread_start(&h->thread, "mcs-heartbeat", heartbeat_main, h);
-	if (r < 0)
-		goto fail_stop;
 	*ret = h;
 	return 0;
-fail_stop:
-	mc_stop_done(&h->stop);
 fail_rpc:
 	mcp_client_close(h->rpc);
 fail:

@@ -208,14 +208,8 @@ int mcs_mover_start(struct mcs *s, struct mcs_mover **ret)
 	if (!m)
 		return -ENOMEM;
 	m->s = s;
-	r = mc_stop_init(&m->stop);
+	r = mc_stop_start(&m->stop, &m->thread, "mcs-mover", mover_main, m);
 	if (r < 0) {
-		free(m);
-		return r;
-	}
-	r = mc_thread_start(&m->thread, "mcs-mover", mover_main, m);
-	if (r < 0) {
-		mc_stop_done(&m->stop);
 		free(m);
 		return r;
 	}
@@ -227,9 +221,7 @@ void mcs_mover_stop(struct mcs_mover *m)
 {
 	if (!m)
 		return;
-	mc_stop_set(&m->stop);
-	pthread_join(m->thread, NULL);
-	mc_stop_done(&m->stop);
+	mc_stop_join(&m->stop, m->thread);
 	free(m);
 }
 

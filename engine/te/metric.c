@@ -138,12 +138,7 @@ int mce_te_metric_open(struct mce_te *te, struct mce_te_metric **ret)
 	m->every_ms =
 		(uint64_t)mc_env_int("MC_TE_METRIC_INTERVAL_SECONDS", 5, 1, 86400) * 1000;
 	m->last_ns = mc_now_ns();
-	r = mc_stop_init(&m->stop);
-	if (r == 0) {
-		r = mc_thread_start(&m->thread, "mce-te-metric", metric_main, m);
-		if (r < 0)
-			mc_stop_done(&m->stop);
-	}
+	r = mc_stop_start(&m->stop, &m->thread, "mce-te-metric", metric_main, m);
 	if (r < 0) {
 		free(m);
 		return r;
@@ -156,9 +151,7 @@ void mce_te_metric_close(struct mce_te_metric *m)
 {
 	if (!m)
 		return;
-	mc_stop_set(&m->stop);
-	pthread_join(m->thread, NULL);
-	mc_stop_done(&m->stop);
+	mc_stop_join(&m->stop, m->thread);
 	free(m);
 }
 

@@ -260,14 +260,8 @@ static int streams_begin(struct mcfs *fs)
 		return 0;
 	streams.fs = fs;
 	mc_list_init(&streams.list);
-	r = mc_stop_init(&streams.stop);
-	if (r < 0)
-		return r;
-	r = mc_thread_start(&streams.thread, "mcfs-stream", streams_run, NULL);
-	if (r < 0)
-		mc_stop_done(&streams.stop);
-	else
-		streams.begun = true;
+	r = mc_stop_start(&streams.stop, &streams.thread, "mcfs-stream", streams_run, NULL);
+	streams.begun = r == 0;
 	return r;
 }
 
@@ -346,8 +340,6 @@ void mcfs_streams_end(void)
 {
 	if (!streams.begun)
 		return;
-	mc_stop_set(&streams.stop);
-	pthread_join(streams.thread, NULL);
-	mc_stop_done(&streams.stop);
+	mc_stop_join(&streams.stop, streams.thread);
 	streams.begun = false;
 }

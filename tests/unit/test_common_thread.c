@@ -82,6 +82,31 @@ static void stop_ends_every_wait(void **state)
 	mc_stop_done(&s);
 }
 
+struct turns {
+	struct mc_stop stop;
+	unsigned n;
+};
+
+static void *count_turns(void *arg)
+{
+	struct turns *a = arg;
+
+	while (!mc_stop_wait(&a->stop, 1))
+		__atomic_add_fetch(&a->n, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void a_started_thread_runs_until_it_is_joined(void **state)
+{
+	struct turns a = { .n = 0 };
+	pthread_t t;
+
+	assert_int_equal(mc_stop_start(&a.stop, &t, "turns", count_turns, &a), 0);
+	while (__atomic_load_n(&a.n, __ATOMIC_RELAXED) < 3)
+		usleep(1000);
+	mc_stop_join(&a.stop, t);
+}
+
 static void kick_ends_one_wait_early(void **state)
 {
 	struct mc_stop s;
@@ -126,6 +151,7 @@ int main(void)
 		cmocka_unit_test(thread_has_name_and_mask),
 		cmocka_unit_test(wait_ends_with_its_time),
 		cmocka_unit_test(stop_ends_every_wait),
+		cmocka_unit_test(a_started_thread_runs_until_it_is_joined),
 		cmocka_unit_test(kick_ends_one_wait_early),
 		cmocka_unit_test(signals_arrive_in_one_place),
 	};
