@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_handshake.c - the handshake daemon and the asking side: the first byte says which of them gets the
- * rest.  The daemon answers with one whole frame or nothing and closes; the asker ends with an answer or an
- * error. */
+ * fuzz_engine_handshake.c - handshake daemon and client: the first byte chooses which of them receives
+ * the rest.  The daemon sends one whole frame or nothing and closes; the client ends with an answer or
+ * an error. */
 #include <config.h>
 
 #include <poll.h>
@@ -77,7 +77,7 @@ static void say(int fd, const uint8_t *data, size_t size)
 	}
 }
 
-/* Until the other side closes. */
+/* Read until the peer closes. */
 static size_t hear(int fd, uint8_t *buf, size_t size)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_segdesc.c - segment descriptors from anybody: what is accepted keeps to the limits, has no range
- * that is none, and comes back the same from our own text. */
+ * fuzz_engine_segdesc.c - segment descriptors from untrusted peers: an accepted descriptor keeps to the
+ * limits, has only valid ranges, and is the same after encoding and decoding. */
 #include <config.h>
 
 #include <stdint.h>
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	check_sane(d);
 	check_find(d);
-	/* Not each that is accepted can be said by us: keys without devices. */
+	/* Some accepted descriptors cannot be encoded: those with keys but no devices. */
 	if (mce_segdesc_encode(d, &text) == 0) {
 		check(mce_segdesc_decode(text, strlen(text), &again) == 0);
 		check_same(d, again);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_topo.c - a topology file: what is accepted comes out again as the same matrix. */
+ * fuzz_engine_topo.c - topology file: an accepted matrix is the same after encoding and decoding. */
 #include <config.h>
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_meta_client.c - what metadata servers answer, and what users write about them; the first byte says
- * what. */
+ * fuzz_meta_client.c - decoders of the metadata client: answers of servers and connection strings; the
+ * first byte chooses the decoder. */
 #include <config.h>
 
 #include <hiredis.h>
@@ -32,14 +32,14 @@ static void etcd(const char *text, size_t size)
 		check(n != 0);
 	(void)mcd_etcd_keepalive_decode(text, size, &n);
 	if (mcd_etcd_token_decode(text, size, &value) == 0) {
-		/* it becomes a line of a header */
+		/* the token becomes part of a header line */
 		if (!*value || strpbrk(value, "\r\n"))
 			abort();
 		free(value);
 	}
 }
 
-/* In pieces of the size that the first byte says. */
+/* Feed pieces; the first byte is their size. */
 static void redis(const char *p, size_t size)
 {
 	redisReader *reader = redisReaderCreate();
@@ -70,7 +70,7 @@ static void base64(const char *s)
 		return;
 	check(len <= strlen(s) / 4 * 3);
 	again = mcd_base64_encode(plain, len);
-	/* The bits that do not count may have been others. */
+	/* Unused bits of the last character may differ. */
 	check(again && strlen(again) == strlen(s));
 	free(again);
 	free(plain);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_meta_server.c - the file of a metadata server: what is accepted is a table that the next start reads the
- * same, and takes another text. */
+ * fuzz_meta_server.c - file of the metadata server: after an accepted file the next start reads the
+ * same table, and the table accepts another text. */
 #include <config.h>
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Metadata in a real etcd: texts, leases, outages, loss of all data, several members, and keys as upstream's.
+# Metadata in a real etcd: texts, leases, outages, loss of all data, several members, and upstream's keys.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 requires etcd curl jq base64
@@ -36,7 +36,7 @@ CONN=etcd://127.0.0.1:$PORT
 server_start
 check_all
 
-# as upstream reads and writes them; what we put hangs on a lease
+# keys and values have upstream's form; our keys are attached to a lease
 node_start u "127.0.0.1:$PORT" MC_METADATA_TTL_SEC=30
 expect u 'publish mooncake/ram/u {"a":1}' ok
 expect u 'publish mooncake/ram/u2 2' ok
@@ -51,12 +51,12 @@ etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/empty)\"}" >/dev/null
 expect u 'get mooncake/ram/empty' ''
 etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/nul)\",\"value\":\"AAEC\"}" >/dev/null
 expect_error u 'get mooncake/ram/nul' -22 'not text'
-# more than etcd takes
+# a text too long for etcd
 expect_error u 'long mooncake/ram/longer 3000000' -90 'larger than max\|too large'
 expect_error u 'get mooncake/ram/longer' -2 'no mooncake'
 node_end u
 
-# what is taken away under us, or replaced by an older text of ours, is put right; what another has put stays
+# a text of ours that is deleted, or replaced by an older one of ours, is put again; another node's text stays
 etcd_delete() {
 	etcd_do kv/deleterange "{\"key\":\"$(key64 "$1")\"}" >/dev/null
 }
@@ -83,18 +83,18 @@ is_gone heir mooncake/ram/heals
 node_end heals
 node_end heir
 
-# the lease is revoked under us: everything is put again, under another one
+# the lease is revoked: all keys are put again with another lease
 node_start again "$CONN" MC_METADATA_TTL_SEC=3
 expect again 'publish mooncake/ram/again 1' ok
 expect again 'publish mooncake/ram/again2 2' ok
 lease=$(etcd_do kv/range "{\"key\":\"$(key64 mooncake/ram/again)\"}" | jq -r '.kvs[0].lease')
 etcd_do kv/lease/revoke "{\"ID\":\"$lease\"}" >/dev/null
-# a put meets that first; the other key must come back all the same
+# a put finds the revoked lease first; the other key must nevertheless be put again
 expect again 'publish mooncake/ram/again 3' ok
 wait_for 10 says again 'get mooncake/ram/again2' 2
 expect again 'get mooncake/ram/again' 3
 
-# a cluster that lost everything
+# a cluster that lost all data
 kill_pid "$SERVER_PID"
 rm -rf "$tmp/etcd"
 server_start
@@ -102,7 +102,7 @@ wait_for 20 says again 'get mooncake/ram/again' 3
 wait_for 20 says again 'get mooncake/ram/again2' 2
 node_end again
 
-# a member that is dead, in front or behind, does not matter
+# a dead member, first or last in the list, does no harm
 node_start m1 "etcd://127.0.0.1:$DEAD_PORT,127.0.0.1:$PORT"
 expect m1 'publish mooncake/ram/m1 1' ok
 node_start m2 "127.0.0.1:$DEAD_PORT,http://127.0.0.1:$PORT"
@@ -110,7 +110,7 @@ expect m2 'get mooncake/ram/m1' 1
 node_end m1
 node_end m2
 
-# one lease a node, however often it publishes: all of this test's others expire
+# a node has one lease, however often it publishes: all other leases of this test expire
 node_start l "$CONN" MC_METADATA_TTL_SEC=2
 for ((i = 0; i < 50; i++)); do
 	expect l "publish mooncake/ram/l$i $i" ok
@@ -121,7 +121,7 @@ one_lease() {
 wait_for 60 one_lease
 node_end l
 
-# users: a token is asked for, asked for anew when etcd has forgotten it, and nobody else gets in
+# users: the client requests a token, requests it again when etcd has forgotten it; other users are refused
 etcd_do auth/user/add '{"name":"root","password":"r00t"}' >/dev/null
 etcd_do auth/user/add '{"name":"al ice","password":"s3cret @/%"}' >/dev/null
 etcd_do auth/role/add '{"name":"root"}' >/dev/null
@@ -142,7 +142,7 @@ node_end wrong
 expect early 'publish mooncake/ram/x 1' ok
 expect early 'get mooncake/ram/x' 1
 expect_error early 'publish elsewhere/x 1' -13 'permission denied'
-# its tokens are in its memory only
+# etcd keeps tokens in memory only
 kill_pid "$SERVER_PID"
 server_start
 expect early 'publish mooncake/ram/x 2' ok

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# meta_functions.sh - nodes of a metadata server, and what all kinds of servers have to pass.  The test defines
+# meta_functions.sh - nodes of a metadata server, and checks for all kinds of servers.  The test defines
 #
-#	server_start	on $PORT, and waits until it answers; gives SERVER_PID
+#	server_start	starts a server on $PORT, waits until it answers, sets SERVER_PID
 #	CONN		the connection string
 #
-# A node is tests/integ/meta_node with pipes; its commands are told there.
+# A node is tests/integ/meta_node with pipes; that file lists the commands.
 : "${tmp:?}" "${top_builddir:?}"
-# Nodes of tests are forgotten soon, unless they say otherwise.
+# Texts of dead nodes expire soon, unless a test sets another TTL.
 export MC_METADATA_TTL_SEC=5
 declare -A NODE_IN=() NODE_OUT=() NODE_PID=()
 
@@ -18,7 +18,7 @@ node_start() {
 	node_run "$name" env "$@" "$top_builddir/tests/integ/meta_node" "$server"
 }
 
-# node_run NAME COMMAND... - a program that is told things in lines and answers in lines
+# node_run NAME COMMAND... - start a program that reads commands and writes answers, one per line
 node_run() {
 	local name=$1 in out
 	shift
@@ -32,14 +32,14 @@ node_run() {
 	NODE_OUT[$name]=$out
 }
 
-# hear NAME - its next line
+# hear NAME - the next line of its output
 hear() {
 	local line
 	read -r -t 40 -u "${NODE_OUT[$1]}" line || fail "node $1 says nothing"
 	echo "$line"
 }
 
-# ask NAME COMMAND - the answer
+# ask NAME COMMAND - send a command and print the answer
 ask() {
 	echo "$2" >&"${NODE_IN[$1]}"
 	hear "$1"
@@ -50,7 +50,7 @@ expect() {
 	equal "$1: $2" "$(ask "$1" "$2")" "$3"
 }
 
-# expect_error NAME COMMAND NUMBER TEXT - an error whose detail matches
+# expect_error NAME COMMAND NUMBER TEXT - the command fails with NUMBER and a detail that matches TEXT
 expect_error() {
 	local said
 	said=$(ask "$1" "$2")
@@ -66,7 +66,7 @@ is_gone() {
 	[[ "$(ask "$1" "get $2")" == "-2 "* ]]
 }
 
-# node_end NAME [SECONDS] - it is told to, and ends well
+# node_end NAME [SECONDS] - end the node; its exit status must be 0
 node_end() {
 	local in=${NODE_IN[$1]} out=${NODE_OUT[$1]}
 	echo end >&"$in"
@@ -81,7 +81,7 @@ node_kill() {
 	exec {in}>&- {out}<&-
 }
 
-# Texts come and go, and are seen by others.
+# Other nodes see published, replaced and removed texts.
 check_texts() {
 	node_start a "$CONN"
 	node_start b "$CONN"
@@ -108,7 +108,7 @@ check_texts() {
 	node_end b
 }
 
-# What a node publishes outlives its TTL as long as the node lives, and not much longer.
+# A text outlives its TTL while its node lives, and expires soon after the node has ended.
 check_expiry() {
 	node_start see "$CONN"
 	node_start lives "$CONN" MC_METADATA_TTL_SEC=2
@@ -128,7 +128,7 @@ check_expiry() {
 	node_end see
 }
 
-# A server that goes away costs an error, and has everything again when it is back.
+# Calls fail while the server is down; a restarted server receives all texts again.
 check_outage() {
 	node_start c "$CONN" MC_METADATA_TTL_SEC=6 NODE_MS=2000
 	node_start see "$CONN" NODE_MS=2000
@@ -145,26 +145,26 @@ check_outage() {
 	wait_for 20 says see 'get mooncake/ram/c2' during
 	wait_for 10 grep -q 'the server is reachable again' "$tmp/c.log"
 	wait_for 20 is_gone see mooncake/ram/gone
-	# stopped: as long as the caller says, and not longer
+	# a stopped server: the call ends at its deadline
 	stop_still "$SERVER_PID"
 	local before=${EPOCHREALTIME/./} took
 	expect_error see 'get mooncake/ram/c' -110 "127.0.0.1:$PORT"
 	took=$((${EPOCHREALTIME/./} - before))
 	[ "$took" -ge 1900000 ] && [ "$took" -lt 8000000 ] || fail "a stopped server took $took us"
-	# what comes while the text before it is being sent follows it
+	# a text that is published while the previous one is being sent is sent next
 	expect_error c 'publish mooncake/ram/c slow' -110 "127.0.0.1:$PORT"
 	expect_error c 'publish mooncake/ram/c slower' -110 "127.0.0.1:$PORT"
 	kill -CONT "$SERVER_PID"
 	wait_for 20 says see 'get mooncake/ram/c' slower
 	stop_still "$SERVER_PID"
-	# and no longer than a second to leave it
+	# closing does not wait for the stopped server
 	node_end c 5
 	kill -CONT "$SERVER_PID"
 	wait_for 10 is_gone see mooncake/ram/none
 	node_end see
 }
 
-# Nobody is there at the start.
+# The server is started after the node.
 check_late() {
 	kill_pid "$SERVER_PID"
 	node_start early "$CONN" MC_METADATA_TTL_SEC=6 NODE_MS=2000
@@ -175,7 +175,7 @@ check_late() {
 	node_end early
 }
 
-# Nothing stays behind of 1,000 calls.
+# 1,000 calls leave no descriptor open.
 check_descriptors() {
 	local before after
 	node_start f "$CONN"
@@ -191,7 +191,7 @@ check_descriptors() {
 		is_gone f mooncake/ram/f
 	done
 	after=$(ask f fds)
-	# the refresher may have a connection of its own by now
+	# the refresher may have opened a connection of its own
 	[ "$after" -le $((before + 4)) ] || fail "$before descriptors became $after"
 	node_end f
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Metadata over HTTP: our server with nodes, by hand, with a file and with damaged ones; and a server with the
-# rules of upstream's.
+# Metadata over HTTP: our server with nodes, with curl, with a file and with damaged files; and a server with
+# upstream's rules.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 requires curl python3
@@ -18,7 +18,7 @@ http() {
 answers() {
 	[ "$(http "http://127.0.0.1:$PORT/health")" = OK ]
 }
-# status of a request; its body in $tmp/body
+# print the status of a request; its body is in $tmp/body
 status() {
 	http -o "$tmp/body" -w '%{http_code}' "$@"
 }
@@ -37,7 +37,7 @@ CONN=http://127.0.0.1:$PORT/metadata
 server_start
 check_all
 
-# upstream's rules, by hand
+# upstream's rules, with curl
 base="$CONN?key="
 expect_http 404 'metadata not found' "${base}k"
 expect_http 200 'metadata updated' -X PUT -d one "${base}k"
@@ -68,7 +68,7 @@ expect_http 404 '' "${base}t"
 expect_http 405 '' -X POST -d x "${base}k"
 expect_http 404 '' "http://127.0.0.1:$PORT/nowhere"
 http "http://127.0.0.1:$PORT/metrics" | found '^mooncake_metadata_requests_total{method="put"} [1-9]'
-# too long, and as long as may be
+# a key that is too long, and one of the maximum length
 head -c $((64 * 1024 * 1024 + 1)) /dev/zero >"$tmp/large"
 expect_http 413 '' -X PUT -T "$tmp/large" "${base}large"
 truncate -s -1 "$tmp/large"
@@ -76,7 +76,7 @@ expect_http 200 '' -X PUT -T "$tmp/large" "${base}large"
 http "${base}large" | cmp - "$tmp/large"
 stop_pid "$SERVER_PID"
 
-# no more than it may
+# no more than the memory limit
 FLAGS=(--max-size 1mb)
 server_start
 expect_http 507 '' -X PUT -T "$tmp/large" "${base}large"
@@ -84,7 +84,7 @@ rm "$tmp/large"
 expect_http 200 '' -X PUT -d x "${base}small"
 stop_pid "$SERVER_PID"
 
-# with a file: killed at any time, it has what it answered for
+# with a file: a server killed at any time has all texts that it has confirmed
 FLAGS=(--persist "$tmp/file")
 server_start
 for i in 1 2 3; do
@@ -103,12 +103,12 @@ lapsed() {
 	[ "$(status "${base}mooncake/ram/ttl")" = 404 ]
 }
 wait_for 60 lapsed
-# the file belongs to one
+# only one server may use the file
 spare=''
 free_port spare
 fails timeout 20 "$program" --port "$spare" --persist "$tmp/file"
 grep -q 'another metadata server uses' "$tmp/fails.out"
-# it does not grow for ever
+# the file does not grow without limit
 for ((i = 0; i < 60; i++)); do
 	head -c 100000 /dev/zero | tr '\0' "$((i % 10))" >"$tmp/text"
 	expect_http 200 '' -X PUT -T "$tmp/text" "${base}mooncake/ram/big"
@@ -119,11 +119,11 @@ server_start
 http "${base}mooncake/ram/big" | cmp - "$tmp/text"
 stop_pid "$SERVER_PID"
 
-# torn at its end: the rest is there; damaged elsewhere, or no file of ours: an error, and nothing is changed
+# torn at its end: the rest is there; damaged elsewhere, or not a metadata file: an error, and the file is unchanged
 cp "$tmp/file" "$tmp/whole"
 truncate -s -7 "$tmp/file"
 server_start
-# the version before the last
+# the previous version of the text
 expect_http 200 '' "${base}mooncake/ram/big"
 equal 'torn' "$(head -c 3 "$tmp/body")" 888
 expect_http 200 1 "${base}mooncake/ram/1"
@@ -150,7 +150,7 @@ server_start
 expect_http 200 '' -X PUT -d x "${base}k"
 kill_pid "$SERVER_PID"
 
-# upstream's Python server: nothing expires, an address is written once, also by who wrote it
+# upstream's Python server: texts do not expire, and an address is written once, also by the same node
 cat >"$tmp/upstream.py" <<'END'
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -193,13 +193,13 @@ started "$daemon" daemon 20 connects "127.0.0.1:$live"
 node_start one "$CONN" MC_METADATA_TTL_SEC=3
 expect one "rpc n 127.0.0.1 $live" ok
 expect one 'publish mooncake/ram/n 1' ok
-# refreshing is no error, and no other node gets the name while this one is there
+# refreshing does not fail, and no other node gets the name while this one lives
 node_start two "$CONN"
 expect_error two 'rpc n 127.0.0.1 9' -17 "127.0.0.1:$live"
 expect_http 200 '' -X DELETE "${base}mooncake/ram/n"
 wait_for 10 says one 'get mooncake/ram/n' 1
 fails grep -q warn "$tmp/one.log"
-# a node that dies leaves its name here, and its successor takes it
+# the record of a dead node stays on this server, and its successor replaces it
 node_kill one
 kill_pid "$daemon"
 expect two 'rpc n 127.0.0.1 9' ok

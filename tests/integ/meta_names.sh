@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Name servers that say nothing: a call ends when it should, the lookups it leaves behind are counted, and the node does
-# not wait for them when it goes.
+# Name servers that do not answer: a call ends at its deadline, abandoned lookups are counted, and a node does not wait
+# for them when it ends.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 requires ip python3 unshare
@@ -11,7 +11,7 @@ unnamed() {
 	unshare -rnm sh -c 'mount --bind "$1" /etc/resolv.conf && shift && ip link set lo up && exec "$@"' - \
 		"$tmp/resolv.conf" "$@"
 }
-# since US - microseconds
+# since US - print the microseconds since then
 since() {
 	echo $((${EPOCHREALTIME/./} - $1))
 }

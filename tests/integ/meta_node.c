@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta_node.c - a client of a metadata server that does what it is told, a command a line, each answered by a
- * line: what came, or the error.
+ * meta_node.c - a client of a metadata server that executes one command per line of input and prints one line for
+ * each: the result, or the error.
  *
  *	publish KEY TEXT	get KEY		unpublish KEY
  *	rpc NAME HOST PORT	rpc_get NAME	rpc_unpublish NAME
- *	long KEY LENGTH		publish a text of that length; "check KEY LENGTH" looks whether it is there
- *	fds			how many descriptors are open
+ *	long KEY LENGTH		publish a text of that length; "check KEY LENGTH" checks that it is there
+ *	fds			print the number of open descriptors
  *	end */
 #include <config.h>
 
@@ -36,7 +36,7 @@ static void answer(int r)
 		printf("ok\n");
 }
 
-/* A text that differs from place to place. */
+/* A text without repeated parts at regular distances. */
 static char *long_text(size_t len)
 {
 	char *text = malloc(len + 1);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Metadata in a real redis: texts, expiry, outages, password and database, and keys as upstream's.
+# Metadata in a real redis: texts, expiry, outages, password and database, and upstream's keys.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 requires redis-server redis-cli
@@ -25,7 +25,7 @@ CONN=redis://127.0.0.1:$PORT
 server_start
 check_all
 
-# as upstream reads and writes them
+# keys and values have upstream's form
 node_start u "$CONN" MC_METADATA_TTL_SEC=30
 expect u 'publish mooncake/ram/u {"a":1}' ok
 equal 'value in redis' "$(cli get mooncake/ram/u)" '{"a":1}'
@@ -37,14 +37,14 @@ cli rpush mooncake/ram/list 1 >/dev/null
 expect_error u 'get mooncake/ram/list' -22 WRONGTYPE
 node_end u
 
-# a server that somebody emptied gets everything again with the next refresh
+# an emptied server receives all texts again with the next refresh
 node_start again "$CONN" MC_METADATA_TTL_SEC=3
 expect again 'publish mooncake/ram/again 1' ok
 cli flushall >/dev/null
 wait_for 10 says again 'get mooncake/ram/again' 1
 node_end again
 
-# the last of two that have one name is found as long as it lives; when it was killed the other is found again
+# of two nodes with one name, the last one is found while it lives; after it was killed the other one is found again
 calls() {
 	cli info commandstats | awk -F '[=,]' '/^cmdstat_(get|expire):/ { n += $2 } END { print n + 0 }'
 }
@@ -56,12 +56,12 @@ node_start first "$CONN" MC_METADATA_TTL_SEC=3
 node_start last "$CONN" MC_METADATA_TTL_SEC=3
 expect first 'publish mooncake/ram/twin first' ok
 expect last 'publish mooncake/ram/twin last' ok
-# both have been refreshed
+# both nodes have refreshed
 wait_for 20 asked_more $(($(calls) + 9))
 expect see 'get mooncake/ram/twin' last
 node_kill last
 wait_for 20 says see 'get mooncake/ram/twin' first
-# what is no text at all is in the way of nothing else
+# a value of another type does not disturb other keys
 expect first 'publish mooncake/ram/twin2 2' ok
 cli del mooncake/ram/twin >/dev/null
 cli rpush mooncake/ram/twin 1 >/dev/null
@@ -71,7 +71,7 @@ wait_for 20 says see 'get mooncake/ram/twin' first
 node_end first
 node_end see
 
-# a database of one's own
+# another database
 node_start db3 "$CONN" MC_REDIS_DB_INDEX=3
 expect db3 'publish mooncake/ram/in3 1' ok
 equal 'database 3' "$(cli -n 3 get mooncake/ram/in3)" 1
@@ -85,7 +85,7 @@ node_start db200 "$CONN/200"
 expect_error db200 'get x' -22 'DB index'
 node_end db200
 
-# a password that is not wanted, one that is missing, wrong, right
+# an unexpected, missing, wrong and right password
 node_start p0 "$CONN" MC_REDIS_PASSWORD=x
 expect_error p0 'get x' -13 'AUTH'
 node_end p0
@@ -113,7 +113,7 @@ equal 'by URL' "$(cli -n 2 get mooncake/ram/z)" 1
 node_end p5
 grep -qr s3cret "$tmp"/*.log && fail 'a password is in a log'
 
-# a server of another kind is an error, not a hang
+# a server of another kind gives an error and does not hang the client
 node_start wrong "etcd://127.0.0.1:$PORT" NODE_MS=3000
 [[ "$(ask wrong 'get x')" == -*"127.0.0.1:$PORT"* ]] || fail 'etcd at the address of redis'
 node_end wrong

@@ -6,7 +6,7 @@ LEN=1000003
 # of our HTTP server
 SERVER_FLAGS=()
 
-# server_use KIND - $PORT, $CONN; skipped kinds give status 1 and a line
+# server_use KIND - set $PORT and $CONN; status 1 and a line of output if the kind is skipped
 server_use() {
 	KIND=$1
 	free_port PORT
@@ -45,7 +45,7 @@ server_answers() {
 	esac
 }
 
-# engine_start NAME COMMAND... - as a node; META NAME LEN are appended
+# engine_start NAME COMMAND... - start an engine as a node; META NAME LEN are appended
 engine_start() {
 	local name=$1
 	shift

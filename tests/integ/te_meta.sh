@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Engines that find each other by a metadata server of each kind, and go on without it.
+# Engines that find each other by a metadata server of each kind, and continue while it is down.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_servers.sh"
 requires curl jq
 
-# expect_reason NAME COMMAND TEXT - it fails, and says why
+# expect_reason NAME COMMAND TEXT - the command fails with a detail that has TEXT
 expect_reason() {
 	local said
 	said=$(ask "$1" "$2")
@@ -15,23 +15,23 @@ expect_reason() {
 
 without_server() {
 	kill_pid "$SERVER_PID"
-	# open segments do not notice
+	# open segments still work
 	both_ways a b
-	# another engine starts all the same, and says why it finds nobody
+	# another engine starts nevertheless, and gives the reason why it finds no peer
 	engine_start late "${ours[@]}"
 	grep -q "out of reach, publishing later: .*127.0.0.1.*$PORT" "$tmp/late.log"
 	expect_reason late 'read a 1' "127.0.0.1:$PORT"
 	expect_reason a 'read unknown 1' "127.0.0.1:$PORT"
 	server_start
 	wait_for 20 says c 'read b 5' ok
-	# it is found by who asks for it once the server is there
+	# other engines find it once the server is there
 	expect late 'fill 6' ok
 	wait_for 20 says a 'read late 6' ok
 	both_ways late a
 	both_ways a b
 }
 
-# A server that takes connections and says nothing: one wait, not one per call.
+# A server that accepts connections and does not answer: one call waits, not each.
 with_stopped_server() {
 	local before took
 	stop_still "$SERVER_PID"
@@ -47,13 +47,13 @@ with_stopped_server() {
 	both_ways a b
 }
 
-# puts - how many texts the server was told
+# puts - print the number of texts that the server received
 puts() {
 	curl -sf --noproxy '*' "http://127.0.0.1:$PORT/metrics" |
 		sed -n 's/^mooncake_metadata_requests_total{method="put"} //p'
 }
 
-# What is longer than MC_MAX_MR_SIZE is published in pieces, and moved as one.
+# A buffer longer than MC_MAX_MR_SIZE is published in pieces, and transferred as one.
 in_pieces() {
 	engine_start pieces env MC_MAX_MR_SIZE=65536 "${ours[@]}"
 	curl -sf --noproxy '*' "$CONN?key=mooncake/ram/pieces" >"$tmp/segment"
@@ -64,7 +64,7 @@ in_pieces() {
 	node_end pieces
 }
 
-# An engine that goes takes nothing of that which has its name by now.
+# An engine that ends removes nothing of another engine that has its name meanwhile.
 successor() {
 	node_run first "${ours[@]}" "$CONN" heir "$LEN"
 	equal 'the first' "$(hear first)" ok
@@ -77,7 +77,7 @@ successor() {
 	node_end heir
 }
 
-# An engine that has taken its entries out is found again when it registers memory.
+# An engine that has removed its entries is found again after it registers memory.
 removed() {
 	engine_start comes "${ours[@]}"
 	expect comes 'fill 9' ok
@@ -89,7 +89,7 @@ removed() {
 	node_end comes
 }
 
-# A batch of registrations is published once, and so is the end of it.
+# Registering a batch of buffers publishes once, and so does unregistering it.
 published_once() {
 	local before after
 	engine_start many env MC_METADATA_TTL_SEC=600 "${ours[@]}"
@@ -112,7 +112,7 @@ for kind in http etcd redis; do
 	engine_start c "${ours[@]}"
 	without_server
 	with_stopped_server
-	# c opens what came back by itself; what dies is forgotten
+	# c opens the segment that was published again; the entries of a dead node expire
 	node_kill b
 	node_start see "$CONN"
 	wait_for 60 is_gone see mooncake/ram/b

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# An engine that starts while the metadata server is away, and whose name another node left there, or still has.
+# An engine that starts while the metadata server is down; a dead or a live node has a record with its name.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_servers.sh"
@@ -13,7 +13,7 @@ http() {
 record() {
 	echo "{\"ip_or_host_name\": \"${2:-127.0.0.1}\", \"rpc_port\": $1}"
 }
-# put_record NAME PORT [HOST] - as upstream's nodes do it: it expires never
+# put_record NAME PORT [HOST] - a record as of upstream's nodes, which never expires
 put_record() {
 	local key=mooncake/rpc_meta/$1
 	case $KIND in
@@ -39,7 +39,7 @@ for kind in http etcd; do
 	engine_start see "${ours[@]}"
 	put_record heir "$dead"
 	kill_pid "$SERVER_PID"
-	# nobody listens there any more, so the name is the engine's as soon as it can be told
+	# the port refuses connections, so the engine gets the name as soon as the server is reachable
 	engine_start heir "${ours[@]}"
 	expect heir 'fill 3' ok
 	server_start
@@ -50,7 +50,7 @@ for kind in http etcd; do
 	node_end see
 	[ "$kind" = http ] || { end_pid "$SERVER_PID"; continue; }
 
-	# the dead node's port is another node's by now, or our own: neither is that node
+	# another node, or our own engine, has the dead node's port now: neither is that node
 	engine_start other "${ours[@]}"
 	read -r host port < <(http "$CONN?key=mooncake/rpc_meta/other" | jq -r '.ip_or_host_name + " " + (.rpc_port | tostring)')
 	put_record reused "$port" "$host"
@@ -63,7 +63,7 @@ for kind in http etcd; do
 	engine_start "127.0.0.1:$own" env MC_LEGACY_RPC_PORT_BINDING=1 "${ours[@]}"
 	node_end "127.0.0.1:$own"
 
-	# whether that node lives cannot be found out from here: the kernel connects to no such address
+	# the state of that node is unknown here: the kernel does not connect to such an address
 	put_record far 15000 255.255.255.255
 	http -f -X PUT -d theirs "$CONN?key=mooncake/ram/far" >/dev/null
 	expect_error_start far
@@ -71,7 +71,7 @@ for kind in http etcd; do
 	has_text mooncake/rpc_meta/far "$(record 15000 255.255.255.255)"
 	has_text mooncake/ram/far theirs
 
-	# that node lives: nothing of it is replaced or removed, and who registers memory hears why
+	# that node lives: its entries are not replaced or removed, and registering memory fails with the reason
 	spawn daemon python3 -m http.server --bind 127.0.0.1 "$live"
 	daemon=$SPAWNED
 	started "$daemon" daemon 20 connects "127.0.0.1:$live"
@@ -84,15 +84,15 @@ for kind in http etcd; do
 	equal 'registering' "$(ask two 'batch 3')" 'registerLocalMemoryBatch fails'
 	has_text mooncake/ram/two theirs
 	has_text mooncake/rpc_meta/two "$(record "$live")"
-	# it ends without taking anything along
+	# the engine ends without removing entries of the other
 	node_end two
 	has_text mooncake/ram/two theirs
 	has_text mooncake/rpc_meta/two "$(record "$live")"
-	# a server that answers says it at once
+	# with a reachable server the engine fails at once
 	expect_error_start two
 	grep -q "is the name of the node at 127.0.0.1:$live" "$tmp/two.log"
 
-	# and when it goes, its successor, who waits, has the name
+	# when the node ends, its waiting successor gets the name
 	kill_pid "$SERVER_PID"
 	engine_start two "${ours[@]}"
 	expect two 'fill 6' ok

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_meta_node.c - an engine with some memory that does what it is told, a command a line, each answered by a line;
- * te_meta_node.py is the same with upstream's engine.
+ * te_meta_node.c - an engine with some memory that executes one command per line of input and prints one line for
+ * each; te_meta_node.py is the same with upstream's engine.
  *
  *	te_meta_node META NAME LEN
  *	fill SEED, check SEED		its own memory
@@ -24,7 +24,7 @@ static struct mce_te *te;
 static unsigned char *mem;
 static size_t len;
 
-/* What the memory holds again and again. */
+/* The block of bytes that fills the memory repeatedly. */
 static const unsigned char *block_of(unsigned seed)
 {
 	static unsigned char block[BLOCK];

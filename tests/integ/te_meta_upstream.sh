@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # te_meta_upstream.sh RELEASE - our engine and that release of upstream's find each other by metadata
-# servers and move each other's memory; what the tests te_meta_0_3_*.sh have in common.
+# servers and move each other's memory; shared by the tests te_meta_0_3_*.sh.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
@@ -10,8 +10,8 @@ requires curl
 upstream_python "$1"
 export no_proxy=127.0.0.1
 
-# Their wheel is built without redis and aborts when it is asked for: said here, so that it is seen when a release
-# changes that.
+# Their wheel is built without redis and aborts when it is requested: checked here, so that a release that changes
+# this is noticed.
 redis_of_theirs() {
 	server_use redis || return 0
 	"$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/te_meta_node.py" "$CONN" theirs "$LEN" \
@@ -24,7 +24,7 @@ redis_of_theirs() {
 }
 redis_of_theirs "$1"
 
-# The least and the most.
+# The shortest and the longest memory.
 extremes() {
 	local LEN
 	for LEN in 1 $((256 << 20)); do

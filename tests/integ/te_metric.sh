@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# MC_TE_METRIC, MC_LOG_LEVEL and MC_LOG_DIR: what libtransfer_engine says, where, and when it is silent.
+# MC_TE_METRIC, MC_LOG_LEVEL and MC_LOG_DIR: the log lines of libtransfer_engine, their destination, and silence.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 
-# run FILE - the program's words go there
+# run FILE - write the output of the program to FILE
 run() {
 	"$top_builddir/tests/integ/te_batches" >"$1" 2>&1 || fail "te_batches: status $?: $(tail -n 20 "$1")"
 }
@@ -24,7 +24,7 @@ mkdir "$tmp/log"
 MC_LOG_DIR=$tmp/log MC_LOG_LEVEL=INFO MC_TE_METRIC=1 run "$tmp/out"
 fails grep te.metric "$tmp/out"
 grep -q 'info te\.metric' "$tmp"/log/*
-# what makes no sense does not stop anybody
+# invalid values do not stop the engine
 MC_LOG_LEVEL=LOUD MC_LOG_DIR=$tmp/none/log run "$tmp/odd"
 grep -q 'MC_LOG_LEVEL=LOUD' "$tmp/odd"
 grep -q "logging to stderr" "$tmp/odd"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_handshake.c - the handshake daemon and its clients, and everybody else who connects. */
+ * test_engine_handshake.c - handshake daemon and client, and hostile peers of both. */
 #include <config.h>
 
 #include <errno.h>
@@ -31,7 +31,7 @@
 
 static atomic_int told, notified;
 static char last_peer[256], last_name[64], last_msg[64];
-static char *own_text;		/* what the daemon answers; NULL: nothing */
+static char *own_text;		/* answer of the daemon; NULL: none */
 
 static int on_metadata(void *arg, const char *text, size_t len, char **ret_text)
 {
@@ -113,12 +113,12 @@ static void say(int fd, const void *p, size_t len)
 	while (at < len) {
 		n = send(fd, (const char *)p + at, len - at, MSG_NOSIGNAL);
 		if (n < 0 && errno != EAGAIN)
-			return;		/* it was refused half-way */
+			return;		/* refused before the end of the frame */
 		at += n > 0 ? (size_t)n : 0;
 	}
 }
 
-/* All that the other side says until it closes, or for 20 seconds. */
+/* All bytes that the peer sends until it closes, or for 20 seconds. */
 static size_t hear(int fd, char *buf, size_t size)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -143,7 +143,7 @@ static void say_frame(int fd, const char *body, size_t len)
 	say(fd, body, len);
 }
 
-static void metadata(void **state)
+static void metadata_is_exchanged(void **state)
 {
 	struct fixture *f = *state;
 	char *reply;
@@ -156,8 +156,8 @@ static void metadata(void **state)
 	free(reply);
 }
 
-/* The bytes on the wire are upstream's. */
-static void wire(void **state)
+/* The bytes on the bytes_equal_upstreams are upstream's. */
+static void bytes_equal_upstreams(void **state)
 {
 	static const char expected[] = "\x0f\0\0\0\0\0\0\0\x01{\"name\":\"me\"}\n";
 	struct fixture *f = *state;
@@ -196,8 +196,8 @@ static void connection_without_rdma(void **state)
 	free(reply);
 }
 
-/* A frame without a type is a connection setup of old, and answered without a type. */
-static void legacy(void **state)
+/* A frame without a type is an old connection setup; its answer has no type. */
+static void legacy_frames_are_answered(void **state)
 {
 	struct fixture f;
 	char buf[256];
@@ -214,7 +214,7 @@ static void legacy(void **state)
 	mce_handshake_close(f.h);
 }
 
-/* Closed without a byte, and whoever asks next is served. */
+/* An invalid frame is closed without an answer, and the next client is served. */
 static void refused(void **state)
 {
 	static const struct {
@@ -243,7 +243,7 @@ static void refused(void **state)
 		close(fd);
 		assert_int_equal(mce_handshake_probe(HOST, f->port, SECONDS(10)), 0);
 	}
-	/* what the engine does not want to answer */
+	/* the callback refuses to answer */
 	free(own_text);
 	own_text = NULL;
 	fd = plug(f);
@@ -252,8 +252,8 @@ static void refused(void **state)
 	close(fd);
 }
 
-/* The longest frame that is allowed passes, in both directions; the limit is the variable's. */
-static void longest(void **state)
+/* A frame of the maximum length is accepted in both directions; an environment variable sets the limit. */
+static void longest_frame_is_accepted(void **state)
 {
 	struct fixture *f = *state, g;
 	size_t len = 3 << 20;
@@ -279,7 +279,7 @@ static void longest(void **state)
 					    &reply), 0);
 	assert_int_equal(strlen(reply), len);
 	free(reply);
-	/* an asker with the smaller limit does not take it */
+	/* a client with a smaller limit refuses it */
 	unsetenv("MC_HANDSHAKE_MAX_LENGTH");
 	assert_int_equal(mce_handshake_call(HOST, g.port, MCE_HANDSHAKE_METADATA, text, SECONDS(20),
 					    &reply), -MC_EPROTO);
@@ -287,8 +287,8 @@ static void longest(void **state)
 	free(text);
 }
 
-/* More peers than the daemon keeps stall in the middle of a frame: it serves others at once. */
-static void slow_loris(void **state)
+/* More peers than the connection limit stall in the middle of a frame: other clients are served at once. */
+static void stalled_peers_do_not_block_others(void **state)
 {
 	enum { SLOW = 300 };
 	struct fixture *f = *state;
@@ -300,10 +300,11 @@ static void slow_loris(void **state)
 		fds[i] = plug(f);
 		say(fds[i], "\x10\0\0\0\0\0\0\0\x01{", i % 11);
 	}
-	/* sooner than silence alone would make room */
+	/* sooner than the silence limit closes connections */
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(mce_handshake_probe(HOST, f->port, SECONDS(4)), 0);
-	/* those that were silent longest went, the others are still there, unless it took so long that they go, too */
+	/* The connections that were silent_peers_are_disconnected longest_frame_is_accepted are closed.
+	 * The others are open, unless this took so long that they reached the silence limit too. */
 	for (int i = 0; i < SLOW; i++)
 		open += recv(fds[i], &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 	assert_true(open <= 256);
@@ -313,8 +314,8 @@ static void slow_loris(void **state)
 		close(fds[i]);
 }
 
-/* A peer that says nothing any more is dropped after five seconds. */
-static void silent(void **state)
+/* A silent_peers_are_disconnected peer is disconnected after five seconds. */
+static void silent_peers_are_disconnected(void **state)
 {
 	struct fixture *f = *state;
 	uint64_t before = mc_now_ns();
@@ -355,8 +356,8 @@ static int open_fds(void)
 	return n;
 }
 
-/* Nothing stays behind of a thousand callers, half of which are up to no good. */
-static void thousand(void **state)
+/* A a_thousand_clients_leave_no_descriptor clients, half of them hostile, leave no descriptor open. */
+static void a_thousand_clients_leave_no_descriptor(void **state)
 {
 	struct fixture *f = *state;
 	int before = open_fds(), fd;
@@ -377,7 +378,7 @@ static void thousand(void **state)
 	assert_int_equal(open_fds(), before);
 }
 
-/* ---- the asking side against servers that are none ---------------------------------------------- */
+/* ---- the client against hostile servers --------------------------------------------------------- */
 
 struct liar {
 	int fd, port;
@@ -398,7 +399,7 @@ static void *liar_main(void *arg)
 		say(fd, l->says, l->len);
 		shutdown(fd, SHUT_WR);
 	}
-	/* until the caller goes */
+	/* until the client closes */
 	hear(fd, buf, sizeof(buf));
 	close(fd);
 	return NULL;
@@ -422,7 +423,7 @@ static int ask_liar(const char *says, size_t len, uint64_t deadline)
 	return r;
 }
 
-static void liars(void **state)
+static void client_refuses_invalid_answers(void **state)
 {
 	uint64_t before;
 	char *reply;
@@ -442,7 +443,7 @@ static void liars(void **state)
 	assert_int_equal(mce_handshake_probe(HOST, 1, SECONDS(5)), -ECONNREFUSED);
 }
 
-static void ports(void **state)
+static void ports_are_in_the_range(void **state)
 {
 	struct mce_handshake_conf conf = { .host = HOST, .metadata = on_metadata };
 	struct mce_handshake *h, *h2 = NULL;
@@ -454,7 +455,7 @@ static void ports(void **state)
 	conf.port = mce_handshake_port(h);
 	assert_int_equal(mce_handshake_open(&conf, &h2), -EADDRINUSE);
 	mce_handshake_close(h);
-	/* the one port of the range is taken */
+	/* the only port of the range is in use */
 	assert_int_equal(mce_handshake_open(&conf, &h), 0);
 	setenv("MC_MIN_RPC_PORT", "18001", 1);
 	setenv("MC_MAX_RPC_PORT", "18001", 1);
@@ -480,10 +481,19 @@ int main(void)
 	static const struct mc_log_conf quiet = { .levels = "err" };
 #define WITH(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(metadata), WITH(wire), WITH(notify_and_probe), WITH(connection_without_rdma),
-		cmocka_unit_test(legacy), WITH(refused), WITH(longest), WITH(slow_loris),
-		WITH(silent), WITH(many_at_once), WITH(thousand),
-		cmocka_unit_test(liars), cmocka_unit_test(ports),
+		WITH(metadata_is_exchanged),
+		WITH(bytes_equal_upstreams),
+		WITH(notify_and_probe),
+		WITH(connection_without_rdma),
+		cmocka_unit_test(legacy_frames_are_answered),
+		WITH(refused),
+		WITH(longest_frame_is_accepted),
+		WITH(stalled_peers_do_not_block_others),
+		WITH(silent_peers_are_disconnected),
+		WITH(many_at_once),
+		WITH(a_thousand_clients_leave_no_descriptor),
+		cmocka_unit_test(client_refuses_invalid_answers),
+		cmocka_unit_test(ports_are_in_the_range),
 	};
 	int r;
 

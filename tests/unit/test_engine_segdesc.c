@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_segdesc.c - segment descriptors: upstream's forms, ours, and what is none. */
+ * test_engine_segdesc.c - segment descriptors: upstream's forms, ours, and invalid ones. */
 #include <config.h>
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "common/err.h"
 #include "engine/upstream/segdesc.h"
 
-/* As upstream's TCP publishes them. */
+/* As upstream's TCP transport publishes them. */
 #define V12 "{\"buffers\":[{\"addr\":140211341242368,\"length\":67108864,\"name\":\"10.0.0.5:15317\"}]," \
 	"\"name\":\"10.0.0.5:15317\",\"protocol\":\"tcp\",\"tcp_data_port\":16022," \
 	"\"tcp_proto_version\":2,\"timestamp\":\"2026-08-22 10:11:12.000001\"}\n"
@@ -54,7 +54,7 @@ static void upstream_0_3_12(void **state)
 	mce_segdesc_free(d);
 }
 
-/* The very text comes back, so that nobody sees who wrote it. */
+/* Decoding and encoding gives the same text, byte for byte. */
 static void upstream_0_3_13(void **state)
 {
 	struct mce_segdesc *d = decode(V13);
@@ -68,7 +68,7 @@ static void upstream_0_3_13(void **state)
 	mce_segdesc_free(d);
 }
 
-/* Without tcp_proto_version it is the first protocol; unknown members do not matter. */
+/* Without tcp_proto_version the peer speaks the first protocol; unknown members are ignored. */
 static void oldest(void **state)
 {
 	struct mce_segdesc *d = decode("{\"name\":\"n\",\"protocol\":\"tcp\",\"tcp_data_port\":1,"
@@ -80,7 +80,7 @@ static void oldest(void **state)
 	mce_segdesc_free(d);
 }
 
-/* As upstream writes it, in the order of registration. */
+/* Upstream writes buffers in the order of registration. */
 static void first_of_upstream(void **state)
 {
 	struct mce_segdesc *d = decode("{\"name\":\"n\",\"protocol\":\"tcp\",\"tcp_data_port\":1,\"buffers\":["
@@ -139,7 +139,8 @@ static void ours(void **state)
 	assert_non_null(strstr(text, "\"mc_rkey\":\"0xfedcba9876543210\""));
 	got = decode(text);
 	assert_string_equal(got->endpoint, endpoint);
-	/* by address, and yet it is known which was first; a buffer without a name has the segment's */
+	/* Buffers are sorted by address, and the first of the text is known.  A buffer without a name gets the
+	 * segment's name. */
 	assert_true(got->first == 0x7f0000200000);
 	assert_string_equal(got->buffers[0].name, "node-7");
 	assert_int_equal(got->buffers[0].rkey, 1);
@@ -168,7 +169,7 @@ static void several_protocols(void **state)
 	mce_segdesc_free(d);
 }
 
-/* Buffers that are no memory of ours to reach are left out, and said to be. */
+/* Buffers that are not plain memory are omitted, and the descriptor is marked opaque. */
 static void other_memory(void **state)
 {
 	struct mce_segdesc *d = decode("{\"name\":\"f\",\"protocol\":\"nvmeof\",\"buffers\":"
@@ -193,7 +194,7 @@ static void find(void **state)
 	assert_string_equal(mce_segdesc_find(d, 12287, 1)->name, "b");
 	assert_string_equal(mce_segdesc_find(d, 9223372036854775807, 9223372036854775807)->name, "c");
 	assert_string_equal(mce_segdesc_find(d, UINT64_MAX - 2, 1)->name, "c");
-	/* adjacent buffers are two */
+	/* adjacent buffers are not joined */
 	assert_null(mce_segdesc_find(d, 8191, 2));
 	assert_null(mce_segdesc_find(d, 4095, 1));
 	assert_null(mce_segdesc_find(d, 4095, 2));
@@ -248,11 +249,11 @@ static void refused(void **state)
 		r = mce_segdesc_decode(texts[i], strlen(texts[i]), &d);
 		if (r != -EINVAL)
 			fail_msg("%d for %s", r, texts[i]);
-		/* a detail of its own */
+		/* the detail is specific */
 		assert_string_not_equal(mc_err_detail(r), mc_strerror(r));
 		assert_ptr_equal(d, &texts);
 	}
-	/* the length counts, not a NUL; a NUL inside is refused too */
+	/* the length ends the text, not a NUL; a NUL inside is refused too */
 	assert_int_equal(mce_segdesc_decode(V13, sizeof(V13) / 2, &d), -EINVAL);
 	assert_int_equal(mce_segdesc_decode(V13 "\0", sizeof(V13), &d), -EINVAL);
 }
@@ -297,7 +298,7 @@ static void not_encoded(void **state)
 	assert_ptr_equal(text, name);
 }
 
-/* A descriptor that a large node has: it takes no time to speak of. */
+/* The descriptor of a large node is processed quickly. */
 static void many_buffers(void **state)
 {
 	enum { COUNT = 100000 };

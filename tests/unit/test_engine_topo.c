@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_engine_topo.c - the matrix of a machine that a fake /sys and a fake libcuda describe, of files, and of
- * nonsense. */
+ * invalid texts. */
 #include <config.h>
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#ifndef FAKE_LIBCUDA	/* the lint compiles without the build's own flags */
+#ifndef FAKE_LIBCUDA	/* the lint compiles without this test's flags */
 #define FAKE_LIBCUDA "fake_libcuda.so"
 #endif
 
@@ -96,7 +96,7 @@ static void has(const char *json, const char *part)
 		fail_msg("%s is not in %s", part, json);
 }
 
-/* The nodes are this machine's, whose first one has the number 0 anywhere. */
+/* The nodes are those of the test machine; the first has the number 0 on any machine. */
 static void nics(void **state)
 {
 	const struct mce_topo_nic *nic;
@@ -126,7 +126,7 @@ static void gpus(void **state)
 
 	setenv("FAKE_CUDA_BUS", "0000:3B:00.0,0000:81:00.0,0000:91:00.0,-", 1);
 	json = matrix(NULL);
-	/* the nearest of its node; the one of its node; all are as far; not known */
+	/* the nearest device of its node; the only device of its node; all at the same distance; unknown */
 	has(json, "\"cuda:0\":[[\"mlx5_0\"],[\"mlx5_1\",\"mlx5_2\"]]");
 	has(json, "\"cuda:1\":[[\"mlx5_2\"],[\"mlx5_0\",\"mlx5_1\"]]");
 	has(json, "\"cuda:2\":[[\"mlx5_0\",\"mlx5_1\",\"mlx5_2\"],[]]");
@@ -191,7 +191,7 @@ static void files(void **state)
 	mce_topo_free(t);
 }
 
-static void nonsense(void **state)
+static void invalid_texts_are_refused(void **state)
 {
 	static const char *const bad[] = {
 		"", "{", "[]", "7", "{\"cpu:0\": 5}", "{\"cpu:0\": []}", "{\"cpu:0\": [1, 2]}",
@@ -261,7 +261,7 @@ static int io_threads_on(void)
 	return cpu;
 }
 
-/* They name and move themselves. */
+/* The threads set their names and CPUs themselves, so wait for that. */
 static void wait_threads_on(int want)
 {
 	for (int i = 0; i < 10000 && io_threads_on() != want; i++)
@@ -287,7 +287,7 @@ static void io_threads(void **state)
 	assert_int_equal(mce_engine_open(&conf, &e), 0);
 	wait_threads_on(last);
 	mce_engine_close(e);
-	/* where it may not run: anywhere */
+	/* CPUs that the process may not use: any CPU */
 	conf.io_cpus = "1022";
 	assert_int_equal(mce_engine_open(&conf, &e), 0);
 	wait_threads_on(-1);
@@ -304,7 +304,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nics), cmocka_unit_test(gpus), cmocka_unit_test(filters),
-		cmocka_unit_test(bare_machine), cmocka_unit_test(files), cmocka_unit_test(nonsense),
+		cmocka_unit_test(bare_machine), cmocka_unit_test(files), cmocka_unit_test(invalid_texts_are_refused),
 		cmocka_unit_test(processors), cmocka_unit_test(io_threads),
 	};
 

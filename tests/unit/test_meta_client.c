@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_meta_client.c - metadata clients against our server in this process, and the parts without a server:
+ * test_meta_client.c - metadata clients against our server in this process, and parts that need no server:
  * keys, addresses, base64.  Real servers are in tests/integ/meta_*.sh. */
 #include <config.h>
 
@@ -83,7 +83,7 @@ static void expect(struct mcd_client *m, const char *key, const char *wanted)
 	free(text);
 }
 
-static void texts(void **state)
+static void texts_are_published_and_removed(void **state)
 {
 	struct fixture *f = *state;
 
@@ -97,8 +97,8 @@ static void texts(void **state)
 	expect(f->m, "a", NULL);
 }
 
-/* One key is published and taken back by several threads; no call is lost, and no older text comes back after a
- * newer one. */
+/* Several threads_publish_one_key_in_order publish and unpublish one key: no call is lost, and an older
+ * text never replaces a newer one. */
 struct worker {
 	struct fixture *f;
 	unsigned n;
@@ -121,7 +121,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void threads(void **state)
+static void threads_publish_one_key_in_order(void **state)
 {
 	struct worker w[6];
 	pthread_t t[6];
@@ -156,8 +156,9 @@ static void wait_until(struct mcd_client *m, const char *key, const char *wanted
 	}
 }
 
-/* The server forgets all, is away, comes back: what is published is there again, what was taken back is not. */
-static void server_comes_back(void **state)
+/* The server restarts empty after an outage: it receives the published texts_are_published_and_removed
+ * again, but no unpublished one. */
+static void a_restarted_server_receives_the_texts(void **state)
 {
 	struct fixture *f = *state;
 
@@ -171,13 +172,13 @@ static void server_comes_back(void **state)
 	wait_until(f->m, "a", "2");
 	wait_until(f->m, "c", "3");
 	expect(f->m, "b", NULL);
-	/* deleted under us: back with the next refresh */
+	/* deleted by another client: put again by the next refresh */
 	assert_int_equal(mcd_server_delete(f->server, "a"), 0);
 	wait_until(f->m, "a", "2");
 }
 
-/* A child of fork() does not speak over our connections, nor for what we publish. */
-static void forked(void **state)
+/* A child of fork() does not use our connections and does not refresh our texts_are_published_and_removed. */
+static void a_forked_child_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	char *text = NULL;
@@ -199,8 +200,8 @@ static void forked(void **state)
 	expect(f->m, "a", "1");
 }
 
-/* What nothing would keep published is no success that comes later. */
-static void no_refresher(void **state)
+/* Without a refresher thread, publishing fails and the key is not published later. */
+static void publish_without_refresher_fails(void **state)
 {
 	struct fixture *f = *state;
 	char *text = NULL;
@@ -216,7 +217,7 @@ static void no_refresher(void **state)
 	expect(f->m, "a", "2");
 }
 
-static void expiry(void **state)
+static void texts_expire_after_close(void **state)
 {
 	struct fixture *f = *state;
 	struct mcd_client *dies;
@@ -230,8 +231,8 @@ static void expiry(void **state)
 	expect(f->m, "lives", "1");
 }
 
-/* The address of a node is its own until it is dead. */
-static void names_of_nodes(void **state)
+/* The record with the address of a live node cannot be replaced. */
+static void a_live_node_keeps_its_record(void **state)
 {
 	struct mce_rpc_meta a = { .host = "127.0.0.1" }, b = { .host = "127.0.0.1", .port = 9 }, got;
 	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX];
@@ -248,7 +249,7 @@ static void names_of_nodes(void **state)
 	assert_non_null(strstr(mc_err_detail(-EEXIST), bound));
 	assert_int_equal(mce_rpc_meta_get(m2, "n", &got, SECONDS(20)), 0);
 	assert_int_equal(got.port, a.port);
-	/* who did not get it cannot take it back either */
+	/* a node that could not publish the record cannot delete it either */
 	assert_int_equal(mce_rpc_meta_unpublish(m2, "n", SECONDS(20)), 0);
 	assert_int_equal(mce_rpc_meta_get(m2, "n", &got, SECONDS(20)), 0);
 	close(fd);
@@ -259,7 +260,7 @@ static void names_of_nodes(void **state)
 	mcd_close(m2);
 }
 
-/* Both records of a segment, with and without a cluster, and nothing that only looks like it. */
+/* forget deletes both records of a segment, with and without a cluster id, and no record with a similar key. */
 static void forget(void **state)
 {
 	static const char *const its[] = {
@@ -283,8 +284,8 @@ static void forget(void **state)
 	assert_int_equal(mcd_server_forget(f->server, "nvmeof/seg"), 1);
 }
 
-/* A server that takes connections and says nothing. */
-#define CALLS 3u	/* of ours that connect, and the refresher's */
+/* A server that accepts connections and does not answer. */
+#define CALLS 3u	/* connections: our calls and the refresher's */
 
 static int wait_called(int listener)
 {
@@ -310,7 +311,7 @@ static void deadline_of(const char *conn, int listener)
 	assert_int_equal(mcd_publish(m, "k", "t", mc_deadline_ms(300)), -ETIMEDOUT);
 	assert_int_equal(mcd_get(m, "k", &text, mc_deadline_ms(0)), -ETIMEDOUT);
 	assert_true(mc_now_ns() - before > 500 * MC_NS_PER_MS);
-	/* In the middle of a refresher's call: those before it have ended, and it is the next. */
+	/* Close during a call of the refresher, which is the next connection after the others have ended. */
 	for (unsigned i = 0; i < CALLS; i++)
 		called[i] = wait_called(listener);
 	before = mc_now_ns();
@@ -450,10 +451,19 @@ int main(void)
 	static const struct mc_log_conf quiet = { .levels = "err" };
 #define WITH(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(texts), WITH(threads), WITH(server_comes_back), WITH(expiry), WITH(forked), WITH(no_refresher),
-		WITH(names_of_nodes), WITH(forget), cmocka_unit_test(deadlines),
-		cmocka_unit_test(keys), cmocka_unit_test(connection_strings),
-		cmocka_unit_test(redis_addresses), cmocka_unit_test(base64),
+		WITH(texts_are_published_and_removed),
+		WITH(threads_publish_one_key_in_order),
+		WITH(a_restarted_server_receives_the_texts),
+		WITH(texts_expire_after_close),
+		WITH(a_forked_child_is_refused),
+		WITH(publish_without_refresher_fails),
+		WITH(a_live_node_keeps_its_record),
+		WITH(forget),
+		cmocka_unit_test(deadlines),
+		cmocka_unit_test(keys),
+		cmocka_unit_test(connection_strings),
+		cmocka_unit_test(redis_addresses),
+		cmocka_unit_test(base64),
 	};
 
 	mc_log_open(&quiet);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_meta_server.c - the metadata server's table and its file: limits, expiry, faults of the disk. */
+ * test_meta_server.c - table and file of the metadata server: limits,
+ * an_expired_entry_frees_key_and_memory, disk errors. */
 #include <config.h>
 
 #include <errno.h>
@@ -93,8 +94,8 @@ static void table(void **state)
 	mcd_store_close(s);
 }
 
-/* What has expired is gone, makes room, and does not keep a name. */
-static void expiry(void **state)
+/* An expired entry is not found, its memory is free for others, and its key can be written again. */
+static void an_expired_entry_frees_key_and_memory(void **state)
 {
 	struct mcd_store *s;
 	char key[32];
@@ -111,7 +112,7 @@ static void expiry(void **state)
 	expect(s, "rpc_meta", NULL);
 	assert_int_equal(mcd_store_del(s, "rpc_meta"), -ENOENT);
 	assert_int_equal(mcd_store_put(s, "rpc_meta", "b", 1, 10, true), 0);
-	/* far more than fit, in the course of time */
+	/* in total far more entries than fit */
 	for (unsigned i = 0; i < 100000; i++) {
 		snprintf(key, sizeof(key), "key%u", i);
 		assert_int_equal(mcd_store_put(s, key, "x", 1, 1, false), 0);
@@ -121,7 +122,7 @@ static void expiry(void **state)
 	mcd_store_close(s);
 }
 
-static void full(void **state)
+static void a_full_table_refuses_texts(void **state)
 {
 	struct mcd_store *s = open_store(NULL, 10000);
 	static char text[9001];
@@ -129,7 +130,7 @@ static void full(void **state)
 	memset(text, 'x', 9000);
 	assert_int_equal(put(s, "a", text), 0);
 	assert_int_equal(put(s, "b", text), -ENOSPC);
-	/* in the place of the old one it fits */
+	/* the new text fits because it replaces the old one */
 	text[0] = 'y';
 	assert_int_equal(put(s, "a", text), 0);
 	assert_int_equal(mcd_store_del(s, "a"), 0);
@@ -138,7 +139,7 @@ static void full(void **state)
 	mcd_store_close(s);
 }
 
-static void survives(void **state)
+static void texts_survive_a_restart(void **state)
 {
 	struct mcd_store *s = open_store(file, 1 << 30), *other;
 
@@ -161,8 +162,9 @@ static bool odd(const char *key, const void *arg)
 	return (key[strlen(key) - 1] - '0') % 2;
 }
 
-/* Written anew while it grows, also as the other file of the name, and always whole. */
-static void rewritten(void **state)
+/* The file is the_file_is_rewritten_as_it_grows while it grows; it stays locked under its name, and
+ * complete. */
+static void the_file_is_rewritten_as_it_grows(void **state)
 {
 	struct mcd_store *s = open_store(file, 1 << 30), *other;
 	static char text[50001];
@@ -187,9 +189,9 @@ static void rewritten(void **state)
 	mcd_store_close(s);
 }
 
-/* A disk that fails at the n-th write, n = 1, 2, 3...: the change is refused, or it is there after a restart;
- * what was there before is, in any case. */
-static void disk_fails(void **state)
+/* The disk fails at the n-th write, n = 1, 2, 3...: the change is refused, or it is there after a
+ * restart.  Earlier changes are there in any case. */
+static void a_failed_write_loses_no_earlier_text(void **state)
 {
 	struct mcd_store *s;
 	char spec[128], text[16];
@@ -218,7 +220,7 @@ static void disk_fails(void **state)
 		expect(s, "k", text);
 	}
 	assert_true(failures > 5);
-	/* for good: refused each time, nothing is lost */
+	/* the disk stays a_full_table_refuses_texts: each change is refused, no text is lost */
 	mc_fault_set("meta.journal.write=error:ENOSPC");
 	for (unsigned j = 0; j < 5; j++)
 		assert_int_equal(put(s, "k", "never"), -ENOSPC);
@@ -233,8 +235,8 @@ static void disk_fails(void **state)
 	assert_int_not_equal(access(spec, F_OK), 0);
 }
 
-/* Cut after any number of bytes: what was whole is there. */
-static void torn(void **state)
+/* The file is cut after any number of bytes: all complete records are there. */
+static void a_torn_record_is_cut_off(void **state)
 {
 	struct mcd_store *s = open_store(file, 1 << 30);
 	struct stat st;
@@ -262,8 +264,13 @@ int main(void)
 	static const struct mc_log_conf quiet = { .levels = "err" };
 #define WITH(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(table), WITH(expiry), WITH(full), WITH(survives), WITH(rewritten),
-		WITH(disk_fails), WITH(torn),
+		WITH(table),
+		WITH(an_expired_entry_frees_key_and_memory),
+		WITH(a_full_table_refuses_texts),
+		WITH(texts_survive_a_restart),
+		WITH(the_file_is_rewritten_as_it_grows),
+		WITH(a_failed_write_loses_no_earlier_text),
+		WITH(a_torn_record_is_cut_off),
 	};
 
 	mc_log_open(&quiet);
