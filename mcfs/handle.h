@@ -97,5 +97,4 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
  * are reopened on first use. */
 void mcfs_handles_continue(struct mcfs *fs);
 
-
 #endif

@@ -48,39 +48,21 @@ static void account_count(const struct mcfs_op *op, int err, uint64_t ns)
 	pthread_mutex_unlock(&table.lock);
 }
 
-/* Print the path of the operation's file, truncated to @size. */
-static void print_path(const struct mcfs_op *op, char *ret, size_t size)
-{
-	char path[3 * MCFS_KEY_MAX + 1] = "";
-	struct mcfs_key key;
-	size_t n = 0;
-
-	if (op->in) {
-		mcfs_inode_key(&op->fs->inodes, op->in, &key);
-		if (key.len && mcfs_key_to_path(key.data, key.len, path, sizeof(path)) < 0)
-			path[0] = '\0';
-	}
-	ret[n++] = '/';
-	for (const unsigned char *p = (const unsigned char *)path; *p && n + 5 < size; p++) {
-		if (*p <= 0x20 || *p == 0x7f || *p == '\\')
-			n += (size_t)snprintf(ret + n, size - n, "\\%03o", *p);
-		else
-			ret[n++] = (char)*p;
-	}
-	ret[n] = '\0';
-}
-
 static void account_trace(const struct mcfs_op *op, const char *name, int err, uint64_t ns)
 {
 	char when[40], path[1024], line[1400];
+	struct mcfs_key key;
 	int n;
 
 	/* Do not trace reads of the trace: each would cause another line. */
 	if (op->handle && op->handle->type == MCFS_LINES)
 		return;
 	mcfs_format_time(mc_wall_ns() / MC_NS_PER_MS, when, sizeof(when));
-	print_path(op, path, sizeof(path));
-	n = snprintf(line, sizeof(line), "%s %s %s pid=%d uid=%u bytes=%zu errno=%d us=%" PRIu64 "\n",
+	key.len = 0;
+	if (op->in)
+		mcfs_inode_key(&op->fs->inodes, op->in, &key);
+	mcfs_key_print(mcfs_key_of(&key), path, sizeof(path));
+	n = snprintf(line, sizeof(line), "%s %s /%s pid=%d uid=%u bytes=%zu errno=%d us=%" PRIu64 "\n",
 		     when, name, path, (int)op->ctx.pid, (unsigned)op->ctx.uid, op->bytes, err, ns / 1000);
 	if (n > 0 && (size_t)n < sizeof(line))
 		mcfs_trace_line(line, (size_t)n);

@@ -10,7 +10,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "mcfs/keymap.h"
-#include <mooncake/mcs.h>
 
 int mcfs_errors_init(struct mcfs_errors *e)
 {
@@ -59,6 +58,22 @@ static void print_path(const char *path, FILE *to)
 		else
 			fputc(*p, to);
 	}
+}
+
+void mcfs_key_print(struct mcs_key key, char *ret, size_t size)
+{
+	char path[3 * MCFS_KEY_MAX + 1];
+	size_t n = 0;
+
+	if (!key.len || mcfs_key_to_path(key.data, key.len, path, sizeof(path)) < 0)
+		path[0] = '\0';
+	for (const unsigned char *p = (const unsigned char *)path; *p && n + 5 < size; p++) {
+		if (*p <= 0x20 || *p == 0x7f || *p == '\\')
+			n += (size_t)snprintf(ret + n, size - n, "\\%03o", *p);
+		else
+			ret[n++] = (char)*p;
+	}
+	ret[n] = '\0';
 }
 
 void mcfs_format_time(uint64_t wall_ms, char *ret, size_t size)

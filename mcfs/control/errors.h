@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include <mooncake/mcs.h>
+
 #define MCFS_ERRORS_KEPT 256u
 
 struct mcfs_error {
@@ -25,6 +27,9 @@ struct mcfs_errors {
 	struct mcfs_error ring[MCFS_ERRORS_KEPT];
 };
 
+/* Path of @key for a line of text: blanks, control characters and backslashes are octal escapes. The
+ * empty key is the empty path; a longer path than @size is truncated. */
+void mcfs_key_print(struct mcs_key key, char *ret, size_t size);
 /* "2026-11-21T08:30:00.123Z"; 25 bytes are enough. */
 void mcfs_format_time(uint64_t wall_ms, char *ret, size_t size);
 

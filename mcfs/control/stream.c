@@ -174,23 +174,6 @@ void mcfs_trace_line(const char *text, size_t len)
 
 /* ---- events ---- */
 
-static size_t print_key(char *to, size_t size, struct mcs_key key)
-{
-	char name[3 * MCFS_KEY_MAX + 1];
-	size_t n = 0;
-
-	if (mcfs_key_to_path(key.data, key.len, name, sizeof(name)) < 0)
-		name[0] = '\0';
-	for (const unsigned char *p = (const unsigned char *)name; *p && n + 5 < size; p++) {
-		if (*p < 0x20 || *p == 0x7f || *p == '\\' || *p == ' ')
-			n += (size_t)snprintf(to + n, size - n, "\\%03o", *p);
-		else
-			to[n++] = (char)*p;
-	}
-	to[n] = '\0';
-	return n;
-}
-
 static void tell_event(const struct mcs_event *e)
 {
 	static const char *const names[] = {
@@ -206,10 +189,10 @@ static void tell_event(const struct mcs_event *e)
 	if (e->type == MCS_EVENT_GAP) {
 		n += (size_t)snprintf(line + n, sizeof(line) - n, " lost=%" PRIu64 "\n", e->lost);
 	} else {
-		(void)print_key(key, sizeof(key), e->key);
+		mcfs_key_print(e->key, key, sizeof(key));
 		n += (size_t)snprintf(line + n, sizeof(line) - n, " %s", key);
 		if (e->type == MCS_EVENT_RENAME) {
-			(void)print_key(to, sizeof(to), e->to);
+			mcfs_key_print(e->to, to, sizeof(to));
 			n += (size_t)snprintf(line + n, sizeof(line) - n, " %s", to);
 		}
 		n += (size_t)snprintf(line + n, sizeof(line) - n, " size=%" PRIu64 " generation=%"

@@ -128,8 +128,7 @@ static void rename_process(int argc, char **argv)
 	memcpy(argv[0], NAME, len < strlen(NAME) ? len : strlen(NAME));
 }
 
-/* Close the daemon's output, so that a reader of it does not wait for the guard. */
-static void leave_output(bool keep_stderr)
+void mcfs_guard_leave_output(bool keep_stderr)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -185,7 +184,7 @@ int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int arg
 	if (guard.pid < 0)
 		return mc_fail(-errno, "cannot start the guard: %s", mc_strerror(errno));
 	if (guard.pid == 0) {
-		leave_output(foreground);
+		mcfs_guard_leave_output(foreground);
 		guard_run(guard.dir, stall_ms, daemon, argc, argv);
 	}
 	return 0;

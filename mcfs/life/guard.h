@@ -23,6 +23,9 @@ int mcfs_guard_begin(int connection);
 /* Remove the socket @path and its directory, which has no other file, when the daemon is killed. At
  * most one per process; does nothing without a guard. */
 void mcfs_guard_socket(const char *path);
+/* Replace the standard descriptors with /dev/null, so that a reader of the daemon's output does not
+ * wait for the calling process. @keep_stderr: except standard error. */
+void mcfs_guard_leave_output(bool keep_stderr);
 /* End the guard; does nothing without one. */
 void mcfs_guard_end(void);
 

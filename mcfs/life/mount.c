@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -192,16 +191,6 @@ static char *mount_options(const struct mcfs *fs)
 	return fclose(to) ? NULL : text;
 }
 
-static int wait_changed(uint64_t deadline)
-{
-	struct timespec until = {
-		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
-		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
-	};
-
-	return pthread_cond_timedwait(&session.changed, &session.lock, &until);
-}
-
 static int number_of(const struct mcfs *fs)
 {
 	int connection = fs->taken_over ? mcfs_handoff()->connection : 0;
@@ -261,7 +250,7 @@ int mcfs_session_wait_ready(struct mcfs *fs, uint64_t ms)
 
 	MC_LOCKED(&session.lock);
 	while (!session.ready && !session.ended)
-		if (wait_changed(deadline) == ETIMEDOUT)
+		if (mc_cond_wait_until(&session.changed, &session.lock, deadline) == -ETIMEDOUT)
 			return mc_fail(-ETIMEDOUT, "timed out waiting for FUSE_INIT from the kernel");
 	return session.ready ? 0 : mc_fail(-EIO, "the mount ended at once: %s", session.last_message);
 }
@@ -320,7 +309,7 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 		/* Repeat the signal: the first one may arrive just before libfuse starts to
 		 * wait. */
 		(void)pthread_kill(session.thread, WAKE_SIGNAL);
-		(void)wait_changed(mc_deadline_ms(20));
+		(void)mc_cond_wait_until(&session.changed, &session.lock, mc_deadline_ms(20));
 	}
 	if (!session.ended) {
 		pthread_mutex_unlock(&session.lock);

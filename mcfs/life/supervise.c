@@ -24,6 +24,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "mcfs/life/fdstore.h"
+#include "mcfs/life/guard.h"
 #include "mcfs/life/life.h"
 
 #define NAME "mcfs-supervisor"
@@ -71,17 +72,6 @@ static void kept_add(const char *name, int fd)
 	sup.kept[sup.nkept++].fd = fd;
 }
 
-/* Close our output: a reader that waits for its end has received all of it. */
-static void leave_output(void)
-{
-	int null = sup.background ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
-
-	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
-		(void)dup2(null, fd);
-	if (null > STDERR_FILENO)
-		close(null);
-}
-
 /* Apply a message: lines of NAME=VALUE, and possibly a descriptor. */
 static void message_apply(char *text, int fd)
 {
@@ -95,7 +85,9 @@ static void message_apply(char *text, int fd)
 			name = line + 7;
 		if (!strcmp(line, "READY=1") && !sup.ready) {
 			sup.ready = true;
-			leave_output();
+			/* A reader that waits for the end of our output has received all of it. */
+			if (sup.background)
+				mcfs_guard_leave_output(false);
 		}
 	}
 	if (remove && name)
@@ -205,17 +197,11 @@ static int start_daemon(void)
 	return 0;
 }
 
-static void pause_ms(unsigned ms)
-{
-	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
-
-	(void)nanosleep(&t, NULL);
-}
-
 /* A daemon has ended: should another one be started? */
 static bool daemon_restarts(int status)
 {
 	uint64_t lived_ms = (mc_now_ns() - sup.started_ns) / MC_NS_PER_MS;
+	struct timespec pause;
 
 	/* Process the messages that it sent before its end. */
 	for (int i = 0; i < 64; i++)
@@ -234,8 +220,8 @@ static bool daemon_restarts(int status)
 	else
 		mc_err("mcfs", "the daemon failed, starting another one pid=%d",
 		       (int)sup.pid);
-	if (sup.tries > 1)
-		pause_ms(PAUSE_MS << (sup.tries - 2));
+	pause = mc_timespec(sup.tries > 1 ? (PAUSE_MS << (sup.tries - 2)) * MC_NS_PER_MS : 0);
+	(void)nanosleep(&pause, NULL);
 	return true;
 }
 

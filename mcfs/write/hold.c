@@ -5,11 +5,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/thread.h"
 
 static bool is_named(const struct mcfs_writer *w, struct mcs_key key)
 {
@@ -62,15 +62,12 @@ static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct m
 /* Wait until the writer is free, then hold it. */
 static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key, uint64_t deadline)
 {
-	const struct timespec until = {
-		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC), .tv_nsec = (long)(deadline % MC_NS_PER_SEC),
-	};
 	int r = mc_now_ns() < deadline ? mcfs_writer_lock(w, deadline) : -ETIMEDOUT;
 
 	if (r < 0)
 		return r;
 	while (w->holder && r == 0)
-		r = -pthread_cond_timedwait(&w->hold_ended, &w->lock, &until);
+		r = mc_cond_wait_until(&w->hold_ended, &w->lock, deadline);
 	if (r == 0 && is_named(w, key))
 		hold_add(h, w);
 	pthread_mutex_unlock(&w->lock);

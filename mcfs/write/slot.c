@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -142,14 +141,8 @@ int mcfs_pool_charge(struct mcfs_pool *p, size_t n, uint64_t deadline)
 {
 	MC_LOCKED(&p->lock);
 	while (p->charged + n > p->max_charged) {
-		struct timespec until = {
-			.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
-			.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
-		};
-
-		if (n > p->max_charged || !p->putting)
-			return mc_fail(-ENOSPC, "staging_max is reached");
-		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
+		if (n > p->max_charged || !p->putting ||
+		    mc_cond_wait_until(&p->changed, &p->lock, deadline) == -ETIMEDOUT)
 			return mc_fail(-ENOSPC, "staging_max is reached");
 	}
 	p->charged += n;

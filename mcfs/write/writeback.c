@@ -82,15 +82,11 @@ static void forget_stream(struct mcfs_writer *w)
 /* Stop copying, and wait for a step that a thread may be executing. */
 static int turn_off(struct mcfs_writer *w, uint64_t deadline)
 {
-	const struct timespec until = {
-		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
-		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
-	};
 	struct mcfs_writeback *wb = &w->writeback;
 
 	wb->off = true;
 	while (wb->busy)
-		if (pthread_cond_timedwait(&wb->idle, &w->lock, &until) == ETIMEDOUT && wb->busy)
+		if (mc_cond_wait_until(&wb->idle, &w->lock, deadline) == -ETIMEDOUT && wb->busy)
 			return mc_fail(-MC_ETIMEDOUT, "timed out waiting for writeback");
 	return 0;
 }
@@ -350,20 +346,16 @@ static bool writeback_sweep(struct mcfs_version_env *env, const struct mcfs_writ
 /* A writer to serve, with the queue's reference; NULL: sweep, or end. */
 static struct mcfs_writer *next_writer(struct mcfs_writeback_pool *pool, bool *ret_ended)
 {
-	struct timespec until;
 	struct mcfs_writeback *wb;
 	int r = 0;
 
 	MC_LOCKED(&pool->lock);
-	while (mc_list_empty(&pool->queue) && !pool->ended && r != ETIMEDOUT) {
+	while (mc_list_empty(&pool->queue) && !pool->ended && r != -ETIMEDOUT) {
 		/* If no space is reserved, there is nothing to sweep. */
-		if (!load_relaxed(&pool->reserved)) {
+		if (!load_relaxed(&pool->reserved))
 			pthread_cond_wait(&pool->work, &pool->lock);
-			continue;
-		}
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_sec += TICK_MS / 1000;
-		r = pthread_cond_timedwait(&pool->work, &pool->lock, &until);
+		else
+			r = mc_cond_wait_until(&pool->work, &pool->lock, mc_deadline_ms(TICK_MS));
 	}
 	*ret_ended = pool->ended;
 	if (mc_list_empty(&pool->queue))
