@@ -71,7 +71,7 @@ void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w);
 
 /* The newest writer that has @in open, with a reference; NULL: none. */
 struct mcfs_writer *mcfs_handle_writer_on(struct mcfs *fs, const struct mcfs_inode *in);
-/* The newest writer under name @key that has uncommitted bytes, with a reference; NULL: none. */
+/* The newest writer under name @key that is pending (mcfs_writer_pending()); the same. */
 struct mcfs_writer *mcfs_handle_pending(struct mcfs *fs, struct mcs_key key);
 /* The writer whose staged bytes a lookup of @in shows: found by the inode, or by the name if the
  * inode belongs to a name without a version. With a reference; NULL: none. */

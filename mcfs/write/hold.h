@@ -28,7 +28,7 @@ void mcfs_hold_end(struct mcfs_hold *h);
 
 /* ---- the held writers of one of the names ---- */
 
-/* Has a held writer of @key uncommitted bytes? @to_rename: only a writer that a rename includes. */
+/* Is a held writer of @key pending? @to_rename: only writers that a rename includes. */
 bool mcfs_hold_pending(const struct mcfs_hold *h, struct mcs_key key, bool to_rename);
 /* The name was removed, or replaced by another file. */
 void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key);
