@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * event.c - see the header. */
+ * event.c - ring of the last changes of keys. */
 #include <config.h>
 
 #include "master/ops/event.h"
@@ -14,13 +14,14 @@
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
-#define SCAN_MAX 4096		/* events looked at under the lock */
+#define SCAN_MAX 4096		/* events examined under the lock */
 
 MC_COUNTER(noted, "mooncake_master_events_total", "", "Events recorded for watchers")
 MC_COUNTER(missed, "mooncake_master_events_missed_total", "",
 	   "Events overwritten before a watcher read them")
 
-/* In the ring: this and the bytes of both keys and the group, never across its end. */
+/* Record in the ring, followed by the bytes of both keys and the group; it never crosses the ring's
+ * end. */
 struct record {
 	uint64_t time_ms, size, generation;
 	uint16_t key_len, to_len, group_len;
@@ -31,7 +32,8 @@ void mcm_events_init(struct mcm_events *e)
 {
 	memset(e, 0, sizeof(*e));
 	pthread_mutex_init(&e->lock, NULL);
-	/* Numbers of an earlier master are smaller: who had read there has missed something. */
+	/* Numbers of an earlier master are smaller, so its watchers learn that they missed
+	 * events. */
 	e->first = e->next = mc_wall_ns() / 1000;
 }
 
@@ -54,7 +56,7 @@ static int events_enable(struct mcm_events *e)
 		e->at = NULL;
 		return mc_fail(-ENOMEM, "no memory for the event ring");
 	}
-	/* Something may have happened while nobody looked. */
+	/* Skip a number: events may have been lost while recording was off. */
 	e->first = ++e->next;
 	e->end = 0;
 	__atomic_store_n(&e->on, true, __ATOMIC_RELAXED);
@@ -124,7 +126,7 @@ static struct record event_record(struct mcm *m, enum mcp_event_type type, uint3
 	};
 	uint32_t id = o->ext ? mcm_ext(&m->index, o->ext)->group : 0;
 
-	/* Only publishers tell of groups, whose lock is others' too. */
+	/* Only the event publisher needs the group, and the groups' lock is contended. */
 	if (id && m->events.groups)
 		r.group_len = (uint16_t)mcm_group_name(m, id, group);
 	return r;
@@ -161,7 +163,7 @@ static bool key_begins(struct mcp_bytes key, struct mcp_bytes prefix)
 	return key.len >= prefix.len && (!prefix.len || !memcmp(key.data, prefix.data, prefix.len));
 }
 
-/* Event @n, in place: good while the lock is held. */
+/* Event @n with texts in the ring, valid while the lock is held. */
 static void event_at(const struct mcm_events *e, uint64_t n, struct mcm_event_entry *ret)
 {
 	const uint8_t *p = e->ring + *event_pos(e, n) % MCM_EVENTS_BYTES, *text = p + sizeof(struct record);
@@ -189,7 +191,7 @@ static struct mcp_bytes text_copy(struct mcp_bytes from, char **text, size_t *le
 	return to;
 }
 
-/* False: there is no room for its keys. */
+/* False: @text has no room for its keys. */
 static bool event_take(const struct mcm_events *e, uint64_t n, uint32_t types, uint32_t tenant,
 		       struct mcp_bytes prefix, struct mcp_event *ret, char **text, size_t *text_len,
 		       bool *ret_taken)
@@ -212,7 +214,7 @@ static bool event_take(const struct mcm_events *e, uint64_t n, uint32_t types, u
 	return true;
 }
 
-/* Lock held.  Where to read on, switched on when nobody has asked before. */
+/* Lock held: find the event to continue with; switch recording on if it is off. */
 static int read_begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t *ret_lost)
 {
 	struct mcm_events *e = &m->events;
@@ -226,7 +228,7 @@ static int read_begin(struct mcm *m, uint64_t since, uint64_t *ret_at, uint64_t 
 		return r;
 	*ret_lost = 0;
 	at = since == UINT64_MAX ? e->next : since + 1;
-	/* A number that was not given out yet is another master's. */
+	/* A number that was not given out yet comes from another master. */
 	if (at < e->first || at > e->next) {
 		*ret_lost = at < e->first ? e->first - at : 1;
 		mc_metric_add(&missed, (int64_t)*ret_lost);
@@ -242,7 +244,7 @@ uint64_t mcm_events_next(struct mcm *m)
 	return m->events.next;
 }
 
-/* The first event that is about who has this number now. */
+/* The first event about the present tenant of this number; numbers are reused. */
 static uint64_t tenant_first(const struct mcm *m, uint32_t tenant)
 {
 	const struct mcm_tenant *t = NULL;
@@ -299,7 +301,8 @@ int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
 	}
 	for (; at < e->next && n < max; at++) {
 		event_at(e, at, &it);
-		/* Whose it was has no name any more. */
+		/* The event is about an earlier tenant of this number, which has no name any
+		 * more. */
 		if (at < tenant_first(m, it.tenant))
 			continue;
 		if (text_len < (size_t)it.event.key.len + it.event.to.len + it.group.len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * get.c - finding objects: get with its pins, exist with its promises. */
+ * get.c - look-up of objects: get with its pins, exist with its promise leases. */
 #include <config.h>
 
 #include "master/ops/ops.h"
@@ -15,14 +15,14 @@
 
 #define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)
 #define EXIST_BLOCK 2048u	/* keys that are sorted together, on the stack */
-#define EXIST_SORT_MIN 128u	/* fewer hardly meet in a shard */
+#define EXIST_SORT_MIN 128u	/* with fewer keys, few have a shard in common */
 
 MC_COUNTER(total_gets, "total_get_nums_", "", "Keys requested by get")
 MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys requested by get and found")
 MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
 MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
 
-/* Those that can be read now, or all. */
+/* The readable copies, or all. */
 static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bool all,
 			     struct mcp_replica ret[MCM_REPLICA_MAX])
 {
@@ -32,7 +32,7 @@ static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bo
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 
-		/* Ranges and ids stay as they are while the object has them. */
+		/* Range and segment id do not change while the object has the range. */
 		if (all || mcm_segment_readable(s))
 			ret[copies++] = (struct mcp_replica){
 				.segment = s->id,
@@ -92,7 +92,7 @@ static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct 
 	return 0;
 }
 
-/* When promises that are given now end; 0: none are given. */
+/* Tick at which promise leases granted now end; 0: none are granted. */
 static uint32_t promise_lease_end(struct mcm *m)
 {
 	uint32_t tick;
@@ -105,7 +105,8 @@ static uint32_t promise_lease_end(struct mcm *m)
 	return tick;
 }
 
-/* Keep it, and what is in its group, until @tick; asked for it was also when that is 0. */
+/* Extend the promise lease of the object and its group to @tick; the object counts as asked for,
+ * also if @tick is 0. */
 static void promise_lease(struct mcm *m, struct mcm_object *o, uint32_t tick)
 {
 	if (o->lease < tick)
@@ -115,7 +116,7 @@ static void promise_lease(struct mcm *m, struct mcm_object *o, uint32_t tick)
 		mcm_group_lease(m, o, tick);
 }
 
-/* A directory that exists by what lies in it. */
+/* A directory that exists because it has children. */
 static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret,
 		   unsigned *ret_copies)
 {
@@ -205,7 +206,7 @@ static bool exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_byte
 	return true;
 }
 
-/* Keys of one shard follow one another, so that its lock is taken once for them. */
+/* Sort the keys by shard, so that each shard is locked once. */
 static void exist_by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
 {
 	uint16_t at[MCM_SHARDS] = { 0 };
@@ -222,7 +223,7 @@ static void exist_by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order
 		ret_order[at[mcm_index_shard_nr(hash[i])]++] = (uint16_t)i;
 }
 
-/* At most MCM_PREFETCH_MAX keys, those of @order; what is no key is not there. */
+/* At most MCM_PREFETCH_MAX keys, selected by @order; an invalid key is not present. */
 static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
 			 const uint32_t *hashes, const uint16_t *order, unsigned n,
 			 uint8_t *ret_present)

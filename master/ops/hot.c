@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hot.c - see the header. */
+ * hot.c - finds objects that are read often. */
 #include <config.h>
 
 #include "master/ops/hot.h"
@@ -16,8 +16,8 @@
 #include "proto/codec.h"
 
 #define LOG "hot"
-#define WAYS 4u			/* entries that a slot may be found in */
-#define BATCH 64u		/* candidates of one period */
+#define WAYS 4u			/* entries in which a slot may be counted */
+#define BATCH 64u		/* candidates checked per period */
 
 MC_COUNTER(found, "mooncake_master_hot_objects_total", "",
 	   "Objects that were read often enough for another copy")
@@ -52,7 +52,7 @@ int mcm_hot_init(struct mcm *m)
 	reads = c->dynamic_replication_admission_qps_threshold * (double)window / 1000;
 	h->enforce = !strcmp(c->dynamic_replication_mode, "enforce");
 	h->window = mcm_tick(window);
-	/* Upwards: what is less than the threshold is not enough. */
+	/* Round up: fewer reads than the threshold are not enough. */
 	h->threshold = reads > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)reads;
 	if ((double)h->threshold < reads)
 		h->threshold++;
@@ -72,7 +72,8 @@ void mcm_hot_done(struct mcm_hot *h)
 
 /* ---- reads ---- */
 
-/* The slot's entry, or one that it gets, or NULL: those that it may have are hotter. */
+/* Find @slot's counter in its set, or claim a free or expired one.  If the set is full, decay the
+ * coldest counter and return NULL. */
 static struct mcm_hot_entry *hot_entry(struct mcm_hot *h, unsigned shard, uint32_t slot, uint32_t now)
 {
 	struct mcm_hot_entry *set, *coldest = NULL;
@@ -131,7 +132,7 @@ void mcm_hot_read(struct mcm *m, const struct mcm_shard *sh, uint32_t slot)
 
 /* ---- candidates ---- */
 
-/* The key, when another copy is still wanted. */
+/* Copy the key and return its length, if another copy is still wanted; else 0. */
 static uint32_t candidate_key(struct mcm *m, const struct mcm_hot_candidate *c, char key[MCM_KEY_MAX])
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, c->slot);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * list.c - pages of keys: of a directory, or of all keys with a prefix.
  *
- * A cursor is a place in the order of hashes (names.h, index.h) and needs no memory here: it stays good
- * across changes, reconnects and any length of time. */
+ * A cursor is a position in the order of hashes (names.h, index.h) and needs no memory in the
+ * master: it stays valid across changes, reconnects and any length of time. */
 #include <config.h>
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 
 #define LIMIT_DEFAULT 1000u
 #define LIMIT_MAX 8192u
-#define TEXT_MAX (4u << 20)	/* bytes of names in a page, about */
-#define SLICE 256u		/* entries gathered under one lock */
+#define TEXT_MAX (4u << 20)	/* bytes of names per page, about */
+#define SLICE 256u		/* entries copied under one lock */
 #define SCAN_SLICE 1024u
-#define SCAN_MAX 8192u		/* keys looked at for one page: others wait for it */
+#define SCAN_MAX 8192u		/* keys examined for one page, for which other requests wait */
 
-/* Keys of the default tenant that begin with a NUL lie in a directory of their own: the root's listing goes
- * on with it. */
+/* Keys of the default tenant that begin with NUL are in a directory of their own; the listing of
+ * the root continues with it. */
 enum { CURSOR_DIR = 'd', CURSOR_NUL = 'n', CURSOR_KEYS = 'k' };
 
 static void list_cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, uint64_t pos)
@@ -55,7 +55,7 @@ static int list_cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uin
 	return 0;
 }
 
-/* Take out what cannot be read now; entries stay in order. */
+/* Remove entries that cannot be read now; the order stays. */
 static void list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 {
 	unsigned i, n = 0;
@@ -79,7 +79,7 @@ static void list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 	pg->count = n;
 }
 
-/* One directory, as it is called inside. */
+/* One directory; @path has the tenant's prefix. */
 static int list_path(struct mcm *m, struct mcp_bytes path, struct mcp_bytes cursor, uint8_t kind,
 		     unsigned limit, struct mcm_list_page *pg)
 {
@@ -101,7 +101,7 @@ static int list_path(struct mcm *m, struct mcp_bytes path, struct mcp_bytes curs
 	return 0;
 }
 
-/* Tenants' directories are nobody's names. */
+/* Directories of tenants are not listed in the root. */
 static void list_drop_tenants(struct mcm_names_page *pg)
 {
 	unsigned i, n = 0;

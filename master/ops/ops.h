@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ops.h - operations on keys: get and exist (get.c), remove.c, rename.c, list.c. */
+ * ops.h - operations on committed objects, one file each: get (and exist), remove, rename, list. */
 #ifndef MCM_OPS_H
 #define MCM_OPS_H
 
@@ -13,17 +13,18 @@ struct mcm_session;
 
 /* ---- get.c ---- */
 
-/* Fill *ret, but for the list of replicas, which is given as array, and the group (mcm_get_group()).  A
- * pin, when asked for, belongs to @s, whose lock is held.  -MC_ENOOBJECT, -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
+/* Fill *ret, except for its list of replicas, which is returned as an array, and the group
+ * (mcm_get_group()).  A pin, if requested, belongs to @s, whose lock is held.  -MC_ENOOBJECT,
+ * -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
 int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
 	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
 	    unsigned *ret_copies);
 
-/* The name of the group that the object of @key is in; its length, 0 when it is in none. */
+/* Copy the name of the group of @key's object; returns its length, 0: no group. */
 uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX]);
 
-/* ret_present[i] is 1 when keys[i] can be read; grants promise leases unless MCP_EXIST_PEEK.  A key
- * that is no key is not present. */
+/* ret_present[i] is 1 if keys[i] can be read; grants promise leases unless MCP_EXIST_PEEK.  An
+ * invalid key is not present. */
 void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
 	       uint8_t *ret_present);
 
@@ -31,9 +32,11 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 
 /* -MC_ENOOBJECT, -MC_ELEASED, -MC_ENOTEMPTY, -MC_EKEY. */
 int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key);
-/* Leased objects are passed over unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern; -ENOMEM. */
+/* Leased objects are skipped unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern;
+ * -ENOMEM. */
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);
-/* The same, with rq->sliced only as much as takes half a millisecond or so; ret->at is where to go on. */
+/* The same; with rq->sliced it stops after about half a millisecond, and ret->at says where to
+ * continue. */
 int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 		    struct mcp_remove_match_reply *ret);
 
@@ -47,10 +50,10 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 struct mcm_list_page {
 	struct mcm_names_page names;
 	uint8_t cursor[16];
-	uint32_t cursor_len;		/* 0: that was all */
+	uint32_t cursor_len;		/* 0: end of the listing */
 };
 
-/* Fill @pg anew; its memory is kept for the next call.  -MC_EPARAM for a bad cursor or prefix. */
+/* Fill @pg, whose memory is reused.  -MC_EPARAM for a bad cursor or prefix. */
 int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pin.c - the pins of a session.
+ * pin.c - pins of a session.
  *
- * A pin's id is its place in the session's array and a tag that changes with each use of the place, so
- * it is found at once and a late release meets nobody else's pin, nor one of another session's.  Leases
- * all last equally long, so a list in the order of their beginnings is one in the order of their ends. */
+ * A pin's id is its index in the session's array and a tag that changes with each use of the index:
+ * so the pin is found at once, and a late release matches no later pin and none of another session.
+ * All leases last equally long, so the order of their begins is the order of their ends. */
 #include <config.h>
 
 #include "master/ops/pin.h"
@@ -19,8 +19,8 @@
 #include "master/session.h"
 
 #define PINS_MIN 64
-#define EXPIRE_MOST 1000	/* leases of a session that are dropped at a time: it waits, and so does its end */
-#define EXPIRE_TICK 16384	/* and of all, before the monitor looks after other things */
+#define EXPIRE_MOST 1000	/* leases of a session dropped at a time, while its requests wait */
+#define EXPIRE_TICK 16384	/* leases dropped in one tick of the monitor, which has other duties */
 
 MC_GAUGE(pins, "mooncake_master_pins", "", "Pins of readers, read leases included")
 MC_COUNTER(expired, "mooncake_master_leases_expired_total", "",
@@ -84,7 +84,7 @@ uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms)
 		tag = (uint32_t)mc_hash(&i, sizeof(i), s->number);
 	}
 	if (!tag)
-		tag = 1;	/* so that no id is 0 in its upper half */
+		tag = 1;	/* so that the upper half of an id is never 0 */
 	p = &s->pin[i];
 	*p = (struct mcm_pin){ .slot = slot, .tag = tag, .until_ms = until_ms };
 	if (until_ms)
@@ -135,8 +135,8 @@ void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)
 	lease_append(s, (uint32_t)pin);
 }
 
-/* The next session that has not had this turn, locked: so it stays, though others come and go meanwhile.  NULL: all had
- * it. */
+/* The next session that had no turn in this tick; it is locked, so it stays while others begin and
+ * end.  NULL: all had their turn. */
 static struct mcm_session *pins_next_session(struct mcm *m, uint64_t turn)
 {
 	struct mcm_session *s;
@@ -148,7 +148,7 @@ static struct mcm_session *pins_next_session(struct mcm *m, uint64_t turn)
 	if (s->turn == turn)
 		return NULL;
 	s->turn = turn;
-	/* Those that the next tick begins with stand first. */
+	/* To the back: a tick begins with the sessions that have waited longest. */
 	mc_list_remove(&s->link);
 	mc_list_push_back(&m->sessions, &s->link);
 	pthread_mutex_lock(&s->lock);

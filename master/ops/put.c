@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put.c - beginning, ending and breaking off puts. */
+ * put.c - begin, end and abort of puts. */
 #include <config.h>
 
 #include "master/ops/put.h"
@@ -149,7 +149,7 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 	return 0;
 }
 
-/* Take a put out; the copy in @ret is the caller's, its ranges too. */
+/* Remove a put from its table; the copy in @ret, with the ranges, belongs to the caller. */
 static void put_remove(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *ret)
 {
 	struct mcm_put *p = mcm_put_at(ps, id);
@@ -202,7 +202,7 @@ static int put_claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_
 	return r;
 }
 
-/* A client's puts are in one shard. */
+/* The puts of a session are in one shard: it is mostly locked once. */
 static void put_claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned n,
 			   struct mcm_put *put, int *ret)
 {
@@ -237,7 +237,7 @@ static void put_free_ranges(struct mcm *m, const struct mcm_put *put)
 		mcm_extent_free(m, &put->extent[i]);
 }
 
-/* What a put holds beside its ranges. */
+/* Release the count, group reference and quota of a put, but not its ranges. */
 static void put_release_charges(struct mcm *m, const struct mcm_put *put)
 {
 	if (put->counted)
@@ -246,8 +246,8 @@ static void put_release_charges(struct mcm *m, const struct mcm_put *put)
 	mcm_tenant_refund(m, put->tenant, put->charged);
 }
 
-/* Bytes for a broken-off put may still be in some socket on the way to somebody else's memory; into
- * the writer's own memory only the writer itself writes. */
+/* Bytes of an aborted put may still be on their way to another process's memory, so its ranges are
+ * quarantined.  Only the writer itself writes to its own memory: those ranges are freed at once. */
 static void put_abort(struct mcm *m, const struct mcm_put *put, bool writer_lives)
 {
 	bool own = writer_lives;
@@ -299,7 +299,7 @@ static int put_check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
 	return slot && mcm_object_readable(m, mcm_object(&m->index, slot)) ? -MC_EEXISTS : 0;
 }
 
-/* What an upsert must not do: take an object out of its group, or put it into one. */
+/* An upsert must not change the group of an object. */
 static int put_check_group(const struct mcm *m, const struct mcm_object *o, uint32_t group)
 {
 	uint32_t is = o->ext ? mcm_ext(&m->index, o->ext)->group : 0;
@@ -319,7 +319,8 @@ static int put_check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
 	return slot ? put_check_group(m, mcm_object(&m->index, slot), group) : 0;
 }
 
-/* How many more puts the session may begin; only its own requests, one after another, begin any. */
+/* Puts that the session may still begin.  Its requests run one after another, so no other one
+ * begins puts now. */
 static unsigned session_room(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
@@ -335,7 +336,7 @@ static int session_full(const struct mcm *m)
 		       m->conf.max_session_puts);
 }
 
-/* What an upsert's version takes over from the one before. */
+/* Take over from the version that an upsert replaces: hard pin, group, preserved soft pin. */
 static void commit_inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
 			   struct mcm_commit *c)
 {
@@ -349,10 +350,10 @@ static void commit_inherit(const struct mcm *m, const struct mcm_put *put, const
 	}
 }
 
-/* What is published together. */
+/* Common values of the puts that are published together. */
 struct publication {
 	uint64_t now_ms, wall_ms;
-	struct mcm_names_dir at;		/* the directory of most of it; .dir 0: not looked for */
+	struct mcm_names_dir at;		/* directory of most of the keys; .dir 0: not opened */
 };
 
 static struct publication publication_now(const struct mcm *m)
@@ -360,7 +361,7 @@ static struct publication publication_now(const struct mcm *m)
 	return (struct publication){ .now_ms = mcm_now_ms(m), .wall_ms = mc_wall_ns() / MC_NS_PER_MS };
 }
 
-/* Publish a claimed or never registered put.  Its ranges are used or given back. */
+/* Publish a put that was claimed or never registered.  Its ranges are used or freed. */
 static int put_publish(struct mcm *m, const struct publication *pb, const struct mcm_put *put,
 		       struct mcp_bytes key, uint32_t hash, uint32_t crc)
 {
@@ -383,7 +384,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 	if (old) {
 		o = mcm_object(&m->index, old);
 		if (!mcm_object_readable(m, o))
-			;	/* lost to readers: anything may replace it */
+			;	/* readers have lost it: any version may replace it */
 		else if (!(put->flags & MCP_PUT_UPSERT))
 			r = -MC_EEXISTS;
 		else if (o->generation > put->generation &&
@@ -408,7 +409,8 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 	return r;
 }
 
-/* One object more, unless it takes the place of another one and there is no other way. */
+/* Count the object.  Above the limit, an upsert of an existing key goes uncounted, because it
+ * replaces an object. */
 static int put_count(struct mcm *m, const struct mcm_put_request *rq, struct mcp_bytes key, uint32_t hash,
 		     struct mcm_put *put)
 {
@@ -418,7 +420,7 @@ static int put_count(struct mcm *m, const struct mcm_put_request *rq, struct mcp
 	return r == -MC_ENOSPACE && rq->flags & MCP_PUT_UPSERT && put_check_absent(m, key, hash) < 0 ? 0 : r;
 }
 
-/* Memory, a share of the tenant's quota and of the objects there may be, the group. */
+/* Acquire the resources of a put: group, quota, object count, memory. */
 static int put_acquire(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
 		       uint32_t hash, struct mcm_put *put)
 {
@@ -444,7 +446,7 @@ static int put_acquire(struct mcm *m, struct mcm_put_request *rq, const struct m
 	if (r < 0)
 		goto fail;
 	put->copies = (uint8_t)copies;
-	/* Fewer copies cost less. */
+	/* Fewer copies than requested cost less. */
 	put->charged = item->size * copies;
 	mcm_tenant_refund(m, put->tenant, want - put->charged);
 	return 0;
@@ -453,7 +455,7 @@ fail:
 	return r;
 }
 
-/* Where the bytes go. */
+/* Tell the writer where to write. */
 static void put_grant(const struct mcm *m, const struct mcm_put *put, struct mcm_put_granted *ret)
 {
 	unsigned i;
@@ -475,7 +477,7 @@ static bool put_at_once(const struct mcm_put_request *rq, const struct mcp_put_i
 	return !item->size && rq->flags & MCP_PUT_COMMIT;
 }
 
-/* Check one item and take what it needs; what commits at once is published. */
+/* Check an item and acquire its resources; an item that commits at once is published. */
 static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
 		     uint32_t hash, unsigned *room, struct mcm_put *put)
 {
@@ -487,7 +489,8 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 	r = put_check_item(item);
 	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
 		r = put_check_absent(m, item->key, hash);
-	/* A client takes it for a put that has succeeded. */
+	/* The client treats it as a put that succeeded, so the existing object has to be
+	 * durable. */
 	if (r == -MC_EEXISTS)
 		mcm_journal_depend(m);
 	if (r == 0 && !put_at_once(rq, item) && !*room)
@@ -504,7 +507,7 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 	return 0;
 }
 
-/* Note what was begun: readers do not see it yet. */
+/* Register the begun puts; readers do not see them yet. */
 static void put_insert_many(struct mcm *m, const struct mcm_put_request *rq,
 			    const struct mcp_put_item *items, unsigned n, struct mcm_put *put, int *ret)
 {
@@ -575,8 +578,8 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 
 /* ---- end ---- */
 
-/* What publishing these will write to: the shards' next objects and keys, the directory of the first one,
- * which most often is that of all. */
+/* Prefetch the memory that publishing these will write to: the shards' next objects and keys, and
+ * the first key's directory, which mostly is the directory of all. */
 static void put_prefetch(struct mcm *m, const struct mcp_put_done *done, const uint32_t *hash, unsigned n,
 			 struct publication *pb)
 {
@@ -591,7 +594,7 @@ static void put_prefetch(struct mcm *m, const struct mcp_put_done *done, const u
 		mcm_names_prefetch(&m->names, pb->at.dir, hash, n);
 }
 
-/* A claimed put that came to less than was reserved. */
+/* Reduce a claimed put to the bytes that were written. */
 static int put_trim(struct mcm *m, struct mcm_put *put, uint64_t size)
 {
 	uint64_t len = mcm_object_reserve(size);
@@ -730,8 +733,8 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 	} while (found);
 }
 
-/* Take the shard's oldest put out when it was begun before @before; of a copy the unit only, and then it is looked
- * at again as if it began @now. */
+/* Claim the shard's oldest put if it began before @before.  Of a task's copy, take only the unit;
+ * its put is checked again as if it began @now. */
 static bool put_take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret)
 {
 	uint32_t id;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put.h - puts under way: begun, not yet committed, invisible to readers.
+ * put.h - unfinished puts: begun, not committed, invisible to readers.
  *
- * They are known by their generation, whose low bits name the table's shard; all puts of one session
- * are in one shard, so that its lock guards the session's list of them too. */
+ * A put is named by its generation, whose low bits select a shard of the table.  All puts of one
+ * session are in one shard, whose lock also guards the session's list of puts. */
 #ifndef MCM_PUT_H
 #define MCM_PUT_H
 
@@ -24,15 +24,15 @@ struct mcm_unit;
 #define MCM_PUT_SHARDS (1u << MCM_PUT_SHARD_BITS)
 
 struct mcm_put {
-	uint32_t next;			/* chain; free list */
+	uint32_t next;			/* hash chain; free list */
 	uint32_t hash;			/* of the generation */
 	uint64_t generation;
 	uint64_t size;
 	uint64_t began_ms;		/* the master's clock */
-	struct mcm_session *session;	/* may be gone once the put is out of the table */
+	struct mcm_session *session;	/* may be freed once the put is out of the table */
 	struct mcp_id client;
-	uint32_t sess_prev, sess_next;	/* its other puts */
-	uint32_t age_prev, age_next;	/* the shard's, oldest first */
+	uint32_t sess_prev, sess_next;	/* list of the session's puts */
+	uint32_t age_prev, age_next;	/* list of the shard's puts, oldest first */
 	uint32_t soft_ms;
 	uint32_t key;
 	uint16_t key_len;
@@ -41,13 +41,13 @@ struct mcm_put {
 	uint8_t copies;
 	uint8_t soft_pin;		/* enum mcp_soft_pin */
 	uint8_t data_type;
-	uint32_t group;			/* kept; 0: none */
+	uint32_t group;			/* with a reference; 0: none */
 	uint32_t tenant;
-	uint64_t charged;		/* to the tenant */
-	bool counted;			/* mcm_count_admit() */
+	uint64_t charged;		/* bytes charged to the tenant */
+	bool counted;			/* by mcm_count_admit() */
 	struct mcm_extent extent[MCM_REPLICA_MAX];
-	bool copy;			/* for a task: PUT_END and PUT_REVOKE do not know it */
-	struct mcm_unit *unit;		/* of a copy; NULL: taken back, but its writer may still write */
+	bool copy;			/* copy for a task: unknown to PUT_END and PUT_REVOKE */
+	struct mcm_unit *unit;		/* of a copy; NULL: taken back, but the writer may still write */
 };
 
 struct mcm_put_shard {
@@ -69,25 +69,25 @@ struct mcm_puts {
 	struct mcm_put_shard shard[MCM_PUT_SHARDS];
 	pthread_mutex_t quarantine_lock;
 	struct mcm_quarantine aborted;
-	struct mcm_quarantine restored;		/* of writers whose master was an earlier one */
+	struct mcm_quarantine restored;		/* of writers that began under an earlier master */
 };
 
 void mcm_puts_init(struct mcm_puts *ps);
 void mcm_puts_done(struct mcm_puts *ps);
 
-/* What the items of one PUT_START have in common. */
+/* Common values of the items of one PUT_START. */
 struct mcm_put_request {
 	uint32_t flags;			/* MCP_PUT_* */
 	unsigned copies;
 	uint32_t soft_ms;
 	const uint64_t *preferred;	/* hashes of segment names, in order */
 	unsigned n_preferred;
-	struct mcp_bytes host;		/* of the writer, "": unknown */
-	uint8_t soft_pin;		/* enum mcp_soft_pin; ENABLE is the flag MCP_PUT_SOFT_PIN too */
+	struct mcp_bytes host;		/* the writer's host, "": unknown */
+	uint8_t soft_pin;		/* enum mcp_soft_pin; for ENABLE, @flags also has MCP_PUT_SOFT_PIN */
 	uint8_t data_type;
-	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; updated */
-	uint64_t refused;		/* length that found no room already, 0: none; updated */
-	struct mcm_slice slice;		/* all but its end is updated */
+	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; in and out */
+	uint64_t refused;		/* shortest length refused in this request, 0: none; in and out */
+	struct mcm_slice slice;		/* in and out, except for its end */
 };
 
 struct mcm_put_granted {
@@ -96,47 +96,47 @@ struct mcm_put_granted {
 	struct mcp_replica replica[MCM_REPLICA_MAX];
 };
 
-/* Keys, and the groups in @item, are as they are inside the master (tenant.h).  The quota and groups:
- * -MC_EQUOTA, -MC_EPARAM.
- * Begin a put; with MCP_PUT_COMMIT and size 0 it is committed at once.  -MC_EKEY, -MC_EPARAM,
- * -MC_EEXISTS, -MC_ENOSPACE, -MC_ETOOBIG, -MC_ELIMIT, -ENOMEM; MCP_AGAIN when the slice is over: nothing is begun, but
- * there is more room. */
+/* Begin a put; with MCP_PUT_COMMIT and size 0 it is committed at once.  Keys, and groups in @item,
+ * have the tenant's prefix (tenant.h).  -MC_EKEY, -MC_EPARAM, -MC_EEXISTS, -MC_ENOSPACE,
+ * -MC_ETOOBIG, -MC_EQUOTA, -MC_ELIMIT, -ENOMEM; MCP_AGAIN when the slice is over: no put was begun,
+ * but space was freed. */
 int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
-/* -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments went meanwhile, -MC_EPARAM for a size
- * beyond what was reserved, -ENOMEM. */
+/* Commit.  -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments were unmounted,
+ * -MC_EPARAM for a size larger than reserved, -ENOMEM. */
 int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
-/* The same for up to MCM_PREFETCH_MAX items, in their order: what they need of memory is loaded together,
- * clocks are read and locks taken once where that will do.  @ret has an outcome per item; behind one that is MCP_AGAIN
- * there is no other. */
+/* The same for up to MCM_PREFETCH_MAX items in their order, with common prefetches, clock reads and
+ * lock holds.  @ret has a result per item; after one with MCP_AGAIN all are. */
 void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 			const struct mcp_put_item *items, unsigned n,
 			struct mcm_put_granted *ret_granted, int *ret);
 void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret);
-/* -MC_ESTALE_PUT. */
+/* Abort.  -MC_ESTALE_PUT. */
 int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done);
 
-/* A generation never given out before, larger than those before; @shard: of the put, else 0. */
+/* A new generation, larger than all before; @shard: of the put, else 0. */
 uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
 
-/* ---- for tasks: the put behind a copy, known by its generation ---- */
+/* ---- puts of tasks' copies, named by their generation ---- */
 
-/* Register the copy's put; unit->put is filled in.  -MC_ELIMIT, -ENOMEM. */
+/* Register the put of a copy and set unit->put.  -MC_ELIMIT, -ENOMEM. */
 int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
-/* Whoever takes it out ends it.  @s: the session that fetched it.  Without a unit it was taken back before: only its
- * space is left to be given.  -MC_ESTALE_PUT. */
+/* Remove the put of a copy; the caller ends it.  @s: the session that fetched the copy.  If it has
+ * no unit, the unit was taken back before, and only the range has to be released.
+ * -MC_ESTALE_PUT. */
 int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
 		       struct mcm_put *ret);
-/* Give its space back, once bytes on their way cannot hit it any more. */
+/* Release the range, through the quarantine if bytes may still be on their way. */
 void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
-/* The unit is taken back.  The space stays the writer's until he reports or his session ends: nobody can tell him
- * to stop. */
+/* The task takes its unit back.  The range stays with the put until the writer reports or its
+ * session ends, because no message tells a writer to stop. */
 void mcm_put_detach_unit(struct mcm *m, uint64_t generation);
 
-/* The session ends. */
+/* The session ends: abort its puts. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
-/* Revoke puts of living sessions that are older than put_start_release_timeout (clients write for half of its default
- * at the most; copies are broken), and give quarantined space back that is due. */
+/* Abort puts of living sessions that are older than put_start_release_timeout (clients write for at
+ * most half of its default), take back the units of copies that old, and free quarantined ranges
+ * that are due. */
 void mcm_puts_tick(struct mcm *m);
 
 /* Call @fn with the record of each unfinished or quarantined put, its lock held (put_records.c). */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_records.c - records of puts under way and ranges in quarantine, one after the other, for a checkpoint. */
+ * put_records.c - journal records of unfinished puts and quarantined ranges, for a checkpoint. */
 #include <config.h>
 
 #include "common/cleanup.h"
 #include "master/mcm_i.h"
 #include "master/ops/put.h"
 
-#define PUTS_PER_STEP 256	/* chains looked at under one lock */
+#define PUTS_PER_STEP 256	/* chains examined under one lock */
 
 static void put_record_of(const struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
 			  unsigned copies, struct mcm_put_record *ret)
@@ -25,7 +25,7 @@ static void quarantine_records(struct mcm *m, const struct mcm_quarantine *q,
 	struct mcm_put_record rec;
 	size_t i, n = 0;
 
-	/* The ranges of one put stand beside each other. */
+	/* Ranges of one put are adjacent in the ring. */
 	for (i = 0; i < q->count; i += n) {
 		const struct mcm_quarantined *first = &q->ring[(q->head + i) % q->cap];
 		struct mcm_extent extent[MCM_REPLICA_MAX];
@@ -42,7 +42,7 @@ static void quarantine_records(struct mcm *m, const struct mcm_quarantine *q,
 	}
 }
 
-/* A step of a shard's puts, in the order of their hashes. */
+/* Records of a shard's puts in the order of their hashes, some under one lock. */
 static void put_shard_records(struct mcm *m, struct mcm_put_shard *ps,
 			      void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
 {
@@ -73,7 +73,7 @@ void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_rec
 
 	for (i = 0; i < MCM_PUT_SHARDS; i++)
 		put_shard_records(m, &m->puts.shard[i], fn, arg);
-	/* Last: a put goes from the shard to there. */
+	/* Last, because a put moves from its shard to the quarantine. */
 	MC_LOCKED(&m->puts.quarantine_lock);
 	quarantine_records(m, &m->puts.aborted, fn, arg);
 	quarantine_records(m, &m->puts.restored, fn, arg);

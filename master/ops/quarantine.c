@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quarantine.c - ranges of broken-off puts, kept aside while bytes for them may still be on their way. */
+ * quarantine.c - ranges of aborted puts, unused while bytes for them may still be on their way. */
 #include <config.h>
 
 #include "master/ops/quarantine.h"
@@ -52,7 +52,8 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	unsigned i, kept = 0;
 
 	pthread_mutex_lock(&ps->quarantine_lock);
-	/* Again, for a checkpoint that has looked for it where it is not any more. */
+	/* Journal it again: a running checkpoint may have read the shard after it left and the
+	 * quarantine before it came. */
 	mcm_journal_put(m, put->generation, put->extent, put->copies);
 	for (; kept < put->copies; kept++) {
 		q.extent = put->extent[kept];
@@ -63,14 +64,15 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	mc_metric_add(&discarded, kept);
 	mc_metric_add(&staging, (int64_t)(kept * put->size));
 	mcm_tenant_refund(m, put->tenant, put->charged - kept * q.charged);
-	/* Checksums catch what a late byte may do; space lost for good would be worse. */
+	/* Without memory for the ring, free the range: checksums detect a late write, but a leak is
+	 * for ever. */
 	for (i = kept; i < put->copies; i++)
 		mcm_extent_free(m, &put->extent[i]);
 }
 
 int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent)
 {
-	/* Whose it was, its record does not say: nobody pays. */
+	/* The record does not name the tenant, so no tenant is charged. */
 	return quarantine_add(&m->puts.restored, (struct mcm_quarantined){
 		.due_ms = mcm_now_ms(m) + m->conf.restart_quarantine_sec, .generation = generation,
 		.extent = extent,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quarantine.h - ranges of aborted puts, kept unused while their writers may still write there. */
+ * quarantine.h - ranges of aborted puts, unused while their writers may still write there. */
 #ifndef MCM_QUARANTINE_H
 #define MCM_QUARANTINE_H
 
@@ -11,14 +11,14 @@
 struct mcm;
 struct mcm_put;
 
-/* Ranges of broken-off puts: bytes for them may still be on their way. */
+/* A range of an aborted put. */
 struct mcm_quarantined {
 	uint64_t due_ms;
 	uint64_t generation;
 	struct mcm_extent extent;
 	uint32_t tenant;
-	uint64_t charged;		/* to the tenant, for this copy */
-	uint64_t size;			/* of the put's object */
+	uint64_t charged;		/* bytes charged to the tenant for this copy */
+	uint64_t size;			/* of the object */
 };
 
 /* In the order of due_ms. */
@@ -27,12 +27,12 @@ struct mcm_quarantine {
 	size_t head, count, cap;
 };
 
-/* A put that is in no table any more: its ranges are free, and its tenant pays for them, until put_quarantine has
- * passed. */
+/* Quarantine the ranges of a put that is in no table.  They are freed, and its tenant is refunded,
+ * after put_quarantine. */
 void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
 void mcm_quarantine_tick(struct mcm *m, uint64_t now_ms);
 
-/* A range that a writer of an earlier master may still write to.  -ENOMEM. */
+/* Quarantine a range to which a writer of an earlier master may still write.  -ENOMEM. */
 int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent);
 
 #endif

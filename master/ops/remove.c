@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * remove.c - removing one key, or all that match.
+ * remove.c - removal of one key, or of all that match.
  *
- * Matching goes through the index in steps: keys are copied under the shard's lock, matched without
- * it, and removed if they still are what was matched. */
+ * Matching scans the index in steps: keys are copied under the shard's lock, matched without it,
+ * and removed if they are unchanged. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <config.h>
 
@@ -19,12 +19,12 @@
 #include "proto/codec.h"
 
 #define PATTERN_MAX 1024	/* bytes */
-#define MATCH_LIMIT 100000	/* steps of the matcher per key: no pattern may stop the master */
+#define MATCH_LIMIT 100000	/* steps of the matcher per key: a pattern must not block the master */
 #define MATCH_HEAP_KIB 256
-#define BATCH 256	/* objects looked at before those that match are removed */
-#define BATCH_MATCHED 8	/* the same with a pattern, which may take a millisecond or two for each of them */
-#define SLICE_NS (500 * 1000)	/* of a removal in parts: others wait for it */
-#define EQUAL 16	/* room for more of the same hash */
+#define BATCH 256	/* objects copied before the matching ones are removed */
+#define BATCH_MATCHED 8	/* the same with a pattern, which may take one or two ms per object */
+#define SLICE_NS (500 * 1000)	/* of a removal in parts, for which other requests wait */
+#define EQUAL 16	/* additional entries for objects with equal hashes */
 
 struct found {
 	uint32_t slot;
@@ -35,7 +35,7 @@ struct found {
 
 MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed by clients")
 
-/* shard locked: by a promise or a reader of its own, or of another one of its group */
+/* shard locked: protected by a lease or a pin of its own or of its group */
 static bool remove_leased(const struct mcm *m, const struct mcm_object *o)
 {
 	return mcm_object_leased(o, mcm_now_tick(m)) || mcm_group_leased(m, o);
@@ -59,8 +59,8 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	return 0;
 }
 
-/* shard locked.  What lies below a directory marker that matches either matches too or goes on
- * making the directory exist. */
+/* shard locked.  Objects below a matching marker either match too, or keep the directory in
+ * existence. */
 static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f,
 			   uint32_t flags)
 {
@@ -93,7 +93,7 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 	else
 		mcm_journal_depend(m);
 	pthread_mutex_unlock(&sh->lock);
-	/* A directory that exists without a marker is no less in use. */
+	/* A directory without marker may have children too. */
 	if (!slot && ((const char *)key.data)[key.len - 1] == '/' &&
 	    mcm_names_busy(&m->names, key.data, key.len))
 		r = -MC_ENOTEMPTY;
@@ -254,13 +254,13 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
 		r = mt.error;
 		if (r == 0)
 			ret->removed += remove_batch(m, &mt, &p, rq->flags, &r);
-		/* Only now: whatever else took time, each part has to move on. */
+		/* Check only after a batch: each part has to make progress. */
 		if (rq->sliced && pos < MCM_TABLE_END && mc_now_ns() - began > SLICE_NS) {
 			ret->at = pos;
 			break;
 		}
 	}
-	/* What others have removed meanwhile is gone for the client too. */
+	/* The answer also covers removals by others, which have to be durable too. */
 	mcm_journal_depend(m);
 	pattern_free(&p);
 	free(mt.text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rename.c - an object under another key.
+ * rename.c - gives an object another key.
  *
- * The object itself moves: its number, its memory, its place on the eviction lists and the pins of its
- * readers stay as they are.  Everything that can fail is done before anything is changed. */
+ * The object keeps its slot, memory, position on the eviction lists and pins.  Everything that can
+ * fail is done before the first change. */
 #include <config.h>
 
 #include "common/err.h"
@@ -17,7 +17,7 @@ struct rename {
 	struct mcp_bytes from, to;
 	uint32_t from_hash, to_hash;
 	struct mcm_shard *from_shard, *to_shard;
-	uint32_t dir;		/* held */
+	uint32_t dir;		/* with a reference; 0: none */
 };
 
 static int rename_check_key(struct mcp_bytes key)
@@ -26,7 +26,7 @@ static int rename_check_key(struct mcp_bytes key)
 		mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", key.len, MCP_KEY_MAX);
 }
 
-/* Both shards locked: the object gets its new key, nothing can fail any more. */
+/* Both shards locked: set the new key; nothing can fail any more. */
 static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, uint32_t key)
 {
 	struct mcm *m = rn->m;
@@ -96,7 +96,8 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 	rn.to_shard = mcm_index_shard(&m->index, rn.to_hash);
 	mcm_index_lock_two(rn.from_shard, rn.to_shard);
 	r = rename_locked(&rn, rq->flags, ret_generation);
-	/* Somebody has renamed or removed it, or put what is there; or it was to be what it is. */
+	/* Without a rename too, the answer depends on changes by others, which have to be
+	 * durable. */
 	mcm_journal_depend(m);
 	mcm_index_unlock_two(rn.from_shard, rn.to_shard);
 	if (rn.dir)

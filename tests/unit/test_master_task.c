@@ -659,11 +659,11 @@ static void join(pthread_t thread)
 static unsigned listed(struct mcm_segment *s)
 {
 	const struct mcm_alloc *a = &s->alloc;
-	unsigned n = 0;
+	unsigned both = MCM_RANGE_USED | MCM_RANGE_LISTED, n = 0;
 
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t id = a->first; id != a->end; id = mcm_range_next(mcm_range(a, id)))
-		n += (mcm_range(a, id)->flags & (MCM_RANGE_USED | MCM_RANGE_LISTED)) == (MCM_RANGE_USED | MCM_RANGE_LISTED);
+		n += (mcm_range(a, id)->flags & both) == both;
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
