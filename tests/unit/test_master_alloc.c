@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The allocator against a map of bytes, with its own books checked all the way. */
+ * The allocator against a map of bytes; its own consistency check runs after every step. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -21,7 +21,7 @@ static void assert_books(const struct mcm_alloc *a)
 		fail_msg("%s", mc_err_detail(-MC_EINTERNAL));
 }
 
-/* No two ranges may share a granule, whatever happens in which order. */
+/* Two ranges never share a granule, in any order of operations. */
 static void mark(uint8_t *map, const struct held *h, bool on)
 {
 	uint64_t g;
@@ -97,14 +97,14 @@ static void test_random(void **state)
 		if (held[i].range)
 			mcm_alloc_free(&a, held[i].range);
 	assert_books(&a);
-	/* Everything has merged again. */
+	/* All free ranges were merged. */
 	assert_int_equal(a.used, 0);
 	assert_int_equal(mcm_alloc_largest_free(&a), size / MCM_GRANULE * MCM_GRANULE);
 	mcm_alloc_done(&a);
 	free(map);
 }
 
-/* A full segment of equal objects is full, and stays so however they come and go. */
+/* A segment full of equal objects stays full when objects are freed and allocated in any order. */
 static void recycle(uint64_t len, uint64_t size)
 {
 	uint64_t takes = mcm_alloc_round(len) * MCM_GRANULE, step, n, i;
@@ -155,7 +155,7 @@ static void test_bounds(void **state)
 	assert_int_equal(mcm_alloc_init(&a, 63), -MC_EPARAM);
 	assert_int_equal(mcm_alloc_init(&a, MCM_ALLOC_MAX + 1), -MC_EPARAM);
 
-	/* A segment of the largest size; its first and last bytes can be had. */
+	/* A segment of the largest size: its first and its last byte can be allocated. */
 	assert_int_equal(mcm_alloc_init(&a, MCM_ALLOC_MAX), 0);
 	assert_int_equal(mcm_alloc_largest_free(&a), MCM_ALLOC_MAX);
 	assert_int_equal(mcm_alloc_take(&a, MCM_ALLOC_MAX, &range), 0);
@@ -171,8 +171,8 @@ static void test_bounds(void **state)
 	mcm_alloc_done(&a);
 }
 
-/* The hand, a walk's place, survives the merging of its range. */
-static void test_hand(void **state)
+/* A scan's cursor stays valid when its range is merged. */
+static void test_cursor(void **state)
 {
 	uint32_t range[8], i;
 	struct mcm_alloc a;
@@ -191,7 +191,8 @@ static void test_hand(void **state)
 	mcm_alloc_done(&a);
 }
 
-/* What is found only by the hand: a range long enough behind many of its bin that are not. */
+/* A range that only the cursor finds: long enough, behind many ranges of its bin that are too
+ * short. */
 static void test_crowded_bin(void **state)
 {
 	uint32_t range[64], id, i;
@@ -199,7 +200,7 @@ static void test_crowded_bin(void **state)
 
 	(void)state;
 	assert_int_equal(mcm_alloc_init(&a, 32 * (100 * 4096 + 4096)), 0);
-	/* holes of 100 pages, one of 101, kept apart */
+	/* free ranges of 100 pages and one of 101, separated by used ones */
 	for (i = 0; i < 32; i++) {
 		assert_int_equal(mcm_alloc_take(&a, (i == 0 ? 101 : 100) * 4096, &range[2 * i]), 0);
 		if (i < 31)
@@ -220,7 +221,7 @@ int main(void)
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_uniform),
 		cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_hand),
+		cmocka_unit_test(test_cursor),
 		cmocka_unit_test(test_crowded_bin),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_event.c - the ring of events: order, prefixes, and what happens to those who are late. */
+ * test_master_event.c - the ring of events: order, prefixes, and watchers that are late. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -28,7 +28,7 @@ static void expect(unsigned i, enum mcp_event_type type, const char *key, const 
 	assert_memory_equal(ev[i].to.data, to, strlen(to));
 }
 
-static void what_happens_is_told_in_order(void **state)
+static void events_are_read_in_order(void **state)
 {
 	struct fixture fx;
 	uint64_t before;
@@ -56,7 +56,7 @@ static void what_happens_is_told_in_order(void **state)
 	assert_true(ev[2].generation > ev[0].generation);
 	assert_int_equal(ev[4].sequence, ev[0].sequence + 4);
 	assert_int_equal(read_on(&fx, "", 0), 0);
-	/* The same again, and less of it. */
+	/* Read again from an earlier number. */
 	since = before;
 	assert_int_equal(read_on(&fx, "a/", 0), 3);
 	since = before;
@@ -95,7 +95,7 @@ static void evictions_are_told(void **state)
 	fx_down(&fx);
 }
 
-static void who_is_late_is_told_how_much_he_missed(void **state)
+static void a_late_watcher_is_told_how_much_it_missed(void **state)
 {
 	struct fixture fx;
 	uint64_t seen = 0;
@@ -115,11 +115,11 @@ static void who_is_late_is_told_how_much_he_missed(void **state)
 		assert_int_equal(lost, 0);
 	} while (r);
 	assert_int_equal(seen, MCM_EVENTS_MAX);
-	/* Another master's number. */
+	/* A number of another master. */
 	since += 10;
 	read_on(&fx, "", 0);
 	assert_int_equal(lost, 1);
-	/* A minute of silence ends it; what happened in it is missed. */
+	/* Without a reader for a minute, recording stops; later events are missed. */
 	fx_advance(&fx, MCM_EVENTS_IDLE_MS + 1000);
 	mcm_events_tick(fx.m);
 	assert_false(mcm_events_on(&fx.m->events));
@@ -169,9 +169,9 @@ static void long_keys_wrap_the_ring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_happens_is_told_in_order),
+		cmocka_unit_test(events_are_read_in_order),
 		cmocka_unit_test(evictions_are_told),
-		cmocka_unit_test(who_is_late_is_told_how_much_he_missed),
+		cmocka_unit_test(a_late_watcher_is_told_how_much_it_missed),
 		cmocka_unit_test(long_keys_wrap_the_ring),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Eviction: who goes, who stays, and that a put fails only when nothing more can go. */
+ * Eviction: which objects are evicted, which stay, and that a put fails only when no object is
+ * evictable. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -14,7 +15,7 @@
 #define MIB (1u << 20)
 #define KIB 1024u
 
-/* Inline eviction alone, so that what happens is what the put did. */
+/* Inline eviction only, so that each effect is that of the put. */
 static void no_background(struct mcm_conf *conf)
 {
 	conf->eviction_high_watermark_ratio = 1.0;
@@ -57,7 +58,7 @@ static void test_oldest_first(void **state)
 	(void)state;
 	fx_up(&fx, 1, MIB, no_background);
 	fill(&fx, 0);
-	/* A read is a second chance, a stat is none. */
+	/* A read gives a second chance, a stat does not. */
 	assert_int_equal(fx_pin(&fx, fx.s, "key-0", MCP_GET_LEASE, &o, NULL), 0);
 	fx_release(&fx, fx.s, o.pin);
 	assert_int_equal(fx_stat(&fx, "key-1", NULL), 0);
@@ -85,23 +86,24 @@ static void test_pinned_stay(void **state)
 		assert_int_equal(fx_pin(&fx, fx.s, key_of(key, i), MCP_GET_LEASE, &o[i], NULL), 0);
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
 	assert_int_equal(present(&fx), 256);
-	/* One that was given back is enough, though the evictor has taken all off its lists. */
+	/* One released pin is enough, although the evictor took all ranges off its lists. */
 	fx_release(&fx, fx.s, o[100].pin);
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
 	assert_int_equal(fx_exist(&fx, key_of(key, 100), MCP_EXIST_PEEK), 0);
 	assert_int_equal(fx_put(&fx, "new2", 4 * KIB, 0), 0);
 	assert_int_equal(fx_exist(&fx, "new", MCP_EXIST_PEEK), 0);
-	/* Leases that nobody gives back end by themselves. */
+	/* Leases that are not released expire. */
 	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 2 * mcm_tick_ms(fx.m));
 	for (i = 0; i < 256; i++)
 		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, 0), 0);
-	/* All had been read, so their second chances are mixed with what is new. */
+	/* All objects had been read, so old and new ones are mixed after their second chances. */
 	assert_in_range(present(&fx), 0, 32);
 	fx_down(&fx);
 }
 
-/* Copies lie in several segments, whose evictors come by at the same time: one has taken a range off its list, the
- * other sees that the last reader has just gone, and the reader looks only then. */
+/* The copies of an object are in several segments, whose evictors run at the same time: one has
+ * taken a range off its list, the other one finds that the last reader has just ended, and the
+ * reader checks the mark only then. */
 static void test_two_evictors_and_a_reader(void **state)
 {
 	const struct mcm_range *range;
@@ -130,7 +132,7 @@ static void test_two_evictors_and_a_reader(void **state)
 	fx_down(&fx);
 }
 
-/* What is left of a connection that has ended cannot hit another one's pin. */
+/* A late release by an ended connection does not drop a pin of another connection. */
 static void test_pins_of_other_connections(void **state)
 {
 	uint64_t seen[64];
@@ -142,7 +144,7 @@ static void test_pins_of_other_connections(void **state)
 	fx_up(&fx, 1, MIB, no_background);
 	assert_int_equal(fx_put(&fx, "a", 4 * KIB, 0), 0);
 	for (i = 0; i < 64; i++) {
-		/* Most often where the one before was. */
+		/* Its memory is mostly that of the ended session. */
 		struct mcm_session *s = fx_session(&fx, 2);
 
 		assert_int_equal(fx_pin(&fx, s, "a", MCP_GET_HOLD, &o, NULL), 0);
@@ -176,7 +178,7 @@ static void test_renewed(void **state)
 	}
 	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 2 * mcm_tick_ms(fx.m));
 	assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), 0);
-	/* Its pin is unknown now; nothing happens. */
+	/* The pin is unknown now: the release has no effect. */
 	fx_release(&fx, fx.s, o.pin);
 	fx_down(&fx);
 }
@@ -190,7 +192,7 @@ static void *expire(void *arg)
 	return NULL;
 }
 
-/* However many there are, nobody who comes or goes waits for all of them. */
+/* With any number of leases, no session waits for the end of all of them. */
 static void leases_end_some_at_a_time(void **state)
 {
 	static const char *const pins = "mooncake_master_pins";
@@ -219,7 +221,7 @@ static void leases_end_some_at_a_time(void **state)
 	assert_true(mcm_pins_tick(fx.m));
 	assert_int_equal(fx_metric(pins) - before, 1500 + 500);
 
-	/* It stands still in the middle of one session, then of the other, which ends. */
+	/* The monitor stops in the middle of one session, then of the other one, which ends. */
 	sh = mcm_index_shard(&fx.m->index, mcm_index_hash(&fx.m->index, "a", 1));
 	pthread_mutex_lock(&sh->lock);
 	assert_int_equal(pthread_create(&monitor, NULL, expire, &fx), 0);
@@ -251,7 +253,7 @@ static void test_hard_pins_stay(void **state)
 	item.key = fx_bytes("link");
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(fx_end(&fx, "link", g.generation), 0);
-	/* A link is a name, not cache. */
+	/* A symbolic link is a name of the mount, not cache. */
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
 	fx_down(&fx);
 }
@@ -270,7 +272,7 @@ static void test_soft_pins_last(void **state)
 	for (i = 0; i < 128; i++)
 		assert_int_equal(fx_put(&fx, key_of(key, 1000 + i), 4 * KIB, MCP_PUT_SOFT_PIN), 0);
 	assert_int_equal(present(&fx), 128);
-	/* Only soft-pinned ones are left: now they go, the oldest first. */
+	/* Only soft-pinned objects are left: now they are evicted, the oldest first. */
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
 	assert_int_equal(fx_exist(&fx, "key-0", MCP_EXIST_PEEK), 0);
 	assert_int_equal(present(&fx), 127);
@@ -296,7 +298,7 @@ static void test_soft_pins_not_allowed(void **state)
 	assert_int_equal(fx_stat(&fx, "key-9", &o), 0);
 	assert_int_equal(o.flags, MCP_OBJ_SOFT_PIN);
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
-	/* Not even promised ones, which would be broken otherwise. */
+	/* Not even leased objects, whose leases could be broken otherwise. */
 	assert_int_equal(fx_exist(&fx, key_of(key, 3), 0), 1);
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), -MC_ENOSPACE);
 	fx_advance(&fx, 61000);
@@ -316,7 +318,7 @@ static void test_promises(void **state)
 	(void)state;
 	fx_up(&fx, 1, MIB, no_background);
 	fill(&fx, 0);
-	/* Everything but 200 and above is promised, and in the reverse order of the puts. */
+	/* All objects below 200 are leased, in the reverse order of their puts. */
 	for (i = 200; i-- > 0;) {
 		assert_int_equal(fx_exist(&fx, key_of(key, i), 0), 1);
 		if (i % 40 == 0)
@@ -329,14 +331,14 @@ static void test_promises(void **state)
 	for (i = 200; i < 256; i++)
 		assert_int_equal(fx_exist(&fx, key_of(key, i), MCP_EXIST_PEEK), 0);
 	assert_int_equal(present(&fx), 200);
-	/* Nothing else is left: the oldest promises, 160..199, are broken first, and counted. */
+	/* No other object is left: the oldest leases, 160..199, are broken first, and counted. */
 	for (i = 0; i < 40; i++)
 		assert_int_equal(fx_put(&fx, key_of(key, 2000 + i), 4 * KIB, MCP_PUT_HARD_PIN), 0);
 	assert_int_equal(fx_metric("mooncake_master_promises_broken_total"), broken + 40);
 	for (i = 0; i < 160; i++)
 		assert_int_equal(fx_exist(&fx, key_of(key, i), MCP_EXIST_PEEK), 1);
 	assert_int_equal(present(&fx), 160);
-	/* Promises end. */
+	/* Leases expire. */
 	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 200);
 	for (i = 0; i < 160; i++)
 		assert_int_equal(fx_put(&fx, key_of(key, 3000 + i), 4 * KIB, 0), 0);
@@ -344,14 +346,14 @@ static void test_promises(void **state)
 	fx_down(&fx);
 }
 
-/* Free space in pieces that are too small, with something that stays in between. */
+/* Free space is fragmented, with objects between the free ranges that stay. */
 static void no_lease(struct mcm_conf *conf)
 {
 	no_background(conf);
 	conf->default_kv_lease_ttl = 0;
 }
 
-/* With a lease of 0 an exist promises nothing, and a read is as safe as ever. */
+/* With a lease of 0, an existence query leases nothing, and a read is as safe as ever. */
 static void test_no_promises(void **state)
 {
 	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
@@ -366,12 +368,13 @@ static void test_no_promises(void **state)
 	assert_int_equal(o.lease_ms, 0);
 	assert_int_equal(fx_remove(&fx, "key-0", 0), 0);
 	assert_int_equal(fx_put(&fx, "key-0", 4 * KIB, 0), 0);
-	/* Asked for it was all the same: it is not the oldest any more. */
+	/* Nevertheless the query was counted: the object is not the oldest any more. */
 	assert_int_equal(fx_exist(&fx, "key-1", 0), 1);
 	assert_int_equal(fx_put(&fx, "new", 4 * KIB, 0), 0);
 	assert_int_equal(fx_exist(&fx, "key-1", MCP_EXIST_PEEK), 1);
 	assert_int_equal(fx_exist(&fx, "key-2", MCP_EXIST_PEEK), 0);
-	/* Renewed in time it lasts; a lease that is said to be 0 would have no end. */
+	/* A lease that is renewed in time lasts; a lease of 0 in the reply would mean that it has
+	 * no end. */
 	assert_int_equal(fx_pin(&fx, fx.s, "key-1", MCP_GET_LEASE, &o, NULL), 0);
 	assert_int_equal(o.lease_ms, MCM_READ_LEASE_MIN_MS);
 	fx_advance(&fx, MCM_READ_LEASE_MIN_MS - 1);
@@ -398,16 +401,17 @@ static void test_fragmented(void **state)
 	(void)state;
 	fx_up(&fx, 1, MIB, no_background);
 	fill(&fx, 0);
-	/* Every other one goes: no two free pages touch. */
+	/* Remove every other object: no two free pages are adjacent. */
 	for (i = 0; i < 256; i += 2)
 		assert_int_equal(fx_remove(&fx, key_of(key, i), 0), 0);
 	assert_int_equal(fx_put(&fx, "big", 64 * KIB, 0), 0);
-	/* As many bytes were free already, so about as many more as the object needs may have gone. */
+	/* That many bytes were free already, so about as many more as the object needs may have
+	 * been evicted. */
 	assert_in_range(present(&fx), 128 - 16 - 16, 127);
 	assert_int_equal(fx_remove(&fx, "big", 0), 0);
 	fx_down(&fx);
 
-	/* The same with every 32nd page pinned: runs of 31 pages are the longest that can be made. */
+	/* The same with every 32nd page pinned: runs of at most 31 pages can be made. */
 	fx_up(&fx, 1, MIB, no_background);
 	fill(&fx, 0);
 	for (i = 0; i < 256; i += 32)
@@ -421,7 +425,7 @@ static void test_fragmented(void **state)
 	fx_down(&fx);
 }
 
-/* A large object among many tiny ones costs about its own bytes, not twice as many. */
+/* A large object among many tiny ones evicts about its own bytes, not twice as many. */
 static void test_large_among_tiny(void **state)
 {
 	struct fixture fx;
@@ -445,7 +449,7 @@ static void test_whole_pool(void **state)
 	(void)state;
 	fx_up(&fx, 1, MIB, no_background);
 	fill(&fx, 0);
-	/* As large as a segment with its checksums; larger never fits. */
+	/* As large as the segment, checksums included; a larger object never fits. */
 	assert_int_equal(fx_put(&fx, "all", MIB - 64, 0), 0);
 	assert_int_equal(fx_put(&fx, "all2", MIB - 64, 0), 0);
 	assert_int_equal(fx_put(&fx, "all3", MIB, 0), -MC_ETOOBIG);
@@ -453,7 +457,8 @@ static void test_whole_pool(void **state)
 	fx_down(&fx);
 }
 
-/* What may not be evicted does not count: little room beside it is no reason to drop what was just put. */
+/* The watermark does not count objects that cannot be evicted: little space beside them does not
+ * evict new objects. */
 static void test_watermark_beside_pinned(void **state)
 {
 	struct fixture fx;
@@ -475,7 +480,7 @@ static void test_watermark_beside_pinned(void **state)
 	fx_down(&fx);
 }
 
-/* A put for which even everything evictable is too little takes nothing from the others. */
+/* A put for which even all evictable bytes are not enough evicts nothing. */
 static void test_hopeless_put(void **state)
 {
 	struct fixture fx;
@@ -495,7 +500,7 @@ static void test_hopeless_put(void **state)
 	fx_down(&fx);
 }
 
-/* So many objects of 4 KiB fill a segment of which eight may go ahead. */
+/* This many objects of 4 KiB fill a segment of which eight may be evicted ahead of need. */
 #define MANY 32768u
 
 static void put_many(struct fixture *fx, unsigned first, unsigned n)
@@ -517,7 +522,8 @@ static unsigned present_of(struct fixture *fx, unsigned first, unsigned n)
 	return found;
 }
 
-/* Small objects go some at a time, so that not every put has to ask: a few more than must, the oldest. */
+/* Small objects are evicted in batches, so that not every put has to evict: a few more than needed,
+ * the oldest ones. */
 static void test_ahead(void **state)
 {
 	int64_t asked, gone;
@@ -534,7 +540,7 @@ static void test_ahead(void **state)
 	assert_int_equal(present_of(&fx, 0, 1000), 0);
 	assert_in_range(present_of(&fx, 1000, 8), 0, 8);
 	assert_int_equal(present_of(&fx, 1008, MANY - 8), MANY - 8);
-	/* What somebody was promised goes when it must and not before. */
+	/* A leased object is evicted only when it has to be. */
 	for (unsigned i = 1000; i < MANY + 1000; i++) {
 		char key[32];
 
@@ -557,7 +563,7 @@ static void test_watermark(void **state)
 	for (i = 0; i < 230; i++)
 		assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, 0), 0);
 	fx_advance(&fx, 0);
-	/* Below the mark nothing goes. */
+	/* Below the watermark nothing is evicted. */
 	assert_int_equal(present(&fx), 230);
 	assert_int_equal(fx_put(&fx, key_of(key, i), 4 * KIB, 0), 0);
 	fx_advance(&fx, 0);
@@ -574,7 +580,7 @@ struct model {
 	bool is_held[KEYS], hard[KEYS];
 };
 
-/* The longest run of bytes that are free or could be made so, from the truth of the allocator. */
+/* Length of the longest run of bytes that are free or can be freed, according to the allocator. */
 static uint64_t longest_run(struct fixture *fx, unsigned seg)
 {
 	struct mcm_segment *s = fx->m->segments.at[seg];
@@ -650,12 +656,12 @@ static void test_law(void **state)
 			mc_clock_advance(20 * MC_NS_PER_MS);
 	}
 	assert_true(fx_metric("master_evicted_key_count") > 1000);
-	/* Both answers were seen. */
+	/* Both results occurred. */
 	assert_true(fx_metric("master_put_start_alloc_failures_total") > refused + 100);
 	fx_down(&fx);
 }
 
-/* A put that has to evict very many objects does so in slices, between which others are served. */
+/* A put that has to evict very many objects does so in slices, between which other puts run. */
 static void test_slices(void **state)
 {
 	struct mcm_put_request rq = { .copies = 1, .slice = { .end_ns = 1 } };
@@ -681,11 +687,12 @@ static void test_slices(void **state)
 	}
 	assert_int_equal(r, 0);
 	assert_int_equal(rq.slice.segment, 0);
-	/* 1024 objects in batches of 32, and what the others have taken meanwhile. */
+	/* 1024 objects in batches of 32, and the objects that the other puts have evicted
+	 * meanwhile. */
 	assert_in_range(slices, 32, 40);
 	assert_in_range(before + slices - mcm_index_count(&fx.m->index), 1024, 1024 + 2 * 40);
 	assert_int_equal(fx_end(&fx, "big", g.generation), 0);
-	/* Without an end it takes one. */
+	/* Without a time limit it needs one slice. */
 	rq.slice.end_ns = 0;
 	item.key = fx_bytes("big2");
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
@@ -693,7 +700,8 @@ static void test_slices(void **state)
 	fx_down(&fx);
 }
 
-/* Whoever looks for a run among very many ranges lets others get at the segment, whatever stands in his way. */
+/* A search for a run among very many ranges releases the lock regularly, whatever ranges it
+ * meets. */
 static void test_short_holds(void **state)
 {
 	enum { RANGES = 2 * MIB / 64, APART = 10000 };
@@ -708,13 +716,14 @@ static void test_short_holds(void **state)
 		assert_int_equal(fx_put(&fx, key_of(key, i), 32, i % APART == 5 ? MCP_PUT_HARD_PIN : 0), 0);
 	assert_int_equal(fx_used(&fx), 2 * MIB);
 	mc_clock_advance(1000 * MC_NS_PER_MS);
-	/* No such run: all is looked at.  Then one that stands between two that must stay. */
+	/* No such run exists: all ranges are examined.  Then a run between two objects that
+	 * stay. */
 	assert_int_equal(fx_put(&fx, "hopeless", APART * 64, 0), -MC_ENOSPACE);
 	assert_int_equal(mcm_index_count(&fx.m->index), RANGES);
 	assert_in_range(fx_held_most(MCM_HOLD_SEGMENT), 1, 2048);
 	assert_int_equal(fx_put(&fx, "run", (APART - 200) * 64, 0), 0);
 	assert_in_range(RANGES - mcm_index_count(&fx.m->index), APART - 300, APART);
-	/* A hole that takes very many on both sides. */
+	/* A free range that is widened by very many ranges on both sides. */
 	for (i = 25000; i < 25400; i++)
 		assert_int_equal(fx_remove(&fx, key_of(key, i), 0), 0);
 	assert_int_equal(fx_put(&fx, "widened", 8000 * 64, 0), 0);

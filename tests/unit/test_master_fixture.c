@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_fixture.c - see the header. */
+ * test_master_fixture.c - a master in the test's process. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -248,7 +248,7 @@ struct recount {
 	uint64_t named;
 };
 
-/* A group's readers are those of its members.  Once for each group: at its first one. */
+/* A group's pins are the sum of its members'.  Checked once per group: at its first member. */
 static void check_group(struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
@@ -289,7 +289,7 @@ static void count_object(void *arg, uint32_t slot)
 		assert_true(range->flags & MCM_RANGE_USED);
 		assert_true(mcm_range_granules(&s->alloc, range) >=
 			    mcm_alloc_round(mcm_object_reserve(mcm_object_size(o))));
-		/* Evictable and not on a list only while somebody holds it. */
+		/* An evictable range is on no list only while its object is pinned. */
 		if (range->flags & MCM_RANGE_EVICTABLE && !(range->flags & MCM_RANGE_LISTED))
 			assert_true(o->pins);
 	}
@@ -320,7 +320,7 @@ static void count_names(struct recount *rc)
 	assert_int_equal(dirs, nm->count);
 }
 
-/* What the table knows of all together, and how they are found, against the segments themselves. */
+/* Totals and look-up tables, against the segments themselves. */
 static void check_segments(struct mcm_segments *ss)
 {
 	uint64_t capacity = 0, largest = 0, usable;

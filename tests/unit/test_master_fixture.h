@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_fixture.h - a master without threads and sockets on a clock that stands still, and short
- * ways to do what clients do. */
+ * test_master_fixture.h - a master without threads and sockets, on a clock that only the test
+ * moves, and helpers for the operations of clients. */
 #ifndef TEST_MASTER_FIXTURE_H
 #define TEST_MASTER_FIXTURE_H
 
@@ -21,7 +21,7 @@
 #include "master/session.h"
 #include "proto/codec.h"
 
-/* The same numbers in every run; per thread. */
+/* Pseudo-random numbers, the same in every run; per thread. */
 uint64_t rnd(void);
 void rnd_seed(uint64_t seed);
 
@@ -32,8 +32,8 @@ struct fixture {
 	struct mcm_session *s;		/* of client 1 */
 };
 
-/* A master with @n segments of @size bytes, mounted by client 1; the clock stands.  Options may be
- * changed by @tune (NULL: none). */
+/* A master with @n segments of @size bytes, mounted by client 1; the clock stands still.  @tune may
+ * change options (NULL: none). */
 void fx_up(struct fixture *fx, unsigned n, uint64_t size, void (*tune)(struct mcm_conf *conf));
 void fx_down(struct fixture *fx);
 
@@ -68,15 +68,17 @@ void fx_release(struct fixture *fx, struct mcm_session *s, uint64_t pin);
 int fx_exist(struct fixture *fx, const char *key, uint32_t flags);
 int fx_remove(struct fixture *fx, const char *key, uint32_t flags);
 int fx_rename(struct fixture *fx, const char *from, const char *to, uint32_t flags);
-/* Move the clock, as if the master had run all the time, and let the monitor and the evictor work. */
+/* Move the clock, as if the master had run all the time, and let the monitor and the evictor
+ * work. */
 void fx_advance(struct fixture *fx, uint64_t ms);
 uint64_t fx_used(struct fixture *fx);
 int64_t fx_metric(const char *name);
 
-/* Everything that can be recounted agrees: allocators, index, names, counters. */
+/* Recount everything that can be recounted: allocators, index, names, counters. */
 void fx_check(struct fixture *fx);
 
-/* The most entries, and all, that were examined under one hold of a lock since the last reset. */
+/* The maximum and the sum of the entries examined under one hold of a lock, since the last
+ * reset. */
 uint64_t fx_held_most(enum mcm_lock_hold which);
 uint64_t fx_held_sum(enum mcm_lock_hold which);
 void fx_held_reset(enum mcm_lock_hold which);

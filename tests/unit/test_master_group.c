@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Groups, pins of upserts, data types, strict replica counts, choice by host. */
+ * Groups, pins of upserts, data types, strict replica counts, placement by host. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -8,7 +8,7 @@
 
 #define MIB (1ull << 20)
 
-/* ---- short ways ---- */
+/* ---- helpers ---- */
 
 struct how {
 	uint32_t flags;
@@ -77,7 +77,7 @@ static void fill(struct fixture *fx, const char *prefix, unsigned n, uint64_t si
 	}
 }
 
-/* Time goes by, and the owner of the memory is there. */
+/* Move the clock while the owner of the memory sends heartbeats. */
 static void pass(struct fixture *fx, uint64_t ms)
 {
 	for (; ms > 1000; ms -= 1000) {
@@ -92,7 +92,7 @@ static void age_one(void *arg, uint32_t slot)
 	mcm_object(&((struct mcm *)arg)->index, slot)->mtime_lo -= 10 * MCM_RECENT_MIN_MS;
 }
 
-/* What is there was not put a moment ago. */
+/* Existing objects no longer count as recent. */
 static void age(struct fixture *fx)
 {
 	uint64_t pos = 0;
@@ -114,7 +114,8 @@ static void a_group_goes_as_a_whole(void **state)
 	assert_string_equal(group_of(&fx, "x3"), "");
 	assert_int_equal(fx.m->groups.table.count, 1);
 	assert_int_equal(present(&fx, "g", 6), 6);
-	/* Room for one more is made by the oldest: with it goes its group, and nothing else. */
+	/* Space for one more object is freed by evicting the oldest one and its group, and nothing
+	 * else. */
 	assert_int_equal(PUT(&fx, "new", 2 * MIB, 0), 0);
 	assert_int_equal(present(&fx, "g", 6), 0);
 	assert_int_equal(present(&fx, "x", 9), 9);
@@ -134,7 +135,7 @@ static void reading_one_keeps_all(void **state)
 	assert_int_equal(PUT(&fx, "new", 2 * MIB, 0), 0);
 	assert_int_equal(present(&fx, "g", 6), 6);
 	assert_true(present(&fx, "x", 9) < 9);
-	/* The promise has run out, the second chance is used up. */
+	/* The promise lease has expired, the second chance is used. */
 	pass(&fx, fx.conf.default_kv_lease_ttl + 1000);
 	fill(&fx, "y", 12, MIB, NULL);
 	assert_int_equal(present(&fx, "g", 6), 0);
@@ -159,7 +160,8 @@ static void a_reader_of_one_keeps_all(void **state)
 	fx_down(&fx);
 }
 
-/* More than the object itself can count, of one connection: the others and the group go on. */
+/* One connection has more pins than the object itself can count: other connections and the group
+ * are not affected. */
 static void very_many_readers(void **state)
 {
 	struct mcm_session *other;
@@ -180,7 +182,7 @@ static void very_many_readers(void **state)
 	fx_release(&fx, other, o.pin);
 	fx_check(&fx);
 	assert_int_equal(fx_remove(&fx, "g1", 0), -MC_ELEASED);
-	/* It goes: one reader is left. */
+	/* The session ends: one reader is left. */
 	fx_session_end(&fx, fx.s);
 	fx.s = other;
 	fx_check(&fx);
@@ -209,7 +211,7 @@ static void a_promise_for_one_keeps_all_from_removal(void **state)
 	assert_int_equal(n, 2);
 	assert_int_equal(present(&fx, "g", 3), 3);
 	pass(&fx, fx.conf.default_kv_lease_ttl + 1000);
-	/* A reader, too, for as long as it reads. */
+	/* A pin protects it too, until it is released. */
 	assert_int_equal(fx_pin(&fx, fx.s, "g2", MCP_GET_HOLD, &o, NULL), 0);
 	assert_int_equal(fx_remove(&fx, "g1", 0), -MC_ELEASED);
 	assert_int_equal(fx_remove(&fx, "g0", MCP_REMOVE_FORCE), 0);
@@ -228,7 +230,7 @@ static void large_groups_go_in_the_background(void **state)
 	fill(&fx, "x", 11, MIB, NULL);
 	fill(&fx, "y", 3, 600 << 10, NULL);
 	assert_in_range(present(&fx, "g", 1000), 1, 960);
-	/* What is put while the others go, stays. */
+	/* A member that is put while the others are evicted stays. */
 	assert_int_equal(PUT(&fx, "late", 4096, .group = "large"), 0);
 	while (mcm_evict_background(fx.m))
 		;
@@ -291,7 +293,7 @@ static void upserts_keep_group_and_pins(void **state)
 	assert_int_equal(fx_stat(&fx, "k", &o), 0);
 	assert_int_equal(o.size, 200);
 	assert_int_equal(o.flags, MCP_OBJ_HARD_PIN | MCP_OBJ_SOFT_PIN);
-	/* The time that it had left, to a tick. */
+	/* The rest of its time, up to one tick. */
 	assert_in_range(o.soft_pin_ms, 2900, 3100);
 	assert_string_equal(group_of(&fx, "k"), "one");
 	assert_int_equal(PUT(&fx, "k", 300, .flags = MCP_PUT_UPSERT, .group = "two"), -MC_EPARAM);
@@ -305,7 +307,7 @@ static void upserts_keep_group_and_pins(void **state)
 			     .soft_pin = MCP_SOFT_PIN_ENABLE, .soft_ms = 60000), 0);
 	assert_int_equal(fx_stat(&fx, "k", &o), 0);
 	assert_in_range(o.soft_pin_ms, 59900, 60100);
-	/* An object without a group is not put into one. */
+	/* An upsert does not put an object without a group into one. */
 	assert_int_equal(PUT(&fx, "free", 1, 0), 0);
 	assert_int_equal(PUT(&fx, "free", 1, .flags = MCP_PUT_UPSERT, .group = "one"), -MC_EPARAM);
 	fx_down(&fx);
@@ -338,7 +340,7 @@ static void readers_keep_the_old_version(void **state)
 	assert_int_equal(PUT(&fx, "k", MIB, .flags = MCP_PUT_UPSERT), 0);
 	assert_int_equal(fx_pin(&fx, fx.s, "k", MCP_GET_LEASE, &new, &after), 0);
 	assert_true(new.generation > old.generation);
-	/* Other memory, while somebody reads the old. */
+	/* The new version has other memory while a reader pins the old one. */
 	assert_int_not_equal(before.offset, after.offset);
 	fill(&fx, "x", 14, MIB, NULL);
 	fx_release(&fx, fx.s, old.pin);
@@ -387,7 +389,7 @@ static void all_replicas_or_none(void **state)
 }
 
 /* One segment is full of plain objects, the other of protected ones. */
-static void all_replicas_take_what_they_need(void **state)
+static void all_replicas_evict_as_needed(void **state)
 {
 	uint64_t name;
 	struct fixture fx;
@@ -414,7 +416,7 @@ static void all_replicas_take_what_they_need(void **state)
 		age(&fx);
 		assert_int_equal(PUT(&fx, "r", MIB - 4096, .copies = 2, .flags = MCP_PUT_ALL_REPLICAS), 0);
 		assert_int_equal(present(&fx, "k", 32), 30);
-		/* As many as there are will do for this one. */
+		/* Fewer copies than requested are enough for this one. */
 		assert_int_equal(PUT(&fx, "s", MIB - 4096, .copies = 2), 0);
 		assert_int_equal(present(&fx, "k", 32), 29);
 		fx_down(&fx);
@@ -478,7 +480,8 @@ static int mount_on(struct fixture *fx, uint64_t id, const char *name)
 	return mcm_mount(fx->m, fx->s->client, &rq, &reply);
 }
 
-/* Where the next objects of a writer on @host go: the segments' numbers as a string. */
+/* Segments on which the next objects of a writer on @host may be placed: their numbers as a
+ * string. */
 static void expect_at(struct fixture *fx, const char *host, uint32_t flags, const char *allowed)
 {
 	struct mcm_put_granted g;
@@ -507,7 +510,7 @@ static void local_first_goes_around_the_hosts(void **state)
 	expect_at(&fx, "zulu:3", 0, "2");
 	expect_at(&fx, "", 0, "1234");
 	expect_at(&fx, "127.0.0.1:5", 0, "1234");
-	/* The host is full: the next one. */
+	/* The host is full: the next host follows. */
 	assert_int_equal(PUT(&fx, "full", 3 * MIB + MIB / 2, .host = "delta:7",
 			     .flags = MCP_PUT_HARD_PIN), 0);
 	assert_int_equal(PUT(&fx, "next", 3 * MIB, .host = "delta:7"), 0);
@@ -560,7 +563,7 @@ int main(void)
 		cmocka_unit_test(readers_keep_the_old_version),
 		cmocka_unit_test(data_types_travel),
 		cmocka_unit_test(all_replicas_or_none),
-		cmocka_unit_test(all_replicas_take_what_they_need),
+		cmocka_unit_test(all_replicas_evict_as_needed),
 		cmocka_unit_test(unreadable_replicas_are_told),
 		cmocka_unit_test(promises_with_get),
 		cmocka_unit_test(local_first_goes_around_the_hosts),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_hot.c - objects that are read often are found, and get another copy by a task. */
+ * test_master_hot.c - objects that are read often are found, and a task makes another copy. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #define MIB (1ull << 20)
-#define THRESHOLD 8		/* 0.8 reads a second in 10 seconds: upstream's defaults */
+#define THRESHOLD 8		/* 0.8 reads per second in 10 seconds: upstream's defaults */
 
 static char enforce_mode[] = "enforce", observe_mode[] = "observe", other_mode[] = "always";
 
@@ -41,7 +41,7 @@ static void read_it(struct fixture *fx, const char *key, unsigned times)
 	}
 }
 
-/* What the thread and the owner do; copies made. */
+/* The work of the tasks' thread and of the owner; returns the number of copies made. */
 static unsigned work(struct fixture *fx)
 {
 	struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
@@ -70,7 +70,7 @@ static unsigned copies_of(struct fixture *fx, const char *key)
 	return n;
 }
 
-static void what_is_read_often_gets_a_copy(void **state)
+static void an_object_read_often_gets_a_copy(void **state)
 {
 	struct fixture fx;
 
@@ -81,7 +81,7 @@ static void what_is_read_often_gets_a_copy(void **state)
 	read_it(&fx, "hot", 1);
 	assert_int_equal(work(&fx), 1);
 	assert_int_equal(copies_of(&fx, "hot"), 2);
-	/* There are as many as there may be, however often it is read. */
+	/* It has the maximal number of copies, however often it is read. */
 	read_it(&fx, "hot", 10 * THRESHOLD);
 	assert_int_equal(work(&fx), 0);
 	fx_advance(&fx, MCM_HOT_REST_MS + 1000);
@@ -106,7 +106,7 @@ static uint64_t charged(struct fixture *fx)
 	return t.charged;
 }
 
-/* Reads after the rest of the last attempt; copies made. */
+/* Reads after the pause that follows the last attempt; returns the number of copies made. */
 static unsigned read_again(struct fixture *fx)
 {
 	fx_advance(fx, MCM_HOT_REST_MS + 1000);
@@ -127,7 +127,8 @@ static void copies_are_within_the_quota(void **state)
 	assert_int_equal(fx_put(&fx, "hot", 10000, 0), 0);
 	assert_int_equal(fx_put(&fx, "other", 10000, 0), 0);
 	used = fx_used(&fx);
-	/* Refused, as a put would be; and nothing is evicted for it, not even of this tenant. */
+	/* The quota refuses it like a put, and nothing is evicted for it, not even of this
+	 * tenant. */
 	assert_int_equal(read_again(&fx), 0);
 	assert_int_equal(copies_of(&fx, "hot"), 1);
 	assert_int_equal(copies_of(&fx, "other"), 1);
@@ -135,7 +136,7 @@ static void copies_are_within_the_quota(void **state)
 	assert_int_equal(mcm_tenant_counts(fx.m, MCM_TENANT_DEFAULT).rejected, 1);
 	assert_int_equal(fx_used(&fx), used);
 	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("default"), 30000, &effective), 0);
-	/* It is charged while it is under way, so that nobody else takes the room. */
+	/* The copy is charged from its begin, so that no put takes its share of the quota. */
 	fx_advance(&fx, MCM_HOT_REST_MS + 1000);
 	read_it(&fx, "hot", THRESHOLD);
 	mcm_hot_tick(fx.m);
@@ -143,7 +144,7 @@ static void copies_are_within_the_quota(void **state)
 	mover = fx_session(&fx, 1);
 	assert_int_equal(mcm_task_fetch(fx.m, mover, MCM_FETCH_MAX, copy, from, to, &(bool){ false }), 1);
 	assert_int_equal(charged(&fx), 30000);
-	/* Whoever makes it goes, and the share comes back. */
+	/* The session that makes the copy ends, and the charge is refunded. */
 	fx_session_end(&fx, mover);
 	assert_int_equal(charged(&fx), 20000);
 	fx_advance(&fx, 60000);
@@ -185,15 +186,15 @@ static void a_window_that_is_over_does_not_count(void **state)
 		assert_int_equal(work(&fx), 0);
 		fx_advance(&fx, 11000);
 	}
-	/* Questions are no reads. */
+	/* Existence queries are not reads. */
 	for (unsigned i = 0; i < 10 * THRESHOLD; i++)
 		assert_int_equal(fx_exist(&fx, "warm", 0), 1);
 	assert_int_equal(work(&fx), 0);
 	fx_down(&fx);
 }
 
-/* A count belongs to a version, and what has gone is not copied. */
-static void what_has_gone_meanwhile_is_left_alone(void **state)
+/* A count belongs to a version, and a removed object is not copied. */
+static void a_removed_object_is_not_copied(void **state)
 {
 	struct fixture fx;
 
@@ -220,7 +221,7 @@ static void one_among_many_is_found(void **state)
 		sprintf(key, "k%u", i);
 		assert_int_equal(fx_put(&fx, key, 64, 0), 0);
 	}
-	/* More readers of other objects than the table has room for. */
+	/* Other objects are read, more of them than the table has entries. */
 	for (unsigned i = 0; i < 20000; i++) {
 		sprintf(key, "k%u", i);
 		read_it(&fx, key, 1);
@@ -293,11 +294,11 @@ static void options_that_make_no_sense(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_read_often_gets_a_copy),
+		cmocka_unit_test(an_object_read_often_gets_a_copy),
 		cmocka_unit_test(copies_are_within_the_quota),
 		cmocka_unit_test(each_further_copy_takes_its_time),
 		cmocka_unit_test(a_window_that_is_over_does_not_count),
-		cmocka_unit_test(what_has_gone_meanwhile_is_left_alone),
+		cmocka_unit_test(a_removed_object_is_not_copied),
 		cmocka_unit_test(one_among_many_is_found),
 		cmocka_unit_test(for_a_copy_nothing_is_evicted),
 		cmocka_unit_test(observing_changes_nothing),

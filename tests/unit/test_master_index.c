@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The index against a plain array: tables that grow and shrink, key arenas, walks through all of it. */
+ * The index against a plain array: tables that grow and shrink, key arenas, scans of the whole
+ * index. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -11,7 +12,7 @@
 
 static unsigned make_key(char *buf, unsigned i)
 {
-	/* lengths from 1 to about 100, the number in front */
+	/* lengths from 1 to about 100, with the number in front */
 	return (unsigned)sprintf(buf, "%u%.*s", i, (int)(i * 7 % 93),
 				 "-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 				 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
@@ -84,7 +85,7 @@ static void test_model(void **state)
 	unsigned i, n = 0, k, phase;
 
 	(void)state;
-	/* Phases that mostly insert, then mostly erase, so that tables grow and shrink. */
+	/* Phases of mostly inserts and of mostly removals, so that tables grow and shrink. */
 	for (phase = 0; phase < 6; phase++) {
 		for (i = 0; i < 100000; i++) {
 			bool add = rnd() % 10 < (phase % 2 ? 2 : 8);
@@ -107,7 +108,8 @@ static void test_model(void **state)
 	index_free(ix);
 }
 
-/* A walk meets what stays exactly once, while everything else comes and goes and tables are resized. */
+/* A scan meets every key that stays exactly once, while others are inserted and removed and tables
+ * are resized. */
 static void test_walk(void **state)
 {
 	static uint32_t model[UNIVERSE];
@@ -151,7 +153,7 @@ static void test_walk(void **state)
 	index_free(ix);
 }
 
-/* Of two arenas in one pool, and all is one again in the end. */
+/* Two arenas share a pool; at the end, all blocks are merged again. */
 static void test_keys(void **state)
 {
 	static struct { uint32_t ref, len; } held[2000];
@@ -169,7 +171,7 @@ static void test_keys(void **state)
 		if (held[j].ref) {
 			const char *p = mcm_keys_at(&keys[j % 2], held[j].ref);
 
-			/* nobody else has written into it */
+			/* no other string was written into it */
 			for (k = 0; k < held[j].len; k++)
 				assert_int_equal((unsigned char)p[k], (j + k) % 251);
 			mcm_keys_del(&keys[j % 2], held[j].ref, held[j].len);
@@ -184,7 +186,8 @@ static void test_keys(void **state)
 	for (j = 0; j < 2000; j++)
 		if (held[j].ref)
 			mcm_keys_del(&keys[j % 2], held[j].ref, held[j].len);
-	/* Each arena keeps one block, the first of all is half of one, and there is nothing else. */
+	/* Each arena keeps one block, the very first block is half of a pair, and all others are
+	 * merged. */
 	for (i = 0; i < 2; i++)
 		for (k = 0; k <= MCM_BLOCK; k++)
 			assert_int_equal(keys[i].free[k], 0);
@@ -195,7 +198,7 @@ static void test_keys(void **state)
 	mcm_key_pool_done(&pool);
 }
 
-/* Keys that are longer than those before them lie where these were. */
+/* Longer keys reuse the memory of shorter ones before them. */
 static void test_keys_grow_longer(void **state)
 {
 	static struct mcm_keys keys;
@@ -210,12 +213,12 @@ static void test_keys_grow_longer(void **state)
 		for (i = 0; i < 100; i++)
 			mcm_keys_del(&keys, ref[i], len);
 	}
-	/* As much as a hundred of the longest ones, and a little. */
+	/* Enough for a hundred of the longest keys, and a little more. */
 	assert_in_range(keys.own.blocks, 300, 450);
 	mcm_keys_done(&keys);
 }
 
-/* Two keys of one slab chunk lie side by side: the ends of chunks are skipped, not straddled. */
+/* Two elements allocated together are adjacent: the end of a chunk is skipped, not straddled. */
 static void test_slab(void **state)
 {
 	struct mcm_slab s;
@@ -234,7 +237,7 @@ static void test_slab(void **state)
 	mcm_slab_done(&s);
 }
 
-/* With a limit the objects are counted as they come and go. */
+/* With a limit, the index counts its objects. */
 static void test_max(void **state)
 {
 	struct mcm_index *ix = index_new(1);

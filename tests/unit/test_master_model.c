@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Random operations on a master and on a simple model of it, which have to agree after each.  Each run
- * is a process of its own; when one fails, operations are left out of it for as long as it still fails,
- * and what remains is printed.
+ * is a process of its own.  When one fails, operations are removed from it as long as it still fails,
+ * and the remaining ones are printed.
  *
- *	MASTER_MODEL_OPS=N	operations per run (all runs: one for each eviction policy and size)
- *	MASTER_MODEL_SEED=N	the first seed; each run prints its own
- *	MASTER_MODEL_RUNS=N	12 unless said otherwise */
+ *	MASTER_MODEL_OPS=N	operations per run (a run for each eviction policy and size)
+ *	MASTER_MODEL_SEED=N	first seed; each run prints its own
+ *	MASTER_MODEL_RUNS=N	number of runs, default 12 */
 #include <config.h>
 
 #include "test_master_model.h"
@@ -22,7 +22,7 @@
 
 static struct model_progress *progress;
 
-/* How often an operation comes, out of the sum of all. */
+/* Frequency of an operation, relative to the sum of all. */
 static const unsigned weight[OP_KINDS] = {
 	[OP_START] = 300, [OP_END] = 290, [OP_REVOKE] = 15, [OP_GET] = 120, [OP_RELEASE] = 110,
 	[OP_RENEW] = 10, [OP_EXIST] = 80, [OP_REMOVE] = 30, [OP_REMOVE_MATCH] = 1, [OP_RENAME] = 40,
@@ -74,13 +74,14 @@ static void make_setup(uint64_t seed, struct model_setup *ret)
 	ret->tenants = seed % 12 >= 10 || seed % 12 == 0;
 	if (ret->tenants) {
 		ret->groups = false;
-		/* The evictor looks at so many of a tenant's only. */
+		/* An eviction examines only this many objects of a tenant. */
 		if (ret->keys > 300)
 			ret->keys = 300;
 	}
 }
 
-/* Run in a child; true when all agreed.  @quiet: assertions that fail need not be heard. */
+/* Run in a child process; true if master and model agreed.  @quiet: do not print failing
+ * assertions. */
 static bool run(const struct model_setup *setup, const struct op *op, unsigned n, bool quiet)
 {
 	pid_t pid;
@@ -107,7 +108,7 @@ static bool run(const struct model_setup *setup, const struct op *op, unsigned n
 	return !status;
 }
 
-/* Leave out all that the failure does not need; the number that remains. */
+/* Remove all operations that the failure does not need; returns the number that remains. */
 static unsigned shrink(const struct model_setup *setup, struct op *op, unsigned n)
 {
 	uint64_t end = mc_now_ms() + SHRINK_SECONDS * 1000;
@@ -126,7 +127,7 @@ static unsigned shrink(const struct model_setup *setup, struct op *op, unsigned 
 				continue;
 			}
 			n -= len;
-			/* What comes behind the failure is of no use. */
+			/* Operations behind the failing one are not needed. */
 			if (progress->at < n)
 				n = progress->at + 1;
 			memcpy(op, shorter, n * sizeof(*op));
@@ -150,7 +151,8 @@ static void report(uint64_t seed, const struct model_setup *setup, struct op *op
 		printf("\t{ %s, %u, %u, %u }\n", model_op_name(op[i].kind), op[i].a, op[i].b, op[i].c);
 }
 
-/* A model that is mistaken about one thing is found out, by a put or two calls of one, and the rename. */
+/* A model with one known mistake is detected, and shrinking leaves a put or two calls of one, and
+ * the rename. */
 static int check_shrinking(struct op *op)
 {
 	struct model_setup setup;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_master_model.h - a master and a simple model of it, run side by side.
  *
- * An operation is a kind and three numbers; what they mean (which key, which of the open puts) is
- * worked out when it runs, so that any part of a sequence is a sequence, too, and a failing one can be
- * made shorter by leaving operations out. */
+ * An operation is a kind and three numbers, whose meaning (which key, which of the open puts) is
+ * determined when it runs.  So any part of a sequence is a valid sequence, and a failing one can be
+ * shortened by removing operations. */
 #ifndef TEST_MASTER_MODEL_H
 #define TEST_MASTER_MODEL_H
 
@@ -21,7 +21,7 @@ struct op {
 	uint32_t kind, a, b, c;
 };
 
-/* What stays the same during one run; made from its seed. */
+/* Constants of one run, derived from its seed. */
 struct model_setup {
 	const char *policy;
 	unsigned keys, segments;
@@ -29,22 +29,25 @@ struct model_setup {
 	uint64_t quarantine_ms;
 	double watermark;
 	bool soft_may_go;
-	/* Some objects are in groups.  Whom the evictor takes with whom is then not foreseen as exactly. */
+	/* Some objects are in groups.  The set of objects that the evictor evicts together is then
+	 * not predicted as exactly. */
 	bool groups;
-	/* Half of the keys are another tenant's, by the same names; both have quotas, which bind. */
+	/* Half of the keys belong to a second tenant with the same names; both have quotas that are
+	 * reached. */
 	bool tenants;
-	/* For the test of the tests: the model believes that a rename onto itself makes a new version. */
+	/* For the test of this test: the model assumes that a rename onto itself makes a new
+	 * version. */
 	bool mistaken;
 };
 
-/* Where the run is; the parent process reads it when the child has failed. */
+/* State of the run; the parent process reads it when the child has failed. */
 struct model_progress {
-	unsigned at;		/* operation under way */
-	char why[256];		/* it failed; or what was done */
+	unsigned at;		/* the operation that is running */
+	char why[256];		/* the failure, or the last operation */
 };
 
-/* Run @n operations.  Returns when everything agreed; otherwise writes why and ends the process with
- * status 1 (a failing assertion or a signal ends it, too). */
+/* Run @n operations.  Returns if master and model agreed; else writes the reason and ends the
+ * process with status 1 (so does a failing assertion or a signal). */
 void model_run(const struct model_setup *setup, const struct op *op, unsigned n,
 	       struct model_progress *pr);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_model_books.c - the model's books, and comparing them with the master's. */
+ * test_master_model_books.c - the model's state, and its comparison with the master's. */
 #include <config.h>
 
 #include "test_master_model_i.h"
@@ -70,7 +70,7 @@ void range_aside(const struct range *r, unsigned tenant, uint64_t charged)
 	};
 }
 
-/* ---- who may go ---- */
+/* ---- evictable objects ---- */
 
 struct mcp_bytes group_name(unsigned group)
 {
@@ -171,7 +171,7 @@ uint64_t tenant_charged(unsigned tenant)
 	for (i = 0; i < PUTS_MAX; i++)
 		if (mo.put[i].open && tenant_of(mo.put[i].key) == tenant)
 			sum += mo.put[i].size * mo.put[i].copies;
-	/* What readers hold, once, and what nobody else may have yet. */
+	/* Bytes that readers pin, counted once, and quarantined bytes. */
 	for (i = 0; i < PINS_MAX; i++) {
 		const struct version *v = mo.pin[i].v;
 
@@ -186,7 +186,8 @@ uint64_t tenant_charged(unsigned tenant)
 	return sum;
 }
 
-/* What it asked for, or its part of what there is; the first ones get what the divisions leave over. */
+/* The quota that it asked for, or its share of the capacity; the first tenants get the remainders
+ * of the divisions. */
 uint64_t tenant_share(unsigned tenant)
 {
 	uint64_t capacity = 0, sum = mo.quota[0] + mo.quota[1], share[2], left;
@@ -230,7 +231,7 @@ void look_at_tenants(void)
 	}
 }
 
-/* Does the tenant's quota take the put, if need be by evicting what @level allows of its own? */
+/* Whether the tenant's quota permits the put, if necessary after evicting its objects at @level. */
 bool within_quota(const struct open_put *p, unsigned copies, unsigned level)
 {
 	unsigned tenant = tenant_of(p->key);
@@ -257,7 +258,7 @@ unsigned quota_level(const struct open_put *p, unsigned copies)
 	return i == 0 ? MCM_EVICT_PLAIN : i < 4 ? level[i] : soft | MCM_EVICT_LEASED;
 }
 
-/* Quotas that bind, each alone, and both together when a segment has gone. */
+/* Quotas that are reached, each alone, and both together when a segment is unmounted. */
 void begin_tenants(void)
 {
 	uint64_t capacity = mo.setup->segments * mo.setup->segment_size, effective;
@@ -305,7 +306,7 @@ void unpin(struct held_pin *p)
 		version_gone(v);
 }
 
-/* ---- looking at the master ---- */
+/* ---- comparison with the master ---- */
 
 struct range range_of(const struct mcp_replica *r, uint64_t size)
 {
@@ -390,7 +391,8 @@ void look_for_evicted(unsigned level)
 	int64_t broken = fx_metric("mooncake_master_promises_broken_total");
 	unsigned k, lost = 0, lost_leased = 0, n;
 
-	/* Who goes with its group goes at the level at which the first one went, which may be some time ago. */
+	/* Members of a group are evicted at the level at which the first member was, perhaps some
+	 * time ago. */
 	if (mo.setup->groups)
 		level = MCM_EVICT_LEASED | (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0);
 	if (now == mo.evicted) {
@@ -408,8 +410,8 @@ void look_for_evicted(unsigned level)
 		lost += n;
 		lost_leased += was_leased ? n : 0;
 	}
-	/* What goes with its group, or for its quota, goes with all copies and counts once, also when its
-	 * memory was unmounted a moment before. */
+	/* An object evicted with its group or for its quota loses all copies and counts once, also
+	 * if its memory was unmounted just before. */
 	MUST(lost == now - mo.evicted || mo.setup->groups || mo.setup->tenants,
 	     "%u objects have gone, %lld were counted", lost,
 	     (long long)(now - mo.evicted));

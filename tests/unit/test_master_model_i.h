@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_model_i.h - the model's books: which keys there are, which version each has, who holds it
- * and whom every granule of every segment belongs to. */
+ * test_master_model_i.h - the model's state: which keys exist, the version of each, its pins, and
+ * the owner of every granule of every segment. */
 #ifndef TEST_MASTER_MODEL_I_H
 #define TEST_MASTER_MODEL_I_H
 
@@ -20,14 +20,14 @@
 /* A range of a segment. */
 struct range {
 	uint32_t segment;	/* 1.. */
-	uint32_t mount;		/* the segment's how-many'th life */
+	uint32_t mount;		/* number of the mount, among those of this segment */
 	uint64_t at, granules;
 };
 
 struct version {
 	uint64_t size, generation, committed;	/* ms */
 	uint32_t crc;
-	uint32_t key;		/* 0: not in the index any more */
+	uint32_t key;		/* 0: removed from the index */
 	uint32_t lease;		/* tick */
 	uint32_t soft_until;	/* tick, 0: no soft pin */
 	uint8_t kind, hard;
@@ -64,9 +64,9 @@ struct segment_map {
 	bool mounted;
 	uint32_t mount;
 	uint64_t epoch, size, granules, used;	/* size in bytes, maybe more than its granules */
-	uint64_t recent;	/* generation: from here on objects were new before the operation */
-	uint32_t moment;	/* ms: what was committed so recently was, too */
-	/* 0: free; else who: 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */
+	uint64_t recent;	/* generation: objects from here on were recent before the operation */
+	uint32_t moment;	/* ms: objects committed less than that ago were recent too */
+	/* owner, 0: free; else 1 + an index of puts, or WHO_ASIDE, or a version's key + WHO_KEYS */
 	uint32_t *who;
 };
 
@@ -78,8 +78,8 @@ extern struct model {
 	uint64_t client[SESSIONS];
 	struct version *of_key[KEYS_MAX];	/* by key, [0] unused */
 	char name[KEYS_MAX][32];
-	char inside[KEYS_MAX][40];	/* as the master calls it */
-	struct mcp_bytes key[KEYS_MAX];	/* that */
+	char inside[KEYS_MAX][40];	/* with the tenant's prefix */
+	struct mcp_bytes key[KEYS_MAX];	/* the same as bytes */
 	struct open_put put[PUTS_MAX];
 	struct held_pin pin[PINS_MAX];
 	struct aside *aside;
@@ -87,9 +87,9 @@ extern struct model {
 	struct segment_map seg[SEGMENTS_MAX + 1];
 	struct version *zombie[PINS_MAX];
 	unsigned n_zombies;
-	int64_t evicted, broken;	/* the master's counters at the last look */
+	int64_t evicted, broken;	/* the master's counters at the last comparison */
 	uint64_t newest;		/* generation */
-	uint32_t promised;		/* tick at which the last promise ends */
+	uint32_t promised;		/* tick at which the last promise lease ends */
 	uint32_t epochs;
 	unsigned committed, refused, over_quota;
 	uint64_t quota[2];
@@ -97,7 +97,7 @@ extern struct model {
 
 #define MUST(cond, ...) do { if (!(cond)) model_broke(__VA_ARGS__); } while (0)
 
-/* The master and the model do not agree: say why, end the process. */
+/* Master and model disagree: print the reason, end the process. */
 __attribute__((format(printf, 1, 2), noreturn)) void model_broke(const char *fmt, ...);
 
 static inline uint64_t now_ms(void)
@@ -127,7 +127,7 @@ static inline struct mcp_bytes tenant_name(unsigned tenant)
 	return fx_bytes(tenant ? "blue" : "");
 }
 
-/* What it is charged for, what it may be, and how much of that could be evicted at @level. */
+/* Bytes charged to it, its quota, and the bytes of it that are evictable at @level. */
 uint64_t tenant_charged(unsigned tenant);
 uint64_t tenant_share(unsigned tenant);
 uint64_t tenant_evictable(unsigned tenant, unsigned level);
@@ -138,32 +138,34 @@ unsigned quota_level(const struct open_put *p, unsigned copies);
 
 enum { WHO_PUT = 1, WHO_OBJECT, WHO_ASIDE };
 
-/* The segment has not been unmounted since the range was taken. */
+/* The segment was not unmounted since the range was allocated. */
 bool range_there(const struct range *r);
 void range_take(const struct range *r, uint32_t who);
 void range_give(const struct range *r);
-/* Broken-off puts: for the quarantine's time. */
+/* Quarantine the range of an aborted put. */
 void range_aside(const struct range *r, unsigned tenant, uint64_t charged);
 struct range range_of(const struct mcp_replica *r, uint64_t size);
 
 bool version_leased(const struct version *v);
 /* A group's name, "" for 0. */
 struct mcp_bytes group_name(unsigned group);
-/* Would @len bytes fit into some segment after evicting what @level allows (MCM_EVICT_*)? */
+/* Whether @len bytes fit into a segment after evicting everything that @level allows
+ * (MCM_EVICT_*). */
 bool window(uint64_t len, unsigned level);
-/* The mildest level at which it would, NO_LEVEL when it would not at any. */
+/* The mildest level at which they fit; NO_LEVEL: none. */
 #define NO_LEVEL MCM_EVICT_FLAG_SETS
 unsigned window_level(uint64_t len);
-/* Out of the index: removed, replaced, evicted. */
+/* Removed from the index: removed, replaced or evicted. */
 void version_unindex(struct version *v);
 void unpin(struct held_pin *p);
 
-/* The copies that the master tells are among those of the model; the others have been evicted.
- * Returns how many these are. */
+/* The copies that the master reports are among those of the model; the others were evicted.
+ * Returns the number of evicted ones. */
 unsigned compare_copies(struct version *v, const struct mcp_replica *rep, unsigned n);
-/* Compare what the master says of a key; returns how many copies have gone since the last look. */
+/* Compare the master's state of a key; returns how many copies were evicted since the last
+ * comparison. */
 unsigned look(uint32_t key, bool may_be_gone);
-/* Whom has the evictor taken?  Only such as @level allows. */
+/* Find the evicted objects; all have to be evictable at @level. */
 void look_for_evicted(unsigned level);
 void look_at_used(void);
 void look_at_all(void);

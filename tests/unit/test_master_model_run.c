@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_model_run.c - each operation, done by the master and by the model.  The model does not
- * foresee whom the evictor takes, but knows whom it may: what is pinned never goes, what is promised or
- * soft-pinned only when the put would fail without, and a put fails only when no run of granules is
- * free of things that must stay. */
+ * test_master_model_run.c - each operation, executed by the master and by the model.
+ *
+ * The model does not predict which objects are evicted, but knows which may be: a pinned object
+ * never, a leased or soft-pinned one only if the put would fail otherwise.  And a put fails only if
+ * no run of granules is free of objects that have to stay. */
 #include <config.h>
 
 #include "test_master_model_i.h"
@@ -36,7 +37,7 @@ static struct open_put *put_slot(void)
 	return NULL;
 }
 
-/* Granted ranges are free, do not overlap, and lie on segments of their own. */
+/* Granted ranges are free, do not overlap, and are on different segments. */
 static void put_granted(struct open_put *p, const struct mcm_put_granted *g)
 {
 	unsigned i, j;
@@ -58,7 +59,7 @@ static void put_granted(struct open_put *p, const struct mcm_put_granted *g)
 	}
 }
 
-/* A put becomes the key's version. */
+/* A committed put is the key's version. */
 static void put_commit(struct open_put *p, uint32_t crc)
 {
 	struct version *v = calloc(1, sizeof(*v)), *old = mo.of_key[p->key];
@@ -95,13 +96,14 @@ static uint64_t op_size(const struct op *op)
 
 	if (op->c % 16 == 0)
 		return 0;
-	/* Often, where keys are few; where there are many, they are to be there together. */
+	/* Frequent if there are few keys; rare if there are many, because these are to exist at the
+	 * same time. */
 	if (op->c % 16 == 1 && (mo.setup->keys < 1000 || op->c / 16 % 1024 == 0))
 		return 1 + op->c / 16 % (mo.setup->segment_size + 4096);
 	return 1 + op->c / 16 % (op->c % 4 ? max / 8 + 1 : max);
 }
 
-/* An upsert must not change it. */
+/* An upsert must not change the group. */
 static bool other_group(const struct open_put *p)
 {
 	const struct version *old = mo.of_key[p->key];
@@ -179,7 +181,7 @@ static void op_start(const struct op *op)
 		*p = put;
 }
 
-/* One of the open puts, or any generation at all. */
+/* One of the open puts, or a random generation. */
 static struct open_put *put_pick(uint32_t n)
 {
 	unsigned i;
@@ -214,7 +216,7 @@ static void op_end(const struct op *op)
 	int r, want;
 
 	if (!p || op->b % 32 == 0) {
-		/* A put that does not exist, or not of this key. */
+		/* A put that does not exist, or is of another key. */
 		done.key = key_bytes(key_of(op->a));
 		for (i = 0; i < PUTS_MAX; i++)
 			if (mo.put[i].open && mo.put[i].generation == done.generation &&
@@ -327,7 +329,7 @@ static void op_release(const struct op *op, bool renew)
 		p->until = now_ms() + LEASE_MS;
 }
 
-/* Some keys at once, a few of them none at all. */
+/* Some keys in one query, a few of them invalid. */
 static void op_exist(const struct op *op)
 {
 	uint32_t flags = op->b % 4 ? 0 : MCP_EXIST_PEEK, lease = mcm_tick_after(now_ms() + LEASE_MS);
@@ -389,7 +391,7 @@ static void op_remove(const struct op *op)
 	else if (!v)
 		want = -MC_ENOOBJECT;
 	r = mcm_remove(mo.fx.m, flags, key_bytes(key));
-	/* The evictor may have told it of its group's readers by a lease of its own. */
+	/* The evictor may have given the object its group's lease. */
 	if (r == -MC_ELEASED && v && v->group && !flags)
 		return;
 	MUST(r == want, "remove of %s: %d, expected %d", mo.name[key], r, want);
@@ -461,7 +463,7 @@ static void op_rename(const struct op *op)
 		return;
 	}
 	MUST(generation > mo.newest, "generation of a rename");
-	/* Puts have bits of their own at the end of theirs. */
+	/* Generations of puts have the shard's number in their last bits. */
 	mo.newest = generation | (MCM_PUT_SHARDS - 1);
 	if (old)
 		version_unindex(old);
@@ -482,7 +484,7 @@ static void op_list(const struct op *op)
 
 	if (mo.setup->tenants)
 		rq.tenant = tenant_name(tenant);
-	/* The model looks each name up in all of its own. */
+	/* The model looks up each name among all of its own. */
 	if (mo.setup->keys > 1000 && op->c % 16) {
 		free(seen);
 		return;
@@ -515,11 +517,11 @@ static void op_list(const struct op *op)
 	free(seen);
 }
 
-/* ---- what happens to the master ---- */
+/* ---- operations on sessions and segments ---- */
 
 static void op_session(const struct op *op)
 {
-	/* The first one stays: without any, the owner's segments would get no objects. */
+	/* The first session stays: without one, the owner's segments accept no objects. */
 	unsigned s = 1 + op->a % (SESSIONS - 1), i;
 
 	fx_session_end(&mo.fx, mo.session[s]);
@@ -541,7 +543,7 @@ static void evict_in_background(void)
 			 (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0));
 }
 
-/* The last segment is unmounted, or comes back empty. */
+/* The last segment is unmounted, or mounted again empty. */
 static void op_segment(const struct op *op)
 {
 	unsigned id = mo.setup->segments, k, i;
@@ -557,7 +559,7 @@ static void op_segment(const struct op *op)
 		s->mounted = true;
 		s->mount++;
 		s->used = 0;
-		/* It may have been larger in its last life. */
+		/* It may have been larger in its last mount. */
 		memset(s->who, 0, 2 * s->granules * sizeof(*s->who));
 		return;
 	}
@@ -574,14 +576,14 @@ static void op_segment(const struct op *op)
 				v->range[i] = v->range[--v->copies];
 		}
 		if (had && !v->copies) {
-			v->copies = 1;	/* the last one is there for its readers */
+			v->copies = 1;	/* the last copy stays for its readers */
 			version_unindex(v);
 		}
 	}
 	evict_in_background();
 }
 
-/* A segment gets larger, up to twice what it was; now and then it is asked to shrink. */
+/* A segment is enlarged, up to twice its size; sometimes it is asked to shrink. */
 static void op_grow(const struct op *op)
 {
 	unsigned id = 1 + op->a % mo.setup->segments;
@@ -634,7 +636,8 @@ static void op_advance(const struct op *op)
 
 /* ---- a run ---- */
 
-/* Linked in the place of the real one: hashes and strategies do the same in every run of a seed. */
+/* Linked instead of the real function: hashes and strategies behave the same in every run of a
+ * seed. */
 uint64_t __wrap_mc_random_u64(void);
 uint64_t __wrap_mc_random_u64(void)
 {
@@ -742,7 +745,7 @@ static void step(const struct op *op)
 	look_at_tenants();
 }
 
-/* Everything is given back, and nothing is left. */
+/* Release everything; nothing must be left. */
 static void finish(void)
 {
 	struct mcp_remove_match all = { .flags = MCP_REMOVE_FORCE | MCP_REMOVE_TENANTS };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Keys as paths: what directories exist, listing them in pages while they change, removing, renaming. */
+ * Keys as paths: which directories exist, listings in pages while they change, removal, renames. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -25,7 +25,8 @@ static uint32_t hash_of(const struct fixture *fx, const struct mcm_names_item *i
 	return it->slot ? mcm_object(&fx->m->index, it->slot)->hash : 0;
 }
 
-/* A page is as long as was asked for, but those whose hashes are equal stand on the same one (names.h). */
+/* A page has as many entries as requested, except that entries with equal hashes are on the same
+ * page (names.h). */
 static void check_length(const struct fixture *fx, const struct mcm_names_page *pg, unsigned limit)
 {
 	for (unsigned i = limit; i < pg->count; i++) {
@@ -81,7 +82,7 @@ static void list_all(struct fixture *fx, const char *prefix, uint32_t flags, uns
 
 static struct names l;
 
-/* The names below @prefix are exactly those in @want, a list with blanks between them. */
+/* The names below @prefix are exactly those in @want, a list separated by blanks. */
 static void expect(struct fixture *fx, const char *prefix, uint32_t flags, const char *want)
 {
 	static const unsigned limits[] = { 1, 2, 3, 100 };
@@ -103,7 +104,7 @@ static void put(struct fixture *fx, const char *key)
 	assert_int_equal(fx_put(fx, key, 0, MCP_PUT_COMMIT), 0);
 }
 
-/* What a get that asks for directories finds: its kind, or -1. */
+/* The kind that a get with MCP_GET_DIRS finds, or -1. */
 static void found(struct fixture *fx, const char *key, int kind)
 {
 	struct mcp_replica where[MCM_REPLICA_MAX];
@@ -145,17 +146,17 @@ static void test_tree(void **state)
 	expect(&fx, "a/", 0, "a/b/c/deep a/x a/y");
 	expect(&fx, "", 0, "/rooted a a/b/c/deep a/x a/y e/ top z//odd");
 
-	/* To a get that asks for directories they are there, with or without a marker. */
+	/* A get with MCP_GET_DIRS finds them with and without a marker. */
 	found(&fx, "a/", MCP_KIND_DIR);
 	found(&fx, "a/b/c/", MCP_KIND_DIR);
 	found(&fx, "z//", MCP_KIND_DIR);
-	found(&fx, "e/", MCP_KIND_OBJECT);	/* a marker is what it was put as */
+	found(&fx, "e/", MCP_KIND_OBJECT);	/* a marker keeps its own kind */
 	found(&fx, "nothing/", -1);
 	found(&fx, "a/b", -1);
 	assert_int_equal(fx_pin(&fx, fx.s, "a/", 0, &(struct mcp_object){ 0 }, NULL),
 			 -MC_ENOOBJECT);
 
-	/* Directories go with their last key, and only they. */
+	/* A directory disappears with its last key, and not before. */
 	assert_int_equal(fx_remove(&fx, "a/b/c/", 0), -MC_ENOTEMPTY);
 	assert_int_equal(fx_remove(&fx, "a/b/c/deep", 0), 0);
 	found(&fx, "a/b/c/", -1);
@@ -201,7 +202,7 @@ static void test_deep(void **state)
 	key[sizeof(key) - 1] = 0;
 	put(&fx, key);
 	fx_check(&fx);
-	/* No more levels than there may be; the rest is one name. */
+	/* The number of levels is limited; the rest of the path is one name. */
 	assert_in_range(fx.m->names.count, 100, MCM_NAMES_DEPTH + 1);
 	memset(prefix, '/', MCM_NAMES_DEPTH);
 	prefix[MCM_NAMES_DEPTH] = 0;
@@ -231,7 +232,7 @@ static void test_bad_listing(void **state)
 	fx_down(&fx);
 }
 
-/* Keys that are there from the first page to the last are listed once, whatever else happens. */
+/* Keys that exist from the first page to the last are listed once, whatever else changes. */
 static void changing(const char *prefix, uint32_t flags)
 {
 	struct mcm_list_page pg = { 0 };
@@ -298,7 +299,7 @@ static void test_rename(void **state)
 	assert_int_equal(fx_rename(&fx, "tmp/one", "final", 0), 0);
 	assert_int_equal(fx_stat(&fx, "tmp/one", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_pin(&fx, fx.s, "final", MCP_GET_LEASE, &after, &r2), 0);
-	/* The same bytes in the same place under a new generation; the pin goes with it. */
+	/* The same bytes at the same offset under a new generation; the pin is still valid. */
 	assert_int_equal(r1.offset, r2.offset);
 	assert_true(after.generation > before.generation);
 	assert_int_equal(after.size, 5000);
@@ -308,7 +309,7 @@ static void test_rename(void **state)
 	fx_release(&fx, fx.s, held.pin);
 	expect(&fx, "", MCP_LIST_DIR, "final");
 
-	/* A target is replaced; its reader keeps what it has. */
+	/* The target of the rename is replaced; its reader keeps the old version. */
 	assert_int_equal(fx_put(&fx, "other", 9000, 0), 0);
 	assert_int_equal(fx_pin(&fx, fx.s, "final", MCP_GET_HOLD, &target, NULL), 0);
 	assert_int_equal(fx_rename(&fx, "other", "final", MCP_RENAME_NOREPLACE), -MC_EEXISTS);
@@ -340,7 +341,8 @@ static int by_hash(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Of so many keys two have the same hash, almost surely: numbers of such, or false. */
+/* Among this many keys two almost surely have the same hash: finds their numbers; false: there are
+ * none. */
 static bool find_equal(const struct fixture *fx, unsigned ret[2])
 {
 	enum { TRIED = 400000 };
@@ -365,7 +367,7 @@ static bool find_equal(const struct fixture *fx, unsigned ret[2])
 	return i < TRIED;
 }
 
-/* A cursor cannot stand between equal hashes. */
+/* A cursor never points between equal hashes. */
 static void test_equal_hashes(void **state)
 {
 	struct mcm_list_page pg = { 0 };
@@ -400,7 +402,7 @@ static void test_equal_hashes(void **state)
 	fx_down(&fx);
 }
 
-/* A renamed object keeps its turn in the eviction order. */
+/* A renamed object keeps its position in the eviction order. */
 static void test_rename_order(void **state)
 {
 	struct fixture fx;
@@ -455,12 +457,12 @@ static void test_remove_match(void **state)
 	memset(pattern, 'x', 1999);
 	assert_int_equal(match(&fx, "", pattern, 0, &removed), -MC_EPARAM);
 	free(pattern);
-	/* One that would run for ever is stopped. */
+	/* A pattern that would match almost for ever is stopped. */
 	put(&fx, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab");
 	assert_int_equal(match(&fx, "", "^(a+)+(a+)+(a+)+$", 0, &removed), -MC_EPARAM);
-	/* And one that would be enormous is not even made. */
+	/* A pattern that would be huge is refused when it is compiled. */
 	assert_int_equal(match(&fx, "", "(((x{1000}){1000}){1000}){1000}", 0, &removed), -MC_EPARAM);
-	/* Leased ones stay unless forced. */
+	/* Leased objects stay unless the removal is forced. */
 	assert_int_equal(fx_put(&fx, "r", 10, 0), 0);
 	assert_int_equal(fx_pin(&fx, fx.s, "r", MCP_GET_HOLD, &o, NULL), 0);
 	assert_int_equal(match(&fx, "", "", 0, &removed), 0);
@@ -471,11 +473,11 @@ static void test_remove_match(void **state)
 	fx_down(&fx);
 }
 
-/* ---- how long others wait ---- */
+/* ---- how long locks are held ---- */
 
 #define CROWD 100000u
-/* Locks are held for so many chains and objects at the most, however many there are: a quarter of a
- * microsecond each is far from a millisecond. */
+/* One hold of a lock examines a limited number of chains and objects, however many there are: with
+ * a quarter of a microsecond each, it stays far below a millisecond. */
 #define HELD_MOST 1400u
 
 static void crowd_put(struct fixture *fx, unsigned first, unsigned n)
@@ -494,7 +496,7 @@ static void crowd_put(struct fixture *fx, unsigned first, unsigned n)
 	}
 }
 
-/* Everything that walks over all objects, by the largest steps that it may ask for. */
+/* All operations that scan all objects, with the largest steps that clients may request. */
 static void walk_everything(struct fixture *fx, uint64_t objects)
 {
 	const uint32_t how[] = { MCP_LIST_DIR, 0 };
@@ -543,7 +545,7 @@ static void test_short_holds(void **state)
 	crowd_put(&fx, CROWD / 10, CROWD - CROWD / 10);
 	walk_everything(&fx, CROWD);
 	held_at_most(HELD_MOST);
-	/* A few are left of many: the tables are wide and empty. */
+	/* Few of many objects are left: the tables are large and almost empty. */
 	assert_int_equal(match(&fx, "crowd/", "[1-9]$", MCP_REMOVE_FORCE, &removed), 0);
 	assert_int_equal(removed, CROWD / 10 * 9);
 	assert_int_equal(match(&fx, "crowd/", "[1-9]0$", MCP_REMOVE_FORCE, &removed), 0);
@@ -552,7 +554,7 @@ static void test_short_holds(void **state)
 	fx_down(&fx);
 }
 
-/* Each key costs as much as a pattern may: others do not wait for hundreds of them. */
+/* Each key costs the maximal time of a pattern: others do not wait for hundreds of keys. */
 static void test_remove_in_parts(void **state)
 {
 	struct mcp_remove_match rq = { .pattern = fx_bytes("^[0-9]+/(a|aa)+$"), .sliced = 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Eviction policies: what each of them is for. */
+ * Eviction policies: the purpose of each. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -10,7 +10,7 @@
 #include "master/space/evict_lists.h"
 
 #define KIB 1024u
-#define OBJECTS 256u		/* of 4 KiB fit */
+#define OBJECTS 256u		/* objects of 4 KiB that fit */
 
 static char *policy;
 
@@ -93,7 +93,8 @@ static void test_fifo(void **state)
 		assert_false(there(&fx, "a", i));
 		assert_true(there(&fx, "a", i + 1));
 	}
-	/* Who is passed over because it is held is the next as soon as it is not. */
+	/* An object that was skipped because it was pinned is the next victim as soon as it is
+	 * unpinned. */
 	assert_int_equal(fx_pin(&fx, fx.s, "a-10", MCP_GET_LEASE, &o, NULL), 0);
 	put(&fx, "b", 10);
 	assert_true(there(&fx, "a", 10));
@@ -105,7 +106,7 @@ static void test_fifo(void **state)
 	fx_down(&fx);
 }
 
-/* How many of @hot objects, read twice, outlive @scan others that are never read. */
+/* The number of @hot objects, read twice, that outlive @scan others, which are never read. */
 static unsigned survivors(const char *name, unsigned hot, unsigned scan)
 {
 	struct fixture fx;
@@ -133,7 +134,8 @@ static void test_scan(void **state)
 	assert_int_equal(survivors("fifo", 100, 20 * OBJECTS), 0);
 }
 
-/* What comes back soon after it went was missed: it enters the main queue, and a scan passes it by. */
+/* A key that is put again soon after its eviction enters the main queue, where a scan does not
+ * evict it. */
 static void test_ghosts(void **state)
 {
 	struct fixture fx;
@@ -152,10 +154,10 @@ static void test_ghosts(void **state)
 	assert_int_equal(i, 20);
 	for (i = 0; i < 10 * OBJECTS; i++)
 		put(&fx, "scan", i);
-	/* Ghosts share buckets, by hashes that differ from run to run: one may be lost. */
+	/* Ghosts share buckets, by hashes that differ between runs: one may be lost. */
 	assert_in_range(count(&fx, "first", 20), 17, 20);
 	assert_int_equal(count(&fx, "first", OBJECTS), count(&fx, "first", 20));
-	/* A ghost is not remembered for ever. */
+	/* A ghost is forgotten after a time. */
 	assert_false(there(&fx, "scan", 0));
 	put(&fx, "scan", 0);
 	for (i = 0; i < 10 * OBJECTS; i++)
@@ -164,7 +166,7 @@ static void test_ghosts(void **state)
 	fx_down(&fx);
 }
 
-/* Main objects that are not read any more make way in the end. */
+/* Objects in the main queue that are no longer read are evicted in the end. */
 static void test_main_ages(void **state)
 {
 	struct fixture fx;
@@ -185,7 +187,7 @@ static void test_main_ages(void **state)
 	fx_down(&fx);
 }
 
-/* Hits of a skewed stream of reads with scans in it; a miss puts. */
+/* Hits of a skewed stream of reads that contains scans; a miss puts the object. */
 static unsigned hits(const char *name)
 {
 	unsigned i, n = 0, scan = 0;
@@ -194,7 +196,7 @@ static unsigned hits(const char *name)
 	up(&fx, name);
 	rnd_seed(4711);
 	for (i = 0; i < 20000; i++) {
-		/* The product of two: small numbers come much more often. */
+		/* The product of two numbers: small ones are much more frequent. */
 		unsigned k = (unsigned)(rnd() % 1000 * (rnd() % 1000) / 1000);
 
 		if (i % 4 == 3) {
@@ -222,14 +224,15 @@ static void test_hit_ratio(void **state)
 	assert_true(s3 > lru);
 }
 
-/* ---- a policy of this file's, which the master knows nothing of: who was evicted and comes back stays ---- */
+/* ---- a policy of this file, unknown to the master: an object that is put again after its eviction
+ * stays ---- */
 
 #define HISTORY 65536u
 
 struct learner {
 	struct mcm_lists lists;
-	uint32_t list[2];	/* seen for the first time; come back: MCM_LIST_CLASS */
-	uint8_t *gone;		/* by hash, of the whole master */
+	uint32_t list[2];	/* put for the first time; put again: MCM_LIST_CLASS */
+	uint8_t *gone;		/* by hash, common to all segments */
 };
 
 static void *learner_shared_new(void)
@@ -321,7 +324,7 @@ static void test_one_more(void **state)
 		put(&fx, "first", i);
 	for (i = 0; i < 4 * OBJECTS; i++)
 		put(&fx, "scan", i);
-	/* What was gone once has outlived what came later; of the rest nothing is left. */
+	/* Objects that were evicted once outlive later ones; almost nothing of the rest is left. */
 	assert_int_equal(count(&fx, "first", 20), 20);
 	assert_in_range(count(&fx, "first", 2 * OBJECTS), 20, 30);
 	assert_true(fx.m->evict == &learner);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Two-phase puts: who wins, what readers see meanwhile, and where the space goes. */
+ * Two-phase puts: which one wins, which version readers see meanwhile, and when space is freed. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -19,7 +19,7 @@ static void test_two_phases(void **state)
 	assert_int_equal(fx_start(&fx, fx.s, "a", 100000, 0, &g), 0);
 	assert_int_equal(g.copies, 1);
 	assert_int_equal(g.replica[0].offset % 4096, 0);
-	/* Invisible until it ends. */
+	/* Invisible until it is committed. */
 	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_exist(&fx, "a", 0), 0);
 	assert_int_equal(fx_end(&fx, "b", g.generation), -MC_ESTALE_PUT);
@@ -31,7 +31,7 @@ static void test_two_phases(void **state)
 	assert_int_equal(o.generation, g.generation);
 	assert_int_equal(o.crc, 42);
 	assert_int_equal(o.pin, 0);
-	/* First put wins, and a second one is told so before it writes. */
+	/* The first put wins, and a second one is refused before it writes. */
 	assert_int_equal(fx_start(&fx, fx.s, "a", 5, 0, &g), -MC_EEXISTS);
 	fx_down(&fx);
 }
@@ -51,7 +51,7 @@ static void test_two_writers(void **state)
 	assert_int_not_equal(g1.replica[0].offset, g2.replica[0].offset);
 	used = fx_used(&fx);
 	assert_int_equal(fx_end(&fx, "a", g2.generation), 0);
-	/* The loser's space is back at once, its value was never seen. */
+	/* The loser's space is freed at once; its value was never visible. */
 	assert_int_equal(fx_end(&fx, "a", g1.generation), -MC_EEXISTS);
 	assert_int_equal(used - fx_used(&fx), 128);
 	assert_int_equal(fx_stat(&fx, "a", &o), 0);
@@ -73,7 +73,8 @@ static void test_upsert(void **state)
 	assert_int_not_equal(o1.pin, 0);
 	assert_int_equal(o1.lease_ms, fx.conf.default_kv_lease_ttl);
 	assert_int_equal(fx_put(&fx, "a", 8192, MCP_PUT_UPSERT), 0);
-	/* New readers get the new version, the old one's memory stays until its reader is done. */
+	/* New readers get the new version; the old version's memory stays until its reader releases
+	 * it. */
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &o2, &r2), 0);
 	assert_int_equal(o2.size, 8192);
 	assert_int_not_equal(r1.offset, r2.offset);
@@ -82,7 +83,7 @@ static void test_upsert(void **state)
 	fx_check(&fx);
 	fx_release(&fx, fx.s, o1.pin);
 	assert_int_equal(fx_used(&fx), 8192);
-	/* Released twice is released once. */
+	/* A second release has no effect. */
 	fx_release(&fx, fx.s, o1.pin);
 	assert_int_equal(fx_stat(&fx, "a", &o3), 0);
 	fx_release(&fx, fx.s, o2.pin);
@@ -98,13 +99,13 @@ static void test_revoke(void **state)
 
 	(void)state;
 	fx_up(&fx, 1, 16 * MIB, NULL);
-	/* The writer's own memory is free at once. */
+	/* The writer's own memory is freed at once. */
 	assert_int_equal(fx_start(&fx, fx.s, "a", 4096, 0, &g), 0);
 	assert_int_equal(fx_revoke(&fx, "a", g.generation), 0);
 	assert_int_equal(fx_revoke(&fx, "a", g.generation), -MC_ESTALE_PUT);
 	assert_int_equal(fx_end(&fx, "a", g.generation), -MC_ESTALE_PUT);
 	assert_int_equal(fx_used(&fx), 0);
-	/* Somebody else's memory may still be written to by bytes on their way. */
+	/* Late bytes may still be written to another process's memory. */
 	other = fx_session(&fx, 2);
 	assert_int_equal(fx_start(&fx, other, "a", 4096, 0, &g), 0);
 	assert_int_equal(fx_revoke(&fx, "a", g.generation), 0);
@@ -150,16 +151,16 @@ static void test_timeouts(void **state)
 
 	(void)state;
 	fx_up(&fx, 1, 16 * MIB, NULL);
-	/* An old upsert does not replace what was put after it began. */
+	/* An old upsert does not replace a version that was put after it began. */
 	assert_int_equal(fx_start(&fx, fx.s, "a", 100, MCP_PUT_UPSERT, &g1), 0);
 	assert_int_equal(fx_put(&fx, "a", 200, MCP_PUT_UPSERT), 0);
 	assert_int_equal(fx_start(&fx, fx.s, "a", 300, MCP_PUT_UPSERT, &g2), 0);
 	fx.m->conf.client_ttl = 3600 * 1000;
 	fx_advance(&fx, 31000);
 	assert_int_equal(fx_end(&fx, "a", g1.generation), -MC_ESTALE_PUT);
-	/* One that began later does, however long it takes. */
+	/* An upsert that began later does, however long it takes. */
 	assert_int_equal(fx_end(&fx, "a", g2.generation), 0);
-	/* A stuck writer's space comes back. */
+	/* The space of a stuck writer is freed. */
 	assert_int_equal(fx_start(&fx, fx.s, "b", 4096, 0, &g1), 0);
 	fx_advance(&fx, fx.conf.put_start_release_timeout_sec - 1000);
 	assert_int_equal(fx_used(&fx), 320 + 4096);
@@ -177,7 +178,7 @@ static void test_empty_objects(void **state)
 
 	(void)state;
 	fx_up(&fx, 0, 0, NULL);
-	/* No memory at all is needed for what has no bytes. */
+	/* An object without bytes needs no memory. */
 	assert_int_equal(fx_start(&fx, fx.s, "e", 0, 0, &g), 0);
 	assert_int_equal(fx_stat(&fx, "e", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_end(&fx, "e", g.generation), 0);
@@ -249,7 +250,7 @@ static void test_limits(void **state)
 		snprintf(key, sizeof(key), "n%d", i);
 		r = fx_put(&fx, key, 0, MCP_PUT_COMMIT);
 	}
-	/* Nothing of it can be evicted: x is read, others have no memory, or are unfinished. */
+	/* No object is evictable: x is pinned, the others have no memory or are unfinished. */
 	assert_int_equal(r, -MC_ENOSPACE);
 	assert_int_equal(mcm_index_count(&fx.m->index), 254);
 	fx_down(&fx);
@@ -279,21 +280,21 @@ static void test_max_objects(void **state)
 		assert_in_range(mcm_index_count(&fx.m->index), 1, 1000);
 	}
 	assert_int_equal(mcm_index_count(&fx.m->index), 1000);
-	/* What is unfinished counts too, so that it can end. */
+	/* Unfinished puts are counted too, so that they can be committed. */
 	assert_int_equal(fx_start(&fx, fx.s, "late", 64, 0, &g), 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 999);
 	assert_int_equal(fx_put(&fx, "more", 64, 0), 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 999);
 	assert_int_equal(fx_end(&fx, "late", g.generation), 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 1000);
-	/* A smaller limit after a restart: each put makes them fewer. */
+	/* A smaller limit after a restart: each put reduces the number of objects. */
 	fx.m->index.max = 600;
 	for (i = 0; i < 20; i++) {
 		snprintf(key, sizeof(key), "r%u", i);
 		assert_int_equal(fx_put(&fx, key, 64, 0), 0);
 	}
 	assert_int_equal(mcm_index_count(&fx.m->index), 600);
-	/* When nothing may go, only what takes another's place may come. */
+	/* If no object is evictable, only a put that replaces an object succeeds. */
 	for (i = 500; i < 600; i++) {
 		snprintf(key, sizeof(key), "h%u", i);
 		assert_int_equal(fx_put(&fx, key, 64, MCP_PUT_HARD_PIN), 0);
@@ -310,7 +311,8 @@ static void test_max_objects(void **state)
 	fx_down(&fx);
 }
 
-/* The mildest kind everywhere before a harsher one anywhere, of many segments as of one. */
+/* Each level of eviction on all segments before the next level on any, for many segments as for
+ * one. */
 static void test_max_objects_by_kind(void **state)
 {
 	struct fixture fx;
@@ -339,7 +341,7 @@ static void test_max_objects_by_kind(void **state)
 	fx_down(&fx);
 }
 
-/* Begin or end @n keys at once. */
+/* Begin or end @n puts in one call. */
 static void many(struct fixture *fx, const char *const *key, unsigned n,
 		 struct mcm_put_granted *g, int *ret)
 {
@@ -363,7 +365,7 @@ static void end_many(struct fixture *fx, const char *const *key, unsigned n,
 	mcm_put_end_many(fx->m, done, n, ret);
 }
 
-/* Each item of a batch has its own outcome, whatever happens to those beside it. */
+/* Each item of a batch has its own result, whatever the results of the others. */
 static void test_many(void **state)
 {
 	static const char *const key[] = {
@@ -398,7 +400,7 @@ static void test_many(void **state)
 	assert_int_equal(fx_stat(&fx, "d/b", NULL), -MC_ENOOBJECT);
 	assert_true(mcm_names_busy(&fx.m->names, "e/f/", 4));
 	fx_check(&fx);
-	/* Nothing keeps a directory that was only looked at. */
+	/* A directory that was only opened by a batch does not stay. */
 	assert_int_equal(fx_remove(&fx, "e/f/g", 0), 0);
 	assert_int_equal(fx_remove(&fx, "d/a", 0), 0);
 	assert_int_equal(fx_remove(&fx, "d/c", 0), 0);
@@ -410,7 +412,7 @@ static void test_many(void **state)
 	fx_down(&fx);
 }
 
-/* What finds no room any more among a connection's puts takes nothing. */
+/* A put above the limit of its connection acquires nothing. */
 static void test_many_limit(void **state)
 {
 	static const char *const key[] = { "a", "b", "c", "d" };
@@ -440,7 +442,7 @@ static void test_many_limit(void **state)
 	fx_down(&fx);
 }
 
-/* Copies lie on segments of different names; fewer are fine. */
+/* Copies are placed on segments of different names; fewer copies are a success. */
 static void test_copies(void **state)
 {
 	struct mcm_put_request rq = { .copies = 3 };
@@ -465,7 +467,7 @@ static void test_copies(void **state)
 	item.key = fx_bytes("d");
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(g.copies, 4);
-	/* A segment less is a copy less. */
+	/* One segment fewer is one copy fewer. */
 	fx_advance(&fx, 0);
 	{
 		uint64_t lost;
@@ -479,7 +481,7 @@ static void test_copies(void **state)
 	fx_down(&fx);
 }
 
-/* A preferred segment gets the object while it has room. */
+/* A preferred segment gets the object as long as it has space. */
 static void test_preferred(void **state)
 {
 	uint64_t preferred = mc_hash("seg-3", 5, 0);
@@ -525,7 +527,7 @@ static void test_free_ratio(void **state)
 		snprintf(key, sizeof(key), "f%u", i);
 		assert_int_equal(fx_put(&fx, key, 32768, 0), 0);
 	}
-	/* 80 of 160 places: every segment is half full. */
+	/* 80 of 160 objects fit: every segment is half full. */
 	for (i = 0; i < 4; i++) {
 		const struct mcm_segment *s = fx.m->segments.at[i];
 
@@ -541,7 +543,7 @@ static void any_segment(struct mcm_conf *conf)
 	conf->allocation_strategy = name;
 }
 
-/* Every segment gets some of many objects, how full it is or in which order they stand. */
+/* Every segment gets some of many objects, whatever its fill level and position. */
 static void test_random(void **state)
 {
 	struct fixture fx;
@@ -554,13 +556,14 @@ static void test_random(void **state)
 		snprintf(key, sizeof(key), "r%u", i);
 		assert_int_equal(fx_put(&fx, key, 4096, 0), 0);
 	}
-	/* 100 each, about: the deviation is below 9. */
+	/* About 100 each: the standard deviation is below 9. */
 	for (i = 0; i < 4; i++)
 		assert_in_range(mcm_load_relaxed(&fx.m->segments.at[i]->used) / 4096, 40, 160);
 	fx_down(&fx);
 }
 
-/* Thousands of keys in one question, some of them twice, some none: each answer stands at its key's place. */
+/* Thousands of keys in one query, some of them twice, some invalid: each answer has the index of
+ * its key. */
 static void test_many_exist(void **state)
 {
 	enum { N = 5000 };
@@ -573,7 +576,7 @@ static void test_many_exist(void **state)
 	(void)state;
 	fx_up(&fx, 1, 64 * MIB, NULL);
 	for (i = 0; i < N; i++) {
-		/* 100 of each 1,000 come again in the next */
+		/* 100 of each 1,000 are repeated in the next */
 		snprintf(text[i], sizeof(text[i]), "e%u", i % 1000 < 100 ? i % 1000 : i);
 		key[i] = i % 13 ? fx_bytes(text[i]) : (struct mcp_bytes){ "", 0 };
 		if (i % 3 == 0 && fx_stat(&fx, text[i], NULL) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Segments that grow, and offers of segments that make no sense. */
+ * Segments that grow, and mount requests that are invalid. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -35,7 +35,7 @@ static void test_grows(void **state)
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
 	assert_int_equal(fx_put(&fx, "large", MIB - 64 * KIB, 0), -MC_ENOSPACE);
 	assert_int_equal(fx_put(&fx, "huge", 2 * MIB, 0), -MC_ETOOBIG);
-	/* The last range is free: it becomes larger. */
+	/* The last range is free: it is enlarged. */
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, 2 * MIB, &reply), 0);
 	assert_int_equal(reply.reattached, 1);
 	assert_int_equal(reply.objects, 1);
@@ -52,7 +52,8 @@ static void test_grows(void **state)
 	fx_down(&fx);
 }
 
-/* Pinned objects on all of it, so that the search for room rests; the new room is found all the same. */
+/* The whole segment is pinned, so that the search for a run pauses; nevertheless the new space is
+ * found. */
 static void test_grows_when_full(void **state)
 {
 	struct mcp_object o;
@@ -87,7 +88,7 @@ static void test_does_not_shrink(void **state)
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, 1ull << 63, NULL), -MC_EPARAM);
 	assert_int_equal(segment(&fx, 1)->size, 2 * MIB);
 	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
-	/* Other memory is another matter. */
+	/* Another base is other memory: the objects are gone. */
 	assert_int_equal(fx_mount(&fx, 1, 1, 202, MIB, NULL), 0);
 	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
 	while (mcm_evict_background(fx.m))
@@ -108,7 +109,7 @@ static int mount(struct fixture *fx, uint64_t client, uint64_t id, const char *n
 	return mcm_mount(fx->m, id_of(client), &rq, &reply);
 }
 
-/* What lies behind the last whole granule holds nothing. */
+/* Bytes behind the last whole granule are not used. */
 static void test_too_big_by_a_little(void **state)
 {
 	struct fixture fx;
@@ -135,10 +136,10 @@ static void test_overlaps(void **state)
 	assert_int_equal(mount(&fx, 1, 2, "b", 1, 100 * MIB), -MC_ESEGMENT_EXISTS);
 	assert_int_equal(mount(&fx, 1, 2, "b", UINT64_MAX - 10, MIB), -MC_EPARAM);
 	assert_int_equal(fx.m->segments.n_live, 1);
-	/* Neighbours, and addresses of another process. */
+	/* Adjacent memory, and the same addresses in another process. */
 	assert_int_equal(mount(&fx, 1, 2, "b", 17 * MIB, MIB), 0);
 	assert_int_equal(mount(&fx, 2, 3, "c", 16 * MIB, MIB), 0);
-	/* It would grow into the neighbour. */
+	/* It would overlap its neighbour. */
 	assert_int_equal(mount(&fx, 1, 1, "a", 16 * MIB, 2 * MIB), -MC_ESEGMENT_EXISTS);
 	assert_int_equal(segment(&fx, 1)->size, MIB);
 	assert_int_equal(fx_stat(&fx, "x", NULL), 0);
@@ -154,19 +155,20 @@ static void test_names(void **state)
 	fx_up(&fx, 0, 0, NULL);
 	other = fx_session(&fx, 2);
 	assert_int_equal(mount(&fx, 1, 1, "host:1", 0, MIB), 0);
-	/* One client may offer several pieces of memory under its name. */
+	/* One client may contribute several pieces of memory under its name. */
 	assert_int_equal(mount(&fx, 1, 2, "host:1", 0, MIB), 0);
 	assert_int_equal(mount(&fx, 2, 3, "host:1", 0, MIB), -MC_ESEGMENT_EXISTS);
 	assert_int_equal(mount(&fx, 2, 1, "host:2", 0, MIB), -MC_EOWNER);
 	assert_int_equal(fx.m->segments.n_live, 2);
-	/* The first has gone away: whoever is started in its place has the name. */
+	/* The first client has disconnected: another process started in its place gets the name. */
 	fx_session_end(&fx, fx.s);
 	assert_int_equal(mount(&fx, 2, 3, "host:1", 0, MIB), 0);
 	(void)other;
 	fx_down(&fx);
 }
 
-/* A process is killed and started again at the same address: what it had is gone at once, whatever its ids. */
+/* A process is killed and started again at the same address: its old memory is dropped at once,
+ * whatever its ids. */
 static void test_replaced(void **state)
 {
 	struct mcm_session *second, *third;
@@ -191,7 +193,8 @@ static void test_replaced(void **state)
 	while (mcm_evict_background(fx.m))
 		;
 	assert_int_equal(mcm_index_count(&fx.m->index), mcm_load_relaxed(&segment(&fx, 3)->objects));
-	/* One that answers elsewhere is another one, which may come back. */
+	/* A process that listens at another address is a different one, and the old one may
+	 * return. */
 	fx_session_end(&fx, second);
 	third = fx_session(&fx, 3);
 	snprintf(segment(&fx, 4)->endpoint, MCM_NAME_MAX, "elsewhere:1");
@@ -210,7 +213,7 @@ static int call_yourself(struct fixture *fx, uint64_t client, const char *name)
 	return mcm_client_register(fx->m, &rq);
 }
 
-/* Two programs with the same id: the second is told so, the first notices nothing. */
+/* Two programs with the same id: the second is refused, the first is not affected. */
 static void test_fenced(void **state)
 {
 	struct fixture fx;
@@ -221,7 +224,7 @@ static void test_fenced(void **state)
 	assert_int_equal(mcm_client_opened(fx.m, id_of(1)), 0);
 	assert_int_equal(call_yourself(&fx, 1, "second:1"), -MC_EOWNER);
 	assert_non_null(strstr(mc_err_detail(-MC_EOWNER), "first:1"));
-	/* The first one's other connections are welcome. */
+	/* Further connections of the first program are accepted. */
 	assert_int_equal(call_yourself(&fx, 1, "first:1"), 0);
 	mcm_client_closed(fx.m, id_of(1));
 	assert_int_equal(fx_put(&fx, "a", KIB, 0), 0);
@@ -232,12 +235,12 @@ static void test_fenced(void **state)
 }
 
 #define OWNERS 4000u
-/* Segments looked at in one request: chains of hashes, and of a re-mount the own name. */
+/* Segments examined per request: hash chains and, for a re-mount, the own name. */
 #define LOOKS 24u
 
 static uint64_t looked_before;
 
-/* Few were looked at since the last time. */
+/* At most LOOKS segments were examined since the last call. */
 static void few_looks(void)
 {
 	uint64_t now = fx_held_sum(MCM_HOLD_SEGMENTS);
@@ -255,13 +258,13 @@ static int offer(struct fixture *fx, uint64_t client, uint64_t epoch, uint64_t s
 	};
 	struct mcp_mount_reply reply;
 
-	/* Several on each host. */
+	/* Several segments on each host. */
 	snprintf(name, sizeof(name), "host-%u:%u", (unsigned)client % 1000, (unsigned)client);
 	rq.name = fx_bytes(name);
 	return mcm_mount(fx->m, id_of(client), &rq, &reply);
 }
 
-/* Of the process; the kernel allows 65530 unless told otherwise. */
+/* Memory mappings of the process; the kernel's default limit is 65530. */
 static unsigned mappings(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -275,7 +278,7 @@ static unsigned mappings(void)
 	return n;
 }
 
-/* Mounting, coming back, growing and leaving cost as much with thousands of owners as with a few. */
+/* Mount, re-mount, growth and unmount cost the same with thousands of owners as with a few. */
 static void test_thousands_of_owners(void **state)
 {
 	struct fixture fx;
@@ -294,7 +297,7 @@ static void test_thousands_of_owners(void **state)
 	assert_int_equal(fx.m->segments.n_live, OWNERS);
 	assert_int_equal(fx.m->clients.owners, OWNERS);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	/* They lie beside each other. */
+	/* Their mappings are adjacent. */
 	assert_in_range(mappings(), 1, mapped + OWNERS / 10);
 #else
 	assert_true(mapped > 0);
@@ -305,7 +308,7 @@ static void test_thousands_of_owners(void **state)
 		assert_int_equal(offer(&fx, i, 1, i % 3 ? MIB : 2 * MIB), 0);
 		few_looks();
 	}
-	/* Other memory under the same id, and one who goes without a word. */
+	/* Other memory under the same id, and an owner that disconnects without unmounting. */
 	assert_int_equal(offer(&fx, 10, 2, 2 * MIB), 0);
 	mcm_client_closed(fx.m, id_of(11));
 	assert_false(mcm_segment_allocatable(segment(&fx, 11)));
@@ -326,7 +329,7 @@ static void test_thousands_of_owners(void **state)
 	fx_down(&fx);
 }
 
-/* ---- showing them ---- */
+/* ---- display ---- */
 
 struct shown {
 	struct mcm_segments *ss;
@@ -371,7 +374,7 @@ static unsigned times(const char *text, const char *part)
 	return n;
 }
 
-/* What path answers. */
+/* The body of the response to @path. */
 static void serve(struct shown *sh, struct fixture *fx, const char *path)
 {
 	struct mc_http_request rq = { .method = "GET", .path = path, .status = 200, .out = shows(sh, fx) };
@@ -384,7 +387,8 @@ static void serve(struct shown *sh, struct fixture *fx, const char *path)
 	fclose(rq.out);
 }
 
-/* Who shows them prints nothing under their lock and looks at few at a time; of two with one name it makes one. */
+/* Display of segments prints nothing under their lock and examines few at a time; segments of the
+ * same name are merged. */
 static void test_shown(void **state)
 {
 	struct mcp_mount rq = { .client = { 7, 1 }, .epoch = 5, .size = MIB, .endpoint = fx_bytes("h:1"),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Everything at once from several threads, then a recount.  Meant for ThreadSanitizer, useful without:
- * readers check that what they pinned is theirs by a table that says which put owns which byte. */
+ * All operations at once from several threads, then a recount.
+ *
+ * Meant for ThreadSanitizer, useful without: readers check that their pinned bytes are theirs, by a
+ * table of the put that owns each byte. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -20,13 +22,13 @@ static unsigned steps = 20000;
 static struct fixture fx;
 static bool done;
 
-/* Per segment and granule: the generation that was granted it last, written by the put's owner between
- * start and end.  A reader with a pin must find its object's generation in all of it. */
+/* Per segment and granule: the generation to which it was granted last, written by the put's thread
+ * between start and end.  A reader with a pin must find its object's generation in all granules. */
 static uint64_t *owner[SEGMENTS + 1];
 
 static void key_name(char *key, unsigned k)
 {
-	/* some in directories, so that these come and go */
+	/* some in directories, so that directories are created and destroyed */
 	sprintf(key, k % 3 ? "d%u/k%u" : "k%u", k % 3 ? k % 7 : k, k);
 }
 
@@ -73,9 +75,9 @@ static void do_get(struct mcm_session *s, const char *key)
 
 	if (fx_pin(&fx, s, key, hold ? MCP_GET_HOLD : MCP_GET_LEASE, &o, &r) < 0 || !o.size)
 		return;
-	/* Of one put and, as long as the pin lasts, of the same one.  Renames change the object's
-	 * generation, not its bytes.  Leases are short here and may end at any time; the memory of the
-	 * segment that comes and goes is another one each time. */
+	/* All granules belong to one put and, as long as the pin lasts, to the same one.  Renames
+	 * change the object's generation, not its bytes.  Leases are short here and may expire at
+	 * any time; the segment that is unmounted and mounted again has other memory each time. */
 	if (hold && r.segment.lo != SEGMENTS) {
 		assert_true(stamped(&r, o.size, &g1));
 		sched_yield();
@@ -87,7 +89,7 @@ static void do_get(struct mcm_session *s, const char *key)
 		fx_release(&fx, s, o.pin);
 }
 
-/* A batch loads the index ahead, without its locks; a large one keeps a lock for several keys. */
+/* A batch prefetches the index without its locks; a large one holds a lock for several keys. */
 static void do_exist(void)
 {
 	struct mcp_bytes key[160];
@@ -177,7 +179,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* What monitor and evictor do, and a segment that comes and goes. */
+/* The work of monitor and evictor, and a segment that is unmounted and mounted again. */
 static void *housekeeper(void *arg)
 {
 	struct mcp_mount_reply reply;
@@ -233,7 +235,7 @@ static void test_hammer(void **state)
 	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
 	pthread_join(keeper, NULL);
 
-	/* All sessions of the workers have ended: nothing is pinned, begun or lost. */
+	/* All sessions of the workers have ended: nothing is pinned, unfinished or lost. */
 	fx_check(&fx);
 	assert_int_equal(mcm_remove_match(fx.m, &all, &removed), 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 0);
@@ -253,7 +255,7 @@ static void test_hammer(void **state)
 	fx_down(&fx);
 }
 
-/* ---- a target that is replaced by renames is there at any time ---- */
+/* ---- the target of replacing renames exists at any time ---- */
 
 static void *watcher(void *arg)
 {
