@@ -36,7 +36,7 @@ struct found {
 MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed by clients")
 
 /* shard locked: protected by a lease or a pin of its own or of its group */
-static bool remove_leased(const struct mcm *m, const struct mcm_object *o)
+static bool remove_is_leased(const struct mcm *m, const struct mcm_object *o)
 {
 	return mcm_object_leased(o, mcm_now_tick(m)) || mcm_group_leased(m, o);
 }
@@ -47,7 +47,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	int r;
 
-	if (!(flags & MCP_REMOVE_FORCE) && remove_leased(m, o))
+	if (!(flags & MCP_REMOVE_FORCE) && remove_is_leased(m, o))
 		return -MC_ELEASED;
 	r = mcm_names_remove_marker(&m->names, slot);
 	if (r < 0)
@@ -68,7 +68,7 @@ static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct fou
 
 	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != f->generation)
 		return false;
-	if (!(flags & MCP_REMOVE_FORCE) && remove_leased(m, o))
+	if (!(flags & MCP_REMOVE_FORCE) && remove_is_leased(m, o))
 		return false;
 	mcm_event_object(m, MCP_EVENT_REMOVE, f->slot);
 	mcm_object_remove(m, sh, f->slot);

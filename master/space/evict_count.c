@@ -45,7 +45,7 @@ static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned 
 {
 	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
 	struct mcm_victim v[BATCH];
-	unsigned gone = 0, n, i;
+	unsigned evicted = 0, n, i;
 	bool more;
 
 	do {
@@ -55,12 +55,12 @@ static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned 
 		more = false;
 		pthread_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) == MCP_SEG_OK)
-			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, want - gone, &more);
+			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, want - evicted, &more);
 		pthread_mutex_unlock(&s->lock);
 		for (i = 0; i < n; i++)
-			gone += mcm_evict_object(m, &v[i], level) != 0;
-	} while (gone < want && (n || more) && rounds--);
-	return gone;
+			evicted += mcm_evict_object(m, &v[i], level) != 0;
+	} while (evicted < want && (n || more) && rounds--);
+	return evicted;
 }
 
 /* Evict @want objects, each level on every segment before the next level; returns how many were
@@ -68,46 +68,46 @@ static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned 
 static unsigned count_evict(struct mcm *m, unsigned want)
 {
 	uint64_t ahead = m->index.max / AHEAD_SHARE;
-	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels(m, level), i, l, top, gone = 0;
+	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels(m, level), i, l, top, evicted = 0;
 
 	pthread_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (ahead > BATCH)
 		ahead = BATCH;
-	for (l = 0; l < steps && gone < want; l++) {
+	for (l = 0; l < steps && evicted < want; l++) {
 		unsigned first = count_first_segment(m, top), n = want;
 
 		if (!(level[l] & (MCM_EVICT_SOFT | MCM_EVICT_LEASED)) && ahead > want)
 			n = (unsigned)ahead;
-		for (i = 0; i < top && gone < want; i++) {
+		for (i = 0; i < top && evicted < want; i++) {
 			struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)((first + i) % top));
 
 			if (count_eligible(s))
-				gone += count_evict_from(m, s, level[l], n - gone);
+				evicted += count_evict_from(m, s, level[l], n - evicted);
 		}
 	}
-	return gone;
+	return evicted;
 }
 
 int mcm_count_admit(struct mcm *m)
 {
 	uint64_t max = m->index.max, n;
-	unsigned gone = 0, got;
+	unsigned evicted = 0, got;
 
 	if (!max)
 		return 0;
 	n = __atomic_add_fetch(&m->index.count, 1, __ATOMIC_RELAXED);
 	/* After a restart with a smaller limit there may be many more: each put evicts some of
 	 * them. */
-	while (n > max && gone < BATCH) {
+	while (n > max && evicted < BATCH) {
 		got = count_evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
 		if (!got) {
 			mcm_count_leave(m);
 			return mc_fail(-MC_ENOSPACE, "object limit %llu reached and no object is evictable",
 				       (unsigned long long)max);
 		}
-		gone += got;
+		evicted += got;
 		n = mcm_load_relaxed(&m->index.count);
 	}
 	return 0;
