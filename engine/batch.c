@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * batch.c - completion and waiting.
+ * batch.c - completion of requests and waiting for batches.
  *
- * mce_batch.left counts; its top bit says that somebody sleeps, so completions make a system call
- * only for a sleeper and only the last one does.  The batch may be gone as soon as the count is 0:
- * the wake-up that follows uses the address alone, and a futex forgives that. */
+ * mce_batch.left counts the incomplete requests; its top bit says that a thread sleeps, so only the last completion
+ * makes a system call, and only when there is a sleeper.  The batch may be freed as soon as the count is 0:
+ * the wake-up that follows uses only the address, which a futex permits. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,14 +15,13 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fork.h"
-#include "common/metrics.h"
 #include "engine/engine_i.h"
 
 #define SLEEPER (1u << 31)
-/* Requests of a batch that its waiter may receive by itself. */
+/* Requests of a batch that its waiter may receive in its own thread. */
 #define LEAD_MAX 16u
 
-static uint32_t left(const struct mce_batch *b)
+static uint32_t batch_left(const struct mce_batch *b)
 {
 	return __atomic_load_n(&b->left, __ATOMIC_ACQUIRE) & ~SLEEPER;
 }
@@ -37,7 +36,7 @@ void mce_batch_init(struct mce_batch *b)
 
 unsigned mce_batch_left(const struct mce_batch *b)
 {
-	return left(b);
+	return batch_left(b);
 }
 
 void mce_batch_hold(struct mce_batch *b)
@@ -47,72 +46,26 @@ void mce_batch_hold(struct mce_batch *b)
 
 bool mce_batch_done(const struct mce_batch *b)
 {
-	return left(b) == 0;
+	return batch_left(b) == 0;
 }
 
 /* ---- completion -------------------------------------------------------------------------------- */
 
-#define PATHS (MCE_PATHS - 1)
-#define OPS 2
-#define COUNTERS(what, help) \
-	MC_COUNTER(what##_local_read, "mooncake_transfer_" #what "_total", \
-		   "path=\"local\",op=\"read\"", help) \
-	MC_COUNTER(what##_local_write, "mooncake_transfer_" #what "_total", \
-		   "path=\"local\",op=\"write\"", help) \
-	MC_COUNTER(what##_mapped_read, "mooncake_transfer_" #what "_total", \
-		   "path=\"mapped\",op=\"read\"", help) \
-	MC_COUNTER(what##_mapped_write, "mooncake_transfer_" #what "_total", \
-		   "path=\"mapped\",op=\"write\"", help) \
-	MC_COUNTER(what##_tcp_read, "mooncake_transfer_" #what "_total", \
-		   "path=\"tcp\",op=\"read\"", help) \
-	MC_COUNTER(what##_tcp_write, "mooncake_transfer_" #what "_total", \
-		   "path=\"tcp\",op=\"write\"", help) \
-	MC_COUNTER(what##_upstream_read, "mooncake_transfer_" #what "_total", \
-		   "path=\"upstream\",op=\"read\"", help) \
-	MC_COUNTER(what##_upstream_write, "mooncake_transfer_" #what "_total", \
-		   "path=\"upstream\",op=\"write\"", help) \
-	MC_COUNTER(what##_process_vm_read, "mooncake_transfer_" #what "_total", \
-		   "path=\"process_vm\",op=\"read\"", help) \
-	MC_COUNTER(what##_process_vm_write, "mooncake_transfer_" #what "_total", \
-		   "path=\"process_vm\",op=\"write\"", help) \
-	static struct mc_metric *const what##_counters[PATHS][OPS] = { \
-		{ &what##_local_read, &what##_local_write }, \
-		{ &what##_mapped_read, &what##_mapped_write }, \
-		{ &what##_tcp_read, &what##_tcp_write }, \
-		{ &what##_upstream_read, &what##_upstream_write }, \
-		{ &what##_process_vm_read, &what##_process_vm_write }, \
-	}
-
-COUNTERS(bytes, "Bytes moved by completed transfers this process asked for");
-COUNTERS(requests, "Completed transfers this process asked for");
-COUNTERS(errors, "Failed transfers this process asked for");
-MC_COUNTER(unconnected_errors, "mooncake_transfer_errors_total", "path=\"none\",op=\"any\"",
-	   "Failed transfers this process asked for")
-
-static void add(uint64_t *sum, uint64_t n)
+static void sum_add(uint64_t *sum, uint64_t n)
 {
 	__atomic_fetch_add(sum, n, __ATOMIC_RELAXED);
 }
 
-static void count(const struct mce_req *req, int status, uint64_t total)
+static void req_count(const struct mce_req *req, int status, uint64_t total)
 {
-	unsigned path = (unsigned)req->path - 1, op = req->op == MCE_WRITE;
 	struct mce_peer *p = req->peer;
 
 	if (p) {
-		add(&p->ended, total);
-		add(status < 0 ? &p->path[req->path].errors : &p->path[req->path].requests, 1);
-		add(&p->path[req->path].bytes, status < 0 ? 0 : total);
+		sum_add(&p->ended, total);
+		sum_add(status < 0 ? &p->path[req->path].errors : &p->path[req->path].requests, 1);
+		sum_add(&p->path[req->path].bytes, status < 0 ? 0 : total);
 	}
-	if (req->path == MCE_PATH_NONE) {
-		if (status < 0)
-			mc_metric_add(&unconnected_errors, 1);
-	} else if (status < 0) {
-		mc_metric_add(errors_counters[path][op], 1);
-	} else {
-		mc_metric_add(requests_counters[path][op], 1);
-		mc_metric_add(bytes_counters[path][op], (int64_t)total);
-	}
+	mce_path_count(req->path, req->op, status, total);
 }
 
 void mce_batch_release(struct mce_batch *b)
@@ -135,10 +88,10 @@ void mce_complete(struct mce_req *req, enum mce_path path, int status)
 
 	req->path = path;
 	mce_req_move(req, MCE_AT_DONE);
-	count(req, status, mce_reqx(req)->total);
+	req_count(req, status, mce_reqx(req)->total);
 	if (status < 0)
 		__atomic_fetch_add(&b->failed, 1, __ATOMIC_RELAXED);
-	/* Last: who looks at the request alone takes it back now. */
+	/* Last: a caller that watches only the request's status may reuse the request now. */
 	mce_req_set_status(req, status);
 	mce_batch_release(b);
 }
@@ -169,7 +122,7 @@ static void batch_sleep(struct mce_batch *b, uint64_t deadline)
 			FUTEX_BITSET_MATCH_ANY);
 }
 
-/* Poll for a while, also the transport itself: that saves the I/O thread's wake-up. */
+/* Poll the batch and the transport for a while: that saves the wake-up of the I/O thread. */
 static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		       uint64_t deadline)
 {
@@ -178,7 +131,7 @@ static void batch_spin(struct mce_engine *e, struct mce_batch *b, struct mce_req
 
 	if (until > deadline)
 		until = deadline;
-	while (now < until && left(b)) {
+	while (now < until && batch_left(b)) {
 		while (i < n && mce_req_at(&reqs[i]) == MCE_AT_DONE)
 			i++;
 		if (i < n && mce_req_at(&reqs[i]) == MCE_AT_TRANSPORT)
@@ -204,18 +157,18 @@ void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint6
 int mce_batch_until(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		    uint64_t until)
 {
-	/* Begun before the fork: it is the parent who gets its answers. */
-	int r = left(b) ? mc_fork_check(e->fork_depth) : 0;
+	/* If it was submitted before a fork, the answers go to the parent. */
+	int r = batch_left(b) ? mc_fork_check(e->fork_depth) : 0;
 
 	if (r < 0)
 		return r;
-	if (left(b))
+	if (batch_left(b))
 		mce_batch_lead(b, reqs, n, until);
-	if (left(b) && e->conf.spin_us)
+	if (batch_left(b) && e->conf.spin_us)
 		batch_spin(e, b, reqs, n, until);
-	while (left(b) && mc_now_ns() < until)
+	while (batch_left(b) && mc_now_ns() < until)
 		batch_sleep(b, until);
-	return left(b) ? -EAGAIN : 0;
+	return batch_left(b) ? -EAGAIN : 0;
 }
 
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
@@ -227,14 +180,14 @@ int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *re
 	r = mce_batch_until(e, b, reqs, n, deadline);
 	if (r < 0 && r != -EAGAIN)
 		return r;
-	while (left(b)) {
+	while (batch_left(b)) {
 		if (!late && mc_now_ns() >= deadline) {
 			for (unsigned i = 0; i < n; i++)
 				if (mce_req_at(&reqs[i]) != MCE_AT_DONE)
 					mce_peer_cancel(reqs[i].peer, &reqs[i], -MC_ETIMEDOUT);
 			late = true;
 		}
-		/* What is not done after that is being copied, or completed, at this moment. */
+		/* A request that is not done after the cancellation is being copied or completed at this moment. */
 		batch_sleep(b, late ? MC_NEVER : deadline);
 	}
 	__atomic_store_n(&b->left, 0, __ATOMIC_RELAXED);

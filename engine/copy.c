@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * copy.c - bytes between a transfer's iov and flat memory, and their checksums.
+ * copy.c - copying between a transfer's iov and flat memory, with checksums.
  *
- * The checksum array is its own running state: chunk i starts from 0 when its first byte comes, so a
- * piece that is transferred again simply starts its chunks again. */
+ * The checksum array is also the running state: the checksum of chunk i starts from 0 at its first byte, so a
+ * fragment that is transferred again simply restarts its chunks. */
 #include <config.h>
 
 #include <string.h>
@@ -25,7 +25,7 @@ uint64_t mce_req_span(struct mce_req *req)
 	return tail ? mce_tail_off(req) + tail : mce_reqx(req)->total;
 }
 
-/* Bytes from @pos that belong to one checksum, or to none: then *ret_crc is NULL. */
+/* Number of the @n bytes at @pos that belong to one checksum; *ret_crc is NULL when they belong to none. */
 static size_t crc_run(const struct mce_req *req, uint64_t pos, size_t n, uint32_t **ret_crc)
 {
 	uint64_t room;
@@ -59,7 +59,7 @@ void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n)
 	}
 }
 
-static void copy_run(struct mce_req *req, uint64_t pos, char *local, char *remote, size_t n)
+static void copy_flat(struct mce_req *req, uint64_t pos, char *local, char *remote, size_t n)
 {
 	bool write = req->op == MCE_WRITE, stream = mce_reqx(req)->total >= MCE_STREAM_MIN;
 	uint32_t *crc;
@@ -86,7 +86,7 @@ void mce_copy(struct mce_req *req, void *remote)
 	uint64_t pos = 0, tail = mce_tail_len(req);
 
 	for (unsigned i = 0; i < req->iovcnt; i++) {
-		copy_run(req, pos, req->iov[i].iov_base, (char *)remote + pos, req->iov[i].iov_len);
+		copy_flat(req, pos, req->iov[i].iov_base, (char *)remote + pos, req->iov[i].iov_len);
 		pos += req->iov[i].iov_len;
 	}
 	if (tail)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine.c - opening, closing, and the door through which transfers come in. */
+ * engine.c - opening and closing an engine, submitting transfers. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,12 +14,12 @@
 #include "common/fork.h"
 #include "engine/engine_i.h"
 
-/* What no transport takes together may be connected, by another path, a moment later. */
-#define ALONE_RUN 64u
-/* Longest piece that goes over TCP at once. */
+/* After no transport took requests together, this many go singly: by then another path may be connected. */
+#define SINGLE_RUN 64u
+/* Longest fragment of a request over TCP. */
 #define STRIPE_MAX (8ull << 20)
 
-static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
+static int conf_fill(struct mce_engine *e, const struct mce_conf *conf)
 {
 	struct mce_conf *c = &e->conf;
 	unsigned share;
@@ -27,7 +27,7 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 
 	*c = *conf;
 	c->host = c->bind_host = c->io_cpus = NULL;
-	c->place_cpus = NULL;
+	c->numa_cpus = NULL;
 	if (conf->port < 0 || conf->port > 65535 || conf->port_min < 0 || conf->port_max > 65535 ||
 	    conf->port_min > conf->port_max)
 		return mc_fail(-EINVAL, "port %d, or the range %d to %d, is not valid", conf->port,
@@ -40,24 +40,24 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	    c->upstream_port_max > 65535 || c->upstream_port_min > c->upstream_port_max)
 		return mc_fail(-EINVAL, "port %d, or the range %d to %d, is not valid", c->upstream_port,
 			       c->upstream_port_min, c->upstream_port_max);
-	if (conf->places > 1 && conf->places <= MCE_NUMA_MAX && conf->place_of && conf->place_cpus)
-		e->nplaces = conf->places;
-	else if (conf->places > 1)
-		return mc_fail(-EINVAL, "%u places, and at most %u can be told apart", conf->places,
+	if (conf->numa_nodes > 1 && conf->numa_nodes <= MCE_NUMA_MAX && conf->numa_of && conf->numa_cpus)
+		e->numa_nodes = conf->numa_nodes;
+	else if (conf->numa_nodes > 1)
+		return mc_fail(-EINVAL, "%u NUMA nodes, at most %u are supported", conf->numa_nodes,
 			       MCE_NUMA_MAX);
-	share = e->nplaces ? e->nplaces : 1;
+	share = e->numa_nodes ? e->numa_nodes : 1;
 	if (c->io_threads == 0)
 		c->io_threads = 2 * share < MCE_IO_MAX ? 2 * share : MCE_IO_MAX;
-	if (c->lanes == 0)
-		c->lanes = 2 * share < MCE_TCP_CONNS_MAX ? 2 * share : MCE_TCP_CONNS_MAX;
-	if (c->io_threads > MCE_IO_MAX || c->lanes > MCE_TCP_CONNS_MAX)
-		return mc_fail(-EINVAL, "at most %u I/O threads and %u lanes per peer", MCE_IO_MAX,
+	if (c->conns == 0)
+		c->conns = 2 * share < MCE_TCP_CONNS_MAX ? 2 * share : MCE_TCP_CONNS_MAX;
+	if (c->io_threads > MCE_IO_MAX || c->conns > MCE_TCP_CONNS_MAX)
+		return mc_fail(-EINVAL, "at most %u I/O threads and %u connections per peer", MCE_IO_MAX,
 			       MCE_TCP_CONNS_MAX);
 	if (c->stripe_bytes == 0)
 		c->stripe_bytes = 512 << 10;
 	if (c->stripe_bytes > STRIPE_MAX)
 		c->stripe_bytes = STRIPE_MAX;
-	/* A piece holds whole chunks, so that no checksum is made in two places. */
+	/* A fragment holds whole chunks, so that no two connections compute parts of one checksum. */
 	c->stripe_bytes = (c->stripe_bytes + MC_CRC_CHUNK - 1) / MC_CRC_CHUNK * MC_CRC_CHUNK;
 	if (c->max_peers_in == 0)
 		c->max_peers_in = 4096;
@@ -66,19 +66,19 @@ static int fill_conf(struct mce_engine *e, const struct mce_conf *conf)
 	if (c->status_timeout_ms == 0)
 		c->status_timeout_ms = 30000;
 	r = mce_cpus_parse(conf->io_cpus ? conf->io_cpus : "", &e->cpus[0]);
-	for (unsigned i = 0; i < e->nplaces && r == 0; i++)
-		r = mce_cpus_parse(conf->place_cpus[i], &e->cpus[i]);
+	for (unsigned i = 0; i < e->numa_nodes && r == 0; i++)
+		r = mce_cpus_parse(conf->numa_cpus[i], &e->cpus[i]);
 	return r;
 }
 
-static int open_io(struct mce_engine *e)
+static int io_threads_open(struct mce_engine *e)
 {
 	char name[32];
 	int r;
 
 	for (unsigned i = 0; i < e->conf.io_threads; i++) {
 		snprintf(name, sizeof(name), "mce-io%u", i);
-		e->io[i].place = e->nplaces ? i % e->nplaces : 0;
+		e->io[i].numa = e->numa_nodes ? i % e->numa_nodes : 0;
 		r = mce_io_open(&e->io[i], e, name);
 		if (r < 0) {
 			mce_io_close(&e->io[i]);
@@ -91,7 +91,6 @@ static int open_io(struct mce_engine *e)
 
 int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 {
-	const char *host = conf->host ? conf->host : "127.0.0.1";
 	struct mce_engine *e;
 	int r;
 
@@ -105,26 +104,17 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	mc_list_init(&e->owed);
 	e->upstream_port = -1;
 	e->fork_depth = mc_fork_depth;
-	/* Without it who waits looks up by itself. */
+	/* Without it a waiting thread is not notified and checks its batch periodically. */
 	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
-		r = fill_conf(e, conf);
+		r = conf_fill(e, conf);
 	if (r == 0)
 		r = mce_id_make(&e->id);
 	if (r == 0)
-		r = open_io(e);
+		r = io_threads_open(e);
 	if (r == 0)
-		r = mce_mapserver_open(e, &e->mapserver);
-	if (r == 0)
-		r = mce_tcp_server_open(e, &e->server);
-	/* First: there is nothing that could stand in for its port. */
-	if (r == 0 && conf->upstream)
-		r = mce_tcp_server_open_upstream(e->server, conf->bind_host);
-	if (r == 0)
-		r = mce_tcp_server_listen(e->server, host, conf->bind_host ? conf->bind_host : host);
-	if (r == 0)
-		r = mce_mapserver_start(e->mapserver);
+		r = mce_services_open(e, conf);
 	if (r < 0) {
 		mce_engine_close(e);
 		return r;
@@ -146,8 +136,7 @@ void mce_engine_close(struct mce_engine *e)
 	for (unsigned i = 0; i < e->nio; i++)
 		mce_io_close(&e->io[i]);
 	mce_mr_table_done(&e->mrs);
-	mce_tcp_server_close(e->server);
-	mce_mapserver_close(e->mapserver);
+	mce_services_close(e);
 	if (e->ready_fd >= 0)
 		close(e->ready_fd);
 	pthread_cond_destroy(&e->idle);
@@ -168,7 +157,7 @@ int mce_engine_upstream_port(const struct mce_engine *e)
 /* ---- transfers --------------------------------------------------------------------------------- */
 
 /* 0 and the number of bytes in the request's x->total. */
-static int check_req(struct mce_req *req)
+static int req_check(struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
@@ -186,8 +175,8 @@ static int check_req(struct mce_req *req)
 	return 0;
 }
 
-/* What is wrong with a request is kept in it until its turn comes. */
-static void prepare_req(struct mce_batch *b, struct mce_req *req)
+/* The error of an invalid request is kept in it until its turn. */
+static void req_prepare(struct mce_batch *b, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
@@ -196,13 +185,13 @@ static void prepare_req(struct mce_batch *b, struct mce_req *req)
 	mce_req_set_status(req, -EINPROGRESS);
 	req->path = MCE_PATH_NONE;
 	req->batch = b;
-	x->status = check_req(req);
+	x->status = req_check(req);
 	if (req->peer)
 		__atomic_fetch_add(&req->peer->asked, x->total, __ATOMIC_RELAXED);
 }
 
-/* Does it wait for the resolver? */
-static bool submit_one(struct mce_req *req)
+/* True: the request waits for the resolver. */
+static bool req_submit(struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
@@ -212,28 +201,27 @@ static bool submit_one(struct mce_req *req)
 	return false;
 }
 
-/* Requests that are handed over: [next, ready) are prepared and of one peer. */
-struct handing {
+/* Progress of one mce_submit(): requests [next, ready) are prepared and of one peer. */
+struct submission {
 	struct mce_req *reqs;
 	unsigned next, ready, n;
-	uint64_t alone;		/* key of a region whose requests no transport takes together */
-	unsigned alone_left;	/* so many of them go alone before that is asked again */
+	uint64_t single_key;	/* key of a region whose requests no transport takes together */
+	unsigned single_left;	/* of them are offered singly before they are offered together again */
 };
 
-/* More prepared ones, when there are none or few. */
-static void prepare_more(struct mce_batch *b, struct handing *h)
+static void submission_prepare(struct mce_batch *b, struct submission *h)
 {
 	struct mce_peer *p = h->reqs[h->next].peer;
 
 	if (h->ready > h->next)
 		return;
 	while (h->ready < h->n && h->ready < h->next + MCE_RUN_MAX && h->reqs[h->ready].peer == p)
-		prepare_req(b, &h->reqs[h->ready++]);
+		req_prepare(b, &h->reqs[h->ready++]);
 }
 
-/* The first of @n requests waits for the peer or its region: so do those behind it that want the same.  How many,
- * the first included. */
-static unsigned pend_alike(struct mce_peer *p, uint64_t rkey, struct mce_req *reqs, unsigned n)
+/* The first of @n requests waits for the peer or its region, so the following ones for the same region wait too.  How
+ * many, the first included. */
+static unsigned reqs_pend(struct mce_peer *p, uint64_t rkey, struct mce_req *reqs, unsigned n)
 {
 	unsigned i = 1;
 
@@ -244,30 +232,30 @@ static unsigned pend_alike(struct mce_peer *p, uint64_t rkey, struct mce_req *re
 	return i;
 }
 
-static void submit_some(struct handing *h)
+static void submission_step(struct submission *h)
 {
 	struct mce_req *req = &h->reqs[h->next];
 	unsigned n = h->ready - h->next, took = 0;
 	struct mce_peer *p = req->peer;
 	uint64_t rkey = req->rkey;
 
-	if (n > 1 && p && !(h->alone_left && h->alone == rkey)) {
+	if (n > 1 && p && !(h->single_left && h->single_key == rkey)) {
 		took = mce_peer_offer_run(p, req, n);
-		h->alone_left = took ? 0 : ALONE_RUN;
-		h->alone = rkey;
+		h->single_left = took ? 0 : SINGLE_RUN;
+		h->single_key = rkey;
 	}
-	if (took == 0 && submit_one(req)) {
-		took = pend_alike(p, rkey, req, n);
-		/* For those after them it may be connected. */
-		h->alone_left = 0;
+	if (took == 0 && req_submit(req)) {
+		took = reqs_pend(p, rkey, req, n);
+		/* Later requests may find the peer connected, so offer them together again. */
+		h->single_left = 0;
 	}
-	h->alone_left -= h->alone_left > 0;
+	h->single_left -= h->single_left > 0;
 	h->next += took ? took : 1;
 }
 
-static void flush_peer(struct mce_peer *p)
+static void peer_flush(struct mce_peer *p)
 {
-	/* What is queued may be the parent's, and so is the connection. */
+	/* In a forked child the queued requests and the connection may be the parent's. */
 	if (mc_fork_check(p->e->fork_depth) < 0)
 		return;
 	for (const struct mce_transport *const *t = p->transports; *t; t++)
@@ -276,22 +264,22 @@ static void flush_peer(struct mce_peer *p)
 
 int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n)
 {
-	struct handing h = { .reqs = reqs, .n = n };
+	struct submission h = { .reqs = reqs, .n = n };
 	struct mce_peer *p = NULL;
 
 	__atomic_fetch_add(&b->left, n, __ATOMIC_RELAXED);
 	while (h.next < n) {
-		/* Not a field of a request handed over before: it may be complete and gone. */
+		/* Do not read it from a submitted request: that may be complete and freed. */
 		struct mce_peer *next = reqs[h.next].peer;
 
 		if (p && p != next)
-			flush_peer(p);
-		prepare_more(b, &h);
-		submit_some(&h);
+			peer_flush(p);
+		submission_prepare(b, &h);
+		submission_step(&h);
 		p = next;
 	}
 	if (p)
-		flush_peer(p);
+		peer_flush(p);
 	return 0;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine_i.h - what the files of this directory share.
+ * engine_i.h - declarations that the files of engine/ share.
  *
- * Locks, in the order they are taken: a lane's tx_lock, its rx_lock, mce_peer.lock; mce_engine.lock and
- * the region table's lock are taken alone or last, but that a peer's is tried for with the engine's
- * (mce_peers_resolve_owed()).  None is held over a system call that can block. */
+ * Locks: docs/LOCKING.md.  mce_engine.lock comes after a peer's lock, but the tick only tries for a peer's lock
+ * while it holds the engine's (mce_peers_resolve_owed()).  No lock is held over a system call that can block. */
 #ifndef MCE_ENGINE_I_H
 #define MCE_ENGINE_I_H
 
@@ -16,27 +15,28 @@
 #include "common/list.h"
 #include "common/net/net.h"
 #include "engine/mce.h"
+#include "engine/service.h"
 #include "engine/transport.h"
 
 #define MCE_TCP_CONNS_MAX 16u
 #define MCE_IO_MAX 32u
 /* Connecting and greeting a peer, whatever the waiters' deadlines; the progress timeout if less. */
 #define MCE_CONNECT_MS 5000
-/* Requests that a transport may look at together. */
+/* Requests that a transport may take together. */
 #define MCE_RUN_MAX 1024u
-/* Endpoints whose late bytes are remembered after their handles have gone; the oldest are forgotten. */
+/* Endpoints whose late bytes are remembered after their handles were freed; the oldest are forgotten. */
 #define MCE_FENCES_MAX 1024u
 /* Threads that connect at one time. */
 #define MCE_RESOLVERS_MAX 256u
 
 /* ---- identity ---------------------------------------------------------------------------------- */
 
-/* Who an engine is and on which host.  The host's part says "maybe the same host"; the proof is that
+/* Identity of an engine and its host.  Equal hosts mean "maybe the same host"; the proof is that
  * the unix socket named by the nonce leads to the process at the other end of the TCP connection. */
 struct mce_id {
 	uint8_t nonce[16];	/* of this engine's life */
 	uint8_t boot[16];	/* boot id of the kernel */
-	uint64_t netns_dev, netns_ino;	/* abstract unix sockets are seen within one network namespace */
+	uint64_t netns_dev, netns_ino;	/* abstract unix sockets are visible within one network namespace */
 };
 int mce_id_make(struct mce_id *ret);
 bool mce_id_same_host(const struct mce_id *a, const struct mce_id *b);
@@ -46,16 +46,16 @@ bool mce_id_same_engine(const struct mce_id *a, const struct mce_id *b);
 
 struct mce_engine;
 
-/* One I/O thread.  What hangs on it registers a watcher, which is looked at every tick. */
+/* One I/O thread.  A connection on it registers a watcher, which is called at every tick. */
 struct mce_io {
 	struct mce_engine *e;
-	unsigned place;		/* that its processors are at */
+	unsigned numa;		/* index of the NUMA node whose processors it uses */
 	struct mc_evloop *loop;
 	/* owned by the loop */
 	struct mc_evtimer tick, again;
 	struct mc_list watchers;	/* struct mce_watcher.node */
 	struct mc_list resume;		/* struct mce_watcher.resume_node */
-	uint64_t last_ms;		/* when the loop was last seen alive */
+	uint64_t last_ms;		/* when the loop last proved that it runs */
 	int bounce_fd;			/* of user_mem.c, -1: not needed yet */
 };
 
@@ -76,8 +76,8 @@ void mce_io_watch(struct mce_io *io, struct mce_watcher *w);
 void mce_io_unwatch(struct mce_io *io, struct mce_watcher *w);
 /* loop: call w->resume once the other descriptors had their turn. */
 void mce_io_resume_later(struct mce_io *io, struct mce_watcher *w);
-/* loop: true when the process stood still for longer than MCE_STALL_MS, or half the progress timeout if
- * that is less, and the tick has not come since: what piled up in the sockets is as old as that. */
+/* loop: true when the process was stopped for longer than MCE_STALL_MS, or half the progress timeout if
+ * that is less, and no tick has run since: the bytes in the sockets may be that old. */
 #define MCE_STALL_MS 2000u
 bool mce_io_stalled(struct mce_io *io);
 
@@ -90,16 +90,15 @@ struct mce_mr {
 	struct mce_engine *e;
 	uint64_t base, len, rkey;
 	unsigned access;
-	int fd;			/* own descriptor to hand to same-host peers, -1: not to be mapped */
+	bool has_file;		/* registered with its file, which never becomes shorter; from byte fd_offset on */
 	uint64_t fd_offset;
-	bool listed;		/* it has a place in the life page: */
-	unsigned slot;
+	void *service[MCE_PATHS];	/* each service's part of it (service.h) */
 	/* guarded by the table's lock */
 	struct mce_mr *next;
 	/* atomic */
 	uint32_t refs;		/* futex: users, the table included */
 	bool dead;
-	int place;		/* MCE_NUMA_ASK, MCE_NUMA_ANY, or where it lies */
+	int numa;		/* MCE_NUMA_ASK, MCE_NUMA_ANY, or index of its NUMA node */
 	uint8_t kind;		/* of user_mem.c */
 	bool holes;		/* some of it could not be read */
 };
@@ -115,26 +114,25 @@ struct mce_mr_table {
 };
 int mce_mr_table_init(struct mce_mr_table *t);
 void mce_mr_table_clear(struct mce_mr_table *t);	/* unregister all; the I/O threads run */
-void mce_mr_table_done(struct mce_mr_table *t);	/* and have ended here */
+void mce_mr_table_done(struct mce_mr_table *t);	/* the I/O threads have ended */
 /* Find the region and check that [@addr, @addr + @len) lies inside it and that @access is allowed.
  * 0 and a reference, or -ESTALE (no such key), -EACCES, -ERANGE. */
 int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
 	       struct mce_mr **ret);
-/* The same without a key: the region that @addr is in.  -ERANGE also when there is none. */
+/* The same without a key: the region that contains @addr.  -ERANGE also when there is none. */
 int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access,
 		  struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
-/* The place of the region that @addr is in; MCE_NUMA_ANY also when there is none. */
+/* Index of the NUMA node of the region that contains @addr; MCE_NUMA_ANY also when there is none. */
 int mce_mr_numa_node(struct mce_engine *e, uint64_t addr);
 void mce_mr_unref(struct mce_mr *mr);
 static inline bool mce_mr_dead(const struct mce_mr *mr)
 {
 	return __atomic_load_n(&mr->dead, __ATOMIC_ACQUIRE);
 }
-/* user_mem.c, for memory whose user may have protected or unmapped it, or cut its file short.  Plain: a copy to it is
- * safe as far as was to be seen when it was first asked for.  The others are for the loop; at most MCE_RX_BUF bytes
- * are written. */
+/* user_mem.c, for memory that the program may have protected or unmapped, or whose file it may have truncated.  Plain:
+ * a copy to it was safe when this was first called.  The two others are for the loop. */
 bool mce_mr_is_plain(struct mce_mr *mr);
 ssize_t mce_user_write(struct mce_io *io, void *to, const void *from, size_t n);	/* bytes, or -EFAULT */
 bool mce_user_readable(struct mce_io *io, const void *at, uint64_t len);
@@ -143,8 +141,8 @@ int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len);
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-/* Where a request is.  DONE is set, under the peer's lock or before the request was shared, by who
- * then owes mce_complete(). */
+/* Owner of a request.  The thread that sets DONE, under the peer's lock or before the request was shared, must call
+ * mce_complete(). */
 enum mce_where { MCE_AT_NOWHERE, MCE_AT_PENDING, MCE_AT_BUSY, MCE_AT_TRANSPORT, MCE_AT_DONE };
 
 /* The engine's part of struct mce_req, kept in priv[]. */
@@ -152,18 +150,18 @@ struct __attribute__((may_alias)) mce_reqx {
 	struct mc_list node;	/* mce_peer.pending, or the transport's queue */
 	const struct mce_transport *owner;
 	uint64_t total;		/* bytes of iov */
-	uint64_t cut;		/* bytes handed out as pieces */
-	uint64_t crc_left;	/* bytes of crc_len whose checksum is not there yet */
-	uint64_t iov_off;	/* where the next piece begins */
+	uint64_t cut;		/* bytes handed out as fragments */
+	uint64_t crc_left;	/* bytes of crc_len that have no checksum yet */
+	uint64_t iov_off;	/* where the next fragment begins */
 	uint32_t iov_idx;
-	uint32_t pieces;	/* handed out and not finished */
+	uint32_t fragments;	/* handed out and not finished */
 	int32_t status;		/* first failure */
 	uint8_t where;		/* enum mce_where */
 	uint8_t tries;
-	int8_t place;		/* whose lanes are to carry it, MCE_NUMA_ANY */
-	bool tail_left;		/* the CRC trailer is still to be cut */
+	int8_t numa;		/* NUMA node whose connections carry it, MCE_NUMA_ANY */
+	bool tail_left;		/* the CRC trailer is not cut yet */
 	bool queued;		/* node is on the transport's queue */
-	bool seen;		/* it waited when the resolver's round began */
+	bool seen;		/* it was pending when the resolver's round began */
 };
 static inline struct mce_reqx *mce_reqx(struct mce_req *req)
 {
@@ -192,24 +190,21 @@ static inline uint64_t mce_tail_off(const struct mce_req *req)
 	return (req->crc_len + 3) & ~3ull;
 }
 uint64_t mce_tail_len(const struct mce_req *req);
-/* All bytes of the peer's range that the request touches. */
+/* Length of the peer's range that the request touches, the trailer included. */
 uint64_t mce_req_span(struct mce_req *req);
 
-/* The one way a request ends: counts it, sets its status, wakes who waits for the batch.  The request
- * is the caller's again when this returns. */
+/* The only way a request ends: counts it, sets its status, wakes the batch's waiter.  After return the request
+ * belongs to the caller of mce_submit(). */
 void mce_complete(struct mce_req *req, enum mce_path path, int status);
 
 /* ---- bytes ------------------------------------------------------------------------------------- */
 
 /* Copy a whole transfer between its iov and @remote, checksums and trailer included. */
 void mce_copy(struct mce_req *req, void *remote);
-/* Account @n bytes at @p that stand at @pos of the transfer to its checksums; in order per chunk. */
+/* Add @n bytes at @p, which are at offset @pos of the transfer, to its checksums; in order within each chunk. */
 void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n);
 
 /* ---- peers ------------------------------------------------------------------------------------- */
-
-struct mce_mapped;
-struct mce_tcp;
 
 struct mce_peer {
 	/* constant after creation */
@@ -218,33 +213,33 @@ struct mce_peer {
 	uint64_t token;		/* names this peer handle to the other side */
 	unsigned upstream;	/* it speaks upstream's protocol of this version; 0: ours */
 	const struct mce_transport *const *transports; /* best first, ends with NULL */
+	void *tp[MCE_PATHS];	/* each transport's part of the peer, owned by it (transport.h) */
 	/* guarded by the engine's lock */
 	struct mc_list node;
 	unsigned refs;
-	bool going;		/* the last reference may be being put: wait for mce_engine.idle */
+	bool closing;		/* its last handle is being put: wait for mce_engine.idle */
 	struct mc_list owed_node;	/* mce_engine.owed */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	bool local;		/* it is this engine */
-	bool resolving;		/* a resolver thread is at work */
-	bool kicked;		/* there is something new for it */
-	struct mc_list pending;	/* requests that wait for it */
+	bool resolving;		/* a resolver thread runs */
+	bool kicked;		/* the resolver has to make another round */
+	struct mc_list pending;	/* requests that wait for the resolver */
 	bool introduced;	/* id is known, from a living connection */
 	struct mce_id id;
-	struct mce_mapped *mapped;
-	struct mce_tcp *tcp;
+	bool doubts;		/* some transport may have a WRITE in doubt */
 	/* atomic */
 	struct mce_path_stats path[MCE_PATHS];
 	uint64_t asked, ended;	/* bytes of requests */
-	uint64_t placed[MCE_NUMA_MAX];
+	uint64_t numa_bytes[MCE_NUMA_MAX];
 };
-/* Offer @req to the transports; queues it for the resolver when it has to wait for something, then true. */
+/* Offer @req to the transports; true: it waits for the resolver now. */
 bool mce_peer_submit(struct mce_peer *p, struct mce_req *req);
-/* Queue @n requests that nobody else has seen for the resolver, since one before them waits for the same. */
+/* Queue @n requests that no other thread uses yet for the resolver, since one before them waits for the same. */
 void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 /* Offer @reqs to the transports together; how many were taken. */
 unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n);
-/* The peer's lock is held: have the resolver look.  0, or why it cannot be started. */
+/* With the peer's lock: start the resolver, or another round of it.  0, or why it cannot be started. */
 int mce_peer_resolve_locked(struct mce_peer *p);
 /* The same for requests that stay with their transport: when it cannot be started now, a tick tries again. */
 void mce_peer_resolve_later_locked(struct mce_peer *p);
@@ -252,23 +247,25 @@ void mce_peer_resolve_later_locked(struct mce_peer *p);
 void mce_peers_resolve_owed(struct mce_engine *e);
 /* Cancel one request; see mce_transport.cancel. */
 void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status);
-/* Fail all that pends; the peer's lock is not held. */
+/* Fail all pending requests; the peer's lock is not held. */
 void mce_peer_fail_pending(struct mce_peer *p, int status);
+/* Has a transport other than @path's a WRITE in doubt?  Then a WRITE must not take @path: the older one could
+ * overwrite it.  MCE_PATH_NONE: any transport. */
+bool mce_peer_in_doubt_locked(struct mce_peer *p, enum mce_path path);
 void mce_peers_close(struct mce_engine *e);
+/* "host:port" with brackets where they are needed; "" when it is too long. */
+void mce_join_address(char ret[MC_ADDR_MAX], const char *host, int port);
 
-/* fence.c: what the next handle of an endpoint has to know of the last one.  _locked: with the engine's lock. */
+/* fence.c: state that the next handle of an endpoint needs from the last one.  _locked: with the engine's lock. */
 struct mce_fence;
 struct mce_fence *mce_fence_new(void);		/* NULL: no memory */
-/* Nobody uses the peer any more: write down what it leaves behind.  False when that is nothing. */
+/* No thread uses the peer any more: record its WRITEs in doubt.  False when there are none. */
 bool mce_fence_fill(struct mce_peer *p);
-void mce_fence_keep_locked(struct mce_peer *p);	/* what was filled in */
-void mce_fence_take_locked(struct mce_peer *p);	/* for a new peer, if there is one of its endpoint */
+void mce_fence_keep_locked(struct mce_peer *p);	/* keep the record until the next handle */
+void mce_fence_take_locked(struct mce_peer *p);	/* for a new peer, if there is a record of its endpoint */
 void mce_fences_close(struct mce_engine *e);
 
 /* ---- engine ------------------------------------------------------------------------------------ */
-
-struct mce_mapserver;
-struct mce_tcp_server;
 
 struct mce_engine {
 	/* constant after open */
@@ -277,19 +274,18 @@ struct mce_engine {
 	struct mce_id id;
 	unsigned nio;
 	struct mce_io io[MCE_IO_MAX];
-	unsigned nplaces;	/* 0: they make no difference */
-	cpu_set_t cpus[MCE_NUMA_MAX];	/* of each, [0] when there are none; empty: I/O threads run anywhere */
-	struct mce_mapserver *mapserver;
-	struct mce_tcp_server *server;
+	unsigned numa_nodes;	/* 0: memory is uniform */
+	cpu_set_t cpus[MCE_NUMA_MAX];	/* of each node, [0] when it is uniform; empty: I/O threads run anywhere */
+	void *service[MCE_PATHS];	/* state of each service (service.h) */
 	int upstream_port;	/* -1: none */
 	int ready_fd;		/* always readable, see tcp_wait.c; -1: none */
 	unsigned fork_depth;
 	struct mce_mr_table mrs;
 	/* guarded by lock */
 	pthread_mutex_t lock;
-	pthread_cond_t idle;	/* resolvers became 0; a peer that was going is gone, or stays */
+	pthread_cond_t idle;	/* resolvers became 0; a closing peer was freed, or stays */
 	struct mc_list peers;
-	struct mc_list fences;	/* of peers that have gone */
+	struct mc_list fences;	/* records of freed peers */
 	unsigned nfences;
 	struct mc_list owed;	/* peers whose resolver could not be started: a tick does it */
 	unsigned resolvers;
@@ -299,31 +295,5 @@ static inline bool mce_closing(struct mce_engine *e)
 {
 	return __atomic_load_n(&e->closing, __ATOMIC_ACQUIRE);
 }
-
-/* The server sides.  revoke: no I/O thread touches @mr, which is dead, after return. */
-int mce_tcp_server_open(struct mce_engine *e, struct mce_tcp_server **ret);
-/* Listen at @bind_host, at a port as mce_conf says; peers find it at @host: that makes the engine's endpoint. */
-int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char *bind_host);
-/* Listen for upstream's nodes as well; NULL @bind_host: on all addresses of both families. */
-int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host);
-/* "host:port" with brackets where they are needed; "" when it is too long. */
-void mce_join_address(char ret[MC_ADDR_MAX], const char *host, int port);
-void mce_tcp_server_close(struct mce_tcp_server *s);	/* I/O threads have ended; NULL is fine */
-void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr);
-/* Socket options of both ends of a lane. */
-void mce_tcp_tune(int fd, uint64_t timeout_ms);
-/* Is a connection open that said @token in its greeting? */
-bool mce_tcp_server_knows(struct mce_tcp_server *s, uint64_t token);
-
-int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret);
-int mce_mapserver_start(struct mce_mapserver *s);	/* accept; the TCP server is there */
-void mce_mapserver_close(struct mce_mapserver *s);
-/* Take a place in the life page for a region; -ENOSPC when all are taken. */
-int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_slot);
-/* The region's end: from now on every mapper sees that it is over, and is told to unmap; those that are
- * copying from or to it are waited for, unless they are stopped (MCE_BUSY_WAIT_MS). */
-#define MCE_BUSY_WAIT_MS 10000
-void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey);
-void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX]);
 
 #endif

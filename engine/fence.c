@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fence.c - what outlives the handle of a peer: a WRITE that was given up may still arrive when the handle has gone.
+ * fence.c - records that outlive the handle of a peer: a cancelled WRITE may still arrive after the handle was freed.
  *
- * The serving side lets go of a connection when it is greeted under the same name by a higher epoch.  So the next
- * handle of that endpoint takes the names of the last one over, and writes nothing before it has greeted there. */
+ * The serving side closes a connection when it is greeted under the same name with a higher epoch.  So the next
+ * handle of that endpoint takes over the names of the last one, and writes nothing before it has greeted there. */
 #include <config.h>
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct mce_fence {
 	uint64_t token;
 	struct {
 		uint32_t epoch, doubt_epoch;
-	} lane[MCE_TCP_CONNS_MAX];
+	} conn[MCE_TCP_CONNS_MAX];
 };
 
 struct mce_fence *mce_fence_new(void)
@@ -27,18 +27,18 @@ struct mce_fence *mce_fence_new(void)
 
 bool mce_fence_fill(struct mce_peer *p)
 {
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
 	bool needed = false;
 
 	if (!t)
 		return false;
 	MC_LOCKED(&p->lock);
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		struct mce_tcp_conn *l = &t->lanes[i];
-		bool is = mce_tcp_conn_in_doubt_locked(l);
+	for (unsigned i = 0; i < t->nconns; i++) {
+		struct mce_tcp_conn *conn = &t->conns[i];
+		bool is = mce_tcp_conn_in_doubt_locked(conn);
 
-		t->fence->lane[i].epoch = l->epoch;
-		t->fence->lane[i].doubt_epoch = is ? l->epoch : 0;
+		t->fence->conn[i].epoch = conn->epoch;
+		t->fence->conn[i].doubt_epoch = is ? conn->epoch : 0;
 		needed |= is;
 	}
 	return needed;
@@ -47,9 +47,9 @@ bool mce_fence_fill(struct mce_peer *p)
 void mce_fence_keep_locked(struct mce_peer *p)
 {
 	struct mce_engine *e = p->e;
-	struct mce_fence *f = p->tcp->fence;
+	struct mce_fence *f = mce_tcp_of(p)->fence;
 
-	p->tcp->fence = NULL;
+	mce_tcp_of(p)->fence = NULL;
 	strcpy(f->endpoint, p->endpoint);
 	f->token = p->token;
 	mc_list_push_back(&e->fences, &f->node);
@@ -61,7 +61,7 @@ void mce_fence_keep_locked(struct mce_peer *p)
 	e->nfences--;
 }
 
-static struct mce_fence *find_locked(struct mce_engine *e, const char *endpoint)
+static struct mce_fence *fence_find_locked(struct mce_engine *e, const char *endpoint)
 {
 	struct mc_list *pos;
 
@@ -76,17 +76,17 @@ static struct mce_fence *find_locked(struct mce_engine *e, const char *endpoint)
 
 void mce_fence_take_locked(struct mce_peer *p)
 {
-	struct mce_fence *f = p->upstream || !p->tcp ? NULL : find_locked(p->e, p->endpoint);
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
+	struct mce_fence *f = p->upstream || !t ? NULL : fence_find_locked(p->e, p->endpoint);
 
 	if (!f)
 		return;
 	p->token = f->token;
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		t->lanes[i].epoch = f->lane[i].epoch;
-		t->lanes[i].doubt_epoch = f->lane[i].doubt_epoch;
+	for (unsigned i = 0; i < t->nconns; i++) {
+		t->conns[i].epoch = f->conn[i].epoch;
+		t->conns[i].doubt_epoch = f->conn[i].doubt_epoch;
 	}
-	t->doubts = true;
+	p->doubts = true;
 	mc_list_remove(&f->node);
 	p->e->nfences--;
 	free(f);

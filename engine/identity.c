@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * identity.c - who this engine is and on which host it runs.
+ * identity.c - identity of this engine and of its host.
  *
- * Addresses say nothing about hosts (containers, NAT, port forwards).  The boot id names the running
- * kernel; of the namespaces only the network one counts, because the abstract socket is looked up in
- * it, while a descriptor means the same in all others.  Clones of one VM snapshot agree in all of that,
- * which is why a match is only a reason to try. */
+ * Addresses do not identify hosts (containers, NAT, port forwards).  The boot id names the running
+ * kernel.  Of the namespaces only the network namespace matters: the abstract socket is looked up in
+ * it, while a descriptor is valid across all others.  Clones of one VM snapshot have equal ids,
+ * so a match is only a reason to try. */
 #include <config.h>
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* "8c1f…-…" without its dashes; all zero when the kernel does not tell, which matches nobody. */
+/* "8c1f…-…" without its dashes; all zero, which matches no host, when the kernel does not tell. */
 static void read_boot_id(uint8_t ret[16])
 {
 	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * io.c - what an I/O thread does besides its descriptors: a tick for those who watch the time, and
- * turns for those who had more to do than their share. */
+ * io.c - I/O threads: their ticks, and further turns for connections that had more work than their share. */
 #include <config.h>
 
 #include <errno.h>
@@ -21,7 +20,7 @@ static uint64_t stall_ms(const struct mce_io *io)
 	return ms < MCE_STALL_MS ? ms : MCE_STALL_MS;
 }
 
-/* Often enough to tell a thread that waits from a process that stood still. */
+/* Often enough to tell a waiting thread from a stopped process. */
 static uint64_t tick_ns(const struct mce_io *io)
 {
 	return (stall_ms(io) / 4 + 1) * MC_NS_PER_MS;
@@ -49,7 +48,7 @@ static void io_again(struct mc_evtimer *t)
 	struct mce_io *io = mc_container_of(t, struct mce_io, again);
 	struct mc_list turn;
 
-	/* Those who ask again go behind this turn. */
+	/* A watcher that asks again comes after this turn. */
 	mc_list_init(&turn);
 	if (!mc_list_empty(&io->resume)) {
 		turn = io->resume;
@@ -98,7 +97,7 @@ void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg)
 {
 	static const struct timespec pause = { .tv_nsec = 1000000 };
 
-	/* What waits for this cannot go on without it, so a lack of memory has to be waited out. */
+	/* The caller cannot continue without the call, so wait until there is memory. */
 	while (mc_evloop_call(io->loop, fn, arg) == -ENOMEM)
 		nanosleep(&pause, NULL);
 }
@@ -137,23 +136,23 @@ int mce_cpus_parse(const char *list, cpu_set_t *ret)
 	return 0;
 }
 
-/* Best effort: elsewhere they are slower, not wrong.  What the process was confined to stays its limit. */
-static void io_settle(struct mce_io *io)
+/* Best effort: on other processors the thread is slower, not wrong.  The process's own affinity stays the limit. */
+static void io_set_affinity(struct mce_io *io)
 {
 	cpu_set_t may;
 
-	if (CPU_COUNT(&io->e->cpus[io->place]) == 0 || sched_getaffinity(0, sizeof(may), &may))
+	if (CPU_COUNT(&io->e->cpus[io->numa]) == 0 || sched_getaffinity(0, sizeof(may), &may))
 		return;
-	CPU_AND(&may, &may, &io->e->cpus[io->place]);
+	CPU_AND(&may, &may, &io->e->cpus[io->numa]);
 	if (CPU_COUNT(&may) && sched_setaffinity(0, sizeof(may), &may))
-		mc_info("engine", "an I/O thread runs anywhere: %m");
+		mc_info("engine", "cannot set the affinity of an I/O thread: %m");
 }
 
 static void io_begin(void *arg)
 {
 	struct mce_io *io = arg;
 
-	io_settle(io);
+	io_set_affinity(io);
 	io->last_ms = mc_now_ms();
 	mc_evtimer_arm(io->loop, &io->tick, mc_now_ns() + tick_ns(io));
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * local.c - the peer is this engine: the bytes are copied where they are, by the caller. */
+ * local.c - the path to this engine itself: the caller copies within its own memory. */
 #include <config.h>
 
 #include "common/err.h"
 #include "engine/engine_i.h"
 
-static bool is_local(struct mce_peer *p)
+static bool peer_is_local(struct mce_peer *p)
 {
 	return __atomic_load_n(&p->local, __ATOMIC_ACQUIRE) && !p->e->conf.force_tcp;
 }
@@ -15,7 +15,7 @@ static int local_submit(struct mce_peer *p, struct mce_req *req)
 	struct mce_mr *mr;
 	int r;
 
-	if (!is_local(p))
+	if (!peer_is_local(p))
 		return -MC_ENOTSUP;
 	r = mce_mr_get(p->e, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mr);
 	if (r == 0) {
@@ -31,11 +31,11 @@ static int local_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t 
 	struct mce_mr *mr;
 	int r;
 
-	if (!is_local(p))
+	if (!peer_is_local(p))
 		return -MC_ENOTSUP;
 	r = mce_mr_get(p->e, rkey, addr, len, MCE_ACCESS_READ, &mr);
 	if (r < 0)
-		return mc_fail(r, "no such memory to map");
+		return mc_fail(r, "no registered memory to map");
 	mce_mr_unref(mr);
 	*ret = (const void *)(uintptr_t)addr;
 	return 0;
@@ -44,6 +44,7 @@ static int local_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t 
 const struct mce_transport mce_local_transport = {
 	.name = "local",
 	.path = MCE_PATH_LOCAL,
+	.distance = MCE_DISTANCE_OWN,
 	.attach = mce_no_attach,
 	.detach = mce_no_detach,
 	.connect = mce_no_connect,
@@ -54,5 +55,6 @@ const struct mce_transport mce_local_transport = {
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
+	.writes_in_doubt = mce_no_doubt,
 	.map = local_map,
 };

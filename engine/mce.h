@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mce.h - the transfer engine: move bytes between local memory and registered memory of a peer.
  *
- * A peer is named by its endpoint "host:port" (that of mce_engine_endpoint()).  Its memory is
- * addressed as upstream does it, by the owner's virtual address, and guarded by the region's key.
- * The path is chosen per (peer, region), best first:
+ * A peer is named by its endpoint "host:port" (the one that mce_engine_endpoint() returns there).  As in upstream, its
+ * memory is addressed by the owner's virtual address; the region's key guards it.
+ * The engine chooses the path per (peer, region), best first:
  *	local	the memory is this engine's own: memcpy
  *	mapped	same host (boot id and network namespace agree, and the peer's unix socket leads to the same
- *		process as the TCP connection; never the address) and the region has a descriptor: it is
+ *		process as the TCP connection; addresses are not evidence) and the region has a descriptor: it is
  *		mapped once, then memcpy
- *	tcp	persistent lanes, several I/O threads, pipelined, straight into the destination
- *	upstream  upstream's TCP protocol, the one path to a peer of mce_peer_get_upstream()
+ *	process_vm  same host, and the region has no descriptor: the kernel copies between the two processes
+ *	tcp	persistent connections, several I/O threads, pipelined, straight into the destination
+ *	upstream  upstream's TCP protocol, the only path to a peer of mce_peer_get_upstream()
  *
- * What a request can end with, the same on every path:
- *	-ESTALE		no region of that key: never was, or is unregistered
+ * The statuses of a request, the same on every path:
+ *	-ESTALE		no region has this key: it never did, or the region is unregistered
  *	-ERANGE		the transfer is not wholly inside the region; nothing was touched
  *	-EACCES		the region does not allow it
  *	-EINVAL		the request contradicts itself
- *	-MC_ETRANSFER	the peer cannot be reached, or was lost too often on the way, or its user has
- *			protected the memory, unmapped it, or cut its file short
- *	-MC_EVERSION	it speaks another protocol
- *	-MC_ETIMEDOUT	the waiter's deadline
- *	-MC_EINTERNAL	the peer refuses it for a reason that has no meaning here
+ *	-MC_ETRANSFER	the peer cannot be reached, or its connection was lost too often, or the peer's program has
+ *			protected the memory, unmapped it, or truncated its file
+ *	-MC_EVERSION	the peer speaks another protocol version
+ *	-MC_ETIMEDOUT	the waiter's deadline passed
+ *	-MC_EINTERNAL	the peer refuses the request for a reason that has no meaning here
  *	-MC_ELIMIT	too many peers are being connected at this time
  *	-ECANCELED	the engine was closed
- * A WRITE that failed for one of the last six may have stored any part of its bytes, and over TCP may
- * still store some for as long as the peer needs to take what is in its socket: its range should not
- * be given to others at once.  (A peer that stood still for 2 s drops what piled up meanwhile.)
+ * A WRITE that failed with one of the last six may have stored any part of its bytes.  Over TCP it may store more of
+ * them for as long as the peer needs to read its socket, so do not reuse the range at once.  (A peer that was stopped
+ * for 2 s drops the bytes that arrived meanwhile.)
  *
- * Threads: everything may be called from any thread, but closing the engine and putting the last handle
- * of a peer may not overlap with other uses of them.  A forked child has no use of its parent's engine:
- * its transfers, and asking for peers and pointers, fail with -MC_EUNAVAILABLE.
+ * Threads: every function may be called from any thread, but closing the engine and putting the last handle of a peer
+ * must not overlap with other uses of them.  A forked child cannot use its parent's engine: its transfers, and its
+ * requests for peers and pointers, fail with -MC_EUNAVAILABLE.
  *
- * Upstream's nodes are spoken to, and listened to, in upstream's own TCP protocol.  It knows no keys, so
- * whoever can connect to the upstream port may use the regions as their access bits say; nothing of it
- * is open unless asked for. */
+ * The engine also speaks upstream's own TCP protocol, as a client and as a server.  That protocol has no keys: every
+ * client that can connect to the upstream port may use the regions as their access bits allow.  The engine opens no
+ * upstream port unless mce_conf asks for it. */
 #ifndef MCE_H
 #define MCE_H
 
@@ -51,44 +52,44 @@ struct mce_peer;
 struct mce_conf {
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
 	const char *bind_host;	/* address to listen on when it differs, e.g. 0.0.0.0; NULL: host */
-	int port;		/* 0: a free one, */
-	int port_min, port_max;	/* of these, as long as there are any; 0: of all */
-	unsigned io_threads;	/* TCP threads, 0: 2 for each place */
-	unsigned lanes;		/* TCP connections per peer, 0: 2 for each place */
-	uint64_t stripe_bytes;	/* a longer request is split over the lanes; 0: 512 KiB */
-	bool force_tcp;		/* never local or mapped (tests, measurements); upstream: MC_FORCE_TCP */
-	const char *io_cpus;	/* "0-3,8": where the I/O threads run, of those that the process may use;
-				 * NULL, "" or none of these: anywhere */
-	/* A machine whose processors and memory fall into places (NUMA nodes), at most MCE_NUMA_MAX, the
-	 * nearest to the network first: I/O thread i runs on the processors of place_cpus[i % places], as
-	 * with io_cpus, and the bytes of a region go over lanes of the place that it lies at, as long as one
-	 * of these is up.  place_of(): where [@addr, @addr + @len) lies, -ENODATA: no page of it is there
-	 * yet, other negative values: at several places, or nobody knows; from any thread, must not block.
-	 * places 0 or 1: memory is all alike.  The texts are not kept. */
-	unsigned places;
-	const char *const *place_cpus;
-	int (*place_of)(void *arg, const void *addr, uint64_t len);
-	void *place_arg;
+	int port;		/* 0: a free port, */
+	int port_min, port_max;	/* in this range as long as one is free; 0: in any range */
+	unsigned io_threads;	/* TCP threads, 0: 2 for each NUMA node */
+	unsigned conns;		/* TCP connections per peer, 0: 2 for each NUMA node */
+	uint64_t stripe_bytes;	/* a longer request is split over the connections; 0: 512 KiB */
+	bool force_tcp;		/* never local or same-host paths (tests, measurements); upstream: MC_FORCE_TCP */
+	const char *io_cpus;	/* "0-3,8": processors of the I/O threads, of those that the process may use;
+				 * NULL, "" or none of these: any */
+	/* A machine with several NUMA nodes, at most MCE_NUMA_MAX, the nearest to the network first: I/O thread i runs
+	 * on the processors numa_cpus[i % numa_nodes], restricted like io_cpus.  The bytes of a region go over
+	 * connections of its NUMA node while one of them is up.  numa_of() returns the index of the node that
+	 * holds [@addr, @addr + @len); -ENODATA: no page is allocated yet; other negative values: several nodes, or
+	 * unknown.  It is called from any thread and must not block.  numa_nodes 0 or 1: memory is uniform.
+	 * The strings are not kept. */
+	unsigned numa_nodes;
+	const char *const *numa_cpus;
+	int (*numa_of)(void *arg, const void *addr, uint64_t len);
+	void *numa_arg;
 	unsigned spin_us;	/* polling before sleep in I/O threads and waits */
 	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
-	uint64_t progress_timeout_ms; /* a lane that moves nothing for so long with work on it is dropped;
+	uint64_t progress_timeout_ms; /* a connection that has work and moves no byte for this time is closed;
 				 * 0: 30000 (upstream: MC_TCP_PROGRESS_TIMEOUT_SEC) */
 	/* Serve upstream's nodes as well.  Port 0: a free one between upstream_port_min and _max (0: 15000
-	 * and 17000; upstream: MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).  Like bind_host, but all addresses of
-	 * both families when that is NULL, as upstream does it. */
+	 * and 17000; upstream: MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).  Listens on bind_host, or like upstream on all
+	 * addresses of both families when that is NULL. */
 	bool upstream;
 	int upstream_port, upstream_port_min, upstream_port_max;
-	uint64_t status_timeout_ms; /* an upstream peer that owes an answer and sends nothing for so long
-				 * is given up; 0: 30000 (upstream: MC_TCP_STATUS_TIMEOUT_SEC) */
+	uint64_t status_timeout_ms; /* the connection to an upstream peer that owes an answer and sends nothing for
+				 * this time is closed; 0: 30000 (upstream: MC_TCP_STATUS_TIMEOUT_SEC) */
 };
 
 /* Listen and start the I/O threads. */
 int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret);
-/* Fails what is under way (-ECANCELED), closes all peers, unregisters all memory: their handles are gone
- * too.  Takes up to 5 s when a peer that does not answer is just being connected.  NULL is fine. */
+/* Fails the pending requests (-ECANCELED), closes all peers and unregisters all memory, so their handles become
+ * invalid.  Takes up to 5 s while a peer that does not answer is being connected.  NULL is fine. */
 void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
-/* The port that upstream's nodes may read and write this engine's regions through, -1: none. */
+/* The port through which upstream's nodes may read and write this engine's regions, -1: none. */
 int mce_engine_upstream_port(const struct mce_engine *e);
 
 /* ---- memory ------------------------------------------------------------------------------------ */
@@ -100,18 +101,18 @@ struct mce_mr_attr {
 	void *base;
 	uint64_t len;		/* > 0 */
 	unsigned access;	/* MCE_ACCESS_*; 0: only local use (pins for RDMA) */
-	int fd;			/* file the memory is a shared mapping of, -1: none; stays the caller's */
+	int fd;			/* file that the memory maps shared, -1: none; stays the caller's */
 	uint64_t fd_offset;	/* page aligned */
-	unsigned place;		/* 1 + the place that it lies at, 0: mce_conf.place_of() tells */
+	unsigned numa;		/* 1 + index of its NUMA node, 0: ask mce_conf.numa_of() */
 };
 
 /* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED); -EINVAL
- * with a detail.  A region with a descriptor begins on a page and its file must not become shorter. */
+ * with a detail.  A region with a descriptor begins on a page, and its file must not become shorter. */
 int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *attr, struct mce_mr **ret);
-/* After return no peer can reach the memory through this engine: copies of this process are waited for,
- * requests being served over TCP are refused in the middle, later ones fail, on same-host peers too.  A
- * copy that such a peer is just making goes on in the file's memory and then fails; it no longer uses
- * this address range.  NULL is fine.  Not from an I/O thread. */
+/* After return no peer can reach the memory through this engine: the call waits for copies of this process, aborts
+ * requests that are being served over TCP, and later requests fail, also those of same-host peers.  A same-host peer
+ * that is copying at this moment continues in the file's memory and then fails; it no longer uses this address range.
+ * NULL is fine.  Not from an I/O thread. */
 void mce_mr_unregister(struct mce_mr *mr);
 uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matches a new region */
 
@@ -121,43 +122,49 @@ uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matc
 int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret);
 void mce_peer_put(struct mce_peer *p);
 
-/* A peer that speaks upstream's TCP protocol at @host:@port and nothing else, cached like others.
- * @proto_version: what its segment says (tcp_proto_version; 0: it does not, so 1); 2 and more mean 2.
- * Requests carry the address; rkey is ignored.  What differs:
- *	a request that the peer refuses ends with -ERANGE, for whatever reason; of a WRITE longer than
- *	  mce_conf.stripe_bytes the parts that were inside a region are stored then
- *	a WRITE is complete when it is stored there, with version 1 too: a READ of its last byte follows
- *	  it down the same connection, so the peer has to allow that
- *	a peer that vanishes ends a WRITE with -MC_ETRANSFER, or it is repeated when the peer itself has
+/* A peer that speaks only upstream's TCP protocol, at @host:@port; cached like other peers.
+ * @proto_version: tcp_proto_version of its segment (0: the segment has none, so 1); 2 and more mean 2.
+ * Requests carry the address; rkey is ignored.  Differences:
+ *	a request that the peer refuses ends with -ERANGE, whatever the reason; of a refused WRITE longer than
+ *	  mce_conf.stripe_bytes the fragments that were inside a region are stored
+ *	a WRITE completes when the peer has stored it, also with version 1: a READ of its last byte follows
+ *	  it on the same connection, so the peer has to allow that READ
+ *	a peer that vanishes ends a WRITE with -MC_ETRANSFER; the engine repeats the WRITE if the peer itself has
  *	  closed the connection */
 int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsigned proto_version,
 			  struct mce_peer **ret);
 
 enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
+/* A transport each (engine/transport.h). */
 enum mce_path {
-	MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM,
-	MCE_PATH_PROCESS_VM,
+	MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM, MCE_PATH_PROCESS_VM,
+	MCE_PATHS
 };
-
-#define MCE_PATHS 6
 const char *mce_path_name(enum mce_path path);
+/* How far the memory is that a path reaches; the nearest of several replicas is read. */
+enum mce_distance {
+	MCE_DISTANCE_OWN, MCE_DISTANCE_MAPPED,
+	MCE_DISTANCE_HOST,	/* copied by the kernel; also assumed while the path is unknown */
+	MCE_DISTANCE_NETWORK
+};
+enum mce_distance mce_path_distance(enum mce_path path);
 
-/* What has become of the requests to a peer, by the path they took ([0]: none); the result is the bytes
- * of those that are not complete. */
+/* Sums over the completed requests of a peer, by path ([0]: none); returns the bytes of those that are not
+ * complete. */
 struct mce_path_stats {
 	uint64_t requests, bytes, errors;
 };
 uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS]);
-/* Bytes that lanes of @place were given for the peer. */
-uint64_t mce_peer_on_numa_node(const struct mce_peer *p, unsigned place);
+/* Bytes that connections of NUMA node @numa have carried, or carry, for the peer. */
+uint64_t mce_peer_on_numa_node(const struct mce_peer *p, unsigned numa);
 const char *mce_peer_endpoint(const struct mce_peer *p);
-/* @fn must not call the engine but for the three above. */
+/* @fn must not call the engine except for the three functions above. */
 void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, void *arg), void *arg);
 
 struct mce_batch;
 
-/* One transfer.  All fields and the memory behind iov belong to the caller and must not change or go
- * away until the request is complete.  The part from "filled in" on is the engine's. */
+/* One transfer.  All fields and the memory behind iov belong to the caller; they must stay unchanged and allocated
+ * until the request is complete.  The fields from "filled in" on are the engine's. */
 struct mce_req {
 	enum mce_op op;
 	struct mce_peer *peer;
@@ -166,7 +173,7 @@ struct mce_req {
 	const struct iovec *iov;
 	unsigned iovcnt;
 	/* Checksums (common/crc32c.h): when crc is set, crc[i] becomes the CRC of the i-th
-	 * MC_CRC_CHUNK bytes of the first crc_len bytes of the transfer, taken from what was really
+	 * MC_CRC_CHUNK bytes of the first crc_len bytes of the transfer, computed from the bytes that were actually
 	 * stored (READ) or sent (WRITE).  They are valid when status is 0.  With crc_tail a WRITE
 	 * also stores the array itself at addr + crc_len rounded up to 4, when it has more than one
 	 * element; iov then holds crc_len bytes exactly. */
@@ -186,9 +193,9 @@ struct mce_req {
 struct mce_batch {
 	uint32_t left;		/* futex: requests not complete, and a flag for a sleeper */
 	uint32_t failed;
-	/* Set after mce_batch_init() by who does not wait: called each time the last request has
-	 * completed, on the thread that completed it.  Must not block.  The batch has to stay until it
-	 * has run. */
+	/* For callers that do not wait; set after mce_batch_init().  Called each time the last request has
+	 * completed, on the thread that completed it.  Must not block.  The batch must stay allocated until the call
+	 * has returned. */
 	void (*done)(void *arg);
 	void *arg;
 };
@@ -198,27 +205,26 @@ void mce_batch_hold(struct mce_batch *b);
 void mce_batch_release(struct mce_batch *b);
 unsigned mce_batch_left(const struct mce_batch *b);
 
-/* Hand over @n requests (an array).  They complete in any order; those on local and mapped paths are
- * done in the caller's thread before return.  0 always: failures are in each request's status. */
+/* Submit @n requests (an array).  They complete in any order; those on local and same-host paths complete
+ * in the caller's thread before return.  Returns 0 always: failures are in each request's status. */
 int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n);
 
 /* Wait until all are complete.  0, or -MC_ETIMEDOUT at @deadline: then the unfinished requests are
- * cancelled and the call returns only when the engine has let go of their memory. Returns the number
- * of failed requests via b->failed.
+ * cancelled, and the call returns only when the engine no longer uses their memory.  b->failed is the number of
+ * failed requests.
  *
- * Where a WRITE was to go that did not end well, anything may lie, and for as long as its bytes are under way it
- * may still change; not any more once a later WRITE of this engine to the same place has succeeded (over the upstream
- * protocol, which has nothing to tell by, it may even then). */
+ * The destination of a failed WRITE has undefined contents, and may still change while its bytes are in transit.  It
+ * no longer changes once a later WRITE of this engine to the same range has succeeded (except over the upstream
+ * protocol, which has no means to fence old bytes: there it may change even then). */
 int mce_batch_wait(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		   uint64_t deadline);
-/* The same, but at @until nothing is cancelled: 0, or -EAGAIN when some are not complete.  mce_batch_wait() has to
- * follow. */
+/* The same, but nothing is cancelled at @until: 0, or -EAGAIN when some are not complete.  The caller must call
+ * mce_batch_wait() afterwards. */
 int mce_batch_until(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		    uint64_t until);
 bool mce_batch_done(const struct mce_batch *b);
 
-/* For who looks at single requests: the status, -EINPROGRESS until it is complete; and a look for
- * completions on behalf of who looks again and again, of a request that was submitted. */
+/* For callers that watch single requests: the status, -EINPROGRESS until the request is complete. */
 static inline int mce_req_status(const struct mce_req *req)
 {
 	return __atomic_load_n(&req->status, __ATOMIC_ACQUIRE);
@@ -227,20 +233,20 @@ static inline void mce_req_set_status(struct mce_req *req, int status)
 {
 	__atomic_store_n(&req->status, status, __ATOMIC_RELEASE);
 }
+/* Process completions on behalf of a caller that polls the status of @req, which was submitted. */
 void mce_req_poll(struct mce_req *req);
-/* For who waits for @reqs in its own way: receive what is little in this thread, until all are complete or
- * @deadline.  Returns at once when that would not pay.  All were submitted and nobody else is about to submit them
- * again; when requests to other peers join the batch meanwhile, their end may be seen up to 50 ms late. */
+/* For callers with a wait of their own: receive small amounts in this thread, until @reqs are complete or @deadline.
+ * Returns at once when that would not pay.  All of @reqs were submitted, and no other thread is about to resubmit
+ * them.  When requests to other peers join the batch meanwhile, their completion may be noticed up to 50 ms late. */
 void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline);
 
 /* One request, waited for. */
 int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline);
 
-/* A direct pointer to peer memory that is local or mapped (connects and maps when needed, within
- * @deadline), for reading; NULL with *ret_err otherwise, -MC_ENOTSUP when the region is only to be had
- * over TCP.  Good until the region's unregister or the peer's end, after which a mapped pointer gives
- * stale bytes, and readable until mce_peer_put() of the last handle; a local one is as good as the
- * memory itself. */
+/* A direct pointer for reading peer memory that is local or mapped (connects and maps when needed, within
+ * @deadline).  NULL with *ret_err otherwise; -MC_ENOTSUP when the region can only be copied.
+ * The bytes are valid until the region is unregistered or the peer ends; after that a mapped pointer shows stale
+ * bytes.  It stays readable until mce_peer_put() of the last handle; a local pointer lives as long as the memory. */
 const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len,
 			 uint64_t deadline, int *ret_err);
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mr.c - the table of registered memory.
  *
- * Whoever is about to touch a region on behalf of a peer holds a reference.  Unregister takes the
- * region out of the table first, so references only drain, then makes the I/O threads let go. */
+ * A thread that touches a region on behalf of a peer holds a reference.  Unregister removes the
+ * region from the table first, so that no new references appear, then makes the services drop theirs. */
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,7 +25,7 @@
 
 MC_GAUGE(regions, "mooncake_transfer_regions", "", "Memory regions registered in this process")
 
-static struct mce_mr **bucket_of(struct mce_mr_table *t, uint64_t rkey)
+static struct mce_mr **mr_bucket(struct mce_mr_table *t, uint64_t rkey)
 {
 	return &t->bucket[rkey % MCE_MR_BUCKETS];
 }
@@ -60,7 +58,7 @@ int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len)
 /* ---- lookup ------------------------------------------------------------------------------------ */
 
 /* Index of the first region that begins behind @base. */
-static unsigned position(const struct mce_mr_table *t, uint64_t base)
+static unsigned mr_position(const struct mce_mr_table *t, uint64_t base)
 {
 	unsigned lo = 0, hi = t->n;
 
@@ -81,7 +79,7 @@ int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret)
 	struct mce_mr *mr;
 
 	pthread_rwlock_rdlock(&t->lock);
-	for (mr = *bucket_of(t, rkey); mr && mr->rkey != rkey; mr = mr->next)
+	for (mr = *mr_bucket(t, rkey); mr && mr->rkey != rkey; mr = mr->next)
 		;
 	if (mr)
 		__atomic_fetch_add(&mr->refs, 1, __ATOMIC_RELAXED);
@@ -121,7 +119,7 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 	int r = -ERANGE;
 
 	pthread_rwlock_rdlock(&t->lock);
-	at = position(t, addr);
+	at = mr_position(t, addr);
 	if (at > 0) {
 		mr = t->by_base[at - 1];
 		r = mce_range_check(mr->base, mr->len, addr, len);
@@ -136,43 +134,43 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 	return r;
 }
 
-static int ask_place(struct mce_engine *e, const struct mce_mr *mr)
+static int mr_ask_numa(struct mce_engine *e, const struct mce_mr *mr)
 {
-	int at = e->conf.place_of(e->conf.place_arg, (const void *)(uintptr_t)mr->base, mr->len);
+	int at = e->conf.numa_of(e->conf.numa_arg, (const void *)(uintptr_t)mr->base, mr->len);
 
-	/* Pages come with the first touch, so what is not known today may be tomorrow. */
+	/* Pages are allocated at the first touch, so the answer may exist later. */
 	if (at == -ENODATA)
 		return MCE_NUMA_ASK;
-	return at >= 0 && at < (int)e->nplaces ? at : MCE_NUMA_ANY;
+	return at >= 0 && at < (int)e->numa_nodes ? at : MCE_NUMA_ANY;
 }
 
 int mce_mr_numa_node(struct mce_engine *e, uint64_t addr)
 {
 	struct mce_mr_table *t = &e->mrs;
-	int place = MCE_NUMA_ANY;
+	int numa = MCE_NUMA_ANY;
 	unsigned at;
 
-	if (!e->nplaces)
-		return place;
+	if (!e->numa_nodes)
+		return numa;
 	pthread_rwlock_rdlock(&t->lock);
-	at = position(t, addr);
+	at = mr_position(t, addr);
 	if (at > 0 && addr - t->by_base[at - 1]->base < t->by_base[at - 1]->len) {
 		struct mce_mr *mr = t->by_base[at - 1];
 
-		place = __atomic_load_n(&mr->place, __ATOMIC_RELAXED);
-		if (place == MCE_NUMA_ASK) {
-			place = ask_place(e, mr);
-			__atomic_store_n(&mr->place, place, __ATOMIC_RELAXED);
+		numa = __atomic_load_n(&mr->numa, __ATOMIC_RELAXED);
+		if (numa == MCE_NUMA_ASK) {
+			numa = mr_ask_numa(e, mr);
+			__atomic_store_n(&mr->numa, numa, __ATOMIC_RELAXED);
 		}
 	}
 	pthread_rwlock_unlock(&t->lock);
-	return place < 0 ? MCE_NUMA_ANY : place;
+	return numa < 0 ? MCE_NUMA_ANY : numa;
 }
 
 void mce_mr_unref(struct mce_mr *mr)
 {
-	/* The waiter may free the region as soon as only its own reference is left; the address alone
-	 * is used then. */
+	/* The waiter may free the region as soon as only its own reference is left; after that only the
+	 * address is used. */
 	uint32_t *refs = &mr->refs;
 
 	if (__atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL) == (WAITER | 1))
@@ -181,7 +179,7 @@ void mce_mr_unref(struct mce_mr *mr)
 
 /* ---- register ---------------------------------------------------------------------------------- */
 
-static int check_attr(const struct mce_engine *e, const struct mce_mr_attr *a)
+static int attr_check(const struct mce_engine *e, const struct mce_mr_attr *a)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct stat st;
@@ -189,8 +187,8 @@ static int check_attr(const struct mce_engine *e, const struct mce_mr_attr *a)
 	if (!a->base || a->len == 0 || (uintptr_t)a->base + a->len < (uintptr_t)a->base)
 		return mc_fail(-EINVAL, "memory region %p of %llu bytes is not valid", a->base,
 			       (unsigned long long)a->len);
-	if (a->place > e->nplaces && a->place)
-		return mc_fail(-EINVAL, "there is no place %u", a->place - 1);
+	if (a->numa > e->numa_nodes && a->numa)
+		return mc_fail(-EINVAL, "NUMA node index %u is out of range", a->numa - 1);
 	if (a->access & ~(MCE_ACCESS_READ | MCE_ACCESS_WRITE))
 		return mc_fail(-EINVAL, "unknown access bits 0x%x", a->access);
 	if (a->fd < 0)
@@ -199,27 +197,15 @@ static int check_attr(const struct mce_engine *e, const struct mce_mr_attr *a)
 		return mc_fail(-EINVAL, "a region with a descriptor begins on a page");
 	if (fstat(a->fd, &st))
 		return mc_fail(-errno, "descriptor of the region: %s", strerror(errno));
-	/* A mapper that touches pages behind the end would be killed. */
+	/* A mapper that touches pages behind the end of the file would be killed. */
 	if (mce_range_check(0, (uint64_t)st.st_size, a->fd_offset, a->len))
 		return mc_fail(-EINVAL, "the region's file ends before the region");
 	return 0;
 }
 
-/* A descriptor that gives away no more than @access: the mapper is trusted with the memory, not to
- * honour what it was told. */
-static int share_fd(int fd, unsigned access)
+static int mr_insert_locked(struct mce_mr_table *t, struct mce_mr *mr)
 {
-	char path[64];
-
-	if (access & MCE_ACCESS_WRITE)
-		return fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static int insert_locked(struct mce_mr_table *t, struct mce_mr *mr)
-{
-	unsigned at = position(t, mr->base);
+	unsigned at = mr_position(t, mr->base);
 
 	if ((at > 0 && t->by_base[at - 1]->base + t->by_base[at - 1]->len > mr->base) ||
 	    (at < t->n && mr->base + mr->len > t->by_base[at]->base))
@@ -236,43 +222,29 @@ static int insert_locked(struct mce_mr_table *t, struct mce_mr *mr)
 	memmove(t->by_base + at + 1, t->by_base + at, (t->n - at) * sizeof(*t->by_base));
 	t->by_base[at] = mr;
 	t->n++;
-	mr->next = *bucket_of(t, mr->rkey);
-	*bucket_of(t, mr->rkey) = mr;
+	mr->next = *mr_bucket(t, mr->rkey);
+	*mr_bucket(t, mr->rkey) = mr;
 	return 0;
 }
 
-static void remove_locked(struct mce_mr_table *t, struct mce_mr *mr)
+static void mr_remove_locked(struct mce_mr_table *t, struct mce_mr *mr)
 {
-	unsigned at = position(t, mr->base) - 1;
+	unsigned at = mr_position(t, mr->base) - 1;
 	struct mce_mr **pp;
 
 	memmove(t->by_base + at, t->by_base + at + 1, (t->n - at - 1) * sizeof(*t->by_base));
 	t->n--;
-	for (pp = bucket_of(t, mr->rkey); *pp != mr; pp = &(*pp)->next)
+	for (pp = mr_bucket(t, mr->rkey); *pp != mr; pp = &(*pp)->next)
 		;
 	*pp = mr->next;
 }
 
-/* Same-host peers must not reach it any more. */
-static void unlist(struct mce_mr *mr)
+/* No peer reaches the memory after return; no reference is left. */
+static void mr_free(struct mce_mr *mr)
 {
-	if (mr->listed)
-		mce_mapserver_revoke(mr->e->mapserver, mr->slot, mr->rkey);
-	mr->listed = false;
-	if (mr->fd >= 0)
-		close(mr->fd);
-	mr->fd = -1;
-}
-
-/* Without a place in the life page peers use TCP; without a descriptor they copy from process to process.
- * Nothing else changes. */
-static void list(struct mce_mr *mr, const struct mce_mr_attr *a)
-{
-	mr->fd = -1;
-	mr->listed = a->access &&
-		     mce_mapserver_enter(mr->e->mapserver, mr->rkey, &mr->slot) == 0;
-	if (mr->listed && a->fd >= 0)
-		mr->fd = share_fd(a->fd, a->access);
+	for (const struct mce_service *const *s = mce_services; *s; s++)
+		(*s)->revoke_wait(mr);
+	free(mr);
 }
 
 int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mce_mr **ret)
@@ -280,7 +252,7 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	struct mce_mr *mr;
 	int r;
 
-	r = check_attr(e, a);
+	r = attr_check(e, a);
 	if (r < 0)
 		return r;
 	mr = calloc(1, sizeof(*mr));
@@ -290,19 +262,20 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	mr->base = (uintptr_t)a->base;
 	mr->len = a->len;
 	mr->access = a->access;
+	mr->has_file = a->fd >= 0;
 	mr->fd_offset = a->fd_offset;
-	mr->place = a->place ? (int)a->place - 1 : MCE_NUMA_ASK;
+	mr->numa = a->numa ? (int)a->numa - 1 : MCE_NUMA_ASK;
 	mr->refs = 1;
 	do
 		mr->rkey = mc_random_u64();
 	while (mr->rkey == 0);
-	list(mr, a);
+	for (const struct mce_service *const *s = mce_services; *s; s++)
+		(*s)->region_add(mr, a);
 	pthread_rwlock_wrlock(&e->mrs.lock);
-	r = insert_locked(&e->mrs, mr);
+	r = mr_insert_locked(&e->mrs, mr);
 	pthread_rwlock_unlock(&e->mrs.lock);
 	if (r < 0) {
-		unlist(mr);
-		free(mr);
+		mr_free(mr);
 		return r;
 	}
 	mc_metric_add(&regions, 1);
@@ -315,23 +288,23 @@ void mce_mr_unregister(struct mce_mr *mr)
 	struct mce_engine *e;
 	uint32_t refs;
 
-	/* In a forked child nobody would let go of it. */
+	/* In a forked child no thread would drop its references. */
 	if (!mr || mc_fork_check(mr->e->fork_depth) < 0)
 		return;
 	e = mr->e;
 	pthread_rwlock_wrlock(&e->mrs.lock);
-	remove_locked(&e->mrs, mr);
+	mr_remove_locked(&e->mrs, mr);
 	__atomic_store_n(&mr->dead, true, __ATOMIC_RELEASE);
 	pthread_rwlock_unlock(&e->mrs.lock);
-	mce_tcp_server_revoke(e->server, mr);
-	/* What is left are copies of other threads of this process, and the map server's look-ups. */
+	for (const struct mce_service *const *s = mce_services; *s; s++)
+		(*s)->revoke_begin(mr);
+	/* The remaining references are those of local copies in other threads, and of lookups. */
 	refs = __atomic_or_fetch(&mr->refs, WAITER, __ATOMIC_ACQ_REL);
 	while (refs != (WAITER | 1)) {
 		syscall(SYS_futex, &mr->refs, FUTEX_WAIT_PRIVATE, refs, NULL, NULL, 0);
 		refs = __atomic_load_n(&mr->refs, __ATOMIC_ACQUIRE);
 	}
-	unlist(mr);
-	free(mr);
+	mr_free(mr);
 	mc_metric_add(&regions, -1);
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * peer.c - the cache of peers, and how a request finds its path.
+ * peer.c - the cache of peers, and the choice of a request's path.
  *
  * A request that a transport can take at once is taken in the caller's thread.  Otherwise it pends
- * and the peer's resolver, a thread that lives as long as there is something to resolve, connects.  So
+ * and the peer's resolver, a thread that runs while there is work for it, connects.  So
  * submitting never blocks, whatever the state of the other side. */
 #include <config.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +21,9 @@
 #include "common/thread.h"
 #include "engine/engine_i.h"
 
-/* Offers of one request after connecting for it; more mean that the peer keeps coming and going. */
+/* Offers of one request after connecting for it; more mean that the peer is lost again and again. */
 #define TRIES_MAX 4
-/* Regions that are asked for before requests are offered again. */
+/* Regions that one round prepares before it offers the requests again. */
 #define ROUND_KEYS 256u
 
 MC_GAUGE(peers_open, "mooncake_transfer_peers", "", "Peers this process has a handle of")
@@ -78,7 +79,7 @@ static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	return 0;
 }
 
-static struct mce_peer *find_locked(struct mce_engine *e, const char *endpoint, unsigned upstream)
+static struct mce_peer *peer_find_locked(struct mce_engine *e, const char *endpoint, unsigned upstream)
 {
 	struct mc_list *pos;
 
@@ -100,8 +101,8 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	if (r < 0)
 		return r;
 	MC_LOCKED(&e->lock);
-	/* What it leaves behind is not written down yet. */
-	while ((p = find_locked(e, endpoint, upstream)) && p->going)
+	/* The record of its WRITEs in doubt (fence.c) is not written yet. */
+	while ((p = peer_find_locked(e, endpoint, upstream)) && p->closing)
 		pthread_cond_wait(&e->idle, &e->lock);
 	if (p) {
 		p->refs++;
@@ -113,6 +114,14 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	}
 	*ret = p;
 	return 0;
+}
+
+void mce_join_address(char ret[MC_ADDR_MAX], const char *host, int port)
+{
+	bool bare = strchr(host, ':') && host[0] != '[';
+
+	if (snprintf(ret, MC_ADDR_MAX, "%s%s%s:%d", bare ? "[" : "", host, bare ? "]" : "", port) >= MC_ADDR_MAX)
+		ret[0] = 0;
 }
 
 int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
@@ -133,24 +142,24 @@ int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsi
 	return peer_get(e, endpoint, proto_version >= 2 ? 2 : 1, ret);
 }
 
-/* False: others use it still. */
-static bool begin_going(struct mce_peer *p)
+/* Drop a reference; true: it is the last one, and peer_close_end() has to drop it. */
+static bool peer_close_begin(struct mce_peer *p)
 {
 	MC_LOCKED(&p->e->lock);
-	/* The resolver comes and goes without being asked for. */
+	/* A resolver may take and drop references at any time. */
 	if (p->refs > 1) {
 		p->refs--;
 		return false;
 	}
-	p->going = true;
+	p->closing = true;
 	return true;
 }
 
-static bool end_going(struct mce_peer *p, bool fence)
+static bool peer_close_end(struct mce_peer *p, bool fence)
 {
 	MC_LOCKED(&p->e->lock);
 	pthread_cond_broadcast(&p->e->idle);
-	p->going = false;
+	p->closing = false;
 	if (--p->refs > 0)
 		return false;
 	mc_list_remove(&p->node);
@@ -162,7 +171,7 @@ static bool end_going(struct mce_peer *p, bool fence)
 
 void mce_peer_put(struct mce_peer *p)
 {
-	if (p && mc_fork_check(p->e->fork_depth) == 0 && begin_going(p) && end_going(p, mce_fence_fill(p)))
+	if (p && mc_fork_check(p->e->fork_depth) == 0 && peer_close_begin(p) && peer_close_end(p, mce_fence_fill(p)))
 		peer_free(p);
 }
 
@@ -185,17 +194,7 @@ void mce_peers_close(struct mce_engine *e)
 	}
 }
 
-/* ---- what there is to see ---------------------------------------------------------------------- */
-
-static const char *const path_names[MCE_PATHS] = {
-	[MCE_PATH_NONE] = "none", [MCE_PATH_LOCAL] = "local", [MCE_PATH_MAPPED] = "mapped",
-	[MCE_PATH_TCP] = "tcp", [MCE_PATH_UPSTREAM] = "upstream", [MCE_PATH_PROCESS_VM] = "process_vm",
-};
-
-const char *mce_path_name(enum mce_path path)
-{
-	return path_names[path];
-}
+/* ---- statistics -------------------------------------------------------------------------------- */
 
 const char *mce_peer_endpoint(const struct mce_peer *p)
 {
@@ -207,14 +206,14 @@ static uint64_t sum_of(const uint64_t *sum)
 	return __atomic_load_n(sum, __ATOMIC_RELAXED);
 }
 
-uint64_t mce_peer_on_numa_node(const struct mce_peer *p, unsigned place)
+uint64_t mce_peer_on_numa_node(const struct mce_peer *p, unsigned numa)
 {
-	return place < MCE_NUMA_MAX ? sum_of(&p->placed[place]) : 0;
+	return numa < MCE_NUMA_MAX ? sum_of(&p->numa_bytes[numa]) : 0;
 }
 
 uint64_t mce_peer_paths(const struct mce_peer *p, struct mce_path_stats ret[MCE_PATHS])
 {
-	/* In this order: a request that comes and ends in between must not make it negative. */
+	/* In this order: a request that begins and ends in between must not make the result negative. */
 	uint64_t ended = sum_of(&p->ended), asked = sum_of(&p->asked);
 
 	for (unsigned i = 0; i < MCE_PATHS; i++) {
@@ -234,10 +233,24 @@ void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, v
 		fn(mc_container_of(pos, struct mce_peer, node), arg);
 }
 
-/* ---- finding a path ---------------------------------------------------------------------------- */
+/* ---- choosing a path --------------------------------------------------------------------------- */
 
-/* 0: taken.  -EAGAIN: something has to be connected or prepared first. */
-static int offer(struct mce_peer *p, struct mce_req *req)
+bool mce_peer_in_doubt_locked(struct mce_peer *p, enum mce_path path)
+{
+	bool any = false, other = false;
+
+	for (const struct mce_transport *const *t = p->transports; p->doubts && *t; t++) {
+		bool is = (*t)->writes_in_doubt(p);
+
+		any |= is;
+		other |= is && (*t)->path != path;
+	}
+	p->doubts = any;
+	return other;
+}
+
+/* 0: taken.  -EAGAIN: the peer has to be connected, or the region prepared, first. */
+static int req_offer(struct mce_peer *p, struct mce_req *req)
 {
 	int r;
 
@@ -280,7 +293,7 @@ void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status)
 		mce_req_move(req, MCE_AT_DONE);
 		mine = true;
 		break;
-	case MCE_AT_BUSY:	/* the resolver looks at it when it puts it back */
+	case MCE_AT_BUSY:	/* the resolver checks the status before it queues the request again */
 		x->status = status;
 		break;
 	case MCE_AT_TRANSPORT:
@@ -298,9 +311,9 @@ void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status)
 
 /* ---- the resolver ------------------------------------------------------------------------------ */
 
-/* Wait in line again, unless it was cancelled or has been here too often; a round that did nothing for it
+/* Queue the request again, unless it was cancelled or was offered too often; a round that did not prepare its region
  * does not count. */
-static void put_back(struct mce_peer *p, struct mce_req *req, int why, bool counts)
+static void req_requeue(struct mce_peer *p, struct mce_req *req, int why, bool counts)
 {
 	struct mce_reqx *x = mce_reqx(req);
 	int status = 0;
@@ -327,9 +340,9 @@ static void put_back(struct mce_peer *p, struct mce_req *req, int why, bool coun
 bool mce_peer_submit(struct mce_peer *p, struct mce_req *req)
 {
 	mce_req_move(req, MCE_AT_BUSY);
-	if (offer(p, req) != -EAGAIN)
+	if (req_offer(p, req) != -EAGAIN)
 		return false;
-	put_back(p, req, 0, true);
+	req_requeue(p, req, 0, true);
 	return true;
 }
 
@@ -352,8 +365,8 @@ void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 		mce_complete(&reqs[i], MCE_PATH_NONE, status);
 }
 
-/* The first that waits and those that wait behind it and lie behind it, up to @max: an array. */
-static unsigned take_pending(struct mce_peer *p, unsigned max, struct mce_req **ret)
+/* Take the first pending request and, up to @max, those that follow it both in the queue and in memory: an array. */
+static unsigned pending_take(struct mce_peer *p, unsigned max, struct mce_req **ret)
 {
 	struct mce_req *req;
 	unsigned n = 0;
@@ -383,8 +396,8 @@ unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n
 	return took;
 }
 
-/* Only who waited from the beginning shares the fate of this round's connecting. */
-static void begin_round(struct mce_peer *p)
+/* Only requests that were pending from the beginning fail when this round cannot connect. */
+static void round_begin(struct mce_peer *p)
 {
 	struct mc_list *pos;
 
@@ -393,14 +406,14 @@ static void begin_round(struct mce_peer *p)
 		mce_reqx(mce_req_of(pos))->seen = true;
 }
 
-/* Regions that one round prepares, and what came of it. */
+/* Regions that one round prepares, and the results. */
 struct round {
-	unsigned n, nkeys;	/* requests that waited, regions of theirs */
+	unsigned n, nkeys;	/* pending requests, regions of them */
 	uint64_t rkey[ROUND_KEYS];
 	int err[ROUND_KEYS];
 };
 
-static unsigned key_at(const struct round *r, uint64_t rkey)
+static unsigned round_find(const struct round *r, uint64_t rkey)
 {
 	unsigned i = 0;
 
@@ -409,7 +422,7 @@ static unsigned key_at(const struct round *r, uint64_t rkey)
 	return i;
 }
 
-static void gather_keys(struct mce_peer *p, struct round *r)
+static void round_gather(struct mce_peer *p, struct round *r)
 {
 	struct mc_list *pos;
 
@@ -419,12 +432,12 @@ static void gather_keys(struct mce_peer *p, struct round *r)
 		uint64_t rkey = mce_req_of(pos)->rkey;
 
 		r->n++;
-		if (r->nkeys < ROUND_KEYS && key_at(r, rkey) == r->nkeys)
+		if (r->nkeys < ROUND_KEYS && round_find(r, rkey) == r->nkeys)
 			r->rkey[r->nkeys++] = rkey;
 	}
 }
 
-static int prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
+static int region_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 {
 	int r = 0;
 
@@ -433,8 +446,8 @@ static int prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	return r;
 }
 
-/* How many of the first of @reqs nobody has cancelled. */
-static unsigned not_cancelled(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+/* How many of the first of @reqs are not cancelled. */
+static unsigned reqs_live(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
 	unsigned i = 0;
 
@@ -444,33 +457,28 @@ static unsigned not_cancelled(struct mce_peer *p, struct mce_req *reqs, unsigned
 	return i;
 }
 
-/* Requests that were taken from those that wait: together where a transport does that, else each by itself. */
-static void offer_all(struct mce_peer *p, struct mce_req *reqs, unsigned n, const struct round *round,
+/* Offer requests that were taken from the queue: together where a transport does that, else singly. */
+static void round_offer(struct mce_peer *p, struct mce_req *reqs, unsigned n, const struct round *round,
 		      int connect_err)
 {
 	unsigned took, i;
 	int r;
 
 	for (; n > 0; reqs += took, n -= took) {
-		i = key_at(round, reqs->rkey);
+		i = round_find(round, reqs->rkey);
 		r = i < round->nkeys ? round->err[i] : 0;
-		took = r == 0 ? mce_peer_offer_run(p, reqs, not_cancelled(p, reqs, n)) : 0;
+		took = r == 0 ? mce_peer_offer_run(p, reqs, reqs_live(p, reqs, n)) : 0;
 		if (took)
 			continue;
 		took = 1;
-		if (r < 0 || not_cancelled(p, reqs, 1) == 0 || offer(p, reqs) < 0)
-			put_back(p, reqs, r ? r : connect_err, i < round->nkeys);
+		if (r < 0 || reqs_live(p, reqs, 1) == 0 || req_offer(p, reqs) < 0)
+			req_requeue(p, reqs, r ? r : connect_err, i < round->nkeys);
 	}
 }
 
-static unsigned at_once(unsigned n)
-{
-	return n < MCE_RUN_MAX ? n : MCE_RUN_MAX;
-}
-
-/* Connect what is wanted, make the waiting requests' regions reachable, and offer each that waited by then
+/* Connect the peer's transports, make the regions of pending requests reachable, and offer each of these requests
  * once. */
-static void resolve_round(struct mce_peer *p)
+static void round_run(struct mce_peer *p)
 {
 	uint64_t ms = p->e->conf.progress_timeout_ms;
 	uint64_t deadline = mc_deadline_ms(ms < MCE_CONNECT_MS ? (int64_t)ms : MCE_CONNECT_MS);
@@ -479,25 +487,29 @@ static void resolve_round(struct mce_peer *p)
 	struct mce_req *reqs = NULL;
 	unsigned i = 0, n;
 
-	begin_round(p);
+	round_begin(p);
 	while (p->transports[i])
 		i++;
-	/* From the last: its greeting tells whether the better ones are possible. */
+	/* From the last one: its greeting shows whether the better ones are possible. */
 	while (i-- > 0) {
 		r = p->transports[i]->connect(p, deadline);
 		if (r < 0 && connect_err == 0)
 			connect_err = r;
 	}
-	gather_keys(p, &round);
+	round_gather(p, &round);
 	for (i = 0; i < round.nkeys; i++)
-		round.err[i] = prepare(p, round.rkey[i], deadline);
-	for (; round.n > 0 && (n = take_pending(p, at_once(round.n), &reqs)); round.n -= n)
-		offer_all(p, reqs, n, &round, connect_err);
+		round.err[i] = region_prepare(p, round.rkey[i], deadline);
+	for (; round.n > 0; round.n -= n) {
+		n = pending_take(p, round.n < MCE_RUN_MAX ? round.n : MCE_RUN_MAX, &reqs);
+		if (n == 0)
+			break;
+		round_offer(p, reqs, n, &round, connect_err);
+	}
 	for (i = 0; p->transports[i]; i++)
 		p->transports[i]->flush(p);
 }
 
-static bool resolve_more(struct mce_peer *p)
+static bool resolver_continues(struct mce_peer *p)
 {
 	MC_LOCKED(&p->lock);
 	if (!p->kicked || mce_closing(p->e)) {
@@ -514,8 +526,8 @@ static void *resolver_main(void *arg)
 	struct mce_engine *e = p->e;
 
 	pthread_detach(pthread_self());
-	while (resolve_more(p))
-		resolve_round(p);
+	while (resolver_continues(p))
+		round_run(p);
 	if (mce_closing(e))
 		mce_peer_fail_pending(p, -ECANCELED);
 	mce_peer_put(p);
@@ -527,7 +539,7 @@ static void *resolver_main(void *arg)
 }
 
 /* With the peer's lock and the engine's. */
-static int start_resolver_locked(struct mce_peer *p)
+static int resolver_start_locked(struct mce_peer *p)
 {
 	struct mce_engine *e = p->e;
 	pthread_t thread;
@@ -553,7 +565,7 @@ int mce_peer_resolve_locked(struct mce_peer *p)
 	if (p->resolving)
 		return 0;
 	MC_LOCKED(&p->e->lock);
-	return start_resolver_locked(p);
+	return resolver_start_locked(p);
 }
 
 void mce_peer_resolve_later_locked(struct mce_peer *p)
@@ -576,10 +588,10 @@ void mce_peers_resolve_owed(struct mce_engine *e)
 	mc_list_for_each_safe(pos, next, &e->owed) {
 		struct mce_peer *p = mc_container_of(pos, struct mce_peer, owed_node);
 
-		/* Against the order of the locks, so one that is busy has its turn at the next tick. */
+		/* Against the lock order, so a peer whose lock is taken has to wait for the next tick. */
 		if (pthread_mutex_trylock(&p->lock))
 			continue;
-		r = p->resolving ? 0 : start_resolver_locked(p);
+		r = p->resolving ? 0 : resolver_start_locked(p);
 		if (r == 0)
 			mc_list_remove(&p->owed_node);
 		pthread_mutex_unlock(&p->lock);
@@ -590,7 +602,7 @@ void mce_peers_resolve_owed(struct mce_engine *e)
 
 /* ---- direct pointers --------------------------------------------------------------------------- */
 
-static int try_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
+static int region_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
 {
 	int r = -MC_ENOTSUP;
 
@@ -602,7 +614,7 @@ static int try_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t le
 const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len,
 			 uint64_t deadline, int *ret_err)
 {
-	/* An empty read: it has the region fetched like any other, and takes no path that copies. */
+	/* An empty READ: it has the region fetched like any other request, and transfers nothing. */
 	struct mce_req probe = { .op = MCE_READ, .peer = p, .addr = addr, .rkey = rkey };
 	const void *at = NULL;
 	struct mce_batch b;
@@ -613,7 +625,7 @@ const void *mce_peer_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint6
 		return NULL;
 	}
 	for (unsigned i = 0; i < TRIES_MAX; i++) {
-		r = try_map(p, addr, rkey, len, &at);
+		r = region_map(p, addr, rkey, len, &at);
 		if (r != -EAGAIN)
 			break;
 		mce_batch_init(&b);

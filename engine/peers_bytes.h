@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * peers_bytes.h - marks where registered memory is touched on behalf of peers.  They may read and write
- * the same bytes at the same time, and what they then get is their own affair: ThreadSanitizer must
- * not take it for a race of this program. */
+ * peers_bytes.h - marks accesses to registered memory on behalf of peers.  Peers may read and write
+ * the same bytes at the same time, and the result is their own responsibility: ThreadSanitizer must
+ * not report it as a race of this program. */
 #ifndef MCE_PEERS_BYTES_H
 #define MCE_PEERS_BYTES_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stream_copy.c - see stream_copy.h.
+ * stream_copy.c - copying at memory bandwidth, see stream_copy.h.
  *
- * A plain copy reads every line of its destination before it overwrites it; non-temporal stores spare
- * that third of the traffic.  They leave nothing in the cache to take a checksum from, so it is taken
- * from the registers on the way.  The crc32 instruction gives a result every cycle but only after
- * three, hence three strands of the chunk side by side; as four streams of loads also keep more
- * memory requests under way, this copies faster with a checksum than memcpy without. */
+ * A plain copy reads every line of its destination before it overwrites it; non-temporal stores avoid
+ * that third of the traffic.  They leave nothing in the cache for a later checksum, so the checksum is computed
+ * from the registers during the copy.  The crc32 instruction has a throughput of one per cycle and a latency of
+ * three, hence three interleaved strands of the chunk; as more streams of loads also keep more
+ * memory requests in flight, this copies faster with a checksum than memcpy without. */
 #include <config.h>
 
 #include "engine/stream_copy.h"
@@ -20,14 +20,14 @@
 #include <nmmintrin.h>
 
 #define LINE 64u
-/* Three strands of whole lines; what is left of the chunk comes after them. */
+/* Three strands of whole lines; the rest of the chunk follows them. */
 #define STRAND (MC_CRC_CHUNK / 3 / LINE * LINE)
 /* Lines ahead; the hardware's own prefetchers stop at the end of a page. */
 #define AHEAD (8 * LINE)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool have_crc32;
-/* A checksum times the length of one strand, of two: byte by byte. */
+/* Tables that shift a checksum, byte by byte, over the length of one strand and of two. */
 static uint32_t shift[2][4][256];
 
 static uint32_t shifted(unsigned strands, uint32_t crc)
@@ -37,7 +37,7 @@ static uint32_t shifted(unsigned strands, uint32_t crc)
 	return t[0][crc & 255] ^ t[1][crc >> 8 & 255] ^ t[2][crc >> 16 & 255] ^ t[3][crc >> 24];
 }
 
-/* On first use: mc_crc32c_combine() is only good once all constructors have run. */
+/* On first use: mc_crc32c_combine() works only after all constructors have run. */
 static void tables_init(void)
 {
 	uint32_t bit[32];
@@ -91,7 +91,7 @@ uint32_t copy_chunk(char *dst, const char *src, bool stream)
 		b = crc_line(b, dst + STRAND + i, src + STRAND + i, stream);
 		c = crc_line(c, dst + 2 * STRAND + i, src + 2 * STRAND + i, stream);
 	}
-	/* The strands' checksums join, and the rest goes on from there. */
+	/* Combine the strands' checksums and continue with the rest. */
 	c = ~(shifted(2, ~(uint32_t)a) ^ shifted(1, ~(uint32_t)b) ^ ~(uint32_t)c);
 	for (size_t i = 3 * STRAND; i < MC_CRC_CHUNK; i += 16)
 		c = crc_step(c, dst + i, src + i, stream);
@@ -107,7 +107,7 @@ __attribute__((target("sse4.2"))) static uint32_t copy_chunk_streamed(char *dst,
 {
 	uint32_t crc = copy_chunk(dst, src, true);
 
-	/* Who is told of the bytes must find them: these stores are ordered by nothing else. */
+	/* A thread that is notified of the bytes must see them: nothing else orders these stores. */
 	_mm_sfence();
 	return crc;
 }

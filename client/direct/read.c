@@ -140,17 +140,11 @@ int mcs_part_verdict(const struct mcs_part *p)
 /* Own memory, then what is mapped, then what is not known yet, then what goes over a network. */
 static unsigned distance(struct mcs *s, struct mcp_id segment)
 {
-	static const unsigned of_path[] = {
-		[MCE_PATH_NONE] = 2, [MCE_PATH_LOCAL] = 0, [MCE_PATH_MAPPED] = 1,
-		[MCE_PATH_TCP] = 3,
-	};
 	struct mcs_seg *seg = mcs_segmap_peek(s->segmap, segment);
-	unsigned d = 2, path;
+	unsigned d = mce_path_distance(MCE_PATH_NONE);
 
-	if (seg) {
-		path = __atomic_load_n(&seg->path, __ATOMIC_RELAXED);
-		d = seg->own ? 0 : of_path[path <= MCE_PATH_TCP ? path : MCE_PATH_NONE];
-	}
+	if (seg)
+		d = seg->own ? MCE_DISTANCE_OWN : mce_path_distance(__atomic_load_n(&seg->path, __ATOMIC_RELAXED));
 	mcs_seg_put(seg);
 	return d;
 }

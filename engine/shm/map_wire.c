@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * map_wire.c - packets with descriptors. */
+ * map_wire.c - messages between same-host engines, with descriptors and credentials. */
 #include <config.h>
 
 #include "engine/shm/map_wire.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "common/net/net.h"
+void mce_map_address(const uint8_t nonce[16], char ret[MC_ADDR_MAX])
+{
+	int n = snprintf(ret, MC_ADDR_MAX, "mooncake-engine-");
+
+	for (unsigned i = 0; i < 16; i++)
+		n += snprintf(ret + n, MC_ADDR_MAX - (size_t)n, "%02x", nonce[i]);
+}
 
 int mce_map_send(int sock, const struct mce_map_msg *m, int fd)
 {

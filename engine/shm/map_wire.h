@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
- * map_wire.h - what same-host engines say to each other over the unix socket (SOCK_SEQPACKET, abstract
+ * map_wire.h - messages between same-host engines over the unix socket (SOCK_SEQPACKET, abstract
  * name "mooncake-engine-<nonce>").  One fixed message per packet in native byte order; a longer packet
- * is a newer peer's and its tail is ignored.
+ * comes from a newer peer, and its tail is ignored.
  *
  *	mapper			owner
- *	HELLO token, and the	WELCOME nonce, its address (base, 0: no busy page was taken), the guard's place
- *	  busy page's descriptor   (fd_offset, 0: none), and the life page's descriptor
+ *	HELLO token, and the	WELCOME nonce, its address (base, 0: no hazard page was accepted), the guard's
+ *	  hazard page's fd	  offset (fd_offset, 0: none), and the epoch page's descriptor
  *	FETCH rkey		REGION rkey, status, and the region's descriptor when status is 0
  *				FORGET rkey, whenever a region ends
  *
- * The token is the one that the mapper said in its TCP greeting: it proves that both connections have
- * the same process at the other end.  The life page is an array of region keys; a region is over when
- * its place does not hold its key any more, which costs a mapper one load to see.
+ * The token is that of the mapper's TCP greeting: it proves that both connections have the same process at the other
+ * end.  The epoch page is an array of region keys; a region has ended when its slot no longer holds its key, which a
+ * mapper checks with one load.
  *
- * A region that has no descriptor is REGION with status "not supported".  When its length is given too, the
+ * A region without a descriptor is answered with REGION and status "not supported".  If its length is not 0, the
  * mapper may read and write the owner's memory itself (process_vm_readv(2), process_vm_writev(2)): it
- * puts the key on its busy page, sees that the region lives, copies, and takes the key off.  The owner ends the
- * region on the life page and then waits until no busy page has it, so afterwards nobody copies.
+ * stores the key in its hazard page, checks that the region is alive, copies, and clears the key.  The owner ends the
+ * region in the epoch page and then waits until no hazard page holds its key, so afterwards no mapper copies.
  *
- * The guard is a word behind the life page, in the same file, that tells whether the owner's address space is still
- * there: the number of a thread of it, as in a robust futex.  The kernel takes it off, or sets FUTEX_OWNER_DIED, when
- * the thread ends; and when a process executes another program its threads end before its memory is exchanged.
+ * The guard is a word behind the epoch page, in the same file, that shows whether the owner's address space still
+ * exists: the id of one of its threads, as in a robust futex.  The kernel clears it, or sets FUTEX_OWNER_DIED, when
+ * the thread ends; and when a process executes another program, its threads end before its memory is replaced.
  *
- * Engines of root's and of other users share memory, too.  The user gets no descriptor with which he could cut root's
- * file short: it is sealed against that, or for reading only (what he writes takes another path).  Root maps nothing
- * of a user's that is not sealed, and copies from no user's process: which one that is, is his word. */
+ * Engines of root and of other users share memory, too.  The user gets no descriptor through which root's file could
+ * be truncated: the file is sealed against that, or the descriptor is read-only (the user's WRITEs then take another
+ * path).  Root maps only sealed files of a user, and copies from no process of a user, because only the user claims
+ * which process it is. */
 #ifndef MCE_MAP_WIRE_H
 #define MCE_MAP_WIRE_H
 
@@ -35,14 +36,17 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "common/net/net.h"
 
 #define MCE_MAP_VERSION 1u
-#define MCE_LIFE_SLOTS 65536u
-#define MCE_LIFE_BYTES (MCE_LIFE_SLOTS * sizeof(uint64_t))
-#define MCE_GUARD_BYTES 65536u	/* a page, whatever its size */
-/* The busy page: a key for each copy that is being made. */
-#define MCE_BUSY_SLOTS 64u
-#define MCE_BUSY_BYTES (MCE_BUSY_SLOTS * sizeof(uint64_t))
+#define MCE_EPOCH_SLOTS 65536u
+#define MCE_EPOCH_BYTES (MCE_EPOCH_SLOTS * sizeof(uint64_t))
+#define MCE_GUARD_BYTES 65536u	/* at least a page, for all page sizes */
+/* The hazard page: a key for each copy that is being made. */
+#define MCE_HAZARD_SLOTS 64u
+#define MCE_HAZARD_BYTES (MCE_HAZARD_SLOTS * sizeof(uint64_t))
+/* An owner that ends a region waits at most this long for a mapper that is stopped within a copy. */
+#define MCE_HAZARD_WAIT_MS 10000
 
 enum mce_map_type { MCE_MAP_HELLO = 1, MCE_MAP_WELCOME, MCE_MAP_FETCH, MCE_MAP_REGION, MCE_MAP_FORGET };
 
@@ -70,7 +74,7 @@ static inline int mce_map_msg_unpack(const void *buf, size_t n, struct mce_map_m
 	if (m.version < MCE_MAP_VERSION || m.type < MCE_MAP_HELLO || m.type > MCE_MAP_FORGET)
 		return -MC_EPROTO;
 	if (m.type == MCE_MAP_REGION && (m.status == 0 || m.len) &&
-	    (m.len == 0 || m.base + m.len < m.base || m.slot >= MCE_LIFE_SLOTS ||
+	    (m.len == 0 || m.base + m.len < m.base || m.slot >= MCE_EPOCH_SLOTS ||
 	     m.fd_offset + m.len < m.fd_offset))
 		return -MC_EPROTO;
 	*ret = m;
@@ -80,14 +84,16 @@ static inline int mce_map_msg_unpack(const void *buf, size_t n, struct mce_map_m
 /* One packet with a descriptor (-1: none), without blocking.  0, -ENOBUFS when the
  * other side does not read, -errno. */
 int mce_map_send(int sock, const struct mce_map_msg *m, int fd);
-/* 0 and a message, maybe with a descriptor (else -1) that becomes the caller's, unless @ret_fd is NULL: then none is
- * taken.  -EAGAIN; -ECONNRESET at the end; -MC_EPROTO. */
+/* 0 and a message, maybe with a descriptor (else -1) that becomes the caller's; with @ret_fd NULL none is
+ * received.  -EAGAIN; -ECONNRESET at the end; -MC_EPROTO. */
 int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd);
-/* Is the process at the other end ours, root's, or are we root?  *@ret_stranger: it is of another user who is not
- * root, and trusted with nothing. */
+/* 0 when the process at the other end runs as our user or root, or we are root; else -EACCES.  *@ret_stranger: it runs
+ * as another user than ours and root, and is not trusted. */
 int mce_map_check_cred(int sock, bool *ret_stranger);
-/* Nobody can kill who has the file mapped: it cannot become shorter, and is not of huge pages, of which there may be
- * none left for a hole that was made in it.  Waits for nobody, whatever the descriptor is of. */
+/* Is it safe to map the file?  It cannot be truncated, and is not made of huge pages: none may be free to
+ * fill a hole that was punched into it.  Never blocks, whatever kind of file the descriptor refers to. */
 bool mce_map_is_sealed(int fd);
+/* The abstract name of the engine whose nonce this is. */
+void mce_map_address(const uint8_t nonce[16], char ret[MC_ADDR_MAX]);
 
 #endif

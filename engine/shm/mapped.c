@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mapped.c - the peer is on this host and its region has a descriptor: map it once, then memcpy.
+ * mapped.c - the path to regions with a descriptor of a peer on this host: map once, then memcpy.
  *
- * The resolver asks over the unix socket, the I/O thread receives, both meet at the peer's lock.  A
- * mapping goes when its region does, unless a pointer into it was given out: then it stays until the
- * last handle, because a reader must see stale bytes rather than fault. */
+ * The resolver asks over the unix socket, the I/O thread receives; both use the peer's lock.  A
+ * mapping is removed when its region ends, unless a pointer into it was given out: then it stays until the
+ * last handle is put, because a reader must see stale bytes rather than fault. */
 #include <config.h>
 
 #include <errno.h>
@@ -24,14 +24,13 @@
 #include "common/metrics.h"
 #include "common/thread.h"
 #include "engine/shm/mapped.h"
-#include "engine/tcp/tcp_client.h"
 
-/* Regions of one peer that are remembered; the others go over TCP. */
+/* Regions of one peer that are remembered; requests to others use TCP. */
 #define MAPPINGS_MAX 65536u
 #define HUGE_SIZE (2ull << 20)
-/* A wait for the owner looks for the engine's end this often. */
+/* A wait for the owner checks for the engine's end this often. */
 #define CLOSE_LOOK_NS (50 * MC_NS_PER_MS)
-/* A connection that the owner ends is made anew, unless so many in a row have lasted less than that. */
+/* A connection that the owner has closed is replaced, unless SHORT_MAX in a row have lasted less than SHORT_MS. */
 #define SHORT_MS 1000
 #define SHORT_MAX 8u
 
@@ -39,7 +38,7 @@ MC_GAUGE(mapped_bytes, "mooncake_transfer_mapped_bytes", "", "Peer memory mapped
 
 /* ---- mappings ---------------------------------------------------------------------------------- */
 
-static struct mce_mapping **find_locked(struct mce_mapped *m, uint64_t rkey)
+static struct mce_mapping **mapping_find_locked(struct mce_mapped *m, uint64_t rkey)
 {
 	struct mce_mapping **pp;
 
@@ -58,8 +57,8 @@ static void mapping_free(struct mce_mapping *mp)
 	free(mp);
 }
 
-/* Out of the table; freed by the last who uses it. */
-static void drop_locked(struct mce_mapped *m, struct mce_mapping **pp)
+/* Remove from the table; the last user frees it. */
+static void mapping_drop_locked(struct mce_mapped *m, struct mce_mapping **pp)
 {
 	struct mce_mapping *mp = *pp;
 
@@ -74,18 +73,18 @@ static void drop_locked(struct mce_mapped *m, struct mce_mapping **pp)
 	}
 }
 
-static void drop_all_locked(struct mce_mapped *m)
+static void mappings_drop_locked(struct mce_mapped *m)
 {
 	for (unsigned i = 0; i < MCE_MAPPING_BUCKETS; i++)
 		while (m->bucket[i])
-			drop_locked(m, &m->bucket[i]);
+			mapping_drop_locked(m, &m->bucket[i]);
 }
 
 bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
 {
 	if (mp->dead)
 		return false;
-	return !mp->listed || __atomic_load_n(&m->life[mp->slot], __ATOMIC_SEQ_CST) == mp->rkey;
+	return !mp->listed || __atomic_load_n(&m->epochs[mp->slot], __ATOMIC_SEQ_CST) == mp->rkey;
 }
 
 int mce_mapping_check_locked(const struct mce_mapped *m, const struct mce_mapping *mp)
@@ -101,8 +100,8 @@ void mce_mapping_unref_locked(struct mce_mapping *mp)
 		mapping_free(mp);
 }
 
-/* Address and file offset agree modulo 2 MiB, or huge pages would be mapped 4 KiB at a time. */
-static void *map_aligned(int fd, uint64_t offset, uint64_t len, int prot)
+/* Address and file offset must be equal modulo 2 MiB, or huge pages would be mapped 4 KiB at a time. */
+static void *mapping_map_aligned(int fd, uint64_t offset, uint64_t len, int prot)
 {
 	uint64_t skew = offset & (HUGE_SIZE - 1), room = len + 2 * HUGE_SIZE, head, tail;
 	char *start, *at;
@@ -131,16 +130,16 @@ static void *map_aligned(int fd, uint64_t offset, uint64_t len, int prot)
 	return at;
 }
 
-static void map_it(struct mce_mapping *mp, const struct mce_map_msg *msg, int fd)
+static void mapping_map(struct mce_mapping *mp, const struct mce_map_msg *msg, int fd)
 {
 	int prot = PROT_READ | (msg->access & MCE_ACCESS_WRITE ? PROT_WRITE : 0);
 	void *at;
 
-	at = map_aligned(fd, msg->fd_offset, msg->len, prot);
+	at = mapping_map_aligned(fd, msg->fd_offset, msg->len, prot);
 	if (at == MAP_FAILED && errno == EACCES && prot & PROT_WRITE) {
-		/* The descriptor is for reading: we run as a user whom the owner does not trust to write. */
+		/* The descriptor is read-only: the owner does not trust our user to write. */
 		mp->read_only = true;
-		at = map_aligned(fd, msg->fd_offset, msg->len, PROT_READ);
+		at = mapping_map_aligned(fd, msg->fd_offset, msg->len, PROT_READ);
 	}
 	if (at == MAP_FAILED) {
 		mc_warn("engine", "cannot map a peer's memory, continuing over tcp: %m bytes=%llu",
@@ -151,7 +150,7 @@ static void map_it(struct mce_mapping *mp, const struct mce_map_msg *msg, int fd
 	mc_metric_add(&mapped_bytes, (int64_t)msg->len);
 }
 
-/* A mapping from the owner's answer; without a descriptor it only remembers where the region is. */
+/* A mapping from the owner's answer; without a descriptor it only records the region's range. */
 static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping **ret)
 {
 	struct mce_mapping *mp;
@@ -168,14 +167,14 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping
 	mp->slot = msg->slot;
 	if (fd >= 0 && mc_fault("engine.mapped.map") == 0 && fstat(fd, &st) == 0 &&
 	    mce_range_check(0, (uint64_t)st.st_size, msg->fd_offset, msg->len) == 0)
-		map_it(mp, msg, fd);
+		mapping_map(mp, msg, fd);
 	*ret = mp;
 	return 0;
 }
 
 /* ---- the I/O thread's side --------------------------------------------------------------------- */
 
-static void down_locked(struct mce_mapped *m)
+static void mapped_down_locked(struct mce_mapped *m)
 {
 	mce_vm_unref(m->vm);
 	__atomic_store_n(&m->vm, NULL, __ATOMIC_RELAXED);
@@ -186,15 +185,15 @@ static void down_locked(struct mce_mapped *m)
 		m->evfd.fd = -1;
 	}
 	m->state = MCE_MAPPED_DOWN;
-	drop_all_locked(m);
-	if (m->life)
-		munmap((void *)(uintptr_t)m->life, MCE_LIFE_BYTES);
-	m->life = NULL;
+	mappings_drop_locked(m);
+	if (m->epochs)
+		munmap((void *)(uintptr_t)m->epochs, MCE_EPOCH_BYTES);
+	m->epochs = NULL;
 	pthread_cond_broadcast(&m->news);
 }
 
-/* An answer may come when nobody waits for it any more, or when something else was asked. */
-static bool is_awaited_locked(const struct mce_mapped *m, const struct mce_map_msg *msg)
+/* An answer may arrive after its wait has ended, or while another one is awaited. */
+static bool reply_is_awaited_locked(const struct mce_mapped *m, const struct mce_map_msg *msg)
 {
 	if (!m->asked || m->replied)
 		return false;
@@ -203,20 +202,20 @@ static bool is_awaited_locked(const struct mce_mapped *m, const struct mce_map_m
 }
 
 /* The fd becomes this function's. */
-static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int fd)
+static int mapped_take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int fd)
 {
 	struct mce_mapping **pp;
 	int r = 0;
 
 	switch (msg->type) {
 	case MCE_MAP_FORGET:
-		pp = find_locked(m, msg->rkey);
+		pp = mapping_find_locked(m, msg->rkey);
 		if (*pp)
-			drop_locked(m, pp);
+			mapping_drop_locked(m, pp);
 		break;
 	case MCE_MAP_WELCOME:
 	case MCE_MAP_REGION:
-		if (!is_awaited_locked(m, msg))
+		if (!reply_is_awaited_locked(m, msg))
 			break;
 		m->reply = *msg;
 		m->reply_fd = fd;
@@ -232,12 +231,12 @@ static int take_locked(struct mce_mapped *m, const struct mce_map_msg *msg, int 
 	return r;
 }
 
-/* The owner has ended the connection.  It may be there all the same: it closes to who does not read for a while. */
-static void lost_locked(struct mce_mapped *m)
+/* The owner has closed the connection.  It may still run: it closes when a mapper does not read for a while. */
+static void mapped_lost_locked(struct mce_mapped *m)
 {
 	bool was_up = m->state == MCE_MAPPED_UP;
 
-	down_locked(m);
+	mapped_down_locked(m);
 	m->short_lived = mc_now_ms() - m->up_ms < SHORT_MS ? m->short_lived + 1 : 0;
 	if (was_up && m->short_lived < SHORT_MAX)
 		memset(m->tried, 0, sizeof(m->tried));
@@ -253,15 +252,15 @@ static void mapped_ready(struct mc_evfd *e, uint32_t events)
 	do {
 		r = mce_map_recv(e->fd, &msg, &fd);
 		if (r == 0)
-			r = take_locked(m, &msg, fd);
+			r = mapped_take_locked(m, &msg, fd);
 	} while (r == 0);
 	if (r != -EAGAIN)
-		lost_locked(m);
+		mapped_lost_locked(m);
 }
 
 /* ---- the resolver's side ----------------------------------------------------------------------- */
 
-static void forget_reply_locked(struct mce_mapped *m)
+static void reply_forget_locked(struct mce_mapped *m)
 {
 	if (m->replied && m->reply_fd >= 0)
 		close(m->reply_fd);
@@ -269,7 +268,7 @@ static void forget_reply_locked(struct mce_mapped *m)
 	m->replied = false;
 }
 
-static int wait_answer_locked(struct mce_mapped *m, uint64_t deadline)
+static int reply_wait_locked(struct mce_mapped *m, uint64_t deadline)
 {
 	struct timespec until;
 	uint64_t next;
@@ -292,22 +291,22 @@ static int wait_answer_locked(struct mce_mapped *m, uint64_t deadline)
 	return 0;
 }
 
-/* Ask and wait for the answer.  0 with the reply and its descriptor, which is the caller's.  Only the resolver
- * asks, once at a time. */
-static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint64_t deadline,
+/* Send a message and wait for the answer.  0 with the reply and its descriptor, which is the caller's.  Only the
+ * resolver asks, one question at a time. */
+static int mapped_ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint64_t deadline,
 		      struct mce_map_msg *ret, int *ret_fd)
 {
 	int r;
 
-	forget_reply_locked(m);
+	reply_forget_locked(m);
 	if (m->evfd.fd < 0)
 		return -ECONNRESET;
-	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->busy_fd : -1);
+	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->hazard_fd : -1);
 	if (r < 0)
 		return r;
 	m->question = *msg;
 	m->asked = true;
-	r = wait_answer_locked(m, deadline);
+	r = reply_wait_locked(m, deadline);
 	m->asked = false;
 	if (r < 0)
 		return r;
@@ -318,18 +317,18 @@ static int ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg, uint6
 	return 0;
 }
 
-static int connect_abstract(const struct mce_id *id, bool *ret_stranger)
+static int owner_connect(const struct mce_id *id, bool *ret_stranger)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	char name[MC_ADDR_MAX];
 	auto_close int fd = -1;
 	socklen_t len;
 
-	mce_mapserver_address(id, name);
+	mce_map_address(id->nonce, name);
 	memcpy(sa.sun_path + 1, name, strlen(name));
 	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* A full backlog is an owner with other worries: TCP then. */
+	/* When the owner's backlog is full, use TCP. */
 	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len))
 		return -errno;
 	if (mce_map_check_cred(fd, ret_stranger) < 0)
@@ -337,7 +336,7 @@ static int connect_abstract(const struct mce_id *id, bool *ret_stranger)
 	return TAKE_FD(fd);
 }
 
-static int greet_locked(struct mce_mapped *m, uint64_t deadline)
+static int mapped_greet_locked(struct mce_mapped *m, uint64_t deadline)
 {
 	struct mce_map_msg out = {
 		.version = MCE_MAP_VERSION, .type = MCE_MAP_HELLO, .rkey = m->p->token,
@@ -345,38 +344,38 @@ static int greet_locked(struct mce_mapped *m, uint64_t deadline)
 	auto_close int fd = -1;
 	struct mce_vm *vm = NULL;
 	struct stat st;
-	void *life;
+	void *epochs;
 	int r;
 
-	r = ask_locked(m, &out, deadline, &in, &fd);
+	r = mapped_ask_locked(m, &out, deadline, &in, &fd);
 	if (r < 0)
 		return r;
 	if (m->state != MCE_MAPPED_GREETING)
 		return -ECONNRESET;
 	if (in.type != MCE_MAP_WELCOME || fd < 0 || memcmp(in.nonce, m->tried, sizeof(in.nonce)) ||
-	    fstat(fd, &st) || (uint64_t)st.st_size < MCE_LIFE_BYTES ||
+	    fstat(fd, &st) || (uint64_t)st.st_size < MCE_EPOCH_BYTES ||
 	    (m->stranger && !mce_map_is_sealed(fd)))
 		return -MC_EPROTO;
-	life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	if (life == MAP_FAILED)
+	epochs = mmap(NULL, MCE_EPOCH_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	if (epochs == MAP_FAILED)
 		return -errno;
-	m->life = life;
-	if (m->busy && in.base && !m->stranger)
-		vm = mce_vm_open(m->evfd.fd, &in, fd, &m->busy);
+	m->epochs = epochs;
+	if (m->hazards && in.base && !m->stranger)
+		vm = mce_vm_open(m->evfd.fd, &in, fd, &m->hazards);
 	__atomic_store_n(&m->vm, vm, __ATOMIC_RELAXED);
 	return 0;
 }
 
-static void down_run(void *arg)
+static void mapped_down_run(void *arg)
 {
 	struct mce_mapped *m = arg;
 
 	MC_LOCKED(&m->p->lock);
-	down_locked(m);
+	mapped_down_locked(m);
 }
 
-/* Once per life of the engine at the other end, unless it came to a connection. */
-static bool worth_trying(struct mce_mapped *m)
+/* Try once per life of the engine at the other end, and again after a connection. */
+static bool mapped_worth_trying(struct mce_mapped *m)
 {
 	struct mce_peer *p = m->p;
 
@@ -387,24 +386,24 @@ static bool worth_trying(struct mce_mapped *m)
 	return true;
 }
 
-/* The owner has its own descriptor, and who copies the page. */
-static void forget_busy_locked(struct mce_mapped *m)
+/* The owner has a descriptor of its own, and mce_vm has taken over the page if it is used. */
+static void hazard_page_drop_locked(struct mce_mapped *m)
 {
-	if (m->busy_fd >= 0)
-		close(m->busy_fd);
-	if (m->busy)
-		munmap(m->busy, MCE_BUSY_BYTES);
-	m->busy_fd = -1;
-	m->busy = NULL;
+	if (m->hazard_fd >= 0)
+		close(m->hazard_fd);
+	if (m->hazards)
+		munmap(m->hazards, MCE_HAZARD_BYTES);
+	m->hazard_fd = -1;
+	m->hazards = NULL;
 }
 
-static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
+static void mapped_try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
 {
 	struct mce_peer *p = m->p;
 	bool stranger = true;
 	int fd, r;
 
-	fd = connect_abstract(id, &stranger);
+	fd = owner_connect(id, &stranger);
 	if (fd < 0) {
 		mc_info("engine", "same host but memory is not shared, using tcp: %s peer=%s",
 			mc_strerror(fd), p->endpoint);
@@ -414,35 +413,35 @@ static void try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t 
 	m->evfd.fd = fd;
 	m->stranger = stranger;
 	m->state = MCE_MAPPED_GREETING;
-	m->busy_fd = mce_vm_busy_page(&m->busy);
+	m->hazard_fd = mce_hazard_page_new(&m->hazards);
 	r = mc_evloop_add(m->io->loop, &m->evfd, EPOLLIN);
 	if (r == 0)
-		r = greet_locked(m, deadline);
+		r = mapped_greet_locked(m, deadline);
 	if (r == 0 && m->state == MCE_MAPPED_GREETING) {
 		m->state = MCE_MAPPED_UP;
 		m->up_ms = mc_now_ms();
 	}
-	forget_busy_locked(m);
+	hazard_page_drop_locked(m);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
-		mce_io_call(m->io, down_run, m);
+		mce_io_call(m->io, mapped_down_run, m);
 }
 
 static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 {
-	struct mce_mapped *m = p->mapped;
+	struct mce_mapped *m = mce_mapped_of(p);
 	struct mce_id id;
 
-	if (!worth_trying(m))
+	if (!mapped_worth_trying(m))
 		return 0;
-	/* The engine before this one on the same address may not have been noticed to be gone. */
-	mce_io_call(m->io, down_run, m);
+	/* The end of the previous engine at the same address may not have been noticed. */
+	mce_io_call(m->io, mapped_down_run, m);
 	pthread_mutex_lock(&p->lock);
 	id = p->id;
 	memcpy(m->tried, id.nonce, sizeof(m->tried));
 	m->connecting = true;
 	pthread_mutex_unlock(&p->lock);
-	try_connect(m, &id, deadline);
+	mapped_try_connect(m, &id, deadline);
 	pthread_mutex_lock(&p->lock);
 	m->connecting = false;
 	pthread_mutex_unlock(&p->lock);
@@ -454,15 +453,15 @@ static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	struct mce_map_msg out = {
 		.version = MCE_MAP_VERSION, .type = MCE_MAP_FETCH, .rkey = rkey,
 	}, in;
-	struct mce_mapped *m = p->mapped;
+	struct mce_mapped *m = mce_mapped_of(p);
 	auto_close int fd = -1;
 	struct mce_mapping *mp;
 	int r;
 
 	MC_LOCKED(&p->lock);
-	if (m->state != MCE_MAPPED_UP || *find_locked(m, rkey) || m->n >= MAPPINGS_MAX)
+	if (m->state != MCE_MAPPED_UP || *mapping_find_locked(m, rkey) || m->n >= MAPPINGS_MAX)
 		return 0;
-	r = ask_locked(m, &out, deadline, &in, &fd);
+	r = mapped_ask_locked(m, &out, deadline, &in, &fd);
 	if (r < 0)
 		return r == -ECONNRESET ? 0 : r;
 	if (in.type != MCE_MAP_REGION || in.rkey != rkey)
@@ -475,7 +474,7 @@ static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	r = mapping_new(&in, r == 0 ? fd : -1, &mp);
 	if (r < 0)
 		return r;
-	/* The lock was free while the answer was on its way: the region may be over. */
+	/* The lock was released while waiting for the answer: the region may have ended. */
 	if (m->state != MCE_MAPPED_UP || !mce_mapping_alive_locked(m, mp)) {
 		mapping_free(mp);
 		return m->state != MCE_MAPPED_UP ? 0 : -ESTALE;
@@ -497,24 +496,24 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 
 	if (p->e->conf.force_tcp)
 		return -MC_ENOTSUP;
-	/* What was given up on a lane could land over it. */
-	if (access & MCE_ACCESS_WRITE && mce_tcp_in_doubt_locked(p->tcp))
+	/* An older, cancelled WRITE could overwrite this one. */
+	if (access & MCE_ACCESS_WRITE && mce_peer_in_doubt_locked(p, MCE_PATH_MAPPED))
 		return -MC_ENOTSUP;
 	if (m->state != MCE_MAPPED_UP) {
-		/* What comes before it is known shall not take the long way. */
+		/* While it is unknown whether the peer is on this host, wait rather than use TCP. */
 		if (!p->introduced || m->connecting)
 			return -EAGAIN;
 		return mce_id_same_host(&p->id, &p->e->id) &&
 		       memcmp(m->tried, p->id.nonce, sizeof(m->tried)) ? -EAGAIN : -MC_ENOTSUP;
 	}
-	pp = find_locked(m, rkey);
+	pp = mapping_find_locked(m, rkey);
 	mp = *pp;
 	if (!mp)
 		return m->n < MAPPINGS_MAX ? -EAGAIN : -MC_ENOTSUP;
 	if (!mp->listed)
 		return -MC_ENOTSUP;
 	if (!mce_mapping_alive_locked(m, mp)) {
-		drop_locked(m, pp);
+		mapping_drop_locked(m, pp);
 		return -ESTALE;
 	}
 	r = mce_range_check(mp->base, mp->len, addr, len);
@@ -524,8 +523,8 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 	return r;
 }
 
-/* The same for what can be mapped. */
-static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
+/* The same for regions that can be mapped. */
+static int mapped_lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
 			 unsigned access, struct mce_mapping **ret)
 {
 	struct mce_mapping *mp = NULL;
@@ -540,12 +539,12 @@ static int lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uin
 
 static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 {
-	struct mce_mapped *m = p->mapped;
+	struct mce_mapped *m = mce_mapped_of(p);
 	struct mce_mapping *mp;
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	r = lookup_locked(m, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mp);
+	r = mapped_lookup_locked(m, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mp);
 	if (r == 0)
 		mp->refs++;
 	pthread_mutex_unlock(&p->lock);
@@ -570,7 +569,7 @@ static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t
 	int r;
 
 	MC_LOCKED(&p->lock);
-	r = lookup_locked(p->mapped, rkey, addr, len, MCE_ACCESS_READ, &mp);
+	r = mapped_lookup_locked(mce_mapped_of(p), rkey, addr, len, MCE_ACCESS_READ, &mp);
 	if (r < 0)
 		return r;
 	mp->given = true;
@@ -578,7 +577,7 @@ static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t
 	return 0;
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- attaching and detaching ------------------------------------------------------------------- */
 
 static int mapped_attach(struct mce_peer *p)
 {
@@ -589,16 +588,16 @@ static int mapped_attach(struct mce_peer *p)
 		return -ENOMEM;
 	m->p = p;
 	m->io = &p->e->io[0];
-	m->evfd.fd = m->reply_fd = m->busy_fd = -1;
+	m->evfd.fd = m->reply_fd = m->hazard_fd = -1;
 	m->evfd.ready = mapped_ready;
 	(void)mc_cond_init(&m->news);
-	p->mapped = m;
+	p->tp[MCE_PATH_MAPPED] = m;
 	return 0;
 }
 
 static void mapped_detach(struct mce_peer *p)
 {
-	struct mce_mapped *m = p->mapped;
+	struct mce_mapped *m = mce_mapped_of(p);
 	bool talked;
 
 	if (!m)
@@ -607,8 +606,8 @@ static void mapped_detach(struct mce_peer *p)
 	talked = m->state != MCE_MAPPED_NONE;
 	pthread_mutex_unlock(&p->lock);
 	if (talked)
-		mce_io_call(m->io, down_run, m);
-	forget_reply_locked(m);
+		mce_io_call(m->io, mapped_down_run, m);
+	reply_forget_locked(m);
 	while (m->kept) {
 		struct mce_mapping *mp = m->kept;
 
@@ -617,12 +616,13 @@ static void mapped_detach(struct mce_peer *p)
 	}
 	pthread_cond_destroy(&m->news);
 	free(m);
-	p->mapped = NULL;
+	p->tp[MCE_PATH_MAPPED] = NULL;
 }
 
 const struct mce_transport mce_mapped_transport = {
 	.name = "mapped",
 	.path = MCE_PATH_MAPPED,
+	.distance = MCE_DISTANCE_MAPPED,
 	.attach = mapped_attach,
 	.detach = mapped_detach,
 	.connect = mapped_connect,
@@ -633,5 +633,6 @@ const struct mce_transport mce_mapped_transport = {
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
+	.writes_in_doubt = mce_no_doubt,
 	.map = mapped_map,
 };

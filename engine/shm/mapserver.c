@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mapserver.c - hands the descriptors of registered memory to engines of the same host.
+ * mapserver.c - the service that passes descriptors of registered memory to engines on the same host.
  *
- * Stateless but for the greeting: mappers are told of every region's end, whether they fetched it or
+ * Stateless except for the greeting: every mapper is notified of every region's end, whether it fetched the region or
  * not.  Runs on the first I/O thread. */
 #include <config.h>
 
@@ -26,23 +26,24 @@
 #include "engine/engine_i.h"
 #include "engine/shm/map_wire.h"
 
+/* From the connection to the HELLO. */
 #define HELLO_MS 10000
-/* Messages served of one mapper before the next one's turn. */
+/* Messages of one mapper before the other descriptors have their turn. */
 #define BUDGET 64
-/* The life page's file, the guard included. */
-#define FILE_BYTES (MCE_LIFE_BYTES + MCE_GUARD_BYTES)
+/* The epoch page's file, the guard included. */
+#define FILE_BYTES (MCE_EPOCH_BYTES + MCE_GUARD_BYTES)
 
 struct mce_mapserver {
 	/* constant after open */
 	struct mce_engine *e;
 	struct mce_io *io;
 	struct mc_evfd listener;
-	int life_fd;
-	uint64_t *life;		/* atomic elements */
+	int epoch_fd;
+	uint64_t *epochs;		/* atomic elements */
 	/* owned by the loop */
-	uint64_t guard_off;	/* in the life page's file; 0: none */
+	uint64_t guard_off;	/* in the epoch page's file; 0: none */
 	struct mc_list mappers;
-	struct mc_list orphans;	/* mappers that we have closed to, and that may be copying nevertheless */
+	struct mc_list orphans;	/* mappers whose connection we closed, and that may still be copying */
 	unsigned nmappers;	/* on both lists */
 	struct mce_watcher watcher;
 	bool paused;		/* no descriptors left: accept again at the next tick */
@@ -57,31 +58,35 @@ struct mapper {
 	struct mc_evfd evfd;
 	bool greeted, stranger;
 	uint64_t since_ms;
-	const uint64_t *busy;	/* its busy page, written by it; NULL: it has given none */
-	int pidfd;		/* of an orphan: its process, -1: not to be had */
+	const uint64_t *hazards;	/* its hazard page, which it writes; NULL: it has sent none */
+	int pidfd;		/* of an orphan: its process, -1: unknown */
 };
 
-void mce_mapserver_address(const struct mce_id *id, char ret[MC_ADDR_MAX])
-{
-	int n = snprintf(ret, MC_ADDR_MAX, "mooncake-engine-");
+/* The service's part of a region. */
+struct map_region {
+	unsigned slot;		/* on the epoch page */
+	int fd;			/* own descriptor for mappers, -1: not to be mapped */
+};
 
-	for (unsigned i = 0; i < sizeof(id->nonce); i++)
-		n += snprintf(ret + n, MC_ADDR_MAX - (size_t)n, "%02x", id->nonce[i]);
+static struct mce_mapserver *map_server(struct mce_engine *e)
+{
+	return e->service[MCE_PATH_MAPPED];
 }
 
-/* ---- life page --------------------------------------------------------------------------------- */
+/* ---- epoch page -------------------------------------------------------------------------------- */
 
-int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_slot)
+/* Take a slot on the epoch page for a region; -ENOSPC when all are taken. */
+static int epoch_slot_take(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_slot)
 {
 	unsigned slot;
 	int r = -ENOSPC;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->used < MCE_LIFE_SLOTS) {
-		while (s->life[s->next_slot % MCE_LIFE_SLOTS])
+	if (s->used < MCE_EPOCH_SLOTS) {
+		while (s->epochs[s->next_slot % MCE_EPOCH_SLOTS])
 			s->next_slot++;
-		slot = s->next_slot++ % MCE_LIFE_SLOTS;
-		__atomic_store_n(&s->life[slot], rkey, __ATOMIC_SEQ_CST);
+		slot = s->next_slot++ % MCE_EPOCH_SLOTS;
+		__atomic_store_n(&s->epochs[slot], rkey, __ATOMIC_SEQ_CST);
 		s->used++;
 		*ret_slot = slot;
 		r = 0;
@@ -90,7 +95,7 @@ int mce_mapserver_enter(struct mce_mapserver *s, uint64_t rkey, unsigned *ret_sl
 	return r;
 }
 
-static int life_open(struct mce_mapserver *s)
+static int epoch_page_open(struct mce_mapserver *s)
 {
 	char path[64];
 	int fd, r;
@@ -99,37 +104,37 @@ static int life_open(struct mce_mapserver *s)
 	if (fd < 0)
 		return mc_fail(-errno, "memfd: %m");
 	if (ftruncate(fd, FILE_BYTES)) {
-		r = mc_fail(-errno, "life page: %m");
+		r = mc_fail(-errno, "epoch page: %m");
 		goto out;
 	}
-	s->life = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (s->life == MAP_FAILED) {
-		s->life = NULL;
-		r = mc_fail(-errno, "life page: %m");
+	s->epochs = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (s->epochs == MAP_FAILED) {
+		s->epochs = NULL;
+		r = mc_fail(-errno, "epoch page: %m");
 		goto out;
 	}
-	/* Mappers must not be able to cut it short (SIGBUS) nor to bring regions back to life. */
+	/* Mappers must not be able to truncate it (SIGBUS) or to revive regions. */
 	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	s->life_fd = open(path, O_RDONLY | O_CLOEXEC);
-	r = s->life_fd < 0 ? mc_fail(-errno, "life page: %m") : 0;
+	s->epoch_fd = open(path, O_RDONLY | O_CLOEXEC);
+	r = s->epoch_fd < 0 ? mc_fail(-errno, "epoch page: %m") : 0;
 out:
 	close(fd);
 	return r;
 }
 
-/* Loop: take the guard, which is a robust mutex, until the thread's end. */
+/* Loop: lock the guard, which is a robust mutex, until the thread ends. */
 static void guard_take(struct mce_mapserver *s)
 {
 #ifdef __GLIBC__
-	pthread_mutex_t *guard = (pthread_mutex_t *)(void *)((char *)s->life + MCE_LIFE_BYTES);
+	pthread_mutex_t *guard = (pthread_mutex_t *)(void *)((char *)s->epochs + MCE_EPOCH_BYTES);
 	const int *word = &guard->__data.__lock;
 	pthread_mutexattr_t attr;
 	int r;
 
 	if (mc_fault("engine.mapserver.guard") < 0 || pthread_mutexattr_init(&attr))
 		return;
-	/* A thread that is being killed may be refused what is swapped out. */
+	/* The kernel may fail to access a swapped-out page for a thread that is being killed. */
 	r = mlock(guard, sizeof(*guard)) ? errno : 0;
 	if (r == 0)
 		r = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
@@ -140,7 +145,7 @@ static void guard_take(struct mce_mapserver *s)
 	if (r == 0)
 		r = pthread_mutex_lock(guard);
 	if (r == 0 && (*word & FUTEX_TID_MASK) == syscall(SYS_gettid))
-		s->guard_off = (uint64_t)((const char *)word - (const char *)s->life);
+		s->guard_off = (uint64_t)((const char *)word - (const char *)s->epochs);
 	pthread_mutexattr_destroy(&attr);
 #endif
 }
@@ -151,35 +156,35 @@ static void mapper_free(struct mapper *m)
 {
 	mc_list_remove(&m->node);
 	m->s->nmappers--;
-	if (m->busy)
-		munmap((void *)(uintptr_t)m->busy, MCE_BUSY_BYTES);
+	if (m->hazards)
+		munmap((void *)(uintptr_t)m->hazards, MCE_HAZARD_BYTES);
 	if (m->pidfd >= 0)
 		close(m->pidfd);
 	if (m->evfd.fd >= 0) {
-		/* A child that it has forked may have the other end, and one of ours this one. */
+		/* A forked child of the mapper may have the other end, and a child of ours this end. */
 		shutdown(m->evfd.fd, SHUT_RDWR);
 		close(m->evfd.fd);
 	}
 	free(m);
 }
 
-static bool is_copying(const struct mapper *m)
+static bool mapper_is_copying(const struct mapper *m)
 {
-	for (unsigned i = 0; m->busy && i < MCE_BUSY_SLOTS; i++)
-		if (__atomic_load_n(&m->busy[i], __ATOMIC_SEQ_CST))
+	for (unsigned i = 0; m->hazards && i < MCE_HAZARD_SLOTS; i++)
+		if (__atomic_load_n(&m->hazards[i], __ATOMIC_SEQ_CST))
 			return true;
 	return false;
 }
 
-static bool process_has_ended(const struct mapper *m)
+static bool mapper_process_ended(const struct mapper *m)
 {
 	struct pollfd pfd = { .fd = m->pidfd, .events = POLLIN };
 
 	return poll(&pfd, 1, 0) > 0;
 }
 
-/* Has it ended its direction, too?  Then it has heard of our end, and begins no copy any more. */
-static bool has_let_go(struct mapper *m)
+/* Has the mapper closed its direction, too?  Then it knows of our end, and begins no copy any more. */
+static bool mapper_has_closed(struct mapper *m)
 {
 	struct pollfd pfd = { .fd = m->evfd.fd };
 
@@ -190,25 +195,25 @@ static bool has_let_go(struct mapper *m)
 	return m->evfd.fd < 0;
 }
 
-/* However long it is stopped: what it does when it goes on must not be missed. */
-static bool orphan_is_over(struct mapper *m)
+/* A stopped mapper stays an orphan, however long: it may copy when it continues. */
+static bool orphan_is_done(struct mapper *m)
 {
-	return (has_let_go(m) && !is_copying(m)) || process_has_ended(m);
+	return (mapper_has_closed(m) && !mapper_is_copying(m)) || mapper_process_ended(m);
 }
 
-static void drop_orphans(struct mce_mapserver *s)
+static void orphans_drop(struct mce_mapserver *s)
 {
 	struct mc_list *pos, *next;
 
 	mc_list_for_each_safe(pos, next, &s->orphans) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
-		if (orphan_is_over(m))
+		if (orphan_is_done(m))
 			mapper_free(m);
 	}
 }
 
-/* The connection's end does not end its copies, and before the mapper hears of it, it may begin others. */
+/* Closing the connection does not end the mapper's copies, and it may begin others before it notices. */
 static void mapper_close(struct mapper *m)
 {
 	struct ucred cred = { .pid = 0 };
@@ -218,82 +223,85 @@ static void mapper_close(struct mapper *m)
 	mc_evloop_del(m->s->io->loop, &m->evfd);
 	mc_list_remove(&m->node);
 	mc_list_push_back(&m->s->orphans, &m->node);
-	if (m->busy) {
-		/* The other direction tells when it ends. */
+	if (m->hazards) {
+		/* The end of the other direction shows that the mapper has noticed. */
 		shutdown(m->evfd.fd, SHUT_WR);
 		(void)getsockopt(m->evfd.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 		if (cred.pid > 0)
 			m->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
-		/* Nobody has this number any more. */
+		/* No process has this id any more. */
 		ended = cred.pid > 0 && m->pidfd < 0 && errno == ESRCH;
 	}
-	if (!m->busy || ended || orphan_is_over(m))
+	if (!m->hazards || ended || orphan_is_done(m))
 		mapper_free(m);
 }
 
-/* A page that its owner could cut short would kill us. */
-static void take_busy(struct mapper *m, int fd)
+/* A page that the mapper could truncate would kill us. */
+static void mapper_take_hazards(struct mapper *m, int fd)
 {
 	struct stat st;
 	void *at;
 
 	if (fd < 0 || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
-	    (uint64_t)st.st_size < MCE_BUSY_BYTES)
+	    (uint64_t)st.st_size < MCE_HAZARD_BYTES)
 		return;
-	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	at = mmap(NULL, MCE_HAZARD_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (at != MAP_FAILED)
-		m->busy = at;
+		m->hazards = at;
 }
 
-static int serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
+static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
 {
 	struct mce_map_msg out = { .version = MCE_MAP_VERSION, .type = MCE_MAP_WELCOME };
 
-	if (!mce_tcp_server_knows(m->s->e->server, in->rkey))
+	if (!mce_services_know(m->s->e, in->rkey))
 		return -EACCES;
 	m->greeted = true;
-	take_busy(m, fd);
-	/* Whose copies would not be seen is not told where to begin. */
-	out.base = m->busy ? (uintptr_t)m->s->e->id.nonce : 0;
+	mapper_take_hazards(m, fd);
+	/* Withhold the address from a mapper without a hazard page: we could not see its copies. */
+	out.base = m->hazards ? (uintptr_t)m->s->e->id.nonce : 0;
 	out.fd_offset = m->s->guard_off;
 	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));
-	return mce_map_send(m->evfd.fd, &out, m->s->life_fd);
+	return mce_map_send(m->evfd.fd, &out, m->s->epoch_fd);
 }
 
-/* The region's descriptor as this mapper may have it, -1: not at all; @ret_own is to be closed. */
-static int fd_for(const struct mapper *m, const struct mce_mr *mr, int *ret_own)
+/* The region's descriptor that this mapper may have, -1: none; the caller closes *@ret_own. */
+static int mapper_fd_for(const struct mapper *m, const struct map_region *region, int *ret_own)
 {
+	int fd = region ? region->fd : -1;
 	char path[64];
 	struct stat st;
 
-	if (mr->fd < 0 || !m->stranger || mce_map_is_sealed(mr->fd))
-		return mr->fd;
-	/* Who may write to the file may cut it short, also by opening what he got once more. */
-	if (fstat(mr->fd, &st) || st.st_mode & (S_IWGRP | S_IWOTH) || st.st_uid != geteuid())
+	if (fd < 0 || !m->stranger || mce_map_is_sealed(fd))
+		return fd;
+	/* A user with write permission could truncate the file, also by opening the received descriptor again. */
+	if (fstat(fd, &st) || st.st_mode & (S_IWGRP | S_IWOTH) || st.st_uid != geteuid())
 		return -1;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", mr->fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	*ret_own = open(path, O_RDONLY | O_CLOEXEC);
 	return *ret_own;
 }
 
-static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
+static int mapper_serve_fetch(struct mapper *m, const struct mce_map_msg *in)
 {
 	struct mce_map_msg out = {
 		.version = MCE_MAP_VERSION, .type = MCE_MAP_REGION, .rkey = in->rkey,
 	};
+	const struct map_region *region;
 	struct mce_mr *mr;
 	int fd = -1, own = -1, r;
 
 	r = mce_mr_find(m->s->e, in->rkey, &mr);
 	if (r == 0) {
-		fd = fd_for(m, mr, &own);
+		region = mr->service[MCE_PATH_MAPPED];
+		fd = mapper_fd_for(m, region, &own);
 		r = mr->access == 0 ? -EACCES : fd < 0 ? -MC_ENOTSUP : 0;
-		if (r == 0 || (r == -MC_ENOTSUP && mr->listed && m->busy)) {
+		if (r == 0 || (r == -MC_ENOTSUP && region && m->hazards)) {
 			out.base = mr->base;
 			out.len = mr->len;
 			out.fd_offset = mr->fd_offset;
 			out.access = mr->access;
-			out.slot = mr->slot;
+			out.slot = region->slot;
 		}
 	} else {
 		mr = NULL;
@@ -307,20 +315,21 @@ static int serve_fetch(struct mapper *m, const struct mce_map_msg *in)
 	return r;
 }
 
-static int serve(struct mapper *m)
+static int mapper_serve(struct mapper *m)
 {
 	struct mce_map_msg in;
 	int fd = -1, r;
 
-	/* Closing one of a file system of his could wait for him for ever, and he may not copy anyhow. */
+	/* Take no descriptor from a stranger, which may not copy anyway: closing a file of a file system that the
+	 * stranger serves could block for ever. */
 	r = mce_map_recv(m->evfd.fd, &in, m->stranger ? NULL : &fd);
 	if (r < 0)
 		return r;
 	r = -MC_EPROTO;
 	if (in.type == MCE_MAP_HELLO && !m->greeted)
-		r = serve_hello(m, &in, fd);
+		r = mapper_serve_hello(m, &in, fd);
 	else if (in.type == MCE_MAP_FETCH && m->greeted)
-		r = serve_fetch(m, &in);
+		r = mapper_serve_fetch(m, &in);
 	if (fd >= 0)
 		close(fd);
 	return r;
@@ -332,8 +341,8 @@ static void mapper_ready(struct mc_evfd *e, uint32_t events)
 	int r = 0;
 
 	for (unsigned i = 0; i < BUDGET && r == 0; i++)
-		r = serve(m);
-	/* A mapper that does not read what it asked for fills its socket: that is its end too. */
+		r = mapper_serve(m);
+	/* A mapper that does not read its answers fills its socket: close its connection, too. */
 	if (r < 0 && (r != -EAGAIN || (events & (EPOLLHUP | EPOLLERR))))
 		mapper_close(m);
 }
@@ -368,7 +377,7 @@ static int mapper_new(struct mce_mapserver *s, int fd)
 	return 0;
 }
 
-static void accept_ready(struct mc_evfd *e, uint32_t events)
+static void server_accept_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mce_mapserver *s = mc_container_of(e, struct mce_mapserver, listener);
 	int fd;
@@ -378,7 +387,7 @@ static void accept_ready(struct mc_evfd *e, uint32_t events)
 		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
 			continue;
 		if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-			mc_warn("engine", "cannot accept a mapper, trying again soon: %m");
+			mc_warn("engine", "cannot accept a same-host peer, trying again soon: %m");
 			s->paused = mc_evloop_mod(s->io->loop, e, 0) == 0;
 		}
 		if (fd < 0)
@@ -401,7 +410,7 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 		if (!m->greeted && now_ms - m->since_ms > HELLO_MS)
 			mapper_close(m);
 	}
-	drop_orphans(s);
+	orphans_drop(s);
 }
 
 /* ---- revocation -------------------------------------------------------------------------------- */
@@ -409,44 +418,44 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 struct forget {
 	struct mce_mapserver *s;
 	uint64_t rkey;
-	bool busy;		/* out: somebody is copying */
+	bool copying;		/* out: a mapper is copying */
 };
 
-static bool is_busy(const struct mc_list *mappers, uint64_t rkey)
+static bool is_hazard(const struct mc_list *mappers, uint64_t rkey)
 {
 	struct mc_list *pos;
 
 	mc_list_for_each(pos, mappers) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
-		for (unsigned i = 0; m->busy && i < MCE_BUSY_SLOTS; i++)
-			if (__atomic_load_n(&m->busy[i], __ATOMIC_SEQ_CST) == rkey)
+		for (unsigned i = 0; m->hazards && i < MCE_HAZARD_SLOTS; i++)
+			if (__atomic_load_n(&m->hazards[i], __ATOMIC_SEQ_CST) == rkey)
 				return true;
 	}
 	return false;
 }
 
-static void busy_run(void *arg)
+static void hazard_run(void *arg)
 {
 	struct forget *f = arg;
 
-	drop_orphans(f->s);
-	f->busy = is_busy(&f->s->mappers, f->rkey) || is_busy(&f->s->orphans, f->rkey);
+	orphans_drop(f->s);
+	f->copying = is_hazard(&f->s->mappers, f->rkey) || is_hazard(&f->s->orphans, f->rkey);
 }
 
-/* A mapper that dies lets go by the end of its process.  One that is stopped may keep us waiting, but not
- * for ever. */
-static void wait_copies(struct forget *f)
+/* A mapper that dies no longer counts when its process has ended.  A stopped one delays us, but no longer than
+ * MCE_HAZARD_WAIT_MS. */
+static void hazard_wait(struct forget *f)
 {
-	uint64_t deadline = mc_deadline_ms(MCE_BUSY_WAIT_MS);
+	uint64_t deadline = mc_deadline_ms(MCE_HAZARD_WAIT_MS);
 	struct timespec pause = { .tv_nsec = 20000 };
 
 	for (;;) {
-		mce_io_call(f->s->io, busy_run, f);
-		if (!f->busy)
+		mce_io_call(f->s->io, hazard_run, f);
+		if (!f->copying)
 			return;
 		if (mc_now_ns() >= deadline) {
-			mc_warn("engine", "a same-host peer does not end its copy, giving up on it");
+			mc_warn("engine", "a same-host peer does not end its copy, no longer waiting for it");
 			return;
 		}
 		nanosleep(&pause, NULL);
@@ -472,20 +481,55 @@ static void forget_run(void *arg)
 	}
 }
 
-void mce_mapserver_revoke(struct mce_mapserver *s, unsigned slot, uint64_t rkey)
+/* A descriptor that permits no more than @access: the mapper is trusted with the memory, but not to respect the
+ * access that it was told. */
+static int region_fd(int fd, unsigned access)
 {
-	struct forget f = { .s = s, .rkey = rkey };
+	char path[64];
 
+	if (access & MCE_ACCESS_WRITE)
+		return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Without a slot on the epoch page peers use TCP; without a descriptor they copy from process to process.
+ * Nothing else changes. */
+static void map_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
+{
+	struct map_region *region = mr->access ? malloc(sizeof(*region)) : NULL;
+
+	if (!region || epoch_slot_take(map_server(mr->e), mr->rkey, &region->slot) < 0) {
+		free(region);
+		return;
+	}
+	region->fd = attr->fd < 0 ? -1 : region_fd(attr->fd, attr->access);
+	mr->service[MCE_PATH_MAPPED] = region;
+}
+
+/* From now on every mapper sees that the region has ended, and is told to unmap it; wait for those that copy from or
+ * to it. */
+static void map_revoke_wait(struct mce_mr *mr)
+{
+	struct map_region *region = mr->service[MCE_PATH_MAPPED];
+	struct mce_mapserver *s = map_server(mr->e);
+	struct forget f = { .s = s, .rkey = mr->rkey };
+
+	if (!region)
+		return;
 	pthread_mutex_lock(&s->lock);
-	/* Before the busy pages are read: a mapper writes its own and then reads this. */
-	__atomic_store_n(&s->life[slot], 0, __ATOMIC_SEQ_CST);
+	/* Before the hazard pages are read: a mapper writes its own and then reads this. */
+	__atomic_store_n(&s->epochs[region->slot], 0, __ATOMIC_SEQ_CST);
 	s->used--;
 	pthread_mutex_unlock(&s->lock);
 	mce_io_call(s->io, forget_run, &f);
-	wait_copies(&f);
+	hazard_wait(&f);
+	if (region->fd >= 0)
+		close(region->fd);
+	free(region);
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------------- */
 
 static int listen_abstract(const struct mce_id *id)
 {
@@ -494,7 +538,7 @@ static int listen_abstract(const struct mce_id *id)
 	socklen_t len;
 	int fd, r;
 
-	mce_mapserver_address(id, name);
+	mce_map_address(id->nonce, name);
 	memcpy(sa.sun_path + 1, name, strlen(name));
 	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -516,7 +560,7 @@ static void server_begin(void *arg)
 	guard_take(s);
 }
 
-int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret)
+static int map_open(struct mce_engine *e)
 {
 	struct mce_mapserver *s;
 	int r;
@@ -524,29 +568,30 @@ int mce_mapserver_open(struct mce_engine *e, struct mce_mapserver **ret)
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
+	e->service[MCE_PATH_MAPPED] = s;
 	s->e = e;
 	s->io = &e->io[0];
-	s->life_fd = -1;
+	s->epoch_fd = -1;
 	mc_list_init(&s->mappers);
 	mc_list_init(&s->orphans);
 	pthread_mutex_init(&s->lock, NULL);
 	s->watcher.tick = server_tick;
-	s->listener.ready = accept_ready;
+	s->listener.ready = server_accept_ready;
 	s->listener.fd = listen_abstract(&e->id);
-	r = s->listener.fd < 0 ? s->listener.fd : life_open(s);
+	r = s->listener.fd < 0 ? s->listener.fd : epoch_page_open(s);
 	if (r == 0)
 		r = mc_evloop_post(s->io->loop, server_begin, s);
-	*ret = s;	/* also when it failed: the engine's close takes it down */
 	return r;
 }
 
-int mce_mapserver_start(struct mce_mapserver *s)
+static int map_start(struct mce_engine *e, const struct mce_conf *conf)
 {
-	return mc_evloop_add(s->io->loop, &s->listener, EPOLLIN);
+	return mc_evloop_add(map_server(e)->io->loop, &map_server(e)->listener, EPOLLIN);
 }
 
-void mce_mapserver_close(struct mce_mapserver *s)
+static void map_close(struct mce_engine *e)
 {
+	struct mce_mapserver *s = map_server(e);
 	struct mc_list *pos, *next;
 
 	if (!s)
@@ -557,10 +602,20 @@ void mce_mapserver_close(struct mce_mapserver *s)
 		mapper_free(mc_container_of(pos, struct mapper, node));
 	if (s->listener.fd >= 0)
 		close(s->listener.fd);
-	if (s->life_fd >= 0)
-		close(s->life_fd);
-	if (s->life)
-		munmap(s->life, FILE_BYTES);
+	if (s->epoch_fd >= 0)
+		close(s->epoch_fd);
+	if (s->epochs)
+		munmap(s->epochs, FILE_BYTES);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
+
+const struct mce_service mce_map_service = {
+	.open = map_open,
+	.start = map_start,
+	.close = map_close,
+	.region_add = map_region_add,
+	.revoke_begin = mce_no_revoke,
+	.revoke_wait = map_revoke_wait,
+	.knows_peer = mce_no_peer,
+};

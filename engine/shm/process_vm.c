@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * process_vm.c - the peer is on this host and its region is memory of its user's, which cannot be mapped:
+ * process_vm.c - the path to memory of a peer on this host that cannot be mapped:
  * the kernel copies between the two processes, in the caller's thread.
  *
- * The kernel checks no region, so everything is checked here, and the owner is told what we are about
- * (map_wire.h) so that it can wait for us.  The process is found by the socket that the owner accepted us on, and
- * its memory proved by the nonce in it.  Both can become another's: a number is given out again, and a process
- * that executes another program keeps its number, its descriptor and who holds its shared pages, but not its
- * memory.  So every call looks before and after whether the memory is still the owner's (see call()). */
+ * The kernel knows no regions, so everything is checked here, and the hazard page shows the owner our copies
+ * (map_wire.h) so that it can wait for them.  The socket on which the owner accepted us identifies the process, and
+ * the nonce in its memory proves that the memory is the owner's.  Both can change: process ids are reused, and a
+ * process that executes another program keeps its id, its descriptors and its shared pages, but not its
+ * memory.  So every call checks before and after that the memory is still the owner's (see copy_call()). */
 #include <config.h>
 
 #include "engine/shm/mapped.h"
@@ -28,10 +28,10 @@
 #include "common/fault.h"
 #include "common/log.h"
 
-/* Bytes and parts of one call: the region's end is looked for in between. */
+/* Bytes and iovec entries of one system call: between calls, check whether the region has ended. */
 #define CALL_BYTES (4ull << 20)
 #define CALL_PARTS 64u
-/* Copies that found memory out of reach, in a row, after which the region's requests are not tried. */
+/* After this many consecutive copies that found memory inaccessible, the region's requests use another path. */
 #define MISSES_MAX 8u
 
 struct mce_vm {
@@ -39,10 +39,10 @@ struct mce_vm {
 	pid_t pid;
 	uint64_t addr;		/* where the nonce is */
 	uint8_t nonce[16];
-	void *page;		/* MCE_GUARD_BYTES of the owner's, NULL: it has none */
+	void *page;		/* MCE_GUARD_BYTES of the owner, NULL: it has none */
 	const uint32_t *guard;	/* in it */
-	uint64_t *busy;		/* the page that the owner sees us copy by */
-	bool refused;		/* atomic: the kernel does not let us (any more) */
+	uint64_t *hazards;	/* our hazard page, which the owner reads */
+	bool refused;		/* atomic: the kernel denies us access (any more) */
 };
 
 /* ---- the process ------------------------------------------------------------------------------- */
@@ -53,12 +53,12 @@ void mce_vm_unref(struct mce_vm *vm)
 		return;
 	if (vm->page)
 		munmap(vm->page, MCE_GUARD_BYTES);
-	if (vm->busy)
-		munmap(vm->busy, MCE_BUSY_BYTES);
+	if (vm->hazards)
+		munmap(vm->hazards, MCE_HAZARD_BYTES);
 	free(vm);
 }
 
-static bool has_nonce(const struct mce_vm *vm)
+static bool vm_has_nonce(const struct mce_vm *vm)
 {
 	uint8_t got[sizeof(vm->nonce)];
 	struct iovec local = { got, sizeof(got) }, remote = { (void *)(uintptr_t)vm->addr, sizeof(got) };
@@ -67,27 +67,27 @@ static bool has_nonce(const struct mce_vm *vm)
 	       !memcmp(got, vm->nonce, sizeof(got));
 }
 
-/* Is the process's memory still the owner's?  The guard tells with one load; an owner that has none is asked for its
- * nonce, which takes a call. */
-static bool owner_lives(const struct mce_vm *vm)
+/* Is the process's memory still the owner's?  The guard shows it with one load.  Of an owner without a guard the
+ * nonce is read, which takes a system call. */
+static bool vm_owner_lives(const struct mce_vm *vm)
 {
 	uint32_t word;
 
 	if (mc_fault("engine.process_vm.ended") < 0)
 		return false;
 	if (!vm->guard)
-		return has_nonce(vm);
+		return vm_has_nonce(vm);
 	word = __atomic_load_n(vm->guard, __ATOMIC_SEQ_CST);
 	return word & FUTEX_TID_MASK && !(word & FUTEX_OWNER_DIED);
 }
 
-static void map_guard(struct mce_vm *vm, uint64_t off, int fd)
+static void vm_map_guard(struct mce_vm *vm, uint64_t off, int fd)
 {
 	struct stat st;
 	void *at;
 
 	if (off % MCE_GUARD_BYTES + sizeof(*vm->guard) > MCE_GUARD_BYTES || off % sizeof(*vm->guard) ||
-	    off < MCE_LIFE_BYTES || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
+	    off < MCE_EPOCH_BYTES || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
 	    mce_range_check(0, (uint64_t)st.st_size, off, sizeof(*vm->guard)))
 		return;
 	at = mmap(NULL, MCE_GUARD_BYTES, PROT_READ, MAP_SHARED, fd, (off_t)(off - off % MCE_GUARD_BYTES));
@@ -97,13 +97,13 @@ static void map_guard(struct mce_vm *vm, uint64_t off, int fd)
 	vm->guard = (const uint32_t *)((const char *)at + off % MCE_GUARD_BYTES);
 }
 
-struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **busy)
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **hazards)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 	struct mce_vm *vm;
 
-	/* In another pid namespace it has no number here. */
+	/* A process of another pid namespace has no id here. */
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.pid <= 0)
 		return NULL;
 	vm = calloc(1, sizeof(*vm));
@@ -113,27 +113,27 @@ struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, 
 	vm->pid = cred.pid;
 	vm->addr = welcome->base;
 	memcpy(vm->nonce, welcome->nonce, sizeof(vm->nonce));
-	map_guard(vm, welcome->fd_offset, fd);
-	if (mc_fault("engine.process_vm.probe") == 0 && has_nonce(vm) && owner_lives(vm)) {
-		vm->busy = *busy;
-		*busy = NULL;
+	vm_map_guard(vm, welcome->fd_offset, fd);
+	if (mc_fault("engine.process_vm.probe") == 0 && vm_has_nonce(vm) && vm_owner_lives(vm)) {
+		vm->hazards = *hazards;
+		*hazards = NULL;
 		return vm;
 	}
-	mc_info("engine", "same host but the peer's memory is out of reach, using tcp for what cannot be "
+	mc_info("engine", "same host but the peer's memory is inaccessible, using tcp for regions that cannot be "
 		"mapped: %m pid=%d", cred.pid);
 	mce_vm_unref(vm);
 	return NULL;
 }
 
-int mce_vm_busy_page(uint64_t **ret)
+int mce_hazard_page_new(uint64_t **ret)
 {
 	auto_close int fd = memfd_create("mooncake-busy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *at;
 
-	if (fd < 0 || ftruncate(fd, MCE_BUSY_BYTES) ||
+	if (fd < 0 || ftruncate(fd, MCE_HAZARD_BYTES) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return -1;
-	at = mmap(NULL, MCE_BUSY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	at = mmap(NULL, MCE_HAZARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return -1;
 	*ret = at;
@@ -147,25 +147,24 @@ struct copy {
 	struct mce_vm *vm;
 	struct mce_req *req;
 	struct mce_mapping *mp;		/* referenced */
-	unsigned place;			/* on the busy page */
+	unsigned slot;			/* on the hazard page */
 };
 
-static int check(const struct copy *c)
+static int copy_check(const struct copy *c)
 {
 	MC_LOCKED(&c->m->p->lock);
 	return mce_mapping_check_locked(c->m, c->mp);
 }
 
-/* A place on the busy page that is free, of the first @n, taken for @rkey; -EBUSY when more threads copy than there
- * are. */
-static int busy_take(uint64_t *busy, unsigned n, uint64_t rkey, unsigned *ret)
+/* Take a free slot among the first @n of the hazard page for @rkey; -EBUSY when other threads' copies occupy all. */
+static int hazard_take(uint64_t *hazards, unsigned n, uint64_t rkey, unsigned *ret)
 {
-	if (mc_fault("engine.process_vm.place") < 0)
+	if (mc_fault("engine.process_vm.slot") < 0)
 		return -EBUSY;
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t none = 0;
 
-		if (__atomic_compare_exchange_n(&busy[i], &none, rkey, false, __ATOMIC_SEQ_CST,
+		if (__atomic_compare_exchange_n(&hazards[i], &none, rkey, false, __ATOMIC_SEQ_CST,
 						__ATOMIC_RELAXED)) {
 			*ret = i;
 			return 0;
@@ -174,8 +173,8 @@ static int busy_take(uint64_t *busy, unsigned n, uint64_t rkey, unsigned *ret)
 	return -EBUSY;
 }
 
-/* The next parts of @iov from (*idx, *off) on, CALL_BYTES at the most. */
-static unsigned next_parts(const struct iovec *iov, unsigned iovcnt, unsigned *idx, uint64_t *off,
+/* The next iovec entries from (*idx, *off) on, at most CALL_BYTES. */
+static unsigned copy_next_parts(const struct iovec *iov, unsigned iovcnt, unsigned *idx, uint64_t *off,
 			   struct iovec part[CALL_PARTS], uint64_t *ret_bytes)
 {
 	uint64_t bytes = 0;
@@ -201,13 +200,13 @@ static unsigned next_parts(const struct iovec *iov, unsigned iovcnt, unsigned *i
 	return n;
 }
 
-static int owner_ended(void)
+static int copy_owner_ended(void)
 {
 	return mc_fail(-MC_ETRANSFER, "the peer's process has ended");
 }
 
-/* Can the kernel copy between here and the request's own memory?  To it come zeros. */
-static bool reaches_own(enum mce_op op, const struct iovec *part, unsigned n, uint64_t bytes)
+/* Can the kernel access the request's own memory?  A READ's memory is overwritten with zeros. */
+static bool copy_reaches_own(enum mce_op op, const struct iovec *part, unsigned n, uint64_t bytes)
 {
 	static uint8_t other[CALL_BYTES / CALL_PARTS];
 	struct iovec remote[CALL_PARTS];
@@ -227,40 +226,41 @@ static bool reaches_own(enum mce_op op, const struct iovec *part, unsigned n, ui
 	return got == (ssize_t)bytes;
 }
 
-/* There are pages that the kernel does not take hold of for this, and that their owner can use all the same (secret
- * memory, a driver's).  Over TCP it touches them itself, and when it cannot either, says so. */
-static int out_of_reach(struct copy *c, const struct iovec *part, unsigned n, uint64_t bytes)
+/* The kernel cannot access some pages that their owner can use nevertheless (secret memory, memory of a driver).  Over
+ * TCP the owner accesses them itself, and reports when it cannot either. */
+static int copy_out_of_reach(struct copy *c, const struct iovec *part, unsigned n, uint64_t bytes)
 {
-	if (!reaches_own(c->req->op, part, n, bytes))
-		return mc_fail(-MC_ETRANSFER, "copy between processes: the request's own memory is not all there");
+	if (!copy_reaches_own(c->req->op, part, n, bytes))
+		return mc_fail(-MC_ETRANSFER, "copy between processes: the request's own memory is inaccessible");
 	if (__atomic_add_fetch(&c->mp->missed, 1, __ATOMIC_RELAXED) == MISSES_MAX)
-		mc_info("engine", "a same-host peer's memory is out of the kernel's reach, using tcp bytes=%llu",
+		mc_info("engine", "the kernel cannot access a same-host peer's memory, using tcp bytes=%llu",
 			(unsigned long long)c->mp->len);
 	return -MC_ENOTSUP;
 }
 
-static bool is_missed(const struct mce_mapping *mp)
+static bool mapping_is_missed(const struct mce_mapping *mp)
 {
 	return __atomic_load_n(&mp->missed, __ATOMIC_RELAXED) >= MISSES_MAX;
 }
 
-/* The process may execute another program at any time, and one call uses one memory.  So the owner's memory that is
- * there after the call was the call's: what was read or written before is right.  What came from another program is
- * not given out.  What was written to one cannot be taken back, and no call writes only if the memory is the right
- * one: the look before leaves the few instructions up to where the kernel takes hold of the memory, in which
- * the owner's threads would have to end, the other program to start and to map memory at these very addresses.  Only a
- * stop of this thread just there is long enough for that.  The same goes for the look at the region, whose owner waits
- * for us, but not for ever. */
-static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
+/* The process may execute another program at any time, and one system call uses one address space.  So if the
+ * owner's memory still exists after the call, the call has used it.  Bytes that were read from another program are
+ * discarded. Bytes that were written to another program cannot be taken back, and no system call writes on the
+ * condition that the address space is the right one.  The check before the call leaves a window of a few
+ * instructions until the kernel takes a reference to the address space.  In that window the owner's threads would
+ * have to end, and the other program to start and to map memory at the same addresses: possible only if this
+ * thread is stopped just there.  The same holds for the check of the region, because its owner waits for us, but
+ * not forever. */
+static int copy_call(struct copy *c, const struct iovec *part, unsigned n, uint64_t addr, uint64_t bytes)
 {
 	struct iovec remote = { (void *)(uintptr_t)addr, bytes };
 	ssize_t got;
 	int r;
 
-	r = check(c);
+	r = copy_check(c);
 	if (r < 0)
 		return r;
-	if (!owner_lives(c->vm))
+	if (!vm_owner_lives(c->vm))
 		return -MC_ENOTSUP;
 	got = mc_fault("engine.process_vm.copy");
 	if (got < 0)
@@ -272,18 +272,18 @@ static int call(struct copy *c, const struct iovec *part, unsigned n, uint64_t a
 	if (got == (ssize_t)bytes) {
 		if (__atomic_load_n(&c->mp->missed, __ATOMIC_RELAXED))
 			__atomic_store_n(&c->mp->missed, 0, __ATOMIC_RELAXED);
-		return owner_lives(c->vm) ? 0 : owner_ended();
+		return vm_owner_lives(c->vm) ? 0 : copy_owner_ended();
 	}
 	if (got < 0 && (errno == EPERM || errno == ESRCH || errno == ENOSYS)) {
 		__atomic_store_n(&c->vm->refused, true, __ATOMIC_RELAXED);
 		return -MC_ENOTSUP;
 	}
 	if (got >= 0 || errno == EFAULT)
-		return out_of_reach(c, part, n, bytes);
+		return copy_out_of_reach(c, part, n, bytes);
 	return mc_fail(-MC_ETRANSFER, "copy between processes: %s", strerror(errno));
 }
 
-static void feed(struct mce_req *req, uint64_t pos, const struct iovec *part, unsigned n)
+static void copy_feed(struct mce_req *req, uint64_t pos, const struct iovec *part, unsigned n)
 {
 	if (!req->crc)
 		return;
@@ -302,14 +302,14 @@ static int copy_all(struct copy *c)
 	unsigned idx = 0, n;
 	int r;
 
-	while ((n = next_parts(req->iov, req->iovcnt, &idx, &off, part, &bytes))) {
+	while ((n = copy_next_parts(req->iov, req->iovcnt, &idx, &off, part, &bytes))) {
 		if (req->op == MCE_WRITE)
-			feed(req, pos, part, n);
-		r = call(c, part, n, req->addr + pos, bytes);
+			copy_feed(req, pos, part, n);
+		r = copy_call(c, part, n, req->addr + pos, bytes);
 		if (r < 0)
 			return r;
 		if (req->op == MCE_READ)
-			feed(req, pos, part, n);
+			copy_feed(req, pos, part, n);
 		pos += bytes;
 	}
 	bytes = mce_tail_len(req);
@@ -317,11 +317,11 @@ static int copy_all(struct copy *c)
 		return 0;
 	part[0].iov_base = req->crc;
 	part[0].iov_len = bytes;
-	return call(c, part, 1, req->addr + mce_tail_off(req), bytes);
+	return copy_call(c, part, 1, req->addr + mce_tail_off(req), bytes);
 }
 
-/* 0 with everything taken that a copy needs, else as submit. */
-static int begin_locked(struct copy *c, uint64_t len)
+/* 0 with all references and the hazard slot taken, else as submit. */
+static int copy_begin_locked(struct copy *c, uint64_t len)
 {
 	struct mce_mapping *mp = NULL;
 	struct mce_mapped *m = c->m;
@@ -334,13 +334,13 @@ static int begin_locked(struct copy *c, uint64_t len)
 		return -MC_ENOTSUP;
 	if (r < 0)
 		return r;
-	if (is_missed(mp))
+	if (mapping_is_missed(mp))
 		return -MC_ENOTSUP;
-	if (busy_take(m->vm->busy, MCE_BUSY_SLOTS, c->req->rkey, &c->place) < 0)
+	if (hazard_take(m->vm->hazards, MCE_HAZARD_SLOTS, c->req->rkey, &c->slot) < 0)
 		return -MC_ENOTSUP;
-	/* The owner ends a region before it looks at the page: one of us sees the other. */
+	/* The owner ends a region before it reads the hazard page, so one of us sees the other. */
 	if (!mce_mapping_alive_locked(m, mp)) {
-		__atomic_store_n(&m->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&m->vm->hazards[c->slot], 0, __ATOMIC_SEQ_CST);
 		return -ESTALE;
 	}
 	mp->refs++;
@@ -357,7 +357,7 @@ static int copy_run(struct copy *c)
 	int r;
 
 	r = copy_all(c);
-	__atomic_store_n(&c->vm->busy[c->place], 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&c->vm->hazards[c->slot], 0, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&m->p->lock);
 	if (r == 0)
 		r = mce_mapping_check_locked(m, mp);
@@ -369,11 +369,11 @@ static int copy_run(struct copy *c)
 
 static int vm_submit(struct mce_peer *p, struct mce_req *req)
 {
-	struct copy c = { .m = p->mapped, .req = req };
+	struct copy c = { .m = mce_mapped_of(p), .req = req };
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	r = begin_locked(&c, mce_req_span(req));
+	r = copy_begin_locked(&c, mce_req_span(req));
 	pthread_mutex_unlock(&p->lock);
 	if (r == 0)
 		r = copy_run(&c);
@@ -385,10 +385,9 @@ static int vm_submit(struct mce_peer *p, struct mce_req *req)
 
 /* ---- many transfers in one call ---------------------------------------------------------------- */
 
-/* Limits of the kernel's, of what one call should take, and of places that one caller should use. */
-#define RUN_PARTS 1024u
-#define RUN_REGIONS 16u
-#define RUN_REQ_BYTES (256u << 10)
+#define RUN_PARTS 1024u			/* iovec entries: the kernel's limit */
+#define RUN_REGIONS 16u			/* hazard slots that one caller may take */
+#define RUN_REQ_BYTES (256u << 10)	/* longer requests are copied singly */
 
 struct run {
 	struct mce_mapped *m;
@@ -398,7 +397,7 @@ struct run {
 	uint64_t bytes;
 	struct {
 		struct mce_mapping *mp;	/* referenced */
-		unsigned place;
+		unsigned slot;
 		bool over;
 	} region[RUN_REGIONS];
 	unsigned nregions, nhere, nthere;
@@ -406,26 +405,26 @@ struct run {
 	uint8_t region_of[RUN_PARTS];
 };
 
-/* The place of @mp among the run's regions; -EBUSY when there is none. */
+/* Index of @mp among the run's regions; -EBUSY when it cannot be added. */
 static int run_region_locked(struct run *run, struct mce_mapping *mp)
 {
-	unsigned i, place, room;
+	unsigned i, slot, room;
 
 	for (i = 0; i < run->nregions; i++)
 		if (run->region[i].mp == mp)
 			return (int)i;
-	/* More than one region must not take the places that others need for their one. */
-	room = i == 0 ? MCE_BUSY_SLOTS : MCE_BUSY_SLOTS / 2;
-	if (i == RUN_REGIONS || busy_take(run->vm->busy, room, mp->rkey, &place) < 0)
+	/* A run of several regions must leave hazard slots for other callers. */
+	room = i == 0 ? MCE_HAZARD_SLOTS : MCE_HAZARD_SLOTS / 2;
+	if (i == RUN_REGIONS || hazard_take(run->vm->hazards, room, mp->rkey, &slot) < 0)
 		return -EBUSY;
-	/* As for one transfer: the owner has to see us, or we its end. */
+	/* As for one transfer: the owner must see our hazard, or we see the region's end. */
 	if (!mce_mapping_alive_locked(run->m, mp)) {
-		__atomic_store_n(&run->vm->busy[place], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&run->vm->hazards[slot], 0, __ATOMIC_SEQ_CST);
 		return -EBUSY;
 	}
 	mp->refs++;
 	run->region[i].mp = mp;
-	run->region[i].place = place;
+	run->region[i].slot = slot;
 	run->region[i].over = false;
 	run->nregions++;
 	return (int)i;
@@ -435,7 +434,7 @@ static void run_add(struct run *run, const struct mce_req *req, uint64_t total, 
 {
 	struct iovec *last = run->nthere ? &run->there[run->nthere - 1] : NULL;
 
-	/* What lies side by side in one region is one part. */
+	/* Merge adjacent ranges of one region into one iovec entry. */
 	if (last && (uintptr_t)last->iov_base + last->iov_len == req->addr &&
 	    run->region_of[run->n - 1] == region) {
 		last->iov_len += total;
@@ -449,7 +448,7 @@ static void run_add(struct run *run, const struct mce_req *req, uint64_t total, 
 	run->bytes += total;
 }
 
-/* Can the next request come along?  What is wrong with it is told when it is offered alone. */
+/* Add the next request if it fits.  An invalid request gets its status when it is offered singly. */
 static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t total)
 {
 	struct mce_mapping *mp = NULL;
@@ -459,7 +458,7 @@ static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t
 	    req->iovcnt > RUN_PARTS - run->nhere || run->bytes + total > CALL_BYTES)
 		return false;
 	if (mce_mapped_find_locked(run->m, req->rkey, req->addr, total, mce_req_access(req), &mp) ||
-	    mp->at || is_missed(mp))
+	    mp->at || mapping_is_missed(mp))
 		return false;
 	region = run_region_locked(run, mp);
 	if (region >= 0)
@@ -469,7 +468,7 @@ static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t
 
 static void run_begin(struct run *run, struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
-	run->m = p->mapped;
+	run->m = mce_mapped_of(p);
 	run->reqs = reqs;
 	run->n = run->nregions = run->nhere = run->nthere = 0;
 	run->bytes = 0;
@@ -484,8 +483,8 @@ static void run_begin(struct run *run, struct mce_peer *p, struct mce_req *reqs,
 		__atomic_add_fetch(&run->vm->refs, 1, __ATOMIC_RELAXED);
 }
 
-/* One by one, after the call for all failed: each gets the status that is its own.  The transfers may be done
- * again, as the call stored what they store. */
+/* Copy one by one after the call for all has failed, so that each request gets its own status.  Repeating the
+ * copies is harmless: they store the same bytes as the failed call. */
 static void run_singly(struct run *run, int status[RUN_PARTS])
 {
 	for (unsigned i = 0; i < run->n; i++) {
@@ -495,18 +494,18 @@ static void run_singly(struct run *run, int status[RUN_PARTS])
 		};
 
 		status[i] = copy_all(&c);
-		/* The rest has to find another path, or this one anew. */
+		/* The remaining requests must be offered again. */
 		if (status[i] == -MC_ENOTSUP || status[i] == -EAGAIN)
 			run->n = i;
 	}
 }
 
-/* Leaves in run->n those of the taken requests whose status is final. */
+/* Reduces run->n to the requests whose status is final. */
 static void run_copy(struct run *run, int status[RUN_PARTS])
 {
 	ssize_t got;
 
-	if (!owner_lives(run->vm)) {
+	if (!vm_owner_lives(run->vm)) {
 		run->n = 0;
 		return;
 	}
@@ -520,22 +519,22 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 				       run->nthere, 0);
 	if (got != (ssize_t)run->bytes)
 		run_singly(run, status);
-	else if (!owner_lives(run->vm))
+	else if (!vm_owner_lives(run->vm))
 		for (unsigned i = 0; i < run->n; i++)
-			status[i] = owner_ended();
+			status[i] = copy_owner_ended();
 }
 
 static void run_end(struct run *run)
 {
 	for (unsigned i = 0; i < run->nregions; i++)
-		__atomic_store_n(&run->vm->busy[run->region[i].place], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&run->vm->hazards[run->region[i].slot], 0, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&run->m->p->lock);
 	for (unsigned i = 0; i < run->nregions; i++) {
 		struct mce_mapping *mp = run->region[i].mp;
 		int r = mce_mapping_check_locked(run->m, mp);
 
 		run->region[i].over = r == -ESTALE;
-		/* All may be done again. */
+		/* All requests may be repeated. */
 		if (r == -EAGAIN)
 			run->n = 0;
 		mce_mapping_unref_locked(mp);
@@ -549,7 +548,7 @@ static unsigned vm_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 	int status[RUN_PARTS];
 	struct run run;
 
-	if (!__atomic_load_n(&p->mapped->vm, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&mce_mapped_of(p)->vm, __ATOMIC_RELAXED))
 		return 0;
 	run_begin(&run, p, reqs, n);
 	if (run.n == 0)
@@ -565,6 +564,7 @@ static unsigned vm_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 const struct mce_transport mce_process_vm_transport = {
 	.name = "process_vm",
 	.path = MCE_PATH_PROCESS_VM,
+	.distance = MCE_DISTANCE_HOST,
 	.attach = mce_no_attach,
 	.detach = mce_no_detach,
 	.connect = mce_no_connect,
@@ -575,5 +575,6 @@ const struct mce_transport mce_process_vm_transport = {
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
+	.writes_in_doubt = mce_no_doubt,
 	.map = mce_no_map,
 };

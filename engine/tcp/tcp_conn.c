@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- * tcp_conn.c - sending and receiving on outgoing lanes.
+/* SPDX-License-Identifier: Apache-2.0 tcp_conn.c - sending and receiving on outgoing connections.
  *
- * Whoever has something to send sends it, on a lane that nobody else is sending on; only when the
- * socket is full the I/O thread goes on.  Likewise a thread that waits for completions receives them
- * itself while it polls.  All bytes move in non-blocking calls under the lane's locks, so taking the
- * locks is enough to know that no call is in a request's memory. */
+ * The thread that submits a request sends it, on a connection on which no other thread is sending; the I/O thread
+ * continues only when the socket is full.  Likewise a thread that waits for completions receives them itself while
+ * it polls.  All bytes move in non-blocking calls under the connection's locks, so a thread that holds the locks
+ * knows that no call uses a request's memory. */
 #include <config.h>
 
 #include <errno.h>
@@ -21,280 +20,281 @@
 
 /* Rounds of sending in a submitting thread before the I/O thread takes over. */
 #define PUMP_ROUNDS 64
-/* Bytes received before what they made room for is asked for: half of what a lane has under way, so that the
- * peer has something to send meanwhile and is not woken for little.  And before other lanes have their turn. */
+/* Bytes received before new requests are sent in their place: half of the bytes in flight, so that the
+ * peer has data to send meanwhile and is not woken for small amounts.  TURN: before other connections have theirs. */
 #define QUANTUM (MCE_TCP_CONN_BYTES / 2)
 #define TURN (4u << 20)
-/* Lanes to an in_order peer that may be lost in a row before everything that waits fails. */
+/* Consecutive lost connections to an in_order peer after which all waiting requests fail. */
 #define LOST_MAX 16u
 
-MC_GAUGE(lanes_out, "mooncake_transfer_lanes", "direction=\"out\"", "Open lanes")
+MC_GAUGE(conns_out, "mooncake_transfer_lanes", "direction=\"out\"", "Open TCP connections between engines")
 
 void mce_tcp_conn_count(int n)
 {
-	mc_metric_add(&lanes_out, n);
+	mc_metric_add(&conns_out, n);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------- */
 
-/* What one call sends of one piece. */
-struct part {
-	struct mce_fragment *pc;
+/* The part of one fragment that one call sends. */
+struct tx_entry {
+	struct mce_fragment *frag;
 	uint32_t hdr, payload, trail;
-	bool whole;
+	bool whole;		/* all the rest of the fragment */
 };
 
-struct parcel {
+/* The fragments that one call sends. */
+struct tx_batch {
 	struct iovec iov[MCE_SEND_IOV];
-	struct part part[MCE_SEND_IOV];
-	unsigned niov, nparts;
+	struct tx_entry entry[MCE_SEND_IOV];
+	unsigned niov, n;
 	uint32_t bytes;
 };
 
-/* Checksums of what goes out with this call, while it is about to be in the cache anyway. */
-static uint32_t make_crc(struct mce_fragment *pc, const struct iovec *iov, unsigned n)
+/* Compute the checksums of the bytes that this call will send, which brings them into the cache for it. */
+static uint32_t fragment_make_crc(struct mce_fragment *frag, const struct iovec *iov, unsigned n)
 {
-	const struct mce_req *req = pc->req;
-	uint32_t pos = pc->done, made = 0;
+	const struct mce_req *req = frag->req;
+	uint32_t pos = frag->done, made = 0;
 
-	if (!req->crc || pc->tail)
+	if (!req->crc || frag->tail)
 		return 0;
 	for (unsigned i = 0; i < n; i++) {
 		uint32_t len = (uint32_t)iov[i].iov_len, skip = 0;
 
-		if (pos < pc->crc_done)
-			skip = pc->crc_done - pos < len ? pc->crc_done - pos : len;
-		mce_crc_feed(pc->req, pc->off + pos + skip, (char *)iov[i].iov_base + skip, len - skip);
+		if (pos < frag->crc_done)
+			skip = frag->crc_done - pos < len ? frag->crc_done - pos : len;
+		mce_crc_feed(frag->req, frag->off + pos + skip, (char *)iov[i].iov_base + skip, len - skip);
 		made += len - skip;
 		pos += len;
 	}
-	if (pos > pc->crc_done)
-		pc->crc_done = pos;
+	if (pos > frag->crc_done)
+		frag->crc_done = pos;
 	return made;
 }
 
-/* Put what fits of @pc into the parcel; false when there is no room for more. */
-static bool pack(struct parcel *pl, struct mce_fragment *pc, uint32_t *ret_crc)
+/* Add as much of @frag as fits; false when there is no room for more. */
+static bool tx_batch_add(struct tx_batch *batch, struct mce_fragment *frag, uint32_t *ret_crc)
 {
-	const struct mce_tcp_proto *proto = pc->lane->t->proto;
-	struct part *part = &pl->part[pl->nparts];
+	const struct mce_tcp_proto *proto = frag->conn->t->proto;
+	struct tx_entry *entry = &batch->entry[batch->n];
 	unsigned n = 0;
 
 	*ret_crc = 0;
-	if (pl->niov + 3 > MCE_SEND_IOV || pl->bytes >= MCE_SEND_MAX)
+	if (batch->niov + 3 > MCE_SEND_IOV || batch->bytes >= MCE_SEND_MAX)
 		return false;
-	part->pc = pc;
-	part->hdr = proto->hdr_len - pc->hdr_sent;
-	part->payload = part->trail = 0;
-	part->whole = true;
-	if (part->hdr) {
-		pl->iov[pl->niov].iov_base = pc->hdr + pc->hdr_sent;
-		pl->iov[pl->niov++].iov_len = part->hdr;
+	entry->frag = frag;
+	entry->hdr = proto->hdr_len - frag->hdr_sent;
+	entry->payload = entry->trail = 0;
+	entry->whole = true;
+	if (entry->hdr) {
+		batch->iov[batch->niov].iov_base = frag->hdr + frag->hdr_sent;
+		batch->iov[batch->niov++].iov_len = entry->hdr;
 	}
-	if (pc->write && pc->req) {
-		n = mce_fragment_iov(pc, pl->iov + pl->niov, MCE_SEND_IOV - pl->niov - 1,
-				  MCE_SEND_MAX - pl->bytes, &part->payload);
-		part->whole = pc->done + part->payload == pc->len;
-		*ret_crc = make_crc(pc, pl->iov + pl->niov, n);
+	if (frag->write && frag->req) {
+		n = mce_fragment_iov(frag, batch->iov + batch->niov, MCE_SEND_IOV - batch->niov - 1,
+					MCE_SEND_MAX - batch->bytes, &entry->payload);
+		entry->whole = frag->done + entry->payload == frag->len;
+		*ret_crc = fragment_make_crc(frag, batch->iov + batch->niov, n);
 	}
-	pl->niov += n;
-	if (pc->write && part->whole && proto->trail_len) {
-		part->trail = proto->trail_len - pc->trail_sent;
-		pl->iov[pl->niov].iov_base = pc->trail + pc->trail_sent;
-		pl->iov[pl->niov++].iov_len = part->trail;
+	batch->niov += n;
+	if (frag->write && entry->whole && proto->trail_len) {
+		entry->trail = proto->trail_len - frag->trail_sent;
+		batch->iov[batch->niov].iov_base = frag->trail + frag->trail_sent;
+		batch->iov[batch->niov++].iov_len = entry->trail;
 	}
-	pl->bytes += part->hdr + part->payload + part->trail;
-	pl->nparts++;
-	return part->whole;
+	batch->bytes += entry->hdr + entry->payload + entry->trail;
+	batch->n++;
+	return entry->whole;
 }
 
-/* Take pieces for the lane and make a parcel of them. */
-static void fill(struct mce_tcp_conn *l, struct parcel *pl)
+/* Fill the batch with fragments of the connection, taking new ones while there is room. */
+static void tx_batch_fill(struct mce_tcp_conn *conn, struct tx_batch *batch)
 {
-	struct mce_peer *p = l->t->p;
-	struct mce_fragment *pc;
+	struct mce_peer *p = conn->t->p;
+	struct mce_fragment *frag;
 	struct mc_list *pos;
 	bool more = true, sums;
 	uint32_t crc;
 
-	pl->niov = pl->nparts = 0;
-	pl->bytes = 0;
+	batch->niov = batch->n = 0;
+	batch->bytes = 0;
 	pthread_mutex_lock(&p->lock);
-	pos = l->txq.next;
+	pos = conn->txq.next;
 	for (;;) {
-		if (pos == &l->txq) {
-			if (!more || !mce_fragment_next_locked(l))
+		if (pos == &conn->txq) {
+			if (!more || !mce_fragment_next_locked(conn))
 				break;
-			pos = l->txq.prev;
+			pos = conn->txq.prev;
 		}
-		pc = mc_container_of(pos, struct mce_fragment, tx_node);
-		/* A checksum takes its time.  The lists may change meanwhile, but not this piece's place on txq:
-		 * that takes tx_lock. */
-		sums = pc->write && pc->req && pc->req->crc;
+		frag = mc_container_of(pos, struct mce_fragment, tx_node);
+		/* Release the lock for the time of a checksum.  The lists may change meanwhile, but not this
+		 * fragment's position on txq: that takes tx_lock. */
+		sums = frag->write && frag->req && frag->req->crc;
 		if (sums)
 			pthread_mutex_unlock(&p->lock);
-		more = pack(pl, pc, &crc);
+		more = tx_batch_add(batch, frag, &crc);
 		if (sums)
 			pthread_mutex_lock(&p->lock);
-		if (crc && pc->req)
-			mce_crc_made_locked(l->t, pc->req, crc);
+		if (crc && frag->req)
+			mce_crc_made_locked(conn->t, frag->req, crc);
 		if (!more)
 			break;
-		pos = pc->tx_node.next;
+		pos = frag->tx_node.next;
 	}
-	/* The answer may be here before this thread is back from the call; the request's memory is
-	 * let go of only after both. */
-	for (unsigned i = 0; i < pl->nparts; i++) {
-		pl->part[i].pc->in_call = true;
-		if (pl->part[i].whole)
-			pl->part[i].pc->state = MCE_PIECE_FLYING;
+	/* The answer may arrive before the call has returned; the request's memory is
+	 * released only after both. */
+	for (unsigned i = 0; i < batch->n; i++) {
+		batch->entry[i].frag->in_call = true;
+		if (batch->entry[i].whole)
+			batch->entry[i].frag->state = MCE_FRAGMENT_FLYING;
 	}
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* @n bytes of the part are sent.  -MC_EPROTO when it was answered although bytes are missing. */
-static int account_part(struct part *part, uint32_t n, struct mc_list *over)
+/* @n bytes of the entry are sent.  -MC_EPROTO when it was answered although bytes are missing. */
+static int tx_entry_account(struct tx_entry *entry, uint32_t n, struct mc_list *over)
 {
-	struct mce_fragment *pc = part->pc;
-	uint32_t hdr = n < part->hdr ? n : part->hdr;
-	uint32_t payload = n - hdr < part->payload ? n - hdr : part->payload;
+	struct mce_fragment *frag = entry->frag;
+	uint32_t hdr = n < entry->hdr ? n : entry->hdr;
+	uint32_t payload = n - hdr < entry->payload ? n - hdr : entry->payload;
 	struct mce_req *req;
 
-	pc->in_call = false;
-	pc->hdr_sent += hdr;
-	pc->trail_sent += n - hdr - payload;
-	/* A READ's position is that of what is received, and none of our business. */
-	if (pc->req && payload)
-		mce_fragment_advance(pc, payload);
-	if (!part->whole || n < part->hdr + part->payload + part->trail) {
-		pc->state = pc->hdr_sent ? MCE_PIECE_SENDING : MCE_PIECE_QUEUED;
-		/* A refusal need not wait for the bytes. */
-		return pc->answered && pc->answer == 0 ? -MC_EPROTO : 0;
+	frag->in_call = false;
+	frag->hdr_sent += hdr;
+	frag->trail_sent += n - hdr - payload;
+	/* The position of a READ is that of the received bytes, so leave it alone. */
+	if (frag->req && payload)
+		mce_fragment_advance(frag, payload);
+	if (!entry->whole || n < entry->hdr + entry->payload + entry->trail) {
+		frag->state = frag->hdr_sent ? MCE_FRAGMENT_SENDING : MCE_FRAGMENT_QUEUED;
+		/* A refusal may come before all bytes are sent. */
+		return frag->answered && frag->answer == 0 ? -MC_EPROTO : 0;
 	}
-	mc_list_remove(&pc->tx_node);
-	if (pc->answered) {
-		req = mce_fragment_end_locked(pc, pc->answer);
+	mc_list_remove(&frag->tx_node);
+	if (frag->answered) {
+		req = mce_fragment_end_locked(frag, frag->answer);
 		if (req)
 			mc_list_push_back(over, &mce_reqx(req)->node);
 	}
 	return 0;
 }
 
-static bool is_led(struct mce_tcp *t)
+static bool tcp_is_led(struct mce_tcp *t)
 {
 	return __atomic_load_n(&t->led, __ATOMIC_SEQ_CST);
 }
 
-static int account(struct mce_tcp_conn *l, struct parcel *pl, size_t sent)
+static int tx_batch_account(struct mce_tcp_conn *conn, struct tx_batch *batch, size_t sent)
 {
-	struct mce_peer *p = l->t->p;
+	struct mce_peer *p = conn->t->p;
 	struct mc_list over;
 	bool any;
 	int r = 0;
 
 	mc_list_init(&over);
 	pthread_mutex_lock(&p->lock);
-	for (unsigned i = 0; i < pl->nparts; i++) {
-		struct part *part = &pl->part[i];
-		uint32_t all = part->hdr + part->payload + part->trail, n = sent < all ? (uint32_t)sent : all;
+	for (unsigned i = 0; i < batch->n; i++) {
+		struct tx_entry *entry = &batch->entry[i];
+		uint32_t all = entry->hdr + entry->payload + entry->trail, n = sent < all ? (uint32_t)sent : all;
 
 		sent -= n;
-		if (account_part(part, n, &over) < 0)
+		if (tx_entry_account(entry, n, &over) < 0)
 			r = -MC_EPROTO;
 	}
 	pthread_mutex_unlock(&p->lock);
 	any = !mc_list_empty(&over);
-	mce_complete_list(l->t, &over);
-	/* Who waits for them received the answers himself, and sleeps. */
-	if (any && is_led(l->t))
-		mce_tcp_wait_tell(l->t);
+	mce_complete_list(conn->t, &over);
+	/* The thread that waits for them has already received the answers and sleeps now. */
+	if (any && tcp_is_led(conn->t))
+		mce_tcp_wait_notify(conn->t);
 	return r;
 }
 
-static ssize_t send_parcel(struct mce_tcp_conn *l, struct parcel *pl)
+static ssize_t tx_batch_send(struct mce_tcp_conn *conn, struct tx_batch *batch)
 {
-	struct msghdr msg = { .msg_iov = pl->iov, .msg_iovlen = pl->niov };
+	struct msghdr msg = { .msg_iov = batch->iov, .msg_iovlen = batch->niov };
 	ssize_t n;
 
 	n = mc_fault("engine.tcp.send");
 	if (n < 0)
 		return n;
 	do
-		n = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = sendmsg(conn->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
 
-/* One call's worth, with tx_lock.  1: something went out, 0: nothing to send, -EAGAIN: the socket is
- * full, else the lane is lost. */
-static int send_some(struct mce_tcp_conn *l)
+/* One call, with tx_lock.  1: bytes were sent, 0: nothing to send, -EAGAIN: the socket is
+ * full, else the connection is lost. */
+static int conn_send_some(struct mce_tcp_conn *conn)
 {
-	struct parcel pl;
+	struct tx_batch batch;
 	ssize_t n;
 	int r;
 
-	if (l->fd < 0 || !mce_tcp_conn_sends(l))
+	if (conn->fd < 0 || !mce_tcp_conn_sends(conn))
 		return 0;
-	fill(l, &pl);
-	if (pl.nparts == 0)
+	tx_batch_fill(conn, &batch);
+	if (batch.n == 0)
 		return 0;
-	n = send_parcel(l, &pl);
+	n = tx_batch_send(conn, &batch);
 	r = n < 0 ? (int)n : 1;
 	if (r == -EAGAIN)
-		__atomic_store_n(&l->blocked, true, __ATOMIC_RELEASE);
+		__atomic_store_n(&conn->blocked, true, __ATOMIC_RELEASE);
 	if (n > 0)
-		l->tx_moved += (size_t)n;
-	return account(l, &pl, n > 0 ? (size_t)n : 0) < 0 ? -MC_EPROTO : r;
+		conn->tx_moved += (size_t)n;
+	return tx_batch_account(conn, &batch, n > 0 ? (size_t)n : 0) < 0 ? -MC_EPROTO : r;
 }
 
-void mce_tcp_conn_break(struct mce_tcp_conn *l)
+void mce_tcp_conn_break(struct mce_tcp_conn *conn)
 {
-	mce_tcp_conn_mark_broken(l);
-	/* Wakes the loop, which looks at it. */
-	shutdown(l->fd, SHUT_RDWR);
+	mce_tcp_conn_mark_broken(conn);
+	/* Wakes the loop, which checks the connection. */
+	shutdown(conn->fd, SHUT_RDWR);
 }
 
-void mce_tcp_conn_cut_off(struct mce_tcp_conn *l)
+void mce_tcp_conn_cut_off(struct mce_tcp_conn *conn)
 {
-	if (!l->t->proto->in_order) {
-		mce_tcp_conn_break(l);
+	if (!conn->t->proto->in_order) {
+		mce_tcp_conn_break(conn);
 		return;
 	}
-	/* The peer then closes, and by that tells that it carries out nothing more of it. */
-	__atomic_store_n(&l->draining, true, __ATOMIC_RELEASE);
-	shutdown(l->fd, SHUT_WR);
+	/* The peer then closes the connection, which shows that it carries out nothing more of it. */
+	__atomic_store_n(&conn->draining, true, __ATOMIC_RELEASE);
+	shutdown(conn->fd, SHUT_WR);
 }
 
-/* Was it the peer who ended the connection? */
-static bool is_peers_end(const struct mce_tcp_conn *l, int err)
+/* Has the peer ended the connection? */
+static bool conn_is_peers_end(const struct mce_tcp_conn *conn, int err)
 {
-	return l->t->proto->in_order && (err == -ECONNRESET || err == -EPIPE);
+	return conn->t->proto->in_order && (err == -ECONNRESET || err == -EPIPE);
 }
 
-/* With tx_lock or rx_lock: sending or receiving has failed. */
-static void lane_failed(struct mce_tcp_conn *l, int err)
+/* With tx_lock or rx_lock: sending or receiving has failed with @err. */
+static void conn_failed(struct mce_tcp_conn *conn, int err)
 {
-	if (!is_peers_end(l, err)) {
-		mce_tcp_conn_break(l);
+	if (!conn_is_peers_end(conn, err)) {
+		mce_tcp_conn_break(conn);
 		return;
 	}
-	/* The loop takes what the peer said before, and then finds the end. */
-	__atomic_store_n(&l->draining, true, __ATOMIC_RELEASE);
-	shutdown(l->fd, SHUT_RDWR);
+	/* The loop receives the answers that the peer sent before, and then finds the end. */
+	__atomic_store_n(&conn->draining, true, __ATOMIC_RELEASE);
+	shutdown(conn->fd, SHUT_RDWR);
 }
 
-/* The lane with work and the least under way that is not in @skip. */
-static struct mce_tcp_conn *pick_lane(struct mce_tcp *t, uint32_t skip)
+/* The connection with work and the fewest bytes in flight that is not in @skip. */
+static struct mce_tcp_conn *conn_pick(struct mce_tcp *t, uint32_t skip)
 {
 	struct mce_tcp_conn *best = NULL;
 
 	MC_LOCKED(&t->p->lock);
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		struct mce_tcp_conn *l = &t->lanes[i];
+	for (unsigned i = 0; i < t->nconns; i++) {
+		struct mce_tcp_conn *conn = &t->conns[i];
 
-		if (!(skip & 1u << i) && mce_tcp_conn_has_work_locked(l) &&
-		    (!best || l->bytes < best->bytes))
-			best = l;
+		if (!(skip & 1u << i) && mce_tcp_conn_has_work_locked(conn) &&
+		    (!best || conn->bytes < best->bytes))
+			best = conn;
 	}
 	return best;
 }
@@ -306,407 +306,408 @@ static void pump_run(void *arg)
 
 void mce_tcp_conns_pump(struct mce_tcp *t)
 {
-	struct mce_tcp_conn *l;
+	struct mce_tcp_conn *conn;
 	uint32_t skip = 0;
 	unsigned rounds;
 	int r;
 
-	for (rounds = 0; rounds < PUMP_ROUNDS && (l = pick_lane(t, skip)); rounds++) {
-		/* Who holds the lane looks for work again after letting go of it, as this loop does. */
-		if (pthread_mutex_trylock(&l->tx_lock)) {
-			skip |= 1u << l->idx;
+	for (rounds = 0; rounds < PUMP_ROUNDS && (conn = conn_pick(t, skip)); rounds++) {
+		/* The thread that holds the lock looks for work again after releasing it, as this loop does. */
+		if (pthread_mutex_trylock(&conn->tx_lock)) {
+			skip |= 1u << conn->idx;
 			continue;
 		}
-		r = send_some(l);
+		r = conn_send_some(conn);
 		if (r < 0 && r != -EAGAIN)
-			lane_failed(l, r);
-		pthread_mutex_unlock(&l->tx_lock);
+			conn_failed(conn, r);
+		pthread_mutex_unlock(&conn->tx_lock);
 	}
-	/* Out of memory the next completion or submit pumps again. */
+	/* If the post fails for lack of memory, the next completion or submit pumps again. */
 	if (rounds == PUMP_ROUNDS)
-		(void)mc_evloop_post(t->lanes[0].io->loop, pump_run, t);
+		(void)mc_evloop_post(t->conns[0].io->loop, pump_run, t);
 }
 
 /* ---- receiving --------------------------------------------------------------------------------- */
 
-/* 1, or the lane's end. */
-static int end_piece(struct mce_tcp_conn *l, struct mce_fragment *pc, int status)
+/* The fragment is answered, with all of its payload.  1, or the error that ends the connection. */
+static int fragment_answered(struct mce_tcp_conn *conn, struct mce_fragment *frag, int status)
 {
-	struct mce_peer *p = l->t->p;
+	struct mce_peer *p = conn->t->p;
 	struct mce_req *over = NULL;
 	int r = 1;
 
 	pthread_mutex_lock(&p->lock);
-	if (pc->in_call) {
-		pc->answered = true;
-		pc->answer = status;
-	} else if (pc->state != MCE_PIECE_FLYING) {
-		/* All of it was being sent when the answer's header was looked at, and the call took less. */
-		r = mc_fail(-MC_EPROTO, "answer to what was not sent");
+	if (frag->in_call) {
+		frag->answered = true;
+		frag->answer = status;
+	} else if (frag->state != MCE_FRAGMENT_FLYING) {
+		/* A call was sending all of it when the answer's header was checked, and has sent less. */
+		r = mc_fail(-MC_EPROTO, "response to a request that was not sent");
 	} else {
-		over = mce_fragment_end_locked(pc, status);
+		over = mce_fragment_end_locked(frag, status);
 	}
 	if (r > 0 && status == 0)
-		l->t->lost = 0;
+		conn->t->lost = 0;
 	pthread_mutex_unlock(&p->lock);
 	if (over)
-		mce_complete(over, l->t->proto->path, mce_reqx(over)->status);
+		mce_complete(over, conn->t->proto->path, mce_reqx(over)->status);
 	return r;
 }
 
-/* Its bytes may be on their way out at this moment; the lane's end, which comes now, is its end. */
-static int refused(struct mce_tcp_conn *l, struct mce_fragment *pc, int status)
+/* A call may be sending the fragment's bytes at this moment, so it ends together with the connection, which ends
+ * now. */
+static int fragment_refused(struct mce_tcp_conn *conn, struct mce_fragment *frag, int status)
 {
-	MC_LOCKED(&l->t->p->lock);
-	pc->answered = true;
-	pc->answer = status;
-	l->refused = true;
+	MC_LOCKED(&conn->t->p->lock);
+	frag->answered = true;
+	frag->answer = status;
+	conn->refused = true;
 	return -ECONNRESET;
 }
 
-static int take_answer(struct mce_tcp_conn *l)
+static int conn_take_answer(struct mce_tcp_conn *conn)
 {
-	struct mce_fragment *pc;
+	struct mce_fragment *frag;
 	int r, status = 0;
 	uint32_t len = 0;
 
-	r = l->t->proto->answer(l, &pc, &len, &status);
+	r = conn->t->proto->answer(conn, &frag, &len, &status);
 	if (r < 0)
 		return r;
 	if (r == 0) {
-		if (l->rx.dry)
+		if (conn->rx.dry)
 			return 0;
-		r = mce_rx_headers(&l->rx);
+		r = mce_rx_headers(&conn->rx);
 		return r < 0 ? r : 1;
 	}
-	l->rx.small = len <= MCE_RX_SMALL;
+	conn->rx.small = len <= MCE_RX_SMALL;
 	if (len) {
-		l->cur = pc;
-		l->left = len;
+		conn->cur = frag;
+		conn->left = len;
 		return 1;
 	}
-	if (!pc)
+	if (!frag)
 		return 1;
-	if (status < 0 && l->t->proto->in_order)
-		return refused(l, pc, status);
-	return end_piece(l, pc, status);
+	if (status < 0 && conn->t->proto->in_order)
+		return fragment_refused(conn, frag, status);
+	return fragment_answered(conn, frag, status);
 }
 
-/* @n bytes are at the piece's position: checksum, and go on. */
-static void account_payload(struct mce_fragment *pc, const struct iovec *iov, uint32_t n)
+/* @n bytes have been stored at the fragment's position: add them to the checksums and advance. */
+static void fragment_received(struct mce_fragment *frag, const struct iovec *iov, uint32_t n)
 {
-	uint64_t pos = pc->off + pc->done;
+	uint64_t pos = frag->off + frag->done;
 	uint32_t left = n;
 
 	for (unsigned i = 0; left; i++) {
 		uint32_t len = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
 
-		mce_crc_feed(pc->req, pos, iov[i].iov_base, len);
+		mce_crc_feed(frag->req, pos, iov[i].iov_base, len);
 		pos += len;
 		left -= len;
 	}
-	mce_fragment_advance(pc, n);
+	mce_fragment_advance(frag, n);
 }
 
-static ssize_t take_payload(struct mce_tcp_conn *l)
+static ssize_t conn_take_payload(struct mce_tcp_conn *conn)
 {
 	struct iovec iov[MCE_RX_IOV - 1];
-	struct mce_fragment *pc = l->cur;
+	struct mce_fragment *frag = conn->cur;
 	unsigned niov;
 	uint32_t want;
 	ssize_t n = 0;
 
-	if (mce_rx_have(&l->rx) == 0 && l->rx.dry)
+	if (mce_rx_have(&conn->rx) == 0 && conn->rx.dry)
 		return 0;
-	if (!pc->req) {
-		n = mce_rx_drain(&l->rx, l->left);
+	if (!frag->req) {
+		n = mce_rx_drain(&conn->rx, conn->left);
 	} else {
-		niov = mce_fragment_iov(pc, iov, MCE_RX_IOV - 1, l->left, &want);
-		if (mce_rx_have(&l->rx))
-			for (unsigned i = 0; i < niov && mce_rx_have(&l->rx); i++)
-				n += (ssize_t)mce_rx_copy(&l->rx, iov[i].iov_base, iov[i].iov_len);
+		niov = mce_fragment_iov(frag, iov, MCE_RX_IOV - 1, conn->left, &want);
+		if (mce_rx_have(&conn->rx))
+			for (unsigned i = 0; i < niov && mce_rx_have(&conn->rx); i++)
+				n += (ssize_t)mce_rx_copy(&conn->rx, iov[i].iov_base, iov[i].iov_len);
 		else
-			n = mce_rx_payload(&l->rx, iov, niov, want);
+			n = mce_rx_payload(&conn->rx, iov, niov, want);
 		if (n > 0)
-			account_payload(pc, iov, (uint32_t)n);
+			fragment_received(frag, iov, (uint32_t)n);
 	}
 	if (n <= 0)
 		return n;
-	l->left -= (uint32_t)n;
-	if (l->left == 0) {
+	conn->left -= (uint32_t)n;
+	if (conn->left == 0) {
 		int r;
 
-		l->cur = NULL;
-		r = end_piece(l, pc, 0);
+		conn->cur = NULL;
+		r = fragment_answered(conn, frag, 0);
 		if (r < 0)
 			return r;
 	}
 	return n;
 }
 
-/* With rx_lock.  0: the socket is dry, -EAGAIN: there is more, else the lane is lost. */
-static int receive(struct mce_tcp_conn *l)
+/* With rx_lock.  0: the socket is empty, -EAGAIN: there is more, else the connection is lost. */
+static int conn_receive(struct mce_tcp_conn *conn)
 {
-	uint64_t until = l->rx.moved + QUANTUM;
+	uint64_t until = conn->rx.moved + QUANTUM;
 	ssize_t n;
 	int r;
 
-	if (l->fd < 0 || mce_tcp_conn_broken(l))
+	if (conn->fd < 0 || mce_tcp_conn_broken(conn))
 		return 0;
 	r = mc_fault("engine.tcp.recv");
 	if (r < 0)
 		return r;
 	do {
-		n = l->left ? take_payload(l) : take_answer(l);
+		n = conn->left ? conn_take_payload(conn) : conn_take_answer(conn);
 		if (n <= 0)
 			return (int)n;
-		/* Nobody is told of bytes that are left in the buffer. */
-	} while (l->rx.moved < until || mce_rx_have(&l->rx));
+		/* No event reports bytes that are left in the buffer. */
+	} while (conn->rx.moved < until || mce_rx_have(&conn->rx));
 	return -EAGAIN;
 }
 
 void mce_tcp_poll(struct mce_peer *p)
 {
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
 	uint64_t moved;
 	int r;
 
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		struct mce_tcp_conn *l = &t->lanes[i];
+	for (unsigned i = 0; i < t->nconns; i++) {
+		struct mce_tcp_conn *conn = &t->conns[i];
 
-		if (pthread_mutex_trylock(&l->rx_lock))
+		if (pthread_mutex_trylock(&conn->rx_lock))
 			continue;
-		moved = l->rx.moved;
-		l->rx.dry = false;
-		r = receive(l);
-		moved = l->rx.moved - moved;
+		moved = conn->rx.moved;
+		conn->rx.dry = false;
+		r = conn_receive(conn);
+		moved = conn->rx.moved - moved;
 		if (r < 0 && r != -EAGAIN)
-			lane_failed(l, r);
-		pthread_mutex_unlock(&l->rx_lock);
+			conn_failed(conn, r);
+		pthread_mutex_unlock(&conn->rx_lock);
 		if (moved)
 			mce_tcp_conns_pump(t);
-		if (moved && is_led(t))
-			mce_tcp_wait_tell(t);
+		if (moved && tcp_is_led(t))
+			mce_tcp_wait_notify(t);
 	}
 }
 
-void mce_tcp_conn_look(struct mce_tcp_conn *l)
+void mce_tcp_conn_drain(struct mce_tcp_conn *conn)
 {
 	int r;
 
-	MC_LOCKED(&l->rx_lock);
-	l->rx.dry = false;
+	MC_LOCKED(&conn->rx_lock);
+	conn->rx.dry = false;
 	do
-		r = receive(l);
+		r = conn_receive(conn);
 	while (r == -EAGAIN);
 	if (r < 0)
-		lane_failed(l, r);
+		conn_failed(conn, r);
 }
 
-/* ---- the loop's side --------------------------------------------------------------------------- */
+/* ---- on the I/O thread ------------------------------------------------------------------------- */
 
-/* Nothing that waits would fare better: lane after lane was lost without a success between them, or
- * the peer stands still and all were given up, some of which may have been connected again: its kernel does
- * that for it. */
-static bool is_hopeless_locked(struct mce_tcp_conn *l)
+/* Would waiting requests fail, too?  Connection after connection was lost without a success between them, or
+ * the peer is stopped and all connections timed out; some of them may be connected again, because the kernel of a
+ * stopped peer accepts connections. */
+static bool conn_is_hopeless_locked(struct mce_tcp_conn *conn)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 
-	if (!t->proto->in_order || l->n == 0 || l->refused)
+	if (!t->proto->in_order || conn->n == 0 || conn->refused)
 		return false;
-	if (++t->lost < LOST_MAX && !(mce_tcp_conn_broken(l) && (t->up == 0 || t->lost >= t->nlanes)))
+	if (++t->lost < LOST_MAX && !(mce_tcp_conn_broken(conn) && (t->up == 0 || t->lost >= t->nconns)))
 		return false;
 	t->lost = 0;
 	return true;
 }
 
-/* The kernel does not go on delivering what nobody waits for any more: a reset.  Neither this nor the end is left to
- * close(), since a forked child may have the socket still. */
-static void hang_up(struct mce_tcp_conn *l)
+/* While answers are outstanding reset the connection, so that the kernel stops sending.  Do not rely on close() for
+ * the reset or the end, because a forked child may still have the socket. */
+static void conn_hang_up(struct mce_tcp_conn *conn)
 {
-	const struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+	const struct sockaddr disconnect = { .sa_family = AF_UNSPEC };
 	bool owed;
 
-	pthread_mutex_lock(&l->t->p->lock);
-	owed = l->n > 0 && !l->t->proto->in_order;
-	mce_tcp_wait_del_locked(l);
-	pthread_mutex_unlock(&l->t->p->lock);
-	if (!owed || connect(l->fd, &nobody, sizeof(nobody)))
-		shutdown(l->fd, SHUT_RDWR);
-	close(l->fd);
-	l->fd = -1;
+	pthread_mutex_lock(&conn->t->p->lock);
+	owed = conn->n > 0 && !conn->t->proto->in_order;
+	mce_tcp_wait_del_locked(conn);
+	pthread_mutex_unlock(&conn->t->p->lock);
+	if (!owed || connect(conn->fd, &disconnect, sizeof(disconnect)))
+		shutdown(conn->fd, SHUT_RDWR);
+	close(conn->fd);
+	conn->fd = -1;
 }
 
-void mce_tcp_conn_down(struct mce_tcp_conn *l, int status)
+void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 	struct mce_peer *p = t->p;
 	struct mc_list over;
 	bool hopeless;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&l->tx_lock);
-	pthread_mutex_lock(&l->rx_lock);
-	if (l->fd >= 0) {
-		mc_evloop_del(l->io->loop, &l->evfd);
-		mce_io_unwatch(l->io, &l->watcher);
-		hang_up(l);
+	pthread_mutex_lock(&conn->tx_lock);
+	pthread_mutex_lock(&conn->rx_lock);
+	if (conn->fd >= 0) {
+		mc_evloop_del(conn->io->loop, &conn->evfd);
+		mce_io_unwatch(conn->io, &conn->watcher);
+		conn_hang_up(conn);
 		mce_tcp_conn_count(-1);
-		/* Peers that never come back keep nothing. */
-		mce_rx_done(&l->rx);
+		/* A peer that never returns keeps no buffer. */
+		mce_rx_done(&conn->rx);
 	}
-	l->cur = NULL;
-	l->left = 0;
+	conn->cur = NULL;
+	conn->left = 0;
 	pthread_mutex_lock(&p->lock);
-	if (l->up)
+	if (conn->up)
 		t->up--;
-	l->up = false;
+	conn->up = false;
 	mce_tcp_wait_drop_locked(t);
 	p->introduced = t->up > 0 && !p->upstream;
-	hopeless = status == 0 && is_hopeless_locked(l);
-	mce_tcp_conn_lost_locked(l, status, &over);
-	/* Not what is queued later, by who sees these end. */
+	hopeless = status == 0 && conn_is_hopeless_locked(conn);
+	mce_tcp_conn_lost_locked(conn, status, &over);
+	/* Here, not later: a thread that sees these requests fail may queue new ones, which must not fail. */
 	if (hopeless)
 		mce_queue_fail_locked(t, NULL, -MC_ETRANSFER, &over);
 	if (status == 0 && (!mc_list_empty(&t->retry) || mce_tcp_queued_locked(t)))
 		mce_peer_resolve_later_locked(p);
 	pthread_mutex_unlock(&p->lock);
-	pthread_mutex_unlock(&l->rx_lock);
-	pthread_mutex_unlock(&l->tx_lock);
+	pthread_mutex_unlock(&conn->rx_lock);
+	pthread_mutex_unlock(&conn->tx_lock);
 	mce_complete_list(t, &over);
-	mce_tcp_wait_tell(t);
+	mce_tcp_wait_notify(t);
 	if (status == 0)
 		mce_tcp_conns_pump(t);
 }
 
-/* A turn of receiving, and of sending what that makes room for.  As receive(). */
-static int take_turn(struct mce_tcp_conn *l)
+/* A turn of receiving, and of sending requests in the place of completed ones.  Returns as conn_receive(). */
+static int conn_take_turn(struct mce_tcp_conn *conn)
 {
 	uint64_t moved, until = 0;
 	int r;
 
 	for (;;) {
-		pthread_mutex_lock(&l->rx_lock);
+		pthread_mutex_lock(&conn->rx_lock);
 		if (until == 0)
-			until = l->rx.moved + TURN;
-		r = receive(l);
-		moved = l->rx.moved;
-		pthread_mutex_unlock(&l->rx_lock);
+			until = conn->rx.moved + TURN;
+		r = conn_receive(conn);
+		moved = conn->rx.moved;
+		pthread_mutex_unlock(&conn->rx_lock);
 		if (r != -EAGAIN || moved >= until)
 			return r;
-		mce_tcp_conns_pump(l->t);
+		mce_tcp_conns_pump(conn->t);
 	}
 }
 
-static void lane_run(struct mce_tcp_conn *l)
+static void conn_run(struct mce_tcp_conn *conn)
 {
-	int r = take_turn(l);
+	int r = conn_take_turn(conn);
 
 	if (r == -EAGAIN)
-		mce_io_resume_later(l->io, &l->watcher);
-	if ((r < 0 && r != -EAGAIN) || mce_tcp_conn_broken(l)) {
-		if (r < 0 && l->t->proto->in_order && !is_peers_end(l, r))
-			mce_tcp_conn_mark_broken(l);
-		mc_debug("engine", "lane lost, peer=%s lane=%u cause=%s", l->t->p->endpoint, l->idx,
-			 mc_err_detail(r));
-		mce_tcp_conn_down(l, 0);
+		mce_io_resume_later(conn->io, &conn->watcher);
+	if ((r < 0 && r != -EAGAIN) || mce_tcp_conn_broken(conn)) {
+		if (r < 0 && conn->t->proto->in_order && !conn_is_peers_end(conn, r))
+			mce_tcp_conn_mark_broken(conn);
+		mc_debug("engine", "connection lost: %s peer=%s conn=%u", mc_err_detail(r), conn->t->p->endpoint,
+			 conn->idx);
+		mce_tcp_conn_down(conn, 0);
 		return;
 	}
-	mce_tcp_conns_pump(l->t);
-	/* It may have begun to wait since we looked. */
-	if (is_led(l->t))
-		mce_tcp_wait_tell(l->t);
+	mce_tcp_conns_pump(conn->t);
+	/* A thread may have begun to wait meanwhile. */
+	if (tcp_is_led(conn->t))
+		mce_tcp_wait_notify(conn->t);
 }
 
 void mce_tcp_conn_ready(struct mc_evfd *e, uint32_t events)
 {
-	struct mce_tcp_conn *l = mc_container_of(e, struct mce_tcp_conn, evfd);
+	struct mce_tcp_conn *conn = mc_container_of(e, struct mce_tcp_conn, evfd);
 	bool ending = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
 
 	if (events & EPOLLOUT) {
-		/* Not before a thread that just found the socket full has said so. */
-		pthread_mutex_lock(&l->tx_lock);
-		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&l->tx_lock);
+		/* Only after a thread that just found the socket full has stored that. */
+		pthread_mutex_lock(&conn->tx_lock);
+		__atomic_store_n(&conn->blocked, false, __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&conn->tx_lock);
 	}
-	if (is_led(l->t) && !ending) {
-		/* Others may have wanted to send while we had the lock. */
+	if (tcp_is_led(conn->t) && !ending) {
+		/* Other threads may have tried to send while we had the lock. */
 		if (events & EPOLLOUT)
-			mce_tcp_conns_pump(l->t);
+			mce_tcp_conns_pump(conn->t);
 		return;
 	}
-	pthread_mutex_lock(&l->rx_lock);
-	l->rx.dry = false;
+	pthread_mutex_lock(&conn->rx_lock);
+	conn->rx.dry = false;
 	if (ending)
-		l->rx.ending = true;
-	pthread_mutex_unlock(&l->rx_lock);
-	lane_run(l);
+		conn->rx.ending = true;
+	pthread_mutex_unlock(&conn->rx_lock);
+	conn_run(conn);
 }
 
 void mce_tcp_conn_resume(struct mce_watcher *w)
 {
-	struct mce_tcp_conn *l = mc_container_of(w, struct mce_tcp_conn, watcher);
+	struct mce_tcp_conn *conn = mc_container_of(w, struct mce_tcp_conn, watcher);
 
-	if (!is_led(l->t))
-		lane_run(l);
+	if (!tcp_is_led(conn->t))
+		conn_run(conn);
 }
 
-/* An answer that is owed has its own limit, and what is sent meanwhile does not count. */
-static void look_for_answer(struct mce_tcp_conn *l, uint64_t now_ms)
+/* An outstanding answer has its own time limit, and bytes that are sent meanwhile do not extend it. */
+static void conn_check_answer(struct mce_tcp_conn *conn, uint64_t now_ms)
 {
-	struct mce_peer *p = l->t->p;
+	struct mce_peer *p = conn->t->p;
 	uint64_t received;
 	bool owes = false;
 
-	if (!l->t->proto->in_order)
+	if (!conn->t->proto->in_order)
 		return;
-	pthread_mutex_lock(&l->rx_lock);
-	received = l->rx.moved;
-	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_lock(&conn->rx_lock);
+	received = conn->rx.moved;
+	pthread_mutex_unlock(&conn->rx_lock);
 	pthread_mutex_lock(&p->lock);
-	if (!mc_list_empty(&l->pieces))
-		owes = mc_list_first(&l->pieces, struct mce_fragment, node)->state == MCE_PIECE_FLYING;
+	if (!mc_list_empty(&conn->fragments))
+		owes = mc_list_first(&conn->fragments, struct mce_fragment, node)->state == MCE_FRAGMENT_FLYING;
 	pthread_mutex_unlock(&p->lock);
-	if (!owes || received != l->seen_received || mce_io_stalled(l->io))
-		l->owes_ms = now_ms;
-	l->seen_received = received;
-	if (now_ms - l->owes_ms <= p->e->conf.status_timeout_ms)
+	if (!owes || received != conn->seen_received || mce_io_stalled(conn->io))
+		conn->owes_ms = now_ms;
+	conn->seen_received = received;
+	if (now_ms - conn->owes_ms <= p->e->conf.status_timeout_ms)
 		return;
-	mc_warn("engine", "no answer, dropping the lane peer=%s lane=%u", p->endpoint, l->idx);
-	mce_tcp_conn_mark_broken(l);
+	mc_warn("engine", "no answer, closing the connection peer=%s conn=%u", p->endpoint, conn->idx);
+	mce_tcp_conn_mark_broken(conn);
 }
 
 void mce_tcp_conn_tick(struct mce_watcher *w, uint64_t now_ms)
 {
-	struct mce_tcp_conn *l = mc_container_of(w, struct mce_tcp_conn, watcher);
-	struct mce_peer *p = l->t->p;
+	struct mce_tcp_conn *conn = mc_container_of(w, struct mce_tcp_conn, watcher);
+	struct mce_peer *p = conn->t->p;
 	uint64_t moved;
 	bool busy;
 
-	pthread_mutex_lock(&l->tx_lock);
-	moved = l->tx_moved;
-	pthread_mutex_unlock(&l->tx_lock);
-	pthread_mutex_lock(&l->rx_lock);
-	moved += l->rx.moved;
-	pthread_mutex_unlock(&l->rx_lock);
+	pthread_mutex_lock(&conn->tx_lock);
+	moved = conn->tx_moved;
+	pthread_mutex_unlock(&conn->tx_lock);
+	pthread_mutex_lock(&conn->rx_lock);
+	moved += conn->rx.moved;
+	pthread_mutex_unlock(&conn->rx_lock);
 	pthread_mutex_lock(&p->lock);
-	busy = l->n > 0;
+	busy = conn->n > 0;
 	pthread_mutex_unlock(&p->lock);
-	if (!busy || moved != l->seen_moved) {
-		l->seen_moved = moved;
-		l->since_ms = now_ms;
+	if (!busy || moved != conn->seen_moved) {
+		conn->seen_moved = moved;
+		conn->since_ms = now_ms;
 	}
-	/* A tick that comes late says nothing about the peer. */
-	if (mce_io_stalled(l->io))
-		l->since_ms = now_ms;
-	if (now_ms - l->since_ms > p->e->conf.progress_timeout_ms) {
-		mc_warn("engine", "lane makes no progress, dropping it peer=%s lane=%u", p->endpoint,
-			l->idx);
-		mce_tcp_conn_mark_broken(l);
+	/* After a stall of this process the elapsed time says nothing about the peer. */
+	if (mce_io_stalled(conn->io))
+		conn->since_ms = now_ms;
+	if (now_ms - conn->since_ms > p->e->conf.progress_timeout_ms) {
+		mc_warn("engine", "no progress, closing the connection peer=%s conn=%u", p->endpoint,
+			conn->idx);
+		mce_tcp_conn_mark_broken(conn);
 	}
-	look_for_answer(l, now_ms);
-	if (mce_tcp_conn_broken(l))
-		mce_tcp_conn_down(l, 0);
+	conn_check_answer(conn, now_ms);
+	if (mce_tcp_conn_broken(conn))
+		mce_tcp_conn_down(conn, 0);
 	else
-		mce_tcp_conns_pump(l->t);
+		mce_tcp_conns_pump(conn->t);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_connect.c - connecting lanes, and taking requests.  What blocks here runs on the peer's resolver. */
+ * tcp_connect.c - connecting to a peer, and accepting its requests from callers.  The functions that block run on the
+ * peer's resolver. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,90 +15,91 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/tcp/tcp_client.h"
+#include "engine/tcp/tcp_server.h"
 
-/* A lane that cannot be connected while others live is tried again after this. */
+/* A connection that cannot be made while others are up is tried again after this time. */
 #define RETRY_MS 1000
 
 MC_COUNTER(reconnects, "mooncake_transfer_reconnects_total", "",
-	   "Lanes connected again after they were lost")
-MC_COUNTER(connect_errors, "mooncake_transfer_connect_errors_total", "", "Lanes not connected")
+	   "TCP connections made again after they were lost")
+MC_COUNTER(connect_errors, "mooncake_transfer_connect_errors_total", "", "Failed attempts to connect to a peer")
 
-/* ---- lanes ------------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------------- */
 
-struct begin {
-	struct mce_tcp_conn *l;
+struct conn_begin {
+	struct mce_tcp_conn *conn;
 	struct mce_greeting g;
 	uint32_t epoch;
 	int fd;
 	int result;
 };
 
-/* The peer's lock is held: who is at the other end now. */
-static void introduce_locked(struct mce_tcp *t, struct mce_tcp_conn *l, const struct mce_greeting *g)
+/* The peer's lock is held: record the engine at the other end. */
+static void conn_introduce_locked(struct mce_tcp *t, struct mce_tcp_conn *conn, const struct mce_greeting *g)
 {
 	struct mce_peer *p = t->p;
 
-	/* Another engine has taken the address over; the lanes to the old one are of no use. */
+	/* Another engine has taken over the address; the connections to the old one are useless. */
 	if (t->up && !mce_id_same_engine(&p->id, &g->id))
-		for (unsigned i = 0; i < t->nlanes; i++)
-			if (&t->lanes[i] != l && t->lanes[i].up)
-				mce_tcp_conn_mark_broken(&t->lanes[i]);
+		for (unsigned i = 0; i < t->nconns; i++)
+			if (&t->conns[i] != conn && t->conns[i].up)
+				mce_tcp_conn_mark_broken(&t->conns[i]);
 	p->id = g->id;
 	p->introduced = true;
 	if (mce_id_same_engine(&g->id, &p->e->id))
 		__atomic_store_n(&p->local, true, __ATOMIC_RELEASE);
 }
 
-static void begin_run(void *arg)
+static void conn_begin_run(void *arg)
 {
-	struct begin *b = arg;
-	struct mce_tcp_conn *l = b->l;
-	struct mce_tcp *t = l->t;
+	struct conn_begin *b = arg;
+	struct mce_tcp_conn *conn = b->conn;
+	struct mce_tcp *t = conn->t;
 
-	pthread_mutex_lock(&l->tx_lock);
-	pthread_mutex_lock(&l->rx_lock);
-	b->result = mce_rx_init(&l->rx, b->fd, t->proto->answer_len);
+	pthread_mutex_lock(&conn->tx_lock);
+	pthread_mutex_lock(&conn->rx_lock);
+	b->result = mce_rx_init(&conn->rx, b->fd, t->proto->answer_len);
 	if (b->result == 0) {
-		l->evfd.fd = b->fd;
-		b->result = mc_evloop_add(l->io->loop, &l->evfd,
+		conn->evfd.fd = b->fd;
+		b->result = mc_evloop_add(conn->io->loop, &conn->evfd,
 					  EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
 	}
 	if (b->result == 0) {
-		l->fd = b->fd;
-		l->tx_moved = l->seen_moved = l->seen_received = 0;
-		l->since_ms = l->owes_ms = mc_now_ms();
-		__atomic_store_n(&l->blocked, false, __ATOMIC_RELEASE);
-		__atomic_store_n(&l->broken, false, __ATOMIC_RELEASE);
-		__atomic_store_n(&l->draining, false, __ATOMIC_RELEASE);
-		l->refused = false;
-		l->acks_upto = b->g.features & MCE_FEATURE_ACK_UPTO;
-		mce_io_watch(l->io, &l->watcher);
+		conn->fd = b->fd;
+		conn->tx_moved = conn->seen_moved = conn->seen_received = 0;
+		conn->since_ms = conn->owes_ms = mc_now_ms();
+		__atomic_store_n(&conn->blocked, false, __ATOMIC_RELEASE);
+		__atomic_store_n(&conn->broken, false, __ATOMIC_RELEASE);
+		__atomic_store_n(&conn->draining, false, __ATOMIC_RELEASE);
+		conn->refused = false;
+		conn->acks_upto = b->g.features & MCE_FEATURE_ACK_UPTO;
+		mce_io_watch(conn->io, &conn->watcher);
 		pthread_mutex_lock(&t->p->lock);
 		if (!t->p->upstream)
-			introduce_locked(t, l, &b->g);
-		l->up = true;
-		/* When it is lost it is tried at once: what waits for its greeting has nobody else to ask for that. */
-		l->retry_ms = 0;
-		l->greeted = b->epoch;
-		l->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
-		l->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
+			conn_introduce_locked(t, conn, &b->g);
+		conn->up = true;
+		/* Reconnect at once when it is lost: fragments that wait for its greeting depend on that alone. */
+		conn->retry_ms = 0;
+		conn->greeted = b->epoch;
+		conn->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
+		conn->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
 		t->up++;
-		mce_tcp_wait_add_locked(l, b->fd);
+		mce_tcp_wait_add_locked(conn, b->fd);
 		pthread_mutex_unlock(&t->p->lock);
 	}
-	pthread_mutex_unlock(&l->rx_lock);
-	pthread_mutex_unlock(&l->tx_lock);
+	pthread_mutex_unlock(&conn->rx_lock);
+	pthread_mutex_unlock(&conn->tx_lock);
 }
 
-static int lane_connect(struct mce_tcp_conn *l, uint64_t deadline)
+static int conn_connect(struct mce_tcp_conn *conn, uint64_t deadline)
 {
-	struct mce_peer *p = l->t->p;
-	struct begin b = { .l = l };
+	struct mce_peer *p = conn->t->p;
+	struct conn_begin b = { .conn = conn };
 	auto_close int fd = -1;
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	b.epoch = ++l->epoch;
+	b.epoch = ++conn->epoch;
 	pthread_mutex_unlock(&p->lock);
 	r = mc_fault("engine.tcp.connect");
 	if (r < 0)
@@ -106,11 +108,11 @@ static int lane_connect(struct mce_tcp_conn *l, uint64_t deadline)
 	if (fd < 0)
 		return fd;
 	mce_tcp_tune(fd, p->e->conf.progress_timeout_ms);
-	r = l->t->proto->greet(l, fd, b.epoch, deadline, &b.g);
+	r = conn->t->proto->greet(conn, fd, b.epoch, deadline, &b.g);
 	if (r < 0)
 		return r;
 	b.fd = fd;
-	mce_io_call(l->io, begin_run, &b);
+	mce_io_call(conn->io, conn_begin_run, &b);
 	if (b.result < 0)
 		return b.result;
 	(void)TAKE_FD(fd);
@@ -120,96 +122,96 @@ static int lane_connect(struct mce_tcp_conn *l, uint64_t deadline)
 	return 0;
 }
 
-static bool lane_wanted(struct mce_tcp_conn *l)
+static bool conn_wanted(struct mce_tcp_conn *conn)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 
 	MC_LOCKED(&t->p->lock);
-	if (l->up || l->idx >= t->wanted)
+	if (conn->up || conn->idx >= t->wanted)
 		return false;
-	return t->up == 0 || mce_tcp_conn_in_doubt_locked(l) || mc_now_ms() >= l->retry_ms;
+	return t->up == 0 || mce_tcp_conn_in_doubt_locked(conn) || mc_now_ms() >= conn->retry_ms;
 }
 
-static unsigned lanes_up(struct mce_tcp *t)
+static unsigned conns_up(struct mce_tcp *t)
 {
 	MC_LOCKED(&t->p->lock);
 	return t->up;
 }
 
-/* A request's status tells that the peer cannot be reached, the log tells why. */
-static int connect_failed(struct mce_tcp_conn *l, int err)
+/* The request's status says only that the peer is unreachable; the log has the reason. */
+static int conn_connect_failed(struct mce_tcp_conn *conn, int err)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 
 	mc_metric_add(&connect_errors, 1);
 	if (err != -ECANCELED)
-		mc_warn("engine", "cannot reach peer: %s peer=%s lane=%u", mc_err_detail(err),
-			t->p->endpoint, l->idx);
+		mc_warn("engine", "cannot reach peer: %s peer=%s conn=%u", mc_err_detail(err),
+			t->p->endpoint, conn->idx);
 	pthread_mutex_lock(&t->p->lock);
-	l->retry_ms = mc_now_ms() + RETRY_MS;
+	conn->retry_ms = mc_now_ms() + RETRY_MS;
 	pthread_mutex_unlock(&t->p->lock);
 	return err == -MC_EVERSION ? err : -MC_ETRANSFER;
 }
 
-/* A wanted lane that is not among @tried. */
-static struct mce_tcp_conn *next_lane(struct mce_tcp *t, uint32_t tried)
+/* A wanted connection that is not in @tried. */
+static struct mce_tcp_conn *conn_next(struct mce_tcp *t, uint32_t tried)
 {
-	for (unsigned i = 0; i < t->nlanes; i++)
-		if (!(tried & 1u << i) && lane_wanted(&t->lanes[i]))
-			return &t->lanes[i];
+	for (unsigned i = 0; i < t->nconns; i++)
+		if (!(tried & 1u << i) && conn_wanted(&t->conns[i]))
+			return &t->conns[i];
 	return NULL;
 }
 
 int mce_tcp_connect(struct mce_peer *p, uint64_t deadline)
 {
-	struct mce_tcp *t = p->tcp;
-	struct mce_tcp_conn *l;
+	struct mce_tcp *t = mce_tcp_of(p);
+	struct mce_tcp_conn *conn;
 	uint32_t tried = 0;
 	int r, err = 0;
 
-	/* A lane that was up when it was looked at may be lost now, hence the second look. */
+	/* A connection that was up when it was checked may be lost now, hence the second search. */
 	for (;;) {
-		l = next_lane(t, tried);
-		if (!l && !lanes_up(t))
-			l = next_lane(t, tried);
-		if (!l || mce_closing(p->e))
+		conn = conn_next(t, tried);
+		if (!conn && !conns_up(t))
+			conn = conn_next(t, tried);
+		if (!conn || mce_closing(p->e))
 			break;
-		tried |= 1u << l->idx;
-		r = lane_connect(l, deadline);
+		tried |= 1u << conn->idx;
+		r = conn_connect(conn, deadline);
 		if (r == 0) {
 			mce_tcp_conns_pump(t);
 			continue;
 		}
-		err = connect_failed(l, r);
-		mce_queue_fail(t, l, err);
+		err = conn_connect_failed(conn, r);
+		mce_queue_fail(t, conn, err);
 	}
 	if (mce_closing(p->e))
 		err = -ECANCELED;
-	/* Connected and lost again is no failure to connect: the requests count their tries. */
-	if (err == 0 || lanes_up(t))
+	/* A connection that is lost again was no failure to connect: the requests count their tries. */
+	if (err == 0 || conns_up(t))
 		return 0;
 	mce_queue_fail(t, NULL, err);
 	return err;
 }
 
-/* ---- for the table of transports --------------------------------------------------------------------------------- */
+/* ---- slots of the transport --------------------------------------------------------------------- */
 
-static void lane_init(struct mce_tcp *t, unsigned i)
+static void conn_init(struct mce_tcp *t, unsigned i)
 {
-	struct mce_tcp_conn *l = &t->lanes[i];
+	struct mce_tcp_conn *conn = &t->conns[i];
 
-	l->t = t;
-	l->idx = i;
-	/* Peers begin on different threads, a peer's lanes are on as many as there are. */
-	l->io = &t->p->e->io[(t->p->token + i) % t->p->e->nio];
-	l->fd = l->look_fd = -1;
-	l->evfd.ready = mce_tcp_conn_ready;
-	l->watcher.tick = mce_tcp_conn_tick;
-	l->watcher.resume = mce_tcp_conn_resume;
-	pthread_mutex_init(&l->tx_lock, NULL);
-	pthread_mutex_init(&l->rx_lock, NULL);
-	mc_list_init(&l->pieces);
-	mc_list_init(&l->txq);
+	conn->t = t;
+	conn->idx = i;
+	/* Peers begin at different I/O threads; a peer's connections are spread over all of them. */
+	conn->io = &t->p->e->io[(t->p->token + i) % t->p->e->nio];
+	conn->fd = conn->watch_fd = -1;
+	conn->evfd.ready = mce_tcp_conn_ready;
+	conn->watcher.tick = mce_tcp_conn_tick;
+	conn->watcher.resume = mce_tcp_conn_resume;
+	pthread_mutex_init(&conn->tx_lock, NULL);
+	pthread_mutex_init(&conn->rx_lock, NULL);
+	mc_list_init(&conn->fragments);
+	mc_list_init(&conn->txq);
 }
 
 int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
@@ -221,28 +223,28 @@ int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 		return -ENOMEM;
 	t->p = p;
 	t->proto = proto;
-	t->nlanes = p->e->conf.lanes;
-	t->lane_bytes = 2 * p->e->conf.stripe_bytes;
-	if (t->lane_bytes < MCE_TCP_CONN_BYTES)
-		t->lane_bytes = MCE_TCP_CONN_BYTES;
+	t->nconns = p->e->conf.conns;
+	t->conn_bytes = 2 * p->e->conf.stripe_bytes;
+	if (t->conn_bytes < MCE_TCP_CONN_BYTES)
+		t->conn_bytes = MCE_TCP_CONN_BYTES;
 	t->wanted = 1;
 	t->wait_fd = -1;
 	for (unsigned i = 0; i <= MCE_NUMA_MAX; i++)
 		mc_list_init(&t->queue[i]);
 	mc_list_init(&t->retry);
 	mc_list_init(&t->free);
-	t->lanes = calloc(t->nlanes, sizeof(*t->lanes));
+	t->conns = calloc(t->nconns, sizeof(*t->conns));
 	t->fence = mce_fence_new();
-	/* With the first pieces there a lack of memory can slow it down but not stop it. */
-	if (!t->lanes || !t->fence || !mce_fragments_grow_locked(t)) {
+	/* With the first fragments allocated, a lack of memory can slow the peer down but not stop it. */
+	if (!t->conns || !t->fence || !mce_fragments_grow_locked(t)) {
 		free(t->fence);
-		free(t->lanes);
+		free(t->conns);
 		free(t);
 		return -ENOMEM;
 	}
-	for (unsigned i = 0; i < t->nlanes; i++)
-		lane_init(t, i);
-	p->tcp = t;
+	for (unsigned i = 0; i < t->nconns; i++)
+		conn_init(t, i);
+	p->tp[MCE_PATH_TCP] = t;
 	return 0;
 }
 
@@ -251,51 +253,52 @@ static void detach_run(void *arg)
 	mce_tcp_conn_down(arg, -ECANCELED);
 }
 
-static void nothing_run(void *arg)
+static void empty_run(void *arg)
 {
 	(void)arg;
 }
 
 void mce_tcp_detach(struct mce_peer *p)
 {
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
 
 	if (!t)
 		return;
-	for (unsigned i = 0; i < t->nlanes; i++)
-		mce_io_call(t->lanes[i].io, detach_run, &t->lanes[i]);
-	/* Threads of the other lanes may have posted to the first's after it had its turn (mce_tcp_conns_pump()). */
-	mce_io_call(t->lanes[0].io, nothing_run, NULL);
+	for (unsigned i = 0; i < t->nconns; i++)
+		mce_io_call(t->conns[i].io, detach_run, &t->conns[i]);
+	/* Another connection's thread may have posted to the first one's after that had run detach_run()
+	 * (mce_tcp_conns_pump()). */
+	mce_io_call(t->conns[0].io, empty_run, NULL);
 	mce_queue_fail(t, NULL, -ECANCELED);
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		mce_rx_done(&t->lanes[i].rx);
-		pthread_mutex_destroy(&t->lanes[i].tx_lock);
-		pthread_mutex_destroy(&t->lanes[i].rx_lock);
+	for (unsigned i = 0; i < t->nconns; i++) {
+		mce_rx_done(&t->conns[i].rx);
+		pthread_mutex_destroy(&t->conns[i].tx_lock);
+		pthread_mutex_destroy(&t->conns[i].rx_lock);
 	}
 	free(t->fence);
-	free(t->lanes);
+	free(t->conns);
 	for (unsigned i = 0; i < t->nchunks; i++)
 		free(t->chunk[i]);
 	if (t->wait_fd >= 0)
 		close(t->wait_fd);
 	free(t);
-	p->tcp = NULL;
+	p->tp[MCE_PATH_TCP] = NULL;
 }
 
-/* A WRITE has to wait for lanes in doubt, so these are tried at once for it. */
-static void want_lanes_locked(struct mce_tcp *t, bool write)
+/* A WRITE has to wait for connections in doubt, so connect these at once for it. */
+static void conns_want_locked(struct mce_tcp *t, bool write)
 {
-	bool kick = t->wanted < t->nlanes;
+	bool kick = t->wanted < t->nconns;
 	uint64_t now;
 
-	t->wanted = t->nlanes;
-	if (t->up == t->nlanes)
+	t->wanted = t->nconns;
+	if (t->up == t->nconns)
 		return;
 	now = mc_now_ms();
-	for (unsigned i = 0; i < t->nlanes; i++)
-		kick = kick || (!t->lanes[i].up && (now >= t->lanes[i].retry_ms ||
-						    (write && mce_tcp_conn_in_doubt_locked(&t->lanes[i]))));
-	/* Until then the living lanes carry it alone, but for what waits for a lane in doubt. */
+	for (unsigned i = 0; i < t->nconns; i++)
+		kick = kick || (!t->conns[i].up && (now >= t->conns[i].retry_ms ||
+						    (write && mce_tcp_conn_in_doubt_locked(&t->conns[i]))));
+	/* Until then the other connections carry the requests, except those that wait for a connection in doubt. */
 	if (kick)
 		mce_peer_resolve_later_locked(t->p);
 }
@@ -303,10 +306,10 @@ static void want_lanes_locked(struct mce_tcp *t, bool write)
 int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
 	int status = 0;
 
-	x->place = (int8_t)(req->iovcnt ? mce_mr_numa_node(p->e, (uintptr_t)req->iov[0].iov_base) :
+	x->numa = (int8_t)(req->iovcnt ? mce_mr_numa_node(p->e, (uintptr_t)req->iov[0].iov_base) :
 					  MCE_NUMA_ANY);
 	pthread_mutex_lock(&p->lock);
 	if (x->status < 0 || x->total == 0) {
@@ -320,7 +323,7 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 		mce_tcp_queue_locked(t, req, false);
 		mce_req_move(req, MCE_AT_TRANSPORT);
 		__atomic_store_n(&t->fresh, true, __ATOMIC_RELAXED);
-		want_lanes_locked(t, req->op == MCE_WRITE);
+		conns_want_locked(t, req->op == MCE_WRITE);
 		status = 1;
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -333,9 +336,9 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 
 void mce_tcp_flush(struct mce_peer *p)
 {
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
 
-	/* Who took the flag before us sees what we have queued: it is set under the lock that he takes next. */
+	/* A thread that clears the flag before us sees our requests: it is set under the lock that it takes next. */
 	if (__atomic_load_n(&t->fresh, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&t->fresh, false, __ATOMIC_RELAXED);
 		mce_tcp_conns_pump(t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_proto.c - our protocol on an outgoing lane: greeting, requests, answers. */
+ * tcp_proto.c - our protocol on an outgoing connection: greeting, requests, answers. */
 #include <config.h>
 
 #include <errno.h>
@@ -12,13 +12,13 @@
 #include "common/err.h"
 #include "engine/tcp/tcp_client.h"
 
-/* A wait for a greeting looks for the engine's end this often. */
-#define CLOSE_LOOK_MS 50
+/* A wait for a greeting checks for the engine's end this often. */
+#define CLOSE_CHECK_MS 50
 
 /* ---- greeting ---------------------------------------------------------------------------------- */
 
 /* Send or receive all @len bytes by @deadline. */
-static int move_all(struct mce_engine *e, int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
+static int greeting_move(struct mce_engine *e, int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
 	ssize_t n;
@@ -42,19 +42,19 @@ static int move_all(struct mce_engine *e, int fd, uint8_t *buf, size_t len, bool
 		if (mce_closing(e))
 			return -ECANCELED;
 		ms = mc_deadline_left_ms(deadline);
-		if (poll(&pfd, 1, ms < CLOSE_LOOK_MS ? ms : CLOSE_LOOK_MS) < 0 && errno != EINTR)
+		if (poll(&pfd, 1, ms < CLOSE_CHECK_MS ? ms : CLOSE_CHECK_MS) < 0 && errno != EINTR)
 			return -errno;
 	}
 	return 0;
 }
 
-static int greet(struct mce_tcp_conn *l, int fd, uint32_t epoch, uint64_t deadline,
+static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t deadline,
 		 struct mce_greeting *ret)
 {
-	struct mce_engine *e = l->t->p->e;
+	struct mce_engine *e = conn->t->p->e;
 	struct mce_greeting g = {
 		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
-		.features = MCE_WIRE_FEATURES, .token = l->t->p->token, .lane = l->idx,
+		.features = MCE_WIRE_FEATURES, .token = conn->t->p->token, .conn = conn->idx,
 		.epoch = epoch, .id = e->id, .len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
 	};
 	uint8_t buf[MCE_GREETING_MAX];
@@ -62,16 +62,16 @@ static int greet(struct mce_tcp_conn *l, int fd, uint32_t epoch, uint64_t deadli
 	int r;
 
 	mce_greeting_pack(buf, &g);
-	r = move_all(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
+	r = greeting_move(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
 	if (r == 0)
-		r = move_all(e, fd, buf, have, false, deadline);
+		r = greeting_move(e, fd, buf, have, false, deadline);
 	if (r < 0)
 		return r;
 	r = mce_greeting_unpack(buf, have, ret);
 	if (r < 0)
-		return mc_fail(r, "not an engine at the other end");
+		return mc_fail(r, "the other end is not an engine");
 	size = mce_get32(buf + 8);
-	r = move_all(e, fd, buf + have, size - have, false, deadline);
+	r = greeting_move(e, fd, buf + have, size - have, false, deadline);
 	if (r == 0)
 		r = mce_greeting_unpack(buf, size, ret);
 	if (r < 0)
@@ -86,55 +86,55 @@ static int greet(struct mce_tcp_conn *l, int fd, uint32_t epoch, uint64_t deadli
 
 /* ---- requests and answers ---------------------------------------------------------------------- */
 
-static void pack(struct mce_fragment *pc)
+static void ours_pack(struct mce_fragment *frag)
 {
-	struct mce_req *req = pc->req;
+	struct mce_req *req = frag->req;
 	struct mce_wire_req q = {
-		.type = pc->write ? MCE_FRAME_WRITE : MCE_FRAME_READ,
-		.id = (uint64_t)pc->gen << 32 | pc->index,
-		.len = pc->len, .addr = req->addr + pc->off, .rkey = req->rkey,
-		.whole = req->addr, .whole_len = mce_req_span(req), .seq = pc->seq,
+		.type = frag->write ? MCE_FRAME_WRITE : MCE_FRAME_READ,
+		.id = (uint64_t)frag->gen << 32 | frag->index,
+		.len = frag->len, .addr = req->addr + frag->off, .rkey = req->rkey,
+		.whole = req->addr, .whole_len = mce_req_span(req), .seq = frag->seq,
 	};
 
-	mce_req_pack(pc->hdr, &q);
+	mce_req_pack(frag->hdr, &q);
 }
 
-/* The piece that an answer is for, NULL when it makes no sense. */
-static struct mce_fragment *answered(struct mce_tcp_conn *l, const struct mce_wire_resp *resp)
+/* The fragment that an answer is for, NULL when there is none. */
+static struct mce_fragment *ours_answered(struct mce_tcp_conn *conn, const struct mce_wire_resp *resp)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 	uint32_t index = (uint32_t)resp->id, gen = (uint32_t)(resp->id >> 32);
-	struct mce_fragment *pc;
+	struct mce_fragment *frag;
 
 	MC_LOCKED(&t->p->lock);
-	pc = mce_fragment_find_locked(t, index);
-	if (!pc || pc->gen != gen || pc->lane != l || pc->state != MCE_PIECE_FLYING || pc->answered)
+	frag = mce_fragment_find_locked(t, index);
+	if (!frag || frag->gen != gen || frag->conn != conn || frag->state != MCE_FRAGMENT_FLYING || frag->answered)
 		return NULL;
-	if (pc->write != (resp->type == MCE_FRAME_ACK))
+	if (frag->write != (resp->type == MCE_FRAME_ACK))
 		return NULL;
-	if (resp->type == MCE_FRAME_DATA && resp->status == 0 && resp->len != pc->len)
+	if (resp->type == MCE_FRAME_DATA && resp->status == 0 && resp->len != frag->len)
 		return NULL;
-	return pc;
+	return frag;
 }
 
-static int acked_upto(struct mce_tcp_conn *l, uint64_t seq)
+static int ours_acked_upto(struct mce_tcp_conn *conn, uint64_t seq)
 {
-	struct mce_peer *p = l->t->p;
+	struct mce_peer *p = conn->t->p;
 	struct mc_list over;
 	int r;
 
-	if (!l->acks_upto)
-		return mc_fail(-MC_EPROTO, "answer of a kind that was not agreed on");
+	if (!conn->acks_upto)
+		return mc_fail(-MC_EPROTO, "response of a kind that was not negotiated");
 	mc_list_init(&over);
 	pthread_mutex_lock(&p->lock);
-	r = mce_tcp_conn_acked_locked(l, seq, &over);
+	r = mce_tcp_conn_acked_locked(conn, seq, &over);
 	pthread_mutex_unlock(&p->lock);
-	mce_complete_list(l->t, &over);
+	mce_complete_list(conn->t, &over);
 	return r < 0 ? r : 1;
 }
 
-/* Why the peer refuses a request; not what only this engine can say of one. */
-static int refusal(int32_t status)
+/* The status with which the peer refuses a request; statuses that only this engine may set are replaced. */
+static int ours_refusal(int32_t status)
 {
 	int err = mc_err_from_wire(status);
 
@@ -149,25 +149,25 @@ static int refusal(int32_t status)
 	}
 }
 
-static int answer(struct mce_tcp_conn *l, struct mce_fragment **ret, uint32_t *ret_len, int *ret_status)
+static int ours_answer(struct mce_tcp_conn *conn, struct mce_fragment **ret, uint32_t *ret_len, int *ret_status)
 {
 	struct mce_wire_resp resp;
 	int r;
 
-	r = mce_resp_unpack(mce_rx_peek(&l->rx), mce_rx_have(&l->rx), &resp);
+	r = mce_resp_unpack(mce_rx_peek(&conn->rx), mce_rx_have(&conn->rx), &resp);
 	if (r <= 0)
 		return r;
 	*ret = NULL;
 	if (resp.type == MCE_FRAME_ACK_UPTO) {
-		mce_rx_use(&l->rx, (size_t)r);
-		return acked_upto(l, resp.id);
+		mce_rx_use(&conn->rx, (size_t)r);
+		return ours_acked_upto(conn, resp.id);
 	}
-	*ret = answered(l, &resp);
+	*ret = ours_answered(conn, &resp);
 	if (!*ret)
-		return mc_fail(-MC_EPROTO, "answer to no request");
-	mce_rx_use(&l->rx, (size_t)r);
+		return mc_fail(-MC_EPROTO, "response with unknown request id");
+	mce_rx_use(&conn->rx, (size_t)r);
 	*ret_len = resp.len;
-	*ret_status = resp.status ? refusal(resp.status) : 0;
+	*ret_status = resp.status ? ours_refusal(resp.status) : 0;
 	return 1;
 }
 
@@ -175,9 +175,9 @@ const struct mce_tcp_proto mce_tcp_proto_ours = {
 	.path = MCE_PATH_TCP,
 	.hdr_len = MCE_REQ_SIZE,
 	.answer_len = MCE_RESP_SIZE,
-	.greet = greet,
-	.pack = pack,
-	.answer = answer,
+	.greet = ours_greet,
+	.pack = ours_pack,
+	.answer = ours_answer,
 };
 
 static int ours_attach(struct mce_peer *p)
@@ -188,6 +188,7 @@ static int ours_attach(struct mce_peer *p)
 const struct mce_transport mce_tcp_transport = {
 	.name = "tcp",
 	.path = MCE_PATH_TCP,
+	.distance = MCE_DISTANCE_NETWORK,
 	.attach = ours_attach,
 	.detach = mce_tcp_detach,
 	.connect = mce_tcp_connect,
@@ -198,5 +199,6 @@ const struct mce_transport mce_tcp_transport = {
 	.poll = mce_tcp_poll,
 	.lead = mce_tcp_lead,
 	.cancel = mce_tcp_cancel,
+	.writes_in_doubt = mce_tcp_writes_in_doubt,
 	.map = mce_no_map,
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_queue.c - requests, the pieces cut off them, and their ends.
+ * tcp_queue.c - the queue of requests, and their fragments from cutting to their end.
  *
- * A piece that lost its lane is sent again over another.  A READ may go at once.  A WRITE must not:
- * the peer may still find it in the dead connection's socket later, when the range has been given to
- * somebody else.  It waits until the lost lane was greeted anew, because answering that greeting is how
- * the peer says that nothing of the old connection will be carried out any more. */
+ * A fragment that lost its connection is sent again over another one.  A READ may be sent at once.  A WRITE must not:
+ * the peer may still find the first copy in the dead connection's socket later, when the range has been given to
+ * another writer.  It waits until the lost connection was greeted again, because with the answer to that greeting
+ * the peer confirms that it will carry out nothing more of the old connection. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 /* ---- positions --------------------------------------------------------------------------------- */
 
-static void pos_advance(const struct mce_req *req, struct mce_iovpos *pos, uint64_t n)
+static void iovpos_advance(const struct mce_req *req, struct mce_iovpos *pos, uint64_t n)
 {
 	while (n) {
 		uint64_t room = req->iov[pos->idx].iov_len - pos->off;
@@ -30,18 +30,18 @@ static void pos_advance(const struct mce_req *req, struct mce_iovpos *pos, uint6
 	}
 }
 
-unsigned mce_fragment_iov(const struct mce_fragment *pc, struct iovec *iov, unsigned room, uint32_t max,
+unsigned mce_fragment_iov(const struct mce_fragment *frag, struct iovec *iov, unsigned room, uint32_t max,
 		       uint32_t *ret_bytes)
 {
-	const struct mce_req *req = pc->req;
-	struct mce_iovpos pos = pc->at;
-	uint32_t left = pc->len - pc->done, bytes = 0;
+	const struct mce_req *req = frag->req;
+	struct mce_iovpos pos = frag->at;
+	uint32_t left = frag->len - frag->done, bytes = 0;
 	unsigned n = 0;
 
 	if (left > max)
 		left = max;
-	if (pc->tail && left && room) {
-		iov[0].iov_base = (char *)req->crc + pc->first.off + pc->done;
+	if (frag->tail && left && room) {
+		iov[0].iov_base = (char *)req->crc + frag->first.off + frag->done;
 		iov[0].iov_len = left;
 		*ret_bytes = left;
 		return 1;
@@ -63,140 +63,137 @@ unsigned mce_fragment_iov(const struct mce_fragment *pc, struct iovec *iov, unsi
 	return n;
 }
 
-void mce_fragment_advance(struct mce_fragment *pc, uint32_t n)
+void mce_fragment_advance(struct mce_fragment *frag, uint32_t n)
 {
-	pc->done += n;
-	if (!pc->tail)
-		pos_advance(pc->req, &pc->at, n);
+	frag->done += n;
+	if (!frag->tail)
+		iovpos_advance(frag->req, &frag->at, n);
 }
 
-/* ---- the table of pieces ----------------------------------------------------------------------- */
+/* ---- the table of fragments -------------------------------------------------------------------- */
 
 bool mce_fragments_grow_locked(struct mce_tcp *t)
 {
-	struct mce_fragment *pc;
+	struct mce_fragment *frag;
 
-	if (t->nchunks == t->nlanes * MCE_WIRE_WINDOW / MCE_PIECE_CHUNK)
+	if (t->nchunks == t->nconns * MCE_WIRE_WINDOW / MCE_FRAGMENT_CHUNK)
 		return false;
-	pc = calloc(MCE_PIECE_CHUNK, sizeof(*pc));
-	if (!pc)
+	frag = calloc(MCE_FRAGMENT_CHUNK, sizeof(*frag));
+	if (!frag)
 		return false;
-	for (unsigned i = 0; i < MCE_PIECE_CHUNK; i++) {
-		pc[i].index = t->nchunks * MCE_PIECE_CHUNK + i;
-		pc[i].lane = &t->lanes[0];
-		mc_list_init(&pc[i].tx_node);
-		mc_list_push_back(&t->free, &pc[i].node);
+	for (unsigned i = 0; i < MCE_FRAGMENT_CHUNK; i++) {
+		frag[i].index = t->nchunks * MCE_FRAGMENT_CHUNK + i;
+		frag[i].conn = &t->conns[0];
+		mc_list_init(&frag[i].tx_node);
+		mc_list_push_back(&t->free, &frag[i].node);
 	}
-	t->chunk[t->nchunks++] = pc;
+	t->chunk[t->nchunks++] = frag;
 	return true;
 }
 
 struct mce_fragment *mce_fragment_find_locked(struct mce_tcp *t, uint32_t index)
 {
-	if (index / MCE_PIECE_CHUNK >= t->nchunks)
+	if (index / MCE_FRAGMENT_CHUNK >= t->nchunks)
 		return NULL;
-	return &t->chunk[index / MCE_PIECE_CHUNK][index % MCE_PIECE_CHUNK];
+	return &t->chunk[index / MCE_FRAGMENT_CHUNK][index % MCE_FRAGMENT_CHUNK];
 }
 
-static bool have_free_locked(struct mce_tcp *t)
+static bool fragments_have_free_locked(struct mce_tcp *t)
 {
 	return !mc_list_empty(&t->free) || mce_fragments_grow_locked(t);
 }
 
 /* ---- cutting ----------------------------------------------------------------------------------- */
 
-static bool lane_has_room(const struct mce_tcp_conn *l, uint32_t len)
+static bool conn_has_room(const struct mce_tcp_conn *conn, uint32_t len)
 {
-	return l->n < l->window && (l->n == 0 || l->bytes + len <= l->t->lane_bytes);
+	return conn->n < conn->window && (conn->n == 0 || conn->bytes + len <= conn->t->conn_bytes);
 }
 
-static void give_to_lane_locked(struct mce_fragment *pc, struct mce_tcp_conn *l)
+static void fragment_give_locked(struct mce_fragment *frag, struct mce_tcp_conn *conn)
 {
-	pc->gen++;
-	pc->lane = l;
-	pc->seq = pc->write ? ++l->seq : 0;
-	l->t->proto->pack(pc);
-	pc->state = MCE_PIECE_QUEUED;
-	pc->done = pc->hdr_sent = pc->trail_sent = 0;
-	pc->answered = pc->orphan = false;
-	pc->at = pc->first;
-	mc_list_remove(&pc->node);
-	mc_list_push_back(&l->pieces, &pc->node);
-	mc_list_push_back(&l->txq, &pc->tx_node);
-	l->n++;
-	l->bytes += pc->len;
-	__atomic_fetch_add(&l->t->p->placed[l->io->place], pc->len, __ATOMIC_RELAXED);
+	frag->gen++;
+	frag->conn = conn;
+	frag->seq = frag->write ? ++conn->seq : 0;
+	conn->t->proto->pack(frag);
+	frag->state = MCE_FRAGMENT_QUEUED;
+	frag->done = frag->hdr_sent = frag->trail_sent = 0;
+	frag->answered = frag->orphan = false;
+	frag->at = frag->first;
+	mc_list_remove(&frag->node);
+	mc_list_push_back(&conn->fragments, &frag->node);
+	mc_list_push_back(&conn->txq, &frag->tx_node);
+	conn->n++;
+	conn->bytes += frag->len;
+	__atomic_fetch_add(&conn->t->p->numa_bytes[conn->io->numa], frag->len, __ATOMIC_RELAXED);
 }
 
-/* A WRITE that waits until its lost lane is greeted anew. */
-static bool is_fenced_off(const struct mce_fragment *pc)
+/* A WRITE that waits until its lost connection is greeted again. */
+static bool fragment_is_fenced(const struct mce_fragment *frag)
 {
-	return pc->write && !pc->lane->t->proto->in_order && pc->lane->greeted <= pc->lost_epoch;
+	return frag->write && !frag->conn->t->proto->in_order && frag->conn->greeted <= frag->lost_epoch;
 }
 
-/* ---- doubt --------------------------------------------------------------------------------------
+/* ---- WRITEs in doubt ----------------------------------------------------------------------------
  *
  * A WRITE that has begun and whose request was cancelled, timed out or failed may still be carried out: its bytes are
- * in sockets, for as long as the link is down.  What is written to the same place afterwards must stay.  On the same
- * connection the peer keeps the order, so only the other lanes wait: until the peer has answered it, or, when its lane
- * was lost, until that is greeted anew, by which the peer lets go of the old connection. */
+ * in sockets, for as long as the link is down.  It must not overwrite later WRITEs to the same range.  On the same
+ * connection the peer keeps the order, so only the other connections wait: until the peer has answered the WRITE, or,
+ * when its connection was lost, until that is greeted again, which makes the peer drop the old connection. */
 
-bool mce_tcp_conn_in_doubt_locked(const struct mce_tcp_conn *l)
+bool mce_tcp_conn_in_doubt_locked(const struct mce_tcp_conn *conn)
 {
-	return l->orphans || (l->doubt_epoch && l->greeted <= l->doubt_epoch);
+	return conn->orphans || (conn->doubt_epoch && conn->greeted <= conn->doubt_epoch);
 }
 
-static void doubt_locked(struct mce_tcp_conn *l, uint32_t epoch)
+static void conn_doubt_locked(struct mce_tcp_conn *conn, uint32_t epoch)
 {
-	if (l->t->proto->in_order)
+	if (conn->t->proto->in_order)
 		return;
-	if (epoch > l->doubt_epoch)
-		l->doubt_epoch = epoch;
-	l->t->doubts = true;
+	if (epoch > conn->doubt_epoch)
+		conn->doubt_epoch = epoch;
+	conn->t->p->doubts = true;
 }
 
-static bool has_begun(const struct mce_fragment *pc)
+static bool fragment_has_begun(const struct mce_fragment *frag)
 {
-	return pc->write && (pc->state == MCE_PIECE_SENDING || pc->state == MCE_PIECE_FLYING);
+	return frag->write && (frag->state == MCE_FRAGMENT_SENDING || frag->state == MCE_FRAGMENT_FLYING);
 }
 
-bool mce_tcp_in_doubt_locked(struct mce_tcp *t)
+static bool others_in_doubt_locked(const struct mce_tcp *t, const struct mce_tcp_conn *conn)
 {
-	for (unsigned i = 0; t->doubts && i < t->nlanes; i++)
-		if (mce_tcp_conn_in_doubt_locked(&t->lanes[i]))
+	for (unsigned i = 0; i < t->nconns; i++)
+		if (&t->conns[i] != conn && mce_tcp_conn_in_doubt_locked(&t->conns[i]))
 			return true;
-	t->doubts = false;
 	return false;
 }
 
-/* Must the lane leave @req to others, or to later? */
-static bool must_wait_locked(const struct mce_tcp_conn *l, const struct mce_req *req)
+bool mce_tcp_writes_in_doubt(struct mce_peer *p)
 {
-	struct mce_tcp *t = l->t;
-	bool any = false, other = false;
-
-	if (!t->doubts || req->op != MCE_WRITE)
-		return false;
-	for (unsigned i = 0; i < t->nlanes; i++) {
-		bool is = mce_tcp_conn_in_doubt_locked(&t->lanes[i]);
-
-		any |= is;
-		other |= is && &t->lanes[i] != l;
-	}
-	t->doubts = any;
-	return other;
+	return others_in_doubt_locked(mce_tcp_of(p), NULL);
 }
 
-static struct mce_fragment *retry_locked(struct mce_tcp_conn *l)
+/* Must the connection leave @req to another one, or wait? */
+static bool conn_must_wait_locked(const struct mce_tcp_conn *conn, const struct mce_req *req)
+{
+	struct mce_tcp *t = conn->t;
+
+	if (!t->p->doubts || req->op != MCE_WRITE)
+		return false;
+	return mce_peer_in_doubt_locked(t->p, t->proto->path) || others_in_doubt_locked(t, conn);
+}
+
+/* The first fragment to retry that may be sent now, if the connection has room for it. */
+static struct mce_fragment *fragment_retry_locked(struct mce_tcp_conn *conn)
 {
 	struct mc_list *pos;
 
-	mc_list_for_each(pos, &l->t->retry) {
-		struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
+	mc_list_for_each(pos, &conn->t->retry) {
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-		if (is_fenced_off(pc))
+		if (fragment_is_fenced(frag))
 			continue;
-		return lane_has_room(l, pc->len) ? pc : NULL;
+		return conn_has_room(conn, frag->len) ? frag : NULL;
 	}
 	return NULL;
 }
@@ -204,7 +201,7 @@ static struct mce_fragment *retry_locked(struct mce_tcp_conn *l)
 void mce_tcp_queue_locked(struct mce_tcp *t, struct mce_req *req, bool first)
 {
 	struct mce_reqx *x = mce_reqx(req);
-	struct mc_list *queue = &t->queue[x->place + 1];
+	struct mc_list *queue = &t->queue[x->numa + 1];
 
 	x->queued = true;
 	if (first)
@@ -215,130 +212,130 @@ void mce_tcp_queue_locked(struct mce_tcp *t, struct mce_req *req, bool first)
 
 bool mce_tcp_queued_locked(const struct mce_tcp *t)
 {
-	for (unsigned i = 0; i <= t->p->e->nplaces; i++)
+	for (unsigned i = 0; i <= t->p->e->numa_nodes; i++)
 		if (!mc_list_empty(&t->queue[i]))
 			return true;
 	return false;
 }
 
-static bool place_has_lane_locked(const struct mce_tcp *t, unsigned place)
+static bool numa_has_conn_locked(const struct mce_tcp *t, unsigned numa)
 {
-	for (unsigned i = 0; i < t->nlanes; i++)
-		if (t->lanes[i].io->place == place && t->lanes[i].up && mce_tcp_conn_sends(&t->lanes[i]))
+	for (unsigned i = 0; i < t->nconns; i++)
+		if (t->conns[i].io->numa == numa && t->conns[i].up && mce_tcp_conn_sends(&t->conns[i]))
 			return true;
 	return false;
 }
 
-/* What the lane takes from: memory of its own place, in turns with what is all the same to it; of other places
- * only when no lane there is up.  NULL: there is nothing for it. */
-static struct mc_list *queue_for_locked(struct mce_tcp_conn *l)
+/* The queue from which the connection takes: requests of its own NUMA node and those without one in turns; those of
+ * another node only when no connection of that node is up.  NULL: there is no request for it. */
+static struct mc_list *queue_for_locked(struct mce_tcp_conn *conn)
 {
-	struct mc_list *any = &l->t->queue[0], *own = any + 1 + l->io->place;
-	unsigned n = l->t->p->e->nplaces;
+	struct mc_list *any = &conn->t->queue[0], *own = any + 1 + conn->io->numa;
+	unsigned n = conn->t->p->e->numa_nodes;
 
 	if (n == 0)
 		return mc_list_empty(any) ? NULL : any;
-	if (!mc_list_empty(any) && (l->others_turn || mc_list_empty(own)))
+	if (!mc_list_empty(any) && (conn->any_turn || mc_list_empty(own)))
 		return any;
 	if (!mc_list_empty(own))
 		return own;
 	for (unsigned i = 0; i < n; i++)
-		if (!mc_list_empty(any + 1 + i) && !place_has_lane_locked(l->t, i))
+		if (!mc_list_empty(any + 1 + i) && !numa_has_conn_locked(conn->t, i))
 			return any + 1 + i;
 	return NULL;
 }
 
-static void unqueue_locked(struct mce_reqx *x)
+static void queue_remove_locked(struct mce_reqx *x)
 {
 	if (x->queued)
 		mc_list_remove(&x->node);
 	x->queued = false;
 }
 
-static uint32_t next_len(struct mce_tcp_conn *l, struct mce_req *req)
+static uint32_t queue_next_len(struct mce_tcp_conn *conn, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
-	uint64_t len = x->total - x->cut, max = l->t->p->e->conf.stripe_bytes;
+	uint64_t len = x->total - x->cut, max = conn->t->p->e->conf.stripe_bytes;
 
-	if (max > l->len_max)
-		max = l->len_max;
+	if (max > conn->len_max)
+		max = conn->len_max;
 	if (len == 0)
 		len = mce_tail_len(req) - x->iov_off;
 	return (uint32_t)(len < max ? len : max);
 }
 
-/* Cut @len bytes, or the trailer when all data is cut, into the free piece @pc. */
-static void cut_locked(struct mce_req *req, uint32_t len, struct mce_fragment *pc)
+/* Cut @len bytes, or the trailer when all data is cut, into the free fragment @frag. */
+static void fragment_cut_locked(struct mce_req *req, uint32_t len, struct mce_fragment *frag)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
-	pc->req = req;
-	pc->write = req->op == MCE_WRITE;
-	pc->tries = 0;
-	pc->crc_done = 0;
-	pc->len = len;
-	pc->tail = x->cut == x->total;
-	pc->first.idx = x->iov_idx;
-	pc->first.off = x->iov_off;
-	x->pieces++;
-	if (pc->tail) {
-		/* The data's last piece has left iov_off at 0; now it counts the trailer's bytes. */
-		pc->off = mce_tail_off(req) + x->iov_off;
+	frag->req = req;
+	frag->write = req->op == MCE_WRITE;
+	frag->tries = 0;
+	frag->crc_done = 0;
+	frag->len = len;
+	frag->tail = x->cut == x->total;
+	frag->first.idx = x->iov_idx;
+	frag->first.off = x->iov_off;
+	x->fragments++;
+	if (frag->tail) {
+		/* The data's last fragment has left iov_off at 0; now it counts the trailer's bytes. */
+		frag->off = mce_tail_off(req) + x->iov_off;
 		x->iov_off += len;
 		x->tail_left = x->iov_off < mce_tail_len(req);
 	} else {
-		struct mce_iovpos pos = pc->first;
+		struct mce_iovpos pos = frag->first;
 
-		pc->off = x->cut;
-		pos_advance(req, &pos, len);
+		frag->off = x->cut;
+		iovpos_advance(req, &pos, len);
 		x->iov_idx = pos.idx;
 		x->iov_off = pos.off;
 		x->cut += len;
 	}
-	/* The trailer follows when the checksums are made, see mce_crc_made_locked(). */
+	/* The trailer is cut when the checksums are computed, see mce_crc_made_locked(). */
 	if (x->cut == x->total && (!x->tail_left || x->crc_left))
-		unqueue_locked(x);
+		queue_remove_locked(x);
 }
 
-struct mce_fragment *mce_fragment_next_locked(struct mce_tcp_conn *l)
+struct mce_fragment *mce_fragment_next_locked(struct mce_tcp_conn *conn)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 	struct mc_list *queue;
-	struct mce_fragment *pc;
+	struct mce_fragment *frag;
 	struct mce_req *req;
 	uint32_t len;
 
-	pc = retry_locked(l);
-	if (!pc) {
-		queue = queue_for_locked(l);
-		if (!queue || !have_free_locked(t))
+	frag = fragment_retry_locked(conn);
+	if (!frag) {
+		queue = queue_for_locked(conn);
+		if (!queue || !fragments_have_free_locked(t))
 			return NULL;
 		req = mce_req_of(queue->next);
-		len = next_len(l, req);
-		if (!lane_has_room(l, len) || must_wait_locked(l, req))
+		len = queue_next_len(conn, req);
+		if (!conn_has_room(conn, len) || conn_must_wait_locked(conn, req))
 			return NULL;
-		pc = mc_list_first(&t->free, struct mce_fragment, node);
-		cut_locked(req, len, pc);
-		l->others_turn = queue != &t->queue[0];
+		frag = mc_list_first(&t->free, struct mce_fragment, node);
+		fragment_cut_locked(req, len, frag);
+		conn->any_turn = queue != &t->queue[0];
 	}
-	give_to_lane_locked(pc, l);
-	return pc;
+	fragment_give_locked(frag, conn);
+	return frag;
 }
 
-bool mce_tcp_conn_has_work_locked(struct mce_tcp_conn *l)
+bool mce_tcp_conn_has_work_locked(struct mce_tcp_conn *conn)
 {
-	struct mce_tcp *t = l->t;
+	struct mce_tcp *t = conn->t;
 	struct mc_list *queue;
 
-	if (!l->up || !mce_tcp_conn_sends(l) || __atomic_load_n(&l->blocked, __ATOMIC_ACQUIRE))
+	if (!conn->up || !mce_tcp_conn_sends(conn) || __atomic_load_n(&conn->blocked, __ATOMIC_ACQUIRE))
 		return false;
-	if (!mc_list_empty(&l->txq) || retry_locked(l))
+	if (!mc_list_empty(&conn->txq) || fragment_retry_locked(conn))
 		return true;
-	queue = queue_for_locked(l);
-	if (!queue || !have_free_locked(t))
+	queue = queue_for_locked(conn);
+	if (!queue || !fragments_have_free_locked(t))
 		return false;
-	return lane_has_room(l, next_len(l, mce_req_of(queue->next))) &&
-		!must_wait_locked(l, mce_req_of(queue->next));
+	return conn_has_room(conn, queue_next_len(conn, mce_req_of(queue->next))) &&
+		!conn_must_wait_locked(conn, mce_req_of(queue->next));
 }
 
 void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
@@ -353,52 +350,52 @@ void mce_crc_made_locked(struct mce_tcp *t, struct mce_req *req, uint64_t bytes)
 
 /* ---- ending ------------------------------------------------------------------------------------ */
 
-static void take_from_lane_locked(struct mce_fragment *pc)
+static void fragment_take_locked(struct mce_fragment *frag)
 {
-	struct mce_tcp_conn *l = pc->lane;
+	struct mce_tcp_conn *conn = frag->conn;
 
-	mc_list_remove(&pc->tx_node);
-	mc_list_remove(&pc->node);
-	l->n--;
-	l->bytes -= pc->len;
+	mc_list_remove(&frag->tx_node);
+	mc_list_remove(&frag->node);
+	conn->n--;
+	conn->bytes -= frag->len;
 }
 
-static void free_locked(struct mce_fragment *pc)
+static void fragment_free_locked(struct mce_fragment *frag)
 {
-	pc->req = NULL;
-	pc->state = MCE_PIECE_FREE;
-	/* Last used, first used again: its lines are in the cache. */
-	mc_list_push_front(&pc->lane->t->free, &pc->node);
+	frag->req = NULL;
+	frag->state = MCE_FRAGMENT_FREE;
+	/* Last in, first out: its lines are in the cache. */
+	mc_list_push_front(&frag->conn->t->free, &frag->node);
 }
 
-/* The request lost one piece, by its end or by cancelling. */
-static struct mce_req *piece_gone_locked(struct mce_req *req, int status)
+/* The request has one fragment less.  Returns it when that was the last. */
+static struct mce_req *fragment_gone_locked(struct mce_req *req, int status)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
-	x->pieces--;
+	x->fragments--;
 	if (status < 0 && x->status == 0)
 		x->status = status;
 	if (x->status < 0) {
-		unqueue_locked(x);
+		queue_remove_locked(x);
 		x->cut = x->total;
 		x->tail_left = false;
 	}
-	if (x->pieces || x->cut < x->total || x->tail_left)
+	if (x->fragments || x->cut < x->total || x->tail_left)
 		return NULL;
 	mce_req_move(req, MCE_AT_DONE);
 	return req;
 }
 
-struct mce_req *mce_fragment_end_locked(struct mce_fragment *pc, int status)
+struct mce_req *mce_fragment_end_locked(struct mce_fragment *frag, int status)
 {
-	struct mce_req *req = pc->req;
+	struct mce_req *req = frag->req;
 
-	if (pc->orphan)
-		pc->lane->orphans--;
-	take_from_lane_locked(pc);
-	free_locked(pc);
-	return req ? piece_gone_locked(req, status) : NULL;
+	if (frag->orphan)
+		frag->conn->orphans--;
+	fragment_take_locked(frag);
+	fragment_free_locked(frag);
+	return req ? fragment_gone_locked(req, status) : NULL;
 }
 
 void mce_complete_list(struct mce_tcp *t, struct mc_list *over)
@@ -411,189 +408,191 @@ void mce_complete_list(struct mce_tcp *t, struct mc_list *over)
 	}
 }
 
-static void note_over(struct mce_req *req, struct mc_list *over)
+static void over_add(struct mce_req *req, struct mc_list *over)
 {
 	if (req)
 		mc_list_push_back(over, &mce_reqx(req)->node);
 }
 
-static struct mce_fragment *find_write_locked(struct mce_tcp_conn *l, uint64_t seq)
+static struct mce_fragment *conn_find_write_locked(struct mce_tcp_conn *conn, uint64_t seq)
 {
 	struct mc_list *pos;
 
-	/* In the order of their numbers. */
-	mc_list_for_each(pos, &l->pieces) {
-		struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
+	/* The list is in the order of the numbers. */
+	mc_list_for_each(pos, &conn->fragments) {
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-		if (pc->seq >= seq)
-			return pc->seq == seq ? pc : NULL;
+		if (frag->seq >= seq)
+			return frag->seq == seq ? frag : NULL;
 	}
 	return NULL;
 }
 
-int mce_tcp_conn_acked_locked(struct mce_tcp_conn *l, uint64_t seq, struct mc_list *over)
+int mce_tcp_conn_acked_locked(struct mce_tcp_conn *conn, uint64_t seq, struct mc_list *over)
 {
-	struct mce_fragment *last = seq ? find_write_locked(l, seq) : NULL;
+	struct mce_fragment *last = seq ? conn_find_write_locked(conn, seq) : NULL;
 	struct mc_list *pos, *next;
 
-	/* Those before it were sent before it. */
-	if (!last || last->state != MCE_PIECE_FLYING || last->answered)
-		return mc_fail(-MC_EPROTO, "acknowledgement of what was not sent");
-	mc_list_for_each_safe(pos, next, &l->pieces) {
-		struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
+	/* The WRITEs before it were sent before it. */
+	if (!last || last->state != MCE_FRAGMENT_FLYING || last->answered)
+		return mc_fail(-MC_EPROTO, "acknowledgement of a WRITE that was not sent");
+	mc_list_for_each_safe(pos, next, &conn->fragments) {
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-		if (pc->seq > seq)
+		if (frag->seq > seq)
 			break;
-		if (!pc->write || pc->answered)
+		if (!frag->write || frag->answered)
 			continue;
-		if (pc->in_call) {
-			pc->answered = true;
-			pc->answer = 0;
+		if (frag->in_call) {
+			frag->answered = true;
+			frag->answer = 0;
 		} else {
-			note_over(mce_fragment_end_locked(pc, 0), over);
+			over_add(mce_fragment_end_locked(frag, 0), over);
 		}
 	}
 	return 0;
 }
 
-/* Is it worth another lane?  In order only the first may be to blame, by being refused without a word;
- * and unless it was the peer who closed the lane, nobody knows what it will carry out later. */
-static bool try_again(struct mce_tcp_conn *l, struct mce_fragment *pc, bool first)
+/* Is the fragment worth another connection?  in_order: the first fragment may have caused the loss, if the peer
+ * refused it without an answer.  And unless the peer has closed the connection, it may still carry out the
+ * fragments that have begun. */
+static bool fragment_try_again(struct mce_tcp_conn *conn, struct mce_fragment *frag, bool first)
 {
-	if (!l->t->proto->in_order)
-		return ++pc->tries < MCE_PIECE_TRIES;
-	if (mce_tcp_conn_broken(l))
-		return pc->state == MCE_PIECE_QUEUED;
-	return l->refused || !first || ++pc->tries < MCE_PIECE_TRIES;
+	if (!conn->t->proto->in_order)
+		return ++frag->tries < MCE_FRAGMENT_TRIES;
+	if (mce_tcp_conn_broken(conn))
+		return frag->state == MCE_FRAGMENT_QUEUED;
+	return conn->refused || !first || ++frag->tries < MCE_FRAGMENT_TRIES;
 }
 
-void mce_tcp_conn_lost_locked(struct mce_tcp_conn *l, int status, struct mc_list *over)
+void mce_tcp_conn_lost_locked(struct mce_tcp_conn *conn, int status, struct mc_list *over)
 {
 	struct mc_list *pos, *next;
 	bool first = true;
 
-	mc_list_for_each_safe(pos, next, &l->pieces) {
-		struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
-		struct mce_reqx *x = pc->req ? mce_reqx(pc->req) : NULL;
-		bool again = x && x->status == 0 && status == 0 && try_again(l, pc, first);
+	mc_list_for_each_safe(pos, next, &conn->fragments) {
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
+		struct mce_reqx *x = frag->req ? mce_reqx(frag->req) : NULL;
+		bool again = x && x->status == 0 && status == 0 && fragment_try_again(conn, frag, first);
 
 		first = false;
-		if (!again && !pc->answered && has_begun(pc))
-			doubt_locked(l, l->epoch);
-		if (pc->answered && pc->answer < 0)
-			note_over(mce_fragment_end_locked(pc, pc->answer), over);
+		if (!again && !frag->answered && fragment_has_begun(frag))
+			conn_doubt_locked(conn, conn->epoch);
+		if (frag->answered && frag->answer < 0)
+			over_add(mce_fragment_end_locked(frag, frag->answer), over);
 		else if (!again)
-			note_over(mce_fragment_end_locked(pc, status < 0 ? status : -MC_ETRANSFER), over);
-		if (!again || (pc->answered && pc->answer < 0))
+			over_add(mce_fragment_end_locked(frag, status < 0 ? status : -MC_ETRANSFER), over);
+		if (!again || (frag->answered && frag->answer < 0))
 			continue;
-		take_from_lane_locked(pc);
-		pc->state = MCE_PIECE_RETRY;
-		pc->lost_epoch = l->epoch;
-		mc_list_push_back(&l->t->retry, &pc->node);
+		fragment_take_locked(frag);
+		frag->state = MCE_FRAGMENT_RETRY;
+		frag->lost_epoch = conn->epoch;
+		mc_list_push_back(&conn->t->retry, &frag->node);
 	}
 }
 
-/* A piece of the retry list ends. */
-static struct mce_req *retry_end_locked(struct mce_fragment *pc, int status)
+/* End a fragment of the retry list. */
+static struct mce_req *fragment_retry_end_locked(struct mce_fragment *frag, int status)
 {
-	struct mce_req *req = pc->req;
+	struct mce_req *req = frag->req;
 
-	if (is_fenced_off(pc))
-		doubt_locked(pc->lane, pc->lost_epoch);
-	mc_list_remove(&pc->node);
-	free_locked(pc);
-	return piece_gone_locked(req, status);
+	if (fragment_is_fenced(frag))
+		conn_doubt_locked(frag->conn, frag->lost_epoch);
+	mc_list_remove(&frag->node);
+	fragment_free_locked(frag);
+	return fragment_gone_locked(req, status);
 }
 
-/* A queued request is not cut any further. */
+/* End a queued request: it is not cut any further. */
 static struct mce_req *queue_end_locked(struct mce_req *req, int status)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
-	x->pieces++;
+	x->fragments++;
 	if (x->status == 0)
 		x->status = status;
-	return piece_gone_locked(req, status);
+	return fragment_gone_locked(req, status);
 }
 
-void mce_queue_fail_locked(struct mce_tcp *t, struct mce_tcp_conn *l, int status, struct mc_list *over)
+void mce_queue_fail_locked(struct mce_tcp *t, struct mce_tcp_conn *conn, int status, struct mc_list *over)
 {
 	struct mc_list *pos, *next;
 
 	mc_list_for_each_safe(pos, next, &t->retry) {
-		struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-		if (!l || (pc->lane == l && is_fenced_off(pc)))
-			note_over(retry_end_locked(pc, status), over);
+		if (!conn || (frag->conn == conn && fragment_is_fenced(frag)))
+			over_add(fragment_retry_end_locked(frag, status), over);
 	}
-	for (unsigned i = 0; (!l || mce_tcp_conn_in_doubt_locked(l)) && i <= t->p->e->nplaces; i++)
+	for (unsigned i = 0; (!conn || mce_tcp_conn_in_doubt_locked(conn)) && i <= t->p->e->numa_nodes; i++)
 		mc_list_for_each_safe(pos, next, &t->queue[i])
-			if (!l || mce_req_of(pos)->op == MCE_WRITE)
-				note_over(queue_end_locked(mce_req_of(pos), status), over);
+			if (!conn || mce_req_of(pos)->op == MCE_WRITE)
+				over_add(queue_end_locked(mce_req_of(pos), status), over);
 }
 
-void mce_queue_fail(struct mce_tcp *t, struct mce_tcp_conn *l, int status)
+void mce_queue_fail(struct mce_tcp *t, struct mce_tcp_conn *conn, int status)
 {
 	struct mc_list over;
 
 	mc_list_init(&over);
 	pthread_mutex_lock(&t->p->lock);
-	mce_queue_fail_locked(t, l, status, &over);
+	mce_queue_fail_locked(t, conn, status, &over);
 	pthread_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
-	mce_tcp_wait_tell(t);
+	mce_tcp_wait_notify(t);
 }
 
 /* ---- cancelling -------------------------------------------------------------------------------- */
 
-/* With both locks of the lane: no system call is in the piece's memory. */
-static void cancel_piece_locked(struct mce_fragment *pc, int status, struct mc_list *over)
+/* With both locks of the connection: no system call uses the fragment's memory. */
+static void fragment_cancel_locked(struct mce_fragment *frag, int status, struct mc_list *over)
 {
-	struct mce_req *req = pc->req;
+	struct mce_req *req = frag->req;
 
-	if (pc->state == MCE_PIECE_QUEUED && pc != pc->lane->cur) {
-		note_over(mce_fragment_end_locked(pc, status), over);
+	if (frag->state == MCE_FRAGMENT_QUEUED && frag != frag->conn->cur) {
+		over_add(mce_fragment_end_locked(frag, status), over);
 		return;
 	}
-	/* Answered before it was asked for, since the call that was to send it took nothing.  The lane receives into
-	 * it, so it is not to be another's until the lane has gone. */
-	if (pc->state == MCE_PIECE_QUEUED)
-		mce_tcp_conn_break(pc->lane);
-	/* A payload that is half sent cannot be finished without the memory. */
-	if (pc->state == MCE_PIECE_SENDING && pc->write && pc->done < pc->len)
-		mce_tcp_conn_cut_off(pc->lane);
-	/* What still comes for it is thrown away. */
-	pc->req = NULL;
-	if (pc->write && !pc->answered && !pc->lane->t->proto->in_order) {
-		pc->orphan = true;
-		pc->lane->orphans++;
-		pc->lane->t->doubts = true;
+	/* The peer answered before the request was sent: it guessed the id, and the sending call took nothing.  The
+	 * connection is already receiving into this fragment, so do not reuse the fragment until the connection is
+	 * closed. */
+	if (frag->state == MCE_FRAGMENT_QUEUED)
+		mce_tcp_conn_break(frag->conn);
+	/* A partly sent payload cannot be finished without the memory. */
+	if (frag->state == MCE_FRAGMENT_SENDING && frag->write && frag->done < frag->len)
+		mce_tcp_conn_cut_off(frag->conn);
+	/* Payload that still arrives for it is discarded. */
+	frag->req = NULL;
+	if (frag->write && !frag->answered && !frag->conn->t->proto->in_order) {
+		frag->orphan = true;
+		frag->conn->orphans++;
+		frag->conn->t->p->doubts = true;
 	}
-	note_over(piece_gone_locked(req, status), over);
+	over_add(fragment_gone_locked(req, status), over);
 }
 
-static void cancel_on_lane(struct mce_tcp_conn *l, struct mce_req *req, int status, struct mc_list *over)
+static void cancel_on_conn(struct mce_tcp_conn *conn, struct mce_req *req, int status, struct mc_list *over)
 {
 	struct mc_list *pos, *next;
 
-	pthread_mutex_lock(&l->tx_lock);
-	pthread_mutex_lock(&l->rx_lock);
-	pthread_mutex_lock(&l->t->p->lock);
-	mc_list_for_each_safe(pos, next, &l->pieces) {
-		struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
+	pthread_mutex_lock(&conn->tx_lock);
+	pthread_mutex_lock(&conn->rx_lock);
+	pthread_mutex_lock(&conn->t->p->lock);
+	mc_list_for_each_safe(pos, next, &conn->fragments) {
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-		if (pc->req == req)
-			cancel_piece_locked(pc, status, over);
+		if (frag->req == req)
+			fragment_cancel_locked(frag, status, over);
 	}
-	pthread_mutex_unlock(&l->t->p->lock);
-	pthread_mutex_unlock(&l->rx_lock);
-	pthread_mutex_unlock(&l->tx_lock);
+	pthread_mutex_unlock(&conn->t->p->lock);
+	pthread_mutex_unlock(&conn->rx_lock);
+	pthread_mutex_unlock(&conn->tx_lock);
 }
 
 void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 {
 	struct mce_reqx *x = mce_reqx(req);
-	struct mce_tcp *t = p->tcp;
+	struct mce_tcp *t = mce_tcp_of(p);
 	struct mc_list over, *pos, *next;
 	bool mine;
 
@@ -601,25 +600,25 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	pthread_mutex_lock(&p->lock);
 	mine = mce_req_at(req) == MCE_AT_TRANSPORT;
 	if (mine) {
-		/* From here on it gets no new pieces, and those that lose their lane end. */
-		x->pieces++;
+		/* From here on it gets no new fragments, and fragments that lose their connection end. */
+		x->fragments++;
 		if (x->status == 0)
 			x->status = status;
 		mc_list_for_each_safe(pos, next, &t->retry) {
-			struct mce_fragment *pc = mc_container_of(pos, struct mce_fragment, node);
+			struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-			if (pc->req == req)
-				retry_end_locked(pc, status);
+			if (frag->req == req)
+				fragment_retry_end_locked(frag, status);
 		}
-		note_over(piece_gone_locked(req, status), &over);
+		over_add(fragment_gone_locked(req, status), &over);
 	}
-	/* Only the pieces' locks keep the request from ending meanwhile; it is still the caller's. */
+	/* After the unlock the answers to its fragments may end the request; our caller keeps it allocated. */
 	mine = mine && mc_list_empty(&over);
 	pthread_mutex_unlock(&p->lock);
-	for (unsigned i = 0; mine && i < t->nlanes; i++)
-		cancel_on_lane(&t->lanes[i], req, status, &over);
+	for (unsigned i = 0; mine && i < t->nconns; i++)
+		cancel_on_conn(&t->conns[i], req, status, &over);
 	mce_complete_list(t, &over);
-	mce_tcp_wait_tell(t);
-	/* Who wanted to send meanwhile has left it to us. */
+	mce_tcp_wait_notify(t);
+	/* Threads that could not get a tx_lock meanwhile rely on us to send. */
 	mce_tcp_conns_pump(t);
 }

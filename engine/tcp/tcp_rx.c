@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_rx.c - see tcp_rx.h. */
+ * tcp_rx.c - receiving headers and payloads from a connection, see tcp_rx.h. */
 #include <config.h>
 
 #include "engine/tcp/tcp_rx.h"
@@ -37,7 +37,7 @@ size_t mce_rx_copy(struct mce_rx *rx, void *to, size_t n)
 	return n;
 }
 
-static ssize_t receive(struct mce_rx *rx, struct iovec *iov, unsigned iovcnt, size_t want)
+static ssize_t rx_receive(struct mce_rx *rx, struct iovec *iov, unsigned iovcnt, size_t want)
 {
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = iovcnt };
 	ssize_t n;
@@ -68,12 +68,12 @@ int mce_rx_headers(struct mce_rx *rx)
 	}
 	iov.iov_base = rx->buf + rx->end;
 	iov.iov_len = MCE_RX_BUF - rx->end;
-	/* A header longer than the smallest one takes a second look; so be it. */
+	/* A header longer than the smallest one takes a second call. */
 	if (!rx->small && rx->end < rx->header)
 		iov.iov_len = rx->header - rx->end;
 	else if (!rx->small)
 		iov.iov_len = rx->header;
-	n = receive(rx, &iov, 1, iov.iov_len);
+	n = rx_receive(rx, &iov, 1, iov.iov_len);
 	if (n < 0)
 		return (int)n;
 	rx->end += (size_t)n;
@@ -89,7 +89,7 @@ ssize_t mce_rx_payload(struct mce_rx *rx, const struct iovec *iov, unsigned iovc
 	memcpy(all, iov, iovcnt * sizeof(*iov));
 	all[iovcnt].iov_base = rx->buf;
 	all[iovcnt].iov_len = ahead;
-	n = receive(rx, all, iovcnt + 1, want + ahead);
+	n = rx_receive(rx, all, iovcnt + 1, want + ahead);
 	if (n < 0)
 		return n;
 	rx->start = 0;
@@ -109,5 +109,5 @@ ssize_t mce_rx_drain(struct mce_rx *rx, size_t n)
 		return (ssize_t)n;
 	}
 	iov.iov_len = n < sizeof(scratch) ? n : sizeof(scratch);
-	return receive(rx, &iov, 1, iov.iov_len);
+	return rx_receive(rx, &iov, 1, iov.iov_len);
 }

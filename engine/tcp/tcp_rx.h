@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_rx.h - receiving from a lane: headers through a small buffer, payload straight to where it
- * belongs.
+ * tcp_rx.h - receiving from a connection: headers through a small buffer, payload straight into its
+ * destination.
  *
- * One recvmsg takes the rest of a payload and, behind it, the next headers.  While payloads are large
- * only one header's bytes are taken, so that nothing of the next payload lands in the buffer; while
- * they are small the buffer takes many requests at once, since a copy of 4 KiB costs less than a call. */
+ * One recvmsg receives the rest of a payload and, behind it, the next headers.  While payloads are large
+ * only one header's bytes are received, so that no byte of the next payload lands in the buffer; while
+ * they are small the buffer takes many requests at once, since copying 4 KiB costs less than a call. */
 #ifndef MCE_TCP_RX_H
 #define MCE_TCP_RX_H
 
@@ -21,15 +21,15 @@
 struct mce_rx {
 	int fd;
 	uint8_t *buf;
-	size_t start, end;	/* bytes received and not yet used */
+	size_t start, end;	/* of the bytes received and not yet used */
 	size_t header;		/* bytes of the smallest header */
 	bool small;
-	bool dry;		/* the socket had no more than what was received */
-	bool ending;		/* the other side has closed: look for the end behind the bytes */
-	uint64_t moved;		/* bytes received since the start, for progress */
+	bool dry;		/* the socket had no more bytes */
+	bool ending;		/* the other side has closed: read on until the end */
+	uint64_t moved;		/* bytes received since the start, to detect progress */
 };
 
-/* @header: how many bytes are taken ahead while payloads are large.  -ENOMEM. */
+/* @header: number of bytes received ahead while payloads are large.  -ENOMEM. */
 int mce_rx_init(struct mce_rx *rx, int fd, size_t header);
 void mce_rx_done(struct mce_rx *rx);
 
@@ -47,12 +47,12 @@ static inline void mce_rx_use(struct mce_rx *rx, size_t n)
 }
 /* Copy up to @n buffered bytes out; how many. */
 size_t mce_rx_copy(struct mce_rx *rx, void *to, size_t n);
-/* Receive headers.  0 (look at dry for "nothing there now"), or -ECONNRESET, -errno. */
+/* Receive headers.  0 (dry says whether the socket was empty), or -ECONNRESET, -errno. */
 int mce_rx_headers(struct mce_rx *rx);
 /* Receive into @iov (at most MCE_RX_IOV - 1 entries, @want bytes in all) and behind it into the
  * buffer, which is empty.  Bytes that went into @iov, or an error as above. */
 ssize_t mce_rx_payload(struct mce_rx *rx, const struct iovec *iov, unsigned iovcnt, size_t want);
-/* Throw away up to @n bytes; how many, or an error. */
+/* Discard up to @n bytes; how many, or an error. */
 ssize_t mce_rx_drain(struct mce_rx *rx, size_t n);
 
 #endif

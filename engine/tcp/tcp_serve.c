@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_serve.c - the requests of one incoming lane.
+ * tcp_serve.c - serving the requests of one incoming connection.
  *
- * A WRITE is received where it belongs and acknowledged when its last byte is there; a READ's answer
- * is sent from where the bytes are.  Every request is checked against one region before a byte of it
- * moves.  The ring of answers bounds what a lane can have under way: while it is full nothing more is
- * read, and the client's window is no larger anyway. */
+ * A WRITE is received straight into its region and acknowledged when its last byte is stored; a READ's answer
+ * is sent straight from the region.  Every request is checked against one region before a byte of it
+ * moves.  The ring of answers bounds the requests in flight on a connection: while it is full no more bytes are
+ * read, and the client's window is no larger. */
 #include <config.h>
 
 #include <errno.h>
@@ -17,9 +17,9 @@
 #include "engine/peers_bytes.h"
 #include "engine/tcp/tcp_server.h"
 
-/* A refused client may go on sending for so long. */
+/* A refused client may continue to send for this time. */
 #define LINGER_MS 2000
-/* Received before answers are sent again, and before the other connections have their turn. */
+/* Bytes received before answers are sent again, and before the other connections have their turn. */
 #define QUANTUM (512u << 10)
 #define TURN (4u << 20)
 #define SEND_MAX (1u << 20)
@@ -35,7 +35,7 @@ struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
 	return a;
 }
 
-static void answer(struct mce_serve_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
+static void serve_answer(struct mce_serve_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
 {
 	struct mce_answer *a = mce_serve_answer(c);
 	struct mce_wire_resp resp = {
@@ -51,9 +51,9 @@ static void answer(struct mce_serve_conn *c, int status, const uint8_t *at, uint
 	mce_resp_pack(a->hdr, &resp);
 }
 
-/* The WRITE is stored, and those before it are, or were refused: when the last answer says no more than that
- * of another, and none of it is out, it says it for this one too. */
-static void acknowledge(struct mce_serve_conn *c)
+/* The WRITE is stored, and the WRITEs before it are stored or refused.  If the last answer in the ring is an ACK_UPTO
+ * of which no byte is sent, extend it to this WRITE. */
+static void serve_acknowledge(struct mce_serve_conn *c)
 {
 	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = c->req.seq };
 	struct mce_answer *a = &c->ring[(c->head + c->n - 1) % MCE_WIRE_WINDOW];
@@ -69,7 +69,7 @@ static void acknowledge(struct mce_serve_conn *c)
 	mce_resp_pack(a->hdr, &resp);
 }
 
-static void pop_answer(struct mce_serve_conn *c)
+static void answers_pop(struct mce_serve_conn *c)
 {
 	struct mce_answer *a = &c->ring[c->head];
 
@@ -81,7 +81,7 @@ static void pop_answer(struct mce_serve_conn *c)
 	c->tx_off = 0;
 }
 
-static void consume(struct mce_serve_conn *c, size_t sent)
+static void answers_sent(struct mce_serve_conn *c, size_t sent)
 {
 	c->tx_moved += sent;
 	while (sent) {
@@ -92,11 +92,11 @@ static void consume(struct mce_serve_conn *c, size_t sent)
 			return;
 		}
 		sent -= left;
-		pop_answer(c);
+		answers_pop(c);
 	}
 }
 
-static unsigned gather(struct mce_serve_conn *c, struct iovec *iov)
+static unsigned answers_gather(struct mce_serve_conn *c, struct iovec *iov)
 {
 	unsigned n = 0;
 	size_t bytes = 0;
@@ -115,7 +115,7 @@ static unsigned gather(struct mce_serve_conn *c, struct iovec *iov)
 			iov[n].iov_base = (void *)(uintptr_t)(a->at + skip);
 			iov[n++].iov_len = take;
 			bytes += take;
-			/* What comes next has to follow the rest of this. */
+			/* The next answer must follow the rest of this one. */
 			if (take < a->len - skip)
 				break;
 		}
@@ -123,8 +123,8 @@ static unsigned gather(struct mce_serve_conn *c, struct iovec *iov)
 	return n;
 }
 
-/* Nothing of it is out: say @status instead. */
-static void retract(struct mce_answer *a, int status)
+/* No byte of the answer is sent: replace it with @status. */
+static void answer_retract(struct mce_answer *a, int status)
 {
 	struct mce_wire_resp resp = {
 		.type = MCE_FRAME_DATA, .id = a->id, .status = mc_err_to_wire(status),
@@ -136,8 +136,9 @@ static void retract(struct mce_answer *a, int status)
 	mce_resp_pack(a->hdr, &resp);
 }
 
-/* Some of what was gathered cannot be read.  0 when those answers are errors now; the connection's end when one
- * has begun to go out, or cannot say it: who asks again is told. */
+/* Some gathered bytes cannot be read.  0 when the answers with such bytes were replaced with errors.  Else close
+ * the connection, because such an answer is partly sent or the protocol has no error: a client that asks again
+ * gets the error. */
 static int answers_lost(struct mce_serve_conn *c)
 {
 	uint64_t bytes = 0;
@@ -152,14 +153,14 @@ static int answers_lost(struct mce_serve_conn *c)
 		__atomic_store_n(&a->mr->holes, true, __ATOMIC_RELAXED);
 		if (c->upstream || (i == 0 && c->tx_off))
 			return -EFAULT;
-		retract(a, -MC_ETRANSFER);
+		answer_retract(a, -MC_ETRANSFER);
 		r = 0;
 	}
 	return r;
 }
 
-/* Bytes sent, -EAGAIN or the connection's end. */
-static ssize_t send_iov(struct mce_serve_conn *c, struct iovec *iov, unsigned n)
+/* Bytes sent, -EAGAIN, or the error that ends the connection. */
+static ssize_t serve_send(struct mce_serve_conn *c, struct iovec *iov, unsigned n)
 {
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = n };
 	ssize_t sent;
@@ -174,14 +175,14 @@ static ssize_t send_iov(struct mce_serve_conn *c, struct iovec *iov, unsigned n)
 	return sent < 0 ? -errno : sent;
 }
 
-static int send_greeting(struct mce_serve_conn *c)
+static int serve_send_greeting(struct mce_serve_conn *c)
 {
 	struct iovec iov;
 	ssize_t n;
 
 	iov.iov_base = c->greeting + (MCE_GREETING_SIZE - c->greeting_left);
 	iov.iov_len = c->greeting_left;
-	n = send_iov(c, &iov, 1);
+	n = serve_send(c, &iov, 1);
 	if (n < 0)
 		return (int)n;
 	c->greeting_left -= (uint32_t)n;
@@ -189,44 +190,44 @@ static int send_greeting(struct mce_serve_conn *c)
 	return 0;
 }
 
-/* A refusal is out.  With bytes of the peer still unread a close would reset the connection, and the
- * peer might never see why. */
-static void linger(struct mce_serve_conn *c)
+/* A refusal is sent.  While bytes of the peer are unread, a close would reset the connection, and the
+ * peer might never see the reason. */
+static void serve_linger(struct mce_serve_conn *c)
 {
 	shutdown(c->evfd.fd, SHUT_WR);
 	c->lingering = true;
 	c->linger_until_ms = mc_now_ms() + LINGER_MS;
 }
 
-static int send_answers(struct mce_serve_conn *c)
+static int serve_send_answers(struct mce_serve_conn *c)
 {
 	struct iovec iov[2 * SEND_ANSWERS];
 	ssize_t n;
 	int r = 0;
 
 	while (c->greeting_left && r == 0)
-		r = send_greeting(c);
+		r = serve_send_greeting(c);
 	while (r == 0 && c->n) {
-		n = send_iov(c, iov, gather(c, iov));
+		n = serve_send(c, iov, answers_gather(c, iov));
 		if (n == -EFAULT)
 			r = answers_lost(c);
 		else if (n < 0)
 			r = (int)n;
 		else
-			consume(c, (size_t)n);
+			answers_sent(c, (size_t)n);
 	}
 	if (r == 0 && c->closing) {
-		/* A client of version 1 can only learn it from a reset. */
+		/* A version 1 client learns of a refusal only by a reset. */
 		if (c->upstream && !c->up.v2)
 			return -ECONNRESET;
-		linger(c);
+		serve_linger(c);
 	}
 	return r == -EAGAIN ? 0 : r;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-static void refuse_payload(struct mce_serve_conn *c, int status)
+static void serve_refuse_payload(struct mce_serve_conn *c, int status)
 {
 	if (c->mr)
 		mce_mr_unref(c->mr);
@@ -234,7 +235,7 @@ static void refuse_payload(struct mce_serve_conn *c, int status)
 	c->status = status;
 }
 
-static int find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr **ret)
+static int serve_find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr **ret)
 {
 	const struct mce_wire_req *q = &c->req;
 	int r;
@@ -245,55 +246,56 @@ static int find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr 
 	return r;
 }
 
-static void begin_write(struct mce_serve_conn *c)
+static void serve_begin_write(struct mce_serve_conn *c)
 {
 	struct mce_wire_req *q = &c->req;
 
-	c->status = find_region(c, MCE_ACCESS_WRITE, &c->mr);
+	c->status = serve_find_region(c, MCE_ACCESS_WRITE, &c->mr);
 	if (c->status < 0)
 		c->mr = NULL;
 	c->dst = (uint8_t *)(uintptr_t)q->addr;
 	c->left = q->len;
+	c->rx.small = q->len <= MCE_RX_SMALL;
 	c->writing = true;
 }
 
-static void begin_read(struct mce_serve_conn *c)
+static void serve_begin_read(struct mce_serve_conn *c)
 {
 	struct mce_wire_req *q = &c->req;
 	struct mce_mr *mr;
 	int r;
 
-	r = find_region(c, MCE_ACCESS_READ, &mr);
+	r = serve_find_region(c, MCE_ACCESS_READ, &mr);
 	if (r == 0 && __atomic_load_n(&mr->holes, __ATOMIC_RELAXED) &&
 	    !mce_user_readable(c->io, (const void *)(uintptr_t)q->addr, q->len)) {
 		mce_mr_unref(mr);
 		r = -MC_ETRANSFER;
 	}
 	if (r < 0)
-		answer(c, r, NULL, 0, NULL);
+		serve_answer(c, r, NULL, 0, NULL);
 	else
-		answer(c, 0, (const uint8_t *)(uintptr_t)q->addr, q->len, mr);
+		serve_answer(c, 0, (const uint8_t *)(uintptr_t)q->addr, q->len, mr);
 }
 
-static void end_write(struct mce_serve_conn *c)
+static void serve_end_write(struct mce_serve_conn *c)
 {
 	if (c->upstream) {
 		mce_upstream_end_write(c);
 		return;
 	}
-	/* The answer leaves only after the bytes are in place, so the region may go now. */
+	/* The bytes are stored before the answer is sent, so the region may be released now. */
 	if (c->mr)
 		mce_mr_unref(c->mr);
 	c->mr = NULL;
 	c->writing = false;
 	if (c->acks_upto && c->req.seq && c->status == 0)
-		acknowledge(c);
+		serve_acknowledge(c);
 	else
-		answer(c, c->status, NULL, 0, NULL);
+		serve_answer(c, c->status, NULL, 0, NULL);
 }
 
-/* What came along with the header. */
-static ssize_t take_buffered(struct mce_serve_conn *c)
+/* Payload that was received together with the header. */
+static ssize_t serve_take_buffered(struct mce_serve_conn *c)
 {
 	size_t n = mce_rx_have(&c->rx) < c->left ? mce_rx_have(&c->rx) : c->left;
 	ssize_t got;
@@ -306,11 +308,11 @@ static ssize_t take_buffered(struct mce_serve_conn *c)
 	return got;
 }
 
-/* The region's memory does not take it: the request fails, and the connection goes on as well as it can. */
-static ssize_t payload_lost(struct mce_serve_conn *c)
+/* The region's memory cannot be written: the request fails, and the connection stays open if the protocol permits. */
+static ssize_t serve_payload_lost(struct mce_serve_conn *c)
 {
-	mc_warn("engine", "a peer's write is refused: registered memory is protected or not there any more");
-	refuse_payload(c, -MC_ETRANSFER);
+	mc_warn("engine", "a peer's write is refused: registered memory is protected or unmapped");
+	serve_refuse_payload(c, -MC_ETRANSFER);
 	if (c->upstream) {
 		c->writing = false;
 		c->left = 0;
@@ -319,14 +321,14 @@ static ssize_t payload_lost(struct mce_serve_conn *c)
 	return 1;
 }
 
-/* Some payload.  0 when there is none now, bytes, or the connection's end. */
-static ssize_t take_payload(struct mce_serve_conn *c)
+/* Receive payload.  Bytes, 0 when none has arrived, or the error that ends the connection. */
+static ssize_t serve_take_payload(struct mce_serve_conn *c)
 {
 	struct iovec iov = { .iov_base = c->dst, .iov_len = c->left };
 	ssize_t n;
 
 	if (c->mr && mce_mr_dead(c->mr)) {
-		refuse_payload(c, -ESTALE);
+		serve_refuse_payload(c, -ESTALE);
 		if (c->upstream)
 			return -ESTALE;
 	}
@@ -336,12 +338,12 @@ static ssize_t take_payload(struct mce_serve_conn *c)
 	if (!c->mr)
 		n = mce_rx_drain(&c->rx, c->left);
 	else if (mce_rx_have(&c->rx))
-		n = take_buffered(c);
+		n = serve_take_buffered(c);
 	else
 		n = mce_rx_payload(&c->rx, &iov, 1, c->left);
 	mce_peers_bytes_end();
 	if (n == -EFAULT && c->mr)
-		return payload_lost(c);
+		return serve_payload_lost(c);
 	if (n > 0) {
 		if (c->mr)
 			c->dst += n;
@@ -350,12 +352,15 @@ static ssize_t take_payload(struct mce_serve_conn *c)
 	return n;
 }
 
-/* The next request's header.  1, 0 when it is not there yet, or the connection's end. */
-static int take_header(struct mce_serve_conn *c)
+/* Take the next request's header and begin the request.  1, 0 when the header has not arrived, or the error that ends
+ * the connection. */
+static int serve_take_header(struct mce_serve_conn *c)
 {
+	const uint8_t *at = mce_rx_peek(&c->rx);
+	size_t have = mce_rx_have(&c->rx);
 	int r;
 
-	r = mce_req_unpack(mce_rx_peek(&c->rx), mce_rx_have(&c->rx), &c->req);
+	r = c->upstream ? mce_up_req_unpack(at, have, &c->up) : mce_req_unpack(at, have, &c->req);
 	if (r < 0)
 		return mc_fail(r, "malformed request");
 	if (r == 0) {
@@ -365,37 +370,39 @@ static int take_header(struct mce_serve_conn *c)
 		return r < 0 ? r : 1;
 	}
 	mce_rx_use(&c->rx, (size_t)r);
-	c->rx.small = c->req.type == MCE_FRAME_READ || c->req.len <= MCE_RX_SMALL;
-	if (c->req.type == MCE_FRAME_READ)
-		begin_read(c);
+	c->rx.small = true;
+	if (c->upstream)
+		mce_upstream_begin(c);
+	else if (c->req.type == MCE_FRAME_READ)
+		serve_begin_read(c);
 	else
-		begin_write(c);
+		serve_begin_write(c);
 	return 1;
 }
 
-/* 0: all that has come is carried out.  1: there is more, but a quantum has come or the ring is full.
- * Else the connection's end. */
-static int receive(struct mce_serve_conn *c)
+/* 0: all received requests are carried out.  1: there is more, but a quantum is received or the ring is full.
+ * Else the error that ends the connection. */
+static int serve_receive(struct mce_serve_conn *c)
 {
 	uint64_t until = c->rx.moved + QUANTUM;
 	ssize_t n;
 
 	while (c->rx.moved < until) {
 		MC_FAULT_POINT("engine.tcp.serve");
-		/* It may have been stopped in the middle of a turn, too. */
+		/* The process may have been stopped within a turn, too. */
 		if (mce_serve_conn_stale(c))
 			return -ESTALE;
 		if (c->closing) {
 			return 0;
 		} else if (c->left) {
-			n = take_payload(c);
+			n = serve_take_payload(c);
 		} else if (c->writing) {
-			end_write(c);
+			serve_end_write(c);
 			continue;
 		} else if (c->n == MCE_WIRE_WINDOW) {
 			return 1;
 		} else {
-			n = c->upstream ? mce_upstream_take_header(c) : take_header(c);
+			n = serve_take_header(c);
 		}
 		if (n <= 0)
 			return (int)n;
@@ -403,8 +410,8 @@ static int receive(struct mce_serve_conn *c)
 	return 1;
 }
 
-/* The connection's end, or 0 while it has not come. */
-static int drop(struct mce_serve_conn *c)
+/* Discard received bytes.  0 until the peer closes, then the error that ends the connection. */
+static int serve_drop(struct mce_serve_conn *c)
 {
 	uint64_t until = c->rx.moved + QUANTUM;
 	ssize_t n;
@@ -425,26 +432,27 @@ int mce_serve(struct mce_serve_conn *c)
 	int more, r;
 
 	if (c->lingering)
-		return drop(c);
+		return serve_drop(c);
 	if (c->closing)
-		return send_answers(c);
+		return serve_send_answers(c);
 	do {
 		if (c->rx.moved + c->tx_moved >= until)
 			return -EAGAIN;
-		more = receive(c);
+		more = serve_receive(c);
 		r = more < 0 ? more : 0;
 		if (r == 0 && !c->tx_blocked)
-			r = send_answers(c);
-		/* The ring makes room when the socket does. */
+			r = serve_send_answers(c);
+		/* The ring gets room when the socket does. */
 		if (c->n == MCE_WIRE_WINDOW && c->tx_blocked)
 			more = 0;
 	} while (r == 0 && more > 0);
 	return r;
 }
 
-/* ---- letting go -------------------------------------------------------------------------------- */
+/* ---- releasing regions ------------------------------------------------------------------------- */
 
-/* Upstream's answers name no request and its connections carry one at a time: it is told by the end. */
+/* Upstream's answers contain no request id and its connections carry one request at a time, so only closing the
+ * connection can report the error. */
 static bool upstream_uses(const struct mce_serve_conn *c, const struct mce_mr *mr)
 {
 	bool uses = c->mr == mr;
@@ -459,23 +467,23 @@ bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr)
 	if (c->upstream)
 		return !upstream_uses(c, mr);
 	if (c->mr == mr)
-		refuse_payload(c, -ESTALE);
+		serve_refuse_payload(c, -ESTALE);
 	for (uint32_t i = 0; i < c->n; i++) {
 		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
 
 		if (a->mr != mr)
 			continue;
-		/* The header has promised bytes that must not be sent any more. */
+		/* The header that is sent promises bytes that must not be sent any more. */
 		if (i == 0 && c->tx_off)
 			return false;
-		retract(a, -ESTALE);
+		answer_retract(a, -ESTALE);
 	}
 	return true;
 }
 
 void mce_serve_done(struct mce_serve_conn *c)
 {
-	refuse_payload(c, -ECONNRESET);
+	serve_refuse_payload(c, -ECONNRESET);
 	while (c->n)
-		pop_answer(c);
+		answers_pop(c);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_server.c - the listening port and the incoming lanes: accept, greet, fence, watch, close. */
+ * tcp_server.c - the service for TCP peers: listening ports and incoming connections (accept, greet, fence, watch,
+ * close). */
 #include <config.h>
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,7 +22,7 @@
 /* From the connection to the end of the greeting. */
 #define GREETING_MS 10000
 
-MC_GAUGE(conns_in, "mooncake_transfer_lanes", "direction=\"in\"", "Open lanes")
+MC_GAUGE(conns_in, "mooncake_transfer_lanes", "direction=\"in\"", "Open TCP connections between engines")
 MC_COUNTER(refused, "mooncake_transfer_refused_total", "",
 	   "Incoming connections closed at once: over the limit, or not of our protocol")
 
@@ -51,6 +50,11 @@ struct mce_tcp_server {
 	unsigned nconns;
 };
 
+static struct mce_tcp_server *tcp_server(struct mce_engine *e)
+{
+	return e->service[MCE_PATH_TCP];
+}
+
 /* ---- connections ------------------------------------------------------------------------------- */
 
 static void conn_unref(struct mce_serve_conn *c)
@@ -68,7 +72,7 @@ static void conn_unref(struct mce_serve_conn *c)
 	free(c);
 }
 
-/* loop: (or all loops have ended) */
+/* On the connection's loop, or after all loops have ended. */
 static void conn_close(struct mce_serve_conn *c)
 {
 	struct mce_tcp_server *s = c->s;
@@ -88,13 +92,13 @@ static void conn_close(struct mce_serve_conn *c)
 	conn_unref(c);
 }
 
-static bool names_same_lane(const struct mce_serve_conn *a, const struct mce_greeting *g)
+static bool conn_has_name(const struct mce_serve_conn *a, const struct mce_greeting *g)
 {
-	return a->greeted && a->token == g->token && a->lane == g->lane;
+	return a->greeted && a->token == g->token && a->idx == g->conn;
 }
 
-/* Give @c the lane's name and find who had it.  -ESTALE when that one is newer. */
-static int take_name(struct mce_serve_conn *c, const struct mce_greeting *g, struct mce_serve_conn **ret_old)
+/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer. */
+static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g, struct mce_serve_conn **ret_old)
 {
 	struct mce_tcp_server *s = c->s;
 	struct mce_serve_conn *old = NULL;
@@ -105,7 +109,7 @@ static int take_name(struct mce_serve_conn *c, const struct mce_greeting *g, str
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *o = mc_container_of(pos, struct mce_serve_conn, node);
 
-		if (!names_same_lane(o, g))
+		if (!conn_has_name(o, g))
 			continue;
 		if (o->epoch >= g->epoch)
 			r = -ESTALE;
@@ -114,7 +118,7 @@ static int take_name(struct mce_serve_conn *c, const struct mce_greeting *g, str
 	}
 	if (r == 0) {
 		c->token = g->token;
-		c->lane = g->lane;
+		c->idx = g->conn;
 		c->epoch = g->epoch;
 		c->greeted = true;
 		if (old)
@@ -125,8 +129,8 @@ static int take_name(struct mce_serve_conn *c, const struct mce_greeting *g, str
 	return r;
 }
 
-/* After this nothing that @old still has in its socket is carried out. */
-static void fence(struct mce_serve_conn *old)
+/* After return no request in the socket of @old is carried out. */
+static void conn_fence(struct mce_serve_conn *old)
 {
 	pthread_mutex_lock(&old->lock);
 	old->fenced = true;
@@ -135,7 +139,7 @@ static void fence(struct mce_serve_conn *old)
 	conn_unref(old);
 }
 
-static void reply(struct mce_serve_conn *c, int status)
+static void conn_reply(struct mce_serve_conn *c, int status)
 {
 	struct mce_greeting g = {
 		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
@@ -149,8 +153,8 @@ static void reply(struct mce_serve_conn *c, int status)
 	c->closing = status < 0;
 }
 
-/* 0: greeted, or not all of it is there. */
-static int greet(struct mce_serve_conn *c)
+/* 0: greeted, or the greeting is incomplete. */
+static int conn_greet(struct mce_serve_conn *c)
 {
 	struct mce_serve_conn *old = NULL;
 	struct mce_greeting g = { .size = 0 };
@@ -171,15 +175,15 @@ static int greet(struct mce_serve_conn *c)
 	if (g.version < MCE_WIRE_VERSION_MIN || g.version_min > MCE_WIRE_VERSION)
 		r = -MC_EVERSION;
 	else
-		r = take_name(c, &g, &old);
+		r = conn_take_name(c, &g, &old);
 	if (old)
-		fence(old);
+		conn_fence(old);
 	c->acks_upto = g.features & MCE_FEATURE_ACK_UPTO;
-	reply(c, r < 0 ? r : 0);
+	conn_reply(c, r < 0 ? r : 0);
 	return 0;
 }
 
-static bool is_greeted(const struct mce_serve_conn *c)
+static bool conn_is_greeted(const struct mce_serve_conn *c)
 {
 	return c->upstream || c->greeting_left || c->greeted;
 }
@@ -195,9 +199,9 @@ static void conn_run(struct mce_serve_conn *c)
 {
 	int r = 0;
 
-	if (!is_greeted(c))
-		r = greet(c);
-	if (r == 0 && is_greeted(c)) {
+	if (!conn_is_greeted(c))
+		r = conn_greet(c);
+	if (r == 0 && conn_is_greeted(c)) {
 		pthread_mutex_lock(&c->lock);
 		r = c->fenced ? -ESTALE : mce_serve(c);
 		pthread_mutex_unlock(&c->lock);
@@ -239,8 +243,8 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 	struct mce_serve_conn *c = mc_container_of(w, struct mce_serve_conn, watcher);
 	uint64_t moved = c->rx.moved + c->tx_moved, limit;
 
-	limit = is_greeted(c) ? c->io->e->conf.progress_timeout_ms : GREETING_MS;
-	if (moved != c->seen_moved || (is_greeted(c) && !mce_serve_busy(c))) {
+	limit = conn_is_greeted(c) ? c->io->e->conf.progress_timeout_ms : GREETING_MS;
+	if (moved != c->seen_moved || (conn_is_greeted(c) && !mce_serve_busy(c))) {
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
 	}
@@ -257,7 +261,7 @@ static void conn_begin(void *arg)
 
 	mc_list_push_back(&c->s->on_io[c->io - c->io->e->io], &c->io_node);
 	mce_io_watch(c->io, &c->watcher);
-	/* Seen alive now: a stall that begins later finds this connection older. */
+	/* Note that the loop runs now, so that a later stall begins after begun_ms. */
 	(void)mce_io_stalled(c->io);
 	c->begun_ms = c->since_ms = mc_now_ms();
 	if (mc_evloop_add(c->io->loop, &c->evfd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0)
@@ -269,7 +273,7 @@ void mce_tcp_tune(int fd, uint64_t timeout_ms)
 	int on = 1, idle = 30, interval = 10, count = 3;
 	unsigned user = timeout_ms > 600000 ? 600000 : (unsigned)timeout_ms;
 
-	/* A host that vanished sends no reset. */
+	/* A host that is gone sends no reset. */
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
@@ -298,7 +302,7 @@ static int conn_new(struct listener *from, int fd)
 		free(c);
 		return r;
 	}
-	/* Greeting, then maybe small requests: take what is there. */
+	/* A greeting, then possibly small requests: receive all that has arrived. */
 	c->rx.small = true;
 	c->s = s;
 	c->upstream = from->upstream;
@@ -329,7 +333,7 @@ static int conn_new(struct listener *from, int fd)
 	return 0;
 }
 
-static void accept_ready(struct mc_evfd *e, uint32_t events)
+static void listener_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct listener *from = mc_container_of(e, struct listener, evfd);
 	struct mce_tcp_server *s = from->s;
@@ -355,7 +359,7 @@ static void accept_ready(struct mc_evfd *e, uint32_t events)
 	}
 }
 
-static void resume(struct listener *l)
+static void listener_resume(struct listener *l)
 {
 	if (l->paused)
 		l->paused = mc_evloop_mod(l->s->e->io[0].loop, &l->evfd, EPOLLIN) != 0;
@@ -365,14 +369,15 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 {
 	struct mce_tcp_server *s = mc_container_of(w, struct mce_tcp_server, watcher);
 
-	resume(&s->ours);
-	resume(&s->upstream);
+	listener_resume(&s->ours);
+	listener_resume(&s->upstream);
 }
 
-/* ---- for the others ---------------------------------------------------------------------------- */
+/* ---- peers and regions ------------------------------------------------------------------------- */
 
-bool mce_tcp_server_knows(struct mce_tcp_server *s, uint64_t token)
+static bool tcp_knows_peer(struct mce_engine *e, uint64_t token)
 {
+	struct mce_tcp_server *s = tcp_server(e);
 	struct mc_list *pos;
 	bool found = false;
 
@@ -406,26 +411,16 @@ static void revoke_run(void *arg)
 	}
 }
 
-void mce_tcp_server_revoke(struct mce_tcp_server *s, struct mce_mr *mr)
+/* After return no I/O thread uses the region. */
+static void tcp_revoke_begin(struct mce_mr *mr)
 {
-	struct revoke v = { .s = s, .mr = mr };
+	struct revoke v = { .s = tcp_server(mr->e), .mr = mr };
 
-	if (!s)
-		return;
-	for (v.io = 0; v.io < s->e->nio; v.io++)
-		mce_io_call(&s->e->io[v.io], revoke_run, &v);
+	for (v.io = 0; v.io < mr->e->nio; v.io++)
+		mce_io_call(&mr->e->io[v.io], revoke_run, &v);
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
-
-void mce_join_address(char buf[MC_ADDR_MAX], const char *host, int port)
-{
-	bool bare = strchr(host, ':') && host[0] != '[';
-
-	if (snprintf(buf, MC_ADDR_MAX, "%s%s%s:%d", bare ? "[" : "", host, bare ? "]" : "", port) >=
-	    MC_ADDR_MAX)
-		buf[0] = 0;
-}
+/* ---- opening and closing ----------------------------------------------------------------------- */
 
 static void server_begin(void *arg)
 {
@@ -439,10 +434,10 @@ static void listener_init(struct mce_tcp_server *s, struct listener *l, bool ups
 	l->s = s;
 	l->upstream = upstream;
 	l->evfd.fd = -1;
-	l->evfd.ready = accept_ready;
+	l->evfd.ready = listener_ready;
 }
 
-/* A forked child that has the socket still does not listen. */
+/* With the shutdown, a forked child that still has the socket does not listen. */
 static void listener_close(struct listener *l)
 {
 	if (l->evfd.fd < 0)
@@ -451,14 +446,14 @@ static void listener_close(struct listener *l)
 	close(l->evfd.fd);
 }
 
-int mce_tcp_server_open(struct mce_engine *e, struct mce_tcp_server **ret)
+static int tcp_open(struct mce_engine *e)
 {
 	struct mce_tcp_server *s;
 
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	*ret = s;	/* also when it fails: the engine's close takes it down */
+	e->service[MCE_PATH_TCP] = s;
 	s->e = e;
 	listener_init(s, &s->ours, false);
 	listener_init(s, &s->upstream, true);
@@ -470,8 +465,8 @@ int mce_tcp_server_open(struct mce_engine *e, struct mce_tcp_server **ret)
 	return mc_evloop_post(e->io[0].loop, server_begin, s);
 }
 
-/* On any address means on those of both families, where there are two. */
-static int listen_on(struct listener *l, const char *host, int port, char ret_bound[MC_ADDR_MAX])
+/* NULL @host: on the addresses of both families, if the machine has both. */
+static int listener_listen(struct listener *l, const char *host, int port, char ret_bound[MC_ADDR_MAX])
 {
 	char addr[MC_ADDR_MAX];
 
@@ -484,15 +479,15 @@ static int listen_on(struct listener *l, const char *host, int port, char ret_bo
 	return l->evfd.fd < 0 ? l->evfd.fd : 0;
 }
 
-/* A free port of these; -EADDRINUSE: there is none.  From a random one on, so that engines that start together seldom
- * try the same. */
-static int listen_between(struct listener *l, const char *host, int min, int max, char ret_bound[MC_ADDR_MAX])
+/* Listen on a free port of the range; -EADDRINUSE: none is free.  Begins at a random port, so that engines that start
+ * together seldom try the same one. */
+static int listener_listen_between(struct listener *l, const char *host, int min, int max, char ret_bound[MC_ADDR_MAX])
 {
 	unsigned n = (unsigned)(max - min) + 1, from = mc_random_u64() % n;
 	int r = -EADDRINUSE;
 
 	for (unsigned i = 0; i < n && r == -EADDRINUSE; i++)
-		r = listen_on(l, host, min + (int)((from + i) % n), ret_bound);
+		r = listener_listen(l, host, min + (int)((from + i) % n), ret_bound);
 	return r;
 }
 
@@ -503,7 +498,9 @@ static int bound_port(const char *bound, int *ret)
 	return mc_addr_split(bound, ignored, sizeof(ignored), -1, ret);
 }
 
-int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char *bind_host)
+/* Listen at @bind_host, at a port that mce_conf allows.  Peers connect to @host, which becomes the engine's
+ * endpoint. */
+static int server_listen(struct mce_tcp_server *s, const char *host, const char *bind_host)
 {
 	const struct mce_conf *c = &s->e->conf;
 	bool range = c->port == 0 && c->port_max;
@@ -511,12 +508,12 @@ int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char
 	int port, r = -EADDRINUSE;
 
 	if (range)
-		r = listen_between(&s->ours, bind_host, c->port_min, c->port_max, bound);
+		r = listener_listen_between(&s->ours, bind_host, c->port_min, c->port_max, bound);
 	if (range && r == -EADDRINUSE)
 		mc_warn("engine", "no free port from %d to %d is left, of which an engine takes three: "
-			"engines of this kind connect to one outside", c->port_min, c->port_max);
+			"listening for engines of this kind on a port outside the range", c->port_min, c->port_max);
 	if (r == -EADDRINUSE)
-		r = listen_on(&s->ours, bind_host, c->port, bound);
+		r = listener_listen(&s->ours, bind_host, c->port, bound);
 	if (r == 0)
 		r = bound_port(bound, &port);
 	if (r < 0)
@@ -527,7 +524,8 @@ int mce_tcp_server_listen(struct mce_tcp_server *s, const char *host, const char
 	return mc_evloop_add(s->e->io[0].loop, &s->ours.evfd, EPOLLIN);
 }
 
-int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host)
+/* Listen for upstream's nodes as well; NULL @bind_host: on all addresses of both families. */
+static int server_listen_upstream(struct mce_tcp_server *s, const char *bind_host)
 {
 	const struct mce_conf *c = &s->e->conf;
 	int min = c->upstream_port ? c->upstream_port : c->upstream_port_min;
@@ -535,7 +533,7 @@ int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host
 	char bound[MC_ADDR_MAX];
 	int r;
 
-	r = listen_between(&s->upstream, bind_host, min, max, bound);
+	r = listener_listen_between(&s->upstream, bind_host, min, max, bound);
 	if (r == -EADDRINUSE && c->upstream_port == 0)
 		return mc_fail(r, "no free port found between %d and %d, of which an engine takes three", min, max);
 	if (r == 0)
@@ -543,8 +541,21 @@ int mce_tcp_server_open_upstream(struct mce_tcp_server *s, const char *bind_host
 	return r < 0 ? r : mc_evloop_add(s->e->io[0].loop, &s->upstream.evfd, EPOLLIN);
 }
 
-void mce_tcp_server_close(struct mce_tcp_server *s)
+static int tcp_start(struct mce_engine *e, const struct mce_conf *conf)
 {
+	const char *host = conf->host ? conf->host : "127.0.0.1";
+	int r = 0;
+
+	/* First, because only this range is possible for upstream's port. */
+	if (conf->upstream)
+		r = server_listen_upstream(tcp_server(e), conf->bind_host);
+	return r < 0 ? r : server_listen(tcp_server(e), host, conf->bind_host ? conf->bind_host : host);
+}
+
+static void tcp_close(struct mce_engine *e)
+{
+	struct mce_tcp_server *s = tcp_server(e);
+
 	if (!s)
 		return;
 	while (!mc_list_empty(&s->conns))
@@ -554,3 +565,13 @@ void mce_tcp_server_close(struct mce_tcp_server *s)
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
+
+const struct mce_service mce_tcp_service = {
+	.open = tcp_open,
+	.start = tcp_start,
+	.close = tcp_close,
+	.region_add = mce_no_region_add,
+	.revoke_begin = tcp_revoke_begin,
+	.revoke_wait = mce_no_revoke,
+	.knows_peer = tcp_knows_peer,
+};

@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- * tcp_server.h - what tcp_server.c (connections), tcp_serve.c (requests) and upstream_serve.c (requests
- * in upstream's protocol) share. */
+/* SPDX-License-Identifier: Apache-2.0 tcp_server.h - incoming connections: shared by tcp_server.c (connections),
+ * tcp_serve.c (requests) and upstream_serve.c (requests in upstream's protocol). */
 #ifndef MCE_TCP_SERVER_H
 #define MCE_TCP_SERVER_H
 
@@ -29,8 +28,8 @@ struct mce_serve_conn {
 	unsigned refs;
 	bool greeted;
 	uint64_t token;
-	uint32_t lane, epoch;
-	/* held by the I/O thread while it carries out requests, and by who fences the connection */
+	uint32_t idx, epoch;	/* the peer's number of the connection */
+	/* held by the I/O thread while it carries out requests, and by the thread that fences the connection */
 	pthread_mutex_t lock;
 	bool fenced;
 	/* owned by the loop */
@@ -43,46 +42,48 @@ struct mce_serve_conn {
 	uint64_t seen_moved;
 	struct mce_rx rx;
 	struct mce_wire_req req;	/* the WRITE under way */
-	struct mce_up_req up;		/* the same of upstream's */
+	struct mce_up_req up;		/* the same for upstream's protocol */
 	uint8_t *dst;
-	uint64_t left;		/* bytes of its payload to come */
-	struct mce_mr *mr;	/* its region; NULL with left: refused, to be thrown away */
+	uint64_t left;		/* bytes of its payload to receive */
+	struct mce_mr *mr;	/* its region; NULL with left: refused, payload is discarded */
 	int status;
 	bool writing;
 	bool acks_upto;		/* the peer understands one answer to many WRITEs */
 	uint8_t greeting[MCE_GREETING_SIZE];
 	uint32_t greeting_left;
-	bool closing;		/* once the answers, or the greeting, end with a refusal */
-	bool lingering;		/* the refusal is out: until the peer closes, what it sends is dropped */
+	bool closing;		/* the last answer, or the greeting, is a refusal */
+	bool lingering;		/* the refusal is sent: discard the peer's bytes until it closes */
 	bool tx_blocked;
 	uint64_t tx_moved;
 	uint64_t tx_off;	/* bytes of the first answer that are sent */
-	uint32_t head, n;
+	uint32_t head, n;	/* of ring */
 	struct mce_answer ring[MCE_WIRE_WINDOW];
 };
 
-/* Did the process stand still since the connection began?  Requests that waited meanwhile may have been given up, and
- * their memory handed to others: the client asks again for those it still wants.  Upstream's clients do not. */
+/* Was the process stopped since the connection began?  Requests that waited meanwhile may have been cancelled, and
+ * their memory reused: the client repeats the requests that it still wants.  Upstream's clients do not repeat. */
 bool mce_serve_conn_stale(const struct mce_serve_conn *c);
-/* Carry out what has come and send what is ready; the connection's lock is held.  0: wait for an
- * event.  -EAGAIN: there is more, but others have their turn.  Else the connection is over. */
+/* Carry out received requests and send answers; the connection's lock is held.  0: wait for an
+ * event.  -EAGAIN: there is more, but it is the turn of other connections.  Else close the connection. */
 int mce_serve(struct mce_serve_conn *c);
-/* The next request's header.  1, 0 when it is not there yet, or the connection's end. */
-int mce_upstream_take_header(struct mce_serve_conn *c);
-/* The request under way is refused, and the connection closed. */
+/* Begin the request c->up. */
+void mce_upstream_begin(struct mce_serve_conn *c);
+/* Refuse the request c->up and close the connection. */
 void mce_upstream_refuse(struct mce_serve_conn *c);
-/* All bytes of the WRITE under way are there. */
+/* All bytes of the WRITE c->up are stored. */
 void mce_upstream_end_write(struct mce_serve_conn *c);
-/* The next place in the ring of answers, which has room. */
+/* The next entry of the ring of answers, which has room. */
 struct mce_answer *mce_serve_answer(struct mce_serve_conn *c);
-/* Let go of @mr.  False: the connection is in the middle of its bytes and has to be closed. */
+/* Release @mr.  False: the connection is within its bytes and has to be closed. */
 bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr);
-/* Let go of everything. */
+/* Release all regions. */
 void mce_serve_done(struct mce_serve_conn *c);
 /* Are requests or answers under way? */
 static inline bool mce_serve_busy(const struct mce_serve_conn *c)
 {
 	return c->left || c->n || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
 }
+/* Set the socket options of a connection, incoming or outgoing. */
+void mce_tcp_tune(int fd, uint64_t timeout_ms);
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_wire.h - our lanes' wire.  Little-endian, layouts at fixed offsets; every frame says its own
- * length, and what a newer peer appends is skipped.
+ * tcp_wire.h - the wire protocol of connections between our engines.  Little-endian, layouts at fixed offsets; every
+ * frame contains its own length, and fields that a newer peer appends are skipped.
  *
- * The first eight bytes tell our protocol from upstream's on the same port: read as upstream would,
- * they are a length above 2^63, which neither its data header nor its handshake frame can hold.
+ * The first eight bytes distinguish our protocol from upstream's on the same port: upstream would read
+ * them as a length above 2^63, which neither its data header nor its handshake frame can have.
  *
  *	client: GREETING, then requests; the server answers each, in any order
  *	server: GREETING, then responses
  *
  * Where both greetings have MCE_FEATURE_ACK_UPTO, WRITEs are numbered in the order in which they are sent, and
- * one ACK_UPTO answers all up to a number that have no answer of their own yet: they are stored.  A WRITE
- * that is refused has its own ACK, which goes before any ACK_UPTO that reaches its number.
+ * one ACK_UPTO answers all WRITEs up to a number that have no answer of their own yet: they are stored.  A refused
+ * WRITE has its own ACK, which is sent before any ACK_UPTO that covers its number.
  *
- * A lane is named by (token, lane); a greeting with a higher epoch ends the connection that had the
- * name before, in the server, before the greeting is answered: after that nothing of the old
- * connection is carried out any more, so its writes may be repeated. */
+ * A connection is named by (token, conn).  When a greeting has a higher epoch, the server ends the older connection
+ * of that name before it answers the greeting: after that it carries out no request of the old
+ * connection, so its WRITEs may be repeated. */
 #ifndef MCE_TCP_WIRE_H
 #define MCE_TCP_WIRE_H
 
@@ -29,11 +29,11 @@
 
 #define MCE_WIRE_VERSION 1u
 #define MCE_WIRE_VERSION_MIN 1u
-/* Bits of a greeting's features: what both sides have is used. */
+/* Bits of a greeting's features; a feature is used when both sides have it. */
 #define MCE_FEATURE_ACK_UPTO 1ull
 #define MCE_WIRE_FEATURES MCE_FEATURE_ACK_UPTO
 
-/* Limits of one lane.  The server tells its own in the greeting; the client keeps to the lesser. */
+/* Limits of one connection.  The server announces its own in the greeting; the client keeps to the lesser. */
 #define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */
 #define MCE_WIRE_WINDOW 256u		/* requests under way */
 
@@ -48,14 +48,14 @@ struct mce_greeting {
 	int32_t status;		/* server: 0 or a wire status, then it closes */
 	uint64_t features;
 	uint64_t token;		/* client */
-	uint32_t lane, epoch;	/* client */
+	uint32_t conn, epoch;	/* client */
 	struct mce_id id;
 	uint32_t len_max;	/* server */
 	uint32_t window;	/* server */
 };
 
-/* Headers as they are sent, and the least that is understood.  Sent are whole cache lines, so that payloads of
- * whole lines stay on them in the kernel's buffers: copies that straddle lines cost up to half as much again. */
+/* Sizes of headers as they are sent, and the minimum that is accepted.  Whole cache lines are sent, so that payloads
+ * stay aligned in the kernel's buffers: unaligned copies cost up to half as much again. */
 #define MCE_REQ_SIZE 64u
 #define MCE_REQ_MIN 48u
 #define MCE_REQ_SEQ 56u		/* with the number */
@@ -71,9 +71,9 @@ enum mce_frame {
 	MCE_FRAME_ACK_UPTO,
 };
 
-/* READ, WRITE; a WRITE is followed by len bytes.  The request may be a piece of a transfer: all of
+/* READ, WRITE; a WRITE is followed by len bytes.  The request may be a fragment of a transfer: all of
  * [whole, whole + whole_len) has to be in the region, so that a transfer that is partly outside changes
- * nothing. */
+ * no byte. */
 struct mce_wire_req {
 	uint8_t type;
 	uint16_t hlen;		/* of this header, set by unpack */
@@ -138,7 +138,7 @@ static inline void mce_greeting_pack(uint8_t b[MCE_GREETING_SIZE], const struct 
 	mce_put32(b + 16, (uint32_t)g->status);
 	mce_put64(b + 24, g->features);
 	mce_put64(b + 32, g->token);
-	mce_put32(b + 40, g->lane);
+	mce_put32(b + 40, g->conn);
 	mce_put32(b + 44, g->epoch);
 	memcpy(b + 48, g->id.nonce, 16);
 	memcpy(b + 64, g->id.boot, 16);
@@ -148,7 +148,7 @@ static inline void mce_greeting_pack(uint8_t b[MCE_GREETING_SIZE], const struct 
 	mce_put32(b + 100, g->window);
 }
 
-/* Each unpack: bytes that the frame takes, 0 when more are needed to tell, -MC_EPROTO. */
+/* Each unpack: bytes of the frame, 0 when more are needed, -MC_EPROTO. */
 
 static inline int mce_greeting_unpack(const uint8_t *b, size_t n, struct mce_greeting *ret)
 {
@@ -170,7 +170,7 @@ static inline int mce_greeting_unpack(const uint8_t *b, size_t n, struct mce_gre
 	ret->status = (int32_t)mce_get32(b + 16);
 	ret->features = mce_get64(b + 24);
 	ret->token = mce_get64(b + 32);
-	ret->lane = mce_get32(b + 40);
+	ret->conn = mce_get32(b + 40);
 	ret->epoch = mce_get32(b + 44);
 	memcpy(ret->id.nonce, b + 48, 16);
 	memcpy(ret->id.boot, b + 64, 16);

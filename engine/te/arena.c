@@ -211,7 +211,7 @@ static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_
 	attr.base = a->base;
 	attr.len = a->len;
 	attr.fd = a->fd;
-	attr.place = mce_te_location_numa_index(te->numa, location);
+	attr.numa = mce_te_location_numa_index(te->numa, location);
 	r = mce_te_mem_add(te, &attr, location);
 	if (r < 0) {
 		arena_free(a);

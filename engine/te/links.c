@@ -204,7 +204,9 @@ static void load_add_peer(const struct mce_peer *p, void *arg)
 	struct load *l = arg;
 
 	l->inflight += mce_peer_paths(p, stats);
-	l->bytes += stats[MCE_PATH_TCP].bytes + stats[MCE_PATH_UPSTREAM].bytes;
+	for (unsigned i = 0; i < MCE_PATHS; i++)
+		if (mce_path_distance((enum mce_path)i) == MCE_DISTANCE_NETWORK)
+			l->bytes += stats[i].bytes;
 }
 
 /* The sum shrinks when a peer is freed; the rate must not become negative then. */

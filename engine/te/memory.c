@@ -259,7 +259,7 @@ static int mem_add_user(struct mce_te *te, void *addr, size_t len, const char *l
 	struct mce_mr_attr attr = {
 		.base = addr, .len = len, .fd = -1,
 		.access = remote ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0,
-		.place = mce_te_location_numa_index(te->numa, location),
+		.numa = mce_te_location_numa_index(te->numa, location),
 	};
 
 	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)

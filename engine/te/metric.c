@@ -31,12 +31,6 @@ struct mce_te_metric {
 	uint64_t last_ns;
 };
 
-static const char *const path_names[MCE_PATHS] = {
-	[MCE_PATH_NONE] = "none", [MCE_PATH_LOCAL] = "local", [MCE_PATH_MAPPED] = "mapped",
-	[MCE_PATH_TCP] = "tcp", [MCE_PATH_UPSTREAM] = "upstream",
-	[MCE_PATH_PROCESS_VM] = "process_vm",
-};
-
 void mce_te_metric_batch(struct mce_te_metric *m, uint64_t began_ns)
 {
 	if (m)
@@ -98,7 +92,7 @@ static void metric_log(struct mce_te_metric *m)
 		errors += metric_since(now[i].errors, m->paths[i].errors);
 		if (n && len < sizeof(by_path))
 			len += (size_t)snprintf(by_path + len, sizeof(by_path) - len, " %s_MBps=%.1f",
-						path_names[i], (double)n / seconds / 1e6);
+						mce_path_name((enum mce_path)i), (double)n / seconds / 1e6);
 	}
 	hist_since(&h, &m->batches, &m->last);
 	memcpy(m->paths, now, sizeof(now));

@@ -159,10 +159,10 @@ static int numa_of_memory(void *arg, const void *addr, uint64_t len)
 
 void mce_te_numa_conf(struct mce_te_numa *numa, struct mce_conf *conf)
 {
-	conf->places = numa->n;
-	conf->place_cpus = numa->list;
-	conf->place_of = numa_of_memory;
-	conf->place_arg = numa;
+	conf->numa_nodes = numa->n;
+	conf->numa_cpus = numa->list;
+	conf->numa_of = numa_of_memory;
+	conf->numa_arg = numa;
 }
 
 /* Best effort: memory on another node is only slower. */

@@ -66,7 +66,7 @@ int mce_te_numa_node(const struct mce_te_numa *numa, unsigned index);
 int mce_te_numa_index(const struct mce_te_numa *numa, int node);
 /* The number of the node that the calling thread runs on; -1 with fewer than two nodes. */
 int mce_te_numa_here(const struct mce_te_numa *numa);
-/* For mce_mr_attr.place: 1 + the index of the node in "cpu:N"; 0 for all other locations. */
+/* For mce_mr_attr.numa: 1 + the index of the node in "cpu:N"; 0 for all other locations. */
 unsigned mce_te_location_numa_index(const struct mce_te_numa *numa, const char *location);
 /* Take pages of the range that are allocated from now on from @node; -1: from any node.  Failure is logged. */
 void mce_te_numa_bind(struct mce_te_numa *numa, void *addr, size_t len, int node);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * upstream_serve.c - serving upstream's nodes: their requests, the rest is tcp_serve.c's.
+ * upstream_serve.c - serving requests in upstream's protocol; tcp_serve.c does the rest.
  *
- * A version 1 WRITE is answered by nothing, so who sent it takes it for complete when its last byte is in
- * a socket: a READ over another connection may see it half done.  That is upstream's protocol, and the
+ * A version 1 WRITE has no answer, so its sender considers it complete when its last byte is in
+ * a socket: a READ over another connection may see it partly stored.  That is upstream's protocol, and the
  * reason for its version 2. */
 #include <config.h>
 
@@ -15,7 +15,7 @@
 MC_COUNTER(refused, "mooncake_transfer_upstream_refused_total", "",
 	   "Requests of upstream's nodes refused: not wholly inside one region that allows it")
 
-static void answer(struct mce_serve_conn *c, uint32_t code, const uint8_t *at, uint64_t len,
+static void upstream_answer(struct mce_serve_conn *c, uint32_t code, const uint8_t *at, uint64_t len,
 		   struct mce_mr *mr)
 {
 	struct mce_answer *a = mce_serve_answer(c);
@@ -28,16 +28,16 @@ static void answer(struct mce_serve_conn *c, uint32_t code, const uint8_t *at, u
 	mce_up_status_pack(a->hdr, code);
 }
 
-/* The client learns it by the status, where there is one, and by the end of the connection. */
+/* The status, if the version has one, and the end of the connection tell the client. */
 void mce_upstream_refuse(struct mce_serve_conn *c)
 {
 	mc_metric_add(&refused, 1);
 	c->closing = true;
 	if (c->up.v2)
-		answer(c, MCE_UP_REFUSED, NULL, 0, NULL);
+		upstream_answer(c, MCE_UP_REFUSED, NULL, 0, NULL);
 }
 
-static void begin(struct mce_serve_conn *c)
+void mce_upstream_begin(struct mce_serve_conn *c)
 {
 	struct mce_up_req *q = &c->up;
 	bool write = q->op == MCE_UP_WRITE;
@@ -50,29 +50,11 @@ static void begin(struct mce_serve_conn *c)
 		c->mr = mr;
 		c->dst = (uint8_t *)(uintptr_t)q->addr;
 		c->left = q->size;
+		c->rx.small = q->size <= MCE_RX_SMALL;
 		c->writing = true;
 	} else {
-		answer(c, MCE_UP_OK, (const uint8_t *)(uintptr_t)q->addr, q->size, mr);
+		upstream_answer(c, MCE_UP_OK, (const uint8_t *)(uintptr_t)q->addr, q->size, mr);
 	}
-}
-
-int mce_upstream_take_header(struct mce_serve_conn *c)
-{
-	int r;
-
-	r = mce_up_req_unpack(mce_rx_peek(&c->rx), mce_rx_have(&c->rx), &c->up);
-	if (r < 0)
-		return mc_fail(r, "malformed request");
-	if (r == 0) {
-		if (c->rx.dry)
-			return 0;
-		r = mce_rx_headers(&c->rx);
-		return r < 0 ? r : 1;
-	}
-	mce_rx_use(&c->rx, (size_t)r);
-	c->rx.small = c->up.op == MCE_UP_READ || c->up.size <= MCE_RX_SMALL;
-	begin(c);
-	return 1;
 }
 
 void mce_upstream_end_write(struct mce_serve_conn *c)
@@ -81,5 +63,5 @@ void mce_upstream_end_write(struct mce_serve_conn *c)
 	c->mr = NULL;
 	c->writing = false;
 	if (c->up.v2)
-		answer(c, MCE_UP_OK, NULL, 0, NULL);
+		upstream_answer(c, MCE_UP_OK, NULL, 0, NULL);
 }

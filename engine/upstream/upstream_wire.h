@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * upstream_wire.h - upstream's TCP protocol.  Little-endian.
+ * upstream_wire.h - messages of upstream's TCP protocol.  Little-endian.
  *
- *	request: { u64 size, u64 addr, u8 op, 7 bytes of anything }, for a WRITE followed by size bytes
- *	version 1: a READ is answered by its bytes, a WRITE by nothing
- *	version 2: each is answered by a status { u32 code, u32 magic }; after it come a READ's bytes.  A
- *	WRITE's status comes when its last byte is stored.
+ *	request: { u64 size, u64 addr, u8 op, 7 ignored bytes }, for a WRITE followed by size bytes
+ *	version 1: the answer to a READ is its bytes, a WRITE has no answer
+ *	version 2: the answer is a status { u32 code, u32 magic }, for a READ followed by its bytes.  A
+ *	WRITE's status is sent when its last byte is stored.
  *
- * Requests may follow each other at once; they are carried out, and answered, in order.  One that is
- * refused ends the connection, in version 2 after its status. */
+ * A client may send requests without waiting for answers; they are carried out, and answered, in order.  A
+ * refused request ends the connection, in version 2 after its status. */
 #ifndef MCE_UPSTREAM_WIRE_H
 #define MCE_UPSTREAM_WIRE_H
 
@@ -37,7 +37,7 @@ static inline void mce_up_req_pack(uint8_t b[MCE_UP_REQ_SIZE], const struct mce_
 	b[16] = q->op | (q->v2 ? MCE_UP_V2 : 0);
 }
 
-/* Each unpack: bytes that it takes, 0 when more are needed to tell, -MC_EPROTO. */
+/* Each unpack: bytes of the message, 0 when more are needed, -MC_EPROTO. */
 
 static inline int mce_up_req_unpack(const uint8_t *b, size_t n, struct mce_up_req *ret)
 {

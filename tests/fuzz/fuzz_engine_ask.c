@@ -161,7 +161,7 @@ static void *peer_main(void *arg)
 static void begin(void)
 {
 	struct mce_conf conf = {
-		.lanes = 1, .force_tcp = true, .progress_timeout_ms = 20000, .status_timeout_ms = 20000,
+		.conns = 1, .force_tcp = true, .progress_timeout_ms = 20000, .status_timeout_ms = 20000,
 	};
 	char host[MC_ADDR_MAX];
 	pthread_t thread;

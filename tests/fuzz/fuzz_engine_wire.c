@@ -84,7 +84,7 @@ static void map_message(const uint8_t *data, size_t size)
 	struct mce_map_msg m;
 
 	if (mce_map_msg_unpack(data, size, &m) == 0 && m.type == MCE_MAP_REGION && m.status == 0)
-		check(m.len && m.base + m.len > m.base && m.slot < MCE_LIFE_SLOTS);
+		check(m.len && m.base + m.len > m.base && m.slot < MCE_EPOCH_SLOTS);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -234,7 +234,7 @@ static void serve(struct impostor *im, int fd)
 static void write_to(struct server *v, enum manner manner, int status[FEW])
 {
 	static char mem[FEW * BLOCK];
-	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 60000 };
+	struct mce_conf conf = { .conns = 1, .progress_timeout_ms = 60000 };
 	struct mce_req reqs[FEW];
 	struct iovec iov[FEW];
 	struct mce_peer *peer;
@@ -329,7 +329,7 @@ static void frame_greeting(struct frame *f, const char *name, uint64_t features)
 {
 	struct mce_greeting g = {
 		.version = 1, .version_min = 1, .features = features, .token = 0x6162636465666768,
-		.lane = 0x71727374, .epoch = 0x81828384, .len_max = 0x91929394, .window = 0xa1a2a3a4,
+		.conn = 0x71727374, .epoch = 0x81828384, .len_max = 0x91929394, .window = 0xa1a2a3a4,
 		.id = { .netns_dev = 0xb1b2b3b4b5b6b7b8, .netns_ino = 0xc1c2c3c4c5c6c7c8 },
 	};
 

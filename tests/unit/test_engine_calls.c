@@ -387,19 +387,19 @@ static void told_by_the_sender(void **state)
 static void left_to_the_holder(void **state)
 {
 	struct client *c = *state;
-	struct mce_tcp *t = c->peer->tcp;
+	struct mce_tcp *t = mce_tcp_of(c->peer);
 	struct iovec iov = { c->mem, SMALL };
 	struct mce_req req = {
 		.op = MCE_READ, .peer = c->peer, .addr = c->o.addr, .rkey = c->o.rkey, .iov = &iov, .iovcnt = 1,
 	};
 	struct mce_batch b;
 
-	for (unsigned i = 0; i < t->nlanes; i++)
-		pthread_mutex_lock(&t->lanes[i].tx_lock);
+	for (unsigned i = 0; i < t->nconns; i++)
+		pthread_mutex_lock(&t->conns[i].tx_lock);
 	mce_batch_init(&b);
 	mce_submit(c->e, &b, &req, 1);
-	for (unsigned i = 0; i < t->nlanes; i++)
-		pthread_mutex_unlock(&t->lanes[i].tx_lock);
+	for (unsigned i = 0; i < t->nconns; i++)
+		pthread_mutex_unlock(&t->conns[i].tx_lock);
 	assert_int_equal(mce_batch_wait(c->e, &b, &req, 1, SECONDS(20)), 0);
 	assert_int_equal(req.status, 0);
 }
@@ -407,7 +407,7 @@ static void left_to_the_holder(void **state)
 static bool is_up(struct mce_peer *p, unsigned lane)
 {
 	MC_LOCKED(&p->lock);
-	return p->tcp->lanes[lane].up;
+	return mce_tcp_of(p)->conns[lane].up;
 }
 
 /* A lane that could not be watched when it came up is watched before somebody sleeps at the lanes. */
@@ -419,7 +419,7 @@ static void watched_later(void **state)
 
 	assert_int_equal(mce_engine_open(&conf, &d.e), 0);
 	assert_int_equal(mce_peer_get(d.e, c->o.endpoint, &d.peer), 0);
-	t = d.peer->tcp;
+	t = mce_tcp_of(d.peer);
 	assert_int_equal(mc_fault_set("engine.tcp.look_at=error:EMFILE"), 0);
 	move(&d, MCE_READ, 1);
 	assert_true(mc_fault_hits("engine.tcp.look_at") > 0);
@@ -437,7 +437,7 @@ static void watched_later(void **state)
 		assert_int_equal(mce_transfer(d.e, &req, SECONDS(20)), 0);
 	}
 	pthread_mutex_lock(&d.peer->lock);
-	assert_true(t->lanes[0].looked_at && t->lanes[1].looked_at);
+	assert_true(t->conns[0].watched && t->conns[1].watched);
 	pthread_mutex_unlock(&d.peer->lock);
 	mce_peer_put(d.peer);
 	mce_engine_close(d.e);

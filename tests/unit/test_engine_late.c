@@ -190,7 +190,7 @@ static void wait_lanes(int64_t n)
 
 static void begin(struct fixture *f, unsigned progress_ms)
 {
-	struct mce_conf conf = { .lanes = 2, .force_tcp = true, .progress_timeout_ms = progress_ms };
+	struct mce_conf conf = { .conns = 2, .force_tcp = true, .progress_timeout_ms = progress_ms };
 
 	side_open(&f->s, NULL, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
 	f->mr = f->s.mr;
@@ -478,13 +478,13 @@ static void of_another_path(void **state)
 	begin(f, 20000);
 	mce_peer_put(f->peer);
 	mce_engine_close(f->e);
-	assert_int_equal(mce_engine_open(&(struct mce_conf){ .lanes = 1 }, &f->e), 0);
+	assert_int_equal(mce_engine_open(&(struct mce_conf){ .conns = 1 }, &f->e), 0);
 	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
 	assert_int_equal(mce_mr_register(f->s.e, &attr, &f->mr), 0);
 	f->to = plain;
 	assert_int_equal(write_within(f, 2, 20000), 0);
 	assert_int_equal(f->req.path, MCE_PATH_PROCESS_VM);
-	assert_int_equal(mc_fault_set("engine.process_vm.place=error:EBUSY"), 0);
+	assert_int_equal(mc_fault_set("engine.process_vm.slot=error:EBUSY"), 0);
 	held = give_up(f);
 	mc_fault_set(NULL);
 	request(f, 4);

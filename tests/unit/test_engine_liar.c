@@ -127,7 +127,7 @@ static void serve(struct impostor *im, int fd)
 
 static int ask_liar(enum lie lie, enum mce_op op)
 {
-	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 20000 };
+	struct mce_conf conf = { .conns = 1, .progress_timeout_ms = 20000 };
 	struct liar l = { .lie = lie };
 	char *mem = malloc(3 * LEN);
 	struct mce_peer *peer;
@@ -216,7 +216,7 @@ static int64_t lanes(void)
 /* What was given up is not delivered by the kernel later, whoever has the socket besides. */
 static void given_up(void **state)
 {
-	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 5000 };
+	struct mce_conf conf = { .conns = 1, .progress_timeout_ms = 5000 };
 	struct sleeper s = { .awake = false };
 	struct iovec iov = { malloc(8 << 20), 8 << 20 };
 	struct mce_req req = { .op = MCE_WRITE, .addr = 4096, .rkey = 1, .iov = &iov, .iovcnt = 1 };
@@ -336,7 +336,7 @@ static void *submit_it(void *arg)
  * same number is not the rest of that. */
 static void answered_early(void **state)
 {
-	struct mce_conf conf = { .lanes = 2, .progress_timeout_ms = 20000 };
+	struct mce_conf conf = { .conns = 2, .progress_timeout_ms = 20000 };
 	struct hasty h = { .go = false };
 	char mem[2][2 * HALF] = { "" };
 	struct iovec iov[2] = { { mem[0], 2 * HALF }, { mem[1], 2 * HALF } };

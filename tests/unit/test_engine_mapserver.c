@@ -61,7 +61,7 @@ static int map_dial(const struct mce_id *id)
 	char name[MC_ADDR_MAX];
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	mce_mapserver_address(id, name);
+	mce_map_address(id->nonce, name);
 	memcpy(sa.sun_path + 1, name, strlen(name));
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa,
 				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))), 0);
@@ -82,7 +82,7 @@ static const uint32_t *guard_of(const struct mce_map_msg *welcome, int fd)
 {
 	const char *at;
 
-	assert_true(welcome->fd_offset >= MCE_LIFE_BYTES && welcome->fd_offset % 4 == 0);
+	assert_true(welcome->fd_offset >= MCE_EPOCH_BYTES && welcome->fd_offset % 4 == 0);
 	at = mmap(NULL, welcome->fd_offset + 4, PROT_READ, MAP_SHARED, fd, 0);
 	assert_true(at != MAP_FAILED);
 	return (const uint32_t *)(const void *)(at + welcome->fd_offset);
@@ -215,12 +215,12 @@ static void copier_open(struct copier *c, const struct side *s, uint64_t token)
 	c->lane = side_dial(s);
 	g = greet_as(c->lane, token);
 	c->fd = map_dial(&g.id);
-	page = mce_vm_busy_page(&c->busy);
+	page = mce_hazard_page_new(&c->busy);
 	assert_true(page >= 0);
 	assert_int_equal(mce_map_send(c->fd, &m, page), 0);
 	close(page);
 	assert_int_equal(map_answer(c->fd, &in, &got), 0);
-	c->life = mmap(NULL, MCE_LIFE_BYTES, PROT_READ, MAP_SHARED, got, 0);
+	c->life = mmap(NULL, MCE_EPOCH_BYTES, PROT_READ, MAP_SHARED, got, 0);
 	assert_true(c->life != MAP_FAILED);
 	c->base = in.base;
 	close(got);
@@ -241,8 +241,8 @@ static void copier_close(struct copier *c)
 {
 	close(c->fd);
 	close(c->lane);
-	munmap(c->busy, MCE_BUSY_BYTES);
-	munmap((void *)(uintptr_t)c->life, MCE_LIFE_BYTES);
+	munmap(c->busy, MCE_HAZARD_BYTES);
+	munmap((void *)(uintptr_t)c->life, MCE_EPOCH_BYTES);
 }
 
 /* Regions end, and it does not read of it: the owner ends its direction of the connection. */
@@ -333,7 +333,7 @@ static void dead_copier(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	began = mc_now_ns();
 	mce_mr_unregister(s.mr);
-	assert_true(mc_now_ns() - began < MCE_BUSY_WAIT_MS / 2 * MC_NS_PER_MS);
+	assert_true(mc_now_ns() - began < MCE_HAZARD_WAIT_MS / 2 * MC_NS_PER_MS);
 	side_close(&s);
 }
 

@@ -70,7 +70,7 @@ static bool ended(int fd)
 static struct mce_greeting greet_as(int fd, uint64_t token, uint32_t lane, uint32_t epoch)
 {
 	struct mce_greeting g = {
-		.version = 1, .version_min = 1, .token = token, .lane = lane, .epoch = epoch,
+		.version = 1, .version_min = 1, .token = token, .conn = lane, .epoch = epoch,
 	};
 	uint8_t b[MCE_GREETING_SIZE];
 

@@ -148,7 +148,7 @@ static void server_start(struct server *s, enum lie lie, unsigned version)
 /* ---- one request against each lie ---- */
 
 static const struct mce_conf quick = {
-	.lanes = 1, .progress_timeout_ms = 1000, .status_timeout_ms = 600,
+	.conns = 1, .progress_timeout_ms = 1000, .status_timeout_ms = 600,
 };
 
 static int ask(struct server *s, enum mce_op op, const struct mce_conf *conf, char *mem, uint64_t n)
@@ -286,7 +286,7 @@ static void cancel_half_sent(void **state)
 	uint64_t big = 64 << 20;
 	char *mem = calloc(1, big), byte = 0;
 	struct mce_conf serve_conf = { .upstream = true, .bind_host = "127.0.0.1" };
-	struct mce_conf conf = { .lanes = 1, .progress_timeout_ms = 20000 };
+	struct mce_conf conf = { .conns = 1, .progress_timeout_ms = 20000 };
 	struct iovec iov = { mem, big };
 	struct mce_req req = { .op = MCE_WRITE, .iov = &iov, .iovcnt = 1 };
 	struct side owner;

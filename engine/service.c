@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service.c - the list of services and the slots that do nothing. */
+#include <config.h>
+
+#include "engine/service.h"
+
+#include <stddef.h>
+
+const struct mce_service *const mce_services[] = {
+	&mce_tcp_service,
+	&mce_map_service,
+	NULL,
+};
+
+int mce_services_open(struct mce_engine *e, const struct mce_conf *conf)
+{
+	int r = 0;
+
+	for (const struct mce_service *const *s = mce_services; *s && r == 0; s++)
+		r = (*s)->open(e);
+	for (const struct mce_service *const *s = mce_services; *s && r == 0; s++)
+		r = (*s)->start(e, conf);
+	return r;
+}
+
+void mce_services_close(struct mce_engine *e)
+{
+	for (const struct mce_service *const *s = mce_services; *s; s++)
+		(*s)->close(e);
+}
+
+bool mce_services_know(struct mce_engine *e, uint64_t token)
+{
+	bool known = false;
+
+	for (const struct mce_service *const *s = mce_services; *s && !known; s++)
+		known = (*s)->knows_peer(e, token);
+	return known;
+}
+
+void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
+{
+}
+
+void mce_no_revoke(struct mce_mr *mr)
+{
+}
+
+bool mce_no_peer(struct mce_engine *e, uint64_t token)
+{
+	return false;
+}
