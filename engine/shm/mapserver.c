@@ -100,7 +100,7 @@ static int epoch_page_open(struct mce_mapserver *s)
 	char path[64];
 	int fd, r;
 
-	fd = memfd_create("mooncake-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = memfd_create("mooncake-epochs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return mc_fail(-errno, "memfd: %m");
 	if (ftruncate(fd, FILE_BYTES)) {

@@ -127,7 +127,7 @@ struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, 
 
 int mce_hazard_page_new(uint64_t **ret)
 {
-	auto_close int fd = memfd_create("mooncake-busy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	auto_close int fd = memfd_create("mooncake-hazards", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *at;
 
 	if (fd < 0 || ftruncate(fd, MCE_HAZARD_BYTES) ||

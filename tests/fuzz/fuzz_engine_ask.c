@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_ask.c - an engine that asks a peer which answers with any bytes: each request ends, and nothing is
- * written but its own memory, which nobody uses any more then.
+ * fuzz_engine_ask.c - an engine whose peer answers with arbitrary bytes: each request ends, and only its own memory is
+ * written, which the engine does not use afterwards.
  *
- * The first byte says which protocol is spoken and what is asked for, see enum.  In the rest the eight bytes
- * "REQIDREQ" stand for the number of the request that came first. */
+ * The first byte selects the protocol and the requests, see enum.  In the other bytes "REQIDREQ" is replaced by the id
+ * of the first request. */
 #include <config.h>
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define LEN 4096u
 #define GUARD 4096u
 #define INPUT 65536u
-/* A request that nobody answers. */
+/* A request without an answer. */
 #define LIMIT_MS 30
 
 enum {

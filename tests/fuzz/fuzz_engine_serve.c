@@ -87,7 +87,7 @@ static int dial(void)
 	return fd;
 }
 
-/* Send everything, take what comes, until the other side has closed. */
+/* Send all bytes and read answers until the other side has closed. */
 static void converse(int fd, const uint8_t *p, size_t size)
 {
 	static uint8_t answer[65536];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_ack.c - one answer to many WRITEs: where both sides know it, only there, in the right order with
- * refusals, and what it covers is not sent again when the lane is lost.  And the bytes of the lanes' frames, which
- * stay what they were (tests/golden/lane: those with a number in their names are of peers that have
- * MCE_FEATURE_ACK_UPTO). */
+ * test_engine_ack.c - one answer to many WRITEs: only where both sides support it, in the right order with
+ * refusals, and without repeating acknowledged WRITEs when the connection is lost. Also the bytes of the frames,
+ * which must not change (tests/golden/lane: names with a number are of peers that have MCE_FEATURE_ACK_UPTO). */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -70,7 +69,7 @@ static struct mce_wire_resp answer(int fd)
 	return a;
 }
 
-static void one_answer_for_many(void **state)
+static void one_ack_answers_many_writes(void **state)
 {
 	static const struct mce_conf conf = { .progress_timeout_ms = 60000 };
 	struct mce_wire_resp a = { .id = 0 };
@@ -88,13 +87,13 @@ static void one_answer_for_many(void **state)
 		for (uint64_t i = 0; i < a.id; i++)
 			assert_int_equal((uint8_t)s.mem[i], i);
 	}
-	/* They came together, or nearly so. */
+	/* The WRITEs arrived together, or nearly so. */
 	assert_true(frames <= MANY / 4);
 	close(fd);
 	side_close(&s);
 }
 
-static void refusals_have_their_own(void **state)
+static void a_refused_write_has_its_own_ack(void **state)
 {
 	static const struct mce_conf conf = { .progress_timeout_ms = 60000 };
 	struct mce_wire_resp a = { .id = 0 };
@@ -122,7 +121,7 @@ static void refusals_have_their_own(void **state)
 	side_close(&s);
 }
 
-static void each_for_older_peers(void **state)
+static void an_older_peer_gets_one_ack_per_write(void **state)
 {
 	static const struct mce_conf conf = { .progress_timeout_ms = 60000 };
 	struct side s;
@@ -145,12 +144,12 @@ static void each_for_older_peers(void **state)
 /* ---- the asking side ---- */
 
 enum manner {
-	ONCE,		/* one answer when all have come */
-	EACH,		/* as peers did that do not have it */
-	LOST,		/* one answer to half of them, then the end; the rest on the next connection */
+	ONCE,		/* one answer when all have arrived */
+	EACH,		/* like peers without the feature */
+	LOST,		/* one answer to half of them, then close; the rest on the next connection */
 	REFUSES,	/* one refusal in the middle, one answer to the others */
-	UNAGREED,	/* it has no such feature and answers so all the same */
-	AHEAD,		/* answers what was not sent */
+	UNAGREED,	/* it does not have the feature and nevertheless answers so */
+	AHEAD,		/* answers a WRITE that was not sent */
 	NOUGHT,
 	MANNERS,
 };
@@ -171,7 +170,7 @@ static bool tell(struct server *v, int fd, uint8_t type, uint64_t id, int status
 	return impostor_move(&v->im, fd, b, sizeof(b), true);
 }
 
-/* The @n-th WRITE of this connection is there.  False: end it. */
+/* The @n-th WRITE of this connection has arrived. False: close the connection. */
 static bool take(struct server *v, int fd, const struct mce_wire_req *q, unsigned n)
 {
 	bool all = v->conns == 1 ? n == FEW : true;
@@ -265,7 +264,7 @@ static void write_to(struct server *v, enum manner manner, int status[FEW])
 	impostor_stop(&v->im);
 }
 
-static void many_end_by_one(void **state)
+static void many_writes_end_by_one_ack(void **state)
 {
 	int status[FEW];
 	struct server v;
@@ -282,7 +281,7 @@ static void many_end_by_one(void **state)
 		assert_int_equal(status[i], i + 1 == FEW / 2 ? -ERANGE : 0);
 }
 
-static void what_is_covered_is_not_repeated(void **state)
+static void acked_writes_are_not_repeated_after_a_loss(void **state)
 {
 	int status[FEW];
 	struct server v;
@@ -296,7 +295,7 @@ static void what_is_covered_is_not_repeated(void **state)
 	assert_int_equal(v.again_from, (FEW / 2 + 1) * BLOCK);
 }
 
-static void senseless_ones_end_the_lane(void **state)
+static void an_invalid_ack_ends_the_connection(void **state)
 {
 	int status[FEW];
 	struct server v;
@@ -384,7 +383,7 @@ static void path_of(char buf[4096], const char *dir, const char *name)
 	snprintf(buf, 4096, "%.4000s/%s.hex", dir, name);
 }
 
-static void golden(void **state)
+static void frames_match_the_golden_bytes(void **state)
 {
 	struct frame f[FRAMES];
 	char dir[4096], path[4096];
@@ -408,7 +407,7 @@ static void golden(void **state)
 	}
 }
 
-/* What is missing in @dir is written. */
+/* Write the files that are missing in @dir. */
 static int golden_write(const char *dir)
 {
 	struct frame f[FRAMES];
@@ -432,13 +431,13 @@ static int golden_write(const char *dir)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden),
-		cmocka_unit_test(one_answer_for_many),
-		cmocka_unit_test(refusals_have_their_own),
-		cmocka_unit_test(each_for_older_peers),
-		cmocka_unit_test(many_end_by_one),
-		cmocka_unit_test(what_is_covered_is_not_repeated),
-		cmocka_unit_test(senseless_ones_end_the_lane),
+		cmocka_unit_test(frames_match_the_golden_bytes),
+		cmocka_unit_test(one_ack_answers_many_writes),
+		cmocka_unit_test(a_refused_write_has_its_own_ack),
+		cmocka_unit_test(an_older_peer_gets_one_ack_per_write),
+		cmocka_unit_test(many_writes_end_by_one_ack),
+		cmocka_unit_test(acked_writes_are_not_repeated_after_a_loss),
+		cmocka_unit_test(an_invalid_ack_ends_the_connection),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write"))

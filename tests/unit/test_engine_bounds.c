@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_bounds.c - what a peer may not touch, it does not touch, on every path. */
+ * test_engine_bounds.c - a peer cannot touch memory that it may not touch, on every path. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -56,7 +56,7 @@ static int try(struct pair *p, enum mce_op op, uint64_t addr, uint64_t rkey, voi
 	return r;
 }
 
-static void outside(void **state)
+static void a_transfer_outside_the_region_is_refused(void **state)
 {
 	char *mem = malloc(2 * LEN);
 	uint64_t base, key;
@@ -83,7 +83,7 @@ static void outside(void **state)
 			assert_int_equal(mem[2 * LEN - 1], 0x11);
 		}
 		pattern_check(p.owner.mem, LEN, SEED, 0);
-		/* The last byte itself is inside. */
+		/* The last byte is inside. */
 		assert_int_equal(try(&p, MCE_READ, base + LEN - 1, key, mem, 1), 0);
 		pattern_check(mem, 1, SEED, LEN - 1);
 		pair_close(&p);
@@ -91,8 +91,8 @@ static void outside(void **state)
 	free(mem);
 }
 
-/* The trailer of checksums must fit too. */
-static void trailer(void **state)
+/* The checksum trailer must fit, too. */
+static void the_crc_trailer_must_fit_into_the_region(void **state)
 {
 	uint64_t len = 3 * MC_CRC_CHUNK, base, key;
 	char *mem = malloc(len);
@@ -120,7 +120,7 @@ static void trailer(void **state)
 	free(mem);
 }
 
-static void access_rights(void **state)
+static void access_bits_hold_on_every_path(void **state)
 {
 	static const unsigned rights[] = { 0, MCE_ACCESS_READ, MCE_ACCESS_WRITE };
 	uint64_t base, key;
@@ -148,7 +148,7 @@ static void access_rights(void **state)
 }
 
 /* A peer that maps a region without WRITE gets a descriptor that cannot be written through. */
-static void read_only_mapping(void **state)
+static void a_region_without_write_access_cannot_be_mapped_writable(void **state)
 {
 	struct pair p;
 	const char *at;
@@ -162,7 +162,7 @@ static void read_only_mapping(void **state)
 	pair_close(&p);
 }
 
-static void after_unregister(void **state)
+static void an_unregistered_region_is_stale_at_once(void **state)
 {
 	struct mce_mr_attr attr = { .len = LEN, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
 	uint64_t base, old, key;
@@ -175,11 +175,11 @@ static void after_unregister(void **state)
 		old = mce_mr_rkey(p.owner.mr);
 		assert_int_equal(try(&p, MCE_READ, base, old, mem, 64), 0);
 		mce_mr_unregister(p.owner.mr);
-		/* At once, on every path: nobody has to be told first. */
+		/* At once, on every path, before peers are notified. */
 		assert_int_equal(try(&p, MCE_READ, base, old, mem, 64), -ESTALE);
 		assert_int_equal(try(&p, MCE_WRITE, base, old, mem, 64), -ESTALE);
 		pattern_check(p.owner.mem, LEN, SEED, 0);
-		/* The same memory again has a new key, and the old one stays dead. */
+		/* The same memory gets a new key, and the old key stays invalid. */
 		attr.base = p.owner.mem;
 		attr.fd = p.owner.fd;
 		assert_int_equal(mce_mr_register(p.owner.e, &attr, &p.owner.mr), 0);
@@ -192,8 +192,8 @@ static void after_unregister(void **state)
 	}
 }
 
-/* Neighbours in memory are two regions: no transfer spans both. */
-static void neighbours(void **state)
+/* Adjacent memory in two regions: no transfer spans both. */
+static void no_transfer_spans_adjacent_regions(void **state)
 {
 	struct mce_mr_attr attr = { .len = LEN / 2, .access = MCE_ACCESS_READ };
 	struct mce_mr *low, *high, *none = NULL;
@@ -225,7 +225,7 @@ static void neighbours(void **state)
 	}
 }
 
-static void bad_registrations(void **state)
+static void invalid_registrations_are_refused(void **state)
 {
 	struct mce_mr_attr good = { .access = MCE_ACCESS_READ, .len = LEN, .fd = -1 }, a;
 	struct mce_mr *mr = NULL;
@@ -264,7 +264,7 @@ static void bad_registrations(void **state)
 	side_close(&s);
 }
 
-static void bad_requests(void **state)
+static void invalid_requests_are_refused(void **state)
 {
 	char mem[128];
 	struct iovec iov[2] = { { mem, 64 }, { mem + 64, 64 } };
@@ -300,7 +300,7 @@ static void bad_requests(void **state)
 	r = good;
 	assert_int_equal(mce_transfer(p.from, &r, SECONDS(9)), -EINVAL);
 	iov[1].iov_len = 64;
-	/* Nothing to move is moved. */
+	/* A request without bytes succeeds. */
 	r = good;
 	r.iovcnt = 0;
 	assert_int_equal(mce_transfer(p.from, &r, SECONDS(9)), 0);
@@ -312,8 +312,8 @@ static void bad_requests(void **state)
 	pair_close(&p);
 }
 
-/* Memory that cannot be mapped is reached anyway. */
-static void mapping_fails(void **state)
+/* Memory that cannot be mapped is copied over another path. */
+static void a_region_that_cannot_be_mapped_is_copied(void **state)
 {
 	enum mce_path path;
 	struct pair p;
@@ -333,15 +333,15 @@ static void mapping_fails(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(outside),
-		cmocka_unit_test(trailer),
-		cmocka_unit_test(access_rights),
-		cmocka_unit_test(read_only_mapping),
-		cmocka_unit_test(after_unregister),
-		cmocka_unit_test(neighbours),
-		cmocka_unit_test(bad_registrations),
-		cmocka_unit_test(bad_requests),
-		cmocka_unit_test(mapping_fails),
+		cmocka_unit_test(a_transfer_outside_the_region_is_refused),
+		cmocka_unit_test(the_crc_trailer_must_fit_into_the_region),
+		cmocka_unit_test(access_bits_hold_on_every_path),
+		cmocka_unit_test(a_region_without_write_access_cannot_be_mapped_writable),
+		cmocka_unit_test(an_unregistered_region_is_stale_at_once),
+		cmocka_unit_test(no_transfer_spans_adjacent_regions),
+		cmocka_unit_test(invalid_registrations_are_refused),
+		cmocka_unit_test(invalid_requests_are_refused),
+		cmocka_unit_test(a_region_that_cannot_be_mapped_is_copied),
 	};
 
 	owner_main(argc, argv);

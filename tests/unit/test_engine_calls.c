@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_calls.c - the system calls by which an engine moves bytes over TCP: lanes that stay, requests that are
- * under way side by side, as many as the credit allows, header and payload in one call, payload received where it
- * belongs; and the one in which who waits sleeps. */
+ * test_engine_calls.c - the system calls with which an engine moves bytes over TCP: connections stay open,
+ * requests are in flight in parallel, up to a bound, header and payload leave in one call, payload is received
+ * into its destination; and the call in which a waiting thread sleeps. */
 #include <config.h>
 
 #include <pthread.h>
@@ -31,7 +31,7 @@
 #define MANY 256u
 #define FDS 1024
 
-/* What went through the wrapped calls since calls_forget(); the I/O threads make them too. */
+/* Sums over the wrapped calls since calls_forget(), also those of the I/O threads. */
 static struct {
 	pthread_mutex_t lock;
 	const char *from, *to;	/* the destination of reads */
@@ -46,7 +46,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
 
-/* A thread that dawdles is back from sending only when the answer is there, and has been looked at. */
+/* A thread that dawdles returns from sending only when the answer has arrived and was processed. */
 static __thread bool dawdles;
 static bool is_out;
 #define LONG_ENOUGH_US 50000
@@ -104,7 +104,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	return n;
 }
 
-/* A thread that is patient sleeps until something comes, not for as long as it wanted to. */
+/* A patient thread sleeps until an event, not for the time that it asked for. */
 static __thread bool patient;
 static __thread unsigned waits;
 static bool asleep;
@@ -152,7 +152,7 @@ static int setup(void **state)
 		return -1;
 	assert_int_equal(mce_engine_open(&conf, &c->e), 0);
 	assert_int_equal(mce_peer_get(c->e, c->o.endpoint, &c->peer), 0);
-	/* Both lanes come up: the second one on its own time. */
+	/* Wait until both connections are up; the second one follows later. */
 	for (int64_t up = 0, i = 0; up < 2 && i < 1000; i++) {
 		assert_int_equal(transfer(c->e, c->peer, MCE_READ, c->o.addr, c->o.rkey, c->mem, LEN, &path), 0);
 		assert_int_equal(path, MCE_PATH_TCP);
@@ -181,7 +181,7 @@ static void move(struct client *c, enum mce_op op, uint64_t len)
 	assert_int_equal(transfer(c->e, c->peer, op, c->o.addr, c->o.rkey, c->mem, len, &path), 0);
 }
 
-static void header_with_payload(void **state)
+static void header_and_payload_leave_in_one_call(void **state)
 {
 	struct client *c = *state;
 
@@ -196,7 +196,7 @@ static void header_with_payload(void **state)
 	assert_int_equal(calls.most_sent, MCE_REQ_SIZE);
 }
 
-static void into_the_destination(void **state)
+static void payload_is_received_into_its_destination(void **state)
 {
 	struct client *c = *state;
 	uint64_t received, there;
@@ -205,7 +205,7 @@ static void into_the_destination(void **state)
 	memset(c->mem, 0, LEN);
 	move(c, MCE_READ, LEN);
 	pattern_check(c->mem, LEN, SEED, 0);
-	/* All but what came with a header's bytes, which are taken ahead.  A thread may still be looking for more. */
+	/* All bytes except those received ahead with a header. A thread may still be receiving. */
 	pthread_mutex_lock(&calls.lock);
 	received = calls.received;
 	there = calls.received_there;
@@ -214,7 +214,7 @@ static void into_the_destination(void **state)
 	assert_true(there > LEN - LEN / 64);
 }
 
-static void striped(void **state)
+static void a_long_request_uses_all_connections(void **state)
 {
 	struct client *c = *state;
 	unsigned used = 0;
@@ -227,8 +227,8 @@ static void striped(void **state)
 	assert_int_equal(used, 2);
 }
 
-/* A batch of small requests: many leave with one call, and are under way before the first is answered. */
-static void side_by_side(void **state)
+/* A batch of small requests: many leave with one call, and are in flight before the first is answered. */
+static void small_requests_share_calls(void **state)
 {
 	static struct mce_req reqs[MANY];
 	static struct iovec iov[MANY];
@@ -253,7 +253,7 @@ static void side_by_side(void **state)
 	assert_true(calls.sends <= MANY / 4);
 }
 
-static void lanes_stay(void **state)
+static void connections_stay_open_between_requests(void **state)
 {
 	struct client *c = *state;
 	int64_t up, again;
@@ -266,8 +266,9 @@ static void lanes_stay(void **state)
 	assert_int_equal(again, 0);
 }
 
-/* A peer that takes nothing is not sent more than a lane's credit on each, whatever the sockets would hold. */
-static void credits(void **state)
+/* A peer that reads nothing is sent no more than the bound of a connection on each, even if the sockets have more
+ * room. */
+static void bytes_in_flight_per_connection_are_bounded(void **state)
 {
 	struct mce_req reqs[8];
 	struct iovec iov[8];
@@ -284,7 +285,7 @@ static void credits(void **state)
 		};
 	}
 	assert_int_equal(kill(c->o.pid, SIGSTOP), 0);
-	/* The signal alone is only asked for. */
+	/* kill() alone does not wait until the process has stopped. */
 	assert_int_equal(waitpid(c->o.pid, NULL, WUNTRACED), c->o.pid);
 	calls_forget(c->mem, LEN);
 	mce_batch_init(&b);
@@ -294,7 +295,7 @@ static void credits(void **state)
 		most = calls.sent_on[i] > most ? calls.sent_on[i] : most;
 		sent += calls.sent_on[i];
 	}
-	/* Before anything may fail: nobody could end the owner as it is. */
+	/* Before any assertion: a stopped owner could not be ended. */
 	assert_int_equal(kill(c->o.pid, SIGCONT), 0);
 	assert_true(most <= (1 << 20) + 64 * MCE_REQ_SIZE);
 	assert_true(sent > 64 << 10);
@@ -311,8 +312,8 @@ static void *cancel_main(void *arg)
 	return NULL;
 }
 
-/* Who waits for little sleeps at the lanes; he is told when another thread has ended what he waits for. */
-static void told(void **state)
+/* A thread that waits for little sleeps on the connections; it is woken when another thread has ended its request. */
+static void a_cancelling_thread_wakes_the_waiting_one(void **state)
 {
 	struct client *c = *state;
 	struct iovec iov = { c->mem, SMALL };
@@ -355,9 +356,9 @@ static void *dawdler_main(void *arg)
 	return NULL;
 }
 
-/* He received the answer himself, while another thread was still in the call that sent the request: it is that one
- * that ends it. */
-static void told_by_the_sender(void **state)
+/* The waiting thread received the answer itself while another thread was still in the call that sent the request:
+ * the other thread ends the request. */
+static void the_sending_thread_wakes_the_waiting_one(void **state)
 {
 	struct client *c = *state;
 	struct iovec iov = { c->mem, SMALL };
@@ -383,8 +384,8 @@ static void told_by_the_sender(void **state)
 	assert_true(mc_now_ns() - began < PATIENCE_S / 2 * MC_NS_PER_SEC);
 }
 
-/* Who finds the lanes held by a thread that does not send leaves the request to it, and it is sent. */
-static void left_to_the_holder(void **state)
+/* When another thread holds the locks without sending, a request is left to it, and is sent nevertheless. */
+static void a_request_is_sent_though_the_connections_were_locked(void **state)
 {
 	struct client *c = *state;
 	struct mce_tcp *t = mce_tcp_of(c->peer);
@@ -404,14 +405,14 @@ static void left_to_the_holder(void **state)
 	assert_int_equal(req.status, 0);
 }
 
-static bool is_up(struct mce_peer *p, unsigned lane)
+static bool is_up(struct mce_peer *p, unsigned idx)
 {
 	MC_LOCKED(&p->lock);
-	return mce_tcp_of(p)->conns[lane].up;
+	return mce_tcp_of(p)->conns[idx].up;
 }
 
-/* A lane that could not be watched when it came up is watched before somebody sleeps at the lanes. */
-static void watched_later(void **state)
+/* A connection that could not be watched when it came up is watched before a thread sleeps on the connections. */
+static void a_connection_is_watched_before_a_thread_sleeps(void **state)
 {
 	struct client *c = *state, d = { .mem = c->mem, .o = c->o };
 	static const struct mce_conf conf = { .force_tcp = true };
@@ -443,8 +444,8 @@ static void watched_later(void **state)
 	mce_engine_close(d.e);
 }
 
-/* A forked child has all sockets, those as well that its parent has closed: they are nothing to wait for. */
-static void sockets_of_a_child(void **state)
+/* A forked child has all sockets, also those that its parent has closed: they must not wake a waiting thread. */
+static void sockets_in_a_forked_child_wake_no_waiter(void **state)
 {
 	struct client *c = *state;
 	struct iovec iov = { c->mem, SMALL };
@@ -496,7 +497,7 @@ static unsigned sends(void)
 	return calls.sends;
 }
 
-/* Asks for something of its own while its parent's requests wait to be sent. */
+/* Submits its own request while its parent's requests wait to be sent. */
 static bool child_is_refused(struct client *c, struct mce_req *req)
 {
 	unsigned before = sends();
@@ -511,7 +512,7 @@ static bool child_is_refused(struct client *c, struct mce_req *req)
 		sends() == before;
 }
 
-static void not_sent_by_a_child(void **state)
+static void a_forked_child_sends_no_requests(void **state)
 {
 	struct client *c = *state;
 	struct iovec iov = { c->mem, 1 };
@@ -528,7 +529,7 @@ static void not_sent_by_a_child(void **state)
 	move(c, MCE_READ, SMALL);
 	for (unsigned i = 0; i < MANY; i++)
 		reqs[i] = req;
-	/* Some have been queued when they are looked at together once more. */
+	/* Some are queued when the others are offered together again. */
 	assert_int_equal(mc_fault_set("engine.peer.run=delay:1000@2"), 0);
 	mce_batch_init(&b);
 	assert_int_equal(pthread_create(&t, NULL, submit_many, reqs), 0);
@@ -548,18 +549,18 @@ static void not_sent_by_a_child(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(header_with_payload),
-		cmocka_unit_test(into_the_destination),
-		cmocka_unit_test(striped),
-		cmocka_unit_test(side_by_side),
-		cmocka_unit_test(lanes_stay),
-		cmocka_unit_test(told),
-		cmocka_unit_test(told_by_the_sender),
-		cmocka_unit_test(left_to_the_holder),
-		cmocka_unit_test(watched_later),
-		cmocka_unit_test(credits),
-		cmocka_unit_test(sockets_of_a_child),
-		cmocka_unit_test(not_sent_by_a_child),
+		cmocka_unit_test(header_and_payload_leave_in_one_call),
+		cmocka_unit_test(payload_is_received_into_its_destination),
+		cmocka_unit_test(a_long_request_uses_all_connections),
+		cmocka_unit_test(small_requests_share_calls),
+		cmocka_unit_test(connections_stay_open_between_requests),
+		cmocka_unit_test(a_cancelling_thread_wakes_the_waiting_one),
+		cmocka_unit_test(the_sending_thread_wakes_the_waiting_one),
+		cmocka_unit_test(a_request_is_sent_though_the_connections_were_locked),
+		cmocka_unit_test(a_connection_is_watched_before_a_thread_sleeps),
+		cmocka_unit_test(bytes_in_flight_per_connection_are_bounded),
+		cmocka_unit_test(sockets_in_a_forked_child_wake_no_waiter),
+		cmocka_unit_test(a_forked_child_sends_no_requests),
 	};
 
 	owner_main(argc, argv);

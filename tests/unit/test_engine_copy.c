@@ -12,7 +12,7 @@
 
 #define ROOM (MC_CRC_CHUNK + 256)
 
-static void chunk(void **state)
+static void a_chunk_is_copied_with_its_checksum(void **state)
 {
 	char *src = aligned_alloc(64, ROOM), *dst = aligned_alloc(64, ROOM);
 
@@ -33,8 +33,8 @@ static void chunk(void **state)
 	free(dst);
 }
 
-/* Every single bit counts, in each of the strands and behind them. */
-static void chunk_bits(void **state)
+/* Every bit matters, in each of the strands and behind them. */
+static void every_bit_changes_the_checksum(void **state)
 {
 	char *src = aligned_alloc(64, MC_CRC_CHUNK), *dst = aligned_alloc(64, MC_CRC_CHUNK);
 
@@ -48,7 +48,7 @@ static void chunk_bits(void **state)
 	free(dst);
 }
 
-static void plain(void **state)
+static void a_stream_copy_touches_only_its_range(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 15, 16, 63, 64, 65, 127, 128, 1000, 4096, 65536 + 3 };
 	char *src = aligned_alloc(64, ROOM), *dst = aligned_alloc(64, ROOM);
@@ -71,9 +71,9 @@ static void plain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chunk),
-		cmocka_unit_test(chunk_bits),
-		cmocka_unit_test(plain),
+		cmocka_unit_test(a_chunk_is_copied_with_its_checksum),
+		cmocka_unit_test(every_bit_changes_the_checksum),
+		cmocka_unit_test(a_stream_copy_touches_only_its_range),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

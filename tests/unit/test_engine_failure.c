@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_failure.c - peers that stop, die, come back; lanes that break; and that a call which has
- * returned has let go of the caller's memory. */
+ * test_engine_failure.c - peers that stop, die, restart, and connections that fail; a call that has returned has
+ * released the memory of its caller. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -54,9 +54,9 @@ static void wait_stopped(pid_t pid)
 	assert_true(WIFSTOPPED(status));
 }
 
-/* ---- a peer that stands still in the middle ---- */
+/* ---- a peer that is stopped during a transfer ---- */
 
-/* Start a transfer of everything, stop the owner, wait until @ms.  The owner may have been fast. */
+/* Stop the owner, start a transfer of all memory, wait for @ms. */
 static int stopped_in_the_middle(struct mce_engine *e, struct mce_peer *peer, struct owner *o,
 				 enum mce_op op, char *mem, unsigned ms)
 {
@@ -93,20 +93,20 @@ static void stopped_peer(enum mce_op op)
 	assert_int_equal(owner_start(&o, &any_owner), 0);
 	side_open(&s, &conf, 0, 0, 0);
 	assert_int_equal(mce_peer_get(s.e, o.endpoint, &peer), 0);
-	/* The lanes are there before the peer stops. */
+	/* The connections are up before the peer stops. */
 	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr, o.rkey, &byte, 1, NULL), 0);
 	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(mem != MAP_FAILED);
 	assert_int_equal(stopped_in_the_middle(s.e, peer, &o, op, mem, 100), -MC_ETIMEDOUT);
-	/* From here on the memory is ours: nobody writes it when the peer goes on... */
+	/* From here on the memory is ours: the engine does not write it when the peer continues... */
 	memset(mem, 0x77, LEN);
 	kill(o.pid, SIGCONT);
 	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr + LEN - 9, o.rkey, &byte, 1, NULL), 0);
 	for (uint64_t i = 0; i < LEN; i += 512)
 		assert_int_equal(mem[i], 0x77);
-	/* ...and nobody reads it, so that it can go. */
+	/* ...and does not read it, so that it may be unmapped. */
 	munmap(mem, LEN);
-	/* The end of a write was never sent. */
+	/* The end of the WRITE was never sent. */
 	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr + LEN - 1, o.rkey, &byte, 1, NULL), 0);
 	pattern_check(&byte, 1, 3, LEN - 1);
 	mce_peer_put(peer);
@@ -114,19 +114,19 @@ static void stopped_peer(enum mce_op op)
 	owner_stop(&o);
 }
 
-static void stopped_read(void **state)
+static void a_read_from_a_stopped_peer_times_out(void **state)
 {
 	stopped_peer(MCE_READ);
 }
 
-static void stopped_write(void **state)
+static void a_write_to_a_stopped_peer_times_out(void **state)
 {
 	stopped_peer(MCE_WRITE);
 }
 
-/* Many deadlines that hit while bytes are on their way, into memory that is taken away at once.  What
- * was cancelled may still arrive at the peer, so that every write has a range of its own. */
-static void cancelled_at_any_moment(void **state)
+/* Many deadlines that pass while bytes are in flight, with memory that is unmapped at once. A cancelled WRITE may
+ * still arrive at the peer, so every WRITE has its own range. */
+static void memory_is_free_after_a_deadline_at_any_moment(void **state)
 {
 	enum { ROUNDS = 300, WRITE = 5 * MC_CRC_CHUNK + 999, ROOM = 6 * MC_CRC_CHUNK };
 	struct mce_conf conf = tcp_conf;
@@ -159,7 +159,7 @@ static void cancelled_at_any_moment(void **state)
 		late += r < 0;
 		munmap(mem, len);
 	}
-	/* The peer still serves, and the lanes are in step. */
+	/* The peer still serves, and the connections are in step. */
 	assert_int_equal(transfer(s.e, peer, MCE_READ, o.addr + 17, o.rkey, &byte, 1, NULL), 0);
 	pattern_check(&byte, 1, 3, 17);
 	assert_true(late > 0);
@@ -168,8 +168,8 @@ static void cancelled_at_any_moment(void **state)
 	owner_stop(&o);
 }
 
-/* The deadline comes when the resolver has the request in hand: it does not carry it out any more. */
-static void cancelled_in_the_resolver(void **state)
+/* The deadline passes while the resolver handles the request: it does not carry it out any more. */
+static void a_request_cancelled_in_the_resolver_is_not_carried_out(void **state)
 {
 	char mem[4096] = { "" };
 	struct iovec iov = { mem, sizeof(mem) };
@@ -195,11 +195,11 @@ static void cancelled_in_the_resolver(void **state)
 	side_close(&owner);
 }
 
-/* What a writer gave up while the peer stood still is not carried out when it goes on: the range may
- * be somebody else's by then. */
-static void stale_write(void **state)
+/* A WRITE that was cancelled while the peer was stopped is not carried out when it continues: the range may be
+ * reused by then. */
+static void a_cancelled_write_is_dropped_by_a_stopped_peer(void **state)
 {
-	/* Longer than half the owner's progress timeout; the length of the stall is what is tested. */
+	/* Longer than half the owner's progress timeout; the test is about this length. */
 	const struct timespec stall = { .tv_sec = 1, .tv_nsec = 500000000 };
 	struct mce_peer *peer;
 	char mem[4096], byte, command[64];
@@ -231,8 +231,8 @@ static void stale_write(void **state)
 	owner_stop(&o);
 }
 
-/* A peer that stands still for longer than the progress timeout costs its transfers, no more. */
-static void progress_timeout(void **state)
+/* A peer that is stopped for longer than the progress timeout fails only its transfers. */
+static void a_stopped_peer_fails_requests_after_the_progress_timeout(void **state)
 {
 	struct mce_peer *peer;
 	struct owner o;
@@ -280,19 +280,19 @@ static void killed_then_restarted(bool tcp)
 	assert_int_equal(path, tcp ? MCE_PATH_TCP : MCE_PATH_MAPPED);
 	old = o.rkey;
 	owner_kill(&o);
-	/* Until its end is noticed a mapped peer's memory is still there, and right. */
+	/* Until its end is noticed, the memory of a mapped peer is readable and correct. */
 	began = mc_now_ns();
 	do
 		r = transfer(s.e, peer, MCE_READ, o.addr, o.rkey, mem, 100, NULL);
 	while (r == 0 && seconds_since(began) < 10);
 	assert_int_equal(r, -MC_ETRANSFER);
-	/* Refused at once, each time. */
+	/* Each request fails at once. */
 	began = mc_now_ns();
 	for (unsigned i = 0; i < 20; i++)
 		assert_int_equal(transfer(s.e, peer, MCE_WRITE, o.addr, o.rkey, mem, MIB, NULL),
 				 -MC_ETRANSFER);
 	assert_true(seconds_since(began) < 5);
-	/* The next life on the same port is another engine with other keys. */
+	/* The successor on the same port is another engine with other keys. */
 	conf.port = atoi(strrchr(o.endpoint, ':') + 1);
 	conf.seed = 4;
 	assert_int_equal(owner_start(&again, &conf), 0);
@@ -307,12 +307,12 @@ static void killed_then_restarted(bool tcp)
 	free(mem);
 }
 
-static void killed_tcp(void **state)
+static void a_killed_tcp_peer_is_replaced_by_its_successor(void **state)
 {
 	killed_then_restarted(true);
 }
 
-static void killed_mapped(void **state)
+static void a_killed_mapped_peer_is_replaced_by_its_successor(void **state)
 {
 	killed_then_restarted(false);
 }
@@ -323,7 +323,7 @@ struct victim {
 	uint64_t killed_ns;
 };
 
-/* While it is being written to. */
+/* Kill the owner while it is being written to. */
 static void *kill_soon(void *arg)
 {
 	struct victim *v = arg;
@@ -335,7 +335,7 @@ static void *kill_soon(void *arg)
 	return NULL;
 }
 
-static void killed_in_the_middle(void **state)
+static void a_peer_killed_during_writes_fails_them(void **state)
 {
 	struct mce_peer *peer;
 	struct victim v = { .transfers = 0 };
@@ -365,9 +365,9 @@ static void killed_in_the_middle(void **state)
 	free(mem);
 }
 
-/* ---- nobody there ---- */
+/* ---- no peer at the address ---- */
 
-static void refused_then_there(void **state)
+static void a_peer_that_starts_late_is_reached(void **state)
 {
 	struct mce_conf conf = { .host = "127.0.0.1" }, patient = tcp_conf;
 	struct mce_peer *peer;
@@ -378,7 +378,7 @@ static void refused_then_there(void **state)
 
 	patient.progress_timeout_ms = 30000;
 	side_open(&s, &patient, 0, 0, 0);
-	/* A port that is ours and that nobody listens on. */
+	/* A port that was ours and has no listener now. */
 	fd = mc_listen("127.0.0.1:0", 1, 0, addr);
 	assert_true(fd >= 0);
 	close(fd);
@@ -386,7 +386,7 @@ static void refused_then_there(void **state)
 	began = mc_now_ns();
 	assert_int_equal(transfer(s.e, peer, MCE_READ, 4096, 1, mem, 64, NULL), -MC_ETRANSFER);
 	assert_int_equal(transfer(s.e, peer, MCE_READ, 4096, 1, mem, 64, NULL), -MC_ETRANSFER);
-	/* Two connects that are waited for take 5 s each. */
+	/* Waiting for two connects would take 5 s each. */
 	assert_true(seconds_since(began) < 10);
 	conf.port = atoi(strrchr(addr, ':') + 1);
 	side_open(&late, &conf, MIB, MCE_ACCESS_READ, 8);
@@ -398,8 +398,8 @@ static void refused_then_there(void **state)
 	side_close(&late);
 }
 
-/* Somebody listens and never says a word: the waiter's deadline counts, not the connector's. */
-static void silent_listener(void **state)
+/* A listener that never answers: the waiter's deadline counts, not that of connecting. */
+static void a_silent_listener_delays_no_longer_than_the_deadline(void **state)
 {
 	struct mce_peer *peer;
 	char addr[MC_ADDR_MAX], mem[64];
@@ -418,14 +418,14 @@ static void silent_listener(void **state)
 	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
 	req.peer = peer;
 	began = mc_now_ns();
-	/* One that is over, since it names no peer, waits with it. */
+	/* The batch has a second request, which failed at once because it names no peer. */
 	pair[1] = req;
 	mce_batch_init(&b);
 	mce_submit(s.e, &b, pair, 2);
 	assert_int_equal(mce_batch_wait(s.e, &b, pair, 2, mc_deadline_ms(50)), -MC_ETIMEDOUT);
 	assert_int_equal(pair[0].status, -EINVAL);
 	assert_int_equal(mce_transfer(s.e, &req, mc_deadline_ms(50)), -MC_ETIMEDOUT);
-	/* The connector takes 5 s. */
+	/* Connecting takes 5 s. */
 	assert_true(seconds_since(began) < 4);
 	assert_int_equal(mce_transfer(s.e, &req, MC_NEVER), -MC_ETRANSFER);
 	mce_peer_put(peer);
@@ -433,9 +433,9 @@ static void silent_listener(void **state)
 	close(fd);
 }
 
-/* ---- lanes that break ---- */
+/* ---- connections that fail ---- */
 
-static void broken_lanes(const char *fault)
+static void broken_conns(const char *fault)
 {
 	struct mce_conf conf = tcp_conf;
 	struct side owner, user;
@@ -488,18 +488,18 @@ static void broken_lanes(const char *fault)
 	free(mem);
 }
 
-static void broken_sending(void **state)
+static void a_failed_send_is_repeated_on_another_connection(void **state)
 {
-	broken_lanes("engine.tcp.send");
+	broken_conns("engine.tcp.send");
 }
 
-static void broken_receiving(void **state)
+static void a_failed_receive_is_repeated_on_another_connection(void **state)
 {
-	broken_lanes("engine.tcp.recv");
+	broken_conns("engine.tcp.recv");
 }
 
-/* Every lane breaks every time: the transfer fails, and does not go on for ever. */
-static void hopeless_lanes(void **state)
+/* Every connection fails every time: the transfer fails, and does not continue forever. */
+static void a_request_fails_when_every_connection_fails(void **state)
 {
 	struct side owner, user;
 	struct mce_peer *peer;
@@ -530,7 +530,7 @@ static void hopeless_lanes(void **state)
 
 /* ---- closing ---- */
 
-static void close_under_way(void **state)
+static void closing_the_engine_cancels_requests(void **state)
 {
 	char *mem = malloc(LEN);
 	struct iovec iov = { .iov_base = mem, .iov_len = LEN };
@@ -563,8 +563,8 @@ static void close_under_way(void **state)
 	free(mem);
 }
 
-/* A forked child has the listening socket, too, and does not listen. */
-static void closed_with_a_child(void **state)
+/* A forked child has the listening socket, too, but does not listen. */
+static void a_closed_port_is_free_though_a_child_has_the_socket(void **state)
 {
 	struct mce_conf conf = tcp_conf;
 	struct side s;
@@ -585,7 +585,7 @@ static void closed_with_a_child(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* The path of reading once more, or of as many as it takes on a slow machine until it is the short one. */
+/* The path of another READ; on a slow machine of several, until one is mapped. */
 static enum mce_path read_path(struct mce_engine *e, struct mce_peer *peer, const struct owner *o)
 {
 	uint64_t began = mc_now_ns();
@@ -600,8 +600,8 @@ static enum mce_path read_path(struct mce_engine *e, struct mce_peer *peer, cons
 	}
 }
 
-/* Answers that come when nobody waits for them any more do not end the short way. */
-static void late_descriptors(void **state)
+/* Answers that arrive after their wait has ended do not end the mapped path. */
+static void late_answers_of_the_owner_keep_the_mapped_path(void **state)
 {
 	struct mce_conf conf = { .progress_timeout_ms = 2000 };
 	struct mce_peer *peer;
@@ -618,7 +618,7 @@ static void late_descriptors(void **state)
 	for (unsigned i = 1; i < 4; i++)
 		assert_true(transfer(s.e, peer, MCE_READ, o.addr, o.rkey + i, &byte, 1, NULL) < 0);
 	kill(o.pid, SIGCONT);
-	/* Behind all of them, or over a lane when it is late itself. */
+	/* Its answer follows all of them; if it is late itself, TCP is used. */
 	assert_true(transfer(s.e, peer, MCE_READ, o.addr, o.rkey + 4, &byte, 1, NULL) < 0);
 	assert_int_equal(read_path(s.e, peer, &o), MCE_PATH_MAPPED);
 	mce_peer_put(peer);
@@ -629,23 +629,23 @@ static void late_descriptors(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stopped_read),
-		cmocka_unit_test(stopped_write),
-		cmocka_unit_test(cancelled_at_any_moment),
-		cmocka_unit_test(cancelled_in_the_resolver),
-		cmocka_unit_test(stale_write),
-		cmocka_unit_test(progress_timeout),
-		cmocka_unit_test(killed_tcp),
-		cmocka_unit_test(killed_mapped),
-		cmocka_unit_test(killed_in_the_middle),
-		cmocka_unit_test(refused_then_there),
-		cmocka_unit_test(silent_listener),
-		cmocka_unit_test(broken_sending),
-		cmocka_unit_test(broken_receiving),
-		cmocka_unit_test(hopeless_lanes),
-		cmocka_unit_test(close_under_way),
-		cmocka_unit_test(closed_with_a_child),
-		cmocka_unit_test(late_descriptors),
+		cmocka_unit_test(a_read_from_a_stopped_peer_times_out),
+		cmocka_unit_test(a_write_to_a_stopped_peer_times_out),
+		cmocka_unit_test(memory_is_free_after_a_deadline_at_any_moment),
+		cmocka_unit_test(a_request_cancelled_in_the_resolver_is_not_carried_out),
+		cmocka_unit_test(a_cancelled_write_is_dropped_by_a_stopped_peer),
+		cmocka_unit_test(a_stopped_peer_fails_requests_after_the_progress_timeout),
+		cmocka_unit_test(a_killed_tcp_peer_is_replaced_by_its_successor),
+		cmocka_unit_test(a_killed_mapped_peer_is_replaced_by_its_successor),
+		cmocka_unit_test(a_peer_killed_during_writes_fails_them),
+		cmocka_unit_test(a_peer_that_starts_late_is_reached),
+		cmocka_unit_test(a_silent_listener_delays_no_longer_than_the_deadline),
+		cmocka_unit_test(a_failed_send_is_repeated_on_another_connection),
+		cmocka_unit_test(a_failed_receive_is_repeated_on_another_connection),
+		cmocka_unit_test(a_request_fails_when_every_connection_fails),
+		cmocka_unit_test(closing_the_engine_cancels_requests),
+		cmocka_unit_test(a_closed_port_is_free_though_a_child_has_the_socket),
+		cmocka_unit_test(late_answers_of_the_owner_keep_the_mapped_path),
 	};
 
 	owner_main(argc, argv);

@@ -217,7 +217,7 @@ static void execute(char *argv[])
 	_exit(126);
 }
 
-/* Nobody is to learn of it by the end of a unix socket. */
+/* No peer may notice the exec by the end of a unix socket. */
 static void become_other(const char *mem, uint64_t len)
 {
 	char at[24], bytes[24];
@@ -292,7 +292,7 @@ void owner_main(int argc, char **argv)
 		other_main(argv);
 	if (argc != 8 || strcmp(argv[1], "owner"))
 		return;
-	/* Nobody else would end it when the test dies. */
+	/* Nothing else would end it when the test dies. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* The forwarder's socket stays in the network it was made in. */
 	if (atoi(argv[6]))

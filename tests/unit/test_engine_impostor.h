@@ -16,12 +16,12 @@ struct impostor {
 	int listener;
 	pthread_t thread;
 	bool stop;			/* atomic */
-	void (*serve)(struct impostor *im, int fd);	/* in its thread; who calls closes @fd */
+	void (*serve)(struct impostor *im, int fd);	/* in its thread; the caller closes @fd */
 };
 
 /* Fails the test when it cannot. */
 void impostor_start(struct impostor *im, void (*serve)(struct impostor *im, int fd));
-/* Ends what serves, too, within moments. */
+/* Ends a serve() that is running, too, within moments. */
 void impostor_stop(struct impostor *im);
 bool impostor_stopping(const struct impostor *im);
 

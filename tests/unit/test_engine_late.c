@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_late.c - a WRITE that was given up while its bytes were under way: whatever becomes of them, what is
- * written to the same place afterwards stays.  Between the engines there is a forwarder that holds connections up. */
+ * test_engine_late.c - a WRITE that was cancelled while its bytes were in flight never overwrites a later WRITE
+ * to the same range. Between the engines a forwarder delays connections. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -25,14 +25,14 @@
 #define LEN (64u << 10)
 #define PAIRS 32u
 #define WHOLE (LEN + MCE_REQ_SIZE)	/* a WRITE with its header */
-#define HELD_MAX (2u << 20)		/* more than a lane has under way */
+#define HELD_MAX (2u << 20)		/* more than a connection has in flight */
 #define TICK_MS 2
 
 /* ---- the forwarder ------------------------------------------------------------------------------ */
 
 struct pair {
 	int client, server;	/* -1: ended */
-	bool held;		/* what the client sends stays here, also when the client goes */
+	bool held;		/* bytes of the client are kept here, also after the client has closed */
 	uint64_t answered;	/* bytes of the server */
 	size_t n;
 	char *bytes;
@@ -174,18 +174,18 @@ static int write_within(struct fixture *f, uint64_t seed, unsigned ms)
 	return mce_transfer(f->e, request(f, seed), mc_deadline_ms(ms));
 }
 
-static bool lanes_are(int64_t n)
+static bool conns_are(int64_t n)
 {
 	int64_t up = -1;
 
 	return mc_metrics_lookup("mooncake_transfer_lanes", "direction=\"out\"", &up) == 0 && up == n;
 }
 
-static void wait_lanes(int64_t n)
+static void wait_conns(int64_t n)
 {
-	for (uint64_t until = SECONDS(20); !lanes_are(n) && mc_now_ns() < until;)
+	for (uint64_t until = SECONDS(20); !conns_are(n) && mc_now_ns() < until;)
 		poll(NULL, 0, 1);
-	assert_true(lanes_are(n));
+	assert_true(conns_are(n));
 }
 
 static void begin(struct fixture *f, unsigned progress_ms)
@@ -204,9 +204,9 @@ static void begin(struct fixture *f, unsigned progress_ms)
 	assert_int_equal(pthread_create(&fw.thread, NULL, forwarder_main, NULL), 0);
 	assert_int_equal(mce_engine_open(&conf, &f->e), 0);
 	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
-	for (uint64_t until = mc_deadline_ms(20000); !lanes_are(2) && mc_now_ns() < until;)
+	for (uint64_t until = mc_deadline_ms(20000); !conns_are(2) && mc_now_ns() < until;)
 		assert_int_equal(write_within(f, 2, 20000), 0);
-	assert_true(lanes_are(2));
+	assert_true(conns_are(2));
 }
 
 static void finish(struct fixture *f)
@@ -239,7 +239,7 @@ static void hold_all(void)
 		fw.pair[i].held = true;
 }
 
-/* Connections with whole WRITEs held up, and the bytes of all. */
+/* Connections with whole WRITEs that are held, and the bytes of all. */
 static unsigned count_held(size_t *ret_bytes)
 {
 	unsigned n = 0;
@@ -253,7 +253,8 @@ static unsigned count_held(size_t *ret_bytes)
 	return n;
 }
 
-/* Until there are @pairs of them and for @still_ms nothing more comes: what is given up half sent costs its lane. */
+/* Wait until @pairs of them are held and no byte has arrived for @still_ms: cancelling a partly sent WRITE would
+ * close its connection. */
 static void wait_held(unsigned pairs, unsigned still_ms)
 {
 	uint64_t until = mc_deadline_ms(20000), since = mc_now_ns(), now = since;
@@ -270,7 +271,7 @@ static void wait_held(unsigned pairs, unsigned still_ms)
 	} while (now < until);
 }
 
-/* A WRITE is given up when all of it has left the engine.  Its connection stays held up. */
+/* Cancel a WRITE when all of it has left the engine. Its connection stays held. */
 static struct pair *give_up(struct fixture *f)
 {
 	struct pair *ret = NULL;
@@ -291,7 +292,7 @@ static struct pair *give_up(struct fixture *f)
 	return ret;
 }
 
-/* Now they arrive; back when the owner has dealt with them. */
+/* Forward the held bytes; returns when the owner has processed them. */
 static void let_go(const struct pair *held)
 {
 	struct pair *p = &fw.pair[held - fw.pair];
@@ -328,8 +329,8 @@ static int64_t failed_connects(void)
 
 /* ---- cases -------------------------------------------------------------------------------------- */
 
-/* The connection is held up for a while, and goes on. */
-static void behind_time(void **state)
+/* The connection is held for a while, and then continues. */
+static void a_delayed_write_does_not_overwrite_a_later_one(void **state)
 {
 	struct fixture *f = *state;
 	const struct pair *held;
@@ -339,21 +340,21 @@ static void behind_time(void **state)
 	request(f, 4);
 	mce_batch_init(&f->b);
 	mce_submit(f->e, &f->b, &f->req, 1);
-	/* Long enough for a lane that does not wait. */
+	/* Long enough for a connection that did not wait. */
 	for (uint64_t until = mc_deadline_ms(300); mce_req_status(&f->req) == -EINPROGRESS && mc_now_ns() < until;)
 		poll(NULL, 0, TICK_MS);
 	let_go(held);
 	assert_int_equal(mce_batch_wait(f->e, &f->b, &f->req, 1, SECONDS(20)), 0);
 	assert_int_equal(f->req.status, 0);
 	pattern_check(f->s.mem, LEN, 4, 0);
-	/* Nothing of it stays. */
+	/* No doubt is left. */
 	assert_int_equal(write_within(f, 5, 20000), 0);
 	pattern_check(f->s.mem, LEN, 5, 0);
 	finish(f);
 }
 
-/* The connection is given up, too, and its bytes arrive when there is another one. */
-static void of_a_lost_lane(void **state)
+/* The connection times out, too, and its bytes arrive when there is another one. */
+static void a_lost_write_does_not_overwrite_a_later_one(void **state)
 {
 	struct fixture *f = *state;
 	const struct pair *held;
@@ -366,8 +367,8 @@ static void of_a_lost_lane(void **state)
 	finish(f);
 }
 
-/* There is no other one: then nothing is written, until there is. */
-static void without_another(void **state)
+/* There is no other connection: nothing is written until there is one. */
+static void writes_fail_while_the_connection_in_doubt_is_down(void **state)
 {
 	struct fixture *f = *state;
 	const struct pair *held;
@@ -388,7 +389,7 @@ static void without_another(void **state)
 	finish(f);
 }
 
-/* As many WRITEs as one lane does not take are given up; what they say is held up on each. */
+/* Cancel more WRITEs than fit on one connection; their bytes are held on both. */
 static void give_up_on_both(struct fixture *f)
 {
 	struct mce_req reqs[40];
@@ -407,8 +408,8 @@ static void give_up_on_both(struct fixture *f)
 	assert_true(fw.pair[0].n > LEN && fw.pair[1].n > LEN);
 }
 
-/* The handle of the peer has gone meanwhile, and another one is taken. */
-static void of_a_handle_that_went(void **state)
+/* The handle of the peer was put meanwhile, and a new one is used. */
+static void a_write_of_a_freed_handle_overwrites_no_later_one(void **state)
 {
 	struct fixture *f = *state;
 	int64_t failed;
@@ -418,7 +419,7 @@ static void of_a_handle_that_went(void **state)
 	failed = failed_connects();
 	mce_peer_put(f->peer);
 	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
-	/* One lane is not enough. */
+	/* One connection is not enough. */
 	take_at_most(3);
 	assert_int_equal(write_within(f, 4, 20000), -MC_ETRANSFER);
 	assert_int_equal(failed_connects(), failed + 1);
@@ -427,7 +428,7 @@ static void of_a_handle_that_went(void **state)
 	let_go(&fw.pair[0]);
 	let_go(&fw.pair[1]);
 	pattern_check(f->s.mem, LEN, 5, 0);
-	/* A third one inherits nothing. */
+	/* A third handle inherits no doubt. */
 	mce_peer_put(f->peer);
 	assert_int_equal(mce_peer_get(f->e, fw.addr, &f->peer), 0);
 	assert_int_equal(write_within(f, 6, 20000), 0);
@@ -435,8 +436,8 @@ static void of_a_handle_that_went(void **state)
 	finish(f);
 }
 
-/* What is read need not wait for lanes in doubt, nor have them connected each time. */
-static void reads_go_on(void **state)
+/* READs do not wait for connections in doubt, and do not try to connect them each time. */
+static void reads_do_not_wait_for_connections_in_doubt(void **state)
 {
 	struct fixture *f = *state;
 	int64_t before;
@@ -452,7 +453,7 @@ static void reads_go_on(void **state)
 		request(f, 5)->op = MCE_READ;
 		assert_int_equal(mce_transfer(f->e, &f->req, SECONDS(20)), 0);
 	}
-	/* One a second and lane. */
+	/* One attempt a second and connection. */
 	assert_true(failed_connects() - before < 50);
 	pthread_mutex_lock(&fw.lock);
 	fw.refuses = false;
@@ -462,9 +463,9 @@ static void reads_go_on(void **state)
 	finish(f);
 }
 
-/* The engines are on one host, and the WRITE took the long way because as many copies as there are places for were
- * being made; the next one could go the short way, and waits behind it. */
-static void of_another_path(void **state)
+/* The engines are on one host, and the WRITE used TCP because all hazard slots were taken; the next WRITE could
+ * use process_vm, and waits for the first. */
+static void a_write_on_another_path_waits_for_the_one_in_doubt(void **state)
 {
 	static char plain[LEN];
 	struct mce_mr_attr attr = { .base = plain, .len = LEN, .fd = -1, .access = MCE_ACCESS_WRITE };
@@ -495,15 +496,15 @@ static void of_another_path(void **state)
 	assert_int_equal(f->req.status, 0);
 	assert_int_equal(f->req.path, MCE_PATH_TCP);
 	pattern_check(plain, LEN, 4, 0);
-	/* Nobody is in doubt any more. */
+	/* No WRITE is in doubt any more. */
 	assert_int_equal(write_within(f, 5, 20000), 0);
 	assert_int_equal(f->req.path, MCE_PATH_PROCESS_VM);
 	pattern_check(plain, LEN, 5, 0);
 	finish(f);
 }
 
-/* A WRITE is sent, held up, and loses its lane. */
-static void lose_the_lane(struct fixture *f)
+/* A WRITE is sent, held, and loses its connection. */
+static void lose_the_conn(struct fixture *f)
 {
 	struct pair *with = NULL;
 
@@ -530,8 +531,9 @@ static void is_repeated(struct fixture *f)
 	pattern_check(f->to, LEN, 6, 0);
 }
 
-/* It could not be connected a moment ago and is not due again, but was connected since, when no other one was up. */
-static void of_a_lane_that_failed(void **state)
+/* The connection could not be made a moment ago and is not due for another attempt, but was made since, when no
+ * other one was up. */
+static void a_write_is_repeated_on_a_reconnected_connection(void **state)
 {
 	struct fixture *f = *state;
 	int64_t failed;
@@ -540,7 +542,7 @@ static void of_a_lane_that_failed(void **state)
 	failed = failed_connects();
 	take_at_most(2);
 	cut(&fw.pair[0]);
-	wait_lanes(1);
+	wait_conns(1);
 	request(f, 5)->op = MCE_READ;
 	assert_int_equal(mce_transfer(f->e, &f->req, SECONDS(20)), 0);
 	for (uint64_t until = SECONDS(20); failed_connects() == failed && mc_now_ns() < until;)
@@ -548,22 +550,22 @@ static void of_a_lane_that_failed(void **state)
 	assert_true(failed_connects() > failed);
 	take_at_most(PAIRS);
 	cut(&fw.pair[1]);
-	wait_lanes(0);
+	wait_conns(0);
 	assert_int_equal(write_within(f, 5, 20000), 0);
-	wait_lanes(2);
-	lose_the_lane(f);
+	wait_conns(2);
+	lose_the_conn(f);
 	is_repeated(f);
 	finish(f);
 }
 
-/* Nobody can be found to connect the lane anew, at that time. */
-static void without_a_resolver(void **state)
+/* No resolver can be started to replace the connection at that time. */
+static void a_write_is_repeated_when_no_resolver_starts(void **state)
 {
 	struct fixture *f = *state;
 
 	begin(f, 20000);
 	assert_int_equal(mc_fault_set("engine.peer.resolver=error:MC_ELIMIT@1"), 0);
-	lose_the_lane(f);
+	lose_the_conn(f);
 	is_repeated(f);
 	assert_true(mc_fault_hits("engine.peer.resolver") > 1);
 	mc_fault_set(NULL);
@@ -585,14 +587,14 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(behind_time, setup, teardown),
-		cmocka_unit_test_setup_teardown(of_a_lost_lane, setup, teardown),
-		cmocka_unit_test_setup_teardown(without_another, setup, teardown),
-		cmocka_unit_test_setup_teardown(of_a_handle_that_went, setup, teardown),
-		cmocka_unit_test_setup_teardown(reads_go_on, setup, teardown),
-		cmocka_unit_test_setup_teardown(of_another_path, setup, teardown),
-		cmocka_unit_test_setup_teardown(of_a_lane_that_failed, setup, teardown),
-		cmocka_unit_test_setup_teardown(without_a_resolver, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_delayed_write_does_not_overwrite_a_later_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_lost_write_does_not_overwrite_a_later_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(writes_fail_while_the_connection_in_doubt_is_down, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_write_of_a_freed_handle_overwrites_no_later_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_do_not_wait_for_connections_in_doubt, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_write_on_another_path_waits_for_the_one_in_doubt, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_write_is_repeated_on_a_reconnected_connection, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_write_is_repeated_when_no_resolver_starts, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

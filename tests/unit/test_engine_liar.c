@@ -26,18 +26,18 @@
 
 enum lie {
 	LIE_NONE,
-	LIE_SHORT_HEADER,	/* as headers once were: no lie */
-	LIE_OTHER_ID,		/* an answer to no request */
+	LIE_SHORT_HEADER,	/* like headers of older versions: no lie */
+	LIE_OTHER_ID,		/* a response with an unknown request id */
 	LIE_OTHER_TYPE,
-	LIE_TOO_LONG,		/* more bytes than were asked for */
+	LIE_TOO_LONG,		/* more bytes than requested */
 	LIE_TOO_SHORT,
 	LIE_TWICE,		/* the same answer again */
-	LIE_HALF,		/* and then the end */
+	LIE_HALF,		/* of an answer, then close */
 	LIE_NONSENSE,		/* no header at all */
 	LIE_EARLY,		/* an acknowledgement before the payload was taken */
 	LIE_OLD_GREETING,	/* refuses our version */
 	LIE_NO_WINDOW,
-	LIE_NOT_OVER,		/* refusals with what is not the peer's to say */
+	LIE_NOT_OVER,		/* refusals with statuses that only the client may set */
 	LIE_LATER,
 	LIE_MAX,
 };
@@ -144,7 +144,7 @@ static int ask_liar(enum lie lie, enum mce_op op)
 	if (r == 0 && op == MCE_READ)
 		for (unsigned i = 0; i < LEN; i++)
 			assert_int_equal((uint8_t)mem[LEN + i], 0x99);
-	/* Under AddressSanitizer: nobody uses it any more. */
+	/* With AddressSanitizer: the engine does not use it any more. */
 	free(mem);
 	mce_peer_put(peer);
 	side_close(&s);
@@ -152,7 +152,7 @@ static int ask_liar(enum lie lie, enum mce_op op)
 	return r;
 }
 
-static void lies(void **state)
+static void invalid_answers_fail_the_request(void **state)
 {
 	int r;
 
@@ -166,7 +166,7 @@ static void lies(void **state)
 				assert_int_equal(r, -MC_EINTERNAL);
 			else if (lie == LIE_SHORT_HEADER || lie == LIE_TWICE || (lie == LIE_EARLY && op == MCE_READ))
 				assert_int_equal(r, 0);
-			else if (lie == LIE_EARLY)	/* believed when all was out already */
+			else if (lie == LIE_EARLY)	/* accepted when all was sent already */
 				assert_true(r == 0 || r == -MC_ETRANSFER);
 			else
 				assert_int_equal(r, -MC_ETRANSFER);
@@ -174,7 +174,7 @@ static void lies(void **state)
 	}
 }
 
-/* ---- one who does not read ---- */
+/* ---- a peer that does not read ---- */
 
 struct sleeper {
 	struct liar l;
@@ -205,7 +205,7 @@ static void sleep_then_read(struct impostor *im, int fd)
 	}
 }
 
-static int64_t lanes(void)
+static int64_t conns_open(void)
 {
 	int64_t n = -1;
 
@@ -213,8 +213,8 @@ static int64_t lanes(void)
 	return n;
 }
 
-/* What was given up is not delivered by the kernel later, whoever has the socket besides. */
-static void given_up(void **state)
+/* The kernel does not deliver a cancelled WRITE later, even when a child has the socket. */
+static void a_cancelled_write_is_not_delivered_later(void **state)
 {
 	struct mce_conf conf = { .conns = 1, .progress_timeout_ms = 5000 };
 	struct sleeper s = { .awake = false };
@@ -231,11 +231,11 @@ static void given_up(void **state)
 	side_open(&side, &conf, 0, 0, 0);
 	assert_int_equal(mce_peer_get(side.e, s.l.im.addr, &req.peer), 0);
 	byte.peer = req.peer;
-	/* It connects, maybe later than that, and is not answered. */
+	/* It connects, possibly after the deadline, and gets no answer. */
 	assert_int_equal(mce_transfer(side.e, &byte, mc_deadline_ms(1000)), -MC_ETIMEDOUT);
-	for (until = SECONDS(20); lanes() != 1 && mc_now_ns() < until;)
+	for (until = SECONDS(20); conns_open() != 1 && mc_now_ns() < until;)
 		usleep(1000);
-	assert_int_equal(lanes(), 1);
+	assert_int_equal(conns_open(), 1);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -243,8 +243,8 @@ static void given_up(void **state)
 			pause();
 	}
 	assert_int_equal(mce_transfer(side.e, &req, mc_deadline_ms(1000)), -MC_ETIMEDOUT);
-	/* It makes no progress: the lane goes. */
-	for (until = SECONDS(20); lanes() > 0 && mc_now_ns() < until;)
+	/* No progress: the connection is closed. */
+	for (until = SECONDS(20); conns_open() > 0 && mc_now_ns() < until;)
 		usleep(1000);
 	__atomic_store_n(&s.awake, true, __ATOMIC_SEQ_CST);
 	for (until = SECONDS(20); !__atomic_load_n(&s.over, __ATOMIC_SEQ_CST) && mc_now_ns() < until;)
@@ -258,13 +258,13 @@ static void given_up(void **state)
 	free(iov.iov_base);
 }
 
-/* ---- one who answers what it was not asked yet ---- */
+/* ---- a peer that answers a request before it is sent ---- */
 
 #define HALF 4096u
 
 struct hasty {
 	struct liar l;
-	bool go, sent;		/* atomic; the answer is to come, half of it has */
+	bool go, sent;		/* atomic; send the answer; half of it is sent */
 };
 
 static bool answer_with(struct hasty *h, int fd, uint64_t id, char byte)
@@ -284,7 +284,8 @@ static bool ask_of(struct hasty *h, int fd, struct mce_wire_req *q)
 	return impostor_move(&h->l.im, fd, b, sizeof(b), false) && mce_req_unpack(b, sizeof(b), q) == MCE_REQ_SIZE;
 }
 
-/* Two lanes.  Over the first comes half of the next answer, and the rest when the second is asked something. */
+/* Two connections. Half of the next answer is sent on the first one, and the rest when a request arrives on the
+ * second. */
 static void answer_early(struct impostor *im, int fd)
 {
 	struct hasty *h = (struct hasty *)im;
@@ -304,7 +305,7 @@ static void answer_early(struct impostor *im, int fd)
 		goto out;
 	while (!__atomic_load_n(&h->go, __ATOMIC_SEQ_CST) && !impostor_stopping(im))
 		usleep(1000);
-	/* The same piece, used once more. */
+	/* The same fragment, used again. */
 	a.id = q.id + (1ull << 32);
 	mce_resp_pack(bytes, &a);
 	memset(bytes + MCE_RESP_SIZE, 'x', HALF);
@@ -313,7 +314,7 @@ static void answer_early(struct impostor *im, int fd)
 	__atomic_store_n(&h->sent, true, __ATOMIC_SEQ_CST);
 	if (!ask_of(h, second, &q))
 		goto out;
-	/* Nobody takes it: the lane ends. */
+	/* No request takes it: the connection ends. */
 	(void)impostor_move(im, fd, bytes + MCE_RESP_SIZE, HALF, true);
 	while (impostor_move(im, fd, bytes, 1, false))
 		;
@@ -332,9 +333,9 @@ static void *submit_it(void *arg)
 	return NULL;
 }
 
-/* A READ is on its way into a socket that takes nothing, is answered by half, and given up: what is read next by the
- * same number is not the rest of that. */
-static void answered_early(void **state)
+/* A READ is being sent into a socket that accepts no bytes, is half answered, and cancelled: the rest of the
+ * answer must not reach the next READ with the same id. */
+static void an_early_answer_does_not_reach_the_next_read(void **state)
 {
 	struct mce_conf conf = { .conns = 2, .progress_timeout_ms = 20000 };
 	struct hasty h = { .go = false };
@@ -352,9 +353,9 @@ static void answered_early(void **state)
 	assert_int_equal(mce_peer_get(side.e, h.l.im.addr, &req.peer), 0);
 	next.peer = req.peer;
 	assert_int_equal(mce_transfer(side.e, &next, SECONDS(20)), 0);
-	for (until = SECONDS(20); lanes() != 2 && mc_now_ns() < until;)
+	for (until = SECONDS(20); conns_open() != 2 && mc_now_ns() < until;)
 		usleep(1000);
-	assert_int_equal(lanes(), 2);
+	assert_int_equal(conns_open(), 2);
 	assert_int_equal(mc_fault_set("engine.tcp.send=delay:2000@1,engine.tcp.send=error:EAGAIN"), 0);
 	mce_batch_init(&b);
 	assert_int_equal(pthread_create(&t, NULL, submit_it, &req), 0);
@@ -379,9 +380,9 @@ static void answered_early(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lies),
-		cmocka_unit_test(given_up),
-		cmocka_unit_test(answered_early),
+		cmocka_unit_test(invalid_answers_fail_the_request),
+		cmocka_unit_test(a_cancelled_write_is_not_delivered_later),
+		cmocka_unit_test(an_early_answer_does_not_reach_the_next_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

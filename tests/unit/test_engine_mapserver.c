@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_mapserver.c - who hands out descriptors of its memory, and who maps them, against others that do not keep
- * to the rules, or are of another user: raw sockets, and engines of two users. */
+ * test_engine_mapserver.c - owners and mappers of memory against peers that violate the protocol or run as
+ * another user: raw sockets, and engines of two users. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -77,7 +77,7 @@ static int map_answer(int fd, struct mce_map_msg *m, int *ret_fd)
 	return mce_map_recv(fd, m, ret_fd);
 }
 
-/* While the owner's memory is there; mapped like the life page that came with it. */
+/* The guard, mapped with the epoch page that came with the message. */
 static const uint32_t *guard_of(const struct mce_map_msg *welcome, int fd)
 {
 	const char *at;
@@ -88,18 +88,18 @@ static const uint32_t *guard_of(const struct mce_map_msg *welcome, int fd)
 	return (const uint32_t *)(const void *)(at + welcome->fd_offset);
 }
 
-/* Engines begin and end, and the guard tells. */
-static void guard(void **state)
+/* The guard shows when an engine begins and ends. */
+static void the_guard_shows_the_end_of_the_engine(void **state)
 {
 	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = 4711 }, in;
 	const uint32_t *word;
 	struct mce_greeting g;
 	struct side s;
-	int lane, fd, got;
+	int tcp, fd, got;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	lane = side_dial(&s);
-	g = greet_as(lane, 4711);
+	tcp = side_dial(&s);
+	g = greet_as(tcp, 4711);
 	fd = map_dial(&g.id);
 	assert_int_equal(mce_map_send(fd, &m, -1), 0);
 	assert_int_equal(map_answer(fd, &in, &got), 0);
@@ -108,23 +108,23 @@ static void guard(void **state)
 	assert_false(*word & FUTEX_OWNER_DIED);
 	close(got);
 	close(fd);
-	close(lane);
+	close(tcp);
 	side_close(&s);
 	assert_true(*word & FUTEX_OWNER_DIED || !(*word & FUTEX_TID_MASK));
 	munmap((char *)(uintptr_t)word - in.fd_offset, in.fd_offset + 4);
 }
 
-static void map_server(void **state)
+static void the_map_server_refuses_invalid_messages(void **state)
 {
 	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH }, in;
 	struct mce_greeting g;
 	struct side s;
-	int lane, fd, got;
+	int tcp, fd, got;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	lane = side_dial(&s);
-	g = greet_as(lane, 4711);
-	/* Nothing before a greeting, no greeting with another's token, no nonsense. */
+	tcp = side_dial(&s);
+	g = greet_as(tcp, 4711);
+	/* No answer before a greeting, to a greeting with another token, or to an invalid message. */
 	fd = map_dial(&g.id);
 	m.rkey = mce_mr_rkey(s.mr);
 	assert_int_equal(mce_map_send(fd, &m, -1), 0);
@@ -140,7 +140,8 @@ static void map_server(void **state)
 	assert_int_equal(send(fd, "hello", 5, 0), 5);
 	assert_int_equal(map_answer(fd, &in, &got), -ECONNRESET);
 	close(fd);
-	/* The right way; a descriptor that comes along is not kept; who gives no page is not told whence to copy. */
+	/* A valid greeting: an unusable descriptor is not kept, and a mapper without a hazard page does not get
+	 * the address. */
 	fd = map_dial(&g.id);
 	m.rkey = 4711;
 	assert_int_equal(mce_map_send(fd, &m, 1), 0);
@@ -169,22 +170,22 @@ static void map_server(void **state)
 	assert_int_equal(in.type, MCE_MAP_FORGET);
 	assert_true(in.rkey == m.rkey);
 	close(fd);
-	close(lane);
+	close(tcp);
 	side_close(&s);
 }
 
-/* One who asks and never reads loses the connection, and nobody waits for him. */
-static void deaf_mapper(void **state)
+/* A mapper that asks and never reads loses the connection, and no thread waits for it. */
+static void a_mapper_that_does_not_read_is_disconnected(void **state)
 {
 	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = 5 };
 	struct mce_greeting g;
 	struct side s;
-	int lane, fd, r = 0;
+	int tcp, fd, r = 0;
 	unsigned i;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
-	lane = side_dial(&s);
-	g = greet_as(lane, 5);
+	tcp = side_dial(&s);
+	g = greet_as(tcp, 5);
 	fd = map_dial(&g.id);
 	assert_int_equal(mce_map_send(fd, &m, -1), 0);
 	m.type = MCE_MAP_FETCH;
@@ -194,16 +195,16 @@ static void deaf_mapper(void **state)
 	assert_true(r == -EPIPE || r == -ECONNRESET);
 	mce_mr_unregister(s.mr);
 	close(fd);
-	close(lane);
+	close(tcp);
 	side_close(&s);
 }
 
-/* A mapper with a busy page; the test writes it and makes no copies. */
+/* A mapper with a hazard page; the test writes it and makes no copies. */
 struct copier {
-	int lane, fd;
-	uint64_t *busy;
-	const uint64_t *life;
-	uint64_t base;		/* as it was told; 0: the page was not taken */
+	int tcp, fd;
+	uint64_t *hazards;
+	const uint64_t *epochs;
+	uint64_t base;		/* from the owner; 0: the page was not accepted */
 };
 
 static void copier_open(struct copier *c, const struct side *s, uint64_t token)
@@ -212,16 +213,16 @@ static void copier_open(struct copier *c, const struct side *s, uint64_t token)
 	struct mce_greeting g;
 	int page, got;
 
-	c->lane = side_dial(s);
-	g = greet_as(c->lane, token);
+	c->tcp = side_dial(s);
+	g = greet_as(c->tcp, token);
 	c->fd = map_dial(&g.id);
-	page = mce_hazard_page_new(&c->busy);
+	page = mce_hazard_page_new(&c->hazards);
 	assert_true(page >= 0);
 	assert_int_equal(mce_map_send(c->fd, &m, page), 0);
 	close(page);
 	assert_int_equal(map_answer(c->fd, &in, &got), 0);
-	c->life = mmap(NULL, MCE_EPOCH_BYTES, PROT_READ, MAP_SHARED, got, 0);
-	assert_true(c->life != MAP_FAILED);
+	c->epochs = mmap(NULL, MCE_EPOCH_BYTES, PROT_READ, MAP_SHARED, got, 0);
+	assert_true(c->epochs != MAP_FAILED);
 	c->base = in.base;
 	close(got);
 }
@@ -240,12 +241,12 @@ static unsigned copier_slot(const struct copier *c, uint64_t rkey)
 static void copier_close(struct copier *c)
 {
 	close(c->fd);
-	close(c->lane);
-	munmap(c->busy, MCE_HAZARD_BYTES);
-	munmap((void *)(uintptr_t)c->life, MCE_EPOCH_BYTES);
+	close(c->tcp);
+	munmap(c->hazards, MCE_HAZARD_BYTES);
+	munmap((void *)(uintptr_t)c->epochs, MCE_EPOCH_BYTES);
 }
 
-/* Regions end, and it does not read of it: the owner ends its direction of the connection. */
+/* Regions end, and the mapper does not read the notifications: the owner closes its direction of the connection. */
 static void be_deaf(const struct copier *c, struct side *s)
 {
 	struct pollfd pfd = { .fd = c->fd, .events = POLLRDHUP };
@@ -272,16 +273,16 @@ static void *late_copy_main(void *arg)
 	struct late_copy *l = arg;
 	uint64_t until = SECONDS(20);
 
-	while (__atomic_load_n(&l->c->life[l->slot], __ATOMIC_SEQ_CST) && mc_now_ns() < until)
+	while (__atomic_load_n(&l->c->epochs[l->slot], __ATOMIC_SEQ_CST) && mc_now_ns() < until)
 		usleep(1000);
 	for (until = mc_deadline_ms(300); mc_now_ns() < until && !l->early; usleep(1000))
 		l->early = __atomic_load_n(&l->returned, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&l->c->busy[7], 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&l->c->hazards[7], 0, __ATOMIC_SEQ_CST);
 	return NULL;
 }
 
-/* Whose connection has ended may be copying all the same.  @late: it begins only then, as who has not heard of the end;
- * @heard: it has ended the connection, too. */
+/* A mapper whose connection was closed may still be copying. @late: it begins only then, because it has not
+ * noticed; @heard: it has closed the connection, too. */
 static void copies_when_deaf(bool late, bool heard)
 {
 	struct late_copy l = { .returned = false };
@@ -294,9 +295,9 @@ static void copies_when_deaf(bool late, bool heard)
 	l.c = &c;
 	l.slot = copier_slot(&c, mce_mr_rkey(s.mr));
 	assert_true(c.base);
-	c.busy[7] = late ? 0 : mce_mr_rkey(s.mr);
+	c.hazards[7] = late ? 0 : mce_mr_rkey(s.mr);
 	be_deaf(&c, &s);
-	c.busy[7] = mce_mr_rkey(s.mr);
+	c.hazards[7] = mce_mr_rkey(s.mr);
 	if (heard)
 		shutdown(c.fd, SHUT_RDWR);
 	assert_int_equal(pthread_create(&t, NULL, late_copy_main, &l), 0);
@@ -308,15 +309,15 @@ static void copies_when_deaf(bool late, bool heard)
 	side_close(&s);
 }
 
-static void deaf_copier(void **state)
+static void unregister_waits_for_copies_of_a_disconnected_mapper(void **state)
 {
 	copies_when_deaf(false, false);
 	copies_when_deaf(false, true);
 	copies_when_deaf(true, false);
 }
 
-/* Who died in the middle of a copy is not waited for. */
-static void dead_copier(void **state)
+/* Unregister does not wait for a mapper that died within a copy. */
+static void unregister_does_not_wait_for_a_dead_mapper(void **state)
 {
 	struct copier c;
 	struct side s;
@@ -327,7 +328,7 @@ static void dead_copier(void **state)
 	pid = fork();
 	if (pid == 0) {
 		copier_open(&c, &s, 7);
-		c.busy[0] = mce_mr_rkey(s.mr);
+		c.hazards[0] = mce_mr_rkey(s.mr);
 		kill(getpid(), SIGKILL);
 	}
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -337,7 +338,7 @@ static void dead_copier(void **state)
 	side_close(&s);
 }
 
-static unsigned busy_pages(void)
+static unsigned hazard_pages(void)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
 	char line[512];
@@ -345,34 +346,34 @@ static unsigned busy_pages(void)
 
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f))
-		n += strstr(line, "mooncake-busy") != NULL;
+		n += strstr(line, "mooncake-hazards") != NULL;
 	fclose(f);
 	return n;
 }
 
-/* What mappers have given goes with the engine, also of those that were copying. */
-static void pages_go(void **state)
+/* The hazard pages of mappers are unmapped with the engine, also of those that were copying. */
+static void hazard_pages_are_unmapped_with_the_engine(void **state)
 {
-	unsigned before = busy_pages();
+	unsigned before = hazard_pages();
 	struct copier c, deaf;
 	struct side s;
 
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
 	copier_open(&deaf, &s, 9);
-	deaf.busy[0] = 1;
+	deaf.hazards[0] = 1;
 	be_deaf(&deaf, &s);
 	copier_open(&c, &s, 10);
-	assert_int_equal(busy_pages(), before + 4);
+	assert_int_equal(hazard_pages(), before + 4);
 	side_close(&s);
 	copier_close(&c);
 	copier_close(&deaf);
-	assert_int_equal(busy_pages(), before);
+	assert_int_equal(hazard_pages(), before);
 }
 
-/* Who has heard of its connection's end and copies no more is forgotten, whoever else has the other end of it. */
-static void deaf_one_goes(void **state)
+/* A mapper that has noticed the end and copies no more is freed, even when another process has its socket. */
+static void a_disconnected_mapper_that_has_noticed_is_freed(void **state)
 {
-	unsigned before = busy_pages();
+	unsigned before = hazard_pages();
 	uint64_t end = SECONDS(20);
 	struct copier deaf;
 	struct side s;
@@ -380,11 +381,11 @@ static void deaf_one_goes(void **state)
 	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
 	copier_open(&deaf, &s, 12);
 	be_deaf(&deaf, &s);
-	assert_int_equal(busy_pages(), before + 2);
+	assert_int_equal(hazard_pages(), before + 2);
 	shutdown(deaf.fd, SHUT_RDWR);
-	while (busy_pages() != before + 1 && mc_now_ns() < end)
+	while (hazard_pages() != before + 1 && mc_now_ns() < end)
 		usleep(1000);
-	assert_int_equal(busy_pages(), before + 1);
+	assert_int_equal(hazard_pages(), before + 1);
 	copier_close(&deaf);
 	side_close(&s);
 }
@@ -402,8 +403,8 @@ static bool is_sealed(unsigned flags)
 	return ret;
 }
 
-/* No seal keeps a file of huge pages from getting holes that cannot be filled again. */
-static void huge_pages(void **state)
+/* No seal prevents holes in a file of huge pages, which may be impossible to fill again. */
+static void a_file_of_huge_pages_does_not_count_as_sealed(void **state)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
 
@@ -421,7 +422,7 @@ static void huge_pages(void **state)
 enum { CAME = 1, CUT = 2, OPENED = 4 };
 #define NOBODY 65534
 
-/* What somebody else gets of root's region, and can do with it. */
+/* What another user gets of root's region, and can do with it. */
 static int stranger_gets(const struct side *s, uint64_t rkey)
 {
 	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH, .rkey = rkey }, in;
@@ -432,7 +433,7 @@ static int stranger_gets(const struct side *s, uint64_t rkey)
 	if (setgid(NOBODY) || setuid(NOBODY))
 		return -1;
 	copier_open(&c, s, 11);
-	/* He may not copy, so nothing is taken of him. */
+	/* It may not copy, so its page is not accepted. */
 	if (c.base)
 		return -1;
 	if (mce_map_send(c.fd, &m, -1) || map_answer(c.fd, &in, &fd))
@@ -474,7 +475,7 @@ static void stranger_finds(int want, mode_t mode, int seals)
 	close(attr.fd);
 }
 
-static void stranger(void **state)
+static void another_user_cannot_truncate_the_region(void **state)
 {
 	if (geteuid()) {
 		skip();
@@ -485,9 +486,9 @@ static void stranger(void **state)
 	stranger_finds(CAME, 0600, 0);
 }
 
-/* ---- engines of root and of somebody else ---- */
+/* ---- engines of root and of another user ---- */
 
-/* The user's engine, told by a pipe whom to read from and write to: 0, or what was wrong. */
+/* The user's engine, which reads its peer from a pipe: 0, or the number of the failed step. */
 static int user_main(int from)
 {
 	struct { char endpoint[256]; uint64_t addr, rkey; } to;
@@ -509,8 +510,8 @@ static int user_main(int from)
 	return reads == MCE_PATH_MAPPED && writes == MCE_PATH_TCP ? 0 : 5;
 }
 
-/* Root's segment that cannot be sealed is mapped to be read by a user, and what he writes goes another way. */
-static void user_of_root(void **state)
+/* A user maps root's unsealed region read-only, and its WRITEs use another path. */
+static void a_user_maps_memory_of_root_read_only(void **state)
 {
 	struct { char endpoint[256]; uint64_t addr, rkey; } to = { .addr = 0 };
 	struct side s;
@@ -522,7 +523,7 @@ static void user_of_root(void **state)
 		return;
 	}
 	assert_int_equal(pipe2(end, O_CLOEXEC), 0);
-	/* Before there are threads. */
+	/* Fork before there are threads. */
 	pid = fork();
 	if (pid == 0)
 		_exit(user_main(end[0]));
@@ -548,7 +549,7 @@ static void user_of_root(void **state)
 	side_close(&s);
 }
 
-/* The owner, of the user: a region that can be cut short, one that cannot, and one without a file. */
+/* The owner, of the user: a region that can be truncated, one that cannot, and one without a file. */
 #define KINDS 3
 static char plain[4096];
 
@@ -580,8 +581,8 @@ static int owner_of_user(int out, int wait)
 	return 0;
 }
 
-/* Root maps only what the user cannot cut short, and has the kernel copy from no process of his. */
-static void root_of_user(void **state)
+/* Root maps only files that the user cannot truncate, and has the kernel copy from no process of the user. */
+static void root_maps_only_sealed_memory_of_a_user(void **state)
 {
 	static const enum mce_path want[KINDS] = { MCE_PATH_TCP, MCE_PATH_MAPPED, MCE_PATH_TCP };
 	struct { char endpoint[256]; uint64_t addr[KINDS], rkey[KINDS]; } he;
@@ -624,17 +625,17 @@ static void root_of_user(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(guard),
-		cmocka_unit_test(map_server),
-		cmocka_unit_test(deaf_mapper),
-		cmocka_unit_test(deaf_copier),
-		cmocka_unit_test(dead_copier),
-		cmocka_unit_test(pages_go),
-		cmocka_unit_test(deaf_one_goes),
-		cmocka_unit_test(huge_pages),
-		cmocka_unit_test(stranger),
-		cmocka_unit_test(user_of_root),
-		cmocka_unit_test(root_of_user),
+		cmocka_unit_test(the_guard_shows_the_end_of_the_engine),
+		cmocka_unit_test(the_map_server_refuses_invalid_messages),
+		cmocka_unit_test(a_mapper_that_does_not_read_is_disconnected),
+		cmocka_unit_test(unregister_waits_for_copies_of_a_disconnected_mapper),
+		cmocka_unit_test(unregister_does_not_wait_for_a_dead_mapper),
+		cmocka_unit_test(hazard_pages_are_unmapped_with_the_engine),
+		cmocka_unit_test(a_disconnected_mapper_that_has_noticed_is_freed),
+		cmocka_unit_test(a_file_of_huge_pages_does_not_count_as_sealed),
+		cmocka_unit_test(another_user_cannot_truncate_the_region),
+		cmocka_unit_test(a_user_maps_memory_of_root_read_only),
+		cmocka_unit_test(root_maps_only_sealed_memory_of_a_user),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

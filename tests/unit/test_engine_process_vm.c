@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_process_vm.c - memory that cannot be mapped, of an owner in another process: right bytes and
- * checksums, what is refused, what happens when the kernel does not let us, many regions at once, and the end of
- * a region during copies. */
+ * test_engine_process_vm.c - memory of another process that cannot be mapped: correct bytes and checksums,
+ * refusals, denied access, many regions at once, and the end of a region during copies. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -64,8 +63,8 @@ static enum mce_path read_some(uint64_t off, uint64_t len, int want)
 	return path;
 }
 
-/* More parts than one call takes, more bytes than one call takes, odd places; checksums with a trailer. */
-static void bytes(void **state)
+/* More iovec entries and more bytes than one call takes, odd offsets; checksums with a trailer. */
+static void bytes_checksums_and_trailer_are_copied(void **state)
 {
 	uint64_t len = 9 * MIB + 777, n = mc_crc_chunks(len);
 	struct iovec iov[300];
@@ -108,7 +107,7 @@ static void bytes(void **state)
 	free(tail);
 }
 
-static void ranges(void **state)
+static void a_transfer_outside_the_region_is_refused(void **state)
 {
 	read_some(0, 1, 0);
 	read_some(LEN - 1, 1, 0);
@@ -120,15 +119,15 @@ static void ranges(void **state)
 	owner.rkey--;
 }
 
-/* Not allowed from the beginning, and all of a sudden: other paths go on. */
-static void not_allowed(void **state)
+/* Access denied from the beginning, or later: other paths are used. */
+static void tcp_is_used_when_access_is_denied_at_first(void **state)
 {
 	assert_int_equal(mc_fault_set("engine.process_vm.probe=error:EPERM"), 0);
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_TCP);
 	assert_int_equal(mc_fault_hits("engine.process_vm.probe"), 1);
 }
 
-static void no_longer_allowed(void **state)
+static void tcp_is_used_when_access_is_denied_later(void **state)
 {
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_PROCESS_VM);
 	assert_int_equal(mc_fault_set("engine.process_vm.copy=error:EPERM"), 0);
@@ -137,8 +136,9 @@ static void no_longer_allowed(void **state)
 	assert_int_equal(read_some(7, MIB, 0), MCE_PATH_TCP);
 }
 
-/* Pages that the kernel does not take hold of: those requests go another way, and after some in a row all. */
-static void missing_pages(void **state)
+/* Pages that the kernel cannot access: those requests use another path, and after several in a row all requests
+ * do. */
+static void inaccessible_pages_are_copied_over_tcp(void **state)
 {
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_PROCESS_VM);
 	assert_int_equal(mc_fault_set("engine.process_vm.copy=error:EFAULT"), 0);
@@ -152,8 +152,8 @@ static void missing_pages(void **state)
 	assert_int_equal(mc_fault_hits("engine.process_vm.copy"), 8);
 }
 
-/* What is wrong with the request's own memory is wrong on every path. */
-static void own_pages_missing(void **state)
+/* A request with inaccessible own memory fails on every path. */
+static void inaccessible_own_memory_fails_the_request(void **state)
 {
 	char *mem = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -171,8 +171,8 @@ static void own_pages_missing(void **state)
 	assert_int_equal(read_some(8192, 64, 0), MCE_PATH_PROCESS_VM);
 }
 
-/* Memory that only its own process can use, half of it; the owner is of this process. */
-static void secret_pages(void **state)
+/* Memory that only its own process can access, for a part of the region; the owner is in this process. */
+static void secret_memory_of_the_owner_is_copied(void **state)
 {
 	int fd = (int)syscall(SYS_memfd_secret, 0);
 	struct mce_mr_attr attr = { .len = 2 * MIB, .fd = -1, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
@@ -210,11 +210,11 @@ static void secret_pages(void **state)
 	close(fd);
 }
 
-/* Whether it was the owner's memory that was read shows afterwards. */
-static void ended_meanwhile(void **state)
+/* Only after the copy it shows whether it was the owner's memory. */
+static void a_copy_fails_when_the_owner_ends_during_it(void **state)
 {
 	assert_int_equal(read_some(0, 64, 0), MCE_PATH_PROCESS_VM);
-	/* one look before and one after each call */
+	/* one check before and one after each call */
 	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@2"), 0);
 	read_some(0, 64, -MC_ETRANSFER);
 	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 2);
@@ -223,7 +223,8 @@ static void ended_meanwhile(void **state)
 	assert_int_equal(mc_fault_hits("engine.process_vm.ended"), 4);
 }
 
-/* The owner's process goes on as another program, with all that tells of it but its memory; @faults: the owner's. */
+/* The owner's process executes another program and keeps its id and descriptors, but not its memory; @faults: of
+ * the owner. */
 static void other_program(const char *faults)
 {
 	struct owner_conf conf = { .len = LEN, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE,
@@ -245,18 +246,18 @@ static void other_program(const char *faults)
 	close_pair(NULL);
 }
 
-static void exec_of_owner(void **state)
+static void nothing_is_copied_after_the_owner_executes_a_program(void **state)
 {
 	other_program(NULL);
 }
 
-/* Of an owner that has no guard, as of a version before this, the nonce is looked at. */
-static void exec_of_owner_without_guard(void **state)
+/* An owner without a guard, like an older version, is recognized by its nonce. */
+static void nothing_is_copied_after_an_exec_without_a_guard(void **state)
 {
 	other_program("engine.mapserver.guard=error:EIO");
 }
 
-static void unregistered(void **state)
+static void an_unregistered_region_is_stale(void **state)
 {
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_PROCESS_VM);
 	owner_tell(&owner, "unregister");
@@ -286,9 +287,9 @@ static void *slow_write_main(void *arg)
 	return NULL;
 }
 
-/* The region ends while its bytes are being summed, however long that takes: nothing of them is written.  The owner
- * is of this process. */
-static void ended_before_copy(void **state)
+/* The region ends while checksums are computed, however long that takes: nothing is written. The owner is in this
+ * process. */
+static void nothing_is_written_after_unregister_returns(void **state)
 {
 	static char plain[MIB];
 	struct mce_mr_attr attr = { .base = plain, .len = MIB, .fd = -1, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
@@ -319,7 +320,7 @@ static void ended_before_copy(void **state)
 	side_close(&s);
 }
 
-static void dead(void **state)
+static void a_dead_owner_fails_requests(void **state)
 {
 	assert_int_equal(read_some(0, MIB, 0), MCE_PATH_PROCESS_VM);
 	owner_kill(&owner);
@@ -327,8 +328,8 @@ static void dead(void **state)
 	open_pair(state);
 }
 
-/* The owner closes to who does not read what it tells, and is there all the same: the next request connects anew. */
-static void closed_for_a_moment(void **state)
+/* The owner closes the connection of a mapper that does not read, and still runs: the next request connects again. */
+static void a_connection_closed_by_the_owner_is_replaced(void **state)
 {
 	static char plain[4096], got[64];
 	struct mce_mr_attr attr = { .base = plain, .len = sizeof(plain), .fd = -1, .access = MCE_ACCESS_READ };
@@ -363,7 +364,7 @@ static void closed_for_a_moment(void **state)
 }
 
 /* One batch over many regions that are all unknown before. */
-static void many_regions(void **state)
+static void one_batch_covers_many_unknown_regions(void **state)
 {
 	static char mem[REGIONS * 64], got[REGIONS * 64];
 	static struct mce_req req[REGIONS * 2];
@@ -397,7 +398,7 @@ static void many_regions(void **state)
 		assert_int_equal(req[i].path, MCE_PATH_PROCESS_VM);
 	}
 	assert_memory_equal(got, mem, sizeof(mem));
-	/* known now: calls over many regions */
+	/* the regions are known now: calls over many regions */
 	memset(got, 0, sizeof(got));
 	mce_batch_init(&b);
 	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EIO@9999"), 0);
@@ -443,7 +444,7 @@ static unsigned many_run(void)
 	return b.failed;
 }
 
-/* Bytes of those that were read, all by @path. */
+/* Check the bytes of all READs, and that they used @path. */
 static void many_check(enum mce_path path)
 {
 	for (unsigned i = 0; i < MANY; i++) {
@@ -453,8 +454,8 @@ static void many_check(enum mce_path path)
 	}
 }
 
-/* A batch for a peer that nobody has talked to yet goes as those after it do. */
-static void first_batch(void **state)
+/* The first batch for a peer shares calls like later ones. */
+static void the_first_batch_to_a_peer_shares_calls(void **state)
 {
 	struct mce_peer *known = peer;
 	struct side first = user;
@@ -466,8 +467,8 @@ static void first_batch(void **state)
 	many_prepare(MCE_READ);
 	assert_int_equal(many_run(), 0);
 	many_check(MCE_PATH_PROCESS_VM);
-	/* One that was found alone each time that the requests were looked at, the end of a run, and some when the
-	 * peer was connected between two looks. */
+	/* Singly: one at each scan of the requests, the end of a run, and some when the peer was connected between
+	 * two scans. */
 	assert_in_range(mc_fault_hits("engine.process_vm.run"), 1, 12);
 	assert_in_range(mc_fault_hits("engine.process_vm.copy"), 0, 12 + 64);
 	mce_peer_put(peer);
@@ -476,8 +477,8 @@ static void first_batch(void **state)
 	user = first;
 }
 
-/* What is not taken together at first is later on: nothing tells those that go alone by then. */
-static void together_again(void **state)
+/* Requests that were not taken together at first are taken together later. */
+static void requests_offered_singly_share_calls_again(void **state)
 {
 	read_some(0, 64, 0);
 	assert_int_equal(mc_fault_set("engine.peer.run=error:EIO@1,engine.process_vm.copy=error:EIO@9999"), 0);
@@ -487,7 +488,7 @@ static void together_again(void **state)
 	assert_in_range(mc_fault_hits("engine.process_vm.copy"), 1, 64);
 }
 
-static void share_calls(void **state)
+static void many_requests_share_calls(void **state)
 {
 	read_some(0, 64, 0);
 	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EIO@9999,"
@@ -495,10 +496,10 @@ static void share_calls(void **state)
 	many_prepare(MCE_READ);
 	assert_int_equal(many_run(), 0);
 	many_check(MCE_PATH_PROCESS_VM);
-	/* 1024 parts are the most that the kernel takes */
+	/* the kernel takes at most 1024 iovec entries */
 	assert_int_equal(mc_fault_hits("engine.process_vm.run"), (MANY + 1023) / 1024);
 	assert_int_equal(mc_fault_hits("engine.process_vm.copy"), 0);
-	/* and back, to where it was taken from, backwards: one part each */
+	/* and write them back in reverse order: one iovec entry each */
 	many_prepare(MCE_WRITE);
 	for (unsigned i = 0; i < MANY / 2; i++) {
 		struct mce_req r = many_req[i];
@@ -514,8 +515,8 @@ static void share_calls(void **state)
 	read_some(0, LEN, 0);
 }
 
-/* What lies side by side is one part, and a long one goes alone. */
-static void side_by_side(void **state)
+/* Adjacent requests are one iovec entry, and a long one is copied singly. */
+static void adjacent_requests_share_an_iovec_entry(void **state)
 {
 	read_some(0, 64, 0);
 	many_prepare(MCE_READ);
@@ -530,8 +531,8 @@ static void side_by_side(void **state)
 	free(many_req[7].iov->iov_base);
 }
 
-/* What is wrong with one is its own affair. */
-static void wrong_ones_among(void **state)
+/* An invalid request does not affect the others. */
+static void invalid_requests_of_a_batch_fail_alone(void **state)
 {
 	uint32_t crc = 0;
 
@@ -559,15 +560,15 @@ static void wrong_ones_among(void **state)
 	read_some(0, LEN, 0);
 }
 
-/* The call for all fails: each gets its own status, or another path. */
-static void call_fails(void **state)
+/* The shared call fails: each request gets its own status, or another path. */
+static void requests_of_a_failed_call_are_copied_singly(void **state)
 {
 	read_some(0, 64, 0);
 	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EFAULT,"
 				      "engine.process_vm.copy=error:EFAULT@2000"), 0);
 	many_prepare(MCE_READ);
 	assert_int_equal(many_run(), 0);
-	/* the one that failed was tried once more */
+	/* the one that failed was tried again */
 	many_check(MCE_PATH_PROCESS_VM);
 	memset(many_mem, 0, sizeof(many_mem));
 	assert_int_equal(mc_fault_set("engine.process_vm.run=error:EPERM@2,"
@@ -580,7 +581,7 @@ static void call_fails(void **state)
 	}
 }
 
-static void many_ended_meanwhile(void **state)
+static void a_shared_call_fails_when_the_owner_ends(void **state)
 {
 	read_some(0, 64, 0);
 	assert_int_equal(mc_fault_set("engine.process_vm.ended=error:ESRCH@2"), 0);
@@ -590,7 +591,7 @@ static void many_ended_meanwhile(void **state)
 		assert_int_equal(many_req[i].status, i < 1024 ? -MC_ETRANSFER : 0);
 }
 
-static void many_after_exec(void **state)
+static void no_request_of_a_batch_is_copied_after_an_exec(void **state)
 {
 	read_some(0, 64, 0);
 	owner_tell(&owner, "exec");
@@ -604,7 +605,7 @@ static void many_after_exec(void **state)
 	assert_int_equal(owner_tell(&owner, "count"), 0);
 }
 
-static void many_unregistered(void **state)
+static void a_batch_to_an_unregistered_region_is_stale(void **state)
 {
 	read_some(0, 64, 0);
 	owner_tell(&owner, "unregister");
@@ -627,7 +628,7 @@ struct writer {
 	bool odd;			/* a status that cannot be */
 };
 
-/* Batches of writes to places of its own until it has found the region gone often enough. */
+/* Batches of WRITEs to its own ranges until the region was gone often enough. */
 static void *write_main(void *arg)
 {
 	struct writer *w = arg;
@@ -662,7 +663,7 @@ static void *write_main(void *arg)
 }
 
 /* After the owner's unregister has returned, not one byte of its memory changes. */
-static void threads_and_unregister(void **state)
+static void no_thread_writes_after_unregister(void **state)
 {
 	struct writer w[THREADS] = { { .n = 0 } };
 	uint64_t crc;
@@ -689,31 +690,31 @@ static void threads_and_unregister(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(bytes, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(ranges, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(not_allowed, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(no_longer_allowed, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(missing_pages, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(own_pages_missing, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(secret_pages, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(ended_meanwhile, open_pair, close_pair),
-		cmocka_unit_test(exec_of_owner),
-		cmocka_unit_test(exec_of_owner_without_guard),
-		cmocka_unit_test_setup_teardown(unregistered, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(ended_before_copy, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(dead, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(closed_for_a_moment, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(many_regions, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(first_batch, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(together_again, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(share_calls, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(side_by_side, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(wrong_ones_among, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(call_fails, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(many_ended_meanwhile, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(many_after_exec, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(many_unregistered, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(threads_and_unregister, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(bytes_checksums_and_trailer_are_copied, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(a_transfer_outside_the_region_is_refused, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(tcp_is_used_when_access_is_denied_at_first, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(tcp_is_used_when_access_is_denied_later, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(inaccessible_pages_are_copied_over_tcp, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(inaccessible_own_memory_fails_the_request, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(secret_memory_of_the_owner_is_copied, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(a_copy_fails_when_the_owner_ends_during_it, open_pair, close_pair),
+		cmocka_unit_test(nothing_is_copied_after_the_owner_executes_a_program),
+		cmocka_unit_test(nothing_is_copied_after_an_exec_without_a_guard),
+		cmocka_unit_test_setup_teardown(an_unregistered_region_is_stale, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(nothing_is_written_after_unregister_returns, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(a_dead_owner_fails_requests, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(a_connection_closed_by_the_owner_is_replaced, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(one_batch_covers_many_unknown_regions, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(the_first_batch_to_a_peer_shares_calls, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(requests_offered_singly_share_calls_again, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(many_requests_share_calls, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(adjacent_requests_share_an_iovec_entry, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(invalid_requests_of_a_batch_fail_alone, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(requests_of_a_failed_call_are_copied_singly, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(a_shared_call_fails_when_the_owner_ends, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(no_request_of_a_batch_is_copied_after_an_exec, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(a_batch_to_an_unregistered_region_is_stale, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(no_thread_writes_after_unregister, open_pair, close_pair),
 	};
 
 	owner_main(argc, argv);

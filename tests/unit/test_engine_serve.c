@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_serve.c - the serving side against peers that do not keep to the rules: raw sockets. */
+ * test_engine_serve.c - the serving side against peers that violate the protocol: raw sockets. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -67,10 +67,10 @@ static bool ended(int fd)
 	return !get(fd, &byte, 1);
 }
 
-static struct mce_greeting greet_as(int fd, uint64_t token, uint32_t lane, uint32_t epoch)
+static struct mce_greeting greet_as(int fd, uint64_t token, uint32_t conn, uint32_t epoch)
 {
 	struct mce_greeting g = {
-		.version = 1, .version_min = 1, .token = token, .conn = lane, .epoch = epoch,
+		.version = 1, .version_min = 1, .token = token, .conn = conn, .epoch = epoch,
 	};
 	uint8_t b[MCE_GREETING_SIZE];
 
@@ -125,7 +125,7 @@ static void wait_for_byte(const struct side *s, uint64_t off, char want)
 
 /* ---- greeting ---- */
 
-static void other_protocols(void **state)
+static void other_protocols_are_disconnected(void **state)
 {
 	static const struct {
 		const char *what;
@@ -153,7 +153,7 @@ static void other_protocols(void **state)
 	side_close(&s);
 }
 
-static void versions(void **state)
+static void a_newer_peer_is_served_if_it_speaks_our_version(void **state)
 {
 	struct mce_greeting g = { .version = 9, .version_min = 1, .token = 1, .epoch = 1 };
 	uint8_t b[MCE_GREETING_SIZE + 64] = { 0 };
@@ -182,7 +182,7 @@ static void versions(void **state)
 		mce_req_pack(h, &q);
 		mce_put16(h + 2, sizeof(h));
 		put(fd, h, sizeof(h));
-		/* And one as short as headers once were. */
+		/* And one as short as headers of older versions. */
 		q.id++;
 		mce_req_pack(h, &q);
 		mce_put16(h + 2, MCE_REQ_MIN);
@@ -195,7 +195,7 @@ static void versions(void **state)
 		pattern_check(&byte, 1, SEED, 3);
 	}
 	close(fd);
-	/* One that cannot is told so. */
+	/* A peer that cannot is refused with a status. */
 	fd = side_dial(&s);
 	g = (struct mce_greeting){ .version = 9, .version_min = 8, .token = 1, .epoch = 5 };
 	mce_greeting_pack(b, &g);
@@ -208,8 +208,8 @@ static void versions(void **state)
 	side_close(&s);
 }
 
-/* A connection that took the lane's name over ends the one before, in the middle of its payload. */
-static void fencing(void **state)
+/* A connection that takes over the name ends the older one, in the middle of its payload. */
+static void a_newer_connection_fences_the_older_one(void **state)
 {
 	char *payload = malloc(LEN);
 	struct side s;
@@ -222,7 +222,7 @@ static void fencing(void **state)
 	ask(old, request(&s, MCE_FRAME_WRITE, 0, 65536));
 	put(old, payload, 1000);
 	wait_for_byte(&s, 999, 0x44);
-	/* Another lane of the same peer is another name. */
+	/* Another connection of the same peer has another name. */
 	older = side_dial(&s);
 	assert_int_equal(greet_as(older, 77, 1, 1).status, 0);
 	new = side_dial(&s);
@@ -230,7 +230,7 @@ static void fencing(void **state)
 	(void)send(old, payload, 64536, MSG_NOSIGNAL);
 	assert_true(ended(old));
 	pattern_check(s.mem + 1000, 65536 - 1000, SEED, 1000);
-	/* The name goes to no one who is older. */
+	/* An older epoch does not get the name. */
 	close(old);
 	old = side_dial(&s);
 	assert_int_equal(mc_err_from_wire(greet_as(old, 77, 0, 5).status), -ESTALE);
@@ -248,8 +248,8 @@ static void fencing(void **state)
 
 /* ---- requests ---- */
 
-/* A refused WRITE's payload is thrown away and the connection goes on. */
-static void refused_writes(void **state)
+/* A refused WRITE's payload is discarded and the connection continues. */
+static void a_refused_write_keeps_the_connection_open(void **state)
 {
 	struct mce_wire_req q;
 	struct mce_wire_resp a;
@@ -269,7 +269,7 @@ static void refused_writes(void **state)
 		if (i == 2)
 			q.addr = UINT64_MAX - 5;
 		if (i == 3)
-			q.whole = q.addr + 1, q.whole_len = 300000;	/* a piece outside its whole */
+			q.whole = q.addr + 1, q.whole_len = 300000;	/* a fragment outside its transfer */
 		if (i == 4)
 			q.whole = q.addr, q.whole_len = UINT64_MAX;
 		if (i == 5)
@@ -292,7 +292,7 @@ static void refused_writes(void **state)
 	free(payload);
 }
 
-static void malformed(void **state)
+static void a_malformed_request_ends_the_connection(void **state)
 {
 	uint8_t h[MCE_REQ_SIZE];
 	struct side s;
@@ -321,8 +321,8 @@ static void malformed(void **state)
 	side_close(&s);
 }
 
-/* A peer that asks for more than it takes is not read any further, and the others are served. */
-static void greedy_reader(void **state)
+/* A peer that requests more than it reads is not read any further, and the others are served. */
+static void a_client_that_does_not_read_delays_no_other(void **state)
 {
 	struct side s;
 	int greedy, fd;
@@ -337,7 +337,7 @@ static void greedy_reader(void **state)
 	q.whole = q.addr;
 	q.whole_len = q.len;
 	mce_req_pack(h, &q);
-	/* Far more than the window; the socket fills because nobody reads it. */
+	/* Far more than the window; the socket fills because the peer does not read. */
 	while (asked < 100 * 1000 * 1000) {
 		struct pollfd pfd = { .fd = greedy, .events = POLLOUT };
 		ssize_t n = send(greedy, h + asked % sizeof(h), sizeof(h) - asked % sizeof(h),
@@ -353,7 +353,7 @@ static void greedy_reader(void **state)
 	greet_as(fd, 2, 0, 1);
 	ask(fd, request(&s, MCE_FRAME_READ, 0, 100));
 	assert_int_equal(answer(fd).status, 0);
-	/* Its memory can be taken away at once although answers wait to be sent from it. */
+	/* Its memory can be unregistered at once although answers wait to be sent from it. */
 	{
 		uint64_t began = mc_now_ns();
 
@@ -365,8 +365,8 @@ static void greedy_reader(void **state)
 	side_close(&s);
 }
 
-/* Unregistering ends a WRITE in the middle: the rest is thrown away and the answer says so. */
-static void unregister_in_the_middle(void **state)
+/* Unregistering ends a WRITE in the middle: the rest is discarded and the answer has the status. */
+static void unregister_aborts_a_write_in_the_middle(void **state)
 {
 	char *payload = malloc(LEN);
 	struct mce_wire_resp a;
@@ -393,10 +393,10 @@ static void unregister_in_the_middle(void **state)
 	free(payload);
 }
 
-/* ---- standing still ---- */
+/* ---- stopped processes ---- */
 
-/* In the middle of requests that had all come: those behind are not carried out when it goes on. */
-static void still_in_a_turn(void **state)
+/* The owner is stopped in the middle of received requests: the later ones are not carried out when it continues. */
+static void requests_behind_a_stall_are_dropped(void **state)
 {
 	enum { N = 100, EACH = 8 };
 	/* Longer than half the owner's progress timeout. */
@@ -432,7 +432,7 @@ static void still_in_a_turn(void **state)
 
 /* ---- limits ---- */
 
-static void too_many(void **state)
+static void incoming_connections_are_limited(void **state)
 {
 	struct mce_conf few = conf;
 	struct side s;
@@ -447,7 +447,7 @@ static void too_many(void **state)
 	fd[3] = side_dial(&s);
 	assert_true(ended(fd[3]));
 	close(fd[3]);
-	/* A place that is free again can be had again. */
+	/* A freed connection can be used again. */
 	close(fd[0]);
 	for (unsigned i = 0; ; i++) {
 		uint8_t b[MCE_GREETING_SIZE];
@@ -467,14 +467,14 @@ static void too_many(void **state)
 	side_close(&s);
 }
 
-/* Half a request and then nothing: the connection goes when it makes no progress. */
-static void half_request(void **state)
+/* Half a request and no more: the connection is closed when it makes no progress. */
+static void half_a_request_times_out(void **state)
 {
 	struct mce_conf quick = conf;
 	struct side s;
 	int fd, idle;
 
-	/* Half of it is what the owner's thread may stand still before it takes all for stale. */
+	/* The owner's thread may be stopped for half of it before it considers all requests stale. */
 	quick.progress_timeout_ms = 3000;
 	side_open(&s, &quick, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED);
 	idle = side_dial(&s);
@@ -484,7 +484,7 @@ static void half_request(void **state)
 	ask(fd, request(&s, MCE_FRAME_WRITE, 0, 1000));
 	put(fd, "x", 1);
 	assert_true(ended(fd));
-	/* One that wants nothing stays. */
+	/* An idle connection stays. */
 	ask(idle, request(&s, MCE_FRAME_READ, LEN - 1, 1));
 	assert_int_equal(answer(idle).status, 0);
 	close(fd);
@@ -495,16 +495,16 @@ static void half_request(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(other_protocols),
-		cmocka_unit_test(versions),
-		cmocka_unit_test(fencing),
-		cmocka_unit_test(refused_writes),
-		cmocka_unit_test(malformed),
-		cmocka_unit_test(greedy_reader),
-		cmocka_unit_test(unregister_in_the_middle),
-		cmocka_unit_test(still_in_a_turn),
-		cmocka_unit_test(too_many),
-		cmocka_unit_test(half_request),
+		cmocka_unit_test(other_protocols_are_disconnected),
+		cmocka_unit_test(a_newer_peer_is_served_if_it_speaks_our_version),
+		cmocka_unit_test(a_newer_connection_fences_the_older_one),
+		cmocka_unit_test(a_refused_write_keeps_the_connection_open),
+		cmocka_unit_test(a_malformed_request_ends_the_connection),
+		cmocka_unit_test(a_client_that_does_not_read_delays_no_other),
+		cmocka_unit_test(unregister_aborts_a_write_in_the_middle),
+		cmocka_unit_test(requests_behind_a_stall_are_dropped),
+		cmocka_unit_test(incoming_connections_are_limited),
+		cmocka_unit_test(half_a_request_times_out),
 	};
 
 	owner_main(argc, argv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_transfer.c - every path moves the right bytes and makes the right checksums. */
+ * test_engine_transfer.c - every path moves the right bytes and computes the right checksums. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -141,17 +141,17 @@ static void run_sizes(enum mce_path path)
 	free(mem);
 }
 
-static void sizes_local(void **state)
+static void all_sizes_are_moved_locally(void **state)
 {
 	run_sizes(MCE_PATH_LOCAL);
 }
 
-static void sizes_mapped(void **state)
+static void all_sizes_are_moved_mapped(void **state)
 {
 	run_sizes(MCE_PATH_MAPPED);
 }
 
-static void sizes_tcp(void **state)
+static void all_sizes_are_moved_over_tcp(void **state)
 {
 	run_sizes(MCE_PATH_TCP);
 }
@@ -235,23 +235,23 @@ static void run_threads(enum mce_path path)
 	pair_close(&p);
 }
 
-static void threads_local(void **state)
+static void threads_move_batches_locally(void **state)
 {
 	run_threads(MCE_PATH_LOCAL);
 }
 
-static void threads_mapped(void **state)
+static void threads_move_batches_mapped(void **state)
 {
 	run_threads(MCE_PATH_MAPPED);
 }
 
-static void threads_tcp(void **state)
+static void threads_move_batches_over_tcp(void **state)
 {
 	run_threads(MCE_PATH_TCP);
 }
 
-/* More small requests than lanes may have under way. */
-static void large_batch(void **state)
+/* More small requests than connections may have in flight. */
+static void a_batch_larger_than_the_window_is_moved(void **state)
 {
 	enum { N = 4096 };
 	struct mce_req *reqs = calloc(N, sizeof(*reqs));
@@ -316,36 +316,36 @@ static void run_owner(struct owner_conf conf, bool force_tcp, enum mce_path want
 	free(mem);
 }
 
-static void process_mapped(void **state)
+static void memory_of_another_process_is_mapped(void **state)
 {
 	run_owner((struct owner_conf){ .len = 0 }, false, MCE_PATH_MAPPED);
 }
 
-static void process_forced(void **state)
+static void force_tcp_uses_tcp_between_processes(void **state)
 {
 	run_owner((struct owner_conf){ .len = 0 }, true, MCE_PATH_TCP);
 }
 
-static void process_no_fd(void **state)
+static void memory_without_a_descriptor_is_copied(void **state)
 {
 	run_owner((struct owner_conf){ .no_fd = true }, false, path_without_fd());
 }
 
-/* Not the address says that it is the same host... */
-static void process_relayed(void **state)
+/* The address does not show that it is the same host... */
+static void the_same_host_is_recognized_behind_a_relay(void **state)
 {
 	run_owner((struct owner_conf){ .relay = true }, false, MCE_PATH_MAPPED);
 }
 
-/* ...nor does the host alone: from another network its socket cannot be reached. */
-static void process_netns(void **state)
+/* ...and the same host is not enough: in another network namespace its socket is unreachable. */
+static void another_network_namespace_uses_tcp(void **state)
 {
 	run_owner((struct owner_conf){ .relay = true, .netns = true }, false, MCE_PATH_TCP);
 }
 
 /* ---- polling, counting ---- */
 
-static void polled(void **state)
+static void a_batch_completes_without_waiting(void **state)
 {
 	uint64_t end = mc_deadline_ms(30000);
 	struct iovec iov;
@@ -370,7 +370,7 @@ static void polled(void **state)
 	pair_close(&p);
 }
 
-static void counted(void **state)
+static void transfers_are_counted(void **state)
 {
 	static const char labels[] = "path=\"mapped\",op=\"read\"";
 	int64_t bytes, requests, now;
@@ -396,7 +396,7 @@ static void counted(void **state)
 }
 
 /* The peer is this engine under another name. */
-static void own_alias(void **state)
+static void the_own_engine_is_recognized_by_another_address(void **state)
 {
 	struct mce_conf conf = { .bind_host = "0.0.0.0", .host = "127.0.0.1" };
 	struct mce_peer *peer;
@@ -415,7 +415,7 @@ static void own_alias(void **state)
 	side_close(&s);
 }
 
-static void direct_pointer(void **state)
+static void a_mapped_pointer_stays_readable_until_the_handle_is_put(void **state)
 {
 	static const enum mce_path paths[] = { MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP };
 	const char *at;
@@ -437,7 +437,7 @@ static void direct_pointer(void **state)
 						 5, SECONDS(30), &err));
 			assert_true(err < 0);
 		}
-		/* It may be read for as long as the handle is there. */
+		/* It may be read until the handle is put. */
 		mce_mr_unregister(p.owner.mr);
 		if (at && paths[i] == MCE_PATH_MAPPED)
 			pattern_check(at, 5000, SEED, 777);
@@ -448,22 +448,22 @@ static void direct_pointer(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes_local),
-		cmocka_unit_test(sizes_mapped),
-		cmocka_unit_test(sizes_tcp),
-		cmocka_unit_test(threads_local),
-		cmocka_unit_test(threads_mapped),
-		cmocka_unit_test(threads_tcp),
-		cmocka_unit_test(large_batch),
-		cmocka_unit_test(process_mapped),
-		cmocka_unit_test(process_forced),
-		cmocka_unit_test(process_no_fd),
-		cmocka_unit_test(process_relayed),
-		cmocka_unit_test(process_netns),
-		cmocka_unit_test(polled),
-		cmocka_unit_test(counted),
-		cmocka_unit_test(own_alias),
-		cmocka_unit_test(direct_pointer),
+		cmocka_unit_test(all_sizes_are_moved_locally),
+		cmocka_unit_test(all_sizes_are_moved_mapped),
+		cmocka_unit_test(all_sizes_are_moved_over_tcp),
+		cmocka_unit_test(threads_move_batches_locally),
+		cmocka_unit_test(threads_move_batches_mapped),
+		cmocka_unit_test(threads_move_batches_over_tcp),
+		cmocka_unit_test(a_batch_larger_than_the_window_is_moved),
+		cmocka_unit_test(memory_of_another_process_is_mapped),
+		cmocka_unit_test(force_tcp_uses_tcp_between_processes),
+		cmocka_unit_test(memory_without_a_descriptor_is_copied),
+		cmocka_unit_test(the_same_host_is_recognized_behind_a_relay),
+		cmocka_unit_test(another_network_namespace_uses_tcp),
+		cmocka_unit_test(a_batch_completes_without_waiting),
+		cmocka_unit_test(transfers_are_counted),
+		cmocka_unit_test(the_own_engine_is_recognized_by_another_address),
+		cmocka_unit_test(a_mapped_pointer_stays_readable_until_the_handle_is_put),
 	};
 
 	owner_main(argc, argv);

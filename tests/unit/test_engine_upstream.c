@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_upstream.c - upstream's protocol, both ends ours: every size, refusals among what is
- * allowed, and what goes over it at once. */
+ * test_engine_upstream.c - upstream's protocol between two of our engines: all sizes, refused among valid
+ * requests, and many requests at once. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -79,7 +79,7 @@ static void run_sizes(unsigned version)
 		pattern_fill(mem, n, i + 100, 0);
 		assert_int_equal(move(&p, MCE_WRITE, 0, mem, n), 0);
 		memcpy(own, mem, n);
-		/* Also in version 1 a WRITE that is complete is there. */
+		/* Also in version 1 a complete WRITE is stored. */
 		assert_memory_equal(p.owner.mem, own, LEN);
 	}
 	assert_int_equal(move(&p, MCE_READ, 5, mem, 0), 0);
@@ -88,12 +88,12 @@ static void run_sizes(unsigned version)
 	free(own);
 }
 
-static void sizes_version_1(void **state)
+static void all_sizes_are_moved_with_version_1(void **state)
 {
 	run_sizes(1);
 }
 
-static void sizes_version_2(void **state)
+static void all_sizes_are_moved_with_version_2(void **state)
 {
 	run_sizes(2);
 }
@@ -160,19 +160,19 @@ static void run_threads(unsigned version)
 	pair_close(&p);
 }
 
-static void threads_version_1(void **state)
+static void threads_move_batches_with_version_1(void **state)
 {
 	run_threads(1);
 }
 
-static void threads_version_2(void **state)
+static void threads_move_batches_with_version_2(void **state)
 {
 	run_threads(2);
 }
 
 /* ---- refusals ---- */
 
-static void bounds(void **state)
+static void a_transfer_outside_the_region_is_refused(void **state)
 {
 	for (unsigned version = 1; version <= 2; version++) {
 		int want = version == 2 ? -ERANGE : -MC_ETRANSFER;
@@ -194,8 +194,8 @@ static void bounds(void **state)
 	}
 }
 
-/* As many refusals as make all that waits hopeless, and a good one right behind them, which did not wait then. */
-static void good_behind_refused(void **state)
+/* As many refusals as fail all waiting requests, and then a valid one, which was not waiting then. */
+static void a_valid_request_after_refused_ones_succeeds(void **state)
 {
 	char byte[64] = { 0 };
 	struct pair p;
@@ -209,7 +209,7 @@ static void good_behind_refused(void **state)
 	pair_close(&p);
 }
 
-static void access_bits(void **state)
+static void access_bits_hold(void **state)
 {
 	char byte = 1;
 	struct pair p;
@@ -228,8 +228,8 @@ static void access_bits(void **state)
 	pair_close(&p);
 }
 
-/* A refusal ends its connection; the others on it must not suffer. */
-static void refused_among_good(void **state)
+/* A refusal ends its connection; other requests on it must not fail. */
+static void refused_requests_fail_alone(void **state)
 {
 	enum { N = 400, EACH = 5000 };
 	struct mce_req *reqs = calloc(N, sizeof(*reqs));
@@ -268,8 +268,8 @@ static void refused_among_good(void **state)
 
 /* ---- ends ---- */
 
-/* The node comes back on the same port with its memory elsewhere. */
-static void restarted(void **state)
+/* The node restarts on the same port with its memory elsewhere. */
+static void a_restarted_node_is_reached_on_the_same_port(void **state)
 {
 	struct mce_conf again = { .upstream = true, .bind_host = "127.0.0.1" };
 	char *mem = malloc(MIB);
@@ -283,7 +283,7 @@ static void restarted(void **state)
 	again.upstream_port = mce_engine_upstream_port(p.owner.e);
 	mce_engine_close(p.owner.e);
 	assert_int_equal(move(&p, MCE_WRITE, 0, mem, MIB), -MC_ETRANSFER);
-	/* What was registered before is still mapped here, and must not be reached any more. */
+	/* The old region is still mapped here, and must not be reached any more. */
 	p.owner.e = NULL;
 	kept = p.owner;
 	side_open(&p.owner, &again, LEN, MCE_ACCESS_READ | MCE_ACCESS_WRITE, SEED + 1);
@@ -312,8 +312,8 @@ static unsigned count_files(void)
 	return n;
 }
 
-/* Peers that come and go, some of them in the middle of a transfer. */
-static void thousand_peers(void **state)
+/* A thousand short-lived handles, some of them put after a cancelled transfer. */
+static void a_thousand_peers_leave_no_descriptor(void **state)
 {
 	char *mem = malloc(MIB);
 	unsigned files;
@@ -350,7 +350,7 @@ static void thousand_peers(void **state)
 
 /* ---- names ---- */
 
-static void handles(void **state)
+static void handles_are_shared_per_address_and_version(void **state)
 {
 	struct mce_peer *a, *b, *c, *ours;
 	struct pair p;
@@ -364,7 +364,7 @@ static void handles(void **state)
 	assert_ptr_equal(a, p.peer);
 	assert_ptr_equal(a, b);
 	assert_ptr_not_equal(a, c);
-	/* The same address may be an engine of ours as well. */
+	/* The same address may be one of our engines, too. */
 	assert_int_equal(mce_peer_get(p.user.e, mce_engine_endpoint(p.owner.e), &ours), 0);
 	assert_ptr_not_equal(ours, a);
 	assert_int_equal(mce_peer_get_upstream(p.user.e, "127.0.0.1", 0, 2, &b), -EINVAL);
@@ -376,8 +376,8 @@ static void handles(void **state)
 	pair_close(&p);
 }
 
-/* All ports of the range taken but one, then none left. */
-static void port_range(void **state)
+/* One free port in the range, then none. */
+static void the_port_is_taken_from_the_range(void **state)
 {
 	struct mce_conf conf = { .upstream = true, .bind_host = "127.0.0.1" };
 	struct mce_engine *a, *b;
@@ -400,18 +400,18 @@ static void port_range(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes_version_1),
-		cmocka_unit_test(sizes_version_2),
-		cmocka_unit_test(threads_version_1),
-		cmocka_unit_test(threads_version_2),
-		cmocka_unit_test(bounds),
-		cmocka_unit_test(good_behind_refused),
-		cmocka_unit_test(access_bits),
-		cmocka_unit_test(refused_among_good),
-		cmocka_unit_test(restarted),
-		cmocka_unit_test(thousand_peers),
-		cmocka_unit_test(handles),
-		cmocka_unit_test(port_range),
+		cmocka_unit_test(all_sizes_are_moved_with_version_1),
+		cmocka_unit_test(all_sizes_are_moved_with_version_2),
+		cmocka_unit_test(threads_move_batches_with_version_1),
+		cmocka_unit_test(threads_move_batches_with_version_2),
+		cmocka_unit_test(a_transfer_outside_the_region_is_refused),
+		cmocka_unit_test(a_valid_request_after_refused_ones_succeeds),
+		cmocka_unit_test(access_bits_hold),
+		cmocka_unit_test(refused_requests_fail_alone),
+		cmocka_unit_test(a_restarted_node_is_reached_on_the_same_port),
+		cmocka_unit_test(a_thousand_peers_leave_no_descriptor),
+		cmocka_unit_test(handles_are_shared_per_address_and_version),
+		cmocka_unit_test(the_port_is_taken_from_the_range),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

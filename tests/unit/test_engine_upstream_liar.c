@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_upstream_liar.c - asking upstream's servers that fail: each request ends in time, what can be
- * repeated is, and the memory is let go of. */
+ * test_engine_upstream_liar.c - requests to failing servers of upstream's protocol: each request ends in time,
+ * is repeated if possible, and releases its memory. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -24,14 +24,14 @@
 
 enum lie {
 	LIE_NONE,
-	LIE_MAGIC,		/* a status that is none */
-	LIE_UNASKED,		/* a status before the request has come, of which it takes nothing */
-	LIE_HALF,		/* of an answer, then the end */
+	LIE_MAGIC,		/* a status with a wrong magic */
+	LIE_UNASKED,		/* a status before the request, which it does not read */
+	LIE_HALF,		/* of an answer, then close */
 	LIE_CLOSE,		/* accepts and closes */
-	LIE_REFUSE,		/* everything */
-	LIE_SILENT,		/* takes what comes and says nothing */
-	LIE_STOPPED,		/* takes nothing */
-	LIE_ONE_EACH,		/* closes after each request: no lie, old servers do */
+	LIE_REFUSE,		/* every request */
+	LIE_SILENT,		/* reads and does not answer */
+	LIE_STOPPED,		/* does not read */
+	LIE_ONE_EACH,		/* closes after each request: no lie, older servers do */
 	LIE_DRIP,		/* answers in small parts with time between */
 };
 
@@ -54,7 +54,7 @@ static bool drip(struct server *s, int fd, char *p, size_t n)
 	return true;
 }
 
-/* Bytes that are nobody's to keep. */
+/* Discard bytes. */
 static bool swallow(struct server *s, int fd, uint64_t n)
 {
 	static char trash[LEN];
@@ -96,7 +96,7 @@ static bool answer(struct server *s, int fd, const struct mce_up_req *q)
 	return ok && impostor_move(&s->im, fd, s->mem + off, q->size, true);
 }
 
-/* Has the client gone?  Looks for a moment. */
+/* Has the client closed? Waits for a moment. */
 static bool is_left(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
@@ -111,7 +111,7 @@ static void serve(struct server *s, int fd)
 
 	if (s->lie == LIE_UNASKED)
 		impostor_move(&s->im, fd, (char *)"\0\0\0\0VTCM", 8, true);
-	/* Who reads on takes the whole request before the client has had a look at the status. */
+	/* Do not read on: that would take the whole request before the client has checked the status. */
 	while (s->lie == LIE_UNASKED && !impostor_stopping(&s->im) && !is_left(fd))
 		;
 	while (s->lie == LIE_STOPPED && !impostor_stopping(&s->im))
@@ -182,7 +182,7 @@ static int ask_liar(enum lie lie, unsigned version, enum mce_op op, uint64_t n)
 	return r;
 }
 
-static void lies(void **state)
+static void invalid_answers_fail_the_request(void **state)
 {
 	for (enum mce_op op = MCE_READ; op <= MCE_WRITE; op++) {
 		assert_int_equal(ask_liar(LIE_NONE, 2, op, LEN), 0);
@@ -197,20 +197,20 @@ static void lies(void **state)
 	assert_int_equal(ask_liar(LIE_ONE_EACH, 1, MCE_READ, LEN), 0);
 }
 
-static void early_ack(void **state)
+static void a_status_before_the_request_is_a_protocol_error(void **state)
 {
 	static struct server s;
 	char *mem = calloc(1, 8 << 20);
 	struct mce_conf conf = quick;
 	uint64_t start;
 
-	/* One piece larger than what the sockets swallow while the server does not read. */
+	/* One fragment larger than the sockets hold while the server does not read. */
 	conf.stripe_bytes = 8 << 20;
 	conf.progress_timeout_ms = conf.status_timeout_ms = 30000;
 	server_start(&s, LIE_UNASKED, 2);
 	start = mc_now_ms();
 	assert_int_equal(ask(&s, MCE_WRITE, &conf, mem, 8 << 20), -MC_ETRANSFER);
-	/* Seen for what it is, not waited for. */
+	/* Detected, not timed out. */
 	assert_in_range(mc_now_ms() - start, 0, 15000);
 	impostor_stop(&s.im);
 	free(mem);
@@ -218,7 +218,7 @@ static void early_ack(void **state)
 
 /* ---- time ---- */
 
-static void timeouts(void **state)
+static void a_silent_server_times_out(void **state)
 {
 	for (enum mce_op op = MCE_READ; op <= MCE_WRITE; op++)
 		for (enum lie lie = LIE_SILENT; lie <= LIE_STOPPED; lie++) {
@@ -230,7 +230,7 @@ static void timeouts(void **state)
 }
 
 /* Slow is not dead: each part is progress. */
-static void slow_server(void **state)
+static void a_slow_server_does_not_time_out(void **state)
 {
 	struct mce_conf conf = quick;
 	static struct server s;
@@ -244,8 +244,8 @@ static void slow_server(void **state)
 	impostor_stop(&s.im);
 }
 
-/* A thousand requests to one that closes every connection end soon, by the count of lost lanes. */
-static void hopeless(void **state)
+/* A thousand requests to a server that closes every connection end soon, by the count of lost connections. */
+static void requests_to_a_server_that_always_closes_end_soon(void **state)
 {
 	enum { N = 1000 };
 	struct mce_req *reqs = calloc(N, sizeof(*reqs));
@@ -272,16 +272,16 @@ static void hopeless(void **state)
 	mce_peer_put(peer);
 	mce_engine_close(e);
 	impostor_stop(&s.im);
-	/* 16 to 40, and up to 880 where the submitting thread was not let run; without that count 8,000 and more. */
+	/* 16 to 40, and up to 880 when the submitting thread was not scheduled; without that count 8,000 and more. */
 	assert_in_range(s.conns, 1, 2 * N);
 	free(reqs);
 }
 
 /* ---- cancelling ---- */
 
-/* The deadline passes while a WRITE is half out: its memory is free at once, and what waits behind it gets
- * through as soon as the server is back. */
-static void cancel_half_sent(void **state)
+/* The deadline passes while a WRITE is partly sent: its memory is free at once, and waiting requests succeed as
+ * soon as the server is back. */
+static void memory_of_a_partly_sent_write_is_free_after_the_deadline(void **state)
 {
 	uint64_t big = 64 << 20;
 	char *mem = calloc(1, big), byte = 0;
@@ -309,7 +309,7 @@ static void cancel_half_sent(void **state)
 			assert_int_equal(r, -MC_ETIMEDOUT);
 		late += r != 0;
 		memset(mem, 2, big);
-		/* What arrived is what was sent before the deadline. */
+		/* Only bytes that were sent before the deadline have arrived. */
 		assert_int_equal(transfer(e, req.peer, MCE_READ, req.addr, 0, &byte, 1, NULL), 0);
 		assert_true(byte != 2);
 		assert_true(mc_now_ms() - began < 10000);
@@ -324,12 +324,12 @@ static void cancel_half_sent(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lies),
-		cmocka_unit_test(early_ack),
-		cmocka_unit_test(timeouts),
-		cmocka_unit_test(slow_server),
-		cmocka_unit_test(hopeless),
-		cmocka_unit_test(cancel_half_sent),
+		cmocka_unit_test(invalid_answers_fail_the_request),
+		cmocka_unit_test(a_status_before_the_request_is_a_protocol_error),
+		cmocka_unit_test(a_silent_server_times_out),
+		cmocka_unit_test(a_slow_server_does_not_time_out),
+		cmocka_unit_test(requests_to_a_server_that_always_closes_end_soon),
+		cmocka_unit_test(memory_of_a_partly_sent_write_is_free_after_the_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

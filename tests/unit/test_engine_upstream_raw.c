@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_upstream_raw.c - serving upstream's protocol to clients that do not keep to it, or go away,
- * or stand still: raw sockets. */
+ * test_engine_upstream_raw.c - serving upstream's protocol to clients that violate it, disconnect, or stall: raw
+ * sockets. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -113,7 +113,7 @@ static uint32_t status(int fd)
 
 /* ---- the protocol ---- */
 
-static void layout(void **state)
+static void messages_have_the_layout_of_upstream(void **state)
 {
 	static const uint8_t write5_v2[] = {
 		5, 0, 0, 0, 0, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x81,
@@ -129,8 +129,8 @@ static void layout(void **state)
 	assert_memory_equal(b, refused, sizeof(refused));
 }
 
-/* Requests behind each other in one go, of both versions, answered in order. */
-static void pipelined(void **state)
+/* Requests of both versions sent at once, answered in order. */
+static void pipelined_requests_are_answered_in_order(void **state)
 {
 	static char buf[1 << 20];
 	char byte = 'x';
@@ -173,7 +173,7 @@ static void refuse(bool v2, enum mce_up_op op, uint64_t off, uint64_t size)
 	close(fd);
 }
 
-static void outside(void **state)
+static void a_request_outside_the_region_is_refused(void **state)
 {
 	uint64_t base;
 
@@ -196,8 +196,8 @@ static void outside(void **state)
 	side_close(&side);
 }
 
-/* Two regions that touch are still two. */
-static void adjacent(void **state)
+/* Two adjacent regions are two regions. */
+static void no_request_spans_adjacent_regions(void **state)
 {
 	char *mem;
 	struct mce_mr_attr attr = {
@@ -222,8 +222,8 @@ static void adjacent(void **state)
 	free(mem);
 }
 
-/* The status comes although the client goes on sending, and can be read after all of it. */
-static void refused_while_sending(void **state)
+/* The status is sent although the client continues to send, and can be read after all of that. */
+static void a_refusal_is_readable_after_the_whole_payload(void **state)
 {
 	static char payload[4 << 20];
 	int fd;
@@ -239,8 +239,8 @@ static void refused_while_sending(void **state)
 	side_close(&side);
 }
 
-/* What is no request ends the connection without a byte. */
-static void junk(void **state)
+/* Bytes that are no request end the connection without an answer. */
+static void invalid_requests_end_the_connection_without_an_answer(void **state)
 {
 	static const char *const texts[] = {
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -277,7 +277,7 @@ static void junk(void **state)
 
 /* ---- the end of a region ---- */
 
-static void unregister_in_write(void **state)
+static void unregister_ends_a_write_in_the_middle(void **state)
 {
 	char byte = 'y';
 	int fd;
@@ -307,8 +307,8 @@ static void unregister_in_write(void **state)
 	side_close(&side);
 }
 
-/* A READ's client that does not read: the region goes at once, and the client finds the end. */
-static void unregister_in_read(void **state)
+/* A client does not read the answer to its READ: the region is unregistered at once, and the client finds the end. */
+static void unregister_does_not_wait_for_a_client_that_does_not_read(void **state)
 {
 	static char buf[LEN];
 	uint8_t head[MCE_UP_STATUS_SIZE];
@@ -324,7 +324,7 @@ static void unregister_in_read(void **state)
 	mce_mr_unregister(side.mr);
 	assert_true(mc_now_ns() - began < 20 * MC_NS_PER_SEC);
 	memset(side.mem, 0x77, LEN);
-	/* What it got before the end is of the time before. */
+	/* Bytes that it received are those from before the end. */
 	pattern_check(buf, get(fd, buf, LEN) < LEN ? 0 : LEN, SEED, 0);
 	close(fd);
 	side_close(&side);
@@ -332,7 +332,7 @@ static void unregister_in_read(void **state)
 
 /* ---- clients that stop ---- */
 
-static void stalls(void **state)
+static void a_stalled_client_times_out(void **state)
 {
 	struct mce_conf quick = conf;
 	uint8_t half[10] = { 1 };
@@ -350,7 +350,7 @@ static void stalls(void **state)
 	assert_int_equal(get(fd[2], &byte, 1), 1);
 	assert_true(ended(fd[0]));
 	assert_true(ended(fd[1]));
-	/* One that asks for nothing may stay. */
+	/* An idle connection may stay. */
 	ask(fd[2], true, MCE_UP_READ, 7, 1);
 	assert_int_equal(status(fd[2]), MCE_UP_OK);
 	assert_int_equal(get(fd[2], &byte, 1), 1);
@@ -370,8 +370,8 @@ static unsigned count(const char *dir)
 	return n;
 }
 
-/* Connections that end half-way, a thousand times: nothing of them stays. */
-static void nothing_leaks(void **state)
+/* A thousand connections that end within a request leave nothing behind. */
+static void a_thousand_cut_connections_leave_nothing(void **state)
 {
 	unsigned fds, threads;
 	uint64_t end;
@@ -399,7 +399,7 @@ static void nothing_leaks(void **state)
 	assert_int_equal(count("/proc/self/task"), threads);
 	refuse(true, MCE_UP_READ, LEN, 1);
 	pattern_check(side.mem, LEN, SEED, 0);
-	/* No region is held by what is gone. */
+	/* Closed connections hold no region. */
 	mce_mr_unregister(side.mr);
 	side_close(&side);
 }
@@ -407,16 +407,16 @@ static void nothing_leaks(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(layout),
-		cmocka_unit_test(pipelined),
-		cmocka_unit_test(outside),
-		cmocka_unit_test(adjacent),
-		cmocka_unit_test(refused_while_sending),
-		cmocka_unit_test(junk),
-		cmocka_unit_test(unregister_in_write),
-		cmocka_unit_test(unregister_in_read),
-		cmocka_unit_test(stalls),
-		cmocka_unit_test(nothing_leaks),
+		cmocka_unit_test(messages_have_the_layout_of_upstream),
+		cmocka_unit_test(pipelined_requests_are_answered_in_order),
+		cmocka_unit_test(a_request_outside_the_region_is_refused),
+		cmocka_unit_test(no_request_spans_adjacent_regions),
+		cmocka_unit_test(a_refusal_is_readable_after_the_whole_payload),
+		cmocka_unit_test(invalid_requests_end_the_connection_without_an_answer),
+		cmocka_unit_test(unregister_ends_a_write_in_the_middle),
+		cmocka_unit_test(unregister_does_not_wait_for_a_client_that_does_not_read),
+		cmocka_unit_test(a_stalled_client_times_out),
+		cmocka_unit_test(a_thousand_cut_connections_leave_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_user_mem.c - registered memory that its own process cannot touch: what peers ask of it fails, the process
- * lives, and other requests do not notice.  Our lanes, and upstream's protocol in both versions. */
+ * test_engine_user_mem.c - registered memory that its own process cannot access: requests for it fail, the
+ * process survives, and other requests are not affected. Our protocol, and both versions of upstream's. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -28,7 +28,7 @@ struct pair {
 };
 #define PEERS 3u
 
-/* @fd: a file that the owner's engine is not told of. */
+/* @fd: a file that the owner's engine does not know. */
 static void pair_open(struct pair *p, bool fd, int prot)
 {
 	struct mce_conf serve = { .upstream = true, .bind_host = "127.0.0.1" }, ask = { .force_tcp = true };
@@ -67,7 +67,7 @@ static int move(struct pair *p, unsigned to, enum mce_op op, uint64_t off, void 
 	return transfer(p->user.e, p->peer[to], op, (uintptr_t)p->mem + off, mce_mr_rkey(p->mr), mem, len, NULL);
 }
 
-/* Of @len bytes at @off nothing is to be had, and what is before HALF is as before. */
+/* A transfer of @len bytes at @off fails, and the bytes before HALF are unchanged. */
 static void fails(struct pair *p, unsigned to, enum mce_op op, uint64_t off, uint64_t len)
 {
 	char *mem = calloc(1, len), small[64];
@@ -81,7 +81,7 @@ static void fails(struct pair *p, unsigned to, enum mce_op op, uint64_t off, uin
 	free(mem);
 }
 
-static void read_only(void **state)
+static void a_write_to_protected_memory_fails(void **state)
 {
 	struct pair p;
 
@@ -95,8 +95,8 @@ static void read_only(void **state)
 	pair_close(&p);
 }
 
-/* What is in a file is taken and given as anything is, until the file becomes shorter. */
-static void cut_short(void **state)
+/* Memory of a file can be read and written until the file is truncated. */
+static void a_transfer_beyond_a_truncated_file_fails(void **state)
 {
 	char mem[4096];
 	struct pair p;
@@ -120,8 +120,8 @@ static void cut_short(void **state)
 	pair_close(&p);
 }
 
-/* Some that cannot be read among many that can: only those fail. */
-static void unreadable_among_good(void **state)
+/* Some unreadable ranges among many readable ones: only requests for those fail. */
+static void unreadable_memory_fails_only_its_requests(void **state)
 {
 	struct mce_req req[MANY];
 	struct iovec iov[MANY];
@@ -135,7 +135,7 @@ static void unreadable_among_good(void **state)
 	for (unsigned to = 0; to < PEERS; to++) {
 		fails(&p, to, MCE_READ, LEN - 64, 64);
 		fails(&p, to, MCE_READ, HALF - 4096, 8192);
-		/* by the time that this is found out, most of it has been sent */
+		/* most of it is sent when the error is found */
 		fails(&p, to, MCE_READ, 64, LEN - 64);
 	}
 	for (unsigned i = 0; i < MANY; i++) {
@@ -162,9 +162,9 @@ static void unreadable_among_good(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(read_only),
-		cmocka_unit_test(cut_short),
-		cmocka_unit_test(unreadable_among_good),
+		cmocka_unit_test(a_write_to_protected_memory_fails),
+		cmocka_unit_test(a_transfer_beyond_a_truncated_file_fails),
+		cmocka_unit_test(unreadable_memory_fails_only_its_requests),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
