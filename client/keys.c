@@ -19,7 +19,7 @@ unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, u
 	size_t bytes = 0;
 	unsigned k = 0;
 
-	while (k < n && k < MCS_GROUP_ITEMS && bytes < MCS_GROUP_BYTES) {
+	while (k < n && k < MCS_REQUEST_ITEMS && bytes < MCS_REQUEST_BYTES) {
 		struct mcs_key key = key_of(arg, k++);
 
 		/* Longer ones are refused before they are sent. */

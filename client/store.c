@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store.c - open and close a handle. */
+ * store.c - open, describe and close a handle; memory that the program shares with it. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "client/direct/async.h"
-#include "client/session/heartbeat.h"
+#include "client/daemon/daemon.h"
+#include "client/direct/direct.h"
 #include "client/store_i.h"
-#include "common/cleanup.h"
-#include "common/fault.h"
-#include "common/hash.h"
-#include "common/log.h"
-#include "common/metrics.h"
-
-#define MOUNT_MS 5000
-#define UNMOUNT_MS 2000
-#define OWNER_NAP_NS 20000000
-#define LAZY_MS 200		/* a lazy open tries so long, the keeper goes on */
-#define SILENCE_MS 20000
-#define ASK_MS 1000
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
@@ -37,13 +24,13 @@ void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 	};
 
 	memcpy(conf, &c, size < sizeof(c) ? size : sizeof(c));
-	/* What only a newer header knows. */
+	/* Fields of a newer header than ours. */
 	if (size > sizeof(c))
 		memset((char *)conf + sizeof(c), 0, size - sizeof(c));
 }
 
-/* The caller's idea of the struct may be older (shorter) than ours. */
-static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
+/* The caller's struct may be of an older, shorter version. */
+static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 {
 	struct mcs_conf c;
 
@@ -75,7 +62,7 @@ static int take_conf(const struct mcs_conf *from, struct mcs_conf *ret)
 	return 0;
 }
 
-static int copy_strings(struct mcs_conf *c)
+static int conf_copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
 				  &c->tenant, &c->segment_path, &c->daemon };
@@ -91,7 +78,7 @@ static int copy_strings(struct mcs_conf *c)
 	return r;
 }
 
-static void free_strings(struct mcs_conf *c)
+static void conf_free_strings(struct mcs_conf *c)
 {
 	free((char *)c->master);
 	free((char *)c->hostname);
@@ -102,217 +89,6 @@ static void free_strings(struct mcs_conf *c)
 	free((char *)c->daemon);
 }
 
-static int open_engine(struct mcs *s)
-{
-	char host[MC_ADDR_MAX];
-	struct mce_conf conf = {
-		.host = host,
-		.io_threads = s->conf.io_threads,
-		.force_tcp = s->conf.force_tcp,
-		.spin_us = s->conf.spin_us,
-	};
-	int r;
-
-	r = mc_addr_split(s->conf.hostname, host, sizeof(host), 0, &conf.port);
-	if (r < 0)
-		return r;
-	return mce_engine_open(&conf, &s->engine);
-}
-
-/* A connection through which nothing comes any more looks as it did; the master lets go of it after a minute
- * (rpc_server.c). */
-bool mcs_connected(const struct mcs *s)
-{
-	uint64_t silence = mc_now_ms() - __atomic_load_n(&s->answered_ms, __ATOMIC_RELAXED);
-
-	return silence < __atomic_load_n(&s->silence_ms, __ATOMIC_RELAXED) ? mcs_session_up(s->session) :
-		!mcs_session_probe(s->session, mc_deadline_ms(ASK_MS));
-}
-
-/* ---- what the session calls ---- */
-
-static int attach(struct mcp_client *c, uint64_t epoch, void *arg)
-{
-	struct mcs *s = arg;
-	int r;
-
-	mcs_leases_epoch(&s->leases, epoch);
-	if (s->node)
-		return 0;
-	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
-		r = mcs_owner_mount(s->owner, c, mc_deadline_ms(MOUNT_MS));
-		/* Reading works without it, so the connection is kept. */
-		if (r < 0)
-			mcs_background_remount(s->keeper);
-	}
-	mcs_background_connected(s->keeper);
-	return 0;
-}
-
-static void piggyback(struct mcp_buf *b, void *arg)
-{
-	struct mcs *s = arg;
-
-	mcs_leases_piggyback(&s->leases, b);
-}
-
-static void wake_keeper(void *arg)
-{
-	struct mcs *s = arg;
-
-	/* Without one, what waits rides ahead of the next request or goes with the connection. */
-	if (s->keeper)
-		mcs_background_wake(s->keeper);
-}
-
-/* What a daemon does not do is about the same keys. */
-static int take_tenant(struct mcs *s, const char *tenant)
-{
-	free((char *)s->conf.tenant);
-	s->conf.tenant = strdup(tenant);
-	if (!s->conf.tenant)
-		return -ENOMEM;
-	s->tenant = mcp_bytes(s->conf.tenant, strlen(s->conf.tenant));
-	return 0;
-}
-
-/* For what a daemon does not do; nothing is connected. */
-static int open_node_session(struct mcs *s)
-{
-	int r = take_tenant(s, mcs_daemon_tenant(s->node));
-	struct mcs_session_conf conf = {
-		.addrs = mcs_daemon_master(s->node),
-		.name = mcs_daemon_hostname(s->node),
-		.client = s->client,
-		.min_version = *mcs_daemon_tenant(s->node) ? 2 : 1,
-		.spin_us = s->conf.spin_us,
-		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
-		.attach = attach,
-		.piggyback = piggyback,
-		.arg = s,
-	};
-
-	return r < 0 ? r : mcs_session_open(&conf, &s->session);
-}
-
-static int open_session(struct mcs *s)
-{
-	struct mcs_session_conf conf = {
-		.addrs = s->conf.master,
-		.name = mce_engine_endpoint(s->engine),
-		.client = s->client,
-		.min_version = *s->conf.tenant ? 2 : 1,
-		.spin_us = s->conf.spin_us,
-		.grace_ms = (uint64_t)s->conf.setup_timeout_ms,
-		.attach = attach,
-		.piggyback = piggyback,
-		.arg = s,
-	};
-	char why[256];
-	int r;
-
-	r = mcs_session_open(&conf, &s->session);
-	if (r < 0)
-		return r;
-	r = s->conf.lazy ? mcs_session_probe(s->session, mc_deadline_ms(LAZY_MS)) :
-		mcs_session_connect(s->session, mc_deadline_ms(s->conf.setup_timeout_ms));
-	if (r < 0 && s->conf.lazy && (r == -MC_ERPC || r == -MC_ETIMEDOUT))
-		return 0;
-	if (r < 0) {
-		snprintf(why, sizeof(why), "%s", mc_err_detail(r));
-		return mc_fail(r, "master %s: %s", s->conf.master, why);
-	}
-	return 0;
-}
-
-/* The master may not have seen yet that the process before us has died. */
-static bool wait_for_end_of_owner(uint64_t deadline)
-{
-	const struct timespec nap = { .tv_nsec = OWNER_NAP_NS };
-
-	return nanosleep(&nap, NULL) == 0 && mc_now_ns() < deadline;
-}
-
-static int open_owner(struct mcs *s)
-{
-	struct mcs_owner_conf conf = {
-		.engine = s->engine,
-		.client = s->client,
-		.size = s->conf.segment_size,
-		.max = s->conf.segment_max,
-		.kind = s->conf.segment_kind,
-		.path = s->conf.segment_path,
-		.path_offset = s->conf.segment_offset,
-		.protocol = s->conf.protocol,
-		.adopt_fd = s->conf.segment_fd,
-	};
-	uint64_t deadline;
-	int r;
-
-	if (!s->conf.segment_size)
-		return 0;
-	memcpy(conf.identity, s->conf.segment_identity, sizeof(conf.identity));
-	r = mcs_owner_open(&conf, &s->owner);
-	if (r < 0)
-		return r;
-	__atomic_store_n(&s->attaching, true, __ATOMIC_RELEASE);
-	if (!mcs_session_ever(s->session))
-		return 0;
-	MC_FAULT_POINT("client.open.before_mount");
-	deadline = mc_deadline_ms(MOUNT_MS);
-	do
-		r = mcs_owner_remount(s->owner, s->session, deadline);
-	while (r == -MC_EOWNER && conf.adopt_fd > 0 && wait_for_end_of_owner(deadline));
-	MC_FAULT_POINT("client.open.after_mount");
-	return r;
-}
-
-/* Which process these metrics are of.  The registry only grows, so the first handle names it. */
-static struct mc_metric info = {
-	.name = "mooncake_client_info", .help = "name of this process's first store",
-	.type = MC_GAUGE_TYPE, .value = 1, .scale = 1,
-};
-
-static pthread_mutex_t info_lock = PTHREAD_MUTEX_INITIALIZER;
-MC_FORK_KEEP(info_lock, MC_FORK_LEAF)
-
-static void name_metrics(const char *hostname)
-{
-	static char labels[MC_ADDR_MAX + 16];
-
-	MC_LOCKED(&info_lock);
-	if (info.labels)
-		return;
-	snprintf(labels, sizeof(labels), "hostname=\"%s\"", hostname);
-	info.labels = labels;
-	mc_metric_register(&info);
-}
-
-/* With an engine and a connection of its own. */
-static int open_alone(struct mcs *s)
-{
-	int r;
-
-	r = open_engine(s);
-	if (r == 0)
-		r = open_session(s);
-	if (r == 0)
-		r = mcs_segmap_open(s->engine, s->session, s->client, &s->segmap);
-	if (r == 0)
-		r = open_owner(s);
-	if (r == 0)
-		r = mcs_background_start(s, &s->keeper);
-	if (r == 0 && s->owner)
-		r = mcs_mover_start(s, &s->mover);
-	if (r == 0)
-		r = mcs_async_open(s, &s->async);
-	if (r == 0)
-		r = mcs_heartbeat_start(s, &s->heartbeat);
-	if (r == 0)
-		name_metrics(mce_engine_endpoint(s->engine));
-	return r;
-}
-
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 {
 	struct mcs *s = calloc(1, sizeof(*s));
@@ -321,34 +97,23 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 	if (!s)
 		return -ENOMEM;
 	s->fork_depth = mc_fork_depth;
-	s->silence_ms = SILENCE_MS;
-	s->answered_ms = mc_now_ms();
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->grow_lock, NULL);
-	pthread_mutex_init(&s->alone_lock, NULL);
-	mc_list_init(&s->buffers);
-	mc_list_init(&s->objects);
+	pthread_mutex_init(&s->fallback_lock, NULL);
 	mcs_scratch_pool_init(&s->scratch);
-	r = mcs_leases_init(&s->leases, wake_keeper, s);
-	if (r < 0)
-		goto fail;
-	r = take_conf(conf, &s->conf);
+	r = conf_check(conf, &s->conf);
 	if (r < 0) {
 		s->conf = (struct mcs_conf){ 0 };
 		goto fail;
 	}
-	r = copy_strings(&s->conf);
+	r = conf_copy_strings(&s->conf);
 	if (r < 0)
 		goto fail;
-	s->tenant = mcp_bytes(s->conf.tenant, strlen(s->conf.tenant));
-	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
-	r = mcs_daemon_open(&s->conf, &s->node);
-	if (r > 0)
-		r = open_node_session(s);
-	else if (r == 0)
-		r = open_alone(s);
+	r = mcs_daemon_backend_open(s, &s->backend);
+	if (r == 0)
+		r = mcs_direct_open(s, &s->backend);
 	if (r < 0)
 		goto fail;
+	s->session = s->backend->session;
+	s->tenant = s->backend->tenant;
 	*ret = s;
 	return 0;
 fail:
@@ -356,80 +121,100 @@ fail:
 	return r;
 }
 
+void mcs_close(struct mcs *s)
+{
+	/* A forked child has none of the threads, and everything else belongs to the parent. */
+	if (!s || mcs_check_fork(s) < 0)
+		return;
+	if (s->fallback)
+		s->fallback->ops->close(s->fallback);
+	if (s->backend)
+		s->backend->ops->close(s->backend);
+	mcs_scratch_pool_done(&s->scratch);
+	pthread_mutex_destroy(&s->fallback_lock);
+	conf_free_strings(&s->conf);
+	free(s);
+}
+
+int mcs_health(struct mcs *s)
+{
+	struct mcs_backend *b = s->backend;
+	int health;
+
+	if (mcs_check_fork(s) < 0)
+		return 2;
+	do
+		health = b->ops->health(b);
+	while (health == 2 && mcs_backend_replace(s, &b, -MC_ERPC));
+	return health;
+}
+
+const char *mcs_daemon(struct mcs *s)
+{
+	return s->backend->daemon;
+}
+
+const char *mcs_hostname(struct mcs *s)
+{
+	return s->backend->hostname;
+}
+
+/* ---- the segment and buffers: always of the back end that was configured ---- */
+
 int mcs_segment_grow(struct mcs *s, uint64_t size, int64_t timeout_ms)
 {
 	int r = mcs_check_fork(s);
 
-	if (r < 0)
-		return r;
-	MC_LOCKED(&s->grow_lock);
-	/* Without one it says so. */
-	return mcs_owner_grow(s->owner, s->session, size, mcs_deadline(s, timeout_ms));
-}
-
-void mcs_close(struct mcs *s)
-{
-	/* A child has none of the threads, and nothing of it is the child's to give back. */
-	if (!s || mcs_check_fork(s) < 0)
-		return;
-	mcs_close(s->alone);
-	mcs_async_close(s->async);
-	mcs_heartbeat_stop(s->heartbeat);
-	mcs_mover_stop(s->mover);
-	mcs_background_stop(s->keeper);
-	s->keeper = NULL;
-	if (s->owner && s->session && mcs_session_up(s->session))
-		(void)mcs_owner_unmount(s->owner, s->session, mc_deadline_ms(UNMOUNT_MS));
-	mcs_session_close(s->session);
-	mcs_daemon_close(s->node);
-	mcs_owner_close(s->owner);
-	mcs_buffers_done(s);
-	mcs_segmap_close(s->segmap);
-	mce_engine_close(s->engine);
-	mcs_leases_done(&s->leases);
-	mcs_scratch_pool_done(&s->scratch);
-	pthread_mutex_destroy(&s->grow_lock);
-	pthread_mutex_destroy(&s->alone_lock);
-	pthread_mutex_destroy(&s->lock);
-	free_strings(&s->conf);
-	free(s);
+	return r < 0 ? r : s->backend->ops->segment_grow(s->backend, size, mcs_deadline(s, timeout_ms));
 }
 
 int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
 {
 	if (s->conf.segment_path && *s->conf.segment_path)
 		return mc_fail(-MC_ENOTSUP, "the segment is part of the program's own file");
-	return mcs_owner_fd(s->owner, ret_size);
+	return s->backend->ops->segment_fd(s->backend, ret_size);
 }
 
 int mcs_segment_identity(struct mcs *s, uint64_t ret[3])
 {
-	return mcs_owner_identity(s->owner, ret);
+	return s->backend->ops->segment_identity(s->backend, ret);
 }
 
-int mcs_health(struct mcs *s)
+static int buffer_check(const struct mcs *s, const void *buf, size_t len)
 {
-	struct mcs *alone;
+	int r = mcs_check_fork(s);
 
-	if (mcs_check_fork(s) < 0)
-		return 2;
-	if (s->node) {
-		if (mcs_daemon_up(s->node))
-			return 0;
-		alone = mcs_daemon_alone(s, -MC_ERPC);
-		return alone ? mcs_health(alone) : 2;
-	}
-	if (!mcs_session_ever(s->session))
-		return 1;
-	return mcs_heartbeat_ok(s->heartbeat) && mcs_session_up(s->session) ? 0 : 2;
+	return r == 0 && (!buf || !len) ? mc_fail(-MC_EPARAM, "an empty buffer cannot be registered") : r;
 }
 
-const char *mcs_daemon(struct mcs *s)
+int mcs_register_buffer(struct mcs *s, void *buf, size_t len)
 {
-	return s->node ? mcs_daemon_address(s->node) : NULL;
+	int r = buffer_check(s, buf, len);
+
+	return r < 0 ? r : s->backend->ops->register_buffer(s->backend, buf, len);
 }
 
-const char *mcs_hostname(struct mcs *s)
+int mcs_register_memfd(struct mcs *s, void *buf, size_t len, int fd, uint64_t fd_offset)
 {
-	return s->node ? mcs_daemon_hostname(s->node) : mce_engine_endpoint(s->engine);
+	int r = buffer_check(s, buf, len);
+
+	return r < 0 ? r : s->backend->ops->register_memfd(s->backend, buf, len, fd, fd_offset);
+}
+
+int mcs_unregister_buffer(struct mcs *s, void *buf)
+{
+	int r = mcs_check_fork(s);
+
+	return r < 0 ? r : s->backend->ops->unregister_buffer(s->backend, buf);
+}
+
+void *mcs_pool_alloc(struct mcs *s, size_t len)
+{
+	return mcs_check_fork(s) < 0 ? NULL : s->backend->ops->pool_alloc(s->backend, len);
+}
+
+void mcs_pool_free(struct mcs *s, void *p)
+{
+	if (p && mcs_check_fork(s) == 0)
+		s->backend->ops->pool_free(s->backend, p);
 }

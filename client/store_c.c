@@ -116,7 +116,8 @@ static int forced_tcp(void)
 	return v && (!*v || mc_parse_bool(v, &on) < 0 || on);
 }
 
-/* In a forked child: what the handle was belongs to the parent, and its lock may be held by a thread there. */
+/* In a forked child: what the handle was belongs to the parent, and its lock may be held by a
+ * thread there. */
 static void start_anew(struct handle *h)
 {
 	pthread_rwlock_init(&h->lock, NULL);

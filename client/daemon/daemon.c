@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node.c - is there a daemon, and is it the right one? */
+ * daemon.c - find the daemon that a handle uses, open and close its back end, and the table of
+ * operations. */
 #include <config.h>
 
 #include <errno.h>
@@ -10,14 +11,16 @@
 
 #include "client/daemon/daemon_i.h"
 #include "common/cleanup.h"
+#include "common/hash.h"
 #include "common/log.h"
+#include "common/net/net.h"
 #include "common/thread.h"
 
-#define BUFFER_DEFAULT ((uint64_t)16 << 20)
-#define SPIN_US 10		/* where the caller says nothing; sleeping and waking takes about that */
+#define BOUNCE_DEFAULT ((uint64_t)16 << 20)
+#define SPIN_US 10		/* default: about the time of one sleep and wake-up */
 
-/* "PORT", "HOST:PORT" and "unix:PATH" as a socket's address. */
-static int address_of(const char *text, char *ret, size_t size)
+/* "PORT", "HOST:PORT" or "unix:PATH" as a socket's address. */
+static int daemon_address(const char *text, char *ret, size_t size)
 {
 	char host[MC_ADDR_MAX];
 	int port = 0, n;
@@ -37,32 +40,134 @@ static int address_of(const char *text, char *ret, size_t size)
 	return n < (int)size ? 0 : mc_fail(-MC_EPARAM, "the daemon's address is too long");
 }
 
-static int open_at(const struct mcs_conf *conf, const char *where, bool found, struct mcs_daemon **ret)
+/* ---- slots that are too small for a file of their own ---- */
+
+static bool daemon_up(struct mcs_daemon *d)
 {
-	struct mcs_daemon *n = calloc(1, sizeof(*n));
+	struct mcs_daemon_conn *c;
+	bool up = mcs_daemon_conn_get(d, mc_now_ns(), &c) == 0;
+
+	if (up && mcs_daemon_conn_gone(c)) {
+		mcs_daemon_conn_put(c);
+		up = mcs_daemon_conn_get(d, mc_now_ns(), &c) == 0;
+	}
+	if (up)
+		mcs_daemon_conn_put(c);
+	return up;
+}
+
+/* A configured daemon is the only way that the program wants.  A daemon that runs may answer
+ * -MC_ERPC itself. */
+static bool daemon_replaceable(struct mcs_backend *b)
+{
+	struct mcs_daemon *d = mcs_daemon_of(b);
+
+	return d->found && !daemon_up(d);
+}
+
+static int daemon_health(struct mcs_backend *b)
+{
+	return daemon_up(mcs_daemon_of(b)) ? 0 : 2;
+}
+
+static int daemon_segment_grow(struct mcs_backend *b, uint64_t size, uint64_t deadline)
+{
+	return mc_fail(-EINVAL, "this process contributes no memory");
+}
+
+static int daemon_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
+{
+	return mc_fail(-EINVAL, "this process contributes no memory");
+}
+
+static int daemon_segment_identity(struct mcs_backend *b, uint64_t ret[3])
+{
+	return mc_fail(-EINVAL, "this process contributes no memory");
+}
+
+/* The daemon does not see this memory, so its bytes are copied.  The list only detects overlaps. */
+static int daemon_register_buffer(struct mcs_backend *b, void *buf, size_t len)
+{
+	struct mcs_daemon *d = mcs_daemon_of(b);
+
+	if (mcs_buffers_overlap(&d->buffers, buf, len))
+		return mc_fail(-EEXIST, "a buffer at %p is registered", buf);
+	return mcs_buffers_add(&d->buffers, buf, len, NULL, false);
+}
+
+static int daemon_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
+			      const struct mcs_put_opts *opts, struct mcs_stream **ret, uint64_t deadline)
+{
+	return mc_fail(-MC_ENOTSUP, "the daemon takes no streams");
+}
+
+static void daemon_close(struct mcs_backend *b)
+{
+	mcs_daemon_close(mcs_daemon_of(b));
+}
+
+static const struct mcs_backend_ops daemon_ops = {
+	.close = daemon_close,
+	.replaceable = daemon_replaceable,
+	.health = daemon_health,
+	.segment_grow = daemon_segment_grow,
+	.segment_fd = daemon_segment_fd,
+	.segment_identity = daemon_segment_identity,
+	.register_buffer = daemon_register_buffer,
+	.register_memfd = mcs_daemon_register_memfd,
+	.unregister_buffer = mcs_daemon_unregister_buffer,
+	.pool_alloc = mcs_daemon_pool_alloc,
+	.pool_free = mcs_daemon_pool_free,
+	.put_batch = mcs_daemon_put_batch,
+	.stream_open = daemon_stream_open,
+	.get_batch = mcs_daemon_get_batch,
+	.stat = mcs_daemon_stat,
+	.stat_batch = mcs_daemon_stat_batch,
+	.exist = mcs_daemon_exist,
+	.remove_batch = mcs_daemon_remove_batch,
+	.prefetch = mcs_daemon_prefetch,
+	.object_open = mcs_daemon_object_open,
+	.stat_open = mcs_daemon_stat_open,
+	.object_read = mcs_daemon_object_read,
+	.object_read_start = mcs_daemon_object_read_start,
+	.object_map = mcs_daemon_object_map,
+	.object_held = mcs_daemon_object_held,
+	.object_offset = mcs_daemon_object_offset,
+	.object_verify = mcs_daemon_object_verify,
+	.object_close = mcs_daemon_object_close,
+	.map_batch = mcs_daemon_map_batch,
+};
+
+/* ---- open and close ---- */
+
+static int daemon_open_at(const struct mcs_conf *conf, const char *where, bool found, struct mcs_daemon **ret)
+{
+	struct mcs_daemon *d = calloc(1, sizeof(*d));
 	struct mcs_daemon_conn *c;
 	int r;
 
-	if (!n)
+	if (!d)
 		return -ENOMEM;
-	pthread_mutex_init(&n->lock, NULL);
-	(void)mc_cond_init(&n->changed);
-	n->fork_depth = mc_fork_depth;
-	n->found = found;
-	n->spin_us = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : conf->spin_us ? conf->spin_us : SPIN_US;
-	n->bounce_size = conf->daemon_buffer ? conf->daemon_buffer : BUFFER_DEFAULT;
-	n->pool_size = conf->daemon_pool;
-	r = address_of(where, n->addr, sizeof(n->addr));
+	pthread_mutex_init(&d->lock, NULL);
+	(void)mc_cond_init(&d->changed);
+	mcs_buffers_init(&d->buffers);
+	d->base.ops = &daemon_ops;
+	d->fork_depth = mc_fork_depth;
+	d->found = found;
+	d->spin_us = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : conf->spin_us ? conf->spin_us : SPIN_US;
+	d->bounce_size = conf->daemon_buffer ? conf->daemon_buffer : BOUNCE_DEFAULT;
+	d->pool_size = conf->daemon_pool;
+	r = daemon_address(where, d->addr, sizeof(d->addr));
 	if (r == 0)
-		r = mcs_daemon_mem_open(n);
+		r = mcs_daemon_mem_open(d);
 	if (r == 0)
-		r = mcs_daemon_conn_get(n, MC_NEVER, &c);
+		r = mcs_daemon_conn_get(d, MC_NEVER, &c);
 	if (r < 0) {
-		mcs_daemon_close(n);
+		mcs_daemon_close(d);
 		return r;
 	}
 	mcs_daemon_conn_put(c);
-	*ret = n;
+	*ret = d;
 	return 1;
 }
 
@@ -77,12 +182,12 @@ int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret)
 	if (!strcmp(say, "off"))
 		return 0;
 	if (conf->segment_size || *conf->tenant)
-		return found ? 0 : mc_fail(-MC_EPARAM, "who contributes memory or has a tenant of "
-					   "its own does not go through the node's daemon");
+		return found ? 0 : mc_fail(-MC_EPARAM, "daemon=%s cannot be combined with segment_size or tenant",
+					   say);
 	if (found && (conf->force_tcp || !strncmp(conf->master, "local:", 6)))
 		return 0;
 	(void)snprintf(port, sizeof(port), "%d", MCFS_SOCKET_PORT);
-	r = open_at(conf, found ? port : say, found, ret);
+	r = daemon_open_at(conf, found ? port : say, found, ret);
 	if (r < 0)
 		return found ? 0 : r;
 	if (found && (strcmp((*ret)->master, conf->master) || *(*ret)->tenant)) {
@@ -93,52 +198,45 @@ int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret)
 	return 1;
 }
 
-void mcs_daemon_close(struct mcs_daemon *n)
+int mcs_daemon_backend_open(struct mcs *store, struct mcs_backend **ret)
 {
-	if (!n || mc_fork_check(n->fork_depth) < 0)
-		return;
-	mcs_daemon_conn_put(n->conn);
-	mcs_daemon_mem_close(n);
-	pthread_cond_destroy(&n->changed);
-	pthread_mutex_destroy(&n->lock);
-	free(n);
-}
+	struct mcs_session_conf conf = {
+		.client = { mc_random_u64() | 1, mc_random_u64() },
+		.spin_us = store->conf.spin_us,
+		.grace_ms = (uint64_t)store->conf.setup_timeout_ms,
+	};
+	struct mcs_daemon *d;
+	int r = mcs_daemon_open(&store->conf, &d);
 
-const char *mcs_daemon_master(const struct mcs_daemon *n)
-{
-	return n->master;
-}
-
-const char *mcs_daemon_hostname(const struct mcs_daemon *n)
-{
-	return n->hostname;
-}
-
-const char *mcs_daemon_tenant(const struct mcs_daemon *n)
-{
-	return n->tenant;
-}
-
-const char *mcs_daemon_address(const struct mcs_daemon *n)
-{
-	return n->addr;
-}
-
-bool mcs_daemon_found(const struct mcs_daemon *n)
-{
-	return n->found;
-}
-
-bool mcs_daemon_up(struct mcs_daemon *n)
-{
-	struct mcs_daemon_conn *c;
-	bool up = mcs_daemon_conn_get(n, mc_now_ns(), &c) == 0;
-
-	if (up && mcs_daemon_conn_gone(c)) {
-		mcs_daemon_conn_put(c);
-		up = mcs_daemon_conn_get(n, mc_now_ns(), &c) == 0;
+	if (r <= 0)
+		return r;
+	d->base.store = store;
+	d->base.scratch = &store->scratch;
+	d->base.hostname = d->hostname;
+	d->base.daemon = d->addr;
+	d->base.tenant = mcp_bytes(d->tenant, strlen(d->tenant));
+	conf.addrs = d->master;
+	conf.name = d->hostname;
+	conf.min_version = *d->tenant ? 2 : 1;
+	/* For requests that the daemon does not take; it connects with the first one. */
+	r = mcs_session_open(&conf, &d->base.session);
+	if (r < 0) {
+		mcs_daemon_close(d);
+		return r;
 	}
-	if (up)
-		mcs_daemon_conn_put(c);
-	return up;
+	*ret = &d->base;
+	return 1;
+}
+
+void mcs_daemon_close(struct mcs_daemon *d)
+{
+	if (!d || mc_fork_check(d->fork_depth) < 0)
+		return;
+	mcs_session_close(d->base.session);
+	mcs_daemon_conn_put(d->conn);
+	mcs_daemon_mem_close(d);
+	mcs_buffers_done(&d->buffers);
+	pthread_cond_destroy(&d->changed);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
 }

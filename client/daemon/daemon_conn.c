@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_conn.c - the connection to the daemon. */
+ * daemon_conn.c - the connection to the daemon: requests at its socket, and its mapped segments. */
 #include <config.h>
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "common/thread.h"
 
 #define ANSWER_MS 10000
-#define GRACE_MS 3000		/* after the deadline, as for the answers in rings */
-#define FOUND_MS 1000		/* one that nobody has named: who does not answer is not used */
-#define LEAST_MS 1000		/* a daemon that is well answers by then */
+#define GRACE_MS 3000		/* wait this much longer than the deadline, as for answers in rings */
+#define FOUND_MS 1000		/* greeting time of a daemon that the client found itself */
+#define LEAST_MS 1000		/* a healthy daemon answers within this time */
 
 uint64_t mcs_daemon_until(uint64_t deadline)
 {
@@ -44,7 +44,8 @@ void mcs_daemon_conn_put(struct mcs_daemon_conn *c)
 		if (c->segment[i].base)
 			munmap((void *)(uintptr_t)c->segment[i].base, c->segment[i].size);
 	if (c->sock >= 0) {
-		/* A child that was forked meanwhile has it too. */
+		/* A child that was forked meanwhile has the descriptor too, so closing is not
+		 * enough. */
 		(void)shutdown(c->sock, SHUT_RDWR);
 		close(c->sock);
 	}
@@ -54,8 +55,8 @@ void mcs_daemon_conn_put(struct mcs_daemon_conn *c)
 	free(c);
 }
 
-/* The daemon learns that it is to end what it does for us.  For writing only: that it has ended is then seen
- * by its closing. */
+/* Shut down for writing, so that the daemon ends its work for us and then closes its side, which
+ * we can see. */
 void mcs_daemon_conn_lost(struct mcs_daemon_conn *c)
 {
 	if (!__atomic_exchange_n(&c->lost, true, __ATOMIC_ACQ_REL))
@@ -81,23 +82,25 @@ bool mcs_daemon_conn_gone(struct mcs_daemon_conn *c)
 	return mcs_daemon_conn_is_lost(c);
 }
 
-static uint64_t answer_until(const struct mcs_daemon_conn *c, const struct mcfs_msg *msg, uint64_t until)
+/* Until when to wait for an answer: at least LEAST_MS, and not longer than FOUND_MS for the
+ * greeting of a found daemon. */
+static uint64_t conn_answer_until(const struct mcs_daemon_conn *c, const struct mcfs_msg *msg, uint64_t until)
 {
 	uint64_t least = mc_deadline_ms(LEAST_MS), found = mc_deadline_ms(FOUND_MS);
 
-	if (msg->type == MCFS_MSG_HELLO && c->n->found && until > found)
+	if (msg->type == MCFS_MSG_HELLO && c->d->found && until > found)
 		return found;
 	return until > least ? until : least;
 }
 
-static int exchange(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
+static int conn_exchange(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
 {
-	uint64_t deadline = answer_until(c, msg, until);
+	uint64_t deadline = conn_answer_until(c, msg, until);
 	uint16_t type = msg->type;
 	int got = -1, r;
 	ssize_t n;
 
-	/* What comes late would be taken for the answer to something else. */
+	/* A late answer on a lost connection would be taken for the answer to another request. */
 	if (mcs_daemon_conn_is_lost(c))
 		return mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
 	msg->magic = MCFS_RING_MAGIC;
@@ -125,14 +128,14 @@ static int exchange(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd, uin
 	return 0;
 }
 
-static int no_turn(void)
+static int conn_busy(void)
 {
-	return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+	return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered other threads yet");
 }
 
-static int ask_locked(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
+static int conn_ask_locked(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd, uint64_t until, int *ret_fd)
 {
-	int r = exchange(c, msg, fd, until, ret_fd);
+	int r = conn_exchange(c, msg, fd, until, ret_fd);
 
 	if (r == -MC_ERPC)
 		mcs_daemon_conn_lost(c);
@@ -143,143 +146,146 @@ int mcs_daemon_conn_ask(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd,
 {
 	int r;
 
-	r = mc_fork_check(c->n->fork_depth);
+	r = mc_fork_check(c->d->fork_depth);
 	if (r < 0)
 		return r;
 	if (mc_lock_until(&c->ask_lock, until) < 0)
-		return no_turn();
-	r = ask_locked(c, msg, fd, until, ret_fd);
+		return conn_busy();
+	r = conn_ask_locked(c, msg, fd, until, ret_fd);
 	pthread_mutex_unlock(&c->ask_lock);
 	return r;
 }
 
-static int greet(struct mcs_daemon *n, struct mcs_daemon_conn *c, uint64_t until)
+static int conn_greet(struct mcs_daemon *d, struct mcs_daemon_conn *c, uint64_t until)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_HELLO };
 	uint64_t asked_ns = mc_now_ns();
-	const char *name[2] = { "", "" };	/* the node's, and the tenant's */
+	const char *name[2] = { "", "" };	/* of the host, and of the tenant */
 	const char *p, *end = msg.text + sizeof(msg.text);
 	int r = mcs_daemon_conn_ask(c, &msg, -1, until, NULL);
 
 	if (r < 0)
 		return r;
 	c->token = msg.token;
-	/* In another time namespace the daemon has another one, and an older daemon says nothing. */
+	/* A daemon in another time namespace has another clock; an older daemon does not send
+	 * its clock. */
 	c->one_clock = msg.clock_ns >= asked_ns && msg.clock_ns <= mc_now_ns();
 	p = msg.text;
 	for (unsigned i = 0; i < 2 && (p += strlen(p) + 1) < end; i++)
 		name[i] = p;
-	if (*n->master && strcmp(msg.text, n->master))
-		return mc_fail(-MC_ERPC, "the daemon at %s serves another master now: %s", n->addr, msg.text);
-	if (*n->master && strcmp(name[1], n->tenant))
-		return mc_fail(-MC_ERPC, "the daemon at %s serves another tenant now: %s", n->addr,
+	if (*d->master && strcmp(msg.text, d->master))
+		return mc_fail(-MC_ERPC, "the daemon at %s serves another master now: %s", d->addr, msg.text);
+	if (*d->master && strcmp(name[1], d->tenant))
+		return mc_fail(-MC_ERPC, "the daemon at %s serves another tenant now: %s", d->addr,
 			       *name[1] ? name[1] : "default");
-	if (*n->master)
+	if (*d->master)
 		return 0;
-	memcpy(n->master, msg.text, sizeof(n->master));
-	snprintf(n->hostname, sizeof(n->hostname), "%s", name[0]);
-	snprintf(n->tenant, sizeof(n->tenant), "%s", name[1]);
+	memcpy(d->master, msg.text, sizeof(d->master));
+	snprintf(d->hostname, sizeof(d->hostname), "%s", name[0]);
+	snprintf(d->tenant, sizeof(d->tenant), "%s", name[1]);
 	return 0;
 }
 
-/* At a port that everybody knows anybody of this host may listen. */
-static int trust(const struct mcs_daemon *n, int sock)
+/* Any user of this host may listen at the well-known port, so a found daemon must run as root or
+ * as this user. */
+static int conn_trust(const struct mcs_daemon *d, int sock)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
 
-	if (!n->found)
+	if (!d->found)
 		return 0;
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return mc_fail(-MC_ERPC, "peer credentials: %s", mc_strerror(errno));
-	return who.uid == 0 || who.uid == geteuid() ? 0 :
-		mc_fail(-MC_ERPC, "the daemon at %s is user %u's, who is not trusted unless it is named",
-			n->addr, (unsigned)who.uid);
+	return peer.uid == 0 || peer.uid == geteuid() ? 0 :
+		mc_fail(-MC_ERPC, "the daemon at %s runs as user %u: not trusted unless daemon= names it",
+			d->addr, (unsigned)peer.uid);
 }
 
-/* A new one, which is the node's when all went well. */
-static int connect_to(struct mcs_daemon *n, uint64_t until)
+/* Make a new connection; it becomes the current one when all memory is handed over. */
+static int conn_open(struct mcs_daemon *d, uint64_t until)
 {
 	struct mcs_daemon_conn *c = calloc(1, sizeof(*c));
 	int r = 0;
 
 	if (!c)
 		return -ENOMEM;
-	c->n = n;
+	c->d = d;
 	c->refs = 1;
 	pthread_mutex_init(&c->rings_lock, NULL);
 	pthread_mutex_init(&c->tell_lock, NULL);
 	pthread_mutex_init(&c->ask_lock, NULL);
-	c->sock = mc_packet_connect(n->addr, until);
+	c->sock = mc_packet_connect(d->addr, until);
 	if (c->sock < 0)
-		r = mc_fail(-MC_ERPC, "no daemon at %s: %s", n->addr, mc_strerror(c->sock));
+		r = mc_fail(-MC_ERPC, "no daemon at %s: %s", d->addr, mc_strerror(c->sock));
 	if (r == 0)
-		r = trust(n, c->sock);
+		r = conn_trust(d, c->sock);
 	if (r == 0)
-		r = greet(n, c, until);
+		r = conn_greet(d, c, until);
 	if (r == 0)
 		r = mcs_daemon_mem_publish(c, until);
 	mcs_daemon_conn_put(c);
 	return r;
 }
 
-/* Be the one that connects. */
-static int attempt_locked(struct mcs_daemon *n, uint64_t until)
+/* Connect in this thread. */
+static int conn_attempt_locked(struct mcs_daemon *d, uint64_t until)
 {
 	int r;
 
-	n->connecting = true;
-	pthread_mutex_unlock(&n->lock);
-	r = connect_to(n, until);
-	pthread_mutex_lock(&n->lock);
-	n->connecting = false;
-	n->attempts++;
-	n->attempt_err = r;
-	n->attempt_late = mc_now_ns() >= until;
-	snprintf(n->attempt_why, sizeof(n->attempt_why), "%s", r < 0 ? mc_err_detail(r) : "");
-	pthread_cond_broadcast(&n->changed);
+	d->connecting = true;
+	pthread_mutex_unlock(&d->lock);
+	r = conn_open(d, until);
+	pthread_mutex_lock(&d->lock);
+	d->connecting = false;
+	d->attempts++;
+	d->attempt_err = r;
+	d->attempt_late = mc_now_ns() >= until;
+	snprintf(d->attempt_why, sizeof(d->attempt_why), "%s", r < 0 ? mc_err_detail(r) : "");
+	pthread_cond_broadcast(&d->changed);
 	return r;
 }
 
-/* Wait for the one that connects.  Its failure is ours, unless it only had less time than we have. */
-static int await_locked(struct mcs_daemon *n, uint64_t until)
+/* Wait for the thread that connects.  Its failure is this thread's too, unless it only ran out
+ * of time sooner. */
+static int conn_await_locked(struct mcs_daemon *d, uint64_t until)
 {
-	unsigned attempt = n->attempts;
+	unsigned attempt = d->attempts;
 
-	while (n->attempts == attempt)
-		if (mc_cond_wait_until(&n->changed, &n->lock, until) < 0 && n->attempts == attempt)
-			return mc_fail(-MC_ETIMEDOUT, "no connection to the daemon at %s in time", n->addr);
-	return n->attempt_err < 0 && !n->attempt_late ? mc_fail(n->attempt_err, "%s", n->attempt_why) : 0;
+	while (d->attempts == attempt)
+		if (mc_cond_wait_until(&d->changed, &d->lock, until) < 0 && d->attempts == attempt)
+			return mc_fail(-MC_ETIMEDOUT, "no connection to the daemon at %s in time", d->addr);
+	return d->attempt_err < 0 && !d->attempt_late ? mc_fail(d->attempt_err, "%s", d->attempt_why) : 0;
 }
 
-int mcs_daemon_conn_get(struct mcs_daemon *n, uint64_t deadline, struct mcs_daemon_conn **ret)
+int mcs_daemon_conn_get(struct mcs_daemon *d, uint64_t deadline, struct mcs_daemon_conn **ret)
 {
 	uint64_t until = mcs_daemon_until(deadline);
 	int r;
 
-	r = mc_fork_check(n->fork_depth);
+	r = mc_fork_check(d->fork_depth);
 	if (r < 0)
 		return r;
-	MC_LOCKED(&n->lock);
+	MC_LOCKED(&d->lock);
 	while (r == 0) {
-		if (n->conn && mcs_daemon_conn_is_lost(n->conn)) {
-			mcs_daemon_conn_put(n->conn);
-			n->conn = NULL;
+		if (d->conn && mcs_daemon_conn_is_lost(d->conn)) {
+			mcs_daemon_conn_put(d->conn);
+			d->conn = NULL;
 		}
-		if (n->conn) {
-			*ret = mcs_daemon_conn_ref(n->conn);
+		if (d->conn) {
+			*ret = mcs_daemon_conn_ref(d->conn);
 			return 0;
 		}
 		if (mc_now_ns() >= until)
-			return mc_fail(-MC_ETIMEDOUT, "no connection to the daemon at %s in time", n->addr);
-		r = n->connecting ? await_locked(n, until) : attempt_locked(n, until);
+			return mc_fail(-MC_ETIMEDOUT, "no connection to the daemon at %s in time", d->addr);
+		r = d->connecting ? conn_await_locked(d, until) : conn_attempt_locked(d, until);
 	}
 	return r;
 }
 
 /* ---- segments ---- */
 
-static int map_segment_locked(struct mcs_daemon_conn *c, unsigned id, uint64_t until)
+static int conn_map_segment_locked(struct mcs_daemon_conn *c, unsigned id, uint64_t until)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_SEGMENT, .id = id };
 	int fd = -1, r;
@@ -287,7 +293,7 @@ static int map_segment_locked(struct mcs_daemon_conn *c, unsigned id, uint64_t u
 
 	if (c->segment[id].base)
 		return 0;
-	r = ask_locked(c, &msg, -1, until, &fd);
+	r = conn_ask_locked(c, &msg, -1, until, &fd);
 	if (r < 0)
 		return r;
 	if (fd < 0)
@@ -302,13 +308,13 @@ static int map_segment_locked(struct mcs_daemon_conn *c, unsigned id, uint64_t u
 	return 0;
 }
 
-static int map_segment(struct mcs_daemon_conn *c, unsigned id, uint64_t until)
+static int conn_map_segment(struct mcs_daemon_conn *c, unsigned id, uint64_t until)
 {
 	int r;
 
 	if (mc_lock_until(&c->ask_lock, until) < 0)
-		return no_turn();
-	r = map_segment_locked(c, id, until);
+		return conn_busy();
+	r = conn_map_segment_locked(c, id, until);
 	pthread_mutex_unlock(&c->ask_lock);
 	return r;
 }
@@ -327,7 +333,7 @@ const void *mcs_daemon_conn_at(struct mcs_daemon_conn *c, unsigned segment, uint
 	}
 	base = __atomic_load_n(&c->segment[segment].base, __ATOMIC_ACQUIRE);
 	if (!base)
-		r = map_segment(c, segment, mcs_daemon_until(deadline));
+		r = conn_map_segment(c, segment, mcs_daemon_until(deadline));
 	if (r < 0) {
 		*ret_err = r;
 		return NULL;

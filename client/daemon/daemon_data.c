@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_data.c - puts and gets through the daemon.
+ * daemon_data.c - puts and gets through the daemon.
  *
- * Bytes in memory that the daemon sees are named only, and move once.  Other values are put by way of
- * memory that is shared for the purpose, and read by mapping the object: one copy, made and checked
- * here. */
+ * For memory that the daemon sees, requests only name ranges, and the bytes move once.  Other
+ * values are copied to the bounce buffer for a put, and from the mapped object, checked, for a
+ * get. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/direct/layout.h"
 #include "client/daemon/daemon_i.h"
-#include "client/direct/batch_dedup.h"
+#include "client/layout.h"
 #include "common/cleanup.h"
 #include "common/crc32c.h"
 #include "common/fault.h"
 
-#define WINDOW 256u		/* items that are worked on at a time */
-#define ROUNDS_MAX 16		/* of reading an object that changes */
+#define WINDOW 256u		/* items in work at a time */
+#define ROUNDS_MAX 16		/* attempts to read an object that changes */
 
-/* Ranges of one window's items, one behind the other. */
+/* The ranges of all items of a window. */
 struct ranges {
 	struct mcfs_ring_range *r;
 	unsigned n, cap;
@@ -40,9 +39,10 @@ static int ranges_room(struct ranges *l, unsigned more)
 	return 0;
 }
 
-/* The ranges of an iov that the daemon sees entirely.  1: they are in the list, 0: it does not, negative. */
-static int name_all(struct mcs_daemon_conn *c, const struct iovec *iov, int iovcnt, struct ranges *l,
-		    unsigned *ret_n)
+/* Add the ranges of an iov to the list if the daemon sees all of it: 1; 0: it does not;
+ * negative. */
+static int ranges_add(struct mcs_daemon_conn *c, const struct iovec *iov, int iovcnt, struct ranges *l,
+		      unsigned *ret_n)
 {
 	unsigned was = l->n;
 	int r;
@@ -65,8 +65,8 @@ static int name_all(struct mcs_daemon_conn *c, const struct iovec *iov, int iovc
 	return 1;
 }
 
-/* The list may have moved while it grew: say now where each request's part begins. */
-static void point(struct mcs_daemon_req *q, const unsigned *first, unsigned n, const struct ranges *l)
+/* The list may have moved while it grew, so set the pointers of all requests now. */
+static void ranges_bind(struct mcs_daemon_req *q, const unsigned *first, unsigned n, const struct ranges *l)
 {
 	for (unsigned i = 0; i < n; i++)
 		q[i].range = l->r + first[i];
@@ -76,7 +76,7 @@ static void point(struct mcs_daemon_req *q, const unsigned *first, unsigned n, c
 
 struct put {
 	struct mcs_daemon_conn *c;
-	struct mcs_put_item **item;	/* of the window */
+	struct mcs_put_item **item;	/* in the window */
 	struct mcs_daemon_req *q;
 	unsigned *first;
 	struct mcs_daemon_bounce *bounce;
@@ -84,7 +84,7 @@ struct put {
 	struct ranges l;
 };
 
-static void gather(unsigned char *to, const struct iovec *iov, int iovcnt)
+static void put_gather(unsigned char *to, const struct iovec *iov, int iovcnt)
 {
 	for (int i = 0; i < iovcnt; i++) {
 		memcpy(to, iov[i].iov_base, iov[i].iov_len);
@@ -92,7 +92,8 @@ static void gather(unsigned char *to, const struct iovec *iov, int iovcnt)
 	}
 }
 
-/* One item into the window: 1; 0: there is no memory before others are done; negative: it cannot be. */
+/* Add one item to the window: 1; 0: run the window first, to release memory; negative: the item
+ * failed. */
 static int put_add(struct put *p, struct mcs_put_item *item)
 {
 	struct mcs_daemon_req *q = &p->q[p->n];
@@ -112,7 +113,7 @@ static int put_add(struct put *p, struct mcs_put_item *item)
 	};
 	p->first[p->n] = p->l.n;
 	p->bounce[p->n] = (struct mcs_daemon_bounce){ 0 };
-	r = name_all(p->c, item->iov, item->iovcnt, &p->l, &named);
+	r = ranges_add(p->c, item->iov, item->iovcnt, &p->l, &named);
 	if (r == 0) {
 		r = ranges_room(&p->l, 1);
 		if (r == 0)
@@ -121,7 +122,7 @@ static int put_add(struct put *p, struct mcs_put_item *item)
 			return 0;
 		if (r < 0)
 			return r;
-		gather(p->bounce[p->n].p, item->iov, item->iovcnt);
+		put_gather(p->bounce[p->n].p, item->iov, item->iovcnt);
 		p->l.r[p->l.n++] = p->bounce[p->n].range;
 		named = 1;
 	}
@@ -132,12 +133,12 @@ static int put_add(struct put *p, struct mcs_put_item *item)
 	return 1;
 }
 
-/* Run the window; what was lost with the connection keeps -MC_ERPC. */
+/* Run the window; items without an answer because the connection was lost keep -MC_ERPC. */
 static int put_run(struct put *p, const struct mcs_put_opts *opts, uint64_t deadline)
 {
 	int r;
 
-	point(p->q, p->first, p->n, &p->l);
+	ranges_bind(p->q, p->first, p->n, &p->l);
 	r = mcs_daemon_run(p->c, p->q, p->n, opts, deadline);
 	for (unsigned i = 0; i < p->n; i++) {
 		int64_t one = p->q[i].c.result;
@@ -150,7 +151,7 @@ static int put_run(struct put *p, const struct mcs_put_opts *opts, uint64_t dead
 	return r;
 }
 
-static int put_all(struct put *p, struct mcs_put_item *items, unsigned n, const struct mcs_dedup *tw,
+static int put_all(struct put *p, struct mcs_put_item *items, unsigned n, const struct mcs_dedup *dedup,
 		   const struct mcs_put_opts *opts, uint64_t deadline)
 {
 	int r = 0;
@@ -158,7 +159,7 @@ static int put_all(struct put *p, struct mcs_put_item *items, unsigned n, const 
 	for (unsigned i = 0; i < n && r == 0;) {
 		int took = 0;
 
-		if (!mcs_dedup_skip(tw, &items[i])) {
+		if (!mcs_dedup_skip(dedup, &items[i])) {
 			took = p->n < WINDOW ? put_add(p, &items[i]) : 0;
 			if (took == 0) {
 				r = put_run(p, opts, deadline);
@@ -177,8 +178,8 @@ static int put_all(struct put *p, struct mcs_put_item *items, unsigned n, const 
 	return r;
 }
 
-static int put_once(struct mcs *s, struct mcs_put_item *items, unsigned n,
-		    const struct mcs_dedup *tw, const struct mcs_put_opts *opts, uint64_t deadline)
+static int put_once(struct mcs_daemon *d, struct mcs_put_item *items, unsigned n,
+		    const struct mcs_dedup *dedup, const struct mcs_put_opts *opts, uint64_t deadline)
 {
 	unsigned k = n < WINDOW ? n : WINDOW;
 	struct put p = {
@@ -191,11 +192,11 @@ static int put_once(struct mcs *s, struct mcs_put_item *items, unsigned n,
 		items[i].result = -MC_ERPC;
 		items[i].existed = 0;
 	}
-	r = mcs_daemon_conn_get(s->node, deadline, &p.c);
+	r = mcs_daemon_conn_get(d, deadline, &p.c);
 	if (r == 0 && (!p.item || !p.q || !p.first || !p.bounce))
 		r = -ENOMEM;
 	if (r == 0)
-		r = put_all(&p, items, n, tw, opts, deadline);
+		r = put_all(&p, items, n, dedup, opts, deadline);
 	mcs_daemon_conn_put(p.c);
 	free(p.item);
 	free(p.q);
@@ -205,35 +206,28 @@ static int put_once(struct mcs *s, struct mcs_put_item *items, unsigned n,
 	return r;
 }
 
-int mcs_daemon_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
-		       const struct mcs_put_opts *opts, uint64_t deadline)
+int mcs_daemon_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsigned n,
+			 const struct mcs_dedup *dedup, const struct mcs_put_opts *opts, uint64_t deadline)
 {
-	struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
-	bool last = opts && opts->flags & MCS_PUT_LAST, excl = opts && opts->flags & MCS_PUT_EXCL;
-	struct mcs_dedup tw = { 0 };
-	int r, ok = 0;
+	struct mcs_daemon *d = mcs_daemon_of(b);
+	int r = 0;
 
-	r = !n ? 0 : sc ? mcs_dedup_find(sc, items, n, last, &tw) : -ENOMEM;
-	if (r == 0 && n) {
-		r = put_once(s, items, n, &tw, opts, deadline);
-		/* A put that was done already is success, but where that would be an error. */
-		if (r == -MC_ERPC && !excl)
-			r = put_once(s, items, n, &tw, opts, deadline);
-	}
+	if (n)
+		r = put_once(d, items, n, dedup, opts, deadline);
+	/* A repeated put succeeds if the first attempt stored the value, except with EXCL. */
+	if (r == -MC_ERPC && !(opts->flags & MCS_PUT_EXCL))
+		r = put_once(d, items, n, dedup, opts, deadline);
 	for (unsigned i = 0; i < n; i++)
 		if (r < 0 && items[i].result == -MC_ERPC)
 			items[i].result = r;
-	(void)mcs_dedup_settle(&tw, items);
-	for (unsigned i = 0; i < n; i++)
-		ok += items[i].result == 0;
-	mcs_scratch_put(&s->scratch, sc);
-	return r < 0 && !ok ? r : ok;
+	(void)mcs_dedup_settle(dedup, items);
+	return r;
 }
 
 /* ---- get ---- */
 
 struct get {
-	struct mcs *s;
+	struct mcs_daemon *d;
 	struct mcs_daemon_conn *c;
 	struct mcs_get_item *items;
 	mcs_alloc_fn alloc;
@@ -241,9 +235,9 @@ struct get {
 	uint64_t deadline;
 };
 
-/* Where the bytes of item @i go, which has @size: its iov, or what the provider gives. */
-static int room_of(struct get *g, unsigned i, uint64_t size, struct iovec *one,
-		   const struct iovec **ret, int *ret_n)
+/* The memory for the @size bytes of item @i: its iov, or memory from the provider. */
+static int get_room(struct get *g, unsigned i, uint64_t size, struct iovec *one,
+		    const struct iovec **ret, int *ret_n)
 {
 	struct mcs_get_item *item = &g->items[i];
 	int64_t len;
@@ -263,8 +257,8 @@ static int room_of(struct get *g, unsigned i, uint64_t size, struct iovec *one,
 }
 
 /* Copy @size bytes to an iov; their CRC. */
-static uint32_t scatter(const struct iovec *iov, int n, const unsigned char *from, uint64_t size,
-			bool crc)
+static uint32_t get_scatter(const struct iovec *iov, int n, const unsigned char *from, uint64_t size,
+			    bool crc)
 {
 	uint32_t sum = 0;
 
@@ -281,8 +275,8 @@ static uint32_t scatter(const struct iovec *iov, int n, const unsigned char *fro
 	return sum;
 }
 
-/* One try; *ret_changed: there was another version of another size at last. */
-static int64_t bounce_once(struct get *g, unsigned i, bool *ret_changed)
+/* One try; *ret_changed: the object was replaced by one of another size. */
+static int64_t get_bounced_once(struct get *g, unsigned i, bool *ret_changed)
 {
 	bool whole = g->items[i].whole || g->alloc;
 	struct mcs_get_item *item = &g->items[i];
@@ -299,7 +293,7 @@ static int64_t bounce_once(struct get *g, unsigned i, bool *ret_changed)
 		return r;
 	room = (int64_t)q.c.size;
 	if (whole) {
-		r = room_of(g, i, q.c.size, &one, &iov, &iovcnt);
+		r = get_room(g, i, q.c.size, &one, &iov, &iovcnt);
 	} else {
 		iov = item->iov;
 		iovcnt = item->iovcnt;
@@ -321,14 +315,14 @@ static int64_t bounce_once(struct get *g, unsigned i, bool *ret_changed)
 	r = mcs_daemon_run(g->c, &q, 1, NULL, g->deadline);
 	n = r < 0 ? r : q.c.result;
 	if (n > 0)
-		(void)scatter(iov, iovcnt, b.p, (uint64_t)n, false);
+		(void)get_scatter(iov, iovcnt, b.p, (uint64_t)n, false);
 	mcs_daemon_bounce_give(g->c, &b, r);
 	*ret_changed = whole && (n == -ENOBUFS || (n >= 0 && n != room));
 	return n;
 }
 
-/* By way of shared memory: what cannot be mapped, and parts, which only the daemon can check.  A provider has
- * made room for a size, so exactly that many bytes are to come. */
+/* Through the bounce buffer: objects that cannot be mapped, and parts of objects, which only the
+ * daemon can check.  The provider made room for a size, so exactly that many bytes must arrive. */
 static int64_t get_bounced(struct get *g, unsigned i)
 {
 	int64_t n = -MC_EREPLICA_GONE;
@@ -336,23 +330,24 @@ static int64_t get_bounced(struct get *g, unsigned i)
 
 	for (int rounds = 0; changed && rounds < ROUNDS_MAX; rounds++) {
 		changed = false;
-		n = bounce_once(g, i, &changed);
+		n = get_bounced_once(g, i, &changed);
 	}
 	return changed ? mc_fail(-MC_EREPLICA_GONE, "the object changes all the time") : n;
 }
 
-/* Lost with the connection, and so to be asked for again; the same may be the daemon's own answer, when it does not
- * reach the master. */
-static bool cut_off(const struct get *g, const struct mcs_get_item *item)
+/* Did the item fail because the connection was lost, so that it must be read again?  -MC_ERPC
+ * may also be the daemon's own answer, when it cannot reach the master. */
+static bool get_cut_off(const struct get *g, const struct mcs_get_item *item)
 {
 	return item->result == -MC_ERPC && mcs_daemon_conn_is_lost(g->c);
 }
 
-/* A mapped object to where it is wanted.  Without its checksum it is believed only once its pin is known to hold
- * still: pins are lost with the daemon's connection to the master, and the memory is another object's then. */
+/* Copy a mapped object to the caller's memory.  Without a checksum the bytes are valid only if
+ * the pin was still held afterwards: a pin is lost with the daemon's connection to the master,
+ * and then the memory may be another object's. */
 static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 {
-	bool verify = g->s->conf.verify;
+	bool verify = g->d->base.store->conf.verify;
 	const struct iovec *iov;
 	const void *data;
 	struct iovec one;
@@ -361,22 +356,24 @@ static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 	data = mcs_daemon_conn_at(g->c, e->segment, e->offset, e->size, g->deadline, &r);
 	if (!data)
 		return r;
-	r = room_of(g, i, e->size, &one, &iov, &n);
+	r = get_room(g, i, e->size, &one, &iov, &n);
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("client.node.before_copy");
-	if (scatter(iov, n, data, e->size, verify) != e->crc32c && verify)
+	if (get_scatter(iov, n, data, e->size, verify) != e->crc32c && verify)
 		return mc_fail(-MC_ECHECKSUM, "checksum mismatch in a mapped object");
 	return (int64_t)e->size;
 }
 
-static bool unchecked(const struct get *g, unsigned i, const struct mcs_daemon_req *pin)
+/* Was the item copied without a checksum?  Then its pin must be confirmed. */
+static bool get_unchecked(const struct get *g, unsigned i, const struct mcs_daemon_req *pin)
 {
-	return !g->s->conf.verify && pin->c.pin && g->items[i].result >= 0;
+	return !g->d->base.store->conf.verify && pin->c.pin && g->items[i].result >= 0;
 }
 
-/* What was copied without a checksum comes again when its memory may have been another object's by then. */
-static int ask_held(struct get *g, const unsigned *index, const struct mcs_daemon_req *pin, unsigned n)
+/* Confirm the pins of items that were copied without a checksum; read those again whose pin was
+ * lost. */
+static int get_confirm(struct get *g, const unsigned *index, const struct mcs_daemon_req *pin, unsigned n)
 {
 	struct mcs_daemon_req *q = calloc(n, sizeof(*q));
 	unsigned asked = 0, answer = 0;
@@ -385,20 +382,20 @@ static int ask_held(struct get *g, const unsigned *index, const struct mcs_daemo
 	if (!q)
 		return -ENOMEM;
 	for (unsigned k = 0; k < n; k++)
-		if (unchecked(g, index[k], &pin[k]))
+		if (get_unchecked(g, index[k], &pin[k]))
 			q[asked++] = (struct mcs_daemon_req){ .op = MCFS_RING_HELD, .pin = pin[k].c.pin };
 	r = asked ? mcs_daemon_run(g->c, q, asked, NULL, g->deadline) : 0;
 	for (unsigned k = 0; k < n && r == 0; k++)
-		if (unchecked(g, index[k], &pin[k]) && q[answer++].c.result != 0) {
+		if (get_unchecked(g, index[k], &pin[k]) && q[answer++].c.result != 0) {
 			g->items[index[k]].result = get_bounced(g, index[k]);
-			if (cut_off(g, &g->items[index[k]]))
+			if (get_cut_off(g, &g->items[index[k]]))
 				r = -MC_ERPC;
 		}
 	free(q);
 	return r;
 }
 
-/* Whole objects into memory that the daemon does not see: @index of @n items. */
+/* Whole objects into memory that the daemon does not see: the @n items with the numbers @index. */
 static int get_by_maps(struct get *g, const unsigned *index, unsigned n)
 {
 	struct mcs_daemon_req *q = calloc(n, sizeof(*q));
@@ -414,19 +411,19 @@ static int get_by_maps(struct get *g, const unsigned *index, unsigned n)
 		struct mcs_get_item *item = &g->items[index[k]];
 
 		item->result = q[k].c.result;
-		/* No room for a copy of it there. */
+		/* The daemon has no room for a copy of the object. */
 		if (item->result == -ENOBUFS)
 			item->result = get_bounced(g, index[k]);
 		else if (item->result == 0)
 			item->result = get_mapped(g, index[k], &q[k].c);
-		/* Damaged, or no more that object's: the daemon knows which, and asks again. */
+		/* Damaged, or the memory was reused: the daemon finds out and reads again. */
 		if (item->result == -MC_ECHECKSUM)
 			item->result = get_bounced(g, index[k]);
-		if (cut_off(g, item))
+		if (get_cut_off(g, item))
 			r = -MC_ERPC;
 	}
 	if (r == 0)
-		r = ask_held(g, index, q, n);
+		r = get_confirm(g, index, q, n);
 	for (unsigned k = 0; k < n && r == 0; k++)
 		if (q[k].c.pin)
 			q[pins++] = (struct mcs_daemon_req){
@@ -438,7 +435,7 @@ static int get_by_maps(struct get *g, const unsigned *index, unsigned n)
 	return r;
 }
 
-/* What a window is divided into. */
+/* The items of a window by the way in which they are read. */
 struct split {
 	struct mcs_daemon_req q[WINDOW];
 	unsigned first[WINDOW], direct[WINDOW], mapped[WINDOW], parts[WINDOW];
@@ -446,7 +443,7 @@ struct split {
 	struct ranges l;
 };
 
-static int divide(struct get *g, struct split *w, unsigned from, unsigned n)
+static int get_divide(struct get *g, struct split *w, unsigned from, unsigned n)
 {
 	w->ndirect = w->nmapped = w->nparts = w->l.n = 0;
 	for (unsigned i = from; i < from + n; i++) {
@@ -459,7 +456,7 @@ static int divide(struct get *g, struct split *w, unsigned from, unsigned n)
 		if (r < 0 || len < 0)
 			continue;
 		w->first[w->ndirect] = w->l.n;
-		r = g->alloc ? 0 : name_all(g->c, item->iov, item->iovcnt, &w->l, &named);
+		r = g->alloc ? 0 : ranges_add(g->c, item->iov, item->iovcnt, &w->l, &named);
 		if (r < 0)
 			return r;
 		if (r > 0) {
@@ -479,10 +476,10 @@ static int divide(struct get *g, struct split *w, unsigned from, unsigned n)
 
 static int get_window(struct get *g, struct split *w, unsigned from, unsigned n)
 {
-	int r = divide(g, w, from, n);
+	int r = get_divide(g, w, from, n);
 
 	if (r == 0 && w->ndirect) {
-		point(w->q, w->first, w->ndirect, &w->l);
+		ranges_bind(w->q, w->first, w->ndirect, &w->l);
 		r = mcs_daemon_run(g->c, w->q, w->ndirect, NULL, g->deadline);
 		for (unsigned k = 0; k < w->ndirect; k++)
 			g->items[w->direct[k]].result = w->q[k].c.result;
@@ -493,7 +490,7 @@ static int get_window(struct get *g, struct split *w, unsigned from, unsigned n)
 		struct mcs_get_item *item = &g->items[w->parts[k]];
 
 		item->result = get_bounced(g, w->parts[k]);
-		if (cut_off(g, item))
+		if (get_cut_off(g, item))
 			r = -MC_ERPC;
 	}
 	return r;
@@ -502,7 +499,7 @@ static int get_window(struct get *g, struct split *w, unsigned from, unsigned n)
 static int get_once(struct get *g, unsigned n)
 {
 	struct split *w = malloc(sizeof(*w));
-	int r = w ? mcs_daemon_conn_get(g->s->node, g->deadline, &g->c) : -ENOMEM;
+	int r = w ? mcs_daemon_conn_get(g->d, g->deadline, &g->c) : -ENOMEM;
 
 	if (r < 0) {
 		free(w);
@@ -517,23 +514,21 @@ static int get_once(struct get *g, unsigned n)
 	return r;
 }
 
-int mcs_daemon_get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
-		       void *arg, uint64_t deadline)
+int mcs_daemon_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
+			 void *arg, uint64_t deadline)
 {
 	struct get g = {
-		.s = s, .items = items, .alloc = alloc, .arg = arg, .deadline = deadline,
+		.d = mcs_daemon_of(b), .items = items, .alloc = alloc, .arg = arg, .deadline = deadline,
 	};
-	int r, ok = 0;
+	int r;
 
-	for (unsigned i = 0; i < n; i++)
-		items[i].result = -MC_ERPC;
+	/* A handle tries its daemon first, so no item was read before.  The second attempt reads
+	 * all again: what the first one copied unchecked was not confirmed. */
 	r = get_once(&g, n);
 	if (r == -MC_ERPC)
 		r = get_once(&g, n);
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < n; i++)
 		if (r < 0 && items[i].result == -MC_ERPC)
 			items[i].result = r;
-		ok += items[i].result >= 0;
-	}
-	return r < 0 && !ok ? r : ok;
+	return r;
 }

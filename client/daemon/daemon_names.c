@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_names.c - what moves no bytes, through the daemon. */
+ * daemon_names.c - requests through the daemon that move no bytes: stat, exist, remove,
+ * prefetch. */
 #include <config.h>
 
 #include <errno.h>
@@ -7,18 +8,22 @@
 
 #include "client/daemon/daemon_i.h"
 
-static struct mcs_daemon_req *requests(const struct mcs_key *keys, unsigned n, uint8_t op,
-				     uint8_t flags)
+static struct mcs_daemon_req *names_requests(const struct mcs_key *keys, unsigned n, uint8_t op, uint8_t flags)
 {
 	struct mcs_daemon_req *q = calloc(n ? n : 1, sizeof(*q));
 
-	for (unsigned i = 0; i < n && q; i++)
+	for (unsigned i = 0; i < n && q; i++) {
 		q[i] = (struct mcs_daemon_req){ .op = op, .flags = flags, .key = keys[i] };
+		/* The daemon answers for empty and too long keys, but a ring entry has 16 bits
+		 * for the length. */
+		if (mcs_key_check(keys[i]) < 0)
+			q[i].key = (struct mcs_key){ "", 0 };
+	}
 	return q;
 }
 
-/* Run those that have valid keys, the others are answered here; once more when the connection is lost. */
-static int run(struct mcs *s, struct mcs_daemon_req *q, unsigned n, uint64_t deadline)
+/* Run all requests; once more when the connection was lost. */
+static int names_run(struct mcs_daemon *d, struct mcs_daemon_req *q, unsigned n, uint64_t deadline)
 {
 	struct mcs_daemon_conn *c;
 	bool repeated = false;
@@ -26,7 +31,7 @@ static int run(struct mcs *s, struct mcs_daemon_req *q, unsigned n, uint64_t dea
 
 	for (int tries = 0; tries < 2; tries++) {
 		repeated = tries > 0;
-		r = mcs_daemon_conn_get(s->node, deadline, &c);
+		r = mcs_daemon_conn_get(d, deadline, &c);
 		if (r < 0)
 			return r;
 		r = mcs_daemon_run(c, q, n, NULL, deadline);
@@ -34,32 +39,22 @@ static int run(struct mcs *s, struct mcs_daemon_req *q, unsigned n, uint64_t dea
 		if (r != -MC_ERPC)
 			break;
 	}
-	/* What is not there the second time may have been removed the first time. */
+	/* A retry may miss the key because the first attempt removed it. */
 	for (unsigned i = 0; i < n && repeated; i++)
 		if (q[i].op == MCFS_RING_REMOVE && q[i].c.result == -MC_ENOOBJECT)
 			q[i].c.result = 0;
 	return r;
 }
 
-/* Keys that cannot be are moved out of the way: the daemon answers for what is too long or empty, but the
- * ring has only 16 bits for the length. */
-static void cut_keys(struct mcs_daemon_req *q, unsigned n)
+static int names_ask(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, uint8_t op, uint8_t flags,
+		     uint64_t deadline, struct mcs_daemon_req **ret)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (mcs_key_check(q[i].key) < 0)
-			q[i].key = (struct mcs_key){ "", 0 };
-}
-
-static int ask(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t op, uint8_t flags,
-	       uint64_t deadline, struct mcs_daemon_req **ret)
-{
-	struct mcs_daemon_req *q = requests(keys, n, op, flags);
+	struct mcs_daemon_req *q = names_requests(keys, n, op, flags);
 	int r;
 
 	if (!q)
 		return -ENOMEM;
-	cut_keys(q, n);
-	r = run(s, q, n, deadline);
+	r = names_run(mcs_daemon_of(b), q, n, deadline);
 	if (r < 0)
 		free(q);
 	else
@@ -67,18 +62,18 @@ static int ask(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t op
 	return r;
 }
 
-int mcs_daemon_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
-		   uint64_t deadline)
+int mcs_daemon_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, uint8_t *present,
+		     uint64_t deadline)
 {
 	struct mcs_daemon_req *q;
-	int r = ask(s, keys, n, MCFS_RING_EXIST, 0, deadline, &q), count = 0;
+	int r = names_ask(b, keys, n, MCFS_RING_EXIST, 0, deadline, &q), count = 0;
 
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < n && r == 0; i++) {
 		int64_t one = q[i].c.result;
 
-		/* What cannot be a key cannot exist; any other failure is one of all. */
+		/* An invalid key cannot exist; any other failure fails the call. */
 		if (one < 0 && one != -MC_EKEY)
 			r = mc_fail((int)one, "node daemon: %s", mc_strerror((int)one));
 		present[i] = one > 0;
@@ -88,11 +83,11 @@ int mcs_daemon_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint
 	return r < 0 ? r : count;
 }
 
-int mcs_daemon_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n,
-			struct mcs_info *infos, int *results, uint64_t deadline)
+int mcs_daemon_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+			  int *results, uint64_t deadline)
 {
 	struct mcs_daemon_req *q;
-	int r = ask(s, keys, n, MCFS_RING_STAT, 0, deadline, &q), count = 0;
+	int r = names_ask(b, keys, n, MCFS_RING_STAT, 0, deadline, &q), count = 0;
 
 	if (r < 0)
 		return r;
@@ -115,12 +110,27 @@ int mcs_daemon_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n,
 	return count;
 }
 
-int mcs_daemon_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
-			  int *results, uint64_t deadline)
+int mcs_daemon_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
+{
+	struct mcs_info info;
+	int result = -MC_ENOOBJECT;
+	int r = mcs_daemon_stat_batch(b, &key, 1, &info, &result, deadline);
+
+	r = r < 0 ? r : result;
+	/* mcs_stat() does not find a directory without a marker, generation 0. */
+	if (r == 0 && !info.generation)
+		r = -MC_ENOOBJECT;
+	if (r == 0)
+		*ret = info;
+	return r;
+}
+
+int mcs_daemon_remove_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, unsigned flags,
+			    int *results, uint64_t deadline)
 {
 	uint8_t f = flags & MCS_REMOVE_FORCE ? MCFS_SQE_FORCE : 0;
 	struct mcs_daemon_req *q;
-	int r = ask(s, keys, n, MCFS_RING_REMOVE, f, deadline, &q), count = 0;
+	int r = names_ask(b, keys, n, MCFS_RING_REMOVE, f, deadline, &q), count = 0;
 
 	if (r < 0)
 		return r;
@@ -133,10 +143,10 @@ int mcs_daemon_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned 
 	return count;
 }
 
-int mcs_daemon_prefetch(struct mcs *s, struct mcs_key key, uint64_t deadline)
+int mcs_daemon_prefetch(struct mcs_backend *b, struct mcs_key key, uint64_t deadline)
 {
 	struct mcs_daemon_req *q;
-	int r = ask(s, &key, 1, MCFS_RING_PREFETCH, 0, deadline, &q);
+	int r = names_ask(b, &key, 1, MCFS_RING_PREFETCH, 0, deadline, &q);
 
 	if (r < 0)
 		return r;

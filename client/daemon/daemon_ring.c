@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_ring.c - the client's side of the rings.
+ * daemon_ring.c - requests over the rings: the client's side.
  *
- * A thread takes a ring of its own from the connection's as long as there are enough; its lock is then
- * free whenever it comes back.  One call at a time uses a ring: it fills entries and arena from their
- * beginning, and reads all answers before it leaves. */
+ * Each thread uses its own ring of the connection while there are enough, so it normally finds
+ * the ring's lock free.  One call at a time uses a ring: it fills entries and arena from their
+ * beginning, and reads all answers before it returns. */
 #include <config.h>
 
 #include <errno.h>
@@ -19,11 +19,13 @@
 
 #define ENTRIES 1024u
 #define ARENA ((uint64_t)1 << 20)
-#define SLICE_NS (100 * MC_NS_PER_MS)	/* the daemon's life is looked at so often */
-/* Deadlines are the daemon's to keep; one that lets this pass in addition is given up, */
+#define SLICE_NS (100 * MC_NS_PER_MS)	/* period of the check whether the daemon still runs */
+/* The daemon keeps the deadlines.  If it does not answer this long after one, the connection is
+ * lost; */
 #define GRACE_MS 3000
-/* and is waited for so long to say that it has let go of what it was told to use. */
-#define LET_GO_MS 5000
+/* then wait this long for the daemon to confirm that it no longer uses the memory named in the
+ * requests. */
+#define RELEASE_MS 5000
 
 struct mcs_daemon_ring {
 	/* constant */
@@ -38,12 +40,12 @@ struct mcs_daemon_ring {
 
 	pthread_mutex_t lock;
 	/* with the lock held */
-	uint32_t tail, head;		/* requests given, answers read */
-	uint32_t series;		/* number of the window; in the tags */
+	uint32_t tail, head;		/* requests written, answers read */
+	uint32_t series;		/* number of the window, part of the tags */
 	uint64_t spin_ns;
 };
 
-int mcs_daemon_ring_new(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+static int ring_new(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_RING, .entries = ENTRIES, .size = ARENA };
 	struct mcs_daemon_ring *r;
@@ -72,7 +74,7 @@ int mcs_daemon_ring_new(struct mcs_daemon_conn *c, uint64_t until, struct mcs_da
 	r->arena = (unsigned char *)h + h->arena_offset;
 	r->arena_size = h->arena_size;
 	r->mask = h->entries - 1;
-	r->spin_ns = c->n->spin_us * 1000ull;
+	r->spin_ns = c->d->spin_us * 1000ull;
 	pthread_mutex_init(&r->lock, NULL);
 	*ret = r;
 	return 0;
@@ -85,14 +87,14 @@ void mcs_daemon_ring_free(struct mcs_daemon_ring *r)
 	free(r);
 }
 
-/* One more ring, in the next free place. */
-static int add_ring_locked(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+/* Make one more ring and store it in the next free slot: 1; 0: the limit is reached. */
+static int ring_add_locked(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
 {
 	int r = 0;
 
 	if (c->nrings == MCS_DAEMON_RINGS)
 		return 0;
-	r = mcs_daemon_ring_new(c, until, ret);
+	r = ring_new(c, until, ret);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&(*ret)->lock);
@@ -101,22 +103,22 @@ static int add_ring_locked(struct mcs_daemon_conn *c, uint64_t until, struct mcs
 	return 1;
 }
 
-static int add_ring(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+static int ring_add(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
 {
 	int r;
 
 	if (mc_lock_until(&c->rings_lock, until) < 0)
-		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
-	r = add_ring_locked(c, until, ret);
+		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered other threads yet");
+	r = ring_add_locked(c, until, ret);
 	pthread_mutex_unlock(&c->rings_lock);
 	return r;
 }
 
-/* A ring, locked. */
-static int take_ring(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
+/* Get a ring and lock it. */
+static int ring_lock(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon_ring **ret)
 {
 	static unsigned next;
-	static __thread unsigned mine;	/* counted from 1 */
+	static __thread unsigned mine;	/* number of this thread's ring plus 1 */
 	unsigned n = __atomic_load_n(&c->nrings, __ATOMIC_ACQUIRE);
 	int r;
 
@@ -127,15 +129,15 @@ static int take_ring(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemo
 		if (pthread_mutex_trylock(&(*ret)->lock) == 0)
 			return 0;
 	}
-	r = add_ring(c, until, ret);
-	/* Refused, or the limit is reached: wait for one. */
+	r = ring_add(c, until, ret);
+	/* The daemon refused, or the limit is reached: wait for a ring. */
 	if (r <= 0) {
 		n = __atomic_load_n(&c->nrings, __ATOMIC_ACQUIRE);
 		if (!n)
 			return r < 0 ? r : -ENOBUFS;
 		*ret = c->ring[(mine - 1) % n];
 		if (mc_lock_until(&(*ret)->lock, until) < 0)
-			return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered others yet");
+			return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered other threads yet");
 	}
 	return 0;
 }
@@ -144,19 +146,19 @@ static int take_ring(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemo
 
 struct window {
 	struct mcs_daemon_ring *r;
-	uint32_t used;			/* of the arena */
+	uint32_t used;			/* bytes of the arena */
 	unsigned n;
 	const struct mcs_put_opts *opts;
-	struct mcfs_ring_put put;	/* the same for all groups */
+	struct mcfs_ring_put put;	/* the options, without an eviction group */
 };
 
-static bool fits(const struct window *w, size_t len)
+static bool window_fits(const struct window *w, size_t len)
 {
 	return len <= w->r->arena_size - w->used;
 }
 
-/* Its place in the arena. */
-static uint32_t append(struct window *w, const void *p, size_t len)
+/* Copy to the arena; the offset there. */
+static uint32_t window_append(struct window *w, const void *p, size_t len)
 {
 	uint32_t at = w->used;
 
@@ -174,8 +176,8 @@ static size_t preferred_len(const struct mcs_put_opts *o)
 	return len;
 }
 
-/* What the options say of all puts of a window, into the arena but for their group. */
-static int begin_puts(struct window *w, const struct mcs_put_opts *o)
+/* Copy the options of all puts of a window to the arena, except for the eviction group. */
+static int window_begin_puts(struct window *w, const struct mcs_put_opts *o)
 {
 	size_t len;
 
@@ -205,14 +207,14 @@ static int begin_puts(struct window *w, const struct mcs_put_opts *o)
 	return 0;
 }
 
-static bool same_group(const struct mcs_key *a, const struct mcs_key *b)
+static bool window_same_group(const struct mcs_key *a, const struct mcs_key *b)
 {
 	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
 }
 
-/* Say in q->put where in the arena its options stand (~0u: it needs none), which it shares with those of the
- * window's requests before it that are of the same group.  False: they do not fit any more. */
-static bool place_put(struct window *w, struct mcs_daemon_req *q)
+/* Set q->put to the offset of its options in the arena (~0u: it needs none).  Requests of the
+ * same eviction group share them.  False: they do not fit into this window. */
+static bool window_place_put(struct window *w, struct mcs_daemon_req *q)
 {
 	const struct mcs_key *group = q->group.len || !w->opts ? &q->group : &w->opts->group;
 	struct mcfs_ring_put put = w->put;
@@ -221,21 +223,21 @@ static bool place_put(struct window *w, struct mcs_daemon_req *q)
 	if (q->op != MCFS_RING_PUT || (!w->opts && !group->len))
 		return true;
 	for (const struct mcs_daemon_req *p = q - w->n; p < q; p++) {
-		if (p->put == ~0u || !same_group(&p->group, &q->group))
+		if (p->put == ~0u || !window_same_group(&p->group, &q->group))
 			continue;
 		q->put = p->put;
 		return true;
 	}
-	if (!fits(w, group->len + sizeof(put) + 16))
+	if (!window_fits(w, group->len + sizeof(put) + 16))
 		return false;
 	put.group_len = (uint32_t)group->len;
 	if (group->len)
-		put.group = append(w, group->data, group->len);
-	q->put = append(w, &put, sizeof(put));
+		put.group = window_append(w, group->data, group->len);
+	q->put = window_append(w, &put, sizeof(put));
 	return true;
 }
 
-static uint32_t timeout_of(uint64_t deadline)
+static uint32_t window_timeout(uint64_t deadline)
 {
 	uint64_t now = mc_now_ns(), left;
 
@@ -245,8 +247,9 @@ static uint32_t timeout_of(uint64_t deadline)
 	return left < 1 ? 1 : left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
 }
 
-/* Until when the daemon may work on it.  How long says less: it would count from when the daemon sees it. */
-static void limit(const struct mcs_daemon_conn *c, struct mcfs_sqe *e, uint64_t deadline)
+/* Send an absolute deadline.  A timeout is less exact: the daemon would count it from the moment
+ * it sees the request. */
+static void window_set_deadline(const struct mcs_daemon_conn *c, struct mcfs_sqe *e, uint64_t deadline)
 {
 	if (!c->one_clock || deadline == MC_NEVER || e->op == MCFS_RING_NOP ||
 	    e->op == MCFS_RING_UNPIN || e->op == MCFS_RING_HELD)
@@ -255,41 +258,41 @@ static void limit(const struct mcs_daemon_conn *c, struct mcfs_sqe *e, uint64_t 
 	e->pin = deadline;
 }
 
-/* False: it is for the next window. */
-static bool add(struct window *w, struct mcs_daemon_req *q, uint64_t deadline)
+/* Write one request.  False: it belongs to the next window. */
+static bool window_add(struct window *w, struct mcs_daemon_req *q, uint64_t deadline)
 {
 	struct mcs_daemon_ring *r = w->r;
 	struct mcfs_sqe e = {
 		.op = q->op, .flags = q->flags, .key_len = (uint16_t)q->key.len, .len = q->len,
-		.offset = q->offset, .pin = q->pin, .timeout_ms = timeout_of(deadline),
+		.offset = q->offset, .pin = q->pin, .timeout_ms = window_timeout(deadline),
 		.tag = (uint64_t)r->series << 32 | w->n,
 	};
 
-	if (w->n > r->mask || !place_put(w, q) ||
-	    !fits(w, q->key.len + 16 + q->nranges * sizeof(*q->range)))
+	if (w->n > r->mask || !window_place_put(w, q) ||
+	    !window_fits(w, q->key.len + 16 + q->nranges * sizeof(*q->range)))
 		return false;
 	e.put = q->put;
 	if (q->key.len)
-		e.key = append(w, q->key.data, q->key.len);
+		e.key = window_append(w, q->key.data, q->key.len);
 	if (q->nranges == 1) {
 		e.buffer = q->range->buffer;
 		e.at = q->range->at;
 		e.len = q->range->len;
 	} else if (q->nranges) {
 		e.nranges = q->nranges;
-		e.at = append(w, q->range, q->nranges * sizeof(*q->range));
+		e.at = window_append(w, q->range, q->nranges * sizeof(*q->range));
 	}
-	limit(r->conn, &e, deadline);
+	window_set_deadline(r->conn, &e, deadline);
 	r->sq[r->tail++ & r->mask] = e;
 	w->n++;
 	return true;
 }
 
-/* Poll for a while when that has paid lately, then sleep. */
-static void wait_answer(struct mcs_daemon_ring *r)
+/* Poll for a while if polling was successful lately, then sleep. */
+static void ring_wait(struct mcs_daemon_ring *r)
 {
 	uint64_t began = mc_now_ns(), until = began + r->spin_ns;
-	uint64_t max = r->conn->n->spin_us * 1000ull;
+	uint64_t max = r->conn->d->spin_us * 1000ull;
 
 	while (r->spin_ns && mc_now_ns() < until) {
 		for (int i = 0; i < 32; i++) {
@@ -310,8 +313,8 @@ static void wait_answer(struct mcs_daemon_ring *r)
 		r->spin_ns = max;
 }
 
-/* Answers of the window at hand to their requests.  How many there were. */
-static unsigned take_answers(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n)
+/* Store the answers that have arrived for this window in their requests; their number. */
+static unsigned ring_read_answers(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n)
 {
 	uint32_t tail = __atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE);
 	unsigned got = 0;
@@ -329,16 +332,17 @@ static unsigned take_answers(struct mcs_daemon_ring *r, struct mcs_daemon_req *r
 	return got;
 }
 
-static uint64_t later(uint64_t deadline, uint64_t ms)
+static uint64_t ring_later(uint64_t deadline, uint64_t ms)
 {
 	return deadline > MC_NEVER - ms * MC_NS_PER_MS ? MC_NEVER : deadline + ms * MC_NS_PER_MS;
 }
 
-/* No answer has come for a while.  0: go on waiting.
+/* No answer has arrived for a while.  0: continue to wait.
  *
- * That the connection is lost is no reason to leave: the memory that the window names is its owner's again
- * then, so the daemon has to have let go of it.  Until its time is over that is waited for anyway. */
-static int may_leave(struct mcs_daemon_ring *r, uint64_t given_up, bool *late)
+ * A lost connection alone is no reason to return: the caller may reuse the memory that the
+ * window names, so the daemon must have released it first.  Wait for that until the time is
+ * over. */
+static int ring_may_leave(struct mcs_daemon_ring *r, uint64_t given_up, bool *late)
 {
 	if (__atomic_load_n(&r->hdr->closed, __ATOMIC_ACQUIRE) || mcs_daemon_conn_over(r->conn)) {
 		mcs_daemon_conn_lost(r->conn);
@@ -347,18 +351,18 @@ static int may_leave(struct mcs_daemon_ring *r, uint64_t given_up, bool *late)
 	}
 	if (mc_now_ns() < given_up)
 		return 0;
-	/* Its answers would come into somebody else's window. */
+	/* Its late answers would arrive in another call's window. */
 	mcs_daemon_conn_lost(r->conn);
 	*late = true;
-	if (mc_now_ns() < later(given_up, LET_GO_MS))
+	if (mc_now_ns() < ring_later(given_up, RELEASE_MS))
 		return 0;
 	return mc_fail(-MC_ETIMEDOUT, "the node's daemon does not answer");
 }
 
-static int run_window(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n,
+static int window_run(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n,
 		      uint64_t deadline)
 {
-	uint64_t given_up = later(deadline, GRACE_MS);
+	uint64_t given_up = ring_later(deadline, GRACE_MS);
 	bool late = false;
 	unsigned got = 0;
 	int err = 0;
@@ -367,42 +371,43 @@ static int run_window(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, un
 	if (__atomic_load_n(&r->hdr->sq_sleep, __ATOMIC_SEQ_CST))
 		mc_futex_wake(&r->hdr->sq_tail);
 	for (;;) {
-		/* After its end too: the last answers come before it. */
-		got += take_answers(r, reqs, n);
+		/* Also after the daemon has ended: its last answers arrived before that. */
+		got += ring_read_answers(r, reqs, n);
 		if (got >= n || err < 0)
 			return got >= n ? 0 : err;
-		wait_answer(r);
+		ring_wait(r);
 		if (__atomic_load_n(&r->hdr->cq_tail, __ATOMIC_ACQUIRE) == r->head)
-			err = may_leave(r, given_up, &late);
+			err = ring_may_leave(r, given_up, &late);
 	}
 }
 
 int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsigned n,
 		 const struct mcs_put_opts *put, uint64_t deadline)
 {
-	struct mcs_daemon_ring *ring;
+	struct mcs_daemon_ring *ring = NULL;
 	unsigned done = 0;
 	int r;
 
 	for (unsigned i = 0; i < n; i++)
 		reqs[i].c = (struct mcfs_cqe){ .result = -MC_ERPC };
-	r = mc_fork_check(c->n->fork_depth);
+	r = mc_fork_check(c->d->fork_depth);
 	if (r == 0)
-		r = take_ring(c, mcs_daemon_until(deadline), &ring);
+		r = ring_lock(c, mcs_daemon_until(deadline), &ring);
 	if (r < 0)
 		return r;
-	/* Entries that were given up may still be read, and what they point to in the arena. */
+	/* The daemon may still read entries of a call that timed out, and their bytes in the
+	 * arena. */
 	if (mcs_daemon_conn_is_lost(c))
 		r = mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
 	while (done < n && r == 0) {
 		struct window w = { .r = ring };
 
 		ring->series++;
-		r = begin_puts(&w, put);
-		while (r == 0 && done + w.n < n && add(&w, &reqs[done + w.n], deadline))
+		r = window_begin_puts(&w, put);
+		while (r == 0 && done + w.n < n && window_add(&w, &reqs[done + w.n], deadline))
 			;
 		if (r == 0)
-			r = w.n ? run_window(ring, reqs + done, w.n, deadline) :
+			r = w.n ? window_run(ring, reqs + done, w.n, deadline) :
 				mc_fail(-MC_EPARAM, "a request that is too long for a ring");
 		done += w.n;
 	}

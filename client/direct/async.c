@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "client/direct/object.h"
 #include "common/cleanup.h"
 #include "common/metrics.h"
 #include "common/thread.h"
@@ -28,7 +29,7 @@ struct job {
 	struct mc_list link;		/* guarded by the lock, as is the next */
 	bool swept, ended;
 	struct mcs_async *a;		/* constant, as are the next */
-	struct mcs_object *o;
+	struct mcs_direct_object *o;
 	struct mcs_scratch *sc;
 	uint64_t deadline, attempt;
 	struct iovec iov;
@@ -40,7 +41,7 @@ struct job {
 };
 
 struct mcs_async {
-	struct mcs *s;
+	struct mcs_direct *s;
 	pthread_mutex_t lock;
 	pthread_cond_t work;		/* for threads */
 	pthread_cond_t changed;		/* a job was swept, a thread ended, nothing is left */
@@ -52,7 +53,7 @@ struct mcs_async {
 	bool stopping;
 };
 
-int mcs_async_open(struct mcs *s, struct mcs_async **ret)
+int mcs_async_open(struct mcs_direct *s, struct mcs_async **ret)
 {
 	struct mcs_async *a = calloc(1, sizeof(*a));
 
@@ -93,8 +94,8 @@ static void free_job(struct job *j)
 {
 	struct mcs_async *a = j->a;
 
-	mcs_scratch_put(&a->s->scratch, j->sc);
-	mcs_object_let_go(j->o);
+	mcs_scratch_put(a->s->base.scratch, j->sc);
+	mcs_direct_object_unref(j->o);
 	free(j);
 	mc_metric_add(&under_way, -1);
 	pthread_mutex_lock(&a->lock);
@@ -106,7 +107,7 @@ static void free_job(struct job *j)
 static void tell(struct job *j, int64_t result)
 {
 	if (result > 0)
-		mcs_object_count((uint64_t)result);
+		mcs_direct_object_count((uint64_t)result);
 	j->done(j->arg, result);
 	free_job(j);
 }
@@ -116,7 +117,7 @@ static void read_again(struct job *j)
 	int64_t n;
 
 	mc_metric_add(&repeated, 1);
-	n = mcs_object_read(j->o, j->part.offset, &j->iov, 1, mc_deadline_left_ms(j->deadline));
+	n = mcs_direct_object_read(&j->o->base, j->part.offset, &j->iov, 1, j->deadline);
 	j->done(j->arg, n);
 	free_job(j);
 }
@@ -129,7 +130,7 @@ static bool judge(struct job *j)
 	mcs_read_finish(a->s, &j->part);
 	if (!j->part.status) {
 		if (j->part.fetched)
-			mcs_object_keep_trailer(j->o, j->part.fetched);
+			mcs_direct_object_keep_trailer(j->o, j->part.fetched);
 		tell(j, (int64_t)j->part.len);
 		return true;
 	}
@@ -278,16 +279,14 @@ static void on_batch(void *arg)
 	(void)want_thread(a);
 }
 
-static struct job *new_job(struct mcs_object *o, struct mcs *s, uint64_t offset, void *buf,
+static struct job *new_job(struct mcs_direct_object *o, struct mcs_direct *s, uint64_t offset, void *buf,
 			   size_t len, uint64_t deadline)
 {
-	const uint32_t *trailer;
-	const struct mcs_version *v = mcs_object_version(o, &trailer);
 	struct job *j = calloc(1, sizeof(*j));
 
 	if (!j)
 		return NULL;
-	j->sc = mcs_scratch_get(&s->scratch);
+	j->sc = mcs_scratch_get(s->base.scratch);
 	if (!j->sc) {
 		free(j);
 		return NULL;
@@ -297,16 +296,18 @@ static struct job *new_job(struct mcs_object *o, struct mcs *s, uint64_t offset,
 	j->deadline = deadline;
 	j->iov = (struct iovec){ buf, len };
 	j->part = (struct mcs_part){
-		.v = v, .offset = offset, .iov = &j->iov, .iovcnt = 1, .trailer = trailer,
-		.unverified = !s->conf.verify, .len = len,
+		.v = &o->v, .offset = offset, .iov = &j->iov, .iovcnt = 1,
+		.trailer = mcs_direct_object_trailer(o),
+		.unverified = !s->base.store->conf.verify, .len = len,
 	};
-	mcs_object_hold(o);
+	mcs_direct_object_ref(o);
 	mc_metric_add(&under_way, 1);
 	return j;
 }
 
-/* Hand the transfer to the engine.  False: the master would have to be asked first, or memory lacks. */
-static bool begin(struct mcs *s, struct job *j)
+/* Hand the transfer to the engine.  False: the master would have to be asked first, or memory
+ * lacks. */
+static bool begin(struct mcs_direct *s, struct job *j)
 {
 	struct mcs_async *a = j->a;
 
@@ -340,31 +341,23 @@ static bool begin(struct mcs *s, struct job *j)
 	return true;
 }
 
-int mcs_object_read_start(struct mcs_object *o, uint64_t offset, void *buf, size_t len,
-			  int64_t timeout_ms, mcs_read_done_fn done, void *arg)
+int mcs_direct_object_read_start(struct mcs_object *obj, uint64_t offset, void *buf, size_t len, uint64_t deadline,
+				 mcs_read_done_fn done, void *arg)
 {
-	struct mcs *s = mcs_object_store(o);
+	struct mcs_direct_object *o = mcs_direct_object_of(obj);
+	struct mcs_direct *s = mcs_direct_object_owner(o);
 	struct mcs_async *a = s->async;
-	uint64_t size = mcs_object_info(o)->size;
-	struct iovec iov = { buf, len };
+	uint64_t size = o->v.info.size;
 	struct job *j;
 	int r;
 
-	r = mcs_check_fork(s);
-	if (r < 0)
-		return r;
-	/* A node's objects are in memory that is mapped here. */
-	if (!a) {
-		done(arg, mcs_object_read(o, offset, &iov, 1, timeout_ms));
-		return 0;
-	}
 	if (offset >= size || !len) {
 		done(arg, 0);
 		return 0;
 	}
 	if (len > size - offset)
 		len = (size_t)(size - offset);
-	j = new_job(o, s, offset, buf, len, mcs_deadline(s, timeout_ms));
+	j = new_job(o, s, offset, buf, len, deadline);
 	if (!j)
 		return -ENOMEM;
 	j->done = done;

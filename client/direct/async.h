@@ -1,31 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * async.h - reads that nobody waits for: mcs_object_read_start().
+ * async.h - reads of open objects without a waiting thread: mcs_object_read_start().
  *
- * The engine's thread that ends the transfer only queues it; a few threads, which are started when there
- * is something to do, check the bytes and call back.  What failed is read again by them, replica after
- * replica as mcs_object_read() does it, within the deadline. */
+ * The engine's thread that completes the transfer only queues it.  A few threads, started when
+ * there is work, check the bytes and call back.  They repeat a failed read, replica after
+ * replica as mcs_object_read() does, within the deadline. */
 #ifndef MCS_ASYNC_H
 #define MCS_ASYNC_H
 
-#include "client/direct/read.h"
+#include "client/direct/direct.h"
 
 struct mcs_async;
-struct mcs_object;
 
-int mcs_async_open(struct mcs *s, struct mcs_async **ret);
-/* Waits for what is under way, whose deadlines end it.  NULL is fine. */
+int mcs_async_open(struct mcs_direct *s, struct mcs_async **ret);
+/* Waits for the reads that run; their deadlines end them.  NULL is fine. */
 void mcs_async_close(struct mcs_async *a);
 
-/* ---- what object.c does for it ---- */
-
-struct mcs *mcs_object_store(struct mcs_object *o);
-/* The version, and the CRCs of its chunks when they are known. */
-const struct mcs_version *mcs_object_version(struct mcs_object *o, const uint32_t **ret_trailer);
-/* A trailer that was fetched and checked, in memory that goes away. */
-void mcs_object_keep_trailer(struct mcs_object *o, const uint32_t *trailer);
-void mcs_object_hold(struct mcs_object *o);
-void mcs_object_let_go(struct mcs_object *o);
-/* Count bytes that were read. */
-void mcs_object_count(uint64_t n);
+/* A slot of the table (client/backend.h). */
+int mcs_direct_object_read_start(struct mcs_object *o, uint64_t offset, void *buf, size_t len, uint64_t deadline,
+				 mcs_read_done_fn done, void *arg);
 
 #endif

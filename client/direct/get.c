@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 #include "client/direct/read.h"
 #include "common/fault.h"
 #include "common/metrics.h"
@@ -31,7 +31,7 @@ struct provider {
 	void *arg;
 };
 
-struct op {
+struct get_op {
 	struct mcs_get_item *item;
 	const struct provider *provider;
 	unsigned index;		/* of the item in the caller's batch */
@@ -42,14 +42,14 @@ struct op {
 	struct mcs_part part;
 };
 
-static void done(struct op *op, int64_t result)
+static void get_done(struct get_op *op, int64_t result)
 {
 	op->state = DONE;
 	op->item->result = result;
 }
 
 /* Decide what of the version to read, and where to. */
-static int place(struct mcs *s, struct op *op)
+static int get_place(struct mcs_direct *s, struct get_op *op)
 {
 	struct mcs_get_item *item = op->item;
 	uint64_t size = op->v.info.size, offset = item->whole ? 0 : item->offset;
@@ -73,7 +73,7 @@ static int place(struct mcs *s, struct op *op)
 	op->part = (struct mcs_part){
 		.v = &op->v, .offset = offset,
 		.iov = item->iov, .iovcnt = item->iovcnt,
-		.unverified = !s->conf.verify,
+		.unverified = !s->base.store->conf.verify,
 	};
 	if (offset < size)
 		op->part.len = size - offset < (uint64_t)room ? size - offset : (uint64_t)room;
@@ -81,7 +81,7 @@ static int place(struct mcs *s, struct op *op)
 }
 
 /* The master's answer for one key. */
-static void answered(struct mcs *s, struct op *op, const struct mcp_object *obj, uint64_t epoch,
+static void get_answered(struct mcs_direct *s, struct get_op *op, const struct mcp_object *obj, uint64_t epoch,
 		     uint64_t asked_ns)
 {
 	struct mcs_version v;
@@ -89,33 +89,33 @@ static void answered(struct mcs *s, struct op *op, const struct mcp_object *obj,
 	int r = mcs_version_decode(obj, epoch, asked_ns, &v);
 
 	if (r < 0) {
-		done(op, r);
+		get_done(op, r);
 		return;
 	}
 	same = op->rounds > 1 && mcs_version_same(&op->v, &v);
 	op->v = v;
 	/* The same version again: what failed stays known. */
 	if (!same) {
-		r = place(s, op);
+		r = get_place(s, op);
 		if (r < 0) {
-			done(op, r);
+			get_done(op, r);
 			return;
 		}
 	}
 	if (!op->part.len)
-		done(op, 0);
+		get_done(op, 0);
 	else if (!mcs_part_left(&op->part, true))
-		done(op, op->v.n ? mcs_part_verdict(&op->part) : -MC_EREPLICA_GONE);
+		get_done(op, op->v.n ? mcs_part_verdict(&op->part) : -MC_EREPLICA_GONE);
 	else
 		op->state = READ;
 }
 
 /* Look up all that are to be asked for.  @pins gets what was granted. */
-static int ask(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n,
+static int get_ask(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
 	       struct mcs_pin *pins, unsigned *ret_pins, uint64_t deadline)
 {
 	struct mcp_key *keys = mcs_scratch_raw(sc, n, sizeof(*keys));
-	struct mcp_get msg = { .flags = MCP_GET_LEASE, .tenant = s->tenant };
+	struct mcp_get msg = { .flags = MCP_GET_LEASE, .tenant = s->base.tenant };
 	uint64_t epoch, asked_ns = mc_now_ns();
 	struct mcp_reply mem = { 0 };
 	struct mcp_get_reply reply;
@@ -131,9 +131,9 @@ static int ask(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 			keys[k++].key = mcp_bytes(ops[i].item->key.data,
 						  (uint32_t)ops[i].item->key.len);
 	msg.keys = mcp_seq(keys, k);
-	/* Pins of an unknown connection are not believed in, and run out by themselves: on another one
-	 * their numbers are somebody else's. */
-	r = mcs_call_pins(s->session, MCP_GET, &msg, &reply, &mem, deadline, false, &epoch);
+	/* Pins of an unknown connection are not believed in, and run out by themselves: on
+	 * another one their numbers are somebody else's. */
+	r = mcs_call_pins(s->base.session, MCP_GET, &msg, &reply, &mem, deadline, false, &epoch);
 	if (r < 0)
 		return r;
 	*ret_pins = 0;
@@ -143,10 +143,10 @@ static int ask(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 			continue;
 		ops[i].rounds++;
 		if (!mcp_iter_next(&it, &obj)) {
-			done(&ops[i], mc_fail(-MC_EPROTO, "master answered for too few keys"));
+			get_done(&ops[i], mc_fail(-MC_EPROTO, "master answered for too few keys"));
 			continue;
 		}
-		answered(s, &ops[i], &obj, epoch, asked_ns);
+		get_answered(s, &ops[i], &obj, epoch, asked_ns);
 		if (!obj.status && obj.pin)
 			pins[(*ret_pins)++] = (struct mcs_pin){ obj.pin, epoch };
 	}
@@ -156,20 +156,20 @@ static int ask(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 }
 
 /* What to do after an attempt. */
-static void settle(struct op *op, uint64_t deadline)
+static void get_settle(struct get_op *op, uint64_t deadline)
 {
 	struct mcs_part *p = &op->part;
 
 	if (!p->status) {
-		done(op, (int64_t)p->len);
+		get_done(op, (int64_t)p->len);
 		return;
 	}
 	if (p->status == -ENOMEM) {
-		done(op, p->status);
+		get_done(op, p->status);
 		return;
 	}
 	if (mc_now_ns() >= deadline) {
-		done(op, p->status == -MC_ECHECKSUM ? p->status :
+		get_done(op, p->status == -MC_ECHECKSUM ? p->status :
 			 mc_fail(-MC_ETIMEDOUT, "read did not end in time"));
 		return;
 	}
@@ -180,10 +180,10 @@ static void settle(struct op *op, uint64_t deadline)
 	    (p->status == -MC_ECHECKSUM || !mcs_part_left(p, false)))
 		op->state = ASK;
 	if (op->rounds >= ROUNDS_MAX)
-		done(op, mcs_part_verdict(p));
+		get_done(op, mcs_part_verdict(p));
 }
 
-static unsigned gather(struct op *ops, unsigned n, struct mcs_part **parts)
+static unsigned get_gather(struct get_op *ops, unsigned n, struct mcs_part **parts)
 {
 	unsigned k = 0;
 
@@ -194,20 +194,20 @@ static unsigned gather(struct op *ops, unsigned n, struct mcs_part **parts)
 }
 
 /* Read what the last question found; the leases are held from begin to end of it. */
-static void read_found(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n,
+static void get_read_found(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
 		       struct mcs_part **parts, uint64_t deadline)
 {
 	unsigned k;
 
-	while ((k = gather(ops, n, parts)) > 0) {
+	while ((k = get_gather(ops, n, parts)) > 0) {
 		mcs_read(s, sc, parts, k, deadline);
 		for (unsigned i = 0; i < n; i++)
 			if (ops[i].state == READ)
-				settle(&ops[i], deadline);
+				get_settle(&ops[i], deadline);
 	}
 }
 
-static bool any_to_ask(const struct op *ops, unsigned n)
+static bool get_any_to_ask(const struct get_op *ops, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (ops[i].state == ASK)
@@ -215,7 +215,7 @@ static bool any_to_ask(const struct op *ops, unsigned n)
 	return false;
 }
 
-static int run(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n,
+static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
 	       uint64_t deadline)
 {
 	struct mcs_part **parts = mcs_scratch_raw(sc, n, sizeof(struct mcs_part *));
@@ -226,47 +226,21 @@ static int run(struct mcs *s, struct mcs_scratch *sc, struct op *ops, unsigned n
 
 	if (!parts || !pins)
 		return -ENOMEM;
-	while (any_to_ask(ops, n)) {
+	while (get_any_to_ask(ops, n)) {
 		uint64_t asked_ns = mc_now_ns();
 
-		r = ask(s, sc, ops, n, pins, &n_pins, deadline);
+		r = get_ask(s, sc, ops, n, pins, &n_pins, deadline);
 		if (r < 0)
 			return r;
 		mcs_leases_begin(&s->leases, &reading, pins, n_pins, asked_ns);
 		MC_FAULT_POINT("client.get.after_query");
-		read_found(s, sc, ops, n, parts, deadline);
+		get_read_found(s, sc, ops, n, parts, deadline);
 		mcs_leases_end(&s->leases, &reading);
 	}
 	return 0;
 }
 
-/* Everything that gets by key comes through here. */
-static int get_group(struct mcs *s, struct mcs_get_item *items, unsigned n, unsigned first,
-		     const struct provider *provider, uint64_t deadline)
-{
-	struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
-	struct op *ops = sc ? mcs_scratch_alloc(sc, n, sizeof(*ops)) : NULL;
-	int r = ops ? 0 : -ENOMEM, ok = 0;
-
-	for (unsigned i = 0; i < n && ops; i++) {
-		ops[i].item = &items[i];
-		ops[i].provider = provider;
-		ops[i].index = first + i;
-		r = mcs_key_check(items[i].key);
-		if (r < 0)
-			done(&ops[i], r);
-	}
-	r = ops ? run(s, sc, ops, n, deadline) : -ENOMEM;
-	for (unsigned i = 0; i < n; i++) {
-		if (!ops || ops[i].state != DONE)
-			items[i].result = r;
-		ok += items[i].result >= 0;
-	}
-	mcs_scratch_put(&s->scratch, sc);
-	return r < 0 && !ok ? r : ok;
-}
-
-static void count(const struct mcs_get_item *items, unsigned n, uint64_t began_ns)
+static void get_count(const struct mcs_get_item *items, unsigned n)
 {
 	int64_t hit = 0, miss = 0, sum = 0;
 
@@ -280,141 +254,57 @@ static void count(const struct mcs_get_item *items, unsigned n, uint64_t began_n
 	mc_metric_add(&misses, miss);
 	mc_metric_add(&errors, n - hit - miss);
 	mc_metric_add(&bytes, sum);
-	mc_metric_observe(&latency, mc_now_ns() - began_ns);
 }
 
-static struct mcs_key key_of(const void *items, unsigned i)
+/* One request's items; the first one is number @first of the caller's batch.  Negative: items
+ * without an own result have this one. */
+static int get_request(struct mcs_direct *s, struct mcs_get_item *items, unsigned n, unsigned first,
+		       const struct provider *provider, uint64_t deadline)
+{
+	struct mcs_scratch *sc = mcs_scratch_get(s->base.scratch);
+	struct get_op *ops = sc ? mcs_scratch_alloc(sc, n, sizeof(*ops)) : NULL;
+	int r;
+
+	for (unsigned i = 0; i < n && ops; i++) {
+		ops[i].item = &items[i];
+		ops[i].provider = provider;
+		ops[i].index = first + i;
+		r = mcs_key_check(items[i].key);
+		if (r < 0)
+			get_done(&ops[i], r);
+	}
+	r = ops ? get_run(s, sc, ops, n, deadline) : -ENOMEM;
+	for (unsigned i = 0; i < n; i++)
+		if (!ops || ops[i].state != DONE)
+			items[i].result = r;
+	mcs_scratch_put(s->base.scratch, sc);
+	get_count(items, n);
+	return r;
+}
+
+static struct mcs_key get_key(const void *items, unsigned i)
 {
 	return ((const struct mcs_get_item *)items)[i].key;
 }
 
-/* Those that have no answer, with their places in the batch. */
-static int get_rest(struct mcs *alone, struct mcs_get_item *items, unsigned n,
-		    const struct provider *provider, uint64_t deadline)
+int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
+			 void *arg, uint64_t deadline)
 {
-	unsigned from, to;
-	int r = 0, ok = 0;
+	const struct provider provider = { alloc, arg };
+	uint64_t began = mc_now_ns();
+	int r = 0;
 
-	for (from = 0; from < n && r >= 0; from = to) {
+	for (unsigned from = 0, to; from < n; from = to) {
 		unsigned most;
 
 		to = from + 1;
 		if (items[from].result != -MC_ERPC)
 			continue;
-		most = mcs_batch_split(n - from, key_of, items + from);
+		most = mcs_batch_split(n - from, get_key, items + from);
 		while (to < n && to - from < most && items[to].result == -MC_ERPC)
 			to++;
-		r = get_group(alone, items + from, to - from, from, provider, deadline);
+		r = get_request(mcs_direct_of(b), items + from, to - from, from, &provider, deadline);
 	}
-	for (unsigned i = 0; i < n; i++)
-		ok += items[i].result >= 0;
-	return r < 0 && !ok ? r : ok;
-}
-
-static int get_by_node(struct mcs *s, struct mcs_get_item *items, unsigned n,
-		       const struct provider *provider, uint64_t deadline)
-{
-	struct mcs *alone = mcs_daemon_bypass(s);
-	bool lost = false;
-	int r = 0;
-
-	for (unsigned i = 0; i < n && alone; i++)
-		items[i].result = -MC_ERPC;
-	if (!alone) {
-		r = mcs_daemon_get_batch(s, items, n, provider->alloc, provider->arg, deadline);
-		for (unsigned i = 0; i < n; i++)
-			lost = lost || items[i].result == -MC_ERPC;
-		alone = lost ? mcs_daemon_alone(s, -MC_ERPC) : NULL;
-	}
-	return alone ? get_rest(alone, items, n, provider, deadline) : r;
-}
-
-static int get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n,
-		     const struct provider *provider, int64_t timeout_ms)
-{
-	uint64_t began = mc_now_ns(), deadline = mcs_deadline(s, timeout_ms);
-	int r = mcs_check_fork(s), ok = 0;
-
-	for (unsigned i = 0; i < n && r < 0; i++)
-		items[i].result = r;
-	if (r < 0)
-		return r;
-	if (s->node)
-		return get_by_node(s, items, n, provider, deadline);
-	for (unsigned i = 0; i < n;) {
-		unsigned k = mcs_batch_split(n - i, key_of, items + i);
-
-		r = get_group(s, items + i, k, i, provider, deadline);
-		ok += r > 0 ? r : 0;
-		i += k;
-	}
-	count(items, n, began);
-	return r < 0 && !ok ? r : ok;
-}
-
-int mcs_get_batch(struct mcs *s, struct mcs_get_item *items, unsigned n, int64_t timeout_ms)
-{
-	static const struct provider none;
-
-	return get_batch(s, items, n, &none, timeout_ms);
-}
-
-int mcs_get_batch_alloc(struct mcs *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
-			void *arg, int64_t timeout_ms)
-{
-	const struct provider provider = { alloc, arg };
-	int r;
-
-	for (unsigned i = 0; i < n; i++) {
-		items[i].whole = 1;
-		items[i].iov = NULL;
-		items[i].iovcnt = 0;
-	}
-	r = get_batch(s, items, n, &provider, timeout_ms);
-	/* They point into our own memory. */
-	for (unsigned i = 0; i < n; i++) {
-		items[i].iov = NULL;
-		items[i].iovcnt = 0;
-	}
+	mc_metric_observe(&latency, mc_now_ns() - began);
 	return r;
-}
-
-int64_t mcs_get(struct mcs *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
-		int64_t timeout_ms)
-{
-	struct mcs_get_item item = { .key = key, .whole = 1, .iov = iov, .iovcnt = iovcnt };
-
-	(void)mcs_get_batch(s, &item, 1, timeout_ms);
-	return item.result;
-}
-
-int64_t mcs_get_range(struct mcs *s, struct mcs_key key, uint64_t offset, const struct iovec *iov,
-		      int iovcnt, int64_t timeout_ms)
-{
-	struct mcs_get_item item = { .key = key, .offset = offset, .iov = iov, .iovcnt = iovcnt };
-
-	(void)mcs_get_batch(s, &item, 1, timeout_ms);
-	return item.result;
-}
-
-static void *realloc_one(void *arg, unsigned index, uint64_t size)
-{
-	void **data = arg, *p = realloc(*data, size ? size : 1);
-
-	if (p)
-		*data = p;
-	return p;
-}
-
-int64_t mcs_get_alloc(struct mcs *s, struct mcs_key key, void **ret_data, int64_t timeout_ms)
-{
-	struct mcs_get_item item = { .key = key };
-	void *data = NULL;
-
-	(void)mcs_get_batch_alloc(s, &item, 1, realloc_one, &data, timeout_ms);
-	if (item.result < 0)
-		free(data);
-	else
-		*ret_data = data;
-	return item.result;
 }

@@ -1,31 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * names.c - everything about keys that moves no bytes: stat, exist, remove, rename. */
+ * names.c - requests to the master about keys that move no bytes: stat, exist, remove. */
 #include <config.h>
 
 #include <errno.h>
-#include <string.h>
 
 #include "client/direct/read.h"
 
-static int stat_by_node(struct mcs *s, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
-{
-	struct mcs_info info;
-	int result = -MC_ENOOBJECT;
-	int r = mcs_daemon_stat_batch(s, &key, 1, &info, &result, deadline);
-
-	r = r < 0 ? r : result;
-	/* A directory that is there by its keys only is none to this call. */
-	if (r == 0 && !info.generation)
-		r = -MC_ENOOBJECT;
-	if (r == 0)
-		*ret = info;
-	return r;
-}
-
-int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms)
+int mcs_direct_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
 {
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
-	struct mcp_get msg = { .keys = mcp_seq(&one, 1), .tenant = s->tenant };
+	struct mcp_get msg = { .keys = mcp_seq(&one, 1), .tenant = b->tenant };
 	struct mcp_get_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_version v;
@@ -33,31 +17,25 @@ int mcs_stat(struct mcs *s, struct mcs_key key, struct mcs_info *ret, int64_t ti
 	struct mcp_iter it;
 	int r;
 
-	r = mcs_key_check(key);
-	if (r < 0)
-		return r;
-	if (s->node)
-		return MCS_BY_NODE(s, stat_by_node(s, key, ret, mcs_deadline(s, timeout_ms)),
-				   mcs_stat(alone, key, ret, timeout_ms));
-	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
+	r = mcs_call(b->session, MCP_GET, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
 	r = mcp_iter_next(&it, &obj) ? mcs_version_decode(&obj, 0, 0, &v) :
-		mc_fail(-MC_EPROTO, "master answered for no key");
+		mc_fail(-MC_EPROTO, "protocol error: reply without a result");
 	mcp_reply_done(&mem);
 	if (!r)
 		*ret = v.info;
 	return r;
 }
 
-static struct mcs_key key_of(const void *keys, unsigned i)
+static struct mcs_key names_key(const void *keys, unsigned i)
 {
 	return ((const struct mcs_key *)keys)[i];
 }
 
-/* The valid ones of @n keys as a list of the wire; memory from @sc. */
-static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
+/* The valid keys among @n as a list for a message; memory from @sc. */
+static int names_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
 		    struct mcp_seq *ret)
 {
 	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
@@ -72,10 +50,10 @@ static int key_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned
 	return 0;
 }
 
-static int stat_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
+static int stat_request(struct mcs_direct *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
 		      struct mcs_info *infos, int *results, uint64_t deadline)
 {
-	struct mcp_get msg = { .flags = MCP_GET_DIRS, .tenant = s->tenant };
+	struct mcp_get msg = { .flags = MCP_GET_DIRS, .tenant = s->base.tenant };
 	struct mcp_get_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_version v;
@@ -83,10 +61,10 @@ static int stat_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_ke
 	struct mcp_iter it;
 	int r, count = 0;
 
-	r = key_list(sc, keys, n, &msg.keys);
+	r = names_list(sc, keys, n, &msg.keys);
 	if (r < 0)
 		return r;
-	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
+	r = mcs_call(s->base.session, MCP_GET, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
@@ -105,23 +83,17 @@ static int stat_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_ke
 	return count;
 }
 
-int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
-		   int *results, int64_t timeout_ms)
+int mcs_direct_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
+			  int *results, uint64_t deadline)
 {
-	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r = mcs_check_fork(s), count = 0;
+	int r, count = 0;
 
-	if (r < 0)
-		return r;
-	if (s->node)
-		return MCS_BY_NODE(s, mcs_daemon_stat_batch(s, keys, n, infos, results, deadline),
-				   mcs_stat_batch(alone, keys, n, infos, results, timeout_ms));
 	for (unsigned i = 0; i < n;) {
-		unsigned k = mcs_batch_split(n - i, key_of, keys + i);
-		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
+		unsigned k = mcs_batch_split(n - i, names_key, keys + i);
+		struct mcs_scratch *sc = mcs_scratch_get(b->scratch);
 
-		r = sc ? stat_group(s, sc, keys + i, k, infos + i, results + i, deadline) : -ENOMEM;
-		mcs_scratch_put(&s->scratch, sc);
+		r = sc ? stat_request(mcs_direct_of(b), sc, keys + i, k, infos + i, results + i, deadline) : -ENOMEM;
+		mcs_scratch_put(b->scratch, sc);
 		if (r < 0)
 			return r;
 		count += r;
@@ -162,30 +134,30 @@ static int exist_answer(const struct exist_part *p, const struct mcp_exist_reply
 }
 
 /* Send the question, and wait for the answer unless there is a @ticket. */
-static int exist_ask(struct mcs *s, struct exist_part *p, struct mcp_exist_reply *reply,
+static int exist_ask(struct mcs_direct *s, struct exist_part *p, struct mcp_exist_reply *reply,
 		     struct mcp_reply *mem, struct mcp_ticket *ticket, uint64_t deadline)
 {
-	struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
-	struct mcp_exist msg = { .tenant = s->tenant };
-	int r = sc ? key_list(sc, p->keys, p->n, &msg.keys) : -ENOMEM;
+	struct mcs_scratch *sc = mcs_scratch_get(s->base.scratch);
+	struct mcp_exist msg = { .tenant = s->base.tenant };
+	int r = sc ? names_list(sc, p->keys, p->n, &msg.keys) : -ENOMEM;
 
 	p->asked = msg.keys.count;
 	if (!r)
-		r = ticket ? mcs_call_start(s->session, MCP_EXIST, &msg, ticket, deadline) :
-			mcs_call(s->session, MCP_EXIST, &msg, reply, mem, deadline);
-	mcs_scratch_put(&s->scratch, sc);
+		r = ticket ? mcs_call_start(s->base.session, MCP_EXIST, &msg, ticket, deadline) :
+			mcs_call(s->base.session, MCP_EXIST, &msg, reply, mem, deadline);
+	mcs_scratch_put(s->base.scratch, sc);
 	return r;
 }
 
 /* The answer of one part: how many are there.  A question that was lost is asked again. */
-static int exist_finish(struct mcs *s, struct exist_part *p, uint64_t deadline)
+static int exist_finish(struct mcs_direct *s, struct exist_part *p, uint64_t deadline)
 {
 	struct mcp_reply mem = { 0 };
 	struct mcp_exist_reply reply;
 	int r = -MC_ERPC;
 
 	if (p->on_way)
-		r = mcs_call_wait(s->session, p->ticket, &reply, &mem, deadline);
+		r = mcs_call_wait(s->base.session, p->ticket, &reply, &mem, deadline);
 	if (r == -MC_ERPC)
 		r = exist_ask(s, p, &reply, &mem, NULL, deadline);
 	if (r < 0)
@@ -195,9 +167,10 @@ static int exist_finish(struct mcs *s, struct exist_part *p, uint64_t deadline)
 	return r;
 }
 
-static int exist_parts(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
-		       uint64_t deadline)
+int mcs_direct_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, uint8_t *present,
+		     uint64_t deadline)
 {
+	struct mcs_direct *s = mcs_direct_of(b);
 	unsigned most = n / EXIST_WINDOW < EXIST_PART_MIN ? EXIST_PART_MIN : n / EXIST_WINDOW + 1;
 	unsigned asked = 0, begun = 0, done = 0;
 	struct exist_part part[EXIST_WINDOW], *p;
@@ -207,7 +180,7 @@ static int exist_parts(struct mcs *s, const struct mcs_key *keys, unsigned n, ui
 		while (asked < n && begun - done < EXIST_WINDOW && !bad) {
 			p = &part[begun++ % EXIST_WINDOW];
 			*p = (struct exist_part){ .keys = keys + asked, .present = present + asked };
-			p->n = mcs_batch_split(n - asked < most ? n - asked : most, key_of, p->keys);
+			p->n = mcs_batch_split(n - asked < most ? n - asked : most, names_key, p->keys);
 			asked += p->n;
 			if (p->n < n)
 				p->on_way = exist_ask(s, p, NULL, NULL, &p->ticket, deadline) == 0;
@@ -224,41 +197,27 @@ static int exist_parts(struct mcs *s, const struct mcs_key *keys, unsigned n, ui
 	}
 }
 
-int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
-	      int64_t timeout_ms)
-{
-	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r = mcs_check_fork(s);
-
-	if (r < 0)
-		return r;
-	if (s->node)
-		return MCS_BY_NODE(s, mcs_daemon_exist(s, keys, n, present, deadline),
-				   mcs_exist(alone, keys, n, present, timeout_ms));
-	return exist_parts(s, keys, n, present, deadline);
-}
-
 /* ---- remove ---- */
 
 /* One request; @status gets the status of each valid key.  @lost is set when an earlier attempt may
  * have been carried out. */
-static int remove_call(struct mcs *s, const struct mcp_remove *msg, struct mcp_remove_reply *reply,
+static int remove_call(struct mcs_direct *s, const struct mcp_remove *msg, struct mcp_remove_reply *reply,
 		       struct mcp_reply *mem, bool *lost, uint64_t deadline)
 {
 	int r;
 
 	*lost = false;
-	r = mcs_call_once(s->session, MCP_REMOVE, msg, reply, mem, deadline);
+	r = mcs_call_once(s->base.session, MCP_REMOVE, msg, reply, mem, deadline);
 	if (r != -MC_ERPC)
 		return r;
 	*lost = true;
-	return mcs_call(s->session, MCP_REMOVE, msg, reply, mem, deadline);
+	return mcs_call(s->base.session, MCP_REMOVE, msg, reply, mem, deadline);
 }
 
-static int remove_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys,
+static int remove_request(struct mcs_direct *s, struct mcs_scratch *sc, const struct mcs_key *keys,
 			unsigned n, unsigned flags, int *results, uint64_t deadline)
 {
-	struct mcp_remove msg = { .flags = flags, .tenant = s->tenant };
+	struct mcp_remove msg = { .flags = flags, .tenant = s->base.tenant };
 	struct mcp_remove_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcp_status st;
@@ -266,7 +225,7 @@ static int remove_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_
 	int r, count = 0;
 	bool lost;
 
-	r = key_list(sc, keys, n, &msg.keys);
+	r = names_list(sc, keys, n, &msg.keys);
 	if (r < 0)
 		return r;
 	r = remove_call(s, &msg, &reply, &mem, &lost, deadline);
@@ -288,29 +247,20 @@ static int remove_group(struct mcs *s, struct mcs_scratch *sc, const struct mcs_
 	return count;
 }
 
-int mcs_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
-		     int *results, int64_t timeout_ms)
+int mcs_direct_remove_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, unsigned flags,
+			    int *results, uint64_t deadline)
 {
-	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	int r = mcs_check_fork(s), count = 0;
+	int r, count = 0;
 
-	_Static_assert(MCS_REMOVE_FORCE == MCP_REMOVE_FORCE, "flags are passed on as they are");
-	if (r < 0)
-		return r;
-	if (flags & ~MCS_REMOVE_FORCE)
-		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
-	if (s->node)
-		return MCS_BY_NODE(s, mcs_daemon_remove_batch(s, keys, n, flags, results, deadline),
-				   mcs_remove_batch(alone, keys, n, flags, results, timeout_ms));
 	for (unsigned i = 0; i < n;) {
-		unsigned k = mcs_batch_split(n - i, key_of, keys + i);
-		struct mcs_scratch *sc = mcs_scratch_get(&s->scratch);
+		unsigned k = mcs_batch_split(n - i, names_key, keys + i);
+		struct mcs_scratch *sc = mcs_scratch_get(b->scratch);
 		int *res = sc ? mcs_scratch_raw(sc, k, sizeof(*res)) : NULL;
 
-		r = res ? remove_group(s, sc, keys + i, k, flags, res, deadline) : -ENOMEM;
+		r = res ? remove_request(mcs_direct_of(b), sc, keys + i, k, flags, res, deadline) : -ENOMEM;
 		for (unsigned j = 0; j < k && results; j++)
 			results[i + j] = r < 0 ? r : res[j];
-		mcs_scratch_put(&s->scratch, sc);
+		mcs_scratch_put(b->scratch, sc);
 		i += k;
 		if (r < 0) {
 			for (; i < n && results; i++)
@@ -320,83 +270,4 @@ int mcs_remove_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsi
 		count += r;
 	}
 	return count;
-}
-
-int mcs_remove(struct mcs *s, struct mcs_key key, unsigned flags, int64_t timeout_ms)
-{
-	int result, r;
-
-	r = mcs_key_check(key);
-	if (r < 0)
-		return r;
-	r = mcs_remove_batch(s, &key, 1, flags, &result, timeout_ms);
-	return r < 0 ? r : result;
-}
-
-int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t deadline)
-{
-	struct mcp_remove_match_reply reply;
-	int64_t sum = 0;
-
-	msg->sliced = 1;
-	do {
-		struct mcp_reply mem = { 0 };
-		/* Repeated, it removes what is left; only the number may come out short. */
-		int r = mcs_call(s->session, MCP_REMOVE_MATCH, msg, &reply, &mem, deadline);
-
-		if (r < 0)
-			return r;
-		sum += (int64_t)reply.removed;
-		mcp_reply_done(&mem);
-		/* Each part goes on behind the one before. */
-		if (reply.at && reply.at <= msg->at)
-			return mc_fail(-MC_EPROTO, "a removal at the master does not move on");
-		msg->at = reply.at;
-	} while (msg->at);
-	return sum;
-}
-
-int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *pattern, unsigned flags,
-			 int64_t timeout_ms)
-{
-	struct mcp_remove_match msg = {
-		.flags = flags,
-		.prefix = mcp_bytes(prefix.data, (uint32_t)prefix.len),
-		.tenant = s->tenant,
-	};
-	if (flags & ~MCS_REMOVE_FORCE)
-		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
-	if (prefix.len > MCP_KEY_MAX)
-		return 0;
-	if (pattern)
-		msg.pattern = mcp_bytes(pattern, strlen(pattern));
-	return mcs_remove_parts(s, &msg, mcs_deadline(s, timeout_ms));
-}
-
-/* ---- rename ---- */
-
-int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags,
-	       int64_t timeout_ms)
-{
-	struct mcp_rename msg = { .flags = flags, .tenant = s->tenant };
-	struct mcp_rename_reply reply;
-	struct mcp_reply mem = { 0 };
-	int r;
-
-	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE,
-		       "flags are passed on as they are");
-	if (flags & ~MCS_RENAME_NOREPLACE)
-		return mc_fail(-MC_EPARAM, "unknown rename flags 0x%x", flags);
-	r = mcs_key_check(from);
-	if (!r)
-		r = mcs_key_check(to);
-	if (r < 0)
-		return r;
-	msg.from = mcp_bytes(from.data, (uint32_t)from.len);
-	msg.to = mcp_bytes(to.data, (uint32_t)to.len);
-	r = mcs_call_once(s->session, MCP_RENAME, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
-	if (r < 0)
-		return r;
-	mcp_reply_done(&mem);
-	return 0;
 }

@@ -3,7 +3,7 @@
 #ifndef MCS_PUT_I_H
 #define MCS_PUT_I_H
 
-#include "client/store_i.h"
+#include "client/direct/direct.h"
 
 /* Attempts per object for reasons other than a full pool. */
 #define MCS_PUT_TRIES 3
@@ -28,8 +28,8 @@ struct mcs_put_op {
 	uint32_t crc;
 };
 
-struct mcs_put_group {
-	struct mcs *s;
+struct mcs_put_request {
+	struct mcs_direct *s;
 	struct mcs_scratch *sc;
 	struct mcs_put_op *ops;
 	unsigned n;
@@ -48,21 +48,37 @@ struct mcs_put_group {
 
 /* RESERVE -> WRITE (or COMMIT without bytes), DONE, or still RESERVE: no room now.  Negative: the
  * master could not be asked. */
-int mcs_put_reserve(struct mcs_put_group *b);
+int mcs_put_reserve(struct mcs_put_request *b);
 /* WRITE -> COMMIT or BROKEN: move the bytes to all replicas. */
-void mcs_put_write(struct mcs_put_group *b);
-/* Is the room of a put of connection @epoch still its own?  The connection is looked at when it was not seen since
- * @seen_ns (mc_now_ns()) for a while. */
-bool mcs_put_owned(const struct mcs *s, uint64_t epoch, uint64_t seen_ns);
-/* Wait for writes to such room: mce_batch_wait(), but they are broken off when it is not the put's any more:
- * -MC_ESTALE_PUT. */
-int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+void mcs_put_write(struct mcs_put_request *b);
+/* Is the room of a put of connection @epoch still its own?  The connection is looked at when it
+ * was not seen since @seen_ns (mc_now_ns()) for a while. */
+bool mcs_put_owned(const struct mcs_direct *s, uint64_t epoch, uint64_t seen_ns);
+/* Wait for writes to such room: mce_batch_wait(), but they are broken off when it is not the
+ * put's any more: -MC_ESTALE_PUT. */
+int mcs_put_wait(const struct mcs_direct *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		 uint64_t epoch, uint64_t deadline);
 /* COMMIT -> DONE or RESERVE, BROKEN -> revoked, then RESERVE or DONE. */
-void mcs_put_commit(struct mcs_put_group *b);
+void mcs_put_commit(struct mcs_put_request *b);
+
+/* Parts of a request that come from the caller's options. */
+static inline enum mcs_soft_pin mcs_put_soft_pin(const struct mcs_put_opts *opts)
+{
+	return opts->flags & MCS_PUT_SOFT_PIN ? MCS_SOFT_PIN_ENABLE : opts->soft_pin;
+}
+
+/* The preferred segments; without any, this process's own segment first.  @own: memory for that
+ * list. */
+static inline const char *const *mcs_put_preferred(const struct mcs_direct *s, const struct mcs_put_opts *opts,
+						   const char *own[2])
+{
+	own[0] = s->owner ? mce_engine_endpoint(s->engine) : NULL;
+	own[1] = NULL;
+	return opts->preferred ? opts->preferred : own;
+}
 
 void mcs_put_done(struct mcs_put_op *op, int result);
-void mcs_put_lost(const struct mcs_put_group *b, struct mcs_put_op *op);
+void mcs_put_lost(const struct mcs_put_request *b, struct mcs_put_op *op);
 /* Try once more, or give up with @err. */
 void mcs_put_again(struct mcs_put_op *op, int err);
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 #include "common/fault.h"
 #include "common/metrics.h"
 
@@ -33,7 +33,7 @@ MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"write\"",
 
 /* ---- reserve ---- */
 
-static int preferred_names(struct mcs_put_group *b, struct mcp_seq *ret)
+static int preferred_names(struct mcs_put_request *b, struct mcp_seq *ret)
 {
 	unsigned n = 0;
 	struct mcp_name *names;
@@ -49,14 +49,14 @@ static int preferred_names(struct mcs_put_group *b, struct mcp_seq *ret)
 	return 0;
 }
 
-static struct mcp_bytes group_of(const struct mcs_put_group *b, const struct mcs_put_item *item)
+static struct mcp_bytes group_of(const struct mcs_put_request *b, const struct mcs_put_item *item)
 {
 	const struct mcs_key *group = item->group.len ? &item->group : &b->group;
 
 	return mcp_bytes(group->data, group->len);
 }
 
-static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
+static int reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 {
 	struct mcp_put_item *items = mcs_scratch_raw(b->sc, b->n, sizeof(*items));
 	unsigned n = 0;
@@ -69,7 +69,7 @@ static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
 		.soft_pin_ms = b->soft_pin_ms,
 		.soft_pin = (uint8_t)b->soft_pin,
 		.data_type = b->data_type,
-		.tenant = b->s->tenant,
+		.tenant = b->s->base.tenant,
 	};
 	/* An exclusive put must know whether a value is its own when the answer was lost, and
 	 * only a generation tells; so it commits in a step of its own. */
@@ -91,7 +91,7 @@ static int reserve_msg(struct mcs_put_group *b, struct mcp_put_start *ret)
 	return preferred_names(b, &ret->preferred);
 }
 
-static int take_replicas(struct mcs_put_group *b, struct mcs_put_op *op,
+static int take_replicas(struct mcs_put_request *b, struct mcs_put_op *op,
 			 const struct mcp_seq *list)
 {
 	struct mcp_replica *reps = mcs_scratch_raw(b->sc, list->count, sizeof(*reps));
@@ -111,7 +111,7 @@ static int take_replicas(struct mcs_put_group *b, struct mcs_put_op *op,
 }
 
 /* @epoch: the connection before the question. */
-static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
+static void granted(struct mcs_put_request *b, struct mcs_put_op *op,
 		    const struct mcp_put_grant *grant, uint64_t epoch)
 {
 	int r = mc_err_from_wire(grant->status);
@@ -121,7 +121,8 @@ static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
 		return;
 	}
 	if (r == -MC_ENOSPACE || r == -MC_EUNAVAILABLE) {
-		/* When waiting for what is held has not helped, the tenant's objects fill its quota. */
+		/* When waiting for what is held has not helped, the tenant's objects fill its
+		 * quota. */
 		b->held |= r == -MC_EUNAVAILABLE;
 		op->refused = r == -MC_EUNAVAILABLE ? -MC_EQUOTA : r;
 		return;
@@ -131,9 +132,10 @@ static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
 		return;
 	}
 	op->generation = grant->generation;
-	op->epoch = mcs_epoch(b->s);
+	op->epoch = mcs_direct_epoch(b->s);
 	if (op->size) {
-		/* The connection changed meanwhile: it is of either, and given back to whichever is there. */
+		/* The connection changed meanwhile: it is of either, and given back to whichever
+		 * is there. */
 		r = op->epoch == epoch ? take_replicas(b, op, &grant->replicas) :
 			mc_fail(-MC_ESTALE_PUT, "the connection changed during the reservation");
 		op->state = r < 0 ? MCS_STEP_BROKEN : MCS_STEP_WRITE;
@@ -146,12 +148,12 @@ static void granted(struct mcs_put_group *b, struct mcs_put_op *op,
 	}
 }
 
-int mcs_put_reserve(struct mcs_put_group *b)
+int mcs_put_reserve(struct mcs_put_request *b)
 {
 	struct mcp_put_start_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcp_put_grant grant;
-	uint64_t epoch = mcs_epoch(b->s);
+	uint64_t epoch = mcs_direct_epoch(b->s);
 	struct mcp_put_start msg;
 	struct mcp_iter it;
 	int r;
@@ -160,10 +162,10 @@ int mcs_put_reserve(struct mcs_put_group *b)
 	if (r < 0)
 		return r;
 	b->granted_ns = mc_now_ns();
-	r = mcs_call(b->s->session, MCP_PUT_START, &msg, &reply, &mem, b->deadline);
+	r = mcs_call(b->s->base.session, MCP_PUT_START, &msg, &reply, &mem, b->deadline);
 	/* Room that is granted later has no owner. */
 	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(b->s->session, mcs_epoch(b->s));
+		mcs_session_taint(b->s->base.session, mcs_direct_epoch(b->s));
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("client.put.granted");
@@ -178,7 +180,7 @@ int mcs_put_reserve(struct mcs_put_group *b)
 			granted(b, op, &grant, epoch);
 			continue;
 		}
-		mcs_session_taint(b->s->session, mcs_epoch(b->s));
+		mcs_session_taint(b->s->base.session, mcs_direct_epoch(b->s));
 		mcs_put_done(op, mc_fail(-MC_EPROTO, "master granted too few puts"));
 	}
 	mcp_reply_done(&mem);
@@ -188,7 +190,7 @@ int mcs_put_reserve(struct mcs_put_group *b)
 /* ---- write ---- */
 
 /* Build the requests of one object at @op->req. */
-static int prepare(struct mcs_put_group *b, struct mcs_put_op *op)
+static int prepare(struct mcs_put_request *b, struct mcs_put_op *op)
 {
 	uint64_t chunks = mc_crc_chunks(op->size);
 
@@ -228,7 +230,7 @@ static void broken(struct mcs_put_op *op, int r)
 }
 
 /* Is every replica written, with the same bytes? */
-static int judge(struct mcs_put_group *b, struct mcs_put_op *op)
+static int judge(struct mcs_put_request *b, struct mcs_put_op *op)
 {
 	int r = 0;
 
@@ -259,9 +261,9 @@ static void put_segs(struct mcs_put_op *op)
 	op->seg = NULL;
 }
 
-/* An attempt that may be followed by another leaves it time; and none lasts so long that the master takes the room
- * of a living writer back. */
-static uint64_t attempt_deadline(const struct mcs_put_group *b)
+/* An attempt that may be followed by another leaves it time; and none lasts so long that the
+ * master takes the room of a living writer back. */
+static uint64_t attempt_deadline(const struct mcs_put_request *b)
 {
 	uint64_t now = mc_now_ns(), most = b->granted_ns + WRITE_MAX_MS * MC_NS_PER_MS;
 	unsigned tries = 0;
@@ -275,8 +277,9 @@ static uint64_t attempt_deadline(const struct mcs_put_group *b)
 	return now < most ? now : most;
 }
 
-/* Write to the granted room while it is the puts' own: all of them were granted at the same time. */
-static int write_all(struct mcs_put_group *b, struct mce_req *reqs, unsigned n, uint64_t epoch)
+/* Write to the granted room while it is the puts' own: all of them were granted at the same
+ * time. */
+static int write_all(struct mcs_put_request *b, struct mce_req *reqs, unsigned n, uint64_t epoch)
 {
 	struct mce_batch batch;
 	int r;
@@ -290,7 +293,7 @@ static int write_all(struct mcs_put_group *b, struct mce_req *reqs, unsigned n, 
 	return r == -MC_ESTALE_PUT ? r : 0;
 }
 
-void mcs_put_write(struct mcs_put_group *b)
+void mcs_put_write(struct mcs_put_request *b)
 {
 	unsigned total = 0, n = 0;
 	struct mce_req *reqs;
@@ -336,7 +339,7 @@ void mcs_put_write(struct mcs_put_group *b)
 
 /* ---- commit ---- */
 
-static int done_list(struct mcs_put_group *b, enum mcs_put_step state, struct mcp_seq *ret)
+static int done_list(struct mcs_put_request *b, enum mcs_put_step state, struct mcp_seq *ret)
 {
 	struct mcp_put_done *items = mcs_scratch_raw(b->sc, b->n, sizeof(*items));
 	unsigned n = 0;
@@ -358,13 +361,13 @@ static int done_list(struct mcs_put_group *b, enum mcs_put_step state, struct mc
 	return (int)n;
 }
 
-static void revoke_later(struct mcs_put_group *b, const struct mcs_put_op *op)
+static void revoke_later(struct mcs_put_request *b, const struct mcs_put_op *op)
 {
-	mcs_background_revoke(b->s->keeper, op->item->key.data, op->item->key.len, op->generation,
+	mcs_background_revoke(b->s->background, op->item->key.data, op->item->key.len, op->generation,
 			  op->epoch);
 }
 
-static void committed(struct mcs_put_group *b, struct mcs_put_op *op, int r)
+static void committed(struct mcs_put_request *b, struct mcs_put_op *op, int r)
 {
 	if (r == -MC_EEXISTS && !(b->flags & MCS_PUT_UPSERT))
 		mcs_put_lost(b, op);
@@ -375,7 +378,7 @@ static void committed(struct mcs_put_group *b, struct mcs_put_op *op, int r)
 }
 
 /* The connection went away after the commit was sent: what became of it stands in the index. */
-static void found_out(struct mcs_put_group *b, struct mcs_put_op *op,
+static void found_out(struct mcs_put_request *b, struct mcs_put_op *op,
 		      const struct mcp_object *obj)
 {
 	int r = mc_err_from_wire(obj->status);
@@ -393,12 +396,12 @@ static void found_out(struct mcs_put_group *b, struct mcs_put_op *op,
 		mcs_put_done(op, r);
 }
 
-static void find_out(struct mcs_put_group *b)
+static void find_out(struct mcs_put_request *b)
 {
 	struct mcp_key *keys = mcs_scratch_raw(b->sc, b->n, sizeof(*keys));
 	struct mcp_get_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_get msg = { .tenant = b->s->tenant };
+	struct mcp_get msg = { .tenant = b->s->base.tenant };
 	struct mcp_object obj;
 	struct mcp_iter it;
 	unsigned n = 0;
@@ -410,7 +413,7 @@ static void find_out(struct mcs_put_group *b)
 						  (uint32_t)b->ops[i].item->key.len);
 	msg.keys = mcp_seq(keys, n);
 	if (keys)
-		r = mcs_call(b->s->session, MCP_GET, &msg, &reply, &mem, b->deadline);
+		r = mcs_call(b->s->base.session, MCP_GET, &msg, &reply, &mem, b->deadline);
 	if (r >= 0)
 		mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
 	for (unsigned i = 0; i < b->n; i++) {
@@ -428,18 +431,18 @@ static void find_out(struct mcs_put_group *b)
 	mcp_reply_done(&mem);
 }
 
-static void end_puts(struct mcs_put_group *b)
+static void end_puts(struct mcs_put_request *b)
 {
 	struct mcp_put_end_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_put_end msg = { .tenant = b->s->tenant };
+	struct mcp_put_end msg = { .tenant = b->s->base.tenant };
 	struct mcp_status st;
 	struct mcp_iter it;
 	int r;
 
 	r = done_list(b, MCS_STEP_COMMIT, &msg.items);
 	if (r > 0)
-		r = mcs_call_once(b->s->session, MCP_PUT_END, &msg, &reply, &mem, b->deadline);
+		r = mcs_call_once(b->s->base.session, MCP_PUT_END, &msg, &reply, &mem, b->deadline);
 	else if (!r)
 		return;
 	if (r == -MC_ERPC) {
@@ -466,11 +469,11 @@ static void end_puts(struct mcs_put_group *b)
 }
 
 /* Give the space of broken puts back, so that they can be tried elsewhere. */
-static void revoke_broken(struct mcs_put_group *b)
+static void revoke_broken(struct mcs_put_request *b)
 {
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_put_revoke msg = { .tenant = b->s->tenant };
+	struct mcp_put_revoke msg = { .tenant = b->s->base.tenant };
 	bool late = mc_now_ns() >= b->deadline;
 	int r;
 
@@ -478,7 +481,7 @@ static void revoke_broken(struct mcs_put_group *b)
 	if (!r)
 		return;
 	if (r > 0 && !late)
-		r = mcs_call_once(b->s->session, MCP_PUT_REVOKE, &msg, &reply, &mem, b->deadline);
+		r = mcs_call_once(b->s->base.session, MCP_PUT_REVOKE, &msg, &reply, &mem, b->deadline);
 	if (r >= 0 && !late)
 		mcp_reply_done(&mem);
 	for (unsigned i = 0; i < b->n; i++) {
@@ -495,7 +498,7 @@ static void revoke_broken(struct mcs_put_group *b)
 	}
 }
 
-void mcs_put_commit(struct mcs_put_group *b)
+void mcs_put_commit(struct mcs_put_request *b)
 {
 	int r = mc_fault("client.put.before_end");
 

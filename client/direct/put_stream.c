@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_stream.c - puts whose bytes come one after another: room is reserved first, the bytes go there as they
- * come, and what was not needed of the room is given back with the commit.
+ * put_stream.c - puts whose bytes come one after another: room is reserved first, the bytes go
+ * there as they come, and what was not needed of the room is given back with the commit.
  *
- * A put dies with its connection, and its room then soon is somebody else's.  So a stream looks at the
- * connection before it writes and while it does (put_wait.c), asks the master when it has not heard of it for a
- * while, and ends after a time that no master takes for the time of a lost writer. */
+ * A put dies with its connection, and its room then soon is somebody else's.  So a stream looks
+ * at the connection before it writes and while it does (put_wait.c), asks the master when it has
+ * not heard of it for a while, and ends after a time that no master takes for the time of a lost
+ * writer. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 #include "client/direct/put_i.h"
 #include "common/metrics.h"
 
@@ -24,7 +25,7 @@ MC_COUNTER(streamed, "mooncake_client_streamed_puts_total", "", "puts committed 
 
 struct mcs_stream {
 	/* constant */
-	struct mcs *s;
+	struct mcs_direct *s;
 	unsigned flags;
 	uint64_t room, generation, epoch, began_ns;
 	unsigned n;
@@ -38,7 +39,7 @@ struct mcs_stream {
 	char key[];
 };
 
-static struct mcs_key key_of(const struct mcs_stream *st)
+static struct mcs_key stream_key(const struct mcs_stream *st)
 {
 	return (struct mcs_key){ st->key, st->key_len };
 }
@@ -54,7 +55,7 @@ static void stream_free(struct mcs_stream *st)
 }
 
 /* What a reservation gave, before the memory that it came in goes. */
-static int take_over(struct mcs_stream *st, const struct mcs_put_op *op, uint64_t deadline)
+static int stream_take_grant(struct mcs_stream *st, const struct mcs_put_op *op, uint64_t deadline)
 {
 	st->generation = op->generation;
 	st->epoch = op->epoch;
@@ -78,22 +79,22 @@ static int take_over(struct mcs_stream *st, const struct mcs_put_op *op, uint64_
 	return 0;
 }
 
-static int reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint64_t deadline)
+static int stream_reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint64_t deadline)
 {
-	const char *own[2] = { st->s->owner ? mce_engine_endpoint(st->s->engine) : NULL, NULL };
-	struct mcs_put_item item = { .key = key_of(st) };
+	const char *own[2];
+	struct mcs_put_item item = { .key = stream_key(st) };
 	struct mcs_put_op op = { .item = &item, .size = st->room };
-	struct mcs_put_group b = {
+	struct mcs_put_request b = {
 		.s = st->s, .ops = &op, .n = 1, .deadline = deadline,
 		.flags = opts->flags,
 		.replicas = opts->replicas ? opts->replicas : 1,
 		.soft_pin_ms = opts->soft_pin_ms,
 		.kind = opts->kind,
-		.soft_pin = opts->flags & MCS_PUT_SOFT_PIN ? MCS_SOFT_PIN_ENABLE : opts->soft_pin,
+		.soft_pin = mcs_put_soft_pin(opts),
 		.data_type = (uint8_t)opts->data_type,
 		.group = opts->group,
-		.preferred = opts->preferred ? opts->preferred : own,
-		.sc = mcs_scratch_get(&st->s->scratch),
+		.preferred = mcs_put_preferred(st->s, opts, own),
+		.sc = mcs_scratch_get(st->s->base.scratch),
 	};
 	int r = b.sc ? mcs_put_reserve(&b) : -ENOMEM;
 
@@ -107,67 +108,58 @@ static int reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint6
 	else if (r == 0 && op.state == MCS_STEP_RESERVE)
 		r = op.refused;
 	else if (r == 0)
-		r = op.state == MCS_STEP_WRITE ? take_over(st, &op, deadline) : op.broken;
-	mcs_scratch_put(&st->s->scratch, b.sc);
+		r = op.state == MCS_STEP_WRITE ? stream_take_grant(st, &op, deadline) : op.broken;
+	mcs_scratch_put(st->s->base.scratch, b.sc);
 	return r;
 }
 
 /* Nothing is left to hold room for.  Without time to say so now, the keeper does. */
-static void give_back(struct mcs_stream *st, uint64_t deadline)
+static void stream_revoke(struct mcs_stream *st, uint64_t deadline)
 {
 	struct mcp_put_done item = {
 		.key = mcp_bytes(st->key, (uint32_t)st->key_len), .generation = st->generation,
 	};
-	struct mcp_put_revoke msg = { .items = mcp_seq(&item, 1), .tenant = st->s->tenant };
+	struct mcp_put_revoke msg = { .items = mcp_seq(&item, 1), .tenant = st->s->base.tenant };
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r = mc_now_ns() >= deadline ? -MC_ETIMEDOUT : 0;
 
-	if (r == 0 && st->generation && mcs_epoch(st->s) == st->epoch)
-		r = mcs_call_once(st->s->session, MCP_PUT_REVOKE, &msg, &reply, &mem, deadline);
+	if (r == 0 && st->generation && mcs_direct_epoch(st->s) == st->epoch)
+		r = mcs_call_once(st->s->base.session, MCP_PUT_REVOKE, &msg, &reply, &mem, deadline);
 	if (r < 0 && st->generation)
-		mcs_background_revoke(st->s->keeper, st->key, st->key_len, st->generation, st->epoch);
+		mcs_background_revoke(st->s->background, st->key, st->key_len, st->generation, st->epoch);
 	mcp_reply_done(&mem);
 	st->generation = 0;
 }
 
-static void end_stream(struct mcs_stream *st, uint64_t deadline)
+static void stream_abort(struct mcs_stream *st, uint64_t deadline)
 {
-	give_back(st, deadline);
+	stream_revoke(st, deadline);
 	stream_free(st);
 }
 
-int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
-		    struct mcs_stream **ret, int64_t timeout_ms)
+int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
+			   const struct mcs_put_opts *opts, struct mcs_stream **ret, uint64_t deadline)
 {
-	uint64_t deadline = mcs_deadline(s, timeout_ms);
-	static const struct mcs_put_opts defaults;
 	struct mcs_stream *st;
 	unsigned tries = 0;
-	int r = mcs_check_fork(s);
+	int r;
 
-	if (!r)
-		r = mcs_key_check(key);
-	if (r < 0)
-		return r;
-	if (!room || room > MCS_SIZE_MAX)
-		return mc_fail(-MC_EPARAM, "room for %llu bytes", (unsigned long long)room);
-	if (s->node || mcs_session_version(s->session) < TRIM_VERSION)
-		return mc_fail(-MC_ENOTSUP, "%s takes no streams", s->node ? "the daemon" : "this master");
+	if (mcs_session_version(b->session) < TRIM_VERSION)
+		return mc_fail(-MC_ENOTSUP, "this master takes no streams");
 	st = calloc(1, sizeof(*st) + key.len);
 	if (!st)
 		return -ENOMEM;
-	st->s = s;
+	st->s = mcs_direct_of(b);
 	st->room = room;
-	opts = opts ? opts : &defaults;
 	st->flags = opts->flags;
 	st->key_len = key.len;
 	memcpy(st->key, key.data, key.len);
 	st->began_ns = st->heard_ns = mc_now_ns();
-	while ((r = reserve(st, opts, deadline)) == -MC_ESTALE_PUT && ++tries < MCS_PUT_TRIES)
-		give_back(st, deadline);
+	while ((r = stream_reserve(st, opts, deadline)) == -MC_ESTALE_PUT && ++tries < MCS_PUT_TRIES)
+		stream_revoke(st, deadline);
 	if (r < 0) {
-		end_stream(st, deadline);
+		stream_abort(st, deadline);
 		return r;
 	}
 	*ret = st;
@@ -180,30 +172,30 @@ uint64_t mcs_stream_room(const struct mcs_stream *st)
 }
 
 /* Is the room still this put's? */
-static int confirm(struct mcs_stream *st, uint64_t deadline)
+static int stream_confirm(struct mcs_stream *st, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns();
 	struct mcs_info info;
 	int r;
 
-	if (now - st->began_ns > AGE_MAX_MS * MC_NS_PER_MS || mcs_epoch(st->s) != st->epoch)
+	if (now - st->began_ns > AGE_MAX_MS * MC_NS_PER_MS || mcs_direct_epoch(st->s) != st->epoch)
 		return mc_fail(-MC_ESTALE_PUT, "the put was given up");
 	if (now - __atomic_load_n(&st->heard_ns, __ATOMIC_RELAXED) < CONFIRM_MS * MC_NS_PER_MS)
 		return 0;
-	r = mcs_stat(st->s, key_of(st), &info, mc_deadline_left_ms(deadline));
+	r = mcs_direct_stat(&st->s->base, stream_key(st), &info, deadline);
 	if (r < 0 && r != -MC_ENOOBJECT)
 		return r;
-	if (mcs_epoch(st->s) != st->epoch)
+	if (mcs_direct_epoch(st->s) != st->epoch)
 		return mc_fail(-MC_ESTALE_PUT, "the connection that the put belonged to is gone");
 	__atomic_store_n(&st->heard_ns, now, __ATOMIC_RELAXED);
 	return 0;
 }
 
 /* The same bytes to all replicas; @crc: where the CRCs of the chunks go, NULL: none are wanted. */
-static int write_all(struct mcs_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
+static int stream_write_all(struct mcs_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     uint64_t len, uint32_t *crc, uint64_t deadline)
 {
-	struct mcs_scratch *sc = mcs_scratch_get(&st->s->scratch);
+	struct mcs_scratch *sc = mcs_scratch_get(st->s->base.scratch);
 	struct mce_req *reqs = sc ? mcs_scratch_alloc(sc, st->n, sizeof(*reqs)) : NULL;
 	uint64_t chunks = mc_crc_chunks(len), until = st->began_ns + AGE_MAX_MS * MC_NS_PER_MS;
 	struct mce_batch batch;
@@ -239,18 +231,18 @@ static int write_all(struct mcs_stream *st, uint64_t offset, const struct iovec 
 			r = mc_fail(-MC_ETRANSFER, "the bytes changed while they were stored");
 		}
 	}
-	mcs_scratch_put(&st->s->scratch, sc);
+	mcs_scratch_put(st->s->base.scratch, sc);
 	return r;
 }
 
 int mcs_stream_write(struct mcs_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms)
 {
-	uint64_t deadline = mcs_deadline(st->s, timeout_ms);
+	uint64_t deadline = mcs_deadline(st->s->base.store, timeout_ms);
 	int64_t len = mcs_iov_len(iov, iovcnt);
 	int r;
 
-	r = mcs_check_fork(st->s);
+	r = mcs_check_fork(st->s->base.store);
 	if (r < 0)
 		return r;
 	if (len < 0)
@@ -260,44 +252,44 @@ int mcs_stream_write(struct mcs_stream *st, uint64_t offset, const struct iovec 
 			       (long long)len, (unsigned long long)offset, (unsigned long long)st->room);
 	if (!len)
 		return 0;
-	r = confirm(st, deadline);
+	r = stream_confirm(st, deadline);
 	if (r < 0)
 		return r;
-	return write_all(st, offset, iov, iovcnt, (uint64_t)len, st->crc + offset / MC_CRC_CHUNK,
+	return stream_write_all(st, offset, iov, iovcnt, (uint64_t)len, st->crc + offset / MC_CRC_CHUNK,
 			 deadline);
 }
 
 /* The answer to the commit was lost. */
-static int find_out(const struct mcs_stream *st, uint64_t deadline)
+static int stream_find_out(const struct mcs_stream *st, uint64_t deadline)
 {
 	struct mcs_info info;
-	int r = mcs_stat(st->s, key_of(st), &info, mc_deadline_left_ms(deadline));
+	int r = mcs_direct_stat(&st->s->base, stream_key(st), &info, deadline);
 
 	if (r == 0 && info.generation == st->generation)
 		return 0;
 	if (r == 0 && !(st->flags & MCS_PUT_UPSERT))
 		return -MC_EEXISTS;
-	/* A later generation need not be a later value: it may have come and been told as done before this commit
-	 * began, as ours is as old as the stream. */
+	/* A later generation need not be a later value: it may have come and been told as done
+	 * before this commit began, as ours is as old as the stream. */
 	return r == 0 || r == -MC_ENOOBJECT ? -MC_ESTALE_PUT : r;
 }
 
-static int end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, uint64_t deadline)
+static int stream_end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, uint64_t deadline)
 {
 	struct mcp_put_done item = {
 		.key = mcp_bytes(st->key, (uint32_t)st->key_len),
 		.generation = st->generation, .crc = crc, .size = size,
 	};
-	struct mcp_put_end msg = { .items = mcp_seq(&item, 1), .tenant = st->s->tenant };
+	struct mcp_put_end msg = { .items = mcp_seq(&item, 1), .tenant = st->s->base.tenant };
 	struct mcp_put_end_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcp_status status;
 	struct mcp_iter it;
 	int r;
 
-	r = mcs_call_once(st->s->session, MCP_PUT_END, &msg, &reply, &mem, deadline);
+	r = mcs_call_once(st->s->base.session, MCP_PUT_END, &msg, &reply, &mem, deadline);
 	if (r == -MC_ERPC)
-		return find_out(st, deadline);
+		return stream_find_out(st, deadline);
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
@@ -309,22 +301,23 @@ static int end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, uint64_t 
 
 int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 {
-	uint64_t deadline = mcs_deadline(st->s, timeout_ms), trailer = mcs_trailer_size(size);
+	uint64_t deadline = mcs_deadline(st->s->base.store, timeout_ms), trailer = mcs_trailer_size(size);
 	struct iovec iov = { st->crc, trailer };
 	int r;
 
-	/* What it leans on is the parent's, who may have let go of the room: not a byte, and nothing is freed. */
-	r = mcs_check_fork(st->s);
+	/* What it leans on is the parent's, who may have let go of the room: not a byte, and
+	 * nothing is freed. */
+	r = mcs_check_fork(st->s->base.store);
 	if (r < 0)
 		return r;
-	r = size && size <= st->room ? confirm(st, deadline) :
+	r = size && size <= st->room ? stream_confirm(st, deadline) :
 		mc_fail(-MC_EPARAM, "%llu bytes of a stream", (unsigned long long)size);
 	if (r == 0 && trailer)
-		r = write_all(st, mcs_trailer_offset(size), &iov, 1, trailer, NULL, deadline);
+		r = stream_write_all(st, mcs_trailer_offset(size), &iov, 1, trailer, NULL, deadline);
 	if (r == 0)
-		r = end_put(st, size, mcs_crc_of_chunks(st->crc, size), deadline);
+		r = stream_end_put(st, size, mcs_crc_of_chunks(st->crc, size), deadline);
 	if (r < 0) {
-		end_stream(st, deadline);
+		stream_abort(st, deadline);
 		return r;
 	}
 	mc_metric_add(&streamed, 1);
@@ -334,7 +327,7 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 
 void mcs_stream_drop(struct mcs_stream *st, int64_t timeout_ms)
 {
-	if (!st || mcs_check_fork(st->s) < 0)
+	if (!st || mcs_check_fork(st->s->base.store) < 0)
 		return;
-	end_stream(st, mcs_deadline(st->s, timeout_ms));
+	stream_abort(st, mcs_deadline(st->s->base.store, timeout_ms));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * put_wait.c - waiting for bytes on their way to room that the master may give to others.
  *
- * A put dies with its connection, and its room then soon is somebody else's, while the peer that has the room knows
- * nothing of it.  So who waits looks at the connection again and again, and breaks the transfer off while the room is
- * still kept aside. */
+ * A put dies with its connection, and its room then soon is somebody else's, while the peer that
+ * has the room knows nothing of it.  So who waits looks at the connection again and again, and
+ * breaks the transfer off while the room is still kept aside. */
 #include <config.h>
 
 #include "client/direct/put_i.h"
@@ -17,14 +17,14 @@
 MC_COUNTER(given_up, "mooncake_client_writes_given_up_total", "",
 	   "writes broken off because the connection that their room belonged to was gone")
 
-bool mcs_put_owned(const struct mcs *s, uint64_t epoch, uint64_t seen_ns)
+bool mcs_put_owned(const struct mcs_direct *s, uint64_t epoch, uint64_t seen_ns)
 {
 	if (mc_now_ns() - seen_ns >= LOOK_MS * MC_NS_PER_MS && !mcs_connected(s))
 		return false;
-	return mcs_epoch(s) == epoch;
+	return mcs_direct_epoch(s) == epoch;
 }
 
-int mcs_put_wait(const struct mcs *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
+int mcs_put_wait(const struct mcs_direct *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		 uint64_t epoch, uint64_t deadline)
 {
 	bool lost = false;

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 #include "common/fault.h"
 #include "common/metrics.h"
 
@@ -101,9 +101,9 @@ bool mcs_version_same(const struct mcs_version *a, const struct mcs_version *b)
 	return true;
 }
 
-bool mcs_version_pinned(const struct mcs *s, const struct mcs_version *v)
+bool mcs_version_pinned(const struct mcs_direct *s, const struct mcs_version *v)
 {
-	if (!v->pin.id || v->pin.epoch != mcs_epoch(s))
+	if (!v->pin.id || v->pin.epoch != mcs_direct_epoch(s))
 		return false;
 	return !v->lease_ms || mc_now_ns() - v->asked_ns < v->lease_ms * MC_NS_PER_MS;
 }
@@ -138,7 +138,7 @@ int mcs_part_verdict(const struct mcs_part *p)
 }
 
 /* Own memory, then what is mapped, then what is not known yet, then what goes over a network. */
-static unsigned distance(struct mcs *s, struct mcp_id segment)
+static unsigned distance(struct mcs_direct *s, struct mcp_id segment)
 {
 	struct mcs_seg *seg = mcs_segmap_peek(s->segmap, segment);
 	unsigned d = mce_path_distance(MCE_PATH_NONE);
@@ -149,7 +149,7 @@ static unsigned distance(struct mcs *s, struct mcp_id segment)
 	return d;
 }
 
-static int choose(struct mcs *s, struct mcs_part *p)
+static int choose(struct mcs_direct *s, struct mcs_part *p)
 {
 	unsigned best = ~0u;
 
@@ -210,7 +210,7 @@ static int fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t ob
 }
 
 /* Choose a replica and find its segment. */
-static int locate(struct mcs *s, struct mcs_part *p, uint64_t deadline)
+static int locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
 {
 	const struct mcp_replica *rep;
 	int r;
@@ -272,7 +272,7 @@ static bool matches(struct mcs_part *p)
 }
 
 /* Judge a part whose requests are complete. */
-static void finish(struct mcs *s, struct mcs_part *p)
+static void finish(struct mcs_direct *s, struct mcs_part *p)
 {
 	int err = 0;
 
@@ -326,7 +326,7 @@ static uint64_t attempt_deadline(struct mcs_part **parts, unsigned n, uint64_t d
 }
 
 /* Move the bytes of parts whose @n_req requests stand in @reqs. */
-static void run(struct mcs *s, struct mcs_part **parts, unsigned n, struct mce_req *reqs,
+static void run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, struct mce_req *reqs,
 		unsigned n_req, uint64_t deadline)
 {
 	struct mce_batch batch;
@@ -365,7 +365,7 @@ static void give_up(struct mcs_part *p, int r)
 }
 
 /* Find the replicas of all parts; how much memory beside the callers' they need at a time. */
-static uint64_t locate_all(struct mcs *s, struct mcs_part **parts, unsigned n, uint64_t deadline)
+static uint64_t locate_all(struct mcs_direct *s, struct mcs_part **parts, unsigned n, uint64_t deadline)
 {
 	uint64_t sum = 0, largest = 0;
 
@@ -385,7 +385,7 @@ static uint64_t locate_all(struct mcs *s, struct mcs_part **parts, unsigned n, u
 	return sum > largest ? sum : largest;
 }
 
-void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
+void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
 	      uint64_t deadline)
 {
 	struct mce_req *reqs = mcs_scratch_raw(sc, 2 * (size_t)n, sizeof(*reqs));
@@ -421,7 +421,7 @@ void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, un
 
 /* ---- in steps ---- */
 
-int mcs_read_prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *p)
+int mcs_read_prepare(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part *p)
 {
 	uint64_t need = side_bytes(p), end;
 	unsigned char *side = need ? mcs_scratch_raw(sc, 1, need + 64) : NULL;
@@ -453,7 +453,7 @@ uint64_t mcs_read_patience(struct mcs_part *p, uint64_t deadline)
 	return attempt_deadline(&p, 1, deadline);
 }
 
-void mcs_read_finish(struct mcs *s, struct mcs_part *p)
+void mcs_read_finish(struct mcs_direct *s, struct mcs_part *p)
 {
 	finish(s, p);
 	mcs_seg_put(p->seg);

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "client/store_i.h"
+#include "client/direct/direct.h"
 
 #define MCS_REPLICAS_MAX 8	/* further ones are not looked at */
 
@@ -31,7 +31,7 @@ int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t as
 bool mcs_version_same(const struct mcs_version *a, const struct mcs_version *b);
 
 /* Is the memory of this version surely not reused yet? */
-bool mcs_version_pinned(const struct mcs *s, const struct mcs_version *v);
+bool mcs_version_pinned(const struct mcs_direct *s, const struct mcs_version *v);
 
 struct mcs_part {
 	/* set by the caller; the buffers hold @len bytes at least */
@@ -64,14 +64,14 @@ int mcs_part_verdict(const struct mcs_part *p);
 
 /* One attempt for each of the parts.  Buffers of failed parts have undefined contents.  -EAGAIN: it
  * was read unverified and too late to be sure; verified the next time. */
-void mcs_read(struct mcs *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
+void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
 	      uint64_t deadline);
 
-/* The same in steps, for one part and who does not wait: requests that are ready to be submitted, of
- * what is known without asking anybody (-EAGAIN otherwise); how long they may take; and, when they are
- * complete, what has become of the part.  @sc stays until then. */
-int mcs_read_prepare(struct mcs *s, struct mcs_scratch *sc, struct mcs_part *part);
+/* The same in steps, for one part and who does not wait: requests that are ready to be
+ * submitted, of what is known without asking anybody (-EAGAIN otherwise); how long they may
+ * take; and, when they are complete, what has become of the part.  @sc stays until then. */
+int mcs_read_prepare(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part *part);
 uint64_t mcs_read_patience(struct mcs_part *part, uint64_t deadline);
-void mcs_read_finish(struct mcs *s, struct mcs_part *part);
+void mcs_read_finish(struct mcs_direct *s, struct mcs_part *part);
 
 #endif

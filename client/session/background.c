@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/store_i.h"
+#include "client/direct/object.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/thread.h"
@@ -29,7 +29,7 @@ struct revoke {
 
 struct mcs_background {
 	/* constant after start */
-	struct mcs *s;
+	struct mcs_direct *s;
 	pthread_t thread;
 	struct mc_stop stop;
 
@@ -121,7 +121,7 @@ static void give_back_revoke(struct mcs_background *k, struct revoke *rv)
 /* True while some are left. */
 static bool send_revokes(struct mcs_background *k)
 {
-	struct mcs_session *session = k->s->session;
+	struct mcs_session *session = k->s->base.session;
 	struct revoke *rv;
 
 	while ((rv = take_revoke(k))) {
@@ -130,7 +130,7 @@ static bool send_revokes(struct mcs_background *k)
 			.generation = rv->generation,
 		};
 		struct mcp_put_revoke msg = {
-			.items = mcp_seq(&one, 1), .tenant = k->s->tenant,
+			.items = mcp_seq(&one, 1), .tenant = k->s->base.tenant,
 		};
 		struct mcp_put_revoke_reply reply;
 		struct mcp_reply mem = { 0 };
@@ -154,12 +154,12 @@ static bool reach_master(struct mcs_background *k)
 {
 	uint64_t now = mc_now_ns();
 
-	if (mcs_session_up(k->s->session))
+	if (mcs_session_up(k->s->base.session))
 		return true;
 	if (now < k->retry_ns)
 		return false;
 	k->retry_ns = now + RETRY_MS * MC_NS_PER_MS;
-	return mcs_session_probe(k->s->session, mc_deadline_ms(CALL_MS)) >= 0;
+	return mcs_session_probe(k->s->base.session, mc_deadline_ms(CALL_MS)) >= 0;
 }
 
 static void remount(struct mcs_background *k)
@@ -168,7 +168,7 @@ static void remount(struct mcs_background *k)
 
 	if (!__atomic_exchange_n(&k->remount, false, __ATOMIC_ACQ_REL))
 		return;
-	r = mcs_owner_remount(k->s->owner, k->s->session, mc_deadline_ms(CALL_MS));
+	r = mcs_owner_remount(k->s->owner, k->s->base.session, mc_deadline_ms(CALL_MS));
 	if (r >= 0)
 		return;
 	mc_warn("client", "the master did not take our segment, going on trying error=\"%s\"",
@@ -182,16 +182,16 @@ static void repin(struct mcs_background *k, uint64_t now)
 
 	if (!__atomic_exchange_n(&k->repin, false, __ATOMIC_ACQ_REL) && !due)
 		return;
-	k->repin_ns = mcs_objects_repin(k->s) ? mc_now_ns() + RETRY_MS * MC_NS_PER_MS : 0;
+	k->repin_ns = mcs_direct_repin(k->s) ? mc_now_ns() + RETRY_MS * MC_NS_PER_MS : 0;
 }
 
 static uint64_t tick_ms(const struct mcs_background *k, bool work)
 {
-	uint64_t ms = mcs_session_terms(k->s->session).lease_ttl_ms / 4;
+	uint64_t ms = mcs_session_terms(k->s->base.session).lease_ttl_ms / 4;
 
 	if (work)
 		return MCS_RELEASE_MS / 2;
-	if (!mcs_session_up(k->s->session))
+	if (!mcs_session_up(k->s->base.session))
 		ms = RETRY_MS;
 	if (ms > TICK_MAX_MS)
 		ms = TICK_MAX_MS;
@@ -203,16 +203,16 @@ static uint64_t tick_ms(const struct mcs_background *k, bool work)
 static void *keeper_main(void *arg)
 {
 	struct mcs_background *k = arg;
-	struct mcs *s = k->s;
+	struct mcs_direct *s = k->s;
 	uint64_t wait_ms = 0;
 
 	while (!mc_stop_wait(&k->stop, wait_ms)) {
-		bool work = mcs_leases_flush(&s->leases, s->session);
+		bool work = mcs_leases_flush(&s->leases, s->base.session);
 		uint64_t now = mc_now_ns();
 
-		mcs_session_cleanse(s->session);
-		mcs_leases_renew(&s->leases, s->session,
-				 mcs_session_terms(s->session).lease_ttl_ms);
+		mcs_session_cleanse(s->base.session);
+		mcs_leases_renew(&s->leases, s->base.session,
+				 mcs_session_terms(s->base.session).lease_ttl_ms);
 		if (reach_master(k)) {
 			remount(k);
 			repin(k, now);
@@ -224,7 +224,7 @@ static void *keeper_main(void *arg)
 		/* Said before the last look, so that a pin that comes now wakes us or is seen. */
 		if (!work) {
 			__atomic_store_n(&k->idle, true, __ATOMIC_SEQ_CST);
-			work = mcs_leases_flush(&s->leases, s->session);
+			work = mcs_leases_flush(&s->leases, s->base.session);
 		}
 		if (work)
 			__atomic_store_n(&k->idle, false, __ATOMIC_SEQ_CST);
@@ -233,7 +233,7 @@ static void *keeper_main(void *arg)
 	return NULL;
 }
 
-int mcs_background_start(struct mcs *s, struct mcs_background **ret)
+int mcs_background_start(struct mcs_direct *s, struct mcs_background **ret)
 {
 	struct mcs_background *k = calloc(1, sizeof(*k));
 	int r;

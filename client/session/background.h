@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mcs;
+struct mcs_direct;
 struct mcs_background;
 
-int mcs_background_start(struct mcs *s, struct mcs_background **ret);
+int mcs_background_start(struct mcs_direct *s, struct mcs_background **ret);
 void mcs_background_stop(struct mcs_background *k);	/* NULL is fine */
 
 /* All of these may be called with NULL, before the start and after the stop: nothing happens

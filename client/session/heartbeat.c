@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "client/store_i.h"
+#include "client/direct/direct.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -21,7 +21,7 @@ MC_COUNTER(lost, "mooncake_client_heartbeats_total", "result=\"failed\"", "heart
 
 struct mcs_heartbeat {
 	/* constant after start */
-	struct mcs *s;
+	struct mcs_direct *s;
 	struct mcp_client *rpc;
 	pthread_t thread;
 	struct mc_stop stop;
@@ -37,16 +37,17 @@ struct mcs_heartbeat {
 /* The longest that an owner may be silent without being taken for dead, with one heartbeat lost. */
 static uint32_t owner_ms(const struct mcs_heartbeat *h)
 {
-	uint32_t ms = mcs_session_terms(h->s->session).client_ttl_ms / 5 * 2;
+	uint32_t ms = mcs_session_terms(h->s->base.session).client_ttl_ms / 5 * 2;
 
 	return ms ? ms : 1000;
 }
 
-/* What the master asked for.  It may ask one who owns nothing for very few, and not know yet that this is an
- * owner; and a master that is away was not asked how often it is to be looked for. */
+/* What the master asked for.  It may ask one who owns nothing for very few, and not know yet
+ * that this is an owner; and a master that is away was not asked how often it is to be looked
+ * for. */
 static uint32_t period_ms(const struct mcs_heartbeat *h)
 {
-	uint32_t ms = mcs_session_terms(h->s->session).heartbeat_ms, most = owner_ms(h);
+	uint32_t ms = mcs_session_terms(h->s->base.session).heartbeat_ms, most = owner_ms(h);
 
 	ms = ms ? ms : 1000;
 	return ms > most && (h->failures || h->s->owner) ? most : ms;
@@ -74,11 +75,11 @@ static int beat(struct mcs_heartbeat *h)
 	if (r < 0)
 		return r;
 	if (reply.reattach)
-		mcs_background_remount(h->s->keeper);
+		mcs_background_remount(h->s->background);
 	if (reply.tasks)
 		mcs_mover_kick(h->s->mover);
 	if (reply.heartbeat_ms)
-		mcs_session_set_heartbeat(h->s->session, reply.heartbeat_ms);
+		mcs_session_set_heartbeat(h->s->base.session, reply.heartbeat_ms);
 	mcp_reply_done(&mem);
 	return 0;
 }
@@ -98,7 +99,7 @@ static void note(struct mcs_heartbeat *h, int r)
 	h->failures++;
 	if (was)
 		mc_warn("client", "the master does not answer, going on trying master=%s "
-			"error=\"%s\"", h->s->conf.master, mc_err_detail(r));
+			"error=\"%s\"", h->s->base.store->conf.master, mc_err_detail(r));
 	/* Frames may have gone into a void that TCP has not noticed. */
 	if (h->failures % FAILURES_MAX == 0)
 		mcp_client_reset(h->rpc);
@@ -123,11 +124,11 @@ static void *heartbeat_main(void *arg)
 	return NULL;
 }
 
-int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret)
+int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 {
 	struct mcs_heartbeat *h = calloc(1, sizeof(*h));
 	struct mcp_client_conf conf = {
-		.addrs = s->conf.master,
+		.addrs = s->base.store->conf.master,
 		.client = s->client,
 		.lane = MCP_CHANNEL_HEARTBEAT,
 		.software = "libmooncake_store",

@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mcs;
+struct mcs_direct;
 struct mcs_heartbeat;
 
-int mcs_heartbeat_start(struct mcs *s, struct mcs_heartbeat **ret);
+int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret);
 void mcs_heartbeat_stop(struct mcs_heartbeat *h);	/* NULL is fine */
 /* Did the last one get its answer? */
 bool mcs_heartbeat_ok(const struct mcs_heartbeat *h);

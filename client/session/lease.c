@@ -54,7 +54,8 @@ void mcs_leases_granted(int n)
 	mc_metric_add(&pins_held, n);
 }
 
-/* As many may wait as there are pins: of one that is held until it is given back nobody else takes care. */
+/* As many may wait as there are pins: of one that is held until it is given back nobody else
+ * takes care. */
 static bool queue_room(struct mcs_leases *l)
 {
 	unsigned cap = 2 * l->cap_queue;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mover.c - copying objects of the own segment for the master.
  *
- * The source is this process's memory and pinned, so the engine sends it from where it lies; the CRCs
- * that it computes on the way are what the master compares with the object's.
+ * The source is this process's memory and pinned, so the engine sends it from where it lies; the
+ * CRCs that it computes on the way are what the master compares with the object's.
  *
- * The room of a copy is this connection's until its report: when the connection ends the transfer is broken off,
- * and what the master may have granted without our knowing ends with the connection. */
+ * The room of a copy is this connection's until its report: when the connection ends the
+ * transfer is broken off, and what the master may have granted without our knowing ends with the
+ * connection. */
 #include <config.h>
 
 #include "client/session/mover.h"
@@ -13,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 #include "client/direct/put_i.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -32,7 +33,7 @@ MC_COUNTER(failed, "mooncake_client_move_failures_total", "", "copies for the ma
 
 struct mcs_mover {
 	/* constant after start */
-	struct mcs *s;
+	struct mcs_direct *s;
 	pthread_t thread;
 	struct mc_stop stop;
 };
@@ -62,7 +63,7 @@ static bool inside(const struct mcs_seg *seg, const struct mcp_replica *r, uint6
 }
 
 /* Find both ends, and describe the transfer. */
-static int prepare(struct mcs *s, struct job *j, uint64_t deadline)
+static int prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
 {
 	uint64_t chunks = mc_crc_chunks(j->size);
 	const void *data;
@@ -88,7 +89,7 @@ static int prepare(struct mcs *s, struct job *j, uint64_t deadline)
 	return mc_fault("client.mover.write");
 }
 
-static void finish(struct mcs *s, struct job *j, struct mcp_copied *ret)
+static void finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
 {
 	if (j->status == 0 && j->req.status < 0) {
 		j->status = mcs_transfer_error(j->req.status);
@@ -103,7 +104,7 @@ static void finish(struct mcs *s, struct job *j, struct mcp_copied *ret)
 }
 
 /* Those that could be prepared, all at the same time, into room of connection @epoch. */
-static void transfer(struct mcs *s, struct job *jobs, unsigned n, uint64_t epoch)
+static void transfer(struct mcs_direct *s, struct job *jobs, unsigned n, uint64_t epoch)
 {
 	uint64_t bytes = 0, deadline, prepare_until = mc_deadline_ms(CALL_MS);
 	struct mce_batch batch[FETCH];
@@ -126,23 +127,23 @@ static void transfer(struct mcs *s, struct job *jobs, unsigned n, uint64_t epoch
 			(void)mcs_put_wait(s, &batch[i], &jobs[i].req, 1, epoch, deadline);
 }
 
-static int report(struct mcs *s, const struct mcp_copied *done, unsigned n)
+static int report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
 {
 	struct mcp_copied_list msg = { .items = mcp_seq(done, n) };
 	struct mcp_copied_list_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;
 
-	r = mcs_call_once(s->session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	r = mcs_call_once(s->base.session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
 	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(s->session, mcs_epoch(s));
+		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
 	if (r >= 0)
 		mcp_reply_done(&mem);
 	return r;
 }
 
 /* Fetch some copies and make them.  Their number; 0: nothing to do. */
-static int round_of_copies(struct mcs *s)
+static int round_of_copies(struct mcs_direct *s)
 {
 	const struct mcp_task_fetch msg = { .max = FETCH };
 	struct mcp_copied done[FETCH] = { 0 };
@@ -155,16 +156,18 @@ static int round_of_copies(struct mcs *s)
 	unsigned n = 0, i;
 	int r = 0;
 
-	/* A fetch that has to connect hands out room of a connection made after a look at the number. */
-	if (!mcs_session_up(s->session))
-		r = mcs_session_probe(s->session, mc_deadline_ms(CALL_MS));
+	/* A fetch that has to connect hands out room of a connection made after a look at the
+	 * number. */
+	if (!mcs_session_up(s->base.session))
+		r = mcs_session_probe(s->base.session, mc_deadline_ms(CALL_MS));
 	if (r < 0)
 		return r;
-	epoch = mcs_epoch(s);
-	r = mcs_call_once(s->session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
-	/* Copies of which nobody knows would keep their room for as long as the connection lasts. */
+	epoch = mcs_direct_epoch(s);
+	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	/* Copies of which nobody knows would keep their room for as long as the connection
+	 * lasts. */
 	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(s->session, mcs_epoch(s));
+		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
@@ -200,7 +203,7 @@ static void *mover_main(void *arg)
 	return NULL;
 }
 
-int mcs_mover_start(struct mcs *s, struct mcs_mover **ret)
+int mcs_mover_start(struct mcs_direct *s, struct mcs_mover **ret)
 {
 	struct mcs_mover *m = calloc(1, sizeof(*m));
 	int r;

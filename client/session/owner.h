@@ -39,8 +39,8 @@ const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint6
 int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size);
 /* What the master knows it by: its id and epoch. */
 int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3]);
-/* Enlarge the memory to @size bytes and offer all of it.  -EINVAL, -ENOMEM, and what the master says.
- * Not from two threads at once. */
+/* Enlarge the memory to @size bytes and offer all of it.  -EINVAL, -ENOMEM, and what the master
+ * says. Not from two threads at once. */
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline);
 /* Take it back: its objects go. */
 int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);

@@ -81,7 +81,7 @@ static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, 
 	s->server = hello->server;
 	__atomic_store_n(&s->version, hello->version, __ATOMIC_RELAXED);
 	epoch = __atomic_add_fetch(&s->epoch, 1, __ATOMIC_ACQ_REL);
-	r = s->conf.attach(c, epoch, s->conf.arg);
+	r = s->conf.attach ? s->conf.attach(c, epoch, s->conf.arg) : 0;
 	if (r < 0)
 		return r;
 	__atomic_store_n(&s->down_since, 0, __ATOMIC_RELAXED);
@@ -92,11 +92,12 @@ static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, 
 	return 0;
 }
 
-static void piggyback(struct mcp_buf *b, void *arg)
+static void session_piggyback(struct mcp_buf *b, void *arg)
 {
 	struct mcs_session *s = arg;
 
-	s->conf.piggyback(b, s->conf.arg);
+	if (s->conf.piggyback)
+		s->conf.piggyback(b, s->conf.arg);
 }
 
 int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **ret)
@@ -109,7 +110,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 		.software = "libmooncake_store",
 		.spin_us = conf->spin_us,
 		.connected = connected,
-		.piggyback = piggyback,
+		.piggyback = session_piggyback,
 		.arg = s,
 	};
 	int r;
@@ -251,7 +252,8 @@ int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *r
 		uint64_t epoch, since;
 		int r = 0;
 
-		/* A call that has to connect goes over a connection made after this look at the number. */
+		/* A call that has to connect goes over a connection made after this look at the
+		 * number. */
 		if ((n || ask) && !mcs_session_up(s))
 			r = mcs_session_probe(s, deadline);
 		epoch = mcs_session_epoch(s);

@@ -24,10 +24,11 @@ struct mcs_session_conf {
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;
-	/* On every new connection, after it is registered and before other calls use it: offer the
-	 * segments again.  May call through @c.  Negative: the connection is given up. */
+	/* NULL, or called on every new connection, after it is registered and before other calls
+	 * use it: offers the segments again.  May call through @c.  Negative: the connection is
+	 * closed. */
 	int (*attach)(struct mcp_client *c, uint64_t epoch, void *arg);
-	/* As of mcp_client_conf. */
+	/* NULL, or as in mcp_client_conf. */
 	void (*piggyback)(struct mcp_buf *b, void *arg);
 	void *arg;
 };
@@ -65,13 +66,14 @@ void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
  * only that may be repeated. */
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
-/* The same for questions whose answers hold something at the master.  *ret_epoch: of the connection that
- * carried the answer (or the request, when it timed out); 0: not known, as there is a new one since.
- * @ask: find that out beforehand, for what does not run out by itself; costs a system call. */
+/* The same for questions whose answers hold something at the master.  *ret_epoch: of the
+ * connection that carried the answer (or the request, when it timed out); 0: not known, as there
+ * is a new one since. @ask: find that out beforehand, for what does not run out by itself; costs
+ * a system call. */
 int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch);
-/* The same as mcs_call() for requests that must not be repeated: once a connection is there, one attempt.
- * -MC_ERPC: whether the master did it is not known. */
+/* The same as mcs_call() for requests that must not be repeated: once a connection is there, one
+ * attempt. -MC_ERPC: whether the master did it is not known. */
 int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
 /* One attempt in two steps, as mcp_call_start(), to have several requests on their way. */

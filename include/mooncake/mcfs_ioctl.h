@@ -61,9 +61,9 @@ struct mcfs_ioc_exist {			/* the result is the number of those that are present 
 	uint8_t keys[8192];		/* one behind the other */
 };
 
-/* GET and PUT move bytes between an object and memory that was handed over at the socket; the token is that
- * of its connection.  The result is 0, `len` becomes the number of bytes.  No signal ends them before the memory
- * is let go of, a SIGKILL neither. */
+/* GET and PUT move bytes between an object and memory that was handed over at the socket; the
+ * token is that of its connection.  The result is 0, `len` becomes the number of bytes.  No
+ * signal ends them before the memory is let go of, a SIGKILL neither. */
 struct mcfs_ioc_io {
 	uint32_t version;
 	uint32_t flags;			/* MCFS_IO_* */

@@ -98,9 +98,9 @@ enum mcfs_ring_op {
 #define MCFS_SQE_WHOLE		0x01u	/* GET: an object larger than the room is -ENOBUFS */
 #define MCFS_SQE_HOT		0x02u	/* PIN: as the node knew it lately will do (MCS_MAP_HOT) */
 #define MCFS_SQE_FORCE		0x04u	/* REMOVE: as MCS_REMOVE_FORCE */
-/* All but NOP, UNPIN, HELD: `pin` is until when, in ns of the daemon's clock (a client in another time
- * namespace has another one); counts instead of timeout_ms.  Nothing is begun and no put committed later.
- * The daemon takes ten minutes for a longer one. */
+/* All but NOP, UNPIN, HELD: `pin` is until when, in ns of the daemon's clock (a client in
+ * another time namespace has another one); counts instead of timeout_ms.  Nothing is begun and
+ * no put committed later. The daemon takes ten minutes for a longer one. */
 #define MCFS_SQE_DEADLINE	0x08u
 
 struct mcfs_sqe {

@@ -7,13 +7,13 @@
  * CRC32C, or an error; never something else.
  *
  * Results are 0 or a count on success and negative on failure: -errno or one of -MCS_E*;
- * mcs_strerror() gives text, mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number.
- * All functions may be called from any thread; one handle serves all threads.  Timeouts are in
+ * mcs_strerror() gives text, mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number. All
+ * functions may be called from any thread; one handle serves all threads.  Timeouts are in
  * milliseconds for the whole call, negative: the handle's default.
  *
- * After fork() the handle is the parent's: in the child all that is asked of it gives -MCS_EUNAVAILABLE
- * (mcs_health() 2, mcs_pool_alloc() NULL), closing it or what belongs to it does nothing, and mcs_open()
- * makes the child its own. */
+ * After fork() the handle is the parent's: in the child all that is asked of it gives
+ * -MCS_EUNAVAILABLE (mcs_health() 2, mcs_pool_alloc() NULL), closing it or what belongs to it
+ * does nothing, and mcs_open() makes the child its own. */
 #ifndef MOONCAKE_MCS_H
 #define MOONCAKE_MCS_H
 
@@ -52,7 +52,8 @@ int mcs_errno(int err);			/* positive errno for a negative result */
 int mcs_code(int err);			/* upstream's number, 0 or negative */
 const char *mcs_version(void);		/* "0.1.0" */
 
-/* ---- the handle -------------------------------------------------------------------------------- */
+/* ---- the handle
+ * -------------------------------------------------------------------------------- */
 
 typedef struct mcs mcs_t;
 
@@ -68,8 +69,8 @@ struct mcs_conf {
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int64_t timeout_ms;		/* default deadline of calls, 30000 */
-	/* How long mcs_open() tries to reach the master, and calls wait for one that went away (never
-	 * beyond their own deadline); 5000 */
+	/* How long mcs_open() tries to reach the master, and calls wait for one that went away
+	 * (never beyond their own deadline); 5000 */
 	int64_t setup_timeout_ms;
 	unsigned io_threads;		/* of the transfer engine, 0: its default */
 	unsigned spin_us;		/* how long waits poll before they sleep, 0: never */
@@ -78,20 +79,22 @@ struct mcs_conf {
 	int lazy;			/* mcs_open() succeeds while the master is down, goes on trying */
 	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
 	const char *tenant;		/* whose keys this handle is about; NULL or "": "default" */
-	/* Contribute so much of an existing file (also one in /dev/shm) instead of own memory, from a page
-	 * aligned offset on, rounded down to 2 MiB; what it holds there is overwritten.  NULL: none */
+	/* Contribute so much of an existing file (also one in /dev/shm) instead of own memory,
+	 * from a page aligned offset on, rounded down to 2 MiB; what it holds there is
+	 * overwritten.  NULL: none */
 	const char *segment_path;
 	uint64_t segment_offset;
-	/* The node's daemon (mcfs, mooncake_client), which then does the work with its memory: "off",
-	 * "HOST:PORT" or "PORT" (of this host, as upstream's dummy clients say it), "unix:PATH", or "auto":
-	 * the one at port 50052 when it runs, serves the same master and the default tenant, and neither a
-	 * segment nor a tenant is given here.  Who names a daemon gets the keys of its tenant.  NULL: "auto",
-	 * "off" with a segment. */
+	/* The node's daemon (mcfs, mooncake_client), which then does the work with its memory:
+	 * "off", "HOST:PORT" or "PORT" (of this host, as upstream's dummy clients say it),
+	 * "unix:PATH", or "auto": the one at port 50052 when it runs, serves the same master and
+	 * the default tenant, and neither a segment nor a tenant is given here.  Who names a
+	 * daemon gets the keys of its tenant.  NULL: "auto", "off" with a segment. */
 	const char *daemon;
 	uint64_t daemon_buffer;		/* memory shared with it, for values that lie elsewhere; 16 MiB */
 	uint64_t daemon_pool;		/* more of it, for mcs_pool_alloc() */
-	/* Go on with the segment of a process that has died, objects and all: its file, which somebody has
-	 * kept, and what mcs_segment_identity() said there; segment_size is what it was.  0: none */
+	/* Go on with the segment of a process that has died, objects and all: its file, which
+	 * somebody has kept, and what mcs_segment_identity() said there; segment_size is what it
+	 * was.  0: none */
 	int segment_fd;
 	uint64_t segment_identity[3];
 };
@@ -106,18 +109,18 @@ int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
  * closed before, and no other call may be under way.  NULL is fine. */
 void mcs_close(mcs_t *s);
 
-/* Enlarge this process's segment to @size bytes (rounded up to 2 MiB), segment_max at the most, and offer
- * them to the pool; what lies in it stays where it is.  -EINVAL: smaller than it is, too large, or there
- * is none; -ENOMEM: the machine does not have them.  When the master cannot be reached it hears of them
- * with the next connection. */
+/* Enlarge this process's segment to @size bytes (rounded up to 2 MiB), segment_max at the most,
+ * and offer them to the pool; what lies in it stays where it is.  -EINVAL: smaller than it is,
+ * too large, or there is none; -ENOMEM: the machine does not have them.  When the master cannot
+ * be reached it hears of them with the next connection. */
 int mcs_segment_grow(mcs_t *s, uint64_t size, int64_t timeout_ms);
 
-/* The descriptor of this process's segment (stays the handle's), and the bytes that can be mapped of it.
- * -EINVAL: there is none. */
+/* The descriptor of this process's segment (stays the handle's), and the bytes that can be
+ * mapped of it. -EINVAL: there is none. */
 int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
 
-/* What another process needs, with the descriptor, to go on with this one's segment when this one has
- * died.  -EINVAL: there is none. */
+/* What another process needs, with the descriptor, to go on with this one's segment when this
+ * one has died.  -EINVAL: there is none. */
 int mcs_segment_identity(mcs_t *s, uint64_t ret[3]);
 
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
@@ -128,20 +131,22 @@ const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: its
  * other paths it is only recorded.  -EEXIST: overlaps a registered range. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
-/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (of pages) on: a daemon
- * moves bytes between it and the pool without a copy in between.  It must not shrink from now on.  A call
- * whose daemon stands still ends 8 s after its timeout with -MCS_ETIMEDOUT: after a get the daemon may then
- * still write to this memory when it goes on (a put stores nothing any more). */
+/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (of pages) on: a
+ * daemon moves bytes between it and the pool without a copy in between.  It must not shrink from
+ * now on.  A call whose daemon stands still ends 8 s after its timeout with -MCS_ETIMEDOUT:
+ * after a get the daemon may then still write to this memory when it goes on (a put stores
+ * nothing any more). */
 int mcs_register_memfd(mcs_t *s, void *buf, size_t len, int fd, uint64_t fd_offset);
 
 /* The address of the daemon that this handle goes through; NULL: none. */
 const char *mcs_daemon(mcs_t *s);
-/* Memory that needs no registration, of conf.daemon_pool (without a daemon: of the machine), on a page's
- * beginning.  NULL when that is used up.  What is not given back goes with the handle. */
+/* Memory that needs no registration, of conf.daemon_pool (without a daemon: of the machine), on
+ * a page's beginning.  NULL when that is used up.  What is not given back goes with the handle. */
 void *mcs_pool_alloc(mcs_t *s, size_t len);
 void mcs_pool_free(mcs_t *s, void *p);		/* NULL is fine */
 
-/* ---- put --------------------------------------------------------------------------------------- */
+/* ---- put
+ * --------------------------------------------------------------------------------------- */
 
 struct mcs_key {
 	const void *data;
@@ -194,9 +199,9 @@ struct mcs_put_item {
 	int existed;			/* filled in: 1 when the key had a value, nothing was written */
 	struct mcs_key group;		/* instead of the options'; empty: the options' */
 };
-/* Many at once: one request to the master each way, all transfers at the same time.  Number of items
- * that succeeded, or negative when nothing was attempted.  Of items with the same key the first counts,
- * or the last with MCS_PUT_LAST; the others get its result. */
+/* Many at once: one request to the master each way, all transfers at the same time.  Number of
+ * items that succeeded, or negative when nothing was attempted.  Of items with the same key the
+ * first counts, or the last with MCS_PUT_LAST; the others get its result. */
 int mcs_put_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 		  const struct mcs_put_opts *opts, int64_t timeout_ms);
 
@@ -206,29 +211,33 @@ int mcs_upsert(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt
 int mcs_upsert_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 		     const struct mcs_put_opts *opts, int64_t timeout_ms);
 
-/* ---- put, bytes as they come --------------------------------------------------------------------- */
+/* ---- put, bytes as they come
+ * --------------------------------------------------------------------- */
 
 typedef struct mcs_stream mcs_stream_t;
 
-/* Begin a put of up to @room bytes, whose size need not be known yet: the room is taken now, in the pool.
- * Nobody sees anything before mcs_stream_commit().  -MCS_ENOTSUP: through a daemon, or the master is too old.
- * The put is given up 30 s after it was begun, and when the connection to the master was lost: mcs_errno() of
- * what follows is ESTALE then. */
+/* Begin a put of up to @room bytes, whose size need not be known yet: the room is taken now, in
+ * the pool. Nobody sees anything before mcs_stream_commit().  -MCS_ENOTSUP: through a daemon, or
+ * the master is too old. The put is given up 30 s after it was begun, and when the connection to
+ * the master was lost: mcs_errno() of what follows is ESTALE then. */
 int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
 		    mcs_stream_t **ret, int64_t timeout_ms);
 uint64_t mcs_stream_room(const mcs_stream_t *st);
-/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, but for the last ones.  In any order,
- * from several threads at a time but not to the same place, and again where something was stored before. */
+/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, but for the last ones.
+ * In any order, from several threads at a time but not to the same place, and again where
+ * something was stored before. */
 int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms);
-/* Publish the first @size bytes, all of which were stored.  0 or as mcs_put(), but a key that has a value is
- * -MCS_EEXISTS unless this is an upsert.  An mcs_errno() of ESTALE: something else stands under the key, or nothing;
- * mcs_put() is the way to have these bytes there.  The stream is gone, whatever comes of it. */
+/* Publish the first @size bytes, all of which were stored.  0 or as mcs_put(), but a key that
+ * has a value is -MCS_EEXISTS unless this is an upsert.  An mcs_errno() of ESTALE: something
+ * else stands under the key, or nothing; mcs_put() is the way to have these bytes there.  The
+ * stream is gone, whatever comes of it. */
 int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms);
 /* Give the room back; nothing is published.  NULL is fine. */
 void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms);
 
-/* ---- get --------------------------------------------------------------------------------------- */
+/* ---- get
+ * --------------------------------------------------------------------------------------- */
 
 struct mcs_info {
 	uint64_t size;
@@ -264,19 +273,20 @@ int mcs_get_batch(mcs_t *s, struct mcs_get_item *items, unsigned n, int64_t time
 /* Read the whole object into new memory; free() it. */
 int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms);
 
-/* Memory for the @size bytes of item @index; NULL: there is none, the item fails with -ENOMEM.  Called
- * in the caller's thread, no lock is held.  Called again when the object changed before it was read:
- * what was provided for the item before is not used any more, but still the provider's. */
+/* Memory for the @size bytes of item @index; NULL: there is none, the item fails with -ENOMEM.
+ * Called in the caller's thread, no lock is held.  Called again when the object changed before
+ * it was read: what was provided for the item before is not used any more, but still the
+ * provider's. */
 typedef void *(*mcs_alloc_fn)(void *arg, unsigned index, uint64_t size);
-/* As mcs_get_batch() of whole objects, into memory that @alloc provides once their sizes are known; the
- * items' iov are not used.  Memory of items that failed has undefined contents. */
+/* As mcs_get_batch() of whole objects, into memory that @alloc provides once their sizes are
+ * known; the items' iov are not used.  Memory of items that failed has undefined contents. */
 int mcs_get_batch_alloc(mcs_t *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
 			void *arg, int64_t timeout_ms);
 
 int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms);
-/* Many at once, in one request: results[i] and infos[i] as of mcs_stat().  A key that ends in '/' is also
- * found, as MCS_DIR with generation 0, when there is no such marker but keys lie below it.  Number
- * found, or negative when the master could not be asked. */
+/* Many at once, in one request: results[i] and infos[i] as of mcs_stat().  A key that ends in
+ * '/' is also found, as MCS_DIR with generation 0, when there is no such marker but keys lie
+ * below it.  Number found, or negative when the master could not be asked. */
 int mcs_stat_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 		   int *results, int64_t timeout_ms);
 
@@ -307,42 +317,46 @@ struct mcs_replicas {
 
 #define MCS_PROMISE		0x1u	/* keep the objects as mcs_exist() does */
 
-/* Where objects lie: all copies, also those that cannot be read now.  ret[i] is filled for each key
- * and must be given to mcs_replicas_free().  Number of keys found, or negative: nothing is filled. */
+/* Where objects lie: all copies, also those that cannot be read now.  ret[i] is filled for each
+ * key and must be given to mcs_replicas_free().  Number of keys found, or negative: nothing is
+ * filled. */
 int mcs_replicas(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		 struct mcs_replicas *ret, int64_t timeout_ms);
 void mcs_replicas_free(struct mcs_replicas *r, unsigned n);
 
-/* ---- open objects: one version, for as long as it is wanted -------------------------------------- */
+/* ---- open objects: one version, for as long as it is wanted
+ * -------------------------------------- */
 
 typedef struct mcs_object mcs_object_t;
 
-/* Pin the current version: it is not evicted, and stays readable when the key is removed, renamed or
- * replaced.  It is lost with its owner's memory: reads give -MCS_EREPLICA_GONE then. */
+/* Pin the current version: it is not evicted, and stays readable when the key is removed,
+ * renamed or replaced.  It is lost with its owner's memory: reads give -MCS_EREPLICA_GONE then. */
 int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t timeout_ms);
-/* As mcs_stat_batch() of up to MCS_STAT_OPEN_MAX keys, and keys[0] is opened by the same request, for who
- * knows that this comes next: *ret, NULL when it has no value that can be read now (results[0] need not be
- * negative then; through the node's daemon it is always NULL).  An invalid key fails the call. */
+/* As mcs_stat_batch() of up to MCS_STAT_OPEN_MAX keys, and keys[0] is opened by the same
+ * request, for who knows that this comes next: *ret, NULL when it has no value that can be read
+ * now (results[0] need not be negative then; through the node's daemon it is always NULL).  An
+ * invalid key fails the call. */
 #define MCS_STAT_OPEN_MAX 2u
 int mcs_stat_open(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 		  int *results, mcs_object_t **ret, int64_t timeout_ms);
 const struct mcs_info *mcs_object_info(const mcs_object_t *o);
 int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms);
-/* The same into one buffer, without waiting: @done is called once with what mcs_object_read() would have
- * returned - on a thread of the library, or before this returns when the bytes are at hand.  It may call
- * anything but mcs_close(), and should not wait for long.  @buf must stay until then; the object may be closed
- * meanwhile.  0, or negative when nothing was begun: @done is not called then. */
+/* The same into one buffer, without waiting: @done is called once with what mcs_object_read()
+ * would have returned - on a thread of the library, or before this returns when the bytes are at
+ * hand.  It may call anything but mcs_close(), and should not wait for long.  @buf must stay
+ * until then; the object may be closed meanwhile.  0, or negative when nothing was begun: @done
+ * is not called then. */
 typedef void (*mcs_read_done_fn)(void *arg, int64_t result);
 int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
 			  int64_t timeout_ms, mcs_read_done_fn done, void *arg);
-/* The object's bytes without a copy, when they are in memory that this process can map.  The pointer
- * may be read until mcs_object_close().  Not verified: mcs_object_verify() does that.  -MCS_ENOTSUP
- * when remote.
+/* The object's bytes without a copy, when they are in memory that this process can map.  The
+ * pointer may be read until mcs_object_close().  Not verified: mcs_object_verify() does that.
+ * -MCS_ENOTSUP when remote.
  *
  * A pin needs the connection to the master: while that is lost the memory may become another
- * object's.  So, as with a sequence lock, use the bytes, then ask mcs_object_held(), and only then
- * believe what was made of them. */
+ * object's.  So, as with a sequence lock, use the bytes, then ask mcs_object_held(), and only
+ * then believe what was made of them. */
 int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms);
 /* 0: from mcs_object_open() until now the memory has been this version's.  -MCS_EREPLICA_GONE: not
  * known any more; what was read through the pointer since the last 0 may be anything.  It can be 0
@@ -354,7 +368,8 @@ int mcs_object_offset(mcs_object_t *o, uint64_t *ret_offset);
 int mcs_object_verify(mcs_object_t *o);		/* 0 or -MCS_ECHECKSUM */
 void mcs_object_close(mcs_object_t *o);		/* NULL is fine */
 
-/* ---- maps: objects as memory --------------------------------------------------------------------- */
+/* ---- maps: objects as memory
+ * --------------------------------------------------------------------- */
 
 struct mcs_map {
 	const void *data;		/* `size` bytes, for reading; on a 64-byte boundary */
@@ -364,13 +379,14 @@ struct mcs_map {
 	void *hold;			/* mcs_unmap()'s */
 };
 
-/* The version that the node knew lately (a second ago at the most) will do: the master is asked only when
- * it knows none.  For keys whose value never changes. */
+/* The version that the node knew lately (a second ago at the most) will do: the master is asked
+ * only when it knows none.  For keys whose value never changes. */
 #define MCS_MAP_HOT		0x1u
 
-/* The current version of an object as memory, without a copy when it lies on this host; a daemon fetches
- * an object of another node first.  The version stays, and its memory is not used for anything else, until
- * mcs_unmap() or the process ends.  -MCS_ENOTSUP: it cannot be had as memory. */
+/* The current version of an object as memory, without a copy when it lies on this host; a daemon
+ * fetches an object of another node first.  The version stays, and its memory is not used for
+ * anything else, until mcs_unmap() or the process ends.  -MCS_ENOTSUP: it cannot be had as
+ * memory. */
 int mcs_map(mcs_t *s, struct mcs_key key, unsigned flags, struct mcs_map *ret, int64_t timeout_ms);
 /* results[i] as of mcs_map().  Number of those mapped, or negative: none is. */
 int mcs_map_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
@@ -381,12 +397,13 @@ void mcs_unmap(mcs_t *s, struct mcs_map *map);	/* once; one that is zero is fine
 /* Have the daemon bring an object to this node; nothing to do without one. */
 int mcs_prefetch(mcs_t *s, struct mcs_key key, int64_t timeout_ms);
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names
+ * ------------------------------------------------------------------------------------- */
 
 #define MCS_REMOVE_FORCE	0x1u	/* also when it is being read; readers finish undisturbed */
 
-/* -MCS_ELEASED while leased.  A key that ends in '/' is a directory marker: mcs_errno() of the result
- * is ENOTEMPTY while keys lie below it. */
+/* -MCS_ELEASED while leased.  A key that ends in '/' is a directory marker: mcs_errno() of the
+ * result is ENOTEMPTY while keys lie below it. */
 int mcs_remove(mcs_t *s, struct mcs_key key, unsigned flags, int64_t timeout_ms);
 /* results[i] as of mcs_remove(); may be NULL.  Number removed. */
 int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags, int *results,
@@ -410,14 +427,15 @@ struct mcs_entry {
 	enum mcs_kind kind;
 };
 typedef struct mcs_list mcs_list_t;
-/* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix "" or
- * ending in '/'; subdirectories once each, without the '/'). */
+/* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix
+ * "" or ending in '/'; subdirectories once each, without the '/'). */
 int mcs_list_open(mcs_t *s, struct mcs_key prefix, int dir, mcs_list_t **ret);
 /* 1 and the next entry, 0 at the end, negative on failure. */
 int mcs_list_next(mcs_list_t *l, struct mcs_entry *ret, int64_t timeout_ms);
 void mcs_list_close(mcs_list_t *l);
 
-/* ---- the pool ---------------------------------------------------------------------------------- */
+/* ---- the pool
+ * ---------------------------------------------------------------------------------- */
 
 struct mcs_pool {
 	uint64_t capacity, used, evictable, objects;	/* bytes, bytes, bytes, number */
@@ -444,13 +462,15 @@ struct mcs_tenant {
 	int explicit_policy;		/* it stands in the policy: it may store objects */
 	int admission_closed;		/* it is on its way out: no new objects */
 };
-/* Array of all tenants, or of the one called @tenant; free() it.  Number of them.  -MCS_EMODE when the
- * master has no tenants, -MCS_ENOTENANT. */
+/* Array of all tenants, or of the one called @tenant; free() it.  Number of them.  -MCS_EMODE
+ * when the master has no tenants, -MCS_ENOTENANT. */
 int mcs_tenants(mcs_t *s, const char *tenant, struct mcs_tenant **ret, int64_t timeout_ms);
-/* Write a quota into the policy; 0 takes the tenant out of it: -MCS_ETENANT_BUSY while it has objects. */
+/* Write a quota into the policy; 0 takes the tenant out of it: -MCS_ETENANT_BUSY while it has
+ * objects. */
 int mcs_quota_set(mcs_t *s, const char *tenant, uint64_t bytes, int64_t timeout_ms);
 
-/* ---- tasks: work on objects that takes a while ------------------------------------------------- */
+/* ---- tasks: work on objects that takes a while
+ * ------------------------------------------------- */
 
 enum mcs_task_kind {
 	MCS_TASK_COPY,		/* the object @key to each of @targets */
@@ -487,17 +507,18 @@ struct mcs_task {
 	char tenant[256];		/* whose key */
 };
 
-/* The master has it done by the owners of the memory; objects stay readable all the time.  A drain has
- * succeeded when nothing at all is left in the sources. */
+/* The master has it done by the owners of the memory; objects stay readable all the time.  A
+ * drain has succeeded when nothing at all is left in the sources. */
 int mcs_task_create(mcs_t *s, const struct mcs_task_opts *opts, char ret_id[MCS_TASK_ID],
 		    int64_t timeout_ms);
 /* Array of tasks, newest first, or of the one with @id; free() it.  Number of them. */
 int mcs_tasks(mcs_t *s, const char *id, struct mcs_task **ret, int64_t timeout_ms);
-/* End it; what has been moved stays where it is.  Segments of a drain, also of one that has succeeded,
- * take new objects again. */
+/* End it; what has been moved stays where it is.  Segments of a drain, also of one that has
+ * succeeded, take new objects again. */
 int mcs_task_cancel(mcs_t *s, const char *id, int64_t timeout_ms);
 
-/* ---- events: what happens to keys ---------------------------------------------------------------- */
+/* ---- events: what happens to keys
+ * ---------------------------------------------------------------- */
 
 enum mcs_event_type {
 	MCS_EVENT_PUT,		/* has a new value */
@@ -517,13 +538,14 @@ struct mcs_event {
 	uint64_t lost;
 };
 typedef struct mcs_watch mcs_watch_t;
-/* From now on, what happens to keys with this prefix (a rename counts for both names).  @types: bits
- * 1u << MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: who reads too slowly, or
- * asks a master that was started anew, gets MCS_EVENT_GAP.  One thread at a time per watch. */
+/* From now on, what happens to keys with this prefix (a rename counts for both names).  @types:
+ * bits 1u << MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: who reads too
+ * slowly, or asks a master that was started anew, gets MCS_EVENT_GAP.  One thread at a time per
+ * watch. */
 int mcs_watch_open(mcs_t *s, struct mcs_key prefix, unsigned types, mcs_watch_t **ret,
 		   int64_t timeout_ms);
-/* 1 and the next event, 0 when there was none in this time, negative on failure, after which the watch
- * can be asked again.  A master that does not answer is given a second at least. */
+/* 1 and the next event, 0 when there was none in this time, negative on failure, after which the
+ * watch can be asked again.  A master that does not answer is given a second at least. */
 int mcs_watch_next(mcs_watch_t *w, struct mcs_event *ret, int64_t timeout_ms);
 void mcs_watch_close(mcs_watch_t *w);		/* NULL is fine */
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * transfer_engine_c.h - the transfer engine's C ABI under the names, layouts and results of upstream's
- * header of the same name: programs and bindings built for upstream link and run unchanged.  New
- * programs find more (waiting, deadlines, cancelling, managed memory) in mce_te.h; both may be used
- * with one engine, a transfer_engine_t is a struct mce_te *.
+ * transfer_engine_c.h - the transfer engine's C ABI under the names, layouts and results of
+ * upstream's header of the same name: programs and bindings built for upstream link and run
+ * unchanged.  New programs find more (waiting, deadlines, cancelling, managed memory) in mce_te.h;
+ * both may be used with one engine, a transfer_engine_t is a struct mce_te *.
  *
- * Results: 0, or one of ERR_*.  submitTransfer(), submitTransferWithNotify(), getTransferStatus() and
- * freeBatchID() give the positive number (1 invalid argument, 2 too many requests, 4 batch busy), the
- * others the negative one.  Strings and arrays are not kept after the call.  Everything may be called
- * from any thread, but destroyTransferEngine() may not overlap with other uses of the engine.
+ * Results: 0, or one of ERR_*.  submitTransfer(), submitTransferWithNotify(), getTransferStatus()
+ * and freeBatchID() give the positive number (1 invalid argument, 2 too many requests, 4 batch
+ * busy), the others the negative one.  Strings and arrays are not kept after the call.  Everything
+ * may be called from any thread, but destroyTransferEngine() may not overlap with other uses of the
+ * engine.
  *
- * After fork() the engine is the parent's: in the child its functions fail, destroying it does nothing, and
- * the child makes its own. */
+ * After fork() the engine is the parent's: in the child its functions fail, destroying it does
+ * nothing, and the child makes its own. */
 #ifndef TRANSFER_ENGINE_C
 #define TRANSFER_ENGINE_C
 
@@ -98,9 +99,9 @@ typedef struct segment_desc segment_desc_t;
 typedef void *transfer_engine_t;
 typedef void *transport_t;
 
-/* @metadata_conn_string: P2PHANDSHAKE, http://..., etcd://..., redis://...; @ip_or_host_name and @rpc_port
- * count only with MC_LEGACY_RPC_PORT_BINDING.  With P2PHANDSHAKE the engine's name becomes
- * "host of local_server_name:port", see getLocalIpAndPort().  NULL on failure. */
+/* @metadata_conn_string: P2PHANDSHAKE, http://..., etcd://..., redis://...; @ip_or_host_name and
+ * @rpc_port count only with MC_LEGACY_RPC_PORT_BINDING.  With P2PHANDSHAKE the engine's name
+ * becomes "host of local_server_name:port", see getLocalIpAndPort().  NULL on failure. */
 transfer_engine_t createTransferEngine(const char *metadata_conn_string, const char *local_server_name,
 				       const char *ip_or_host_name, uint64_t rpc_port,
 				       int auto_discover);
@@ -129,15 +130,16 @@ int registerLocalMemoryBatch(transfer_engine_t engine, buffer_entry_t *buffer_li
 			     const char *location);
 int unregisterLocalMemoryBatch(transfer_engine_t engine, void **addr_list, size_t addr_len);
 
-/* Room for @batch_size tasks; INVALID_BATCH on failure.  An id that was freed is refused everywhere. */
+/* Room for @batch_size tasks; INVALID_BATCH on failure.  An id that was freed is refused
+ * everywhere. */
 batch_id_t allocateBatchID(transfer_engine_t engine, size_t batch_size);
-/* All of the requests are taken, or none (invalid batch, more than there is room for).  What is wrong
- * with a single one is its task's status.  The memory behind source belongs to the engine until the
- * task has ended. */
+/* All of the requests are taken, or none (invalid batch, more than there is room for).  What is
+ * wrong with a single one is its task's status.  The memory behind source belongs to the engine
+ * until the task has ended. */
 int submitTransfer(transfer_engine_t engine, batch_id_t batch_id, struct transfer_request *entries,
 		   size_t count);
-/* The notification goes to the first entry's target when all tasks of the batch have completed; until it
- * was delivered they are STATUS_WAITING. */
+/* The notification goes to the first entry's target when all tasks of the batch have completed;
+ * until it was delivered they are STATUS_WAITING. */
 int submitTransferWithNotify(transfer_engine_t engine, batch_id_t batch_id,
 			     struct transfer_request *entries, size_t count, notify_msg_t notify_msg);
 /* What came in since the last call: an array of *size for freeNotifsMsgBuf(), NULL on failure. */
@@ -156,8 +158,8 @@ int syncSegmentCache(transfer_engine_t engine);
 int getNicLoadStats(transfer_engine_t engine, nic_load_stat_t *stats, size_t *count);
 /* SIGINT, SIGTERM and exit() take the engine's entries out of the metadata server first. */
 int enableGracefulShutdown(transfer_engine_t engine);
-/* Devices, topology, peers and the paths that requests to them took, as text or JSON, cut to @buf_len
- * bytes including the NUL. */
+/* Devices, topology, peers and the paths that requests to them took, as text or JSON, cut to
+ * @buf_len bytes including the NUL. */
 int showLinks(transfer_engine_t engine, char *buf_out, size_t buf_len, int json_format);
 
 #ifdef __cplusplus

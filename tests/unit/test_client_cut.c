@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/store_i.h"
+#include "client/direct/direct.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/fault.h"
@@ -428,13 +428,13 @@ static void nap(void)
 /* As after a call of another thread that was given up without an answer. */
 static void taint(struct writer *w)
 {
-	mcs_session_taint(w->s->session, mcs_epoch(w->s));
+	mcs_session_taint(w->s->session, mcs_session_epoch(w->s->session));
 }
 
 /* Nothing comes through any more, and no end of the connection either. */
 static void hush(struct writer *w)
 {
-	__atomic_store_n(&w->s->silence_ms, 300, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&mcs_direct_of(w->s->backend)->silence_ms, 300, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&relay.hush, true, __ATOMIC_SEQ_CST);
 }
 
@@ -493,12 +493,12 @@ static void a_write_ends_with_its_connection(void **state)
 /* The connection is made anew when the first answer has come; true when it was in time. */
 static void *change_connection(void *arg)
 {
-	uint64_t epoch = mcs_epoch(s), until = mc_deadline_ms(60000);
+	uint64_t epoch = mcs_session_epoch(s->session), until = mc_deadline_ms(60000);
 
 	while (mc_fault_hits("client.put.granted") < 1 && mc_now_ns() < until)
 		nap();
 	mcs_session_taint(s->session, epoch);
-	while (mcs_epoch(s) == epoch && mc_now_ns() < until)
+	while (mcs_session_epoch(s->session) == epoch && mc_now_ns() < until)
 		nap();
 	__atomic_store_n((bool *)arg, true, __ATOMIC_SEQ_CST);
 	return NULL;

@@ -2,7 +2,7 @@
  * test_client_layout.c - chunks, trailers and scattered memory. */
 #include <config.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -193,7 +193,7 @@ static void a_copy_ends_with_its_connection(void **state)
 	assert_int_equal(mcs_task_create(reader, &opts, id, -1), 0);
 	for (unsigned i = 0; i < 3000 && mc_fault_hits("engine.tcp.send") < 1; i++)
 		nanosleep(&tick, NULL);
-	mcs_session_taint(a->session, mcs_epoch(a));
+	mcs_session_taint(a->session, mcs_session_epoch(a->session));
 	for (unsigned i = 0; i < 6000 && given_up() == before; i++)
 		nanosleep(&tick, NULL);
 	assert_true(given_up() > before);

@@ -126,7 +126,7 @@ static void test_left(void **state)
 	struct mcs_daemon_bounce a, b, d;
 
 	(void)state;
-	assert_int_equal(mcs_daemon_conn_get(c->node, MC_NEVER, &conn), 0);
+	assert_int_equal(mcs_daemon_conn_get(mcs_daemon_of(c->backend), MC_NEVER, &conn), 0);
 	assert_int_equal(mcs_daemon_bounce_take(conn, MIB, false, &a), 0);
 	mcs_daemon_bounce_give(conn, &a, -MC_ERPC);
 	assert_int_equal(mcs_daemon_bounce_take(conn, MIB, false, &a), 0);
@@ -137,7 +137,7 @@ static void test_left(void **state)
 	/* lost, which the daemon is not told yet */
 	conn->lost = true;
 	mcs_daemon_bounce_give(conn, &a, -MC_ETIMEDOUT);
-	assert_int_equal(mcs_daemon_conn_get(c->node, MC_NEVER, &next), 0);
+	assert_int_equal(mcs_daemon_conn_get(mcs_daemon_of(c->backend), MC_NEVER, &next), 0);
 	assert_ptr_not_equal(next, conn);
 	assert_int_equal(mcs_daemon_bounce_take(next, MIB, false, &b), 0);
 	assert_non_null(b.own);

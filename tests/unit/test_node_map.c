@@ -371,7 +371,7 @@ static void test_copied_late(void **state)
 	unsigned char *buf = malloc(300000);
 	struct iovec iov = { buf, 300000 };
 	struct copy g = { .item = { .key = fixture_key("late"), .whole = 1, .iov = &iov, .iovcnt = 1 } };
-	uint64_t epoch = mcs_epoch(node_store());
+	uint64_t epoch = mcs_session_epoch(node_store()->session);
 	pthread_t thread;
 	char key[16];
 
@@ -387,7 +387,7 @@ static void test_copied_late(void **state)
 		usleep(1000);
 	assert_int_equal(mcs_remove(c, fixture_key("late"), MCS_REMOVE_FORCE, -1), 0);
 	mcs_session_taint(node_store()->session, epoch);
-	while (mcs_epoch(node_store()) == epoch)
+	while (mcs_session_epoch(node_store()->session) == epoch)
 		usleep(1000);
 	for (int i = 0; i < 128; i++) {
 		snprintf(key, sizeof(key), "fill-%d", i);

@@ -2,7 +2,7 @@
  * layout.c - arithmetic of chunks and of scattered memory. */
 #include <config.h>
 
-#include "client/direct/layout.h"
+#include "client/layout.h"
 
 #include <errno.h>
 

@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-#include "client/store_i.h"
+#include "client/scratch.h"
+#include <mooncake/mcs.h>
 
 struct mcs_dedup {
 	const struct mcs_put_item *items;	/* the batch */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * watch.c - what happens to keys, asked for again and again: the master keeps the last events, the
- * watcher the number of the one that it has seen last, so a lost connection loses nothing by itself. */
+ * watch.c - what happens to keys, asked for again and again: the master keeps the last events,
+ * the watcher the number of the one that it has seen last, so a lost connection loses nothing by
+ * itself. */
 #include <config.h>
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * batch_dedup.c - finds items with the same key by a table of hashes. */
 #include <config.h>
 
-#include "client/direct/batch_dedup.h"
+#include "client/batch_dedup.h"
 
 #include <errno.h>
 #include <string.h>
