@@ -29,7 +29,7 @@ struct mcs_backend {
 	const char *daemon;		/* for mcs_daemon(): the daemon's address, NULL: direct */
 };
 
-/* An open object, which is also what a map holds.  Each back end's own struct begins with it. */
+/* An open object; a map holds one too.  Each back end's own struct begins with it. */
 struct mcs_object {
 	/* constant after open */
 	struct mcs_backend *backend;

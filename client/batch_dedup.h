@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * batch_dedup.h - items of one batch of puts that have the same key: one of them is stored. */
+ * batch_dedup.h - deduplication of a batch of puts: of the items with the same key, one is
+ * stored. */
 #ifndef MCS_DEDUP_H
 #define MCS_DEDUP_H
 
@@ -10,21 +11,22 @@
 
 struct mcs_dedup {
 	const struct mcs_put_item *items;	/* the batch */
-	const unsigned *winner;			/* per item, NULL: there are no twins */
+	const unsigned *winner;			/* for each item the stored one; NULL: all keys differ */
 	unsigned n;
 };
 
-/* The first of each key wins, or the @last one.  Memory from @sc.  -ENOMEM. */
+/* Of the items with the same key the first is stored, or the @last one.  Memory from @sc.
+ * -ENOMEM. */
 int mcs_dedup_find(struct mcs_scratch *sc, const struct mcs_put_item *items, unsigned n, bool last,
 		   struct mcs_dedup *ret);
 
-/* Is @item, one of the batch, not to be stored? */
-static inline bool mcs_dedup_skip(const struct mcs_dedup *tw, const struct mcs_put_item *item)
+/* Is @item of the batch not stored? */
+static inline bool mcs_dedup_skip(const struct mcs_dedup *dd, const struct mcs_put_item *item)
 {
-	return tw->winner && tw->winner[item - tw->items] != item - tw->items;
+	return dd->winner && dd->winner[item - dd->items] != item - dd->items;
 }
 
-/* The others get the winners' results.  How much the number of items that succeeded changes. */
-int mcs_dedup_settle(const struct mcs_dedup *tw, struct mcs_put_item *items);
+/* Give the skipped items the results of the stored ones. */
+void mcs_dedup_settle(const struct mcs_dedup *dd, struct mcs_put_item *items);
 
 #endif

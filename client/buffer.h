@@ -16,7 +16,7 @@ struct mcs_buffers {
 };
 
 void mcs_buffers_init(struct mcs_buffers *b);
-/* Unregister and free what is still in the list. */
+/* Unregister and free all buffers that are still in the list. */
 void mcs_buffers_done(struct mcs_buffers *b);
 /* @mr: its region, NULL: none; becomes the list's.  @pool: mapped by mcs_buffers_alloc().
  * -ENOMEM. */

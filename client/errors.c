@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * errors.c - the public face of common/err.h. */
+ * errors.c - the public functions about errors, on top of common/err.h. */
 #include <config.h>
 
 #include "common/err.h"

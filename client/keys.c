@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keys.c - which keys are keys, and how many of them make a request. */
+ * keys.c - check keys, and split a batch of keys into requests. */
 #include <config.h>
 
 #include "client/store_i.h"
@@ -14,7 +14,7 @@ int mcs_key_check(struct mcs_key key)
 }
 
 unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
-		   const void *arg)
+			 const void *arg)
 {
 	size_t bytes = 0;
 	unsigned k = 0;
@@ -22,7 +22,7 @@ unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, u
 	while (k < n && k < MCS_REQUEST_ITEMS && bytes < MCS_REQUEST_BYTES) {
 		struct mcs_key key = key_of(arg, k++);
 
-		/* Longer ones are refused before they are sent. */
+		/* Too long keys are refused before they are sent. */
 		bytes += key.len <= MCP_KEY_MAX ? key.len : 0;
 	}
 	return k;

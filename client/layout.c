@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * layout.c - arithmetic of chunks and of scattered memory. */
+ * layout.c - arithmetic of checksum chunks and of lists of buffers. */
 #include <config.h>
 
 #include "client/layout.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * layout.h - how an object lies in its range of a segment: its bytes, then, when it has more than
- * one chunk, the CRC32C of each chunk (little-endian u32), aligned up to 4 bytes. */
+ * layout.h - how an object is stored in its range of a segment: its bytes; then, if it has more
+ * than one chunk, the trailer: the CRC32C of each chunk (little-endian u32), at the next
+ * multiple of 4. */
 #ifndef MCS_LAYOUT_H
 #define MCS_LAYOUT_H
 
@@ -12,8 +13,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are stored little-endian");
 
-/* No object is larger, so that sums of sizes and offsets do not overflow; the master's limit
- * too. */
+/* Maximum size of an object, so that sums of sizes and offsets do not overflow; also the limit of
+ * the master. */
 #define MCS_SIZE_MAX (((uint64_t)1 << 48) - 1)
 
 static inline uint64_t mcs_trailer_offset(uint64_t size)
@@ -21,7 +22,7 @@ static inline uint64_t mcs_trailer_offset(uint64_t size)
 	return (size + 3) & ~(uint64_t)3;
 }
 
-/* Bytes of the trailer; 0 when the object has one chunk, whose CRC is the object's. */
+/* Bytes of the trailer; 0 for an object of one chunk, whose CRC is that of the object. */
 static inline uint64_t mcs_trailer_size(uint64_t size)
 {
 	uint64_t chunks = mc_crc_chunks(size);
@@ -42,8 +43,8 @@ uint32_t mcs_crc_of_chunks(const uint32_t *crc, uint64_t size);
  * sum is over MCS_SIZE_MAX. */
 int64_t mcs_iov_len(const struct iovec *iov, int iovcnt);
 
-/* Put the elements of @iov that hold its first @len bytes into @out (room for @iovcnt), the last
- * one cut.  Number of elements. */
+/* Copy the elements of @iov that hold its first @len bytes to @out (of @iovcnt elements), and
+ * shorten the last one.  Number of elements. */
 unsigned mcs_iov_head(struct iovec *out, const struct iovec *iov, int iovcnt, uint64_t len);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * list.c - listings, page by page.  Of a directory's names the master may give a subdirectory on
- * several pages; a set of hashes drops the repeats. */
+ * list.c - list keys, page by page.  The master may return the same subdirectory on several
+ * pages; a set of hashes drops the repetitions. */
 #include <config.h>
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #define PAGE_ENTRIES 1024
 
-struct seen {			/* 128 bits of hash stand for a name */
+struct seen {			/* 128-bit hash of a name */
 	uint64_t a, b;
 };
 
@@ -21,7 +21,7 @@ struct mcs_list {
 	struct mcs *s;
 	int dir;
 
-	struct mcp_reply page;		/* what @it goes through */
+	struct mcp_reply page;		/* the reply that @it iterates over */
 	struct mcp_iter it;
 	bool begun, last;
 	unsigned char *cursor;
@@ -64,7 +64,7 @@ void mcs_list_close(struct mcs_list *l)
 	free(l);
 }
 
-static int set_grow(struct mcs_list *l)
+static int list_set_grow(struct mcs_list *l)
 {
 	size_t cap = l->cap ? l->cap * 2 : 256;
 	struct seen *set = calloc(cap, sizeof(*set));
@@ -86,17 +86,17 @@ static int set_grow(struct mcs_list *l)
 	return 0;
 }
 
-/* 1 when @name is new, 0 when it was there. */
-static int set_add(struct mcs_list *l, struct mcp_bytes name)
+/* 1: @name is new; 0: it was in the set. */
+static int list_set_add(struct mcs_list *l, struct mcp_bytes name)
 {
 	struct seen h = { mc_hash(name.data, name.len, 1), mc_hash(name.data, name.len, 2) };
 	size_t at;
 	int r;
 
 	if (!h.a)
-		h.a = 1;	/* 0 marks a free place */
+		h.a = 1;	/* 0 marks a free slot */
 	if (l->n * 2 >= l->cap) {
-		r = set_grow(l);
+		r = list_set_grow(l);
 		if (r < 0)
 			return r;
 	}
@@ -108,7 +108,7 @@ static int set_add(struct mcs_list *l, struct mcp_bytes name)
 	return 1;
 }
 
-static int keep_cursor(struct mcs_list *l, struct mcp_bytes cursor)
+static int list_keep_cursor(struct mcs_list *l, struct mcp_bytes cursor)
 {
 	unsigned char *copy;
 
@@ -116,7 +116,7 @@ static int keep_cursor(struct mcs_list *l, struct mcp_bytes cursor)
 	if (l->last)
 		return 0;
 	if (cursor.len == l->cursor_len && !memcmp(cursor.data, l->cursor, cursor.len))
-		return mc_fail(-MC_EPROTO, "a listing at the master does not move on");
+		return mc_fail(-MC_EPROTO, "protocol error: two pages of a listing end with the same cursor");
 	copy = malloc(cursor.len);
 	if (!copy)
 		return -ENOMEM;
@@ -127,7 +127,7 @@ static int keep_cursor(struct mcs_list *l, struct mcp_bytes cursor)
 	return 0;
 }
 
-static int next_page(struct mcs_list *l, uint64_t deadline)
+static int list_next_page(struct mcs_list *l, uint64_t deadline)
 {
 	struct mcp_list msg = {
 		.flags = l->dir ? MCP_LIST_DIR : 0,
@@ -143,7 +143,7 @@ static int next_page(struct mcs_list *l, uint64_t deadline)
 	r = mcs_call(l->s->session, MCP_LIST, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
-	r = keep_cursor(l, reply.cursor);
+	r = list_keep_cursor(l, reply.cursor);
 	if (r < 0) {
 		mcp_reply_done(&mem);
 		return r;
@@ -164,15 +164,15 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		if (!l->begun || !mcp_iter_next(&l->it, &e)) {
 			if (l->begun && l->last)
 				return 0;
-			/* The clock is read once per page. */
-			r = next_page(l, mcs_deadline(l->s, timeout_ms));
+			/* Read the clock once per page. */
+			r = list_next_page(l, mcs_deadline(l->s, timeout_ms));
 			if (r < 0)
 				return r;
 			continue;
 		}
 		if (!l->dir || e.kind != MCP_KIND_DIR)
 			break;
-		r = set_add(l, e.name);
+		r = list_set_add(l, e.name);
 		if (r < 0)
 			return r;
 		if (r)

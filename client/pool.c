@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pool.c - what the master says of the pool, and this process of itself. */
+ * pool.c - statistics of the pool and its segments from the master; metrics of this process. */
 #include <config.h>
 
 #include <errno.h>
@@ -49,7 +49,7 @@ const char *mcs_segment_state_name(uint8_t state)
 	}
 }
 
-static void fill_segment(struct mcs_segment *out, const struct mcp_segment *in)
+static void pool_fill_segment(struct mcs_segment *out, const struct mcp_segment *in)
 {
 	int len = in->name.len < sizeof(out->name) ? (int)in->name.len :
 		(int)sizeof(out->name) - 1;
@@ -80,7 +80,7 @@ int mcs_segments(struct mcs *s, struct mcs_segment **ret, int64_t timeout_ms)
 	list = calloc(reply.segments.count + 1, sizeof(*list));
 	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
 	while (list && n < (int)reply.segments.count && mcp_iter_next(&it, &seg))
-		fill_segment(&list[n++], &seg);
+		pool_fill_segment(&list[n++], &seg);
 	mcp_reply_done(&mem);
 	if (!list)
 		return -ENOMEM;

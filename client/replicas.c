@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replicas.c - where objects lie, for people and for programs that go there by themselves. */
+ * replicas.c - locations of objects, for users and for programs that read the memory directly. */
 #include <config.h>
 
 #include <errno.h>
@@ -10,14 +10,14 @@
 
 #include "client/direct/read.h"
 
-/* What the master says of segments; borrowed from @mem. */
-struct map {
+/* All segments that the master knows; points into @mem. */
+struct segments {
 	struct mcp_reply mem;
 	struct mcp_segment *seg;
 	unsigned n;
 };
 
-static int map_load(struct mcs *s, struct mcs_scratch *sc, struct map *map, uint64_t deadline)
+static int segments_load(struct mcs *s, struct mcs_scratch *sc, struct segments *map, uint64_t deadline)
 {
 	struct mcp_segments msg = { { 0, 0 } };
 	struct mcp_segments_reply reply;
@@ -36,16 +36,16 @@ static int map_load(struct mcs *s, struct mcs_scratch *sc, struct map *map, uint
 	return 0;
 }
 
-static void text(char *out, size_t size, struct mcp_bytes in)
+static void replicas_text(char *out, size_t size, struct mcp_bytes in)
 {
 	snprintf(out, size, "%.*s", in.len < size ? (int)in.len : (int)size - 1,
 		 in.len ? (const char *)in.data : "");
 }
 
-static void describe(const struct map *map, const struct mcp_replica *in, uint64_t size,
-		     struct mcs_replica *out)
+static void replicas_describe(const struct segments *map, const struct mcp_replica *in, uint64_t size,
+			      struct mcs_replica *out)
 {
-	/* A segment that went between the two answers has no name any more. */
+	/* A segment that was unmounted between the two replies has no name any more. */
 	uint8_t state = in->state ? in->state : MCP_SEG_UNMOUNTING;
 
 	snprintf(out->segment_id, sizeof(out->segment_id), "%" PRIu64 "-%" PRIu64, in->segment.hi,
@@ -57,9 +57,9 @@ static void describe(const struct map *map, const struct mcp_replica *in, uint64
 
 		if (!mcp_id_eq(seg->segment, in->segment))
 			continue;
-		text(out->segment, sizeof(out->segment), seg->name);
-		text(out->endpoint, sizeof(out->endpoint), seg->endpoint);
-		text(out->protocol, sizeof(out->protocol), seg->protocol);
+		replicas_text(out->segment, sizeof(out->segment), seg->name);
+		replicas_text(out->endpoint, sizeof(out->endpoint), seg->endpoint);
+		replicas_text(out->protocol, sizeof(out->protocol), seg->protocol);
 		out->address += seg->base;
 		state = in->state ? in->state : seg->state;
 		break;
@@ -68,7 +68,7 @@ static void describe(const struct map *map, const struct mcp_replica *in, uint64
 	out->readable = state == MCP_SEG_OK;
 }
 
-static int fill(const struct map *map, const struct mcp_object *obj, struct mcs_replicas *ret)
+static int replicas_fill(const struct segments *map, const struct mcp_object *obj, struct mcs_replicas *ret)
 {
 	struct mcp_replica rep;
 	struct mcs_version v;
@@ -95,15 +95,15 @@ static int fill(const struct map *map, const struct mcp_object *obj, struct mcs_
 	ret->group = (struct mcs_key){ group, obj->group.len };
 	mcp_iter_init(&it, &obj->replicas, &mcp_desc_replica);
 	while (ret->n < obj->replicas.count && mcp_iter_next(&it, &rep)) {
-		describe(map, &rep, obj->size, &ret->replica[ret->n]);
+		replicas_describe(map, &rep, obj->size, &ret->replica[ret->n]);
 		ret->info.replicas += (unsigned)ret->replica[ret->n++].readable;
 	}
 	return 0;
 }
 
-static int replicas_group(struct mcs *s, struct mcs_scratch *sc, struct map *map,
-			  const struct mcs_key *keys, unsigned n, unsigned flags,
-			  struct mcs_replicas *ret, uint64_t deadline)
+static int replicas_request(struct mcs *s, struct mcs_scratch *sc, struct segments *map,
+			    const struct mcs_key *keys, unsigned n, unsigned flags,
+			    struct mcs_replicas *ret, uint64_t deadline)
 {
 	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	struct mcp_get msg = {
@@ -127,20 +127,20 @@ static int replicas_group(struct mcs *s, struct mcs_scratch *sc, struct map *map
 	if (r < 0)
 		return r;
 	if (!map->seg)
-		r = map_load(s, sc, map, deadline);
+		r = segments_load(s, sc, map, deadline);
 	mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
 	for (unsigned i = 0; i < n && !r; i++) {
 		ret[i].result = mcs_key_check(keys[i]);
 		if (!ret[i].result)
-			ret[i].result = mcp_iter_next(&it, &obj) ? fill(map, &obj, &ret[i]) :
-				mc_fail(-MC_EPROTO, "master answered for too few keys");
+			ret[i].result = mcp_iter_next(&it, &obj) ? replicas_fill(map, &obj, &ret[i]) :
+				mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys");
 		found += !ret[i].result;
 	}
 	mcp_reply_done(&mem);
 	return r < 0 ? r : found;
 }
 
-static struct mcs_key key_of(const void *keys, unsigned i)
+static struct mcs_key replicas_key(const void *keys, unsigned i)
 {
 	return ((const struct mcs_key *)keys)[i];
 }
@@ -150,7 +150,7 @@ int mcs_replicas(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	struct mcs_scratch *sc;
-	struct map map = { 0 };
+	struct segments map = { 0 };
 	int r = mcs_check_fork(s), found = 0;
 
 	if (r < 0)
@@ -162,8 +162,8 @@ int mcs_replicas(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned
 		return -ENOMEM;
 	memset(ret, 0, n * sizeof(*ret));
 	for (unsigned i = 0, k; i < n && r >= 0; i += k) {
-		k = mcs_batch_split(n - i, key_of, keys + i);
-		r = replicas_group(s, sc, &map, keys + i, k, flags, ret + i, deadline);
+		k = mcs_batch_split(n - i, replicas_key, keys + i);
+		r = replicas_request(s, sc, &map, keys + i, k, flags, ret + i, deadline);
 		found += r > 0 ? r : 0;
 	}
 	mcp_reply_done(&map.mem);

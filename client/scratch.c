@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scratch.c - blocks that operations take their short-lived memory from. */
+ * scratch.c - memory of one operation: a stack of blocks. */
 #include <config.h>
 
 #include "client/scratch.h"
@@ -12,10 +12,10 @@
 
 #define ALIGN 64
 #define BLOCK_MIN ((size_t)32 << 10)
-#define BLOCK_KEPT ((size_t)4 << 20)	/* larger ones go back to the system */
-#define POOL_MAX 32			/* scratches kept */
+#define BLOCK_KEPT ((size_t)4 << 20)	/* larger blocks are freed after use */
+#define POOL_MAX 32			/* free scratches that are kept */
 
-/* Positions count through all blocks of a scratch: a block begins at @start. */
+/* Positions are counted through all blocks of a scratch; this one begins at @start. */
 struct block {
 	struct block *prev;
 	size_t start, cap;
@@ -25,7 +25,7 @@ struct block {
 struct mcs_scratch {
 	struct mcs_scratch *next;
 	struct block *top;
-	size_t used;		/* position behind the last piece handed out */
+	size_t used;		/* position after the last allocation */
 };
 
 void mcs_scratch_pool_init(struct mcs_scratch_pool *p)
@@ -35,7 +35,7 @@ void mcs_scratch_pool_init(struct mcs_scratch_pool *p)
 	p->n_free = 0;
 }
 
-static void drop_blocks(struct mcs_scratch *s)
+static void scratch_free_blocks(struct mcs_scratch *s)
 {
 	while (s->top) {
 		struct block *b = s->top;
@@ -52,7 +52,7 @@ void mcs_scratch_pool_done(struct mcs_scratch_pool *p)
 		struct mcs_scratch *s = p->free;
 
 		p->free = s->next;
-		drop_blocks(s);
+		scratch_free_blocks(s);
 		free(s);
 	}
 	pthread_mutex_destroy(&p->lock);
@@ -72,7 +72,7 @@ struct mcs_scratch *mcs_scratch_get(struct mcs_scratch_pool *p)
 	return s ? s : calloc(1, sizeof(*s));
 }
 
-static struct block *block_new(size_t start, size_t cap)
+static struct block *scratch_block_new(size_t start, size_t cap)
 {
 	struct block *b = NULL;
 
@@ -89,15 +89,16 @@ void mcs_scratch_put(struct mcs_scratch_pool *p, struct mcs_scratch *s)
 {
 	if (!s)
 		return;
-	/* Several blocks mean that the first was too small: one that holds all of it takes over. */
+	/* Several blocks: the first was too small.  Replace them by one that is large enough for
+	 * all. */
 	if (s->top && s->top->prev) {
 		size_t need = s->top->start + s->top->cap;
 
-		drop_blocks(s);
+		scratch_free_blocks(s);
 		if (need <= BLOCK_KEPT)
-			s->top = block_new(0, need);
+			s->top = scratch_block_new(0, need);
 	} else if (s->top && s->top->cap > BLOCK_KEPT) {
-		drop_blocks(s);
+		scratch_free_blocks(s);
 	}
 	s->used = 0;
 
@@ -110,7 +111,7 @@ void mcs_scratch_put(struct mcs_scratch_pool *p, struct mcs_scratch *s)
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (s) {
-		drop_blocks(s);
+		scratch_free_blocks(s);
 		free(s);
 	}
 }
@@ -128,7 +129,7 @@ void *mcs_scratch_raw(struct mcs_scratch *s, size_t n, size_t size)
 
 		if (b && cap < b->cap)
 			cap = b->cap;
-		b = block_new(s->top ? s->top->start + s->top->cap : 0, cap);
+		b = scratch_block_new(s->top ? s->top->start + s->top->cap : 0, cap);
 		if (!b)
 			return NULL;
 		b->prev = s->top;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scratch.h - memory of one operation: taken from a pool, handed out from its front, given back
- * as a whole.  It grows to what operations need and keeps that (within bounds), so that a put or
- * get of a size seen before allocates nothing. */
+ * scratch.h - memory of one operation: taken from a pool, allocated front to back, freed as a
+ * whole.  It grows to the size that operations need and keeps it (within bounds), so that a put
+ * or get of a known size calls no allocator. */
 #ifndef MCS_SCRATCH_H
 #define MCS_SCRATCH_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store_c.c - upstream's C ABI on top of mcs.h: its argument checks and its numbers. */
+ * store_c.c - upstream's C ABI on top of mcs.h: upstream's argument checks and error numbers. */
 #include <config.h>
 
 #include <mooncake/store_c.h>
@@ -21,19 +21,19 @@
 #define INVALID_PARAMS (-600)
 #define NO_OBJECT (-704)
 
-/* Upstream's allocator takes no smaller segment. */
+/* Minimum of upstream's allocator. */
 #define SEGMENT_MIN ((uint64_t)16 << 20)
 #define DEFAULT_MASTER "127.0.0.1:50051"
 #define DEFAULT_PORT 50051
 #define DEFAULT_DAEMON "127.0.0.1:50052"
 
 struct handle {
-	pthread_rwlock_t lock;	/* held for writing by setup and destroy */
+	pthread_rwlock_t lock;	/* held for writing during setup and destroy */
 	mcs_t *mcs;		/* NULL: not set up */
-	unsigned fork_depth;	/* of the process that has set it up */
+	unsigned fork_depth;	/* of the process that set it up */
 };
 
-static mcs_t *enter(struct handle *h)
+static mcs_t *handle_lock(struct handle *h)
 {
 	if (mc_fork_check(h->fork_depth) < 0)
 		return NULL;
@@ -41,27 +41,27 @@ static mcs_t *enter(struct handle *h)
 	return h->mcs;
 }
 
-static void let_go(struct handle *h)
+static void handle_unlock(struct handle *h)
 {
 	if (mc_fork_check(h->fork_depth) == 0)
 		pthread_rwlock_unlock(&h->lock);
 }
 
-/* Leave with @result, or say that the store is not set up. */
-static int64_t leave(struct handle *h, int64_t result)
+/* Unlock and return @result, or the error that the store is not set up. */
+static int64_t handle_leave(struct handle *h, int64_t result)
 {
 	bool ready = h->mcs && mc_fork_check(h->fork_depth) == 0;
 
-	let_go(h);
+	handle_unlock(h);
 	return ready ? result : INVALID_PARAMS;
 }
 
-static int code(int64_t r)
+static int store_code(int64_t r)
 {
 	return r < 0 ? mcs_code((int)r) : (int)r;
 }
 
-static struct mcs_key key_of(const char *key)
+static struct mcs_key store_key(const char *key)
 {
 	return (struct mcs_key){ key, strlen(key) };
 }
@@ -88,8 +88,8 @@ void mooncake_store_destroy(mooncake_store_t store)
 	free(h);
 }
 
-/* "host" gets the default port; a list stays a list. */
-static int master_addr(const char *addr, char *out, size_t size)
+/* Add the default port to "host"; copy a list unchanged. */
+static int setup_master_addr(const char *addr, char *out, size_t size)
 {
 	char host[MC_ADDR_MAX];
 	int port;
@@ -107,8 +107,8 @@ static int master_addr(const char *addr, char *out, size_t size)
 	return port < (int)size ? 0 : mc_fail(-MC_EPARAM, "the master's address is too long");
 }
 
-/* As upstream's engine reads it. */
-static int forced_tcp(void)
+/* The variable as upstream's engine interprets it. */
+static int setup_force_tcp(void)
 {
 	const char *v = getenv("MC_FORCE_TCP");
 	bool on = false;
@@ -116,23 +116,22 @@ static int forced_tcp(void)
 	return v && (!*v || mc_parse_bool(v, &on) < 0 || on);
 }
 
-/* In a forked child: what the handle was belongs to the parent, and its lock may be held by a
- * thread there. */
-static void start_anew(struct handle *h)
+/* In a forked child: the store belongs to the parent, where a thread may hold the lock. */
+static void handle_after_fork(struct handle *h)
 {
 	pthread_rwlock_init(&h->lock, NULL);
 	h->mcs = NULL;
 	h->fork_depth = mc_fork_depth;
 }
 
-/* Whatever the handle was connected to before, it is not any more. */
-static int reopen(struct handle *h, const struct mcs_conf *conf)
+/* Close the previous store, if there is one, and open a new one. */
+static int handle_reopen(struct handle *h, const struct mcs_conf *conf)
 {
 	mcs_t *s;
 	int r;
 
 	if (mc_fork_check(h->fork_depth) < 0)
-		start_anew(h);
+		handle_after_fork(h);
 	pthread_rwlock_wrlock(&h->lock);
 	mcs_close(h->mcs);
 	h->mcs = NULL;
@@ -143,8 +142,8 @@ static int reopen(struct handle *h, const struct mcs_conf *conf)
 	return r;
 }
 
-static int setup(struct handle *h, const char *hostname, uint64_t segment_size,
-		 const char *protocol, const char *master)
+static int store_setup(struct handle *h, const char *hostname, uint64_t segment_size,
+		       const char *protocol, const char *master)
 {
 	char addr[4096];
 	struct mcs_conf conf;
@@ -154,9 +153,9 @@ static int setup(struct handle *h, const char *hostname, uint64_t segment_size,
 	conf.hostname = hostname;
 	conf.segment_size = segment_size;
 	conf.protocol = protocol ? protocol : "tcp";
-	conf.force_tcp = forced_tcp();
+	conf.force_tcp = setup_force_tcp();
 	conf.master = addr;
-	r = master_addr(master ? master : DEFAULT_MASTER, addr, sizeof(addr));
+	r = setup_master_addr(master ? master : DEFAULT_MASTER, addr, sizeof(addr));
 	if (!r && segment_size && segment_size < SEGMENT_MIN)
 		r = mc_fail(-MC_EPARAM, "a segment of %llu bytes is smaller than 16 MiB",
 			    (unsigned long long)segment_size);
@@ -164,11 +163,11 @@ static int setup(struct handle *h, const char *hostname, uint64_t segment_size,
 		r = mc_fail(-MC_EPARAM, "protocol \"%s\" is not supported, only \"tcp\" is",
 			    conf.protocol);
 	if (!r)
-		r = reopen(h, &conf);
-	/* The caller gets a number only, and -600 has many causes. */
+		r = handle_reopen(h, &conf);
+	/* Log the reason: the caller only gets a number, and -600 has many causes. */
 	if (r < 0)
 		mc_err("store", "setup failed error=\"%s\"", mc_err_detail(r));
-	return code(r);
+	return store_code(r);
 }
 
 int mooncake_store_setup(mooncake_store_t store, const char *local_hostname,
@@ -178,7 +177,7 @@ int mooncake_store_setup(mooncake_store_t store, const char *local_hostname,
 {
 	if (!store || !local_hostname)
 		return FAILED;
-	return setup(store, local_hostname, global_segment_size, protocol, master_server_addr);
+	return store_setup(store, local_hostname, global_segment_size, protocol, master_server_addr);
 }
 
 int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const char *device_name,
@@ -186,7 +185,7 @@ int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const 
 {
 	if (!store)
 		return FAILED;
-	return setup(store, "127.0.0.1", mount_segment_size, protocol, NULL);
+	return store_setup(store, "127.0.0.1", mount_segment_size, protocol, NULL);
 }
 
 int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
@@ -202,10 +201,10 @@ int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
 	conf.daemon = server_address ? server_address : DEFAULT_DAEMON;
 	conf.daemon_pool = mem_pool_size;
 	conf.daemon_buffer = local_buffer_size;
-	r = reopen(h, &conf);
+	r = handle_reopen(h, &conf);
 	if (r < 0)
 		mc_err("store", "setup of a dummy client failed error=\"%s\"", mc_err_detail(r));
-	/* As upstream: one number for everything. */
+	/* As upstream: one number for all errors. */
 	return r < 0 ? FAILED : 0;
 }
 
@@ -217,10 +216,10 @@ void *mooncake_store_alloc_from_mem_pool(mooncake_store_t store, size_t size)
 
 	if (!h)
 		return NULL;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s)
 		p = mcs_pool_alloc(s, size);
-	let_go(h);
+	handle_unlock(h);
 	return p;
 }
 
@@ -232,9 +231,9 @@ int mooncake_store_health_check(mooncake_store_t store)
 
 	if (!h)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	health = s ? mcs_health(s) : 1;
-	let_go(h);
+	handle_unlock(h);
 	return health;
 }
 
@@ -245,7 +244,7 @@ struct put_opts {
 	const char **preferred;		/* NULL-ended copy of the list */
 };
 
-static int take_config(const mooncake_replicate_config_t *c, struct put_opts *ret)
+static int put_take_config(const mooncake_replicate_config_t *c, struct put_opts *ret)
 {
 	*ret = (struct put_opts){ { .replicas = 1 }, NULL };
 	if (!c)
@@ -271,10 +270,10 @@ static int take_config(const mooncake_replicate_config_t *c, struct put_opts *re
 	return 0;
 }
 
-/* An empty key is a wrong parameter to a put, and an object that is not there to all others. */
+/* As upstream: an empty key is an invalid parameter of a put; for other calls it is a miss. */
 static int put_code(int r, const char *key)
 {
-	return r < 0 && !*key ? INVALID_PARAMS : code(r);
+	return r < 0 && !*key ? INVALID_PARAMS : store_code(r);
 }
 
 static int put_one(struct handle *h, const char *key, const void *value, size_t size,
@@ -285,14 +284,14 @@ static int put_one(struct handle *h, const char *key, const void *value, size_t 
 	mcs_t *s;
 	int r;
 
-	r = take_config(config, &po);
+	r = put_take_config(config, &po);
 	if (r < 0)
 		return r;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s)
-		r = put_code(mcs_put(s, key_of(key), &iov, 1, &po.opts, -1), key);
+		r = put_code(mcs_put(s, store_key(key), &iov, 1, &po.opts, -1), key);
 	free(po.preferred);
-	return (int)leave(h, r);
+	return (int)handle_leave(h, r);
 }
 
 int mooncake_store_put(mooncake_store_t store, const char *key, const void *value, size_t size,
@@ -310,16 +309,16 @@ int mooncake_store_put_from(mooncake_store_t store, const char *key, void *buffe
 {
 	if (!store || !key || !buffer)
 		return FAILED;
-	/* As upstream: nothing to store is no error here, and nothing is stored. */
+	/* As upstream: size 0 is not an error here, and nothing is stored. */
 	if (!size) {
-		(void)enter(store);
-		return (int)leave(store, *key ? 0 : INVALID_PARAMS);
+		(void)handle_lock(store);
+		return (int)handle_leave(store, *key ? 0 : INVALID_PARAMS);
 	}
 	return put_one(store, key, buffer, size, config);
 }
 
-/* Results of a whole batch that could not be tried. */
-static int fail_all(int *results, size_t count, int result)
+/* Set the results of a batch that could not be tried. */
+static int store_fail_all(int *results, size_t count, int result)
 {
 	for (size_t i = 0; i < count; i++)
 		results[i] = result;
@@ -357,9 +356,9 @@ int mooncake_store_batch_put_from(mooncake_store_t store, const char **keys, voi
 
 	if (!h || !keys || !buffers || !sizes || !results_out)
 		return FAILED;
-	r = take_config(config, &po);
+	r = put_take_config(config, &po);
 	if (r < 0)
-		return fail_all(results_out, count, r);
+		return store_fail_all(results_out, count, r);
 	items = calloc(count + 1, sizeof(*items));
 	iov = calloc(count + 1, sizeof(*iov));
 	for (size_t i = 0; i < count && items && iov; i++) {
@@ -368,19 +367,19 @@ int mooncake_store_batch_put_from(mooncake_store_t store, const char **keys, voi
 			continue;
 		iov[k] = (struct iovec){ buffers[i], sizes[i] };
 		items[k] = (struct mcs_put_item){
-			.key = key_of(keys[i]), .iov = &iov[k], .iovcnt = 1,
+			.key = store_key(keys[i]), .iov = &iov[k], .iovcnt = 1,
 		};
 		k++;
 	}
 	po.opts.flags |= MCS_PUT_LAST;
-	s = enter(h);
+	s = handle_lock(h);
 	if (!s)
-		r = fail_all(results_out, count, INVALID_PARAMS);
+		r = store_fail_all(results_out, count, INVALID_PARAMS);
 	else if (!items || !iov || count > INT32_MAX)
-		r = fail_all(results_out, count, FAILED);
+		r = store_fail_all(results_out, count, FAILED);
 	else
 		r = put_items(s, items, count, &po.opts, keys, sizes, results_out);
-	let_go(h);
+	handle_unlock(h);
 	free(items);
 	free(iov);
 	free(po.preferred);
@@ -407,10 +406,10 @@ int64_t mooncake_store_get_into(mooncake_store_t store, const char *key, void *b
 
 	if (!h || !key || !buffer)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s)
-		r = get_code(mcs_get(s, key_of(key), &iov, 1, -1), key);
-	return leave(h, r);
+		r = get_code(mcs_get(s, store_key(key), &iov, 1, -1), key);
+	return handle_leave(h, r);
 }
 
 static void get_items(mcs_t *s, struct mcs_get_item *items, size_t count, const char **keys,
@@ -447,18 +446,18 @@ int mooncake_store_batch_get_into(mooncake_store_t store, const char **keys, voi
 			continue;
 		iov[k] = (struct iovec){ buffers[i], sizes[i] };
 		items[k] = (struct mcs_get_item){
-			.key = key_of(keys[i]), .whole = 1, .iov = &iov[k], .iovcnt = 1,
+			.key = store_key(keys[i]), .whole = 1, .iov = &iov[k], .iovcnt = 1,
 		};
 		k++;
 	}
-	s = enter(h);
+	s = handle_lock(h);
 	if (!s)
 		r = INVALID_PARAMS;
 	else if (!items || !iov || count > INT32_MAX)
 		r = FAILED;
 	else
 		get_items(s, items, count, keys, results_out);
-	let_go(h);
+	handle_unlock(h);
 	for (size_t i = 0; i < count && r < 0; i++)
 		results_out[i] = r;
 	free(items);
@@ -478,24 +477,24 @@ int mooncake_store_is_exist(mooncake_store_t store, const char *key)
 
 	if (!h || !key)
 		return FAILED;
-	k = key_of(key);
-	s = enter(h);
+	k = store_key(key);
+	s = handle_lock(h);
 	if (s)
-		r = code(mcs_exist(s, &k, 1, &present, -1));
-	return (int)leave(h, r);
+		r = store_code(mcs_exist(s, &k, 1, &present, -1));
+	return (int)handle_leave(h, r);
 }
 
-static int exist_all(mcs_t *s, const char **keys, size_t count, int *results)
+static int store_exist_all(mcs_t *s, const char **keys, size_t count, int *results)
 {
 	struct mcs_key *k = calloc(count + 1, sizeof(*k));
 	uint8_t *present = calloc(1, count + 1);
 	int r = FAILED;
 
-	/* NULL among the keys becomes a key that cannot exist. */
+	/* A NULL key becomes an empty key, which cannot exist. */
 	for (size_t i = 0; i < count && k; i++)
-		k[i] = key_of(keys[i] ? keys[i] : "");
+		k[i] = store_key(keys[i] ? keys[i] : "");
 	if (k && present && count <= INT32_MAX)
-		r = code(mcs_exist(s, k, (unsigned)count, present, -1));
+		r = store_code(mcs_exist(s, k, (unsigned)count, present, -1));
 	for (size_t i = 0; i < count; i++)
 		results[i] = !keys[i] ? FAILED : r < 0 ? r : present[i];
 	free(k);
@@ -512,10 +511,10 @@ int mooncake_store_batch_is_exist(mooncake_store_t store, const char **keys, siz
 
 	if (!h || !keys || !results_out)
 		return FAILED;
-	s = enter(h);
-	r = s ? exist_all(s, keys, count, results_out) :
-		fail_all(results_out, count, INVALID_PARAMS);
-	let_go(h);
+	s = handle_lock(h);
+	r = s ? store_exist_all(s, keys, count, results_out) :
+		store_fail_all(results_out, count, INVALID_PARAMS);
+	handle_unlock(h);
 	return r;
 }
 
@@ -528,12 +527,12 @@ int64_t mooncake_store_get_size(mooncake_store_t store, const char *key)
 
 	if (!h || !key)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s) {
-		r = get_code(mcs_stat(s, key_of(key), &info, -1), key);
+		r = get_code(mcs_stat(s, store_key(key), &info, -1), key);
 		r = r < 0 ? r : (int64_t)info.size;
 	}
-	return leave(h, r);
+	return handle_leave(h, r);
 }
 
 int mooncake_store_get_hostname(mooncake_store_t store, char *buf_out, size_t buf_len)
@@ -545,14 +544,14 @@ int mooncake_store_get_hostname(mooncake_store_t store, char *buf_out, size_t bu
 
 	if (!h || !buf_out)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s) {
 		name = mcs_hostname(s);
 		r = strlen(name) < buf_len ? 0 : FAILED;
 		if (!r)
 			memcpy(buf_out, name, strlen(name) + 1);
 	}
-	return (int)leave(h, r);
+	return (int)handle_leave(h, r);
 }
 
 int mooncake_store_remove(mooncake_store_t store, const char *key, int force)
@@ -563,37 +562,37 @@ int mooncake_store_remove(mooncake_store_t store, const char *key, int force)
 
 	if (!h || !key)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s)
-		r = get_code(mcs_remove(s, key_of(key), force ? MCS_REMOVE_FORCE : 0, -1), key);
-	return (int)leave(h, r);
+		r = get_code(mcs_remove(s, store_key(key), force ? MCS_REMOVE_FORCE : 0, -1), key);
+	return (int)handle_leave(h, r);
 }
 
-static int64_t remove_match(struct handle *h, const char *pattern, int force)
+static int64_t store_remove_match(struct handle *h, const char *pattern, int force)
 {
 	const struct mcs_key all = { NULL, 0 };
-	mcs_t *s = enter(h);
+	mcs_t *s = handle_lock(h);
 	int64_t r = 0;
 
 	if (s) {
 		r = mcs_remove_match(s, all, pattern, force ? MCS_REMOVE_FORCE : 0, -1);
 		r = r < 0 ? mcs_code((int)r) : r;
 	}
-	return leave(h, r);
+	return handle_leave(h, r);
 }
 
 int64_t mooncake_store_remove_by_regex(mooncake_store_t store, const char *pattern, int force)
 {
 	if (!store || !pattern)
 		return FAILED;
-	return remove_match(store, pattern, force);
+	return store_remove_match(store, pattern, force);
 }
 
 int64_t mooncake_store_remove_all(mooncake_store_t store, int force)
 {
 	if (!store)
 		return FAILED;
-	return remove_match(store, NULL, force);
+	return store_remove_match(store, NULL, force);
 }
 
 /* ---- buffers ---- */
@@ -606,10 +605,10 @@ int mooncake_store_register_buffer(mooncake_store_t store, void *buffer, size_t 
 
 	if (!h || !buffer)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s)
 		r = mcs_register_buffer(s, buffer, size) < 0 ? INVALID_PARAMS : 0;
-	return (int)leave(h, r);
+	return (int)handle_leave(h, r);
 }
 
 int mooncake_store_unregister_buffer(mooncake_store_t store, void *buffer)
@@ -620,8 +619,8 @@ int mooncake_store_unregister_buffer(mooncake_store_t store, void *buffer)
 
 	if (!h || !buffer)
 		return FAILED;
-	s = enter(h);
+	s = handle_lock(h);
 	if (s)
 		r = mcs_unregister_buffer(s, buffer) < 0 ? INVALID_PARAMS : 0;
-	return (int)leave(h, r);
+	return (int)handle_leave(h, r);
 }

@@ -107,16 +107,16 @@ int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t d
 	msg->sliced = 1;
 	do {
 		struct mcp_reply mem = { 0 };
-		/* Repeated, it removes what is left; only the number may come out short. */
+		/* A repeated request removes the rest; only the number may be too small. */
 		int r = mcs_call(s->session, MCP_REMOVE_MATCH, msg, &reply, &mem, deadline);
 
 		if (r < 0)
 			return r;
 		sum += (int64_t)reply.removed;
 		mcp_reply_done(&mem);
-		/* Each part goes on behind the one before. */
+		/* Each part continues after the previous one. */
 		if (reply.at && reply.at <= msg->at)
-			return mc_fail(-MC_EPROTO, "a removal at the master does not move on");
+			return mc_fail(-MC_EPROTO, "protocol error: a removal does not advance");
 		msg->at = reply.at;
 	} while (msg->at);
 	return sum;
@@ -150,7 +150,7 @@ int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned f
 	int r;
 
 	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE,
-		       "flags are passed on as they are");
+		       "flags are sent unchanged");
 	if (flags & ~MCS_RENAME_NOREPLACE)
 		return mc_fail(-MC_EPARAM, "unknown rename flags 0x%x", flags);
 	r = mcs_key_check(from);

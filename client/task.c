@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task.c - asking the master for tasks and about them. */
+ * task.c - create, list and cancel the tasks of the master. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,29 +14,29 @@
 #define NAMES_MAX 1024
 
 _Static_assert((int)MCS_TASK_DRAIN == (int)MCP_TASK_DRAIN &&
-	       (int)MCS_TASK_REBALANCE == (int)MCP_TASK_REBALANCE, "kinds are passed on as they are");
+	       (int)MCS_TASK_REBALANCE == (int)MCP_TASK_REBALANCE, "kinds are sent unchanged");
 
-/* ---- ids: upstream's form ---- */
+/* ---- ids, in upstream's form ---- */
 
-static int id_parse(const char *text, struct mcp_id *ret)
+static int task_id_parse(const char *text, struct mcp_id *ret)
 {
 	struct mcp_id id;
 	int end = 0;
 
 	if (sscanf(text, "%" SCNu64 "-%" SCNu64 "%n", &id.hi, &id.lo, &end) != 2 || text[end])
-		return mc_fail(-MC_EPARAM, "\"%s\" is no task's id", text);
+		return mc_fail(-MC_EPARAM, "\"%s\" is not the id of a task", text);
 	*ret = id;
 	return 0;
 }
 
-static void id_print(struct mcp_id id, char ret[MCS_TASK_ID])
+static void task_id_print(struct mcp_id id, char ret[MCS_TASK_ID])
 {
 	snprintf(ret, MCS_TASK_ID, "%" PRIu64 "-%" PRIu64, id.hi, id.lo);
 }
 
-/* ---- creating ---- */
+/* ---- create ---- */
 
-static int names_of(const char *const *names, struct mcp_name **ret, struct mcp_seq *ret_list)
+static int task_names(const char *const *names, struct mcp_name **ret, struct mcp_seq *ret_list)
 {
 	unsigned n = 0;
 
@@ -70,22 +70,22 @@ int mcs_task_create(struct mcs *s, const struct mcs_task_opts *opts, char ret_id
 		return mc_fail(-MC_EKEY, "a key of %zu bytes", opts->key.len);
 	msg.key = mcp_bytes(opts->key.data, opts->key.len);
 	msg.tenant = s->tenant;
-	r = names_of(opts->sources, &source, &msg.sources);
+	r = task_names(opts->sources, &source, &msg.sources);
 	if (r == 0)
-		r = names_of(opts->targets, &target, &msg.targets);
+		r = task_names(opts->targets, &target, &msg.targets);
 	if (r == 0)
 		r = mcs_call_once(s->session, MCP_TASK_CREATE, &msg, &reply, &mem,
 				  mcs_deadline(s, timeout_ms));
 	if (r < 0)
 		return r;
-	id_print(reply.id, ret_id);
+	task_id_print(reply.id, ret_id);
 	mcp_reply_done(&mem);
 	return 0;
 }
 
-/* ---- asking ---- */
+/* ---- list and cancel ---- */
 
-static const char *kind_name(uint8_t type)
+static const char *task_kind_name(uint8_t type)
 {
 	static const char *const names[MCP_TASK_TYPES] = {
 		[MCP_TASK_COPY] = "copy", [MCP_TASK_MOVE] = "move", [MCP_TASK_DRAIN] = "drain",
@@ -96,7 +96,7 @@ static const char *kind_name(uint8_t type)
 	return type < MCP_TASK_TYPES ? names[type] : "unknown";
 }
 
-static const char *status_name(uint8_t status)
+static const char *task_status_name(uint8_t status)
 {
 	static const char *const names[] = {
 		[MCP_TASK_PENDING] = "pending", [MCP_TASK_RUNNING] = "running",
@@ -107,8 +107,8 @@ static const char *status_name(uint8_t status)
 	return status <= MCP_TASK_CANCELED ? names[status] : "unknown";
 }
 
-/* The names of a list in one string, separated by commas; cut when there are many. */
-static void join(const struct mcp_seq *list, char *ret, size_t len)
+/* The names of a list as one string, separated by commas; truncated to @len. */
+static void task_join_names(const struct mcp_seq *list, char *ret, size_t len)
 {
 	struct mcp_name name;
 	struct mcp_iter it;
@@ -124,16 +124,16 @@ static void join(const struct mcp_seq *list, char *ret, size_t len)
 	}
 }
 
-static void take(const struct mcp_task *t, struct mcs_task *ret)
+static void task_fill(const struct mcp_task *t, struct mcs_task *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	id_print(t->id, ret->id);
-	ret->kind = kind_name(t->type);
-	ret->status = status_name(t->status);
+	task_id_print(t->id, ret->id);
+	ret->kind = task_kind_name(t->type);
+	ret->status = task_status_name(t->status);
 	ret->key_len = t->key.len < sizeof(ret->key) ? t->key.len : sizeof(ret->key);
 	memcpy(ret->key, t->key.data, ret->key_len);
-	join(&t->sources, ret->sources, sizeof(ret->sources));
-	join(&t->targets, ret->targets, sizeof(ret->targets));
+	task_join_names(&t->sources, ret->sources, sizeof(ret->sources));
+	task_join_names(&t->targets, ret->targets, sizeof(ret->targets));
 	ret->created_ms = t->created_ms;
 	ret->updated_ms = t->updated_ms;
 	ret->succeeded = t->succeeded;
@@ -160,7 +160,7 @@ int mcs_tasks(struct mcs *s, const char *id, struct mcs_task **ret, int64_t time
 	struct mcp_iter it;
 	int r, n = 0;
 
-	r = id ? id_parse(id, &msg.id) : 0;
+	r = id ? task_id_parse(id, &msg.id) : 0;
 	if (r == 0)
 		r = mcs_call(s->session, MCP_TASKS, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
 	if (r < 0)
@@ -168,7 +168,7 @@ int mcs_tasks(struct mcs *s, const char *id, struct mcs_task **ret, int64_t time
 	tasks = calloc((size_t)reply.tasks.count + 1, sizeof(*tasks));
 	mcp_iter_init(&it, &reply.tasks, &mcp_desc_task);
 	while (tasks && mcp_iter_next(&it, &t))
-		take(&t, &tasks[n++]);
+		task_fill(&t, &tasks[n++]);
 	mcp_reply_done(&mem);
 	if (!tasks)
 		return -ENOMEM;
@@ -183,7 +183,7 @@ int mcs_task_cancel(struct mcs *s, const char *id, int64_t timeout_ms)
 	struct mcp_reply mem = { 0 };
 	int r;
 
-	r = id_parse(id, &msg.id);
+	r = task_id_parse(id, &msg.id);
 	if (r == 0)
 		r = mcs_call(s->session, MCP_TASK_CANCEL, &msg, &reply, &mem,
 			     mcs_deadline(s, timeout_ms));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tenant.c - tenants: their quotas, and what they stored. */
+ * tenant.c - tenants: their quotas, and removal of their keys. */
 #include <config.h>
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "client/store_i.h"
 
-static int name_of(const char *tenant, struct mcp_bytes *ret)
+static int tenant_name(const char *tenant, struct mcp_bytes *ret)
 {
 	size_t len = tenant ? strlen(tenant) : 0;
 
@@ -20,13 +20,13 @@ static int name_of(const char *tenant, struct mcp_bytes *ret)
 	return 0;
 }
 
-/* A master of version 1 knows neither the messages nor the field. */
-static int old_master(int r)
+/* A master of protocol version 1 knows neither the messages nor the field. */
+static int tenant_check_version(int r)
 {
 	return r == -MC_ENOTSUP ? mc_fail(r, "the master is too old for tenants") : r;
 }
 
-static void fill(struct mcs_tenant *out, const struct mcp_tenant *in)
+static void tenant_fill(struct mcs_tenant *out, const struct mcp_tenant *in)
 {
 	int len = in->name.len < sizeof(out->name) ? (int)in->name.len : (int)sizeof(out->name) - 1;
 
@@ -49,16 +49,16 @@ int mcs_tenants(struct mcs *s, const char *tenant, struct mcs_tenant **ret, int6
 	struct mcp_iter it;
 	int r, n = 0;
 
-	r = name_of(tenant, &msg.tenant);
+	r = tenant_name(tenant, &msg.tenant);
 	if (!r)
-		r = old_master(mcs_call(s->session, MCP_TENANTS, &msg, &reply, &mem,
+		r = tenant_check_version(mcs_call(s->session, MCP_TENANTS, &msg, &reply, &mem,
 					mcs_deadline(s, timeout_ms)));
 	if (r < 0)
 		return r;
 	list = calloc(reply.tenants.count + 1, sizeof(*list));
 	mcp_iter_init(&it, &reply.tenants, &mcp_desc_tenant);
 	while (list && n < (int)reply.tenants.count && mcp_iter_next(&it, &one))
-		fill(&list[n++], &one);
+		tenant_fill(&list[n++], &one);
 	mcp_reply_done(&mem);
 	if (!list)
 		return -ENOMEM;
@@ -73,9 +73,9 @@ int mcs_quota_set(struct mcs *s, const char *tenant, uint64_t bytes, int64_t tim
 	struct mcp_reply mem = { 0 };
 	int r;
 
-	r = name_of(tenant, &msg.tenant);
+	r = tenant_name(tenant, &msg.tenant);
 	if (!r)
-		r = old_master(mcs_call(s->session, MCP_QUOTA, &msg, &reply, &mem,
+		r = tenant_check_version(mcs_call(s->session, MCP_QUOTA, &msg, &reply, &mem,
 					mcs_deadline(s, timeout_ms)));
 	mcp_reply_done(&mem);
 	return r < 0 ? r : 0;
@@ -89,12 +89,12 @@ int64_t mcs_remove_tenant(struct mcs *s, const char *tenant, unsigned flags, int
 
 	if (flags & ~MCS_REMOVE_FORCE)
 		return mc_fail(-MC_EPARAM, "unknown remove flags 0x%x", flags);
-	/* An old master would remove the default tenant's keys. */
+	/* An old master would remove the keys of the default tenant. */
 	r = mcs_session_connect(s->session, deadline);
 	if (!r && mcs_session_version(s->session) < 2)
-		r = old_master(-MC_ENOTSUP);
+		r = tenant_check_version(-MC_ENOTSUP);
 	if (!r)
-		r = name_of(tenant, &msg.tenant);
+		r = tenant_name(tenant, &msg.tenant);
 	if (r < 0)
 		return r;
 	if (!tenant)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * watch.c - what happens to keys, asked for again and again: the master keeps the last events,
- * the watcher the number of the one that it has seen last, so a lost connection loses nothing by
- * itself. */
+ * watch.c - events of keys, by polling.  The master keeps the latest events, and the watch knows
+ * the number of the last one that it saw, so a lost connection alone loses no event. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,10 +13,10 @@
 #define EVENTS 256
 #define WAIT_FIRST_MS 5
 #define WAIT_LAST_MS 100
-#define ASK_MIN_MS 1000		/* a master has so long to answer, however short the caller's time */
+#define ASK_MIN_MS 1000		/* the master gets at least this time to answer, however short the timeout */
 
 _Static_assert((int)MCS_EVENT_RENAME == (int)MCP_EVENT_RENAME &&
-	       (int)MCS_EVENT_GAP == (int)MCP_EVENT_TYPES, "types are passed on as they are");
+	       (int)MCS_EVENT_GAP == (int)MCP_EVENT_TYPES, "types are sent unchanged");
 
 struct mcs_watch {
 	/* constant */
@@ -25,8 +24,8 @@ struct mcs_watch {
 	uint32_t types;
 
 	uint64_t since;
-	uint64_t lost;			/* to be told first */
-	struct mcp_reply page;		/* what @it goes through */
+	uint64_t lost;			/* missed events, to be reported first */
+	struct mcp_reply page;		/* the reply that @it iterates over */
 	struct mcp_iter it;
 	bool any;
 	uint64_t wait_ms;
@@ -35,7 +34,7 @@ struct mcs_watch {
 	unsigned char prefix[];
 };
 
-static int ask(struct mcs_watch *w, uint64_t deadline)
+static int watch_ask(struct mcs_watch *w, uint64_t deadline)
 {
 	const struct mcp_events msg = {
 		.since = w->since, .types = w->types, .limit = EVENTS,
@@ -76,8 +75,8 @@ int mcs_watch_open(struct mcs *s, struct mcs_key prefix, unsigned types, struct 
 	w->prefix_len = prefix.len;
 	if (prefix.len)
 		memcpy(w->prefix, prefix.data, prefix.len);
-	/* What happens after this returns is seen. */
-	r = ask(w, mcs_deadline(s, timeout_ms));
+	/* The watch sees all events from now on. */
+	r = watch_ask(w, mcs_deadline(s, timeout_ms));
 	if (r < 0) {
 		mcs_watch_close(w);
 		return r;
@@ -94,7 +93,7 @@ void mcs_watch_close(struct mcs_watch *w)
 	free(w);
 }
 
-static bool next_known(struct mcs_watch *w, struct mcs_event *ret)
+static bool watch_next_known(struct mcs_watch *w, struct mcs_event *ret)
 {
 	struct mcp_event e;
 
@@ -116,8 +115,8 @@ static bool next_known(struct mcs_watch *w, struct mcs_event *ret)
 	return true;
 }
 
-/* False when the time is up. */
-static bool wait_a_little(struct mcs_watch *w, uint64_t deadline)
+/* False: the deadline has passed. */
+static bool watch_nap(struct mcs_watch *w, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns(), ns;
 
@@ -139,16 +138,16 @@ int mcs_watch_next(struct mcs_watch *w, struct mcs_event *ret, int64_t timeout_m
 	struct mcs_event e;
 	int r;
 
-	while (!next_known(w, &e)) {
-		/* The last question goes out when the time is just up. */
+	while (!watch_next_known(w, &e)) {
+		/* The last request is sent just before the deadline. */
 		uint64_t least = mc_deadline_ms(ASK_MIN_MS);
 
-		r = ask(w, until > least ? until : least);
+		r = watch_ask(w, until > least ? until : least);
 		if (r < 0)
 			return r;
 		if (r)
 			w->wait_ms = 0;
-		else if (!wait_a_little(w, until))
+		else if (!watch_nap(w, until))
 			return 0;
 	}
 	*ret = e;

@@ -320,7 +320,7 @@ static int conn_map_segment(struct mcs_daemon_conn *c, unsigned id, uint64_t unt
 }
 
 const void *mcs_daemon_conn_at(struct mcs_daemon_conn *c, unsigned segment, uint64_t offset,
-			     uint64_t size, uint64_t deadline, int *ret_err)
+			       uint64_t size, uint64_t deadline, int *ret_err)
 {
 	const unsigned char *base;
 	int r = 0;

@@ -220,7 +220,7 @@ int mcs_daemon_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsi
 	for (unsigned i = 0; i < n; i++)
 		if (r < 0 && items[i].result == -MC_ERPC)
 			items[i].result = r;
-	(void)mcs_dedup_settle(dedup, items);
+	mcs_dedup_settle(dedup, items);
 	return r;
 }
 
@@ -522,8 +522,8 @@ int mcs_daemon_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsi
 	};
 	int r;
 
-	/* A handle tries its daemon first, so no item was read before.  The second attempt reads
-	 * all again: what the first one copied unchecked was not confirmed. */
+	/* A handle tries its daemon first, so no item was read before.  The second attempt reads all items again, because
+	 * unchecked copies of the first one were not confirmed. */
 	r = get_once(&g, n);
 	if (r == -MC_ERPC)
 		r = get_once(&g, n);

@@ -71,7 +71,7 @@ struct mcs_daemon_conn {
 	uint32_t id[MCS_DAEMON_MEMS];	/* the daemon's id of each buffer, */
 	uint64_t told[MCS_DAEMON_MEMS];	/* and the serial that it belongs to; 0: not handed over */
 
-	pthread_mutex_t tell_lock;	/* one thread changes what the daemon knows of buffers */
+	pthread_mutex_t tell_lock;	/* one thread hands over or takes back a buffer */
 	pthread_mutex_t rings_lock;	/* one thread makes a ring */
 	pthread_mutex_t ask_lock;	/* one request at the socket; also when rings are made and segments mapped */
 	struct mcs_daemon_ring *ring[MCS_DAEMON_RINGS]; /* atomic pointers, set once */
@@ -124,8 +124,8 @@ int mcs_daemon_mem_publish(struct mcs_daemon_conn *c, uint64_t until);
  * them all. */
 bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len, struct mcfs_ring_range *ret);
 
-/* Memory for the value of one operation, from the bounce buffer or, when the value is larger
- * than that, mapped for it. */
+/* Memory for the value of one operation: from the bounce buffer or, if it does not fit there, mapped
+ * for it. */
 struct mcs_daemon_bounce {
 	unsigned char *p;
 	struct mcfs_ring_range range;

@@ -170,7 +170,7 @@ int mcs_daemon_mem_publish(struct mcs_daemon_conn *c, uint64_t until)
 }
 
 bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len,
-		       struct mcfs_ring_range *ret)
+			 struct mcfs_ring_range *ret)
 {
 	struct mcs_daemon *d = c->d;
 
@@ -324,7 +324,7 @@ static int bounce_new(struct mcs_daemon_conn *c, uint64_t len, struct mcs_daemon
 }
 
 int mcs_daemon_bounce_take(struct mcs_daemon_conn *c, uint64_t len, bool last,
-			 struct mcs_daemon_bounce *ret)
+			   struct mcs_daemon_bounce *ret)
 {
 	struct mcs_daemon *d = c->d;
 	bool less;

@@ -382,7 +382,7 @@ static int window_run(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, un
 }
 
 int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsigned n,
-		 const struct mcs_put_opts *put, uint64_t deadline)
+		   const struct mcs_put_opts *put, uint64_t deadline)
 {
 	struct mcs_daemon_ring *ring = NULL;
 	unsigned done = 0;

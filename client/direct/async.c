@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * async.c - reads that nobody waits for. */
+ * async.c - reads of open objects without a waiting thread. */
 #include <config.h>
 
 #include "client/direct/async.h"
@@ -14,21 +14,23 @@
 #include "common/thread.h"
 
 #define THREADS_MAX 8u
-/* Threads that read anew what has failed; the others stay free for what has not. */
+/* Maximum of threads that repeat failed reads, so that some stay free for other reads. */
 #define AGAIN_MAX 6u
-/* How late a transfer may be noticed to be late. */
+/* Period of the check for late transfers. */
 #define SWEEP_MS 50
 /* A thread without work ends. */
 #define IDLE_MS 10000
 
-MC_GAUGE(under_way, "mooncake_client_async_reads", "", "reads of open objects that nobody waits for")
+MC_GAUGE(under_way, "mooncake_client_async_reads", "", "running reads of open objects without a waiting thread")
 MC_COUNTER(repeated, "mooncake_client_async_reads_repeated_total", "",
 	   "such reads whose first transfer failed")
 
 struct job {
-	struct mc_list link;		/* guarded by the lock, as is the next */
+	/* guarded by the lock */
+	struct mc_list link;
 	bool swept, ended;
-	struct mcs_async *a;		/* constant, as are the next */
+	/* constant */
+	struct mcs_async *a;
 	struct mcs_direct_object *o;
 	struct mcs_scratch *sc;
 	uint64_t deadline, attempt;
@@ -46,9 +48,9 @@ struct mcs_async {
 	pthread_cond_t work;		/* for threads */
 	pthread_cond_t changed;		/* a job was swept, a thread ended, nothing is left */
 	/* guarded by lock */
-	struct mc_list moving;		/* jobs whose transfers are under way, oldest first */
-	struct mc_list arrived;		/* whose bytes are there, or not */
-	struct mc_list again;		/* that have to be read anew */
+	struct mc_list moving;		/* jobs whose transfers run, oldest first */
+	struct mc_list arrived;		/* jobs whose transfers have ended or failed */
+	struct mc_list again;		/* jobs to be read again */
 	unsigned jobs, threads, idle, busy_again;
 	bool stopping;
 };
@@ -90,7 +92,7 @@ void mcs_async_close(struct mcs_async *a)
 
 /* ---- threads ---- */
 
-static void free_job(struct job *j)
+static void job_free(struct job *j)
 {
 	struct mcs_async *a = j->a;
 
@@ -104,26 +106,26 @@ static void free_job(struct job *j)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static void tell(struct job *j, int64_t result)
+static void job_finish(struct job *j, int64_t result)
 {
 	if (result > 0)
 		mcs_direct_object_count((uint64_t)result);
 	j->done(j->arg, result);
-	free_job(j);
+	job_free(j);
 }
 
-static void read_again(struct job *j)
+static void job_read_again(struct job *j)
 {
 	int64_t n;
 
 	mc_metric_add(&repeated, 1);
 	n = mcs_direct_object_read(&j->o->base, j->part.offset, &j->iov, 1, j->deadline);
 	j->done(j->arg, n);
-	free_job(j);
+	job_free(j);
 }
 
-/* False: it has to be read again, and is queued for that. */
-static bool judge(struct job *j)
+/* Check the bytes of a job.  False: it must be read again. */
+static bool job_check(struct job *j)
 {
 	struct mcs_async *a = j->a;
 
@@ -131,18 +133,18 @@ static bool judge(struct job *j)
 	if (!j->part.status) {
 		if (j->part.fetched)
 			mcs_direct_object_keep_trailer(j->o, j->part.fetched);
-		tell(j, (int64_t)j->part.len);
+		job_finish(j, (int64_t)j->part.len);
 		return true;
 	}
 	if (mc_now_ns() >= j->deadline) {
-		tell(j, mc_fail(-MC_ETIMEDOUT, "read did not end in time"));
+		job_finish(j, mc_fail(-MC_ETIMEDOUT, "read did not end in time"));
 		return true;
 	}
 	return false;
 }
 
-/* The oldest transfer that is late: it is taken out of the engine, and arrives as failed. */
-static bool sweep(struct mcs_async *a)
+/* Cancel the oldest transfer that is late, and queue its job as arrived.  False: none is late. */
+static bool async_sweep(struct mcs_async *a)
 {
 	uint64_t now = mc_now_ns();
 	struct mc_list *pos;
@@ -161,14 +163,14 @@ static bool sweep(struct mcs_async *a)
 	pthread_mutex_unlock(&a->lock);
 	(void)mce_batch_wait(a->s->engine, &j->batch, j->part.req, j->part.n_req, 0);
 	pthread_mutex_lock(&a->lock);
-	/* The batch's last word may still be on its way. */
+	/* The callback of the batch may still run. */
 	while (!j->ended)
 		pthread_cond_wait(&a->changed, &a->lock);
 	mc_list_push_back(&a->arrived, &j->link);
 	return true;
 }
 
-static struct job *take(struct mc_list *from)
+static struct job *async_take(struct mc_list *from)
 {
 	struct job *j = mc_list_first(from, struct job, link);
 
@@ -176,15 +178,15 @@ static struct job *take(struct mc_list *from)
 	return j;
 }
 
-/* One thing to do, with the lock held around it.  False: there is none. */
-static bool work(struct mcs_async *a)
+/* Do one piece of work; the lock is held before and after.  False: there is none. */
+static bool async_work(struct mcs_async *a)
 {
 	struct job *j;
 
 	if (!mc_list_empty(&a->arrived)) {
-		j = take(&a->arrived);
+		j = async_take(&a->arrived);
 		pthread_mutex_unlock(&a->lock);
-		if (judge(j)) {
+		if (job_check(j)) {
 			pthread_mutex_lock(&a->lock);
 		} else {
 			pthread_mutex_lock(&a->lock);
@@ -193,18 +195,18 @@ static bool work(struct mcs_async *a)
 		return true;
 	}
 	if (!mc_list_empty(&a->again) && a->busy_again < AGAIN_MAX) {
-		j = take(&a->again);
+		j = async_take(&a->again);
 		a->busy_again++;
 		pthread_mutex_unlock(&a->lock);
-		read_again(j);
+		job_read_again(j);
 		pthread_mutex_lock(&a->lock);
 		a->busy_again--;
 		return true;
 	}
-	return sweep(a);
+	return async_sweep(a);
 }
 
-static void nap(struct mcs_async *a, uint64_t ms)
+static void async_nap(struct mcs_async *a, uint64_t ms)
 {
 	uint64_t until = mc_deadline_ms((int64_t)ms);
 	struct timespec ts = {
@@ -217,21 +219,21 @@ static void nap(struct mcs_async *a, uint64_t ms)
 	a->idle--;
 }
 
-static void *serve(void *arg)
+static void *async_main(void *arg)
 {
 	struct mcs_async *a = arg;
 	uint64_t last = mc_now_ms();
 
 	pthread_mutex_lock(&a->lock);
 	while (!a->stopping) {
-		if (work(a)) {
+		if (async_work(a)) {
 			last = mc_now_ms();
 			continue;
 		}
-		/* Somebody has to look at the clock while transfers are under way. */
+		/* While transfers run, one thread must stay to check for late ones. */
 		if (!a->jobs && mc_now_ms() - last >= IDLE_MS)
 			break;
-		nap(a, a->jobs ? SWEEP_MS : IDLE_MS);
+		async_nap(a, a->jobs ? SWEEP_MS : IDLE_MS);
 	}
 	a->threads--;
 	pthread_cond_broadcast(&a->changed);
@@ -239,8 +241,8 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* With the lock held: have a thread for one more piece of work. */
-static int want_thread(struct mcs_async *a)
+/* With the lock held: wake or start a thread for one more piece of work. */
+static int async_want_thread(struct mcs_async *a)
 {
 	pthread_t thread;
 	int r;
@@ -251,7 +253,7 @@ static int want_thread(struct mcs_async *a)
 	}
 	if (a->threads == THREADS_MAX)
 		return 0;
-	r = mc_thread_start(&thread, "mcs-read", serve, a);
+	r = mc_thread_start(&thread, "mcs-read", async_main, a);
 	if (r < 0)
 		return a->threads ? 0 : r;
 	pthread_detach(thread);
@@ -261,8 +263,8 @@ static int want_thread(struct mcs_async *a)
 
 /* ---- jobs ---- */
 
-/* On the thread of the engine that has ended the transfer, or in mcs_object_read_start(). */
-static void on_batch(void *arg)
+/* Runs on the engine's thread that ended the transfer, or in mcs_object_read_start(). */
+static void job_on_batch(void *arg)
 {
 	struct job *j = arg;
 	struct mcs_async *a = j->a;
@@ -275,11 +277,11 @@ static void on_batch(void *arg)
 	}
 	mc_list_remove(&j->link);
 	mc_list_push_back(&a->arrived, &j->link);
-	/* A thread is there since the job began. */
-	(void)want_thread(a);
+	/* A thread exists since the job began. */
+	(void)async_want_thread(a);
 }
 
-static struct job *new_job(struct mcs_direct_object *o, struct mcs_direct *s, uint64_t offset, void *buf,
+static struct job *job_new(struct mcs_direct_object *o, struct mcs_direct *s, uint64_t offset, void *buf,
 			   size_t len, uint64_t deadline)
 {
 	struct job *j = calloc(1, sizeof(*j));
@@ -305,9 +307,9 @@ static struct job *new_job(struct mcs_direct_object *o, struct mcs_direct *s, ui
 	return j;
 }
 
-/* Hand the transfer to the engine.  False: the master would have to be asked first, or memory
- * lacks. */
-static bool begin(struct mcs_direct *s, struct job *j)
+/* Submit the transfer to the engine.  False: the master must be asked first, or there is no
+ * memory. */
+static bool job_submit(struct mcs_direct *s, struct job *j)
 {
 	struct mcs_async *a = j->a;
 
@@ -315,24 +317,24 @@ static bool begin(struct mcs_direct *s, struct job *j)
 		return false;
 	j->attempt = mcs_read_patience(&j->part, j->deadline);
 	mce_batch_init(&j->batch);
-	j->batch.done = on_batch;
+	j->batch.done = job_on_batch;
 	j->batch.arg = j;
-	/* Not complete before it is on the list. */
+	/* Prevent completion before the job is on the list. */
 	mce_batch_hold(&j->batch);
 	(void)mce_submit(s->engine, &j->batch, j->part.req, j->part.n_req);
 	if (mce_batch_left(&j->batch) == 1) {
 		j->batch.done = NULL;
 		mce_batch_release(&j->batch);
-		if (!judge(j)) {
+		if (!job_check(j)) {
 			pthread_mutex_lock(&a->lock);
 			mc_list_push_back(&a->again, &j->link);
-			(void)want_thread(a);
+			(void)async_want_thread(a);
 			pthread_mutex_unlock(&a->lock);
 		}
 		return true;
 	}
 	pthread_mutex_lock(&a->lock);
-	/* Whoever sleeps for long has to look at the clock from now on. */
+	/* Wake a thread that sleeps for long: it must check for late transfers now. */
 	if (mc_list_empty(&a->moving))
 		pthread_cond_signal(&a->work);
 	mc_list_push_back(&a->moving, &j->link);
@@ -357,25 +359,25 @@ int mcs_direct_object_read_start(struct mcs_object *obj, uint64_t offset, void *
 	}
 	if (len > size - offset)
 		len = (size_t)(size - offset);
-	j = new_job(o, s, offset, buf, len, deadline);
+	j = job_new(o, s, offset, buf, len, deadline);
 	if (!j)
 		return -ENOMEM;
 	j->done = done;
 	j->arg = arg;
 	pthread_mutex_lock(&a->lock);
 	a->jobs++;
-	/* Before anything depends on one. */
-	r = a->threads ? 0 : want_thread(a);
+	/* Start a thread before the job depends on one. */
+	r = a->threads ? 0 : async_want_thread(a);
 	pthread_mutex_unlock(&a->lock);
 	if (r < 0) {
-		free_job(j);
+		job_free(j);
 		return r;
 	}
-	if (begin(s, j))
+	if (job_submit(s, j))
 		return 0;
 	pthread_mutex_lock(&a->lock);
 	mc_list_push_back(&a->again, &j->link);
-	(void)want_thread(a);
+	(void)async_want_thread(a);
 	pthread_mutex_unlock(&a->lock);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * get.c - read objects by key: ask the master, read, check, and go round again when that failed. */
+ * get.c - read objects by key: ask the master, read, check, and repeat after failures. */
 #include <config.h>
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "common/fault.h"
 #include "common/metrics.h"
 
-/* How often a read follows a key to a newer version, or asks again after failures. */
+/* How often a read asks the master again, for a newer version or after failures. */
 #define ROUNDS_MAX 16
 
 MC_COUNTER(gets, "mooncake_client_gets_total", "", "objects asked for")
@@ -23,9 +23,9 @@ MC_COUNTER(again, "mooncake_client_retries_total", "cause=\"read\"",
 	   "attempts repeated after a failure")
 MC_HISTOGRAM(latency, "mooncake_client_get_seconds", "", "time of get calls", 1e-9)
 
-enum state { ASK, READ, DONE };
+enum get_state { ASK, READ, DONE };
 
-/* Who provides the memory; alloc NULL: the items' iov. */
+/* The provider of memory; alloc NULL: use the items' iov. */
 struct provider {
 	mcs_alloc_fn alloc;
 	void *arg;
@@ -34,9 +34,9 @@ struct provider {
 struct get_op {
 	struct mcs_get_item *item;
 	const struct provider *provider;
-	unsigned index;		/* of the item in the caller's batch */
+	unsigned index;		/* number of the item in the caller's batch */
 	struct iovec alloc_iov;
-	enum state state;
+	enum get_state state;
 	unsigned rounds;
 	struct mcs_version v;
 	struct mcs_part part;
@@ -48,8 +48,8 @@ static void get_done(struct get_op *op, int64_t result)
 	op->item->result = result;
 }
 
-/* Decide what of the version to read, and where to. */
-static int get_place(struct mcs_direct *s, struct get_op *op)
+/* Decide which bytes of the version to read, and the memory for them. */
+static int get_plan(struct mcs_direct *s, struct get_op *op)
 {
 	struct mcs_get_item *item = op->item;
 	uint64_t size = op->v.info.size, offset = item->whole ? 0 : item->offset;
@@ -80,9 +80,9 @@ static int get_place(struct mcs_direct *s, struct get_op *op)
 	return 0;
 }
 
-/* The master's answer for one key. */
+/* Take the master's answer for one key. */
 static void get_answered(struct mcs_direct *s, struct get_op *op, const struct mcp_object *obj, uint64_t epoch,
-		     uint64_t asked_ns)
+			 uint64_t asked_ns)
 {
 	struct mcs_version v;
 	bool same;
@@ -94,9 +94,9 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 	}
 	same = op->rounds > 1 && mcs_version_same(&op->v, &v);
 	op->v = v;
-	/* The same version again: what failed stays known. */
+	/* The same version again: keep the record of failed replicas. */
 	if (!same) {
-		r = get_place(s, op);
+		r = get_plan(s, op);
 		if (r < 0) {
 			get_done(op, r);
 			return;
@@ -110,9 +110,9 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 		op->state = READ;
 }
 
-/* Look up all that are to be asked for.  @pins gets what was granted. */
+/* Look up all items in state ASK.  @pins gets the granted pins. */
 static int get_ask(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
-	       struct mcs_pin *pins, unsigned *ret_pins, uint64_t deadline)
+		   struct mcs_pin *pins, unsigned *ret_pins, uint64_t deadline)
 {
 	struct mcp_key *keys = mcs_scratch_raw(sc, n, sizeof(*keys));
 	struct mcp_get msg = { .flags = MCP_GET_LEASE, .tenant = s->base.tenant };
@@ -131,8 +131,8 @@ static int get_ask(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 			keys[k++].key = mcp_bytes(ops[i].item->key.data,
 						  (uint32_t)ops[i].item->key.len);
 	msg.keys = mcp_seq(keys, k);
-	/* Pins of an unknown connection are not believed in, and run out by themselves: on
-	 * another one their numbers are somebody else's. */
+	/* Pins of an unknown connection are not used, and expire: on another connection the same
+	 * numbers may be other pins. */
 	r = mcs_call_pins(s->base.session, MCP_GET, &msg, &reply, &mem, deadline, false, &epoch);
 	if (r < 0)
 		return r;
@@ -143,7 +143,7 @@ static int get_ask(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 			continue;
 		ops[i].rounds++;
 		if (!mcp_iter_next(&it, &obj)) {
-			get_done(&ops[i], mc_fail(-MC_EPROTO, "master answered for too few keys"));
+			get_done(&ops[i], mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys"));
 			continue;
 		}
 		get_answered(s, &ops[i], &obj, epoch, asked_ns);
@@ -155,8 +155,8 @@ static int get_ask(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 	return 0;
 }
 
-/* What to do after an attempt. */
-static void get_settle(struct get_op *op, uint64_t deadline)
+/* Set the next state after an attempt. */
+static void get_next_state(struct get_op *op, uint64_t deadline)
 {
 	struct mcs_part *p = &op->part;
 
@@ -174,8 +174,8 @@ static void get_settle(struct get_op *op, uint64_t deadline)
 		return;
 	}
 	mc_metric_add(&again, 1);
-	/* A mismatch may mean that the version is gone, so the master is asked.  A replica that
-	 * cannot be reached says nothing about the others. */
+	/* A mismatch may mean that the version is gone, so ask the master.  After an unreachable
+	 * replica try the others first. */
 	if (p->status != -EAGAIN &&
 	    (p->status == -MC_ECHECKSUM || !mcs_part_left(p, false)))
 		op->state = ASK;
@@ -193,9 +193,9 @@ static unsigned get_gather(struct get_op *ops, unsigned n, struct mcs_part **par
 	return k;
 }
 
-/* Read what the last question found; the leases are held from begin to end of it. */
+/* Read the items that the last request found, while their leases are held. */
 static void get_read_found(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
-		       struct mcs_part **parts, uint64_t deadline)
+			   struct mcs_part **parts, uint64_t deadline)
 {
 	unsigned k;
 
@@ -203,11 +203,11 @@ static void get_read_found(struct mcs_direct *s, struct mcs_scratch *sc, struct 
 		mcs_read(s, sc, parts, k, deadline);
 		for (unsigned i = 0; i < n; i++)
 			if (ops[i].state == READ)
-				get_settle(&ops[i], deadline);
+				get_next_state(&ops[i], deadline);
 	}
 }
 
-static bool get_any_to_ask(const struct get_op *ops, unsigned n)
+static bool get_must_ask(const struct get_op *ops, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (ops[i].state == ASK)
@@ -216,7 +216,7 @@ static bool get_any_to_ask(const struct get_op *ops, unsigned n)
 }
 
 static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
-	       uint64_t deadline)
+		   uint64_t deadline)
 {
 	struct mcs_part **parts = mcs_scratch_raw(sc, n, sizeof(struct mcs_part *));
 	struct mcs_pin *pins = mcs_scratch_raw(sc, n, sizeof(*pins));
@@ -226,7 +226,7 @@ static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 
 	if (!parts || !pins)
 		return -ENOMEM;
-	while (get_any_to_ask(ops, n)) {
+	while (get_must_ask(ops, n)) {
 		uint64_t asked_ns = mc_now_ns();
 
 		r = get_ask(s, sc, ops, n, pins, &n_pins, deadline);

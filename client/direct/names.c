@@ -36,7 +36,7 @@ static struct mcs_key names_key(const void *keys, unsigned i)
 
 /* The valid keys among @n as a list for a message; memory from @sc. */
 static int names_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
-		    struct mcp_seq *ret)
+		      struct mcp_seq *ret)
 {
 	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	unsigned k = 0;
@@ -51,7 +51,7 @@ static int names_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsign
 }
 
 static int stat_request(struct mcs_direct *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
-		      struct mcs_info *infos, int *results, uint64_t deadline)
+			struct mcs_info *infos, int *results, uint64_t deadline)
 {
 	struct mcp_get msg = { .flags = MCP_GET_DIRS, .tenant = s->base.tenant };
 	struct mcp_get_reply reply;
@@ -72,7 +72,7 @@ static int stat_request(struct mcs_direct *s, struct mcs_scratch *sc, const stru
 		r = mcs_key_check(keys[i]);
 		if (!r)
 			r = mcp_iter_next(&it, &obj) ? mcs_version_decode(&obj, 0, 0, &v) :
-				mc_fail(-MC_EPROTO, "master answered for too few keys");
+				mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys");
 		results[i] = r;
 		if (r < 0)
 			continue;
@@ -104,15 +104,15 @@ int mcs_direct_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, uns
 
 /* ---- exist ---- */
 
-/* Large questions are asked in parts, so that the master looks one up while the next is written. */
+/* A large request is split, so that the master works on one part while the next is sent. */
 #define EXIST_WINDOW 4
 #define EXIST_PART_MIN 512
 
 struct exist_part {
 	const struct mcs_key *keys;
 	uint8_t *present;
-	unsigned n, asked;		/* asked: those that are keys */
-	bool on_way;
+	unsigned n, asked;		/* keys; valid keys */
+	bool sent;			/* @ticket has a request */
 	struct mcp_ticket ticket;
 };
 
@@ -123,9 +123,9 @@ static int exist_answer(const struct exist_part *p, const struct mcp_exist_reply
 	int count = 0;
 
 	if (reply->present.len != p->asked)
-		return mc_fail(-MC_EPROTO, "master answered for %u keys of %u",
+		return mc_fail(-MC_EPROTO, "protocol error: reply has %u results for %u keys",
 			       reply->present.len, p->asked);
-	/* What cannot be a key cannot exist. */
+	/* An invalid key cannot exist. */
 	for (unsigned i = 0; i < p->n; i++) {
 		p->present[i] = mcs_key_good(p->keys[i]) && answer[k++] == 1;
 		count += p->present[i];
@@ -133,7 +133,7 @@ static int exist_answer(const struct exist_part *p, const struct mcp_exist_reply
 	return count;
 }
 
-/* Send the question, and wait for the answer unless there is a @ticket. */
+/* Send the request, and wait for the reply unless there is a @ticket. */
 static int exist_ask(struct mcs_direct *s, struct exist_part *p, struct mcp_exist_reply *reply,
 		     struct mcp_reply *mem, struct mcp_ticket *ticket, uint64_t deadline)
 {
@@ -149,14 +149,14 @@ static int exist_ask(struct mcs_direct *s, struct exist_part *p, struct mcp_exis
 	return r;
 }
 
-/* The answer of one part: how many are there.  A question that was lost is asked again. */
+/* Wait for the reply to one part: the number of present keys.  Repeats a request that was lost. */
 static int exist_finish(struct mcs_direct *s, struct exist_part *p, uint64_t deadline)
 {
 	struct mcp_reply mem = { 0 };
 	struct mcp_exist_reply reply;
 	int r = -MC_ERPC;
 
-	if (p->on_way)
+	if (p->sent)
 		r = mcs_call_wait(s->base.session, p->ticket, &reply, &mem, deadline);
 	if (r == -MC_ERPC)
 		r = exist_ask(s, p, &reply, &mem, NULL, deadline);
@@ -183,13 +183,13 @@ int mcs_direct_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned
 			p->n = mcs_batch_split(n - asked < most ? n - asked : most, names_key, p->keys);
 			asked += p->n;
 			if (p->n < n)
-				p->on_way = exist_ask(s, p, NULL, NULL, &p->ticket, deadline) == 0;
+				p->sent = exist_ask(s, p, NULL, NULL, &p->ticket, deadline) == 0;
 		}
 		if (begun == done)
 			return bad ? bad : count;
-		/* Also after a failure: each ticket is waited for. */
+		/* Also after a failure, wait for each ticket. */
 		p = &part[done++ % EXIST_WINDOW];
-		if (bad && !p->on_way)
+		if (bad && !p->sent)
 			continue;
 		r = exist_finish(s, p, deadline);
 		count += r > 0 ? r : 0;
@@ -199,8 +199,8 @@ int mcs_direct_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned
 
 /* ---- remove ---- */
 
-/* One request; @status gets the status of each valid key.  @lost is set when an earlier attempt may
- * have been carried out. */
+/* Send one request.  *lost: the first attempt may have been carried out before its reply was
+ * lost. */
 static int remove_call(struct mcs_direct *s, const struct mcp_remove *msg, struct mcp_remove_reply *reply,
 		       struct mcp_reply *mem, bool *lost, uint64_t deadline)
 {
@@ -215,7 +215,7 @@ static int remove_call(struct mcs_direct *s, const struct mcp_remove *msg, struc
 }
 
 static int remove_request(struct mcs_direct *s, struct mcs_scratch *sc, const struct mcs_key *keys,
-			unsigned n, unsigned flags, int *results, uint64_t deadline)
+			  unsigned n, unsigned flags, int *results, uint64_t deadline)
 {
 	struct mcp_remove msg = { .flags = flags, .tenant = s->base.tenant };
 	struct mcp_remove_reply reply;
@@ -235,9 +235,10 @@ static int remove_request(struct mcs_direct *s, struct mcs_scratch *sc, const st
 	for (unsigned i = 0; i < n; i++) {
 		r = mcs_key_check(keys[i]);
 		if (!r && !mcp_iter_next(&it, &st))
-			r = mc_fail(-MC_EPROTO, "master answered for too few keys");
+			r = mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys");
 		else if (!r)
 			r = mc_err_from_wire(st.status);
+		/* A retry may miss the key because the first attempt removed it. */
 		if (r == -MC_ENOOBJECT && lost)
 			r = 0;
 		results[i] = r;

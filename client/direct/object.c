@@ -13,11 +13,11 @@
 #include "common/log.h"
 #include "common/metrics.h"
 
-/* A larger trailer (of an object over 64 GiB) is fetched for each read. */
+/* A larger trailer (of an object over 64 GiB) is not kept, but fetched for each read. */
 #define TRAILER_KEPT ((uint64_t)4 << 20)
 #define VERIFY_STEP ((size_t)1 << 20)
-/* After a restart a master holds everything for three heartbeats, in which owners come back; the
- * longest that an owner lets go by between two is two fifths of its time to live. */
+/* A master that restarted keeps all objects for three heartbeat periods, in which owners come
+ * back.  The maximum period of an owner is two fifths of its time to live. */
 #define RETURN_BEATS 3
 
 MC_GAUGE(open_objects, "mooncake_client_open_objects", "", "objects held open")
@@ -53,7 +53,7 @@ static int object_ask_once(struct mcs_direct *s, const struct mcs_key *keys, uns
 	for (unsigned i = 0; i < n; i++) {
 		results[i] = mcp_iter_next(&it, &obj) ?
 			mcs_version_decode(&obj, epoch, asked_ns, &ret[i]) :
-			mc_fail(-MC_EPROTO, "master answered for too few keys");
+			mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys");
 		if (!results[i] && ret[i].pin.id)
 			mcs_leases_granted(1);
 	}
@@ -64,7 +64,7 @@ static int object_ask_once(struct mcs_direct *s, const struct mcs_key *keys, uns
 
 /* The caller must release the pins. */
 static int object_ask_many(struct mcs_direct *s, const struct mcs_key *keys, unsigned n, uint32_t flags,
-		    struct mcs_version *ret, int *results, uint64_t deadline)
+			   struct mcs_version *ret, int *results, uint64_t deadline)
 {
 	for (;;) {
 		uint64_t epoch = 0;
@@ -84,7 +84,7 @@ static int object_ask_many(struct mcs_direct *s, const struct mcs_key *keys, uns
 }
 
 static int object_ask(struct mcs_direct *s, struct mcs_key key, uint32_t flags, struct mcs_version *ret,
-	       uint64_t deadline)
+		      uint64_t deadline)
 {
 	int result, r = object_ask_many(s, &key, 1, flags, ret, &result, deadline);
 
@@ -344,7 +344,7 @@ const uint32_t *mcs_direct_object_trailer(struct mcs_direct_object *o)
 
 /* Try the replicas in turn, each twice. */
 static int object_read_part(struct mcs_direct_object *o, struct mcs_scratch *sc, struct mcs_part *part,
-		     uint64_t deadline)
+			    uint64_t deadline)
 {
 	int r = -MC_EREPLICA_GONE;
 
@@ -370,7 +370,7 @@ static int object_read_part(struct mcs_direct_object *o, struct mcs_scratch *sc,
 }
 
 static int64_t object_read_checked(struct mcs_direct_object *o, uint64_t offset, const struct iovec *iov,
-			    int iovcnt, bool verify, uint64_t deadline)
+				   int iovcnt, bool verify, uint64_t deadline)
 {
 	uint64_t size = o->v.info.size;
 	struct mcs_part part = {
@@ -418,7 +418,7 @@ void mcs_direct_object_count(uint64_t n)
 /* ---- mapping ---- */
 
 static int object_map_replica(struct mcs_direct_object *o, const struct mcp_replica *rep, uint64_t deadline,
-		       struct mcs_seg **ret_seg, const void **ret_map)
+			      struct mcs_seg **ret_seg, const void **ret_map)
 {
 	uint64_t size = o->v.info.size;
 	struct mcs_seg *seg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put.c - store objects: reserve at the master, write all replicas, commit.  Puts that were refused
- * or broken go round again as long as that has a chance. */
+ * put.c - store objects: reserve at the master, write all replicas, commit.  Refused and failed
+ * puts are repeated as long as that can succeed. */
 #include <config.h>
 
 #include "client/direct/put_i.h"
@@ -13,10 +13,11 @@
 #include "common/fault.h"
 #include "common/metrics.h"
 
-/* A pool that shows nothing evictable may do so between two steps of other writers. */
+/* After this many checks in a row without anything evictable, give up.  One check is not enough:
+ * it may fall between two steps of other writers. */
 #define HOPELESS_MAX 5
 #define BACKOFF_LAST_MS 50
-#define RETURN_MS 3000		/* for owners to find a master that restarted */
+#define RETURN_MS 3000		/* time for owners to find a master that restarted */
 
 MC_COUNTER(again, "mooncake_client_retries_total", "cause=\"put\"",
 	   "attempts repeated after a failure")
@@ -29,7 +30,6 @@ void mcs_put_done(struct mcs_put_op *op, int result)
 	op->item->result = result;
 }
 
-/* The key has a value that this put must not replace. */
 void mcs_put_lost(const struct mcs_put_request *b, struct mcs_put_op *op)
 {
 	op->item->existed = 1;
@@ -84,8 +84,8 @@ static uint64_t put_smallest_refused(const struct mcs_put_request *b)
 	return size;
 }
 
-/* Would waiting help a put that found no room?  Not when all that is free or may be evicted, in the
- * whole pool, is less than it needs. */
+/* Can waiting help a put that found no space?  Not if all free and evictable memory of the pool
+ * is less than it needs. */
 static bool put_hope(struct mcs_put_request *b)
 {
 	struct mcp_stats msg = { 0 };
@@ -98,7 +98,7 @@ static bool put_hope(struct mcs_put_request *b)
 		return true;
 	if (mcs_call(b->s->base.session, MCP_STATS, &msg, &reply, &mem, b->deadline) < 0)
 		return false;
-	/* After a restart of the master its owners come one after another. */
+	/* After a restart of the master its owners come back one after another. */
 	room = reply.capacity > reply.used ? reply.capacity - reply.used : 0;
 	may = (reply.evictable > 0 && reply.evictable + room >= put_smallest_refused(b)) ||
 		mcs_session_young(b->s->base.session, RETURN_MS);
@@ -106,7 +106,7 @@ static bool put_hope(struct mcs_put_request *b)
 	return may;
 }
 
-/* Puts that found no room: wait a little, or let them fail. */
+/* Some puts found no space: wait a little, or fail them. */
 static void put_wait_for_room(struct mcs_put_request *b)
 {
 	uint64_t ms = 1ull << (b->rounds < 6 ? b->rounds : 6), left;
@@ -127,13 +127,14 @@ static void put_wait_for_room(struct mcs_put_request *b)
 	nanosleep(&t, NULL);
 }
 
-/* Time that ran out while waiting for room is a lack of room. */
+/* A timeout while waiting for space is reported as lack of space. */
 static int put_why_not(const struct mcs_put_op *op, int r)
 {
 	return r == -MC_ETIMEDOUT && op->refused ? op->refused : r;
 }
 
-/* Round and round until all are done.  Objects written in one round make room for the next. */
+/* Repeat the steps until all puts are done.  Objects stored in one round may be evicted in the
+ * next. */
 static void put_run(struct mcs_put_request *b)
 {
 	while (put_any(b, MCS_STEP_RESERVE)) {
@@ -217,7 +218,7 @@ int mcs_direct_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsi
 			items[j].existed = 0;
 		}
 	}
-	(void)mcs_dedup_settle(dedup, items);
+	mcs_dedup_settle(dedup, items);
 	mcs_puts_count(items, n, began);
 	return r;
 }

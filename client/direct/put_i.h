@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_i.h - the steps of a batch of puts; see put.c. */
+ * put_i.h - a request of puts and its steps; see put.c. */
 #ifndef MCS_PUT_I_H
 #define MCS_PUT_I_H
 
@@ -17,9 +17,9 @@ struct mcs_put_op {
 	enum mcs_put_step state;
 	uint64_t size;
 	unsigned tries;
-	int refused;			/* why there was no room */
-	int broken;			/* state BROKEN: why */
-	/* of the reservation; one whose connection is not known is BROKEN */
+	int refused;			/* error of the last refused reservation */
+	int broken;			/* state BROKEN: the reason */
+	/* of the reservation; if its connection is not known, the state is BROKEN */
 	uint64_t generation, epoch;
 	const struct mcp_replica *replica;
 	unsigned n_replicas;
@@ -33,32 +33,32 @@ struct mcs_put_request {
 	struct mcs_scratch *sc;
 	struct mcs_put_op *ops;
 	unsigned n;
-	unsigned flags, replicas;	/* as of mcs_put_opts */
+	unsigned flags, replicas;	/* as in mcs_put_opts */
 	uint32_t soft_pin_ms;
 	enum mcs_kind kind;
 	enum mcs_soft_pin soft_pin;
 	uint8_t data_type;
-	struct mcs_key group;
+	struct mcs_key group;		/* eviction group of items without an own one */
 	const char *const *preferred;	/* NULL-ended */
 	uint64_t deadline;
-	uint64_t granted_ns;		/* when the master was asked for the room that is written to */
-	unsigned rounds, hopeless;	/* of waiting for room */
+	uint64_t granted_ns;		/* when the last reservation was sent */
+	unsigned rounds, hopeless;	/* waits for space; those in a row without a chance */
 	bool held;			/* the master says that waiting helps */
 };
 
-/* RESERVE -> WRITE (or COMMIT without bytes), DONE, or still RESERVE: no room now.  Negative: the
- * master could not be asked. */
+/* RESERVE -> WRITE (or COMMIT without bytes), DONE, or still RESERVE: no space now.  Negative: the
+ * request failed. */
 int mcs_put_reserve(struct mcs_put_request *b);
 /* WRITE -> COMMIT or BROKEN: move the bytes to all replicas. */
 void mcs_put_write(struct mcs_put_request *b);
-/* Is the room of a put of connection @epoch still its own?  The connection is looked at when it
- * was not seen since @seen_ns (mc_now_ns()) for a while. */
+/* Does a range reserved on connection @epoch still belong to its put?  Checks the connection if
+ * it was last known good at @seen_ns (mc_now_ns()) and that is too long ago. */
 bool mcs_put_owned(const struct mcs_direct *s, uint64_t epoch, uint64_t seen_ns);
-/* Wait for writes to such room: mce_batch_wait(), but they are broken off when it is not the
- * put's any more: -MC_ESTALE_PUT. */
+/* Wait for writes to such ranges: as mce_batch_wait(), but cancel them when the ranges no longer
+ * belong to the put: -MC_ESTALE_PUT. */
 int mcs_put_wait(const struct mcs_direct *s, struct mce_batch *b, struct mce_req *reqs, unsigned n,
 		 uint64_t epoch, uint64_t deadline);
-/* COMMIT -> DONE or RESERVE, BROKEN -> revoked, then RESERVE or DONE. */
+/* COMMIT -> DONE or RESERVE; BROKEN -> revoke, then RESERVE or DONE. */
 void mcs_put_commit(struct mcs_put_request *b);
 
 /* Parts of a request that come from the caller's options. */
@@ -78,6 +78,7 @@ static inline const char *const *mcs_put_preferred(const struct mcs_direct *s, c
 }
 
 void mcs_put_done(struct mcs_put_op *op, int result);
+/* The key has a value that this put must not replace. */
 void mcs_put_lost(const struct mcs_put_request *b, struct mcs_put_op *op);
 /* Try once more, or give up with @err. */
 void mcs_put_again(struct mcs_put_op *op, int err);

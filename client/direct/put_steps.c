@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_steps.c - reserve, write, commit: the three steps of a group of puts. */
+ * put_steps.c - reserve, write, commit: the three steps of a request of puts. */
 #include <config.h>
 
 #include "client/direct/put_i.h"
@@ -14,16 +14,16 @@
 _Static_assert(MCS_PUT_UPSERT == MCP_PUT_UPSERT && MCS_PUT_HARD_PIN == MCP_PUT_HARD_PIN &&
 	       MCS_PUT_SOFT_PIN == MCP_PUT_SOFT_PIN &&
 	       MCS_PUT_ALL_REPLICAS == MCP_PUT_ALL_REPLICAS &&
-	       MCS_PUT_SAME_NODE == MCP_PUT_SAME_NODE, "flags are passed on as they are");
+	       MCS_PUT_SAME_NODE == MCP_PUT_SAME_NODE, "flags are sent unchanged");
 _Static_assert((int)MCS_SOFT_PIN_ENABLE == (int)MCP_SOFT_PIN_ENABLE &&
-	       (int)MCS_SOFT_PIN_DISABLE == (int)MCP_SOFT_PIN_DISABLE, "and so are pins");
+	       (int)MCS_SOFT_PIN_DISABLE == (int)MCP_SOFT_PIN_DISABLE, "pins are sent unchanged");
 _Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP_KIND_SYMLINK,
-	       "kinds are passed on as they are");
+	       "kinds are sent unchanged");
 
 #define WIRE_FLAGS (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_ALL_REPLICAS | \
 		    MCS_PUT_SAME_NODE)
 
-/* Half of what put_start_release_timeout is by default. */
+/* Half of the default of put_start_release_timeout. */
 #define WRITE_MAX_MS 300000ull
 
 MC_COUNTER(write_bytes, "mooncake_client_transfer_bytes_total", "op=\"write\"",
@@ -33,7 +33,7 @@ MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"write\"",
 
 /* ---- reserve ---- */
 
-static int preferred_names(struct mcs_put_request *b, struct mcp_seq *ret)
+static int put_preferred_names(struct mcs_put_request *b, struct mcp_seq *ret)
 {
 	unsigned n = 0;
 	struct mcp_name *names;
@@ -49,14 +49,14 @@ static int preferred_names(struct mcs_put_request *b, struct mcp_seq *ret)
 	return 0;
 }
 
-static struct mcp_bytes group_of(const struct mcs_put_request *b, const struct mcs_put_item *item)
+static struct mcp_bytes put_group_name(const struct mcs_put_request *b, const struct mcs_put_item *item)
 {
 	const struct mcs_key *group = item->group.len ? &item->group : &b->group;
 
 	return mcp_bytes(group->data, group->len);
 }
 
-static int reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
+static int put_reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 {
 	struct mcp_put_item *items = mcs_scratch_raw(b->sc, b->n, sizeof(*items));
 	unsigned n = 0;
@@ -71,8 +71,8 @@ static int reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 		.data_type = b->data_type,
 		.tenant = b->s->base.tenant,
 	};
-	/* An exclusive put must know whether a value is its own when the answer was lost, and
-	 * only a generation tells; so it commits in a step of its own. */
+	/* When the reply is lost, an exclusive put must find out whether the value is its own.
+	 * Only the generation tells, so it commits in a separate step. */
 	if (!(b->flags & MCS_PUT_EXCL))
 		ret->flags |= MCP_PUT_COMMIT;
 	for (unsigned i = 0; i < b->n; i++) {
@@ -84,15 +84,15 @@ static int reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 			.key = mcp_bytes(op->item->key.data, (uint32_t)op->item->key.len),
 			.size = op->size,
 			.kind = (uint8_t)b->kind,
-			.group = group_of(b, op->item),
+			.group = put_group_name(b, op->item),
 		};
 	}
 	ret->items = mcp_seq(items, n);
-	return preferred_names(b, &ret->preferred);
+	return put_preferred_names(b, &ret->preferred);
 }
 
-static int take_replicas(struct mcs_put_request *b, struct mcs_put_op *op,
-			 const struct mcp_seq *list)
+static int put_take_replicas(struct mcs_put_request *b, struct mcs_put_op *op,
+			     const struct mcp_seq *list)
 {
 	struct mcp_replica *reps = mcs_scratch_raw(b->sc, list->count, sizeof(*reps));
 	struct mcp_iter it;
@@ -101,7 +101,7 @@ static int take_replicas(struct mcs_put_request *b, struct mcs_put_op *op,
 	if (!reps)
 		return -ENOMEM;
 	if (!list->count || list->count > b->replicas)
-		return mc_fail(-MC_EPROTO, "master granted %u replicas", list->count);
+		return mc_fail(-MC_EPROTO, "protocol error: master granted %u replicas", list->count);
 	mcp_iter_init(&it, list, &mcp_desc_replica);
 	while (n < list->count && mcp_iter_next(&it, &reps[n]))
 		n++;
@@ -110,9 +110,9 @@ static int take_replicas(struct mcs_put_request *b, struct mcs_put_op *op,
 	return 0;
 }
 
-/* @epoch: the connection before the question. */
-static void granted(struct mcs_put_request *b, struct mcs_put_op *op,
-		    const struct mcp_put_grant *grant, uint64_t epoch)
+/* @epoch: the connection before the request was sent. */
+static void put_granted(struct mcs_put_request *b, struct mcs_put_op *op,
+			const struct mcp_put_grant *grant, uint64_t epoch)
 {
 	int r = mc_err_from_wire(grant->status);
 
@@ -121,7 +121,7 @@ static void granted(struct mcs_put_request *b, struct mcs_put_op *op,
 		return;
 	}
 	if (r == -MC_ENOSPACE || r == -MC_EUNAVAILABLE) {
-		/* When waiting for what is held has not helped, the tenant's objects fill its
+		/* If waiting for held memory does not help, the tenant's own objects fill its
 		 * quota. */
 		b->held |= r == -MC_EUNAVAILABLE;
 		op->refused = r == -MC_EUNAVAILABLE ? -MC_EQUOTA : r;
@@ -134,9 +134,9 @@ static void granted(struct mcs_put_request *b, struct mcs_put_op *op,
 	op->generation = grant->generation;
 	op->epoch = mcs_direct_epoch(b->s);
 	if (op->size) {
-		/* The connection changed meanwhile: it is of either, and given back to whichever
-		 * is there. */
-		r = op->epoch == epoch ? take_replicas(b, op, &grant->replicas) :
+		/* If the connection changed meanwhile, the range may belong to either: revoke it
+		 * on the present one. */
+		r = op->epoch == epoch ? put_take_replicas(b, op, &grant->replicas) :
 			mc_fail(-MC_ESTALE_PUT, "the connection changed during the reservation");
 		op->state = r < 0 ? MCS_STEP_BROKEN : MCS_STEP_WRITE;
 		op->broken = r;
@@ -158,12 +158,12 @@ int mcs_put_reserve(struct mcs_put_request *b)
 	struct mcp_iter it;
 	int r;
 
-	r = reserve_msg(b, &msg);
+	r = put_reserve_msg(b, &msg);
 	if (r < 0)
 		return r;
 	b->granted_ns = mc_now_ns();
 	r = mcs_call(b->s->base.session, MCP_PUT_START, &msg, &reply, &mem, b->deadline);
-	/* Room that is granted later has no owner. */
+	/* If the master still grants the ranges, nothing here will free them. */
 	if (r == -MC_ETIMEDOUT)
 		mcs_session_taint(b->s->base.session, mcs_direct_epoch(b->s));
 	if (r < 0)
@@ -177,11 +177,11 @@ int mcs_put_reserve(struct mcs_put_request *b)
 		if (op->state != MCS_STEP_RESERVE)
 			continue;
 		if (mcp_iter_next(&it, &grant)) {
-			granted(b, op, &grant, epoch);
+			put_granted(b, op, &grant, epoch);
 			continue;
 		}
 		mcs_session_taint(b->s->base.session, mcs_direct_epoch(b->s));
-		mcs_put_done(op, mc_fail(-MC_EPROTO, "master granted too few puts"));
+		mcs_put_done(op, mc_fail(-MC_EPROTO, "protocol error: reply has fewer grants than puts"));
 	}
 	mcp_reply_done(&mem);
 	return 0;
@@ -190,7 +190,7 @@ int mcs_put_reserve(struct mcs_put_request *b)
 /* ---- write ---- */
 
 /* Build the requests of one object at @op->req. */
-static int prepare(struct mcs_put_request *b, struct mcs_put_op *op)
+static int put_prepare(struct mcs_put_request *b, struct mcs_put_op *op)
 {
 	uint64_t chunks = mc_crc_chunks(op->size);
 
@@ -223,14 +223,14 @@ static int prepare(struct mcs_put_request *b, struct mcs_put_op *op)
 	return 0;
 }
 
-static void broken(struct mcs_put_op *op, int r)
+static void put_broken(struct mcs_put_op *op, int r)
 {
 	op->state = MCS_STEP_BROKEN;
 	op->broken = r;
 }
 
-/* Is every replica written, with the same bytes? */
-static int judge(struct mcs_put_request *b, struct mcs_put_op *op)
+/* Are all replicas written, with the same bytes? */
+static int put_check_written(struct mcs_put_request *b, struct mcs_put_op *op)
 {
 	int r = 0;
 
@@ -254,16 +254,16 @@ static int judge(struct mcs_put_request *b, struct mcs_put_op *op)
 	return r;
 }
 
-static void put_segs(struct mcs_put_op *op)
+static void put_release_segs(struct mcs_put_op *op)
 {
 	for (unsigned i = 0; i < op->n_replicas && op->seg; i++)
 		mcs_seg_put(op->seg[i]);
 	op->seg = NULL;
 }
 
-/* An attempt that may be followed by another leaves it time; and none lasts so long that the
- * master takes the room of a living writer back. */
-static uint64_t attempt_deadline(const struct mcs_put_request *b)
+/* An attempt leaves time for the next one, if there may be one.  None lasts so long that the
+ * master takes the writer for dead and frees its ranges. */
+static uint64_t put_attempt_deadline(const struct mcs_put_request *b)
 {
 	uint64_t now = mc_now_ns(), most = b->granted_ns + WRITE_MAX_MS * MC_NS_PER_MS;
 	unsigned tries = 0;
@@ -277,9 +277,8 @@ static uint64_t attempt_deadline(const struct mcs_put_request *b)
 	return now < most ? now : most;
 }
 
-/* Write to the granted room while it is the puts' own: all of them were granted at the same
- * time. */
-static int write_all(struct mcs_put_request *b, struct mce_req *reqs, unsigned n, uint64_t epoch)
+/* Write to the granted ranges while they belong to the puts: all were granted at the same time. */
+static int put_write_all(struct mcs_put_request *b, struct mce_req *reqs, unsigned n, uint64_t epoch)
 {
 	struct mce_batch batch;
 	int r;
@@ -288,8 +287,9 @@ static int write_all(struct mcs_put_request *b, struct mce_req *reqs, unsigned n
 		return mc_fail(-MC_ESTALE_PUT, "the connection that the put belonged to is gone");
 	mce_batch_init(&batch);
 	mce_submit(b->s->engine, &batch, reqs, n);
-	r = mcs_put_wait(b->s, &batch, reqs, n, epoch, attempt_deadline(b));
-	/* Also late: the engine has let go of the memory and each request has its status. */
+	r = mcs_put_wait(b->s, &batch, reqs, n, epoch, put_attempt_deadline(b));
+	/* Also after a timeout the engine has released the memory, and each request has its
+	 * status. */
 	return r == -MC_ESTALE_PUT ? r : 0;
 }
 
@@ -310,10 +310,10 @@ void mcs_put_write(struct mcs_put_request *b)
 		if (op->state != MCS_STEP_WRITE)
 			continue;
 		op->req = reqs + n;
-		r = reqs ? prepare(b, op) : -ENOMEM;
+		r = reqs ? put_prepare(b, op) : -ENOMEM;
 		if (r < 0) {
-			put_segs(op);
-			broken(op, r);
+			put_release_segs(op);
+			put_broken(op, r);
 			continue;
 		}
 		n += op->n_replicas;
@@ -321,17 +321,17 @@ void mcs_put_write(struct mcs_put_request *b)
 	}
 	if (!n)
 		return;
-	lost = write_all(b, reqs, n, epoch);
+	lost = put_write_all(b, reqs, n, epoch);
 	for (unsigned i = 0; i < b->n; i++) {
 		struct mcs_put_op *op = &b->ops[i];
 
 		if (op->state != MCS_STEP_WRITE)
 			continue;
 		r = mc_fault("client.put.write");
-		r = r ? r : lost ? lost : judge(b, op);
-		put_segs(op);
+		r = r ? r : lost ? lost : put_check_written(b, op);
+		put_release_segs(op);
 		if (r < 0)
-			broken(op, r);
+			put_broken(op, r);
 		else
 			op->state = MCS_STEP_COMMIT;
 	}
@@ -339,7 +339,7 @@ void mcs_put_write(struct mcs_put_request *b)
 
 /* ---- commit ---- */
 
-static int done_list(struct mcs_put_request *b, enum mcs_put_step state, struct mcp_seq *ret)
+static int put_done_list(struct mcs_put_request *b, enum mcs_put_step state, struct mcp_seq *ret)
 {
 	struct mcp_put_done *items = mcs_scratch_raw(b->sc, b->n, sizeof(*items));
 	unsigned n = 0;
@@ -361,13 +361,13 @@ static int done_list(struct mcs_put_request *b, enum mcs_put_step state, struct 
 	return (int)n;
 }
 
-static void revoke_later(struct mcs_put_request *b, const struct mcs_put_op *op)
+static void put_revoke_later(struct mcs_put_request *b, const struct mcs_put_op *op)
 {
 	mcs_background_revoke(b->s->background, op->item->key.data, op->item->key.len, op->generation,
 			  op->epoch);
 }
 
-static void committed(struct mcs_put_request *b, struct mcs_put_op *op, int r)
+static void put_committed(struct mcs_put_request *b, struct mcs_put_op *op, int r)
 {
 	if (r == -MC_EEXISTS && !(b->flags & MCS_PUT_UPSERT))
 		mcs_put_lost(b, op);
@@ -377,9 +377,9 @@ static void committed(struct mcs_put_request *b, struct mcs_put_op *op, int r)
 		mcs_put_done(op, r);
 }
 
-/* The connection went away after the commit was sent: what became of it stands in the index. */
-static void found_out(struct mcs_put_request *b, struct mcs_put_op *op,
-		      const struct mcp_object *obj)
+/* The connection was lost after the commit was sent: the master's index shows the outcome. */
+static void put_found_out(struct mcs_put_request *b, struct mcs_put_op *op,
+			  const struct mcp_object *obj)
 {
 	int r = mc_err_from_wire(obj->status);
 
@@ -388,7 +388,8 @@ static void found_out(struct mcs_put_request *b, struct mcs_put_op *op,
 	else if (!r && !(b->flags & MCS_PUT_UPSERT))
 		mcs_put_lost(b, op);
 	else if (!r && obj->generation > op->generation)
-		/* A later upsert stands; that ours came just before it is as good as any order. */
+		/* A later upsert has replaced the value.  Either order of the two is correct, so
+		 * ours counts as done. */
 		mcs_put_done(op, 0);
 	else if (!r || r == -MC_ENOOBJECT)
 		mcs_put_again(op, -MC_ERPC);
@@ -396,7 +397,7 @@ static void found_out(struct mcs_put_request *b, struct mcs_put_op *op,
 		mcs_put_done(op, r);
 }
 
-static void find_out(struct mcs_put_request *b)
+static void put_find_out(struct mcs_put_request *b)
 {
 	struct mcp_key *keys = mcs_scratch_raw(b->sc, b->n, sizeof(*keys));
 	struct mcp_get_reply reply;
@@ -424,14 +425,14 @@ static void find_out(struct mcs_put_request *b)
 		if (r < 0)
 			mcs_put_done(op, r);
 		else if (mcp_iter_next(&it, &obj))
-			found_out(b, op, &obj);
+			put_found_out(b, op, &obj);
 		else
-			mcs_put_done(op, mc_fail(-MC_EPROTO, "master answered for too few keys"));
+			mcs_put_done(op, mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys"));
 	}
 	mcp_reply_done(&mem);
 }
 
-static void end_puts(struct mcs_put_request *b)
+static void put_end_all(struct mcs_put_request *b)
 {
 	struct mcp_put_end_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -440,13 +441,13 @@ static void end_puts(struct mcs_put_request *b)
 	struct mcp_iter it;
 	int r;
 
-	r = done_list(b, MCS_STEP_COMMIT, &msg.items);
+	r = put_done_list(b, MCS_STEP_COMMIT, &msg.items);
 	if (r > 0)
 		r = mcs_call_once(b->s->base.session, MCP_PUT_END, &msg, &reply, &mem, b->deadline);
 	else if (!r)
 		return;
 	if (r == -MC_ERPC) {
-		find_out(b);
+		put_find_out(b);
 		return;
 	}
 	if (r >= 0)
@@ -457,19 +458,19 @@ static void end_puts(struct mcs_put_request *b)
 		if (op->state != MCS_STEP_COMMIT)
 			continue;
 		if (r < 0) {
-			revoke_later(b, op);
+			put_revoke_later(b, op);
 			mcs_put_done(op, r);
 		} else if (mcp_iter_next(&it, &st)) {
-			committed(b, op, mc_err_from_wire(st.status));
+			put_committed(b, op, mc_err_from_wire(st.status));
 		} else {
-			mcs_put_done(op, mc_fail(-MC_EPROTO, "master ended too few puts"));
+			mcs_put_done(op, mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than puts"));
 		}
 	}
 	mcp_reply_done(&mem);
 }
 
-/* Give the space of broken puts back, so that they can be tried elsewhere. */
-static void revoke_broken(struct mcs_put_request *b)
+/* Revoke broken puts, so that they can be repeated elsewhere. */
+static void put_revoke_broken(struct mcs_put_request *b)
 {
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -477,7 +478,7 @@ static void revoke_broken(struct mcs_put_request *b)
 	bool late = mc_now_ns() >= b->deadline;
 	int r;
 
-	r = done_list(b, MCS_STEP_BROKEN, &msg.items);
+	r = put_done_list(b, MCS_STEP_BROKEN, &msg.items);
 	if (!r)
 		return;
 	if (r > 0 && !late)
@@ -490,7 +491,7 @@ static void revoke_broken(struct mcs_put_request *b)
 		if (op->state != MCS_STEP_BROKEN)
 			continue;
 		if (late || r < 0)
-			revoke_later(b, op);
+			put_revoke_later(b, op);
 		if (late)
 			mcs_put_done(op, mc_fail(-MC_ETIMEDOUT, "put did not end in time"));
 		else
@@ -504,8 +505,8 @@ void mcs_put_commit(struct mcs_put_request *b)
 
 	for (unsigned i = 0; i < b->n && r < 0; i++)
 		if (b->ops[i].state == MCS_STEP_COMMIT)
-			broken(&b->ops[i], r);
-	end_puts(b);
+			put_broken(&b->ops[i], r);
+	put_end_all(b);
 	MC_FAULT_POINT("client.put.after_end");
-	revoke_broken(b);
+	put_revoke_broken(b);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_stream.c - puts whose bytes come one after another: room is reserved first, the bytes go
- * there as they come, and what was not needed of the room is given back with the commit.
+ * put_stream.c - puts whose bytes arrive one after another: reserve the maximum size first, write
+ * bytes as they arrive, and free the unused rest with the commit.
  *
- * A put dies with its connection, and its room then soon is somebody else's.  So a stream looks
- * at the connection before it writes and while it does (put_wait.c), asks the master when it has
- * not heard of it for a while, and ends after a time that no master takes for the time of a lost
- * writer. */
+ * A put ends with its connection, and then its range is soon reused.  So a stream checks the
+ * connection before and during each write (put_wait.c), sends a request when the master has not
+ * answered for a while, and ends itself before the master could take its writer for dead. */
 #include <config.h>
 
 #include <errno.h>
@@ -18,10 +17,10 @@
 
 #define CONFIRM_MS (MCP_PUT_ASIDE_MS / 2)
 #define AGE_MAX_MS 30000
-/* The first master that takes a size with the end of a put. */
+/* First protocol version in which the end of a put has a size. */
 #define TRIM_VERSION 2u
 
-MC_COUNTER(streamed, "mooncake_client_streamed_puts_total", "", "puts committed whose bytes were stored as they came")
+MC_COUNTER(streamed, "mooncake_client_streamed_puts_total", "", "puts committed whose bytes were stored as they arrived")
 
 struct mcs_stream {
 	/* constant */
@@ -31,9 +30,9 @@ struct mcs_stream {
 	unsigned n;
 	struct mcp_replica *replica;	/* n of them */
 	struct mcs_seg **seg;
-	uint32_t *crc;			/* of the first replica's chunks; each belongs to who writes it */
+	uint32_t *crc;			/* of the first replica's chunks; each is set by the thread that writes the chunk */
 	/* atomic */
-	uint64_t heard_ns;		/* of the master, by this stream */
+	uint64_t heard_ns;		/* when the master last answered this stream */
 
 	size_t key_len;
 	char key[];
@@ -54,7 +53,7 @@ static void stream_free(struct mcs_stream *st)
 	free(st);
 }
 
-/* What a reservation gave, before the memory that it came in goes. */
+/* Copy the reservation out of the scratch memory. */
 static int stream_take_grant(struct mcs_stream *st, const struct mcs_put_op *op, uint64_t deadline)
 {
 	st->generation = op->generation;
@@ -98,7 +97,7 @@ static int stream_reserve(struct mcs_stream *st, const struct mcs_put_opts *opts
 	};
 	int r = b.sc ? mcs_put_reserve(&b) : -ENOMEM;
 
-	/* Whatever is wrong with it, it is given back. */
+	/* A broken reservation must be revoked, whatever the reason. */
 	if (r == 0 && op.state == MCS_STEP_BROKEN) {
 		st->generation = op.generation;
 		st->epoch = op.epoch;
@@ -113,7 +112,7 @@ static int stream_reserve(struct mcs_stream *st, const struct mcs_put_opts *opts
 	return r;
 }
 
-/* Nothing is left to hold room for.  Without time to say so now, the keeper does. */
+/* Revoke the put; in the background thread if the deadline has passed. */
 static void stream_revoke(struct mcs_stream *st, uint64_t deadline)
 {
 	struct mcp_put_done item = {
@@ -171,7 +170,7 @@ uint64_t mcs_stream_room(const struct mcs_stream *st)
 	return st->room;
 }
 
-/* Is the room still this put's? */
+/* Does the range still belong to this put? */
 static int stream_confirm(struct mcs_stream *st, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns();
@@ -191,9 +190,9 @@ static int stream_confirm(struct mcs_stream *st, uint64_t deadline)
 	return 0;
 }
 
-/* The same bytes to all replicas; @crc: where the CRCs of the chunks go, NULL: none are wanted. */
+/* Write the same bytes to all replicas; @crc: receives the CRCs of the chunks, NULL: not wanted. */
 static int stream_write_all(struct mcs_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
-		     uint64_t len, uint32_t *crc, uint64_t deadline)
+			    uint64_t len, uint32_t *crc, uint64_t deadline)
 {
 	struct mcs_scratch *sc = mcs_scratch_get(st->s->base.scratch);
 	struct mce_req *reqs = sc ? mcs_scratch_alloc(sc, st->n, sizeof(*reqs)) : NULL;
@@ -220,7 +219,7 @@ static int stream_write_all(struct mcs_stream *st, uint64_t offset, const struct
 		mce_submit(st->s->engine, &batch, reqs, st->n);
 		until = deadline < until ? deadline : until;
 		r = mcs_put_wait(st->s, &batch, reqs, st->n, st->epoch, until);
-		/* Others are told by their requests. */
+		/* Other errors are in the status of the requests. */
 		r = r == -MC_ESTALE_PUT ? r : 0;
 	}
 	for (unsigned i = 0; i < st->n && r == 0; i++) {
@@ -259,7 +258,7 @@ int mcs_stream_write(struct mcs_stream *st, uint64_t offset, const struct iovec 
 			 deadline);
 }
 
-/* The answer to the commit was lost. */
+/* The reply to the commit was lost: ask the master for the outcome. */
 static int stream_find_out(const struct mcs_stream *st, uint64_t deadline)
 {
 	struct mcs_info info;
@@ -269,8 +268,8 @@ static int stream_find_out(const struct mcs_stream *st, uint64_t deadline)
 		return 0;
 	if (r == 0 && !(st->flags & MCS_PUT_UPSERT))
 		return -MC_EEXISTS;
-	/* A later generation need not be a later value: it may have come and been told as done
-	 * before this commit began, as ours is as old as the stream. */
+	/* A higher generation need not be a later value: ours is as old as the stream, so the
+	 * other put may have ended before this commit began. */
 	return r == 0 || r == -MC_ENOOBJECT ? -MC_ESTALE_PUT : r;
 }
 
@@ -294,7 +293,7 @@ static int stream_end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, ui
 		return r;
 	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
 	r = mcp_iter_next(&it, &status) ? mc_err_from_wire(status.status) :
-		mc_fail(-MC_EPROTO, "master ended too few puts");
+		mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than puts");
 	mcp_reply_done(&mem);
 	return r;
 }
@@ -305,8 +304,8 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 	struct iovec iov = { st->crc, trailer };
 	int r;
 
-	/* What it leans on is the parent's, who may have let go of the room: not a byte, and
-	 * nothing is freed. */
+	/* In a forked child the range belongs to the parent, which may have freed it: write and
+	 * free nothing. */
 	r = mcs_check_fork(st->s->base.store);
 	if (r < 0)
 		return r;

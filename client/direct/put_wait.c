@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_wait.c - waiting for bytes on their way to room that the master may give to others.
+ * put_wait.c - wait for writes to a reserved range, and cancel them when the reservation ends.
  *
- * A put dies with its connection, and its room then soon is somebody else's, while the peer that
- * has the room knows nothing of it.  So who waits looks at the connection again and again, and
- * breaks the transfer off while the room is still kept aside. */
+ * A put ends with its connection, and then the master soon reuses its range, which the peer with
+ * the memory does not notice.  So the waiting thread checks the connection regularly, and
+ * cancels the transfer while the range is still in quarantine. */
 #include <config.h>
 
 #include "client/direct/put_i.h"
@@ -12,14 +12,14 @@
 
 #include "common/metrics.h"
 
-#define LOOK_MS (MCP_PUT_ASIDE_MS / 2)
+#define CHECK_MS (MCP_PUT_ASIDE_MS / 2)
 
 MC_COUNTER(given_up, "mooncake_client_writes_given_up_total", "",
-	   "writes broken off because the connection that their room belonged to was gone")
+	   "writes cancelled because the connection of their reservation was lost")
 
 bool mcs_put_owned(const struct mcs_direct *s, uint64_t epoch, uint64_t seen_ns)
 {
-	if (mc_now_ns() - seen_ns >= LOOK_MS * MC_NS_PER_MS && !mcs_connected(s))
+	if (mc_now_ns() - seen_ns >= CHECK_MS * MC_NS_PER_MS && !mcs_connected(s))
 		return false;
 	return mcs_direct_epoch(s) == epoch;
 }
@@ -28,15 +28,15 @@ int mcs_put_wait(const struct mcs_direct *s, struct mce_batch *b, struct mce_req
 		 uint64_t epoch, uint64_t deadline)
 {
 	bool lost = false;
-	uint64_t look;
+	uint64_t check;
 	int r = -EAGAIN;
 
-	/* What took no time needs no look. */
+	/* Writes that have completed already need no check. */
 	while (r == -EAGAIN && !lost && !mce_batch_done(b)) {
-		look = mc_deadline_ms(LOOK_MS);
-		if (look >= deadline)
+		check = mc_deadline_ms(CHECK_MS);
+		if (check >= deadline)
 			break;
-		r = mce_batch_until(s->engine, b, reqs, n, look);
+		r = mce_batch_until(s->engine, b, reqs, n, check);
 		lost = r == -EAGAIN && !mcs_put_owned(s, epoch, 0);
 	}
 	r = mce_batch_wait(s->engine, b, reqs, n, lost ? 0 : deadline);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * read.c - transfers of parts and their checks. */
+ * read.c - read parts of objects and check them. */
 #include <config.h>
 
 #include "client/direct/read.h"
@@ -11,9 +11,9 @@
 #include "common/fault.h"
 #include "common/metrics.h"
 
-/* Memory beside the callers' buffers that one call may use at a time. */
+/* Maximum of memory that one call uses in addition to the callers' buffers. */
 #define SIDE_MAX ((uint64_t)16 << 20)
-/* How long a transfer may take while other replicas could be tried instead. */
+/* How long a transfer may take if another replica could be tried instead. */
 #define PATIENCE_MS 1000
 #define PATIENCE_BYTES_PER_MS 20000
 
@@ -24,13 +24,13 @@ MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"read\"",
 MC_COUNTER(checksum_errors, "mooncake_checksum_errors_total", "",
 	   "replicas whose bytes did not match their checksum, twice")
 
-/* What of the object is moved for a part. */
+/* The bytes of the object that are transferred for a part. */
 struct span {
 	uint64_t start, end;
 	bool verify, whole, fetch_trailer;
 };
 
-static struct span span_of(const struct mcs_part *p)
+static struct span read_span(const struct mcs_part *p)
 {
 	uint64_t size = p->v->info.size, end = p->offset + p->len;
 	struct span sp = { .start = p->offset, .end = end };
@@ -47,10 +47,10 @@ static struct span span_of(const struct mcs_part *p)
 	return sp;
 }
 
-/* Bytes that a part needs beside the caller's buffers. */
-static uint64_t side_bytes(const struct mcs_part *p)
+/* Bytes that a part needs in addition to the caller's buffers. */
+static uint64_t read_side_bytes(const struct mcs_part *p)
 {
-	struct span sp = span_of(p);
+	struct span sp = read_span(p);
 	uint64_t n = p->offset - sp.start + (sp.end - p->offset - p->len);
 
 	if (sp.fetch_trailer)
@@ -112,11 +112,11 @@ int mcs_transfer_error(int err)
 {
 	if (err == -MC_ETIMEDOUT || err == -ENOMEM)
 		return err;
-	/* Whatever the path called it, for callers of the store it is one thing. */
+	/* The paths have different errors; callers of the store get one. */
 	return mc_fail(-MC_ETRANSFER, "transfer failed: %s", mc_strerror(err));
 }
 
-static bool usable(const struct mcs_part *p, unsigned i, unsigned limit)
+static bool part_usable(const struct mcs_part *p, unsigned i, unsigned limit)
 {
 	return p->unreachable[i] + p->mismatched[i] < limit;
 }
@@ -124,7 +124,7 @@ static bool usable(const struct mcs_part *p, unsigned i, unsigned limit)
 bool mcs_part_left(const struct mcs_part *p, bool twice)
 {
 	for (unsigned i = 0; i < p->v->n; i++)
-		if (usable(p, i, twice ? 2 : 1))
+		if (part_usable(p, i, twice ? 2 : 1))
 			return true;
 	return false;
 }
@@ -137,8 +137,8 @@ int mcs_part_verdict(const struct mcs_part *p)
 	return p->status < 0 ? p->status : -MC_ETRANSFER;
 }
 
-/* Own memory, then what is mapped, then what is not known yet, then what goes over a network. */
-static unsigned distance(struct mcs_direct *s, struct mcp_id segment)
+/* Order of preference: own memory, mapped memory, a path not known yet, a network. */
+static unsigned read_distance(struct mcs_direct *s, struct mcp_id segment)
 {
 	struct mcs_seg *seg = mcs_segmap_peek(s->segmap, segment);
 	unsigned d = mce_path_distance(MCE_PATH_NONE);
@@ -149,18 +149,18 @@ static unsigned distance(struct mcs_direct *s, struct mcp_id segment)
 	return d;
 }
 
-static int choose(struct mcs_direct *s, struct mcs_part *p)
+static int read_choose(struct mcs_direct *s, struct mcs_part *p)
 {
 	unsigned best = ~0u;
 
 	for (unsigned i = 0; i < p->v->n; i++) {
 		unsigned score;
 
-		if (!usable(p, i, 2))
+		if (!part_usable(p, i, 2))
 			continue;
 		score = (p->unreachable[i] + p->mismatched[i]) * 16;
 		if (p->v->n > 1)
-			score += distance(s, p->v->replica[i].segment);
+			score += read_distance(s, p->v->replica[i].segment);
 		if (score < best) {
 			best = score;
 			p->replica = i;
@@ -169,9 +169,9 @@ static int choose(struct mcs_direct *s, struct mcs_part *p)
 	return best == ~0u ? mc_fail(-MC_EREPLICA_GONE, "no replica can be read") : 0;
 }
 
-/* The caller's buffers with the rest of the first and last chunk around them. */
-static int build_iov(struct mcs_scratch *sc, const struct mcs_part *p, const struct span *sp,
-		     unsigned char **side, struct mce_req *req)
+/* The caller's buffers, with memory for the rest of the first and last chunk around them. */
+static int read_build_iov(struct mcs_scratch *sc, const struct mcs_part *p, const struct span *sp,
+			  unsigned char **side, struct mce_req *req)
 {
 	uint64_t head = p->offset - sp->start, tail = sp->end - p->offset - p->len;
 	struct iovec *iov = mcs_scratch_raw(sc, (size_t)p->iovcnt + 2, sizeof(*iov));
@@ -190,15 +190,15 @@ static int build_iov(struct mcs_scratch *sc, const struct mcs_part *p, const str
 	return 0;
 }
 
-static int fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t object,
-			 unsigned char *side)
+static int read_fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t object,
+			      unsigned char *side)
 {
 	uint64_t size = p->v->info.size;
 	struct iovec *iov = mcs_scratch_raw(sc, 1, sizeof(*iov));
 
 	if (!iov)
 		return -ENOMEM;
-	/* Behind bounced bytes of any length; an array of u32 has to be aligned. */
+	/* The bytes before it have any length, but an array of u32 must be aligned. */
 	side = (unsigned char *)(((uintptr_t)side + 3) & ~(uintptr_t)3);
 	*iov = (struct iovec){ side, mcs_trailer_size(size) };
 	p->req[1] = (struct mce_req){
@@ -210,7 +210,7 @@ static int fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t ob
 }
 
 /* Choose a replica and find its segment. */
-static int locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
+static int read_locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
 {
 	const struct mcp_replica *rep;
 	int r;
@@ -218,7 +218,7 @@ static int locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
 	p->seg = NULL;
 	p->n_req = 0;
 	p->fetched = NULL;
-	r = choose(s, p);
+	r = read_choose(s, p);
 	if (r < 0)
 		return r;
 	rep = &p->v->replica[p->replica];
@@ -229,10 +229,10 @@ static int locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
 }
 
 /* Build the requests of one part, at most two, at @p->req. */
-static int prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side)
+static int read_prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side)
 {
 	uint64_t object = p->seg->base + p->v->replica[p->replica].offset;
-	struct span sp = span_of(p);
+	struct span sp = read_span(p);
 	int r;
 
 	p->req[0] = (struct mce_req){
@@ -240,21 +240,21 @@ static int prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *si
 		.addr = object + sp.start,
 	};
 	p->n_req = 1;
-	r = build_iov(sc, p, &sp, &side, &p->req[0]);
+	r = read_build_iov(sc, p, &sp, &side, &p->req[0]);
 	if (r < 0 || !sp.verify)
 		return r;
 	p->req[0].crc_len = sp.end - sp.start;
 	p->req[0].crc = mcs_scratch_raw(sc, mc_crc_chunks(sp.end - sp.start), sizeof(uint32_t));
 	if (!p->req[0].crc)
 		return -ENOMEM;
-	return sp.fetch_trailer ? fetch_trailer(sc, p, object, side) : 0;
+	return sp.fetch_trailer ? read_fetch_trailer(sc, p, object, side) : 0;
 }
 
-/* Do the bytes that arrived belong to this version? */
-static bool matches(struct mcs_part *p)
+/* Do the bytes that arrived match the checksums of this version? */
+static bool part_matches(struct mcs_part *p)
 {
 	const struct mcs_info *info = &p->v->info;
-	struct span sp = span_of(p);
+	struct span sp = read_span(p);
 	const uint32_t *crc = p->req[0].crc, *trailer = p->trailer;
 
 	if (!sp.verify)
@@ -271,8 +271,8 @@ static bool matches(struct mcs_part *p)
 		       mc_crc_chunks(sp.end - sp.start) * sizeof(*crc));
 }
 
-/* Judge a part whose requests are complete. */
-static void finish(struct mcs_direct *s, struct mcs_part *p)
+/* Set the status of a part whose requests are complete. */
+static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 {
 	int err = 0;
 
@@ -289,7 +289,7 @@ static void finish(struct mcs_direct *s, struct mcs_part *p)
 	p->status = 0;
 	__atomic_store_n(&p->seg->path, p->req[0].path, __ATOMIC_RELAXED);
 	mc_metric_add(&read_bytes, (int64_t)p->len);
-	if (!matches(p)) {
+	if (!part_matches(p)) {
 		if (++p->mismatched[p->replica] == 2)
 			mc_metric_add(&checksum_errors, 1);
 		p->fetched = NULL;
@@ -301,21 +301,21 @@ static void finish(struct mcs_direct *s, struct mcs_part *p)
 	}
 }
 
-static bool has_other(const struct mcs_part *p)
+static bool part_has_other(const struct mcs_part *p)
 {
 	for (unsigned k = 0; k < p->v->n; k++)
-		if (k != p->replica && usable(p, k, 1))
+		if (k != p->replica && part_usable(p, k, 1))
 			return true;
 	return false;
 }
 
-/* Sooner than @deadline when all parts could go to another replica then. */
-static uint64_t attempt_deadline(struct mcs_part **parts, unsigned n, uint64_t deadline)
+/* Earlier than @deadline if all parts have another replica to try after that. */
+static uint64_t read_attempt_deadline(struct mcs_part **parts, unsigned n, uint64_t deadline)
 {
 	uint64_t bytes = 0, now = mc_now_ns(), limit;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (parts[i]->n_req && !has_other(parts[i]))
+		if (parts[i]->n_req && !part_has_other(parts[i]))
 			return deadline;
 		bytes += parts[i]->len;
 	}
@@ -325,9 +325,9 @@ static uint64_t attempt_deadline(struct mcs_part **parts, unsigned n, uint64_t d
 	return limit < deadline ? limit : deadline;
 }
 
-/* Move the bytes of parts whose @n_req requests stand in @reqs. */
-static void run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, struct mce_req *reqs,
-		unsigned n_req, uint64_t deadline)
+/* Transfer the bytes of parts whose @n_req requests are in @reqs. */
+static void read_run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, struct mce_req *reqs,
+		     unsigned n_req, uint64_t deadline)
 {
 	struct mce_batch batch;
 	int r = mc_fault("client.get.before_read");
@@ -335,10 +335,10 @@ static void run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, struc
 	if (n_req && !r) {
 		mce_batch_init(&batch);
 		mce_submit(s->engine, &batch, reqs, n_req);
-		/* Also late: the engine has let go of the memory and each request has its
+		/* Also after a timeout the engine has released the memory, and each request has its
 		 * status. */
 		(void)mce_batch_wait(s->engine, &batch, reqs, n_req,
-				     attempt_deadline(parts, n, deadline));
+				     read_attempt_deadline(parts, n, deadline));
 		r = mc_fault("client.get.after_read");
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -347,14 +347,14 @@ static void run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, struc
 		if (r < 0 && p->n_req)
 			p->req[0].status = r;
 		if (p->n_req)
-			finish(s, p);
+			part_finish(s, p);
 		mcs_seg_put(p->seg);
 		p->seg = NULL;
 	}
 }
 
-/* Parts that cannot even be tried count as tried, so that callers come to an end. */
-static void give_up(struct mcs_part *p, int r)
+/* A part that cannot be tried counts as tried, so that the caller's loop ends. */
+static void part_fail(struct mcs_part *p, int r)
 {
 	mcs_seg_put(p->seg);
 	p->seg = NULL;
@@ -364,20 +364,20 @@ static void give_up(struct mcs_part *p, int r)
 		p->unreachable[p->replica]++;
 }
 
-/* Find the replicas of all parts; how much memory beside the callers' they need at a time. */
-static uint64_t locate_all(struct mcs_direct *s, struct mcs_part **parts, unsigned n, uint64_t deadline)
+/* Choose the replicas of all parts; how much additional memory to allocate for them. */
+static uint64_t read_locate_all(struct mcs_direct *s, struct mcs_part **parts, unsigned n, uint64_t deadline)
 {
 	uint64_t sum = 0, largest = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t need;
-		int r = locate(s, parts[i], deadline);
+		int r = read_locate(s, parts[i], deadline);
 
 		if (r < 0) {
-			give_up(parts[i], r);
+			part_fail(parts[i], r);
 			continue;
 		}
-		need = side_bytes(parts[i]);
+		need = read_side_bytes(parts[i]);
 		sum += need;
 		largest = need > largest ? need : largest;
 	}
@@ -389,7 +389,7 @@ void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **pa
 	      uint64_t deadline)
 {
 	struct mce_req *reqs = mcs_scratch_raw(sc, 2 * (size_t)n, sizeof(*reqs));
-	uint64_t used = 0, cap = locate_all(s, parts, n, deadline);
+	uint64_t used = 0, cap = read_locate_all(s, parts, n, deadline);
 	unsigned char *side = cap ? mcs_scratch_raw(sc, 1, cap + 64) : NULL;
 	unsigned first = 0, n_req = 0;
 
@@ -400,32 +400,32 @@ void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **pa
 
 		if (!p->seg)
 			continue;
-		need = side_bytes(p);
+		need = read_side_bytes(p);
 		if (used + need > cap) {
-			run(s, parts + first, i - first, reqs, n_req, deadline);
+			read_run(s, parts + first, i - first, reqs, n_req, deadline);
 			first = i;
 			n_req = 0;
 			used = 0;
 		}
 		p->req = reqs + n_req;
-		r = !reqs || (cap && !side) ? -ENOMEM : prepare(sc, p, side + used);
+		r = !reqs || (cap && !side) ? -ENOMEM : read_prepare(sc, p, side + used);
 		if (r < 0) {
-			give_up(p, r);
+			part_fail(p, r);
 			continue;
 		}
 		used += need;
 		n_req += p->n_req;
 	}
-	run(s, parts + first, n - first, reqs, n_req, deadline);
+	read_run(s, parts + first, n - first, reqs, n_req, deadline);
 }
 
-/* ---- in steps ---- */
+/* ---- the same in steps ---- */
 
 int mcs_read_prepare(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part *p)
 {
-	uint64_t need = side_bytes(p), end;
+	uint64_t need = read_side_bytes(p), end;
 	unsigned char *side = need ? mcs_scratch_raw(sc, 1, need + 64) : NULL;
-	int r = choose(s, p);
+	int r = read_choose(s, p);
 
 	p->n_req = 0;
 	p->fetched = NULL;
@@ -439,7 +439,7 @@ int mcs_read_prepare(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_pa
 	if (!p->seg || end > p->seg->size || end < mcs_stored_size(p->v->info.size))
 		r = -EAGAIN;
 	else
-		r = prepare(sc, p, side);
+		r = read_prepare(sc, p, side);
 	if (r < 0) {
 		mcs_seg_put(p->seg);
 		p->seg = NULL;
@@ -450,12 +450,12 @@ int mcs_read_prepare(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_pa
 
 uint64_t mcs_read_patience(struct mcs_part *p, uint64_t deadline)
 {
-	return attempt_deadline(&p, 1, deadline);
+	return read_attempt_deadline(&p, 1, deadline);
 }
 
 void mcs_read_finish(struct mcs_direct *s, struct mcs_part *p)
 {
-	finish(s, p);
+	part_finish(s, p);
 	mcs_seg_put(p->seg);
 	p->seg = NULL;
 }

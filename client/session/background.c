@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * background.c - the thread behind the calls. */
+ * background.c - the background thread. */
 #include <config.h>
 
 #include "client/session/background.h"
@@ -13,11 +13,12 @@
 #include "common/log.h"
 #include "common/thread.h"
 
-/* Puts waiting to be revoked; more means that the master is gone, and with it the puts. */
+/* Maximum of puts that wait to be revoked.  More wait only if the master is down, and then the puts
+ * end with its connection. */
 #define REVOKES_MAX 1024
-#define IDLE_MS 1000		/* without anything given back, look only now and then */
+#define IDLE_MS 1000		/* after this time without released pins the thread checks less often */
 #define TICK_MAX_MS 500
-#define RETRY_MS 200		/* between attempts to reach the master, or to find what its owners bring */
+#define RETRY_MS 200		/* between attempts to reach the master, or to pin open objects again */
 #define CALL_MS 2000
 
 struct revoke {
@@ -40,97 +41,97 @@ struct mcs_background {
 	/* atomic */
 	bool idle, remount, repin;
 
-	/* the thread's */
+	/* used by the thread only */
 	uint64_t busy_until_ns, retry_ns;
-	uint64_t repin_ns;		/* when to look again for open objects, 0: not */
+	uint64_t repin_ns;		/* when to pin open objects again, 0: never */
 };
 
-static void kick(struct mcs_background *k)
+static void background_kick(struct mcs_background *b)
 {
-	mc_stop_kick(&k->stop);
+	mc_stop_kick(&b->stop);
 }
 
-void mcs_background_wake(struct mcs_background *k)
+void mcs_background_wake(struct mcs_background *b)
 {
-	if (!k)
+	if (!b)
 		return;
-	/* While it is not idle it looks often enough by itself: no system call per read. */
-	if (__atomic_load_n(&k->idle, __ATOMIC_SEQ_CST) &&
-	    __atomic_exchange_n(&k->idle, false, __ATOMIC_SEQ_CST))
-		kick(k);
+	/* A thread that is not idle checks often enough: this saves a system call per read. */
+	if (__atomic_load_n(&b->idle, __ATOMIC_SEQ_CST) &&
+	    __atomic_exchange_n(&b->idle, false, __ATOMIC_SEQ_CST))
+		background_kick(b);
 }
 
-void mcs_background_connected(struct mcs_background *k)
+void mcs_background_connected(struct mcs_background *b)
 {
-	if (!k)
+	if (!b)
 		return;
-	__atomic_store_n(&k->repin, true, __ATOMIC_RELEASE);
-	kick(k);
+	__atomic_store_n(&b->repin, true, __ATOMIC_RELEASE);
+	background_kick(b);
 }
 
-void mcs_background_remount(struct mcs_background *k)
+void mcs_background_remount(struct mcs_background *b)
 {
-	if (!k)
+	if (!b)
 		return;
-	__atomic_store_n(&k->remount, true, __ATOMIC_RELEASE);
-	kick(k);
+	__atomic_store_n(&b->remount, true, __ATOMIC_RELEASE);
+	background_kick(b);
 }
 
-void mcs_background_revoke(struct mcs_background *k, const void *key, size_t key_len, uint64_t generation,
-		       uint64_t epoch)
+void mcs_background_revoke(struct mcs_background *b, const void *key, size_t key_len, uint64_t generation,
+			   uint64_t epoch)
 {
-	struct revoke *rv = k ? malloc(sizeof(*rv) + key_len) : NULL;
+	struct revoke *rv = b ? malloc(sizeof(*rv) + key_len) : NULL;
 	struct revoke *oldest = NULL;
 
 	if (!rv)
 		return;
 	*rv = (struct revoke){ .generation = generation, .epoch = epoch, .key_len = key_len };
 	memcpy(rv->key, key, key_len);
-	pthread_mutex_lock(&k->lock);
-	mc_list_push_back(&k->revokes, &rv->link);
-	if (++k->n_revokes > REVOKES_MAX) {
-		oldest = mc_list_first(&k->revokes, struct revoke, link);
+	pthread_mutex_lock(&b->lock);
+	mc_list_push_back(&b->revokes, &rv->link);
+	if (++b->n_revokes > REVOKES_MAX) {
+		oldest = mc_list_first(&b->revokes, struct revoke, link);
 		mc_list_remove(&oldest->link);
-		k->n_revokes--;
+		b->n_revokes--;
 	}
-	pthread_mutex_unlock(&k->lock);
+	pthread_mutex_unlock(&b->lock);
 	free(oldest);
-	kick(k);
+	background_kick(b);
 }
 
-static struct revoke *take_revoke(struct mcs_background *k)
+static struct revoke *background_take_revoke(struct mcs_background *b)
 {
 	struct revoke *rv = NULL;
 
-	MC_LOCKED(&k->lock);
-	if (!mc_list_empty(&k->revokes)) {
-		rv = mc_list_first(&k->revokes, struct revoke, link);
+	MC_LOCKED(&b->lock);
+	if (!mc_list_empty(&b->revokes)) {
+		rv = mc_list_first(&b->revokes, struct revoke, link);
 		mc_list_remove(&rv->link);
-		k->n_revokes--;
+		b->n_revokes--;
 	}
 	return rv;
 }
 
-static void give_back_revoke(struct mcs_background *k, struct revoke *rv)
+static void background_requeue_revoke(struct mcs_background *b, struct revoke *rv)
 {
-	MC_LOCKED(&k->lock);
-	mc_list_push_front(&k->revokes, &rv->link);
-	k->n_revokes++;
+	MC_LOCKED(&b->lock);
+	mc_list_push_front(&b->revokes, &rv->link);
+	b->n_revokes++;
 }
 
-/* True while some are left. */
-static bool send_revokes(struct mcs_background *k)
+/* True: some are left. */
+static bool background_send_revokes(struct mcs_background *b)
 {
-	struct mcs_session *session = k->s->base.session;
+	struct mcs_session *session = b->s->base.session;
 	struct revoke *rv;
 
-	while ((rv = take_revoke(k))) {
+	while ((rv = background_take_revoke(b))) {
 		struct mcp_put_done one = {
 			.key = mcp_bytes(rv->key, (uint32_t)rv->key_len),
 			.generation = rv->generation,
 		};
 		struct mcp_put_revoke msg = {
-			.items = mcp_seq(&one, 1), .tenant = k->s->base.tenant,
+			.items = mcp_seq(&one, 1), .tenant = b->s->base.tenant,
 		};
 		struct mcp_put_revoke_reply reply;
 		struct mcp_reply mem = { 0 };
@@ -141,7 +142,7 @@ static bool send_revokes(struct mcs_background *k)
 					  mc_deadline_ms(CALL_MS));
 		mcp_reply_done(&mem);
 		if (r == -MC_ETIMEDOUT) {
-			give_back_revoke(k, rv);
+			background_requeue_revoke(b, rv);
 			return true;
 		}
 		free(rv);
@@ -149,126 +150,127 @@ static bool send_revokes(struct mcs_background *k)
 	return false;
 }
 
-/* Look for the master when it is gone.  True when it is there. */
-static bool reach_master(struct mcs_background *k)
+/* Try to reach the master if the connection is down.  True: it is up. */
+static bool background_reach_master(struct mcs_background *b)
 {
 	uint64_t now = mc_now_ns();
 
-	if (mcs_session_up(k->s->base.session))
+	if (mcs_session_up(b->s->base.session))
 		return true;
-	if (now < k->retry_ns)
+	if (now < b->retry_ns)
 		return false;
-	k->retry_ns = now + RETRY_MS * MC_NS_PER_MS;
-	return mcs_session_probe(k->s->base.session, mc_deadline_ms(CALL_MS)) >= 0;
+	b->retry_ns = now + RETRY_MS * MC_NS_PER_MS;
+	return mcs_session_probe(b->s->base.session, mc_deadline_ms(CALL_MS)) >= 0;
 }
 
-static void remount(struct mcs_background *k)
+static void background_do_remount(struct mcs_background *b)
 {
 	int r;
 
-	if (!__atomic_exchange_n(&k->remount, false, __ATOMIC_ACQ_REL))
+	if (!__atomic_exchange_n(&b->remount, false, __ATOMIC_ACQ_REL))
 		return;
-	r = mcs_owner_remount(k->s->owner, k->s->base.session, mc_deadline_ms(CALL_MS));
+	r = mcs_owner_remount(b->s->owner, b->s->base.session, mc_deadline_ms(CALL_MS));
 	if (r >= 0)
 		return;
-	mc_warn("client", "the master did not take our segment, going on trying error=\"%s\"",
+	mc_warn("client", "the master did not accept the segment, will retry error=\"%s\"",
 		mc_err_detail(r));
-	__atomic_store_n(&k->remount, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->remount, true, __ATOMIC_RELEASE);
 }
 
-static void repin(struct mcs_background *k, uint64_t now)
+static void background_do_repin(struct mcs_background *b, uint64_t now)
 {
-	bool due = k->repin_ns && now >= k->repin_ns;
+	bool due = b->repin_ns && now >= b->repin_ns;
 
-	if (!__atomic_exchange_n(&k->repin, false, __ATOMIC_ACQ_REL) && !due)
+	if (!__atomic_exchange_n(&b->repin, false, __ATOMIC_ACQ_REL) && !due)
 		return;
-	k->repin_ns = mcs_direct_repin(k->s) ? mc_now_ns() + RETRY_MS * MC_NS_PER_MS : 0;
+	b->repin_ns = mcs_direct_repin(b->s) ? mc_now_ns() + RETRY_MS * MC_NS_PER_MS : 0;
 }
 
-static uint64_t tick_ms(const struct mcs_background *k, bool work)
+static uint64_t background_tick_ms(const struct mcs_background *b, bool work)
 {
-	uint64_t ms = mcs_session_terms(k->s->base.session).lease_ttl_ms / 4;
+	uint64_t ms = mcs_session_terms(b->s->base.session).lease_ttl_ms / 4;
 
 	if (work)
 		return MCS_RELEASE_MS / 2;
-	if (!mcs_session_up(k->s->base.session))
+	if (!mcs_session_up(b->s->base.session))
 		ms = RETRY_MS;
 	if (ms > TICK_MAX_MS)
 		ms = TICK_MAX_MS;
-	if (k->repin_ns && ms > RETRY_MS)
+	if (b->repin_ns && ms > RETRY_MS)
 		ms = RETRY_MS;
 	return ms ? ms : 1;
 }
 
-static void *keeper_main(void *arg)
+static void *background_main(void *arg)
 {
-	struct mcs_background *k = arg;
-	struct mcs_direct *s = k->s;
+	struct mcs_background *b = arg;
+	struct mcs_direct *s = b->s;
 	uint64_t wait_ms = 0;
 
-	while (!mc_stop_wait(&k->stop, wait_ms)) {
+	while (!mc_stop_wait(&b->stop, wait_ms)) {
 		bool work = mcs_leases_flush(&s->leases, s->base.session);
 		uint64_t now = mc_now_ns();
 
 		mcs_session_cleanse(s->base.session);
 		mcs_leases_renew(&s->leases, s->base.session,
 				 mcs_session_terms(s->base.session).lease_ttl_ms);
-		if (reach_master(k)) {
-			remount(k);
-			repin(k, now);
-			work |= send_revokes(k);
+		if (background_reach_master(b)) {
+			background_do_remount(b);
+			background_do_repin(b, now);
+			work |= background_send_revokes(b);
 		}
 		if (work)
-			k->busy_until_ns = now + IDLE_MS * MC_NS_PER_MS;
-		work = now < k->busy_until_ns;
-		/* Said before the last look, so that a pin that comes now wakes us or is seen. */
+			b->busy_until_ns = now + IDLE_MS * MC_NS_PER_MS;
+		work = now < b->busy_until_ns;
+		/* Set idle before the last check, so that a pin released now either wakes the
+		 * thread or is seen. */
 		if (!work) {
-			__atomic_store_n(&k->idle, true, __ATOMIC_SEQ_CST);
+			__atomic_store_n(&b->idle, true, __ATOMIC_SEQ_CST);
 			work = mcs_leases_flush(&s->leases, s->base.session);
 		}
 		if (work)
-			__atomic_store_n(&k->idle, false, __ATOMIC_SEQ_CST);
-		wait_ms = tick_ms(k, work);
+			__atomic_store_n(&b->idle, false, __ATOMIC_SEQ_CST);
+		wait_ms = background_tick_ms(b, work);
 	}
 	return NULL;
 }
 
 int mcs_background_start(struct mcs_direct *s, struct mcs_background **ret)
 {
-	struct mcs_background *k = calloc(1, sizeof(*k));
+	struct mcs_background *b = calloc(1, sizeof(*b));
 	int r;
 
-	if (!k)
+	if (!b)
 		return -ENOMEM;
-	k->s = s;
-	pthread_mutex_init(&k->lock, NULL);
-	mc_list_init(&k->revokes);
-	r = mc_stop_init(&k->stop);
+	b->s = s;
+	pthread_mutex_init(&b->lock, NULL);
+	mc_list_init(&b->revokes);
+	r = mc_stop_init(&b->stop);
 	if (r < 0)
 		goto fail;
-	*ret = k;	/* the thread and the callbacks it makes find it in the handle */
-	r = mc_thread_start(&k->thread, "mcs-keeper", keeper_main, k);
+	*ret = b;	/* now: the thread and its callbacks find it through the back end */
+	r = mc_thread_start(&b->thread, "mcs-background", background_main, b);
 	if (!r)
 		return 0;
 	*ret = NULL;
-	mc_stop_done(&k->stop);
+	mc_stop_done(&b->stop);
 fail:
-	pthread_mutex_destroy(&k->lock);
-	free(k);
+	pthread_mutex_destroy(&b->lock);
+	free(b);
 	return r;
 }
 
-void mcs_background_stop(struct mcs_background *k)
+void mcs_background_stop(struct mcs_background *b)
 {
 	struct revoke *rv;
 
-	if (!k)
+	if (!b)
 		return;
-	mc_stop_set(&k->stop);
-	pthread_join(k->thread, NULL);
-	while ((rv = take_revoke(k)))
+	mc_stop_set(&b->stop);
+	pthread_join(b->thread, NULL);
+	while ((rv = background_take_revoke(b)))
 		free(rv);
-	mc_stop_done(&k->stop);
-	pthread_mutex_destroy(&k->lock);
-	free(k);
+	mc_stop_done(&b->stop);
+	pthread_mutex_destroy(&b->lock);
+	free(b);
 }

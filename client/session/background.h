@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * background.h - the thread that does what calls leave behind: gives back pins that no request took
- * along, renews leases of long reads, takes back puts, finds the master again and attaches to
- * it. */
+ * background.h - the background thread: releases pins that no request carried, renews leases of
+ * long reads, revokes puts, and reconnects to the master. */
 #ifndef MCS_BACKGROUND_H
 #define MCS_BACKGROUND_H
 
@@ -12,19 +11,19 @@ struct mcs_direct;
 struct mcs_background;
 
 int mcs_background_start(struct mcs_direct *s, struct mcs_background **ret);
-void mcs_background_stop(struct mcs_background *k);	/* NULL is fine */
+void mcs_background_stop(struct mcs_background *b);	/* NULL is fine */
 
-/* All of these may be called with NULL, before the start and after the stop: nothing happens
- * then. */
+/* All of these do nothing with NULL, so they may be called before the start and after the stop. */
 
-/* There is something to give back.  Cheap. */
-void mcs_background_wake(struct mcs_background *k);
-/* A new connection: pin open objects again, and look again for those whose owners may yet come. */
-void mcs_background_connected(struct mcs_background *k);
-/* The master wants to be offered the segment again. */
-void mcs_background_remount(struct mcs_background *k);
-/* Revoke a put when the master can be reached; of connection @epoch, with which it dies. */
-void mcs_background_revoke(struct mcs_background *k, const void *key, size_t key_len, uint64_t generation,
-		       uint64_t epoch);
+/* Pins are queued for release.  Cheap. */
+void mcs_background_wake(struct mcs_background *b);
+/* A new connection: pin open objects again, also those whose owners may still come back. */
+void mcs_background_connected(struct mcs_background *b);
+/* Offer the segment to the master again. */
+void mcs_background_remount(struct mcs_background *b);
+/* Revoke a put of connection @epoch when the master can be reached; the put ends with its
+ * connection. */
+void mcs_background_revoke(struct mcs_background *b, const void *key, size_t key_len, uint64_t generation,
+			   uint64_t epoch);
 
 #endif

@@ -14,7 +14,7 @@
 #include "common/thread.h"
 
 #define ANSWER_MIN_MS 1000
-#define FAILURES_MAX 5		/* then the connection is made anew */
+#define FAILURES_MAX 5		/* then reconnect */
 
 MC_COUNTER(beats, "mooncake_client_heartbeats_total", "result=\"ok\"", "heartbeats sent")
 MC_COUNTER(lost, "mooncake_client_heartbeats_total", "result=\"failed\"", "heartbeats sent")
@@ -29,39 +29,39 @@ struct mcs_heartbeat {
 	/* atomic */
 	bool ok;
 
-	/* the thread's */
+	/* used by the thread only */
 	uint64_t sequence;
 	unsigned failures;
 };
 
-/* The longest that an owner may be silent without being taken for dead, with one heartbeat lost. */
-static uint32_t owner_ms(const struct mcs_heartbeat *h)
+/* Maximum period of an owner, so that the master does not declare it dead when one heartbeat is
+ * lost. */
+static uint32_t heartbeat_owner_ms(const struct mcs_heartbeat *h)
 {
 	uint32_t ms = mcs_session_terms(h->s->base.session).client_ttl_ms / 5 * 2;
 
 	return ms ? ms : 1000;
 }
 
-/* What the master asked for.  It may ask one who owns nothing for very few, and not know yet
- * that this is an owner; and a master that is away was not asked how often it is to be looked
- * for. */
-static uint32_t period_ms(const struct mcs_heartbeat *h)
+/* The period that the master asked for.  At most that of an owner while the master does not
+ * answer, and for an owner, because the master may not know yet that this client is one. */
+static uint32_t heartbeat_period_ms(const struct mcs_heartbeat *h)
 {
-	uint32_t ms = mcs_session_terms(h->s->base.session).heartbeat_ms, most = owner_ms(h);
+	uint32_t ms = mcs_session_terms(h->s->base.session).heartbeat_ms, most = heartbeat_owner_ms(h);
 
 	ms = ms ? ms : 1000;
 	return ms > most && (h->failures || h->s->owner) ? most : ms;
 }
 
-static uint32_t answer_ms(const struct mcs_heartbeat *h)
+static uint32_t heartbeat_answer_ms(const struct mcs_heartbeat *h)
 {
-	uint32_t ms = period_ms(h), most = owner_ms(h);
+	uint32_t ms = heartbeat_period_ms(h), most = heartbeat_owner_ms(h);
 
 	ms = ms < most ? ms : most;
 	return ms > ANSWER_MIN_MS ? ms : ANSWER_MIN_MS;
 }
 
-static int beat(struct mcs_heartbeat *h)
+static int heartbeat_send(struct mcs_heartbeat *h)
 {
 	struct mcp_heartbeat msg = { .client = h->s->client, .sequence = ++h->sequence };
 	struct mcp_heartbeat_reply reply;
@@ -71,7 +71,7 @@ static int beat(struct mcs_heartbeat *h)
 	r = mc_fault("client.heartbeat");
 	if (r < 0)
 		return r;
-	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(answer_ms(h)));
+	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(heartbeat_answer_ms(h)));
 	if (r < 0)
 		return r;
 	if (reply.reattach)
@@ -84,7 +84,7 @@ static int beat(struct mcs_heartbeat *h)
 	return 0;
 }
 
-static void note(struct mcs_heartbeat *h, int r)
+static void heartbeat_note(struct mcs_heartbeat *h, int r)
 {
 	bool was = __atomic_load_n(&h->ok, __ATOMIC_RELAXED);
 
@@ -98,9 +98,9 @@ static void note(struct mcs_heartbeat *h, int r)
 	}
 	h->failures++;
 	if (was)
-		mc_warn("client", "the master does not answer, going on trying master=%s "
+		mc_warn("client", "the master does not answer, will retry master=%s "
 			"error=\"%s\"", h->s->base.store->conf.master, mc_err_detail(r));
-	/* Frames may have gone into a void that TCP has not noticed. */
+	/* TCP may not have noticed yet that the connection is dead. */
 	if (h->failures % FAILURES_MAX == 0)
 		mcp_client_reset(h->rpc);
 }
@@ -113,14 +113,14 @@ static void *heartbeat_main(void *arg)
 
 	do {
 		sent_ms = mc_now_ms();
-		r = beat(h);
-		/* Cut off by the end: nothing is wrong with the master. */
+		r = heartbeat_send(h);
+		/* Interrupted by the stop: not a failure of the master. */
 		if (mc_stop_wait(&h->stop, 0))
 			break;
 		if (r >= 0)
 			__atomic_store_n(&h->s->answered_ms, sent_ms, __ATOMIC_RELAXED);
-		note(h, r);
-	} while (!mc_stop_wait(&h->stop, period_ms(h)));
+		heartbeat_note(h, r);
+	} while (!mc_stop_wait(&h->stop, heartbeat_period_ms(h)));
 	return NULL;
 }
 
@@ -159,7 +159,7 @@ void mcs_heartbeat_stop(struct mcs_heartbeat *h)
 	if (!h)
 		return;
 	mc_stop_set(&h->stop);
-	mcp_client_reset(h->rpc);	/* an answer that is waited for */
+	mcp_client_reset(h->rpc);	/* ends the wait for an answer */
 	pthread_join(h->thread, NULL);
 	mcp_client_close(h->rpc);
 	mc_stop_done(&h->stop);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heartbeat.h - tell the master that this process lives: own thread, own connection, so that
- * nothing else can delay it. */
+ * heartbeat.h - heartbeats to the master: a thread and a connection of their own, so that no
+ * other request can delay them. */
 #ifndef MCS_HEARTBEAT_H
 #define MCS_HEARTBEAT_H
 
@@ -12,7 +12,7 @@ struct mcs_heartbeat;
 
 int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret);
 void mcs_heartbeat_stop(struct mcs_heartbeat *h);	/* NULL is fine */
-/* Did the last one get its answer? */
+/* Was the last heartbeat answered? */
 bool mcs_heartbeat_ok(const struct mcs_heartbeat *h);
 
 #endif

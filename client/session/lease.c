@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * lease.c - pins given back and kept alive. */
+ * lease.c - release pins and keep them alive. */
 #include <config.h>
 
 #include "client/session/lease.h"
@@ -14,13 +14,13 @@
 #include "common/metrics.h"
 
 #define QUEUE_MIN 1024
-/* The most in one message. */
+/* Maximum of pins in one message. */
 #define MESSAGE_MAX 16384
 
 MC_GAUGE(pins_held, "mooncake_client_pins", "", "pins held on objects")
 MC_COUNTER(renewals, "mooncake_client_lease_renewals_total", "", "leases of long reads renewed")
 MC_COUNTER(dropped, "mooncake_client_releases_dropped_total", "",
-	   "pins that are held until the connection ends, for want of memory to give them back")
+	   "pins held until the connection ends, because memory to queue their release ran out")
 
 int mcs_leases_init(struct mcs_leases *l, void (*wake)(void *arg), void *arg)
 {
@@ -54,9 +54,8 @@ void mcs_leases_granted(int n)
 	mc_metric_add(&pins_held, n);
 }
 
-/* As many may wait as there are pins: of one that is held until it is given back nobody else
- * takes care. */
-static bool queue_room(struct mcs_leases *l)
+/* The queue grows as needed: a pin that is not released stays held until the connection ends. */
+static bool lease_queue_room(struct mcs_leases *l)
 {
 	unsigned cap = 2 * l->cap_queue;
 	uint64_t *queue;
@@ -71,15 +70,15 @@ static bool queue_room(struct mcs_leases *l)
 	return true;
 }
 
-/* True when the queue was empty before. */
-static bool queue_pin(struct mcs_leases *l, struct mcs_pin pin)
+/* True: the queue was empty before. */
+static bool lease_queue_pin(struct mcs_leases *l, struct mcs_pin pin)
 {
 	if (!pin.id)
 		return false;
 	mc_metric_add(&pins_held, -1);
 	if (pin.epoch != l->epoch)
 		return false;
-	if (!queue_room(l)) {
+	if (!lease_queue_room(l)) {
 		mc_metric_add(&dropped, 1);
 		return false;
 	}
@@ -107,7 +106,7 @@ void mcs_leases_end(struct mcs_leases *l, struct mcs_reading *rd)
 	pthread_mutex_lock(&l->lock);
 	mc_list_remove(&rd->link);
 	for (unsigned i = 0; i < rd->n; i++)
-		wake |= queue_pin(l, rd->pins[i]);
+		wake |= lease_queue_pin(l, rd->pins[i]);
 	pthread_mutex_unlock(&l->lock);
 	if (wake)
 		l->wake(l->arg);
@@ -118,7 +117,7 @@ void mcs_leases_release(struct mcs_leases *l, struct mcs_pin pin)
 	bool wake;
 
 	pthread_mutex_lock(&l->lock);
-	wake = queue_pin(l, pin);
+	wake = lease_queue_pin(l, pin);
 	pthread_mutex_unlock(&l->lock);
 	if (wake)
 		l->wake(l->arg);
@@ -135,14 +134,15 @@ void mcs_leases_piggyback(struct mcs_leases *l, struct mcp_buf *b)
 	if (!n)
 		return;
 	msg.pins = mcp_seq(l->queue + l->n_queue - n, n);
-	/* The element struct is one u64, so that the queue is an array of them as it is. */
+	/* The element struct is one u64, so the queue already is an array of elements. */
 	_Static_assert(sizeof(struct mcp_pin) == sizeof(uint64_t), "struct mcp_pin");
 	if (!mcp_frame_append(b, f, &mcp_desc_release, &msg))
 		l->n_queue -= n;
 }
 
-/* As many as go into a message, taken out of the queue; only the keeper's thread uses @message. */
-static unsigned take_message(struct mcs_leases *l, uint64_t *ret_epoch)
+/* Take as many pins out of the queue as fit into a message.  Only the background thread uses
+ * @message. */
+static unsigned lease_take_message(struct mcs_leases *l, uint64_t *ret_epoch)
 {
 	unsigned n;
 
@@ -154,13 +154,14 @@ static unsigned take_message(struct mcs_leases *l, uint64_t *ret_epoch)
 	return n;
 }
 
-/* They have not been sent, or nobody knows; the master passes over those that it has got. */
-static void put_back(struct mcs_leases *l, unsigned n, uint64_t epoch)
+/* The pins were not sent, or perhaps not: queue them again.  The master ignores pins that it has
+ * released already. */
+static void lease_requeue(struct mcs_leases *l, unsigned n, uint64_t epoch)
 {
 	MC_LOCKED(&l->lock);
 	l->flushed_ns = mc_now_ns();
 	for (unsigned i = 0; i < n && l->epoch == epoch; i++) {
-		if (queue_room(l))
+		if (lease_queue_room(l))
 			l->queue[l->n_queue++] = l->message[i];
 		else
 			mc_metric_add(&dropped, 1);
@@ -180,13 +181,13 @@ bool mcs_leases_flush(struct mcs_leases *l, struct mcs_session *s)
 	pthread_mutex_unlock(&l->lock);
 	if (!n || wait)
 		return n > 0;
-	while ((n = take_message(l, &epoch)) > 0) {
-		/* What belongs to a connection that is gone is void. */
+	while ((n = lease_take_message(l, &epoch)) > 0) {
+		/* Pins of an earlier connection are void. */
 		if (epoch != mcs_session_epoch(s))
 			continue;
 		msg.pins = mcp_seq(l->message, n);
 		if (mcs_send(s, MCP_RELEASE, &msg) < 0) {
-			put_back(l, n, epoch);
+			lease_requeue(l, n, epoch);
 			break;
 		}
 	}
@@ -205,7 +206,7 @@ void mcs_leases_renew(struct mcs_leases *l, struct mcs_session *s, uint32_t leas
 	mc_list_for_each(pos, &l->readings) {
 		struct mcs_reading *rd = mc_container_of(pos, struct mcs_reading, link);
 
-		/* The next look is a quarter of the lease away. */
+		/* The next check comes after a quarter of the lease. */
 		if (now - rd->renewed_ns < half / 2 || rd->n > MESSAGE_MAX - n)
 			continue;
 		for (unsigned i = 0; i < rd->n; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mover.c - copying objects of the own segment for the master.
+ * mover.c - copy objects of this process's segment for the master.
  *
- * The source is this process's memory and pinned, so the engine sends it from where it lies; the
- * CRCs that it computes on the way are what the master compares with the object's.
+ * The source is pinned memory of this process, so the engine sends it in place.  The engine
+ * computes the CRCs on the way, and the master compares them with those of the object.
  *
- * The room of a copy is this connection's until its report: when the connection ends the
- * transfer is broken off, and what the master may have granted without our knowing ends with the
+ * The destination range belongs to this connection until the report.  When the connection ends,
+ * the transfer is cancelled; ranges that the master granted in a lost reply are freed with the
  * connection. */
 #include <config.h>
 
@@ -23,7 +23,7 @@
 
 #define FETCH 16
 #define CALL_MS 5000
-#define TRANSFER_MS 5000		/* and so much more per ... */
+#define TRANSFER_MS 5000		/* plus 1 ms for each BYTES_PER_MS */
 #define BYTES_PER_MS 50000
 #define IDLE_MS 3600000
 
@@ -38,7 +38,7 @@ struct mcs_mover {
 	struct mc_stop stop;
 };
 
-/* One copy under way. */
+/* One running copy. */
 struct job {
 	uint64_t put, size;
 	struct mcp_replica from, to;
@@ -49,21 +49,21 @@ struct job {
 	struct mce_req req;
 };
 
-static int one_replica(const struct mcp_seq *list, struct mcp_replica *ret)
+static int mover_one_replica(const struct mcp_seq *list, struct mcp_replica *ret)
 {
 	struct mcp_iter it;
 
 	mcp_iter_init(&it, list, &mcp_desc_replica);
-	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "a copy without a place");
+	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "protocol error: a copy task without a replica");
 }
 
-static bool inside(const struct mcs_seg *seg, const struct mcp_replica *r, uint64_t size)
+static bool mover_inside(const struct mcs_seg *seg, const struct mcp_replica *r, uint64_t size)
 {
 	return r->offset <= seg->size && mcs_stored_size(size) <= seg->size - r->offset;
 }
 
-/* Find both ends, and describe the transfer. */
-static int prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
+/* Find source and destination, and build the transfer request. */
+static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
 {
 	uint64_t chunks = mc_crc_chunks(j->size);
 	const void *data;
@@ -71,12 +71,12 @@ static int prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
 
 	data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, j->size);
 	if (!data)
-		return mc_fail(-MC_EPROTO, "a copy that is not this process's to make");
+		return mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not in this process's segment");
 	r = mcs_segmap_get(s->segmap, j->to.segment, deadline, &j->dst);
 	if (r < 0)
 		return r;
-	if (!inside(j->dst, &j->to, j->size))
-		return mc_fail(-MC_EPROTO, "a copy that goes out of its segment");
+	if (!mover_inside(j->dst, &j->to, j->size))
+		return mc_fail(-MC_EPROTO, "protocol error: the destination of a copy is outside of its segment");
 	j->crc = calloc(chunks ? chunks : 1, sizeof(*j->crc));
 	if (!j->crc)
 		return -ENOMEM;
@@ -89,7 +89,7 @@ static int prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
 	return mc_fault("client.mover.write");
 }
 
-static void finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
+static void mover_finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
 {
 	if (j->status == 0 && j->req.status < 0) {
 		j->status = mcs_transfer_error(j->req.status);
@@ -103,15 +103,15 @@ static void finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
 	mcs_seg_put(j->dst);
 }
 
-/* Those that could be prepared, all at the same time, into room of connection @epoch. */
-static void transfer(struct mcs_direct *s, struct job *jobs, unsigned n, uint64_t epoch)
+/* Run the jobs that can be prepared, all at the same time, into ranges of connection @epoch. */
+static void mover_transfer(struct mcs_direct *s, struct job *jobs, unsigned n, uint64_t epoch)
 {
 	uint64_t bytes = 0, deadline, prepare_until = mc_deadline_ms(CALL_MS);
 	struct mce_batch batch[FETCH];
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
-		jobs[i].status = prepare(s, &jobs[i], prepare_until);
+		jobs[i].status = mover_prepare(s, &jobs[i], prepare_until);
 		bytes += jobs[i].size;
 	}
 	for (i = 0; i < n; i++) {
@@ -127,7 +127,7 @@ static void transfer(struct mcs_direct *s, struct job *jobs, unsigned n, uint64_
 			(void)mcs_put_wait(s, &batch[i], &jobs[i].req, 1, epoch, deadline);
 }
 
-static int report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
+static int mover_report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
 {
 	struct mcp_copied_list msg = { .items = mcp_seq(done, n) };
 	struct mcp_copied_list_reply reply;
@@ -142,8 +142,8 @@ static int report(struct mcs_direct *s, const struct mcp_copied *done, unsigned 
 	return r;
 }
 
-/* Fetch some copies and make them.  Their number; 0: nothing to do. */
-static int round_of_copies(struct mcs_direct *s)
+/* Fetch some copy tasks and carry them out.  Their number; 0: none. */
+static int mover_round(struct mcs_direct *s)
 {
 	const struct mcp_task_fetch msg = { .max = FETCH };
 	struct mcp_copied done[FETCH] = { 0 };
@@ -156,16 +156,15 @@ static int round_of_copies(struct mcs_direct *s)
 	unsigned n = 0, i;
 	int r = 0;
 
-	/* A fetch that has to connect hands out room of a connection made after a look at the
-	 * number. */
+	/* Connect first: if the fetch connected, its ranges would belong to a later epoch than
+	 * the one read here. */
 	if (!mcs_session_up(s->base.session))
 		r = mcs_session_probe(s->base.session, mc_deadline_ms(CALL_MS));
 	if (r < 0)
 		return r;
 	epoch = mcs_direct_epoch(s);
 	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
-	/* Copies of which nobody knows would keep their room for as long as the connection
-	 * lasts. */
+	/* Copies of a lost reply would keep their ranges as long as the connection lasts. */
 	if (r == -MC_ETIMEDOUT)
 		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
 	if (r < 0)
@@ -174,16 +173,16 @@ static int round_of_copies(struct mcs_direct *s)
 	while (n < FETCH && mcp_iter_next(&it, &c)) {
 		jobs[n].put = c.put;
 		jobs[n].size = c.size;
-		if (c.size <= MCS_SIZE_MAX && !one_replica(&c.from, &jobs[n].from) &&
-		    !one_replica(&c.to, &jobs[n].to))
+		if (c.size <= MCS_SIZE_MAX && !mover_one_replica(&c.from, &jobs[n].from) &&
+		    !mover_one_replica(&c.to, &jobs[n].to))
 			n++;
 	}
 	mcp_reply_done(&mem);
-	transfer(s, jobs, n, epoch);
+	mover_transfer(s, jobs, n, epoch);
 	MC_FAULT_POINT("client.mover.before_report");
 	for (i = 0; i < n; i++)
-		finish(s, &jobs[i], &done[i]);
-	r = n ? report(s, done, n) : 0;
+		mover_finish(s, &jobs[i], &done[i]);
+	r = n ? mover_report(s, done, n) : 0;
 	return r < 0 ? r : (int)n;
 }
 
@@ -194,10 +193,10 @@ static void *mover_main(void *arg)
 
 	while (!mc_stop_wait(&m->stop, IDLE_MS)) {
 		do {
-			r = round_of_copies(m->s);
+			r = mover_round(m->s);
 		} while (r > 0 && !mc_stop_wait(&m->stop, 0));
 		if (r < 0)
-			mc_warn("client", "copying for the master failed, going on when it asks "
+			mc_warn("client", "copying for the master failed, will retry when it asks "
 				"again error=\"%s\"", mc_err_detail(r));
 	}
 	return NULL;

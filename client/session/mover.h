@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mover.h - the thread of a segment's owner that copies its objects elsewhere when the master
- * has tasks (copy, move, drain, rebalance). */
+ * mover.h - the owner's thread that copies objects of its segment to other segments when the
+ * master has tasks (copy, move, drain, rebalance). */
 #ifndef MCS_MOVER_H
 #define MCS_MOVER_H
 
@@ -8,8 +8,8 @@ struct mcs_direct;
 struct mcs_mover;
 
 int mcs_mover_start(struct mcs_direct *s, struct mcs_mover **ret);
-void mcs_mover_stop(struct mcs_mover *m);	/* NULL is fine; waits for a copy that is under way */
-/* The master has something to copy.  Cheap; NULL is fine. */
+void mcs_mover_stop(struct mcs_mover *m);	/* NULL is fine; waits for running copies */
+/* The master has copy tasks.  Cheap; NULL is fine. */
 void mcs_mover_kick(struct mcs_mover *m);
 
 #endif

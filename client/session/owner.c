@@ -26,7 +26,7 @@ struct mcs_owner {
 	uint64_t epoch;
 };
 
-static uint64_t random_nonzero(void)
+static uint64_t owner_random(void)
 {
 	uint64_t v;
 
@@ -56,7 +56,7 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	if (r < 0)
 		goto fail;
 	attr.base = o->mem.base;
-	/* Peers may reach into all of it from the beginning; the master says what they have to do there. */
+	/* Register all reserved memory at once: the master only uses as much as is mounted. */
 	attr.len = o->mem.len;
 	attr.fd = o->mem.fd;
 	attr.fd_offset = o->mem.fd_offset;
@@ -67,9 +67,9 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 		o->segment = (struct mcp_id){ conf->identity[0], conf->identity[1] };
 		o->epoch = conf->identity[2];
 	} else {
-		o->segment.hi = random_nonzero();
-		o->segment.lo = random_nonzero();
-		o->epoch = random_nonzero();
+		o->segment.hi = owner_random();
+		o->segment.lo = owner_random();
+		o->epoch = owner_random();
 	}
 	*ret = o;
 	return 0;
@@ -96,7 +96,7 @@ static uint64_t owner_size(const struct mcs_owner *o)
 	return status.size;
 }
 
-static struct mcp_mount mount_msg(const struct mcs_owner *o)
+static struct mcp_mount owner_mount_msg(const struct mcs_owner *o)
 {
 	const char *endpoint = mce_engine_endpoint(o->conf.engine);
 
@@ -113,7 +113,7 @@ static struct mcp_mount mount_msg(const struct mcs_owner *o)
 	};
 }
 
-static int mounted(const struct mcp_mount_reply *reply, struct mcp_reply *mem)
+static int owner_mounted(const struct mcp_mount_reply *reply, struct mcp_reply *mem)
 {
 	mc_metric_add(&mounts, 1);
 	if (reply->reattached)
@@ -132,9 +132,9 @@ int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline
 
 	if (!o)
 		return 0;
-	msg = mount_msg(o);
+	msg = owner_mount_msg(o);
 	r = mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline);
-	return r < 0 ? r : mounted(&reply, &mem);
+	return r < 0 ? r : owner_mounted(&reply, &mem);
 }
 
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)
@@ -146,9 +146,9 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 
 	if (!o)
 		return 0;
-	msg = mount_msg(o);
+	msg = owner_mount_msg(o);
 	r = mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
-	return r < 0 ? r : mounted(&reply, &mem);
+	return r < 0 ? r : owner_mounted(&reply, &mem);
 }
 
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,

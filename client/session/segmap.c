@@ -14,7 +14,7 @@
 #include "common/net/net.h"
 
 #define BUCKETS 1024
-/* Entries of owners that are long gone stay until nobody asks: past this all are dropped. */
+/* Entries of owners that have ended stay in the cache; at this number all entries are dropped. */
 #define ENTRIES_MAX 16384
 
 struct entry {
@@ -31,10 +31,10 @@ struct mcs_segmap {
 	pthread_rwlock_t lock;
 	/* with the lock held */
 	struct entry *bucket[BUCKETS];
-	unsigned n;		/* read without it, too */
+	unsigned n;		/* also read without the lock */
 };
 
-static unsigned bucket_of(struct mcp_id id)
+static unsigned segmap_bucket(struct mcp_id id)
 {
 	return (unsigned)((id.lo ^ id.hi) * 0x9e3779b97f4a7c15ull >> 54) % BUCKETS;
 }
@@ -62,7 +62,7 @@ void mcs_seg_put(struct mcs_seg *seg)
 	free(mc_container_of(seg, struct entry, seg));
 }
 
-static void drop_all(struct mcs_segmap *m)
+static void segmap_drop_all(struct mcs_segmap *m)
 {
 	for (unsigned i = 0; i < BUCKETS; i++)
 		while (m->bucket[i]) {
@@ -78,7 +78,7 @@ void mcs_segmap_close(struct mcs_segmap *m)
 {
 	if (!m)
 		return;
-	drop_all(m);
+	segmap_drop_all(m);
 	pthread_rwlock_destroy(&m->lock);
 	free(m);
 }
@@ -89,7 +89,7 @@ struct mcs_seg *mcs_segmap_peek(struct mcs_segmap *m, struct mcp_id id)
 	struct entry *e;
 
 	pthread_rwlock_rdlock(&m->lock);
-	for (e = m->bucket[bucket_of(id)]; e; e = e->next)
+	for (e = m->bucket[segmap_bucket(id)]; e; e = e->next)
 		if (mcp_id_eq(e->seg.id, id)) {
 			seg = &e->seg;
 			__atomic_add_fetch(&seg->refs, 1, __ATOMIC_RELAXED);
@@ -99,7 +99,7 @@ struct mcs_seg *mcs_segmap_peek(struct mcs_segmap *m, struct mcp_id id)
 	return seg;
 }
 
-static int entry_new(struct mcs_segmap *m, const struct mcp_segment *msg, struct entry **ret)
+static int segmap_entry_new(struct mcs_segmap *m, const struct mcp_segment *msg, struct entry **ret)
 {
 	char endpoint[MC_ADDR_MAX];
 	struct entry *e;
@@ -125,10 +125,10 @@ static int entry_new(struct mcs_segmap *m, const struct mcp_segment *msg, struct
 	return 0;
 }
 
-/* Add what is not there yet. */
-static int add(struct mcs_segmap *m, const struct mcp_segment *msg)
+/* Add the segment if it is not there yet. */
+static int segmap_add(struct mcs_segmap *m, const struct mcp_segment *msg)
 {
-	unsigned b = bucket_of(msg->segment);
+	unsigned b = segmap_bucket(msg->segment);
 	struct mcs_seg *known = mcs_segmap_peek(m, msg->segment);
 	struct entry *e = NULL, *pos;
 	int r;
@@ -136,7 +136,7 @@ static int add(struct mcs_segmap *m, const struct mcp_segment *msg)
 	mcs_seg_put(known);
 	if (known)
 		return 0;
-	r = entry_new(m, msg, &e);
+	r = segmap_entry_new(m, msg, &e);
 	if (r < 0)
 		return r;
 
@@ -145,7 +145,7 @@ static int add(struct mcs_segmap *m, const struct mcp_segment *msg)
 		;
 	if (!pos) {
 		if (m->n >= ENTRIES_MAX)
-			drop_all(m);
+			segmap_drop_all(m);
 		e->next = m->bucket[b];
 		m->bucket[b] = e;
 		__atomic_add_fetch(&m->n, 1, __ATOMIC_RELAXED);
@@ -156,8 +156,8 @@ static int add(struct mcs_segmap *m, const struct mcp_segment *msg)
 	return 0;
 }
 
-/* Ask the master for one segment, or for all while nothing is known. */
-static int fetch(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline)
+/* Ask the master for one segment, or for all while the cache is empty. */
+static int segmap_fetch(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline)
 {
 	bool all = !__atomic_load_n(&m->n, __ATOMIC_RELAXED);
 	struct mcp_segments msg = { .segment = all ? (struct mcp_id){ 0, 0 } : id };
@@ -172,9 +172,9 @@ static int fetch(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline)
 		return r;
 	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
 	while (mcp_iter_next(&it, &seg)) {
-		int one = add(m, &seg);
+		int one = segmap_add(m, &seg);
 
-		/* What another owner says of itself is nothing to those who do not ask for it. */
+		/* A bad entry of another segment does not fail the lookup of this one. */
 		if (one < 0 && mcp_id_eq(seg.segment, id))
 			r = one;
 	}
@@ -189,7 +189,7 @@ int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline,
 	int r;
 
 	if (!seg) {
-		r = fetch(m, id, deadline);
+		r = segmap_fetch(m, id, deadline);
 		if (r < 0)
 			return r;
 		seg = mcs_segmap_peek(m, id);
@@ -206,7 +206,7 @@ void mcs_segmap_forget(struct mcs_segmap *m, struct mcp_id id)
 	struct entry **pos, *e = NULL;
 
 	pthread_rwlock_wrlock(&m->lock);
-	for (pos = &m->bucket[bucket_of(id)]; *pos; pos = &(*pos)->next)
+	for (pos = &m->bucket[segmap_bucket(id)]; *pos; pos = &(*pos)->next)
 		if (mcp_id_eq((*pos)->seg.id, id)) {
 			e = *pos;
 			*pos = e->next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * segmap.h - where segments are: id -> peer, base address, key.  Filled on demand from the
- * master.  An id means the same memory as long as it exists, so that an entry is never wrong,
- * only dead; a segment may have grown since (mcs_segmap_reach()). */
+ * segmap.h - cache of segments: id -> peer, base address, key.  Filled on demand from the
+ * master.  An id always means the same memory, so an entry is never wrong; its owner may have
+ * ended, and the segment may have grown (mcs_segmap_reach()). */
 #ifndef MCS_SEGMAP_H
 #define MCS_SEGMAP_H
 
@@ -20,25 +20,26 @@ struct mcs_seg {
 	bool own;		/* this process's memory */
 	/* atomic */
 	unsigned refs;
-	unsigned path;		/* enum mce_path that the last transfer took */
+	unsigned path;		/* enum mce_path of the last transfer */
 };
 
 int mcs_segmap_open(struct mce_engine *e, struct mcs_session *s, struct mcp_id client,
 		    struct mcs_segmap **ret);
 void mcs_segmap_close(struct mcs_segmap *m);		/* NULL is fine */
 
-/* Look up, asking the master when the id is new.  -MC_ENOSEGMENT when it knows none. */
+/* Look up a segment; ask the master when the id is new.  -MC_ENOSEGMENT: the master does not
+ * know it. */
 int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline,
 		   struct mcs_seg **ret);
-/* The same for a segment of at least @size bytes: the master is asked again when less was known.
- * -MC_EPROTO when it has fewer. */
+/* The same for a segment of at least @size bytes: ask the master again if the cached size is less.
+ * -MC_EPROTO: the segment is smaller. */
 int mcs_segmap_reach(struct mcs_segmap *m, struct mcp_id id, uint64_t size, uint64_t deadline,
 		     struct mcs_seg **ret);
-/* Only what is known already; NULL otherwise. */
+/* From the cache only; NULL: not there. */
 struct mcs_seg *mcs_segmap_peek(struct mcs_segmap *m, struct mcp_id id);
 void mcs_seg_put(struct mcs_seg *seg);			/* NULL is fine */
 
-/* A transfer with it failed: ask the master again next time. */
+/* A transfer with the segment failed: ask the master again next time. */
 void mcs_segmap_forget(struct mcs_segmap *m, struct mcp_id id);
 
 #endif

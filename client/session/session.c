@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * session.c - the connection to the master. */
+ * session.c - the connection to the master, and the retries of requests. */
 #include <config.h>
 
 #include "client/session/session.h"
@@ -17,7 +17,7 @@
 
 #define BACKOFF_FIRST_MS 5
 #define BACKOFF_LAST_MS 100
-/* Breaking off a connection disturbs everybody's calls, so not often. */
+/* Minimum time between two resets of the connection, because each disturbs all running calls. */
 #define CLEANSE_MS 1000
 
 MC_COUNTER(connects, "mooncake_client_master_connects_total", "",
@@ -32,20 +32,20 @@ struct mcs_session {
 
 	/* atomic */
 	uint64_t epoch;		/* number of connections made */
-	uint64_t down_since;	/* when the master was first missed, 0: it is there */
-	uint64_t tainted;	/* epoch to be ended, 0: none */
+	uint64_t down_since;	/* when the first request failed to reach the master, 0: it is up */
+	uint64_t tainted;	/* epoch whose connection is to be reset, 0: none */
 	uint64_t changed_ns;	/* when another master was found, 0: never */
 	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
 	unsigned version;	/* of the protocol */
 
-	/* the connecting thread's, one at a time */
+	/* used by the connecting thread, one at a time */
 	struct mcp_id server;
 
-	/* the keeper's */
+	/* used by the background thread only */
 	uint64_t cleansed_ns;
 };
 
-static int register_with(struct mcs_session *s, struct mcp_client *c)
+static int session_register(struct mcs_session *s, struct mcp_client *c)
 {
 	const struct mcp_register msg = {
 		.client = s->conf.client,
@@ -65,7 +65,7 @@ static int register_with(struct mcs_session *s, struct mcp_client *c)
 	return 0;
 }
 
-static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
+static int session_connected(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
 {
 	struct mcs_session *s = arg;
 	uint64_t epoch;
@@ -73,7 +73,7 @@ static int connected(struct mcp_client *c, const struct mcp_hello_reply *hello, 
 
 	if (hello->version < s->conf.min_version)
 		return mc_fail(-MC_ENOTSUP, "the master is too old for tenants");
-	r = register_with(s, c);
+	r = session_register(s, c);
 	if (r < 0)
 		return r;
 	if (!mcp_id_zero(s->server) && !mcp_id_eq(s->server, hello->server))
@@ -109,7 +109,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 		.lane = MCP_CHANNEL_CONTROL,
 		.software = "libmooncake_store",
 		.spin_us = conf->spin_us,
-		.connected = connected,
+		.connected = session_connected,
 		.piggyback = session_piggyback,
 		.arg = s,
 	};
@@ -118,7 +118,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 	if (!s)
 		return -ENOMEM;
 	s->conf = *conf;
-	/* Until the master says: upstream's defaults. */
+	/* Upstream's defaults, until the master sends its values. */
 	s->client_ttl_ms = 10000;
 	s->heartbeat_ms = 1000;
 	s->lease_ttl_ms = 5000;
@@ -180,7 +180,7 @@ void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms)
 	__atomic_store_n(&s->heartbeat_ms, ms, __ATOMIC_RELAXED);
 }
 
-static void sleep_ms(uint64_t ms)
+static void session_sleep(uint64_t ms)
 {
 	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 
@@ -188,18 +188,18 @@ static void sleep_ms(uint64_t ms)
 		;
 }
 
-/* Is this result the connection's fault, not the request's? */
-static bool lost(int r)
+/* Was the connection lost, rather than the request refused? */
+static bool session_lost(int r)
 {
 	return r == -MC_ERPC;
 }
 
-/* Note the outcome of an attempt; returns since when the master is missing, 0 when it is there. */
-static uint64_t note(struct mcs_session *s, int r)
+/* Record the result of an attempt; returns since when the master is down, 0: it is up. */
+static uint64_t session_note(struct mcs_session *s, int r)
 {
 	uint64_t now, since = 0;
 
-	if (!lost(r)) {
+	if (!session_lost(r)) {
 		if (r != -MC_ETIMEDOUT && __atomic_load_n(&s->down_since, __ATOMIC_RELAXED))
 			__atomic_store_n(&s->down_since, 0, __ATOMIC_RELAXED);
 		return 0;
@@ -211,8 +211,8 @@ static uint64_t note(struct mcs_session *s, int r)
 	return since;
 }
 
-/* Wait before attempt number @n + 1; false when @until is too near. */
-static bool back_off(unsigned n, uint64_t until)
+/* Wait before attempt number @n + 1; false: @until would pass. */
+static bool session_back_off(unsigned n, uint64_t until)
 {
 	uint64_t ms = BACKOFF_FIRST_MS << (n < 5 ? n : 5);
 
@@ -221,12 +221,12 @@ static bool back_off(unsigned n, uint64_t until)
 	if (mc_now_ns() + ms * MC_NS_PER_MS >= until)
 		return false;
 	mc_metric_add(&retries, 1);
-	sleep_ms(ms);
+	session_sleep(ms);
 	return true;
 }
 
-/* Until when may a call that began now go on trying? */
-static uint64_t patience(const struct mcs_session *s, uint64_t since, uint64_t deadline)
+/* Until when a call retries, if the master is down since @since. */
+static uint64_t session_retry_until(const struct mcs_session *s, uint64_t since, uint64_t deadline)
 {
 	uint64_t until = since + s->conf.grace_ms * MC_NS_PER_MS;
 
@@ -238,9 +238,9 @@ int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_ms
 {
 	for (unsigned n = 0;; n++) {
 		int r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
-		uint64_t since = note(s, r);
+		uint64_t since = session_note(s, r);
 
-		if (!since || !back_off(n, patience(s, since, deadline)))
+		if (!since || !session_back_off(n, session_retry_until(s, since, deadline)))
 			return r;
 	}
 }
@@ -252,8 +252,8 @@ int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *r
 		uint64_t epoch, since;
 		int r = 0;
 
-		/* A call that has to connect goes over a connection made after this look at the
-		 * number. */
+		/* Connect first: if the call connected, its pins would belong to a later epoch
+		 * than the one read here. */
 		if ((n || ask) && !mcs_session_up(s))
 			r = mcs_session_probe(s, deadline);
 		epoch = mcs_session_epoch(s);
@@ -261,8 +261,8 @@ int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *r
 			r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
 		MC_FAULT_POINT("client.pins.after_answer");
 		*ret_epoch = epoch == mcs_session_epoch(s) ? epoch : 0;
-		since = note(s, r);
-		if (!since || !back_off(n, patience(s, since, deadline)))
+		since = session_note(s, r);
+		if (!since || !session_back_off(n, session_retry_until(s, since, deadline)))
 			return r;
 	}
 }
@@ -273,7 +273,7 @@ int mcs_call_start(struct mcs_session *s, uint16_t type, const void *msg, struct
 	int r = mcp_call_start(s->rpc, type, msg, ret, deadline);
 
 	if (r < 0)
-		note(s, r);
+		session_note(s, r);
 	return r;
 }
 
@@ -282,7 +282,7 @@ int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,
 {
 	int r = mcp_call_wait(s->rpc, t, ret_msg, ret_reply, deadline);
 
-	note(s, r);
+	session_note(s, r);
 	return r;
 }
 
@@ -299,7 +299,7 @@ int mcs_session_probe(struct mcs_session *s, uint64_t deadline)
 	r = mcp_call(s->rpc, MCP_REGISTER, &msg, &reply, &mem, deadline);
 	if (r >= 0)
 		mcp_reply_done(&mem);
-	note(s, r);
+	session_note(s, r);
 	return r < 0 ? r : 0;
 }
 
@@ -310,13 +310,13 @@ int mcs_session_connect(struct mcs_session *s, uint64_t deadline)
 	for (unsigned n = 0;; n++) {
 		int r = mcs_session_probe(s, deadline);
 
-		/* That the time is over says less than what it was over for. */
+		/* The reason of the last failure says more than a timeout. */
 		if (r == -MC_ETIMEDOUT && *why)
 			return mc_fail(-MC_ERPC, "%s", why);
-		if (!lost(r))
+		if (!session_lost(r))
 			return r;
 		(void)snprintf(why, sizeof(why), "%s", mc_err_detail(r));
-		if (!back_off(n, deadline))
+		if (!session_back_off(n, deadline))
 			return r;
 	}
 }
@@ -330,15 +330,15 @@ int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *r
 		uint64_t since;
 
 		r = mcs_session_probe(s, deadline);
-		since = note(s, r);
-		if (since && back_off(n, patience(s, since, deadline)))
+		since = session_note(s, r);
+		if (since && session_back_off(n, session_retry_until(s, since, deadline)))
 			continue;
 		if (r < 0)
 			return r;
 		break;
 	}
 	r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
-	note(s, r);
+	session_note(s, r);
 	return r;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * session.h - the connection to the master and the rule for what happens while it is gone.
+ * session.h - the connection to the master, and the rules for requests while it is down.
  *
- * A call that finds no master tries again until its deadline, but no longer than the grace period
- * after the master was last there: a master that restarts is waited for, one that is gone fails
- * calls at once with -MC_ERPC.
+ * A call that cannot reach the master retries until its deadline, but not longer than the grace
+ * period after the master was last up: calls wait for a master that restarts; when it stays down
+ * they fail at once with -MC_ERPC.
  *
- * Each new connection has a number, the epoch.  What the master ties to a connection (pins, open
- * puts) is gone when the epoch has changed. */
+ * Each new connection has a number, the epoch.  The master frees everything that belongs to a
+ * connection (pins, open puts) when it ends, so it is gone when the epoch has changed. */
 #ifndef MCS_SESSION_H
 #define MCS_SESSION_H
 
@@ -19,7 +19,7 @@ struct mcs_session;
 
 struct mcs_session_conf {
 	const char *addrs;
-	const char *name;		/* of this process, told to the master */
+	const char *name;		/* of this process, sent to the master */
 	struct mcp_id client;
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
@@ -33,7 +33,7 @@ struct mcs_session_conf {
 	void *arg;
 };
 
-/* What the master told at registration. */
+/* Values from the master's reply to the registration. */
 struct mcs_terms {
 	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
 };
@@ -42,41 +42,45 @@ struct mcs_terms {
 int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **ret);
 void mcs_session_close(struct mcs_session *s);		/* NULL is fine */
 
-/* Make sure that there is a connection.  Tries until @deadline, whatever the grace period. */
+/* Connect unless there is a connection.  Retries until @deadline, regardless of the grace
+ * period. */
 int mcs_session_connect(struct mcs_session *s, uint64_t deadline);
 /* One attempt. */
 int mcs_session_probe(struct mcs_session *s, uint64_t deadline);
 
-/* A request of connection @epoch that holds something at the master was given up without an answer:
- * the keeper makes the connection anew, which lets go of it. */
+/* A request of connection @epoch that acquires something at the master timed out without an
+ * answer.  The background thread then resets the connection (mcs_session_cleanse()), so that the
+ * master releases it. */
 void mcs_session_taint(struct mcs_session *s, uint64_t epoch);
 void mcs_session_cleanse(struct mcs_session *s);
 
 bool mcs_session_up(const struct mcs_session *s);
-bool mcs_session_ever(const struct mcs_session *s);	/* was there ever a connection? */
-/* Is this another master than the one before, for less than @ms?  Owners then come back to it. */
+bool mcs_session_ever(const struct mcs_session *s);	/* has there ever been a connection? */
+/* Has another master process replaced the previous one less than @ms ago?  Then owners may still
+ * come back. */
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
 unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
-/* The master wants another heartbeat_ms. */
+/* The master asked for another heartbeat_ms. */
 void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
 
-/* Call and wait, as mcp_call(); repeated after a lost connection as said above, so for requests
- * only that may be repeated. */
+/* Call and wait, as mcp_call(); repeated after a lost connection as described above, so only for
+ * requests that may be repeated. */
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
-/* The same for questions whose answers hold something at the master.  *ret_epoch: of the
- * connection that carried the answer (or the request, when it timed out); 0: not known, as there
- * is a new one since. @ask: find that out beforehand, for what does not run out by itself; costs
- * a system call. */
+/* The same for requests whose replies grant pins.  *ret_epoch: of the connection that carried
+ * the reply (or the request, when it timed out); 0: not known, because a new connection was made
+ * meanwhile. @ask: check the connection before, for pins that do not expire; costs a system
+ * call. */
 int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch);
-/* The same as mcs_call() for requests that must not be repeated: once a connection is there, one
- * attempt. -MC_ERPC: whether the master did it is not known. */
+/* As mcs_call(), for requests that must not be repeated: one attempt once a connection is there.
+ * -MC_ERPC: it is not known whether the master carried it out. */
 int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
-/* One attempt in two steps, as mcp_call_start(), to have several requests on their way. */
+/* One attempt in two steps, as mcp_call_start(), so that several requests can run at the same
+ * time. */
 int mcs_call_start(struct mcs_session *s, uint16_t type, const void *msg, struct mcp_ticket *ret,
 		   uint64_t deadline);
 int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,
