@@ -522,8 +522,8 @@ int mcs_daemon_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsi
 	};
 	int r;
 
-	/* A handle tries its daemon first, so no item was read before.  The second attempt reads all items again, because
-	 * unchecked copies of the first one were not confirmed. */
+	/* A handle tries its daemon first, so no item was read before.  The second attempt reads
+	 * all items again, because unchecked copies of the first one were not confirmed. */
 	r = get_once(&g, n);
 	if (r == -MC_ERPC)
 		r = get_once(&g, n);

@@ -124,8 +124,8 @@ int mcs_daemon_mem_publish(struct mcs_daemon_conn *c, uint64_t until);
  * them all. */
 bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len, struct mcfs_ring_range *ret);
 
-/* Memory for the value of one operation: from the bounce buffer or, if it does not fit there, mapped
- * for it. */
+/* Memory for the value of one operation: from the bounce buffer or, if it does not fit there,
+ * mapped for it. */
 struct mcs_daemon_bounce {
 	unsigned char *p;
 	struct mcfs_ring_range range;

@@ -20,7 +20,8 @@
 /* First protocol version in which the end of a put has a size. */
 #define TRIM_VERSION 2u
 
-MC_COUNTER(streamed, "mooncake_client_streamed_puts_total", "", "puts committed whose bytes were stored as they arrived")
+MC_COUNTER(streamed, "mooncake_client_streamed_puts_total", "",
+	   "puts committed whose bytes were stored as they arrived")
 
 struct mcs_stream {
 	/* constant */
@@ -30,7 +31,7 @@ struct mcs_stream {
 	unsigned n;
 	struct mcp_replica *replica;	/* n of them */
 	struct mcs_seg **seg;
-	uint32_t *crc;			/* of the first replica's chunks; each is set by the thread that writes the chunk */
+	uint32_t *crc;			/* of the chunks; each is set by the thread that writes the chunk */
 	/* atomic */
 	uint64_t heard_ns;		/* when the master last answered this stream */
 

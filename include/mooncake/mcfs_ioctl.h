@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcfs_ioctl.h - what a descriptor of any file or directory of an mcfs mount can be asked by ioctl(2), for
- * tools, tests and languages without the library; C and C++ programs want mcs.h.
+ * mcfs_ioctl.h - ioctl(2) commands for any file or directory of an mcfs mount, for tools, tests and
+ * languages without the library; C and C++ programs use mcs.h.
  *
- * Structs have one size and layout everywhere.  `version` is MCFS_IOC_VERSION in everything that goes in.
+ * Structs have the same size and layout everywhere.  The caller sets `version` to MCFS_IOC_VERSION.
  * Results are those of ioctl(2): 0 or a count, or -1 and errno; a command or size that is not listed here
- * is ENOTTY.  Structs are written back on success only.
+ * fails with ENOTTY.  Structs are written back on success only.
  *
  * Python:	buf = bytearray(184); fcntl.ioctl(fd, 0x80b84d01, buf)		# MCFS_IOC_INFO */
 #ifndef MOONCAKE_MCFS_IOCTL_H
@@ -25,8 +25,8 @@ struct mcfs_ioc_info {
 	uint32_t features;		/* MCFS_FEATURE_* */
 	uint32_t page_size;
 	uint32_t nsegments;		/* that can be mapped */
-	uint64_t segment_size;		/* of the node's own, segment 0 */
-	uint64_t connections, buffers, pins; /* of local clients now */
+	uint64_t segment_size;		/* of the daemon's own segment 0 */
+	uint64_t connections, buffers, pins; /* of local clients, now */
 	uint64_t reserved[2];
 	char socket[120];		/* of mcfs_ring.h: "unix:@NAME" or "unix:PATH"; "": none */
 };
@@ -34,7 +34,7 @@ struct mcfs_ioc_info {
 #define MCFS_FEATURE_PASSTHROUGH	0x2u	/* .mcfs/segments/N is the memory itself */
 #define MCFS_FEATURE_SHARED_MMAP	0x4u	/* files can be mapped shared and writable */
 
-/* Where an object lies.  EXTENT: that of the open file, good until it is closed. */
+/* The location of an object.  EXTENT: of the open file, valid until it is closed. */
 struct mcfs_ioc_extent {
 	uint32_t version;
 	uint32_t segment;
@@ -48,22 +48,22 @@ struct mcfs_ioc_stat {			/* in: version, key_len, key */
 	uint32_t version;
 	uint32_t key_len;
 	uint64_t size, generation, mtime_ms;
-	uint32_t crc32c, kind, flags, replicas;	/* as of struct mcs_info */
+	uint32_t crc32c, kind, flags, replicas;	/* as in struct mcs_info */
 	uint8_t key[MCFS_IOC_KEY_MAX];
 };
 
 #define MCFS_IOC_EXIST_MAX 512
-struct mcfs_ioc_exist {			/* the result is the number of those that are present */
+struct mcfs_ioc_exist {			/* the result is the number of present keys */
 	uint32_t version;
 	uint32_t n;
 	uint16_t key_len[MCFS_IOC_EXIST_MAX];
 	uint8_t present[MCFS_IOC_EXIST_MAX];
-	uint8_t keys[8192];		/* one behind the other */
+	uint8_t keys[8192];		/* without gaps */
 };
 
-/* GET and PUT move bytes between an object and memory that was handed over at the socket; the
- * token is that of its connection.  The result is 0, `len` becomes the number of bytes.  No
- * signal ends them before the memory is let go of, a SIGKILL neither. */
+/* GET and PUT move bytes between an object and memory that was handed over at the socket;
+ * `token` is that of its connection.  The result is 0, and `len` is set to the number of bytes.
+ * No signal, not even SIGKILL, ends the call before the daemon has released the memory. */
 struct mcfs_ioc_io {
 	uint32_t version;
 	uint32_t flags;			/* MCFS_IO_* */
@@ -76,18 +76,18 @@ struct mcfs_ioc_io {
 	uint32_t reserved;
 	uint8_t key[MCFS_IOC_KEY_MAX];
 };
-#define MCFS_IO_UPSERT	0x1u		/* PUT: replace what there is */
-#define MCFS_IO_EXCL	0x2u		/* PUT: EEXIST when there is something */
+#define MCFS_IO_UPSERT	0x1u		/* PUT: replace an existing value */
+#define MCFS_IO_EXCL	0x2u		/* PUT: an existing value is EEXIST */
 
 struct mcfs_ioc_key {			/* REMOVE, PREFETCH */
 	uint32_t version;
-	uint32_t flags;			/* REMOVE: 1: also when it is being read */
+	uint32_t flags;			/* REMOVE: 1: also while it is read */
 	uint32_t key_len;
 	uint32_t reserved;
 	uint8_t key[MCFS_IOC_KEY_MAX];
 };
 
-struct mcfs_ioc_pin {			/* PIN: in version, key_len, key; the rest is filled in */
+struct mcfs_ioc_pin {			/* PIN: in: version, key_len, key; the rest is filled in */
 	uint32_t version;
 	uint32_t key_len;
 	uint64_t pin;
@@ -101,7 +101,7 @@ struct mcfs_ioc_unpin {
 };
 
 #define MCFS_IOC_BUFFERS_MAX 64
-struct mcfs_ioc_buffers {		/* of the caller's user; root sees all */
+struct mcfs_ioc_buffers {		/* the buffers of the caller's user; root sees all */
 	uint32_t version;
 	uint32_t n;
 	struct {
@@ -112,7 +112,7 @@ struct mcfs_ioc_buffers {		/* of the caller's user; root sees all */
 	} buffer[MCFS_IOC_BUFFERS_MAX];
 };
 
-struct mcfs_ioc_reserve {		/* of a file that is being written: room for so many bytes */
+struct mcfs_ioc_reserve {		/* allocate space for `size` bytes of a file that is being written */
 	uint32_t version;
 	uint32_t reserved;
 	uint64_t size;
@@ -126,7 +126,7 @@ struct mcfs_ioc_reserve {		/* of a file that is being written: room for so many 
 #define MCFS_IOC_PUT		_IOWR('M', 6, struct mcfs_ioc_io)
 #define MCFS_IOC_REMOVE		_IOW('M', 7, struct mcfs_ioc_key)
 #define MCFS_IOC_PREFETCH	_IOW('M', 8, struct mcfs_ioc_key)
-/* Pins belong to the descriptor that was asked and end with its last close. */
+/* Pins belong to the descriptor of the call and end with its last close. */
 #define MCFS_IOC_PIN		_IOWR('M', 9, struct mcfs_ioc_pin)
 #define MCFS_IOC_UNPIN		_IOW('M', 10, struct mcfs_ioc_unpin)
 #define MCFS_IOC_BUFFERS	_IOR('M', 11, struct mcfs_ioc_buffers)

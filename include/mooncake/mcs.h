@@ -2,18 +2,18 @@
  * mcs.h - the full C API of the object store.  See mcs(3).
  *
  * Keys are 1..4096 bytes of any value.  An object is a sequence of bytes (0 bytes are allowed) that
- * never changes after its put: a put of a key that exists changes nothing and succeeds, an upsert
- * publishes a new version whole.  What a get returns is what was put under that key, checked by
- * CRC32C, or an error; never something else.
+ * never changes after its put: a put of an existing key changes nothing and succeeds; an upsert
+ * publishes a complete new version.  A get returns the bytes that were put under that key, checked
+ * by CRC32C, or an error; never other bytes.
  *
  * Results are 0 or a count on success and negative on failure: -errno or one of -MCS_E*;
  * mcs_strerror() gives text, mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number. All
  * functions may be called from any thread; one handle serves all threads.  Timeouts are in
  * milliseconds for the whole call, negative: the handle's default.
  *
- * After fork() the handle is the parent's: in the child all that is asked of it gives
- * -MCS_EUNAVAILABLE (mcs_health() 2, mcs_pool_alloc() NULL), closing it or what belongs to it
- * does nothing, and mcs_open() makes the child its own. */
+ * After fork() the handle belongs to the parent.  In the child, all calls fail with
+ * -MCS_EUNAVAILABLE (mcs_health() returns 2, mcs_pool_alloc() NULL), and closing the handle or
+ * its objects does nothing; the child can open its own handle with mcs_open(). */
 #ifndef MOONCAKE_MCS_H
 #define MOONCAKE_MCS_H
 
@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 enum {
-	MCS_ENOSPACE = 1006,	/* no room, although everything evictable was evicted */
+	MCS_ENOSPACE = 1006,	/* no space, although everything evictable was evicted */
 	MCS_EKEY = 1008,
 	MCS_EPARAM = 1009,
 	MCS_ENOOBJECT = 1014,	/* a miss */
@@ -37,23 +37,22 @@ enum {
 	MCS_ECHECKSUM = 1020,
 	MCS_ERPC = 1021,	/* the master cannot be reached */
 	MCS_ETIMEDOUT = 1022,
-	MCS_EUNAVAILABLE = 1023, /* the handle is the parent's of this forked process */
+	MCS_EUNAVAILABLE = 1023, /* the handle belongs to the parent of this forked process */
 	MCS_ENOTSUP = 1024,
 	MCS_ETOOBIG = 1026,	/* larger than any segment */
-	MCS_EMODE = 1031,	/* the master does not run in the mode that this needs */
-	MCS_EQUOTA = 1032,	/* the tenant has no room left */
+	MCS_EMODE = 1031,	/* the master does not run in the mode that this call needs */
+	MCS_EQUOTA = 1032,	/* the tenant's quota is used up */
 	MCS_ENOTENANT = 1033,	/* the tenant is not registered at the master */
 	MCS_ETENANT_BUSY = 1034	/* the tenant still has objects */
 };
 
 const char *mcs_strerror(int err);	/* static text */
-const char *mcs_error_detail(int err);	/* what went wrong in this thread's last failed call */
+const char *mcs_error_detail(int err);	/* text about the last failed call of this thread */
 int mcs_errno(int err);			/* positive errno for a negative result */
 int mcs_code(int err);			/* upstream's number, 0 or negative */
 const char *mcs_version(void);		/* "0.1.0" */
 
-/* ---- the handle
- * -------------------------------------------------------------------------------- */
+/* ---- the handle -------------------------------------------------------------------------------- */
 
 typedef struct mcs mcs_t;
 
@@ -62,91 +61,91 @@ struct mcs_conf {
 	/* "host:port[,host:port...]", "unix:PATH", or "local:NAME" for a master in this process;
 	 * default 127.0.0.1:50051 */
 	const char *master;
-	/* Own name, "host" or "host:port": where peers reach this process, and the name of its
+	/* Name of this process, "host" or "host:port": the address for peers, and the name of its
 	 * segments; default 127.0.0.1 */
 	const char *hostname;
-	const char *protocol;		/* "tcp" (same host is found by itself) */
+	const char *protocol;		/* "tcp" (shared memory on the same host is used automatically) */
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int64_t timeout_ms;		/* default deadline of calls, 30000 */
-	/* How long mcs_open() tries to reach the master, and calls wait for one that went away
-	 * (never beyond their own deadline); 5000 */
+	/* How long mcs_open() tries to reach the master, and how long calls wait for a master
+	 * that is down (never beyond their own deadline); 5000 */
 	int64_t setup_timeout_ms;
-	unsigned io_threads;		/* of the transfer engine, 0: its default */
+	unsigned io_threads;		/* threads of the transfer engine, 0: its default */
 	unsigned spin_us;		/* how long waits poll before they sleep, 0: never */
 	int force_tcp;			/* do not use same-host paths */
 	int verify;			/* check CRCs on every get; 1 */
-	int lazy;			/* mcs_open() succeeds while the master is down, goes on trying */
+	int lazy;			/* mcs_open() succeeds while the master is down; connects later */
 	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
-	const char *tenant;		/* whose keys this handle is about; NULL or "": "default" */
-	/* Contribute so much of an existing file (also one in /dev/shm) instead of own memory,
-	 * from a page aligned offset on, rounded down to 2 MiB; what it holds there is
+	const char *tenant;		/* the tenant whose keys this handle uses; NULL or "": "default" */
+	/* Contribute segment_size bytes (rounded down to 2 MiB) of an existing file, which may
+	 * be in /dev/shm, instead of new memory, from a page-aligned offset on; its contents are
 	 * overwritten.  NULL: none */
 	const char *segment_path;
 	uint64_t segment_offset;
-	/* The node's daemon (mcfs, mooncake_client), which then does the work with its memory:
-	 * "off", "HOST:PORT" or "PORT" (of this host, as upstream's dummy clients say it),
-	 * "unix:PATH", or "auto": the one at port 50052 when it runs, serves the same master and
-	 * the default tenant, and neither a segment nor a tenant is given here.  Who names a
-	 * daemon gets the keys of its tenant.  NULL: "auto", "off" with a segment. */
+	/* The node's daemon (mcfs or mooncake_client) that does the work of this handle: "off",
+	 * "HOST:PORT" or "PORT" (on this host, as for upstream's dummy clients), "unix:PATH", or
+	 * "auto": the daemon at port 50052, if it runs, serves the same master and the default
+	 * tenant, and neither a segment nor a tenant is configured here.  A handle with a
+	 * configured daemon uses the keys of the daemon's tenant. NULL: "auto", or "off" with a
+	 * segment. */
 	const char *daemon;
-	uint64_t daemon_buffer;		/* memory shared with it, for values that lie elsewhere; 16 MiB */
-	uint64_t daemon_pool;		/* more of it, for mcs_pool_alloc() */
-	/* Go on with the segment of a process that has died, objects and all: its file, which
-	 * somebody has kept, and what mcs_segment_identity() said there; segment_size is what it
-	 * was.  0: none */
+	uint64_t daemon_buffer;		/* memory shared with the daemon, for values in unshared memory; 16 MiB */
+	uint64_t daemon_pool;		/* memory shared with the daemon, for mcs_pool_alloc() */
+	/* Take over the segment of a process that has died, with its objects: the descriptor of
+	 * its file, which another process kept open, and the result of mcs_segment_identity()
+	 * there; segment_size as it was. 0: none */
 	int segment_fd;
 	uint64_t segment_identity[3];
 };
-/* Fill in the defaults.  The caller's idea of the struct may be an older, shorter one: no more than
+/* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
  * @size bytes are written. */
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size);
 #define mcs_conf_init(conf) mcs_conf_init_size(conf, sizeof(*(conf)))
 
 /* Connect, contribute the segment, start heartbeats. */
 int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
-/* The segment is unmounted (its objects go), memory is freed.  Open objects and listings must be
- * closed before, and no other call may be under way.  NULL is fine. */
+/* Unmount the segment (its objects are lost) and free the memory.  Open objects and listings
+ * must be closed before, and no other call may be running.  NULL is fine. */
 void mcs_close(mcs_t *s);
 
-/* Enlarge this process's segment to @size bytes (rounded up to 2 MiB), segment_max at the most,
- * and offer them to the pool; what lies in it stays where it is.  -EINVAL: smaller than it is,
- * too large, or there is none; -ENOMEM: the machine does not have them.  When the master cannot
- * be reached it hears of them with the next connection. */
+/* Enlarge this process's segment to @size bytes (rounded up to 2 MiB; at most segment_max) and
+ * offer them to the pool; its objects stay in place.  -EINVAL: smaller than now, too large, or
+ * there is no segment; -ENOMEM: the machine has not enough memory.  A master that cannot be
+ * reached learns the new size with the next connection. */
 int mcs_segment_grow(mcs_t *s, uint64_t size, int64_t timeout_ms);
 
-/* The descriptor of this process's segment (stays the handle's), and the bytes that can be
- * mapped of it. -EINVAL: there is none. */
+/* The descriptor of this process's segment (owned by the handle), and how many of its bytes can
+ * be mapped. -EINVAL: there is no segment. */
 int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
 
-/* What another process needs, with the descriptor, to go on with this one's segment when this
- * one has died.  -EINVAL: there is none. */
+/* The id that another process needs, together with the descriptor, to take over the segment when
+ * this process has died (conf.segment_fd).  -EINVAL: there is no segment. */
 int mcs_segment_identity(mcs_t *s, uint64_t ret[3]);
 
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
-const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: its segments' name */
+const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
 
-/* Memory that takes part in transfers may be registered beforehand; with RDMA that saves work, on
- * other paths it is only recorded.  -EEXIST: overlaps a registered range. */
+/* Memory for transfers may be registered beforehand; with RDMA that saves work, on other paths
+ * it is only recorded.  -EEXIST: overlaps a registered range. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
-/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (of pages) on: a
- * daemon moves bytes between it and the pool without a copy in between.  It must not shrink from
- * now on.  A call whose daemon stands still ends 8 s after its timeout with -MCS_ETIMEDOUT:
- * after a get the daemon may then still write to this memory when it goes on (a put stores
- * nothing any more). */
+/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (page-aligned)
+ * on: a daemon moves bytes between it and the pool without another copy.  The memfd must not
+ * shrink from now on.  A call ends with -MCS_ETIMEDOUT 8 s after its timeout if the daemon
+ * hangs.  If that was a get, the daemon may still write to this memory when it continues (a put
+ * stores nothing any more). */
 int mcs_register_memfd(mcs_t *s, void *buf, size_t len, int fd, uint64_t fd_offset);
 
-/* The address of the daemon that this handle goes through; NULL: none. */
+/* The address of the daemon that this handle uses; NULL: none. */
 const char *mcs_daemon(mcs_t *s);
-/* Memory that needs no registration, of conf.daemon_pool (without a daemon: of the machine), on
- * a page's beginning.  NULL when that is used up.  What is not given back goes with the handle. */
+/* Page-aligned memory that needs no registration, from conf.daemon_pool (without a daemon: from
+ * the machine). NULL: none is left.  Memory that is not freed is freed with the handle. */
 void *mcs_pool_alloc(mcs_t *s, size_t len);
 void mcs_pool_free(mcs_t *s, void *p);		/* NULL is fine */
 
-/* ---- put
- * --------------------------------------------------------------------------------------- */
+/* ---- put --------------------------------------------------------------------------------------- */
 
 struct mcs_key {
 	const void *data;
@@ -159,14 +158,14 @@ enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK };
 #define MCS_PUT_HARD_PIN	0x2u	/* never evict */
 #define MCS_PUT_SOFT_PIN	0x4u	/* evict last */
 #define MCS_PUT_EXCL		0x8u	/* an existing value is -MCS_EEXISTS instead of success */
-#define MCS_PUT_ALL_REPLICAS	0x10u	/* no room for all replicas is no room */
-#define MCS_PUT_SAME_NODE	0x20u	/* with one replica: on the own host, a batch's items together */
-#define MCS_PUT_LAST		0x40u	/* of items with the same key the last counts, not the first */
+#define MCS_PUT_ALL_REPLICAS	0x10u	/* fail unless there is space for all replicas */
+#define MCS_PUT_SAME_NODE	0x20u	/* with one replica: on this host; keep the items of a batch together */
+#define MCS_PUT_LAST		0x40u	/* of items with the same key the last is stored, not the first */
 
-/* The soft pin of an upsert's new version: that of the version it replaces, a new one, or none. */
+/* The soft pin of an upsert's new version: that of the replaced version, a new one, or none. */
 enum mcs_soft_pin { MCS_SOFT_PIN_PRESERVE, MCS_SOFT_PIN_ENABLE, MCS_SOFT_PIN_DISABLE };
 
-/* What an object is: a tag that travels with it.  The numbers are upstream's. */
+/* A tag that is stored with an object.  The numbers are upstream's. */
 enum mcs_data_type {
 	MCS_TYPE_UNKNOWN, MCS_TYPE_KVCACHE, MCS_TYPE_TENSOR, MCS_TYPE_WEIGHT, MCS_TYPE_SAMPLE,
 	MCS_TYPE_ACTIVATION, MCS_TYPE_GRADIENT, MCS_TYPE_OPTIMIZER_STATE, MCS_TYPE_METADATA,
@@ -179,15 +178,15 @@ struct mcs_put_opts {
 	uint32_t soft_pin_ms;		/* 0: the master's default */
 	const char *const *preferred;	/* segment names, NULL-ended, in order; NULL: local first */
 	enum mcs_kind kind;
-	enum mcs_soft_pin soft_pin;	/* the flag MCS_PUT_SOFT_PIN is another way to say ENABLE */
+	enum mcs_soft_pin soft_pin;	/* the flag MCS_PUT_SOFT_PIN means ENABLE too */
 	enum mcs_data_type data_type;
-	/* Objects of a group are kept while one of them is read, and evicted together.  Up to 1024
-	 * bytes; an upsert must not change it.  Empty: none. */
+	/* Name of an eviction group, up to 1024 bytes: its objects are kept while one of them is
+	 * read, and evicted together.  An upsert must not change it.  Empty: none. */
 	struct mcs_key group;
 };
 
-/* Store the bytes of @iov.  0 also when the key exists already (nothing is written then), unless
- * UPSERT or EXCL says otherwise.  Retries while the pool is briefly full.  @opts NULL: defaults. */
+/* Store the bytes of @iov.  Without UPSERT and EXCL, returns 0 also when the key exists (nothing
+ * is written then).  Retries while the pool is briefly full.  @opts NULL: defaults. */
 int mcs_put(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
 	    const struct mcs_put_opts *opts, int64_t timeout_ms);
 
@@ -195,13 +194,13 @@ struct mcs_put_item {
 	struct mcs_key key;
 	const struct iovec *iov;
 	int iovcnt;
-	int result;			/* filled in, as of mcs_put() */
+	int result;			/* filled in: as returned by mcs_put() */
 	int existed;			/* filled in: 1 when the key had a value, nothing was written */
-	struct mcs_key group;		/* instead of the options'; empty: the options' */
+	struct mcs_key group;		/* instead of that of the options; empty: that of the options */
 };
-/* Many at once: one request to the master each way, all transfers at the same time.  Number of
- * items that succeeded, or negative when nothing was attempted.  Of items with the same key the
- * first counts, or the last with MCS_PUT_LAST; the others get its result. */
+/* Many at once: one request to the master per step, all transfers at the same time.  Number of
+ * items that succeeded, or negative: nothing was attempted.  Of items with the same key the
+ * first is stored (with MCS_PUT_LAST the last); the others get its result. */
 int mcs_put_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 		  const struct mcs_put_opts *opts, int64_t timeout_ms);
 
@@ -211,33 +210,31 @@ int mcs_upsert(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt
 int mcs_upsert_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 		     const struct mcs_put_opts *opts, int64_t timeout_ms);
 
-/* ---- put, bytes as they come
- * --------------------------------------------------------------------- */
+/* ---- streams: puts whose bytes arrive one after another ------------------------------------------- */
 
 typedef struct mcs_stream mcs_stream_t;
 
-/* Begin a put of up to @room bytes, whose size need not be known yet: the room is taken now, in
- * the pool. Nobody sees anything before mcs_stream_commit().  -MCS_ENOTSUP: through a daemon, or
- * the master is too old. The put is given up 30 s after it was begun, and when the connection to
- * the master was lost: mcs_errno() of what follows is ESTALE then. */
+/* Begin a put of up to @room bytes, whose size need not be known yet; space in the pool is
+ * allocated now. The object is not visible before mcs_stream_commit().  -MCS_ENOTSUP: through a
+ * daemon, or the master is too old.  The put is aborted 30 s after its begin, and when the
+ * connection to the master is lost: mcs_errno() of later calls is ESTALE then. */
 int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
 		    mcs_stream_t **ret, int64_t timeout_ms);
 uint64_t mcs_stream_room(const mcs_stream_t *st);
-/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, but for the last ones.
- * In any order, from several threads at a time but not to the same place, and again where
- * something was stored before. */
+/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, except at the end.  In
+ * any order, also over bytes that were stored before; several threads may write at a time, but
+ * not to the same bytes. */
 int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms);
-/* Publish the first @size bytes, all of which were stored.  0 or as mcs_put(), but a key that
- * has a value is -MCS_EEXISTS unless this is an upsert.  An mcs_errno() of ESTALE: something
- * else stands under the key, or nothing; mcs_put() is the way to have these bytes there.  The
- * stream is gone, whatever comes of it. */
+/* Publish the first @size bytes, all of which must have been stored.  0 or an error as of
+ * mcs_put(), but a key that has a value is -MCS_EEXISTS unless this is an upsert.  mcs_errno()
+ * ESTALE: the key has another value, or none; mcs_put() can store these bytes.  Frees the
+ * stream, also on failure. */
 int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms);
-/* Give the room back; nothing is published.  NULL is fine. */
+/* Free the space and the stream; nothing is published.  NULL is fine. */
 void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms);
 
-/* ---- get
- * --------------------------------------------------------------------------------------- */
+/* ---- get --------------------------------------------------------------------------------------- */
 
 struct mcs_info {
 	uint64_t size;
@@ -248,14 +245,15 @@ struct mcs_info {
 	unsigned flags;			/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN */
 	unsigned replicas;		/* readable ones */
 	enum mcs_data_type data_type;
-	uint32_t soft_pin_ms;		/* what is left of the soft pin, 0: none */
+	uint32_t soft_pin_ms;		/* remaining time of the soft pin, 0: none */
 };
 
-/* Read the whole object.  Returns its size; -ENOBUFS when @iov is smaller, with nothing touched. */
+/* Read the whole object.  Returns its size; -ENOBUFS: @iov is smaller, and unchanged. */
 int64_t mcs_get(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
 		int64_t timeout_ms);
 
-/* Read the bytes from @offset on that fit into @iov; returns how many (short only at the end). */
+/* Read the bytes from @offset on that fit into @iov; returns their number (less only at the
+ * end). */
 int64_t mcs_get_range(mcs_t *s, struct mcs_key key, uint64_t offset, const struct iovec *iov,
 		      int iovcnt, int64_t timeout_ms);
 
@@ -267,31 +265,31 @@ struct mcs_get_item {
 	int iovcnt;
 	int64_t result;			/* filled in */
 };
-/* Number of items that succeeded, or negative when nothing was attempted. */
+/* Number of items that succeeded, or negative: nothing was attempted. */
 int mcs_get_batch(mcs_t *s, struct mcs_get_item *items, unsigned n, int64_t timeout_ms);
 
 /* Read the whole object into new memory; free() it. */
 int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms);
 
-/* Memory for the @size bytes of item @index; NULL: there is none, the item fails with -ENOMEM.
- * Called in the caller's thread, no lock is held.  Called again when the object changed before
- * it was read: what was provided for the item before is not used any more, but still the
- * provider's. */
+/* Return memory for the @size bytes of item @index; NULL: none, the item fails with -ENOMEM.
+ * Called in the caller's thread, without locks.  Called again when the object changed before it
+ * was read: the memory that was returned for the item before is not used any more, but still
+ * belongs to the provider. */
 typedef void *(*mcs_alloc_fn)(void *arg, unsigned index, uint64_t size);
-/* As mcs_get_batch() of whole objects, into memory that @alloc provides once their sizes are
- * known; the items' iov are not used.  Memory of items that failed has undefined contents. */
+/* As mcs_get_batch() of whole objects, into memory that @alloc returns when their sizes are
+ * known; the items' iov are not used.  Memory of failed items has undefined contents. */
 int mcs_get_batch_alloc(mcs_t *s, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
 			void *arg, int64_t timeout_ms);
 
 int mcs_stat(mcs_t *s, struct mcs_key key, struct mcs_info *ret, int64_t timeout_ms);
 /* Many at once, in one request: results[i] and infos[i] as of mcs_stat().  A key that ends in
- * '/' is also found, as MCS_DIR with generation 0, when there is no such marker but keys lie
- * below it.  Number found, or negative when the master could not be asked. */
+ * '/' is also found if there is no such marker but keys begin with it: as MCS_DIR with
+ * generation 0.  Number found, or negative: the request failed. */
 int mcs_stat_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 		   int *results, int64_t timeout_ms);
 
-/* present[i] = 1 or 0.  A present object is kept for the master's lease time, so that the get that
- * follows finds it.  Number of present keys. */
+/* present[i] = 1 or 0.  A present object is kept for the master's lease time, so that a
+ * following get finds it.  Number of present keys. */
 int mcs_exist(mcs_t *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
 	      int64_t timeout_ms);
 
@@ -301,14 +299,14 @@ struct mcs_replica {
 	char segment[256];		/* its name */
 	char endpoint[256];		/* host:port of the owner's transfer engine */
 	char protocol[32];
-	uint64_t address;		/* in the owner */
+	uint64_t address;		/* in the owner's address space */
 	uint64_t size;
-	int readable;			/* its owner is there */
+	int readable;			/* its owner is connected */
 	const char *state;		/* of the segment, as in struct mcs_segment; static */
 };
 
 struct mcs_replicas {
-	int result;			/* 0, or as of mcs_stat(); the rest is empty then */
+	int result;			/* 0, or an error as of mcs_stat(); then the rest is empty */
 	struct mcs_info info;
 	unsigned n;
 	struct mcs_replica *replica;	/* NULL: none (objects of 0 bytes) */
@@ -317,24 +315,24 @@ struct mcs_replicas {
 
 #define MCS_PROMISE		0x1u	/* keep the objects as mcs_exist() does */
 
-/* Where objects lie: all copies, also those that cannot be read now.  ret[i] is filled for each
- * key and must be given to mcs_replicas_free().  Number of keys found, or negative: nothing is
- * filled. */
+/* The locations of objects: all copies, also those that cannot be read now.  ret[i] is filled
+ * for each key and must be passed to mcs_replicas_free().  Number of keys found, or negative:
+ * nothing is filled. */
 int mcs_replicas(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		 struct mcs_replicas *ret, int64_t timeout_ms);
 void mcs_replicas_free(struct mcs_replicas *r, unsigned n);
 
-/* ---- open objects: one version, for as long as it is wanted
- * -------------------------------------- */
+/* ---- open objects: one version, until it is closed ----------------------------------------------- */
 
 typedef struct mcs_object mcs_object_t;
 
 /* Pin the current version: it is not evicted, and stays readable when the key is removed,
- * renamed or replaced.  It is lost with its owner's memory: reads give -MCS_EREPLICA_GONE then. */
+ * renamed or replaced.  It is lost when its owner's memory is lost: then reads fail with
+ * -MCS_EREPLICA_GONE. */
 int mcs_object_open(mcs_t *s, struct mcs_key key, mcs_object_t **ret, int64_t timeout_ms);
-/* As mcs_stat_batch() of up to MCS_STAT_OPEN_MAX keys, and keys[0] is opened by the same
- * request, for who knows that this comes next: *ret, NULL when it has no value that can be read
- * now (results[0] need not be negative then; through the node's daemon it is always NULL).  An
+/* As mcs_stat_batch() of up to MCS_STAT_OPEN_MAX keys, and open keys[0] with the same request,
+ * for callers that would open it next.  *ret is NULL if it has no value that can be read now
+ * (results[0] need not be negative then); through the node's daemon it is always NULL.  An
  * invalid key fails the call. */
 #define MCS_STAT_OPEN_MAX 2u
 int mcs_stat_open(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
@@ -342,82 +340,80 @@ int mcs_stat_open(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_i
 const struct mcs_info *mcs_object_info(const mcs_object_t *o);
 int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms);
-/* The same into one buffer, without waiting: @done is called once with what mcs_object_read()
- * would have returned - on a thread of the library, or before this returns when the bytes are at
- * hand.  It may call anything but mcs_close(), and should not wait for long.  @buf must stay
- * until then; the object may be closed meanwhile.  0, or negative when nothing was begun: @done
- * is not called then. */
+/* The same into one buffer, without waiting: @done is called once with the result of
+ * mcs_object_read(), on a thread of the library, or before this returns if the bytes are
+ * available at once.  @done may call everything except mcs_close(), and should not wait for
+ * long.  @buf must stay valid until then; the object may be closed meanwhile.  0, or negative:
+ * nothing was started and @done is not called. */
 typedef void (*mcs_read_done_fn)(void *arg, int64_t result);
 int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
 			  int64_t timeout_ms, mcs_read_done_fn done, void *arg);
-/* The object's bytes without a copy, when they are in memory that this process can map.  The
- * pointer may be read until mcs_object_close().  Not verified: mcs_object_verify() does that.
- * -MCS_ENOTSUP when remote.
+/* The object's bytes without a copy, if they are in memory that this process can map.  The pointer
+ * is readable until mcs_object_close().  The bytes are not verified: mcs_object_verify() does
+ * that.  -MCS_ENOTSUP: the memory is on another host.
  *
- * A pin needs the connection to the master: while that is lost the memory may become another
- * object's.  So, as with a sequence lock, use the bytes, then ask mcs_object_held(), and only
- * then believe what was made of them. */
+ * A pin needs the connection to the master: while that is lost, the memory may be reused for
+ * another object. So proceed as with a sequence lock: use the bytes, then call
+ * mcs_object_held(), and use results made from the bytes only if it returns 0. */
 int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms);
-/* 0: from mcs_object_open() until now the memory has been this version's.  -MCS_EREPLICA_GONE: not
- * known any more; what was read through the pointer since the last 0 may be anything.  It can be 0
- * again when the version was found, where it was, by a new connection.  Asks nobody, unless the
- * master was silent for long (one second at the most). */
+/* 0: since mcs_object_open() the memory has always belonged to this version.
+ * -MCS_EREPLICA_GONE: unknown; bytes that were read through the pointer since the last 0 may be
+ * those of another object.  It can return 0 again after a new connection has found the version
+ * in the same memory.  Sends no request, unless the master has been silent for long (then it
+ * takes at most one second). */
 int mcs_object_held(mcs_object_t *o);
-/* Where in this process's segment it lies.  -MCS_ENOTSUP: elsewhere. */
+/* The object's offset in this process's segment.  -MCS_ENOTSUP: it is not in this segment. */
 int mcs_object_offset(mcs_object_t *o, uint64_t *ret_offset);
 int mcs_object_verify(mcs_object_t *o);		/* 0 or -MCS_ECHECKSUM */
 void mcs_object_close(mcs_object_t *o);		/* NULL is fine */
 
-/* ---- maps: objects as memory
- * --------------------------------------------------------------------- */
+/* ---- maps: objects as memory --------------------------------------------------------------------- */
 
 struct mcs_map {
 	const void *data;		/* `size` bytes, for reading; on a 64-byte boundary */
 	uint64_t size, generation, mtime_ms;
 	uint32_t crc32c;		/* of all bytes; they are not compared with it */
 	enum mcs_kind kind;
-	void *hold;			/* mcs_unmap()'s */
+	void *hold;			/* private to the library */
 };
 
-/* The version that the node knew lately (a second ago at the most) will do: the master is asked
- * only when it knows none.  For keys whose value never changes. */
+/* Accept the version that the node knew at most a second ago; ask the master only if the node
+ * knows none.  For keys whose value never changes. */
 #define MCS_MAP_HOT		0x1u
 
-/* The current version of an object as memory, without a copy when it lies on this host; a daemon
- * fetches an object of another node first.  The version stays, and its memory is not used for
- * anything else, until mcs_unmap() or the process ends.  -MCS_ENOTSUP: it cannot be had as
- * memory. */
+/* Map the current version of an object, without a copy if it is on this host; a daemon fetches
+ * an object of another node first.  The version is kept, and its memory not reused, until
+ * mcs_unmap() or the end of the process.  -MCS_ENOTSUP: it cannot be mapped. */
 int mcs_map(mcs_t *s, struct mcs_key key, unsigned flags, struct mcs_map *ret, int64_t timeout_ms);
-/* results[i] as of mcs_map().  Number of those mapped, or negative: none is. */
+/* results[i] as of mcs_map().  Number of mapped objects, or negative: none. */
 int mcs_map_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		  struct mcs_map *ret, int *results, int64_t timeout_ms);
-/* As mcs_object_held(): ask it after the bytes were used. */
+/* As mcs_object_held(): call it after using the bytes. */
 int mcs_map_held(mcs_t *s, const struct mcs_map *map);
-void mcs_unmap(mcs_t *s, struct mcs_map *map);	/* once; one that is zero is fine */
-/* Have the daemon bring an object to this node; nothing to do without one. */
+void mcs_unmap(mcs_t *s, struct mcs_map *map);	/* once; a zeroed map is fine */
+/* Have the daemon copy an object to this node; does nothing without a daemon. */
 int mcs_prefetch(mcs_t *s, struct mcs_key key, int64_t timeout_ms);
 
-/* ---- names
- * ------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------- */
 
-#define MCS_REMOVE_FORCE	0x1u	/* also when it is being read; readers finish undisturbed */
+#define MCS_REMOVE_FORCE	0x1u	/* also while it is read; running reads complete */
 
 /* -MCS_ELEASED while leased.  A key that ends in '/' is a directory marker: mcs_errno() of the
- * result is ENOTEMPTY while keys lie below it. */
+ * result is ENOTEMPTY while other keys begin with it. */
 int mcs_remove(mcs_t *s, struct mcs_key key, unsigned flags, int64_t timeout_ms);
 /* results[i] as of mcs_remove(); may be NULL.  Number removed. */
 int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags, int *results,
 		     int64_t timeout_ms);
-/* All keys with @prefix (may be empty) that match the PCRE2 @pattern anywhere (NULL: all).  Leased
- * ones are skipped unless forced.  Number removed. */
+/* Remove all keys with @prefix (may be empty) in which the PCRE2 @pattern matches anywhere
+ * (NULL: all).  Leased objects are skipped unless forced.  Number removed. */
 int64_t mcs_remove_match(mcs_t *s, struct mcs_key prefix, const char *pattern, unsigned flags,
 			 int64_t timeout_ms);
 
-/* All keys of @tenant (NULL: of every tenant).  Number removed. */
+/* Remove all keys of @tenant (NULL: of every tenant).  Number removed. */
 int64_t mcs_remove_tenant(mcs_t *s, const char *tenant, unsigned flags, int64_t timeout_ms);
 
 #define MCS_RENAME_NOREPLACE	0x1u
-/* Atomic: everybody sees the object under the old name or the new one.  Replaces @to. */
+/* Atomic: every reader sees the object under the old name or the new one.  Replaces @to. */
 int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 	       int64_t timeout_ms);
 
@@ -434,8 +430,7 @@ int mcs_list_open(mcs_t *s, struct mcs_key prefix, int dir, mcs_list_t **ret);
 int mcs_list_next(mcs_list_t *l, struct mcs_entry *ret, int64_t timeout_ms);
 void mcs_list_close(mcs_list_t *l);
 
-/* ---- the pool
- * ---------------------------------------------------------------------------------- */
+/* ---- the pool ---------------------------------------------------------------------------------- */
 
 struct mcs_pool {
 	uint64_t capacity, used, evictable, objects;	/* bytes, bytes, bytes, number */
@@ -457,26 +452,25 @@ int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);
 struct mcs_tenant {
 	char name[256];
 	uint64_t requested;		/* quota of its policy in bytes, 0: none */
-	uint64_t effective;		/* less when all policies ask for more than there is */
+	uint64_t effective;		/* less if all quotas together exceed the capacity */
 	uint64_t charged, objects;	/* bytes of objects times their copies; number */
-	int explicit_policy;		/* it stands in the policy: it may store objects */
-	int admission_closed;		/* it is on its way out: no new objects */
+	int explicit_policy;		/* listed in the policy: it may store objects */
+	int admission_closed;		/* being removed: no new objects */
 };
-/* Array of all tenants, or of the one called @tenant; free() it.  Number of them.  -MCS_EMODE
- * when the master has no tenants, -MCS_ENOTENANT. */
+/* Array of all tenants, or of @tenant only; free() it.  Number of them.  -MCS_EMODE: the master
+ * has no tenants; -MCS_ENOTENANT. */
 int mcs_tenants(mcs_t *s, const char *tenant, struct mcs_tenant **ret, int64_t timeout_ms);
-/* Write a quota into the policy; 0 takes the tenant out of it: -MCS_ETENANT_BUSY while it has
+/* Write a quota into the policy; 0 removes the tenant from it: -MCS_ETENANT_BUSY while it has
  * objects. */
 int mcs_quota_set(mcs_t *s, const char *tenant, uint64_t bytes, int64_t timeout_ms);
 
-/* ---- tasks: work on objects that takes a while
- * ------------------------------------------------- */
+/* ---- tasks: long-running work on objects -------------------------------------------------------- */
 
 enum mcs_task_kind {
 	MCS_TASK_COPY,		/* the object @key to each of @targets */
 	MCS_TASK_MOVE,		/* the object @key from one segment to another */
-	MCS_TASK_DRAIN,		/* everything off @sources, which take nothing new from now on */
-	MCS_TASK_EVICT,		/* what may be evicted in @sources */
+	MCS_TASK_DRAIN,		/* move all objects out of @sources, which take no new objects from now on */
+	MCS_TASK_EVICT,		/* evict all evictable objects in @sources */
 	MCS_TASK_REBALANCE	/* from full segments to empty ones */
 };
 #define MCS_TASK_ID 44		/* bytes of an id as text: two decimal numbers joined by '-' */
@@ -498,34 +492,33 @@ struct mcs_task {
 	char sources[1024], targets[1024];	/* joined by commas; long lists are cut */
 	uint64_t created_ms, updated_ms;	/* Unix epoch */
 	uint64_t succeeded, failed;	/* objects */
-	uint64_t blocked;		/* places that wait: for readers, for unfinished puts */
-	uint64_t active;		/* copies under way */
+	uint64_t blocked;		/* ranges that wait for readers or for unfinished puts */
+	uint64_t active;		/* running copies */
 	uint64_t bytes;			/* moved, or evicted */
 	uint64_t total, left;		/* bytes in the sources at the beginning, and now */
 	int error;			/* why it failed */
 	char message[160];
-	char tenant[256];		/* whose key */
+	char tenant[256];		/* the tenant of the key */
 };
 
-/* The master has it done by the owners of the memory; objects stay readable all the time.  A
- * drain has succeeded when nothing at all is left in the sources. */
+/* The owners of the memory carry the task out for the master; objects stay readable all the
+ * time.  A drain succeeds when the sources are empty. */
 int mcs_task_create(mcs_t *s, const struct mcs_task_opts *opts, char ret_id[MCS_TASK_ID],
 		    int64_t timeout_ms);
 /* Array of tasks, newest first, or of the one with @id; free() it.  Number of them. */
 int mcs_tasks(mcs_t *s, const char *id, struct mcs_task **ret, int64_t timeout_ms);
-/* End it; what has been moved stays where it is.  Segments of a drain, also of one that has
- * succeeded, take new objects again. */
+/* End the task; objects that were moved stay where they are.  Segments of a drain, also of one
+ * that has succeeded, take new objects again. */
 int mcs_task_cancel(mcs_t *s, const char *id, int64_t timeout_ms);
 
-/* ---- events: what happens to keys
- * ---------------------------------------------------------------- */
+/* ---- events: changes of keys ---------------------------------------------------------------------- */
 
 enum mcs_event_type {
 	MCS_EVENT_PUT,		/* has a new value */
 	MCS_EVENT_REMOVE,	/* was removed */
 	MCS_EVENT_EVICT,	/* was evicted, or lost with its memory */
 	MCS_EVENT_RENAME,	/* is now called @to */
-	MCS_EVENT_GAP		/* @lost events were missed: what is known has to be looked at anew */
+	MCS_EVENT_GAP		/* @lost events were missed: read the state of the keys again */
 };
 
 struct mcs_event {
@@ -538,14 +531,14 @@ struct mcs_event {
 	uint64_t lost;
 };
 typedef struct mcs_watch mcs_watch_t;
-/* From now on, what happens to keys with this prefix (a rename counts for both names).  @types:
- * bits 1u << MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: who reads too
- * slowly, or asks a master that was started anew, gets MCS_EVENT_GAP.  One thread at a time per
- * watch. */
+/* Report changes of keys with this prefix from now on (a rename counts for both names).  @types:
+ * bits 1u << MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: a watch that
+ * reads too slowly, or from a master that has restarted, gets MCS_EVENT_GAP.  One thread at a
+ * time per watch. */
 int mcs_watch_open(mcs_t *s, struct mcs_key prefix, unsigned types, mcs_watch_t **ret,
 		   int64_t timeout_ms);
-/* 1 and the next event, 0 when there was none in this time, negative on failure, after which the
- * watch can be asked again.  A master that does not answer is given a second at least. */
+/* 1 and the next event; 0: none within the timeout; negative: failed, the watch can be used
+ * again.  The master has at least a second to answer. */
 int mcs_watch_next(mcs_watch_t *w, struct mcs_event *ret, int64_t timeout_ms);
 void mcs_watch_close(mcs_watch_t *w);		/* NULL is fine */
 

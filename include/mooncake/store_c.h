@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * store_c.h - the store's C ABI under the names, layouts and results of upstream's header of the
- * same name: programs and bindings built for upstream link and run unchanged.  New programs find
- * more in mcs.h.
+ * same name: programs and bindings built for upstream link and run unchanged.  mcs.h has more
+ * functions for new programs.
  *
- * Results: 0, a count, or upstream's ErrorCode (negative); -1 for NULL arguments.  A put of a
- * key that exists is 0.  Strings and arrays are not kept after the call. */
+ * Results: 0, a count, or upstream's ErrorCode (negative); -1 for NULL arguments.  A put of an
+ * existing key returns 0.  Strings and arrays are not used after the call. */
 #ifndef MOONCAKE_STORE_C_H
 #define MOONCAKE_STORE_C_H
 
@@ -30,22 +30,21 @@ mooncake_store_t mooncake_store_create(void);	/* NULL without memory */
 void mooncake_store_destroy(mooncake_store_t store);
 
 /* NULL protocol is "tcp", NULL master_server_addr "127.0.0.1:50051".  metadata_server and
- * device_name are accepted: this store needs no metadata server, segments are found through the
- * master. */
+ * device_name are ignored: the master knows all segments, so no metadata server is needed. */
 int mooncake_store_setup(mooncake_store_t store, const char *local_hostname,
 			 const char *metadata_server, uint64_t global_segment_size,
 			 uint64_t local_buffer_size, const char *protocol, const char *device_name,
 			 const char *master_server_addr);
 int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const char *device_name,
 			    uint64_t mount_segment_size);
-/* Without memory and connections of its own: a node daemon (mooncake_client or mcfs, started by
- * the same user or root) does the work.  server_address is "host:port" with the port that the
- * daemon was given; NULL: 127.0.0.1:50052.  mem_pool_size is for
- * mooncake_store_alloc_from_mem_pool(), local_buffer_size for values that lie in other memory. */
+/* A store without memory and connections of its own: the node's daemon (mooncake_client or mcfs,
+ * started by the same user or root) does the work.  server_address is "host:port" with the
+ * daemon's port; NULL: 127.0.0.1:50052.  mem_pool_size is for
+ * mooncake_store_alloc_from_mem_pool(), local_buffer_size for values in other memory. */
 int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,
 			       size_t local_buffer_size, const char *server_address);
-/* Memory that moves without a copy and needs no registration; NULL when there is no more.  It is
- * freed with the store. */
+/* Memory that is transferred without a copy and needs no registration; NULL: none is left.  It
+ * is freed with the store. */
 void *mooncake_store_alloc_from_mem_pool(mooncake_store_t store, size_t size);
 /* 0 healthy, 1 not set up, 2 master not reachable. */
 int mooncake_store_health_check(mooncake_store_t store);
@@ -58,7 +57,7 @@ int mooncake_store_batch_put_from(mooncake_store_t store, const char **keys, voi
 				  const size_t *sizes, size_t count,
 				  const mooncake_replicate_config_t *config, int *results_out);
 
-/* Number of bytes, or negative; nothing is touched when the buffer is too small. */
+/* Number of bytes, or negative; a buffer that is too small is unchanged. */
 int64_t mooncake_store_get_into(mooncake_store_t store, const char *key, void *buffer, size_t size);
 int mooncake_store_batch_get_into(mooncake_store_t store, const char **keys, void **buffers,
 				  const size_t *sizes, size_t count, int64_t *results_out);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * transfer_engine_c.h - the transfer engine's C ABI under the names, layouts and results of
  * upstream's header of the same name: programs and bindings built for upstream link and run
- * unchanged.  New programs find more (waiting, deadlines, cancelling, managed memory) in mce_te.h;
- * both may be used with one engine, a transfer_engine_t is a struct mce_te *.
+ * unchanged.  mce_te.h has more functions for new programs (waiting, deadlines, cancelling, managed
+ * memory); both may be used with one engine: a transfer_engine_t is a struct mce_te *.
  *
  * Results: 0, or one of ERR_*.  submitTransfer(), submitTransferWithNotify(), getTransferStatus()
  * and freeBatchID() give the positive number (1 invalid argument, 2 too many requests, 4 batch
- * busy), the others the negative one.  Strings and arrays are not kept after the call.  Everything
+ * busy), the others the negative one.  Strings and arrays are not used after the call.  Everything
  * may be called from any thread, but destroyTransferEngine() may not overlap with other uses of the
  * engine.
  *
- * After fork() the engine is the parent's: in the child its functions fail, destroying it does
- * nothing, and the child makes its own. */
+ * After fork() the engine belongs to the parent: in the child its functions fail, and destroying
+ * it does nothing; the child can create its own engine. */
 #ifndef TRANSFER_ENGINE_C
 #define TRANSFER_ENGINE_C
 
@@ -100,7 +100,7 @@ typedef void *transfer_engine_t;
 typedef void *transport_t;
 
 /* @metadata_conn_string: P2PHANDSHAKE, http://..., etcd://..., redis://...; @ip_or_host_name and
- * @rpc_port count only with MC_LEGACY_RPC_PORT_BINDING.  With P2PHANDSHAKE the engine's name
+ * @rpc_port are used only with MC_LEGACY_RPC_PORT_BINDING.  With P2PHANDSHAKE the engine's name
  * becomes "host of local_server_name:port", see getLocalIpAndPort().  NULL on failure. */
 transfer_engine_t createTransferEngine(const char *metadata_conn_string, const char *local_server_name,
 				       const char *ip_or_host_name, uint64_t rpc_port,
@@ -108,11 +108,11 @@ transfer_engine_t createTransferEngine(const char *metadata_conn_string, const c
 int discoverTopology(transfer_engine_t engine);
 /* "ip:port" and a NUL; ERR_INVALID_ARGUMENT when it does not fit. */
 int getLocalIpAndPort(transfer_engine_t engine, char *buf_out, size_t buf_len);
-/* "tcp" is always there and is what this returns a handle for; "rdma" and others: NULL. */
+/* A handle for "tcp", which is always installed; NULL for "rdma" and others. */
 transport_t installTransport(transfer_engine_t engine, const char *proto, void **args);
 int uninstallTransport(transfer_engine_t engine, const char *proto);
 
-/* An id from 1 on, LOCAL_SEGMENT for the engine's own name, or negative. */
+/* An id of at least 1, LOCAL_SEGMENT for the engine's own name, or negative. */
 segment_id_t openSegment(transfer_engine_t engine, const char *segment_name);
 segment_id_t openSegmentNoCache(transfer_engine_t engine, const char *segment_name);
 int closeSegment(transfer_engine_t engine, segment_id_t segment_id);
@@ -123,40 +123,41 @@ void destroyTransferEngine(transfer_engine_t engine);
 /* @location: "cpu:0", "cuda:1", "*", ...; length 0 is -1, overlap with registered memory -7. */
 int registerLocalMemory(transfer_engine_t engine, void *addr, size_t length, const char *location,
 			int remote_accessible);
-/* After return no peer can reach the memory.  -3 when nothing is registered at @addr. */
+/* After the return no peer can access the memory.  -3: nothing is registered at @addr. */
 int unregisterLocalMemory(transfer_engine_t engine, void *addr);
-/* All of the list or none of it; one publish. */
+/* All of the list or none, published once. */
 int registerLocalMemoryBatch(transfer_engine_t engine, buffer_entry_t *buffer_list, size_t buffer_len,
 			     const char *location);
 int unregisterLocalMemoryBatch(transfer_engine_t engine, void **addr_list, size_t addr_len);
 
-/* Room for @batch_size tasks; INVALID_BATCH on failure.  An id that was freed is refused
- * everywhere. */
+/* A batch for @batch_size tasks; INVALID_BATCH on failure.  All functions refuse an id that was
+ * freed. */
 batch_id_t allocateBatchID(transfer_engine_t engine, size_t batch_size);
-/* All of the requests are taken, or none (invalid batch, more than there is room for).  What is
- * wrong with a single one is its task's status.  The memory behind source belongs to the engine
- * until the task has ended. */
+/* All requests are accepted, or none (invalid batch, more than it has room for).  An invalid
+ * request fails its own task only.  The engine uses the memory of source until the task has
+ * ended. */
 int submitTransfer(transfer_engine_t engine, batch_id_t batch_id, struct transfer_request *entries,
 		   size_t count);
-/* The notification goes to the first entry's target when all tasks of the batch have completed;
- * until it was delivered they are STATUS_WAITING. */
+/* The notification is sent to the first entry's target when all tasks of the batch have
+ * completed; until it is delivered they stay STATUS_WAITING. */
 int submitTransferWithNotify(transfer_engine_t engine, batch_id_t batch_id,
 			     struct transfer_request *entries, size_t count, notify_msg_t notify_msg);
-/* What came in since the last call: an array of *size for freeNotifsMsgBuf(), NULL on failure. */
+/* The notifications received since the last call: an array of *size for freeNotifsMsgBuf(), NULL
+ * on failure. */
 notify_msg_t *getNotifsFromEngine(transfer_engine_t engine, int *size);
 int freeNotifsMsgBuf(notify_msg_t *msg, int size);
 int genNotifyInEngine(transfer_engine_t engine, uint64_t target_id, notify_msg_t notify_msg);
-/* Tasks are numbered in the order of submission in their batch. */
+/* Tasks of a batch are numbered in the order of submission. */
 int getTransferStatus(transfer_engine_t engine, batch_id_t batch_id, size_t task_id,
 		      struct transfer_status *status);
-/* 4 (batch busy) while a task has not ended. */
+/* 4 (batch busy): a task has not ended. */
 int freeBatchID(transfer_engine_t engine, batch_id_t batch_id);
 
-/* Fetch what is known of all segments again. */
+/* Fetch the descriptors of all known segments again. */
 int syncSegmentCache(transfer_engine_t engine);
-/* *count: room in @stats before, number of devices after. */
+/* *count: in: elements of @stats; out: number of devices. */
 int getNicLoadStats(transfer_engine_t engine, nic_load_stat_t *stats, size_t *count);
-/* SIGINT, SIGTERM and exit() take the engine's entries out of the metadata server first. */
+/* SIGINT, SIGTERM and exit() remove the engine's entries from the metadata server first. */
 int enableGracefulShutdown(transfer_engine_t engine);
 /* Devices, topology, peers and the paths that requests to them took, as text or JSON, cut to
  * @buf_len bytes including the NUL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.h - what C++ users of upstream's library read of its global configuration. */
+ * config.h - the part of upstream's global configuration that C++ programs read. */
 #ifndef MOONCAKE_CXX_CONFIG_H
 #define MOONCAKE_CXX_CONFIG_H
 

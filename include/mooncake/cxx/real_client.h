@@ -24,7 +24,7 @@ namespace mooncake {
 
 using ConfigDict = std::unordered_map<std::string, std::string>;
 
-/* As much of std::expected<void, int> as callers ask. */
+/* The part of std::expected<void, int> that callers use. */
 class SetupResult {
 public:
 	explicit SetupResult(int code = 0) : code_(code) {}
@@ -57,7 +57,7 @@ public:
 		struct mcs_conf conf;
 		mcs_t *s = nullptr;
 
-		/* mcs.h takes texts that end at a NUL, and would see the beginning alone. */
+		/* Strings of mcs.h end at a NUL, so a NUL inside would cut the string. */
 		if ((host + master + tenant).find('\0') != std::string::npos)
 			return SetupResult(kInvalidParams);
 		if (host.empty() || !config.count("metadata_server") ||
@@ -90,7 +90,7 @@ public:
 	{
 		return call([&](mcs_t *s) {
 			int r = mcs_register_buffer(s, buffer, size);
-			/* On these transports a registration is a note only. */
+			/* On these transports a registration is only recorded. */
 			return r == -EEXIST ? 0 : code(r);
 		});
 	}
@@ -100,7 +100,7 @@ public:
 		return call([&](mcs_t *s) { return code(mcs_unregister_buffer(s, buffer)); });
 	}
 
-	/* Of no bytes nothing is stored. */
+	/* A value of 0 bytes is not stored. */
 	int put_from(const std::string &key, void *buffer, std::size_t size)
 	{
 		if (!size && !key.empty())
@@ -116,7 +116,7 @@ public:
 	int isExist(const std::string &key) { return batchIsExist({ key })[0]; }
 	int remove(const std::string &key, bool force = false) { return batchRemove({ key }, force)[0]; }
 
-	/* No bytes, and memory at nullptr, are -600.  Of a key that is there twice the last value counts. */
+	/* 0 bytes and nullptr are -600.  Of two items with the same key the last is stored. */
 	std::vector<int> batch_put_from(const std::vector<std::string> &keys,
 					const std::vector<void *> &buffers,
 					const std::vector<std::size_t> &sizes)
@@ -230,7 +230,7 @@ private:
 		return r == -ENOBUFS || r == -EINVAL ? kInvalidParams : mcs_code(int(r));
 	}
 
-	/* The value under the first of two names that is there. */
+	/* The value under the first of two names that exists. */
 	static std::string get(const ConfigDict &config, const char *name, const char *alias,
 			       const char *fallback)
 	{
