@@ -19,14 +19,14 @@ unsigned mc_fork_depth;
 static struct kept {
 	pthread_mutex_t *lock;
 	enum mc_fork_order order;
-	bool taken;		/* by prepare(), of the thread that forks */
+	bool taken;		/* by fork_prepare(), of the thread that forks */
 } kept[LOCKS_MAX];
 static unsigned n_kept;
 
 /* Threads that fork at the same time do so one after the other. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
-static void prepare(void)
+static void fork_prepare(void)
 {
 	struct timespec until;
 
@@ -37,7 +37,7 @@ static void prepare(void)
 		kept[i].taken = pthread_mutex_timedlock(kept[i].lock, &until) == 0;
 }
 
-static void in_parent(void)
+static void fork_in_parent(void)
 {
 	for (unsigned i = n_kept; i-- > 0;)
 		if (kept[i].taken)
@@ -45,13 +45,13 @@ static void in_parent(void)
 	pthread_mutex_unlock(&turn);
 }
 
-static void in_child(void)
+static void fork_in_child(void)
 {
 	mc_fork_depth++;
 	for (unsigned i = 0; i < n_kept; i++)
 		if (!kept[i].taken)
 			pthread_mutex_init(kept[i].lock, NULL);
-	in_parent();
+	fork_in_parent();
 }
 
 void mc_fork_keep(pthread_mutex_t *lock, enum mc_fork_order order)
@@ -72,5 +72,5 @@ int mc_fork_refuse(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	(void)pthread_atfork(prepare, in_parent, in_child);
+	(void)pthread_atfork(fork_prepare, fork_in_parent, fork_in_child);
 }

@@ -156,7 +156,7 @@ bool mc_log_on(const char *component, enum mc_log_level level)
 	return (int)level <= level_of(component);
 }
 
-static void utc(uint64_t wall_ns, struct tm *tm, unsigned *us)
+static void log_utc(uint64_t wall_ns, struct tm *tm, unsigned *us)
 {
 	time_t sec = (time_t)(wall_ns / MC_NS_PER_SEC);
 
@@ -188,7 +188,7 @@ static bool remove_if_idle(int dirfd, const char *name)
 }
 
 /* Names hold the time first, so the oldest sort first. */
-static void prune(const char *dir, const char *program, unsigned keep)
+static void log_prune(const char *dir, const char *program, unsigned keep)
 {
 	char **names = NULL, **more;
 	struct dirent *de;
@@ -242,7 +242,7 @@ static int open_file(const char *dir, const char *program)
 
 	/* A name that is taken (a clock that stands still) gets the next microsecond. */
 	for (int tries = 0; tries < 1000; tries++, wall += 1000) {
-		utc(wall, &tm, &us);
+		log_utc(wall, &tm, &us);
 		snprintf(base, sizeof(base), "%s.INFO.%04d%02d%02d-%02d%02d%02d.%06u-%ld.log",
 			 program, tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
 			 tm.tm_min, tm.tm_sec, us, (long)getpid());
@@ -260,7 +260,7 @@ static int open_file(const char *dir, const char *program)
 	return mc_fail(-errno, "cannot write the log %s: %s", path, mc_strerror(errno));
 }
 
-static void rotate(void)
+static void log_rotate(void)
 {
 	int fd = open_file(the_log.dir, the_log.program);
 
@@ -271,7 +271,7 @@ static void rotate(void)
 	close(the_log.fd);
 	the_log.fd = fd;
 	if (the_log.max_files)
-		prune(the_log.dir, the_log.program, the_log.max_files + 1);
+		log_prune(the_log.dir, the_log.program, the_log.max_files + 1);
 }
 
 int mc_log_open(const struct mc_log_conf *conf)
@@ -308,7 +308,7 @@ int mc_log_open(const struct mc_log_conf *conf)
 		strcpy(the_log.dir, conf->dir);
 		strcpy(the_log.program, program);
 		if (conf->max_files)
-			prune(conf->dir, program, conf->max_files + 1);
+			log_prune(conf->dir, program, conf->max_files + 1);
 	}
 	install_levels(levels);
 	return 0;
@@ -360,7 +360,7 @@ static bool write_all(int fd, const char *p, size_t len)
 }
 
 /* @text: of the line, where its time and level are over; syslog has its own. */
-static void emit(const char *line, size_t len, size_t text, enum mc_log_level level)
+static void log_emit(const char *line, size_t len, size_t text, enum mc_log_level level)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_DEBUG };
 
@@ -371,24 +371,24 @@ static void emit(const char *line, size_t len, size_t text, enum mc_log_level le
 	}
 	if (the_log.fd >= 0 && the_log.max_size && the_log.size &&
 	    the_log.size + len > the_log.max_size)
-		rotate();
+		log_rotate();
 	/* A full disk must not silence the log. */
 	if (the_log.fd < 0 || !write_all(the_log.fd, line, len))
 		(void)write_all(STDERR_FILENO, line, len);
 	the_log.size += len;
 }
 
-static size_t append(char *line, size_t len, const char *fmt, ...)
+static size_t line_append(char *line, size_t len, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static size_t clamp(size_t len, int added)
+static size_t line_clamp(size_t len, int added)
 {
 	if (added < 0)
 		return len;
 	return len + (size_t)added < LINE_SIZE ? len + (size_t)added : LINE_SIZE - 1;
 }
 
-static size_t append(char *line, size_t len, const char *fmt, ...)
+static size_t line_append(char *line, size_t len, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -396,7 +396,7 @@ static size_t append(char *line, size_t len, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(line + len, LINE_SIZE - len, fmt, ap);
 	va_end(ap);
-	return clamp(len, n);
+	return line_clamp(len, n);
 }
 
 void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
@@ -415,14 +415,14 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 		errno = saved;
 		return;
 	}
-	utc(mc_wall_ns(), &tm, &us);
-	len = append(line, 0, "%04d-%02d-%02dT%02d:%02d:%02d.%06uZ %s %s: ", tm.tm_year + 1900,
+	log_utc(mc_wall_ns(), &tm, &us);
+	len = line_append(line, 0, "%04d-%02d-%02dT%02d:%02d:%02d.%06uZ %s %s: ", tm.tm_year + 1900,
 		     tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, us,
 		     level_names[level], component);
 	text = len;
 	errno = saved;
 	va_start(ap, fmt);
-	len = clamp(len, vsnprintf(line + len, LINE_SIZE - len, fmt, ap));
+	len = line_clamp(len, vsnprintf(line + len, LINE_SIZE - len, fmt, ap));
 	va_end(ap);
 	/* Names that a peer chose must not forge lines or reach a terminal. */
 	for (size_t i = text; i < len; i++)
@@ -431,6 +431,6 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 	if (suppressed)
 		len += (size_t)sprintf(line + len, " suppressed=%u", suppressed);
 	line[len++] = '\n';
-	emit(line, len, (size_t)(strchr(strchr(line, ' ') + 1, ' ') + 1 - line), level);
+	log_emit(line, len, (size_t)(strchr(strchr(line, ' ') + 1, ' ') + 1 - line), level);
 	errno = saved;
 }

@@ -256,7 +256,7 @@ static int by_name_and_labels(const void *a, const void *b)
 	return c ? c : strcmp(x->labels ? x->labels : "", y->labels ? y->labels : "");
 }
 
-static void collect(void)
+static void metrics_collect(void)
 {
 	MC_LOCKED(&collectors_lock);
 	for (struct collector *c = collectors; c; c = c->next)
@@ -269,7 +269,7 @@ int mc_metrics_print(FILE *to)
 	auto_free struct mc_metric **sorted = NULL;
 	size_t n = 0, i = 0;
 
-	collect();
+	metrics_collect();
 	first = __atomic_load_n(&registry, __ATOMIC_ACQUIRE);
 	for (m = first; m; m = m->next)
 		n++;

@@ -25,13 +25,13 @@ void mc_space_done(struct mc_space *s)
 	s->free = NULL;
 }
 
-static uint64_t rounded(const struct mc_space *s, uint64_t len)
+static uint64_t space_rounded(const struct mc_space *s, uint64_t len)
 {
 	return len ? (len + s->grain - 1) & ~(s->grain - 1) : s->grain;
 }
 
 /* Giving back must not fail, so there is always room for one extent more than pieces are in use. */
-static int make_room(struct mc_space *s)
+static int space_reserve(struct mc_space *s)
 {
 	unsigned want = s->taken + 3;
 	struct mc_extent *more;
@@ -48,11 +48,11 @@ static int make_room(struct mc_space *s)
 
 int mc_space_take(struct mc_space *s, uint64_t len, uint64_t *ret_at)
 {
-	uint64_t need = rounded(s, len);
+	uint64_t need = space_rounded(s, len);
 
 	if (need < len || need > s->size - s->used)
 		return -ENOBUFS;
-	if (make_room(s) < 0)
+	if (space_reserve(s) < 0)
 		return -ENOMEM;
 	for (unsigned i = 0; i < s->n; i++) {
 		struct mc_extent *e = &s->free[i];
@@ -72,7 +72,7 @@ int mc_space_take(struct mc_space *s, uint64_t len, uint64_t *ret_at)
 }
 
 /* The first free extent behind @at. */
-static unsigned behind(const struct mc_space *s, uint64_t at)
+static unsigned space_next_free(const struct mc_space *s, uint64_t at)
 {
 	unsigned lo = 0, hi = s->n;
 
@@ -89,8 +89,8 @@ static unsigned behind(const struct mc_space *s, uint64_t at)
 
 void mc_space_give(struct mc_space *s, uint64_t at, uint64_t len)
 {
-	uint64_t size = rounded(s, len);
-	unsigned i = behind(s, at);
+	uint64_t size = space_rounded(s, len);
+	unsigned i = space_next_free(s, at);
 	struct mc_extent *next = i < s->n ? &s->free[i] : NULL;
 	struct mc_extent *prev = i ? &s->free[i - 1] : NULL;
 

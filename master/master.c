@@ -211,22 +211,22 @@ static unsigned rpc_threads(const struct mcm_conf *conf)
 	return (unsigned)(cpus < conf->max_threads ? cpus : conf->max_threads);
 }
 
-static void settle(void *arg)
+static void journal_make_durable(void *arg)
 {
 	mcm_journal_wait(arg);
 }
 
-static uint64_t owed(void *arg)
+static uint64_t journal_pending_mark(void *arg)
 {
 	return mcm_journal_pending_lsn(arg);
 }
 
-static void synced(struct mcm *m, uint64_t mark)
+static void journal_synced(struct mcm *m, uint64_t mark)
 {
 	struct mcp_server *s = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
 
 	if (s)
-		mcp_server_settled(s, mark);
+		mcp_server_durable(s, mark);
 }
 
 static int meta_start(struct mcm *m)
@@ -260,15 +260,15 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
 		.handlers = mcm_handlers,
-		.any_lane = mcm_any_channel,
+		.any_channel = mcm_any_channel,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
-		.settle = settle,
-		.owed = owed,
+		.make_durable = journal_make_durable,
+		.pending_mark = journal_pending_mark,
 		.arg = m,
 	};
 
-	r = mcm_journal_sync_start(m, synced);
+	r = mcm_journal_sync_start(m, journal_synced);
 	if (r == 0)
 		r = mcp_server_start(&conf, &server);
 	if (r == 0)

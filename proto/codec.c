@@ -2,8 +2,8 @@
  * codec.c - one interpreter of field tables per direction.
  *
  * Encoding measures first and then writes without checks: nothing is appended unless all of it is.
- * Decoding checks first, lists and their elements included, and then loads without checks: so a failure
- * changes nothing, and reading elements later cannot fail half way. */
+ * Decoding checks first, lists and their elements included, and then loads without checks: so a
+ * failure changes nothing, and reading elements later cannot fail half way. */
 #include <config.h>
 
 #include "proto/codec.h"
@@ -62,7 +62,7 @@ void mcp_buf_free(struct mcp_buf *b)
 
 /* ---- encode ---- */
 
-static int measure(const struct mcp_desc *d, const void *msg, uint64_t *ret_size);
+static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *ret_size);
 
 /* Lists of keys are the long ones: their elements have one field. */
 static bool only_bytes(const struct mcp_desc *d)
@@ -105,12 +105,12 @@ static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 	}
 	for (uint32_t i = 0; i < list->count && r == 0; i++, item += f->elem->size) {
 		*size += 4;
-		r = measure(f->elem, item, size);
+		r = measure_fields(f->elem, item, size);
 	}
 	return r;
 }
 
-static int measure(const struct mcp_desc *d, const void *msg, uint64_t *size)
+static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *size)
 {
 	const struct mcp_field *f;
 	int r;
@@ -221,7 +221,7 @@ int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b)
 	uint64_t size = 0;
 	int r;
 
-	r = measure(d, msg, &size);
+	r = measure_fields(d, msg, &size);
 	if (r < 0)
 		return r;
 	if (size > UINT32_MAX)
@@ -243,7 +243,7 @@ struct flaw {
 	const char *what;
 };
 
-static bool flawed(struct flaw *flaw, const struct mcp_desc *d, const struct mcp_field *f,
+static bool set_flaw(struct flaw *flaw, const struct mcp_desc *d, const struct mcp_field *f,
 		   const char *what)
 {
 	*flaw = (struct flaw){ d, f, what };
@@ -273,23 +273,23 @@ static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint
 		       const uint8_t *p, const uint8_t *end, struct flaw *flaw)
 {
 	if (count > MCP_BATCH_MAX)
-		return flawed(flaw, d, f, "too many elements");
+		return set_flaw(flaw, d, f, "too many elements");
 	if (only_bytes(f->elem) && bytes_list_good(count, p, end))
 		return true;
 	for (; count; count--) {
 		uint32_t len;
 
 		if (end - p < 4)
-			return flawed(flaw, d, f, "fewer elements than counted");
+			return set_flaw(flaw, d, f, "fewer elements than counted");
 		len = mcp_get_u32(p);
 		p += 4;
 		if (len > (size_t)(end - p))
-			return flawed(flaw, d, f, "an element ends outside the list");
+			return set_flaw(flaw, d, f, "an element ends outside the list");
 		if (!check_fields(f->elem, p, p + len, flaw))
 			return false;
 		p += len;
 	}
-	return p == end || flawed(flaw, d, f, "more bytes than its elements have");
+	return p == end || set_flaw(flaw, d, f, "more bytes than its elements have");
 }
 
 static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
@@ -306,13 +306,13 @@ static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8
 			continue;
 		}
 		if ((size_t)(end - p) < len)
-			return flawed(flaw, d, f, p == end ? "missing" : "cut short");
+			return set_flaw(flaw, d, f, p == end ? "missing" : "cut short");
 		if (f->kind == MCP_F_BYTES)
 			len += mcp_get_u32(p);
 		else if (f->kind == MCP_F_LIST)
 			len += mcp_get_u32(p + 4);
 		if ((size_t)(end - p) < len)
-			return flawed(flaw, d, f, "ends outside the message");
+			return set_flaw(flaw, d, f, "ends outside the message");
 		if (f->kind == MCP_F_LIST &&
 		    !check_list(d, f, mcp_get_u32(p), p + 8, p + len, flaw))
 			return false;
@@ -322,7 +322,7 @@ static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8
 }
 
 /* Read one field that check_fields() has seen; returns what follows it. */
-static const uint8_t *load(const struct mcp_field *f, const uint8_t *p, void *out)
+static const uint8_t *load_field(const struct mcp_field *f, const uint8_t *p, void *out)
 {
 	void *at = (char *)out + f->offset;
 	uint32_t len;
@@ -373,7 +373,7 @@ static void load_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_
 			memset((char *)out + from, 0, d->size - from);
 			return;
 		}
-		p = load(f, p, out);
+		p = load_field(f, p, out);
 	}
 }
 

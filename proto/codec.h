@@ -43,14 +43,14 @@ int mcp_buf_reserve(struct mcp_buf *b, size_t more);	/* -ENOMEM */
 void mcp_buf_reset(struct mcp_buf *b);
 void mcp_buf_free(struct mcp_buf *b);
 
-/* Append the encoding of @msg (a struct of table @d).  Lists may be arrays or as left by the decoder.
- * -ENOMEM, or -MC_EPARAM when a list is longer than MCP_BATCH_MAX; @b is as before then. */
+/* Append the encoding of @msg (a struct of table @d).  Lists may be arrays or as left by the
+ * decoder.  -ENOMEM, or -MC_EPARAM when a list is longer than MCP_BATCH_MAX; @b is as before then. */
 int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b);
 
-/* Decode @len bytes into @ret (a struct of table @d), which borrows from @data.  Everything, lists and
- * their elements included, is checked before success: -MC_EPROTO names the field otherwise, @ret is
- * untouched.  Bytes behind the last known field are skipped; a body may end at an MCP_SINCE, the fields
- * behind it are then 0 or empty. */
+/* Decode @len bytes into @ret (a struct of table @d), which borrows from @data.  Everything, lists
+ * and their elements included, is checked before success: -MC_EPROTO names the field otherwise,
+ * @ret is untouched.  Bytes behind the last known field are skipped; a body may end at an
+ * MCP_SINCE, the fields behind it are then 0 or empty. */
 int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret);
 
 /* Read the elements of a decoded list one after another. */

@@ -15,14 +15,14 @@
 #define MCP_TENANT_MAX 255		/* bytes of a tenant's name */
 #define MCP_GROUP_MAX 1024		/* bytes of a group's name */
 #define MCP_DATA_TYPES 16		/* data types are smaller */
-/* How long a master keeps the room of a put aside after its connection has ended (put_quarantine_ms by default): who
- * writes looks at least twice in that time whether he still has his connection. */
+/* How long a master keeps the room of a put aside after its connection has ended (put_quarantine_ms
+ * by default): who writes looks at least twice in that time whether he still has his connection. */
 #define MCP_PUT_ASIDE_MS 1000
 
 enum mcp_channel { MCP_CHANNEL_CONTROL, MCP_CHANNEL_HEARTBEAT };
 enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
-/* What a put does to the soft pin: an upsert's object keeps the one of the value that it replaces, gets
- * a new one, or has none. */
+/* What a put does to the soft pin: an upsert's object keeps the one of the value that it replaces,
+ * gets a new one, or has none. */
 enum mcp_soft_pin { MCP_SOFT_PIN_PRESERVE, MCP_SOFT_PIN_ENABLE, MCP_SOFT_PIN_DISABLE };
 enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
 	/* OK, but taking nothing new; told by version 2 */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg_each.h - one pass over msg.def.  The includer defines the macros that it needs; the others expand to nothing.  All
- * are undefined afterwards (no guard: included once per pass). */
+ * msg_each.h - one pass over msg.def.  The includer defines the macros that it needs; the others
+ * expand to nothing.  All are undefined afterwards (no guard: included once per pass). */
 #ifndef MCP_STRUCT
 #define MCP_STRUCT(name)
 #endif

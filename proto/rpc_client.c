@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_client.c - calls.
  *
- * There is no reader thread.  Of the callers that wait, one has the reader's role: it receives, hands
- * every reply to the slot of its call, and wakes that caller.  When its own reply is among them it
- * leaves, and offers the role to another that sleeps. */
+ * There is no reader thread.  One of the callers that wait has the reader's role: it receives,
+ * delivers every reply to the slot of its call, and wakes that caller.  After its own reply it
+ * gives up the role and wakes another caller to take it. */
 #include <config.h>
 
 #include "proto/rpc_client_i.h"
@@ -25,11 +25,11 @@
 /* A slot's buffer is kept up to this size. */
 #define TX_KEEP (512u << 10)
 
-MC_COUNTER(late, "mooncake_rpc_client_late_replies_total", "", "Replies to calls that had been given up")
+MC_COUNTER(late, "mooncake_rpc_client_late_replies_total", "", "Replies to calls that had timed out")
 
 /* ---- open ---- */
 
-static int split_addrs(struct mcp_client *c, const char *addrs)
+static int client_split_addrs(struct mcp_client *c, const char *addrs)
 {
 	unsigned count = 1;
 	char *save, *a;
@@ -92,7 +92,7 @@ int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
 	/* With one processor the server runs only while this thread does not. */
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		c->spin_max_ns = conf->spin_us * 1000ull;
-	r = c->software ? split_addrs(c, conf->addrs ? conf->addrs : "") : -ENOMEM;
+	r = c->software ? client_split_addrs(c, conf->addrs ? conf->addrs : "") : -ENOMEM;
 	if (r < 0) {
 		client_free(c);
 		return r == -ENOMEM ? mc_fail(r, "no memory for an rpc client") :
@@ -104,7 +104,7 @@ int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
 
 /* ---- slots ---- */
 
-static struct mcp_slot *grow_locked(struct mcp_client *c)
+static struct mcp_slot *slot_grow_locked(struct mcp_client *c)
 {
 	struct mcp_slot *slot;
 
@@ -124,7 +124,7 @@ static struct mcp_slot *grow_locked(struct mcp_client *c)
 	return slot;
 }
 
-/* A slot for a call over @l, whose reference it takes over. */
+/* Allocate a slot for a call over @l and take over the caller's reference of @l. */
 static int slot_new_locked(struct mcp_client *c, struct mcp_link *l, uint16_t type,
 			   struct mcp_slot **ret)
 {
@@ -133,10 +133,10 @@ static int slot_new_locked(struct mcp_client *c, struct mcp_link *l, uint16_t ty
 	if (slot)
 		c->free_slots = slot->next_free;
 	else
-		slot = grow_locked(c);
+		slot = slot_grow_locked(c);
 	if (!slot)
 		return -MC_ELIMIT;
-	/* 0 is the id of one-way frames. */
+	/* One-way frames have id 0. */
 	do {
 		slot->id = slot->uses++ << MCP_SLOT_BITS | slot->index;
 	} while (!slot->id);
@@ -149,7 +149,7 @@ static int slot_new_locked(struct mcp_client *c, struct mcp_link *l, uint16_t ty
 	return 0;
 }
 
-/* Give the slot back.  Returns the link if that was its last reference. */
+/* Free the slot.  Returns the link if that was its last reference. */
 static struct mcp_link *slot_free_locked(struct mcp_client *c, struct mcp_slot *slot)
 {
 	struct mcp_link *l = slot->link;
@@ -172,7 +172,7 @@ void mcp_slot_done_locked(struct mcp_slot *slot, int err)
 	slot->err = err;
 	if (mc_list_empty(&slot->waiter))
 		return;
-	/* Off the list, so that the reader's role is offered to one that has use for it. */
+	/* Off the list, so that the reader's role is offered only to callers that still wait. */
 	mc_list_remove(&slot->waiter);
 	pthread_cond_signal(&slot->cond);
 }
@@ -202,13 +202,13 @@ int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_
 
 /* ---- calling ---- */
 
-static void leave_locked(struct mcp_client *c)
+static void client_leave_locked(struct mcp_client *c)
 {
 	if (--c->users == 0 && c->closing)
 		pthread_cond_broadcast(&c->changed);
 }
 
-static int encode(const struct mcp_slot *slot, struct mcp_buf *tx, const void *msg)
+static int call_encode(const struct mcp_slot *slot, struct mcp_buf *tx, const void *msg)
 {
 	struct mcp_frame f = { .type = slot->type, .id = slot->id };
 	const struct mcp_desc *d = mcp_desc_of(slot->type, false);
@@ -222,8 +222,8 @@ static int encode(const struct mcp_slot *slot, struct mcp_buf *tx, const void *m
 	return r;
 }
 
-/* Begin a call; the lock is held, and dropped while it is sent. */
-static int start_locked(struct mcp_client *c, uint16_t type, const void *msg, uint64_t deadline,
+/* Begin a call.  The lock is held, and dropped while the request is sent. */
+static int call_start_locked(struct mcp_client *c, uint16_t type, const void *msg, uint64_t deadline,
 			struct mcp_slot **ret)
 {
 	struct mcp_link *l, *last = NULL;
@@ -244,7 +244,7 @@ static int start_locked(struct mcp_client *c, uint16_t type, const void *msg, ui
 		pthread_mutex_lock(&c->lock);
 		return r;
 	}
-	r = encode(slot, &slot->tx, msg);
+	r = call_encode(slot, &slot->tx, msg);
 	if (r == 0)
 		r = mcp_link_send(l, &slot->tx, ahead, deadline);
 	if (slot->tx.cap > TX_KEEP)
@@ -261,15 +261,15 @@ static int start_locked(struct mcp_client *c, uint16_t type, const void *msg, ui
 	return r;
 }
 
-/* Sleep until the reply is there, or the reader's role is free. */
-static void sleep_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
+/* Sleep until the reply has arrived or the reader's role is free. */
+static void call_sleep_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
 {
 	mc_list_push_back(&slot->link->waiters, &slot->waiter);
 	(void)mc_cond_wait_until(&slot->cond, &c->lock, deadline);
 	mc_list_remove(&slot->waiter);
 }
 
-static int wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
+static int call_wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline)
 {
 	struct mcp_link *l = slot->link;
 	int r = 0;
@@ -281,7 +281,7 @@ static int wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t dea
 			break;
 		}
 		if (l->reading) {
-			sleep_locked(c, slot, deadline);
+			call_sleep_locked(c, slot, deadline);
 			continue;
 		}
 		l->reading = true;
@@ -290,27 +290,27 @@ static int wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t dea
 		pthread_mutex_lock(&c->lock);
 		l->reading = false;
 	}
-	/* Also when this caller never had the role: it may have been offered just now. */
+	/* Also when this caller never had the role: it may have been offered to it just now. */
 	mcp_link_offer_locked(l);
 	return r;
 }
 
-/* What a call came to. */
-struct outcome {
+/* Result of a call. */
+struct call_outcome {
 	int err, status;
 	void *body;
 	uint32_t len;
 	uint16_t type;
 };
 
-/* Wait for the slot's reply and give the slot and the caller's place back.  Drops the lock. */
-static void finish_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline,
-			  struct outcome *o)
+/* Wait for the slot's reply, free the slot, and end the caller's use of the client.  Unlocks. */
+static void call_finish_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t deadline,
+			  struct call_outcome *o)
 {
 	struct mcp_link *last;
 
-	*o = (struct outcome){ .type = slot->type };
-	o->err = wait_locked(c, slot, deadline);
+	*o = (struct call_outcome){ .type = slot->type };
+	o->err = call_wait_locked(c, slot, deadline);
 	if (o->err == 0 && slot->err < 0)
 		o->err = mc_fail(slot->err, "connection to %s lost: %s", slot->link->peer,
 				 slot->link->why);
@@ -323,11 +323,11 @@ static void finish_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_t 
 		mcp_link_free(last);
 		pthread_mutex_lock(&c->lock);
 	}
-	leave_locked(c);
+	client_leave_locked(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
-static int read_outcome(struct outcome *o, void *ret_msg, struct mcp_reply *ret_reply)
+static int call_read_outcome(struct call_outcome *o, void *ret_msg, struct mcp_reply *ret_reply)
 {
 	auto_free void *body = o->body;
 	const struct mcp_desc *d = mcp_desc_of(o->type, true);
@@ -350,7 +350,7 @@ int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg
 	     struct mcp_reply *ret_reply, uint64_t deadline)
 {
 	struct mcp_slot *slot;
-	struct outcome o;
+	struct call_outcome o;
 	int r;
 
 	r = mc_fork_check(c->fork_depth);
@@ -358,14 +358,14 @@ int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg
 		return r;
 	pthread_mutex_lock(&c->lock);
 	c->users++;
-	r = start_locked(c, type, msg, deadline, &slot);
+	r = call_start_locked(c, type, msg, deadline, &slot);
 	if (r < 0) {
-		leave_locked(c);
+		client_leave_locked(c);
 		pthread_mutex_unlock(&c->lock);
 		return r;
 	}
-	finish_locked(c, slot, deadline, &o);
-	return read_outcome(&o, ret_msg, ret_reply);
+	call_finish_locked(c, slot, deadline, &o);
+	return call_read_outcome(&o, ret_msg, ret_reply);
 }
 
 int mcp_call_start(struct mcp_client *c, uint16_t type, const void *msg, struct mcp_ticket *ret,
@@ -379,10 +379,10 @@ int mcp_call_start(struct mcp_client *c, uint16_t type, const void *msg, struct 
 		return r;
 	MC_LOCKED(&c->lock);
 	c->users++;
-	r = start_locked(c, type, msg, deadline, &slot);
+	r = call_start_locked(c, type, msg, deadline, &slot);
 	if (r == 0)
 		*ret = (struct mcp_ticket){ slot->id, slot->index };
-	leave_locked(c);
+	client_leave_locked(c);
 	return r;
 }
 
@@ -390,7 +390,7 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline)
 {
 	struct mcp_slot *slot;
-	struct outcome o;
+	struct call_outcome o;
 	int r;
 
 	r = mc_fork_check(c->fork_depth);
@@ -403,8 +403,8 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 		return mc_fail(-MC_EPARAM, "ticket of no call");
 	}
 	c->users++;
-	finish_locked(c, slot, deadline, &o);
-	return read_outcome(&o, ret_msg, ret_reply);
+	call_finish_locked(c, slot, deadline, &o);
+	return call_read_outcome(&o, ret_msg, ret_reply);
 }
 
 int mcp_send(struct mcp_client *c, uint16_t type, const void *msg)
@@ -439,7 +439,7 @@ int mcp_send(struct mcp_client *c, uint16_t type, const void *msg)
 	pthread_mutex_unlock(&c->lock);
 	mcp_link_free(last);
 	pthread_mutex_lock(&c->lock);
-	leave_locked(c);
+	client_leave_locked(c);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -475,8 +475,8 @@ void mcp_client_reset(struct mcp_client *c)
 	mcp_link_free(last);
 }
 
-/* Tickets that nobody has waited for. */
-static void drop_tickets(struct mcp_client *c)
+/* Free tickets that were not waited for. */
+static void client_drop_tickets(struct mcp_client *c)
 {
 	struct mcp_link *last;
 
@@ -501,11 +501,11 @@ void mcp_client_close(struct mcp_client *c)
 	if (c->greeting)
 		mcp_link_fail_locked(c->greeting, "client closed");
 	pthread_cond_broadcast(&c->changed);
-	/* Each of them ends: its link is dead, or its connect attempt runs out of time. */
+	/* Each of them returns: its link has failed, or its attempt to connect times out. */
 	while (c->users)
 		pthread_cond_wait(&c->changed, &c->lock);
 	pthread_mutex_unlock(&c->lock);
-	drop_tickets(c);
+	client_drop_tickets(c);
 	mcp_client_reset(c);
 	client_free(c);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_client.h - call a server: one connection shared by all threads, requests pipelined, replies read
- * by whichever caller waits (no thread of its own, so no extra wake-up).
+ * rpc_client.h - call a server over one connection that all threads share.
  *
- * Addresses are those of net.h, several separated by commas (tried in turn), or "local:NAME" for a
- * server in this process: the handler then runs on the caller's thread.
- * A lost connection fails the calls under way with -MC_ERPC; the next call connects again within its
- * own deadline.  Nothing is repeated automatically: the caller knows what is safe to repeat.
+ * Requests are pipelined.  Replies are read by one of the callers that wait: there is no extra
+ * thread, so no extra wake-up.  Addresses are those of net.h, several separated by commas (tried in
+ * turn), or "local:NAME" for a server in this process, whose handlers then run on the caller's
+ * thread.  A lost connection fails running calls with -MC_ERPC; the next call connects again within
+ * its own deadline.  No request is retried automatically: only the caller knows which are safe to
+ * repeat.
  *
  * Fault points: "rpc.connect" (each attempt), "rpc.send" (an error loses the connection). */
 #ifndef MCP_RPC_CLIENT_H
@@ -18,44 +19,46 @@ struct mcp_client;
 struct mcp_client_conf {
 	const char *addrs;
 	struct mcp_id client;
-	enum mcp_channel lane;
+	enum mcp_channel channel;	/* sent in the hello */
 	const char *software;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
 	uint32_t connect_timeout_ms;	/* limit of one attempt; 0: 5000 */
-	unsigned spin_us;		/* a waiting caller polls so long before it sleeps */
-	/* After each successful hello, before other calls go out: register, re-attach.  It may use
-	 * mcp_call() on @c (from this thread only).  A negative result closes the connection again. */
+	unsigned spin_us;		/* how long a waiting caller polls before it sleeps */
+	/* Called after each successful hello, before other calls are sent: register, re-attach.  It
+	 * may use mcp_call() on @c (from this thread only).  A negative result closes the
+	 * connection again. */
 	int (*connected)(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg);
-	/* One-way frames to send ahead of every request (leases to give back); NULL: none.  Appends
-	 * frames to @b with mcp_frame_append().  Called with the send lock held: short, no calls. */
+	/* Appends one-way frames (leases to release) to @b with mcp_frame_append(); they are sent
+	 * in front of the next request.  NULL: none.  The send lock is held: it must be short and
+	 * make no calls. */
 	void (*piggyback)(struct mcp_buf *b, void *arg);
 	void *arg;
 };
 
 /* Does not connect yet.  @conf is copied. */
 int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret);
-/* Calls under way fail with -MC_ERPC and are waited for (one that connects: connect_timeout_ms at the
- * most).  Tickets that nobody waits for yet are void.  NULL is fine. */
+/* Running calls fail with -MC_ERPC, and this waits until they have returned (one that connects: at
+ * most connect_timeout_ms).  Tickets that have not been waited for become invalid.  NULL is fine. */
 void mcp_client_close(struct mcp_client *c);
 
-/* A reply's memory: what the decoded struct borrows from. */
+/* Memory of a reply, from which the decoded struct borrows. */
 struct mcp_reply {
 	void *mem;
 };
 void mcp_reply_done(struct mcp_reply *r);		/* { 0 } and repeated calls are fine */
 
 /* Call and wait.  @type selects the tables; @ret_msg gets the decoded reply, which borrows from
- * @ret_reply (release with mcp_reply_done()).  0, the server's error, -MC_ETIMEDOUT, -MC_ERPC,
- * -MC_ELIMIT when too many calls are outstanding (1024), -MC_EPARAM for a request that cannot be encoded
- * or is larger than the server takes, -MC_EPROTO for a reply that cannot be decoded.
- * @ret_msg NULL: only whether it worked.  @ret_reply may be NULL when the reply has no bytes or lists.
- * After -MC_ETIMEDOUT and -MC_ERPC the server may or may not have done it.
- * @deadline: mc_now_ns() scale.  A request whose deadline has passed is not sent. */
+ * @ret_reply (release it with mcp_reply_done()).  @ret_msg NULL: only the result is wanted.
+ * @ret_reply may be NULL when the reply has no bytes or lists.  @deadline: mc_now_ns() scale; a
+ * request whose deadline has passed is not sent.  0, the server's error, -MC_ETIMEDOUT, -MC_ERPC,
+ * -MC_ELIMIT when too many calls are outstanding (1024), -MC_EPARAM for a request that cannot be
+ * encoded or exceeds the server's limit, -MC_EPROTO for a reply that cannot be decoded.  After
+ * -MC_ETIMEDOUT and -MC_ERPC the server may or may not have executed the request. */
 int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
 
-/* The same in two steps, to have several requests on the way from one thread.  Every ticket must be
- * waited for once; tickets may be waited for in any order. */
+/* The same in two steps, so that one thread can have several outstanding requests.  Every ticket
+ * must be waited for once; tickets may be waited for in any order. */
 struct mcp_ticket {
 	uint32_t id;
 	uint32_t slot;
@@ -65,13 +68,14 @@ int mcp_call_start(struct mcp_client *c, uint16_t type, const void *msg, struct 
 int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
 
-/* Send a one-way message now.  Not delivered when the connection is down: -MC_ERPC.  Waits up to
- * connect_timeout_ms for room in the socket. */
+/* Send a one-way message now, or return -MC_ERPC when there is no connection.  Waits up to
+ * connect_timeout_ms for space in the socket. */
 int mcp_send(struct mcp_client *c, uint16_t type, const void *msg);
 
-/* Is a connection up right now?  Asks the socket: an end that nobody has noticed yet counts too. */
+/* Is a connection up right now?  Queries the socket, so an end that no call has noticed yet counts
+ * too. */
 bool mcp_client_up(const struct mcp_client *c);
-/* Close the connection (the next call connects anew); calls under way fail. */
+/* Close the connection; running calls fail, the next call connects again. */
 void mcp_client_reset(struct mcp_client *c);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_conn.c - sessions on sockets.
  *
- * One readable event is one recv(), the requests in it, and one send() of all their replies.  Input
- * goes into the loop's scratch memory; a connection holds memory of its own only while part of a frame
- * or of the replies is outstanding, and that comes from a pool of the loop. */
+ * One readable event is one receive, the requests in it, and one send of all their replies.  Bytes
+ * are received into the loop's scratch memory.  A connection has buffers of its own, from the
+ * loop's pool, only while a frame is incomplete or replies are unsent. */
 #include <config.h>
 
 #include "proto/rpc_conn_i.h"
@@ -18,22 +18,26 @@
 #include "common/log.h"
 
 #define SCRATCH (256u << 10)
-/* Replies of a batch are sent when they are so many bytes, to keep the loop's buffer in cache. */
+/* Replies of a batch are sent when they reach this many bytes, to keep the loop's buffer in the CPU
+ * cache. */
 #define FLUSH (256u << 10)
-/* A hello is short; nobody is trusted with max_frame before it. */
+/* Limit of the hello, which is short: before it a peer must not make us hold max_frame bytes. */
 #define GREETING_FRAME_MAX 65536u
 #define FIRST_IN 4096u
 #define DRAIN_MS 1000
-#define CROWD 256u		/* connections on the lane loop */
+/* The accept loop lets events gather: for GATHER_US if it has more than CROWD connections, for
+ * GATHER_MAX_US if it has more than eight times as many.  A new connection may have to wait that
+ * long. */
+#define CROWD 256u
 #define GATHER_US 5000u
-#define GATHER_MAX_US 20000u	/* of eight times as many, and what a new connection may have to wait */
+#define GATHER_MAX_US 20000u
 
 MC_COUNTER(bytes_in, "mooncake_rpc_received_bytes_total", "", "Bytes received from clients")
 
 /* ---- the end of a connection ---- */
 
-/* The lane loop of a crowd looks at its heartbeats some at a time. */
-static void pace(struct mcp_loop *l)
+/* With many heartbeat sessions handle several of their requests per wake-up of the accept loop. */
+static void loop_pace(struct mcp_loop *l)
 {
 	unsigned n = atomic_load(&l->load);
 
@@ -47,7 +51,7 @@ static void conn_free(struct mcp_conn *c)
 	mcp_buf_free(&c->in);
 	mcp_buf_free(&c->out);
 	atomic_fetch_sub(&c->loop->load, 1);
-	pace(c->loop);
+	loop_pace(c->loop);
 	mcp_server_count(c->s.server, -1);
 	free(c);
 }
@@ -60,11 +64,11 @@ void mcp_conn_close(struct mcp_conn *c)
 	mc_evtimer_disarm(c->loop->ev, &c->timer);
 	mc_list_remove(&c->link);
 	mc_list_remove(&c->again_link);
-	mcp_conn_part_over(c);
+	mcp_conn_partial_end(c);
 	if (c->opened && conf->closed)
 		conf->closed(&c->s, conf->arg);
 	mcp_conn_return_buf(c->loop, &c->in);
-	mcp_conn_send_over(c);
+	mcp_conn_send_end(c);
 	conn_free(c);
 }
 
@@ -76,7 +80,7 @@ void mcp_conn_close_all(struct mcp_loop *l)
 
 /* ---- requests ---- */
 
-static int refuse(struct mcp_conn *c, uint32_t id, int err)
+static int conn_refuse(struct mcp_conn *c, uint32_t id, int err)
 {
 	int r;
 
@@ -86,32 +90,32 @@ static int refuse(struct mcp_conn *c, uint32_t id, int err)
 		r = mcp_conn_flush(c);
 	if (r < 0)
 		return r;
-	/* Closing at once, with input unread, would reset the connection and lose the reply. */
+	/* Closing at once with unread input would reset the connection and lose the reply. */
 	c->state = MCP_CONN_DRAINING;
 	mc_stream_shutdown(&c->stream, SHUT_WR);
 	mc_evtimer_arm(c->loop->ev, &c->timer, mc_deadline_ms(DRAIN_MS));
 	return 0;
 }
 
-static int hello(struct mcp_conn *c, const struct mcp_frame *f, const uint8_t *body)
+static int conn_hello(struct mcp_conn *c, const struct mcp_frame *f, const uint8_t *body)
 {
 	int r = mcp_serve_hello(&c->s, f, body);
 
 	if (r < 0)
-		return refuse(c, f->id, r);
+		return conn_refuse(c, f->id, r);
 	c->hello_id = f->id;
-	c->state = MCP_CONN_ARRIVING;
+	c->state = MCP_CONN_MOVING;
 	return 0;
 }
 
-/* Handle one frame that is complete. */
-static int handle(struct mcp_conn *c, const struct mcp_frame *f, const uint8_t *body, uint64_t *now)
+/* Handle one complete frame. */
+static int conn_handle(struct mcp_conn *c, const struct mcp_frame *f, const uint8_t *body, uint64_t *now)
 {
 	struct mcp_loop *l = c->loop;
 	int r;
 
 	if (c->state == MCP_CONN_GREETING)
-		return hello(c, f, body);
+		return conn_hello(c, f, body);
 	r = mcp_serve_request(&c->s, f, body, &l->out, now);
 	if (r == 0 && l->out.len >= FLUSH)
 		r = mcp_conn_flush(c);
@@ -123,8 +127,8 @@ static int handle(struct mcp_conn *c, const struct mcp_frame *f, const uint8_t *
 	return r;
 }
 
-/* Handle the complete frames of @p.  *@used gets how many bytes they were. */
-static int feed(struct mcp_conn *c, const uint8_t *p, size_t len, size_t *used)
+/* Handle the complete frames at @p.  *@used gets their length in bytes. */
+static int conn_feed(struct mcp_conn *c, const uint8_t *p, size_t len, size_t *used)
 {
 	uint32_t max = c->state == MCP_CONN_GREETING ? GREETING_FRAME_MAX : c->s.server->conf.max_frame;
 	uint64_t now = c->active_ns;
@@ -142,7 +146,7 @@ static int feed(struct mcp_conn *c, const uint8_t *p, size_t len, size_t *used)
 		}
 		if (len - at - MCP_FRAME_HEADER < f.length)
 			break;
-		r = handle(c, &f, p + at + MCP_FRAME_HEADER, &now);
+		r = conn_handle(c, &f, p + at + MCP_FRAME_HEADER, &now);
 		if (r == MCP_AGAIN) {
 			c->again = true;
 			r = 0;
@@ -151,21 +155,21 @@ static int feed(struct mcp_conn *c, const uint8_t *p, size_t len, size_t *used)
 		at += MCP_FRAME_HEADER + f.length;
 	}
 	*used = at;
-	/* Also before an error: what was asked before the bad frame has been done. */
+	/* Also on error: the requests before the bad frame have been executed. */
 	if (mcp_conn_flush(c) < 0 && r == 0)
 		r = -EPIPE;
 	return r;
 }
 
-static int receive(struct mcp_conn *c);
-static int set_off(struct mcp_conn *c);
-static void go_on(void *loop);
+static int conn_receive(struct mcp_conn *c);
+static int conn_move(struct mcp_conn *c);
+static void conn_continue_all(void *loop);
 
-/* After others have been served. */
-static int later(struct mcp_conn *c)
+/* Continue with this connection after the loop has served others. */
+static int conn_defer(struct mcp_conn *c)
 {
 	struct mcp_loop *l = c->loop;
-	int r = l->again_posted ? 0 : mc_evloop_post(l->ev, go_on, l);
+	int r = l->again_posted ? 0 : mc_evloop_post(l->ev, conn_continue_all, l);
 
 	if (r < 0)
 		return r;
@@ -175,28 +179,29 @@ static int later(struct mcp_conn *c)
 	return 0;
 }
 
-/* What has to happen after feed(): move to the right loop, stop or go on reading.  @more: as for mcp_conn_part(). */
-static int settle(struct mcp_conn *c, bool more)
+/* After conn_feed(): move to another loop, or stop or continue reading.  @more: as for
+ * mcp_conn_partial_update(). */
+static int conn_after_feed(struct mcp_conn *c, bool more)
 {
-	int r = mcp_conn_part(c, more);
+	int r = mcp_conn_partial_update(c, more);
 
 	if (r < 0)
 		return r;
-	if (c->state == MCP_CONN_ARRIVING)
-		return set_off(c);
+	if (c->state == MCP_CONN_MOVING)
+		return conn_move(c);
 	if (c->state == MCP_CONN_DRAINING) {
 		mcp_buf_reset(&c->in);
 		return 0;
 	}
-	if (c->again && later(c) < 0)
+	if (c->again && conn_defer(c) < 0)
 		return -ENOMEM;
-	return mcp_conn_read_on(c, !(c->stalled || c->again || mcp_share_waits(&c->share)));
+	return mcp_conn_read_on(c, !(c->stalled || c->again || mcp_reservation_waits(&c->reservation)));
 }
 
 int mcp_conn_read_on(struct mcp_conn *c, bool on)
 {
-	/* Bytes that the stream has received already cause no event. */
-	if (on && mc_stream_pending(&c->stream) && later(c) < 0)
+	/* Bytes that are already in the stream's buffer cause no event. */
+	if (on && mc_stream_pending(&c->stream) && conn_defer(c) < 0)
 		return -ENOMEM;
 	return mcp_conn_watch(c, on ? c->ev.events | EPOLLIN : c->ev.events & ~(uint32_t)EPOLLIN);
 }
@@ -207,7 +212,7 @@ int mcp_conn_feed_kept(struct mcp_conn *c)
 	int r;
 
 	if (c->in.len) {
-		r = feed(c, c->in.data, c->in.len, &used);
+		r = conn_feed(c, c->in.data, c->in.len, &used);
 		if (r < 0)
 			return r;
 		memmove(c->in.data, c->in.data + used, c->in.len - used);
@@ -215,11 +220,12 @@ int mcp_conn_feed_kept(struct mcp_conn *c)
 		if (!c->in.len)
 			mcp_conn_return_buf(c->loop, &c->in);
 	}
-	return settle(c, !used);
+	return conn_after_feed(c, !used);
 }
 
-/* The loop's requests that are not done: each a part. */
-static void go_on(void *loop)
+/* Continue every connection of the list once: its unfinished request, or bytes pending in its
+ * stream. */
+static void conn_continue_all(void *loop)
 {
 	struct mcp_loop *l = loop;
 	struct mc_list todo;
@@ -242,7 +248,7 @@ static void go_on(void *loop)
 		if (again)
 			r = mcp_conn_feed_kept(c);
 		else if (c->ev.events & EPOLLIN)
-			r = receive(c);
+			r = conn_receive(c);
 		if (r < 0)
 			mcp_conn_close(c);
 	}
@@ -250,17 +256,17 @@ static void go_on(void *loop)
 
 /* ---- receiving ---- */
 
-/* Room for the rest of the frame that @in begins with.  It grows with what has really come, so that
- * a header alone does not make the server hold a frame's worth of memory. */
-static int make_room(struct mcp_buf *in)
+/* Reserve space for the rest of the frame that @in begins with.  The buffer grows with the bytes
+ * received, so that a header alone does not make the server allocate a whole frame. */
+static int conn_reserve(struct mcp_buf *in)
 {
-	size_t whole = mcp_conn_whole(in), limit;
+	size_t whole = mcp_conn_request_len(in), limit;
 
 	limit = in->len < FIRST_IN ? FIRST_IN : in->len;
 	return mcp_buf_reserve(in, whole - in->len < limit ? whole - in->len : limit);
 }
 
-static int receive(struct mcp_conn *c)
+static int conn_receive(struct mcp_conn *c)
 {
 	struct mcp_loop *l = c->loop;
 	bool part = c->in.len > 0;
@@ -270,7 +276,7 @@ static int receive(struct mcp_conn *c)
 	int r;
 
 	if (part) {
-		r = make_room(&c->in);
+		r = conn_reserve(&c->in);
 		if (r < 0)
 			return r;
 		to = (struct iovec){ c->in.data + c->in.len, c->in.cap - c->in.len };
@@ -286,13 +292,13 @@ static int receive(struct mcp_conn *c)
 		c->in.len += (size_t)n;
 		return mcp_conn_feed_kept(c);
 	}
-	r = feed(c, l->scratch, (size_t)n, &used);
+	r = conn_feed(c, l->scratch, (size_t)n, &used);
 	if (r == 0 && used < (size_t)n && c->state != MCP_CONN_DRAINING)
 		r = mcp_conn_keep(l, &c->in, l->scratch + used, (size_t)n - used);
-	return r < 0 ? r : settle(c, false);
+	return r < 0 ? r : conn_after_feed(c, false);
 }
 
-static void ready(struct mc_evfd *e, uint32_t events)
+static void conn_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mcp_conn *c = mc_container_of(e, struct mcp_conn, ev);
 	int r = 0;
@@ -305,9 +311,9 @@ static void ready(struct mc_evfd *e, uint32_t events)
 			c->active_ns = mc_now_ns();
 		if (r == 0)
 			r = mcp_conn_resume(c);
-		/* It may be on its way to another loop or have more to send: the rest next time. */
+		/* It may be moving to another loop or have more to send: receive at the next event. */
 	} else if (events & EPOLLIN) {
-		r = receive(c);
+		r = conn_receive(c);
 	} else {
 		r = -EPIPE;
 	}
@@ -317,9 +323,9 @@ static void ready(struct mc_evfd *e, uint32_t events)
 
 /* ---- from hello to open ---- */
 
-/* Hello timeout, idle timeout, end of draining.  Traffic does not touch the timer: it looks itself,
- * when it fires, how long ago the last was. */
-static void timed_out(struct mc_evtimer *t)
+/* Hello timeout, idle timeout, end of draining.  Traffic does not rearm the timer: when it fires,
+ * it checks the time of the last traffic. */
+static void conn_timed_out(struct mc_evtimer *t)
 {
 	struct mcp_conn *c = mc_container_of(t, struct mcp_conn, timer);
 	uint64_t due = c->active_ns + c->s.server->conf.idle_timeout_ms * MC_NS_PER_MS;
@@ -333,15 +339,16 @@ static void timed_out(struct mc_evtimer *t)
 	mcp_conn_close(c);
 }
 
-/* The application says yes or no, then the client hears it and its early requests are handled. */
-static int welcome(struct mcp_conn *c)
+/* Ask the application whether it accepts the session, send the reply to the hello, and handle
+ * requests that the client has sent meanwhile. */
+static int conn_welcome(struct mcp_conn *c)
 {
 	struct mcp_server_conf *conf = &c->s.server->conf;
 	int r = conf->opened ? conf->opened(&c->s, conf->arg) : 0;
 
 	if (r < 0) {
-		r = refuse(c, c->hello_id, r);
-		return r < 0 ? r : settle(c, false);
+		r = conn_refuse(c, c->hello_id, r);
+		return r < 0 ? r : conn_after_feed(c, false);
 	}
 	c->opened = true;
 	c->state = MCP_CONN_OPEN;
@@ -354,43 +361,43 @@ static int welcome(struct mcp_conn *c)
 	return r < 0 ? r : mcp_conn_feed_kept(c);
 }
 
-static void arrive(void *arg)
+static void conn_arrive(void *arg)
 {
 	struct mcp_conn *c = arg;
 
 	mc_list_push_back(&c->loop->conns, &c->link);
-	if (mc_evloop_add(c->loop->ev, &c->ev, EPOLLIN) < 0 || welcome(c) < 0)
+	if (mc_evloop_add(c->loop->ev, &c->ev, EPOLLIN) < 0 || conn_welcome(c) < 0)
 		mcp_conn_close(c);
 }
 
-/* lane loop: hand the connection to the loop of its lane.  After 0 it is not this thread's any more,
- * unless that loop is this one. */
-static int set_off(struct mcp_conn *c)
+/* accept loop: hand the connection to a loop of its channel.  After 0 it does not belong to this
+ * thread any more, unless it is a heartbeat session. */
+static int conn_move(struct mcp_conn *c)
 {
-	struct mcp_loop *lane = c->loop, *to;
+	struct mcp_loop *accept = c->loop, *to;
 	int r;
 
-	mc_evtimer_disarm(lane->ev, &c->timer);
-	if (c->s.lane == MCP_CHANNEL_HEARTBEAT)
-		return welcome(c);
-	to = mcp_server_deal(c->s.server, c->s.lane);
-	mc_evloop_del(lane->ev, &c->ev);
+	mc_evtimer_disarm(accept->ev, &c->timer);
+	if (c->s.channel == MCP_CHANNEL_HEARTBEAT)
+		return conn_welcome(c);
+	to = mcp_server_assign(c->s.server, c->s.channel);
+	mc_evloop_del(accept->ev, &c->ev);
 	mc_list_remove(&c->link);
 	mc_list_remove(&c->again_link);
 	c->loop = to;
-	r = mc_evloop_post(to->ev, arrive, c);
+	r = mc_evloop_post(to->ev, conn_arrive, c);
 	if (r < 0) {
 		atomic_fetch_sub(&to->load, 1);
-		c->loop = lane;
+		c->loop = accept;
 		return r;
 	}
-	atomic_fetch_sub(&lane->load, 1);
+	atomic_fetch_sub(&accept->load, 1);
 	return 0;
 }
 
-int mcp_conn_new(struct mcp_loop *lane, int fd)
+int mcp_conn_new(struct mcp_loop *accept, int fd)
 {
-	struct mcp_server *s = lane->server;
+	struct mcp_server *s = accept->server;
 	struct mcp_conn *c;
 	int r;
 
@@ -400,28 +407,28 @@ int mcp_conn_new(struct mcp_loop *lane, int fd)
 		return mc_fail(-ENOMEM, "no memory for a connection");
 	}
 	c->s.server = s;
-	c->loop = lane;
+	c->loop = accept;
 	mc_stream_plain(&c->stream, fd);
 	c->ev.fd = fd;
-	c->ev.ready = ready;
-	c->timer.fire = timed_out;
+	c->ev.ready = conn_ready;
+	c->timer.fire = conn_timed_out;
 	mc_list_init(&c->gate_link);
 	mc_list_init(&c->again_link);
-	mc_list_init(&c->part_link);
+	mc_list_init(&c->partial_link);
 	mc_list_init(&c->unread_link);
-	mc_list_init(&c->share.link);
+	mc_list_init(&c->reservation.link);
 	c->active_ns = mc_now_ns();
 	mc_peer_name(fd, c->s.peer);
 	mcp_server_count(s, 1);
 	c->s.excess = atomic_load(&s->connections) > s->conf.max_connections;
-	atomic_fetch_add(&lane->load, 1);
-	pace(lane);
-	mc_list_push_back(&lane->conns, &c->link);
-	r = mc_evloop_add(lane->ev, &c->ev, EPOLLIN);
+	atomic_fetch_add(&accept->load, 1);
+	loop_pace(accept);
+	mc_list_push_back(&accept->conns, &c->link);
+	r = mc_evloop_add(accept->ev, &c->ev, EPOLLIN);
 	if (r < 0)
 		mcp_conn_close(c);
 	else
-		mc_evtimer_arm(lane->ev, &c->timer,
+		mc_evtimer_arm(accept->ev, &c->timer,
 			       c->active_ns + s->conf.hello_timeout_ms * MC_NS_PER_MS);
 	return r;
 }

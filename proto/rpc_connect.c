@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_connect.c - how a client gets its connection.
+ * rpc_connect.c - connection attempts of a client.
  *
- * One thread connects, the others wait for the outcome.  Its hello, and what connected() calls, go
- * over the new link through the ordinary calls: mcp_connect_locked() gives that thread the link before
- * the others may see it. */
+ * One thread connects, the others wait for the result.  The connecting thread sends its hello, and
+ * the requests that connected() makes, by ordinary calls over the new link: mcp_connect_locked()
+ * returns the new link to this thread before other threads may use it. */
 #include <config.h>
 
 #include "proto/rpc_client_i.h"
@@ -20,17 +20,17 @@
 #include "common/metrics.h"
 #include "common/thread.h"
 
-/* A connection that was idle so long is asked whether it is still there before it is used. */
+/* A connection that was idle this long is checked for its end before it is used. */
 #define STALE_CHECK_MS 20
 
 MC_COUNTER(connects, "mooncake_rpc_client_connects_total", "", "Connections made to servers")
 
-static int hello(struct mcp_client *c, struct mcp_link *l, uint64_t deadline)
+static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t deadline)
 {
 	const struct mcp_client_conf *conf = &c->conf;
 	struct mcp_hello msg = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
-		.client = conf->client, .lane = (uint8_t)conf->lane,
+		.client = conf->client, .lane = (uint8_t)conf->channel,
 		.software = mcp_bytes(conf->software, strlen(conf->software)),
 	};
 	struct mcp_reply mem = { 0 };
@@ -67,12 +67,12 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 		return r == -ENOMEM ? r : mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r)));
 	pthread_mutex_lock(&c->lock);
 	c->greeting = l;
-	/* close() fails the links that it finds; this one it could not. */
+	/* mcp_client_close() fails the links that it finds; it could not find this one. */
 	if (c->closing)
 		mcp_link_fail_locked(l, "closed");
 	pthread_mutex_unlock(&c->lock);
 
-	r = hello(c, l, deadline);
+	r = connect_hello(c, l, deadline);
 
 	pthread_mutex_lock(&c->lock);
 	c->greeting = NULL;
@@ -89,19 +89,20 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 	return r;
 }
 
-static bool is_closing(struct mcp_client *c)
+static bool client_is_closing(struct mcp_client *c)
 {
 	MC_LOCKED(&c->lock);
 	return c->closing;
 }
 
-/* Try the addresses, the last good one first; each gets its share of the time that is left. */
+/* Try the addresses, beginning with the last one that worked; each gets an equal share of the time
+ * left. */
 static int connect_any(struct mcp_client *c, uint64_t deadline)
 {
 	uint64_t limit = c->conf.connect_timeout_ms * MC_NS_PER_MS;
 	int r = -MC_ERPC;
 
-	for (unsigned i = 0; i < c->addr_count && !is_closing(c); i++) {
+	for (unsigned i = 0; i < c->addr_count && !client_is_closing(c); i++) {
 		unsigned at = (c->addr_next + i) % c->addr_count;
 		uint64_t share = mc_deadline_left_ns(deadline) / (c->addr_count - i);
 
@@ -120,8 +121,8 @@ static int connect_any(struct mcp_client *c, uint64_t deadline)
 		mc_fail(-MC_ERPC, "%s does not answer", c->conf.addrs) : r;
 }
 
-/* Be the one that connects. */
-static int attempt_locked(struct mcp_client *c, uint64_t deadline)
+/* Connect in this thread. */
+static int connect_attempt_locked(struct mcp_client *c, uint64_t deadline)
 {
 	int r;
 
@@ -138,8 +139,9 @@ static int attempt_locked(struct mcp_client *c, uint64_t deadline)
 	return r;
 }
 
-/* Wait for the one that connects.  Its failure is ours, unless it only had less time than we have. */
-static int await_locked(struct mcp_client *c, uint64_t deadline)
+/* Wait for the thread that connects.  Return its error, except when only its own deadline had
+ * passed. */
+static int connect_await_locked(struct mcp_client *c, uint64_t deadline)
 {
 	uint64_t attempt = c->attempts;
 
@@ -151,8 +153,8 @@ static int await_locked(struct mcp_client *c, uint64_t deadline)
 	return 0;
 }
 
-/* Forget a link that has failed, or that the server closed while nobody looked. */
-static struct mcp_link *drop_dead_locked(struct mcp_client *c)
+/* Drop the link if it has failed, or if the server closed it while it was idle. */
+static struct mcp_link *connect_drop_dead_locked(struct mcp_client *c)
 {
 	struct mcp_link *l = c->link;
 
@@ -165,7 +167,7 @@ static struct mcp_link *drop_dead_locked(struct mcp_client *c)
 	return mcp_link_unref_locked(l);
 }
 
-static int use_locked(struct mcp_link *l, struct mcp_link **ret)
+static int connect_use_locked(struct mcp_link *l, struct mcp_link **ret)
 {
 	l->refs++;
 	*ret = l;
@@ -183,8 +185,8 @@ int mcp_connect_locked(struct mcp_client *c, uint64_t deadline, struct mcp_link 
 		if (mc_now_ns() >= deadline)
 			return mc_fail(-MC_ETIMEDOUT, "deadline exceeded before the call");
 		if (c->greeting && pthread_equal(c->connector, pthread_self()))
-			return use_locked(c->greeting, ret);
-		last = c->link ? drop_dead_locked(c) : NULL;
+			return connect_use_locked(c->greeting, ret);
+		last = c->link ? connect_drop_dead_locked(c) : NULL;
 		if (last) {
 			pthread_mutex_unlock(&c->lock);
 			mcp_link_free(last);
@@ -192,8 +194,8 @@ int mcp_connect_locked(struct mcp_client *c, uint64_t deadline, struct mcp_link 
 			continue;
 		}
 		if (c->link)
-			return use_locked(c->link, ret);
-		r = c->connecting ? await_locked(c, deadline) : attempt_locked(c, deadline);
+			return connect_use_locked(c->link, ret);
+		r = c->connecting ? connect_await_locked(c, deadline) : connect_attempt_locked(c, deadline);
 	}
 	return r;
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_i.h - insides of the rpc server, shared by its files, and the door for local clients.
+ * rpc_i.h - rpc server, shared by its files, and the interface of local clients to it.
  *
  *	rpc_server.c	start and stop, listening, loops
  *	rpc_conn.c	sessions on sockets (rpc_conn_i.h)
- *	rpc_send.c	their replies
- *	rpc_part.c	their requests of which only a part has come
- *	rpc_room.c	what their unfinished requests may hold
+ *	rpc_send.c	replies of sessions on sockets
+ *	rpc_partial.c	incomplete requests of sessions on sockets
+ *	rpc_budget.c	memory budget for incomplete requests
  *	rpc_local.c	sessions without sockets
- *	rpc_serve.c	one request, whatever it came over
+ *	rpc_serve.c	one request, of either kind of session
  *
- * Loop 0 (the lane loop) accepts, hears the hellos and keeps the heartbeat sessions; the others have
- * the control sessions, each new one going to the loop that has the fewest.  One acceptor that deals
- * out is chosen over SO_REUSEPORT listeners because the kernel's hash spreads few connections badly,
- * unix sockets have none, and because no handler can then keep a new heartbeat waiting. */
+ * Loop 0 (the accept loop) accepts connections, reads the hellos and keeps the heartbeat sessions.
+ * The other loops have the control sessions; a new one is assigned to the loop with the fewest.
+ * One acceptor is used instead of SO_REUSEPORT listeners because the kernel's hash distributes few
+ * connections badly, because unix sockets do not have it, and because then no handler can delay a
+ * new heartbeat session. */
 #ifndef MCP_RPC_I_H
 #define MCP_RPC_I_H
 
@@ -23,10 +24,10 @@
 #include "common/list.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
-#include "proto/rpc_room.h"
+#include "proto/rpc_budget.h"
 #include "proto/rpc_server.h"
 
-/* Buffers that a loop keeps for its connections: so many, of at most so many bytes. */
+/* Buffers that a loop keeps for reuse by its connections, and bytes of one at most. */
 #define MCP_POOL_BUFS 16
 #define MCP_POOL_CAP (1u << 20)
 
@@ -35,21 +36,21 @@ struct mcp_loop {
 	struct mcp_server *server;
 	struct mc_evloop *ev;
 	/* atomic */
-	atomic_uint load;		/* sessions dealt to it */
-	atomic_uint gated;		/* connections whose replies wait to be safe */
-	atomic_bool release;		/* somebody has asked it to look at them */
+	atomic_uint load;		/* sessions assigned to it */
+	atomic_uint gated;		/* connections with replies behind a gate */
+	atomic_bool release;		/* mcp_conn_release_all() is posted */
 	/* owned by the loop's thread */
 	struct mc_list conns;
-	struct mc_list gates;		/* those of them that are gated */
-	struct mc_list agains;		/* those whose request is not done yet */
+	struct mc_list gates;		/* connections with replies behind a gate */
+	struct mc_list agains;		/* connections to be continued: MCP_AGAIN, or bytes pending in the stream */
 	bool again_posted;
-	struct mc_list parts;		/* those of which a part of a request has come */
-	struct mc_list waiters;		/* those of which the rest has to wait */
-	struct mc_list unread;		/* those that have not read all replies */
-	struct mc_evtimer tick;		/* looks at the three while there are any */
-	uint64_t looked_ns;		/* when at those that do not wait for us */
-	uint8_t *scratch;		/* what is received goes here first */
-	struct mcp_buf out;		/* replies of the batch under way */
+	struct mc_list partials;	/* connections with an incomplete request */
+	struct mc_list waiting;		/* connections whose incomplete request waits for memory */
+	struct mc_list unread;		/* connections with unread replies */
+	struct mc_evtimer tick;		/* checks the last three lists while they are not empty */
+	uint64_t checked_ns;		/* last check of partials and unread */
+	uint8_t *scratch;		/* bytes are received into this first */
+	struct mcp_buf out;		/* replies of the current batch */
 	struct mcp_buf pool[MCP_POOL_BUFS];
 	unsigned pooled;
 };
@@ -66,24 +67,24 @@ struct mcp_server {
 	struct mcp_server_conf conf;	/* defaults filled in */
 	char *software, *local_name;
 	struct mcp_serves {
-		mcp_handler_fn fn;	/* NULL: nobody does */
-		bool any_lane;
+		mcp_handler_fn fn;	/* NULL: the type has no handler */
+		bool any_channel;
 	} *by_type;
 	unsigned types;
-	struct mcp_loop *loops;		/* [0] is the lane loop */
+	struct mcp_loop *loops;		/* [0] is the accept loop */
 	unsigned loop_count;
 	struct mcp_listener *listeners;
 	unsigned listener_count;
 	/* atomic */
 	atomic_uint connections;
-	atomic_ullong settled;		/* replies that owe no more than this may leave */
-	atomic_ullong unread;		/* bytes of replies that were not read */
-	struct mcp_room room;
-	/* owned by the lane loop's thread */
-	struct mc_evtimer retry;	/* accept again: descriptors had run out */
+	atomic_ullong durable;		/* replies with a mark up to this one may be sent */
+	atomic_ullong unread;		/* bytes of unread replies */
+	struct mcp_budget budget;
+	/* owned by the accept loop's thread */
+	struct mc_evtimer retry;	/* accept again after descriptors were exhausted */
 	/* guarded by the registry's lock (rpc_local.c) */
 	struct mc_list named;		/* servers that local clients can find */
-	struct mc_list locals;		/* sessions */
+	struct mc_list locals;		/* local sessions */
 };
 
 struct mcp_session {
@@ -91,79 +92,79 @@ struct mcp_session {
 	struct mcp_server *server;
 	struct mcp_id client;
 	uint16_t version;
-	enum mcp_channel lane;
-	bool excess;			/* one more than there may be: its hello is refused */
+	enum mcp_channel channel;
+	bool excess;			/* over the connection limit: its hello is refused */
 	char peer[MC_ADDR_MAX];
-	/* owned by whoever runs the session's handlers */
+	/* owned by the thread that runs the session's handlers */
 	void *user;
 };
 
 /* ---- rpc_serve.c ---- */
 
-/* Check a hello and note in @s who it is.  0, or the error to refuse it with. */
+/* Check a hello and note the client in @s.  0, or the error to refuse it with. */
 int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void *body);
 /* Append the reply to the hello with request id @id; @err negative: the refusal. */
 int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_buf *out);
-/* Run the handler of a request and append its reply, if it gets one.  *@now is when the request came,
- * then when it was done.  MCP_AGAIN: it is not done, there is no reply yet.  -ENOMEM: there is no reply, the
- * session has to end. */
+/* Run the handler of a request and append its reply, if it has one.  *@now: in, when the request
+ * was received; out, when its handler returned.  MCP_AGAIN: the handler has to be called again,
+ * there is no reply yet.  -ENOMEM: there is no reply, the session has to end. */
 int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const void *body,
 		      struct mcp_buf *out, uint64_t *now);
-/* Before replies leave. */
-static inline void mcp_serve_settle(const struct mcp_session *s)
+/* Before replies are sent: wait until they may be. */
+static inline void mcp_serve_make_durable(const struct mcp_session *s)
 {
-	if (s->server->conf.settle)
-		s->server->conf.settle(s->server->conf.arg);
+	if (s->server->conf.make_durable)
+		s->server->conf.make_durable(s->server->conf.arg);
 }
-/* The same without waiting: what the replies have to wait for, 0: nothing. */
-static inline uint64_t mcp_serve_owed(struct mcp_session *s)
+/* The same without waiting: the mark that the replies have to wait for; 0: none. */
+static inline uint64_t mcp_serve_pending_mark(struct mcp_session *s)
 {
 	uint64_t mark;
 
-	if (!s->server->conf.owed) {
-		mcp_serve_settle(s);
+	if (!s->server->conf.pending_mark) {
+		mcp_serve_make_durable(s);
 		return 0;
 	}
-	mark = s->server->conf.owed(s->server->conf.arg);
-	return mark > atomic_load(&s->server->settled) ? mark : 0;
+	mark = s->server->conf.pending_mark(s->server->conf.arg);
+	return mark > atomic_load(&s->server->durable) ? mark : 0;
 }
-/* Count a header that is no header, for whoever closes the session then. */
+/* Count and log a malformed header; the caller closes the session. */
 void mcp_serve_bad_header(const struct mcp_session *s);
 
 /* ---- rpc_conn.c ---- */
 
-/* lane loop: a new connection; @fd is given. */
-int mcp_conn_new(struct mcp_loop *lane, int fd);
-/* loop: end all connections of the loop. */
+/* accept loop: a new connection, which takes over @fd. */
+int mcp_conn_new(struct mcp_loop *accept, int fd);
+/* loop: close all connections of the loop. */
 void mcp_conn_close_all(struct mcp_loop *l);
-/* loop: replies of connections may be safe by now (rpc_send.c). */
-void mcp_conn_release(void *loop);
-/* loop: requests of which only a part has come, replies that are not read (rpc_part.c). */
+/* loop: send replies whose marks have become durable (rpc_send.c). */
+void mcp_conn_release_all(void *loop);
+/* loop: check incomplete requests and unread replies (rpc_partial.c). */
 void mcp_conn_tick(struct mc_evtimer *t);
 
 /* ---- rpc_server.c ---- */
 
-/* The loop for a new session of @lane; counts it there. */
-struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_channel lane);
+/* The loop for a new session of @channel, which is counted in its load. */
+struct mcp_loop *mcp_server_assign(struct mcp_server *s, enum mcp_channel channel);
 void mcp_server_count(struct mcp_server *s, int connections);
 
 /* ---- rpc_local.c ---- */
 
 struct mcp_local;
 
-/* Make @s known under its local_name.  -EEXIST. */
+/* Register @s under its local_name.  -EEXIST. */
 int mcp_local_publish(struct mcp_server *s);
-/* Forget the name and end all local sessions; returns when no handler of one runs. */
+/* Unregister the name and end all local sessions; when it returns, no handler of them runs. */
 void mcp_local_retire(struct mcp_server *s);
 
 /* Client side.  -MC_ERPC when no server has that name. */
 int mcp_local_open(const char *name, struct mcp_local **ret);
-/* Give it whole frames, as over a socket, and get the replies' frames appended to @out.  Requests of
- * threads that share @l wait for each other, up to @deadline.  -MC_ERPC when the session has ended. */
+/* Handle the whole frames in @in and append the reply frames to @out, as a socket would carry them.
+ * Threads that share @l wait for each other, up to @deadline.  -MC_ERPC when the session has ended. */
 int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp_buf *out,
 		       uint64_t deadline);
 bool mcp_local_up(struct mcp_local *l);
-/* Not while an exchange is under way. */
+/* No exchange may be running. */
 void mcp_local_close(struct mcp_local *l);
 
 #endif

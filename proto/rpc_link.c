@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_link.c - one connection of a client. */
+ * rpc_link.c - one connection of a client: sending, receiving, failure. */
 #include <config.h>
 
 #include "proto/rpc_client_i.h"
@@ -18,12 +18,12 @@
 
 #define LOCAL_PREFIX "local:"
 #define RX_MIN (64u << 10)
-/* A buffer that a very large message left behind is not kept. */
+/* A receive buffer that a very large reply made larger than this is freed. */
 #define RX_KEEP (1u << 20)
-/* A sender without the reader's role looks so often whether replies are still being read: the server
- * may wait for that before it takes more. */
+/* How long a sender without the reader's role waits before it checks again whether another thread
+ * still reads: the server may take no more requests before its replies are read. */
 #define ROLE_CHECK_NS (2 * MC_NS_PER_MS)
-/* Polling that caught nothing gets shorter, down to this part of spin_us. */
+/* A spin that received nothing halves the next one, down to spin_us / SPIN_SHRINK. */
 #define SPIN_SHRINK 32
 #define SPIN_YIELD 8
 
@@ -96,7 +96,7 @@ void mcp_link_fail_locked(struct mcp_link *l, const char *why)
 		return;
 	l->dead = true;
 	strncpy(l->why, why, sizeof(l->why) - 1);
-	/* Not closed: other threads may be using the stream. */
+	/* Not closed yet: other threads may be using the stream. */
 	if (!l->local)
 		mc_stream_shutdown(&l->stream, SHUT_RDWR);
 	for (unsigned i = 0; i < c->slot_count; i++)
@@ -130,7 +130,7 @@ bool mcp_link_is_over(const struct mcp_link *l)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-static int lost(struct mcp_link *l)
+static int link_lost(struct mcp_link *l)
 {
 	char why[sizeof(l->why)];
 
@@ -142,8 +142,9 @@ static int lost(struct mcp_link *l)
 
 /* ---- reading ---- */
 
-/* Hand out the frames in @rx and move the rest to the front.  NULL, or what is wrong with them. */
-static const char *hand_out(struct mcp_link *l)
+/* Deliver the complete frames in @rx and move the rest to the front.  NULL, or the reason why the
+ * link has to fail. */
+static const char *link_dispatch(struct mcp_link *l)
 {
 	struct mcp_client *c = l->client;
 	struct mcp_frame f;
@@ -176,8 +177,9 @@ static const char *hand_out(struct mcp_link *l)
 	return NULL;
 }
 
-/* Room for more: for the rest of a frame that is known to come, but never much more than has come. */
-static int make_room(struct mcp_buf *rx)
+/* Reserve space for the rest of the frame that has begun, but at most as much again as has been
+ * received: a header alone must not cause a large allocation. */
+static int link_reserve(struct mcp_buf *rx)
 {
 	size_t whole, more = RX_MIN;
 
@@ -190,14 +192,14 @@ static int make_room(struct mcp_buf *rx)
 	return mcp_buf_reserve(rx, more);
 }
 
-/* Receive once without waiting.  Bytes, 0: nothing there; negative: failed the link. */
-static ssize_t receive(struct mcp_link *l)
+/* Receive once without waiting.  Bytes; 0: none have arrived; negative: the link has failed. */
+static ssize_t link_receive(struct mcp_link *l)
 {
 	const char *wrong = NULL;
 	struct iovec iov;
 	ssize_t n;
 
-	if (make_room(&l->rx) < 0) {
+	if (link_reserve(&l->rx) < 0) {
 		mcp_link_fail(l, "no memory for a reply");
 		return -MC_ERPC;
 	}
@@ -212,15 +214,15 @@ static ssize_t receive(struct mcp_link *l)
 	else
 		l->rx.len += (size_t)n;
 	if (!wrong)
-		wrong = hand_out(l);
+		wrong = link_dispatch(l);
 	if (!wrong)
 		return n;
 	mcp_link_fail(l, wrong);
 	return -MC_ERPC;
 }
 
-/* Poll for a while without sleeping: a wake-up costs more than most replies take. */
-static ssize_t spin(struct mcp_link *l, uint64_t deadline)
+/* Receive again and again without sleeping: a wake-up takes longer than most replies. */
+static ssize_t link_spin(struct mcp_link *l, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns(), until = now + l->spin_ns;
 	ssize_t n;
@@ -228,12 +230,12 @@ static ssize_t spin(struct mcp_link *l, uint64_t deadline)
 	if (until > deadline)
 		until = deadline;
 	for (unsigned i = 1; now < until; i++) {
-		n = receive(l);
+		n = link_receive(l);
 		if (n) {
 			l->spin_ns = l->client->spin_max_ns;
 			return n;
 		}
-		/* The server may be waiting for this very processor. */
+		/* The server may be waiting for this processor. */
 		if (i % SPIN_YIELD == 0)
 			sched_yield();
 		now = mc_now_ns();
@@ -249,9 +251,9 @@ void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
 	struct timespec left;
 	uint64_t from;
 
-	if (receive(l))
+	if (link_receive(l))
 		return;
-	if (events == POLLIN && l->spin_ns && spin(l, deadline))
+	if (events == POLLIN && l->spin_ns && link_spin(l, deadline))
 		return;
 	from = l->spin_ns ? mc_now_ns() : 0;
 	left = mc_timespec(mc_deadline_left_ns(deadline));
@@ -260,7 +262,7 @@ void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
 	if (l->spin_ns && mc_now_ns() - from < l->client->spin_max_ns)
 		l->spin_ns = l->client->spin_max_ns;
 	if (p.revents & ~POLLOUT)
-		receive(l);
+		link_receive(l);
 }
 
 void mcp_link_offer_locked(struct mcp_link *l)
@@ -271,9 +273,9 @@ void mcp_link_offer_locked(struct mcp_link *l)
 
 /* ---- sending ---- */
 
-/* The socket is full: wait, and read replies if nobody else does, since the server may not take more
- * before they are read. */
-static void wait_writable(struct mcp_link *l, uint64_t deadline)
+/* The socket is full: wait until it is writable, and read replies meanwhile unless another thread
+ * does: the server may take no more requests before its replies are read. */
+static void link_wait_writable(struct mcp_link *l, uint64_t deadline)
 {
 	struct pollfd p = { .fd = l->stream.fd, .events = POLLOUT };
 	struct mcp_client *c = l->client;
@@ -298,8 +300,8 @@ static void wait_writable(struct mcp_link *l, uint64_t deadline)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Send all of @iov, which is moved on.  0, -MC_ETIMEDOUT with the rest in @iov, -MC_ERPC. */
-static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
+/* Send all of @iov.  0, -MC_ETIMEDOUT with the unsent rest in @iov, -MC_ERPC. */
+static int link_send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 {
 	ssize_t n;
 
@@ -308,7 +310,7 @@ static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 		if (n == -EAGAIN) {
 			if (mc_now_ns() >= deadline)
 				return -MC_ETIMEDOUT;
-			wait_writable(l, deadline);
+			link_wait_writable(l, deadline);
 			continue;
 		}
 		if (n < 0) {
@@ -318,7 +320,7 @@ static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 		for (int i = 0; i < 2; i++) {
 			size_t part = (size_t)n < iov[i].iov_len ? (size_t)n : iov[i].iov_len;
 
-			/* A message without a body has no address to add to. */
+			/* An empty iovec may have no address to add to. */
 			if (!part)
 				continue;
 			iov[i].iov_base = (char *)iov[i].iov_base + part;
@@ -329,7 +331,7 @@ static int send_all(struct mcp_link *l, struct iovec iov[2], uint64_t deadline)
 	return 0;
 }
 
-static int append(struct mcp_buf *b, const struct iovec *iov)
+static int link_append(struct mcp_buf *b, const struct iovec *iov)
 {
 	int r = mcp_buf_reserve(b, iov->iov_len);
 
@@ -341,15 +343,15 @@ static int append(struct mcp_buf *b, const struct iovec *iov)
 	return 0;
 }
 
-/* Finish the frame that an earlier sender had no time for: the server is in the middle of it. */
-static int send_unsent(struct mcp_link *l, uint64_t deadline)
+/* Send the rest of the frame whose sender timed out: the server has received the beginning of it. */
+static int link_send_unsent(struct mcp_link *l, uint64_t deadline)
 {
 	struct iovec iov[2] = { { l->unsent.data, l->unsent.len }, { NULL, 0 } };
 	int r;
 
 	if (!l->unsent.len)
 		return 0;
-	r = send_all(l, iov, deadline);
+	r = link_send_all(l, iov, deadline);
 	memmove(l->unsent.data, iov[0].iov_base, iov[0].iov_len);
 	l->unsent.len = iov[0].iov_len;
 	if (!l->unsent.len)
@@ -357,34 +359,34 @@ static int send_unsent(struct mcp_link *l, uint64_t deadline)
 	return r;
 }
 
-/* Out of time: one-way frames are kept, since they are the hook's no more, and the request if the
- * server has a part of it already. */
-static int keep_unsent(struct mcp_link *l, const struct iovec iov[2], size_t len)
+/* Timed out: keep the one-way frames, because the hook has passed them on, and the request if a
+ * part of it has been sent. */
+static int link_keep_unsent(struct mcp_link *l, const struct iovec iov[2], size_t len)
 {
 	bool begun = iov[1].iov_len < len || mc_stream_repeat(&l->stream) > iov[0].iov_len;
-	int r = append(&l->unsent, &iov[0]);
+	int r = link_append(&l->unsent, &iov[0]);
 
 	if (r == 0 && begun)
-		r = append(&l->unsent, &iov[1]);
+		r = link_append(&l->unsent, &iov[1]);
 	if (r < 0)
 		mcp_link_fail(l, "no memory for the rest of a request");
 	return r;
 }
 
-static int send_socket(struct mcp_link *l, const struct mcp_buf *frames, uint64_t deadline)
+static int link_send_stream(struct mcp_link *l, const struct mcp_buf *frames, uint64_t deadline)
 {
 	struct iovec iov[2];
 	int r;
 
 	iov[0] = (struct iovec){ l->ahead.data, l->ahead.len };
 	iov[1] = (struct iovec){ frames->data, frames->len };
-	r = send_all(l, iov, deadline);
-	if (r == -MC_ETIMEDOUT && keep_unsent(l, iov, frames->len) < 0)
+	r = link_send_all(l, iov, deadline);
+	if (r == -MC_ETIMEDOUT && link_keep_unsent(l, iov, frames->len) < 0)
 		return -MC_ERPC;
 	return r;
 }
 
-static int send_local(struct mcp_link *l, const struct mcp_buf *frames, uint64_t deadline)
+static int link_send_local(struct mcp_link *l, const struct mcp_buf *frames, uint64_t deadline)
 {
 	const char *wrong;
 	int r = 0;
@@ -397,7 +399,7 @@ static int send_local(struct mcp_link *l, const struct mcp_buf *frames, uint64_t
 		mcp_link_fail(l, "the server has stopped");
 		return -MC_ERPC;
 	}
-	wrong = hand_out(l);
+	wrong = link_dispatch(l);
 	if (wrong) {
 		mcp_link_fail(l, wrong);
 		return -MC_ERPC;
@@ -405,7 +407,7 @@ static int send_local(struct mcp_link *l, const struct mcp_buf *frames, uint64_t
 	return r;
 }
 
-static int send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ahead,
+static int link_send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ahead,
 		       uint64_t deadline)
 {
 	const struct mcp_client_conf *conf = &l->client->conf;
@@ -417,13 +419,13 @@ static int send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ah
 		mcp_link_fail(l, "fault rpc.send");
 		return -MC_ERPC;
 	}
-	r = send_unsent(l, deadline);
+	r = link_send_unsent(l, deadline);
 	if (r < 0)
 		return r;
 	mcp_buf_reset(&l->ahead);
 	if (ahead && conf->piggyback)
 		conf->piggyback(&l->ahead, conf->arg);
-	return l->local ? send_local(l, frames, deadline) : send_socket(l, frames, deadline);
+	return l->local ? link_send_local(l, frames, deadline) : link_send_stream(l, frames, deadline);
 }
 
 int mcp_link_send(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, uint64_t deadline)
@@ -432,10 +434,10 @@ int mcp_link_send(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, 
 
 	if (mc_lock_until(&l->send_lock, deadline) < 0)
 		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
-	r = send_locked(l, frames, ahead, deadline);
+	r = link_send_locked(l, frames, ahead, deadline);
 	pthread_mutex_unlock(&l->send_lock);
 	if (r == -MC_ERPC)
-		return lost(l);
+		return link_lost(l);
 	if (r == -MC_ETIMEDOUT)
 		return mc_fail(r, "deadline exceeded, %s does not take more requests", l->peer);
 	return r;

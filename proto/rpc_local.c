@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_local.c - sessions of clients in the server's own process: frames go in and out of buffers and
+ * rpc_local.c - sessions of clients in the server's own process: frames are passed in buffers, and
  * handlers run on the caller's thread.
  *
- * The registry's lock guards names, lists and reference counts, and is never held while anything of
- * the application runs.  A session's lock serialises its handlers and its end; whoever ends it, client
- * or server, the other waits there until closed() has run. */
+ * The registry's lock guards names, lists and reference counts, and is never held while code of the
+ * application runs.  A session's lock serialises its handlers and its end: when client and server
+ * end it at the same time, one waits there until the other has run closed(). */
 #include <config.h>
 
 #include "proto/rpc_i.h"
@@ -26,16 +26,16 @@ struct mcp_local {
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	struct mcp_session s;
-	bool greeted;			/* closed() is due */
+	bool greeted;			/* closed() has to be called */
 	/* atomic; set with lock */
-	atomic_bool ended;		/* s.server is not to be touched any more */
+	atomic_bool ended;		/* s.server must not be used any more */
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mc_list registry = { &registry, &registry };
 MC_FORK_KEEP(registry_lock, MC_FORK_LEAF)
 
-static struct mcp_server *find_locked(const char *name)
+static struct mcp_server *local_find_locked(const char *name)
 {
 	struct mc_list *pos;
 
@@ -51,13 +51,13 @@ static struct mcp_server *find_locked(const char *name)
 int mcp_local_publish(struct mcp_server *s)
 {
 	MC_LOCKED(&registry_lock);
-	if (find_locked(s->local_name))
+	if (local_find_locked(s->local_name))
 		return mc_fail(-EEXIST, "address already in use: local:%s", s->local_name);
 	mc_list_push_back(&registry, &s->named);
 	return 0;
 }
 
-static void unref(struct mcp_local *l)
+static void local_unref(struct mcp_local *l)
 {
 	bool last;
 
@@ -70,9 +70,9 @@ static void unref(struct mcp_local *l)
 	free(l);
 }
 
-/* The session's end, once.  It leaves the server's list only after closed() has run: a server that
- * finds its list empty may go. */
-static void end_session(struct mcp_local *l)
+/* End the session; only the first call has an effect.  The session leaves the server's list after
+ * closed() has run: a server whose list is empty may be freed. */
+static void local_end(struct mcp_local *l)
 {
 	struct mcp_server *s = l->s.server;
 
@@ -88,7 +88,7 @@ static void end_session(struct mcp_local *l)
 	pthread_mutex_unlock(&registry_lock);
 }
 
-static struct mcp_local *first_local(struct mcp_server *s)
+static struct mcp_local *local_first(struct mcp_server *s)
 {
 	struct mcp_local *l;
 
@@ -107,9 +107,9 @@ void mcp_local_retire(struct mcp_server *s)
 	pthread_mutex_lock(&registry_lock);
 	mc_list_remove(&s->named);
 	pthread_mutex_unlock(&registry_lock);
-	while ((l = first_local(s))) {
-		end_session(l);
-		unref(l);
+	while ((l = local_first(s))) {
+		local_end(l);
+		local_unref(l);
 	}
 }
 
@@ -126,21 +126,21 @@ int mcp_local_open(const char *name, struct mcp_local **ret)
 	strcpy(l->s.peer, "local");
 
 	pthread_mutex_lock(&registry_lock);
-	s = find_locked(name);
+	s = local_find_locked(name);
 	if (s) {
 		l->s.server = s;
 		mc_list_push_back(&s->locals, &l->link);
 	}
 	pthread_mutex_unlock(&registry_lock);
 	if (!s) {
-		unref(l);
+		local_unref(l);
 		return mc_fail(-MC_ERPC, "no server has the name local:%s", name);
 	}
 	*ret = l;
 	return 0;
 }
 
-static int greet(struct mcp_local *l, const struct mcp_frame *f, const void *body,
+static int local_greet(struct mcp_local *l, const struct mcp_frame *f, const void *body,
 		 struct mcp_buf *out)
 {
 	const struct mcp_server_conf *conf = &l->s.server->conf;
@@ -154,7 +154,7 @@ static int greet(struct mcp_local *l, const struct mcp_frame *f, const void *bod
 	return mcp_serve_welcome(&l->s, f->id, r, out);
 }
 
-static int exchange_locked(struct mcp_local *l, const struct mcp_buf *in, struct mcp_buf *out)
+static int local_exchange_locked(struct mcp_local *l, const struct mcp_buf *in, struct mcp_buf *out)
 {
 	uint64_t now = mc_now_ns();
 	struct mcp_frame f;
@@ -170,10 +170,10 @@ static int exchange_locked(struct mcp_local *l, const struct mcp_buf *in, struct
 		if (r < 0 || f.length > in->len - at - MCP_FRAME_HEADER)
 			return mc_fail(-MC_EPARAM, "request larger than the server's %u bytes",
 				       l->s.server->conf.max_frame);
-		/* Nobody else waits for this thread. */
+		/* No other session waits for this thread, so repeat at once. */
 		do {
 			r = l->greeted ? mcp_serve_request(&l->s, &f, body, out, &now) :
-				greet(l, &f, body, out);
+				local_greet(l, &f, body, out);
 		} while (r == MCP_AGAIN);
 		at += MCP_FRAME_HEADER + f.length;
 	}
@@ -187,9 +187,9 @@ int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp
 
 	if (mc_lock_until(&l->lock, deadline) < 0)
 		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
-	r = exchange_locked(l, in, out);
+	r = local_exchange_locked(l, in, out);
 	if (!l->ended)
-		mcp_serve_settle(&l->s);
+		mcp_serve_make_durable(&l->s);
 	pthread_mutex_unlock(&l->lock);
 	return r;
 }
@@ -201,6 +201,6 @@ bool mcp_local_up(struct mcp_local *l)
 
 void mcp_local_close(struct mcp_local *l)
 {
-	end_session(l);
-	unref(l);
+	local_end(l);
+	local_unref(l);
 }

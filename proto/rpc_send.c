@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_send.c - replies on their way out.
+ * rpc_send.c - sending of replies on sockets.
  *
- * A peer that does not read its replies is not read from once they exceed max_outstanding.  When those of all peers
- * together exceed max_unread, little of each is enough for that, and who takes nothing for a second is closed.
+ * A peer that does not read its replies is not read from once they exceed max_outstanding.  While
+ * the unread replies of all peers exceed max_unread, that limit is CROWDED_MAX, and a peer that
+ * takes nothing for a second is closed.
  *
- * Replies that have to wait until what they say is safe stay in the connection's buffer behind a gate.  There are
- * two gates: what comes while the first one is shut is behind the second, so that a peer that goes on asking
- * does not put off the replies that it has waited for longest. */
+ * Replies whose changes are not durable yet stay in the connection's buffer behind a gate.  There
+ * are two gates: replies that are made while the first is shut wait behind the second, so that a
+ * peer that sends more requests does not delay its oldest replies. */
 #include <config.h>
 
 #include "proto/rpc_conn_i.h"
@@ -17,7 +18,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* What may be pending of each while there is too much of all. */
+/* Limit of unread bytes per connection while all together exceed max_unread. */
 #define CROWDED_MAX (64u << 10)
 
 MC_COUNTER(bytes_out, "mooncake_rpc_sent_bytes_total", "", "Bytes sent to clients")
@@ -25,14 +26,14 @@ MC_GAUGE(unread_bytes, "mooncake_rpc_unread_bytes", "", "Bytes of replies that c
 MC_COUNTER(unread_closed, "mooncake_rpc_unread_closed_total", "",
 	   "Connections that were closed for not reading their replies")
 
-static size_t sendable(const struct mcp_conn *c)
+static size_t conn_sendable(const struct mcp_conn *c)
 {
 	return mcp_conn_pending(c) - c->first.len - c->second.len;
 }
 
 /* ---- the loop's pool of buffers ---- */
 
-static void borrow_buf(struct mcp_loop *l, struct mcp_buf *b)
+static void loop_borrow_buf(struct mcp_loop *l, struct mcp_buf *b)
 {
 	if (!b->data && l->pooled)
 		*b = l->pool[--l->pooled];
@@ -55,7 +56,7 @@ int mcp_conn_keep(struct mcp_loop *l, struct mcp_buf *b, const uint8_t *p, size_
 {
 	int r;
 
-	borrow_buf(l, b);
+	loop_borrow_buf(l, b);
 	r = mcp_buf_reserve(b, len);
 	if (r < 0)
 		return r;
@@ -64,9 +65,9 @@ int mcp_conn_keep(struct mcp_loop *l, struct mcp_buf *b, const uint8_t *p, size_
 	return 0;
 }
 
-/* ---- what is not read ---- */
+/* ---- unread replies ---- */
 
-static bool too_much_unread(const struct mcp_server *s)
+static bool server_exceeds_unread(const struct mcp_server *s)
 {
 	return atomic_load(&s->unread) > s->conf.max_unread;
 }
@@ -75,11 +76,11 @@ uint64_t mcp_conn_outstanding_max(const struct mcp_conn *c)
 {
 	uint64_t max = (uint64_t)c->s.server->conf.max_outstanding << 10;
 
-	return max > CROWDED_MAX && too_much_unread(c->s.server) ? CROWDED_MAX : max;
+	return max > CROWDED_MAX && server_exceeds_unread(c->s.server) ? CROWDED_MAX : max;
 }
 
-/* How much is pending has changed, perhaps. */
-static void count_unread(struct mcp_conn *c)
+/* The number of pending bytes may have changed: update the counters. */
+static void conn_count_unread(struct mcp_conn *c)
 {
 	size_t n = mcp_conn_pending(c);
 
@@ -90,21 +91,21 @@ static void count_unread(struct mcp_conn *c)
 	if (!c->unread) {
 		c->taken_seen = UINT64_MAX;
 		mc_list_push_back(&c->loop->unread, &c->unread_link);
-		mcp_conn_look_in(c->loop, MCP_CONN_LOOK_NS);
+		mcp_conn_tick_in(c->loop, MCP_CONN_CHECK_NS);
 	}
 	if (!n)
 		mc_list_remove(&c->unread_link);
 	c->unread = n;
 }
 
-/* Has it taken nothing since the last look?  An event tells only of much room in the socket, so it is tried.
- * Negative: it is to be closed. */
-static int takes_nothing(struct mcp_conn *c)
+/* Has the peer taken nothing since the last check?  EPOLLOUT reports only much free space in the
+ * socket, so try to send.  Negative: the connection has to be closed. */
+static int conn_takes_nothing(struct mcp_conn *c)
 {
 	bool looked = c->taken_seen == c->taken;
 	int r;
 
-	if (!sendable(c))
+	if (!conn_sendable(c))
 		return 0;
 	if (looked) {
 		r = mcp_conn_send_pending(c);
@@ -118,19 +119,19 @@ static int takes_nothing(struct mcp_conn *c)
 	return looked;
 }
 
-void mcp_conn_look_unread(struct mcp_loop *l)
+void mcp_conn_check_unread(struct mcp_loop *l)
 {
 	struct mc_list *pos, *tmp;
 
 	mc_list_for_each_safe(pos, tmp, &l->unread) {
 		struct mcp_conn *c = mc_container_of(pos, struct mcp_conn, unread_link);
-		int r = takes_nothing(c);
+		int r = conn_takes_nothing(c);
 
 		if (r < 0) {
 			mcp_conn_close(c);
 			continue;
 		}
-		if (!r || !too_much_unread(l->server))
+		if (!r || !server_exceeds_unread(l->server))
 			continue;
 		mc_metric_add(&unread_closed, 1);
 		mc_warn("rpc", "closing a connection: it does not read its replies peer=%s bytes=%zu", c->s.peer,
@@ -141,7 +142,7 @@ void mcp_conn_look_unread(struct mcp_loop *l)
 
 /* ---- sending ---- */
 
-static void open_gates(struct mcp_conn *c)
+static void conn_open_gates(struct mcp_conn *c)
 {
 	if (mc_list_empty(&c->gate_link))
 		return;
@@ -150,7 +151,7 @@ static void open_gates(struct mcp_conn *c)
 }
 
 /* Bytes that the socket took, 0 when it is full, or negative. */
-static ssize_t send_some(struct mcp_conn *c, const uint8_t *p, size_t len)
+static ssize_t conn_send_some(struct mcp_conn *c, const uint8_t *p, size_t len)
 {
 	const struct iovec iov = { (void *)(uintptr_t)p, len };
 	ssize_t n = mc_stream_send(&c->stream, &iov, 1);
@@ -162,12 +163,12 @@ static ssize_t send_some(struct mcp_conn *c, const uint8_t *p, size_t len)
 	return n == -EAGAIN ? 0 : n;
 }
 
-static int send_out(struct mcp_conn *c)
+static int conn_send_out(struct mcp_conn *c)
 {
 	ssize_t n;
 
-	while (sendable(c)) {
-		n = send_some(c, c->out.data + c->out_sent, sendable(c));
+	while (conn_sendable(c)) {
+		n = conn_send_some(c, c->out.data + c->out_sent, conn_sendable(c));
 		if (n < 0)
 			return (int)n;
 		if (n == 0)
@@ -184,33 +185,33 @@ static int send_out(struct mcp_conn *c)
 		c->out.len -= c->out_sent;
 		c->out_sent = 0;
 	}
-	return mcp_conn_watch(c, sendable(c) ? c->ev.events | EPOLLOUT : c->ev.events & ~(uint32_t)EPOLLOUT);
+	return mcp_conn_watch(c, conn_sendable(c) ? c->ev.events | EPOLLOUT : c->ev.events & ~(uint32_t)EPOLLOUT);
 }
 
 int mcp_conn_send_pending(struct mcp_conn *c)
 {
-	int r = send_out(c);
+	int r = conn_send_out(c);
 
-	count_unread(c);
+	conn_count_unread(c);
 	return r;
 }
 
-/* Send what is behind gates that may open; shut those that stay. */
-static int release(struct mcp_conn *c)
+/* Open the gates whose marks are durable, and send. */
+static int conn_release(struct mcp_conn *c)
 {
-	uint64_t settled = atomic_load(&c->s.server->settled);
+	uint64_t durable = atomic_load(&c->s.server->durable);
 
-	while (c->first.len && c->first.mark <= settled) {
+	while (c->first.len && c->first.mark <= durable) {
 		c->first = c->second;
 		c->second = (struct gate){ 0 };
 	}
 	if (!c->first.len)
-		open_gates(c);
+		conn_open_gates(c);
 	return mcp_conn_send_pending(c);
 }
 
-/* Keep the loop's replies, which are all this connection's, until @mark is settled. */
-static int hold(struct mcp_conn *c, uint64_t mark)
+/* Keep the loop's replies, all of which are this connection's, until @mark is durable. */
+static int conn_hold(struct mcp_conn *c, uint64_t mark)
 {
 	struct mcp_buf *out = &c->loop->out;
 	struct gate *g = c->first.len ? &c->second : &c->first;
@@ -226,8 +227,9 @@ static int hold(struct mcp_conn *c, uint64_t mark)
 		mc_list_push_back(&c->loop->gates, &c->gate_link);
 		atomic_fetch_add(&c->loop->gated, 1);
 	}
-	/* Whoever has settled it before it was counted has not looked for it. */
-	return atomic_load(&c->s.server->settled) >= c->first.mark ? release(c) : 0;
+	/* mcp_server_durable() ignores this loop if it ran before the connection was counted in
+	 * gated. */
+	return atomic_load(&c->s.server->durable) >= c->first.mark ? conn_release(c) : 0;
 }
 
 int mcp_conn_flush(struct mcp_conn *c)
@@ -239,11 +241,11 @@ int mcp_conn_flush(struct mcp_conn *c)
 
 	if (!out->len)
 		return 0;
-	mark = mcp_serve_owed(&c->s);
+	mark = mcp_serve_pending_mark(&c->s);
 	if (!mcp_conn_pending(c) && !mark)
-		n = send_some(c, out->data, out->len);
+		n = conn_send_some(c, out->data, out->len);
 	if (mark || c->first.len) {
-		r = hold(c, mark);
+		r = conn_hold(c, mark);
 	} else if (n >= 0 && (size_t)n < out->len) {
 		r = mcp_conn_keep(c->loop, &c->out, out->data + n, out->len - (size_t)n);
 		if (r == 0)
@@ -251,7 +253,7 @@ int mcp_conn_flush(struct mcp_conn *c)
 	} else {
 		r = n < 0 ? (int)n : 0;
 	}
-	count_unread(c);
+	conn_count_unread(c);
 	mcp_buf_reset(out);
 	if (out->cap > MCP_POOL_CAP)
 		mcp_buf_free(out);
@@ -266,15 +268,15 @@ int mcp_conn_resume(struct mcp_conn *c)
 	return mcp_conn_feed_kept(c);
 }
 
-void mcp_conn_send_over(struct mcp_conn *c)
+void mcp_conn_send_end(struct mcp_conn *c)
 {
-	open_gates(c);
+	conn_open_gates(c);
 	mcp_conn_return_buf(c->loop, &c->out);
 	c->out_sent = 0;
-	count_unread(c);
+	conn_count_unread(c);
 }
 
-void mcp_conn_release(void *loop)
+void mcp_conn_release_all(void *loop)
 {
 	struct mcp_loop *l = loop;
 	struct mc_list *pos, *tmp;
@@ -283,7 +285,7 @@ void mcp_conn_release(void *loop)
 	mc_list_for_each_safe(pos, tmp, &l->gates) {
 		struct mcp_conn *c = mc_container_of(pos, struct mcp_conn, gate_link);
 
-		if (release(c) < 0 || mcp_conn_resume(c) < 0)
+		if (conn_release(c) < 0 || mcp_conn_resume(c) < 0)
 			mcp_conn_close(c);
 	}
 }

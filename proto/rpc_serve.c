@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_serve.c - one request: greet, find the handler, frame the reply, count. */
+ * rpc_serve.c - one request: hello, handler, frame of the reply, counters. */
 #include <config.h>
 
 #include "proto/rpc_i.h"
@@ -58,8 +58,8 @@ int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg)
 	return 0;
 }
 
-/* Put the header in front of what stands at @begin; an error has no body. */
-static void frame_reply(struct mcp_buf *out, size_t begin, uint16_t type, uint32_t id, int err)
+/* Write the header in front of the body at @begin; an error has no body. */
+static void serve_frame_reply(struct mcp_buf *out, size_t begin, uint16_t type, uint32_t id, int err)
 {
 	struct mcp_frame f = { .type = type, .flags = MCP_FRAME_REPLY, .id = id };
 
@@ -71,7 +71,7 @@ static void frame_reply(struct mcp_buf *out, size_t begin, uint16_t type, uint32
 	mcp_frame_pack(&f, out->data + begin - MCP_FRAME_HEADER);
 }
 
-static int refuse(struct mc_metric *count, int err)
+static int serve_refuse(struct mc_metric *count, int err)
 {
 	mc_metric_add(count, 1);
 	return err;
@@ -88,22 +88,22 @@ int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void
 	struct mcp_hello hello;
 
 	if (f->type != MCP_HELLO || f->flags & MCP_FRAME_ONEWAY)
-		return refuse(&bad_hello, mc_fail(-MC_EPROTO, "first message is no hello"));
+		return serve_refuse(&bad_hello, mc_fail(-MC_EPROTO, "first message is no hello"));
 	if (mcp_decode(&mcp_desc_hello, body, f->length, &hello) < 0)
-		return refuse(&bad_hello, -MC_EPROTO);
+		return serve_refuse(&bad_hello, -MC_EPROTO);
 	if (hello.magic != MCP_MAGIC)
-		return refuse(&bad_hello, mc_fail(-MC_EPROTO, "hello of another protocol"));
+		return serve_refuse(&bad_hello, mc_fail(-MC_EPROTO, "hello of another protocol"));
 	if (hello.version < MCP_MIN_VERSION || hello.min_version > MCP_VERSION ||
 	    hello.min_version > hello.version)
-		return refuse(&bad_hello, mc_fail(-MC_EVERSION,
+		return serve_refuse(&bad_hello, mc_fail(-MC_EVERSION,
 			"peer speaks versions %u to %u, this server %u to %u", hello.min_version,
 			hello.version, MCP_MIN_VERSION, MCP_VERSION));
 	if (s->excess)
-		return refuse(&bad_hello, mc_fail(-MC_ELIMIT, "too many connections"));
+		return serve_refuse(&bad_hello, mc_fail(-MC_ELIMIT, "too many connections"));
 	if (hello.lane != MCP_CHANNEL_CONTROL && hello.lane != MCP_CHANNEL_HEARTBEAT)
-		return refuse(&bad_hello, mc_fail(-MC_ENOTSUP, "unknown lane %u", hello.lane));
+		return serve_refuse(&bad_hello, mc_fail(-MC_ENOTSUP, "unknown channel %u", hello.lane));
 	s->client = hello.client;
-	s->lane = hello.lane;
+	s->channel = hello.lane;
 	s->version = hello.version < MCP_VERSION ? hello.version : MCP_VERSION;
 	return 0;
 }
@@ -128,11 +128,11 @@ int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_bu
 		mc_metric_add(&requests_hello, 1);
 		err = mcp_encode(&mcp_desc_hello_reply, &hello, out);
 	}
-	frame_reply(out, begin, MCP_HELLO, id, err);
+	serve_frame_reply(out, begin, MCP_HELLO, id, err);
 	return 0;
 }
 
-static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const void *body,
+static int serve_run_handler(struct mcp_session *s, const struct mcp_frame *f, const void *body,
 		       struct mcp_answer *answer)
 {
 	const struct mcp_server *server = s->server;
@@ -140,11 +140,11 @@ static int run_handler(struct mcp_session *s, const struct mcp_frame *f, const v
 	int r;
 
 	if (f->type >= server->types || !server->by_type[f->type].fn)
-		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
+		return serve_refuse(&bad_type, mc_fail(-MC_ENOTSUP, "unknown request type %u", f->type));
 	h = &server->by_type[f->type];
-	if (s->lane != MCP_CHANNEL_CONTROL && !h->any_lane)
-		return refuse(&bad_type, mc_fail(-MC_ENOTSUP, "%s is not for lane %u",
-						 mcp_desc_str(mcp_desc_of(f->type, false)), s->lane));
+	if (s->channel != MCP_CHANNEL_CONTROL && !h->any_channel)
+		return serve_refuse(&bad_type, mc_fail(-MC_ENOTSUP, "%s is not for channel %u",
+						 mcp_desc_str(mcp_desc_of(f->type, false)), s->channel));
 	r = mc_fault("rpc.serve");
 	if (r < 0)
 		return mc_fail(r, "fault rpc.serve");
@@ -179,7 +179,7 @@ int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const vo
 		out->len += MCP_FRAME_HEADER;
 		answer.begin = out->len;
 	}
-	r = run_handler(s, f, body, &answer);
+	r = serve_run_handler(s, f, body, &answer);
 	if (r == MCP_AGAIN) {
 		if (!answer.oneway)
 			out->len = answer.begin - MCP_FRAME_HEADER;
@@ -187,7 +187,7 @@ int mcp_serve_request(struct mcp_session *s, const struct mcp_frame *f, const vo
 	}
 	MC_FAULT_POINT("rpc.reply");
 	if (!answer.oneway)
-		frame_reply(out, answer.begin, f->type, f->id, r);
+		serve_frame_reply(out, answer.begin, f->type, f->id, r);
 	*now = mc_now_ns();
 	mc_metric_observe(&latency, *now - came);
 	return 0;

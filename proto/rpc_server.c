@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_server.c - the server as a whole: listening, accepting, its loops, start and stop. */
+ * rpc_server.c - start and stop of a server, listening sockets, accepting, loops. */
 #include <config.h>
 
 #include "proto/rpc_i.h"
@@ -20,10 +20,11 @@
 #define BACKLOG 1024
 #define SCRATCH (256u << 10)
 #define ACCEPTS_PER_EVENT 64
-/* Connections over the limit that may wait to hear so. */
+/* Connections over the limit that may wait for their refusal. */
 #define REFUSALS_MAX 1000
 #define ACCEPT_RETRY_NS (100 * MC_NS_PER_MS)
-/* A host that vanished is noticed after about a minute, so that what its sessions hold is freed. */
+/* A host that vanished is noticed after about a minute, so that the memory and pins of its sessions
+ * are released. */
 #define KEEPALIVE_IDLE_SEC 30
 #define KEEPALIVE_INTERVAL_SEC 10
 #define KEEPALIVE_PROBES 3
@@ -37,11 +38,11 @@ void mcp_server_count(struct mcp_server *s, int n)
 	mc_metric_add(&connections, n);
 }
 
-struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_channel lane)
+struct mcp_loop *mcp_server_assign(struct mcp_server *s, enum mcp_channel channel)
 {
 	struct mcp_loop *best = &s->loops[0];
 
-	if (lane == MCP_CHANNEL_CONTROL) {
+	if (channel == MCP_CHANNEL_CONTROL) {
 		best = &s->loops[1];
 		for (unsigned i = 2; i < s->loop_count; i++)
 			if (atomic_load(&s->loops[i].load) < atomic_load(&best->load))
@@ -51,9 +52,9 @@ struct mcp_loop *mcp_server_deal(struct mcp_server *s, enum mcp_channel lane)
 	return best;
 }
 
-/* ---- accepting, on the lane loop ---- */
+/* ---- accepting, on the accept loop ---- */
 
-static void set_tcp_options(const struct mcp_server *s, int fd)
+static void listener_set_tcp_options(const struct mcp_server *s, int fd)
 {
 	int on = 1, nodelay = s->conf.tcp_nodelay;
 	int idle = KEEPALIVE_IDLE_SEC, interval = KEEPALIVE_INTERVAL_SEC, probes = KEEPALIVE_PROBES;
@@ -65,7 +66,7 @@ static void set_tcp_options(const struct mcp_server *s, int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
-static void admit(struct mcp_listener *li, int fd)
+static void listener_admit(struct mcp_listener *li, int fd)
 {
 	struct mcp_server *s = li->server;
 	unsigned n = atomic_load(&s->connections);
@@ -81,32 +82,33 @@ static void admit(struct mcp_listener *li, int fd)
 		}
 	}
 	if (li->tcp)
-		set_tcp_options(s, fd);
+		listener_set_tcp_options(s, fd);
 	r = mcp_conn_new(&s->loops[0], fd);
 	if (r < 0)
 		mc_warn("rpc", "dropping a new connection: %s", mc_err_detail(r));
 }
 
-static void watch_listeners(struct mcp_server *s, uint32_t events)
+static void server_watch_listeners(struct mcp_server *s, uint32_t events)
 {
 	for (unsigned i = 0; i < s->listener_count; i++)
 		mc_evloop_mod(s->loops[0].ev, &s->listeners[i].ev, events);
 }
 
-/* Until descriptors are free again the waiting connection would wake the loop without end. */
-static void pause_accepting(struct mcp_server *s, int err)
+/* While no descriptor is free, the connection that waits to be accepted would wake the loop again
+ * and again. */
+static void server_pause_accepting(struct mcp_server *s, int err)
 {
 	mc_warn("rpc", "cannot accept connections for now: %s", mc_strerror(err));
-	watch_listeners(s, 0);
+	server_watch_listeners(s, 0);
 	mc_evtimer_arm(s->loops[0].ev, &s->retry, mc_now_ns() + ACCEPT_RETRY_NS);
 }
 
-static void resume_accepting(struct mc_evtimer *t)
+static void server_resume_accepting(struct mc_evtimer *t)
 {
-	watch_listeners(mc_container_of(t, struct mcp_server, retry), EPOLLIN);
+	server_watch_listeners(mc_container_of(t, struct mcp_server, retry), EPOLLIN);
 }
 
-static void acceptable(struct mc_evfd *e, uint32_t events)
+static void listener_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mcp_listener *li = mc_container_of(e, struct mcp_listener, ev);
 
@@ -114,22 +116,22 @@ static void acceptable(struct mc_evfd *e, uint32_t events)
 		int fd = mc_accept(e->fd);
 
 		if (fd >= 0) {
-			admit(li, fd);
+			listener_admit(li, fd);
 		} else {
 			if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS)
-				pause_accepting(li->server, fd);
+				server_pause_accepting(li->server, fd);
 			return;
 		}
 	}
 }
 
-static int listen_on(struct mcp_server *s, const char *addr)
+static int listener_open(struct mcp_server *s, const char *addr)
 {
 	struct mcp_listener *li = &s->listeners[s->listener_count];
 
 	li->server = s;
 	li->tcp = strncmp(addr, "unix:", 5) != 0;
-	li->ev.ready = acceptable;
+	li->ev.ready = listener_ready;
 	li->ev.fd = mc_listen(addr, BACKLOG, 0, li->bound);
 	if (li->ev.fd < 0)
 		return li->ev.fd;
@@ -137,28 +139,28 @@ static int listen_on(struct mcp_server *s, const char *addr)
 	return 0;
 }
 
-static void unlisten(struct mcp_listener *li)
+static void listener_close(struct mcp_listener *li)
 {
 	const char *path = li->bound + 5;
 
-	/* The name goes first: whoever connects from now on is told so at once. */
+	/* Remove the name first: a client that connects from now on fails at once. */
 	if (!li->tcp && *path && *path != '@')
 		unlink(path);
 	close(li->ev.fd);
 }
 
-void mcp_server_settled(struct mcp_server *s, uint64_t mark)
+void mcp_server_durable(struct mcp_server *s, uint64_t mark)
 {
 	unsigned i;
 
-	atomic_store(&s->settled, mark);
+	atomic_store(&s->durable, mark);
 	for (i = 0; i < s->loop_count; i++) {
 		struct mcp_loop *l = &s->loops[i];
 
 		if (!atomic_load(&l->gated) || atomic_exchange(&l->release, true))
 			continue;
-		/* Without memory the next one takes these along. */
-		if (mc_evloop_post(l->ev, mcp_conn_release, l) < 0)
+		/* Without memory for the post: the next call releases these replies too. */
+		if (mc_evloop_post(l->ev, mcp_conn_release_all, l) < 0)
 			atomic_store(&l->release, false);
 	}
 }
@@ -170,7 +172,7 @@ const char *mcp_server_addr(const struct mcp_server *s, unsigned i)
 
 /* ---- start ---- */
 
-static int copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
+static int server_copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
 {
 	struct mcp_server_conf *c = &s->conf;
 
@@ -188,14 +190,14 @@ static int copy_conf(struct mcp_server *s, const struct mcp_server_conf *conf)
 	c->max_unread = conf->max_unread ? conf->max_unread : 4 * ((uint64_t)c->max_outstanding << 10);
 	if (c->max_unfinished < 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER))
 		c->max_unfinished = 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER);
-	mcp_room_init(&s->room, c->max_unfinished);
+	mcp_budget_init(&s->budget, c->max_unfinished);
 	c->hello_timeout_ms = conf->hello_timeout_ms ? conf->hello_timeout_ms : 10000;
 	if (mcp_id_zero(c->server_id))
 		c->server_id = (struct mcp_id){ mc_random_u64(), mc_random_u64() };
 	return 0;
 }
 
-static int make_handler_table(struct mcp_server *s, const struct mcp_handler *h, const uint16_t *any_lane)
+static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *h, const uint16_t *any_channel)
 {
 	static const uint16_t none[] = { 0 };
 
@@ -210,27 +212,27 @@ static int make_handler_table(struct mcp_server *s, const struct mcp_handler *h,
 		return mc_fail(-ENOMEM, "no memory for an rpc server");
 	for (; h->type; h++)
 		s->by_type[h->type].fn = h->fn;
-	for (any_lane = any_lane ? any_lane : none; *any_lane; any_lane++) {
-		if (*any_lane >= s->types || !s->by_type[*any_lane].fn)
-			return mc_fail(-EINVAL, "no rpc handler for message type %u on any lane", *any_lane);
-		s->by_type[*any_lane].any_lane = true;
+	for (any_channel = any_channel ? any_channel : none; *any_channel; any_channel++) {
+		if (*any_channel >= s->types || !s->by_type[*any_channel].fn)
+			return mc_fail(-EINVAL, "no rpc handler for message type %u on any channel", *any_channel);
+		s->by_type[*any_channel].any_channel = true;
 	}
 	return 0;
 }
 
-static int make_loop(struct mcp_server *s, unsigned i)
+static int server_make_loop(struct mcp_server *s, unsigned i)
 {
 	struct mcp_loop *l = &s->loops[i];
 	char name[32];
 	int r;
 
-	snprintf(name, sizeof(name), i ? "mc-rpc-%u" : "mc-lane", i);
+	snprintf(name, sizeof(name), i ? "mc-rpc-%u" : "mc-rpc-accept", i);
 	l->server = s;
 	mc_list_init(&l->gates);
 	mc_list_init(&l->agains);
 	mc_list_init(&l->conns);
-	mc_list_init(&l->parts);
-	mc_list_init(&l->waiters);
+	mc_list_init(&l->partials);
+	mc_list_init(&l->waiting);
 	mc_list_init(&l->unread);
 	l->tick.fire = mcp_conn_tick;
 	l->scratch = malloc(SCRATCH);
@@ -245,7 +247,7 @@ static int make_loop(struct mcp_server *s, unsigned i)
 	return r;
 }
 
-static int make_loops(struct mcp_server *s)
+static int server_make_loops(struct mcp_server *s)
 {
 	unsigned count = (s->conf.loops ? s->conf.loops : 1) + 1;
 	int r = 0;
@@ -254,11 +256,11 @@ static int make_loops(struct mcp_server *s)
 	if (!s->loops)
 		return mc_fail(-ENOMEM, "no memory for %u loops", count);
 	while (r == 0 && s->loop_count < count)
-		r = make_loop(s, s->loop_count++);
+		r = server_make_loop(s, s->loop_count++);
 	return r;
 }
 
-static int make_listeners(struct mcp_server *s, const char *const *addrs)
+static int server_make_listeners(struct mcp_server *s, const char *const *addrs)
 {
 	unsigned count = 0;
 	int r = 0;
@@ -269,7 +271,7 @@ static int make_listeners(struct mcp_server *s, const char *const *addrs)
 	if (!s->listeners)
 		return mc_fail(-ENOMEM, "no memory for %u addresses", count);
 	for (unsigned i = 0; i < count && r == 0; i++)
-		r = listen_on(s, addrs[i]);
+		r = listener_open(s, addrs[i]);
 	return r;
 }
 
@@ -283,14 +285,14 @@ int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret
 		return mc_fail(-ENOMEM, "no memory for an rpc server");
 	mc_list_init(&s->named);
 	mc_list_init(&s->locals);
-	s->retry.fire = resume_accepting;
-	r = copy_conf(s, conf);
+	s->retry.fire = server_resume_accepting;
+	r = server_copy_conf(s, conf);
 	if (r == 0)
-		r = make_handler_table(s, conf->handlers, conf->any_lane);
+		r = server_make_handlers(s, conf->handlers, conf->any_channel);
 	if (r == 0)
-		r = make_listeners(s, conf->addrs);
+		r = server_make_listeners(s, conf->addrs);
 	if (r == 0)
-		r = make_loops(s);
+		r = server_make_loops(s);
 	if (r == 0 && s->local_name)
 		r = mcp_local_publish(s);
 	for (unsigned i = 0; i < s->listener_count && r == 0; i++)
@@ -305,7 +307,7 @@ int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret
 
 /* ---- stop ---- */
 
-static void stop_loop(void *arg)
+static void loop_stop(void *arg)
 {
 	struct mcp_loop *l = arg;
 	struct mcp_server *s = l->server;
@@ -319,7 +321,7 @@ static void stop_loop(void *arg)
 	mcp_conn_close_all(l);
 }
 
-static void free_loop(struct mcp_loop *l)
+static void loop_free(struct mcp_loop *l)
 {
 	mc_evloop_free(l->ev);
 	for (unsigned i = 0; i < l->pooled; i++)
@@ -333,15 +335,16 @@ void mcp_server_stop(struct mcp_server *s)
 	if (!s)
 		return;
 	mcp_local_retire(s);
-	/* The lane loop first: sessions that it has dealt out are on their loops before these stop. */
+	/* The accept loop first: sessions that it has handed over have reached their loops before
+	 * these stop. */
 	for (unsigned i = 0; i < s->loop_count; i++)
 		if (s->loops[i].ev)
-			mc_evloop_call(s->loops[i].ev, stop_loop, &s->loops[i]);
+			mc_evloop_call(s->loops[i].ev, loop_stop, &s->loops[i]);
 	for (unsigned i = 0; i < s->loop_count; i++)
-		free_loop(&s->loops[i]);
+		loop_free(&s->loops[i]);
 	for (unsigned i = 0; i < s->listener_count; i++)
-		unlisten(&s->listeners[i]);
-	mcp_room_done(&s->room);
+		listener_close(&s->listeners[i]);
+	mcp_budget_done(&s->budget);
 	free(s->listeners);
 	free(s->loops);
 	free(s->by_type);
@@ -350,7 +353,7 @@ void mcp_server_stop(struct mcp_server *s)
 	free(s);
 }
 
-/* ---- what handlers ask of their session ---- */
+/* ---- session data for handlers ---- */
 
 void mcp_session_set(struct mcp_session *s, void *user)
 {
@@ -369,7 +372,7 @@ struct mcp_id mcp_session_client(const struct mcp_session *s)
 
 enum mcp_channel mcp_session_channel(const struct mcp_session *s)
 {
-	return s->lane;
+	return s->channel;
 }
 
 const char *mcp_session_peer(const struct mcp_session *s)

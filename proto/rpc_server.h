@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_server.h - serve messages: listening sockets, event-loop threads, sessions.
  *
- * Each connection is a session on one loop; its requests are handled in order on that loop's thread
- * and never wait.  A loop of its own accepts, hears the hellos and keeps the sessions of lane HEARTBEAT, which
- * are answered -MC_ENOTSUP to all but what is any_lane's: nobody's work keeps that loop busy.
- * The others go to the control loop that has the fewest.  Programs in the same process get sessions
- * without a socket: rpc_client.h, "local:" addresses.
+ * A connection is a session on one loop.  That loop's thread handles its requests in order;
+ * handlers never wait.  The accept loop accepts connections, reads their hellos and keeps the
+ * sessions of channel HEARTBEAT; these receive -MC_ENOTSUP for every type that is not in
+ * any_channel, so no client's work keeps the loop busy.  Other sessions are assigned to the control
+ * loop with the fewest.  Programs in the same process get sessions without a socket (rpc_client.h,
+ * "local:" addresses).
  *
- * A session whose client does not read its replies is not read from while more than max_outstanding
- * of them wait; while together more than max_unread wait, one that takes nothing for a second is closed.  A request
- * of which only a part has come is given up after 30 s and a second for each MiB that is there; together they hold
- * max_unfinished bytes, further ones wait unread, and then one that does not go on, with a MiB in a second, is given
- * up for them.  A malformed header ends the session; a malformed body is answered -MC_EPROTO, an unknown type
- * -MC_ENOTSUP, and the session goes on.
+ * A client that does not read its replies: the session is not read from while more than
+ * max_outstanding of them are unread.  While the unread replies of all sessions exceed max_unread,
+ * a session that takes nothing for a second is closed.
+ *
+ * A client that does not complete its request: the connection is closed after 30 s plus one second
+ * per received MiB.  Together incomplete requests may reserve max_unfinished bytes.  Further ones
+ * wait unread, and while any waits, a connection that receives less than a MiB in a second is
+ * closed.
+ *
+ * A malformed header ends the session.  A malformed body is answered with -MC_EPROTO, an unknown
+ * type with -MC_ENOTSUP, and the session continues.
  *
  * Fault points: "rpc.serve" before each handler (an error is the answer), "rpc.reply" after it. */
 #ifndef MCP_RPC_SERVER_H
@@ -27,15 +33,15 @@ struct mcp_session;
 struct mcp_answer;
 
 /* Handle a request whose frame is complete.  Decode @body (borrowed), do it, and either answer with
- * mcp_answer() and return 0 or a count, or return a negative error, which becomes the reply's status.
- * Called on a loop thread, or on the caller's thread for a local session; several sessions run at the
- * same time, one session's requests one after another. */
+ * mcp_answer() and return 0 or a count, or return a negative error, which becomes the reply's
+ * status.  Called on a loop thread, or on the caller's thread for a local session; several sessions
+ * run at the same time, one session's requests one after another. */
 typedef int (*mcp_handler_fn)(struct mcp_session *s, const void *body, size_t len,
 			      struct mcp_answer *answer, void *arg);
 
-/* A handler that has done a part of a long request returns this: others are served, then it is called with
- * the same request again.  Where it goes on is for it to note, in its session: nothing else of the session
- * is handled meanwhile. */
+/* A handler that has done a part of a long request returns this.  Other sessions are served, then
+ * it is called with the same request again.  The handler keeps its position in its session: no
+ * other request of the session is handled meanwhile. */
 #define MCP_AGAIN (-EINPROGRESS)
 
 struct mcp_handler {
@@ -49,48 +55,52 @@ struct mcp_server_conf {
 	unsigned loops;			/* control loops, at least 1 */
 	unsigned spin_us;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
-	/* Further ones are told -MC_ELIMIT when they say hello, and closed; a thousand that wait for it
-	 * at the most, more are closed at once.  0: 65536. */
+	/* Further connections receive -MC_ELIMIT as the reply to their hello and are closed; at
+	 * most a thousand of them wait for that, more are closed at once.  0: 65536. */
 	uint32_t max_connections;
 	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
 	uint64_t max_unread;		/* bytes of them of all connections; 0: four times that */
-	/* Bytes of requests of which only a part has come, of all connections, and as much of those that wait;
-	 * no less than four times max_frame, which is what 0 means. */
+	/* Bytes reserved for incomplete requests of all connections; waiting connections may have
+	 * received as much again.  At least four times max_frame; 0 means that minimum. */
 	uint64_t max_unfinished;
 	uint32_t hello_timeout_ms;	/* 0: 10000 */
 	uint32_t idle_timeout_ms;	/* 0: never */
 	bool tcp_nodelay;
-	const char *software;		/* told in the hello */
+	const char *software;		/* sent in the hello */
 	struct mcp_id server_id;	/* all zero: random */
 	const struct mcp_handler *handlers; /* ends with type 0; HELLO is handled by the server */
-	/* Types of them that sessions of lane HEARTBEAT may ask for too, short work; ends with 0.  NULL: none. */
-	const uint16_t *any_lane;
-	/* A session has said hello / has ended (also at server stop).  Same threading as handlers; no
-	 * handler of the session runs during or after closed(). */
+	/* Types that sessions of channel HEARTBEAT may request too (short work); ends with 0.
+	 * NULL: none. */
+	const uint16_t *any_channel;
+	/* A session's hello was accepted; a session has ended, also at server stop.  Same threads
+	 * as handlers; no handler of the session runs during or after closed(). */
 	int (*opened)(struct mcp_session *s, void *arg);
 	void (*closed)(struct mcp_session *s, void *arg);
-	/* Before replies leave, on the thread whose handlers made them; once for several of them.  May
-	 * block for as long as what the handlers did takes to be safe.  NULL: nothing. */
-	void (*settle)(void *arg);
-	/* Instead of it, for sessions on sockets: the replies leave when mcp_server_settled() has said this
-	 * number or a higher one; 0: now.  Numbers grow.  Meanwhile the thread goes on with other
-	 * sessions.  NULL: settle(). */
-	uint64_t (*owed)(void *arg);
+	/* Called before replies are sent, on the thread whose handlers made them, once for several
+	 * replies.  Returns when the changes that the handlers made are durable.  NULL: nothing to
+	 * do. */
+	void (*make_durable)(void *arg);
+	/* Used instead of make_durable() for sessions on sockets: the replies are sent when
+	 * mcp_server_durable() has been called with this mark or a higher one; 0: at once.  Marks
+	 * grow.  Meanwhile the thread serves other sessions.  NULL: make_durable(). */
+	uint64_t (*pending_mark)(void *arg);
 	void *arg;
 };
 
-/* Everything listens when this returns 0.  @conf and what it points to are copied except handlers. */
+/* All addresses accept connections when this returns 0.  @conf is copied with everything it points
+ * to except handlers. */
 int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret);
-/* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL is
- * fine. */
+/* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL
+ * is fine. */
 void mcp_server_stop(struct mcp_server *s);
-/* Any thread, not after mcp_server_stop() has begun: what owed() has called @mark, and all below, is safe. */
-void mcp_server_settled(struct mcp_server *s, uint64_t mark);
+/* Any thread, but not after mcp_server_stop() has begun: all changes up to @mark, as returned by
+ * pending_mark(), are durable. */
+void mcp_server_durable(struct mcp_server *s, uint64_t mark);
 /* The i-th bound address, with the real port; NULL past the end. */
 const char *mcp_server_addr(const struct mcp_server *s, unsigned i);
 
-/* Encode the reply.  Once per request; @msg is borrowed for the call.  To a one-way request: 0, nothing
- * happens.  -MC_EBUFFER_OVERFLOW when the reply is larger than a frame may be. */
+/* Encode the reply.  Once per request; @msg is borrowed for the call.  For a one-way request it
+ * does nothing and returns 0.  -MC_EBUFFER_OVERFLOW when the reply is larger than a frame may be. */
 int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 
 void mcp_session_set(struct mcp_session *s, void *user);

@@ -130,7 +130,7 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 	struct mcp_client_conf conf = {
 		.addrs = s->base.store->conf.master,
 		.client = s->client,
-		.lane = MCP_CHANNEL_HEARTBEAT,
+		.channel = MCP_CHANNEL_HEARTBEAT,
 		.software = "libmooncake_store",
 	};
 	int r;

@@ -106,7 +106,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 	struct mcp_client_conf rpc = {
 		.addrs = conf->addrs,
 		.client = conf->client,
-		.lane = MCP_CHANNEL_CONTROL,
+		.channel = MCP_CHANNEL_CONTROL,
 		.software = "libmooncake_store",
 		.spin_us = conf->spin_us,
 		.connected = session_connected,

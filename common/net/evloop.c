@@ -143,7 +143,7 @@ void mc_evtimer_arm(struct mc_evloop *l, struct mc_evtimer *t, uint64_t due_ns)
 	l->timers = heap_meld(l->timers, t);
 }
 
-static void fire_timers(struct mc_evloop *l)
+static void loop_fire_timers(struct mc_evloop *l)
 {
 	uint64_t now;
 
@@ -160,7 +160,7 @@ static void fire_timers(struct mc_evloop *l)
 
 /* ---- posted work ---- */
 
-static int post(struct mc_evloop *l, struct work *w)
+static int loop_post(struct mc_evloop *l, struct work *w)
 {
 	bool wake;
 
@@ -189,13 +189,13 @@ int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 	if (!w)
 		return mc_fail(-ENOMEM, "no memory to post work to loop %s", l->name);
 	*w = (struct work){ .fn = fn, .arg = arg, .allocated = true };
-	r = post(l, w);
+	r = loop_post(l, w);
 	if (r < 0)
 		free(w);
 	return r;
 }
 
-static void run_posted(struct mc_evloop *l)
+static void loop_run_posted(struct mc_evloop *l)
 {
 	struct work *w, *next;
 
@@ -248,7 +248,7 @@ int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 
 	if (mc_evloop_here(l))
 		return mc_fail(-EDEADLK, "loop %s cannot wait for itself", l->name);
-	r = post(l, &c.work);
+	r = loop_post(l, &c.work);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c.lock);
@@ -267,7 +267,7 @@ bool mc_evloop_here(const struct mc_evloop *l)
 
 /* ---- descriptors ---- */
 
-static int control(struct mc_evloop *l, int op, struct mc_evfd *e, uint32_t events)
+static int evfd_control(struct mc_evloop *l, int op, struct mc_evfd *e, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.ptr = e };
 
@@ -279,12 +279,12 @@ static int control(struct mc_evloop *l, int op, struct mc_evfd *e, uint32_t even
 
 int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events)
 {
-	return control(l, EPOLL_CTL_ADD, e, events);
+	return evfd_control(l, EPOLL_CTL_ADD, e, events);
 }
 
 int mc_evloop_mod(struct mc_evloop *l, struct mc_evfd *e, uint32_t events)
 {
-	return control(l, EPOLL_CTL_MOD, e, events);
+	return evfd_control(l, EPOLL_CTL_MOD, e, events);
 }
 
 void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e)
@@ -298,7 +298,7 @@ void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e)
 			l->batch[i].data.ptr = NULL;
 }
 
-static void dispatch(struct mc_evloop *l)
+static void loop_dispatch(struct mc_evloop *l)
 {
 	for (l->batch_at = 0; l->batch_at < l->batch_n; l->batch_at++) {
 		struct epoll_event *ev = &l->batch[l->batch_at];
@@ -322,7 +322,7 @@ static bool timer_due(const struct mc_evloop *l, uint64_t now)
 
 /* Poll without sleeping for a spell after the last event; true when something came.  Spells that
  * catch nothing get shorter; an event that comes soon after one makes them long again. */
-static bool spin(struct mc_evloop *l)
+static bool loop_spin(struct mc_evloop *l)
 {
 	uint64_t now = mc_now_ns(), until = now + l->spin_ns;
 
@@ -342,7 +342,7 @@ static bool spin(struct mc_evloop *l)
 	return false;
 }
 
-static int sleep_ms(struct mc_evloop *l)
+static int loop_sleep_ms(struct mc_evloop *l)
 {
 	bool work;
 
@@ -360,7 +360,7 @@ void mc_evloop_gather(struct mc_evloop *l, unsigned us)
 	l->gather_ns = us * 1000l;
 }
 
-static void wait_events(struct mc_evloop *l)
+static void loop_wait(struct mc_evloop *l)
 {
 	struct timespec gather = { .tv_nsec = l->gather_ns };
 	uint64_t from;
@@ -369,10 +369,10 @@ static void wait_events(struct mc_evloop *l)
 	l->batch_n = 0;
 	if (gather.tv_nsec)
 		(void)nanosleep(&gather, NULL);
-	if (l->spin_ns && spin(l))
+	if (l->spin_ns && loop_spin(l))
 		return;
 	from = l->spin_max_ns ? mc_now_ns() : 0;
-	ms = sleep_ms(l);
+	ms = loop_sleep_ms(l);
 	l->batch_n = epoll_wait(l->epfd, l->batch, BATCH, ms);
 	if (ms) {
 		pthread_mutex_lock(&l->lock);
@@ -384,7 +384,7 @@ static void wait_events(struct mc_evloop *l)
 }
 
 /* Take no more work once there is none left; false when some came meanwhile. */
-static bool close_posts(struct mc_evloop *l)
+static bool loop_close_posts(struct mc_evloop *l)
 {
 	MC_LOCKED(&l->lock);
 	l->closed = !l->head;
@@ -398,14 +398,14 @@ static void *loop_main(void *arg)
 	current = l;
 	mc_thread_prompt();
 	while (!atomic_load(&l->stop)) {
-		wait_events(l);
-		dispatch(l);
-		run_posted(l);
-		fire_timers(l);
+		loop_wait(l);
+		loop_dispatch(l);
+		loop_run_posted(l);
+		loop_fire_timers(l);
 	}
 	do {
-		run_posted(l);
-	} while (!close_posts(l));
+		loop_run_posted(l);
+	} while (!loop_close_posts(l));
 	current = NULL;
 	return NULL;
 }

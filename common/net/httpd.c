@@ -69,7 +69,7 @@ struct exchange {
 /* ---- connections: many that do nothing shut nobody out ---- */
 
 /* It has got on. */
-static void step(struct mc_httpd *h, struct peer *p)
+static void peer_progress(struct mc_httpd *h, struct peer *p)
 {
 	if (!p)
 		return;
@@ -88,14 +88,14 @@ static struct peer *peer_of(struct MHD_Connection *conn)
 	return info ? info->socket_context : NULL;
 }
 
-static void leave(struct mc_httpd *h, struct peer *p)
+static void peer_leave(struct mc_httpd *h, struct peer *p)
 {
 	if (!mc_list_empty(&p->link))
 		h->n_conns--;
 	mc_list_remove(&p->link);
 }
 
-static void arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **ret)
+static void peer_arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **ret)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -111,7 +111,7 @@ static void arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **ret)
 		return;
 	/* Its own thread sees the end and closes it. */
 	slowest = mc_list_first(&h->conns, struct peer, link);
-	leave(h, slowest);
+	peer_leave(h, slowest);
 	(void)shutdown(slowest->fd, SHUT_RDWR);
 	mc_metric_add(&crowded_out, 1);
 }
@@ -124,10 +124,10 @@ static void on_connection(void *arg, struct MHD_Connection *conn, void **socket_
 	struct peer *p = *socket_context;
 
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		arrive(h, conn, socket_context);
+		peer_arrive(h, conn, socket_context);
 	} else if (p) {
 		pthread_mutex_lock(&h->lock);
-		leave(h, p);
+		peer_leave(h, p);
 		pthread_mutex_unlock(&h->lock);
 		free(p);
 		*socket_context = NULL;
@@ -252,7 +252,7 @@ static void body_free(void *arg)
 	free(b);
 }
 
-static int next_part(struct body *b)
+static int body_next(struct body *b)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -275,7 +275,7 @@ static int next_part(struct body *b)
 	b->text = text;
 	b->len = len;
 	b->at = 0;
-	step(b->h, b->peer);
+	peer_progress(b->h, b->peer);
 	return r;
 }
 
@@ -287,7 +287,7 @@ static ssize_t on_read(void *arg, uint64_t pos, char *buf, size_t max)
 	while (b->at == b->len) {
 		if (!b->more)
 			return MHD_CONTENT_READER_END_OF_STREAM;
-		if (next_part(b) < 0)
+		if (body_next(b) < 0)
 			return MHD_CONTENT_READER_END_WITH_ERROR;
 	}
 	n = b->len - b->at < max ? b->len - b->at : max;
@@ -316,7 +316,7 @@ static int body_write(struct body *b, const struct exchange *x, struct mc_http_r
 	return failed ? -ENOMEM : 0;
 }
 
-static enum MHD_Result answer(struct mc_httpd *h, struct MHD_Connection *conn,
+static enum MHD_Result exchange_answer(struct mc_httpd *h, struct MHD_Connection *conn,
 			      const char *path, const char *method, struct exchange *x)
 {
 	struct mc_http_request rq = {
@@ -333,7 +333,7 @@ static enum MHD_Result answer(struct mc_httpd *h, struct MHD_Connection *conn,
 		return answer_error(h, conn, path, MHD_HTTP_INTERNAL_SERVER_ERROR);
 	b->h = h;
 	b->peer = peer_of(conn);
-	step(h, b->peer);
+	peer_progress(h, b->peer);
 	r = body_write(b, x, &rq);
 	resp = r < 0 ? NULL : MHD_create_response_from_callback(b->more ? MHD_SIZE_UNKNOWN : b->len, PIECE,
 								on_read, b, body_free);
@@ -350,7 +350,7 @@ static enum MHD_Result answer(struct mc_httpd *h, struct MHD_Connection *conn,
 	return ok;
 }
 
-static void take_body(const struct mc_httpd *h, struct exchange *x, const char *data, size_t len)
+static void exchange_take_body(const struct mc_httpd *h, struct exchange *x, const char *data, size_t len)
 {
 	size_t size;
 	char *body;
@@ -377,7 +377,7 @@ static void take_body(const struct mc_httpd *h, struct exchange *x, const char *
 }
 
 /* The headers are in.  A body that announces itself as too large is refused unread. */
-static enum MHD_Result begin(const struct mc_httpd *h, struct MHD_Connection *conn,
+static enum MHD_Result exchange_begin(const struct mc_httpd *h, struct MHD_Connection *conn,
 			     const char *path, const char *method, void **state)
 {
 	const char *length = MHD_lookup_connection_value(conn, MHD_HEADER_KIND,
@@ -404,14 +404,14 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 	struct exchange *x = *state;
 
 	if (!x)
-		return begin(h, conn, path, method, state);
+		return exchange_begin(h, conn, path, method, state);
 	if (*data_len) {
-		take_body(h, x, data, *data_len);
+		exchange_take_body(h, x, data, *data_len);
 		*data_len = 0;
 		return x->swallowed > SWALLOW_MAX ? MHD_NO : MHD_YES;
 	}
 	return x->error ? answer_error(h, conn, path, x->error) :
-			  answer(h, conn, path, method, x);
+			  exchange_answer(h, conn, path, method, x);
 }
 
 static void on_end(void *arg, struct MHD_Connection *conn, void **state,
@@ -423,7 +423,7 @@ static void on_end(void *arg, struct MHD_Connection *conn, void **state,
 		free(x->body);
 	free(x);
 	*state = NULL;
-	step(arg, peer_of(conn));
+	peer_progress(arg, peer_of(conn));
 }
 
 __attribute__((format(printf, 2, 0)))

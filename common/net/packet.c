@@ -23,7 +23,7 @@
 #define RETRY_US 2000
 
 /* Length of the address, or negative. */
-static int address(const char *addr, struct sockaddr_un *sa)
+static int packet_address(const char *addr, struct sockaddr_un *sa)
 {
 	const char *name = addr;
 	size_t len;
@@ -44,7 +44,7 @@ static int address(const char *addr, struct sockaddr_un *sa)
 	return (int)(offsetof(struct sockaddr_un, sun_path) + len);
 }
 
-static int new_socket(void)
+static int packet_socket(void)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -52,7 +52,7 @@ static int new_socket(void)
 }
 
 /* What a listener that died has left behind; nobody else's file is removed. */
-static bool abandoned(const char *addr, const char *path)
+static bool packet_is_abandoned(const char *addr, const char *path)
 {
 	struct stat st;
 	int fd;
@@ -70,15 +70,15 @@ int mc_packet_listen(const char *addr, int backlog)
 	const char *path = addr + 5;
 	struct sockaddr_un sa;
 	auto_close int fd = -1;
-	int len = address(addr, &sa), r;
+	int len = packet_address(addr, &sa), r;
 
 	if (len < 0)
 		return len;
-	fd = new_socket();
+	fd = packet_socket();
 	if (fd < 0)
 		return fd;
 	r = bind(fd, (struct sockaddr *)&sa, (socklen_t)len) < 0 ? -errno : 0;
-	if (r == -EADDRINUSE && *path != '@' && abandoned(addr, path) && unlink(path) == 0)
+	if (r == -EADDRINUSE && *path != '@' && packet_is_abandoned(addr, path) && unlink(path) == 0)
 		r = bind(fd, (struct sockaddr *)&sa, (socklen_t)len) < 0 ? -errno : 0;
 	if (r == 0 && listen(fd, backlog) < 0)
 		r = -errno;
@@ -89,11 +89,11 @@ int mc_packet_connect(const char *addr, uint64_t deadline)
 {
 	struct sockaddr_un sa;
 	auto_close int fd = -1;
-	int len = address(addr, &sa), r;
+	int len = packet_address(addr, &sa), r;
 
 	if (len < 0)
 		return len;
-	fd = new_socket();
+	fd = packet_socket();
 	if (fd < 0)
 		return fd;
 	/* A full queue is the one thing that a connect to a unix socket waits for, and there is no event
@@ -109,7 +109,7 @@ int mc_packet_connect(const char *addr, uint64_t deadline)
 	return TAKE_FD(fd);
 }
 
-static int wait_for(int sock, short events, uint64_t deadline)
+static int packet_wait(int sock, short events, uint64_t deadline)
 {
 	struct pollfd p = { .fd = sock, .events = events };
 	int r;
@@ -122,7 +122,7 @@ static int wait_for(int sock, short events, uint64_t deadline)
 	return r > 0 ? 0 : r < 0 ? -errno : -EAGAIN;
 }
 
-static ssize_t send_plain(int sock, const void *data, size_t len)
+static ssize_t packet_send_plain(int sock, const void *data, size_t len)
 {
 	ssize_t n = send(sock, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -136,14 +136,14 @@ int mc_packet_send(int sock, const void *data, size_t len, int fd, uint64_t dead
 
 	for (;;) {
 		n = fd >= 0 ? mc_send_fd(sock, fd, data, len, mc_now_ns()) :
-			send_plain(sock, data, len);
+			packet_send_plain(sock, data, len);
 		if (n >= 0)
 			return 0;
 		if (n == -EINTR)
 			continue;
 		if (n != -EAGAIN && n != -ETIMEDOUT)
 			return (int)n;
-		r = wait_for(sock, POLLOUT, deadline);
+		r = packet_wait(sock, POLLOUT, deadline);
 		if (r < 0)
 			return r;
 	}
@@ -173,7 +173,7 @@ ssize_t mc_packet_recv(int sock, void *data, size_t len, int *ret_fd, uint64_t d
 			continue;
 		if (errno != EAGAIN)
 			return -errno;
-		r = wait_for(sock, POLLIN, deadline);
+		r = packet_wait(sock, POLLIN, deadline);
 		if (r < 0)
 			return r;
 	}

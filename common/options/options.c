@@ -82,7 +82,7 @@ static bool is_off(const char *value)
 }
 
 /* The switch that "nox", "no_x" or "no-x" clears. */
-static const char *negated(const char *name)
+static const char *negated_name(const char *name)
 {
 	if (strncmp(name, "no", 2))
 		return NULL;
@@ -136,7 +136,7 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 		       const char *value, const char *next, bool *ret_used)
 {
 	const struct mc_opt_absent *absent = mc_opt_absent(o->prog, name);
-	const char *off = negated(name);
+	const char *off = negated_name(name);
 
 	if (absent) {
 		*ret_used = !value && takes_word(o->prog, absent, next);
@@ -165,7 +165,7 @@ static int set_option(struct mc_options *o, const char *prefix, const char *name
 
 	*ret_used = false;
 	if (!row) {
-		off = negated(name);
+		off = negated_name(name);
 		row = off ? mc_opt_find(o->prog, off) : NULL;
 		if (!row || row->type != MC_OPT_BOOL)
 			return set_unknown(o, prefix, name, value, next, ret_used);
@@ -184,7 +184,7 @@ static int set_option(struct mc_options *o, const char *prefix, const char *name
 }
 
 /* Cut "name=value" in two; a name that is too long for any option is cut short. */
-static const char *split(const char *s, char name[NAME_SIZE])
+static const char *split_arg(const char *s, char name[NAME_SIZE])
 {
 	size_t n = strcspn(s, "=");
 
@@ -216,7 +216,7 @@ static int parse_list(struct mc_options *o, const char *list)
 			list++;
 		if (n == 0)
 			continue;
-		value = split(item, name);
+		value = split_arg(item, name);
 		r = set_option(o, "-o ", name, value, NULL, &used);
 	}
 	return r;
@@ -297,7 +297,7 @@ static int parse_flag(struct mc_options *o, const char *token, const char *next,
 	int r;
 
 	*ret_used = false;
-	value = split(body, name);
+	value = split_arg(body, name);
 	if (!mc_opt_find(o->prog, name)) {
 		r = parse_general(o, name, value, next, ret_used);
 		if (r <= 0)
@@ -337,7 +337,7 @@ static int parse_args(struct mc_options *o, int argc, char **argv)
 
 /* ---- the sources of values, weakest first ---- */
 
-static int apply(struct mc_options *o, void *conf, const struct mc_opt_row *row, const char *text,
+static int apply_text(struct mc_options *o, void *conf, const struct mc_opt_row *row, const char *text,
 		 enum mc_opt_origin origin)
 {
 	size_t i = index_of(o, row);
@@ -358,7 +358,7 @@ static int apply_defaults(struct mc_options *o, void *conf)
 
 		if (!*def && row->type != MC_OPT_STR)
 			def = row->type == MC_OPT_BOOL ? "false" : "0";
-		r = apply(o, conf, row, def, MC_ORIGIN_DEFAULT);
+		r = apply_text(o, conf, row, def, MC_ORIGIN_DEFAULT);
 		if (r < 0)
 			return mc_fail(r, "default of --%s: %s", row->name, mc_err_detail(r));
 	}
@@ -408,7 +408,7 @@ static int apply_pair(void *arg, const char *key, const char *value, enum mc_con
 	if (t->o->in_file[index_of(t->o, row)])
 		return mc_fail(-EINVAL, "%s is set twice", row->name);
 	t->o->in_file[index_of(t->o, row)] = true;
-	r = apply(t->o, t->conf, row, value, MC_ORIGIN_FILE);
+	r = apply_text(t->o, t->conf, row, value, MC_ORIGIN_FILE);
 	return r < 0 ? mc_fail(r, "%s: %s", key, mc_err_detail(r)) : 0;
 }
 
@@ -438,7 +438,7 @@ static int apply_env(struct mc_options *o, void *conf)
 {
 	for (const struct mc_opt_row *row = o->prog->rows; row->name; row++) {
 		const char *v = from_env(row);
-		int r = v ? apply(o, conf, row, v, MC_ORIGIN_ENV) : 0;
+		int r = v ? apply_text(o, conf, row, v, MC_ORIGIN_ENV) : 0;
 
 		if (r < 0)
 			return mc_fail(r, "environment variable %s: %s", row->env,
@@ -451,7 +451,7 @@ static int apply_args(struct mc_options *o, void *conf)
 {
 	for (const struct mc_opt_row *row = o->prog->rows; row->name; row++) {
 		const char *v = o->args[index_of(o, row)];
-		int r = v ? apply(o, conf, row, v, MC_ORIGIN_ARG) : 0;
+		int r = v ? apply_text(o, conf, row, v, MC_ORIGIN_ARG) : 0;
 
 		if (r < 0)
 			return mc_fail(r, "--%s: %s", row->name, mc_err_detail(r));
@@ -516,7 +516,7 @@ void mc_options_free(struct mc_options *o)
 }
 
 /* 1, or that nobody can have read it. */
-static int shown(void)
+static int show_end(void)
 {
 	return fflush(stdout) || ferror(stdout) ?
 		mc_fail(-EIO, "cannot write to standard output: %s", strerror(errno)) : 1;
@@ -530,7 +530,7 @@ static int show_text(const struct mc_options *o)
 		mc_opt_man(o->prog, stdout);
 	else
 		mc_opt_version(o->prog, stdout);
-	return shown();
+	return show_end();
 }
 
 /* @conf must not keep strings that are freed with @o. */
@@ -560,7 +560,7 @@ int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void 
 		r = apply_all(o, conf);
 	if (r == 0 && o->show == MC_SHOW_CONFIG) {
 		r = mc_options_print(o, conf, stdout);
-		r = r < 0 ? r : shown();
+		r = r < 0 ? r : show_end();
 	}
 	if (r == 0) {
 		*ret = o;

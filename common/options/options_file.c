@@ -34,7 +34,7 @@ struct walk {
 	yaml_document_t *doc;
 };
 
-static int enter(struct walk *w, const char *key, size_t key_len, size_t *ret_old_len)
+static int walk_enter(struct walk *w, const char *key, size_t key_len, size_t *ret_old_len)
 {
 	size_t len = strlen(w->key);
 
@@ -52,7 +52,7 @@ static int enter(struct walk *w, const char *key, size_t key_len, size_t *ret_ol
 	return 0;
 }
 
-static int deeper(struct walk *w)
+static int walk_deeper(struct walk *w)
 {
 	if (++w->depth > DEPTH_MAX)
 		return mc_fail(-EINVAL, "key \"%s\" is nested too deeply", w->key);
@@ -65,7 +65,7 @@ struct joined {
 	size_t len;
 };
 
-static int join(struct walk *w, struct joined *to, const char *value)
+static int list_join(struct walk *w, struct joined *to, const char *value)
 {
 	size_t n = strlen(value);
 	char *text;
@@ -92,7 +92,7 @@ static int finish_list(struct walk *w, struct joined *list, int r)
 }
 
 /* The map below w->key begins. */
-static int begin_map(struct walk *w)
+static int walk_begin_map(struct walk *w)
 {
 	return w->fn(w->arg, w->key, NULL, MC_CONF_MAP);
 }
@@ -131,7 +131,7 @@ static int json_list(struct walk *w, json_t *list)
 
 	json_array_foreach(list, i, v) {
 		text = json_text(v, buf, sizeof(buf));
-		r = text ? join(w, &to, text) :
+		r = text ? list_join(w, &to, text) :
 			mc_fail(-EINVAL, "the list of \"%s\" holds more than plain values", w->key);
 		if (r < 0)
 			break;
@@ -147,15 +147,15 @@ static int json_map(struct walk *w, json_t *map)
 	json_t *v;
 	int r;
 
-	r = deeper(w);
+	r = walk_deeper(w);
 	if (r < 0)
 		return r;
 	json_object_foreach(map, key, v) {
-		r = enter(w, key, strlen(key), &old);
+		r = walk_enter(w, key, strlen(key), &old);
 		if (r < 0)
 			return r;
 		if (json_is_object(v))
-			r = begin_map(w);
+			r = walk_begin_map(w);
 		if (r == 0 && json_is_object(v))
 			r = json_map(w, v);
 		else if (json_is_array(v))
@@ -214,7 +214,7 @@ static int yaml_list(struct walk *w, const yaml_node_t *list)
 
 	for (i = list->data.sequence.items.start; i < list->data.sequence.items.top; i++) {
 		text = yaml_text(yaml_document_get_node(w->doc, *i));
-		r = text ? join(w, &to, text) :
+		r = text ? list_join(w, &to, text) :
 			mc_fail(-EINVAL, "the list of \"%s\" holds more than plain values", w->key);
 		if (r < 0)
 			break;
@@ -230,7 +230,7 @@ static int yaml_value(struct walk *w, const yaml_node_t *v)
 	int r;
 
 	if (v->type == YAML_MAPPING_NODE) {
-		r = begin_map(w);
+		r = walk_begin_map(w);
 		return r < 0 ? r : yaml_map(w, v);
 	}
 	if (v->type == YAML_SEQUENCE_NODE)
@@ -248,7 +248,7 @@ static int yaml_map(struct walk *w, const yaml_node_t *map)
 	size_t old;
 	int r;
 
-	r = deeper(w);
+	r = walk_deeper(w);
 	if (r < 0)
 		return r;
 	for (p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
@@ -256,7 +256,7 @@ static int yaml_map(struct walk *w, const yaml_node_t *map)
 		if (k->type != YAML_SCALAR_NODE)
 			return mc_fail(-EINVAL, "line %zu: a key is not plain text",
 				       k->start_mark.line + 1);
-		r = enter(w, (const char *)k->data.scalar.value, k->data.scalar.length, &old);
+		r = walk_enter(w, (const char *)k->data.scalar.value, k->data.scalar.length, &old);
 		if (r < 0)
 			return r;
 		r = yaml_value(w, yaml_document_get_node(w->doc, p->value));

@@ -11,14 +11,14 @@
 
 #define NAME_MAX_LEN 64		/* longer ones are not guessed at */
 
-static char plain(char c)
+static char name_char(char c)
 {
 	return c == '-' ? '_' : c;
 }
 
-static bool same(const char *a, const char *b)
+static bool name_equal(const char *a, const char *b)
 {
-	while (*a && plain(*a) == plain(*b)) {
+	while (*a && name_char(*a) == name_char(*b)) {
 		a++;
 		b++;
 	}
@@ -28,11 +28,11 @@ static bool same(const char *a, const char *b)
 const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name)
 {
 	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
-		if (same(r->name, name))
+		if (name_equal(r->name, name))
 			return r;
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
-		if (same(a->alias, name))
-			return same(a->name, name) ? NULL : mc_opt_find(prog, a->name);
+		if (name_equal(a->alias, name))
+			return name_equal(a->name, name) ? NULL : mc_opt_find(prog, a->name);
 	return NULL;
 }
 
@@ -53,7 +53,7 @@ const struct mc_opt_general *mc_opt_find_general(const char *name)
 	if (!strcmp(name, "h"))
 		name = "help";
 	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
-		if (same(g->name, name))
+		if (name_equal(g->name, name))
 			return g;
 	return NULL;
 }
@@ -61,7 +61,7 @@ const struct mc_opt_general *mc_opt_find_general(const char *name)
 const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
 {
 	for (const struct mc_opt_absent *a = prog->absent; a && a->name; a++)
-		if (same(a->name, name))
+		if (name_equal(a->name, name))
 			return a;
 	return NULL;
 }
@@ -94,7 +94,7 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 
 /* Damerau-Levenshtein distance (edits of one place do not overlap): how many letters to add, drop,
  * replace or swap with their neighbour. */
-static unsigned distance(const char *a, const char *b)
+static unsigned name_distance(const char *a, const char *b)
 {
 	unsigned rows[3][NAME_MAX_LEN + 1];
 	size_t n = strlen(a), m = strlen(b);
@@ -107,10 +107,10 @@ static unsigned distance(const char *a, const char *b)
 	for (unsigned i = 1; i <= n; i++) {
 		now[0] = i;
 		for (unsigned j = 1; j <= m; j++) {
-			char x = plain(a[i - 1]), y = plain(b[j - 1]);
+			char x = name_char(a[i - 1]), y = name_char(b[j - 1]);
 
 			now[j] = min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (x != y));
-			if (i > 1 && j > 1 && x == plain(b[j - 2]) && plain(a[i - 2]) == y &&
+			if (i > 1 && j > 1 && x == name_char(b[j - 2]) && name_char(a[i - 2]) == y &&
 			    before[j - 2] + 1 < now[j])
 				now[j] = before[j - 2] + 1;
 		}
@@ -122,9 +122,9 @@ static unsigned distance(const char *a, const char *b)
 	return last[m];
 }
 
-static void consider(const char *name, const char *known, const char **best, unsigned *best_d)
+static void nearest_consider(const char *name, const char *known, const char **best, unsigned *best_d)
 {
-	unsigned d = distance(name, known);
+	unsigned d = name_distance(name, known);
 
 	if (d < *best_d) {
 		*best_d = d;
@@ -139,10 +139,10 @@ const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool
 	const char *best = NULL;
 
 	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
-		consider(name, r->name, &best, &best_d);
+		nearest_consider(name, r->name, &best, &best_d);
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
-		consider(name, a->alias, &best, &best_d);
+		nearest_consider(name, a->alias, &best, &best_d);
 	for (const struct mc_opt_general *g = mc_opt_general; general && g->name; g++)
-		consider(name, g->name, &best, &best_d);
+		nearest_consider(name, g->name, &best, &best_d);
 	return best;
 }

@@ -55,7 +55,7 @@ static const char *shown_unit(const struct mc_opt_row *r)
 }
 
 /* As a user would write a flag; one dash and two mean the same. */
-static const char *dashes(const char *name)
+static const char *flag_dashes(const char *name)
 {
 	return name[0] && name[1] ? "--" : "-";
 }
@@ -73,7 +73,7 @@ static void help_row(const struct mc_program *prog, const struct mc_opt_row *r, 
 	fprintf(f, "%s", r->help);
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		if (mc_opt_find(prog, a->alias) == r)
-			fprintf(f, "; also %s%s", dashes(a->alias), a->alias);
+			fprintf(f, "; also %s%s", flag_dashes(a->alias), a->alias);
 	fprintf(f, " [%s%s", r->def && *r->def ? "default " : "no default",
 		r->def ? r->def : "");
 	fprintf(f, "%s%s]", r->env && *r->env ? ", " : "", r->env ? r->env : "");
@@ -144,7 +144,7 @@ static void man_row(const struct mc_program *prog, const struct mc_opt_row *r, F
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		if (mc_opt_find(prog, a->alias) == r) {
 			fputs(", \\fB", to);
-			print_roff(to, dashes(a->alias));
+			print_roff(to, flag_dashes(a->alias));
 			print_roff(to, a->alias);
 			fputs("\\fR", to);
 		}

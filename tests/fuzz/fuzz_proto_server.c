@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fuzz_proto_server.c - a running server that is sent anything.  Input: options, then what is sent.
  *	0x01 say a proper hello first
- *	0x02 on the heartbeat lane
+ *	0x02 on the heartbeat channel
  *	0x04 send in two pieces
  *
  * Whatever comes back has to be whole frames; the connection has to end; and the server has to serve a
@@ -59,7 +59,7 @@ static const struct mcp_handler all[] = {
 	{ 0, NULL }
 };
 
-static const uint16_t any_lane[] = { MCP_HEARTBEAT, MCP_REGISTER, MCP_STATS, 0 };
+static const uint16_t any_channel[] = { MCP_HEARTBEAT, MCP_REGISTER, MCP_STATS, 0 };
 
 static char address[64];
 static struct mcp_client *good;
@@ -70,7 +70,7 @@ static void start(void)
 	struct mcp_server_conf conf = {
 		.addrs = addrs, .loops = 1, .max_frame = 65536, .hello_timeout_ms = 5000,
 		.handlers = all + 1,	/* without the hello, which is the server's own */
-		.any_lane = any_lane,
+		.any_channel = any_channel,
 	};
 	struct mcp_client_conf client = { .addrs = address };
 	struct mcp_server *s;
@@ -143,11 +143,11 @@ static void check_frames(const uint8_t *p, size_t len)
 	}
 }
 
-static void say_hello(int fd, enum mcp_channel lane)
+static void say_hello(int fd, enum mcp_channel channel)
 {
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
-		.lane = (uint8_t)lane,
+		.lane = (uint8_t)channel,
 	};
 	struct mcp_buf b = { 0 };
 

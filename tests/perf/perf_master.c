@@ -157,7 +157,7 @@ static void call(struct bench *b, uint16_t type, const void *rq, void *ret, stru
 static void client_start(struct bench *b, const char *addr, uint64_t segment)
 {
 	struct mcp_client_conf conf = {
-		.addrs = addr, .client = me, .lane = MCP_CHANNEL_CONTROL, .software = "perf",
+		.addrs = addr, .client = me, .channel = MCP_CHANNEL_CONTROL, .software = "perf",
 	};
 	struct mcp_register reg = { .client = me, .name = mcp_bytes("perf:1", 6) };
 	struct mcp_mount mount = {
@@ -433,7 +433,7 @@ static volatile bool busy_end;
 static struct mcp_client *another_client(uint64_t id)
 {
 	struct mcp_client_conf conf = {
-		.addrs = busy_addr, .client = { 9, id }, .lane = MCP_CHANNEL_CONTROL, .software = "perf",
+		.addrs = busy_addr, .client = { 9, id }, .channel = MCP_CHANNEL_CONTROL, .software = "perf",
 	};
 	struct mcp_client *c;
 	int r = mcp_client_open(&conf, &c);

@@ -387,11 +387,11 @@ void fake_start(void)
 		{ MCP_RELEASE, do_release }, { MCP_RENEW, do_release }, { MCP_LIST, do_list },
 		{ 0, NULL },
 	};
-	static const uint16_t any_lane[] = { MCP_HEARTBEAT, 0 };
+	static const uint16_t any_channel[] = { MCP_HEARTBEAT, 0 };
 	static const char *const none[] = { NULL };
 	const struct mcp_server_conf conf = {
 		.addrs = none, .local_name = "fake", .loops = 1, .software = "fake",
-		.handlers = handlers, .any_lane = any_lane,
+		.handlers = handlers, .any_channel = any_channel,
 	};
 
 	memset(&fake, 0, sizeof(fake));

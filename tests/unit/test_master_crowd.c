@@ -66,7 +66,7 @@ static void stop(void)
 static struct mcp_client *client_by(uint64_t id, uint64_t deadline)
 {
 	struct mcp_client_conf conf = {
-		.addrs = path, .client = { 77, id }, .lane = MCP_CHANNEL_CONTROL, .software = "crowd",
+		.addrs = path, .client = { 77, id }, .channel = MCP_CHANNEL_CONTROL, .software = "crowd",
 	};
 	struct mcp_register rq = { .client = { 77, id }, .name = fx_bytes("me:1") };
 	struct mcp_register_reply reply;
@@ -234,7 +234,7 @@ static void beat(struct mcp_client *c, uint64_t id)
 static struct mcp_client *heart(uint64_t id)
 {
 	struct mcp_client_conf conf = {
-		.addrs = path, .client = { 77, id }, .lane = MCP_CHANNEL_HEARTBEAT, .software = "crowd",
+		.addrs = path, .client = { 77, id }, .channel = MCP_CHANNEL_HEARTBEAT, .software = "crowd",
 	};
 	struct mcp_client *c;
 
@@ -375,7 +375,7 @@ static void test_crowd(void **state)
 static void test_limit(void **state)
 {
 	struct mcp_client_conf conf = {
-		.addrs = path, .client = { 77, 9 }, .lane = MCP_CHANNEL_CONTROL, .software = "crowd",
+		.addrs = path, .client = { 77, 9 }, .channel = MCP_CHANNEL_CONTROL, .software = "crowd",
 	};
 	const char *text = getenv("MC_CONNECTIONS");
 	unsigned n = text ? (unsigned)atoi(text) : 700, limit = text ? n / 8 : 300;
@@ -400,7 +400,7 @@ static void test_limit(void **state)
 	printf("%u came, %u welcome, %u refused, %u clients known, slowest answer %llu ms\n", all.in,
 	       all.welcome, all.refused, mcm_client_count(m), (unsigned long long)slowest_ms);
 	assert_int_equal(all.welcome, limit - 2);
-	/* Their number keeps no heartbeat waiting, and nor does what they ask: it is not done on that lane. */
+	/* Their number keeps no heartbeat waiting, and nor does what they ask: it is not done on that channel. */
 	assert_int_equal(mcp_call(h, MCP_EXIST, &rq, &reply, &mem, mc_deadline_ms(20000)), -MC_ENOTSUP);
 	assert_int_equal(all.in, n);
 	/* Of very many only the first thousand are waited for. */

@@ -15,10 +15,10 @@ unsigned world_threads = 2;
 char *world_journal_dir;
 const struct mcp_id world_me = { 5, 6 }, world_seg = { 1, 2 };
 
-struct mcp_client *world_connect(const char *addr, struct mcp_id id, enum mcp_channel lane)
+struct mcp_client *world_connect(const char *addr, struct mcp_id id, enum mcp_channel channel)
 {
 	struct mcp_client_conf conf = {
-		.addrs = addr, .client = id, .lane = lane, .software = "test",
+		.addrs = addr, .client = id, .channel = channel, .software = "test",
 	};
 	struct mcp_client *c;
 

@@ -23,7 +23,7 @@ extern unsigned world_threads;		/* of the master */
 extern char *world_journal_dir;		/* NULL: no journal */
 extern const struct mcp_id world_me, world_seg;
 
-struct mcp_client *world_connect(const char *addr, struct mcp_id id, enum mcp_channel lane);
+struct mcp_client *world_connect(const char *addr, struct mcp_id id, enum mcp_channel channel);
 int world_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret,
 		struct mcp_reply *mem);
 void world_up(struct world *w, bool local);

@@ -139,7 +139,7 @@ static const struct mcp_handler handlers[] = {
 	{ 0, NULL }
 };
 
-static const uint16_t any_lane[] = { MCP_RENAME, MCP_RELEASE, MCP_HEARTBEAT, 0 };
+static const uint16_t any_channel[] = { MCP_RENAME, MCP_RELEASE, MCP_HEARTBEAT, 0 };
 
 static int opened(struct mcp_session *s, void *arg)
 {
@@ -164,7 +164,7 @@ void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *con
 	struct mcp_server_conf conf = {
 		.addrs = addrs, .local_name = "test", .loops = 2, .tcp_nodelay = true,
 		.software = "fixture", .handlers = handlers, .opened = opened, .closed = closed,
-		.any_lane = any_lane, .arg = f,
+		.any_channel = any_channel, .arg = f,
 	};
 	int r;
 
@@ -295,21 +295,21 @@ bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body)
 	return raw_recv(fd, body, ret->length);
 }
 
-void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel lane)
+void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel channel)
 {
 	*hello = (struct mcp_hello){
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
-		.lane = (uint8_t)lane,
+		.lane = (uint8_t)channel,
 	};
 }
 
-int raw_hello(const char *addr, enum mcp_channel lane)
+int raw_hello(const char *addr, enum mcp_channel channel)
 {
 	int fd = raw_connect(addr);
 	struct mcp_hello hello;
 	struct mcp_frame f;
 
-	raw_hello_fill(&hello, lane);
+	raw_hello_fill(&hello, channel);
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 4711 }, &mcp_desc_hello, &hello);
 	assert_true(raw_recv_frame(fd, &f, NULL));
 	assert_int_equal(f.type, MCP_HELLO);

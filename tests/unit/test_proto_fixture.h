@@ -27,7 +27,7 @@
  *	RELEASE		one-way: adds up its pins
  *	STATS		how many pins were released before, as objects
  *	HEARTBEAT	the lowest bit of the sequence
- * RENAME, RELEASE and HEARTBEAT are served on any lane. */
+ * RENAME, RELEASE and HEARTBEAT are served on any channel. */
 struct fixture {
 	struct mcp_server *server;
 	char dir[64];			/* of unix sockets */
@@ -58,8 +58,8 @@ void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const 
 /* The next frame, its body in memory of this thread: true; the peer has closed: false. */
 bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body);
 /* Connect and say hello. */
-int raw_hello(const char *addr, enum mcp_channel lane);
-void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel lane);
+int raw_hello(const char *addr, enum mcp_channel channel);
+void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel channel);
 
 extern struct fixture fx;	/* the one that handlers know */
 

@@ -379,7 +379,7 @@ static void session_and_hello_tell(void **state)
 	FOR_EACH_TRANSPORT(t) {
 		int result = -MC_ENOCLIENT;
 		struct mcp_client_conf conf = {
-			.addrs = address(t), .client = { 77, 78 }, .lane = MCP_CHANNEL_HEARTBEAT,
+			.addrs = address(t), .client = { 77, 78 }, .channel = MCP_CHANNEL_HEARTBEAT,
 			.connected = connected, .arg = &result,
 		};
 		struct mcp_client *c;
@@ -440,9 +440,9 @@ static void bad_configurations_are_refused(void **state)
 	conf.handlers = unknown;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = none;
-	conf.any_lane = unserved;
+	conf.any_channel = unserved;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
-	conf.any_lane = NULL;
+	conf.any_channel = NULL;
 	conf.addrs = nonsense;
 	assert_true(mcp_server_start(&conf, &s) < 0);
 	conf.addrs = taken;

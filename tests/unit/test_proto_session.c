@@ -213,13 +213,13 @@ static void frames_may_come_in_pieces(void **state)
 
 static void requests_may_follow_the_hello_at_once(void **state)
 {
-	for (int lane = 0; lane < 2; lane++) {
+	for (int heartbeat = 0; heartbeat < 2; heartbeat++) {
 		struct mcp_buf b = { 0 };
 		struct mcp_hello hello;
 		struct mcp_frame f;
-		int fd = raw_connect(lane ? fx.tcp : fx.path);
+		int fd = raw_connect(heartbeat ? fx.tcp : fx.path);
 
-		raw_hello_fill(&hello, lane ? MCP_CHANNEL_HEARTBEAT : MCP_CHANNEL_CONTROL);
+		raw_hello_fill(&hello, heartbeat ? MCP_CHANNEL_HEARTBEAT : MCP_CHANNEL_CONTROL);
 		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_HELLO },
 						  &mcp_desc_hello, &hello), 0);
 		for (uint32_t id = 1; id <= 1000; id++)
@@ -620,9 +620,9 @@ static int beat(struct mcp_client *c, uint64_t sequence)
 }
 
 /* Whoever says that it is there for heartbeats gets no other work done there, and may go on with those. */
-static void other_work_has_no_lane(void **state)
+static void the_heartbeat_channel_refuses_other_work(void **state)
 {
-	struct mcp_client_conf conf = { .lane = MCP_CHANNEL_HEARTBEAT };
+	struct mcp_client_conf conf = { .channel = MCP_CHANNEL_HEARTBEAT };
 	struct mcp_list rq = { .limit = 8 };
 	struct mcp_reply mem = { 0 };
 	struct mcp_list_reply reply;
@@ -642,9 +642,9 @@ static void other_work_has_no_lane(void **state)
 }
 
 /* The only control loop is busy for long: heartbeats are answered, also on new connections. */
-static void heartbeats_have_a_lane(void **state)
+static void heartbeats_have_a_channel(void **state)
 {
-	struct mcp_client_conf conf = { .addrs = fx.tcp, .lane = MCP_CHANNEL_HEARTBEAT };
+	struct mcp_client_conf conf = { .addrs = fx.tcp, .channel = MCP_CHANNEL_HEARTBEAT };
 	struct mcp_client *before, *after, *control = fixture_client(fx.tcp);
 	pthread_t thread;
 	int64_t result = 0;
@@ -744,8 +744,8 @@ int main(void)
 		TEST(refusals_are_limited, three_connections),
 		TEST(silent_peers_are_closed, impatient),
 		TEST(sessions_are_spread_evenly, four_loops),
-		TEST(heartbeats_have_a_lane, one_loop),
-		TEST(other_work_has_no_lane, normal),
+		TEST(heartbeats_have_a_channel, one_loop),
+		TEST(the_heartbeat_channel_refuses_other_work, normal),
 		cmocka_unit_test(stop_ends_all_sessions),
 	};
 

@@ -365,7 +365,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(threads_share_a_connection, start, stop),
 		cmocka_unit_test_setup_teardown(a_stalled_session_resumes, start_little_unread, stop),
-		cmocka_unit_test_setup_teardown(requests_that_wait_for_memory_are_completed, start_little_unfinished, stop),
+		cmocka_unit_test_setup_teardown(requests_that_wait_for_memory_are_completed,
+						start_little_unfinished, stop),
 		cmocka_unit_test_setup_teardown(a_request_that_timed_out_half_sent_is_completed, start, stop),
 		cmocka_unit_test_setup_teardown(an_idle_client_notices_the_end, start, stop),
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_room.c - requests of which only a part has come: what they may hold together, and who gives way. */
+ * test_proto_budget.c - requests of which only a part has come: what they may hold together, and who gives way. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -9,18 +9,18 @@
 #include <unistd.h>
 
 #include "common/metrics.h"
-#include "proto/rpc_room.h"
+#include "proto/rpc_budget.h"
 
 /* ---- the room ---- */
 
-static struct mcp_room room;
-static struct mcp_share share[64];
+static struct mcp_budget room;
+static struct mcp_reservation share[64];
 
 static int room_up(void **state)
 {
 	memset(&room, 0, sizeof(room));
 	memset(share, 0, sizeof(share));
-	mcp_room_init(&room, 6400);
+	mcp_budget_init(&room, 6400);
 	for (unsigned i = 0; i < 64; i++)
 		mc_list_init(&share[i].link);
 	return 0;
@@ -29,19 +29,19 @@ static int room_up(void **state)
 static int room_down(void **state)
 {
 	for (unsigned i = 0; i < 64; i++)
-		mcp_room_give(&room, &share[i]);
+		mcp_budget_release(&room, &share[i]);
 	assert_int_equal(room.used, 0);
 	assert_int_equal(room.parked, 0);
 	assert_int_equal(room.waiting, 0);
 	assert_true(mc_list_empty(&room.small));
 	assert_true(mc_list_empty(&room.large));
-	mcp_room_done(&room);
+	mcp_budget_done(&room);
 	return 0;
 }
 
 static int take(unsigned i, uint64_t has, uint64_t whole)
 {
-	return mcp_room_take(&room, &share[i], has, whole);
+	return mcp_budget_reserve(&room, &share[i], has, whole);
 }
 
 static void those_who_wait_have_their_turn(void **state)
@@ -52,24 +52,24 @@ static void those_who_wait_have_their_turn(void **state)
 	assert_int_equal(take(2, 10, 1600), 0);
 	assert_int_equal(take(3, 10, 1600), 1);
 	/* One that would fit does not overtake; small ones do. */
-	mcp_room_give(&room, &share[0]);
-	assert_false(mcp_share_waits(&share[3]));
+	mcp_budget_release(&room, &share[0]);
+	assert_false(mcp_reservation_waits(&share[3]));
 	assert_int_equal(take(4, 10, 1600), 1);
 	assert_int_equal(take(5, 10, 200), 1);
 	assert_int_equal(take(6, 10, 100), 0);
-	mcp_room_give(&room, &share[6]);
-	mcp_room_give(&room, &share[1]);
-	assert_false(mcp_share_waits(&share[4]));
-	assert_true(mcp_share_waits(&share[5]));
+	mcp_budget_release(&room, &share[6]);
+	mcp_budget_release(&room, &share[1]);
+	assert_false(mcp_reservation_waits(&share[4]));
+	assert_true(mcp_reservation_waits(&share[5]));
 	/* One that goes on with its next request stands behind them. */
 	assert_int_equal(take(2, 10, 1600), 1);
-	assert_false(mcp_share_waits(&share[5]));
-	mcp_room_give(&room, &share[5]);
-	assert_false(mcp_share_waits(&share[2]));
+	assert_false(mcp_reservation_waits(&share[5]));
+	mcp_budget_release(&room, &share[5]);
+	assert_false(mcp_reservation_waits(&share[2]));
 	assert_int_equal(room.used, 4800);
 	/* One that waits may give up. */
 	assert_int_equal(take(7, 10, 1600), 1);
-	mcp_room_give(&room, &share[7]);
+	mcp_budget_release(&room, &share[7]);
 	assert_int_equal(room.waiting, 0);
 }
 
@@ -88,8 +88,8 @@ static void those_who_wait_are_limited_too(void **state)
 	for (i = 20; i < 36; i++)
 		assert_int_equal(take(i, 50, 100), 0);
 	assert_int_equal(take(i, 0, 100), 1);
-	mcp_room_give(&room, &share[20]);
-	assert_false(mcp_share_waits(&share[i]));
+	mcp_budget_release(&room, &share[20]);
+	assert_false(mcp_reservation_waits(&share[i]));
 }
 
 /* ---- a server with room for three ---- */

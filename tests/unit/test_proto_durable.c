@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_owed.c - replies that wait until what they say is safe, while others are answered. */
+ * test_proto_durable.c - replies that wait until what they say is safe, while others are answered. */
 #include <config.h>
 
 #include "test_proto_fixture.h"
@@ -16,7 +16,7 @@ static atomic_ullong mark;		/* what the next replies owe; 0: nothing */
 
 static atomic_long looked;		/* how often the server has asked for it */
 
-static uint64_t owed(void *arg)
+static uint64_t pending_mark(void *arg)
 {
 	uint64_t now = atomic_load(&mark);
 
@@ -28,7 +28,7 @@ static uint64_t owed(void *arg)
 static void one_loop(struct mcp_server_conf *conf)
 {
 	conf->loops = 1;
-	conf->owed = owed;
+	conf->pending_mark = pending_mark;
 }
 
 static int start(void **state)
@@ -100,13 +100,13 @@ static void replies_wait_and_others_do_not(void **state)
 	ask_and_wait(fd, 2);
 	assert_false(has_reply(fd, 100));
 	others_are_answered(5);
-	mcp_server_settled(fx.server, 4);
+	mcp_server_durable(fx.server, 4);
 	others_are_answered(5);
 	assert_false(has_reply(fd, 0));
-	mcp_server_settled(fx.server, 5);
+	mcp_server_durable(fx.server, 5);
 	expect(fd, 1);
 	expect(fd, 2);
-	/* What is settled already waits for nothing. */
+	/* A reply whose mark is durable already does not wait. */
 	ask(fd, 3);
 	expect(fd, 3);
 	close(fd);
@@ -123,14 +123,14 @@ static void what_waits_longest_leaves_first(void **state)
 		ask_and_wait(fd, i);
 		assert_false(has_reply(fd, 100));
 	}
-	mcp_server_settled(fx.server, 1);
+	mcp_server_durable(fx.server, 1);
 	expect(fd, 1);
 	others_are_answered(0);
 	assert_false(has_reply(fd, 0));
-	mcp_server_settled(fx.server, 2);
+	mcp_server_durable(fx.server, 2);
 	others_are_answered(0);
 	assert_false(has_reply(fd, 0));
-	mcp_server_settled(fx.server, 3);
+	mcp_server_durable(fx.server, 3);
 	for (uint32_t i = 2; i <= 4; i++)
 		expect(fd, i);
 	ask(fd, 5);
@@ -153,7 +153,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 	for (i = 0; i < 8; i += 2)
 		close(fd[i]);
 	fixture_wait(&fx.closed, 4);
-	mcp_server_settled(fx.server, 9);
+	mcp_server_durable(fx.server, 9);
 	for (i = 1; i < 8; i += 2) {
 		expect(fd[i], 1);
 		close(fd[i]);
@@ -190,7 +190,7 @@ static void *settler(void *arg)
 	const struct timespec tick = { .tv_nsec = 1000000 };
 
 	while (!atomic_load(&done)) {
-		mcp_server_settled(fx.server, atomic_load(&mark));
+		mcp_server_durable(fx.server, atomic_load(&mark));
 		nanosleep(&tick, NULL);
 	}
 	return arg;
