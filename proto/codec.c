@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * codec.c - one interpreter of field tables per direction.
+ * codec.c - interpreters of field tables: an encoder and a decoder.
  *
- * Encoding measures first and then writes without checks: nothing is appended unless all of it is.
- * Decoding checks first, lists and their elements included, and then loads without checks: so a
- * failure changes nothing, and reading elements later cannot fail half way. */
+ * The encoder first measures, then writes without checks: it appends all or nothing.  The decoder
+ * first checks, including lists and their elements, then loads without checks: a failure changes
+ * nothing, and iterating over a list later cannot fail. */
 #include <config.h>
 
 #include "proto/codec.h"
@@ -16,7 +16,7 @@
 
 #define BUF_MIN 512
 
-/* Bytes on the wire: of the field, or of its fixed part with MCP_F_BYTES and MCP_F_LIST. */
+/* Bytes on the wire of a field; of the fixed part of MCP_F_BYTES and MCP_F_LIST. */
 static const uint8_t width[] = {
 	[MCP_F_U8] = 1, [MCP_F_U16] = 2, [MCP_F_U32] = 4, [MCP_F_U64] = 8, [MCP_F_I32] = 4,
 	[MCP_F_ID] = 16, [MCP_F_BYTES] = 4, [MCP_F_LIST] = 8, [MCP_F_SINCE] = 0,
@@ -64,7 +64,8 @@ void mcp_buf_free(struct mcp_buf *b)
 
 static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *ret_size);
 
-/* Lists of keys are the long ones: their elements have one field. */
+/* Are the elements byte strings?  Long lists are lists of keys, for which encoder and decoder have
+ * fast paths. */
 static bool only_bytes(const struct mcp_desc *d)
 {
 	return d->fields[0].kind == MCP_F_BYTES && d->fields[1].kind == MCP_F_END;
@@ -89,7 +90,7 @@ static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 		return mc_fail(-MC_EPARAM, "%s.%s: %u elements, %u allowed", d->name, f->name,
 			       list->count, MCP_BATCH_MAX);
 	if (!item) {
-		/* As the decoder left it: it travels on unchanged. */
+		/* A decoded list: its encoding is copied unchanged. */
 		if (list->count && !list->raw)
 			return mc_fail(-MC_EPARAM, "%s.%s: %u elements at no address", d->name,
 				       f->name, list->count);
@@ -236,7 +237,7 @@ int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b)
 
 /* ---- decode ---- */
 
-/* Where and why a walk ended early. */
+/* Where and why a check failed. */
 struct flaw {
 	const struct mcp_desc *d;
 	const struct mcp_field *f;
@@ -253,7 +254,7 @@ static bool set_flaw(struct flaw *flaw, const struct mcp_desc *d, const struct m
 static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
 			 struct flaw *flaw);
 
-/* What check_list() finds, for the long lists. */
+/* Fast path of check_list() for lists of byte strings. */
 static bool bytes_list_good(uint32_t count, const uint8_t *p, const uint8_t *end)
 {
 	for (; count; count--) {
@@ -321,7 +322,7 @@ static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8
 	return true;
 }
 
-/* Read one field that check_fields() has seen; returns what follows it. */
+/* Load one checked field; returns the address behind it. */
 static const uint8_t *load_field(const struct mcp_field *f, const uint8_t *p, void *out)
 {
 	void *at = (char *)out + f->offset;
@@ -366,7 +367,7 @@ static void load_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_
 	const struct mcp_field *f;
 
 	for (f = d->fields; f->kind != MCP_F_END; f++) {
-		/* An older peer's ends here: nothing that it did not send may be left as it was. */
+		/* The body of an older peer ends here: clear the fields that it did not send. */
 		if (f->kind == MCP_F_SINCE && p == end) {
 			size_t from = f[1].kind == MCP_F_END ? d->size : f[1].offset;
 
@@ -383,7 +384,6 @@ int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret
 	const uint8_t *p = len ? data : nothing;
 	struct flaw flaw;
 
-	/* Checked before anything is filled: @ret stays untouched on failure. */
 	if (!check_fields(d, p, p + len, &flaw))
 		return mc_fail(-MC_EPROTO, "malformed %s: %s.%s: %s", d->name, flaw.d->name,
 			       flaw.f->name, flaw.what);

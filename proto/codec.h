@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * codec.h - encode, decode and dump messages by walking the field tables made from msg.def; frames.
+ * codec.h - frames; encoder, decoder and dumper of messages, which walk the field tables made from
+ * msg.def.
  *
  * A frame on the wire, little-endian:
  *	u32 length	of the body that follows the 16-byte header
  *	u16 type	enum mcp_type; the reply carries the request's
  *	u16 flags	MCP_FRAME_*
  *	u32 id		chosen by the requester, echoed by the reply; 0 for one-way frames
- *	i32 status	replies: mc_err_to_wire(), a body follows only with 0; requests: 0 */
+ *	i32 status	replies: mc_err_to_wire(), only 0 has a body; requests: 0 */
 #ifndef MCP_CODEC_H
 #define MCP_CODEC_H
 
@@ -43,17 +44,17 @@ int mcp_buf_reserve(struct mcp_buf *b, size_t more);	/* -ENOMEM */
 void mcp_buf_reset(struct mcp_buf *b);
 void mcp_buf_free(struct mcp_buf *b);
 
-/* Append the encoding of @msg (a struct of table @d).  Lists may be arrays or as left by the
- * decoder.  -ENOMEM, or -MC_EPARAM when a list is longer than MCP_BATCH_MAX; @b is as before then. */
+/* Append the encoding of @msg (a struct of table @d).  Lists may be arrays or as returned by the
+ * decoder.  -ENOMEM, or -MC_EPARAM when a list is longer than MCP_BATCH_MAX; @b is unchanged then. */
 int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b);
 
-/* Decode @len bytes into @ret (a struct of table @d), which borrows from @data.  Everything, lists
- * and their elements included, is checked before success: -MC_EPROTO names the field otherwise,
- * @ret is untouched.  Bytes behind the last known field are skipped; a body may end at an
- * MCP_SINCE, the fields behind it are then 0 or empty. */
+/* Decode @len bytes into @ret (a struct of table @d), which borrows from @data.  Everything is
+ * checked first, including lists and their elements; otherwise -MC_EPROTO with a detail that names
+ * the field, and @ret is untouched.  Bytes behind the last known field are skipped.  A body may end
+ * at an MCP_SINCE; the fields behind it are then 0 or empty. */
 int mcp_decode(const struct mcp_desc *d, const void *data, size_t len, void *ret);
 
-/* Read the elements of a decoded list one after another. */
+/* Iterator over the elements of a decoded list. */
 struct mcp_iter {
 	const struct mcp_desc *d;
 	const uint8_t *p, *end;
@@ -62,9 +63,9 @@ struct mcp_iter {
 void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct mcp_desc *d);
 bool mcp_iter_next(struct mcp_iter *it, void *ret_elem);
 
-/* One line of text: "get { flags=1 keys=[{key="a"}] }"; at most @max_items per list and
- * MCP_DUMP_BYTES per string, "+N" tells what was left out.  @msg as given to the encoder or as left
- * by the decoder. */
+/* One line of text: "get { flags=1 keys=[{key="a"}] }".  At most @max_items of a list and
+ * MCP_DUMP_BYTES of a string are shown; "+N" is the number of those left out.  @msg as for the
+ * encoder, or as returned by the decoder. */
 #define MCP_DUMP_BYTES 256
 void mcp_dump(const struct mcp_desc *d, const void *msg, unsigned max_items, FILE *to);
 
@@ -85,7 +86,6 @@ int mcp_frame_unpack(const uint8_t in[MCP_FRAME_HEADER], uint32_t max_frame, str
 int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d,
 		     const void *msg);
 
-/* Small conveniences. */
 static inline struct mcp_bytes mcp_bytes(const void *data, size_t len)
 {
 	return (struct mcp_bytes){ data, (uint32_t)len };

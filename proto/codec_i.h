@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * codec_i.h - what a field table is made of.  For proto/ and its tests, which bring tables of their
- * own: versions that no released message has yet. */
+ * codec_i.h - layout of field tables.  For proto/ and its tests, which define tables of versions
+ * that no released message has yet. */
 #ifndef MCP_CODEC_I_H
 #define MCP_CODEC_I_H
 
@@ -28,7 +28,7 @@ struct mcp_desc {
 	size_t size;			/* of the C struct */
 };
 
-/* Integers of the wire, at any alignment. */
+/* Little-endian integers at any alignment. */
 static inline uint16_t mcp_get_u16(const uint8_t *p)
 {
 	uint16_t v;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dump.c - messages as one line of text, for logs and tools. */
+ * dump.c - printing of messages as one line of text, for logs and tools. */
 #include <config.h>
 
 #include "proto/codec.h"
@@ -29,7 +29,7 @@ static void dump_bytes(const struct mcp_bytes *bytes, FILE *to)
 
 static void dump_fields(const struct mcp_desc *d, const void *msg, unsigned max_items, FILE *to);
 
-/* An element of an encoded list is decoded into here; the deepest list has the largest element. */
+/* Memory for one decoded element of any list. */
 union element {
 #define MCP_STRUCT(name)		struct mcp_##name name;
 #include "proto/msg_each.h"

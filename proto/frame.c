@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * frame.c - headers of frames. */
+ * frame.c - encoding and decoding of frame headers. */
 #include <config.h>
 
 #include "proto/codec.h"

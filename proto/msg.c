@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg.c - the field tables: msg.def once for the fields, once for the tables, once by number. */
+ * msg.c - field tables from three passes over msg.def: fields, descriptors, and descriptors by
+ * number. */
 #include <config.h>
 
 #include "proto/codec.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg.h - the messages of msg.def as C structs, their numbers and flags.
+ * msg.h - C structs of the messages of msg.def, their numbers and flags.
  *
- * Decoded structs borrow: bytes and lists point into the frame they were decoded from. */
+ * Decoded structs borrow: their bytes and lists point into the frame from which they were decoded. */
 #ifndef MCP_MSG_H
 #define MCP_MSG_H
 
@@ -10,32 +10,30 @@
 #define MCP_MAGIC 0x5346434du		/* "MCFS" */
 #define MCP_VERSION 2
 #define MCP_MIN_VERSION 1
-#define MCP_KEY_MAX 4096		/* bytes of a key, 1 at least */
+#define MCP_KEY_MAX 4096		/* bytes of a key, at least 1 */
 #define MCP_BATCH_MAX 65536		/* items of one request */
 #define MCP_TENANT_MAX 255		/* bytes of a tenant's name */
 #define MCP_GROUP_MAX 1024		/* bytes of a group's name */
-#define MCP_DATA_TYPES 16		/* data types are smaller */
-/* How long a master keeps the room of a put aside after its connection has ended (put_quarantine_ms
- * by default): who writes looks at least twice in that time whether he still has his connection. */
+#define MCP_DATA_TYPES 16		/* data types are smaller than this */
+/* How long a master keeps the ranges of a put in quarantine after its connection has ended (default
+ * of put_quarantine_ms).  A writer checks its connection at least twice in that time. */
 #define MCP_PUT_ASIDE_MS 1000
 
 enum mcp_channel { MCP_CHANNEL_CONTROL, MCP_CHANNEL_HEARTBEAT };
 enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
-/* What a put does to the soft pin: an upsert's object keeps the one of the value that it replaces,
- * gets a new one, or has none. */
+/* Soft pin of an upserted object: the one of the value that it replaces, a new one, or none. */
 enum mcp_soft_pin { MCP_SOFT_PIN_PRESERVE, MCP_SOFT_PIN_ENABLE, MCP_SOFT_PIN_DISABLE };
 enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
-	/* OK, but taking nothing new; told by version 2 */
+	/* OK, but takes no new objects; since version 2 */
 	MCP_SEG_DRAINING, MCP_SEG_DRAINED };
 
-/* What a task does, and how it stands. */
 enum mcp_task_type {
-	MCP_TASK_COPY,			/* of one object, to each of the targets */
-	MCP_TASK_MOVE,			/* of one object, from the source to the target */
-	MCP_TASK_DRAIN,			/* move everything off the sources, which take nothing new */
-	MCP_TASK_EVICT,			/* evict what may be evicted in the sources */
-	MCP_TASK_REBALANCE,		/* from the fullest segments to the emptiest */
-	MCP_TASK_REPLICATE,		/* another copy of an object that is read often */
+	MCP_TASK_COPY,			/* copy one object to each target */
+	MCP_TASK_MOVE,			/* move one object from the source to the target */
+	MCP_TASK_DRAIN,			/* move all objects off the sources, which take no new ones */
+	MCP_TASK_EVICT,			/* evict all evictable objects in the sources */
+	MCP_TASK_REBALANCE,		/* move objects from the fullest segments to the emptiest */
+	MCP_TASK_REPLICATE,		/* add a copy of an object that is read often */
 	MCP_TASK_TYPES
 };
 enum mcp_task_status {
@@ -48,13 +46,13 @@ enum mcp_event_type {
 
 #define MCP_PUT_UPSERT		0x01u	/* replace an existing value when the put ends */
 #define MCP_PUT_HARD_PIN	0x02u	/* never evict */
-#define MCP_PUT_SOFT_PIN	0x04u	/* evict after everything else; version 2: soft_pin ENABLE */
+#define MCP_PUT_SOFT_PIN	0x04u	/* evict after all other objects; version 2: soft_pin ENABLE */
 #define MCP_PUT_COMMIT		0x08u	/* items of size 0 need no PUT_END */
-#define MCP_PUT_ALL_REPLICAS	0x10u	/* no room for as many as wanted is no room */
-#define MCP_PUT_SAME_NODE	0x20u	/* one replica each: on the writer's host, all items together */
+#define MCP_PUT_ALL_REPLICAS	0x10u	/* fail instead of granting fewer replicas */
+#define MCP_PUT_SAME_NODE	0x20u	/* one replica per item, all items on the writer's host */
 #define MCP_GET_LEASE		0x01u
 #define MCP_GET_HOLD		0x02u
-#define MCP_GET_DIRS		0x04u	/* a key that ends in '/' is found while keys lie below it */
+#define MCP_GET_DIRS		0x04u	/* a key that ends in '/' is found while there are keys below it */
 #define MCP_GET_PROMISE		0x08u
 #define MCP_GET_DESCRIBE	0x10u
 #define MCP_EXIST_PEEK		0x01u
@@ -74,8 +72,8 @@ struct mcp_bytes {
 	uint32_t len;
 };
 
-/* A list as given to the encoder: @items is an array of @count element structs.  As left by the
- * decoder: @raw holds the encoded elements, already checked, read them with mcp_iter. */
+/* A list.  For the encoder @items is an array of @count element structs.  From the decoder @raw has
+ * the encoded elements, already checked, to be read with mcp_iter. */
 struct mcp_seq {
 	uint32_t count;
 	uint32_t raw_len;
