@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cleanup.h - locals that release themselves. */
+ * cleanup.h - automatic release of local variables. */
 #ifndef MC_CLEANUP_H
 #define MC_CLEANUP_H
 
@@ -34,7 +34,7 @@ static inline void mc_cleanup_unlock(pthread_mutex_t **m)
 	pthread_mutex_t *MC_CONCAT(mc_locked_, __LINE__) \
 		__attribute__((cleanup(mc_cleanup_unlock), unused)) = (pthread_mutex_lock(m), (m))
 
-/* Hand a pointer or descriptor over to somebody else: the local forgets it. */
+/* Pass on ownership of a pointer or descriptor: returns it and clears the variable. */
 #define TAKE_PTR(p) ({ __typeof__(p) mc_taken = (p); (p) = NULL; mc_taken; })
 #define TAKE_FD(fd) ({ int mc_taken = (fd); (fd) = -1; mc_taken; })
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * clock.c - the three clocks and their stand-in for tests. */
+ * clock.c - the three clocks and their replacement for tests. */
 #include <config.h>
 
 #include "common/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * clock.h - time.  Durations are measured on a monotonic clock; instants never travel between
- * processes, only durations do.  Tests replace the clock. */
+ * clock.h - clocks and deadlines.  Durations are measured on a monotonic clock.  Processes send
+ * each other only durations, never instants.  Tests replace the clocks. */
 #ifndef MC_CLOCK_H
 #define MC_CLOCK_H
 
@@ -9,7 +9,7 @@
 
 #define MC_NS_PER_MS 1000000ull
 #define MC_NS_PER_SEC 1000000000ull
-/* A deadline that never comes. */
+/* A deadline that is never reached. */
 #define MC_NEVER UINT64_MAX
 
 /* Monotonic time in nanoseconds. */
@@ -18,7 +18,7 @@ uint64_t mc_now_ns(void);
 /* The same in milliseconds; cheap (coarse clock, a few ms of error). */
 uint64_t mc_now_ms(void);
 
-/* Wall-clock time in nanoseconds since the Unix epoch: for timestamps shown to people only. */
+/* Wall-clock time in nanoseconds since the Unix epoch: only for timestamps shown to people. */
 uint64_t mc_wall_ns(void);
 
 /* Absolute deadline @ms from now on the mc_now_ns() scale; @ms < 0 is MC_NEVER. */
@@ -26,7 +26,8 @@ uint64_t mc_deadline_ms(int64_t ms);
 
 /* Nanoseconds left until @deadline: 0 when it has passed. */
 uint64_t mc_deadline_left_ns(uint64_t deadline);
-/* Milliseconds left until @deadline for poll(): rounded up, 0 when it has passed, at most INT32_MAX. */
+/* Milliseconds left until @deadline for poll(): rounded up, 0 when it has passed, at most
+ * INT32_MAX. */
 int mc_deadline_left_ms(uint64_t deadline);
 
 static inline struct timespec mc_timespec(uint64_t ns)
@@ -34,8 +35,8 @@ static inline struct timespec mc_timespec(uint64_t ns)
 	return (struct timespec){ .tv_sec = (time_t)(ns / MC_NS_PER_SEC), .tv_nsec = (long)(ns % MC_NS_PER_SEC) };
 }
 
-/* Tests: replace all three clocks by one that stands still at @ns and moves by mc_clock_advance();
- * mc_clock_real() goes back.  Not thread-safe against running timers. */
+/* Tests: replace all three clocks by one that shows @ns and moves only by mc_clock_advance();
+ * mc_clock_real() ends that.  Not thread-safe against running timers. */
 void mc_clock_fake(uint64_t ns);
 void mc_clock_advance(uint64_t ns);
 void mc_clock_real(void);

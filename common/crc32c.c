@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crc32c.c - CRC-32C by ISA-L, the copy that counts, and the algebra of CRCs.
+ * crc32c.c - CRC-32C by ISA-L, a copy that computes the CRC, and combination of CRCs.
  *
- * A CRC is a polynomial over GF(2) modulo P, held bit-reversed: bit 31 is x^0.  Appending n bytes
- * multiplies what came before by x^(8n), so combining needs a product and a table of powers. */
+ * A CRC is a polynomial over GF(2) modulo P, stored bit-reversed: bit 31 is x^0.  Appending n bytes
+ * multiplies the polynomial by x^(8n), so combining CRCs needs a product and a table of powers. */
 #include <config.h>
 
 #include "common/crc32c.h"
@@ -17,15 +17,15 @@
 #define POLY 0x82f63b78u	/* 0x1edc6f41 reversed */
 #define ISAL_MAX (1u << 30)	/* ISA-L counts in int */
 
-/* The fused copy runs three independent streams, because the processor's CRC instruction takes
- * three times as long as it blocks.  Their length is a compromise: below some KiB three streams
- * confuse the prefetcher (half the speed from memory), and 4 * 3 * 5440 is just below
+/* The fused copy runs three independent streams, because the latency of the processor's CRC
+ * instruction is three times its throughput.  Their length is a compromise: streams shorter than
+ * some KiB confuse the prefetcher (half the speed from memory), and 4 * 3 * 5440 is just below
  * MC_CRC_CHUNK. */
 #define STREAM 5440u
 #define FUSED (3 * STREAM)
 
-/* Without the fused copy: small enough that a block is still in the first-level cache when it is
- * read back. */
+/* Without the fused copy: small enough that a copied block is still in the first-level cache when
+ * its CRC is computed. */
 #define COPY_BLOCK 16384u
 
 static uint32_t pow_x8[64];		/* x^(8 * 2^i) */
@@ -80,7 +80,8 @@ __attribute__((constructor)) static void tables_init(void)
 
 uint32_t mc_crc32c_add(uint32_t crc, const void *p, size_t len)
 {
-	/* ISA-L takes and gives the register without the final inversion, and does not write. */
+	/* ISA-L takes and returns the CRC without the final inversion, and does not write to the
+	 * buffer. */
 	unsigned char *at = (unsigned char *)(uintptr_t)p;
 	uint32_t reg = ~crc;
 
@@ -95,15 +96,15 @@ uint32_t mc_crc32c_add(uint32_t crc, const void *p, size_t len)
 }
 
 #ifdef __x86_64__
-/* Copy a word and return @crc over it.  The word is loaded once: what is stored is what is counted,
- * whatever happens to the source meanwhile. */
+/* Copy a word and return @crc continued over it.  The word is loaded once, so that the CRC is that
+ * of the stored bytes even if the source changes meanwhile. */
 __attribute__((target("sse4.2")))
 static inline uint64_t copy_word(uint64_t crc, unsigned char *to, const unsigned char *from)
 {
 	uint64_t word;
 
 	memcpy(&word, from, sizeof(word));
-	/* The compiler could load it again for its second use. */
+	/* Without this the compiler could load it again for its second use. */
 	__asm__("" : "+r"(word));
 	memcpy(to, &word, sizeof(word));
 	return _mm_crc32_u64(crc, word);
@@ -114,7 +115,7 @@ static uint32_t copy_fused(uint32_t reg, unsigned char *to, const unsigned char 
 {
 	uint64_t a = reg, b = 0, c = 0;
 
-	/* Unrolled by hand: the loop's own instructions cost a sixth of its speed. */
+	/* Unrolled by hand: the loop's instructions would cost a sixth of its speed. */
 	for (const unsigned char *end = from + STREAM; from < end; from += 32, to += 32) {
 		a = copy_word(a, to, from);
 		b = copy_word(b, to + STREAM, from + STREAM);

@@ -29,7 +29,7 @@ int64_t mc_env_int(const char *name, int64_t def, int64_t min, int64_t max)
 	n = strtoll(v, &end, 10);
 	if (!errno && end != v && !*end && n >= min && n <= max)
 		return n;
-	mc_warn("env", "not a number from %lld to %lld, taking %lld: %s=%s", (long long)min,
+	mc_warn("env", "not a number from %lld to %lld, using %lld: %s=%s", (long long)min,
 		(long long)max, (long long)def, name, v);
 	return def;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * err.c - error texts, the thread's explanation, and the numbers of other worlds. */
+ * err.c - error texts, details per thread, and conversion to errno, wire and upstream numbers. */
 #include <config.h>
 
 #include "common/err.h"
@@ -29,7 +29,7 @@ static const struct err_row rows[] = {
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* What upstream would have answered where the kernel or a library gave us this errno. */
+/* The upstream number for an errno of the kernel or of a library. */
 static const struct {
 	int err, upstream;
 } errno_rows[] = {
@@ -66,7 +66,7 @@ static const struct err_row *row_of(int value)
 	return NULL;
 }
 
-/* The row that owns an upstream number: the first that names it. */
+/* The row of an upstream number: the first that has it. */
 static const struct err_row *row_of_upstream(int upstream)
 {
 	for (size_t i = 0; i < N_ROWS; i++)
@@ -81,7 +81,7 @@ int mc_fail(int err, const char *fmt, ...)
 	int saved = errno;
 	va_list ap;
 
-	/* Formatted beside the old text because that may be among the arguments. */
+	/* Not formatted in place: the old text may be among the arguments. */
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
@@ -106,7 +106,7 @@ static void texts_init(void)
 			continue;
 		}
 		snprintf(texts[e], sizeof(texts[e]), "%s", s);
-		/* Sentences of ours go on in lower case; "I/O" and "RFS" stay. */
+		/* Our messages continue in lower case; "I/O" and "RFS" stay. */
 		if (islower((unsigned char)s[1]) || s[1] == ' ')
 			texts[e][0] = (char)tolower((unsigned char)s[0]);
 	}
@@ -170,7 +170,7 @@ int mc_err_from_wire(int status)
 
 	if (status == 0)
 		return 0;
-	/* "Not over" is no end; who is told so would wait for ever. */
+	/* EINPROGRESS is not a final result: the caller would wait forever. */
 	if (status == -WIRE_ERRNO - EINPROGRESS)
 		return -MC_EINTERNAL;
 	if (status < -WIRE_ERRNO && status > -WIRE_ERRNO - ERRNO_LIMIT)

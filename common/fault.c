@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fault.c - the set of fault points that are switched on. */
+ * fault.c - parsing and execution of the active fault points. */
 #include <config.h>
 
 #include "common/fault.h"
@@ -30,8 +30,8 @@ struct entry {
 	char point[POINT_MAX];
 	enum action action;
 	int arg;		/* milliseconds or negative error */
-	long nth;		/* only this hit, 0: not limited */
-	int percent;		/* 0: not limited */
+	long nth;		/* only at this hit; 0: not limited */
+	int percent;		/* of the hits; 0: not limited */
 	long hits;
 };
 
@@ -197,7 +197,7 @@ int mc_fault_slow(const char *point)
 {
 	int delay = 0, err = 0, sig = 0;
 
-	/* Decide with the lock, act without: a delayed thread must not stop the others. */
+	/* Decide with the lock, act without it: a delayed thread must not stop the others. */
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < set_n; i++) {
 		struct entry *e = &set[i];
@@ -222,7 +222,8 @@ int mc_fault_slow(const char *point)
 	return err ? mc_fail(err, "fault point %s: %s", point, mc_strerror(err)) : 0;
 }
 
-/* A set that cannot be read would make a test pass that tested nothing, so it ends the process. */
+/* End the process if MC_FAULTS is invalid: otherwise a test would pass without having tested
+ * anything. */
 __attribute__((constructor)) static void faults_from_environment(void)
 {
 	const char *spec = getenv("MC_FAULTS");

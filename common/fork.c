@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fork.c - see fork.h. */
+ * fork.c - holding locks over fork(), and the generation of a process. */
 #include <config.h>
 
 #include "common/fork.h"
@@ -15,15 +15,15 @@
 
 unsigned mc_fork_depth;
 
-/* Filled by constructors, constant afterwards; in the order of taking. */
+/* In the order in which they are locked; filled by constructors, constant afterwards. */
 static struct kept {
 	pthread_mutex_t *lock;
 	enum mc_fork_order order;
-	bool taken;		/* by fork_prepare(), of the thread that forks */
+	bool taken;		/* by fork_prepare() of the thread that forks */
 } kept[LOCKS_MAX];
 static unsigned n_kept;
 
-/* Threads that fork at the same time do so one after the other. */
+/* Serialises threads that fork at the same time. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static void fork_prepare(void)
@@ -67,7 +67,7 @@ void mc_fork_keep(pthread_mutex_t *lock, enum mc_fork_order order)
 
 int mc_fork_refuse(void)
 {
-	return mc_fail(-MC_EUNAVAILABLE, "this is its parent's, a forked child opens its own");
+	return mc_fail(-MC_EUNAVAILABLE, "the handle belongs to the parent process, a forked child opens its own");
 }
 
 __attribute__((constructor)) static void watch_forks(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * futex.h - sleeping on a word of memory that processes share. */
+ * futex.h - waiting on a word of memory that processes share. */
 #ifndef MC_FUTEX_H
 #define MC_FUTEX_H
 
@@ -11,7 +11,7 @@
 
 #include "common/clock.h"
 
-/* Until the word is woken or @ns have passed; at once when it does not hold @seen. */
+/* Returns when the word is woken, after @ns, or at once when the word is not @seen. */
 static inline void mc_futex_wait(uint32_t *word, uint32_t seen, uint64_t ns)
 {
 	struct timespec ts = mc_timespec(ns);

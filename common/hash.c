@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hash.c - libxxhash and the kernel's random numbers behind our names. */
+ * hash.c - hashes by libxxhash and random numbers of the kernel. */
 #include <config.h>
 
 #include "common/hash.h"
@@ -21,8 +21,8 @@ uint64_t mc_random_u64(void)
 	static _Atomic uint64_t serial;
 	uint64_t v;
 
-	/* Up to 256 bytes come whole once the kernel's pool is seeded.  A seccomp filter may still
-	 * refuse the call; ids must stay distinct then, and nonces guard against mistakes only. */
+	/* Up to 256 bytes are returned whole once the kernel's pool is seeded.  A seccomp filter
+	 * may refuse the call: then ids must still be distinct; nonces only guard against mistakes. */
 	if (getrandom(&v, sizeof(v), 0) == (ssize_t)sizeof(v))
 		return v;
 	uint64_t mix[4] = {

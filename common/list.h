@@ -41,7 +41,7 @@ static inline void mc_list_push_front(struct mc_list *head, struct mc_list *e)
 	mc_list_insert(head, head->next, e);
 }
 
-/* Removing an element that is not on a list (prev == next == itself) is harmless. */
+/* Removing an initialised element that is not on a list is harmless. */
 static inline void mc_list_remove(struct mc_list *e)
 {
 	e->prev->next = e->next;

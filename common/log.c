@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * log.c - levels, the line, and the files it goes to. */
+ * log.c - levels, formatting of lines, log files and their rotation. */
 #include <config.h>
 
 #include "common/log.h"
@@ -42,11 +42,11 @@ struct levels {
 };
 
 static struct {
-	/* Read without the lock, to say no quickly. */
-	atomic_int most;	/* the most talkative level of any component */
+	/* Read without the lock, to reject lines quickly. */
+	atomic_int most;	/* the highest level of any component */
 	atomic_int other;
 	atomic_uint n_rows;
-	/* The rest with it. */
+	/* guarded by lock */
 	pthread_mutex_t lock;
 	struct levels levels;
 	int fd;			/* -1: stderr, or syslog */
@@ -127,7 +127,7 @@ static void install_levels(const struct levels *from)
 	atomic_store(&the_log.n_rows, from->n);
 }
 
-/* The row of "engine.rdma", else that of "engine", else the rest's. */
+/* The level of the row for "engine.rdma", else for "engine", else that of other components. */
 static int level_of(const char *component)
 {
 	const struct levels *l = &the_log.levels;
@@ -179,7 +179,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Remove @name unless a process still writes to it: a writer holds a shared lock on its file. */
+/* Remove @name unless a process still writes to it: a writer has a shared lock on its file. */
 static bool remove_if_idle(int dirfd, const char *name)
 {
 	auto_close int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -187,7 +187,7 @@ static bool remove_if_idle(int dirfd, const char *name)
 	return fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !unlinkat(dirfd, name, 0);
 }
 
-/* Names hold the time first, so the oldest sort first. */
+/* Names begin with the time, so the oldest file is the first in their order. */
 static void log_prune(const char *dir, const char *program, unsigned keep)
 {
 	char **names = NULL, **more;
@@ -240,7 +240,7 @@ static int open_file(const char *dir, const char *program)
 	unsigned us;
 	int fd;
 
-	/* A name that is taken (a clock that stands still) gets the next microsecond. */
+	/* If the name exists (a clock that does not advance), try the next microsecond. */
 	for (int tries = 0; tries < 1000; tries++, wall += 1000) {
 		log_utc(wall, &tm, &us);
 		snprintf(base, sizeof(base), "%s.INFO.%04d%02d%02d-%02d%02d%02d.%06u-%ld.log",
@@ -264,7 +264,7 @@ static void log_rotate(void)
 {
 	int fd = open_file(the_log.dir, the_log.program);
 
-	/* Without a new file the old one grows on: better than losing lines. */
+	/* If there is no new file, continue with the old one: better than losing lines. */
 	the_log.size = 0;
 	if (fd < 0)
 		return;
@@ -328,7 +328,8 @@ void mc_log_close(void)
 
 /* ---- lines ---- */
 
-/* May this call site speak?  *ret_suppressed: what it had to keep to itself since it last did. */
+/* May this call site write a line now?  *ret_suppressed: number of lines dropped since its last
+ * one. */
 static bool site_speaks(struct mc_log_site *site, uint32_t *ret_suppressed)
 {
 	uint64_t now = mc_now_ns();
@@ -359,7 +360,7 @@ static bool write_all(int fd, const char *p, size_t len)
 	return true;
 }
 
-/* @text: of the line, where its time and level are over; syslog has its own. */
+/* @text: offset in the line behind its time and level, which syslog adds itself. */
 static void log_emit(const char *line, size_t len, size_t text, enum mc_log_level level)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_DEBUG };
@@ -372,7 +373,7 @@ static void log_emit(const char *line, size_t len, size_t text, enum mc_log_leve
 	if (the_log.fd >= 0 && the_log.max_size && the_log.size &&
 	    the_log.size + len > the_log.max_size)
 		log_rotate();
-	/* A full disk must not silence the log. */
+	/* On a full disk use stderr. */
 	if (the_log.fd < 0 || !write_all(the_log.fd, line, len))
 		(void)write_all(STDERR_FILENO, line, len);
 	the_log.size += len;
@@ -402,7 +403,7 @@ static size_t line_append(char *line, size_t len, const char *fmt, ...)
 void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
 		  const char *fmt, ...)
 {
-	/* Room for the count and the newline behind a text that fills its line. */
+	/* 48: space for the count and the newline behind a text of full length. */
 	char line[LINE_SIZE + 48];
 	int saved = errno;
 	uint32_t suppressed;
@@ -424,7 +425,7 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 	va_start(ap, fmt);
 	len = line_clamp(len, vsnprintf(line + len, LINE_SIZE - len, fmt, ap));
 	va_end(ap);
-	/* Names that a peer chose must not forge lines or reach a terminal. */
+	/* Names that a peer chose must neither forge lines nor send control codes to a terminal. */
 	for (size_t i = text; i < len; i++)
 		if (iscntrl((unsigned char)line[i]))
 			line[i] = '?';

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * log.h - the log.  Lower case, what failed and the exact cause, then a key=value tail:
+ * log.h - the log.  A line is lower case: the failed action and its exact cause, then key=value
+ * pairs:
  *
  *	mc_warn("segment", "owner is silent, keeping its objects segment=%s silent_ms=%llu", ...)
  *
- * err: somebody must act; warn: degraded, says what continues; info: lifecycle, a few a minute;
- * debug: per object; trace: per I/O.  Keys of users appear at debug only.  Any call site speaks at
- * most once a second: further lines are counted and the count is told by the next one.
+ * err: an operator must act; warn: degraded, the text says what continues; info: lifecycle, a few a
+ * minute; debug: per object; trace: per I/O.  Keys of users appear only at debug.  A call site
+ * writes at most one line a second: the others are counted, and the next line has their number.
  *
  *	2026-11-21T08:30:00.123456Z warn segment: owner is silent silent_ms=90 suppressed=3 */
 #ifndef MC_LOG_H
@@ -22,18 +23,18 @@ struct mc_log_conf {
 				 * and a link <dir>/<program>.INFO to the newest */
 	bool syslog;		/* instead of stderr, when there is no @dir */
 	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
-	unsigned max_files;	/* keep so many rotated files of this program, 0: all */
+	unsigned max_files;	/* rotated files of this program to keep, 0: all */
 	const char *levels;	/* "info", or "info,engine=debug,master=trace"; a row for "engine"
-				 * also holds for "engine.rdma" */
+				 * also applies to "engine.rdma" */
 };
 
-/* Open the log; callable again to change it.  Before the first call lines of level warn and above
- * go to stderr.  Fails with -errno when @dir cannot be written and -EINVAL for nonsense in @levels;
- * the old log stays then. */
+/* Open the log; may be called again to change it.  Before the first call lines of level warn and
+ * above are written to stderr.  -errno when @dir cannot be written, -EINVAL for invalid @levels;
+ * then the old log stays open. */
 int mc_log_open(const struct mc_log_conf *conf);
 void mc_log_close(void);
 
-/* Is @level of @component written?  For callers that would have to compute what they log. */
+/* Are lines of @level of @component written?  For callers whose arguments are expensive to compute. */
 bool mc_log_on(const char *component, enum mc_log_level level);
 
 /* Level names: "err","warn","info","debug","trace" and upstream's "ERROR","WARNING","INFO" in any

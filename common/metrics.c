@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * metrics.c - the registry, histograms, and Prometheus text. */
+ * metrics.c - registry of metrics, histograms, output in Prometheus format. */
 #include <config.h>
 
 #include "common/metrics.h"
@@ -38,10 +38,9 @@ void mc_metric_register(struct mc_metric *m)
 
 /* ---- histograms ----
  *
- * A bucket holds the values v with low < v <= high, so that the bounds shown to Prometheus, which
- * are inclusive, are exact: sizes are powers of two more often than not.  Hence v - 1 is
- * classified: its exponent and the three bits below the leading one.  0 and 1 share bucket 0, 2 has
- * bucket 1. */
+ * A bucket counts the values v with low < v <= high, so that the inclusive bounds that Prometheus
+ * expects are exact: most sizes are powers of two.  Therefore the exponent of v - 1 and the three
+ * bits below its leading one select the bucket.  0 and 1 share bucket 0, 2 has bucket 1. */
 
 static unsigned bucket_of(uint64_t v)
 {
@@ -55,7 +54,7 @@ static unsigned bucket_of(uint64_t v)
 	return exp * MC_HIST_SUB + sub < LAST_BUCKET ? exp * MC_HIST_SUB + sub : LAST_BUCKET;
 }
 
-/* Smallest v - 1 of a bucket from 2 on; a fraction where the bucket can hold no integer. */
+/* Smallest v - 1 of a bucket (2 or higher); a fraction where no integer is in the bucket. */
 static double bucket_low(unsigned b)
 {
 	return (double)(1ull << (b / MC_HIST_SUB)) * (1 + (b % MC_HIST_SUB) / 8.0);
@@ -158,7 +157,7 @@ void mc_metrics_collector_remove(void (*fn)(void *arg), void *arg)
 {
 	struct collector **at, *c;
 
-	/* Waits for a print that is under way, so that @arg may go after return. */
+	/* The lock waits for a running print, so @arg may be freed after return. */
 	MC_LOCKED(&collectors_lock);
 	for (at = &collectors; (c = *at); at = &c->next)
 		if (c->fn == fn && c->arg == arg) {
@@ -189,8 +188,8 @@ static void print_bucket(FILE *to, const struct mc_metric *m, const char *le, ui
 	fprintf(to, "%" PRIu64 "\n", n);
 }
 
-/* Times are shown at every power of two from about 1 us to half a minute, the rest at every second
- * one: enough for quantiles, few enough for a scrape of hundreds of histograms. */
+/* Bounds of times are every power of two from about 1 us to half a minute, other bounds every
+ * second power: enough for quantiles, few enough for a scrape of hundreds of histograms. */
 static void print_histogram(FILE *to, const struct mc_metric *m)
 {
 	bool is_time = m->scale < 1;
@@ -213,7 +212,8 @@ static void print_histogram(FILE *to, const struct mc_metric *m)
 	print_name(to, m, "_sum", "");
 	fprintf(to, "%.15g\n",
 		(double)__atomic_load_n(&m->hist->sum, __ATOMIC_RELAXED) * m->scale);
-	/* The buckets' total, not @count: the two must agree even while values are added. */
+	/* The buckets' total, not @count: the two must agree even while values are added
+	 * concurrently. */
 	print_name(to, m, "_count", "");
 	fprintf(to, "%" PRIu64 "\n", below);
 }
@@ -278,7 +278,7 @@ int mc_metrics_print(FILE *to)
 		return mc_fail(-ENOMEM, "no memory to print the metrics");
 	for (m = first; m; m = m->next)
 		sorted[i++] = m;
-	/* All samples of a name have to stand together. */
+	/* All samples of a name have to be adjacent. */
 	qsort(sorted, n, sizeof(*sorted), by_name_and_labels);
 	for (i = 0; i < n; i++) {
 		if (i == 0 || strcmp(sorted[i]->name, sorted[i - 1]->name))

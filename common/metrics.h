@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * metrics.h - counters, gauges and histograms of this process, one registry, Prometheus text.
+ * metrics.h - counters, gauges and histograms of this process, output in Prometheus format.
  *
  * Metrics are static objects that register themselves with MC_COUNTER/MC_GAUGE/MC_HISTOGRAM at file
  * scope (a constructor links them).  Updating is one relaxed atomic operation, from any thread. */
@@ -27,7 +27,7 @@ struct mc_metric {
 	enum mc_metric_type type;
 	int64_t value;
 	struct mc_hist *hist;
-	double scale;		/* factor when shown: 1e-9 shows ns as seconds */
+	double scale;		/* factor of the output: 1e-9 shows ns as seconds */
 	struct mc_metric *next;
 };
 
@@ -59,7 +59,7 @@ static inline int64_t mc_metric_get(const struct mc_metric *m)
 	return __atomic_load_n(&m->value, __ATOMIC_RELAXED);
 }
 
-/* Histograms may also be used on their own, without registration. */
+/* Histograms can also be used without a registered metric. */
 void mc_hist_add(struct mc_hist *h, uint64_t v);
 /* The same value @n times. */
 void mc_hist_add_many(struct mc_hist *h, uint64_t v, uint64_t n);
@@ -69,17 +69,17 @@ void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from);
 #define mc_metric_observe(m, v) mc_hist_add((m)->hist, v)
 #define mc_metric_observe_many(m, v, n) mc_hist_add_many((m)->hist, v, n)
 
-/* Gauges that cost something to compute: called before each print, in registration order, under a
- * lock: a collector must not print, add or remove collectors.  -ENOMEM.  After _remove() @fn does
- * not run any more. */
+/* For gauges that are expensive to compute: @fn is called before each print, in the order of
+ * registration, under a lock, so it must not print, add or remove collectors.  -ENOMEM.  After
+ * _remove() has returned @fn does not run any more. */
 int mc_metrics_collector(void (*fn)(void *arg), void *arg);
 void mc_metrics_collector_remove(void (*fn)(void *arg), void *arg);
 
 /* All metrics in Prometheus text format 0.0.4, HELP and TYPE once per name. */
 int mc_metrics_print(FILE *to);
 
-/* Value by name and labels (counters, gauges), for tests and summaries; -ENOENT when unknown.
- * Gauges of collectors are as of the last print. */
+/* Value of a counter or gauge by name and labels, for tests and summaries; -ENOENT when unknown.
+ * Gauges of collectors have their value of the last print. */
 int mc_metrics_lookup(const char *name, const char *labels, int64_t *ret);
 
 #endif

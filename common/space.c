@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * space.c - first fit. */
+ * space.c - first-fit allocation. */
 #include <config.h>
 
 #include "common/space.h"
@@ -30,7 +30,7 @@ static uint64_t space_rounded(const struct mc_space *s, uint64_t len)
 	return len ? (len + s->grain - 1) & ~(s->grain - 1) : s->grain;
 }
 
-/* Giving back must not fail, so there is always room for one extent more than pieces are in use. */
+/* Freeing must not fail, so the array always has space for one more extent than allocations. */
 static int space_reserve(struct mc_space *s)
 {
 	unsigned want = s->taken + 3;
@@ -71,7 +71,7 @@ int mc_space_take(struct mc_space *s, uint64_t len, uint64_t *ret_at)
 	return -ENOBUFS;
 }
 
-/* The first free extent behind @at. */
+/* Index of the first free extent behind @at. */
 static unsigned space_next_free(const struct mc_space *s, uint64_t at)
 {
 	unsigned lo = 0, hi = s->n;

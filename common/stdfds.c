@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stdfds.c - see the header. */
+ * stdfds.c - opening of closed standard descriptors. */
 #include <config.h>
 
 #include "common/stdfds.h"
@@ -9,8 +9,9 @@
 
 void mc_stdfds_open(void)
 {
-	/* Reading from the one and writing to the others fails with EBADF as before: who writes a result to
-	 * a closed descriptor is to notice.  Each takes the lowest number that is free, which is its own. */
+	/* The modes are reversed, so that reading from 0 and writing to 1 and 2 still fail with
+	 * EBADF: a program that writes its result to a closed descriptor must get an error.  open()
+	 * returns the lowest free number, which is @fd. */
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			(void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);

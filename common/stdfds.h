@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stdfds.h - descriptors 0 to 2 of a program. */
+ * stdfds.h - standard descriptors (0 to 2) of a program. */
 #ifndef MC_STDFDS_H
 #define MC_STDFDS_H
 
-/* Occupy those that are closed with /dev/null, at which reading and writing fail as before: what is opened
- * next would be taken for them, a journal for standard error.  First in main(). */
+/* Open /dev/null on those that are closed; reading and writing there fail as before.  Otherwise the
+ * next file that the program opens would get such a number, and log lines could be written into a
+ * journal.  First in main(). */
 void mc_stdfds_open(void);
 
 #endif

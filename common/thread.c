@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thread.c - threads, their end, and the process's signals. */
+ * thread.c - start of threads, timed waits, stop flags, signals of the process. */
 #include <config.h>
 
 #include "common/thread.h"
@@ -19,7 +19,7 @@
 /* Longer waits are cut to this: their callers loop, and sums of timespecs cannot overflow. */
 #define WAIT_MAX_NS (365ull * 86400 * MC_NS_PER_SEC)
 
-/* The kernel's least slice. */
+/* The kernel's minimum slice. */
 #define PROMPT_NS (100 * 1000)
 
 struct birth {
@@ -39,8 +39,8 @@ static void *thread_main(void *p)
 
 int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
 {
-	/* A fault of the thread itself must reach its handler (a mapped file that was cut
-	 * short). */
+	/* Signals of the thread's own faults must reach their handlers (SIGBUS in a truncated
+	 * mapped file). */
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
 	sigset_t block, old;
 	struct birth *b;
@@ -67,7 +67,7 @@ int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), vo
 	return 0;
 }
 
-/* As in linux/sched/types.h, which the C library's headers do not go along with. */
+/* As in linux/sched/types.h, which conflicts with the C library's headers. */
 struct sched_wish {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -80,7 +80,7 @@ void mc_thread_prompt(void)
 {
 	struct sched_wish w;
 
-	/* Nothing but the slice changes: whoever runs under another policy has chosen it. */
+	/* Only the slice is changed.  A thread with another policy was given it on purpose. */
 	if (syscall(SYS_sched_getattr, 0, &w, sizeof(w), 0) < 0 || w.policy != SCHED_OTHER)
 		return;
 	w.size = sizeof(w);
@@ -175,7 +175,7 @@ int mc_lock_until(pthread_mutex_t *m, uint64_t deadline)
 	if (pthread_mutex_trylock(m) == 0)
 		return 0;
 #ifdef __SANITIZE_THREAD__
-	/* The sanitizer of gcc 12 does not know pthread_mutex_clocklock(). */
+	/* The thread sanitizer of gcc 12 does not support pthread_mutex_clocklock(). */
 	due = due_in(CLOCK_REALTIME, mc_deadline_left_ns(deadline));
 	return -pthread_mutex_timedlock(m, &due);
 #else

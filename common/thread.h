@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thread.h - threads with names and a wake-up for shutdown. */
+ * thread.h - threads with names, timed waits, stop flags, signals. */
 #ifndef MC_THREAD_H
 #define MC_THREAD_H
 
@@ -7,24 +7,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Start a thread that has all signals but its own faults (SIGSEGV, SIGBUS...) blocked, as the
- * process handles them in one place, and the given name (15 bytes are shown).  0 or -errno. */
+/* Start a thread with the given name (15 bytes are shown).  All signals but those of its own faults
+ * (SIGSEGV, SIGBUS...)  are blocked in it, because the process handles them in one place.  0 or
+ * -errno. */
 int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
 
 /* Ask the scheduler to run this thread soon and briefly rather than late and long: for threads that
- * answer others.  Its share of the processor stays the same.  Kernels before 6.12 know no such wish. */
+ * serve others.  Its share of the processor stays the same.  No effect on kernels before 6.12. */
 void mc_thread_prompt(void);
 
-/* A condition whose timed waits are on the monotonic clock: 0, or negative errno, which no C library of Linux gives. */
+/* A condition with timed waits on the monotonic clock.  0, or -errno, which no C library of Linux
+ * returns. */
 int mc_cond_init(pthread_cond_t *cond);
 
-/* Wait for @cond, of mc_cond_init(), with @m locked: 0, or -ETIMEDOUT at @deadline on the mc_now_ns() scale. */
+/* Wait for @cond, of mc_cond_init(), with @m locked.  0, or -ETIMEDOUT at @deadline (mc_now_ns()
+ * scale). */
 int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline);
 
-/* Lock @m by @deadline on the mc_now_ns() scale: 0, or -ETIMEDOUT and it is not locked. */
+/* Lock @m by @deadline (mc_now_ns() scale).  0, or -ETIMEDOUT: it is not locked. */
 int mc_lock_until(pthread_mutex_t *m, uint64_t deadline);
 
-/* A flag that ends waits: worker threads sleep on it, shutdown sets it. */
+/* A stop flag: worker threads sleep on it, shutdown sets it. */
 struct mc_stop {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;	/* monotonic clock */
@@ -40,11 +43,11 @@ void mc_stop_join(struct mc_stop *s, pthread_t thread);
 void mc_stop_set(struct mc_stop *s);
 /* Wake one mc_stop_wait() early without stopping. */
 void mc_stop_kick(struct mc_stop *s);
-/* Sleep up to @ms (or until kicked); true when the thread has to end. */
+/* Sleep up to @ms, or until kicked; true: the thread has to end. */
 bool mc_stop_wait(struct mc_stop *s, uint64_t ms);
 
-/* Block until SIGINT, SIGTERM, SIGHUP or SIGUSR1 arrives and return its number.  Call
- * mc_signals_block() in main() before any thread is started.  SIGPIPE is ignored by it too. */
+/* mc_signals_wait() waits for SIGINT, SIGTERM, SIGHUP or SIGUSR1 and returns its number.  main()
+ * calls mc_signals_block() before it starts a thread; this also ignores SIGPIPE. */
 void mc_signals_block(void);
 int mc_signals_wait(void);
 

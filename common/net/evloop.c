@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evloop.c - the loop: polls, fires timers, runs posted work.
+ * evloop.c - event loop: polling, timers, posted work.
  *
- * Timers stand in a pairing heap that is threaded through them, so arming cannot fail.  Work is
- * posted under a mutex; the poster writes the eventfd only when the loop is about to sleep, so a
- * busy loop costs its posters no system call. */
+ * Timers are the nodes of a pairing heap, so arming cannot fail.  Work is posted under a mutex.
+ * The poster writes the eventfd only when the loop is about to sleep, so posting to a busy loop
+ * needs no system call. */
 #include <config.h>
 
 #include "common/net/evloop.h"
@@ -24,17 +24,17 @@
 #include "common/thread.h"
 
 #define BATCH 64
-/* Timers fired between two looks at the descriptors: one that arms itself for now again must not
- * starve them. */
+/* Limit of timers fired between two polls: a timer that rearms itself for now must not starve the
+ * descriptors. */
 #define FIRE_MAX 1024
-/* A spell of polling that caught nothing halves the next; this far and no further. */
+/* A spin without an event halves the next one, down to spin_us / SPIN_SHRINK. */
 #define SPIN_SHRINK 32
 
 struct work {
 	struct work *next;
 	void (*fn)(void *arg);
 	void *arg;
-	bool allocated;		/* else it is its poster's, who may take it back once @fn runs */
+	bool allocated;		/* else in the poster's memory, which may be reused as soon as @fn runs */
 };
 
 struct mc_evloop {
@@ -42,15 +42,15 @@ struct mc_evloop {
 	int epfd, wakefd;
 	char name[16];
 	uint64_t spin_max_ns;
-	long gather_ns;		/* the thread's */
-	/* owned by who starts and frees the loop */
+	long gather_ns;		/* owned by the loop's thread */
+	/* owned by the thread that starts and frees the loop */
 	pthread_t thread;
 	bool started;
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	struct work *head, **tail;
 	bool sleeping;		/* the next poster has to write wakefd */
-	bool closed;		/* the thread takes no more work */
+	bool closed;		/* no more work is accepted */
 	/* atomic */
 	atomic_bool stop, posted;
 	/* owned by the loop's thread */
@@ -83,8 +83,8 @@ static struct mc_evtimer *heap_meld(struct mc_evtimer *a, struct mc_evtimer *b)
 	return a;
 }
 
-/* Make one heap of a list of siblings: pairs first, then the pairs from the last to the first; that
- * order is what keeps removal logarithmic. */
+/* Make one heap of a list of siblings: meld them in pairs, then meld the pairs from the last to the
+ * first.  That order makes removal logarithmic (amortised). */
 static struct mc_evtimer *heap_merge(struct mc_evtimer *first)
 {
 	struct mc_evtimer *pairs = NULL, *heap = NULL, *a, *b;
@@ -174,7 +174,8 @@ static int loop_post(struct mc_evloop *l, struct work *w)
 	atomic_store_explicit(&l->posted, true, memory_order_relaxed);
 	wake = l->sleeping;
 	l->sleeping = false;
-	/* With the lock: once it is free @fn may run and tell its owner to free the loop. */
+	/* With the lock held: as soon as it is free, @fn may run and cause the owner to free the
+	 * loop. */
 	if (wake)
 		eventfd_write(l->wakefd, 1);
 	pthread_mutex_unlock(&l->lock);
@@ -239,7 +240,7 @@ static void call_run(void *p)
 
 int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 {
-	/* Nothing to allocate: this is how owners stop, which cannot fail. */
+	/* No allocation: owners stop by this call, which must not fail. */
 	struct call c = {
 		.work = { .fn = call_run, .arg = &c }, .fn = fn, .arg = arg,
 		.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,
@@ -292,7 +293,7 @@ void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e)
 	struct epoll_event unused;
 
 	epoll_ctl(l->epfd, EPOLL_CTL_DEL, e->fd, &unused);
-	/* The kernel may have told of it together with the event that is being handled now. */
+	/* The current batch may have an event of it behind the one that is being handled. */
 	for (int i = l->batch_at + 1; i < l->batch_n; i++)
 		if (l->batch[i].data.ptr == e)
 			l->batch[i].data.ptr = NULL;
@@ -320,8 +321,8 @@ static bool timer_due(const struct mc_evloop *l, uint64_t now)
 	return l->timers && l->timers->due_ns <= now;
 }
 
-/* Poll without sleeping for a spell after the last event; true when something came.  Spells that
- * catch nothing get shorter; an event that comes soon after one makes them long again. */
+/* Poll without sleeping for spin_ns; true: there is an event, work or a due timer.  A spin without
+ * one makes the next shorter; an event soon after it makes them long again. */
 static bool loop_spin(struct mc_evloop *l)
 {
 	uint64_t now = mc_now_ns(), until = now + l->spin_ns;
@@ -334,7 +335,8 @@ static bool loop_spin(struct mc_evloop *l)
 			return true;
 		}
 		now = mc_now_ns();
-		/* Whoever else wants this processor may well be the one that is waited for. */
+		/* Another thread that is ready on this processor may be the one that has to make
+		 * the event. */
 		sched_yield();
 	} while (now < until);
 	if (l->spin_ns > l->spin_max_ns / SPIN_SHRINK)
@@ -383,7 +385,7 @@ static void loop_wait(struct mc_evloop *l)
 		l->spin_ns = l->spin_max_ns;
 }
 
-/* Take no more work once there is none left; false when some came meanwhile. */
+/* Accept no more work if none is left; false: there is more work to run. */
 static bool loop_close_posts(struct mc_evloop *l)
 {
 	MC_LOCKED(&l->lock);
@@ -422,7 +424,7 @@ int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret)
 	snprintf(l->name, sizeof(l->name), "%s", name);
 	pthread_mutex_init(&l->lock, NULL);
 	l->tail = &l->head;
-	/* With one processor the peer runs only while this thread does not. */
+	/* Not with one processor: the peer could not run while this thread spins. */
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		l->spin_ns = l->spin_max_ns = spin_us * 1000ull;
 	l->wakefd = -1;

@@ -11,44 +11,46 @@
 
 struct mc_evloop;
 
-/* One watched descriptor; embedded in the owner's struct, constant address while watched. */
+/* One watched descriptor, embedded in the owner's struct; its address must not change while it is
+ * watched. */
 struct mc_evfd {
 	int fd;
 	uint32_t events;	/* EPOLL* now watched */
 	void (*ready)(struct mc_evfd *e, uint32_t events);
 };
 
-/* Embedded in the owner's struct; zero but for @fire to begin with. */
+/* A timer, embedded in the owner's struct; initially zero except @fire. */
 struct mc_evtimer {
 	uint64_t due_ns;	/* 0: not armed */
 	void (*fire)(struct mc_evtimer *t);
-	struct mc_evtimer *child, *prev, *next;	/* evloop.c's */
+	struct mc_evtimer *child, *prev, *next;	/* of evloop.c */
 };
 
 /* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */
 int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret);
-int mc_evloop_start(struct mc_evloop *l);	/* runs its thread */
-/* loop: from now on let events gather for so long before each look at them, 0: look at once.  For many
- * peers who say little and can wait: waking up for each costs more than it does. */
+int mc_evloop_start(struct mc_evloop *l);	/* start its thread */
+/* loop: from now on sleep @us before each poll, so that events gather; 0: poll at once.  For many
+ * peers with small requests that can wait: a wake-up per request costs more than the request. */
 void mc_evloop_gather(struct mc_evloop *l, unsigned us);
-/* Stop and join the thread, then free.  Work posted before runs first; posts that come later fail
- * with -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors stay the
- * owners'.  NULL is fine. */
+/* Stop and join the thread, then free.  Work that was posted before runs first; later posts fail
+ * with -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors are not
+ * closed.  NULL is fine. */
 void mc_evloop_free(struct mc_evloop *l);
 
 int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* any thread */
 int mc_evloop_mod(struct mc_evloop *l, struct mc_evfd *e, uint32_t events);	/* loop */
-/* loop: after return @e->ready does not run any more. */
+/* loop: after return @e->ready is not called any more. */
 void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e);
 
-/* loop: (re)arm at an absolute time (MC_NEVER: disarm), or disarm.  A timer is disarmed before it
- * fires and may free itself then. */
+/* loop: (re)arm at an absolute time (MC_NEVER: disarm), or disarm.  A timer is disarmed before
+ * @fire is called, which may free it. */
 void mc_evtimer_arm(struct mc_evloop *l, struct mc_evtimer *t, uint64_t due_ns);
 void mc_evtimer_disarm(struct mc_evloop *l, struct mc_evtimer *t);
 
-/* any thread: run @fn(@arg) once on the loop; wakes it.  -ENOMEM. */
+/* any thread: wake the loop to run @fn(@arg) once.  -ENOMEM. */
 int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
-/* any thread but the loop's (-EDEADLK): the same on a started loop, and wait until it has run. */
+/* any thread except the loop's (-EDEADLK): the same on a started loop, and wait until @fn has
+ * returned. */
 int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
 bool mc_evloop_here(const struct mc_evloop *l);	/* is this the loop's thread? */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * httpd.c - libmicrohttpd behind a table of routes. */
+ * httpd.c - HTTP server: libmicrohttpd with a table of routes. */
 #include <config.h>
 
 #include "common/net/httpd.h"
@@ -24,51 +24,52 @@
 #include "common/metrics.h"
 #include "common/net/net.h"
 
-/* libmicrohttpd renamed its own name for it. */
+/* libmicrohttpd renamed its constant for this. */
 #define HTTP_TOO_LARGE 413
 #define CONNECTIONS_MAX 256
-#define CONNECTION_MEMORY 65536		/* headers */
+#define CONNECTION_MEMORY 65536		/* bytes for headers */
 #define IDLE_SEC 30
-#define CROWD (CONNECTIONS_MAX * 3 / 4)	/* from here on the slowest gives way to a new one */
-#define ANSWERS_MAX (256ull << 20)	/* bytes of all answers that clients have not taken yet */
-#define PIECE 32768u			/* of an answer, to the library */
-/* A body that gets an error anyway is read to its end so that the client sees the answer, unless
- * the end is too far away. */
+#define CROWD (CONNECTIONS_MAX * 3 / 4)	/* above this a new connection closes the slowest one */
+#define ANSWERS_MAX (256ull << 20)	/* bytes of all responses that clients have not taken yet */
+#define PIECE 32768u			/* bytes of a response passed to the library at once */
+/* The body of a request that gets an error is read to its end, up to this many bytes, so that the
+ * client reads the response. */
 #define SWALLOW_MAX (1u << 20)
 
 MC_COUNTER(crowded_out, "mooncake_http_connections_given_up_total", "",
-	   "HTTP connections that were closed because there were many others")
-MC_COUNTER(too_much, "mooncake_http_answers_refused_total", "", "Requests that were answered 503, for want of memory")
+	   "HTTP connections closed to make room for new ones")
+MC_COUNTER(too_much, "mooncake_http_answers_refused_total", "",
+	   "Requests answered with 503 because too many bytes of responses were in memory")
 
 struct mc_httpd {
 	struct MHD_Daemon *daemon;
 	const struct mc_http_route *routes;
 	size_t max_body;
 	void *arg;
-	atomic_ullong held;		/* bytes of answers */
+	atomic_ullong held;		/* bytes of responses in memory */
 	/* guarded by lock, a leaf */
 	pthread_mutex_t lock;
-	struct mc_list conns;		/* that which has got nowhere for the longest first */
+	struct mc_list conns;		/* first: the one without progress for the longest time */
 	unsigned n_conns;
 };
 
-/* A connection; shut ones are in no list. */
+/* A connection; not in the list after it was shut down. */
 struct peer {
 	struct mc_list link;
 	int fd;
 };
 
-/* A request while its body comes in. */
+/* A request while its body is received. */
 struct exchange {
 	const struct mc_http_route *route;
-	int error;		/* the status to answer with instead of calling the route */
+	int error;		/* status of the response if the route must not be called */
 	char *body;
 	size_t len, size, swallowed;
 };
 
-/* ---- connections: many that do nothing shut nobody out ---- */
+/* ---- connections: many idle ones must not keep out a new one ---- */
 
-/* It has got on. */
+/* The connection has made progress. */
 static void peer_progress(struct mc_httpd *h, struct peer *p)
 {
 	if (!p)
@@ -109,14 +110,14 @@ static void peer_arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **
 	mc_list_push_back(&h->conns, &p->link);
 	if (++h->n_conns <= CROWD)
 		return;
-	/* Its own thread sees the end and closes it. */
+	/* The library's thread of that connection notices the end and closes it. */
 	slowest = mc_list_first(&h->conns, struct peer, link);
 	peer_leave(h, slowest);
 	(void)shutdown(slowest->fd, SHUT_RDWR);
 	mc_metric_add(&crowded_out, 1);
 }
 
-/* Also before its descriptor is closed. */
+/* CLOSED is notified before the descriptor is closed. */
 static void on_connection(void *arg, struct MHD_Connection *conn, void **socket_context,
 			  enum MHD_ConnectionNotificationCode what)
 {
@@ -159,7 +160,7 @@ static bool method_fits(const struct mc_http_route *r, const char *method)
 {
 	if (!r->method)
 		return true;
-	/* libmicrohttpd leaves the body out of the answer to HEAD. */
+	/* libmicrohttpd omits the body of the response to HEAD. */
 	return !strcmp(r->method, method) ||
 	       (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
@@ -180,7 +181,7 @@ static void find_route(const struct mc_httpd *h, const char *path, const char *m
 	}
 }
 
-/* NUL bytes where text is meant are the end of the request. */
+/* Refuse the request if a text parameter contains a NUL byte. */
 static enum MHD_Result check_value(void *arg, enum MHD_ValueKind kind, const char *name,
 				   size_t name_len, const char *value, size_t len)
 {
@@ -213,7 +214,7 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
 		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
 		status == HTTP_TOO_LARGE ? "body too large\n" :
-		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too many answers are on their way\n" :
+		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too many responses are being sent\n" :
 		"internal error\n";
 	struct MHD_Response *resp;
 	enum MHD_Result ok;
@@ -230,13 +231,14 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 	return ok;
 }
 
-/* An answer on its way: what the client has not taken yet, and who has the rest. */
+/* A response that is being sent: bytes that the client has not taken yet, and the source of the
+ * rest. */
 struct body {
 	struct mc_httpd *h;
 	struct peer *peer;
 	char *text;
 	size_t len, at;
-	int (*more)(void *state, FILE *out);	/* NULL: that is all */
+	int (*more)(void *state, FILE *out);	/* NULL: there is no more */
 	void (*done)(void *state);
 	void *state;
 };
@@ -296,7 +298,7 @@ static ssize_t on_read(void *arg, uint64_t pos, char *buf, size_t max)
 	return (ssize_t)n;
 }
 
-/* The handler's part; negative: it cannot be given. */
+/* Call the handler; negative: its response cannot be sent. */
 static int body_write(struct body *b, const struct exchange *x, struct mc_http_request *rq)
 {
 	bool failed;
@@ -310,7 +312,7 @@ static int body_write(struct body *b, const struct exchange *x, struct mc_http_r
 	b->more = rq->more;
 	b->done = rq->done;
 	b->state = rq->state;
-	/* One alone may be as large as it likes. */
+	/* The limit does not apply to a single response. */
 	if (atomic_fetch_add(&b->h->held, b->len) && atomic_load(&b->h->held) > ANSWERS_MAX)
 		return -ENOBUFS;
 	return failed ? -ENOMEM : 0;
@@ -376,7 +378,7 @@ static void exchange_take_body(const struct mc_httpd *h, struct exchange *x, con
 	x->body[x->len] = '\0';
 }
 
-/* The headers are in.  A body that announces itself as too large is refused unread. */
+/* The headers have been received.  A body whose announced length is too large is refused unread. */
 static enum MHD_Result exchange_begin(const struct mc_httpd *h, struct MHD_Connection *conn,
 			     const char *path, const char *method, void **state)
 {
@@ -447,7 +449,7 @@ static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned thre
 	struct MHD_Daemon *daemon;
 	sigset_t all, old;
 
-	/* A pool of one is no pool to libmicrohttpd. */
+	/* libmicrohttpd does not accept a pool of one thread. */
 	if (threads < 2)
 		pool[0] = pool[1];
 	sigfillset(&all);
@@ -496,7 +498,8 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	r = mc_addr_split(bound, host, sizeof(host), 0, &port);
 	h->daemon = r < 0 ? NULL : start_daemon(h, fd, threads);
 	if (!h->daemon) {
-		/* Whether libmicrohttpd has closed @fd depends on how far it got, so it stays. */
+		/* libmicrohttpd may or may not have closed @fd, depending on the failure, so leave
+		 * it open. */
 		free_server(h);
 		return r < 0 ? r : mc_fail(-EIO, "cannot start the HTTP server on %s", addr);
 	}

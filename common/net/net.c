@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * net.c - address strings, sockets, passing descriptors. */
+ * net.c - address strings, stream sockets, passing of descriptors. */
 #include <config.h>
 
 #include "common/net/net.h"
@@ -26,7 +26,7 @@
 #include "common/thread.h"
 
 #define UNIX_PREFIX "unix:"
-/* Name lookups that outlived their caller's deadline and still run. */
+/* Limit of name lookups that still run after their caller's deadline. */
 #define RESOLVERS_MAX 64
 /* Descriptors that a peer may send at once; all but the first are closed. */
 #define RECV_FDS_MAX 16
@@ -114,8 +114,8 @@ static int resolve_error(int gai, const char *addr)
 		       gai_strerror(gai));
 }
 
-/* A name lookup on its own thread: getaddrinfo() knows no deadline, so a caller that runs out of
- * time leaves it behind and the last of the two frees it. */
+/* A name lookup on its own thread, because getaddrinfo() has no deadline.  A caller that times out
+ * abandons it, and the thread frees it then. */
 struct lookup {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -184,7 +184,7 @@ static struct lookup *lookup_new(const char *host, const char *port, int flags)
 	return lk;
 }
 
-/* Wait for the answer; true when it came.  The caller owns @lk then. */
+/* Wait for the result.  True: it is there, and the caller owns @lk.  False: @lk is abandoned. */
 static bool lookup_wait(struct lookup *lk, uint64_t deadline)
 {
 	bool done;
@@ -254,7 +254,7 @@ static int new_socket(int family, const char *addr)
 	return fd;
 }
 
-/* "1.2.3.4:80", "[::1]:80", "unix:/path"; false when the family is another. */
+/* "1.2.3.4:80", "[::1]:80", "unix:/path"; false for other families. */
 static bool format_sockaddr(const struct sockaddr *sa, socklen_t len, char buf[MC_ADDR_MAX])
 {
 	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
@@ -299,8 +299,8 @@ static void tell_bound(int fd, char *ret_bound)
 		format_sockaddr((struct sockaddr *)&ss, len, ret_bound);
 }
 
-/* A socket file whose process is gone refuses connections and would be in the way for ever.  So does a file
- * that is no socket, which is somebody's. */
+/* Is the file a socket whose process has ended?  It refuses connections and would block the address
+ * forever.  A file that is not a socket belongs to another program and is kept. */
 static bool unix_is_stale(const struct sockaddr_un *sa, socklen_t len)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -389,7 +389,7 @@ static int wait_ready(int fd, short events, uint64_t deadline)
 	}
 }
 
-/* A connect to a free port of the ephemeral range can meet itself. */
+/* Has the socket connected to itself?  That is possible for a free port of the ephemeral range. */
 static bool met_itself(int fd)
 {
 	struct sockaddr_storage a = { 0 }, b = { 0 };
@@ -413,7 +413,7 @@ static int connect_one(const struct sockaddr *sa, socklen_t len, const char *add
 		return fd;
 	while (connect(fd, sa, len) < 0) {
 		err = errno;
-		/* A unix socket with a full backlog cannot be waited for. */
+		/* poll() cannot wait for a unix listener whose backlog is full. */
 		if (err == EINTR || (err == EAGAIN && sa->sa_family == AF_UNIX)) {
 			if (mc_deadline_left_ms(deadline) == 0)
 				return -ETIMEDOUT;
@@ -454,7 +454,7 @@ static int connect_unix(const char *addr, uint64_t deadline)
 	return fd < 0 ? connect_failed(fd, addr) : fd;
 }
 
-/* This address's share of the time: a dead one must not use up what the others need. */
+/* Deadline of one address: a dead address must not use up the time of the others. */
 static uint64_t share_of(uint64_t deadline, const struct addrinfo *ai)
 {
 	uint64_t now = mc_now_ns();
@@ -490,7 +490,7 @@ int mc_accept(int listen_fd)
 {
 	int fd, one = 1;
 
-	/* A connection that died in the queue is not the listener's failure. */
+	/* A connection that ended in the queue is not a failure of the listener. */
 	do {
 		fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	} while (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EPROTO));

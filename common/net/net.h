@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * net.h - addresses and sockets.  An address is a string:
+ * net.h - addresses and stream sockets.  An address is a string:
  *	HOST:PORT   TCP; IPv6 in brackets; HOST may be a name
  *	unix:PATH   unix stream socket; unix:@NAME is in the abstract namespace
  * All sockets are non-blocking and close-on-exec; TCP ones have TCP_NODELAY. */
@@ -12,29 +12,29 @@
 
 #define MC_ADDR_MAX 256		/* bytes of an address string including the final NUL */
 
-/* Listen on @addr; port 0 takes a free one.  @reuseport shares the port between listeners of this
- * process.  *ret_bound gets the real address when not NULL.  Returns the descriptor, or -errno with
- * a detail that names the address ("address already in use: 0.0.0.0:50051"). */
+/* Listen on @addr; port 0 selects a free one.  @reuseport: listeners of this process may share the
+ * port.  @ret_bound, if not NULL, gets the real address.  Returns the descriptor, or -errno with a
+ * detail that names the address ("address already in use: 0.0.0.0:50051"). */
 int mc_listen(const char *addr, int backlog, int reuseport, char ret_bound[MC_ADDR_MAX]);
 
 /* Connect within the deadline (mc_now_ns() scale), trying every address of a name.  Returns the
  * descriptor or -errno (-ETIMEDOUT, -ECONNREFUSED...) with a detail. */
 int mc_connect(const char *addr, uint64_t deadline);
 
-/* Accept: descriptor or -errno; -EAGAIN when none waits. */
+/* Accept a connection: descriptor or -errno; -EAGAIN when none is waiting. */
 int mc_accept(int listen_fd);
 
 /* The peer's address as text, "unix" for unix sockets. */
 const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX]);
 
-/* Split "host:port"; a missing port gives @default_port.  -EINVAL for nonsense. */
+/* Split "host:port"; without a port *ret_port is @default_port.  -EINVAL for an invalid address. */
 int mc_addr_split(const char *addr, char *host, size_t host_len, int default_port, int *ret_port);
 
-/* Send and receive one descriptor over a unix socket together with up to @len bytes; both block up
- * to the deadline.  Number of bytes, or -errno. */
+/* Send and receive one descriptor over a unix socket together with up to @len bytes; both wait up
+ * to @deadline.  Number of bytes, or -errno. */
 ssize_t mc_send_fd(int sock, int fd, const void *data, size_t len, uint64_t deadline);
 ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadline);
-/* First descriptor of a received message, -1 when there is none; the others are closed. */
+/* The first descriptor of a received message, -1: none; the others are closed. */
 int mc_take_fd(struct msghdr *msg);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * packet.c - sockets of packets. */
+ * packet.c - unix sockets with message boundaries. */
 #include <config.h>
 
 #include "common/net/packet.h"
@@ -29,11 +29,11 @@ static int packet_address(const char *addr, struct sockaddr_un *sa)
 	size_t len;
 
 	if (strncmp(name, "unix:", 5))
-		return mc_fail(-EINVAL, "%s is no unix socket's address (unix:PATH)", addr);
+		return mc_fail(-EINVAL, "%s is not an address of a unix socket (unix:PATH)", addr);
 	name += 5;
 	len = strlen(name);
 	if (!len || len >= sizeof(sa->sun_path))
-		return mc_fail(-EINVAL, "%s: the name has %zu bytes, 1 to %zu are possible", addr,
+		return mc_fail(-EINVAL, "%s: the name has %zu bytes, 1 to %zu are allowed", addr,
 			       len, sizeof(sa->sun_path) - 1);
 	memset(sa, 0, sizeof(*sa));
 	sa->sun_family = AF_UNIX;
@@ -48,10 +48,10 @@ static int packet_socket(void)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-	return fd < 0 ? mc_fail(-errno, "unix socket: %s", mc_strerror(errno)) : fd;
+	return fd < 0 ? mc_fail(-errno, "cannot make a unix socket: %s", mc_strerror(errno)) : fd;
 }
 
-/* What a listener that died has left behind; nobody else's file is removed. */
+/* Is the file a socket without a listener?  Other files are kept. */
 static bool packet_is_abandoned(const char *addr, const char *path)
 {
 	struct stat st;
@@ -96,8 +96,8 @@ int mc_packet_connect(const char *addr, uint64_t deadline)
 	fd = packet_socket();
 	if (fd < 0)
 		return fd;
-	/* A full queue is the one thing that a connect to a unix socket waits for, and there is no event
-	 * for its end. */
+	/* A connect to a unix socket has to wait only while the queue is full, and no event reports
+	 * the end of that. */
 	while (connect(fd, (struct sockaddr *)&sa, (socklen_t)len) < 0) {
 		r = -errno;
 		if (r == -EINTR)
@@ -163,7 +163,8 @@ ssize_t mc_packet_recv(int sock, void *data, size_t len, int *ret_fd, uint64_t d
 	if (ret_fd)
 		*ret_fd = -1;
 	for (;;) {
-		/* What there is no room for does not become ours: closing it could wait for its filesystem. */
+		/* Control space for one descriptor only: the kernel drops the others.  If we
+		 * received them, closing them could block in their filesystem. */
 		msg.msg_control = ret_fd ? control.buf : NULL;
 		msg.msg_controllen = ret_fd ? CMSG_LEN(sizeof(int)) : 0;
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT | MSG_TRUNC);

@@ -41,14 +41,15 @@ struct mc_stream_ops {
 	size_t (*repeat)(const struct mc_stream *s);
 	/* Fill @iov in order as far as bytes have arrived.  0: the peer has ended its direction. */
 	ssize_t (*recv)(struct mc_stream *s, const struct iovec *iov, int n);
-	/* What would recv return?  1: bytes, which stay; 0, -EAGAIN, -errno. */
+	/* The result that recv would have, without consuming bytes: 1 for any number of bytes; 0,
+	 * -EAGAIN, -errno. */
 	int (*peek)(struct mc_stream *s);
 	/* Bytes that recv can return although @fd need not become readable. */
 	size_t (*pending)(const struct mc_stream *s);
 	/* SHUT_WR: the peer's recv returns 0 after the bytes that were taken.  SHUT_RDWR: end both
 	 * directions. */
 	void (*shutdown)(struct mc_stream *s, int how);
-	/* Close @fd and free what the implementation holds. */
+	/* Close @fd and free @state. */
 	void (*close)(struct mc_stream *s);
 };
 

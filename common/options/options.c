@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options.c - the command line, and which of the sources of a value wins. */
+ * options.c - parsing of the command line, and precedence of the sources of values. */
 #include <config.h>
 
 #include "common/options/options.h"
@@ -27,7 +27,7 @@ static void *field_of(void *conf, const struct mc_opt_row *row)
 	return (char *)conf + row->offset;
 }
 
-/* Keys of a file and items of a list cannot ask for help. */
+/* Not for keys of a file and items of a list: --help and the like are only flags. */
 static bool is_flag(const char *prefix)
 {
 	return !strcmp(prefix, "--");
@@ -61,7 +61,7 @@ static int fail_absent(const char *prefix, const char *name, const char *why)
 
 /* ---- the command line ----
  *
- * An option may stand behind "--", "-" or in a list behind -o; what they have in common: */
+ * An option is written behind "--" or "-", or in a list behind -o.  First the common part: */
 
 static int keep_arg(struct mc_options *o, const struct mc_opt_row *row, const char *value)
 {
@@ -81,7 +81,7 @@ static bool is_off(const char *value)
 	return value && !mc_parse_bool(value, &on) && !on;
 }
 
-/* The switch that "nox", "no_x" or "no-x" clears. */
+/* Name of the switch that "nox", "no_x" or "no-x" clears. */
 static const char *negated_name(const char *name)
 {
 	if (strncmp(name, "no", 2))
@@ -90,7 +90,7 @@ static const char *negated_name(const char *name)
 	return *name == '_' || *name == '-' ? name + 1 : name;
 }
 
-/* Words of mount(8) that are for mount itself and come along in its lists. */
+/* Is it a word for mount(8) itself, which passes it on in its lists? */
 static bool is_mount_word(const char *name)
 {
 	static const char *const words[] = {
@@ -114,8 +114,8 @@ static bool has_arguments(const struct mc_program *prog)
 	return s[strspn(s, " ")];
 }
 
-/* Only these make the word behind a switch its value: others are arguments far more often.  To a strict program all
- * are: it would do harm without one. */
+/* Is the word behind a switch its value?  Only these words, since others are arguments far more
+ * often.  In a strict program every word is an argument. */
 static bool is_switch_word(const struct mc_program *prog, const char *s)
 {
 	return s && !prog->strict &&
@@ -143,20 +143,20 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 		return mc_opt_absent_harmless(absent, *ret_used ? next : value) ? 0 :
 			fail_absent(prefix, name, absent->why);
 	}
-	/* Switching off what is not there is no error. */
+	/* Switching off an option that this version lacks is allowed. */
 	if ((off && mc_opt_absent(o->prog, off)) || !strcmp(name, "undefok"))
 		return 0;
 	if (prefix[1] == 'o' && is_mount_word(name))
 		return 0;
 	if (o->prog->strict)
 		return fail_unknown(o, prefix, name);
-	/* Without arguments a lone word can only be the unknown option's value. */
+	/* If the program takes no arguments, the next word can only be the unknown option's value. */
 	*ret_used = !value && next && next[0] != '-' && !has_arguments(o->prog);
 	warn_unknown(o, prefix, name);
 	return 0;
 }
 
-/* One option; @next is the word behind it that may be its value, NULL when there is none. */
+/* One option.  @next is the word behind it, which may be its value, NULL: none. */
 static int set_option(struct mc_options *o, const char *prefix, const char *name,
 		      const char *value, const char *next, bool *ret_used)
 {
@@ -183,7 +183,7 @@ static int set_option(struct mc_options *o, const char *prefix, const char *name
 	return keep_arg(o, row, value ? value : next);
 }
 
-/* Cut "name=value" in two; a name that is too long for any option is cut short. */
+/* Split "name=value"; a name that is too long for any option is truncated. */
 static const char *split_arg(const char *s, char name[NAME_SIZE])
 {
 	size_t n = strcspn(s, "=");
@@ -192,7 +192,7 @@ static const char *split_arg(const char *s, char name[NAME_SIZE])
 	return s[n] ? s + n + 1 : NULL;
 }
 
-/* A list of mount(8): commas separate, a backslash takes the special meaning of what follows it. */
+/* A list in the form of mount(8): commas separate items, a backslash quotes the next character. */
 static int parse_list(struct mc_options *o, const char *list)
 {
 	auto_free char *item = malloc(strlen(list) + 1);
@@ -224,7 +224,7 @@ static int parse_list(struct mc_options *o, const char *list)
 
 static int parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used);
 
-/* Options in a file, one a line, as gflags has them. */
+/* A flag file of gflags: one option per line. */
 static int parse_flagfile(struct mc_options *o, const char *path)
 {
 	char *line = NULL, *s;
@@ -260,7 +260,7 @@ static int parse_flagfile(struct mc_options *o, const char *path)
 	return r;
 }
 
-/* Options that every program has; 1 when @name is none of them. */
+/* Options of every program; 1 when @name is not one of them. */
 static int parse_general(struct mc_options *o, const char *name, const char *value,
 			 const char *next, bool *ret_used)
 {
@@ -377,7 +377,7 @@ struct file_target {
 	void *conf;
 };
 
-/* What takes several values says so in its unit. */
+/* The unit of a row shows whether it takes several values. */
 static bool takes_list(const struct mc_opt_row *row)
 {
 	return row->type == MC_OPT_STR && (strstr(row->unit, "[,...]") || !strcmp(row->unit, "LIST") ||
@@ -392,14 +392,14 @@ static int apply_pair(void *arg, const char *key, const char *value, enum mc_con
 	int r;
 
 	if (row && (shape == MC_CONF_MAP || (shape == MC_CONF_LIST && !takes_list(row))))
-		return mc_fail(-EINVAL, "%s: a %s stands where one value is wanted", key,
+		return mc_fail(-EINVAL, "%s: expected one value, found a %s", key,
 			       shape == MC_CONF_MAP ? "map" : "list");
 	if (!row) {
 		absent = mc_opt_absent(t->o->prog, key);
 		if (absent)
 			return value && mc_opt_absent_harmless(absent, value) ? 0 :
 				fail_absent("", key, absent->why);
-		/* What is in a map has names of its own. */
+		/* The values in the map are reported under their own names. */
 		if (shape == MC_CONF_MAP)
 			return 0;
 		warn_unknown(t->o, "config key ", key);
@@ -412,7 +412,7 @@ static int apply_pair(void *arg, const char *key, const char *value, enum mc_con
 	return r < 0 ? mc_fail(r, "%s: %s", key, mc_err_detail(r)) : 0;
 }
 
-/* The config file's own name comes from everywhere but the file. */
+/* The name of the config file is taken from all sources except the file. */
 static int apply_file(struct mc_options *o, void *conf)
 {
 	const struct mc_opt_row *row = mc_opt_find(o->prog, "config_path");
@@ -515,7 +515,7 @@ void mc_options_free(struct mc_options *o)
 	free(o);
 }
 
-/* 1, or that nobody can have read it. */
+/* 1, or an error if the output could not be written. */
 static int show_end(void)
 {
 	return fflush(stdout) || ferror(stdout) ?
@@ -533,7 +533,7 @@ static int show_text(const struct mc_options *o)
 	return show_end();
 }
 
-/* @conf must not keep strings that are freed with @o. */
+/* Clear the pointers in @conf to strings that are freed with @o. */
 static void forget_strings(const struct mc_options *o, void *conf)
 {
 	for (const struct mc_opt_row *row = o->prog->rows; row->name; row++)
@@ -550,7 +550,7 @@ int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void 
 	if (!o)
 		return mc_fail(-ENOMEM, "no memory for the options");
 	r = parse_args(o, argc, argv);
-	/* Who asks for help gets it, whatever may be wrong behind. */
+	/* Show help even if the arguments behind it are invalid. */
 	if (o->show != MC_SHOW_NOTHING && o->show != MC_SHOW_CONFIG) {
 		r = show_text(o);
 		mc_options_free(o);

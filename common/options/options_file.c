@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options_file.c - config files: JSON by jansson, YAML by libyaml, both read as a flat map. */
+ * options_file.c - config files in JSON (jansson) and YAML (libyaml), read as a flat map. */
 #include <config.h>
 
 #include "common/options/options.h"
@@ -30,7 +30,7 @@ struct walk {
 	mc_conf_pair_fn fn;
 	void *arg;
 	unsigned depth, nodes;
-	char key[KEY_MAX];	/* of the map that is walked, with all above it */
+	char key[KEY_MAX];	/* of the current map, including the keys of the maps around it */
 	yaml_document_t *doc;
 };
 
@@ -59,7 +59,7 @@ static int walk_deeper(struct walk *w)
 	return 0;
 }
 
-/* Values of a list on their way to one comma-separated text. */
+/* Values of a list, joined to one comma-separated text. */
 struct joined {
 	char *text;
 	size_t len;
@@ -286,7 +286,7 @@ static int parse_yaml(struct walk *w, const char *text, size_t len)
 	}
 	root = yaml_document_get_root_node(&doc);
 	w->doc = &doc;
-	/* A file of comments only has no root. */
+	/* A file that has only comments has no root. */
 	if (root && root->type == YAML_MAPPING_NODE)
 		r = yaml_map(w, root);
 	else if (root && !(root->type == YAML_SCALAR_NODE && yaml_is_null(root)))
@@ -326,7 +326,7 @@ static enum mc_conf_format format_of(const char *path, const char *text, size_t 
 	return i < len && text[i] == '{' ? MC_CONF_JSON : MC_CONF_YAML;
 }
 
-/* Up to FILE_MAX bytes and one more, which tells that there were too many. */
+/* Read FILE_MAX bytes and one more, which shows that the file is too large. */
 static int read_whole(int fd, char *buf, size_t *ret_len)
 {
 	size_t len = 0;

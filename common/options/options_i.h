@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options_i.h - what the files of the options table share. */
+ * options_i.h - option table, shared by its files. */
 #ifndef MC_OPTIONS_I_H
 #define MC_OPTIONS_I_H
 
@@ -10,9 +10,9 @@
 struct mc_options {
 	const struct mc_program *prog;
 	size_t n_rows;
-	enum mc_opt_origin *origins;	/* one per row, as are the next three */
-	char **strings;			/* what MC_OPT_STR fields point to */
-	char **args;			/* value on the command line, NULL: not given */
+	enum mc_opt_origin *origins;	/* one per row, as the next three arrays */
+	char **strings;			/* memory of MC_OPT_STR fields */
+	char **args;			/* value on the command line, NULL: none */
 	bool *in_file;
 	char *file;			/* config file that was read, NULL: none */
 	char **rest;			/* positional arguments */
@@ -23,57 +23,57 @@ struct mc_options {
 
 /* ---- options_value.c ---- */
 
-/* Set the row's field at @field from text; a new string goes to *string, the old one is freed.  0,
- * or -EINVAL/-ERANGE/-ENOMEM with a detail that says what would be right. */
+/* Set the row's field at @field from @text; a new string is stored in *string, and the old one is
+ * freed.  0, or -EINVAL/-ERANGE/-ENOMEM with a detail that describes valid values. */
 int mc_opt_set(const struct mc_opt_row *row, const char *text, void *field, char **string);
 
-/* The field's value as a user would write it, into @buf; a string comes back as itself. */
+/* The field's value in the form that a user writes: a string field itself, others in @buf. */
 const char *mc_opt_format(const struct mc_opt_row *row, const void *field, char *buf, size_t len);
 
 /* ---- options_name.c ---- */
 
-/* Row of a name or alias, NULL when unknown; '-' and '_' are alike. */
+/* Row of a name or alias, NULL when unknown; '-' and '_' are equal. */
 const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name);
 
-/* The option of that name that upstream has and this version has not, else NULL. */
+/* The option of that name if upstream has it and this version lacks it, else NULL. */
 const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name);
-/* Does @value (NULL: the bare switch) ask for no more than is there without the option? */
+/* Does @value (NULL: the bare switch) request only the behaviour that the program has anyway? */
 bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value);
 
-/* Options that every program has, for the command line only. */
+/* Options of every program, only on the command line. */
 struct mc_opt_general {
 	const char *name;		/* NULL ends the table */
-	const char *shown;		/* as help and the manual show it */
+	const char *shown;		/* for help and the manual */
 	const char *help;
 	enum { MC_OPT_LIST, MC_OPT_FLAGFILE, MC_OPT_PRINT, MC_OPT_HELP, MC_OPT_VERSION } what;
 };
 
 extern const struct mc_opt_general mc_opt_general[];
 
-/* The row of @name in it, NULL when there is none; '-' and '_' are alike, "h" is help. */
+/* The row of @name in it, NULL: none; '-' and '_' are equal, "h" is help. */
 const struct mc_opt_general *mc_opt_find_general(const char *name);
 
-/* The known name that @name most likely means, NULL when none is close.  @general: may it be an option that
- * every program has? */
+/* The known name that is most similar to @name, NULL when none is close.  @general: include the
+ * options of every program. */
 const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool general);
 
 /* ---- options_file.c ---- */
 
 enum mc_conf_shape { MC_CONF_SCALAR, MC_CONF_LIST, MC_CONF_MAP };
 
-/* Called for each value of a config file; a negative return ends the reading.  @value is NULL for a map, whose
- * own values come afterwards, if it has any. */
+/* Called for each value of a config file; a negative result ends the reading.  For a map @value is
+ * NULL, and the values in it follow. */
 typedef int (*mc_conf_pair_fn)(void *arg, const char *key, const char *value,
 			       enum mc_conf_shape shape);
 
 enum mc_conf_format { MC_CONF_JSON, MC_CONF_YAML };
 
-/* Read a flat map.  Nested maps are joined to their keys with '_', lists of scalars to one value
- * with ','; nulls are left out.  0, what @fn returned, or -EINVAL with a detail. */
+/* Read a flat map.  Keys of nested maps are joined with '_', lists of scalars are joined to one
+ * value with ',', and nulls are skipped.  0, the negative result of @fn, or -EINVAL with a detail. */
 int mc_conf_parse(const char *text, size_t len, enum mc_conf_format format, mc_conf_pair_fn fn,
 		  void *arg);
 
-/* The same with a file, JSON or YAML by its name (.json, .yaml, .yml) or else by its first byte. */
+/* The same for a file.  Its name (.json, .yaml, .yml) or else its first byte selects JSON or YAML. */
 int mc_conf_read(const char *path, mc_conf_pair_fn fn, void *arg);
 
 /* ---- options_show.c ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options_name.c - names of options: finding them and guessing what was meant. */
+ * options_name.c - lookup of option names, and the guess for an unknown name. */
 #include <config.h>
 
 #include "common/options/options.h"
@@ -9,7 +9,7 @@
 
 #include "common/options/options_i.h"
 
-#define NAME_MAX_LEN 64		/* longer ones are not guessed at */
+#define NAME_MAX_LEN 64		/* there is no guess for longer names */
 
 static char name_char(char c)
 {
@@ -92,8 +92,8 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 	return m < c ? m : c;
 }
 
-/* Damerau-Levenshtein distance (edits of one place do not overlap): how many letters to add, drop,
- * replace or swap with their neighbour. */
+/* Damerau-Levenshtein distance (restricted: edits do not overlap): number of letters to insert,
+ * delete, replace or swap with their neighbour. */
 static unsigned name_distance(const char *a, const char *b)
 {
 	unsigned rows[3][NAME_MAX_LEN + 1];
@@ -134,7 +134,7 @@ static void nearest_consider(const char *name, const char *known, const char **b
 
 const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool general)
 {
-	/* A third of the letters wrong is a slip, more is another word. */
+	/* Up to a third of the letters wrong: a slip; more: another word. */
 	unsigned best_d = (unsigned)strlen(name) / 3 + 1;
 	const char *best = NULL;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options_show.c - help, manual and the effective configuration. */
+ * options_show.c - output of help, manual section and the effective configuration. */
 #include <config.h>
 
 #include "common/options/options.h"
@@ -16,7 +16,7 @@
 #define HELP_COLUMN 32
 #define HELP_WIDTH 96
 
-/* Words of @text from HELP_COLUMN on; @column is where the line stands. */
+/* Print the words of @text from HELP_COLUMN on; @column is the current column. */
 static void print_wrapped(FILE *to, int column, const char *text)
 {
 	bool first = true;
@@ -54,7 +54,7 @@ static const char *shown_unit(const struct mc_opt_row *r)
 	return r->unit && *r->unit ? r->unit : by_type[r->type];
 }
 
-/* As a user would write a flag; one dash and two mean the same. */
+/* Dashes in front of a flag in the form that a user writes; one dash and two mean the same. */
 static const char *flag_dashes(const char *name)
 {
 	return name[0] && name[1] ? "--" : "-";
@@ -114,7 +114,7 @@ void mc_opt_help(const struct mc_program *prog, FILE *to)
 		"environment, which overrides the config file." : "");
 }
 
-/* Text in roff: nothing in it may be taken for a request or an escape. */
+/* Print text as roff, quoted so that no part of it is a request or an escape. */
 static void print_roff(FILE *to, const char *s)
 {
 	if (*s == '.' || *s == '\'')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options_value.c - values: text to number and back. */
+ * options_value.c - conversion of values from text and to text. */
 #include <config.h>
 
 #include "common/options/options.h"
@@ -23,7 +23,7 @@ struct unit {
 	uint64_t factor;
 };
 
-/* Of several names of a unit the last is the one that is printed. */
+/* Of several names of a unit the last is used for output. */
 static const struct unit size_units[] = {
 	{ "B", 1 },
 	{ "k", 1ull << 10 }, { "kb", 1ull << 10 }, { "KiB", 1ull << 10 },
@@ -56,8 +56,8 @@ static size_t trimmed_len(const char *s)
 	return n;
 }
 
-/* NUMBER[.FRACTION][ UNIT], exact; what is less than one counts as one so that something small does
- * not become the zero that often means "off". */
+/* NUMBER[.FRACTION][ UNIT], exact.  A fraction is rounded up, so that a small value does not become
+ * 0, which often means "off". */
 static int parse_scaled(const char *s, const struct unit *units, uint64_t bare, uint64_t *ret)
 {
 	uint64_t whole = 0, fraction = 0, power = 1, factor = bare, v;
@@ -150,7 +150,7 @@ static int parse_ratio(const char *s, double *ret)
 	double v;
 
 	s = skip_space(s);
-	/* strtod() also knows hexadecimal, infinities and what is not a number. */
+	/* strtod() also accepts hexadecimal numbers, infinities and NaN. */
 	if (!*s || strspn(s, "+-0123456789.eE") != trimmed_len(s))
 		return -EINVAL;
 	errno = 0;
@@ -173,7 +173,7 @@ static int check_bounds(const struct mc_opt_row *row, double v, const char *text
 {
 	char min[40], max[40];
 
-	/* Equal bounds are no bounds. */
+	/* Equal bounds: no bounds. */
 	if (row->min == row->max || (v >= row->min && v <= row->max))
 		return 0;
 	format_number(row->type, row->min, min, sizeof(min));

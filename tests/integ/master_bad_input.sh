@@ -43,12 +43,12 @@ done
 for value in '{}' '{"x": 1}' '{"x": {"y": []}}' '[]' '[1]' '["a", "b"]'; do
 	for key in eviction_ratio rpc_port rpc_address enable_metric_reporting client_live_ttl_sec log_dir \
 		eviction_policy kv_events_tenant_id; do
-		what="$key: a .* stands where one value is wanted"
+		what="$key: expected one value, found a "
 		printf '{"%s": %s}\n' "$key" "$value" >"$tmp/bad.json"
 		refuses --config_path="$tmp/bad.json"
 		printf '%s: %s\n' "$key" "$value" >"$tmp/bad.yaml"
 		refuses --config_path="$tmp/bad.yaml"
-		what="a .* stands where one value is wanted"
+		what="expected one value, found a "
 		printf '%s:\n  %s:\n    %s\n' "${key%%_*}" "${key#*_}" "$value" >"$tmp/bad.yaml"
 		refuses --config_path="$tmp/bad.yaml"
 	done
