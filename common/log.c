@@ -69,7 +69,7 @@ int mc_log_parse_level(const char *name)
 		return MC_LOG_ERR;
 	if (!strcasecmp(name, "warning"))
 		return MC_LOG_WARN;
-	return mc_fail(-EINVAL, "log level \"%s\" is none of err, warn, info, debug, trace", name);
+	return mc_fail(-EINVAL, "invalid log level \"%s\": not err, warn, info, debug or trace", name);
 }
 
 static int parse_level_part(char *part, struct levels *to)

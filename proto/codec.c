@@ -37,7 +37,7 @@ int mcp_buf_reserve(struct mcp_buf *b, size_t more)
 	if (b->cap - b->len >= more)
 		return 0;
 	if (__builtin_add_overflow(b->len, more, &want) || want > SIZE_MAX / 2)
-		return mc_fail(-ENOMEM, "message buffer of %zu + %zu bytes", b->len, more);
+		return mc_fail(-ENOMEM, "message buffer too large: %zu + %zu bytes", b->len, more);
 	cap = b->cap ? b->cap : BUF_MIN;
 	while (cap < want)
 		cap *= 2;
@@ -75,7 +75,7 @@ static int measure_bytes(const struct mcp_desc *d, const struct mcp_field *f,
 			 const struct mcp_bytes *bytes, uint64_t *size)
 {
 	if (bytes->len && !bytes->data)
-		return mc_fail(-MC_EPARAM, "%s.%s: %u bytes at no address", d->name, f->name, bytes->len);
+		return mc_fail(-MC_EPARAM, "%s.%s: %u bytes without a data pointer", d->name, f->name, bytes->len);
 	*size += bytes->len;
 	return 0;
 }
@@ -92,7 +92,7 @@ static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 	if (!item) {
 		/* A decoded list: its encoding is copied unchanged. */
 		if (list->count && !list->raw)
-			return mc_fail(-MC_EPARAM, "%s.%s: %u elements at no address", d->name,
+			return mc_fail(-MC_EPARAM, "%s.%s: %u elements without a data pointer", d->name,
 				       f->name, list->count);
 		*size += list->count ? list->raw_len : 0;
 		return 0;
@@ -226,7 +226,7 @@ int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b)
 	if (r < 0)
 		return r;
 	if (size > UINT32_MAX)
-		return mc_fail(-MC_EPARAM, "%s: a message of %llu bytes", d->name,
+		return mc_fail(-MC_EPARAM, "%s: message too large: %llu bytes", d->name,
 			       (unsigned long long)size);
 	r = mcp_buf_reserve(b, size);
 	if (r < 0)
@@ -281,7 +281,7 @@ static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint
 		uint32_t len;
 
 		if (end - p < 4)
-			return set_flaw(flaw, d, f, "fewer elements than counted");
+			return set_flaw(flaw, d, f, "fewer elements than its count");
 		len = mcp_get_u32(p);
 		p += 4;
 		if (len > (size_t)(end - p))
@@ -290,7 +290,7 @@ static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint
 			return false;
 		p += len;
 	}
-	return p == end || set_flaw(flaw, d, f, "more bytes than its elements have");
+	return p == end || set_flaw(flaw, d, f, "bytes behind the last element");
 }
 
 static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
@@ -307,7 +307,7 @@ static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8
 			continue;
 		}
 		if ((size_t)(end - p) < len)
-			return set_flaw(flaw, d, f, p == end ? "missing" : "cut short");
+			return set_flaw(flaw, d, f, p == end ? "missing" : "truncated");
 		if (f->kind == MCP_F_BYTES)
 			len += mcp_get_u32(p);
 		else if (f->kind == MCP_F_LIST)

@@ -217,7 +217,7 @@ static int call_encode(const struct mcp_slot *slot, struct mcp_buf *tx, const vo
 	mcp_buf_reset(tx);
 	r = mcp_frame_append(tx, f, d, msg);
 	if (r == 0 && tx->len - MCP_FRAME_HEADER > slot->link->max_frame)
-		return mc_fail(-MC_EPARAM, "%s of %zu bytes, the server takes %u", mcp_desc_str(d),
+		return mc_fail(-MC_EPARAM, "%s has %zu bytes, the limit of the server is %u", mcp_desc_str(d),
 			       tx->len - MCP_FRAME_HEADER, slot->link->max_frame);
 	return r;
 }
@@ -232,7 +232,7 @@ static int call_start_locked(struct mcp_client *c, uint16_t type, const void *ms
 	int r;
 
 	if (!mcp_desc_of(type, false) || !mcp_desc_of(type, true))
-		return mc_fail(-MC_EPARAM, "message type %u is no request", type);
+		return mc_fail(-MC_EPARAM, "message type %u is not a request", type);
 	r = mcp_connect_locked(c, deadline, &l);
 	if (r < 0)
 		return r;
@@ -337,7 +337,7 @@ static int call_read_outcome(struct call_outcome *o, void *ret_msg, struct mcp_r
 		return o->err;
 	if (o->status) {
 		r = mc_err_from_wire(o->status);
-		return mc_fail(r < 0 ? r : -MC_EINTERNAL, "%s: the server answers: %s",
+		return mc_fail(r < 0 ? r : -MC_EINTERNAL, "%s: error from the server: %s",
 			       mcp_desc_str(mcp_desc_of(o->type, false)), mc_strerror(r));
 	}
 	r = ret_msg ? mcp_decode(d, body, o->len, ret_msg) : 0;
@@ -400,7 +400,7 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 	slot = t.slot < c->slot_count ? c->slots[t.slot] : NULL;
 	if (!slot || slot->state == MCP_SLOT_FREE || slot->id != t.id) {
 		pthread_mutex_unlock(&c->lock);
-		return mc_fail(-MC_EPARAM, "ticket of no call");
+		return mc_fail(-MC_EPARAM, "invalid ticket");
 	}
 	c->users++;
 	call_finish_locked(c, slot, deadline, &o);

@@ -39,11 +39,11 @@ static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t dead
 
 	r = mcp_call(c, MCP_HELLO, &msg, &reply, &mem, deadline);
 	if (r == -MC_ELIMIT)
-		return mc_fail(r, "%s has as many connections as it may (max_connections)", l->peer);
+		return mc_fail(r, "connection limit of %s reached (max_connections)", l->peer);
 	if (r < 0)
 		return r;
 	if (reply.version < MCP_MIN_VERSION || reply.version > MCP_VERSION) {
-		r = mc_fail(-MC_EVERSION, "%s answers with version %u, this client speaks %u to %u",
+		r = mc_fail(-MC_EVERSION, "%s uses version %u, this client supports %u to %u",
 			    l->peer, reply.version, MCP_MIN_VERSION, MCP_VERSION);
 	} else {
 		l->max_frame = reply.max_frame;

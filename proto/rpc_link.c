@@ -433,7 +433,7 @@ int mcp_link_send(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, 
 	int r;
 
 	if (mc_lock_until(&l->send_lock, deadline) < 0)
-		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
+		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still running");
 	r = link_send_locked(l, frames, ahead, deadline);
 	pthread_mutex_unlock(&l->send_lock);
 	if (r == -MC_ERPC)

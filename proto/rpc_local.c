@@ -168,7 +168,7 @@ static int local_exchange_locked(struct mcp_local *l, const struct mcp_buf *in, 
 
 		r = mcp_frame_unpack(in->data + at, l->s.server->conf.max_frame, &f);
 		if (r < 0 || f.length > in->len - at - MCP_FRAME_HEADER)
-			return mc_fail(-MC_EPARAM, "request larger than the server's %u bytes",
+			return mc_fail(-MC_EPARAM, "request exceeds the server's limit of %u bytes",
 				       l->s.server->conf.max_frame);
 		/* No other session waits for this thread, so repeat at once. */
 		do {
@@ -186,7 +186,7 @@ int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp
 	int r;
 
 	if (mc_lock_until(&l->lock, deadline) < 0)
-		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still under way");
+		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still running");
 	r = local_exchange_locked(l, in, out);
 	if (!l->ended)
 		mcp_serve_make_durable(&l->s);

@@ -44,12 +44,12 @@ int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg)
 	if (a->oneway)
 		return 0;
 	if (a->given)
-		return mc_fail(-MC_EPARAM, "a second answer to one request: %s", mcp_desc_str(d));
+		return mc_fail(-MC_EPARAM, "second reply to one request: %s", mcp_desc_str(d));
 	r = mcp_encode(d, msg, a->out);
 	if (r < 0)
 		return r;
 	if (a->out->len - a->begin > a->max_frame) {
-		r = mc_fail(-MC_EBUFFER_OVERFLOW, "%s of %zu bytes, %u fit into a frame",
+		r = mc_fail(-MC_EBUFFER_OVERFLOW, "%s has %zu bytes, the limit of a frame is %u",
 			    mcp_desc_str(d), a->out->len - a->begin, a->max_frame);
 		a->out->len = a->begin;
 		return r;
@@ -88,7 +88,7 @@ int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void
 	struct mcp_hello hello;
 
 	if (f->type != MCP_HELLO || f->flags & MCP_FRAME_ONEWAY)
-		return serve_refuse(&bad_hello, mc_fail(-MC_EPROTO, "first message is no hello"));
+		return serve_refuse(&bad_hello, mc_fail(-MC_EPROTO, "first message is not a hello"));
 	if (mcp_decode(&mcp_desc_hello, body, f->length, &hello) < 0)
 		return serve_refuse(&bad_hello, -MC_EPROTO);
 	if (hello.magic != MCP_MAGIC)
@@ -96,7 +96,7 @@ int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void
 	if (hello.version < MCP_MIN_VERSION || hello.min_version > MCP_VERSION ||
 	    hello.min_version > hello.version)
 		return serve_refuse(&bad_hello, mc_fail(-MC_EVERSION,
-			"peer speaks versions %u to %u, this server %u to %u", hello.min_version,
+			"peer supports versions %u to %u, this server %u to %u", hello.min_version,
 			hello.version, MCP_MIN_VERSION, MCP_VERSION));
 	if (s->excess)
 		return serve_refuse(&bad_hello, mc_fail(-MC_ELIMIT, "too many connections"));

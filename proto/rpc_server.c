@@ -203,7 +203,7 @@ static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *
 
 	for (unsigned i = 0; h[i].type; i++) {
 		if (!h[i].fn || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
-			return mc_fail(-EINVAL, "rpc handler for message type %u", h[i].type);
+			return mc_fail(-EINVAL, "invalid rpc handler for message type %u", h[i].type);
 		if (h[i].type >= s->types)
 			s->types = h[i].type + 1u;
 	}

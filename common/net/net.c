@@ -531,7 +531,7 @@ ssize_t mc_send_fd(int sock, int fd, const void *data, size_t len, uint64_t dead
 	int r;
 
 	if (len == 0)
-		return mc_fail(-EINVAL, "a descriptor travels with at least one byte");
+		return mc_fail(-EINVAL, "cannot send a descriptor without data");
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));

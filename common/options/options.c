@@ -235,7 +235,7 @@ static int parse_flagfile(struct mc_options *o, const char *path)
 	int r = 0;
 
 	if (o->flagfile_depth == FLAGFILE_DEPTH_MAX)
-		return mc_fail(-ELOOP, "flag file %s: flag files name each other", path);
+		return mc_fail(-ELOOP, "flag file %s: flag files include each other", path);
 	f = fopen(path, "re");
 	if (!f)
 		return mc_fail(-errno, "cannot read flag file %s: %s", path, mc_strerror(errno));

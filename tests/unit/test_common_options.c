@@ -405,7 +405,7 @@ static void flagfiles(void **state)
 	expect_error(line, -EINVAL, path, "needs a value");
 	snprintf(said, sizeof(said), "--flagfile=%s\n", path);
 	write_config(said);
-	expect_error(line, -ELOOP, path, "name each other");
+	expect_error(line, -ELOOP, path, "include each other");
 	expect_error("--flagfile=/nonexistent", -ENOENT, "/nonexistent", "cannot read");
 }
 

@@ -157,7 +157,7 @@ static void a_peer_that_ended_its_direction_still_receives(void **state)
 	assert_int_equal(put(&a, "end", 3), 3);
 	mc_stream_shutdown(&a, SHUT_WR);
 	assert_true(wait_for(&b, POLLRDHUP) & POLLRDHUP);
-	/* What was sent before comes first. */
+	/* Bytes that were sent before the end come first. */
 	assert_int_equal(mc_stream_peek(&b), 1);
 	assert_int_equal(get(&b, in, sizeof(in)), 3);
 	assert_int_equal(mc_stream_peek(&b), 0);

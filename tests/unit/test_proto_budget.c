@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_budget.c - requests of which only a part has come: what they may hold together, and who gives way. */
+ * test_proto_budget.c - incomplete requests: the limit of their memory, and which connections are
+ * closed for others. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -11,88 +12,88 @@
 #include "common/metrics.h"
 #include "proto/rpc_budget.h"
 
-/* ---- the room ---- */
+/* ---- the budget ---- */
 
-static struct mcp_budget room;
-static struct mcp_reservation share[64];
+static struct mcp_budget budget;
+static struct mcp_reservation res[64];
 
-static int room_up(void **state)
+static int budget_up(void **state)
 {
-	memset(&room, 0, sizeof(room));
-	memset(share, 0, sizeof(share));
-	mcp_budget_init(&room, 6400);
+	memset(&budget, 0, sizeof(budget));
+	memset(res, 0, sizeof(res));
+	mcp_budget_init(&budget, 6400);
 	for (unsigned i = 0; i < 64; i++)
-		mc_list_init(&share[i].link);
+		mc_list_init(&res[i].link);
 	return 0;
 }
 
-static int room_down(void **state)
+static int budget_down(void **state)
 {
 	for (unsigned i = 0; i < 64; i++)
-		mcp_budget_release(&room, &share[i]);
-	assert_int_equal(room.used, 0);
-	assert_int_equal(room.parked, 0);
-	assert_int_equal(room.waiting, 0);
-	assert_true(mc_list_empty(&room.small));
-	assert_true(mc_list_empty(&room.large));
-	mcp_budget_done(&room);
+		mcp_budget_release(&budget, &res[i]);
+	assert_int_equal(budget.used, 0);
+	assert_int_equal(budget.parked, 0);
+	assert_int_equal(budget.waiting, 0);
+	assert_true(mc_list_empty(&budget.small));
+	assert_true(mc_list_empty(&budget.large));
+	mcp_budget_done(&budget);
 	return 0;
 }
 
-static int take(unsigned i, uint64_t has, uint64_t whole)
+static int reserve(unsigned i, uint64_t has, uint64_t whole)
 {
-	return mcp_budget_reserve(&room, &share[i], has, whole);
+	return mcp_budget_reserve(&budget, &res[i], has, whole);
 }
 
-static void those_who_wait_have_their_turn(void **state)
+static void waiting_requests_are_admitted_in_order(void **state)
 {
-	/* Three quarters are for large ones. */
-	assert_int_equal(take(0, 10, 1600), 0);
-	assert_int_equal(take(1, 10, 1600), 0);
-	assert_int_equal(take(2, 10, 1600), 0);
-	assert_int_equal(take(3, 10, 1600), 1);
-	/* One that would fit does not overtake; small ones do. */
-	mcp_budget_release(&room, &share[0]);
-	assert_false(mcp_reservation_waits(&share[3]));
-	assert_int_equal(take(4, 10, 1600), 1);
-	assert_int_equal(take(5, 10, 200), 1);
-	assert_int_equal(take(6, 10, 100), 0);
-	mcp_budget_release(&room, &share[6]);
-	mcp_budget_release(&room, &share[1]);
-	assert_false(mcp_reservation_waits(&share[4]));
-	assert_true(mcp_reservation_waits(&share[5]));
-	/* One that goes on with its next request stands behind them. */
-	assert_int_equal(take(2, 10, 1600), 1);
-	assert_false(mcp_reservation_waits(&share[5]));
-	mcp_budget_release(&room, &share[5]);
-	assert_false(mcp_reservation_waits(&share[2]));
-	assert_int_equal(room.used, 4800);
-	/* One that waits may give up. */
-	assert_int_equal(take(7, 10, 1600), 1);
-	mcp_budget_release(&room, &share[7]);
-	assert_int_equal(room.waiting, 0);
+	/* Large requests get three quarters. */
+	assert_int_equal(reserve(0, 10, 1600), 0);
+	assert_int_equal(reserve(1, 10, 1600), 0);
+	assert_int_equal(reserve(2, 10, 1600), 0);
+	assert_int_equal(reserve(3, 10, 1600), 1);
+	/* A large request that would fit does not overtake; a small one does. */
+	mcp_budget_release(&budget, &res[0]);
+	assert_false(mcp_reservation_waits(&res[3]));
+	assert_int_equal(reserve(4, 10, 1600), 1);
+	assert_int_equal(reserve(5, 10, 200), 1);
+	assert_int_equal(reserve(6, 10, 100), 0);
+	mcp_budget_release(&budget, &res[6]);
+	mcp_budget_release(&budget, &res[1]);
+	assert_false(mcp_reservation_waits(&res[4]));
+	assert_true(mcp_reservation_waits(&res[5]));
+	/* A connection with a next request is queued behind them. */
+	assert_int_equal(reserve(2, 10, 1600), 1);
+	assert_false(mcp_reservation_waits(&res[5]));
+	mcp_budget_release(&budget, &res[5]);
+	assert_false(mcp_reservation_waits(&res[2]));
+	assert_int_equal(budget.used, 4800);
+	/* A waiting request may be abandoned. */
+	assert_int_equal(reserve(7, 10, 1600), 1);
+	mcp_budget_release(&budget, &res[7]);
+	assert_int_equal(budget.waiting, 0);
 }
 
-static void those_who_wait_are_limited_too(void **state)
+static void waiting_requests_are_limited_too(void **state)
 {
 	unsigned i;
 
 	for (i = 0; i < 3; i++)
-		assert_int_equal(take(i, 1000, 1600), 0);
+		assert_int_equal(reserve(i, 1000, 1600), 0);
 	for (; i < 9; i++)
-		assert_int_equal(take(i, 1000, 1600), 1);
-	assert_int_equal(take(i, 1000, 1600), -ENOBUFS);
-	assert_int_equal(take(i, 400, 1600), 1);
-	assert_int_equal(take(i + 1, 1, 1600), -ENOBUFS);
-	/* A quarter is left for small ones, which then wait, too. */
+		assert_int_equal(reserve(i, 1000, 1600), 1);
+	assert_int_equal(reserve(i, 1000, 1600), -ENOBUFS);
+	assert_int_equal(reserve(i, 400, 1600), 1);
+	assert_int_equal(reserve(i + 1, 1, 1600), -ENOBUFS);
+	/* A quarter is left for small requests; when it is used up, they wait too. */
 	for (i = 20; i < 36; i++)
-		assert_int_equal(take(i, 50, 100), 0);
-	assert_int_equal(take(i, 0, 100), 1);
-	mcp_budget_release(&room, &share[20]);
-	assert_false(mcp_reservation_waits(&share[i]));
+		assert_int_equal(reserve(i, 50, 100), 0);
+	assert_int_equal(reserve(i, 0, 100), 1);
+	mcp_budget_release(&budget, &res[20]);
+	assert_false(mcp_reservation_waits(&res[i]));
 }
 
-/* ---- a server with room for three ---- */
+/* ---- a server with memory for three requests ---- */
 
 #define LEN 95000u
 #define REST 10u
@@ -162,8 +163,8 @@ static bool is_closed(int fd)
 	return !raw_recv_frame(fd, &f, NULL);
 }
 
-/* What does not go on gives way to those who wait, and only then. */
-static void who_stands_still_gives_way(void **state)
+/* A connection that does not complete its request is closed when another one waits, and only then. */
+static void a_stalled_request_is_closed_for_a_waiting_one(void **state)
 {
 	struct mcp_client *c = fixture_client(fx.path);
 	int64_t before, after;
@@ -175,9 +176,9 @@ static void who_stands_still_gives_way(void **state)
 		wait_unfinished(i + 1);
 	}
 	fd[3] = begin();
-	/* What is whole needs no room. */
+	/* A complete request needs no reservation. */
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
-	/* An honest one ends; the next has its turn. */
+	/* A completed request lets the next one in. */
 	ends(fd[0]);
 	ends(fd[3]);
 	wait_unfinished(2);
@@ -201,9 +202,9 @@ static void who_stands_still_gives_way(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(those_who_wait_have_their_turn, room_up, room_down),
-		cmocka_unit_test_setup_teardown(those_who_wait_are_limited_too, room_up, room_down),
-		cmocka_unit_test_setup_teardown(who_stands_still_gives_way, start, stop),
+		cmocka_unit_test_setup_teardown(waiting_requests_are_admitted_in_order, budget_up, budget_down),
+		cmocka_unit_test_setup_teardown(waiting_requests_are_limited_too, budget_up, budget_down),
+		cmocka_unit_test_setup_teardown(a_stalled_request_is_closed_for_a_waiting_one, start, stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

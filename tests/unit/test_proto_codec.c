@@ -237,11 +237,11 @@ static void malformed_lists_are_named(void **state)
 	/* one key of 4 bytes; an element with a tail */
 	EXPECT(d, NULL, 0, 1, 12, 8, 4, 0);
 	EXPECT(d, NULL, 0, 1, 16, 12, 4, 0, 0);
-	EXPECT(d, "malformed exist: exist.keys: cut short", 0, 1);
+	EXPECT(d, "malformed exist: exist.keys: truncated", 0, 1);
 	EXPECT(d, "malformed exist: exist.keys: ends outside the message", 0, 1, 13, 8, 4, 0);
 	EXPECT(d, "malformed exist: exist.keys: ends outside the message", 0, 1, 0xffffffff, 8, 4, 0);
-	EXPECT(d, "malformed exist: exist.keys: fewer elements than counted", 0, 2, 12, 8, 4, 0);
-	EXPECT(d, "malformed exist: exist.keys: more bytes than its elements have", 0, 0, 12, 8, 4, 0);
+	EXPECT(d, "malformed exist: exist.keys: fewer elements than its count", 0, 2, 12, 8, 4, 0);
+	EXPECT(d, "malformed exist: exist.keys: bytes behind the last element", 0, 0, 12, 8, 4, 0);
 	EXPECT(d, "malformed exist: exist.keys: an element ends outside the list", 0, 1, 12, 9, 4, 0);
 	EXPECT(d, "malformed exist: exist.keys: an element ends outside the list",
 	       0, 1, 12, 0xfffffffc, 4, 0);
@@ -264,7 +264,7 @@ static void rest_of_a_list_is_no_element(void **state)
 	data = copy_at_odd(&b, b.len - 1, &mem);
 	assert_int_equal(mcp_decode(&mcp_desc_exist, data, b.len - 1, &rq), -MC_EPROTO);
 	assert_string_equal(mc_err_detail(-MC_EPROTO),
-			    "malformed exist: exist.keys: fewer elements than counted");
+			    "malformed exist: exist.keys: fewer elements than its count");
 	free(mem);
 	mcp_buf_free(&b);
 }
@@ -276,9 +276,9 @@ static void lists_in_lists_are_checked(void **state)
 	/* status, generation, one replica: id, offset */
 	EXPECT(d, NULL, 1, 52, 48, 0, 7, 0, 1, 28, 24, 1, 0, 2, 0, 3, 0);
 	EXPECT(d, NULL, 1, 24, 20, 0, 7, 0, 0, 0);
-	EXPECT(d, "malformed put_start_reply: put_grant.replicas: fewer elements than counted",
+	EXPECT(d, "malformed put_start_reply: put_grant.replicas: fewer elements than its count",
 	       1, 52, 48, 0, 7, 0, 2, 28, 24, 1, 0, 2, 0, 3, 0);
-	EXPECT(d, "malformed put_start_reply: replica.offset: cut short",
+	EXPECT(d, "malformed put_start_reply: replica.offset: truncated",
 	       1, 48, 44, 0, 7, 0, 1, 24, 20, 1, 0, 2, 0, 3);
 	EXPECT(d, "malformed put_start_reply: put_grant.replicas: ends outside the message",
 	       1, 52, 48, 0, 7, 0, 1, 32, 24, 1, 0, 2, 0, 3, 0);
@@ -420,7 +420,7 @@ static void versions_end_at_their_borders(void **state)
 		assert_int_equal(mcp_decode(&v3, b.data, len, &got), border ? 0 : -MC_EPROTO);
 	}
 	assert_int_equal(mcp_decode(&v3, b.data, 5, &got), -MC_EPROTO);
-	assert_string_equal(mc_err_detail(-MC_EPROTO), "malformed grown: grown.b: cut short");
+	assert_string_equal(mc_err_detail(-MC_EPROTO), "malformed grown: grown.b: truncated");
 	mcp_buf_free(&b);
 
 	memset(&got, 0xee, sizeof(got));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_durable.c - replies that wait until what they say is safe, while others are answered. */
+ * test_proto_durable.c - replies that wait until their changes are durable, while other sessions
+ * are served. */
 #include <config.h>
 
 #include "test_proto_fixture.h"
@@ -12,19 +13,19 @@
 #define THREADS 4
 #define CALLS 400
 
-static atomic_ullong mark;		/* what the next replies owe; 0: nothing */
+static atomic_ullong mark;		/* mark of the next replies; 0: none */
 
-static atomic_long looked;		/* how often the server has asked for it */
+static atomic_long mark_reads;	/* number of calls of pending_mark() */
 
 static uint64_t pending_mark(void *arg)
 {
 	uint64_t now = atomic_load(&mark);
 
-	atomic_fetch_add(&looked, 1);
+	atomic_fetch_add(&mark_reads, 1);
 	return now;
 }
 
-/* One loop for all: what holds one session up would hold up the others. */
+/* One loop for all sessions: a session that blocked it would delay the others. */
 static void one_loop(struct mcp_server_conf *conf)
 {
 	conf->loops = 1;
@@ -59,16 +60,17 @@ static void expect(int fd, uint32_t id)
 	assert_int_equal(f.status, 0);
 }
 
-/* Ask, and wait until the request has been handled and what it owes is known: now the mark may change. */
+/* Send a request, and wait until it has been handled and its mark was read: now the mark may
+ * change. */
 static void ask_and_wait(int fd, uint32_t id)
 {
 	uint64_t end = mc_deadline_ms(10000);
-	long before = atomic_load(&looked);
+	long before = atomic_load(&mark_reads);
 
 	ask(fd, id);
-	while (atomic_load(&looked) == before && mc_now_ns() < end)
+	while (atomic_load(&mark_reads) == before && mc_now_ns() < end)
 		usleep(1000);
-	assert_int_equal(atomic_load(&looked), before + 1);
+	assert_int_equal(atomic_load(&mark_reads), before + 1);
 }
 
 static bool has_reply(int fd, int ms)
@@ -78,7 +80,7 @@ static bool has_reply(int fd, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* Another session of the loop is answered: then all that came before has been handled. */
+/* Another session of the loop gets its reply: then all earlier requests have been handled. */
 static void others_are_answered(uint64_t then)
 {
 	int fd;
@@ -112,13 +114,13 @@ static void replies_wait_and_others_do_not(void **state)
 	close(fd);
 }
 
-/* A peer that goes on asking does not put off what it waits for, and the order stays. */
-static void what_waits_longest_leaves_first(void **state)
+/* More requests of a peer do not delay its oldest replies, and the order is kept. */
+static void the_oldest_reply_is_sent_first(void **state)
 {
 	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t i = 1; i <= 4; i++) {
-		/* The last one owes nothing, and has to wait behind the others all the same. */
+		/* The last one has no mark, but has to wait behind the others. */
 		atomic_store(&mark, i == 4 ? 0 : i);
 		ask_and_wait(fd, i);
 		assert_false(has_reply(fd, 100));
@@ -158,7 +160,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 		expect(fd[i], 1);
 		close(fd[i]);
 	}
-	/* And one that is still waiting when the server ends. */
+	/* And one that still waits when the server stops. */
 	atomic_store(&mark, 0);
 	fd[0] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	atomic_store(&mark, 10);
@@ -185,7 +187,7 @@ static void *pipeline(void *arg)
 
 static atomic_bool done;
 
-static void *settler(void *arg)
+static void *make_durable_often(void *arg)
 {
 	const struct timespec tick = { .tv_nsec = 1000000 };
 
@@ -198,18 +200,18 @@ static void *settler(void *arg)
 
 static void many_at_once(void **state)
 {
-	pthread_t thread[THREADS], settles;
+	pthread_t thread[THREADS], durable_thread;
 	unsigned i;
 
 	atomic_store(&done, false);
 	atomic_store(&mark, 1);
-	assert_int_equal(pthread_create(&settles, NULL, settler, NULL), 0);
+	assert_int_equal(pthread_create(&durable_thread, NULL, make_durable_often, NULL), 0);
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, pipeline, NULL), 0);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
 	atomic_store(&done, true);
-	pthread_join(settles, NULL);
+	pthread_join(durable_thread, NULL);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -218,7 +220,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(replies_wait_and_others_do_not),
-		TEST(what_waits_longest_leaves_first),
+		TEST(the_oldest_reply_is_sent_first),
 		TEST(a_peer_that_goes_is_forgotten),
 		TEST(many_at_once),
 	};

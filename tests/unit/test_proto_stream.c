@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_stream.c - rpc over streams that behave as TLS does: bytes travel in records, a record that could not be
- * sent whole has to be repeated, and bytes that were received ahead cause no event of the descriptor. */
+ * test_proto_stream.c - rpc over streams that behave as TLS does: bytes travel in records, a record
+ * that could not be sent whole has to be repeated, and bytes that were received ahead cause no
+ * event of the descriptor. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -67,7 +68,7 @@ static ssize_t record_send(struct mc_stream *s, const struct iovec *iov, int n)
 			rs->out_len = 2 + len;
 			rs->out_at = 0;
 		} else {
-			/* The caller repeats what is encrypted already. */
+			/* The caller repeats the encrypted bytes. */
 			assert_true(len >= rs->out_len - 2);
 			assert_memory_equal(payload, rs->out + 2, rs->out_len - 2);
 			atomic_fetch_add(&repeated, 1);
@@ -313,7 +314,8 @@ static void requests_that_wait_for_memory_are_completed(void **state)
 		pthread_join(thread[i], NULL);
 }
 
-/* @len: of the requests.  Short ones end with one of which no byte was taken, but whose record is encrypted. */
+/* @len: of the requests.  Short ones end with one of which no byte was taken, but whose record is
+ * encrypted. */
 static void time_out_while_sending(uint32_t len)
 {
 	struct mcp_client *c = fixture_client(fx.path);
